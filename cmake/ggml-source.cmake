@@ -1,0 +1,148 @@
+# Where ggml comes from: the pin, and how a build finds the pinned sources.
+#
+#   1. -DLRNN_GGML_DIR=<dir>     any checkout of ggml that the glue fits
+#   2. ggml/                     the submodule, if it is checked out
+#   3. a package, by name        fetched with pip, checked by sha256, kept in a per-user cache; only its ggml folder is unpacked
+#
+# The package is a source distribution of llama-cpp-python, which carries llama.cpp, which carries ggml: the tree of the pinned commit plus
+# a few days. Nothing of the package is installed, and none of its code runs.
+
+set(LRNN_GGML_COMMIT          "353b63b439f27ab2cc19dac97ab1681ba6d2d084") # ggml 0.25.3, the commit of the submodule
+set(LRNN_GGML_PACKAGE         "llama-cpp-python")
+set(LRNN_GGML_PACKAGE_VERSION "0.3.36")
+set(LRNN_GGML_PACKAGE_STEM    "llama_cpp_python-0.3.36")                  # of the archive, and of the folder in it
+set(LRNN_GGML_PACKAGE_SHA256  "832db0699007f1be95a7e41ef12e88926b02ba836461e36a36372db2760c1a2e")
+set(LRNN_GGML_PACKAGE_SIZE    "75 MB")
+
+set(LRNN_GGML_OTHER_WAYS "run `git submodule update --init`, or configure with -DLRNN_GGML_DIR=<a checkout of ggml>")
+
+# lrnn_ggml_source(<out-dir> <out-commit> <source-dir> <work-dir>)
+#
+# Sets <out-dir> to a folder with ggml's CMakeLists.txt, and <out-commit> to what ggml_commit() shall say. Writes only below <work-dir> and in
+# the cache.
+function(lrnn_ggml_source out_dir out_commit source_dir work_dir)
+    string(SUBSTRING "${LRNN_GGML_COMMIT}" 0 8 commit)
+    set(dir "${source_dir}/ggml")
+
+    if (LRNN_GGML_DIR)
+        cmake_path(ABSOLUTE_PATH LRNN_GGML_DIR NORMALIZE OUTPUT_VARIABLE dir)
+        set(commit "local")
+        if (NOT EXISTS "${dir}/CMakeLists.txt" OR NOT EXISTS "${dir}/include/ggml.h")
+            message(FATAL_ERROR "LRNN_GGML_DIR is ${dir}, which is not a checkout of ggml (no CMakeLists.txt, or no include/ggml.h); "
+                                "point it at one, or configure with -ULRNN_GGML_DIR.")
+        endif()
+    elseif (NOT EXISTS "${dir}/CMakeLists.txt")
+        lrnn_ggml_unpack(dir "${work_dir}")
+    endif()
+
+    set(${out_dir}    "${dir}"         PARENT_SCOPE)
+    set(${out_commit} "${commit}+lrnn" PARENT_SCOPE)
+endfunction()
+
+# Sets <out> to the ggml folder of the package, unpacked below <work-dir>.
+function(lrnn_ggml_unpack out work_dir)
+    # named by the hash, and renamed into place when complete: what exists is whole and is the pinned one
+    string(SUBSTRING "${LRNN_GGML_PACKAGE_SHA256}" 0 12 hash)
+    set(unpacked "${work_dir}/${LRNN_GGML_PACKAGE_STEM}-${hash}")
+    if (NOT EXISTS "${unpacked}")
+        lrnn_ggml_archive(archive "${work_dir}")
+        set(content "${LRNN_GGML_PACKAGE_STEM}/vendor/llama.cpp")
+        file(REMOVE_RECURSE "${work_dir}/unpack")
+        file(ARCHIVE_EXTRACT INPUT "${archive}" DESTINATION "${work_dir}/unpack" PATTERNS "${content}/ggml/*" "${content}/LICENSE")
+        file(RENAME "${work_dir}/unpack/${content}" "${unpacked}")
+        file(REMOVE_RECURSE "${work_dir}/unpack")
+    endif()
+    set(${out} "${unpacked}/ggml" PARENT_SCOPE)
+endfunction()
+
+# Sets <out> to the archive of the package, from the cache or, the first time, from pip.
+function(lrnn_ggml_archive out work_dir)
+    if (NOT "$ENV{XDG_CACHE_HOME}" STREQUAL "")
+        set(cache "$ENV{XDG_CACHE_HOME}/lrnn")
+    elseif (NOT "$ENV{HOME}" STREQUAL "")
+        set(cache "$ENV{HOME}/.cache/lrnn")
+    else()
+        set(cache "${work_dir}/cache")
+    endif()
+    set(archive "${cache}/${LRNN_GGML_PACKAGE_STEM}.tar.gz")
+
+    if (EXISTS "${archive}")
+        file(SHA256 "${archive}" hash)
+        if (NOT hash STREQUAL LRNN_GGML_PACKAGE_SHA256)
+            message(FATAL_ERROR "${archive} does not have the pinned sha256 and will not be used; delete it and configure again to fetch it anew.")
+        endif()
+    else()
+        lrnn_ggml_fetch(fetched "${work_dir}")
+        # A cache that cannot be written costs the next build tree a download, and this one nothing.
+        string(RANDOM LENGTH 8 unique)
+        execute_process(COMMAND "${CMAKE_COMMAND}" -E make_directory "${cache}"                     RESULT_VARIABLE failed ERROR_QUIET)
+        execute_process(COMMAND "${CMAKE_COMMAND}" -E copy "${fetched}" "${archive}.${unique}"  RESULT_VARIABLE failed ERROR_QUIET)
+        if (NOT failed)
+            file(RENAME "${archive}.${unique}" "${archive}" RESULT failed)
+        endif()
+        if (failed)
+            message(STATUS "The cache ${cache} cannot be written; the archive stays in ${work_dir}")
+            set(archive "${fetched}")
+        else()
+            file(REMOVE "${fetched}")
+        endif()
+    endif()
+
+    set(${out} "${archive}" PARENT_SCOPE)
+endfunction()
+
+# Fetches the archive with pip into <work-dir> and sets <out> to it.
+function(lrnn_ggml_fetch out work_dir)
+    set(what "ggml/ is not checked out, and its sources cannot be fetched as a package")
+
+    find_program(LRNN_PYTHON NAMES python3 python DOC "Python 3, used to fetch ggml's sources with pip")
+    if (NOT LRNN_PYTHON)
+        message(FATAL_ERROR "${what}, since there is no Python 3 here: install it, or ${LRNN_GGML_OTHER_WAYS}.")
+    endif()
+    execute_process(COMMAND "${LRNN_PYTHON}" -m pip --version RESULT_VARIABLE failed OUTPUT_QUIET ERROR_QUIET)
+    if (failed)
+        message(FATAL_ERROR "${what}, since ${LRNN_PYTHON} has no pip: install pip, or ${LRNN_GGML_OTHER_WAYS}.")
+    endif()
+
+    # Before it hands out an archive of sources, pip asks the package's build backend for the package's name and version. This stands in for
+    # that backend: there is nothing more to install, and no code of the package runs.
+    set(download "${work_dir}/download")
+    set(log      "${work_dir}/pip.log")
+    file(REMOVE_RECURSE "${download}")
+    file(WRITE "${work_dir}/backend/scikit_build_core/__init__.py" "")
+    file(WRITE "${work_dir}/backend/scikit_build_core/build.py" "\
+import os
+
+def prepare_metadata_for_build_wheel(metadata_directory, config_settings=None):
+    name = '${LRNN_GGML_PACKAGE_STEM}.dist-info'
+    os.mkdir(os.path.join(metadata_directory, name))
+    with open(os.path.join(metadata_directory, name, 'METADATA'), 'w') as f:
+        f.write('Metadata-Version: 2.1\\nName: ${LRNN_GGML_PACKAGE}\\nVersion: ${LRNN_GGML_PACKAGE_VERSION}\\n')
+    return name
+")
+    file(WRITE "${work_dir}/requirements.txt"
+        "${LRNN_GGML_PACKAGE}==${LRNN_GGML_PACKAGE_VERSION} --hash=sha256:${LRNN_GGML_PACKAGE_SHA256}\n")
+
+    message(STATUS "Fetching ${LRNN_GGML_PACKAGE} ${LRNN_GGML_PACKAGE_VERSION} with pip, for the sources of ggml (${LRNN_GGML_PACKAGE_SIZE}, once)")
+    execute_process(
+        COMMAND "${CMAKE_COMMAND}" -E env "PYTHONPATH=${work_dir}/backend" PIP_REQUIRE_VIRTUALENV=0
+                "${LRNN_PYTHON}" -m pip download
+                --no-deps --no-binary "${LRNN_GGML_PACKAGE}" --no-build-isolation --require-hashes --requirement "${work_dir}/requirements.txt"
+                --no-cache-dir --no-input --disable-pip-version-check --progress-bar off --dest "${download}"
+        RESULT_VARIABLE failed OUTPUT_VARIABLE said ERROR_VARIABLE said)
+    file(WRITE "${log}" "${said}")
+
+    set(archive "${download}/${LRNN_GGML_PACKAGE_STEM}.tar.gz")
+    set(hash "")
+    if (EXISTS "${archive}")
+        file(SHA256 "${archive}" hash)
+    endif()
+    if (said MATCHES "DO NOT MATCH THE HASHES" OR (NOT failed AND NOT hash STREQUAL LRNN_GGML_PACKAGE_SHA256))
+        message(FATAL_ERROR "What pip fetched as ${LRNN_GGML_PACKAGE} ${LRNN_GGML_PACKAGE_VERSION} does not have the pinned sha256 and will not be "
+                            "used: check which index and mirrors pip is set to, or ${LRNN_GGML_OTHER_WAYS}.")
+    elseif (failed)
+        message(FATAL_ERROR "${what}, since pip could not fetch ${LRNN_GGML_PACKAGE} ${LRNN_GGML_PACKAGE_VERSION} (its words are in ${log}): "
+                            "check the network, or ${LRNN_GGML_OTHER_WAYS}.")
+    endif()
+    set(${out} "${archive}" PARENT_SCOPE)
+endfunction()

@@ -1,0 +1,53 @@
+# ggml with our ops in it: find the sources, copy them into the build tree, insert the glue, build the copy.
+
+include(cmake/ggml-source.cmake)
+include(cmake/glue.cmake)
+
+lrnn_ggml_source(LRNN_GGML_SOURCE LRNN_GGML_BUILD_COMMIT "${PROJECT_SOURCE_DIR}" "${PROJECT_BINARY_DIR}/ggml-source")
+set(LRNN_GGML_COPY "${PROJECT_BINARY_DIR}/ggml-copy")
+glue_apply("${LRNN_GGML_SOURCE}" "${LRNN_GGML_COPY}")
+
+foreach (name IN LISTS GLUE_EDITS)
+    set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS "${LRNN_GGML_SOURCE}/${GLUE_${name}_FILE}")
+endforeach()
+
+# The options that llama.cpp sets, off in a bare ggml: without them a comparison with llama.cpp would compare builds, not kernels.
+set(GGML_LLAMAFILE_DEFAULT   ON)
+set(GGML_CUDA_GRAPHS_DEFAULT ON)
+if (NOT DEFINED GGML_RPC)
+    set(GGML_RPC ON)
+endif()
+set(GGML_BUILD_TESTS    OFF)
+set(GGML_BUILD_EXAMPLES OFF)
+
+if (LRNN_SANITIZE)
+    set(GGML_SANITIZE_ADDRESS   ON)
+    set(GGML_SANITIZE_UNDEFINED ON)
+endif()
+
+if (LRNN_CUDA)
+    set(GGML_CUDA ON)
+    # ggml would ask for the GPU of the machine that builds, which may have none. One architecture, as code and as PTX for later ones.
+    if (NOT DEFINED CMAKE_CUDA_ARCHITECTURES)
+        set(CMAKE_CUDA_ARCHITECTURES 80)
+        if (NOT "$ENV{CUDAARCHS}" STREQUAL "")
+            set(CMAKE_CUDA_ARCHITECTURES "$ENV{CUDAARCHS}")
+        endif()
+    endif()
+endif()
+
+# These compile ggml's CPU or CUDA sources under other target names, which would lack our kernels.
+foreach (option GGML_BACKEND_DL GGML_CPU_ALL_VARIANTS GGML_HIP GGML_MUSA)
+    if (${option})
+        message(FATAL_ERROR "${option} is on, but the ops of lrnn are built for one CPU variant and for CUDA only: turn it off.")
+    endif()
+endforeach()
+
+# The copy lies in our repository's build tree, and ggml would report our commit as its own.
+set(GIT_EXE OFF)
+set(GGML_BUILD_COMMIT "${LRNN_GGML_BUILD_COMMIT}")
+
+# EXCLUDE_FROM_ALL: what we do not link is not built, and cmake/install.cmake installs ggml where it cannot clash with another one.
+add_subdirectory("${LRNN_GGML_COPY}" "${PROJECT_BINARY_DIR}/ggml" EXCLUDE_FROM_ALL)
+
+get_directory_property(LRNN_GGML_VERSION DIRECTORY "${LRNN_GGML_COPY}" DEFINITION GGML_VERSION)

@@ -1,0 +1,172 @@
+# The glue: what makes ggml know our three ops. Everything of substance is in src/ops; a case inserted here only calls a function that
+# src/ops/glue.h declares.
+#
+#        name, file, how often the anchor must occur, where the text goes
+#        the anchor
+#        the text
+#
+# Each anchor holds in ggml 0.21.0 and in 0.25.3. The new enumerators stand last, so that the numbers of the stock ops, which cross the
+# wire in ggml-rpc, do not move.
+
+include("${CMAKE_CURRENT_LIST_DIR}/glue-apply.cmake")
+
+set(GLUE_EDITS "")
+
+# ---- ggml-base: the enumerators and their names --------------------------------------------------------------------------------------
+
+glue_edit(op-enum include/ggml.h 1 before
+[[
+        GGML_OP_COUNT,
+]]
+[[
+        GGML_OP_HOUSEHOLDER_SCAN,
+        GGML_OP_SIGNED_SCAN,
+        GGML_OP_SHORT_CONV,
+
+]])
+
+glue_edit(op-name src/ggml.c 1 after
+[[
+    "GLU",
+]]
+[[
+
+    [GGML_OP_HOUSEHOLDER_SCAN] = "HOUSEHOLDER_SCAN",
+    [GGML_OP_SIGNED_SCAN]      = "SIGNED_SCAN",
+    [GGML_OP_SHORT_CONV]       = "SHORT_CONV",
+]])
+
+glue_edit(op-symbol src/ggml.c 1 after
+[[
+    "glu(x)",
+]]
+[[
+
+    [GGML_OP_HOUSEHOLDER_SCAN] = "householder_scan(S,x)",
+    [GGML_OP_SIGNED_SCAN]      = "signed_scan(S,x)",
+    [GGML_OP_SHORT_CONV]       = "short_conv(S,x)",
+]])
+
+glue_edit(op-count src/ggml.c 2 replace
+    "static_assert(GGML_OP_COUNT == "
+    "static_assert(GGML_OP_COUNT - 3 == ")
+
+# ---- ggml-rpc: same wire format, but a client can tell that a server has our ops: its patch version is 100 or more ----------------------
+
+glue_edit(rpc-op-count include/ggml-rpc.h 1 replace
+    "static_assert(GGML_OP_COUNT == "
+    "static_assert(GGML_OP_COUNT - 3 == ")
+
+glue_edit(rpc-patch-version include/ggml-rpc.h 1 replace
+    "#define RPC_PROTO_PATCH_VERSION "
+    "#define RPC_PROTO_PATCH_VERSION    (100 + RPC_PROTO_PATCH_VERSION_GGML)\n#define RPC_PROTO_PATCH_VERSION_GGML ")
+
+# ---- ggml-cpu: compute, number of threads, work buffer, what can run -------------------------------------------------------------------
+
+glue_edit(cpu-include src/ggml-cpu/ggml-cpu.c 1 after
+[[
+#include "ops.h"
+]]
+[[
+#include "glue.h"
+]])
+
+glue_edit(cpu-forward src/ggml-cpu/ggml-cpu.c 1 after
+[[
+                ggml_compute_forward_rwkv_wkv7(params, tensor);
+            } break;
+]]
+[[
+        case GGML_OP_HOUSEHOLDER_SCAN:
+        case GGML_OP_SIGNED_SCAN:
+        case GGML_OP_SHORT_CONV:
+            {
+                ggml_lrnn_cpu_forward(params, tensor);
+            } break;
+]])
+
+glue_edit(cpu-n-tasks src/ggml-cpu/ggml-cpu.c 1 before
+[[
+        case GGML_OP_NONE:
+            {
+                n_tasks = 1;
+]]
+[[
+        case GGML_OP_HOUSEHOLDER_SCAN:
+        case GGML_OP_SIGNED_SCAN:
+        case GGML_OP_SHORT_CONV:
+            {
+                n_tasks = ggml_lrnn_cpu_n_tasks(node, n_threads);
+            } break;
+]])
+
+glue_edit(cpu-work-size src/ggml-cpu/ggml-cpu.c 1 before
+[[
+                case GGML_OP_CROSS_ENTROPY_LOSS:
+                    {
+                        cur = ]]
+[[
+                case GGML_OP_HOUSEHOLDER_SCAN:
+                case GGML_OP_SIGNED_SCAN:
+                case GGML_OP_SHORT_CONV:
+                    {
+                        cur = ggml_lrnn_cpu_work_size(node, n_tasks);
+                    } break;
+]])
+
+glue_edit(cpu-device-include src/ggml-cpu/ggml-cpu.cpp 1 after
+[[
+#include "traits.h"
+]]
+[[
+#include "glue.h"
+]])
+
+glue_edit(cpu-supports-op src/ggml-cpu/ggml-cpu.cpp 1 before
+[[
+        case GGML_OP_CPY:
+        case GGML_OP_SET_ROWS:
+]]
+[[
+        case GGML_OP_HOUSEHOLDER_SCAN:
+        case GGML_OP_SIGNED_SCAN:
+        case GGML_OP_SHORT_CONV:
+            return ggml_lrnn_cpu_supports_op(op);
+]])
+
+# ---- ggml-cuda: compute, what can run --------------------------------------------------------------------------------------------------
+
+glue_edit(cuda-include src/ggml-cuda/ggml-cuda.cu 1 after
+[[
+#include "ggml-cuda/wkv.cuh"
+]]
+[[
+#include "glue.h"
+]])
+
+glue_edit(cuda-forward src/ggml-cuda/ggml-cuda.cu 1 after
+[[
+            ggml_cuda_op_rwkv_wkv7(ctx, dst);
+            break;
+]]
+[[
+        case GGML_OP_HOUSEHOLDER_SCAN:
+        case GGML_OP_SIGNED_SCAN:
+        case GGML_OP_SHORT_CONV:
+            if (!ggml_lrnn_cuda_forward(ctx, dst)) {
+                return false;
+            }
+            break;
+]])
+
+glue_edit(cuda-supports-op src/ggml-cuda/ggml-cuda.cu 1 after
+[[
+        case GGML_OP_RWKV_WKV7:
+            return true;
+]]
+[[
+        case GGML_OP_HOUSEHOLDER_SCAN:
+        case GGML_OP_SIGNED_SCAN:
+        case GGML_OP_SHORT_CONV:
+            return ggml_lrnn_cuda_supports_op(op);
+]])

@@ -1,0 +1,11 @@
+#include "lrnn.h"
+
+// both are defined by the build
+
+const char * lrnn_version(void) {
+    return LRNN_VERSION;
+}
+
+const char * lrnn_ggml_version(void) {
+    return LRNN_GGML_VERSION;
+}
