@@ -1,0 +1,56 @@
+// GGML_OP_HOUSEHOLDER_SCAN on the CPU: reads the node, chooses a kernel for each sequence.
+
+#include "householder.h"
+
+static const struct tile_kernel kernel_step  = { householder_step_prepare,  householder_step_run,  householder_token_run };
+static const struct tile_kernel kernel_chunk = { householder_chunk_prepare, householder_chunk_run, householder_token_run };
+
+static const struct tile_kernel * kernel_for(const void * ctx, const struct scan_seq * seq) {
+    const struct householder * op = ctx;
+    (void) seq;
+    return op->path != GGML_SCAN_PATH_STEP && householder_chunk_can(op) ? &kernel_chunk : &kernel_step;
+}
+
+static int64_t prep_floats(const struct scan_dims * dims) {
+    const int64_t step  = householder_step_size(dims);
+    const int64_t chunk = householder_chunk_size(dims);
+    const int64_t token = householder_token_size(dims);
+    const int64_t block = step > chunk ? step : chunk;
+    return block > token ? block : token;
+}
+
+size_t householder_work_size(const struct ggml_tensor * op, int n_threads) {
+    const struct scan_dims dims      = scan_dims_get(op);
+    const int64_t          tiles     = tile_scan_floats(&dims, prep_floats(&dims));
+    const int64_t          reference = dims.head_size + dims.d_v;
+    return (size_t) (n_threads*(tiles > reference ? tiles : reference))*sizeof(float) + VEC_BYTES;
+}
+
+void householder_forward(const struct ggml_compute_params * params, struct ggml_tensor * dst) {
+    const struct scan_dims     dims = scan_dims_get(dst);
+    const struct scan_params   p    = scan_params_get(dst);
+    const struct ggml_tensor * gate = dst->src[HOUSEHOLDER_SRC_GATE];
+
+    const struct householder op = {
+        .dims      = dims,
+        .path      = p.path,
+        .q         = tokens_of(dst->src[HOUSEHOLDER_SRC_Q],    dims.n_head),
+        .k         = tokens_of(dst->src[HOUSEHOLDER_SRC_K],    dims.n_head),
+        .v         = tokens_of(dst->src[HOUSEHOLDER_SRC_V],    dims.n_head),
+        .beta      = tokens_of(dst->src[HOUSEHOLDER_SRC_BETA], dims.n_head),
+        .gate      = tokens_of(gate,                           dims.n_head),
+        .r         = tokens_of(dst->src[HOUSEHOLDER_SRC_R],    dims.n_head),
+        .w         = tokens_of(dst->src[HOUSEHOLDER_SRC_W],    dims.n_head),
+        .gate_kind = gate == NULL ? GATE_NONE : gate->ne[0] == 1 ? GATE_HEAD : GATE_CHANNEL,
+        .scale     = p.scale,
+    };
+    const struct tile_scan scan = {
+        .op          = &op,
+        .dims        = dims,
+        .x           = { op.v },
+        .prep_floats = prep_floats(&dims),
+        .kernel      = kernel_for,
+    };
+
+    tile_scan_forward(params, dst, &scan, work_aligned(params->wdata));
+}

@@ -1,0 +1,287 @@
+#include "scan-tiles.h"
+
+static int64_t tiles_of(const struct scan_dims * dims) {
+    return (dims->d_v + TILE - 1)/TILE;
+}
+
+int64_t tile_scan_block(const struct scan_dims * dims) {
+    return dims->n_h < BLOCK_ROWS ? BLOCK_ROWS/dims->n_h : 1;
+}
+
+// What a thread works in; places in its floats.
+struct layout {
+    int64_t S;           // [tile][d_k][TILE]
+    int64_t x[COLS_MAX]; // [tile][tokens][factors][TILE]
+    int64_t y;           // [tile][tokens][TILE]
+    int64_t prep;
+};
+
+static struct layout layout_of(const struct scan_dims * dims) {
+    const int64_t columns = TILE*tiles_of(dims);
+    const int64_t tokens  = tile_scan_block(dims);
+    struct layout l;
+    l.S    = 0;
+    l.x[0] = l.S    + dims->d_k*columns;
+    l.x[1] = l.x[0] + tokens*dims->n_h*columns;
+    l.y    = l.x[1] + tokens*dims->n_h*columns;
+    l.prep = l.y    + tokens*columns;
+    return l;
+}
+
+int64_t tile_scan_floats(const struct scan_dims * dims, int64_t prep_floats) {
+    return (layout_of(dims).prep + prep_floats + VEC - 1)/VEC*VEC;
+}
+
+//
+// Between a batch and what is packed of it
+//
+
+// Rows of one head lie far apart, in as many pages, where no hardware prefetcher follows: ask for a row some rows ahead. (A prefetch of an
+// address beyond the tensor does nothing.)
+enum { PREFETCH_ROWS = 4, LINE = 64/sizeof(float) };
+
+static void row_prefetch(const float * row, int64_t width, int64_t nb_token) {
+    for (int64_t i = 0; i < width; i += LINE) {
+        __builtin_prefetch((const char *) (row + i) + PREFETCH_ROWS*nb_token);
+    }
+}
+
+void rows_pack(float * packed, const struct tokens * x, int64_t h, int64_t n_factors, int64_t t0, int64_t t1, int64_t width) {
+    for (int64_t t = t0; t < t1; ++t) {
+        for (int64_t f = 0; f < n_factors; ++f) {
+            const float * row = tokens_row(x, h, f, t);
+            row_prefetch(row, width, (int64_t) x->nb_token);
+            memcpy(packed, row, (size_t) width*sizeof(float));
+            packed += width;
+        }
+    }
+}
+
+static int64_t tile_cols(const struct scan_dims * dims, int64_t tile) {
+    return dims->d_v - tile*TILE < TILE ? dims->d_v - tile*TILE : TILE;
+}
+
+// The columns of tiles tile0 .. tile1 − 1; those beyond the right edge read as zero.
+static void cols_pack(float * packed, const struct tokens * x, const struct scan_dims * dims, int64_t h, int64_t t0, int64_t t1,
+        int64_t tile0, int64_t tile1) {
+    const int64_t n = (t1 - t0)*dims->n_h;
+    for (int64_t r = 0; r < n; ++r) {
+        const float * row = tokens_row(x, h, r % dims->n_h, t0 + r/dims->n_h);
+        row_prefetch(row + tile0*TILE, (tile1 - tile0)*TILE, (int64_t) x->nb_token);
+        for (int64_t i = tile0; i < tile1; ++i) {
+            float *       to   = packed + (i*n + r)*TILE;
+            const int64_t cols = tile_cols(dims, i);
+            if (cols == TILE) {
+                memcpy(to, row + i*TILE, TILE*sizeof(float));
+            } else {
+                memset(to, 0, TILE*sizeof(float));
+                memcpy(to, row + i*TILE, (size_t) cols*sizeof(float));
+            }
+        }
+    }
+}
+
+static void cols_unpack(struct ggml_tensor * dst, const float * packed, const struct scan_dims * dims, int64_t h, int64_t t0, int64_t t1,
+        int64_t tile0, int64_t tile1) {
+    for (int64_t t = t0; t < t1; ++t) {
+        float * row = (float *) dst->data + (t*dims->n_head + h)*dims->d_v;
+        for (int64_t i = tile0; i < tile1; ++i) {
+            const float * from = packed + (i*(t1 - t0) + t - t0)*TILE;
+            const int64_t cols = tile_cols(dims, i);
+            if (cols == TILE) {
+                memcpy(row + i*TILE, from, TILE*sizeof(float));
+            } else {
+                memcpy(row + i*TILE, from, (size_t) cols*sizeof(float));
+            }
+        }
+    }
+}
+
+//
+// Between a state and its tiles
+//
+
+static void tile_load(const struct tile * tile, const float * state, const struct scan_dims * dims) {
+    const float * from = state + tile->col;
+    if (tile->cols == TILE) {
+        for (int64_t i = 0; i < dims->d_k; ++i) {
+            vec2_store(tile->S + i*TILE, vec2_load(from + i*dims->d_v));
+        }
+    } else {
+        memset(tile->S, 0, (size_t) (dims->d_k*TILE)*sizeof(float));
+        for (int64_t i = 0; i < dims->d_k; ++i) {
+            memcpy(tile->S + i*TILE, from + i*dims->d_v, (size_t) tile->cols*sizeof(float));
+        }
+    }
+}
+
+static void tile_store(const struct tile * tile, float * state, const struct scan_dims * dims) {
+    float * to = state + tile->col;
+    if (tile->cols == TILE) {
+        for (int64_t i = 0; i < dims->d_k; ++i) {
+            vec2_store(to + i*dims->d_v, vec2_load(tile->S + i*TILE));
+        }
+    } else {
+        for (int64_t i = 0; i < dims->d_k; ++i) {
+            memcpy(to + i*dims->d_v, tile->S + i*TILE, (size_t) tile->cols*sizeof(float));
+        }
+    }
+}
+
+// Stores the state after all but `back` of the sequence's tokens where it is wanted: in the slot of the sequence, in that of a snapshot.
+static void tile_keep(const struct tile * tile, const struct ggml_tensor * dst, const struct scan_dims * dims, const struct scan_seq * seq,
+        int64_t back) {
+    const int64_t slot = back == 0 ? seq->slot_out : back <= dims->n_snap ? seq->snaps[back - 1] : -1;
+    if (slot >= 0) {
+        tile_store(tile, slot_head(dst, slot, tile->h, dims->head_size), dims);
+    }
+}
+
+//
+// Tasks: one sequence, one head, a run of adjacent tiles
+//
+
+struct task {
+    int64_t s, h;
+    int64_t tile0, tile1;
+};
+
+// Runs of tiles that a head is divided into: as few as still give every thread several tasks, because what is prepared for the
+// tiles of a head is prepared once a run.
+static int64_t runs_of(const struct scan_dims * dims, int n_threads) {
+    const int64_t heads = dims->n_head*dims->n_seqs;
+    int64_t       runs  = 1;
+    while (n_threads > 1 && heads*runs < 4*n_threads && runs < tiles_of(dims)) {
+        runs++;
+    }
+    return runs;
+}
+
+static struct task task_get(const struct scan_dims * dims, int64_t runs, int64_t i) {
+    const int64_t run  = i % runs;
+    const int64_t head = i / runs;
+    return (struct task) {
+        .s     = head / dims->n_head,
+        .h     = head % dims->n_head,
+        .tile0 = tiles_of(dims)*run/runs,
+        .tile1 = tiles_of(dims)*(run + 1)/runs,
+    };
+}
+
+// The end of the block that starts after n tokens: where the next snapshot is due, at most BLOCK_ROWS factors on.
+static int64_t block_end(const struct scan_dims * dims, const struct scan_seq * seq, int64_t n) {
+    const int64_t tokens = tile_scan_block(dims);
+    const int64_t end    = n + tokens < seq->count ? n + tokens : seq->count;
+    const int64_t oldest = seq->count - dims->n_snap;
+    for (int64_t m = n + 1 > oldest ? n + 1 : oldest; m < end; ++m) {
+        if (seq->snaps[seq->count - m - 1] >= 0) {
+            return m;
+        }
+    }
+    return end;
+}
+
+// The columns of a head from one place to another.
+static void cols_copy(float * to, const float * from, const struct scan_dims * dims, int64_t col0, int64_t col1) {
+    for (int64_t i = 0; i < dims->d_k; ++i) {
+        memcpy(to + i*dims->d_v + col0, from + i*dims->d_v + col0, (size_t) (col1 - col0)*sizeof(float));
+    }
+}
+
+static void task_token(struct ggml_tensor * dst, const struct tile_scan * scan, const struct scan_seq * seq, const struct task * task,
+        float * work) {
+    const struct scan_dims * dims = &scan->dims;
+
+    struct token token = {
+        .in   = seq->slot_in < 0 ? NULL : slot_head(dst, seq->slot_in, task->h, dims->head_size),
+        .out  = slot_head(dst, seq->slot_out, task->h, dims->head_size),
+        .h    = task->h,
+        .t    = seq->first,
+        .col0 = task->tile0*TILE,
+        .col1 = task->tile1*TILE < dims->d_v ? task->tile1*TILE : dims->d_v,
+        .y    = (float *) dst->data + (seq->first*dims->n_head + task->h)*dims->d_v,
+    };
+    if (token.in == NULL) {
+        for (int64_t i = 0; i < dims->d_k; ++i) {
+            memset(token.out + i*dims->d_v + token.col0, 0, (size_t) (token.col1 - token.col0)*sizeof(float));
+        }
+        token.in = token.out;
+    }
+    if (dims->n_snap > 0 && seq->snaps[0] >= 0 && seq->snaps[0] != seq->slot_in) { // the state before the token
+        cols_copy(slot_head(dst, seq->snaps[0], task->h, dims->head_size), token.in, dims, token.col0, token.col1);
+    }
+    scan->kernel(scan->op, seq)->token(scan->op, &token, work + layout_of(dims).prep);
+}
+
+static void task_run(struct ggml_tensor * dst, const struct tile_scan * scan, const struct scan_seq * seq, const struct task * task,
+        float * work) {
+    const struct scan_dims *   dims   = &scan->dims;
+    const struct tile_kernel * kernel = scan->kernel(scan->op, seq);
+    const struct layout        l      = layout_of(dims);
+
+    // a tile that need not wait for another block leaves its place in the cache to the next one
+    const bool one_block = block_end(dims, seq, 0) == seq->count;
+
+    int64_t n = 0;
+    do {
+        const int64_t end = block_end(dims, seq, n);
+        const int64_t t0  = seq->first + n;
+        const int64_t t1  = seq->first + end;
+        kernel->prepare(scan->op, task->h, t0, t1, work + l.prep);
+        for (int c = 0; c < COLS_MAX && scan->x[c].data != NULL; ++c) {
+            cols_pack(work + l.x[c], &scan->x[c], dims, task->h, t0, t1, task->tile0, task->tile1);
+        }
+        for (int64_t i = task->tile0; i < task->tile1; ++i) {
+            struct tile tile = {
+                .S    = work + l.S + (one_block ? 0 : i*dims->d_k*TILE),
+                .h    = task->h,
+                .col  = i*TILE,
+                .cols = tile_cols(dims, i),
+                .t0   = t0,
+                .t1   = t1,
+                .y    = work + l.y + i*(t1 - t0)*TILE,
+            };
+            for (int c = 0; c < COLS_MAX; ++c) {
+                tile.x[c] = work + l.x[c] + i*(t1 - t0)*dims->n_h*TILE;
+            }
+            if (n == 0) {
+                if (seq->slot_in < 0) {
+                    memset(tile.S, 0, (size_t) (dims->d_k*TILE)*sizeof(float));
+                } else {
+                    tile_load(&tile, slot_head(dst, seq->slot_in, task->h, dims->head_size), dims);
+                }
+                if (seq->count > 0) {
+                    tile_keep(&tile, dst, dims, seq, seq->count);
+                }
+            }
+            kernel->run(scan->op, &tile, work + l.prep);
+            tile_keep(&tile, dst, dims, seq, seq->count - end);
+        }
+        cols_unpack(dst, work + l.y, dims, task->h, t0, t1, task->tile0, task->tile1);
+        n = end;
+    } while (n < seq->count);
+}
+
+void tile_scan_forward(const struct ggml_compute_params * params, struct ggml_tensor * dst, const struct tile_scan * scan, float * work) {
+    const struct scan_dims * dims = &scan->dims;
+    const int64_t            runs = runs_of(dims, params->nth);
+    const int64_t            n    = dims->n_seqs*dims->n_head*runs;
+
+    work += params->ith*tile_scan_floats(dims, scan->prep_floats);
+
+    // threads take tasks from a common counter, so that one that is held up does not hold up the others
+    if (params->ith == 0) {
+        ggml_threadpool_chunk_set(params->threadpool, params->nth);
+    }
+    ggml_barrier(params->threadpool);
+
+    for (int64_t i = params->ith; i < n; i = ggml_threadpool_chunk_add(params->threadpool, 1)) {
+        const struct task task = task_get(dims, runs, i);
+        struct scan_seq   seq;
+        if (scan_seq_get(dst, task.s, &seq)) {
+            (seq.count == 1 ? task_token : task_run)(dst, scan, &seq, &task, work);
+        } else if (task.h == 0 && task.tile0 == 0) {
+            scan_fill_nan(dst, dims, &seq);
+        }
+    }
+}

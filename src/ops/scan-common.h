@@ -1,0 +1,105 @@
+#pragma once
+
+// Shared by the builders and by every backend: what stands where in a scan node, and how it is read.
+
+#include "lrnn-ops.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+// Sources of the three ops. 0 is always the state, which is written; 1 is always the ids.
+enum scan_src {
+    SCAN_SRC_STATE = 0,
+    SCAN_SRC_IDS   = 1,
+
+    HOUSEHOLDER_SRC_Q    = 2,
+    HOUSEHOLDER_SRC_K    = 3,
+    HOUSEHOLDER_SRC_V    = 4,
+    HOUSEHOLDER_SRC_BETA = 5, // NULL in the form with r and w
+    HOUSEHOLDER_SRC_GATE = 6, // NULL: 1
+    HOUSEHOLDER_SRC_R    = 7,
+    HOUSEHOLDER_SRC_W    = 8,
+
+    SIGNED_SRC_C    = 2,
+    SIGNED_SRC_B    = 3,
+    SIGNED_SRC_X    = 4,
+    SIGNED_SRC_GATE = 5, // gate, dt or log_f; NULL: 1
+    SIGNED_SRC_AUX  = 6, // bonus, A or log_i
+
+    CONV_SRC_X      = 2,
+    CONV_SRC_WEIGHT = 3, // NULL: token shift
+    CONV_SRC_BIAS   = 4,
+};
+
+// What the transition of a signed scan is made from.
+enum signed_scan_kind {
+    SIGNED_SCAN_NONE,    // A = 1
+    SIGNED_SCAN_HEAD,    // one gate a head
+    SIGNED_SCAN_CHANNEL, // one gate a key channel
+    SIGNED_SCAN_ELEMENT, // from dt [d_v] and A [d_v, d_k]: Mamba
+    SIGNED_SCAN_SCALAR,  // from dt [1] and A [1]: Mamba-2
+    SIGNED_SCAN_MLSTM,
+};
+
+struct scan_params { // in op_params, 64 bytes at most
+    float   scale;
+    float   eps;
+    int32_t path;  // enum ggml_scan_path
+    int32_t kind;  // enum signed_scan_kind
+    int32_t form;  // enum ggml_signed_scan_form
+    int32_t bonus; // SIGNED_SRC_AUX is a bonus: read before write
+    int32_t silu;  // short convolution
+};
+
+void               scan_params_set(struct ggml_tensor * op, const struct scan_params * params);
+struct scan_params scan_params_get(const struct ggml_tensor * op);
+
+// The sizes of a scan, read off its sources.
+struct scan_dims {
+    int64_t d_k, d_v;
+    int64_t n_head;    // H, of the state
+    int64_t n_h;       // Householder factors a token
+    int64_t n_tokens;
+    int64_t n_seqs;
+    int64_t n_snap;
+    int64_t n_slots;
+    int64_t head_size; // floats of one head in a slot
+};
+
+struct scan_dims scan_dims_get(const struct ggml_tensor * op);
+
+// One sequence of a batch, as the ids give it.
+struct scan_seq {
+    int64_t         slot_in, slot_out;
+    int64_t         first, count;
+    const int32_t * snaps; // n_snap slots
+};
+
+// Reads sequence s. False if a slot or a token is out of range: such a sequence must not be computed.
+bool scan_seq_get(const struct ggml_tensor * op, int64_t s, struct scan_seq * seq);
+
+//
+// For the builders
+//
+
+// Formats into err and returns NULL, so that a builder can say: return scan_refuse(...)
+struct ggml_tensor * scan_refuse(char * err, size_t err_size, const char * fmt, ...)
+#ifdef __GNUC__
+    __attribute__((format(printf, 3, 4)))
+#endif
+    ;
+
+// Checks that tensor `x` is F32 [width, heads | n_head, factors, tokens] with contiguous rows. A negative width or token count is not checked.
+bool scan_check_tokens(const char * name, const struct ggml_tensor * x, int64_t width, int64_t n_head, int64_t factors, int64_t tokens,
+        char * err, size_t err_size);
+
+// Heads of d_k·d_v + extra floats in a slot; 0 if they do not fill it.
+int64_t scan_heads(int64_t slot_size, int64_t d_k, int64_t d_v, int64_t extra);
+
+// Checks state and ids. The state must hold whole slots of `slot_size` floats; slot_size < 0: any.
+bool scan_check_state(const struct ggml_tensor * state, const struct ggml_tensor * ids, int64_t slot_size, char * err, size_t err_size);
+
+#ifdef __cplusplus
+}
+#endif
