@@ -1,0 +1,196 @@
+#define _DARWIN_C_SOURCE // macOS: sysctlbyname, _SC_NPROCESSORS_ONLN
+
+#include "machine.h"
+
+#include "fma-loop.h"
+
+#include "ggml-cpu.h"
+#include "ggml.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#ifdef __APPLE__
+#include <sys/sysctl.h>
+#endif
+
+enum {
+    REPETITIONS = 10,
+    FMA_ROUNDS  = 4*1000*1000, // of fma_loop: 10 to 20 ms
+};
+static const size_t COPY_BYTES = (size_t) 256 << 20; // larger than a last-level cache, but for the largest servers
+
+//
+// Description
+//
+
+static void cpu_name(char * name, size_t name_size) {
+    snprintf(name, name_size, "unknown");
+#ifdef __APPLE__
+    size_t size = name_size;
+    sysctlbyname("machdep.cpu.brand_string", name, &size, NULL, 0);
+#else
+    FILE * f = fopen("/proc/cpuinfo", "r");
+    char line[512];
+    while (f != NULL && fgets(line, sizeof(line), f) != NULL) {
+        if (strncmp(line, "model name", 10) == 0 && strchr(line, ':') != NULL) {
+            const char * value = strchr(line, ':') + 1;
+            value += strspn(value, " \t");
+            snprintf(name, name_size, "%.*s", (int) strcspn(value, "\n"), value);
+            break;
+        }
+    }
+    if (f != NULL) {
+        fclose(f);
+    }
+#endif
+}
+
+static void cpu_features(char * list, size_t list_size) {
+    const struct {
+        const char * name;
+        int          has;
+    } features[] = {
+        { "AVX",    ggml_cpu_has_avx()    }, { "AVX2",     ggml_cpu_has_avx2()       }, { "FMA",  ggml_cpu_has_fma()  },
+        { "AVX512", ggml_cpu_has_avx512() }, { "AMX_INT8", ggml_cpu_has_amx_int8()   }, { "NEON", ggml_cpu_has_neon() },
+        { "SVE",    ggml_cpu_has_sve()    }, { "RVV",      ggml_cpu_has_riscv_v()    }, { "VSX",  ggml_cpu_has_vsx()  },
+    };
+
+    list[0] = '\0';
+    for (size_t i = 0; i < sizeof(features)/sizeof(features[0]); i++) {
+        const size_t used = strlen(list);
+        if (features[i].has) {
+            snprintf(list + used, list_size - used, "%s%s", used > 0 ? " " : "", features[i].name);
+        }
+    }
+}
+
+void machine_describe(struct machine * m) {
+    memset(m, 0, sizeof(*m));
+    cpu_name(m->cpu, sizeof(m->cpu));
+    cpu_features(m->features, sizeof(m->features));
+    m->cpus        = (int) sysconf(_SC_NPROCESSORS_ONLN);
+    m->vector_bits = fma_loop_vector_bits();
+}
+
+const struct machine_point * machine_point(const struct machine * m, int threads) {
+    for (int i = 0; i < m->n_points; i++) {
+        if (m->points[i].threads == threads) {
+            return &m->points[i];
+        }
+    }
+    return NULL;
+}
+
+//
+// Measurement
+//
+
+// A piece of work that all threads do at once: `n_ready` counts the threads that wait, `go` lets them run.
+struct team {
+    atomic_int  n_ready;
+    atomic_bool go;
+};
+
+struct worker {
+    struct team * team;
+    pthread_t     thread;
+    const char  * from; // NULL: multiply-adds; else copy `size` bytes
+    char        * to;
+    size_t        size;
+    double        amount; // operations done, or bytes read plus written
+};
+
+static void * worker_run(void * arg) {
+    struct worker * w = arg;
+
+    atomic_fetch_add(&w->team->n_ready, 1);
+    while (!atomic_load(&w->team->go)) {
+    }
+    if (w->from == NULL) {
+        w->amount = fma_loop(FMA_ROUNDS);
+    } else {
+        memcpy(w->to, w->from, w->size);
+        w->amount = 2.0*(double) w->size;
+    }
+    return NULL;
+}
+
+// The amount of work of all workers by the time the slowest of them took, in 10^9 a second; 0 if a thread could not be made.
+static double team_run(struct worker * workers, int n) {
+    struct team team;
+    int n_started = 0;
+
+    atomic_init(&team.n_ready, 0);
+    atomic_init(&team.go, false);
+    for (; n_started < n; n_started++) {
+        workers[n_started].team = &team;
+        if (pthread_create(&workers[n_started].thread, NULL, worker_run, &workers[n_started]) != 0) {
+            break;
+        }
+    }
+    while (atomic_load(&team.n_ready) < n_started) {
+    }
+    const int64_t start_us = ggml_time_us();
+    atomic_store(&team.go, true);
+
+    double amount = 0.0;
+    for (int i = 0; i < n_started; i++) {
+        pthread_join(workers[i].thread, NULL);
+        amount += workers[i].amount;
+    }
+    const int64_t time_us = ggml_time_us() - start_us;
+
+    return n_started == n && time_us > 0 ? 1e-3*amount/(double) time_us : 0.0;
+}
+
+bool machine_measure(struct machine * m, int threads, char * err, size_t err_size) {
+    if (m->n_points == MACHINE_POINTS_MAX) {
+        snprintf(err, err_size, "more than %d thread counts", MACHINE_POINTS_MAX);
+        return false;
+    }
+
+    struct machine_point point   = { .threads = threads };
+    struct worker      * workers = calloc((size_t) threads, sizeof(*workers));
+    char               * from    = malloc(COPY_BYTES);
+    char               * to      = malloc(COPY_BYTES);
+    bool                 ok      = workers != NULL && from != NULL && to != NULL;
+
+    if (!ok) {
+        snprintf(err, err_size, "no memory for two buffers of %zu MiB, which the copy bandwidth is measured with", COPY_BYTES >> 20);
+    } else {
+        memset(from, 1, COPY_BYTES); // pages that were never written would all be the same page of zeros
+        memset(to,   2, COPY_BYTES);
+    }
+
+    const size_t part = COPY_BYTES/(size_t) threads;
+    for (int r = 0; ok && r < 2*REPETITIONS; r++) {
+        const bool is_copy = r % 2 == 1;
+        for (int i = 0; i < threads; i++) {
+            workers[i].from = is_copy ? from + part*(size_t) i : NULL;
+            workers[i].to   = to + part*(size_t) i;
+            workers[i].size = part;
+        }
+        const double rate = team_run(workers, threads);
+        double     * best = is_copy ? &point.copy_gbps : &point.fma_gflops;
+        if (rate == 0.0) {
+            snprintf(err, err_size, "the system gave no %d threads", threads);
+            ok = false;
+        } else if (rate > *best) {
+            *best = rate;
+        }
+    }
+    if (ok) {
+        m->points[m->n_points++] = point;
+    }
+
+    free(workers);
+    free(from);
+    free(to);
+    return ok;
+}

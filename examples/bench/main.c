@@ -1,0 +1,184 @@
+// lrnn-bench: how fast the ops are, beside the stock ops of ggml and beside what the machine can do.
+
+#include "exit-code.h"
+#include "machine.h"
+#include "op-bench.h"
+#include "options.h"
+#include "output.h"
+#include "terminal.h"
+
+#include <stdio.h>
+
+struct args {
+    struct op_bench_params op;
+    int                    format; // enum output_format
+    bool                   list;
+};
+
+//
+// The op benchmark
+//
+
+struct op_run {
+    struct output   output;
+    struct progress progress;
+    int             n_refused;
+    int             n_wrong;
+    int             n_noisy; // rows whose median is far from their best
+};
+
+// Something else ran on the machine where the median is so many times the best.
+static const double NOISY = 1.25;
+
+static void on_progress(const char * what, void * user) {
+    struct op_run * run = user;
+    progress_step(&run->progress, what);
+}
+
+static void on_result(const struct op_result * r, void * user) {
+    struct op_run * run = user;
+
+    progress_clear(&run->progress);
+    output_row(&run->output, r);
+    progress_done(&run->progress);
+    if (r->refused != NULL) {
+        fprintf(stderr, "lrnn-bench: %s: %s\n", r->c->name, r->refused);
+        run->n_refused++;
+    } else if (!r->agrees) {
+        fprintf(stderr, "lrnn-bench: %s: not timed, since the result is wrong: NMSE %.1e of outputs, %.1e of states against %s\n",
+                r->c->name, r->nmse_output, r->nmse_state, r->checked);
+        run->n_wrong++;
+    } else if (r->ours.median > NOISY*r->ours.best || r->stock.median > NOISY*r->stock.best) {
+        run->n_noisy++;
+    }
+}
+
+static enum exit_code bench_ops(const struct args * args) {
+    char err[512];
+    struct machine machine;
+    struct op_run  run = { 0 };
+
+    if (op_bench_count(&args->op) == 0) {
+        fprintf(stderr, "lrnn-bench: no case fits --op, --mode and --tokens; see lrnn-bench --list\n");
+        return EXIT_CODE_USAGE;
+    }
+
+    machine_describe(&machine);
+    for (int i = 0; i < args->op.threads.n; i++) {
+        if (!machine_measure(&machine, (int) args->op.threads.v[i], err, sizeof(err))) {
+            fprintf(stderr, "lrnn-bench: %s\n", err);
+            return EXIT_CODE_SYSTEM;
+        }
+    }
+    if (!output_begin(&run.output, args->format, &machine, err, sizeof(err))) {
+        fprintf(stderr, "lrnn-bench: %s\n", err);
+        return EXIT_CODE_SYSTEM;
+    }
+    progress_begin(&run.progress, op_bench_count(&args->op));
+
+    const bool ok = op_bench_run(&args->op, on_progress, on_result, &run, err, sizeof(err));
+
+    progress_clear(&run.progress);
+    output_end(&run.output);
+    if (!ok) {
+        fprintf(stderr, "lrnn-bench: %s\n", err);
+        return EXIT_CODE_SYSTEM;
+    }
+    if (fflush(stdout) != 0 || ferror(stdout)) {
+        fprintf(stderr, "lrnn-bench: the results could not be written to stdout\n");
+        return EXIT_CODE_SYSTEM;
+    }
+    if (run.n_noisy > 0) {
+        fprintf(stderr, "lrnn-bench: in %d of %d rows the median time is more than %g times the best; was the machine busy?\n",
+                run.n_noisy, run.output.n_rows, NOISY);
+    }
+    return run.n_wrong > 0 ? EXIT_CODE_NUMBERS : run.n_refused > 0 ? EXIT_CODE_USAGE : EXIT_CODE_OK;
+}
+
+//
+// Command line
+//
+
+int main(int argc, char ** argv) {
+    struct args args = {
+        .op = {
+            .family      = OP_FAMILY_ALL,
+            .path        = GGML_SCAN_PATH_AUTO,
+            .threads     = { .n = 2, .v = { 1, 2 } },
+            .repetitions = 7,
+            .min_time    = 0.02,
+        },
+        .format = OUTPUT_MD,
+    };
+
+    const char * of_case = "of the case";
+    const double size_max = 65536;
+    const struct option options[] = {
+        { .group = "Cases",
+          .names = "--op", .value = "householder|signed|conv|all", .type = OPTION_CHOICE, .dest = &args.op.family,
+          .help = "which op" },
+        { .names = "--mode", .value = "GLOB", .type = OPTION_STRINGS, .dest = &args.op.modes,
+          .help = "only cases whose name fits, as in 'delta*'; may be given several times", .unset = "all" },
+        { .names = "--list", .type = OPTION_FLAG, .dest = &args.list,
+          .help = "list the cases and stop" },
+
+        { .group = "Shape (goals are shown only for the shapes that they were set for)",
+          .names = "-T, --tokens", .value = "LIST", .type = OPTION_INTS, .dest = &args.op.tokens, .min = 1, .max = 1 << 24,
+          .help = "tokens of a sequence, as 64,512 or 64-32768*8; decode cases keep their one token, and are left out where the list lacks 1",
+          .unset = of_case },
+        { .names = "--seqs", .value = "N", .type = OPTION_INT, .dest = &args.op.seqs, .min = 1, .max = 4096,
+          .help = "sequences in a call", .unset = "1" },
+        { .names = "-d", .value = "N", .type = OPTION_INT, .dest = &args.op.d, .min = 1, .max = size_max,
+          .help = "d_k and d_v of the cases in which they are equal", .unset = of_case },
+        { .names = "--dk", .value = "N", .type = OPTION_INT, .dest = &args.op.d_k, .min = 2, .max = size_max,
+          .help = "rows of a head's state; taps of a convolution", .unset = of_case },
+        { .names = "--dv", .value = "N", .type = OPTION_INT, .dest = &args.op.d_v, .min = 1, .max = size_max,
+          .help = "columns of a head's state; channels of a convolution", .unset = of_case },
+        { .names = "--heads", .value = "N", .type = OPTION_INT, .dest = &args.op.heads, .min = 1, .max = size_max,
+          .help = "heads, of the cases with more than one", .unset = of_case },
+        { .names = "--n-h", .value = "N", .type = OPTION_INT, .dest = &args.op.n_h, .min = 1, .max = 64,
+          .help = "Householder factors a token, of the delta rule", .unset = of_case },
+        { .names = "--layers", .value = "N", .type = OPTION_INT, .dest = &args.op.layers, .min = 1, .max = 1024,
+          .help = "states that the op is computed for in turn, as in a model with that many layers: with one, the state stays in the cache",
+          .unset = "1, decode cases 24" },
+
+        { .group = "Measurement",
+          .names = "-t, --threads", .value = "LIST", .type = OPTION_INTS, .dest = &args.op.threads, .min = 1, .max = 512,
+          .help = "threads" },
+        { .names = "-r, --repetitions", .value = "N", .type = OPTION_INT, .dest = &args.op.repetitions, .min = 1, .max = 10000,
+          .help = "repetitions, in which ours and stock take turns; the best of each counts" },
+        { .names = "--min-time", .value = "S", .type = OPTION_FLOAT, .dest = &args.op.min_time, .min = 0, .max = 3600,
+          .help = "seconds that a repetition lasts at least" },
+        { .names = "--path", .value = "auto|step|chunk|reference", .type = OPTION_CHOICE, .dest = &args.op.path,
+          .help = "which kernel of ours" },
+
+        { .group = "Output",
+          .names = "-o, --output", .value = "md|csv|json", .type = OPTION_CHOICE, .dest = &args.format,
+          .help = "format of the results on stdout" },
+    };
+    const struct program program = {
+        .name      = "lrnn-bench",
+        .summary   = "times our ops against the stock ops of ggml that compute the same, in one run",
+        .modes     = (const char * const []) { "[--op NAME] [options]    the table of an op, or of all", "--list                   names of the cases", NULL },
+        .examples  = (const char * const []) {
+            "lrnn-bench --op householder",
+            "lrnn-bench --op signed --mode 'mamba*' -T 64,512,4096,32768 -t 1 -o json > mamba.json", NULL },
+        .options   = options,
+        .n_options = sizeof(options)/sizeof(options[0]),
+    };
+
+    char err[512];
+    switch (options_parse(&program, argc, argv, err, sizeof(err))) {
+        case OPTIONS_OK:    break;
+        case OPTIONS_DONE:  return EXIT_CODE_OK;
+        case OPTIONS_ERROR: {
+            fprintf(stderr, "lrnn-bench: %s\n", err);
+            return EXIT_CODE_USAGE;
+        }
+    }
+    if (args.list) {
+        op_bench_list(&args.op, stdout);
+        return EXIT_CODE_OK;
+    }
+    return bench_ops(&args);
+}

@@ -1,0 +1,117 @@
+#include "op-case.h"
+
+#include "ggml-backend.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+// xorshift64*: the benchmark needs numbers that are neither special nor equal, and the same ones in every run.
+float op_random(uint64_t * seed, float lo, float hi) {
+    *seed ^= *seed >> 12;
+    *seed ^= *seed << 25;
+    *seed ^= *seed >> 27;
+    const uint64_t x = *seed * 0x2545F4914F6CDD1DULL;
+
+    return lo + (hi - lo) * (float) (x >> 40) / (float) (1 << 24);
+}
+
+struct ggml_tensor * op_input(struct op_inputs * in, enum op_fill fill, float lo, float hi,
+        int64_t ne0, int64_t ne1, int64_t ne2, int64_t ne3) {
+    struct ggml_tensor * t = ggml_new_tensor_4d(in->ctx, GGML_TYPE_F32, ne0, ne1, ne2, ne3);
+
+    GGML_ASSERT(in->n < OP_INPUTS_MAX);
+    in->list[in->n].tensor = t;
+    in->list[in->n].fill   = fill;
+    in->list[in->n].lo     = lo;
+    in->list[in->n].hi     = hi;
+    in->n++;
+    return t;
+}
+
+static void make_unit(float * row, int64_t n) {
+    double sum = 0.0;
+    for (int64_t i = 0; i < n; i++) {
+        sum += (double) row[i] * row[i];
+    }
+    const float scale = (float) (1.0 / sqrt(sum));
+    for (int64_t i = 0; i < n; i++) {
+        row[i] *= scale;
+    }
+}
+
+bool op_inputs_fill(struct op_inputs * in, const struct op_shape * s, char * err, size_t err_size) {
+    uint64_t seed = 0x9E3779B97F4A7C15ULL;
+    float  * prev = NULL;
+
+    for (int l = 0; l < in->n; l++) {
+        struct ggml_tensor * t  = in->list[l].tensor;
+        const enum op_fill fill = in->list[l].fill;
+        const int64_t      n    = ggml_nelements(t);
+        const int64_t      row  = t->ne[0];
+
+        float * data = malloc(ggml_nbytes(t));
+        if (data == NULL) {
+            snprintf(err, err_size, "no memory for an input of %zu bytes", ggml_nbytes(t));
+            free(prev);
+            return false;
+        }
+        for (int64_t i = 0; i < n; i++) {
+            data[i] = op_random(&seed, in->list[l].lo, in->list[l].hi);
+        }
+        switch (fill) {
+            case OP_FILL_UNIFORM: break;
+            case OP_FILL_UNIT: {
+                for (int64_t i = 0; i < n; i += row) {
+                    make_unit(data + i, row);
+                }
+            } break;
+            case OP_FILL_TIMES: {
+                for (int64_t i = 0; i < n; i++) {
+                    data[i] *= prev[i];
+                }
+            } break;
+            case OP_FILL_FIRST:
+            case OP_FILL_LAST: {
+                const int64_t n_h   = t->ne[2];
+                const int64_t width = row*t->ne[1]; // numbers of one factor
+                for (int64_t i = 0; i < n; i++) {
+                    const int64_t token  = i / (width*n_h);
+                    const int64_t factor = i / width % n_h;
+                    data[i] = factor == (fill == OP_FILL_FIRST ? 0 : n_h - 1) ? prev[token*width + i % width] : 0.0f;
+                }
+            } break;
+        }
+        ggml_backend_tensor_set(t, data, 0, ggml_nbytes(t));
+        free(prev);
+        prev = data;
+    }
+    free(prev);
+
+    for (int64_t i = 0; i < s->seqs; i++) {
+        const int32_t ids[GGML_SCAN_SNAPS] = {
+            [GGML_SCAN_SLOT_IN]  = (int32_t) i,
+            [GGML_SCAN_SLOT_OUT] = (int32_t) i,
+            [GGML_SCAN_FIRST]    = (int32_t) (i*s->tokens),
+            [GGML_SCAN_COUNT]    = (int32_t) s->tokens,
+        };
+        ggml_backend_tensor_set(in->ids, ids, (size_t) i*sizeof(ids), sizeof(ids));
+        ggml_backend_tensor_set(in->stock_ids, ids, (size_t) i*sizeof(ids[0]), sizeof(ids[0]));
+    }
+    return true;
+}
+
+int64_t op_state_size(const struct op_case * c, const struct op_shape * s) {
+    return c->state != NULL ? c->state(s) : s->d_k*s->d_v*s->heads;
+}
+
+bool op_has_stock(const struct op_case * c, const struct op_shape * s, const char ** why) {
+    *why = c->stock == NULL ? "no stock op computes this" : c->limit != NULL ? c->limit(s) : NULL;
+    return *why == NULL;
+}
+
+struct ggml_tensor * op_store_tail(struct ggml_context * ctx, struct ggml_tensor * result, int64_t first, struct ggml_tensor * state) {
+    struct ggml_tensor * tail = ggml_view_1d(ctx, result, ggml_nelements(state), (size_t) first*sizeof(float));
+
+    return ggml_cpy(ctx, tail, ggml_reshape_1d(ctx, state, ggml_nelements(state)));
+}

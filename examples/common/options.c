@@ -1,0 +1,454 @@
+#include "options.h"
+
+#include "lrnn.h"
+#include "terminal.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+    NAME_MAX_CHARS = 48,
+    HELP_WIDTH     = 100, // columns of --help
+    HELP_INDENT    = 28,  // where the descriptions begin
+};
+
+// The options that every program has, after its own.
+enum general { GENERAL_HELP, GENERAL_VERSION, N_GENERAL };
+
+static const struct option GENERAL[N_GENERAL] = {
+    { "General", "-h, --help", NULL, OPTION_FLAG, NULL, "show this text", NULL, 0, 0, false },
+    { NULL,      "--version",  NULL, OPTION_FLAG, NULL, "show the version", NULL, 0, 0, false },
+};
+
+static int n_all(const struct program * program) {
+    return program->n_options + N_GENERAL;
+}
+
+static const struct option * option_at(const struct program * program, int i) {
+    return i < program->n_options ? &program->options[i] : &GENERAL[i - program->n_options];
+}
+
+static bool is_argument(const struct option * o) {
+    return o->names[0] != '-';
+}
+
+static bool fail(char * err, size_t err_size, const char * format, ...) {
+    va_list args;
+    va_start(args, format);
+    vsnprintf(err, err_size, format, args);
+    va_end(args);
+    return false;
+}
+
+//
+// Words of a list such as "-t, --threads" or "md|csv|json"
+//
+
+// Copies word number i to `word`; false if there are fewer. Separators are any of `sep`.
+static bool word_at(const char * list, const char * sep, int i, char * word, size_t word_size) {
+    const char * p = list + strspn(list, sep);
+    for (; i > 0 && *p != '\0'; i--) {
+        p += strcspn(p, sep);
+        p += strspn(p, sep);
+    }
+    if (*p == '\0') {
+        return false;
+    }
+    const size_t n = strcspn(p, sep);
+    snprintf(word, word_size, "%.*s", (int) n, p);
+    return true;
+}
+
+static int word_index(const char * list, const char * sep, const char * word) {
+    char w[NAME_MAX_CHARS];
+    for (int i = 0; word_at(list, sep, i, w, sizeof(w)); i++) {
+        if (strcmp(w, word) == 0) {
+            return i;
+        }
+    }
+    return -1;
+}
+
+static const struct option * find_option(const struct program * program, const char * name) {
+    for (int i = 0; i < n_all(program); i++) {
+        const struct option * o = option_at(program, i);
+        if (!is_argument(o) && word_index(o->names, ", ", name) >= 0) {
+            return o;
+        }
+    }
+    return NULL;
+}
+
+//
+// The nearest name to a mistyped one
+//
+
+// How many insertions, deletions, replacements and swaps of neighbours turn a into b.
+static int edit_distance(const char * a, const char * b) {
+    const int na = (int) strlen(a);
+    const int nb = (int) strlen(b);
+    int d[NAME_MAX_CHARS][NAME_MAX_CHARS];
+
+    if (na >= NAME_MAX_CHARS || nb >= NAME_MAX_CHARS) {
+        return NAME_MAX_CHARS;
+    }
+    for (int i = 0; i <= na; i++) {
+        for (int j = 0; j <= nb; j++) {
+            if (i == 0 || j == 0) {
+                d[i][j] = i + j;
+                continue;
+            }
+            int best = d[i - 1][j - 1] + (a[i - 1] != b[j - 1]);
+            if (best > d[i - 1][j] + 1) {
+                best = d[i - 1][j] + 1;
+            }
+            if (best > d[i][j - 1] + 1) {
+                best = d[i][j - 1] + 1;
+            }
+            if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1] && best > d[i - 2][j - 2] + 1) {
+                best = d[i - 2][j - 2] + 1;
+            }
+            d[i][j] = best;
+        }
+    }
+    return d[na][nb];
+}
+
+// The long name that `name` was probably meant to be, in `nearest`; false if none is near.
+static bool find_nearest(const struct program * program, const char * name, char * nearest, size_t nearest_size) {
+    const int length = (int) strlen(name);
+    int       best   = length / 3 < 2 ? 2 : length / 3;
+    bool      found  = false;
+
+    if (length < 4) { // of a name as short as -x, every other is near
+        return false;
+    }
+    for (int i = 0; i < n_all(program); i++) {
+        const struct option * o = option_at(program, i);
+        char w[NAME_MAX_CHARS];
+        for (int j = 0; !is_argument(o) && word_at(o->names, ", ", j, w, sizeof(w)); j++) {
+            const bool is_long   = strncmp(w, "--", 2) == 0;
+            const bool is_prefix = strncmp(w, name, (size_t) length) == 0; // --tok for --tokens
+            const int  distance  = is_prefix ? 0 : edit_distance(name, w);
+            if (is_long && distance <= best && (!found || distance < best)) {
+                best  = distance;
+                found = true;
+                snprintf(nearest, nearest_size, "%s", w);
+            }
+        }
+    }
+    return found;
+}
+
+//
+// Values
+//
+
+static bool parse_int(const char * text, const char ** end, int64_t * value) {
+    char * e;
+    errno  = 0;
+    *value = strtoll(text, &e, 10);
+    *end   = e;
+    return e != text && errno == 0 && !isspace((unsigned char) text[0]);
+}
+
+// A list: numbers and ranges between commas. first-last is every whole number, first-last+step and first-last*factor take steps.
+static bool parse_ints(const char * text, double min, double max, struct option_ints * list) {
+    struct option_ints out = { 0 };
+
+    for (const char * p = text;;) {
+        int64_t first, last, step = 1;
+        char    how = '+';
+
+        if (!parse_int(p, &p, &first)) {
+            return false;
+        }
+        last = first;
+        if (*p == '-') {
+            if (!parse_int(p + 1, &p, &last)) {
+                return false;
+            }
+            if (*p == '+' || *p == '*') {
+                how = *p;
+                if (!parse_int(p + 1, &p, &step)) {
+                    return false;
+                }
+            }
+        }
+        if ((double) first < min || (double) last > max || last < first || step < (how == '*' ? 2 : 1) || (how == '*' && first < 1)) {
+            return false;
+        }
+        for (int64_t x = first; x <= last;) {
+            if (out.n == OPTION_LIST_MAX) {
+                return false;
+            }
+            out.v[out.n++] = x;
+            if (how == '*' ? x > last / step : x > last - step) { // the next one would be beyond the end, or overflow
+                break;
+            }
+            x = how == '*' ? x * step : x + step;
+        }
+        if (*p == '\0') {
+            *list = out;
+            return true;
+        }
+        if (*p++ != ',') {
+            return false;
+        }
+    }
+}
+
+static bool set_value(const struct option * o, const char * name, const char * text, char * err, size_t err_size) {
+    switch (o->type) {
+        case OPTION_FLAG: {
+            *(bool *) o->dest = true;
+            return true;
+        }
+        case OPTION_INT: {
+            const char * end;
+            int64_t      x;
+            if (!parse_int(text, &end, &x) || *end != '\0' || (double) x < o->min || (double) x > o->max) {
+                return fail(err, err_size, "%s: '%s' is not a whole number from %.0f to %.0f", name, text, o->min, o->max);
+            }
+            *(int64_t *) o->dest = x;
+            return true;
+        }
+        case OPTION_FLOAT: {
+            char       * end;
+            const double x = strtod(text, &end);
+            if (end == text || *end != '\0' || isspace((unsigned char) text[0]) || !(x >= o->min && x <= o->max)) {
+                return fail(err, err_size, "%s: '%s' is not a number from %g to %g", name, text, o->min, o->max);
+            }
+            *(double *) o->dest = x;
+            return true;
+        }
+        case OPTION_STRING: {
+            *(const char **) o->dest = text;
+            return true;
+        }
+        case OPTION_CHOICE: {
+            const int i = word_index(o->value, "|", text);
+            if (i < 0) {
+                return fail(err, err_size, "%s: '%s' is not one of %s", name, text, o->value);
+            }
+            *(int *) o->dest = i;
+            return true;
+        }
+        case OPTION_INTS: {
+            if (!parse_ints(text, o->min, o->max, o->dest)) {
+                return fail(err, err_size, "%s: '%s' is not a list (1,2,4 or 64-256+64 or 64-4096*8) of at most %d whole numbers from %.0f to %.0f",
+                        name, text, OPTION_LIST_MAX, o->min, o->max);
+            }
+            return true;
+        }
+        case OPTION_STRINGS: {
+            struct option_strings * list = o->dest;
+            if (list->n == OPTION_LIST_MAX) {
+                return fail(err, err_size, "%s: given more than %d times", name, OPTION_LIST_MAX);
+            }
+            list->v[list->n++] = text;
+            return true;
+        }
+    }
+    return false;
+}
+
+//
+// Parsing
+//
+
+// The argument (not option) number i of the table.
+static const struct option * argument_at(const struct program * program, int i) {
+    for (int j = 0; j < program->n_options; j++) {
+        if (is_argument(&program->options[j]) && i-- == 0) {
+            return &program->options[j];
+        }
+    }
+    return NULL;
+}
+
+enum options_status options_parse(const struct program * program, int argc, char ** argv, char * err, size_t err_size) {
+    bool given[256] = { false }; // by index in the table
+    int  n_arguments  = 0;
+    bool only_arguments = false; // after --
+
+    if (n_all(program) > (int) (sizeof(given)/sizeof(given[0]))) {
+        fail(err, err_size, "the table of options is larger than the parser allows");
+        return OPTIONS_ERROR;
+    }
+
+    for (int i = 1; i < argc; i++) {
+        const char * word = argv[i];
+
+        if (!only_arguments && strcmp(word, "--") == 0) {
+            only_arguments = true;
+            continue;
+        }
+
+        if (only_arguments || word[0] != '-' || word[1] == '\0') { // a lone - is an argument: stdin or stdout
+            const struct option * o = argument_at(program, n_arguments);
+            if (o == NULL) {
+                fail(err, err_size, "unexpected argument '%s'; see %s --help", word, program->name);
+                return OPTIONS_ERROR;
+            }
+            if (!set_value(o, o->names, word, err, err_size)) {
+                return OPTIONS_ERROR;
+            }
+            given[o - program->options] = true;
+            n_arguments += o->type != OPTION_STRINGS; // a list takes all that follow
+            continue;
+        }
+
+        // --name, --name VALUE or --name=VALUE
+        char         name[NAME_MAX_CHARS];
+        const char * equals = strncmp(word, "--", 2) == 0 ? strchr(word, '=') : NULL;
+        snprintf(name, sizeof(name), "%.*s", equals != NULL ? (int) (equals - word) : (int) sizeof(name), word);
+
+        const struct option * o = find_option(program, name);
+        if (o == NULL) {
+            char nearest[NAME_MAX_CHARS];
+            if (find_nearest(program, name, nearest, sizeof(nearest))) {
+                fail(err, err_size, "unknown option %s; did you mean %s?", name, nearest);
+            } else {
+                fail(err, err_size, "unknown option %s; see %s --help", name, program->name);
+            }
+            return OPTIONS_ERROR;
+        }
+        if (o == &GENERAL[GENERAL_HELP]) {
+            options_help(program, stdout);
+            return OPTIONS_DONE;
+        }
+        if (o == &GENERAL[GENERAL_VERSION]) {
+            printf("%s %s, ggml %s\n", program->name, lrnn_version(), lrnn_ggml_version());
+            return OPTIONS_DONE;
+        }
+
+        const char * value = NULL;
+        if (o->type == OPTION_FLAG) {
+            if (equals != NULL) {
+                fail(err, err_size, "%s takes no value", name);
+                return OPTIONS_ERROR;
+            }
+        } else if (equals != NULL) {
+            value = equals + 1;
+        } else if (i + 1 < argc && find_option(program, argv[i + 1]) == NULL) { // -n -1 is a value, -n --help a forgotten one
+            value = argv[++i];
+        } else {
+            fail(err, err_size, "%s needs a value: %s", name, o->value);
+            return OPTIONS_ERROR;
+        }
+        if (!set_value(o, name, value, err, err_size)) {
+            return OPTIONS_ERROR;
+        }
+        given[o - program->options] = true;
+    }
+
+    for (int i = 0; i < program->n_options; i++) {
+        const struct option * o = &program->options[i];
+        if (o->required && !given[i]) {
+            fail(err, err_size, "%s is missing; see %s --help", o->names, program->name);
+            return OPTIONS_ERROR;
+        }
+    }
+    return OPTIONS_OK;
+}
+
+//
+// Help
+//
+
+// The default of an option as text; empty if there is nothing to say.
+static void default_text(const struct option * o, char * text, size_t text_size) {
+    text[0] = '\0';
+    if (o->unset != NULL) {
+        snprintf(text, text_size, "%s", o->unset);
+        return;
+    }
+    switch (o->type) {
+        case OPTION_INT:    snprintf(text, text_size, "%" PRId64, *(const int64_t *) o->dest);                   break;
+        case OPTION_FLOAT:  snprintf(text, text_size, "%g", *(const double *) o->dest);                          break;
+        case OPTION_CHOICE: word_at(o->value, "|", *(const int *) o->dest, text, text_size);                     break;
+        case OPTION_STRING: {
+            const char * s = *(const char * const *) o->dest;
+            snprintf(text, text_size, "%s", s != NULL ? s : "");
+        } break;
+        case OPTION_INTS: {
+            const struct option_ints * list = o->dest;
+            size_t used = 0;
+            for (int i = 0; i < list->n && used < text_size; i++) {
+                used += (size_t) snprintf(text + used, text_size - used, "%s%" PRId64, i > 0 ? "," : "", list->v[i]);
+            }
+        } break;
+        case OPTION_FLAG:
+        case OPTION_STRINGS: break;
+    }
+}
+
+// Prints text from `column` on, in lines that begin at HELP_INDENT.
+static void print_wrapped(FILE * out, const char * text, int column) {
+    for (const char * p = text; *p != '\0';) {
+        const int n = (int) strcspn(p, " ");
+        if (column > HELP_INDENT && column + 1 + n > HELP_WIDTH) {
+            fprintf(out, "\n");
+            column = 0;
+        }
+        if (column < HELP_INDENT) {
+            fprintf(out, "%*s", HELP_INDENT - column, "");
+            column = HELP_INDENT;
+        } else if (column > HELP_INDENT) {
+            fprintf(out, " ");
+            column++;
+        }
+        fprintf(out, "%.*s", n, p);
+        column += n;
+        p += n + (p[n] == ' ');
+    }
+    fprintf(out, "\n");
+}
+
+static void print_option(FILE * out, const struct option * o) {
+    char left[256], value[200], text[1024];
+
+    snprintf(left, sizeof(left), "  %s%s%s", o->names, o->value != NULL ? " " : "", o->value != NULL ? o->value : "");
+    default_text(o, value, sizeof(value));
+    if (value[0] != '\0') {
+        snprintf(text, sizeof(text), "%s (default: %s)", o->help, value);
+    } else {
+        snprintf(text, sizeof(text), "%s%s", o->help, o->required ? " (required)" : "");
+    }
+
+    int column = fprintf(out, "%s", left);
+    if (column >= HELP_INDENT) { // too long to share its line
+        fprintf(out, "\n");
+        column = 0;
+    }
+    print_wrapped(out, text, column);
+}
+
+void options_help(const struct program * program, FILE * out) {
+    const bool   color = terminal_has_color(out);
+    const char * bold  = color ? TERMINAL_BOLD  : "";
+    const char * reset = color ? TERMINAL_RESET : "";
+
+    fprintf(out, "%s%s%s: %s\n\n%sUsage%s\n", bold, program->name, reset, program->summary, bold, reset);
+    for (int i = 0; program->modes[i] != NULL; i++) {
+        fprintf(out, "  %s %s\n", program->name, program->modes[i]);
+    }
+    for (int i = 0; i < n_all(program); i++) {
+        const struct option * o = option_at(program, i);
+        if (o->group != NULL) {
+            fprintf(out, "\n%s%s%s\n", bold, o->group, reset);
+        }
+        print_option(out, o);
+    }
+    fprintf(out, "\n%sExample%s\n", bold, reset);
+    for (int i = 0; program->examples[i] != NULL; i++) {
+        fprintf(out, "  %s\n", program->examples[i]);
+    }
+    fprintf(out, "\n%sExit status%s\n", bold, reset);
+    fprintf(out, "  0 done   2 usage   3 bad data   4 bad model   5 stopped, can be resumed   6 numbers not finite or not right\n");
+}
