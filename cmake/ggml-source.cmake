@@ -21,8 +21,8 @@ set(LRNN_GGML_OTHER_WAYS "run `git submodule update --init`, or configure with -
 # Sets <out-dir> to a folder with ggml's CMakeLists.txt, and <out-commit> to what ggml_commit() shall say. Writes only below <work-dir> and in
 # the cache.
 function(lrnn_ggml_source out_dir out_commit source_dir work_dir)
-    string(SUBSTRING "${LRNN_GGML_COMMIT}" 0 8 commit)
-    set(dir "${source_dir}/ggml")
+    set(dir    "${source_dir}/ggml")
+    set(commit "${LRNN_GGML_COMMIT}")
 
     if (LRNN_GGML_DIR)
         cmake_path(ABSOLUTE_PATH LRNN_GGML_DIR NORMALIZE OUTPUT_VARIABLE dir)
@@ -34,6 +34,15 @@ function(lrnn_ggml_source out_dir out_commit source_dir work_dir)
     elseif (NOT EXISTS "${dir}/CMakeLists.txt")
         lrnn_ggml_unpack(dir "${work_dir}")
     endif()
+
+    # a checkout may stand at another commit than the pinned one
+    if (EXISTS "${dir}/.git")
+        execute_process(COMMAND git rev-parse HEAD WORKING_DIRECTORY "${dir}" OUTPUT_VARIABLE head ERROR_QUIET)
+        if (head MATCHES "^[0-9a-f]+")
+            set(commit "${head}")
+        endif()
+    endif()
+    string(SUBSTRING "${commit}" 0 8 commit)
 
     set(${out_dir}    "${dir}"         PARENT_SCOPE)
     set(${out_commit} "${commit}+lrnn" PARENT_SCOPE)

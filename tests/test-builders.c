@@ -402,12 +402,13 @@ static void test_signed(struct test * t) {
     REFUSE(gate_args,   a.ids   = sized(ctx, a.ids,   0, 3),                       "ids");
     REFUSE(gate_args,   a.c = sized(ctx, a.c, 3, 0); a.b = sized(ctx, a.b, 3, 0); a.x = sized(ctx, a.x, 3, 0); a.gate = NULL, "b");
     REFUSE(gate_args,   a.b = new_f32(ctx, (int64_t) 1 << 32, 1, 1, T); a.x = new_f32(ctx, (int64_t) 1 << 32, 1, 1, T), "state");
-    REFUSE(mlstm_args,  a.b = new_f32(ctx, (int64_t) 1 << 62, 1, 1, 1); a.x = new_f32(ctx, 4, 1, 1, T), "state");
+    REFUSE(mlstm_args,  a.b = new_f32(ctx, (int64_t) 1 << 40, 1, 1, T); a.x = new_f32(ctx, (int64_t) 1 << 24, 1, 1, T), "state");
 
     // paths
-    REFUSE(gate_args,   a.path = GGML_SCAN_PATH_CHUNK, "chunked");
-    REFUSE(mlstm_args,  a.path = GGML_SCAN_PATH_CHUNK, "chunked");
-    ACCEPT(gate_args,   a.path = GGML_SCAN_PATH_STEP);
+    REFUSE(mamba_args,  a.path = GGML_SCAN_PATH_CHUNK, "chunked"); // a transition per element has none
+    ACCEPT(mamba_args,  a.path = GGML_SCAN_PATH_STEP);
+    ACCEPT(mamba2_args, a.path = GGML_SCAN_PATH_CHUNK);
+    ACCEPT(gate_args,   a.path = GGML_SCAN_PATH_CHUNK);
     ACCEPT(mlstm_args,  a.path = GGML_SCAN_PATH_REFERENCE);
 #undef REFUSE
 #undef ACCEPT

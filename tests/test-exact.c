@@ -237,6 +237,23 @@ static void test_words(struct test * t, const struct letter * letters, bool posi
     word_free(&w);
 }
 
+// A short word token by token, as in decoding: equal to the oracle, and to one call.
+static void test_decode(struct test * t, const struct letter * letters) {
+    enum { T = 200 };
+    struct test_limits lim = { .step  = { .what = "S_5 token by token, step and reference", .limit = 0.0 },
+                               .chunk = { .what = "S_5 token by token, chunk and auto",     .limit = 0.0 } };
+    struct test_rng    rng = { 13 };
+    int                text[T];
+    for (int i = 0; i < T; i++) {
+        text[i] = (int) test_below(&rng, N_LETTERS);
+    }
+    struct word w;
+    word_init(&w, letters, text, T, 4, false);
+    test_scan_cuts(t, &w.a, &w.s, &lim, 1, &rng);
+    word_free(&w);
+    printf("exact, S_5 token by token: %d letters in as many calls\n", T);
+}
+
 // Three swaps are enough for all letters but the 4! cycles of length 5. Factors act in their order: reversed, they give the inverse.
 static void test_letters(struct test * t, const struct letter * letters) {
     int n_wrong = 0, n_cycles = 0, n_reversed = 0;
@@ -462,10 +479,16 @@ static void test_gate_once(struct test * t) {
             }
             test_check(t, right, "gate 1/2, n_h %d, %s: the state after %d tokens is not 2^-%d", n_h, test_path_names[path], T, T);
         }
+        // token by token: exactly what the oracle says
+        struct test_limits lim = { .step = { .what = "gate 1/2, token by token" }, .chunk = { .what = "gate 1/2, token by token" } };
+        struct test_rng    rng = { 41 };
+        test_restore(args->state, start);
+        test_scan_cuts(t, &a, &s, &lim, 1, &rng);
         free(start);
         test_arena_free(&a);
     }
-    printf("exact, gate 1/2 with n_h 1..4: (-1/2)^t after t tokens on every path: one gate a token, one read, after the last factor\n");
+    printf("exact, gate 1/2 with n_h 1..4: (-1/2)^t after t tokens on every path, in one call or token by token: one gate a token, one read, "
+            "after the last factor\n");
 }
 
 //
@@ -548,6 +571,7 @@ int main(void) {
     letters_make(letters);
     test_words(&t, letters, false);
     test_words(&t, letters, true);
+    test_decode(&t, letters);
     test_letters(&t, letters);
     test_parity_delta(&t);
     test_parity_mamba(&t, false);

@@ -121,6 +121,13 @@ file(WRITE "${WORK}/checkout/include/ggml.h" "")
 run("LRNN_GGML_DIR"                            OK   "found ${WORK}/checkout at local+lrnn"       TREE full-tree CACHE c LINKS empty OUT f
     WITH "-DLRNN_GGML_DIR=${WORK}/checkout")
 run("LRNN_GGML_DIR, but not ggml"              STOP "LRNN_GGML_DIR;not a checkout of ggml"       TREE full-tree CACHE c LINKS empty OUT f
-    WITH "-DLRNN_GGML_DIR=${WORK}/empty")
+    WITH "-DLRNN_GGML_DIR=${WORK}/full-tree/ggml")
+
+# the submodule of this repository, where it is one, stands at the pinned commit
+execute_process(COMMAND git ls-files --stage ggml WORKING_DIRECTORY "${CMAKE_CURRENT_LIST_DIR}/.."
+    OUTPUT_VARIABLE link RESULT_VARIABLE failed ERROR_QUIET)
+if (link MATCHES "^160000 ([0-9a-f]+)" AND NOT CMAKE_MATCH_1 STREQUAL LRNN_GGML_COMMIT)
+    message(FATAL_ERROR "the submodule ggml is at ${CMAKE_MATCH_1}, cmake/ggml-source.cmake pins ${LRNN_GGML_COMMIT}")
+endif()
 
 file(REMOVE_RECURSE "${WORK}")

@@ -18,7 +18,7 @@ struct problem {
     bool              rw;               // r and w instead of beta
     double            mean;             // of the keys
     double            beta_lo, beta_hi;
-    double            gate_lo, gate_hi; // of the gate's magnitude; in the form with beta its sign is random
+    double            gate_lo, gate_hi; // of the gate's magnitude; in the form with beta its sign is random, and it may be 0
     int               heads;            // picks the head counts of the inputs
     enum test_layout  layout;
     bool              state_gaps;       // slots stand apart
@@ -49,7 +49,7 @@ static struct test_scan make(struct test_arena * a, const struct problem * p, st
     args->v     = test_tensor(a, GGML_TYPE_F32, p->layout, "v", p->d_v, divisor(p->H, p->heads + 2), p->n_h, T);
     args->scale = 1.0f/sqrtf((float) p->d_k);
 
-    test_fill_uniform(args->state, rng, -1.5, 1.5);
+    test_fill_slots  (args->state, args->ids, rng);
     test_fill_unit   (args->q, rng, 0.0);
     test_fill_unit   (args->k, rng, p->mean);
     test_fill_normal (args->v, rng, 1.0);
@@ -79,6 +79,9 @@ static struct test_scan make(struct test_arena * a, const struct problem * p, st
                 for (int64_t i = 0; i < args->gate->ne[0]; i++) {
                     if (test_below(rng, 4) == 0) {
                         test_set(args->gate, i, h, 0, t, -test_get(args->gate, i, h, 0, t));
+                    }
+                    if (test_below(rng, 50) == 0) {
+                        test_set(args->gate, i, h, 0, t, 0.0f); // whoever divides by gates is found
                     }
                 }
             }

@@ -24,7 +24,7 @@ static struct test_scan make(struct test_arena * a, const struct problem * p, st
     s.conv.ids   = test_batch_ids(a, &p->batch);
     s.conv.x     = test_tensor(a, GGML_TYPE_F32, p->layout, "x", p->n_ch, test_batch_tokens(&p->batch), 1, 1);
     s.conv.silu  = p->silu;
-    test_fill_normal(s.conv.state, rng, 1.0);
+    test_fill_slots (s.conv.state, s.conv.ids, rng);
     test_fill_normal(s.conv.x, rng, 1.0);
     if (p->width > 0) {
         s.conv.weight = test_tensor(a, GGML_TYPE_F32, TEST_DENSE, "weight", width, p->n_ch, 1, 1);

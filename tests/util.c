@@ -290,6 +290,18 @@ struct ggml_tensor * test_batch_ids(struct test_arena * a, const struct test_bat
     return ids;
 }
 
+void test_fill_slots(struct ggml_tensor * state, const struct ggml_tensor * ids, struct test_rng * r) {
+    for (int64_t slot = 0; slot < state->ne[1]; slot++) {
+        bool read = false;
+        for (int64_t s = 0; s < ids->ne[1]; s++) {
+            read = read || ((const int32_t *) ids->data)[s*ids->ne[0] + GGML_SCAN_SLOT_IN] == slot;
+        }
+        for (int64_t i = 0; i < state->ne[0]; i++) {
+            test_set(state, i, slot, 0, 0, read ? (float) test_uniform(r, -1.5, 1.5) : NAN);
+        }
+    }
+}
+
 //
 // Running
 //
@@ -359,8 +371,10 @@ struct oracle test_scan_oracle(const struct test_scan * s) {
            s->op == TEST_SIGNED      ? oracle_signed     (&s->sign)        : oracle_short_conv(&s->conv);
 }
 
+// not for r and w, not for a transition per element
 static bool has_chunk(const struct test_scan * s) {
-    return s->op == TEST_HOUSEHOLDER && s->householder.r == NULL;
+    return (s->op == TEST_HOUSEHOLDER && s->householder.r == NULL) ||
+           (s->op == TEST_SIGNED && (s->sign.A == NULL || (s->sign.A->ne[0] == 1 && s->sign.A->ne[1] == 1)));
 }
 
 // the convolution has one path

@@ -123,6 +123,9 @@ int64_t test_batch_slots (const struct test_batch * b); // enough for the ids be
 // sequences stand in the batch in reverse order, each wants its snapshots
 struct ggml_tensor * test_batch_ids(struct test_arena * a, const struct test_batch * b);
 
+// fills the slots that a sequence starts from with numbers in −1.5 .. 1.5 and all others with NaN: no result may come from those
+void test_fill_slots(struct ggml_tensor * state, const struct ggml_tensor * ids, struct test_rng * r);
+
 //
 // Running
 //

@@ -5,7 +5,6 @@
 #include "fma-loop.h"
 
 #include "ggml-cpu.h"
-#include "ggml.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -13,6 +12,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #ifdef __APPLE__
@@ -103,8 +103,15 @@ struct worker {
     const char  * from; // NULL: multiply-adds; else copy `size` bytes
     char        * to;
     size_t        size;
-    double        amount; // operations done, or bytes read plus written
+    double        rate; // operations, or bytes read plus written, in 10^9 a second
 };
+
+// Seconds that this thread has been running. A ceiling should not come out lower because the machine had other things to do too.
+static double thread_seconds(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+    return (double) t.tv_sec + 1e-9*(double) t.tv_nsec;
+}
 
 static void * worker_run(void * arg) {
     struct worker * w = arg;
@@ -112,16 +119,19 @@ static void * worker_run(void * arg) {
     atomic_fetch_add(&w->team->n_ready, 1);
     while (!atomic_load(&w->team->go)) {
     }
+    const double start = thread_seconds();
+    double       amount;
     if (w->from == NULL) {
-        w->amount = fma_loop(FMA_ROUNDS);
+        amount = fma_loop(FMA_ROUNDS);
     } else {
         memcpy(w->to, w->from, w->size);
-        w->amount = 2.0*(double) w->size;
+        amount = 2.0*(double) w->size;
     }
+    w->rate = 1e-9*amount/(thread_seconds() - start);
     return NULL;
 }
 
-// The amount of work of all workers by the time the slowest of them took, in 10^9 a second; 0 if a thread could not be made.
+// The sum of the rates of all workers, which run at once; 0 if a thread could not be made.
 static double team_run(struct worker * workers, int n) {
     struct team team;
     int n_started = 0;
@@ -136,17 +146,14 @@ static double team_run(struct worker * workers, int n) {
     }
     while (atomic_load(&team.n_ready) < n_started) {
     }
-    const int64_t start_us = ggml_time_us();
     atomic_store(&team.go, true);
 
-    double amount = 0.0;
+    double rate = 0.0;
     for (int i = 0; i < n_started; i++) {
         pthread_join(workers[i].thread, NULL);
-        amount += workers[i].amount;
+        rate += workers[i].rate;
     }
-    const int64_t time_us = ggml_time_us() - start_us;
-
-    return n_started == n && time_us > 0 ? 1e-3*amount/(double) time_us : 0.0;
+    return n_started == n ? rate : 0.0;
 }
 
 bool machine_measure(struct machine * m, int threads, char * err, size_t err_size) {

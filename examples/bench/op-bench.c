@@ -9,6 +9,7 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 // How far the two sides may be apart: the sum of squared differences over the sum of squares.
 static const double NMSE_MAX = 1e-10;
@@ -361,7 +362,7 @@ static struct op_times summarise(double * times, int64_t n) {
 static bool instance_time(const struct instance * it, const struct op_bench_params * p, struct op_result * r, char * err, size_t err_size) {
     const struct side * sides[2] = { &it->ours, &it->other };
     const int           n_sides  = it->has_stock ? 2 : 1;
-    int64_t             n[2]     = { 0, 0 };
+    int64_t             n[2]     = { 1, 1 };
     double            * times[2] = { NULL, NULL };
     bool                ok       = true;
 
@@ -372,10 +373,11 @@ static bool instance_time(const struct instance * it, const struct op_bench_para
         if (times[i] == NULL) {
             snprintf(err, err_size, "no memory for %" PRId64 " times", p->repetitions);
         }
-        n[i] = (int64_t) ceil(p->min_time*1e6/fmax(us, 1.0));
-        n[i] = n[i] < 1 ? 1 : n[i];
+        n[i] = (int64_t) fmax(1.0, ceil(p->min_time*1e6/fmax(us, 1.0)));
         ok   = times[i] != NULL && us >= 0.0;
     }
+    const clock_t start    = clock(); // of all threads; those that wait for others are running too
+    const int64_t start_us = ggml_time_us();
     for (int64_t j = 0; ok && j < p->repetitions; j++) {
         for (int i = 0; ok && i < n_sides; i++) {
             times[i][j] = time_side(sides[i], it, n[i], err, err_size);
@@ -383,9 +385,9 @@ static bool instance_time(const struct instance * it, const struct op_bench_para
         }
     }
     if (ok) {
-        r->ours       = summarise(times[0], p->repetitions);
-        r->stock      = it->has_stock ? summarise(times[1], p->repetitions) : (struct op_times) { 0 };
-        r->iterations = n[0];
+        r->ours  = summarise(times[0], p->repetitions);
+        r->stock = it->has_stock ? summarise(times[1], p->repetitions) : (struct op_times) { 0 };
+        r->busy  = (double) (clock() - start)/CLOCKS_PER_SEC/(1e-6*(double) (ggml_time_us() - start_us)*r->threads);
     }
     free(times[0]);
     free(times[1]);

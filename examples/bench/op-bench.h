@@ -51,7 +51,7 @@ struct op_result {
     const char           * no_stock;    // why there is nothing to compare with; NULL: there is
     struct op_times        ours;
     struct op_times        stock;
-    int64_t                iterations;  // graphs in one repetition, of our side
+    double                 busy;        // share of the time that all threads were running; less than 1 if others wanted the machine too
     double                 flops;       // of one call, by the equations
     double                 bytes;       // least traffic of one call: every input and output once, the state read and written once
 };

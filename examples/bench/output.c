@@ -88,28 +88,47 @@ static void table_row(const struct output * out, const struct op_result * r) {
 }
 
 // A line below the table for each case: shape, what stands against it, and how well the two agree.
-static void table_note(struct output * out, const struct op_result * r) {
-    const struct op_shape * s = &r->shape;
+static void note_write(struct output * out) {
+    const struct op_result * r = &out->noted;
+    const struct op_shape  * s = &r->shape;
+    FILE                   * f = out->notes_file;
 
-    fprintf(out->notes_file, "%s: %s; %" PRId64 "x%" PRId64, r->c->name, r->c->what, s->d_k, s->d_v);
-    if (s->heads > 1) {
-        fprintf(out->notes_file, ", %" PRId64 " heads", s->heads);
-    }
-    if (s->n_h > 1) {
-        fprintf(out->notes_file, ", n_h %" PRId64, s->n_h);
-    }
-    if (s->seqs > 1) {
-        fprintf(out->notes_file, ", %" PRId64 " sequences", s->seqs);
-    }
-    if (s->layers > 1) {
-        fprintf(out->notes_file, ", states of %" PRId64 " layers in turn", s->layers);
-    }
-    if (r->refused != NULL) {
-        fprintf(out->notes_file, "; refused: %s\n", r->refused);
+    if (r->c == NULL) {
         return;
     }
-    fprintf(out->notes_file, "; stock: %s; NMSE against %s: outputs %.0e, states %.0e\n",
-            r->no_stock == NULL ? r->c->stock_name : r->no_stock, r->checked, r->nmse_output, r->nmse_state);
+    fprintf(f, "%s: %s; %" PRId64 "x%" PRId64, r->c->name, r->c->what, s->d_k, s->d_v);
+    if (s->heads > 1) {
+        fprintf(f, ", %" PRId64 " heads", s->heads);
+    }
+    if (s->n_h > 1) {
+        fprintf(f, ", n_h %" PRId64, s->n_h);
+    }
+    if (s->seqs > 1) {
+        fprintf(f, ", %" PRId64 " sequences", s->seqs);
+    }
+    if (s->layers > 1) {
+        fprintf(f, ", states of %" PRId64 " layers in turn", s->layers);
+    }
+    if (r->refused != NULL) {
+        fprintf(f, "; refused\n");
+    } else {
+        fprintf(f, "; stock: %s; NMSE against %s: outputs %.0e, states %.0e\n",
+                r->no_stock == NULL ? r->c->stock_name : r->no_stock, r->checked, r->nmse_output, r->nmse_state);
+    }
+}
+
+static double worse(double a, double b) {
+    return a > b || isnan(a) ? a : b;
+}
+
+static void note_add(struct output * out, const struct op_result * r) {
+    if (out->noted.c != r->c) {
+        note_write(out);
+        out->noted = *r;
+    } else {
+        out->noted.nmse_output = worse(out->noted.nmse_output, r->nmse_output);
+        out->noted.nmse_state  = worse(out->noted.nmse_state,  r->nmse_state);
+    }
 }
 
 static void table_end(const struct output * out) {
@@ -124,7 +143,7 @@ static void table_end(const struct output * out) {
 
 static void csv_begin(void) {
     printf("cpu,cpus,features,lrnn,ggml,case,d_k,d_v,heads,n_h,tokens,seqs,layers,threads,checked,agrees,nmse_output,nmse_state,"
-           "stock,stock_us,stock_median_us,ours_us,ours_median_us,ratio,goal,ns_per_token_head,gflops,peak_gflops,gbps,copy_gbps\n");
+           "stock,stock_us,stock_median_us,ours_us,ours_median_us,ratio,goal,ns_per_token_head,gflops,peak_gflops,gbps,copy_gbps,busy\n");
 }
 
 // A field that may be empty.
@@ -159,7 +178,8 @@ static void csv_row(const struct output * out, const struct op_result * r) {
     csv_number(has_times(r),  gflops(r));
     csv_number(true,          point->fma_gflops);
     csv_number(has_times(r),  gbps(r));
-    printf("%.6g\n", point->copy_gbps);
+    csv_number(true,          point->copy_gbps);
+    printf("%.3f\n", has_times(r) ? r->busy : 0.0);
     fflush(stdout);
 }
 
@@ -245,6 +265,7 @@ static void json_row(const struct output * out, const struct op_result * r) {
         json_number("ns_per_token_head", ns_per_token_head(r), ",\n      ");
         json_number("gflops",            gflops(r),            ", ");
         json_number("gbps",              gbps(r),              ", ");
+        json_number("busy",              r->busy,              ", ");
     }
     json_number("flops",       r->flops,          ", ");
     json_number("bytes",       r->bytes,          ", ");
@@ -279,20 +300,18 @@ void output_row(struct output * out, const struct op_result * r) {
     switch (out->format) {
         case OUTPUT_MD: {
             table_row(out, r);
-            if (out->last_case == NULL || strcmp(out->last_case, r->c->name) != 0) {
-                table_note(out, r);
-            }
+            note_add(out, r);
         } break;
         case OUTPUT_CSV:  csv_row(out, r);  break;
         case OUTPUT_JSON: json_row(out, r); break;
     }
-    out->last_case = r->c->name;
     out->n_rows++;
 }
 
 void output_end(struct output * out) {
     switch (out->format) {
         case OUTPUT_MD: {
+            note_write(out);
             fclose(out->notes_file);
             table_end(out);
             free(out->notes);

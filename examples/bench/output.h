@@ -15,10 +15,12 @@ struct output {
     int                    format; // enum output_format
     const struct machine * machine;
     int                    n_rows;
-    char                 * notes;  // of the table: what follows it
-    size_t                 notes_size;
+
+    // of the table: notes about its cases, which follow it
     FILE                 * notes_file;
-    const char           * last_case;
+    char                 * notes;
+    size_t                 notes_size;
+    struct op_result       noted;      // the case that the next note is about, with the worst agreement among its rows
 };
 
 bool output_begin(struct output * out, int format, const struct machine * machine, char * err, size_t err_size);

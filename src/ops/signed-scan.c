@@ -94,8 +94,8 @@ struct ggml_tensor * ggml_signed_scan(
             return NULL;
         }
     }
-    if (a->path == GGML_SCAN_PATH_CHUNK) {
-        return scan_refuse(err, err_size, "the signed scan has no chunked path; expected auto, step or reference");
+    if (a->path == GGML_SCAN_PATH_CHUNK && params.kind == SIGNED_SCAN_ELEMENT) {
+        return scan_refuse(err, err_size, "a transition per element has no chunked path; expected auto, step or reference");
     }
 
     struct ggml_tensor * op = ggml_new_tensor_3d(ctx, GGML_TYPE_F32, d_v, H, T);

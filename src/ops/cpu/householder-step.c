@@ -18,6 +18,7 @@
 struct layout {
     int64_t k;    // [tokens][n_h][d_k]
     int64_t q;    // [tokens][d_k]
+    int64_t beta; // [tokens][n_h]
     int64_t gate; // [tokens][d_k or 1]
     int64_t r;    // [tokens][d_k]
     int64_t w;    // [tokens][d_k]
@@ -31,7 +32,8 @@ static struct layout layout_of(const struct scan_dims * dims) {
     struct layout l;
     l.k    = 0;
     l.q    = l.k    + tokens*dims->n_h*dims->d_k;
-    l.gate = l.q    + tokens*dims->d_k;
+    l.beta = l.q    + tokens*dims->d_k;
+    l.gate = l.beta + tokens*dims->n_h;
     l.r    = l.gate + tokens*dims->d_k;
     l.w    = l.r    + tokens*dims->d_k;
     l.qk   = l.w    + tokens*dims->d_k;
@@ -55,7 +57,9 @@ void householder_step_prepare(const void * ctx, int64_t h, int64_t t0, int64_t t
     if (op->gate_kind != GATE_NONE) {
         rows_pack(prep + l.gate, &op->gate, h, 1, t0, t1, op->gate_kind == GATE_CHANNEL ? d_k : 1);
     }
-    if (op->r.data != NULL) {
+    if (op->r.data == NULL) {
+        rows_pack(prep + l.beta, &op->beta, h, n_h, t0, t1, 1);
+    } else {
         rows_pack(prep + l.r, &op->r, h, 1, t0, t1, d_k);
         rows_pack(prep + l.w, &op->w, h, 1, t0, t1, d_k);
     }
@@ -83,7 +87,7 @@ struct sums {
 
 // One row of a sweep. The flags are constants at every call.
 SIMD_INLINE void sweep_row(float * S, int64_t i, bool pend1, bool pend2, const struct pending * pend,
-        enum gate_kind gate_kind, const float * g, bool read_first, const float * k, const float * q, struct sums * sums) {
+        enum gate_kind gate_kind, const float * g, bool read_first, const float * k, const float * q, vec2 * u, vec2 * p) {
     vec2 s = vec2_load(S + i*TILE);
     if (pend1) {
         s = vec2_fma(pend->k1[i], pend->d1, s);
@@ -92,7 +96,7 @@ SIMD_INLINE void sweep_row(float * S, int64_t i, bool pend1, bool pend2, const s
         s = vec2_fma(pend->k2[i], pend->d2, s);
     }
     if (read_first) {
-        sums->u = vec2_fma(k[i], s, sums->u);
+        *u = vec2_fma(k[i], s, *u);
     }
     if (gate_kind != GATE_NONE) {
         s = vec2_scale(g[gate_kind == GATE_CHANNEL ? i : 0], s);
@@ -101,21 +105,22 @@ SIMD_INLINE void sweep_row(float * S, int64_t i, bool pend1, bool pend2, const s
         vec2_store(S + i*TILE, s);
     }
     if (!read_first && k != NULL) {
-        sums->u = vec2_fma(k[i], s, sums->u);
+        *u = vec2_fma(k[i], s, *u);
     }
     if (q != NULL) {
-        sums->p = vec2_fma(q[i], s, sums->p);
+        *p = vec2_fma(q[i], s, *p);
     }
 }
 
 SIMD_INLINE struct sums sweep_rows(float * S, int64_t d_k, bool pend1, bool pend2, const struct pending * pend,
         enum gate_kind gate_kind, const float * g, bool read_first, const float * k, const float * q) {
-    const struct pending held = *pend; // a copy that stays in registers
-    struct sums          sums = { 0 };
+    const struct pending held = *pend; // copies that stay in registers
+    vec2                 u    = { 0 };
+    vec2                 p    = { 0 };
     for (int64_t i = 0; i < d_k; ++i) {
-        sweep_row(S, i, pend1, pend2, &held, gate_kind, g, read_first, k, q, &sums);
+        sweep_row(S, i, pend1, pend2, &held, gate_kind, g, read_first, k, q, &u, &p);
     }
-    return sums;
+    return (struct sums) { u, p };
 }
 
 // The sweep with the gate as a constant, so that each kind becomes a loop of its own.
@@ -160,7 +165,7 @@ static void step_delta(const struct householder * op, const struct tile * tile, 
             const bool    last  = f == n_h - 1;
             const float * k     = prep + l.k + (t*n_h + f)*d_k;
             const float * v     = tile->x[0] + (t*n_h + f)*TILE;
-            const float   beta  = tokens_row(&op->beta, tile->h, f, tile->t0 + t)[0];
+            const float   beta  = prep[l.beta + t*n_h + f];
 
             const struct sums sums = sweep_delta(tile->S, d_k, pend.k1 != NULL, &pend,
                     first ? op->gate_kind : GATE_NONE, prep + l.gate + t*width, k, last ? prep + l.q + t*d_k : NULL);

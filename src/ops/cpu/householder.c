@@ -2,18 +2,41 @@
 
 #include "householder.h"
 
-static const struct tile_kernel kernel_step  = { householder_step_prepare,  householder_step_run,  householder_token_run };
-static const struct tile_kernel kernel_chunk = { householder_chunk_prepare, householder_chunk_run, householder_token_run };
+// The chunked path: two factors at a time.
+static struct pair pair_of(const struct householder * op) {
+    return (struct pair) {
+        .dims      = op->dims,
+        .k         = op->k,
+        .q         = op->q,
+        .gate      = op->gate,
+        .gate_kind = op->gate_kind,
+        .beta      = op->beta,
+        .scale     = op->scale,
+    };
+}
+
+static void chunk_prepare(const void * op, int64_t h, int64_t t0, int64_t t1, float * prep) {
+    const struct pair pair = pair_of(op);
+    pair_prepare(&pair, h, t0, t1, prep);
+}
+
+static void chunk_run(const void * op, const struct tile * tile, const float * prep) {
+    const struct pair pair = pair_of(op);
+    pair_run(&pair, tile, prep);
+}
+
+static const struct tile_kernel kernel_step  = { householder_step_prepare, householder_step_run, householder_token_run };
+static const struct tile_kernel kernel_chunk = { chunk_prepare,            chunk_run,            householder_token_run };
 
 static const struct tile_kernel * kernel_for(const void * ctx, const struct scan_seq * seq) {
     const struct householder * op = ctx;
     (void) seq;
-    return op->path != GGML_SCAN_PATH_STEP && householder_chunk_can(op) ? &kernel_chunk : &kernel_step;
+    return op->path == GGML_SCAN_PATH_STEP || op->r.data != NULL ? &kernel_step : &kernel_chunk;
 }
 
 static int64_t prep_floats(const struct scan_dims * dims) {
     const int64_t step  = householder_step_size(dims);
-    const int64_t chunk = householder_chunk_size(dims);
+    const int64_t chunk = pair_size(dims);
     const int64_t token = householder_token_size(dims);
     const int64_t block = step > chunk ? step : chunk;
     return block > token ? block : token;

@@ -1,11 +1,9 @@
 #pragma once
 
-// The Householder scan on the CPU: householder.c reads the node, householder-step.c and householder-chunk.c are the two ways to take a tile
-// of state through a block of tokens, householder-token.c takes whole rows through a single token.
+// The Householder scan on the CPU: householder.c reads the node, householder-step.c and pair.c are the two ways to take a tile of state
+// through a block of tokens, householder-token.c takes whole rows through a single token.
 
-#include "scan-tiles.h"
-
-enum gate_kind { GATE_NONE, GATE_HEAD, GATE_CHANNEL };
+#include "pair.h"
 
 struct householder {
     struct scan_dims dims;
@@ -19,13 +17,6 @@ struct householder {
 int64_t householder_step_size   (const struct scan_dims * dims); // floats of what is prepared for a block
 void    householder_step_prepare(const void * op, int64_t h, int64_t t0, int64_t t1, float * prep);
 void    householder_step_run    (const void * op, const struct tile * tile, const float * prep);
-
-// Chunk: two factors at a time. Not for the form with r and w.
-
-bool    householder_chunk_can    (const struct householder * op);
-int64_t householder_chunk_size   (const struct scan_dims * dims);
-void    householder_chunk_prepare(const void * op, int64_t h, int64_t t0, int64_t t1, float * prep);
-void    householder_chunk_run    (const void * op, const struct tile * tile, const float * prep);
 
 // A single token, with the bits of a step.
 int64_t householder_token_size(const struct scan_dims * dims);

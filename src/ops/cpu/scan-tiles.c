@@ -36,22 +36,10 @@ int64_t tile_scan_floats(const struct scan_dims * dims, int64_t prep_floats) {
 // Between a batch and what is packed of it
 //
 
-// Rows of one head lie far apart, in as many pages, where no hardware prefetcher follows: ask for a row some rows ahead. (A prefetch of an
-// address beyond the tensor does nothing.)
-enum { PREFETCH_ROWS = 4, LINE = 64/sizeof(float) };
-
-static void row_prefetch(const float * row, int64_t width, int64_t nb_token) {
-    for (int64_t i = 0; i < width; i += LINE) {
-        __builtin_prefetch((const char *) (row + i) + PREFETCH_ROWS*nb_token);
-    }
-}
-
 void rows_pack(float * packed, const struct tokens * x, int64_t h, int64_t n_factors, int64_t t0, int64_t t1, int64_t width) {
     for (int64_t t = t0; t < t1; ++t) {
         for (int64_t f = 0; f < n_factors; ++f) {
-            const float * row = tokens_row(x, h, f, t);
-            row_prefetch(row, width, (int64_t) x->nb_token);
-            memcpy(packed, row, (size_t) width*sizeof(float));
+            row_copy(packed, row_ahead(x, h, f, t, width), width);
             packed += width;
         }
     }
@@ -65,17 +53,18 @@ static int64_t tile_cols(const struct scan_dims * dims, int64_t tile) {
 static void cols_pack(float * packed, const struct tokens * x, const struct scan_dims * dims, int64_t h, int64_t t0, int64_t t1,
         int64_t tile0, int64_t tile1) {
     const int64_t n = (t1 - t0)*dims->n_h;
-    for (int64_t r = 0; r < n; ++r) {
-        const float * row = tokens_row(x, h, r % dims->n_h, t0 + r/dims->n_h);
-        row_prefetch(row + tile0*TILE, (tile1 - tile0)*TILE, (int64_t) x->nb_token);
-        for (int64_t i = tile0; i < tile1; ++i) {
-            float *       to   = packed + (i*n + r)*TILE;
-            const int64_t cols = tile_cols(dims, i);
-            if (cols == TILE) {
-                memcpy(to, row + i*TILE, TILE*sizeof(float));
-            } else {
-                memset(to, 0, TILE*sizeof(float));
-                memcpy(to, row + i*TILE, (size_t) cols*sizeof(float));
+    float *       to = packed;
+    for (int64_t t = t0; t < t1; ++t) {
+        for (int64_t f = 0; f < dims->n_h; ++f, to += TILE) { // to: this row in the first tile of the head
+            const float * row = row_ahead(x, h, f, t, dims->d_v);
+            for (int64_t i = tile0; i < tile1; ++i) {
+                const int64_t cols = tile_cols(dims, i);
+                if (cols == TILE) {
+                    vec2_store(to + i*n*TILE, vec2_load(row + i*TILE));
+                } else {
+                    memset(to + i*n*TILE, 0, TILE*sizeof(float));
+                    memcpy(to + i*n*TILE, row + i*TILE, (size_t) cols*sizeof(float));
+                }
             }
         }
     }
@@ -83,15 +72,15 @@ static void cols_pack(float * packed, const struct tokens * x, const struct scan
 
 static void cols_unpack(struct ggml_tensor * dst, const float * packed, const struct scan_dims * dims, int64_t h, int64_t t0, int64_t t1,
         int64_t tile0, int64_t tile1) {
-    for (int64_t t = t0; t < t1; ++t) {
+    const int64_t n = t1 - t0;
+    for (int64_t t = t0; t < t1; ++t, packed += TILE) {
         float * row = (float *) dst->data + (t*dims->n_head + h)*dims->d_v;
         for (int64_t i = tile0; i < tile1; ++i) {
-            const float * from = packed + (i*(t1 - t0) + t - t0)*TILE;
             const int64_t cols = tile_cols(dims, i);
             if (cols == TILE) {
-                memcpy(row + i*TILE, from, TILE*sizeof(float));
+                vec2_store(row + i*TILE, vec2_load(packed + i*n*TILE));
             } else {
-                memcpy(row + i*TILE, from, (size_t) cols*sizeof(float));
+                memcpy(row + i*TILE, packed + i*n*TILE, (size_t) cols*sizeof(float));
             }
         }
     }
@@ -168,10 +157,10 @@ static struct task task_get(const struct scan_dims * dims, int64_t runs, int64_t
     };
 }
 
-// The end of the block that starts after n tokens: where the next snapshot is due, at most BLOCK_ROWS factors on.
-static int64_t block_end(const struct scan_dims * dims, const struct scan_seq * seq, int64_t n) {
+// The end of the block that starts after n tokens: where the next snapshot is due, at most BLOCK_ROWS factors on, and not beyond `last`.
+static int64_t block_end(const struct scan_dims * dims, const struct scan_seq * seq, int64_t n, int64_t last) {
     const int64_t tokens = tile_scan_block(dims);
-    const int64_t end    = n + tokens < seq->count ? n + tokens : seq->count;
+    const int64_t end    = n + tokens < last ? n + tokens : last;
     const int64_t oldest = seq->count - dims->n_snap;
     for (int64_t m = n + 1 > oldest ? n + 1 : oldest; m < end; ++m) {
         if (seq->snaps[seq->count - m - 1] >= 0) {
@@ -213,18 +202,19 @@ static void task_token(struct ggml_tensor * dst, const struct tile_scan * scan, 
     scan->kernel(scan->op, seq)->token(scan->op, &token, work + layout_of(dims).prep);
 }
 
+// The tokens of a sequence from number `n` up to `last`. Between two such runs the state lies in the slot that is written.
 static void task_run(struct ggml_tensor * dst, const struct tile_scan * scan, const struct scan_seq * seq, const struct task * task,
-        float * work) {
+        int64_t n, int64_t last, float * work) {
     const struct scan_dims *   dims   = &scan->dims;
     const struct tile_kernel * kernel = scan->kernel(scan->op, seq);
     const struct layout        l      = layout_of(dims);
 
     // a tile that need not wait for another block leaves its place in the cache to the next one
-    const bool one_block = block_end(dims, seq, 0) == seq->count;
+    const bool one_block = block_end(dims, seq, n, last) == last;
 
-    int64_t n = 0;
+    const int64_t first = n;
     do {
-        const int64_t end = block_end(dims, seq, n);
+        const int64_t end = block_end(dims, seq, n, last);
         const int64_t t0  = seq->first + n;
         const int64_t t1  = seq->first + end;
         kernel->prepare(scan->op, task->h, t0, t1, work + l.prep);
@@ -244,44 +234,63 @@ static void task_run(struct ggml_tensor * dst, const struct tile_scan * scan, co
             for (int c = 0; c < COLS_MAX; ++c) {
                 tile.x[c] = work + l.x[c] + i*(t1 - t0)*dims->n_h*TILE;
             }
-            if (n == 0) {
-                if (seq->slot_in < 0) {
+            if (n == first) {
+                const int64_t slot = first == 0 ? seq->slot_in : seq->slot_out;
+                if (slot < 0) {
                     memset(tile.S, 0, (size_t) (dims->d_k*TILE)*sizeof(float));
                 } else {
-                    tile_load(&tile, slot_head(dst, seq->slot_in, task->h, dims->head_size), dims);
+                    tile_load(&tile, slot_head(dst, slot, task->h, dims->head_size), dims);
                 }
-                if (seq->count > 0) {
+                if (first == 0 && seq->count > 0) {
                     tile_keep(&tile, dst, dims, seq, seq->count);
                 }
             }
             kernel->run(scan->op, &tile, work + l.prep);
             tile_keep(&tile, dst, dims, seq, seq->count - end);
+            if (end == last && last < seq->count) {
+                tile_store(&tile, slot_head(dst, seq->slot_out, task->h, dims->head_size), dims);
+            }
         }
         cols_unpack(dst, work + l.y, dims, task->h, t0, t1, task->tile0, task->tile1);
         n = end;
-    } while (n < seq->count);
+    } while (n < last);
 }
 
 void tile_scan_forward(const struct ggml_compute_params * params, struct ggml_tensor * dst, const struct tile_scan * scan, float * work) {
-    const struct scan_dims * dims = &scan->dims;
-    const int64_t            runs = runs_of(dims, params->nth);
-    const int64_t            n    = dims->n_seqs*dims->n_head*runs;
+    const struct scan_dims * dims   = &scan->dims;
+    const int64_t            runs   = runs_of(dims, params->nth);
+    const int64_t            n      = dims->n_seqs*dims->n_head*runs;
+    const int64_t            window = WINDOW*tile_scan_block(dims);
 
     work += params->ith*tile_scan_floats(dims, scan->prep_floats);
 
-    // threads take tasks from a common counter, so that one that is held up does not hold up the others
-    if (params->ith == 0) {
-        ggml_threadpool_chunk_set(params->threadpool, params->nth);
+    int64_t longest = 1;
+    for (int64_t s = 0; s < dims->n_seqs; ++s) {
+        struct scan_seq seq;
+        if (scan_seq_get(dst, s, &seq) && seq.count > longest) {
+            longest = seq.count;
+        }
     }
-    ggml_barrier(params->threadpool);
+    for (int64_t w = 0; w < longest; w += window) {
+        // threads take tasks from a common counter, so that one that is held up does not hold up the others
+        ggml_barrier(params->threadpool);
+        if (params->ith == 0) {
+            ggml_threadpool_chunk_set(params->threadpool, params->nth);
+        }
+        ggml_barrier(params->threadpool);
 
-    for (int64_t i = params->ith; i < n; i = ggml_threadpool_chunk_add(params->threadpool, 1)) {
-        const struct task task = task_get(dims, runs, i);
-        struct scan_seq   seq;
-        if (scan_seq_get(dst, task.s, &seq)) {
-            (seq.count == 1 ? task_token : task_run)(dst, scan, &seq, &task, work);
-        } else if (task.h == 0 && task.tile0 == 0) {
-            scan_fill_nan(dst, dims, &seq);
+        for (int64_t i = params->ith; i < n; i = ggml_threadpool_chunk_add(params->threadpool, 1)) {
+            const struct task task = task_get(dims, runs, i);
+            struct scan_seq   seq;
+            if (!scan_seq_get(dst, task.s, &seq)) {
+                if (w == 0 && task.h == 0 && task.tile0 == 0) {
+                    scan_fill_nan(dst, dims, &seq);
+                }
+            } else if (seq.count == 1 && w == 0) {
+                task_token(dst, scan, &seq, &task, work);
+            } else if (seq.count > w || w == 0) {
+                task_run(dst, scan, &seq, &task, w, w + window < seq.count ? w + window : seq.count, work);
+            }
         }
     }
 }

@@ -12,6 +12,7 @@
 enum {
     TILE       = VEC2,
     BLOCK_ROWS = 64, // keys that all tiles of a head go through before the next ones, so that they stay in the second-level cache
+    WINDOW     = 4,  // blocks that all heads go through before the next ones, so that their pages stay in the translation cache
     COLS_MAX   = 2,  // inputs with one element a column
 };
 
@@ -60,6 +61,18 @@ int64_t tile_scan_floats (const struct scan_dims * dims, int64_t prep_floats);
 
 // The most tokens that a block can have.
 int64_t tile_scan_block(const struct scan_dims * dims);
+
+// A row of tokens, and the request for the same row some tokens on. Rows of one head lie far apart, in as many pages, where no
+// hardware prefetcher follows. (A prefetch of an address beyond the tensor does nothing.)
+enum { PREFETCH_TOKENS = 4, LINE = 64/sizeof(float) };
+
+SIMD_INLINE const float * row_ahead(const struct tokens * x, int64_t h, int64_t j, int64_t t, int64_t width) {
+    const float * row = tokens_row(x, h, j, t);
+    for (int64_t i = 0; i < width; i += LINE) {
+        __builtin_prefetch((const char *) (row + i) + PREFETCH_TOKENS*x->nb_token);
+    }
+    return row;
+}
 
 // Packs the rows of head h for all factors of the tokens t0 .. t1 − 1: [tokens][factors][width].
 void rows_pack(float * packed, const struct tokens * x, int64_t h, int64_t n_factors, int64_t t0, int64_t t1, int64_t width);

@@ -2,6 +2,8 @@
 
 #include "signed.h"
 
+#include <stddef.h>
+
 //
 // Gates that are one number a head and token do not depend on the tile, and for mLSTM they are themselves a recurrence, which carries n and
 // m; so they are computed for all tokens before any tile is touched.
@@ -15,7 +17,7 @@ static void head_gates(const struct signed_scan * op, const struct ggml_tensor *
         const bool  ssm = op->p.kind == SIGNED_SCAN_SCALAR;
         const float A   = ssm ? *(const float *) ((const char *) op->A->data + (h/(dims->n_head/op->A->ne[2]))*op->A->nb[2]) : 0.0f;
         for (int64_t t = seq->first; t < seq->first + seq->count; ++t) {
-            const float       g    = tokens_row(&op->gate, h, 0, t)[0];
+            const float        g   = tokens_row(&op->gate, h, 0, t)[0];
             struct head_gate * out = &gates[t*dims->n_head + h];
             *out = (struct head_gate) { .a = g, .in = 1.0f, .den = 1.0f };
             if (ssm) { // A_t = exp(dt A), or 2 exp(dt A) − 1; the input is dt b xᵀ
@@ -62,18 +64,57 @@ static void head_gates(const struct signed_scan * op, const struct ggml_tensor *
 // The node
 //
 
-static const struct tile_kernel kernel = { signed_strip_prepare, signed_strip_run, signed_token_run };
+// The chunked path: two tokens at a time, where the gate is one number a head or one a key channel.
+static struct pair pair_of(const struct signed_scan * op) {
+    struct pair pair = { .dims = op->dims, .k = op->b, .q = op->c, .bonus = op->bonus, .scale = op->p.scale };
+    if (op->p.kind == SIGNED_SCAN_CHANNEL) {
+        pair.gate      = op->gate;
+        pair.gate_kind = GATE_CHANNEL;
+    } else if (has_head_gates(op->p.kind)) {
+        pair.gate = (struct tokens) {
+            .data     = (const char *) op->gates,
+            .nb_head  = sizeof(struct head_gate),
+            .nb_token = (size_t) op->dims.n_head*sizeof(struct head_gate),
+            .share    = 1,
+        };
+        pair.in        = pair.gate;
+        pair.in.data  += offsetof(struct head_gate, in);
+        pair.gate_kind = GATE_HEAD;
+    }
+    return pair;
+}
 
-static const struct tile_kernel * kernel_for(const void * op, const struct scan_seq * seq) {
-    (void) op;
+static void chunk_prepare(const void * op, int64_t h, int64_t t0, int64_t t1, float * prep) {
+    const struct pair pair = pair_of(op);
+    pair_prepare(&pair, h, t0, t1, prep);
+}
+
+static void chunk_run(const void * ctx, const struct tile * tile, const float * prep) {
+    const struct signed_scan * op   = ctx;
+    const struct pair          pair = pair_of(op);
+    pair_run(&pair, tile, prep);
+
+    for (int64_t t = tile->t0; op->p.kind == SIGNED_SCAN_MLSTM && t < tile->t1; ++t) {
+        float * y = tile->y + (t - tile->t0)*TILE;
+        vec2_store(y, vec2_div(vec2_load(y), vec2_set1(head_gate_at(op, tile->h, t)->den)));
+    }
+}
+
+static const struct tile_kernel kernel_step  = { signed_strip_prepare, signed_strip_run, signed_token_run };
+static const struct tile_kernel kernel_chunk = { chunk_prepare,        chunk_run,        signed_token_run };
+
+static const struct tile_kernel * kernel_for(const void * ctx, const struct scan_seq * seq) {
+    const struct signed_scan * op = ctx;
     (void) seq;
-    return &kernel;
+    return op->p.path == GGML_SCAN_PATH_STEP || op->p.kind == SIGNED_SCAN_ELEMENT ? &kernel_step : &kernel_chunk;
 }
 
 static int64_t prep_floats(const struct scan_dims * dims) {
-    const int64_t strip = signed_strip_size(dims);
+    const int64_t step  = signed_strip_size(dims);
+    const int64_t chunk = pair_size(dims);
     const int64_t token = signed_token_size(dims);
-    return strip > token ? strip : token;
+    const int64_t block = step > chunk ? step : chunk;
+    return block > token ? block : token;
 }
 
 static int64_t gates_floats(const struct scan_dims * dims) {

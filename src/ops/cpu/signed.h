@@ -1,9 +1,9 @@
 #pragma once
 
-// The signed-gate scan on the CPU: signed.c reads the node and computes the gates, signed-strip.c takes a tile of state through a block of
-// tokens, signed-token.c takes whole rows through a single token.
+// The signed-gate scan on the CPU: signed.c reads the node and computes the gates, signed-strip.c and pair.c are the two ways to take a tile
+// of state through a block of tokens, signed-token.c takes whole rows through a single token.
 
-#include "scan-tiles.h"
+#include "pair.h"
 
 // Gates that are one number a head and token: the multiplier of S, the factor on x, the divisor of y.
 struct head_gate {

@@ -121,6 +121,27 @@ SIMD_INLINE float vec_dot(const float * a, const float * b, int64_t n) {
     return sum;
 }
 
+// out = x, and out = g ∘ x, with g one number for all or one each. Inline, because a row is often too short for a call.
+SIMD_INLINE void row_copy(float * out, const float * x, int64_t n) {
+    int64_t i = 0;
+    for (; i + VEC <= n; i += VEC) {
+        vec_store(out + i, vec_load(x + i));
+    }
+    for (; i < n; ++i) {
+        out[i] = x[i];
+    }
+}
+
+SIMD_INLINE void row_mul(float * out, const float * g, const float * x, int64_t n) {
+    int64_t i = 0;
+    for (; i + VEC <= n; i += VEC) {
+        vec_store(out + i, vec_load(g + i)*vec_load(x + i));
+    }
+    for (; i < n; ++i) {
+        out[i] = g[i]*x[i];
+    }
+}
+
 // e^x to about one unit in the last place; below -87.33, where the result would no longer be a normal number, 0; above 88.72, infinity.
 //
 //     e^x = 2^n e^r,   n = round(x / ln 2),   |r| ≤ ln 2 / 2,   e^r by its Taylor polynomial of degree 7
