@@ -1,6 +1,24 @@
 #pragma once
 
 // lrnn: linear recurrent language models whose state transitions may have negative eigenvalues, on ggml.
+//
+// A model is what a GGUF file holds: immutable once loaded, shared by any number of sessions and threads. A session computes: it owns the
+// states of some sequences and the buffers to advance them. A session is used by one thread at a time; two threads use two sessions.
+//
+//     struct lrnn_model   * model   = lrnn_model_load("model.gguf", NULL, err, sizeof(err));
+//     struct lrnn_session * session = lrnn_session_new(model, NULL, err, sizeof(err));
+//     lrnn_eval(session, &(struct lrnn_input) { .seq = 0, .tokens = tokens, .n_tokens = n, .n_logits = 1 }, 1, err, sizeof(err));
+//     const float * logits = lrnn_logits(session, 0);
+//
+// A recurrent model has no context window: a sequence is as long as it gets, and its memory does not grow. Only attention layers of a
+// hybrid keep a cache, as long as the session was told to make it.
+//
+// Every function that can fail takes `err` and fills it with one sentence: what was found, where, and what was expected. No function ends the
+// process, prints, or keeps global state.
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
 
 #if defined(_WIN32) && defined(LRNN_SHARED)
 #    ifdef LRNN_BUILD
@@ -23,6 +41,157 @@ LRNN_API const char * lrnn_version(void);
 
 // The version and commit of the ggml it was built with, "0.25.3 (353b63b4+lrnn)"; "+lrnn" says that our ops are in it.
 LRNN_API const char * lrnn_ggml_version(void);
+
+//
+// Models
+//
+
+struct lrnn_model;
+
+// Loading reports how far it is, from 0 to 1; false from the callback stops it.
+typedef bool (*lrnn_progress)(float done, void * user);
+
+struct lrnn_model_params {
+    lrnn_progress progress; // may be NULL
+    void *        user;
+};
+
+// Loads a GGUF file: maps it, checks it, and checks that it holds the whole of a model that this library can compute. NULL on failure.
+// - params: NULL for the defaults
+LRNN_API struct lrnn_model * lrnn_model_load(const char * path, const struct lrnn_model_params * params, char * err, size_t err_size);
+
+// Frees a model. Its sessions must be gone.
+LRNN_API void lrnn_model_free(struct lrnn_model * model);
+
+// What the file says of itself. Strings live as long as the model.
+struct lrnn_model_info {
+    const char * architecture;      // "lrnn", or one of llama.cpp's: "mamba", "mamba2", "rwkv6", "rwkv7"
+    const char * family;
+    const char * eigenvalues;       // "[0,1]", "[-1,1]" or "family"
+    const char * name;
+    int64_t      n_vocab;
+    int64_t      n_layer;
+    int64_t      n_layer_attention; // of these
+    int64_t      n_embd;
+    int64_t      n_householder;     // factors a token, 0 for families without
+    int64_t      trained_length;    // tokens, 0: unknown
+    int64_t      weight_bytes;
+    int64_t      state_bytes;       // of one sequence, all recurrent layers
+    int64_t      cache_bytes;       // of one token of one sequence, all attention layers
+    uint64_t     identity;          // tells models apart; a state file remembers it
+    bool         has_tokenizer;     // false: the model knows ids only
+    int32_t      bos, eos;          // ids, -1: none
+    const char * warning;           // NULL, or a sentence about something odd in the file that did no harm
+};
+
+LRNN_API struct lrnn_model_info lrnn_model_get_info(const struct lrnn_model * model);
+
+//
+// Sessions
+//
+
+struct lrnn_session;
+
+struct lrnn_session_params {
+    int32_t n_threads;      // 0: as many as there are cores
+    int32_t n_seqs;         // sequences that can be kept at once; 0: 1
+    int32_t n_rewind;       // tokens that a sequence can be rewound by; each costs state_bytes a sequence
+    int32_t n_batch;        // tokens computed together at most; 0: 512
+    int32_t n_cache;        // tokens a sequence that attention layers can remember; 0: 4096. Pure recurrent models ignore it.
+    bool    exact_cuts;     // results are the same to the bit for any cut of a sequence into calls, as far as the recurrence goes:
+                            // slower. (Matrix products of ggml round differently for one token and for many; see README.)
+};
+
+LRNN_API struct lrnn_session * lrnn_session_new(
+        struct lrnn_model * model, const struct lrnn_session_params * params, char * err, size_t err_size);
+LRNN_API void lrnn_session_free(struct lrnn_session * session);
+
+// The tokens by which a call advances one sequence.
+struct lrnn_input {
+    int32_t         seq;
+    const int32_t * tokens;
+    int64_t         n_tokens;
+    int64_t         n_logits; // of the last so many tokens, 0: none
+};
+
+// Advances several sequences, by different numbers of tokens, in one call; a sequence may be named once. Either all are advanced, or, on failure,
+// none that was not already and the error says so.
+LRNN_API bool lrnn_eval(struct lrnn_session * session, const struct lrnn_input * inputs, int32_t n_inputs, char * err, size_t err_size);
+
+// Logits [n_vocab] that the last lrnn_eval was asked for, in the order of its inputs and their tokens; NULL beyond them. Valid until the next call.
+LRNN_API const float * lrnn_logits(const struct lrnn_session * session, int64_t i);
+
+//
+// Sequences. Each is empty at first. All of what it has moves along: states with normalisers, convolution tails, token shifts, position, cache.
+//
+
+LRNN_API int64_t lrnn_seq_length(const struct lrnn_session * session, int32_t seq);          // tokens so far, -1: no such sequence
+LRNN_API int64_t lrnn_seq_rewindable(const struct lrnn_session * session, int32_t seq);      // by how many tokens it can go back now
+
+LRNN_API bool lrnn_seq_reset (struct lrnn_session * session, int32_t seq, char * err, size_t err_size);
+LRNN_API bool lrnn_seq_fork  (struct lrnn_session * session, int32_t from, int32_t to, char * err, size_t err_size);
+LRNN_API bool lrnn_seq_rewind(struct lrnn_session * session, int32_t seq, int64_t n_tokens, char * err, size_t err_size);
+
+// Saves a sequence, and a sampler if one is given, to a file; loads them into a session of the same model. The file is written under another
+// name first, so that an old one is whole until the new one is. It has a version, a checksum and the identity of the model, and is refused for
+// what does not fit. What can be rewound is not saved. Loading leaves sequence and sampler as they were if it fails.
+struct lrnn_sampler;
+LRNN_API bool lrnn_seq_save(
+        struct lrnn_session * session, int32_t seq, const struct lrnn_sampler * sampler, const char * path, char * err, size_t err_size);
+LRNN_API bool lrnn_seq_load(
+        struct lrnn_session * session, int32_t seq, struct lrnn_sampler * sampler, const char * path, char * err, size_t err_size);
+
+//
+// Text
+//
+
+enum lrnn_text_flags {
+    LRNN_TEXT_ADD_SPECIAL   = 1 << 0, // bos before and eos after the text, where the model wants them
+    LRNN_TEXT_PARSE_SPECIAL = 1 << 1, // special tokens written out in the text become their ids
+};
+
+// Tokens of a text, which need not end with a zero. *tokens is made with malloc, the caller frees it. False without a tokenizer.
+LRNN_API bool lrnn_text_to_tokens(const struct lrnn_model * model, const char * text, size_t size, unsigned flags,
+        int32_t ** tokens, int64_t * n_tokens, char * err, size_t err_size);
+
+// The bytes of a token, not terminated; of a special one its name. NULL and size 0 for an id outside the vocabulary.
+LRNN_API const char * lrnn_token_bytes_of(const struct lrnn_model * model, int32_t token, size_t * size);
+
+// Tokens to text, as they come, never in the middle of a UTF-8 character. What push returns is valid until the next call; end returns what is left.
+// - continues: the text goes on behind other text, so that its first space stays
+struct lrnn_decoder;
+LRNN_API struct lrnn_decoder * lrnn_decoder_new (const struct lrnn_model * model, bool continues); // NULL: no tokenizer, or out of memory
+LRNN_API void                  lrnn_decoder_free(struct lrnn_decoder * decoder);
+LRNN_API const char *          lrnn_decoder_push(struct lrnn_decoder * decoder, int32_t token, size_t * size);
+LRNN_API const char *          lrnn_decoder_end (struct lrnn_decoder * decoder, size_t * size);
+
+//
+// Sampling
+//
+
+struct lrnn_sampler_params {
+    float    temperature;    // 0: always the most likely token
+    int32_t  top_k;          // keep the k most likely; 0: all
+    float    top_p;          // keep the most likely that together have this probability; 1: all
+    float    min_p;          // drop what is less likely than this times the most likely; 0: nothing
+    float    repeat_penalty; // logits of the last repeat_last tokens are divided by it if positive, multiplied if negative; 1: off
+    int32_t  repeat_last;
+    uint64_t seed;
+};
+
+LRNN_API struct lrnn_sampler_params lrnn_sampler_defaults(void); // 0.8, 40, 0.95, 0.05, 1, 64, 0
+
+// Refuses parameters that make no sense.
+LRNN_API struct lrnn_sampler * lrnn_sampler_new(const struct lrnn_sampler_params * params, char * err, size_t err_size);
+LRNN_API void                  lrnn_sampler_free(struct lrnn_sampler * sampler);
+
+// Chooses the next token from logits [n_vocab], which it leaves alone. The same seed and the same logits give the same tokens.
+// - log_prob: of the token before any of the above was applied; may be NULL
+// Returns -1 if a logit is NaN or none is finite.
+LRNN_API int32_t lrnn_sampler_sample(struct lrnn_sampler * sampler, const float * logits, int64_t n_vocab, float * log_prob);
+
+// Tells the sampler of a token that came from elsewhere, a prompt, so that it is not repeated. Sampled tokens are known to it.
+LRNN_API void lrnn_sampler_accept(struct lrnn_sampler * sampler, int32_t token);
 
 #ifdef __cplusplus
 }

@@ -3,7 +3,6 @@
 
 #include "util.h"
 
-#include <ctype.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -35,22 +34,10 @@ static struct ggml_tensor * strided(struct ggml_context * ctx, const struct ggml
     return y;
 }
 
-static bool has_word(const char * text, const char * word) {
-    const size_t n = strlen(word);
-    for (const char * at = strstr(text, word); at != NULL; at = strstr(at + 1, word)) {
-        const bool before = at > text && (isalnum((unsigned char) at[-1]) || at[-1] == '_');
-        const bool after  = isalnum((unsigned char) at[n]) || at[n] == '_';
-        if (!before && !after) {
-            return true;
-        }
-    }
-    return false;
-}
-
 static void check_refused(struct test * t, const struct ggml_tensor * op, const char * err, const char * name, const char * what) {
     test_check(t, op == NULL, "accepted: %s", what);
     if (op == NULL) {
-        test_check(t, has_word(err, name), "the message does not name %s: \"%s\": %s", name, err, what);
+        test_check(t, test_has_word(err, name), "the message does not name %s: \"%s\": %s", name, err, what);
         test_check(t, strlen(err) >= 10 && strchr(err, '\n') == NULL, "not one sentence: \"%s\": %s", err, what);
     }
 }
@@ -155,7 +142,8 @@ static void test_householder(struct test * t) {
     REFUSE(householder_args, a.gate  = sized(ctx, a.gate, 1, 0),   "gate");
     REFUSE(rwkv7_args,       a.r     = sized(ctx, a.r,    1, 3),   "r");
     REFUSE(rwkv7_args,       a.w     = sized(ctx, a.w,    1, 8),   "w");
-    ACCEPT(householder_args, a.q = sized(ctx, a.q, 1, 1); a.v = sized(ctx, a.v, 1, 1); a.k = sized(ctx, a.k, 1, 4); a.beta = sized(ctx, a.beta, 1, 1));
+    ACCEPT(householder_args, a.q = sized(ctx, a.q, 1, 1); a.v = sized(ctx, a.v, 1, 1); a.k = sized(ctx, a.k, 1, 4);
+            a.beta = sized(ctx, a.beta, 1, 1));
 
     // factors
     REFUSE(householder_args, a.q     = sized(ctx, a.q,    2, N_H), "q");
@@ -221,7 +209,8 @@ static void test_householder(struct test * t) {
         struct ggml_householder_scan_args a = householder_args(ctx);
         a.q = NULL;
         char err[8] = "xxxxxxx";
-        test_check(t, ggml_householder_scan(ctx, &a, err, 5) == NULL && memchr(err, 0, 5) != NULL && err[5] == 'x', "a message ran over its buffer");
+        test_check(t, ggml_householder_scan(ctx, &a, err, 5) == NULL && memchr(err, 0, 5) != NULL && err[5] == 'x',
+                "a message ran over its buffer");
         test_check(t, ggml_householder_scan(ctx, &a, NULL, 0) == NULL, "a message without a buffer");
     }
 #undef REFUSE

@@ -3,7 +3,6 @@
 
 #include "util.h"
 
-#include <ctype.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -102,13 +101,15 @@ static void test_ids_by_hand(struct test * t) {
         char       err[256];
         const bool ok = check(cases[i].ids, cases[i].n_snap, cases[i].n_seqs, cases[i].n_slots, cases[i].n_tokens, err, sizeof(err));
         test_check(t, ok == cases[i].ok, "%s: %s", cases[i].what, ok ? "accepted" : err);
-        test_check(t, ok == legal(cases[i].ids, cases[i].n_snap, cases[i].n_seqs, cases[i].n_slots, cases[i].n_tokens), "the rules: %s", cases[i].what);
+        test_check(t, ok == legal(cases[i].ids, cases[i].n_snap, cases[i].n_seqs, cases[i].n_slots, cases[i].n_tokens), "the rules: %s",
+                cases[i].what);
         test_check(t, ok || (strlen(err) > 10 && strchr(err, '\n') == NULL), "no sentence about: %s: \"%s\"", cases[i].what, err);
     }
     // the message names who and what
     char          err[256];
     const int32_t clash[] = { 0, 7, 0, 2,   1, 7, 2, 3 };
-    test_check(t, !check(clash, 0, 2, 9, 5, err, sizeof(err)) && strstr(err, "7") != NULL && strstr(err, "slot") != NULL, "the message does not name slot 7: %s", err);
+    test_check(t, !check(clash, 0, 2, 9, 5, err, sizeof(err)) && test_has_word(err, "7") && test_has_word(err, "slot"),
+            "the message does not name slot 7: %s", err);
     test_check(t, !ggml_scan_ids_check(clash, 0, 2, 9, 5, NULL, 0), "a message without a buffer");
     printf("ggml_scan_ids_check: %d cases by hand\n", (int) (sizeof(cases)/sizeof(cases[0])));
 }
@@ -127,8 +128,9 @@ static void test_ids_random(struct test * t) {
         int       next = 0; // a partition of the tokens, most of the time
         for (int s = 0; s < n_seqs; s++) {
             int32_t * id = ids + s*stride;
-            id[GGML_SCAN_SLOT_IN]  = (int32_t) test_below(&rng, n_slots + 1) - 1;
-            id[GGML_SCAN_SLOT_OUT] = test_below(&rng, 2) == 0 && id[GGML_SCAN_SLOT_IN] >= 0 ? id[GGML_SCAN_SLOT_IN] : (int32_t) test_below(&rng, n_slots);
+            const int32_t in = (int32_t) test_below(&rng, n_slots + 1) - 1;
+            id[GGML_SCAN_SLOT_IN]  = in;
+            id[GGML_SCAN_SLOT_OUT] = test_below(&rng, 2) == 0 && in >= 0 ? in : (int32_t) test_below(&rng, n_slots);
             id[GGML_SCAN_FIRST]    = next;
             id[GGML_SCAN_COUNT]    = s == n_seqs - 1 ? n_tokens - next : (int32_t) test_below(&rng, n_tokens - next + 1);
             next += id[GGML_SCAN_COUNT];
@@ -156,23 +158,7 @@ static void test_ids_random(struct test * t) {
 static bool has_number(const char * text, int64_t number) {
     char word[32];
     snprintf(word, sizeof(word), "%lld", (long long) number);
-    for (const char * at = strstr(text, word); at != NULL; at = strstr(at + 1, word)) {
-        if ((at == text || !isdigit((unsigned char) at[-1])) && !isdigit((unsigned char) at[strlen(word)])) {
-            return true;
-        }
-    }
-    return false;
-}
-
-// the message begins with, or has as a word of its own, the name of the tensor
-static bool has_word(const char * text, const char * word) {
-    const size_t n = strlen(word);
-    for (const char * at = strstr(text, word); at != NULL; at = strstr(at + 1, word)) {
-        if ((at == text || !(isalnum((unsigned char) at[-1]) || at[-1] == '_')) && !(isalnum((unsigned char) at[n]) || at[n] == '_')) {
-            return true;
-        }
-    }
-    return false;
+    return test_has_word(text, word);
 }
 
 enum { ALL_CHECKS = GGML_SCAN_CHECK_FINITE | GGML_SCAN_CHECK_BETA | GGML_SCAN_CHECK_GATE | GGML_SCAN_CHECK_KEYS };
@@ -191,7 +177,7 @@ static void spoil(struct test * t, struct test_arena * a, struct test_scan * s, 
         const bool ok       = ggml_scan_check_values(op, bit, err, sizeof(err));
         test_check(t, ok == !(finds & bit), "check %d says %s of %s = %g: %s", bit, ok ? "nothing" : "something", name, (double) value, err);
         if (!ok) {
-            test_check(t, has_word(err, name), "the message does not name %s: %s", name, err);
+            test_check(t, test_has_word(err, name), "the message does not name %s: %s", name, err);
             test_check(t, !has_head || has_number(err, head), "the message does not name head %d: %s", (int) head, err);
             test_check(t, token < 0 || has_number(err, token), "the message does not name token %d: %s", (int) token, err);
         }
@@ -271,7 +257,8 @@ static void test_values(struct test * t) {
     }
     test_set(args->beta, 0, head, 1, token, 1.0f);
     test_compute(&a, op, 1);
-    test_check(t, !ggml_scan_check_values(op, finite, err, sizeof(err)) && has_word(err, "output") && has_number(err, token), "an output that overflowed is not reported: %s", err);
+    test_check(t, !ggml_scan_check_values(op, finite, err, sizeof(err)) && test_has_word(err, "output") && has_number(err, token),
+            "an output that overflowed is not reported: %s", err);
     test_check(t, ggml_scan_check_values(op, in_beta | in_gate | in_keys, err, sizeof(err)), "finite values are reported: %s", err);
     test_arena_free(&a);
 

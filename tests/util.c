@@ -2,6 +2,7 @@
 
 #include "ggml-cpu.h"
 
+#include <ctype.h>
 #include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -25,6 +26,19 @@ bool test_check(struct test * t, bool ok, const char * fmt, ...) {
         va_end(args);
     }
     return ok;
+}
+
+static bool is_word(char c) {
+    return isalnum((unsigned char) c) || c == '_';
+}
+
+bool test_has_word(const char * text, const char * word) {
+    for (const char * at = strstr(text, word); at != NULL; at = strstr(at + 1, word)) {
+        if ((at == text || !is_word(at[-1])) && !is_word(at[strlen(word)])) {
+            return true;
+        }
+    }
+    return false;
 }
 
 int test_end(const struct test * t, const char * name) {
@@ -74,6 +88,17 @@ double test_normal(struct test_rng * r) {
         sum += test_uniform(r, 0.0, 1.0);
     }
     return sum;
+}
+
+int64_t test_divisor(int64_t n, int pick) {
+    int64_t found[16];
+    int     n_found = 0;
+    for (int64_t d = 1; d <= n && n_found < 16; d++) {
+        if (n % d == 0) {
+            found[n_found++] = d;
+        }
+    }
+    return found[pick % n_found];
 }
 
 //

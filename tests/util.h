@@ -27,6 +27,9 @@ bool test_check(struct test * t, bool ok, const char * fmt, ...)
 #endif
     ;
 
+// true if the text has this word, not as a part of a longer one
+bool test_has_word(const char * text, const char * word);
+
 // Prints how many checks were made and how many failed; returns the exit code of main.
 int test_end(const struct test * t, const char * name);
 
@@ -55,6 +58,9 @@ uint64_t test_next   (struct test_rng * r);                       // 64 random b
 int64_t  test_below  (struct test_rng * r, int64_t n);            // 0 .. n − 1
 double   test_uniform(struct test_rng * r, double lo, double hi);
 double   test_normal (struct test_rng * r);                       // mean 0, variance 1
+
+// a divisor of n: with pick counting up, all of them in turn
+int64_t test_divisor(int64_t n, int pick);
 
 //
 // Tensors

@@ -27,14 +27,6 @@ struct op_run {
     int             n_noisy;
 };
 
-// A row is noisy if its threads were running for less than this share of the time, or if the median is so many times the best.
-static const double NOISY_BUSY   = 0.9;
-static const double NOISY_MEDIAN = 1.25;
-
-static bool is_noisy(const struct op_result * r) {
-    return r->busy < NOISY_BUSY || r->ours.median > NOISY_MEDIAN*r->ours.best || r->stock.median > NOISY_MEDIAN*r->stock.best;
-}
-
 static void on_progress(const char * what, void * user) {
     struct op_run * run = user;
     progress_step(&run->progress, what);
@@ -53,7 +45,7 @@ static void on_result(const struct op_result * r, void * user) {
         fprintf(stderr, "lrnn-bench: %s: not timed, since the result is wrong: NMSE %.1e of outputs, %.1e of states against %s\n",
                 r->c->name, r->nmse_output, r->nmse_state, r->checked);
         run->n_wrong++;
-    } else if (is_noisy(r)) {
+    } else if (op_result_is_noisy(r)) {
         run->n_noisy++;
     }
 }
@@ -94,7 +86,7 @@ static enum exit_code bench_ops(const struct args * args) {
         return EXIT_CODE_SYSTEM;
     }
     if (run.n_noisy > 0) {
-        fprintf(stderr, "lrnn-bench: %d of %d rows are noisy: the machine had other work, or its speed changed\n", run.n_noisy, run.output.n_rows);
+        fprintf(stderr, "lrnn-bench: %d of %d rows are noisy (marked ~ in the table): the machine had other work, or its speed changed\n", run.n_noisy, run.output.n_rows);
     }
     return run.n_wrong > 0 ? EXIT_CODE_NUMBERS : run.n_refused > 0 ? EXIT_CODE_USAGE : EXIT_CODE_OK;
 }

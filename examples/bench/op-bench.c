@@ -394,6 +394,12 @@ static bool instance_time(const struct instance * it, const struct op_bench_para
     return ok;
 }
 
+bool op_result_is_noisy(const struct op_result * r) {
+    const double busy_min = 0.9, median_max = 1.25;
+
+    return r->busy < busy_min || r->ours.median > median_max*r->ours.best || r->stock.median > median_max*r->stock.best;
+}
+
 // Every source once, the state (source 0) read and written, the output written.
 static double least_bytes(const struct instance * it) {
     const struct ggml_tensor * op = it->ours.output.tensor;

@@ -56,6 +56,10 @@ struct op_result {
     double                 bytes;       // least traffic of one call: every input and output once, the state read and written once
 };
 
+// True if the machine had other work, or changed its speed, while this row was measured: its threads were not running all the time, or
+// the median is far from the best.
+bool op_result_is_noisy(const struct op_result * r);
+
 typedef void (*op_result_callback)(const struct op_result * result, void * user);
 
 // Selected rows, to plan ahead: how many results op_bench_run will give.

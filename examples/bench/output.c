@@ -64,12 +64,13 @@ static void table_row(const struct output * out, const struct op_result * r) {
     char stock[24] = "-", ours[24], times[24] = "-", goal[24] = "";
     if (has_times(r)) {
         format_us(ours, sizeof(ours), r->ours.best);
+        snprintf(times, sizeof(times), "%s", op_result_is_noisy(r) ? "-~" : "-");
     } else {
         snprintf(ours, sizeof(ours), "%s", r->refused != NULL ? "refused" : "WRONG");
     }
     if (has_ratio(r)) {
         format_us(stock, sizeof(stock), r->stock.best);
-        snprintf(times, sizeof(times), "%.2f", ratio(r));
+        snprintf(times, sizeof(times), "%.2f%s", ratio(r), op_result_is_noisy(r) ? "~" : "");
     }
     if (r->goal > 0.0) {
         snprintf(goal, sizeof(goal), "%g %s", r->goal, is_met ? "met" : "not");
@@ -133,7 +134,8 @@ static void note_add(struct output * out, const struct op_result * r) {
 
 static void table_end(const struct output * out) {
     printf("\nTimes are those of one call, the best of all repetitions. GFLOP/s count the operations of the equations, peak is their share of\n"
-           "the measured multiply-adds; GB/s count every tensor once. The new state is back in its place at the end of both sides.\n\n%s",
+           "the measured multiply-adds; GB/s count every tensor once. The new state is back in its place at the end of both sides.\n"
+           "~ marks a row during which the machine had other work.\n\n%s",
             out->notes);
 }
 

@@ -1,0 +1,99 @@
+"""A checkpoint: a configuration (where there is one) and tensors by name, whatever files they came in."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from .errors import DataError
+from .readers.config import read_config, read_json
+from .readers.safetensors import read_safetensors
+from .readers.tensor import Tensor
+from .readers.torch_pickle import read_torch
+
+# torch.compile and DistributedDataParallel put these before every name
+PREFIXES = ("_orig_mod.", "module.")
+
+INDEX_FILES = ("model.safetensors.index.json", "pytorch_model.bin.index.json")
+SINGLE_FILES = ("model.safetensors", "pytorch_model.bin")
+PICKLE_SUFFIXES = (".bin", ".pt", ".pth")
+
+
+@dataclass
+class Checkpoint:
+    name: str
+    folder: Path
+    config: dict[str, Any]                 # {} where the format has none
+    tensors: dict[str, Tensor]
+
+
+def open_checkpoint(path: Path) -> Checkpoint:
+    if path.is_dir():
+        folder = path
+        tensors = _read_folder(folder)
+    elif path.is_file():
+        folder = path.parent
+        tensors = _read_file(path)
+    else:
+        raise DataError(f"{path}: no such file or folder")
+    config_path = folder / "config.json"
+    config = read_config(config_path) if config_path.is_file() else {}
+    name = path.resolve().name if path.is_dir() else path.stem
+    return Checkpoint(name, folder, config, _strip_prefixes(tensors))
+
+
+def _read_file(path: Path) -> dict[str, Tensor]:
+    if path.suffix == ".safetensors":
+        return read_safetensors(path)
+    if path.suffix in PICKLE_SUFFIXES:
+        return read_torch(path)
+    raise DataError(f"{path}: the name ends in {path.suffix!r}, expected .safetensors, .bin, .pt or .pth")
+
+
+def _read_folder(folder: Path) -> dict[str, Tensor]:
+    for index in INDEX_FILES:
+        if (folder / index).is_file():
+            return _read_sharded(folder, folder / index)
+    for single in SINGLE_FILES:
+        if (folder / single).is_file():
+            return _read_file(folder / single)
+    if any(folder.rglob("*.distcp")):
+        raise DataError(f"{folder}: a distributed checkpoint (.distcp), convert it to a Hugging Face folder with its trainer first")
+    found = sorted(p for p in folder.iterdir() if p.suffix in PICKLE_SUFFIXES + (".safetensors",))
+    if len(found) == 1:
+        return _read_file(found[0])
+    if not found:
+        raise DataError(f"{folder}: no weights found, expected one of {', '.join(INDEX_FILES + SINGLE_FILES)} or a single .pth")
+    raise DataError(f"{folder}: {len(found)} weight files and no index ({', '.join(p.name for p in found[:3])}, …), name one of them")
+
+
+def _read_sharded(folder: Path, index_path: Path) -> dict[str, Tensor]:
+    index = read_json(index_path)
+    weight_map = index.get("weight_map") if isinstance(index, dict) else None
+    if not isinstance(weight_map, dict) or not all(isinstance(f, str) for f in weight_map.values()):
+        raise DataError(f"{index_path}: no weight_map from names to files")
+    tensors: dict[str, Tensor] = {}
+    for file in sorted(set(weight_map.values())):
+        if "/" in file or "\\" in file or file in ("", ".", ".."):
+            raise DataError(f"{index_path}: the shard name {file!r} is not a plain file name")
+        if not (folder / file).is_file():
+            raise DataError(f"{folder / file}: the shard is missing, {index_path.name} names it")
+        shard = _read_file(folder / file)
+        for name, tensor in shard.items():
+            if weight_map.get(name) != file:
+                raise DataError(f"{folder / file}: tensor {name} is here, {index_path.name} says {weight_map.get(name)}")
+        tensors |= shard
+    for name, file in weight_map.items():
+        if name not in tensors:
+            raise DataError(f"{folder / file}: tensor {name} is missing, {index_path.name} says it is here")
+    return tensors
+
+
+def _strip_prefixes(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+    stripped = True
+    while stripped and tensors:
+        stripped = False
+        for prefix in PREFIXES:
+            if all(name.startswith(prefix) for name in tensors):
+                tensors = {name[len(prefix):]: t for name, t in tensors.items()}
+                stripped = True
+    return tensors

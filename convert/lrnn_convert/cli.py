@@ -1,0 +1,120 @@
+"""The command line."""
+
+import argparse
+import json
+import sys
+from pathlib import Path
+
+from . import __version__, families, tokenizers
+from .checkpoint import open_checkpoint
+from .errors import ConvertError, UsageError
+from .model import Model
+from .types import TYPES, byte_count, type_of
+from .writer import write_gguf
+
+EPILOG = """\
+The eigenvalues' range leaves no trace in a checkpoint's tensors, so it is never guessed:
+  auto      follow config.json (allow_neg_eigval, linear_allow_neg_eigval); families without such a key are [0,1]
+  signed    trained with eigenvalues in [-1,1]; refused for families that have no signed form
+  unsigned  trained with eigenvalues in [0,1]
+
+exit codes: 0 converted, 2 wrong usage, 3 damaged or unreadable data, 4 a model that cannot be converted
+
+examples:
+  lrnn-convert delta-net-1.3B/ -o delta-net.gguf --type bf16
+  lrnn-convert parity.pth -o parity.gguf --eigenvalues signed
+"""
+
+
+class Parser(argparse.ArgumentParser):
+    def error(self, message):
+        raise UsageError(f"{message} (--help lists the options)")
+
+
+def build_parser() -> argparse.ArgumentParser:
+    p = Parser(prog="lrnn-convert", description="Convert a trained checkpoint of a linear recurrent language model to GGUF.",
+               epilog=EPILOG, formatter_class=argparse.RawDescriptionHelpFormatter)
+    p.add_argument("checkpoint", type=Path, help="a Hugging Face folder (config.json and weights), or a .safetensors, .bin, .pt or .pth file")
+    p.add_argument("-o", "--output", type=Path, metavar="M.gguf", help="the file to write; required unless --dry-run")
+    p.add_argument("--type", choices=list(TYPES), default="f32",
+                   help="type of the matrices (default f32); norms, biases, convolutions and gates are always f32")
+    p.add_argument("--eigenvalues", choices=["auto", "signed", "unsigned"], default="auto", help="range of the state transition's eigenvalues, see below")
+    p.add_argument("--trained-length", type=int, metavar="N", help="tokens of a training sequence, where the checkpoint does not say")
+    p.add_argument("--tokenizer", type=Path, metavar="PATH", help="tokenizer file or folder (default: beside the weights)")
+    p.add_argument("--name", help="general.name (default: the checkpoint's name)")
+    p.add_argument("--ignore-key", action="append", default=[], metavar="KEY", help="an unknown key of config.json that does not change the computation")
+    p.add_argument("--dry-run", action="store_true", help="read everything but the weights' values, print the summary, write nothing")
+    p.add_argument("--vocab-only", action="store_true", help="write metadata and tokenizer without tensors")
+    p.add_argument("--quiet", action="store_true", help="no summary")
+    p.add_argument("--version", action="version", version=f"lrnn-convert {__version__}")
+    return p
+
+
+def describe(m: Model, args, name: str) -> None:
+    """The keys of every file, in front of the family's."""
+    family_keys = m.kv
+    m.kv = {}
+    m.set_str("general.architecture", m.arch)
+    m.set_str("general.type", "model")
+    m.set_str("general.name", args.name or name)
+    m.set_u32("general.quantization_version", 2)
+    m.set_u32("general.file_type", int(TYPES[args.type][1]))
+    m.set_u32("lrnn.format_version", 1)
+    m.set_str("lrnn.family", m.family)
+    m.set_str("lrnn.eigenvalues", m.eigenvalues[0])
+    m.set_str("lrnn.eigenvalues_source", m.eigenvalues[1])
+    if m.trained_length is not None:
+        m.set_u32("lrnn.context_length_trained", m.trained_length)
+    m.set_str("lrnn.source", "; ".join([m.checkpoint.name, *m.notes]))
+    if m.config:
+        m.set_str("lrnn.source_config", json.dumps(m.config, sort_keys=True, ensure_ascii=False))
+    m.set_str("lrnn.converter", f"lrnn-convert {__version__}")
+    m.kv |= family_keys
+
+
+def summary(m: Model, tokenizer: str, args) -> list[str]:
+    size = sum(byte_count(o.shape, type_of(o.name, o.shape, args.type)) for o in m.outs)
+    lines = [
+        ("family", m.family),
+        ("range", f"{m.eigenvalues[0]}  ({m.eigenvalues[1]})"),
+        *m.facts,
+        ("trained", "unknown length" if m.trained_length is None else f"{m.trained_length} tokens"),
+        ("tokenizer", tokenizer),
+        ("output", f"architecture {m.arch}, {args.type}, {len(m.outs)} tensors, {size / 1e6:.1f} MB"),
+    ]
+    return [f"{label + ':':<11}{text}" for label, text in lines] + [f"{'note:':<11}{note}" for note in m.notes]
+
+
+def run(argv: list[str]) -> None:
+    args = build_parser().parse_args(argv)
+    if args.output is None and not args.dry_run:
+        raise UsageError("-o M.gguf is required (--help lists the options)")
+    if args.trained_length is not None and args.trained_length < 1:
+        raise UsageError(f"--trained-length is {args.trained_length}, expected a positive number")
+    if args.output is not None and not args.output.absolute().parent.is_dir():
+        raise UsageError(f"-o {args.output}: the folder {args.output.absolute().parent} does not exist")
+
+    c = open_checkpoint(args.checkpoint)
+    m = families.convert(c, args.eigenvalues, frozenset(args.ignore_key), args.trained_length)
+    vocab = next(o.shape[0] for o in m.outs if o.name == "token_embd.weight")
+    tokenizer = tokenizers.find(args.tokenizer or c.folder, required=args.tokenizer is not None)
+    describe(m, args, c.name)
+    told = tokenizers.write(m, tokenizer, vocab)
+    if args.vocab_only:
+        m.outs = []
+    if not args.quiet:
+        print("\n".join(summary(m, told, args)), file=sys.stderr)
+    if not args.dry_run:
+        write_gguf(m, args.output, args.type)
+
+
+def main(argv: list[str] | None = None) -> int:
+    try:
+        run(sys.argv[1:] if argv is None else argv)
+        return 0
+    except ConvertError as e:
+        print(f"lrnn-convert: {e}", file=sys.stderr)
+        return e.exit_code
+    except KeyboardInterrupt:
+        print("lrnn-convert: interrupted", file=sys.stderr)
+        return 130

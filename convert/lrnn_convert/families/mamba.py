@@ -1,0 +1,117 @@
+"""Mamba (transformers, state-spaces, fla, the authors' toy models).
+
+    Δ = softplus(dt + bias),  S[e][n] = exp(Δ A) S + Δ B x      signed: 2 exp(Δ A) - 1 in place of exp(Δ A)
+"""
+
+from .. import eigenvalues
+from ..errors import ModelError
+from ..model import Model
+from ..transforms import CONV, FLAT, NEG_EXP
+from .llama_cpp import explain, write_common
+from .shell import SWISH, write_embedding, write_sizes
+
+# transformers, then state-spaces, then fla; initialisation and kernels do not matter to inference
+KEYS = """
+    state_size layer_norm_epsilon expand conv_kernel use_bias use_conv_bias hidden_act time_step_rank time_step_scale time_step_min
+    time_step_max time_step_init_scheme time_step_floor rescale_prenorm_residual residual_in_fp32 use_mambapy use_associative_scan
+    d_model n_layer d_intermediate ssm_cfg attn_layer_idx attn_cfg rms_norm fused_add_norm pad_vocab_size_multiple tie_embeddings
+    norm_eps dt_rank norm_epsilon d_inner d_state d_conv d_inner num_heads head_dim n_groups rmsnorm chunk_size
+"""
+
+# options of state-spaces' ssm_cfg that say sizes (which the tensors say too) or choose initial values and kernels
+SSM_CFG_KEYS = {"layer", "d_state", "d_conv", "expand", "dt_rank", "dt_min", "dt_max", "dt_init", "dt_scale", "dt_init_floor", "conv_bias",
+                "bias", "use_fast_path", "headdim", "ngroups", "chunk_size", "use_mem_eff_path", "A_init_range", "rmsnorm",
+                "norm_before_gate", "dt_limit", "D_has_hdim"}
+SIGNED_FLAGS = ("positive_and_negative", "positive_and_negative_associative_scan")
+
+
+def read_outer(m: Model) -> tuple[str, str, str | None]:
+    """(layer prefix, embedding, final norm or None) of the four ways to name the same network."""
+    if m.has("token_embedding.weight"):
+        return "layers.", "token_embedding.weight", None               # the authors' toy: logits are read without a norm
+    embedding = "backbone.embedding.weight" if m.has("backbone.embedding.weight") else "backbone.embeddings.weight"
+    return "backbone.layers.", embedding, "backbone.norm_f.weight"
+
+
+def read_ssm_cfg(m: Model) -> tuple[str, bool] | None:
+    """state-spaces' options; gives what they say about the range, if they do."""
+    if m.get("d_intermediate", 0) or m.get("attn_layer_idx"):
+        raise ModelError("config.json: d_intermediate and attn_layer_idx (MLP and attention blocks) are not supported, expected 0 and []")
+    m.refuse_unless("rms_norm", (None, True), "only RMSNorm is supported")
+    m.choice("hidden_act", "silu", SWISH)
+    cfg = m.get("ssm_cfg", {})
+    if not isinstance(cfg, dict):
+        raise ModelError(f"config.json: ssm_cfg is {cfg!r}, expected an object")
+    for key, value in cfg.items():
+        if key not in SSM_CFG_KEYS and key not in SIGNED_FLAGS and value is not None:
+            raise ModelError(f"config.json: ssm_cfg.{key} = {value!r} is not known, and it may change what the model computes")
+    for key in SIGNED_FLAGS:
+        if cfg.get(key) is not None:
+            return f"config: ssm_cfg.{key} = {str(bool(cfg[key])).lower()}", bool(cfg[key])
+    return None
+
+
+def read_eps(m: Model) -> float:
+    return m.number("layer_norm_epsilon", m.get("norm_eps", m.get("norm_epsilon", 1e-5)))
+
+
+def convert(checkpoint, option: str) -> Model:
+    m = Model(checkpoint, "mamba", KEYS)
+    eigenvalues.decide(m, option, stated=read_ssm_cfg(m))
+    prefix, embedding, final_norm = read_outer(m)
+    layers = m.count_layers(prefix)
+    D, V = write_embedding(m, embedding, tied_default=None)
+    E, N = m.shape(prefix + "0.mixer.A_log", 2)
+    R = m.shape(prefix + "0.mixer.dt_proj.weight", 2)[1]
+    W = m.shape(prefix + "0.mixer.conv1d.weight", 3)[2]
+    eps = read_eps(m)
+
+    if final_norm is not None:
+        m.put("output_norm.weight", final_norm, (D,))
+    for i in range(layers):
+        dst, src = f"blk.{i}.", f"{prefix}{i}."
+        m.rows(dst, src, [
+            ("attn_norm.weight",  "norm.weight",          (D,)),
+            ("ssm_in.weight",     "mixer.in_proj.weight", (2 * E, D)),     # rows x, z (Mamba-2: z first)
+            ("ssm_conv1d.weight", "mixer.conv1d.weight",  (E, 1, W), CONV),
+            ("ssm_x.weight",      "mixer.x_proj.weight",  (R + 2 * N, E)), # rows dt, B, C
+            ("ssm_dt.weight",     "mixer.dt_proj.weight", (E, R)),
+            ("ssm_dt.bias",       "mixer.dt_proj.bias",   (E,)),
+            ("ssm_a",             "mixer.A_log",          (E, N), NEG_EXP),
+            ("ssm_d",             "mixer.D",              (E,), FLAT),
+            ("ssm_out.weight",    "mixer.out_proj.weight", (D, E)),
+        ])
+        write_conv_bias(m, dst, src, E)
+
+    signed = m.eigenvalues[0] == eigenvalues.SIGNED
+    reasons = [why for why, true in (
+        ("signed eigenvalues, which it would compute wrongly", signed),
+        (f"inner size {E} is not twice {D}", E != 2 * D),
+        ("no final norm", final_norm is None),
+    ) if true]
+    if reasons:
+        write_sizes(m, layers, D, V, eps, None)
+        m.set_u32("lrnn.state_length", N)
+        m.set_u32("lrnn.conv_width", W)
+        m.set_bool("lrnn.final_norm", final_norm is not None)
+        explain(m, "mamba", reasons)
+    else:
+        write_common(m, "mamba", layers, D, V, 0)
+        m.set_u32("mamba.ssm.conv_kernel", W)
+        m.set_u32("mamba.ssm.inner_size", E)
+        m.set_u32("mamba.ssm.state_size", N)
+        m.set_u32("mamba.ssm.time_step_rank", R)
+        m.set_bool("mamba.ssm.dt_b_c_rms", False)
+        m.set_f32("mamba.attention.layer_norm_rms_epsilon", eps)
+    m.fact("factors", "n_h 0 (diagonal)")
+    m.fact("channels", f"{E}, state {N}")
+    m.fact("gate", "one a state entry")
+    m.fact("conv", f"width {W}")
+    return m
+
+
+def write_conv_bias(m: Model, dst: str, src: str, n: int) -> None:
+    if m.has(src + "mixer.conv1d.bias"):
+        m.put(dst + "ssm_conv1d.bias", src + "mixer.conv1d.bias", (n,))
+    else:
+        m.constant(dst + "ssm_conv1d.bias", (n,), 0.0)     # use_conv_bias = false; readers expect the tensor

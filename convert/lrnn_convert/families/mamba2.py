@@ -1,0 +1,102 @@
+"""Mamba-2 (transformers, state-spaces, fla).
+
+    Δ_h = clamp(softplus(dt_h + dt_bias_h)),  S_h = exp(Δ_h A_h) S_h + Δ_h x_h B_gᵀ,  g = h / (H/G)
+    y = norm over each of G slices of (y * silu(z))
+"""
+
+import math
+
+from .. import eigenvalues
+from ..errors import ModelError
+from ..model import Model
+from ..transforms import CONV, NEG_EXP_FLAT, FLAT, reshape
+from .llama_cpp import explain, write_common
+from .mamba import KEYS as MAMBA_KEYS
+from .mamba import read_eps, read_outer, read_ssm_cfg, write_conv_bias
+from .shell import write_embedding, write_sizes
+
+KEYS = MAMBA_KEYS + " time_step_limit dt_limit norm_before_gate A_init_range"
+
+
+def _read_limit(m: Model) -> tuple[float, float]:
+    limit = m.get("time_step_limit", m.get("dt_limit", m.get("ssm_cfg", {}).get("dt_limit") or [0.0, math.inf]))
+    if not isinstance(limit, (list, tuple)) or len(limit) != 2:
+        raise ModelError(f"config.json: time_step_limit is {limit!r}, expected a pair of numbers")
+    return float(limit[0]), float(limit[1])
+
+
+def convert(checkpoint, option: str) -> Model:
+    m = Model(checkpoint, "mamba2", KEYS)
+    eigenvalues.decide(m, option, stated=read_ssm_cfg(m))
+    cfg = m.get("ssm_cfg", {})
+    for where, key in ((m.config, "norm_before_gate"), (cfg, "norm_before_gate"), (cfg, "D_has_hdim")):
+        if where.get(key):
+            raise ModelError(f"config.json: {key} is true, which is not supported, expected false")
+    prefix, embedding, final_norm = read_outer(m)
+    if final_norm is None:
+        raise ModelError(f"{m.checkpoint.name}: tensor backbone.embeddings.weight is missing")
+    layers = m.count_layers(prefix)
+    D, V = write_embedding(m, embedding, tied_default=None)
+
+    first = prefix + "0.mixer."
+    E = m.shape(first + "out_proj.weight", 2)[1]
+    H = m.shape(first + "A_log", 1)[0]
+    C, _, W = m.shape(first + "conv1d.weight", 3)
+    G = int(m.get("n_groups", cfg.get("ngroups") or 1))
+    if E % H or (C - E) % (2 * G) or E % G or C <= E:
+        raise ModelError(f"{m.checkpoint.name}: tensor {first}conv1d.weight has {C} channels with inner size {E}, {H} heads and {G} groups, "
+                         "expected inner size + 2 · groups · state")
+    N, P = (C - E) // (2 * G), E // H
+    eps = read_eps(m)
+
+    m.put("output_norm.weight", final_norm, (D,))
+    for i in range(layers):
+        dst, src = f"blk.{i}.", f"{prefix}{i}."
+        m.rows(dst, src, [
+            ("attn_norm.weight",  "norm.weight",           (D,)),
+            ("ssm_in.weight",     "mixer.in_proj.weight",  (E + C + H, D)),    # rows z, x, B, C, dt
+            ("ssm_conv1d.weight", "mixer.conv1d.weight",   (C, 1, W), CONV),
+            ("ssm_dt.bias",       "mixer.dt_bias",         (H,), FLAT),
+            ("ssm_a",             "mixer.A_log",           (H,), reshape((H, 1), NEG_EXP_FLAT)),
+            ("ssm_d",             "mixer.D",               (H,), reshape((H, 1))),
+            # one row a group: llama.cpp and the original normalise each group by itself
+            ("ssm_norm.weight",   "mixer.norm.weight",     (E,), reshape((G, E // G))),
+            ("ssm_out.weight",    "mixer.out_proj.weight", (D, E)),
+        ])
+        write_conv_bias(m, dst, src, C)
+    if G > 1 and "model_type" in m.config:
+        m.notes.append(f"{G} groups: the output norm is per group, as in training; transformers' own module normalises over all channels")
+
+    low, high = _read_limit(m)
+    signed = m.eigenvalues[0] == eigenvalues.SIGNED
+    reasons = [why for why, true in (
+        ("signed eigenvalues, which it would compute wrongly", signed),
+        (f"Δ is limited to [{low:g}, {high:g}]", low > 0 or high < math.inf),
+    ) if true]
+    if reasons:
+        write_sizes(m, layers, D, V, eps, None)
+        m.set_u32("lrnn.head_count", H)
+        m.set_u32("lrnn.key_length", N)
+        m.set_u32("lrnn.value_length", P)
+        m.set_u32("lrnn.state_length", N)
+        m.set_u32("lrnn.group_count", G)
+        m.set_u32("lrnn.conv_width", W)
+        m.set_f32("lrnn.output_norm_epsilon", eps)
+        if low > 0:
+            m.set_f32("lrnn.dt_min", low)
+        if high < math.inf:
+            m.set_f32("lrnn.dt_max", high)
+        explain(m, "mamba2", reasons)
+    else:
+        write_common(m, "mamba2", layers, D, V, 0)
+        m.set_u32("mamba2.ssm.conv_kernel", W)
+        m.set_u32("mamba2.ssm.inner_size", E)
+        m.set_u32("mamba2.ssm.state_size", N)
+        m.set_u32("mamba2.ssm.time_step_rank", H)              # there: the number of heads
+        m.set_u32("mamba2.ssm.group_count", G)
+        m.set_f32("mamba2.attention.layer_norm_rms_epsilon", eps)
+    m.fact("factors", "n_h 0 (diagonal)")
+    m.fact("heads", f"{H}, d_k × d_v {N} × {P}, groups {G}")
+    m.fact("gate", "one a head")
+    m.fact("conv", f"width {W}")
+    return m

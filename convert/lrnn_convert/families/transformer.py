@@ -1,0 +1,94 @@
+"""Transformers: fla's `transformer` and Llama-style models of transformers (llama, mistral, qwen2, qwen3)."""
+
+from .. import eigenvalues
+from ..errors import ModelError
+from ..model import Model
+from .shell import Attention, write_attention_layer, write_embedding, write_sizes, write_swiglu
+
+FLA_KEYS = "hidden_act norm_eps num_heads num_kv_heads qkv_bias qk_norm window_size rope_theta attnres_block_size elementwise_affine"
+HF_KEYS = """
+    hidden_act rms_norm_eps num_attention_heads num_key_value_heads head_dim attention_bias mlp_bias rope_theta rope_scaling rope_parameters
+    sliding_window use_sliding_window max_window_layers layer_types
+"""
+
+FLA_QK_NORM_EPS = 1e-5                     # fixed in the layer, not norm_eps
+
+
+def read_rope(m: Model, default: float | None = 10000.0) -> float | None:
+    """rope_theta of transformers 4 (top level) and 5 (rope_parameters)."""
+    params = m.get("rope_parameters", m.get("rope_scaling", {}))
+    if not isinstance(params, dict):
+        raise ModelError(f"config.json: rope_parameters is {params!r}, expected an object")
+    kind = params.get("rope_type", params.get("type")) or "default"
+    if kind != "default":
+        raise ModelError(f"config.json: rope_type is {kind!r}, which is not supported, expected 'default'")
+    partial = params.get("partial_rotary_factor")
+    if partial not in (None, 1, 1.0):
+        raise ModelError(f"config.json: partial_rotary_factor is {partial!r}, which is not supported, expected 1")
+    theta = params.get("rope_theta", m.get("rope_theta", default))
+    return None if theta is None else float(theta)
+
+
+def _qk_norm(m: Model, src: str, head_dim: int, width: int) -> str:
+    """none, per head, or over the whole projection: the weight's length tells."""
+    if not m.has(src + "q_norm.weight"):
+        return "none"
+    n = m.shape(src + "q_norm.weight", 1)[0]
+    if n == head_dim:
+        return "head"
+    if n == width:
+        return "all"
+    raise ModelError(f"{m.checkpoint.name}: tensor {src}q_norm.weight has {n} entries, expected {head_dim} or {width}")
+
+
+def convert_fla(checkpoint, option: str) -> Model:
+    m = Model(checkpoint, "transformer", FLA_KEYS)
+    eigenvalues.decide(m, option)
+    m.refuse_unless("attnres_block_size", (None,), "attention residuals are not supported")
+    heads = m.count("num_heads", 32)
+    D = m.shape("model.embeddings.weight", 2)[1]
+    hd = D // heads
+    norm = _qk_norm(m, "model.layers.0.attn.", hd, D)
+    a = Attention(heads, m.count("num_kv_heads", heads), hd, m.get("window_size"), float(m.number("rope_theta", 10000.0)), norm, FLA_QK_NORM_EPS)
+    names = {"embedding": "model.embeddings.weight", "attn": "attn.", "attn_norm": "attn_norm", "ffn_norm": "mlp_norm"}
+    return _convert(m, a, names, m.number("norm_eps", 1e-6), tied_default=False)
+
+
+def convert_hf(checkpoint, option: str) -> Model:
+    m = Model(checkpoint, "transformer", HF_KEYS)
+    eigenvalues.decide(m, option)
+    m.refuse_unless("mlp_bias", (None, False), "biases in the feed-forward layer are not supported")
+    if any(kind != "full_attention" for kind in m.get("layer_types", [])):
+        raise ModelError(f"config.json: layer_types is {m.get('layer_types')}, expected full_attention in every layer")
+    heads = m.count("num_attention_heads")
+    kv = m.count("num_key_value_heads", heads)
+    hd = m.shape("model.layers.0.self_attn.q_proj.weight", 2)[0] // heads
+    eps = m.number("rms_norm_eps", 1e-6)
+    norm = _qk_norm(m, "model.layers.0.self_attn.", hd, heads * hd)
+    # Qwen keeps sliding_window in files that do not use it
+    window = m.get("sliding_window") if m.get("use_sliding_window", True) else None
+    trained = m.get("max_position_embeddings")
+    m.trained_length = trained if isinstance(trained, int) else None
+    a = Attention(heads, kv, hd, window, read_rope(m), norm, eps)
+    names = {"embedding": "model.embed_tokens.weight", "attn": "self_attn.", "attn_norm": "input_layernorm",
+             "ffn_norm": "post_attention_layernorm"}
+    return _convert(m, a, names, eps, tied_default=None)
+
+
+def _convert(m: Model, a: Attention, names: dict[str, str], eps: float, tied_default: bool | None) -> Model:
+    layers = m.count_layers("model.layers.")
+    D, V = write_embedding(m, names["embedding"], tied_default=tied_default)
+    F = m.shape("model.layers.0.mlp.down_proj.weight", 2)[1]
+    write_sizes(m, layers, D, V, eps, F)
+    m.put("output_norm.weight", "model.norm.weight", (D,))
+    for i in range(layers):
+        dst, src = f"blk.{i}.", f"model.layers.{i}."
+        m.put(dst + "attn_norm.weight", f"{src}{names['attn_norm']}.weight", (D,))
+        write_attention_layer(m, a, dst, src + names["attn"], D)
+        m.drop(f"{src}{names['attn']}rotary_emb.inv_freq")     # a buffer that old versions saved; it follows from rope_theta
+        m.put(dst + "ffn_norm.weight", f"{src}{names['ffn_norm']}.weight", (D,))
+        write_swiglu(m, dst, src + "mlp.", D, F)
+    a.write(m)
+    m.fact("heads", f"{a.n_heads} (key and value heads {a.n_kv}), length {a.head_dim}")
+    m.fact("window", "all" if a.window is None else f"{a.window} tokens")
+    return m

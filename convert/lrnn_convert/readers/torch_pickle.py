@@ -1,0 +1,405 @@
+"""torch.save files (.bin, .pt, .pth) without torch, and without executing anything.
+
+A pickle is a program. The machine below knows the opcodes that torch writes, and GLOBAL gives a marker, never an imported object;
+a name that is not listed is refused. Tensors become views of the memory-mapped file.
+"""
+
+import mmap
+import os
+import struct
+import zipfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Callable
+
+import numpy as np
+
+from ..errors import DataError
+from .tensor import FLOAT_DTYPES, Tensor
+
+STORAGES = {                               # storage class -> (dtype name, bytes an element)
+    "FloatStorage": ("F32", 4), "HalfStorage": ("F16", 2), "BFloat16Storage": ("BF16", 2), "DoubleStorage": ("F64", 8),
+    "LongStorage": ("I64", 8), "IntStorage": ("I32", 4), "ShortStorage": ("I16", 2), "CharStorage": ("I8", 1),
+    "ByteStorage": ("U8", 1), "BoolStorage": ("BOOL", 1), "UntypedStorage": ("U8", 1),
+}
+DTYPES = {                                 # torch.<dtype>
+    "float32": ("F32", 4), "float16": ("F16", 2), "bfloat16": ("BF16", 2), "float64": ("F64", 8), "int64": ("I64", 8), "int32": ("I32", 4),
+    "int16": ("I16", 2), "int8": ("I8", 1), "uint8": ("U8", 1), "bool": ("BOOL", 1),
+}
+ALLOWED = {
+    "collections": {"OrderedDict"},
+    "torch": set(STORAGES) - {"UntypedStorage"} | set(DTYPES) | {"Size", "device"},
+    "torch.storage": {"UntypedStorage", "TypedStorage"},
+    "torch._utils": {"_rebuild_tensor", "_rebuild_tensor_v2", "_rebuild_tensor_v3", "_rebuild_parameter", "_rebuild_parameter_with_state"},
+    "torch._tensor": {"_rebuild_from_type_v2"},
+    "torch.nn.parameter": {"Parameter"},
+    "torch.serialization": {"_get_layout"},
+    "_codecs": {"encode"},
+}
+
+# where training programs put the state dict inside what they save
+NESTED = ("model", "state_dict", "model_state_dict")
+
+LEGACY_MAGIC = 0x1950A86A20F9469CFC6C
+LEGACY_PROTOCOL = 1001
+
+
+@dataclass(frozen=True)
+class Global:
+    module: str
+    name: str
+
+
+@dataclass
+class Storage:
+    dtype: str
+    itemsize: int
+    key: str
+    numel: int
+    offset: int = 0                        # elements, for views of legacy files
+
+
+@dataclass
+class TensorRecord:
+    storage: Storage
+    dtype: str
+    itemsize: int
+    offset: int                            # elements
+    shape: tuple[int, ...]
+    stride: tuple[int, ...]                # elements
+
+
+class Mark:
+    pass
+
+
+class Unpickler:
+    """Pickle protocol 2 as torch writes it (its weights-only subset), and the few opcodes that protocol 4 adds."""
+
+    def __init__(self, data, at: int, where: str, persistent: Callable[[tuple], Storage]):
+        self.data, self.at, self.where, self.persistent = data, at, where, persistent
+
+    def fail(self, what: str):
+        raise DataError(f"{self.where}: {what} at byte {self.at} of the pickle")
+
+    def bytes(self, n: int) -> bytes:
+        chunk = self.data[self.at : self.at + n]
+        if n < 0 or len(chunk) != n:
+            self.fail("the pickle ends early")
+        self.at += n
+        return chunk
+
+    def line(self) -> str:
+        end = self.data.find(b"\n", self.at)
+        if end < 0:
+            self.fail("the pickle ends early")
+        text = self.bytes(end - self.at).decode("utf-8", "replace")
+        self.at += 1
+        return text
+
+    def uint(self, n: int) -> int:
+        return int.from_bytes(self.bytes(n), "little")
+
+    def load(self) -> Any:
+        stack: list[Any] = []
+        memo: dict[int, Any] = {}
+
+        def pop():
+            if not stack:
+                self.fail("the stack is empty")
+            return stack.pop()
+
+        def pop_mark() -> list:
+            for i in range(len(stack) - 1, -1, -1):
+                if isinstance(stack[i], Mark):
+                    items = stack[i + 1 :]
+                    del stack[i:]
+                    return items
+            self.fail("a mark is missing")
+
+        def container(kind):
+            if not stack or not isinstance(stack[-1], kind):
+                self.fail(f"expected a {kind.__name__}")
+            return stack[-1]
+
+        def set_items(items: list):
+            if len(items) % 2:
+                self.fail("a key without a value")
+            target = container(dict)
+            for key, value in zip(items[::2], items[1::2]):
+                try:
+                    target[key] = value
+                except TypeError:
+                    self.fail("a key that is not hashable")
+
+        def text(n: int) -> str:
+            return self.bytes(n).decode("utf-8", "surrogatepass")
+
+        while True:
+            op = self.bytes(1)[0]
+            match op:
+                case 0x80: self.uint(1)                                     # PROTO
+                case 0x95: self.uint(8)                                     # FRAME
+                case 0x2E: return pop()                                     # STOP
+                case 0x28: stack.append(Mark())                             # MARK
+                case 0x63: stack.append(self.named(self.line(), self.line()))   # GLOBAL
+                case 0x93:                                                  # STACK_GLOBAL
+                    name, module = pop(), pop()
+                    stack.append(self.named(module, name))
+                case 0x52:                                                  # REDUCE
+                    args, fn = pop(), pop()
+                    stack.append(self.call(fn, args))
+                case 0x81:                                                  # NEWOBJ
+                    args, fn = pop(), pop()
+                    stack.append(self.call(fn, args))
+                case 0x62: pop()                                            # BUILD: attributes such as _metadata are not weights
+                case 0x51: stack.append(self.persist(pop()))                # BINPERSID
+                case 0x7D: stack.append({})
+                case 0x5D: stack.append([])
+                case 0x29: stack.append(())
+                case 0x8F: stack.append(set())
+                case 0x74: stack.append(tuple(pop_mark()))                  # TUPLE
+                case 0x85: stack.append((pop(),))
+                case 0x86:
+                    b, a = pop(), pop()
+                    stack.append((a, b))
+                case 0x87:
+                    c, b, a = pop(), pop(), pop()
+                    stack.append((a, b, c))
+                case 0x73:                                                  # SETITEM
+                    value, key = pop(), pop()
+                    set_items([key, value])
+                case 0x75: set_items(pop_mark())                            # SETITEMS
+                case 0x61:                                                  # APPEND
+                    value = pop()
+                    container(list).append(value)
+                case 0x65:                                                  # APPENDS
+                    items = pop_mark()
+                    container(list).extend(items)
+                case 0x90:                                                  # ADDITEMS
+                    items = pop_mark()
+                    container(set).update(x for x in items if isinstance(x, (str, int, float, bytes)))
+                case 0x58: stack.append(text(self.uint(4)))                 # BINUNICODE
+                case 0x8C: stack.append(text(self.uint(1)))                 # SHORT_BINUNICODE
+                case 0x55: stack.append(self.bytes(self.uint(1)).decode("latin-1"))   # SHORT_BINSTRING
+                case 0x42: stack.append(self.bytes(self.uint(4)))           # BINBYTES
+                case 0x43: stack.append(self.bytes(self.uint(1)))           # SHORT_BINBYTES
+                case 0x4A: stack.append(int.from_bytes(self.bytes(4), "little", signed=True))   # BININT
+                case 0x4B: stack.append(self.uint(1))
+                case 0x4D: stack.append(self.uint(2))
+                case 0x8A: stack.append(int.from_bytes(self.bytes(self.uint(1)), "little", signed=True))   # LONG1
+                case 0x47: stack.append(struct.unpack(">d", self.bytes(8))[0])   # BINFLOAT, big-endian
+                case 0x4E: stack.append(None)
+                case 0x88: stack.append(True)
+                case 0x89: stack.append(False)
+                case 0x71 | 0x72 | 0x94:                                    # BINPUT, LONG_BINPUT, MEMOIZE
+                    index = len(memo) if op == 0x94 else self.uint(1 if op == 0x71 else 4)
+                    if not stack:
+                        self.fail("the stack is empty")
+                    memo[index] = stack[-1]
+                case 0x68 | 0x6A:                                           # BINGET, LONG_BINGET
+                    index = self.uint(1 if op == 0x68 else 4)
+                    if index not in memo:
+                        self.fail(f"memo {index} is not set")
+                    stack.append(memo[index])
+                case _: self.fail(f"opcode 0x{op:02x} is not allowed")
+
+    def named(self, module, name) -> Global:
+        if not isinstance(module, str) or name not in ALLOWED.get(module, ()):
+            raise DataError(f"{self.where}: the pickle wants {module}.{name}, which is not one of the names that weights need; refused")
+        return Global(module, name)
+
+    def persist(self, pid) -> Storage:
+        if not isinstance(pid, tuple) or len(pid) not in (5, 6) or pid[0] != "storage" or not isinstance(pid[1], Global):
+            self.fail("an unknown persistent id")
+        if not isinstance(pid[2], str) or not isinstance(pid[4], int) or pid[4] < 0:
+            self.fail("a malformed storage")
+        return self.persistent(pid)
+
+    def call(self, fn, args):
+        if not isinstance(fn, Global) or not isinstance(args, tuple):
+            self.fail("a call of something that is not a listed name")
+        match fn.name:
+            case "OrderedDict":
+                try:
+                    return dict(args[0]) if args else {}
+                except (TypeError, ValueError):
+                    self.fail("a malformed dictionary")
+            case "_rebuild_tensor_v2" | "_rebuild_tensor" | "_rebuild_tensor_v3":
+                return self.tensor(fn.name, args)
+            case "_rebuild_parameter" | "_rebuild_parameter_with_state" | "Parameter":
+                return args[0] if args else self.fail("a parameter without data")
+            case "_rebuild_from_type_v2":
+                if len(args) < 3 or not isinstance(args[2], tuple):
+                    self.fail("a malformed tensor")
+                return self.call(args[0], args[2])
+            case "Size":
+                return tuple(args[0]) if args and isinstance(args[0], (tuple, list)) else ()
+            case _:
+                return None                # device, layout, encoded strings: not weights
+
+    def tensor(self, kind: str, args: tuple) -> TensorRecord:
+        if len(args) < 4 or not isinstance(args[0], Storage):
+            self.fail("a malformed tensor")
+        storage, offset, shape, stride = args[:4]
+        dtype, itemsize = storage.dtype, storage.itemsize
+        if kind == "_rebuild_tensor_v3":
+            if len(args) < 7 or not isinstance(args[6], Global) or args[6].name not in DTYPES:
+                self.fail("a tensor without a known dtype")
+            dtype, itemsize = DTYPES[args[6].name]
+        sizes = (offset, *(shape if isinstance(shape, tuple) else (None,)), *(stride if isinstance(stride, tuple) else (None,)))
+        if not all(isinstance(x, int) and 0 <= x < 2**62 for x in sizes) or len(shape) != len(stride):
+            self.fail("a malformed tensor")
+        if all(shape):
+            last = offset + sum((n - 1) * s for n, s in zip(shape, stride))
+            room = storage.numel * storage.itemsize // itemsize
+            if last >= room:
+                self.fail(f"a tensor that reaches element {last} of a storage of {room}")
+        return TensorRecord(storage, dtype, itemsize, offset + storage.offset, shape, stride)
+
+
+def read_torch(path: Path) -> dict[str, Tensor]:
+    size = os.path.getsize(path)
+    if size < 4:
+        raise DataError(f"{path}: the file has {size} bytes, which is no checkpoint")
+    with open(path, "rb") as f:
+        data = mmap.mmap(f.fileno(), 0, access=mmap.ACCESS_READ)
+    read = _read_zip if data[:2] == b"PK" else _read_legacy if data[:2] == b"\x80\x02" else None
+    if read is None:
+        raise DataError(f"{path}: starts with {bytes(data[:4])!r}, expected a torch file (zip or pickle)")
+    try:
+        obj, starts = read(path, data)
+    except RecursionError:
+        raise DataError(f"{path}: the pickle is nested too deeply") from None
+    return _collect(path, data, obj, starts)
+
+
+def _collect(path: Path, data, obj, starts: dict[str, int]) -> dict[str, Tensor]:
+    while isinstance(obj, dict) and not any(isinstance(v, TensorRecord) for v in obj.values()):
+        inner = next((obj[key] for key in NESTED if isinstance(obj.get(key), dict)), None)
+        if inner is None:
+            break
+        obj = inner
+    if not isinstance(obj, dict):
+        raise DataError(f"{path}: holds a {type(obj).__name__}, expected names and tensors")
+    tensors = {}
+    for name, record in obj.items():
+        if isinstance(name, str) and isinstance(record, TensorRecord):   # step counters and the like are not weights
+            start = starts[record.storage.key]
+            tensors[name] = Tensor(name, record.shape, record.dtype, str(path), _reader(data, start, record))
+    if not tensors:
+        raise DataError(f"{path}: no tensors found, looked at the top and under {', '.join(NESTED)}")
+    return tensors
+
+
+def _reader(data, start: int, r: TensorRecord):
+    def read():
+        kind = FLOAT_DTYPES[r.dtype]
+        if not all(r.shape):
+            return np.empty(r.shape, kind)
+        count = 1 + sum((n - 1) * s for n, s in zip(r.shape, r.stride))
+        begin = start + r.offset * r.itemsize
+        flat = np.frombuffer(data[begin : begin + count * r.itemsize], dtype=kind)
+        strides = tuple(s * r.itemsize for s in r.stride)
+        return np.ascontiguousarray(np.lib.stride_tricks.as_strided(flat, r.shape, strides, writeable=False))
+
+    return read
+
+
+def _storage_type(where: str, g: Global) -> tuple[str, int]:
+    if g.name not in STORAGES:
+        raise DataError(f"{where}: the storage type {g.module}.{g.name} is not known")
+    return STORAGES[g.name]
+
+
+# -- zip: stored members under one root, sizes from the central directory
+
+def _read_zip(path: Path, data) -> tuple[Any, dict[str, int]]:
+    members = _zip_members(path, data)
+    pickles = [name for name in members if name.endswith("/data.pkl")]
+    if len(pickles) != 1:
+        raise DataError(f"{path}: {len(pickles)} members named data.pkl, expected one")
+    root = pickles[0][: -len("data.pkl")]
+    if root + "byteorder" in members:
+        start, size = members[root + "byteorder"]
+        if data[start : start + size] != b"little":
+            raise DataError(f"{path}: byteorder is {bytes(data[start : start + size])!r}, expected 'little'")
+    starts: dict[str, int] = {}
+
+    def persistent(pid) -> Storage:
+        dtype, itemsize = _storage_type(str(path), pid[1])
+        key, numel = pid[2], pid[4]
+        member = members.get(f"{root}data/{key}")
+        if member is None:
+            raise DataError(f"{path}: the storage {key} is missing")
+        if numel * itemsize != member[1]:
+            raise DataError(f"{path}: the storage {key} has {member[1]} bytes, expected {numel * itemsize}")
+        starts[key] = member[0]
+        return Storage(dtype, itemsize, key, numel)
+
+    start, size = members[pickles[0]]
+    return Unpickler(data[start : start + size], 0, f"{path}: data.pkl", persistent).load(), starts
+
+
+def _zip_members(path: Path, data) -> dict[str, tuple[int, int]]:
+    """name -> (first byte, length). Local headers leave the sizes out, so they are read from the central directory."""
+    try:
+        with zipfile.ZipFile(path) as z:
+            infos = z.infolist()
+    except (zipfile.BadZipFile, ValueError, struct.error, NotImplementedError) as e:
+        raise DataError(f"{path}: not a complete zip file ({e}), truncated?") from None
+    members = {}
+    for info in infos:
+        at = info.header_offset
+        if info.compress_type != 0 or info.flag_bits & 1 or info.file_size != info.compress_size:
+            raise DataError(f"{path}: the member {info.filename} is compressed or encrypted, expected stored")
+        if data[at : at + 4] != b"PK\x03\x04":
+            raise DataError(f"{path}: the member {info.filename} has no header at byte {at}")
+        # the padding that aligns the data lives in the local extra field
+        name_length, extra_length = struct.unpack("<HH", data[at + 26 : at + 30])
+        start = at + 30 + name_length + extra_length
+        if start + info.file_size > len(data):
+            raise DataError(f"{path}: the member {info.filename} reaches beyond the end of the file (truncated?)")
+        members[info.filename] = (start, info.file_size)
+    return members
+
+
+# -- before torch 1.6: five pickles, then the storages in the order of the last
+
+def _read_legacy(path: Path, data) -> tuple[Any, dict[str, int]]:
+    where = str(path)
+    storages: dict[str, Storage] = {}
+
+    def persistent(pid) -> Storage:
+        dtype, itemsize = _storage_type(where, pid[1])
+        view = pid[5] if len(pid) == 6 else None
+        root = storages.setdefault(pid[2], Storage(dtype, itemsize, pid[2], pid[4]))
+        if view is None:
+            return root
+        if not isinstance(view, tuple) or len(view) != 3 or not isinstance(view[1], int) or not isinstance(view[2], int) \
+                or view[1] < 0 or view[1] + view[2] > root.numel:
+            raise DataError(f"{path}: a malformed view of storage {pid[2]}")
+        return Storage(dtype, itemsize, pid[2], view[2], view[1])
+
+    at = 0
+    parts = []
+    for _ in range(5):
+        u = Unpickler(data, at, where, persistent)
+        parts.append(u.load())
+        at = u.at
+    magic, protocol, info, obj, keys = parts
+    if magic != LEGACY_MAGIC or protocol != LEGACY_PROTOCOL:
+        raise DataError(f"{path}: a pickle that torch did not write, expected torch's magic number and protocol {LEGACY_PROTOCOL}")
+    if not isinstance(info, dict) or info.get("little_endian") is not True:
+        raise DataError(f"{path}: not little-endian, expected little-endian")
+    if not isinstance(keys, list) or not all(isinstance(k, str) for k in keys) or set(keys) != set(storages):
+        raise DataError(f"{path}: the list of storages does not match the tensors")
+    starts = {}
+    for key in keys:
+        s = storages[key]
+        numel = int.from_bytes(data[at : at + 8], "little")
+        starts[key] = at + 8
+        at += 8 + s.numel * s.itemsize
+        if numel != s.numel or at > len(data):
+            raise DataError(f"{path}: the storage {key} has {numel} elements, expected {s.numel} within the file (truncated?)")
+    return obj, starts

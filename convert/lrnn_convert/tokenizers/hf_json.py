@@ -1,0 +1,206 @@
+"""tokenizer.json of Hugging Face's tokenizers: SentencePiece-style BPE, byte-level BPE, whole symbols."""
+
+import re
+from pathlib import Path
+from typing import Any
+
+from ..errors import DataError, ModelError
+from ..readers.config import read_json
+from .tokenizer import BYTE, CONTROL, NORMAL, UNKNOWN, UNUSED, USER_DEFINED, Tokenizer
+
+SPACE = "\u2581"                           # SentencePiece writes a space as this
+
+# Split patterns that the runtime knows, by the name that llama.cpp gave them
+PATTERNS = {
+    r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+": "llama-bpe",
+    r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+": "qwen2",
+}
+
+NEVER_MERGED = -1e9                        # the score of tokens that no merge makes, as SentencePiece gives to runs of spaces
+
+
+def read(path: Path) -> Tokenizer:
+    data = read_json(path)
+    try:
+        return _read(path, data)
+    except (KeyError, TypeError, AttributeError, IndexError) as e:
+        raise DataError(f"{path}: not a tokenizer.json as Hugging Face's tokenizers write it ({type(e).__name__}: {e})") from None
+
+
+def _read(path: Path, data: Any) -> Tokenizer:
+    model = data.get("model") if isinstance(data, dict) else None
+    if not isinstance(model, dict) or not isinstance(model.get("vocab"), dict):
+        raise DataError(f"{path}: no model with a vocabulary")
+    kind = model.get("type", "BPE" if "merges" in model else None)
+    if kind == "WordLevel":
+        t = _symbols(path, data, model)
+    elif kind == "BPE" and model.get("byte_fallback"):
+        t = _sentencepiece(path, data, model)
+    elif kind == "BPE":
+        t = _byte_level(path, data, model)
+    else:
+        raise ModelError(f"{path}: the tokenizer model {kind!r} is not known, supported: BPE, WordLevel")
+    _add_specials(path, data, t)
+    return t
+
+
+def _tokens(path: Path, data: dict, model: dict) -> tuple[list[str], list[int]]:
+    """Tokens by id with their types; ids between them that have no token are unused."""
+    tokens: dict[int, tuple[str, int]] = {}
+    for text, i in model["vocab"].items():
+        if not isinstance(i, int) or i < 0 or i in tokens:
+            raise DataError(f"{path}: token {text!r} has the id {i!r}, expected a number of its own")
+        tokens[i] = (text, BYTE if model.get("byte_fallback") and re.fullmatch(r"<0x[0-9A-F]{2}>", text) else NORMAL)
+    for added in data.get("added_tokens") or []:
+        i, text = added["id"], added["content"]
+        if i in tokens and tokens[i][0] != text:
+            raise DataError(f"{path}: added token {text!r} has the id {i} of {tokens[i][0]!r}")
+        tokens[i] = (text, CONTROL if added.get("special") else USER_DEFINED)
+    unk = model.get("unk_token")
+    n = max(tokens) + 1
+    if n > 4 * len(tokens) + 65536:
+        raise DataError(f"{path}: the largest id is {n - 1}, with {len(tokens)} tokens")
+    listed = [tokens.get(i, (f"[PAD{i}]", UNUSED)) for i in range(n)]
+    return [text for text, _ in listed], [UNKNOWN if unk is not None and text == unk else kind for text, kind in listed]
+
+
+def _merges(path: Path, model: dict) -> list[tuple[str, str]]:
+    pairs = []
+    for merge in model.get("merges") or []:
+        pair = merge.split(" ") if isinstance(merge, str) else merge
+        if len(pair) != 2:
+            raise DataError(f"{path}: the merge {merge!r} is not a pair")
+        pairs.append((pair[0], pair[1]))
+    return pairs
+
+
+def _sentencepiece(path: Path, data: dict, model: dict) -> Tokenizer:
+    tokens, types = _tokens(path, data, model)
+    # The runtime merges the pair whose result has the highest score; the rank of the merge that makes a token is its score.
+    # (-(id - 259) is not: runs of spaces have late ids and later ranks.)
+    ranks: dict[str, int] = {}
+    for rank, (a, b) in enumerate(_merges(path, model)):
+        ranks.setdefault(a + b, rank)
+    scores = [float(-ranks[x]) if x in ranks else (NEVER_MERGED if len(x) > 1 and kind == NORMAL else 0.0) for x, kind in zip(tokens, types)]
+    t = Tokenizer("llama", tokens, types, scores=scores, unk=_index(tokens, model.get("unk_token")))
+    t.add_space_prefix = _space_prefix(path, data)
+    return t
+
+
+def _space_prefix(path: Path, data: dict) -> bool:
+    """Whether a space is put before the text. The two ways to say it: normalizers, or a Metaspace pre-tokenizer."""
+    steps = _flat(data.get("normalizer"), "normalizers")
+    pre = _flat(data.get("pre_tokenizer"), "pretokenizers")
+    prefix = False
+    for step in steps:
+        if step["type"] == "Prepend" and step.get("prepend") == SPACE:
+            prefix = True
+        elif step["type"] == "Replace" and step.get("pattern") == {"String": " "} and step.get("content") == SPACE:
+            pass
+        else:
+            raise ModelError(f"{path}: the normalizer {_name(step)} is not known for SentencePiece BPE")
+    for step in pre:
+        if step["type"] != "Metaspace" or step.get("replacement") != SPACE or step.get("split") is True:
+            raise ModelError(f"{path}: the pre-tokenizer {_name(step)} is not known for SentencePiece BPE")
+        prefix = prefix or step.get("prepend_scheme", "always" if step.get("add_prefix_space", True) else "never") != "never"
+    if not steps and not pre:
+        raise ModelError(f"{path}: neither normalizer nor pre-tokenizer says how a space is written")
+    return prefix
+
+
+def _byte_level(path: Path, data: dict, model: dict) -> Tokenizer:
+    tokens, types = _tokens(path, data, model)
+    normalizer = None
+    for step in _flat(data.get("normalizer"), "normalizers"):
+        if step["type"] != "NFC":
+            raise ModelError(f"{path}: the normalizer {_name(step)} is not known, supported: NFC")
+        normalizer = "nfc"
+    steps = _flat(data.get("pre_tokenizer"), "pretokenizers")
+    match [s["type"] for s in steps]:
+        case ["ByteLevel"] if steps[0].get("use_regex", True):
+            # GPT-2's pattern; GPT-NeoX is the same after NFC, and llama.cpp calls that one mpt
+            pre = "mpt" if normalizer else "gpt-2"
+        case ["Split", "ByteLevel"] if not steps[1].get("use_regex", True):
+            pattern = (steps[0].get("pattern") or {}).get("Regex")
+            if pattern not in PATTERNS or steps[0].get("behavior") != "Isolated" or steps[0].get("invert"):
+                raise ModelError(f"{path}: the pre-tokenizer {_name(steps[0])} is not known, supported: gpt-2, gpt-neox, llama-bpe, qwen2")
+            pre = PATTERNS[pattern]
+        case _:
+            raise ModelError(f"{path}: the pre-tokenizer {' + '.join(map(_name, steps)) or 'none'} is not known, "
+                             "supported: gpt-2, gpt-neox, llama-bpe, qwen2")
+    if any(s.get("add_prefix_space") for s in steps):
+        raise ModelError(f"{path}: the pre-tokenizer ByteLevel has add_prefix_space, which is not supported")
+    for key in ("dropout", "continuing_subword_prefix", "end_of_word_suffix"):
+        if model.get(key):
+            raise ModelError(f"{path}: {key} is {model[key]!r}, which is not supported")
+    merges = [f"{a} {b}" for a, b in _merges(path, model)]
+    return Tokenizer("gpt2", tokens, types, pre=pre, merges=merges, normalizer=normalizer)
+
+
+def _symbols(path: Path, data: dict, model: dict) -> Tokenizer:
+    """One token a word between white space: the state-tracking tasks."""
+    if data.get("normalizer") is not None:
+        raise ModelError(f"{path}: the normalizer {_name(data['normalizer'])} is not known for whole symbols")
+    steps = _flat(data.get("pre_tokenizer"), "pretokenizers")
+    if [s["type"] for s in steps] != ["WhitespaceSplit"]:
+        raise ModelError(f"{path}: the pre-tokenizer {' + '.join(map(_name, steps)) or 'none'} is not known for whole symbols, "
+                         "supported: WhitespaceSplit")
+    tokens, types = _tokens(path, data, model)
+    return Tokenizer("lrnn-symbols", tokens, types, unk=_index(tokens, model.get("unk_token")))
+
+
+def _add_specials(path: Path, data: dict, t: Tokenizer) -> None:
+    """bos, eos and who adds them: tokenizer_config.json and special_tokens_map.json beside the file, else the template."""
+    t_config = path.with_name("tokenizer_config.json")
+    s_map = path.with_name("special_tokens_map.json")
+    config = read_json(t_config) if t_config.is_file() else {}
+    special = read_json(s_map) if s_map.is_file() else {}
+    for attribute, key in (("bos", "bos_token"), ("eos", "eos_token"), ("unk", "unk_token"), ("pad", "pad_token")):
+        text = config.get(key) or special.get(key)
+        text = text.get("content") if isinstance(text, dict) else text
+        if isinstance(text, str) and text in t.tokens:
+            setattr(t, attribute, t.tokens.index(text))
+    before, after = _template(data.get("post_processor"))
+    if before and t.bos is None:
+        t.bos = _index(t.tokens, before[0])
+    if after and t.eos is None:
+        t.eos = _index(t.tokens, after[0])
+    t.add_bos = bool(config.get("add_bos_token", bool(before)))
+    t.add_eos = bool(config.get("add_eos_token", bool(after)))
+    end = _index(t.tokens, "<|endoftext|>")
+    if t.model == "gpt2" and end is not None:
+        t.bos = end if t.bos is None else t.bos
+        t.eos = end if t.eos is None else t.eos
+
+
+def _template(post: Any) -> tuple[list[str], list[str]]:
+    """Special tokens before and after a text in a TemplateProcessing."""
+    before: list[str] = []
+    after: list[str] = []
+    for step in _flat(post, "processors"):
+        if step["type"] != "TemplateProcessing":
+            continue
+        seen = False
+        for piece in step.get("single", []):
+            if "Sequence" in piece:
+                seen = True
+            elif "SpecialToken" in piece:
+                (after if seen else before).append(piece["SpecialToken"]["id"])
+    return before, after
+
+
+def _flat(step: Any, inner: str) -> list[dict]:
+    if step is None:
+        return []
+    if step.get("type") == "Sequence":
+        return [x for s in step.get(inner, []) for x in _flat(s, inner)]
+    return [step]
+
+
+def _name(step: dict) -> str:
+    pattern = step.get("pattern")
+    return step["type"] + (f" with {next(iter(pattern.values()))!r}" if isinstance(pattern, dict) and pattern else "")
+
+
+def _index(tokens: list[str], text: str | None) -> int | None:
+    return tokens.index(text) if text is not None and text in tokens else None

@@ -1,0 +1,275 @@
+// Loading a model: the file is mapped and checked by model-file.c, then read through loader.c, family by family.
+
+#include "model.h"
+
+#include "arena.h"
+#include "loader.h"
+#include "model-file.h"
+#include "models/models.h"
+
+#include "ggml-cpu.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const struct family * const FAMILIES[] = {
+    &family_delta_net,
+    &family_gated_delta_net,
+    &family_gated_delta_product,
+    &family_gla,
+    &family_hgrn2,
+    &family_kda,
+    &family_mamba,
+    &family_mamba2,
+    &family_mlstm,
+    &family_retnet,
+    &family_rwkv6,
+    &family_rwkv7,
+    &family_transformer,
+};
+
+// llama.cpp's architectures that load as they are; each implies its family and eigenvalue range.
+static const char * const LLAMA_ARCHITECTURES[] = { "mamba", "mamba2", "rwkv6", "rwkv7" };
+
+const struct family * family_find(const char * name) {
+    for (size_t i = 0; i < sizeof(FAMILIES)/sizeof(FAMILIES[0]); ++i) {
+        if (strcmp(FAMILIES[i]->name, name) == 0) {
+            return FAMILIES[i];
+        }
+    }
+    return NULL;
+}
+
+static bool is_llama_architecture(const char * arch) {
+    for (size_t i = 0; i < sizeof(LLAMA_ARCHITECTURES)/sizeof(LLAMA_ARCHITECTURES[0]); ++i) {
+        if (strcmp(LLAMA_ARCHITECTURES[i], arch) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+// What family it is and which eigenvalues its transitions have.
+static bool load_identity(struct loader * l) {
+    struct lrnn_model * model = l->model;
+
+    l->arch = "general";
+    const char * arch = loader_string(l, "architecture");
+    model->info.name  = loader_string_or(l, "name", "");
+    if (l->failed) {
+        return false;
+    }
+    l->arch                  = arch;
+    model->info.architecture = arch;
+
+    const char * family = arch;
+    if (strcmp(arch, "lrnn") == 0) {
+        loader_int(l, "format_version", 1, 1);
+        family = loader_string(l, "family");
+    } else if (!is_llama_architecture(arch)) {
+        return loader_fail(l, "general.architecture is \"%s\"; expected lrnn, mamba, mamba2, rwkv6 or rwkv7", arch);
+    }
+    if (l->failed) {
+        return false;
+    }
+    model->family = family_find(family);
+    if (model->family == NULL) {
+        return loader_fail(l, "lrnn.family is \"%s\"; this version does not know that family", family);
+    }
+    model->info.family = model->family->name;
+
+    static const char * const ranges[] = { "[0,1]", "[-1,1]", "family", NULL };
+    const int range = strcmp(arch, "lrnn") == 0 ? loader_word(l, "eigenvalues", ranges) : model->family->own_range ? 2 : 0;
+    if (l->failed) {
+        return false;
+    }
+    if (range == 1 && !model->family->signed_form) {
+        return loader_fail(l, "lrnn.eigenvalues is \"[-1,1]\"; family %s has no signed form", family);
+    }
+    if ((range == 2) != model->family->own_range) {
+        return loader_fail(l, "lrnn.eigenvalues is \"%s\"; expected \"%s\" for family %s",
+                ranges[range], model->family->own_range ? "family" : "[0,1] or [-1,1]", family);
+    }
+    model->is_signed        = range == 1;
+    model->info.eigenvalues = ranges[range];
+    return true;
+}
+
+// Which layers are attention.
+static bool load_layer_kinds(struct loader * l) {
+    struct lrnn_model * model = l->model;
+    const bool          all   = model->family == &family_transformer;
+    for (int32_t il = 0; il < model->n_layer; ++il) {
+        model->layers[il].attention = all;
+    }
+    const struct lrnn_model_key * kinds = NULL;
+    char                          why[512];
+    const enum lrnn_key_status    status = lrnn_model_file_texts(model->file, "lrnn.layer_kinds", &kinds, why, sizeof(why));
+    if (status == LRNN_KEY_ABSENT) {
+        return true;
+    }
+    if (status == LRNN_KEY_BAD) {
+        l->failed = true;
+        snprintf(l->err, l->err_size, "%s", why);
+        return false;
+    }
+    if (kinds->n != (size_t) model->n_layer) {
+        return loader_fail(l, "lrnn.layer_kinds has %zu elements; expected %d", kinds->n, model->n_layer);
+    }
+    for (int32_t il = 0; il < model->n_layer; ++il) {
+        const struct lrnn_text kind = lrnn_model_key_text(kinds, (size_t) il);
+        if (!lrnn_text_is(kind, "attention") && !lrnn_text_is(kind, "recurrent")) {
+            return loader_fail(l, "lrnn.layer_kinds[%d] is \"%.*s\"; expected recurrent or attention", il, (int) kind.size, kind.data);
+        }
+        if (all && lrnn_text_is(kind, "recurrent")) {
+            return loader_fail(l, "lrnn.layer_kinds[%d] is \"recurrent\"; family transformer has attention layers only", il);
+        }
+        model->layers[il].attention = lrnn_text_is(kind, "attention");
+    }
+    return true;
+}
+
+static bool load_shape(struct loader * l) {
+    struct lrnn_model * model = l->model;
+    const bool          ours  = strcmp(l->arch, "lrnn") == 0;
+
+    model->n_embd  = loader_int(l, "embedding_length", 1, 1 << 20);
+    model->n_layer = (int32_t) loader_int(l, "block_count", 1, 4096);
+    model->n_ff    = loader_int_or(l, "feed_forward_length", 0, 1 << 24, 0);
+    model->layers  = loader_alloc(l, (size_t) (l->failed ? 1 : model->n_layer)*sizeof(struct layer));
+    model->info.trained_length = ours ? loader_int_or(l, "context_length_trained", 1, INT64_MAX, 0)
+                                      : loader_int_or(l, "context_length", 0, INT64_MAX, 0);
+    if (!ours && model->info.trained_length == 1048576) { // what llama.cpp writes for want of a number
+        model->info.trained_length = 0;
+    }
+    if (ours) {
+        model->norm_eps = loader_float(l, "norm_epsilon", 1e-12f, 1.0f);
+    } else {
+        const bool rwkv = strncmp(l->arch, "rwkv", 4) == 0;
+        model->norm_eps = loader_float(l, rwkv ? "attention.layer_norm_epsilon" : "attention.layer_norm_rms_epsilon", 1e-12f, 1.0f);
+    }
+    model->final_norm     = loader_bool_or(l, "final_norm", true);
+    model->logit_soft_cap = loader_float_or(l, "logit_soft_cap", 1e-6f, 1e6f, 0.0f);
+    return !l->failed && load_layer_kinds(l);
+}
+
+static bool load_globals(struct loader * l) {
+    struct lrnn_model * model = l->model;
+    const int64_t       D     = model->n_embd;
+
+    model->token_embd = loader_tensor_2d(l, -1, "token_embd.weight", TENSOR_REQUIRED, D, 0);
+    if (l->failed) {
+        return false;
+    }
+    model->info.n_vocab = model->token_embd->ne[1];
+    model->output       = loader_tensor_2d(l, -1, "output.weight", TENSOR_OPTIONAL, D, model->info.n_vocab);
+    if (model->output == NULL) {
+        model->output = model->token_embd;
+    }
+    if (model->final_norm) {
+        model->output_norm   = loader_tensor_1d(l, -1, "output_norm.weight", TENSOR_F32, D);
+        model->output_norm_b = loader_tensor_1d(l, -1, "output_norm.bias", TENSOR_F32 | TENSOR_OPTIONAL, D);
+    }
+    model->embd_norm   = loader_tensor_1d(l, -1, "token_embd_norm.weight", TENSOR_F32 | TENSOR_OPTIONAL, D);
+    model->embd_norm_b = loader_tensor_1d(l, -1, "token_embd_norm.bias",   TENSOR_F32 | TENSOR_OPTIONAL, D);
+    return !l->failed;
+}
+
+// The mapping as a buffer, and headers for as many tensors as the file has.
+static bool map_weights(struct loader * l) {
+    struct lrnn_model * model = l->model;
+    size_t              size  = 0;
+    const void *        bytes = lrnn_model_file_bytes(model->file, &size);
+
+    model->buffer = ggml_backend_cpu_buffer_from_ptr((void *) (uintptr_t) bytes, size);
+    model->ctx    = ggml_init((struct ggml_init_params) {
+        .mem_size = ggml_tensor_overhead()*(lrnn_model_file_n_tensors(model->file) + 1),
+        .no_alloc = true,
+    });
+    if (model->buffer == NULL || model->ctx == NULL) {
+        return loader_fail(l, "out of memory for the headers of %zu tensors", lrnn_model_file_n_tensors(model->file));
+    }
+    ggml_backend_buffer_set_usage(model->buffer, GGML_BACKEND_BUFFER_USAGE_WEIGHTS);
+    return true;
+}
+
+static void count_bytes(struct lrnn_model * model) {
+    for (int32_t il = 0; il < model->n_layer; ++il) {
+        const struct layer * layer = &model->layers[il];
+        model->info.n_layer_attention += layer->attention;
+        model->info.cache_bytes       += 2*layer->cache_size*(int64_t) sizeof(float);
+        for (int32_t i = 0; i < layer->n_states; ++i) {
+            model->info.state_bytes += layer->state_size[i]*(int64_t) sizeof(float);
+        }
+    }
+    for (size_t i = 0; i < lrnn_model_file_n_tensors(model->file); ++i) {
+        model->info.weight_bytes += (int64_t) lrnn_model_file_tensor(model->file, i)->size;
+    }
+    model->info.n_layer  = model->n_layer;
+    model->info.n_embd   = model->n_embd;
+    model->info.identity = lrnn_model_file_identity(model->file);
+}
+
+static bool load(struct loader * l, const struct lrnn_model_params * params) {
+    struct lrnn_model * model = l->model;
+    if (!load_identity(l) || !load_shape(l) || !map_weights(l) || !load_globals(l)) {
+        return false;
+    }
+    if (model->family->load != NULL && !model->family->load(l)) {
+        return false;
+    }
+    for (int32_t il = 0; il < model->n_layer; ++il) {
+        struct layer * layer = &model->layers[il];
+        if (layer->attention ? !attention_load_layer(l, il, layer) : !model->family->load_layer(l, il, layer)) {
+            return false;
+        }
+        if (params != NULL && params->progress != NULL && !params->progress((float) (il + 1)/(float) model->n_layer, params->user)) {
+            return loader_fail(l, "loading was stopped");
+        }
+    }
+    char why[512];
+    if (!lrnn_model_file_all_used(model->file, why, sizeof(why))) {
+        l->failed = true;
+        snprintf(l->err, l->err_size, "%s", why);
+        return false;
+    }
+    count_bytes(model);
+    return true;
+}
+
+struct lrnn_model * lrnn_model_load(const char * path, const struct lrnn_model_params * params, char * err, size_t err_size) {
+    struct lrnn_model * model = calloc(1, sizeof(*model));
+    struct arena *      arena = arena_new();
+    if (model == NULL || arena == NULL) {
+        snprintf(err, err_size, "%s: out of memory", path);
+        free(model);
+        arena_free(arena);
+        return NULL;
+    }
+    model->arena = arena;
+    model->file  = lrnn_model_file_open(path, err, err_size);
+
+    struct loader l = { .model = model, .err = err, .err_size = err_size };
+    if (model->file == NULL || !load(&l, params)) {
+        lrnn_model_free(model);
+        return NULL;
+    }
+    return model;
+}
+
+void lrnn_model_free(struct lrnn_model * model) {
+    if (model == NULL) {
+        return;
+    }
+    ggml_free(model->ctx);
+    ggml_backend_buffer_free(model->buffer);
+    lrnn_model_file_free(model->file);
+    arena_free(model->arena);
+    free(model);
+}
+
+struct lrnn_model_info lrnn_model_get_info(const struct lrnn_model * model) {
+    return model->info;
+}

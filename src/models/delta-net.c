@@ -1,0 +1,119 @@
+// DeltaNet
+//
+//     q, k, v = f(conv(W x))            β = σ(W_β x), doubled for eigenvalues in [-1,1]
+//     q, k normalised per head
+//     S ← S + β k (v − Sᵀ k)ᵀ           o = K^-1/2 Sᵀ q
+//     out = W_o ( RMSNorm(o) [∘ silu(W_g x)] )
+
+#include "models.h"
+
+#include <math.h>
+
+enum qk_norm { QK_NORM_L2, QK_NORM_SUM };
+
+static const char * const QK_NORMS[] = { "l2", "sum", NULL };
+
+struct delta_net {
+    int64_t          H, K, P, W;
+    bool             beta;
+    enum activation  activation;
+    enum qk_norm     qk_norm;
+    enum output_gate gate;
+    float            eps;
+};
+
+struct delta_net_layer {
+    struct block         block;
+    struct conv_proj     q, k, v;
+    struct ggml_tensor * beta; // [D, H]
+    struct ggml_tensor * gate; // [D, H·P]
+    struct readout       readout;
+};
+
+static bool load(struct loader * l) {
+    struct delta_net * f = l->model->shared = loader_alloc(l, sizeof(*f));
+    if (f == NULL) {
+        return false;
+    }
+    f->H          = loader_int(l, "head_count", 1, 4096);
+    f->K          = loader_int(l, "key_length", 1, 65536);
+    f->P          = loader_int(l, "value_length", 1, 65536);
+    f->W          = loader_int(l, "conv_width", 0, 64);
+    f->beta       = loader_bool_or(l, "beta", true);
+    f->activation = (enum activation)  loader_word(l, "qk_activation", ACTIVATIONS);
+    f->qk_norm    = (enum qk_norm)     loader_word(l, "qk_norm", QK_NORMS);
+    f->gate       = (enum output_gate) loader_word(l, "output_gate", OUTPUT_GATES);
+    f->eps        = loader_float(l, "output_norm_epsilon", 1e-12f, 1.0f);
+    if (f->W == 1) {
+        return loader_fail(l, "lrnn.conv_width is 1; expected 0 or at least 2");
+    }
+    l->model->info.n_householder = 1;
+    return !l->failed;
+}
+
+static bool load_layer(struct loader * l, int32_t il, struct layer * layer) {
+    const struct delta_net * f = l->model->shared;
+    struct delta_net_layer * w = layer->weights = loader_alloc(l, sizeof(*w));
+    const int64_t            D = l->model->n_embd;
+    if (w == NULL || !block_load(l, il, false, &w->block)) {
+        return false;
+    }
+    loader_state(l, layer, f->H*f->K*f->P);
+    conv_proj_load(l, il, layer, "q", f->W, f->H*f->K, &w->q);
+    conv_proj_load(l, il, layer, "k", f->W, f->H*f->K, &w->k);
+    conv_proj_load(l, il, layer, "v", f->W, f->H*f->P, &w->v);
+    w->beta           = f->beta                     ? loader_tensor_2d(l, il, "ssm_beta.weight",  TENSOR_F32,      D, f->H)      : NULL;
+    w->gate           = f->gate != OUTPUT_GATE_NONE ? loader_tensor_2d(l, il, "attn_gate.weight", TENSOR_REQUIRED, D, f->H*f->P) : NULL;
+    w->readout.norm   = loader_tensor_1d(l, il, "ssm_norm.weight", TENSOR_F32, f->P);
+    w->readout.output = loader_tensor_2d(l, il, "attn_output.weight", TENSOR_REQUIRED, f->H*f->P, D);
+    w->readout.eps    = f->eps;
+    w->readout.gate   = f->gate;
+    return !l->failed;
+}
+
+// q or k, [H·K, T] → [K, H, 1, T]
+static struct ggml_tensor * activate(struct graph * g, const struct delta_net * f, struct ggml_tensor * x) {
+    if (f->activation != ACTIVATION_SILU) { // that one is in the convolution, or stands in its place
+        x = activation_build(g, f->activation, x);
+    }
+    x = ggml_reshape_4d(g->ctx, x, f->K, f->H, 1, g->n_tokens);
+    return f->qk_norm == QK_NORM_L2 ? graph_l2_norm(g, x, 1e-6f) : ggml_div(g->ctx, x, ggml_sum_rows(g->ctx, x));
+}
+
+static struct ggml_tensor * mix(struct graph * g, const struct layer * layer, struct ggml_tensor * x) {
+    const struct delta_net *       f    = g->model->shared;
+    const struct delta_net_layer * w    = layer->weights;
+    const bool                     silu = f->activation == ACTIVATION_SILU;
+
+    struct ggml_tensor * q = activate(g, f, conv_proj_build(g, &w->q, silu, x)); // [K, H, 1, T]
+    struct ggml_tensor * k = activate(g, f, conv_proj_build(g, &w->k, silu, x)); // [K, H, 1, T]
+    struct ggml_tensor * v = conv_proj_build(g, &w->v, true, x);                 // [H·P, T]
+
+    struct ggml_tensor * beta;                                                   // [1, H, 1, T]
+    if (w->beta != NULL) {
+        beta = graph_beta(g, ggml_mul_mat(g->ctx, w->beta, x));
+    } else {
+        beta = ggml_fill(g->ctx, ggml_new_tensor_2d(g->ctx, GGML_TYPE_F32, f->H, g->n_tokens), g->model->is_signed ? 2.0f : 1.0f);
+    }
+    struct ggml_tensor * o = graph_householder(g, (struct ggml_householder_scan_args) { // [P, H, T]
+        .q     = q,
+        .k     = k,
+        .v     = graph_heads(g, v, f->P, f->H, 1),
+        .beta  = graph_heads(g, beta, 1, f->H, 1),
+        .scale = 1.0f/sqrtf((float) f->K),
+    });
+    return readout_build(g, &w->readout, o, w->gate != NULL ? ggml_mul_mat(g->ctx, w->gate, x) : NULL);
+}
+
+static struct ggml_tensor * block(struct graph * g, const struct layer * layer, struct ggml_tensor * x) {
+    const struct delta_net_layer * w = layer->weights;
+    return block_build(g, &w->block, layer, mix, x);
+}
+
+const struct family family_delta_net = {
+    .name        = "delta_net",
+    .signed_form = true,
+    .load        = load,
+    .load_layer  = load_layer,
+    .block       = block,
+};

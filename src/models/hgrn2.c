@@ -1,0 +1,97 @@
+// HGRN2: linear attention whose key is what the gate forgets
+//
+//     q = silu(conv(W_q x))             g = b + (1 − b) σ(conv(W_f x)),  b the lower bound of the layer, 0 in the first
+//     k = 1 − g                         v = conv(W_v x)
+//     S ← g ∘ S + k vᵀ                  o = K^-1/2 Sᵀ q
+//     out = W_o RMSNorm(o)              over all heads at once
+
+#include "models.h"
+
+#include <math.h>
+
+struct hgrn2 {
+    int64_t H, K, P, W;
+    float   eps;
+};
+
+struct hgrn2_layer {
+    struct block         block;
+    struct conv_proj     q, f, v;
+    struct ggml_tensor * lower_bound; // [H·K], NULL: 0
+    struct ggml_tensor * norm;        // [H·P]
+    struct ggml_tensor * output;      // [H·P, D]
+};
+
+static bool load(struct loader * l) {
+    struct hgrn2 * f = l->model->shared = loader_alloc(l, sizeof(*f));
+    if (f == NULL) {
+        return false;
+    }
+    f->H   = loader_int(l, "head_count", 1, 4096);
+    f->K   = loader_int(l, "key_length", 1, 65536);
+    f->P   = loader_int(l, "value_length", 1, 65536);
+    f->W   = loader_int(l, "conv_width", 0, 64);
+    f->eps = loader_float(l, "output_norm_epsilon", 1e-12f, 1.0f);
+    if (f->W == 1) {
+        return loader_fail(l, "lrnn.conv_width is 1; expected 0 or at least 2");
+    }
+    return !l->failed;
+}
+
+static bool load_layer(struct loader * l, int32_t il, struct layer * layer) {
+    const struct hgrn2 * f = l->model->shared;
+    struct hgrn2_layer * w = layer->weights = loader_alloc(l, sizeof(*w));
+    const int64_t        D = l->model->n_embd;
+    if (w == NULL || !block_load(l, il, false, &w->block)) {
+        return false;
+    }
+    loader_state(l, layer, f->H*f->K*f->P);
+    conv_proj_load(l, il, layer, "q", f->W, f->H*f->K, &w->q);
+    conv_proj_load(l, il, layer, "v", f->W, f->H*f->P, &w->v);
+    w->f.proj = loader_tensor_2d(l, il, "ssm_f.weight", TENSOR_F32, D, f->H*f->K);
+    if (f->W > 0) {
+        w->f.conv  = loader_tensor_2d(l, il, "ssm_conv1d_f.weight", TENSOR_F32, f->W, f->H*f->K);
+        w->f.bias  = loader_tensor_1d(l, il, "ssm_conv1d_f.bias", TENSOR_F32 | TENSOR_OPTIONAL, f->H*f->K);
+        w->f.state = loader_state(l, layer, (f->W - 1)*f->H*f->K);
+    }
+    w->lower_bound = loader_tensor_1d(l, il, "ssm_lower_bound.weight", TENSOR_F32 | TENSOR_OPTIONAL, f->H*f->K);
+    w->norm        = loader_tensor_1d(l, il, "ssm_norm.weight", TENSOR_F32, f->H*f->P);
+    w->output      = loader_tensor_2d(l, il, "attn_output.weight", TENSOR_REQUIRED, f->H*f->P, D);
+    return !l->failed;
+}
+
+static struct ggml_tensor * mix(struct graph * g, const struct layer * layer, struct ggml_tensor * x) {
+    const struct hgrn2 *       f = g->model->shared;
+    const struct hgrn2_layer * w = layer->weights;
+
+    struct ggml_tensor * q    = ggml_silu(g->ctx, conv_proj_build(g, &w->q, false, x));    // [H·K, T]
+    struct ggml_tensor * v    = conv_proj_build(g, &w->v, false, x);                       // [H·P, T]
+    struct ggml_tensor * gate = ggml_sigmoid(g->ctx, conv_proj_build(g, &w->f, false, x)); // [H·K, T]
+    if (w->lower_bound != NULL) { // b + (1 − b) σ
+        struct ggml_tensor * rest = ggml_scale_bias(g->ctx, w->lower_bound, -1.0f, 1.0f);
+        gate = ggml_add(g->ctx, ggml_mul(g->ctx, gate, rest), w->lower_bound);
+    }
+    struct ggml_tensor * k = ggml_scale_bias(g->ctx, gate, -1.0f, 1.0f);                   // [H·K, T]
+
+    struct ggml_tensor * o = graph_signed(g, (struct ggml_signed_scan_args) { // [P, H, T]
+        .c     = graph_heads(g, q, f->K, f->H, 1),
+        .b     = graph_heads(g, k, f->K, f->H, 1),
+        .x     = graph_heads(g, v, f->P, f->H, 1),
+        .gate  = graph_heads(g, gate, f->K, f->H, 1),
+        .scale = 1.0f/sqrtf((float) f->K),
+    });
+    o = ggml_reshape_2d(g->ctx, o, f->H*f->P, g->n_tokens);
+    return ggml_mul_mat(g->ctx, w->output, graph_rms_norm(g, o, w->norm, f->eps));
+}
+
+static struct ggml_tensor * block(struct graph * g, const struct layer * layer, struct ggml_tensor * x) {
+    const struct hgrn2_layer * w = layer->weights;
+    return block_build(g, &w->block, layer, mix, x);
+}
+
+const struct family family_hgrn2 = {
+    .name       = "hgrn2",
+    .load       = load,
+    .load_layer = load_layer,
+    .block      = block,
+};

@@ -1,0 +1,114 @@
+// Mamba (S6): a transition per element
+//
+//     (u, z) = W_in x;   u = silu(conv(u));   (δ, B, C) = W_x u;   Δ = softplus(W_Δ δ + b)
+//     S ← a ∘ S + B (Δ ∘ u)ᵀ            a = exp(Δ A), 2 exp(Δ A) − 1 for eigenvalues in [-1,1]
+//     y = Sᵀ C + d ∘ u;   out = W_out (y ∘ silu(z));   x += out, no MLP
+
+#include "models.h"
+
+#include <string.h>
+
+struct mamba {
+    int64_t W, N; // convolution, state
+};
+
+struct mamba_layer {
+    struct ggml_tensor * norm;                // [D]
+    struct ggml_tensor * in;                  // [D, 2E]
+    struct ggml_tensor * conv, * conv_bias;   // [W, E], [E] or NULL
+    struct ggml_tensor * x;                   // [E, R + 2N]
+    struct ggml_tensor * dt, * dt_bias;       // [R, E], [E]
+    struct ggml_tensor * a;                   // [N, E]     A = −exp(A_log)
+    struct ggml_tensor * d;                   // [E]
+    struct ggml_tensor * out;                 // [E, D]
+    int32_t              conv_state;
+};
+
+static bool load(struct loader * l) {
+    struct mamba * f = l->model->shared = loader_alloc(l, sizeof(*f));
+    if (f == NULL) {
+        return false;
+    }
+    const bool ours = strcmp(l->arch, "lrnn") == 0;
+    f->W = loader_int(l, ours ? "conv_width"   : "ssm.conv_kernel", ours ? 0 : 2, 64);
+    f->N = loader_int(l, ours ? "state_length" : "ssm.state_size", 1, 65536);
+    if (f->W == 1) {
+        return loader_fail(l, "lrnn.conv_width is 1; expected 0 or at least 2");
+    }
+    if (!ours && loader_bool_or(l, "ssm.dt_b_c_rms", false)) {
+        return loader_fail(l, "mamba.ssm.dt_b_c_rms is true; normalised dt, B and C are not a model of this family");
+    }
+    return !l->failed;
+}
+
+static bool load_layer(struct loader * l, int32_t il, struct layer * layer) {
+    const struct mamba * f = l->model->shared;
+    struct mamba_layer * w = layer->weights = loader_alloc(l, sizeof(*w));
+    const int64_t        D = l->model->n_embd;
+    if (w == NULL) {
+        return false;
+    }
+    w->norm = loader_tensor_1d(l, il, "attn_norm.weight", TENSOR_F32, D);
+    w->in   = loader_tensor_2d(l, il, "ssm_in.weight", TENSOR_REQUIRED, D, 0);
+    if (l->failed) {
+        return false;
+    }
+    const int64_t E = w->in->ne[1]/2;
+    if (w->in->ne[1] % 2 != 0) {
+        return loader_fail(l, "tensor blk.%d.ssm_in.weight has %lld rows; expected an even number", il, (long long) w->in->ne[1]);
+    }
+    loader_state(l, layer, f->N*E);
+    if (f->W > 0) {
+        w->conv       = loader_tensor_2d(l, il, "ssm_conv1d.weight", TENSOR_F32, f->W, E);
+        w->conv_bias  = loader_tensor_1d(l, il, "ssm_conv1d.bias", TENSOR_F32 | TENSOR_OPTIONAL, E);
+        w->conv_state = loader_state(l, layer, (f->W - 1)*E);
+    }
+    w->dt      = loader_tensor_2d(l, il, "ssm_dt.weight", TENSOR_REQUIRED, 0, E);
+    w->dt_bias = loader_tensor_1d(l, il, "ssm_dt.bias", TENSOR_F32, E);
+    w->x       = loader_tensor_2d(l, il, "ssm_x.weight", TENSOR_REQUIRED, E, l->failed ? 0 : w->dt->ne[0] + 2*f->N);
+    w->a       = loader_tensor_2d(l, il, "ssm_a", TENSOR_F32, f->N, E);
+    w->d       = loader_tensor_1d(l, il, "ssm_d", TENSOR_F32, E);
+    w->out     = loader_tensor_2d(l, il, "ssm_out.weight", TENSOR_REQUIRED, E, D);
+    return !l->failed;
+}
+
+static struct ggml_tensor * block(struct graph * g, const struct layer * layer, struct ggml_tensor * x) {
+    const struct mamba *       f  = g->model->shared;
+    const struct mamba_layer * w  = layer->weights;
+    struct ggml_context *      c  = g->ctx;
+    const int64_t              E  = w->in->ne[1]/2;
+    const int64_t              R  = w->dt->ne[0];
+    const int64_t              T  = g->n_tokens;
+    const size_t               sz = sizeof(float);
+
+    struct ggml_tensor * uz = ggml_mul_mat(c, w->in, graph_rms_norm(g, x, w->norm, g->model->norm_eps)); // [2E, T]
+    struct ggml_tensor * u  = ggml_view_2d(c, uz, E, T, uz->nb[1], 0);
+    struct ggml_tensor * z  = ggml_view_2d(c, uz, E, T, uz->nb[1], (size_t) E*sz);
+    u = graph_conv(g, w->conv_state, w->conv, w->conv_bias, true, w->conv != NULL ? u : ggml_cont(c, u)); // [E, T]
+
+    struct ggml_tensor * p  = ggml_mul_mat(c, w->x, u);                                                   // [R + 2N, T]
+    struct ggml_tensor * dt = ggml_view_2d(c, p, R, T, p->nb[1], 0);
+    dt = ggml_softplus(c, graph_linear(g, w->dt, w->dt_bias, dt));                                        // [E, T]
+
+    struct ggml_tensor * y = graph_signed(g, (struct ggml_signed_scan_args) { // [E, 1, T]
+        .c     = ggml_view_4d(c, p, f->N, 1, 1, T, p->nb[1], p->nb[1], p->nb[1], (size_t) (R + f->N)*sz),
+        .b     = ggml_view_4d(c, p, f->N, 1, 1, T, p->nb[1], p->nb[1], p->nb[1], (size_t) R*sz),
+        .x     = graph_heads(g, u, E, 1, 1),
+        .dt    = graph_heads(g, dt, E, 1, 1),
+        .A     = ggml_transpose(c, w->a),
+        .form  = g->model->is_signed ? GGML_SIGNED_SCAN_TWO_EXP_M1 : GGML_SIGNED_SCAN_EXP,
+        .scale = 1.0f,
+    });
+    y = ggml_reshape_2d(c, y, E, T);
+    y = ggml_add(c, y, ggml_mul(c, u, w->d));
+    y = ggml_mul(c, y, ggml_silu(c, ggml_cont(c, z)));
+    return ggml_add(c, x, ggml_mul_mat(c, w->out, y));
+}
+
+const struct family family_mamba = {
+    .name        = "mamba",
+    .signed_form = true,
+    .load        = load,
+    .load_layer  = load_layer,
+    .block       = block,
+};

@@ -1,0 +1,122 @@
+// Mamba-2 (SSD): one transition a head
+//
+//     (z, u, B, C, δ) = W_in x;   (u, B, C) = silu(conv(u, B, C));   Δ = clamp(softplus(δ + b))
+//     S ← a S + B (Δ u)ᵀ               a = exp(Δ A), 2 exp(Δ A) − 1 for eigenvalues in [-1,1]
+//     y = Sᵀ C + d u;   y = y ∘ silu(z);   y = RMSNorm(y) per group;   x += W_out y, no MLP
+
+#include "models.h"
+
+#include <math.h>
+#include <string.h>
+
+struct mamba2 {
+    int64_t W, N, H, P, G;
+    float   dt_min, dt_max;
+    float   eps;
+};
+
+struct mamba2_layer {
+    struct ggml_tensor * norm;              // [D]
+    struct ggml_tensor * in;                // [D, 2E + 2GN + H]
+    struct ggml_tensor * conv, * conv_bias; // [W, E + 2GN], [E + 2GN] or NULL
+    struct ggml_tensor * dt_bias;           // [H]
+    struct ggml_tensor * a;                 // [1, H]      A = −exp(A_log)
+    struct ggml_tensor * d;                 // [1, H]
+    struct ggml_tensor * group_norm;        // [E/G, G]
+    struct ggml_tensor * out;               // [E, D]
+    int32_t              conv_state;
+};
+
+static bool load(struct loader * l) {
+    struct mamba2 * f = l->model->shared = loader_alloc(l, sizeof(*f));
+    if (f == NULL) {
+        return false;
+    }
+    const bool ours = strcmp(l->arch, "lrnn") == 0;
+    f->W = loader_int(l, ours ? "conv_width"   : "ssm.conv_kernel", 2, 64);
+    f->N = loader_int(l, ours ? "state_length" : "ssm.state_size", 1, 65536);
+    f->H = loader_int(l, ours ? "head_count"   : "ssm.time_step_rank", 1, 65536);
+    f->G = loader_int(l, ours ? "group_count"  : "ssm.group_count", 1, 65536);
+    if (ours) {
+        f->P = loader_int(l, "value_length", 1, 65536);
+    } else {
+        const int64_t E = loader_int(l, "ssm.inner_size", 1, 1 << 24);
+        if (!l->failed && E % f->H != 0) {
+            return loader_fail(l, "mamba2.ssm.inner_size is %lld; expected a multiple of ssm.time_step_rank = %lld", (long long) E, (long long) f->H);
+        }
+        f->P = E/f->H;
+    }
+    f->dt_min = loader_float_or(l, "dt_min", 0.0f, 1e6f, 0.0f);
+    f->dt_max = loader_float_or(l, "dt_max", 0.0f, 1e6f, INFINITY);
+    f->eps    = ours ? loader_float(l, "output_norm_epsilon", 1e-12f, 1.0f) : l->model->norm_eps;
+    if (!l->failed && (f->H % f->G != 0 || (f->H*f->P) % f->G != 0)) {
+        return loader_fail(l, "%lld heads do not divide into %lld groups", (long long) f->H, (long long) f->G);
+    }
+    return !l->failed;
+}
+
+static bool load_layer(struct loader * l, int32_t il, struct layer * layer) {
+    const struct mamba2 * f = l->model->shared;
+    struct mamba2_layer * w = layer->weights = loader_alloc(l, sizeof(*w));
+    const int64_t         D = l->model->n_embd;
+    const int64_t         E = f->H*f->P;
+    const int64_t         C = E + 2*f->G*f->N;
+    if (w == NULL) {
+        return false;
+    }
+    loader_state(l, layer, f->N*E);
+    w->conv_state = loader_state(l, layer, (f->W - 1)*C);
+    w->norm       = loader_tensor_1d(l, il, "attn_norm.weight", TENSOR_F32, D);
+    w->in         = loader_tensor_2d(l, il, "ssm_in.weight", TENSOR_REQUIRED, D, E + C + f->H);
+    w->conv       = loader_tensor_2d(l, il, "ssm_conv1d.weight", TENSOR_F32, f->W, C);
+    w->conv_bias  = loader_tensor_1d(l, il, "ssm_conv1d.bias", TENSOR_F32 | TENSOR_OPTIONAL, C);
+    w->dt_bias    = loader_tensor_1d(l, il, "ssm_dt.bias", TENSOR_F32, f->H);
+    w->a          = loader_tensor_2d(l, il, "ssm_a", TENSOR_F32, 1, f->H);
+    w->d          = loader_tensor_2d(l, il, "ssm_d", TENSOR_F32, 1, f->H);
+    w->group_norm = loader_tensor_2d(l, il, "ssm_norm.weight", TENSOR_F32, E/f->G, f->G);
+    w->out        = loader_tensor_2d(l, il, "ssm_out.weight", TENSOR_REQUIRED, E, D);
+    return !l->failed;
+}
+
+static struct ggml_tensor * block(struct graph * g, const struct layer * layer, struct ggml_tensor * x) {
+    const struct mamba2 *       f  = g->model->shared;
+    const struct mamba2_layer * w  = layer->weights;
+    struct ggml_context *       c  = g->ctx;
+    const int64_t               E  = f->H*f->P;
+    const int64_t               GN = f->G*f->N;
+    const int64_t               T  = g->n_tokens;
+    const size_t                sz = sizeof(float);
+
+    struct ggml_tensor * p   = ggml_mul_mat(c, w->in, graph_rms_norm(g, x, w->norm, g->model->norm_eps)); // [2E + 2GN + H, T]
+    struct ggml_tensor * z   = ggml_view_2d(c, p, E,          T, p->nb[1], 0);
+    struct ggml_tensor * uBC = ggml_view_2d(c, p, E + 2*GN,   T, p->nb[1], (size_t) E*sz);
+    struct ggml_tensor * dt  = ggml_view_2d(c, p, f->H,       T, p->nb[1], (size_t) (2*E + 2*GN)*sz);
+    uBC = graph_conv(g, w->conv_state, w->conv, w->conv_bias, true, uBC);                                 // [E + 2GN, T]
+    dt  = ggml_softplus(c, ggml_add(c, dt, w->dt_bias));                                                  // [H, T]
+    if (f->dt_min > 0.0f || f->dt_max < INFINITY) {
+        dt = ggml_clamp(c, dt, f->dt_min, f->dt_max);
+    }
+    struct ggml_tensor * u = ggml_view_3d(c, uBC, f->P, f->H, T, (size_t) f->P*sz, uBC->nb[1], 0);        // [P, H, T]
+
+    struct ggml_tensor * y = graph_signed(g, (struct ggml_signed_scan_args) { // [P, H, T]
+        .c     = ggml_view_4d(c, uBC, f->N, f->G, 1, T, (size_t) f->N*sz, uBC->nb[1], uBC->nb[1], (size_t) (E + GN)*sz),
+        .b     = ggml_view_4d(c, uBC, f->N, f->G, 1, T, (size_t) f->N*sz, uBC->nb[1], uBC->nb[1], (size_t) E*sz),
+        .x     = ggml_view_4d(c, uBC, f->P, f->H, 1, T, (size_t) f->P*sz, uBC->nb[1], uBC->nb[1], 0),
+        .dt    = graph_heads(g, dt, 1, f->H, 1),
+        .A     = ggml_reshape_3d(c, w->a, 1, 1, f->H),
+        .form  = g->model->is_signed ? GGML_SIGNED_SCAN_TWO_EXP_M1 : GGML_SIGNED_SCAN_EXP,
+        .scale = 1.0f,
+    });
+    y = ggml_add(c, y, ggml_mul(c, u, w->d));
+    y = ggml_mul(c, ggml_reshape_2d(c, y, E, T), ggml_silu(c, ggml_cont(c, z)));
+    y = graph_rms_norm(g, ggml_reshape_3d(c, y, E/f->G, f->G, T), w->group_norm, f->eps);
+    return ggml_add(c, x, ggml_mul_mat(c, w->out, ggml_reshape_2d(c, y, E, T)));
+}
+
+const struct family family_mamba2 = {
+    .name        = "mamba2",
+    .signed_form = true,
+    .load        = load,
+    .load_layer  = load_layer,
+    .block       = block,
+};

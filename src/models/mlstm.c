@@ -1,0 +1,102 @@
+// mLSTM (xLSTM-7B): exponential input gate, normaliser, running maximum
+//
+//     q, k, v = W x                     i = cap(W_i x + b_i),  f = cap(W_f x + b_f),  cap(a) = c tanh(a / c)
+//     C ← e^{logσ(f)} C + e^i k vᵀ      n ← e^{logσ(f)} n + e^i k
+//     h = K^-1/2 Cᵀ q / (max(|K^-1/2 n·q|, 1) + ε …)          stabilised inside the op
+//     out = W_o ( LayerNorm(h) per head ∘ w ∘ σ(W_g x) )
+
+#include "models.h"
+
+#include <math.h>
+
+struct mlstm {
+    int64_t H, K, P;
+    float   cap;     // 0: none
+    float   epsilon;
+    float   norm_eps;
+};
+
+struct mlstm_layer {
+    struct block         block;
+    struct ggml_tensor * q, * k;            // [D, H·K]
+    struct ggml_tensor * v;                 // [D, H·P]
+    struct ggml_tensor * gate;              // [D, H·P]
+    struct ggml_tensor * igate, * igate_b;  // [D, H], [H]
+    struct ggml_tensor * fgate, * fgate_b;  // [D, H], [H]
+    struct ggml_tensor * norm;              // [H·P]
+    struct ggml_tensor * output;            // [H·P, D]
+};
+
+static bool load(struct loader * l) {
+    struct mlstm * f = l->model->shared = loader_alloc(l, sizeof(*f));
+    if (f == NULL) {
+        return false;
+    }
+    f->H        = loader_int(l, "head_count", 1, 4096);
+    f->K        = loader_int(l, "key_length", 1, 65536);
+    f->P        = loader_int(l, "value_length", 1, 65536);
+    f->cap      = loader_float_or(l, "gate_soft_cap", 1e-6f, 1e6f, 0.0f);
+    f->epsilon  = loader_float(l, "mlstm_epsilon", 0.0f, 1.0f);
+    f->norm_eps = loader_float(l, "output_norm_epsilon", 1e-12f, 1.0f);
+    return !l->failed;
+}
+
+static bool load_layer(struct loader * l, int32_t il, struct layer * layer) {
+    const struct mlstm * f = l->model->shared;
+    struct mlstm_layer * w = layer->weights = loader_alloc(l, sizeof(*w));
+    const int64_t        D = l->model->n_embd;
+    if (w == NULL || !block_load(l, il, false, &w->block)) {
+        return false;
+    }
+    loader_state(l, layer, f->H*(f->K*f->P + f->K + 1));
+    w->q       = loader_tensor_2d(l, il, "attn_q.weight",      TENSOR_REQUIRED, D, f->H*f->K);
+    w->k       = loader_tensor_2d(l, il, "attn_k.weight",      TENSOR_REQUIRED, D, f->H*f->K);
+    w->v       = loader_tensor_2d(l, il, "attn_v.weight",      TENSOR_REQUIRED, D, f->H*f->P);
+    w->gate    = loader_tensor_2d(l, il, "attn_gate.weight",   TENSOR_REQUIRED, D, f->H*f->P);
+    w->igate   = loader_tensor_2d(l, il, "ssm_igate.weight",   TENSOR_F32, D, f->H);
+    w->igate_b = loader_tensor_1d(l, il, "ssm_igate.bias",     TENSOR_F32, f->H);
+    w->fgate   = loader_tensor_2d(l, il, "ssm_fgate.weight",   TENSOR_F32, D, f->H);
+    w->fgate_b = loader_tensor_1d(l, il, "ssm_fgate.bias",     TENSOR_F32, f->H);
+    w->norm    = loader_tensor_1d(l, il, "ssm_norm.weight",    TENSOR_F32, f->H*f->P);
+    w->output  = loader_tensor_2d(l, il, "attn_output.weight", TENSOR_REQUIRED, f->H*f->P, D);
+    return !l->failed;
+}
+
+static struct ggml_tensor * gate_of(struct graph * g, const struct mlstm * f, struct ggml_tensor * w, struct ggml_tensor * b, struct ggml_tensor * x) {
+    return graph_soft_cap(g, graph_linear(g, w, b, x), f->cap); // [H, T]
+}
+
+static struct ggml_tensor * mix(struct graph * g, const struct layer * layer, struct ggml_tensor * x) {
+    const struct mlstm *       f = g->model->shared;
+    const struct mlstm_layer * w = layer->weights;
+    struct ggml_context *      c = g->ctx;
+
+    struct ggml_tensor * log_i = gate_of(g, f, w->igate, w->igate_b, x);
+    struct ggml_tensor * log_f = gate_of(g, f, w->fgate, w->fgate_b, x);
+    log_f = ggml_neg(c, ggml_softplus(c, ggml_neg(c, log_f))); // logσ
+
+    struct ggml_tensor * h = graph_signed(g, (struct ggml_signed_scan_args) { // [P, H, T]
+        .c     = graph_heads(g, ggml_mul_mat(c, w->q, x), f->K, f->H, 1),
+        .b     = graph_heads(g, ggml_mul_mat(c, w->k, x), f->K, f->H, 1),
+        .x     = graph_heads(g, ggml_mul_mat(c, w->v, x), f->P, f->H, 1),
+        .log_f = graph_heads(g, log_f, 1, f->H, 1),
+        .log_i = graph_heads(g, log_i, 1, f->H, 1),
+        .scale = 1.0f/sqrtf((float) f->K),
+        .eps   = f->epsilon,
+    });
+    h = ggml_reshape_2d(c, graph_layer_norm(g, h, NULL, NULL, f->norm_eps), f->H*f->P, g->n_tokens);
+    h = ggml_mul(c, ggml_mul(c, h, w->norm), ggml_sigmoid(c, ggml_mul_mat(c, w->gate, x)));
+    return ggml_mul_mat(c, w->output, h);
+}
+
+static struct ggml_tensor * block(struct graph * g, const struct layer * layer, struct ggml_tensor * x) {
+    const struct mlstm_layer * w = layer->weights;
+    return block_build(g, &w->block, layer, mix, x);
+}
+
+const struct family family_mlstm = {
+    .name       = "mlstm",
+    .load       = load,
+    .load_layer = load_layer,
+    .block      = block,
+};

@@ -1,0 +1,84 @@
+#pragma once
+
+// The families, one file each. What they share: the block of projections around a mixer, and attention.
+
+#include "graph.h"
+#include "loader.h"
+
+extern const struct family family_delta_net;
+extern const struct family family_gated_delta_net;
+extern const struct family family_gated_delta_product;
+extern const struct family family_gla;
+extern const struct family family_hgrn2;
+extern const struct family family_kda;
+extern const struct family family_mamba;
+extern const struct family family_mamba2;
+extern const struct family family_mlstm;
+extern const struct family family_retnet;
+extern const struct family family_rwkv6;
+extern const struct family family_rwkv7;
+extern const struct family family_transformer;
+
+//
+// block.c: x += mixer(norm x);  x += mlp(norm x)
+//
+struct block {
+    struct ggml_tensor * attn_norm; // [D]
+    struct ggml_tensor * ffn_norm;  // [D]
+    struct ggml_tensor * ffn_gate;  // [D, F]
+    struct ggml_tensor * ffn_up;    // [D, F]
+    struct ggml_tensor * ffn_down;  // [F, D]
+    bool                 post;      // x += norm(mixer x);  x += norm(mlp x)
+};
+
+typedef struct ggml_tensor * (*mixer)(struct graph * g, const struct layer * layer, struct ggml_tensor * x);
+
+bool                 block_load(struct loader * l, int32_t il, bool post, struct block * block);
+struct ggml_tensor * block_build(struct graph * g, const struct block * block, const struct layer * layer, mixer mix, struct ggml_tensor * x);
+
+//
+// A projection with its short convolution: y = f(conv(W x)), f SiLU or nothing
+//
+struct conv_proj {
+    struct ggml_tensor * proj;   // [D, channels]
+    struct ggml_tensor * conv;   // [W, channels], NULL: none
+    struct ggml_tensor * bias;   // [channels] or NULL
+    int32_t              state;
+};
+
+// The projection is "attn_<name>.weight" and its convolution "ssm_conv1d_<name>.weight".
+bool                 conv_proj_load(struct loader * l, int32_t il, struct layer * layer, const char * name, int64_t width, int64_t channels,
+                                    struct conv_proj * proj);
+struct ggml_tensor * conv_proj_build(struct graph * g, const struct conv_proj * proj, bool silu, struct ggml_tensor * x);
+
+//
+// What is applied to q and k: the words of lrnn.qk_activation and lrnn.feature_map
+//
+enum activation { ACTIVATION_IDENTITY, ACTIVATION_RELU, ACTIVATION_ELU, ACTIVATION_SILU }; // ELU: elu(x) + 1
+
+extern const char * const ACTIVATIONS[];
+
+struct ggml_tensor * activation_build(struct graph * g, enum activation activation, struct ggml_tensor * x);
+
+//
+// The read-out of fla's mixers: per head RMSNorm(o), times the output gate, then the output projection
+//
+enum output_gate { OUTPUT_GATE_NONE, OUTPUT_GATE_SILU, OUTPUT_GATE_SIGMOID };
+
+extern const char * const OUTPUT_GATES[];
+
+struct readout {
+    struct ggml_tensor * norm;   // [P] or NULL
+    struct ggml_tensor * output; // [heads·P, D]
+    float                eps;
+    enum output_gate     gate;
+};
+
+// o [P, heads, T], gate [heads·P, T] before its activation or NULL → [D, T]
+struct ggml_tensor * readout_build(struct graph * g, const struct readout * r, struct ggml_tensor * o, struct ggml_tensor * gate);
+
+//
+// attention.c: the attention layers of hybrids and of the Transformer
+//
+bool                 attention_load_layer(struct loader * l, int32_t il, struct layer * layer);
+struct ggml_tensor * attention_block(struct graph * g, const struct layer * layer, struct ggml_tensor * x);

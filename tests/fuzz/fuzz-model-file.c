@@ -1,0 +1,28 @@
+// The reader of model files on any bytes: it accepts or refuses them, and what it accepts holds together.
+
+#include "model-file-walk.h"
+
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+int LLVMFuzzerTestOneInput(const uint8_t * data, size_t size);
+
+int LLVMFuzzerTestOneInput(const uint8_t * data, size_t size) {
+    char err[512] = "";
+    struct lrnn_model_file * f = lrnn_model_file_from_memory("fuzz", data, size, err, sizeof(err));
+    if (f == NULL) {
+        if (strncmp(err, "fuzz: ", 6) != 0 || strchr(err, '\n') != NULL) {
+            fprintf(stderr, "refused without a reason: %s\n", err);
+            abort();
+        }
+        return 0;
+    }
+    if (!model_file_walk(f, err, sizeof(err))) {
+        fprintf(stderr, "accepted, but %s\n", err);
+        abort();
+    }
+    lrnn_model_file_free(f);
+    return 0;
+}

@@ -1,0 +1,84 @@
+#!/usr/bin/env python3
+"""Writes src/unicode-tables.h.
+
+usage: make-unicode-tables.py OUT.h
+
+The classes \\p{L}, \\p{N} and \\s are asked of the reference library (`tokenizers`), one code point at a time: a vocabulary is split by the
+library it was trained with, so that library's version of Unicode is the one to agree with, whatever Python's own is. Canonical
+decompositions and combining classes come from Python's unicodedata; they are stable once assigned.
+"""
+
+import sys
+import unicodedata
+
+import tokenizers
+from tokenizers import Regex, pre_tokenizers
+
+CODE_POINTS = [c for c in range(0x110000) if not 0xD800 <= c < 0xE000]
+
+
+def members(pattern):
+    """Code points that the library's regular expressions match with `pattern`."""
+    remove = pre_tokenizers.Split(Regex(pattern), "removed")
+    found = set()
+    for i in range(0, len(CODE_POINTS), 4096):
+        block = CODE_POINTS[i:i + 4096]
+        kept = set("".join(s for s, _ in remove.pre_tokenize_str("".join(map(chr, block)))))
+        found.update(c for c in block if chr(c) not in kept)
+    return found
+
+
+def runs(value_of):
+    """[(first code point, value)] of the stretches of equal value."""
+    out = []
+    for c in range(0x110000):
+        v = value_of(c)
+        if not out or out[-1][1] != v:
+            out.append((c, v))
+    return out
+
+
+def write_array(f, declaration, items, per_line):
+    f.write(f"{declaration} = {{\n")
+    for i in range(0, len(items), per_line):
+        f.write("    " + ", ".join(items[i:i + per_line]) + ",\n")
+    f.write("};\n\n")
+
+
+def main():
+    letters, numbers, spaces = members(r"\p{L}"), members(r"\p{N}"), members(r"\s")
+
+    def class_of(c):
+        return 1 if c in letters else 2 if c in numbers else 3 if c in spaces else 0
+
+    pairs = []     # (code point, first, second or 0), without Hangul, which is arithmetic
+    for c in CODE_POINTS:
+        d = unicodedata.decomposition(chr(c))
+        if d and not d.startswith("<"):
+            p = [int(x, 16) for x in d.split()] + [0]
+            pairs.append((c, p[0], p[1]))
+
+    # a pair composes unless the character is excluded from composition: NFC then leaves it decomposed
+    composing = [(a, b, c) for c, a, b in pairs if b and unicodedata.normalize("NFC", chr(c)) == chr(c)]
+    index = {c: i for i, (c, _, _) in enumerate(pairs)}
+
+    with open(sys.argv[1], "w", encoding="ascii") as f:
+        f.write("#pragma once\n\n")
+        f.write(f"// Made by tests/tools/make-unicode-tables.py with tokenizers {tokenizers.__version__} (classes) and Unicode "
+                f"{unicodedata.unidata_version} (normalisation).\n// Do not edit.\n\n#include <stdint.h>\n\n")
+
+        f.write("// first code point of a stretch << 2 | class: 0 other, 1 letter, 2 number, 3 white space\n")
+        write_array(f, "static const uint32_t unicode_classes[]", [f"0x{c << 2 | v:06x}" for c, v in runs(class_of)], 13)
+
+        f.write("// first code point of a stretch << 8 | canonical combining class\n")
+        write_array(f, "static const uint32_t unicode_combining[]",
+                    [f"0x{c << 8 | v:08x}" for c, v in runs(lambda c: unicodedata.combining(chr(c)))], 11)
+
+        f.write("// code point, and the one or two it stands for, by code point\n")
+        write_array(f, "static const uint32_t unicode_decompositions[][3]", [f"{{0x{c:x},0x{a:x},0x{b:x}}}" for c, a, b in pairs], 5)
+
+        f.write("// indices of the decompositions that NFC undoes, by the two code points\n")
+        write_array(f, "static const uint16_t unicode_compositions[]", [str(index[c]) for _, _, c in sorted(composing)], 22)
+
+
+main()
