@@ -78,7 +78,8 @@ function(lrnn_ggml_archive out work_dir)
     if (EXISTS "${archive}")
         file(SHA256 "${archive}" hash)
         if (NOT hash STREQUAL LRNN_GGML_PACKAGE_SHA256)
-            message(FATAL_ERROR "${archive} does not have the pinned sha256 and will not be used; delete it and configure again to fetch it anew.")
+            message(FATAL_ERROR "${archive} does not have the pinned sha256 and will not be used; "
+                                "delete it and configure again to fetch it anew.")
         endif()
     else()
         lrnn_ggml_fetch(fetched "${work_dir}")
@@ -132,11 +133,13 @@ def prepare_metadata_for_build_wheel(metadata_directory, config_settings=None):
     file(WRITE "${work_dir}/requirements.txt"
         "${LRNN_GGML_PACKAGE}==${LRNN_GGML_PACKAGE_VERSION} --hash=sha256:${LRNN_GGML_PACKAGE_SHA256}\n")
 
-    message(STATUS "Fetching ${LRNN_GGML_PACKAGE} ${LRNN_GGML_PACKAGE_VERSION} with pip, for the sources of ggml (${LRNN_GGML_PACKAGE_SIZE}, once)")
+    message(STATUS "Fetching ${LRNN_GGML_PACKAGE} ${LRNN_GGML_PACKAGE_VERSION} with pip, for the sources of ggml "
+                   "(${LRNN_GGML_PACKAGE_SIZE}, once)")
     execute_process(
         COMMAND "${CMAKE_COMMAND}" -E env "PYTHONPATH=${work_dir}/backend" PIP_REQUIRE_VIRTUALENV=0
                 "${LRNN_PYTHON}" -m pip download
-                --no-deps --no-binary "${LRNN_GGML_PACKAGE}" --no-build-isolation --require-hashes --requirement "${work_dir}/requirements.txt"
+                --no-deps --no-binary "${LRNN_GGML_PACKAGE}" --no-build-isolation
+                --require-hashes --requirement "${work_dir}/requirements.txt"
                 --no-cache-dir --no-input --disable-pip-version-check --progress-bar off --dest "${download}"
         RESULT_VARIABLE failed OUTPUT_VARIABLE said ERROR_VARIABLE said)
     file(WRITE "${log}" "${said}")
@@ -147,8 +150,8 @@ def prepare_metadata_for_build_wheel(metadata_directory, config_settings=None):
         file(SHA256 "${archive}" hash)
     endif()
     if (said MATCHES "DO NOT MATCH THE HASHES" OR (NOT failed AND NOT hash STREQUAL LRNN_GGML_PACKAGE_SHA256))
-        message(FATAL_ERROR "What pip fetched as ${LRNN_GGML_PACKAGE} ${LRNN_GGML_PACKAGE_VERSION} does not have the pinned sha256 and will not be "
-                            "used: check which index and mirrors pip is set to, or ${LRNN_GGML_OTHER_WAYS}.")
+        message(FATAL_ERROR "What pip fetched as ${LRNN_GGML_PACKAGE} ${LRNN_GGML_PACKAGE_VERSION} does not have the pinned sha256 and "
+                            "will not be used: check which index and mirrors pip is set to, or ${LRNN_GGML_OTHER_WAYS}.")
     elseif (failed)
         message(FATAL_ERROR "${what}, since pip could not fetch ${LRNN_GGML_PACKAGE} ${LRNN_GGML_PACKAGE_VERSION} (its words are in ${log}): "
                             "check the network, or ${LRNN_GGML_OTHER_WAYS}.")

@@ -46,8 +46,8 @@ function(glue_apply from to)
         set(text   "${GLUE_${name}_TEXT}")
         glue_count(found "${content/${file}}" "${anchor}")
         if (NOT found EQUAL GLUE_${name}_TIMES)
-            message(FATAL_ERROR "glue: the anchor '${name}' occurs ${found} times instead of ${GLUE_${name}_TIMES} in ${from}/${file}; use the "
-                                "pinned ggml (run `git submodule update --init`, or configure without LRNN_GGML_DIR), or "
+            message(FATAL_ERROR "glue: the anchor '${name}' occurs ${found} times instead of ${GLUE_${name}_TIMES} in ${from}/${file}; "
+                                "use the pinned ggml (run `git submodule update --init`, or configure without LRNN_GGML_DIR), or "
                                 "move the anchor in cmake/glue.cmake to where that code went.")
         endif()
 

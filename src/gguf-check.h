@@ -7,8 +7,8 @@
 // a key of another type than expected; and it copies every string of the vocabulary. Here the file is looked at where it lies, every
 // length is compared with the bytes that are left before it is used, and the answer to a bad file is one sentence.
 //
-// The walk is linear in the bytes of the metadata. Names are sorted, not hashed: a hash whose collisions can be computed would let a
-// file choose quadratic time.
+// The walk is linear in the bytes of the metadata, and what it allocates is at most a few times those bytes. Names are sorted, not hashed:
+// n log n for every file, where a hash whose collisions can be computed would let a file choose n².
 
 #include "ggml.h"
 #include "gguf.h" // enum gguf_type; none of its functions

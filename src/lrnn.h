@@ -128,6 +128,7 @@ LRNN_API const float * lrnn_logits(const struct lrnn_session * session, int64_t 
 LRNN_API int64_t lrnn_seq_length(const struct lrnn_session * session, int32_t seq);          // tokens so far, -1: no such sequence
 LRNN_API int64_t lrnn_seq_rewindable(const struct lrnn_session * session, int32_t seq);      // by how many tokens it can go back now
 
+// A fork has the length of its source and cannot be rewound behind the point where it began.
 LRNN_API bool lrnn_seq_reset (struct lrnn_session * session, int32_t seq, char * err, size_t err_size);
 LRNN_API bool lrnn_seq_fork  (struct lrnn_session * session, int32_t from, int32_t to, char * err, size_t err_size);
 LRNN_API bool lrnn_seq_rewind(struct lrnn_session * session, int32_t seq, int64_t n_tokens, char * err, size_t err_size);

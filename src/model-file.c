@@ -355,7 +355,8 @@ enum lrnn_key_status lrnn_model_file_bool(const struct lrnn_model_file * f, cons
     return status;
 }
 
-enum lrnn_key_status lrnn_model_file_text(const struct lrnn_model_file * f, const char * key, struct lrnn_text * value, char * err, size_t err_size) {
+enum lrnn_key_status lrnn_model_file_text(const struct lrnn_model_file * f, const char * key, struct lrnn_text * value,
+        char * err, size_t err_size) {
     const struct lrnn_model_key * k = NULL;
     const enum lrnn_key_status status = find(f, key, KIND_TEXT, false, &k, err, err_size);
     if (status == LRNN_KEY_OK) {

@@ -64,14 +64,16 @@ enum lrnn_key_status lrnn_model_file_float(const struct lrnn_model_file * f, con
 enum lrnn_key_status lrnn_model_file_bool(const struct lrnn_model_file * f, const char * key, bool * value, char * err, size_t err_size);
 
 // points into the file; may contain NUL
-enum lrnn_key_status lrnn_model_file_text(const struct lrnn_model_file * f, const char * key, struct lrnn_text * value, char * err, size_t err_size);
+enum lrnn_key_status lrnn_model_file_text(const struct lrnn_model_file * f, const char * key, struct lrnn_text * value,
+        char * err, size_t err_size);
 
 // one of `words`, NULL-terminated; value is its index
 enum lrnn_key_status lrnn_model_file_choice(const struct lrnn_model_file * f, const char * key, const char * const * words, int * value,
         char * err, size_t err_size);
 
-// Arrays of any length, 0 included: compare (*array)->n with what it should be. Elements are read with lrnn_model_key_* below.
-enum lrnn_key_status lrnn_model_file_ints  (const struct lrnn_model_file * f, const char * key, int64_t min, int64_t max, // of every element
+// Arrays of any length, 0 included: compare (*array)->n with what it should be. min and max are for every element.
+// Elements are read with lrnn_model_key_* below.
+enum lrnn_key_status lrnn_model_file_ints  (const struct lrnn_model_file * f, const char * key, int64_t min, int64_t max,
         const struct lrnn_model_key ** array, char * err, size_t err_size);
 enum lrnn_key_status lrnn_model_file_floats(const struct lrnn_model_file * f, const char * key, double min, double max,
         const struct lrnn_model_key ** array, char * err, size_t err_size);

@@ -6,6 +6,8 @@
 #include "loader.h"
 #include "model-file.h"
 #include "models/models.h"
+#include "tokenizer.h"
+#include "vocab.h"
 
 #include "ggml-cpu.h"
 
@@ -210,11 +212,12 @@ static void count_bytes(struct lrnn_model * model) {
     model->info.n_layer  = model->n_layer;
     model->info.n_embd   = model->n_embd;
     model->info.identity = lrnn_model_file_identity(model->file);
+    model->info.warning  = lrnn_model_file_warning(model->file);
 }
 
 static bool load(struct loader * l, const struct lrnn_model_params * params) {
     struct lrnn_model * model = l->model;
-    if (!load_identity(l) || !load_shape(l) || !map_weights(l) || !load_globals(l)) {
+    if (!load_identity(l) || !load_shape(l) || !map_weights(l) || !load_globals(l) || !vocab_load(l)) {
         return false;
     }
     if (model->family->load != NULL && !model->family->load(l)) {
@@ -263,6 +266,7 @@ void lrnn_model_free(struct lrnn_model * model) {
     if (model == NULL) {
         return;
     }
+    lrnn_tokenizer_free(model->tokenizer);
     ggml_free(model->ctx);
     ggml_backend_buffer_free(model->buffer);
     lrnn_model_file_free(model->file);

@@ -62,6 +62,8 @@ struct lrnn_model {
     struct layer *           layers;
     int32_t                  n_layer;
 
+    struct lrnn_tokenizer *  tokenizer;     // NULL: ids only
+
     struct ggml_context *    ctx;           // headers of the tensors; their data is the mapping
     ggml_backend_buffer_t    buffer;
     struct arena *           arena;         // layers and weights

@@ -4,6 +4,8 @@
 // lies in slot p mod (n_rewind + 1). Advancing reads one slot and writes others, and going back is forgetting the last tokens: nothing
 // is copied. A sequence of no tokens has the zero state, which no slot needs to hold.
 
+#include "session.h"
+
 #include "graph-safety.h"
 #include "graph.h"
 #include "models/models.h"
@@ -569,10 +571,29 @@ bool lrnn_seq_rewind(struct lrnn_session * s, int32_t seq, int64_t n_tokens, cha
     return true;
 }
 
-// `size` bytes of a tensor from one place to another
-static void move(struct ggml_tensor * t, size_t from, size_t to, size_t size, void * scratch) {
-    ggml_backend_tensor_get(t, scratch, from, size);
-    ggml_backend_tensor_set(t, scratch, to, size);
+// One piece of a fork: `from` has been read into `data`, and goes to the same place of another sequence.
+struct copy {
+    uint8_t * data; // all pieces, one after the other
+    size_t    at;
+    bool      write;
+};
+
+static bool count_piece(struct ggml_tensor * tensor, size_t offset, size_t size, void * user) {
+    (void) tensor;
+    (void) offset;
+    *(size_t *) user += size;
+    return true;
+}
+
+static bool copy_piece(struct ggml_tensor * tensor, size_t offset, size_t size, void * user) {
+    struct copy * copy = user;
+    if (copy->write) {
+        ggml_backend_tensor_set(tensor, copy->data + copy->at, offset, size);
+    } else {
+        ggml_backend_tensor_get(tensor, copy->data + copy->at, offset, size);
+    }
+    copy->at += size;
+    return true;
 }
 
 bool lrnn_seq_fork(struct lrnn_session * s, int32_t from, int32_t to, char * err, size_t err_size) {
@@ -582,39 +603,59 @@ bool lrnn_seq_fork(struct lrnn_session * s, int32_t from, int32_t to, char * err
     if (from == to) {
         return true;
     }
-    size_t largest = 1;
-    for (int32_t il = 0; il < s->model->n_layer; ++il) {
-        const struct layer * layer = &s->model->layers[il];
-        for (int32_t i = 0; i < layer->n_states; ++i) {
-            const size_t size = s->states[il][i]->nb[1];
-            largest = size > largest ? size : largest;
-        }
-        const size_t row = s->cache_k[il] != NULL ? s->cache_k[il]->nb[1] : 0;
-        largest = row > largest ? row : largest;
-    }
-    void * scratch = malloc(largest);
-    if (scratch == NULL) {
-        snprintf(err, err_size, "out of memory for %zu bytes", largest);
+    size_t size = 1;
+    session_seq_pieces(s, from, s->seqs[from].length, count_piece, &size);
+    struct copy copy = { .data = malloc(size) };
+    if (copy.data == NULL) {
+        snprintf(err, err_size, "out of memory for a copy of sequence %d, %zu bytes", from, size);
         return false;
     }
-    const struct seq * q = &s->seqs[from];
-    for (int32_t il = 0; il < s->model->n_layer; ++il) {
+    session_seq_pieces(s, from, s->seqs[from].length, copy_piece, &copy);
+    copy.write = true;
+    copy.at    = 0;
+    session_seq_pieces(s, to, s->seqs[from].length, copy_piece, &copy);
+    free(copy.data);
+    session_seq_set(s, to, s->seqs[from].length);
+    return true;
+}
+
+//
+// For the state file
+//
+
+bool session_seq_pieces(struct lrnn_session * s, int32_t seq, int64_t length, session_piece visit, void * user) {
+    for (int32_t il = 0; il < s->model->n_layer && length > 0; ++il) {
         const struct layer * layer = &s->model->layers[il];
-        for (int64_t back = 0; back <= q->rewindable && back < q->length; ++back) {
-            for (int32_t i = 0; i < layer->n_states; ++i) {
-                struct ggml_tensor * t = s->states[il][i];
-                move(t, (size_t) slot_of(s, from, q->length - back)*t->nb[1], (size_t) slot_of(s, to, q->length - back)*t->nb[1], t->nb[1], scratch);
+        for (int32_t i = 0; i < layer->n_states; ++i) {
+            struct ggml_tensor * t = s->states[il][i];
+            if (!visit(t, (size_t) slot_of(s, seq, length)*t->nb[1], t->nb[1], user)) {
+                return false;
             }
         }
-        for (int64_t t = 0; layer->attention && t < q->length; ++t) {
+        if (layer->attention) {
             struct ggml_tensor * caches[2] = { s->cache_k[il], s->cache_v[il] };
             for (int i = 0; i < 2; ++i) {
-                const size_t row = (size_t) t*caches[i]->nb[1];
-                move(caches[i], (size_t) from*caches[i]->nb[2] + row, (size_t) to*caches[i]->nb[2] + row, caches[i]->nb[1], scratch);
+                if (!visit(caches[i], (size_t) seq*caches[i]->nb[2], (size_t) length*caches[i]->nb[1], user)) {
+                    return false;
+                }
             }
         }
     }
-    free(scratch);
-    s->seqs[to] = *q;
     return true;
+}
+
+void session_seq_set(struct lrnn_session * s, int32_t seq, int64_t length) {
+    s->seqs[seq] = (struct seq) { .length = length };
+}
+
+const struct lrnn_model * session_model(const struct lrnn_session * s) {
+    return s->model;
+}
+
+int32_t session_n_seqs(const struct lrnn_session * s) {
+    return s->params.n_seqs;
+}
+
+int64_t session_n_cache(const struct lrnn_session * s) {
+    return s->model->info.n_layer_attention > 0 ? s->params.n_cache : INT64_MAX;
 }

@@ -20,7 +20,8 @@ static bool broken(char * err, size_t err_size, const char * fmt, ...) {
 // the text lies in the file, and all of it is UTF-8
 static bool text_inside(struct lrnn_text text, const char * begin, const char * end) {
     bool has_control;
-    return text.size == 0 || (text.data >= begin && text.data < end && text.size <= (size_t) (end - text.data) && lrnn_text_is_utf8(text, &has_control));
+    const bool inside = text.size == 0 || (text.data >= begin && text.data < end && text.size <= (size_t) (end - text.data));
+    return inside && lrnn_text_is_utf8(text, &has_control);
 }
 
 static bool walk_key(struct lrnn_model_file * f, const struct lrnn_model_key * key, char * err, size_t err_size) {
@@ -108,8 +109,8 @@ static bool walk_like_ggml(struct lrnn_model_file * f, char * err, size_t err_si
     if (gguf == NULL) {
         return broken(err, err_size, "ggml refuses the file");
     }
-    bool ok = (size_t) gguf_get_n_kv(gguf) == lrnn_model_file_n_keys(f) && (size_t) gguf_get_n_tensors(gguf) == lrnn_model_file_n_tensors(f) &&
-            gguf_get_alignment(gguf) == lrnn_model_file_alignment(f);
+    bool ok = gguf_get_alignment(gguf) == lrnn_model_file_alignment(f) && (size_t) gguf_get_n_kv(gguf) == lrnn_model_file_n_keys(f) &&
+            (size_t) gguf_get_n_tensors(gguf) == lrnn_model_file_n_tensors(f);
     for (size_t i = 0; ok && i < lrnn_model_file_n_keys(f); i++) {
         const struct lrnn_model_key * key  = lrnn_model_file_key(f, i);
         const enum gguf_type          type = gguf_get_kv_type(gguf, (int64_t) i);

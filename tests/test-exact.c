@@ -347,7 +347,8 @@ static void test_parity_delta(struct test * t) {
                         (long long) T);
             } else {
                 test_check(t, stuck > T - 100 && wrong == stuck, "parity, beta in {0, 1}, %s: the state should stick at c/2 from the first 1 on; "
-                        "it is there for %lld of %lld bits, %lld are wrong", test_path_names[path], (long long) stuck, (long long) T, (long long) wrong);
+                        "it is there for %lld of %lld bits, %lld are wrong", test_path_names[path], (long long) stuck, (long long) T,
+                        (long long) wrong);
             }
         }
         for (int64_t i = 0; i < T; i++) {

@@ -206,14 +206,15 @@ static void craft_keys(struct craft * c) {
 static void craft_alignment(struct craft * c) {
     struct bytes * b = &c->b;
     static const struct { uint32_t value; bool ok; } VALUES[] = {
-        { 0, false }, { 1, false }, { 4, false }, { 8, true }, { 24, false }, { 32, true }, { 4096, true }, { 65536, true }, { 131072, false },
-        { UINT32_C(1) << 31, false }, { UINT32_MAX, false },
+        { 0, false }, { 1, false }, { 4, false }, { 8, true }, { 24, false }, { 32, true }, { 4096, true }, { 65536, true },
+        { 131072, false }, { UINT32_C(1) << 31, false }, { UINT32_MAX, false },
     };
     for (size_t i = 0; i < sizeof(VALUES) / sizeof(VALUES[0]); i++) {
         char sentence[256];
         put_header(b, 0, 1);
         put_key_u32(b, "general.alignment", VALUES[i].value);
-        snprintf(sentence, sizeof(sentence), "key 'general.alignment' is %" PRIu32 ", expected a power of two from 8 to 65536", VALUES[i].value);
+        snprintf(sentence, sizeof(sentence), "key 'general.alignment' is %" PRIu32 ", expected a power of two from 8 to 65536",
+                VALUES[i].value);
         if (VALUES[i].ok) {
             accepted(c, "");
         } else {
@@ -262,14 +263,22 @@ static void craft_shapes(struct craft * c) {
     craft_tensor(c, 2, INT64_MAX, 2, GGML_TYPE_F32, 32, "tensor 'x' has shape [9223372036854775807, 2], expected fewer than 2^63 elements");
     craft_tensor(c, 2, INT64_C(1) << 32, INT64_C(1) << 32, GGML_TYPE_F32, 32,
             "tensor 'x' has shape [4294967296, 4294967296], expected fewer than 2^63 elements");
-    craft_tensor(c, 1, INT64_C(1) << 62, 1, GGML_TYPE_F32, 32, "tensor 'x' has shape [4611686018427387904] of f32, expected fewer than 2^63 bytes");
+    craft_tensor(c, 1, INT64_C(1) << 62, 1, GGML_TYPE_F32, 32,
+            "tensor 'x' has shape [4611686018427387904] of f32, expected fewer than 2^63 bytes");
     craft_tensor(c, 2, (INT64_C(1) << 42) + 1, 1024, GGML_TYPE_F32, 4096, // the byte size is 4096 plus 2^54
             "tensor 'x' has 18014398509486080 bytes at byte 96, beyond the end of the file at byte 4192");
-    craft_tensor(c, 1,  33, 1, GGML_TYPE_Q8_0, 68, "tensor 'x' has shape [33], expected a multiple of 32 in the first dimension, the block of q8_0");
+    craft_tensor(c, 1,  33, 1, GGML_TYPE_Q8_0, 68,
+            "tensor 'x' has shape [33], expected a multiple of 32 in the first dimension, the block of q8_0");
     craft_tensor(c, 1,  32, 1, 4,          64, "tensor 'x' is of type 4, which ggml no longer has");
     craft_tensor(c, 1,  32, 1, 31,         64, "tensor 'x' is of type 31, which ggml no longer has");
-    craft_tensor(c, 1,  32, 1, 1000,       64, "tensor 'x' is of type 1000, " BELOW);
-    craft_tensor(c, 1,  32, 1, UINT32_MAX, 64, "tensor 'x' is of type 4294967295, " BELOW);
+
+    static const uint32_t UNKNOWN[] = { GGML_TYPE_COUNT, 1000, UINT32_MAX };
+    for (size_t i = 0; i < sizeof(UNKNOWN) / sizeof(UNKNOWN[0]); i++) {
+        char sentence[128];
+        snprintf(sentence, sizeof(sentence), "tensor 'x' is of type %" PRIu32 ", expected a type below %d", UNKNOWN[i], GGML_TYPE_COUNT);
+        craft_tensor(c, 1, 32, 1, UNKNOWN[i], 64, sentence);
+    }
+
     craft_tensor(c, 1,   8, 1, GGML_TYPE_F32, 31, "tensor 'x' has 32 bytes at byte 64, beyond the end of the file at byte 95");
 }
 

@@ -1,7 +1,8 @@
 # What `cmake --install` leaves can be moved, its programs run, and a program elsewhere builds against it by find_package and by pkg-config,
 # also where a ggml without our ops is installed beside it.
 #
-#   cmake -DBUILD=<build tree> -DCONFIG=… -DGENERATOR=… -DC_COMPILER=… -DSANITIZE=… -DSHARED=… -DWORK=<scratch folder> -P test-install.cmake
+#   cmake -DBUILD=<build tree> -DCONFIG=… -DGENERATOR=… -DC_COMPILER=… -DSANITIZE=… -DSHARED=… -DWORK=<scratch folder>
+#         -P test-install.cmake
 
 cmake_minimum_required(VERSION 3.25)
 

@@ -275,11 +275,9 @@ def read_torch(path: Path) -> dict[str, Tensor]:
 
 
 def _collect(path: Path, data, obj, starts: dict[str, int]) -> dict[str, Tensor]:
-    while isinstance(obj, dict) and not any(isinstance(v, TensorRecord) for v in obj.values()):
-        inner = next((obj[key] for key in NESTED if isinstance(obj.get(key), dict)), None)
-        if inner is None:
-            break
-        obj = inner
+    for _ in NESTED:
+        if isinstance(obj, dict) and not any(isinstance(v, TensorRecord) for v in obj.values()):
+            obj = next((obj[key] for key in NESTED if isinstance(obj.get(key), dict)), obj)
     if not isinstance(obj, dict):
         raise DataError(f"{path}: holds a {type(obj).__name__}, expected names and tensors")
     tensors = {}

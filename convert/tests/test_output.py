@@ -1,0 +1,122 @@
+"""Types, determinism, the file that is left."""
+
+import numpy as np
+import pytest
+import tiny
+from conftest import File
+from gguf import GGMLQuantizationType as T
+from gguf import quants
+
+from lrnn_convert.types import MATRICES
+
+F32_ALWAYS = ("norm", "bias", "conv1d", "ssm_a", "ssm_beta", "ssm_alpha", "ssm_dt", "ssm_f_a", "ssm_f_b", "lerp", "time_mix_first", "time_mix_decay",
+              "ssm_igate", "ssm_fgate", "ssm_x", "time_mix_w1", "time_mix_k_k")
+
+
+@pytest.mark.parametrize("family", [tiny.gated_delta_net, tiny.kda, tiny.gla, tiny.mamba, tiny.mamba2, tiny.rwkv6_official, tiny.rwkv7_official, tiny.xlstm])
+@pytest.mark.parametrize("kind", ["f16", "bf16"])
+def test_matrices_only(bench, family, kind):
+    f = bench.convert(*family(), "--type", kind)
+    for name, found in f.types.items():
+        small = any(part in name for part in F32_ALWAYS)
+        assert (found == "F32") == small, name
+    assert f.types["token_embd.weight"] == kind.upper()
+
+
+def test_q8_0(bench):
+    config, t = tiny.delta_net()
+    f = bench.convert(config, t, "--type", "q8_0")
+    assert f.types["token_embd.weight"] == "F16"           # rows of 8 are not whole blocks of 32
+    wide = dict(t)
+    for n, x in t.items():
+        wide[n] = np.repeat(x, 4, axis=-1) if x.shape[-1] == tiny.D and n != "model.layers.0.attn.o_proj.weight" else x
+        if n.endswith("o_proj.weight") or n.endswith("down_proj.weight"):
+            wide[n] = np.repeat(x, 4, axis=0)
+    f = bench.convert(config | {"hidden_size": 32}, wide, "--type", "q8_0")
+    assert f.types["blk.0.attn_q.weight"] == "Q8_0" and f.types["blk.0.ssm_beta.weight"] == "F32"
+    got = quants.dequantize(f.data["blk.0.attn_q.weight"], T.Q8_0)
+    want = wide["model.layers.0.attn.q_proj.weight"]
+    step = np.abs(want).max(axis=1, keepdims=True) / 127
+    assert (np.abs(got - want) <= 0.51 * step).all()
+
+
+def test_bf16_and_f16_weights_are_read_exactly(bench):
+    config, t = tiny.delta_net()
+    half = {n: x.astype(np.float16) for n, x in t.items()}
+    f = bench.convert(config, half)
+    assert all(f.types[n] == "F32" for n in f.types)
+    assert np.array_equal(f.data["blk.0.attn_q.weight"], half["model.layers.0.attn.q_proj.weight"].astype(np.float32))
+
+
+def test_bf16_source(bench):
+    import json
+    config, t = tiny.delta_net()
+    cut = {n: (x.view(np.uint32) >> 16).astype(np.uint16) for n, x in t.items()}
+    bench.save(config, cut)
+    path = bench.folder / "model.safetensors"
+    data = path.read_bytes()
+    n = int.from_bytes(data[:8], "little")
+    header = json.loads(data[8 : 8 + n])
+    for name, info in header.items():
+        if name != "__metadata__":
+            info["dtype"] = "BF16"
+    text = json.dumps(header).encode()
+    path.write_bytes(len(text).to_bytes(8, "little") + text + data[8 + n :])
+    assert bench.run("--type", "bf16") == 0, bench.err
+    f = File(bench.out)
+    name = "model.layers.0.attn.q_proj.weight"
+    assert np.array_equal(f.data["blk.0.attn_q.weight"].view(np.uint16).reshape(cut[name].shape), cut[name])     # the very same bits
+    assert np.array_equal(f.data["output_norm.weight"].view(np.uint32), cut["model.norm.weight"].astype(np.uint32) << 16)
+
+
+def test_same_input_same_bytes(bench):
+    config, t = tiny.gated_delta_net()
+    bench.convert(config, t, "--type", "bf16")
+    first = bench.out.read_bytes()
+    shuffled = dict(reversed(list(t.items())))
+    bench.convert(dict(reversed(list(config.items()))), shuffled, "--type", "bf16")
+    assert bench.out.read_bytes() == first
+
+
+def test_only_the_result_is_left(bench):
+    bench.convert(*tiny.delta_net())
+    assert [p.name for p in bench.path.iterdir() if p.is_file()] == ["out.gguf"]
+
+
+def test_an_older_result_survives_a_failure(bench):
+    config, t = tiny.delta_net()
+    bench.convert(config, t)
+    before = bench.out.read_bytes()
+    t["lm_head.weight"][0, 0] = np.nan
+    bench.save(config, t)
+    assert bench.run() == 3 and bench.out.read_bytes() == before
+
+
+def test_dry_run_and_vocab_only(bench):
+    bench.save(*tiny.delta_net())
+    assert bench.run("--dry-run") == 0 and not bench.out.exists() and "range:" in bench.err
+    assert bench.run("--vocab-only") == 0 and not File(bench.out).data
+
+
+def test_the_config_travels_along(bench):
+    import json
+    config, t = tiny.delta_net()
+    assert json.loads(bench.convert(config, t).kv["lrnn.source_config"]) == config
+
+
+def test_trained_length(bench):
+    config, t = tiny.delta_net()
+    f = bench.convert(config | {"max_position_embeddings": 2048}, t)
+    assert "lrnn.context_length_trained" not in f.kv and "unknown" in bench.err       # fla writes 2048 whatever was trained
+    f = bench.convert(config, t, "--trained-length", "64")
+    assert f.kv["lrnn.context_length_trained"] == 64
+    f = bench.convert(*tiny.mamba(), "--trained-length", "64")
+    assert f.kv["mamba.context_length"] == 64
+
+
+def test_table_names_tensors_that_exist(bench):
+    made = set()
+    for make in (tiny.delta_net, tiny.gated_delta_net, tiny.kda, tiny.gla, tiny.hgrn2, tiny.mamba, tiny.rwkv6_official, tiny.rwkv7_official):
+        made |= {n.removesuffix(".weight").split(".")[-1] for n in bench.convert(*make()).data}
+        (bench.folder / "config.json").unlink(missing_ok=True)
+    assert MATRICES <= made

@@ -1,0 +1,193 @@
+"""What is missing, extra, misshapen or damaged is named in one sentence, and no file is left."""
+
+import json
+
+import numpy as np
+import pytest
+import tiny
+from tiny import D
+
+
+def test_missing_tensor(bench):
+    config, t = tiny.delta_net()
+    del t["model.layers.1.attn.k_proj.weight"]
+    code, err = bench.refuse(config, t)
+    assert code == 4 and "model.layers.1.attn.k_proj.weight" in err and "missing" in err
+
+
+def test_extra_tensor(bench):
+    config, t = tiny.delta_net()
+    code, err = bench.refuse(config, t | {"model.layers.0.attn.h_conv1d.weight": np.ones((D, 1, 4), np.float32)})
+    assert code == 4 and "model.layers.0.attn.h_conv1d.weight" in err
+
+
+def test_wrong_shape(bench):
+    config, t = tiny.delta_net()
+    t["model.layers.1.attn.o_proj.weight"] = t["model.layers.1.attn.o_proj.weight"].T
+    code, err = bench.refuse(config, t)
+    assert code == 4 and "[10, 8]" in err and "[8, 10]" in err
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf])
+def test_values_that_are_not_finite(bench, bad):
+    config, t = tiny.delta_net()
+    t["model.layers.1.mlp.up_proj.weight"][3, 2] = bad
+    code, err = bench.refuse(config, t)
+    assert code == 3 and "model.layers.1.mlp.up_proj.weight" in err
+
+
+def test_a_hole_in_the_layers(bench):
+    config, t = tiny.delta_net()
+    t = {n.replace("model.layers.1.", "model.layers.2."): x for n, x in t.items()}
+    assert bench.refuse(config, t)[0] == 4
+
+
+def test_layers_that_config_does_not_have(bench):
+    config, t = tiny.delta_net()
+    code, err = bench.refuse(config | {"num_hidden_layers": 3}, t)
+    assert code == 4 and "3" in err
+
+
+def test_unknown_option(bench):
+    config, t = tiny.delta_net()
+    code, err = bench.refuse(config | {"use_new_trick": True}, t)
+    assert code == 4 and "use_new_trick" in err
+    bench.convert(config | {"use_new_trick": True}, t, "--ignore-key", "use_new_trick")
+
+
+def test_unknown_value(bench):
+    config, t = tiny.delta_net()
+    code, err = bench.refuse(config | {"qk_activation": "tanh"}, t)
+    assert code == 4 and "qk_activation" in err and "tanh" in err
+
+
+def test_config_against_tensors(bench):
+    config, t = tiny.delta_net()
+    code, err = bench.refuse(config | {"use_gate": True}, t)
+    assert code == 4 and "use_gate" in err and "g_proj" in err
+
+
+def test_unknown_model(bench):
+    config, t = tiny.delta_net()
+    code, err = bench.refuse(config | {"model_type": "bert"}, t)
+    assert code == 4 and "bert" in err
+
+
+def test_integer_weights(bench):
+    config, t = tiny.delta_net()
+    t["model.norm.weight"] = np.ones(D, np.int32)
+    code, err = bench.refuse(config, t)
+    assert code == 4 and "I32" in err and "model.norm.weight" in err
+
+
+def test_f16_overflow_is_refused(bench):
+    config, t = tiny.delta_net()
+    t["lm_head.weight"][0, 0] = 1e6
+    code, err = bench.refuse(config, t, "--type", "f16")
+    assert code == 3 and "output.weight" in err
+
+
+def test_usage(bench):
+    bench.save(*tiny.delta_net())
+    for args in (["--type", "q3"], ["--eigenvalues", "perhaps"], ["--trained-length", "0"], ["--nonsense"]):
+        assert bench.run(*args) == 2
+        assert bench.err.startswith("lrnn-convert: ") and bench.err.count("\n") == 1
+    bench.run(source=bench.path / "nowhere")
+    assert "nowhere" in bench.err
+
+
+# -- safetensors
+
+def rewrite(bench, change):
+    """Change the header of a sound file; the data stays."""
+    bench.save(*tiny.delta_net())
+    path = bench.folder / "model.safetensors"
+    data = path.read_bytes()
+    n = int.from_bytes(data[:8], "little")
+    header = json.loads(data[8 : 8 + n])
+    change(header)
+    text = json.dumps(header).encode()
+    path.write_bytes(len(text).to_bytes(8, "little") + text + data[8 + n :])
+    code = bench.run()
+    assert code == 3 and not bench.out.exists()
+    return bench.err
+
+
+def test_hole(bench):
+    def change(h):
+        h.pop("model.norm.weight")
+    assert "expected" in rewrite(bench, change)
+
+
+def test_overlap(bench):
+    def change(h):
+        h["model.norm.weight"]["data_offsets"] = h["model.layers.0.attn_norm.weight"]["data_offsets"]
+    assert "overlap" in rewrite(bench, change)
+
+
+def test_size_and_shape_disagree(bench):
+    def change(h):
+        h["model.norm.weight"]["shape"] = [D + 1]
+    assert "model.norm.weight" in rewrite(bench, change)
+
+
+def test_unknown_dtype(bench):
+    def change(h):
+        h["model.norm.weight"]["dtype"] = "F7"
+    assert "F7" in rewrite(bench, change)
+
+
+def test_negative_sizes(bench):
+    def change(h):
+        h["model.norm.weight"]["shape"] = [-1, -D]
+    assert "model.norm.weight" in rewrite(bench, change)
+
+
+@pytest.mark.parametrize("keep", [0, 5, 100, -4])
+def test_truncated(bench, keep):
+    bench.save(*tiny.delta_net())
+    path = bench.folder / "model.safetensors"
+    path.write_bytes(path.read_bytes()[:keep])
+    assert bench.run() == 3 and not bench.out.exists()
+
+
+def shard(bench):
+    from safetensors.numpy import save_file
+    config, t = tiny.delta_net()
+    bench.save(config, t)
+    (bench.folder / "model.safetensors").unlink()
+    names = sorted(t)
+    where = {}
+    for i, part in enumerate((names[::2], names[1::2])):
+        file = f"model-{i + 1:05d}-of-00002.safetensors"
+        save_file({n: t[n] for n in part}, bench.folder / file)
+        where |= {n: file for n in part}
+    index = bench.folder / "model.safetensors.index.json"
+    index.write_text(json.dumps({"metadata": {}, "weight_map": where}))
+    return config, t, index, where
+
+
+def test_sharded_is_the_same(bench):
+    config, t, _, _ = shard(bench)
+    assert bench.run() == 0, bench.err
+    sharded = bench.out.read_bytes()
+    (bench.folder / "model.safetensors.index.json").unlink()
+    bench.convert(config, t)
+    assert bench.out.read_bytes() == sharded
+
+
+def test_sharded_damage(bench):
+    _, _, index, where = shard(bench)
+    (bench.folder / "model-00002-of-00002.safetensors").rename(bench.folder / "elsewhere")
+    assert bench.run() == 3 and "model-00002-of-00002" in bench.err
+    (bench.folder / "elsewhere").rename(bench.folder / "model-00002-of-00002.safetensors")
+    name = sorted(where)[0]
+    index.write_text(json.dumps({"weight_map": where | {name: "../model.safetensors"}}))
+    assert bench.run() == 3 and "../" in bench.err
+    index.write_text(json.dumps({"weight_map": where | {"ghost": where[name]}}))
+    assert bench.run() == 3 and "ghost" in bench.err
+    index.write_text(json.dumps({"weight_map": {n: f for n, f in where.items() if n != name}}))
+    assert bench.run() == 3 and name in bench.err
+    assert not bench.out.exists()
+
+

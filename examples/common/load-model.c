@@ -1,0 +1,39 @@
+#include "load-model.h"
+
+#include "terminal.h"
+
+#include <stdio.h>
+
+enum { PERCENT = 100 };
+
+static bool on_progress(float done, void * user) {
+    struct progress * p = user;
+    while (p->n_done < (int) (done*PERCENT) && p->n_done < PERCENT) {
+        progress_done(p);
+        if (p->n_done < PERCENT) {
+            progress_step(p, "loading");
+        }
+    }
+    return true;
+}
+
+struct lrnn_model * load_model(const char * program, const char * path, bool quiet) {
+    char            err[1024];
+    struct progress progress;
+
+    progress_begin(&progress, PERCENT);
+    struct lrnn_model * model = lrnn_model_load(path,
+            &(struct lrnn_model_params) { .progress = quiet ? NULL : on_progress, .user = &progress }, err, sizeof(err));
+    if (!quiet) {
+        progress_clear(&progress);
+    }
+    if (model == NULL) {
+        fprintf(stderr, "%s: %s\n", program, err);
+        return NULL;
+    }
+    const char * warning = lrnn_model_get_info(model).warning;
+    if (warning != NULL && !quiet) {
+        fprintf(stderr, "%s: %s\n", program, warning);
+    }
+    return model;
+}

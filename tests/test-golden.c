@@ -1,0 +1,308 @@
+// The models of tests/golden give the logits that the libraries which define them gave, however the tokens are fed: in one call, in one call
+// that the session cuts into small batches, token by token, cut at random, with another sequence beside, with rewinds and forks on the way.
+
+#include "golden.h"
+#include "lrnn.h"
+#include "util.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { N_REWIND = 5, N_BATCH = 7 };
+
+static const double LIMIT_LIBRARY = 1e-4; // largest absolute difference of a logit; they are of size 1 to 10
+static const double LIMIT_ALONE   = 1e-5; // of two sequences together and each alone
+
+enum feed { FEED_ONE, FEED_BATCHES, FEED_STEPS, FEED_CUTS, FEED_BESIDE, FEED_REWIND, FEEDS };
+
+static const char * const feed_names[FEEDS] = { "one call", "batches", "steps", "cuts", "beside", "rewind" };
+
+struct run {
+    struct test          * t;
+    const struct golden  * g;
+    struct lrnn_model    * model;
+    struct lrnn_session  * session;
+    struct test_rng        rng;
+    char                   where[160];
+    char                   err[512];
+};
+
+static double max_diff(const float * a, const float * b, int64_t n) {
+    double worst = 0.0;
+    for (int64_t i = 0; i < n; ++i) {
+        const double d = fabs((double) a[i] - (double) b[i]);
+        worst = d <= worst ? worst : d; // NaN wins
+    }
+    return worst;
+}
+
+static double worse(double a, double b) {
+    return isnan(a) || a > b ? a : b;
+}
+
+static bool ok(struct run * r, bool done) {
+    return test_check(r->t, done, "%s: %s", r->where, r->err);
+}
+
+static bool open_session(struct run * r, enum feed feed, const struct lrnn_session_params * params) {
+    snprintf(r->where, sizeof(r->where), "%s, %s, %d threads%s", r->g->name, feed_names[feed], params->n_threads,
+            params->exact_cuts ? ", exact cuts" : "");
+    r->session = lrnn_session_new(r->model, params, r->err, sizeof(r->err));
+    return ok(r, r->session != NULL);
+}
+
+// The difference of `n` logits of the last call, from logit `first` on, from the library's at position `at`.
+static double against_library(const struct run * r, int64_t first, int64_t at, int64_t n) {
+    double worst = 0.0;
+    for (int64_t i = 0; i < n; ++i) {
+        const float * logits = lrnn_logits(r->session, first + i);
+        worst = worse(logits != NULL ? max_diff(logits, r->g->logits + (at + i)*r->g->n_vocab, r->g->n_vocab) : NAN, worst);
+    }
+    return worst;
+}
+
+// Feeds the tokens to sequence 0 in calls of `most` tokens, or of 1 to −most at random.
+static double feed_cut(struct run * r, int64_t most) {
+    double  worst = 0.0;
+    int64_t at    = 0;
+    while (at < r->g->n_tokens) {
+        int64_t n = most > 0 ? most : 1 + test_below(&r->rng, -most);
+        n = n < r->g->n_tokens - at ? n : r->g->n_tokens - at;
+        const struct lrnn_input in = { .seq = 0, .tokens = r->g->tokens + at, .n_tokens = n, .n_logits = n };
+        if (!ok(r, lrnn_eval(r->session, &in, 1, r->err, sizeof(r->err)))) {
+            return NAN;
+        }
+        worst = worse(against_library(r, 0, at, n), worst);
+        at   += n;
+    }
+    return worst;
+}
+
+// Two sequences of the same text and of different lengths, both cut at random: the shorter one starts and ends somewhere within the other,
+// and stands before it in half of the calls.
+static double feed_beside(struct run * r) {
+    const int64_t ends[2] = { r->g->n_tokens, r->g->n_tokens*3/5 };
+    int64_t       at[2]   = { 0, 0 };
+    double        worst   = 0.0;
+    for (int call = 0; at[0] < ends[0] || at[1] < ends[1]; ++call) {
+        struct lrnn_input in[2];
+        int32_t           n_in = 0;
+        for (int i = 0; i < 2; ++i) {
+            const int     s = (call + i) % 2;
+            int64_t       n = s == 1 && call < 2 ? 0 : test_below(&r->rng, 6);
+            n = n < ends[s] - at[s] ? n : ends[s] - at[s];
+            if (n > 0) {
+                in[n_in++] = (struct lrnn_input) { .seq = s, .tokens = r->g->tokens + at[s], .n_tokens = n, .n_logits = n };
+            }
+        }
+        if (n_in == 0) {
+            continue;
+        }
+        if (!ok(r, lrnn_eval(r->session, in, n_in, r->err, sizeof(r->err)))) {
+            return NAN;
+        }
+        int64_t first = 0;
+        for (int32_t i = 0; i < n_in; ++i) {
+            const int32_t s = in[i].seq;
+            worst  = worse(against_library(r, first, at[s], in[i].n_tokens), worst);
+            first += in[i].n_tokens;
+            at[s] += in[i].n_tokens;
+        }
+    }
+    return worst;
+}
+
+// Cuts at random; after some calls the sequence goes back by some tokens, having seen wrong ones in between half of the time, or moves to
+// another place by a fork, the place it leaves being used for something else.
+static double feed_rewind(struct run * r) {
+    const struct golden * g     = r->g;
+    double                worst = 0.0;
+    int64_t               at    = 0;
+    int32_t               seq   = 0;
+    int64_t               turns = 0;
+    int64_t               can   = 0; // go back by
+    while (at < g->n_tokens) {
+        int64_t n = 1 + test_below(&r->rng, 9);
+        n = n < g->n_tokens - at ? n : g->n_tokens - at;
+        const struct lrnn_input in = { .seq = seq, .tokens = g->tokens + at, .n_tokens = n, .n_logits = n };
+        if (!ok(r, lrnn_eval(r->session, &in, 1, r->err, sizeof(r->err)))) {
+            return NAN;
+        }
+        worst = worse(against_library(r, 0, at, n), worst);
+        at   += n;
+        can   = can + n < N_REWIND ? can + n : N_REWIND;
+        if (!test_check(r->t, lrnn_seq_rewindable(r->session, seq) == can, "%s: after %lld tokens it can go back by %lld, expected %lld", r->where,
+                    (long long) at, (long long) lrnn_seq_rewindable(r->session, seq), (long long) can)) {
+            return NAN;
+        }
+        if (++turns > 2*g->n_tokens) {
+            continue; // enough; straight to the end
+        }
+        switch (test_below(&r->rng, 4)) {
+            case 0: {
+                const int64_t back = 1 + test_below(&r->rng, can);
+                if (!ok(r, lrnn_seq_rewind(r->session, seq, back, r->err, sizeof(r->err)))) {
+                    return NAN;
+                }
+                at  -= back;
+                can -= back;
+            } break;
+            case 1: { // wrong tokens, forgotten
+                const int64_t           wrong = 1 + test_below(&r->rng, N_REWIND);
+                const struct lrnn_input bad   = { .seq = seq, .tokens = g->tokens, .n_tokens = wrong, .n_logits = 0 };
+                if (!ok(r, lrnn_eval(r->session, &bad, 1, r->err, sizeof(r->err))) ||
+                    !ok(r, lrnn_seq_rewind(r->session, seq, wrong, r->err, sizeof(r->err)))) {
+                    return NAN;
+                }
+                can = (can + wrong < N_REWIND ? can + wrong : N_REWIND) - wrong;
+            } break;
+            case 2: {
+                const int32_t           to  = (seq + 1) % 3;
+                const struct lrnn_input bad = { .seq = seq, .tokens = g->tokens + 1, .n_tokens = 2, .n_logits = 0 };
+                if (!ok(r, lrnn_seq_fork(r->session, seq, to, r->err, sizeof(r->err))) ||
+                    !ok(r, lrnn_eval(r->session, &bad, 1, r->err, sizeof(r->err))) ||
+                    !ok(r, lrnn_seq_reset(r->session, seq, r->err, sizeof(r->err)))) {
+                    return NAN;
+                }
+                seq = to;
+            } break;
+            default:
+                break;
+        }
+        if (!test_check(r->t, lrnn_seq_length(r->session, seq) == at, "%s: length %lld, expected %lld", r->where,
+                    (long long) lrnn_seq_length(r->session, seq), (long long) at)) {
+            return NAN;
+        }
+    }
+    return worst;
+}
+
+static double feed(struct run * r, enum feed how) {
+    switch (how) {
+        case FEED_ONE:
+        case FEED_BATCHES: return feed_cut(r, r->g->n_tokens);
+        case FEED_STEPS:   return feed_cut(r, 1);
+        case FEED_CUTS:    return feed_cut(r, -17);
+        case FEED_BESIDE:  return feed_beside(r);
+        default:           return feed_rewind(r);
+    }
+}
+
+// Decoding, a token of each sequence a call: the text, and the text backwards, which starts later and ends earlier. `alone`: only one of them.
+static bool decode(struct run * r, int alone, float * out[2]) {
+    const struct golden * g      = r->g;
+    const int64_t         from[2] = { 0, 5 }, to[2] = { g->n_tokens, g->n_tokens - 7 };
+    for (int64_t i = 0; i < g->n_tokens; ++i) {
+        struct lrnn_input in[2];
+        int32_t           tokens[2];
+        int32_t           n_in = 0;
+        for (int32_t s = 0; s < 2; ++s) {
+            if ((alone < 0 || alone == s) && i >= from[s] && i < to[s]) {
+                tokens[s]  = g->tokens[s == 0 ? i : g->n_tokens - 1 - i];
+                in[n_in++] = (struct lrnn_input) { .seq = s, .tokens = &tokens[s], .n_tokens = 1, .n_logits = 1 };
+            }
+        }
+        if (n_in > 0 && !ok(r, lrnn_eval(r->session, in, n_in, r->err, sizeof(r->err)))) {
+            return false;
+        }
+        for (int32_t k = 0; k < n_in; ++k) {
+            memcpy(out[in[k].seq] + i*g->n_vocab, lrnn_logits(r->session, k), (size_t) g->n_vocab*sizeof(float));
+        }
+    }
+    return true;
+}
+
+static double together_and_alone(struct run * r, struct lrnn_session_params params) {
+    const int64_t n   = r->g->n_tokens*r->g->n_vocab;
+    float       * all = calloc((size_t) (4*n), sizeof(float));
+    double        d   = NAN;
+    params.n_seqs = 2;
+    if (all != NULL) {
+        float * together[2] = { all, all + n }, * alone[2] = { all + 2*n, all + 3*n };
+        bool    done        = true;
+        for (int who = -1; who < 2 && done; ++who) {
+            done = open_session(r, FEED_BESIDE, &params) && decode(r, who, who < 0 ? together : alone);
+            lrnn_session_free(r->session);
+        }
+        d = done ? max_diff(all, all + 2*n, 2*n) : NAN;
+    }
+    free(all);
+    test_check(r->t, d <= LIMIT_ALONE, "%s: together and alone differ by %.3g > %.0e", r->where, d, LIMIT_ALONE);
+    return d;
+}
+
+static void test_model(struct test * t, const struct golden * g, struct lrnn_model * model, double worst[FEEDS + 1]) {
+    for (int setting = 0; setting < 4; ++setting) {
+        struct run r = { .t = t, .g = g, .model = model, .rng = { (uint64_t) (1 + setting) } };
+        for (int how = 0; how < FEEDS; ++how) {
+            const struct lrnn_session_params params = {
+                .n_threads  = 1 + setting % 2,
+                .exact_cuts = setting / 2 == 1,
+                .n_seqs     = how == FEED_REWIND ? 3 : 2,
+                .n_rewind   = how == FEED_REWIND ? N_REWIND : 0,
+                .n_batch    = how == FEED_BATCHES ? N_BATCH : 0,
+                .n_cache    = 64,
+            };
+            double d = NAN;
+            if (open_session(&r, (enum feed) how, &params)) {
+                d = feed(&r, (enum feed) how);
+                lrnn_session_free(r.session);
+            }
+            test_check(t, d < LIMIT_LIBRARY, "%s: differs from the library by %.3g, expected less than %.0e", r.where, d, LIMIT_LIBRARY);
+            worst[how] = worse(d, worst[how]);
+        }
+        const struct lrnn_session_params params = { .n_threads = 1 + setting % 2, .exact_cuts = setting / 2 == 1, .n_cache = 64 };
+        worst[FEEDS] = worse(together_and_alone(&r, params), worst[FEEDS]);
+    }
+}
+
+// Every family has a model here, so that none can lose its own unnoticed.
+static const char * const families[] = {
+    "delta_net", "gated_delta_net", "gated_delta_product", "gla", "hgrn2", "kda", "mamba", "mamba2", "mlstm", "retnet", "rwkv6", "rwkv7", "transformer",
+};
+enum { N_FAMILIES = sizeof(families)/sizeof(families[0]) };
+
+int main(void) {
+    struct test          t = { 0 };
+    struct golden_list   list;
+    char                 err[512];
+    bool                 seen[N_FAMILIES] = { false };
+    if (!test_check(&t, golden_list_load(&list, err, sizeof(err)), "%s", err)) {
+        return test_end(&t, "test-golden");
+    }
+    printf("largest absolute difference from the library's logits; of two sequences together from each alone\n%-28s %-20s %-7s", "model", "family", "range");
+    for (int i = 0; i < FEEDS; ++i) {
+        printf(" %9s", feed_names[i]);
+    }
+    printf(" %9s\n", "together");
+
+    for (int i = 0; i < list.n; ++i) {
+        const struct golden * g     = &list.models[i];
+        struct lrnn_model   * model = lrnn_model_load(g->path, NULL, err, sizeof(err));
+        if (!test_check(&t, model != NULL, "%s: %s", g->name, err)) {
+            continue;
+        }
+        const struct lrnn_model_info info = lrnn_model_get_info(model);
+        if (test_check(&t, info.n_vocab == g->n_vocab, "%s: vocabulary of %lld, logits of %lld", g->name, (long long) info.n_vocab,
+                    (long long) g->n_vocab)) {
+            double worst[FEEDS + 1] = { 0.0 };
+            test_model(&t, g, model, worst);
+            printf("%-28s %-20s %-7s", g->name, info.family, info.eigenvalues);
+            for (int k = 0; k <= FEEDS; ++k) {
+                printf(" %9.1e", worst[k]);
+            }
+            printf("\n");
+        }
+        for (int f = 0; f < N_FAMILIES; ++f) {
+            seen[f] = seen[f] || strcmp(info.family, families[f]) == 0;
+        }
+        lrnn_model_free(model);
+    }
+    for (int f = 0; f < N_FAMILIES; ++f) {
+        test_check(&t, seen[f], "no model of family %s", families[f]);
+    }
+    golden_list_free(&list);
+    return test_end(&t, "test-golden");
+}

@@ -1,0 +1,105 @@
+// Long sequences: 20,000 tokens through every model of tests/golden that has no attention layer, in calls of all sizes. Memory does not grow, since
+// a state has a size and nothing else is kept; and the logits stay finite, since no eigenvalue is outside the unit circle.
+
+#include "golden.h"
+#include "lrnn.h"
+#include "util.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+enum { N_TOKENS = 20000, N_WARM = 2000, N_CALL = 64 };
+
+static const int64_t LIMIT_GROWTH = 1 << 20; // bytes
+
+#if defined(__linux__) && !defined(__SANITIZE_ADDRESS__)
+#include <unistd.h>
+
+// bytes of this process in memory
+static int64_t resident(void) {
+    FILE * f     = fopen("/proc/self/statm", "r");
+    long   total = 0, pages = -1;
+    if (f != NULL) {
+        pages = fscanf(f, "%ld %ld", &total, &pages) == 2 ? pages : -1;
+        fclose(f);
+    }
+    return pages >= 0 ? (int64_t) pages*sysconf(_SC_PAGESIZE) : -1;
+}
+#else
+// the address sanitizer keeps what was freed, so that memory says nothing of the program there
+static int64_t resident(void) {
+    return -1;
+}
+#endif
+
+static bool finite_logits(const float * logits, int64_t n) {
+    for (int64_t i = 0; i < n; ++i) {
+        if (!isfinite(logits[i])) {
+            return false;
+        }
+    }
+    return true;
+}
+
+// The sizes of calls go round, the largest first, so that whatever a session keeps for its largest graph it has by N_WARM tokens.
+static void run(struct test * t, const char * name, struct lrnn_session * session, int64_t n_vocab) {
+    static const int64_t sizes[] = { N_CALL, 1, 1, 33, 1, 7, N_CALL, 2, 1, 48 };
+    struct test_rng      rng     = { 1 };
+    char                 err[512];
+    int64_t              warm  = -1;
+    float                last  = 0.0f;
+    for (int64_t at = 0, call = 0; at < N_TOKENS; ++call) {
+        int32_t       tokens[N_CALL];
+        const int64_t n = sizes[call % (int64_t) (sizeof(sizes)/sizeof(sizes[0]))];
+        for (int64_t i = 0; i < n; ++i) {
+            tokens[i] = (int32_t) test_below(&rng, n_vocab);
+        }
+        const struct lrnn_input in = { .seq = 0, .tokens = tokens, .n_tokens = n, .n_logits = 1 };
+        if (!test_check(t, lrnn_eval(session, &in, 1, err, sizeof(err)), "%s: after %lld tokens: %s", name, (long long) at, err) ||
+            !test_check(t, finite_logits(lrnn_logits(session, 0), n_vocab), "%s: a logit is not finite within %lld tokens", name, (long long) (at + n))) {
+            return;
+        }
+        last = lrnn_logits(session, 0)[0];
+        at  += n;
+        if (warm < 0 && at >= N_WARM) {
+            warm = resident();
+        }
+    }
+    const int64_t growth = resident() - warm;
+    test_check(t, warm < 0 || growth < LIMIT_GROWTH, "%s: memory grew by %lld bytes from %d to %d tokens", name, (long long) growth, N_WARM, N_TOKENS);
+    if (warm < 0) {
+        printf("%-28s last logit %8.3f   memory not measured\n", name, last);
+    } else {
+        printf("%-28s last logit %8.3f   memory grew by %lld bytes\n", name, last, (long long) growth);
+    }
+}
+
+int main(void) {
+    struct test        t = { 0 };
+    struct golden_list list;
+    char               err[512];
+    int                n = 0;
+    if (!test_check(&t, golden_list_load(&list, err, sizeof(err)), "%s", err)) {
+        return test_end(&t, "test-long");
+    }
+    for (int i = 0; i < list.n; ++i) {
+        struct lrnn_model * model = lrnn_model_load(list.models[i].path, NULL, err, sizeof(err));
+        if (!test_check(&t, model != NULL, "%s: %s", list.models[i].name, err)) {
+            continue;
+        }
+        const struct lrnn_model_info info = lrnn_model_get_info(model);
+        if (info.n_layer_attention == 0) {
+            struct lrnn_session * session = lrnn_session_new(model, &(struct lrnn_session_params) { .n_threads = 1, .n_rewind = 2 }, err, sizeof(err));
+            if (test_check(&t, session != NULL, "%s: %s", list.models[i].name, err)) {
+                run(&t, list.models[i].name, session, info.n_vocab);
+                lrnn_session_free(session);
+                n++;
+            }
+        }
+        lrnn_model_free(model);
+    }
+    test_check(&t, n > 0, "no model without attention layers");
+    golden_list_free(&list);
+    return test_end(&t, "test-long");
+}
