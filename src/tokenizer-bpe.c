@@ -52,7 +52,9 @@ static bool alphabet_decode(struct lrnn_text text, struct lrnn_buffer * out) {
 
 bool lrnn_bpe_token(struct lrnn_text text, enum lrnn_token_type type, struct lrnn_buffer * out, char * err, size_t err_size) {
     // added tokens are written as they are, and so does the reference library read a token with a character outside the alphabet
-    const bool ok = type == LRNN_TOKEN_NORMAL && in_alphabet(text) ? alphabet_decode(text, out) : lrnn_buffer_append(out, text.data, text.size);
+    const bool ok = type == LRNN_TOKEN_NORMAL && in_alphabet(text) ?
+        alphabet_decode(text, out) :
+        lrnn_buffer_append(out, text.data, text.size);
     return ok ? true : lrnn_refuse(err, err_size, "out of memory for the tokens");
 }
 
@@ -61,7 +63,8 @@ static int32_t find_part(const struct lrnn_tokenizer * tok, struct lrnn_text par
     return in_alphabet(part) && alphabet_decode(part, bytes) ? lrnn_symbol_find(tok, bytes->data, bytes->n) : -1;
 }
 
-static bool add_merge(struct lrnn_tokenizer * tok, struct lrnn_text merge, size_t rank, struct lrnn_buffer * bytes, char * err, size_t err_size) {
+static bool add_merge(struct lrnn_tokenizer * tok, struct lrnn_text merge, size_t rank, struct lrnn_buffer * bytes,
+                      char * err, size_t err_size) {
     char quote[LRNN_QUOTE_SIZE];
 
     const char * space = merge.size > 0 ? memchr(merge.data, ' ', merge.size) : NULL;
@@ -86,7 +89,8 @@ static bool add_merge(struct lrnn_tokenizer * tok, struct lrnn_text merge, size_
     }
     const int32_t result = lrnn_symbol_find(tok, bytes->data, bytes->n);
     if (result < 0) {
-        return lrnn_refuse(err, err_size, "tokenizer.ggml.merges[%zu] is %s, whose result is not a token", rank, lrnn_text_quote(quote, sizeof(quote), merge));
+        return lrnn_refuse(err, err_size, "tokenizer.ggml.merges[%zu] is %s, whose result is not a token",
+                rank, lrnn_text_quote(quote, sizeof(quote), merge));
     }
     // of two merges of the same parts the last one counts, as in the reference library
     return lrnn_merges_put(&tok->merges, id[0], id[1], (uint32_t) rank, result) ||

@@ -47,6 +47,7 @@ struct lrnn_merges { // hash table with open addressing
 };
 
 bool lrnn_merges_put (struct lrnn_merges * m, int32_t left, int32_t right, uint32_t rank, int32_t result); // false: out of memory
+bool lrnn_merges_has (const struct lrnn_merges * m, int32_t left, int32_t right);
 void lrnn_merges_free(struct lrnn_merges * m);
 
 #define LRNN_SYMBOL_NONE   (-1)      // a symbol that no merge has
@@ -129,6 +130,7 @@ struct lrnn_tokenizer {
 
     int32_t                  byte_id[256]; // SPM, BPE: the token of a byte; -1: none
     struct lrnn_merges       merges;       // SPM, BPE
+    struct lrnn_merges       joints;       // SPM: pairs of characters that stand side by side in a token; ranks and results mean nothing
     struct lrnn_trie         words;        // World
     struct lrnn_trie         control;      // control and unknown tokens
     struct lrnn_trie         user;         // user-defined tokens

@@ -78,6 +78,12 @@ static bool merges_get(const struct lrnn_merges * m, int32_t left, int32_t right
     return true;
 }
 
+bool lrnn_merges_has(const struct lrnn_merges * m, int32_t left, int32_t right) {
+    uint32_t rank;
+    int32_t  result;
+    return merges_get(m, left, right, &rank, &result);
+}
+
 //
 // The heap
 //

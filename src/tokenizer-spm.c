@@ -54,7 +54,8 @@ bool lrnn_spm_token(struct lrnn_text text, int32_t id, enum lrnn_token_type type
         ok = lrnn_buffer_append(out, &byte, 1);
     } else if (type == LRNN_TOKEN_NORMAL || type == LRNN_TOKEN_USER_DEFINED) {
         if (lrnn_utf8_valid(text.data, text.size) != text.size) {
-            return lrnn_refuse(err, err_size, "tokenizer.ggml.tokens[%d] is %s, which is not UTF-8", (int) id, lrnn_text_quote(quote, sizeof(quote), text));
+            return lrnn_refuse(err, err_size, "tokenizer.ggml.tokens[%d] is %s, which is not UTF-8",
+                    (int) id, lrnn_text_quote(quote, sizeof(quote), text));
         }
         ok = append_spaced(text.data, text.size, out);
     } else {
@@ -102,6 +103,23 @@ static bool add_characters(struct lrnn_tokenizer * tok, char * err, size_t err_s
                 return false;
             }
         }
+    }
+    return true;
+}
+
+// No merge ever reaches over two characters that do not stand side by side in any token: text can be cut there before it is merged.
+static bool add_joints(struct lrnn_tokenizer * tok, int32_t id) {
+    const struct lrnn_text text = lrnn_symbol_bytes(tok, id);
+    const char *           end  = text.data + text.size;
+    int32_t                left = LRNN_SYMBOL_NONE;
+    for (const char * p = text.data; p < end; ) {
+        const char * start = p;
+        lrnn_utf8_next(&p);
+        const int32_t right = lrnn_symbol_find(tok, start, (size_t) (p - start));
+        if (left >= 0 && !lrnn_merges_put(&tok->joints, left, right, 0, 0)) {
+            return false;
+        }
+        left = right;
     }
     return true;
 }
@@ -193,7 +211,9 @@ bool lrnn_spm_init(struct lrnn_tokenizer * tok, const struct lrnn_tokenizer_def 
         memcpy(sorted, def->scores, def->n_scores*sizeof(*sorted));
         qsort(sorted, def->n_scores, sizeof(*sorted), score_compare);
         for (int32_t id = 0; ok && id < tok->n_tokens; ++id) {
-            ok = !is_text(tok, id) || add_merges(tok, id, rank_of(sorted, def->n_scores, def->scores[id]));
+            if (is_text(tok, id)) {
+                ok = add_merges(tok, id, rank_of(sorted, def->n_scores, def->scores[id])) && add_joints(tok, id);
+            }
         }
     }
     free(sorted);
@@ -216,6 +236,23 @@ static bool push_bytes(const struct lrnn_tokenizer * tok, const char * data, siz
     return ok;
 }
 
+// Merges the symbols that were collected, up to byte `end` of the text, and puts out their ids.
+static bool encode_run(const struct lrnn_tokenizer * tok, size_t end, struct lrnn_tokenize_work * w) {
+    bool ok = lrnn_merge(&tok->merges, &w->merge);
+    for (int32_t i = w->merge.n_symbols > 0 ? 0 : -1; ok && i >= 0; i = w->merge.symbols[i].next) {
+        const struct lrnn_symbol * s  = &w->merge.symbols[i];
+        const int32_t              id = s->id >= 0 ? s->id & ~LRNN_SYMBOL_FROZEN : s->id;
+        if (id >= 0 && id < tok->n_tokens) {
+            ok = lrnn_ids_push(w->ids, id);
+        } else {
+            const size_t behind = s->next >= 0 ? w->merge.symbols[s->next].start : end;
+            ok = push_bytes(tok, w->text.data + s->start, behind - s->start, w->ids);
+        }
+    }
+    w->merge.n_symbols = 0;
+    return ok;
+}
+
 bool lrnn_spm_encode(const struct lrnn_tokenizer * tok, const char * text, size_t len, struct lrnn_tokenize_work * w) {
     w->text.n          = 0;
     w->merge.n_symbols = 0;
@@ -229,6 +266,7 @@ bool lrnn_spm_encode(const struct lrnn_tokenizer * tok, const char * text, size_
 
     const char * start = w->text.data;
     const char * end   = start + w->text.n;
+    int32_t      left  = LRNN_SYMBOL_NONE;
     for (const char * p = start; p < end; ) {
         const char * next = p;
         int32_t      id;
@@ -240,22 +278,12 @@ bool lrnn_spm_encode(const struct lrnn_tokenizer * tok, const char * text, size_
             lrnn_utf8_next(&next);
             id = lrnn_symbol_find(tok, p, (size_t) (next - p));
         }
-        if (!lrnn_merge_work_push(&w->merge, id, (uint32_t) (p - start))) {
+        const size_t at = (size_t) (p - start);
+        if ((!lrnn_merges_has(&tok->joints, left, id) && !encode_run(tok, at, w)) || !lrnn_merge_work_push(&w->merge, id, (uint32_t) at)) {
             return false;
         }
-        p = next;
+        left = id;
+        p    = next;
     }
-
-    bool ok = lrnn_merge(&tok->merges, &w->merge);
-    for (int32_t i = 0; ok && i >= 0; i = w->merge.symbols[i].next) {
-        const struct lrnn_symbol * s = &w->merge.symbols[i];
-        const int32_t id = s->id >= 0 ? s->id & ~LRNN_SYMBOL_FROZEN : s->id;
-        if (id >= 0 && id < tok->n_tokens) {
-            ok = lrnn_ids_push(w->ids, id);
-        } else {
-            const size_t behind = s->next >= 0 ? w->merge.symbols[s->next].start : w->text.n;
-            ok = push_bytes(tok, start + s->start, behind - s->start, w->ids);
-        }
-    }
-    return ok;
+    return encode_run(tok, w->text.n, w);
 }

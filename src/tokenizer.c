@@ -80,7 +80,8 @@ bool lrnn_symbol_insert(struct lrnn_tokenizer * tok, int32_t id, char * err, siz
     uint32_t *            slot = &tok->slots[slot_find(tok, s.data, s.size, lrnn_hash(s.data, s.size))];
     if (*slot != 0) {
         char quote[LRNN_QUOTE_SIZE];
-        return lrnn_refuse(err, err_size, "tokenizer.ggml.tokens[%d] and [%d] both stand for %s", (int) *slot - 1, (int) id, lrnn_text_quote(quote, sizeof(quote), s));
+        return lrnn_refuse(err, err_size, "tokenizer.ggml.tokens[%d] and [%d] both stand for %s",
+                (int) *slot - 1, (int) id, lrnn_text_quote(quote, sizeof(quote), s));
     }
     *slot = (uint32_t) id + 1;
     tok->n_used++;
@@ -190,7 +191,8 @@ static bool load_tokens(struct lrnn_tokenizer * tok, const struct lrnn_tokenizer
 
 static bool load_id(const struct lrnn_tokenizer * tok, const char * key, int64_t id, int32_t * out, char * err, size_t err_size) {
     if (id < -1 || id >= tok->n_tokens) {
-        return lrnn_refuse(err, err_size, "tokenizer.ggml.%s is %lld; expected a token from 0 to %d", key, (long long) id, (int) tok->n_tokens - 1);
+        return lrnn_refuse(err, err_size, "tokenizer.ggml.%s is %lld; expected a token from 0 to %d",
+                key, (long long) id, (int) tok->n_tokens - 1);
     }
     *out = (int32_t) id;
     return true;
@@ -283,6 +285,7 @@ void lrnn_tokenizer_free(struct lrnn_tokenizer * tok) {
     }
     lrnn_buffer_free(&tok->bytes);
     lrnn_merges_free(&tok->merges);
+    lrnn_merges_free(&tok->joints);
     lrnn_trie_free(&tok->words);
     lrnn_trie_free(&tok->control);
     lrnn_trie_free(&tok->user);

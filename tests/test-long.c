@@ -21,7 +21,9 @@ static int64_t resident(void) {
     FILE * f     = fopen("/proc/self/statm", "r");
     long   total = 0, pages = -1;
     if (f != NULL) {
-        pages = fscanf(f, "%ld %ld", &total, &pages) == 2 ? pages : -1;
+        if (fscanf(f, "%ld %ld", &total, &pages) != 2) {
+            pages = -1;
+        }
         fclose(f);
     }
     return pages >= 0 ? (int64_t) pages*sysconf(_SC_PAGESIZE) : -1;

@@ -1,6 +1,8 @@
 // Tokenizers against the ids of the reference libraries.
 //
-//     test-tokenizer DIRECTORY|FILE...    data as in tokenizer-data.h; by default the files that come with the tests
+//     test-tokenizer               the files that come with the tests
+//     test-tokenizer FILE.bin...   others; the format is in tokenizer-data.h
+//     test-tokenizer DIRECTORY     writes seeds for the fuzzer
 
 #include "tokenizer-data.h"
 #include "unicode.h"
@@ -14,7 +16,7 @@
 
 static double seconds(void) {
     struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t); // of the processor: other processes do not count
     return (double) t.tv_sec + 1e-9*(double) t.tv_nsec;
 }
 
@@ -85,7 +87,8 @@ static void check_detokenize(struct test * t, const char * name, size_t i, const
     lrnn_buffer_free(&got);
 }
 
-static void check_case(struct test * t, const char * name, size_t i, const struct lrnn_tokenizer * tok, const struct tokenizer_data * data) {
+static void check_case(struct test * t, const char * name, size_t i, const struct lrnn_tokenizer * tok,
+                       const struct tokenizer_data * data) {
     const struct tokenizer_case * c        = &data->cases[i];
     struct lrnn_ids               ids      = { 0 };
     char                          err[512] = "";
@@ -142,7 +145,7 @@ static void check_time(struct test * t, const char * name, const struct lrnn_tok
     printf("%s: slowest megabyte %.3f s\n", name, worst);
 }
 
-static void check_file(struct test * t, const char * path, bool with_time) {
+static void check_file(struct test * t, const char * path) {
     size_t                size = 0;
     char *                file = read_file(path, &size);
     struct tokenizer_data data;
@@ -165,7 +168,7 @@ static void check_file(struct test * t, const char * path, bool with_time) {
         }
         printf("%s: %d tokens loaded in %.3f s; %zu texts, %zu bytes there and back in %.3f s\n",
                 name, (int) lrnn_tokenizer_n_tokens(tok), load, data.n_cases, n, seconds() - start);
-        if (with_time && strcmp(data.def.model, "lrnn-symbols") != 0) {
+        if (strcmp(data.def.model, "lrnn-symbols") != 0) {
             check_time(t, name, tok);
         }
     }
@@ -174,17 +177,47 @@ static void check_file(struct test * t, const char * path, bool with_time) {
     free(file);
 }
 
+//
+// Seeds: the definitions with their first texts
+//
+
+static bool write_seed(const char * path, const char * name, const char * directory) {
+    enum { N_CASES = 16 };
+    size_t                size = 0;
+    char *                file = read_file(path, &size);
+    struct tokenizer_data data;
+    bool                  ok = file != NULL && tokenizer_data_read(&data, file, size);
+    if (ok && data.n_cases >= N_CASES) {
+        char out[4096];
+        snprintf(out, sizeof(out), "%s/%s", directory, name);
+        const size_t   start = data.def_size + (data.n_cases < 128 ? 1 : 2); // behind the count, a varint
+        const uint8_t  count = N_CASES;
+        FILE *         f     = fopen(out, "wb");
+        ok = f != NULL && fwrite(file, 1, data.def_size, f) == data.def_size && fwrite(&count, 1, 1, f) == 1 &&
+             fwrite(file + start, 1, data.cases[N_CASES - 1].end - start, f) == data.cases[N_CASES - 1].end - start;
+        ok = f != NULL && fclose(f) == 0 && ok;
+        tokenizer_data_free(&data);
+    }
+    free(file);
+    return ok;
+}
+
 int main(int argc, char ** argv) {
     static const char * const files[] = { "spm", "gpt-2", "gpt-neox", "llama-bpe", "qwen2", "rwkv", "bytes", "symbols" };
 
-    struct test t = { 0 };
-    for (int i = 1; i < argc; ++i) {
-        check_file(&t, argv[i], true);
+    struct test t     = { 0 };
+    const bool  seeds = argc == 2 && (strlen(argv[1]) < 4 || strcmp(argv[1] + strlen(argv[1]) - 4, ".bin") != 0);
+    for (int i = 1; !seeds && i < argc; ++i) {
+        check_file(&t, argv[i]);
     }
-    for (size_t i = 0; argc == 1 && i < sizeof(files)/sizeof(files[0]); ++i) {
+    for (size_t i = 0; (seeds || argc == 1) && i < sizeof(files)/sizeof(files[0]); ++i) {
         char path[4096];
         snprintf(path, sizeof(path), "%s/%s.bin", LRNN_TOKENIZER_DATA, files[i]);
-        check_file(&t, path, true);
+        if (seeds) {
+            test_check(&t, write_seed(path, files[i], argv[1]), "%s: no seed made of it", path);
+        } else {
+            check_file(&t, path);
+        }
     }
     return test_end(&t, "test-tokenizer");
 }

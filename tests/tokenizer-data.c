@@ -146,10 +146,12 @@ bool tokenizer_data_read(struct tokenizer_data * t, const void * data, size_t si
     def->scores = scores;
     def->merges = take_strings(&r, &a, &def->n_merges);
 
-    t->n_cases = take_count(&r, 3);
-    t->cases   = arena_take(&a, t->n_cases*sizeof(*t->cases));
+    t->def_size = (size_t) (r.p - (const uint8_t *) data);
+    t->n_cases  = take_count(&r, 3);
+    t->cases    = arena_take(&a, t->n_cases*sizeof(*t->cases));
     for (size_t i = 0; i < t->n_cases; ++i) {
         take_case(&r, &a, &t->cases[i]);
+        t->cases[i].end = (size_t) (r.p - (const uint8_t *) data);
     }
     if (!r.ok) {
         tokenizer_data_free(t);

@@ -22,12 +22,14 @@ struct tokenizer_case {
     bool             refused;
     const int32_t *  ids;
     size_t           n_ids;
+    size_t           end;     // where the case ends in the data
 };
 
 struct tokenizer_data {
     struct lrnn_tokenizer_def def;
     struct tokenizer_case *   cases;
     size_t                    n_cases;
+    size_t                    def_size; // bytes of the data before the count of cases
     void *                    memory; // all of the above
 };
 

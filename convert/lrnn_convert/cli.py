@@ -40,7 +40,7 @@ def build_parser() -> argparse.ArgumentParser:
                    help="type of the matrices (default f32); norms, biases, convolutions and gates are always f32")
     p.add_argument("--eigenvalues", choices=["auto", "signed", "unsigned"], default="auto", help="range of the state transition's eigenvalues, see below")
     p.add_argument("--trained-length", type=int, metavar="N", help="tokens of a training sequence, where the checkpoint does not say")
-    p.add_argument("--tokenizer", type=Path, metavar="PATH", help="tokenizer file or folder (default: beside the weights)")
+    p.add_argument("--tokenizer", type=Path, metavar="PATH", help="tokenizer file or folder, or the word bytes for one id a byte (default: beside the weights)")
     p.add_argument("--name", help="general.name (default: the checkpoint's name)")
     p.add_argument("--ignore-key", action="append", default=[], metavar="KEY", help="an unknown key of config.json that does not change the computation")
     p.add_argument("--dry-run", action="store_true", help="read everything but the weights' values, print the summary, write nothing")

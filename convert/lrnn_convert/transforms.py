@@ -32,8 +32,19 @@ SAME = How(lambda s: s[0], lambda a: a[0])
 # parameters that some versions store as [1, 1, D], [H, K] or [1, 1, H, 1]
 FLAT = How(lambda s: (size_of(s[0]),), lambda a: a[0].reshape(-1), vector=True)
 
-# depthwise convolution [C, 1, W]: torch keeps the input-channel dimension, which is 1
-CONV = How(lambda s: (s[0][0], s[0][2]), lambda a: a[0][:, 0, :])
+
+def conv_width(width: int) -> int:
+    """Readers expect a past: a convolution of width 1 gets an older tap of zero."""
+    return max(width, 2)
+
+
+def conv_taps(x: np.ndarray) -> np.ndarray:
+    """Depthwise convolution [C, 1, W] to [C, W]: torch keeps the input-channel dimension, which is 1."""
+    taps = x[:, 0, :]
+    return np.pad(taps, ((0, 0), (conv_width(taps.shape[1]) - taps.shape[1], 0)))
+
+
+CONV = How(lambda s: (s[0][0], conv_width(s[0][2])), lambda a: conv_taps(a[0]))
 
 # A = -exp(A_log): the runtime never needs A_log itself
 NEG_EXP = How(lambda s: s[0], lambda a: -np.exp(a[0]))
@@ -44,7 +55,7 @@ TRANSPOSE = How(lambda s: s[0][::-1], lambda a: np.ascontiguousarray(a[0].T))
 
 # one tensor a Householder factor becomes one factor-major tensor
 CONCAT = How(lambda s: (sum(x[0] for x in s), *s[0][1:]), lambda a: np.concatenate(a, axis=0))
-CONCAT_CONV = How(lambda s: (sum(x[0] for x in s), s[0][2]), lambda a: np.concatenate(a, axis=0)[:, 0, :])
+CONCAT_CONV = How(lambda s: (sum(x[0] for x in s), conv_width(s[0][2])), lambda a: conv_taps(np.concatenate(a, axis=0)))
 
 
 def rows(begin: int, end: int) -> How:

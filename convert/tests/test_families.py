@@ -129,6 +129,16 @@ def test_mamba_without_conv_bias_has_zeros(bench):
     assert not bench.convert(config, t).data["blk.0.ssm_conv1d.bias"].any()
 
 
+def test_mamba_toy_without_a_final_norm(bench):
+    _, t = tiny.mamba(W=1)
+    t = {n.replace("backbone.embeddings", "token_embedding").replace("backbone.", ""): x for n, x in t.items() if "norm_f" not in n}
+    f = bench.convert(None, t, "--eigenvalues", "signed")
+    assert f.kv["lrnn.final_norm"] is False and "output_norm.weight" not in f.data and f.kv["lrnn.eigenvalues"] == "[-1,1]"
+    # a convolution of width 1 gets an older tap of zero
+    assert f.kv["lrnn.conv_width"] == 2
+    assert same(f.data["blk.0.ssm_conv1d.weight"][:, 1], t["layers.0.mixer.conv1d.weight"][:, 0, 0]) and not f.data["blk.0.ssm_conv1d.weight"][:, 0].any()
+
+
 def test_mamba2(bench):
     config, t = tiny.mamba2()
     f = bench.convert(config | {"time_step_limit": [0.0, float("inf")]}, t)            # json writes a bare Infinity
@@ -209,13 +219,21 @@ def test_llama(bench):
     f = bench.convert(config, t)
     assert f.kv["lrnn.family"] == "transformer" and f.kv["lrnn.attention.head_count_kv"] == 2 and f.kv["lrnn.rope_theta"] == 5000.0
     assert f.kv["lrnn.context_length_trained"] == 512 and f.kv["lrnn.attention.qk_norm"] == "none"
-    code, err = bench_refuse_rope(bench, config, t)
-    assert code == 4 and "rope_type" in err
 
 
-def bench_refuse_rope(bench, config, t):
-    bench.out.unlink()
-    return bench.refuse(config | {"rope_scaling": {"rope_type": "yarn", "factor": 4}}, t)
+def test_llama_refusals(bench):
+    config, t = tiny.llama()
+    for change, named in (({"rope_scaling": {"rope_type": "yarn", "factor": 4}}, "rope_type"), ({"use_sliding_window": True}, "use_sliding_window"),
+                          ({"mlp_bias": True}, "mlp_bias"), ({"layer_types": ["sliding_attention"] * L}, "layer_types")):
+        code, err = bench.refuse(config | change, t)
+        assert code == 4 and named in err
+
+
+def test_windows(bench):
+    config, t = tiny.llama()
+    assert bench.convert(config | {"model_type": "mistral", "sliding_window": 64}, t).kv["lrnn.attention.window"] == 64
+    unused = bench.convert(config | {"model_type": "qwen2", "sliding_window": 64, "use_sliding_window": False}, t)
+    assert "lrnn.attention.window" not in unused.kv
 
 
 def test_olmo_hybrid(bench):

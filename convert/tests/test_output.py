@@ -1,5 +1,8 @@
 """Types, determinism, the file that is left."""
 
+import json
+import re
+
 import numpy as np
 import pytest
 import tiny
@@ -9,17 +12,16 @@ from gguf import quants
 
 from lrnn_convert.types import MATRICES
 
-F32_ALWAYS = ("norm", "bias", "conv1d", "ssm_a", "ssm_beta", "ssm_alpha", "ssm_dt", "ssm_f_a", "ssm_f_b", "lerp", "time_mix_first", "time_mix_decay",
-              "ssm_igate", "ssm_fgate", "ssm_x", "time_mix_w1", "time_mix_k_k")
+F32_ALWAYS = re.compile(r"norm|bias|conv1d|ssm_(a|d|x|dt|beta|alpha|f|f_a|f_b|igate|fgate|lower_bound)\b|lerp|"
+                        r"time_mix_(first|decay.*|ln|k_k|k_a|r_k|[wavg][012])\b")
 
 
-@pytest.mark.parametrize("family", [tiny.gated_delta_net, tiny.kda, tiny.gla, tiny.mamba, tiny.mamba2, tiny.rwkv6_official, tiny.rwkv7_official, tiny.xlstm])
+@pytest.mark.parametrize("family", [tiny.gated_delta_net, tiny.kda, tiny.gla, tiny.hgrn2, tiny.mamba, tiny.mamba2, tiny.rwkv6_official, tiny.rwkv7_official, tiny.xlstm])
 @pytest.mark.parametrize("kind", ["f16", "bf16"])
 def test_matrices_only(bench, family, kind):
     f = bench.convert(*family(), "--type", kind)
     for name, found in f.types.items():
-        small = any(part in name for part in F32_ALWAYS)
-        assert (found == "F32") == small, name
+        assert (found == "F32") == bool(F32_ALWAYS.search(name)), name
     assert f.types["token_embd.weight"] == kind.upper()
 
 
@@ -49,7 +51,6 @@ def test_bf16_and_f16_weights_are_read_exactly(bench):
 
 
 def test_bf16_source(bench):
-    import json
     config, t = tiny.delta_net()
     cut = {n: (x.view(np.uint32) >> 16).astype(np.uint16) for n, x in t.items()}
     bench.save(config, cut)
@@ -99,7 +100,6 @@ def test_dry_run_and_vocab_only(bench):
 
 
 def test_the_config_travels_along(bench):
-    import json
     config, t = tiny.delta_net()
     assert json.loads(bench.convert(config, t).kv["lrnn.source_config"]) == config
 

@@ -115,8 +115,8 @@ def rewrite(bench, change):
 
 def test_hole(bench):
     def change(h):
-        h.pop("model.norm.weight")
-    assert "expected" in rewrite(bench, change)
+        h.pop("model.layers.0.attn_norm.weight")
+    assert "hole" in rewrite(bench, change)
 
 
 def test_overlap(bench):

@@ -1,6 +1,7 @@
 #include "interrupt.h"
 
 #include <signal.h>
+#include <stddef.h>
 
 static volatile sig_atomic_t seen; // a signal handler has nowhere else to write
 
@@ -9,12 +10,12 @@ static void on_signal(int number) {
     seen = 1;
 }
 
-void interrupt_listen(void) {
+void interrupt_listen(bool wakes) {
     struct sigaction action = { 0 };
 
-    // the handler serves once: the second signal finds the default, which ends the process. Reads are not restarted, so that they return.
+    // the handler serves once: the second signal finds the default, which ends the process
     action.sa_handler = on_signal;
-    action.sa_flags   = (int) SA_RESETHAND;
+    action.sa_flags   = (int) SA_RESETHAND | (wakes ? 0 : SA_RESTART);
     sigemptyset(&action.sa_mask);
     seen = 0;
     sigaction(SIGINT,  &action, NULL);

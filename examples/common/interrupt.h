@@ -5,7 +5,8 @@
 #include <stdbool.h>
 
 // Begins to listen, and forgets what was heard before.
-void interrupt_listen(void);
+// - wakes: reading from a terminal ends with Ctrl-C, as if there were nothing more to read
+void interrupt_listen(bool wakes);
 
 // True after Ctrl-C, or after a request to terminate.
 bool interrupt_seen(void);

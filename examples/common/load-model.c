@@ -2,15 +2,20 @@
 
 #include "terminal.h"
 
+#include "ggml.h"
+
 #include <stdio.h>
 
 enum { PERCENT = 100 };
+
+// Most models are there before anybody could read how far they are.
+static const int64_t PATIENCE_US = 500*1000;
 
 static bool on_progress(float done, void * user) {
     struct progress * p = user;
     while (p->n_done < (int) (done*PERCENT) && p->n_done < PERCENT) {
         progress_done(p);
-        if (p->n_done < PERCENT) {
+        if (p->n_done < PERCENT && ggml_time_us() - p->start_us > PATIENCE_US) {
             progress_step(p, "loading");
         }
     }

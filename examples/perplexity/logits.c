@@ -142,7 +142,7 @@ static enum exit_code run(const struct args * args) {
         if (session == NULL || !atomic_file_open(&out, args->out, err, sizeof(err))) {
             code = fail(EXIT_CODE_SYSTEM, err);
         } else {
-            interrupt_listen();
+            interrupt_listen(false);
             code = write_logits(args, session, ids, n_ids, info.n_vocab, &out);
             if (code != EXIT_CODE_OK) {
                 atomic_file_cancel(&out);

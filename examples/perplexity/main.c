@@ -29,24 +29,18 @@ int main(int argc, char ** argv) {
         .options   = NULL,
         .n_options = 0,
     };
-    char err[512];
+    char err[512] = "a command is missing; see lrnn-perplexity --help";
 
-    if (argc < 2) {
-        fprintf(stderr, "lrnn-perplexity: a command is missing; see lrnn-perplexity --help\n");
-        return EXIT_CODE_USAGE;
-    }
-    for (int i = 0; i < N_COMMANDS; i++) {
+    for (int i = 0; i < N_COMMANDS && argc > 1; i++) {
         if (strcmp(argv[1], COMMANDS[i].name) == 0) {
             return COMMANDS[i].run(argc - 1, argv + 1);
         }
     }
-    if (argv[1][0] != '-') {
-        fprintf(stderr, "lrnn-perplexity: there is no command '%s'; see lrnn-perplexity --help\n", argv[1]);
-        return EXIT_CODE_USAGE;
-    }
-    if (options_parse(&program, 2, argv, err, sizeof(err)) == OPTIONS_DONE) {
+    if (argc > 1 && argv[1][0] != '-') {
+        snprintf(err, sizeof(err), "there is no command '%s'; see lrnn-perplexity --help", argv[1]);
+    } else if (options_parse(&program, argc < 2 ? argc : 2, argv, err, sizeof(err)) == OPTIONS_DONE) {
         return EXIT_CODE_OK;
     }
-    fprintf(stderr, "lrnn-perplexity: %s\n", argv[1][1] != '\0' && strcmp(argv[1], "--") != 0 ? err : "a command is missing");
+    fprintf(stderr, "lrnn-perplexity: %s\n", err);
     return EXIT_CODE_USAGE;
 }

@@ -29,6 +29,14 @@ struct ggml_tensor * block_build(struct graph * g, const struct block * block, c
     return ggml_add(g->ctx, x, graph_swiglu(g, block->ffn_gate, block->ffn_up, block->ffn_down, graph_rms_norm(g, x, block->ffn_norm, eps)));
 }
 
+int64_t conv_width_load(struct loader * l) {
+    const int64_t width = loader_int(l, "conv_width", 0, 64);
+    if (width == 1) {
+        loader_fail(l, "lrnn.conv_width is 1; expected 0 or at least 2");
+    }
+    return width;
+}
+
 bool conv_proj_load(struct loader * l, int32_t il, struct layer * layer, const char * name, int64_t width, int64_t channels,
         struct conv_proj * proj) {
     char text[64];

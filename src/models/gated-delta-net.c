@@ -41,7 +41,7 @@ static bool load_any(struct loader * l, bool product) {
     f->HV    = product ? f->H : loader_int_or(l, "head_count_value", 1, 4096, f->H);
     f->K     = loader_int(l, "key_length", 1, 65536);
     f->P     = loader_int(l, "value_length", 1, 65536);
-    f->W     = loader_int(l, "conv_width", 0, 64);
+    f->W     = conv_width_load(l);
     f->n     = product ? loader_int(l, "householder_count", 1, 256) : 1;
     f->gated = product ? loader_word(l, "gate", GATES) == 1 : true;
     f->gate  = (enum output_gate) loader_word(l, "output_gate", OUTPUT_GATES);
@@ -49,9 +49,6 @@ static bool load_any(struct loader * l, bool product) {
     loader_word_or(l, "block_style", BLOCK_STYLES, 0); // attention layers alone differ
     if (!l->failed && f->HV % f->H != 0) {
         return loader_fail(l, "lrnn.head_count_value is %lld; expected a multiple of lrnn.head_count = %lld", (long long) f->HV, (long long) f->H);
-    }
-    if (f->W == 1) {
-        return loader_fail(l, "lrnn.conv_width is 1; expected 0 or at least 2");
     }
     l->model->info.n_householder = f->n;
     return !l->failed;

@@ -35,7 +35,7 @@ static bool load(struct loader * l) {
     f->HK          = loader_int_or(l, "head_count_kv", 1, 4096, f->H);
     f->K           = loader_int(l, "key_length", 1, 65536);
     f->P           = loader_int(l, "value_length", 1, 65536);
-    f->W           = loader_int(l, "conv_width", 0, 64);
+    f->W           = conv_width_load(l);
     f->feature_map = (enum activation)  loader_word_or(l, "feature_map", ACTIVATIONS, ACTIVATION_IDENTITY);
     f->gate        = (enum output_gate) loader_word(l, "output_gate", OUTPUT_GATES);
     f->eps         = loader_float(l, "output_norm_epsilon", 1e-12f, 1.0f);
@@ -43,9 +43,6 @@ static bool load(struct loader * l) {
     f->clamp_min   = loader_float_or(l, "gate_clamp_min", -1e6f, 0.0f, -INFINITY);
     if (!l->failed && f->H % f->HK != 0) {
         return loader_fail(l, "lrnn.head_count_kv is %lld; expected a divisor of lrnn.head_count = %lld", (long long) f->HK, (long long) f->H);
-    }
-    if (f->W == 1) {
-        return loader_fail(l, "lrnn.conv_width is 1; expected 0 or at least 2");
     }
     return !l->failed;
 }

@@ -30,11 +30,8 @@ static bool load(struct loader * l) {
     f->H   = loader_int(l, "head_count", 1, 4096);
     f->K   = loader_int(l, "key_length", 1, 65536);
     f->P   = loader_int(l, "value_length", 1, 65536);
-    f->W   = loader_int(l, "conv_width", 0, 64);
+    f->W   = conv_width_load(l);
     f->eps = loader_float(l, "output_norm_epsilon", 1e-12f, 1.0f);
-    if (f->W == 1) {
-        return loader_fail(l, "lrnn.conv_width is 1; expected 0 or at least 2");
-    }
     return !l->failed;
 }
 

@@ -37,14 +37,11 @@ static bool load(struct loader * l) {
     f->HV          = loader_int_or(l, "head_count_value", 1, 4096, f->H);
     f->K           = loader_int(l, "key_length", 1, 65536);
     f->P           = loader_int(l, "value_length", 1, 65536);
-    f->W           = loader_int(l, "conv_width", 0, 64);
+    f->W           = conv_width_load(l);
     f->lower_bound = loader_float_or(l, "gate_lower_bound", -1e6f, -1e-6f, 0.0f);
     f->eps         = loader_float(l, "output_norm_epsilon", 1e-12f, 1.0f);
     if (!l->failed && f->HV % f->H != 0) {
         return loader_fail(l, "lrnn.head_count_value is %lld; expected a multiple of lrnn.head_count = %lld", (long long) f->HV, (long long) f->H);
-    }
-    if (f->W == 1) {
-        return loader_fail(l, "lrnn.conv_width is 1; expected 0 or at least 2");
     }
     l->model->info.n_householder = 1;
     return !l->failed;

@@ -30,11 +30,8 @@ static bool load(struct loader * l) {
         return false;
     }
     const bool ours = strcmp(l->arch, "lrnn") == 0;
-    f->W = loader_int(l, ours ? "conv_width"   : "ssm.conv_kernel", ours ? 0 : 2, 64);
+    f->W = ours ? conv_width_load(l) : loader_int(l, "ssm.conv_kernel", 2, 64);
     f->N = loader_int(l, ours ? "state_length" : "ssm.state_size", 1, 65536);
-    if (f->W == 1) {
-        return loader_fail(l, "lrnn.conv_width is 1; expected 0 or at least 2");
-    }
     if (!ours && loader_bool_or(l, "ssm.dt_b_c_rms", false)) {
         return loader_fail(l, "mamba.ssm.dt_b_c_rms is true; normalised dt, B and C are not a model of this family");
     }

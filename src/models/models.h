@@ -46,6 +46,9 @@ struct conv_proj {
     int32_t              state;
 };
 
+// lrnn.conv_width: 0 for none, at least 2 otherwise
+int64_t conv_width_load(struct loader * l);
+
 // The projection is "attn_<name>.weight" and its convolution "ssm_conv1d_<name>.weight".
 bool                 conv_proj_load(struct loader * l, int32_t il, struct layer * layer, const char * name, int64_t width, int64_t channels,
                                     struct conv_proj * proj);

@@ -8,6 +8,7 @@ bytes and symbols have no library; their reference is a few lines of Python. The
 """
 
 import io
+import json
 import random
 import struct
 import sys
@@ -41,7 +42,7 @@ def unicode_blocks(step):
     """A text with characters from all over Unicode, each beside a letter, a digit and a space."""
     out = []
     for c in range(0x80, 0x110000, step):
-        if not 0xD800 <= c < 0xE000 and not 0x4E80 <= c < 0x9F80 and not 0xAC80 <= c < 0xD780 and not 0x20000 <= c < 0xE0000 and c < 0xE0200:
+        if c < 0xE0200 and not any(lo <= c < hi for lo, hi in [(0xD800, 0xE000), (0x4E80, 0x9F80), (0xAC80, 0xD780), (0x20000, 0xE0000)]):
             out.append(f"a{chr(c)}{chr(c)} {chr(c)}1")
     return "".join(out)
 
@@ -63,11 +64,11 @@ def texts(corpus, specials):
     rng = random.Random(1)
     out = [b"", b" ", b"  ", b"\n", b"a", b"\0", b"a\0b"]
     out += [line.encode() for line in LINES.split("\n")]
-    out += [LINES.encode(), corpus[2000:4500].encode(), unicode_blocks(0x80).encode()]
-    out += [b"a"*1000, b" "*300 + b"x", b"ab"*300, "é".encode()*200, b"\n"*100, b"1"*100]
-    out += [random_text(rng, 400).encode() for _ in range(3)]
-    out += [random_utf8ish(rng, 200) for _ in range(2)]
-    out += [bytes(rng.randrange(256) for _ in range(1000))]
+    out += [LINES.encode(), corpus[2000:3200].encode(), unicode_blocks(0x180).encode()]
+    out += [b"a"*300, b" "*100 + b"x", b"ab"*100, "é".encode()*50, b"\n"*50, b"1"*50]
+    out += [random_text(rng, 300).encode() for _ in range(3)]
+    out += [random_utf8ish(rng, 150) for _ in range(2)]
+    out += [bytes(rng.randrange(256) for _ in range(500))]
     for s in specials:
         out += [s.encode(), f"a{s}b".encode(), f" {s} {s}{s} c".encode(), f"{s[:-1]} {s[1:]}".encode(), f"{s}\u0301x".encode()]
     return out
@@ -115,7 +116,6 @@ def definition_of_bpe(tok, pre, normalizer="", **ids):
     n = max(vocab) + 1
     tokens = [vocab.get(i, f"[PAD{i}]") for i in range(n)]
     types = [(CONTROL if added[i].special else USER_DEFINED) if i in added else NORMAL if i in vocab else UNUSED for i in range(n)]
-    import json
     merges = [m if isinstance(m, str) else " ".join(m) for m in json.loads(tok.to_str())["model"]["merges"]]
     return Definition("gpt2", tokens, types, merges=merges, pre=pre, normalizer=normalizer, **ids)
 
@@ -133,8 +133,9 @@ def definition_of_spm(model):
         return (UNKNOWN if p.is_unknown(i) else CONTROL if p.is_control(i) else UNUSED if p.is_unused(i) else BYTE if p.is_byte(i) else
                 USER_DEFINED if p.id_to_piece(i) in USER else NORMAL)
 
-    return Definition("llama", [p.id_to_piece(i) for i in range(n)], [type_of(i) for i in range(n)], scores=[p.get_score(i) for i in range(n)],
-                      bos=p.bos_id(), eos=p.eos_id(), unk=p.unk_id(), add_bos=1, add_eos=0, add_space_prefix=1)
+    return Definition("llama", [p.id_to_piece(i) for i in range(n)], [type_of(i) for i in range(n)],
+                      scores=[p.get_score(i) for i in range(n)], bos=p.bos_id(), eos=p.eos_id(), unk=p.unk_id(), add_bos=1,
+                      add_eos=0, add_space_prefix=1)
 
 
 USER = ["<user>", "<us", "ab\u2581c"]
@@ -143,7 +144,7 @@ USER = ["<user>", "<us", "ab\u2581c"]
 def encode_spm(p, text, flags):
     """Control tokens are cut out first: SentencePiece itself never finds them in text."""
     ids = [p.bos_id()] if flags & ADD_SPECIAL else []
-    control = {p.id_to_piece(i): i for i in range(p.get_piece_size()) if p.is_control(i) or p.is_unknown(i)} if flags & PARSE_SPECIAL else {}
+    control = {p.id_to_piece(i): i for i in range(p.get_piece_size()) if flags & PARSE_SPECIAL and (p.is_control(i) or p.is_unknown(i))}
     rest = text
     while rest:
         at, piece = min([(rest.find(c.encode()), c) for c in control if c.encode() in rest], default=(len(rest), None))
@@ -164,9 +165,9 @@ def train_bpe(corpus, pre, normalizer, n, specials, ignore_merges=False, added=(
     tok.train_from_iterator(corpus.split("\n\n"), trainers.BpeTrainer(
         vocab_size=n, special_tokens=specials, initial_alphabet=pre_tokenizers.ByteLevel.alphabet(), show_progress=False))
     if ignore_merges:  # make tokens that no merge reaches
-        import json
         j = json.loads(tok.to_str())
-        j["model"]["merges"] = [m for i, m in enumerate(j["model"]["merges"]) if i % 5 != 4 or any("".join(m) in q for q in j["model"]["merges"])]
+        merges = j["model"]["merges"]
+        j["model"]["merges"] = [m for i, m in enumerate(merges) if i % 5 != 4 or any("".join(m) in q for q in merges)]
         tok = Tokenizer.from_str(json.dumps(j))
     tok.add_tokens([AddedToken(t, normalized=True) for t in added])
     return tok
@@ -206,7 +207,7 @@ def main():
     # SentencePiece
     model = io.BytesIO()
     sentencepiece.SentencePieceTrainer.train(
-        sentence_iterator=iter(corpus.split("\n")), model_writer=model, model_type="bpe", vocab_size=700, byte_fallback=True,
+        sentence_iterator=iter(corpus.split("\n")), model_writer=model, model_type="bpe", vocab_size=620, byte_fallback=True,
         normalization_rule_name="identity", remove_extra_whitespaces=False, add_dummy_prefix=True, character_coverage=0.999,
         user_defined_symbols=USER, split_digits=True, minloglevel=2)
     p = sentencepiece.SentencePieceProcessor(model_proto=model.getvalue())
@@ -216,7 +217,8 @@ def main():
     byte_level = pre_tokenizers.ByteLevel(add_prefix_space=False)
 
     def split(pattern):
-        return pre_tokenizers.Sequence([pre_tokenizers.Split(Regex(pattern), "isolated"), pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)])
+        return pre_tokenizers.Sequence([pre_tokenizers.Split(Regex(pattern), "isolated"),
+                                        pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)])
 
     spaces = [" "*n for n in range(12, 1, -1)]
     for name, pre, norm, pattern, added in [
@@ -226,7 +228,7 @@ def main():
         ("qwen2",     "qwen2",     "nfc", split(QWEN2),  ["<tool>"]),
     ]:
         specials = ["<|endoftext|>", "<|end|>"]
-        tok = train_bpe(corpus, pattern, norm, 600, specials, ignore_merges=pre == "llama-bpe", added=added)
+        tok = train_bpe(corpus, pattern, norm, 500, specials, ignore_merges=pre == "llama-bpe", added=added)
         if pre == "llama-bpe":
             tok.post_processor = processors.TemplateProcessing(single="<|endoftext|> $A", special_tokens=[("<|endoftext|>", 0)])
         d = definition_of_bpe(tok, pre, norm, bos=0, eos=1, add_bos=int(pre == "llama-bpe"))
@@ -235,7 +237,7 @@ def main():
     # World: all bytes, and pieces of the corpus
     rng = random.Random(2)
     words = {bytes([b]) for b in range(256)}
-    while len(words) < 600:
+    while len(words) < 500:
         at, n = rng.randrange(len(corpus)), rng.randrange(1, 9)
         words.add(corpus[at:at + n].encode()[:rng.randrange(2, 12)])
     words = dict(enumerate(sorted(words, key=lambda w: (len(w), w)), 1))
@@ -268,7 +270,8 @@ def main():
         ids = [i if i > 1 or f & PARSE_SPECIAL else -1 for i in ids]
         return None if -1 in ids else ([0] if f & ADD_SPECIAL else []) + ids
 
-    some = [b"", b" ", b"g1 g2\tg3\n", b"g59", b"g60", b"g1g2", b"<s> g1", "é = g0\r\n".encode(), b" ".join(b"g%d" % (i % 60) for i in range(300))]
+    some = [b"", b" ", b"g1 g2\tg3\n", b"g59", b"g60", b"g1g2", b"<s> g1", "é = g0\r\n".encode()]
+    some.append(b" ".join(b"g%d" % (i % 60) for i in range(300)))
     Definition("lrnn-symbols", names, [CONTROL, CONTROL] + [NORMAL]*62, bos=0, pad=1, add_bos=1).write(
         out/"symbols.bin", [(t, f, encode_symbols(t, f)) for t in some for f in range(4)])
 

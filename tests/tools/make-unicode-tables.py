@@ -3,16 +3,16 @@
 
 usage: make-unicode-tables.py OUT.h
 
-The classes \\p{L}, \\p{N} and \\s are asked of the reference library (`tokenizers`), one code point at a time: a vocabulary is split by the
-library it was trained with, so that library's version of Unicode is the one to agree with, whatever Python's own is. Canonical
-decompositions and combining classes come from Python's unicodedata; they are stable once assigned.
+Ids must be those of the reference library (`tokenizers`), so its version of Unicode is the one to agree with; in fact it has two, an older
+one for normalisation. The classes \\p{L}, \\p{N} and \\s are asked of it one code point at a time. Canonical decompositions and combining
+classes come from Python's unicodedata, without the characters that the library's NFC does not know yet: it takes them for starters.
 """
 
 import sys
 import unicodedata
 
 import tokenizers
-from tokenizers import Regex, pre_tokenizers
+from tokenizers import Regex, normalizers, pre_tokenizers
 
 CODE_POINTS = [c for c in range(0x110000) if not 0xD800 <= c < 0xE000]
 
@@ -26,6 +26,17 @@ def members(pattern):
         kept = set("".join(s for s, _ in remove.pre_tokenize_str("".join(map(chr, block)))))
         found.update(c for c in block if chr(c) not in kept)
     return found
+
+
+NFC, NFD = normalizers.NFC().normalize_str, normalizers.NFD().normalize_str
+
+
+def combining(c):
+    """Canonical combining class, 0 if the library does not reorder the mark."""
+    ccc = unicodedata.combining(chr(c))
+    other = "\u0334" if ccc > 1 else "\u0327"  # classes 1 and 202
+    pair = chr(c) + other if ccc > 1 else other + chr(c)
+    return ccc if ccc and NFD("a" + pair) == "a" + pair[::-1] else 0
 
 
 def runs(value_of):
@@ -54,25 +65,27 @@ def main():
     pairs = []     # (code point, first, second or 0), without Hangul, which is arithmetic
     for c in CODE_POINTS:
         d = unicodedata.decomposition(chr(c))
-        if d and not d.startswith("<"):
+        if d and not d.startswith("<") and NFD(chr(c)) != chr(c):
             p = [int(x, 16) for x in d.split()] + [0]
             pairs.append((c, p[0], p[1]))
 
+    assert all(NFC(chr(c)) == unicodedata.normalize("NFC", chr(c)) for c, _, _ in pairs)
+
     # a pair composes unless the character is excluded from composition: NFC then leaves it decomposed
-    composing = [(a, b, c) for c, a, b in pairs if b and unicodedata.normalize("NFC", chr(c)) == chr(c)]
+    composing = [(a, b, c) for c, a, b in pairs if b and NFC(chr(c)) == chr(c)]
     index = {c: i for i, (c, _, _) in enumerate(pairs)}
 
     with open(sys.argv[1], "w", encoding="ascii") as f:
         f.write("#pragma once\n\n")
-        f.write(f"// Made by tests/tools/make-unicode-tables.py with tokenizers {tokenizers.__version__} (classes) and Unicode "
-                f"{unicodedata.unidata_version} (normalisation).\n// Do not edit.\n\n#include <stdint.h>\n\n")
+        f.write(f"// Made by tests/tools/make-unicode-tables.py with tokenizers {tokenizers.__version__} and Unicode "
+                f"{unicodedata.unidata_version}.\n// Do not edit.\n\n#include <stdint.h>\n\n")
 
         f.write("// first code point of a stretch << 2 | class: 0 other, 1 letter, 2 number, 3 white space\n")
         write_array(f, "static const uint32_t unicode_classes[]", [f"0x{c << 2 | v:06x}" for c, v in runs(class_of)], 13)
 
         f.write("// first code point of a stretch << 8 | canonical combining class\n")
         write_array(f, "static const uint32_t unicode_combining[]",
-                    [f"0x{c << 8 | v:08x}" for c, v in runs(lambda c: unicodedata.combining(chr(c)))], 11)
+                    [f"0x{c << 8 | v:08x}" for c, v in runs(combining)], 11)
 
         f.write("// code point, and the one or two it stands for, by code point\n")
         write_array(f, "static const uint32_t unicode_decompositions[][3]", [f"{{0x{c:x},0x{a:x},0x{b:x}}}" for c, a, b in pairs], 5)

@@ -10,7 +10,7 @@ The file has C; A and B become C by concatenation over the factors.
 from .. import eigenvalues
 from ..errors import ModelError
 from ..model import Model
-from ..transforms import CONCAT, CONCAT_CONV, CONV, FLAT, NEG_EXP_FLAT
+from ..transforms import CONCAT, CONCAT_CONV, CONV, FLAT, NEG_EXP_FLAT, conv_width
 from .shell import SHELL_KEYS, conv_fact, convert_shell, divide, write_conv
 
 KEYS = SHELL_KEYS + """
@@ -114,4 +114,4 @@ def _write_split_conv(m: Model, dst: str, src: str, n: int, key_dim: int, value_
         # layout A has a query convolution for every factor; only the first is read
         m.drop(f"{src}q_conv1ds.{j}.weight")
         m.drop(f"{src}q_conv1ds.{j}.bias")
-    return width
+    return conv_width(width)

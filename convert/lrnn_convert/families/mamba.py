@@ -6,7 +6,7 @@
 from .. import eigenvalues
 from ..errors import ModelError
 from ..model import Model
-from ..transforms import CONV, FLAT, NEG_EXP
+from ..transforms import CONV, FLAT, NEG_EXP, conv_width
 from .llama_cpp import explain, write_common
 from .shell import SWISH, write_embedding, write_sizes
 
@@ -15,7 +15,7 @@ KEYS = """
     state_size layer_norm_epsilon expand conv_kernel use_bias use_conv_bias hidden_act time_step_rank time_step_scale time_step_min
     time_step_max time_step_init_scheme time_step_floor rescale_prenorm_residual residual_in_fp32 use_mambapy use_associative_scan
     d_model n_layer d_intermediate ssm_cfg attn_layer_idx attn_cfg rms_norm fused_add_norm pad_vocab_size_multiple tie_embeddings
-    norm_eps dt_rank norm_epsilon d_inner d_state d_conv d_inner num_heads head_dim n_groups rmsnorm chunk_size
+    norm_eps dt_rank norm_epsilon d_inner d_state d_conv num_heads head_dim n_groups rmsnorm chunk_size
 """
 
 # options of state-spaces' ssm_cfg that say sizes (which the tensors say too) or choose initial values and kernels
@@ -92,12 +92,12 @@ def convert(checkpoint, option: str) -> Model:
     if reasons:
         write_sizes(m, layers, D, V, eps, None)
         m.set_u32("lrnn.state_length", N)
-        m.set_u32("lrnn.conv_width", W)
+        m.set_u32("lrnn.conv_width", conv_width(W))
         m.set_bool("lrnn.final_norm", final_norm is not None)
         explain(m, "mamba", reasons)
     else:
         write_common(m, "mamba", layers, D, V, 0)
-        m.set_u32("mamba.ssm.conv_kernel", W)
+        m.set_u32("mamba.ssm.conv_kernel", conv_width(W))
         m.set_u32("mamba.ssm.inner_size", E)
         m.set_u32("mamba.ssm.state_size", N)
         m.set_u32("mamba.ssm.time_step_rank", R)

@@ -9,7 +9,7 @@ import math
 from .. import eigenvalues
 from ..errors import ModelError
 from ..model import Model
-from ..transforms import CONV, NEG_EXP_FLAT, FLAT, reshape
+from ..transforms import CONV, FLAT, NEG_EXP_FLAT, conv_width, reshape
 from .llama_cpp import explain, write_common
 from .mamba import KEYS as MAMBA_KEYS
 from .mamba import read_eps, read_outer, read_ssm_cfg, write_conv_bias
@@ -80,7 +80,7 @@ def convert(checkpoint, option: str) -> Model:
         m.set_u32("lrnn.value_length", P)
         m.set_u32("lrnn.state_length", N)
         m.set_u32("lrnn.group_count", G)
-        m.set_u32("lrnn.conv_width", W)
+        m.set_u32("lrnn.conv_width", conv_width(W))
         m.set_f32("lrnn.output_norm_epsilon", eps)
         if low > 0:
             m.set_f32("lrnn.dt_min", low)
@@ -89,7 +89,7 @@ def convert(checkpoint, option: str) -> Model:
         explain(m, "mamba2", reasons)
     else:
         write_common(m, "mamba2", layers, D, V, 0)
-        m.set_u32("mamba2.ssm.conv_kernel", W)
+        m.set_u32("mamba2.ssm.conv_kernel", conv_width(W))
         m.set_u32("mamba2.ssm.inner_size", E)
         m.set_u32("mamba2.ssm.state_size", N)
         m.set_u32("mamba2.ssm.time_step_rank", H)              # there: the number of heads

@@ -9,7 +9,7 @@ import numpy as np
 from .. import eigenvalues
 from ..errors import ModelError
 from ..model import Model
-from ..transforms import CONV, FLAT, NEG_EXP_FLAT, How
+from ..transforms import CONV, FLAT, NEG_EXP_FLAT, How, conv_taps, conv_width
 from .gated_delta_net import write_keys
 from .shell import Attention, write_attention_layer, write_embedding, write_sizes, write_swiglu
 from .transformer import read_rope
@@ -68,7 +68,7 @@ def convert(checkpoint, option: str) -> Model:
 
 
 def _cut(begin: int, end: int) -> How:
-    return How(lambda s: (end - begin, s[0][2]), lambda a: np.concatenate(a, axis=0)[begin:end, 0, :])
+    return How(lambda s: (end - begin, conv_width(s[0][2])), lambda a: conv_taps(np.concatenate(a, axis=0)[begin:end]))
 
 
 def _linear_layer(m: Model, dst: str, src: str, D: int) -> None:
@@ -108,4 +108,4 @@ def _linear_layer(m: Model, dst: str, src: str, D: int) -> None:
         raise ModelError(f"{m.checkpoint.name}: tensors {src}q|k|v_conv1d.weight have {rows} channels, "
                          f"expected {[key_dim, key_dim, value_dim]}")
     if "lrnn.head_count" not in m.kv:
-        write_keys(m, H, HV, key_dim // H, value_dim // HV, W, "silu", OUTPUT_NORM_EPS)
+        write_keys(m, H, HV, key_dim // H, value_dim // HV, conv_width(W), "silu", OUTPUT_NORM_EPS)

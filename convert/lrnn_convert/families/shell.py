@@ -11,7 +11,7 @@ import numpy as np
 
 from ..errors import ModelError
 from ..model import Model
-from ..transforms import CONV, SAME, rows
+from ..transforms import CONV, SAME, conv_width, rows
 
 SHELL_KEYS = "hidden_act norm_eps norm_first attn attnres_block_size conv_size conv_bias"
 
@@ -145,7 +145,6 @@ def read_hybrid(m: Model, width: int, layers: int) -> tuple[Attention | None, se
 def convert_shell(m: Model, mixer) -> None:
     """fla's language model. mixer(m, dst, src, layer, width) writes a recurrent layer and, in the first one, the keys."""
     m.refuse_unless("attnres_block_size", (None,), "attention residuals are not supported")
-    m.refuse_unless("conv_bias", (None, False, True), "expected true or false")
     layers = m.count_layers("model.layers.")
     width, vocab = write_embedding(m, "model.embeddings.weight")
     inner = m.shape("model.layers.0.mlp.down_proj.weight", 2)[1]
@@ -189,7 +188,7 @@ def write_conv(m: Model, dst: str, src: str, parts: list[tuple[str, str, int]]) 
         m.put(f"{dst}{name}.weight", f"{src}{source}.weight", (channels, 1, width), CONV)
         if m.has(f"{src}{source}.bias"):
             m.put(f"{dst}{name}.bias", f"{src}{source}.bias", (channels,), SAME)
-    return width
+    return conv_width(width)
 
 
 def conv_fact(width: int) -> str:

@@ -65,8 +65,9 @@ def convert_hf(checkpoint, option: str) -> Model:
     hd = m.shape("model.layers.0.self_attn.q_proj.weight", 2)[0] // heads
     eps = m.number("rms_norm_eps", 1e-6)
     norm = _qk_norm(m, "model.layers.0.self_attn.", hd, heads * hd)
-    # Qwen keeps sliding_window in files that do not use it
-    window = m.get("sliding_window") if m.get("use_sliding_window", True) else None
+    # Qwen keeps sliding_window in files that do not use it; where it does, only layers from max_window_layers on have it
+    m.refuse_unless("use_sliding_window", (None, False), "a window in some layers only is not supported")
+    window = m.get("sliding_window") if m.config.get("use_sliding_window") is None else None
     trained = m.get("max_position_embeddings")
     m.trained_length = trained if isinstance(trained, int) else None
     a = Attention(heads, kv, hd, window, read_rope(m), norm, eps)

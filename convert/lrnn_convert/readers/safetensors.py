@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 
 from ..errors import DataError
+from ..transforms import size_of
 from .tensor import FLOAT_DTYPES, Tensor
 
 HEADER_MAX = 100_000_000
@@ -90,11 +91,9 @@ def read_safetensors(path: Path) -> dict[str, Tensor]:
 
 def _reader(data, start, dtype, shape):
     def read():
-        # a copy through frombuffer: offsets need not be aligned for the element type
-        count = 1
-        for dim in shape:
-            count *= dim
+        # a view of the mapped file; numpy copes with offsets that are not aligned for the element type
+        count = size_of(shape)
         kind = FLOAT_DTYPES[dtype]
-        return np.frombuffer(data[start : start + count * kind.itemsize], dtype=kind).reshape(shape)
+        return np.frombuffer(data, kind, count, start).reshape(shape) if count else np.empty(shape, kind)
 
     return read

@@ -19,7 +19,9 @@ class Tensor:
         raw = self.read()
         if self.dtype == "BF16":
             # BF16 is the upper half of a float32
-            return (raw.astype(np.uint32) << np.uint32(16)).view(np.float32)
+            bits = raw.astype(np.uint32)
+            bits <<= np.uint32(16)
+            return bits.view(np.float32)
         return np.ascontiguousarray(raw, dtype=np.float32).reshape(self.shape)
 
 

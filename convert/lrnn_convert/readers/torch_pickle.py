@@ -133,7 +133,10 @@ class Unpickler:
                     self.fail("a key that is not hashable")
 
         def text(n: int) -> str:
-            return self.bytes(n).decode("utf-8", "surrogatepass")
+            try:
+                return self.bytes(n).decode("utf-8")
+            except UnicodeDecodeError:
+                self.fail("a text that is not UTF-8")
 
         while True:
             op = self.bytes(1)[0]
@@ -297,7 +300,7 @@ def _reader(data, start: int, r: TensorRecord):
             return np.empty(r.shape, kind)
         count = 1 + sum((n - 1) * s for n, s in zip(r.shape, r.stride))
         begin = start + r.offset * r.itemsize
-        flat = np.frombuffer(data[begin : begin + count * r.itemsize], dtype=kind)
+        flat = np.frombuffer(data, kind, count, begin)
         strides = tuple(s * r.itemsize for s in r.stride)
         return np.ascontiguousarray(np.lib.stride_tricks.as_strided(flat, r.shape, strides, writeable=False))
 

@@ -59,6 +59,10 @@ def write(m: Model, t: Tokenizer | None, vocab: int) -> str:
     n = len(t.tokens)
     bos, eos = _id(m, t, t.bos, "bos_token_id"), _id(m, t, t.eos, "eos_token_id")
 
+    for added, who, value in ((t.add_bos, "bos", bos), (t.add_eos, "eos", eos)):
+        if added and value is None:
+            raise DataError(f"the tokenizer adds {who} to a text, but neither it nor config.json says which token that is")
+
     # rows that pad the embedding have no token; readers want one name a row
     pad = vocab - n
     tokens = t.tokens + [f"[PAD{i}]" for i in range(n, vocab)]

@@ -43,6 +43,9 @@ SIMD_INLINE void sweep_cols(const struct rows * x, struct what w, int64_t d_v, i
         p = full ? vec_load(x->p + c) : vec_load_n(x->p + c, cols);
     }
     for (int64_t r = i; r < i + n; ++r) {
+        if (!w.n_pend && c % LINE == 0) { // the first sweep: the state comes from memory, a few rows of it at a time
+            __builtin_prefetch(x->in + (r + 4*TOKEN_ROWS)*d_v + c);
+        }
         vec s = full ? vec_load(x->in + r*d_v + c) : vec_load_n(x->in + r*d_v + c, cols);
         if (w.read_k && w.read_first) {
             u = vec_fma(vec_set1(x->k[r]), s, u);
@@ -79,16 +82,17 @@ SIMD_INLINE void sweep_cols(const struct rows * x, struct what w, int64_t d_v, i
 }
 
 SIMD_INLINE void sweep_rows(const struct rows * rows, struct what w, const struct scan_dims * dims, const struct token * token) {
-    const struct rows x   = *rows;
-    const int64_t     d_v = dims->d_v;
-    int64_t           i   = 0;
-    for (; i + TOKEN_ROWS <= dims->d_k; i += TOKEN_ROWS) {
+    const struct rows x    = *rows;
+    const int64_t     d_v  = dims->d_v;
+    const int         step = w.read_k || w.read_q ? TOKEN_ROWS : 1; // without sums a row is best taken alone, from end to end
+    int64_t           i    = 0;
+    for (; i + step <= dims->d_k; i += step) {
         int64_t c = token->col0;
         for (; c + VEC <= token->col1; c += VEC) {
-            sweep_cols(&x, w, d_v, i, TOKEN_ROWS, c, VEC);
+            sweep_cols(&x, w, d_v, i, step, c, VEC);
         }
         if (c < token->col1) {
-            sweep_cols(&x, w, d_v, i, TOKEN_ROWS, c, token->col1 - c);
+            sweep_cols(&x, w, d_v, i, step, c, token->col1 - c);
         }
     }
     for (; i < dims->d_k; ++i) {

@@ -256,11 +256,19 @@ static void task_run(struct ggml_tensor * dst, const struct tile_scan * scan, co
     } while (n < last);
 }
 
+// Tokens that all heads go through before the next ones: WINDOW bytes of the widest input, in whole blocks.
+static int64_t window_tokens(const struct scan_dims * dims) {
+    const int64_t width  = dims->n_head*dims->n_h*(dims->d_k > dims->d_v ? dims->d_k : dims->d_v);
+    const int64_t block  = tile_scan_block(dims);
+    const int64_t blocks = WINDOW/(int64_t) sizeof(float)/(width*block);
+    return blocks > 1 ? blocks*block : block;
+}
+
 void tile_scan_forward(const struct ggml_compute_params * params, struct ggml_tensor * dst, const struct tile_scan * scan, float * work) {
     const struct scan_dims * dims   = &scan->dims;
     const int64_t            runs   = runs_of(dims, params->nth);
     const int64_t            n      = dims->n_seqs*dims->n_head*runs;
-    const int64_t            window = WINDOW*tile_scan_block(dims);
+    const int64_t            window = window_tokens(dims);
 
     work += params->ith*tile_scan_floats(dims, scan->prep_floats);
 

@@ -29,6 +29,9 @@ SIMD_INLINE void sweep_cols(const struct rows * w, int32_t kind, int32_t form, b
     const vec  x    = full ? vec_load(w->x + col) : vec_load_n(w->x + col, cols);
     vec        y    = full ? vec_load(w->y + col) : vec_load_n(w->y + col, cols);
     for (int64_t r = i; r < i + n; ++r) {
+        if (col % LINE == 0) { // the state comes from memory, a few rows of it at a time
+            __builtin_prefetch(w->in + (r + 4*TOKEN_ROWS)*d_v + col);
+        }
         vec s = full ? vec_load(w->in + r*d_v + col) : vec_load_n(w->in + r*d_v + col, cols);
         if (bonus) { // read before write
             y = vec_fma(vec_set1(w->c[r]), s, y);

@@ -1,0 +1,41 @@
+# lrnn-convert: a Python package in convert/, run from a virtual environment in the build tree with the pinned packages of
+# convert/requirements.txt. `pip install ./convert` gives a user the same command without any of this.
+
+option(LRNN_CONVERTER "Make the virtual environment of lrnn-convert" ${PROJECT_IS_TOP_LEVEL})
+if (NOT LRNN_CONVERTER)
+    return()
+endif()
+
+find_package(Python3 3.11 COMPONENTS Interpreter)
+if (NOT Python3_FOUND)
+    message(FATAL_ERROR "lrnn-convert needs Python 3.11 or later with venv and pip: install it, or configure with -DLRNN_CONVERTER=OFF.")
+endif()
+
+set(convert_source "${PROJECT_SOURCE_DIR}/convert")
+set(convert_env    "${PROJECT_BINARY_DIR}/convert-env")
+set(convert_python "${convert_env}/bin/python")
+
+set(requirements "${convert_source}/requirements.txt")
+if (LRNN_BUILD_TESTS)
+    list(APPEND requirements "${convert_source}/requirements-test.txt")
+endif()
+list(TRANSFORM requirements PREPEND "--requirement=" OUTPUT_VARIABLE requirement_options)
+
+add_custom_command(
+    OUTPUT  "${convert_env}/stamp"
+    COMMAND "${CMAKE_COMMAND}" -E rm -rf "${convert_env}"
+    COMMAND "${Python3_EXECUTABLE}" -m venv "${convert_env}"
+    COMMAND "${convert_python}" -m pip install --quiet --disable-pip-version-check --require-hashes --only-binary :all: ${requirement_options}
+    COMMAND "${CMAKE_COMMAND}" -E touch "${convert_env}/stamp"
+    DEPENDS ${requirements}
+    COMMENT "Python environment of lrnn-convert"
+    VERBATIM)
+add_custom_target(lrnn-convert ALL DEPENDS "${convert_env}/stamp")
+
+file(CONFIGURE OUTPUT "${PROJECT_BINARY_DIR}/bin/lrnn-convert" @ONLY CONTENT [=[
+#!/bin/sh
+# starts lrnn-convert from the source tree in the environment that the build made
+PYTHONPATH="@convert_source@" PYTHONDONTWRITEBYTECODE=1 exec "@convert_python@" -m lrnn_convert "$@"
+]=])
+file(CHMOD "${PROJECT_BINARY_DIR}/bin/lrnn-convert" PERMISSIONS
+    OWNER_READ OWNER_WRITE OWNER_EXECUTE GROUP_READ GROUP_EXECUTE WORLD_READ WORLD_EXECUTE)

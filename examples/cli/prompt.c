@@ -1,0 +1,58 @@
+#include "prompt.h"
+
+#include "token-ids.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+static bool ids_to_tokens(const struct lrnn_model_info * info, const char * text, size_t size,
+        int32_t ** tokens, int64_t * n_tokens, char * err, size_t err_size) {
+    char why[256];
+
+    *tokens = NULL;
+    if (token_ids_parse(text, size, tokens, n_tokens, why, sizeof(why)) &&
+            token_ids_check(*tokens, *n_tokens, info->n_vocab, why, sizeof(why))) {
+        return true;
+    }
+    snprintf(err, err_size, "the prompt must be token ids%s: %s", info->has_tokenizer ? "" : ", since the model has no tokenizer", why);
+    free(*tokens);
+    return false;
+}
+
+bool prompt_to_tokens(const struct lrnn_model * model, const char * text, size_t size, bool ids, bool continues, bool special,
+        int32_t ** tokens, int64_t * n_tokens, char * err, size_t err_size) {
+    const struct lrnn_model_info info = lrnn_model_get_info(model);
+
+    if (ids) {
+        if (!ids_to_tokens(&info, text, size, tokens, n_tokens, err, err_size)) {
+            return false;
+        }
+    } else {
+        const unsigned flags = (continues ? 0u : (unsigned) LRNN_TEXT_ADD_SPECIAL) | (special ? (unsigned) LRNN_TEXT_PARSE_SPECIAL : 0u);
+        if (!lrnn_text_to_tokens(model, text, size, flags, tokens, n_tokens, err, err_size)) {
+            return false;
+        }
+        // some tokenizers end every text with eos; this one is about to go on
+        if (!continues && *n_tokens > 0 && (*tokens)[*n_tokens - 1] == info.eos && info.eos != info.bos) {
+            --*n_tokens;
+        }
+    }
+    if (*n_tokens > 0 || continues) {
+        return true;
+    }
+    if (info.bos < 0) {
+        snprintf(err, err_size, "the prompt is empty, and the model has no token that begins a text; give it a prompt");
+        free(*tokens);
+        return false;
+    }
+    int32_t * begin = realloc(*tokens, sizeof(*begin));
+    if (begin == NULL) {
+        snprintf(err, err_size, "out of memory for a token");
+        free(*tokens);
+        return false;
+    }
+    begin[0]  = info.bos;
+    *tokens   = begin;
+    *n_tokens = 1;
+    return true;
+}

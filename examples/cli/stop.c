@@ -1,0 +1,72 @@
+#include "stop.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static void release(struct stop_filter * f, size_t n) {
+    if (f->out != NULL) {
+        fwrite(f->held, 1, n, f->out);
+    }
+    f->n_held -= n;
+    memmove(f->held, f->held + n, f->n_held);
+}
+
+bool stop_begin(struct stop_filter * f, const struct option_strings * stops, FILE * out) {
+    size_t longest = 1;
+    for (int i = 0; i < stops->n; i++) {
+        const size_t length = strlen(stops->v[i]);
+        longest = length > longest ? length : longest;
+    }
+    *f = (struct stop_filter) { .stops = stops, .out = out, .held = malloc(longest) };
+    return f->held != NULL;
+}
+
+// True if what is held ends with the first n bytes of a stop string.
+static bool ends_with(const struct stop_filter * f, const char * stop, size_t n) {
+    return n <= f->n_held && memcmp(f->held + f->n_held - n, stop, n) == 0;
+}
+
+// How many bytes at the end of what is held are the longest stop string that is complete, 0: none is.
+static size_t complete(const struct stop_filter * f) {
+    size_t longest = 0;
+    for (int i = 0; i < f->stops->n; i++) {
+        const size_t n = strlen(f->stops->v[i]);
+        if (n > longest && ends_with(f, f->stops->v[i], n)) {
+            longest = n;
+        }
+    }
+    return longest;
+}
+
+// How many bytes at the end of what is held may become a stop string.
+static size_t begun(const struct stop_filter * f) {
+    size_t longest = 0;
+    for (int i = 0; i < f->stops->n; i++) {
+        for (size_t n = strlen(f->stops->v[i]) - 1; n > longest; n--) {
+            if (ends_with(f, f->stops->v[i], n)) {
+                longest = n;
+            }
+        }
+    }
+    return longest;
+}
+
+bool stop_push(struct stop_filter * f, const char * text, size_t size) {
+    for (size_t i = 0; i < size; i++) {
+        f->held[f->n_held++] = text[i];
+        const size_t n_stop = complete(f);
+        if (n_stop > 0) {
+            release(f, f->n_held - n_stop);
+            f->n_held = 0;
+            return true;
+        }
+        release(f, f->n_held - begun(f));
+    }
+    return false;
+}
+
+void stop_end(struct stop_filter * f) {
+    release(f, f->n_held);
+    free(f->held);
+    f->held = NULL;
+}

@@ -1,0 +1,251 @@
+// lrnn-inspect: what a model file says of itself, and what it costs to run.
+
+#include "exit-code.h"
+#include "json.h"
+#include "load-model.h"
+#include "options.h"
+
+#include "ggml-backend.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+struct args {
+    const char * model;
+    bool         json;
+    bool         devices;
+};
+
+//
+// A model
+//
+
+// Where the range of eigenvalues is said: a file of ours has a key for it, llama.cpp's architectures imply theirs.
+static const char * eigenvalues_source(const struct lrnn_model_info * info) {
+    return strcmp(info->architecture, "lrnn") == 0 ? "stated in the file" : "implied by the architecture";
+}
+
+static const char * eigenvalues_text(const struct lrnn_model_info * info) {
+    return strcmp(info->eigenvalues, "family") == 0 ? "the family's own" : info->eigenvalues;
+}
+
+// 1234567 bytes, 1.2 MiB
+static void print_bytes(int64_t bytes) {
+    static const char * const units[] = { "KiB", "MiB", "GiB", "TiB" };
+    double x    = (double) bytes/1024.0;
+    int    unit = 0;
+
+    printf("%" PRId64 " bytes", bytes);
+    for (; x >= 1024.0 && unit < 3; unit++) {
+        x /= 1024.0;
+    }
+    if (bytes >= 1024) {
+        printf(", %.1f %s", x, units[unit]);
+    }
+}
+
+static void print_id(const char * name, int32_t id) {
+    if (id >= 0) {
+        printf(", %s %" PRId32, name, id);
+    }
+}
+
+// Of names that come from the file, what a terminal might obey is left out.
+static void print_name(const char * name) {
+    for (const char * p = name; *p != '\0'; p++) {
+        putchar((unsigned char) *p < ' ' || *p == 0x7f ? '?' : *p);
+    }
+}
+
+static void print_model(const struct lrnn_model_info * info) {
+    printf("name              ");
+    print_name(info->name != NULL ? info->name : "");
+    printf("\narchitecture      %s\n", info->architecture);
+    printf("family            %s\n", info->family);
+    printf("eigenvalues       %s (%s)\n", eigenvalues_text(info), eigenvalues_source(info));
+    if (info->n_householder > 0) {
+        printf("n_h               %" PRId64 " Householder factor%s a token\n", info->n_householder, info->n_householder > 1 ? "s" : "");
+    }
+    printf("layers            %" PRId64, info->n_layer);
+    if (info->n_layer_attention > 0) {
+        printf(", of which %" PRId64 " of attention", info->n_layer_attention);
+    }
+    printf("\nwidth             %" PRId64 "\n", info->n_embd);
+    printf("vocabulary        %" PRId64, info->n_vocab);
+    print_id("bos", info->bos);
+    print_id("eos", info->eos);
+    printf("\ntokenizer         %s\n", info->has_tokenizer ? "yes" : "no: prompts are token ids");
+    if (info->trained_length > 0) {
+        printf("trained length    %" PRId64 " tokens\n", info->trained_length);
+    } else {
+        printf("trained length    unknown\n");
+    }
+    printf("weights           ");
+    print_bytes(info->weight_bytes);
+    printf("\nstate             ");
+    print_bytes(info->state_bytes);
+    printf(" a sequence, of any length\n");
+    if (info->n_layer_attention > 0) {
+        printf("cache             ");
+        print_bytes(info->cache_bytes);
+        printf(" a token\n");
+    }
+    printf("identity          %016" PRIx64 "\n", info->identity);
+}
+
+static void print_key(const char * key) {
+    printf(",\n  \"%s\": ", key);
+}
+
+static void print_key_string(const char * key, const char * text) {
+    print_key(key);
+    json_string(stdout, text, strlen(text));
+}
+
+// null for what is not known
+static void print_key_int(const char * key, bool known, int64_t x) {
+    print_key(key);
+    if (known) {
+        printf("%" PRId64, x);
+    } else {
+        printf("null");
+    }
+}
+
+static void print_model_json(const struct lrnn_model_info * info) {
+    char identity[17];
+
+    snprintf(identity, sizeof(identity), "%016" PRIx64, info->identity);
+    printf("{\n  \"architecture\": ");
+    json_string(stdout, info->architecture, strlen(info->architecture));
+    print_key_string("name",                  info->name != NULL ? info->name : "");
+    print_key_string("family",                info->family);
+    print_key_string("eigenvalues",           info->eigenvalues);
+    print_key_string("eigenvalues_source",    eigenvalues_source(info));
+    print_key_int   ("n_householder",         true, info->n_householder);
+    print_key_int   ("n_layer",               true, info->n_layer);
+    print_key_int   ("n_layer_attention",     true, info->n_layer_attention);
+    print_key_int   ("n_embd",                true, info->n_embd);
+    print_key_int   ("n_vocab",               true, info->n_vocab);
+    print_key_int   ("bos",                   info->bos >= 0, info->bos);
+    print_key_int   ("eos",                   info->eos >= 0, info->eos);
+    print_key       ("tokenizer");
+    printf("%s", info->has_tokenizer ? "true" : "false");
+    print_key_int   ("trained_length",        info->trained_length > 0, info->trained_length);
+    print_key_int   ("weight_bytes",          true, info->weight_bytes);
+    print_key_int   ("state_bytes",           true, info->state_bytes);
+    print_key_int   ("cache_bytes_per_token", true, info->cache_bytes);
+    print_key_string("identity",              identity);
+    printf("\n}\n");
+}
+
+//
+// Devices
+//
+
+static const char * type_name(enum ggml_backend_dev_type type) {
+    switch (type) {
+        case GGML_BACKEND_DEVICE_TYPE_CPU:   return "CPU";
+        case GGML_BACKEND_DEVICE_TYPE_GPU:   return "GPU";
+        case GGML_BACKEND_DEVICE_TYPE_IGPU:  return "integrated GPU";
+        case GGML_BACKEND_DEVICE_TYPE_ACCEL: return "accelerator";
+        default:                             return "other";
+    }
+}
+
+static void print_devices(bool json) {
+    const size_t n = ggml_backend_dev_count();
+
+    for (size_t i = 0; i < n; i++) {
+        ggml_backend_dev_t dev = ggml_backend_dev_get(i);
+        const char * name    = ggml_backend_dev_name(dev);
+        const char * what    = ggml_backend_dev_description(dev);
+        const char * type    = type_name(ggml_backend_dev_type(dev));
+        const char * backend = ggml_backend_reg_name(ggml_backend_dev_backend_reg(dev));
+        size_t       free_bytes, total_bytes;
+
+        ggml_backend_dev_memory(dev, &free_bytes, &total_bytes);
+        if (json) {
+            printf("%s\n  {\n    \"name\": ", i == 0 ? "[" : ",");
+            json_string(stdout, name, strlen(name));
+            printf(", \"backend\": ");
+            json_string(stdout, backend, strlen(backend));
+            printf(", \"type\": ");
+            json_string(stdout, type, strlen(type));
+            printf(", \"description\": ");
+            json_string(stdout, what, strlen(what));
+            printf(",\n    \"memory_bytes\": %zu, \"memory_free_bytes\": %zu\n  }", total_bytes, free_bytes);
+        } else {
+            printf("%-10s %s, %s (%s), %.1f GiB of memory, %.1f free\n",
+                    name, type, what, backend, (double) total_bytes/(1 << 30), (double) free_bytes/(1 << 30));
+        }
+    }
+    if (json) {
+        printf("%s\n]\n", n == 0 ? "[" : "");
+    }
+}
+
+//
+// Command line
+//
+
+static enum exit_code run(const struct args * args) {
+    if (args->devices) {
+        print_devices(args->json);
+    } else {
+        struct lrnn_model * model = load_model("lrnn-inspect", args->model, false);
+        if (model == NULL) {
+            return EXIT_CODE_MODEL;
+        }
+        const struct lrnn_model_info info = lrnn_model_get_info(model);
+        if (args->json) {
+            print_model_json(&info);
+        } else {
+            print_model(&info);
+        }
+        lrnn_model_free(model);
+    }
+    if (fflush(stdout) != 0 || ferror(stdout)) {
+        fprintf(stderr, "lrnn-inspect: the results could not be written to stdout\n");
+        return EXIT_CODE_SYSTEM;
+    }
+    return EXIT_CODE_OK;
+}
+
+int main(int argc, char ** argv) {
+    struct args args = { 0 };
+
+    const struct option options[] = {
+        { .group = "What",
+          .names = "M.gguf",    .type = OPTION_STRING, .dest = &args.model,   .help = "the model" },
+        { .names = "--devices", .type = OPTION_FLAG,   .dest = &args.devices, .help = "list the devices that ggml finds, with their memory" },
+
+        { .group = "Output",
+          .names = "--json",    .type = OPTION_FLAG,   .dest = &args.json,    .help = "as JSON; null where the file does not say" },
+    };
+    const struct program program = {
+        .name      = "lrnn-inspect",
+        .summary   = "what a model is, and what it costs to run",
+        .modes     = (const char * const []) { "M.gguf [--json]       a model", "--devices [--json]    this machine", NULL },
+        .examples  = (const char * const []) { "lrnn-inspect model.gguf", "lrnn-inspect model.gguf --json | jq .state_bytes", NULL },
+        .options   = options,
+        .n_options = sizeof(options)/sizeof(options[0]),
+    };
+    char err[512];
+
+    switch (options_parse(&program, argc, argv, err, sizeof(err))) {
+        case OPTIONS_OK:    break;
+        case OPTIONS_DONE:  return EXIT_CODE_OK;
+        case OPTIONS_ERROR: {
+            fprintf(stderr, "lrnn-inspect: %s\n", err);
+            return EXIT_CODE_USAGE;
+        }
+    }
+    if ((args.model != NULL) == args.devices) {
+        fprintf(stderr, "lrnn-inspect: %s; see lrnn-inspect --help\n",
+                args.devices ? "--devices is about this machine, not about a model: give one of the two" : "M.gguf is missing");
+        return EXIT_CODE_USAGE;
+    }
+    return run(&args);
+}

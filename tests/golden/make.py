@@ -1,0 +1,268 @@
+#!/usr/bin/env python3
+"""Makes the models of this folder and the logits that their libraries give for them.
+
+Needs what no test needs:
+
+    torch 2.15.0, transformers 5.22.2, flash-linear-attention 0.6.0, einops, safetensors, gguf, numpy
+
+on a CPU; about five minutes.
+
+    python tests/golden/make.py [name...]
+
+Each model is built by the library that defines it, from a small configuration, its weights drawn anew (see `draw`), saved as that library saves it,
+and converted with convert/. The tokens are random; the logits are the library's, for all tokens in one call from an empty state, in float32.
+"""
+
+import contextlib
+import importlib
+import math
+import os
+import subprocess
+import sys
+import tempfile
+import types
+import zlib
+from pathlib import Path
+
+# flash-linear-attention is written in Triton, which needs a GPU to compile for, but can also interpret its kernels with numpy. It must know before
+# it is imported.
+os.environ["TRITON_INTERPRET"] = "1"
+
+import numpy as np
+import torch
+
+HERE = Path(__file__).resolve().parent
+CONVERTER = HERE.parent.parent / "convert"
+
+VOCAB = 48
+TOKENS = 40                                # fla takes the kernels that work interpreted for up to 64
+
+
+#
+# The libraries
+#
+
+def without_timing() -> None:
+    """Triton's autotuner times each variant of a kernel, which takes a GPU's clock; interpreted, any variant does: all are equally fast."""
+    from triton.runtime.autotuner import Autotuner
+
+    def no_time(self, *args, **kwargs):
+        return [0.0, 0.0, 0.0]
+
+    Autotuner._bench = no_time
+
+
+def plain_attention(q, k, v, causal=True, window_size=(-1, -1), **_):
+    """In place of flash-attn, which needs a GPU: [B, T, H, d] in and out, `window_size` (left, right) tokens beside the own one."""
+    groups = q.shape[2] // k.shape[2]
+    k, v = (x.repeat_interleave(groups, dim=2) for x in (k, v))
+    i, j = torch.arange(q.shape[1])[:, None], torch.arange(k.shape[1])[None, :]
+    seen = j <= i if causal else torch.ones(len(i), len(j[0]), dtype=torch.bool)
+    if window_size[0] >= 0:
+        seen = seen & (j >= i - window_size[0])
+    q, k, v = (x.transpose(1, 2) for x in (q, k, v))
+    scores = (q @ k.transpose(-1, -2) / math.sqrt(q.shape[-1])).masked_fill(~seen, -math.inf)
+    return (scores.softmax(-1) @ v).transpose(1, 2)
+
+
+def from_fla(name: str, **config):
+    """A model of fla.models, by its prefix: DeltaNet, GLA, …"""
+    without_timing()
+    attn = importlib.import_module("fla.layers.attn")
+    attn.flash_attn_func = plain_attention
+    models = importlib.import_module("fla.models")
+    # the fused norms and losses are for speed; unfused, less has to be interpreted
+    common = dict(hidden_size=32, num_hidden_layers=2, vocab_size=VOCAB, fuse_norm=False, fuse_swiglu=False, fuse_cross_entropy=False)
+    return getattr(models, name + "ForCausalLM")(getattr(models, name + "Config")(**(common | config)))
+
+
+def from_transformers(name: str, **config):
+    sys.modules.setdefault("fla", None)    # or it takes fla's kernels, for a GPU, where it can
+    transformers = importlib.import_module("transformers")
+    common = dict(hidden_size=32, num_hidden_layers=2, vocab_size=VOCAB)
+    return getattr(transformers, name + "ForCausalLM")(getattr(transformers, name + "Config")(**(common | config)))
+
+
+def norm_per_group(model, n_groups: int):
+    """Mamba-2 was trained with its output norm over each group by itself; transformers' module has one over all channels. Its Zamba-2 has the former."""
+    module = importlib.import_module("transformers.models.zamba2.modeling_zamba2")
+    for layer in model.backbone.layers:
+        size = layer.mixer.intermediate_size
+        layer.mixer.norm = module.Zamba2RMSNormGated(size, size // n_groups, layer.mixer.layer_norm_epsilon)
+    return model
+
+
+@contextlib.contextmanager
+def signed_mamba():
+    """The factor exp(Δ A) of the state is the one exp of four dimensions in transformers' Mamba; 2 exp(Δ A) − 1 is its signed form."""
+    module = importlib.import_module("transformers.models.mamba.modeling_mamba")
+    seen = types.SimpleNamespace(calls=0)
+
+    class Signed:
+        def __getattr__(self, name):
+            return getattr(torch, name)
+
+        @staticmethod
+        def exp(x):
+            seen.calls += x.dim() == 4
+            return 2*torch.exp(x) - 1 if x.dim() == 4 else torch.exp(x)
+
+    module.torch = Signed()
+    try:
+        yield
+    finally:
+        module.torch = torch
+    assert seen.calls == 2, f"{seen.calls} factors were replaced, expected one in each of two layers"
+
+
+#
+# The weights
+#
+
+def draw(name: str, shape: tuple[int, ...], tied: bool, normal, uniform) -> torch.Tensor:
+    """Values under which every tensor matters to the logits: nothing is at the neutral value that libraries start from."""
+    leaf = name.split(".")[-1]
+    matrix = len(shape) >= 2
+
+    if leaf == "A_log":                                # decay rates exp(A_log)
+        return uniform(math.log(0.3), math.log(6.0))
+    if leaf == "dt_bias" or name.endswith("dt_proj.bias"):  # steps softplus(dt_bias) from 0.02 to 1
+        return uniform(-4.0, 0.5)
+    if name.endswith("gk_proj.1.bias"):                # GLA: gates σ(·)^(1/16)
+        return uniform(-12.0, 2.0)
+    if name.endswith("w_proj.linear.lora.2.bias"):     # RWKV-6: gates exp(−exp(·))
+        return uniform(-4.0, 0.5)
+    if name.endswith("w_lora.lora.2.bias"):            # RWKV-7: gates exp(−0.61 σ(·))
+        return uniform(-4.0, 2.0)
+    if name.endswith("fgate_preact.bias"):
+        return uniform(0.0, 5.0)
+    if name.endswith("igate_preact.bias"):
+        return uniform(-3.0, 3.0)
+    if leaf in ("mu", "x_bias") or leaf.startswith("x_") and leaf[2:] in "rwkvag":  # how much of the last token
+        return uniform(0.0, 1.0)
+    if leaf in ("bonus", "r_k"):
+        return 0.5*normal()
+    if leaf == "lower_bounds":
+        return normal()
+    if leaf in ("k_k", "k_a", "D") or "norm" in name and leaf == "weight":
+        return 1.0 + 0.25*normal()
+    if "embed" in name:
+        return 1.0/math.sqrt(shape[-1])*normal() if tied else normal()
+    if "conv1d" in name:
+        return 0.5*normal()
+    if leaf == "bias":
+        return 0.3*normal()
+    if matrix:
+        return 1.0/math.sqrt(shape[-1])*normal()
+    raise ValueError(f"no rule for {name} of shape {shape}")
+
+
+def draw_all(model, seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    tied = model.config.tie_word_embeddings    # named_parameters has the shared matrix once
+    with torch.no_grad():
+        for name, p in sorted(model.named_parameters()):
+            shape = tuple(p.shape)
+            value = draw(name, shape, tied, lambda: rng.standard_normal(shape), lambda low, high: rng.uniform(low, high, shape))
+            p.copy_(torch.from_numpy(np.asarray(value)).to(p.dtype))
+
+
+#
+# The models
+#
+
+FLA = dict(intermediate_size=12, tie_word_embeddings=True)
+DELTA = FLA | dict(num_heads=2, expand_k=0.5, expand_v=0.75)           # K 8, P 12
+GATED = FLA | dict(num_heads=2, head_dim=8, expand_v=1.5)              # K 8, P 12
+UNTIED = dict(tie_word_embeddings=False)
+MAMBA = dict(state_size=8, time_step_rank=2)
+MAMBA2 = dict(state_size=8, num_heads=4)
+SIGNED = ("--eigenvalues", "signed")
+
+# name: (how to build it, options of the converter)
+MODELS = {
+    "delta_net_pos":             (lambda: from_fla("DeltaNet", **DELTA, allow_neg_eigval=False), ()),
+    "delta_net_neg":             (lambda: from_fla("DeltaNet", **(DELTA | UNTIED), allow_neg_eigval=True), ()),
+    "delta_net_neg_sum_elu":     (lambda: from_fla("DeltaNet", **DELTA, allow_neg_eigval=True, qk_norm="sum", qk_activation="elu"), ()),
+    "delta_net_neg_noconv_gate": (lambda: from_fla("DeltaNet", **DELTA, allow_neg_eigval=True, use_short_conv=False, use_gate=True), ()),
+    "delta_net_hybrid":          (lambda: from_fla("DeltaNet", **DELTA, allow_neg_eigval=True, attn=dict(
+                                      layers=[1], num_heads=4, num_kv_heads=2, qkv_bias=True, window_size=11, rope_theta=10000.0)), ()),
+    "gated_deltanet_neg":        (lambda: from_fla("GatedDeltaNet", **GATED, allow_neg_eigval=True), ()),
+    "gated_deltanet_gqa":        (lambda: from_fla("GatedDeltaNet", **(GATED | dict(expand_v=1.0)), num_v_heads=4), ()),
+    "gated_deltaproduct2_neg":   (lambda: from_fla("GatedDeltaProduct", **GATED, num_householder=2, use_forget_gate=True, allow_neg_eigval=True), ()),
+    "deltaproduct3_neg":         (lambda: from_fla("GatedDeltaProduct", **(FLA | dict(num_heads=2, head_dim=4, expand_v=2.0)), num_householder=3,
+                                                   use_forget_gate=False, allow_neg_eigval=True), ()),
+    "kda":                       (lambda: from_fla("KDA", **GATED), ()),
+    "kda_neg":                   (lambda: from_fla("KDA", **(GATED | dict(expand_v=1.0)), allow_neg_eigval=True), ()),
+    "gla":                       (lambda: from_fla("GLA", **FLA, num_heads=2, expand_k=0.5, expand_v=0.75), ()),
+    "gla_gqa":                   (lambda: from_fla("GLA", **FLA, num_heads=4, num_kv_heads=2, expand_k=0.5, expand_v=1.0), ()),
+    "hgrn2":                     (lambda: from_fla("HGRN2", **FLA, num_heads=4, expand_ratio=8), ()),
+    "retnet":                    (lambda: from_fla("RetNet", **FLA, num_heads=2, expand_k=0.5, expand_v=1.0), ()),
+    "rwkv6":                     (lambda: from_fla("RWKV6", **FLA, num_heads=2, expand_k=0.5, proj_low_rank_dim=4, gate_low_rank_dim=8), ()),
+    "rwkv7":                     (lambda: from_fla("RWKV7", **(FLA | UNTIED), head_dim=16, decay_low_rank_dim=8, gate_low_rank_dim=8, a_low_rank_dim=8,
+                                                   v_low_rank_dim=8), ()),
+    "mamba":                     (lambda: from_transformers("Mamba", **MAMBA, tie_word_embeddings=True), ()),
+    "mamba_neg":                 (lambda: from_transformers("Mamba", **MAMBA, **UNTIED, expand=1), SIGNED),
+    "mamba2":                    (lambda: from_transformers("Mamba2", **MAMBA2, n_groups=1, head_dim=16, expand=2, tie_word_embeddings=True), ()),
+    "mamba2_groups":             (lambda: norm_per_group(from_transformers("Mamba2", **MAMBA2, n_groups=2, head_dim=8, expand=1, tie_word_embeddings=True), 2), ()),
+    "xlstm":                     (lambda: from_transformers("xLSTM", num_heads=2, num_blocks=2, ffn_proj_factor=0.75, ffn_round_up_to_multiple_of=8), ()),
+    "olmo_hybrid":               (lambda: from_transformers("OlmoHybrid", intermediate_size=8, tie_word_embeddings=True, num_hidden_layers=4, num_attention_heads=4,
+                                      num_key_value_heads=2, linear_num_key_heads=2, linear_num_value_heads=2, linear_key_head_dim=6,
+                                      linear_value_head_dim=12, max_position_embeddings=512, bos_token_id=1, eos_token_id=2, pad_token_id=0,
+                                      layer_types=["linear_attention"]*3 + ["full_attention"],
+                                      rope_parameters=dict(rope_theta=10000.0, rope_type="default")), ()),
+    "transformer":               (lambda: from_transformers("Llama", intermediate_size=24, tie_word_embeddings=True, num_attention_heads=4, num_key_value_heads=2), ()),
+}
+
+
+#
+# The files
+#
+
+def logits_of(model, tokens: np.ndarray) -> np.ndarray:
+    with torch.no_grad():
+        return model(torch.from_numpy(tokens.astype(np.int64))[None], use_cache=False).logits[0].float().numpy()
+
+
+def write_golden(path: Path, tokens: np.ndarray, logits: np.ndarray) -> None:
+    assert logits.shape == (TOKENS, VOCAB) and np.isfinite(logits).all()
+    with open(path, "wb") as f:
+        f.write(b"golden01")
+        f.write(np.array([TOKENS, VOCAB], "<i4").tobytes())
+        f.write(tokens.astype("<i4").tobytes())
+        f.write(logits.astype("<f4").tobytes())
+
+
+def make(name: str) -> None:
+    build, options = MODELS[name]
+    seed = zlib.crc32(name.encode())
+    torch.manual_seed(0)
+    model = build().float().eval()
+    draw_all(model, seed)
+    tokens = np.random.default_rng(seed + 1).integers(0, VOCAB, TOKENS).astype(np.int32)
+    with signed_mamba() if name == "mamba_neg" else contextlib.nullcontext():
+        logits = logits_of(model, tokens)
+    short = logits_of(model, tokens[-8:])[-1]
+    write_golden(HERE / f"{name}.golden", tokens, logits)
+
+    with tempfile.TemporaryDirectory() as scratch:
+        folder = Path(scratch) / name
+        model.save_pretrained(folder)
+        subprocess.run([sys.executable, "-m", "lrnn_convert", str(folder), "-o", str(HERE / f"{name}.gguf"), "--quiet", *options],
+                       check=True, env=os.environ | {"PYTHONPATH": str(CONVERTER), "PYTHONDONTWRITEBYTECODE": "1"})
+    size = sum((HERE / f"{name}.{end}").stat().st_size for end in ("gguf", "golden"))
+    print(f"{name:<28}{size:>8} bytes   logits ± {logits.std():.2f}   tokens before the last eight move them by {abs(logits[-1] - short).max():.2f}",
+          flush=True)
+
+
+def main() -> None:
+    names = sys.argv[1:] or list(MODELS)
+    if len(names) == 1:
+        make(names[0])
+        return
+    for name in names:                     # a process each: transformers must not see fla
+        subprocess.run([sys.executable, __file__, name], check=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,234 @@
+# The programs on the models of tests/golden: what they print, where, and what they return.
+#
+#   cmake -DBIN=<folder of the programs> -DGOLDEN=<folder of models> -DMAKE_TEXT_MODEL=<make-text-model> -DWORK=<scratch folder> -P test-programs.cmake
+
+cmake_minimum_required(VERSION 3.25)
+
+file(REMOVE_RECURSE "${WORK}")
+file(MAKE_DIRECTORY "${WORK}")
+set(ENV{OMP_WAIT_POLICY} passive)
+set(checks 0)
+
+# expect(<code> <program> <argument>...): runs it and fails unless it returns <code>. Sets out and said to what it wrote to stdout and stderr.
+# Whatever is refused leaves stdout empty and says why in one line.
+macro(expect code program)
+    execute_process(COMMAND "${BIN}/${program}" ${ARGN} RESULT_VARIABLE got OUTPUT_VARIABLE out ERROR_VARIABLE said INPUT_FILE "${WORK}/empty")
+    if (NOT got STREQUAL "${code}")
+        message(FATAL_ERROR "${program} ${ARGN}: returned ${got}, expected ${code}; it said: ${said}")
+    endif()
+    if (NOT "${code}" STREQUAL "0" AND (NOT "${out}" STREQUAL "" OR NOT "${said}" MATCHES "^${program}[^\n]*: [^\n]+\n$"))
+        message(FATAL_ERROR "${program} ${ARGN}: expected one line on stderr and nothing on stdout; stdout: ${out} stderr: ${said}")
+    endif()
+    math(EXPR checks "${checks} + 1")
+endmacro()
+
+function(same a b what)
+    if (NOT "${a}" STREQUAL "${b}")
+        message(FATAL_ERROR "${what}:\n${a}\n${b}")
+    endif()
+endfunction()
+
+# Sets <out> to the ids of lines of JSON, a list. Fails unless each line is an object with an id, a text of type <type> and a log-probability.
+function(jsonl_ids out text type)
+    set(ids "")
+    while (NOT text STREQUAL "")
+        string(FIND "${text}" "\n" end)
+        string(SUBSTRING "${text}" 0 ${end} line)
+        math(EXPR next "${end} + 1")
+        string(SUBSTRING "${text}" ${next} -1 text)
+        string(JSON id       ERROR_VARIABLE failed1 GET  "${line}" id)
+        string(JSON found    ERROR_VARIABLE failed2 TYPE "${line}" text)
+        string(JSON logprob  ERROR_VARIABLE failed3 GET  "${line}" logprob)
+        if (failed1 OR failed2 OR failed3 OR NOT found STREQUAL type OR NOT id MATCHES "^[0-9]+$" OR logprob GREATER 0)
+            message(FATAL_ERROR "not what --jsonl should write: ${line} (${failed1} ${failed2} ${failed3})")
+        endif()
+        list(APPEND ids ${id})
+    endwhile()
+    set(${out} "${ids}" PARENT_SCOPE)
+endfunction()
+
+# Sets <out> to the bytes that a list of ids stands for, in hexadecimal.
+function(ids_to_hex out ids)
+    set(hex "")
+    foreach (id IN LISTS ids)
+        math(EXPR byte "${id} + 256" OUTPUT_FORMAT HEXADECIMAL) # 0x1xx
+        string(SUBSTRING "${byte}" 3 2 byte)
+        string(APPEND hex "${byte}")
+    endforeach()
+    set(${out} "${hex}" PARENT_SCOPE)
+endfunction()
+
+file(WRITE "${WORK}/empty" "")
+
+# ---- every program: help, version, a wrong option -------------------------------------------------------------------------------------
+
+foreach (program lrnn-bench lrnn-cli lrnn-inspect lrnn-perplexity)
+    foreach (option --help --version)
+        expect(0 ${program} ${option})
+        if (NOT out MATCHES "^${program}" OR NOT said STREQUAL "")
+            message(FATAL_ERROR "${program} ${option}: stdout: ${out} stderr: ${said}")
+        endif()
+    endforeach()
+    expect(2 ${program} --no-such-option)
+endforeach()
+expect(2 lrnn-cli)
+expect(2 lrnn-cli -m x.gguf -p a -f b)
+expect(2 lrnn-cli -m x.gguf -p a --stop "")
+expect(2 lrnn-cli -m x.gguf -p a --temp -1)
+expect(2 lrnn-inspect)
+expect(2 lrnn-perplexity)
+expect(2 lrnn-perplexity no-such-command)
+expect(2 lrnn-perplexity logits -m x.gguf)
+expect(0 lrnn-inspect --devices --json)
+string(JSON name GET "${out}" 0 name)
+
+# ---- files that are no models ------------------------------------------------------------------------------------------------------------
+
+file(GLOB models "${GOLDEN}/*.gguf")
+if (models STREQUAL "")
+    message(STATUS "SKIPPED: there are no models in ${GOLDEN}")
+    return()
+endif()
+list(GET models 0 model)
+
+file(WRITE "${WORK}/ids.txt" "3 1 4 1 5 9 2 6\n")
+file(WRITE "${WORK}/magic.gguf" "GGUF")
+file(WRITE "${WORK}/text.gguf"  "this is not a model")
+file(SIZE "${model}" size)
+foreach (part 2 10) # cut in the data, and in the metadata
+    math(EXPR end "${size}/${part}")
+    file(DOWNLOAD "file://${model}" "${WORK}/cut-${part}.gguf" RANGE_END ${end} STATUS failed)
+    list(GET failed 0 failed)
+    if (failed)
+        message(FATAL_ERROR "${model} cannot be copied")
+    endif()
+endforeach()
+foreach (bad missing empty magic.gguf text.gguf cut-2.gguf cut-10.gguf)
+    expect(4 lrnn-cli -m "${WORK}/${bad}" -p 1)
+    expect(4 lrnn-inspect "${WORK}/${bad}")
+    expect(4 lrnn-perplexity logits -m "${WORK}/${bad}" --tokens "${WORK}/ids.txt" --out "${WORK}/bad.npy")
+endforeach()
+
+# ---- ids: prompts, sampling, states --------------------------------------------------------------------------------------------------------
+
+expect(3 lrnn-cli -m "${model}" -f "${WORK}/missing")
+expect(3 lrnn-cli -m "${model}" -p "1 two 3")
+expect(3 lrnn-cli -m "${model}" -p "1 -2 3")
+expect(3 lrnn-cli -m "${model}" -p "1 99999999999999999999 3")
+expect(3 lrnn-cli -m "${model}" -p "1 2000000000 3")
+expect(3 lrnn-cli -m "${model}" -p 1 --state-load "${WORK}/missing")
+expect(3 lrnn-cli -m "${model}" -p 1 --state-load "${WORK}/ids.txt")
+expect(2 lrnn-cli -m "${model}" -n 4)        # nothing to begin with
+expect(2 lrnn-cli -m "${model}" -p 1 --stop x) # no text to look into
+
+set(last "")
+foreach (model IN LISTS models)
+    set(run lrnn-cli -m "${model}" -t 1 -n 24)
+
+    expect(0 lrnn-inspect "${model}" --json)
+    string(JSON tokenizer GET "${out}" tokenizer)
+    string(JSON n_vocab   GET "${out}" n_vocab)
+    string(JSON state     GET "${out}" state_bytes)
+    if (tokenizer)
+        message(FATAL_ERROR "${model}: these tests are for models without a tokenizer")
+    endif()
+
+    # greedy: the same again, from -p, -f and --temp 0, whatever the seed
+    expect(0 ${run} -p "3 1 4 1 5 9 2 6" --greedy)
+    set(greedy "${out}")
+    if (NOT greedy MATCHES "^[0-9]+( [0-9]+)+\n$" OR NOT said MATCHES "^lrnn-cli: 8 prompt tokens .*24 generated")
+        message(FATAL_ERROR "${model}: wrote ${greedy} and said ${said}")
+    endif()
+    expect(0 ${run} -f "${WORK}/ids.txt" --temp 0 -q --seed 5)
+    same("${greedy}" "${out}" "${model}: two greedy runs differ")
+    same("${said}" "" "${model}: -q is not quiet")
+
+    # one object a token, the same ids
+    expect(0 ${run} -f "${WORK}/ids.txt" --greedy --jsonl)
+    jsonl_ids(ids "${out}" NULL)
+    list(JOIN ids " " joined)
+    same("${greedy}" "${joined}\n" "${model}: --jsonl has other ids")
+
+    # a seed decides
+    expect(0 ${run} -f "${WORK}/ids.txt" --seed 1 --top-k 0 --top-p 1 --min-p 0 --temp 1)
+    set(seeded "${out}")
+    expect(0 ${run} -f "${WORK}/ids.txt" --seed 1 --top-k 0 --top-p 1 --min-p 0 --temp 1)
+    same("${seeded}" "${out}" "${model}: two runs with one seed differ")
+    expect(0 ${run} -f "${WORK}/ids.txt" --seed 2 --top-k 0 --top-p 1 --min-p 0 --temp 1)
+    if (seeded STREQUAL out)
+        message(FATAL_ERROR "${model}: two seeds give the same 24 tokens")
+    endif()
+
+    # saved and loaded, as if it had never stopped: after a part of the prompt, with the calls that -b makes of it
+    foreach (how "--greedy" "--repeat-penalty;1.5;--seed;3")
+        set(without_seed ${how})
+        list(REMOVE_ITEM without_seed --seed 3)
+        expect(0 ${run} -b 4 -p "3 1 4 1 5 9 2 6" ${how})
+        set(unbroken "${out}")
+        expect(0 ${run} -b 4 -p "3 1 4 1" -n 0 ${how} --state-save "${WORK}/state")
+        same("${out}" "" "${model}: -n 0 writes to stdout")
+        expect(0 ${run} -b 4 -p "5 9 2 6" ${without_seed} --state-load "${WORK}/state")
+        same("${unbroken}" "${out}" "${model} ${how}: goes on otherwise after --state-load")
+    endforeach()
+
+    # a state of another model is refused, and so is a cut one
+    if (last)
+        expect(3 lrnn-cli -m "${last}" -p 1 --state-load "${WORK}/state")
+    endif()
+    file(DOWNLOAD "file://${WORK}/state" "${WORK}/cut-state" RANGE_END 1000)
+    expect(3 lrnn-cli -m "${model}" -p 1 --state-load "${WORK}/cut-state")
+    set(last "${model}")
+
+    # logits: as many bytes as numbers, nothing left behind, and no file for ids that the model does not have
+    file(REMOVE_RECURSE "${WORK}/logits")
+    file(MAKE_DIRECTORY "${WORK}/logits")
+    set(run lrnn-perplexity logits -m "${model}" -t 1)
+    expect(0 ${run} --tokens "${WORK}/ids.txt" --out "${WORK}/logits/a.npy")
+    expect(0 ${run} --tokens "${WORK}/ids.txt" --out "${WORK}/logits/b.npy" --cut 3,1,4)
+    expect(0 ${run} --tokens "${WORK}/ids.txt" --out "${WORK}/logits/c.npy" --cut 3,1,4)
+    file(SHA256 "${WORK}/logits/b.npy" b)
+    file(SHA256 "${WORK}/logits/c.npy" c)
+    same("${b}" "${c}" "${model}: the same calls give other logits")
+    file(WRITE "${WORK}/bad.txt" "1 2 ${n_vocab}")
+    expect(3 ${run} --tokens "${WORK}/bad.txt"  --out "${WORK}/logits/a.npy")
+    expect(3 ${run} --tokens "${WORK}/empty"    --out "${WORK}/logits/d.npy")
+    expect(3 ${run} --tokens "${WORK}/missing"  --out "${WORK}/logits/d.npy")
+    expect(1 ${run} --tokens "${WORK}/ids.txt"  --out "${WORK}/missing/d.npy")
+    expect(3 ${run} --tokens "${WORK}/logits/a.npy" --out "${WORK}/logits/d.npy") # float32
+    file(SIZE "${WORK}/logits/a.npy" size)
+    math(EXPR expected "128 + 8*${n_vocab}*4")
+    same("${size}" "${expected}" "${model}: bytes of the logits")
+    file(GLOB left RELATIVE "${WORK}/logits" "${WORK}/logits/*")
+    same("${left}" "a.npy;b.npy;c.npy" "${model}: files beside the logits")
+endforeach()
+
+# ---- text: the ids of this tokenizer are the bytes, so that what should be written is known ---------------------------------------------
+
+execute_process(COMMAND "${MAKE_TEXT_MODEL}" "${model}" "${WORK}/text.gguf" COMMAND_ERROR_IS_FATAL ANY)
+set(run lrnn-cli -m "${WORK}/text.gguf" -t 1 -n 256 -q --seed 1 --temp 2 --top-k 0 --top-p 1 --min-p 0 -p "a text")
+
+expect(0 ${run} --jsonl)
+jsonl_ids(ids "${out}" STRING) # all kinds of bytes: control characters, and what is no UTF-8
+execute_process(COMMAND "${BIN}/lrnn-cli" -m "${WORK}/text.gguf" -t 1 -q -n 1 --greedy -p "" RESULT_VARIABLE got ERROR_VARIABLE said)
+same("${got}" "2" "a text without a beginning")
+
+# write(<out> <argument>...): the bytes on stdout in hexadecimal
+function(write out)
+    execute_process(COMMAND "${BIN}/${ARGV1}" ${ARGN} OUTPUT_FILE "${WORK}/stdout" COMMAND_ERROR_IS_FATAL ANY)
+    file(READ "${WORK}/stdout" hex HEX)
+    set(${out} "${hex}" PARENT_SCOPE)
+endfunction()
+
+list(POP_FRONT run)
+ids_to_hex(expected "${ids}")
+write(hex ${run})
+same("${hex}" "${expected}" "text on stdout is not the bytes of the ids")
+
+# stops before the first byte that is a letter, and before the last two bytes
+set(at 0)
+foreach (id IN LISTS ids)
+    if (id GREATER 96 AND id LESS 123)
+        break()
+    endif()
+    math(EXPR at "${at} + 1")
+endforeach()
