@@ -114,8 +114,8 @@ struct lrnn_input {
     int64_t         n_logits; // of the last so many tokens, 0: none
 };
 
-// Advances several sequences, by different numbers of tokens, in one call; a sequence may be named once. Either all are advanced, or, on failure,
-// none that was not already and the error says so.
+// Advances several sequences, by different numbers of tokens, in one call; a sequence may be named once. A call that makes no sense is refused before
+// anything is computed. If computing itself fails, batches before it have been taken in: lrnn_seq_length tells.
 LRNN_API bool lrnn_eval(struct lrnn_session * session, const struct lrnn_input * inputs, int32_t n_inputs, char * err, size_t err_size);
 
 // Logits [n_vocab] that the last lrnn_eval was asked for, in the order of its inputs and their tokens; NULL beyond them. Valid until the next call.

@@ -16,29 +16,17 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const struct family * const FAMILIES[] = {
-    &family_delta_net,
-    &family_gated_delta_net,
-    &family_gated_delta_product,
-    &family_gla,
-    &family_hgrn2,
-    &family_kda,
-    &family_mamba,
-    &family_mamba2,
-    &family_mlstm,
-    &family_retnet,
-    &family_rwkv6,
-    &family_rwkv7,
-    &family_transformer,
-};
+#define FAMILY_ADDRESS(name) &family_##name,
+static const struct family * const ALL_FAMILIES[] = { FAMILIES(FAMILY_ADDRESS) };
+#undef FAMILY_ADDRESS
 
 // llama.cpp's architectures that load as they are; each implies its family and eigenvalue range.
 static const char * const LLAMA_ARCHITECTURES[] = { "mamba", "mamba2", "rwkv6", "rwkv7" };
 
 const struct family * family_find(const char * name) {
-    for (size_t i = 0; i < sizeof(FAMILIES)/sizeof(FAMILIES[0]); ++i) {
-        if (strcmp(FAMILIES[i]->name, name) == 0) {
-            return FAMILIES[i];
+    for (size_t i = 0; i < sizeof(ALL_FAMILIES)/sizeof(ALL_FAMILIES[0]); ++i) {
+        if (strcmp(ALL_FAMILIES[i]->name, name) == 0) {
+            return ALL_FAMILIES[i];
         }
     }
     return NULL;

@@ -23,7 +23,7 @@ struct layer {
     int64_t             cache_size;                     // floats of one token in the cache of k and in that of v
 };
 
-// A family of models: one file in src/models and one line in src/model.c. Its file begins with the equation.
+// A family of models: one file in src/models and one line in src/models/models.h. Its file begins with the equation.
 struct family {
     const char * name;        // lrnn.family
     bool         signed_form; // eigenvalues in [-1,1] are defined

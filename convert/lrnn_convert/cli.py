@@ -34,15 +34,19 @@ class Parser(argparse.ArgumentParser):
 def build_parser() -> argparse.ArgumentParser:
     p = Parser(prog="lrnn-convert", description="Convert a trained checkpoint of a linear recurrent language model to GGUF.",
                epilog=EPILOG, formatter_class=argparse.RawDescriptionHelpFormatter)
-    p.add_argument("checkpoint", type=Path, help="a Hugging Face folder (config.json and weights), or a .safetensors, .bin, .pt or .pth file")
+    p.add_argument("checkpoint", type=Path,
+                   help="a Hugging Face folder (config.json and weights), or a .safetensors, .bin, .pt or .pth file")
     p.add_argument("-o", "--output", type=Path, metavar="M.gguf", help="the file to write; required unless --dry-run")
     p.add_argument("--type", choices=list(TYPES), default="f32",
                    help="type of the matrices (default f32); norms, biases, convolutions and gates are always f32")
-    p.add_argument("--eigenvalues", choices=["auto", "signed", "unsigned"], default="auto", help="range of the state transition's eigenvalues, see below")
+    p.add_argument("--eigenvalues", choices=["auto", "signed", "unsigned"], default="auto",
+                   help="range of the state transition's eigenvalues, see below")
     p.add_argument("--trained-length", type=int, metavar="N", help="tokens of a training sequence, where the checkpoint does not say")
-    p.add_argument("--tokenizer", type=Path, metavar="PATH", help="tokenizer file or folder, or the word bytes for one id a byte (default: beside the weights)")
+    p.add_argument("--tokenizer", type=Path, metavar="PATH",
+                   help="tokenizer file or folder, or the word bytes for one id a byte (default: beside the weights)")
     p.add_argument("--name", help="general.name (default: the checkpoint's name)")
-    p.add_argument("--ignore-key", action="append", default=[], metavar="KEY", help="an unknown key of config.json that does not change the computation")
+    p.add_argument("--ignore-key", action="append", default=[], metavar="KEY",
+                   help="an unknown key of config.json that does not change the computation")
     p.add_argument("--dry-run", action="store_true", help="read everything but the weights' values, print the summary, write nothing")
     p.add_argument("--vocab-only", action="store_true", help="write metadata and tokenizer without tensors")
     p.add_argument("--quiet", action="store_true", help="no summary")
@@ -115,6 +119,9 @@ def main(argv: list[str] | None = None) -> int:
     except ConvertError as e:
         print(f"lrnn-convert: {e}", file=sys.stderr)
         return e.exit_code
+    except OSError as e:
+        print(f"lrnn-convert: {e.filename}: {e.strerror}", file=sys.stderr)
+        return 3
     except KeyboardInterrupt:
         print("lrnn-convert: interrupted", file=sys.stderr)
         return 130

@@ -3,6 +3,7 @@
 A family takes what it knows out of the checkpoint. What nobody took is refused by name, so nothing is dropped silently.
 """
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -28,6 +29,10 @@ IGNORED_KEYS = frozenset("""
     remove_invalid_values exponential_decay_length_penalty suppress_tokens begin_suppress_tokens tf_legacy_loss
     attention_dropout hidden_dropout resid_pdrop embd_pdrop pretraining_tp
 """.split())
+
+
+def is_count(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value > 0
 
 
 @dataclass(frozen=True)
@@ -82,8 +87,14 @@ class Model:
 
     def number(self, key: str, default: float | None = None) -> float:
         value = self.get(key, default)
-        if isinstance(value, bool) or not isinstance(value, (int, float)):
+        if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
             raise ModelError(f"config.json: {key} is {value!r}, expected a number")
+        return value
+
+    def positive(self, key: str, default: float) -> float:
+        value = self.number(key, default)
+        if value <= 0:
+            raise ModelError(f"config.json: {key} is {value!r}, expected a positive number")
         return value
 
     def count(self, key: str, default: int | None = None) -> int:
@@ -95,7 +106,7 @@ class Model:
     def choice(self, key: str, default: str, choices: dict[str, str]) -> str:
         """An option that must be one of those the runtime computes; gives the runtime's word for it."""
         value = self.get(key, default)
-        if value not in choices:
+        if not isinstance(value, str) or value not in choices:
             raise ModelError(f"config.json: {key} is {value!r}, supported: {', '.join(map(repr, choices))}")
         return choices[value]
 
@@ -116,8 +127,8 @@ class Model:
     def check_keys(self, ignored: frozenset[str]) -> None:
         for key, value in self.config.items():
             if value is not None and key not in self.known_keys and key not in ignored:
-                raise ModelError(f"config.json: {key} = {value!r} is not known for {self.family}, and it may change what the model computes "
-                                 f"(--ignore-key {key} if it does not)")
+                raise ModelError(f"config.json: {key} = {value!r} is not known for {self.family}, and it may change what the model "
+                                 f"computes (--ignore-key {key} if it does not)")
 
     # -- metadata
 

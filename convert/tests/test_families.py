@@ -17,7 +17,8 @@ def test_delta_net(bench):
     assert kv["general.architecture"] == "lrnn" and kv["lrnn.family"] == "delta_net" and kv["lrnn.format_version"] == 1
     assert (kv["lrnn.embedding_length"], kv["lrnn.block_count"], kv["lrnn.vocab_size"], kv["lrnn.feed_forward_length"]) == (D, L, V, I)
     assert (kv["lrnn.head_count"], kv["lrnn.key_length"], kv["lrnn.value_length"], kv["lrnn.conv_width"]) == (2, 3, 5, 4)
-    assert kv["lrnn.beta"] is True and kv["lrnn.qk_norm"] == "sum" and kv["lrnn.qk_activation"] == "elu" and kv["lrnn.output_gate"] == "none"
+    assert kv["lrnn.beta"] is True and kv["lrnn.qk_norm"] == "sum" and kv["lrnn.qk_activation"] == "elu"
+    assert kv["lrnn.output_gate"] == "none"
     assert f.ne["token_embd.weight"] == [D, V] and f.ne["blk.0.ffn_down.weight"] == [I, D] and f.ne["blk.1.attn_v.weight"] == [D, 10]
     assert f.ne["blk.0.ssm_conv1d_v.weight"] == [4, 10]
     p = "model.layers.1."
@@ -105,7 +106,7 @@ def test_mamba_is_llama_cpps(bench):
     config, t = tiny.mamba()
     f = bench.convert(config, t)
     assert f.kv["general.architecture"] == "mamba" and f.kv["mamba.context_length"] == 1048576 and f.kv["mamba.attention.head_count"] == 0
-    assert (f.kv["mamba.ssm.inner_size"], f.kv["mamba.ssm.state_size"], f.kv["mamba.ssm.time_step_rank"], f.kv["mamba.ssm.conv_kernel"]) == (16, 3, 2, 4)
+    assert [f.kv[f"mamba.ssm.{key}"] for key in ("inner_size", "state_size", "time_step_rank", "conv_kernel")] == [16, 3, 2, 4]
     assert f.ne["blk.0.ssm_a"] == [3, 16] and f.ne["blk.0.ssm_in.weight"] == [D, 32] and f.ne["blk.0.ssm_conv1d.weight"] == [4, 16]
     assert same(f.data["blk.0.ssm_in.weight"], t["backbone.layers.0.mixer.in_proj.weight"])
     assert np.allclose(f.data["blk.1.ssm_a"], -np.exp(t["backbone.layers.1.mixer.A_log"]), rtol=1e-6)
@@ -136,7 +137,8 @@ def test_mamba_toy_without_a_final_norm(bench):
     assert f.kv["lrnn.final_norm"] is False and "output_norm.weight" not in f.data and f.kv["lrnn.eigenvalues"] == "[-1,1]"
     # a convolution of width 1 gets an older tap of zero
     assert f.kv["lrnn.conv_width"] == 2
-    assert same(f.data["blk.0.ssm_conv1d.weight"][:, 1], t["layers.0.mixer.conv1d.weight"][:, 0, 0]) and not f.data["blk.0.ssm_conv1d.weight"][:, 0].any()
+    taps = f.data["blk.0.ssm_conv1d.weight"]
+    assert same(taps[:, 1], t["layers.0.mixer.conv1d.weight"][:, 0, 0]) and not taps[:, 0].any()
 
 
 def test_mamba2(bench):
@@ -223,8 +225,9 @@ def test_llama(bench):
 
 def test_llama_refusals(bench):
     config, t = tiny.llama()
-    for change, named in (({"rope_scaling": {"rope_type": "yarn", "factor": 4}}, "rope_type"), ({"use_sliding_window": True}, "use_sliding_window"),
-                          ({"mlp_bias": True}, "mlp_bias"), ({"layer_types": ["sliding_attention"] * L}, "layer_types")):
+    for change, named in (({"rope_scaling": {"rope_type": "yarn", "factor": 4}}, "rope_type"),
+                          ({"use_sliding_window": True}, "use_sliding_window"), ({"mlp_bias": True}, "mlp_bias"),
+                          ({"layer_types": ["sliding_attention"] * L}, "layer_types")):
         code, err = bench.refuse(config | change, t)
         assert code == 4 and named in err
 
@@ -298,8 +301,8 @@ def test_hybrid_attention(bench):
     config, t = tiny.gated_delta_net()
     a = "model.layers.1.attn."
     t = {n: x for n, x in t.items() if not n.startswith(a)}
-    t |= {a + "q_proj.weight": np.ones((D, D), np.float32), a + "k_proj.weight": np.ones((4, D), np.float32), a + "q_proj.bias": np.ones(D, np.float32),
-          a + "v_proj.weight": np.ones((4, D), np.float32), a + "o_proj.weight": np.ones((D, D), np.float32)}
+    t |= tiny.randoms({a + "q_proj.weight": (D, D), a + "q_proj.bias": (D,), a + "k_proj.weight": (4, D), a + "v_proj.weight": (4, D),
+                       a + "o_proj.weight": (D, D)})
     f = bench.convert(config | {"attn": {"layers": [1], "num_heads": 4, "num_kv_heads": 2, "window_size": 16, "qkv_bias": True}}, t)
     assert f.kv["lrnn.layer_kinds"] == ["recurrent", "attention"] and f.kv["lrnn.attention.window"] == 16
     assert f.kv["lrnn.attention.key_length"] == 2 and f.kv["lrnn.rope_theta"] == 10000.0 and f.ne["blk.1.attn_q.bias"] == [D]

@@ -16,7 +16,11 @@ F32_ALWAYS = re.compile(r"norm|bias|conv1d|ssm_(a|d|x|dt|beta|alpha|f|f_a|f_b|ig
                         r"time_mix_(first|decay.*|ln|k_k|k_a|r_k|[wavg][012])\b")
 
 
-@pytest.mark.parametrize("family", [tiny.gated_delta_net, tiny.kda, tiny.gla, tiny.hgrn2, tiny.mamba, tiny.mamba2, tiny.rwkv6_official, tiny.rwkv7_official, tiny.xlstm])
+FAMILIES = (tiny.delta_net, tiny.gated_delta_net, tiny.kda, tiny.gla, tiny.hgrn2, tiny.mamba, tiny.mamba2, tiny.rwkv6_official,
+            tiny.rwkv7_official, tiny.xlstm)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
 @pytest.mark.parametrize("kind", ["f16", "bf16"])
 def test_matrices_only(bench, family, kind):
     f = bench.convert(*family(), "--type", kind)
@@ -116,7 +120,7 @@ def test_trained_length(bench):
 
 def test_table_names_tensors_that_exist(bench):
     made = set()
-    for make in (tiny.delta_net, tiny.gated_delta_net, tiny.kda, tiny.gla, tiny.hgrn2, tiny.mamba, tiny.rwkv6_official, tiny.rwkv7_official):
+    for make in FAMILIES:
         made |= {n.removesuffix(".weight").split(".")[-1] for n in bench.convert(*make()).data}
         (bench.folder / "config.json").unlink(missing_ok=True)
     assert MATRICES <= made

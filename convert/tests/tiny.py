@@ -51,7 +51,8 @@ def delta_product(layout, H=2, K=3, P=5, W=4, n=3):
     def mixer(i):
         return {"q_proj.weight": (H * K, D), "k_proj.weight": (n * H * K, D), "v_proj.weight": (n * H * P, D), "b_proj.weight": (n * H, D),
                 "a_proj.weight": (H, D), "A_log": (H,), "dt_bias": (H,), "q_conv1d.weight": (H * K, 1, W),
-                "k_conv1d.weight": (n * H * K, 1, W), "v_conv1d.weight": (n * H * P, 1, W), "o_norm.weight": (P,), "o_proj.weight": (D, H * P)}
+                "k_conv1d.weight": (n * H * K, 1, W), "v_conv1d.weight": (n * H * P, 1, W),
+                "o_norm.weight": (P,), "o_proj.weight": (D, H * P)}
     t = shell(mixer)
     c = config("gated_deltaproduct", num_heads=H, num_householder=n, allow_neg_eigval=True, use_forget_gate=True)
     c["use_gate" if layout == "A" else "use_output_gate"] = False
@@ -98,7 +99,8 @@ def retnet(H=4, KV=2, K=6, P=5):
 
 def hgrn2(H=2, K=4, layers=L):
     def mixer(i):
-        return {"q_proj.weight": (H * K, D), "f_proj.weight": (H * K, D), "i_proj.weight": (D, D), "g_norm.weight": (D,), "o_proj.weight": (D, D)}
+        return {"q_proj.weight": (H * K, D), "f_proj.weight": (H * K, D), "i_proj.weight": (D, D),
+                "g_norm.weight": (D,), "o_proj.weight": (D, D)}
     t = shell(mixer, layers)
     t["model.lower_bounds"] = rng().standard_normal((layers, H * K)).astype(np.float32)
     return config("hgrn2", num_heads=H) | {"num_hidden_layers": layers}, t
@@ -108,7 +110,8 @@ def mamba(E=2 * D, N=3, R=2, W=4, embedding="backbone.embeddings.weight"):
     s = {embedding: (V, D), "backbone.norm_f.weight": (D,), "lm_head.weight": (V, D)}
     for i in range(L):
         p = f"backbone.layers.{i}."
-        s |= {p + "norm.weight": (D,), p + "mixer.in_proj.weight": (2 * E, D), p + "mixer.conv1d.weight": (E, 1, W), p + "mixer.conv1d.bias": (E,),
+        s |= {p + "norm.weight": (D,), p + "mixer.in_proj.weight": (2 * E, D), p + "mixer.conv1d.weight": (E, 1, W),
+              p + "mixer.conv1d.bias": (E,),
               p + "mixer.x_proj.weight": (R + 2 * N, E), p + "mixer.dt_proj.weight": (E, R), p + "mixer.dt_proj.bias": (E,),
               p + "mixer.A_log": (E, N), p + "mixer.D": (E,), p + "mixer.out_proj.weight": (D, E)}
     return {"model_type": "mamba", "hidden_size": D, "num_hidden_layers": L, "tie_word_embeddings": False}, randoms(s)
@@ -120,13 +123,16 @@ def mamba2(H=4, P=4, G=2, N=3, W=4):
     s = {"backbone.embeddings.weight": (V, D), "backbone.norm_f.weight": (D,), "lm_head.weight": (V, D)}
     for i in range(L):
         p = f"backbone.layers.{i}."
-        s |= {p + "norm.weight": (D,), p + "mixer.in_proj.weight": (E + C + H, D), p + "mixer.conv1d.weight": (C, 1, W), p + "mixer.conv1d.bias": (C,),
-              p + "mixer.dt_bias": (H,), p + "mixer.A_log": (H,), p + "mixer.D": (H,), p + "mixer.norm.weight": (E,), p + "mixer.out_proj.weight": (D, E)}
+        s |= {p + "norm.weight": (D,), p + "mixer.in_proj.weight": (E + C + H, D), p + "mixer.conv1d.weight": (C, 1, W),
+              p + "mixer.conv1d.bias": (C,),
+              p + "mixer.dt_bias": (H,), p + "mixer.A_log": (H,), p + "mixer.D": (H,), p + "mixer.norm.weight": (E,),
+              p + "mixer.out_proj.weight": (D, E)}
     return {"model_type": "mamba2", "hidden_size": D, "num_hidden_layers": L, "n_groups": G, "tie_word_embeddings": False}, randoms(s)
 
 
 def rwkv6_official(H=2, N=4, r=3, r2=5, F=12):
-    s = {"emb.weight": (V, D), "head.weight": (V, D), "ln_out.weight": (D,), "ln_out.bias": (D,), "blocks.0.ln0.weight": (D,), "blocks.0.ln0.bias": (D,)}
+    s = {"emb.weight": (V, D), "head.weight": (V, D), "ln_out.weight": (D,), "ln_out.bias": (D,),
+         "blocks.0.ln0.weight": (D,), "blocks.0.ln0.bias": (D,)}
     for i in range(L):
         p = f"blocks.{i}."
         for n in ("ln1", "ln2", "att.ln_x"):
@@ -135,8 +141,8 @@ def rwkv6_official(H=2, N=4, r=3, r2=5, F=12):
         s |= {p + "att.time_maa_w1": (D, 5 * r), p + "att.time_maa_w2": (5, r, D), p + "att.time_decay": (1, 1, D),
               p + "att.time_decay_w1": (D, r2), p + "att.time_decay_w2": (r2, D), p + "att.time_faaaa": (H, N)}
         s |= {f"{p}att.{n}.weight": (D, D) for n in ("receptance", "key", "value", "gate", "output")}
-        s |= {p + "ffn.time_maa_k": (1, 1, D), p + "ffn.time_maa_r": (1, 1, D), p + "ffn.key.weight": (F, D), p + "ffn.value.weight": (D, F),
-              p + "ffn.receptance.weight": (D, D)}
+        s |= {p + "ffn.time_maa_k": (1, 1, D), p + "ffn.time_maa_r": (1, 1, D), p + "ffn.key.weight": (F, D),
+              p + "ffn.value.weight": (D, F), p + "ffn.receptance.weight": (D, D)}
     return None, randoms(s)
 
 
@@ -176,7 +182,8 @@ RANKS = {"w": 3, "a": 5, "v": 2, "g": 7}
 
 
 def rwkv7_official(H=2, N=4):
-    s = {"emb.weight": (V, D), "head.weight": (V, D), "ln_out.weight": (D,), "ln_out.bias": (D,), "blocks.0.ln0.weight": (D,), "blocks.0.ln0.bias": (D,)}
+    s = {"emb.weight": (V, D), "head.weight": (V, D), "ln_out.weight": (D,), "ln_out.bias": (D,),
+         "blocks.0.ln0.weight": (D,), "blocks.0.ln0.bias": (D,)}
     for i in range(L):
         p = f"blocks.{i}."
         for n in ("ln1", "ln2", "att.ln_x"):
@@ -232,15 +239,16 @@ def xlstm(H=2, K=3, P=4, F=12, fused=False):
         p = f"backbone.blocks.{i}."
         m = p + "mlstm_layer."
         s |= {p + "norm_mlstm.weight": (D,), p + "norm_ffn.weight": (D,), m + "q.weight": (H * K, D), m + "k.weight": (H * K, D),
-              m + "v.weight": (H * P, D), m + "ogate_preact.weight": (H * P, D), m + "igate_preact.weight": (H, D), m + "igate_preact.bias": (H,),
-              m + "fgate_preact.weight": (H, D), m + "fgate_preact.bias": (H,), m + "multihead_norm.weight": (H * P,), m + "out_proj.weight": (D, H * P),
+              m + "v.weight": (H * P, D), m + "ogate_preact.weight": (H * P, D), m + "igate_preact.weight": (H, D),
+              m + "igate_preact.bias": (H,), m + "fgate_preact.weight": (H, D), m + "fgate_preact.bias": (H,),
+              m + "multihead_norm.weight": (H * P,), m + "out_proj.weight": (D, H * P),
               p + "ffn.proj_up_gate.weight": (F, D), p + "ffn.proj_up.weight": (F, D), p + "ffn.proj_down.weight": (D, F)}
     t = randoms(s)
     if fused:
         for i in range(L):
             p = f"backbone.blocks.{i}."
             m = p + "mlstm_layer."
-            t[m + "qkv_opreact.weight"] = np.concatenate([t.pop(m + n) for n in ("q.weight", "k.weight", "v.weight", "ogate_preact.weight")])
+            t[m + "qkv_opreact.weight"] = np.concatenate([t.pop(f"{m}{n}.weight") for n in ("q", "k", "v", "ogate_preact")])
             for x in ("weight", "bias"):
                 t[f"{m}ifgate_preact.{x}"] = np.concatenate([t.pop(f"{m}{g}gate_preact.{x}") for g in "if"])
             t[p + "ffn.proj_up_gate_z.weight"] = np.concatenate([t.pop(p + f"ffn.{n}.weight") for n in ("proj_up_gate", "proj_up")])
@@ -268,14 +276,16 @@ def olmo_hybrid(H=2, K=3, P=6, W=4, F=12, hd=4):
         if kind == "linear_attention":
             a = p + "linear_attn."
             s |= {p + "attention_layer_norm.weight": (D,), p + "feedforward_layer_norm.weight": (D,)}
-            s |= {a + "q_proj.weight": (H * K, D), a + "k_proj.weight": (H * K, D), a + "v_proj.weight": (H * P, D), a + "b_proj.weight": (H, D),
-                  a + "a_proj.weight": (H, D), a + "A_log": (H,), a + "dt_bias": (H,), a + "g_proj.weight": (H * P, D), a + "o_norm.weight": (P,),
+            s |= {a + "q_proj.weight": (H * K, D), a + "k_proj.weight": (H * K, D), a + "v_proj.weight": (H * P, D),
+                  a + "b_proj.weight": (H, D), a + "a_proj.weight": (H, D), a + "A_log": (H,), a + "dt_bias": (H,),
+                  a + "g_proj.weight": (H * P, D), a + "o_norm.weight": (P,),
                   a + "o_proj.weight": (D, H * P), a + "q_conv1d.weight": (H * K, 1, W), a + "k_conv1d.weight": (H * K, 1, W),
                   a + "v_conv1d.weight": (H * P, 1, W)}
         else:
             a = p + "self_attn."
             s |= {p + "post_attention_layernorm.weight": (D,), p + "post_feedforward_layernorm.weight": (D,)}
-            s |= {a + "q_proj.weight": (2 * hd, D), a + "k_proj.weight": (hd, D), a + "v_proj.weight": (hd, D), a + "o_proj.weight": (D, 2 * hd),
+            s |= {a + "q_proj.weight": (2 * hd, D), a + "k_proj.weight": (hd, D), a + "v_proj.weight": (hd, D),
+                  a + "o_proj.weight": (D, 2 * hd),
                   a + "q_norm.weight": (2 * hd,), a + "k_norm.weight": (hd,)}
     return {"model_type": "olmo_hybrid", "hidden_size": D, "num_hidden_layers": 2, "layer_types": kinds, "num_attention_heads": 2,
             "num_key_value_heads": 1, "linear_num_key_heads": H, "linear_num_value_heads": H, "rms_norm_eps": 1e-6,

@@ -398,6 +398,7 @@ int main(int argc, char ** argv) {
     if (!check_args(&args, err, sizeof(err))) {
         return fail(EXIT_CODE_USAGE, "%s", err);
     }
+    args.greedy = args.greedy || args.temperature == 0.0;
     signal(SIGPIPE, SIG_IGN); // whoever reads the text may stop reading; the state is still saved
     return run(&args);
 }

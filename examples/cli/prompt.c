@@ -19,6 +19,20 @@ static bool ids_to_tokens(const struct lrnn_model_info * info, const char * text
     return false;
 }
 
+// Some tokenizers end every text with eos: so they do with the empty one, of which bos and eos are all that there is.
+static bool adds_eos(const struct lrnn_model * model, const struct lrnn_model_info * info) {
+    int32_t * tokens;
+    int64_t   n_tokens;
+    char      err[256];
+
+    if (!lrnn_text_to_tokens(model, "", 0, LRNN_TEXT_ADD_SPECIAL, &tokens, &n_tokens, err, sizeof(err))) {
+        return false;
+    }
+    const bool adds = n_tokens == 2 || (n_tokens == 1 && tokens[0] == info->eos && tokens[0] != info->bos);
+    free(tokens);
+    return adds;
+}
+
 bool prompt_to_tokens(const struct lrnn_model * model, const char * text, size_t size, bool ids, bool continues, bool special,
         int32_t ** tokens, int64_t * n_tokens, char * err, size_t err_size) {
     const struct lrnn_model_info info = lrnn_model_get_info(model);
@@ -32,8 +46,7 @@ bool prompt_to_tokens(const struct lrnn_model * model, const char * text, size_t
         if (!lrnn_text_to_tokens(model, text, size, flags, tokens, n_tokens, err, err_size)) {
             return false;
         }
-        // some tokenizers end every text with eos; this one is about to go on
-        if (!continues && *n_tokens > 0 && (*tokens)[*n_tokens - 1] == info.eos && info.eos != info.bos) {
+        if (!continues && adds_eos(model, &info)) { // this text is about to go on
             --*n_tokens;
         }
     }

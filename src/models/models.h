@@ -5,19 +5,25 @@
 #include "graph.h"
 #include "loader.h"
 
-extern const struct family family_delta_net;
-extern const struct family family_gated_delta_net;
-extern const struct family family_gated_delta_product;
-extern const struct family family_gla;
-extern const struct family family_hgrn2;
-extern const struct family family_kda;
-extern const struct family family_mamba;
-extern const struct family family_mamba2;
-extern const struct family family_mlstm;
-extern const struct family family_retnet;
-extern const struct family family_rwkv6;
-extern const struct family family_rwkv7;
-extern const struct family family_transformer;
+// Every family, by its name in lrnn.family: its file defines family_<name>. A new one needs its file and a line here.
+#define FAMILIES(X)        \
+    X(delta_net)           \
+    X(gated_delta_net)     \
+    X(gated_delta_product) \
+    X(gla)                 \
+    X(hgrn2)               \
+    X(kda)                 \
+    X(mamba)               \
+    X(mamba2)              \
+    X(mlstm)               \
+    X(retnet)              \
+    X(rwkv6)               \
+    X(rwkv7)               \
+    X(transformer)
+
+#define FAMILY_DECLARE(name) extern const struct family family_##name;
+FAMILIES(FAMILY_DECLARE)
+#undef FAMILY_DECLARE
 
 //
 // block.c: x += mixer(norm x);  x += mlp(norm x)

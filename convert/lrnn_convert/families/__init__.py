@@ -3,7 +3,8 @@
 from ..checkpoint import Checkpoint
 from ..errors import ModelError
 from ..model import Model
-from . import delta_net, gated_delta_net, gated_delta_product, gla, hgrn2, kda, mamba, mamba2, mlstm, olmo_hybrid, retnet, rwkv6, rwkv7, transformer
+from . import (delta_net, gated_delta_net, gated_delta_product, gla, hgrn2, kda, mamba, mamba2, mlstm, olmo_hybrid, retnet, rwkv6, rwkv7,
+               transformer)
 
 BY_MODEL_TYPE = {
     "delta_net":           delta_net.convert,
@@ -41,14 +42,16 @@ def choose(c: Checkpoint):
     if "blocks.0.att.time_maa_w1" in c.tensors or "rwkv.blocks.0.attention.time_maa_w1" in c.tensors:
         return rwkv6.convert_official
     if kind is None and "ssm_cfg" in c.config:             # state-spaces
-        layer = (c.config["ssm_cfg"] or {}).get("layer", "Mamba1")
+        cfg = c.config["ssm_cfg"]
+        layer = cfg.get("layer", "Mamba1") if isinstance(cfg, dict) else "Mamba1"
         if layer not in ("Mamba1", "Mamba2"):
             raise ModelError(f"config.json: ssm_cfg.layer is {layer!r}, supported: Mamba1, Mamba2")
         return mamba.convert if layer == "Mamba1" else mamba2.convert
     if kind is None and "layers.0.mixer.x_proj.weight" in c.tensors:
         return mamba.convert
     if kind is None:
-        raise ModelError(f"{c.name}: no config.json with a model_type, and the tensors are not those of an official RWKV-6, RWKV-7 or Mamba model")
+        raise ModelError(f"{c.name}: no config.json with a model_type, and the tensors are not those of an official RWKV-6, RWKV-7 "
+                         "or Mamba model")
     raise ModelError(f"config.json: model_type is {kind!r}, supported: {', '.join(sorted(set(BY_MODEL_TYPE) | {'rwkv6', 'rwkv7'}))}")
 
 

@@ -52,7 +52,7 @@ def _mixer(m: Model, dst: str, src: str, layer: int, D: int) -> None:
         m.set_str("lrnn.qk_norm", norm)
         m.set_u32("lrnn.conv_width", width)
         m.set_str("lrnn.output_gate", "silu" if gate else "none")
-        m.set_f32("lrnn.output_norm_epsilon", m.number("norm_eps", 1e-6))
+        m.set_f32("lrnn.output_norm_epsilon", m.positive("norm_eps", 1e-6))
         m.fact("factors", "n_h 1")
         m.fact("heads", f"{H}, d_k × d_v {K} × {P}")
         m.fact("gate", "none" if beta else "none, β = 1")

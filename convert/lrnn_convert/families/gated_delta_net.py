@@ -21,7 +21,7 @@ def convert(checkpoint, option: str) -> Model:
 def _mixer(m: Model, dst: str, src: str, layer: int, D: int) -> None:
     m.drop(src + "D")                      # [H], before 2025-03; the network never reads it
     gate = m.choice("output_gate_activation", "swish", OUTPUT_GATES) if m.flag(("use_gate",), src + "g_proj.weight") else "none"
-    write_layer(m, dst, src, D, m.count("num_heads", 6), gate, m.number("norm_eps", 1e-6))
+    write_layer(m, dst, src, D, m.count("num_heads", 6), gate, m.positive("norm_eps", 1e-6))
 
 
 def write_layer(m: Model, dst: str, src: str, D: int, H: int, gate: str, norm_eps: float) -> None:

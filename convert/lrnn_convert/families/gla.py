@@ -71,7 +71,7 @@ def _mixer(m: Model, dst: str, src: str, layer: int, D: int) -> None:
         m.set_str("lrnn.feature_map", m.choice("feature_map", "identity", FEATURE_MAPS))
         m.set_u32("lrnn.conv_width", width)
         m.set_str("lrnn.output_gate", m.choice("hidden_act", "swish", SWISH) if gate else "none")
-        m.set_f32("lrnn.output_norm_epsilon", m.number("norm_eps", 1e-6))
+        m.set_f32("lrnn.output_norm_epsilon", m.positive("norm_eps", 1e-6))
         m.set_f32("lrnn.gate_normalizer", GATE_NORMALIZER)
         if m.get("clamp_min") is not None:
             m.set_f32("lrnn.gate_clamp_min", m.number("clamp_min"))

@@ -58,7 +58,7 @@ def _mixer(m: Model, dst: str, src: str, layer: int, D: int) -> None:
         m.set_u32("lrnn.key_length", K)
         m.set_u32("lrnn.value_length", P)
         m.set_u32("lrnn.conv_width", width)
-        m.set_f32("lrnn.output_norm_epsilon", m.number("norm_eps", 1e-6))
+        m.set_f32("lrnn.output_norm_epsilon", m.positive("norm_eps", 1e-6))
         bound = m.get("lower_bound")
         if bound is not None:
             m.set_f32("lrnn.gate_lower_bound", m.number("lower_bound"))

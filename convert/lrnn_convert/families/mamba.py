@@ -52,7 +52,7 @@ def read_ssm_cfg(m: Model) -> tuple[str, bool] | None:
 
 
 def read_eps(m: Model) -> float:
-    return m.number("layer_norm_epsilon", m.get("norm_eps", m.get("norm_epsilon", 1e-5)))
+    return m.positive("layer_norm_epsilon", m.get("norm_eps", m.get("norm_epsilon", 1e-5)))
 
 
 def convert(checkpoint, option: str) -> Model:

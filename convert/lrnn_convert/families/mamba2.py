@@ -8,7 +8,7 @@ import math
 
 from .. import eigenvalues
 from ..errors import ModelError
-from ..model import Model
+from ..model import Model, is_count
 from ..transforms import CONV, FLAT, NEG_EXP_FLAT, conv_width, reshape
 from .llama_cpp import explain, write_common
 from .mamba import KEYS as MAMBA_KEYS
@@ -20,7 +20,7 @@ KEYS = MAMBA_KEYS + " time_step_limit dt_limit norm_before_gate A_init_range"
 
 def _read_limit(m: Model) -> tuple[float, float]:
     limit = m.get("time_step_limit", m.get("dt_limit", m.get("ssm_cfg", {}).get("dt_limit") or [0.0, math.inf]))
-    if not isinstance(limit, (list, tuple)) or len(limit) != 2:
+    if not isinstance(limit, (list, tuple)) or len(limit) != 2 or not all(isinstance(x, (int, float)) for x in limit):
         raise ModelError(f"config.json: time_step_limit is {limit!r}, expected a pair of numbers")
     return float(limit[0]), float(limit[1])
 
@@ -42,10 +42,12 @@ def convert(checkpoint, option: str) -> Model:
     E = m.shape(first + "out_proj.weight", 2)[1]
     H = m.shape(first + "A_log", 1)[0]
     C, _, W = m.shape(first + "conv1d.weight", 3)
-    G = int(m.get("n_groups", cfg.get("ngroups") or 1))
+    G = m.get("n_groups", cfg.get("ngroups") or 1)
+    if not is_count(G):
+        raise ModelError(f"config.json: n_groups is {G!r}, expected a positive integer")
     if E % H or (C - E) % (2 * G) or E % G or C <= E:
-        raise ModelError(f"{m.checkpoint.name}: tensor {first}conv1d.weight has {C} channels with inner size {E}, {H} heads and {G} groups, "
-                         "expected inner size + 2 · groups · state")
+        raise ModelError(f"{m.checkpoint.name}: tensor {first}conv1d.weight has {C} channels with inner size {E}, {H} heads "
+                         f"and {G} groups, expected inner size + 2 · groups · state")
     N, P = (C - E) // (2 * G), E // H
     eps = read_eps(m)
 

@@ -7,9 +7,10 @@ from ..transforms import rows
 from .shell import divide, write_embedding, write_sizes
 
 KEYS = """
-    add_out_norm autocast_kernel_dtype chunk_size chunkwise_kernel embedding_dim eps ffn_proj_factor ffn_round_up_to_multiple_of gate_soft_cap
-    inference_state_dtype max_inference_chunksize mode norm_eps norm_reduction_force_float32 num_blocks num_heads output_logit_soft_cap
-    qk_dim_factor return_last_states sequence_kernel step_kernel use_bias v_dim_factor weight_mode mlstm_round_up_to_multiple_of
+    add_out_norm autocast_kernel_dtype chunk_size chunkwise_kernel embedding_dim eps ffn_proj_factor ffn_round_up_to_multiple_of
+    gate_soft_cap inference_state_dtype max_inference_chunksize mode norm_eps norm_reduction_force_float32 num_blocks num_heads
+    output_logit_soft_cap qk_dim_factor return_last_states sequence_kernel step_kernel use_bias v_dim_factor
+    weight_mode mlstm_round_up_to_multiple_of
 """
 
 
@@ -34,7 +35,7 @@ def convert(checkpoint, option: str) -> Model:
     K = divide(m, first + "q.weight", key_dim, H, "num_heads")
     P = divide(m, first + "v.weight", value_dim, H, "num_heads")
     F = m.shape("backbone.blocks.0.ffn.proj_down.weight", 2)[1]
-    eps = m.number("norm_eps", 1e-6)
+    eps = m.positive("norm_eps", 1e-6)
     write_sizes(m, layers, D, V, eps, F)
 
     m.put("output_norm.weight", "backbone.out_norm.weight", (D,))
@@ -76,7 +77,7 @@ def convert(checkpoint, option: str) -> Model:
     m.set_u32("lrnn.key_length", K)
     m.set_u32("lrnn.value_length", P)
     m.set_f32("lrnn.output_norm_epsilon", eps)
-    m.set_f32("lrnn.mlstm_epsilon", m.number("eps", 1e-6))
+    m.set_f32("lrnn.mlstm_epsilon", m.positive("eps", 1e-6))
     # in config.json null means no cap; only a missing key means the default
     for key, name, default in (("lrnn.gate_soft_cap", "gate_soft_cap", 15.0), ("lrnn.logit_soft_cap", "output_logit_soft_cap", 30.0)):
         cap = m.config.get(name, default)

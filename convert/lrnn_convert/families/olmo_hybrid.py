@@ -15,9 +15,9 @@ from .shell import Attention, write_attention_layer, write_embedding, write_size
 from .transformer import read_rope
 
 KEYS = """
-    hidden_act rms_norm_eps num_attention_heads num_key_value_heads head_dim attention_bias rope_theta rope_scaling rope_parameters layer_types
-    linear_allow_neg_eigval linear_conv_kernel_dim linear_key_head_dim linear_value_head_dim linear_num_key_heads linear_num_value_heads
-    linear_a_log_max linear_a_log_min linear_dt_init_floor linear_dt_max linear_dt_min
+    hidden_act rms_norm_eps num_attention_heads num_key_value_heads head_dim attention_bias rope_theta rope_scaling rope_parameters
+    layer_types linear_allow_neg_eigval linear_conv_kernel_dim linear_key_head_dim linear_value_head_dim linear_num_key_heads
+    linear_num_value_heads linear_a_log_max linear_a_log_min linear_dt_init_floor linear_dt_max linear_dt_min
 """
 OUTPUT_NORM_EPS = 1e-5                     # fixed in the module, not rms_norm_eps
 
@@ -27,13 +27,13 @@ def convert(checkpoint, option: str) -> Model:
     eigenvalues.decide(m, option, "linear_allow_neg_eigval", default=True)
     layers = m.count_layers("model.layers.")
     kinds = m.get("layer_types")
-    if not isinstance(kinds, list) or len(kinds) != layers or not set(kinds) <= {"linear_attention", "full_attention"}:
+    if not isinstance(kinds, list) or len(kinds) != layers or not all(k in ("linear_attention", "full_attention") for k in kinds):
         raise ModelError(f"config.json: layer_types is {kinds!r}, expected linear_attention or full_attention for each of {layers} layers")
     if "linear_attention" not in kinds:
         raise ModelError("config.json: layer_types has no linear_attention layer")
     D, V = write_embedding(m, "model.embed_tokens.weight")
     F = m.shape("model.layers.0.mlp.down_proj.weight", 2)[1]
-    eps = m.number("rms_norm_eps", 1e-6)
+    eps = m.positive("rms_norm_eps", 1e-6)
     write_sizes(m, layers, D, V, eps, F, "olmo_hybrid")
     trained = m.get("max_position_embeddings")
     m.trained_length = trained if isinstance(trained, int) else None
@@ -76,7 +76,8 @@ def _linear_layer(m: Model, dst: str, src: str, D: int) -> None:
     HV = m.shape(src + "b_proj.weight", 2)[0]
     key_dim, value_dim = m.shape(src + "q_proj.weight", 2)[0], m.shape(src + "v_proj.weight", 2)[0]
     if key_dim % H or value_dim % HV or HV % H:
-        raise ModelError(f"{m.checkpoint.name}: {src} has {key_dim} key and {value_dim} value channels, expected multiples of {H} and {HV} heads")
+        raise ModelError(f"{m.checkpoint.name}: {src} has {key_dim} key and {value_dim} value channels, "
+                         f"expected multiples of {H} and {HV} heads")
     m.rows(dst, src, [
         ("attn_q.weight",      "q_proj.weight", (key_dim, D)),
         ("attn_k.weight",      "k_proj.weight", (key_dim, D)),

@@ -43,7 +43,7 @@ def _mixer(m: Model, dst: str, src: str, layer: int, D: int) -> None:
         m.set_u32("lrnn.value_length", P)
         m.set_str("lrnn.feature_map", m.choice("feature_map", "identity", FEATURE_MAPS))
         m.set_str("lrnn.output_gate", m.choice("hidden_act", "swish", SWISH) if gate else "none")
-        m.set_f32("lrnn.output_norm_epsilon", m.number("norm_eps", 1e-6))
+        m.set_f32("lrnn.output_norm_epsilon", m.positive("norm_eps", 1e-6))
         m.set_f32("lrnn.rope_theta", ROPE_THETA)
         m.fact("factors", "n_h 0 (diagonal)")
         m.fact("heads", f"{H}, d_k × d_v {K} × {P}")

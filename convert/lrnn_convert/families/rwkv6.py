@@ -80,7 +80,7 @@ def convert_official(checkpoint, option: str) -> Model:
             ("channel_mix_receptance.weight", "receptance.weight", (D, D)),
         ])
     # rescale_every is a device against f16 overflow at run time; the weights in the file are not rescaled
-    eps = m.number("layer_norm_epsilon", 1e-5)
+    eps = m.positive("layer_norm_epsilon", 1e-5)
     _finish(m, layers, D, V, F, H, N, N, R, R2, eps, OFFICIAL_GROUP_EPS, pre_norm)
     return m
 
@@ -146,7 +146,7 @@ def convert_fla(checkpoint, option: str) -> Model:
             ("channel_mix_value.weight",      "value.weight", (D, F)),
             ("channel_mix_receptance.weight", "receptance.linear.weight", (D, D)),
         ])
-    eps = m.number("norm_eps", 1e-5)
+    eps = m.positive("norm_eps", 1e-5)
     _finish(m, layers, D, V, F, H, K, P, R, R2, eps, eps, pre_norm)        # fla's group norm has norm_eps
     return m
 

@@ -74,7 +74,7 @@ def convert_fla(checkpoint, option: str) -> Model:
         # older files keep the six lerps in one tensor, in the file's order already
         lerps = f"{src}x_x" if m.has(f"{src}x_x") else [f"{src}x_{c}" for c in "rwkvag"]
         _layer(m, i, f"{prefix}{i}.", D, H, N, F, names, lora, ranks, SAME, lerps)
-    eps = m.number("norm_eps", 1e-5)
+    eps = m.positive("norm_eps", 1e-5)
     key_eps = FUSED_KEY_NORM_EPS if m.get("fuse_norm", True) else 0.0
     _finish(m, layers, D, V, F, H, N, ranks, eps, N * eps, key_eps, pre_norm)
     return m

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ..errors import ModelError
-from ..model import Model
+from ..model import Model, is_count
 from ..transforms import CONV, SAME, conv_width, rows
 
 SHELL_KEYS = "hidden_act norm_eps norm_first attn attnres_block_size conv_size conv_bias"
@@ -130,13 +130,16 @@ def read_hybrid(m: Model, width: int, layers: int) -> tuple[Attention | None, se
         unknown = sorted(k for k in s if k not in known and s[k] is not None)
         if unknown:
             raise ModelError(f"config.json: attn.{unknown[0]} is not known, and it may change what the model computes")
-        heads = s["num_heads"]
+        heads, listed = s["num_heads"], s["layers"]
+        if not is_count(heads) or not is_count(s.get("num_kv_heads") or heads) or not isinstance(listed, list) \
+                or not all(isinstance(i, int) for i in listed):
+            raise ModelError(f"config.json: attn has num_heads {heads!r} and layers {listed!r}, expected a number and a list of numbers")
         this = Attention(heads, s.get("num_kv_heads") or heads, width // heads, s.get("window_size"),
                          float(s.get("rope_theta") or 10000.0), "none", 0.0)
         if attention is not None and this != attention:
             raise ModelError("config.json: attn lists layers with different settings, expected the same in all")
         attention = this
-        found |= set(s["layers"])
+        found |= set(listed)
     if not found <= set(range(layers)):
         raise ModelError(f"config.json: attn.layers is {sorted(found)}, the model has layers 0 to {layers - 1}")
     return attention, found
@@ -148,7 +151,7 @@ def convert_shell(m: Model, mixer) -> None:
     layers = m.count_layers("model.layers.")
     width, vocab = write_embedding(m, "model.embeddings.weight")
     inner = m.shape("model.layers.0.mlp.down_proj.weight", 2)[1]
-    eps = m.number("norm_eps", 1e-6)
+    eps = m.positive("norm_eps", 1e-6)
     write_sizes(m, layers, width, vocab, eps, inner)
     attention, attention_layers = read_hybrid(m, width, layers)
     if attention is not None:

@@ -22,6 +22,9 @@ def read_rope(m: Model, default: float | None = 10000.0) -> float | None:
     kind = params.get("rope_type", params.get("type")) or "default"
     if kind != "default":
         raise ModelError(f"config.json: rope_type is {kind!r}, which is not supported, expected 'default'")
+    for key, value in params.items():
+        if key not in ("rope_type", "type", "rope_theta", "partial_rotary_factor") and value is not None:
+            raise ModelError(f"config.json: rope_parameters.{key} = {value!r} is not known, and it may change what the model computes")
     partial = params.get("partial_rotary_factor")
     if partial not in (None, 1, 1.0):
         raise ModelError(f"config.json: partial_rotary_factor is {partial!r}, which is not supported, expected 1")
@@ -49,9 +52,10 @@ def convert_fla(checkpoint, option: str) -> Model:
     D = m.shape("model.embeddings.weight", 2)[1]
     hd = D // heads
     norm = _qk_norm(m, "model.layers.0.attn.", hd, D)
-    a = Attention(heads, m.count("num_kv_heads", heads), hd, m.get("window_size"), float(m.number("rope_theta", 10000.0)), norm, FLA_QK_NORM_EPS)
+    theta = float(m.positive("rope_theta", 10000.0))
+    a = Attention(heads, m.count("num_kv_heads", heads), hd, m.get("window_size"), theta, norm, FLA_QK_NORM_EPS)
     names = {"embedding": "model.embeddings.weight", "attn": "attn.", "attn_norm": "attn_norm", "ffn_norm": "mlp_norm"}
-    return _convert(m, a, names, m.number("norm_eps", 1e-6), tied_default=False)
+    return _convert(m, a, names, m.positive("norm_eps", 1e-6), tied_default=False)
 
 
 def convert_hf(checkpoint, option: str) -> Model:
@@ -63,7 +67,7 @@ def convert_hf(checkpoint, option: str) -> Model:
     heads = m.count("num_attention_heads")
     kv = m.count("num_key_value_heads", heads)
     hd = m.shape("model.layers.0.self_attn.q_proj.weight", 2)[0] // heads
-    eps = m.number("rms_norm_eps", 1e-6)
+    eps = m.positive("rms_norm_eps", 1e-6)
     norm = _qk_norm(m, "model.layers.0.self_attn.", hd, heads * hd)
     # Qwen keeps sliding_window in files that do not use it; where it does, only layers from max_window_layers on have it
     m.refuse_unless("use_sliding_window", (None, False), "a window in some layers only is not supported")

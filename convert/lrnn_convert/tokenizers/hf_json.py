@@ -81,7 +81,10 @@ def _sentencepiece(path: Path, data: dict, model: dict) -> Tokenizer:
     ranks: dict[str, int] = {}
     for rank, (a, b) in enumerate(_merges(path, model)):
         ranks.setdefault(a + b, rank)
-    scores = [float(-ranks[x]) if x in ranks else (NEVER_MERGED if len(x) > 1 and kind == NORMAL else 0.0) for x, kind in zip(tokens, types)]
+    scores = []
+    for text, kind in zip(tokens, types):
+        alone = NEVER_MERGED if len(text) > 1 and kind == NORMAL else 0.0
+        scores.append(float(-ranks[text]) if text in ranks else alone)
     t = Tokenizer("llama", tokens, types, scores=scores, unk=_index(tokens, model.get("unk_token")))
     t.add_space_prefix = _space_prefix(path, data)
     return t

@@ -18,7 +18,10 @@ def escape(data: bytes) -> str:
 
 def read(path: Path) -> Tokenizer:
     found: dict[int, bytes] = {}
-    text = path.read_text(encoding="utf-8")
+    try:
+        text = path.read_text(encoding="utf-8")
+    except UnicodeDecodeError:
+        raise DataError(f"{path}: not UTF-8") from None
     # not splitlines(): literals hold characters such as U+2028 unescaped
     for number, line in enumerate(text.replace("\r\n", "\n").split("\n"), 1):
         if not line:

@@ -46,6 +46,15 @@ def _fields(path: Path, data: bytes) -> Iterator[tuple[int, int | bytes]]:
 
 
 def read(path: Path) -> Tokenizer:
+    try:
+        t = _read(path)
+        _add_config(path, t)
+        return t
+    except (ValueError, TypeError, KeyError, AttributeError, struct.error) as e:
+        raise DataError(f"{path}: not a SentencePiece model with its configuration ({type(e).__name__}: {e})") from None
+
+
+def _read(path: Path) -> Tokenizer:
     tokens, scores, types = [], [], []
     algorithm, normalizer, prefix = 1, "identity", True
     ids = {"unk": 0, "bos": 1, "eos": 2, "pad": -1}
@@ -74,7 +83,6 @@ def read(path: Path) -> Tokenizer:
     for name, value in ids.items():
         if 0 <= value < len(tokens):
             setattr(t, name, value)
-    _add_config(path, t)
     return t
 
 
