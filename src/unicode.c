@@ -108,6 +108,9 @@ int lrnn_utf8_encode(uint32_t cp, char out[4]) {
 }
 
 size_t lrnn_utf8_valid(const char * text, size_t len) {
+    if (len == 0) {
+        return 0; // text may be NULL
+    }
     const char * p   = text;
     const char * end = text + len;
     while (p < end) {
@@ -142,6 +145,9 @@ size_t lrnn_utf8_complete(const char * text, size_t len) {
 }
 
 bool lrnn_utf8_replace(const char * text, size_t len, bool each_byte, struct lrnn_buffer * out) {
+    if (len == 0) {
+        return true;
+    }
     const char * p   = text;
     const char * end = text + len;
     while (p < end) {
@@ -385,6 +391,9 @@ bool lrnn_nfc_quick(const char * text, size_t len) {
 }
 
 bool lrnn_nfc(const char * text, size_t len, struct lrnn_buffer * out) {
+    if (len == 0) {
+        return true;
+    }
     struct segment s   = { 0 };
     const char *   end = text + len;
     bool           ok  = true;

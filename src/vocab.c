@@ -122,6 +122,9 @@ bool vocab_load(struct loader * l) {
     }
     def.pre              = strcmp(def.model, "gpt2") == 0 ? load_word(l, "tokenizer.ggml.pre") : NULL;
     def.normalizer       = load_word(l, "lrnn.tokenizer.normalizer");
+    if (def.normalizer == NULL && def.pre != NULL && (strcmp(def.pre, "mpt") == 0 || strcmp(def.pre, "gpt-neox") == 0)) {
+        def.normalizer = "nfc"; // what the tokenizer of GPT-NeoX does; llama.cpp's files have no key to say so
+    }
     def.bos_id           = load_id(l, "tokenizer.ggml.bos_token_id");
     def.eos_id           = load_id(l, "tokenizer.ggml.eos_token_id");
     def.unknown_id       = load_id(l, "tokenizer.ggml.unknown_token_id");

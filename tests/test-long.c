@@ -13,7 +13,7 @@ enum { N_TOKENS = 20000, N_WARM = 2000, N_CALL = 64 };
 
 static const int64_t LIMIT_GROWTH = 1 << 20; // bytes
 
-#if defined(__linux__) && !defined(__SANITIZE_ADDRESS__)
+#if defined(__linux__) && !LRNN_SANITIZE
 #include <unistd.h>
 
 // bytes of this process in memory

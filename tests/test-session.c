@@ -1,8 +1,8 @@
 // Sequences of a session: state files, misuse, two threads. That the numbers are right is test-golden's business.
 
+#include "golden.h"
 #include "lrnn.h"
 
-#include <math.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -25,15 +25,20 @@ static const char * const MODELS[] = { "delta_net_neg", "mamba_neg", "xlstm", "r
 
 enum { N_MODELS = sizeof(MODELS)/sizeof(MODELS[0]), PROMPT = 11, AFTER = 16 };
 
+static struct golden_list golden;
+
 static struct lrnn_model * load(const char * name) {
-    char path[1024], err[512];
-    snprintf(path, sizeof(path), "%s/%s.gguf", GOLDEN_DIR, name);
-    struct lrnn_model * model = lrnn_model_load(path, NULL, err, sizeof(err));
-    if (model == NULL) {
-        printf("FAILED: %s\n", err);
-        exit(1);
+    char err[512] = "no such model in the golden folder";
+    for (int i = 0; i < golden.n; ++i) {
+        if (strcmp(golden.models[i].name, name) == 0) {
+            struct lrnn_model * model = lrnn_model_load(golden.models[i].path, NULL, err, sizeof(err));
+            if (model != NULL) {
+                return model;
+            }
+        }
     }
-    return model;
+    printf("FAILED: %s: %s\n", name, err);
+    exit(1);
 }
 
 static struct lrnn_session * session_of(struct lrnn_model * model, int n_seqs, int n_rewind) {
@@ -259,7 +264,11 @@ static void test_threads(const char * name) {
 }
 
 int main(void) {
-    char path[64];
+    char path[64], err[512];
+    if (!golden_list_load(&golden, err, sizeof(err))) {
+        printf("FAILED: %s\n", err);
+        return 1;
+    }
     snprintf(path, sizeof(path), "test-session-%ld.state", (long) getpid());
     for (int i = 0; i < N_MODELS; ++i) {
         test_state_file(MODELS[i], path);
@@ -268,6 +277,7 @@ int main(void) {
     test_damage(path);
     test_misuse();
     remove(path);
+    golden_list_free(&golden);
     printf("test-session: %d models, %d checks, %d failed\n", (int) N_MODELS, n_checks, n_failed);
     return n_failed > 0;
 }

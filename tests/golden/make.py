@@ -24,9 +24,10 @@ import types
 import zlib
 from pathlib import Path
 
-# flash-linear-attention is written in Triton, which needs a GPU to compile for, but can also interpret its kernels with numpy. It must know before
-# it is imported.
+# flash-linear-attention is written in Triton, which compiles for a GPU, but can also interpret its kernels with numpy. It must know before it is
+# imported. What is compiled by torch itself would only take longer.
 os.environ["TRITON_INTERPRET"] = "1"
+os.environ["TORCHDYNAMO_DISABLE"] = "1"
 
 import numpy as np
 import torch
@@ -35,7 +36,7 @@ HERE = Path(__file__).resolve().parent
 CONVERTER = HERE.parent.parent / "convert"
 
 VOCAB = 48
-TOKENS = 40                                # fla takes the kernels that work interpreted for up to 64
+TOKENS = 36                                # fla takes the kernels that work interpreted for up to 64
 
 
 #
@@ -67,6 +68,8 @@ def plain_attention(q, k, v, causal=True, window_size=(-1, -1), **_):
 
 def from_fla(name: str, **config):
     """A model of fla.models, by its prefix: DeltaNet, GLA, …"""
+    if "fla" in sys.modules and sys.modules["fla"] is None:
+        del sys.modules["fla"]
     without_timing()
     attn = importlib.import_module("fla.layers.attn")
     attn.flash_attn_func = plain_attention
@@ -77,7 +80,7 @@ def from_fla(name: str, **config):
 
 
 def from_transformers(name: str, **config):
-    sys.modules.setdefault("fla", None)    # or it takes fla's kernels, for a GPU, where it can
+    sys.modules["fla"] = None              # or it takes fla's kernels, for a GPU, where it can
     transformers = importlib.import_module("transformers")
     common = dict(hidden_size=32, num_hidden_layers=2, vocab_size=VOCAB)
     return getattr(transformers, name + "ForCausalLM")(getattr(transformers, name + "Config")(**(common | config)))
@@ -124,10 +127,12 @@ def draw(name: str, shape: tuple[int, ...], tied: bool, normal, uniform) -> torc
     leaf = name.split(".")[-1]
     matrix = len(shape) >= 2
 
-    if leaf == "A_log":                                # decay rates exp(A_log)
-        return uniform(math.log(0.3), math.log(6.0))
-    if leaf == "dt_bias" or name.endswith("dt_proj.bias"):  # steps softplus(dt_bias) from 0.02 to 1
-        return uniform(-4.0, 0.5)
+    if leaf == "A_log":                                # gates exp(−exp(A_log) softplus(dt_bias + ·)) from nearly 0.1 to nearly 1
+        return uniform(math.log(0.1), math.log(2.0))
+    if leaf == "dt_bias" or name.endswith("dt_proj.bias"):
+        return uniform(-3.0, 0.5)
+    if name.endswith("linear_attn.v_proj.weight"):     # OLMo-Hybrid: small, so that the fixed eps of the norm behind it counts
+        return 0.05/math.sqrt(shape[-1])*normal()
     if name.endswith("gk_proj.1.bias"):                # GLA: gates σ(·)^(1/16)
         return uniform(-12.0, 2.0)
     if name.endswith("w_proj.linear.lora.2.bias"):     # RWKV-6: gates exp(−exp(·))
@@ -152,6 +157,8 @@ def draw(name: str, shape: tuple[int, ...], tied: bool, normal, uniform) -> torc
         return 0.5*normal()
     if leaf == "bias":
         return 0.3*normal()
+    if name.endswith(("o_proj.weight", "out_proj.weight", "down_proj.weight", "proj_down.weight", "ffn.value.weight")):
+        return 0.5/math.sqrt(shape[-1])*normal()       # what a block adds does not drown what it adds to
     if matrix:
         return 1.0/math.sqrt(shape[-1])*normal()
     raise ValueError(f"no rule for {name} of shape {shape}")
@@ -171,16 +178,31 @@ def draw_all(model, seed: int) -> None:
 # The models
 #
 
-FLA = dict(intermediate_size=12, tie_word_embeddings=True)
+# eps is far from what everybody has, so that one which is not read is seen; and so that a head whose output nearly cancels is not blown up,
+# rounding and all, by the norm behind it
+FLA = dict(intermediate_size=12, norm_eps=1e-2, tie_word_embeddings=True)
 DELTA = FLA | dict(num_heads=2, expand_k=0.5, expand_v=0.75)           # K 8, P 12
 GATED = FLA | dict(num_heads=2, head_dim=8, expand_v=1.5)              # K 8, P 12
 UNTIED = dict(tie_word_embeddings=False)
-MAMBA = dict(state_size=8, time_step_rank=2)
-MAMBA2 = dict(state_size=8, num_heads=4)
+MAMBA = dict(state_size=4, time_step_rank=2, layer_norm_epsilon=1e-2)
+MAMBA2 = dict(state_size=8, num_heads=4, layer_norm_epsilon=1e-2, tie_word_embeddings=True)
 SIGNED = ("--eigenvalues", "signed")
 
-# name: (how to build it, options of the converter)
+# name: (how to build it, options of the converter); those of transformers first, which must not see fla
 MODELS = {
+    "mamba":                     (lambda: from_transformers("Mamba", **MAMBA, tie_word_embeddings=True), ()),
+    "mamba_neg":                 (lambda: from_transformers("Mamba", **MAMBA, **UNTIED, expand=1), SIGNED),
+    "mamba2":                    (lambda: from_transformers("Mamba2", **MAMBA2, n_groups=1, head_dim=16, expand=2), ()),
+    "mamba2_groups":             (lambda: norm_per_group(from_transformers("Mamba2", **MAMBA2, n_groups=2, head_dim=8, expand=1), 2), ()),
+    "xlstm":                     (lambda: from_transformers("xLSTM", num_heads=2, norm_eps=1e-2, eps=1e-2, num_blocks=2, ffn_proj_factor=0.5, ffn_round_up_to_multiple_of=8), ()),
+    "olmo_hybrid":               (lambda: from_transformers("OlmoHybrid", intermediate_size=8, rms_norm_eps=1e-2, tie_word_embeddings=True,
+                                      num_hidden_layers=4, num_attention_heads=4,
+                                      num_key_value_heads=2, linear_num_key_heads=1, linear_num_value_heads=2, linear_key_head_dim=8,
+                                      linear_value_head_dim=10, max_position_embeddings=512, bos_token_id=1, eos_token_id=2, pad_token_id=0,
+                                      layer_types=["linear_attention"]*3 + ["full_attention"],
+                                      rope_parameters=dict(rope_theta=10000.0, rope_type="default")), ()),
+    "transformer":               (lambda: from_transformers("Llama", intermediate_size=24, rms_norm_eps=1e-2, tie_word_embeddings=True,
+                                      num_attention_heads=4, num_key_value_heads=2), ()),
     "delta_net_pos":             (lambda: from_fla("DeltaNet", **DELTA, allow_neg_eigval=False), ()),
     "delta_net_neg":             (lambda: from_fla("DeltaNet", **(DELTA | UNTIED), allow_neg_eigval=True), ()),
     "delta_net_neg_sum_elu":     (lambda: from_fla("DeltaNet", **DELTA, allow_neg_eigval=True, qk_norm="sum", qk_activation="elu"), ()),
@@ -190,7 +212,7 @@ MODELS = {
     "gated_deltanet_neg":        (lambda: from_fla("GatedDeltaNet", **GATED, allow_neg_eigval=True), ()),
     "gated_deltanet_gqa":        (lambda: from_fla("GatedDeltaNet", **(GATED | dict(expand_v=1.0)), num_v_heads=4), ()),
     "gated_deltaproduct2_neg":   (lambda: from_fla("GatedDeltaProduct", **GATED, num_householder=2, use_forget_gate=True, allow_neg_eigval=True), ()),
-    "deltaproduct3_neg":         (lambda: from_fla("GatedDeltaProduct", **(FLA | dict(num_heads=2, head_dim=4, expand_v=2.0)), num_householder=3,
+    "deltaproduct3_neg":         (lambda: from_fla("GatedDeltaProduct", **(FLA | dict(num_heads=1, head_dim=8, expand_v=2.0)), num_householder=3,
                                                    use_forget_gate=False, allow_neg_eigval=True), ()),
     "kda":                       (lambda: from_fla("KDA", **GATED), ()),
     "kda_neg":                   (lambda: from_fla("KDA", **(GATED | dict(expand_v=1.0)), allow_neg_eigval=True), ()),
@@ -198,21 +220,13 @@ MODELS = {
     "gla_gqa":                   (lambda: from_fla("GLA", **FLA, num_heads=4, num_kv_heads=2, expand_k=0.5, expand_v=1.0), ()),
     "hgrn2":                     (lambda: from_fla("HGRN2", **FLA, num_heads=4, expand_ratio=8), ()),
     "retnet":                    (lambda: from_fla("RetNet", **FLA, num_heads=2, expand_k=0.5, expand_v=1.0), ()),
-    "rwkv6":                     (lambda: from_fla("RWKV6", **FLA, num_heads=2, expand_k=0.5, proj_low_rank_dim=4, gate_low_rank_dim=8), ()),
-    "rwkv7":                     (lambda: from_fla("RWKV7", **(FLA | UNTIED), head_dim=16, decay_low_rank_dim=8, gate_low_rank_dim=8, a_low_rank_dim=8,
-                                                   v_low_rank_dim=8), ()),
-    "mamba":                     (lambda: from_transformers("Mamba", **MAMBA, tie_word_embeddings=True), ()),
-    "mamba_neg":                 (lambda: from_transformers("Mamba", **MAMBA, **UNTIED, expand=1), SIGNED),
-    "mamba2":                    (lambda: from_transformers("Mamba2", **MAMBA2, n_groups=1, head_dim=16, expand=2, tie_word_embeddings=True), ()),
-    "mamba2_groups":             (lambda: norm_per_group(from_transformers("Mamba2", **MAMBA2, n_groups=2, head_dim=8, expand=1, tie_word_embeddings=True), 2), ()),
-    "xlstm":                     (lambda: from_transformers("xLSTM", num_heads=2, num_blocks=2, ffn_proj_factor=0.75, ffn_round_up_to_multiple_of=8), ()),
-    "olmo_hybrid":               (lambda: from_transformers("OlmoHybrid", intermediate_size=8, tie_word_embeddings=True, num_hidden_layers=4, num_attention_heads=4,
-                                      num_key_value_heads=2, linear_num_key_heads=2, linear_num_value_heads=2, linear_key_head_dim=6,
-                                      linear_value_head_dim=12, max_position_embeddings=512, bos_token_id=1, eos_token_id=2, pad_token_id=0,
-                                      layer_types=["linear_attention"]*3 + ["full_attention"],
-                                      rope_parameters=dict(rope_theta=10000.0, rope_type="default")), ()),
-    "transformer":               (lambda: from_transformers("Llama", intermediate_size=24, tie_word_embeddings=True, num_attention_heads=4, num_key_value_heads=2), ()),
+    "rwkv6":                     (lambda: from_fla("RWKV6", **FLA, num_heads=2, expand_k=0.5, proj_low_rank_dim=4, gate_low_rank_dim=4), ()),
+    "rwkv7":                     (lambda: from_fla("RWKV7", **FLA, head_dim=16, decay_low_rank_dim=4, gate_low_rank_dim=4, a_low_rank_dim=4,
+                                                   v_low_rank_dim=4), ()),
 }
+
+# Drawn again: at first a head's key or output nearly vanished for some token, and rounding alone moved the logits by more than 1e-5.
+REDRAWN = {"delta_net_neg_noconv_gate": 1, "olmo_hybrid": 1}
 
 
 #
@@ -235,7 +249,7 @@ def write_golden(path: Path, tokens: np.ndarray, logits: np.ndarray) -> None:
 
 def make(name: str) -> None:
     build, options = MODELS[name]
-    seed = zlib.crc32(name.encode())
+    seed = zlib.crc32(name.encode()) + REDRAWN.get(name, 0)
     torch.manual_seed(0)
     model = build().float().eval()
     draw_all(model, seed)
@@ -256,12 +270,12 @@ def make(name: str) -> None:
 
 
 def main() -> None:
-    names = sys.argv[1:] or list(MODELS)
-    if len(names) == 1:
-        make(names[0])
-        return
-    for name in names:                     # a process each: transformers must not see fla
-        subprocess.run([sys.executable, __file__, name], check=True)
+    unknown = [name for name in sys.argv[1:] if name not in MODELS]
+    if unknown:
+        sys.exit(f"make.py: no model {unknown[0]}; there are {', '.join(MODELS)}")
+    for name in MODELS:
+        if name in sys.argv[1:] or len(sys.argv) == 1:
+            make(name)
 
 
 if __name__ == "__main__":

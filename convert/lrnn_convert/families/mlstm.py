@@ -80,9 +80,8 @@ def convert(checkpoint, option: str) -> Model:
     m.set_f32("lrnn.mlstm_epsilon", m.positive("eps", 1e-6))
     # in config.json null means no cap; only a missing key means the default
     for key, name, default in (("lrnn.gate_soft_cap", "gate_soft_cap", 15.0), ("lrnn.logit_soft_cap", "output_logit_soft_cap", 30.0)):
-        cap = m.config.get(name, default)
-        if cap is not None:
-            m.set_f32(key, cap)
+        if m.config.get(name, default) is not None:
+            m.set_f32(key, m.positive(name, default))
     m.fact("factors", "n_h 0 (diagonal)")
     m.fact("heads", f"{H}, d_k × d_v {K} × {P}")
     m.fact("gate", "exponential input gate and sigmoid forget gate, one each a head")
