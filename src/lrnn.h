@@ -135,7 +135,8 @@ LRNN_API bool lrnn_seq_rewind(struct lrnn_session * session, int32_t seq, int64_
 
 // Saves a sequence, and a sampler if one is given, to a file; loads them into a session of the same model. The file is written under another
 // name first, so that an old one is whole until the new one is. It has a version, a checksum and the identity of the model, and is refused for
-// what does not fit. What can be rewound is not saved. Loading leaves sequence and sampler as they were if it fails.
+// what does not fit. What can be rewound is not saved. Loading leaves sequence and sampler as they were if it fails. If the last call computed the
+// logits of the sequence's last token, they are saved as well, and are lrnn_logits(session, 0) after loading: sampling goes on where it stopped.
 struct lrnn_sampler;
 LRNN_API bool lrnn_seq_save(
         struct lrnn_session * session, int32_t seq, const struct lrnn_sampler * sampler, const char * path, char * err, size_t err_size);

@@ -23,6 +23,7 @@
 struct seq {
     int64_t length;     // tokens so far
     int64_t rewindable; // by how many it can go back
+    int64_t logits;     // 1 + the row of the session's logits that belongs to its last token, 0: none
 };
 
 struct inputs { // leafs of the graph that the session fills
@@ -476,8 +477,16 @@ static void keep_logits(struct lrnn_session * s, const struct pass * pass, const
     }
 }
 
-bool lrnn_eval(struct lrnn_session * s, const struct lrnn_input * inputs, int32_t n_inputs, char * err, size_t err_size) {
+// No logits, and none that belong to a sequence.
+static void forget_logits(struct lrnn_session * s) {
     s->n_logits = 0;
+    for (int32_t i = 0; i < s->params.n_seqs; ++i) {
+        s->seqs[i].logits = 0;
+    }
+}
+
+bool lrnn_eval(struct lrnn_session * s, const struct lrnn_input * inputs, int32_t n_inputs, char * err, size_t err_size) {
+    forget_logits(s);
     if (!check_inputs(s, inputs, n_inputs, err, err_size)) {
         return false;
     }
@@ -514,6 +523,9 @@ bool lrnn_eval(struct lrnn_session * s, const struct lrnn_input * inputs, int32_
                 done[of_input[i]] += pass.seqs[i].count;
             }
         }
+    }
+    for (int32_t i = 0; ok && i < n_inputs; ++i) { // next is behind the last row of each
+        s->seqs[inputs[i].seq].logits = inputs[i].n_logits > 0 ? next[i] : 0;
     }
     s->n_logits = ok ? n_logits : 0;
     free(pass.seqs);
@@ -568,6 +580,7 @@ bool lrnn_seq_rewind(struct lrnn_session * s, int32_t seq, int64_t n_tokens, cha
     }
     s->seqs[seq].length     -= n_tokens;
     s->seqs[seq].rewindable -= n_tokens;
+    s->seqs[seq].logits      = n_tokens > 0 ? 0 : s->seqs[seq].logits;
     return true;
 }
 
@@ -615,7 +628,7 @@ bool lrnn_seq_fork(struct lrnn_session * s, int32_t from, int32_t to, char * err
     copy.at    = 0;
     session_seq_pieces(s, to, s->seqs[from].length, copy_piece, &copy);
     free(copy.data);
-    session_seq_set(s, to, s->seqs[from].length);
+    s->seqs[to] = (struct seq) { .length = s->seqs[from].length };
     return true;
 }
 
@@ -645,7 +658,22 @@ bool session_seq_pieces(struct lrnn_session * s, int32_t seq, int64_t length, se
 }
 
 void session_seq_set(struct lrnn_session * s, int32_t seq, int64_t length) {
-    s->seqs[seq] = (struct seq) { .length = length };
+    s->seqs[seq] = (struct seq) { .length = length, .logits = s->seqs[seq].logits };
+}
+
+const float * session_seq_logits(const struct lrnn_session * s, int32_t seq) {
+    return s->seqs[seq].logits > 0 ? lrnn_logits(s, s->seqs[seq].logits - 1) : NULL;
+}
+
+bool session_seq_set_logits(struct lrnn_session * s, int32_t seq, const float * logits, char * err, size_t err_size) {
+    forget_logits(s);
+    if (!reserve_logits(s, 1, err, err_size)) {
+        return false;
+    }
+    memcpy(s->logits, logits, (size_t) s->model->info.n_vocab*sizeof(float));
+    s->n_logits         = 1;
+    s->seqs[seq].logits = 1;
+    return true;
 }
 
 const struct lrnn_model * session_model(const struct lrnn_session * s) {

@@ -15,6 +15,12 @@ bool session_seq_pieces(struct lrnn_session * session, int32_t seq, int64_t leng
 // Declares that the pieces of a sequence of `length` tokens are in place.
 void session_seq_set(struct lrnn_session * session, int32_t seq, int64_t length);
 
+// The logits of the last token of a sequence, [V], if the last call computed them or they were loaded; NULL otherwise.
+const float * session_seq_logits(const struct lrnn_session * session, int32_t seq);
+
+// Makes them lrnn_logits(session, 0), as if a call had just computed them. False: out of memory.
+bool session_seq_set_logits(struct lrnn_session * session, int32_t seq, const float * logits, char * err, size_t err_size);
+
 const struct lrnn_model * session_model  (const struct lrnn_session * session);
 int32_t                   session_n_seqs (const struct lrnn_session * session);
 int64_t                   session_n_cache(const struct lrnn_session * session); // tokens that attention layers remember, INT64_MAX: no limit

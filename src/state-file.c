@@ -1,8 +1,9 @@
 // A sequence in a file, all numbers little-endian:
 //
-//     "lrnn-seq"  u32 version  u32 1 if a sampler follows
+//     "lrnn-seq"  u32 version  u32 what follows the pieces: 1 logits, 2 sampler
 //     u64 identity of the model   i64 tokens   u64 bytes of the pieces
 //     the pieces of the sequence, in the order of session_seq_pieces
+//     the logits of the last token, f32 [vocabulary], so that sampling can go on where it stopped
 //     the sampler: u64 random[2]   i64 accepted   i32 recent[4096]
 //     u64 checksum of everything before it
 //
@@ -24,10 +25,12 @@ static const char MAGIC[8] = { 'l', 'r', 'n', 'n', '-', 's', 'e', 'q' };
 
 enum { VERSION = 1 };
 
+enum { HAS_LOGITS = 1 << 0, HAS_SAMPLER = 1 << 1 };
+
 struct header {
     char     magic[8];
     uint32_t version;
-    uint32_t has_sampler;
+    uint32_t has;
     uint64_t identity;
     int64_t  length;
     uint64_t n_bytes;
@@ -71,6 +74,10 @@ static bool check_seq(const struct lrnn_session * session, int32_t seq, char * e
     return true;
 }
 
+static size_t logits_size(const struct lrnn_session * session) {
+    return (size_t) session_model(session)->info.n_vocab*sizeof(float);
+}
+
 //
 // Saving
 //
@@ -104,11 +111,12 @@ bool lrnn_seq_save(
     if (!check_seq(session, seq, err, err_size)) {
         return false;
     }
+    const float * logits = session_seq_logits(session, seq);
     struct header header = {
-        .version     = VERSION,
-        .has_sampler = sampler != NULL,
-        .identity    = session_model(session)->info.identity,
-        .length      = lrnn_seq_length(session, seq),
+        .version  = VERSION,
+        .has      = (logits != NULL ? HAS_LOGITS : 0u) | (sampler != NULL ? HAS_SAMPLER : 0u),
+        .identity = session_model(session)->info.identity,
+        .length   = lrnn_seq_length(session, seq),
     };
     memcpy(header.magic, MAGIC, sizeof(MAGIC));
     session_seq_pieces(session, seq, header.length, add_size, &header.n_bytes);
@@ -119,6 +127,9 @@ bool lrnn_seq_save(
     }
     put(&w, &header, sizeof(header));
     session_seq_pieces(session, seq, header.length, put_piece, &w);
+    if (logits != NULL) {
+        put(&w, logits, logits_size(session));
+    }
     if (sampler != NULL) {
         struct saved_sampler saved = { .random = { sampler->random[0], sampler->random[1] }, .n_accepted = sampler->n_accepted };
         memcpy(saved.recent, sampler->recent, sizeof(saved.recent));
@@ -147,9 +158,11 @@ static int64_t file_size(FILE * file) {
 }
 
 // Everything after the header, malloc'ed, NULL and a sentence otherwise.
-static uint8_t * read_rest(const char * path, FILE * file, const struct header * header, size_t * size, char * err, size_t err_size) {
+static uint8_t * read_rest(const struct lrnn_session * session, const char * path, FILE * file, const struct header * header, size_t * size,
+        char * err, size_t err_size) {
     const int64_t  total    = file_size(file);
-    const uint64_t expected = sizeof(*header) + header->n_bytes + (header->has_sampler ? sizeof(struct saved_sampler) : 0) + sizeof(uint64_t);
+    const uint64_t expected = sizeof(*header) + header->n_bytes + (header->has & HAS_LOGITS ? logits_size(session) : 0) +
+                              (header->has & HAS_SAMPLER ? sizeof(struct saved_sampler) : 0) + sizeof(uint64_t);
     if (total < 0 || (uint64_t) total != expected) {
         snprintf(err, err_size, "%s: the file has %" PRId64 " bytes; expected %" PRIu64, path, total, expected);
         return NULL;
@@ -180,7 +193,7 @@ static bool check_header(struct lrnn_session * session, const char * path, const
         snprintf(err, err_size, "%s: state file of version %u; this program reads version %d", path, h->version, VERSION);
     } else if (h->identity != identity) {
         snprintf(err, err_size, "%s: saved from another model (%016" PRIx64 "); this one is %016" PRIx64, path, h->identity, identity);
-    } else if (h->has_sampler > 1 || h->length < 0 || h->length > session_n_cache(session)) {
+    } else if (h->has > (HAS_LOGITS | HAS_SAMPLER) || h->length < 0 || h->length > session_n_cache(session)) {
         snprintf(err, err_size, "%s: a sequence of %" PRId64 " tokens; the session can hold %" PRId64, path, h->length, session_n_cache(session));
     } else {
         return true;
@@ -210,6 +223,19 @@ static bool all_finite(const uint8_t * data, uint64_t size) {
     return true;
 }
 
+// From bytes that need not be aligned.
+static bool set_logits(struct lrnn_session * session, int32_t seq, const uint8_t * data, size_t size, char * err, size_t err_size) {
+    float * logits = malloc(size);
+    if (logits == NULL) {
+        snprintf(err, err_size, "out of memory for %zu bytes of logits", size);
+        return false;
+    }
+    memcpy(logits, data, size);
+    const bool ok = session_seq_set_logits(session, seq, logits, err, err_size);
+    free(logits);
+    return ok;
+}
+
 bool lrnn_seq_load(struct lrnn_session * session, int32_t seq, struct lrnn_sampler * sampler, const char * path, char * err, size_t err_size) {
     if (!check_seq(session, seq, err, err_size)) {
         return false;
@@ -235,7 +261,7 @@ bool lrnn_seq_load(struct lrnn_session * session, int32_t seq, struct lrnn_sampl
         }
     }
     size_t    size = 0;
-    uint8_t * data = ok ? read_rest(path, file, &header, &size, err, err_size) : NULL;
+    uint8_t * data = ok ? read_rest(session, path, file, &header, &size, err, err_size) : NULL;
     fclose(file);
     if (data == NULL) {
         return false;
@@ -245,11 +271,16 @@ bool lrnn_seq_load(struct lrnn_session * session, int32_t seq, struct lrnn_sampl
         free(data);
         return false;
     }
+    const size_t n_logits = header.has & HAS_LOGITS ? logits_size(session) : 0;
+    if (n_logits > 0 && !set_logits(session, seq, data + n_bytes, n_logits, err, err_size)) {
+        free(data);
+        return false;
+    }
     session_seq_pieces(session, seq, header.length, set_piece, &(struct reader) { data });
     session_seq_set(session, seq, header.length);
-    if (sampler != NULL && header.has_sampler) {
+    if (sampler != NULL && header.has & HAS_SAMPLER) {
         struct saved_sampler saved;
-        memcpy(&saved, data + n_bytes, sizeof(saved));
+        memcpy(&saved, data + n_bytes + n_logits, sizeof(saved));
         memcpy(sampler->random, saved.random, sizeof(saved.random));
         memcpy(sampler->recent, saved.recent, sizeof(saved.recent));
         sampler->n_accepted = saved.n_accepted < 0 ? 0 : saved.n_accepted;

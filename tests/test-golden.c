@@ -346,7 +346,8 @@ static double least_seen(struct test * t, const struct golden * g) {
 
 // Every family has a model here, so that none can lose its own unnoticed.
 static const char * const families[] = {
-    "delta_net", "gated_delta_net", "gated_delta_product", "gla", "hgrn2", "kda", "mamba", "mamba2", "mlstm", "retnet", "rwkv6", "rwkv7", "transformer",
+    "delta_net", "gated_delta_net", "gated_delta_product", "gla", "hgrn2", "kda", "mamba", "mamba2", "mlstm", "retnet", "rwkv6", "rwkv7",
+    "transformer",
 };
 enum { N_FAMILIES = sizeof(families)/sizeof(families[0]) };
 
@@ -358,7 +359,8 @@ int main(void) {
     if (!test_check(&t, golden_list_load(&list, err, sizeof(err)), "%s", err)) {
         return test_end(&t, "test-golden");
     }
-    printf("largest absolute difference from the library's logits; of two sequences together from each alone; least with a tensor off\n%-28s %-20s %-7s", "model", "family", "range");
+    printf("largest absolute difference from the library's logits; of two sequences together from each alone; least with a tensor off\n");
+    printf("%-28s %-20s %-7s", "model", "family", "range");
     for (int i = 0; i < FEEDS; ++i) {
         printf(" %9s", feed_names[i]);
     }

@@ -59,7 +59,8 @@ static void run(struct test * t, const char * name, struct lrnn_session * sessio
         }
         const struct lrnn_input in = { .seq = 0, .tokens = tokens, .n_tokens = n, .n_logits = 1 };
         if (!test_check(t, lrnn_eval(session, &in, 1, err, sizeof(err)), "%s: after %lld tokens: %s", name, (long long) at, err) ||
-            !test_check(t, finite_logits(lrnn_logits(session, 0), n_vocab), "%s: a logit is not finite within %lld tokens", name, (long long) (at + n))) {
+            !test_check(t, finite_logits(lrnn_logits(session, 0), n_vocab), "%s: a logit is not finite within %lld tokens", name,
+                    (long long) (at + n))) {
             return;
         }
         last = lrnn_logits(session, 0)[0];
@@ -69,7 +70,8 @@ static void run(struct test * t, const char * name, struct lrnn_session * sessio
         }
     }
     const int64_t growth = resident() - warm;
-    test_check(t, warm < 0 || growth < LIMIT_GROWTH, "%s: memory grew by %lld bytes from %d to %d tokens", name, (long long) growth, N_WARM, N_TOKENS);
+    test_check(t, warm < 0 || growth < LIMIT_GROWTH, "%s: memory grew by %lld bytes from %d to %d tokens", name, (long long) growth,
+            N_WARM, N_TOKENS);
     if (warm < 0) {
         printf("%-28s last logit %8.3f   memory not measured\n", name, last);
     } else {
@@ -92,7 +94,8 @@ int main(void) {
         }
         const struct lrnn_model_info info = lrnn_model_get_info(model);
         if (info.n_layer_attention == 0) {
-            struct lrnn_session * session = lrnn_session_new(model, &(struct lrnn_session_params) { .n_threads = 1, .n_rewind = 2 }, err, sizeof(err));
+            const struct lrnn_session_params params  = { .n_threads = 1, .n_rewind = 2 };
+            struct lrnn_session            * session = lrnn_session_new(model, &params, err, sizeof(err));
             if (test_check(&t, session != NULL, "%s: %s", list.models[i].name, err)) {
                 run(&t, list.models[i].name, session, info.n_vocab);
                 lrnn_session_free(session);

@@ -169,6 +169,16 @@ foreach (model IN LISTS models)
     same("${out}" "" "${model}: -n 0 writes to stdout")
     expect(0 ${run} -p "5 9 2 6" --repeat-penalty 1.5 --state-load "${WORK}/state")
     same("${unbroken}" "${out}" "${model}: goes on otherwise after --state-load")
+
+    # and in the middle of generating, without a word of prompt
+    set(run lrnn-cli -m "${model}" -t 1 --repeat-penalty 1.5)
+    expect(0 ${run} -p "3 1 4" -n 12 --seed 3)
+    string(STRIP "${out}" unbroken)
+    expect(0 ${run} -p "3 1 4" -n 5 --seed 3 --state-save "${WORK}/middle")
+    string(STRIP "${out}" half)
+    expect(0 ${run} -n 7 --state-load "${WORK}/middle")
+    string(STRIP "${out}" rest)
+    same("${unbroken}" "${half} ${rest}" "${model}: generates otherwise after --state-load")
     if (last)
         expect(3 lrnn-cli -m "${last}" -p 1 --state-load "${WORK}/state") # of another model
     endif()

@@ -89,6 +89,8 @@ static void test_state_file(const char * name, const char * path) {
     struct lrnn_sampler * sb = lrnn_sampler_new(&p, err, sizeof(err));
 
     check(eval(a, 0, tokens, PROMPT, err), name, err);
+    float * logits = malloc((size_t) V*sizeof(float));
+    memcpy(logits, lrnn_logits(a, 0), (size_t) V*sizeof(float));
     const int32_t first = lrnn_sampler_sample(sa, lrnn_logits(a, 0), V, NULL);
     check(lrnn_seq_save(a, 0, sa, path, err, sizeof(err)), name, err);
     generate(a, 0, sa, V, first, unbroken);
@@ -96,6 +98,9 @@ static void test_state_file(const char * name, const char * path) {
     check(lrnn_seq_load(b, 2, sb, path, err, sizeof(err)), name, err);
     check(lrnn_seq_length(b, 2) == PROMPT, name, "the length is saved");
     check(lrnn_seq_rewindable(b, 2) == 0, name, "what was before cannot be rewound");
+    check(lrnn_logits(b, 0) != NULL && lrnn_logits(b, 1) == NULL, name, "the logits of the last token are saved");
+    check(memcmp(logits, lrnn_logits(b, 0), (size_t) V*sizeof(float)) == 0, name, "to the bit");
+    free(logits);
     generate(b, 2, sb, V, first, resumed);
     check(memcmp(unbroken, resumed, sizeof(unbroken)) == 0, name, "the tokens after loading are those of the unbroken run");
 
