@@ -225,3 +225,10 @@ int32_t loader_state(struct loader * l, struct layer * layer, int64_t size) {
     layer->state_size[layer->n_states] = size;
     return layer->n_states++;
 }
+
+void loader_recurrence(struct loader * l, struct layer * layer, int64_t n_head, int64_t d_k, int64_t d_v, int64_t extra) {
+    loader_state(l, layer, n_head*(d_k*d_v + extra));
+    l->model->info.n_head = n_head;
+    l->model->info.d_k    = d_k;
+    l->model->info.d_v    = d_v;
+}

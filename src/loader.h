@@ -48,5 +48,8 @@ struct ggml_tensor * loader_tensor_1d(struct loader * l, int32_t il, const char 
 struct ggml_tensor * loader_tensor_2d(struct loader * l, int32_t il, const char * name, int need, int64_t ne0, int64_t ne1);
 struct ggml_tensor * loader_tensor_nd(struct loader * l, int32_t il, const char * name, int need, int n_dims, const int64_t * ne);
 
+// Adds the state of a recurrence, which comes first: heads of d_k × d_v, and what else a head has.
+void loader_recurrence(struct loader * l, struct layer * layer, int64_t n_head, int64_t d_k, int64_t d_v, int64_t extra);
+
 // Adds a state of `size` floats to the layer and returns its number.
 int32_t loader_state(struct loader * l, struct layer * layer, int64_t size);

@@ -68,12 +68,15 @@ struct lrnn_model_info {
     const char * architecture;      // "lrnn", or one of llama.cpp's: "mamba", "mamba2", "rwkv6", "rwkv7"
     const char * family;
     const char * eigenvalues;       // "[0,1]", "[-1,1]" or "family"
+    const char * range_source;      // where that was read, "" if the file does not say
     const char * name;
+    const char * source;            // the checkpoint it was made from, "" if the file does not say
     int64_t      n_vocab;
     int64_t      n_layer;
     int64_t      n_layer_attention; // of these
     int64_t      n_embd;
     int64_t      n_householder;     // factors a token, 0 for families without
+    int64_t      n_head, d_k, d_v;  // heads of the recurrent state and the shape of one, 0 without recurrent layers
     int64_t      trained_length;    // tokens, 0: unknown
     int64_t      weight_bytes;
     int64_t      state_bytes;       // of one sequence, all recurrent layers
@@ -85,6 +88,16 @@ struct lrnn_model_info {
 };
 
 LRNN_API struct lrnn_model_info lrnn_model_get_info(const struct lrnn_model * model);
+
+// Tensor number i of the file, in its order; false beyond the last.
+struct lrnn_tensor_info {
+    const char * name;
+    const char * type; // "f32", "q8_0", …
+    int64_t      ne[4];
+    int64_t      n_bytes;
+};
+
+LRNN_API bool lrnn_model_get_tensor(const struct lrnn_model * model, int64_t i, struct lrnn_tensor_info * info);
 
 //
 // Sessions

@@ -82,9 +82,13 @@ static bool load_identity(struct loader * l) {
         return loader_fail(l, "lrnn.eigenvalues is \"%s\"; expected \"%s\" for family %s",
                 ranges[range], model->family->own_range ? "family" : "[0,1] or [-1,1]", family);
     }
-    model->is_signed        = range == 1;
-    model->info.eigenvalues = ranges[range];
-    return true;
+    model->is_signed         = range == 1;
+    model->info.eigenvalues  = ranges[range];
+    l->arch                  = "lrnn"; // in llama.cpp's files too
+    model->info.range_source = loader_string_or(l, "eigenvalues_source", "");
+    model->info.source       = loader_string_or(l, "source", "");
+    l->arch                  = arch;
+    return !l->failed;
 }
 
 // Which layers are attention.
@@ -260,6 +264,16 @@ void lrnn_model_free(struct lrnn_model * model) {
     lrnn_model_file_free(model->file);
     arena_free(model->arena);
     free(model);
+}
+
+bool lrnn_model_get_tensor(const struct lrnn_model * model, int64_t i, struct lrnn_tensor_info * info) {
+    if (i < 0 || (uint64_t) i >= lrnn_model_file_n_tensors(model->file)) {
+        return false;
+    }
+    const struct lrnn_model_tensor * t = lrnn_model_file_tensor(model->file, (size_t) i);
+    *info = (struct lrnn_tensor_info) { .name = t->name, .type = ggml_type_name(t->type), .n_bytes = (int64_t) t->size };
+    memcpy(info->ne, t->ne, sizeof(info->ne));
+    return true;
 }
 
 struct lrnn_model_info lrnn_model_get_info(const struct lrnn_model * model) {

@@ -16,7 +16,7 @@
 enum { N_REWIND = 5, N_BATCH = 7 };
 
 static const double LIMIT_LIBRARY = 1e-4; // largest absolute difference of a logit; they are of size 1 to 10
-static const double LIMIT_ALONE   = 1e-4; // of two sequences together and each alone: matrix products of ggml round differently for one token and for many
+static const double LIMIT_ALONE   = 1e-4; // of two sequences together and each alone: ggml rounds products of one column and of many differently
 static const double SEEN          = 1e-3; // the least that a tensor that is off by up to 20 % must change
 
 enum feed { FEED_ONE, FEED_BATCHES, FEED_STEPS, FEED_CUTS, FEED_BESIDE, FEED_REWIND, FEEDS };

@@ -21,9 +21,9 @@ struct args {
 // A model
 //
 
-// Where the range of eigenvalues is said: a file of ours has a key for it, llama.cpp's architectures imply theirs.
+// Where the range of eigenvalues was read: a file of ours says it, llama.cpp's architectures imply theirs.
 static const char * eigenvalues_source(const struct lrnn_model_info * info) {
-    return strcmp(info->architecture, "lrnn") == 0 ? "stated in the file" : "implied by the architecture";
+    return info->range_source[0] != '\0' ? info->range_source : strcmp(info->architecture, "lrnn") == 0 ? "stated in the file" : "implied by the architecture";
 }
 
 static const char * eigenvalues_text(const struct lrnn_model_info * info) {
@@ -67,6 +67,9 @@ static void print_model(const struct lrnn_model_info * info) {
     if (info->n_householder > 0) {
         printf("n_h               %" PRId64 " Householder factor%s a token\n", info->n_householder, info->n_householder > 1 ? "s" : "");
     }
+    if (info->n_head > 0) {
+        printf("heads             %" PRId64 " of %" PRId64 " x %" PRId64 " (d_k x d_v)\n", info->n_head, info->d_k, info->d_v);
+    }
     printf("layers            %" PRId64, info->n_layer);
     if (info->n_layer_attention > 0) {
         printf(", of which %" PRId64 " of attention", info->n_layer_attention);
@@ -92,6 +95,24 @@ static void print_model(const struct lrnn_model_info * info) {
         printf(" a token\n");
     }
     printf("identity          %016" PRIx64 "\n", info->identity);
+    if (info->source[0] != '\0') {
+        printf("source            ");
+        print_name(info->source);
+        printf("\n");
+    }
+}
+
+static void print_tensors(const struct lrnn_model * model) {
+    struct lrnn_tensor_info t;
+    printf("\n%-36s %-6s %-28s %12s\n", "tensor", "type", "shape", "bytes");
+    for (int64_t i = 0; lrnn_model_get_tensor(model, i, &t); i++) {
+        char shape[96];
+        int  n = snprintf(shape, sizeof(shape), "%" PRId64, t.ne[0]);
+        for (int d = 1; d < 4 && (t.ne[d] > 1 || (d < 3 && t.ne[d + 1] > 1)); d++) {
+            n += snprintf(shape + n, sizeof(shape) - (size_t) n, " x %" PRId64, t.ne[d]);
+        }
+        printf("%-36s %-6s %-28s %12" PRId64 "\n", t.name, t.type, shape, t.n_bytes);
+    }
 }
 
 static void print_key(const char * key) {
@@ -113,7 +134,7 @@ static void print_key_int(const char * key, bool known, int64_t x) {
     }
 }
 
-static void print_model_json(const struct lrnn_model_info * info) {
+static void print_model_json(const struct lrnn_model * model, const struct lrnn_model_info * info) {
     char identity[17];
 
     snprintf(identity, sizeof(identity), "%016" PRIx64, info->identity);
@@ -124,6 +145,9 @@ static void print_model_json(const struct lrnn_model_info * info) {
     print_key_string("eigenvalues",           info->eigenvalues);
     print_key_string("eigenvalues_source",    eigenvalues_source(info));
     print_key_int   ("n_householder",         true, info->n_householder);
+    print_key_int   ("n_head",                info->n_head > 0, info->n_head);
+    print_key_int   ("d_k",                   info->n_head > 0, info->d_k);
+    print_key_int   ("d_v",                   info->n_head > 0, info->d_v);
     print_key_int   ("n_layer",               true, info->n_layer);
     print_key_int   ("n_layer_attention",     true, info->n_layer_attention);
     print_key_int   ("n_embd",                true, info->n_embd);
@@ -137,7 +161,16 @@ static void print_model_json(const struct lrnn_model_info * info) {
     print_key_int   ("state_bytes",           true, info->state_bytes);
     print_key_int   ("cache_bytes_per_token", true, info->cache_bytes);
     print_key_string("identity",              identity);
-    printf("\n}\n");
+    print_key_string("source",                info->source);
+    print_key("tensors");
+    struct lrnn_tensor_info t;
+    for (int64_t i = 0; lrnn_model_get_tensor(model, i, &t); i++) {
+        printf("%s\n    { \"name\": ", i == 0 ? "[" : ",");
+        json_string(stdout, t.name, strlen(t.name));
+        printf(", \"type\": \"%s\", \"ne\": [%" PRId64 ", %" PRId64 ", %" PRId64 ", %" PRId64 "], \"bytes\": %" PRId64 " }",
+                t.type, t.ne[0], t.ne[1], t.ne[2], t.ne[3], t.n_bytes);
+    }
+    printf("\n  ]\n}\n");
 }
 
 //
@@ -200,9 +233,10 @@ static enum exit_code run(const struct args * args) {
         }
         const struct lrnn_model_info info = lrnn_model_get_info(model);
         if (args->json) {
-            print_model_json(&info);
+            print_model_json(model, &info);
         } else {
             print_model(&info);
+            print_tensors(model);
         }
         lrnn_model_free(model);
     }

@@ -54,7 +54,7 @@ static bool load_layer(struct loader * l, int32_t il, struct layer * layer) {
     if (w == NULL || !block_load(l, il, false, &w->block)) {
         return false;
     }
-    loader_state(l, layer, f->H*f->K*f->P);
+    loader_recurrence(l, layer, f->H, f->K, f->P, 0);
     conv_proj_load(l, il, layer, "q", f->W, f->H*f->K,  &w->q);
     conv_proj_load(l, il, layer, "k", f->W, f->HK*f->K, &w->k);
     conv_proj_load(l, il, layer, "v", f->W, f->HK*f->P, &w->v);

@@ -42,7 +42,7 @@ static bool load_layer(struct loader * l, int32_t il, struct layer * layer) {
     if (w == NULL || !block_load(l, il, false, &w->block)) {
         return false;
     }
-    loader_state(l, layer, f->H*f->K*f->P);
+    loader_recurrence(l, layer, f->H, f->K, f->P, 0);
     conv_proj_load(l, il, layer, "q", f->W, f->H*f->K, &w->q);
     conv_proj_load(l, il, layer, "v", f->W, f->H*f->P, &w->v);
     w->f.proj = loader_tensor_2d(l, il, "ssm_f.weight", TENSOR_F32, D, f->H*f->K);

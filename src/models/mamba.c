@@ -54,7 +54,7 @@ static bool load_layer(struct loader * l, int32_t il, struct layer * layer) {
     if (w->in->ne[1] % 2 != 0) {
         return loader_fail(l, "tensor blk.%d.ssm_in.weight has %lld rows; expected an even number", il, (long long) w->in->ne[1]);
     }
-    loader_state(l, layer, f->N*E);
+    loader_recurrence(l, layer, 1, f->N, E, 0);
     if (f->W > 0) {
         w->conv       = loader_tensor_2d(l, il, "ssm_conv1d.weight", TENSOR_F32, f->W, E);
         w->conv_bias  = loader_tensor_1d(l, il, "ssm_conv1d.bias", TENSOR_F32 | TENSOR_OPTIONAL, E);

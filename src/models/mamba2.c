@@ -64,7 +64,7 @@ static bool load_layer(struct loader * l, int32_t il, struct layer * layer) {
     if (w == NULL) {
         return false;
     }
-    loader_state(l, layer, f->N*E);
+    loader_recurrence(l, layer, f->H, f->N, f->P, 0);
     w->conv_state = loader_state(l, layer, (f->W - 1)*C);
     w->norm       = loader_tensor_1d(l, il, "attn_norm.weight", TENSOR_F32, D);
     w->in         = loader_tensor_2d(l, il, "ssm_in.weight", TENSOR_REQUIRED, D, E + C + f->H);

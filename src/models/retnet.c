@@ -49,7 +49,7 @@ static bool load_layer(struct loader * l, int32_t il, struct layer * layer) {
     if (w == NULL || !block_load(l, il, false, &w->block)) {
         return false;
     }
-    loader_state(l, layer, f->H*f->K*f->P);
+    loader_recurrence(l, layer, f->H, f->K, f->P, 0);
     w->q              = loader_tensor_2d(l, il, "attn_q.weight", TENSOR_REQUIRED, D, f->H*f->K);
     w->k              = loader_tensor_2d(l, il, "attn_k.weight", TENSOR_REQUIRED, D, f->H*f->K);
     w->v              = loader_tensor_2d(l, il, "attn_v.weight", TENSOR_REQUIRED, D, f->H*f->P);

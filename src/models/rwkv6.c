@@ -68,7 +68,7 @@ static bool load_layer(struct loader * l, int32_t il, struct layer * layer) {
     if (w == NULL) {
         return false;
     }
-    loader_state(l, layer, f->H*f->K*f->P);
+    loader_recurrence(l, layer, f->H, f->K, f->P, 0);
     w->shift1 = loader_state(l, layer, D);
     w->shift2 = loader_state(l, layer, D);
     w->halve  = f->rescale_every > 0 && (il + 1) % f->rescale_every == 0;

@@ -85,7 +85,7 @@ static bool load_layer(struct loader * l, int32_t il, struct layer * layer) {
     if (w == NULL) {
         return false;
     }
-    loader_state(l, layer, f->H*f->K*f->P);
+    loader_recurrence(l, layer, f->H, f->K, f->P, 0);
     w->shift1   = loader_state(l, layer, D);
     w->shift2   = loader_state(l, layer, D);
     w->is_first = il == 0;
