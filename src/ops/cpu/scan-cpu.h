@@ -28,7 +28,8 @@ static inline struct tokens tokens_of(const struct ggml_tensor * x, int64_t n_he
 }
 
 SIMD_INLINE const float * tokens_row(const struct tokens * x, int64_t h, int64_t j, int64_t t) {
-    return (const float *) (x->data + (h / x->share)*x->nb_head + j*x->nb_factor + t*x->nb_token);
+    const int64_t head = x->share == 1 ? h : h / x->share; // a division for every row would be felt
+    return (const float *) (x->data + head*x->nb_head + j*x->nb_factor + t*x->nb_token);
 }
 
 // State of head h in a slot.

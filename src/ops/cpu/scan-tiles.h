@@ -11,7 +11,7 @@
 
 enum {
     TILE       = VEC2,
-    BLOCK_ROWS = 64, // keys that all tiles of a head go through before the next ones, so that they stay in the second-level cache
+    BLOCK_ROWS = 128, // keys that all tiles of a head go through before the next ones, so that they stay in the second-level cache
     WINDOW     = 2 << 20, // bytes of one input that all heads go through before the next ones, so that its pages stay in the translation cache
     COLS_MAX   = 2,  // inputs with one element a column
 };
