@@ -52,7 +52,7 @@ GGML_API struct ggml_tensor * ggml_scan_state_after(struct ggml_context * ctx, s
 // True for the ops declared here, the ones that write src[0].
 GGML_API bool ggml_is_scan(const struct ggml_tensor * op);
 
-// Which kernel computes a recurrence. AUTO takes the chunked form where it exists and a sequence is long enough to gain from it.
+// Which kernel computes a recurrence. AUTO takes the chunked form where it exists; a single token gives the same bits on STEP and CHUNK.
 // STEP gives the same bits for any cut of a sequence into calls; REFERENCE is the equation, line by line, for tests.
 enum ggml_scan_path {
     GGML_SCAN_PATH_AUTO,

@@ -28,12 +28,6 @@ static void chunk_run(const void * op, const struct tile * tile, const float * p
 static const struct tile_kernel kernel_step  = { householder_step_prepare, householder_step_run, householder_token_run };
 static const struct tile_kernel kernel_chunk = { chunk_prepare,            chunk_run,            householder_token_run };
 
-static const struct tile_kernel * kernel_for(const void * ctx, const struct scan_seq * seq) {
-    const struct householder * op = ctx;
-    (void) seq;
-    return op->path == GGML_SCAN_PATH_STEP || op->r.data != NULL ? &kernel_step : &kernel_chunk;
-}
-
 static int64_t prep_floats(const struct scan_dims * dims) {
     const int64_t step  = householder_step_size(dims);
     const int64_t chunk = pair_size(dims);
@@ -72,7 +66,7 @@ void householder_forward(const struct ggml_compute_params * params, struct ggml_
         .dims        = dims,
         .x           = { op.v },
         .prep_floats = prep_floats(&dims),
-        .kernel      = kernel_for,
+        .kernel      = op.path == GGML_SCAN_PATH_STEP || op.r.data != NULL ? &kernel_step : &kernel_chunk,
     };
 
     tile_scan_forward(params, dst, &scan, work_aligned(params->wdata));

@@ -199,14 +199,14 @@ static void task_token(struct ggml_tensor * dst, const struct tile_scan * scan, 
     if (dims->n_snap > 0 && seq->snaps[0] >= 0 && seq->snaps[0] != seq->slot_in) { // the state before the token
         cols_copy(slot_head(dst, seq->snaps[0], task->h, dims->head_size), token.in, dims, token.col0, token.col1);
     }
-    scan->kernel(scan->op, seq)->token(scan->op, &token, work + layout_of(dims).prep);
+    scan->kernel->token(scan->op, &token, work + layout_of(dims).prep);
 }
 
 // The tokens of a sequence from number `n` up to `last`. Between two such runs the state lies in the slot that is written.
 static void task_run(struct ggml_tensor * dst, const struct tile_scan * scan, const struct scan_seq * seq, const struct task * task,
         int64_t n, int64_t last, float * work) {
     const struct scan_dims *   dims   = &scan->dims;
-    const struct tile_kernel * kernel = scan->kernel(scan->op, seq);
+    const struct tile_kernel * kernel = scan->kernel;
     const struct layout        l      = layout_of(dims);
 
     // a tile that need not wait for another block leaves its place in the cache to the next one

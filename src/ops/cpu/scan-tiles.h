@@ -11,9 +11,9 @@
 
 enum {
     TILE       = VEC2,
-    BLOCK_ROWS = 128, // keys that all tiles of a head go through before the next ones, so that they stay in the second-level cache
-    WINDOW     = 2 << 20, // bytes of one input that all heads go through before the next ones, so that its pages stay in the translation cache
-    COLS_MAX   = 2,  // inputs with one element a column
+    BLOCK_ROWS = 128,     // keys that all tiles of a head go through before the next ones, so that they stay in the second-level cache
+    WINDOW     = 2 << 20, // bytes of an input that all heads go through before the next ones, so that its pages stay in the translation cache
+    COLS_MAX   = 2,       // inputs with one element a column
 };
 
 // A tile and its columns of a block of tokens t0 .. t1 − 1, all of one sequence. Everything is packed: in the batch the rows of a head lie
@@ -44,7 +44,7 @@ struct tile_kernel {
     // what all tiles of a head need of a block, computed once
     void (*prepare)(const void * op, int64_t h, int64_t t0, int64_t t1, float * prep);
     void (*run)    (const void * op, const struct tile * tile, const float * prep);
-    void (*token)  (const void * op, const struct token * token, float * work); // to the bit what run computes
+    void (*token)  (const void * op, const struct token * token, float * work); // to the bit what the step path computes
 };
 
 struct tile_scan {
@@ -52,7 +52,7 @@ struct tile_scan {
     struct scan_dims dims;
     struct tokens    x[COLS_MAX];
     int64_t          prep_floats; // scratch of a thread for the kernel
-    const struct tile_kernel * (*kernel)(const void * op, const struct scan_seq * seq);
+    const struct tile_kernel * kernel;
 };
 
 // Runs a scan. `work` holds tile_scan_floats() floats a thread, from an address that a vector may be stored at.

@@ -15,7 +15,7 @@ static void head_gates(const struct signed_scan * op, const struct ggml_tensor *
 
     if (op->p.kind != SIGNED_SCAN_MLSTM) {
         const bool  ssm = op->p.kind == SIGNED_SCAN_SCALAR;
-        const float A   = ssm ? *(const float *) ((const char *) op->A->data + (h/(dims->n_head/op->A->ne[2]))*op->A->nb[2]) : 0.0f;
+        const float A   = ssm ? *(const float *) head_A(op, h) : 0.0f;
         for (int64_t t = seq->first; t < seq->first + seq->count; ++t) {
             const float        g   = tokens_row(&op->gate, h, 0, t)[0];
             struct head_gate * out = &gates[t*dims->n_head + h];
@@ -103,12 +103,6 @@ static void chunk_run(const void * ctx, const struct tile * tile, const float * 
 static const struct tile_kernel kernel_step  = { signed_strip_prepare, signed_strip_run, signed_token_run };
 static const struct tile_kernel kernel_chunk = { chunk_prepare,        chunk_run,        signed_token_run };
 
-static const struct tile_kernel * kernel_for(const void * ctx, const struct scan_seq * seq) {
-    const struct signed_scan * op = ctx;
-    (void) seq;
-    return op->p.path == GGML_SCAN_PATH_STEP || op->p.kind == SIGNED_SCAN_ELEMENT ? &kernel_step : &kernel_chunk;
-}
-
 static int64_t prep_floats(const struct scan_dims * dims) {
     const int64_t step  = signed_strip_size(dims);
     const int64_t chunk = pair_size(dims);
@@ -161,7 +155,7 @@ void signed_forward(const struct ggml_compute_params * params, struct ggml_tenso
         .dims        = dims,
         .x           = { op.x, p.kind == SIGNED_SCAN_ELEMENT ? op.gate : (struct tokens) { 0 } },
         .prep_floats = prep_floats(&dims),
-        .kernel      = kernel_for,
+        .kernel      = p.path == GGML_SCAN_PATH_STEP || p.kind == SIGNED_SCAN_ELEMENT ? &kernel_step : &kernel_chunk,
     };
 
     tile_scan_forward(params, dst, &scan, work + gates_floats(&dims));
