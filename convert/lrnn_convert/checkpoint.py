@@ -78,7 +78,7 @@ def _read_sharded(folder: Path, index_path: Path) -> dict[str, Tensor]:
         if not (folder / file).is_file():
             raise DataError(f"{folder / file}: the shard is missing, {index_path.name} names it")
         shard = _read_file(folder / file)
-        for name, tensor in shard.items():
+        for name in shard:
             if weight_map.get(name) != file:
                 raise DataError(f"{folder / file}: tensor {name} is here, {index_path.name} says {weight_map.get(name)}")
         tensors |= shard

@@ -1,16 +1,21 @@
 """The command line."""
 
 import argparse
-import json
 import sys
 from pathlib import Path
 
-from . import __version__, families, tokenizers
+from . import __version__, data, families, tokenizers
 from .checkpoint import open_checkpoint
 from .errors import ConvertError, UsageError
+from .exact import commands as exact
+from .metadata import describe
 from .model import Model
 from .types import TYPES, byte_count, type_of
+from .usage import Parser
 from .writer import write_gguf
+
+# the first word of the command line, where it is not a checkpoint
+COMMANDS = {"automaton": exact.automaton, "data": data.data, "exact": exact.exact}
 
 EPILOG = """\
 The eigenvalues' range leaves no trace in a checkpoint's tensors, so it is never guessed:
@@ -20,15 +25,15 @@ The eigenvalues' range leaves no trace in a checkpoint's tensors, so it is never
 
 exit codes: 0 converted, 2 wrong usage, 3 damaged or unreadable data, 4 a model that cannot be converted
 
+other commands, each with its own --help:
+  automaton FILE -o M.gguf    a finite automaton as a model
+  data IN ... -o OUT.jsonl    a data set in Parquet or Arrow as JSON lines
+  exact -o DIR [NAME ...]     the hand-built models of models/exact
+
 examples:
   lrnn-convert delta-net-1.3B/ -o delta-net.gguf --type bf16
   lrnn-convert parity.pth -o parity.gguf --eigenvalues signed
 """
-
-
-class Parser(argparse.ArgumentParser):
-    def error(self, message):
-        raise UsageError(f"{message} (--help lists the options)")
 
 
 def build_parser() -> argparse.ArgumentParser:
@@ -44,6 +49,7 @@ def build_parser() -> argparse.ArgumentParser:
     p.add_argument("--trained-length", type=int, metavar="N", help="tokens of a training sequence, where the checkpoint does not say")
     p.add_argument("--tokenizer", type=Path, metavar="PATH",
                    help="tokenizer file or folder, or the word bytes for one id a byte (default: beside the weights)")
+    p.add_argument("--task", metavar="TASK", help="the state-tracking task that the model was trained on, for lrnn-probe: parity, mod:5, S3 …")
     p.add_argument("--name", help="general.name (default: the checkpoint's name)")
     p.add_argument("--ignore-key", action="append", default=[], metavar="KEY",
                    help="an unknown key of config.json that does not change the computation")
@@ -52,28 +58,6 @@ def build_parser() -> argparse.ArgumentParser:
     p.add_argument("--quiet", action="store_true", help="no summary")
     p.add_argument("--version", action="version", version=f"lrnn-convert {__version__}")
     return p
-
-
-def describe(m: Model, args, name: str) -> None:
-    """The keys of every file, in front of the family's."""
-    family_keys = m.kv
-    m.kv = {}
-    m.set_str("general.architecture", m.arch)
-    m.set_str("general.type", "model")
-    m.set_str("general.name", args.name or name)
-    m.set_u32("general.quantization_version", 2)
-    m.set_u32("general.file_type", int(TYPES[args.type][1]))
-    m.set_u32("lrnn.format_version", 1)
-    m.set_str("lrnn.family", m.family)
-    m.set_str("lrnn.eigenvalues", m.eigenvalues[0])
-    m.set_str("lrnn.eigenvalues_source", m.eigenvalues[1])
-    if m.trained_length is not None:
-        m.set_u32("lrnn.context_length_trained", m.trained_length)
-    m.set_str("lrnn.source", "; ".join([m.checkpoint.name, *m.notes]))
-    if m.config:
-        m.set_str("lrnn.source_config", json.dumps(m.config, sort_keys=True, ensure_ascii=False))
-    m.set_str("lrnn.converter", f"lrnn-convert {__version__}")
-    m.kv |= family_keys
 
 
 def summary(m: Model, tokenizer: str, args) -> list[str]:
@@ -90,6 +74,9 @@ def summary(m: Model, tokenizer: str, args) -> list[str]:
 
 
 def run(argv: list[str]) -> None:
+    if argv and argv[0] in COMMANDS:
+        COMMANDS[argv[0]](argv[1:])
+        return
     args = build_parser().parse_args(argv)
     if args.output is None and not args.dry_run:
         raise UsageError("-o M.gguf is required (--help lists the options)")
@@ -102,7 +89,9 @@ def run(argv: list[str]) -> None:
     m = families.convert(c, args.eigenvalues, frozenset(args.ignore_key), args.trained_length)
     vocab = next(o.shape[0] for o in m.outs if o.name == "token_embd.weight")
     tokenizer = tokenizers.find(args.tokenizer or c.folder, required=args.tokenizer is not None)
-    describe(m, args, c.name)
+    describe(m, args.name or c.name, args.type)
+    if args.task is not None:
+        m.set_str("lrnn.task", args.task)
     told = tokenizers.write(m, tokenizer, vocab)
     if args.vocab_only:
         m.outs = []

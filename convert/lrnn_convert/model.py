@@ -35,6 +35,15 @@ def is_count(value: Any) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and value > 0
 
 
+def is_number(value: Any) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
+
+
+def all_finite(x: np.ndarray) -> bool:
+    """Smallest and largest tell: a NaN is both. Unlike isfinite(x) this takes no memory."""
+    return x.size == 0 or bool(np.isfinite(x.min()) and np.isfinite(x.max()))
+
+
 @dataclass(frozen=True)
 class Out:
     """A tensor of the file."""
@@ -48,14 +57,14 @@ class Out:
         arrays = []
         for tensor in self.sources:
             x = tensor.load()
-            if not np.isfinite(x).all():
+            if not all_finite(x):
                 bad = int(np.size(x) - np.isfinite(x).sum())
                 raise DataError(f"{tensor.file}: tensor {tensor.name} has {bad} of {x.size} values that are not finite numbers")
             arrays.append(x)
         y = np.ascontiguousarray(self.how.apply(arrays), dtype=np.float32)
         if y.shape != self.shape:
             raise AssertionError(f"{self.name}: made {y.shape}, promised {self.shape}")
-        if not np.isfinite(y).all():
+        if not all_finite(y):
             raise DataError(f"{self.sources[0].file}: tensor {self.sources[0].name} overflows when it is made into {self.name}")
         return y
 
@@ -87,7 +96,7 @@ class Model:
 
     def number(self, key: str, default: float | None = None) -> float:
         value = self.get(key, default)
-        if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
+        if not is_number(value):
             raise ModelError(f"config.json: {key} is {value!r}, expected a number")
         return value
 
@@ -183,14 +192,19 @@ class Model:
         tensors = tuple(self.take(s, x, how.vector) for s, x in zip(sources, shapes, strict=True))
         self.outs.append(Out(name, how.shape([t.shape for t in tensors]), tensors, how))
 
+    def put_if_there(self, name: str, source: str, shape: Shape) -> None:
+        """The same for a tensor whose presence is its own switch."""
+        if self.has(source):
+            self.put(name, source, shape)
+
     def rows(self, dst: str, src: str, table: list[tuple]) -> None:
         """A table of (name, source, source's shape, transformation = SAME) under the prefixes dst and src."""
         for name, source, shape, *how in table:
             sources = [src + s for s in source] if isinstance(source, list) else src + source
             self.put(dst + name, sources, shape, *how)
 
-    def constant(self, name: str, shape: Shape, value: float) -> None:
-        """A parameter that the checkpoint leaves out because it does nothing."""
+    def constant(self, name: str, shape: Shape, value: float | np.ndarray) -> None:
+        """A tensor that is not in the checkpoint: one that would do nothing, or follows from its configuration."""
         self.outs.append(Out(name, shape, (), How(lambda s: shape, lambda a: np.full(shape, value, np.float32))))
 
     def refuse_leftovers(self) -> None:

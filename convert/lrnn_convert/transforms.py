@@ -4,8 +4,8 @@ Each transformation knows its result's shape without the data, so that the file'
 weight is read. Shapes are row-major, as in torch; GGUF lists the same bytes fastest first.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Callable
 
 import numpy as np
 

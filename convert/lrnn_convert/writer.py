@@ -9,7 +9,7 @@ from gguf import GGUFValueType as V
 from gguf import GGUFWriter
 
 from .errors import DataError
-from .model import Model
+from .model import Model, all_finite
 from .types import byte_count, encode, type_of
 
 KINDS = {"u32": V.UINT32, "i32": V.INT32, "f32": V.FLOAT32, "bool": V.BOOL, "str": V.STRING}
@@ -58,9 +58,10 @@ def write_gguf(m: Model, path: Path, wanted: str) -> int:
             data = out.load()
             with np.errstate(over="ignore"):
                 data = encode(data, kind)
-            if data.dtype == np.float16 and not np.isfinite(data).all():
+            if data.dtype == np.float16 and not all_finite(data):
                 raise DataError(f"tensor {out.name} has values beyond the range of f16, use --type bf16")
             writer.write_tensor_data(np.ascontiguousarray(data))
+            del data                       # before the next one is read
             progress.step(size, out.name)
         progress.end()
         writer.close()

@@ -5,6 +5,8 @@ import pytest
 import tiny
 from tiny import D, I, L, V
 
+from lrnn_convert.families import rwkv7
+
 
 def same(a, b):
     return np.array_equal(a, b)
@@ -130,6 +132,39 @@ def test_mamba_without_conv_bias_has_zeros(bench):
     assert not bench.convert(config, t).data["blk.0.ssm_conv1d.bias"].any()
 
 
+def test_mamba_with_biases_is_ours(bench):
+    config, t = tiny.mamba()
+    more = tiny.randoms({f"backbone.layers.{i}.mixer.{n}.bias": (w,) for i in range(L) for n, w in (("in_proj", 32), ("out_proj", D))})
+    f = bench.convert(config | {"use_bias": True}, t | more)
+    assert f.kv["general.architecture"] == "lrnn" and "biases" in bench.err
+    assert same(f.data["blk.1.ssm_in.bias"], more["backbone.layers.1.mixer.in_proj.bias"])
+    assert same(f.data["blk.1.ssm_out.bias"], more["backbone.layers.1.mixer.out_proj.bias"])
+
+
+@pytest.mark.parametrize("make", [tiny.mamba, tiny.mamba2])
+def test_mamba_with_layer_norm_is_ours(bench, make):
+    config, t = make()
+    norms = [n for n in t if n.endswith("norm_f.weight") or n.endswith(".norm.weight") and "mixer" not in n]
+    biased = t | tiny.randoms({n.replace("weight", "bias"): (D,) for n in norms})
+    f = bench.convert(config | {"rms_norm": False}, biased)
+    assert f.kv["general.architecture"] == "lrnn"
+    assert same(f.data["blk.1.attn_norm.bias"], biased["backbone.layers.1.norm.bias"])
+    assert same(f.data["output_norm.bias"], biased["backbone.norm_f.bias"])
+    bench.out.unlink()
+    assert "rms_norm" in bench.refuse(config | {"rms_norm": False}, t)[1]              # the bias is what makes it one
+    assert "rms_norm" in bench.refuse(config | {"rms_norm": True}, biased)[1]
+
+
+def test_falcon_mamba(bench):
+    config, t = tiny.mamba()
+    config |= {"model_type": "falcon_mamba", "layer_norm_epsilon": 1e-5}
+    f = bench.convert(config, t)                           # the norms' eps has a default of its own
+    assert f.kv["general.architecture"] == "lrnn" and f.kv["lrnn.family"] == "mamba"
+    assert np.isclose(f.kv["lrnn.dt_b_c_norm_epsilon"], 1e-6)
+    f = bench.convert(config | {"mixer_rms_eps": 1e-5}, t)  # llama.cpp has one eps for all
+    assert f.kv["general.architecture"] == "mamba" and f.kv["mamba.ssm.dt_b_c_rms"] is True
+
+
 def test_mamba_toy_without_a_final_norm(bench):
     _, t = tiny.mamba(W=1)
     t = {n.replace("backbone.embeddings", "token_embedding").replace("backbone.", ""): x for n, x in t.items() if "norm_f" not in n}
@@ -181,7 +216,8 @@ def test_rwkv6_of_fla_is_the_same_but_for_eps(bench):
 
 
 @pytest.mark.parametrize("fused_lerps", [False, True])
-def test_rwkv7_of_fla_is_the_official_one(bench, fused_lerps):
+def test_rwkv7_of_fla_is_the_official_one(bench, monkeypatch, fused_lerps):
+    monkeypatch.setattr(rwkv7, "LLAMA_CPP_HEAD", 4)        # or the tiny model would have to be 64 wide
     _, t = tiny.rwkv7_official()
     official = bench.convert(None, t)
     assert official.kv["general.architecture"] == "rwkv7" and official.kv["lrnn.eigenvalues"] == "family"
@@ -195,12 +231,23 @@ def test_rwkv7_of_fla_is_the_official_one(bench, fused_lerps):
     assert all(same(fla.data[n], official.data[n]) for n in fla.data)
 
 
+def test_rwkv7_with_short_heads_is_ours(bench):
+    f = bench.convert(*tiny.rwkv7_official())
+    assert f.kv["general.architecture"] == "lrnn" and "heads of 4" in bench.err and "blk.0.time_mix_v0.weight" not in f.data
+
+
 def test_rwkv7_with_another_group_norm_is_ours(bench):
     _, t = tiny.rwkv7_official()
     config, fla = tiny.rwkv7_fla_of(t)
     f = bench.convert(config | {"norm_eps": 1e-5, "fuse_norm": True}, fla)
     assert f.kv["general.architecture"] == "lrnn" and np.isclose(f.kv["lrnn.output_norm_epsilon"], 4e-5)
     assert np.isclose(f.kv["lrnn.key_norm_epsilon"], 1e-6) and "blk.0.time_mix_v0.weight" not in f.data
+
+
+def test_rwkv7_that_fla_cannot_build_is_refused(bench):
+    config, t = tiny.rwkv7_fla_of(tiny.rwkv7_official()[1])
+    assert "attn" in bench.refuse(config | {"attn": {"layers": [1], "num_heads": 2}}, t)[1]
+    assert "value_dim" in bench.refuse(config | {"value_dim": [D, 2 * D]}, t)[1]
 
 
 def test_rosa_is_refused(bench):
@@ -225,11 +272,46 @@ def test_llama(bench):
 
 def test_llama_refusals(bench):
     config, t = tiny.llama()
+    llama3 = {"rope_type": "llama3", "factor": 8, "low_freq_factor": 4, "high_freq_factor": 4, "original_max_position_embeddings": 64}
     for change, named in (({"rope_scaling": {"rope_type": "yarn", "factor": 4}}, "rope_type"),
-                          ({"use_sliding_window": True}, "use_sliding_window"), ({"mlp_bias": True}, "mlp_bias"),
+                          ({"rope_scaling": {"rope_type": "linear"}}, "factor"),
+                          ({"rope_scaling": {"rope_type": "linear", "factor": 0}}, "factor"),
+                          ({"rope_scaling": llama3}, "low_freq_factor"),
+                          ({"rope_scaling": llama3 | {"high_freq_factor": None}}, "high_freq_factor"),
+                          ({"rope_scaling": {"rope_type": "default", "factor": 4}}, "factor"),
+                          ({"use_sliding_window": True}, "use_sliding_window"),
                           ({"layer_types": ["sliding_attention"] * L}, "layer_types")):
         code, err = bench.refuse(config | change, t)
         assert code == 4 and named in err
+
+
+def test_scaled_rope(bench):
+    config, t = tiny.llama(hd=4)                           # theta 5000: wavelengths 2π and 2π √5000 = 444
+    assert "rope_freqs.weight" not in bench.convert(config, t).data
+    del config["rope_theta"]
+    linear = {"rope_type": "linear", "factor": 4.0, "rope_theta": 5000.0}
+    f = bench.convert(config | {"rope_parameters": linear}, t)
+    assert f.data["rope_freqs.weight"].tolist() == [4.0, 4.0] and f.kv["lrnn.rope_theta"] == 5000.0
+    # transformers 4 has the same options under another name, beside rope_theta
+    f = bench.convert(config | {"rope_theta": 5000.0, "rope_scaling": {"type": "linear", "factor": 4.0}}, t)
+    assert f.data["rope_freqs.weight"].tolist() == [4.0, 4.0]
+    llama3 = {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0, "rope_theta": 5000.0}
+    f = bench.convert(config | {"rope_parameters": llama3 | {"original_max_position_embeddings": 100}}, t)
+    assert f.data["rope_freqs.weight"].tolist() == [1.0, 8.0]      # shorter than 100/4, longer than 100/1
+    # between the two: 888.58 / 444.29 = 2, a third of the way from 1 to 4, and so is the frequency between 1/8 and 1
+    f = bench.convert(config | {"rope_parameters": llama3 | {"original_max_position_embeddings": 4 * np.pi * np.sqrt(5000)}}, t)
+    assert np.allclose(f.data["rope_freqs.weight"], [1.0, 1 / (1 / 8 + 7 / 8 / 3)])
+
+
+def test_biases_of_attention_and_mlp(bench):
+    config, t = tiny.llama()
+    p = "model.layers.1."
+    width = {n: t[f"{p}{n}.weight"].shape[0] for n in ("self_attn.o_proj", "mlp.gate_proj", "mlp.up_proj", "mlp.down_proj")}
+    t |= tiny.randoms({f"{p}{n}.bias": (w,) for n, w in width.items()})
+    f = bench.convert(config | {"attention_bias": True, "mlp_bias": True}, t)
+    for name, source in (("attn_output", "self_attn.o_proj"), ("ffn_gate", "mlp.gate_proj"), ("ffn_up", "mlp.up_proj"),
+                         ("ffn_down", "mlp.down_proj")):
+        assert same(f.data[f"blk.1.{name}.bias"], t[f"{p}{source}.bias"])
 
 
 def test_windows(bench):

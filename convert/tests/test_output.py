@@ -108,6 +108,16 @@ def test_the_config_travels_along(bench):
     assert json.loads(bench.convert(config, t).kv["lrnn.source_config"]) == config
 
 
+def test_what_is_not_finite_travels_as_json(bench):
+    def refuse(word):
+        raise AssertionError(f"{word} is not JSON")
+
+    config, t = tiny.mamba2()
+    f = bench.convert(config | {"time_step_limit": [0.0, float("inf")]}, t)            # a bare Infinity in config.json
+    found = json.loads(f.kv["lrnn.source_config"], parse_constant=refuse)
+    assert found["time_step_limit"] == [0.0, {"__float__": "Infinity"}]
+
+
 def test_trained_length(bench):
     config, t = tiny.delta_net()
     f = bench.convert(config | {"max_position_embeddings": 2048}, t)

@@ -95,6 +95,14 @@ def norm_per_group(model, n_groups: int):
     return model
 
 
+def with_layer_norms(model, eps: float):
+    """Mamba's first authors have a switch for it, transformers has not."""
+    for layer in model.backbone.layers:
+        layer.norm = torch.nn.LayerNorm(layer.norm.weight.shape[0], eps)
+    model.backbone.norm_f = torch.nn.LayerNorm(model.backbone.norm_f.weight.shape[0], eps)
+    return model
+
+
 @contextlib.contextmanager
 def signed_mamba():
     """The factor exp(Δ A) of the state is the one exp of four dimensions in transformers' Mamba; 2 exp(Δ A) − 1 is its signed form."""
@@ -186,14 +194,21 @@ GATED = FLA | dict(num_heads=2, head_dim=8, expand_v=1.5)              # K 8, P 
 UNTIED = dict(tie_word_embeddings=False)
 MAMBA = dict(state_size=4, time_step_rank=2, layer_norm_epsilon=1e-2)
 MAMBA2 = dict(state_size=8, num_heads=4, layer_norm_epsilon=1e-2, tie_word_embeddings=True)
+RWKV6 = FLA | dict(num_heads=2, proj_low_rank_dim=4, gate_low_rank_dim=4)
+RWKV7 = FLA | dict(head_dim=16, decay_low_rank_dim=4, gate_low_rank_dim=4, a_low_rank_dim=4, v_low_rank_dim=4)
+LLAMA = dict(intermediate_size=24, rms_norm_eps=1e-2, tie_word_embeddings=True, num_attention_heads=4, num_key_value_heads=2)
 SIGNED = ("--eigenvalues", "signed")
 
 # name: (how to build it, options of the converter); those of transformers first, which must not see fla
 MODELS = {
     "mamba":                     (lambda: from_transformers("Mamba", **MAMBA, tie_word_embeddings=True), ()),
     "mamba_neg":                 (lambda: from_transformers("Mamba", **MAMBA, **UNTIED, expand=1), SIGNED),
+    "mamba_layer_norm":          (lambda: with_layer_norms(from_transformers("Mamba", **MAMBA, tie_word_embeddings=True, expand=1), 1e-2), ()),
+    "falcon_mamba":              (lambda: from_transformers("FalconMamba", **MAMBA, tie_word_embeddings=True, use_bias=True, mixer_rms_eps=1e-1), ()),
     "mamba2":                    (lambda: from_transformers("Mamba2", **MAMBA2, n_groups=1, head_dim=16, expand=2), ()),
     "mamba2_groups":             (lambda: norm_per_group(from_transformers("Mamba2", **MAMBA2, n_groups=2, head_dim=8, expand=1), 2), ()),
+    "mamba2_limit":              (lambda: from_transformers("Mamba2", **MAMBA2, n_groups=1, head_dim=8, expand=1, use_bias=True,
+                                      time_step_limit=(0.1, 0.4)), ()),
     "xlstm":                     (lambda: from_transformers("xLSTM", num_heads=2, norm_eps=1e-2, eps=1e-2, num_blocks=2,
                                       ffn_proj_factor=0.25, ffn_round_up_to_multiple_of=8), ()),
     "olmo_hybrid":               (lambda: from_transformers("OlmoHybrid", intermediate_size=8, rms_norm_eps=1e-2, **UNTIED,
@@ -202,8 +217,11 @@ MODELS = {
                                       linear_value_head_dim=10, max_position_embeddings=512, bos_token_id=1, eos_token_id=2, pad_token_id=0,
                                       layer_types=["linear_attention"]*3 + ["full_attention"],
                                       rope_parameters=dict(rope_theta=10000.0, rope_type="default")), ()),
-    "transformer":               (lambda: from_transformers("Llama", intermediate_size=24, rms_norm_eps=1e-2, tie_word_embeddings=True,
-                                      num_attention_heads=4, num_key_value_heads=2), ()),
+    "transformer":               (lambda: from_transformers("Llama", **LLAMA), ()),
+    "transformer_llama3":        (lambda: from_transformers("Llama", **(LLAMA | dict(num_attention_heads=2)), attention_bias=True, mlp_bias=True,
+                                      rope_parameters=dict(rope_type="llama3", rope_theta=500.0, factor=8.0, low_freq_factor=1.0,
+                                          high_freq_factor=4.0, original_max_position_embeddings=16)), ()),
+    "transformer_qk_norm":       (lambda: from_transformers("Qwen3", **LLAMA, head_dim=6), ()),
     "delta_net_pos":             (lambda: from_fla("DeltaNet", **DELTA, allow_neg_eigval=False), ()),
     "delta_net_neg":             (lambda: from_fla("DeltaNet", **(DELTA | UNTIED), allow_neg_eigval=True), ()),
     "delta_net_neg_sum_elu":     (lambda: from_fla("DeltaNet", **DELTA, allow_neg_eigval=True, qk_norm="sum", qk_activation="elu"), ()),
@@ -217,13 +235,21 @@ MODELS = {
                                                    use_forget_gate=False, allow_neg_eigval=True), ()),
     "kda":                       (lambda: from_fla("KDA", **GATED), ()),
     "kda_neg":                   (lambda: from_fla("KDA", **(GATED | dict(expand_v=1.0)), allow_neg_eigval=True), ()),
+    "kda_bound":                 (lambda: from_fla("KDA", **(GATED | dict(expand_v=1.0)), num_v_heads=4, lower_bound=-5.0, safe_gate=True,
+                                      use_short_conv=False), ()),
     "gla":                       (lambda: from_fla("GLA", **FLA, num_heads=2, expand_k=0.5, expand_v=0.75), ()),
     "gla_gqa":                   (lambda: from_fla("GLA", **FLA, num_heads=4, num_kv_heads=2, expand_k=0.5, expand_v=1.0), ()),
+    "gla_conv":                  (lambda: from_fla("GLA", **FLA, num_heads=2, expand_k=0.5, expand_v=1.0, use_short_conv=True, feature_map="relu",
+                                      clamp_min=-0.3, use_output_gate=False), ()),
     "hgrn2":                     (lambda: from_fla("HGRN2", **FLA, num_heads=4, expand_ratio=8), ()),
+    "hgrn2_conv":                (lambda: from_fla("HGRN2", **FLA, num_heads=2, expand_ratio=16, use_short_conv=True,
+                                      use_lower_bound=False), ()),
     "retnet":                    (lambda: from_fla("RetNet", **FLA, num_heads=2, expand_k=0.5, expand_v=1.0), ()),
-    "rwkv6":                     (lambda: from_fla("RWKV6", **FLA, num_heads=2, expand_k=0.5, proj_low_rank_dim=4, gate_low_rank_dim=4), ()),
-    "rwkv7":                     (lambda: from_fla("RWKV7", **FLA, head_dim=16, decay_low_rank_dim=4, gate_low_rank_dim=4, a_low_rank_dim=4,
-                                                   v_low_rank_dim=4), ()),
+    "rwkv6":                     (lambda: from_fla("RWKV6", **RWKV6, expand_k=0.5), ()),
+    "rwkv7":                     (lambda: from_fla("RWKV7", **RWKV7), ()),
+    # with the eps of the official models: llama.cpp's architectures
+    "rwkv6_llama":               (lambda: from_fla("RWKV6", **(RWKV6 | UNTIED | dict(norm_eps=64e-5)), expand_k=1.0), ()),
+    "rwkv7_llama":               (lambda: from_fla("RWKV7", **(RWKV7 | UNTIED | dict(hidden_size=64, head_dim=64, norm_eps=64e-5/64))), ()),
 }
 
 # Drawn again: at first a head's key or output nearly vanished for some token, and rounding alone moved the logits by more than 1e-5.

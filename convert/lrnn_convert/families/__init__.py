@@ -16,6 +16,7 @@ BY_MODEL_TYPE = {
     "retnet":              retnet.convert,
     "hgrn2":               hgrn2.convert,
     "mamba":               mamba.convert,
+    "falcon_mamba":        mamba.convert_falcon,
     "mamba2":              mamba2.convert,
     "xlstm":               mlstm.convert,
     "olmo_hybrid":         olmo_hybrid.convert,

@@ -9,7 +9,7 @@ KEYS = SHELL_KEYS + """
     expand_k expand_v num_heads num_kv_heads feature_map use_short_conv use_output_gate clamp_min elementwise_affine use_gk use_gv
 """                                        # use_gk, use_gv are ignored by fla: the key gate is always there, the value gate never
 
-FEATURE_MAPS = {"identity": "identity", "relu": "relu", "elu": "elu", "silu": "silu", "swish": "silu"}
+FEATURE_MAPS = {"identity": "identity", "relu": "relu", "silu": "silu", "swish": "silu"}
 
 GATE_NORMALIZER = 16.0                     # fixed in the layer, not in config.json
 

@@ -40,9 +40,12 @@ def _mixer(m: Model, dst: str, src: str, layer: int, D: int) -> None:
         ("attn_q.weight",      "q_proj.weight", (key_dim, D)),
         ("ssm_f.weight",       "f_proj.weight", (key_dim, D)),             # k = 1 - gate: there is no key projection
         ("attn_v.weight",      "i_proj.weight", (value_dim, D)),
-        ("ssm_norm.weight",    "g_norm.weight", (value_dim,)),             # over all heads at once
         ("attn_output.weight", "o_proj.weight", (D, value_dim)),
     ])
+    if m.flag(("elementwise_affine",), src + "g_norm.weight"):
+        m.put(dst + "ssm_norm.weight", src + "g_norm.weight", (value_dim,))    # over all heads at once
+    else:
+        m.constant(dst + "ssm_norm.weight", (value_dim,), 1.0)
     width = write_conv(m, dst, src, [
         ("ssm_conv1d_q", "q_conv1d", key_dim),
         ("ssm_conv1d_f", "f_conv1d", key_dim),

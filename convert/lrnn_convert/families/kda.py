@@ -42,8 +42,7 @@ def _mixer(m: Model, dst: str, src: str, layer: int, D: int) -> None:
         ("ssm_g_a.weight",  "g_proj.0.weight", (G, D)),
         ("ssm_g_b.weight",  "g_proj.1.weight", (value_dim, G)),
     ])
-    if m.has(src + "g_proj.1.bias"):
-        m.put(dst + "ssm_g_b.bias", src + "g_proj.1.bias", (value_dim,))
+    m.put_if_there(dst + "ssm_g_b.bias", src + "g_proj.1.bias", (value_dim,))
     width = write_conv(m, dst, src, [
         ("ssm_conv1d_q", "q_conv1d", key_dim),
         ("ssm_conv1d_k", "k_conv1d", key_dim),

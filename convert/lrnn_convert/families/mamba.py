@@ -1,4 +1,4 @@
-"""Mamba (transformers, state-spaces, fla, the authors' toy models).
+"""Mamba (transformers, state-spaces, fla, the authors' toy models) and FalconMamba, which normalises dt, B and C.
 
     Δ = softplus(dt + bias),  S[e][n] = exp(Δ A) S + Δ B x      signed: 2 exp(Δ A) - 1 in place of exp(Δ A)
 """
@@ -15,8 +15,10 @@ KEYS = """
     state_size layer_norm_epsilon expand conv_kernel use_bias use_conv_bias hidden_act time_step_rank time_step_scale time_step_min
     time_step_max time_step_init_scheme time_step_floor rescale_prenorm_residual residual_in_fp32 use_mambapy use_associative_scan
     d_model n_layer d_intermediate ssm_cfg attn_layer_idx attn_cfg rms_norm fused_add_norm pad_vocab_size_multiple tie_embeddings
-    norm_eps dt_rank norm_epsilon d_inner d_state d_conv num_heads head_dim n_groups rmsnorm chunk_size
+    norm_eps norm_epsilon d_inner d_state d_conv num_heads head_dim n_groups rmsnorm chunk_size
+    dt_rank dt_scale dt_min dt_max dt_init_scheme dt_init_floor conv_init
 """
+FALCON_KEYS = KEYS + " mixer_rms_eps use_falcon_mambapy"
 
 # options of state-spaces' ssm_cfg that say sizes (which the tensors say too) or choose initial values and kernels
 SSM_CFG_KEYS = {"layer", "d_state", "d_conv", "expand", "dt_rank", "dt_min", "dt_max", "dt_init", "dt_scale", "dt_init_floor", "conv_bias",
@@ -30,14 +32,13 @@ def read_outer(m: Model) -> tuple[str, str, str | None]:
     if m.has("token_embedding.weight"):
         return "layers.", "token_embedding.weight", None               # the authors' toy: logits are read without a norm
     embedding = "backbone.embedding.weight" if m.has("backbone.embedding.weight") else "backbone.embeddings.weight"
-    return "backbone.layers.", embedding, "backbone.norm_f.weight"
+    return "backbone.layers.", embedding, "backbone.norm_f"
 
 
 def read_ssm_cfg(m: Model) -> tuple[str, bool] | None:
     """state-spaces' options; gives what they say about the range, if they do."""
     if m.get("d_intermediate", 0) or m.get("attn_layer_idx"):
         raise ModelError("config.json: d_intermediate and attn_layer_idx (MLP and attention blocks) are not supported, expected 0 and []")
-    m.refuse_unless("rms_norm", (None, True), "only RMSNorm is supported")
     m.choice("hidden_act", "silu", SWISH)
     cfg = m.get("ssm_cfg", {})
     if not isinstance(cfg, dict):
@@ -55,8 +56,17 @@ def read_eps(m: Model) -> float:
     return m.positive("layer_norm_epsilon", m.get("norm_eps", m.get("norm_epsilon", 1e-5)))
 
 
+def convert_falcon(checkpoint, option: str) -> Model:
+    m = Model(checkpoint, "mamba", FALCON_KEYS)
+    return _convert(m, option, m.positive("mixer_rms_eps", 1e-6))
+
+
 def convert(checkpoint, option: str) -> Model:
-    m = Model(checkpoint, "mamba", KEYS)
+    return _convert(Model(checkpoint, "mamba", KEYS), option, None)
+
+
+def _convert(m: Model, option: str, inner_eps: float | None) -> Model:
+    """inner_eps: of the norms of dt, B and C, where there are any."""
     eigenvalues.decide(m, option, stated=read_ssm_cfg(m))
     prefix, embedding, final_norm = read_outer(m)
     layers = m.count_layers(prefix)
@@ -66,12 +76,10 @@ def convert(checkpoint, option: str) -> Model:
     W = m.shape(prefix + "0.mixer.conv1d.weight", 3)[2]
     eps = read_eps(m)
 
-    if final_norm is not None:
-        m.put("output_norm.weight", final_norm, (D,))
+    layer_norm = write_norms(m, prefix, layers, D, final_norm)
     for i in range(layers):
         dst, src = f"blk.{i}.", f"{prefix}{i}."
         m.rows(dst, src, [
-            ("attn_norm.weight",  "norm.weight",          (D,)),
             ("ssm_in.weight",     "mixer.in_proj.weight", (2 * E, D)),     # rows x, z (Mamba-2: z first)
             ("ssm_conv1d.weight", "mixer.conv1d.weight",  (E, 1, W), CONV),
             ("ssm_x.weight",      "mixer.x_proj.weight",  (R + 2 * N, E)), # rows dt, B, C
@@ -81,19 +89,24 @@ def convert(checkpoint, option: str) -> Model:
             ("ssm_d",             "mixer.D",              (E,), FLAT),
             ("ssm_out.weight",    "mixer.out_proj.weight", (D, E)),
         ])
-        write_conv_bias(m, dst, src, E)
+        biased = write_biases(m, dst, src, 2 * E, E, D)
 
     signed = m.eigenvalues[0] == eigenvalues.SIGNED
     reasons = [why for why, true in (
         ("signed eigenvalues, which it would compute wrongly", signed),
         (f"inner size {E} is not twice {D}", E != 2 * D),
         ("no final norm", final_norm is None),
+        ("LayerNorm", layer_norm),
+        ("biases in the projections", biased),
+        ("dt, B and C are normalised with another eps than the blocks", inner_eps not in (None, eps)),
     ) if true]
     if reasons:
         write_sizes(m, layers, D, V, eps, None)
         m.set_u32("lrnn.state_length", N)
         m.set_u32("lrnn.conv_width", conv_width(W))
         m.set_bool("lrnn.final_norm", final_norm is not None)
+        if inner_eps is not None:
+            m.set_f32("lrnn.dt_b_c_norm_epsilon", inner_eps)
         explain(m, "mamba", reasons)
     else:
         write_common(m, "mamba", layers, D, V, 0)
@@ -101,17 +114,39 @@ def convert(checkpoint, option: str) -> Model:
         m.set_u32("mamba.ssm.inner_size", E)
         m.set_u32("mamba.ssm.state_size", N)
         m.set_u32("mamba.ssm.time_step_rank", R)
-        m.set_bool("mamba.ssm.dt_b_c_rms", False)
+        m.set_bool("mamba.ssm.dt_b_c_rms", inner_eps is not None)
         m.set_f32("mamba.attention.layer_norm_rms_epsilon", eps)
     m.fact("factors", "n_h 0 (diagonal)")
     m.fact("channels", f"{E}, state {N}")
     m.fact("gate", "one a state entry")
     m.fact("conv", f"width {W}")
+    if inner_eps is not None:
+        m.fact("norms", f"dt, B and C, eps {inner_eps:g}")
     return m
 
 
-def write_conv_bias(m: Model, dst: str, src: str, n: int) -> None:
+def write_norms(m: Model, prefix: str, layers: int, D: int, final_norm: str | None) -> bool:
+    """The norms of blocks and output; gives whether they are LayerNorms, which a bias tells. rms_norm must not say otherwise."""
+    names = [(f"blk.{i}.attn_norm", f"{prefix}{i}.norm") for i in range(layers)]
+    if final_norm is not None:
+        names.append(("output_norm", final_norm))
+    layer_norm = m.has(names[0][1] + ".bias")
+    if m.config.get("rms_norm") is layer_norm:
+        state = "present" if layer_norm else "missing"
+        raise ModelError(f"config.json: rms_norm is {m.config['rms_norm']}, but tensor {names[0][1]}.bias is {state}")
+    for dst, src in names:
+        m.put(dst + ".weight", src + ".weight", (D,))
+        if layer_norm:
+            m.put(dst + ".bias", src + ".bias", (D,))
+    return layer_norm
+
+
+def write_biases(m: Model, dst: str, src: str, n_in: int, n_conv: int, n_out: int) -> bool:
+    """Biases of projections (use_bias) and convolution (use_conv_bias); gives whether projections have any."""
     if m.has(src + "mixer.conv1d.bias"):
-        m.put(dst + "ssm_conv1d.bias", src + "mixer.conv1d.bias", (n,))
+        m.put(dst + "ssm_conv1d.bias", src + "mixer.conv1d.bias", (n_conv,))
     else:
-        m.constant(dst + "ssm_conv1d.bias", (n,), 0.0)     # use_conv_bias = false; readers expect the tensor
+        m.constant(dst + "ssm_conv1d.bias", (n_conv,), 0.0)    # llama.cpp expects the tensor
+    m.put_if_there(dst + "ssm_in.bias", src + "mixer.in_proj.bias", (n_in,))
+    m.put_if_there(dst + "ssm_out.bias", src + "mixer.out_proj.bias", (n_out,))
+    return m.has(src + "mixer.in_proj.bias") or m.has(src + "mixer.out_proj.bias")

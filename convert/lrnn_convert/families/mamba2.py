@@ -12,10 +12,10 @@ from ..model import Model, is_count
 from ..transforms import CONV, FLAT, NEG_EXP_FLAT, conv_width, reshape
 from .llama_cpp import explain, write_common
 from .mamba import KEYS as MAMBA_KEYS
-from .mamba import read_eps, read_outer, read_ssm_cfg, write_conv_bias
+from .mamba import read_eps, read_outer, read_ssm_cfg, write_biases, write_norms
 from .shell import write_embedding, write_sizes
 
-KEYS = MAMBA_KEYS + " time_step_limit dt_limit norm_before_gate A_init_range"
+KEYS = MAMBA_KEYS + " time_step_limit dt_limit norm_before_gate A_init_range D_has_hdim"
 
 
 def _read_limit(m: Model) -> tuple[float, float]:
@@ -29,7 +29,7 @@ def convert(checkpoint, option: str) -> Model:
     m = Model(checkpoint, "mamba2", KEYS)
     eigenvalues.decide(m, option, stated=read_ssm_cfg(m))
     cfg = m.get("ssm_cfg", {})
-    for where, key in ((m.config, "norm_before_gate"), (cfg, "norm_before_gate"), (cfg, "D_has_hdim")):
+    for where, key in ((m.config, "norm_before_gate"), (cfg, "norm_before_gate"), (m.config, "D_has_hdim"), (cfg, "D_has_hdim")):
         if where.get(key):
             raise ModelError(f"config.json: {key} is true, which is not supported, expected false")
     prefix, embedding, final_norm = read_outer(m)
@@ -51,11 +51,10 @@ def convert(checkpoint, option: str) -> Model:
     N, P = (C - E) // (2 * G), E // H
     eps = read_eps(m)
 
-    m.put("output_norm.weight", final_norm, (D,))
+    layer_norm = write_norms(m, prefix, layers, D, final_norm)
     for i in range(layers):
         dst, src = f"blk.{i}.", f"{prefix}{i}."
         m.rows(dst, src, [
-            ("attn_norm.weight",  "norm.weight",           (D,)),
             ("ssm_in.weight",     "mixer.in_proj.weight",  (E + C + H, D)),    # rows z, x, B, C, dt
             ("ssm_conv1d.weight", "mixer.conv1d.weight",   (C, 1, W), CONV),
             ("ssm_dt.bias",       "mixer.dt_bias",         (H,), FLAT),
@@ -65,7 +64,7 @@ def convert(checkpoint, option: str) -> Model:
             ("ssm_norm.weight",   "mixer.norm.weight",     (E,), reshape((G, E // G))),
             ("ssm_out.weight",    "mixer.out_proj.weight", (D, E)),
         ])
-        write_conv_bias(m, dst, src, C)
+        biased = write_biases(m, dst, src, E + C + H, C, D)
     if G > 1 and "model_type" in m.config:
         m.notes.append(f"{G} groups: the output norm is per group, as in training; transformers' own module normalises over all channels")
 
@@ -74,6 +73,8 @@ def convert(checkpoint, option: str) -> Model:
     reasons = [why for why, true in (
         ("signed eigenvalues, which it would compute wrongly", signed),
         (f"Δ is limited to [{low:g}, {high:g}]", low > 0 or high < math.inf),
+        ("LayerNorm", layer_norm),
+        ("biases in the projections", biased),
     ) if true]
     if reasons:
         write_sizes(m, layers, D, V, eps, None)

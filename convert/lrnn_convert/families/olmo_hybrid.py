@@ -45,7 +45,8 @@ def convert(checkpoint, option: str) -> Model:
         heads = m.count("num_attention_heads")
         hd = m.shape(first + "q_proj.weight", 2)[0] // heads
         # q_norm and k_norm reach over all heads; RoPE only where theta is set (the released model has none)
-        attention = Attention(heads, m.count("num_key_value_heads", heads), hd, None, read_rope(m, default=None), "all", eps)
+        theta, factors = read_rope(m, hd, default=None)
+        attention = Attention(heads, m.count("num_key_value_heads", heads), hd, None, theta, "all", eps, factors)
 
     m.put("output_norm.weight", "model.norm.weight", (D,))
     for i, kind in enumerate(kinds):
@@ -94,13 +95,13 @@ def _linear_layer(m: Model, dst: str, src: str, D: int) -> None:
     convs = [src + f"{c}_conv1d.weight" for c in "qkv"]
     rows = [m.shape(name, 3)[0] for name in convs]
     if rows == [key_dim, key_dim, value_dim]:
-        for c, name, n in zip("qkv", convs, rows):
+        for c, name, n in zip("qkv", convs, rows, strict=True):
             m.put(f"{dst}ssm_conv1d_{c}.weight", name, (n, 1, W), CONV)
     elif sum(rows) == 2 * key_dim + value_dim:
         # three equal thirds of q | k | v: join them and cut where they belong
         shapes = [(n, 1, W) for n in rows]
         at = 0
-        for c, n in zip("qkv", (key_dim, key_dim, value_dim)):
+        for c, n in zip("qkv", (key_dim, key_dim, value_dim), strict=True):
             m.put(f"{dst}ssm_conv1d_{c}.weight", convs, shapes, _cut(at, at + n))
             at += n
         if not any("thirds" in note for note in m.notes):

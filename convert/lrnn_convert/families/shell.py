@@ -11,7 +11,7 @@ import numpy as np
 
 from ..errors import ModelError
 from ..model import Model, is_count
-from ..transforms import CONV, SAME, conv_width, rows
+from ..transforms import CONV, conv_width, rows
 
 SHELL_KEYS = "hidden_act norm_eps norm_first attn attnres_block_size conv_size conv_bias"
 
@@ -29,6 +29,7 @@ class Attention:
     rope_theta: float | None
     qk_norm: str                           # none, head, all
     qk_norm_eps: float
+    rope_factors: tuple[float, ...] | None = None          # of the wavelengths, head_dim / 2 of them; None: 1
 
     def write(self, m: Model) -> None:
         m.set_u32("lrnn.attention.head_count", self.n_heads)
@@ -45,6 +46,8 @@ class Attention:
                 raise ModelError(f"config.json: rope_theta is {self.rope_theta} in attention layers and {theta[1]} in recurrent layers, "
                                  "expected the same")
             m.set_f32("lrnn.rope_theta", self.rope_theta)
+        if self.rope_factors is not None:
+            m.constant("rope_freqs.weight", (self.head_dim // 2,), np.array(self.rope_factors))
 
 
 def write_attention_layer(m: Model, a: Attention, dst: str, src: str, width: int) -> None:
@@ -55,10 +58,9 @@ def write_attention_layer(m: Model, a: Attention, dst: str, src: str, width: int
         ("attn_v.weight",      "v_proj.weight", (kv, width)),
         ("attn_output.weight", "o_proj.weight", (width, q)),
     ])
-    # qkv_bias, attention_bias: the tensors say whether
-    for name, source, n in (("attn_q", "q_proj", q), ("attn_k", "k_proj", kv), ("attn_v", "v_proj", kv)):
-        if m.has(f"{src}{source}.bias"):
-            m.put(f"{dst}{name}.bias", f"{src}{source}.bias", (n,))
+    # qkv_bias, attention_bias: the tensors say whether, and whether the output has one
+    for name, source, n in (("attn_q", "q_proj", q), ("attn_k", "k_proj", kv), ("attn_v", "v_proj", kv), ("attn_output", "o_proj", width)):
+        m.put_if_there(f"{dst}{name}.bias", f"{src}{source}.bias", (n,))
     if a.qk_norm != "none":
         per_head = a.qk_norm == "head"
         m.put(dst + "attn_q_norm.weight", src + "q_norm.weight", (a.head_dim if per_head else q,))
@@ -79,6 +81,9 @@ def write_swiglu(m: Model, dst: str, src: str, width: int, inner: int) -> None:
             ("ffn_up.weight",   "gate_proj.weight", (2 * inner, width), rows(inner, 2 * inner)),
         ])
     m.put(dst + "ffn_down.weight", src + "down_proj.weight", (width, inner))
+    # mlp_bias
+    for name, source, n in (("ffn_gate", "gate_proj", inner), ("ffn_up", "up_proj", inner), ("ffn_down", "down_proj", width)):
+        m.put_if_there(f"{dst}{name}.bias", f"{src}{source}.bias", (n,))
 
 
 def write_embedding(m: Model, embedding: str, head: str = "lm_head.weight", tied_default: bool | None = False) -> tuple[int, int]:
@@ -189,8 +194,7 @@ def write_conv(m: Model, dst: str, src: str, parts: list[tuple[str, str, int]]) 
     width = m.shape(first, 3)[2]
     for name, source, channels in parts:
         m.put(f"{dst}{name}.weight", f"{src}{source}.weight", (channels, 1, width), CONV)
-        if m.has(f"{src}{source}.bias"):
-            m.put(f"{dst}{name}.bias", f"{src}{source}.bias", (channels,), SAME)
+        m.put_if_there(f"{dst}{name}.bias", f"{src}{source}.bias", (channels,))
     return conv_width(width)
 
 

@@ -1,8 +1,10 @@
 """Transformers: fla's `transformer` and Llama-style models of transformers (llama, mistral, qwen2, qwen3)."""
 
+import math
+
 from .. import eigenvalues
 from ..errors import ModelError
-from ..model import Model
+from ..model import Model, is_number
 from .shell import Attention, write_attention_layer, write_embedding, write_sizes, write_swiglu
 
 FLA_KEYS = "hidden_act norm_eps num_heads num_kv_heads qkv_bias qk_norm window_size rope_theta attnres_block_size elementwise_affine"
@@ -14,22 +16,55 @@ HF_KEYS = """
 FLA_QK_NORM_EPS = 1e-5                     # fixed in the layer, not norm_eps
 
 
-def read_rope(m: Model, default: float | None = 10000.0) -> float | None:
-    """rope_theta of transformers 4 (top level) and 5 (rope_parameters)."""
+# rope_type: the options that it has of its own
+ROPE_TYPES = {
+    "default": (),
+    "linear":  ("factor",),
+    "llama3":  ("factor", "low_freq_factor", "high_freq_factor", "original_max_position_embeddings"),
+}
+
+
+def read_rope(m: Model, head_dim: int, default: float | None = 10000.0) -> tuple[float | None, tuple[float, ...] | None]:
+    """(theta or None for no RoPE, factors of the wavelengths or None for 1) of transformers 4 and 5 (rope_parameters)."""
     params = m.get("rope_parameters", m.get("rope_scaling", {}))
     if not isinstance(params, dict):
         raise ModelError(f"config.json: rope_parameters is {params!r}, expected an object")
     kind = params.get("rope_type", params.get("type")) or "default"
-    if kind != "default":
-        raise ModelError(f"config.json: rope_type is {kind!r}, which is not supported, expected 'default'")
+    if kind not in ROPE_TYPES:
+        raise ModelError(f"config.json: rope_type is {kind!r}, which is not supported, expected one of {', '.join(map(repr, ROPE_TYPES))}")
     for key, value in params.items():
-        if key not in ("rope_type", "type", "rope_theta", "partial_rotary_factor") and value is not None:
+        if key not in ("rope_type", "type", "rope_theta", "partial_rotary_factor", *ROPE_TYPES[kind]) and value is not None:
             raise ModelError(f"config.json: rope_parameters.{key} = {value!r} is not known, and it may change what the model computes")
     partial = params.get("partial_rotary_factor")
     if partial not in (None, 1, 1.0):
         raise ModelError(f"config.json: partial_rotary_factor is {partial!r}, which is not supported, expected 1")
+    options = {}
+    for key in ROPE_TYPES[kind]:
+        options[key] = params.get(key)
+        if not is_number(options[key]) or options[key] <= 0:
+            raise ModelError(f"config.json: rope_parameters.{key} is {options[key]!r}, expected a positive number (rope_type is {kind!r})")
+
     theta = params.get("rope_theta", m.get("rope_theta", default))
-    return None if theta is None else float(theta)
+    if theta is None:
+        return None, None
+    if not is_number(theta) or theta <= 0:
+        raise ModelError(f"config.json: rope_theta is {theta!r}, expected a positive number")
+    wavelengths = [2 * math.pi * theta ** (2 * d / head_dim) for d in range(head_dim // 2)]
+    factors = {
+        "default": lambda: None,
+        "linear":  lambda: tuple(options["factor"] for _ in wavelengths),
+        "llama3":  lambda: tuple(_llama3_factor(w, *options.values()) for w in wavelengths),
+    }[kind]()
+    return float(theta), factors
+
+
+def _llama3_factor(wavelength: float, factor: float, low: float, high: float, trained: float) -> float:
+    """Llama 3.1: waves longer than trained / low are stretched by factor, those shorter than trained / high are not; between them
+    the frequency goes from one to the other linearly in trained / wavelength."""
+    if low >= high:
+        raise ModelError(f"config.json: low_freq_factor is {low}, expected less than high_freq_factor {high}")
+    smooth = min(max((trained / wavelength - low) / (high - low), 0.0), 1.0)
+    return 1.0 / ((1.0 - smooth) / factor + smooth)
 
 
 def _qk_norm(m: Model, src: str, head_dim: int, width: int) -> str:
@@ -61,7 +96,6 @@ def convert_fla(checkpoint, option: str) -> Model:
 def convert_hf(checkpoint, option: str) -> Model:
     m = Model(checkpoint, "transformer", HF_KEYS)
     eigenvalues.decide(m, option)
-    m.refuse_unless("mlp_bias", (None, False), "biases in the feed-forward layer are not supported")
     if any(kind != "full_attention" for kind in m.get("layer_types", [])):
         raise ModelError(f"config.json: layer_types is {m.get('layer_types')}, expected full_attention in every layer")
     heads = m.count("num_attention_heads")
@@ -74,7 +108,8 @@ def convert_hf(checkpoint, option: str) -> Model:
     window = m.get("sliding_window") if m.config.get("use_sliding_window") is None else None
     trained = m.get("max_position_embeddings")
     m.trained_length = trained if isinstance(trained, int) else None
-    a = Attention(heads, kv, hd, window, read_rope(m), norm, eps)
+    theta, factors = read_rope(m, hd)
+    a = Attention(heads, kv, hd, window, theta, norm, eps, factors)
     names = {"embedding": "model.embed_tokens.weight", "attn": "self_attn.", "attn_norm": "input_layernorm",
              "ffn_norm": "post_attention_layernorm"}
     return _convert(m, a, names, eps, tied_default=None)

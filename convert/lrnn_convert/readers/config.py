@@ -1,6 +1,7 @@
 """config.json, as Python writes it: Infinity and NaN are accepted, and transformers' {"__float__": "Infinity"}."""
 
 import json
+import math
 from pathlib import Path
 from typing import Any
 
@@ -27,3 +28,18 @@ def read_config(path: Path) -> dict[str, Any]:
     if not isinstance(config, dict):
         raise DataError(f"{path}: found a {type(config).__name__}, expected an object")
     return config
+
+
+def config_text(config: dict[str, Any]) -> str:
+    """The same as JSON that any parser takes: what is not a finite number is written as transformers does."""
+
+    def finite(x: Any) -> Any:
+        if isinstance(x, float) and not math.isfinite(x):
+            return {"__float__": "NaN" if math.isnan(x) else "Infinity" if x > 0 else "-Infinity"}
+        if isinstance(x, dict):
+            return {k: finite(v) for k, v in x.items()}
+        if isinstance(x, list):
+            return [finite(v) for v in x]
+        return x
+
+    return json.dumps(finite(config), sort_keys=True, ensure_ascii=False, allow_nan=False)

@@ -1,7 +1,7 @@
 """A tensor that is read when it is needed, and not kept."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Callable
 
 import numpy as np
 

@@ -1,0 +1,229 @@
+"""Data sets in Parquet and Arrow to JSON lines, which lrnn-perplexity reads: the same records, in the same order, with the same fields."""
+
+import argparse
+import base64
+import datetime
+import decimal
+import gzip
+import json
+import math
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from .errors import DataError, UsageError
+from .usage import Parser
+
+ROWS = 512            # of a batch; with the documents of a web corpus, some MB
+
+EPILOG = """\
+Parquet and Arrow (the file and the stream format, as in the cache of datasets and in what save_to_disk writes) are told
+by their first bytes. A folder stands for its files in the order of their names; of a folder written by save_to_disk the files
+in the order of its state.json. Other files in a folder are left out and named.
+
+What JSON does not have is written as a string: times in ISO 8601, decimal numbers in digits, bytes in base64. Numbers that are
+not finite become null.
+
+needs pyarrow: pip install './convert[data]'
+
+examples:
+  lrnn-convert data codeparrot-valid-v2-near-dedup/ -o codeparrot.jsonl.gz
+  lrnn-convert data validation.parquet -o - | lrnn-perplexity run -m M.gguf --dataset slimpajama --data - --out results/
+"""
+
+
+def build_parser() -> argparse.ArgumentParser:
+    p = Parser(prog="lrnn-convert data", description="Convert a data set in Parquet or Arrow to JSON lines.",
+               epilog=EPILOG, formatter_class=argparse.RawDescriptionHelpFormatter)
+    p.add_argument("inputs", nargs="+", type=Path, metavar="IN", help="Parquet or Arrow files, or folders of them")
+    p.add_argument("-o", "--output", required=True, type=Path, metavar="OUT.jsonl[.gz]",
+                   help="the file to write, compressed if its name ends in .gz; - for standard output")
+    p.add_argument("--quiet", action="store_true", help="no summary")
+    return p
+
+
+def load_pyarrow():
+    try:
+        import pyarrow
+        import pyarrow.ipc
+        import pyarrow.parquet
+    except ImportError:
+        raise UsageError("data needs the package pyarrow, which is not installed: pip install './convert[data]'") from None
+    return pyarrow
+
+
+#
+# Which files
+#
+
+def kind_of(path: Path) -> str | None:
+    with path.open("rb") as f:
+        head = f.read(8)
+    if head.startswith(b"PAR1"):
+        return "parquet"
+    if head.startswith(b"ARROW1"):
+        return "file"
+    return "stream" if head.startswith(b"\xff\xff\xff\xff") else None
+
+
+def saved_files(folder: Path) -> list[Path]:
+    """The files of a folder written by save_to_disk, which may not be in the order of their names."""
+    state = folder / "state.json"
+    try:
+        names = [entry["filename"] for entry in json.loads(state.read_text("utf-8"))["_data_files"]]
+    except (ValueError, KeyError, TypeError):
+        raise DataError(f"{state}: expected a list _data_files of entries with a filename") from None
+    return [folder / name for name in names]
+
+
+def files_of(path: Path) -> Iterator[Path]:
+    if not path.is_dir():
+        yield path
+        return
+    if (path / "dataset_dict.json").is_file():
+        splits = sorted(p.name for p in path.iterdir() if p.is_dir())
+        raise UsageError(f"{path} holds the splits {', '.join(splits)}: name one of these folders")
+    if (path / "state.json").is_file() and (path / "dataset_info.json").is_file():
+        yield from saved_files(path)
+        return
+    for entry in sorted(path.iterdir(), key=lambda p: os.fsencode(p.name)):
+        if not entry.name.startswith("."):
+            yield from files_of(entry)
+
+
+def find_files(inputs: list[Path]) -> tuple[list[tuple[Path, str]], list[Path]]:
+    """(files with their kinds, files of folders that are neither Parquet nor Arrow)"""
+    found, left_out = [], []
+    for path in inputs:
+        before = len(found)
+        for file in files_of(path):
+            kind = kind_of(file)
+            if kind is not None:
+                found.append((file, kind))
+            elif file == path:
+                raise DataError(f"{file}: neither Parquet nor Arrow; lrnn-perplexity reads text and JSON, plain, gzip or zstd, as they are")
+            else:
+                left_out.append(file)
+        if len(found) == before:
+            raise DataError(f"{path}: no Parquet or Arrow files in this folder")
+    return found, left_out
+
+
+def ends_early(path: Path) -> bool:
+    """A stream that was cut between two batches looks whole but for the marker of its end, which writers may leave out."""
+    with path.open("rb") as f:
+        f.seek(-8, os.SEEK_END)
+        return f.read() != b"\xff\xff\xff\xff\0\0\0\0"
+
+
+#
+# Records
+#
+
+def batches_of(pa, path: Path, kind: str) -> Iterator:
+    if kind == "parquet":
+        # page by page: a row group of text can be larger than memory
+        with pa.parquet.ParquetFile(path, buffer_size=1 << 20, pre_buffer=False) as f:
+            yield from f.iter_batches(batch_size=ROWS)
+        return
+    with pa.memory_map(str(path)) as source:
+        if kind == "stream":
+            batches = iter(pa.ipc.open_stream(source))
+        else:
+            reader = pa.ipc.open_file(source)
+            batches = (reader.get_batch(i) for i in range(reader.num_record_batches))
+        for batch in batches:
+            for start in range(0, batch.num_rows, ROWS):
+                yield batch.slice(start, ROWS)
+
+
+def plain(value):
+    """The value in terms of JSON."""
+    if isinstance(value, dict):
+        return {key: plain(v) for key, v in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [plain(v) for v in value]
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if value is None or isinstance(value, (str, bool, int)):
+        return value
+    if isinstance(value, bytes):
+        return base64.b64encode(value).decode("ascii")
+    if isinstance(value, (datetime.date, datetime.time)):               # a datetime is a date
+        return value.isoformat()
+    if isinstance(value, decimal.Decimal):
+        return str(value)
+    raise TypeError(type(value).__name__)
+
+
+def lines_of(pa, path: Path, kind: str) -> Iterator[bytes]:
+    n = 0
+    try:
+        for batch in batches_of(pa, path, kind):
+            for record in batch.to_pylist():
+                yield json.dumps(plain(record), ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode("utf-8") + b"\n"
+                n += 1
+    except TypeError as e:
+        raise DataError(f"{path}: record {n + 1}: a value of type {e} has no form in JSON") from None
+    except UnicodeError as e:
+        raise DataError(f"{path}: after {n} records: not UTF-8: {e.reason}") from None
+    except (pa.ArrowException, OSError) as e:
+        raise DataError(f"{path}: after {n} records: {' '.join(str(e).split())}") from None
+
+
+#
+# Output
+#
+
+@contextmanager
+def output(path: Path):
+    """A function that writes bytes. The file has a temporary name until it is complete."""
+    if str(path) == "-":
+        try:
+            yield sys.stdout.buffer.write
+            sys.stdout.buffer.flush()
+        except OSError as e:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())     # or Python complains once more when it ends
+            raise DataError(f"standard output: {e.strerror}") from None
+        return
+    part = path.with_name(path.name + ".part")
+    try:
+        with part.open("wb") as f:
+            if path.suffix == ".gz":
+                with gzip.GzipFile(filename="", mode="wb", compresslevel=6, fileobj=f, mtime=0) as z:   # equal data, equal bytes
+                    yield z.write
+            else:
+                yield f.write
+        os.replace(part, path)
+    except OSError as e:
+        raise DataError(f"{part}: {e.strerror}") from None
+    finally:
+        part.unlink(missing_ok=True)
+
+
+def data(argv: list[str]) -> None:
+    args = build_parser().parse_args(argv)
+    if str(args.output) != "-" and not args.output.absolute().parent.is_dir():
+        raise UsageError(f"-o {args.output}: the folder {args.output.absolute().parent} does not exist")
+    pa = load_pyarrow()
+    files, left_out = find_files(args.inputs)
+    say = (lambda text: None) if args.quiet else (lambda text: print(text, file=sys.stderr))
+    for file in left_out:
+        say(f"left out:  {file}: neither Parquet nor Arrow")
+    on_terminal = sys.stderr.isatty() and not args.quiet
+    total = 0
+    with output(args.output) as write:
+        for file, kind in files:
+            n = 0
+            for line in lines_of(pa, file, kind):
+                write(line)
+                n += 1
+                if on_terminal and n % 10000 == 0:
+                    print(f"{file}: {n} records", end="\r", file=sys.stderr, flush=True)
+            total += n
+            say(f"{file}: {n} records")
+            if kind == "stream" and ends_early(file):
+                say(f"warning:   {file}: the stream has no marker at its end; it may be cut off")
+    say(f"written:   {total} records of {len(files)} files to {args.output}")

@@ -1,0 +1,65 @@
+"""Z_m by two reflections: addition modulo m as rotation of the plane (DeltaProduct with n_h = 2).
+
+Two reflections whose keys enclose the angle θ/2 make a rotation by θ. Letter w turns by θ = 2π w/m:
+
+    keys (1, 0), (cos θ/2, sin θ/2)                      θ ≤ π
+    keys (cos θ'/2, sin θ'/2), (1, 0),  θ' = 2π − θ      else: the other way round, so that no key has a negative entry
+
+<s> writes the identity into the state, S = R(φ) after letters that turn by φ in all. The head reads the first row, (cos φ, −sin φ), whose norm is 1
+whatever φ is, so RMSNorm leaves the angle; the output compares it with the m possible ones. Not exact: the angle drifts by rounding, some 4e-5 in
+a million letters, where the answer changes at π/m.
+"""
+
+from math import cos, pi, sin
+
+import numpy as np
+
+from ..checkpoint import Checkpoint
+from .checkpoint import BOS, SIZE, Layout, embeddings, in_memory, shell, shell_config
+from .householder import BETA, VALUE, _identity_conv
+
+KEY = 4096.0        # SiLU is the identity for every entry of a key, the smallest being sin π/m
+
+
+def keys(w: int, m: int) -> tuple[tuple[float, float], tuple[float, float]]:
+    turn = min(w, m - w)
+    second = (0.0, 1.0) if 2 * turn == m else (cos(pi * turn / m), sin(pi * turn / m))
+    return ((1.0, 0.0), second) if 2 * w <= m else (second, (1.0, 0.0))
+
+
+def build(name: str, m: int, signed: bool) -> tuple[Checkpoint, list[str]]:
+    symbols = [*map(str, range(m)), BOS]
+    places = Layout()
+    key = [places.take(2), places.take(2)]
+    bos, const = places.take(1)[0], places.take(1)[0]
+    row = places.take(2)
+    D = places.width(32)
+
+    tokens = [{const: 1.0} | {key[j][i]: x for j, k in enumerate(keys(w, m)) for i, x in enumerate(k)} for w in range(m)]
+    tokens.append({const: 1.0, bos: 1.0, key[0][0]: 1.0, key[1][1]: 1.0})
+
+    K, P, n_h = 4, 4, 2
+    q, k, v, beta, o = np.zeros((K, D)), np.zeros((n_h, K, D)), np.zeros((n_h, P, D)), np.zeros((n_h, D)), np.zeros((D, P))
+    q[0, const] = KEY
+    beta[:, const] = BETA
+    for j in range(n_h):
+        for i in range(2):
+            k[j, i, key[j][i]] = KEY
+        v[j, j, bos] = VALUE
+        o[row[j], j] = SIZE
+    mixer = {
+        "q_proj.weight": q,
+        "k_proj.weight": k.reshape(n_h * K, D),
+        "v_proj.weight": v.reshape(n_h * P, D),
+        "b_proj.weight": beta,
+        "o_norm.weight": np.ones(P),
+        "o_proj.weight": o,
+        **{f"{x}_conv1d.weight": _identity_conv(n) for x, n in (("q", K), ("k", n_h * K), ("v", n_h * P))},
+    }
+    output = np.zeros((len(symbols), D))
+    for y in range(m):
+        output[y, list(row)] = cos(2 * pi * y / m), -sin(2 * pi * y / m)
+
+    config = shell_config("gated_deltaproduct", D, 32, len(symbols), num_heads=1, head_dim=K, expand_v=1.0, use_short_conv=True, conv_size=4,
+                          use_output_gate=False, use_forget_gate=False, num_householder=n_h, allow_neg_eigval=signed)
+    return in_memory(name, config, shell(D, 32, embeddings(tokens, D, places.used), output, mixer)), symbols

@@ -1,0 +1,27 @@
+"""The keys that every file has, in front of the family's."""
+
+from . import __version__
+from .model import Model
+from .readers.config import config_text
+from .types import TYPES
+
+
+def describe(m: Model, name: str, kind: str) -> None:
+    family_keys = m.kv
+    m.kv = {}
+    m.set_str("general.architecture", m.arch)
+    m.set_str("general.type", "model")
+    m.set_str("general.name", name)
+    m.set_u32("general.quantization_version", 2)
+    m.set_u32("general.file_type", int(TYPES[kind][1]))
+    m.set_u32("lrnn.format_version", 1)
+    m.set_str("lrnn.family", m.family)
+    m.set_str("lrnn.eigenvalues", m.eigenvalues[0])
+    m.set_str("lrnn.eigenvalues_source", m.eigenvalues[1])
+    if m.trained_length is not None:
+        m.set_u32("lrnn.context_length_trained", m.trained_length)
+    m.set_str("lrnn.source", "; ".join([m.checkpoint.name, *m.notes]))
+    if m.config:
+        m.set_str("lrnn.source_config", config_text(m.config))
+    m.set_str("lrnn.converter", f"lrnn-convert {__version__}")
+    m.kv |= family_keys
