@@ -36,6 +36,12 @@ install(TARGETS lrnn ${ggml_libraries} EXPORT lrnnTargets)
 if (LRNN_PROGRAMS)
     set_target_properties(${LRNN_PROGRAMS} PROPERTIES INSTALL_RPATH "${origin}/${bin_to_lib}")
     install(TARGETS ${LRNN_PROGRAMS})
+    if (NOT CMAKE_CROSSCOMPILING) # the programs describe themselves
+        install(DIRECTORY "${LRNN_DESCRIPTIONS}/man/"  DESTINATION "${CMAKE_INSTALL_MANDIR}/man1")
+        install(DIRECTORY "${LRNN_DESCRIPTIONS}/bash/" DESTINATION "${CMAKE_INSTALL_DATADIR}/bash-completion/completions")
+        install(DIRECTORY "${LRNN_DESCRIPTIONS}/zsh/"  DESTINATION "${CMAKE_INSTALL_DATADIR}/zsh/site-functions")
+        install(DIRECTORY "${LRNN_DESCRIPTIONS}/fish/" DESTINATION "${CMAKE_INSTALL_DATADIR}/fish/vendor_completions.d")
+    endif()
 endif()
 
 install(FILES src/lrnn.h src/ops/lrnn-ops.h     DESTINATION "${include_dir}")

@@ -3,10 +3,17 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 bool atomic_file_open(struct atomic_file * f, const char * path, char * err, size_t err_size) {
     const size_t size = strlen(path) + 32;
+    struct stat  st;
+    if (stat(path, &st) == 0 && !S_ISREG(st.st_mode)) { // the new file would take the place of /dev/null
+        snprintf(err, err_size, "%s: found %s, expected a regular file or none", path, S_ISDIR(st.st_mode) ? "a directory" : "a device, pipe or socket");
+        *f = (struct atomic_file) { 0 };
+        return false;
+    }
     *f = (struct atomic_file) { .path = malloc(size), .temporary = malloc(size) };
     if (f->path == NULL || f->temporary == NULL) {
         snprintf(err, err_size, "%s: out of memory", path);
@@ -17,7 +24,7 @@ bool atomic_file_open(struct atomic_file * f, const char * path, char * err, siz
     snprintf(f->temporary, size, "%s.%ld.tmp", path, (long) getpid());
     f->file = fopen(f->temporary, "wb");
     if (f->file == NULL) {
-        snprintf(err, err_size, "%s: cannot be written: %s", f->temporary, strerror(errno));
+        snprintf(err, err_size, "%s: cannot be written: %s", path, strerror(errno));
         atomic_file_cancel(f);
         return false;
     }

@@ -15,7 +15,15 @@ static struct ggml_tensor * checked(struct graph * g, struct ggml_tensor * op, c
 }
 
 struct ggml_tensor * graph_linear(struct graph * g, struct ggml_tensor * w, struct ggml_tensor * b, struct ggml_tensor * x) {
-    struct ggml_tensor * y = ggml_mul_mat(g->ctx, w, x);
+    struct ggml_tensor * y;
+    if (g->model->is_quantized && !ggml_is_quantized(w->type) && x->ne[2] == 1) {
+        // T products of one column, not one of T: ggml sums F32 and F16 in another order for several columns than for one. Quantised matrices
+        // it does not, and what is not quantised beside them (gates, short rows) must not be what lets a sequence feel its neighbours.
+        y = ggml_mul_mat(g->ctx, w, ggml_view_3d(g->ctx, x, x->ne[0], 1, x->ne[1], x->nb[1], x->nb[1], 0)); // [out, 1, T]
+        y = ggml_reshape_2d(g->ctx, y, w->ne[1], x->ne[1]);
+    } else {
+        y = ggml_mul_mat(g->ctx, w, x);
+    }
     return b != NULL ? ggml_add(g->ctx, y, b) : y;
 }
 
@@ -37,22 +45,17 @@ struct ggml_tensor * graph_l2_norm(struct graph * g, struct ggml_tensor * x, flo
     return ggml_scale(g->ctx, ggml_rms_norm(g->ctx, x, eps/n), 1.0f/sqrtf(n));
 }
 
-struct ggml_tensor * graph_swiglu(
-        struct graph * g, struct ggml_tensor * gate, struct ggml_tensor * up, struct ggml_tensor * down, struct ggml_tensor * x) {
-    return ggml_mul_mat(g->ctx, down, ggml_swiglu_split(g->ctx, ggml_mul_mat(g->ctx, gate, x), ggml_mul_mat(g->ctx, up, x)));
-}
-
 struct ggml_tensor * graph_soft_cap(struct graph * g, struct ggml_tensor * x, float cap) {
     return cap > 0.0f ? ggml_scale(g->ctx, ggml_tanh(g->ctx, ggml_scale(g->ctx, x, 1.0f/cap)), cap) : x;
 }
 
-struct ggml_tensor * graph_rope(struct graph * g, struct ggml_tensor * x, float theta) {
-    return ggml_rope_ext(g->ctx, x, g->positions, NULL, (int) x->ne[0], GGML_ROPE_TYPE_NEOX, 0, theta, 1.0f, 0.0f, 1.0f, 0.0f, 0.0f);
+struct ggml_tensor * graph_rope(struct graph * g, struct ggml_tensor * x, float theta, struct ggml_tensor * factors) {
+    return ggml_rope_ext(g->ctx, x, g->positions, factors, (int) x->ne[0], GGML_ROPE_TYPE_NEOX, 0, theta, 1.0f, 0.0f, 1.0f, 0.0f, 0.0f);
 }
 
 struct ggml_tensor * graph_mask(struct graph * g, int32_t i, int64_t window) {
     if (g->masks[i] == NULL) {
-        g->masks[i] = ggml_new_tensor_2d(g->ctx, GGML_TYPE_F32, g->seqs[i].position + g->seqs[i].count, g->seqs[i].count);
+        g->masks[i] = ggml_new_tensor_2d(g->ctx, GGML_TYPE_F32, g->seqs[i].visible, g->seqs[i].count);
         ggml_set_input(g->masks[i]);
         g->window = window;
     }

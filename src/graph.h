@@ -12,6 +12,7 @@ struct graph_seq { // a sequence of the call
     int32_t seq;
     int64_t first, count; // its tokens in the batch
     int64_t position;     // of its first token
+    int64_t visible;      // rows of its cache that attention looks at, those behind its last token being masked
 };
 
 struct graph {
@@ -21,6 +22,7 @@ struct graph {
     int64_t                    n_tokens;  // T
     struct ggml_tensor *       ids;       // I32 [4 + n_snap, sequences]
     struct ggml_tensor *       positions; // I32 [T]
+    struct ggml_tensor *       rows;      // I64 [T], of the caches
     const struct graph_seq *   seqs;
     int32_t                    n_seqs;
     enum ggml_scan_path        path;
@@ -50,17 +52,13 @@ struct ggml_tensor * graph_layer_norm(struct graph * g, struct ggml_tensor * x, 
 // x / sqrt(Σx² + eps), over the first dimension
 struct ggml_tensor * graph_l2_norm(struct graph * g, struct ggml_tensor * x, float eps);
 
-// down( silu(gate x) ∘ up x )
-struct ggml_tensor * graph_swiglu(
-        struct graph * g, struct ggml_tensor * gate, struct ggml_tensor * up, struct ggml_tensor * down, struct ggml_tensor * x);
-
 // cap · tanh(x / cap); cap 0: x
 struct ggml_tensor * graph_soft_cap(struct graph * g, struct ggml_tensor * x, float cap);
 
-// x [K, heads, T], pairs (d, d + K/2) turned by position · theta^(−2d/K)
-struct ggml_tensor * graph_rope(struct graph * g, struct ggml_tensor * x, float theta);
+// x [K, heads, T], pairs (d, d + K/2) turned by position · theta^(−2d/K) / factors[d]; factors NULL: 1
+struct ggml_tensor * graph_rope(struct graph * g, struct ggml_tensor * x, float theta, struct ggml_tensor * factors);
 
-// The mask of attention for sequence i of the call, [tokens so far, its tokens]: filled by the session; window 0: none
+// The mask of attention for sequence i of the call, [visible, its tokens]: filled by the session; window 0: none
 struct ggml_tensor * graph_mask(struct graph * g, int32_t i, int64_t window);
 
 // The short convolution with state number `state` of the layer, x [channels, T]; weight NULL: x itself, with SiLU if asked for

@@ -2,7 +2,11 @@
 
 #include "arena.h"
 #include "model-file.h"
+#include "weights.h"
 
+#include "ggml-cpu.h"
+
+#include <float.h>
 #include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -116,6 +120,10 @@ static const char * get_string(struct loader * l, const char * name, bool requir
         }
         return absent;
     }
+    if (memchr(text.data, '\0', text.size) != NULL) {
+        loader_fail(l, "key '%s' has a NUL in its text; expected none", key);
+        return absent;
+    }
     char * s = loader_alloc(l, text.size + 1); // terminated
     if (s != NULL) {
         memcpy(s, text.data, text.size);
@@ -167,6 +175,25 @@ static void shape_text(int n_dims, const int64_t * ne, bool any, char * text, si
     }
 }
 
+// Whether its type is of use, and its numbers finite. Large matrices are not read for that.
+static bool check_numbers(struct loader * l, const struct lrnn_model_tensor * t, int need) {
+    const size_t small = 1 << 20;
+    if ((need & TENSOR_F32) && t->type != GGML_TYPE_F32) {
+        return loader_fail(l, "tensor %s has type %s; expected f32", t->name, ggml_type_name(t->type));
+    }
+    if (ggml_get_type_traits_cpu(t->type)->vec_dot == NULL || (t->type != GGML_TYPE_F32 && ggml_get_type_traits(t->type)->to_float == NULL)) {
+        return loader_fail(l, "tensor %s has type %s; expected one that ggml multiplies with: f32, f16, bf16, q8_0 and others", t->name,
+                ggml_type_name(t->type));
+    }
+    if (t->type != GGML_TYPE_F32 || (!(need & TENSOR_F32) && t->size > small)) {
+        return true;
+    }
+    float         found = 0.0f;
+    const int64_t at    = lrnn_model_tensor_outside(t, -FLT_MAX, need & TENSOR_DECAY ? 0.0f : FLT_MAX, &found);
+    return at < 0 || loader_fail(l, "tensor %s has %g as element %" PRId64 "; expected finite numbers%s", t->name, (double) found, at,
+            need & TENSOR_DECAY ? ", none above 0" : "");
+}
+
 struct ggml_tensor * loader_tensor_nd(struct loader * l, int32_t il, const char * name, int need, int n_dims, const int64_t * ne) {
     if (l->failed) {
         return NULL;
@@ -195,18 +222,10 @@ struct ggml_tensor * loader_tensor_nd(struct loader * l, int32_t il, const char 
         loader_fail(l, "tensor %s has shape %s; expected %s", full, found, wanted);
         return NULL;
     }
-    if ((need & TENSOR_F32) && t->type != GGML_TYPE_F32) {
-        loader_fail(l, "tensor %s has type %s; expected f32", full, ggml_type_name(t->type));
+    if (!check_numbers(l, t, need)) {
         return NULL;
     }
-    struct ggml_tensor * tensor = ggml_new_tensor(l->model->ctx, t->type, n_dims, t->ne);
-    ggml_set_name(tensor, full);
-    void * data = (char *) ggml_backend_buffer_get_base(l->model->buffer) + t->offset;
-    if (ggml_backend_tensor_alloc(l->model->buffer, tensor, data) != GGML_STATUS_SUCCESS) {
-        loader_fail(l, "tensor %s cannot be placed in the mapping of the file", full);
-        return NULL;
-    }
-    return tensor;
+    return weights_add(l, l->place, full, n_dims);
 }
 
 struct ggml_tensor * loader_tensor_1d(struct loader * l, int32_t il, const char * name, int need, int64_t ne0) {

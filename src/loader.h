@@ -9,6 +9,7 @@
 struct loader {
     struct lrnn_model * model;
     const char *        arch;     // general.architecture
+    int32_t             place;    // of the tensors that are read now
     bool                failed;
     char *              err;
     size_t              err_size;
@@ -17,7 +18,8 @@ struct loader {
 enum tensor_need {
     TENSOR_REQUIRED = 0,
     TENSOR_OPTIONAL = 1 << 0, // NULL if there is none
-    TENSOR_F32      = 1 << 1, // of this type only: what shapes the recurrence is never quantised
+    TENSOR_F32      = 1 << 1, // of this type only: not the weight of a matrix product, so that no op takes it otherwise
+    TENSOR_DECAY    = 1 << 2, // no number above 0: A of exp(Δ A), which would leave the range of eigenvalues that the file states
 };
 
 // Says what is wrong; the first one counts. Returns false.

@@ -412,6 +412,17 @@ const struct lrnn_model_tensor * lrnn_model_file_use_tensor(struct lrnn_model_fi
     return &f->gguf.tensors[i];
 }
 
+int64_t lrnn_model_tensor_outside(const struct lrnn_model_tensor * t, float min, float max, float * found) {
+    const char * data = t->data; // aligned to no more than the file is
+    for (size_t i = 0; i < t->size / sizeof(float); i++) {
+        memcpy(found, data + i * sizeof(float), sizeof(float));
+        if (!(*found >= min && *found <= max)) {
+            return (int64_t) i;
+        }
+    }
+    return -1;
+}
+
 bool lrnn_model_file_all_used(const struct lrnn_model_file * f, char * err, size_t err_size) {
     enum { N_NAMED = 3 };
     char   list[N_NAMED * (GGML_MAX_NAME + 4) + 8] = "";

@@ -105,6 +105,9 @@ const struct lrnn_model_tensor * lrnn_model_file_find_tensor(const struct lrnn_m
 // The same lookup, and the tensor is marked as used. Not for two threads at once.
 const struct lrnn_model_tensor * lrnn_model_file_use_tensor(struct lrnn_model_file * f, const char * name);
 
+// The index of the first number of an F32 tensor that is not in min .. max, which NaN never is; −1: there is none. Reads all of it.
+int64_t lrnn_model_tensor_outside(const struct lrnn_model_tensor * tensor, float min, float max, float * found);
+
 // False if tensors are left that nobody used; the sentence counts them and names the first ones.
 bool lrnn_model_file_all_used(const struct lrnn_model_file * f, char * err, size_t err_size);
 

@@ -6,10 +6,10 @@
 #include "loader.h"
 #include "model-file.h"
 #include "models/models.h"
+#include "placement.h"
 #include "tokenizer.h"
 #include "vocab.h"
-
-#include "ggml-cpu.h"
+#include "weights.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -41,6 +41,20 @@ static bool is_llama_architecture(const char * arch) {
     return false;
 }
 
+static const char * quote(char * buf, size_t size, const char * text) {
+    return lrnn_text_quote(buf, size, (struct lrnn_text) { text, strlen(text) });
+}
+
+static bool fail_family(struct loader * l, const char * family) {
+    char   quoted[80];
+    char   known[512] = "";
+    size_t n          = 0;
+    for (size_t i = 0; i < sizeof(ALL_FAMILIES)/sizeof(ALL_FAMILIES[0]) && n < sizeof(known); ++i) {
+        n += (size_t) snprintf(known + n, sizeof(known) - n, "%s%s", i > 0 ? ", " : "", ALL_FAMILIES[i]->name);
+    }
+    return loader_fail(l, "lrnn.family is %s; expected one of %s", quote(quoted, sizeof(quoted), family), known);
+}
+
 // What family it is and which eigenvalues its transitions have.
 static bool load_identity(struct loader * l) {
     struct lrnn_model * model = l->model;
@@ -59,14 +73,15 @@ static bool load_identity(struct loader * l) {
         loader_int(l, "format_version", 1, 1);
         family = loader_string(l, "family");
     } else if (!is_llama_architecture(arch)) {
-        return loader_fail(l, "general.architecture is \"%s\"; expected lrnn, mamba, mamba2, rwkv6 or rwkv7", arch);
+        char quoted[80];
+        return loader_fail(l, "general.architecture is %s; expected lrnn, mamba, mamba2, rwkv6 or rwkv7", quote(quoted, sizeof(quoted), arch));
     }
     if (l->failed) {
         return false;
     }
     model->family = family_find(family);
     if (model->family == NULL) {
-        return loader_fail(l, "lrnn.family is \"%s\"; this version does not know that family", family);
+        return fail_family(l, family);
     }
     model->info.family = model->family->name;
 
@@ -83,6 +98,9 @@ static bool load_identity(struct loader * l) {
                 ranges[range], model->family->own_range ? "family" : "[0,1] or [-1,1]", family);
     }
     model->is_signed         = range == 1;
+    for (size_t i = 0; i < lrnn_model_file_n_tensors(model->file); ++i) {
+        model->is_quantized |= ggml_is_quantized(lrnn_model_file_tensor(model->file, i)->type);
+    }
     model->info.eigenvalues  = ranges[range];
     l->arch                  = "lrnn"; // in llama.cpp's files too
     model->info.range_source = loader_string_or(l, "eigenvalues_source", "");
@@ -115,7 +133,8 @@ static bool load_layer_kinds(struct loader * l) {
     for (int32_t il = 0; il < model->n_layer; ++il) {
         const struct lrnn_text kind = lrnn_model_key_text(kinds, (size_t) il);
         if (!lrnn_text_is(kind, "attention") && !lrnn_text_is(kind, "recurrent")) {
-            return loader_fail(l, "lrnn.layer_kinds[%d] is \"%.*s\"; expected recurrent or attention", il, (int) kind.size, kind.data);
+            char quoted[80];
+            return loader_fail(l, "lrnn.layer_kinds[%d] is %s; expected recurrent or attention", il, lrnn_text_quote(quoted, sizeof(quoted), kind));
         }
         if (all && lrnn_text_is(kind, "recurrent")) {
             return loader_fail(l, "lrnn.layer_kinds[%d] is \"recurrent\"; family transformer has attention layers only", il);
@@ -158,35 +177,24 @@ static bool load_globals(struct loader * l) {
         return false;
     }
     model->info.n_vocab = model->token_embd->ne[1];
-    model->output       = loader_tensor_2d(l, -1, "output.weight", TENSOR_OPTIONAL, D, model->info.n_vocab);
-    if (model->output == NULL) {
-        model->output = model->token_embd;
+    const int64_t said  = strcmp(l->arch, "lrnn") == 0 ? loader_int_or(l, "vocab_size", 1, INT64_MAX, model->info.n_vocab) : model->info.n_vocab;
+    if (!l->failed && said != model->info.n_vocab) {
+        return loader_fail(l, "lrnn.vocab_size is %lld; token_embd.weight has %lld rows", (long long) said, (long long) model->info.n_vocab);
+    }
+    model->embd_norm    = loader_tensor_1d(l, -1, "token_embd_norm.weight", TENSOR_F32 | TENSOR_OPTIONAL, D);
+    model->embd_norm_b  = loader_tensor_1d(l, -1, "token_embd_norm.bias",   TENSOR_F32 | TENSOR_OPTIONAL, D);
+
+    l->place      = model->output_place;
+    model->output = loader_tensor_2d(l, -1, "output.weight", TENSOR_OPTIONAL, D, model->info.n_vocab);
+    if (model->output == NULL) { // tied: where the rows are looked up, and a second time where the product is computed
+        model->output = l->place == 0 ? model->token_embd : loader_tensor_2d(l, -1, "token_embd.weight", TENSOR_REQUIRED, D, model->info.n_vocab);
     }
     if (model->final_norm) {
         model->output_norm   = loader_tensor_1d(l, -1, "output_norm.weight", TENSOR_F32, D);
         model->output_norm_b = loader_tensor_1d(l, -1, "output_norm.bias", TENSOR_F32 | TENSOR_OPTIONAL, D);
     }
-    model->embd_norm   = loader_tensor_1d(l, -1, "token_embd_norm.weight", TENSOR_F32 | TENSOR_OPTIONAL, D);
-    model->embd_norm_b = loader_tensor_1d(l, -1, "token_embd_norm.bias",   TENSOR_F32 | TENSOR_OPTIONAL, D);
+    l->place = 0;
     return !l->failed;
-}
-
-// The mapping as a buffer, and headers for as many tensors as the file has.
-static bool map_weights(struct loader * l) {
-    struct lrnn_model * model = l->model;
-    size_t              size  = 0;
-    const void *        bytes = lrnn_model_file_bytes(model->file, &size);
-
-    model->buffer = ggml_backend_cpu_buffer_from_ptr((void *) (uintptr_t) bytes, size);
-    model->ctx    = ggml_init((struct ggml_init_params) {
-        .mem_size = ggml_tensor_overhead()*(lrnn_model_file_n_tensors(model->file) + 1),
-        .no_alloc = true,
-    });
-    if (model->buffer == NULL || model->ctx == NULL) {
-        return loader_fail(l, "out of memory for the headers of %zu tensors", lrnn_model_file_n_tensors(model->file));
-    }
-    ggml_backend_buffer_set_usage(model->buffer, GGML_BACKEND_BUFFER_USAGE_WEIGHTS);
-    return true;
 }
 
 static void count_bytes(struct lrnn_model * model) {
@@ -204,12 +212,11 @@ static void count_bytes(struct lrnn_model * model) {
     model->info.n_layer  = model->n_layer;
     model->info.n_embd   = model->n_embd;
     model->info.identity = lrnn_model_file_identity(model->file);
-    model->info.warning  = lrnn_model_file_warning(model->file);
 }
 
 static bool load(struct loader * l, const struct lrnn_model_params * params) {
     struct lrnn_model * model = l->model;
-    if (!load_identity(l) || !load_shape(l) || !map_weights(l) || !load_globals(l) || !vocab_load(l)) {
+    if (!load_identity(l) || !load_shape(l) || !placement_choose(l, params) || !weights_open(l) || !load_globals(l) || !vocab_load(l)) {
         return false;
     }
     if (model->family->load != NULL && !model->family->load(l)) {
@@ -217,11 +224,9 @@ static bool load(struct loader * l, const struct lrnn_model_params * params) {
     }
     for (int32_t il = 0; il < model->n_layer; ++il) {
         struct layer * layer = &model->layers[il];
+        l->place = layer->place;
         if (layer->attention ? !attention_load_layer(l, il, layer) : !model->family->load_layer(l, il, layer)) {
             return false;
-        }
-        if (params != NULL && params->progress != NULL && !params->progress((float) (il + 1)/(float) model->n_layer, params->user)) {
-            return loader_fail(l, "loading was stopped");
         }
     }
     char why[512];
@@ -231,6 +236,14 @@ static bool load(struct loader * l, const struct lrnn_model_params * params) {
         return false;
     }
     count_bytes(model);
+    if (!weights_fetch(l, params)) {
+        return false;
+    }
+    const char * warning = lrnn_model_file_warning(model->file);
+    if (warning != NULL && model->log != NULL) {
+        model->log(LRNN_LOG_WARNING, warning, model->log_user);
+    }
+    placement_log(model);
     return true;
 }
 
@@ -242,6 +255,10 @@ struct lrnn_model * lrnn_model_load(const char * path, const struct lrnn_model_p
         free(model);
         arena_free(arena);
         return NULL;
+    }
+    if (params != NULL) {
+        model->log      = params->log;
+        model->log_user = params->log_user;
     }
     model->arena = arena;
     model->file  = lrnn_model_file_open(path, err, err_size);
@@ -259,8 +276,7 @@ void lrnn_model_free(struct lrnn_model * model) {
         return;
     }
     lrnn_tokenizer_free(model->tokenizer);
-    ggml_free(model->ctx);
-    ggml_backend_buffer_free(model->buffer);
+    weights_free(model);
     lrnn_model_file_free(model->file);
     arena_free(model->arena);
     free(model);
@@ -273,6 +289,48 @@ bool lrnn_model_get_tensor(const struct lrnn_model * model, int64_t i, struct lr
     const struct lrnn_model_tensor * t = lrnn_model_file_tensor(model->file, (size_t) i);
     *info = (struct lrnn_tensor_info) { .name = t->name, .type = ggml_type_name(t->type), .n_bytes = (int64_t) t->size };
     memcpy(info->ne, t->ne, sizeof(info->ne));
+    return true;
+}
+
+const char * lrnn_model_get_text(const struct lrnn_model * model, const char * key, size_t * size) {
+    char             err[256];
+    struct lrnn_text text;
+    if (lrnn_model_file_text(model->file, key, &text, err, sizeof(err)) != LRNN_KEY_OK) {
+        *size = 0;
+        return NULL;
+    }
+    *size = text.size;
+    return text.data;
+}
+
+static enum lrnn_key_kind kind_of_key(enum gguf_type type) {
+    switch (type) {
+        case GGUF_TYPE_FLOAT32:
+        case GGUF_TYPE_FLOAT64: return LRNN_KEY_FLOAT;
+        case GGUF_TYPE_BOOL:    return LRNN_KEY_BOOL;
+        case GGUF_TYPE_STRING:  return LRNN_KEY_TEXT;
+        default:                return LRNN_KEY_INT;
+    }
+}
+
+bool lrnn_model_get_key(const struct lrnn_model * model, int64_t i, int64_t j, struct lrnn_key_info * info) {
+    if (i < 0 || (uint64_t) i >= lrnn_model_file_n_keys(model->file)) {
+        return false;
+    }
+    const struct lrnn_model_key * key  = lrnn_model_file_key(model->file, (size_t) i);
+    const size_t                  at   = j < 0 ? SIZE_MAX : (size_t) j;
+    const struct lrnn_text        text = lrnn_model_key_text(key, at);
+    *info = (struct lrnn_key_info) {
+        .kind      = kind_of_key(key->type),
+        .is_array  = key->is_array,
+        .n         = (int64_t) key->n,
+        .integer   = key->type == GGUF_TYPE_BOOL ? lrnn_model_key_bool(key, at) : lrnn_model_key_int(key, at),
+        .number    = lrnn_model_key_float(key, at),
+        .name      = key->name.data,
+        .name_size = key->name.size,
+        .text      = text.data,
+        .text_size = text.size,
+    };
     return true;
 }
 

@@ -12,11 +12,20 @@ struct graph;
 struct loader;
 
 enum {
-    LAYER_STATES_MAX = 5, // of a layer: the recurrence, three convolutions, two token shifts
+    LAYER_STATES_MAX = 5,  // of a layer: the recurrence, three convolutions, two token shifts
+    PLACES_MAX       = 16, // as many backends as a scheduler of ggml can have
+};
+
+// Where weights lie. Place 0 is the CPU, and its weights are the mapping of the file.
+struct place {
+    ggml_backend_dev_t    dev;
+    struct ggml_context * ctx;    // headers of its weights
+    ggml_backend_buffer_t buffer;
 };
 
 struct layer {
     bool                attention;
+    int32_t             place;                          // of its weights, and of its states where the device can compute with them
     void *              weights;                        // a struct of the family, or of attention
     int32_t             n_states;
     int64_t             state_size[LAYER_STATES_MAX];   // floats of one slot
@@ -44,6 +53,7 @@ struct lrnn_model {
     const struct family *    family;
     struct lrnn_model_info   info;
     bool                     is_signed;     // eigenvalues in [-1,1]
+    bool                     is_quantized;  // some matrix is
 
     int64_t                  n_embd;        // D
     int64_t                  n_ff;          // F, 0: none
@@ -58,14 +68,20 @@ struct lrnn_model {
     struct ggml_tensor *     output_norm;   // [D]
     struct ggml_tensor *     output_norm_b; // NULL: RMSNorm
     struct ggml_tensor *     output;        // [D, V], the embedding where tied
+    struct ggml_tensor *     rope_factors;  // [length/2], of all attention layers; NULL: none
 
     struct layer *           layers;
     int32_t                  n_layer;
 
     struct lrnn_tokenizer *  tokenizer;     // NULL: ids only
 
-    struct ggml_context *    ctx;           // headers of the tensors; their data is the mapping
-    ggml_backend_buffer_t    buffer;
+    struct place             places[PLACES_MAX];
+    int32_t                  n_places;      // 1: the CPU alone
+    int32_t                  output_place;  // of the output and its norm; the embedding is on the CPU
+
+    lrnn_log                 log;           // NULL: nobody listens
+    void *                   log_user;
+
     struct arena *           arena;         // layers and weights
 };
 

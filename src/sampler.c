@@ -161,15 +161,17 @@ static double log_sum(const float * logits, int64_t n) {
     return isfinite(max) ? (double) max + log(sum) : (double) max;
 }
 
-int32_t lrnn_sampler_sample(struct lrnn_sampler * s, const float * logits, int64_t n_vocab, float * log_prob) {
+int32_t lrnn_sampler_sample(struct lrnn_sampler * s, const float * logits, int64_t n_vocab, float * log_prob, char * err, size_t err_size) {
     const double norm = log_sum(logits, n_vocab);
     if (!isfinite(norm)) {
-        return -1;
+        snprintf(err, err_size, "%s", isnan(norm) ? "a logit is not a number" : "no logit is finite");
+        return LRNN_SAMPLE_NOT_FINITE;
     }
     if (n_vocab > s->cap_candidates) {
         struct candidate * c = realloc(s->candidates, (size_t) n_vocab*sizeof(*c));
         if (c == NULL) {
-            return -1;
+            snprintf(err, err_size, "out of memory for a choice among %lld tokens", (long long) n_vocab);
+            return LRNN_SAMPLE_NO_MEMORY;
         }
         s->candidates     = c;
         s->cap_candidates = n_vocab;

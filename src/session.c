@@ -6,9 +6,9 @@
 
 #include "session.h"
 
+#include "forward.h"
 #include "graph-safety.h"
-#include "graph.h"
-#include "models/models.h"
+#include "watch.h"
 
 #include "ggml-cpu.h"
 
@@ -26,35 +26,22 @@ struct seq {
     int64_t logits;     // 1 + the row of the session's logits that belongs to its last token, 0: none
 };
 
-struct inputs { // leafs of the graph that the session fills
-    struct ggml_tensor * tokens;    // I32 [T]
-    struct ggml_tensor * positions; // I32 [T]
-    struct ggml_tensor * ids;       // I32 [4 + n_rewind, sequences]
-    struct ggml_tensor * out_ids;   // I32 [outputs]
-};
-
 struct lrnn_session {
     struct lrnn_model *        model;
     struct lrnn_session_params params;
 
-    ggml_backend_t             backend;
+    ggml_backend_t             backends[PLACES_MAX]; // one a place, the CPU last
+    int                        n_backends;
     ggml_backend_sched_t       sched;
-    size_t                     graph_size;   // nodes
-
-    struct ggml_context *      ctx;          // headers of states and caches
-    ggml_backend_buffer_t      buffer;
-    struct ggml_tensor *    (* states)[LAYER_STATES_MAX]; // [n_layer]
-    struct ggml_tensor **      cache_k;      // [n_layer], NULL for recurrent layers
-    struct ggml_tensor **      cache_v;
+    struct memory              memory;
     struct seq *               seqs;
 
-    struct ggml_context *      graph_ctx;    // of the graph that is allocated, NULL: none
-    struct ggml_cgraph *       graph;
-    struct inputs              inputs;
-    struct ggml_tensor *       logits_out;   // [V, outputs], NULL: none
-    struct ggml_tensor **      masks;        // [sequences of the call]
-    int64_t                    window;
-    int64_t                    graph_tokens, graph_seqs, graph_outputs;
+    struct forward             forward;      // the graph that is allocated
+    int64_t                    graph_tokens, graph_outputs; // what it is for; -1: nothing
+    struct graph_seq *         graph_seqs;   // [n_seqs of the session], and the first so many of them
+    int32_t                    n_graph_seqs;
+
+    struct watch *             watch;        // NULL: nobody
 
     float *                    logits;
     int64_t                    n_logits;
@@ -69,41 +56,38 @@ static int64_t ring(const struct lrnn_session * s) {
     return s->params.n_rewind + 1;
 }
 
-static bool make_states(struct lrnn_session * s, char * err, size_t err_size) {
+// A backend for each place, and a scheduler over them. The CPU comes last: it takes what no other can compute.
+static bool make_backends(struct lrnn_session * s, char * err, size_t err_size) {
     const struct lrnn_model * model = s->model;
+    for (int32_t i = 0; i < model->n_places; ++i) {
+        ggml_backend_dev_t dev     = model->places[i + 1 < model->n_places ? i + 1 : 0].dev;
+        ggml_backend_t     backend = ggml_backend_dev_init(dev, NULL);
+        if (backend == NULL) {
+            snprintf(err, err_size, "device %s cannot be started", ggml_backend_dev_name(dev));
+            return false;
+        }
+        s->backends[s->n_backends++] = backend;
+    }
+    ggml_backend_cpu_set_n_threads(s->backends[s->n_backends - 1], s->params.n_threads);
+    s->sched = ggml_backend_sched_new(s->backends, NULL, s->n_backends, 2*forward_max_nodes(model, s->params.n_seqs), false, false);
+    if (s->sched == NULL) {
+        snprintf(err, err_size, "out of memory for a scheduler of %d backends", s->n_backends);
+        return false;
+    }
+    return true;
+}
 
-    s->ctx     = ggml_init((struct ggml_init_params) {
-        .mem_size = ggml_tensor_overhead()*(size_t) (model->n_layer*(LAYER_STATES_MAX + 2) + 1),
-        .no_alloc = true,
-    });
-    s->states  = calloc((size_t) model->n_layer, sizeof(*s->states));
-    s->cache_k = calloc((size_t) model->n_layer, sizeof(*s->cache_k));
-    s->cache_v = calloc((size_t) model->n_layer, sizeof(*s->cache_v));
-    s->seqs    = calloc((size_t) s->params.n_seqs, sizeof(*s->seqs));
-    s->masks   = calloc((size_t) s->params.n_seqs, sizeof(*s->masks));
-    if (s->ctx == NULL || s->states == NULL || s->cache_k == NULL || s->cache_v == NULL || s->seqs == NULL || s->masks == NULL) {
+static bool make_memory(struct lrnn_session * s, char * err, size_t err_size) {
+    s->seqs       = calloc((size_t) s->params.n_seqs, sizeof(*s->seqs));
+    s->graph_seqs = calloc((size_t) s->params.n_seqs, sizeof(*s->graph_seqs));
+    if (s->seqs == NULL || s->graph_seqs == NULL) {
         snprintf(err, err_size, "out of memory for a session of %d sequences", s->params.n_seqs);
         return false;
     }
-    for (int32_t il = 0; il < model->n_layer; ++il) {
-        const struct layer * layer = &model->layers[il];
-        for (int32_t i = 0; i < layer->n_states; ++i) {
-            s->states[il][i] = ggml_new_tensor_2d(s->ctx, GGML_TYPE_F32, layer->state_size[i], s->params.n_seqs*ring(s));
-            ggml_format_name(s->states[il][i], "state %d.%d", il, i);
-        }
-        if (layer->attention) {
-            s->cache_k[il] = ggml_new_tensor_3d(s->ctx, GGML_TYPE_F32, layer->cache_size, s->params.n_cache, s->params.n_seqs);
-            s->cache_v[il] = ggml_new_tensor_3d(s->ctx, GGML_TYPE_F32, layer->cache_size, s->params.n_cache, s->params.n_seqs);
-        }
-    }
-    s->buffer = ggml_backend_alloc_ctx_tensors(s->ctx, s->backend);
-    if (s->buffer == NULL) {
-        snprintf(err, err_size, "out of memory for the states of %d sequences: %" PRId64 " bytes each, %" PRId64 " for each token that can be rewound",
-                s->params.n_seqs, model->info.state_bytes*ring(s) + model->info.cache_bytes*s->params.n_cache, model->info.state_bytes);
-        return false;
-    }
-    ggml_backend_buffer_clear(s->buffer, 0);
-    return true;
+    const struct memory_size size = {
+        .n_slots = s->params.n_seqs*ring(s), .n_seqs = s->params.n_seqs, .n_cache = s->params.n_cache, .n_batch = s->params.n_batch,
+    };
+    return memory_make(&s->memory, s->model, &size, err, err_size);
 }
 
 static bool check_params(struct lrnn_session_params * p, char * err, size_t err_size) {
@@ -123,6 +107,19 @@ static bool check_params(struct lrnn_session_params * p, char * err, size_t err_
     return true;
 }
 
+static bool make_watch(struct lrnn_session * s, char * err, size_t err_size) {
+    if (s->params.watch == NULL || s->params.watch_what == 0) {
+        return true;
+    }
+    s->watch = watch_new(&s->params);
+    if (s->watch == NULL) {
+        snprintf(err, err_size, "out of memory for a session that is watched");
+        return false;
+    }
+    ggml_backend_sched_set_eval_callback(s->sched, watch_node, s->watch);
+    return true;
+}
+
 struct lrnn_session * lrnn_session_new(struct lrnn_model * model, const struct lrnn_session_params * params, char * err, size_t err_size) {
     struct lrnn_session * s = calloc(1, sizeof(*s));
     if (s == NULL) {
@@ -137,17 +134,8 @@ struct lrnn_session * lrnn_session_new(struct lrnn_model * model, const struct l
         lrnn_session_free(s);
         return NULL;
     }
-    // no family builds more than this; an attention layer builds its part for every sequence
-    s->graph_size = (size_t) (256 + model->n_layer*160 + model->info.n_layer_attention*s->params.n_seqs*24);
-    s->backend    = ggml_backend_cpu_init();
-    s->sched      = s->backend != NULL ? ggml_backend_sched_new(&s->backend, NULL, 1, 2*s->graph_size, false, false) : NULL;
-    if (s->sched == NULL) {
-        snprintf(err, err_size, "the CPU backend cannot be started");
-        lrnn_session_free(s);
-        return NULL;
-    }
-    ggml_backend_cpu_set_n_threads(s->backend, s->params.n_threads);
-    if (!make_states(s, err, err_size)) {
+    s->graph_tokens = -1;
+    if (!make_backends(s, err, err_size) || !make_watch(s, err, err_size) || !make_memory(s, err, err_size)) {
         lrnn_session_free(s);
         return NULL;
     }
@@ -158,16 +146,15 @@ void lrnn_session_free(struct lrnn_session * s) {
     if (s == NULL) {
         return;
     }
-    ggml_free(s->graph_ctx);
+    forward_free(&s->forward);
     ggml_backend_sched_free(s->sched);
-    ggml_backend_buffer_free(s->buffer);
-    ggml_free(s->ctx);
-    ggml_backend_free(s->backend);
-    free(s->states);
-    free(s->cache_k);
-    free(s->cache_v);
+    memory_free(&s->memory);
+    for (int i = 0; i < s->n_backends; ++i) {
+        ggml_backend_free(s->backends[i]);
+    }
+    watch_free(s->watch);
     free(s->seqs);
-    free(s->masks);
+    free(s->graph_seqs);
     free(s->logits);
     free(s);
 }
@@ -185,80 +172,33 @@ struct pass {
     int64_t            n_tokens, n_outputs;
 };
 
-static struct ggml_tensor * input(struct ggml_context * ctx, int64_t ne0, int64_t ne1) {
-    struct ggml_tensor * t = ggml_new_tensor_2d(ctx, GGML_TYPE_I32, ne0, ne1);
-    ggml_set_input(t);
-    return t;
-}
-
 static bool build(struct lrnn_session * s, const struct pass * pass, char * err, size_t err_size) {
-    const struct lrnn_model * model = s->model;
-
-    ggml_free(s->graph_ctx);
-    s->graph_ctx = ggml_init((struct ggml_init_params) {
-        .mem_size = ggml_tensor_overhead()*2*s->graph_size + ggml_graph_overhead_custom(s->graph_size, false),
-        .no_alloc = true,
-    });
-    if (s->graph_ctx == NULL) {
-        snprintf(err, err_size, "out of memory for a graph of %zu nodes", s->graph_size);
-        return false;
-    }
-    struct ggml_context * c = s->graph_ctx;
-    s->graph  = ggml_new_graph_custom(c, s->graph_size, false);
-    s->inputs = (struct inputs) {
-        .tokens    = input(c, pass->n_tokens, 1),
-        .positions = input(c, pass->n_tokens, 1),
-        .ids       = input(c, GGML_SCAN_SNAPS + s->params.n_rewind, pass->n_seqs),
-        .out_ids   = pass->n_outputs > 0 ? input(c, pass->n_outputs, 1) : NULL,
-    };
-    memset(s->masks, 0, (size_t) s->params.n_seqs*sizeof(*s->masks));
-
-    struct graph g = {
-        .ctx       = c,
-        .gf        = s->graph,
-        .model     = model,
-        .n_tokens  = pass->n_tokens,
-        .ids       = s->inputs.ids,
-        .positions = s->inputs.positions,
+    const struct forward_call call = {
         .seqs      = pass->seqs,
         .n_seqs    = pass->n_seqs,
+        .n_tokens  = pass->n_tokens,
+        .n_outputs = pass->n_outputs,
+        .n_rewind  = s->params.n_rewind,
         .path      = s->params.exact_cuts ? GGML_SCAN_PATH_STEP : GGML_SCAN_PATH_AUTO,
-        .masks     = s->masks,
-        .err       = err,
-        .err_size  = err_size,
     };
-
-    struct ggml_tensor * x = ggml_get_rows(c, model->token_embd, s->inputs.tokens); // [D, T]
-    if (model->embd_norm != NULL) {
-        x = graph_layer_norm(&g, x, model->embd_norm, model->embd_norm_b, model->norm_eps);
-    }
-    for (int32_t il = 0; il < model->n_layer; ++il) {
-        const struct layer * layer = &model->layers[il];
-        g.states  = s->states[il];
-        g.cache_k = s->cache_k[il];
-        g.cache_v = s->cache_v[il];
-        x = layer->attention ? attention_block(&g, layer, x) : model->family->block(&g, layer, x);
-    }
-    s->window     = g.window;
-    s->logits_out = NULL;
-    if (pass->n_outputs > 0) {
-        x = ggml_get_rows(c, x, s->inputs.out_ids); // [D, outputs]
-        if (model->final_norm) {
-            x = model->output_norm_b != NULL ? graph_layer_norm(&g, x, model->output_norm, model->output_norm_b, model->norm_eps)
-                                             : graph_rms_norm(&g, x, model->output_norm, model->norm_eps);
-        }
-        x = graph_soft_cap(&g, ggml_mul_mat(c, model->output, x), model->logit_soft_cap); // [V, outputs]
-        s->logits_out = x;
-    }
-    ggml_set_output(x);
-    ggml_build_forward_expand(s->graph, x);
-    return !g.failed && lrnn_graph_alloc(s->sched, s->graph, err, err_size);
+    struct forward * f = &s->forward;
+    return forward_build(f, s->model, &s->memory, &call, err, err_size) &&
+           (s->watch == NULL || watch_graph(s->watch, s->model, s->memory.states, f->graph, err, err_size)) &&
+           lrnn_graph_alloc(s->sched, f->graph, err, err_size);
 }
 
-// A graph can serve again where everything that varies is data: not with attention, whose shapes follow the positions.
+// A graph can serve again where everything that varies is data. With attention it holds views of the caches, too.
 static bool can_reuse(const struct lrnn_session * s, const struct pass * pass) {
-    return s->graph_ctx != NULL && s->model->info.n_layer_attention == 0 && s->graph_tokens == pass->n_tokens &&
-           s->graph_seqs == pass->n_seqs && s->graph_outputs == pass->n_outputs;
+    if (s->graph_tokens != pass->n_tokens || s->n_graph_seqs != pass->n_seqs || s->graph_outputs != pass->n_outputs) {
+        return false;
+    }
+    for (int32_t i = 0; i < pass->n_seqs && s->model->info.n_layer_attention > 0; ++i) {
+        const struct graph_seq * had = &s->graph_seqs[i], * now = &pass->seqs[i];
+        if (had->seq != now->seq || had->first != now->first || had->count != now->count || had->visible != now->visible) {
+            return false;
+        }
+    }
+    return true;
 }
 
 //
@@ -297,56 +237,109 @@ static void fill_mask(struct ggml_tensor * mask, const struct graph_seq * q, int
 }
 
 // A leaf that no node reads is not allocated: positions without RoPE, ids without recurrent layers.
-static void set_input(struct ggml_tensor * t, const int32_t * data) {
+static void set_input(struct ggml_tensor * t, const void * data) {
     if (t->buffer != NULL) {
         ggml_backend_tensor_set(t, data, 0, ggml_nbytes(t));
     }
 }
 
-static bool fill(struct lrnn_session * s, const struct pass * pass, char * err, size_t err_size) {
-    const int64_t stride  = GGML_SCAN_SNAPS + s->params.n_rewind;
-    size_t        scratch = (size_t) (pass->n_tokens + stride*pass->n_seqs)*sizeof(int32_t);
-    for (int32_t i = 0; i < pass->n_seqs; ++i) {
-        if (s->masks[i] != NULL && ggml_nbytes(s->masks[i]) > scratch) {
-            scratch = ggml_nbytes(s->masks[i]);
+// Where positions are read, RoPE's or a cache's, they have 32 bits.
+static bool check_positions(const struct lrnn_session * s, const struct pass * pass, char * err, size_t err_size) {
+    for (int32_t i = 0; i < pass->n_seqs && s->forward.positions->buffer != NULL; ++i) {
+        if (pass->seqs[i].position > INT32_MAX - pass->seqs[i].count) {
+            snprintf(err, err_size, "sequence %d is too long: its positions have 32 bits", pass->seqs[i].seq);
+            return false;
         }
     }
-    int32_t * data = malloc(scratch);
+    return true;
+}
+
+static void fill_tokens(struct lrnn_session * s, const struct pass * pass, int32_t * data) {
+    for (int32_t i = 0; i < pass->n_seqs; ++i) {
+        memcpy(data + pass->seqs[i].first, pass->tokens[i], (size_t) pass->seqs[i].count*sizeof(int32_t));
+    }
+    set_input(s->forward.tokens, data);
+}
+
+static void fill_positions(struct lrnn_session * s, const struct pass * pass, int32_t * data) {
+    for (int32_t i = 0; i < pass->n_seqs; ++i) {
+        for (int64_t t = 0; t < pass->seqs[i].count; ++t) {
+            data[pass->seqs[i].first + t] = (int32_t) (pass->seqs[i].position + t);
+        }
+    }
+    set_input(s->forward.positions, data);
+}
+
+static void fill_rows(struct lrnn_session * s, const struct pass * pass, int64_t * data) {
+    const int64_t n_rows = cache_steps(s->params.n_cache); // of a sequence
+    for (int32_t i = 0; i < pass->n_seqs; ++i) {
+        for (int64_t t = 0; t < pass->seqs[i].count; ++t) {
+            data[pass->seqs[i].first + t] = pass->seqs[i].seq*n_rows + pass->seqs[i].position + t;
+        }
+    }
+    set_input(s->forward.rows, data);
+}
+
+static void fill_out_ids(struct lrnn_session * s, const struct pass * pass, int32_t * data) {
+    int64_t n = 0;
+    for (int32_t i = 0; i < pass->n_seqs; ++i) {
+        for (int64_t t = pass->seqs[i].count - pass->outputs[i]; t < pass->seqs[i].count; ++t) {
+            data[n++] = (int32_t) (pass->seqs[i].first + t);
+        }
+    }
+    set_input(s->forward.out_ids, data);
+}
+
+static bool fill(struct lrnn_session * s, const struct pass * pass, char * err, size_t err_size) {
+    const int64_t stride  = GGML_SCAN_SNAPS + s->params.n_rewind;
+    size_t        scratch = (size_t) pass->n_tokens*sizeof(int64_t) + (size_t) (stride*pass->n_seqs)*sizeof(int32_t);
+    for (int32_t i = 0; i < pass->n_seqs; ++i) {
+        if (s->forward.masks[i] != NULL && ggml_nbytes(s->forward.masks[i]) > scratch) {
+            scratch = ggml_nbytes(s->forward.masks[i]);
+        }
+    }
+    void * data = malloc(scratch); // for one input after the other
     if (data == NULL) {
         snprintf(err, err_size, "out of memory for %zu bytes of input", scratch);
         return false;
     }
     fill_ids(s, pass, data);
-    bool ok = ggml_scan_ids_check(data, s->params.n_rewind, pass->n_seqs, s->params.n_seqs*ring(s), pass->n_tokens, err, err_size);
+    const bool ok = ggml_scan_ids_check(data, s->params.n_rewind, pass->n_seqs, s->params.n_seqs*ring(s), pass->n_tokens, err, err_size);
     if (ok) {
-        set_input(s->inputs.ids, data);
-        for (int32_t i = 0; i < pass->n_seqs; ++i) {
-            memcpy(data + pass->seqs[i].first, pass->tokens[i], (size_t) pass->seqs[i].count*sizeof(int32_t));
-        }
-        set_input(s->inputs.tokens, data);
-        for (int32_t i = 0; i < pass->n_seqs; ++i) {
-            for (int64_t t = 0; t < pass->seqs[i].count; ++t) {
-                data[pass->seqs[i].first + t] = (int32_t) (pass->seqs[i].position + t);
-            }
-        }
-        set_input(s->inputs.positions, data);
-        if (s->inputs.out_ids != NULL) {
-            int64_t n = 0;
-            for (int32_t i = 0; i < pass->n_seqs; ++i) {
-                for (int64_t t = pass->seqs[i].count - pass->outputs[i]; t < pass->seqs[i].count; ++t) {
-                    data[n++] = (int32_t) (pass->seqs[i].first + t);
-                }
-            }
-            set_input(s->inputs.out_ids, data);
+        set_input(s->forward.ids, data);
+        fill_tokens(s, pass, data);
+        fill_positions(s, pass, data);
+        fill_rows(s, pass, data);
+        if (s->forward.out_ids != NULL) {
+            fill_out_ids(s, pass, data);
         }
         for (int32_t i = 0; i < pass->n_seqs; ++i) {
-            if (s->masks[i] != NULL) {
-                fill_mask(s->masks[i], &pass->seqs[i], s->window, (float *) data);
+            if (s->forward.masks[i] != NULL) {
+                fill_mask(s->forward.masks[i], &pass->seqs[i], s->forward.window, data);
             }
         }
     }
     free(data);
     return ok;
+}
+
+static bool compute(struct lrnn_session * s, const struct pass * pass, char * err, size_t err_size) {
+    if (s->watch != NULL) {
+        struct lrnn_watched_seq * seqs = watch_seqs(s->watch, pass->n_seqs);
+        for (int32_t i = 0; seqs != NULL && i < pass->n_seqs; ++i) {
+            const struct graph_seq * q = &pass->seqs[i];
+            seqs[i] = (struct lrnn_watched_seq) { .seq = q->seq, .first = q->first, .count = q->count, .position = q->position };
+        }
+        if (seqs == NULL) {
+            snprintf(err, err_size, "out of memory for watching %d sequences", pass->n_seqs);
+            return false;
+        }
+    }
+    if (ggml_backend_sched_graph_compute(s->sched, s->forward.graph) != GGML_STATUS_SUCCESS) {
+        snprintf(err, err_size, "the graph could not be computed");
+        return false;
+    }
+    return s->watch == NULL || watch_ok(s->watch, err, err_size);
 }
 
 static bool run(struct lrnn_session * s, const struct pass * pass, char * err, size_t err_size) {
@@ -356,14 +349,19 @@ static bool run(struct lrnn_session * s, const struct pass * pass, char * err, s
             return false;
         }
         s->graph_tokens  = pass->n_tokens;
-        s->graph_seqs    = pass->n_seqs;
         s->graph_outputs = pass->n_outputs;
+        s->n_graph_seqs  = pass->n_seqs;
+        memcpy(s->graph_seqs, pass->seqs, (size_t) pass->n_seqs*sizeof(*s->graph_seqs));
     }
-    if (!fill(s, pass, err, err_size)) {
+    if (!check_positions(s, pass, err, err_size) || !fill(s, pass, err, err_size)) {
         return false;
     }
-    if (ggml_backend_sched_graph_compute(s->sched, s->graph) != GGML_STATUS_SUCCESS) {
-        snprintf(err, err_size, "the graph could not be computed");
+    if (!compute(s, pass, err, err_size)) {
+        for (int32_t i = 0; i < pass->n_seqs; ++i) {
+            const struct graph_seq * q = &pass->seqs[i];
+            memory_forget(&s->memory, s->model, q->seq, 0, q->position + q->count);
+            s->seqs[q->seq] = (struct seq) { 0 };
+        }
         return false;
     }
     for (int32_t i = 0; i < pass->n_seqs; ++i) {
@@ -415,10 +413,6 @@ static bool check_inputs(struct lrnn_session * s, const struct lrnn_input * inpu
                     in->seq, s->seqs[in->seq].length + in->n_tokens, s->params.n_cache);
             return false;
         }
-        if (s->seqs[in->seq].length > INT32_MAX - in->n_tokens && s->model->info.n_layer_attention > 0) {
-            snprintf(err, err_size, "sequence %d is too long for positions of 32 bits", in->seq);
-            return false;
-        }
     }
     return true;
 }
@@ -453,6 +447,7 @@ static void next_pass(const struct lrnn_session * s, const struct lrnn_input * i
         const int64_t outputs     = end > first_logit ? end - (first_logit > done[i] ? first_logit : done[i]) : 0;
         pass->seqs[pass->n_seqs] = (struct graph_seq) {
             .seq = inputs[i].seq, .first = pass->n_tokens, .count = n, .position = s->seqs[inputs[i].seq].length,
+            .visible = cache_steps(s->seqs[inputs[i].seq].length + n),
         };
         pass->tokens  [pass->n_seqs] = inputs[i].tokens + done[i];
         pass->outputs [pass->n_seqs] = outputs;
@@ -469,7 +464,7 @@ static void keep_logits(struct lrnn_session * s, const struct pass * pass, const
     int64_t      n   = 0;
     for (int32_t i = 0; i < pass->n_seqs; ++i) {
         if (pass->outputs[i] > 0) {
-            ggml_backend_tensor_get(s->logits_out, s->logits + next[of_input[i]]*s->model->info.n_vocab,
+            ggml_backend_tensor_get(s->forward.logits, s->logits + next[of_input[i]]*s->model->info.n_vocab,
                     (size_t) n*row, (size_t) pass->outputs[i]*row);
             next[of_input[i]] += pass->outputs[i];
             n                 += pass->outputs[i];
@@ -561,11 +556,17 @@ int64_t lrnn_seq_rewindable(const struct lrnn_session * s, int32_t seq) {
     return seq >= 0 && seq < s->params.n_seqs ? s->seqs[seq].rewindable : -1;
 }
 
+// What a sequence is from now on. What it was beyond that is forgotten.
+static void become(struct lrnn_session * s, int32_t seq, struct seq now) {
+    memory_forget(&s->memory, s->model, seq, now.length, s->seqs[seq].length);
+    s->seqs[seq] = now;
+}
+
 bool lrnn_seq_reset(struct lrnn_session * s, int32_t seq, char * err, size_t err_size) {
     if (!check_seq(s, seq, err, err_size)) {
         return false;
     }
-    s->seqs[seq] = (struct seq) { 0 };
+    become(s, seq, (struct seq) { 0 });
     return true;
 }
 
@@ -578,9 +579,9 @@ bool lrnn_seq_rewind(struct lrnn_session * s, int32_t seq, int64_t n_tokens, cha
                 seq, n_tokens, s->seqs[seq].length, s->seqs[seq].rewindable);
         return false;
     }
-    s->seqs[seq].length     -= n_tokens;
-    s->seqs[seq].rewindable -= n_tokens;
-    s->seqs[seq].logits      = n_tokens > 0 ? 0 : s->seqs[seq].logits;
+    if (n_tokens > 0) {
+        become(s, seq, (struct seq) { .length = s->seqs[seq].length - n_tokens, .rewindable = s->seqs[seq].rewindable - n_tokens });
+    }
     return true;
 }
 
@@ -628,7 +629,7 @@ bool lrnn_seq_fork(struct lrnn_session * s, int32_t from, int32_t to, char * err
     copy.at    = 0;
     session_seq_pieces(s, to, s->seqs[from].length, copy_piece, &copy);
     free(copy.data);
-    s->seqs[to] = (struct seq) { .length = s->seqs[from].length };
+    become(s, to, (struct seq) { .length = s->seqs[from].length });
     return true;
 }
 
@@ -640,13 +641,13 @@ bool session_seq_pieces(struct lrnn_session * s, int32_t seq, int64_t length, se
     for (int32_t il = 0; il < s->model->n_layer && length > 0; ++il) {
         const struct layer * layer = &s->model->layers[il];
         for (int32_t i = 0; i < layer->n_states; ++i) {
-            struct ggml_tensor * t = s->states[il][i];
+            struct ggml_tensor * t = s->memory.states[il][i];
             if (!visit(t, (size_t) slot_of(s, seq, length)*t->nb[1], t->nb[1], user)) {
                 return false;
             }
         }
         if (layer->attention) {
-            struct ggml_tensor * caches[2] = { s->cache_k[il], s->cache_v[il] };
+            struct ggml_tensor * caches[2] = { s->memory.cache_k[il], s->memory.cache_v[il] };
             for (int i = 0; i < 2; ++i) {
                 if (!visit(caches[i], (size_t) seq*caches[i]->nb[2], (size_t) length*caches[i]->nb[1], user)) {
                     return false;
@@ -657,8 +658,8 @@ bool session_seq_pieces(struct lrnn_session * s, int32_t seq, int64_t length, se
     return true;
 }
 
-void session_seq_set(struct lrnn_session * s, int32_t seq, int64_t length) {
-    s->seqs[seq] = (struct seq) { .length = length, .logits = s->seqs[seq].logits };
+void session_seq_set(struct lrnn_session * s, int32_t seq, int64_t length, bool has_logits) {
+    become(s, seq, (struct seq) { .length = length, .logits = has_logits ? s->seqs[seq].logits : 0 });
 }
 
 const float * session_seq_logits(const struct lrnn_session * s, int32_t seq) {

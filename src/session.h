@@ -13,7 +13,8 @@ typedef bool (*session_piece)(struct ggml_tensor * tensor, size_t offset, size_t
 bool session_seq_pieces(struct lrnn_session * session, int32_t seq, int64_t length, session_piece visit, void * user);
 
 // Declares that the pieces of a sequence of `length` tokens are in place.
-void session_seq_set(struct lrnn_session * session, int32_t seq, int64_t length);
+// - has_logits: those of its last token were set before; otherwise the sequence has none
+void session_seq_set(struct lrnn_session * session, int32_t seq, int64_t length, bool has_logits);
 
 // The logits of the last token of a sequence, [V], if the last call computed them or they were loaded; NULL otherwise.
 const float * session_seq_logits(const struct lrnn_session * session, int32_t seq);

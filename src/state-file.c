@@ -7,7 +7,7 @@
 //     the sampler: u64 random[2]   i64 accepted   i32 recent[4096]
 //     u64 checksum of everything before it
 //
-// The checksum protects from damage, not from malice; a state that is not finite is refused as well.
+// The checksum protects from damage, not from malice: what it lets pass is still refused if it makes no sense, as numbers that are not finite.
 
 #include "atomic-file.h"
 #include "model.h"
@@ -26,6 +26,9 @@ static const char MAGIC[8] = { 'l', 'r', 'n', 'n', '-', 's', 'e', 'q' };
 enum { VERSION = 1 };
 
 enum { HAS_LOGITS = 1 << 0, HAS_SAMPLER = 1 << 1 };
+
+// Tokens that a sequence or a sampler may have behind it: more than there will ever be, and still far from what overflows.
+static const int64_t COUNT_MAX = INT64_C(1) << 62;
 
 struct header {
     char     magic[8];
@@ -187,14 +190,17 @@ static uint8_t * read_rest(const struct lrnn_session * session, const char * pat
 
 static bool check_header(struct lrnn_session * session, const char * path, const struct header * h, char * err, size_t err_size) {
     const uint64_t identity = session_model(session)->info.identity;
+    const int64_t  most     = session_n_cache(session) < COUNT_MAX ? session_n_cache(session) : COUNT_MAX;
     if (memcmp(h->magic, MAGIC, sizeof(MAGIC)) != 0) {
         snprintf(err, err_size, "%s: not a state file of lrnn", path);
     } else if (h->version != VERSION) {
         snprintf(err, err_size, "%s: state file of version %u; this program reads version %d", path, h->version, VERSION);
     } else if (h->identity != identity) {
         snprintf(err, err_size, "%s: saved from another model (%016" PRIx64 "); this one is %016" PRIx64, path, h->identity, identity);
-    } else if (h->has > (HAS_LOGITS | HAS_SAMPLER) || h->length < 0 || h->length > session_n_cache(session)) {
-        snprintf(err, err_size, "%s: a sequence of %" PRId64 " tokens; the session can hold %" PRId64, path, h->length, session_n_cache(session));
+    } else if (h->has > (HAS_LOGITS | HAS_SAMPLER)) {
+        snprintf(err, err_size, "%s: the header says 0x%x of what follows the state; expected 1 for logits, 2 for a sampler, or both", path, h->has);
+    } else if (h->length < 0 || h->length > most) {
+        snprintf(err, err_size, "%s: a sequence of %" PRId64 " tokens; the session can hold %" PRId64, path, h->length, most);
     } else {
         return true;
     }
@@ -219,6 +225,18 @@ static bool all_finite(const uint8_t * data, uint64_t size) {
         if (!isfinite(x)) {
             return false;
         }
+    }
+    return true;
+}
+
+static bool check_sampler(const char * path, const struct saved_sampler * saved, char * err, size_t err_size) {
+    if (saved->n_accepted < 0 || saved->n_accepted > COUNT_MAX) {
+        snprintf(err, err_size, "%s: a sampler that has accepted %" PRId64 " tokens; expected 0 to %" PRId64, path, saved->n_accepted, COUNT_MAX);
+        return false;
+    }
+    if (saved->random[0] == 0 && saved->random[1] == 0) { // the one state that the generator never leaves
+        snprintf(err, err_size, "%s: a sampler whose random numbers are all zero", path);
+        return false;
     }
     return true;
 }
@@ -266,24 +284,27 @@ bool lrnn_seq_load(struct lrnn_session * session, int32_t seq, struct lrnn_sampl
     if (data == NULL) {
         return false;
     }
-    if (!all_finite(data, n_bytes)) {
-        snprintf(err, err_size, "%s: the saved state has numbers that are not finite", path);
-        free(data);
-        return false;
+    const size_t         n_logits = header.has & HAS_LOGITS ? logits_size(session) : 0;
+    struct saved_sampler saved    = { .random = { 1 } };
+    if (header.has & HAS_SAMPLER) {
+        memcpy(&saved, data + n_bytes + n_logits, sizeof(saved));
     }
-    const size_t n_logits = header.has & HAS_LOGITS ? logits_size(session) : 0;
-    if (n_logits > 0 && !set_logits(session, seq, data + n_bytes, n_logits, err, err_size)) {
+    ok = all_finite(data, n_bytes) && all_finite(data + n_bytes, n_logits);
+    if (!ok) {
+        snprintf(err, err_size, "%s: the saved %s numbers that are not finite", path, all_finite(data, n_bytes) ? "logits have" : "state has");
+    }
+    ok = ok && check_sampler(path, &saved, err, err_size);
+    ok = ok && (n_logits == 0 || set_logits(session, seq, data + n_bytes, n_logits, err, err_size));
+    if (!ok) {
         free(data);
         return false;
     }
     session_seq_pieces(session, seq, header.length, set_piece, &(struct reader) { data });
-    session_seq_set(session, seq, header.length);
+    session_seq_set(session, seq, header.length, n_logits > 0);
     if (sampler != NULL && header.has & HAS_SAMPLER) {
-        struct saved_sampler saved;
-        memcpy(&saved, data + n_bytes + n_logits, sizeof(saved));
         memcpy(sampler->random, saved.random, sizeof(saved.random));
         memcpy(sampler->recent, saved.recent, sizeof(saved.recent));
-        sampler->n_accepted = saved.n_accepted < 0 ? 0 : saved.n_accepted;
+        sampler->n_accepted = saved.n_accepted;
     }
     free(data);
     return true;

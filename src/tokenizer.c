@@ -300,6 +300,8 @@ int32_t lrnn_tokenizer_bos_id    (const struct lrnn_tokenizer * tok) { return to
 int32_t lrnn_tokenizer_eos_id    (const struct lrnn_tokenizer * tok) { return tok->eos_id; }
 int32_t lrnn_tokenizer_unknown_id(const struct lrnn_tokenizer * tok) { return tok->unknown_id; }
 int32_t lrnn_tokenizer_padding_id(const struct lrnn_tokenizer * tok) { return tok->padding_id; }
+bool    lrnn_tokenizer_adds_bos  (const struct lrnn_tokenizer * tok) { return tok->add_bos; }
+bool    lrnn_tokenizer_adds_eos  (const struct lrnn_tokenizer * tok) { return tok->add_eos; }
 
 //
 // Text to ids
@@ -369,13 +371,14 @@ bool lrnn_tokenize(const struct lrnn_tokenizer * tok, const char * text, size_t 
     }
     const size_t n_before = ids->n;
     const bool   parse    = (flags & LRNN_TOKENIZE_PARSE_SPECIAL) != 0;
-    const bool   special  = (flags & LRNN_TOKENIZE_ADD_SPECIAL)   != 0;
+    const bool   bos      = (flags & LRNN_TOKENIZE_ADD_BOS)       != 0 && tok->add_bos;
+    const bool   eos      = (flags & LRNN_TOKENIZE_ADD_EOS)       != 0 && tok->add_eos;
     lrnn_refuse(err, err_size, "out of memory for the tokens of a text of %zu bytes", len); // if nothing else is wrong
 
     struct lrnn_tokenize_work work     = { .ids = ids };
     struct lrnn_buffer        replaced = { 0 };
 
-    bool ok = !(special && tok->add_bos) || lrnn_ids_push(ids, tok->bos_id);
+    bool ok = !bos || lrnn_ids_push(ids, tok->bos_id);
     if (ok && (tok->kind == LRNN_TOKENIZER_SPM || tok->kind == LRNN_TOKENIZER_BPE) && lrnn_utf8_valid(text, len) != len) {
         ok   = lrnn_utf8_replace(text, len, tok->kind == LRNN_TOKENIZER_SPM, &replaced);
         text = replaced.data;
@@ -387,7 +390,7 @@ bool lrnn_tokenize(const struct lrnn_tokenizer * tok, const char * text, size_t 
             lrnn_symbols_encode(tok, text, len, parse, &work, err, err_size) :
             encode_between(tok, parse ? &tok->control : &none, encode_text, text, len, &work);
     }
-    ok = ok && (!(special && tok->add_eos) || lrnn_ids_push(ids, tok->eos_id));
+    ok = ok && (!eos || lrnn_ids_push(ids, tok->eos_id));
 
     lrnn_buffer_free(&replaced);
     lrnn_buffer_free(&work.text);
@@ -410,6 +413,16 @@ enum lrnn_token_type lrnn_token_type_of(const struct lrnn_tokenizer * tok, int32
 
 struct lrnn_text lrnn_token_bytes(const struct lrnn_tokenizer * tok, int32_t id) {
     return id >= 0 && id < tok->n_tokens ? lrnn_symbol_bytes(tok, id) : (struct lrnn_text) { "", 0 };
+}
+
+bool lrnn_token_is_hidden(const struct lrnn_tokenizer * tok, int32_t id) {
+    const enum lrnn_token_type type = lrnn_token_type_of(tok, id);
+    return type == LRNN_TOKEN_CONTROL || type == LRNN_TOKEN_UNKNOWN || type == LRNN_TOKEN_UNUSED;
+}
+
+size_t lrnn_token_n_bytes(const struct lrnn_tokenizer * tok, int32_t id) {
+    const size_t size = lrnn_token_is_hidden(tok, id) ? 0 : lrnn_token_bytes(tok, id).size;
+    return size > 0 && tok->kind == LRNN_TOKENIZER_SYMBOLS ? size + 1 : size; // with the space before it
 }
 
 struct lrnn_detokenizer {
@@ -451,11 +464,8 @@ static void detokenizer_advance(struct lrnn_detokenizer * d) {
 struct lrnn_text lrnn_detokenizer_push(struct lrnn_detokenizer * d, int32_t id) {
     detokenizer_advance(d);
 
-    const enum lrnn_token_type type   = lrnn_token_type_of(d->tok, id);
-    const bool                 hidden = type == LRNN_TOKEN_CONTROL || type == LRNN_TOKEN_UNKNOWN || type == LRNN_TOKEN_UNUSED;
-
     struct lrnn_text s = lrnn_token_bytes(d->tok, id);
-    if (s.size > 0 && (!hidden || (d->flags & LRNN_DETOKENIZE_SPECIAL) != 0)) {
+    if (s.size > 0 && (!lrnn_token_is_hidden(d->tok, id) || (d->flags & LRNN_DETOKENIZE_SPECIAL) != 0)) {
         if (d->started && d->tok->kind == LRNN_TOKENIZER_SYMBOLS) {
             d->text[d->n++] = ' ';
         }

@@ -78,6 +78,8 @@ int32_t lrnn_tokenizer_bos_id    (const struct lrnn_tokenizer * tok); // -1: non
 int32_t lrnn_tokenizer_eos_id    (const struct lrnn_tokenizer * tok);
 int32_t lrnn_tokenizer_unknown_id(const struct lrnn_tokenizer * tok);
 int32_t lrnn_tokenizer_padding_id(const struct lrnn_tokenizer * tok);
+bool    lrnn_tokenizer_adds_bos  (const struct lrnn_tokenizer * tok);
+bool    lrnn_tokenizer_adds_eos  (const struct lrnn_tokenizer * tok);
 
 //
 // Text to ids
@@ -92,8 +94,10 @@ struct lrnn_ids { // grows; start with { 0 }
 void lrnn_ids_free(struct lrnn_ids * ids);
 
 enum lrnn_tokenize_flags {
-    LRNN_TOKENIZE_ADD_SPECIAL   = 1, // bos before and eos after the text, if the model has them so
+    LRNN_TOKENIZE_ADD_BOS       = 1, // bos before the text, if the model has it so
     LRNN_TOKENIZE_PARSE_SPECIAL = 2, // control tokens written out in the text become their ids
+    LRNN_TOKENIZE_ADD_EOS       = 4, // eos after the text, if the model has it so
+    LRNN_TOKENIZE_ADD_SPECIAL   = LRNN_TOKENIZE_ADD_BOS | LRNN_TOKENIZE_ADD_EOS,
 };
 
 // Appends the ids of the text to `ids`. False and a sentence in `err` if the text is too long, if memory is out, or if a symbol is unknown
@@ -110,6 +114,12 @@ enum lrnn_token_type lrnn_token_type_of(const struct lrnn_tokenizer * tok, int32
 
 // The bytes that the token stands for; for a control token its name. An empty string for an id outside the vocabulary.
 struct lrnn_text lrnn_token_bytes(const struct lrnn_tokenizer * tok, int32_t id);
+
+// True for a token that comes out of the detokenizer as nothing: control, unknown, unused.
+bool lrnn_token_is_hidden(const struct lrnn_tokenizer * tok, int32_t id);
+
+// Bytes that the token adds to text behind other text.
+size_t lrnn_token_n_bytes(const struct lrnn_tokenizer * tok, int32_t id);
 
 // Joins tokens to text, in pieces that never end inside a UTF-8 character: a character that lies on several tokens comes out with the last.
 // Bytes that are no UTF-8 come out as they are.

@@ -85,6 +85,10 @@ static const char * load_word(struct loader * l, const char * key) {
     if (status == LRNN_KEY_BAD) {
         fail_as(l, why);
     }
+    if (status == LRNN_KEY_OK && memchr(text.data, '\0', text.size) != NULL) {
+        loader_fail(l, "key '%s' has a NUL in its text; expected none", key);
+        return NULL;
+    }
     char * word = status == LRNN_KEY_OK ? loader_alloc(l, text.size + 1) : NULL;
     if (word != NULL) {
         memcpy(word, text.data, text.size);
@@ -159,6 +163,8 @@ bool vocab_load(struct loader * l) {
     model->info.has_tokenizer = true;
     model->info.bos           = lrnn_tokenizer_bos_id(model->tokenizer);
     model->info.eos           = lrnn_tokenizer_eos_id(model->tokenizer);
+    model->info.add_bos       = lrnn_tokenizer_adds_bos(model->tokenizer);
+    model->info.add_eos       = lrnn_tokenizer_adds_eos(model->tokenizer);
     return true;
 }
 
@@ -174,7 +180,8 @@ bool lrnn_text_to_tokens(const struct lrnn_model * model, const char * text, siz
         snprintf(err, err_size, "the model has no tokenizer; it knows token ids only");
         return false;
     }
-    const unsigned internal = (flags & LRNN_TEXT_ADD_SPECIAL   ? LRNN_TOKENIZE_ADD_SPECIAL   : 0u) |
+    const unsigned internal = (flags & LRNN_TEXT_ADD_BOS       ? LRNN_TOKENIZE_ADD_BOS       : 0u) |
+                              (flags & LRNN_TEXT_ADD_EOS       ? LRNN_TOKENIZE_ADD_EOS       : 0u) |
                               (flags & LRNN_TEXT_PARSE_SPECIAL ? LRNN_TOKENIZE_PARSE_SPECIAL : 0u);
     struct lrnn_ids ids = { 0 };
     if (!lrnn_tokenize(model->tokenizer, text, size, internal, &ids, err, err_size)) {
@@ -194,6 +201,14 @@ const char * lrnn_token_bytes_of(const struct lrnn_model * model, int32_t token,
     const struct lrnn_text bytes = lrnn_token_bytes(model->tokenizer, token);
     *size = bytes.size;
     return bytes.data;
+}
+
+bool lrnn_token_is_special(const struct lrnn_model * model, int32_t token) {
+    return model->tokenizer != NULL && lrnn_token_is_hidden(model->tokenizer, token);
+}
+
+size_t lrnn_token_text_size(const struct lrnn_model * model, int32_t token) {
+    return model->tokenizer != NULL ? lrnn_token_n_bytes(model->tokenizer, token) : 0;
 }
 
 // A decoder is the detokenizer under the name that the public header gives it.

@@ -16,17 +16,38 @@ bool block_load(struct loader * l, int32_t il, bool post, struct block * block) 
     block->ffn_gate  = loader_tensor_2d(l, il, "ffn_gate.weight", TENSOR_REQUIRED, D, F);
     block->ffn_up    = loader_tensor_2d(l, il, "ffn_up.weight",   TENSOR_REQUIRED, D, F);
     block->ffn_down  = loader_tensor_2d(l, il, "ffn_down.weight", TENSOR_REQUIRED, F, D);
+
+    block->ffn_gate_b = loader_tensor_1d(l, il, "ffn_gate.bias", TENSOR_F32 | TENSOR_OPTIONAL, F);
+    block->ffn_up_b   = loader_tensor_1d(l, il, "ffn_up.bias",   TENSOR_F32 | TENSOR_OPTIONAL, F);
+    block->ffn_down_b = loader_tensor_1d(l, il, "ffn_down.bias", TENSOR_F32 | TENSOR_OPTIONAL, D);
     return !l->failed;
+}
+
+// down( silu(gate x) ∘ up x )
+static struct ggml_tensor * swiglu(struct graph * g, const struct block * block, struct ggml_tensor * x) {
+    struct ggml_tensor * gate = graph_linear(g, block->ffn_gate, block->ffn_gate_b, x); // [F, T]
+    struct ggml_tensor * up   = graph_linear(g, block->ffn_up,   block->ffn_up_b,   x);
+    return graph_linear(g, block->ffn_down, block->ffn_down_b, ggml_swiglu_split(g->ctx, gate, up));
 }
 
 struct ggml_tensor * block_build(struct graph * g, const struct block * block, const struct layer * layer, mixer mix, struct ggml_tensor * x) {
     const float eps = g->model->norm_eps;
     if (block->post) {
         x = ggml_add(g->ctx, x, graph_rms_norm(g, mix(g, layer, x), block->attn_norm, eps));
-        return ggml_add(g->ctx, x, graph_rms_norm(g, graph_swiglu(g, block->ffn_gate, block->ffn_up, block->ffn_down, x), block->ffn_norm, eps));
+        return ggml_add(g->ctx, x, graph_rms_norm(g, swiglu(g, block, x), block->ffn_norm, eps));
     }
     x = ggml_add(g->ctx, x, mix(g, layer, graph_rms_norm(g, x, block->attn_norm, eps)));
-    return ggml_add(g->ctx, x, graph_swiglu(g, block->ffn_gate, block->ffn_up, block->ffn_down, graph_rms_norm(g, x, block->ffn_norm, eps)));
+    return ggml_add(g->ctx, x, swiglu(g, block, graph_rms_norm(g, x, block->ffn_norm, eps)));
+}
+
+void block_norm_load(struct loader * l, int32_t il, struct block_norm * norm) {
+    norm->weight = loader_tensor_1d(l, il, "attn_norm.weight", TENSOR_F32, l->model->n_embd);
+    norm->bias   = loader_tensor_1d(l, il, "attn_norm.bias",   TENSOR_F32 | TENSOR_OPTIONAL, l->model->n_embd);
+}
+
+struct ggml_tensor * block_norm_build(struct graph * g, const struct block_norm * norm, struct ggml_tensor * x) {
+    const float eps = g->model->norm_eps;
+    return norm->bias != NULL ? graph_layer_norm(g, x, norm->weight, norm->bias, eps) : graph_rms_norm(g, x, norm->weight, eps);
 }
 
 int64_t conv_width_load(struct loader * l) {
@@ -53,7 +74,7 @@ bool conv_proj_load(struct loader * l, int32_t il, struct layer * layer, const c
 }
 
 struct ggml_tensor * conv_proj_build(struct graph * g, const struct conv_proj * proj, bool silu, struct ggml_tensor * x) {
-    return graph_conv(g, proj->state, proj->conv, proj->bias, silu, ggml_mul_mat(g->ctx, proj->proj, x));
+    return graph_conv(g, proj->state, proj->conv, proj->bias, silu, graph_linear(g, proj->proj, NULL, x));
 }
 
 const char * const ACTIVATIONS[] = { "identity", "relu", "elu", "silu", NULL };
@@ -78,5 +99,5 @@ struct ggml_tensor * readout_build(struct graph * g, const struct readout * r, s
         case OUTPUT_GATE_SIGMOID: o = ggml_mul(g->ctx, o, ggml_sigmoid(g->ctx, gate));      break;
         case OUTPUT_GATE_NONE:    break;
     }
-    return ggml_mul_mat(g->ctx, r->output, o);
+    return graph_linear(g, r->output, NULL, o);
 }

@@ -59,7 +59,7 @@ static bool load_layer(struct loader * l, int32_t il, struct layer * layer) {
     conv_proj_load(l, il, layer, "q", f->W, f->H*f->K, &w->q);
     conv_proj_load(l, il, layer, "k", f->W, f->H*f->K, &w->k);
     conv_proj_load(l, il, layer, "v", f->W, f->H*f->P, &w->v);
-    w->beta           = f->beta                     ? loader_tensor_2d(l, il, "ssm_beta.weight",  TENSOR_F32,      D, f->H)      : NULL;
+    w->beta           = f->beta                     ? loader_tensor_2d(l, il, "ssm_beta.weight",  TENSOR_REQUIRED, D, f->H)      : NULL;
     w->gate           = f->gate != OUTPUT_GATE_NONE ? loader_tensor_2d(l, il, "attn_gate.weight", TENSOR_REQUIRED, D, f->H*f->P) : NULL;
     w->readout.norm   = loader_tensor_1d(l, il, "ssm_norm.weight", TENSOR_F32, f->P);
     w->readout.output = loader_tensor_2d(l, il, "attn_output.weight", TENSOR_REQUIRED, f->H*f->P, D);
@@ -88,7 +88,7 @@ static struct ggml_tensor * mix(struct graph * g, const struct layer * layer, st
 
     struct ggml_tensor * beta;                                                   // [1, H, 1, T]
     if (w->beta != NULL) {
-        beta = graph_beta(g, ggml_mul_mat(g->ctx, w->beta, x));
+        beta = graph_beta(g, graph_linear(g, w->beta, NULL, x));
     } else {
         beta = ggml_fill(g->ctx, ggml_new_tensor_2d(g->ctx, GGML_TYPE_F32, f->H, g->n_tokens), g->model->is_signed ? 2.0f : 1.0f);
     }
@@ -99,7 +99,7 @@ static struct ggml_tensor * mix(struct graph * g, const struct layer * layer, st
         .beta  = graph_heads(g, beta, 1, f->H, 1),
         .scale = 1.0f/sqrtf((float) f->K),
     });
-    return readout_build(g, &w->readout, o, w->gate != NULL ? ggml_mul_mat(g->ctx, w->gate, x) : NULL);
+    return readout_build(g, &w->readout, o, w->gate != NULL ? graph_linear(g, w->gate, NULL, x) : NULL);
 }
 
 static struct ggml_tensor * block(struct graph * g, const struct layer * layer, struct ggml_tensor * x) {

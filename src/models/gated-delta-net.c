@@ -73,10 +73,10 @@ static bool load_layer(struct loader * l, int32_t il, struct layer * layer) {
     conv_proj_load(l, il, layer, "q", f->W, f->H*f->K,        &w->q);
     conv_proj_load(l, il, layer, "k", f->W, f->n*f->H*f->K,   &w->k);
     conv_proj_load(l, il, layer, "v", f->W, f->n*f->HV*f->P,  &w->v);
-    w->beta = loader_tensor_2d(l, il, "ssm_beta.weight", TENSOR_F32, D, f->n*f->HV);
+    w->beta = loader_tensor_2d(l, il, "ssm_beta.weight", TENSOR_REQUIRED, D, f->n*f->HV);
     if (f->gated) {
-        w->alpha   = loader_tensor_2d(l, il, "ssm_alpha.weight", TENSOR_F32, D, f->HV);
-        w->a       = loader_tensor_1d(l, il, "ssm_a",            TENSOR_F32, f->HV);
+        w->alpha   = loader_tensor_2d(l, il, "ssm_alpha.weight", TENSOR_REQUIRED, D, f->HV);
+        w->a       = loader_tensor_1d(l, il, "ssm_a",            TENSOR_F32 | TENSOR_DECAY, f->HV);
         w->dt_bias = loader_tensor_1d(l, il, "ssm_dt.bias",      TENSOR_F32, f->HV);
     }
     w->gate           = f->gate != OUTPUT_GATE_NONE ? loader_tensor_2d(l, il, "attn_gate.weight", TENSOR_REQUIRED, D, f->HV*f->P) : NULL;
@@ -94,7 +94,7 @@ static struct ggml_tensor * mix(struct graph * g, const struct layer * layer, st
     struct ggml_tensor * q    = conv_proj_build(g, &w->q, true, x);                   // [H·K, T]
     struct ggml_tensor * k    = conv_proj_build(g, &w->k, true, x);                   // [n·H·K, T]
     struct ggml_tensor * v    = conv_proj_build(g, &w->v, true, x);                   // [n·HV·P, T]
-    struct ggml_tensor * beta = graph_beta(g, ggml_mul_mat(g->ctx, w->beta, x));      // [n·HV, T]
+    struct ggml_tensor * beta = graph_beta(g, graph_linear(g, w->beta, NULL, x));      // [n·HV, T]
     struct ggml_tensor * gate = NULL;                                                 // [HV, T]
     if (f->gated) {
         gate = ggml_softplus(g->ctx, graph_linear(g, w->alpha, w->dt_bias, x));
@@ -108,7 +108,7 @@ static struct ggml_tensor * mix(struct graph * g, const struct layer * layer, st
         .gate  = gate != NULL ? graph_heads(g, gate, 1, f->HV, 1) : NULL,
         .scale = 1.0f/sqrtf((float) f->K),
     });
-    return readout_build(g, &w->readout, o, w->gate != NULL ? ggml_mul_mat(g->ctx, w->gate, x) : NULL);
+    return readout_build(g, &w->readout, o, w->gate != NULL ? graph_linear(g, w->gate, NULL, x) : NULL);
 }
 
 static struct ggml_tensor * block(struct graph * g, const struct layer * layer, struct ggml_tensor * x) {

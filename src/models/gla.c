@@ -58,8 +58,8 @@ static bool load_layer(struct loader * l, int32_t il, struct layer * layer) {
     conv_proj_load(l, il, layer, "q", f->W, f->H*f->K,  &w->q);
     conv_proj_load(l, il, layer, "k", f->W, f->HK*f->K, &w->k);
     conv_proj_load(l, il, layer, "v", f->W, f->HK*f->P, &w->v);
-    w->f_a            = loader_tensor_2d(l, il, "ssm_f_a.weight", TENSOR_F32, D, 0);
-    w->f_b            = loader_tensor_2d(l, il, "ssm_f_b.weight", TENSOR_F32, w->f_a != NULL ? w->f_a->ne[1] : 0, f->HK*f->K);
+    w->f_a            = loader_tensor_2d(l, il, "ssm_f_a.weight", TENSOR_REQUIRED, D, 0);
+    w->f_b            = loader_tensor_2d(l, il, "ssm_f_b.weight", TENSOR_REQUIRED, w->f_a != NULL ? w->f_a->ne[1] : 0, f->HK*f->K);
     w->f_bias         = loader_tensor_1d(l, il, "ssm_f_b.bias", TENSOR_F32 | TENSOR_OPTIONAL, f->HK*f->K);
     w->gate           = f->gate != OUTPUT_GATE_NONE ? loader_tensor_2d(l, il, "attn_gate.weight", TENSOR_REQUIRED, D, f->H*f->P) : NULL;
     w->readout.norm   = loader_tensor_1d(l, il, "ssm_norm.weight", TENSOR_F32 | TENSOR_OPTIONAL, f->P);
@@ -83,7 +83,7 @@ static struct ggml_tensor * mix(struct graph * g, const struct layer * layer, st
     struct ggml_tensor * v = project(g, &w->v, x);                             // [HK·P, T]
 
     // log α = logσ(·) / normalizer = −softplus(−·) / normalizer
-    struct ggml_tensor * gate = graph_linear(g, w->f_b, w->f_bias, ggml_mul_mat(g->ctx, w->f_a, x)); // [HK·K, T]
+    struct ggml_tensor * gate = graph_linear(g, w->f_b, w->f_bias, graph_linear(g, w->f_a, NULL, x)); // [HK·K, T]
     gate = ggml_scale(g->ctx, ggml_softplus(g->ctx, ggml_neg(g->ctx, gate)), -1.0f/f->normalizer);
     if (f->clamp_min > -INFINITY) {
         gate = ggml_clamp(g->ctx, gate, f->clamp_min, 0.0f);
@@ -99,7 +99,7 @@ static struct ggml_tensor * mix(struct graph * g, const struct layer * layer, st
         .gate  = graph_heads(g, gate, f->K, f->HK, 1),
         .scale = 1.0f/sqrtf((float) f->K),
     });
-    return readout_build(g, &w->readout, o, w->gate != NULL ? ggml_mul_mat(g->ctx, w->gate, x) : NULL);
+    return readout_build(g, &w->readout, o, w->gate != NULL ? graph_linear(g, w->gate, NULL, x) : NULL);
 }
 
 static struct ggml_tensor * block(struct graph * g, const struct layer * layer, struct ggml_tensor * x) {

@@ -45,7 +45,7 @@ static bool load_layer(struct loader * l, int32_t il, struct layer * layer) {
     loader_recurrence(l, layer, f->H, f->K, f->P, 0);
     conv_proj_load(l, il, layer, "q", f->W, f->H*f->K, &w->q);
     conv_proj_load(l, il, layer, "v", f->W, f->H*f->P, &w->v);
-    w->f.proj = loader_tensor_2d(l, il, "ssm_f.weight", TENSOR_F32, D, f->H*f->K);
+    w->f.proj = loader_tensor_2d(l, il, "ssm_f.weight", TENSOR_REQUIRED, D, f->H*f->K);
     if (f->W > 0) {
         w->f.conv  = loader_tensor_2d(l, il, "ssm_conv1d_f.weight", TENSOR_F32, f->W, f->H*f->K);
         w->f.bias  = loader_tensor_1d(l, il, "ssm_conv1d_f.bias", TENSOR_F32 | TENSOR_OPTIONAL, f->H*f->K);
@@ -78,7 +78,7 @@ static struct ggml_tensor * mix(struct graph * g, const struct layer * layer, st
         .scale = 1.0f/sqrtf((float) f->K),
     });
     o = ggml_reshape_2d(g->ctx, o, f->H*f->P, g->n_tokens);
-    return ggml_mul_mat(g->ctx, w->output, graph_rms_norm(g, o, w->norm, f->eps));
+    return graph_linear(g, w->output, NULL, graph_rms_norm(g, o, w->norm, f->eps));
 }
 
 static struct ggml_tensor * block(struct graph * g, const struct layer * layer, struct ggml_tensor * x) {

@@ -58,10 +58,10 @@ static bool load_layer(struct loader * l, int32_t il, struct layer * layer) {
     conv_proj_load(l, il, layer, "q", f->W, f->H*f->K,  &w->q);
     conv_proj_load(l, il, layer, "k", f->W, f->H*f->K,  &w->k);
     conv_proj_load(l, il, layer, "v", f->W, f->HV*f->P, &w->v);
-    w->beta    = loader_tensor_2d(l, il, "ssm_beta.weight", TENSOR_F32, D, f->HV);
-    w->f_a     = loader_tensor_2d(l, il, "ssm_f_a.weight",  TENSOR_F32, D, 0);
-    w->f_b     = loader_tensor_2d(l, il, "ssm_f_b.weight",  TENSOR_F32, w->f_a != NULL ? w->f_a->ne[1] : 0, f->HV*f->K);
-    w->a       = loader_tensor_1d(l, il, "ssm_a",           TENSOR_F32, f->HV);
+    w->beta    = loader_tensor_2d(l, il, "ssm_beta.weight", TENSOR_REQUIRED, D, f->HV);
+    w->f_a     = loader_tensor_2d(l, il, "ssm_f_a.weight",  TENSOR_REQUIRED, D, 0);
+    w->f_b     = loader_tensor_2d(l, il, "ssm_f_b.weight",  TENSOR_REQUIRED, w->f_a != NULL ? w->f_a->ne[1] : 0, f->HV*f->K);
+    w->a       = loader_tensor_1d(l, il, "ssm_a",           TENSOR_F32 | TENSOR_DECAY, f->HV);
     w->dt_bias = loader_tensor_1d(l, il, "ssm_dt.bias",     TENSOR_F32, f->HV*f->K);
     w->g_a     = loader_tensor_2d(l, il, "ssm_g_a.weight",  TENSOR_REQUIRED, D, 0);
     w->g_b     = loader_tensor_2d(l, il, "ssm_g_b.weight",  TENSOR_REQUIRED, w->g_a != NULL ? w->g_a->ne[1] : 0, f->HV*f->P);
@@ -80,10 +80,10 @@ static struct ggml_tensor * mix(struct graph * g, const struct layer * layer, st
     struct ggml_tensor * q    = conv_proj_build(g, &w->q, true, x);              // [H·K, T]
     struct ggml_tensor * k    = conv_proj_build(g, &w->k, true, x);              // [H·K, T]
     struct ggml_tensor * v    = conv_proj_build(g, &w->v, true, x);              // [HV·P, T]
-    struct ggml_tensor * beta = graph_beta(g, ggml_mul_mat(g->ctx, w->beta, x)); // [HV, T]
+    struct ggml_tensor * beta = graph_beta(g, graph_linear(g, w->beta, NULL, x)); // [HV, T]
 
     struct ggml_tensor * a    = ggml_reshape_2d(g->ctx, w->a, 1, f->HV);         // [1, HV]
-    struct ggml_tensor * gate = graph_linear(g, w->f_b, w->dt_bias, ggml_mul_mat(g->ctx, w->f_a, x));
+    struct ggml_tensor * gate = graph_linear(g, w->f_b, w->dt_bias, graph_linear(g, w->f_a, NULL, x));
     gate = ggml_reshape_3d(g->ctx, gate, f->K, f->HV, g->n_tokens);              // [K, HV, T]
     if (f->lower_bound == 0.0f) {
         gate = ggml_mul(g->ctx, ggml_softplus(g->ctx, gate), a);
@@ -100,7 +100,7 @@ static struct ggml_tensor * mix(struct graph * g, const struct layer * layer, st
         .gate  = ggml_reshape_4d(g->ctx, gate, f->K, f->HV, 1, g->n_tokens),
         .scale = 1.0f/sqrtf((float) f->K),
     });
-    return readout_build(g, &w->readout, o, graph_linear(g, w->g_b, w->g_bias, ggml_mul_mat(g->ctx, w->g_a, x)));
+    return readout_build(g, &w->readout, o, graph_linear(g, w->g_b, w->g_bias, graph_linear(g, w->g_a, NULL, x)));
 }
 
 static struct ggml_tensor * block(struct graph * g, const struct layer * layer, struct ggml_tensor * x) {

@@ -1,6 +1,6 @@
 // Mamba (S6): a transition per element
 //
-//     (u, z) = W_in x;   u = silu(conv(u));   (δ, B, C) = W_x u;   Δ = softplus(W_Δ δ + b)
+//     (u, z) = W_in x;   u = silu(conv(u));   (δ, B, C) = W_x u  [each RMSNorm, without weight];   Δ = softplus(W_Δ δ + b)
 //     S ← a ∘ S + B (Δ ∘ u)ᵀ            a = exp(Δ A), 2 exp(Δ A) − 1 for eigenvalues in [-1,1]
 //     y = Sᵀ C + d ∘ u;   out = W_out (y ∘ silu(z));   x += out, no MLP
 
@@ -9,18 +9,19 @@
 #include <string.h>
 
 struct mamba {
-    int64_t W, N; // convolution, state
+    int64_t W, N;   // convolution, state
+    float   bc_eps; // of the norms of δ, B and C; 0: none
 };
 
 struct mamba_layer {
-    struct ggml_tensor * norm;                // [D]
-    struct ggml_tensor * in;                  // [D, 2E]
+    struct block_norm    norm;                // [D]
+    struct ggml_tensor * in, * in_bias;       // [D, 2E], [2E] or NULL
     struct ggml_tensor * conv, * conv_bias;   // [W, E], [E] or NULL
     struct ggml_tensor * x;                   // [E, R + 2N]
     struct ggml_tensor * dt, * dt_bias;       // [R, E], [E]
     struct ggml_tensor * a;                   // [N, E]     A = −exp(A_log)
     struct ggml_tensor * d;                   // [E]
-    struct ggml_tensor * out;                 // [E, D]
+    struct ggml_tensor * out, * out_bias;     // [E, D], [D] or NULL
     int32_t              conv_state;
 };
 
@@ -32,8 +33,10 @@ static bool load(struct loader * l) {
     const bool ours = strcmp(l->arch, "lrnn") == 0;
     f->W = ours ? conv_width_load(l) : loader_int(l, "ssm.conv_kernel", 2, 64);
     f->N = loader_int(l, ours ? "state_length" : "ssm.state_size", 1, 65536);
-    if (!ours && loader_bool_or(l, "ssm.dt_b_c_rms", false)) {
-        return loader_fail(l, "mamba.ssm.dt_b_c_rms is true; normalised dt, B and C are not a model of this family");
+    if (ours) {
+        f->bc_eps = loader_float_or(l, "dt_b_c_norm_epsilon", 1e-12f, 1.0f, 0.0f);
+    } else if (loader_bool_or(l, "ssm.dt_b_c_rms", false)) { // llama.cpp has one eps for all norms
+        f->bc_eps = l->model->norm_eps;
     }
     return !l->failed;
 }
@@ -45,8 +48,8 @@ static bool load_layer(struct loader * l, int32_t il, struct layer * layer) {
     if (w == NULL) {
         return false;
     }
-    w->norm = loader_tensor_1d(l, il, "attn_norm.weight", TENSOR_F32, D);
-    w->in   = loader_tensor_2d(l, il, "ssm_in.weight", TENSOR_REQUIRED, D, 0);
+    block_norm_load(l, il, &w->norm);
+    w->in = loader_tensor_2d(l, il, "ssm_in.weight", TENSOR_REQUIRED, D, 0);
     if (l->failed) {
         return false;
     }
@@ -63,9 +66,12 @@ static bool load_layer(struct loader * l, int32_t il, struct layer * layer) {
     w->dt      = loader_tensor_2d(l, il, "ssm_dt.weight", TENSOR_REQUIRED, 0, E);
     w->dt_bias = loader_tensor_1d(l, il, "ssm_dt.bias", TENSOR_F32, E);
     w->x       = loader_tensor_2d(l, il, "ssm_x.weight", TENSOR_REQUIRED, E, l->failed ? 0 : w->dt->ne[0] + 2*f->N);
-    w->a       = loader_tensor_2d(l, il, "ssm_a", TENSOR_F32, f->N, E);
+    w->a       = loader_tensor_2d(l, il, "ssm_a", TENSOR_F32 | TENSOR_DECAY, f->N, E);
     w->d       = loader_tensor_1d(l, il, "ssm_d", TENSOR_F32, E);
     w->out     = loader_tensor_2d(l, il, "ssm_out.weight", TENSOR_REQUIRED, E, D);
+
+    w->in_bias  = loader_tensor_1d(l, il, "ssm_in.bias",  TENSOR_F32 | TENSOR_OPTIONAL, 2*E);
+    w->out_bias = loader_tensor_1d(l, il, "ssm_out.bias", TENSOR_F32 | TENSOR_OPTIONAL, D);
     return !l->failed;
 }
 
@@ -78,18 +84,25 @@ static struct ggml_tensor * block(struct graph * g, const struct layer * layer, 
     const int64_t              T  = g->n_tokens;
     const size_t               sz = sizeof(float);
 
-    struct ggml_tensor * uz = ggml_mul_mat(c, w->in, graph_rms_norm(g, x, w->norm, g->model->norm_eps)); // [2E, T]
+    struct ggml_tensor * uz = graph_linear(g, w->in, w->in_bias, block_norm_build(g, &w->norm, x));       // [2E, T]
     struct ggml_tensor * u  = ggml_view_2d(c, uz, E, T, uz->nb[1], 0);
     struct ggml_tensor * z  = ggml_view_2d(c, uz, E, T, uz->nb[1], (size_t) E*sz);
     u = graph_conv(g, w->conv_state, w->conv, w->conv_bias, true, w->conv != NULL ? u : ggml_cont(c, u)); // [E, T]
 
-    struct ggml_tensor * p  = ggml_mul_mat(c, w->x, u);                                                   // [R + 2N, T]
-    struct ggml_tensor * dt = ggml_view_2d(c, p, R, T, p->nb[1], 0);
+    struct ggml_tensor * p  = graph_linear(g, w->x, NULL, u);                                             // [R + 2N, T]
+    struct ggml_tensor * dt = ggml_view_2d(c, p, R,    T, p->nb[1], 0);
+    struct ggml_tensor * B  = ggml_view_2d(c, p, f->N, T, p->nb[1], (size_t) R*sz);
+    struct ggml_tensor * C  = ggml_view_2d(c, p, f->N, T, p->nb[1], (size_t) (R + f->N)*sz);
+    if (f->bc_eps > 0.0f) {
+        dt = graph_rms_norm(g, dt, NULL, f->bc_eps);
+        B  = graph_rms_norm(g, B,  NULL, f->bc_eps);
+        C  = graph_rms_norm(g, C,  NULL, f->bc_eps);
+    }
     dt = ggml_softplus(c, graph_linear(g, w->dt, w->dt_bias, dt));                                        // [E, T]
 
     struct ggml_tensor * y = graph_signed(g, (struct ggml_signed_scan_args) { // [E, 1, T]
-        .c     = ggml_view_4d(c, p, f->N, 1, 1, T, p->nb[1], p->nb[1], p->nb[1], (size_t) (R + f->N)*sz),
-        .b     = ggml_view_4d(c, p, f->N, 1, 1, T, p->nb[1], p->nb[1], p->nb[1], (size_t) R*sz),
+        .c     = graph_heads(g, C, f->N, 1, 1),
+        .b     = graph_heads(g, B, f->N, 1, 1),
         .x     = graph_heads(g, u, E, 1, 1),
         .dt    = graph_heads(g, dt, E, 1, 1),
         .A     = ggml_transpose(c, w->a),
@@ -99,7 +112,7 @@ static struct ggml_tensor * block(struct graph * g, const struct layer * layer, 
     y = ggml_reshape_2d(c, y, E, T);
     y = ggml_add(c, y, ggml_mul(c, u, w->d));
     y = ggml_mul(c, y, ggml_silu(c, ggml_cont(c, z)));
-    return ggml_add(c, x, ggml_mul_mat(c, w->out, y));
+    return ggml_add(c, x, graph_linear(g, w->out, w->out_bias, y));
 }
 
 const struct family family_mamba = {

@@ -16,14 +16,14 @@ struct mamba2 {
 };
 
 struct mamba2_layer {
-    struct ggml_tensor * norm;              // [D]
-    struct ggml_tensor * in;                // [D, 2E + 2GN + H]
+    struct block_norm    norm;              // [D]
+    struct ggml_tensor * in, * in_bias;     // [D, 2E + 2GN + H], [2E + 2GN + H] or NULL
     struct ggml_tensor * conv, * conv_bias; // [W, E + 2GN], [E + 2GN] or NULL
     struct ggml_tensor * dt_bias;           // [H]
     struct ggml_tensor * a;                 // [1, H]      A = −exp(A_log)
     struct ggml_tensor * d;                 // [1, H]
     struct ggml_tensor * group_norm;        // [E/G, G]
-    struct ggml_tensor * out;               // [E, D]
+    struct ggml_tensor * out, * out_bias;   // [E, D], [D] or NULL
     int32_t              conv_state;
 };
 
@@ -49,6 +49,9 @@ static bool load(struct loader * l) {
     f->dt_min = loader_float_or(l, "dt_min", 0.0f, 1e6f, 0.0f);
     f->dt_max = loader_float_or(l, "dt_max", 0.0f, 1e6f, INFINITY);
     f->eps    = ours ? loader_float(l, "output_norm_epsilon", 1e-12f, 1.0f) : l->model->norm_eps;
+    if (!l->failed && f->dt_min > f->dt_max) {
+        return loader_fail(l, "%s.dt_min is %g and dt_max %g; expected dt_min not above dt_max", l->arch, (double) f->dt_min, (double) f->dt_max);
+    }
     if (!l->failed && (f->H % f->G != 0 || (f->H*f->P) % f->G != 0)) {
         return loader_fail(l, "%lld heads do not divide into %lld groups", (long long) f->H, (long long) f->G);
     }
@@ -66,15 +69,17 @@ static bool load_layer(struct loader * l, int32_t il, struct layer * layer) {
     }
     loader_recurrence(l, layer, f->H, f->N, f->P, 0);
     w->conv_state = loader_state(l, layer, (f->W - 1)*C);
-    w->norm       = loader_tensor_1d(l, il, "attn_norm.weight", TENSOR_F32, D);
+    block_norm_load(l, il, &w->norm);
     w->in         = loader_tensor_2d(l, il, "ssm_in.weight", TENSOR_REQUIRED, D, E + C + f->H);
+    w->in_bias    = loader_tensor_1d(l, il, "ssm_in.bias", TENSOR_F32 | TENSOR_OPTIONAL, E + C + f->H);
     w->conv       = loader_tensor_2d(l, il, "ssm_conv1d.weight", TENSOR_F32, f->W, C);
     w->conv_bias  = loader_tensor_1d(l, il, "ssm_conv1d.bias", TENSOR_F32 | TENSOR_OPTIONAL, C);
     w->dt_bias    = loader_tensor_1d(l, il, "ssm_dt.bias", TENSOR_F32, f->H);
-    w->a          = loader_tensor_2d(l, il, "ssm_a", TENSOR_F32, 1, f->H);
+    w->a          = loader_tensor_2d(l, il, "ssm_a", TENSOR_F32 | TENSOR_DECAY, 1, f->H);
     w->d          = loader_tensor_2d(l, il, "ssm_d", TENSOR_F32, 1, f->H);
     w->group_norm = loader_tensor_2d(l, il, "ssm_norm.weight", TENSOR_F32, E/f->G, f->G);
     w->out        = loader_tensor_2d(l, il, "ssm_out.weight", TENSOR_REQUIRED, E, D);
+    w->out_bias   = loader_tensor_1d(l, il, "ssm_out.bias", TENSOR_F32 | TENSOR_OPTIONAL, D);
     return !l->failed;
 }
 
@@ -87,7 +92,7 @@ static struct ggml_tensor * block(struct graph * g, const struct layer * layer, 
     const int64_t               T  = g->n_tokens;
     const size_t                sz = sizeof(float);
 
-    struct ggml_tensor * p   = ggml_mul_mat(c, w->in, graph_rms_norm(g, x, w->norm, g->model->norm_eps)); // [2E + 2GN + H, T]
+    struct ggml_tensor * p   = graph_linear(g, w->in, w->in_bias, block_norm_build(g, &w->norm, x));      // [2E + 2GN + H, T]
     struct ggml_tensor * z   = ggml_view_2d(c, p, E,          T, p->nb[1], 0);
     struct ggml_tensor * uBC = ggml_view_2d(c, p, E + 2*GN,   T, p->nb[1], (size_t) E*sz);
     struct ggml_tensor * dt  = ggml_view_2d(c, p, f->H,       T, p->nb[1], (size_t) (2*E + 2*GN)*sz);
@@ -110,7 +115,7 @@ static struct ggml_tensor * block(struct graph * g, const struct layer * layer, 
     y = ggml_add(c, y, ggml_mul(c, u, w->d));
     y = ggml_mul(c, ggml_reshape_2d(c, y, E, T), ggml_silu(c, ggml_cont(c, z)));
     y = graph_rms_norm(g, ggml_reshape_3d(c, y, E/f->G, f->G, T), w->group_norm, f->eps);
-    return ggml_add(c, x, ggml_mul_mat(c, w->out, ggml_reshape_2d(c, y, E, T)));
+    return ggml_add(c, x, graph_linear(g, w->out, w->out_bias, ggml_reshape_2d(c, y, E, T)));
 }
 
 const struct family family_mamba2 = {

@@ -53,9 +53,9 @@ static bool load_layer(struct loader * l, int32_t il, struct layer * layer) {
     w->k       = loader_tensor_2d(l, il, "attn_k.weight",      TENSOR_REQUIRED, D, f->H*f->K);
     w->v       = loader_tensor_2d(l, il, "attn_v.weight",      TENSOR_REQUIRED, D, f->H*f->P);
     w->gate    = loader_tensor_2d(l, il, "attn_gate.weight",   TENSOR_REQUIRED, D, f->H*f->P);
-    w->igate   = loader_tensor_2d(l, il, "ssm_igate.weight",   TENSOR_F32, D, f->H);
+    w->igate   = loader_tensor_2d(l, il, "ssm_igate.weight",   TENSOR_REQUIRED, D, f->H);
     w->igate_b = loader_tensor_1d(l, il, "ssm_igate.bias",     TENSOR_F32, f->H);
-    w->fgate   = loader_tensor_2d(l, il, "ssm_fgate.weight",   TENSOR_F32, D, f->H);
+    w->fgate   = loader_tensor_2d(l, il, "ssm_fgate.weight",   TENSOR_REQUIRED, D, f->H);
     w->fgate_b = loader_tensor_1d(l, il, "ssm_fgate.bias",     TENSOR_F32, f->H);
     w->norm    = loader_tensor_1d(l, il, "ssm_norm.weight",    TENSOR_F32, f->H*f->P);
     w->output  = loader_tensor_2d(l, il, "attn_output.weight", TENSOR_REQUIRED, f->H*f->P, D);
@@ -76,17 +76,17 @@ static struct ggml_tensor * mix(struct graph * g, const struct layer * layer, st
     log_f = ggml_neg(c, ggml_softplus(c, ggml_neg(c, log_f))); // logσ
 
     struct ggml_tensor * h = graph_signed(g, (struct ggml_signed_scan_args) { // [P, H, T]
-        .c     = graph_heads(g, ggml_mul_mat(c, w->q, x), f->K, f->H, 1),
-        .b     = graph_heads(g, ggml_mul_mat(c, w->k, x), f->K, f->H, 1),
-        .x     = graph_heads(g, ggml_mul_mat(c, w->v, x), f->P, f->H, 1),
+        .c     = graph_heads(g, graph_linear(g, w->q, NULL, x), f->K, f->H, 1),
+        .b     = graph_heads(g, graph_linear(g, w->k, NULL, x), f->K, f->H, 1),
+        .x     = graph_heads(g, graph_linear(g, w->v, NULL, x), f->P, f->H, 1),
         .log_f = graph_heads(g, log_f, 1, f->H, 1),
         .log_i = graph_heads(g, log_i, 1, f->H, 1),
         .scale = 1.0f/sqrtf((float) f->K),
         .eps   = f->epsilon,
     });
     h = ggml_reshape_2d(c, graph_layer_norm(g, h, NULL, NULL, f->norm_eps), f->H*f->P, g->n_tokens);
-    h = ggml_mul(c, ggml_mul(c, h, w->norm), ggml_sigmoid(c, ggml_mul_mat(c, w->gate, x)));
-    return ggml_mul_mat(c, w->output, h);
+    h = ggml_mul(c, ggml_mul(c, h, w->norm), ggml_sigmoid(c, graph_linear(g, w->gate, NULL, x)));
+    return graph_linear(g, w->output, NULL, h);
 }
 
 static struct ggml_tensor * block(struct graph * g, const struct layer * layer, struct ggml_tensor * x) {

@@ -29,18 +29,28 @@ FAMILIES(FAMILY_DECLARE)
 // block.c: x += mixer(norm x);  x += mlp(norm x)
 //
 struct block {
-    struct ggml_tensor * attn_norm; // [D]
-    struct ggml_tensor * ffn_norm;  // [D]
-    struct ggml_tensor * ffn_gate;  // [D, F]
-    struct ggml_tensor * ffn_up;    // [D, F]
-    struct ggml_tensor * ffn_down;  // [F, D]
-    bool                 post;      // x += norm(mixer x);  x += norm(mlp x)
+    struct ggml_tensor * attn_norm;              // [D]
+    struct ggml_tensor * ffn_norm;               // [D]
+    struct ggml_tensor * ffn_gate, * ffn_gate_b; // [D, F], [F] or NULL
+    struct ggml_tensor * ffn_up,   * ffn_up_b;   // [D, F], [F] or NULL
+    struct ggml_tensor * ffn_down, * ffn_down_b; // [F, D], [D] or NULL
+    bool                 post;                   // x += norm(mixer x);  x += norm(mlp x)
 };
 
 typedef struct ggml_tensor * (*mixer)(struct graph * g, const struct layer * layer, struct ggml_tensor * x);
 
 bool                 block_load(struct loader * l, int32_t il, bool post, struct block * block);
 struct ggml_tensor * block_build(struct graph * g, const struct block * block, const struct layer * layer, mixer mix, struct ggml_tensor * x);
+
+//
+// The norm before a Mamba block: RMSNorm, LayerNorm where there is a bias
+//
+struct block_norm {
+    struct ggml_tensor * weight, * bias; // [D], [D] or NULL
+};
+
+void                 block_norm_load (struct loader * l, int32_t il, struct block_norm * norm);
+struct ggml_tensor * block_norm_build(struct graph * g, const struct block_norm * norm, struct ggml_tensor * x);
 
 //
 // A projection with its short convolution: y = f(conv(W x)), f SiLU or nothing

@@ -64,7 +64,7 @@ static bool load_layer(struct loader * l, int32_t il, struct layer * layer) {
 // q or k → [K, H, 1, T]
 static struct ggml_tensor * rotate(struct graph * g, const struct retnet * f, struct ggml_tensor * x) {
     x = activation_build(g, f->feature_map, x);
-    x = graph_rope(g, ggml_reshape_3d(g->ctx, x, f->K, f->H, g->n_tokens), f->rope_theta);
+    x = graph_rope(g, ggml_reshape_3d(g->ctx, x, f->K, f->H, g->n_tokens), f->rope_theta, NULL);
     return ggml_reshape_4d(g->ctx, x, f->K, f->H, 1, g->n_tokens);
 }
 
@@ -77,13 +77,13 @@ static struct ggml_tensor * mix(struct graph * g, const struct layer * layer, st
     gamma = ggml_scale_bias(g->ctx, ggml_exp(g->ctx, ggml_scale(g->ctx, gamma, -0.693147181f)), -1.0f, 1.0f);
 
     struct ggml_tensor * o = graph_signed(g, (struct ggml_signed_scan_args) { // [P, H, T]
-        .c     = rotate(g, f, ggml_mul_mat(g->ctx, w->q, x)),
-        .b     = rotate(g, f, ggml_mul_mat(g->ctx, w->k, x)),
-        .x     = graph_heads(g, ggml_mul_mat(g->ctx, w->v, x), f->P, f->H, 1),
+        .c     = rotate(g, f, graph_linear(g, w->q, NULL, x)),
+        .b     = rotate(g, f, graph_linear(g, w->k, NULL, x)),
+        .x     = graph_heads(g, graph_linear(g, w->v, NULL, x), f->P, f->H, 1),
         .gate  = ggml_reshape_4d(g->ctx, gamma, 1, f->H, 1, 1),
         .scale = 1.0f/sqrtf((float) f->K),
     });
-    return readout_build(g, &w->readout, o, w->gate != NULL ? ggml_mul_mat(g->ctx, w->gate, x) : NULL);
+    return readout_build(g, &w->readout, o, w->gate != NULL ? graph_linear(g, w->gate, NULL, x) : NULL);
 }
 
 static struct ggml_tensor * block(struct graph * g, const struct layer * layer, struct ggml_tensor * x) {

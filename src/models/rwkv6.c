@@ -112,39 +112,39 @@ static struct ggml_tensor * time_mix(struct graph * g, const struct rwkv6_layer 
     const int64_t         r = w->w1->ne[1]/PARTS;
 
     struct ggml_tensor * d  = ggml_sub(c, graph_shift(g, w->shift1, h), h);                              // [D, T]
-    struct ggml_tensor * m  = ggml_tanh(c, ggml_mul_mat(c, w->w1, ggml_add(c, ggml_mul(c, d, w->lerp_x), h))); // [5r, T]
+    struct ggml_tensor * m  = ggml_tanh(c, graph_linear(g, w->w1, NULL, ggml_add(c, ggml_mul(c, d, w->lerp_x), h))); // [5r, T]
     struct ggml_tensor * hi[PARTS];
     for (int i = 0; i < PARTS; ++i) {
         struct ggml_tensor * m_i  = ggml_view_2d(c, m, r, T, m->nb[1], (size_t) (i*r)*sizeof(float));
         struct ggml_tensor * w2_i = ggml_view_2d(c, w->w2, r, D, w->w2->nb[1], (size_t) i*w->w2->nb[2]);
         struct ggml_tensor * mu_i = ggml_view_1d(c, w->lerp, D, (size_t) i*w->lerp->nb[3]);
-        m_i   = ggml_add(c, ggml_mul_mat(c, w2_i, ggml_cont(c, m_i)), mu_i);
+        m_i   = ggml_add(c, graph_linear(g, w2_i, NULL, ggml_cont(c, m_i)), mu_i);
         hi[i] = ggml_add(c, ggml_mul(c, d, m_i), h);                                                     // [D, T]
     }
-    struct ggml_tensor * decay = ggml_tanh(c, ggml_mul_mat(c, w->decay_w1, hi[0]));
+    struct ggml_tensor * decay = ggml_tanh(c, graph_linear(g, w->decay_w1, NULL, hi[0]));
     decay = graph_linear(g, w->decay_w2, w->decay, decay);                                               // [H·K, T]
     decay = ggml_exp(c, ggml_neg(c, ggml_exp(c, decay)));
 
     struct ggml_tensor * y = graph_signed(g, (struct ggml_signed_scan_args) { // [P, H, T]
-        .c     = graph_heads(g, ggml_mul_mat(c, w->receptance, hi[3]), f->K, f->H, 1),
-        .b     = graph_heads(g, ggml_mul_mat(c, w->key,        hi[1]), f->K, f->H, 1),
-        .x     = graph_heads(g, ggml_mul_mat(c, w->value,      hi[2]), f->P, f->H, 1),
+        .c     = graph_heads(g, graph_linear(g, w->receptance, NULL, hi[3]), f->K, f->H, 1),
+        .b     = graph_heads(g, graph_linear(g, w->key,        NULL, hi[1]), f->K, f->H, 1),
+        .x     = graph_heads(g, graph_linear(g, w->value,      NULL, hi[2]), f->P, f->H, 1),
         .gate  = graph_heads(g, decay, f->K, f->H, 1),
         .bonus = w->first,
         .scale = 1.0f,
     });
     y = ggml_reshape_2d(c, graph_layer_norm(g, y, NULL, NULL, f->eps), f->H*f->P, T);
     y = ggml_add(c, ggml_mul(c, y, w->ln), w->ln_b);
-    y = ggml_mul(c, y, ggml_silu(c, ggml_mul_mat(c, w->gate, hi[4])));
-    return ggml_mul_mat(c, w->output, y);
+    y = ggml_mul(c, y, ggml_silu(c, graph_linear(g, w->gate, NULL, hi[4])));
+    return graph_linear(g, w->output, NULL, y);
 }
 
 static struct ggml_tensor * channel_mix(struct graph * g, const struct rwkv6_layer * w, struct ggml_tensor * h) {
     struct ggml_context * c = g->ctx;
     struct ggml_tensor *  d = ggml_sub(c, graph_shift(g, w->shift2, h), h);                              // [D, T]
-    struct ggml_tensor *  k = ggml_mul_mat(c, w->ffn_key, ggml_add(c, ggml_mul(c, d, w->lerp_k), h));    // [F, T]
-    struct ggml_tensor *  r = ggml_mul_mat(c, w->ffn_receptance, ggml_add(c, ggml_mul(c, d, w->lerp_r), h));
-    return ggml_mul(c, ggml_sigmoid(c, r), ggml_mul_mat(c, w->ffn_value, ggml_sqr(c, ggml_relu(c, k))));
+    struct ggml_tensor *  k = graph_linear(g, w->ffn_key, NULL, ggml_add(c, ggml_mul(c, d, w->lerp_k), h));    // [F, T]
+    struct ggml_tensor *  r = graph_linear(g, w->ffn_receptance, NULL, ggml_add(c, ggml_mul(c, d, w->lerp_r), h));
+    return ggml_mul(c, ggml_sigmoid(c, r), graph_linear(g, w->ffn_value, NULL, ggml_sqr(c, ggml_relu(c, k))));
 }
 
 static struct ggml_tensor * block(struct graph * g, const struct layer * layer, struct ggml_tensor * x) {

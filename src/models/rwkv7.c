@@ -115,7 +115,7 @@ static bool load_layer(struct loader * l, int32_t il, struct layer * layer) {
 }
 
 static struct ggml_tensor * low_rank(struct graph * g, struct ggml_tensor * one, struct ggml_tensor * two, struct ggml_tensor * x) {
-    return ggml_mul_mat(g->ctx, two, ggml_mul_mat(g->ctx, one, x));
+    return graph_linear(g, two, NULL, graph_linear(g, one, NULL, x));
 }
 
 static struct ggml_tensor * time_mix(struct graph * g, const struct rwkv7_layer * w, struct ggml_tensor * h) {
@@ -128,14 +128,14 @@ static struct ggml_tensor * time_mix(struct graph * g, const struct rwkv7_layer 
     for (int i = 0; i < PARTS; ++i) {
         hi[i] = ggml_add(c, ggml_mul(c, d, ggml_view_1d(c, w->lerp, h->ne[0], (size_t) i*w->lerp->nb[3])), h);
     }
-    struct ggml_tensor * r = ggml_mul_mat(c, w->receptance, hi[0]); // [H·K, T]
-    struct ggml_tensor * k = ggml_mul_mat(c, w->key,        hi[2]); // [H·K, T]
-    struct ggml_tensor * v = ggml_mul_mat(c, w->value,      hi[3]); // [H·P, T]
+    struct ggml_tensor * r = graph_linear(g, w->receptance, NULL, hi[0]); // [H·K, T]
+    struct ggml_tensor * k = graph_linear(g, w->key,        NULL, hi[2]); // [H·K, T]
+    struct ggml_tensor * v = graph_linear(g, w->value,      NULL, hi[3]); // [H·P, T]
 
-    struct ggml_tensor * decay = ggml_mul_mat(c, w->w2, ggml_tanh(c, ggml_mul_mat(c, w->w1, hi[1])));
+    struct ggml_tensor * decay = graph_linear(g, w->w2, NULL, ggml_tanh(c, graph_linear(g, w->w1, NULL, hi[1])));
     decay = ggml_exp(c, ggml_scale(c, ggml_sigmoid(c, ggml_add(c, decay, w->w0)), -0.6065306597126334f)); // [H·K, T]
     struct ggml_tensor * a    = ggml_sigmoid(c, ggml_add(c, low_rank(g, w->a1, w->a2, hi[4]), w->a0));    // [H·K, T]
-    struct ggml_tensor * gate = ggml_mul_mat(c, w->g2, ggml_sigmoid(c, ggml_mul_mat(c, w->g1, hi[5])));   // [H·P, T]
+    struct ggml_tensor * gate = graph_linear(g, w->g2, NULL, ggml_sigmoid(c, graph_linear(g, w->g1, NULL, hi[5])));   // [H·P, T]
     if (w->is_first) {
         g->carry = v;
     } else {
@@ -162,14 +162,14 @@ static struct ggml_tensor * time_mix(struct graph * g, const struct rwkv7_layer 
     struct ggml_tensor * rk = ggml_reshape_3d(c, ggml_mul(c, ggml_mul(c, r, k), w->r_k), f->K, f->H, T);
     struct ggml_tensor * rv = ggml_mul(c, ggml_reshape_3d(c, v, f->P, f->H, T), ggml_sum_rows(c, rk));    // [P, H, T]
     y = ggml_add(c, y, ggml_reshape_2d(c, rv, f->H*f->P, T));
-    return ggml_mul_mat(c, w->output, ggml_mul(c, y, gate));
+    return graph_linear(g, w->output, NULL, ggml_mul(c, y, gate));
 }
 
 static struct ggml_tensor * channel_mix(struct graph * g, const struct rwkv7_layer * w, struct ggml_tensor * h) {
     struct ggml_context * c = g->ctx;
     struct ggml_tensor *  d = ggml_sub(c, graph_shift(g, w->shift2, h), h);                           // [D, T]
-    struct ggml_tensor *  k = ggml_mul_mat(c, w->ffn_key, ggml_add(c, ggml_mul(c, d, w->lerp_k), h)); // [F, T]
-    return ggml_mul_mat(c, w->ffn_value, ggml_sqr(c, ggml_relu(c, k)));
+    struct ggml_tensor *  k = graph_linear(g, w->ffn_key, NULL, ggml_add(c, ggml_mul(c, d, w->lerp_k), h)); // [F, T]
+    return graph_linear(g, w->ffn_value, NULL, ggml_sqr(c, ggml_relu(c, k)));
 }
 
 static struct ggml_tensor * block(struct graph * g, const struct layer * layer, struct ggml_tensor * x) {

@@ -1,0 +1,14 @@
+# The table of tensors that may leave F32, convert/lrnn_convert/matrices.txt, as the lines of a C array: converter and quantiser read one file.
+#
+#   cmake -DTABLE=<matrices.txt> -DOUT=<file> -P matrices.cmake
+
+file(STRINGS "${TABLE}" lines ENCODING UTF-8)
+set(text "")
+foreach (line IN LISTS lines)
+    if (line MATCHES "^[a-z0-9_]+$")
+        string(APPEND text "\"${line}\",\n")
+    elseif (NOT line MATCHES "^(#|$)")
+        message(FATAL_ERROR "${TABLE}: '${line}' is not the name of a tensor")
+    endif()
+endforeach()
+file(WRITE "${OUT}" "${text}")
