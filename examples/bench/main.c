@@ -1,7 +1,7 @@
 // lrnn-bench: how fast models are; how fast the ops are, beside the stock ops of ggml and beside what the machine can do.
 
+#include "compute.h"
 #include "exit-code.h"
-#include "load-model.h"
 #include "machine.h"
 #include "model-bench.h"
 #include "model-output.h"
@@ -15,6 +15,7 @@
 struct args {
     struct option_strings     models;  // none: the op benchmark
     struct model_bench_params model;
+    struct compute            compute; // of models; its threads are not used
     struct op_bench_params    op;
     int                       format;  // enum output_format
     bool                      list;
@@ -140,7 +141,7 @@ static enum exit_code bench_models(const struct args * args) {
     progress_begin(&run.progress, args->models.n*model_bench_count(&args->model));
 
     for (int i = 0; status == EXIT_CODE_OK && i < args->models.n; i++) {
-        struct lrnn_model * model = load_model("lrnn-bench", args->models.v[i], false);
+        struct lrnn_model * model = compute_load(&args->compute, "lrnn-bench", args->models.v[i], false);
         if (model == NULL) {
             status = EXIT_CODE_MODEL;
             continue;
@@ -198,6 +199,7 @@ int main(int argc, char ** argv) {
             .path     = GGML_SCAN_PATH_AUTO,
             .min_time = 0.02,
         },
+        .compute = COMPUTE_DEFAULTS,
         .threads = { .n = 2, .v = { 1, 2 } },
         .format  = OUTPUT_MD,
     };
@@ -214,6 +216,7 @@ int main(int argc, char ** argv) {
           .help = "tokens generated, one at a time; 0: none", .unset = "128" },
         { .names = "-b, --batch-size", .value = "N", .type = OPTION_INT, .dest = &args.model.n_batch, .min = 1, .max = 65536,
           .help = "tokens of a prompt computed together at most", .unset = "512" },
+        COMPUTE_OPTIONS(args.compute),
 
         { .group = "Cases of an op",
           .names = "--op", .value = "householder|signed|conv|all", .type = OPTION_CHOICE, .dest = &args.op.family,
@@ -281,6 +284,10 @@ int main(int argc, char ** argv) {
             fprintf(stderr, "lrnn-bench: %s\n", err);
             return EXIT_CODE_USAGE;
         }
+    }
+    if (!compute_check(&args.compute, err, sizeof(err))) {
+        fprintf(stderr, "lrnn-bench: %s\n", err);
+        return EXIT_CODE_USAGE;
     }
     if (args.models.n > 0 && (args.list || has_op_options(&args.op))) {
         fprintf(stderr, "lrnn-bench: -m times a model, and takes no options of an op\n");

@@ -85,9 +85,9 @@ enum finish generator_run(struct generator * g, int64_t n, struct output * out, 
             finish = FINISH_CACHE;
             break;
         }
-        const int32_t token = lrnn_sampler_sample(g->sampler, lrnn_logits(g->session, 0), g->info.n_vocab, &log_prob);
+        const int32_t token = lrnn_sampler_sample(g->sampler, lrnn_logits(g->session, 0), g->info.n_vocab, &log_prob, err, err_size);
         if (token < 0) {
-            finish = FINISH_NUMBERS;
+            finish = token == LRNN_SAMPLE_NOT_FINITE ? FINISH_NUMBERS : FINISH_ERROR;
             break;
         }
         const bool is_end  = token == g->info.eos;

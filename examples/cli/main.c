@@ -1,9 +1,10 @@
 // lrnn-cli: continues a text.
 
+#include "atomic-file.h"
+#include "compute.h"
 #include "exit-code.h"
 #include "generate.h"
 #include "interrupt.h"
-#include "load-model.h"
 #include "options.h"
 #include "output.h"
 #include "prompt.h"
@@ -41,7 +42,7 @@ struct args {
     const char          * state_load;
     const char          * state_save;
 
-    int64_t               threads;
+    struct compute        compute;
     int64_t               batch;
     int64_t               cache;
     bool                  quiet;
@@ -97,8 +98,8 @@ static double per_second(int64_t n, int64_t us) {
 }
 
 static void print_summary(const struct generator * g, enum finish finish, const struct args * args) {
-    fprintf(stderr, "lrnn-cli: %" PRId64 " prompt tokens (%.1f/s), %" PRId64 " generated (%.1f/s), %s",
-            g->n_prompt, per_second(g->n_prompt, g->prompt_us), g->n_made, per_second(g->n_made, g->made_us), finish_text(finish));
+    fprintf(stderr, "lrnn-cli: %" PRId64 " prompt token%s (%.1f/s), %" PRId64 " generated (%.1f/s), %s",
+            g->n_prompt, g->n_prompt == 1 ? "" : "s", per_second(g->n_prompt, g->prompt_us), g->n_made, per_second(g->n_made, g->made_us), finish_text(finish));
     if (!args->greedy && args->seed >= 0) {
         fprintf(stderr, "; seed %" PRId64, args->seed);
     }
@@ -209,7 +210,7 @@ static enum exit_code prepare(struct args * args, struct generator * g) {
         .seed           = (uint64_t) args->seed,
     };
     const struct lrnn_session_params params = {
-        .n_threads = (int32_t) args->threads,
+        .n_threads = (int32_t) args->compute.threads,
         .n_batch   = (int32_t) args->batch,
         .n_cache   = (int32_t) args->cache,
     };
@@ -221,6 +222,13 @@ static enum exit_code prepare(struct args * args, struct generator * g) {
     g->sampler = lrnn_sampler_new(&sampling, err, sizeof(err));
     if (g->sampler == NULL) {
         return fail(EXIT_CODE_USAGE, "%s", err);
+    }
+    if (args->state_save != NULL) { // better to know now than after an hour of generating
+        struct atomic_file file;
+        if (!atomic_file_open(&file, args->state_save, err, sizeof(err))) {
+            return fail(EXIT_CODE_SYSTEM, "%s", err);
+        }
+        atomic_file_cancel(&file);
     }
     g->session = lrnn_session_new(g->model, &params, err, sizeof(err));
     if (g->session == NULL) {
@@ -257,7 +265,7 @@ static enum exit_code run(struct args * args) {
         }
         size -= size > 0 && text[size - 1] == '\n'; // a line's end belongs to the file, not to the prompt
     }
-    g.model = load_model("lrnn-cli", args->model, args->quiet);
+    g.model = compute_load(&args->compute, "lrnn-cli", args->model, args->quiet);
     if (g.model == NULL) {
         free(text);
         return EXIT_CODE_MODEL;
@@ -294,6 +302,9 @@ static enum exit_code run(struct args * args) {
 //
 
 static bool check_args(const struct args * args, char * err, size_t err_size) {
+    if (!compute_check(&args->compute, err, err_size)) {
+        return false;
+    }
     if (args->prompt != NULL && args->file != NULL) {
         snprintf(err, err_size, "-p and -f both give the prompt; use one of them");
         return false;
@@ -310,6 +321,7 @@ static bool check_args(const struct args * args, char * err, size_t err_size) {
 int main(int argc, char ** argv) {
     const struct lrnn_sampler_params sampling = lrnn_sampler_defaults();
     struct args args = {
+        .compute        = COMPUTE_DEFAULTS,
         .n_predict      = 128,
         .temperature    = (double) sampling.temperature,
         .top_k          = sampling.top_k,
@@ -367,9 +379,8 @@ int main(int argc, char ** argv) {
                   "a character of several tokens is in the last of them" },
         { .names = "-q, --quiet", .type = OPTION_FLAG, .dest = &args.quiet, .help = "nothing on stderr but errors" },
 
-        { .group = "Computation",
-          .names = "-t, --threads", .value = "N", .type = OPTION_INT, .dest = &args.threads, .min = 0, .max = 4096,
-          .help = "threads", .unset = "one for each core" },
+        { .group = "Computation", COMPUTE_THREADS(args.compute) },
+        COMPUTE_OPTIONS(args.compute),
         { .names = "-b, --batch", .value = "N", .type = OPTION_INT, .dest = &args.batch, .min = 1, .max = 1 << 20,
           .help = "tokens of a prompt that are computed together" },
         { .names = "-c, --cache", .value = "N", .type = OPTION_INT, .dest = &args.cache, .min = 1, .max = 1 << 30,
@@ -380,7 +391,8 @@ int main(int argc, char ** argv) {
         .summary   = "continues a text",
         .modes     = (const char * const []) {
             "-m M.gguf -p TEXT [options]      continue a text",
-            "-m M.gguf -f FILE [options]      continue a file, or stdin if it is no terminal and there is no -p",
+            "-m M.gguf -f FILE [options]      continue a file",
+            "-m M.gguf [options] < FILE       continue what comes in",
             "-m M.gguf                        on a terminal: line by line", NULL },
         .examples  = (const char * const []) {
             "lrnn-cli -m model.gguf -p 'Once upon a time' -n 64 --state-save tale.state",

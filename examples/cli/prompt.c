@@ -19,20 +19,6 @@ static bool ids_to_tokens(const struct lrnn_model_info * info, const char * text
     return false;
 }
 
-// Some tokenizers end every text with eos: so they do with the empty one, of which bos and eos are all that there is.
-static bool adds_eos(const struct lrnn_model * model, const struct lrnn_model_info * info) {
-    int32_t * tokens;
-    int64_t   n_tokens;
-    char      err[256];
-
-    if (!lrnn_text_to_tokens(model, "", 0, LRNN_TEXT_ADD_SPECIAL, &tokens, &n_tokens, err, sizeof(err))) {
-        return false;
-    }
-    const bool adds = n_tokens == 2 || (n_tokens == 1 && tokens[0] == info->eos && tokens[0] != info->bos);
-    free(tokens);
-    return adds;
-}
-
 bool prompt_to_tokens(const struct lrnn_model * model, const char * text, size_t size, bool ids, bool continues, bool special,
         int32_t ** tokens, int64_t * n_tokens, char * err, size_t err_size) {
     const struct lrnn_model_info info = lrnn_model_get_info(model);
@@ -42,12 +28,10 @@ bool prompt_to_tokens(const struct lrnn_model * model, const char * text, size_t
             return false;
         }
     } else {
-        const unsigned flags = (continues ? 0u : (unsigned) LRNN_TEXT_ADD_SPECIAL) | (special ? (unsigned) LRNN_TEXT_PARSE_SPECIAL : 0u);
+        // no eos, which some models want after every text: this text is about to go on
+        const unsigned flags = (continues ? 0u : (unsigned) LRNN_TEXT_ADD_BOS) | (special ? (unsigned) LRNN_TEXT_PARSE_SPECIAL : 0u);
         if (!lrnn_text_to_tokens(model, text, size, flags, tokens, n_tokens, err, err_size)) {
             return false;
-        }
-        if (!continues && adds_eos(model, &info)) { // this text is about to go on
-            --*n_tokens;
         }
     }
     if (*n_tokens > 0 || continues) {

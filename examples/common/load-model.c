@@ -4,12 +4,23 @@
 
 #include "ggml.h"
 
+#include <stdint.h>
 #include <stdio.h>
 
 enum { PERCENT = 100 };
 
 // Most models are there before anybody could read how far they are.
 static const int64_t PATIENCE_US = 500*1000;
+
+// ggml talks on stderr: in builds with assertions about every buffer that it makes anew. A user wants its warnings and errors.
+static void on_ggml_log(enum ggml_log_level level, const char * text, void * user) {
+    (void) user;
+    static bool shown; // a continued line belongs to the line before it
+    shown = level == GGML_LOG_LEVEL_CONT ? shown : level == GGML_LOG_LEVEL_WARN || level == GGML_LOG_LEVEL_ERROR;
+    if (shown) {
+        fputs(text, stderr);
+    }
+}
 
 static bool on_progress(float done, void * user) {
     struct progress * p = user;
@@ -22,34 +33,42 @@ static bool on_progress(float done, void * user) {
     return true;
 }
 
-// ggml talks on stderr: in builds with assertions about every buffer that it makes anew. A user wants its warnings and errors.
-static void on_ggml_log(enum ggml_log_level level, const char * text, void * user) {
-    (void) user;
-    static bool shown; // a continued line belongs to the line before it
-    shown = level == GGML_LOG_LEVEL_CONT ? shown : level == GGML_LOG_LEVEL_WARN || level == GGML_LOG_LEVEL_ERROR;
-    if (shown) {
-        fputs(text, stderr);
+// Sessions of the model speak through these as well, so that their user data is nothing but the name of the program.
+static void on_log(enum lrnn_log_level level, const char * sentence, void * user) {
+    (void) level;
+    fprintf(stderr, "%s: %s\n", (const char *) user, sentence);
+}
+
+static void on_warning(enum lrnn_log_level level, const char * sentence, void * user) {
+    if (level == LRNN_LOG_WARNING) {
+        on_log(level, sentence, user);
     }
 }
 
-struct lrnn_model * load_model(const char * program, const char * path, bool quiet) {
-    char            err[1024];
+static struct lrnn_model * load(const char * program, const char * path, struct lrnn_model_params params, bool is_shown, lrnn_log log) {
     struct progress progress;
+    char            err[1024];
 
     ggml_log_set(on_ggml_log, NULL);
     progress_begin(&progress, PERCENT);
-    struct lrnn_model * model = lrnn_model_load(path,
-            &(struct lrnn_model_params) { .progress = quiet ? NULL : on_progress, .user = &progress }, err, sizeof(err));
-    if (!quiet) {
+    params.progress = is_shown ? on_progress : NULL;
+    params.user     = &progress;
+    params.log      = log;
+    params.log_user = (void *) (uintptr_t) program;
+    struct lrnn_model * model = lrnn_model_load(path, &params, err, sizeof(err));
+    if (is_shown) {
         progress_clear(&progress);
     }
     if (model == NULL) {
         fprintf(stderr, "%s: %s\n", program, err);
-        return NULL;
-    }
-    const char * warning = lrnn_model_get_info(model).warning;
-    if (warning != NULL && !quiet) {
-        fprintf(stderr, "%s: %s\n", program, warning);
     }
     return model;
+}
+
+struct lrnn_model * load_model_on(const char * program, const char * path, const struct lrnn_model_params * params, bool quiet, bool verbose) {
+    return load(program, path, *params, !quiet, verbose ? on_log : quiet ? NULL : on_warning);
+}
+
+struct lrnn_model * load_model(const char * program, const char * path, bool quiet) {
+    return load(program, path, (struct lrnn_model_params) { 0 }, false, quiet ? NULL : on_warning);
 }

@@ -6,6 +6,13 @@
 
 #include <stdbool.h>
 
+// On the CPU, where loading is only mapping: for a program that looks at a model. compute.h is for those that run it.
 // NULL after the sentence: exit with EXIT_CODE_MODEL.
-// - quiet: no progress, no warning
+// - program: lives as long as the model, whose sessions use it too
+// - quiet: no warning
 struct lrnn_model * load_model(const char * program, const char * path, bool quiet);
+
+// With the placement that the parameters ask for, whose callbacks are not used.
+// - quiet: no progress, no warning
+// - verbose: what the library says besides warnings, too
+struct lrnn_model * load_model_on(const char * program, const char * path, const struct lrnn_model_params * params, bool quiet, bool verbose);

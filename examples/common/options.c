@@ -1,5 +1,6 @@
 #include "options.h"
 
+#include "describe.h"
 #include "lrnn.h"
 #include "terminal.h"
 
@@ -12,27 +13,28 @@
 
 enum {
     NAME_MAX_CHARS = 48,
-    HELP_WIDTH     = 100, // columns of --help
+    HELP_WIDTH     = 80, // columns of --help
     HELP_INDENT    = 28,  // where the descriptions begin
 };
 
 // The options that every program has, after its own.
-enum general { GENERAL_HELP, GENERAL_VERSION, N_GENERAL };
+enum general { GENERAL_HELP, GENERAL_VERSION, GENERAL_DESCRIBE, N_GENERAL };
 
 static const struct option GENERAL[N_GENERAL] = {
     { "General", "-h, --help", NULL, OPTION_FLAG, NULL, "show this text", NULL, 0, 0, false },
     { NULL,      "--version",  NULL, OPTION_FLAG, NULL, "show the version", NULL, 0, 0, false },
+    { NULL,      "--describe", DESCRIBE_WORDS, OPTION_CHOICE, NULL, "print a man page, or completions for a shell", "nothing", 0, 0, false },
 };
 
-static int n_all(const struct program * program) {
+int options_count(const struct program * program) {
     return program->n_options + N_GENERAL;
 }
 
-static const struct option * option_at(const struct program * program, int i) {
+const struct option * options_at(const struct program * program, int i) {
     return i < program->n_options ? &program->options[i] : &GENERAL[i - program->n_options];
 }
 
-static bool is_argument(const struct option * o) {
+bool option_is_argument(const struct option * o) {
     return o->names[0] != '-';
 }
 
@@ -48,8 +50,7 @@ static bool fail(char * err, size_t err_size, const char * format, ...) {
 // Words of a list such as "-t, --threads" or "md|csv|json"
 //
 
-// Copies word number i to `word`; false if there are fewer. Separators are any of `sep`.
-static bool word_at(const char * list, const char * sep, int i, char * word, size_t word_size) {
+bool option_word(const char * list, const char * sep, int i, char * word, size_t word_size) {
     const char * p = list + strspn(list, sep);
     for (; i > 0 && *p != '\0'; i--) {
         p += strcspn(p, sep);
@@ -65,7 +66,7 @@ static bool word_at(const char * list, const char * sep, int i, char * word, siz
 
 static int word_index(const char * list, const char * sep, const char * word) {
     char w[NAME_MAX_CHARS];
-    for (int i = 0; word_at(list, sep, i, w, sizeof(w)); i++) {
+    for (int i = 0; option_word(list, sep, i, w, sizeof(w)); i++) {
         if (strcmp(w, word) == 0) {
             return i;
         }
@@ -74,9 +75,9 @@ static int word_index(const char * list, const char * sep, const char * word) {
 }
 
 static const struct option * find_option(const struct program * program, const char * name) {
-    for (int i = 0; i < n_all(program); i++) {
-        const struct option * o = option_at(program, i);
-        if (!is_argument(o) && word_index(o->names, ", ", name) >= 0) {
+    for (int i = 0; i < options_count(program); i++) {
+        const struct option * o = options_at(program, i);
+        if (!option_is_argument(o) && word_index(o->names, ", ", name) >= 0) {
             return o;
         }
     }
@@ -127,10 +128,10 @@ static bool find_nearest(const struct program * program, const char * name, char
     if (length < 4) { // of a name as short as -x, every other is near
         return false;
     }
-    for (int i = 0; i < n_all(program); i++) {
-        const struct option * o = option_at(program, i);
+    for (int i = 0; i < options_count(program); i++) {
+        const struct option * o = options_at(program, i);
         char w[NAME_MAX_CHARS];
-        for (int j = 0; !is_argument(o) && word_at(o->names, ", ", j, w, sizeof(w)); j++) {
+        for (int j = 0; !option_is_argument(o) && option_word(o->names, ", ", j, w, sizeof(w)); j++) {
             const bool is_long   = strncmp(w, "--", 2) == 0;
             const bool is_prefix = strncmp(w, name, (size_t) length) == 0; // --tok for --tokens
             const int  distance  = is_prefix ? 0 : edit_distance(name, w);
@@ -264,7 +265,7 @@ static bool set_value(const struct option * o, const char * name, const char * t
 // The argument (not option) number i of the table.
 static const struct option * argument_at(const struct program * program, int i) {
     for (int j = 0; j < program->n_options; j++) {
-        if (is_argument(&program->options[j]) && i-- == 0) {
+        if (option_is_argument(&program->options[j]) && i-- == 0) {
             return &program->options[j];
         }
     }
@@ -276,7 +277,7 @@ enum options_status options_parse(const struct program * program, int argc, char
     int  n_arguments  = 0;
     bool only_arguments = false; // after --
 
-    if (n_all(program) > (int) (sizeof(given)/sizeof(given[0]))) {
+    if (options_count(program) > (int) (sizeof(given)/sizeof(given[0]))) {
         fail(err, err_size, "the table of options is larger than the parser allows");
         return OPTIONS_ERROR;
     }
@@ -328,6 +329,14 @@ enum options_status options_parse(const struct program * program, int argc, char
         }
 
         const char * value = NULL;
+        if (o == &GENERAL[GENERAL_DESCRIBE]) {
+            value = equals != NULL ? equals + 1 : i + 1 < argc ? argv[i + 1] : "";
+            if (!describe(program, value, stdout)) {
+                fail(err, err_size, "--describe is '%s'; expected one of %s", value, DESCRIBE_WORDS);
+                return OPTIONS_ERROR;
+            }
+            return OPTIONS_DONE;
+        }
         if (o->type == OPTION_FLAG) {
             if (equals != NULL) {
                 fail(err, err_size, "%s takes no value", name);
@@ -361,8 +370,7 @@ enum options_status options_parse(const struct program * program, int argc, char
 // Help
 //
 
-// The default of an option as text; empty if there is nothing to say.
-static void default_text(const struct option * o, char * text, size_t text_size) {
+void option_default(const struct option * o, char * text, size_t text_size) {
     text[0] = '\0';
     if (o->unset != NULL) {
         snprintf(text, text_size, "%s", o->unset);
@@ -371,7 +379,7 @@ static void default_text(const struct option * o, char * text, size_t text_size)
     switch (o->type) {
         case OPTION_INT:    snprintf(text, text_size, "%" PRId64, *(const int64_t *) o->dest);                   break;
         case OPTION_FLOAT:  snprintf(text, text_size, "%g", *(const double *) o->dest);                          break;
-        case OPTION_CHOICE: word_at(o->value, "|", *(const int *) o->dest, text, text_size);                     break;
+        case OPTION_CHOICE: option_word(o->value, "|", *(const int *) o->dest, text, text_size);                     break;
         case OPTION_STRING: {
             const char * s = *(const char * const *) o->dest;
             snprintf(text, text_size, "%s", s != NULL ? s : "");
@@ -414,7 +422,7 @@ static void print_option(FILE * out, const struct option * o) {
     char left[256], value[200], text[1024];
 
     snprintf(left, sizeof(left), "  %s%s%s", o->names, o->value != NULL ? " " : "", o->value != NULL ? o->value : "");
-    default_text(o, value, sizeof(value));
+    option_default(o, value, sizeof(value));
     if (value[0] != '\0') {
         snprintf(text, sizeof(text), "%s (default: %s)", o->help, value);
     } else {
@@ -438,8 +446,8 @@ void options_help(const struct program * program, FILE * out) {
     for (int i = 0; program->modes[i] != NULL; i++) {
         fprintf(out, "  %s %s\n", program->name, program->modes[i]);
     }
-    for (int i = 0; i < n_all(program); i++) {
-        const struct option * o = option_at(program, i);
+    for (int i = 0; i < options_count(program); i++) {
+        const struct option * o = options_at(program, i);
         if (o->group != NULL) {
             fprintf(out, "\n%s%s%s\n", bold, o->group, reset);
         }
@@ -450,5 +458,6 @@ void options_help(const struct program * program, FILE * out) {
         fprintf(out, "  %s\n", program->examples[i]);
     }
     fprintf(out, "\n%sExit status%s\n", bold, reset);
-    fprintf(out, "  0 done   2 usage   3 bad data   4 bad model   5 stopped, can be resumed   6 numbers not finite or not right\n");
+    fprintf(out, "  0 done   1 the machine refused   2 usage   3 bad data   4 bad model\n"
+                 "  5 stopped, can be resumed   6 numbers not finite or not right\n");
 }

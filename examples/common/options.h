@@ -50,8 +50,9 @@ struct program {
     const char          * summary;  // one sentence
     const char * const  * modes;    // ways to call it, without the name; ends with NULL
     const char * const  * examples; // whole command lines; ends with NULL
-    const struct option * options;  // --help and --version are added to it
+    const struct option * options;  // those that every program has are added to it
     int                   n_options;
+    const char * const  * commands; // NULL, or the words that may follow the name, each a program of its own; ends with NULL
 };
 
 enum options_status {
@@ -65,3 +66,15 @@ enum options_status options_parse(const struct program * program, int argc, char
 
 // What --help prints.
 void options_help(const struct program * program, FILE * out);
+
+//
+// For those who describe the table otherwise: describe.c
+//
+
+int                   options_count(const struct program * program);        // with those that every program has
+const struct option * options_at   (const struct program * program, int i);
+bool                  option_is_argument(const struct option * o);
+void                  option_default(const struct option * o, char * text, size_t text_size); // "" if there is nothing to say
+
+// Word number i of a list such as "-t, --threads" or "md|csv|json"; false if there are fewer. Separators are any of `sep`.
+bool option_word(const char * list, const char * sep, int i, char * word, size_t word_size);

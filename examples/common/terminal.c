@@ -6,8 +6,9 @@
 #include <string.h>
 #include <unistd.h>
 
-// A log file gets a line at most this often.
-static const int64_t PLAIN_LINE_EVERY_US = 10*1000*1000;
+// A log file gets a line at most this often, a terminal a new one.
+static const int64_t PLAIN_LINE_EVERY_US    = 10*1000*1000;
+static const int64_t TERMINAL_LINE_EVERY_US = 50*1000;
 
 static bool is_terminal(FILE * out) {
     const char * term = getenv("TERM");
@@ -34,7 +35,8 @@ void progress_begin(struct progress * p, int n_steps) {
 void progress_step(struct progress * p, const char * what) {
     const int64_t now_us = ggml_time_us();
 
-    if (!p->is_terminal && now_us - p->shown_us < PLAIN_LINE_EVERY_US) {
+    const int64_t every_us = p->is_terminal ? TERMINAL_LINE_EVERY_US : PLAIN_LINE_EVERY_US;
+    if (p->n_steps == 0 || now_us - p->shown_us < every_us) {
         return;
     }
     p->shown_us = now_us;
@@ -53,7 +55,7 @@ void progress_done(struct progress * p) {
 }
 
 void progress_clear(struct progress * p) {
-    if (p->is_terminal) {
+    if (p->is_terminal && p->n_steps > 0) {
         fprintf(stderr, "\r\033[K");
         fflush(stderr);
     }

@@ -23,7 +23,7 @@ struct progress {
     int64_t shown_us;
 };
 
-void progress_begin(struct progress * p, int n_steps);
+void progress_begin(struct progress * p, int n_steps);       // 0: nothing is shown
 void progress_step (struct progress * p, const char * what); // `what` begins
 void progress_done (struct progress * p);                    // it ended
 void progress_clear(struct progress * p);                    // takes the line off the terminal, before other output

@@ -1,8 +1,10 @@
 // lrnn-inspect: what a model file says of itself, and what it costs to run.
 
+#include "compute.h"
 #include "exit-code.h"
 #include "json.h"
 #include "load-model.h"
+#include "metadata.h"
 #include "options.h"
 
 #include "ggml-backend.h"
@@ -12,9 +14,10 @@
 #include <string.h>
 
 struct args {
-    const char * model;
-    bool         json;
-    bool         devices;
+    const char *   model;
+    bool           json;
+    bool           devices;
+    struct compute compute; // by default nothing is uploaded
 };
 
 //
@@ -162,6 +165,10 @@ static void print_model_json(const struct lrnn_model * model, const struct lrnn_
     print_key_int   ("cache_bytes_per_token", true, info->cache_bytes);
     print_key_string("identity",              identity);
     print_key_string("source",                info->source);
+    print_key("source_config");
+    metadata_source_config(stdout, model);
+    print_key("metadata");
+    metadata_keys(stdout, model);
     print_key("tensors");
     struct lrnn_tensor_info t;
     for (int64_t i = 0; lrnn_model_get_tensor(model, i, &t); i++) {
@@ -227,7 +234,9 @@ static enum exit_code run(const struct args * args) {
     if (args->devices) {
         print_devices(args->json);
     } else {
-        struct lrnn_model * model = load_model("lrnn-inspect", args->model, false);
+        const bool          place = args->compute.n_gpu_layers != 0 || args->compute.verbose; // otherwise the weights need not be read
+        struct lrnn_model * model = place ? compute_load(&args->compute, "lrnn-inspect", args->model, false)
+                                          : load_model("lrnn-inspect", args->model, false);
         if (model == NULL) {
             return EXIT_CODE_MODEL;
         }
@@ -257,6 +266,11 @@ int main(int argc, char ** argv) {
 
         { .group = "Output",
           .names = "--json",    .type = OPTION_FLAG,   .dest = &args.json,    .help = "as JSON; null where the file does not say" },
+
+        { .group = "Placement, which -v shows",
+          .names = "-ngl, --gpu-layers", .value = "N", .type = OPTION_INT, .dest = &args.compute.n_gpu_layers, .min = -1, .max = 1 << 20,
+          .help = "layers on devices, as in the other programs; the model is loaded there" },
+        COMPUTE_DEVICES(args.compute),
     };
     const struct program program = {
         .name      = "lrnn-inspect",
@@ -279,6 +293,10 @@ int main(int argc, char ** argv) {
     if ((args.model != NULL) == args.devices) {
         fprintf(stderr, "lrnn-inspect: %s; see lrnn-inspect --help\n",
                 args.devices ? "--devices is about this machine, not about a model: give one of the two" : "M.gguf is missing");
+        return EXIT_CODE_USAGE;
+    }
+    if (!compute_check(&args.compute, err, sizeof(err))) {
+        fprintf(stderr, "lrnn-inspect: %s\n", err);
         return EXIT_CODE_USAGE;
     }
     return run(&args);

@@ -1,8 +1,8 @@
 #include "logits.h"
 
 #include "atomic-file.h"
+#include "compute.h"
 #include "interrupt.h"
-#include "load-model.h"
 #include "npy.h"
 #include "options.h"
 #include "read-file.h"
@@ -20,7 +20,7 @@ struct args {
     const char       * tokens;
     const char       * out;
     struct option_ints cut;     // tokens of the calls, in turn
-    int64_t            threads;
+    struct compute     compute;
     int64_t            batch;
     bool               quiet;
 };
@@ -120,7 +120,7 @@ static enum exit_code run(const struct args * args) {
     if (!read_ids(args->tokens, &ids, &n_ids, err, sizeof(err))) {
         return fail(EXIT_CODE_DATA, err);
     }
-    model = load_model(NAME, args->model, args->quiet);
+    model = compute_load(&args->compute, NAME, args->model, args->quiet);
     if (model == NULL) {
         free(ids);
         return EXIT_CODE_MODEL;
@@ -135,7 +135,7 @@ static enum exit_code run(const struct args * args) {
         code = fail(EXIT_CODE_DATA, err);
     } else {
         session = lrnn_session_new(model, &(struct lrnn_session_params) {
-            .n_threads = (int32_t) args->threads,
+            .n_threads = (int32_t) args->compute.threads,
             .n_batch   = (int32_t) args->batch,
             .n_cache   = info.n_layer_attention > 0 ? (int32_t) n_ids : 0,
         }, err, sizeof(err));
@@ -158,7 +158,7 @@ static enum exit_code run(const struct args * args) {
 }
 
 enum exit_code logits_main(int argc, char ** argv) {
-    struct args args = { .batch = 512 };
+    struct args args = { .compute = COMPUTE_DEFAULTS, .batch = 512 };
 
     const struct option options[] = {
         { .group = "Files",
@@ -174,8 +174,8 @@ enum exit_code logits_main(int argc, char ** argv) {
           .unset = "as -b" },
         { .names = "-b, --batch", .value = "N", .type = OPTION_INT, .dest = &args.batch, .min = 1, .max = 1 << 20,
           .help = "tokens computed together at most" },
-        { .names = "-t, --threads", .value = "N", .type = OPTION_INT, .dest = &args.threads, .min = 0, .max = 4096,
-          .help = "threads", .unset = "one for each core" },
+        { COMPUTE_THREADS(args.compute) },
+        COMPUTE_OPTIONS(args.compute),
         { .names = "-q, --quiet", .type = OPTION_FLAG, .dest = &args.quiet, .help = "no progress" },
     };
     const struct program program = {
@@ -194,6 +194,9 @@ enum exit_code logits_main(int argc, char ** argv) {
         case OPTIONS_OK:    break;
         case OPTIONS_DONE:  return EXIT_CODE_OK;
         case OPTIONS_ERROR: return fail(EXIT_CODE_USAGE, err);
+    }
+    if (!compute_check(&args.compute, err, sizeof(err))) {
+        return fail(EXIT_CODE_USAGE, err);
     }
     if (args.cut.n == 0) {
         args.cut = (struct option_ints) { .n = 1, .v = { args.batch } };

@@ -1,8 +1,13 @@
 // lrnn-perplexity: what a model expects of a text. One command a file.
 
+#include "compare-files.h"
+#include "compare-step.h"
 #include "exit-code.h"
+#include "imatrix-main.h"
 #include "logits.h"
 #include "options.h"
+#include "report.h"
+#include "run.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -12,8 +17,21 @@ struct command {
     enum exit_code (*run)(int argc, char ** argv); // argv[0] is the name of the command
 };
 
+// Models are compared in step, runs that were scored before window by window.
+static enum exit_code compare_main(int argc, char ** argv) {
+    bool has_model = false;
+    for (int i = 1; i < argc; i++) {
+        has_model |= strcmp(argv[i], "-m") == 0 || strncmp(argv[i], "--model", 7) == 0;
+    }
+    return has_model ? compare_step_main(argc, argv) : compare_files_main(argc, argv);
+}
+
 static const struct command COMMANDS[] = {
-    { "logits", logits_main },
+    { "compare", compare_main },
+    { "imatrix", imatrix_main },
+    { "logits",  logits_main },
+    { "report",  report_main },
+    { "run",     run_main },
 };
 
 enum { N_COMMANDS = sizeof(COMMANDS)/sizeof(COMMANDS[0]) };
@@ -23,6 +41,11 @@ int main(int argc, char ** argv) {
         .name      = "lrnn-perplexity",
         .summary   = "what a model expects of a text, token by token",
         .modes     = (const char * const []) {
+            "compare A B                                  two runs that were scored before, window by window",
+            "compare -m A.gguf -m B.gguf --data PATH      how far models are from the first one, by position",
+            "imatrix -m M.gguf --data PATH --out F        what matters in each weight, for lrnn-quantize",
+            "report PATH... --format table,svg --out DIR  tables and pictures out of score files",
+            "run -m M.gguf --data PATH --out DIR          every token of a data set, into score files",
             "logits -m M.gguf --tokens IDS --out L.npy    the logits for given token ids",
             "COMMAND --help                               the options of a command", NULL },
         .examples  = (const char * const []) { "lrnn-perplexity logits -m model.gguf --tokens ids.txt --out logits.npy", NULL },
@@ -38,7 +61,7 @@ int main(int argc, char ** argv) {
     }
     if (argc > 1 && argv[1][0] != '-') {
         snprintf(err, sizeof(err), "there is no command '%s'; see lrnn-perplexity --help", argv[1]);
-    } else if (options_parse(&program, argc < 2 ? argc : 2, argv, err, sizeof(err)) == OPTIONS_DONE) {
+    } else if (options_parse(&program, argc, argv, err, sizeof(err)) == OPTIONS_DONE) {
         return EXIT_CODE_OK;
     }
     fprintf(stderr, "lrnn-perplexity: %s\n", err);

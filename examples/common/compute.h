@@ -1,0 +1,48 @@
+#pragma once
+
+// Where and how a program computes: options that every program which runs a model has, and the model they load.
+//
+//     struct compute compute = COMPUTE_DEFAULTS;
+//     const struct option options[] = { …, { .group = "Computation", COMPUTE_THREADS(compute) }, COMPUTE_OPTIONS(compute), … };
+//     …                                                                                       // options_parse
+//     if (!compute_check(&compute, err, sizeof(err))) …                                       // EXIT_CODE_USAGE
+//     struct lrnn_model * model = compute_load(&compute, "lrnn-cli", path, quiet);            // NULL: EXIT_CODE_MODEL
+
+#include "lrnn.h"
+#include "options.h"
+
+struct compute {
+    int64_t      threads;      // 0: one for each core
+    int64_t      n_gpu_layers; // -1: as many as there is memory for
+    const char * devices;      // NULL: every GPU
+    const char * split;        // NULL: in proportion to free memory
+    bool         verbose;
+};
+
+#define COMPUTE_DEFAULTS { .n_gpu_layers = -1 }
+
+// The inside of an option, so that it can begin a group.
+#define COMPUTE_THREADS(c) \
+    .names = "-t, --threads", .value = "N", .type = OPTION_INT, .dest = &(c).threads, .min = 0, .max = 4096, \
+    .help = "threads of the CPU", .unset = "one for each core"
+
+// The others, as they follow it.
+#define COMPUTE_OPTIONS(c) COMPUTE_LAYERS(c), COMPUTE_DEVICES(c)
+
+#define COMPUTE_LAYERS(c) \
+    { .names = "-ngl, --gpu-layers", .value = "N", .type = OPTION_INT, .dest = &(c).n_gpu_layers, .min = -1, .max = 1 << 20, \
+      .help = "layers on devices, from the last one back, the output being one more; 0: none, -1: as many as there is memory for" }
+
+#define COMPUTE_DEVICES(c) \
+    { .names = "--device", .value = "LIST", .type = OPTION_STRING, .dest = &(c).devices, \
+      .help = "the devices, between commas, by the names that lrnn-inspect --devices shows", .unset = "every GPU" }, \
+    { .names = "--tensor-split", .value = "LIST", .type = OPTION_STRING, .dest = &(c).split, \
+      .help = "shares of the layers for each of them, as in 3,1", .unset = "in proportion to free memory" }, \
+    { .names = "-v, --verbose", .type = OPTION_FLAG, .dest = &(c).verbose, .help = "say on stderr which layers lie where" }
+
+// False if there are no such devices, or the split does not fit them.
+bool compute_check(const struct compute * c, char * err, size_t err_size);
+
+// A model, loaded with progress on a terminal; NULL after a sentence on stderr.
+// - quiet: no progress, no warning
+struct lrnn_model * compute_load(const struct compute * c, const char * program, const char * path, bool quiet);
