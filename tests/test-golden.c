@@ -308,6 +308,13 @@ static double spoiled(struct run * r, const unsigned char * file, size_t size) {
     return d;
 }
 
+// llama.cpp's RWKV-7 has v0, v1 and v2 in the first layer as well, where there is no earlier value to mix with.
+static bool is_dummy(const char * name) {
+    static const char prefix[] = "blk.0.time_mix_v";
+    const size_t      n        = sizeof(prefix) - 1;
+    return strncmp(name, prefix, n) == 0 && name[n] >= '0' && name[n] <= '2';
+}
+
 // Each tensor in turn, every element off by up to 20 %: more than rounding, less than any mistake in how it is read.
 static double least_seen(struct test * t, const struct golden * g) {
     struct run            r     = { .t = t, .g = g, .rng = { 1 } };
@@ -332,8 +339,12 @@ static double least_seen(struct test * t, const struct golden * g) {
             }
             snprintf(r.where, sizeof(r.where), "%s with %s off", g->name, gguf_get_tensor_name(gguf, i));
             const double d = spoiled(&r, file, size);
-            test_check(t, d > SEEN, "%s: the logits differ by %.3g, expected more than %.0e", r.where, d, SEEN);
-            least = d < least ? d : least;
+            if (is_dummy(gguf_get_tensor_name(gguf, i))) {
+                test_check(t, d < SEEN, "%s: the logits differ by %.3g, though nothing should read it", r.where, d);
+            } else {
+                test_check(t, d > SEEN, "%s: the logits differ by %.3g, expected more than %.0e", r.where, d, SEEN);
+                least = d < least ? d : least;
+            }
             memcpy(data, values, n*sizeof(float));
             free(values);
         }

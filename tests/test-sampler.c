@@ -40,7 +40,7 @@ static void draw(struct lrnn_sampler_params p, int n, int counts[V]) {
     struct lrnn_sampler * s = make(p);
     memset(counts, 0, V*sizeof(int));
     for (int i = 0; i < n; ++i) {
-        const int32_t t = lrnn_sampler_sample(s, LOGITS, V, NULL);
+        const int32_t t = lrnn_sampler_sample(s, LOGITS, V, NULL, NULL, 0);
         if (t >= 0 && t < V) {
             counts[t]++;
         }
@@ -53,14 +53,14 @@ static void test_greedy(void) {
     p.temperature = 0.0f;
     struct lrnn_sampler * s = make(p);
     float                 lp;
-    check(lrnn_sampler_sample(s, LOGITS, V, &lp) == 1, "temperature 0 takes the most likely token");
+    check(lrnn_sampler_sample(s, LOGITS, V, &lp, NULL, 0) == 1, "temperature 0 takes the most likely token");
     double sum = 0.0;
     for (int i = 0; i < V; ++i) {
         sum += exp((double) LOGITS[i]);
     }
     check(fabs((double) lp - (3.0 - log(sum))) < 1e-6, "its log-probability is that of the softmax");
     const float tie[3] = { 0.0f, 1.0f, 1.0f };
-    check(lrnn_sampler_sample(s, tie, 3, NULL) == 1, "of two alike the lower id is taken");
+    check(lrnn_sampler_sample(s, tie, 3, NULL, NULL, 0) == 1, "of two alike the lower id is taken");
     lrnn_sampler_free(s);
 }
 
@@ -115,12 +115,12 @@ static void test_penalty(void) {
     // 3.0 → 1.5 after the first, so 5 (2.5) follows, then 2 (2.0); then 1 is out of the last two again
     const int32_t expected[] = { 1, 5, 2, 1 };
     for (int i = 0; i < 4; ++i) {
-        check(lrnn_sampler_sample(s, LOGITS, V, NULL) == expected[i], "a penalty lasts as long as repeat_last");
+        check(lrnn_sampler_sample(s, LOGITS, V, NULL, NULL, 0) == expected[i], "a penalty lasts as long as repeat_last");
     }
     lrnn_sampler_free(s);
     s = make(p);
     lrnn_sampler_accept(s, 1);
-    check(lrnn_sampler_sample(s, LOGITS, V, NULL) == 5, "accepted tokens are penalised too");
+    check(lrnn_sampler_sample(s, LOGITS, V, NULL, NULL, 0) == 5, "accepted tokens are penalised too");
     lrnn_sampler_free(s);
 }
 
@@ -128,9 +128,9 @@ static void test_seeds(void) {
     int32_t a[64], b[64], c[64];
     struct lrnn_sampler * s[3] = { make(plain(42)), make(plain(42)), make(plain(43)) };
     for (int i = 0; i < 64; ++i) {
-        a[i] = lrnn_sampler_sample(s[0], LOGITS, V, NULL);
-        b[i] = lrnn_sampler_sample(s[1], LOGITS, V, NULL);
-        c[i] = lrnn_sampler_sample(s[2], LOGITS, V, NULL);
+        a[i] = lrnn_sampler_sample(s[0], LOGITS, V, NULL, NULL, 0);
+        b[i] = lrnn_sampler_sample(s[1], LOGITS, V, NULL, NULL, 0);
+        c[i] = lrnn_sampler_sample(s[2], LOGITS, V, NULL, NULL, 0);
     }
     check(memcmp(a, b, sizeof(a)) == 0, "a seed gives the same tokens again");
     check(memcmp(a, c, sizeof(a)) != 0, "another seed gives others");
@@ -162,9 +162,12 @@ static void test_refusals(void) {
     const float nan_logits[3] = { 0.0f, NAN, 1.0f };
     const float no_logits[2]  = { -INFINITY, -INFINITY };
     const float one_logit[2]  = { -INFINITY, 0.0f };
-    check(lrnn_sampler_sample(s, nan_logits, 3, NULL) == -1, "NaN logits give no token");
-    check(lrnn_sampler_sample(s, no_logits, 2, NULL) == -1, "no finite logit gives no token");
-    check(lrnn_sampler_sample(s, one_logit, 2, NULL) == 1, "a logit of minus infinity is never drawn");
+    char        err[256]      = "";
+    check(lrnn_sampler_sample(s, nan_logits, 3, NULL, err, sizeof(err)) == LRNN_SAMPLE_NOT_FINITE, "NaN logits give no token");
+    check(strstr(err, "not a number") != NULL, "and a sentence that says so");
+    check(lrnn_sampler_sample(s, no_logits, 2, NULL, err, sizeof(err)) == LRNN_SAMPLE_NOT_FINITE, "no finite logit gives no token");
+    check(strstr(err, "no logit is finite") != NULL, "and a sentence that says so");
+    check(lrnn_sampler_sample(s, one_logit, 2, NULL, NULL, 0) == 1, "a logit of minus infinity is never drawn");
     lrnn_sampler_free(s);
 }
 

@@ -1,8 +1,10 @@
-// Sequences of a session: state files, misuse, two threads. That the numbers are right is test-golden's business.
+// Sequences of a session: state files, misuse, numbers that are not finite, two threads. That the numbers are right is test-golden's business.
 
 #include "golden.h"
 #include "lrnn.h"
+#include "model-edit.h"
 
+#include <math.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -22,6 +24,9 @@ static bool check(bool ok, const char * what, const char * detail) {
 
 // one of each kind of state: matrix with convolutions, per element, with normaliser, token shifts, attention cache
 static const char * const MODELS[] = { "delta_net_neg", "mamba_neg", "xlstm", "rwkv7", "olmo_hybrid" };
+
+// those whose first layer begins with an RMSNorm
+static const char * const PRE_NORM[] = { "delta_net_neg", "mamba_neg", "transformer", "delta_net_hybrid" };
 
 enum { N_MODELS = sizeof(MODELS)/sizeof(MODELS[0]), PROMPT = 11, AFTER = 16 };
 
@@ -62,7 +67,7 @@ static void generate(struct lrnn_session * s, int seq, struct lrnn_sampler * sam
     char err[512];
     for (int i = 0; i < AFTER; ++i) {
         check(eval(s, seq, &token, 1, err), "eval", err);
-        token = out[i] = lrnn_sampler_sample(sampler, lrnn_logits(s, 0), n_vocab, NULL);
+        token = out[i] = lrnn_sampler_sample(sampler, lrnn_logits(s, 0), n_vocab, NULL, NULL, 0);
     }
 }
 
@@ -91,7 +96,7 @@ static void test_state_file(const char * name, const char * path) {
     check(eval(a, 0, tokens, PROMPT, err), name, err);
     float * logits = malloc((size_t) V*sizeof(float));
     memcpy(logits, lrnn_logits(a, 0), (size_t) V*sizeof(float));
-    const int32_t first = lrnn_sampler_sample(sa, lrnn_logits(a, 0), V, NULL);
+    const int32_t first = lrnn_sampler_sample(sa, lrnn_logits(a, 0), V, NULL, NULL, 0);
     check(lrnn_seq_save(a, 0, sa, path, err, sizeof(err)), name, err);
     generate(a, 0, sa, V, first, unbroken);
 
@@ -221,6 +226,112 @@ static void test_misuse(void) {
     lrnn_model_free(model);
 }
 
+// Channel 0 belongs to token `bad` alone, which has nothing else: √D after the norm. The weight of the norm takes it beyond what a float can hold.
+static void overflow_at(struct model_edit * e, int bad) {
+    struct ggml_tensor * embd = model_edit_find(e, "token_embd.weight");
+    struct ggml_tensor * norm = model_edit_find(e, "blk.0.attn_norm.weight");
+    float *              x    = embd->data;
+    for (int64_t id = 0; id < embd->ne[1]; ++id) {
+        x[id*embd->ne[0]] = id == bad ? 1.0f : 0.0f;
+    }
+    memset(x + bad*embd->ne[0] + 1, 0, (size_t) (embd->ne[0] - 1)*sizeof(float));
+    ((float *) norm->data)[0] = 3e38f;
+}
+
+// A token that gives numbers which are not finite: nothing of it is left after a rewind or a reset, and it never touches another sequence.
+// Attention looks at rows of its cache behind a sequence's end, where what was forgotten must not be.
+static void test_not_finite(const char * name, const char * path) {
+    enum { BAD = 9, N = 5 };
+    const int32_t good[N] = { 3, 1, 4, 1, 5 }, bad[N] = { 3, 1, BAD, BAD, BAD };
+    char              err[512] = "no such model in the golden folder";
+    struct model_edit e;
+    for (int i = 0; i < golden.n; ++i) {
+        if (strcmp(golden.models[i].name, name) == 0 && model_edit_open(&e, golden.models[i].path)) {
+            overflow_at(&e, BAD);
+            check(model_edit_write(&e, path), name, "the model can be written");
+            model_edit_close(&e);
+        }
+    }
+    struct lrnn_model * model = lrnn_model_load(path, NULL, err, sizeof(err));
+    if (!check(model != NULL, name, err)) {
+        return;
+    }
+    const int64_t         V = lrnn_model_get_info(model).n_vocab;
+    const size_t          row = (size_t) V*sizeof(float);
+    struct lrnn_session * s = session_of(model, 2, N);
+    float *               expected = malloc(4*row); // of the long prompts, then of the short ones
+
+    const struct lrnn_input both[2] = { { 0, good, N, 1 }, { 1, good, N, 1 } }; // sequence, tokens, their number, logits of the last
+    const struct lrnn_input half[2] = { { 0, bad,  N, 1 }, { 1, good, N, 1 } };
+    const struct lrnn_input less[2] = { { 0, good, 2, 1 }, { 1, good, 2, 1 } };
+    check(lrnn_eval(s, less, 2, err, sizeof(err)), name, err);
+    memcpy(expected + 2*V, lrnn_logits(s, 0), 2*row);
+    check(lrnn_seq_reset(s, 0, err, sizeof(err)) && lrnn_seq_reset(s, 1, err, sizeof(err)), name, err);
+    check(lrnn_eval(s, both, 2, err, sizeof(err)), name, err);
+    memcpy(expected, lrnn_logits(s, 0), 2*row);
+    for (int how = 0; how < 2; ++how) { // rewound, then reset
+        for (int i = 0; i < 2; ++i) {
+            check(how == 0 ? lrnn_seq_rewind(s, i, lrnn_seq_length(s, i), err, sizeof(err)) : lrnn_seq_reset(s, i, err, sizeof(err)), name, err);
+        }
+        check(lrnn_eval(s, half, 2, err, sizeof(err)), name, err);
+        check(!isfinite(lrnn_logits(s, 0)[0]), name, "the logits of an overflow are not finite");
+        check(memcmp(lrnn_logits(s, 1), expected + V, row) == 0, name, "the sequence beside it does not notice");
+        for (int i = 0; i < 2; ++i) {
+            check(how == 0 ? lrnn_seq_rewind(s, i, N, err, sizeof(err)) : lrnn_seq_reset(s, i, err, sizeof(err)), name, err);
+        }
+        check(lrnn_eval(s, less, 2, err, sizeof(err)), name, err);
+        check(memcmp(lrnn_logits(s, 0), expected + 2*V, 2*row) == 0, name, "nor does who comes after it");
+    }
+    // a fork over a sequence that was longer
+    check(lrnn_seq_reset(s, 0, err, sizeof(err)) && eval(s, 0, bad, N, err), name, err);
+    check(lrnn_seq_reset(s, 1, err, sizeof(err)) && eval(s, 1, good, 2, err) && lrnn_seq_fork(s, 1, 0, err, sizeof(err)), name, err);
+    check(eval(s, 0, good + 2, 1, err) && isfinite(lrnn_logits(s, 0)[0]), name, "nor does a fork in its place");
+    free(expected);
+    lrnn_session_free(s);
+    lrnn_model_free(model);
+}
+
+// Attention over more rows than one step of its cache, up to the last row there is: token by token, in uneven calls, and at once.
+static void test_cache(const char * name) {
+    enum { N = 150 }; // more than two steps of 64, and not a whole number of them
+    static const int cuts[] = { 1, 40, 30, 1, 1, 60 };
+    struct lrnn_model *        model = load(name);
+    const int64_t              V     = lrnn_model_get_info(model).n_vocab;
+    struct lrnn_session_params p     = { .n_threads = 1, .n_seqs = 2, .n_cache = N };
+    float *                    whole = malloc((size_t) (N*V)*sizeof(float));
+    double                     worst = 0.0;
+    char                       err[512] = "";
+    int32_t                    tokens[N];
+    for (int i = 0; i < N; ++i) {
+        tokens[i] = (int32_t) ((i*i + 3*i + 1) % V);
+    }
+    for (int how = 0; how < 3; ++how) {
+        struct lrnn_session * s = lrnn_session_new(model, &p, err, sizeof(err));
+        check(s != NULL, name, err);
+        for (int at = 0, call = 0; at < N; ++call) {
+            const int want = how == 0 ? N : how == 1 ? 1 : cuts[(size_t) call % (sizeof(cuts)/sizeof(cuts[0]))];
+            const int n    = want < N - at ? want : N - at;
+            const struct lrnn_input in = { .seq = 1, .tokens = tokens + at, .n_tokens = n, .n_logits = n };
+            check(lrnn_eval(s, &in, 1, err, sizeof(err)), name, err);
+            for (int64_t i = 0; i < n*V; ++i) {
+                float * x = &whole[at*V + i];
+                if (how == 0) {
+                    *x = lrnn_logits(s, 0)[i];
+                }
+                const double d = fabs((double) *x - (double) lrnn_logits(s, 0)[i]);
+                worst = d > worst || isnan(d) ? d : worst;
+            }
+            at += n;
+        }
+        check(!eval(s, 1, tokens, 1, err), name, "a full cache takes no more");
+        lrnn_session_free(s);
+    }
+    printf("%s: %d tokens in the cache, logits of different cuts differ by %.1e\n", name, N, worst);
+    check(worst < 1e-4, name, "the logits do not depend on the cut");
+    free(whole);
+    lrnn_model_free(model);
+}
+
 // Two sessions of one model on two threads at once give what each gives alone, to the bit.
 struct job {
     struct lrnn_model * model;
@@ -281,6 +392,12 @@ int main(void) {
     }
     test_damage(path);
     test_misuse();
+    test_cache("transformer");
+    test_cache("delta_net_hybrid"); // with a window
+    test_cache("olmo_hybrid");
+    for (size_t i = 0; i < sizeof(PRE_NORM)/sizeof(PRE_NORM[0]); ++i) {
+        test_not_finite(PRE_NORM[i], path);
+    }
     remove(path);
     golden_list_free(&golden);
     printf("test-session: %d models, %d checks, %d failed\n", (int) N_MODELS, n_checks, n_failed);

@@ -1,0 +1,595 @@
+// The engine that scores windows: its numbers against the logits of the library, and every way of running it against every other. A run that is
+// killed and continued, and shards of it, have the bytes of the run that was not.
+
+#include "golden.h"
+#include "model-edit.h"
+#include "score.h"
+#include "util.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <math.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+static struct test        t;
+static struct golden_list golden;
+static char               folder[256], data_path[512];
+
+enum { N_DOCS = 9, N_VOCAB = 48 };
+
+//
+// A model with symbols s0 .. s47, of which s0 begins a text, and documents of them
+//
+
+static struct model_edit open_golden(const char * name) {
+    struct model_edit e;
+    for (int i = 0; i < golden.n; ++i) {
+        if (strcmp(golden.models[i].name, name) == 0 && model_edit_open(&e, golden.models[i].path)) {
+            return e;
+        }
+    }
+    printf("FAILED: there is no model %s\n", name);
+    exit(1);
+}
+
+static void add_symbols(struct model_edit * e) {
+    static char  text[N_VOCAB][16];
+    const char * tokens[N_VOCAB];
+    int32_t      types [N_VOCAB];
+    for (int i = 0; i < N_VOCAB; ++i) {
+        snprintf(text[i], sizeof(text[i]), "s%d", i);
+        tokens[i] = text[i];
+        types [i] = i == 0 ? 3 : 1; // control, normal
+    }
+    gguf_set_val_str (e->gguf, "tokenizer.ggml.model", "lrnn-symbols");
+    gguf_set_arr_str (e->gguf, "tokenizer.ggml.tokens", tokens, N_VOCAB);
+    gguf_set_arr_data(e->gguf, "tokenizer.ggml.token_type", GGUF_TYPE_INT32, types, N_VOCAB);
+    gguf_set_val_u32 (e->gguf, "tokenizer.ggml.bos_token_id", 0);
+    gguf_set_val_bool(e->gguf, "tokenizer.ggml.add_bos_token", true);
+}
+
+static struct lrnn_model * load(struct model_edit * e, const char * name) {
+    char path[512], err[512] = "the file cannot be written";
+    snprintf(path, sizeof(path), "%s/%s.gguf", folder, name);
+    struct lrnn_model * model = model_edit_write(e, path) ? lrnn_model_load(path, NULL, err, sizeof(err)) : NULL;
+    model_edit_close(e);
+    unlink(path);
+    if (model == NULL) {
+        printf("FAILED: %s: %s\n", name, err);
+        exit(1);
+    }
+    return model;
+}
+
+static struct lrnn_model * symbol_model(const char * name) {
+    struct model_edit e = open_golden(name);
+    add_symbols(&e);
+    return load(&e, name);
+}
+
+static void write_data(void) {
+    struct test_rng r = { 11 };
+    FILE * f = fopen(data_path, "wb");
+    for (int d = 0; d < N_DOCS && f != NULL; ++d) {
+        fprintf(f, "{\"text\": \"");
+        const int n = d == 4 ? 5 : 90 + (int) test_below(&r, 60);
+        for (int i = 0; i < n; ++i) {
+            fprintf(f, "%ss%d", i > 0 ? " " : "", 1 + (int) test_below(&r, N_VOCAB - 1));
+        }
+        fprintf(f, "\"}\n");
+    }
+    if (f == NULL || fclose(f) != 0) {
+        printf("FAILED: %s: %s\n", data_path, strerror(errno));
+        exit(1);
+    }
+}
+
+static struct windows * make(const struct lrnn_model * model, struct window_params params) {
+    const char * paths[] = { data_path };
+    char err[512] = "";
+    struct dataset * ds = dataset_open(&(struct dataset_params) { .paths = paths, .n_paths = 1, .text_field = "text" }, err, sizeof(err));
+    struct windows * ws = ds != NULL ? windows_make(ds, model, &params, folder, NULL, NULL, err, sizeof(err)) : NULL;
+    dataset_free(ds);
+    if (ws == NULL) {
+        printf("FAILED: %s\n", err);
+        exit(1);
+    }
+    return ws;
+}
+
+//
+// A run
+//
+
+struct run {
+    struct lrnn_model *  model;
+    struct window_params window;
+    enum score_reset     reset;
+    int64_t              n_batch, group, checkpoint_every;
+    int64_t              shard, n_shards;
+    const char *         name;      // of the file
+    bool                 resume;
+    int                  stop_after; // calls; 0: never
+    bool                 killed;    // not asked to stop, but killed
+    struct score_result  result;
+};
+
+struct stop {
+    int  calls, after;
+    bool killed;
+};
+
+static bool watch(const struct score_progress * progress, void * user) {
+    struct stop * stop = user;
+    (void) progress;
+    if (++stop->calls != stop->after) {
+        return true;
+    }
+    if (stop->killed) {
+        raise(SIGKILL);
+    }
+    return false;
+}
+
+static const char * path_of(const char * name, char path[512]) {
+    snprintf(path, 512, "%s/%s.nll", folder, name);
+    return path;
+}
+
+static enum score_status go(struct run * run) {
+    char path[512], checkpoints[600], err[512] = "";
+    struct windows * ws = make(run->model, run->window);
+    const struct windows_summary * s = windows_get_summary(ws);
+    static const char * const resets[] = { "window", "document", "never" };
+    const struct score_meta meta = {
+        .model = "m", .files = s->files, .sources = "", .data_fingerprint = s->fingerprint, .template = "", .same_targets = "", .n_vocab = N_VOCAB,
+        .mode = run->window.mode == WINDOW_DOCUMENT ? "document" : "packed", .reset = resets[run->reset], .window = run->window.length,
+        .n_batch = run->n_batch, .group = run->group, .n_windows = s->n_windows,
+        .shard = run->n_shards > 0 ? run->shard : 1, .n_shards = run->n_shards > 0 ? run->n_shards : 1,
+    };
+    path_of(run->name, path);
+    snprintf(checkpoints, sizeof(checkpoints), "%s.checkpoint", path);
+    struct stop stop = { .after = run->stop_after, .killed = run->killed };
+    struct score_params params = {
+        .n_threads = 1, .n_batch = run->n_batch, .group = run->group, .reset = run->reset, .max_length = run->window.length, .resume = run->resume,
+        .checkpoint_every = run->checkpoint_every, .checkpoints = checkpoints, .watch = watch, .user = &stop,
+    };
+    int64_t n_done = 0;
+    score_shard_range(&meta, &params.first, &params.end);
+    struct score_writer * w = run->resume ? score_writer_resume(path, &meta, &n_done, err, sizeof(err)) :
+                                            score_writer_create(path, &meta, err, sizeof(err));
+    enum score_status status = SCORE_FAILED;
+    params.next = params.first + n_done;
+    if (w != NULL && score_meta_identity(&meta, params.identity)) {
+        status = score_run(run->model, ws, w, &params, &run->result, err, sizeof(err));
+    }
+    test_check(&t, status != SCORE_FAILED, "%s: %s", run->name, err);
+    test_check(&t, run->result.warning[0] == '\0', "%s", run->result.warning);
+    score_writer_close(w, err, sizeof(err));
+    windows_free(ws);
+    return status;
+}
+
+static struct scores read_scores(const char * name) {
+    char path[512], err[512] = "";
+    const char * paths[] = { path_of(name, path) };
+    struct scores scores;
+    if (!scores_read(paths, 1, false, &scores, err, sizeof(err))) {
+        printf("FAILED: %s\n", err);
+        exit(1);
+    }
+    return scores;
+}
+
+static bool same_files(const char * a, const char * b) {
+    char   path[512];
+    char * data[2];
+    long   size[2];
+    const char * names[] = { a, b };
+    for (int i = 0; i < 2; ++i) {
+        FILE * f = fopen(path_of(names[i], path), "rb");
+        if (f == NULL) {
+            return false;
+        }
+        fseek(f, 0, SEEK_END);
+        size[i] = ftell(f);
+        rewind(f);
+        data[i] = malloc((size_t) size[i] + 1);
+        if (fread(data[i], 1, (size_t) size[i], f) != (size_t) size[i]) {
+            size[i] = -1 - i;
+        }
+        fclose(f);
+    }
+    const bool same = size[0] == size[1] && memcmp(data[0], data[1], (size_t) size[0]) == 0;
+    free(data[0]);
+    free(data[1]);
+    return same;
+}
+
+static void forget(const char * name) {
+    char path[512];
+    unlink(path_of(name, path));
+}
+
+//
+// The numbers
+//
+
+// -ln p of each target by hand: one token a call, softmax in double.
+static void by_hand(struct lrnn_session * session, const struct window * w, bool reset_documents, double * nll) {
+    char err[512] = "";
+    for (int64_t i = 0; i + 1 < w->n_tokens; ++i) {
+        bool fresh = i == 0;
+        for (int32_t k = 1; k < w->n_spans && reset_documents; ++k) {
+            fresh = fresh || w->spans[k].first == i;
+        }
+        if (fresh) {
+            lrnn_seq_reset(session, 0, err, sizeof(err));
+        }
+        const struct lrnn_input input = { .seq = 0, .tokens = &w->tokens[i], .n_tokens = 1, .n_logits = 1 };
+        if (!lrnn_eval(session, &input, 1, err, sizeof(err))) {
+            printf("FAILED: %s\n", err);
+            exit(1);
+        }
+        const float * z = lrnn_logits(session, 0);
+        double sum = 0.0;
+        for (int v = 0; v < N_VOCAB; ++v) {
+            sum += exp((double) z[v] - (double) z[w->tokens[i + 1]]);
+        }
+        nll[i] = log(sum);
+    }
+}
+
+static double worst_difference(const struct score_window * w, const double * nll) {
+    double worst = 0.0;
+    for (int64_t i = 0; i < w->n_targets; ++i) {
+        const double d = fabs((double) w->nll[i] - nll[i]);
+        worst = d > worst || isnan(d) ? d : worst;
+    }
+    return worst;
+}
+
+// Token by token against calls of every size, groups of every size, windows reset at documents too.
+static void test_numbers(const char * name) {
+    struct lrnn_model * model = symbol_model(name);
+    struct test_worst   worst = { .what = name, .limit = 2e-5 };
+    char err[512];
+    static const struct { int64_t batch, group; enum score_reset reset; enum window_mode mode; } cases[] = {
+        { 1,   1, SCORE_RESET_WINDOW,   WINDOW_PACKED   },
+        { 7,   3, SCORE_RESET_WINDOW,   WINDOW_PACKED   },
+        { 64,  4, SCORE_RESET_WINDOW,   WINDOW_PACKED   },
+        { 512, 2, SCORE_RESET_WINDOW,   WINDOW_PACKED   },
+        { 64,  4, SCORE_RESET_DOCUMENT, WINDOW_PACKED   },
+        { 64,  3, SCORE_RESET_WINDOW,   WINDOW_DOCUMENT },
+    };
+    struct lrnn_session * session = lrnn_session_new(model, &(struct lrnn_session_params) { .n_threads = 1 }, err, sizeof(err));
+    for (size_t c = 0; c < sizeof(cases)/sizeof(cases[0]); ++c) {
+        struct run run = {
+            .model = model, .name = "numbers", .n_batch = cases[c].batch, .group = cases[c].group, .reset = cases[c].reset,
+            .window = { .mode = cases[c].mode, .length = 120, .min_doc_tokens = 3 },
+        };
+        test_check(&t, go(&run) == SCORE_DONE, "not done");
+        struct scores    scores = read_scores("numbers");
+        struct windows * ws     = make(model, run.window);
+        for (int64_t i = 0; i < scores.n_windows; ++i) {
+            struct window w;
+            double        nll[120];
+            char          where[64];
+            windows_read(ws, i, &w, err, sizeof(err));
+            by_hand(session, &w, cases[c].reset == SCORE_RESET_DOCUMENT, nll);
+            snprintf(where, sizeof(where), "case %zu, window %d", c, (int) i);
+            test_bound(&t, &worst, worst_difference(&scores.windows[i], nll), where);
+            test_check(&t, scores.windows[i].n_targets == w.n_tokens - 1, "targets of window %" PRId64, i);
+            window_free(&w);
+        }
+        windows_free(ws);
+        scores_free(&scores);
+    }
+    test_worst_print(&worst);
+    forget("numbers");
+    lrnn_session_free(session);
+    lrnn_model_free(model);
+}
+
+// The first L tokens of a long window are a window of L: to the bit, if calls end where they did.
+static void test_prefix(void) {
+    struct lrnn_model * model = symbol_model("gated_deltanet_neg");
+    struct run run = { .model = model, .name = "long", .n_batch = 16, .group = 2, .window = { .mode = WINDOW_DOCUMENT, .length = 81 } };
+    go(&run);
+    struct scores longer = read_scores("long");
+    static const int64_t lengths[] = { 17, 33, 50, 64 };
+    for (int k = 0; k < 4; ++k) {
+        struct run shorter = run;
+        shorter.name                  = "short";
+        shorter.window.length         = lengths[k];
+        shorter.window.min_doc_tokens = lengths[k];
+        go(&shorter);
+        struct scores scores = read_scores("short");
+        test_check(&t, scores.n_windows == longer.n_windows, "%" PRId64 " documents", scores.n_windows);
+        double worst = 0.0;
+        bool   same  = true;
+        for (int64_t i = 0; i < scores.n_windows; ++i) {
+            for (int64_t j = 0; j < lengths[k] - 1; ++j) {
+                const double d = fabs((double) (scores.windows[i].nll[j] - longer.windows[i].nll[j]));
+                worst = d > worst ? d : worst;
+                same  = same && d == 0.0;
+            }
+        }
+        // 16 tokens a call: windows of 17 and 33 are fed 16 and 32, where calls of the long one end too
+        test_check(&t, worst < 2e-5 && (k >= 2 || same), "prefix of %" PRId64 " tokens: off by %g", lengths[k], worst);
+        scores_free(&scores);
+    }
+    scores_free(&longer);
+    forget("long");
+    forget("short");
+    lrnn_model_free(model);
+}
+
+// A state that is never emptied: the windows are pieces of one long one.
+static void test_never(void) {
+    struct lrnn_model * model = symbol_model("rwkv7");
+    struct run pieces = { .model = model, .name = "pieces", .n_batch = 25, .group = 1, .window = { .length = 100, .max_windows = 6 } };
+    struct run whole  = { .model = model, .name = "whole",  .n_batch = 25, .group = 1, .window = { .length = 600, .max_windows = 1 } };
+    pieces.reset = SCORE_RESET_NEVER;
+    go(&pieces);
+    go(&whole);
+    struct scores a = read_scores("pieces"), b = read_scores("whole");
+    bool same = true;
+    for (int64_t i = 0; i < 6; ++i) {
+        for (int64_t j = 1; j < 100; ++j) {
+            same = same && a.windows[i].nll[j - 1] == b.windows[0].nll[i*100 + j - 1];
+        }
+    }
+    test_check(&t, same, "windows of one stream are not the stream");
+    scores_free(&a);
+    scores_free(&b);
+    forget("pieces");
+    forget("whole");
+    lrnn_model_free(model);
+}
+
+// Without output weights every token is as likely as any other: perplexity is the vocabulary, at every position.
+static void test_uniform_model(void) {
+    struct model_edit e = open_golden("mamba_neg");
+    add_symbols(&e);
+    struct ggml_tensor * output = model_edit_find(&e, "output.weight");
+    if (output == NULL) { // tied to the embedding: one of its own
+        const int64_t * ne = model_edit_find(&e, "token_embd.weight")->ne;
+        output = model_edit_put(&e, "output.weight", GGML_TYPE_F32, 2, ne);
+    }
+    memset(output->data, 0, ggml_nbytes(output));
+    struct lrnn_model * model = load(&e, "uniform");
+    struct run run = { .model = model, .name = "uniform", .n_batch = 32, .group = 2, .window = { .length = 100 } };
+    go(&run);
+    struct scores scores = read_scores("uniform");
+    bool same = scores.n_windows > 0;
+    for (int64_t i = 0; i < scores.n_windows; ++i) {
+        for (int64_t j = 0; j < 99; ++j) {
+            same = same && scores.windows[i].nll[j] == (float) log(N_VOCAB) && (scores.windows[i].flags[j] & SCORE_COUNTED) != 0;
+        }
+    }
+    test_check(&t, same, "a uniform model does not give the vocabulary");
+    scores_free(&scores);
+    forget("uniform");
+    lrnn_model_free(model);
+}
+
+// A logit that overflows at some positions: recorded there and nowhere else, counted, and the run goes on.
+static void test_not_finite(void) {
+    struct model_edit e = open_golden("delta_net_neg");
+    add_symbols(&e);
+    struct ggml_tensor * output = model_edit_find(&e, "output.weight");
+    for (int64_t i = 0; i < output->ne[0]; ++i) {
+        ((float *) output->data)[5*output->ne[0] + i] = i == 0 ? 3e38f : 0.0f; // times one number, which is above 1.13 now and then
+    }
+    struct lrnn_model * model = load(&e, "odd");
+    struct run run = { .model = model, .name = "odd", .n_batch = 16, .group = 2, .window = { .length = 60 } };
+    test_check(&t, go(&run) == SCORE_DONE, "numbers that are not finite stop the run");
+    char err[512];
+    struct scores         scores  = read_scores("odd");
+    struct windows *      ws      = make(model, run.window);
+    struct lrnn_session * session = lrnn_session_new(model, &(struct lrnn_session_params) { .n_threads = 1 }, err, sizeof(err));
+    int64_t n_diverged = 0, first_window = 0, first_at = 0, n_finite = 0;
+    bool    right = true;
+    for (int64_t i = 0; i < scores.n_windows; ++i) {
+        struct window w;
+        bool          bad = false;
+        windows_read(ws, i, &w, err, sizeof(err));
+        lrnn_seq_reset(session, 0, err, sizeof(err));
+        for (int64_t j = 1; j < 60; ++j) {
+            lrnn_eval(session, &(struct lrnn_input) { .seq = 0, .tokens = &w.tokens[j - 1], .n_tokens = 1, .n_logits = 1 }, 1, err, sizeof(err));
+            const bool finite = isfinite(lrnn_logits(session, 0)[5]);
+            right     = right && finite == (isfinite(scores.windows[i].nll[j - 1]) != 0);
+            n_finite += finite;
+            if (!finite && !bad) {
+                bad          = true;
+                first_window = n_diverged == 0 ? i : first_window;
+                first_at     = n_diverged == 0 ? j : first_at;
+                n_diverged++;
+            }
+        }
+        window_free(&w);
+    }
+    test_check(&t, right && n_diverged > 0 && n_finite > 0, "what is not finite stands elsewhere");
+    test_check(&t, run.result.n_diverged == n_diverged && run.result.diverged_window == first_window && run.result.diverged_at == first_at,
+            "%" PRId64 " windows diverged, the first %" PRId64 " at %" PRId64 "; expected %" PRId64 ", %" PRId64 ", %" PRId64,
+            run.result.n_diverged, run.result.diverged_window, run.result.diverged_at, n_diverged, first_window, first_at);
+    lrnn_session_free(session);
+    windows_free(ws);
+    scores_free(&scores);
+    forget("odd");
+    lrnn_model_free(model);
+}
+
+//
+// Stopped and continued
+//
+
+static bool no_checkpoint(const char * name) {
+    char path[512], checkpoints[600];
+    struct stat st;
+    snprintf(checkpoints, sizeof(checkpoints), "%s.checkpoint", path_of(name, path));
+    return stat(checkpoints, &st) != 0;
+}
+
+// Runs in a process of its own that is killed after so many calls. True if it was still running then.
+static bool killed_after(struct run run, int calls) {
+    run.stop_after = calls;
+    run.killed     = true;
+    fflush(stdout);
+    const pid_t child = fork();
+    if (child == 0) {
+        const int64_t before = t.n_failed;
+        go(&run);
+        fflush(stdout);
+        _exit(t.n_failed == before ? 0 : 1);
+    }
+    int status = 0;
+    test_check(&t, child > 0 && waitpid(child, &status, 0) == child, "no process: %s", strerror(errno));
+    test_check(&t, WIFSIGNALED(status) || WEXITSTATUS(status) == 0, "the process that is to be killed has failed");
+    return WIFSIGNALED(status);
+}
+
+static void test_resume(const char * model_name, enum score_reset reset, int64_t group) {
+    struct lrnn_model * model = symbol_model(model_name);
+    const struct run run = {
+        .model = model, .name = "resumed", .n_batch = 16, .group = group, .reset = reset, .checkpoint_every = 60,
+        .window = { .length = 100, .max_windows = 4 },
+    };
+    struct run unbroken = run;
+    unbroken.name = "unbroken";
+    go(&unbroken);
+    test_check(&t, no_checkpoint("unbroken"), "a finished run leaves a checkpoint");
+
+    // asked to stop after every fourth call
+    int         n_stops = 0;
+    int64_t     n_tokens = 0;
+    struct run  asked = run;
+    asked.stop_after = 4;
+    while (go(&asked) == SCORE_STOPPED && n_stops < 1000) {
+        n_tokens += asked.result.n_tokens;
+        n_stops++;
+        asked.resume = true;
+    }
+    n_tokens += asked.result.n_tokens;
+    test_check(&t, n_stops > 2 && same_files("unbroken", "resumed"), "%s, reset %d: stopped %d times, the file has other bytes",
+            model_name, (int) reset, n_stops);
+    test_check(&t, n_tokens == unbroken.result.n_tokens, "a run that was asked to stop computes %" PRId64 " tokens, unbroken %" PRId64,
+            n_tokens, unbroken.result.n_tokens);
+    test_check(&t, no_checkpoint("resumed"), "a finished run leaves a checkpoint");
+
+    // killed after more and more calls, each time in another place
+    forget("resumed");
+    struct run again = run;
+    int n_kills = 0;
+    for (int calls = 4; killed_after(again, calls) && n_kills < 50; ++calls, ++n_kills) {
+        again.resume = true;
+    }
+    test_check(&t, n_kills > 1 && same_files("unbroken", "resumed"), "%s, reset %d: killed %d times, the file has other bytes",
+            model_name, (int) reset, n_kills);
+    test_check(&t, no_checkpoint("resumed"), "a finished run leaves a checkpoint");
+
+    // ended in the middle of appending a group: its first window is there, the others are computed again with it
+    again.resume = true;
+    if (reset != SCORE_RESET_NEVER) {
+        char        path[512];
+        struct stat st;
+        test_check(&t, stat(path_of("resumed", path), &st) == 0 && truncate(path, st.st_size - 40) == 0, "the file cannot be cut");
+        test_check(&t, go(&again) == SCORE_DONE && again.result.n_windows == 1 && same_files("unbroken", "resumed"),
+                "%s: cut inside a group", model_name);
+    }
+
+    // resuming what is finished changes nothing
+    test_check(&t, go(&again) == SCORE_DONE && again.result.n_tokens == 0 && same_files("unbroken", "resumed"), "a finished run was continued");
+
+    // a checkpoint of another run is not taken for one of this
+    forget("resumed");
+    asked.resume = false;
+    test_check(&t, go(&asked) == SCORE_STOPPED && !no_checkpoint("resumed"), "no checkpoint where a run was stopped");
+    struct run anew = run;
+    test_check(&t, go(&anew) == SCORE_DONE && anew.result.n_resumed == 0 && same_files("unbroken", "resumed"),
+            "a run that begins anew goes on with the old one");
+
+    forget("resumed");
+    forget("unbroken");
+    lrnn_model_free(model);
+}
+
+// Four shards, one of them killed and continued, are the run that was not split.
+static void test_shards(void) {
+    struct lrnn_model * model = symbol_model("deltaproduct3_neg");
+    const struct run run = { .model = model, .name = "whole", .n_batch = 16, .group = 2, .checkpoint_every = 20, .window = { .length = 70 } };
+    struct run unsplit = run;
+    go(&unsplit);
+    static const char * const names[] = { "part1", "part2", "part3", "part4" };
+    char         path[4][512], err[512] = "";
+    const char * paths[4];
+    for (int i = 0; i < 4; ++i) {
+        struct run part = run;
+        part.name     = names[i];
+        part.shard    = i + 1;
+        part.n_shards = 4;
+        if (i == 2) {
+            test_check(&t, killed_after(part, 4), "the shard was finished before it was killed");
+            part.resume = true;
+        }
+        go(&part);
+        paths[i] = path_of(names[i], path[i]);
+    }
+    struct scores whole = read_scores("whole"), parts;
+    if (test_check(&t, scores_read(paths, 4, false, &parts, err, sizeof(err)), "%s", err)) {
+        bool same = parts.n_windows == whole.n_windows && whole.n_windows > 10;
+        for (int64_t i = 0; i < whole.n_windows && same; ++i) {
+            const struct score_window * a = &whole.windows[i];
+            const struct score_window * b = &parts.windows[i];
+            same = a->index == b->index && a->n_targets == b->n_targets && a->n_spans == b->n_spans &&
+                memcmp(a->nll, b->nll, (size_t) a->n_targets*sizeof(*a->nll)) == 0 && memcmp(a->flags, b->flags, (size_t) a->n_targets) == 0 &&
+                memcmp(a->bytes, b->bytes, (size_t) a->n_targets*sizeof(*a->bytes)) == 0 &&
+                memcmp(a->spans, b->spans, (size_t) a->n_spans*sizeof(*a->spans)) == 0;
+        }
+        test_check(&t, same, "four shards are not the run");
+        scores_free(&parts);
+    }
+    scores_free(&whole);
+    for (int i = 0; i < 4; ++i) {
+        forget(names[i]);
+    }
+    forget("whole");
+    lrnn_model_free(model);
+}
+
+int main(void) {
+    char err[512];
+    if (!golden_list_load(&golden, err, sizeof(err))) {
+        printf("FAILED: %s\n", err);
+        return 1;
+    }
+    snprintf(folder, sizeof(folder), "%s/lrnn-score.XXXXXX", getenv("TMPDIR") != NULL ? getenv("TMPDIR") : "/tmp");
+    if (mkdtemp(folder) == NULL) {
+        printf("FAILED: no folder: %s\n", strerror(errno));
+        return 1;
+    }
+    snprintf(data_path, sizeof(data_path), "%s/data.jsonl", folder);
+    write_data();
+    test_numbers("delta_net_neg");
+    test_numbers("xlstm");
+    test_numbers("olmo_hybrid");
+    test_prefix();
+    test_never();
+    test_uniform_model();
+    test_not_finite();
+    test_resume("gated_deltaproduct2_neg", SCORE_RESET_WINDOW,   2);
+    test_resume("olmo_hybrid",             SCORE_RESET_WINDOW,   3);
+    test_resume("mamba2",                  SCORE_RESET_DOCUMENT, 2);
+    test_resume("rwkv6",                   SCORE_RESET_NEVER,    1);
+    test_shards();
+    unlink(data_path);
+    test_check(&t, rmdir(folder) == 0, "%s: something was left behind", folder);
+    golden_list_free(&golden);
+    return test_end(&t, "score");
+}
