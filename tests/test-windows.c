@@ -381,8 +381,10 @@ static void test_same_targets(void) {
                     memcmp(w.tokens, longest.tokens + 100 - context, (size_t) w.n_tokens*sizeof(*w.tokens)) == 0, "context %" PRId64, context);
             // the first stretch has the documents' border 30 tokens in; behind a short context it is not seen
             const int64_t at = stretch*(WINDOW_SAME_TARGETS + 100) + 100 - context;
+            const int     whole = context == 100; // not cut at the front: the first target has a span of its own
             test_check(&t, w.spans[0].first == 0 && w.spans[0].byte == (at < 30 ? at : at - 30) && w.spans[0].document == (at < 30 ? 0 : 1) &&
-                    w.n_spans == (at < 30 ? 2 : 1) && (w.n_spans == 1 || w.spans[1].first == 30 - at), "spans of context %" PRId64, context);
+                    w.n_spans == whole + (at < 30 ? 2 : 1) && (at >= 30 || w.spans[w.n_spans - 1].first == 30 - at), "spans of context %" PRId64, context);
+            test_check(&t, !whole || (w.spans[1].first == 1 && w.spans[1].byte == w.spans[0].byte + 1), "the span of the first target");
             window_free(&w);
         }
         window_free(&longest);

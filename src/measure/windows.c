@@ -172,9 +172,10 @@ static bool push_span(struct windows * ws, struct window_span span, char * err, 
     return true;
 }
 
-// Appends a token to the window in the making. `at` says where in its document it stands; a window that begins gets a span from there.
+// Appends a token to the window in the making. `at` says where in its document it stands; a window that begins gets a span from there, and one more
+// from its first target: scores begin with that one, and who reads them must know which byte it is at.
 static bool push(struct windows * ws, int32_t token, uint16_t bytes, bool starts, const struct window_span * at, char * err, size_t err_size) {
-    if (ws->n_tokens == 0 || starts) {
+    if (ws->n_tokens <= 1 || starts) {
         struct window_span span = *at;
         span.first = ws->n_tokens;
         if (!push_span(ws, span, err, err_size)) {
