@@ -1,0 +1,69 @@
+"""Convert trained checkpoints to GGUF with lrnn-convert, and print the tables of ../README.md.
+
+    python export.py RUNS MODELS
+
+RUNS is the folder that train_tasks.py and train_text.py wrote to; MODELS/NAME.gguf is written for every run that is finished.
+Task models stay F32; language models become Q8_0.
+"""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+CONVERTER = Path(__file__).resolve().parents[2] / "convert"
+
+
+def convert(folder: Path, output: Path, signed: bool, *options: str) -> int:
+    command = [sys.executable, "-m", "lrnn_convert", str(folder), "-o", str(output), "--name", output.stem, "--quiet",
+               "--eigenvalues", "signed" if signed else "unsigned", *options]
+    subprocess.run(command, check=True, env=os.environ | {"PYTHONPATH": str(CONVERTER)})
+    return output.stat().st_size
+
+
+def number(x: float) -> str:
+    return f"{x:.3f}" if abs(x) >= 0.0005 else "0.000"
+
+
+def export_tasks(runs: Path, models: Path) -> None:
+    scores, cards = [], []
+    for path in sorted(runs.glob("*/scores.json")):
+        r, name = json.loads(path.read_text()), path.parent.name
+        size = convert(path.parent, models / f"{name}.gguf", r["signed"], "--task", r["task"], "--trained-length", "40")
+        scores.append([f"`{name}`", r["task"], "[-1,1]" if r["signed"] else "[0,1]", *map(number, r["scores"].values())])
+        tried = ", ".join(f"{number(t['validation'])} ({t['reached']})" for t in r["seeds"])
+        cards.append([f"`{name}`", tried, r["seed"], r["steps"], f"{r['cpu_seconds']} s", f"{r['parameters']:,}", f"{size / 1000:.0f} kB"])
+    if scores:
+        table(["file", "task", "range", *r["scores"]], scores)
+        table(["file", "validation of each seed (length reached)", "shipped seed", "steps a seed", "CPU time", "parameters", "size"], cards)
+
+
+def export_text(runs: Path, models: Path) -> None:
+    rows = []
+    for path in sorted(runs.glob("text-*/log.jsonl")):
+        last, name = json.loads(path.read_text().splitlines()[-1]), path.parent.name
+        size = convert(path.parent, models / f"{name}.gguf", name.endswith("neg"), "--type", "q8_0", "--tokenizer", "bytes",
+                       "--trained-length", "512")
+        rows.append([f"`{name}`", last["step"], *(f"{x:.3f}" for x in last["held_out"].values()), f"{last['cpu_seconds'] / 60:.0f} min",
+                     f"{size / 1e6:.2f} MB"])
+    if rows:
+        table(["file", "steps", *last["held_out"], "CPU time", "size"], rows)
+
+
+def table(head: list, rows: list[list]) -> None:
+    for row in (head, ["---"] * len(head), *rows):
+        print("| " + " | ".join(map(str, row)) + " |")
+    print()
+
+
+def main() -> None:
+    if len(sys.argv) != 3:
+        sys.exit(__doc__)
+    runs, models = Path(sys.argv[1]), Path(sys.argv[2])
+    export_tasks(runs, models)
+    export_text(runs, models)
+
+
+if __name__ == "__main__":
+    main()

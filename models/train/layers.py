@@ -1,0 +1,329 @@
+"""DeltaNet, (Gated) DeltaProduct and Mamba language models for training on a CPU.
+
+The modules carry the names of their libraries' checkpoints (flash-linear-attention, transformers), so that a saved model is what
+those libraries and lrnn-convert read. The recurrences are in scan.c, which is compiled on first use.
+"""
+
+import ctypes
+import hashlib
+import json
+import math
+import os
+import subprocess
+import tempfile
+from pathlib import Path
+
+import torch
+import torch.nn.functional as F
+from safetensors.torch import load_file, save_file
+from torch import nn
+
+# ---- scan.c
+
+
+def compile_scan() -> ctypes.CDLL:
+    source = Path(__file__).with_name("scan.c")
+    command = [os.environ.get("CC", "cc"), "-std=gnu11", "-O3", "-march=native", "-ffast-math", "-shared", "-fPIC"]
+    tag = hashlib.sha256(source.read_bytes() + " ".join(command).encode()).hexdigest()[:16]
+    library = Path(tempfile.gettempdir()) / f"lrnn-train-{os.getuid()}-{tag}.so"
+    if not library.exists():
+        fresh = library.with_suffix(f".{os.getpid()}")
+        subprocess.run([*command, "-o", str(fresh), str(source), "-lm"], check=True)
+        fresh.rename(library)
+    return ctypes.CDLL(str(library))
+
+
+SCAN = compile_scan()
+
+
+def shape_of(*sizes: int) -> ctypes.Array:
+    """A struct of ints."""
+    return (ctypes.c_int * len(sizes))(*sizes)
+
+
+def call(function, shape: ctypes.Array, *tensors: torch.Tensor | None) -> None:
+    for x in tensors:
+        assert x is None or (x.dtype == torch.float32 and x.is_contiguous()), "scan.c takes dense float32"
+    status = function(shape, *(ctypes.c_void_p(None if x is None else x.data_ptr()) for x in tensors))
+    if function.restype is ctypes.c_int and status != 0:
+        raise MemoryError(function.__name__)
+
+
+for name in ("delta_forward", "ssm_forward", "conv_forward", "conv_backward"):
+    getattr(SCAN, name).restype = None
+
+
+class DeltaRule(torch.autograd.Function):
+    """q [B,T,H,K], k [B,T·n,H,K], v [B,T·n,H,P], beta [B,T·n,H], g [B,T,H] or None -> o [B,T,H,P]; q and k are L2-normalised inside."""
+
+    @staticmethod
+    def forward(ctx, q, k, v, beta, g, factors):
+        q, k, v, beta = (x.contiguous() for x in (q, k, v, beta))
+        g = None if g is None else g.contiguous()
+        B, T, H, K = q.shape
+        P = v.shape[-1]
+        shape = shape_of(B, T, H, factors, K, P)
+        o, u = v.new_empty(B, T, H, P), torch.empty_like(v)
+        kept = v.new_empty(B, H, SCAN.delta_kept_states(T), K, P)
+        call(SCAN.delta_forward, shape, q, k, v, beta, g, o, u, kept)
+        ctx.save_for_backward(q, k, v, beta, g, u, kept)
+        ctx.shape = shape
+        return o
+
+    @staticmethod
+    def backward(ctx, d_o):
+        q, k, v, beta, g, u, kept = ctx.saved_tensors
+        dq, dk, dv, dbeta = (torch.empty_like(x) for x in (q, k, v, beta))
+        dg = None if g is None else torch.empty_like(g)
+        call(SCAN.delta_backward, ctx.shape, q, k, v, beta, g, u, kept, d_o.contiguous(), dq, dk, dv, dbeta, dg)
+        return dq, dk, dv, dbeta, dg, None
+
+
+class SelectiveScan(torch.autograd.Function):
+    """x, dt [B,T,E], A [E,N], B, C [B,T,N] -> y [B,T,E]."""
+
+    @staticmethod
+    def forward(ctx, x, dt, A, B, C, signed):
+        tensors = tuple(t.contiguous() for t in (x, dt, A, B, C))
+        n_seq, T, E = x.shape
+        ctx.shape = shape_of(n_seq, T, E, A.shape[1], int(signed))
+        ctx.save_for_backward(*tensors)
+        y = x.new_empty(x.shape)
+        call(SCAN.ssm_forward, ctx.shape, *tensors, y)
+        return y
+
+    @staticmethod
+    def backward(ctx, dy):
+        tensors = ctx.saved_tensors
+        grads = tuple(torch.zeros_like(t) for t in tensors)
+        call(SCAN.ssm_backward, ctx.shape, *tensors, dy.contiguous(), *grads)
+        return *grads, None
+
+
+class ConvSiLU(torch.autograd.Function):
+    """x [B,T,C], weight [C,1,W], bias [C] or None -> silu of the causal convolution."""
+
+    @staticmethod
+    def forward(ctx, x, weight, bias):
+        x, w = x.contiguous(), weight[:, 0].t().contiguous()
+        ctx.shape = shape_of(*x.shape, weight.shape[-1])
+        ctx.save_for_backward(x, w, bias)
+        y = torch.empty_like(x)
+        call(SCAN.conv_forward, ctx.shape, x, w, bias, y)
+        return y
+
+    @staticmethod
+    def backward(ctx, dy):
+        x, w, bias = ctx.saved_tensors
+        dx, dw = torch.zeros_like(x), torch.zeros_like(w)
+        db = None if bias is None else torch.zeros_like(bias)
+        call(SCAN.conv_backward, ctx.shape, x, w, bias, dy.contiguous(), dx, dw, db)
+        return dx, dw.t().unsqueeze(1).contiguous(), db
+
+
+# ---- modules
+
+
+def linear(inputs: int, outputs: int) -> nn.Linear:
+    return nn.Linear(inputs, outputs, bias=False)
+
+
+class RMSNorm(nn.Module):
+    def __init__(self, size: int, eps: float):
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(size))
+        self.eps = eps
+
+    def forward(self, x):
+        return F.rms_norm(x, self.weight.shape, self.weight, self.eps)
+
+
+class ShortConv(nn.Module):
+    def __init__(self, channels: int, width: int, bias: bool = False):
+        super().__init__()
+        bound = 1 / math.sqrt(width)
+        self.weight = nn.Parameter(torch.empty(channels, 1, width).uniform_(-bound, bound))
+        self.bias = nn.Parameter(torch.zeros(channels)) if bias else None
+
+    def forward(self, x):
+        return ConvSiLU.apply(x, self.weight, self.bias)
+
+
+class Mixer(nn.Module):
+    """DeltaNet (n = 1) and (Gated) DeltaProduct:
+
+    S = exp(g) S;  n times: S = (I - β k kᵀ) S + β k vᵀ;  o = Sᵀ q / √K;  β = σ(·), signed 2 σ(·)
+    """
+
+    def __init__(self, c: dict):
+        super().__init__()
+        D, H = c["hidden_size"], c["num_heads"]
+        self.heads, self.factors, self.signed = H, c.get("num_householder", 1), c["allow_neg_eigval"]
+        n, inner = self.factors, H * c["head_dim"] if "head_dim" in c else D
+        self.q_proj, self.k_proj, self.v_proj = linear(D, inner), linear(D, n * inner), linear(D, n * inner)
+        self.b_proj, self.o_proj = linear(D, n * H), linear(inner, D)
+        self.conv = c["use_short_conv"]
+        if self.conv:
+            W = c["conv_size"]
+            self.q_conv1d, self.k_conv1d, self.v_conv1d = ShortConv(inner, W), ShortConv(n * inner, W), ShortConv(n * inner, W)
+        self.forget = c.get("use_forget_gate", False)
+        if self.forget:
+            # as fla: rates of 0 to 16, time steps of 0.001 to 0.1
+            self.a_proj = linear(D, H)
+            self.A_log = nn.Parameter(torch.empty(H).uniform_(0, 16).log())
+            dt = torch.exp(torch.rand(H) * math.log(100) + math.log(0.001))
+            self.dt_bias = nn.Parameter(dt + torch.log(-torch.expm1(-dt)))
+        self.gate = c.get("use_output_gate", c.get("use_gate", False))
+        if self.gate:
+            self.g_proj = linear(D, inner)
+        self.o_norm = RMSNorm(inner // H, c["norm_eps"])
+
+    def forward(self, x):
+        B, T, _ = x.shape
+        q, k, v = self.q_proj(x), self.k_proj(x), self.v_proj(x)
+        if self.conv:
+            q, k, v = self.q_conv1d(q), self.k_conv1d(k), self.v_conv1d(v)
+        else:
+            q, k, v = F.silu(q), F.silu(k), F.silu(v)
+        # rows of k, v and β are (factor, head, dimension): the factors of a token are neighbours in time
+        q, k, v = q.view(B, T, self.heads, -1), k.view(B, T * self.factors, self.heads, -1), v.view(B, T * self.factors, self.heads, -1)
+        beta = self.b_proj(x).sigmoid().view(B, T * self.factors, self.heads)
+        if self.signed:
+            beta = 2 * beta
+        g = -self.A_log.exp() * F.softplus(self.a_proj(x) + self.dt_bias) if self.forget else None
+        o = self.o_norm(DeltaRule.apply(q, k, v, beta, g, self.factors)).flatten(2)
+        if self.gate:
+            o = o * F.silu(self.g_proj(x))
+        return self.o_proj(o)
+
+
+class SwiGLU(nn.Module):
+    def __init__(self, width: int, inner: int):
+        super().__init__()
+        self.gate_proj, self.up_proj, self.down_proj = linear(width, inner), linear(width, inner), linear(inner, width)
+
+    def forward(self, x):
+        return self.down_proj(F.silu(self.gate_proj(x)) * self.up_proj(x))
+
+
+class Block(nn.Module):
+    def __init__(self, c: dict):
+        super().__init__()
+        self.attn_norm, self.attn = RMSNorm(c["hidden_size"], c["norm_eps"]), Mixer(c)
+        self.mlp_norm, self.mlp = RMSNorm(c["hidden_size"], c["norm_eps"]), SwiGLU(c["hidden_size"], c["intermediate_size"])
+
+    def forward(self, x):
+        x = x + self.attn(self.attn_norm(x))
+        return x + self.mlp(self.mlp_norm(x))
+
+
+class MambaMixer(nn.Module):
+    """h = a h + Δ B x,  a = exp(Δ A), signed 2 exp(Δ A) - 1;  y = C·h + D x;  out = W (y silu(z))."""
+
+    def __init__(self, c: dict):
+        super().__init__()
+        D, E, N, R = c["hidden_size"], c["intermediate_size"], c["state_size"], c["time_step_rank"]
+        self.split, self.signed = (R, N, N), c["signed"]
+        self.in_proj, self.out_proj = linear(D, 2 * E), linear(E, D)
+        self.conv1d = ShortConv(E, c["conv_kernel"], bias=True)
+        self.x_proj, self.dt_proj = linear(E, R + 2 * N), nn.Linear(R, E)
+        self.A_log = nn.Parameter(torch.arange(1, N + 1, dtype=torch.float32).repeat(E, 1).log())
+        self.D = nn.Parameter(torch.ones(E))
+        dt = torch.exp(torch.rand(E) * math.log(c["time_step_max"] / c["time_step_min"]) + math.log(c["time_step_min"]))
+        self.dt_proj.bias = nn.Parameter(dt + torch.log(-torch.expm1(-dt)))
+
+    def forward(self, x):
+        x, z = self.in_proj(x).chunk(2, dim=-1)
+        x = self.conv1d(x)
+        dt, B, C = self.x_proj(x).split(self.split, dim=-1)
+        y = SelectiveScan.apply(x, F.softplus(self.dt_proj(dt)), -self.A_log.exp(), B, C, self.signed)
+        return self.out_proj((y + self.D * x) * F.silu(z))
+
+
+class MambaBlock(nn.Module):
+    def __init__(self, c: dict):
+        super().__init__()
+        self.norm, self.mixer = RMSNorm(c["hidden_size"], c["layer_norm_epsilon"]), MambaMixer(c)
+
+    def forward(self, x):
+        return x + self.mixer(self.norm(x))
+
+
+class Stack(nn.Module):
+    """Embedding, blocks and final norm; `final` is what the library calls the norm."""
+
+    def __init__(self, c: dict, block: type, final: str, eps: float):
+        super().__init__()
+        self.embeddings = nn.Embedding(c["vocab_size"], c["hidden_size"])
+        self.layers = nn.ModuleList(block(c) for _ in range(c["num_hidden_layers"]))
+        self.final = final
+        setattr(self, final, RMSNorm(c["hidden_size"], eps))
+
+    def forward(self, ids):
+        x = self.embeddings(ids)
+        for layer in self.layers:
+            x = layer(x)
+        return getattr(self, self.final)(x)
+
+
+class LanguageModel(nn.Module):
+    """ids [B,T] -> logits [B,T,V]."""
+
+    def __init__(self, config: dict):
+        super().__init__()
+        self.config = config
+        if config["model_type"] == "mamba":
+            self.backbone = Stack(config, MambaBlock, "norm_f", config["layer_norm_epsilon"])
+        else:
+            self.model = Stack(config, Block, "norm", config["norm_eps"])
+        self.lm_head = linear(config["hidden_size"], config["vocab_size"])
+        for name, parameter in self.named_parameters():
+            if parameter.dim() == 2 and not name.endswith(("A_log", "dt_proj.weight")):
+                nn.init.normal_(parameter, std=config["initializer_range"])
+
+    def forward(self, ids):
+        return self.lm_head((self.backbone if hasattr(self, "backbone") else self.model)(ids))
+
+
+# ---- configurations, as the libraries write them
+
+
+def delta_config(vocab: int, width: int, layers: int, heads: int, inner: int, signed: bool, conv: bool = True, factors: int = 0,
+                 forget: bool = False, gate: bool = False, init: float = 0.02) -> dict:
+    """factors 0: DeltaNet; n > 0: DeltaProduct with n factors."""
+    c = dict(vocab_size=vocab, hidden_size=width, num_hidden_layers=layers, num_heads=heads, intermediate_size=inner, hidden_act="swish",
+             expand_v=1, use_short_conv=conv, conv_size=4, allow_neg_eigval=signed, norm_eps=1e-6, tie_word_embeddings=False,
+             initializer_range=init, bos_token_id=None, eos_token_id=None)
+    if factors == 0:
+        return c | dict(architectures=["DeltaNetForCausalLM"], model_type="delta_net", expand_k=1, use_beta=True, use_gate=gate,
+                        qk_activation="silu", qk_norm="l2")
+    return c | dict(architectures=["GatedDeltaProductForCausalLM"], model_type="gated_deltaproduct", head_dim=width // heads,
+                    num_householder=factors, use_forget_gate=forget, use_output_gate=gate)
+
+
+def mamba_config(vocab: int, width: int, layers: int, signed: bool, conv: int = 4, state: int = 16, init: float = 0.02) -> dict:
+    return dict(architectures=["MambaForCausalLM"], model_type="mamba", vocab_size=vocab, hidden_size=width, num_hidden_layers=layers,
+                intermediate_size=2 * width, expand=2, state_size=state, conv_kernel=conv, use_bias=False, use_conv_bias=True,
+                hidden_act="silu", time_step_rank=math.ceil(width / 16), time_step_min=0.001, time_step_max=0.1, layer_norm_epsilon=1e-5,
+                tie_word_embeddings=False, initializer_range=init, bos_token_id=None, eos_token_id=None, signed=signed)
+
+
+# ---- checkpoints
+
+
+def save_model(model: LanguageModel, folder: Path) -> None:
+    """config.json and model.safetensors. Mamba's configuration has no word for its range: lrnn-convert must be told."""
+    folder.mkdir(parents=True, exist_ok=True)
+    config = {k: v for k, v in model.config.items() if k != "signed"}
+    (folder / "config.json").write_text(json.dumps(config, indent=2, sort_keys=True) + "\n")
+    save_file({k: v.contiguous() for k, v in model.state_dict().items()}, folder / "model.safetensors", metadata={"format": "pt"})
+
+
+def load_model(folder: Path, signed: bool = False) -> LanguageModel:
+    """signed is read for Mamba only."""
+    config = json.loads((folder / "config.json").read_text())
+    if config["model_type"] == "mamba":
+        config["signed"] = signed
+    model = LanguageModel(config)
+    model.load_state_dict(load_file(folder / "model.safetensors"))
+    return model
