@@ -128,6 +128,11 @@ def test_trained_length(bench):
     assert f.kv["mamba.context_length"] == 64
 
 
+def test_task(bench):
+    assert "lrnn.task" not in bench.convert(*tiny.delta_net()).kv
+    assert bench.convert(*tiny.delta_net(), "--task", "mod:5").kv["lrnn.task"] == "mod:5"
+
+
 def test_table_names_tensors_that_exist(bench):
     made = set()
     for make in FAMILIES:

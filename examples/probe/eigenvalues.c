@@ -33,9 +33,9 @@ static void count(struct eigenvalues_layer * l, double re, double im) {
     l->largest = size > l->largest ? size : l->largest;
 }
 
-// What head h of the state reads of a tensor [width, heads, factors, tokens]: heads are shared by division.
+// What head h of the state reads of a tensor [width, heads, factors, tokens]: heads are shared by division; one token is all tokens (RetNet's gates).
 static const float * at(const struct lrnn_watched * w, const struct lrnn_watched_tensor * t, int64_t h, int64_t token) {
-    return t->data + (token*t->ne[2]*t->ne[1] + h/(w->n_head/t->ne[1]))*t->ne[0];
+    return t->data + ((t->ne[3] > 1 ? token : 0)*t->ne[2]*t->ne[1] + h/(w->n_head/t->ne[1]))*t->ne[0];
 }
 
 // Every eigenvalue but those of the factors is the gate's.

@@ -31,11 +31,11 @@ void output_lengths(FILE * out, const struct probed * probed, int n, int64_t n_s
             probed[0].task, probed[0].chance, n_sequences, n_sequences == 1 ? "" : "s");
     fprintf(out, "%10s", "");
     for (int i = 0; i < n; ++i) {
-        fprintf(out, "  %-18.18s", probed[i].name);
+        fprintf(out, "  %-20.20s", probed[i].name);
     }
     fprintf(out, "\n%10s", "length");
     for (int i = 0; i < n; ++i) {
-        fprintf(out, "  %-18s", probed[i].eigenvalues);
+        fprintf(out, "  %-20s", probed[i].eigenvalues);
     }
     fprintf(out, "\n");
     for (int r = 0; r < probed[0].result.n_rows; ++r) {
@@ -43,9 +43,9 @@ void output_lengths(FILE * out, const struct probed * probed, int n, int64_t n_s
         for (int i = 0; i < n; ++i) {
             const struct probe_row * row = &probed[i].result.rows[r];
             if (row->n_asked == 0) {
-                fprintf(out, "  %-18s", "-");
+                fprintf(out, "  %-20s", "-");
             } else {
-                fprintf(out, "  %7.4f  %7.4f%s", accuracy(row), probe_scaled(row, probed[i].chance), n == 1 ? "" : "  ");
+                fprintf(out, "  %7.4f  %7.4f%s", accuracy(row), probe_scaled(row, probed[i].chance), n == 1 ? "" : "    ");
             }
         }
         fputs(n == 1 ? "  " : "\n", out);

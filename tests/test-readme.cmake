@@ -1,0 +1,42 @@
+# Every command of the README that starts a program of ours is run as it stands, in a folder that has build/bin, models and tests in it.
+#
+#   cmake -DBIN=<programs> -DSOURCE=<repository> -DWORK=<scratch folder> -P test-readme.cmake
+
+cmake_minimum_required(VERSION 3.25)
+
+file(REMOVE_RECURSE "${WORK}")
+file(MAKE_DIRECTORY "${WORK}/build")
+file(CREATE_LINK "${BIN}" "${WORK}/build/bin" SYMBOLIC)
+foreach (folder IN ITEMS models tests)
+    file(CREATE_LINK "${SOURCE}/${folder}" "${WORK}/${folder}" SYMBOLIC)
+endforeach()
+set(ENV{OMP_WAIT_POLICY} passive)
+
+file(STRINGS "${SOURCE}/README.md" lines REGEX "^    build/bin/")
+set(n 0)
+set(converts_a_checkpoint OFF)
+foreach (line IN LISTS lines)
+    if (line MATCHES "path/to/")
+        set(converts_a_checkpoint ON) # the two lines behind it use what it makes
+        continue()
+    endif()
+    if (converts_a_checkpoint AND line MATCHES " model.gguf")
+        continue()
+    endif()
+    separate_arguments(command UNIX_COMMAND "${line}")
+    list(POP_FRONT command program)
+    execute_process(COMMAND "${WORK}/${program}" ${command} WORKING_DIRECTORY "${WORK}" RESULT_VARIABLE result OUTPUT_VARIABLE out ERROR_VARIABLE said)
+    if (NOT result EQUAL 0)
+        message(FATAL_ERROR "README: ${line}\nreturned ${result}: ${out}${said}")
+    endif()
+    math(EXPR n "${n} + 1")
+endforeach()
+if (n LESS 10)
+    message(FATAL_ERROR "README: only ${n} commands were found")
+endif()
+foreach (file IN ITEMS results/report.svg results/report.html parity.svg old-man.state)
+    if (NOT EXISTS "${WORK}/${file}")
+        message(FATAL_ERROR "README: its commands did not make ${file}")
+    endif()
+endforeach()
+message("${n} commands of the README run")
