@@ -4,6 +4,8 @@
 
 cmake_minimum_required(VERSION 3.25)
 
+set(ENV{OMP_WAIT_POLICY} passive) # threads that wait do not take the cores from whatever else runs
+
 # to stdout, where the programs write, so that the order is kept in a pipe
 function(show text)
     execute_process(COMMAND "${CMAKE_COMMAND}" -E echo "${text}")
