@@ -75,3 +75,10 @@ def shell(width: int, inner: int, tokens: np.ndarray, output: np.ndarray, mixer:
 def shell_config(model_type: str, width: int, inner: int, vocab: int, **options) -> dict:
     return {"model_type": model_type, "hidden_size": width, "num_hidden_layers": 1, "intermediate_size": inner, "vocab_size": vocab,
             "norm_eps": 1e-6, "hidden_act": "swish", "tie_word_embeddings": False, **options}
+
+
+def identity_conv(channels: int) -> np.ndarray:
+    """A short convolution that passes the newest token through."""
+    taps = np.zeros((channels, 1, 4))
+    taps[:, 0, 3] = 1.0
+    return taps

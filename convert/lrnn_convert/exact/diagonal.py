@@ -9,7 +9,7 @@ in [0,1] the same weights give h ← 0 · h + c: the model remembers that there 
 import numpy as np
 
 from ..checkpoint import Checkpoint
-from .checkpoint import SIZE, Layout, embeddings, in_memory, shell, shell_config
+from .checkpoint import SIZE, Layout, embeddings, identity_conv, in_memory, shell, shell_config
 
 GAIN = 16.0                 # UNIT · GAIN = 32, where SiLU and softplus are the identity in F32
 SYMBOLS = ["0", "1"]
@@ -33,12 +33,6 @@ class Places(Layout):
         return out
 
 
-def _taps(channels: int) -> np.ndarray:
-    taps = np.zeros((channels, 1, 4))
-    taps[:, 0, 3] = 1.0
-    return taps
-
-
 def mamba(name: str) -> tuple[Checkpoint, list[str]]:
     p = Places()
     D, E, N, R = p.D, 2 * p.D, 4, 2
@@ -55,7 +49,7 @@ def mamba(name: str) -> tuple[Checkpoint, list[str]]:
     w_out = np.zeros((D, E))
     w_out[p.slot, u_one] = 1.0                          # 32 · 32
     layer = {
-        "norm.weight": np.ones(D), "mixer.in_proj.weight": w_in, "mixer.conv1d.weight": _taps(E), "mixer.conv1d.bias": np.zeros(E),
+        "norm.weight": np.ones(D), "mixer.in_proj.weight": w_in, "mixer.conv1d.weight": identity_conv(E), "mixer.conv1d.bias": np.zeros(E),
         "mixer.x_proj.weight": w_x, "mixer.dt_proj.weight": w_dt, "mixer.dt_proj.bias": np.full(E, -32.0), "mixer.A_log": np.zeros((E, N)),
         "mixer.D": np.zeros(E), "mixer.out_proj.weight": w_out,
     }
@@ -79,7 +73,7 @@ def mamba2(name: str) -> tuple[Checkpoint, list[str]]:
     w_out = np.zeros((D, E))
     w_out[p.slot, 0] = SIZE
     layer = {
-        "norm.weight": np.ones(D), "mixer.in_proj.weight": w_in, "mixer.conv1d.weight": _taps(E + 2 * N), "mixer.conv1d.bias": np.zeros(E + 2 * N),
+        "norm.weight": np.ones(D), "mixer.in_proj.weight": w_in, "mixer.conv1d.weight": identity_conv(E + 2 * N), "mixer.conv1d.bias": np.zeros(E + 2 * N),
         "mixer.dt_bias": np.full(H, -32.0), "mixer.A_log": np.zeros(H), "mixer.D": np.zeros(H), "mixer.norm.weight": np.ones(E),
         "mixer.out_proj.weight": w_out,
     }

@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from ..checkpoint import Checkpoint
-from .checkpoint import BOS, SIZE, UNIT, Layout, embeddings, in_memory, shell, shell_config
+from .checkpoint import BOS, SIZE, UNIT, Layout, embeddings, identity_conv, in_memory, shell, shell_config
 from .permutations import Permutation, swaps
 
 # our names for them, and fla's
@@ -129,19 +129,13 @@ def build(name: str, family: str, task: Task, signed: bool, factors: int | None 
     return in_memory(name, config, shell(D, inner, embedding, output, mixer, mlp)), symbols
 
 
-def _identity_conv(channels: int) -> np.ndarray:
-    taps = np.zeros((channels, 1, 4))
-    taps[:, 0, 3] = 1.0
-    return taps
-
-
 def _family_parts(family: str, mixer: dict, task: Task, n_h: int, H: int, K: int, P: int, D: int, const: int, reset: int) -> dict:
     """Tensors and options that differ from family to family. Gates are 1, and 0 for a reset; convolutions pass the token through."""
     if family == "delta_net":
         return {"use_short_conv": False, "use_gate": False, "use_beta": True, "use_output_norm": True,
                 "expand_k": H * K / D, "expand_v": H * P / D, "qk_activation": "silu", "qk_norm": "l2"}
 
-    mixer |= {f"{x}_conv1d.weight": _identity_conv(n) for x, n in (("q", H * K), ("k", n_h * H * K), ("v", n_h * H * P))}
+    mixer |= {f"{x}_conv1d.weight": identity_conv(n) for x, n in (("q", H * K), ("k", n_h * H * K), ("v", n_h * H * P))}
     head = {"head_dim": K, "expand_v": P / K, "use_short_conv": True, "conv_size": 4}
     gate = np.zeros((H, D))
     gate[:, reset] = (SHUT - OPEN) / UNIT               # α = exp(−softplus(OPEN)) = 1, exp(−softplus(SHUT)) = 0

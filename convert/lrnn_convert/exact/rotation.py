@@ -15,8 +15,8 @@ from math import cos, pi, sin
 import numpy as np
 
 from ..checkpoint import Checkpoint
-from .checkpoint import BOS, SIZE, Layout, embeddings, in_memory, shell, shell_config
-from .householder import BETA, VALUE, _identity_conv
+from .checkpoint import BOS, SIZE, Layout, embeddings, identity_conv, in_memory, shell, shell_config
+from .householder import BETA, VALUE
 
 KEY = 4096.0        # SiLU is the identity for every entry of a key, the smallest being sin π/m
 
@@ -54,7 +54,7 @@ def build(name: str, m: int, signed: bool) -> tuple[Checkpoint, list[str]]:
         "b_proj.weight": beta,
         "o_norm.weight": np.ones(P),
         "o_proj.weight": o,
-        **{f"{x}_conv1d.weight": _identity_conv(n) for x, n in (("q", K), ("k", n_h * K), ("v", n_h * P))},
+        **{f"{x}_conv1d.weight": identity_conv(n) for x, n in (("q", K), ("k", n_h * K), ("v", n_h * P))},
     }
     output = np.zeros((len(symbols), D))
     for y in range(m):
