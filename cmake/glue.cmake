@@ -51,7 +51,7 @@ glue_edit(op-count src/ggml.c 2 replace
     "static_assert(GGML_OP_COUNT == "
     "static_assert(GGML_OP_COUNT - 3 == ")
 
-# ---- ggml-rpc: same wire format, but a client can tell that a server has our ops: its patch version is 100 or more ----------------------
+# ---- ggml-rpc: same wire format, but a client can tell that a server has our ops: its patch version is 100 or more. One op more of ours: 101 --
 
 glue_edit(rpc-op-count include/ggml-rpc.h 1 replace
     "static_assert(GGML_OP_COUNT == "

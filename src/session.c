@@ -634,7 +634,7 @@ bool lrnn_seq_fork(struct lrnn_session * s, int32_t from, int32_t to, char * err
 }
 
 //
-// For the state file
+// For the state file and the state norm
 //
 
 bool session_seq_pieces(struct lrnn_session * s, int32_t seq, int64_t length, session_piece visit, void * user) {
@@ -675,6 +675,16 @@ bool session_seq_set_logits(struct lrnn_session * s, int32_t seq, const float * 
     s->n_logits         = 1;
     s->seqs[seq].logits = 1;
     return true;
+}
+
+struct ggml_tensor * session_seq_state(const struct lrnn_session * s, int32_t seq, int32_t il, size_t * offset) {
+    const int64_t length = s->seqs[seq].length;
+    if (length == 0 || s->model->layers[il].attention) {
+        return NULL;
+    }
+    struct ggml_tensor * t = s->memory.states[il][0];
+    *offset = (size_t) slot_of(s, seq, length)*t->nb[1];
+    return t;
 }
 
 const struct lrnn_model * session_model(const struct lrnn_session * s) {

@@ -1,6 +1,6 @@
 #pragma once
 
-// What the state file needs of a session: the pieces that make up one sequence, in a fixed order.
+// What the state file and the state norm need of a session: the pieces that make up one sequence, in a fixed order.
 
 #include "lrnn.h"
 
@@ -21,6 +21,10 @@ const float * session_seq_logits(const struct lrnn_session * session, int32_t se
 
 // Makes them lrnn_logits(session, 0), as if a call had just computed them. False: out of memory.
 bool session_seq_set_logits(struct lrnn_session * session, int32_t seq, const float * logits, char * err, size_t err_size);
+
+// The tensor with the recurrence of layer il, and at *offset its bytes after the last token of a sequence; NULL for an attention layer, and for a
+// sequence without tokens.
+struct ggml_tensor * session_seq_state(const struct lrnn_session * session, int32_t seq, int32_t il, size_t * offset);
 
 const struct lrnn_model * session_model  (const struct lrnn_session * session);
 int32_t                   session_n_seqs (const struct lrnn_session * session);

@@ -84,7 +84,8 @@ static struct score_meta make_meta(const struct synthetic * s) {
         .data_fingerprint = or_default(s->fingerprint, or_default(s->dataset, "d0")), .template = "{text}", .files = "a.jsonl\tb.jsonl",
         .sources = or_default(s->sources, ""), .records = 100, .documents = 100, .complaints = "", .protocol = "custom",
         .mode = or_default(s->mode, "packed"), .bos = "doc", .eos = "none", .reset = or_default(s->reset, "window"), .window = s->window,
-        .min_doc_tokens = s->window, .same_targets = or_default(s->same_targets, ""), .n_batch = 512, .group = s->group > 0 ? s->group : 1,
+        .min_doc_tokens = s->window, .same_targets = or_default(s->same_targets, ""),
+        .probe = s->norm > 0.0 ? "state-norm" : "", .n_batch = 512, .group = s->group > 0 ? s->group : 1,
         .n_windows = s->n_windows, .shard = s->shard > 0 ? s->shard : 1, .n_shards = s->n_shards > 0 ? s->n_shards : 1,
     };
 }
@@ -117,13 +118,17 @@ struct buffers {
     uint16_t           * bytes;
     uint8_t            * flags;
     struct window_span * spans;
+    struct score_norm    norms[32];
 };
 
 static void fill_window(struct stream * st, int64_t index, int64_t n_tokens, struct buffers * b, struct score_window * w) {
     const struct synthetic * s         = st->s;
     const int                n_sources = count_sources(or_default(s->sources, ""));
     *w = (struct score_window) { .index = index, .n_targets = n_tokens - 1, .nll = b->nll, .bytes = b->bytes, .flags = b->flags,
-            .spans = b->spans };
+            .spans = b->spans, .norms = b->norms };
+    for (int64_t at = 64; at <= n_tokens && s->norm > 0.0; at *= 2) {
+        b->norms[w->n_norms++] = (struct score_norm) { at, (int32_t) (index%3), (float) (s->norm*(double) ((1 + index)*at)) };
+    }
     for (int64_t t = 0; t < n_tokens; t++) {
         const struct token token = next_token(st);
         if (w->n_spans == 0 || b->spans[w->n_spans - 1].document != token.document) {
@@ -163,7 +168,7 @@ bool synthetic_write(const struct synthetic * s, const char * path, char * err, 
     struct score_writer   * writer = score_writer_create(path, &meta, err, err_size);
     const size_t            n      = (size_t) s->window;
     struct buffers          b      = { malloc(n*sizeof(*b.nll)), malloc(n*sizeof(*b.bytes)), malloc(n*sizeof(*b.flags)),
-            malloc(n*sizeof(*b.spans)) };
+            malloc(n*sizeof(*b.spans)), { { 0 } } };
     bool                    ok     = writer != NULL && b.nll != NULL && b.bytes != NULL && b.flags != NULL && b.spans != NULL;
 
     ok = ok && write_windows(s, &meta, writer, &b, err, err_size);

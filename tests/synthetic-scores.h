@@ -31,6 +31,7 @@ struct synthetic {
     double       uniform;      // > 0: every token costs this, whatever the rest says
     int64_t      nan_window, nan_position; // position > 0: NaN from there on in that window, and in all windows whose index is a multiple
                                            // of it
+    double       norm;         // > 0: with norms of states, norm·(1 + window)·at after at = 64, 128 … tokens, of layer window % 3
     int64_t      short_every;  // > 0: every so many windows one of half the length (mode document)
 };
 

@@ -166,6 +166,27 @@ foreach (name IN LISTS reports)
     expect_same("${WORK}/report-a/${name}" "${WORK}/report-shards/${name}")
 endforeach()
 
+# ---- norms of states: the same bytes from a run that was stopped, and a table ----------------------------------------------------------------------
+
+expect(2 ${m} ${d} --probe something)
+expect(0 ${m} ${d} -o "${WORK}/norms" --probe state-norm)
+expect(5 ${m} ${d} -o "${WORK}/norms-again" --probe state-norm --time-limit 0.0001s)
+expect(3 ${m} ${d} -o "${WORK}/norms-again" --resume)
+expect_match("${said}" "probe is 'state-norm', here it is ''")
+expect(0 ${m} ${d} -o "${WORK}/norms-again" --resume --probe state-norm)
+expect_same("${WORK}/norms/delta_net_neg.text.nll" "${WORK}/norms-again/delta_net_neg.text.nll")
+execute_process(COMMAND "${BIN}/lrnn-perplexity" report "${WORK}/norms" --format table,json,csv --out "${WORK}/report-norms"
+    OUTPUT_VARIABLE out COMMAND_ERROR_IS_FATAL ANY)
+expect_match("${out}" "Largest state norm.*\n *113-127 +[0-9.]+ / [0-9.]+\n")
+file(READ "${WORK}/report-norms/report.json" json)
+expect_match("${json}" "\"state_norm\": .[ \n]+. \"from\": 33, \"to\": 48, \"windows\": 7, \"median\": [0-9.]+, \"most\": ")
+
+# far out, every 2,048 tokens
+file(WRITE "${WORK}/long.txt" "${text}${text}${text}")
+expect(0 ${m} --data "${WORK}/long.txt" -w 7000 -b 512 --max-windows 1 -o "${WORK}/norms-long" --probe state-norm)
+execute_process(COMMAND "${BIN}/lrnn-perplexity" report "${WORK}/norms-long" --bucket 2048 OUTPUT_VARIABLE out COMMAND_ERROR_IS_FATAL ANY)
+expect_match("${out}" "Largest state norm.*\n1-2,048 [^\n]*\n2,049-4,096 [^\n]*\n4,097-6,144 [^\n]*\n6,145-6,999 ")
+
 # ---- the numbers, from the logits of another command ------------------------------------------------------------------------------------------------
 
 string(SUBSTRING "${text}" 0 128 window)

@@ -275,7 +275,7 @@ static void test_forms(struct test * t) {
     const char * paths[] = { "test-report-0.nll", "test-report-1.nll", "test-report-2.nll", "test-report-3.nll", "test-report-4.nll",
             "test-report-5.nll" };
     const struct synthetic runs[] = {
-        { .model = "plain", .train_length = 512, .window = 4096, .n_windows = 12, .level = 0.6, .spread = 0.2, .warm = 1.0,
+        { .model = "plain", .train_length = 512, .window = 4096, .n_windows = 12, .level = 0.6, .spread = 0.2, .warm = 1.0, .norm = 1.0,
                 .sources = "web\t<b>&\"books\"" },
         { .model = "<script>\"x\" & 'y', z</script>-q4_k", .quantization = "q4_k", .train_length = 512, .window = 4096, .n_windows = 12,
         .level = 0.61, .spread = 0.2,

@@ -13,10 +13,16 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { W = 9, N = W - 1, N_WINDOWS = 11, GROUP = 2, N_SPANS = 2 };
+enum { W = 9, N = W - 1, N_WINDOWS = 11, GROUP = 2, N_SPANS = 2, N_NORMS = 3 };
 
 static struct test t;
 static char        folder[256];
+static bool        with_norms; // of states, all that follows
+
+// Bytes of a record, the first 24 of its body without the number of norms.
+static size_t record_size(void) {
+    return 16 + 24 + N_SPANS*32 + N*7 + (with_norms ? 8 + N_NORMS*16 : 0);
+}
 
 static struct score_meta sample_meta(void) {
     return (struct score_meta) {
@@ -25,6 +31,7 @@ static struct score_meta sample_meta(void) {
         .dataset = "text", .data_fingerprint = "ef", .template = "Problem: {p}\nSolution: \\frac\r{s}", .files = "a.jsonl\tb c.jsonl", .sources = "web",
         .records = 3, .documents = 2, .filtered = 1, .malformed = 0, .lone_surrogates = 4, .complaints = "",
         .protocol = "custom", .mode = "packed", .bos = "doc", .eos = "none", .reset = "window", .window = W, .same_targets = "",
+        .probe = with_norms ? "state-norm" : "",
         .n_batch = 64, .group = GROUP, .n_windows = N_WINDOWS, .shard = 1, .n_shards = 1,
     };
 }
@@ -35,6 +42,7 @@ struct sample {
     uint16_t           bytes[N];
     uint8_t            flags[N];
     struct window_span spans[N_SPANS];
+    struct score_norm  norms[N_NORMS];
 };
 
 static struct score_window sample_window(struct sample * s, int64_t index) {
@@ -45,13 +53,18 @@ static struct score_window sample_window(struct sample * s, int64_t index) {
     }
     s->spans[0] = (struct window_span) { .first = 0, .document = index,     .byte = 17*index, .source =  0, .file = 0 };
     s->spans[1] = (struct window_span) { .first = 4, .document = index + 1, .byte = 0,        .source = -1, .file = 1 };
+    for (int i = 0; i < N_NORMS; ++i) {
+        s->norms[i] = (struct score_norm) { .at = 2 << i, .layer = i, .norm = i == 2 && index == 3 ? INFINITY : 0.5f*(float) (index + i) };
+    }
     return (struct score_window) {
         .index = index, .n_targets = N, .nll = s->nll, .bytes = s->bytes, .flags = s->flags, .spans = s->spans, .n_spans = N_SPANS,
+        .norms = s->norms, .n_norms = with_norms ? N_NORMS : 0,
     };
 }
 
 static bool same_window(const struct score_window * a, const struct score_window * b) {
-    return a->index == b->index && a->n_targets == b->n_targets && a->n_spans == b->n_spans &&
+    return a->index == b->index && a->n_targets == b->n_targets && a->n_spans == b->n_spans && a->n_norms == b->n_norms &&
+        memcmp(a->norms, b->norms, (size_t) a->n_norms*sizeof(*a->norms))   == 0 &&
         memcmp(a->nll,   b->nll,   (size_t) a->n_targets*sizeof(*a->nll))   == 0 &&
         memcmp(a->bytes, b->bytes, (size_t) a->n_targets*sizeof(*a->bytes)) == 0 &&
         memcmp(a->flags, b->flags, (size_t) a->n_targets)                   == 0 &&
@@ -145,6 +158,7 @@ static void test_layout(const char * path) {
     data[size] = 0;
     test_check(&t, strstr((char *) data + 16, "\ntemplate Problem: {p}\\nSolution: \\\\frac\\r{s}\n") != NULL, "escapes");
     test_check(&t, strstr((char *) data + 16, "\nwindow 9\n") != NULL && strstr((char *) data + 16, "\nshard 1\n") != NULL, "numbers");
+    test_check(&t, strstr((char *) data + 16, "\nprobe ") == NULL, "a run without a probe has the line of one");
     const uint8_t * record = data + 16 + n_text + 32;
     memcpy(&magic,  record,     4);
     memcpy(&n_body, record + 4, 4);
@@ -168,9 +182,9 @@ static void test_torn(const char * whole) {
     char      path[512];
     size_t    size;
     uint8_t * data = read_bytes(whole, &size);
-    const size_t n_record = 16 + 24 + 2*32 + N*7;
+    const size_t n_record = record_size();
     const size_t n_header = size - N_WINDOWS*n_record;
-    _Static_assert((16 + 24 + 2*32 + N*7) % 61 != 0, "cuts fall on other bytes of each record");
+    test_check(&t, n_record % 61 != 0, "cuts fall on the same bytes of each record");
     in_folder(path, "torn.nll");
     for (size_t cut = 0; cut <= size; cut += cut < n_header ? 203 : 61) {
         char    err[512] = "";
@@ -287,6 +301,31 @@ static void refuse_resume(const char * whole, struct score_meta meta, const char
     struct score_writer * w = score_writer_resume(whole, &meta, &n_done, err, sizeof(err));
     test_check(&t, w == NULL && strstr(err, word) != NULL, "resuming with another %s: %s", word, w != NULL ? "it goes on" : err);
     score_writer_close(w, err, sizeof(err));
+}
+
+// The same of norms, which stand behind their number and the spans.
+static void test_norm_fields(const char * whole) {
+    const size_t  at    = 24 + 8 + N_SPANS*32;
+    const int64_t minus = -1, huge = INT64_MAX, fewer = N_NORMS - 1, two = 2, beyond = W + 1;
+    const int32_t layer = -1;
+    const float   norm  = -1.0f;
+    refuse_field(whole, 2, 24,          &minus,  8, "norms");
+    refuse_field(whole, 2, 24,          &huge,   8, "norms");
+    refuse_field(whole, 2, 24,          &fewer,  8, "norms");
+    refuse_field(whole, 2, at + 16,     &two,    8, "norm 1");  // does not ascend
+    refuse_field(whole, 2, at + 32,     &beyond, 8, "norm 2");  // beyond the window
+    refuse_field(whole, 2, at + 8,      &layer,  4, "of layer -1");
+    refuse_field(whole, 2, at + 12,     &norm,   4, "norm 0");
+
+    struct score_meta meta = sample_meta();
+    meta.probe = "";
+    refuse_resume(whole, meta, "probe is 'state-norm', here it is ''");
+    meta.probe = "something";
+    char         path[512], err[512] = "";
+    const char * paths[] = { in_folder(path, "wrong.nll") };
+    struct scores scores;
+    write_file(path, &meta);
+    test_check(&t, !scores_read(paths, 1, false, &scores, err, sizeof(err)) && strstr(err, "expected state-norm") != NULL, "probe: %s", err);
 }
 
 static void test_other_run(const char * whole) {
@@ -415,7 +454,7 @@ static void test_order(void) {
 
 // The files as seeds for fuzz-score-file.
 static void write_seeds(const char * seeds) {
-    static const char * const names[] = { "whole.nll", "half.nll", "s4.nll" };
+    static const char * const names[] = { "whole.nll", "half.nll", "s4.nll", "norms.nll" };
     for (size_t i = 0; i < sizeof(names)/sizeof(names[0]); ++i) {
         char      path[512], seed[1024];
         size_t    size;
@@ -434,6 +473,16 @@ int main(int argc, char ** argv) {
     }
     char whole[512];
     in_folder(whole, "whole.nll");
+    with_norms = true;
+    test_roundtrip(whole);
+    test_torn(whole);
+    test_damage(whole);
+    test_norm_fields(whole);
+    test_shards();
+    char                    norms[512];
+    const struct score_meta meta = sample_meta();
+    write_file(in_folder(norms, "norms.nll"), &meta);
+    with_norms = false;
     test_roundtrip(whole);
     test_layout(whole);
     test_torn(whole);
@@ -447,7 +496,7 @@ int main(int argc, char ** argv) {
     }
 
     static const char * const made[] = { "whole.nll", "torn.nll", "damaged.nll", "wrong.nll", "text.nll", "s1.nll", "s2.nll", "s3.nll", "s4.nll",
-                                         "other.nll", "half.nll", "order.nll" };
+                                         "other.nll", "half.nll", "order.nll", "norms.nll" };
     for (size_t i = 0; i < sizeof(made)/sizeof(made[0]); ++i) {
         char path[512];
         unlink(in_folder(path, made[i]));

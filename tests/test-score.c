@@ -4,6 +4,7 @@
 #include "golden.h"
 #include "model-edit.h"
 #include "score.h"
+#include "state-norm.h"
 #include "util.h"
 
 #include <errno.h>
@@ -114,6 +115,7 @@ struct run {
     int64_t              shard, n_shards;
     const char *         name;      // of the file
     bool                 resume;
+    bool                 probe;     // norms of states as well
     int                  stop_after; // calls; 0: never
     bool                 killed;    // not asked to stop, but killed
     struct score_result  result;
@@ -149,7 +151,7 @@ static enum score_status go(struct run * run) {
     const struct score_meta meta = {
         .model = "m", .files = s->files, .sources = "", .data_fingerprint = s->fingerprint, .template = "", .same_targets = "", .n_vocab = N_VOCAB,
         .mode = run->window.mode == WINDOW_DOCUMENT ? "document" : "packed", .reset = resets[run->reset], .window = run->window.length,
-        .n_batch = run->n_batch, .group = run->group, .n_windows = s->n_windows,
+        .probe = run->probe ? "state-norm" : "", .n_batch = run->n_batch, .group = run->group, .n_windows = s->n_windows,
         .shard = run->n_shards > 0 ? run->shard : 1, .n_shards = run->n_shards > 0 ? run->n_shards : 1,
     };
     path_of(run->name, path);
@@ -158,6 +160,7 @@ static enum score_status go(struct run * run) {
     struct score_params params = {
         .n_threads = 1, .n_batch = run->n_batch, .group = run->group, .reset = run->reset, .max_length = run->window.length, .resume = run->resume,
         .checkpoint_every = run->checkpoint_every, .checkpoints = checkpoints, .watch = watch, .user = &stop,
+        .state_norm = run->probe,
     };
     int64_t n_done = 0;
     score_shard_range(&meta, &params.first, &params.end);
@@ -427,6 +430,82 @@ static void test_not_finite(void) {
 }
 
 //
+// How large states are
+//
+
+// Norms stand where calls of 24 tokens first reach a power of two, and at the end; they are those of a session that takes the same calls.
+static void test_norms(void) {
+    static const int64_t AT[] = { 24, 48, 72, 144, 149 }; // 1 to 16, 32, 64, 128, the end
+    enum { N_AT = sizeof(AT)/sizeof(AT[0]) };
+    struct lrnn_model * model = symbol_model("delta_net_neg");
+    struct run with = { .model = model, .name = "norms", .n_batch = 24, .group = 1, .probe = true, .window = { .length = 150 } };
+    struct run without = with;
+    without.name  = "plain";
+    without.probe = false;
+    go(&with);
+    go(&without);
+    char err[512] = "";
+    struct scores         scores  = read_scores("norms"), plain = read_scores("plain");
+    struct windows *      ws      = make(model, with.window);
+    struct lrnn_session * session = lrnn_session_new(model, &(struct lrnn_session_params) { .n_threads = 1, .n_batch = 24 }, err, sizeof(err));
+    for (int64_t i = 0; i < scores.n_windows; ++i) {
+        const struct score_window * w = &scores.windows[i];
+        struct window window;
+        windows_read(ws, i, &window, err, sizeof(err));
+        lrnn_seq_reset(session, 0, err, sizeof(err));
+        bool same = w->n_norms == N_AT;
+        for (int64_t at = 0, k = 0; at < 149 && same; ) {
+            const int64_t n = at + 24 < 149 ? 24 : 149 - at;
+            lrnn_eval(session, &(struct lrnn_input) { .tokens = window.tokens + at, .n_tokens = n, .n_logits = n }, 1, err, sizeof(err));
+            at += n;
+            if (at == AT[k]) {
+                const struct state_norm expected = state_norm_of(session, 0);
+                same = w->norms[k].at == at && w->norms[k].norm == (float) expected.norm && w->norms[k].layer == expected.layer;
+                k++;
+            }
+        }
+        test_check(&t, same, "window %" PRId64 " has %d norms, or others than its states have", i, w->n_norms);
+        test_check(&t, plain.windows[i].n_norms == 0 && memcmp(plain.windows[i].nll, w->nll, 149*sizeof(*w->nll)) == 0,
+                "the probe changes the scores of window %" PRId64, i);
+        window_free(&window);
+    }
+    lrnn_session_free(session);
+    windows_free(ws);
+    scores_free(&scores);
+    scores_free(&plain);
+    forget("norms");
+    forget("plain");
+    lrnn_model_free(model);
+}
+
+// GLA with gates that forget, and with gates of 1, so that S = Σ k vᵀ: the one stays as large as it is, the other grows with the text.
+static double growth(float normalizer) {
+    struct model_edit e = open_golden("gla");
+    add_symbols(&e);
+    gguf_set_val_f32(e.gguf, "lrnn.gate_normalizer", normalizer);
+    struct lrnn_model * model = load(&e, "growth");
+    struct run run = { .model = model, .name = "growth", .n_batch = 64, .group = 1, .probe = true,
+        .window = { .length = 700, .max_windows = 1 } };
+    go(&run);
+    struct scores scores = read_scores("growth");
+    const struct score_window * w = &scores.windows[0];
+    double ratio = NAN;
+    if (test_check(&t, w->n_norms == 5 && w->norms[0].at == 64 && w->norms[4].at == 699, "%d norms", w->n_norms)) {
+        ratio = (double) w->norms[4].norm/(double) w->norms[0].norm;
+    }
+    scores_free(&scores);
+    forget("growth");
+    lrnn_model_free(model);
+    return ratio;
+}
+
+static void test_growth(void) {
+    const double bounded = growth(1.0f), grows = growth(1e6f);
+    printf("state norm after 699 tokens over that after 64: %.3g with gates that forget, %.3g with gates of 1\n", bounded, grows);
+    test_check(&t, bounded < 2.0 && grows > 4.0, "a state that grows is not told from one that does not");
+}
+
+//
 // Stopped and continued
 //
 
@@ -455,10 +534,10 @@ static bool killed_after(struct run run, int calls) {
     return WIFSIGNALED(status);
 }
 
-static void test_resume(const char * model_name, enum score_reset reset, int64_t group) {
+static void test_resume(const char * model_name, enum score_reset reset, int64_t group, bool probe) {
     struct lrnn_model * model = symbol_model(model_name);
     const struct run run = {
-        .model = model, .name = "resumed", .n_batch = 16, .group = group, .reset = reset, .checkpoint_every = 60,
+        .model = model, .name = "resumed", .n_batch = 16, .group = group, .reset = reset, .checkpoint_every = 60, .probe = probe,
         .window = { .length = 100, .max_windows = 4 },
     };
     struct run unbroken = run;
@@ -523,7 +602,8 @@ static void test_resume(const char * model_name, enum score_reset reset, int64_t
 // Four shards, one of them killed and continued, are the run that was not split.
 static void test_shards(void) {
     struct lrnn_model * model = symbol_model("deltaproduct3_neg");
-    const struct run run = { .model = model, .name = "whole", .n_batch = 16, .group = 2, .checkpoint_every = 20, .window = { .length = 70 } };
+    const struct run run = { .model = model, .name = "whole", .n_batch = 16, .group = 2, .checkpoint_every = 20, .probe = true,
+        .window = { .length = 70 } };
     struct run unsplit = run;
     go(&unsplit);
     static const char * const names[] = { "part1", "part2", "part3", "part4" };
@@ -550,7 +630,8 @@ static void test_shards(void) {
             same = a->index == b->index && a->n_targets == b->n_targets && a->n_spans == b->n_spans &&
                 memcmp(a->nll, b->nll, (size_t) a->n_targets*sizeof(*a->nll)) == 0 && memcmp(a->flags, b->flags, (size_t) a->n_targets) == 0 &&
                 memcmp(a->bytes, b->bytes, (size_t) a->n_targets*sizeof(*a->bytes)) == 0 &&
-                memcmp(a->spans, b->spans, (size_t) a->n_spans*sizeof(*a->spans)) == 0;
+                memcmp(a->spans, b->spans, (size_t) a->n_spans*sizeof(*a->spans)) == 0 && a->n_norms == b->n_norms && a->n_norms > 2 &&
+                memcmp(a->norms, b->norms, (size_t) a->n_norms*sizeof(*a->norms)) == 0;
         }
         test_check(&t, same, "four shards are not the run");
         scores_free(&parts);
@@ -583,10 +664,12 @@ int main(void) {
     test_never();
     test_uniform_model();
     test_not_finite();
-    test_resume("gated_deltaproduct2_neg", SCORE_RESET_WINDOW,   2);
-    test_resume("olmo_hybrid",             SCORE_RESET_WINDOW,   3);
-    test_resume("mamba2",                  SCORE_RESET_DOCUMENT, 2);
-    test_resume("rwkv6",                   SCORE_RESET_NEVER,    1);
+    test_norms();
+    test_growth();
+    test_resume("gated_deltaproduct2_neg", SCORE_RESET_WINDOW,   2, true);
+    test_resume("olmo_hybrid",             SCORE_RESET_WINDOW,   3, false);
+    test_resume("mamba2",                  SCORE_RESET_DOCUMENT, 2, true);
+    test_resume("rwkv6",                   SCORE_RESET_NEVER,    1, true);
     test_shards();
     unlink(data_path);
     test_check(&t, rmdir(folder) == 0, "%s: something was left behind", folder);

@@ -4,6 +4,7 @@
 #include "synthetic-scores.h"
 #include "util.h"
 
+#include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -340,6 +341,35 @@ static void test_selection(struct test * t) {
 // Comparisons
 //
 
+// Norms of windows 0 to 9 are 1 to 10 times the number of tokens: the median of a bucket is 5.5 times the last power of two in it.
+static void test_norms(struct test * t) {
+    struct scores  scores = make(t, &(struct synthetic) { .window = 1024, .n_windows = 10, .level = 0.6, .norm = 0.25 });
+    struct summary s      = summarise(t, &scores, 128);
+    static const int64_t LAST[8] = { 128, 256, 0, 512, 0, 0, 0, 1024 }; // the last is one beyond the last target
+    for (int b = 0; b < 8 && test_check(t, s.norms != NULL && s.buckets.n == 8, "there are no norms"); b++) {
+        const struct norm_figure * f = &s.norms[b];
+        test_check(t, f->windows == (LAST[b] > 0 ? 10 : 0) && f->median == 5.5*0.25*(double) LAST[b] && f->most == 10*0.25*(double) LAST[b] &&
+                f->layer == 0, "bucket %d: %" PRId64 " windows, median %g, largest %g", b, f->windows, f->median, f->most);
+    }
+    summary_free(&s);
+
+    // a state that is not finite is larger than all others
+    struct score_norm norms[1] = { { .at = 128, .layer = 2, .norm = NAN } };
+    scores.windows[7].norms   = norms;
+    scores.windows[7].n_norms = 1;
+    s = summarise(t, &scores, 128);
+    test_check(t, isinf(s.norms[0].most) && s.norms[0].layer == 2 && s.norms[0].windows == 10 && s.norms[1].windows == 9,
+            "largest %g of layer %d", s.norms[0].most, s.norms[0].layer);
+    summary_free(&s);
+    scores_free(&scores);
+
+    scores = make(t, &(struct synthetic) { .window = 1024, .n_windows = 10, .level = 0.6 });
+    s      = summarise(t, &scores, 128);
+    test_check(t, s.norms == NULL, "norms of a run that has none");
+    summary_free(&s);
+    scores_free(&scores);
+}
+
 static void test_refusals(struct test * t) {
     struct scores     scores = make(t, &(struct synthetic) { .window = 64, .n_windows = 1 });
     struct score_meta m      = scores.meta;
@@ -469,6 +499,7 @@ int main(void) {
     test_never_reset(&t);
     test_contexts(&t);
     test_selection(&t);
+    test_norms(&t);
     test_refusals(&t);
     test_comparison(&t);
     test_bytes(&t);

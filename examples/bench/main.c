@@ -285,7 +285,7 @@ int main(int argc, char ** argv) {
             return EXIT_CODE_USAGE;
         }
     }
-    if (!compute_check(&args.compute, err, sizeof(err))) {
+    if (!compute_check(&args.compute, "lrnn-bench", err, sizeof(err))) {
         fprintf(stderr, "lrnn-bench: %s\n", err);
         return EXIT_CODE_USAGE;
     }

@@ -302,7 +302,7 @@ static enum exit_code run(struct args * args) {
 //
 
 static bool check_args(const struct args * args, char * err, size_t err_size) {
-    if (!compute_check(&args->compute, err, err_size)) {
+    if (!compute_check(&args->compute, "lrnn-cli", err, err_size)) {
         return false;
     }
     if (args->prompt != NULL && args->file != NULL) {

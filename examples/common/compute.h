@@ -5,7 +5,7 @@
 //     struct compute compute = COMPUTE_DEFAULTS;
 //     const struct option options[] = { …, { .group = "Computation", COMPUTE_THREADS(compute) }, COMPUTE_OPTIONS(compute), … };
 //     …                                                                                       // options_parse
-//     if (!compute_check(&compute, err, sizeof(err))) …                                       // EXIT_CODE_USAGE
+//     if (!compute_check(&compute, "lrnn-cli", err, sizeof(err))) …                           // EXIT_CODE_USAGE
 //     struct lrnn_model * model = compute_load(&compute, "lrnn-cli", path, quiet);            // NULL: EXIT_CODE_MODEL
 
 #include "lrnn.h"
@@ -16,10 +16,12 @@ struct compute {
     int64_t      n_gpu_layers; // -1: as many as there is memory for
     const char * devices;      // NULL: every GPU
     const char * split;        // NULL: in proportion to free memory
+    const char * rpc;          // servers, HOST:PORT between commas; NULL: none
+    int64_t      rpc_timeout;  // seconds
     bool         verbose;
 };
 
-#define COMPUTE_DEFAULTS { .n_gpu_layers = -1 }
+#define COMPUTE_DEFAULTS { .n_gpu_layers = -1, .rpc_timeout = 120 }
 
 // The inside of an option, so that it can begin a group.
 #define COMPUTE_THREADS(c) \
@@ -33,15 +35,27 @@ struct compute {
     { .names = "-ngl, --gpu-layers", .value = "N", .type = OPTION_INT, .dest = &(c).n_gpu_layers, .min = -1, .max = 1 << 20, \
       .help = "layers on devices, from the last one back, the output being one more; 0: none, -1: as many as there is memory for" }
 
+#define COMPUTE_SERVERS(c) \
+    { .names = "--rpc", .value = "LIST", .type = OPTION_STRING, .dest = &(c).rpc, \
+      .help = "servers, HOST:PORT between commas, where lrnn-rpc-server runs: their devices are then GPUs of this machine" }, \
+    { .names = "--rpc-timeout", .value = "S", .type = OPTION_INT, .dest = &(c).rpc_timeout, .min = 1, .max = 86400, \
+      .help = "seconds without an answer after which a server counts as lost" }
+
 #define COMPUTE_DEVICES(c) \
     { .names = "--device", .value = "LIST", .type = OPTION_STRING, .dest = &(c).devices, \
       .help = "the devices, between commas, by the names that lrnn-inspect --devices shows", .unset = "every GPU" }, \
     { .names = "--tensor-split", .value = "LIST", .type = OPTION_STRING, .dest = &(c).split, \
       .help = "shares of the layers for each of them, as in 3,1", .unset = "in proportion to free memory" }, \
+    COMPUTE_SERVERS(c), \
     { .names = "-v, --verbose", .type = OPTION_FLAG, .dest = &(c).verbose, .help = "say on stderr which layers lie where" }
 
-// False if there are no such devices, or the split does not fit them.
-bool compute_check(const struct compute * c, char * err, size_t err_size);
+// The same as COMPUTE_OPTIONS, for a table that is filled as it runs: puts them there and returns their number.
+enum { COMPUTE_N_OPTIONS = 6 };
+int compute_options(struct compute * c, struct option * options);
+
+// Connects to the servers. False if one of them cannot be used, there are no such devices, or the split does not fit them.
+// - program: lives as long as the process
+bool compute_check(const struct compute * c, const char * program, char * err, size_t err_size);
 
 // A model, loaded with progress on a terminal; NULL after a sentence on stderr.
 // - quiet: no progress, no warning

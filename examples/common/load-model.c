@@ -6,6 +6,7 @@
 
 #include <stdint.h>
 #include <stdio.h>
+#include <string.h>
 
 enum { PERCENT = 100 };
 
@@ -17,9 +18,14 @@ static void on_ggml_log(enum ggml_log_level level, const char * text, void * use
     (void) user;
     static bool shown; // a continued line belongs to the line before it
     shown = level == GGML_LOG_LEVEL_CONT ? shown : level == GGML_LOG_LEVEL_WARN || level == GGML_LOG_LEVEL_ERROR;
-    if (shown) {
+    const bool lost = strncmp(text, "recv failed", 11) == 0 || strncmp(text, "send failed", 11) == 0; // rpc-client.h says it, and where
+    if (shown && !lost) {
         fputs(text, stderr);
     }
+}
+
+void load_model_hush_ggml(void) {
+    ggml_log_set(on_ggml_log, NULL);
 }
 
 static bool on_progress(float done, void * user) {
@@ -49,7 +55,7 @@ static struct lrnn_model * load(const char * program, const char * path, struct 
     struct progress progress;
     char            err[1024];
 
-    ggml_log_set(on_ggml_log, NULL);
+    load_model_hush_ggml();
     progress_begin(&progress, PERCENT);
     params.progress = is_shown ? on_progress : NULL;
     params.user     = &progress;

@@ -16,3 +16,6 @@ struct lrnn_model * load_model(const char * program, const char * path, bool qui
 // - quiet: no progress, no warning
 // - verbose: what the library says besides warnings, too
 struct lrnn_model * load_model_on(const char * program, const char * path, const struct lrnn_model_params * params, bool quiet, bool verbose);
+
+// From now on ggml says nothing on stderr but warnings and errors; loading does the same.
+void load_model_hush_ggml(void);

@@ -257,7 +257,8 @@ static enum exit_code run(const struct args * args) {
 }
 
 int main(int argc, char ** argv) {
-    struct args args = { 0 };
+    struct args args = { .compute = COMPUTE_DEFAULTS };
+    args.compute.n_gpu_layers = 0;
 
     const struct option options[] = {
         { .group = "What",
@@ -275,8 +276,9 @@ int main(int argc, char ** argv) {
     const struct program program = {
         .name      = "lrnn-inspect",
         .summary   = "what a model is, and what it costs to run",
-        .modes     = (const char * const []) { "M.gguf [--json]       a model", "--devices [--json]    this machine", NULL },
-        .examples  = (const char * const []) { "lrnn-inspect model.gguf", "lrnn-inspect model.gguf --json | jq .state_bytes", NULL },
+        .modes     = (const char * const []) { "M.gguf [--json]       a model", "--devices [--json]    this machine, and servers", NULL },
+        .examples  = (const char * const []) { "lrnn-inspect model.gguf", "lrnn-inspect model.gguf --json | jq .state_bytes",
+            "lrnn-inspect --devices --rpc 10.0.0.7:50052", NULL },
         .options   = options,
         .n_options = sizeof(options)/sizeof(options[0]),
     };
@@ -295,7 +297,7 @@ int main(int argc, char ** argv) {
                 args.devices ? "--devices is about this machine, not about a model: give one of the two" : "M.gguf is missing");
         return EXIT_CODE_USAGE;
     }
-    if (!compute_check(&args.compute, err, sizeof(err))) {
+    if (!compute_check(&args.compute, "lrnn-inspect", err, sizeof(err))) {
         fprintf(stderr, "lrnn-inspect: %s\n", err);
         return EXIT_CODE_USAGE;
     }

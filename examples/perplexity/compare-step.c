@@ -1,9 +1,9 @@
 #include "compare-step.h"
 
+#include "compute.h"
 #include "divergence.h"
 #include "interrupt.h"
 #include "json.h"
-#include "load-model.h"
 #include "model-file.h"
 #include "terminal.h"
 #include "text-input.h"
@@ -22,7 +22,7 @@ struct args {
     struct option_strings models;
     const char          * bucket;
     int64_t               bucket_size; // 0: by powers of two
-    int64_t               threads;
+    struct compute        compute;
     int64_t               batch;
     bool                  json;
     bool                  quiet;
@@ -288,7 +288,7 @@ static enum exit_code run(const struct args * args) {
     char                      err[1024];
 
     for (int i = 0; i < args->models.n && code == EXIT_CODE_OK; i++) {
-        models[i] = load_model(NAME, args->models.v[i], args->quiet);
+        models[i] = compute_load(&args->compute, NAME, args->models.v[i], args->quiet);
         if (models[i] == NULL) {
             code = EXIT_CODE_MODEL;
         } else if (lrnn_model_get_info(models[i]).n_vocab != lrnn_model_get_info(models[0]).n_vocab) {
@@ -305,7 +305,7 @@ static enum exit_code run(const struct args * args) {
     }
     for (int i = 0; i < args->models.n && code == EXIT_CODE_OK; i++) {
         sessions[i] = lrnn_session_new(models[i], &(struct lrnn_session_params) {
-            .n_threads = (int32_t) args->threads,
+            .n_threads = (int32_t) args->compute.threads,
             .n_batch   = (int32_t) args->batch,
             .n_cache   = lrnn_model_get_info(models[i]).n_layer_attention > 0 ? (int32_t) args->text.window : 0,
         }, err, sizeof(err));
@@ -329,8 +329,8 @@ static enum exit_code run(const struct args * args) {
 }
 
 enum exit_code compare_step_main(int argc, char ** argv) {
-    struct args   args = { .text = text_input_defaults(), .batch = 512, .bucket = "log2" };
-    struct option options[TEXT_INPUT_OPTIONS + 8];
+    struct args   args = { .text = text_input_defaults(), .compute = COMPUTE_DEFAULTS, .batch = 512, .bucket = "log2" };
+    struct option options[TEXT_INPUT_OPTIONS + COMPUTE_N_OPTIONS + 8];
     int           n = 0;
 
     options[n++] = (struct option) { .group = "Models", .names = "-m, --model", .value = "M.gguf", .type = OPTION_STRINGS, .dest = &args.models, .required = true,
@@ -341,8 +341,8 @@ enum exit_code compare_step_main(int argc, char ** argv) {
     options[n++] = (struct option) { .names = "--json", .type = OPTION_FLAG, .dest = &args.json, .help = "as JSON; nll_change is the change of the mean in nats" };
     options[n++] = (struct option) { .group = "Computation", .names = "-b, --batch", .value = "N", .type = OPTION_INT, .dest = &args.batch, .min = 1,
         .max = 1 << 20, .help = "tokens computed together" };
-    options[n++] = (struct option) { .names = "-t, --threads", .value = "N", .type = OPTION_INT, .dest = &args.threads, .min = 0, .max = 4096,
-        .help = "threads", .unset = "one for each core" };
+    options[n++] = (struct option) { COMPUTE_THREADS(args.compute) };
+    n += compute_options(&args.compute, options + n);
     options[n++] = (struct option) { .names = "-q, --quiet", .type = OPTION_FLAG, .dest = &args.quiet, .help = "no progress" };
 
     const struct program program = {
@@ -373,6 +373,9 @@ enum exit_code compare_step_main(int argc, char ** argv) {
             snprintf(err, sizeof(err), "--bucket is '%s'; expected log2, or a number of positions that makes at most %d rows", args.bucket, DIVERGENCE_RANGES_MAX);
             return fail(EXIT_CODE_USAGE, err);
         }
+    }
+    if (!compute_check(&args.compute, NAME, err, sizeof(err))) {
+        return fail(EXIT_CODE_USAGE, err);
     }
     return run(&args);
 }

@@ -1,8 +1,8 @@
 #include "imatrix-main.h"
 
+#include "compute.h"
 #include "importance.h"
 #include "interrupt.h"
-#include "load-model.h"
 #include "terminal.h"
 #include "text-input.h"
 
@@ -14,7 +14,7 @@ struct args {
     struct text_input text;
     const char      * model;
     const char      * out;
-    int64_t           threads;
+    struct compute    compute;
     int64_t           batch;
     bool              quiet;
 };
@@ -66,7 +66,7 @@ static enum exit_code collect(const struct args * args, struct lrnn_session * se
 }
 
 static enum exit_code run(const struct args * args) {
-    struct lrnn_model   * model   = load_model(NAME, args->model, args->quiet);
+    struct lrnn_model   * model   = compute_load(&args->compute, NAME, args->model, args->quiet);
     struct lrnn_session * session = NULL;
     struct importance     im      = { .model = model };
     enum exit_code        code    = EXIT_CODE_OK;
@@ -79,7 +79,7 @@ static enum exit_code run(const struct args * args) {
     struct windows * ws = text_input_windows(&args->text, model, NAME, args->quiet, &code);
     if (ws != NULL) {
         session = lrnn_session_new(model, &(struct lrnn_session_params) {
-            .n_threads  = (int32_t) args->threads,
+            .n_threads  = (int32_t) args->compute.threads,
             .n_batch    = (int32_t) args->batch,
             .n_cache    = lrnn_model_get_info(model).n_layer_attention > 0 ? (int32_t) args->text.window : 0,
             .watch_what = LRNN_WATCH_MATRICES,
@@ -108,8 +108,8 @@ static enum exit_code run(const struct args * args) {
 }
 
 enum exit_code imatrix_main(int argc, char ** argv) {
-    struct args   args = { .text = text_input_defaults(), .batch = 512 };
-    struct option options[TEXT_INPUT_OPTIONS + 8];
+    struct args   args = { .text = text_input_defaults(), .compute = COMPUTE_DEFAULTS, .batch = 512 };
+    struct option options[TEXT_INPUT_OPTIONS + COMPUTE_N_OPTIONS + 8];
     int           n = 0;
 
     options[n++] = (struct option) { .group = "Files", .names = "-m, --model", .value = "M.gguf", .type = OPTION_STRING, .dest = &args.model, .required = true,
@@ -119,8 +119,8 @@ enum exit_code imatrix_main(int argc, char ** argv) {
     n += text_input_options(&args.text, options + n);
     options[n++] = (struct option) { .group = "Computation", .names = "-b, --batch", .value = "N", .type = OPTION_INT, .dest = &args.batch, .min = 1,
         .max = 1 << 20, .help = "tokens computed together" };
-    options[n++] = (struct option) { .names = "-t, --threads", .value = "N", .type = OPTION_INT, .dest = &args.threads, .min = 0, .max = 4096,
-        .help = "threads", .unset = "one for each core" };
+    options[n++] = (struct option) { COMPUTE_THREADS(args.compute) };
+    n += compute_options(&args.compute, options + n);
     options[n++] = (struct option) { .names = "-q, --quiet", .type = OPTION_FLAG, .dest = &args.quiet, .help = "no progress" };
 
     const struct program program = {
@@ -139,6 +139,9 @@ enum exit_code imatrix_main(int argc, char ** argv) {
         case OPTIONS_OK:    break;
         case OPTIONS_DONE:  return EXIT_CODE_OK;
         case OPTIONS_ERROR: return fail(EXIT_CODE_USAGE, err);
+    }
+    if (!compute_check(&args.compute, NAME, err, sizeof(err))) {
+        return fail(EXIT_CODE_USAGE, err);
     }
     return run(&args);
 }

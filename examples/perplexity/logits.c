@@ -195,7 +195,7 @@ enum exit_code logits_main(int argc, char ** argv) {
         case OPTIONS_DONE:  return EXIT_CODE_OK;
         case OPTIONS_ERROR: return fail(EXIT_CODE_USAGE, err);
     }
-    if (!compute_check(&args.compute, err, sizeof(err))) {
+    if (!compute_check(&args.compute, NAME, err, sizeof(err))) {
         return fail(EXIT_CODE_USAGE, err);
     }
     if (args.cut.n == 0) {

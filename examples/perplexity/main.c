@@ -37,6 +37,10 @@ static const struct command COMMANDS[] = {
 enum { N_COMMANDS = sizeof(COMMANDS)/sizeof(COMMANDS[0]) };
 
 int main(int argc, char ** argv) {
+    const char * names[N_COMMANDS + 1] = { NULL };
+    for (int i = 0; i < N_COMMANDS; i++) {
+        names[i] = COMMANDS[i].name;
+    }
     const struct program program = {
         .name      = "lrnn-perplexity",
         .summary   = "what a model expects of a text, token by token",
@@ -51,6 +55,7 @@ int main(int argc, char ** argv) {
         .examples  = (const char * const []) { "lrnn-perplexity logits -m model.gguf --tokens ids.txt --out logits.npy", NULL },
         .options   = NULL,
         .n_options = 0,
+        .commands  = names,
     };
     char err[512] = "a command is missing; see lrnn-perplexity --help";
 

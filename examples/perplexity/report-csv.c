@@ -52,14 +52,20 @@ static void csv_rows(const struct report * r, const struct report_run * run, con
         for (size_t k = 0; k < sizeof(numbers)/sizeof(numbers[0]); k++) {
             csv_number(out, numbers[k]);
         }
-        fprintf(out, ",%" PRId64 "\n", run->summary.extrapolation.train_length);
+        fprintf(out, ",%" PRId64, run->summary.extrapolation.train_length);
+        if (!is_prefix) {
+            const struct norm_figure * norm = run->summary.norms != NULL && run->summary.norms[i].windows > 0 ? &run->summary.norms[i] : NULL;
+            csv_number(out, norm != NULL ? norm->median : NAN);
+            csv_number(out, norm != NULL ? norm->most   : NAN);
+        }
+        putc('\n', out);
     }
 }
 
 static const char * const COLUMNS = "tokens,windows,diverged,bytes,nll,se,lo,hi,ppl,ppl_lo,ppl_hi,bpb,bpb_lo,bpb_hi,acc,train_length";
 
 bool report_write_buckets_csv(const struct report * r, FILE * out) {
-    fprintf(out, "model,dataset,protocol,from,to,%s\n", COLUMNS);
+    fprintf(out, "model,dataset,protocol,from,to,%s,norm_median,norm_most\n", COLUMNS);
     for (int i = 0; i < r->n_runs; i++) {
         csv_rows(r, &r->runs[i], &r->runs[i].summary.buckets, false, out);
     }

@@ -169,6 +169,25 @@ static void write_composition(FILE * out, const struct summary * s) {
     fputs("]", out);
 }
 
+static void write_norms(FILE * out, const struct summary * s) {
+    bool is_first = true;
+    fputs(s->norms != NULL ? ",\n    \"state_norm\": [" : "", out);
+    for (int b = 0; b < s->buckets.n && s->norms != NULL; b++) {
+        const struct norm_figure * f = &s->norms[b];
+        if (f->windows > 0) {
+            fprintf(out, "%s{ \"from\": %" PRId64 ", \"to\": %" PRId64, is_first ? "\n      " : ",\n      ", s->buckets.at[b].range.from,
+                    s->buckets.at[b].range.to);
+            int_field(out, "windows", f->windows);
+            number_field(out, "median", f->median);
+            number_field(out, "most", f->most);
+            int_field(out, "layer", f->layer);
+            fputs(" }", out);
+            is_first = false;
+        }
+    }
+    fputs(s->norms != NULL ? "]" : "", out);
+}
+
 static void write_extrapolation(FILE * out, const struct summary * s) {
     const struct extrapolation * e = &s->extrapolation;
     fprintf(out, ",\n    \"extrapolation\": { \"train_length\": %" PRId64 ", \"inside\": ", e->train_length);
@@ -274,6 +293,7 @@ static void write_run(FILE * out, const struct report_run * run) {
     write_figures(out, "prefix", &s->prefixes, true);
     write_positions(out, s);
     write_composition(out, s);
+    write_norms(out, s);
     write_extrapolation(out, s);
     write_windows(out, run);
     write_units(out, s);

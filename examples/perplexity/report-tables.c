@@ -425,6 +425,43 @@ static struct grid * make_composition(const struct report_panel * panel, struct 
     return g;
 }
 
+//
+// How large states are
+//
+
+// Rows are the buckets in which a state was measured, of any model.
+static struct grid * make_norms(const struct report_panel * panel, struct arena * a) {
+    const struct figures * rows     = longest(panel, false);
+    const bool             contexts = panel->runs[0]->summary.n_contexts > 0;
+    struct grid          * g        = grid_new(a, rows->n + 1, panel->n + 1);
+    bool                   ok       = g != NULL && set_models(a, g, panel, contexts ? "context" : "position");
+    int                    row      = 1;
+    for (int b = 0; b < rows->n && ok; b++) {
+        bool any = false;
+        for (int i = 0; i < panel->n && ok; i++) {
+            const struct summary * s = &panel->runs[i]->summary;
+            if (s->norms != NULL && b < s->buckets.n && s->norms[b].windows > 0) {
+                any = true;
+                ok  = grid_set(a, g, row, i + 1, "%.4g / %.4g", s->norms[b].median, s->norms[b].most);
+            }
+        }
+        if (any) {
+            const struct position_range * range = &rows->at[b].range;
+            char                          from[32], to[32];
+            ok = ok && (contexts ? grid_set(a, g, row, 0, "%s", thousands(range->from, from))
+                                 : grid_set(a, g, row, 0, "%s\xe2\x80\x93%s", thousands(range->from, from), thousands(range->to, to)));
+            row++;
+        }
+    }
+    if (!ok || row == 1) {
+        return NULL;
+    }
+    g->n_rows = row;
+    g->title  = "Largest state norm: median of windows / of all windows";
+    g->note   = "Frobenius, over layers and heads. A state that explodes grows with the position; one that is merely of no use does not.";
+    return g;
+}
+
 int report_make_tables(const struct report * r, const struct report_panel * panel, struct arena * a,
         struct grid * tables[REPORT_MAX_TABLES]) {
     const struct summary * s = &panel->runs[0]->summary;
@@ -443,6 +480,9 @@ int report_make_tables(const struct report * r, const struct report_panel * pane
     }
     ok = ok && (tables[n++] = make_overview(panel, a)) != NULL;
     if (ok && (tables[n] = make_composition(panel, a)) != NULL) {
+        n++;
+    }
+    if (ok && (tables[n] = make_norms(panel, a)) != NULL) {
         n++;
     }
     return ok ? n : -1;

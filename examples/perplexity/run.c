@@ -1,8 +1,8 @@
 #include "run.h"
 
+#include "compute.h"
 #include "dataset.h"
 #include "interrupt.h"
-#include "load-model.h"
 #include "model-facts.h"
 #include "options.h"
 #include "run-progress.h"
@@ -45,6 +45,7 @@ static const struct protocol PROTOCOLS[] = {
 static const char * const MODE_NAMES [] = { "packed", "document", "llama" };
 static const char * const EOS_NAMES  [] = { "none", "doc" };
 static const char * const RESET_NAMES[] = { "window", "document", "never" };
+static const char * const PROBE_NAMES[] = { "state-norm" };
 
 struct args {
     struct option_strings models, names, data;
@@ -60,13 +61,15 @@ struct args {
     int64_t               window, min_doc_tokens, max_windows, max_tokens;
     bool                  skip_special;
     struct option_ints    same_targets;
+    int                   probe;        // -1: nothing
     int64_t               train_ctx;
     const char *          out;
     bool                  resume, force, dry_run, list_datasets, quiet;
     const char *          shard;
     const char *          time_limit;
     int64_t               checkpoint_every;
-    int64_t               threads, batch, group;
+    struct compute        compute;
+    int64_t               batch, group;
 };
 
 // What was made of them.
@@ -265,7 +268,7 @@ static double measure_speed(const struct plan * plan, struct run_model * m, stru
     struct window window = { 0 };
     double        speed  = 0.0;
     struct lrnn_session * session = lrnn_session_new(m->model, &(struct lrnn_session_params) {
-        .n_threads = (int32_t) plan->args->threads, .n_seqs = (int32_t) plan->group, .n_batch = (int32_t) (plan->group*plan->n_batch),
+        .n_threads = (int32_t) plan->args->compute.threads, .n_seqs = (int32_t) plan->group, .n_batch = (int32_t) (plan->group*plan->n_batch),
         .n_cache   = (int32_t) plan->n_batch,
     }, err, sizeof(err));
     struct lrnn_input * inputs = calloc((size_t) plan->group, sizeof(*inputs));
@@ -416,7 +419,8 @@ static struct score_meta make_meta(const struct plan * plan, const struct run_mo
         .mode = MODE_NAMES[plan->window.mode], .bos = s->bos, .eos = EOS_NAMES[plan->window.eos], .reset = RESET_NAMES[plan->reset],
         .window = plan->window.length,
         .min_doc_tokens = plan->window.mode != WINDOW_DOCUMENT ? 0 : shortest,
-        .skip_special = plan->window.skip_special, .same_targets = plan->same_targets, .n_batch = plan->n_batch, .group = plan->group,
+        .skip_special = plan->window.skip_special, .same_targets = plan->same_targets,
+        .probe = plan->args->probe >= 0 ? PROBE_NAMES[plan->args->probe] : "", .n_batch = plan->n_batch, .group = plan->group,
         .n_windows = s->n_windows, .shard = plan->shard, .n_shards = plan->n_shards,
     };
 }
@@ -434,8 +438,9 @@ static enum exit_code score_model(struct plan * plan, struct run_model * m, stru
         return fail(EXIT_CODE_DATA, err);
     }
     struct score_params params = {
-        .n_threads = (int32_t) plan->args->threads, .n_batch = plan->n_batch, .group = plan->group, .reset = plan->reset,
-        .max_length = plan->window.length, .checkpoint_every = plan->args->checkpoint_every, .checkpoints = m->checkpoints,
+        .n_threads = (int32_t) plan->args->compute.threads, .n_batch = plan->n_batch, .group = plan->group, .reset = plan->reset,
+        .state_norm = plan->args->probe >= 0, .max_length = plan->window.length, .checkpoint_every = plan->args->checkpoint_every,
+        .checkpoints = m->checkpoints,
         .watch = run_progress_score, .user = &plan->progress,
     };
     score_shard_range(&meta, &params.first, &params.end);
@@ -522,7 +527,7 @@ static enum exit_code read_data(struct plan * plan, const struct run_model * m, 
 
 static enum exit_code run_one(struct plan * plan, struct run_model * m, struct pass * pass) {
     char err[1024];
-    m->model = load_model(NAME, m->path, plan->args->quiet);
+    m->model = compute_load(&plan->args->compute, NAME, m->path, plan->args->quiet);
     if (m->model == NULL) {
         return EXIT_CODE_MODEL;
     }
@@ -602,7 +607,8 @@ static enum exit_code run_all(struct plan * plan) {
 
 enum exit_code run_main(int argc, char ** argv) {
     struct args args = {
-        .dataset = "text", .shuffle = -1, .max_bad = 0.01, .mode = -1, .bos = -1, .eos = -1, .reset = -1, .out = ".", .checkpoint_every = 16384,
+        .dataset = "text", .shuffle = -1, .max_bad = 0.01, .mode = -1, .bos = -1, .eos = -1, .reset = -1, .probe = -1, .out = ".",
+        .checkpoint_every = 16384, .compute = COMPUTE_DEFAULTS,
     };
     const struct option options[] = {
         { .group = "Models",
@@ -658,6 +664,9 @@ enum exit_code run_main(int argc, char ** argv) {
         { .names = "--same-targets", .value = "LIST", .type = OPTION_INTS, .dest = &args.same_targets, .min = 1, .max = WINDOW_MAX_LENGTH,
           .help = "score the last 2048 tokens of each window after contexts of these lengths, instead of all after what stands before them",
           .unset = "off" },
+        { .names = "--probe", .value = "state-norm", .type = OPTION_CHOICE, .dest = &args.probe,
+          .help = "record as well how large the recurrent states are along the window: tells a state that explodes from one that is of no use",
+          .unset = "nothing" },
 
         { .group = "Results",
           .names = "-o, --out", .value = "DIR", .type = OPTION_STRING, .dest = &args.out,
@@ -668,8 +677,8 @@ enum exit_code run_main(int argc, char ** argv) {
           .help = "count documents, tokens and windows, estimate the time, write nothing" },
 
         { .group = "Computation",
-          .names = "-t, --threads", .value = "N", .type = OPTION_INT, .dest = &args.threads, .min = 0, .max = 4096,
-          .help = "threads", .unset = "one for each core" },
+          COMPUTE_THREADS(args.compute) },
+        COMPUTE_OPTIONS(args.compute),
         { .names = "--group", .value = "N", .type = OPTION_INT, .dest = &args.group, .min = 1, .max = 4096,
           .help = "windows evaluated side by side", .unset = "4, or as many as there are; 1 with --reset never" },
         { .names = "-b, --ubatch", .value = "N", .type = OPTION_INT, .dest = &args.batch, .min = 1, .max = 1 << 20,
@@ -711,7 +720,7 @@ enum exit_code run_main(int argc, char ** argv) {
         snprintf(err, sizeof(err), "--dataset '%s' is not known; see --list-datasets", args.dataset);
         return fail(EXIT_CODE_USAGE, err);
     }
-    if (!make_plan(&args, &plan, err, sizeof(err))) {
+    if (!make_plan(&args, &plan, err, sizeof(err)) || !compute_check(&args.compute, NAME, err, sizeof(err))) {
         return fail(EXIT_CODE_USAGE, err);
     }
     interrupt_listen(false);

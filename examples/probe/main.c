@@ -1,11 +1,12 @@
 // lrnn-probe: does a model keep track of a state, how far, and which eigenvalues does it use?
 
+#include "compute.h"
 #include "exit-code.h"
 #include "interrupt.h"
-#include "load-model.h"
 #include "options.h"
 #include "output.h"
 #include "read-file.h"
+#include "token-ids.h"
 
 #include "atomic-file.h"
 
@@ -23,12 +24,18 @@ struct args {
     int64_t               trials;
     int64_t               seed;
     const char *          text_file;
+    const char *          ids_file;
     bool                  eigenvalues;
     bool                  json;
     const char *          svg;
-    int64_t               threads;
+    struct compute        compute;
     int64_t               batch;
 };
+
+// A text has none.
+static bool has_answers(const struct args * args) {
+    return args->text_file == NULL && args->ids_file == NULL;
+}
 
 // The task of a model: what the command line says, or what the file does.
 static struct task * find_task(const struct args * args, const struct lrnn_model * model, char name[64], char * err, size_t err_size) {
@@ -61,13 +68,16 @@ static bool watch(const struct args * args, struct lrnn_model * model, const str
     int64_t                      n      = 0;
     const int64_t                most   = 4096; // tokens that are looked at
 
-    if (args->text_file != NULL) {
-        char * text = NULL;
-        size_t size = 0;
-        const bool read = read_file(args->text_file, &text, &size, err, err_size) &&
-            lrnn_text_to_tokens(model, text, size, LRNN_TEXT_ADD_BOS, &tokens, &n, err, err_size);
+    if (args->text_file != NULL || args->ids_file != NULL) {
+        char *     text = NULL;
+        size_t     size = 0;
+        const bool ids  = args->ids_file != NULL;
+        const bool read = read_file(ids ? args->ids_file : args->text_file, &text, &size, err, err_size) && (ids ?
+            token_ids_parse(text, size, &tokens, &n, err, err_size) && token_ids_check(tokens, n, info.n_vocab, err, err_size) :
+            lrnn_text_to_tokens(model, text, size, LRNN_TEXT_ADD_BOS, &tokens, &n, err, err_size));
         free(text);
         if (!read) {
+            free(tokens);
             return false;
         }
     } else if (!probe_tokens(model, task, (uint64_t) args->seed, args->lengths.v[0], &tokens, &n, err, err_size)) {
@@ -79,7 +89,7 @@ static bool watch(const struct args * args, struct lrnn_model * model, const str
     if (!eigenvalues_init(e, (int) info.n_layer, n > 512 ? n/512 : 1)) {
         snprintf(err, err_size, "out of memory for %" PRId64 " layers", info.n_layer);
     } else if ((session = lrnn_session_new(model, &(struct lrnn_session_params) {
-            .n_threads = (int32_t) args->threads, .n_batch = 512, .watch_what = LRNN_WATCH_SCANS, .watch = eigenvalues_watch, .watch_user = e,
+            .n_threads = (int32_t) args->compute.threads, .n_batch = 512, .watch_what = LRNN_WATCH_SCANS, .watch = eigenvalues_watch, .watch_user = e,
         }, err, err_size)) != NULL) {
         done = lrnn_eval(session, &(struct lrnn_input) { .tokens = tokens, .n_tokens = n }, 1, err, err_size);
         if (!done && e->error != NULL) {
@@ -95,7 +105,7 @@ static enum exit_code probe_model(const struct args * args, const char * path, s
     char                err[512];
     enum exit_code      code  = EXIT_CODE_OK;
     struct task       * task  = NULL;
-    struct lrnn_model * model = load_model("lrnn-probe", path, args->json);
+    struct lrnn_model * model = compute_load(&args->compute, "lrnn-probe", path, args->json);
     if (model == NULL) {
         return EXIT_CODE_MODEL;
     }
@@ -105,14 +115,14 @@ static enum exit_code probe_model(const struct args * args, const char * path, s
     snprintf(model_name, 128, "%.*s", (int) (stem < 127 ? stem : 127), base);
     snprintf(range, 16, "%s", lrnn_model_get_info(model).eigenvalues);
 
-    const bool ask = args->text_file == NULL; // a text has no answers
+    const bool ask = has_answers(args);
     if (ask && (task = find_task(args, model, task_name, err, sizeof(err))) == NULL) {
         code = EXIT_CODE_USAGE;
     }
     *p = (struct probed) { .name = model_name, .task = task_name, .eigenvalues = range, .chance = task != NULL ? task_chance(task) : 0.0 };
     if (task != NULL) {
         struct probe_params params = {
-            .n_sequences = args->trials, .seed = (uint64_t) args->seed, .n_threads = (int32_t) args->threads, .n_batch = (int32_t) args->batch,
+            .n_sequences = args->trials, .seed = (uint64_t) args->seed, .n_threads = (int32_t) args->compute.threads, .n_batch = (int32_t) args->batch,
         };
         const struct option_ints * lengths = args->sample.n > 0 ? &args->sample : &args->lengths;
         params.n_lengths = lengths->n;
@@ -156,7 +166,7 @@ static enum exit_code run(const struct args * args) {
         code = probe_model(args, args->models.v[n], &probed[n], tasks[n], names[n], ranges[n]);
         n += code == EXIT_CODE_OK;
     }
-    for (int i = 1; i < n && args->sample.n == 0 && code == EXIT_CODE_OK && args->text_file == NULL; ++i) {
+    for (int i = 1; i < n && args->sample.n == 0 && code == EXIT_CODE_OK && has_answers(args); ++i) {
         if (strcmp(tasks[i], tasks[0]) != 0) {
             fprintf(stderr, "lrnn-probe: %s is for the task %s, %s for %s: one table holds one task (--sample takes several)\n",
                     names[0], tasks[0], names[i], tasks[i]);
@@ -168,7 +178,7 @@ static enum exit_code run(const struct args * args) {
     } else if (code == EXIT_CODE_OK) {
         if (args->sample.n > 0) {
             output_scores(stdout, probed, n, args->sample.v[0], args->sample.v[1]);
-        } else if (args->text_file == NULL) {
+        } else if (has_answers(args)) {
             enum { ACROSS = 3 }; // columns of a table that fits a terminal
             for (int i = 0; i < n; i += ACROSS) {
                 output_lengths(stdout, probed + i, n - i < ACROSS ? n - i : ACROSS, args->trials);
@@ -176,7 +186,7 @@ static enum exit_code run(const struct args * args) {
             }
         }
         for (int i = 0; i < n && args->eigenvalues; ++i) {
-            printf("%s", i > 0 || args->text_file == NULL ? "\n" : "");
+            printf("%s", i > 0 || has_answers(args) ? "\n" : "");
             output_eigenvalues(stdout, &probed[i]);
         }
     }
@@ -198,7 +208,7 @@ static enum exit_code run(const struct args * args) {
 }
 
 int main(int argc, char ** argv) {
-    struct args args = { .lengths = { .n = 4, .v = { 40, 256, 1024, 4096 } }, .trials = 16, .batch = 2048 };
+    struct args args = { .lengths = { .n = 4, .v = { 40, 256, 1024, 4096 } }, .trials = 16, .compute = COMPUTE_DEFAULTS, .batch = 2048 };
 
     const struct option options[] = {
         { .group = "What",
@@ -220,14 +230,16 @@ int main(int argc, char ** argv) {
           .help = "range and histogram of the transitions' eigenvalues on the first 4,096 tokens" },
         { .names = "-f, --file",  .value = "FILE", .type = OPTION_STRING, .dest = &args.text_file,
           .help = "eigenvalues on a text instead of a task" },
+        { .names = "--tokens",    .value = "IDS", .type = OPTION_STRING, .dest = &args.ids_file,
+          .help = "the same on token ids, decimal numbers in a file, for models without a tokenizer" },
 
         { .group = "Output",
           .names = "--json",      .type = OPTION_FLAG,   .dest = &args.json, .help = "as JSON" },
         { .names = "--svg",       .value = "FILE", .type = OPTION_STRING, .dest = &args.svg, .help = "a picture as well" },
 
         { .group = "Computing",
-          .names = "-t, --threads", .value = "N", .type = OPTION_INT, .dest = &args.threads, .min = 0, .max = 4096, .unset = "all cores",
-          .help = "threads" },
+          COMPUTE_THREADS(args.compute) },
+        COMPUTE_OPTIONS(args.compute),
         { .names = "-b, --batch", .value = "N", .type = OPTION_INT, .dest = &args.batch, .min = 1, .max = 1 << 20, .help = "tokens a call" },
     };
     const struct program program = {
@@ -263,8 +275,12 @@ int main(int argc, char ** argv) {
         fprintf(stderr, "lrnn-probe: --sample has %d numbers; expected two, the shortest and the longest length\n", args.sample.n);
         return EXIT_CODE_USAGE;
     }
-    if (args.text_file != NULL && !args.eigenvalues) {
-        fprintf(stderr, "lrnn-probe: -f is for --eigenvalues: a text has no answers to check\n");
+    if (!has_answers(&args) && (!args.eigenvalues || (args.text_file != NULL && args.ids_file != NULL))) {
+        fprintf(stderr, "lrnn-probe: -f or --tokens is for --eigenvalues, and one of them: a text has no answers to check\n");
+        return EXIT_CODE_USAGE;
+    }
+    if (!compute_check(&args.compute, "lrnn-probe", err, sizeof(err))) {
+        fprintf(stderr, "lrnn-probe: %s\n", err);
         return EXIT_CODE_USAGE;
     }
     return run(&args);

@@ -71,7 +71,7 @@ struct writer {
 
 static bool put(struct writer * w, const void * data, size_t size, char * err, size_t err_size) {
     w->sum = add_sum(w->sum, data, size);
-    return atomic_file_write(&w->file, data, size, err, err_size);
+    return size == 0 || atomic_file_write(&w->file, data, size, err, err_size); // a window that is yet to begin has no arrays
 }
 
 static bool save_partial(const struct score_params * params, const struct score_group * g, struct lrnn_session * session,
@@ -90,6 +90,10 @@ static bool save_partial(const struct score_params * params, const struct score_
         const struct slot_header  h    = { slot->window.n_tokens, slot->at, lrnn_seq_length(session, (int32_t) s) > 0 };
         ok = put(&w, &h, sizeof(h), err, err_size) && put(&w, slot->nll, n_found(slot)*sizeof(*slot->nll), err, err_size) &&
              put(&w, slot->flags, n_found(slot), err, err_size);
+        if (params->state_norm) {
+            ok = ok && put(&w, &slot->n_norms, sizeof(slot->n_norms), err, err_size) &&
+                 put(&w, slot->norms, (size_t) slot->n_norms*sizeof(*slot->norms), err, err_size);
+        }
     }
     const uint64_t sum = w.sum;
     ok = ok && put(&w, &sum, sizeof(sum), err, err_size);
@@ -158,6 +162,11 @@ static bool load_partial(const struct score_params * params, struct score_group 
             snprintf(err, err_size, "it is damaged");
             return false;
         }
+        if (params->state_norm && (!get(r, &slot->n_norms, sizeof(slot->n_norms)) || slot->n_norms < 0 || slot->n_norms > slot->max_norms ||
+            !get(r, slot->norms, (size_t) slot->n_norms*sizeof(*slot->norms)))) {
+            snprintf(err, err_size, "it is damaged");
+            return false;
+        }
     }
     const uint64_t sum = r->sum;
     uint64_t       stored;
@@ -199,7 +208,8 @@ enum score_checkpoint score_checkpoint_load(const struct score_params * params, 
         snprintf(err, err_size, "%s: %s", path, why);
         g->n_calls = 0;
         for (int64_t s = 0; s < g->n; ++s) {
-            g->slots[s].at = 0;
+            g->slots[s].at      = 0;
+            g->slots[s].n_norms = 0;
             lrnn_seq_reset(session, (int32_t) s, why, sizeof(why));
         }
         return CHECKPOINT_BAD;

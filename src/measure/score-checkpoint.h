@@ -9,10 +9,12 @@
 
 // A window in the making.
 struct score_slot {
-    struct window window;
-    int64_t       at;      // tokens that the model has been fed
-    float *       nll;     // [n_tokens − 1], of targets 1 .. at
-    uint8_t *     flags;
+    struct window       window;
+    int64_t             at;      // tokens that the model has been fed
+    float *             nll;     // [n_tokens − 1], of targets 1 .. at
+    uint8_t *           flags;
+    struct score_norm * norms;   // [max_norms]
+    int64_t             n_norms, max_norms;
 };
 
 struct score_group {

@@ -6,11 +6,12 @@
 //     "LRNN-NLL"  u32 version  u32 size of the header text
 //     header text, filled with blank lines to a multiple of 8 bytes · SHA-256 of the text
 //     records:    u32 "NLL1"  u32 size of the body · body, filled with zeros to a multiple of 8 bytes · u64 checksum of the body (FNV-1a)
-//     body:       i64 index  i64 targets  i64 spans · spans · f32 nll [targets] · u16 bytes [targets] · u8 flags [targets]
+//     body:       i64 index  i64 targets  i64 spans  [i64 norms] · spans · [norms] · f32 nll [targets] · u16 bytes [targets] · u8 flags [targets]
 //
-// Numbers are little-endian. The header text is lines "key value", in a fixed order, so that `head -40 run.nll` tells what the file is; in a value,
-// \n \r \\ stand for a line feed, a carriage return and a backslash. A torn last record is dropped by whoever continues the file; anything else that
-// does not fit is an error that names the byte. The same run gives the same bytes: there is no date and no timing in it.
+// Numbers are little-endian. What stands in brackets is there if the header has the key `probe`. The header text is lines "key value", in a fixed
+// order, so that `head -40 run.nll` tells what the file is; in a value, \n \r \\ stand for a line feed, a carriage return and a backslash. A torn
+// last record is dropped by whoever continues the file; anything else that does not fit is an error that names the byte. The same run gives the
+// same bytes: there is no date and no timing in it.
 
 #include "windows.h"
 
@@ -47,10 +48,18 @@ struct score_meta {
     bool         skip_special;
     const char * same_targets;      // contexts "512,1024,…", n of them: window i is stretch i/n of the stream after the context number i mod n;
                                     // only its last 2,048 targets count. "": the windows are what they are
+    const char * probe;             // "state-norm": windows have norms. "": nothing, and no such line in the header
     int64_t      n_batch;           // tokens a call and sequence: with `group` it fixes every call, so that equal runs give equal bytes
     int64_t      group;             // windows evaluated together
     int64_t      n_windows;         // of the whole run, all shards
     int64_t      shard, n_shards;   // i of n, from 1
+};
+
+// How large the state was after the first `at` tokens of a window (state-norm.h).
+struct score_norm {
+    int64_t at;
+    int32_t layer; // that has the largest
+    float   norm;  // recorded as it was, finite or not
 };
 
 // One window, read back.
@@ -62,6 +71,8 @@ struct score_window {
     const uint8_t *            flags;     // [n_targets] SCORE_*
     const struct window_span * spans;     // ascending; the first begins at token 0
     int32_t                    n_spans;
+    const struct score_norm *  norms;     // ascending
+    int32_t                    n_norms;
 };
 
 enum {

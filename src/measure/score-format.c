@@ -14,6 +14,7 @@ static const uint32_t RECORD_MAGIC = 0x314c4c4e; // "NLL1"
 enum { RECORD_PREFIX = 8, BODY_PREFIX = 24, CHECKSUM = 8 };
 
 _Static_assert(sizeof(struct window_span) == 32, "a span has no holes");
+_Static_assert(sizeof(struct score_norm) == 16, "a norm has no holes");
 #if defined(__BYTE_ORDER__) && __BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__
 #    error "score files are written as the numbers lie in memory, which must be little-endian"
 #endif
@@ -29,11 +30,13 @@ struct key {
     enum key_type type;
     size_t        offset; // in struct score_meta
     int64_t       min, max;
+    bool          optional; // the line is left out if the text is empty
 };
 
-#define TEXT(k)        { #k, KEY_TEXT, offsetof(struct score_meta, k), 0, 0 }
-#define INT(k, lo, hi) { #k, KEY_INT,  offsetof(struct score_meta, k), lo, hi }
-#define BOOL(k)        { #k, KEY_BOOL, offsetof(struct score_meta, k), 0, 1 }
+#define TEXT(k)        { #k, KEY_TEXT, offsetof(struct score_meta, k), 0, 0, false }
+#define TEXT_IF_ANY(k) { #k, KEY_TEXT, offsetof(struct score_meta, k), 0, 0, true }
+#define INT(k, lo, hi) { #k, KEY_INT,  offsetof(struct score_meta, k), lo, hi, false }
+#define BOOL(k)        { #k, KEY_BOOL, offsetof(struct score_meta, k), 0, 1, false }
 
 static const int64_t MANY = INT64_C(1) << 40; // more than there is of anything, and far from where products overflow
 
@@ -46,6 +49,7 @@ static const struct key KEYS[] = { // in the order of the file
     TEXT(complaints),
     TEXT(protocol), TEXT(mode), TEXT(bos), TEXT(eos), TEXT(reset),
     INT (window, 2, SCORE_MAX_TARGETS), INT(min_doc_tokens, 0, MANY), BOOL(skip_special), TEXT(same_targets),
+    TEXT_IF_ANY(probe),
     INT (n_batch, 1, INT32_MAX), INT(group, 1, INT32_MAX), INT(n_windows, 1, MANY), INT(n_shards, 1, SCORE_MAX_SHARDS),
     INT (shard, 1, SCORE_MAX_SHARDS), // last: the only line in which shards differ
 };
@@ -125,6 +129,9 @@ static size_t write_text(const struct score_meta * meta, char * out) {
     size_t n = 0;
     for (int i = 0; i < N_KEYS; ++i) {
         const struct key * key = &KEYS[i];
+        if (key->optional && *get_text(meta, key) == '\0') {
+            continue;
+        }
         char         number[32];
         const char * value = number;
         if (key->type == KEY_TEXT) {
@@ -238,18 +245,23 @@ bool score_meta_parse(const char * file, char * text, size_t size, struct score_
     }
     char * p   = text;
     char * end = text + size;
-    for (int i = 0; i < N_KEYS; ++i) {
+    meta->probe = "";
+    for (int i = 0, line_number = 1; i < N_KEYS; ++i) {
         const size_t n_name = strlen(KEYS[i].name);
         char *       line   = p;
         char *       stop   = memchr(p, '\n', (size_t) (end - p));
         if (stop == NULL || (size_t) (stop - line) <= n_name || memcmp(line, KEYS[i].name, n_name) != 0 || line[n_name] != ' ') {
+            if (KEYS[i].optional) {
+                continue;
+            }
             const int n_shown = (int) ((stop != NULL ? stop : end) - line);
             snprintf(err, err_size, "%s: line %d of the header is '%.*s'; expected the key %s",
-                    file, i + 1, n_shown < 40 ? n_shown : 40, line, KEYS[i].name);
+                    file, line_number, n_shown < 40 ? n_shown : 40, line, KEYS[i].name);
             return false;
         }
         *stop = '\0';
         p     = stop + 1;
+        line_number++;
         if (!parse_value(file, &KEYS[i], line + n_name + 1, meta, err, err_size)) {
             return false;
         }
@@ -259,6 +271,10 @@ bool score_meta_parse(const char * file, char * text, size_t size, struct score_
             snprintf(err, err_size, "%s: the header goes on after the key %s", file, KEYS[N_KEYS - 1].name);
             return false;
         }
+    }
+    if (*meta->probe != '\0' && strcmp(meta->probe, "state-norm") != 0) {
+        snprintf(err, err_size, "%s: header key probe is '%.32s'; expected state-norm", file, meta->probe);
+        return false;
     }
     if (meta->shard > meta->n_shards) {
         snprintf(err, err_size, "%s: is shard %" PRId64 " of %" PRId64, file, meta->shard, meta->n_shards);
@@ -310,14 +326,21 @@ static uint64_t checksum(const uint8_t * p, size_t size) { // FNV-1a
     return sum;
 }
 
+bool score_has_norms(const struct score_meta * meta) {
+    return meta->probe != NULL && *meta->probe != '\0';
+}
+
 // Bytes of a body, a multiple of 8.
-static size_t body_size(int64_t n_targets, int64_t n_spans) {
-    const size_t n = BODY_PREFIX + (size_t) n_spans*sizeof(struct window_span) + (size_t) n_targets*(sizeof(float) + sizeof(uint16_t) + 1);
+// - n_norms: −1: there is no such field
+static size_t body_size(int64_t n_targets, int64_t n_spans, int64_t n_norms) {
+    const size_t n = BODY_PREFIX + (size_t) n_spans*sizeof(struct window_span) + (size_t) n_targets*(sizeof(float) + sizeof(uint16_t) + 1) +
+                     (n_norms >= 0 ? sizeof(int64_t) + (size_t) n_norms*sizeof(struct score_norm) : 0);
     return (n + 7)/8*8;
 }
 
-uint8_t * score_record_new(const struct score_window * window, size_t * size) {
-    const size_t   n_body  = body_size(window->n_targets, window->n_spans);
+uint8_t * score_record_new(const struct score_window * window, bool has_norms, size_t * size) {
+    const int64_t  n_norms = window->n_norms;
+    const size_t   n_body  = body_size(window->n_targets, window->n_spans, has_norms ? n_norms : -1);
     const size_t   n       = (size_t) window->n_targets;
     const uint32_t n32     = (uint32_t) n_body;
     const int64_t  n_spans = window->n_spans;
@@ -334,8 +357,16 @@ uint8_t * score_record_new(const struct score_window * window, size_t * size) {
     memcpy(body + 8,   &window->n_targets, 8);
     memcpy(body + 16,  &n_spans,           8);
     uint8_t * p = body + BODY_PREFIX;
+    if (has_norms) {
+        memcpy(p, &n_norms, sizeof(n_norms));
+        p += sizeof(n_norms);
+    }
     memcpy(p, window->spans, (size_t) n_spans*sizeof(*window->spans));
     p += (size_t) n_spans*sizeof(*window->spans);
+    if (has_norms && n_norms > 0) {
+        memcpy(p, window->norms, (size_t) n_norms*sizeof(*window->norms));
+        p += (size_t) n_norms*sizeof(*window->norms);
+    }
     memcpy(p, window->nll,   n*sizeof(*window->nll));
     p += n*sizeof(*window->nll);
     memcpy(p, window->bytes, n*sizeof(*window->bytes));
@@ -379,6 +410,16 @@ static bool check_window(const struct score_window * w, const struct score_meta 
         }
         before = s->first;
     }
+    before = 0;
+    for (int32_t i = 0; i < w->n_norms; ++i) {
+        const struct score_norm * n = &w->norms[i];
+        if (n->at <= before || n->at > w->n_targets + 1 || n->layer < 0 || n->norm < 0.0f) {
+            snprintf(why, why_size, "norm %d of window %" PRId64 " (%g of layer %d after %" PRId64 " tokens) does not fit",
+                    i, w->index, (double) n->norm, n->layer, n->at);
+            return false;
+        }
+        before = n->at;
+    }
     for (int64_t i = 0; i < w->n_targets; ++i) {
         if ((w->flags[i] & ~(SCORE_COUNTED | SCORE_TOP1)) != 0) {
             snprintf(why, why_size, "target %" PRId64 " of window %" PRId64 " has flags %u", i + 1, w->index, w->flags[i]);
@@ -401,13 +442,14 @@ enum score_record score_record_read(const char * file, const uint8_t * data, siz
     const size_t    left   = size - *at;
     const uint8_t * record = data + *at;
     const uint8_t * body   = record + RECORD_PREFIX;
+    const bool      has_norms = score_has_norms(meta);
     uint32_t        magic, n_body;
-    int64_t         n_spans;
+    int64_t         n_spans, n_norms = -1;
 
     if (left == 0) {
         return SCORE_RECORD_END;
     }
-    if (left < RECORD_PREFIX + BODY_PREFIX) {
+    if (left < RECORD_PREFIX + BODY_PREFIX + (has_norms ? sizeof(n_norms) : 0)) {
         return SCORE_RECORD_TORN;
     }
     memcpy(&magic,             record,     4);
@@ -415,6 +457,9 @@ enum score_record score_record_read(const char * file, const uint8_t * data, siz
     memcpy(&window->index,     body,       8);
     memcpy(&window->n_targets, body + 8,   8);
     memcpy(&n_spans,           body + 16,  8);
+    if (has_norms) {
+        memcpy(&n_norms, body + BODY_PREFIX, sizeof(n_norms));
+    }
     if (magic != RECORD_MAGIC) {
         if (is_zero(record, left)) { // blocks that the file system had given, but not yet filled, when the machine went down
             return SCORE_RECORD_TORN;
@@ -423,9 +468,9 @@ enum score_record score_record_read(const char * file, const uint8_t * data, siz
         return SCORE_RECORD_BAD;
     }
     if (window->n_targets < 1 || window->n_targets >= meta->window || n_spans < 1 || n_spans > window->n_targets + 1 ||
-        n_body != body_size(window->n_targets, n_spans)) {
-        snprintf(err, err_size, "%s: the record at byte %zu has %" PRIu32 " bytes for %" PRId64 " targets and %" PRId64 " spans; "
-                "windows have %" PRId64 " tokens", file, *at, n_body, window->n_targets, n_spans, meta->window);
+        (has_norms && (n_norms < 0 || n_norms > window->n_targets + 1)) || n_body != body_size(window->n_targets, n_spans, n_norms)) {
+        snprintf(err, err_size, "%s: the record at byte %zu has %" PRIu32 " bytes for %" PRId64 " targets, %" PRId64 " spans and %" PRId64
+                " norms; windows have %" PRId64 " tokens", file, *at, n_body, window->n_targets, n_spans, has_norms ? n_norms : 0, meta->window);
         return SCORE_RECORD_BAD;
     }
     if (left < (size_t) RECORD_PREFIX + n_body + CHECKSUM) {
@@ -440,10 +485,13 @@ enum score_record score_record_read(const char * file, const uint8_t * data, siz
         snprintf(err, err_size, "%s: the record at byte %zu is damaged: its checksum is another", file, *at);
         return SCORE_RECORD_BAD;
     }
-    const uint8_t * p = body + BODY_PREFIX;
+    const uint8_t * p = body + BODY_PREFIX + (has_norms ? sizeof(n_norms) : 0);
     window->n_spans = (int32_t) n_spans;
     window->spans   = (const void *) p;
     p += (size_t) n_spans*sizeof(struct window_span);
+    window->n_norms = has_norms ? (int32_t) n_norms : 0;
+    window->norms   = (const void *) p;
+    p += (size_t) window->n_norms*sizeof(struct score_norm);
     window->nll     = (const void *) p;
     p += (size_t) window->n_targets*sizeof(float);
     window->bytes   = (const void *) p;

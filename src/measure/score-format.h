@@ -27,7 +27,10 @@ bool score_meta_parse(const char * file, char * text, size_t size, struct score_
 const char * score_meta_difference(const struct score_meta * x, const struct score_meta * y, bool with_shard, char a[64], char b[64]);
 
 // A record as bytes, made with malloc; NULL: out of memory.
-uint8_t * score_record_new(const struct score_window * window, size_t * size);
+// - has_norms: score_has_norms of the run
+uint8_t * score_record_new(const struct score_window * window, bool has_norms, size_t * size);
+
+bool score_has_norms(const struct score_meta * meta);
 
 enum score_record {
     SCORE_RECORD_OK,

@@ -14,6 +14,7 @@ struct score_writer {
     int     fd;
     int64_t next, end;  // the window that comes next, and the one behind the last of the shard
     int64_t max_targets;
+    bool    has_norms;
     bool    dirty;      // something was written that may not be on the disk
 };
 
@@ -51,6 +52,7 @@ static struct score_writer * open_writer(const char * path, const struct score_m
     }
     w->path        = strcpy(copy, path);
     w->max_targets = meta->window - 1;
+    w->has_norms   = score_has_norms(meta);
     score_shard_range(meta, &w->next, &w->end);
     w->fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
     if (w->fd < 0) {
@@ -188,7 +190,7 @@ bool score_writer_append(struct score_writer * w, const struct score_window * wi
         return false;
     }
     size_t    size;
-    uint8_t * record = score_record_new(window, &size);
+    uint8_t * record = score_record_new(window, w->has_norms, &size);
     if (record == NULL) {
         snprintf(err, err_size, "%s: out of memory for window %" PRId64, w->path, window->index);
         return false;

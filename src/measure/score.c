@@ -2,6 +2,7 @@
 
 #include "nll.h"
 #include "score-checkpoint.h"
+#include "state-norm.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -75,6 +76,32 @@ static void take_logits(struct engine * e, const struct lrnn_input * input, stru
     slot->at = end;
 }
 
+enum { NORM_EVERY = 2048 };
+
+// The state is measured by the first call that reaches a power of two or a multiple of 2,048 tokens, and by the one that ends the window. `from`
+// and `to`, where the call begins and ends, are fixed by the window's number, so that stopped runs and shards measure where others do.
+static bool norm_is_due(const struct engine * e, const struct score_slot * slot, int64_t from, int64_t to) {
+    int64_t power = 1;
+    while (power <= from) {
+        power *= 2;
+    }
+    return power <= to || from/NORM_EVERY < to/NORM_EVERY || to == feed_end(e, slot);
+}
+
+// How many there can be in a window: powers of two, multiples, and the end.
+static int64_t max_norms(int64_t n_tokens) {
+    return 63 + n_tokens/NORM_EVERY + 1;
+}
+
+static void take_norm(struct engine * e, const struct lrnn_input * input, struct score_slot * slot) {
+    if (e->params->state_norm && norm_is_due(e, slot, slot->at - input->n_tokens, slot->at)) {
+        const struct state_norm most = state_norm_of(e->session, input->seq);
+        if (most.layer >= 0) {
+            slot->norms[slot->n_norms++] = (struct score_norm) { slot->at, most.layer, (float) most.norm };
+        }
+    }
+}
+
 static bool is_document_start(const struct window * w, int64_t at) {
     for (int32_t i = 1; i < w->n_spans; ++i) {
         if (w->spans[i].first == at) {
@@ -107,6 +134,7 @@ static bool advance(struct engine * e, int64_t * n_tokens, char * err, size_t er
     for (int32_t i = 0; i < n_inputs; ++i) {
         struct score_slot * slot = &g->slots[e->of_input[i]];
         take_logits(e, &e->inputs[i], slot, row);
+        take_norm  (e, &e->inputs[i], slot);
         row += e->inputs[i].n_logits;
     }
     for (int32_t i = 0; i < n_inputs; ++i) { // only now: a reset takes the logits away
@@ -129,6 +157,7 @@ static void group_free(struct score_group * g) {
         window_free(&g->slots[s].window);
         free(g->slots[s].nll);
         free(g->slots[s].flags);
+        free(g->slots[s].norms);
     }
     free(g->slots);
     *g = (struct score_group) { 0 };
@@ -147,7 +176,9 @@ static bool group_begin(struct engine * e, int64_t first, char * err, size_t err
         }
         slot->nll   = calloc((size_t) slot->window.n_tokens, sizeof(*slot->nll));
         slot->flags = calloc((size_t) slot->window.n_tokens, 1);
-        ok = slot->nll != NULL && slot->flags != NULL;
+        slot->max_norms = max_norms(slot->window.n_tokens);
+        slot->norms     = calloc((size_t) slot->max_norms, sizeof(*slot->norms));
+        ok = slot->nll != NULL && slot->flags != NULL && slot->norms != NULL;
         if (e->params->reset != SCORE_RESET_NEVER && !lrnn_seq_reset(e->session, (int32_t) s, err, err_size)) {
             return false;
         }
@@ -201,6 +232,7 @@ static bool group_end(struct engine * e, char * err, size_t err_size) {
             .index = g->first + s, .n_targets = slot->window.n_tokens - 1,
             .nll   = slot->nll,    .bytes     = slot->window.bytes + 1,    .flags   = slot->flags,
             .spans = slot->window.spans,                                   .n_spans = slot->window.n_spans,
+            .norms = slot->norms,                                          .n_norms = (int32_t) slot->n_norms,
         };
         if (scored.index < e->params->next) { // the process was ended in the middle of this loop, before
             continue;

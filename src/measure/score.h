@@ -32,6 +32,7 @@ struct score_params {
     int64_t          n_batch;          // tokens of one window in a call
     int64_t          group;            // windows side by side
     enum score_reset reset;
+    bool             state_norm;       // record how large the state is, now and then (norm_is_due)
     int64_t          first, next, end; // windows of this shard; those before `next` are in the file
     bool             resume;           // a checkpoint that is there is used; otherwise it is removed
     int64_t          max_length;       // of a window, tokens

@@ -413,6 +413,62 @@ static bool make_composition(struct summary * s, const struct scores * scores) {
 }
 
 //
+// How large states are
+//
+
+static int compare_doubles(const void * a, const void * b) {
+    const double x = *(const double *) a;
+    const double y = *(const double *) b;
+    return (x > y) - (x < y);
+}
+
+static double norm_value(const struct score_norm * n) {
+    return isfinite(n->norm) ? (double) n->norm : INFINITY;
+}
+
+// The largest that a window has in bucket b, NULL: none. With the same targets after several contexts, the bucket is the window.
+static const struct score_norm * largest_norm(const struct summary * s, const struct score_window * w, int b) {
+    const struct position_range range = s->buckets.at[b].range;
+    const int64_t               base  = position_base(s, w);
+    const struct score_norm   * most  = NULL;
+    for (int32_t i = 0; i < w->n_norms; i++) {
+        const struct score_norm * n     = &w->norms[i];
+        const int64_t             at    = base + n->at < s->length ? base + n->at : s->length; // a stream that goes on is fed its last token too
+        const bool                is_in = s->n_contexts > 0 ? w->index%s->n_contexts == b : range.from <= at && at <= range.to;
+        most = is_in && (most == NULL || norm_value(n) > norm_value(most)) ? n : most;
+    }
+    return most;
+}
+
+static bool make_norms(struct summary * s, const struct scores * scores) {
+    if (s->meta.probe == NULL || s->meta.probe[0] == '\0') {
+        return true;
+    }
+    double * values = malloc(((size_t) s->n_windows + 1)*sizeof(*values));
+    s->norms = arena_alloc(s->arena, ((size_t) s->buckets.n + 1)*sizeof(*s->norms));
+    const bool ok = values != NULL && s->norms != NULL;
+    for (int b = 0; b < s->buckets.n && ok; b++) {
+        struct norm_figure * f = &s->norms[b];
+        for (int64_t i = 0; i < s->n_windows; i++) {
+            const struct score_norm * n = largest_norm(s, &scores->windows[i], b);
+            if (n != NULL && (f->windows == 0 || norm_value(n) > f->most)) {
+                f->most  = norm_value(n);
+                f->layer = n->layer;
+            }
+            if (n != NULL) {
+                values[f->windows++] = norm_value(n);
+            }
+        }
+        if (f->windows > 0) {
+            qsort(values, (size_t) f->windows, sizeof(*values), compare_doubles);
+            f->median = 0.5*(values[(f->windows - 1)/2] + values[f->windows/2]);
+        }
+    }
+    free(values);
+    return ok;
+}
+
+//
 // Warnings
 //
 
@@ -545,7 +601,8 @@ static bool make_all(struct summary * s, const struct scores * scores, const str
         return summary_out_of_memory(s, err, err_size);
     }
     make_token_error(s, scores);
-    if (!make_positions(s, scores) || !make_composition(s, scores) || !summary_extrapolate(s, p->tolerance) || !warn(s, scores)) {
+    if (!make_positions(s, scores) || !make_composition(s, scores) || !make_norms(s, scores) ||
+            !summary_extrapolate(s, p->tolerance) || !warn(s, scores)) {
         return summary_out_of_memory(s, err, err_size);
     }
     return true;

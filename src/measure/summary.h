@@ -42,6 +42,13 @@ struct figures {
     struct score_cell * cells; // [n_units][n]
 };
 
+// How large states are: of each window, the largest norm among those that were taken in a bucket; over windows, their median and the largest.
+struct norm_figure {
+    int64_t windows;      // 0: none was taken here
+    double  median, most; // infinite: of a state that is not finite
+    int32_t layer;        // that has `most`
+};
+
 // How the loss goes on beyond the training length T: the last bucket inside it, and inside 2 T, 4 T …, as far as windows go.
 enum { EXTRAPOLATION_MAX = 8 };
 
@@ -88,6 +95,7 @@ struct summary {
     int64_t              n_diverged;
     int                  n_sources;
     int64_t *            composition;   // [buckets.n][n_sources + 1] targets from each source; the last column: from none
+    struct norm_figure * norms;         // [buckets.n]; NULL: the run has not probed states
     struct extrapolation extrapolation;
     int                  n_warnings;
     const char **        warnings;

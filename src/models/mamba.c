@@ -111,8 +111,7 @@ static struct ggml_tensor * block(struct graph * g, const struct layer * layer, 
     });
     y = ggml_reshape_2d(c, y, E, T);
     y = ggml_add(c, y, ggml_mul(c, u, w->d));
-    y = ggml_mul(c, y, ggml_silu(c, ggml_cont(c, z)));
-    return ggml_add(c, x, graph_linear(g, w->out, w->out_bias, y));
+    return ggml_add(c, x, graph_linear(g, w->out, w->out_bias, ggml_swiglu_split(c, z, y)));                // y ∘ silu(z)
 }
 
 const struct family family_mamba = {

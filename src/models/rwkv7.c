@@ -118,6 +118,20 @@ static struct ggml_tensor * low_rank(struct graph * g, struct ggml_tensor * one,
     return graph_linear(g, two, NULL, graph_linear(g, one, NULL, x));
 }
 
+// h_i = h + d ∘ μ_i. For a single token all six are one product and one sum: there a node costs more than what it computes.
+static void lerp(struct graph * g, struct ggml_tensor * mu, struct ggml_tensor * d, struct ggml_tensor * h, struct ggml_tensor * hi[PARTS]) {
+    struct ggml_context * c   = g->ctx;
+    const int64_t         D   = h->ne[0];
+    struct ggml_tensor *  all = NULL; // [D, 6]
+    if (g->n_tokens == 1) {
+        all = ggml_add(c, ggml_mul(c, ggml_reshape_2d(c, mu, D, PARTS), d), h);
+    }
+    for (int i = 0; i < PARTS; ++i) {
+        hi[i] = all != NULL ? ggml_view_2d(c, all, D, 1, all->nb[1], (size_t) i*all->nb[1])
+                            : ggml_add(c, ggml_mul(c, d, ggml_view_1d(c, mu, D, (size_t) i*mu->nb[3])), h); // [D, T]
+    }
+}
+
 static struct ggml_tensor * time_mix(struct graph * g, const struct rwkv7_layer * w, struct ggml_tensor * h) {
     const struct rwkv7 *  f = g->model->shared;
     struct ggml_context * c = g->ctx;
@@ -125,9 +139,7 @@ static struct ggml_tensor * time_mix(struct graph * g, const struct rwkv7_layer 
 
     struct ggml_tensor * d = ggml_sub(c, graph_shift(g, w->shift1, h), h); // [D, T]
     struct ggml_tensor * hi[PARTS];
-    for (int i = 0; i < PARTS; ++i) {
-        hi[i] = ggml_add(c, ggml_mul(c, d, ggml_view_1d(c, w->lerp, h->ne[0], (size_t) i*w->lerp->nb[3])), h);
-    }
+    lerp(g, w->lerp, d, h, hi);
     struct ggml_tensor * r = graph_linear(g, w->receptance, NULL, hi[0]); // [H·K, T]
     struct ggml_tensor * k = graph_linear(g, w->key,        NULL, hi[2]); // [H·K, T]
     struct ggml_tensor * v = graph_linear(g, w->value,      NULL, hi[3]); // [H·P, T]

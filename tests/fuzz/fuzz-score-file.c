@@ -51,6 +51,9 @@ static void use(const struct score_window * w, const struct score_meta * meta) {
     for (int32_t i = 0; i < w->n_spans; ++i) {
         require(w->spans[i].first <= w->n_targets && w->spans[i].file >= 0 && w->spans[i].source >= -1);
     }
+    for (int32_t i = 0; i < w->n_norms; ++i) {
+        require(w->norms[i].at > 0 && w->norms[i].at <= w->n_targets + 1 && w->norms[i].layer >= 0);
+    }
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t * data, size_t size) {

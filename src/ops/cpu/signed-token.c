@@ -6,9 +6,11 @@
 
 #include "signed.h"
 
-// the sums y, and x times dt or the input gate, each [d_v]; then a row of A
+enum { ELEMENT_COLS = 64 }; // columns of a strip: d_k lines of A and of the state for every 16 of them
+
+// the sums y, and x times dt or the input gate, each [d_v]
 int64_t signed_token_size(const struct scan_dims * dims) {
-    return 3*dims->d_v;
+    return 2*dims->d_v;
 }
 
 struct rows {
@@ -18,13 +20,14 @@ struct rows {
     const float * b;    // [d_k]
     const float * gate; // [d_k] or [1]
     const float * dt;   // [d_v], of Mamba
-    const float * A;    // [d_v], a row of A
+    const float * A;    // a row of A, from the first column of the sweep on
     const float * x;    // [d_v]
     float *       y;    // [d_v]
 };
 
 // n rows from row i on, the vector of columns at col; kind, form and bonus are constants at every call
-SIMD_INLINE void sweep_cols(const struct rows * w, int32_t kind, int32_t form, bool bonus, int64_t d_v, int64_t i, int n, int64_t col, int64_t cols) {
+SIMD_INLINE void sweep_cols(const struct rows * w, int32_t kind, int32_t form, bool bonus, int64_t d_v, int64_t i, int n,
+        int64_t col0, int64_t col, int64_t cols) {
     const bool full = cols == VEC;
     const vec  x    = full ? vec_load(w->x + col) : vec_load_n(w->x + col, cols);
     vec        y    = full ? vec_load(w->y + col) : vec_load_n(w->y + col, cols);
@@ -39,7 +42,7 @@ SIMD_INLINE void sweep_cols(const struct rows * w, int32_t kind, int32_t form, b
         switch (kind) {
             case SIGNED_SCAN_NONE:    break;
             case SIGNED_SCAN_CHANNEL: s *= vec_set1(w->gate[r]); break;
-            case SIGNED_SCAN_ELEMENT: s *= transition(form, vec_load_n(w->dt + col, cols), vec_load_n(w->A + col, cols)); break;
+            case SIGNED_SCAN_ELEMENT: s *= transition(form, vec_load_n(w->dt + col, cols), vec_load_n(w->A + (col - col0), cols)); break;
             default:                  s *= vec_set1(w->gate[0]); break;
         }
         s = vec_fma(vec_set1(w->b[r]), x, s);
@@ -58,10 +61,10 @@ SIMD_INLINE void sweep_cols(const struct rows * w, int32_t kind, int32_t form, b
 SIMD_INLINE void sweep_rows(const struct rows * w, int32_t kind, int32_t form, bool bonus, int64_t d_v, int64_t i, int n, const struct token * token) {
     int64_t col = token->col0;
     for (; col + VEC <= token->col1; col += VEC) {
-        sweep_cols(w, kind, form, bonus, d_v, i, n, col, VEC);
+        sweep_cols(w, kind, form, bonus, d_v, i, n, token->col0, col, VEC);
     }
     if (col < token->col1) {
-        sweep_cols(w, kind, form, bonus, d_v, i, n, col, token->col1 - col);
+        sweep_cols(w, kind, form, bonus, d_v, i, n, token->col0, col, token->col1 - col);
     }
 }
 
@@ -76,23 +79,26 @@ SIMD_INLINE void sweep(const struct rows * w, int32_t kind, bool bonus, const st
     }
 }
 
-// With a transition per element, row by row: A may be stored the other way round.
-static void sweep_element(const struct signed_scan * op, struct rows * w, const struct token * token, float * A_row) {
-    const char * A = head_A(op, token->h);
-    for (int64_t i = 0; i < op->dims.d_k; ++i) {
-        const char * row = A + i*op->A->nb[1];
-        if (op->A->nb[0] == sizeof(float)) {
-            w->A = (const float *) row;
-        } else {
-            for (int64_t col = token->col0; col < token->col1; ++col) {
-                A_row[col] = *(const float *) (row + col*op->A->nb[0]);
+// With a transition per element, a strip of columns at a time. Mamba's files have A the other way round, [d_k] floats a column: a strip of
+// it is turned while its lines are in the cache, not fetched again for every row.
+static void sweep_element(const struct signed_scan * op, struct rows * w, const struct token * token) {
+    const char *  A   = head_A(op, token->h);
+    const int64_t nb0 = (int64_t) op->A->nb[0], nb1 = (int64_t) op->A->nb[1], d_v = op->dims.d_v;
+    float         turned[ELEMENT_COLS];
+    for (int64_t col0 = token->col0; col0 < token->col1; col0 += ELEMENT_COLS) {
+        struct token strip = *token;
+        strip.col0 = col0;
+        strip.col1 = col0 + ELEMENT_COLS < token->col1 ? col0 + ELEMENT_COLS : token->col1;
+        for (int64_t i = 0; i < op->dims.d_k; ++i) {
+            for (int64_t col = strip.col0; nb0 != sizeof(float) && col < strip.col1; ++col) {
+                turned[col - col0] = *(const float *) (A + i*nb1 + col*nb0);
             }
-            w->A = A_row;
-        }
-        if (op->p.form == GGML_SIGNED_SCAN_EXP) {
-            sweep_rows(w, SIGNED_SCAN_ELEMENT, GGML_SIGNED_SCAN_EXP, false, op->dims.d_v, i, 1, token);
-        } else {
-            sweep_rows(w, SIGNED_SCAN_ELEMENT, GGML_SIGNED_SCAN_TWO_EXP_M1, false, op->dims.d_v, i, 1, token);
+            w->A = nb0 == sizeof(float) ? (const float *) (A + i*nb1) + col0 : turned;
+            if (op->p.form == GGML_SIGNED_SCAN_EXP) {
+                sweep_rows(w, SIGNED_SCAN_ELEMENT, GGML_SIGNED_SCAN_EXP, false, d_v, i, 1, &strip);
+            } else {
+                sweep_rows(w, SIGNED_SCAN_ELEMENT, GGML_SIGNED_SCAN_TWO_EXP_M1, false, d_v, i, 1, &strip);
+            }
         }
     }
 }
@@ -133,7 +139,7 @@ void signed_token_run(const void * ctx, const struct token * token, float * work
         case SIGNED_SCAN_NONE:    sweep_bonus(&w, SIGNED_SCAN_NONE, op->p.bonus, &op->dims, token); break;
         case SIGNED_SCAN_CHANNEL: w.gate = tokens_row(&op->gate, h, 0, token->t);
                                   sweep_bonus(&w, SIGNED_SCAN_CHANNEL, op->p.bonus, &op->dims, token); break;
-        case SIGNED_SCAN_ELEMENT: sweep_element(op, &w, token, work + 2*d_v); break;
+        case SIGNED_SCAN_ELEMENT: sweep_element(op, &w, token); break;
         default:                  w.gate = &gate->a;
                                   sweep_bonus(&w, SIGNED_SCAN_HEAD, op->p.bonus, &op->dims, token); break;
     }

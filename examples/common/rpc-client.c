@@ -1,0 +1,171 @@
+#include "rpc-client.h"
+
+#include "exit-code.h"
+#include "rpc-probe.h"
+
+#include "ggml-backend.h"
+#include "ggml-rpc.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <netinet/in.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/time.h>
+#include <unistd.h>
+
+enum { NAME_SIZE = 288, FD_MAX = 1024 };
+
+struct server {
+    char           name[NAME_SIZE];   // as the user wrote it
+    char           address[RPC_ADDRESS_SIZE];
+    int            sock;              // ggml's
+    ggml_backend_t backend;           // ggml closes a connection that nobody uses; this keeps it, with its time-outs, to the end
+};
+
+// The process's, since ggml's callback has no user data.
+static struct {
+    const char *  program;
+    int64_t       timeout;
+    int           n;
+    struct server server[GGML_RPC_MAX_SERVERS];
+    char          waiting[NAME_SIZE + 128]; // what to say if ggml does not come back
+} rpc;
+
+//
+// A lost server
+//
+
+// The other side has closed the connection, or it broke.
+static bool is_closed(int sock) {
+    char          c;
+    const ssize_t n = recv(sock, &c, 1, MSG_PEEK | MSG_DONTWAIT);
+    return n == 0 || (n < 0 && errno != EAGAIN && errno != EWOULDBLOCK && errno != EINTR);
+}
+
+// Called by the thread that failed; ggml has flushed stdout before.
+static void on_abort(const char * message) {
+    if (strstr(message, "ggml-rpc") == NULL) {
+        fprintf(stderr, "%s: %s\n", rpc.program, message);
+        return; // to abort()
+    }
+    bool found = false;
+    for (int i = 0; i < rpc.n; ++i) {
+        if (is_closed(rpc.server[i].sock)) {
+            fprintf(stderr, "%s: server %s is lost: the connection is closed; it has ended, refused a request, or the network failed\n",
+                    rpc.program, rpc.server[i].name);
+            found = true;
+        }
+    }
+    if (!found) {
+        fprintf(stderr, "%s: %s", rpc.program, rpc.n == 1 ? "server " : "one of the servers ");
+        for (int i = 0; i < rpc.n; ++i) {
+            fprintf(stderr, "%s%s", i > 0 ? ", " : "", rpc.server[i].name);
+        }
+        fprintf(stderr, " is lost: no answer within %lld seconds (--rpc-timeout)\n", (long long) rpc.timeout);
+    }
+    _exit(EXIT_CODE_SYSTEM); // other threads are still at work on what will never come
+}
+
+//
+// Connecting
+//
+
+// Between the probe and the time-outs there is a moment in which another client can take the server, and ggml would wait for it to end.
+static void on_alarm(int number) {
+    (void) number;
+    if (write(STDERR_FILENO, rpc.waiting, strlen(rpc.waiting)) < 0) {
+        // then nobody reads, and the exit code has to do
+    }
+    _exit(EXIT_CODE_SYSTEM);
+}
+
+// The socket that is connected to the address; -1: there is none.
+static int find_socket(const char * address) {
+    for (int fd = 0; fd < FD_MAX; ++fd) {
+        struct sockaddr_in addr;
+        socklen_t          size = sizeof(addr);
+        char               text[RPC_ADDRESS_SIZE], digits[INET_ADDRSTRLEN];
+        if (getpeername(fd, (struct sockaddr *) &addr, &size) != 0 || addr.sin_family != AF_INET) {
+            continue;
+        }
+        snprintf(text, sizeof(text), "%s:%d", inet_ntop(AF_INET, &addr.sin_addr, digits, sizeof(digits)), ntohs(addr.sin_port));
+        if (strcmp(text, address) == 0) {
+            return fd;
+        }
+    }
+    return -1;
+}
+
+static bool add_server(struct server * s, ggml_backend_reg_t (*add)(const char *), char * err, size_t err_size) {
+    if (!rpc_resolve(s->name, s->address, err, err_size)) {
+        return false;
+    }
+    for (int i = 0; i < rpc.n; ++i) {
+        if (strcmp(rpc.server[i].address, s->address) == 0) {
+            snprintf(err, err_size, "server %s is named twice", s->name);
+            return false;
+        }
+    }
+    if (!rpc_probe(s->name, s->address, err, err_size)) {
+        return false;
+    }
+    snprintf(rpc.waiting, sizeof(rpc.waiting), "%s: server %s: no answer within %d seconds; it computes for another client\n",
+            rpc.program, s->name, RPC_PROBE_SECONDS);
+    struct sigaction before;
+    sigaction(SIGALRM, &(struct sigaction) { .sa_handler = on_alarm }, &before);
+    alarm(RPC_PROBE_SECONDS);
+    ggml_backend_reg_t reg = add(s->address);
+    if (reg != NULL) {
+        s->backend = ggml_backend_dev_init(ggml_backend_reg_dev_get(reg, 0), NULL);
+    }
+    alarm(0);
+    sigaction(SIGALRM, &before, NULL);
+
+    s->sock = s->backend != NULL ? find_socket(s->address) : -1;
+    const struct timeval patience = { .tv_sec = (time_t) rpc.timeout };
+    if (s->sock < 0 || setsockopt(s->sock, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof(patience)) != 0
+                    || setsockopt(s->sock, SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof(patience)) != 0) {
+        snprintf(err, err_size, "server %s: %s", s->name, reg == NULL ? "it has no devices" : "the connection cannot be given a time-out");
+        return false;
+    }
+    ggml_backend_register(reg);
+    rpc.n++;
+    return true;
+}
+
+bool rpc_client_connect(const char * servers, const char * program, int64_t timeout, char * err, size_t err_size) {
+    ggml_backend_reg_t reg = ggml_backend_reg_by_name("RPC");
+    union {
+        void * pointer;
+        ggml_backend_reg_t (*add)(const char * endpoint);
+    } found = { .pointer = reg != NULL ? ggml_backend_reg_get_proc_address(reg, "ggml_backend_rpc_add_server") : NULL };
+    if (found.pointer == NULL) {
+        snprintf(err, err_size, "--rpc: this build of ggml has no RPC backend");
+        return false;
+    }
+    rpc.program = program;
+    rpc.timeout = timeout;
+    ggml_set_abort_callback(on_abort);
+    signal(SIGPIPE, SIG_IGN); // or a send to a server that is gone would end the program without a word
+
+    for (const char * p = servers; ; ++p) {
+        const size_t n = strcspn(p, ",");
+        if (rpc.n == GGML_RPC_MAX_SERVERS || n >= NAME_SIZE) {
+            snprintf(err, err_size, rpc.n == GGML_RPC_MAX_SERVERS ? "--rpc names more than %d servers" : "--rpc: a name of more than %d bytes",
+                    rpc.n == GGML_RPC_MAX_SERVERS ? GGML_RPC_MAX_SERVERS : NAME_SIZE - 1);
+            return false;
+        }
+        struct server * s = &rpc.server[rpc.n];
+        snprintf(s->name, sizeof(s->name), "%.*s", (int) n, p);
+        if (!add_server(s, found.add, err, err_size)) {
+            return false;
+        }
+        p += n;
+        if (*p == '\0') {
+            return true;
+        }
+    }
+}

@@ -1,0 +1,260 @@
+#pragma once
+
+// Signed-gate scan, token by token, with the state in registers.
+//
+//     S ← A_t ∘ S + b_t (f_t ∘ x_t)ᵀ ,   y_t = scale · Sᵀ c_t
+//
+// or, with a bonus, y_t = scale · (S + (bonus ∘ b_t) x_tᵀ)ᵀ c_t before the update.
+//
+// One number a head serves as A_t in most forms: 1, the gate, exp(dt A) or the gate f' of mLSTM, with f_t = 1, 1, dt or i'. It is computed while
+// the rows are fetched; the kernel sees no difference. The normaliser of mLSTM is a recurrence of its own (mlstm_normalise), which runs after
+// this kernel and divides what this one leaves in y: the state of a head is written by many blocks, n and m by one that none of them waits for.
+
+#include "scan-device.cuh"
+
+// as enum signed_scan_kind
+enum signed_cuda_kind { SIGNED_CUDA_NONE, SIGNED_CUDA_HEAD, SIGNED_CUDA_CHANNEL, SIGNED_CUDA_ELEMENT, SIGNED_CUDA_SCALAR, SIGNED_CUDA_MLSTM };
+
+struct signed_cuda_args {
+    cuda_batch    batch;
+    cuda_rows     c, b, x;
+    cuda_rows     gate;    // gate, dt or log_f
+    cuda_rows     aux;     // bonus or log_i
+    const float * A;       // [d_v, d_k, heads] or [1, 1, heads], strides in floats
+    int64_t       A_col, A_row, A_head;
+    int           A_share;
+    int           kind;
+    bool          two_exp_m1;
+    float         scale, eps;
+    float *       out;     // [tokens][heads][d_v]
+};
+
+static __device__ __forceinline__ float signed_decay(float dt, float A, bool two_exp_m1) {
+    const float e = cuda_exp(dt*A);
+    return two_exp_m1 ? fmaf(2.0f, e, -1.0f) : e;
+}
+
+// One token of the running maximum: m' = max(log_f + m, log_i), f' = exp(log_f + m − m'), i' = exp(log_i − m').
+// Both in double: f' keeps what rounding m' lost, or S·eᵐ would drift; and a difference of 30, rounded to F32, would be off by 1e-6 of i', which
+// is all there is in a state that began with m = 0 and has seen small inputs only.
+static __device__ __forceinline__ void mlstm_gates(float log_f, float log_i, float * m, float * f, float * in) {
+    const float m_new = fmaxf(log_f + *m, log_i);
+    *f  = (float) exp((double) log_f + (double) *m - (double) m_new);
+    *in = (float) exp((double) log_i - (double) m_new);
+    *m  = m_new;
+}
+
+// m of the state before the first token
+static __device__ __forceinline__ float mlstm_max(const cuda_batch & b, const cuda_seq & seq, int h) {
+    return seq.slot_in < 0 ? 0.0f : cuda_head(b, seq.slot_in, h)[b.head_size - 1];
+}
+
+enum signed_cuda_mode { SIGNED_MODE_HEAD, SIGNED_MODE_CHANNEL, SIGNED_MODE_ELEMENT };
+
+// grid: (sequences · heads, column groups), block: 32 · warps
+template <int DK, int MODE, bool BONUS>
+static __global__ void __launch_bounds__(cuda_tile<DK>::THREADS, cuda_tile<DK>::MIN_BLOCKS) signed_step(const signed_cuda_args a) {
+    using tile = cuda_tile<DK>;
+    constexpr int  EVENTS  = tile::EVENTS;
+    constexpr bool HEAD    = MODE == SIGNED_MODE_HEAD;
+    constexpr bool CHANNEL = MODE == SIGNED_MODE_CHANNEL;
+    constexpr bool ELEMENT = MODE == SIGNED_MODE_ELEMENT;
+
+    __shared__ float4 sh_c[EVENTS][DK/4];
+    __shared__ float4 sh_b[EVENTS][DK/4];
+    __shared__ float4 sh_g[CHANNEL ? EVENTS : 1][DK/4];
+    __shared__ float4 sh_u[BONUS ? EVENTS : 1][DK/4];     // bonus ∘ b
+    __shared__ float  sh_x[EVENTS][tile::MAX_COLS];
+    __shared__ float  sh_dt[ELEMENT ? EVENTS : 1][tile::MAX_COLS];
+    __shared__ float  sh_gate[EVENTS];
+    __shared__ float  sh_in[EVENTS];                      // f_t
+
+    const cuda_batch & b = a.batch;
+
+    const int h     = (int) (blockIdx.x % b.n_head);
+    const int n_thr = (int) blockDim.x;
+    const int tid   = (int) threadIdx.x;
+    const int width = n_thr/32*tile::WARP_COLS;
+    const int begin = (int) blockIdx.y*width;
+    const int end   = begin + width < b.d_v ? begin + width : b.d_v;
+
+    cuda_seq seq;
+    if (!cuda_seq_get(b, (int) (blockIdx.x/b.n_head), &seq)) {
+        cuda_fill_nan(b, seq, h, begin, end, a.out, tid, n_thr);
+        return;
+    }
+
+    tile S;
+    S.place();
+    S.load (b, seq, h, begin);
+    S.store(b, seq, h, begin, 0);
+
+    float A[tile::COLS][ELEMENT ? tile::ROWS : 1];
+    if (ELEMENT) {
+#pragma unroll
+        for (int i = 0; i < (ELEMENT ? tile::ROWS : 0); ++i) {
+#pragma unroll
+            for (int n = 0; n < tile::COLS; ++n) {
+                const int r = S.row(i/4, i % 4);
+                const int j = begin + S.col(n);
+                A[n][i] = r < b.d_k && j < b.d_v ? a.A[(h/a.A_share)*a.A_head + r*a.A_row + j*a.A_col] : 0.0f;
+            }
+        }
+    }
+    float m = tid == 0 && a.kind == SIGNED_CUDA_MLSTM ? mlstm_max(b, seq, h) : 0.0f; // of the thread that computes the gates
+
+    for (int64_t e0 = 0; e0 < seq.count; e0 += EVENTS) {
+        const int     n_ev = seq.count - e0 < EVENTS ? (int) (seq.count - e0) : EVENTS;
+        const int64_t t0   = seq.first + e0;
+
+        __syncthreads(); // the tokens before these have been used by all
+        for (int y = tid; y < n_ev*DK; y += n_thr) {
+            const int e = y/DK;
+            const int i = y % DK;
+            const float key = cuda_padded(cuda_row(a.b, h, 0, t0 + e), i, b.d_k);
+            ((float *) sh_b[e])[i] = key;
+            ((float *) sh_c[e])[i] = cuda_padded(cuda_row(a.c, h, 0, t0 + e), i, b.d_k);
+            if (CHANNEL) {
+                ((float *) sh_g[e])[i] = cuda_padded(cuda_row(a.gate, h, 0, t0 + e), i, b.d_k);
+            }
+            if (BONUS) {
+                ((float *) sh_u[e])[i] = key*cuda_padded(cuda_row(a.aux, h, 0, 0), i, b.d_k);
+            }
+        }
+        for (int y = tid; y < n_ev*width; y += n_thr) {
+            const int e = y/width;
+            const int j = y % width;
+            sh_x[e][j] = begin + j < b.d_v ? cuda_row(a.x, h, 0, t0 + e)[begin + j] : 0.0f;
+            if (ELEMENT) {
+                sh_dt[e][j] = begin + j < b.d_v ? cuda_row(a.gate, h, 0, t0 + e)[begin + j] : 0.0f;
+            }
+        }
+        if (HEAD && a.kind == SIGNED_CUDA_MLSTM) {
+            for (int e = 0; tid == 0 && e < n_ev; ++e) {
+                mlstm_gates(cuda_row(a.gate, h, 0, t0 + e)[0], cuda_row(a.aux, h, 0, t0 + e)[0], &m, &sh_gate[e], &sh_in[e]);
+            }
+        } else if (HEAD) {
+            for (int e = tid; e < n_ev; e += n_thr) {
+                const float gate = a.kind == SIGNED_CUDA_NONE ? 1.0f : cuda_row(a.gate, h, 0, t0 + e)[0];
+                const bool  ssm  = a.kind == SIGNED_CUDA_SCALAR;
+                sh_gate[e] = ssm ? signed_decay(gate, a.A[(h/a.A_share)*a.A_head], a.two_exp_m1) : gate;
+                sh_in[e]   = ssm ? gate : 1.0f;
+            }
+        }
+        __syncthreads();
+
+        for (int e = 0; e < n_ev; ++e) {
+            float x[tile::COLS];
+            float y[tile::COLS];
+#pragma unroll
+            for (int n = 0; n < tile::COLS; ++n) {
+                x[n] = sh_x[e][S.col(n)];
+            }
+            if (BONUS) { // y = Σ_i (S + (bonus ∘ b) xᵀ) c
+#pragma unroll
+                for (int n = 0; n < tile::COLS; ++n) {
+                    y[n] = 0.0f;
+                }
+#pragma unroll
+                for (int q = 0; q < tile::QUADS; ++q) {
+                    const float4 u = sh_u[BONUS ? e : 0][S.quad(q)];
+                    const float4 c = sh_c[e][S.quad(q)];
+#pragma unroll
+                    for (int n = 0; n < tile::COLS; ++n) {
+                        y[n] = fmaf(fmaf(u.x, x[n], S.S[n][4*q + 0]), c.x, y[n]);
+                        y[n] = fmaf(fmaf(u.y, x[n], S.S[n][4*q + 1]), c.y, y[n]);
+                        y[n] = fmaf(fmaf(u.z, x[n], S.S[n][4*q + 2]), c.z, y[n]);
+                        y[n] = fmaf(fmaf(u.w, x[n], S.S[n][4*q + 3]), c.w, y[n]);
+                    }
+                }
+#pragma unroll
+                for (int n = 0; n < tile::COLS; ++n) {
+                    y[n] = tile::sum_rows(y[n]);
+                }
+            }
+            if (ELEMENT) { // S ← A ∘ S
+#pragma unroll
+                for (int n = 0; n < tile::COLS; ++n) {
+                    const float dt = sh_dt[ELEMENT ? e : 0][S.col(n)];
+                    x[n] *= dt;
+#pragma unroll
+                    for (int i = 0; i < (ELEMENT ? tile::ROWS : 0); ++i) {
+                        S.S[n][i] *= signed_decay(dt, A[n][i], a.two_exp_m1);
+                    }
+                }
+            } else if (CHANNEL) {
+                S.scale_rows(sh_g[CHANNEL ? e : 0]);
+            } else {
+                S.scale(sh_gate[e]);
+#pragma unroll
+                for (int n = 0; n < tile::COLS; ++n) {
+                    x[n] *= sh_in[e];
+                }
+            }
+            S.add(sh_b[e], x); // S ← S + b xᵀ
+            if (!BONUS) {
+                S.dot(sh_c[e], y);
+            }
+            S.put(b, h, begin, t0 + e, y, a.scale, a.out);
+            S.store(b, seq, h, begin, e0 + e + 1);
+        }
+    }
+}
+
+// The normaliser of mLSTM:  n ← f' n + i' b_t ,   y_t ← y_t / (max(|scale · n·c_t|, exp(−m')) + eps)
+// n lives in slot_out, each lane has every 32nd element of it. Any d_k.
+// grid: sequences · heads, block: 32
+static __global__ void __launch_bounds__(32) mlstm_normalise(const signed_cuda_args a) {
+    const cuda_batch & b = a.batch;
+
+    const int h    = (int) (blockIdx.x % b.n_head);
+    const int lane = (int) threadIdx.x;
+
+    cuda_seq seq;
+    if (!cuda_seq_get(b, (int) (blockIdx.x/b.n_head), &seq)) {
+        return; // y is NaN by now
+    }
+    const int64_t at   = (int64_t) b.d_k*b.d_v; // of n in a head
+    float *       norm = cuda_head(b, seq.slot_out, h) + at;
+    float         m    = mlstm_max(b, seq, h);
+    for (int i = lane; i < b.d_k; i += 32) {
+        norm[i] = seq.slot_in < 0 ? 0.0f : cuda_head(b, seq.slot_in, h)[at + i];
+    }
+    __syncwarp(); // all lanes have read m, which may be overwritten
+
+    for (int64_t n = 0; n <= seq.count; ++n) {
+        const int slot = cuda_slot_after(b, seq, n);
+        if (slot >= 0) {
+            float * to = cuda_head(b, slot, h);
+            for (int i = lane; i < b.d_k && slot != seq.slot_out; i += 32) {
+                to[at + i] = norm[i];
+            }
+            if (lane == 0) {
+                to[at + b.d_k] = m;
+            }
+        }
+        if (n == seq.count) {
+            break;
+        }
+        const int64_t t = seq.first + n;
+        const float * k = cuda_row(a.b, h, 0, t);
+        const float * c = cuda_row(a.c, h, 0, t);
+        float f, in;
+        mlstm_gates(cuda_row(a.gate, h, 0, t)[0], cuda_row(a.aux, h, 0, t)[0], &m, &f, &in);
+
+        float nc = 0.0f; // n·c
+        for (int i = lane; i < b.d_k; i += 32) {
+            norm[i] = fmaf(in, k[i], f*norm[i]);
+            nc      = fmaf(norm[i], c[i], nc);
+        }
+#pragma unroll
+        for (int x = 16; x > 0; x /= 2) {
+            nc += __shfl_xor_sync(0xFFFFFFFF, nc, x);
+        }
+        const float below = fmaxf(fabsf(a.scale*nc), cuda_exp(-m)) + a.eps;
+        for (int j = lane; j < b.d_v; j += 32) {
+            float * y = a.out + (t*b.n_head + h)*b.d_v + j;
+            *y = __fdiv_rn(*y, below);
+        }
+    }
+}
