@@ -1,7 +1,8 @@
 // Sequences computed together give what each gives alone: to the bit in a model with matrices in Q8_0, within rounding otherwise.
 //
 // A product with a matrix in Q8_0 takes a column at a time, however many there are, so that a token does not feel its neighbours; with F32 ggml sums
-// several columns in another order than one, unless it is told to take them one by one, as it is in a quantised model. Lengths differ, sequences begin and end while others go on, and go back on the way.
+// several columns in another order than one, unless it is told to take them one by one, as it is in a quantised model for up to 32 tokens. Lengths differ, sequences begin and end while
+// others go on, and go back on the way.
 
 #include "golden.h"
 #include "lrnn.h"
