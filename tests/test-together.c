@@ -220,10 +220,10 @@ static void test_model(struct test * t, const struct golden * g) {
         if (!test_check(t, model != NULL, "%s: %s", g->name, err)) {
             break;
         }
-        for (int how = 0; how < 4; ++how) {
-            const double d = compare(t, g->name, model, how % 2 == 0, 1 + how/2);
+        for (int how = 0; how < 3; ++how) { // a token a call; cut at random; the same with two threads
+            const double d = compare(t, g->name, model, how == 0, 1 + how/2);
             test_check(t, d <= limit, "%s, %s, %s, %d threads: together and alone differ by %.3g, expected at most %.0e", g->name, TYPES[type],
-                    how % 2 == 0 ? "a token a call" : "cut at random", 1 + how/2, d, limit);
+                    how == 0 ? "a token a call" : "cut at random", 1 + how/2, d, limit);
             worst[type] = d <= worst[type] ? worst[type] : d;
         }
         lrnn_model_free(model);
