@@ -280,6 +280,17 @@ static enum ggml_type expected_type(enum ggml_type wanted, int64_t row) {
     }
 }
 
+// Field by field: what lies between them is nobody's.
+static bool same_plans(const struct quantize_plan * a, const struct quantize_plan * b) {
+    bool same = a->n_tensors == b->n_tensors && a->bytes_from == b->bytes_from && a->bytes_to == b->bytes_to;
+    for (size_t i = 0; same && i < a->n_tensors; i++) {
+        const struct quantize_tensor * x = &a->tensors[i], * y = &b->tensors[i];
+        same = x->source == y->source && x->choice.to == y->choice.to && x->choice.wanted == y->choice.wanted &&
+            x->choice.recurrent == y->choice.recurrent && x->importance == y->importance && x->bytes == y->bytes && x->error == y->error;
+    }
+    return same;
+}
+
 static void test_types(struct test * t) {
     char err[512] = "";
     make_file(IN, -1, 0.0f);
@@ -292,8 +303,7 @@ static void test_types(struct test * t) {
         struct run   dry  = run_file(file, (struct quantize_params) { .type = TYPES[i], .n_threads = 1 }, NULL, NULL);
         struct run   wet  = run_file(file, (struct quantize_params) { .type = TYPES[i], .n_threads = 5 }, OUT,  NULL);
         test_check(t, dry.status == QUANTIZE_OK && wet.status == QUANTIZE_OK, "%s: %s%s", what, dry.err, wet.err);
-        test_check(t, dry.plan.bytes_to == wet.plan.bytes_to &&
-                memcmp(dry.plan.tensors, wet.plan.tensors, dry.plan.n_tensors*sizeof(*dry.plan.tensors)) == 0, "%s: --dry-run says otherwise", what);
+        test_check(t, same_plans(&dry.plan, &wet.plan), "%s: --dry-run says otherwise", what);
 
         struct lrnn_model_file * out = lrnn_model_file_open(OUT, err, sizeof(err));
         if (test_check(t, out != NULL, "%s: %s", what, err)) {
