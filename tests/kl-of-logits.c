@@ -19,9 +19,13 @@ static float * read_logits(const char * path, long n_rows, long * n_columns) {
     const long size = ftell(f) - HEADER;
     float    * x    = malloc((size_t) size);
     *n_columns = size/(long) sizeof(float)/n_rows;
-    const int ok = fseek(f, HEADER, SEEK_SET) == 0 && fread(x, 1, (size_t) size, f) == (size_t) size;
+    const int ok = x != NULL && fseek(f, HEADER, SEEK_SET) == 0 && fread(x, 1, (size_t) size, f) == (size_t) size;
     fclose(f);
-    return ok ? x : NULL;
+    if (!ok) {
+        free(x);
+        return NULL;
+    }
+    return x;
 }
 
 static int compare_doubles(const void * a, const void * b) {
@@ -46,8 +50,8 @@ int main(int argc, char ** argv) {
         T++;
     }
     fclose(f);
-    const float * p = read_logits(argv[1], T, &V);
-    const float * q = read_logits(argv[2], T, &V2);
+    float *       p = read_logits(argv[1], T, &V);
+    float *       q = read_logits(argv[2], T, &V2);
     if (p == NULL || q == NULL || V != V2 || T < 3) {
         return 2;
     }
@@ -73,6 +77,8 @@ int main(int argc, char ** argv) {
         nll_q -= log(exp((double) b[ids[t]])/zb);
         top   += ta == tb;
     }
+    free(p);
+    free(q);
     qsort(kl, (size_t) n, sizeof(kl[0]), compare_doubles);
     const double at  = 0.99*(double) (n - 1);
     const long   i   = (long) at;
