@@ -189,9 +189,11 @@ static bool check_numbers(struct loader * l, const struct lrnn_model_tensor * t,
         return true;
     }
     float         found = 0.0f;
-    const int64_t at    = lrnn_model_tensor_outside(t, -FLT_MAX, need & TENSOR_DECAY ? 0.0f : FLT_MAX, &found);
+    const float   min   = need & TENSOR_SHARE ? 0.0f : -FLT_MAX;
+    const float   max   = need & TENSOR_SHARE ? 1.0f : need & TENSOR_DECAY ? 0.0f : FLT_MAX;
+    const int64_t at    = lrnn_model_tensor_outside(t, min, max, &found);
     return at < 0 || loader_fail(l, "tensor %s has %g as element %" PRId64 "; expected finite numbers%s", t->name, (double) found, at,
-            need & TENSOR_DECAY ? ", none above 0" : "");
+            need & TENSOR_SHARE ? " from 0 to 1" : need & TENSOR_DECAY ? ", none above 0" : "");
 }
 
 struct ggml_tensor * loader_tensor_nd(struct loader * l, int32_t il, const char * name, int need, int n_dims, const int64_t * ne) {

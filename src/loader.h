@@ -20,6 +20,7 @@ enum tensor_need {
     TENSOR_OPTIONAL = 1 << 0, // NULL if there is none
     TENSOR_F32      = 1 << 1, // of this type only: not the weight of a matrix product, so that no op takes it otherwise
     TENSOR_DECAY    = 1 << 2, // no number above 0: A of exp(Δ A), which would leave the range of eigenvalues that the file states
+    TENSOR_SHARE    = 1 << 3, // from 0 to 1: a lower bound of gates, for the same reason
 };
 
 // Says what is wrong; the first one counts. Returns false.

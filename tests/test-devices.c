@@ -16,7 +16,10 @@
 #include <unistd.h>
 
 // matrix states with convolutions, factors, a state per element, a normaliser, token shifts with a tensor from layer to layer, a cache
-static const char * const MODELS[] = { "delta_net_neg", "gated_deltaproduct2_neg", "mamba_neg", "xlstm", "rwkv7", "olmo_hybrid" };
+static const char * const MODELS[] = { // one of every family
+    "delta_net_neg", "gated_deltanet_neg", "gated_deltaproduct2_neg", "kda_neg", "mamba_neg", "mamba2", "gla", "retnet", "hgrn2", "rwkv6", "rwkv7", "xlstm",
+    "olmo_hybrid", "transformer",
+};
 
 enum { N_MODELS = sizeof(MODELS)/sizeof(MODELS[0]), PROMPT = 13, STEPS = 6, REWIND = 2, CALLS = 3 + 2*STEPS, V_MAX = 64 };
 

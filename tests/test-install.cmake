@@ -37,6 +37,15 @@ foreach (program IN LISTS programs)
     message(STATUS "installed: ${said}")
 endforeach()
 
+foreach (program IN LISTS programs)
+    get_filename_component(name "${program}" NAME)
+    foreach (file IN ITEMS man/man1/${name}.1 bash-completion/completions/${name} zsh/site-functions/_${name} fish/vendor_completions.d/${name}.fish)
+        if (NOT EXISTS "${WORK}/prefix/share/${file}" AND NOT name STREQUAL "lrnn-convert")
+            message(FATAL_ERROR "share/${file} was not installed")
+        endif()
+    endforeach()
+endforeach()
+
 set(source "${CMAKE_CURRENT_LIST_DIR}/install")
 run("${CMAKE_COMMAND}" -S "${source}" -B "${WORK}/find-package" -G "${GENERATOR}" "-DCMAKE_PREFIX_PATH=${WORK}/prefix"
     "-DCMAKE_C_COMPILER=${C_COMPILER}" "-DCMAKE_C_FLAGS=${flags}" "-DCMAKE_BUILD_TYPE=${CONFIG}" "-DSHARED=${SHARED}")

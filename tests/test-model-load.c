@@ -154,6 +154,7 @@ static void norm_nan          (struct model_edit * e) { set_number(e, "output_no
 static void a_inf             (struct model_edit * e) { set_number(e, "blk.1.ssm_a", 1, -INFINITY); }
 static void a_positive        (struct model_edit * e) { set_number(e, "blk.0.ssm_a", 0, 0.25f); }
 static void a_mamba_positive  (struct model_edit * e) { set_number(e, "blk.0.ssm_a", 5, 1e-3f); }
+static void bound_above       (struct model_edit * e) { set_number(e, "blk.1.ssm_lower_bound.weight", 2, 1.5f); }
 static void dt_bias_inf       (struct model_edit * e) { set_number(e, "blk.0.ssm_dt.bias", 0, INFINITY); }
 static void gate_nan          (struct model_edit * e) { set_number(e, "blk.0.ssm_alpha.weight", 63, NAN); }
 static void beta_nan          (struct model_edit * e) { set_number(e, "blk.0.ssm_beta.weight", 0, NAN); }
@@ -297,6 +298,7 @@ static const struct refusal refusals[] = {
     { "kda",           "tensor blk.0.ssm_a has 0.25 as element 0; expected finite numbers, none above 0",                a_positive        },
     { "mamba",         "tensor blk.0.ssm_a has 0.001 as element 5; expected finite numbers, none above 0",               a_mamba_positive  },
     { "mamba2",        "tensor blk.0.ssm_a has 0.25 as element 0; expected finite numbers, none above 0",                a_positive        },
+    { "hgrn2",         "tensor blk.1.ssm_lower_bound.weight has 1.5 as element 2; expected finite numbers from 0 to 1",  bound_above       },
     { "mamba2",        "tensor blk.0.ssm_dt.bias has inf as element 0; expected finite numbers",                         dt_bias_inf       },
     { "gated_deltanet_neg", "tensor blk.0.ssm_alpha.weight has nan as element 63; expected finite numbers",              gate_nan          },
     { "delta_net_neg", "tensor blk.0.ssm_beta.weight has nan as element 0; expected finite numbers",                     beta_nan          },

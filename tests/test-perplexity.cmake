@@ -146,7 +146,10 @@ expect_same("${WORK}/never/delta_net_neg.text.nll" "${WORK}/never-stopped/delta_
 
 # ---- shards ----------------------------------------------------------------------------------------------------------------------------------------
 
-foreach (i 1 2 3 4)
+# the second one is stopped in the middle and continued
+expect(5 ${m} ${d} -o "${WORK}/shards" --shard 2/4 --time-limit 0.000001s)
+expect(0 ${m} ${d} -o "${WORK}/shards" --shard 2/4 --resume)
+foreach (i 1 3 4)
     expect(0 ${m} ${d} -o "${WORK}/shards" --shard ${i}/4)
 endforeach()
 expect_files("${WORK}/shards"

@@ -4,23 +4,7 @@
 
 cmake_minimum_required(VERSION 3.25)
 
-file(REMOVE_RECURSE "${WORK}")
-file(MAKE_DIRECTORY "${WORK}")
-set(ENV{OMP_WAIT_POLICY} passive)
-set(checks 0)
-
-# expect(<code> <program> <argument>...): runs it and fails unless it returns <code>. Sets out and said to what it wrote to stdout and stderr.
-# Whatever is refused leaves stdout empty and says why in one line.
-macro(expect code program)
-    execute_process(COMMAND "${BIN}/${program}" ${ARGN} RESULT_VARIABLE got OUTPUT_VARIABLE out ERROR_VARIABLE said INPUT_FILE "${WORK}/empty")
-    if (NOT got STREQUAL "${code}")
-        message(FATAL_ERROR "${program} ${ARGN}: returned ${got}, expected ${code}; it said: ${said}")
-    endif()
-    if (NOT "${code}" STREQUAL "0" AND (NOT "${out}" STREQUAL "" OR NOT "${said}" MATCHES "^${program}[^\n]*: [^\n]+\n$"))
-        message(FATAL_ERROR "${program} ${ARGN}: expected one line on stderr and nothing on stdout; stdout: ${out} stderr: ${said}")
-    endif()
-    math(EXPR checks "${checks} + 1")
-endmacro()
+include("${CMAKE_CURRENT_LIST_DIR}/expect.cmake")
 
 function(same a b what)
     if (NOT "${a}" STREQUAL "${b}")
@@ -61,7 +45,6 @@ function(ids_to_hex out ids)
     set(${out} "${hex}" PARENT_SCOPE)
 endfunction()
 
-file(WRITE "${WORK}/empty" "")
 
 # ---- every program: help, version, a wrong option -------------------------------------------------------------------------------------
 

@@ -277,13 +277,9 @@ int main(int argc, char ** argv) {
     };
 
     char err[512];
-    switch (options_parse(&program, argc, argv, err, sizeof(err))) {
-        case OPTIONS_OK:    break;
-        case OPTIONS_DONE:  return EXIT_CODE_OK;
-        case OPTIONS_ERROR: {
-            fprintf(stderr, "lrnn-bench: %s\n", err);
-            return EXIT_CODE_USAGE;
-        }
+    enum exit_code code;
+    if (!options_read(&program, argc, argv, &code)) {
+        return code;
     }
     if (!compute_check(&args.compute, "lrnn-bench", err, sizeof(err))) {
         fprintf(stderr, "lrnn-bench: %s\n", err);

@@ -366,6 +366,19 @@ enum options_status options_parse(const struct program * program, int argc, char
     return OPTIONS_OK;
 }
 
+bool options_read(const struct program * program, int argc, char ** argv, enum exit_code * code) {
+    char err[512];
+    switch (options_parse(program, argc, argv, err, sizeof(err))) {
+        case OPTIONS_OK:    return true;
+        case OPTIONS_DONE:  *code = EXIT_CODE_OK; break;
+        case OPTIONS_ERROR: {
+            *code = EXIT_CODE_USAGE;
+            fprintf(stderr, "%s: %s\n", program->name, err);
+        } break;
+    }
+    return false;
+}
+
 //
 // Help
 //

@@ -5,6 +5,8 @@
 //
 // The default that --help shows is the value that the variable holds before parsing, so the two cannot disagree.
 
+#include "exit-code.h"
+
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -63,6 +65,9 @@ enum options_status {
 
 // Fills the variables of the table from the command line. Values are not copied: strings point into argv.
 enum options_status options_parse(const struct program * program, int argc, char ** argv, char * err, size_t err_size);
+
+// The same for a main: says on stderr what is wrong. False: the program is to end with *code.
+bool options_read(const struct program * program, int argc, char ** argv, enum exit_code * code);
 
 // What --help prints.
 void options_help(const struct program * program, FILE * out);

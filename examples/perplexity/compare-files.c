@@ -310,11 +310,10 @@ enum exit_code compare_files_main(int argc, char ** argv) {
         .n_options = sizeof(options)/sizeof(options[0]),
     };
     char err[4608];
+    enum exit_code code;
 
-    switch (options_parse(&program, argc, argv, err, sizeof(err))) {
-        case OPTIONS_OK:    break;
-        case OPTIONS_DONE:  return EXIT_CODE_OK;
-        case OPTIONS_ERROR: return fail(EXIT_CODE_USAGE, err);
+    if (!options_read(&program, argc, argv, &code)) {
+        return code;
     }
     if (paths.n != 2) {
         snprintf(err, sizeof(err), "%d paths; expected two", paths.n);
@@ -325,8 +324,7 @@ enum exit_code compare_files_main(int argc, char ** argv) {
         { .path = paths.v[1], .is_report = is_report_path(paths.v[1]) },
     };
     struct report_params params = { .bucket = bucket > 0 ? bucket : -1, .train_length = train_ctx, .tolerance = 0.02, .partial = partial };
-    const enum exit_code code   = read_sides(sides, &params, err, sizeof(err)) ? compare_sides(&sides[0], &sides[1])
-                                                                                    : fail(EXIT_CODE_DATA, err);
+    code = read_sides(sides, &params, err, sizeof(err)) ? compare_sides(&sides[0], &sides[1]) : fail(EXIT_CODE_DATA, err);
     side_free(&sides[0]);
     side_free(&sides[1]);
     return code;

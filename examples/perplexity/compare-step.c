@@ -356,11 +356,10 @@ enum exit_code compare_step_main(int argc, char ** argv) {
         .n_options = n,
     };
     char err[512];
+    enum exit_code code;
 
-    switch (options_parse(&program, argc, argv, err, sizeof(err))) {
-        case OPTIONS_OK:    break;
-        case OPTIONS_DONE:  return EXIT_CODE_OK;
-        case OPTIONS_ERROR: return fail(EXIT_CODE_USAGE, err);
+    if (!options_read(&program, argc, argv, &code)) {
+        return code;
     }
     if (args.models.n < 2 || args.models.n > MODELS_MAX) {
         snprintf(err, sizeof(err), "%d model%s; expected 2 to %d, the reference first", args.models.n, args.models.n == 1 ? "" : "s", MODELS_MAX);

@@ -134,11 +134,10 @@ enum exit_code imatrix_main(int argc, char ** argv) {
         .n_options = n,
     };
     char err[512];
+    enum exit_code code;
 
-    switch (options_parse(&program, argc, argv, err, sizeof(err))) {
-        case OPTIONS_OK:    break;
-        case OPTIONS_DONE:  return EXIT_CODE_OK;
-        case OPTIONS_ERROR: return fail(EXIT_CODE_USAGE, err);
+    if (!options_read(&program, argc, argv, &code)) {
+        return code;
     }
     if (!compute_check(&args.compute, NAME, err, sizeof(err))) {
         return fail(EXIT_CODE_USAGE, err);

@@ -222,11 +222,10 @@ enum exit_code report_main(int argc, char ** argv) {
     struct report_params params            = { 0 };
     struct report        report;
     char                 err[4608];
+    enum exit_code code;
 
-    switch (options_parse(&program, argc, argv, err, sizeof(err))) {
-        case OPTIONS_OK:    break;
-        case OPTIONS_DONE:  return EXIT_CODE_OK;
-        case OPTIONS_ERROR: return fail(EXIT_CODE_USAGE, err);
+    if (!options_read(&program, argc, argv, &code)) {
+        return code;
     }
     if (!parse_formats(args.format, wanted, err, sizeof(err)) || !parse_bucket(args.bucket, &params.bucket, err, sizeof(err))) {
         return fail(EXIT_CODE_USAGE, err);
@@ -246,7 +245,7 @@ enum exit_code report_main(int argc, char ** argv) {
     if (!report_read(&params, &report, err, sizeof(err))) {
         return fail(EXIT_CODE_DATA, err);
     }
-    const enum exit_code code = write_all(&report, wanted, args.out);
+    code = write_all(&report, wanted, args.out);
     report_free(&report);
     return code;
 }

@@ -702,12 +702,11 @@ enum exit_code run_main(int argc, char ** argv) {
         .n_options = sizeof(options)/sizeof(options[0]),
     };
     char        err[1024];
+    enum exit_code code;
     struct plan plan;
 
-    switch (options_parse(&program, argc, argv, err, sizeof(err))) {
-        case OPTIONS_OK:    break;
-        case OPTIONS_DONE:  return EXIT_CODE_OK;
-        case OPTIONS_ERROR: return fail(EXIT_CODE_USAGE, err);
+    if (!options_read(&program, argc, argv, &code)) {
+        return code;
     }
     if (args.list_datasets) {
         list_datasets();

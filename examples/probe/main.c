@@ -256,14 +256,10 @@ int main(int argc, char ** argv) {
         .n_options = sizeof(options)/sizeof(options[0]),
     };
     char err[512];
+    enum exit_code code;
 
-    switch (options_parse(&program, argc, argv, err, sizeof(err))) {
-        case OPTIONS_OK:    break;
-        case OPTIONS_DONE:  return EXIT_CODE_OK;
-        case OPTIONS_ERROR: {
-            fprintf(stderr, "lrnn-probe: %s\n", err);
-            return EXIT_CODE_USAGE;
-        }
+    if (!options_read(&program, argc, argv, &code)) {
+        return code;
     }
     for (int i = 1; i < args.lengths.n; ++i) {
         if (args.lengths.v[i] <= args.lengths.v[i - 1]) {

@@ -302,12 +302,10 @@ int main(int argc, char ** argv) {
         .options   = options,
         .n_options = sizeof(options)/sizeof(options[0]),
     };
-    char err[512];
+    enum exit_code code;
 
-    switch (options_parse(&program, argc, argv, err, sizeof(err))) {
-        case OPTIONS_OK:    break;
-        case OPTIONS_DONE:  return EXIT_CODE_OK;
-        case OPTIONS_ERROR: return fail(EXIT_CODE_USAGE, err);
+    if (!options_read(&program, argc, argv, &code)) {
+        return code;
     }
     return run(&args);
 }

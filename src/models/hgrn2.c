@@ -51,7 +51,7 @@ static bool load_layer(struct loader * l, int32_t il, struct layer * layer) {
         w->f.bias  = loader_tensor_1d(l, il, "ssm_conv1d_f.bias", TENSOR_F32 | TENSOR_OPTIONAL, f->H*f->K);
         w->f.state = loader_state(l, layer, (f->W - 1)*f->H*f->K);
     }
-    w->lower_bound = loader_tensor_1d(l, il, "ssm_lower_bound.weight", TENSOR_F32 | TENSOR_OPTIONAL, f->H*f->K);
+    w->lower_bound = loader_tensor_1d(l, il, "ssm_lower_bound.weight", TENSOR_F32 | TENSOR_OPTIONAL | TENSOR_SHARE, f->H*f->K);
     w->norm        = loader_tensor_1d(l, il, "ssm_norm.weight", TENSOR_F32, f->H*f->P);
     w->output      = loader_tensor_2d(l, il, "attn_output.weight", TENSOR_REQUIRED, f->H*f->P, D);
     return !l->failed;
