@@ -27,6 +27,9 @@ endif()
 
 if (LRNN_CUDA)
     set(GGML_CUDA ON)
+    if (NOT DEFINED GGML_CUDA_FA)
+        set(GGML_CUDA_FA OFF) # no graph of ours has the op, and its kernels would be most of the time of the build
+    endif()
     # ggml would ask for the GPU of the machine that builds, which may have none. One architecture, as code and as PTX for later ones.
     if (NOT DEFINED CMAKE_CUDA_ARCHITECTURES)
         set(CMAKE_CUDA_ARCHITECTURES 80)
@@ -55,3 +58,11 @@ if (LRNN_SANITIZE)
 endif()
 
 get_directory_property(LRNN_GGML_VERSION DIRECTORY "${LRNN_GGML_COPY}" DEFINITION GGML_VERSION)
+
+if (TARGET ggml-cuda) # by which compiler, for which cards: lrnn_cuda_notice says it
+    get_directory_property(compiler DIRECTORY "${LRNN_GGML_COPY}/src/ggml-cuda" DEFINITION CMAKE_CUDA_COMPILER_VERSION)
+    get_target_property(archs ggml-cuda CUDA_ARCHITECTURES)
+    list(TRANSFORM archs REPLACE "^([0-9]+[af]?).*$" "sm_\\1")
+    list(JOIN archs ", " archs)
+    set(LRNN_CUDA_COMPILED "nvcc ${compiler}, ${archs}")
+endif()

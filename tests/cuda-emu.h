@@ -7,19 +7,22 @@
 // not forgive is found and told:
 //
 //   a barrier not reached by all threads      __syncthreads() where some threads ended, or wait elsewhere
-//   a shuffle from an inactive lane           a lane of the mask that ended or waits elsewhere, a source or a caller not in the mask
+//   a shuffle from an inactive lane           a lane of the mask that ended or waits elsewhere, a source or a caller not in the mask; and so for
+//                                             a tensor-core instruction, which takes all 32 lanes
 //   shared memory read before it was written  every block finds it filled with 0xFF: a float is NaN, an int -1
 //   out of bounds on a device buffer          a buffer ends at a page that cannot be touched, and begins after one; what lies between the first
 //                                             page and the data is compared afterwards. A constant buffer cannot be written.
-//   a race                                    a launch runs three times, its threads and blocks in forward, reverse and random order, and
-//                                             every buffer must come out the same to the bit
+//   a race                                    a launch runs three times, its blocks, warps and lanes in forward, reverse and random order, and
+//                                             every buffer must come out the same to the bit. A warp runs as far as it can before the next one
+//                                             does, so that warps are as far apart as their barriers allow
 //
 // What cannot be seen here:
 //
-//   -use_fast_math, flushed denormals, a·b + c fused where nvcc pleases: numbers are those of the host's compiler
+//   -use_fast_math, flushed denormals, a·b + c fused where nvcc pleases: numbers are those of the host's compiler, and so are the bits of a NaN
 //   the memory model: a store is seen by all threads at once, so a missing fence or `volatile` is not found. Nor is a race that leaves the same
 //       bits in all three orders, such as two threads that store the same number
 //   threads of a warp that run in step: here they never do, which finds a missing __syncwarp() but not what a card makes of one
+//   a tensor-core instruction in two branches of a warp, if both reach it through the same line of the source
 //   out of bounds inside static shared memory, registers and spills, limits of a card, alignment of vector loads, and time
 
 #include <algorithm>
@@ -72,9 +75,12 @@ struct alignas(16) float4 { float x, y, z, w; };
 inline float2 make_float2(float x, float y)                   { return { x, y }; }
 inline float4 make_float4(float x, float y, float z, float w) { return { x, y, z, w }; }
 
-inline float __fdiv_rn(float a, float b)    { return a/b; }
-inline float __int_as_float(int bits)       { float f; memcpy(&f, &bits, sizeof(f)); return f; }
-inline int   __float2int_rn(float x)        { return (int) rintf(x); }
+inline float    __fdiv_rn(float a, float b)     { return a/b; }
+inline float    __int_as_float(int bits)        { float    f; memcpy(&f, &bits, sizeof(f)); return f; }
+inline float    __uint_as_float(unsigned bits)  { float    f; memcpy(&f, &bits, sizeof(f)); return f; }
+inline int      __float_as_int(float x)         { int      i; memcpy(&i, &x,    sizeof(i)); return i; }
+inline unsigned __float_as_uint(float x)        { unsigned u; memcpy(&u, &x,    sizeof(u)); return u; }
+inline int      __float2int_rn(float x)         { return (int) rintf(x); }
 
 namespace cuda_emu {
 
@@ -84,6 +90,9 @@ namespace cuda_emu {
 
 enum wait_kind { READY, AT_BARRIER, AT_WARP, DONE };
 
+struct fiber;
+using warp_fn = void(fiber * lanes);   // what the 32 lanes of a warp do together
+
 struct fiber {
     uint3        thread {};
     int          index = 0;          // in the block
@@ -92,6 +101,7 @@ struct fiber {
     unsigned     mask  = 0;          // of the lanes it waits for
     int          source = 0;         // the lane it reads, -1: its own value
     uint64_t     value  = 0, result = 0;
+    warp_fn    * work   = nullptr;   // done once all are there
     std::unique_ptr<char[]> stack;
 #if defined(__x86_64__)
     void *       sp = nullptr;
@@ -210,8 +220,8 @@ inline void barrier_block(int line) {
             ": shuffle from lane " + std::to_string(source) + ", which is not in the mask"));
 }
 
-// Waits until all lanes of the mask are here, then returns the value of lane `source`.
-inline uint64_t warp_exchange(unsigned mask, int source, uint64_t value, int line) {
+// Waits until all lanes of the mask are here, has the last of them do `work`, then returns the value of lane `source`.
+inline uint64_t warp_exchange(unsigned mask, int source, uint64_t value, int line, warp_fn * work = nullptr) {
     fiber &   me   = *current;
     const int lane = me.index % WARP;
     const int warp = me.index / WARP;
@@ -223,16 +233,20 @@ inline uint64_t warp_exchange(unsigned mask, int source, uint64_t value, int lin
     me.mask   = mask;
     me.source = source;
     me.value  = value;
+    me.work   = work;
     me.state  = AT_WARP;
     m.at_warp[warp] |= 1u << lane;
 
     bool complete = (m.at_warp[warp] & mask) == mask;
     for (int l = 0; complete && l < WARP; l++) {
-        complete = (mask >> l & 1) == 0 || (all[l].mask == mask && all[l].line == line);
+        complete = (mask >> l & 1) == 0 || (all[l].mask == mask && all[l].line == line && all[l].work == work);
     }
     if (!complete) {
         to_scheduler();
         return me.result;
+    }
+    if (work != nullptr) {
+        work(all);
     }
     for (int l = 0; l < WARP; l++) {
         if (mask >> l & 1) {
@@ -281,6 +295,123 @@ template <typename T> T atomic_add(T * p, T value) {
     const T old = *p;
     *p = old + value;
     return old;
+}
+
+//
+// Tensor cores
+//
+// mma.sync.m16n8k8 of TF32: c (16 × 8) += a (16 × 8) · b (8 × 8). Of an operand the sign, the exponent and the upper 10 bits of the fraction are
+// used. NVIDIA does not say how a tensor core adds. Fasi, Higham, Mikaitis, Pranesh (2021, "Numerical behavior of NVIDIA tensor cores") found by
+// experiment that products are exact, that they and c are aligned to the largest exponent among them and cut there, towards zero, that the sum is
+// not normalised in between, that it is cut towards zero to F32, and that subnormal numbers count. Here
+//
+//     c' = cut₂₄(Σ cut(x)),   x over the eight products and c;   cut: towards zero, to multiples of 2⁻²³ of the largest power of two in any |x|
+//
+// which is the coarsest adder they saw, that of the V100. Later cards kept two or three bits more, and the A100 adds products of TF32 four at a time;
+// that is not modelled, so a card may lose less, and its last bits are others. What newer cards do, the sign of a zero and what becomes of a sum
+// beyond the range of F32 (here: infinity) is not known.
+//
+
+struct mma_fragments { // of one lane
+    float          * c;
+    const uint32_t * a;
+    const uint32_t * b;
+};
+
+inline float mma_operand(uint32_t bits) { return __uint_as_float(bits & 0xFFFFE000u); }
+
+// Two columns at a time: every x86-64 and aarch64 has such vectors.
+using mma_pair     = double   __attribute__((vector_size(16)));
+using mma_pair_u64 = uint64_t __attribute__((vector_size(16)));
+using mma_pair_i32 = int32_t  __attribute__((vector_size(8)));
+
+inline mma_pair mma_abs(mma_pair x) { return (mma_pair) ((mma_pair_u64) x & 0x7FFFFFFFFFFFFFFFu); }
+
+// Two elements of the result, from finite numbers. A product of two TF32 is exact in a double, and so is its product with a power of two.
+inline void mma_two(float c[2], const double a[8], const double b[8][8], int col) {
+    mma_pair x[9];
+    mma_pair top = { 0x1p-300, 0x1p-300 }; // less than any product: an exponent where all are zero
+    x[8] = mma_pair { c[0], c[1] };
+    for (int k = 0; k < 8; k++) {
+        x[k] = a[k]*mma_pair { b[k][col], b[k][col + 1] };
+    }
+    for (int k = 0; k < 9; k++) {
+        top = mma_abs(x[k]) > top ? mma_abs(x[k]) : top;
+    }
+    const mma_pair_u64 e        = (mma_pair_u64) top >> 52;                          // exponents, with the bias of 1023
+    const mma_pair     to_units = (mma_pair) ((2*1023 + 23 - e) << 52);
+    const mma_pair     unit     = (mma_pair) ((e - 23) << 52);
+    mma_pair_i32       sum      = {};
+    for (int k = 0; k < 9; k++) {
+        sum += __builtin_convertvector(x[k]*to_units, mma_pair_i32); // below 2²⁴ each; the conversion cuts
+    }
+    const mma_pair exact = __builtin_convertvector(sum, mma_pair)*unit;
+    const mma_pair cut   = (mma_pair) ((mma_pair_u64) exact & ~0x1FFFFFFFull); // 24 bits
+    for (int j = 0; j < 2; j++) {
+        c[j] = fabs(exact[j]) < 0x1p-126 ? (float) (trunc(exact[j]*0x1p149)*0x1p-149) : (float) cut[j];
+    }
+}
+
+struct mma_matrices {
+    double a[16][8], b[8][8];
+    float  c[16][8];
+};
+
+// Results that are not finite, and zero in the place of the operands that made them so.
+inline void mma_set_aside(mma_matrices & x, float special[16][8]) {
+    for (int i = 0; i < 16; i++) {
+        for (int j = 0; j < 8; j++) {
+            double sum = x.c[i][j];
+            for (int k = 0; k < 8; k++) {
+                sum += x.a[i][k]*x.b[k][j];
+            }
+            special[i][j] = isfinite(sum) ? 0.0f : (float) sum;
+        }
+    }
+    for (auto & row : x.a) { for (double & v : row) { v = isfinite(v) ? v : 0.0;  } }
+    for (auto & row : x.b) { for (double & v : row) { v = isfinite(v) ? v : 0.0;  } }
+    for (auto & row : x.c) { for (float  & v : row) { v = isfinite(v) ? v : 0.0f; } }
+}
+
+inline void mma_warp(fiber * lanes) {
+    mma_matrices x;
+    bool         finite = true;
+    for (int l = 0; l < WARP; l++) {
+        const mma_fragments & f = *(const mma_fragments *) (uintptr_t) lanes[l].value;
+        const int g = l/4, m = l % 4;
+        for (int i = 0; i < 4; i++) {
+            x.a[g + i % 2*8][m + i/2*4] = mma_operand(f.a[i]);
+            x.c[g + i/2*8][2*m + i % 2] = f.c[i];
+            finite = finite && isfinite(mma_operand(f.a[i])) && isfinite(f.c[i]);
+        }
+        for (int i = 0; i < 2; i++) {
+            x.b[m + 4*i][g] = mma_operand(f.b[i]);
+            finite = finite && isfinite(mma_operand(f.b[i]));
+        }
+    }
+    float special[16][8];
+    if (!finite) {
+        mma_set_aside(x, special);
+    }
+    for (int i = 0; i < 16; i++) {
+        for (int j = 0; j < 8; j += 2) {
+            mma_two(&x.c[i][j], x.a[i], x.b, j);
+        }
+    }
+    for (int l = 0; l < WARP; l++) {
+        float * to = ((const mma_fragments *) (uintptr_t) lanes[l].value)->c;
+        for (int i = 0; i < 4; i++) {
+            const int row = l/4 + i/2*8, col = 2*(l % 4) + i % 2;
+            to[i] = finite || isfinite(special[row][col]) ? x.c[row][col] : special[row][col];
+        }
+    }
+}
+
+// c += a·b by all lanes of the warp. With g = lane/4 and m = lane % 4 a lane holds
+//     a: [g][m], [g + 8][m], [g][m + 4], [g + 8][m + 4];   b: [m][g], [m + 4][g];   c: [g][2m], [g][2m + 1], [g + 8][2m], [g + 8][2m + 1]
+inline void mma_m16n8k8_tf32(float c[4], const uint32_t a[4], const uint32_t b[2], int line) {
+    const mma_fragments mine = { c, a, b };
+    warp_exchange(0xFFFFFFFFu, -1, (uint64_t) (uintptr_t) &mine, line, mma_warp);
 }
 
 //
@@ -367,14 +498,18 @@ private:
 // Runs on the stack of the fiber that touched the page, and leaves it there.
 inline void on_fault(int sig, siginfo_t * info, void *) {
     const char * p = (const char *) info->si_addr;
+    if (current == nullptr) {
+        signal(sig, SIG_DFL); // not a kernel: the instruction runs again, and the program ends
+        return;
+    }
     for (const buffer * b : buffers) {
-        if (current != nullptr && b->owns(p)) {
+        if (b->owns(p)) {
             const long long at = p - b->data();
             fail(at >= 0 && at < (long long) b->size() ? "constant buffer " + b->name() + " is written at byte " + std::to_string(at) :
                     "out of bounds: buffer " + b->name() + " of " + std::to_string(b->size()) + " bytes at byte " + std::to_string(at));
         }
     }
-    signal(sig, SIG_DFL); // not ours: the instruction runs again, and the program ends
+    fail("out of bounds: an address that is in no buffer");
 }
 
 //
@@ -440,6 +575,25 @@ inline bool pass_barrier() {
     return m.failure.empty();
 }
 
+// Has every lane of warp w that does not wait run until it waits. False if none did, or something was found.
+inline bool run_warp(int w, const std::vector<int> & lanes) {
+    bool ran = false;
+    for (int l : lanes) {
+        const int i = w*WARP + l;
+        if (i >= m.n_threads || m.fibers[i].state != READY) {
+            continue;
+        }
+        ran     = true;
+        current = &m.fibers[i];
+        to_fiber();
+        current = nullptr;
+        if (!m.failure.empty()) {
+            return false;
+        }
+    }
+    return ran;
+}
+
 inline void run_block(order how) {
     for (int i = 0; i < m.n_threads; i++) {
         fiber & f = m.fibers[i];
@@ -450,26 +604,24 @@ inline void run_block(order how) {
     std::fill(m.at_warp.begin(), m.at_warp.end(), 0);
     poison_shared();
 
-    std::vector<int> list = arranged(m.n_threads, how);
+    const std::vector<int> warps = arranged((m.n_threads + WARP - 1)/WARP, how);
+    std::vector<int>       lanes = arranged(WARP, how);
     for (;;) {
-        bool ran = false, left = false;
-        for (int i : list) {
-            current = &m.fibers[i];
-            if (current->state == READY) {
+        bool ran = false;
+        for (int w : warps) {
+            // Warps are kept as far apart as barriers let them: each runs until it can go no further, or, in random order, for a while.
+            for (uint64_t turns = how == RANDOM ? 1 + next_random() % 16 : UINT64_MAX; turns > 0 && run_warp(w, lanes); turns--) {
                 ran = true;
-                to_fiber();
-                if (!m.failure.empty()) {
-                    current = nullptr;
-                    return;
-                }
+                arrange(lanes, how);
             }
-            left = left || current->state != DONE;
+            if (!m.failure.empty()) {
+                return;
+            }
         }
-        current = nullptr;
-        if (!ran && (!left || !pass_barrier())) {
+        const bool ended = std::all_of(m.fibers.begin(), m.fibers.begin() + m.n_threads, [](const fiber & f) { return f.state == DONE; });
+        if (!ran && (ended || !pass_barrier())) {
             return;
         }
-        arrange(list, how);
     }
 }
 

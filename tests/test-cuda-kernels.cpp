@@ -1,6 +1,7 @@
-// The CUDA kernels, run by cuda-emu.h on the CPU, against the double-precision loop: every instance, random shapes in every mode, ragged batches,
-// slots in place, forks, snapshots, strides, head counts, ids out of range, cuts into calls. Every launch runs in three orders of its threads and
-// blocks, which agree to the bit. The instance and the grid are chosen by the code that chooses them on a card (launch*.cuh).
+// The CUDA kernels that go token by token, run by cuda-emu.h on the CPU, against the double-precision loop: every instance, random shapes in every
+// mode, ragged batches, slots in place, forks, snapshots, strides, head counts, ids out of range, cuts into calls, long sequences. Every launch runs
+// in three orders of its threads and blocks, which agree to the bit; the longest ones in one. The instance and the grid are chosen by the code that
+// chooses them on a card (launch*.cuh).
 
 #include "cuda-emu.h"
 
@@ -8,261 +9,17 @@
 #include "cuda/launch-short-conv.cuh"
 #include "cuda/launch-signed.cuh"
 
-#include "util.h"
+#include "cuda-node.h"
 
-#include <cstdio>
-#include <memory>
-#include <set>
-
-//
-// Running a node
-//
-
-static std::set<const void *> kernels_run; // addresses of the instances that were launched
-
-// The node on buffers of the device: out and state are copied back, everything else must not be written. Returns what the emulation found.
-static std::string run_node(ggml_tensor * op, int n_orders = cuda_emu::N_ORDERS) {
-    ggml_tensor node = *op;
-    ggml_tensor src[GGML_MAX_SRC];
-    std::unique_ptr<cuda_emu::buffer> mem[GGML_MAX_SRC];
-    for (int i = 0; i < GGML_MAX_SRC; i++) {
-        if (op->src[i] != nullptr) {
-            src[i] = *op->src[i];
-            mem[i].reset(new cuda_emu::buffer("source " + std::to_string(i), src[i].data, ggml_nbytes(&src[i])));
-            src[i].data = mem[i]->data();
-            node.src[i] = &src[i];
-            if (i != SCAN_SRC_STATE) {
-                mem[i]->set_constant();
-            }
+static std::string run_node(ggml_tensor * op, int n_orders) {
+    const int64_t n = op->op == GGML_OP_HOUSEHOLDER_SCAN ? householder_work_floats(op) : 0;
+    return run_on_device(op, n, n_orders, [&](const ggml_tensor * node, float * work, auto && launch) {
+        switch (op->op) {
+            case GGML_OP_HOUSEHOLDER_SCAN: launch_householder(node, work, launch); break;
+            case GGML_OP_SIGNED_SCAN:      launch_signed     (node, launch); break;
+            default:                       launch_short_conv (node, launch); break;
         }
-    }
-    cuda_emu::buffer out("out", ggml_nbytes(op));
-    memset(out.data(), 0x41, out.size()); // no NaN, so that every NaN in it was written
-    node.data = out.data();
-
-    std::string found;
-    auto launch = [&](auto kernel, dim3 grid, dim3 block, const auto & args) {
-        kernels_run.insert((const void *) kernel);
-        if (found.empty()) {
-            found = cuda_emu::launch(grid, block, 0, [&] { kernel(args); }, n_orders);
-        }
-    };
-    switch (op->op) {
-        case GGML_OP_HOUSEHOLDER_SCAN: launch_householder(&node, launch); break;
-        case GGML_OP_SIGNED_SCAN:      launch_signed     (&node, launch); break;
-        default:                       launch_short_conv (&node, launch); break;
-    }
-    memcpy(op->data, out.data(), out.size());
-    memcpy(op->src[SCAN_SRC_STATE]->data, mem[SCAN_SRC_STATE]->data(), mem[SCAN_SRC_STATE]->size());
-    return found;
-}
-
-static ggml_tensor * build(test * t, test_arena * a, const test_scan * s) {
-    ggml_tensor * op = test_scan_build(t, a, s, GGML_SCAN_PATH_STEP);
-    test_alloc(a, op);
-    return op;
-}
-
-// bytes of a tensor as they are, gaps included
-static std::string bytes_of(const ggml_tensor * x) {
-    return std::string((const char *) x->data, ggml_nbytes(x));
-}
-
-static bool untouched(const oracle & o, const ggml_tensor * state, const std::string & before) {
-    for (int64_t slot = 0; slot < o.n_slots; slot++) {
-        const size_t at = slot*state->nb[1];
-        if (!o.written[slot] && memcmp((const char *) state->data + at, before.data() + at, o.slot_size*sizeof(float)) != 0) {
-            return false;
-        }
-    }
-    return true;
-}
-
-// One call against the oracle.
-static void run(test * t, test_arena * a, test_scan * s, test_worst * worst) {
-    ggml_tensor *     state  = *test_scan_state(s);
-    const std::string before = bytes_of(state);
-    oracle            o      = test_scan_oracle(s);
-    ggml_tensor *     op     = build(t, a, s);
-    const std::string found  = run_node(op);
-    test_check(t, found.empty(), "%s: %s", found.c_str(), s->text);
-    test_bound(t, worst, test_scan_nmse_out(&o, op), s->text);
-    test_bound(t, worst, test_scan_nmse_state(&o, s), s->text);
-    test_check(t, untouched(o, state, before), "a slot that ids do not name was written: %s", s->text);
-    oracle_free(&o);
-}
-
-// A sequence out of range: NaN for its tokens, no state touched, the others computed.
-static void run_out_of_range(test * t, test_arena * a, test_scan * s, test_rng * rng) {
-    ggml_tensor *     state  = *test_scan_state(s);
-    ggml_tensor *     ids    = *test_scan_ids(s);
-    const std::string before = bytes_of(state);
-    const int64_t     which  = test_below(rng, ids->ne[1]);
-    int32_t *         id     = (int32_t *) ids->data + which*ids->ne[0];
-    const int         column[3] = { GGML_SCAN_SLOT_IN, GGML_SCAN_SLOT_OUT, (int) ids->ne[0] - 1 };
-    for (int c = 0; c < 3; c++) {
-        const int32_t good = id[column[c]];
-        id[column[c]] = c == 1 ? -1 : (int32_t) state->ne[1];
-        if (c == 2 && ids->ne[0] == GGML_SCAN_SNAPS) { // no snapshots: the last column is the count
-            id[column[c]] = -1;
-        }
-        memcpy(state->data, before.data(), before.size());
-        oracle            o     = test_scan_oracle(s);
-        ggml_tensor *     op    = build(t, a, s);
-        const std::string found = run_node(op);
-        test_check(t, found.empty(), "ids out of range: %s: %s", found.c_str(), s->text);
-        if (column[c] != GGML_SCAN_COUNT) { // else it has no tokens that could be told
-            test_check(t, test_scan_nmse_out(&o, op) <= 1e-11, "ids out of range: not NaN, or the others are wrong: %s", s->text);
-        }
-        test_check(t, test_scan_nmse_state(&o, s) <= 1e-11 && untouched(o, state, before), "ids out of range: a state is wrong: %s", s->text);
-        oracle_free(&o);
-        id[column[c]] = good;
-    }
-    memcpy(state->data, before.data(), before.size());
-}
-
-// A sequence cut into calls gives the bits of one call.
-static void run_cuts(test * t, test_arena * a, test_scan * s, test_rng * rng) {
-    ggml_tensor *     state  = *test_scan_state(s);
-    ggml_tensor *     ids    = *test_scan_ids(s);
-    const std::string before = bytes_of(state);
-    const int64_t     T      = test_batch_tokens(&s->batch);
-    int32_t           id[4];
-    memcpy(id, ids->data, sizeof(id));
-
-    ggml_tensor * whole = build(t, a, s);
-    test_check(t, run_node(whole, 1).empty(), "whole: %s", s->text);
-    const std::string whole_state = bytes_of(state);
-    memcpy(state->data, before.data(), before.size());
-
-    bool same = true;
-    for (int64_t done = 0; done < T; ) {
-        test_arena b;
-        test_arena_init(&b);
-        const int64_t n = std::min<int64_t>(1 + test_below(rng, 6), T - done);
-        int64_t       idx[8];
-        for (int64_t i = 0; i < n; i++) {
-            idx[i] = done + i;
-        }
-        test_scan     call = test_scan_gather(&b, s, idx, n);
-        ggml_tensor * now  = test_tensor(&b, GGML_TYPE_I32, TEST_DENSE, "ids", GGML_SCAN_SNAPS, 1, 1, 1);
-        const int32_t cut[4] = { done == 0 ? id[0] : id[1], id[1], 0, (int32_t) n };
-        memcpy(now->data, cut, sizeof(cut));
-        *test_scan_ids(&call) = now;
-        ggml_tensor * op = build(t, &b, &call);
-        test_check(t, run_node(op, 1).empty(), "cut: %s", s->text);
-        const size_t row = ggml_nbytes(whole)/T;
-        same = same && memcmp((const char *) whole->data + done*row, op->data, n*row) == 0;
-        done += n;
-        test_arena_free(&b);
-    }
-    test_check(t, same && bytes_of(state) == whole_state, "calls of 1 to 6 tokens give other bits than one call: %s", s->text);
-    memcpy(state->data, before.data(), before.size());
-}
-
-//
-// Cases
-//
-
-struct problem {
-    int         mode;
-    int         d_k, d_v, H, n_h;
-    int         turn;       // of the batch; also picks layout and head counts
-    test_batch  batch;
-};
-
-static void describe(test_scan * s, const char * mode, const problem & p) {
-    int n = snprintf(s->text, sizeof(s->text), "%s, %dx%d, H %d, n_h %d, turn %d, snapshots %d, lengths", mode, p.d_k, p.d_v, p.H, p.n_h, p.turn,
-            p.batch.n_snap);
-    for (int i = 0; i < p.batch.n_seqs; i++) {
-        n += snprintf(s->text + n, sizeof(s->text) - n, " %d", (int) p.batch.len[i]);
-    }
-}
-
-// up to three sequences of 0 .. most tokens; the first has at least three, because the output of a single one may cancel to nothing
-static test_batch random_batch(test_rng * rng, int turn, int64_t most) {
-    test_batch b = {};
-    b.n_seqs = 1 + (int) test_below(rng, 3);
-    b.n_snap = (int) test_below(rng, 4);
-    b.turn   = turn;
-    for (int i = 0; i < b.n_seqs; i++) {
-        b.len[i] = test_below(rng, most) + (i == 0 ? 3 : 0);
-    }
-    return b;
-}
-
-static test_layout layout_of(const problem & p) { return (test_layout) (p.turn % TEST_REVERSED); } // all that keep rows contiguous
-
-static ggml_tensor * tokens(test_arena * a, const problem & p, const char * name, int width, int heads, int factors, int64_t T) {
-    return test_tensor(a, GGML_TYPE_F32, layout_of(p), name, width, test_divisor(p.H, p.turn + heads), factors, T);
-}
-
-static ggml_tensor * state_of(test_arena * a, const problem & p, int64_t size) {
-    return test_tensor(a, GGML_TYPE_F32, p.turn % 4 == 3 ? TEST_GAPS : TEST_DENSE, "state", size*p.H, test_batch_slots(&p.batch), 1, 1);
-}
-
-// any sign, and sometimes 0: whoever divides by gates is found
-static void fill_gates(ggml_tensor * x, test_rng * rng, double lo) {
-    test_fill_uniform(x, rng, lo, 1.0);
-    for (int64_t t = 0; t < x->ne[3]; t++) {
-        for (int64_t h = 0; h < x->ne[1]; h++) {
-            for (int64_t i = 0; i < x->ne[0]; i++) {
-                const int64_t dice = test_below(rng, 50);
-                if (dice < 16) {
-                    test_set(x, i, h, 0, t, dice == 0 ? 0.0f : -test_get(x, i, h, 0, t));
-                }
-            }
-        }
-    }
-}
-
-// modes 0..5: {beta, r and w} x {no gate, gate per head, gate per channel}
-static const char * const householder_names[6] = { "beta, no gate", "beta, gate per head", "beta, gate per channel", "r and w, no gate",
-    "r and w, gate per head", "r and w, gate per channel" };
-
-static test_scan make_householder(test_arena * a, const problem & p, test_rng * rng) {
-    const int64_t T  = test_batch_tokens(&p.batch);
-    const bool    rw = p.mode >= 3;
-    test_scan     s  = {};
-    s.op    = test_scan::TEST_HOUSEHOLDER;
-    s.batch = p.batch;
-    ggml_householder_scan_args & x = s.householder;
-    x.state = state_of(a, p, (int64_t) p.d_k*p.d_v);
-    x.ids   = test_batch_ids(a, &p.batch);
-    x.q     = tokens(a, p, "q", p.d_k, 0, 1,     T);
-    x.k     = tokens(a, p, "k", p.d_k, 1, p.n_h, T);
-    x.v     = tokens(a, p, "v", p.d_v, 2, p.n_h, T);
-    x.scale = 1.0f/sqrtf((float) p.d_k);
-    test_fill_slots (x.state, x.ids, rng);
-    test_fill_unit  (x.q, rng, 0.0);
-    test_fill_unit  (x.k, rng, 0.0);
-    test_fill_normal(x.v, rng, 1.0);
-    if (rw) { // as RWKV-7 makes them: r of length 1, w = r ∘ a with a in (0, 1)
-        x.r = tokens(a, p, "r", p.d_k, 3, 1, T);
-        x.w = tokens(a, p, "w", p.d_k, 3, 1, T);
-        test_fill_unit   (x.r, rng, 0.0);
-        test_fill_uniform(x.w, rng, 0.0, 1.0);
-        for (int64_t t = 0; t < T; t++) {
-            for (int64_t h = 0; h < x.r->ne[1]; h++) {
-                for (int64_t i = 0; i < p.d_k; i++) {
-                    test_set(x.w, i, h, 0, t, test_get(x.r, i, h, 0, t)*test_get(x.w, i, h, 0, t));
-                }
-            }
-        }
-    } else {
-        x.beta = tokens(a, p, "beta", 1, 3, p.n_h, T);
-        test_fill_uniform(x.beta, rng, p.turn % 3 == 0 ? 2.0 : 0.0, 2.0);
-    }
-    if (p.mode % 3 != 0) {
-        x.gate = tokens(a, p, "gate", p.mode % 3 == 1 ? 1 : p.d_k, 4, 1, T);
-        if (rw) {
-            test_fill_uniform(x.gate, rng, 0.55, 1.0);
-        } else {
-            fill_gates(x.gate, rng, 0.8);
-        }
-    }
-    describe(&s, householder_names[p.mode], p);
-    return s;
+    });
 }
 
 enum signed_mode { NONE, HEAD, CHANNEL, CONST_HEAD, CONST_CHANNEL, BONUS, BONUS_HEAD, BONUS_NONE, MAMBA, MAMBA_SIGNED, MAMBA2, MAMBA2_SIGNED,
@@ -416,47 +173,33 @@ static void test_slots(test * t, make_fn * make, int n_modes) {
     printf("  ids out of range: NaN for the sequence, no state touched, the others computed; calls of 1 to 6 tokens give the bits of one call\n");
 }
 
-// Up to 256 tokens with no gate, where nothing is forgotten and errors add up
+// 256 tokens in all orders, then 4,096 in one; with no gate nothing is forgotten and errors add up
 static void test_length(test * t) {
-    test_rng   rng   = { 3 };
-    test_worst worst = {};
-    worst.what  = "200 and 256 tokens";
-    worst.limit = 1e-12;
-    for (int mode = 0; mode < 6; mode++) {
-        problem p = {};
-        p.mode = mode;
-        p.d_k  = 64;
-        p.d_v  = 8;
-        p.H    = 1;
-        p.n_h  = mode < 3 ? 2 : 1;
-        p.turn = 3*mode; // beta = 2
-        p.batch.n_seqs = 1;
-        p.batch.len[0] = 256;
-        p.batch.turn   = mode;
-        test_arena a;
-        test_arena_init(&a);
-        test_scan s = make_householder(&a, p, &rng);
-        run(t, &a, &s, &worst);
-        test_arena_free(&a);
+    test_rng rng = { 3 };
+    for (int longer = 0; longer < 2; longer++) {
+        test_worst worst = {};
+        worst.what  = longer ? "4096 tokens, step" : "256 tokens, step";
+        worst.limit = longer ? 1e-11 : 1e-12;
+        for (int i = 0; i < 6 + N_SIGNED; i++) {
+            const bool householder = i < 6;
+            problem p = {};
+            p.mode = householder ? i : i - 6;
+            p.d_k  = householder ? 64 : 32;
+            p.d_v  = 8;
+            p.H    = 1;
+            p.n_h  = i < 3 ? 2 : 1;
+            p.turn = 3*i; // beta = 2
+            p.batch.n_seqs = 1;
+            p.batch.len[0] = longer ? 4096 : 256;
+            p.batch.turn   = i;
+            test_arena a;
+            test_arena_init(&a);
+            test_scan s = householder ? make_householder(&a, p, &rng) : make_signed(&a, p, &rng);
+            run(t, &a, &s, &worst, GGML_SCAN_PATH_STEP, longer ? 1 : (int) cuda_emu::N_ORDERS);
+            test_arena_free(&a);
+        }
+        test_worst_print(&worst);
     }
-    for (int mode = 0; mode < N_SIGNED; mode++) {
-        problem p = {};
-        p.mode = mode;
-        p.d_k  = 32;
-        p.d_v  = 8;
-        p.H    = 1;
-        p.n_h  = 1;
-        p.turn = mode;
-        p.batch.n_seqs = 1;
-        p.batch.len[0] = 200;
-        p.batch.turn   = mode;
-        test_arena a;
-        test_arena_init(&a);
-        test_scan s = make_signed(&a, p, &rng);
-        run(t, &a, &s, &worst);
-        test_arena_free(&a);
-    }
-    test_worst_print(&worst);
 }
 
 static test_scan make_conv(test_arena * a, const problem & p, test_rng * rng) {
@@ -516,63 +259,6 @@ static void test_conv(test * t) {
     test_worst_print(&worst);
 }
 
-// A word in S_5, a letter being a product of four transpositions: Householder matrices of β = 2 and keys (e_i − e_j)/√2, rounded to F32.
-// S begins as the identity; o = Sᵀ (1, 2, 3, 4, 5) is the permuted row.
-static void test_s5(test * t) {
-    const int  T = 20000, N = 5, n_h = 4;
-    test_rng   rng = { 5 };
-    test_arena a;
-    test_arena_init(&a);
-    test_scan s = {};
-    s.op = test_scan::TEST_HOUSEHOLDER;
-    snprintf(s.text, sizeof(s.text), "a word in S_5");
-    ggml_householder_scan_args & x = s.householder;
-    x.state = test_tensor(&a, GGML_TYPE_F32, TEST_DENSE, "state", N*N, 1, 1, 1);
-    x.ids   = test_tensor(&a, GGML_TYPE_I32, TEST_DENSE, "ids", 4, 1, 1, 1);
-    x.q     = test_tensor(&a, GGML_TYPE_F32, TEST_DENSE, "q",    N, 1, 1,   T);
-    x.k     = test_tensor(&a, GGML_TYPE_F32, TEST_DENSE, "k",    N, 1, n_h, T);
-    x.v     = test_tensor(&a, GGML_TYPE_F32, TEST_DENSE, "v",    N, 1, n_h, T);
-    x.beta  = test_tensor(&a, GGML_TYPE_F32, TEST_DENSE, "beta", 1, 1, n_h, T);
-    x.scale = 1.0f;
-    const int32_t ids[4] = { 0, 0, 0, T };
-    memcpy(x.ids->data, ids, sizeof(ids));
-    test_fill(x.state, 0.0f);
-    test_fill(x.k, 0.0f);
-    test_fill(x.v, 0.0f);
-    test_fill(x.beta, 2.0f);
-    for (int i = 0; i < N; i++) {
-        test_set(x.state, i*N + i, 0, 0, 0, 1.0f);
-    }
-
-    int row[5] = { 0, 1, 2, 3, 4 }; // the unit vector that each row of S is
-    std::vector<int> want(T*N);
-    for (int n = 0; n < T; n++) {
-        for (int f = 0; f < n_h; f++) {
-            const int i = (int) test_below(&rng, N);
-            const int j = (i + 1 + (int) test_below(&rng, N - 1)) % N;
-            test_set(x.k, i, 0, f, n,  0.70710678f);
-            test_set(x.k, j, 0, f, n, -0.70710678f);
-            std::swap(row[i], row[j]);
-        }
-        for (int i = 0; i < N; i++) {
-            test_set(x.q, i, 0, 0, n, (float) (i + 1));
-            want[n*N + row[i]] = i + 1;
-        }
-    }
-    ggml_tensor * op = build(t, &a, &s);
-    test_check(t, run_node(op, 1).empty(), "S_5");
-    int    wrong = 0;
-    double worst = 0.0;
-    for (int i = 0; i < T*N; i++) {
-        const double err = fabs((double) ((float *) op->data)[i] - want[i]);
-        wrong += !(err < 0.5);
-        worst  = std::max(worst, err);
-    }
-    test_check(t, wrong == 0, "S_5: %d of %d numbers are wrong", wrong, T*N);
-    printf("S_5: %d letters, n_h = %d, unit keys rounded to F32, beta = 2: %d errors, the largest deviation is %.1e\n", T, n_h, wrong, worst);
-    test_arena_free(&a);
-}
-
 // cuda_exp over its whole range, against double
 static void test_exp(test * t) {
     double worst = 0.0;
@@ -597,9 +283,9 @@ int main() {
     test_slots(&t, make_signed, N_SIGNED);
     test_conv(&t);
     test_length(&t);
-    test_s5(&t);
-    // 7 sizes x (6 householder + 5 signed), two plain kernels, the normaliser, the convolution
+    run_s5(&t, GGML_SCAN_PATH_STEP);
+    // 7 sizes x (6 householder + 5 signed), two plain kernels, the normaliser, the convolution; the chunked ones have a test of their own
     test_check(&t, kernels_run.size() == 7*(6 + 5) + 4, "%d kernels ran; expected %d", (int) kernels_run.size(), 7*(6 + 5) + 4);
-    printf("%d kernels were run, which are all\n", (int) kernels_run.size());
+    printf("%d kernels were run, which are all but the chunked ones\n", (int) kernels_run.size());
     return test_end(&t, "test-cuda-kernels");
 }

@@ -52,7 +52,8 @@ GGML_API struct ggml_tensor * ggml_scan_state_after(struct ggml_context * ctx, s
 // True for the ops declared here, the ones that write src[0].
 GGML_API bool ggml_is_scan(const struct ggml_tensor * op);
 
-// Which kernel computes a recurrence. AUTO takes the chunked form where it exists; a single token gives the same bits on STEP and CHUNK.
+// Which kernel computes a recurrence. AUTO takes the chunked form where it exists and pays: on a CPU always, where a single token has the same bits
+// as on STEP; on a card for long calls, where a number that is not finite may reach tokens before it, of the same chunk of 64.
 // STEP gives the same bits for any cut of a sequence into calls; REFERENCE is the equation, line by line, for tests.
 enum ggml_scan_path {
     GGML_SCAN_PATH_AUTO,

@@ -174,7 +174,7 @@ void signed_reference(const struct ggml_compute_params * params, struct ggml_ten
                 const float log_i = tokens_row(&LOG_I, h, 0, t)[0];
                 const float m_new = fmaxf(gate[0] + *m, log_i);
                 const float f     = (float) exp((double) gate[0] + (double) *m - (double) m_new); // what rounding m' lost is kept in f'
-                const float in    = expf(log_i - m_new);
+                const float in    = (float) exp((double) log_i - (double) m_new); // a difference of 70 in F32 is off by 4e-6, and so is i'
                 *m = m_new;
                 float nc = 0.0f;
                 for (int64_t i = 0; i < d_k; ++i) {

@@ -50,7 +50,7 @@ static void head_gates(const struct signed_scan * op, const struct ggml_tensor *
         const float   log_i = tokens_row(&op->log_i, h, 0, t)[0];
         const float   m_new = fmaxf(log_f + *m, log_i);
         const float   f     = (float) exp((double) log_f + (double) *m - (double) m_new); // what rounding m' lost is kept in f'
-        const float   in    = expf(log_i - m_new);
+        const float   in    = (float) exp((double) log_i - (double) m_new); // a difference of 70 in F32 is off by 4e-6, and so is i'
         *m = m_new;
         for (int64_t k = 0; k < d_k; ++k) {
             n_out[k] = fma1(in, b[k], f*n_out[k]);

@@ -8,9 +8,9 @@
 
 bool ggml_lrnn_cuda_forward(ggml_backend_cuda_context & ctx, ggml_tensor * dst) {
     switch (dst->op) {
-        case GGML_OP_HOUSEHOLDER_SCAN: cuda_householder_scan(ctx.stream(), dst); return true;
-        case GGML_OP_SIGNED_SCAN:      cuda_signed_scan     (ctx.stream(), dst); return true;
-        case GGML_OP_SHORT_CONV:       cuda_short_conv      (ctx.stream(), dst); return true;
+        case GGML_OP_HOUSEHOLDER_SCAN: cuda_householder_scan(ctx, dst); return true;
+        case GGML_OP_SIGNED_SCAN:      cuda_signed_scan     (ctx, dst); return true;
+        case GGML_OP_SHORT_CONV:       cuda_short_conv      (ctx, dst); return true;
         default:                       return false;
     }
 }

@@ -40,6 +40,7 @@ static __global__ void __launch_bounds__(cuda_tile<DK>::THREADS, cuda_tile<DK>::
     __shared__ float  sh_gate[EVENTS];
 
     const cuda_batch & b = a.batch;
+    cuda_wait();
 
     const int h     = (int) (blockIdx.x % b.n_head);
     const int n_thr = (int) blockDim.x;

@@ -2,6 +2,8 @@
 
 // GGML_OP_HOUSEHOLDER_SCAN: from the node to its kernel.
 
+#include "householder-chunk-prepare.cuh"
+#include "householder-chunk-state.cuh"
 #include "householder-plain.cuh"
 #include "householder-step.cuh"
 #include "launch.cuh"
@@ -20,8 +22,70 @@ static void launch_householder_step(Launch & launch, const householder_cuda_args
     }
 }
 
+// From how many factors a sequence the chunked form is taken: below, the step kernel is through before the two kernels of the chunked form have
+// filled and drained. An estimate (README.md), not a measurement.
+enum { CHUNK_CROSSOVER = 128 };
+
+static inline bool householder_chunked(const struct ggml_tensor * op) {
+    const struct scan_dims dims = scan_dims_get(op);
+    const int              path = scan_params_get(op).path;
+    const bool             can  = op->src[HOUSEHOLDER_SRC_R] == nullptr && dims.d_k <= 256 && dims.n_h <= CHUNK_EVENTS &&
+                                  dims.d_v <= (int64_t) CHUNK_COLS*MAX_GRID_Y && dims.n_head <= MAX_GRID_Y;
+    const bool             pays = dims.n_tokens*dims.n_h >= CHUNK_CROSSOVER*dims.n_seqs;
+    return can && (path == GGML_SCAN_PATH_CHUNK || (path == GGML_SCAN_PATH_AUTO && pays));
+}
+
+// Floats of the work buffer that launch_householder wants, in the order of householder_chunk_args
+static inline int64_t householder_work_floats(const struct ggml_tensor * op) {
+    if (!householder_chunked(op)) {
+        return 0;
+    }
+    const struct scan_dims     dims    = scan_dims_get(op);
+    const struct ggml_tensor * gate    = op->src[HOUSEHOLDER_SRC_GATE];
+    const bool                 channel = gate != nullptr && gate->ne[0] > 1;
+    return dims.n_head*dims.n_tokens*((dims.n_h + 1)*CHUNK_EVENTS + (channel ? 2*(dims.n_h + 1)*dims.d_k : 0));
+}
+
 template <typename Launch>
-static void launch_householder(const struct ggml_tensor * dst, Launch && launch) {
+static void launch_householder_chunk(Launch & launch, const householder_cuda_args & scan, int64_t n_seqs, float * work) {
+    const cuda_batch & b       = scan.batch;
+    const bool         channel = scan.gate_width > 1;
+    const int64_t      tokens  = b.n_head*b.n_tokens;
+    const int64_t      events  = tokens*scan.n_h;
+
+    householder_chunk_args args;
+    args.scan     = scan;
+    args.n_seqs   = (int) n_seqs;
+    args.tokens   = CHUNK_EVENTS/scan.n_h;
+    args.solve    = work;
+    args.read     = args.solve + events*CHUNK_EVENTS;
+    args.key_in   = channel ? args.read     + tokens*CHUNK_EVENTS : nullptr;
+    args.key_out  = channel ? args.key_in   + events*b.d_k        : nullptr;
+    args.query_in = channel ? args.key_out  + events*b.d_k        : nullptr;
+    args.gate_all = channel ? args.query_in + tokens*b.d_k        : nullptr;
+
+    // Lengths are on the card; no batch has more chunks than this: a whole number, a rest and the snapshots for each sequence.
+    const int64_t chunks = b.n_tokens/args.tokens + n_seqs*(1 + b.n_snap);
+    const dim3    grid((unsigned) chunks, (unsigned) b.n_head);
+    switch (scan.gate_width) {
+        case 0:  launch(householder_chunk_prepare<HOUSEHOLDER_GATE_NONE>,    grid, dim3(CHUNK_THREADS), args); break;
+        case 1:  launch(householder_chunk_prepare<HOUSEHOLDER_GATE_HEAD>,    grid, dim3(CHUNK_THREADS), args); break;
+        default: launch(householder_chunk_prepare<HOUSEHOLDER_GATE_CHANNEL>, grid, dim3(CHUNK_THREADS), args); break;
+    }
+
+    const dim3 blocks((unsigned) (n_seqs*b.n_head), (unsigned) ((b.d_v + CHUNK_COLS - 1)/CHUNK_COLS));
+    const int  d_k = b.d_k;
+    if      (d_k <=  16) { launch(householder_chunk< 16>, blocks, dim3(CHUNK_THREADS), args); }
+    else if (d_k <=  32) { launch(householder_chunk< 32>, blocks, dim3(CHUNK_THREADS), args); }
+    else if (d_k <=  64) { launch(householder_chunk< 64>, blocks, dim3(CHUNK_THREADS), args); }
+    else if (d_k <=  96) { launch(householder_chunk< 96>, blocks, dim3(CHUNK_THREADS), args); }
+    else if (d_k <= 128) { launch(householder_chunk<128>, blocks, dim3(CHUNK_THREADS), args); }
+    else if (d_k <= 192) { launch(householder_chunk<192>, blocks, dim3(CHUNK_THREADS), args); }
+    else                 { launch(householder_chunk<256>, blocks, dim3(CHUNK_THREADS), args); }
+}
+
+template <typename Launch>
+static void launch_householder(const struct ggml_tensor * dst, float * work, Launch && launch) {
     const struct scan_dims     dims = scan_dims_get(dst);
     const struct ggml_tensor * gate = dst->src[HOUSEHOLDER_SRC_GATE];
 
@@ -39,6 +103,10 @@ static void launch_householder(const struct ggml_tensor * dst, Launch && launch)
     args.scale      = scan_params_get(dst).scale;
     args.out        = (float *) dst->data;
 
+    if (householder_chunked(dst)) {
+        launch_householder_chunk(launch, args, dims.n_seqs, work);
+        return;
+    }
     const int64_t d_k = dims.d_k;
     if      (d_k <=  16) { launch_householder_step< 16>(launch, args, dims.n_seqs); }
     else if (d_k <=  32) { launch_householder_step< 32>(launch, args, dims.n_seqs); }

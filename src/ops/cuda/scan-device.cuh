@@ -5,6 +5,14 @@
 
 #include <stdint.h>
 
+// Waits until the kernels before this one in the stream have ended. ggml-cuda lets a kernel begin earlier (programmatic dependent launch), so every
+// kernel here does this first.
+static __device__ __forceinline__ void cuda_wait() {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+    asm volatile("griddepcontrol.wait;" ::: "memory");
+#endif
+}
+
 // A tensor of tokens, [width, heads, factors, tokens]; strides in floats.
 struct cuda_rows {
     const float * data;    // NULL if there is no such tensor
@@ -248,12 +256,15 @@ struct cuda_tile {
 
     // out[j] = factor · x for the columns of this lane; the lanes that share a column have the same x, one of them writes
     __device__ __forceinline__ void put(const cuda_batch & b, int h, int begin, int64_t t, const float x[COLS], float factor, float * out) const {
+        float mine = 0.0f;
 #pragma unroll
         for (int n = 0; n < COLS; ++n) {
-            const int j = begin + col(n);
-            if (row_lane == n && j < b.d_v) {
-                out[(t*b.n_head + h)*b.d_v + j] = factor*x[n];
-            }
+            const float y = factor*x[n]; // before the choice, or the compiler makes an index of it, and x goes to memory
+            mine = row_lane == n ? y : mine;
+        }
+        const int j = begin + col(row_lane);
+        if (row_lane < COLS && j < b.d_v) {
+            out[(t*b.n_head + h)*b.d_v + j] = mine;
         }
     }
 };

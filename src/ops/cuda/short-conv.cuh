@@ -32,6 +32,7 @@ static __device__ __forceinline__ float conv_input(const conv_cuda_args & a, con
 // grid: (sequences, groups of channels), block: (CONV_CHANNELS, CONV_TOKENS)
 static __global__ void __launch_bounds__(CONV_CHANNELS*CONV_TOKENS) short_conv(const conv_cuda_args a) {
     const cuda_batch & b = a.batch;
+    cuda_wait();
 
     const int  begin = (int) blockIdx.y*CONV_CHANNELS;
     const int  c     = begin + (int) threadIdx.x;

@@ -8,6 +8,7 @@
 // grid: (sequences · heads, groups of columns), block: any
 static __global__ void signed_plain(const signed_cuda_args a) {
     const cuda_batch & b = a.batch;
+    cuda_wait();
 
     const int h = (int) (blockIdx.x % b.n_head);
     const int j = (int) (blockIdx.y*blockDim.x + threadIdx.x);

@@ -70,6 +70,7 @@ static __global__ void __launch_bounds__(cuda_tile<DK>::THREADS, cuda_tile<DK>::
     __shared__ float  sh_in[EVENTS];                      // f_t
 
     const cuda_batch & b = a.batch;
+    cuda_wait();
 
     const int h     = (int) (blockIdx.x % b.n_head);
     const int n_thr = (int) blockDim.x;
@@ -206,6 +207,7 @@ static __global__ void __launch_bounds__(cuda_tile<DK>::THREADS, cuda_tile<DK>::
 // grid: sequences · heads, block: 32
 static __global__ void __launch_bounds__(32) mlstm_normalise(const signed_cuda_args a) {
     const cuda_batch & b = a.batch;
+    cuda_wait();
 
     const int h    = (int) (blockIdx.x % b.n_head);
     const int lane = (int) threadIdx.x;

@@ -1,0 +1,350 @@
+#pragma once
+
+// What a chunk of the Householder scan needs that does not depend on the state (householder-chunk.cuh). A block is one chunk of one head.
+//
+// Products of keys: warp w has the events 16w .. 16w + 15 as rows. Without channels in the gate, D_ei is a number:
+//     (D_ei ∘ k_i)·k_e = D_ei (k_i·k_e) .
+// With channels, D_ei is cut at the borders of groups of 16 events, from i to the end of its group, over whole groups, from the begin of e's group to e:
+//     (D_ei ∘ k_i)·k_e = (to_end_i ∘ k_i) ∘ between · (from_begin_e ∘ k_e) ,
+// which is a product of matrices again; pairs inside a group are computed one by one.
+
+#include "householder-chunk.cuh"
+
+enum {
+    PREPARE_PITCH = CHUNK_EVENTS + 4, // of the matrix in shared memory: rows begin at vectors, and not all in the same bank
+    PREPARE_SLICE = 16,               // key channels that are in shared memory at a time
+};
+
+// The chunk a block has, and where its rows are.
+struct prepare_chunk {
+    int     h;
+    int64_t first;    // token of the batch
+    int     n_tokens;
+    int     n_events;
+
+    __device__ __forceinline__ int64_t token(int e, int n_h) const { return first + e/n_h; }
+    // rows of the work buffer
+    __device__ __forceinline__ int64_t event_row(const householder_chunk_args & a, int e) const {
+        return (h*a.scan.batch.n_tokens + first)*a.scan.n_h + e;
+    }
+    __device__ __forceinline__ int64_t token_row(const householder_chunk_args & a, int t) const {
+        return h*a.scan.batch.n_tokens + first + t;
+    }
+};
+
+// Chunk number `index` of the batch; false if there are fewer. Sequences out of range have none.
+static __device__ __forceinline__ bool prepare_find(const householder_chunk_args & a, int64_t index, prepare_chunk * chunk) {
+    const cuda_batch & b = a.scan.batch;
+    for (int s = 0; s < a.n_seqs; ++s) {
+        cuda_seq seq;
+        if (!cuda_seq_get(b, s, &seq)) {
+            continue;
+        }
+        const chunk_list list(b, seq, a.tokens);
+        if (index < list.size()) {
+            const chunk_range range = list.at(index);
+            chunk->first    = seq.first + range.begin;
+            chunk->n_tokens = range.n;
+            chunk->n_events = range.n*a.scan.n_h;
+            return true;
+        }
+        index -= list.size();
+    }
+    return false;
+}
+
+// No gate, or one a head. Leaves the products of keys, gates included, in L, and writes A. Rows of queries are tokens, not events.
+template <int GATE>
+static __device__ __forceinline__ void prepare_products(const householder_chunk_args & a, const prepare_chunk & c, float (*L)[PREPARE_PITCH]) {
+    const householder_cuda_args & s = a.scan;
+
+    const int tid   = (int) threadIdx.x;
+    const int g     = tid % 32/4;
+    const int m     = tid % 4;
+    const int top   = tid/32*CHUNK_ROWS;
+    const int d_k   = s.batch.d_k;
+    const int n_key = top < c.n_events ? top/8 + 2 : 0;                                         // tiles of eight events up to the diagonal
+    const int reach = (top + CHUNK_ROWS)*s.n_h;                                                 // events that the queries of these rows see
+    const int n_qry = top < c.n_tokens ? ((reach < c.n_events ? reach : c.n_events) + 7)/8 : 0;
+    const int n_col = n_key > n_qry ? n_key : n_qry;
+
+    const float * key[2];
+    const float * query[2];
+#pragma unroll
+    for (int i = 0; i < 2; ++i) {
+        const int r = top + g + 8*i;
+        key[i]   = r < c.n_events ? cuda_row(s.k, c.h, r % s.n_h, c.token(r, s.n_h)) : nullptr;
+        query[i] = r < c.n_tokens ? cuda_row(s.q, c.h, 0, c.first + r) : nullptr;
+    }
+    const float * column[CHUNK_EVENTS/8];
+#pragma unroll
+    for (int tile = 0; tile < CHUNK_EVENTS/8; ++tile) {
+        const int e = 8*tile + g;
+        column[tile] = e < c.n_events ? cuda_row(s.k, c.h, e % s.n_h, c.token(e, s.n_h)) : nullptr;
+    }
+
+    float kk[CHUNK_EVENTS/8][4] = {};
+    float qk[CHUNK_EVENTS/8][4] = {};
+    for (int step = 0; step < (d_k + 7)/8; ++step) {
+        float     x[4];
+        mma_split left_k[4], left_q[4];
+        chunk_left(key,   step, d_k, x);
+        mma_split_four(x, left_k);
+        chunk_left(query, step, d_k, x);
+        mma_split_four(x, left_q);
+#pragma unroll
+        for (int tile = 0; tile < CHUNK_EVENTS/8; ++tile) {
+            if (tile < n_col) {
+                mma_split right[2];
+                right[0] = mma_split_of(chunk_at(column[tile], 8*step + m,     d_k));
+                right[1] = mma_split_of(chunk_at(column[tile], 8*step + m + 4, d_k));
+                if (tile < n_key) {
+                    mma_add(kk[tile], left_k, right);
+                }
+                if (tile < n_qry) {
+                    mma_add(qk[tile], left_q, right);
+                }
+            }
+        }
+    }
+
+    if (GATE == HOUSEHOLDER_GATE_HEAD) { // D of tokens, a column a thread
+        float product = 1.0f;
+        for (int t = tid; t < c.n_tokens; ++t) {
+            product *= t > tid ? cuda_row(s.gate, c.h, 0, c.first + t)[0] : 1.0f;
+            L[t][tid] = product;
+        }
+        __syncthreads();
+    }
+#pragma unroll
+    for (int tile = 0; tile < CHUNK_EVENTS/8; ++tile) {
+#pragma unroll
+        for (int i = 0; i < 4; ++i) {
+            const int row  = tile_row(top, i);
+            const int col  = tile_col(tile, i);
+            if (row < c.n_tokens) { // column col is seen by tokens from col / n_h on
+                const bool seen = col < (row + 1)*s.n_h && col < c.n_events;
+                const float D   = GATE == HOUSEHOLDER_GATE_HEAD && seen ? L[row][col/s.n_h] : 1.0f;
+                a.read[c.token_row(a, row)*CHUNK_EVENTS + col] = seen ? D*qk[tile][i] : 0.0f;
+            }
+            if (GATE == HOUSEHOLDER_GATE_HEAD && col < row && row < c.n_events) {
+                kk[tile][i] *= L[row/s.n_h][col/s.n_h];
+            }
+        }
+    }
+    __syncthreads(); // D has been read
+#pragma unroll
+    for (int tile = 0; tile < CHUNK_EVENTS/8; ++tile) {
+#pragma unroll
+        for (int i = 0; i < 4; ++i) {
+            L[tile_row(top, i)][tile_col(tile, i)] = kk[tile][i];
+        }
+    }
+}
+
+// A gate with channels: a slice of them at a time. All rows are events; the query of an event that does not end its token is zero.
+struct prepare_slice {
+    float key[CHUNK_EVENTS][PREPARE_SLICE + 1];
+    float query[CHUNK_EVENTS][PREPARE_SLICE + 1];
+    float gate[CHUNK_EVENTS][PREPARE_SLICE + 1];
+    float key_begin[CHUNK_EVENTS][PREPARE_SLICE + 1];   // from_begin ∘ k
+    float query_begin[CHUNK_EVENTS][PREPARE_SLICE + 1]; // from_begin ∘ q
+    float key_end[CHUNK_EVENTS][PREPARE_SLICE + 1];     // to_end ∘ k
+    float whole[CHUNK_WARPS][PREPARE_SLICE];            // the gates of a group, multiplied
+
+    // Fills the slice that begins at channel d0. A thread has one channel of one group of events.
+    __device__ __forceinline__ void fetch(const householder_chunk_args & a, const prepare_chunk & c, int d0) {
+        const householder_cuda_args & s = a.scan;
+
+        const int i = (int) threadIdx.x % PREPARE_SLICE;
+        const int w = (int) threadIdx.x/PREPARE_SLICE;
+        if (w >= CHUNK_WARPS) {
+            return;
+        }
+        const bool there   = d0 + i < s.batch.d_k;
+        float      product = 1.0f;
+        for (int x = 0; x < CHUNK_ROWS; ++x) {
+            const int     e = w*CHUNK_ROWS + x;
+            const bool    now = there && e < c.n_events;
+            const int64_t t = c.token(e, s.n_h);
+            const int     f = e % s.n_h;
+            const float   k = now                   ? cuda_row(s.k,    c.h, f, t)[d0 + i] : 0.0f;
+            const float   q = now && f == s.n_h - 1 ? cuda_row(s.q,    c.h, 0, t)[d0 + i] : 0.0f;
+            const float   y = now && f == 0         ? cuda_row(s.gate, c.h, 0, t)[d0 + i] : 1.0f;
+            product *= y;
+            key[e][i]         = k;
+            query[e][i]       = q;
+            gate[e][i]        = y;
+            key_begin[e][i]   = product*k;
+            query_begin[e][i] = product*q;
+        }
+        whole[w][i] = product;
+        product     = 1.0f;
+        for (int x = CHUNK_ROWS - 1; x >= 0; --x) {
+            const int e = w*CHUNK_ROWS + x;
+            key_end[e][i] = product*key[e][i];
+            product *= gate[e][i];
+        }
+    }
+
+    // the gates of the groups [from, to), multiplied
+    __device__ __forceinline__ float between(int from, int to, int i) const {
+        float product = 1.0f;
+        for (int w = from; w < to; ++w) {
+            product *= whole[w][i];
+        }
+        return product;
+    }
+
+    // P ∘ K, D_end ∘ K, P ∘ Q and P_end
+    __device__ __forceinline__ void put(const householder_chunk_args & a, const prepare_chunk & c, int d0) const {
+        const int d_k = a.scan.batch.d_k;
+        const int n_h = a.scan.n_h;
+        for (int x = (int) threadIdx.x; x < c.n_events*PREPARE_SLICE; x += CHUNK_THREADS) {
+            const int e = x/PREPARE_SLICE;
+            const int i = x % PREPARE_SLICE;
+            const int w = e/CHUNK_ROWS;
+            if (d0 + i >= d_k) {
+                continue;
+            }
+            const float before = between(0, w, i);
+            a.key_in [c.event_row(a, e)*d_k + d0 + i] = before*key_begin[e][i];
+            a.key_out[c.event_row(a, e)*d_k + d0 + i] = between(w + 1, CHUNK_WARPS, i)*key_end[e][i];
+            if (e % n_h == n_h - 1) {
+                a.query_in[c.token_row(a, e/n_h)*d_k + d0 + i] = before*query_begin[e][i];
+            }
+            if (e == 0) {
+                a.gate_all[c.token_row(a, 0)*d_k + d0 + i] = between(0, CHUNK_WARPS, i);
+            }
+        }
+    }
+};
+
+static __device__ __forceinline__ void prepare_products_channel(const householder_chunk_args & a, const prepare_chunk & c,
+        float (*L)[PREPARE_PITCH], prepare_slice & slice) {
+    const int n_h  = a.scan.n_h;
+    const int lane = (int) threadIdx.x % 32;
+    const int w    = (int) threadIdx.x/32;
+    const int g    = lane/4;
+    const int m    = lane % 4;
+    const int top  = w*CHUNK_ROWS;
+    const int self = lane % CHUNK_ROWS;   // inside a group a lane has one column,
+    const bool ask = lane >= CHUNK_ROWS;  // half of the lanes for keys, half for queries
+
+    float kk[CHUNK_EVENTS/8 - 2][4] = {};
+    float qk[CHUNK_EVENTS/8 - 2][4] = {};
+    float inside[CHUNK_ROWS]        = {};
+
+    for (int d0 = 0; d0 < a.scan.batch.d_k; d0 += PREPARE_SLICE) {
+        __syncthreads(); // the slice before this one has been used
+        slice.fetch(a, c, d0);
+        __syncthreads();
+        slice.put(a, c, d0);
+
+#pragma unroll
+        for (int step = 0; step < PREPARE_SLICE/8; ++step) {
+            const int i = 8*step + m;
+            mma_split left_k[4], left_q[4];
+#pragma unroll
+            for (int x = 0; x < 4; ++x) {
+                left_k[x] = mma_split_of(slice.key_begin  [top + g + x % 2*8][i + x/2*4]);
+                left_q[x] = mma_split_of(slice.query_begin[top + g + x % 2*8][i + x/2*4]);
+            }
+#pragma unroll
+            for (int tile = 0; tile < CHUNK_EVENTS/8 - 2; ++tile) {
+                if (tile/2 < w) {
+                    mma_split right[2];
+                    right[0] = mma_split_of(slice.between(tile/2 + 1, w, i    )*slice.key_end[8*tile + g][i    ]);
+                    right[1] = mma_split_of(slice.between(tile/2 + 1, w, i + 4)*slice.key_end[8*tile + g][i + 4]);
+                    mma_add(kk[tile], left_k, right);
+                    mma_add(qk[tile], left_q, right);
+                }
+            }
+        }
+        for (int i = 0; i < PREPARE_SLICE; ++i) {
+            float p = slice.key[top + self][i];
+#pragma unroll
+            for (int x = 0; x < CHUNK_ROWS; ++x) { // p = D_xi ∘ k_i
+                const float row = ask ? slice.query[top + x][i] : slice.key[top + x][i];
+                p        *= x > self ? slice.gate[top + x][i] : 1.0f;
+                inside[x] = x >= self ? fmaf(row, p, inside[x]) : inside[x];
+            }
+        }
+    }
+
+#pragma unroll
+    for (int tile = 0; tile < CHUNK_EVENTS/8; ++tile) {
+#pragma unroll
+        for (int i = 0; i < 4; ++i) {
+            const int  row    = tile_row(top, i);
+            const int  col    = tile_col(tile, i);
+            const bool before = tile/2 < w;
+            if (before) {
+                L[row][col] = kk[tile < 6 ? tile : 0][i];
+            }
+            if (tile/2 != w && row < c.n_events && row % n_h == n_h - 1) {
+                a.read[c.token_row(a, row/n_h)*CHUNK_EVENTS + col] = before ? qk[tile < 6 ? tile : 0][i] : 0.0f;
+            }
+        }
+    }
+#pragma unroll
+    for (int x = 0; x < CHUNK_ROWS; ++x) {
+        const int row = top + x;
+        if (!ask) {
+            L[row][top + self] = inside[x];
+        } else if (row < c.n_events && row % n_h == n_h - 1) {
+            a.read[c.token_row(a, row/n_h)*CHUNK_EVENTS + top + self] = inside[x]; // zero above the diagonal
+        }
+    }
+}
+
+// grid: (chunks at most, heads), block: CHUNK_THREADS
+template <int GATE>
+static __global__ void __launch_bounds__(CHUNK_THREADS, 3) householder_chunk_prepare(const householder_chunk_args a) {
+    constexpr bool CHANNEL = GATE == HOUSEHOLDER_GATE_CHANNEL;
+
+    __shared__ float4 matrix[CHUNK_EVENTS][PREPARE_PITCH/4];
+    __shared__ float  beta[CHUNK_EVENTS];
+
+    const householder_cuda_args & s   = a.scan;
+    const int                     tid = (int) threadIdx.x;
+    float (* const L)[PREPARE_PITCH]  = (float (*)[PREPARE_PITCH]) matrix; // L / β, below the diagonal
+    cuda_wait();
+
+    prepare_chunk c;
+    c.h = (int) blockIdx.y;
+    if (!prepare_find(a, blockIdx.x, &c)) {
+        return;
+    }
+    for (int e = tid; e < CHUNK_EVENTS; e += CHUNK_THREADS) {
+        beta[e] = e < c.n_events ? cuda_row(s.beta, c.h, e % s.n_h, c.token(e, s.n_h))[0] : 0.0f;
+    }
+    if constexpr (CHANNEL) {
+        __shared__ prepare_slice slice;
+        prepare_products_channel(a, c, L, slice);
+    } else {
+        prepare_products<GATE>(a, c, L);
+    }
+    __syncthreads();
+
+    // (I + L) X = I, a column a thread: x_e = [e is this column] − Σ_{i<e} L_ei x_i;   T = X diag(β)
+    if (tid < CHUNK_EVENTS) {
+        float x[CHUNK_EVENTS];
+#pragma unroll
+        for (int e = 0; e < CHUNK_EVENTS; ++e) {
+            float sum[4] = { 0.0f, 0.0f, 0.0f, 0.0f };
+#pragma unroll
+            for (int i = 0; i < e; i += 4) {
+                const float4 l = matrix[e][i/4];
+                sum[0] = fmaf(l.x, x[i], sum[0]);
+                if (i + 1 < e) { sum[1] = fmaf(l.y, x[i + 1], sum[1]); }
+                if (i + 2 < e) { sum[2] = fmaf(l.z, x[i + 2], sum[2]); }
+                if (i + 3 < e) { sum[3] = fmaf(l.w, x[i + 3], sum[3]); }
+            }
+            x[e] = e == tid ? 1.0f : e < tid ? 0.0f : -beta[e]*((sum[0] + sum[1]) + (sum[2] + sum[3]));
+            if (e < c.n_events) {
+                a.solve[c.event_row(a, e)*CHUNK_EVENTS + tid] = x[e]*beta[tid];
+            }
+        }
+    }
+}
