@@ -42,6 +42,9 @@ LRNN_API const char * lrnn_version(void);
 // The version and commit of the ggml it was built with, "0.25.3 (353b63b4+lrnn)"; "+lrnn" says that our ops are in it.
 LRNN_API const char * lrnn_ggml_version(void);
 
+// How the CUDA backend of this build was made and tested, one sentence; "" without one.
+LRNN_API const char * lrnn_cuda_notice(void);
+
 //
 // Models
 //

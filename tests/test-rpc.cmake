@@ -165,9 +165,9 @@ expect_match("${said}" "refused")
 
 execute_process(COMMAND "${FAKE}" send ${first_port} COMMAND_ERROR_IS_FATAL ANY)
 expect(0 lrnn-inspect --devices --rpc ${first} --json) # the server goes on serving
-string(JSON name        GET "${out}" 1 name)
-string(JSON description GET "${out}" 1 description)
-string(JSON memory      GET "${out}" 1 memory_bytes)
+string(JSON name        GET "${out}" devices 1 name)
+string(JSON description GET "${out}" devices 1 description)
+string(JSON memory      GET "${out}" devices 1 memory_bytes)
 if (NOT name STREQUAL "RPC0" OR NOT description STREQUAL first OR memory LESS 1)
     fail("the device of the server: ${out}")
 endif()

@@ -1,8 +1,12 @@
 #include "compute.h"
 
+#include "cuda-card.h"
 #include "load-model.h"
 #include "rpc-client.h"
 
+#include "ggml-backend.h"
+
+#include <stdio.h>
 #include <string.h>
 
 static struct lrnn_model_params params_of(const struct compute * c) {
@@ -22,10 +26,40 @@ bool compute_check(const struct compute * c, const char * program, char * err, s
     if (c->rpc != NULL && !rpc_client_connect(c->rpc, program, c->rpc_timeout, err, err_size)) {
         return false;
     }
-    return lrnn_model_params_check(&params, err, err_size);
+    if (lrnn_model_params_check(&params, err, err_size)) {
+        return true;
+    }
+    char missing[320];
+    if (c->devices != NULL && strstr(c->devices, "CUDA") != NULL && cuda_card_is_missing(missing, sizeof(missing))) {
+        const size_t used = strlen(err);
+        snprintf(err + used, err_size - used, "; %s", missing);
+    }
+    return false;
+}
+
+static bool has_gpu(void) {
+    return ggml_backend_dev_by_type(GGML_BACKEND_DEVICE_TYPE_GPU) != NULL || ggml_backend_dev_by_type(GGML_BACKEND_DEVICE_TYPE_IGPU) != NULL;
+}
+
+// Whoever has a build for GPUs, or asks for one, learns that there is none: once, however many models are loaded.
+static void say_what_is_missing(const struct compute * c, const char * program) {
+    static bool is_said;
+    char        missing[320] = "no GPU was found";
+    if (is_said || c->n_gpu_layers == 0 || c->devices != NULL || has_gpu()) {
+        return;
+    }
+    if (!cuda_card_is_missing(missing, sizeof(missing)) && c->n_gpu_layers < 0) { // as many layers as fit: none, in a build for the CPU
+        return;
+    }
+    fprintf(stderr, "%s: %s; everything runs on the CPU\n", program, missing);
+    is_said = true;
 }
 
 struct lrnn_model * compute_load(const struct compute * c, const char * program, const char * path, bool quiet) {
     const struct lrnn_model_params params = params_of(c);
-    return load_model_on(program, path, &params, quiet, c->verbose);
+    struct lrnn_model *            model  = load_model_on(program, path, &params, quiet, c->verbose);
+    if (model != NULL && !quiet) {
+        say_what_is_missing(c, program);
+    }
+    return model;
 }

@@ -57,6 +57,6 @@ int compute_options(struct compute * c, struct option * options);
 // - program: lives as long as the process
 bool compute_check(const struct compute * c, const char * program, char * err, size_t err_size);
 
-// A model, loaded with progress on a terminal; NULL after a sentence on stderr.
+// A model, loaded with progress on a terminal; NULL after a sentence on stderr. Says if devices were meant and there are none.
 // - quiet: no progress, no warning
 struct lrnn_model * compute_load(const struct compute * c, const char * program, const char * path, bool quiet);

@@ -1,5 +1,6 @@
 #include "load-model.h"
 
+#include "cuda-card.h"
 #include "terminal.h"
 
 #include "ggml.h"
@@ -19,7 +20,7 @@ static void on_ggml_log(enum ggml_log_level level, const char * text, void * use
     static bool shown; // a continued line belongs to the line before it
     shown = level == GGML_LOG_LEVEL_CONT ? shown : level == GGML_LOG_LEVEL_WARN || level == GGML_LOG_LEVEL_ERROR;
     const bool lost = strncmp(text, "recv failed", 11) == 0 || strncmp(text, "send failed", 11) == 0; // rpc-client.h says it, and where
-    if (shown && !lost) {
+    if (shown && !lost && !cuda_card_on_log(text)) {
         fputs(text, stderr);
     }
 }

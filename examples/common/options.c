@@ -324,7 +324,7 @@ enum options_status options_parse(const struct program * program, int argc, char
             return OPTIONS_DONE;
         }
         if (o == &GENERAL[GENERAL_VERSION]) {
-            printf("%s %s, ggml %s\n", program->name, lrnn_version(), lrnn_ggml_version());
+            options_version(program, stdout);
             return OPTIONS_DONE;
         }
 
@@ -409,18 +409,18 @@ void option_default(const struct option * o, char * text, size_t text_size) {
     }
 }
 
-// Prints text from `column` on, in lines that begin at HELP_INDENT.
-static void print_wrapped(FILE * out, const char * text, int column) {
+// Prints text from `column` on, in lines that begin at `indent`.
+static void print_wrapped(FILE * out, const char * text, int column, int indent) {
     for (const char * p = text; *p != '\0';) {
         const int n = (int) strcspn(p, " ");
-        if (column > HELP_INDENT && column + 1 + n > HELP_WIDTH) {
+        if (column > indent && column + 1 + n > HELP_WIDTH) {
             fprintf(out, "\n");
             column = 0;
         }
-        if (column < HELP_INDENT) {
-            fprintf(out, "%*s", HELP_INDENT - column, "");
-            column = HELP_INDENT;
-        } else if (column > HELP_INDENT) {
+        if (column < indent) {
+            fprintf(out, "%*s", indent - column, "");
+            column = indent;
+        } else if (column > indent) {
             fprintf(out, " ");
             column++;
         }
@@ -447,7 +447,14 @@ static void print_option(FILE * out, const struct option * o) {
         fprintf(out, "\n");
         column = 0;
     }
-    print_wrapped(out, text, column);
+    print_wrapped(out, text, column, HELP_INDENT);
+}
+
+void options_version(const struct program * program, FILE * out) {
+    fprintf(out, "%s %s, ggml %s\n", program->name, lrnn_version(), lrnn_ggml_version());
+    if (lrnn_cuda_notice()[0] != '\0') {
+        print_wrapped(out, lrnn_cuda_notice(), 0, 0);
+    }
 }
 
 void options_help(const struct program * program, FILE * out) {

@@ -69,8 +69,9 @@ enum options_status options_parse(const struct program * program, int argc, char
 // The same for a main: says on stderr what is wrong. False: the program is to end with *code.
 bool options_read(const struct program * program, int argc, char ** argv, enum exit_code * code);
 
-// What --help prints.
-void options_help(const struct program * program, FILE * out);
+// What --help and --version print.
+void options_help   (const struct program * program, FILE * out);
+void options_version(const struct program * program, FILE * out);
 
 //
 // For those who describe the table otherwise: describe.c

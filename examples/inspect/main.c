@@ -1,6 +1,7 @@
 // lrnn-inspect: what a model file says of itself, and what it costs to run.
 
 #include "compute.h"
+#include "cuda-card.h"
 #include "exit-code.h"
 #include "json.h"
 #include "load-model.h"
@@ -194,9 +195,38 @@ static const char * type_name(enum ggml_backend_dev_type type) {
     }
 }
 
+// What else is to be known of GPUs: that this build has CUDA and finds no card, and how far its kernels were tested.
+static void print_cuda(bool json) {
+    const char * notice = lrnn_cuda_notice();
+    char         missing[320];
+    const bool   is_missing = cuda_card_is_missing(missing, sizeof(missing));
+
+    if (!json) {
+        if (is_missing) {
+            printf("%s\n", missing);
+        }
+        if (notice[0] != '\0') {
+            printf("%s\n", notice);
+        }
+    } else if (notice[0] == '\0') {
+        printf("null");
+    } else {
+        printf("{ \"notice\": ");
+        json_string(stdout, notice, strlen(notice));
+        printf(", \"missing\": ");
+        if (is_missing) {
+            json_string(stdout, missing, strlen(missing));
+        } else {
+            printf("null");
+        }
+        printf(" }");
+    }
+}
+
 static void print_devices(bool json) {
     const size_t n = ggml_backend_dev_count();
 
+    printf("%s", json ? "{\n  \"devices\": [" : "");
     for (size_t i = 0; i < n; i++) {
         ggml_backend_dev_t dev = ggml_backend_dev_get(i);
         const char * name    = ggml_backend_dev_name(dev);
@@ -207,7 +237,7 @@ static void print_devices(bool json) {
 
         ggml_backend_dev_memory(dev, &free_bytes, &total_bytes);
         if (json) {
-            printf("%s\n  {\n    \"name\": ", i == 0 ? "[" : ",");
+            printf("%s\n    { \"name\": ", i == 0 ? "" : ",");
             json_string(stdout, name, strlen(name));
             printf(", \"backend\": ");
             json_string(stdout, backend, strlen(backend));
@@ -215,15 +245,15 @@ static void print_devices(bool json) {
             json_string(stdout, type, strlen(type));
             printf(", \"description\": ");
             json_string(stdout, what, strlen(what));
-            printf(",\n    \"memory_bytes\": %zu, \"memory_free_bytes\": %zu\n  }", total_bytes, free_bytes);
+            printf(",\n      \"memory_bytes\": %zu, \"memory_free_bytes\": %zu }", total_bytes, free_bytes);
         } else {
             printf("%-10s %s, %s (%s), %.1f GiB of memory, %.1f free\n",
                     name, type, what, backend, (double) total_bytes/(1 << 30), (double) free_bytes/(1 << 30));
         }
     }
-    if (json) {
-        printf("%s\n]\n", n == 0 ? "[" : "");
-    }
+    printf("%s", json ? "\n  ],\n  \"cuda\": " : "");
+    print_cuda(json);
+    printf("%s", json ? "\n}\n" : "");
 }
 
 //

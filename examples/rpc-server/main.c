@@ -1,5 +1,6 @@
 // lrnn-rpc-server: lends the devices of this machine, with our ops, to programs on others: ggml's RPC server.
 
+#include "cuda-card.h"
 #include "exit-code.h"
 #include "load-model.h"
 #include "options.h"
@@ -148,6 +149,9 @@ static enum exit_code serve(const struct args * args) {
     }
     if (!check_address(args, &addr, err, sizeof(err))) {
         return fail(EXIT_CODE_SYSTEM, err);
+    }
+    if (args->device == NULL && cuda_card_is_missing(err, sizeof(err))) {
+        fprintf(stderr, "%s: %s; lending the CPU\n", NAME, err);
     }
     const long n_cores = sysconf(_SC_NPROCESSORS_ONLN);
     snprintf(endpoint, sizeof(endpoint), "%s:%lld", inet_ntop(AF_INET, &addr.sin_addr, digits, sizeof(digits)), (long long) args->port);
