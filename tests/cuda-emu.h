@@ -102,6 +102,9 @@ struct fiber {
     int          source = 0;         // the lane it reads, -1: its own value
     uint64_t     value  = 0, result = 0;
     warp_fn    * work   = nullptr;   // done once all are there
+    struct copy { float * to; const float * from; int group; };
+    std::vector<copy> copies;         // begun and not waited for
+    int          group = 0;          // that the next copy belongs to
     std::unique_ptr<char[]> stack;
 #if defined(__x86_64__)
     void *       sp = nullptr;
@@ -195,6 +198,8 @@ inline void fiber_begin(fiber & f) {
     makecontext(&f.context, fiber_main, 0);
 #endif
     f.state = READY;
+    f.copies.clear();
+    f.group = 0;
 }
 
 // Ends the launch: the fiber that calls is left where it is.
@@ -439,6 +444,24 @@ inline int poison_object(struct dl_phdr_info * info, size_t, void *) {
 }
 
 inline void poison_shared() { dl_iterate_phdr(poison_object, nullptr); }
+
+// A copy that is not waited for arrives at the last moment: when its thread waits. Until then its place is NaN, so whoever reads too early, or still
+// reads what was there before, is found.
+inline void copy_async(float * to, const float * from) {
+    *to = __int_as_float(-1);
+    current->copies.push_back({ to, from, current->group });
+}
+inline void copy_commit() { current->group++; }
+
+// all but the last `keep` groups
+inline void copy_wait(int keep) {
+    std::vector<fiber::copy> & list = current->copies;
+    size_t n = 0;
+    for (; n < list.size() && list[n].group < current->group - keep; n++) {
+        *list[n].to = *list[n].from;
+    }
+    list.erase(list.begin(), list.begin() + (long) n);
+}
 
 //
 // Device buffers

@@ -2,7 +2,7 @@
 //
 //     kernel-table LOG...        LOG: what nvcc --version and then nvcc --resource-usage said, for one architecture or several
 //
-// Returns 1, and names the kernel on stderr, if one that serves d ≤ 128 spills registers.
+// Returns 1, and names the kernel on stderr, if one that serves d ≤ 128 has anything in local memory: spilled registers, or an array with an index.
 
 #include <stdbool.h>
 #include <stdio.h>
@@ -168,7 +168,9 @@ static const char * form_of(enum family_id family, const int * arg) {
 
 struct figures {
     bool there;
-    int  registers, shared, stored, loaded;
+    int  registers, shared;
+    int  local;          // bytes of local memory,
+    int  stored, loaded; // and spills to and from it
 };
 
 struct kernel {
@@ -305,6 +307,7 @@ static bool log_read(const char * path, struct kernel_list * list, char * err, s
                 ok = now != NULL;
             }
         } else if (now != NULL && strstr(line, " bytes spill stores") != NULL) { // the kernel's, and those of functions it calls
+            now->local  += number_before(line, " bytes stack frame");
             now->stored += number_before(line, " bytes spill stores");
             now->loaded += number_before(line, " bytes spill loads");
         } else if (now != NULL && strstr(line, " registers") != NULL) {
@@ -346,8 +349,13 @@ static void print_roofline(const struct cost * c, double bytes) {
         printf(" – | – |");
         return;
     }
-    const double s = larger(bytes/card_bytes, larger(c->flops/card_f32, c->tensor/card_tensor));
-    printf(" %s | %.3g |", with_commas(bytes, text), 1e9*s);
+    const double ns = 1e9*larger(bytes/card_bytes, larger(c->flops/card_f32, c->tensor/card_tensor));
+    printf(" %s |", with_commas(bytes, text));
+    if (ns < 999.5) {
+        printf(" %.3g |", ns);
+    } else {
+        printf(" %s |", with_commas(ns, text));
+    }
 }
 
 static void print_row(const struct kernel * k) {
@@ -389,7 +397,7 @@ static void print_row(const struct kernel * k) {
         printf(" %s%s", with_commas(c.flops, text), c.tensor > 0 ? " + " : "");
     }
     if (c.tensor > 0) {
-        printf("%s%s T", c.flops > 0 ? "" : " ", with_commas(c.tensor, text));
+        printf("%s%s TF32", c.flops > 0 ? "" : " ", with_commas(c.tensor, text));
     }
     printf(" |");
     print_roofline(&c, c.decode);
@@ -405,32 +413,34 @@ struct section {
 
 static const struct section sections[] = {
     { "`householder_step<d, gate, r and w>`",
-      "Flops: 4 n_h d_k d_v + 2 d_k d_v, or 8 d_k d_v with r and w; a gate adds d_k d_v. Floats in and out: n_h (d_k + d_v + 1) + d_k + d_v + gate, or\n"
-      "4 d_k + 2 d_v + gate with r and w; a lone token adds 2 d_k d_v for the state.",
+      "Flops: 4 n_h d_k d_v + 2 d_k d_v, or 8 d_k d_v with r and w; a gate adds d_k d_v. Floats in and out: n_h (d_k + d_v + 1) + d_k + d_v + gate,\n"
+      "or 4 d_k + 2 d_v + gate with r and w; a lone token adds 2 d_k d_v for the state.",
       HOUSEHOLDER_STEP, HOUSEHOLDER_STEP },
     { "`signed_step<d, A, bonus>`",
-      "A is a number a head, a channel or an element. Flops: 5 d_k d_v; a bonus adds 2 d_k d_v, the exponential of an element 25 d_k d_v. Floats in and out:\n"
-      "2 d_k + 2 d_v + gate; a lone token adds 2 d_k d_v for the state, and d_k d_v for A where it has elements.",
+      "A is a number a head, a channel or an element. Flops: 5 d_k d_v; a bonus adds 2 d_k d_v, the exponential of an element 25 d_k d_v.\n"
+      "Floats in and out: 2 d_k + 2 d_v + gate; a lone token adds 2 d_k d_v for the state, and d_k d_v for A where it has elements.",
       SIGNED_STEP, SIGNED_STEP },
     { "`householder_chunk_prepare<gate>`, then `householder_chunk<d>`",
-      "T: flops of tensor cores, three multiplications for each of F32. With d_k a multiple of 8 and full chunks, of an event: 480 d_k T and 4,032 to prepare\n"
-      "(with channels 288 d_k T and 4,032 + 96 d_k), then 18 d_k d_v + 624 d_v T. Floats in and out: what the step kernel has; a row of 64 of T for an event\n"
-      "and of A for a token, written and read; keys and queries twice; with channels, P ∘ K, D ∘ K and P ∘ Q as well. The two rows of a call add up.",
+      "TF32: flops of tensor cores, three multiplications for each of F32. A token of a full chunk takes 4,032 flops and 480 d_k TF32 to prepare (with\n"
+      "channels 4,032 + 96 d_k and 288 d_k TF32), then 18 d_k d_v + 624 d_v TF32. Floats in and out: those of the step kernel, keys and queries twice;\n"
+      "64 of T and 64 of A, written and read; with channels also P ∘ K, D ∘ K and P ∘ Q. The two rows of a call add up.",
       CHUNK_PREPARE, CHUNK },
     { "The others",
-      "`*_plain` serves d_k > 256 and has the state in memory; `mlstm_normalise` comes after `signed_step`; `short_conv` is given for 128 channels, width 4.",
+      "`*_plain` serves d_k > 256 and has the state in memory; `mlstm_normalise` comes after `signed_step`; `short_conv` is given for 128 channels and\n"
+      "width 4.",
       HOUSEHOLDER_PLAIN, SHORT_CONV },
 };
 
 static void print_tables(const struct kernel_list * list) {
-    printf("Compiled by CUDA %s. Registers, spills (bytes stored/loaded), blocks and occupancy are for sm_80 · sm_90 · sm_120; shared memory is in bytes,\n"
-           "and static. Blocks are what a multiprocessor can hold of the kernel's largest block, occupancy is their share of the threads it can hold, in percent.\n"
-           "Flops and bytes of memory are those of one token of one head with d_k = d_v = d, n_h = 1 and no head shared; ns is the larger of bytes and flops over\n"
-           "what an A100 80 GB SXM does at best (%.2f TB/s, %.1f TFLOP/s F32, %.0f TFLOP/s TF32), when the batch has heads enough to fill it. A lone token (decode)\n"
-           "has its state read and written; one among many (prefill) finds it in registers. All of it is computed, nothing was measured.\n",
+    printf("Compiled by CUDA %s. Registers, spills (bytes stored/loaded), blocks and occupancy are for sm_80 · sm_90 · sm_120; shared memory is\n"
+           "in bytes, all of it static. Blocks are what a multiprocessor can hold of the kernel's largest block (limits after NVIDIA's CUDA C++\n"
+           "Programming Guide, \"Compute Capabilities\"), occupancy is their share of the threads it can hold, in percent.\n"
+           "Flops and bytes of memory are those of one token of one head with d_k = d_v = d, n_h = 1 and no head shared. ns is the larger of bytes and\n"
+           "flops over what an A100 80 GB SXM does at best (%.2f TB/s, %.1f TFLOP/s F32, %.0f TFLOP/s TF32), when there are heads enough to fill it. A\n"
+           "lone token (decode) has its state read and written; one among many (prefill) finds it in registers. All of it is computed, nothing measured.\n",
            list->toolkit, card_bytes/1e12, card_f32/1e12, card_tensor/1e12);
     for (size_t s = 0; s < sizeof(sections)/sizeof(sections[0]); s++) {
-        printf("\n### %s\n\n%s\n\n", sections[s].title, sections[s].text);
+        printf("\n#### %s\n\n%s\n\n", sections[s].title, sections[s].text);
         printf("| | d | shared | registers | spilled | blocks | occupancy | flops | decode: bytes | ns | prefill: bytes | ns |\n");
         printf("|---|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|--:|\n");
         for (int i = 0; i < list->n; i++) {
@@ -439,6 +449,7 @@ static void print_tables(const struct kernel_list * list) {
             }
         }
     }
+    printf("\n");
 }
 
 int main(int argc, char ** argv) {
@@ -467,9 +478,9 @@ int main(int argc, char ** argv) {
                     families[k->family].name, form_of(k->family, k->arg), kernel_size(k), archs[a].name);
                 return 2;
             }
-            if (f->stored + f->loaded > 0 && (!families[k->family].sized || k->arg[0] <= 128)) {
-                fprintf(stderr, "kernel-table: %s, %s, d = %d spills on sm_%d: %d bytes stored, %d loaded\n",
-                    families[k->family].name, form_of(k->family, k->arg), kernel_size(k), archs[a].name, f->stored, f->loaded);
+            if (f->local + f->stored + f->loaded > 0 && (!families[k->family].sized || k->arg[0] <= 128)) {
+                fprintf(stderr, "kernel-table: %s, %s, d = %d uses local memory on sm_%d: %d bytes, %d stored and %d loaded by spills\n",
+                    families[k->family].name, form_of(k->family, k->arg), kernel_size(k), archs[a].name, f->local, f->stored, f->loaded);
                 spilled = true;
             }
         }

@@ -6,6 +6,7 @@
 
 #include "util.h"
 
+#include <climits>
 #include <cstdio>
 
 CUDA_EMU_DYNAMIC_SHARED(float, dynamic);
@@ -370,7 +371,6 @@ static void test_wrong(test * t) {
     float * y = out.as<float>();
     float * p = pair.as<float>();
     in.set_constant();
-    p[0] = p[1] = 0.0f;
     memset(y, 0, out.size());
 
     using cuda_emu::launch;
@@ -390,7 +390,8 @@ static void test_wrong(test * t) {
     wrong(t, "write_beyond",            launch(1, 64, 0, [&] { write_beyond(y, 1); }),         "out of bounds: buffer out of 256 bytes at byte 256");
     wrong(t, "write_before",            launch(1, 64, 0, [&] { write_beyond(y, -1); }),        "written before the begin of buffer out");
     y[-1] = cuda_emu::buffer("unwritten", sizeof(float)).as<float>()[0]; // heal it
-    memset(p, 0, pair.size());
+    const uint64_t nowhere = 0x1000;
+    memcpy(p, &nowhere, sizeof(nowhere));
     wrong(t, "read_nowhere",            launch(1, 1,  0, [&] { read_nowhere((const float **) p, y); }), "an address that is in no buffer");
     wrong(t, "write_input",             launch(1, 64, 0, [&] { write_input(x); }),             "constant buffer in is written");
     wrong(t, "no_barrier",              launch(1, 64, 0, [&] { no_barrier(x, y); }),           "a race: buffer out");
@@ -398,6 +399,7 @@ static void test_wrong(test * t) {
     wrong(t, "second_barrier_missing",  launch(1, 64, 0, [&] { second_barrier_missing(x, y); }), "a race: buffer out");
     wrong(t, "warp_neighbour_unsynced", launch(1, 32, 0, [&] { warp_neighbour_unsynced(x, y); }), "a race: buffer out");
     wrong(t, "warps_in_step",           launch(1, 128, 0, [&] { warps_in_step(x, y); }),       "a race: buffer out");
+    p[0] = p[1] = 0.0f;
     wrong(t, "blocks_meet",             launch(2, 1,  0, [&] { blocks_meet(p); }),             "a race: buffer pair");
     p[0] = 0.0f;
     wrong(t, "sum_of_floats",           launch(1, 64, 0, [&] { sum_of_floats(p, x); }),        "a race: buffer pair");
@@ -508,6 +510,46 @@ static void test_mma_rounding(test * t) {
     printf("mma: %d hand-computed sums, both signs, cut towards zero as described\n", (int) (sizeof(cases)/sizeof(cases[0])));
 }
 
+// the formula of cuda-emu.h, one number after another
+static double mma_by_formula(const product & p, int i, int j) {
+    double x[9] = { p.c[i*8 + j] };
+    int    top  = INT_MIN;
+    for (int k = 0; k < 8; k++) {
+        x[k + 1] = (double) p.a[i*8 + k]*p.b[k*8 + j];
+    }
+    for (double y : x) {
+        top = y != 0.0 ? std::max(top, ilogb(y)) : top;
+    }
+    double sum = 0.0;
+    for (double y : x) {
+        sum += top == INT_MIN ? 0.0 : trunc(scalbn(y, 23 - top)); // integers: exact
+    }
+    const int up = sum == 0.0 ? 0 : 23 - ilogb(sum);
+    return top == INT_MIN ? 0.0 : scalbn(scalbn(trunc(scalbn(sum, up)), -up), top - 23);
+}
+
+static void test_mma_formula(test * t) {
+    test_rng rng = { 3 };
+    for (int n = 0; n < 300; n++) {
+        product p(8);
+        const int spread = 1 + n % 30; // of exponents
+        auto number = [&](bool tf32) {
+            const double x = test_below(&rng, 10) == 0 ? 0.0 : scalbn(test_uniform(&rng, -2.0, 2.0), (int) test_below(&rng, spread) - spread/2);
+            return tf32 ? __uint_as_float(__float_as_uint((float) x) & 0xFFFFE000u) : (float) x;
+        };
+        for (float & x : p.a) { x = number(true);  }
+        for (float & x : p.b) { x = number(true);  }
+        for (float & x : p.c) { x = number(false); }
+        const product before = p;
+        p.run<AS_TF32>(t);
+        for (int i = 0; i < 128; i++) {
+            const double want = mma_by_formula(before, i/8, i % 8);
+            test_check(t, p.c[i] == want, "mma: %.9g; by the formula it is %.9g", p.c[i], want);
+        }
+    }
+    printf("mma: 300 products of random matrices, exponents up to 30 apart, by the formula to the bit\n");
+}
+
 static void test_mma_not_finite(test * t) {
     test_rng rng = { 1 };
     product  clean(8);
@@ -586,6 +628,7 @@ int main() {
     test_wrong(&t);
     test_mma_layout(&t);
     test_mma_rounding(&t);
+    test_mma_formula(&t);
     test_mma_not_finite(&t);
     test_mma_add(&t);
     return test_end(&t, "test-cuda-emu");

@@ -188,7 +188,7 @@ struct chunk_state {
 
 // grid: (sequences · heads, groups of 16 columns), block: CHUNK_THREADS
 template <int DK>
-static __global__ void __launch_bounds__(CHUNK_THREADS, DK > 128 ? 2 : 3) householder_chunk(const householder_chunk_args a) {
+static __global__ void __launch_bounds__(CHUNK_THREADS, DK > 64 ? 2 : 3) householder_chunk(const householder_chunk_args a) {
     __shared__ mma_split     sh_S[DK*CHUNK_COLS];
     __shared__ mma_split     sh_U[CHUNK_EVENTS*CHUNK_COLS]; // R, then U
     __shared__ const float * sh_key[CHUNK_EVENTS];          // rows of K, or of D_end ∘ K

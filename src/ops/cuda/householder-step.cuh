@@ -7,7 +7,7 @@
 // or, with r and w:  u = Sᵀ r;   S ← g_t ∘ S − w uᵀ + k vᵀ;   o_t = scale · Sᵀ q_t
 //
 // A block is one sequence, one head and up to MAX_COLS columns. Its threads fetch the rows of EVENTS factors at a time into shared memory, padded
-// with zeros; each warp then takes its own columns through them. Every token goes through the same operations wherever a call begins or ends, so
+// with zeros, while each warp takes its own columns through those before. Every token goes through the same operations wherever a call begins or ends, so
 // any cut of a sequence into calls gives the same bits.
 
 #include "scan-device.cuh"
@@ -30,14 +30,15 @@ static __global__ void __launch_bounds__(cuda_tile<DK>::THREADS, cuda_tile<DK>::
     constexpr int  EVENTS  = tile::EVENTS;
     constexpr bool CHANNEL = GATE == HOUSEHOLDER_GATE_CHANNEL;
 
-    __shared__ float4 sh_q[EVENTS][DK/4];
-    __shared__ float4 sh_k[EVENTS][DK/4];
-    __shared__ float4 sh_g[CHANNEL ? EVENTS : 1][DK/4];
-    __shared__ float4 sh_r[RW ? EVENTS : 1][DK/4];
-    __shared__ float4 sh_w[RW ? EVENTS : 1][DK/4];
-    __shared__ float  sh_v[EVENTS][tile::MAX_COLS];
-    __shared__ float  sh_beta[EVENTS];
-    __shared__ float  sh_gate[EVENTS];
+    // two of each: one is used while the other is filled
+    __shared__ float4 sh_q[2][EVENTS][DK/4];
+    __shared__ float4 sh_k[2][EVENTS][DK/4];
+    __shared__ float4 sh_g[2][CHANNEL ? EVENTS : 1][DK/4];
+    __shared__ float4 sh_r[2][RW ? EVENTS : 1][DK/4];
+    __shared__ float4 sh_w[2][RW ? EVENTS : 1][DK/4];
+    __shared__ float4 sh_v[2][EVENTS][tile::MAX_COLS/4];
+    __shared__ float  sh_beta[2][EVENTS];
+    __shared__ float  sh_gate[2][EVENTS];
 
     const cuda_batch & b = a.batch;
     cuda_wait();
@@ -55,6 +56,38 @@ static __global__ void __launch_bounds__(cuda_tile<DK>::THREADS, cuda_tile<DK>::
         return;
     }
 
+    int64_t t_next = seq.first; // the event that is fetched next: factor f_next of token t_next of the batch
+    int     f_next = 0;
+
+    const auto fetch = [&](int x) { // the next events, as many as there are, into buffer x
+        for (int e = 0; e < EVENTS && t_next < seq.first + seq.count; ++e) {
+            cuda_copy_row(sh_k[x][e], cuda_row(a.k, h, f_next, t_next), b.d_k, DK);
+            cuda_copy_row(sh_v[x][e], cuda_row(a.v, h, f_next, t_next) + begin, end - begin, width);
+            if (f_next == a.n_h - 1) {
+                cuda_copy_row(sh_q[x][e], cuda_row(a.q, h, 0, t_next), b.d_k, DK);
+            }
+            if (CHANNEL && f_next == 0) {
+                cuda_copy_row(sh_g[x][CHANNEL ? e : 0], cuda_row(a.gate, h, 0, t_next), b.d_k, DK);
+            }
+            if (RW) {
+                cuda_copy_row(sh_r[x][RW ? e : 0], cuda_row(a.r, h, 0, t_next), b.d_k, DK);
+                cuda_copy_row(sh_w[x][RW ? e : 0], cuda_row(a.w, h, 0, t_next), b.d_k, DK);
+            }
+            if (tid == 0 && !RW) {
+                cuda_copy(&sh_beta[x][e], cuda_row(a.beta, h, f_next, t_next), true);
+            }
+            if (tid == 0 && GATE == HOUSEHOLDER_GATE_HEAD) {
+                cuda_copy(&sh_gate[x][e], cuda_row(a.gate, h, 0, t_next), true);
+            }
+            if (++f_next == a.n_h) {
+                f_next = 0;
+                ++t_next;
+            }
+        }
+        cuda_copy_commit();
+    };
+    fetch(0);
+
     tile S;
     S.place();
     S.load (b, seq, h, begin);
@@ -63,55 +96,25 @@ static __global__ void __launch_bounds__(cuda_tile<DK>::THREADS, cuda_tile<DK>::
     const int64_t total  = seq.count*a.n_h; // events: factors of tokens
     int64_t       n      = 0;               // token of the sequence
     int           factor = 0;
+    int           x      = 0;               // buffer in use
 
-    for (int64_t e0 = 0; e0 < total; e0 += EVENTS) {
+    for (int64_t e0 = 0; e0 < total; e0 += EVENTS, x = 1 - x) {
         const int n_ev = total - e0 < EVENTS ? (int) (total - e0) : EVENTS;
 
-        __syncthreads(); // the events before these have been used by all
-        for (int x = tid; x < n_ev*DK; x += n_thr) {
-            const int     e = x/DK;
-            const int     i = x % DK;
-            const int64_t t = seq.first + (e0 + e)/a.n_h;
-            const int     f = (int) ((e0 + e) % a.n_h);
-            ((float *) sh_k[e])[i] = cuda_padded(cuda_row(a.k, h, f, t), i, b.d_k);
-            if (f == a.n_h - 1) {
-                ((float *) sh_q[e])[i] = cuda_padded(cuda_row(a.q, h, 0, t), i, b.d_k);
-            }
-            if (CHANNEL && f == 0) {
-                ((float *) sh_g[e])[i] = cuda_padded(cuda_row(a.gate, h, 0, t), i, b.d_k);
-            }
-            if (RW) {
-                ((float *) sh_r[e])[i] = cuda_padded(cuda_row(a.r, h, 0, t), i, b.d_k);
-                ((float *) sh_w[e])[i] = cuda_padded(cuda_row(a.w, h, 0, t), i, b.d_k);
-            }
-        }
-        for (int x = tid; x < n_ev*width; x += n_thr) {
-            const int     e = x/width;
-            const int     j = x % width;
-            const int64_t t = seq.first + (e0 + e)/a.n_h;
-            sh_v[e][j] = begin + j < b.d_v ? cuda_row(a.v, h, (e0 + e) % a.n_h, t)[begin + j] : 0.0f;
-        }
-        for (int e = tid; e < n_ev; e += n_thr) {
-            const int64_t t = seq.first + (e0 + e)/a.n_h;
-            if (!RW) {
-                sh_beta[e] = cuda_row(a.beta, h, (e0 + e) % a.n_h, t)[0];
-            }
-            if (GATE == HOUSEHOLDER_GATE_HEAD) {
-                sh_gate[e] = cuda_row(a.gate, h, 0, t)[0];
-            }
-        }
+        fetch(1 - x);
+        cuda_copy_wait();
         __syncthreads();
 
         for (int e = 0; e < n_ev; ++e) {
             float u[tile::COLS];
             if (RW) { // u = Sᵀ r, before the gate
-                S.dot(sh_r[RW ? e : 0], u);
+                S.dot(sh_r[x][RW ? e : 0], u);
             }
             if (factor == 0) { // S ← g ∘ S
                 if (CHANNEL) {
-                    S.scale_rows(sh_g[CHANNEL ? e : 0]);
+                    S.scale_rows(sh_g[x][CHANNEL ? e : 0]);
                 } else if (GATE == HOUSEHOLDER_GATE_HEAD) {
-                    S.scale(sh_gate[e]);
+                    S.scale(sh_gate[x][e]);
                 }
             }
             float y[tile::COLS];
@@ -119,25 +122,26 @@ static __global__ void __launch_bounds__(cuda_tile<DK>::THREADS, cuda_tile<DK>::
 #pragma unroll
                 for (int c = 0; c < tile::COLS; ++c) {
                     u[c] = -u[c];
-                    y[c] = sh_v[e][S.col(c)];
+                    y[c] = ((const float *) sh_v[x][e])[S.col(c)];
                 }
-                S.add(sh_w[RW ? e : 0], u);
+                S.add(sh_w[x][RW ? e : 0], u);
             } else { // S ← S + k δᵀ,  δ = β (v − Sᵀ k)
-                S.dot(sh_k[e], u);
+                S.dot(sh_k[x][e], u);
 #pragma unroll
                 for (int c = 0; c < tile::COLS; ++c) {
-                    y[c] = sh_beta[e]*(sh_v[e][S.col(c)] - u[c]);
+                    y[c] = sh_beta[x][e]*(((const float *) sh_v[x][e])[S.col(c)] - u[c]);
                 }
             }
-            S.add(sh_k[e], y);
+            S.add(sh_k[x][e], y);
 
             if (++factor == a.n_h) { // o = scale · Sᵀ q
-                S.dot(sh_q[e], u);
+                S.dot(sh_q[x][e], u);
                 S.put(b, h, begin, seq.first + n, u, a.scale, a.out);
                 ++n;
                 factor = 0;
                 S.store(b, seq, h, begin, n);
             }
         }
+        __syncthreads(); // all have used these events
     }
 }

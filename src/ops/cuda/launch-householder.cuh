@@ -35,7 +35,7 @@ static inline bool householder_chunked(const struct ggml_tensor * op) {
     return can && (path == GGML_SCAN_PATH_CHUNK || (path == GGML_SCAN_PATH_AUTO && pays));
 }
 
-// Floats of the work buffer that launch_householder wants, in the order of householder_chunk_args
+// Floats of the work buffer that the chunked form wants; 0: the step kernel is taken, which needs none
 static inline int64_t householder_work_floats(const struct ggml_tensor * op) {
     if (!householder_chunked(op)) {
         return 0;
@@ -84,6 +84,7 @@ static void launch_householder_chunk(Launch & launch, const householder_cuda_arg
     else                 { launch(householder_chunk<256>, blocks, dim3(CHUNK_THREADS), args); }
 }
 
+// - work: householder_work_floats floats; NULL: no chunks
 template <typename Launch>
 static void launch_householder(const struct ggml_tensor * dst, float * work, Launch && launch) {
     const struct scan_dims     dims = scan_dims_get(dst);
@@ -103,7 +104,7 @@ static void launch_householder(const struct ggml_tensor * dst, float * work, Lau
     args.scale      = scan_params_get(dst).scale;
     args.out        = (float *) dst->data;
 
-    if (householder_chunked(dst)) {
+    if (work != nullptr) {
         launch_householder_chunk(launch, args, dims.n_seqs, work);
         return;
     }

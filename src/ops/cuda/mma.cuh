@@ -41,11 +41,13 @@ static __device__ __forceinline__ void mma_split_four(const float x[4], mma_spli
 
 // c += a·b, one instruction of the tensor core. All 32 lanes take part.
 static __device__ __forceinline__ void mma_tf32(float c[4], const uint32_t a[4], const uint32_t b[2]) {
-#if defined(__CUDACC__)
+#if !defined(__CUDACC__)
+    cuda_emu::mma_m16n8k8_tf32(c, a, b, __LINE__);
+#elif __CUDA_ARCH__ >= 800
     asm volatile("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
         : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3]) : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
 #else
-    cuda_emu::mma_m16n8k8_tf32(c, a, b, __LINE__);
+    __trap(); // no TF32 before sm_80: the launcher takes the step kernel there
 #endif
 }
 

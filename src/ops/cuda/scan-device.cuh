@@ -269,7 +269,47 @@ struct cuda_tile {
     }
 };
 
-// Element i of row x, zero beyond d: how rows are padded on their way into shared memory.
-static __device__ __forceinline__ float cuda_padded(const float * x, int i, int d) {
-    return i < d ? x[i] : 0.0f;
+//
+// Copies into shared memory that nobody waits for
+//
+// The rows of the next events are on their way while those of the last ones are used; a warp that waited for memory would do nothing else. Copies
+// between two calls of cuda_copy_commit are a group.
+
+// `from` need not exist unless it is there; then zero: how rows are padded.
+static __device__ __forceinline__ void cuda_copy(float * to, const float * from, bool there) {
+    if (!there) {
+        *to = 0.0f;
+        return;
+    }
+#if !defined(__CUDACC__)
+    cuda_emu::copy_async(to, from);
+#elif __CUDA_ARCH__ >= 800
+    asm volatile("cp.async.ca.shared.global [%0], [%1], 4;" :: "r"((uint32_t) __cvta_generic_to_shared(to)), "l"(from) : "memory");
+#else
+    *to = *from;
+#endif
+}
+
+static __device__ __forceinline__ void cuda_copy_commit() {
+#if !defined(__CUDACC__)
+    cuda_emu::copy_commit();
+#elif __CUDA_ARCH__ >= 800
+    asm volatile("cp.async.commit_group;" ::: "memory");
+#endif
+}
+
+// Waits for the copies of this thread, but for the group that was committed last. Those of other threads are there after a barrier.
+static __device__ __forceinline__ void cuda_copy_wait() {
+#if !defined(__CUDACC__)
+    cuda_emu::copy_wait(1);
+#elif __CUDA_ARCH__ >= 800
+    asm volatile("cp.async.wait_group 1;" ::: "memory");
+#endif
+}
+
+// The first n elements of a row, padded to `padded`, by all threads of the block
+static __device__ __forceinline__ void cuda_copy_row(float4 * to, const float * from, int n, int padded) {
+    for (int i = (int) threadIdx.x; i < padded; i += (int) blockDim.x) {
+        cuda_copy((float *) to + i, from + i, i < n);
+    }
 }

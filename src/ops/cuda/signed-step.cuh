@@ -53,19 +53,24 @@ enum signed_cuda_mode { SIGNED_MODE_HEAD, SIGNED_MODE_CHANNEL, SIGNED_MODE_ELEME
 
 // grid: (sequences · heads, column groups), block: 32 · warps
 template <int DK, int MODE, bool BONUS>
-static __global__ void __launch_bounds__(cuda_tile<DK>::THREADS, cuda_tile<DK>::MIN_BLOCKS) signed_step(const signed_cuda_args a) {
+static __global__ void __launch_bounds__(cuda_tile<DK>::THREADS, cuda_tile<DK>::MIN_BLOCKS - (MODE == SIGNED_MODE_ELEMENT)) // room for A
+signed_step(const signed_cuda_args a) {
     using tile = cuda_tile<DK>;
     constexpr int  EVENTS  = tile::EVENTS;
     constexpr bool HEAD    = MODE == SIGNED_MODE_HEAD;
     constexpr bool CHANNEL = MODE == SIGNED_MODE_CHANNEL;
     constexpr bool ELEMENT = MODE == SIGNED_MODE_ELEMENT;
 
-    __shared__ float4 sh_c[EVENTS][DK/4];
-    __shared__ float4 sh_b[EVENTS][DK/4];
-    __shared__ float4 sh_g[CHANNEL ? EVENTS : 1][DK/4];
-    __shared__ float4 sh_u[BONUS ? EVENTS : 1][DK/4];     // bonus ∘ b
-    __shared__ float  sh_x[EVENTS][tile::MAX_COLS];
-    __shared__ float  sh_dt[ELEMENT ? EVENTS : 1][tile::MAX_COLS];
+    // two of each: one is used while the other is filled
+    __shared__ float4 sh_c[2][EVENTS][DK/4];
+    __shared__ float4 sh_b[2][EVENTS][DK/4];
+    __shared__ float4 sh_g[2][CHANNEL ? EVENTS : 1][DK/4];
+    __shared__ float4 sh_x[2][EVENTS][tile::MAX_COLS/4];
+    __shared__ float4 sh_dt[2][ELEMENT ? EVENTS : 1][tile::MAX_COLS/4];
+    __shared__ float  sh_raw[2][EVENTS];                  // gate, dt or log_f
+    __shared__ float  sh_aux[2][EVENTS];                  // log_i
+
+    __shared__ float4 sh_u[BONUS ? DK/4 : 1];             // bonus
     __shared__ float  sh_gate[EVENTS];
     __shared__ float  sh_in[EVENTS];                      // f_t
 
@@ -84,6 +89,33 @@ static __global__ void __launch_bounds__(cuda_tile<DK>::THREADS, cuda_tile<DK>::
         cuda_fill_nan(b, seq, h, begin, end, a.out, tid, n_thr);
         return;
     }
+    const int64_t last = seq.first + seq.count;
+
+    const auto fetch = [&](int64_t t0, int z) { // tokens from t0 on, as many as there are, into buffer z
+        for (int e = 0; e < EVENTS && t0 + e < last; ++e) {
+            const int64_t t = t0 + e;
+            cuda_copy_row(sh_b[z][e], cuda_row(a.b, h, 0, t), b.d_k, DK);
+            cuda_copy_row(sh_c[z][e], cuda_row(a.c, h, 0, t), b.d_k, DK);
+            cuda_copy_row(sh_x[z][e], cuda_row(a.x, h, 0, t) + begin, end - begin, width);
+            if (CHANNEL) {
+                cuda_copy_row(sh_g[z][CHANNEL ? e : 0], cuda_row(a.gate, h, 0, t), b.d_k, DK);
+            }
+            if (ELEMENT) {
+                cuda_copy_row(sh_dt[z][ELEMENT ? e : 0], cuda_row(a.gate, h, 0, t) + begin, end - begin, width);
+            }
+            if (HEAD && tid == 0 && a.kind != SIGNED_CUDA_NONE) {
+                cuda_copy(&sh_raw[z][e], cuda_row(a.gate, h, 0, t), true);
+            }
+            if (HEAD && tid == 0 && a.kind == SIGNED_CUDA_MLSTM) {
+                cuda_copy(&sh_aux[z][e], cuda_row(a.aux, h, 0, t), true);
+            }
+        }
+        cuda_copy_commit();
+    };
+    if (BONUS) {
+        cuda_copy_row(sh_u, cuda_row(a.aux, h, 0, 0), b.d_k, DK);
+    }
+    fetch(seq.first, 0);
 
     tile S;
     S.place();
@@ -103,53 +135,38 @@ static __global__ void __launch_bounds__(cuda_tile<DK>::THREADS, cuda_tile<DK>::
         }
     }
     float m = tid == 0 && a.kind == SIGNED_CUDA_MLSTM ? mlstm_max(b, seq, h) : 0.0f; // of the thread that computes the gates
+    int   z = 0;                                                                     // buffer in use
 
-    for (int64_t e0 = 0; e0 < seq.count; e0 += EVENTS) {
+    for (int64_t e0 = 0; e0 < seq.count; e0 += EVENTS, z = 1 - z) {
         const int     n_ev = seq.count - e0 < EVENTS ? (int) (seq.count - e0) : EVENTS;
         const int64_t t0   = seq.first + e0;
 
-        __syncthreads(); // the tokens before these have been used by all
-        for (int y = tid; y < n_ev*DK; y += n_thr) {
-            const int e = y/DK;
-            const int i = y % DK;
-            const float key = cuda_padded(cuda_row(a.b, h, 0, t0 + e), i, b.d_k);
-            ((float *) sh_b[e])[i] = key;
-            ((float *) sh_c[e])[i] = cuda_padded(cuda_row(a.c, h, 0, t0 + e), i, b.d_k);
-            if (CHANNEL) {
-                ((float *) sh_g[e])[i] = cuda_padded(cuda_row(a.gate, h, 0, t0 + e), i, b.d_k);
-            }
-            if (BONUS) {
-                ((float *) sh_u[e])[i] = key*cuda_padded(cuda_row(a.aux, h, 0, 0), i, b.d_k);
-            }
-        }
-        for (int y = tid; y < n_ev*width; y += n_thr) {
-            const int e = y/width;
-            const int j = y % width;
-            sh_x[e][j] = begin + j < b.d_v ? cuda_row(a.x, h, 0, t0 + e)[begin + j] : 0.0f;
-            if (ELEMENT) {
-                sh_dt[e][j] = begin + j < b.d_v ? cuda_row(a.gate, h, 0, t0 + e)[begin + j] : 0.0f;
-            }
-        }
-        if (HEAD && a.kind == SIGNED_CUDA_MLSTM) {
-            for (int e = 0; tid == 0 && e < n_ev; ++e) {
-                mlstm_gates(cuda_row(a.gate, h, 0, t0 + e)[0], cuda_row(a.aux, h, 0, t0 + e)[0], &m, &sh_gate[e], &sh_in[e]);
-            }
-        } else if (HEAD) {
-            for (int e = tid; e < n_ev; e += n_thr) {
-                const float gate = a.kind == SIGNED_CUDA_NONE ? 1.0f : cuda_row(a.gate, h, 0, t0 + e)[0];
-                const bool  ssm  = a.kind == SIGNED_CUDA_SCALAR;
-                sh_gate[e] = ssm ? signed_decay(gate, a.A[(h/a.A_share)*a.A_head], a.two_exp_m1) : gate;
-                sh_in[e]   = ssm ? gate : 1.0f;
-            }
-        }
+        fetch(t0 + EVENTS, 1 - z);
+        cuda_copy_wait();
         __syncthreads();
+
+        if (HEAD) {
+            if (a.kind == SIGNED_CUDA_MLSTM) {
+                for (int e = 0; tid == 0 && e < n_ev; ++e) {
+                    mlstm_gates(sh_raw[z][e], sh_aux[z][e], &m, &sh_gate[e], &sh_in[e]);
+                }
+            } else {
+                for (int e = tid; e < n_ev; e += n_thr) {
+                    const float gate = a.kind == SIGNED_CUDA_NONE ? 1.0f : sh_raw[z][e];
+                    const bool  ssm  = a.kind == SIGNED_CUDA_SCALAR;
+                    sh_gate[e] = ssm ? signed_decay(gate, a.A[(h/a.A_share)*a.A_head], a.two_exp_m1) : gate;
+                    sh_in[e]   = ssm ? gate : 1.0f;
+                }
+            }
+            __syncthreads();
+        }
 
         for (int e = 0; e < n_ev; ++e) {
             float x[tile::COLS];
             float y[tile::COLS];
 #pragma unroll
             for (int n = 0; n < tile::COLS; ++n) {
-                x[n] = sh_x[e][S.col(n)];
+                x[n] = ((const float *) sh_x[z][e])[S.col(n)];
             }
             if (BONUS) { // y = Σ_i (S + (bonus ∘ b) xᵀ) c
 #pragma unroll
@@ -158,14 +175,15 @@ static __global__ void __launch_bounds__(cuda_tile<DK>::THREADS, cuda_tile<DK>::
                 }
 #pragma unroll
                 for (int q = 0; q < tile::QUADS; ++q) {
-                    const float4 u = sh_u[BONUS ? e : 0][S.quad(q)];
-                    const float4 c = sh_c[e][S.quad(q)];
+                    const float4 u = sh_u[BONUS ? S.quad(q) : 0];
+                    const float4 k = sh_b[z][e][S.quad(q)];
+                    const float4 c = sh_c[z][e][S.quad(q)];
 #pragma unroll
                     for (int n = 0; n < tile::COLS; ++n) {
-                        y[n] = fmaf(fmaf(u.x, x[n], S.S[n][4*q + 0]), c.x, y[n]);
-                        y[n] = fmaf(fmaf(u.y, x[n], S.S[n][4*q + 1]), c.y, y[n]);
-                        y[n] = fmaf(fmaf(u.z, x[n], S.S[n][4*q + 2]), c.z, y[n]);
-                        y[n] = fmaf(fmaf(u.w, x[n], S.S[n][4*q + 3]), c.w, y[n]);
+                        y[n] = fmaf(fmaf(u.x*k.x, x[n], S.S[n][4*q + 0]), c.x, y[n]);
+                        y[n] = fmaf(fmaf(u.y*k.y, x[n], S.S[n][4*q + 1]), c.y, y[n]);
+                        y[n] = fmaf(fmaf(u.z*k.z, x[n], S.S[n][4*q + 2]), c.z, y[n]);
+                        y[n] = fmaf(fmaf(u.w*k.w, x[n], S.S[n][4*q + 3]), c.w, y[n]);
                     }
                 }
 #pragma unroll
@@ -176,7 +194,7 @@ static __global__ void __launch_bounds__(cuda_tile<DK>::THREADS, cuda_tile<DK>::
             if (ELEMENT) { // S ← A ∘ S
 #pragma unroll
                 for (int n = 0; n < tile::COLS; ++n) {
-                    const float dt = sh_dt[ELEMENT ? e : 0][S.col(n)];
+                    const float dt = ((const float *) sh_dt[z][ELEMENT ? e : 0])[S.col(n)];
                     x[n] *= dt;
 #pragma unroll
                     for (int i = 0; i < (ELEMENT ? tile::ROWS : 0); ++i) {
@@ -184,7 +202,7 @@ static __global__ void __launch_bounds__(cuda_tile<DK>::THREADS, cuda_tile<DK>::
                     }
                 }
             } else if (CHANNEL) {
-                S.scale_rows(sh_g[CHANNEL ? e : 0]);
+                S.scale_rows(sh_g[z][CHANNEL ? e : 0]);
             } else {
                 S.scale(sh_gate[e]);
 #pragma unroll
@@ -192,13 +210,14 @@ static __global__ void __launch_bounds__(cuda_tile<DK>::THREADS, cuda_tile<DK>::
                     x[n] *= sh_in[e];
                 }
             }
-            S.add(sh_b[e], x); // S ← S + b xᵀ
+            S.add(sh_b[z][e], x); // S ← S + b xᵀ
             if (!BONUS) {
-                S.dot(sh_c[e], y);
+                S.dot(sh_c[z][e], y);
             }
             S.put(b, h, begin, t0 + e, y, a.scale, a.out);
             S.store(b, seq, h, begin, e0 + e + 1);
         }
+        __syncthreads(); // all have used these tokens
     }
 }
 
