@@ -426,6 +426,13 @@ static void test_paths(test * t) {
         test_check(t, took == one.chunk && kernels_last.size() == (one.chunk ? 2u : 1u), "%s, %d tokens, n_h %d, d_k %d: %s",
                 test_path_names[one.path], one.T, one.n_h, one.d_k, took ? "the chunked kernels; expected a step kernel" :
                 "a step kernel; expected the chunked ones");
+
+        // without a work buffer, as on a card that has no TF32, the step kernel is taken whatever the path
+        ggml_tensor *     op    = build(t, &a, &s, one.path);
+        const std::string found = run_on_device(op, 0, 1, [](const ggml_tensor * node, float * work, auto && launch) {
+            launch_householder(node, work, launch);
+        });
+        test_check(t, found.empty() && kernels_last.size() == 1 && count(kernels_last, chunk_kernels()) == 0, "without a work buffer: %s", s.text);
         test_arena_free(&a);
     }
     test_worst_print(&worst);

@@ -13,6 +13,7 @@
 enum {
     PREPARE_PITCH = CHUNK_EVENTS + 4, // of the matrix in shared memory: rows begin at vectors, and not all in the same bank
     PREPARE_SLICE = 16,               // key channels that are in shared memory at a time
+    SLICE_PITCH   = PREPARE_SLICE + 4, // for lanes that read eight rows of four numbers without meeting in a bank
 };
 
 // The chunk a block has, and where its rows are.
@@ -53,9 +54,45 @@ static __device__ __forceinline__ bool prepare_find(const householder_chunk_args
     return false;
 }
 
+// Rows of the chunk, NULL where there is none; and the token of each event, from the first of the chunk
+struct prepare_rows {
+    int           token[CHUNK_EVENTS];
+    const float * key[CHUNK_EVENTS];
+    const float * query[CHUNK_EVENTS];
+    const float * gate[CHUNK_EVENTS];
+};
+
+// Begins to copy channels [d0, d0 + PREPARE_SLICE) of all rows
+template <int PITCH>
+static __device__ __forceinline__ void prepare_copy(float (*to)[PITCH], const float * const * row, int d0, int d_k, float missing) {
+    for (int x = (int) threadIdx.x; x < CHUNK_EVENTS*PREPARE_SLICE; x += CHUNK_THREADS) {
+        const int e = x/PREPARE_SLICE;
+        const int i = x % PREPARE_SLICE;
+        if (row[e] != nullptr && d0 + i < d_k) {
+            cuda_copy(&to[e][i], row[e] + d0 + i, true);
+        } else {
+            to[e][i] = missing;
+        }
+    }
+}
+
 // No gate, or one a head. Leaves the products of keys, gates included, in L, and writes A. Rows of queries are tokens, not events.
+struct prepare_plain {
+    float key[2][CHUNK_EVENTS][SLICE_PITCH]; // one slice is used while the other is filled
+    float query[2][CHUNK_EVENTS][SLICE_PITCH];
+
+    __device__ __forceinline__ void fetch(const prepare_rows & rows, int d0, int d_k, int z) {
+        if (d0 < d_k) {
+            prepare_copy(key[z],   rows.key,   d0, d_k, 0.0f);
+            prepare_copy(query[z], rows.query, d0, d_k, 0.0f);
+        }
+        cuda_copy_commit();
+    }
+};
+
 template <int GATE>
-static __device__ __forceinline__ void prepare_products(const householder_chunk_args & a, const prepare_chunk & c, float (*L)[PREPARE_PITCH]) {
+static __device__ __forceinline__ void prepare_products(const householder_chunk_args & a, const prepare_chunk & c, float (*L)[PREPARE_PITCH],
+        prepare_rows & rows, prepare_plain & slice) {
     const householder_cuda_args & s = a.scan;
 
     const int tid   = (int) threadIdx.x;
@@ -68,44 +105,45 @@ static __device__ __forceinline__ void prepare_products(const householder_chunk_
     const int n_qry = top < c.n_tokens ? ((reach < c.n_events ? reach : c.n_events) + 7)/8 : 0;
     const int n_col = n_key > n_qry ? n_key : n_qry;
 
-    const float * key[2];
-    const float * query[2];
-#pragma unroll
-    for (int i = 0; i < 2; ++i) {
-        const int r = top + g + 8*i;
-        key[i]   = r < c.n_events ? cuda_row(s.k, c.h, r % s.n_h, c.token(r, s.n_h)) : nullptr;
-        query[i] = r < c.n_tokens ? cuda_row(s.q, c.h, 0, c.first + r) : nullptr;
+    if (tid < CHUNK_EVENTS) {
+        rows.token[tid] = tid/s.n_h;
+        rows.key  [tid] = tid < c.n_events ? cuda_row(s.k, c.h, tid % s.n_h, c.token(tid, s.n_h)) : nullptr;
+        rows.query[tid] = tid < c.n_tokens ? cuda_row(s.q, c.h, 0, c.first + tid) : nullptr;
     }
-    const float * column[CHUNK_EVENTS/8];
-#pragma unroll
-    for (int tile = 0; tile < CHUNK_EVENTS/8; ++tile) {
-        const int e = 8*tile + g;
-        column[tile] = e < c.n_events ? cuda_row(s.k, c.h, e % s.n_h, c.token(e, s.n_h)) : nullptr;
-    }
+    __syncthreads();
+    slice.fetch(rows, 0, d_k, 0);
 
     float kk[CHUNK_EVENTS/8][4] = {};
     float qk[CHUNK_EVENTS/8][4] = {};
-    for (int step = 0; step < (d_k + 7)/8; ++step) {
-        float     x[4];
-        mma_split left_k[4], left_q[4];
-        chunk_left(key,   step, d_k, x);
-        mma_split_four(x, left_k);
-        chunk_left(query, step, d_k, x);
-        mma_split_four(x, left_q);
+    for (int d0 = 0, z = 0; d0 < d_k; d0 += PREPARE_SLICE, z = 1 - z) {
+        slice.fetch(rows, d0 + PREPARE_SLICE, d_k, 1 - z);
+        cuda_copy_wait<1>();
+        __syncthreads();
 #pragma unroll
-        for (int tile = 0; tile < CHUNK_EVENTS/8; ++tile) {
-            if (tile < n_col) {
-                mma_split right[2];
-                right[0] = mma_split_of(chunk_at(column[tile], 8*step + m,     d_k));
-                right[1] = mma_split_of(chunk_at(column[tile], 8*step + m + 4, d_k));
-                if (tile < n_key) {
-                    mma_add(kk[tile], left_k, right);
-                }
-                if (tile < n_qry) {
-                    mma_add(qk[tile], left_q, right);
+        for (int step = 0; step < PREPARE_SLICE/8; ++step) {
+            const int i = 8*step + m;
+            mma_split left_k[4], left_q[4];
+#pragma unroll
+            for (int x = 0; x < 4; ++x) {
+                left_k[x] = mma_split_of(slice.key  [z][top + g + x % 2*8][i + x/2*4]);
+                left_q[x] = mma_split_of(slice.query[z][top + g + x % 2*8][i + x/2*4]);
+            }
+#pragma unroll
+            for (int tile = 0; tile < CHUNK_EVENTS/8; ++tile) {
+                if (tile < n_col) {
+                    mma_split right[2];
+                    right[0] = mma_split_of(slice.key[z][8*tile + g][i    ]);
+                    right[1] = mma_split_of(slice.key[z][8*tile + g][i + 4]);
+                    if (tile < n_key) {
+                        mma_add(kk[tile], left_k, right);
+                    }
+                    if (tile < n_qry) {
+                        mma_add(qk[tile], left_q, right);
+                    }
                 }
             }
         }
+        __syncthreads(); // all have used this slice
     }
 
     if (GATE == HOUSEHOLDER_GATE_HEAD) { // D of tokens, a column a thread
@@ -120,15 +158,15 @@ static __device__ __forceinline__ void prepare_products(const householder_chunk_
     for (int tile = 0; tile < CHUNK_EVENTS/8; ++tile) {
 #pragma unroll
         for (int i = 0; i < 4; ++i) {
-            const int row  = tile_row(top, i);
-            const int col  = tile_col(tile, i);
-            if (row < c.n_tokens) { // column col is seen by tokens from col / n_h on
-                const bool seen = col < (row + 1)*s.n_h && col < c.n_events;
-                const float D   = GATE == HOUSEHOLDER_GATE_HEAD && seen ? L[row][col/s.n_h] : 1.0f;
+            const int row = tile_row(top, i);
+            const int col = tile_col(tile, i);
+            if (row < c.n_tokens) {
+                const bool  seen = col < c.n_events && rows.token[col] <= row;
+                const float D    = GATE == HOUSEHOLDER_GATE_HEAD && seen ? L[row][rows.token[col]] : 1.0f;
                 a.read[c.token_row(a, row)*CHUNK_EVENTS + col] = seen ? D*qk[tile][i] : 0.0f;
             }
             if (GATE == HOUSEHOLDER_GATE_HEAD && col < row && row < c.n_events) {
-                kk[tile][i] *= L[row/s.n_h][col/s.n_h];
+                kk[tile][i] *= L[rows.token[row]][rows.token[col]];
             }
         }
     }
@@ -142,7 +180,8 @@ static __device__ __forceinline__ void prepare_products(const householder_chunk_
     }
 }
 
-// A gate with channels: a slice of them at a time. All rows are events; the query of an event that does not end its token is zero.
+// A gate with channels: a slice of them at a time. All rows are events; the query of an event that does not end its token is zero, the gate of one
+// that does not begin it is 1.
 struct prepare_slice {
     float key[CHUNK_EVENTS][PREPARE_SLICE + 1];
     float query[CHUNK_EVENTS][PREPARE_SLICE + 1];
@@ -152,31 +191,27 @@ struct prepare_slice {
     float key_end[CHUNK_EVENTS][PREPARE_SLICE + 1];     // to_end ∘ k
     float whole[CHUNK_WARPS][PREPARE_SLICE];            // the gates of a group, multiplied
 
-    // Fills the slice that begins at channel d0. A thread has one channel of one group of events.
-    __device__ __forceinline__ void fetch(const householder_chunk_args & a, const prepare_chunk & c, int d0) {
-        const householder_cuda_args & s = a.scan;
+    __device__ __forceinline__ void fetch(const prepare_rows & rows, int d0, int d_k) {
+        prepare_copy(key,   rows.key,   d0, d_k, 0.0f);
+        prepare_copy(query, rows.query, d0, d_k, 0.0f);
+        prepare_copy(gate,  rows.gate,  d0, d_k, 1.0f);
+        cuda_copy_commit();
+        cuda_copy_wait<0>();
+    }
 
+    // A thread has one channel of one group of events.
+    __device__ __forceinline__ void multiply() {
         const int i = (int) threadIdx.x % PREPARE_SLICE;
         const int w = (int) threadIdx.x/PREPARE_SLICE;
         if (w >= CHUNK_WARPS) {
             return;
         }
-        const bool there   = d0 + i < s.batch.d_k;
-        float      product = 1.0f;
+        float product = 1.0f;
         for (int x = 0; x < CHUNK_ROWS; ++x) {
-            const int     e = w*CHUNK_ROWS + x;
-            const bool    now = there && e < c.n_events;
-            const int64_t t = c.token(e, s.n_h);
-            const int     f = e % s.n_h;
-            const float   k = now                   ? cuda_row(s.k,    c.h, f, t)[d0 + i] : 0.0f;
-            const float   q = now && f == s.n_h - 1 ? cuda_row(s.q,    c.h, 0, t)[d0 + i] : 0.0f;
-            const float   y = now && f == 0         ? cuda_row(s.gate, c.h, 0, t)[d0 + i] : 1.0f;
-            product *= y;
-            key[e][i]         = k;
-            query[e][i]       = q;
-            gate[e][i]        = y;
-            key_begin[e][i]   = product*k;
-            query_begin[e][i] = product*q;
+            const int e = w*CHUNK_ROWS + x;
+            product *= gate[e][i];
+            key_begin[e][i]   = product*key[e][i];
+            query_begin[e][i] = product*query[e][i];
         }
         whole[w][i] = product;
         product     = 1.0f;
@@ -221,8 +256,10 @@ struct prepare_slice {
 };
 
 static __device__ __forceinline__ void prepare_products_channel(const householder_chunk_args & a, const prepare_chunk & c,
-        float (*L)[PREPARE_PITCH], prepare_slice & slice) {
-    const int n_h  = a.scan.n_h;
+        float (*L)[PREPARE_PITCH], prepare_rows & rows, prepare_slice & slice) {
+    const householder_cuda_args & s = a.scan;
+
+    const int n_h  = s.n_h;
     const int lane = (int) threadIdx.x % 32;
     const int w    = (int) threadIdx.x/32;
     const int g    = lane/4;
@@ -235,9 +272,19 @@ static __device__ __forceinline__ void prepare_products_channel(const householde
     float qk[CHUNK_EVENTS/8 - 2][4] = {};
     float inside[CHUNK_ROWS]        = {};
 
-    for (int d0 = 0; d0 < a.scan.batch.d_k; d0 += PREPARE_SLICE) {
+    if (threadIdx.x < CHUNK_EVENTS) {
+        const int     e = (int) threadIdx.x;
+        const int     f = e % n_h;
+        const int64_t t = c.token(e, n_h);
+        rows.key  [e] = e < c.n_events                 ? cuda_row(s.k,    c.h, f, t) : nullptr;
+        rows.query[e] = e < c.n_events && f == n_h - 1 ? cuda_row(s.q,    c.h, 0, t) : nullptr;
+        rows.gate [e] = e < c.n_events && f == 0       ? cuda_row(s.gate, c.h, 0, t) : nullptr;
+    }
+    for (int d0 = 0; d0 < s.batch.d_k; d0 += PREPARE_SLICE) {
         __syncthreads(); // the slice before this one has been used
-        slice.fetch(a, c, d0);
+        slice.fetch(rows, d0, s.batch.d_k);
+        __syncthreads();
+        slice.multiply();
         __syncthreads();
         slice.put(a, c, d0);
 
@@ -319,11 +366,13 @@ static __global__ void __launch_bounds__(CHUNK_THREADS, 3) householder_chunk_pre
     for (int e = tid; e < CHUNK_EVENTS; e += CHUNK_THREADS) {
         beta[e] = e < c.n_events ? cuda_row(s.beta, c.h, e % s.n_h, c.token(e, s.n_h))[0] : 0.0f;
     }
+    __shared__ prepare_rows rows;
     if constexpr (CHANNEL) {
         __shared__ prepare_slice slice;
-        prepare_products_channel(a, c, L, slice);
+        prepare_products_channel(a, c, L, rows, slice);
     } else {
-        prepare_products<GATE>(a, c, L);
+        __shared__ prepare_plain slice;
+        prepare_products<GATE>(a, c, L, rows, slice);
     }
     __syncthreads();
 

@@ -35,6 +35,14 @@ struct chunk_right {
     }
 };
 
+// Columns [8·step, 8·step + 8) of two rows, g and g + 8 of a tile, as the left factor of a multiplication
+static __device__ __forceinline__ void chunk_left(const float * const row[2], int step, int n, float a[4]) {
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+        a[i] = chunk_at(row[i % 2], 8*step + (int) threadIdx.x % 4 + i/2*4, n);
+    }
+}
+
 // c += (two rows of a tile) · (steps of eight rows of a right factor). The next few steps of the left factor are on their way while these are
 // multiplied: with few blocks on a multiprocessor nothing else hides the way from memory.
 static __device__ __forceinline__ void chunk_multiply(float c[2][4], const float * const row[2], int n, int steps, const chunk_right & right) {

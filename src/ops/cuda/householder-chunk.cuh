@@ -81,14 +81,6 @@ static __device__ __forceinline__ float chunk_at(const float * row, int i, int n
     return row != nullptr && i < n ? row[i] : 0.0f;
 }
 
-// Columns [8·step, 8·step + 8) of two rows, g and g + 8 of a tile, as the left factor of a multiplication
-static __device__ __forceinline__ void chunk_left(const float * const row[2], int step, int n, float a[4]) {
-#pragma unroll
-    for (int i = 0; i < 4; ++i) {
-        a[i] = chunk_at(row[i % 2], 8*step + (int) threadIdx.x % 4 + i/2*4, n);
-    }
-}
-
 // Where an element of a product lies, as lanes hold it: 16 × 8, number `tile` from the left, rows from `top`
 static __device__ __forceinline__ int tile_row(int top, int i)  { return top + (int) threadIdx.x % 32/4 + i/2*8; }
 static __device__ __forceinline__ int tile_col(int tile, int i) { return 8*tile + (int) threadIdx.x % 4*2 + i % 2; }

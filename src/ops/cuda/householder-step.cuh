@@ -102,7 +102,7 @@ static __global__ void __launch_bounds__(cuda_tile<DK>::THREADS, cuda_tile<DK>::
         const int n_ev = total - e0 < EVENTS ? (int) (total - e0) : EVENTS;
 
         fetch(1 - x);
-        cuda_copy_wait();
+        cuda_copy_wait<1>();
         __syncthreads();
 
         for (int e = 0; e < n_ev; ++e) {

@@ -298,12 +298,13 @@ static __device__ __forceinline__ void cuda_copy_commit() {
 #endif
 }
 
-// Waits for the copies of this thread, but for the group that was committed last. Those of other threads are there after a barrier.
+// Waits for the copies of this thread, but for the KEEP groups that were committed last. Those of other threads are there after a barrier.
+template <int KEEP>
 static __device__ __forceinline__ void cuda_copy_wait() {
 #if !defined(__CUDACC__)
-    cuda_emu::copy_wait(1);
+    cuda_emu::copy_wait(KEEP);
 #elif __CUDA_ARCH__ >= 800
-    asm volatile("cp.async.wait_group 1;" ::: "memory");
+    asm volatile("cp.async.wait_group %0;" :: "n"(KEEP) : "memory");
 #endif
 }
 

@@ -142,7 +142,7 @@ signed_step(const signed_cuda_args a) {
         const int64_t t0   = seq.first + e0;
 
         fetch(t0 + EVENTS, 1 - z);
-        cuda_copy_wait();
+        cuda_copy_wait<1>();
         __syncthreads();
 
         if (HEAD) {
