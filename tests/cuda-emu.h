@@ -312,9 +312,9 @@ template <typename T> T atomic_add(T * p, T value) {
 //
 //     c' = cut₂₄(Σ cut(x)),   x over the eight products and c;   cut: towards zero, to multiples of 2⁻²³ of the largest power of two in any |x|
 //
-// which is the coarsest adder they saw, that of the V100. Later cards kept two or three bits more, and the A100 adds products of TF32 four at a time;
-// that is not modelled, so a card may lose less, and its last bits are others. What newer cards do, the sign of a zero and what becomes of a sum
-// beyond the range of F32 (here: infinity) is not known.
+// which is the coarsest adder they saw, that of the V100. Later cards keep more bits and add in blocks of other sizes (Khattak, Mikaitis 2025, "Accurate
+// Models of NVIDIA Tensor Cores", arXiv 2512.07004, up to the B200); that is not modelled, so a card may lose less, and its last bits are others. The
+// sign of a zero and what becomes of a sum beyond the range of F32 (here: infinity) are not known.
 //
 
 struct mma_fragments { // of one lane
