@@ -1,5 +1,5 @@
-# The glue: what makes ggml know our three ops. Everything of substance is in src/ops; a case inserted here only calls a function that
-# src/ops/glue.h declares.
+# The glue: what makes ggml know our three ops, and multiply matrices of F32 in F32 on a card. Everything of substance is in src/ops; a case
+# inserted here only calls a function that src/ops/glue.h declares.
 #
 #        name, file, how often the anchor must occur, where the text goes
 #        the anchor
@@ -169,4 +169,32 @@ glue_edit(cuda-supports-op src/ggml-cuda/ggml-cuda.cu 1 after
         case GGML_OP_SIGNED_SCAN:
         case GGML_OP_SHORT_CONV:
             return ggml_lrnn_cuda_supports_op(op);
+]])
+
+# ---- ggml-cuda: F32 means F32 -------------------------------------------------------------------------------------------------------------
+#
+# ggml-cuda rounds both factors of a product to TF32, 10 bits of fraction, if the matrix is F32 and has more than 3 columns to multiply. What is F32
+# in a file was left so because it shapes the recurrence (gates, β, Δ), or because its user wants to compare numbers.
+
+glue_edit(cuda-cublas-f32 src/ggml-cuda/common.cuh 1 replace
+    "CUBLAS_TF32_TENSOR_OP_MATH"
+    "CUBLAS_DEFAULT_MATH")
+
+glue_edit(cuda-cublas-f32-again src/ggml-cuda/solve_tri.cu 1 replace
+[[
+    // revert to standard mode from common.cuh
+    CUBLAS_CHECK(cublasSetMathMode(ctx.cublas_handle(), CUBLAS_TF32_TENSOR_OP_MATH));
+]]
+[[
+    // the standard mode from common.cuh stays
+]])
+
+glue_edit(cuda-mma-f32 src/ggml-cuda/mmf.cu 1 replace
+[[
+            return ampere_mma_available(cc) || amd_mfma_available(cc);
+        case GGML_TYPE_F16:
+]]
+[[
+            return false;
+        case GGML_TYPE_F16:
 ]])

@@ -89,6 +89,28 @@ static void test_instances(test * t) {
     }
 }
 
+// heads as checkpoints have them: OLMo-Hybrid, DeltaProduct of fla, KDA
+static void test_real_sizes(test * t) {
+    static const struct { int gate, d_k, d_v, n_h; } cases[] = { { 1, 96, 192, 1 }, { 0, 256, 512, 2 }, { 2, 128, 128, 1 } };
+    test_rng   rng   = { 11 };
+    test_worst worst = worst_of("96 x 192, 256 x 512, 128 x 128", independent);
+    for (const auto & one : cases) {
+        problem p = {};
+        p.mode = one.gate;
+        p.d_k  = one.d_k;
+        p.d_v  = one.d_v;
+        p.H    = 1;
+        p.n_h  = one.n_h;
+        p.turn = 1;
+        p.batch.n_seqs = 2;
+        p.batch.len[0] = 70/one.n_h;
+        p.batch.len[1] = 5;
+        p.batch.turn   = 1;
+        run_chunk(t, p, &rng, &worst);
+    }
+    test_worst_print(&worst);
+}
+
 // a length in tokens: often at a border of chunks of 64 factors
 static int64_t random_length(test_rng * rng, int n_h, int64_t most) {
     static const int events[] = { 0, 1, 15, 16, 17, 63, 64, 65, 127, 128, 129, 130 };
@@ -442,6 +464,7 @@ int main() {
     test t = {};
     printf("householder, chunked: every instance with every gate; NMSE of outputs and states:\n");
     test_instances(&t);
+    test_real_sizes(&t);
     printf("50 random shapes a gate, up to 200 tokens, n_h 1 to 4:\n");
     test_random(&t);
     test_borders(&t);

@@ -1,5 +1,5 @@
 // The CUDA kernels that go token by token, run by cuda-emu.h on the CPU, against the double-precision loop: every instance, random shapes in every
-// mode, ragged batches, slots in place, forks, snapshots, strides, head counts, ids out of range, cuts into calls, long sequences. Every launch runs
+// mode, heads of real checkpoints, ragged batches, slots in place, forks, snapshots, strides, head counts, ids out of range, cuts into calls, long sequences. Every launch runs
 // in three orders of its threads and blocks, which agree to the bit; the longest ones in one. The instance and the grid are chosen by the code that
 // chooses them on a card (launch*.cuh).
 
@@ -133,6 +133,45 @@ static void test_modes(test * t, make_fn * make, int n_modes, const char * const
             run(t, &a, &s, &worst);
             test_arena_free(&a);
         }
+        test_worst_print(&worst);
+    }
+}
+
+// heads as checkpoints have them: many groups of columns a head, none of them padded
+static void test_real_sizes(test * t) {
+    static const struct { const char * what; make_fn * make; int mode, d_k, d_v, n_h; } cases[] = {
+        { "OLMo-Hybrid, 96 x 192",       make_householder, 1,            96,  192, 1 },
+        { "DeltaProduct, 256 x 512",     make_householder, 0,            256, 512, 2 },
+        { "KDA, 128 x 128",              make_householder, 2,            128, 128, 1 },
+        { "RWKV-7, 64 x 64",             make_householder, 5,            64,  64,  1 },
+        { "Mamba signed, 16 x 1536",     make_signed,      MAMBA_SIGNED, 16, 1536, 1 },
+        { "Mamba-2, 128 x 64",           make_signed,      MAMBA2,       128, 64,  1 },
+        { "GLA, 256 x 512",              make_signed,      CHANNEL,      256, 512, 1 },
+        { "RWKV-6, 64 x 64",             make_signed,      BONUS,        64,  64,  1 },
+        { "mLSTM, 256 x 512",            make_signed,      MLSTM,        256, 512, 1 },
+    };
+    test_rng rng = { 6 };
+    for (const auto & one : cases) {
+        test_worst worst = {};
+        worst.what  = one.what;
+        worst.limit = 1e-12;
+        problem p = {};
+        p.mode = one.mode;
+        p.d_k  = one.d_k;
+        p.d_v  = one.d_v;
+        p.H    = 2;
+        p.n_h  = one.n_h;
+        p.turn = 1;
+        p.batch.n_seqs = 2;
+        p.batch.len[0] = 6;
+        p.batch.len[1] = 1;
+        p.batch.n_snap = 1;
+        p.batch.turn   = 1;
+        test_arena a;
+        test_arena_init(&a);
+        test_scan s = one.make(&a, p, &rng);
+        run(t, &a, &s, &worst);
+        test_arena_free(&a);
         test_worst_print(&worst);
     }
 }
@@ -281,6 +320,8 @@ int main() {
     printf("signed: every instance, then 50 random shapes a mode:\n");
     test_modes(&t, make_signed, N_SIGNED, signed_names);
     test_slots(&t, make_signed, N_SIGNED);
+    printf("heads of checkpoints:\n");
+    test_real_sizes(&t);
     test_conv(&t);
     test_length(&t);
     run_s5(&t, GGML_SCAN_PATH_STEP);
