@@ -417,8 +417,9 @@ static void test_exact(test * t) {
 
 static void test_paths(test * t) {
     static const struct { int mode, d_k, n_h, n_seqs, T; ggml_scan_path path; bool chunk; } cases[] = {
-        { 0,  16,  1, 1, 127, GGML_SCAN_PATH_AUTO,      false }, { 0,  16,  1, 1, 128, GGML_SCAN_PATH_AUTO,  true  },
-        { 0,  16,  2, 1,  63, GGML_SCAN_PATH_AUTO,      false }, { 1,  16,  2, 1,  64, GGML_SCAN_PATH_AUTO,  true  },
+        { 0,  16,  1, 1,  63, GGML_SCAN_PATH_AUTO,      false }, { 0,  16,  1, 1,  64, GGML_SCAN_PATH_AUTO,  true  },
+        { 0,  16,  2, 1,  31, GGML_SCAN_PATH_AUTO,      false }, { 1,  16,  2, 1,  32, GGML_SCAN_PATH_AUTO,  true  },
+        { 1,  16,  1, 2, 127, GGML_SCAN_PATH_AUTO,      false }, { 1,  16,  1, 2, 128, GGML_SCAN_PATH_AUTO,  true  },
         { 2,  16,  1, 2, 255, GGML_SCAN_PATH_AUTO,      false }, { 2,  16,  1, 2, 256, GGML_SCAN_PATH_AUTO,  true  },
         { 0,  16,  1, 1,   1, GGML_SCAN_PATH_CHUNK,     true  }, { 0,  16,  1, 1, 200, GGML_SCAN_PATH_STEP,  false },
         { 0,  16,  1, 1, 200, GGML_SCAN_PATH_REFERENCE, false }, { 5,  16,  1, 1, 200, GGML_SCAN_PATH_AUTO,  false }, // r and w

@@ -34,7 +34,7 @@ struct prepare_chunk {
 };
 
 // Chunk number `index` of the batch; false if there are fewer. Sequences out of range have none.
-static __device__ __forceinline__ bool prepare_find(const householder_chunk_args & a, int64_t index, prepare_chunk * chunk) {
+static __device__ __forceinline__ bool prepare_find(const householder_chunk_args & a, int index, prepare_chunk * chunk) {
     const cuda_batch & b = a.scan.batch;
     for (int s = 0; s < a.n_seqs; ++s) {
         cuda_seq seq;
@@ -80,6 +80,7 @@ static __device__ __forceinline__ void prepare_copy(float (*to)[PITCH], const fl
 struct prepare_plain {
     float key[2][CHUNK_EVENTS][SLICE_PITCH]; // one slice is used while the other is filled
     float query[2][CHUNK_EVENTS][SLICE_PITCH];
+    float gate[CHUNK_EVENTS];                // a number a token
 
     __device__ __forceinline__ void fetch(const prepare_rows & rows, int d0, int d_k, int z) {
         if (d0 < d_k) {
@@ -100,15 +101,18 @@ static __device__ __forceinline__ void prepare_products(const householder_chunk_
     const int m     = tid % 4;
     const int top   = tid/32*CHUNK_ROWS;
     const int d_k   = s.batch.d_k;
-    const int n_key = top < c.n_events ? top/8 + 2 : 0;                                         // tiles of eight events up to the diagonal
-    const int reach = (top + CHUNK_ROWS)*s.n_h;                                                 // events that the queries of these rows see
-    const int n_qry = top < c.n_tokens ? ((reach < c.n_events ? reach : c.n_events) + 7)/8 : 0;
+    const int n_key = top < c.n_events ? top + CHUNK_ROWS : 0;                                  // columns up to the diagonal,
+    const int reach = (top + CHUNK_ROWS)*s.n_h;                                                 // and events that the queries of these rows see
+    const int n_qry = top < c.n_tokens ? (reach < c.n_events ? reach : c.n_events) : 0;
     const int n_col = n_key > n_qry ? n_key : n_qry;
 
     if (tid < CHUNK_EVENTS) {
         rows.token[tid] = tid/s.n_h;
         rows.key  [tid] = tid < c.n_events ? cuda_row(s.k, c.h, tid % s.n_h, c.token(tid, s.n_h)) : nullptr;
         rows.query[tid] = tid < c.n_tokens ? cuda_row(s.q, c.h, 0, c.first + tid) : nullptr;
+        if (GATE == HOUSEHOLDER_GATE_HEAD && tid < c.n_tokens) {
+            cuda_copy(&slice.gate[tid], cuda_row(s.gate, c.h, 0, c.first + tid), true); // waited for with the first slice
+        }
     }
     __syncthreads();
     slice.fetch(rows, 0, d_k, 0);
@@ -129,17 +133,17 @@ static __device__ __forceinline__ void prepare_products(const householder_chunk_
                 left_q[x] = mma_split_of(slice.query[z][top + g + x % 2*8][i + x/2*4]);
             }
 #pragma unroll
-            for (int tile = 0; tile < CHUNK_EVENTS/8; ++tile) {
-                if (tile < n_col) {
-                    mma_split right[2];
-                    right[0] = mma_split_of(slice.key[z][8*tile + g][i    ]);
-                    right[1] = mma_split_of(slice.key[z][8*tile + g][i + 4]);
-                    if (tile < n_key) {
-                        mma_add(kk[tile], left_k, right);
+            for (int pair = 0; pair < CHUNK_EVENTS/16; ++pair) {
+                if (16*pair < n_col) { // four products side by side, even where one is not needed: a tensor core is slow to answer, not to take
+                    mma_split right[2][2];
+#pragma unroll
+                    for (int x = 0; x < 4; ++x) {
+                        right[x/2][x % 2] = mma_split_of(slice.key[z][16*pair + x/2*8 + g][i + x % 2*4]);
                     }
-                    if (tile < n_qry) {
-                        mma_add(qk[tile], left_q, right);
-                    }
+                    mma_add(kk[2*pair],     left_k, right[0]);
+                    mma_add(kk[2*pair + 1], left_k, right[1]);
+                    mma_add(qk[2*pair],     left_q, right[0]);
+                    mma_add(qk[2*pair + 1], left_q, right[1]);
                 }
             }
         }
@@ -149,7 +153,7 @@ static __device__ __forceinline__ void prepare_products(const householder_chunk_
     if (GATE == HOUSEHOLDER_GATE_HEAD) { // D of tokens, a column a thread
         float product = 1.0f;
         for (int t = tid; t < c.n_tokens; ++t) {
-            product *= t > tid ? cuda_row(s.gate, c.h, 0, c.first + t)[0] : 1.0f;
+            product *= t > tid ? slice.gate[t] : 1.0f;
             L[t][tid] = product;
         }
         __syncthreads();
@@ -222,35 +226,39 @@ struct prepare_slice {
         }
     }
 
-    // the gates of the groups [from, to), multiplied
-    __device__ __forceinline__ float between(int from, int to, int i) const {
-        float product = 1.0f;
-        for (int w = from; w < to; ++w) {
-            product *= whole[w][i];
-        }
-        return product;
-    }
+    // P ∘ K, D_end ∘ K, P ∘ Q and P_end. A thread has one channel, of every eighth event.
+    __device__ __forceinline__ void put(const householder_chunk_args & a, const prepare_chunk & c, const prepare_rows & rows, int d0) const {
+        constexpr int AT_ONCE = CHUNK_THREADS/PREPARE_SLICE;
 
-    // P ∘ K, D_end ∘ K, P ∘ Q and P_end
-    __device__ __forceinline__ void put(const householder_chunk_args & a, const prepare_chunk & c, int d0) const {
         const int d_k = a.scan.batch.d_k;
-        const int n_h = a.scan.n_h;
-        for (int x = (int) threadIdx.x; x < c.n_events*PREPARE_SLICE; x += CHUNK_THREADS) {
-            const int e = x/PREPARE_SLICE;
-            const int i = x % PREPARE_SLICE;
-            const int w = e/CHUNK_ROWS;
-            if (d0 + i >= d_k) {
-                continue;
+        const int i   = (int) threadIdx.x % PREPARE_SLICE;
+        const int e0  = (int) threadIdx.x/PREPARE_SLICE;
+        if (d0 + i >= d_k) {
+            return;
+        }
+        float before = 1.0f; // the gates of the groups before and behind, multiplied
+#pragma unroll
+        for (int w = 0; w < CHUNK_WARPS; ++w) {
+            float behind = 1.0f;
+#pragma unroll
+            for (int x = CHUNK_WARPS - 1; x > w; --x) {
+                behind *= whole[x][i];
             }
-            const float before = between(0, w, i);
-            a.key_in [c.event_row(a, e)*d_k + d0 + i] = before*key_begin[e][i];
-            a.key_out[c.event_row(a, e)*d_k + d0 + i] = between(w + 1, CHUNK_WARPS, i)*key_end[e][i];
-            if (e % n_h == n_h - 1) {
-                a.query_in[c.token_row(a, e/n_h)*d_k + d0 + i] = before*query_begin[e][i];
+#pragma unroll
+            for (int x = 0; x < CHUNK_ROWS/AT_ONCE; ++x) {
+                const int e = w*CHUNK_ROWS + x*AT_ONCE + e0;
+                if (e < c.n_events) {
+                    a.key_in [c.event_row(a, e)*d_k + d0 + i] = before*key_begin[e][i];
+                    a.key_out[c.event_row(a, e)*d_k + d0 + i] = behind*key_end[e][i];
+                    if (rows.query[e] != nullptr) {
+                        a.query_in[c.token_row(a, rows.token[e])*d_k + d0 + i] = before*query_begin[e][i];
+                    }
+                }
             }
-            if (e == 0) {
-                a.gate_all[c.token_row(a, 0)*d_k + d0 + i] = between(0, CHUNK_WARPS, i);
-            }
+            before *= whole[w][i];
+        }
+        if (e0 == 0) {
+            a.gate_all[c.token_row(a, 0)*d_k + d0 + i] = before;
         }
     }
 };
@@ -276,6 +284,7 @@ static __device__ __forceinline__ void prepare_products_channel(const householde
         const int     e = (int) threadIdx.x;
         const int     f = e % n_h;
         const int64_t t = c.token(e, n_h);
+        rows.token[e] = e/n_h;
         rows.key  [e] = e < c.n_events                 ? cuda_row(s.k,    c.h, f, t) : nullptr;
         rows.query[e] = e < c.n_events && f == n_h - 1 ? cuda_row(s.q,    c.h, 0, t) : nullptr;
         rows.gate [e] = e < c.n_events && f == 0       ? cuda_row(s.gate, c.h, 0, t) : nullptr;
@@ -286,7 +295,7 @@ static __device__ __forceinline__ void prepare_products_channel(const householde
         __syncthreads();
         slice.multiply();
         __syncthreads();
-        slice.put(a, c, d0);
+        slice.put(a, c, rows, d0);
 
 #pragma unroll
         for (int step = 0; step < PREPARE_SLICE/8; ++step) {
@@ -297,14 +306,21 @@ static __device__ __forceinline__ void prepare_products_channel(const householde
                 left_k[x] = mma_split_of(slice.key_begin  [top + g + x % 2*8][i + x/2*4]);
                 left_q[x] = mma_split_of(slice.query_begin[top + g + x % 2*8][i + x/2*4]);
             }
+            float between[2] = { 1.0f, 1.0f };
 #pragma unroll
-            for (int tile = 0; tile < CHUNK_EVENTS/8 - 2; ++tile) {
-                if (tile/2 < w) {
-                    mma_split right[2];
-                    right[0] = mma_split_of(slice.between(tile/2 + 1, w, i    )*slice.key_end[8*tile + g][i    ]);
-                    right[1] = mma_split_of(slice.between(tile/2 + 1, w, i + 4)*slice.key_end[8*tile + g][i + 4]);
-                    mma_add(kk[tile], left_k, right);
-                    mma_add(qk[tile], left_q, right);
+            for (int v = CHUNK_WARPS - 2; v >= 0; --v) { // groups before this warp's, the nearest first
+                if (v < w) {
+                    mma_split right[2][2];
+#pragma unroll
+                    for (int x = 0; x < 4; ++x) {
+                        right[x/2][x % 2] = mma_split_of(between[x % 2]*slice.key_end[v*CHUNK_ROWS + x/2*8 + g][i + x % 2*4]);
+                    }
+                    mma_add(kk[2*v],     left_k, right[0]);
+                    mma_add(kk[2*v + 1], left_k, right[1]);
+                    mma_add(qk[2*v],     left_q, right[0]);
+                    mma_add(qk[2*v + 1], left_q, right[1]);
+                    between[0] *= slice.whole[v][i];
+                    between[1] *= slice.whole[v][i + 4];
                 }
             }
         }
@@ -329,8 +345,8 @@ static __device__ __forceinline__ void prepare_products_channel(const householde
             if (before) {
                 L[row][col] = kk[tile < 6 ? tile : 0][i];
             }
-            if (tile/2 != w && row < c.n_events && row % n_h == n_h - 1) {
-                a.read[c.token_row(a, row/n_h)*CHUNK_EVENTS + col] = before ? qk[tile < 6 ? tile : 0][i] : 0.0f;
+            if (tile/2 != w && rows.query[row] != nullptr) {
+                a.read[c.token_row(a, rows.token[row])*CHUNK_EVENTS + col] = before ? qk[tile < 6 ? tile : 0][i] : 0.0f;
             }
         }
     }
@@ -339,8 +355,8 @@ static __device__ __forceinline__ void prepare_products_channel(const householde
         const int row = top + x;
         if (!ask) {
             L[row][top + self] = inside[x];
-        } else if (row < c.n_events && row % n_h == n_h - 1) {
-            a.read[c.token_row(a, row/n_h)*CHUNK_EVENTS + top + self] = inside[x]; // zero above the diagonal
+        } else if (rows.query[row] != nullptr) {
+            a.read[c.token_row(a, rows.token[row])*CHUNK_EVENTS + top + self] = inside[x]; // zero above the diagonal
         }
     }
 }
@@ -360,7 +376,7 @@ static __global__ void __launch_bounds__(CHUNK_THREADS, 3) householder_chunk_pre
 
     prepare_chunk c;
     c.h = (int) blockIdx.y;
-    if (!prepare_find(a, blockIdx.x, &c)) {
+    if (!prepare_find(a, (int) blockIdx.x, &c)) {
         return;
     }
     for (int e = tid; e < CHUNK_EVENTS; e += CHUNK_THREADS) {

@@ -9,19 +9,26 @@
 
 #include "householder-chunk.cuh"
 
-// A right factor of 16 columns in shared memory. Columns are exchanged in a pattern of four rows, so that the lanes that read a multiplication's
-// part of it touch every bank once.
+// A right factor of 16 columns in shared memory, already in the order in which lanes take it: rows in blocks of 16, two multiplications each.
+// Which of its 16 rows are those of a multiplication is free, if the left factor's columns are the same ones: here lane % 4 = m has the rows
+// 4m .. 4m + 3 of a block, two for each multiplication, so that a left factor is read four columns at a time.
+struct alignas(16) chunk_fragment { // of one lane, for one multiplication
+    uint32_t hi[2], lo[2];
+};
+
 struct chunk_right {
-    mma_split * data;
+    chunk_fragment * data; // [multiplications][2 halves of 8 columns][32 lanes]
 
-    __device__ __forceinline__ mma_split & at(int row, int col) const { return data[row*CHUNK_COLS + (col ^ row % 4*4)]; }
-
-    // rows [8·step, 8·step + 8), columns [8·half, 8·half + 8)
+    // lanes that put rows side by side, and lanes that get them, meet in few banks
+    __device__ __forceinline__ chunk_fragment & at(int step, int half, int lane) const {
+        return data[(step*2 + half)*32 + (lane ^ lane/8*2)];
+    }
     __device__ __forceinline__ void get(int step, int half, mma_split b[2]) const {
-        const int row = 8*step + (int) threadIdx.x % 4;
-        const int col = 8*half + (int) threadIdx.x % 32/4;
-        b[0] = at(row,     col);
-        b[1] = at(row + 4, col);
+        const chunk_fragment f = at(step, half, (int) threadIdx.x % 32);
+        b[0].hi = f.hi[0];
+        b[1].hi = f.hi[1];
+        b[0].lo = f.lo[0];
+        b[1].lo = f.lo[1];
     }
     // a tile of 16 rows from `top`, as the product of a multiplication lies
     __device__ __forceinline__ void put(int top, const float tile[2][4]) const {
@@ -29,50 +36,65 @@ struct chunk_right {
         for (int half = 0; half < 2; ++half) {
 #pragma unroll
             for (int i = 0; i < 4; ++i) {
-                at(tile_row(top, i), tile_col(half, i)) = mma_split_of(tile[half][i]);
+                const int        row  = tile_row(0, i); // of the block
+                const int        lane = tile_col(0, i)*4 + row/4;
+                chunk_fragment & f    = at(top/8 + row/2 % 2, half, lane);
+                const mma_split  x    = mma_split_of(tile[half][i]);
+                f.hi[row % 2] = x.hi;
+                f.lo[row % 2] = x.lo;
             }
         }
     }
 };
 
-// Columns [8·step, 8·step + 8) of two rows, g and g + 8 of a tile, as the left factor of a multiplication
-static __device__ __forceinline__ void chunk_left(const float * const row[2], int step, int n, float a[4]) {
-#pragma unroll
-    for (int i = 0; i < 4; ++i) {
-        a[i] = chunk_at(row[i % 2], 8*step + (int) threadIdx.x % 4 + i/2*4, n);
-    }
-}
+// A row of a left factor, zero beyond its n elements
+struct chunk_row {
+    const float * data;
+    int           n;
 
-// c += (two rows of a tile) · (steps of eight rows of a right factor). The next few steps of the left factor are on their way while these are
-// multiplied: with few blocks on a multiprocessor nothing else hides the way from memory.
-static __device__ __forceinline__ void chunk_multiply(float c[2][4], const float * const row[2], int n, int steps, const chunk_right & right) {
-    constexpr int AHEAD = 4;
-
-    float left[AHEAD][4];
+    // elements 4m .. 4m + 3 of a block of 16
+    __device__ __forceinline__ void get(int block, float x[4]) const {
+        const int     first = 16*block + (int) threadIdx.x % 4*4;
+        const int     there = n - first;
+        const float * from  = data + first;
 #pragma unroll
-    for (int x = 0; x < AHEAD; ++x) {
-        chunk_left(row, x, n, left[x]);
-    }
-    for (int step = 0; step < steps; step += AHEAD) {
-        float next[AHEAD][4];
-#pragma unroll
-        for (int x = 0; x < AHEAD; ++x) {
-            chunk_left(row, step + AHEAD + x, n, next[x]);
+        for (int i = 0; i < 4; ++i) {
+            x[i] = i < there ? from[i] : 0.0f;
         }
+    }
+};
+
+// c += (rows g and g + 8 of a tile) · (blocks of 16 rows of a right factor). The next blocks of the left factor are on their way while these are
+// multiplied: with few blocks on a multiprocessor nothing else hides the way from memory.
+static __device__ __forceinline__ void chunk_multiply(float c[2][4], const chunk_row row[2], int blocks, const chunk_right & right) {
+    constexpr int AHEAD = 2;
+
+    float left[AHEAD][2][4];
+#pragma unroll
+    for (int x = 0; x < 2*AHEAD; ++x) {
+        row[x % 2].get(x/2, left[x/2][x % 2]);
+    }
+    for (int block = 0; block < blocks; block += AHEAD) {
 #pragma unroll
         for (int x = 0; x < AHEAD; ++x) {
-            if (step + x < steps) {
-                mma_split a[4], b[2];
-                mma_split_four(left[x], a);
+            float next[2][4];
+            row[0].get(block + x + AHEAD, next[0]);
+            row[1].get(block + x + AHEAD, next[1]);
+            if (block + x < blocks) {
 #pragma unroll
-                for (int half = 0; half < 2; ++half) {
-                    right.get(step + x, half, b);
-                    mma_add(c[half], a, b);
+                for (int step = 0; step < 2; ++step) {
+                    const float now[4] = { left[x][0][2*step], left[x][1][2*step], left[x][0][2*step + 1], left[x][1][2*step + 1] };
+                    mma_split   a[4], b[2][2];
+                    mma_split_four(now, a);
+                    right.get(2*(block + x) + step, 0, b[0]);
+                    right.get(2*(block + x) + step, 1, b[1]);
+                    mma_add(c[0], a, b[0]);
+                    mma_add(c[1], a, b[1]);
                 }
             }
 #pragma unroll
-            for (int i = 0; i < 4; ++i) {
-                left[x][i] = next[x][i];
+            for (int i = 0; i < 8; ++i) {
+                left[x][i/4][i % 4] = next[i/4][i % 4];
             }
         }
     }
@@ -85,7 +107,8 @@ struct chunk_state {
 
     float S[TILES][2][4];
 
-    static __device__ __forceinline__ int top(int tile) { return ((int) threadIdx.x/32 + CHUNK_WARPS*tile)*16; }
+    static __device__ __forceinline__ int  top(int tile)   { return ((int) threadIdx.x/32 + CHUNK_WARPS*tile)*16; }
+    static __device__ __forceinline__ bool there(int tile) { return DK % CHUNK_EVENTS == 0 || top(tile) < DK; }
 
     __device__ __forceinline__ void load(const cuda_batch & b, const cuda_seq & seq, int h, int begin) {
         const float * from = seq.slot_in < 0 ? nullptr : cuda_head(b, seq.slot_in, h);
@@ -122,7 +145,7 @@ struct chunk_state {
     __device__ __forceinline__ void share(const chunk_right & right) const {
 #pragma unroll
         for (int t = 0; t < TILES; ++t) {
-            if (top(t) < DK) {
+            if (there(t)) {
                 right.put(top(t), S[t]);
             }
         }
@@ -151,32 +174,37 @@ struct chunk_state {
         }
     }
 
+    // The first of the two events that this lane has in multiplication number `step`
+    static __device__ __forceinline__ int event(int step) { return step/2*16 + (int) threadIdx.x % 4*4 + step % 2*2; }
+
     // The keys of eight events, transposed, as the left factors of this warp's tiles
     static __device__ __forceinline__ void left(const float * const * key, int step, int d_k, float a[TILES][4]) {
-        const float * k[2] = { key[8*step + (int) threadIdx.x % 4], key[8*step + (int) threadIdx.x % 4 + 4] };
+        const float * k[2] = { key[event(step)], key[event(step) + 1] };
 #pragma unroll
         for (int t = 0; t < TILES; ++t) {
 #pragma unroll
             for (int i = 0; i < 4; ++i) {
-                a[t][i] = chunk_at(k[i/2], top(t) + (int) threadIdx.x % 32/4 + i % 2*8, d_k);
+                const int r = top(t) + (int) threadIdx.x % 32/4 + i % 2*8;
+                a[t][i] = r < d_k ? k[i/2][r] : 0.0f;
             }
         }
     }
 
-    // S ← S + (weight ∘ K)ᵀ U; key[e] is the row of event e
-    __device__ __forceinline__ void add(const float * const * key, const float * weight, int d_k, int steps, const chunk_right & U) {
-        float now[TILES][4], next[TILES][4];
+    // S ← S + (weight ∘ K)ᵀ U; key[e] is the row of event e, or any where U has none
+    __device__ __forceinline__ void add(const float * const * key, const float * weight, int d_k, int blocks, const chunk_right & U) {
+        const int steps = 2*blocks;
+        float     now[TILES][4], next[TILES][4];
         left(key, 0, d_k, now);
         for (int step = 0; step < steps; ++step) {
             left(key, step + 1 < steps ? step + 1 : step, d_k, next);
 
-            const float y[2] = { weight[8*step + (int) threadIdx.x % 4], weight[8*step + (int) threadIdx.x % 4 + 4] };
+            const float y[2] = { weight[event(step)], weight[event(step) + 1] };
             mma_split   b[2][2];
             U.get(step, 0, b[0]);
             U.get(step, 1, b[1]);
 #pragma unroll
             for (int t = 0; t < TILES; ++t) {
-                if (top(t) < DK) {
+                if (there(t)) {
                     mma_split a[4];
 #pragma unroll
                     for (int i = 0; i < 4; ++i) {
@@ -196,12 +224,13 @@ struct chunk_state {
 
 // grid: (sequences · heads, groups of 16 columns), block: CHUNK_THREADS
 template <int DK>
-static __global__ void __launch_bounds__(CHUNK_THREADS, DK > 64 ? 2 : 3) householder_chunk(const householder_chunk_args a) {
-    __shared__ mma_split     sh_S[DK*CHUNK_COLS];
-    __shared__ mma_split     sh_U[CHUNK_EVENTS*CHUNK_COLS]; // R, then U
-    __shared__ const float * sh_key[CHUNK_EVENTS];          // rows of K, or of D_end ∘ K
-    __shared__ float         sh_in[CHUNK_EVENTS];           // P, if it is a number an event; else 1
-    __shared__ float         sh_out[CHUNK_EVENTS];          // D_end, the same
+static __global__ void __launch_bounds__(CHUNK_THREADS, DK < 64 ? 3 : 2) householder_chunk(const householder_chunk_args a) {
+    __shared__ chunk_fragment sh_S[DK*CHUNK_COLS/2];
+    __shared__ chunk_fragment sh_U[CHUNK_EVENTS*CHUNK_COLS/2]; // R, then U
+    __shared__ const float *  sh_key[CHUNK_EVENTS];            // rows of K, or of D_end ∘ K
+    __shared__ float          sh_gate[CHUNK_EVENTS];           // of tokens, if it is a number
+    __shared__ float          sh_in[CHUNK_EVENTS];             // P, if it is a number an event; else 1
+    __shared__ float          sh_out[CHUNK_EVENTS];            // D_end, the same
 
     const householder_cuda_args & s = a.scan;
     const cuda_batch &            b = s.batch;
@@ -229,61 +258,69 @@ static __global__ void __launch_bounds__(CHUNK_THREADS, DK > 64 ? 2 : 3) househo
     S.store(b, seq, h, begin, 0);
     S.share(state);
 
-    for (int64_t n = 0; n < list.size(); ++n) {
+    for (int n = 0; n < list.size(); ++n) {
         const chunk_range range    = list.at(n);
         const int64_t     first    = seq.first + range.begin;              // token of the batch
         const int64_t     rows     = h*b.n_tokens + first;                 // its row in the work buffer
         const int         n_events = range.n*s.n_h;
-        const int         steps    = (n_events + 7)/8;
+        const int         blocks   = (n_events + 15)/16;
 
+        if (s.gate_width == 1) {
+            if (tid < range.n) {
+                sh_gate[tid] = cuda_row(s.gate, h, 0, first + tid)[0];
+            }
+            __syncthreads();
+        }
         // a thread for each event: its row, and the products of gates before and after it
         if (tid < CHUNK_EVENTS) {
-            const int  t     = tid/s.n_h;
-            const bool there = tid < n_events;
-            float      in = 1.0f, out = 1.0f;
-            if (s.gate_width == 1) {
-                for (int x = 0; there && x < range.n; ++x) {
-                    const float y = cuda_row(s.gate, h, 0, first + x)[0];
-                    in  *= x <= t ? y : 1.0f;
-                    out *= x >  t ? y : 1.0f;
-                }
+            const int e = tid < n_events ? tid : n_events - 1; // behind the last one: its row again
+            const int t = e/s.n_h;
+            float     in = 1.0f, out = 1.0f;
+#pragma unroll 8
+            for (int x = 0; x < (s.gate_width == 1 ? range.n : 0); ++x) {
+                in  *= x <= t ? sh_gate[x] : 1.0f;
+                out *= x >  t ? sh_gate[x] : 1.0f;
             }
             sh_in [tid] = in;
             sh_out[tid] = out;
-            sh_key[tid] = !there ? nullptr : channel ? a.key_out + (rows*s.n_h + tid)*b.d_k : cuda_row(s.k, h, tid % s.n_h, first + t);
+            sh_key[tid] = channel ? a.key_out + (rows*s.n_h + e)*b.d_k : cuda_row(s.k, h, e % s.n_h, first + t);
         }
-        __syncthreads(); // these, and S
+        float V[2][4]; // wanted later
+#pragma unroll
+        for (int i = 0; i < 4; ++i) {
+            const int     e = tile_row(top, i);
+            const float * v = e < n_events ? cuda_row(s.v, h, e % s.n_h, first + e/s.n_h) : nullptr;
+            V[0][i] = chunk_at(v, begin + tile_col(0, i), b.d_v);
+            V[1][i] = chunk_at(v, begin + tile_col(1, i), b.d_v);
+        }
+        __syncthreads(); // rows, gates and S
 
         // K S and Q S
-        float         R[2][4] = {}, O[2][4] = {};
-        const float * row[2];
+        float     R[2][4] = {}, O[2][4] = {};
+        chunk_row row[2];
         if (top < n_events) {
 #pragma unroll
             for (int i = 0; i < 2; ++i) {
                 const int e = top + g + 8*i;
-                row[i] = e >= n_events ? nullptr : channel ? a.key_in + (rows*s.n_h + e)*b.d_k : sh_key[e];
+                row[i] = { channel ? a.key_in + (rows*s.n_h + e)*b.d_k : sh_key[e], e < n_events ? b.d_k : 0 };
             }
-            chunk_multiply(R, row, b.d_k, DK/8, state);
+            chunk_multiply(R, row, DK/16, state);
         }
         if (top < range.n) {
 #pragma unroll
             for (int i = 0; i < 2; ++i) {
                 const int t = top + g + 8*i;
-                row[i] = t >= range.n ? nullptr : channel ? a.query_in + (rows + t)*b.d_k : cuda_row(s.q, h, 0, first + t);
+                row[i] = { channel ? a.query_in + (rows + t)*b.d_k : cuda_row(s.q, h, 0, first + t), t < range.n ? b.d_k : 0 };
             }
-            chunk_multiply(O, row, b.d_k, DK/8, state);
+            chunk_multiply(O, row, DK/16, state);
         }
 
         // R = V − (P ∘ K) S
 #pragma unroll
         for (int i = 0; i < 4; ++i) {
-            const int     e = tile_row(top, i);
-            const float * v = e < n_events ? cuda_row(s.v, h, e % s.n_h, first + e/s.n_h) : nullptr;
-#pragma unroll
-            for (int half = 0; half < 2; ++half) {
-                const float x = chunk_at(v, begin + tile_col(half, i), b.d_v);
-                R[half][i] = fmaf(-sh_in[e], R[half][i], x);
-            }
+            const float y = sh_in[tile_row(top, i)];
+            R[0][i] = fmaf(-y, R[0][i], V[0][i]);
+            R[1][i] = fmaf(-y, R[1][i], V[1][i]);
         }
         right.put(top, R);
         __syncthreads();
@@ -294,9 +331,9 @@ static __global__ void __launch_bounds__(CHUNK_THREADS, DK > 64 ? 2 : 3) househo
 #pragma unroll
             for (int i = 0; i < 2; ++i) {
                 const int e = top + g + 8*i;
-                row[i] = e < n_events ? a.solve + (rows*s.n_h + e)*CHUNK_EVENTS : nullptr;
+                row[i] = { a.solve + (rows*s.n_h + e)*CHUNK_EVENTS, e < n_events ? CHUNK_EVENTS : 0 };
             }
-            chunk_multiply(U, row, CHUNK_EVENTS, top/8 + 2, right);
+            chunk_multiply(U, row, top/16 + 1, right);
         }
         __syncthreads(); // R has been read
         right.put(top, U);
@@ -307,7 +344,7 @@ static __global__ void __launch_bounds__(CHUNK_THREADS, DK > 64 ? 2 : 3) househo
 #pragma unroll
             for (int i = 0; i < 2; ++i) {
                 const int t = top + g + 8*i;
-                row[i] = t < range.n ? a.read + (rows + t)*CHUNK_EVENTS : nullptr;
+                row[i] = { a.read + (rows + t)*CHUNK_EVENTS, t < range.n ? CHUNK_EVENTS : 0 };
             }
 #pragma unroll
             for (int i = 0; i < 4; ++i) {
@@ -316,7 +353,7 @@ static __global__ void __launch_bounds__(CHUNK_THREADS, DK > 64 ? 2 : 3) househo
                 O[0][i] *= y;
                 O[1][i] *= y;
             }
-            chunk_multiply(O, row, CHUNK_EVENTS, steps, right);
+            chunk_multiply(O, row, blocks, right);
 #pragma unroll
             for (int i = 0; i < 4; ++i) {
                 const int t = tile_row(top, i);
@@ -336,7 +373,7 @@ static __global__ void __launch_bounds__(CHUNK_THREADS, DK > 64 ? 2 : 3) househo
         } else {
             S.scale(sh_in[n_events - 1]);
         }
-        S.add(sh_key, sh_out, b.d_k, steps, right);
+        S.add(sh_key, sh_out, b.d_k, blocks, right);
         S.share(state); // S of before was read before U was made
         S.store(b, seq, h, begin, range.begin + range.n);
         __syncthreads(); // U, rows and gates have been read

@@ -43,35 +43,29 @@ struct householder_chunk_args {
 };
 
 struct chunk_range {
-    int64_t begin; // in tokens of the sequence
-    int     n;     // tokens
+    int begin; // in tokens of the sequence
+    int n;     // tokens
 };
 
 // A sequence is cut into chunks of `tokens`; then come chunks of one token, as far back as a snapshot is wanted.
 struct chunk_list {
-    int64_t count, singles, whole;
-    int     tokens;
+    int count, singles, whole, tokens;
 
     __device__ __forceinline__ chunk_list(const cuda_batch & b, const cuda_seq & seq, int chunk_tokens) {
-        count   = seq.count;
+        count   = (int) seq.count; // from an I32
         tokens  = chunk_tokens;
         singles = 0;
-        for (int s = 0; s < b.n_snap && s < seq.count; ++s) {
+        for (int s = 0; s < b.n_snap && s < count; ++s) {
             singles = seq.snaps[s] >= 0 ? s + 1 : singles;
         }
-        whole = (count - singles + tokens - 1)/tokens;
+        whole = (count - singles)/tokens + ((count - singles) % tokens != 0);
     }
-    __device__ __forceinline__ int64_t size() const { return whole + singles; }
-    __device__ __forceinline__ chunk_range at(int64_t c) const {
+    __device__ __forceinline__ int size() const { return whole + singles; }
+    __device__ __forceinline__ chunk_range at(int c) const {
+        const int left = count - singles - c*tokens; // of whole chunks
         chunk_range r;
-        if (c < whole) {
-            const int64_t left = count - singles - c*tokens;
-            r.begin = c*tokens;
-            r.n     = left < tokens ? (int) left : tokens;
-        } else {
-            r.begin = count - singles + c - whole;
-            r.n     = 1;
-        }
+        r.begin = c < whole ? c*tokens : count - singles + c - whole;
+        r.n     = c >= whole ? 1 : left < tokens ? left : tokens;
         return r;
     }
 };

@@ -23,15 +23,21 @@ static void launch_householder_step(Launch & launch, const householder_cuda_args
 }
 
 // From how many factors a sequence the chunked form is taken: below, the step kernel is through before the two kernels of the chunked form have
-// filled and drained. An estimate (README.md), not a measurement.
-enum { CHUNK_CROSSOVER = 128 };
+// filled and drained. A gate with channels takes longer to prepare. Estimates (README.md), not measurements.
+enum { CHUNK_CROSSOVER = 64, CHUNK_CROSSOVER_CHANNEL = 128 };
+
+static inline bool householder_gate_has_channels(const struct ggml_tensor * op) {
+    const struct ggml_tensor * gate = op->src[HOUSEHOLDER_SRC_GATE];
+    return gate != nullptr && gate->ne[0] > 1;
+}
 
 static inline bool householder_chunked(const struct ggml_tensor * op) {
     const struct scan_dims dims = scan_dims_get(op);
     const int              path = scan_params_get(op).path;
     const bool             can  = op->src[HOUSEHOLDER_SRC_R] == nullptr && dims.d_k <= 256 && dims.n_h <= CHUNK_EVENTS &&
                                   dims.d_v <= (int64_t) CHUNK_COLS*MAX_GRID_Y && dims.n_head <= MAX_GRID_Y;
-    const bool             pays = dims.n_tokens*dims.n_h >= CHUNK_CROSSOVER*dims.n_seqs;
+    const int64_t          from = householder_gate_has_channels(op) ? CHUNK_CROSSOVER_CHANNEL : CHUNK_CROSSOVER;
+    const bool             pays = dims.n_tokens*dims.n_h >= from*dims.n_seqs;
     return can && (path == GGML_SCAN_PATH_CHUNK || (path == GGML_SCAN_PATH_AUTO && pays));
 }
 
@@ -40,9 +46,8 @@ static inline int64_t householder_work_floats(const struct ggml_tensor * op) {
     if (!householder_chunked(op)) {
         return 0;
     }
-    const struct scan_dims     dims    = scan_dims_get(op);
-    const struct ggml_tensor * gate    = op->src[HOUSEHOLDER_SRC_GATE];
-    const bool                 channel = gate != nullptr && gate->ne[0] > 1;
+    const struct scan_dims dims    = scan_dims_get(op);
+    const bool             channel = householder_gate_has_channels(op);
     return dims.n_head*dims.n_tokens*((dims.n_h + 1)*CHUNK_EVENTS + (channel ? 2*(dims.n_h + 1)*dims.d_k : 0));
 }
 

@@ -16,19 +16,15 @@
 #include <stdint.h>
 
 struct mma_split {
-    uint32_t hi, lo; // bits of TF32
+    uint32_t hi, lo; // bits of TF32, and of an F32
 };
 
-// Rounds to nearest by integer arithmetic: the instruction that converts runs at an eighth of the speed.
-static __device__ __forceinline__ uint32_t mma_round(uint32_t bits) { return (bits + 0x1000u) & 0xFFFFE000u; }
-
+// hi is rounded to nearest, by integer arithmetic: the instruction that converts runs at an eighth of the speed. lo is F32: a tensor core ignores its
+// last 13 bits, of which one at most is not zero, 2⁻²³ of x. The carry may turn the hi of a NaN into a zero or an infinity; its lo is NaN.
 static __device__ __forceinline__ mma_split mma_split_of(float x) {
-    const uint32_t bits   = (uint32_t) __float_as_int(x);
-    const bool     finite = (bits & 0x7F800000u) != 0x7F800000u; // a carry would make a NaN a zero
-
     mma_split s;
-    s.hi = finite ? mma_round(bits) : bits;
-    s.lo = mma_round((uint32_t) __float_as_int(x - __int_as_float((int) s.hi)));
+    s.hi = ((uint32_t) __float_as_int(x) + 0x1000u) & 0xFFFFE000u;
+    s.lo = (uint32_t) __float_as_int(x - __int_as_float((int) s.hi));
     return s;
 }
 
@@ -44,7 +40,7 @@ static __device__ __forceinline__ void mma_tf32(float c[4], const uint32_t a[4],
 #if !defined(__CUDACC__)
     cuda_emu::mma_m16n8k8_tf32(c, a, b, __LINE__);
 #elif __CUDA_ARCH__ >= 800
-    asm volatile("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+    asm("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
         : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3]) : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
 #else
     __trap(); // no TF32 before sm_80: the launcher takes the step kernel there
