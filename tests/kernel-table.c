@@ -146,7 +146,7 @@ static const struct family families[N_FAMILY] = {
     [CHUNK]             = { "householder_chunk",         128, true,    0, chunk_cost             },
     [HOUSEHOLDER_PLAIN] = { "householder_plain",         128, false, 512, householder_plain_cost },
     [SIGNED_PLAIN]      = { "signed_plain",              128, false, 512, signed_plain_cost      },
-    [MLSTM_NORMALISE]   = { "mlstm_normalise",            32, false, 128, mlstm_normalise_cost   },
+    [MLSTM_NORMALISE]   = { "mlstm_normalise",           128, false, 128, mlstm_normalise_cost   },
     [SHORT_CONV]        = { "short_conv",                256, false, 128, short_conv_cost        },
 };
 

@@ -3,6 +3,7 @@
 // GGML_OP_SIGNED_SCAN: from the node to its kernels.
 
 #include "launch.cuh"
+#include "mlstm-normalise.cuh"
 #include "signed-plain.cuh"
 #include "signed-step.cuh"
 
@@ -66,6 +67,6 @@ static void launch_signed(const struct ggml_tensor * dst, Launch && launch) {
     else                 { launch_plain(launch, signed_plain, args, dims.n_seqs); }
 
     if (mlstm) {
-        launch(mlstm_normalise, dim3((unsigned) (dims.n_seqs*dims.n_head)), dim3(32), args);
+        launch(mlstm_normalise, dim3((unsigned) (dims.n_seqs*dims.n_head)), dim3(NORM_THREADS), args);
     }
 }

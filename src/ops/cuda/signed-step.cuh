@@ -7,7 +7,7 @@
 // or, with a bonus, y_t = scale · (S + (bonus ∘ b_t) x_tᵀ)ᵀ c_t before the update.
 //
 // One number a head serves as A_t in most forms: 1, the gate, exp(dt A) or the gate f' of mLSTM, with f_t = 1, 1, dt or i'. It is computed while
-// the rows are fetched; the kernel sees no difference. The normaliser of mLSTM is a recurrence of its own (mlstm_normalise), which runs after
+// the rows are fetched; the kernel sees no difference. The normaliser of mLSTM is a recurrence of its own (mlstm-normalise.cuh), which runs after
 // this kernel and divides what this one leaves in y: the state of a head is written by many blocks, n and m by one that none of them waits for.
 
 #include "scan-device.cuh"
@@ -218,64 +218,5 @@ signed_step(const signed_cuda_args a) {
             S.store(b, seq, h, begin, e0 + e + 1);
         }
         __syncthreads(); // all have used these tokens
-    }
-}
-
-// The normaliser of mLSTM:  n ← f' n + i' b_t ,   y_t ← y_t / (max(|scale · n·c_t|, exp(−m')) + eps)
-// n lives in slot_out, each lane has every 32nd element of it. Any d_k.
-// grid: sequences · heads, block: 32
-static __global__ void __launch_bounds__(32) mlstm_normalise(const signed_cuda_args a) {
-    const cuda_batch & b = a.batch;
-    cuda_wait();
-
-    const int h    = (int) (blockIdx.x % b.n_head);
-    const int lane = (int) threadIdx.x;
-
-    cuda_seq seq;
-    if (!cuda_seq_get(b, (int) (blockIdx.x/b.n_head), &seq)) {
-        return; // y is NaN by now
-    }
-    const int64_t at   = (int64_t) b.d_k*b.d_v; // of n in a head
-    float *       norm = cuda_head(b, seq.slot_out, h) + at;
-    float         m    = mlstm_max(b, seq, h);
-    for (int i = lane; i < b.d_k; i += 32) {
-        norm[i] = seq.slot_in < 0 ? 0.0f : cuda_head(b, seq.slot_in, h)[at + i];
-    }
-    __syncwarp(); // all lanes have read m, which may be overwritten
-
-    for (int64_t n = 0; n <= seq.count; ++n) {
-        const int slot = cuda_slot_after(b, seq, n);
-        if (slot >= 0) {
-            float * to = cuda_head(b, slot, h);
-            for (int i = lane; i < b.d_k && slot != seq.slot_out; i += 32) {
-                to[at + i] = norm[i];
-            }
-            if (lane == 0) {
-                to[at + b.d_k] = m;
-            }
-        }
-        if (n == seq.count) {
-            break;
-        }
-        const int64_t t = seq.first + n;
-        const float * k = cuda_row(a.b, h, 0, t);
-        const float * c = cuda_row(a.c, h, 0, t);
-        float f, in;
-        mlstm_gates(cuda_row(a.gate, h, 0, t)[0], cuda_row(a.aux, h, 0, t)[0], &m, &f, &in);
-
-        float nc = 0.0f; // n·c
-        for (int i = lane; i < b.d_k; i += 32) {
-            norm[i] = fmaf(in, k[i], f*norm[i]);
-            nc      = fmaf(norm[i], c[i], nc);
-        }
-#pragma unroll
-        for (int x = 16; x > 0; x /= 2) {
-            nc += __shfl_xor_sync(0xFFFFFFFF, nc, x);
-        }
-        const float below = fmaxf(fabsf(a.scale*nc), cuda_exp(-m)) + a.eps;
-        for (int j = lane; j < b.d_v; j += 32) {
-            float * y = a.out + (t*b.n_head + h)*b.d_v + j;
-            *y = __fdiv_rn(*y, below);
-        }
     }
 }
