@@ -2,8 +2,8 @@
 //
 //   whole     all of a layer is computed on the card; on the CPU are only the embedding of the tokens and what is made from it before the first layer
 //   legal     no grid, block or shared memory that a card does not have; nothing is allocated and nobody waits while a graph is captured
-//   captured  after the first few tokens, generation is launches of captured graphs and nothing else: nothing that changes from token to token is part of
-//             a graph
+//   captured  after the first few tokens, generation is launches of captured graphs and nothing else: nothing that changes from token to token is
+//             part of a graph
 //   chosen    a long prompt of the delta rule takes the chunked kernels, a token the step kernel
 //   F32       no product of F32 matrices may be rounded to TF32
 
@@ -24,8 +24,7 @@ enum { PROMPT = 160, FEW = 8, STEPS = 8, WARM = 4, N_CACHE = 256 };
 struct splits {
     bool on_card;          // the split that is being told
     int  n_card, n_cpu;    // splits
-    int  n_cpu_nodes;      // nodes on the CPU that are no views,
-    char cpu_nodes[256];   // their ops
+    char cpu_nodes[256];   // ops on the CPU that are no views
     char line[4096];       // so far
 };
 
@@ -37,7 +36,6 @@ static void on_line(struct splits * s, const char * line) {
         s->n_cpu  += !s->on_card;
     } else if (sscanf(line, "node #%*d (%63[^)])", op) == 1 && !s->on_card) {
         const size_t used = strlen(s->cpu_nodes);
-        s->n_cpu_nodes++;
         snprintf(s->cpu_nodes + used, sizeof(s->cpu_nodes) - used, "%s%s", used == 0 ? "" : " ", op + strspn(op, " "));
     }
 }
@@ -68,8 +66,10 @@ static bool eval(struct test * t, struct lrnn_session * s, const struct golden *
 }
 
 static void check_splits(struct test * t, struct splits * s, const char * name, const char * what) {
-    test_check(t, s->n_card == 1 && s->n_cpu <= 1, "%s, %s: %d splits on the card and %d on the CPU (%s)", name, what, s->n_card, s->n_cpu, s->cpu_nodes);
-    printf("  %-28s %-8s on the CPU: %s\n", name, what, s->cpu_nodes[0] == '\0' ? "nothing" : s->cpu_nodes);
+    const bool embedding = strncmp(s->cpu_nodes, "GET_ROWS", 8) == 0 && strstr(s->cpu_nodes, "MUL_MAT") == NULL;
+    test_check(t, s->n_card == 1 && s->n_cpu == 1 && embedding, "%s, %s: %d splits on the card and %d on the CPU (%s)", name, what, s->n_card,
+            s->n_cpu, s->cpu_nodes);
+    printf("  %-28s %-8s on the CPU: %s\n", name, what, s->cpu_nodes);
     memset(s, 0, sizeof(*s));
 }
 

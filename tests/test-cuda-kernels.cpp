@@ -1,7 +1,7 @@
 // The CUDA kernels that go token by token, run by cuda-emu.h on the CPU, against the double-precision loop: every instance, random shapes in every
-// mode, heads of real checkpoints, ragged batches, slots in place, forks, snapshots, strides, head counts, ids out of range, cuts into calls, long sequences. Every launch runs
-// in three orders of its threads and blocks, which agree to the bit; the longest ones in one. The instance and the grid are chosen by the code that
-// chooses them on a card (launch*.cuh).
+// mode, heads of real checkpoints, ragged batches, slots in place, forks, snapshots, strides, head counts, ids out of range, cuts into calls, long
+// sequences. Every launch runs in three orders of its threads and blocks, which agree to the bit; the longest ones in one. The instance and the
+// grid are chosen by the code that chooses them on a card (launch*.cuh).
 
 #include "cuda-emu.h"
 

@@ -4,8 +4,8 @@
 //
 //     n ← f' n + i' b_t ,   y_t ← y_t / (max(|scale · n·c_t|, exp(−m')) + eps)
 //
-// A block is one sequence and head, and takes NORM_TOKENS tokens at a time. Elements of n do not mix: a thread takes its own through these tokens and adds
-// up its share of every n·c_t; only then threads meet. n is kept in slot_out from one group of tokens to the next. Any d_k.
+// A block is one sequence and head, and takes NORM_TOKENS tokens at a time. Elements of n do not mix: a thread takes its own through these tokens
+// and adds up its share of every n·c_t; only then threads meet. n is kept in slot_out from one group of tokens to the next. Any d_k.
 
 #include "signed-step.cuh"
 
