@@ -15,6 +15,9 @@
 // Running a node
 //
 
+// A launch runs in all orders; once under the sanitizers, which are slow and find no races.
+enum { ALL_ORDERS = LRNN_SANITIZE ? 1 : (int) cuda_emu::N_ORDERS };
+
 inline std::set<const void *> kernels_run;  // addresses of all instances that were launched,
 inline std::set<const void *> kernels_last; // and of those that the last node needed
 
@@ -56,7 +59,7 @@ std::string run_on_device(ggml_tensor * op, int64_t work_floats, int n_orders, D
 }
 
 // Each test defines it, with the launchers that it has.
-static std::string run_node(ggml_tensor * op, int n_orders = cuda_emu::N_ORDERS);
+static std::string run_node(ggml_tensor * op, int n_orders = ALL_ORDERS);
 
 inline ggml_tensor * build(test * t, test_arena * a, const test_scan * s, ggml_scan_path path) {
     ggml_tensor * op = test_scan_build(t, a, s, path);
@@ -81,7 +84,7 @@ inline bool untouched(const oracle & o, const ggml_tensor * state, const std::st
 
 // One call against the oracle.
 inline void run(test * t, test_arena * a, test_scan * s, test_worst * worst, ggml_scan_path path = GGML_SCAN_PATH_STEP,
-        int n_orders = cuda_emu::N_ORDERS) {
+        int n_orders = ALL_ORDERS) {
     ggml_tensor *     state  = *test_scan_state(s);
     const std::string before = bytes_of(state);
     oracle            o      = test_scan_oracle(s);

@@ -49,7 +49,7 @@ static test_worst worst_of(const char * what, double limit) {
     return w;
 }
 
-static void run_chunk(test * t, const problem & p, test_rng * rng, test_worst * worst, int n_orders = cuda_emu::N_ORDERS) {
+static void run_chunk(test * t, const problem & p, test_rng * rng, test_worst * worst, int n_orders = ALL_ORDERS) {
     test_arena a;
     test_arena_init(&a);
     test_scan s = make_householder(&a, p, rng);

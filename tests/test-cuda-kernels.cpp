@@ -234,7 +234,7 @@ static void test_length(test * t) {
             test_arena a;
             test_arena_init(&a);
             test_scan s = householder ? make_householder(&a, p, &rng) : make_signed(&a, p, &rng);
-            run(t, &a, &s, &worst, GGML_SCAN_PATH_STEP, longer ? 1 : (int) cuda_emu::N_ORDERS);
+            run(t, &a, &s, &worst, GGML_SCAN_PATH_STEP, longer ? 1 : (int) ALL_ORDERS);
             test_arena_free(&a);
         }
         test_worst_print(&worst);
