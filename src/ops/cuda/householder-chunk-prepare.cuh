@@ -76,6 +76,25 @@ static __device__ __forceinline__ void prepare_copy(float (*to)[PITCH], const fl
     }
 }
 
+// Rows top .. top + 15 of a slice, channels i and i + 4, as the left factor of a multiplication
+template <int PITCH>
+static __device__ __forceinline__ void prepare_left(const float (*rows)[PITCH], int top, int i, mma_split left[4]) {
+    const int g = (int) threadIdx.x % 32/4;
+#pragma unroll
+    for (int x = 0; x < 4; ++x) {
+        left[x] = mma_split_of(rows[top + g + x % 2*8][i + x/2*4]);
+    }
+}
+
+// Sixteen columns of two products: four multiplications side by side, because a tensor core is slow to answer, not to take
+static __device__ __forceinline__ void prepare_add(float kk[2][4], float qk[2][4], const mma_split key[4], const mma_split query[4],
+        const mma_split right[2][2]) {
+    mma_add(kk[0], key,   right[0]);
+    mma_add(kk[1], key,   right[1]);
+    mma_add(qk[0], query, right[0]);
+    mma_add(qk[1], query, right[1]);
+}
+
 // No gate, or one a head. Leaves the products of keys, gates included, in L, and writes A. Rows of queries are tokens, not events.
 struct prepare_plain {
     float key[2][CHUNK_EVENTS][SLICE_PITCH]; // one slice is used while the other is filled
@@ -127,23 +146,17 @@ static __device__ __forceinline__ void prepare_products(const householder_chunk_
         for (int step = 0; step < PREPARE_SLICE/8; ++step) {
             const int i = 8*step + m;
             mma_split left_k[4], left_q[4];
-#pragma unroll
-            for (int x = 0; x < 4; ++x) {
-                left_k[x] = mma_split_of(slice.key  [z][top + g + x % 2*8][i + x/2*4]);
-                left_q[x] = mma_split_of(slice.query[z][top + g + x % 2*8][i + x/2*4]);
-            }
+            prepare_left(slice.key  [z], top, i, left_k);
+            prepare_left(slice.query[z], top, i, left_q);
 #pragma unroll
             for (int pair = 0; pair < CHUNK_EVENTS/16; ++pair) {
-                if (16*pair < n_col) { // four products side by side, even where one is not needed: a tensor core is slow to answer, not to take
+                if (16*pair < n_col) { // both, even where only one is needed
                     mma_split right[2][2];
 #pragma unroll
                     for (int x = 0; x < 4; ++x) {
                         right[x/2][x % 2] = mma_split_of(slice.key[z][16*pair + x/2*8 + g][i + x % 2*4]);
                     }
-                    mma_add(kk[2*pair],     left_k, right[0]);
-                    mma_add(kk[2*pair + 1], left_k, right[1]);
-                    mma_add(qk[2*pair],     left_q, right[0]);
-                    mma_add(qk[2*pair + 1], left_q, right[1]);
+                    prepare_add(&kk[2*pair], &qk[2*pair], left_k, left_q, right);
                 }
             }
         }
@@ -301,11 +314,8 @@ static __device__ __forceinline__ void prepare_products_channel(const householde
         for (int step = 0; step < PREPARE_SLICE/8; ++step) {
             const int i = 8*step + m;
             mma_split left_k[4], left_q[4];
-#pragma unroll
-            for (int x = 0; x < 4; ++x) {
-                left_k[x] = mma_split_of(slice.key_begin  [top + g + x % 2*8][i + x/2*4]);
-                left_q[x] = mma_split_of(slice.query_begin[top + g + x % 2*8][i + x/2*4]);
-            }
+            prepare_left(slice.key_begin,   top, i, left_k);
+            prepare_left(slice.query_begin, top, i, left_q);
             float between[2] = { 1.0f, 1.0f };
 #pragma unroll
             for (int v = CHUNK_WARPS - 2; v >= 0; --v) { // groups before this warp's, the nearest first
@@ -315,10 +325,7 @@ static __device__ __forceinline__ void prepare_products_channel(const householde
                     for (int x = 0; x < 4; ++x) {
                         right[x/2][x % 2] = mma_split_of(between[x % 2]*slice.key_end[v*CHUNK_ROWS + x/2*8 + g][i + x % 2*4]);
                     }
-                    mma_add(kk[2*v],     left_k, right[0]);
-                    mma_add(kk[2*v + 1], left_k, right[1]);
-                    mma_add(qk[2*v],     left_q, right[0]);
-                    mma_add(qk[2*v + 1], left_q, right[1]);
+                    prepare_add(&kk[2*v], &qk[2*v], left_k, left_q, right);
                     between[0] *= slice.whole[v][i];
                     between[1] *= slice.whole[v][i + 4];
                 }
