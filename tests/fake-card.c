@@ -141,6 +141,10 @@ cudaError_t cudaLaunchKernelExC(const cudaLaunchConfig_t * config, const void * 
     return launch(find(func), config->gridDim, config->blockDim, config->dynamicSmemBytes);
 }
 
+cudaError_t cudaLaunchKernel(const void * func, dim3 grid, dim3 block, void ** args, size_t shared, cudaStream_t stream) { // before CUDA 13
+    return launch(find(func), grid, block, shared);
+}
+
 cudaError_t cudaLaunchCooperativeKernel(const void * func, dim3 grid, dim3 block, void ** args, size_t shared, cudaStream_t stream) {
     return launch(find(func), grid, block, shared);
 }
