@@ -13,8 +13,7 @@ struct fake_card_count {
     int64_t kernels;       // launched, captured ones included
     int64_t captures;      // graphs that were captured
     int64_t graphs;        // launches of captured graphs
-    int64_t products;      // calls of cuBLAS
-    int64_t tf32_products; // of these, such that may round F32 to TF32
+    int64_t tf32_products; // of cuBLAS that may round F32 to TF32
 };
 
 // Since the last call of fake_card_reset
