@@ -2,7 +2,7 @@
 
 // GGUF files piece by piece, so that each piece can be wrong.
 
-#include "model-file.h"
+#include "file/model-file.h"
 
 #ifdef __cplusplus
 extern "C" {

@@ -2,7 +2,7 @@
 
 // What must hold for every model file that was accepted, whatever its bytes are.
 
-#include "model-file.h"
+#include "file/model-file.h"
 
 #ifdef __cplusplus
 extern "C" {

@@ -10,7 +10,7 @@
 //
 // with z a standard normal number of the document, z' one of the model and window, and u uniform in (0.5, 1.5). A BOS costs 0.
 
-#include "score-file.h"
+#include "eval/score-file.h"
 
 struct synthetic {
     const char * model;        // all strings have defaults

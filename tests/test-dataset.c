@@ -5,7 +5,7 @@
 //     test-dataset DIRECTORY     writes the seeds of fuzz-dataset
 //     test-dataset same FILE...  checks that each file holds the records of data/dataset, as texts
 
-#include "dataset.h"
+#include "eval/dataset.h"
 #include "util.h"
 
 #include <ftw.h>

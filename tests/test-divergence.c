@@ -1,9 +1,9 @@
 // Models run in step: KL divergence, losses and top-1 at every position against a loop over the logits of each model run by itself, and the summaries
 // against sums done by hand.
 
-#include "divergence.h"
+#include "eval/divergence.h"
 #include "golden.h"
-#include "quantize.h"
+#include "file/quantize.h"
 #include "util.h"
 
 #include <math.h>

@@ -8,7 +8,7 @@
 #include "loopback-server.h"
 #include "util.h"
 
-#include "graph-safety.h"
+#include "run/graph-safety.h"
 
 #include "ggml-cpu.h"
 #include "ggml-rpc.h"

@@ -4,7 +4,7 @@
 #include "loopback-server.h"
 #include "util.h"
 
-#include "graph-safety.h"
+#include "run/graph-safety.h"
 
 #include "ggml-alloc.h"
 #include "ggml-cpu.h"

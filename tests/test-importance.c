@@ -4,9 +4,9 @@
 // against what must be: each weight sees every token once, and importance does not depend on how tokens are cut into calls.
 
 #include "golden.h"
-#include "importance.h"
-#include "model-file.h"
-#include "quantize-policy.h"
+#include "eval/importance.h"
+#include "file/model-file.h"
+#include "file/quantize-policy.h"
 #include "util.h"
 
 #include <math.h>

@@ -1,7 +1,7 @@
 // The JSON scanner: what RFC 8259 allows and what it does not, what is found at a path, what a string stands for; and on random documents,
 // whole and damaged, the same as Python's json module (data/json-cases.txt, made by tools/make-dataset-tests.py).
 
-#include "json-scan.h"
+#include "base/json-scan.h"
 #include "util.h"
 
 #include <stdio.h>

@@ -1,7 +1,7 @@
 // Pre-tokenisers against the pieces that the reference library (`tokenizers`, with the regular expressions in src/tokenizer-pretok.c) cuts.
 // Ids cannot show all of it: a cut between bytes that no merge joins leaves no trace in them.
 
-#include "tokenizer-impl.h"
+#include "text/tokenizer-impl.h"
 #include "util.h"
 
 #include <string.h>

@@ -1,6 +1,6 @@
 // What the programs share: token ids and .npy files are read as they were meant or refused, and what is written as JSON can be read again.
 
-#include "json.h"
+#include "base/json-write.h"
 #include "npy.h"
 #include "token-ids.h"
 #include "util.h"

@@ -5,8 +5,8 @@
 #include "golden.h"
 #include "lrnn.h"
 #include "model-edit.h"
-#include "model.h"
-#include "quantize.h"
+#include "run/model.h"
+#include "file/quantize.h"
 #include "util.h"
 
 #include <dirent.h>

@@ -1,10 +1,10 @@
 // A report in all its forms: well-formed whatever a model is called, within its columns, the same bytes from shards and from one file, and
 // read back as what it was made from.
 
-#include "chart.h"
-#include "json-scan.h"
-#include "report-files.h"
-#include "report-read.h"
+#include "eval/chart.h"
+#include "base/json-scan.h"
+#include "eval/report-files.h"
+#include "eval/report-read.h"
 #include "synthetic-scores.h"
 #include "util.h"
 

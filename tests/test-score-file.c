@@ -1,7 +1,7 @@
 // Score files: what is written is read back; a file torn at any byte is continued to the same bytes; any damage is refused; shards add up to the
 // run that was never split, and only then.
 
-#include "score-file.h"
+#include "eval/score-file.h"
 #include "util.h"
 
 #include <errno.h>

@@ -3,8 +3,8 @@
 
 #include "golden.h"
 #include "model-edit.h"
-#include "score.h"
-#include "state-norm.h"
+#include "eval/score.h"
+#include "run/state-norm.h"
 #include "util.h"
 
 #include <errno.h>

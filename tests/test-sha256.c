@@ -1,6 +1,6 @@
 // SHA-256 against the examples of FIPS 180-2 (appendix B) and NIST's test vectors, and however the bytes come.
 
-#include "sha256.h"
+#include "base/sha256.h"
 #include "util.h"
 
 #include <stdlib.h>

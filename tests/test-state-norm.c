@@ -2,10 +2,10 @@
 // shifts, normalisers; in a ring of slots, for one sequence among others; and where numbers are not finite.
 
 #include "golden.h"
-#include "model.h"
-#include "session.h"
+#include "run/model.h"
+#include "run/session.h"
 #include "state-file-bytes.h"
-#include "state-norm.h"
+#include "run/state-norm.h"
 #include "util.h"
 
 #include <errno.h>

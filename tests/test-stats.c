@@ -1,6 +1,6 @@
 // Statistics against closed forms, numerical integrals, hand-computed values and the coverage that an interval promises.
 
-#include "stats.h"
+#include "eval/stats.h"
 #include "util.h"
 
 #include <math.h>

@@ -1,6 +1,6 @@
 // The figures of a run and the comparison of two, against loops of their own, against exact answers, and against runs cut down by hand.
 
-#include "comparison.h"
+#include "eval/comparison.h"
 #include "synthetic-scores.h"
 #include "util.h"
 

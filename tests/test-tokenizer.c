@@ -5,7 +5,7 @@
 //     test-tokenizer DIRECTORY     writes seeds for the fuzzer
 
 #include "tokenizer-data.h"
-#include "unicode.h"
+#include "base/unicode.h"
 #include "util.h"
 
 #include <inttypes.h>

@@ -2,13 +2,13 @@
 // cut, to begin and to end; what is scored.
 
 #include "golden.h"
-#include "model.h"
-#include "nll.h"
-#include "token-bytes.h"
+#include "run/model.h"
+#include "eval/nll.h"
+#include "eval/token-bytes.h"
 #include "tokenizer-data.h"
-#include "tokenizer.h"
+#include "text/tokenizer.h"
 #include "util.h"
-#include "windows.h"
+#include "eval/windows.h"
 
 #include <errno.h>
 #include <inttypes.h>

@@ -10,7 +10,7 @@
 //
 // Counts, lengths and ids are varints (seven bits a byte, lowest first); a string is its length and its bytes.
 
-#include "tokenizer.h"
+#include "text/tokenizer.h"
 
 #ifdef __cplusplus
 extern "C" {

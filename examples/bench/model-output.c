@@ -1,6 +1,6 @@
 #include "model-output.h"
 
-#include "json.h"
+#include "base/json-write.h"
 #include "output.h"
 
 #include <inttypes.h>

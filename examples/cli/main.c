@@ -1,6 +1,6 @@
 // lrnn-cli: continues a text.
 
-#include "atomic-file.h"
+#include "base/atomic-file.h"
 #include "compute.h"
 #include "exit-code.h"
 #include "generate.h"
@@ -8,7 +8,7 @@
 #include "options.h"
 #include "output.h"
 #include "prompt.h"
-#include "read-file.h"
+#include "base/read-file.h"
 
 #include <errno.h>
 #include <inttypes.h>

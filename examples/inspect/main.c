@@ -3,7 +3,7 @@
 #include "compute.h"
 #include "cuda-card.h"
 #include "exit-code.h"
-#include "json.h"
+#include "base/json-write.h"
 #include "load-model.h"
 #include "metadata.h"
 #include "options.h"

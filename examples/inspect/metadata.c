@@ -1,7 +1,7 @@
 #include "metadata.h"
 
-#include "json-scan.h"
-#include "json.h"
+#include "base/json-scan.h"
+#include "base/json-write.h"
 
 #include <inttypes.h>
 #include <math.h>

@@ -1,11 +1,11 @@
 #include "logits.h"
 
-#include "atomic-file.h"
+#include "base/atomic-file.h"
 #include "compute.h"
 #include "interrupt.h"
 #include "npy.h"
 #include "options.h"
-#include "read-file.h"
+#include "base/read-file.h"
 #include "terminal.h"
 #include "token-ids.h"
 

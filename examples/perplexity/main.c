@@ -1,9 +1,9 @@
 // lrnn-perplexity: what a model expects of a text. One command a file.
 
-#include "compare-files.h"
-#include "compare-step.h"
+#include "compare-runs.h"
+#include "compare-models.h"
 #include "exit-code.h"
-#include "imatrix-main.h"
+#include "imatrix.h"
 #include "logits.h"
 #include "options.h"
 #include "report.h"

@@ -1,8 +1,8 @@
 #include "report.h"
 
-#include "atomic-file.h"
+#include "base/atomic-file.h"
 #include "options.h"
-#include "report-files.h"
+#include "eval/report-files.h"
 #include "terminal.h"
 
 #include <errno.h>

@@ -2,7 +2,7 @@
 
 // How far a run is, on stderr: on a terminal a line that overwrites itself, elsewhere a plain line now and then; and when it has to stop.
 
-#include "score.h"
+#include "eval/score.h"
 
 #include <stdbool.h>
 #include <stdint.h>

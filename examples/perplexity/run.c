@@ -1,14 +1,14 @@
 #include "run.h"
 
 #include "compute.h"
-#include "dataset.h"
+#include "eval/dataset.h"
 #include "interrupt.h"
-#include "model-facts.h"
+#include "eval/model-facts.h"
 #include "options.h"
 #include "run-progress.h"
-#include "score-file.h"
-#include "score.h"
-#include "windows.h"
+#include "eval/score-file.h"
+#include "eval/score.h"
+#include "eval/windows.h"
 
 #include "ggml.h"
 

@@ -5,10 +5,10 @@
 #include "interrupt.h"
 #include "options.h"
 #include "output.h"
-#include "read-file.h"
+#include "base/read-file.h"
 #include "token-ids.h"
 
-#include "atomic-file.h"
+#include "base/atomic-file.h"
 
 #include <inttypes.h>
 #include <stdio.h>

@@ -1,7 +1,7 @@
 #include "output.h"
 
-#include "chart.h"
-#include "json.h"
+#include "eval/chart.h"
+#include "base/json-write.h"
 
 #include <inttypes.h>
 #include <math.h>

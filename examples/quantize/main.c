@@ -4,9 +4,9 @@
 #include "interrupt.h"
 #include "load-model.h"
 #include "options.h"
-#include "quantize.h"
-#include "read-file.h"
-#include "sha256.h"
+#include "file/quantize.h"
+#include "base/read-file.h"
+#include "base/sha256.h"
 #include "terminal.h"
 
 #include <inttypes.h>

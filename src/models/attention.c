@@ -7,7 +7,7 @@
 // k and v of all tokens so far lie in a cache, [heads·length, tokens, sequences]. Each sequence of the call is attended to on its own, with as much
 // of its cache as is visible: all its tokens and, behind the mask, a few rows of zeros, so that the shapes do not change with every token.
 
-#include "models.h"
+#include "models/models.h"
 
 #include <math.h>
 

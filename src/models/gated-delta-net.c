@@ -7,7 +7,7 @@
 //     o = K^-1/2 Sᵀ q
 //     out = W_o ( RMSNorm(o) [∘ silu(W_g x)] )
 
-#include "models.h"
+#include "models/models.h"
 
 #include <math.h>
 

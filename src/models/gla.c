@@ -4,7 +4,7 @@
 //     S ← α ∘ S + k vᵀ                  o = K^-1/2 Sᵀ q
 //     out = W_o ( RMSNorm(o) ∘ silu(W_g x) )
 
-#include "models.h"
+#include "models/models.h"
 
 #include <math.h>
 

@@ -5,7 +5,7 @@
 //     S ← g ∘ S + k vᵀ                  o = K^-1/2 Sᵀ q
 //     out = W_o RMSNorm(o)              over all heads at once
 
-#include "models.h"
+#include "models/models.h"
 
 #include <math.h>
 

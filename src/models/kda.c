@@ -6,7 +6,7 @@
 //     S ← g ∘ S;   S ← S + β k (v − Sᵀ k)ᵀ;   o = K^-1/2 Sᵀ q
 //     out = W_o ( RMSNorm(o) ∘ σ(W_g2 W_g1 x + b_g) )
 
-#include "models.h"
+#include "models/models.h"
 
 #include <math.h>
 

@@ -4,7 +4,7 @@
 //     S ← a ∘ S + B (Δ ∘ u)ᵀ            a = exp(Δ A), 2 exp(Δ A) − 1 for eigenvalues in [-1,1]
 //     y = Sᵀ C + d ∘ u;   out = W_out (y ∘ silu(z));   x += out, no MLP
 
-#include "models.h"
+#include "models/models.h"
 
 #include <string.h>
 

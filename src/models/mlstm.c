@@ -5,7 +5,7 @@
 //     h = K^-1/2 Cᵀ q / (max(|K^-1/2 n·q|, 1) + ε …)          stabilised inside the op
 //     out = W_o ( LayerNorm(h) per head ∘ w ∘ σ(W_g x) )
 
-#include "models.h"
+#include "models/models.h"
 
 #include <math.h>
 

@@ -2,8 +2,8 @@
 
 // The families, one file each. What they share: the block of projections around a mixer, and attention.
 
-#include "graph.h"
-#include "loader.h"
+#include "run/graph.h"
+#include "file/loader.h"
 
 // Every family, by its name in lrnn.family: its file defines family_<name>. A new one needs its file and a line here.
 #define FAMILIES(X)        \

@@ -8,7 +8,7 @@
 //     channel mix:  h = LN(x),  d = h_{t−1} − h
 //                   x += σ(W_r (h + d ∘ μ_r)) ∘ W_v relu(W_k (h + d ∘ μ_k))²
 
-#include "models.h"
+#include "models/models.h"
 
 #include <string.h>
 

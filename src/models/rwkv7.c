@@ -8,7 +8,7 @@
 //                   x += W_o ( (GroupNorm(y) + (Σ r k r_k) v) ∘ g )
 //     channel mix:  h = LN(x),  d = h_{t−1} − h;   x += W_v relu(W_k (h + d ∘ μ_k))²
 
-#include "models.h"
+#include "models/models.h"
 
 #include <stdio.h>
 #include <string.h>

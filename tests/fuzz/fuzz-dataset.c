@@ -3,8 +3,8 @@
 //
 // The first byte of the input chooses the preset and the limit for a record, the others are the file.
 
-#include "dataset.h"
-#include "unicode.h"
+#include "eval/dataset.h"
+#include "base/unicode.h"
 
 #include <stdio.h>
 #include <stdlib.h>

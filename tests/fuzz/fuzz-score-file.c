@@ -1,8 +1,8 @@
 // Score files of any bytes: refused with a reason, or every window that is read can be used as it is. Checksums are put right first, since a
 // mutation would hardly ever get past them: what lies behind must not trust them.
 
-#include "score-format.h"
-#include "sha256.h"
+#include "eval/score-format.h"
+#include "base/sha256.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -3,7 +3,7 @@
 
 #include "golden.h"
 #include "lrnn.h"
-#include "sampler.h"
+#include "run/sampler.h"
 #include "state-file-bytes.h"
 
 #include <math.h>

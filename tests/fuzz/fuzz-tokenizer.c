@@ -2,7 +2,7 @@
 // any text, and the text comes back.
 
 #include "tokenizer-data.h"
-#include "unicode.h"
+#include "base/unicode.h"
 
 #include <stdio.h>
 #include <stdlib.h>

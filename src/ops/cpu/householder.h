@@ -3,7 +3,7 @@
 // The Householder scan on the CPU: householder.c reads the node, householder-step.c and pair.c are the two ways to take a tile of state
 // through a block of tokens, householder-token.c takes whole rows through a single token.
 
-#include "pair.h"
+#include "scan-chunk.h"
 
 struct householder {
     struct scan_dims dims;

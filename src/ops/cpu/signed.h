@@ -3,7 +3,7 @@
 // The signed-gate scan on the CPU: signed.c reads the node and computes the gates, signed-strip.c and pair.c are the two ways to take a tile
 // of state through a block of tokens, signed-token.c takes whole rows through a single token.
 
-#include "pair.h"
+#include "scan-chunk.h"
 
 // Gates that are one number a head and token: the multiplier of S, the factor on x, the divisor of y.
 struct head_gate {

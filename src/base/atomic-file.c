@@ -1,0 +1,67 @@
+#include "base/atomic-file.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+bool atomic_file_open(struct atomic_file * f, const char * path, char * err, size_t err_size) {
+    const size_t size = strlen(path) + 32;
+    struct stat  st;
+    if (stat(path, &st) == 0 && !S_ISREG(st.st_mode)) { // the new file would take the place of /dev/null
+        snprintf(err, err_size, "%s: found %s, expected a regular file or none", path, S_ISDIR(st.st_mode) ? "a directory" : "a device, pipe or socket");
+        *f = (struct atomic_file) { 0 };
+        return false;
+    }
+    *f = (struct atomic_file) { .path = malloc(size), .temporary = malloc(size) };
+    if (f->path == NULL || f->temporary == NULL) {
+        snprintf(err, err_size, "%s: out of memory", path);
+        atomic_file_cancel(f);
+        return false;
+    }
+    snprintf(f->path, size, "%s", path);
+    snprintf(f->temporary, size, "%s.%ld.tmp", path, (long) getpid());
+    f->file = fopen(f->temporary, "wb");
+    if (f->file == NULL) {
+        snprintf(err, err_size, "%s: cannot be written: %s", path, strerror(errno));
+        atomic_file_cancel(f);
+        return false;
+    }
+    return true;
+}
+
+bool atomic_file_write(struct atomic_file * f, const void * data, size_t size, char * err, size_t err_size) {
+    if (fwrite(data, 1, size, f->file) != size) {
+        snprintf(err, err_size, "%s: cannot be written: %s", f->temporary, strerror(errno));
+        return false;
+    }
+    return true;
+}
+
+bool atomic_file_commit(struct atomic_file * f, char * err, size_t err_size) {
+    bool ok = fflush(f->file) == 0 && fsync(fileno(f->file)) == 0;
+    ok = fclose(f->file) == 0 && ok;
+    f->file = NULL;
+    ok = ok && rename(f->temporary, f->path) == 0;
+    if (ok) {
+        free(f->temporary);
+        f->temporary = NULL; // it is the file now
+    } else {
+        snprintf(err, err_size, "%s: cannot be written: %s", f->path, strerror(errno));
+    }
+    atomic_file_cancel(f);
+    return ok;
+}
+
+void atomic_file_cancel(struct atomic_file * f) {
+    if (f->file != NULL) {
+        fclose(f->file);
+    }
+    if (f->temporary != NULL) {
+        unlink(f->temporary);
+    }
+    free(f->path);
+    free(f->temporary);
+    *f = (struct atomic_file) { 0 };
+}

@@ -1,0 +1,374 @@
+#include "base/json-scan.h"
+
+#include <string.h>
+
+struct scan {
+    const char *             begin;
+    const char *             p;
+    const char *             end;
+    const struct json_path * paths;
+    struct json_value *      values;
+    struct json_error        error;
+};
+
+const char * json_kind_name(enum json_kind kind) {
+    switch (kind) {
+        case JSON_OBJECT: return "an object";
+        case JSON_ARRAY:  return "an array";
+        case JSON_STRING: return "a string";
+        case JSON_NUMBER: return "a number";
+        case JSON_TRUE:   return "true";
+        case JSON_FALSE:  return "false";
+        case JSON_NULL:   return "null";
+        default:          return "missing";
+    }
+}
+
+bool json_path_parse(const char * text, size_t size, struct json_path * path) {
+    const char * end = text + size;
+    for (path->n_parts = 0; path->n_parts < JSON_MAX_PARTS;) {
+        const char * dot  = memchr(text, '.', (size_t) (end - text));
+        const char * stop = dot != NULL ? dot : end;
+        if (stop == text) {
+            return false;
+        }
+        path->part[path->n_parts]   = text;
+        path->size[path->n_parts++] = (size_t) (stop - text);
+        if (dot == NULL) {
+            return true;
+        }
+        text = dot + 1;
+    }
+    return false;
+}
+
+//
+// Strings
+//
+
+static int hex_digit(char c) {
+    return c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
+}
+
+// the number after "\u", or −1
+static int32_t hex4(const char * p, const char * end) {
+    if (end - p < 4) {
+        return -1;
+    }
+    int32_t x = 0;
+    for (int i = 0; i < 4; ++i) {
+        const int digit = hex_digit(p[i]);
+        if (digit < 0) {
+            return -1;
+        }
+        x = x << 4 | digit;
+    }
+    return x;
+}
+
+// the character of the escape at *p, which stands in checked JSON; goes past it
+static uint32_t unescape(const char ** p, const char * end, int64_t * n_lone) {
+    const char c = (*p)[1];
+    *p += 2;
+    switch (c) {
+        case 'b': return '\b';
+        case 'f': return '\f';
+        case 'n': return '\n';
+        case 'r': return '\r';
+        case 't': return '\t';
+        case 'u': break;
+        default:  return (uint8_t) c; // " \ /
+    }
+    const uint32_t x = (uint32_t) hex4(*p, end);
+    *p += 4;
+    if (x < 0xD800 || x > 0xDFFF) {
+        return x;
+    }
+    const char *  q   = *p;
+    const int32_t low = x < 0xDC00 && end - q >= 6 && q[0] == '\\' && q[1] == 'u' ? hex4(q + 2, end) : -1;
+    if (low < 0xDC00 || low > 0xDFFF) {
+        *n_lone += 1;
+        return 0xFFFD;
+    }
+    *p += 6;
+    return 0x10000 + ((x - 0xD800) << 10 | ((uint32_t) low - 0xDC00));
+}
+
+bool json_string_decode(struct json_value string, struct lrnn_buffer * out, int64_t * n_lone) {
+    const char * p   = string.data + 1;
+    const char * end = string.data + string.size - 1;
+    while (p < end) {
+        const char * escape = memchr(p, '\\', (size_t) (end - p));
+        const char * stop   = escape != NULL ? escape : end;
+        if (!lrnn_buffer_append(out, p, (size_t) (stop - p))) {
+            return false;
+        }
+        p = stop;
+        if (escape != NULL) {
+            char      utf8[4];
+            const int n = lrnn_utf8_encode(unescape(&p, end, n_lone), utf8);
+            if (!lrnn_buffer_append(out, utf8, (size_t) n)) {
+                return false;
+            }
+        }
+    }
+    return true;
+}
+
+bool json_string_is(struct json_value string, const char * text, size_t size) {
+    const char * p   = string.data + 1;
+    const char * end = string.data + string.size - 1;
+    int64_t      n_lone;
+    while (p < end) {
+        char utf8[4];
+        int  n = 1;
+        if (*p == '\\') {
+            n_lone = 0;
+            n      = lrnn_utf8_encode(unescape(&p, end, &n_lone), utf8);
+        } else {
+            utf8[0] = *p++;
+        }
+        if (size < (size_t) n || memcmp(text, utf8, (size_t) n) != 0) {
+            return false;
+        }
+        text += n;
+        size -= (size_t) n;
+    }
+    return size == 0;
+}
+
+//
+// The grammar
+//
+
+static bool fail(struct scan * s, const char * what) {
+    s->error = (struct json_error) { (size_t) (s->p - s->begin), what };
+    return false;
+}
+
+// the next byte, −1 at the end
+static int peek(const struct scan * s) {
+    return s->p < s->end ? (uint8_t) *s->p : -1;
+}
+
+static void skip_space(struct scan * s) {
+    while (s->p < s->end && (*s->p == ' ' || *s->p == '\n' || *s->p == '\t' || *s->p == '\r')) {
+        s->p++;
+    }
+}
+
+// True if one of eight bytes is not a character from 0x20 to 0x7F, or is " or \. A subtraction borrows from the byte above only where its own
+// byte is such a one, so that no byte is blamed for another without the answer being true already.
+static bool has_special(uint64_t x) {
+    const uint64_t ones  = UINT64_C(0x0101010101010101);
+    const uint64_t quote = x ^ ones*'"';
+    const uint64_t slash = x ^ ones*'\\';
+    return ((x | (x - ones*0x20) | (quote - ones) | (slash - ones)) & ones*0x80) != 0;
+}
+
+// from the quote at p to behind the quote that ends it
+static bool scan_string(struct scan * s) {
+    s->p++;
+    for (;;) {
+        for (uint64_t x; s->end - s->p >= 8; s->p += 8) {
+            memcpy(&x, s->p, 8);
+            if (has_special(x)) {
+                break;
+            }
+        }
+        const int c = peek(s);
+        if (c == '"') {
+            s->p++;
+            return true;
+        }
+        if (c == '\\') {
+            const char e = s->end - s->p > 1 ? s->p[1] : '\0';
+            if (e == 'u' ? hex4(s->p + 2, s->end) < 0 : e == '\0' || strchr("\"\\/bfnrt", e) == NULL) {
+                return fail(s, "an escape that JSON does not have");
+            }
+            s->p += e == 'u' ? 6 : 2;
+        } else if (c >= 0x80) {
+            uint32_t  cp;
+            int       bad;
+            const int n = lrnn_utf8_decode(s->p, s->end, &cp, &bad);
+            if (n == 0) {
+                return fail(s, "not UTF-8");
+            }
+            s->p += n;
+        } else if (c >= 0x20) {
+            s->p++;
+        } else {
+            return fail(s, c < 0 ? "a string that does not end" : "a control character in a string");
+        }
+    }
+}
+
+static bool scan_digits(struct scan * s) {
+    const char * begin = s->p;
+    while (s->p < s->end && *s->p >= '0' && *s->p <= '9') {
+        s->p++;
+    }
+    return s->p > begin;
+}
+
+// -? (0 | [1-9][0-9]*) (. [0-9]+)? ([eE] [+-]? [0-9]+)?
+static bool scan_number(struct scan * s) {
+    if (*s->p == '-') {
+        s->p++;
+    }
+    if (peek(s) == '0') {
+        s->p++;
+    } else if (!scan_digits(s)) {
+        return fail(s, "expected a digit");
+    }
+    if (peek(s) == '.') {
+        s->p++;
+        if (!scan_digits(s)) {
+            return fail(s, "expected a digit");
+        }
+    }
+    if (peek(s) == 'e' || peek(s) == 'E') {
+        s->p++;
+        if (peek(s) == '+' || peek(s) == '-') {
+            s->p++;
+        }
+        if (!scan_digits(s)) {
+            return fail(s, "expected a digit");
+        }
+    }
+    return true;
+}
+
+static bool scan_word(struct scan * s, const char * word) {
+    const size_t size = strlen(word);
+    if ((size_t) (s->end - s->p) < size || memcmp(s->p, word, size) != 0) {
+        return fail(s, "expected a value");
+    }
+    s->p += size;
+    return true;
+}
+
+static enum json_kind scan_value(struct scan * s, uint32_t active, int depth);
+
+static bool scan_array(struct scan * s, int depth) {
+    s->p++;
+    skip_space(s);
+    if (peek(s) == ']') {
+        s->p++;
+        return true;
+    }
+    for (;;) {
+        if (scan_value(s, 0, depth + 1) == JSON_MISSING) { // a path does not lead into an array
+            return false;
+        }
+        skip_space(s);
+        const int c = peek(s);
+        if (c != ',' && c != ']') {
+            return fail(s, "expected ',' or ']'");
+        }
+        s->p++;
+        if (c == ']') {
+            return true;
+        }
+        skip_space(s);
+    }
+}
+
+// - active: the paths whose first `depth` parts lead to this object, a bit each
+static bool scan_object(struct scan * s, uint32_t active, int depth) {
+    s->p++;
+    skip_space(s);
+    if (peek(s) == '}') {
+        s->p++;
+        return true;
+    }
+    for (;;) {
+        struct json_value key = { JSON_STRING, s->p, 0 };
+        if (peek(s) != '"') {
+            return fail(s, "expected a key in quotes");
+        }
+        if (!scan_string(s)) {
+            return false;
+        }
+        key.size = (size_t) (s->p - key.data);
+
+        uint32_t here = 0;
+        for (int i = 0; i < JSON_MAX_PATHS && active >> i != 0; ++i) {
+            const struct json_path * path = &s->paths[i];
+            if ((active >> i & 1) != 0 && path->n_parts > depth && json_string_is(key, path->part[depth], path->size[depth])) {
+                here        |= UINT32_C(1) << i;
+                s->values[i] = (struct json_value) { 0 }; // an earlier value of the same key does not count
+            }
+        }
+
+        skip_space(s);
+        if (peek(s) != ':') {
+            return fail(s, "expected ':'");
+        }
+        s->p++;
+        skip_space(s);
+        const char *         begin = s->p;
+        const enum json_kind kind  = scan_value(s, here, depth + 1);
+        if (kind == JSON_MISSING) {
+            return false;
+        }
+        for (int i = 0; i < JSON_MAX_PATHS && here >> i != 0; ++i) {
+            if ((here >> i & 1) != 0 && s->paths[i].n_parts == depth + 1) {
+                s->values[i] = (struct json_value) { kind, begin, (size_t) (s->p - begin) };
+            }
+        }
+
+        skip_space(s);
+        const int c = peek(s);
+        if (c != ',' && c != '}') {
+            return fail(s, "expected ',' or '}'");
+        }
+        s->p++;
+        if (c == '}') {
+            return true;
+        }
+        skip_space(s);
+    }
+}
+
+static enum json_kind scan_value(struct scan * s, uint32_t active, int depth) {
+    const int c = peek(s);
+    if ((c == '{' || c == '[') && depth >= JSON_MAX_DEPTH) {
+        fail(s, "arrays and objects nested deeper than 256");
+        return JSON_MISSING;
+    }
+    switch (c) {
+        case '{': return scan_object(s, active, depth) ? JSON_OBJECT : JSON_MISSING;
+        case '[': return scan_array (s, depth)         ? JSON_ARRAY  : JSON_MISSING;
+        case '"': return scan_string(s)                ? JSON_STRING : JSON_MISSING;
+        case 't': return scan_word(s, "true")          ? JSON_TRUE   : JSON_MISSING;
+        case 'f': return scan_word(s, "false")         ? JSON_FALSE  : JSON_MISSING;
+        case 'n': return scan_word(s, "null")          ? JSON_NULL   : JSON_MISSING;
+        default:  break;
+    }
+    if (c == '-' || (c >= '0' && c <= '9')) {
+        return scan_number(s) ? JSON_NUMBER : JSON_MISSING;
+    }
+    fail(s, "expected a value");
+    return JSON_MISSING;
+}
+
+enum json_kind json_scan(const char * text, size_t size, const struct json_path * paths, int n_paths, struct json_value * values,
+                         struct json_error * error) {
+    struct scan s = { .begin = text, .p = text, .end = text + size, .paths = paths, .values = values };
+    for (int i = 0; i < n_paths; ++i) {
+        values[i] = (struct json_value) { 0 };
+    }
+    skip_space(&s);
+    const uint32_t active = n_paths >= JSON_MAX_PATHS ? UINT32_MAX : (UINT32_C(1) << n_paths) - 1;
+    enum json_kind kind   = scan_value(&s, active, 0);
+    if (kind != JSON_MISSING) {
+        skip_space(&s);
+        if (s.p < s.end) {
+            fail(&s, "text after the value");
+            kind = JSON_MISSING;
+        }
+    }
+    *error = s.error;
+    return kind;
+}

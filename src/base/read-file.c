@@ -1,0 +1,46 @@
+#include "base/read-file.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+bool read_file(const char * path, char ** data, size_t * size, char * err, size_t err_size) {
+    const bool   is_stdin = strcmp(path, "-") == 0;
+    const char * name     = is_stdin ? "stdin" : path;
+    FILE       * file     = is_stdin ? stdin : fopen(path, "rb");
+    size_t       room     = 0;
+    bool         ok       = true;
+
+    *data = NULL;
+    *size = 0;
+    if (file == NULL) {
+        snprintf(err, err_size, "%s cannot be opened: %s", name, strerror(errno));
+        return false;
+    }
+    for (size_t n = 1; ok && n > 0; *size += n) {
+        if (*size == room) {
+            room = 2*room + (1 << 16);
+            char * larger = realloc(*data, room);
+            if (larger == NULL) {
+                snprintf(err, err_size, "%s does not fit into memory", name);
+                ok = false;
+                break;
+            }
+            *data = larger;
+        }
+        n = fread(*data + *size, 1, room - *size, file);
+        if (ferror(file)) {
+            snprintf(err, err_size, "%s cannot be read: %s", name, strerror(errno));
+            ok = false;
+        }
+    }
+    if (!is_stdin) {
+        fclose(file);
+    }
+    if (!ok) {
+        free(*data);
+        *data = NULL;
+    }
+    return ok;
+}

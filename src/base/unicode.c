@@ -1,0 +1,407 @@
+#include "base/unicode.h"
+
+#include "base/unicode-tables.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define COUNT(a) (sizeof(a)/sizeof((a)[0]))
+
+bool lrnn_buffer_append(struct lrnn_buffer * b, const void * data, size_t n) {
+    if (n > b->capacity - b->n) {
+        size_t capacity = b->capacity*2 < 256 ? 256 : b->capacity*2;
+        if (capacity < b->n + n) {
+            capacity = b->n + n;
+        }
+        char * p = realloc(b->data, capacity);
+        if (p == NULL) {
+            return false;
+        }
+        b->data     = p;
+        b->capacity = capacity;
+    }
+    if (n > 0) {
+        memcpy(b->data + b->n, data, n);
+        b->n += n;
+    }
+    return true;
+}
+
+void lrnn_buffer_free(struct lrnn_buffer * b) {
+    free(b->data);
+    *b = (struct lrnn_buffer) { 0 };
+}
+
+//
+// UTF-8
+//
+
+// Table 3-7 of the Unicode standard: how many bytes follow the first, and between which limits the second must lie. The limits shut out
+// overlong forms (E0, F0), surrogates (ED) and what lies beyond U+10FFFF (F4).
+static int utf8_follow(uint8_t first, uint8_t * lo, uint8_t * hi) {
+    *lo = first == 0xE0 ? 0xA0 : first == 0xF0 ? 0x90 : 0x80;
+    *hi = first == 0xED ? 0x9F : first == 0xF4 ? 0x8F : 0xBF;
+    if (first < 0x80) {
+        return 0;
+    }
+    if (first < 0xC2 || first > 0xF4) {
+        return -1;
+    }
+    return first < 0xE0 ? 1 : first < 0xF0 ? 2 : 3;
+}
+
+int lrnn_utf8_decode(const char * p, const char * end, uint32_t * cp, int * bad) {
+    const uint8_t first = (uint8_t) *p;
+
+    uint8_t   lo, hi;
+    const int n = utf8_follow(first, &lo, &hi);
+    if (n <= 0) {
+        *cp  = first;
+        *bad = 1;
+        return n + 1;
+    }
+    uint32_t c = first & (0x3Fu >> n);
+    for (int i = 1; i <= n; ++i) {
+        const uint8_t b = p + i < end ? (uint8_t) p[i] : 0;
+        if (b < lo || b > hi) {
+            *bad = i;
+            return 0;
+        }
+        c  = c << 6 | (b & 0x3F);
+        lo = 0x80;
+        hi = 0xBF;
+    }
+    *cp = c;
+    return n + 1;
+}
+
+uint32_t lrnn_utf8_next(const char ** p) {
+    const uint8_t * s = (const uint8_t *) *p;
+    if (s[0] < 0x80) {
+        *p += 1;
+        return s[0];
+    }
+    if (s[0] < 0xE0) {
+        *p += 2;
+        return (s[0] & 0x1Fu) << 6 | (s[1] & 0x3Fu);
+    }
+    if (s[0] < 0xF0) {
+        *p += 3;
+        return (s[0] & 0x0Fu) << 12 | (s[1] & 0x3Fu) << 6 | (s[2] & 0x3Fu);
+    }
+    *p += 4;
+    return (s[0] & 0x07u) << 18 | (s[1] & 0x3Fu) << 12 | (s[2] & 0x3Fu) << 6 | (s[3] & 0x3Fu);
+}
+
+int lrnn_utf8_encode(uint32_t cp, char out[4]) {
+    if (cp < 0x80) {
+        out[0] = (char) cp;
+        return 1;
+    }
+    const int n = cp < 0x800 ? 2 : cp < 0x10000 ? 3 : 4;
+    for (int i = n - 1; i > 0; --i) {
+        out[i] = (char) (0x80 | (cp & 0x3F));
+        cp >>= 6;
+    }
+    out[0] = (char) ((0xF00 >> n & 0xFF) | cp);
+    return n;
+}
+
+size_t lrnn_utf8_valid(const char * text, size_t len) {
+    if (len == 0) {
+        return 0; // text may be NULL
+    }
+    const char * p   = text;
+    const char * end = text + len;
+    while (p < end) {
+        uint32_t cp;
+        int      bad;
+        const int n = lrnn_utf8_decode(p, end, &cp, &bad);
+        if (n == 0) {
+            break;
+        }
+        p += n;
+    }
+    return (size_t) (p - text);
+}
+
+size_t lrnn_utf8_complete(const char * text, size_t len) {
+    // the first byte of an unfinished character is one of the last three
+    for (size_t back = 1; back <= 3 && back <= len; ++back) {
+        const char * p = text + len - back;
+        if (((uint8_t) *p & 0xC0) == 0x80) {
+            continue;
+        }
+        uint8_t lo, hi;
+        const int n = utf8_follow((uint8_t) *p, &lo, &hi);
+        uint32_t  cp;
+        int       bad = 0;
+        if (n >= (int) back && lrnn_utf8_decode(p, text + len, &cp, &bad) == 0 && bad == (int) back) {
+            return len - back;
+        }
+        break;
+    }
+    return len;
+}
+
+bool lrnn_utf8_replace(const char * text, size_t len, bool each_byte, struct lrnn_buffer * out) {
+    if (len == 0) {
+        return true;
+    }
+    const char * p   = text;
+    const char * end = text + len;
+    while (p < end) {
+        const size_t n = lrnn_utf8_valid(p, (size_t) (end - p));
+        if (!lrnn_buffer_append(out, p, n)) {
+            return false;
+        }
+        p += n;
+        if (p < end) {
+            uint32_t cp;
+            int      bad;
+            lrnn_utf8_decode(p, end, &cp, &bad);
+            if (!lrnn_buffer_append(out, LRNN_UTF8_REPLACEMENT, LRNN_UTF8_REPLACEMENT_LEN)) {
+                return false;
+            }
+            p += each_byte ? 1 : bad;
+        }
+    }
+    return true;
+}
+
+//
+// Classes
+//
+
+// The value of the stretch that holds cp, in a table of `first << shift | value`.
+static uint32_t stretch_find(const uint32_t * table, size_t n, int shift, uint32_t cp) {
+    size_t lo = 0, hi = n; // table[lo] starts at or before cp, table[hi] behind it
+    while (hi - lo > 1) {
+        const size_t mid = lo + (hi - lo)/2;
+        if (table[mid] >> shift <= cp) {
+            lo = mid;
+        } else {
+            hi = mid;
+        }
+    }
+    return table[lo] & ((1u << shift) - 1);
+}
+
+enum lrnn_class lrnn_class_of(uint32_t cp) {
+    if (cp < 0x80) {
+        if ((cp | 0x20) - 'a' < 26) {
+            return LRNN_CLASS_LETTER;
+        }
+        if (cp - '0' < 10) {
+            return LRNN_CLASS_NUMBER;
+        }
+        return cp == ' ' || cp - '\t' < 5 ? LRNN_CLASS_SPACE : LRNN_CLASS_OTHER;
+    }
+    return (enum lrnn_class) stretch_find(unicode_classes, COUNT(unicode_classes), 2, cp);
+}
+
+//
+// Normalisation form C: decompose, order the marks behind each starter by their class, compose again (Unicode standard, section 3.11)
+//
+
+#define NFC_FIRST 0x300 // below it every character is its own NFC and combines with nothing before it
+
+// Hangul syllables are arithmetic (section 3.12)
+#define HANGUL_S 0xAC00u
+#define HANGUL_L 0x1100u
+#define HANGUL_V 0x1161u
+#define HANGUL_T 0x11A7u
+#define HANGUL_N_L 19u
+#define HANGUL_N_V 21u
+#define HANGUL_N_T 28u
+
+static uint32_t combining_class(uint32_t cp) {
+    return cp < NFC_FIRST ? 0 : stretch_find(unicode_combining, COUNT(unicode_combining), 8, cp);
+}
+
+static const uint32_t * decomposition_find(uint32_t cp) {
+    size_t lo = 0, hi = COUNT(unicode_decompositions);
+    while (lo < hi) {
+        const size_t mid = lo + (hi - lo)/2;
+        if (unicode_decompositions[mid][0] == cp) {
+            return unicode_decompositions[mid];
+        }
+        if (unicode_decompositions[mid][0] < cp) {
+            lo = mid + 1;
+        } else {
+            hi = mid;
+        }
+    }
+    return NULL;
+}
+
+static uint32_t composition_find(uint32_t a, uint32_t b) { // 0: none
+    if (a - HANGUL_L < HANGUL_N_L && b - HANGUL_V < HANGUL_N_V) {
+        return HANGUL_S + ((a - HANGUL_L)*HANGUL_N_V + (b - HANGUL_V))*HANGUL_N_T;
+    }
+    if (a - HANGUL_S < HANGUL_N_L*HANGUL_N_V*HANGUL_N_T && (a - HANGUL_S) % HANGUL_N_T == 0 && b - HANGUL_T - 1 < HANGUL_N_T - 1) {
+        return a + (b - HANGUL_T);
+    }
+    size_t lo = 0, hi = COUNT(unicode_compositions);
+    while (lo < hi) {
+        const size_t     mid = lo + (hi - lo)/2;
+        const uint32_t * d   = unicode_decompositions[unicode_compositions[mid]];
+        if (d[1] == a && d[2] == b) {
+            return d[0];
+        }
+        if (d[1] < a || (d[1] == a && d[2] < b)) {
+            lo = mid + 1;
+        } else {
+            hi = mid;
+        }
+    }
+    return 0;
+}
+
+struct mark { // a character and its combining class
+    uint32_t cp;
+    uint32_t ccc;
+};
+
+// A starter and the marks behind it: as far as ordering and composing reach.
+struct segment {
+    struct mark * marks;
+    struct mark * sorted; // second half of the same memory
+    size_t        n;
+    size_t        capacity;
+};
+
+static bool segment_push(struct segment * s, uint32_t cp, uint32_t ccc) {
+    if (s->n == s->capacity) {
+        const size_t  capacity = s->capacity == 0 ? 64 : s->capacity*2;
+        struct mark * p        = realloc(s->marks, 2*capacity*sizeof(*p));
+        if (p == NULL) {
+            return false;
+        }
+        s->marks    = p;
+        s->sorted   = p + capacity;
+        s->capacity = capacity;
+    }
+    s->marks[s->n++] = (struct mark) { cp, ccc };
+    return true;
+}
+
+// Stable, and linear for any number of marks: a text may be one letter and a million accents.
+static void segment_sort(struct segment * s) {
+    bool ordered = true;
+    for (size_t i = 1; i < s->n; ++i) {
+        ordered = ordered && s->marks[i - 1].ccc <= s->marks[i].ccc;
+    }
+    if (ordered) {
+        return;
+    }
+    size_t start[257] = { 0 };
+    for (size_t i = 0; i < s->n; ++i) {
+        start[s->marks[i].ccc + 1]++;
+    }
+    for (size_t c = 1; c < 257; ++c) {
+        start[c] += start[c - 1];
+    }
+    for (size_t i = 0; i < s->n; ++i) {
+        s->sorted[start[s->marks[i].ccc]++] = s->marks[i];
+    }
+    memcpy(s->marks, s->sorted, s->n*sizeof(s->marks[0]));
+}
+
+// Orders the marks and composes what composes with the starter.
+static void segment_compose(struct segment * s) {
+    segment_sort(s);
+
+    size_t   n    = 0; // marks kept
+    uint32_t last = 0; // class of the last one kept: a mark of the same class stands between the starter and the next
+    for (size_t i = 0; i < s->n; ++i) {
+        const struct mark m = s->marks[i];
+        if (n > 0 && s->marks[0].ccc == 0 && (n == 1 || last < m.ccc)) {
+            const uint32_t composed = composition_find(s->marks[0].cp, m.cp);
+            if (composed != 0) {
+                s->marks[0].cp = composed;
+                continue;
+            }
+        }
+        s->marks[n++] = m;
+        last          = m.ccc;
+    }
+    s->n = n;
+}
+
+static bool segment_write(struct segment * s, struct lrnn_buffer * out) {
+    for (size_t i = 0; i < s->n; ++i) {
+        char utf8[4];
+        if (!lrnn_buffer_append(out, utf8, (size_t) lrnn_utf8_encode(s->marks[i].cp, utf8))) {
+            return false;
+        }
+    }
+    s->n = 0;
+    return true;
+}
+
+static bool segment_add(struct segment * s, uint32_t cp, struct lrnn_buffer * out) {
+    const uint32_t ccc = combining_class(cp);
+    if (ccc == 0 && s->n > 0) {
+        segment_compose(s);
+        // two starters may compose too (Hangul, some Indic vowels), if nothing that stays stands between them
+        const uint32_t composed = s->n == 1 && s->marks[0].ccc == 0 ? composition_find(s->marks[0].cp, cp) : 0;
+        if (composed != 0) {
+            s->marks[0].cp = composed;
+            return true;
+        }
+        if (!segment_write(s, out)) {
+            return false;
+        }
+    }
+    return segment_push(s, cp, ccc);
+}
+
+static bool segment_decompose(struct segment * s, uint32_t cp, struct lrnn_buffer * out) {
+    if (cp - HANGUL_S < HANGUL_N_L*HANGUL_N_V*HANGUL_N_T) {
+        const uint32_t i = cp - HANGUL_S;
+        const uint32_t t = i % HANGUL_N_T;
+        return segment_add(s, HANGUL_L + i/(HANGUL_N_V*HANGUL_N_T), out) &&
+               segment_add(s, HANGUL_V + i % (HANGUL_N_V*HANGUL_N_T)/HANGUL_N_T, out) &&
+               (t == 0 || segment_add(s, HANGUL_T + t, out));
+    }
+    // only the first of a pair decomposes further
+    uint32_t tail[8];
+    int      n_tail = 0;
+    for (const uint32_t * d = decomposition_find(cp); d != NULL && n_tail < 8; d = decomposition_find(cp)) {
+        cp = d[1];
+        if (d[2] != 0) {
+            tail[n_tail++] = d[2];
+        }
+    }
+    bool ok = segment_add(s, cp, out);
+    while (ok && n_tail > 0) {
+        ok = segment_add(s, tail[--n_tail], out);
+    }
+    return ok;
+}
+
+bool lrnn_nfc_quick(const char * text, size_t len) {
+    for (size_t i = 0; i < len; ++i) {
+        if ((uint8_t) text[i] >= 0xCC) { // the first byte of U+0300
+            return false;
+        }
+    }
+    return true;
+}
+
+bool lrnn_nfc(const char * text, size_t len, struct lrnn_buffer * out) {
+    if (len == 0) {
+        return true;
+    }
+    struct segment s   = { 0 };
+    const char *   end = text + len;
+    bool           ok  = true;
+    while (ok && text < end) {
+        ok = segment_decompose(&s, lrnn_utf8_next(&text), out);
+    }
+    segment_compose(&s);
+    ok = ok && segment_write(&s, out);
+    free(s.marks);
+    return ok;
+}

@@ -1,0 +1,262 @@
+#include "eval/comparison.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const double LN2 = 0.69314718055994530942;
+
+// A place in the text.
+struct place {
+    int64_t document, byte;
+};
+
+static int place_compare(struct place a, struct place b) {
+    return a.document != b.document ? (a.document > b.document) - (a.document < b.document) : (a.byte > b.byte) - (a.byte < b.byte);
+}
+
+//
+// The counted targets of a run in the order of the text
+//
+
+struct reader {
+    const struct scores * scores;
+    int64_t               window; // number of the next target's window
+    int64_t               t;      // its position; 0: the window has not been begun
+    int32_t               span;
+    struct place          from;   // where it begins
+    bool                  known;  // … if that is known
+    bool                  at_end;
+};
+
+static const struct score_window * reader_window(const struct reader * r) {
+    return &r->scores->windows[r->window];
+}
+
+static struct place reader_to(const struct reader * r) {
+    return (struct place) { r->from.document, r->from.byte + reader_window(r)->bytes[r->t - 1] };
+}
+
+// Does the document that a window begins with begin there, at x_0?
+static bool begins_document(const struct scores * s, int64_t window) {
+    const struct score_window * w = &s->windows[window];
+    if (w->spans[0].byte != 0 || w->index == 0) {
+        return w->spans[0].byte == 0;
+    }
+    const struct score_window * before = window > 0 ? w - 1 : NULL; // whose last token may have been the BOS
+    return before != NULL && before->index == w->index - 1 && before->n_spans > 0 &&
+            before->spans[before->n_spans - 1].document != w->spans[0].document;
+}
+
+// The bytes of x_0, which is no target, so that a file does not tell: none if it is a BOS; otherwise what is missing up to the window in
+// which the document goes on. False if neither helps.
+static bool first_token_bytes(const struct scores * s, int64_t window, int64_t * n) {
+    const struct score_window * w    = &s->windows[window];
+    const struct score_window * next = window + 1 < s->n_windows ? w + 1 : NULL;
+    *n = 0;
+    if (strcmp(s->meta.bos, "window") == 0 || (strcmp(s->meta.bos, "doc") == 0 && begins_document(s, window))) {
+        return true;
+    }
+    if (w->n_spans > 1 || next == NULL || next->index != w->index + 1 || next->n_spans < 1 ||
+            next->spans[0].document != w->spans[0].document) {
+        return false;
+    }
+    *n = next->spans[0].byte - w->spans[0].byte;
+    for (int64_t t = 1; t <= w->n_targets; t++) {
+        *n -= w->bytes[t - 1];
+    }
+    return *n >= 0;
+}
+
+static void reader_next(struct reader * r) {
+    while (r->window < r->scores->n_windows) {
+        const struct score_window * w = reader_window(r);
+        if (w->n_spans < 1) {
+            r->window++;
+            continue;
+        }
+        if (r->t == 0) {
+            int64_t n = 0;
+            r->known = first_token_bytes(r->scores, r->window, &n);
+            r->from  = (struct place) { w->spans[0].document, w->spans[0].byte + n };
+            r->span  = 0;
+        } else {
+            r->from = reader_to(r);
+        }
+        r->t++;
+        if (r->t > w->n_targets || !isfinite(w->nll[r->t - 1])) { // a window that has diverged ends there
+            r->window++;
+            r->t = 0;
+            continue;
+        }
+        if (r->span + 1 < w->n_spans && w->spans[r->span + 1].first == r->t) {
+            r->span++;
+            r->from  = (struct place) { w->spans[r->span].document, w->spans[r->span].byte };
+            r->known = true;
+        }
+        if (r->known && (w->flags[r->t - 1] & SCORE_COUNTED)) {
+            return;
+        }
+    }
+    r->at_end = true;
+}
+
+//
+// Stretches that both have scored
+//
+
+struct unit {
+    double  base, other;               // nats
+    int64_t bytes;
+    double  base_beyond, other_beyond; // of these beyond both training lengths
+    int64_t bytes_beyond;
+};
+
+// What was taken in since both stood at the same place.
+struct stretch {
+    double  base, other;
+    int64_t bytes;
+    int64_t unit;
+    bool    beyond;
+};
+
+static double take(struct reader * r, struct place * end, int64_t train_length, bool * beyond) {
+    const double nll = (double) reader_window(r)->nll[r->t - 1];
+    *beyond &= r->t > train_length;
+    *end     = reader_to(r);
+    reader_next(r);
+    return nll;
+}
+
+static void commit(struct unit * units, const struct stretch * s) {
+    struct unit * u = &units[s->unit];
+    u->base  += s->base;
+    u->other += s->other;
+    u->bytes += s->bytes;
+    if (s->beyond) {
+        u->base_beyond  += s->base;
+        u->other_beyond += s->other;
+        u->bytes_beyond += s->bytes;
+    }
+}
+
+// Where two runs stand.
+struct ends {
+    struct place a, b;
+};
+
+static bool continues(const struct reader * r, struct place end) {
+    return !r->at_end && place_compare(r->from, end) == 0;
+}
+
+// Whoever is behind has to go on without a gap; where they are level, both have to.
+static bool can_go_on(const struct reader * a, const struct reader * b, const struct ends * e) {
+    const int order = place_compare(e->a, e->b);
+    return (order > 0 || continues(a, e->a)) && (order < 0 || continues(b, e->b));
+}
+
+// Whoever is behind takes in its next token; where both are level, a stretch ends and another begins. Tokens without bytes (BOS) count
+// where text of the same document follows them.
+static void walk(struct reader * a, struct reader * b, int64_t train_a, int64_t train_b, struct unit * units) {
+    while (!a->at_end && !b->at_end) {
+        const int order = place_compare(a->from, b->from);
+        if (order != 0) {
+            reader_next(order < 0 ? a : b);
+            continue;
+        }
+        struct ends    e = { a->from, b->from };
+        struct stretch s = { .unit = a->window, .beyond = true };
+        while (can_go_on(a, b, &e)) {
+            if (place_compare(e.a, e.b) <= 0) {
+                const int64_t before = e.a.byte;
+                s.base  += take(a, &e.a, train_a, &s.beyond);
+                s.bytes += e.a.byte - before;
+            } else {
+                s.other += take(b, &e.b, train_b, &s.beyond);
+            }
+            if (place_compare(e.a, e.b) == 0 && s.bytes > 0) {
+                commit(units, &s);
+                s = (struct stretch) { .unit = a->window, .beyond = true };
+            }
+        }
+    }
+}
+
+static int64_t scored_bytes(const struct scores * s) {
+    int64_t n = 0;
+    for (int64_t i = 0; i < s->n_windows; i++) {
+        const struct score_window * w = &s->windows[i];
+        for (int64_t t = 1; t <= w->n_targets; t++) {
+            n += w->flags[t - 1] & SCORE_COUNTED ? w->bytes[t - 1] : 0;
+        }
+    }
+    return n;
+}
+
+// Columns: all, beyond.
+enum { N_COLS = 2 };
+
+static bool estimate(const struct unit * units, int64_t n, struct byte_comparison * c) {
+    struct stats_pair   * a = calloc((size_t) n*N_COLS + 1, sizeof(*a));
+    struct stats_pair   * b = calloc((size_t) n*N_COLS + 1, sizeof(*b));
+    struct stats_estimate base[N_COLS], other[N_COLS], difference[N_COLS];
+    int64_t               won[N_COLS] = { 0 };
+    bool                  ok = a != NULL && b != NULL;
+
+    for (int64_t i = 0; i < n && ok; i++) {
+        const struct unit * u = &units[i];
+        a[i*N_COLS + 0] = (struct stats_pair) { u->base,         LN2*(double) u->bytes };
+        b[i*N_COLS + 0] = (struct stats_pair) { u->other,        LN2*(double) u->bytes };
+        a[i*N_COLS + 1] = (struct stats_pair) { u->base_beyond,  LN2*(double) u->bytes_beyond };
+        b[i*N_COLS + 1] = (struct stats_pair) { u->other_beyond, LN2*(double) u->bytes_beyond };
+        won[0]   += u->bytes > 0 && u->other < u->base;
+        won[1]   += u->bytes_beyond > 0 && u->other_beyond < u->base_beyond;
+        c->bytes += u->bytes;
+    }
+    ok = ok && stats_ratios(a, n, N_COLS, STATS_SEED, base) && stats_ratios(b, n, N_COLS, STATS_SEED, other)
+            && stats_differences(b, a, n, N_COLS, STATS_SEED, difference);
+    if (ok) {
+        c->base   = base[0];
+        c->other  = other[0];
+        c->all    = (struct paired) { difference[0], won[0] };
+        c->beyond = (struct paired) { difference[1], won[1] };
+    }
+    free(a);
+    free(b);
+    return ok;
+}
+
+bool byte_comparison_make(const struct scores * base, const struct scores * other, int64_t base_train, int64_t other_train,
+        struct byte_comparison * c, char * err, size_t err_size) {
+    char why[512];
+    bool bytes_only;
+    *c = (struct byte_comparison) { .base_train = base_train, .other_train = other_train };
+    if (!comparison_allowed(&base->meta, &other->meta, &bytes_only, why, sizeof(why)) && !bytes_only) {
+        snprintf(err, err_size, "%s and %s cannot be compared: %s", base->meta.model, other->meta.model, why);
+        return false;
+    }
+    struct unit * units = calloc((size_t) base->n_windows + 1, sizeof(*units));
+    bool          ok    = units != NULL;
+    if (ok) {
+        struct reader a = { .scores = base };
+        struct reader b = { .scores = other };
+        // without a training length nothing is known to be beyond it
+        const int64_t ta = base_train  > 0 ? base_train  : INT64_MAX;
+        const int64_t tb = other_train > 0 ? other_train : INT64_MAX;
+        reader_next(&a);
+        reader_next(&b);
+        walk(&a, &b, ta, tb, units);
+        c->base_bytes  = scored_bytes(base);
+        c->other_bytes = scored_bytes(other);
+        ok = estimate(units, base->n_windows, c);
+    }
+    free(units);
+    if (!ok) {
+        snprintf(err, err_size, "out of memory to compare %s and %s", base->meta.model, other->meta.model);
+    } else if (c->bytes == 0) {
+        snprintf(err, err_size, "%s and %s have no stretch of text in common", base->meta.model, other->meta.model);
+        ok = false;
+    }
+    return ok;
+}

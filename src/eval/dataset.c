@@ -1,0 +1,397 @@
+#include "eval/dataset.h"
+
+#include "eval/data-files.h"
+#include "eval/document-store.h"
+#include "eval/record-text.h"
+#include "eval/records.h"
+#include "base/sha256.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { MAX_COMPLAINTS = 16 };
+
+static const char WHOLE_FILE[] = "(whole file)";
+
+struct dataset {
+    char *                strings;      // copies of what the caller gave
+    const char *          templates[RECORD_TEXT_MAX_TEMPLATES];
+    size_t                template_sizes[RECORD_TEXT_MAX_TEMPLATES];
+    const char *          where;        // NULL: every record
+    struct record_text    text_of;
+    bool                  takes_text;   // a file that is not JSON is a document
+    int64_t               start_doc, max_docs;
+    double                max_bad_share;
+    struct data_files     files;
+    int64_t               file;         // being read
+    bool                  is_open;
+    int64_t               bytes_done;   // of the files before it
+    struct record_reader  reader;
+    struct lrnn_buffer    text, source;
+    unsigned              used;         // templates, a bit each; the bit above them: a whole file
+    char *                used_names;   // counts.template
+    struct document_store store;        // shuffled documents
+    bool                  shuffle, is_stored;
+    uint64_t              shuffle_seed;
+    struct dataset_counts counts;
+    char *                complaints[MAX_COMPLAINTS];
+    int                   n_complaints;
+    struct sha256         hash;
+    bool                  has_failed;
+    char                  failure[1024];
+};
+
+//
+// Opening
+//
+
+// Copies what the caller gave to one piece of memory.
+static bool copy_strings(struct dataset * ds, const struct dataset_params * params, const struct dataset_preset * preset, char * err,
+                         size_t err_size) {
+    const bool   of_preset = params->template == NULL && params->text_field == NULL;
+    const char * templates = of_preset ? preset->templates : params->template != NULL ? params->template : params->text_field;
+    const char * where     = params->where != NULL ? params->where : preset->where != NULL ? preset->where : "";
+    const size_t size      = strlen(templates) + 3;
+    size_t       used_size = sizeof(WHOLE_FILE) + strlen(templates) + 4*RECORD_TEXT_MAX_TEMPLATES;
+    ds->strings    = malloc(size + strlen(where) + 1);
+    ds->used_names = calloc(used_size, 1);
+    if (ds->strings == NULL || ds->used_names == NULL) {
+        snprintf(err, err_size, "out of memory");
+        return false;
+    }
+    snprintf(ds->strings, size, params->text_field != NULL ? "{%s}" : "%s", templates);
+    strcpy(ds->strings + size, where);
+    ds->where = where[0] != '\0' ? ds->strings + size : NULL;
+
+    // only a preset has alternatives: in a template of the user's, a line break is a line break
+    const char * p = ds->strings;
+    int          n = 0;
+    do {
+        const char * newline = of_preset ? strchr(p, '\n') : NULL;
+        ds->templates[n]        = p;
+        ds->template_sizes[n++] = newline != NULL ? (size_t) (newline - p) : strlen(p);
+        p = newline != NULL ? newline + 1 : NULL;
+    } while (p != NULL && n < RECORD_TEXT_MAX_TEMPLATES);
+
+    record_text_init(&ds->text_of);
+    for (int i = 0; i < n; ++i) {
+        if (!record_text_add_template(&ds->text_of, ds->templates[i], ds->template_sizes[i], err, err_size)) {
+            return false;
+        }
+    }
+    ds->takes_text = of_preset && strcmp(preset->name, "text") == 0;
+    return (ds->where == NULL || record_text_set_where(&ds->text_of, ds->where, err, err_size)) &&
+           (preset->source == NULL || record_text_set_source(&ds->text_of, preset->source, err, err_size));
+}
+
+static bool check_params(const struct dataset_params * params, const struct dataset_preset * preset, char * err, size_t err_size) {
+    if (preset == NULL) {
+        int n = snprintf(err, err_size, "there is no data set named '%s'; there are", params->preset);
+        for (int i = 0; dataset_preset_at(i) != NULL && n >= 0 && (size_t) n < err_size; ++i) {
+            n += snprintf(err + n, err_size - (size_t) n, "%s %s", i > 0 ? "," : "", dataset_preset_at(i)->name);
+        }
+        return false;
+    }
+    if (params->n_paths < 1) {
+        snprintf(err, err_size, "no data: expected files, folders or - for standard input");
+        return false;
+    }
+    if (params->template != NULL && params->text_field != NULL) {
+        snprintf(err, err_size, "a template and a text field were given: expected one of them");
+        return false;
+    }
+    if (params->start_doc < 0 || params->max_docs < 0 || !(params->max_bad_share >= 0 && params->max_bad_share <= 1)) {
+        snprintf(err, err_size,
+                 "start_doc %lld, max_docs %lld, max_bad_share %g: expected numbers that are not negative, and a share up to 1",
+                 (long long) params->start_doc, (long long) params->max_docs, params->max_bad_share);
+        return false;
+    }
+    return true;
+}
+
+struct dataset * dataset_open(const struct dataset_params * params, char * err, size_t err_size) {
+    const struct dataset_preset * preset = dataset_preset_find(params->preset != NULL ? params->preset : "text");
+    if (!check_params(params, preset, err, err_size)) {
+        return NULL;
+    }
+    struct dataset * ds = calloc(1, sizeof(*ds));
+    if (ds == NULL) {
+        snprintf(err, err_size, "out of memory");
+        return NULL;
+    }
+    ds->start_doc         = params->start_doc;
+    ds->max_docs          = params->max_docs;
+    ds->max_bad_share     = params->max_bad_share > 0 ? params->max_bad_share : 0.01;
+    ds->shuffle           = params->shuffle;
+    ds->shuffle_seed      = params->shuffle_seed;
+    ds->store.max_bytes   = params->max_shuffle_bytes > 0 ? params->max_shuffle_bytes : (size_t) 1 << 30;
+    ds->reader.max_record = params->max_record > 0 ? params->max_record : (size_t) 256 << 20;
+    sha256_begin(&ds->hash);
+    if (!copy_strings(ds, params, preset, err, err_size) || !data_files_find(&ds->files, params->paths, params->n_paths, err, err_size)) {
+        dataset_free(ds);
+        return NULL;
+    }
+    ds->counts.bytes_total = ds->files.bytes;
+    return ds;
+}
+
+void dataset_free(struct dataset * ds) {
+    if (ds == NULL) {
+        return;
+    }
+    record_reader_free(&ds->reader);
+    data_files_free(&ds->files);
+    document_store_free(&ds->store);
+    lrnn_buffer_free(&ds->text);
+    lrnn_buffer_free(&ds->source);
+    for (int i = 0; i < ds->n_complaints; ++i) {
+        free(ds->complaints[i]);
+    }
+    free(ds->used_names);
+    free(ds->strings);
+    free(ds);
+}
+
+//
+// Reading
+//
+
+static void complain(struct dataset * ds, int64_t line, const char * why) {
+    if (ds->n_complaints == MAX_COMPLAINTS) {
+        return;
+    }
+    const size_t size = strlen(ds->reader.name) + strlen(why) + 32;
+    char *       text = malloc(size);
+    if (text == NULL) {
+        return; // it is counted nevertheless
+    }
+    if (line > 0) {
+        snprintf(text, size, "%s:%lld: %s", ds->reader.name, (long long) line, why);
+    } else {
+        snprintf(text, size, "%s: %s", ds->reader.name, why);
+    }
+    ds->complaints[ds->n_complaints++] = text;
+}
+
+// False: there are too many of them.
+static bool count_malformed(struct dataset * ds, int64_t line, const char * why, char * err, size_t err_size) {
+    struct dataset_counts * c = &ds->counts;
+    complain(ds, line, why);
+    c->malformed++;
+    if (c->malformed <= 10 || (double) c->malformed <= ds->max_bad_share*(double) c->records) {
+        return true;
+    }
+    snprintf(err, err_size, "%lld of %lld records are malformed, more than a share of %g; the first: %s", (long long) c->malformed,
+             (long long) c->records, ds->max_bad_share, ds->n_complaints > 0 ? ds->complaints[0] : why);
+    return false;
+}
+
+// Remembers that a template was used: i, or one behind the last for a whole file.
+static void count_template(struct dataset * ds, int i) {
+    if ((ds->used >> i & 1) != 0) {
+        return;
+    }
+    ds->used |= 1u << i;
+    char * out = ds->used_names;
+    for (int k = 0; k <= ds->text_of.n_templates; ++k) {
+        if ((ds->used >> k & 1) != 0) {
+            const bool   whole = k == ds->text_of.n_templates;
+            const size_t size  = whole ? sizeof(WHOLE_FILE) - 1 : ds->template_sizes[k];
+            if (out > ds->used_names) {
+                memcpy(out, " | ", 3);
+                out += 3;
+            }
+            memcpy(out, whole ? WHOLE_FILE : ds->templates[k], size);
+            out += size;
+        }
+    }
+    *out = '\0';
+}
+
+// Opens the next file that has records. DATASET_DOCUMENT: there is one.
+static enum dataset_status next_file(struct dataset * ds, char * err, size_t err_size) {
+    for (; ds->file < ds->files.n; ds->file++) {
+        const struct data_file * file = &ds->files.files[ds->file];
+        if (!record_reader_open(&ds->reader, file->path, err, err_size)) {
+            return DATASET_ERROR;
+        }
+        ds->is_open = true;
+        ds->counts.files++;
+        if (ds->reader.form == RECORD_FORM_TEXT && !ds->takes_text) {
+            if (!file->in_folder) {
+                ds->reader.form = RECORD_FORM_LINES;
+                return DATASET_DOCUMENT;
+            }
+            complain(ds, 0, "left out: does not begin like JSON records");
+            ds->counts.files_left_out++;
+        } else if (ds->reader.form != RECORD_FORM_EMPTY) {
+            return DATASET_DOCUMENT;
+        }
+        ds->bytes_done += record_reader_position(&ds->reader);
+        record_reader_close(&ds->reader);
+        ds->is_open = false;
+    }
+    return DATASET_END;
+}
+
+// The text of a file that is not JSON.
+static enum record_text_status take_text(struct dataset * ds, const struct record * record, struct document * doc, char * err,
+        size_t err_size) {
+    const size_t valid = lrnn_utf8_valid(record->data, record->size);
+    if (valid < record->size) {
+        snprintf(err, err_size, "not UTF-8 at byte %zu of the text", valid);
+        return RECORD_TEXT_MALFORMED;
+    }
+    if (ds->where != NULL && !ds->text_of.where_not) { // a text has no fields
+        return RECORD_TEXT_FILTERED;
+    }
+    *doc = (struct document) { .text = record->data, .size = record->size, .source = "" };
+    count_template(ds, ds->text_of.n_templates);
+    return RECORD_TEXT_TAKEN;
+}
+
+static enum record_text_status take_json(struct dataset * ds, const struct record * record, struct document * doc, char * err,
+        size_t err_size) {
+    int     used;
+    int64_t n_lone;
+    const enum record_text_status status =
+            record_text_make(&ds->text_of, record->data, record->size, &ds->text, &ds->source, &used, &n_lone, err, err_size);
+    if (status != RECORD_TEXT_TAKEN) {
+        return status;
+    }
+    if (!lrnn_buffer_append(&ds->source, "", 1)) {
+        return RECORD_TEXT_NO_MEMORY;
+    }
+    for (size_t i = 0; i + 1 < ds->source.n; ++i) {
+        if ((uint8_t) ds->source.data[i] < 0x20) {
+            ds->source.data[i] = '?';
+        }
+    }
+    ds->counts.lone_surrogates += n_lone;
+    *doc = (struct document) { .text = ds->text.data, .size = ds->text.n, .source = ds->source.data };
+    count_template(ds, used);
+    return RECORD_TEXT_TAKEN;
+}
+
+// The next document of the files, in their order.
+static enum dataset_status next_in_order(struct dataset * ds, struct document * doc, char * err, size_t err_size) {
+    for (;;) {
+        if (!ds->is_open) {
+            const enum dataset_status status = next_file(ds, err, err_size);
+            if (status != DATASET_DOCUMENT) {
+                return status;
+            }
+        }
+        struct record            record;
+        enum record_text_status  status = RECORD_TEXT_MALFORMED;
+        char                     why[512];
+        switch (record_reader_next(&ds->reader, &record, err, err_size)) {
+            case RECORD_ERROR: return DATASET_ERROR;
+            case RECORD_END:
+                ds->bytes_done += record_reader_position(&ds->reader);
+                record_reader_close(&ds->reader);
+                ds->is_open = false;
+                ds->file++;
+                continue;
+            case RECORD_TOO_LONG: snprintf(why, sizeof(why), "longer than %zu bytes, the limit for one record", ds->reader.max_record); break;
+            case RECORD_READ:
+                status = (ds->reader.form == RECORD_FORM_TEXT ? take_text : take_json)(ds, &record, doc, why, sizeof(why));
+                break;
+        }
+        ds->counts.records++;
+        switch (status) {
+            case RECORD_TEXT_TAKEN:
+                doc->file = ds->files.files[ds->file].path;
+                doc->line = record.line;
+                return DATASET_DOCUMENT;
+            case RECORD_TEXT_FILTERED: ds->counts.filtered++; break;
+            case RECORD_TEXT_MALFORMED:
+                if (!count_malformed(ds, record.line, why, err, err_size)) {
+                    return DATASET_ERROR;
+                }
+                break;
+            case RECORD_TEXT_NO_MEMORY:
+                snprintf(err, err_size, "%s:%lld: out of memory for a text of more than %zu bytes", ds->reader.name,
+                         (long long) record.line, ds->text.n);
+                return DATASET_ERROR;
+        }
+    }
+}
+
+static enum dataset_status next_of_stream(struct dataset * ds, struct document * doc, char * err, size_t err_size) {
+    if (!ds->shuffle) {
+        return next_in_order(ds, doc, err, err_size);
+    }
+    if (!ds->is_stored) {
+        enum dataset_status status;
+        while ((status = next_in_order(ds, doc, err, err_size)) == DATASET_DOCUMENT) {
+            if (!document_store_add(&ds->store, doc, err, err_size)) {
+                return DATASET_ERROR;
+            }
+        }
+        if (status == DATASET_ERROR) {
+            return DATASET_ERROR;
+        }
+        document_store_shuffle(&ds->store, ds->shuffle_seed);
+        ds->is_stored = true;
+    }
+    return document_store_next(&ds->store, doc) ? DATASET_DOCUMENT : DATASET_END;
+}
+
+static enum dataset_status next_or_fail(struct dataset * ds, struct document * doc, char * err, size_t err_size) {
+    struct dataset_counts * c = &ds->counts;
+    if (ds->max_docs > 0 && c->documents == ds->max_docs) {
+        return DATASET_END;
+    }
+    enum dataset_status status;
+    while ((status = next_of_stream(ds, doc, err, err_size)) == DATASET_DOCUMENT && c->skipped < ds->start_doc) {
+        c->skipped++;
+    }
+    if (status == DATASET_END && c->documents == 0) {
+        snprintf(err, err_size,
+                 "no document in the data: %lld files, %lld records, of which %lld skipped, %lld left out by %s, %lld malformed%s%s",
+                 (long long) c->files, (long long) c->records, (long long) c->skipped, (long long) c->filtered,
+                 ds->where != NULL ? ds->where : "no filter", (long long) c->malformed, ds->n_complaints > 0 ? "; the first complaint: " : "",
+                 ds->n_complaints > 0 ? ds->complaints[0] : "");
+        return DATASET_ERROR;
+    }
+    if (status == DATASET_DOCUMENT) {
+        uint8_t size[8];
+        for (int i = 0; i < 8; ++i) {
+            size[i] = (uint8_t) ((uint64_t) doc->size >> 8*i);
+        }
+        sha256_add(&ds->hash, size, sizeof(size));
+        sha256_add(&ds->hash, doc->text, doc->size);
+        doc->index = c->documents++;
+        c->bytes  += (int64_t) doc->size;
+    }
+    return status;
+}
+
+enum dataset_status dataset_next(struct dataset * ds, struct document * doc, char * err, size_t err_size) {
+    if (!ds->has_failed) {
+        const enum dataset_status status = next_or_fail(ds, doc, ds->failure, sizeof(ds->failure));
+        if (status != DATASET_ERROR) {
+            return status;
+        }
+        ds->has_failed = true;
+    }
+    snprintf(err, err_size, "%s", ds->failure);
+    return DATASET_ERROR;
+}
+
+struct dataset_counts dataset_get_counts(const struct dataset * ds) {
+    struct dataset_counts c = ds->counts;
+    c.bytes_read = ds->bytes_done + (ds->is_open ? record_reader_position(&ds->reader) : 0);
+    c.template   = ds->used_names;
+    return c;
+}
+
+const char * dataset_complaint(const struct dataset * ds, int i) {
+    return i >= 0 && i < ds->n_complaints ? ds->complaints[i] : NULL;
+}
+
+void dataset_fingerprint(const struct dataset * ds, char hex[65]) {
+    sha256_hex(&ds->hash, hex);
+}

@@ -1,0 +1,498 @@
+#include "eval/records.h"
+
+#include "base/json-scan.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+    READ_SIZE = 1 << 17,
+    HEAD_SIZE = 1 << 16, // what the form is told from
+};
+
+//
+// The buffer
+//
+
+static const char * data_of(const struct record_reader * r) {
+    return r->buffer.data + r->begin;
+}
+
+static size_t left_of(const struct record_reader * r) {
+    return r->buffer.n - r->begin;
+}
+
+// Appends to the buffer what the source gives; sets at_end if that is nothing. Whatever lies before `begin` is thrown away.
+static bool read_more(struct record_reader * r, char * err, size_t err_size) {
+    struct lrnn_buffer * b = &r->buffer;
+    if (r->begin > 0) {
+        memmove(b->data, b->data + r->begin, b->n - r->begin);
+        b->n    -= r->begin;
+        r->begin = 0;
+    }
+    if (b->capacity - b->n < READ_SIZE) {
+        const size_t capacity = b->capacity*2 > b->n + READ_SIZE ? b->capacity*2 : b->n + READ_SIZE;
+        char *       data     = realloc(b->data, capacity);
+        if (data == NULL) {
+            snprintf(err, err_size, "%s: out of memory for a record of more than %zu bytes", r->name, b->n);
+            return false;
+        }
+        b->data     = data;
+        b->capacity = capacity;
+    }
+    size_t n;
+    if (!byte_source_read(r->source, b->data + b->n, READ_SIZE, &n, err, err_size)) {
+        return false;
+    }
+    b->n     += n;
+    r->at_end = n == 0;
+    return true;
+}
+
+// Uses n bytes, in which lines are counted.
+static void use(struct record_reader * r, size_t n) {
+    const char * p   = data_of(r);
+    const char * end = p + n;
+    while (n > 0 && (p = memchr(p, '\n', (size_t) (end - p))) != NULL) {
+        r->line++;
+        p++;
+    }
+    r->begin += n;
+}
+
+//
+// What a file is
+//
+
+static bool is_space(char c) {
+    return c == ' ' || c == '\n' || c == '\r' || c == '\t';
+}
+
+static size_t skip_space(const char * p, size_t n, size_t i) {
+    while (i < n && is_space(p[i])) {
+        i++;
+    }
+    return i;
+}
+
+// from the quote at i to behind the quote that ends the string, or n
+static size_t skip_string(const char * p, size_t n, size_t i) {
+    for (i++; i < n && p[i] != '"'; i++) {
+        i += p[i] == '\\';
+    }
+    return i < n ? i + 1 : n;
+}
+
+// Files that hold records in a way that is not read here.
+static const struct {
+    size_t       at, size;
+    const char * magic;
+    const char * what;
+} FOREIGN[] = {
+    {   0, 5, "PAR1\x15",         "Parquet; make JSON lines of it: lrnn-convert data FILE -o OUT.jsonl" },
+    {   0, 6, "ARROW1",           "an Arrow file; make JSON lines of it: lrnn-convert data FILE -o OUT.jsonl" },
+    {   0, 4, "\xff\xff\xff\xff", "an Arrow stream; make JSON lines of it: lrnn-convert data FILE -o OUT.jsonl" },
+    {   0, 2, "\x1f\x8b",         "compressed twice; decompress it once" },
+    {   0, 4, "\x28\xb5\x2f\xfd", "compressed twice; decompress it once" },
+    {   0, 6, "\xfd" "7zXZ\0",    "compressed with xz; use a pipe: xz -dc FILE | lrnn-perplexity run ... --data -" },
+    {   4, 6, "1AY&SY",           "compressed with bzip2; use a pipe: bzip2 -dc FILE | lrnn-perplexity run ... --data -" },
+    {   0, 4, "\x04\x22\x4d\x18", "compressed with lz4; use a pipe: lz4 -dc FILE | lrnn-perplexity run ... --data -" },
+    {   0, 4, "PK\3\4",           "a ZIP archive; unpack it and name the folder" },
+    { 257, 5, "ustar",            "a tar archive; unpack it and name the folder" },
+    {   0, 2, "\xff\xfe",         "UTF-16; make UTF-8 of it: iconv -f UTF-16 -t UTF-8" },
+    {   0, 2, "\xfe\xff",         "UTF-16; make UTF-8 of it: iconv -f UTF-16 -t UTF-8" },
+};
+
+static const char * foreign(const char * p, size_t n) {
+    for (size_t i = 0; i < sizeof(FOREIGN)/sizeof(FOREIGN[0]); ++i) {
+        if (n >= FOREIGN[i].at + FOREIGN[i].size && memcmp(p + FOREIGN[i].at, FOREIGN[i].magic, FOREIGN[i].size) == 0) {
+            return FOREIGN[i].what;
+        }
+    }
+    return NULL;
+}
+
+// { "key": scalar, … "Data": [ : the byte behind the bracket, or 0 if the object at i does not begin like this.
+static size_t wrapped_at(const char * p, size_t n, size_t i) {
+    do {
+        i = skip_space(p, n, i + 1);
+        if (i == n || p[i] != '"') {
+            return 0;
+        }
+        const size_t key = i;
+        i = skip_string(p, n, i);
+        const bool is_data = i - key == 6 && memcmp(p + key, "\"Data\"", 6) == 0;
+        i = skip_space(p, n, i);
+        if (i == n || p[i] != ':') {
+            return 0;
+        }
+        i = skip_space(p, n, i + 1);
+        if (i == n) {
+            return 0;
+        }
+        if (is_data) {
+            return p[i] == '[' ? i + 1 : 0;
+        }
+        if (p[i] == '"') {
+            i = skip_space(p, n, skip_string(p, n, i));
+        } else {
+            while (i < n && strchr(",}[]{\"", p[i]) == NULL) {
+                i++;
+            }
+        }
+    } while (i < n && p[i] == ',');
+    return 0;
+}
+
+// True if the value that begins at i stands alone on its line, as far as it can be seen: records then go by lines, and a bad line is one bad
+// record. A line break inside a string is not JSON: also one bad line.
+static bool is_a_line(const char * p, size_t n, size_t i) {
+    int depth = 0;
+    for (; i < n; i++) {
+        switch (p[i]) {
+            case '{':
+            case '[': depth++; break;
+            case '}':
+            case ']':
+                if (--depth == 0) {
+                    for (i++; i < n && p[i] != '\n'; i++) {
+                        if (!is_space(p[i])) {
+                            return false;
+                        }
+                    }
+                    return true;
+                }
+                break;
+            case '\n': return false;
+            case '"':
+                for (i++; i < n && p[i] != '"'; i++) {
+                    if (p[i] == '\n') {
+                        return true;
+                    }
+                    i += p[i] == '\\';
+                }
+                break;
+            default: break;
+        }
+    }
+    return true;
+}
+
+// *start: where the first record is looked for.
+static enum record_form form_of(const char * p, size_t n, size_t * start) {
+    *start = 0;
+    if (n == 0) {
+        return RECORD_FORM_EMPTY;
+    }
+    const size_t i = skip_space(p, n, 0);
+    const size_t k = i < n ? skip_space(p, n, i + 1) : n; // what follows the bracket
+    if (k == n || (p[i] == '{' ? p[k] != '"' && p[k] != '}' : p[i] != '[' || (p[k] != '{' && p[k] != ']'))) {
+        return RECORD_FORM_TEXT;
+    }
+    if (p[i] == '[') {
+        *start = i + 1;
+        return RECORD_FORM_ARRAY;
+    }
+    *start = wrapped_at(p, n, i);
+    return *start > 0 ? RECORD_FORM_WRAPPED : is_a_line(p, n, i) ? RECORD_FORM_LINES : RECORD_FORM_VALUES;
+}
+
+// What stands around the array of a wrapped file is JSON: the front with the array and the object closed, the rest behind an object with an
+// empty array.
+static bool check_wrapping(struct record_reader * r, const char * front, size_t n_front, const char * rest, size_t n_rest, char * err,
+        size_t err_size) {
+    struct lrnn_buffer b     = { 0 };
+    struct json_error  error = { 0, "out of memory" };
+    bool ok = lrnn_buffer_append(&b, front, n_front) && lrnn_buffer_append(&b, rest, n_rest);
+    ok = ok && json_scan(b.data, b.n, NULL, 0, NULL, &error) == JSON_OBJECT;
+    if (!ok) {
+        snprintf(err, err_size, "%s: line %lld: not JSON around the array Data: %s", r->name, (long long) r->line, error.what);
+    }
+    lrnn_buffer_free(&b);
+    return ok;
+}
+
+bool record_reader_open(struct record_reader * r, const char * path, char * err, size_t err_size) {
+    const size_t length = strlen(path);
+    const size_t room   = sizeof(r->name) - 1;
+    if (strcmp(path, "-") == 0) {
+        snprintf(r->name, sizeof(r->name), "standard input");
+    } else if (length > room) {
+        snprintf(r->name, sizeof(r->name), "...%s", path + length - (room - 3));
+    } else {
+        snprintf(r->name, sizeof(r->name), "%s", path);
+    }
+    r->buffer.n    = 0;
+    r->begin       = 0;
+    r->at_end      = false;
+    r->line        = 1;
+    r->needs_comma = false;
+    r->is_over     = false;
+    r->source      = byte_source_open(path, err, err_size);
+    if (r->source == NULL) {
+        return false;
+    }
+    while (left_of(r) < HEAD_SIZE && !r->at_end) {
+        if (!read_more(r, err, err_size)) {
+            return false;
+        }
+    }
+    const char * what = foreign(data_of(r), left_of(r));
+    if (what != NULL) {
+        snprintf(err, err_size, "%s: this is %s", r->name, what);
+        return false;
+    }
+    if (left_of(r) >= 3 && memcmp(data_of(r), "\xef\xbb\xbf", 3) == 0) {
+        r->begin = 3; // a byte order mark
+    }
+    size_t start;
+    r->form = form_of(data_of(r), left_of(r), &start);
+    if (r->form == RECORD_FORM_WRAPPED && !check_wrapping(r, data_of(r), start, "]}", 2, err, err_size)) {
+        return false;
+    }
+    use(r, start);
+    return true;
+}
+
+//
+// Records
+//
+
+// the record from `begin` on, of n bytes
+static enum record_status give(struct record_reader * r, struct record * record, size_t n, int64_t line) {
+    const bool too_long = n > r->max_record;
+    *record = (struct record) { too_long ? NULL : data_of(r), too_long ? 0 : n, line };
+    return too_long ? RECORD_TOO_LONG : RECORD_READ;
+}
+
+static enum record_status next_line(struct record_reader * r, struct record * record, char * err, size_t err_size) {
+    bool too_long = false;
+    for (size_t seen = 0;;) {
+        const char * newline = left_of(r) > seen ? memchr(data_of(r) + seen, '\n', left_of(r) - seen) : NULL;
+        if (newline == NULL && !r->at_end) {
+            if (left_of(r) > r->max_record) {
+                too_long = true;
+                r->begin = r->buffer.n; // go on to the end of the line without keeping it
+            }
+            seen = left_of(r);
+            if (!read_more(r, err, err_size)) {
+                return RECORD_ERROR;
+            }
+            continue;
+        }
+        const size_t  n     = newline != NULL ? (size_t) (newline - data_of(r)) : left_of(r);
+        const size_t  text  = skip_space(data_of(r), n, 0);
+        const int64_t line  = r->line;
+        if (too_long || text < n) {
+            const enum record_status status = give(r, record, too_long ? SIZE_MAX : n, line);
+            r->begin += n + (newline != NULL);
+            r->line++;
+            return status;
+        }
+        if (newline == NULL) {
+            return RECORD_END;
+        }
+        r->begin += n + 1; // a blank line
+        r->line++;
+        seen      = 0;
+    }
+}
+
+// Goes to the next byte that is not white space. *c: that byte, −1 at the end.
+static bool next_byte(struct record_reader * r, int * c, char * err, size_t err_size) {
+    for (;;) {
+        const size_t n = skip_space(data_of(r), left_of(r), 0);
+        use(r, n);
+        if (left_of(r) > 0) {
+            *c = (uint8_t) *data_of(r);
+            return true;
+        }
+        if (r->at_end) {
+            *c = -1;
+            return true;
+        }
+        if (!read_more(r, err, err_size)) {
+            return false;
+        }
+    }
+}
+
+// The value from `begin` on, by its brackets and quotes alone: whether it is JSON is for others to say, and if it is not, the next one is
+// found nevertheless.
+static enum record_status next_value(struct record_reader * r, struct record * record, char * err, size_t err_size) {
+    const int64_t line      = r->line;
+    bool          too_long  = false;
+    bool          in_string = false;
+    bool          escaped   = false;
+    int           depth     = 0;
+    for (size_t i = 0;;) {
+        const char * p    = data_of(r);
+        const size_t n    = left_of(r);
+        bool         done = false;
+        for (; i < n && !done; i++) {
+            const char c = p[i];
+            if (in_string) {
+                if (escaped) {
+                    escaped = false;
+                } else if (c == '\\') {
+                    escaped = true;
+                } else if (c == '"') {
+                    in_string = false;
+                    done      = depth == 0;
+                }
+            } else if (c == '"') {
+                in_string = true;
+            } else if (c == '{' || c == '[') {
+                depth++;
+            } else if (c == '}' || c == ']') {
+                if (depth == 0) {
+                    break; // of the array around a number or a word
+                }
+                done = --depth == 0;
+            } else if (depth == 0 && (c == ',' || is_space(c))) {
+                break;
+            }
+        }
+        if (done || i < n || (r->at_end && depth == 0 && !in_string)) {
+            const enum record_status status = give(r, record, too_long ? SIZE_MAX : i, line);
+            use(r, i);
+            return status;
+        }
+        if (r->at_end) {
+            snprintf(err, err_size, "%s: the file ends inside the record that begins in line %lld", r->name, (long long) line);
+            return RECORD_ERROR;
+        }
+        if (n > r->max_record) {
+            too_long = true;
+            use(r, n);
+            i = 0;
+        }
+        if (!read_more(r, err, err_size)) {
+            return RECORD_ERROR;
+        }
+    }
+}
+
+// Reads what is left of the file into memory. *too_long: it is more than a record may have.
+static bool read_rest(struct record_reader * r, bool * too_long, char * err, size_t err_size) {
+    *too_long = false;
+    while (!r->at_end) {
+        if (left_of(r) > r->max_record) {
+            *too_long = true;
+            return true;
+        }
+        if (!read_more(r, err, err_size)) {
+            return false;
+        }
+    }
+    *too_long = left_of(r) > r->max_record;
+    return true;
+}
+
+static enum record_status next_text(struct record_reader * r, struct record * record, char * err, size_t err_size) {
+    bool too_long;
+    if (!read_rest(r, &too_long, err, err_size)) {
+        return RECORD_ERROR;
+    }
+    r->is_over = true;
+    return give(r, record, too_long ? SIZE_MAX : left_of(r), 0);
+}
+
+// Behind the bracket that ends an array.
+static enum record_status end_array(struct record_reader * r, char * err, size_t err_size) {
+    static const char EMPTY[] = "{\"Data\":[]";
+
+    r->is_over = true;
+    if (r->form == RECORD_FORM_WRAPPED) {
+        bool too_long;
+        if (!read_rest(r, &too_long, err, err_size)) {
+            return RECORD_ERROR;
+        }
+        if (too_long) {
+            snprintf(err, err_size, "%s: line %lld: more than %zu bytes after the array Data", r->name, (long long) r->line, r->max_record);
+            return RECORD_ERROR;
+        }
+        return check_wrapping(r, EMPTY, sizeof(EMPTY) - 1, data_of(r), left_of(r), err, err_size) ? RECORD_END : RECORD_ERROR;
+    }
+    int c;
+    if (!next_byte(r, &c, err, err_size)) {
+        return RECORD_ERROR;
+    }
+    if (c >= 0) {
+        snprintf(err, err_size, "%s: line %lld: text after the end of the array", r->name, (long long) r->line);
+        return RECORD_ERROR;
+    }
+    return RECORD_END;
+}
+
+static enum record_status next_element(struct record_reader * r, struct record * record, char * err, size_t err_size) {
+    int c;
+    if (!next_byte(r, &c, err, err_size)) {
+        return RECORD_ERROR;
+    }
+    if (c == ']') {
+        use(r, 1);
+        return end_array(r, err, err_size);
+    }
+    if (r->needs_comma) {
+        if (c == ',') {
+            use(r, 1);
+            if (!next_byte(r, &c, err, err_size)) {
+                return RECORD_ERROR;
+            }
+        } else if (c >= 0) {
+            snprintf(err, err_size, "%s: line %lld: expected ',' or ']' after a record of the array", r->name, (long long) r->line);
+            return RECORD_ERROR;
+        }
+    }
+    if (c < 0) {
+        snprintf(err, err_size, "%s: the file ends inside the array, after line %lld", r->name, (long long) r->line);
+        return RECORD_ERROR;
+    }
+    if (c == ',' || c == ']' || c == '}') {
+        snprintf(err, err_size, "%s: line %lld: expected a record, found '%c'", r->name, (long long) r->line, c);
+        return RECORD_ERROR;
+    }
+    r->needs_comma = true;
+    return next_value(r, record, err, err_size);
+}
+
+enum record_status record_reader_next(struct record_reader * r, struct record * record, char * err, size_t err_size) {
+    *record = (struct record) { 0 };
+    if (r->is_over) {
+        return RECORD_END;
+    }
+    switch (r->form) {
+        case RECORD_FORM_TEXT:    return next_text(r, record, err, err_size);
+        case RECORD_FORM_LINES:   return next_line(r, record, err, err_size);
+        case RECORD_FORM_ARRAY:
+        case RECORD_FORM_WRAPPED: return next_element(r, record, err, err_size);
+        case RECORD_FORM_VALUES: {
+            int c;
+            if (!next_byte(r, &c, err, err_size)) {
+                return RECORD_ERROR;
+            }
+            if (c == '}' || c == ']' || c == ',') {
+                snprintf(err, err_size, "%s: line %lld: expected a record, found '%c'", r->name, (long long) r->line, c);
+                return RECORD_ERROR;
+            }
+            return c < 0 ? RECORD_END : next_value(r, record, err, err_size);
+        }
+        default: return RECORD_END;
+    }
+}
+
+int64_t record_reader_position(const struct record_reader * r) {
+    return r->source != NULL ? byte_source_position(r->source) : 0;
+}
+
+void record_reader_close(struct record_reader * r) {
+    byte_source_free(r->source);
+    r->source = NULL;
+}
+
+void record_reader_free(struct record_reader * r) {
+    record_reader_close(r);
+    lrnn_buffer_free(&r->buffer);
+}

@@ -1,0 +1,370 @@
+#include "eval/report-files.h"
+
+#include "base/json-write.h"
+#include "lrnn.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+// The fewest digits that read back as the same double.
+static void exact_number(FILE * out, double x) {
+    char text[40] = "null";
+    for (int digits = 9; digits <= 17 && isfinite(x); digits++) {
+        snprintf(text, sizeof(text), "%.*g", digits, x);
+        if (strtod(text, NULL) == x) {
+            break;
+        }
+    }
+    fputs(text, out);
+}
+
+static void key(FILE * out, const char * name, bool is_first) {
+    fprintf(out, "%s\"%s\": ", is_first ? "" : ", ", name);
+}
+
+static void text_field(FILE * out, const char * name, const char * text, bool is_first) {
+    key(out, name, is_first);
+    json_string(out, text, strlen(text));
+}
+
+static void number_field(FILE * out, const char * name, double x) {
+    key(out, name, false);
+    json_number(out, x);
+}
+
+static void int_field(FILE * out, const char * name, int64_t x) {
+    fprintf(out, ", \"%s\": %" PRId64, name, x);
+}
+
+// "a\tb" as an array
+static void list_field(FILE * out, const char * name, const char * list) {
+    key(out, name, false);
+    putc('[', out);
+    for (const char * p = list; *p != '\0';) {
+        const size_t n = strcspn(p, "\t");
+        fputs(p == list ? "" : ", ", out);
+        json_string(out, p, n);
+        p += n + (p[n] == '\t');
+    }
+    putc(']', out);
+}
+
+static const char * method_name(enum stats_method m) {
+    return m == STATS_BOOTSTRAP ? "bootstrap" : m == STATS_T ? "student-t" : "none";
+}
+
+static void figure_fields(FILE * out, const struct figure * f) {
+    int_field(out, "tokens", f->tokens);
+    int_field(out, "windows", f->windows);
+    int_field(out, "diverged", f->diverged);
+    int_field(out, "bytes", f->bytes);
+    number_field(out, "nll", f->nats.value);
+    number_field(out, "se", f->nats.se);
+    number_field(out, "lo", f->nats.lo);
+    number_field(out, "hi", f->nats.hi);
+    number_field(out, "ppl", figure_value(f, FIGURE_PPL));
+    number_field(out, "ppl_lo", figure_lo(f, FIGURE_PPL));
+    number_field(out, "ppl_hi", figure_hi(f, FIGURE_PPL));
+    number_field(out, "bpb", f->bits.value);
+    number_field(out, "bpb_lo", f->bits.lo);
+    number_field(out, "bpb_hi", f->bits.hi);
+    number_field(out, "acc", f->tokens > 0 ? (double) f->hits/(double) f->tokens : NAN);
+}
+
+static void write_figures(FILE * out, const char * name, const struct figures * f, bool is_prefix) {
+    fprintf(out, ",\n    \"%s\": [", name);
+    for (int i = 0; i < f->n; i++) {
+        fputs(i == 0 ? "\n      { " : ",\n      { ", out);
+        if (is_prefix) {
+            fprintf(out, "\"length\": %" PRId64, f->at[i].range.to + 1);
+        } else {
+            fprintf(out, "\"from\": %" PRId64 ", \"to\": %" PRId64, f->at[i].range.from, f->at[i].range.to);
+        }
+        figure_fields(out, &f->at[i]);
+        fputs(" }", out);
+    }
+    fputs("]", out);
+}
+
+static void estimate_fields(FILE * out, const struct stats_estimate * e) {
+    number_field(out, "difference", e->value);
+    number_field(out, "se", e->se);
+    number_field(out, "lo", e->lo);
+    number_field(out, "hi", e->hi);
+    int_field(out, "windows", e->n);
+    text_field(out, "method", method_name(e->method), false);
+}
+
+static void paired_fields(FILE * out, const struct paired * p) {
+    estimate_fields(out, &p->difference);
+    int_field(out, "won", p->won);
+    number_field(out, "p", stats_p_value(&p->difference));
+}
+
+static void write_meta(FILE * out, const struct score_meta * m, const char * name) {
+    fputs("    \"model\": { ", out);
+    text_field(out, "name", m->model, true);
+    text_field(out, "shown", name, false);
+    text_field(out, "sha256", m->model_hash, false);
+    text_field(out, "family", m->model_family, false);
+    text_field(out, "eigenvalues", m->eigenvalues, false);
+    text_field(out, "quantization", m->quantization, false);
+    int_field(out, "parameters", m->parameters);
+    int_field(out, "train_length", m->train_length);
+    fputs(" },\n    \"tokenizer\": { ", out);
+    text_field(out, "sha256", m->tokenizer_hash, true);
+    int_field(out, "n_vocab", m->n_vocab);
+    fputs(" },\n    \"data\": { ", out);
+    text_field(out, "dataset", m->dataset, true);
+    text_field(out, "fingerprint", m->data_fingerprint, false);
+    text_field(out, "template", m->template, false);
+    list_field(out, "files", m->files);
+    list_field(out, "sources", m->sources);
+    int_field(out, "records", m->records);
+    int_field(out, "documents", m->documents);
+    int_field(out, "filtered", m->filtered);
+    int_field(out, "malformed", m->malformed);
+    int_field(out, "lone_surrogates", m->lone_surrogates);
+    list_field(out, "complaints", m->complaints);
+    fputs(" },\n    \"protocol\": { ", out);
+    text_field(out, "name", m->protocol, true);
+    text_field(out, "mode", m->mode, false);
+    text_field(out, "bos", m->bos, false);
+    text_field(out, "eos", m->eos, false);
+    text_field(out, "reset", m->reset, false);
+    int_field(out, "window", m->window);
+    int_field(out, "min_doc_tokens", m->min_doc_tokens);
+    fprintf(out, ", \"skip_special\": %s", m->skip_special ? "true" : "false");
+    text_field(out, "same_targets", m->same_targets, false);
+    int_field(out, "n_batch", m->n_batch);
+    int_field(out, "group", m->group);
+    int_field(out, "n_windows", m->n_windows);
+    text_field(out, "tool", m->tool, false);
+    fputs(" }", out);
+}
+
+static void write_positions(FILE * out, const struct summary * s) {
+    fprintf(out, ",\n    \"positions\": { \"stride\": %" PRId64 ", \"loss\": [", s->stride);
+    for (int64_t i = 0; i < s->n_positions; i++) {
+        fputs(i == 0 ? "" : ", ", out);
+        json_number(out, s->position_loss[i]);
+    }
+    fputs("] }", out);
+}
+
+static void write_composition(FILE * out, const struct summary * s) {
+    if (s->n_sources == 0) {
+        return;
+    }
+    fputs(",\n    \"composition\": [", out); // targets of each source, and of none, by bucket
+    for (int b = 0; b < s->buckets.n; b++) {
+        fputs(b == 0 ? "[" : ", [", out);
+        for (int k = 0; k <= s->n_sources; k++) {
+            fprintf(out, "%s%" PRId64, k == 0 ? "" : ", ", s->composition[b*(s->n_sources + 1) + k]);
+        }
+        putc(']', out);
+    }
+    fputs("]", out);
+}
+
+static void write_norms(FILE * out, const struct summary * s) {
+    bool is_first = true;
+    fputs(s->norms != NULL ? ",\n    \"state_norm\": [" : "", out);
+    for (int b = 0; b < s->buckets.n && s->norms != NULL; b++) {
+        const struct norm_figure * f = &s->norms[b];
+        if (f->windows > 0) {
+            fprintf(out, "%s{ \"from\": %" PRId64 ", \"to\": %" PRId64, is_first ? "\n      " : ",\n      ", s->buckets.at[b].range.from,
+                    s->buckets.at[b].range.to);
+            int_field(out, "windows", f->windows);
+            number_field(out, "median", f->median);
+            number_field(out, "most", f->most);
+            int_field(out, "layer", f->layer);
+            fputs(" }", out);
+            is_first = false;
+        }
+    }
+    fputs(s->norms != NULL ? "]" : "", out);
+}
+
+static void write_extrapolation(FILE * out, const struct summary * s) {
+    const struct extrapolation * e = &s->extrapolation;
+    fprintf(out, ",\n    \"extrapolation\": { \"train_length\": %" PRId64 ", \"inside\": ", e->train_length);
+    if (e->inside >= 0) {
+        const struct figure * f = &s->buckets.at[e->inside];
+        fprintf(out, "{ \"from\": %" PRId64 ", \"to\": %" PRId64, f->range.from, f->range.to);
+        number_field(out, "nll", f->nats.value);
+        fputs(" }", out);
+    } else {
+        fputs("null", out);
+    }
+    fputs(", \"at\": [", out);
+    for (int i = 0; i < e->n; i++) {
+        const struct figure * f = &s->buckets.at[e->bucket[i]];
+        fprintf(out, "%s{ \"factor\": %d, \"from\": %" PRId64 ", \"to\": %" PRId64, i == 0 ? "" : ", ", e->factor[i], f->range.from,
+                f->range.to);
+        number_field(out, "nll", f->nats.value);
+        estimate_fields(out, &e->difference[i]);
+        fputs(" }", out);
+    }
+    fputs("], \"degrades_from\": ", out);
+    if (e->degrades >= 0) {
+        fprintf(out, "{ \"position\": %" PRId64 ", \"best\": %" PRId64, s->buckets.at[e->degrades].range.from,
+                s->buckets.at[e->best].range.from);
+        estimate_fields(out, &e->rise);
+        fputs(" } }", out);
+    } else {
+        fputs("null }", out);
+    }
+}
+
+// What a paired comparison needs: the sums of every window in every bucket, exactly; null for what a diverged window lacks.
+static void write_units(FILE * out, const struct summary * s) {
+    fputs(",\n    \"units\": [", out);
+    for (int64_t u = 0; u < s->n_units; u++) {
+        fprintf(out, "%s{ \"index\": %" PRId64 ", \"buckets\": [", u == 0 ? "\n      " : ",\n      ", s->unit[u]);
+        for (int b = 0; b < s->buckets.n; b++) {
+            const struct score_cell * c = &s->buckets.cells[u*s->buckets.n + b];
+            fputs(b == 0 ? "" : ", ", out);
+            if (c->diverged) {
+                fputs("null", out);
+            } else {
+                putc('[', out);
+                exact_number(out, c->nll);
+                fprintf(out, ", %" PRId64 ", %" PRId64 ", %" PRId64 "]", c->tokens, c->bytes, c->hits);
+            }
+        }
+        fputs("] }", out);
+    }
+    fputs("]", out);
+}
+
+static void write_windows(FILE * out, const struct report_run * run) {
+    const struct summary * s = &run->summary;
+    fputs(",\n    \"windows\": [", out);
+    for (int64_t i = 0; i < s->n_windows; i++) {
+        const struct score_window * w = &run->scores.windows[i];
+        double  nll    = 0.0;
+        int64_t tokens = 0;
+        for (int64_t t = 1; t <= w->n_targets; t++) {
+            if (w->flags[t - 1] & SCORE_COUNTED) {
+                nll += (double) w->nll[t - 1];
+                tokens++;
+            }
+        }
+        fprintf(out, "%s{ \"index\": %" PRId64 ", \"nll\": ", i == 0 ? "\n      " : ",\n      ", w->index);
+        exact_number(out, nll);
+        int_field(out, "tokens", tokens);
+        if (s->diverged_from[i] > 0) {
+            int_field(out, "diverged_from", s->diverged_from[i]);
+        }
+        fputs(", \"source\": [", out); // [first token, document, byte, file]
+        for (int32_t k = 0; k < w->n_spans; k++) {
+            const struct window_span * p = &w->spans[k];
+            fprintf(out, "%s[%" PRId64 ", %" PRId64 ", %" PRId64 ", %" PRId32 "]", k == 0 ? "" : ", ", p->first, p->document, p->byte,
+                    p->file);
+        }
+        fputs("] }", out);
+    }
+    fputs("]", out);
+}
+
+static void write_warnings(FILE * out, const struct summary * s) {
+    fputs(",\n    \"warnings\": [", out);
+    for (int i = 0; i < s->n_warnings; i++) {
+        fputs(i == 0 ? "" : ", ", out);
+        json_string(out, s->warnings[i], strlen(s->warnings[i]));
+    }
+    fputs("]", out);
+}
+
+static void write_run(FILE * out, const struct report_run * run) {
+    const struct summary * s = &run->summary;
+    fputs("  {\n", out);
+    write_meta(out, &s->meta, run->name);
+    fprintf(out, ",\n    \"total\": { \"from\": %" PRId64 ", \"to\": %" PRId64, s->total.at[0].range.from, s->total.at[0].range.to);
+    figure_fields(out, &s->total.at[0]);
+    text_field(out, "method", method_name(s->total.at[0].nats.method), false);
+    number_field(out, "tokens_per_byte", (double) s->total.at[0].tokens/(double) s->total.at[0].bytes);
+    number_field(out, "llama_perplexity_token_error", exp(s->total.at[0].nats.value)*s->token_error);
+    fputs(" }", out);
+    write_figures(out, "buckets", &s->buckets, false);
+    write_figures(out, "prefix", &s->prefixes, true);
+    write_positions(out, s);
+    write_composition(out, s);
+    write_norms(out, s);
+    write_extrapolation(out, s);
+    write_windows(out, run);
+    write_units(out, s);
+    write_warnings(out, s);
+    fputs("\n  }", out);
+}
+
+static void write_comparison(FILE * out, const struct report_panel * panel, int i) {
+    const struct comparison      * c = &panel->comparisons[i];
+    const struct byte_comparison * b = &panel->bytes[i];
+    fputs("  { ", out);
+    text_field(out, "dataset", panel->title, true);
+    text_field(out, "base", panel->runs[panel->baseline]->name, false);
+    text_field(out, "other", panel->runs[i]->name, false);
+    if (c->base != NULL) {
+        text_field(out, "unit", "nats per token", false);
+        int_field(out, "train_length", c->train_length);
+        int_field(out, "windows_left_out", c->n_left_out);
+        fputs(",\n    \"all\": { \"ppl_ratio\": ", out);
+        json_number(out, exp(c->all.difference.value));
+        paired_fields(out, &c->all);
+        fputs(" },\n    \"beyond_train_length\": { \"ppl_ratio\": ", out);
+        json_number(out, exp(c->beyond.difference.value));
+        paired_fields(out, &c->beyond);
+        fputs(" },\n    \"buckets\": [", out);
+        for (int k = 0; k < c->n_buckets; k++) {
+            const struct position_range * range = &c->base->buckets.at[k].range;
+            fprintf(out, "%s{ \"from\": %" PRId64 ", \"to\": %" PRId64, k == 0 ? "\n      " : ",\n      ", range->from, range->to);
+            number_field(out, "ppl_ratio", exp(c->buckets[k].difference.value));
+            paired_fields(out, &c->buckets[k]);
+            fputs(" }", out);
+        }
+        fputs("]", out);
+    } else if (b->bytes > 0) {
+        text_field(out, "unit", "bits per byte", false);
+        int_field(out, "bytes", b->bytes);
+        int_field(out, "base_bytes", b->base_bytes);
+        int_field(out, "other_bytes", b->other_bytes);
+        number_field(out, "base_bpb", b->base.value);
+        number_field(out, "other_bpb", b->other.value);
+        fputs(",\n    \"all\": { \"unit\": \"bits per byte\"", out);
+        paired_fields(out, &b->all);
+        fputs(" },\n    \"beyond_train_length\": { \"unit\": \"bits per byte\"", out);
+        paired_fields(out, &b->beyond);
+        fputs(" }", out);
+    } else {
+        text_field(out, "refused", panel->refused[i] != NULL ? panel->refused[i] : "", false);
+    }
+    fputs(" }", out);
+}
+
+bool report_write_json(const struct report * r, FILE * out) {
+    bool is_first = true;
+    fputs("{ \"schema\": \"lrnn-perplexity/1\"", out);
+    text_field(out, "lrnn", lrnn_version(), false);
+    text_field(out, "ggml", lrnn_ggml_version(), false);
+    fprintf(out, ", \"level\": %g, \"draws\": %d, \"seed\": %" PRIu64 ",\n  \"runs\": [\n", STATS_LEVEL, STATS_DRAWS, STATS_SEED);
+    for (int i = 0; i < r->n_runs; i++) {
+        fputs(i == 0 ? "" : ",\n", out);
+        write_run(out, &r->runs[i]);
+    }
+    fputs("],\n  \"comparisons\": [\n", out);
+    for (int p = 0; p < r->n_panels; p++) {
+        for (int i = 0; i < r->panels[p].n; i++) {
+            if (i != r->panels[p].baseline) {
+                fputs(is_first ? "" : ",\n", out);
+                write_comparison(out, &r->panels[p], i);
+                is_first = false;
+            }
+        }
+    }
+    fputs("]\n}\n", out);
+    return true;
+}

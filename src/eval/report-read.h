@@ -1,0 +1,14 @@
+#pragma once
+
+// report.json read back, as far as a comparison needs it: what was measured, and the sums of every window in every bucket.
+
+#include "eval/summary.h"
+
+struct report_file {
+    int              n_runs;
+    struct summary * runs;
+    struct arena *   arena;
+};
+
+bool report_file_read(const char * path, struct report_file * file, char * err, size_t err_size);
+void report_file_free(struct report_file * file);

@@ -1,0 +1,221 @@
+#include "eval/score-format.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+// A file, mapped. Windows point into it.
+struct shard {
+    const char *      path;
+    uint8_t *         data;
+    size_t            size;
+    size_t            start;  // of the records
+    char *            text;   // of the header; meta points into it
+    struct score_meta meta;
+    int64_t           n_read; // windows that are there
+};
+
+struct memory {
+    int                   n_shards;
+    struct shard *        shards;
+    struct score_window * windows;
+};
+
+static void shard_free(struct shard * s) {
+    if (s->data != NULL) {
+        munmap(s->data, s->size);
+    }
+    free(s->text);
+}
+
+static bool map_file(struct shard * s, char * err, size_t err_size) {
+    struct stat st;
+    const int   fd = open(s->path, O_RDONLY | O_CLOEXEC);
+    bool        ok = false;
+    if (fd < 0 || fstat(fd, &st) != 0) {
+        snprintf(err, err_size, "%s: cannot be read: %s", s->path, strerror(errno));
+    } else if (!S_ISREG(st.st_mode) || st.st_size == 0) {
+        snprintf(err, err_size, "%s: %s; expected a score file", s->path, S_ISREG(st.st_mode) ? "is empty" : "is not a regular file");
+    } else {
+        s->size = (size_t) st.st_size;
+        s->data = mmap(NULL, s->size, PROT_READ, MAP_SHARED, fd, 0);
+        ok      = s->data != MAP_FAILED;
+        if (!ok) {
+            snprintf(err, err_size, "%s: cannot be mapped: %s", s->path, strerror(errno));
+            s->data = NULL;
+        }
+    }
+    if (fd >= 0) {
+        close(fd);
+    }
+    return ok;
+}
+
+// The header of a file.
+static bool shard_open(struct shard * s, const char * path, char * err, size_t err_size) {
+    s->path = path;
+    if (!map_file(s, err, err_size)) {
+        return false;
+    }
+    s->start = score_header_check(path, s->data, s->size, err, err_size);
+    if (s->start == 0) {
+        return false;
+    }
+    const size_t n_text = s->start - SCORE_PREFIX_SIZE - SCORE_DIGEST_SIZE;
+    s->text = malloc(n_text + 1);
+    if (s->text == NULL) {
+        snprintf(err, err_size, "%s: out of memory for its header", path);
+        return false;
+    }
+    memcpy(s->text, s->data + SCORE_PREFIX_SIZE, n_text);
+    return score_meta_parse(path, s->text, n_text, &s->meta, err, err_size);
+}
+
+static int compare_shards(const void * a, const void * b) {
+    const struct shard * x = a;
+    const struct shard * y = b;
+    return (x->meta.shard > y->meta.shard) - (x->meta.shard < y->meta.shard);
+}
+
+// All files are of one run, and no shard is there twice.
+static bool check_shards(const struct shard * shards, int n, bool partial, char * err, size_t err_size) {
+    const struct score_meta * first = &shards[0].meta;
+    for (int i = 1; i < n; ++i) {
+        char a[64], b[64];
+        const char * key = score_meta_difference(first, &shards[i].meta, false, a, b);
+        if (key != NULL) {
+            snprintf(err, err_size, "%s and %s are not of one run: %s is '%s' in the one and '%s' in the other",
+                    shards[0].path, shards[i].path, key, a, b);
+            return false;
+        }
+        if (shards[i].meta.shard == shards[i - 1].meta.shard) {
+            snprintf(err, err_size, "%s and %s overlap: both are shard %" PRId64 " of %" PRId64,
+                    shards[i - 1].path, shards[i].path, shards[i].meta.shard, first->n_shards);
+            return false;
+        }
+    }
+    for (int i = 0; i < n && !partial; ++i) {
+        const int64_t missing = i + 1;
+        if (shards[i].meta.shard != missing || (i == n - 1 && missing != first->n_shards)) {
+            snprintf(err, err_size, "%s: is shard %" PRId64 " of %" PRId64 "; shard %" PRId64 " is missing",
+                    shards[i].path, shards[i].meta.shard, first->n_shards, shards[i].meta.shard != missing ? missing : missing + 1);
+            return false;
+        }
+    }
+    return true;
+}
+
+// The windows of a shard, appended to those of the memory.
+static bool read_windows(struct shard * s, bool partial, struct score_window ** windows, int64_t * n, int64_t * capacity,
+        char * err, size_t err_size) {
+    int64_t first, end;
+    score_shard_range(&s->meta, &first, &end);
+    for (size_t at = s->start;;) {
+        struct score_window window;
+        switch (score_record_read(s->path, s->data, s->size, &at, &s->meta, &window, err, err_size)) {
+            case SCORE_RECORD_BAD:
+                return false;
+            case SCORE_RECORD_END:
+            case SCORE_RECORD_TORN:
+                if (first + s->n_read < end && !partial) {
+                    snprintf(err, err_size, "%s: is not finished: it has %" PRId64 " of %" PRId64 " windows; --resume goes on with it",
+                            s->path, s->n_read, end - first);
+                    return false;
+                }
+                return true;
+            case SCORE_RECORD_OK:
+                break;
+        }
+        if (window.index != first + s->n_read || window.index >= end) {
+            snprintf(err, err_size, "%s: window %" PRId64 " comes where %" PRId64 " is expected; the shard ends with %" PRId64,
+                    s->path, window.index, first + s->n_read, end - 1);
+            return false;
+        }
+        if (*n == *capacity) {
+            const int64_t         more  = *capacity > 0 ? *capacity*2 : 64;
+            struct score_window * grown = realloc(*windows, (size_t) more*sizeof(**windows));
+            if (grown == NULL) {
+                snprintf(err, err_size, "%s: out of memory for %" PRId64 " windows", s->path, more);
+                return false;
+            }
+            *windows  = grown;
+            *capacity = more;
+        }
+        (*windows)[(*n)++] = window;
+        s->n_read++;
+    }
+}
+
+static bool open_all(const char * const * paths, int n_paths, struct scores * scores, char * err, size_t err_size) {
+    struct memory * m = calloc(1, sizeof(*m));
+    *scores = (struct scores) { .memory = m };
+    if (m != NULL) {
+        m->shards = calloc((size_t) n_paths + 1, sizeof(*m->shards));
+    }
+    if (m == NULL || m->shards == NULL) {
+        snprintf(err, err_size, "out of memory for %d score files", n_paths);
+        return false;
+    }
+    for (int i = 0; i < n_paths; ++i) {
+        m->n_shards = i + 1;
+        if (!shard_open(&m->shards[i], paths[i], err, err_size)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+bool scores_read(const char * const * paths, int n_paths, bool partial, struct scores * scores, char * err, size_t err_size) {
+    int64_t capacity = 0;
+    bool    ok       = n_paths > 0;
+    *scores = (struct scores) { 0 };
+    if (!ok) {
+        snprintf(err, err_size, "there are no score files to read");
+        return false;
+    }
+    ok = open_all(paths, n_paths, scores, err, err_size);
+    struct memory * m = scores->memory;
+    if (ok) {
+        qsort(m->shards, (size_t) n_paths, sizeof(*m->shards), compare_shards);
+        ok = check_shards(m->shards, n_paths, partial, err, err_size);
+    }
+    for (int i = 0; i < n_paths && ok; ++i) {
+        ok = read_windows(&m->shards[i], partial, &m->windows, &scores->n_windows, &capacity, err, err_size);
+    }
+    if (!ok) {
+        scores_free(scores);
+        return false;
+    }
+    scores->windows       = m->windows;
+    scores->meta          = m->shards[0].meta;
+    scores->meta.shard    = 1;
+    scores->meta.n_shards = 1;
+    return true;
+}
+
+bool scores_read_meta(const char * path, struct scores * scores, char * err, size_t err_size) {
+    if (!open_all(&path, 1, scores, err, err_size)) {
+        scores_free(scores);
+        return false;
+    }
+    scores->meta = ((struct memory *) scores->memory)->shards[0].meta;
+    return true;
+}
+
+void scores_free(struct scores * scores) {
+    struct memory * m = scores->memory;
+    for (int i = 0; m != NULL && i < m->n_shards; ++i) {
+        shard_free(&m->shards[i]);
+    }
+    if (m != NULL) {
+        free(m->shards);
+        free(m->windows);
+    }
+    free(m);
+    *scores = (struct scores) { 0 };
+}

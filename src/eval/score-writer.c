@@ -1,0 +1,223 @@
+#include "eval/score-format.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+struct score_writer {
+    char *  path;
+    int     fd;
+    int64_t next, end;  // the window that comes next, and the one behind the last of the shard
+    int64_t max_targets;
+    bool    has_norms;
+    bool    dirty;      // something was written that may not be on the disk
+};
+
+static bool fail(const struct score_writer * w, const char * what, char * err, size_t err_size) {
+    snprintf(err, err_size, "%s: %s: %s", w->path, what, strerror(errno));
+    return false;
+}
+
+static bool write_all(struct score_writer * w, const void * data, size_t size, char * err, size_t err_size) {
+    const char * p = data;
+    w->dirty = w->dirty || size > 0;
+    while (size > 0) {
+        const ssize_t n = write(w->fd, p, size);
+        if (n < 0 && errno == EINTR) {
+            continue;
+        }
+        if (n < 0) {
+            return fail(w, "cannot be written", err, err_size);
+        }
+        p    += n;
+        size -= (size_t) n;
+    }
+    return true;
+}
+
+// Opens the file, makes it if there is none, and keeps others from writing to it.
+static struct score_writer * open_writer(const char * path, const struct score_meta * meta, char * err, size_t err_size) {
+    struct score_writer * w = calloc(1, sizeof(*w));
+    char * copy = malloc(strlen(path) + 1);
+    if (w == NULL || copy == NULL) {
+        snprintf(err, err_size, "%s: out of memory", path);
+        free(w);
+        free(copy);
+        return NULL;
+    }
+    w->path        = strcpy(copy, path);
+    w->max_targets = meta->window - 1;
+    w->has_norms   = score_has_norms(meta);
+    score_shard_range(meta, &w->next, &w->end);
+    w->fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+    if (w->fd < 0) {
+        fail(w, "cannot be opened for writing", err, err_size);
+    } else if (lockf(w->fd, F_TLOCK, 0) != 0 && (errno == EAGAIN || errno == EACCES)) { // a file system without locks is no reason to stop
+        snprintf(err, err_size, "%s: another process is writing to it", path);
+    } else {
+        return w;
+    }
+    score_writer_close(w, NULL, 0);
+    return NULL;
+}
+
+// Cuts the file at `size` and appends the data there.
+static bool start_at(struct score_writer * w, size_t size, const void * data, size_t n_data, char * err, size_t err_size) {
+    if (ftruncate(w->fd, (off_t) size) != 0 || lseek(w->fd, (off_t) size, SEEK_SET) < 0) {
+        return fail(w, "cannot be cut", err, err_size);
+    }
+    return write_all(w, data, n_data, err, err_size);
+}
+
+struct score_writer * score_writer_create(const char * path, const struct score_meta * meta, char * err, size_t err_size) {
+    struct score_writer * w = open_writer(path, meta, err, err_size);
+    if (w == NULL) {
+        return NULL;
+    }
+    size_t size;
+    char * header = score_header_new(meta, &size);
+    if (header == NULL) {
+        snprintf(err, err_size, "%s: out of memory for its header", path);
+    }
+    const bool ok = header != NULL && start_at(w, 0, header, size, err, err_size);
+    free(header);
+    if (!ok) {
+        score_writer_close(w, NULL, 0);
+        return NULL;
+    }
+    return w;
+}
+
+// Why a file with another header is not continued.
+static void explain(const char * path, const uint8_t * data, size_t size, const struct score_meta * meta, char * err, size_t err_size) {
+    const size_t start = score_header_check(path, data, size, err, err_size);
+    if (start == 0) {
+        return;
+    }
+    const size_t n_text = start - SCORE_PREFIX_SIZE - SCORE_DIGEST_SIZE;
+    char *       text   = malloc(n_text + 1);
+    if (text == NULL) {
+        snprintf(err, err_size, "%s: out of memory for its header", path);
+        return;
+    }
+    memcpy(text, data + SCORE_PREFIX_SIZE, n_text);
+    struct score_meta old;
+    if (score_meta_parse(path, text, n_text, &old, err, err_size)) {
+        char a[64], b[64];
+        const char * key = score_meta_difference(&old, meta, true, a, b);
+        snprintf(err, err_size, "%s: was begun by another run: its %s is '%s', here it is '%s'", path, key != NULL ? key : "header", a, b);
+    }
+    free(text);
+}
+
+// Reads the file as far as it is whole. What follows *good is torn.
+static bool count_windows(struct score_writer * w, const uint8_t * data, size_t size, const struct score_meta * meta, size_t * good,
+        char * err, size_t err_size) {
+    for (;;) {
+        struct score_window window;
+        switch (score_record_read(w->path, data, size, good, meta, &window, err, err_size)) {
+            case SCORE_RECORD_BAD:  return false;
+            case SCORE_RECORD_END:
+            case SCORE_RECORD_TORN: return true;
+            case SCORE_RECORD_OK:   break;
+        }
+        if (window.index != w->next || window.index >= w->end) {
+            snprintf(err, err_size, "%s: window %" PRId64 " comes where %" PRId64 " is expected; the shard ends with %" PRId64,
+                    w->path, window.index, w->next, w->end - 1);
+            return false;
+        }
+        w->next++;
+    }
+}
+
+static bool resume(struct score_writer * w, const struct score_meta * meta, const char * header, size_t n_header, char * err, size_t err_size) {
+    struct stat st;
+    if (fstat(w->fd, &st) != 0) {
+        return fail(w, "cannot be read", err, err_size);
+    }
+    const size_t size = (size_t) st.st_size;
+    if (size == 0) {
+        return start_at(w, 0, header, n_header, err, err_size);
+    }
+    uint8_t * data = mmap(NULL, size, PROT_READ, MAP_SHARED, w->fd, 0);
+    if (data == MAP_FAILED) {
+        return fail(w, "cannot be mapped", err, err_size);
+    }
+    bool   ok   = true;
+    size_t good = 0;
+    if (memcmp(data, header, size < n_header ? size : n_header) != 0) {
+        explain(w->path, data, size, meta, err, err_size);
+        ok = false;
+    } else if (size >= n_header) {
+        good = n_header;
+        ok   = count_windows(w, data, size, meta, &good, err, err_size);
+    }
+    munmap(data, size);
+    return ok && start_at(w, good, header, good == 0 ? n_header : 0, err, err_size); // a torn header is written again
+}
+
+struct score_writer * score_writer_resume(const char * path, const struct score_meta * meta, int64_t * n_done, char * err, size_t err_size) {
+    struct score_writer * w = open_writer(path, meta, err, err_size);
+    if (w == NULL) {
+        return NULL;
+    }
+    const int64_t first = w->next;
+    size_t        size;
+    char *        header = score_header_new(meta, &size);
+    if (header == NULL) {
+        snprintf(err, err_size, "%s: out of memory for its header", path);
+    }
+    const bool ok = header != NULL && resume(w, meta, header, size, err, err_size);
+    free(header);
+    if (!ok) {
+        score_writer_close(w, NULL, 0);
+        return NULL;
+    }
+    *n_done = w->next - first;
+    return w;
+}
+
+bool score_writer_append(struct score_writer * w, const struct score_window * window, char * err, size_t err_size) {
+    if (window->index != w->next || window->index >= w->end ||
+        window->n_targets < 1 || window->n_targets > w->max_targets || window->n_spans < 1) {
+        snprintf(err, err_size, "%s: window %" PRId64 " with %" PRId64 " targets; expected window %" PRId64 " of %" PRId64 " with 1 to %" PRId64,
+                w->path, window->index, window->n_targets, w->next, w->end, w->max_targets);
+        return false;
+    }
+    size_t    size;
+    uint8_t * record = score_record_new(window, w->has_norms, &size);
+    if (record == NULL) {
+        snprintf(err, err_size, "%s: out of memory for window %" PRId64, w->path, window->index);
+        return false;
+    }
+    const bool ok = write_all(w, record, size, err, err_size);
+    free(record);
+    w->next += ok;
+    return ok;
+}
+
+bool score_writer_sync(struct score_writer * w, char * err, size_t err_size) {
+    if (w->dirty && fsync(w->fd) != 0) {
+        return fail(w, "cannot be written", err, err_size);
+    }
+    w->dirty = false;
+    return true;
+}
+
+bool score_writer_close(struct score_writer * w, char * err, size_t err_size) {
+    if (w == NULL) {
+        return true;
+    }
+    bool ok = w->fd < 0 || score_writer_sync(w, err, err_size);
+    if (w->fd >= 0 && close(w->fd) != 0 && ok) {
+        ok = fail(w, "cannot be written", err, err_size);
+    }
+    free(w->path);
+    free(w);
+    return ok;
+}

@@ -1,0 +1,249 @@
+#include "eval/text-table.h"
+
+#include "base/arena.h"
+#include "eval/markup.h"
+#include "base/unicode.h"
+
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct grid * grid_new(struct arena * arena, int n_rows, int n_cols) {
+    struct grid * g = arena_alloc(arena, sizeof(*g));
+    if (g != NULL) {
+        g->n_rows = n_rows;
+        g->n_cols = n_cols;
+        g->cells  = arena_alloc(arena, ((size_t) n_rows*(size_t) n_cols + 1)*sizeof(*g->cells));
+    }
+    return g != NULL && g->cells != NULL ? g : NULL;
+}
+
+bool grid_set(struct arena * arena, struct grid * g, int row, int col, const char * format, ...) {
+    char    text[512];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(text, sizeof(text), format, args);
+    va_end(args);
+    char * copy = arena_alloc(arena, strlen(text) + 1);
+    if (copy == NULL) {
+        return false;
+    }
+    g->cells[row*g->n_cols + col] = strcpy(copy, text);
+    return true;
+}
+
+bool grid_set_p_value(struct arena * arena, struct grid * g, int row, int col, double p) {
+    return p < 1e-6 ? grid_set(arena, g, row, col, "< 1e-6") : grid_set(arena, g, row, col, p < 1e-3 ? "%.0e" : "%.4f", p);
+}
+
+//
+// Text
+//
+
+// Characters that reports use, in ASCII; what is in names besides becomes '?'.
+static const char * ascii_of(uint32_t cp) {
+    switch (cp) {
+        case 0x00b1: return "+-";
+        case 0x2212: return "-";
+        case 0x2013: return "-";
+        case 0x2026: return "...";
+        case 0x00d7: return "x";
+        default:     return "?";
+    }
+}
+
+// Writes one character of the text and returns how many columns it takes; to NULL, only counts.
+static int put_char(const char ** p, const char * end, bool utf8, FILE * out) {
+    uint32_t    cp = 0;
+    int         bad;
+    const int   n  = lrnn_utf8_decode(*p, end, &cp, &bad);
+    const char * ascii = n == 0 || cp < 0x20 || cp == 0x7f ? "?" : cp < 0x80 || utf8 ? NULL : ascii_of(cp);
+
+    if (out != NULL) {
+        fwrite(ascii != NULL ? ascii : *p, 1, ascii != NULL ? strlen(ascii) : (size_t) n, out);
+    }
+    *p += n > 0 ? n : bad;
+    return ascii != NULL ? (int) strlen(ascii) : 1;
+}
+
+static int put_text(const char * text, size_t size, bool utf8, FILE * out) {
+    int n = 0;
+    for (const char * p = text; p < text + size;) {
+        n += put_char(&p, text + size, utf8, out);
+    }
+    return n;
+}
+
+static int width_of(const char * text, bool utf8) {
+    return text == NULL ? 0 : put_text(text, strlen(text), utf8, NULL);
+}
+
+// A text in a field of `width` columns, cut with its last character if it is longer.
+static void put_field(const char * text, int width, bool left, bool utf8, FILE * out) {
+    const int n = width_of(text, utf8);
+    if (n > width) {
+        int at = 0;
+        for (const char * p = text; at < width - 2;) {
+            at += put_char(&p, text + strlen(text), utf8, out);
+        }
+        for (; at < width; at++) {
+            putc('.', out);
+        }
+        return;
+    }
+    fprintf(out, "%*s", left ? 0 : width - n, "");
+    put_text(text != NULL ? text : "", text != NULL ? strlen(text) : 0, utf8, out);
+    fprintf(out, "%*s", left ? width - n : 0, "");
+}
+
+void text_write_wrapped(const char * text, int at, int columns, int indent, bool utf8, FILE * out) {
+    bool is_first = true; // word of its line
+    for (const char * p = text; *p != '\0';) {
+        const size_t n     = strcspn(p, " \n");
+        const int    width = put_text(p, n, utf8, NULL);
+        if (!is_first && at + 1 + width > columns) {
+            fprintf(out, "\n%*s", indent, "");
+            at       = indent;
+            is_first = true;
+        }
+        if (!is_first) {
+            putc(' ', out);
+            at++;
+        }
+        put_text(p, n, utf8, out);
+        at      += width;
+        p       += n;
+        is_first = *p == '\n';
+        if (is_first) {
+            fprintf(out, "\n");
+            at = 0;
+        }
+        p += *p != '\0';
+    }
+    fprintf(out, "\n");
+}
+
+static void write_rule(int width, const char * word, bool utf8, FILE * out) {
+    const int n = width_of(word, utf8);
+    int       at = 0;
+    for (; at < 2; at++) {
+        putc('-', out);
+    }
+    if (n > 0 && n + 6 < width) {
+        putc(' ', out);
+        put_text(word, strlen(word), utf8, out);
+        putc(' ', out);
+        at += n + 2;
+    }
+    for (; at < width; at++) {
+        putc('-', out);
+    }
+    putc('\n', out);
+}
+
+static void write_row(const struct grid * g, int row, const int * widths, int first, int end, bool utf8, FILE * out) {
+    put_field(g->cells[row*g->n_cols], widths[0], true, utf8, out);
+    for (int c = first; c < end; c++) {
+        fputs("  ", out);
+        put_field(g->cells[row*g->n_cols + c], widths[c], g->left, utf8, out);
+    }
+}
+
+// Without the blanks at its end.
+static void write_trimmed(const struct grid * g, int row, const int * widths, int first, int end, bool utf8, FILE * out) {
+    char * line = NULL;
+    size_t n    = 0;
+    FILE * file = open_memstream(&line, &n);
+    if (file != NULL) {
+        write_row(g, row, widths, first, end, utf8, file);
+        fclose(file);
+        while (n > 0 && line[n - 1] == ' ') {
+            n--;
+        }
+        fwrite(line, 1, n, out);
+        free(line);
+    }
+    putc('\n', out);
+}
+
+static void write_columns(const struct grid * g, const int * widths, int first, int end, int total, bool utf8, FILE * out) {
+    for (int row = 0; row < g->n_rows; row++) {
+        for (int i = 0; i < g->n_rules; i++) {
+            if (g->rules[i].before == row) {
+                write_rule(total, g->rules[i].word, utf8, out);
+            }
+        }
+        write_trimmed(g, row, widths, first, end, utf8, out);
+        if (row == 0) {
+            write_rule(total, NULL, utf8, out);
+        }
+    }
+}
+
+void grid_write_text(const struct grid * g, int columns, bool utf8, FILE * out) {
+    int * widths = calloc((size_t) g->n_cols + 1, sizeof(*widths));
+    if (widths == NULL) {
+        return;
+    }
+    for (int c = 0; c < g->n_cols; c++) {
+        for (int row = 0; row < g->n_rows; row++) {
+            const int n = width_of(g->cells[row*g->n_cols + c], utf8);
+            widths[c] = n > widths[c] ? n : widths[c];
+        }
+        const int most = c == 0 ? columns/3 : columns - 2 - widths[0]; // a column must fit beside the first
+        widths[c] = widths[c] > most ? most : widths[c];
+    }
+    text_write_wrapped(g->title, 0, columns, 0, utf8, out);
+    for (int first = 1; first < g->n_cols || first == 1;) {
+        int total = widths[0], end = first;
+        while (end < g->n_cols && (end == first || total + 2 + widths[end] <= columns)) {
+            total += 2 + widths[end++];
+        }
+        if (first > 1) {
+            putc('\n', out);
+        }
+        write_columns(g, widths, first, end, total, utf8, out);
+        first = end > first ? end : first + 1;
+    }
+    if (g->note != NULL) {
+        text_write_wrapped(g->note, 0, columns, 0, utf8, out);
+    }
+    putc('\n', out);
+    free(widths);
+}
+
+//
+// HTML
+//
+
+void grid_write_html(const struct grid * g, FILE * out) {
+    fputs("<figure class=\"table\"><figcaption>", out);
+    markup_text(out, g->title);
+    fprintf(out, "</figcaption>\n<div class=\"scroll\"><table%s>\n", g->left ? " class=\"left\"" : "");
+    for (int row = 0; row < g->n_rows; row++) {
+        for (int i = 0; i < g->n_rules; i++) {
+            if (g->rules[i].before == row) {
+                fprintf(out, "<tr class=\"rule\"><td colspan=\"%d\">", g->n_cols);
+                markup_text(out, g->rules[i].word);
+                fputs("</td></tr>\n", out);
+            }
+        }
+        fputs("<tr>", out);
+        for (int c = 0; c < g->n_cols; c++) {
+            const char * cell = g->cells[row*g->n_cols + c];
+            const char * tag  = row == 0 || c == 0 ? "th" : "td";
+            const bool   best = row > 0 && cell != NULL && strlen(cell) > 2 && strcmp(cell + strlen(cell) - 2, " *") == 0;
+            fprintf(out, "<%s%s>", tag, best ? " class=\"best\"" : "");
+            markup_text(out, cell != NULL ? cell : "");
+            fprintf(out, "</%s>", tag);
+        }
+        fputs("</tr>\n", out);
+    }
+    fputs("</table></div>\n", out);
+    if (g->note != NULL) {
+        fputs("<p class=\"note\">", out);
+        markup_text(out, g->note);
+        fputs("</p>\n", out);
+    }
+    fputs("</figure>\n", out);
+}

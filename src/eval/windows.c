@@ -1,0 +1,494 @@
+#include "eval/windows.h"
+
+#include "eval/token-bytes.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+// Names that spans count in: files, sources.
+struct names {
+    char *  text;     // separated by '\t'
+    size_t  size, capacity;
+    int32_t n;
+    int32_t last;     // found by the last call: documents of a file come one after another
+    size_t  last_at;
+};
+
+struct windows {
+    struct window_params   params;
+    bool                   bos_doc, bos_window;
+    int32_t                bos, eos;
+    const struct lrnn_model * model;
+
+    FILE *                 file;      // the windows, one behind the other
+    int64_t *              offsets;   // of each in the file
+    int64_t                n, capacity;
+
+    // the window in the making
+    int64_t                n_tokens;
+    int32_t *              tokens;    // [W]
+    uint16_t *             bytes;
+    uint8_t *              scored;
+    struct window_span *   spans;
+    int64_t                n_spans, cap_spans;
+
+    struct names           files, sources;
+    char *                 template;
+    struct windows_summary summary;
+};
+
+// What stands before a window in the file.
+struct block {
+    int64_t n_tokens, n_spans;
+};
+
+static bool no_memory(char * err, size_t err_size) {
+    snprintf(err, err_size, "out of memory for windows of tokens");
+    return false;
+}
+
+static bool cannot_keep(char * err, size_t err_size) {
+    snprintf(err, err_size, "the windows cannot be kept in the folder of the results: %s", strerror(errno));
+    return false;
+}
+
+//
+// Names
+//
+
+// Index of a name, which is added if it is new; −1: out of memory. Tabs in it become spaces.
+static int32_t names_find(struct names * names, const char * name) {
+    const size_t n = strlen(name);
+    for (int pass = 0; pass < 2; ++pass) { // the name of the last document, then all
+        int32_t index = pass == 0 ? names->last    : 0;
+        size_t  at    = pass == 0 ? names->last_at : 0;
+        while (index < names->n) {
+            const char * p   = names->text + at;
+            const char * end = memchr(p, '\t', names->size - at);
+            const size_t len = end != NULL ? (size_t) (end - p) : names->size - at;
+            bool same = len == n;
+            for (size_t i = 0; i < n && same; ++i) {
+                same = p[i] == (name[i] == '\t' ? ' ' : name[i]);
+            }
+            if (same) {
+                names->last    = index;
+                names->last_at = at;
+                return index;
+            }
+            if (pass == 0) {
+                break;
+            }
+            at += len + 1;
+            index++;
+        }
+    }
+    if (names->size + n + 2 > names->capacity) {
+        const size_t more = 2*names->capacity + n + 256;
+        char * text = realloc(names->text, more);
+        if (text == NULL) {
+            return -1;
+        }
+        names->text     = text;
+        names->capacity = more;
+    }
+    if (names->n > 0) {
+        names->text[names->size++] = '\t';
+    }
+    names->last    = names->n++;
+    names->last_at = names->size;
+    for (size_t i = 0; i < n; ++i) {
+        names->text[names->size++] = name[i] == '\t' ? ' ' : name[i];
+    }
+    names->text[names->size] = '\0';
+    return names->last;
+}
+
+//
+// Making
+//
+
+// Neither the number of windows nor that of tokens allows another window of n tokens.
+static bool is_full(const struct windows * ws, int64_t n) {
+    return (ws->params.max_windows > 0 && ws->n >= ws->params.max_windows) ||
+           (ws->params.max_tokens  > 0 && ws->summary.n_tokens + n > ws->params.max_tokens);
+}
+
+// Puts the window in the making into the file.
+static bool flush(struct windows * ws, char * err, size_t err_size) {
+    const size_t       n       = (size_t) ws->n_tokens;
+    const size_t       n_spans = (size_t) ws->n_spans;
+    const struct block block   = { ws->n_tokens, ws->n_spans };
+
+    if (ws->params.mode == WINDOW_LLAMA && (ws->bos_doc || ws->bos_window)) {
+        ws->tokens[0] = ws->bos;
+        ws->bytes [0] = 0;
+    }
+    for (int64_t t = 0; t < ws->n_tokens; ++t) {
+        const bool in_range = ws->params.mode == WINDOW_LLAMA ? t > ws->params.length/2 : t > 0;
+        ws->scored[t] = in_range && !(ws->params.skip_special && lrnn_token_is_special(ws->model, ws->tokens[t]));
+        ws->summary.n_targets += ws->scored[t];
+        ws->summary.n_bytes   += ws->scored[t] ? ws->bytes[t] : 0;
+    }
+    if (ws->n == ws->capacity) {
+        const int64_t more    = 2*ws->capacity + 64;
+        int64_t *     offsets = realloc(ws->offsets, (size_t) more*sizeof(*offsets));
+        if (offsets == NULL) {
+            return no_memory(err, err_size);
+        }
+        ws->offsets  = offsets;
+        ws->capacity = more;
+    }
+    ws->offsets[ws->n] = ftello(ws->file);
+    if (fwrite(&block,     sizeof(block),       1,       ws->file) != 1       ||
+        fwrite(ws->spans,  sizeof(*ws->spans),  n_spans, ws->file) != n_spans ||
+        fwrite(ws->tokens, sizeof(*ws->tokens), n,       ws->file) != n       ||
+        fwrite(ws->bytes,  sizeof(*ws->bytes),  n,       ws->file) != n       ||
+        fwrite(ws->scored, sizeof(*ws->scored), n,       ws->file) != n) {
+        return cannot_keep(err, err_size);
+    }
+    ws->n++;
+    ws->summary.n_windows  = ws->n;
+    ws->summary.n_tokens  += ws->n_tokens;
+    ws->n_tokens           = 0;
+    ws->n_spans            = 0;
+    return true;
+}
+
+static bool push_span(struct windows * ws, struct window_span span, char * err, size_t err_size) {
+    if (ws->n_spans == ws->cap_spans) {
+        const int64_t        more  = 2*ws->cap_spans + 16;
+        struct window_span * spans = realloc(ws->spans, (size_t) more*sizeof(*spans));
+        if (spans == NULL) {
+            return no_memory(err, err_size);
+        }
+        ws->spans     = spans;
+        ws->cap_spans = more;
+    }
+    ws->spans[ws->n_spans++] = span;
+    return true;
+}
+
+// Appends a token to the window in the making. `at` says where in its document it stands; a window that begins gets a span from there, and one more
+// from its first target: scores begin with that one, and who reads them must know which byte it is at.
+static bool push(struct windows * ws, int32_t token, uint16_t bytes, bool starts, const struct window_span * at, char * err, size_t err_size) {
+    if (ws->n_tokens <= 1 || starts) {
+        struct window_span span = *at;
+        span.first = ws->n_tokens;
+        if (!push_span(ws, span, err, err_size)) {
+            return false;
+        }
+        if (ws->n_tokens == 0 && ws->bos_window && ws->params.mode != WINDOW_LLAMA) {
+            ws->tokens[0] = ws->bos;
+            ws->bytes [0] = 0;
+            ws->n_tokens  = 1;
+        }
+    }
+    ws->tokens[ws->n_tokens] = token;
+    ws->bytes [ws->n_tokens] = bytes;
+    ws->n_tokens++;
+    return ws->n_tokens < ws->params.length || flush(ws, err, err_size);
+}
+
+// A document with what stands before and after it: tokens first .. end − 1, where −1 is the bos and n the eos.
+struct encoded {
+    int32_t *  tokens;
+    uint16_t * bytes;
+    int64_t    n;
+    bool       bos, eos;
+};
+
+static bool encode(struct windows * ws, const struct document * doc, struct encoded * e, char * err, size_t err_size) {
+    const struct lrnn_tokenizer * tok = token_bytes_tokenizer(ws->model);
+    char why[512];
+    *e = (struct encoded) {
+        .bos = ws->bos_doc && (ws->params.mode != WINDOW_LLAMA || doc->index == 0),
+        .eos = ws->params.eos == WINDOW_EOS_DOC,
+    };
+    bool ok = lrnn_text_to_tokens(ws->model, doc->text, doc->size, 0, &e->tokens, &e->n, why, sizeof(why));
+    if (ok) {
+        e->bytes = malloc(((size_t) e->n + 1)*sizeof(*e->bytes));
+        if (e->bytes == NULL) {
+            snprintf(why, sizeof(why), "out of memory for %" PRId64 " tokens", e->n);
+        }
+        ok = e->bytes != NULL && token_bytes(tok, doc->text, doc->size, e->tokens, e->n, e->bytes, why, sizeof(why));
+    }
+    if (!ok) {
+        snprintf(err, err_size, "%s:%" PRId64 ": document %" PRId64 ": %s", doc->file, doc->line, doc->index, why);
+    }
+    return ok;
+}
+
+// Cuts a document into windows, or as much of it as there is room for.
+static bool add_document(struct windows * ws, const struct document * doc, const struct encoded * e, char * err, size_t err_size) {
+    const bool    alone = ws->params.mode == WINDOW_DOCUMENT;
+    const int64_t first = e->bos ? -1 : 0;
+    const int64_t end   = e->eos ? e->n + 1 : e->n;
+    const int64_t extra = alone && ws->bos_window ? 1 : 0; // a bos that `push` adds
+    const int64_t w     = ws->params.length;
+
+    ws->summary.stream_tokens += end - first;
+    ws->summary.stream_bytes  += (int64_t) doc->size;
+    if (alone && end - first + extra < ws->params.min_doc_tokens) {
+        ws->summary.left_out++;
+        return true;
+    }
+    if (alone && is_full(ws, end - first + extra < w ? end - first + extra : w)) {
+        return true;
+    }
+    const char * name = strrchr(doc->file, '/');
+    struct window_span at = {
+        .document = doc->index,
+        .file     = names_find(&ws->files, name != NULL ? name + 1 : doc->file),
+        .source   = doc->source != NULL && *doc->source != '\0' ? names_find(&ws->sources, doc->source) : -1,
+    };
+    if (at.file < 0 || (at.source < 0 && doc->source != NULL && *doc->source != '\0')) {
+        return no_memory(err, err_size);
+    }
+    const int64_t n_before = ws->n;
+    for (int64_t i = first; i < end; ++i) {
+        const int32_t  token = i < 0 ? ws->bos : i < e->n ? e->tokens[i] : ws->eos;
+        const uint16_t bytes = i < 0 || i >= e->n ? 0 : e->bytes[i];
+        if ((alone && ws->n > n_before) || (!alone && ws->n_tokens == 0 && is_full(ws, w))) {
+            return true; // cut at W, or enough
+        }
+        if (!push(ws, token, bytes, i == first, &at, err, err_size)) {
+            return false;
+        }
+        at.byte += bytes;
+    }
+    return !alone || ws->n_tokens == 0 || flush(ws, err, err_size);
+}
+
+static bool add_all(struct windows * ws, struct dataset * ds, windows_progress progress, void * user, char * err, size_t err_size) {
+    const int64_t w = ws->params.mode == WINDOW_DOCUMENT ? ws->params.min_doc_tokens : ws->params.length;
+    struct document doc;
+    while (ws->n_tokens > 0 || !is_full(ws, w)) {
+        const enum dataset_status status = dataset_next(ds, &doc, err, err_size);
+        if (status == DATASET_ERROR) {
+            return false;
+        }
+        if (status == DATASET_END) {
+            break;
+        }
+        struct encoded e;
+        const bool ok = encode(ws, &doc, &e, err, err_size) && add_document(ws, &doc, &e, err, err_size);
+        free(e.tokens);
+        free(e.bytes);
+        if (!ok) {
+            return false;
+        }
+        ws->summary.counts = dataset_get_counts(ds);
+        if (progress != NULL && !progress(&ws->summary, user)) {
+            snprintf(err, err_size, "stopped while reading the data");
+            return false;
+        }
+    }
+    ws->n_tokens = ws->n_spans = 0; // a tail that fills no window is dropped
+    ws->summary.counts = dataset_get_counts(ds);
+    dataset_fingerprint(ds, ws->summary.fingerprint);
+    ws->template = malloc(strlen(ws->summary.counts.template) + 1); // the data set may go before the windows do
+    if (ws->template == NULL) {
+        return no_memory(err, err_size);
+    }
+    ws->summary.counts.template = strcpy(ws->template, ws->summary.counts.template);
+    if (ws->n == 0) {
+        snprintf(err, err_size, "the data gives no window: %" PRId64 " documents have %" PRId64 " tokens%s; a window has %" PRId64,
+                ws->summary.counts.documents, ws->summary.stream_tokens, ws->params.mode == WINDOW_DOCUMENT ? ", and each is too short" : "",
+                ws->params.mode == WINDOW_DOCUMENT ? ws->params.min_doc_tokens : ws->params.length);
+        return false;
+    }
+    return fflush(ws->file) == 0 || cannot_keep(err, err_size);
+}
+
+// A file that is gone with the process, however it ends.
+static FILE * nameless_file(const char * folder, char * err, size_t err_size) {
+    const size_t size = strlen(folder) + 32;
+    char *       path = malloc(size);
+    FILE *       file = NULL;
+    if (path != NULL) {
+        snprintf(path, size, "%s/windows.XXXXXX", folder);
+        const int fd = mkstemp(path);
+        if (fd >= 0) {
+            unlink(path);
+            file = fdopen(fd, "w+b");
+            if (file == NULL) {
+                close(fd);
+            }
+        }
+    }
+    if (file == NULL) {
+        snprintf(err, err_size, "%s: no file can be made in it: %s", folder, strerror(errno));
+    }
+    free(path);
+    return file;
+}
+
+static bool check_params(const struct window_params * p, char * err, size_t err_size) {
+    if (p->length < 2 || p->length > WINDOW_MAX_LENGTH) {
+        snprintf(err, err_size, "windows of %" PRId64 " tokens; expected 2 to %d", p->length, WINDOW_MAX_LENGTH);
+        return false;
+    }
+    for (int i = 0; i < p->n_contexts; ++i) {
+        if (p->mode != WINDOW_PACKED || p->contexts[i] < 1 || p->contexts[i] > p->length - WINDOW_SAME_TARGETS) {
+            snprintf(err, err_size, "the same %d targets after %" PRId64 " tokens; expected packed windows and a context of 1 to %" PRId64,
+                    WINDOW_SAME_TARGETS, p->contexts[i], p->length - WINDOW_SAME_TARGETS);
+            return false;
+        }
+    }
+    return true;
+}
+
+static bool prepare(struct windows * ws, const char * folder, char * err, size_t err_size) {
+    const struct lrnn_model_info info = lrnn_model_get_info(ws->model);
+    struct window_params *       p    = &ws->params;
+
+    if (!info.has_tokenizer) {
+        snprintf(err, err_size, "the model has no tokenizer: it cannot read text");
+        return false;
+    }
+    p->min_doc_tokens = p->mode != WINDOW_DOCUMENT || p->min_doc_tokens == 0 || p->min_doc_tokens > p->length ? p->length : p->min_doc_tokens;
+    p->min_doc_tokens = p->min_doc_tokens < 2 ? 2 : p->min_doc_tokens;
+    ws->bos           = info.bos;
+    ws->eos           = info.eos;
+    ws->bos_doc       = p->bos == WINDOW_BOS_DOC || (p->bos == WINDOW_BOS_AUTO && info.add_bos);
+    ws->bos_window    = p->bos == WINDOW_BOS_WINDOW;
+    ws->summary.bos   = ws->bos_doc ? "doc" : ws->bos_window ? "window" : "none";
+    if ((ws->bos_doc || ws->bos_window) && ws->bos < 0) {
+        snprintf(err, err_size, "the model has no token that begins a text; --bos none does without");
+        return false;
+    }
+    if (p->eos == WINDOW_EOS_DOC && ws->eos < 0) {
+        snprintf(err, err_size, "the model has no token that ends a text; --eos none does without");
+        return false;
+    }
+    const size_t w = (size_t) p->length;
+    ws->tokens = malloc(w*sizeof(*ws->tokens));
+    ws->bytes  = malloc(w*sizeof(*ws->bytes));
+    ws->scored = malloc(w);
+    if (ws->tokens == NULL || ws->bytes == NULL || ws->scored == NULL) {
+        return no_memory(err, err_size);
+    }
+    ws->file = nameless_file(folder, err, err_size);
+    return ws->file != NULL;
+}
+
+struct windows * windows_make(struct dataset * ds, const struct lrnn_model * model, const struct window_params * params, const char * folder,
+        windows_progress progress, void * user, char * err, size_t err_size) {
+    struct windows * ws = calloc(1, sizeof(*ws));
+    if (ws == NULL) {
+        no_memory(err, err_size);
+        return NULL;
+    }
+    ws->params = *params;
+    ws->model  = model;
+    if (!check_params(params, err, err_size) || !prepare(ws, folder, err, err_size) || !add_all(ws, ds, progress, user, err, err_size)) {
+        windows_free(ws);
+        return NULL;
+    }
+    ws->summary.files   = ws->files.text;
+    ws->summary.sources = ws->sources.text != NULL ? ws->sources.text : "";
+    if (params->n_contexts > 0) {
+        ws->summary.n_windows = ws->n*params->n_contexts;
+        ws->summary.n_tokens  = 0;
+        ws->summary.n_targets = ws->summary.n_windows*WINDOW_SAME_TARGETS;
+        for (int i = 0; i < params->n_contexts; ++i) {
+            ws->summary.n_tokens += ws->n*(params->contexts[i] + WINDOW_SAME_TARGETS);
+        }
+    }
+    return ws;
+}
+
+void windows_free(struct windows * ws) {
+    if (ws == NULL) {
+        return;
+    }
+    if (ws->file != NULL) {
+        fclose(ws->file);
+    }
+    free(ws->offsets);
+    free(ws->tokens);
+    free(ws->bytes);
+    free(ws->scored);
+    free(ws->spans);
+    free(ws->files.text);
+    free(ws->sources.text);
+    free(ws->template);
+    free(ws);
+}
+
+const struct windows_summary * windows_get_summary(const struct windows * ws) {
+    return &ws->summary;
+}
+
+//
+// Reading
+//
+
+// Leaves only the last `context` + WINDOW_SAME_TARGETS tokens of a window, of which the last WINDOW_SAME_TARGETS are scored.
+static void keep_tail(struct window * w, struct window_span * spans, int32_t * tokens, uint16_t * bytes, uint8_t * scored, int64_t context) {
+    const int64_t n    = context + WINDOW_SAME_TARGETS;
+    const int64_t skip = w->n_tokens - n;
+    int32_t       from = 0; // the span that the tail begins in
+    while (from + 1 < w->n_spans && spans[from + 1].first <= skip) {
+        from++;
+    }
+    for (int64_t t = spans[from].first; t < skip; ++t) {
+        spans[from].byte += bytes[t];
+    }
+    for (int32_t i = from; i < w->n_spans; ++i) {
+        spans[i - from]       = spans[i];
+        spans[i - from].first = i > from ? spans[i].first - skip : 0;
+    }
+    memmove(tokens, tokens + skip, (size_t) n*sizeof(*tokens));
+    memmove(bytes,  bytes  + skip, (size_t) n*sizeof(*bytes));
+    memmove(scored, scored + skip, (size_t) n);
+    memset(scored, 0, (size_t) context);
+    w->n_spans -= from;
+    w->n_tokens = n;
+}
+
+bool windows_read(struct windows * ws, int64_t index, struct window * window, char * err, size_t err_size) {
+    const int64_t n_contexts = ws->params.n_contexts > 0 ? ws->params.n_contexts : 1;
+    struct block  block;
+    *window = (struct window) { .index = index };
+    if (index < 0 || index >= ws->n*n_contexts) {
+        snprintf(err, err_size, "window %" PRId64 " of %" PRId64, index, ws->n*n_contexts);
+        return false;
+    }
+    bool ok = fseeko(ws->file, ws->offsets[index/n_contexts], SEEK_SET) == 0 && fread(&block, sizeof(block), 1, ws->file) == 1;
+    if (ok) {
+        const size_t n       = (size_t) block.n_tokens;
+        const size_t n_spans = (size_t) block.n_spans*sizeof(struct window_span);
+        const size_t size    = n_spans + n*(sizeof(int32_t) + sizeof(uint16_t) + 1);
+        char *       memory  = malloc(size);
+        if (memory == NULL) {
+            return no_memory(err, err_size);
+        }
+        struct window_span * spans  = (void *) memory;
+        int32_t *            tokens = (void *) (memory + n_spans);
+        uint16_t *           bytes  = (void *) (tokens + n);
+        uint8_t *            scored = (void *) (bytes + n);
+        ok = fread(memory, 1, size, ws->file) == size;
+        *window = (struct window) {
+            .index = index, .n_tokens = block.n_tokens, .tokens = tokens, .bytes = bytes, .scored = scored, .spans = spans,
+            .n_spans = (int32_t) block.n_spans, .memory = memory,
+        };
+        if (ok && ws->params.n_contexts > 0) {
+            keep_tail(window, spans, tokens, bytes, scored, ws->params.contexts[index % n_contexts]);
+        }
+    }
+    if (!ok) {
+        snprintf(err, err_size, "window %" PRId64 " cannot be read back: %s", index, strerror(errno));
+        window_free(window);
+    }
+    return ok;
+}
+
+void window_free(struct window * window) {
+    free(window->memory);
+    *window = (struct window) { 0 };
+}

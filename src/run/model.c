@@ -1,0 +1,339 @@
+// Loading a model: the file is mapped and checked by model-file.c, then read through loader.c, family by family.
+
+#include "run/model.h"
+
+#include "base/arena.h"
+#include "file/loader.h"
+#include "file/model-file.h"
+#include "models/models.h"
+#include "run/placement.h"
+#include "text/tokenizer.h"
+#include "text/tokenizer-load.h"
+#include "run/weights.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define FAMILY_ADDRESS(name) &family_##name,
+static const struct family * const ALL_FAMILIES[] = { FAMILIES(FAMILY_ADDRESS) };
+#undef FAMILY_ADDRESS
+
+// llama.cpp's architectures that load as they are; each implies its family and eigenvalue range.
+static const char * const LLAMA_ARCHITECTURES[] = { "mamba", "mamba2", "rwkv6", "rwkv7" };
+
+const struct family * family_find(const char * name) {
+    for (size_t i = 0; i < sizeof(ALL_FAMILIES)/sizeof(ALL_FAMILIES[0]); ++i) {
+        if (strcmp(ALL_FAMILIES[i]->name, name) == 0) {
+            return ALL_FAMILIES[i];
+        }
+    }
+    return NULL;
+}
+
+static bool is_llama_architecture(const char * arch) {
+    for (size_t i = 0; i < sizeof(LLAMA_ARCHITECTURES)/sizeof(LLAMA_ARCHITECTURES[0]); ++i) {
+        if (strcmp(LLAMA_ARCHITECTURES[i], arch) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static const char * quote(char * buf, size_t size, const char * text) {
+    return lrnn_text_quote(buf, size, (struct lrnn_text) { text, strlen(text) });
+}
+
+static bool fail_family(struct loader * l, const char * family) {
+    char   quoted[80];
+    char   known[512] = "";
+    size_t n          = 0;
+    for (size_t i = 0; i < sizeof(ALL_FAMILIES)/sizeof(ALL_FAMILIES[0]) && n < sizeof(known); ++i) {
+        n += (size_t) snprintf(known + n, sizeof(known) - n, "%s%s", i > 0 ? ", " : "", ALL_FAMILIES[i]->name);
+    }
+    return loader_fail(l, "lrnn.family is %s; expected one of %s", quote(quoted, sizeof(quoted), family), known);
+}
+
+// What family it is and which eigenvalues its transitions have.
+static bool load_identity(struct loader * l) {
+    struct lrnn_model * model = l->model;
+
+    l->arch = "general";
+    const char * arch = loader_string(l, "architecture");
+    model->info.name  = loader_string_or(l, "name", "");
+    if (l->failed) {
+        return false;
+    }
+    l->arch                  = arch;
+    model->info.architecture = arch;
+
+    const char * family = arch;
+    if (strcmp(arch, "lrnn") == 0) {
+        loader_int(l, "format_version", 1, 1);
+        family = loader_string(l, "family");
+    } else if (!is_llama_architecture(arch)) {
+        char quoted[80];
+        return loader_fail(l, "general.architecture is %s; expected lrnn, mamba, mamba2, rwkv6 or rwkv7", quote(quoted, sizeof(quoted), arch));
+    }
+    if (l->failed) {
+        return false;
+    }
+    model->family = family_find(family);
+    if (model->family == NULL) {
+        return fail_family(l, family);
+    }
+    model->info.family = model->family->name;
+
+    static const char * const ranges[] = { "[0,1]", "[-1,1]", "family", NULL };
+    const int range = strcmp(arch, "lrnn") == 0 ? loader_word(l, "eigenvalues", ranges) : model->family->own_range ? 2 : 0;
+    if (l->failed) {
+        return false;
+    }
+    if (range == 1 && !model->family->signed_form) {
+        return loader_fail(l, "lrnn.eigenvalues is \"[-1,1]\"; family %s has no signed form", family);
+    }
+    if ((range == 2) != model->family->own_range) {
+        return loader_fail(l, "lrnn.eigenvalues is \"%s\"; expected \"%s\" for family %s",
+                ranges[range], model->family->own_range ? "family" : "[0,1] or [-1,1]", family);
+    }
+    model->is_signed         = range == 1;
+    for (size_t i = 0; i < lrnn_model_file_n_tensors(model->file); ++i) {
+        model->is_quantized |= ggml_is_quantized(lrnn_model_file_tensor(model->file, i)->type);
+    }
+    model->info.eigenvalues  = ranges[range];
+    l->arch                  = "lrnn"; // in llama.cpp's files too
+    model->info.range_source = loader_string_or(l, "eigenvalues_source", "");
+    model->info.source       = loader_string_or(l, "source", "");
+    l->arch                  = arch;
+    return !l->failed;
+}
+
+// Which layers are attention.
+static bool load_layer_kinds(struct loader * l) {
+    struct lrnn_model * model = l->model;
+    const bool          all   = model->family == &family_transformer;
+    for (int32_t il = 0; il < model->n_layer; ++il) {
+        model->layers[il].attention = all;
+    }
+    const struct lrnn_model_key * kinds = NULL;
+    char                          why[512];
+    const enum lrnn_key_status    status = lrnn_model_file_texts(model->file, "lrnn.layer_kinds", &kinds, why, sizeof(why));
+    if (status == LRNN_KEY_ABSENT) {
+        return true;
+    }
+    if (status == LRNN_KEY_BAD) {
+        l->failed = true;
+        snprintf(l->err, l->err_size, "%s", why);
+        return false;
+    }
+    if (kinds->n != (size_t) model->n_layer) {
+        return loader_fail(l, "lrnn.layer_kinds has %zu elements; expected %d", kinds->n, model->n_layer);
+    }
+    for (int32_t il = 0; il < model->n_layer; ++il) {
+        const struct lrnn_text kind = lrnn_model_key_text(kinds, (size_t) il);
+        if (!lrnn_text_is(kind, "attention") && !lrnn_text_is(kind, "recurrent")) {
+            char quoted[80];
+            return loader_fail(l, "lrnn.layer_kinds[%d] is %s; expected recurrent or attention", il, lrnn_text_quote(quoted, sizeof(quoted), kind));
+        }
+        if (all && lrnn_text_is(kind, "recurrent")) {
+            return loader_fail(l, "lrnn.layer_kinds[%d] is \"recurrent\"; family transformer has attention layers only", il);
+        }
+        model->layers[il].attention = lrnn_text_is(kind, "attention");
+    }
+    return true;
+}
+
+static bool load_shape(struct loader * l) {
+    struct lrnn_model * model = l->model;
+    const bool          ours  = strcmp(l->arch, "lrnn") == 0;
+
+    model->n_embd  = loader_int(l, "embedding_length", 1, 1 << 20);
+    model->n_layer = (int32_t) loader_int(l, "block_count", 1, 4096);
+    model->n_ff    = loader_int_or(l, "feed_forward_length", 0, 1 << 24, 0);
+    model->layers  = loader_alloc(l, (size_t) (l->failed ? 1 : model->n_layer)*sizeof(struct layer));
+    model->info.trained_length = ours ? loader_int_or(l, "context_length_trained", 1, INT64_MAX, 0)
+                                      : loader_int_or(l, "context_length", 0, INT64_MAX, 0);
+    if (!ours && model->info.trained_length == 1048576) { // what llama.cpp writes for want of a number
+        model->info.trained_length = 0;
+    }
+    if (ours) {
+        model->norm_eps = loader_float(l, "norm_epsilon", 1e-12f, 1.0f);
+    } else {
+        const bool rwkv = strncmp(l->arch, "rwkv", 4) == 0;
+        model->norm_eps = loader_float(l, rwkv ? "attention.layer_norm_epsilon" : "attention.layer_norm_rms_epsilon", 1e-12f, 1.0f);
+    }
+    model->final_norm     = loader_bool_or(l, "final_norm", true);
+    model->logit_soft_cap = loader_float_or(l, "logit_soft_cap", 1e-6f, 1e6f, 0.0f);
+    return !l->failed && load_layer_kinds(l);
+}
+
+static bool load_globals(struct loader * l) {
+    struct lrnn_model * model = l->model;
+    const int64_t       D     = model->n_embd;
+
+    model->token_embd = loader_tensor_2d(l, -1, "token_embd.weight", TENSOR_REQUIRED, D, 0);
+    if (l->failed) {
+        return false;
+    }
+    model->info.n_vocab = model->token_embd->ne[1];
+    const int64_t said  = strcmp(l->arch, "lrnn") == 0 ? loader_int_or(l, "vocab_size", 1, INT64_MAX, model->info.n_vocab) : model->info.n_vocab;
+    if (!l->failed && said != model->info.n_vocab) {
+        return loader_fail(l, "lrnn.vocab_size is %lld; token_embd.weight has %lld rows", (long long) said, (long long) model->info.n_vocab);
+    }
+    model->embd_norm    = loader_tensor_1d(l, -1, "token_embd_norm.weight", TENSOR_F32 | TENSOR_OPTIONAL, D);
+    model->embd_norm_b  = loader_tensor_1d(l, -1, "token_embd_norm.bias",   TENSOR_F32 | TENSOR_OPTIONAL, D);
+
+    l->place      = model->output_place;
+    model->output = loader_tensor_2d(l, -1, "output.weight", TENSOR_OPTIONAL, D, model->info.n_vocab);
+    if (model->output == NULL) { // tied: where the rows are looked up, and a second time where the product is computed
+        model->output = l->place == 0 ? model->token_embd : loader_tensor_2d(l, -1, "token_embd.weight", TENSOR_REQUIRED, D, model->info.n_vocab);
+    }
+    if (model->final_norm) {
+        model->output_norm   = loader_tensor_1d(l, -1, "output_norm.weight", TENSOR_F32, D);
+        model->output_norm_b = loader_tensor_1d(l, -1, "output_norm.bias", TENSOR_F32 | TENSOR_OPTIONAL, D);
+    }
+    l->place = 0;
+    return !l->failed;
+}
+
+static void count_bytes(struct lrnn_model * model) {
+    for (int32_t il = 0; il < model->n_layer; ++il) {
+        const struct layer * layer = &model->layers[il];
+        model->info.n_layer_attention += layer->attention;
+        model->info.cache_bytes       += 2*layer->cache_size*(int64_t) sizeof(float);
+        for (int32_t i = 0; i < layer->n_states; ++i) {
+            model->info.state_bytes += layer->state_size[i]*(int64_t) sizeof(float);
+        }
+    }
+    for (size_t i = 0; i < lrnn_model_file_n_tensors(model->file); ++i) {
+        model->info.weight_bytes += (int64_t) lrnn_model_file_tensor(model->file, i)->size;
+    }
+    model->info.n_layer  = model->n_layer;
+    model->info.n_embd   = model->n_embd;
+    model->info.identity = lrnn_model_file_identity(model->file);
+}
+
+static bool load(struct loader * l, const struct lrnn_model_params * params) {
+    struct lrnn_model * model = l->model;
+    if (!load_identity(l) || !load_shape(l) || !placement_choose(l, params) || !weights_open(l) || !load_globals(l) || !vocab_load(l)) {
+        return false;
+    }
+    if (model->family->load != NULL && !model->family->load(l)) {
+        return false;
+    }
+    for (int32_t il = 0; il < model->n_layer; ++il) {
+        struct layer * layer = &model->layers[il];
+        l->place = layer->place;
+        if (layer->attention ? !attention_load_layer(l, il, layer) : !model->family->load_layer(l, il, layer)) {
+            return false;
+        }
+    }
+    char why[512];
+    if (!lrnn_model_file_all_used(model->file, why, sizeof(why))) {
+        l->failed = true;
+        snprintf(l->err, l->err_size, "%s", why);
+        return false;
+    }
+    count_bytes(model);
+    if (!weights_fetch(l, params)) {
+        return false;
+    }
+    const char * warning = lrnn_model_file_warning(model->file);
+    if (warning != NULL && model->log != NULL) {
+        model->log(LRNN_LOG_WARNING, warning, model->log_user);
+    }
+    placement_log(model);
+    return true;
+}
+
+struct lrnn_model * lrnn_model_load(const char * path, const struct lrnn_model_params * params, char * err, size_t err_size) {
+    struct lrnn_model * model = calloc(1, sizeof(*model));
+    struct arena *      arena = arena_new();
+    if (model == NULL || arena == NULL) {
+        snprintf(err, err_size, "%s: out of memory", path);
+        free(model);
+        arena_free(arena);
+        return NULL;
+    }
+    if (params != NULL) {
+        model->log      = params->log;
+        model->log_user = params->log_user;
+    }
+    model->arena = arena;
+    model->file  = lrnn_model_file_open(path, err, err_size);
+
+    struct loader l = { .model = model, .err = err, .err_size = err_size };
+    if (model->file == NULL || !load(&l, params)) {
+        lrnn_model_free(model);
+        return NULL;
+    }
+    return model;
+}
+
+void lrnn_model_free(struct lrnn_model * model) {
+    if (model == NULL) {
+        return;
+    }
+    lrnn_tokenizer_free(model->tokenizer);
+    weights_free(model);
+    lrnn_model_file_free(model->file);
+    arena_free(model->arena);
+    free(model);
+}
+
+bool lrnn_model_get_tensor(const struct lrnn_model * model, int64_t i, struct lrnn_tensor_info * info) {
+    if (i < 0 || (uint64_t) i >= lrnn_model_file_n_tensors(model->file)) {
+        return false;
+    }
+    const struct lrnn_model_tensor * t = lrnn_model_file_tensor(model->file, (size_t) i);
+    *info = (struct lrnn_tensor_info) { .name = t->name, .type = ggml_type_name(t->type), .n_bytes = (int64_t) t->size };
+    memcpy(info->ne, t->ne, sizeof(info->ne));
+    return true;
+}
+
+const char * lrnn_model_get_text(const struct lrnn_model * model, const char * key, size_t * size) {
+    char             err[256];
+    struct lrnn_text text;
+    if (lrnn_model_file_text(model->file, key, &text, err, sizeof(err)) != LRNN_KEY_OK) {
+        *size = 0;
+        return NULL;
+    }
+    *size = text.size;
+    return text.data;
+}
+
+static enum lrnn_key_kind kind_of_key(enum gguf_type type) {
+    switch (type) {
+        case GGUF_TYPE_FLOAT32:
+        case GGUF_TYPE_FLOAT64: return LRNN_KEY_FLOAT;
+        case GGUF_TYPE_BOOL:    return LRNN_KEY_BOOL;
+        case GGUF_TYPE_STRING:  return LRNN_KEY_TEXT;
+        default:                return LRNN_KEY_INT;
+    }
+}
+
+bool lrnn_model_get_key(const struct lrnn_model * model, int64_t i, int64_t j, struct lrnn_key_info * info) {
+    if (i < 0 || (uint64_t) i >= lrnn_model_file_n_keys(model->file)) {
+        return false;
+    }
+    const struct lrnn_model_key * key  = lrnn_model_file_key(model->file, (size_t) i);
+    const size_t                  at   = j < 0 ? SIZE_MAX : (size_t) j;
+    const struct lrnn_text        text = lrnn_model_key_text(key, at);
+    *info = (struct lrnn_key_info) {
+        .kind      = kind_of_key(key->type),
+        .is_array  = key->is_array,
+        .n         = (int64_t) key->n,
+        .integer   = key->type == GGUF_TYPE_BOOL ? lrnn_model_key_bool(key, at) : lrnn_model_key_int(key, at),
+        .number    = lrnn_model_key_float(key, at),
+        .name      = key->name.data,
+        .name_size = key->name.size,
+        .text      = text.data,
+        .text_size = text.size,
+    };
+    return true;
+}
+
+struct lrnn_model_info lrnn_model_get_info(const struct lrnn_model * model) {
+    return model->info;
+}

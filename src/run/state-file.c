@@ -1,0 +1,311 @@
+// A sequence in a file, all numbers little-endian:
+//
+//     "lrnn-seq"  u32 version  u32 what follows the pieces: 1 logits, 2 sampler
+//     u64 identity of the model   i64 tokens   u64 bytes of the pieces
+//     the pieces of the sequence, in the order of session_seq_pieces
+//     the logits of the last token, f32 [vocabulary], so that sampling can go on where it stopped
+//     the sampler: u64 random[2]   i64 accepted   i32 recent[4096]
+//     u64 checksum of everything before it
+//
+// The checksum protects from damage, not from malice: what it lets pass is still refused if it makes no sense, as numbers that are not finite.
+
+#include "base/atomic-file.h"
+#include "run/model.h"
+#include "run/sampler.h"
+#include "run/session.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const char MAGIC[8] = { 'l', 'r', 'n', 'n', '-', 's', 'e', 'q' };
+
+enum { VERSION = 1 };
+
+enum { HAS_LOGITS = 1 << 0, HAS_SAMPLER = 1 << 1 };
+
+// Tokens that a sequence or a sampler may have behind it: more than there will ever be, and still far from what overflows.
+static const int64_t COUNT_MAX = INT64_C(1) << 62;
+
+struct header {
+    char     magic[8];
+    uint32_t version;
+    uint32_t has;
+    uint64_t identity;
+    int64_t  length;
+    uint64_t n_bytes;
+};
+
+struct saved_sampler {
+    uint64_t random[2];
+    int64_t  n_accepted;
+    int32_t  recent[SAMPLER_RECENT_MAX];
+};
+
+_Static_assert(sizeof(struct header) == 40, "the header has no holes");
+_Static_assert(sizeof(struct saved_sampler) == 24 + 4*SAMPLER_RECENT_MAX, "the sampler has no holes");
+#if defined(__BYTE_ORDER__) && __BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__
+#    error "state files are written as the numbers lie in memory, which must be little-endian"
+#endif
+
+// FNV-1a
+static uint64_t checksum(uint64_t sum, const void * data, size_t size) {
+    const uint8_t * p = data;
+    for (size_t i = 0; i < size; ++i) {
+        sum = (sum ^ p[i])*0x100000001b3u;
+    }
+    return sum;
+}
+
+static const uint64_t CHECKSUM_START = 0xcbf29ce484222325u;
+
+static bool add_size(struct ggml_tensor * tensor, size_t offset, size_t size, void * user) {
+    (void) tensor;
+    (void) offset;
+    *(uint64_t *) user += size;
+    return true;
+}
+
+static bool check_seq(const struct lrnn_session * session, int32_t seq, char * err, size_t err_size) {
+    if (seq < 0 || seq >= session_n_seqs(session)) {
+        snprintf(err, err_size, "sequence %d; the session has sequences 0 to %d", seq, session_n_seqs(session) - 1);
+        return false;
+    }
+    return true;
+}
+
+static size_t logits_size(const struct lrnn_session * session) {
+    return (size_t) session_model(session)->info.n_vocab*sizeof(float);
+}
+
+//
+// Saving
+//
+
+struct writer {
+    struct atomic_file file;
+    uint64_t           sum;
+    bool               ok;
+    char *             err;
+    size_t             err_size;
+};
+
+static void put(struct writer * w, const void * data, size_t size) {
+    w->ok  = w->ok && atomic_file_write(&w->file, data, size, w->err, w->err_size);
+    w->sum = checksum(w->sum, data, size);
+}
+
+static bool put_piece(struct ggml_tensor * tensor, size_t offset, size_t size, void * user) {
+    struct writer * w = user;
+    uint8_t         block[1 << 16];
+    for (size_t at = 0; w->ok && at < size; at += sizeof(block)) {
+        const size_t n = size - at < sizeof(block) ? size - at : sizeof(block);
+        ggml_backend_tensor_get(tensor, block, offset + at, n);
+        put(w, block, n);
+    }
+    return w->ok;
+}
+
+bool lrnn_seq_save(
+        struct lrnn_session * session, int32_t seq, const struct lrnn_sampler * sampler, const char * path, char * err, size_t err_size) {
+    if (!check_seq(session, seq, err, err_size)) {
+        return false;
+    }
+    const float * logits = session_seq_logits(session, seq);
+    struct header header = {
+        .version  = VERSION,
+        .has      = (logits != NULL ? HAS_LOGITS : 0u) | (sampler != NULL ? HAS_SAMPLER : 0u),
+        .identity = session_model(session)->info.identity,
+        .length   = lrnn_seq_length(session, seq),
+    };
+    memcpy(header.magic, MAGIC, sizeof(MAGIC));
+    session_seq_pieces(session, seq, header.length, add_size, &header.n_bytes);
+
+    struct writer w = { .sum = CHECKSUM_START, .ok = true, .err = err, .err_size = err_size };
+    if (!atomic_file_open(&w.file, path, err, err_size)) {
+        return false;
+    }
+    put(&w, &header, sizeof(header));
+    session_seq_pieces(session, seq, header.length, put_piece, &w);
+    if (logits != NULL) {
+        put(&w, logits, logits_size(session));
+    }
+    if (sampler != NULL) {
+        struct saved_sampler saved = { .random = { sampler->random[0], sampler->random[1] }, .n_accepted = sampler->n_accepted };
+        memcpy(saved.recent, sampler->recent, sizeof(saved.recent));
+        put(&w, &saved, sizeof(saved));
+    }
+    const uint64_t sum = w.sum;
+    put(&w, &sum, sizeof(sum));
+    if (!w.ok) {
+        atomic_file_cancel(&w.file);
+        return false;
+    }
+    return atomic_file_commit(&w.file, err, err_size);
+}
+
+//
+// Loading: the whole file is read and checked before the sequence is touched
+//
+
+// The size of an open file, -1 if it is not one that has a size.
+static int64_t file_size(FILE * file) {
+    if (fseek(file, 0, SEEK_END) != 0) {
+        return -1;
+    }
+    const long size = ftell(file);
+    return size >= 0 && fseek(file, 0, SEEK_SET) == 0 ? (int64_t) size : -1;
+}
+
+// Everything after the header, malloc'ed, NULL and a sentence otherwise.
+static uint8_t * read_rest(const struct lrnn_session * session, const char * path, FILE * file, const struct header * header, size_t * size,
+        char * err, size_t err_size) {
+    const int64_t  total    = file_size(file);
+    const uint64_t expected = sizeof(*header) + header->n_bytes + (header->has & HAS_LOGITS ? logits_size(session) : 0) +
+                              (header->has & HAS_SAMPLER ? sizeof(struct saved_sampler) : 0) + sizeof(uint64_t);
+    if (total < 0 || (uint64_t) total != expected) {
+        snprintf(err, err_size, "%s: the file has %" PRId64 " bytes; expected %" PRIu64, path, total, expected);
+        return NULL;
+    }
+    *size = (size_t) (expected - sizeof(*header));
+    uint8_t * data = malloc(*size);
+    if (data == NULL || fseek(file, sizeof(*header), SEEK_SET) != 0 || fread(data, 1, *size, file) != *size) {
+        snprintf(err, err_size, "%s: %zu bytes cannot be read", path, *size);
+        free(data);
+        return NULL;
+    }
+    uint64_t stored;
+    memcpy(&stored, data + *size - sizeof(stored), sizeof(stored));
+    const uint64_t sum = checksum(checksum(CHECKSUM_START, header, sizeof(*header)), data, *size - sizeof(stored));
+    if (sum != stored) {
+        snprintf(err, err_size, "%s: the checksum is wrong; the file is damaged", path);
+        free(data);
+        return NULL;
+    }
+    return data;
+}
+
+static bool check_header(struct lrnn_session * session, const char * path, const struct header * h, char * err, size_t err_size) {
+    const uint64_t identity = session_model(session)->info.identity;
+    const int64_t  most     = session_n_cache(session) < COUNT_MAX ? session_n_cache(session) : COUNT_MAX;
+    if (memcmp(h->magic, MAGIC, sizeof(MAGIC)) != 0) {
+        snprintf(err, err_size, "%s: not a state file of lrnn", path);
+    } else if (h->version != VERSION) {
+        snprintf(err, err_size, "%s: state file of version %u; this program reads version %d", path, h->version, VERSION);
+    } else if (h->identity != identity) {
+        snprintf(err, err_size, "%s: saved from another model (%016" PRIx64 "); this one is %016" PRIx64, path, h->identity, identity);
+    } else if (h->has > (HAS_LOGITS | HAS_SAMPLER)) {
+        snprintf(err, err_size, "%s: the header says 0x%x of what follows the state; expected 1 for logits, 2 for a sampler, or both", path, h->has);
+    } else if (h->length < 0 || h->length > most) {
+        snprintf(err, err_size, "%s: a sequence of %" PRId64 " tokens; the session can hold %" PRId64, path, h->length, most);
+    } else {
+        return true;
+    }
+    return false;
+}
+
+struct reader {
+    const uint8_t * data;
+};
+
+static bool set_piece(struct ggml_tensor * tensor, size_t offset, size_t size, void * user) {
+    struct reader * r = user;
+    ggml_backend_tensor_set(tensor, r->data, offset, size);
+    r->data += size;
+    return true;
+}
+
+static bool all_finite(const uint8_t * data, uint64_t size) {
+    for (uint64_t i = 0; i + sizeof(float) <= size; i += sizeof(float)) {
+        float x;
+        memcpy(&x, data + i, sizeof(x));
+        if (!isfinite(x)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+static bool check_sampler(const char * path, const struct saved_sampler * saved, char * err, size_t err_size) {
+    if (saved->n_accepted < 0 || saved->n_accepted > COUNT_MAX) {
+        snprintf(err, err_size, "%s: a sampler that has accepted %" PRId64 " tokens; expected 0 to %" PRId64, path, saved->n_accepted, COUNT_MAX);
+        return false;
+    }
+    if (saved->random[0] == 0 && saved->random[1] == 0) { // the one state that the generator never leaves
+        snprintf(err, err_size, "%s: a sampler whose random numbers are all zero", path);
+        return false;
+    }
+    return true;
+}
+
+// From bytes that need not be aligned.
+static bool set_logits(struct lrnn_session * session, int32_t seq, const uint8_t * data, size_t size, char * err, size_t err_size) {
+    float * logits = malloc(size);
+    if (logits == NULL) {
+        snprintf(err, err_size, "out of memory for %zu bytes of logits", size);
+        return false;
+    }
+    memcpy(logits, data, size);
+    const bool ok = session_seq_set_logits(session, seq, logits, err, err_size);
+    free(logits);
+    return ok;
+}
+
+bool lrnn_seq_load(struct lrnn_session * session, int32_t seq, struct lrnn_sampler * sampler, const char * path, char * err, size_t err_size) {
+    if (!check_seq(session, seq, err, err_size)) {
+        return false;
+    }
+    FILE * file = fopen(path, "rb");
+    if (file == NULL) {
+        snprintf(err, err_size, "%s: cannot be read: %s", path, strerror(errno));
+        return false;
+    }
+    struct header header;
+    bool          ok = fread(&header, 1, sizeof(header), file) == sizeof(header);
+    if (!ok) {
+        snprintf(err, err_size, "%s: too short for a state file of lrnn", path);
+    }
+    ok = ok && check_header(session, path, &header, err, err_size);
+
+    uint64_t n_bytes = 0;
+    if (ok) {
+        session_seq_pieces(session, seq, header.length, add_size, &n_bytes);
+        ok = n_bytes == header.n_bytes;
+        if (!ok) {
+            snprintf(err, err_size, "%s: %" PRIu64 " bytes of state; this model has %" PRIu64, path, header.n_bytes, n_bytes);
+        }
+    }
+    size_t    size = 0;
+    uint8_t * data = ok ? read_rest(session, path, file, &header, &size, err, err_size) : NULL;
+    fclose(file);
+    if (data == NULL) {
+        return false;
+    }
+    const size_t         n_logits = header.has & HAS_LOGITS ? logits_size(session) : 0;
+    struct saved_sampler saved    = { .random = { 1 } };
+    if (header.has & HAS_SAMPLER) {
+        memcpy(&saved, data + n_bytes + n_logits, sizeof(saved));
+    }
+    ok = all_finite(data, n_bytes) && all_finite(data + n_bytes, n_logits);
+    if (!ok) {
+        snprintf(err, err_size, "%s: the saved %s numbers that are not finite", path, all_finite(data, n_bytes) ? "logits have" : "state has");
+    }
+    ok = ok && check_sampler(path, &saved, err, err_size);
+    ok = ok && (n_logits == 0 || set_logits(session, seq, data + n_bytes, n_logits, err, err_size));
+    if (!ok) {
+        free(data);
+        return false;
+    }
+    session_seq_pieces(session, seq, header.length, set_piece, &(struct reader) { data });
+    session_seq_set(session, seq, header.length, n_logits > 0);
+    if (sampler != NULL && header.has & HAS_SAMPLER) {
+        memcpy(sampler->random, saved.random, sizeof(saved.random));
+        memcpy(sampler->recent, saved.recent, sizeof(saved.recent));
+        sampler->n_accepted = saved.n_accepted;
+    }
+    free(data);
+    return true;
+}

@@ -1,0 +1,41 @@
+#include "run/state-norm.h"
+
+#include "run/model.h"
+#include "run/session.h"
+
+#include <math.h>
+
+// Σ x² over n floats, which may lie on a device.
+static double sum_of_squares(const struct ggml_tensor * tensor, size_t offset, int64_t n) {
+    float  block[1 << 14];
+    double sum = 0.0;
+    for (int64_t at = 0; at < n; at += (int64_t) (sizeof(block)/sizeof(block[0]))) {
+        const int64_t left  = n - at;
+        const int64_t count = left < (int64_t) (sizeof(block)/sizeof(block[0])) ? left : (int64_t) (sizeof(block)/sizeof(block[0]));
+        ggml_backend_tensor_get(tensor, block, offset + (size_t) at*sizeof(float), (size_t) count*sizeof(float));
+        for (int64_t i = 0; i < count; ++i) {
+            sum += (double) block[i]*(double) block[i];
+        }
+    }
+    return sum;
+}
+
+struct state_norm state_norm_of(const struct lrnn_session * session, int32_t seq) {
+    const struct lrnn_model * model = session_model(session);
+    struct state_norm         most  = { .layer = -1 };
+    for (int32_t il = 0; il < model->n_layer; ++il) {
+        size_t                     offset;
+        const struct ggml_tensor * state = session_seq_state(session, seq, il, &offset);
+        if (state == NULL) {
+            continue;
+        }
+        const size_t head = state->nb[1]/(size_t) model->info.n_head; // a head is its matrix and, for mLSTM, n and m behind it
+        for (int64_t h = 0; h < model->info.n_head; ++h) {
+            const double norm = sqrt(sum_of_squares(state, offset + (size_t) h*head, model->info.d_k*model->info.d_v));
+            if (most.layer < 0 || (!isnan(most.norm) && !(norm <= most.norm))) { // a NaN stands above all
+                most = (struct state_norm) { norm, il };
+            }
+        }
+    }
+    return most;
+}

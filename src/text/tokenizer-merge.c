@@ -1,0 +1,214 @@
+#include "text/tokenizer-impl.h"
+
+#include <stdlib.h>
+
+//
+// The table
+//
+
+#define FREE UINT64_MAX
+
+static uint64_t pair_key(int32_t left, int32_t right) {
+    return (uint64_t) (uint32_t) left << 32 | (uint32_t) right;
+}
+
+// The place of the key, or the free one where it belongs.
+static size_t merges_place(const struct lrnn_merges * m, uint64_t key) {
+    uint64_t h = key*UINT64_C(0x9E3779B97F4A7C15);
+    h ^= h >> 32;
+    h *= UINT64_C(0xD6E8FEB86659FD93);
+    size_t i = (size_t) (h >> 32) & (m->size - 1);
+    while (m->key[i] != FREE && m->key[i] != key) {
+        i = (i + 1) & (m->size - 1);
+    }
+    return i;
+}
+
+static bool merges_grow(struct lrnn_merges * m) {
+    struct lrnn_merges big = { .size = m->size == 0 ? 1024 : m->size*2, .n = m->n };
+    big.key   = malloc(big.size*sizeof(*big.key));
+    big.value = malloc(big.size*sizeof(*big.value));
+    if (big.key == NULL || big.value == NULL) {
+        lrnn_merges_free(&big);
+        return false;
+    }
+    for (size_t i = 0; i < big.size; ++i) {
+        big.key[i] = FREE;
+    }
+    for (size_t i = 0; i < m->size; ++i) {
+        if (m->key[i] != FREE) {
+            const size_t place = merges_place(&big, m->key[i]);
+            big.key  [place] = m->key[i];
+            big.value[place] = m->value[i];
+        }
+    }
+    lrnn_merges_free(m);
+    *m = big;
+    return true;
+}
+
+bool lrnn_merges_put(struct lrnn_merges * m, int32_t left, int32_t right, uint32_t rank, int32_t result) {
+    if (m->n*2 >= m->size && !merges_grow(m)) {
+        return false;
+    }
+    const uint64_t key   = pair_key(left, right);
+    const size_t   place = merges_place(m, key);
+    m->n += m->key[place] == FREE;
+    m->key  [place] = key;
+    m->value[place] = (uint64_t) rank << 32 | (uint32_t) result;
+    return true;
+}
+
+void lrnn_merges_free(struct lrnn_merges * m) {
+    free(m->key);
+    free(m->value);
+    *m = (struct lrnn_merges) { 0 };
+}
+
+static bool merges_get(const struct lrnn_merges * m, int32_t left, int32_t right, uint32_t * rank, int32_t * result) {
+    if (m->size == 0 || left < 0 || right < 0) {
+        return false;
+    }
+    const size_t place = merges_place(m, pair_key(left, right));
+    if (m->key[place] == FREE) {
+        return false;
+    }
+    *rank   = (uint32_t) (m->value[place] >> 32);
+    *result = (int32_t)  (m->value[place] & UINT32_MAX);
+    return true;
+}
+
+bool lrnn_merges_has(const struct lrnn_merges * m, int32_t left, int32_t right) {
+    uint32_t rank;
+    int32_t  result;
+    return merges_get(m, left, right, &rank, &result);
+}
+
+//
+// The heap
+//
+
+static bool heap_reserve(struct lrnn_merge_work * w, size_t n) {
+    if (n > w->heap_capacity) {
+        const size_t                  capacity = n < 64 ? 64 : n + n/2;
+        struct lrnn_merge_candidate * p        = realloc(w->heap, capacity*sizeof(*p));
+        if (p == NULL) {
+            return false;
+        }
+        w->heap          = p;
+        w->heap_capacity = capacity;
+    }
+    return true;
+}
+
+static void heap_sink(struct lrnn_merge_candidate * heap, size_t n, size_t i) {
+    const struct lrnn_merge_candidate c = heap[i];
+    for (size_t child = 2*i + 1; child < n; child = 2*i + 1) {
+        if (child + 1 < n && heap[child + 1].order < heap[child].order) {
+            child++;
+        }
+        if (heap[child].order >= c.order) {
+            break;
+        }
+        heap[i] = heap[child];
+        i       = child;
+    }
+    heap[i] = c;
+}
+
+static void heap_rise(struct lrnn_merge_candidate * heap, size_t i) {
+    const struct lrnn_merge_candidate c = heap[i];
+    while (i > 0 && heap[(i - 1)/2].order > c.order) {
+        heap[i] = heap[(i - 1)/2];
+        i       = (i - 1)/2;
+    }
+    heap[i] = c;
+}
+
+// Appends the merge of a symbol and its right neighbour, if there is one; where it belongs in the heap is left to the caller.
+static bool candidate_add(const struct lrnn_merges * m, struct lrnn_merge_work * w, int32_t left) {
+    const int32_t right = left >= 0 ? w->symbols[left].next : -1;
+    uint32_t      rank;
+    int32_t       result;
+    if (right < 0 || !merges_get(m, w->symbols[left].id, w->symbols[right].id, &rank, &result)) {
+        return false;
+    }
+    w->heap[w->n_heap++] = (struct lrnn_merge_candidate) { (uint64_t) rank << 32 | (uint32_t) left, result };
+    return true;
+}
+
+//
+// Merging
+//
+
+bool lrnn_merge_work_push(struct lrnn_merge_work * w, int32_t id, uint32_t start) {
+    if (w->n_symbols == w->capacity) {
+        const size_t         capacity = w->capacity == 0 ? 64 : w->capacity*2;
+        struct lrnn_symbol * p        = realloc(w->symbols, capacity*sizeof(*p));
+        if (p == NULL) {
+            return false;
+        }
+        w->symbols  = p;
+        w->capacity = capacity;
+    }
+    const int32_t n = (int32_t) w->n_symbols++;
+    w->symbols[n] = (struct lrnn_symbol) { .id = id, .prev = n - 1, .next = -1, .start = start };
+    if (n > 0) {
+        w->symbols[n - 1].next = n;
+    }
+    return true;
+}
+
+void lrnn_merge_work_free(struct lrnn_merge_work * w) {
+    free(w->symbols);
+    free(w->heap);
+    *w = (struct lrnn_merge_work) { 0 };
+}
+
+bool lrnn_merge(const struct lrnn_merges * m, struct lrnn_merge_work * w) {
+    // each merge takes one candidate out and puts at most two in, and there are at most n − 1 merges
+    if (!heap_reserve(w, 2*w->n_symbols + 2)) {
+        return false;
+    }
+    w->n_heap = 0;
+    for (size_t i = 0; i < w->n_symbols; ++i) {
+        candidate_add(m, w, (int32_t) i);
+    }
+    for (size_t i = w->n_heap/2; i-- > 0; ) {
+        heap_sink(w->heap, w->n_heap, i);
+    }
+
+    struct lrnn_symbol * s = w->symbols;
+    while (w->n_heap > 0) {
+        const struct lrnn_merge_candidate c = w->heap[0];
+        w->heap[0] = w->heap[--w->n_heap];
+        if (w->n_heap > 0) {
+            heap_sink(w->heap, w->n_heap, 0);
+        }
+
+        // the symbols may have been merged with others since
+        const int32_t left  = (int32_t) (c.order & UINT32_MAX);
+        const int32_t right = s[left].next;
+        uint32_t      rank;
+        int32_t       result;
+        if (right < 0 || !merges_get(m, s[left].id, s[right].id, &rank, &result) || result != c.result) {
+            continue;
+        }
+
+        s[left].id   = result;
+        s[left].next = s[right].next;
+        if (s[left].next >= 0) {
+            s[s[left].next].prev = left;
+        }
+        s[right].id   = LRNN_SYMBOL_NONE; // candidates with it on the left are void
+        s[right].next = -1;
+
+        if (candidate_add(m, w, s[left].prev)) {
+            heap_rise(w->heap, w->n_heap - 1);
+        }
+        if (candidate_add(m, w, left)) {
+            heap_rise(w->heap, w->n_heap - 1);
+        }
+    }
+    return true;
+}

@@ -1,0 +1,154 @@
+#include "text/tokenizer-impl.h"
+
+#include <string.h>
+
+// Pre-tokenisers cut text into the pieces within which merges happen. They are published as regular expressions; here each alternative is
+// a few lines of code, tried in the same order. L, N and S are letters, numbers and white space, O is everything else.
+
+static enum lrnn_class class_at(const char * p, const char * end, const char ** next) { // OTHER at the end, where next is p
+    if (p == end) {
+        *next = p;
+        return LRNN_CLASS_OTHER;
+    }
+    *next = p;
+    return lrnn_class_of(lrnn_utf8_next(next));
+}
+
+// Behind the run of characters of a class, at most max of them.
+static const char * skip_class(const char * p, const char * end, enum lrnn_class class, size_t max) {
+    const char * next;
+    for (; max > 0 && p < end && class_at(p, end, &next) == class; --max) {
+        p = next;
+    }
+    return p;
+}
+
+//  's|'t|'re|'ve|'m|'ll|'d
+//
+// behind an apostrophe at p, or NULL. Without regard to case if `fold`: U+017F, the long s, is then an s.
+static const char * contraction(const char * p, const char * end, bool fold) {
+    static const char * const endings[] = { "s", "t", "re", "ve", "m", "ll", "d" };
+
+    if (*p != '\'') {
+        return NULL;
+    }
+    for (size_t i = 0; i < sizeof(endings)/sizeof(endings[0]); ++i) {
+        const char * e = endings[i];
+        const char * q = p + 1;
+        for (; *e != '\0' && q < end; ++e) {
+            uint32_t cp = lrnn_utf8_next(&q);
+            if (fold) {
+                cp = cp - 'A' < 26 ? cp + ('a' - 'A') : cp == 0x17F ? 's' : cp;
+            }
+            if (cp != (uint32_t) *e) {
+                break;
+            }
+        }
+        if (*e == '\0') {
+            return q;
+        }
+    }
+    return NULL;
+}
+
+//  \s+(?!\S)|\s+
+//
+// White space, but its last character is left to the word that follows.
+static const char * space_run(const char * p, const char * end) {
+    const char * last = p;
+    const char * q    = p;
+    const char * next;
+    while (q < end && class_at(q, end, &next) == LRNN_CLASS_SPACE) {
+        last = q;
+        q    = next;
+    }
+    return q == end || last == p ? q : last;
+}
+
+// GPT-2, GPT-NeoX
+//
+//  's|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+
+static const char * gpt2_next(const char * p, const char * end) {
+    const char * q = contraction(p, end, false);
+    if (q != NULL) {
+        return q;
+    }
+    const char *    word  = p + (*p == ' ' && p + 1 < end);
+    const char *    next;
+    enum lrnn_class class = class_at(word, end, &next);
+    return class == LRNN_CLASS_SPACE ? space_run(p, end) : skip_class(word, end, class, SIZE_MAX);
+}
+
+static const char * skip_newlines(const char * p, const char * end) {
+    while (p < end && (*p == '\r' || *p == '\n')) {
+        p++;
+    }
+    return p;
+}
+
+// Llama-3 (n_digits = 3), Qwen2 (n_digits = 1)
+//
+//  (?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,n_digits}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+
+static const char * llama3_next(const char * p, const char * end, size_t n_digits) {
+    const char * q = contraction(p, end, true);
+    if (q != NULL) {
+        return q;
+    }
+    const char *    second; // where the second character starts
+    const char *    third;
+    enum lrnn_class class = class_at(p, end, &second);
+
+    if (class == LRNN_CLASS_LETTER) {
+        return skip_class(p, end, LRNN_CLASS_LETTER, SIZE_MAX);
+    }
+    if (class == LRNN_CLASS_NUMBER) {
+        return skip_class(p, end, LRNN_CLASS_NUMBER, n_digits);
+    }
+    if (*p != '\r' && *p != '\n' && class_at(second, end, &third) == LRNN_CLASS_LETTER) {
+        return skip_class(second, end, LRNN_CLASS_LETTER, SIZE_MAX);
+    }
+    if (class == LRNN_CLASS_OTHER) {
+        return skip_newlines(skip_class(p, end, LRNN_CLASS_OTHER, SIZE_MAX), end);
+    }
+    if (*p == ' ' && second < end && class_at(second, end, &third) == LRNN_CLASS_OTHER) {
+        return skip_newlines(skip_class(second, end, LRNN_CLASS_OTHER, SIZE_MAX), end);
+    }
+    // \s*[\r\n]+ goes as far as the last line end of the white space
+    const char * line_end = NULL;
+    const char * next;
+    for (q = p; q < end && class_at(q, end, &next) == LRNN_CLASS_SPACE; q = next) {
+        if (*q == '\r' || *q == '\n') {
+            line_end = next;
+        }
+    }
+    return line_end != NULL ? line_end : space_run(p, end);
+}
+
+const char * lrnn_pretok_next(enum lrnn_pretok pre, const char * p, const char * end) {
+    switch (pre) {
+        case LRNN_PRETOK_LLAMA3: return llama3_next(p, end, 3);
+        case LRNN_PRETOK_QWEN2:  return llama3_next(p, end, 1);
+        case LRNN_PRETOK_GPT2:   break;
+    }
+    return gpt2_next(p, end);
+}
+
+bool lrnn_pretok_find(const char * name, enum lrnn_pretok * pre) {
+    static const struct {
+        const char *     name;
+        enum lrnn_pretok pre;
+    } table[] = {
+        { "gpt-2",     LRNN_PRETOK_GPT2   },
+        { "gpt-neox",  LRNN_PRETOK_GPT2   },
+        { "mpt",       LRNN_PRETOK_GPT2   }, // as llama.cpp calls GPT-NeoX
+        { "llama-bpe", LRNN_PRETOK_LLAMA3 },
+        { "qwen2",     LRNN_PRETOK_QWEN2  },
+    };
+    for (size_t i = 0; i < sizeof(table)/sizeof(table[0]); ++i) {
+        if (strcmp(name, table[i].name) == 0) {
+            *pre = table[i].pre;
+            return true;
+        }
+    }
+    return false;
+}
