@@ -1,10 +1,10 @@
 #pragma once
 
-// The CUDA language on a CPU (C++17): enough to compile kernels as they are and to run them, one grid after another, thread by thread.
-// Include this, then the headers with the kernels.
+// The CUDA language on a CPU (C++17): enough to compile kernels as they are and to run them, one
+// grid after another, thread by thread. Include this, then the headers with the kernels.
 //
-// Every thread of a block is a fiber with a stack of its own. It runs until it waits at a barrier or at a shuffle, or ends. What a card would
-// not forgive is found and told:
+// Every thread of a block is a fiber with a stack of its own. It runs until it waits at a barrier
+// or at a shuffle, or ends. What a card would not forgive is found and told:
 //
 //   a barrier not reached by all threads      __syncthreads() where some threads ended, or wait elsewhere
 //   a shuffle from an inactive lane           a lane of the mask that ended or waits elsewhere, a source or a caller not in the mask; and so for
@@ -42,11 +42,11 @@
 #include <vector>
 
 #if defined(__SANITIZE_ADDRESS__)
-#include <sanitizer/asan_interface.h>
+#    include <sanitizer/asan_interface.h>
 #endif
 
 #if !defined(__x86_64__)
-#include <ucontext.h>
+#    include <ucontext.h>
 #endif
 
 //
@@ -60,27 +60,58 @@
 #define __launch_bounds__(...)
 #define __align__(n) alignas(n)
 
-// Shared memory is the thread-local memory of the program, one block being run at a time by one thread of the host: its address and size are
-// known (see poison_shared), in templates too. A program that uses this header must have no other thread-local variables.
-#define __shared__ thread_local
+// Shared memory is the thread-local memory of the program, one block being run at a time by one
+// thread of the host: its address and size are known (see poison_shared), in templates too. A
+// program that uses this header must have no other thread-local variables.
+#define __shared__   thread_local
 
-struct uint3 { unsigned x, y, z; };
+struct uint3 {
+    unsigned x, y, z;
+};
 struct dim3 {
     unsigned x, y, z;
     constexpr dim3(unsigned vx = 1, unsigned vy = 1, unsigned vz = 1) : x(vx), y(vy), z(vz) {}
 };
-struct alignas(8)  float2 { float x, y; };
-struct alignas(16) float4 { float x, y, z, w; };
+struct alignas(8) float2 {
+    float x, y;
+};
+struct alignas(16) float4 {
+    float x, y, z, w;
+};
 
-inline float2 make_float2(float x, float y)                   { return { x, y }; }
-inline float4 make_float4(float x, float y, float z, float w) { return { x, y, z, w }; }
+inline float2 make_float2(float x, float y) {
+    return { x, y };
+}
+inline float4 make_float4(float x, float y, float z, float w) {
+    return { x, y, z, w };
+}
 
-inline float    __fdiv_rn(float a, float b)     { return a/b; }
-inline float    __int_as_float(int bits)        { float    f; memcpy(&f, &bits, sizeof(f)); return f; }
-inline float    __uint_as_float(unsigned bits)  { float    f; memcpy(&f, &bits, sizeof(f)); return f; }
-inline int      __float_as_int(float x)         { int      i; memcpy(&i, &x,    sizeof(i)); return i; }
-inline unsigned __float_as_uint(float x)        { unsigned u; memcpy(&u, &x,    sizeof(u)); return u; }
-inline int      __float2int_rn(float x)         { return (int) rintf(x); }
+inline float __fdiv_rn(float a, float b) {
+    return a / b;
+}
+inline float __int_as_float(int bits) {
+    float f;
+    memcpy(&f, &bits, sizeof(f));
+    return f;
+}
+inline float __uint_as_float(unsigned bits) {
+    float f;
+    memcpy(&f, &bits, sizeof(f));
+    return f;
+}
+inline int __float_as_int(float x) {
+    int i;
+    memcpy(&i, &x, sizeof(i));
+    return i;
+}
+inline unsigned __float_as_uint(float x) {
+    unsigned u;
+    memcpy(&u, &x, sizeof(u));
+    return u;
+}
+inline int __float2int_rn(float x) {
+    return (int) rintf(x);
+}
 
 namespace cuda_emu {
 
@@ -91,43 +122,47 @@ namespace cuda_emu {
 enum wait_kind { READY, AT_BARRIER, AT_WARP, DONE };
 
 struct fiber;
-using warp_fn = void(fiber * lanes);   // what the 32 lanes of a warp do together
+using warp_fn = void(fiber * lanes); // what the 32 lanes of a warp do together
 
 struct fiber {
-    uint3        thread {};
-    int          index = 0;          // in the block
-    wait_kind    state = DONE;
-    int          line  = 0;          // where it waits
-    unsigned     mask  = 0;          // of the lanes it waits for
-    int          source = 0;         // the lane it reads, -1: its own value
-    uint64_t     value  = 0, result = 0;
-    warp_fn    * work   = nullptr;   // done once all are there
-    struct copy { float * to; const float * from; int group; };
-    std::vector<copy> copies;         // begun and not waited for
-    int          group = 0;          // that the next copy belongs to
+    uint3     thread{};
+    int       index  = 0; // in the block
+    wait_kind state  = DONE;
+    int       line   = 0; // where it waits
+    unsigned  mask   = 0; // of the lanes it waits for
+    int       source = 0; // the lane it reads, -1: its own value
+    uint64_t  value = 0, result = 0;
+    warp_fn * work = nullptr; // done once all are there
+    struct copy {
+        float *       to;
+        const float * from;
+        int           group;
+    };
+    std::vector<copy>       copies;    // begun and not waited for
+    int                     group = 0; // that the next copy belongs to
     std::unique_ptr<char[]> stack;
 #if defined(__x86_64__)
-    void *       sp = nullptr;
+    void * sp = nullptr;
 #else
-    ucontext_t   context;
+    ucontext_t context;
 #endif
 };
 
-enum { WARP = 32, STACK_BYTES = 64*1024, MAX_BLOCK_THREADS = 1024 };
+enum { WARP = 32, STACK_BYTES = 64 * 1024, MAX_BLOCK_THREADS = 1024 };
 
 struct machine {
     std::vector<fiber>    fibers;
-    std::vector<unsigned> at_warp;   // lanes of each warp that wait at a warp operation
+    std::vector<unsigned> at_warp; // lanes of each warp that wait at a warp operation
     int                   n_threads = 0;
     std::function<void()> body;
-    std::string           failure;   // of the launch that runs; empty: none
-    uint3                 block {};
+    std::string           failure; // of the launch that runs; empty: none
+    uint3                 block{};
     dim3                  block_dim, grid_dim;
     uint64_t              random = 0x9E3779B97F4A7C15u;
 #if defined(__x86_64__)
-    void *                scheduler = nullptr;
+    void * scheduler = nullptr;
 #else
-    ucontext_t            scheduler;
+    ucontext_t scheduler;
 #endif
 };
 
@@ -135,7 +170,8 @@ inline machine m;
 inline fiber * current = nullptr;
 
 #if defined(__x86_64__)
-// Saves what the calling convention wants kept, exchanges stacks, restores. (swapcontext makes a system call for signal masks.)
+// Saves what the calling convention wants kept, exchanges stacks, restores. (swapcontext makes a
+// system call for signal masks.)
 extern "C" void cuda_emu_switch(void ** save, void * load);
 asm(R"(
 .pushsection .text
@@ -160,11 +196,19 @@ cuda_emu_switch:
 .size cuda_emu_switch, .-cuda_emu_switch
 .popsection
 )");
-inline void to_scheduler() { cuda_emu_switch(&current->sp, m.scheduler); }
-inline void to_fiber()     { cuda_emu_switch(&m.scheduler, current->sp); }
+inline void to_scheduler() {
+    cuda_emu_switch(&current->sp, m.scheduler);
+}
+inline void to_fiber() {
+    cuda_emu_switch(&m.scheduler, current->sp);
+}
 #else
-inline void to_scheduler() { swapcontext(&current->context, &m.scheduler); }
-inline void to_fiber()     { swapcontext(&m.scheduler, &current->context); }
+inline void to_scheduler() {
+    swapcontext(&current->context, &m.scheduler);
+}
+inline void to_fiber() {
+    swapcontext(&m.scheduler, &current->context);
+}
 #endif
 
 inline void fiber_main() {
@@ -179,14 +223,16 @@ inline void fiber_begin(fiber & f) {
         f.stack.reset(new char[STACK_BYTES]);
     }
 #if defined(__SANITIZE_ADDRESS__)
-    __asan_unpoison_memory_region(f.stack.get(), STACK_BYTES); // a fiber may have been left in the middle of a function
+    __asan_unpoison_memory_region(
+            f.stack.get(), STACK_BYTES); // a fiber may have been left in the middle of a function
 #endif
 #if defined(__x86_64__)
-    const uintptr_t end = (uintptr_t) f.stack.get() + STACK_BYTES - f.index % 64*192; // not all stacks in the same sets of the cache
-    void **         sp  = (void **) (end/16*16);
-    *--sp = nullptr;              // keeps the stack aligned as after a call
-    *--sp = (void *) fiber_main;
-    for (int i = 0; i < 6; i++) {
+    const uintptr_t end = (uintptr_t) f.stack.get() + STACK_BYTES -
+                          f.index % 64 * 192; // not all stacks in the same sets of the cache
+    void ** sp = (void **) (end / 16 * 16);
+    *--sp      = nullptr; // keeps the stack aligned as after a call
+    *--sp      = (void *) fiber_main;
+    for (int i = 0; i < 6; ++i) {
         *--sp = nullptr;
     }
     f.sp = sp;
@@ -205,7 +251,8 @@ inline void fiber_begin(fiber & f) {
 // Ends the launch: the fiber that calls is left where it is.
 [[gnu::cold, gnu::noinline]] inline void fail(const std::string & text) {
     char where[200];
-    snprintf(where, sizeof(where), ", block (%u, %u, %u), thread %d", m.block.x, m.block.y, m.block.z, current ? current->index : 0);
+    snprintf(where, sizeof(where), ", block (%u, %u, %u), thread %d", m.block.x, m.block.y,
+            m.block.z, current ? current->index : 0);
     m.failure = text + where;
     to_scheduler();
 }
@@ -221,16 +268,20 @@ inline void barrier_block(int line) {
 }
 
 [[gnu::cold, gnu::noinline]] inline void fail_mask(unsigned mask, int lane, int source, int line) {
-    fail("line " + std::to_string(line) + ((mask >> lane & 1) == 0 ? ": a lane is not in its own mask" :
-            ": shuffle from lane " + std::to_string(source) + ", which is not in the mask"));
+    fail("line " + std::to_string(line) +
+            ((mask >> lane & 1) == 0 ? ": a lane is not in its own mask"
+                                     : ": shuffle from lane " + std::to_string(source) +
+                                               ", which is not in the mask"));
 }
 
-// Waits until all lanes of the mask are here, has the last of them do `work`, then returns the value of lane `source`.
-inline uint64_t warp_exchange(unsigned mask, int source, uint64_t value, int line, warp_fn * work = nullptr) {
+// Waits until all lanes of the mask are here, has the last of them do `work`, then returns the
+// value of lane `source`.
+inline uint64_t warp_exchange(
+        unsigned mask, int source, uint64_t value, int line, warp_fn * work = nullptr) {
     fiber &   me   = *current;
     const int lane = me.index % WARP;
     const int warp = me.index / WARP;
-    fiber *   all  = &m.fibers[warp*WARP];
+    fiber *   all  = &m.fibers[warp * WARP];
     if ((mask >> lane & 1) == 0 || (source >= 0 && (mask >> source & 1) == 0)) {
         fail_mask(mask, lane, source, line);
     }
@@ -243,8 +294,9 @@ inline uint64_t warp_exchange(unsigned mask, int source, uint64_t value, int lin
     m.at_warp[warp] |= 1u << lane;
 
     bool complete = (m.at_warp[warp] & mask) == mask;
-    for (int l = 0; complete && l < WARP; l++) {
-        complete = (mask >> l & 1) == 0 || (all[l].mask == mask && all[l].line == line && all[l].work == work);
+    for (int l = 0; complete && l < WARP; ++l) {
+        complete = (mask >> l & 1) == 0 ||
+                   (all[l].mask == mask && all[l].line == line && all[l].work == work);
     }
     if (!complete) {
         to_scheduler();
@@ -253,7 +305,7 @@ inline uint64_t warp_exchange(unsigned mask, int source, uint64_t value, int lin
     if (work != nullptr) {
         work(all);
     }
-    for (int l = 0; l < WARP; l++) {
+    for (int l = 0; l < WARP; ++l) {
         if (mask >> l & 1) {
             all[l].result = all[all[l].source < 0 ? l : all[l].source].value;
             all[l].state  = READY;
@@ -273,7 +325,9 @@ template <typename T> T shuffle(unsigned mask, T value, int source, int line) {
 }
 
 // the lanes [first, first + width) that exchange with each other
-inline int lane_first(int width) { return current->index % WARP / width*width; }
+inline int lane_first(int width) {
+    return current->index % WARP / width * width;
+}
 
 template <typename T> T shuffle_xor(int line, unsigned mask, T value, int x, int width = WARP) {
     const int source = (current->index % WARP) ^ x;
@@ -292,68 +346,81 @@ template <typename T> T shuffle_idx(int line, unsigned mask, T value, int lane, 
 }
 struct barrier_warp {
     int line;
-    void operator()(unsigned mask = 0xFFFFFFFFu) const { warp_exchange(mask, -1, 0, line); }
+    void operator()(unsigned mask = 0xFFFFFFFFu) const {
+        warp_exchange(mask, -1, 0, line);
+    }
 };
 
 // Fibers change only where they wait, so a plain read and write is atomic.
 template <typename T> T atomic_add(T * p, T value) {
     const T old = *p;
-    *p = old + value;
+    *p          = old + value;
     return old;
 }
 
 //
 // Tensor cores
 //
-// mma.sync.m16n8k8 of TF32: c (16 × 8) += a (16 × 8) · b (8 × 8). Of an operand the sign, the exponent and the upper 10 bits of the fraction are
-// used. NVIDIA does not say how a tensor core adds. Fasi, Higham, Mikaitis, Pranesh (2021, "Numerical behavior of NVIDIA tensor cores") found by
-// experiment that products are exact, that they and c are aligned to the largest exponent among them and cut there, towards zero, that the sum is
-// not normalised in between, that it is cut towards zero to F32, and that subnormal numbers count. Here
+// mma.sync.m16n8k8 of TF32: c (16 × 8) += a (16 × 8) · b (8 × 8). Of an operand the sign, the
+// exponent and the upper 10 bits of the fraction are used. NVIDIA does not say how a tensor core
+// adds. Fasi, Higham, Mikaitis, Pranesh (2021, "Numerical behavior of NVIDIA tensor cores") found
+// by experiment that products are exact, that they and c are aligned to the largest exponent among
+// them and cut there, towards zero, that the sum is not normalised in between, that it is cut
+// towards zero to F32, and that subnormal numbers count. Here
 //
 //     c' = cut₂₄(Σ cut(x)),   x over the eight products and c;   cut: towards zero, to multiples of 2⁻²³ of the largest power of two in any |x|
 //
-// which is the coarsest adder they saw, that of the V100. Later cards keep more bits and add in blocks of other sizes (Khattak, Mikaitis 2025, "Accurate
-// Models of NVIDIA Tensor Cores", arXiv 2512.07004, up to the B200); that is not modelled, so a card may lose less, and its last bits are others. The
-// sign of a zero and what becomes of a sum beyond the range of F32 (here: infinity) are not known.
+// which is the coarsest adder they saw, that of the V100. Later cards keep more bits and add in
+// blocks of other sizes (Khattak, Mikaitis 2025, "Accurate Models of NVIDIA Tensor Cores", arXiv
+// 2512.07004, up to the B200); that is not modelled, so a card may lose less, and its last bits are
+// others. The sign of a zero and what becomes of a sum beyond the range of F32 (here: infinity) are
+// not known.
 //
 
 struct mma_fragments { // of one lane
-    float          * c;
+    float *          c;
     const uint32_t * a;
     const uint32_t * b;
 };
 
-inline float mma_operand(uint32_t bits) { return __uint_as_float(bits & 0xFFFFE000u); }
+inline float mma_operand(uint32_t bits) {
+    return __uint_as_float(bits & 0xFFFFE000u);
+}
 
 // Two columns at a time: every x86-64 and aarch64 has such vectors.
-using mma_pair     = double   __attribute__((vector_size(16)));
+using mma_pair     = double __attribute__((vector_size(16)));
 using mma_pair_u64 = uint64_t __attribute__((vector_size(16)));
-using mma_pair_i32 = int32_t  __attribute__((vector_size(8)));
+using mma_pair_i32 = int32_t __attribute__((vector_size(8)));
 
-inline mma_pair mma_abs(mma_pair x) { return (mma_pair) ((mma_pair_u64) x & 0x7FFFFFFFFFFFFFFFu); }
+inline mma_pair mma_abs(mma_pair x) {
+    return (mma_pair) ((mma_pair_u64) x & 0x7FFFFFFFFFFFFFFFu);
+}
 
-// Two elements of the result, from finite numbers. A product of two TF32 is exact in a double, and so is its product with a power of two.
+// Two elements of the result, from finite numbers. A product of two TF32 is exact in a double, and
+// so is its product with a power of two.
 inline void mma_two(float c[2], const double a[8], const double b[8][8], int col) {
     mma_pair x[9];
     mma_pair top = { 0x1p-300, 0x1p-300 }; // less than any product: an exponent where all are zero
-    x[8] = mma_pair { c[0], c[1] };
-    for (int k = 0; k < 8; k++) {
-        x[k] = a[k]*mma_pair { b[k][col], b[k][col + 1] };
+    x[8]         = mma_pair{ c[0], c[1] };
+    for (int k = 0; k < 8; ++k) {
+        x[k] = a[k] * mma_pair{ b[k][col], b[k][col + 1] };
     }
-    for (int k = 0; k < 9; k++) {
+    for (int k = 0; k < 9; ++k) {
         top = mma_abs(x[k]) > top ? mma_abs(x[k]) : top;
     }
-    const mma_pair_u64 e        = (mma_pair_u64) top >> 52;                          // exponents, with the bias of 1023
-    const mma_pair     to_units = (mma_pair) ((2*1023 + 23 - e) << 52);
+    const mma_pair_u64 e        = (mma_pair_u64) top >> 52; // exponents, with the bias of 1023
+    const mma_pair     to_units = (mma_pair) ((2 * 1023 + 23 - e) << 52);
     const mma_pair     unit     = (mma_pair) ((e - 23) << 52);
     mma_pair_i32       sum      = {};
-    for (int k = 0; k < 9; k++) {
-        sum += __builtin_convertvector(x[k]*to_units, mma_pair_i32); // below 2²⁴ each; the conversion cuts
+    for (int k = 0; k < 9; ++k) {
+        sum += __builtin_convertvector(
+                x[k] * to_units, mma_pair_i32); // below 2²⁴ each; the conversion cuts
     }
-    const mma_pair exact = __builtin_convertvector(sum, mma_pair)*unit;
+    const mma_pair exact = __builtin_convertvector(sum, mma_pair) * unit;
     const mma_pair cut   = (mma_pair) ((mma_pair_u64) exact & ~0x1FFFFFFFull); // 24 bits
-    for (int j = 0; j < 2; j++) {
-        c[j] = fabs(exact[j]) < 0x1p-126 ? (float) (trunc(exact[j]*0x1p149)*0x1p-149) : (float) cut[j];
+    for (int j = 0; j < 2; ++j) {
+        c[j] = fabs(exact[j]) < 0x1p-126 ? (float) (trunc(exact[j] * 0x1p149) * 0x1p-149)
+                                         : (float) cut[j];
     }
 }
 
@@ -364,49 +431,61 @@ struct mma_matrices {
 
 // Results that are not finite, and zero in the place of the operands that made them so.
 inline void mma_set_aside(mma_matrices & x, float special[16][8]) {
-    for (int i = 0; i < 16; i++) {
-        for (int j = 0; j < 8; j++) {
+    for (int i = 0; i < 16; ++i) {
+        for (int j = 0; j < 8; ++j) {
             double sum = x.c[i][j];
-            for (int k = 0; k < 8; k++) {
-                sum += x.a[i][k]*x.b[k][j];
+            for (int k = 0; k < 8; ++k) {
+                sum += x.a[i][k] * x.b[k][j];
             }
             special[i][j] = isfinite(sum) ? 0.0f : (float) sum;
         }
     }
-    for (auto & row : x.a) { for (double & v : row) { v = isfinite(v) ? v : 0.0;  } }
-    for (auto & row : x.b) { for (double & v : row) { v = isfinite(v) ? v : 0.0;  } }
-    for (auto & row : x.c) { for (float  & v : row) { v = isfinite(v) ? v : 0.0f; } }
+    for (auto & row : x.a) {
+        for (double & v : row) {
+            v = isfinite(v) ? v : 0.0;
+        }
+    }
+    for (auto & row : x.b) {
+        for (double & v : row) {
+            v = isfinite(v) ? v : 0.0;
+        }
+    }
+    for (auto & row : x.c) {
+        for (float & v : row) {
+            v = isfinite(v) ? v : 0.0f;
+        }
+    }
 }
 
 inline void mma_warp(fiber * lanes) {
     mma_matrices x;
     bool         finite = true;
-    for (int l = 0; l < WARP; l++) {
+    for (int l = 0; l < WARP; ++l) {
         const mma_fragments & f = *(const mma_fragments *) (uintptr_t) lanes[l].value;
-        const int g = l/4, m = l % 4;
-        for (int i = 0; i < 4; i++) {
-            x.a[g + i % 2*8][m + i/2*4] = mma_operand(f.a[i]);
-            x.c[g + i/2*8][2*m + i % 2] = f.c[i];
+        const int             g = l / 4, m = l % 4;
+        for (int i = 0; i < 4; ++i) {
+            x.a[g + i % 2 * 8][m + i / 2 * 4] = mma_operand(f.a[i]);
+            x.c[g + i / 2 * 8][2 * m + i % 2] = f.c[i];
             finite = finite && isfinite(mma_operand(f.a[i])) && isfinite(f.c[i]);
         }
-        for (int i = 0; i < 2; i++) {
-            x.b[m + 4*i][g] = mma_operand(f.b[i]);
-            finite = finite && isfinite(mma_operand(f.b[i]));
+        for (int i = 0; i < 2; ++i) {
+            x.b[m + 4 * i][g] = mma_operand(f.b[i]);
+            finite            = finite && isfinite(mma_operand(f.b[i]));
         }
     }
     float special[16][8];
     if (!finite) {
         mma_set_aside(x, special);
     }
-    for (int i = 0; i < 16; i++) {
+    for (int i = 0; i < 16; ++i) {
         for (int j = 0; j < 8; j += 2) {
             mma_two(&x.c[i][j], x.a[i], x.b, j);
         }
     }
-    for (int l = 0; l < WARP; l++) {
+    for (int l = 0; l < WARP; ++l) {
         float * to = ((const mma_fragments *) (uintptr_t) lanes[l].value)->c;
-        for (int i = 0; i < 4; i++) {
-            const int row = l/4 + i/2*8, col = 2*(l % 4) + i % 2;
+        for (int i = 0; i < 4; ++i) {
+            const int row = l / 4 + i / 2 * 8, col = 2 * (l % 4) + i % 2;
             to[i] = finite || isfinite(special[row][col]) ? x.c[row][col] : special[row][col];
         }
     }
@@ -430,12 +509,14 @@ struct dynamic_shared { // of extern __shared__ arrays
 inline std::vector<dynamic_shared> dynamic_arrays;
 
 struct dynamic_register {
-    dynamic_register(void * data, size_t size) { dynamic_arrays.push_back({ (char *) data, size }); }
+    dynamic_register(void * data, size_t size) {
+        dynamic_arrays.push_back({ (char *) data, size });
+    }
 };
 
 // the thread-local memory of the program itself, which is the first object in the list
 inline int poison_object(struct dl_phdr_info * info, size_t, void *) {
-    for (int i = 0; i < info->dlpi_phnum; i++) {
+    for (int i = 0; i < info->dlpi_phnum; ++i) {
         if (info->dlpi_phdr[i].p_type == PT_TLS && info->dlpi_tls_data != nullptr) {
             memset(info->dlpi_tls_data, 0xFF, info->dlpi_phdr[i].p_memsz);
         }
@@ -443,21 +524,25 @@ inline int poison_object(struct dl_phdr_info * info, size_t, void *) {
     return 1;
 }
 
-inline void poison_shared() { dl_iterate_phdr(poison_object, nullptr); }
+inline void poison_shared() {
+    dl_iterate_phdr(poison_object, nullptr);
+}
 
-// A copy that is not waited for arrives at the last moment: when its thread waits. Until then its place is NaN, so whoever reads too early, or still
-// reads what was there before, is found.
+// A copy that is not waited for arrives at the last moment: when its thread waits. Until then its
+// place is NaN, so whoever reads too early, or still reads what was there before, is found.
 inline void copy_async(float * to, const float * from) {
     *to = __int_as_float(-1);
     current->copies.push_back({ to, from, current->group });
 }
-inline void copy_commit() { current->group++; }
+inline void copy_commit() {
+    current->group++;
+}
 
 // all but the last `keep` groups
 inline void copy_wait(int keep) {
     std::vector<fiber::copy> & list = current->copies;
-    size_t n = 0;
-    for (; n < list.size() && list[n].group < current->group - keep; n++) {
+    size_t                     n    = 0;
+    for (; n < list.size() && list[n].group < current->group - keep; ++n) {
         *list[n].to = *list[n].from;
     }
     list.erase(list.begin(), list.begin() + (long) n);
@@ -471,12 +556,14 @@ class buffer;
 inline std::vector<buffer *> buffers;
 
 class buffer {
-public:
+  public:
     buffer(const std::string & name, size_t size) : name_(name), size_(size) {
         page_  = (size_t) sysconf(_SC_PAGESIZE);
-        inner_ = (size + page_ - 1)/page_*page_;
-        base_  = (char *) mmap(nullptr, inner_ + 2*page_, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-        if (base_ == (char *) MAP_FAILED || mprotect(base_ + page_, inner_, PROT_READ | PROT_WRITE) != 0) {
+        inner_ = (size + page_ - 1) / page_ * page_;
+        base_  = (char *) mmap(
+                nullptr, inner_ + 2 * page_, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        if (base_ == (char *) MAP_FAILED ||
+                mprotect(base_ + page_, inner_, PROT_READ | PROT_WRITE) != 0) {
             fprintf(stderr, "cuda-emu: no memory for buffer %s of %zu bytes\n", name.c_str(), size);
             exit(1);
         }
@@ -486,18 +573,28 @@ public:
     buffer(const std::string & name, const void * data, size_t size) : buffer(name, size) {
         memcpy(this->data(), data, size);
     }
-    buffer(const buffer &) = delete;
+    buffer(const buffer &)             = delete;
     buffer & operator=(const buffer &) = delete;
     ~buffer() {
-        munmap(base_, inner_ + 2*page_);
+        munmap(base_, inner_ + 2 * page_);
         buffers.erase(std::find(buffers.begin(), buffers.end(), this));
     }
 
-    template <typename T = char> T * as() { return (T *) data(); }
-    char * data() const { return base_ + page_ + inner_ - size_; } // ends with the page
-    size_t size() const { return size_; }
-    bool   constant() const { return constant_; }
-    const std::string & name() const { return name_; }
+    template <typename T = char> T * as() {
+        return (T *) data();
+    }
+    char * data() const {
+        return base_ + page_ + inner_ - size_;
+    } // ends with the page
+    size_t size() const {
+        return size_;
+    }
+    bool constant() const {
+        return constant_;
+    }
+    const std::string & name() const {
+        return name_;
+    }
 
     // The kernels may only read it from now on.
     void set_constant() {
@@ -505,16 +602,19 @@ public:
         mprotect(base_ + page_, inner_, PROT_READ);
     }
 
-    bool owns(const char * p) const { return p >= base_ && p < base_ + inner_ + 2*page_; }
+    bool owns(const char * p) const {
+        return p >= base_ && p < base_ + inner_ + 2 * page_;
+    }
     bool slack_intact() const {
         const char * from = base_ + page_;
-        return std::all_of(from, (const char *) data(), [](char c) { return (unsigned char) c == 0xFF; });
+        return std::all_of(
+                from, (const char *) data(), [](char c) { return (unsigned char) c == 0xFF; });
     }
 
-private:
+  private:
     std::string name_;
     size_t      size_, page_, inner_;
-    char      * base_;
+    char *      base_;
     bool        constant_ = false;
 };
 
@@ -528,8 +628,12 @@ inline void on_fault(int sig, siginfo_t * info, void *) {
     for (const buffer * b : buffers) {
         if (b->owns(p)) {
             const long long at = p - b->data();
-            fail(at >= 0 && at < (long long) b->size() ? "constant buffer " + b->name() + " is written at byte " + std::to_string(at) :
-                    "out of bounds: buffer " + b->name() + " of " + std::to_string(b->size()) + " bytes at byte " + std::to_string(at));
+            fail(at >= 0 && at < (long long) b->size()
+                            ? "constant buffer " + b->name() + " is written at byte " +
+                                      std::to_string(at)
+                            : "out of bounds: buffer " + b->name() + " of " +
+                                      std::to_string(b->size()) + " bytes at byte " +
+                                      std::to_string(at));
         }
     }
     fail("out of bounds: an address that is in no buffer");
@@ -556,19 +660,20 @@ inline void arrange(std::vector<int> & list, order how) {
 
 inline std::vector<int> arranged(int n, order how) {
     std::vector<int> list(n);
-    for (int i = 0; i < n; i++) {
+    for (int i = 0; i < n; ++i) {
         list[i] = how == REVERSE ? n - 1 - i : i;
     }
     arrange(list, how);
     return list;
 }
 
-// All threads wait or have ended. True if that is a barrier that all of them reached, which is then behind them.
+// All threads wait or have ended. True if that is a barrier that all of them reached, which is then
+// behind them.
 inline bool pass_barrier() {
-    int n_barrier = 0, n_warp = 0, n_done = 0, line = 0;
-    bool same = true;
+    int           n_barrier = 0, n_warp = 0, n_done = 0, line = 0;
+    bool          same  = true;
     const fiber * waits = nullptr;
-    for (int i = 0; i < m.n_threads; i++) {
+    for (int i = 0; i < m.n_threads; ++i) {
         const fiber & f = m.fibers[i];
         n_done += f.state == DONE;
         n_warp += f.state == AT_WARP;
@@ -583,26 +688,31 @@ inline bool pass_barrier() {
     }
     char text[300];
     if (n_warp > 0) {
-        snprintf(text, sizeof(text), "line %d: lane %d of warp %d waits for lanes %08X that do not come: %d threads at warp operations, %d at "
-                "barriers, %d ended", waits->line, waits->index % WARP, waits->index/WARP, waits->mask, n_warp, n_barrier, n_done);
+        snprintf(text, sizeof(text),
+                "line %d: lane %d of warp %d waits for lanes %08X that do not come: %d threads at warp operations, %d at "
+                "barriers, %d ended",
+                waits->line, waits->index % WARP, waits->index / WARP, waits->mask, n_warp,
+                n_barrier, n_done);
         m.failure = text;
     } else if (n_done > 0 || !same) {
-        snprintf(text, sizeof(text), "line %d: barrier not reached by all threads: %d wait%s, %d have ended", line, n_barrier,
-                same ? "" : " at different barriers", n_done);
+        snprintf(text, sizeof(text),
+                "line %d: barrier not reached by all threads: %d wait%s, %d have ended", line,
+                n_barrier, same ? "" : " at different barriers", n_done);
         m.failure = text;
     } else {
-        for (int i = 0; i < m.n_threads; i++) {
+        for (int i = 0; i < m.n_threads; ++i) {
             m.fibers[i].state = READY;
         }
     }
     return m.failure.empty();
 }
 
-// Has every lane of warp w that does not wait run until it waits. False if none did, or something was found.
+// Has every lane of warp w that does not wait run until it waits. False if none did, or something
+// was found.
 inline bool run_warp(int w, const std::vector<int> & lanes) {
     bool ran = false;
     for (int l : lanes) {
-        const int i = w*WARP + l;
+        const int i = w * WARP + l;
         if (i >= m.n_threads || m.fibers[i].state != READY) {
             continue;
         }
@@ -618,22 +728,25 @@ inline bool run_warp(int w, const std::vector<int> & lanes) {
 }
 
 inline void run_block(order how) {
-    for (int i = 0; i < m.n_threads; i++) {
+    for (int i = 0; i < m.n_threads; ++i) {
         fiber & f = m.fibers[i];
-        f.index  = i;
-        f.thread = { i % m.block_dim.x, i/m.block_dim.x % m.block_dim.y, i/(m.block_dim.x*m.block_dim.y) };
+        f.index   = i;
+        f.thread  = { i % m.block_dim.x, i / m.block_dim.x % m.block_dim.y,
+             i / (m.block_dim.x * m.block_dim.y) };
         fiber_begin(f);
     }
     std::fill(m.at_warp.begin(), m.at_warp.end(), 0);
     poison_shared();
 
-    const std::vector<int> warps = arranged((m.n_threads + WARP - 1)/WARP, how);
+    const std::vector<int> warps = arranged((m.n_threads + WARP - 1) / WARP, how);
     std::vector<int>       lanes = arranged(WARP, how);
     for (;;) {
         bool ran = false;
         for (int w : warps) {
-            // Warps are kept as far apart as barriers let them: each runs until it can go no further, or, in random order, for a while.
-            for (uint64_t turns = how == RANDOM ? 1 + next_random() % 16 : UINT64_MAX; turns > 0 && run_warp(w, lanes); turns--) {
+            // Warps are kept as far apart as barriers let them: each runs until it can go no
+            // further, or, in random order, for a while.
+            for (uint64_t turns = how == RANDOM ? 1 + next_random() % 16 : UINT64_MAX;
+                    turns > 0 && run_warp(w, lanes); turns--) {
                 ran = true;
                 arrange(lanes, how);
             }
@@ -641,7 +754,8 @@ inline void run_block(order how) {
                 return;
             }
         }
-        const bool ended = std::all_of(m.fibers.begin(), m.fibers.begin() + m.n_threads, [](const fiber & f) { return f.state == DONE; });
+        const bool ended = std::all_of(m.fibers.begin(), m.fibers.begin() + m.n_threads,
+                [](const fiber & f) { return f.state == DONE; });
         if (!ran && (ended || !pass_barrier())) {
             return;
         }
@@ -649,14 +763,17 @@ inline void run_block(order how) {
 }
 
 inline void run_grid(order how, size_t shared_bytes) {
-    const int n_blocks = (int) (m.grid_dim.x*m.grid_dim.y*m.grid_dim.z);
+    const int n_blocks = (int) (m.grid_dim.x * m.grid_dim.y * m.grid_dim.z);
     for (int b : arranged(n_blocks, how)) {
-        m.block = { b % m.grid_dim.x, b/m.grid_dim.x % m.grid_dim.y, b/(m.grid_dim.x*m.grid_dim.y) };
+        m.block = { b % m.grid_dim.x, b / m.grid_dim.x % m.grid_dim.y,
+            b / (m.grid_dim.x * m.grid_dim.y) };
         run_block(how);
         for (const dynamic_shared & d : dynamic_arrays) {
-            if (m.failure.empty() && !std::all_of(d.data + std::min(shared_bytes, d.size), d.data + d.size,
-                        [](char c) { return (unsigned char) c == 0xFF; })) {
-                m.failure = "dynamic shared memory is written beyond the " + std::to_string(shared_bytes) + " bytes of the launch";
+            if (m.failure.empty() &&
+                    !std::all_of(d.data + std::min(shared_bytes, d.size), d.data + d.size,
+                            [](char c) { return (unsigned char) c == 0xFF; })) {
+                m.failure = "dynamic shared memory is written beyond the " +
+                            std::to_string(shared_bytes) + " bytes of the launch";
             }
         }
         if (!m.failure.empty()) {
@@ -688,11 +805,13 @@ inline void restore_buffers(const contents & all) {
     }
 }
 
-// Runs body() as every thread of the grid, in the first n_orders orders, each from the same contents of the buffers.
-// Returns what was found, empty if nothing was.
-inline std::string launch(dim3 grid, dim3 block, size_t shared_bytes, std::function<void()> body, int n_orders = N_ORDERS) {
-    const unsigned n_threads = block.x*block.y*block.z;
-    if (n_threads == 0 || n_threads > MAX_BLOCK_THREADS || grid.x == 0 || grid.y == 0 || grid.z == 0 || grid.y > 65535 || grid.z > 65535) {
+// Runs body() as every thread of the grid, in the first n_orders orders, each from the same
+// contents of the buffers. Returns what was found, empty if nothing was.
+inline std::string launch(dim3 grid, dim3 block, size_t shared_bytes, std::function<void()> body,
+        int n_orders = N_ORDERS) {
+    const unsigned n_threads = block.x * block.y * block.z;
+    if (n_threads == 0 || n_threads > MAX_BLOCK_THREADS || grid.x == 0 || grid.y == 0 ||
+            grid.z == 0 || grid.y > 65535 || grid.z > 65535) {
         return "a card cannot launch this grid or block";
     }
     m.n_threads = (int) n_threads;
@@ -700,24 +819,24 @@ inline std::string launch(dim3 grid, dim3 block, size_t shared_bytes, std::funct
     m.block_dim = block;
     m.body      = std::move(body);
     m.failure.clear();
-    if (m.fibers.size() < (n_threads + WARP - 1)/WARP*WARP) {
-        m.fibers.resize((n_threads + WARP - 1)/WARP*WARP);
+    if (m.fibers.size() < (n_threads + WARP - 1) / WARP * WARP) {
+        m.fibers.resize((n_threads + WARP - 1) / WARP * WARP);
     }
-    for (size_t i = n_threads; i < m.fibers.size(); i++) {
+    for (size_t i = n_threads; i < m.fibers.size(); ++i) {
         m.fibers[i].state = DONE;
     }
-    m.at_warp.assign(m.fibers.size()/WARP, 0);
+    m.at_warp.assign(m.fibers.size() / WARP, 0);
 
-    struct sigaction act {}, old_segv {}, old_bus {};
+    struct sigaction act{}, old_segv{}, old_bus{};
     act.sa_sigaction = on_fault;
     act.sa_flags     = SA_SIGINFO | SA_NODEFER;
     sigaction(SIGSEGV, &act, &old_segv);
-    sigaction(SIGBUS,  &act, &old_bus);
+    sigaction(SIGBUS, &act, &old_bus);
 
     static const char * const names[N_ORDERS] = { "forward", "reverse", "random" };
-    const contents before = save_buffers();
-    contents       first;
-    for (int o = 0; o < n_orders && m.failure.empty(); o++) {
+    const contents            before          = save_buffers();
+    contents                  first;
+    for (int o = 0; o < n_orders && m.failure.empty(); ++o) {
         restore_buffers(before);
         run_grid((order) o, shared_bytes);
         if (!m.failure.empty()) {
@@ -727,32 +846,33 @@ inline std::string launch(dim3 grid, dim3 block, size_t shared_bytes, std::funct
         } else {
             for (const auto & one : first) {
                 if (memcmp(one.first->data(), one.second.data(), one.second.size()) != 0) {
-                    m.failure = "a race: buffer " + one.first->name() + " differs between forward and " + names[o] + " order";
+                    m.failure = "a race: buffer " + one.first->name() +
+                                " differs between forward and " + names[o] + " order";
                 }
             }
         }
     }
     sigaction(SIGSEGV, &old_segv, nullptr);
-    sigaction(SIGBUS,  &old_bus,  nullptr);
+    sigaction(SIGBUS, &old_bus, nullptr);
     return m.failure;
 }
 
 } // namespace cuda_emu
 
 // An `extern __shared__ type name[]` of a kernel is defined by this, once, at file scope.
-#define CUDA_EMU_DYNAMIC_SHARED(type, name) \
-    alignas(16) thread_local type name[48*1024/sizeof(type)]; \
+#define CUDA_EMU_DYNAMIC_SHARED(type, name)                       \
+    alignas(16) thread_local type name[48 * 1024 / sizeof(type)]; \
     static const cuda_emu::dynamic_register name##_registered(name, sizeof(name))
 
-#define threadIdx (cuda_emu::current->thread)
-#define blockIdx  (cuda_emu::m.block)
-#define blockDim  (cuda_emu::m.block_dim)
-#define gridDim   (cuda_emu::m.grid_dim)
+#define threadIdx             (cuda_emu::current->thread)
+#define blockIdx              (cuda_emu::m.block)
+#define blockDim              (cuda_emu::m.block_dim)
+#define gridDim               (cuda_emu::m.grid_dim)
 
-#define __syncthreads()          cuda_emu::barrier_block(__LINE__)
-#define __syncwarp(...)          cuda_emu::barrier_warp{ __LINE__ }(__VA_ARGS__)
-#define __shfl_sync(...)         cuda_emu::shuffle_idx (__LINE__, __VA_ARGS__)
-#define __shfl_xor_sync(...)     cuda_emu::shuffle_xor (__LINE__, __VA_ARGS__)
-#define __shfl_down_sync(...)    cuda_emu::shuffle_down(__LINE__, __VA_ARGS__)
-#define __shfl_up_sync(...)      cuda_emu::shuffle_up  (__LINE__, __VA_ARGS__)
-#define atomicAdd(p, value)      cuda_emu::atomic_add(p, value)
+#define __syncthreads()       cuda_emu::barrier_block(__LINE__)
+#define __syncwarp(...)       cuda_emu::barrier_warp{ __LINE__ }(__VA_ARGS__)
+#define __shfl_sync(...)      cuda_emu::shuffle_idx(__LINE__, __VA_ARGS__)
+#define __shfl_xor_sync(...)  cuda_emu::shuffle_xor(__LINE__, __VA_ARGS__)
+#define __shfl_down_sync(...) cuda_emu::shuffle_down(__LINE__, __VA_ARGS__)
+#define __shfl_up_sync(...)   cuda_emu::shuffle_up(__LINE__, __VA_ARGS__)
+#define atomicAdd(p, value)   cuda_emu::atomic_add(p, value)

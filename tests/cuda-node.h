@@ -1,7 +1,8 @@
 #pragma once
 
-// What the tests of the CUDA kernels share: a node run by cuda-emu.h and compared with the double-precision loop, and Householder scans of any shape.
-// Include the launchers of the kernels first.
+// What the tests of the CUDA kernels share: a node run by cuda-emu.h and compared with the
+// double-precision loop, and Householder scans of any shape. Include the launchers of the kernels
+// first.
 
 #include "util.h"
 
@@ -21,17 +22,20 @@ enum { ALL_ORDERS = LRNN_SANITIZE ? 1 : (int) cuda_emu::N_ORDERS };
 inline std::set<const void *> kernels_run;  // addresses of all instances that were launched,
 inline std::set<const void *> kernels_last; // and of those that the last node needed
 
-// The node on buffers of the device: out and state are copied back, everything else must not be written. `dispatch(node, work, launch)` calls its
-// launcher; `work` is a buffer full of NaN. Returns what the emulation found.
+// The node on buffers of the device: out and state are copied back, everything else must not be
+// written. `dispatch(node, work, launch)` calls its launcher; `work` is a buffer full of NaN.
+// Returns what the emulation found.
 template <typename Dispatch>
-std::string run_on_device(ggml_tensor * op, int64_t work_floats, int n_orders, Dispatch && dispatch) {
-    ggml_tensor node = *op;
-    ggml_tensor src[GGML_MAX_SRC];
+std::string run_on_device(
+        ggml_tensor * op, int64_t work_floats, int n_orders, Dispatch && dispatch) {
+    ggml_tensor                       node = *op;
+    ggml_tensor                       src[GGML_MAX_SRC];
     std::unique_ptr<cuda_emu::buffer> mem[GGML_MAX_SRC];
-    for (int i = 0; i < GGML_MAX_SRC; i++) {
+    for (int i = 0; i < GGML_MAX_SRC; ++i) {
         if (op->src[i] != nullptr) {
             src[i] = *op->src[i];
-            mem[i].reset(new cuda_emu::buffer("source " + std::to_string(i), src[i].data, ggml_nbytes(&src[i])));
+            mem[i].reset(new cuda_emu::buffer(
+                    "source " + std::to_string(i), src[i].data, ggml_nbytes(&src[i])));
             src[i].data = mem[i]->data();
             node.src[i] = &src[i];
             if (i != SCAN_SRC_STATE) {
@@ -40,19 +44,20 @@ std::string run_on_device(ggml_tensor * op, int64_t work_floats, int n_orders, D
         }
     }
     cuda_emu::buffer out("out", ggml_nbytes(op));
-    cuda_emu::buffer work("work", work_floats*sizeof(float));
+    cuda_emu::buffer work("work", work_floats * sizeof(float));
     memset(out.data(), 0x41, out.size()); // no NaN, so that every NaN in it was written
     node.data = out.data();
 
     std::string found;
     kernels_last.clear();
-    dispatch(&node, work_floats > 0 ? work.as<float>() : nullptr, [&](auto kernel, dim3 grid, dim3 block, const auto & args) {
-        kernels_run .insert((const void *) kernel);
-        kernels_last.insert((const void *) kernel);
-        if (found.empty()) {
-            found = cuda_emu::launch(grid, block, 0, [&] { kernel(args); }, n_orders);
-        }
-    });
+    dispatch(&node, work_floats > 0 ? work.as<float>() : nullptr,
+            [&](auto kernel, dim3 grid, dim3 block, const auto & args) {
+                kernels_run.insert((const void *) kernel);
+                kernels_last.insert((const void *) kernel);
+                if (found.empty()) {
+                    found = cuda_emu::launch(grid, block, 0, [&] { kernel(args); }, n_orders);
+                }
+            });
     memcpy(op->data, out.data(), out.size());
     memcpy(op->src[SCAN_SRC_STATE]->data, mem[SCAN_SRC_STATE]->data(), mem[SCAN_SRC_STATE]->size());
     return found;
@@ -73,9 +78,10 @@ inline std::string bytes_of(const ggml_tensor * x) {
 }
 
 inline bool untouched(const oracle & o, const ggml_tensor * state, const std::string & before) {
-    for (int64_t slot = 0; slot < o.n_slots; slot++) {
-        const size_t at = slot*state->nb[1];
-        if (!o.written[slot] && memcmp((const char *) state->data + at, before.data() + at, o.slot_size*sizeof(float)) != 0) {
+    for (int64_t slot = 0; slot < o.n_slots; ++slot) {
+        const size_t at = slot * state->nb[1];
+        if (!o.written[slot] && memcmp((const char *) state->data + at, before.data() + at,
+                                        o.slot_size * sizeof(float)) != 0) {
             return false;
         }
     }
@@ -83,8 +89,8 @@ inline bool untouched(const oracle & o, const ggml_tensor * state, const std::st
 }
 
 // One call against the oracle.
-inline void run(test * t, test_arena * a, test_scan * s, test_worst * worst, ggml_scan_path path = GGML_SCAN_PATH_STEP,
-        int n_orders = ALL_ORDERS) {
+inline void run(test * t, test_arena * a, test_scan * s, test_worst * worst,
+        ggml_scan_path path = GGML_SCAN_PATH_STEP, int n_orders = ALL_ORDERS) {
     ggml_tensor *     state  = *test_scan_state(s);
     const std::string before = bytes_of(state);
     oracle            o      = test_scan_oracle(s);
@@ -93,22 +99,23 @@ inline void run(test * t, test_arena * a, test_scan * s, test_worst * worst, ggm
     test_check(t, found.empty(), "%s: %s", found.c_str(), s->text);
     test_bound(t, worst, test_scan_nmse_out(&o, op), s->text);
     test_bound(t, worst, test_scan_nmse_state(&o, s), s->text);
-    test_check(t, untouched(o, state, before), "a slot that ids do not name was written: %s", s->text);
+    test_check(
+            t, untouched(o, state, before), "a slot that ids do not name was written: %s", s->text);
     oracle_free(&o);
 }
 
 // A sequence out of range: NaN for its tokens, no state touched, the others computed.
-inline void run_out_of_range(test * t, test_arena * a, test_scan * s, test_rng * rng, ggml_scan_path path = GGML_SCAN_PATH_STEP,
-        double limit = 1e-11) {
-    ggml_tensor *     state  = *test_scan_state(s);
-    ggml_tensor *     ids    = *test_scan_ids(s);
-    const std::string before = bytes_of(state);
-    const int64_t     which  = test_below(rng, ids->ne[1]);
-    int32_t *         id     = (int32_t *) ids->data + which*ids->ne[0];
+inline void run_out_of_range(test * t, test_arena * a, test_scan * s, test_rng * rng,
+        ggml_scan_path path = GGML_SCAN_PATH_STEP, double limit = 1e-11) {
+    ggml_tensor *     state     = *test_scan_state(s);
+    ggml_tensor *     ids       = *test_scan_ids(s);
+    const std::string before    = bytes_of(state);
+    const int64_t     which     = test_below(rng, ids->ne[1]);
+    int32_t *         id        = (int32_t *) ids->data + which * ids->ne[0];
     const int         column[3] = { GGML_SCAN_SLOT_IN, GGML_SCAN_SLOT_OUT, (int) ids->ne[0] - 1 };
-    for (int c = 0; c < 3; c++) {
+    for (int c = 0; c < 3; ++c) {
         const int32_t good = id[column[c]];
-        id[column[c]] = c == 1 ? -1 : (int32_t) state->ne[1];
+        id[column[c]]      = c == 1 ? -1 : (int32_t) state->ne[1];
         if (c == 2 && ids->ne[0] == GGML_SCAN_SNAPS) { // no snapshots: the last column is the count
             id[column[c]] = -1;
         }
@@ -118,38 +125,43 @@ inline void run_out_of_range(test * t, test_arena * a, test_scan * s, test_rng *
         const std::string found = run_node(op);
         test_check(t, found.empty(), "ids out of range: %s: %s", found.c_str(), s->text);
         if (column[c] != GGML_SCAN_COUNT) { // else it has no tokens that could be told
-            test_check(t, test_scan_nmse_out(&o, op) <= limit, "ids out of range: not NaN, or the others are wrong: %s", s->text);
+            test_check(t, test_scan_nmse_out(&o, op) <= limit,
+                    "ids out of range: not NaN, or the others are wrong: %s", s->text);
         }
-        test_check(t, test_scan_nmse_state(&o, s) <= limit && untouched(o, state, before), "ids out of range: a state is wrong: %s", s->text);
+        test_check(t, test_scan_nmse_state(&o, s) <= limit && untouched(o, state, before),
+                "ids out of range: a state is wrong: %s", s->text);
         oracle_free(&o);
         id[column[c]] = good;
     }
     memcpy(state->data, before.data(), before.size());
 }
 
-// A sequence of its own, cut into calls of up to `most` tokens. Its outputs; the state is left as it is after the last of them.
-inline std::string run_in_calls(test * t, test_scan * s, test_rng * rng, ggml_scan_path path, int64_t most) {
+// A sequence of its own, cut into calls of up to `most` tokens. Its outputs; the state is left as
+// it is after the last of them.
+inline std::string run_in_calls(
+        test * t, test_scan * s, test_rng * rng, ggml_scan_path path, int64_t most) {
     const int64_t T   = test_batch_tokens(&s->batch);
     ggml_tensor * ids = *test_scan_ids(s);
     int32_t       id[4];
     std::string   out;
     memcpy(id, ids->data, sizeof(id));
-    for (int64_t done = 0; done < T; ) {
+    for (int64_t done = 0; done < T;) {
         test_arena b;
         test_arena_init(&b);
         const int64_t        n = std::min<int64_t>(1 + test_below(rng, most), T - done);
         std::vector<int64_t> idx(n);
-        for (int64_t i = 0; i < n; i++) {
+        for (int64_t i = 0; i < n; ++i) {
             idx[i] = done + i;
         }
         test_scan     call = test_scan_gather(&b, s, idx.data(), n);
-        ggml_tensor * now  = test_tensor(&b, GGML_TYPE_I32, TEST_DENSE, "ids", GGML_SCAN_SNAPS, 1, 1, 1);
+        ggml_tensor * now =
+                test_tensor(&b, GGML_TYPE_I32, TEST_DENSE, "ids", GGML_SCAN_SNAPS, 1, 1, 1);
         const int32_t cut[4] = { done == 0 ? id[0] : id[1], id[1], 0, (int32_t) n };
         memcpy(now->data, cut, sizeof(cut));
         *test_scan_ids(&call) = now;
-        ggml_tensor * op = build(t, &b, &call, path);
+        ggml_tensor * op      = build(t, &b, &call, path);
         test_check(t, run_node(op, 1).empty(), "cut: %s", s->text);
-        out  += bytes_of(op);
+        out += bytes_of(op);
         done += n;
         test_arena_free(&b);
     }
@@ -166,7 +178,8 @@ inline void run_cuts(test * t, test_arena * a, test_scan * s, test_rng * rng) {
 
     memcpy(state->data, before.data(), before.size());
     const std::string out = run_in_calls(t, s, rng, GGML_SCAN_PATH_STEP, 6);
-    test_check(t, out == bytes_of(whole) && bytes_of(state) == whole_state, "calls of 1 to 6 tokens give other bits than one call: %s", s->text);
+    test_check(t, out == bytes_of(whole) && bytes_of(state) == whole_state,
+            "calls of 1 to 6 tokens give other bits than one call: %s", s->text);
     memcpy(state->data, before.data(), before.size());
 }
 
@@ -175,49 +188,56 @@ inline void run_cuts(test * t, test_arena * a, test_scan * s, test_rng * rng) {
 //
 
 struct problem {
-    int         mode;
-    int         d_k, d_v, H, n_h;
-    int         turn;       // of the batch; also picks layout, head counts, and beta: 2 in every third case, else up to 2
-    double      mean;       // of keys: a direction that they share
-    test_batch  batch;
+    int mode;
+    int d_k, d_v, H, n_h;
+    int turn; // of the batch; also picks layout, head counts, and beta: 2 in every third case, else up to 2
+    double     mean; // of keys: a direction that they share
+    test_batch batch;
 };
 
 inline void describe(test_scan * s, const char * mode, const problem & p) {
-    int n = snprintf(s->text, sizeof(s->text), "%s, %dx%d, H %d, n_h %d, turn %d, snapshots %d, lengths", mode, p.d_k, p.d_v, p.H, p.n_h, p.turn,
-            p.batch.n_snap);
-    for (int i = 0; i < p.batch.n_seqs; i++) {
+    int n = snprintf(s->text, sizeof(s->text),
+            "%s, %dx%d, H %d, n_h %d, turn %d, snapshots %d, lengths", mode, p.d_k, p.d_v, p.H,
+            p.n_h, p.turn, p.batch.n_snap);
+    for (int i = 0; i < p.batch.n_seqs; ++i) {
         n += snprintf(s->text + n, sizeof(s->text) - n, " %d", (int) p.batch.len[i]);
     }
 }
 
-// up to three sequences of 0 .. most tokens; the first has at least three, because the output of a single one may cancel to nothing
+// up to three sequences of 0 .. most tokens; the first has at least three, because the output of a
+// single one may cancel to nothing
 inline test_batch random_batch(test_rng * rng, int turn, int64_t most) {
     test_batch b = {};
-    b.n_seqs = 1 + (int) test_below(rng, 3);
-    b.n_snap = (int) test_below(rng, 4);
-    b.turn   = turn;
-    for (int i = 0; i < b.n_seqs; i++) {
+    b.n_seqs     = 1 + (int) test_below(rng, 3);
+    b.n_snap     = (int) test_below(rng, 4);
+    b.turn       = turn;
+    for (int i = 0; i < b.n_seqs; ++i) {
         b.len[i] = test_below(rng, most) + (i == 0 ? 3 : 0);
     }
     return b;
 }
 
-inline test_layout layout_of(const problem & p) { return (test_layout) (p.turn % TEST_REVERSED); } // all that keep rows contiguous
+inline test_layout layout_of(const problem & p) {
+    return (test_layout) (p.turn % TEST_REVERSED);
+} // all that keep rows contiguous
 
-inline ggml_tensor * tokens(test_arena * a, const problem & p, const char * name, int width, int heads, int factors, int64_t T) {
-    return test_tensor(a, GGML_TYPE_F32, layout_of(p), name, width, test_divisor(p.H, p.turn + heads), factors, T);
+inline ggml_tensor * tokens(test_arena * a, const problem & p, const char * name, int width,
+        int heads, int factors, int64_t T) {
+    return test_tensor(a, GGML_TYPE_F32, layout_of(p), name, width,
+            test_divisor(p.H, p.turn + heads), factors, T);
 }
 
 inline ggml_tensor * state_of(test_arena * a, const problem & p, int64_t size) {
-    return test_tensor(a, GGML_TYPE_F32, p.turn % 4 == 3 ? TEST_GAPS : TEST_DENSE, "state", size*p.H, test_batch_slots(&p.batch), 1, 1);
+    return test_tensor(a, GGML_TYPE_F32, p.turn % 4 == 3 ? TEST_GAPS : TEST_DENSE, "state",
+            size * p.H, test_batch_slots(&p.batch), 1, 1);
 }
 
 // any sign, and sometimes 0: whoever divides by gates is found
 inline void fill_gates(ggml_tensor * x, test_rng * rng, double lo) {
     test_fill_uniform(x, rng, lo, 1.0);
-    for (int64_t t = 0; t < x->ne[3]; t++) {
-        for (int64_t h = 0; h < x->ne[1]; h++) {
-            for (int64_t i = 0; i < x->ne[0]; i++) {
+    for (int64_t t = 0; t < x->ne[3]; ++t) {
+        for (int64_t h = 0; h < x->ne[1]; ++h) {
+            for (int64_t i = 0; i < x->ne[0]; ++i) {
                 const int64_t dice = test_below(rng, 50);
                 if (dice < 16) {
                     test_set(x, i, h, 0, t, dice == 0 ? 0.0f : -test_get(x, i, h, 0, t));
@@ -228,35 +248,37 @@ inline void fill_gates(ggml_tensor * x, test_rng * rng, double lo) {
 }
 
 // modes 0..5: {beta, r and w} x {no gate, gate per head, gate per channel}
-inline const char * const householder_names[6] = { "beta, no gate", "beta, gate per head", "beta, gate per channel", "r and w, no gate",
-    "r and w, gate per head", "r and w, gate per channel" };
+inline const char * const householder_names[6] = { "beta, no gate", "beta, gate per head",
+    "beta, gate per channel", "r and w, no gate", "r and w, gate per head",
+    "r and w, gate per channel" };
 
 inline test_scan make_householder(test_arena * a, const problem & p, test_rng * rng) {
-    const int64_t T  = test_batch_tokens(&p.batch);
-    const bool    rw = p.mode >= 3;
-    test_scan     s  = {};
-    s.op    = test_scan::TEST_HOUSEHOLDER;
-    s.batch = p.batch;
+    const int64_t T                = test_batch_tokens(&p.batch);
+    const bool    rw               = p.mode >= 3;
+    test_scan     s                = {};
+    s.op                           = test_scan::TEST_HOUSEHOLDER;
+    s.batch                        = p.batch;
     ggml_householder_scan_args & x = s.householder;
-    x.state = state_of(a, p, (int64_t) p.d_k*p.d_v);
-    x.ids   = test_batch_ids(a, &p.batch);
-    x.q     = tokens(a, p, "q", p.d_k, 0, 1,     T);
-    x.k     = tokens(a, p, "k", p.d_k, 1, p.n_h, T);
-    x.v     = tokens(a, p, "v", p.d_v, 2, p.n_h, T);
-    x.scale = 1.0f/sqrtf((float) p.d_k);
-    test_fill_slots (x.state, x.ids, rng);
-    test_fill_unit  (x.q, rng, 0.0);
-    test_fill_unit  (x.k, rng, p.mean);
+    x.state                        = state_of(a, p, (int64_t) p.d_k * p.d_v);
+    x.ids                          = test_batch_ids(a, &p.batch);
+    x.q                            = tokens(a, p, "q", p.d_k, 0, 1, T);
+    x.k                            = tokens(a, p, "k", p.d_k, 1, p.n_h, T);
+    x.v                            = tokens(a, p, "v", p.d_v, 2, p.n_h, T);
+    x.scale                        = 1.0f / sqrtf((float) p.d_k);
+    test_fill_slots(x.state, x.ids, rng);
+    test_fill_unit(x.q, rng, 0.0);
+    test_fill_unit(x.k, rng, p.mean);
     test_fill_normal(x.v, rng, 1.0);
     if (rw) { // as RWKV-7 makes them: r of length 1, w = r ∘ a with a in (0, 1)
         x.r = tokens(a, p, "r", p.d_k, 3, 1, T);
         x.w = tokens(a, p, "w", p.d_k, 3, 1, T);
-        test_fill_unit   (x.r, rng, 0.0);
+        test_fill_unit(x.r, rng, 0.0);
         test_fill_uniform(x.w, rng, 0.0, 1.0);
-        for (int64_t t = 0; t < T; t++) {
-            for (int64_t h = 0; h < x.r->ne[1]; h++) {
-                for (int64_t i = 0; i < p.d_k; i++) {
-                    test_set(x.w, i, h, 0, t, test_get(x.r, i, h, 0, t)*test_get(x.w, i, h, 0, t));
+        for (int64_t t = 0; t < T; ++t) {
+            for (int64_t h = 0; h < x.r->ne[1]; ++h) {
+                for (int64_t i = 0; i < p.d_k; ++i) {
+                    test_set(
+                            x.w, i, h, 0, t, test_get(x.r, i, h, 0, t) * test_get(x.w, i, h, 0, t));
                 }
             }
         }
@@ -276,23 +298,27 @@ inline test_scan make_householder(test_arena * a, const problem & p, test_rng * 
     return s;
 }
 
-// T letters of S_5, each a product of four random transpositions: Householder matrices of β = 2 and keys (e_i − e_j)/√2, rounded to F32; or, exact,
-// (e_i + e_i' − e_j − e_j')/2 with every place stored twice and something written at every factor, which gives S_i ← S_j + v, S_j ← S_i − v.
-// S begins as the identity, with two columns of other integers beside it; o = Sᵀ (1, 2, 3, 4, 5). `want` are the right outputs.
-inline test_scan make_word(test_arena * a, test_rng * rng, int T, bool exact, std::vector<float> * want) {
-    const int N = 5, M = 7, n_h = 4, d_k = exact ? 2*N : N;
-    test_scan s = {};
+// T letters of S_5, each a product of four random transpositions: Householder matrices of β = 2 and
+// keys (e_i − e_j)/√2, rounded to F32; or, exact, (e_i + e_i' − e_j − e_j')/2 with every place
+// stored twice and something written at every factor, which gives S_i ← S_j + v, S_j ← S_i − v. S
+// begins as the identity, with two columns of other integers beside it; o = Sᵀ (1, 2, 3, 4, 5).
+// `want` are the right outputs.
+inline test_scan make_word(
+        test_arena * a, test_rng * rng, int T, bool exact, std::vector<float> * want) {
+    const int N = 5, M = 7, n_h = 4, d_k = exact ? 2 * N : N;
+    test_scan s    = {};
     s.op           = test_scan::TEST_HOUSEHOLDER;
     s.batch.n_seqs = 1;
     s.batch.len[0] = T;
     snprintf(s.text, sizeof(s.text), "a word of %d letters in S_5", T);
     ggml_householder_scan_args & x = s.householder;
-    x.state = test_tensor(a, GGML_TYPE_F32, TEST_DENSE, "state", d_k*M, test_batch_slots(&s.batch), 1, 1);
+    x.state                        = test_tensor(
+            a, GGML_TYPE_F32, TEST_DENSE, "state", d_k * M, test_batch_slots(&s.batch), 1, 1);
     x.ids   = test_batch_ids(a, &s.batch); // in place
-    x.q     = test_tensor(a, GGML_TYPE_F32, TEST_DENSE, "q",    d_k, 1, 1,   T);
-    x.k     = test_tensor(a, GGML_TYPE_F32, TEST_DENSE, "k",    d_k, 1, n_h, T);
-    x.v     = test_tensor(a, GGML_TYPE_F32, TEST_DENSE, "v",    M,   1, n_h, T);
-    x.beta  = test_tensor(a, GGML_TYPE_F32, TEST_DENSE, "beta", 1,   1, n_h, T);
+    x.q     = test_tensor(a, GGML_TYPE_F32, TEST_DENSE, "q", d_k, 1, 1, T);
+    x.k     = test_tensor(a, GGML_TYPE_F32, TEST_DENSE, "k", d_k, 1, n_h, T);
+    x.v     = test_tensor(a, GGML_TYPE_F32, TEST_DENSE, "v", M, 1, n_h, T);
+    x.beta  = test_tensor(a, GGML_TYPE_F32, TEST_DENSE, "beta", 1, 1, n_h, T);
     x.scale = 1.0f;
     test_fill(x.state, 0.0f);
     test_fill(x.q, 0.0f);
@@ -301,40 +327,41 @@ inline test_scan make_word(test_arena * a, test_rng * rng, int T, bool exact, st
     test_fill(x.beta, 2.0f);
 
     int S[N][M];
-    for (int i = 0; i < N; i++) {
-        for (int j = 0; j < M; j++) {
-            S[i][j] = j < N ? i == j : j == N ? i + 1 : -(i + 1)*(i + 1);
+    for (int i = 0; i < N; ++i) {
+        for (int j = 0; j < M; ++j) {
+            S[i][j] = j < N ? i == j : j == N ? i + 1 : -(i + 1) * (i + 1);
         }
     }
-    for (int i = 0; i < d_k*M; i++) {
-        test_set(x.state, i, ((const int32_t *) x.ids->data)[GGML_SCAN_SLOT_IN], 0, 0, (float) S[i/M % N][i % M]);
+    for (int i = 0; i < d_k * M; ++i) {
+        test_set(x.state, i, ((const int32_t *) x.ids->data)[GGML_SCAN_SLOT_IN], 0, 0,
+                (float) S[i / M % N][i % M]);
     }
-    want->resize((size_t) T*M);
+    want->resize((size_t) T * M);
     const float length = exact ? 0.5f : 0.70710678f;
-    for (int n = 0; n < T; n++) {
-        for (int f = 0; f < n_h; f++) {
+    for (int n = 0; n < T; ++n) {
+        for (int f = 0; f < n_h; ++f) {
             const int i = (int) test_below(rng, N);
             const int j = (i + 1 + (int) test_below(rng, N - 1)) % N;
             for (int copy = 0; copy < d_k; copy += N) {
-                test_set(x.k, i + copy, 0, f, n,  length);
+                test_set(x.k, i + copy, 0, f, n, length);
                 test_set(x.k, j + copy, 0, f, n, -length);
             }
-            for (int c = 0; c < M; c++) {
-                const int v = exact ? (int) test_below(rng, 7) - 3 : 0;
+            for (int c = 0; c < M; ++c) {
+                const int v   = exact ? (int) test_below(rng, 7) - 3 : 0;
                 const int old = S[i][c];
                 test_set(x.v, c, 0, f, n, (float) v);
                 S[i][c] = S[j][c] + v;
                 S[j][c] = old - v;
             }
         }
-        for (int c = 0; c < M; c++) {
+        for (int c = 0; c < M; ++c) {
             int sum = 0;
-            for (int i = 0; i < N; i++) {
-                sum += (i + 1)*S[i][c];
+            for (int i = 0; i < N; ++i) {
+                sum += (i + 1) * S[i][c];
             }
-            (*want)[n*M + c] = (float) sum;
+            (*want)[n * M + c] = (float) sum;
         }
-        for (int i = 0; i < N; i++) {
+        for (int i = 0; i < N; ++i) {
             test_set(x.q, i, 0, 0, n, (float) (i + 1));
         }
     }
@@ -343,7 +370,9 @@ inline test_scan make_word(test_arena * a, test_rng * rng, int T, bool exact, st
 
 // a long word with keys that round
 inline void run_s5(test * t, ggml_scan_path path) {
-    const int          T   = LRNN_SANITIZE ? 2000 : 20000; // sanitizers make it slow, and have seen all of the code by then
+    const int          T   = LRNN_SANITIZE
+                                     ? 2000
+                                     : 20000; // sanitizers make it slow, and have seen all of the code by then
     test_rng           rng = { 5 };
     std::vector<float> want;
     test_arena         a;
@@ -355,15 +384,17 @@ inline void run_s5(test * t, ggml_scan_path path) {
     test_check(t, found.empty(), "%s: %s", found.c_str(), s.text);
     int    wrong = 0;
     double worst = 0.0, keys = 0.0;
-    for (size_t i = 0; i < want.size(); i++) {
+    for (size_t i = 0; i < want.size(); ++i) {
         const double err = fabs((double) ((float *) op->data)[i] - want[i]);
         wrong += !(err < 0.5);
-        worst  = std::max(worst, err);
-        keys   = std::max(keys, fabs(o.out[i] - want[i]));
+        worst = std::max(worst, err);
+        keys  = std::max(keys, fabs(o.out[i] - want[i]));
     }
     oracle_free(&o);
-    test_check(t, wrong == 0, "%s, %s: %d of %d numbers are wrong", s.text, test_path_names[path], wrong, (int) want.size());
+    test_check(t, wrong == 0, "%s, %s: %d of %d numbers are wrong", s.text, test_path_names[path],
+            wrong, (int) want.size());
     printf("S_5, %s: %d letters, n_h = 4, unit keys rounded to F32, beta = 2: %d errors, the largest deviation is %.1e;\n"
-            "  what the rounding of the keys alone does, in double: %.1e\n", test_path_names[path], T, wrong, worst, keys);
+           "  what the rounding of the keys alone does, in double: %.1e\n",
+            test_path_names[path], T, wrong, worst, keys);
     test_arena_free(&a);
 }

@@ -1,4 +1,5 @@
-// fake-rpc-server MODE: listens on a free port of the loopback, prints its number, and treats every client badly until it is killed.
+// fake-rpc-server MODE: listens on a free port of the loopback, prints its number, and treats every
+// client badly until it is killed.
 //
 //     silent     takes the connection and says nothing
 //     garbage    answers with noise
@@ -26,7 +27,7 @@ enum { NOISE = 4096, GREETING = 8 + 28 };
 static void make_noise(uint8_t * data, size_t size) {
     uint32_t x = 1;
     for (size_t i = 0; i < size; ++i) {
-        x = x*1664525u + 1013904223u;
+        x       = x * 1664525u + 1013904223u;
         data[i] = (uint8_t) (x >> 24);
     }
 }
@@ -44,7 +45,8 @@ static size_t make_answer(const char * mode, uint8_t * data) {
     memcpy(data, &size, sizeof(size));
     data[8]  = RPC_PROTO_MAJOR_VERSION;
     data[9]  = RPC_PROTO_MINOR_VERSION;
-    data[10] = (uint8_t) (strcmp(mode, "stock") == 0 ? RPC_PROTO_PATCH_VERSION_GGML : RPC_PROTO_PATCH_VERSION + 1);
+    data[10] = (uint8_t) (strcmp(mode, "stock") == 0 ? RPC_PROTO_PATCH_VERSION_GGML
+                                                     : RPC_PROTO_PATCH_VERSION + 1);
     return strcmp(mode, "short") == 0 ? 11 : GREETING;
 }
 
@@ -54,8 +56,8 @@ static int serve(const char * mode) {
     const int          sock = socket(AF_INET, SOCK_STREAM, 0);
     uint8_t            answer[NOISE];
 
-    if (sock < 0 || bind(sock, (struct sockaddr *) &addr, len) != 0 || getsockname(sock, (struct sockaddr *) &addr, &len) != 0 ||
-            listen(sock, 8) != 0) {
+    if (sock < 0 || bind(sock, (struct sockaddr *) &addr, len) != 0 ||
+            getsockname(sock, (struct sockaddr *) &addr, &len) != 0 || listen(sock, 8) != 0) {
         return 1;
     }
     printf("%d\n", ntohs(addr.sin_port));
@@ -64,7 +66,8 @@ static int serve(const char * mode) {
         const int    client = accept(sock, NULL, NULL);
         const size_t size   = make_answer(mode, answer);
         char         heard[64];
-        if (client < 0 || read(client, heard, sizeof(heard)) < 0 || (size > 0 && write(client, answer, size) < 0)) {
+        if (client < 0 || read(client, heard, sizeof(heard)) < 0 ||
+                (size > 0 && write(client, answer, size) < 0)) {
             return 1;
         }
         if (strcmp(mode, "silent") == 0) {
@@ -76,12 +79,15 @@ static int serve(const char * mode) {
 }
 
 static int send_noise(const char * port) {
-    const struct sockaddr_in addr = { .sin_family = AF_INET, .sin_port = htons((uint16_t) atoi(port)), .sin_addr = { htonl(INADDR_LOOPBACK) } };
+    const struct sockaddr_in addr = { .sin_family = AF_INET,
+        .sin_port                                 = htons((uint16_t) atoi(port)),
+        .sin_addr                                 = { htonl(INADDR_LOOPBACK) } };
     const int                sock = socket(AF_INET, SOCK_STREAM, 0);
     uint8_t                  noise[NOISE];
 
     make_noise(noise, sizeof(noise));
-    const int ok = sock >= 0 && connect(sock, (const struct sockaddr *) &addr, sizeof(addr)) == 0 && write(sock, noise, sizeof(noise)) > 0;
+    const int ok = sock >= 0 && connect(sock, (const struct sockaddr *) &addr, sizeof(addr)) == 0 &&
+                   write(sock, noise, sizeof(noise)) > 0;
     close(sock);
     return ok ? 0 : 1;
 }

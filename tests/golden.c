@@ -16,18 +16,21 @@ static bool read_golden(struct golden * g, const char * path, char * err, size_t
     char    magic[8];
     int32_t n[2];
     bool    done = false;
-    if (fread(magic, sizeof(magic), 1, f) != 1 || memcmp(magic, "golden01", sizeof(magic)) != 0 || fread(n, sizeof(n), 1, f) != 1) {
+    if (fread(magic, sizeof(magic), 1, f) != 1 || memcmp(magic, "golden01", sizeof(magic)) != 0 ||
+            fread(n, sizeof(n), 1, f) != 1) {
         snprintf(err, err_size, "%s does not begin with golden01 and two sizes", path);
     } else if (n[0] < 1 || n[0] > MAX_TOKENS || n[1] < 1 || n[1] > MAX_VOCAB) {
-        snprintf(err, err_size, "%s is of %d tokens and %d logits each, expected up to %d and %d", path, n[0], n[1], MAX_TOKENS, MAX_VOCAB);
+        snprintf(err, err_size, "%s is of %d tokens and %d logits each, expected up to %d and %d",
+                path, n[0], n[1], MAX_TOKENS, MAX_VOCAB);
     } else {
-        g->n_tokens = n[0];
-        g->n_vocab  = n[1];
-        const size_t n_logits = (size_t) (g->n_tokens*g->n_vocab);
-        g->tokens = calloc((size_t) g->n_tokens, sizeof(*g->tokens));
-        g->logits = calloc(n_logits, sizeof(*g->logits));
-        done = g->tokens != NULL && g->logits != NULL &&
-               fread(g->tokens, sizeof(*g->tokens), (size_t) g->n_tokens, f) == (size_t) g->n_tokens &&
+        g->n_tokens           = n[0];
+        g->n_vocab            = n[1];
+        const size_t n_logits = (size_t) (g->n_tokens * g->n_vocab);
+        g->tokens             = calloc((size_t) g->n_tokens, sizeof(*g->tokens));
+        g->logits             = calloc(n_logits, sizeof(*g->logits));
+        done                  = g->tokens != NULL && g->logits != NULL &&
+               fread(g->tokens, sizeof(*g->tokens), (size_t) g->n_tokens, f) ==
+                       (size_t) g->n_tokens &&
                fread(g->logits, sizeof(*g->logits), n_logits, f) == n_logits && fgetc(f) == EOF;
         if (!done) {
             snprintf(err, err_size, "%s does not end after %d tokens and their logits", path, n[0]);
@@ -42,7 +45,7 @@ static int by_name(const void * a, const void * b) {
 }
 
 bool golden_list_load(struct golden_list * list, char * err, size_t err_size) {
-    *list = (struct golden_list) { 0 };
+    *list     = (struct golden_list) { 0 };
     DIR * dir = opendir(LRNN_GOLDEN_DIR);
     if (dir == NULL) {
         snprintf(err, err_size, "folder %s cannot be opened", LRNN_GOLDEN_DIR);
@@ -54,15 +57,15 @@ bool golden_list_load(struct golden_list * list, char * err, size_t err_size) {
         if (end == NULL || strcmp(end, ".gguf") != 0) {
             continue;
         }
-        struct golden * models = realloc(list->models, (size_t) (list->n + 1)*sizeof(*models));
+        struct golden * models = realloc(list->models, (size_t) (list->n + 1) * sizeof(*models));
         if (models == NULL) {
             snprintf(err, err_size, "out of memory");
             done = false;
             break;
         }
-        list->models = models;
+        list->models      = models;
         struct golden * g = &models[list->n++];
-        *g = (struct golden) { 0 };
+        *g                = (struct golden) { 0 };
         char path[1024];
         snprintf(g->name, sizeof(g->name), "%.*s", (int) (end - e->d_name), e->d_name);
         snprintf(g->path, sizeof(g->path), "%s/%s.gguf", LRNN_GOLDEN_DIR, g->name);

@@ -1,6 +1,7 @@
 #pragma once
 
-// The models of tests/golden, each with tokens and the logits that the library which defines it gives for them.
+// The models of tests/golden, each with tokens and the logits that the library which defines it
+// gives for them.
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -15,8 +16,8 @@ struct golden {
     char      path[1024]; // of the GGUF file
     int64_t   n_tokens;
     int64_t   n_vocab;
-    int32_t * tokens;     // [n_tokens]
-    float   * logits;     // [n_tokens][n_vocab]
+    int32_t * tokens; // [n_tokens]
+    float *   logits; // [n_tokens][n_vocab]
 };
 
 struct golden_list {

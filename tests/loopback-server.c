@@ -14,7 +14,8 @@
 #include <time.h>
 #include <unistd.h>
 
-// Not ours: ggml-rpc keeps its servers and types of buffers as long as the process lives, and does not free the events of a scheduler.
+// Not ours: ggml-rpc keeps its servers and types of buffers as long as the process lives, and does
+// not free the events of a scheduler.
 const char * __lsan_default_suppressions(void);
 const char * __lsan_default_suppressions(void) {
     return "leak:^ggml_backend_rpc_add_server$\nleak:^ggml_backend_rpc_buffer_type$\nleak:^ggml_backend_rpc_device_event_new$\n";
@@ -28,7 +29,9 @@ static void * server_watch(void * arg) {
 }
 
 static struct sockaddr_in loopback(uint16_t port) {
-    return (struct sockaddr_in) { .sin_family = AF_INET, .sin_port = htons(port), .sin_addr = { htonl(INADDR_LOOPBACK) } };
+    return (struct sockaddr_in) {
+        .sin_family = AF_INET, .sin_port = htons(port), .sin_addr = { htonl(INADDR_LOOPBACK) }
+    };
 }
 
 static uint16_t free_port(void) {
@@ -36,7 +39,8 @@ static uint16_t free_port(void) {
     struct sockaddr_in addr = loopback(0);
     socklen_t          len  = sizeof(addr);
 
-    const bool ok = sock >= 0 && bind(sock, (struct sockaddr *) &addr, len) == 0 && getsockname(sock, (struct sockaddr *) &addr, &len) == 0;
+    const bool ok = sock >= 0 && bind(sock, (struct sockaddr *) &addr, len) == 0 &&
+                    getsockname(sock, (struct sockaddr *) &addr, &len) == 0;
     close(sock);
     return ok ? ntohs(addr.sin_port) : 0;
 }
@@ -72,7 +76,8 @@ static bool try_start(struct loopback_server * server) {
     if (server->pid == 0) {
         close(ends[1]);
         pthread_t watch;
-        if (pthread_create(&watch, NULL, server_watch, &ends[0]) != 0 || freopen("/dev/null", "w", stdout) == NULL) {
+        if (pthread_create(&watch, NULL, server_watch, &ends[0]) != 0 ||
+                freopen("/dev/null", "w", stdout) == NULL) {
             _exit(1);
         }
         ggml_backend_dev_t dev = ggml_backend_dev_by_type(GGML_BACKEND_DEVICE_TYPE_CPU);
@@ -84,14 +89,15 @@ static bool try_start(struct loopback_server * server) {
     // a client that cannot connect aborts, so ask before ggml does
     for (int i = 0; i < 1000; ++i) {
         const bool answers = server_answers(port);
-        if (waitpid(server->pid, NULL, WNOHANG) == server->pid) { // then it was another one that answered, if any
+        if (waitpid(server->pid, NULL, WNOHANG) ==
+                server->pid) { // then it was another one that answered, if any
             close(server->lifeline);
             return false;
         }
         if (answers) {
             return true;
         }
-        nanosleep(&(struct timespec) { .tv_nsec = 10*1000*1000 }, NULL);
+        nanosleep(&(struct timespec) { .tv_nsec = 10 * 1000 * 1000 }, NULL);
     }
     loopback_server_stop(server);
     return false;

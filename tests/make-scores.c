@@ -1,4 +1,5 @@
-// Writes a synthetic score file for the tests of lrnn-perplexity report: make-scores OUT.nll key=value...
+// Writes a synthetic score file for the tests of lrnn-perplexity report: make-scores OUT.nll
+// key=value...
 
 #include "synthetic-scores.h"
 
@@ -7,29 +8,50 @@
 #include <string.h>
 
 int main(int argc, char ** argv) {
-    struct synthetic s = { .window = 1024, .n_windows = 12, .level = 0.6, .spread = 0.2, .warm = 1.0 };
-    const struct { const char * key; const char ** text; int64_t * integer; double * number; } keys[] = {
-        { "model", &s.model, NULL, NULL },              { "dataset", &s.dataset, NULL, NULL },
-                { "quantization", &s.quantization, NULL, NULL },
-        { "tokenizer", &s.tokenizer, NULL, NULL },      { "fingerprint", &s.fingerprint, NULL, NULL }, { "mode", &s.mode, NULL, NULL },
-        { "reset", &s.reset, NULL, NULL },              { "sources", &s.sources, NULL, NULL },
+    struct synthetic s = {
+        .window = 1024, .n_windows = 12, .level = 0.6, .spread = 0.2, .warm = 1.0
+    };
+    const struct {
+        const char *  key;
+        const char ** text;
+        int64_t *     integer;
+        double *      number;
+    } keys[] = {
+        { "model", &s.model, NULL, NULL },
+        { "dataset", &s.dataset, NULL, NULL },
+        { "quantization", &s.quantization, NULL, NULL },
+        { "tokenizer", &s.tokenizer, NULL, NULL },
+        { "fingerprint", &s.fingerprint, NULL, NULL },
+        { "mode", &s.mode, NULL, NULL },
+        { "reset", &s.reset, NULL, NULL },
+        { "sources", &s.sources, NULL, NULL },
         { "same_targets", &s.same_targets, NULL, NULL },
-        { "train_length", NULL, &s.train_length, NULL }, { "window", NULL, &s.window, NULL },
+        { "train_length", NULL, &s.train_length, NULL },
+        { "window", NULL, &s.window, NULL },
         { "n_windows", NULL, &s.n_windows, NULL },
-        { "n_write", NULL, &s.n_write, NULL },          { "shard", NULL, &s.shard, NULL },
+        { "n_write", NULL, &s.n_write, NULL },
+        { "shard", NULL, &s.shard, NULL },
         { "n_shards", NULL, &s.n_shards, NULL },
-        { "group", NULL, &s.group, NULL },              { "doc_bytes", NULL, &s.doc_bytes, NULL },
+        { "group", NULL, &s.group, NULL },
+        { "doc_bytes", NULL, &s.doc_bytes, NULL },
         { "nan_window", NULL, &s.nan_window, NULL },
-        { "nan_position", NULL, &s.nan_position, NULL }, { "short_every", NULL, &s.short_every, NULL }, { "level", NULL, NULL, &s.level },
-        { "spread", NULL, NULL, &s.spread },            { "warm", NULL, NULL, &s.warm },             { "rise", NULL, NULL, &s.rise },
-        { "shift", NULL, NULL, &s.shift },              { "wobble", NULL, NULL, &s.wobble },         { "uniform", NULL, NULL, &s.uniform },
+        { "nan_position", NULL, &s.nan_position, NULL },
+        { "short_every", NULL, &s.short_every, NULL },
+        { "level", NULL, NULL, &s.level },
+        { "spread", NULL, NULL, &s.spread },
+        { "warm", NULL, NULL, &s.warm },
+        { "rise", NULL, NULL, &s.rise },
+        { "shift", NULL, NULL, &s.shift },
+        { "wobble", NULL, NULL, &s.wobble },
+        { "uniform", NULL, NULL, &s.uniform },
     };
     char err[512];
-    for (int i = 2; i < argc; i++) {
+    for (int i = 2; i < argc; ++i) {
         const char * value = strchr(argv[i], '=');
         bool         found = false;
-        for (size_t k = 0; k < sizeof(keys)/sizeof(keys[0]) && value != NULL; k++) {
-            if (strlen(keys[k].key) == (size_t) (value - argv[i]) && strncmp(argv[i], keys[k].key, (size_t) (value - argv[i])) == 0) {
+        for (size_t k = 0; k < sizeof(keys) / sizeof(keys[0]) && value != NULL; ++k) {
+            if (strlen(keys[k].key) == (size_t) (value - argv[i]) &&
+                    strncmp(argv[i], keys[k].key, (size_t) (value - argv[i])) == 0) {
                 found = true;
                 if (keys[k].text != NULL) {
                     *keys[k].text = value + 1;

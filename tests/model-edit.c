@@ -7,15 +7,18 @@
 enum { MAX_TENSORS = 1024, MORE_BYTES = 16 << 20 };
 
 bool model_edit_open(struct model_edit * e, const char * path) {
-    *e = (struct model_edit) { .tensors = calloc(MAX_TENSORS, sizeof(*e->tensors)) };
-    e->gguf = gguf_init_from_file(path, (struct gguf_init_params) { .no_alloc = false, .ctx = &e->ctx });
+    *e      = (struct model_edit) { .tensors = calloc(MAX_TENSORS, sizeof(*e->tensors)) };
+    e->gguf = gguf_init_from_file(
+            path, (struct gguf_init_params) { .no_alloc = false, .ctx = &e->ctx });
     e->more = ggml_init((struct ggml_init_params) { .mem_size = MORE_BYTES });
-    if (e->gguf == NULL || e->more == NULL || e->tensors == NULL || gguf_get_n_tensors(e->gguf) > MAX_TENSORS/2) {
+    if (e->gguf == NULL || e->more == NULL || e->tensors == NULL ||
+            gguf_get_n_tensors(e->gguf) > MAX_TENSORS / 2) {
         model_edit_close(e);
         return false;
     }
     for (; e->n_tensors < gguf_get_n_tensors(e->gguf); ++e->n_tensors) {
-        e->tensors[e->n_tensors] = ggml_get_tensor(e->ctx, gguf_get_tensor_name(e->gguf, e->n_tensors));
+        e->tensors[e->n_tensors] =
+                ggml_get_tensor(e->ctx, gguf_get_tensor_name(e->gguf, e->n_tensors));
     }
     return true;
 }
@@ -55,7 +58,8 @@ struct ggml_tensor * model_edit_find(const struct model_edit * e, const char * n
 void model_edit_drop(struct model_edit * e, const char * name) {
     const int64_t i = find(e, name);
     if (i < e->n_tensors) {
-        memmove(e->tensors + i, e->tensors + i + 1, (size_t) (e->n_tensors - i - 1)*sizeof(*e->tensors));
+        memmove(e->tensors + i, e->tensors + i + 1,
+                (size_t) (e->n_tensors - i - 1) * sizeof(*e->tensors));
         e->n_tensors--;
     }
 }
@@ -67,7 +71,8 @@ void model_edit_rename(struct model_edit * e, const char * name, const char * to
     }
 }
 
-struct ggml_tensor * model_edit_put(struct model_edit * e, const char * name, enum ggml_type type, int n_dims, const int64_t * ne) {
+struct ggml_tensor * model_edit_put(struct model_edit * e, const char * name, enum ggml_type type,
+        int n_dims, const int64_t * ne) {
     const int64_t        i = find(e, name);
     struct ggml_tensor * t = ggml_new_tensor(e->more, type, n_dims, ne);
     memset(t->data, 0, ggml_nbytes(t));

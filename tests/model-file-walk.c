@@ -9,7 +9,8 @@
 #ifdef __GNUC__
 __attribute__((format(printf, 3, 4)))
 #endif
-static bool broken(char * err, size_t err_size, const char * fmt, ...) {
+static bool
+broken(char * err, size_t err_size, const char * fmt, ...) {
     va_list args;
     va_start(args, fmt);
     vsnprintf(err, err_size, fmt, args);
@@ -19,12 +20,14 @@ static bool broken(char * err, size_t err_size, const char * fmt, ...) {
 
 // the text lies in the file, and all of it is UTF-8
 static bool text_inside(struct lrnn_text text, const char * begin, const char * end) {
-    bool has_control;
-    const bool inside = text.size == 0 || (text.data >= begin && text.data < end && text.size <= (size_t) (end - text.data));
+    bool       has_control;
+    const bool inside = text.size == 0 || (text.data >= begin && text.data < end &&
+                                                  text.size <= (size_t) (end - text.data));
     return inside && lrnn_text_is_utf8(text, &has_control);
 }
 
-static bool walk_key(struct lrnn_model_file * f, const struct lrnn_model_key * key, char * err, size_t err_size) {
+static bool walk_key(struct lrnn_model_file * f, const struct lrnn_model_key * key, char * err,
+        size_t err_size) {
     size_t       size;
     const char * begin = lrnn_model_file_bytes(f, &size);
     const char * end   = begin + size;
@@ -44,51 +47,58 @@ static bool walk_key(struct lrnn_model_file * f, const struct lrnn_model_key * k
 
     // exactly one of the eight kinds of access takes it
     const struct lrnn_model_key * array = NULL;
-    int64_t          i64;
-    double           f64;
-    bool             flag;
-    struct lrnn_text text;
-    int n_ok = 0;
-    n_ok += lrnn_model_file_text  (f, name, &text, why, sizeof(why)) == LRNN_KEY_OK;
-    n_ok += lrnn_model_file_bool  (f, name, &flag, why, sizeof(why)) == LRNN_KEY_OK;
-    n_ok += lrnn_model_file_texts (f, name, &array, why, sizeof(why)) == LRNN_KEY_OK;
-    n_ok += lrnn_model_file_bools (f, name, &array, why, sizeof(why)) == LRNN_KEY_OK;
+    int64_t                       i64;
+    double                        f64;
+    bool                          flag;
+    struct lrnn_text              text;
+    int                           n_ok = 0;
+    n_ok += lrnn_model_file_text(f, name, &text, why, sizeof(why)) == LRNN_KEY_OK;
+    n_ok += lrnn_model_file_bool(f, name, &flag, why, sizeof(why)) == LRNN_KEY_OK;
+    n_ok += lrnn_model_file_texts(f, name, &array, why, sizeof(why)) == LRNN_KEY_OK;
+    n_ok += lrnn_model_file_bools(f, name, &array, why, sizeof(why)) == LRNN_KEY_OK;
     const bool is_plain = n_ok == 1;
-    n_ok += lrnn_model_file_int   (f, name, INT64_MIN, INT64_MAX, &i64, why, sizeof(why)) == LRNN_KEY_OK;
-    n_ok += lrnn_model_file_ints  (f, name, INT64_MIN, INT64_MAX, &array, why, sizeof(why)) == LRNN_KEY_OK;
-    n_ok += lrnn_model_file_float (f, name, -1e308, 1e308, &f64, why, sizeof(why)) == LRNN_KEY_OK;
+    n_ok += lrnn_model_file_int(f, name, INT64_MIN, INT64_MAX, &i64, why, sizeof(why)) ==
+            LRNN_KEY_OK;
+    n_ok += lrnn_model_file_ints(f, name, INT64_MIN, INT64_MAX, &array, why, sizeof(why)) ==
+            LRNN_KEY_OK;
+    n_ok += lrnn_model_file_float(f, name, -1e308, 1e308, &f64, why, sizeof(why)) == LRNN_KEY_OK;
     n_ok += lrnn_model_file_floats(f, name, -1e308, 1e308, &array, why, sizeof(why)) == LRNN_KEY_OK;
     ok = ok && n_ok <= 1 && (n_ok == 1 || !is_plain) && (array == NULL || array == key);
 
-    for (size_t i = 0; ok && i <= key->n; i++) {
-        lrnn_model_key_int  (key, i);
+    for (size_t i = 0; ok && i <= key->n; ++i) {
+        lrnn_model_key_int(key, i);
         lrnn_model_key_float(key, i);
-        lrnn_model_key_bool (key, i);
+        lrnn_model_key_bool(key, i);
         ok = text_inside(lrnn_model_key_text(key, i), begin, end);
     }
     free(name);
-    return ok || broken(err, err_size, "a key of type %s is not what it seems", lrnn_gguf_type_name(key->type));
+    return ok || broken(err, err_size, "a key of type %s is not what it seems",
+                         lrnn_gguf_type_name(key->type));
 }
 
-static bool walk_tensor(struct lrnn_model_file * f, const struct lrnn_model_tensor * t, char * err, size_t err_size) {
+static bool walk_tensor(struct lrnn_model_file * f, const struct lrnn_model_tensor * t, char * err,
+        size_t err_size) {
     size_t                size;
     const unsigned char * begin = lrnn_model_file_bytes(f, &size);
 
-    if (t->data != begin + t->offset || t->offset > size || t->size > size - t->offset || t->offset % lrnn_model_file_alignment(f) != 0) {
+    if (t->data != begin + t->offset || t->offset > size || t->size > size - t->offset ||
+            t->offset % lrnn_model_file_alignment(f) != 0) {
         return broken(err, err_size, "tensor '%s' lies outside the file", t->name);
     }
     // the size in double, where nothing wraps
     double bytes = (double) ggml_type_size(t->type) / (double) ggml_blck_size(t->type);
-    for (int d = 0; d < GGML_MAX_DIMS; d++) {
+    for (int d = 0; d < GGML_MAX_DIMS; ++d) {
         if (t->ne[d] < 1) {
             return broken(err, err_size, "tensor '%s' has no elements", t->name);
         }
         bytes *= (double) t->ne[d];
     }
     if (bytes != (double) t->size || t->ne[0] % ggml_blck_size(t->type) != 0) {
-        return broken(err, err_size, "tensor '%s' has %zu bytes, but its shape has %.0f", t->name, t->size, bytes);
+        return broken(err, err_size, "tensor '%s' has %zu bytes, but its shape has %.0f", t->name,
+                t->size, bytes);
     }
-    if (lrnn_model_file_find_tensor(f, t->name) != t || t->used || lrnn_model_file_use_tensor(f, t->name) != t || !t->used) {
+    if (lrnn_model_file_find_tensor(f, t->name) != t || t->used ||
+            lrnn_model_file_use_tensor(f, t->name) != t || !t->used) {
         return broken(err, err_size, "tensor '%s' is not found by its name", t->name);
     }
     return true;
@@ -104,38 +114,42 @@ static bool walk_like_ggml(struct lrnn_model_file * f, char * err, size_t err_si
     size_t       size;
     const void * bytes = lrnn_model_file_bytes(f, &size);
     ggml_log_set(no_log, NULL);
-    struct gguf_context * gguf = gguf_init_from_buffer(bytes, size, (struct gguf_init_params) { .no_alloc = true });
+    struct gguf_context * gguf =
+            gguf_init_from_buffer(bytes, size, (struct gguf_init_params) { .no_alloc = true });
     ggml_log_set(NULL, NULL);
     if (gguf == NULL) {
         return broken(err, err_size, "ggml refuses the file");
     }
-    bool ok = gguf_get_alignment(gguf) == lrnn_model_file_alignment(f) && (size_t) gguf_get_n_kv(gguf) == lrnn_model_file_n_keys(f) &&
-            (size_t) gguf_get_n_tensors(gguf) == lrnn_model_file_n_tensors(f);
-    for (size_t i = 0; ok && i < lrnn_model_file_n_keys(f); i++) {
+    bool ok = gguf_get_alignment(gguf) == lrnn_model_file_alignment(f) &&
+              (size_t) gguf_get_n_kv(gguf) == lrnn_model_file_n_keys(f) &&
+              (size_t) gguf_get_n_tensors(gguf) == lrnn_model_file_n_tensors(f);
+    for (size_t i = 0; ok && i < lrnn_model_file_n_keys(f); ++i) {
         const struct lrnn_model_key * key  = lrnn_model_file_key(f, i);
         const enum gguf_type          type = gguf_get_kv_type(gguf, (int64_t) i);
-        ok = lrnn_text_is(key->name, gguf_get_key(gguf, (int64_t) i)) && key->is_array == (type == GGUF_TYPE_ARRAY) &&
-                key->type == (key->is_array ? gguf_get_arr_type(gguf, (int64_t) i) : type) &&
-                key->n == (key->is_array ? gguf_get_arr_n(gguf, (int64_t) i) : 1);
+        ok = lrnn_text_is(key->name, gguf_get_key(gguf, (int64_t) i)) &&
+             key->is_array == (type == GGUF_TYPE_ARRAY) &&
+             key->type == (key->is_array ? gguf_get_arr_type(gguf, (int64_t) i) : type) &&
+             key->n == (key->is_array ? gguf_get_arr_n(gguf, (int64_t) i) : 1);
     }
-    for (size_t i = 0; ok && i < lrnn_model_file_n_tensors(f); i++) {
+    for (size_t i = 0; ok && i < lrnn_model_file_n_tensors(f); ++i) {
         const struct lrnn_model_tensor * t = lrnn_model_file_tensor(f, i);
-        ok = strcmp(t->name, gguf_get_tensor_name(gguf, (int64_t) i)) == 0 && t->type == gguf_get_tensor_type(gguf, (int64_t) i) &&
-                t->size == gguf_get_tensor_size(gguf, (int64_t) i) &&
-                t->offset == gguf_get_data_offset(gguf) + gguf_get_tensor_offset(gguf, (int64_t) i) &&
-                memcmp(t->ne, gguf_get_tensor_ne(gguf, (int64_t) i), sizeof(t->ne)) == 0;
+        ok = strcmp(t->name, gguf_get_tensor_name(gguf, (int64_t) i)) == 0 &&
+             t->type == gguf_get_tensor_type(gguf, (int64_t) i) &&
+             t->size == gguf_get_tensor_size(gguf, (int64_t) i) &&
+             t->offset == gguf_get_data_offset(gguf) + gguf_get_tensor_offset(gguf, (int64_t) i) &&
+             memcmp(t->ne, gguf_get_tensor_ne(gguf, (int64_t) i), sizeof(t->ne)) == 0;
     }
     gguf_free(gguf);
     return ok || broken(err, err_size, "ggml reads the file differently");
 }
 
 bool model_file_walk(struct lrnn_model_file * f, char * err, size_t err_size) {
-    for (size_t i = 0; i < lrnn_model_file_n_keys(f); i++) {
+    for (size_t i = 0; i < lrnn_model_file_n_keys(f); ++i) {
         if (!walk_key(f, lrnn_model_file_key(f, i), err, err_size)) {
             return false;
         }
     }
-    for (size_t i = 0; i < lrnn_model_file_n_tensors(f); i++) {
+    for (size_t i = 0; i < lrnn_model_file_n_tensors(f); ++i) {
         if (!walk_tensor(f, lrnn_model_file_tensor(f, i), err, err_size)) {
             return false;
         }
@@ -144,7 +158,8 @@ bool model_file_walk(struct lrnn_model_file * f, char * err, size_t err_size) {
         return false;
     }
     if (lrnn_model_file_find_key(f, "") != NULL || lrnn_model_file_find_tensor(f, "") != NULL ||
-        lrnn_model_file_key(f, lrnn_model_file_n_keys(f)) != NULL || lrnn_model_file_tensor(f, lrnn_model_file_n_tensors(f)) != NULL) {
+            lrnn_model_file_key(f, lrnn_model_file_n_keys(f)) != NULL ||
+            lrnn_model_file_tensor(f, lrnn_model_file_n_tensors(f)) != NULL) {
         return broken(err, err_size, "something is found that is not there");
     }
     lrnn_model_file_identity(f); // reads both ends of every tensor

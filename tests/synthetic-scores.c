@@ -6,23 +6,23 @@
 
 // A number that depends on its arguments alone.
 static uint64_t mix(uint64_t a, uint64_t b) {
-    uint64_t z = a*UINT64_C(0x9e3779b97f4a7c15) + b + UINT64_C(0x632be59bd9b4e019);
-    z = (z ^ (z >> 30))*UINT64_C(0xbf58476d1ce4e5b9);
-    z = (z ^ (z >> 27))*UINT64_C(0x94d049bb133111eb);
+    uint64_t z = a * UINT64_C(0x9e3779b97f4a7c15) + b + UINT64_C(0x632be59bd9b4e019);
+    z          = (z ^ (z >> 30)) * UINT64_C(0xbf58476d1ce4e5b9);
+    z          = (z ^ (z >> 27)) * UINT64_C(0x94d049bb133111eb);
     return z ^ (z >> 31);
 }
 
 static double unit(uint64_t bits) {
-    return (double) (bits >> 11)*0x1p-53;
+    return (double) (bits >> 11) * 0x1p-53;
 }
 
 static double normal(uint64_t bits) {
-    return sqrt(-2.0*log(1.0 - unit(mix(bits, 1))))*cos(6.283185307179586*unit(mix(bits, 2)));
+    return sqrt(-2.0 * log(1.0 - unit(mix(bits, 1)))) * cos(6.283185307179586 * unit(mix(bits, 2)));
 }
 
 static uint64_t hash_text(const char * text) {
     uint64_t h = 1;
-    for (const char * p = text; *p != '\0'; p++) {
+    for (const char * p = text; *p != '\0'; ++p) {
         h = mix(h, (unsigned char) *p);
     }
     return h;
@@ -44,7 +44,7 @@ struct token {
 
 static int64_t document_size(const struct stream * st, int64_t document) {
     const int64_t about = st->s->doc_bytes > 0 ? st->s->doc_bytes : 4000;
-    return about/2 + (int64_t) (mix(st->data, (uint64_t) document)%(uint64_t) about);
+    return about / 2 + (int64_t) (mix(st->data, (uint64_t) document) % (uint64_t) about);
 }
 
 static struct token next_token(struct stream * st) {
@@ -60,11 +60,14 @@ static struct token next_token(struct stream * st) {
         return t;
     }
     const uint64_t place = mix(mix(st->data, (uint64_t) st->document), (uint64_t) st->byte);
-    const double   level = st->s->level*exp(st->s->spread*normal(mix(st->data, 1000000 + (uint64_t) st->document)));
-    t.n_bytes = 1 + (int64_t) (mix(st->tokenizer, place)%8);
+    const double   level =
+            st->s->level *
+            exp(st->s->spread * normal(mix(st->data, 1000000 + (uint64_t) st->document)));
+    t.n_bytes = 1 + (int64_t) (mix(st->tokenizer, place) % 8);
     t.n_bytes = t.n_bytes > st->size - st->byte ? st->size - st->byte : t.n_bytes;
-    for (int64_t i = 0; i < t.n_bytes; i++) {
-        t.cost += level*(0.5 + unit(mix(mix(st->data, (uint64_t) st->document), (uint64_t) (st->byte + i) + 77)));
+    for (int64_t i = 0; i < t.n_bytes; ++i) {
+        t.cost += level * (0.5 + unit(mix(mix(st->data, (uint64_t) st->document),
+                                         (uint64_t) (st->byte + i) + 77)));
     }
     st->byte += t.n_bytes;
     return t;
@@ -76,64 +79,101 @@ static const char * or_default(const char * text, const char * otherwise) {
 
 static struct score_meta make_meta(const struct synthetic * s) {
     return (struct score_meta) {
-        .tool = "synthetic", .model = or_default(s->model, "model"), .model_hash = or_default(s->model, "model"),
-                .model_family = "delta-net",
-        .eigenvalues = "[-1,1]", .quantization = or_default(s->quantization, "f32"), .parameters = 340000000,
-        .train_length = s->train_length,
-        .n_vocab = 32000, .tokenizer_hash = or_default(s->tokenizer, "t0"), .dataset = or_default(s->dataset, "text"),
-        .data_fingerprint = or_default(s->fingerprint, or_default(s->dataset, "d0")), .template = "{text}", .files = "a.jsonl\tb.jsonl",
-        .sources = or_default(s->sources, ""), .records = 100, .documents = 100, .complaints = "", .protocol = "custom",
-        .mode = or_default(s->mode, "packed"), .bos = "doc", .eos = "none", .reset = or_default(s->reset, "window"), .window = s->window,
-        .min_doc_tokens = s->window, .same_targets = or_default(s->same_targets, ""),
-        .probe = s->norm > 0.0 ? "state-norm" : "", .n_batch = 512, .group = s->group > 0 ? s->group : 1,
-        .n_windows = s->n_windows, .shard = s->shard > 0 ? s->shard : 1, .n_shards = s->n_shards > 0 ? s->n_shards : 1,
+        .tool             = "synthetic",
+        .model            = or_default(s->model, "model"),
+        .model_hash       = or_default(s->model, "model"),
+        .model_family     = "delta-net",
+        .eigenvalues      = "[-1,1]",
+        .quantization     = or_default(s->quantization, "f32"),
+        .parameters       = 340000000,
+        .train_length     = s->train_length,
+        .n_vocab          = 32000,
+        .tokenizer_hash   = or_default(s->tokenizer, "t0"),
+        .dataset          = or_default(s->dataset, "text"),
+        .data_fingerprint = or_default(s->fingerprint, or_default(s->dataset, "d0")),
+        .template         = "{text}",
+        .files            = "a.jsonl\tb.jsonl",
+        .sources          = or_default(s->sources, ""),
+        .records          = 100,
+        .documents        = 100,
+        .complaints       = "",
+        .protocol         = "custom",
+        .mode             = or_default(s->mode, "packed"),
+        .bos              = "doc",
+        .eos              = "none",
+        .reset            = or_default(s->reset, "window"),
+        .window           = s->window,
+        .min_doc_tokens   = s->window,
+        .same_targets     = or_default(s->same_targets, ""),
+        .probe            = s->norm > 0.0 ? "state-norm" : "",
+        .n_batch          = 512,
+        .group            = s->group > 0 ? s->group : 1,
+        .n_windows        = s->n_windows,
+        .shard            = s->shard > 0 ? s->shard : 1,
+        .n_shards         = s->n_shards > 0 ? s->n_shards : 1,
     };
 }
 
 static int count_sources(const char * list) {
     int n = list[0] != '\0';
-    for (const char * p = list; *p != '\0'; p++) {
+    for (const char * p = list; *p != '\0'; ++p) {
         n += *p == '\t';
     }
     return n;
 }
 
-static double nll_of(const struct synthetic * s, const struct token * t, int64_t position, int64_t window) {
-    const double beyond = s->train_length > 0 && position > s->train_length ? log2((double) position/(double) s->train_length) : 0.0;
+static double nll_of(
+        const struct synthetic * s, const struct token * t, int64_t position, int64_t window) {
+    const double beyond = s->train_length > 0 && position > s->train_length
+                                  ? log2((double) position / (double) s->train_length)
+                                  : 0.0;
     const bool   is_nan = s->nan_position > 0 && position >= s->nan_position &&
-            (s->nan_window == 0 ? window == 0 : window%s->nan_window == 0);
+                        (s->nan_window == 0 ? window == 0 : window % s->nan_window == 0);
     if (is_nan) {
         return NAN;
     }
     if (s->uniform > 0.0) {
         return s->uniform;
     }
-    const double wobble = s->wobble*normal(mix(hash_text(or_default(s->model, "model")), (uint64_t) window));
-    return t->n_bytes == 0 ? 0.0 : t->cost*(1.0 + s->warm/(1.0 + (double) position/64.0)) + s->rise*beyond + s->shift + wobble;
+    const double wobble =
+            s->wobble * normal(mix(hash_text(or_default(s->model, "model")), (uint64_t) window));
+    return t->n_bytes == 0 ? 0.0
+                           : t->cost * (1.0 + s->warm / (1.0 + (double) position / 64.0)) +
+                                     s->rise * beyond + s->shift + wobble;
 }
 
 // The buffers of one window, as the writer wants it.
 struct buffers {
-    float              * nll;
-    uint16_t           * bytes;
-    uint8_t            * flags;
+    float *              nll;
+    uint16_t *           bytes;
+    uint8_t *            flags;
     struct window_span * spans;
     struct score_norm    norms[32];
 };
 
-static void fill_window(struct stream * st, int64_t index, int64_t n_tokens, struct buffers * b, struct score_window * w) {
+static void fill_window(struct stream * st, int64_t index, int64_t n_tokens, struct buffers * b,
+        struct score_window * w) {
     const struct synthetic * s         = st->s;
     const int                n_sources = count_sources(or_default(s->sources, ""));
-    *w = (struct score_window) { .index = index, .n_targets = n_tokens - 1, .nll = b->nll, .bytes = b->bytes, .flags = b->flags,
-            .spans = b->spans, .norms = b->norms };
+    *w                                 = (struct score_window) { .index = index,
+                                        .n_targets                      = n_tokens - 1,
+                                        .nll                            = b->nll,
+                                        .bytes                          = b->bytes,
+                                        .flags                          = b->flags,
+                                        .spans                          = b->spans,
+                                        .norms                          = b->norms };
     for (int64_t at = 64; at <= n_tokens && s->norm > 0.0; at *= 2) {
-        b->norms[w->n_norms++] = (struct score_norm) { at, (int32_t) (index%3), (float) (s->norm*(double) ((1 + index)*at)) };
+        b->norms[w->n_norms++] = (struct score_norm) { at, (int32_t) (index % 3),
+            (float) (s->norm * (double) ((1 + index) * at)) };
     }
-    for (int64_t t = 0; t < n_tokens; t++) {
+    for (int64_t t = 0; t < n_tokens; ++t) {
         const struct token token = next_token(st);
         if (w->n_spans == 0 || b->spans[w->n_spans - 1].document != token.document) {
-            b->spans[w->n_spans++] = (struct window_span) { .first = t, .document = token.document, .byte = token.byte,
-                .source = n_sources > 0 ? (int32_t) (token.document%n_sources) : -1, .file = (int32_t) (token.document%2) };
+            b->spans[w->n_spans++] = (struct window_span) { .first = t,
+                .document                                          = token.document,
+                .byte                                              = token.byte,
+                .source = n_sources > 0 ? (int32_t) (token.document % n_sources) : -1,
+                .file   = (int32_t) (token.document % 2) };
         }
         if (t > 0) {
             b->nll[t - 1]   = (float) nll_of(s, &token, t, index);
@@ -143,13 +183,18 @@ static void fill_window(struct stream * st, int64_t index, int64_t n_tokens, str
     }
 }
 
-static bool write_windows(const struct synthetic * s, const struct score_meta * meta, struct score_writer * writer, struct buffers * b,
-        char * err, size_t err_size) {
-    struct stream st = { .s = s, .data = hash_text(meta->data_fingerprint), .tokenizer = hash_text(meta->tokenizer_hash), .document = -1 };
+static bool write_windows(const struct synthetic * s, const struct score_meta * meta,
+        struct score_writer * writer, struct buffers * b, char * err, size_t err_size) {
+    struct stream st = { .s = s,
+        .data               = hash_text(meta->data_fingerprint),
+        .tokenizer          = hash_text(meta->tokenizer_hash),
+        .document           = -1 };
     int64_t       first, end, n_written = 0;
     score_shard_range(meta, &first, &end);
-    for (int64_t i = 0; i < end; i++) {
-        const int64_t       n_tokens = s->short_every > 0 && i%s->short_every == s->short_every - 1 ? s->window/2 : s->window;
+    for (int64_t i = 0; i < end; ++i) {
+        const int64_t n_tokens = s->short_every > 0 && i % s->short_every == s->short_every - 1
+                                         ? s->window / 2
+                                         : s->window;
         struct score_window w;
         fill_window(&st, i, n_tokens, b, &w);
         if (i < first || (s->n_write > 0 && n_written == s->n_write)) {
@@ -165,11 +210,12 @@ static bool write_windows(const struct synthetic * s, const struct score_meta * 
 
 bool synthetic_write(const struct synthetic * s, const char * path, char * err, size_t err_size) {
     const struct score_meta meta   = make_meta(s);
-    struct score_writer   * writer = score_writer_create(path, &meta, err, err_size);
+    struct score_writer *   writer = score_writer_create(path, &meta, err, err_size);
     const size_t            n      = (size_t) s->window;
-    struct buffers          b      = { malloc(n*sizeof(*b.nll)), malloc(n*sizeof(*b.bytes)), malloc(n*sizeof(*b.flags)),
-            malloc(n*sizeof(*b.spans)), { { 0 } } };
-    bool                    ok     = writer != NULL && b.nll != NULL && b.bytes != NULL && b.flags != NULL && b.spans != NULL;
+    struct buffers          b      = { malloc(n * sizeof(*b.nll)), malloc(n * sizeof(*b.bytes)),
+                      malloc(n * sizeof(*b.flags)), malloc(n * sizeof(*b.spans)), { { 0 } } };
+    bool ok = writer != NULL && b.nll != NULL && b.bytes != NULL && b.flags != NULL &&
+              b.spans != NULL;
 
     ok = ok && write_windows(s, &meta, writer, &b, err, err_size);
     if (writer != NULL) {

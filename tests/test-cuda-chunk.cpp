@@ -1,7 +1,9 @@
-// The chunked CUDA kernels of the Householder scan, run by cuda-emu.h on the CPU, against the double-precision loop: every instance with every
-// kind of gate, random shapes, lengths around the borders of chunks, ragged batches, slots in place, forks, snapshots, strides, head counts, ids
-// out of range, cuts into calls, long sequences; where nothing rounds, the bits of the step kernel. Tensor cores are emulated too: cuda-emu.h says
-// how. The kernels are chosen by the code that chooses them on a card (launch-householder.cuh).
+// The chunked CUDA kernels of the Householder scan, run by cuda-emu.h on the CPU, against the
+// double-precision loop: every instance with every kind of gate, random shapes, lengths around the
+// borders of chunks, ragged batches, slots in place, forks, snapshots, strides, head counts, ids
+// out of range, cuts into calls, long sequences; where nothing rounds, the bits of the step kernel.
+// Tensor cores are emulated too: cuda-emu.h says how. The kernels are chosen by the code that
+// chooses them on a card (launch-householder.cuh).
 
 #include "cuda-emu.h"
 
@@ -10,16 +12,18 @@
 #include "cuda-node.h"
 
 static std::string run_node(ggml_tensor * op, int n_orders) {
-    return run_on_device(op, householder_work_floats(op), n_orders, [&](const ggml_tensor * node, float * work, auto && launch) {
-        launch_householder(node, work, launch);
-    });
+    return run_on_device(op, householder_work_floats(op), n_orders,
+            [&](const ggml_tensor * node, float * work, auto && launch) {
+                launch_householder(node, work, launch);
+            });
 }
 
 static const int n_sizes = 7;
 
 static const std::set<const void *> & prepare_kernels() {
     static const std::set<const void *> all = {
-        (const void *) householder_chunk_prepare<HOUSEHOLDER_GATE_NONE>, (const void *) householder_chunk_prepare<HOUSEHOLDER_GATE_HEAD>,
+        (const void *) householder_chunk_prepare<HOUSEHOLDER_GATE_NONE>,
+        (const void *) householder_chunk_prepare<HOUSEHOLDER_GATE_HEAD>,
         (const void *) householder_chunk_prepare<HOUSEHOLDER_GATE_CHANNEL>,
     };
     return all;
@@ -27,8 +31,12 @@ static const std::set<const void *> & prepare_kernels() {
 
 static const std::set<const void *> & chunk_kernels() {
     static const std::set<const void *> all = {
-        (const void *) householder_chunk<16>,  (const void *) householder_chunk<32>,  (const void *) householder_chunk<64>,
-        (const void *) householder_chunk<96>,  (const void *) householder_chunk<128>, (const void *) householder_chunk<192>,
+        (const void *) householder_chunk<16>,
+        (const void *) householder_chunk<32>,
+        (const void *) householder_chunk<64>,
+        (const void *) householder_chunk<96>,
+        (const void *) householder_chunk<128>,
+        (const void *) householder_chunk<192>,
         (const void *) householder_chunk<256>,
     };
     return all;
@@ -36,25 +44,30 @@ static const std::set<const void *> & chunk_kernels() {
 
 // how many of these ran
 static int count(const std::set<const void *> & ran, const std::set<const void *> & of) {
-    return (int) std::count_if(ran.begin(), ran.end(), [&](const void * k) { return of.count(k) > 0; });
+    return (int) std::count_if(
+            ran.begin(), ran.end(), [&](const void * k) { return of.count(k) > 0; });
 }
 
-static const double independent = 1e-10; // NMSE for keys that are independent of each other, up to 512 tokens
-static const double shared_mean = 1e-8;  // for keys that share a mean
+static const double independent =
+        1e-10; // NMSE for keys that are independent of each other, up to 512 tokens
+static const double shared_mean = 1e-8; // for keys that share a mean
 
 static test_worst worst_of(const char * what, double limit) {
     test_worst w = {};
-    w.what  = what;
-    w.limit = limit;
+    w.what       = what;
+    w.limit      = limit;
     return w;
 }
 
-static void run_chunk(test * t, const problem & p, test_rng * rng, test_worst * worst, int n_orders = ALL_ORDERS) {
+static void run_chunk(test * t, const problem & p, test_rng * rng, test_worst * worst,
+        int n_orders = ALL_ORDERS) {
     test_arena a;
     test_arena_init(&a);
     test_scan s = make_householder(&a, p, rng);
     run(t, &a, &s, worst, GGML_SCAN_PATH_CHUNK, n_orders);
-    test_check(t, kernels_last.size() == 2 && count(kernels_last, prepare_kernels()) == 1 && count(kernels_last, chunk_kernels()) == 1,
+    test_check(t,
+            kernels_last.size() == 2 && count(kernels_last, prepare_kernels()) == 1 &&
+                    count(kernels_last, chunk_kernels()) == 1,
             "not the chunked kernels: %s", s.text);
     test_arena_free(&a);
 }
@@ -65,23 +78,26 @@ static void run_chunk(test * t, const problem & p, test_rng * rng, test_worst * 
 
 // padded and exact sizes of every instance, with every gate
 static void test_instances(test * t) {
-    static const int sizes[2*n_sizes] = { 4, 16, 20, 32, 36, 64, 68, 96, 100, 128, 132, 192, 196, 256 };
-    test_rng rng = { 1 };
-    int      n   = 0;
-    for (int gate = 0; gate < 3; gate++) {
+    static const int sizes[2 * n_sizes] = { 4, 16, 20, 32, 36, 64, 68, 96, 100, 128, 132, 192, 196,
+        256 };
+    test_rng         rng                = { 1 };
+    int              n                  = 0;
+    for (int gate = 0; gate < 3; ++gate) {
         test_worst worst = worst_of(householder_names[gate], independent);
-        for (int i = 0; i < 2*n_sizes; i++, n++) {
-            problem p = {};
-            p.mode = gate;
-            p.d_k  = sizes[i];
-            p.d_v  = i % 3 == 0 ? 20 : i % 3 == 1 ? 16 : 7; // two blocks of columns, a whole one, a part of one
-            p.H    = p.d_k > 64 ? 1 : 2;
-            p.n_h  = 1 + n % 4;
-            p.turn = n;
+        for (int i = 0; i < 2 * n_sizes; ++i, n++) {
+            problem p      = {};
+            p.mode         = gate;
+            p.d_k          = sizes[i];
+            p.d_v          = i % 3 == 0   ? 20
+                             : i % 3 == 1 ? 16
+                                          : 7; // two blocks of columns, a whole one, a part of one
+            p.H            = p.d_k > 64 ? 1 : 2;
+            p.n_h          = 1 + n % 4;
+            p.turn         = n;
             p.batch.n_seqs = 2;
             p.batch.n_snap = n % 3;
             p.batch.turn   = n;
-            p.batch.len[0] = 70/p.n_h + 1; // more than a chunk
+            p.batch.len[0] = 70 / p.n_h + 1; // more than a chunk
             p.batch.len[1] = 3;
             run_chunk(t, p, &rng, &worst);
         }
@@ -91,19 +107,21 @@ static void test_instances(test * t) {
 
 // heads as checkpoints have them: OLMo-Hybrid, DeltaProduct of fla, KDA
 static void test_real_sizes(test * t) {
-    static const struct { int gate, d_k, d_v, n_h; } cases[] = { { 1, 96, 192, 1 }, { 0, 256, 512, 2 }, { 2, 128, 128, 1 } };
+    static const struct {
+        int gate, d_k, d_v, n_h;
+    } cases[]        = { { 1, 96, 192, 1 }, { 0, 256, 512, 2 }, { 2, 128, 128, 1 } };
     test_rng   rng   = { 11 };
     test_worst worst = worst_of("96 x 192, 256 x 512, 128 x 128", independent);
     for (const auto & one : cases) {
-        problem p = {};
-        p.mode = one.gate;
-        p.d_k  = one.d_k;
-        p.d_v  = one.d_v;
-        p.H    = 1;
-        p.n_h  = one.n_h;
-        p.turn = 1;
+        problem p      = {};
+        p.mode         = one.gate;
+        p.d_k          = one.d_k;
+        p.d_v          = one.d_v;
+        p.H            = 1;
+        p.n_h          = one.n_h;
+        p.turn         = 1;
         p.batch.n_seqs = 2;
-        p.batch.len[0] = 70/one.n_h;
+        p.batch.len[0] = 70 / one.n_h;
         p.batch.len[1] = 5;
         p.batch.turn   = 1;
         run_chunk(t, p, &rng, &worst);
@@ -114,28 +132,29 @@ static void test_real_sizes(test * t) {
 // a length in tokens: often at a border of chunks of 64 factors
 static int64_t random_length(test_rng * rng, int n_h, int64_t most) {
     static const int events[] = { 0, 1, 15, 16, 17, 63, 64, 65, 127, 128, 129, 130 };
-    const int64_t n = test_below(rng, 3) == 0 ? 1 + test_below(rng, most) : (events[test_below(rng, 12)] + n_h - 1)/n_h;
+    const int64_t    n        = test_below(rng, 3) == 0 ? 1 + test_below(rng, most)
+                                                        : (events[test_below(rng, 12)] + n_h - 1) / n_h;
     return std::min(n, most);
 }
 
 static void test_random(test * t) {
     test_rng rng = { 2 };
     int      n   = 0;
-    for (int gate = 0; gate < 3; gate++) {
+    for (int gate = 0; gate < 3; ++gate) {
         test_worst worst = worst_of(householder_names[gate], independent);
-        for (int i = 0; i < 50; i++, n++) {
-            problem p = {};
-            p.mode = gate;
-            p.d_k  = 1 + (int) test_below(&rng, i % 8 == 0 ? 256 : 40);
-            p.d_v  = 1 + (int) test_below(&rng, 24);
-            p.H    = p.d_k > 40 ? 1 : 1 + (int) test_below(&rng, 2);
-            p.n_h  = 1 + i % 4;
-            p.turn = n;
-            p.batch.n_seqs = 1 + (int) test_below(&rng, 3);
-            p.batch.n_snap = (int) test_below(&rng, 4);
-            p.batch.turn   = n;
+        for (int i = 0; i < 50; ++i, n++) {
+            problem p          = {};
+            p.mode             = gate;
+            p.d_k              = 1 + (int) test_below(&rng, i % 8 == 0 ? 256 : 40);
+            p.d_v              = 1 + (int) test_below(&rng, 24);
+            p.H                = p.d_k > 40 ? 1 : 1 + (int) test_below(&rng, 2);
+            p.n_h              = 1 + i % 4;
+            p.turn             = n;
+            p.batch.n_seqs     = 1 + (int) test_below(&rng, 3);
+            p.batch.n_snap     = (int) test_below(&rng, 4);
+            p.batch.turn       = n;
             const int64_t most = i % 10 == 9 ? 200 : p.d_k > 40 || p.n_h > 2 ? 40 : 70;
-            for (int s = 0; s < p.batch.n_seqs; s++) {
+            for (int s = 0; s < p.batch.n_seqs; ++s) {
                 p.batch.len[s] = random_length(&rng, p.n_h, most) + (s == 0 ? 3 : 0);
             }
             run_chunk(t, p, &rng, &worst);
@@ -144,24 +163,36 @@ static void test_random(test * t) {
     }
 }
 
-// every border of chunks, with snapshots behind, at and before it; numbers of factors that do not divide 64, up to a token a chunk
+// every border of chunks, with snapshots behind, at and before it; numbers of factors that do not
+// divide 64, up to a token a chunk
 static void test_borders(test * t) {
     test_rng   rng   = { 3 };
     test_worst worst = worst_of("borders of chunks", independent);
-    static const struct { int n_h; int64_t len[4]; } cases[] = {
-        { 1,  { 64, 0, 1, 63 } }, { 1, { 65, 2, 128, 0 } }, { 1, { 130, 66, 67, 5 } }, { 2, { 32, 33, 1, 64 } }, { 3, { 21, 22, 42, 43 } },
-        { 5,  { 12, 13, 1, 25 } }, { 7, { 9, 10, 0, 19 } }, { 33, { 1, 2, 3, 0 } }, { 63, { 2, 1, 0, 3 } }, { 64, { 1, 2, 3, 0 } },
+    static const struct {
+        int     n_h;
+        int64_t len[4];
+    } cases[] = {
+        { 1, { 64, 0, 1, 63 } },
+        { 1, { 65, 2, 128, 0 } },
+        { 1, { 130, 66, 67, 5 } },
+        { 2, { 32, 33, 1, 64 } },
+        { 3, { 21, 22, 42, 43 } },
+        { 5, { 12, 13, 1, 25 } },
+        { 7, { 9, 10, 0, 19 } },
+        { 33, { 1, 2, 3, 0 } },
+        { 63, { 2, 1, 0, 3 } },
+        { 64, { 1, 2, 3, 0 } },
     };
     int n = 0;
     for (const auto & one : cases) {
-        for (int gate = 0; gate < 3; gate++, n++) {
-            problem p = {};
-            p.mode = gate;
-            p.d_k  = 12;
-            p.d_v  = 5;
-            p.H    = 1;
-            p.n_h  = one.n_h;
-            p.turn = n;
+        for (int gate = 0; gate < 3; ++gate, n++) {
+            problem p      = {};
+            p.mode         = gate;
+            p.d_k          = 12;
+            p.d_v          = 5;
+            p.H            = 1;
+            p.n_h          = one.n_h;
+            p.turn         = n;
             p.batch.n_seqs = 4;
             p.batch.n_snap = n % 4 == 3 ? 6 : n % 4;
             p.batch.turn   = n;
@@ -171,22 +202,22 @@ static void test_borders(test * t) {
     }
 
     // a ring: the newest snapshot takes the slot that the sequence came from, another is not wanted
-    for (int gate = 0; gate < 3; gate++) {
-        problem p = {};
-        p.mode = gate;
-        p.d_k  = 16;
-        p.d_v  = 18;
-        p.H    = 2;
-        p.n_h  = 2;
-        p.turn = gate;
+    for (int gate = 0; gate < 3; ++gate) {
+        problem p      = {};
+        p.mode         = gate;
+        p.d_k          = 16;
+        p.d_v          = 18;
+        p.H            = 2;
+        p.n_h          = 2;
+        p.turn         = gate;
         p.batch.n_seqs = 1;
         p.batch.len[0] = 40;
         p.batch.n_snap = 4;
         p.batch.turn   = 1; // forked
         test_arena a;
         test_arena_init(&a);
-        test_scan s  = make_householder(&a, p, &rng);
-        int32_t * id = (int32_t *) s.householder.ids->data;
+        test_scan s             = make_householder(&a, p, &rng);
+        int32_t * id            = (int32_t *) s.householder.ids->data;
         id[GGML_SCAN_SNAPS + 0] = id[GGML_SCAN_SLOT_IN];
         id[GGML_SCAN_SNAPS + 2] = -1;
         run(t, &a, &s, &worst, GGML_SCAN_PATH_CHUNK);
@@ -195,28 +226,31 @@ static void test_borders(test * t) {
     test_worst_print(&worst);
 }
 
-// Gates that are very small, so that products of them vanish, or larger than 1; betas beyond 2. None is clamped, none is divided by.
+// Gates that are very small, so that products of them vanish, or larger than 1; betas beyond 2.
+// None is clamped, none is divided by.
 static void test_hard_gates(test * t) {
     test_rng   rng   = { 4 };
     test_worst worst = worst_of("gates 1e-30 .. 1.2, beta 2.2 .. 2.5", independent);
-    for (int n = 0; n < 12; n++) {
-        problem p = {};
-        p.mode = 1 + n % 2;
-        p.d_k  = 24;
-        p.d_v  = 8;
-        p.H    = 1;
-        p.n_h  = 1 + n/2 % 3;
-        p.turn = n;
+    for (int n = 0; n < 12; ++n) {
+        problem p      = {};
+        p.mode         = 1 + n % 2;
+        p.d_k          = 24;
+        p.d_v          = 8;
+        p.H            = 1;
+        p.n_h          = 1 + n / 2 % 3;
+        p.turn         = n;
         p.batch.n_seqs = 1;
-        p.batch.len[0] = 90/p.n_h;
+        p.batch.len[0] = 90 / p.n_h;
         p.batch.turn   = n;
         test_arena a;
         test_arena_init(&a);
-        test_scan s = make_householder(&a, p, &rng);
+        test_scan     s    = make_householder(&a, p, &rng);
         ggml_tensor * gate = s.householder.gate;
-        for (int64_t x = 0; x < gate->ne[3]*gate->ne[0]; x++) {
-            const double size = n < 6 ? pow(10.0, -30.0*pow(test_uniform(&rng, 0.0, 1.0), 4.0)) : test_uniform(&rng, 0.8, 1.2);
-            test_set(gate, x % gate->ne[0], 0, 0, x/gate->ne[0], (float) (test_below(&rng, 2) == 0 ? -size : size));
+        for (int64_t x = 0; x < gate->ne[3] * gate->ne[0]; ++x) {
+            const double size = n < 6 ? pow(10.0, -30.0 * pow(test_uniform(&rng, 0.0, 1.0), 4.0))
+                                      : test_uniform(&rng, 0.8, 1.2);
+            test_set(gate, x % gate->ne[0], 0, 0, x / gate->ne[0],
+                    (float) (test_below(&rng, 2) == 0 ? -size : size));
         }
         if (n >= 6) {
             test_fill_uniform(s.householder.beta, &rng, 2.2, 2.5);
@@ -233,14 +267,14 @@ static void test_hard_gates(test * t) {
 
 static void test_out_of_range(test * t) {
     test_rng rng = { 5 };
-    for (int gate = 0; gate < 3; gate++) {
-        problem p = {};
-        p.mode = gate;
-        p.d_k  = 24;
-        p.d_v  = 20;
-        p.H    = 2;
-        p.n_h  = 2;
-        p.turn = gate;
+    for (int gate = 0; gate < 3; ++gate) {
+        problem p      = {};
+        p.mode         = gate;
+        p.d_k          = 24;
+        p.d_v          = 20;
+        p.H            = 2;
+        p.n_h          = 2;
+        p.turn         = gate;
         p.batch.n_seqs = 3;
         p.batch.len[0] = 40;
         p.batch.len[1] = 1;
@@ -258,14 +292,14 @@ static void test_out_of_range(test * t) {
 
 // A NaN in v comes out in its column, from its token on, and in no other column, head or sequence.
 static void test_nan(test * t) {
-    test_rng rng = { 6 };
-    problem  p   = {};
-    p.mode = 1;
-    p.d_k  = 24;
-    p.d_v  = 20;
-    p.H    = 2;
-    p.n_h  = 2;
-    p.turn = 1; // v has two heads
+    test_rng rng   = { 6 };
+    problem  p     = {};
+    p.mode         = 1;
+    p.d_k          = 24;
+    p.d_v          = 20;
+    p.H            = 2;
+    p.n_h          = 2;
+    p.turn         = 1; // v has two heads
     p.batch.n_seqs = 2;
     p.batch.len[0] = 50;
     p.batch.len[1] = 40;
@@ -275,7 +309,7 @@ static void test_nan(test * t) {
     ggml_tensor *     state  = s.householder.state;
     const std::string before = bytes_of(state);
     const int64_t     first  = ((const int32_t *) s.householder.ids->data)[GGML_SCAN_FIRST];
-    const int64_t     token  = first + 35, column = 17;
+    const int64_t     token = first + 35, column = 17;
     test_check(t, s.householder.v->ne[1] == 2, "v has %d heads", (int) s.householder.v->ne[1]);
     ggml_tensor * clean = build(t, &a, &s, GGML_SCAN_PATH_CHUNK);
     test_check(t, run_node(clean, 1).empty(), "%s", s.text);
@@ -285,12 +319,14 @@ static void test_nan(test * t) {
     test_check(t, run_node(op, 1).empty(), "%s", s.text);
 
     bool there = true, elsewhere = false;
-    for (int64_t n = 0; n < op->ne[2]; n++) {
-        for (int64_t h = 0; h < 2; h++) {
-            for (int64_t j = 0; j < p.d_v; j++) {
+    for (int64_t n = 0; n < op->ne[2]; ++n) {
+        for (int64_t h = 0; h < 2; ++h) {
+            for (int64_t j = 0; j < p.d_v; ++j) {
                 const float x = test_get(op, j, h, n, 0);
                 if (h == 1 && j == column && n >= first && n < first + p.batch.len[0]) {
-                    there = there && (n < token || isnan(x)); // before it, the chunk has zeros to multiply it with
+                    there = there &&
+                            (n < token ||
+                                    isnan(x)); // before it, the chunk has zeros to multiply it with
                 } else {
                     elsewhere = elsewhere || x != test_get(clean, j, h, n, 0);
                 }
@@ -306,14 +342,14 @@ static void test_nan(test * t) {
 static void test_cuts(test * t) {
     test_rng   rng   = { 7 };
     test_worst worst = worst_of("cut into calls", independent);
-    for (int n = 0; n < 9; n++) {
-        problem p = {};
-        p.mode = n % 3;
-        p.d_k  = 20;
-        p.d_v  = 12;
-        p.H    = 1;
-        p.n_h  = 1 + n/3;
-        p.turn = n;
+    for (int n = 0; n < 9; ++n) {
+        problem p      = {};
+        p.mode         = n % 3;
+        p.d_k          = 20;
+        p.d_v          = 12;
+        p.H            = 1;
+        p.n_h          = 1 + n / 3;
+        p.turn         = n;
         p.batch.n_seqs = 1;
         p.batch.len[0] = 150;
         p.batch.turn   = n;
@@ -323,10 +359,12 @@ static void test_cuts(test * t) {
         ggml_tensor *     state  = s.householder.state;
         const std::string before = bytes_of(state);
         oracle            o      = test_scan_oracle(&s);
-        for (int path = GGML_SCAN_PATH_AUTO; path <= GGML_SCAN_PATH_CHUNK; path += GGML_SCAN_PATH_CHUNK) { // auto: some calls go token by token
+        for (int path = GGML_SCAN_PATH_AUTO; path <= GGML_SCAN_PATH_CHUNK;
+                path += GGML_SCAN_PATH_CHUNK) { // auto: some calls go token by token
             memcpy(state->data, before.data(), before.size());
             ggml_tensor *     op  = build(t, &a, &s, (ggml_scan_path) path);
-            const std::string out = run_in_calls(t, &s, &rng, (ggml_scan_path) path, path == GGML_SCAN_PATH_AUTO ? 150 : 40);
+            const std::string out = run_in_calls(
+                    t, &s, &rng, (ggml_scan_path) path, path == GGML_SCAN_PATH_AUTO ? 150 : 40);
             test_check(t, out.size() == ggml_nbytes(op), "calls of %s", s.text);
             memcpy(op->data, out.data(), out.size());
             test_bound(t, &worst, test_scan_nmse_out(&o, op), s.text);
@@ -343,12 +381,16 @@ static void test_cuts(test * t) {
 //
 
 static void test_lengths(test * t) {
-    static const struct { int d_k, n_h, T, gate; double mean, beta_lo, limit; } cases[] = {
-        { 64, 1,  512, 0, 0.0, 2.0, independent }, { 128, 1, 512, 0, 0.0, 2.0, independent }, { 64, 2,  512, 1, 0.0, 2.0, independent },
-        { 64, 1,  512, 2, 0.0, 2.0, independent }, {  64, 3, 512, 0, 0.0, 0.0, independent },
-        { 128, 1, 512, 0, 1.0, 2.0, shared_mean }, {  64, 3, 512, 0, 1.0, 2.0, shared_mean }, { 64, 1,  512, 1, 3.0, 2.0, shared_mean },
-        { 64, 1,  512, 2, 1.0, 2.0, shared_mean },
-        { 64, 1, 4096, 0, 0.0, 2.0, 1e-9 },        {  32, 2, 4096, 1, 0.0, 0.0, 1e-9 }, // errors add up: 8 times the tokens, 10 times the limit
+    static const struct {
+        int    d_k, n_h, T, gate;
+        double mean, beta_lo, limit;
+    } cases[] = {
+        { 64, 1, 512, 0, 0.0, 2.0, independent }, { 128, 1, 512, 0, 0.0, 2.0, independent },
+        { 64, 2, 512, 1, 0.0, 2.0, independent }, { 64, 1, 512, 2, 0.0, 2.0, independent },
+        { 64, 3, 512, 0, 0.0, 0.0, independent }, { 128, 1, 512, 0, 1.0, 2.0, shared_mean },
+        { 64, 3, 512, 0, 1.0, 2.0, shared_mean }, { 64, 1, 512, 1, 3.0, 2.0, shared_mean },
+        { 64, 1, 512, 2, 1.0, 2.0, shared_mean }, { 64, 1, 4096, 0, 0.0, 2.0, 1e-9 },
+        { 32, 2, 4096, 1, 0.0, 0.0, 1e-9 }, // errors add up: 8 times the tokens, 10 times the limit
     };
     test_rng rng = { 8 };
     printf("long sequences:\n");
@@ -357,26 +399,28 @@ static void test_lengths(test * t) {
             continue;
         }
         char what[80];
-        snprintf(what, sizeof(what), "T = %d, beta %g..2, mean of keys %g", one.T, one.beta_lo, one.mean);
+        snprintf(what, sizeof(what), "T = %d, beta %g..2, mean of keys %g", one.T, one.beta_lo,
+                one.mean);
         test_worst worst = worst_of(what, one.limit);
-        problem p = {};
-        p.mode = one.gate;
-        p.d_k  = one.d_k;
-        p.d_v  = 8;
-        p.H    = 1;
-        p.n_h  = one.n_h;
-        p.mean = one.mean;
-        p.batch.n_seqs = 1;
-        p.batch.len[0] = one.T;
-        p.batch.turn   = one.gate;
+        problem    p     = {};
+        p.mode           = one.gate;
+        p.d_k            = one.d_k;
+        p.d_v            = 8;
+        p.H              = 1;
+        p.n_h            = one.n_h;
+        p.mean           = one.mean;
+        p.batch.n_seqs   = 1;
+        p.batch.len[0]   = one.T;
+        p.batch.turn     = one.gate;
         test_arena a;
         test_arena_init(&a);
         test_scan s = make_householder(&a, p, &rng);
         test_fill_uniform(s.householder.beta, &rng, one.beta_lo, 2.0);
         if (ggml_tensor * gate = s.householder.gate) { // so that not all is forgotten
             test_fill_uniform(gate, &rng, 0.97, 1.0);
-            for (int64_t x = 0; x < gate->ne[3]*gate->ne[0]; x += 1 + test_below(&rng, 7)) {
-                test_set(gate, x % gate->ne[0], 0, 0, x/gate->ne[0], -test_get(gate, x % gate->ne[0], 0, 0, x/gate->ne[0]));
+            for (int64_t x = 0; x < gate->ne[3] * gate->ne[0]; x += 1 + test_below(&rng, 7)) {
+                test_set(gate, x % gate->ne[0], 0, 0, x / gate->ne[0],
+                        -test_get(gate, x % gate->ne[0], 0, 0, x / gate->ne[0]));
             }
         }
         run(t, &a, &s, &worst, GGML_SCAN_PATH_CHUNK, 1);
@@ -385,7 +429,8 @@ static void test_lengths(test * t) {
     }
 }
 
-// Where nothing rounds, the chunked kernels have the bits of the step kernel, in one call or in many, and both are right.
+// Where nothing rounds, the chunked kernels have the bits of the step kernel, in one call or in
+// many, and both are right.
 static void test_exact(test * t) {
     const int          T   = LRNN_SANITIZE ? 400 : 4000;
     test_rng           rng = { 9 };
@@ -395,7 +440,7 @@ static void test_exact(test * t) {
     test_scan         s      = make_word(&a, &rng, T, true, &want);
     ggml_tensor *     state  = s.householder.state;
     const std::string before = bytes_of(state);
-    const std::string right((const char *) want.data(), want.size()*sizeof(float));
+    const std::string right((const char *) want.data(), want.size() * sizeof(float));
 
     ggml_tensor * step = build(t, &a, &s, GGML_SCAN_PATH_STEP);
     test_check(t, run_node(step, 1).empty(), "step: %s", s.text);
@@ -405,13 +450,18 @@ static void test_exact(test * t) {
     memcpy(state->data, before.data(), before.size());
     ggml_tensor * chunk = build(t, &a, &s, GGML_SCAN_PATH_CHUNK);
     test_check(t, run_node(chunk, 1).empty(), "chunk: %s", s.text);
-    test_check(t, bytes_of(chunk) == right,      "chunk is wrong: %s", s.text);
-    test_check(t, bytes_of(state) == step_state, "the state of chunk is not that of step: %s", s.text);
+    test_check(t, bytes_of(chunk) == right, "chunk is wrong: %s", s.text);
+    test_check(
+            t, bytes_of(state) == step_state, "the state of chunk is not that of step: %s", s.text);
 
     memcpy(state->data, before.data(), before.size());
-    test_check(t, run_in_calls(t, &s, &rng, GGML_SCAN_PATH_AUTO, 300) == right && bytes_of(state) == step_state, "in calls it is wrong: %s", s.text);
+    test_check(t,
+            run_in_calls(t, &s, &rng, GGML_SCAN_PATH_AUTO, 300) == right &&
+                    bytes_of(state) == step_state,
+            "in calls it is wrong: %s", s.text);
     test_arena_free(&a);
-    printf("exact: %d letters of S_5 and something written at every factor: step, chunk and calls of up to 300 letters are right, to the bit\n", T);
+    printf("exact: %d letters of S_5 and something written at every factor: step, chunk and calls of up to 300 letters are right, to the bit\n",
+            T);
 }
 
 //
@@ -419,46 +469,67 @@ static void test_exact(test * t) {
 //
 
 static void test_paths(test * t) {
-    static const struct { int mode, d_k, n_h, n_seqs, T; ggml_scan_path path; bool chunk; } cases[] = {
-        { 0,  16,  1, 1,  63, GGML_SCAN_PATH_AUTO,      false }, { 0,  16,  1, 1,  64, GGML_SCAN_PATH_AUTO,  true  },
-        { 0,  16,  2, 1,  31, GGML_SCAN_PATH_AUTO,      false }, { 1,  16,  2, 1,  32, GGML_SCAN_PATH_AUTO,  true  },
-        { 1,  16,  1, 2, 127, GGML_SCAN_PATH_AUTO,      false }, { 1,  16,  1, 2, 128, GGML_SCAN_PATH_AUTO,  true  },
-        { 2,  16,  1, 2, 255, GGML_SCAN_PATH_AUTO,      false }, { 2,  16,  1, 2, 256, GGML_SCAN_PATH_AUTO,  true  },
-        { 0,  16,  1, 1,   1, GGML_SCAN_PATH_CHUNK,     true  }, { 0,  16,  1, 1, 200, GGML_SCAN_PATH_STEP,  false },
-        { 0,  16,  1, 1, 200, GGML_SCAN_PATH_REFERENCE, false }, { 5,  16,  1, 1, 200, GGML_SCAN_PATH_AUTO,  false }, // r and w
-        { 0, 257,  1, 1, 200, GGML_SCAN_PATH_CHUNK,     false }, { 0, 256,  1, 1,   2, GGML_SCAN_PATH_CHUNK, true  },
-        { 0,   8, 65, 1,   3, GGML_SCAN_PATH_CHUNK,     false }, { 0,   8, 64, 1,   3, GGML_SCAN_PATH_CHUNK, true  },
+    static const struct {
+        int            mode, d_k, n_h, n_seqs, T;
+        ggml_scan_path path;
+        bool           chunk;
+    } cases[] = {
+        { 0, 16, 1, 1, 63, GGML_SCAN_PATH_AUTO, false },
+        { 0, 16, 1, 1, 64, GGML_SCAN_PATH_AUTO, true },
+        { 0, 16, 2, 1, 31, GGML_SCAN_PATH_AUTO, false },
+        { 1, 16, 2, 1, 32, GGML_SCAN_PATH_AUTO, true },
+        { 1, 16, 1, 2, 127, GGML_SCAN_PATH_AUTO, false },
+        { 1, 16, 1, 2, 128, GGML_SCAN_PATH_AUTO, true },
+        { 2, 16, 1, 2, 255, GGML_SCAN_PATH_AUTO, false },
+        { 2, 16, 1, 2, 256, GGML_SCAN_PATH_AUTO, true },
+        { 0, 16, 1, 1, 1, GGML_SCAN_PATH_CHUNK, true },
+        { 0, 16, 1, 1, 200, GGML_SCAN_PATH_STEP, false },
+        { 0, 16, 1, 1, 200, GGML_SCAN_PATH_REFERENCE, false },
+        { 5, 16, 1, 1, 200, GGML_SCAN_PATH_AUTO, false }, // r and w
+        { 0, 257, 1, 1, 200, GGML_SCAN_PATH_CHUNK, false },
+        { 0, 256, 1, 1, 2, GGML_SCAN_PATH_CHUNK, true },
+        { 0, 8, 65, 1, 3, GGML_SCAN_PATH_CHUNK, false },
+        { 0, 8, 64, 1, 3, GGML_SCAN_PATH_CHUNK, true },
     };
     test_rng   rng   = { 10 };
     test_worst worst = worst_of("whichever kernel is taken", independent);
     for (const auto & one : cases) {
-        problem p = {};
-        p.mode = one.mode;
-        p.d_k  = one.d_k;
-        p.d_v  = 3;
-        p.H    = 1;
-        p.n_h  = one.n_h;
-        p.turn = 1;
+        problem p      = {};
+        p.mode         = one.mode;
+        p.d_k          = one.d_k;
+        p.d_v          = 3;
+        p.H            = 1;
+        p.n_h          = one.n_h;
+        p.turn         = 1;
         p.batch.n_seqs = one.n_seqs;
         p.batch.turn   = 0;
-        for (int i = 0; i < one.n_seqs; i++) {
-            p.batch.len[i] = i == 0 ? one.T - 10*(one.n_seqs - 1) : 10; // what counts is the average
+        for (int i = 0; i < one.n_seqs; ++i) {
+            p.batch.len[i] =
+                    i == 0 ? one.T - 10 * (one.n_seqs - 1) : 10; // what counts is the average
         }
         test_arena a;
         test_arena_init(&a);
         test_scan s = make_householder(&a, p, &rng);
         run(t, &a, &s, &worst, one.path, 1);
-        const bool took = count(kernels_last, chunk_kernels()) == 1 && count(kernels_last, prepare_kernels()) == 1;
-        test_check(t, took == one.chunk && kernels_last.size() == (one.chunk ? 2u : 1u), "%s, %d tokens, n_h %d, d_k %d: %s",
-                test_path_names[one.path], one.T, one.n_h, one.d_k, took ? "the chunked kernels; expected a step kernel" :
-                "a step kernel; expected the chunked ones");
+        const bool took = count(kernels_last, chunk_kernels()) == 1 &&
+                          count(kernels_last, prepare_kernels()) == 1;
+        test_check(t, took == one.chunk && kernels_last.size() == (one.chunk ? 2u : 1u),
+                "%s, %d tokens, n_h %d, d_k %d: %s", test_path_names[one.path], one.T, one.n_h,
+                one.d_k,
+                took ? "the chunked kernels; expected a step kernel"
+                     : "a step kernel; expected the chunked ones");
 
-        // without a work buffer, as on a card that has no TF32, the step kernel is taken whatever the path
-        ggml_tensor *     op    = build(t, &a, &s, one.path);
-        const std::string found = run_on_device(op, 0, 1, [](const ggml_tensor * node, float * work, auto && launch) {
-            launch_householder(node, work, launch);
-        });
-        test_check(t, found.empty() && kernels_last.size() == 1 && count(kernels_last, chunk_kernels()) == 0, "without a work buffer: %s", s.text);
+        // without a work buffer, as on a card that has no TF32, the step kernel is taken whatever
+        // the path
+        ggml_tensor *     op = build(t, &a, &s, one.path);
+        const std::string found =
+                run_on_device(op, 0, 1, [](const ggml_tensor * node, float * work, auto && launch) {
+                    launch_householder(node, work, launch);
+                });
+        test_check(t,
+                found.empty() && kernels_last.size() == 1 &&
+                        count(kernels_last, chunk_kernels()) == 0,
+                "without a work buffer: %s", s.text);
         test_arena_free(&a);
     }
     test_worst_print(&worst);
@@ -480,8 +551,11 @@ int main() {
     test_lengths(&t);
     test_exact(&t);
     run_s5(&t, GGML_SCAN_PATH_CHUNK);
-    const int n_prepare = count(kernels_run, prepare_kernels()), n_chunk = count(kernels_run, chunk_kernels());
-    test_check(&t, n_prepare == 3 && n_chunk == n_sizes, "%d of 3 and %d of %d kernels ran", n_prepare, n_chunk, n_sizes);
-    printf("all %d chunked kernels were run: %d that prepare, %d that go from chunk to chunk\n", n_prepare + n_chunk, n_prepare, n_chunk);
+    const int n_prepare = count(kernels_run, prepare_kernels()),
+              n_chunk   = count(kernels_run, chunk_kernels());
+    test_check(&t, n_prepare == 3 && n_chunk == n_sizes, "%d of 3 and %d of %d kernels ran",
+            n_prepare, n_chunk, n_sizes);
+    printf("all %d chunked kernels were run: %d that prepare, %d that go from chunk to chunk\n",
+            n_prepare + n_chunk, n_prepare, n_chunk);
     return test_end(&t, "test-cuda-chunk");
 }

@@ -1,4 +1,5 @@
-// Models on a card that computes nothing (fake-card.h), in a build with CUDA: what ggml-cuda is asked to do, of every family.
+// Models on a card that computes nothing (fake-card.h), in a build with CUDA: what ggml-cuda is
+// asked to do, of every family.
 //
 //   whole     all of a layer is computed on the card; on the CPU are only the embedding of the tokens and what is made from it before the first layer
 //   legal     no grid, block or shared memory that a card does not have; nothing is allocated and nobody waits while a graph is captured
@@ -20,12 +21,13 @@
 
 enum { PROMPT = 160, FEW = 8, STEPS = 8, WARM = 4, N_CACHE = 256 };
 
-// What the scheduler says of its splits: "## SPLIT #0: CUDA0 # …", and of their nodes "node #  3 (   MUL_MAT): …"
+// What the scheduler says of its splits: "## SPLIT #0: CUDA0 # …", and of their nodes "node #  3 (
+// MUL_MAT): …"
 struct splits {
-    bool on_card;          // the split that is being told
-    int  n_card, n_cpu;    // splits
-    char cpu_nodes[256];   // ops on the CPU that are no views
-    char line[4096];       // so far
+    bool on_card;        // the split that is being told
+    int  n_card, n_cpu;  // splits
+    char cpu_nodes[256]; // ops on the CPU that are no views
+    char line[4096];     // so far
 };
 
 static void on_line(struct splits * s, const char * line) {
@@ -33,10 +35,11 @@ static void on_line(struct splits * s, const char * line) {
     if (sscanf(line, "## SPLIT #%*d: %63s", split) == 1) {
         s->on_card = strncmp(split, "CUDA", 4) == 0;
         s->n_card += s->on_card;
-        s->n_cpu  += !s->on_card;
+        s->n_cpu += !s->on_card;
     } else if (sscanf(line, "node #%*d (%63[^)])", op) == 1 && !s->on_card) {
         const size_t used = strlen(s->cpu_nodes);
-        snprintf(s->cpu_nodes + used, sizeof(s->cpu_nodes) - used, "%s%s", used == 0 ? "" : " ", op + strspn(op, " "));
+        snprintf(s->cpu_nodes + used, sizeof(s->cpu_nodes) - used, "%s%s", used == 0 ? "" : " ",
+                op + strspn(op, " "));
     }
 }
 
@@ -66,9 +69,11 @@ static bool eval(struct test * t, struct lrnn_session * s, const struct golden *
 }
 
 static void check_splits(struct test * t, struct splits * s, const char * name, const char * what) {
-    const bool embedding = strncmp(s->cpu_nodes, "GET_ROWS", 8) == 0 && strstr(s->cpu_nodes, "MUL_MAT") == NULL;
-    test_check(t, s->n_card == 1 && s->n_cpu == 1 && embedding, "%s, %s: %d splits on the card and %d on the CPU (%s)", name, what, s->n_card,
-            s->n_cpu, s->cpu_nodes);
+    const bool embedding =
+            strncmp(s->cpu_nodes, "GET_ROWS", 8) == 0 && strstr(s->cpu_nodes, "MUL_MAT") == NULL;
+    test_check(t, s->n_card == 1 && s->n_cpu == 1 && embedding,
+            "%s, %s: %d splits on the card and %d on the CPU (%s)", name, what, s->n_card, s->n_cpu,
+            s->cpu_nodes);
     printf("  %-28s %-8s on the CPU: %s\n", name, what, s->cpu_nodes);
     memset(s, 0, sizeof(*s));
 }
@@ -76,13 +81,15 @@ static void check_splits(struct test * t, struct splits * s, const char * name, 
 static void run(struct test * t, const struct golden * g, struct splits * splits) {
     const struct lrnn_model_params model_params = { .n_gpu_layers = -1 };
     char                           err[512];
-    struct lrnn_model *            model = lrnn_model_load(g->path, &model_params, err, sizeof(err));
+    struct lrnn_model * model = lrnn_model_load(g->path, &model_params, err, sizeof(err));
     if (!test_check(t, model != NULL, "%s: %s", g->name, err)) {
         return;
     }
     const struct lrnn_model_info     info   = lrnn_model_get_info(model);
-    const struct lrnn_session_params params = { .n_threads = 1, .n_seqs = 2, .n_rewind = 1, .n_cache = N_CACHE };
-    struct lrnn_session *            s      = lrnn_session_new(model, &params, err, sizeof(err));
+    const struct lrnn_session_params params = {
+        .n_threads = 1, .n_seqs = 2, .n_rewind = 1, .n_cache = N_CACHE
+    };
+    struct lrnn_session * s = lrnn_session_new(model, &params, err, sizeof(err));
     if (!test_check(t, s != NULL, "%s: %s", g->name, err)) {
         lrnn_model_free(model);
         return;
@@ -94,12 +101,16 @@ static void run(struct test * t, const struct golden * g, struct splits * splits
     check_splits(t, splits, g->name, "prompt");
     test_check(t, fake_card_get().kernels > 0, "%s: the prompt launched nothing", g->name);
     if (info.n_householder > 0) {
-        test_check(t, fake_card_ran("householder_chunk_prepare") && fake_card_ran("17householder_chunkI") && !fake_card_ran("householder_step"),
-                "%s: a prompt of %d tokens does not take the chunked kernels", g->name, (int) PROMPT);
+        test_check(t,
+                fake_card_ran("householder_chunk_prepare") &&
+                        fake_card_ran("17householder_chunkI") && !fake_card_ran("householder_step"),
+                "%s: a prompt of %d tokens does not take the chunked kernels", g->name,
+                (int) PROMPT);
     }
 
     eval(t, s, g, FEW); // ggml-cuda has other kernels for a few columns
-    test_check(t, fake_card_get().tf32_products == 0 && !fake_card_ran("mul_mat_fIf"), "%s: products of F32 are rounded to TF32", g->name);
+    test_check(t, fake_card_get().tf32_products == 0 && !fake_card_ran("mul_mat_fIf"),
+            "%s: products of F32 are rounded to TF32", g->name);
     memset(splits, 0, sizeof(*splits));
 
     struct fake_card_count before = { 0 };
@@ -113,11 +124,15 @@ static void run(struct test * t, const struct golden * g, struct splits * splits
         }
     }
     const struct fake_card_count now = fake_card_get();
-    test_check(t, now.kernels == before.kernels && now.captures == before.captures && now.graphs - before.graphs == STEPS - WARM,
-            "%s: %d tokens launched %d kernels outside of graphs and %d graphs, %d of them captured anew", g->name, STEPS - WARM,
-            (int) (now.kernels - before.kernels), (int) (now.graphs - before.graphs), (int) (now.captures - before.captures));
+    test_check(t,
+            now.kernels == before.kernels && now.captures == before.captures &&
+                    now.graphs - before.graphs == STEPS - WARM,
+            "%s: %d tokens launched %d kernels outside of graphs and %d graphs, %d of them captured anew",
+            g->name, STEPS - WARM, (int) (now.kernels - before.kernels),
+            (int) (now.graphs - before.graphs), (int) (now.captures - before.captures));
     if (info.n_householder > 0) {
-        test_check(t, fake_card_ran("householder_step"), "%s: a token does not take the step kernel", g->name);
+        test_check(t, fake_card_ran("householder_step"),
+                "%s: a token does not take the step kernel", g->name);
     }
     test_check(t, fake_card_wrong()[0] == '\0', "%s: %s", g->name, fake_card_wrong());
     lrnn_session_free(s);
@@ -125,7 +140,7 @@ static void run(struct test * t, const struct golden * g, struct splits * splits
 }
 
 int main(void) {
-    struct test        t = { 0 };
+    struct test        t      = { 0 };
     struct splits      splits = { 0 };
     struct golden_list list;
     char               err[512];
@@ -138,7 +153,8 @@ int main(void) {
     for (int i = 0; i < list.n; ++i) {
         run(&t, &list.models[i], &splits);
     }
-    printf("%d models: a prompt of %d tokens, %d tokens, then %d one by one\n", list.n, (int) PROMPT, (int) FEW, (int) STEPS);
+    printf("%d models: a prompt of %d tokens, %d tokens, then %d one by one\n", list.n,
+            (int) PROMPT, (int) FEW, (int) STEPS);
     golden_list_free(&list);
     return test_end(&t, "test-cuda-dispatch");
 }

@@ -1,4 +1,5 @@
-// cuda-emu.h itself: kernels that are right give the right numbers, kernels that are wrong on purpose are each caught, by the finding they deserve.
+// cuda-emu.h itself: kernels that are right give the right numbers, kernels that are wrong on
+// purpose are each caught, by the finding they deserve.
 
 #include "cuda-emu.h"
 
@@ -16,28 +17,29 @@ CUDA_EMU_DYNAMIC_SHARED(float, dynamic);
 //
 
 static __global__ void where_am_i(int * out) {
-    const int block  = blockIdx.x + gridDim.x*(blockIdx.y + gridDim.y*blockIdx.z);
-    const int thread = threadIdx.x + blockDim.x*(threadIdx.y + blockDim.y*threadIdx.z);
-    out[block*(blockDim.x*blockDim.y*blockDim.z) + thread] = 1000*block + thread;
+    const int block  = blockIdx.x + gridDim.x * (blockIdx.y + gridDim.y * blockIdx.z);
+    const int thread = threadIdx.x + blockDim.x * (threadIdx.y + blockDim.y * threadIdx.z);
+    out[block * (blockDim.x * blockDim.y * blockDim.z) + thread] = 1000 * block + thread;
 }
 
 // sum of a block, by shuffles and static shared memory; a template, as the real ones are
 template <int WARPS>
-static __global__ void __launch_bounds__(32*WARPS) block_sum(const float * __restrict__ in, float * __restrict__ out) {
+static __global__ void __launch_bounds__(32 * WARPS)
+        block_sum(const float * __restrict__ in, float * __restrict__ out) {
     __shared__ float part[WARPS];
-    float sum = in[blockIdx.x*blockDim.x + threadIdx.x];
+    float            sum = in[blockIdx.x * blockDim.x + threadIdx.x];
     for (int x = 16; x > 0; x /= 2) {
         sum += __shfl_xor_sync(0xFFFFFFFF, sum, x);
     }
     if (threadIdx.x % 32 == 0) {
-        part[threadIdx.x/32] = sum;
+        part[threadIdx.x / 32] = sum;
     }
     __syncthreads();
     float all = 0.0f;
-    for (int i = 0; i < WARPS; i++) {
+    for (int i = 0; i < WARPS; ++i) {
         all += part[i];
     }
-    out[blockIdx.x*blockDim.x + threadIdx.x] = all;
+    out[blockIdx.x * blockDim.x + threadIdx.x] = all;
 }
 
 static __global__ void reverse_dynamic(const float * in, float * out) {
@@ -48,15 +50,15 @@ static __global__ void reverse_dynamic(const float * in, float * out) {
 }
 
 static __global__ void all_shuffles(int * out) { // [5][32]
-    const int lane = threadIdx.x;
-    out[0*32 + lane] = __shfl_sync     (0xFFFFFFFF, lane, 5);
-    out[1*32 + lane] = __shfl_up_sync  (0xFFFFFFFF, lane, 3);
-    out[2*32 + lane] = __shfl_down_sync(0xFFFFFFFF, lane, 3, 8);
-    out[3*32 + lane] = __shfl_xor_sync (0xFFFFFFFF, lane, 1, 16);
+    const int lane     = threadIdx.x;
+    out[0 * 32 + lane] = __shfl_sync(0xFFFFFFFF, lane, 5);
+    out[1 * 32 + lane] = __shfl_up_sync(0xFFFFFFFF, lane, 3);
+    out[2 * 32 + lane] = __shfl_down_sync(0xFFFFFFFF, lane, 3, 8);
+    out[3 * 32 + lane] = __shfl_xor_sync(0xFFFFFFFF, lane, 1, 16);
     if (lane < 16) { // half a warp, with a mask that says so
-        out[4*32 + lane] = __shfl_xor_sync(0x0000FFFF, lane, 15);
+        out[4 * 32 + lane] = __shfl_xor_sync(0x0000FFFF, lane, 15);
     } else {
-        out[4*32 + lane] = __shfl_xor_sync(0xFFFF0000, lane, 15);
+        out[4 * 32 + lane] = __shfl_xor_sync(0xFFFF0000, lane, 15);
     }
 }
 
@@ -72,7 +74,7 @@ static __global__ void count(int * n) {
 }
 
 static __global__ void vectors(const float4 * in, float2 * out) {
-    const float4 v = in[threadIdx.x];
+    const float4 v   = in[threadIdx.x];
     out[threadIdx.x] = make_float2(v.x + v.z, v.y + v.w);
 }
 
@@ -80,7 +82,7 @@ static __global__ void vectors(const float4 * in, float2 * out) {
 struct mma_operands {
     const float * a;
     const float * b;
-    float       * c;
+    float *       c;
     int           k;
 };
 
@@ -90,27 +92,27 @@ enum multiply_how {
     AS_CARRIED, // split in the same way, but the sum goes through the tensor core from the first product to the last
 };
 
-template <int HOW>
-static __global__ void multiply(const mma_operands x) {
-    const int group = threadIdx.x/4, member = threadIdx.x % 4;
-    float c[4];
-    for (int i = 0; i < 4; i++) {
-        c[i] = x.c[(i < 2 ? group : group + 8)*8 + member*2 + (i & 1)];
+template <int HOW> static __global__ void multiply(const mma_operands x) {
+    const int group = threadIdx.x / 4, member = threadIdx.x % 4;
+    float     c[4];
+    for (int i = 0; i < 4; ++i) {
+        c[i] = x.c[(i < 2 ? group : group + 8) * 8 + member * 2 + (i & 1)];
     }
     for (int k = 0; k < x.k; k += 8) {
         uint32_t  a[4], a_lo[4], b[2], b_lo[2];
         mma_split a_both[4], b_both[2];
-        for (int i = 0; i < 4; i++) {
-            const float y = x.a[(i == 0 || i == 2 ? group : group + 8)*x.k + k + (i < 2 ? member : member + 4)];
-            a_both[i] = mma_split_of(y);
-            a[i]      = HOW == AS_TF32 ? __float_as_uint(y) : a_both[i].hi;
-            a_lo[i]   = a_both[i].lo;
+        for (int i = 0; i < 4; ++i) {
+            const float y = x.a[(i == 0 || i == 2 ? group : group + 8) * x.k + k +
+                                (i < 2 ? member : member + 4)];
+            a_both[i]     = mma_split_of(y);
+            a[i]          = HOW == AS_TF32 ? __float_as_uint(y) : a_both[i].hi;
+            a_lo[i]       = a_both[i].lo;
         }
-        for (int i = 0; i < 2; i++) {
-            const float y = x.b[(k + (i == 0 ? member : member + 4))*8 + group];
-            b_both[i] = mma_split_of(y);
-            b[i]      = HOW == AS_TF32 ? __float_as_uint(y) : b_both[i].hi;
-            b_lo[i]   = b_both[i].lo;
+        for (int i = 0; i < 2; ++i) {
+            const float y = x.b[(k + (i == 0 ? member : member + 4)) * 8 + group];
+            b_both[i]     = mma_split_of(y);
+            b[i]          = HOW == AS_TF32 ? __float_as_uint(y) : b_both[i].hi;
+            b_lo[i]       = b_both[i].lo;
         }
         if (HOW == AS_F32) {
             mma_add(c, a_both, b_both);
@@ -122,8 +124,8 @@ static __global__ void multiply(const mma_operands x) {
             mma_tf32(c, a, b);
         }
     }
-    for (int i = 0; i < 4; i++) {
-        x.c[(i < 2 ? group : group + 8)*8 + member*2 + (i & 1)] = c[i];
+    for (int i = 0; i < 4; ++i) {
+        x.c[(i < 2 ? group : group + 8) * 8 + member * 2 + (i & 1)] = c[i];
     }
 }
 
@@ -188,13 +190,21 @@ static __global__ void shared_of_other_block(float * out) {
         word = 1.0f;
     }
     __syncthreads();
-    out[blockIdx.x*blockDim.x + threadIdx.x] = word;
+    out[blockIdx.x * blockDim.x + threadIdx.x] = word;
 }
 
-static __global__ void read_beyond (const float * in, float * out, int n) { out[threadIdx.x] = in[threadIdx.x + n]; }
-static __global__ void write_beyond(float * out, int n)                   { out[(int) threadIdx.x + n] = 1.0f; }
-static __global__ void read_nowhere(const float ** in, float * out)       { out[threadIdx.x] = in[threadIdx.x][0]; }
-static __global__ void write_input (float * in)                           { in[threadIdx.x] = 1.0f; }
+static __global__ void read_beyond(const float * in, float * out, int n) {
+    out[threadIdx.x] = in[threadIdx.x + n];
+}
+static __global__ void write_beyond(float * out, int n) {
+    out[(int) threadIdx.x + n] = 1.0f;
+}
+static __global__ void read_nowhere(const float ** in, float * out) {
+    out[threadIdx.x] = in[threadIdx.x][0];
+}
+static __global__ void write_input(float * in) {
+    in[threadIdx.x] = 1.0f;
+}
 
 static __global__ void no_barrier(const float * in, float * out) {
     __shared__ float row[64];
@@ -205,14 +215,14 @@ static __global__ void no_barrier(const float * in, float * out) {
 // right in forward order, and the numbers are never NaN
 static __global__ void forward_only(float * io) {
     const float left = threadIdx.x == 0 ? 1.0f : io[threadIdx.x - 1];
-    io[threadIdx.x] = left + 1.0f;
+    io[threadIdx.x]  = left + 1.0f;
 }
 
 static __global__ void second_barrier_missing(const float * in, float * out) {
     __shared__ float row[64];
-    float sum = 0.0f;
-    for (int i = 0; i < 3; i++) {
-        row[threadIdx.x] = in[threadIdx.x]*i;
+    float            sum = 0.0f;
+    for (int i = 0; i < 3; ++i) {
+        row[threadIdx.x] = in[threadIdx.x] * i;
         __syncthreads();
         sum += row[(threadIdx.x + 1) % 64]; // the next turn may overwrite it
     }
@@ -225,16 +235,17 @@ static __global__ void warp_neighbour_unsynced(const float * in, float * out) {
     out[threadIdx.x] = row[(threadIdx.x + 1) % 32];
 }
 
-// A warp reads the numbers of those before it, one a shuffle, and then writes its own. Were warps run in step, every number would be read in time.
+// A warp reads the numbers of those before it, one a shuffle, and then writes its own. Were warps
+// run in step, every number would be read in time.
 static __global__ void warps_in_step(const float * in, float * out) {
     __shared__ float row[4];
-    const int warp = threadIdx.x/32;
-    float     sum  = 0.0f;
+    const int        warp = threadIdx.x / 32;
+    float            sum  = 0.0f;
     if (threadIdx.x % 32 == 0) {
         row[warp] = in[warp];
     }
     __syncthreads();
-    for (int w = 0; w <= warp; w++) {
+    for (int w = 0; w <= warp; ++w) {
         sum += __shfl_sync(0xFFFFFFFF, row[w], 0);
     }
     if (threadIdx.x % 32 == 0) {
@@ -246,7 +257,7 @@ static __global__ void warps_in_step(const float * in, float * out) {
 
 static __global__ void blocks_meet(float * io) { // a block reads what another writes
     const float other = io[(blockIdx.x + 1) % gridDim.x];
-    io[blockIdx.x] = other + 1.0f;
+    io[blockIdx.x]    = other + 1.0f;
 }
 
 static __global__ void sum_of_floats(float * sum, const float * in) {
@@ -281,7 +292,11 @@ static __global__ void mma_in_two_branches(float * out) {
 static __global__ void mma_and_shuffle(float * out) {
     float          c[4] = {};
     const uint32_t a[4] = {}, b[2] = {};
-    if (threadIdx.x < 31) { cuda_emu::mma_m16n8k8_tf32(c, a, b, __LINE__); } else { c[0] = __shfl_xor_sync(0xFFFFFFFF, c[0], 0); }
+    if (threadIdx.x < 31) {
+        cuda_emu::mma_m16n8k8_tf32(c, a, b, __LINE__);
+    } else {
+        c[0] = __shfl_xor_sync(0xFFFFFFFF, c[0], 0);
+    }
     out[threadIdx.x] = c[0];
 }
 
@@ -294,59 +309,69 @@ static void right(test * t, const char * name, const std::string & found) {
 }
 
 static void wrong(test * t, const char * name, const std::string & found, const char * expected) {
-    test_check(t, found.find(expected) != std::string::npos, "%s is wrong; expected a finding with \"%s\", found \"%s\"", name, expected, found.c_str());
+    test_check(t, found.find(expected) != std::string::npos,
+            "%s is wrong; expected a finding with \"%s\", found \"%s\"", name, expected,
+            found.c_str());
     printf("  %-26s %s\n", name, found.c_str());
 }
 
 static void test_right(test * t) {
     float numbers[128];
-    for (int i = 0; i < 128; i++) {
-        numbers[i] = (float) (i*i % 31);
+    for (int i = 0; i < 128; ++i) {
+        numbers[i] = (float) (i * i % 31);
     }
     cuda_emu::buffer in("in", numbers, sizeof(numbers));
     in.set_constant();
     const float * x = in.as<float>();
 
     {
-        cuda_emu::buffer out("out", 2*3*2*24*sizeof(int));
-        right(t, "where_am_i", cuda_emu::launch(dim3(2, 3, 2), dim3(4, 3, 2), 0, [&] { where_am_i(out.as<int>()); }));
-        for (int i = 0; i < 2*3*2*24; i++) {
-            test_check(t, out.as<int>()[i] == 1000*(i/24) + i % 24, "thread %d of block %d is told it is %d", i % 24, i/24, out.as<int>()[i]);
+        cuda_emu::buffer out("out", 2 * 3 * 2 * 24 * sizeof(int));
+        right(t, "where_am_i", cuda_emu::launch(dim3(2, 3, 2), dim3(4, 3, 2), 0, [&] {
+            where_am_i(out.as<int>());
+        }));
+        for (int i = 0; i < 2 * 3 * 2 * 24; ++i) {
+            test_check(t, out.as<int>()[i] == 1000 * (i / 24) + i % 24,
+                    "thread %d of block %d is told it is %d", i % 24, i / 24, out.as<int>()[i]);
         }
     }
     {
         cuda_emu::buffer out("out", sizeof(numbers));
-        float * y = out.as<float>();
+        float *          y = out.as<float>();
         right(t, "block_sum", cuda_emu::launch(2, 64, 0, [&] { block_sum<2>(x, y); }));
         float sum[2] = { 0.0f, 0.0f };
-        for (int i = 0; i < 128; i++) {
-            sum[i/64] += numbers[i];
+        for (int i = 0; i < 128; ++i) {
+            sum[i / 64] += numbers[i];
         }
-        for (int i = 0; i < 128; i++) {
-            test_check(t, y[i] == sum[i/64], "block_sum: %g; expected %g", y[i], sum[i/64]);
+        for (int i = 0; i < 128; ++i) {
+            test_check(t, y[i] == sum[i / 64], "block_sum: %g; expected %g", y[i], sum[i / 64]);
         }
-        right(t, "reverse_dynamic", cuda_emu::launch(1, 128, 128*sizeof(float), [&] { reverse_dynamic(x, y); }));
-        for (int i = 0; i < 128; i++) {
-            test_check(t, y[i] == numbers[127 - i], "reverse_dynamic: %g; expected %g", y[i], numbers[127 - i]);
+        right(t, "reverse_dynamic",
+                cuda_emu::launch(1, 128, 128 * sizeof(float), [&] { reverse_dynamic(x, y); }));
+        for (int i = 0; i < 128; ++i) {
+            test_check(t, y[i] == numbers[127 - i], "reverse_dynamic: %g; expected %g", y[i],
+                    numbers[127 - i]);
         }
         right(t, "warp_neighbour", cuda_emu::launch(1, 32, 0, [&] { warp_neighbour(x, y); }));
-        for (int i = 0; i < 32; i++) {
-            test_check(t, y[i] == numbers[(i + 1) % 32], "warp_neighbour: %g; expected %g", y[i], numbers[(i + 1) % 32]);
+        for (int i = 0; i < 32; ++i) {
+            test_check(t, y[i] == numbers[(i + 1) % 32], "warp_neighbour: %g; expected %g", y[i],
+                    numbers[(i + 1) % 32]);
         }
-        right(t, "vectors", cuda_emu::launch(1, 32, 0, [&] { vectors((const float4 *) x, (float2 *) y); }));
-        for (int i = 0; i < 64; i++) {
-            const float want = numbers[i/2*4 + i % 2] + numbers[i/2*4 + i % 2 + 2];
+        right(t, "vectors",
+                cuda_emu::launch(1, 32, 0, [&] { vectors((const float4 *) x, (float2 *) y); }));
+        for (int i = 0; i < 64; ++i) {
+            const float want = numbers[i / 2 * 4 + i % 2] + numbers[i / 2 * 4 + i % 2 + 2];
             test_check(t, y[i] == want, "vectors: %g; expected %g", y[i], want);
         }
     }
     {
-        cuda_emu::buffer out("out", 5*32*sizeof(int));
-        const int * y = out.as<int>();
+        cuda_emu::buffer out("out", 5 * 32 * sizeof(int));
+        const int *      y = out.as<int>();
         right(t, "all_shuffles", cuda_emu::launch(1, 32, 0, [&] { all_shuffles(out.as<int>()); }));
-        for (int l = 0; l < 32; l++) {
+        for (int l = 0; l < 32; ++l) {
             const int want[5] = { 5, l >= 3 ? l - 3 : l, l % 8 + 3 < 8 ? l + 3 : l, l ^ 1, l ^ 15 };
-            for (int i = 0; i < 5; i++) {
-                test_check(t, y[i*32 + l] == want[i], "shuffle %d, lane %d: %d; expected %d", i, l, y[i*32 + l], want[i]);
+            for (int i = 0; i < 5; ++i) {
+                test_check(t, y[i * 32 + l] == want[i], "shuffle %d, lane %d: %d; expected %d", i,
+                        l, y[i * 32 + l], want[i]);
             }
         }
     }
@@ -354,68 +379,92 @@ static void test_right(test * t) {
         cuda_emu::buffer n("n", sizeof(int));
         *n.as<int>() = 0;
         right(t, "count", cuda_emu::launch(3, 50, 0, [&] { count(n.as<int>()); }));
-        test_check(t, *n.as<int>() == 150, "atomicAdd counts %d threads; expected 150", *n.as<int>());
+        test_check(
+                t, *n.as<int>() == 150, "atomicAdd counts %d threads; expected 150", *n.as<int>());
     }
     printf("cuda-emu: kernels that are right: indices, shuffles, static and dynamic shared memory, barriers, atomics, vectors\n");
 }
 
 static void test_wrong(test * t) {
     float numbers[64];
-    for (int i = 0; i < 64; i++) {
-        numbers[i] = 1.0f/(float) (i + 3);
+    for (int i = 0; i < 64; ++i) {
+        numbers[i] = 1.0f / (float) (i + 3);
     }
     cuda_emu::buffer in("in", numbers, sizeof(numbers));
-    cuda_emu::buffer out("out", 64*sizeof(float));
-    cuda_emu::buffer pair("pair", 2*sizeof(float));
-    float * x = in.as<float>();
-    float * y = out.as<float>();
-    float * p = pair.as<float>();
+    cuda_emu::buffer out("out", 64 * sizeof(float));
+    cuda_emu::buffer pair("pair", 2 * sizeof(float));
+    float *          x = in.as<float>();
+    float *          y = out.as<float>();
+    float *          p = pair.as<float>();
     in.set_constant();
     memset(y, 0, out.size());
 
     using cuda_emu::launch;
     printf("cuda-emu: kernels that are wrong, and what was found:\n");
-    wrong(t, "barrier_in_branch",       launch(1, 64, 0, [&] { barrier_in_branch(y); }),       "barrier not reached by all threads: 40 wait, 24 have ended");
-    wrong(t, "two_barriers",            launch(1, 64, 0, [&] { two_barriers(y); }),            "at different barriers");
-    wrong(t, "shuffle_after_return",    launch(1, 32, 0, [&] { shuffle_after_return(y); }),    "waits for lanes FFFFFFFF that do not come");
-    wrong(t, "shuffle_and_barrier",     launch(1, 32, 0, [&] { shuffle_and_barrier(y); }),     "16 threads at warp operations, 16 at barriers");
-    wrong(t, "shuffle_outside_mask",    launch(1, 32, 0, [&] { shuffle_outside_mask(y); }),    "which is not in the mask");
-    wrong(t, "shuffle_not_in_mask",     launch(1, 32, 0, [&] { shuffle_not_in_mask(y); }),     "not in its own mask");
-    wrong(t, "half a warp",             launch(1, 16, 0, [&] { shuffle_after_return(y); }),    "do not come");
-    wrong(t, "mma_half_a_warp",         launch(1, 32, 0, [&] { mma_half_a_warp(y); }),         "16 threads at warp operations");
-    wrong(t, "mma, warp of 16",         launch(1, 16, 0, [&] { mma_half_a_warp(y); }),         "waits for lanes FFFFFFFF that do not come");
-    wrong(t, "mma_in_two_branches",     launch(1, 32, 0, [&] { mma_in_two_branches(y); }),     "32 threads at warp operations");
-    wrong(t, "mma_and_shuffle",         launch(1, 32, 0, [&] { mma_and_shuffle(y); }),         "32 threads at warp operations");
-    wrong(t, "read_beyond",             launch(1, 64, 0, [&] { read_beyond(x, y, 1); }),       "out of bounds: buffer in of 256 bytes at byte 256");
-    wrong(t, "write_beyond",            launch(1, 64, 0, [&] { write_beyond(y, 1); }),         "out of bounds: buffer out of 256 bytes at byte 256");
-    wrong(t, "write_before",            launch(1, 64, 0, [&] { write_beyond(y, -1); }),        "written before the begin of buffer out");
-    y[-1] = cuda_emu::buffer("unwritten", sizeof(float)).as<float>()[0]; // heal it
+    wrong(t, "barrier_in_branch", launch(1, 64, 0, [&] { barrier_in_branch(y); }),
+            "barrier not reached by all threads: 40 wait, 24 have ended");
+    wrong(t, "two_barriers", launch(1, 64, 0, [&] { two_barriers(y); }), "at different barriers");
+    wrong(t, "shuffle_after_return", launch(1, 32, 0, [&] { shuffle_after_return(y); }),
+            "waits for lanes FFFFFFFF that do not come");
+    wrong(t, "shuffle_and_barrier", launch(1, 32, 0, [&] { shuffle_and_barrier(y); }),
+            "16 threads at warp operations, 16 at barriers");
+    wrong(t, "shuffle_outside_mask", launch(1, 32, 0, [&] { shuffle_outside_mask(y); }),
+            "which is not in the mask");
+    wrong(t, "shuffle_not_in_mask", launch(1, 32, 0, [&] { shuffle_not_in_mask(y); }),
+            "not in its own mask");
+    wrong(t, "half a warp", launch(1, 16, 0, [&] { shuffle_after_return(y); }), "do not come");
+    wrong(t, "mma_half_a_warp", launch(1, 32, 0, [&] { mma_half_a_warp(y); }),
+            "16 threads at warp operations");
+    wrong(t, "mma, warp of 16", launch(1, 16, 0, [&] { mma_half_a_warp(y); }),
+            "waits for lanes FFFFFFFF that do not come");
+    wrong(t, "mma_in_two_branches", launch(1, 32, 0, [&] { mma_in_two_branches(y); }),
+            "32 threads at warp operations");
+    wrong(t, "mma_and_shuffle", launch(1, 32, 0, [&] { mma_and_shuffle(y); }),
+            "32 threads at warp operations");
+    wrong(t, "read_beyond", launch(1, 64, 0, [&] { read_beyond(x, y, 1); }),
+            "out of bounds: buffer in of 256 bytes at byte 256");
+    wrong(t, "write_beyond", launch(1, 64, 0, [&] { write_beyond(y, 1); }),
+            "out of bounds: buffer out of 256 bytes at byte 256");
+    wrong(t, "write_before", launch(1, 64, 0, [&] { write_beyond(y, -1); }),
+            "written before the begin of buffer out");
+    y[-1]                  = cuda_emu::buffer("unwritten", sizeof(float)).as<float>()[0]; // heal it
     const uint64_t nowhere = 0x1000;
     memcpy(p, &nowhere, sizeof(nowhere));
-    wrong(t, "read_nowhere",            launch(1, 1,  0, [&] { read_nowhere((const float **) p, y); }), "an address that is in no buffer");
-    wrong(t, "write_input",             launch(1, 64, 0, [&] { write_input(x); }),             "constant buffer in is written");
-    wrong(t, "no_barrier",              launch(1, 64, 0, [&] { no_barrier(x, y); }),           "a race: buffer out");
-    wrong(t, "forward_only",            launch(1, 64, 0, [&] { forward_only(y); }),            "a race: buffer out");
-    wrong(t, "second_barrier_missing",  launch(1, 64, 0, [&] { second_barrier_missing(x, y); }), "a race: buffer out");
-    wrong(t, "warp_neighbour_unsynced", launch(1, 32, 0, [&] { warp_neighbour_unsynced(x, y); }), "a race: buffer out");
-    wrong(t, "warps_in_step",           launch(1, 128, 0, [&] { warps_in_step(x, y); }),       "a race: buffer out");
+    wrong(t, "read_nowhere", launch(1, 1, 0, [&] { read_nowhere((const float **) p, y); }),
+            "an address that is in no buffer");
+    wrong(t, "write_input", launch(1, 64, 0, [&] { write_input(x); }),
+            "constant buffer in is written");
+    wrong(t, "no_barrier", launch(1, 64, 0, [&] { no_barrier(x, y); }), "a race: buffer out");
+    wrong(t, "forward_only", launch(1, 64, 0, [&] { forward_only(y); }), "a race: buffer out");
+    wrong(t, "second_barrier_missing", launch(1, 64, 0, [&] { second_barrier_missing(x, y); }),
+            "a race: buffer out");
+    wrong(t, "warp_neighbour_unsynced", launch(1, 32, 0, [&] { warp_neighbour_unsynced(x, y); }),
+            "a race: buffer out");
+    wrong(t, "warps_in_step", launch(1, 128, 0, [&] { warps_in_step(x, y); }),
+            "a race: buffer out");
     p[0] = p[1] = 0.0f;
-    wrong(t, "blocks_meet",             launch(2, 1,  0, [&] { blocks_meet(p); }),             "a race: buffer pair");
+    wrong(t, "blocks_meet", launch(2, 1, 0, [&] { blocks_meet(p); }), "a race: buffer pair");
     p[0] = 0.0f;
-    wrong(t, "sum_of_floats",           launch(1, 64, 0, [&] { sum_of_floats(p, x); }),        "a race: buffer pair");
-    wrong(t, "dynamic_too_small",       launch(1, 64, 63*sizeof(float), [&] { dynamic_too_small(); }), "beyond the 252 bytes");
-    wrong(t, "block of 1025 threads",   launch(1, 1025, 0, [&] { write_beyond(y, 0); }),       "cannot launch");
+    wrong(t, "sum_of_floats", launch(1, 64, 0, [&] { sum_of_floats(p, x); }),
+            "a race: buffer pair");
+    wrong(t, "dynamic_too_small", launch(1, 64, 63 * sizeof(float), [&] { dynamic_too_small(); }),
+            "beyond the 252 bytes");
+    wrong(t, "block of 1025 threads", launch(1, 1025, 0, [&] { write_beyond(y, 0); }),
+            "cannot launch");
 
     // poison is not a finding of its own: it arrives in the results
     const std::string unwritten = launch(1, 64, 0, [&] { shared_unwritten(y); });
-    for (int i = 0; i < 64; i++) {
-        test_check(t, unwritten.empty() && (i == 9) == (bool) isnan(y[i]), "shared_unwritten: element %d is %g", i, y[i]);
+    for (int i = 0; i < 64; ++i) {
+        test_check(t, unwritten.empty() && (i == 9) == (bool) isnan(y[i]),
+                "shared_unwritten: element %d is %g", i, y[i]);
     }
     const std::string other = launch(2, 32, 0, [&] { shared_of_other_block(y); }, 1);
-    for (int i = 0; i < 64; i++) {
-        test_check(t, other.empty() && (i >= 32) == (bool) isnan(y[i]), "shared_of_other_block: element %d is %g", i, y[i]);
+    for (int i = 0; i < 64; ++i) {
+        test_check(t, other.empty() && (i >= 32) == (bool) isnan(y[i]),
+                "shared_of_other_block: element %d is %g", i, y[i]);
     }
-    printf("  %-26s NaN in the results, only where nothing was written\n", "shared memory unwritten");
+    printf("  %-26s NaN in the results, only where nothing was written\n",
+            "shared memory unwritten");
 
     // after all of these the machine is as good as new
     right(t, "block_sum", launch(1, 64, 0, [&] { block_sum<2>(x, y); }));
@@ -428,14 +477,14 @@ static void test_wrong(test * t) {
 // A product on the emulated tensor core. Numbers are kept as F32.
 struct product {
     int                k;
-    std::vector<float> a, b, c;   // [16][k], [k][8], [16][8]
+    std::vector<float> a, b, c; // [16][k], [k][8], [16][8]
 
-    explicit product(int n) : k(n), a(16*n), b(8*n), c(16*8) {}
+    explicit product(int n) : k(n), a(16 * n), b(8 * n), c(16 * 8) {}
 
     template <int HOW> void run(test * t) {
-        cuda_emu::buffer mem_a("a", a.data(), a.size()*sizeof(float));
-        cuda_emu::buffer mem_b("b", b.data(), b.size()*sizeof(float));
-        cuda_emu::buffer mem_c("c", c.data(), c.size()*sizeof(float));
+        cuda_emu::buffer mem_a("a", a.data(), a.size() * sizeof(float));
+        cuda_emu::buffer mem_b("b", b.data(), b.size() * sizeof(float));
+        cuda_emu::buffer mem_c("c", c.data(), c.size() * sizeof(float));
         mem_a.set_constant();
         mem_b.set_constant();
         const mma_operands x = { mem_a.as<float>(), mem_b.as<float>(), mem_c.as<float>(), k };
@@ -446,8 +495,8 @@ struct product {
     // Σ a b and Σ |a b| of element (i, j), in double
     double sum(int i, int j, bool absolute) const {
         double s = 0.0;
-        for (int n = 0; n < k; n++) {
-            const double x = (double) a[i*k + n]*b[n*8 + j];
+        for (int n = 0; n < k; ++n) {
+            const double x = (double) a[i * k + n] * b[n * 8 + j];
             s += absolute ? fabs(x) : x;
         }
         return s;
@@ -457,65 +506,82 @@ struct product {
 // Every element is another integer, so that no two can be exchanged unseen.
 static void test_mma_layout(test * t) {
     product p(8);
-    for (int i = 0; i < 128; i++) {
-        p.a[i] = (float) (1 + 37*i % 131);
-        p.c[i] = (float) (500 + 61*i % 139);
+    for (int i = 0; i < 128; ++i) {
+        p.a[i] = (float) (1 + 37 * i % 131);
+        p.c[i] = (float) (500 + 61 * i % 139);
     }
-    for (int i = 0; i < 64; i++) {
-        p.b[i] = (float) (150 + 29*i % 67);
+    for (int i = 0; i < 64; ++i) {
+        p.b[i] = (float) (150 + 29 * i % 67);
     }
     const product before = p;
     p.run<AS_TF32>(t);
-    for (int i = 0; i < 128; i++) {
-        const double want = before.c[i] + before.sum(i/8, i % 8, false);
-        test_check(t, p.c[i] == want, "mma of integers: element [%d][%d] is %.9g; expected %.9g", i/8, i % 8, p.c[i], want);
+    for (int i = 0; i < 128; ++i) {
+        const double want = before.c[i] + before.sum(i / 8, i % 8, false);
+        test_check(t, p.c[i] == want, "mma of integers: element [%d][%d] is %.9g; expected %.9g",
+                i / 8, i % 8, p.c[i], want);
     }
 
     product low = before; // the low 13 bits are not there for a tensor core
-    for (float & x : low.a) { x = __uint_as_float(__float_as_uint(x) | 0x1FFF); }
-    for (float & x : low.b) { x = __uint_as_float(__float_as_uint(x) | 0x1FFF); }
+    for (float & x : low.a) {
+        x = __uint_as_float(__float_as_uint(x) | 0x1FFF);
+    }
+    for (float & x : low.b) {
+        x = __uint_as_float(__float_as_uint(x) | 0x1FFF);
+    }
     low.run<AS_TF32>(t);
     test_check(t, low.c == p.c, "mma reads more than 19 bits of an operand");
 }
 
-// Row 0 of a times column 0 of b, plus c, and what comes out, by hand. x: a product of two powers of two.
+// Row 0 of a times column 0 of b, plus c, and what comes out, by hand. x: a product of two powers
+// of two.
 static void test_mma_rounding(test * t) {
     const double u = 0x1p-23;
-    struct { const char * what; double c, x[8]; double want; } cases[] = {
-        { "an addend below the unit is cut: to nearest it would be 1 + u",   1.0,       { 0.75*u },                         1.0 },
-        { "one of a unit and a half is cut to one",                          1.0,       { 1.5*u },                          1.0 + u },
-        { "addends are cut one by one: together they are 2 u",               1.0,       { u/2, u/2, u/2, u/2 },             1.0 },
-        { "whichever is the largest",                                        0.5*u,     { 1.0, 0.75*u, 0.75*u },            1.0 },
-        { "the sum is cut: 2 + 3u is halfway, to nearest it would be 2 + 4u", 2.0 - u,  { 4*u },                            2.0 + 2*u },
-        { "the largest counts even if it cancels: 0.75 is less than 2",      0.75,      { 0x1p24, -0x1p24 },                0.0 },
-        { "and 3 is cut to 2",                                               3.0,       { 0x1p24, -0x1p24 },                2.0 },
-        { "nothing is normalised in between: 3 + u would be 3",              u,         { 1.5, 1.5, -1.5, -1.5 },           u },
-        { "subnormal numbers count",                                         0x1p-149,  { 0x1p-130 },                       0x1p-149 + 0x1p-130 },
-        { "a subnormal sum is cut",                                          0.0,       { 0x1p-148, 0x1p-149, 0x1p-150 },   0x1p-148 + 0x1p-149 },
-        { "zero",                                                            0.0,       { 0.0 },                            0.0 },
+    struct {
+        const char * what;
+        double       c, x[8];
+        double       want;
+    } cases[] = {
+        { "an addend below the unit is cut: to nearest it would be 1 + u", 1.0, { 0.75 * u }, 1.0 },
+        { "one of a unit and a half is cut to one", 1.0, { 1.5 * u }, 1.0 + u },
+        { "addends are cut one by one: together they are 2 u", 1.0, { u / 2, u / 2, u / 2, u / 2 },
+                1.0 },
+        { "whichever is the largest", 0.5 * u, { 1.0, 0.75 * u, 0.75 * u }, 1.0 },
+        { "the sum is cut: 2 + 3u is halfway, to nearest it would be 2 + 4u", 2.0 - u, { 4 * u },
+                2.0 + 2 * u },
+        { "the largest counts even if it cancels: 0.75 is less than 2", 0.75, { 0x1p24, -0x1p24 },
+                0.0 },
+        { "and 3 is cut to 2", 3.0, { 0x1p24, -0x1p24 }, 2.0 },
+        { "nothing is normalised in between: 3 + u would be 3", u, { 1.5, 1.5, -1.5, -1.5 }, u },
+        { "subnormal numbers count", 0x1p-149, { 0x1p-130 }, 0x1p-149 + 0x1p-130 },
+        { "a subnormal sum is cut", 0.0, { 0x1p-148, 0x1p-149, 0x1p-150 }, 0x1p-148 + 0x1p-149 },
+        { "zero", 0.0, { 0.0 }, 0.0 },
     };
     for (const auto & one : cases) {
         for (int sign = -1; sign <= 1; sign += 2) {
             product p(8);
-            p.c[0] = (float) (sign*one.c);
-            for (int k = 0; k < 8; k++) { // as a product of two numbers in the range of F32
-                const double half = fabs(one.x[k]) < 0x1p-100 ? 0x1p-70 : fabs(one.x[k]) > 0x1p20 ? 0x1p12 : 1.0;
-                p.a[k]   = (float) (sign*one.x[k]/half);
-                p.b[8*k] = (float) half;
+            p.c[0] = (float) (sign * one.c);
+            for (int k = 0; k < 8; ++k) { // as a product of two numbers in the range of F32
+                const double half = fabs(one.x[k]) < 0x1p-100 ? 0x1p-70
+                                    : fabs(one.x[k]) > 0x1p20 ? 0x1p12
+                                                              : 1.0;
+                p.a[k]            = (float) (sign * one.x[k] / half);
+                p.b[8 * k]        = (float) half;
             }
             p.run<AS_TF32>(t);
-            test_check(t, p.c[0] == sign*one.want, "mma, %s: %.9g; expected %.9g", one.what, p.c[0], sign*one.want);
+            test_check(t, p.c[0] == sign * one.want, "mma, %s: %.9g; expected %.9g", one.what,
+                    p.c[0], sign * one.want);
         }
     }
-    printf("mma: %d hand-computed sums, both signs, cut towards zero as described\n", (int) (sizeof(cases)/sizeof(cases[0])));
+    printf("mma: %d hand-computed sums, both signs, cut towards zero as described\n",
+            (int) (sizeof(cases) / sizeof(cases[0])));
 }
 
 // the formula of cuda-emu.h, one number after another
 static double mma_by_formula(const product & p, int i, int j) {
-    double x[9] = { p.c[i*8 + j] };
+    double x[9] = { p.c[i * 8 + j] };
     int    top  = INT_MIN;
-    for (int k = 0; k < 8; k++) {
-        x[k + 1] = (double) p.a[i*8 + k]*p.b[k*8 + j];
+    for (int k = 0; k < 8; ++k) {
+        x[k + 1] = (double) p.a[i * 8 + k] * p.b[k * 8 + j];
     }
     for (double y : x) {
         top = y != 0.0 ? std::max(top, ilogb(y)) : top;
@@ -530,20 +596,29 @@ static double mma_by_formula(const product & p, int i, int j) {
 
 static void test_mma_formula(test * t) {
     test_rng rng = { 3 };
-    for (int n = 0; n < 300; n++) {
-        product p(8);
+    for (int n = 0; n < 300; ++n) {
+        product   p(8);
         const int spread = 1 + n % 30; // of exponents
-        auto number = [&](bool tf32) {
-            const double x = test_below(&rng, 10) == 0 ? 0.0 : scalbn(test_uniform(&rng, -2.0, 2.0), (int) test_below(&rng, spread) - spread/2);
+        auto      number = [&](bool tf32) {
+            const double x = test_below(&rng, 10) == 0
+                                          ? 0.0
+                                          : scalbn(test_uniform(&rng, -2.0, 2.0),
+                                                    (int) test_below(&rng, spread) - spread / 2);
             return tf32 ? __uint_as_float(__float_as_uint((float) x) & 0xFFFFE000u) : (float) x;
         };
-        for (float & x : p.a) { x = number(true);  }
-        for (float & x : p.b) { x = number(true);  }
-        for (float & x : p.c) { x = number(false); }
+        for (float & x : p.a) {
+            x = number(true);
+        }
+        for (float & x : p.b) {
+            x = number(true);
+        }
+        for (float & x : p.c) {
+            x = number(false);
+        }
         const product before = p;
         p.run<AS_TF32>(t);
-        for (int i = 0; i < 128; i++) {
-            const double want = mma_by_formula(before, i/8, i % 8);
+        for (int i = 0; i < 128; ++i) {
+            const double want = mma_by_formula(before, i / 8, i % 8);
             test_check(t, p.c[i] == want, "mma: %.9g; by the formula it is %.9g", p.c[i], want);
         }
     }
@@ -553,24 +628,31 @@ static void test_mma_formula(test * t) {
 static void test_mma_not_finite(test * t) {
     test_rng rng = { 1 };
     product  clean(8);
-    for (float & x : clean.a) { x = (float) test_uniform(&rng, 0.5, 1.0); }
-    for (float & x : clean.b) { x = (float) test_uniform(&rng, 0.5, 1.0); }
-    for (float & x : clean.c) { x = (float) test_uniform(&rng, 0.5, 1.0); }
-    clean.b[5*8 + 6] = 0.0f;
-    product p = clean;
+    for (float & x : clean.a) {
+        x = (float) test_uniform(&rng, 0.5, 1.0);
+    }
+    for (float & x : clean.b) {
+        x = (float) test_uniform(&rng, 0.5, 1.0);
+    }
+    for (float & x : clean.c) {
+        x = (float) test_uniform(&rng, 0.5, 1.0);
+    }
+    clean.b[5 * 8 + 6] = 0.0f;
+    product p          = clean;
     clean.run<AS_TF32>(t);
 
-    p.a[3*8 + 2]  = NAN;       // row 3
-    p.a[9*8 + 5]  = INFINITY;  // row 9; times 0 in column 6
-    p.b[1*8 + 4]  = -INFINITY; // column 4
-    p.c[12*8 + 7] = NAN;       // one element
+    p.a[3 * 8 + 2]  = NAN;       // row 3
+    p.a[9 * 8 + 5]  = INFINITY;  // row 9; times 0 in column 6
+    p.b[1 * 8 + 4]  = -INFINITY; // column 4
+    p.c[12 * 8 + 7] = NAN;       // one element
     p.run<AS_TF32>(t);
-    for (int i = 0; i < 16; i++) {
-        for (int j = 0; j < 8; j++) {
-            const float x    = p.c[i*8 + j];
+    for (int i = 0; i < 16; ++i) {
+        for (int j = 0; j < 8; ++j) {
+            const float x    = p.c[i * 8 + j];
             const bool  nan  = i == 3 || (i == 9 && (j == 4 || j == 6)) || (i == 12 && j == 7);
-            const float want = i == 9 ? INFINITY : j == 4 ? -INFINITY : clean.c[i*8 + j];
-            test_check(t, nan ? (bool) isnan(x) : x == want, "mma with NaN and infinities: element [%d][%d] is %g", i, j, x);
+            const float want = i == 9 ? INFINITY : j == 4 ? -INFINITY : clean.c[i * 8 + j];
+            test_check(t, nan ? (bool) isnan(x) : x == want,
+                    "mma with NaN and infinities: element [%d][%d] is %g", i, j, x);
         }
     }
 }
@@ -579,47 +661,67 @@ static void test_mma_not_finite(test * t) {
 static void test_mma_add(test * t) {
     test_rng rng   = { 2 };
     double   worst = 0.0;
-    for (int n = 0; n < 200; n++) { // |error| ≤ 2⁻²¹ Σ|a||b|
+    for (int n = 0; n < 200; ++n) { // |error| ≤ 2⁻²¹ Σ|a||b|
         product p(8);
-        for (float & x : p.a) { x = (float) test_normal(&rng); }
-        for (float & x : p.b) { x = (float) test_normal(&rng); }
+        for (float & x : p.a) {
+            x = (float) test_normal(&rng);
+        }
+        for (float & x : p.b) {
+            x = (float) test_normal(&rng);
+        }
         p.run<AS_F32>(t);
-        for (int i = 0; i < 128; i++) {
-            worst = std::max(worst, fabs(p.c[i] - p.sum(i/8, i % 8, false))/p.sum(i/8, i % 8, true));
+        for (int i = 0; i < 128; ++i) {
+            worst = std::max(
+                    worst, fabs(p.c[i] - p.sum(i / 8, i % 8, false)) / p.sum(i / 8, i % 8, true));
         }
     }
-    test_check(t, worst <= 0x1p-21, "mma_add is off by %g of the sum of |a||b|; expected 2^-21 at most", worst);
+    test_check(t, worst <= 0x1p-21,
+            "mma_add is off by %g of the sum of |a||b|; expected 2^-21 at most", worst);
 
-    for (int n = 0; n < 20; n++) { // halves of small integers: no error at all, in a sum of any length
+    for (int n = 0; n < 20;
+            ++n) { // halves of small integers: no error at all, in a sum of any length
         product p(256);
-        for (float & x : p.a) { x = 0.5f*(float) (test_below(&rng, 65) - 32); }
-        for (float & x : p.b) { x = 0.5f*(float) (test_below(&rng, 65) - 32); }
+        for (float & x : p.a) {
+            x = 0.5f * (float) (test_below(&rng, 65) - 32);
+        }
+        for (float & x : p.b) {
+            x = 0.5f * (float) (test_below(&rng, 65) - 32);
+        }
         p.run<AS_F32>(t);
-        for (int i = 0; i < 128; i++) {
-            test_check(t, p.c[i] == p.sum(i/8, i % 8, false), "mma_add of halves: %.9g; expected %.9g", p.c[i], p.sum(i/8, i % 8, false));
+        for (int i = 0; i < 128; ++i) {
+            test_check(t, p.c[i] == p.sum(i / 8, i % 8, false),
+                    "mma_add of halves: %.9g; expected %.9g", p.c[i], p.sum(i / 8, i % 8, false));
         }
     }
 
-    // A long sum of one sign, K products. mma_add: K/8 additions rounded to nearest, whose errors go both ways and grow like the root of their
-    // number, each sum of eight being off by 2⁻²² at most. Carried through the tensor core, all nine addends are cut towards zero every time.
+    // A long sum of one sign, K products. mma_add: K/8 additions rounded to nearest, whose errors
+    // go both ways and grow like the root of their number, each sum of eight being off by 2⁻²² at
+    // most. Carried through the tensor core, all nine addends are cut towards zero every time.
     const int    K     = 4096;
-    const double limit = sqrt(K/8.0)*0x1p-24 + 0x1p-22;
+    const double limit = sqrt(K / 8.0) * 0x1p-24 + 0x1p-22;
     product      p(K);
-    for (float & x : p.a) { x = (float) test_uniform(&rng, 1.0, 2.0); }
-    for (float & x : p.b) { x = (float) test_uniform(&rng, 1.0, 2.0); }
+    for (float & x : p.a) {
+        x = (float) test_uniform(&rng, 1.0, 2.0);
+    }
+    for (float & x : p.b) {
+        x = (float) test_uniform(&rng, 1.0, 2.0);
+    }
     product carried = p;
     p.run<AS_F32>(t);
     carried.run<AS_CARRIED>(t);
     double err = 0.0, least = 1.0;
-    for (int i = 0; i < 128; i++) {
-        const double want = p.sum(i/8, i % 8, false);
-        err   = std::max(err,   fabs(p.c[i] - want)/want);
-        least = std::min(least, (want - carried.c[i])/want);
+    for (int i = 0; i < 128; ++i) {
+        const double want = p.sum(i / 8, i % 8, false);
+        err               = std::max(err, fabs(p.c[i] - want) / want);
+        least             = std::min(least, (want - carried.c[i]) / want);
     }
-    test_check(t, err <= limit, "mma_add, a sum of %d products is off by %g; expected %g at most", K, err, limit);
-    test_check(t, least > 10.0*limit, "a sum carried through the tensor core is off by %g only: it should show", least);
+    test_check(t, err <= limit, "mma_add, a sum of %d products is off by %g; expected %g at most",
+            K, err, limit);
+    test_check(t, least > 10.0 * limit,
+            "a sum carried through the tensor core is off by %g only: it should show", least);
     printf("mma_add: products of 16x8 and 8x8 random numbers off by 2^%.1f of the sum of |a||b| at most; halves exact;\n"
-            "  a sum of %d numbers of one sign off by %.1e at most; carried through the tensor core by %.1e at least\n", log2(worst), K, err, least);
+           "  a sum of %d numbers of one sign off by %.1e at most; carried through the tensor core by %.1e at least\n",
+            log2(worst), K, err, least);
 }
 
 int main() {

@@ -1,7 +1,9 @@
-// The CUDA kernels that go token by token, run by cuda-emu.h on the CPU, against the double-precision loop: every instance, random shapes in every
-// mode, heads of real checkpoints, ragged batches, slots in place, forks, snapshots, strides, head counts, ids out of range, cuts into calls, long
-// sequences. Every launch runs in three orders of its threads and blocks, which agree to the bit; the longest ones in one. The instance and the
-// grid are chosen by the code that chooses them on a card (launch*.cuh).
+// The CUDA kernels that go token by token, run by cuda-emu.h on the CPU, against the
+// double-precision loop: every instance, random shapes in every mode, heads of real checkpoints,
+// ragged batches, slots in place, forks, snapshots, strides, head counts, ids out of range, cuts
+// into calls, long sequences. Every launch runs in three orders of its threads and blocks, which
+// agree to the bit; the longest ones in one. The instance and the grid are chosen by the code that
+// chooses them on a card (launch*.cuh).
 
 #include "cuda-emu.h"
 
@@ -13,42 +15,63 @@
 
 static std::string run_node(ggml_tensor * op, int n_orders) {
     const int64_t n = op->op == GGML_OP_HOUSEHOLDER_SCAN ? householder_work_floats(op) : 0;
-    return run_on_device(op, n, n_orders, [&](const ggml_tensor * node, float * work, auto && launch) {
-        switch (op->op) {
-            case GGML_OP_HOUSEHOLDER_SCAN: launch_householder(node, work, launch); break;
-            case GGML_OP_SIGNED_SCAN:      launch_signed     (node, launch); break;
-            default:                       launch_short_conv (node, launch); break;
-        }
-    });
+    return run_on_device(
+            op, n, n_orders, [&](const ggml_tensor * node, float * work, auto && launch) {
+                switch (op->op) {
+                    case GGML_OP_HOUSEHOLDER_SCAN: launch_householder(node, work, launch); break;
+                    case GGML_OP_SIGNED_SCAN: launch_signed(node, launch); break;
+                    default: launch_short_conv(node, launch); break;
+                }
+            });
 }
 
-enum signed_mode { NONE, HEAD, CHANNEL, CONST_HEAD, CONST_CHANNEL, BONUS, BONUS_HEAD, BONUS_NONE, MAMBA, MAMBA_SIGNED, MAMBA2, MAMBA2_SIGNED,
-    MLSTM, MLSTM_HARD, N_SIGNED };
+enum signed_mode {
+    NONE,
+    HEAD,
+    CHANNEL,
+    CONST_HEAD,
+    CONST_CHANNEL,
+    BONUS,
+    BONUS_HEAD,
+    BONUS_NONE,
+    MAMBA,
+    MAMBA_SIGNED,
+    MAMBA2,
+    MAMBA2_SIGNED,
+    MLSTM,
+    MLSTM_HARD,
+    N_SIGNED
+};
 
-static const char * const signed_names[N_SIGNED] = { "no gate", "gate per head", "gate per channel", "constant gate per head",
-    "constant gate per channel", "bonus, gate per channel", "bonus, gate per head", "bonus, no gate", "Mamba", "Mamba signed", "Mamba-2",
-    "Mamba-2 signed", "mLSTM", "mLSTM, hard gates" };
+static const char * const signed_names[N_SIGNED] = { "no gate", "gate per head", "gate per channel",
+    "constant gate per head", "constant gate per channel", "bonus, gate per channel",
+    "bonus, gate per head", "bonus, no gate", "Mamba", "Mamba signed", "Mamba-2", "Mamba-2 signed",
+    "mLSTM", "mLSTM, hard gates" };
 
-static double log_sigmoid(double x) { return x < 0.0 ? x - log1p(exp(x)) : -log1p(exp(-x)); }
+static double log_sigmoid(double x) {
+    return x < 0.0 ? x - log1p(exp(x)) : -log1p(exp(-x));
+}
 
 static test_scan make_signed(test_arena * a, const problem & p, test_rng * rng) {
     const int64_t T     = test_batch_tokens(&p.batch);
     const bool    mlstm = p.mode >= MLSTM;
-    const double  hard  = 60.0; // F32 has no number for exp(−88), and from the zero state a short sequence may have no other
-    const int64_t size  = (int64_t) p.d_k*p.d_v + (mlstm ? p.d_k + 1 : 0);
-    test_scan     s     = {};
-    s.op    = test_scan::TEST_SIGNED;
-    s.batch = p.batch;
+    const double  hard =
+            60.0; // F32 has no number for exp(−88), and from the zero state a short sequence may have no other
+    const int64_t size        = (int64_t) p.d_k * p.d_v + (mlstm ? p.d_k + 1 : 0);
+    test_scan     s           = {};
+    s.op                      = test_scan::TEST_SIGNED;
+    s.batch                   = p.batch;
     ggml_signed_scan_args & x = s.sign;
-    x.state = state_of(a, p, size);
-    x.ids   = test_batch_ids(a, &p.batch);
-    x.c     = tokens(a, p, "c", p.d_k, 0, 1, T);
-    x.b     = tokens(a, p, "b", p.d_k, 1, 1, T);
-    x.x     = tokens(a, p, "x", p.d_v, 2, 1, T);
-    x.scale = 1.0f/sqrtf((float) p.d_k);
-    x.eps   = 1e-6f;
-    x.form  = p.mode == MAMBA_SIGNED || p.mode == MAMBA2_SIGNED ? GGML_SIGNED_SCAN_TWO_EXP_M1 : GGML_SIGNED_SCAN_EXP;
-    test_fill_slots (x.state, x.ids, rng);
+    x.state                   = state_of(a, p, size);
+    x.ids                     = test_batch_ids(a, &p.batch);
+    x.c                       = tokens(a, p, "c", p.d_k, 0, 1, T);
+    x.b                       = tokens(a, p, "b", p.d_k, 1, 1, T);
+    x.x                       = tokens(a, p, "x", p.d_v, 2, 1, T);
+    x.scale                   = 1.0f / sqrtf((float) p.d_k);
+    x.eps                     = 1e-6f;
+    x.form = p.mode == MAMBA_SIGNED || p.mode == MAMBA2_SIGNED ? GGML_SIGNED_SCAN_TWO_EXP_M1
+                                                               : GGML_SIGNED_SCAN_EXP;
+    test_fill_slots(x.state, x.ids, rng);
     test_fill_normal(x.c, rng, 1.0);
     test_fill_normal(x.b, rng, 1.0);
     test_fill_normal(x.x, rng, 1.0);
@@ -60,32 +83,38 @@ static test_scan make_signed(test_arena * a, const problem & p, test_rng * rng) 
         fill_gates(x.gate, rng, 0.8);
     }
     if (p.mode == BONUS || p.mode == BONUS_HEAD || p.mode == BONUS_NONE) {
-        x.bonus = test_tensor(a, GGML_TYPE_F32, TEST_DENSE, "bonus", p.d_k, test_divisor(p.H, p.turn + 4), 1, 1);
+        x.bonus = test_tensor(
+                a, GGML_TYPE_F32, TEST_DENSE, "bonus", p.d_k, test_divisor(p.H, p.turn + 4), 1, 1);
         test_fill_normal(x.bonus, rng, 1.0);
     }
     if (p.mode >= MAMBA && p.mode <= MAMBA2_SIGNED) { // dt A from nearly 0 to −3
         const bool one = p.mode >= MAMBA2;
-        x.dt = tokens(a, p, "dt", one ? 1 : p.d_v, 3, 1, T);
-        x.A  = test_tensor(a, GGML_TYPE_F32, p.turn % 2 == 0 ? TEST_REVERSED : TEST_DENSE, "A", one ? 1 : p.d_v, one ? 1 : p.d_k,
-                test_divisor(p.H, p.turn + 4), 1);
+        x.dt           = tokens(a, p, "dt", one ? 1 : p.d_v, 3, 1, T);
+        x.A = test_tensor(a, GGML_TYPE_F32, p.turn % 2 == 0 ? TEST_REVERSED : TEST_DENSE, "A",
+                one ? 1 : p.d_v, one ? 1 : p.d_k, test_divisor(p.H, p.turn + 4), 1);
         test_fill_uniform(x.dt, rng, 0.001, 0.3);
-        test_fill_uniform(x.A,  rng, -10.0, -0.1);
+        test_fill_uniform(x.A, rng, -10.0, -0.1);
     }
     if (mlstm) {
         const bool any = p.mode == MLSTM_HARD;
-        x.log_f = tokens(a, p, "log_f", 1, 3, 1, T);
-        x.log_i = tokens(a, p, "log_i", 1, 4, 1, T);
-        for (int64_t t = 0; t < T; t++) {
-            for (int64_t h = 0; h < x.log_f->ne[1]; h++) {
-                test_set(x.log_f, 0, h, 0, t, (float) log_sigmoid(any ? test_uniform(rng, -hard, hard) : 3.0 + 1.5*test_normal(rng)));
+        x.log_f        = tokens(a, p, "log_f", 1, 3, 1, T);
+        x.log_i        = tokens(a, p, "log_i", 1, 4, 1, T);
+        for (int64_t t = 0; t < T; ++t) {
+            for (int64_t h = 0; h < x.log_f->ne[1]; ++h) {
+                test_set(x.log_f, 0, h, 0, t,
+                        (float) log_sigmoid(any ? test_uniform(rng, -hard, hard)
+                                                : 3.0 + 1.5 * test_normal(rng)));
             }
-            for (int64_t h = 0; h < x.log_i->ne[1]; h++) {
-                test_set(x.log_i, 0, h, 0, t, (float) (any ? test_uniform(rng, -hard, hard) : 2.0*test_normal(rng)));
+            for (int64_t h = 0; h < x.log_i->ne[1]; ++h) {
+                test_set(x.log_i, 0, h, 0, t,
+                        (float) (any ? test_uniform(rng, -hard, hard) : 2.0 * test_normal(rng)));
             }
         }
-        for (int64_t slot = 0; slot < x.state->ne[1]; slot++) {
-            for (int64_t h = 0; h < p.H && !isnan(test_get(x.state, 0, slot, 0, 0)); h++) { // any m is legal in a state
-                test_set(x.state, h*size + size - 1, slot, 0, 0, (float) test_uniform(rng, any ? -50.0 : -2.0, any ? 50.0 : 2.0));
+        for (int64_t slot = 0; slot < x.state->ne[1]; ++slot) {
+            for (int64_t h = 0; h < p.H && !isnan(test_get(x.state, 0, slot, 0, 0));
+                    ++h) { // any m is legal in a state
+                test_set(x.state, h * size + size - 1, slot, 0, 0,
+                        (float) test_uniform(rng, any ? -50.0 : -2.0, any ? 50.0 : 2.0));
             }
         }
     }
@@ -96,36 +125,40 @@ static test_scan make_signed(test_arena * a, const problem & p, test_rng * rng) 
 typedef test_scan make_fn(test_arena *, const problem &, test_rng *);
 
 // padded and exact sizes of every instance, then one that only the plain kernel takes
-static const int instance_sizes[] = { 4, 16, 20, 32, 36, 64, 68, 96, 100, 128, 132, 192, 196, 256, 260 };
+static const int instance_sizes[] = { 4, 16, 20, 32, 36, 64, 68, 96, 100, 128, 132, 192, 196, 256,
+    260 };
 
 // every mode in every instance, then fifty random shapes a mode
 static void test_modes(test * t, make_fn * make, int n_modes, const char * const * names) {
     test_rng rng = { 1 };
     int      n   = 0;
-    for (int mode = 0; mode < n_modes; mode++) {
+    for (int mode = 0; mode < n_modes; ++mode) {
         char       what[80];
         test_worst worst = {};
         snprintf(what, sizeof(what), "%s", names[mode]);
-        worst.what  = what;
-        worst.limit = 1e-12;
+        worst.what            = what;
+        worst.limit           = 1e-12;
         const bool one_factor = make == make_signed || mode >= 3;
-        const int  n_sizes    = (int) (sizeof(instance_sizes)/sizeof(instance_sizes[0]));
-        for (int i = 0; i < n_sizes + 50; i++, n++) {
+        const int  n_sizes    = (int) (sizeof(instance_sizes) / sizeof(instance_sizes[0]));
+        for (int i = 0; i < n_sizes + 50; ++i, n++) {
             problem p = {};
-            p.mode = mode;
-            p.turn = n;
-            p.n_h  = one_factor ? 1 : 1 + n % 4;
+            p.mode    = mode;
+            p.turn    = n;
+            p.n_h     = one_factor ? 1 : 1 + n % 4;
             if (i < n_sizes) {
                 p.d_k   = instance_sizes[i];
-                p.d_v   = i % 3 == 0 ? (p.d_k <= 16 ? 72 : 40) : i % 3 == 1 ? 8 : 20; // more than a block of columns, one warp, something between
+                p.d_v   = i % 3 == 0 ? (p.d_k <= 16 ? 72 : 40)
+                          : i % 3 == 1
+                                  ? 8
+                                  : 20; // more than a block of columns, one warp, something between
                 p.H     = 2;
                 p.batch = random_batch(&rng, n, p.d_k > 128 ? 2 : 5);
             } else { // small ones more often; the contract says multiples of 4, the kernels take any
                 const int64_t largest = test_below(&rng, 5) == 0 ? 256 : 64;
-                p.d_k   = 1 + (int) test_below(&rng, largest);
-                p.d_v   = 1 + (int) test_below(&rng, 40);
-                p.H     = p.d_k*p.d_v > 4096 ? 1 : 1 + (int) test_below(&rng, 4);
-                p.batch = random_batch(&rng, n, p.d_k*p.d_v > 2048 ? 2 : 7);
+                p.d_k                 = 1 + (int) test_below(&rng, largest);
+                p.d_v                 = 1 + (int) test_below(&rng, 40);
+                p.H                   = p.d_k * p.d_v > 4096 ? 1 : 1 + (int) test_below(&rng, 4);
+                p.batch               = random_batch(&rng, n, p.d_k * p.d_v > 2048 ? 2 : 7);
             }
             test_arena a;
             test_arena_init(&a);
@@ -139,34 +172,38 @@ static void test_modes(test * t, make_fn * make, int n_modes, const char * const
 
 // heads as checkpoints have them: many groups of columns a head, none of them padded
 static void test_real_sizes(test * t) {
-    static const struct { const char * what; make_fn * make; int mode, d_k, d_v, n_h; } cases[] = {
-        { "OLMo-Hybrid, 96 x 192",       make_householder, 1,            96,  192, 1 },
-        { "DeltaProduct, 256 x 512",     make_householder, 0,            256, 512, 2 },
-        { "KDA, 128 x 128",              make_householder, 2,            128, 128, 1 },
-        { "RWKV-7, 64 x 64",             make_householder, 5,            64,  64,  1 },
-        { "Mamba signed, 16 x 1536",     make_signed,      MAMBA_SIGNED, 16, 1536, 1 },
-        { "Mamba-2, 128 x 64",           make_signed,      MAMBA2,       128, 64,  1 },
-        { "GLA, 256 x 512",              make_signed,      CHANNEL,      256, 512, 1 },
-        { "RWKV-6, 64 x 64",             make_signed,      BONUS,        64,  64,  1 },
-        { "mLSTM, 256 x 512",            make_signed,      MLSTM,        256, 512, 1 },
+    static const struct {
+        const char * what;
+        make_fn *    make;
+        int          mode, d_k, d_v, n_h;
+    } cases[] = {
+        { "OLMo-Hybrid, 96 x 192", make_householder, 1, 96, 192, 1 },
+        { "DeltaProduct, 256 x 512", make_householder, 0, 256, 512, 2 },
+        { "KDA, 128 x 128", make_householder, 2, 128, 128, 1 },
+        { "RWKV-7, 64 x 64", make_householder, 5, 64, 64, 1 },
+        { "Mamba signed, 16 x 1536", make_signed, MAMBA_SIGNED, 16, 1536, 1 },
+        { "Mamba-2, 128 x 64", make_signed, MAMBA2, 128, 64, 1 },
+        { "GLA, 256 x 512", make_signed, CHANNEL, 256, 512, 1 },
+        { "RWKV-6, 64 x 64", make_signed, BONUS, 64, 64, 1 },
+        { "mLSTM, 256 x 512", make_signed, MLSTM, 256, 512, 1 },
     };
     test_rng rng = { 6 };
     for (const auto & one : cases) {
         test_worst worst = {};
-        worst.what  = one.what;
-        worst.limit = 1e-12;
-        problem p = {};
-        p.mode = one.mode;
-        p.d_k  = one.d_k;
-        p.d_v  = one.d_v;
-        p.H    = 2;
-        p.n_h  = one.n_h;
-        p.turn = 1;
-        p.batch.n_seqs = 2;
-        p.batch.len[0] = 6;
-        p.batch.len[1] = 1;
-        p.batch.n_snap = 1;
-        p.batch.turn   = 1;
+        worst.what       = one.what;
+        worst.limit      = 1e-12;
+        problem p        = {};
+        p.mode           = one.mode;
+        p.d_k            = one.d_k;
+        p.d_v            = one.d_v;
+        p.H              = 2;
+        p.n_h            = one.n_h;
+        p.turn           = 1;
+        p.batch.n_seqs   = 2;
+        p.batch.len[0]   = 6;
+        p.batch.len[1]   = 1;
+        p.batch.n_snap   = 1;
+        p.batch.turn     = 1;
         test_arena a;
         test_arena_init(&a);
         test_scan s = one.make(&a, p, &rng);
@@ -178,33 +215,33 @@ static void test_real_sizes(test * t) {
 
 static void test_slots(test * t, make_fn * make, int n_modes) {
     test_rng rng = { 2 };
-    for (int mode = 0; mode < n_modes; mode++) {
-        for (int big = 0; big < 2; big++) { // an instance, the plain kernel
+    for (int mode = 0; mode < n_modes; ++mode) {
+        for (int big = 0; big < 2; ++big) { // an instance, the plain kernel
             problem p = {};
-            p.mode = mode;
-            p.d_k  = big ? 260 : 24;
-            p.d_v  = big ? 3   : 20;
-            p.H    = big ? 1   : 2;
-            p.n_h  = make == make_householder && mode < 3 ? 3 : 1;
-            p.turn = mode + big;
+            p.mode    = mode;
+            p.d_k     = big ? 260 : 24;
+            p.d_v     = big ? 3 : 20;
+            p.H       = big ? 1 : 2;
+            p.n_h     = make == make_householder && mode < 3 ? 3 : 1;
+            p.turn    = mode + big;
 
             test_arena a;
             test_arena_init(&a);
-            p.batch = {};
+            p.batch        = {};
             p.batch.n_seqs = 3;
             p.batch.len[0] = 5;
             p.batch.len[1] = 1;
             p.batch.len[2] = 3;
             p.batch.n_snap = 2;
             p.batch.turn   = mode;
-            test_scan s = make(&a, p, &rng);
+            test_scan s    = make(&a, p, &rng);
             run_out_of_range(t, &a, &s, &rng);
 
-            p.batch = {};
+            p.batch        = {};
             p.batch.n_seqs = 1;
             p.batch.len[0] = big ? 7 : 29; // more than one piece of events
             p.batch.turn   = mode;
-            s = make(&a, p, &rng);
+            s              = make(&a, p, &rng);
             run_cuts(t, &a, &s, &rng);
             test_arena_free(&a);
         }
@@ -215,22 +252,22 @@ static void test_slots(test * t, make_fn * make, int n_modes) {
 // 256 tokens in all orders, then 4,096 in one; with no gate nothing is forgotten and errors add up
 static void test_length(test * t) {
     test_rng rng = { 3 };
-    for (int longer = 0; longer < (LRNN_SANITIZE ? 1 : 2); longer++) {
+    for (int longer = 0; longer < (LRNN_SANITIZE ? 1 : 2); ++longer) {
         test_worst worst = {};
-        worst.what  = longer ? "4096 tokens, step" : "256 tokens, step";
-        worst.limit = longer ? 1e-11 : 1e-12;
-        for (int i = 0; i < 6 + N_SIGNED; i++) {
+        worst.what       = longer ? "4096 tokens, step" : "256 tokens, step";
+        worst.limit      = longer ? 1e-11 : 1e-12;
+        for (int i = 0; i < 6 + N_SIGNED; ++i) {
             const bool householder = i < 6;
-            problem p = {};
-            p.mode = householder ? i : i - 6;
-            p.d_k  = householder ? 64 : 32;
-            p.d_v  = 8;
-            p.H    = 1;
-            p.n_h  = i < 3 ? 2 : 1;
-            p.turn = 3*i; // beta = 2
-            p.batch.n_seqs = 1;
-            p.batch.len[0] = longer ? 4096 : 256;
-            p.batch.turn   = i;
+            problem    p           = {};
+            p.mode                 = householder ? i : i - 6;
+            p.d_k                  = householder ? 64 : 32;
+            p.d_v                  = 8;
+            p.H                    = 1;
+            p.n_h                  = i < 3 ? 2 : 1;
+            p.turn                 = 3 * i; // beta = 2
+            p.batch.n_seqs         = 1;
+            p.batch.len[0]         = longer ? 4096 : 256;
+            p.batch.turn           = i;
             test_arena a;
             test_arena_init(&a);
             test_scan s = householder ? make_householder(&a, p, &rng) : make_signed(&a, p, &rng);
@@ -245,13 +282,15 @@ static test_scan make_conv(test_arena * a, const problem & p, test_rng * rng) {
     const int64_t T     = test_batch_tokens(&p.batch);
     const bool    shift = p.mode == 0; // token shift, else bit 0: bias, bit 1: SiLU
     test_scan     s     = {};
-    s.op    = test_scan::TEST_CONV;
-    s.batch = p.batch;
-    s.conv.state = test_tensor(a, GGML_TYPE_F32, TEST_DENSE, "state", (int64_t) p.d_v*p.d_k, test_batch_slots(&p.batch), 1, 1);
+    s.op                = test_scan::TEST_CONV;
+    s.batch             = p.batch;
+    s.conv.state = test_tensor(a, GGML_TYPE_F32, TEST_DENSE, "state", (int64_t) p.d_v * p.d_k,
+            test_batch_slots(&p.batch), 1, 1);
     s.conv.ids   = test_batch_ids(a, &p.batch);
-    s.conv.x     = test_tensor(a, GGML_TYPE_F32, p.turn % 2 == 0 ? TEST_DENSE : TEST_GAPS, "x", p.d_v, T, 1, 1);
-    s.conv.silu  = p.mode >= 3;
-    test_fill_slots (s.conv.state, s.conv.ids, rng);
+    s.conv.x     = test_tensor(
+            a, GGML_TYPE_F32, p.turn % 2 == 0 ? TEST_DENSE : TEST_GAPS, "x", p.d_v, T, 1, 1);
+    s.conv.silu = p.mode >= 3;
+    test_fill_slots(s.conv.state, s.conv.ids, rng);
     test_fill_normal(s.conv.x, rng, 1.0);
     if (!shift) {
         s.conv.weight = test_tensor(a, GGML_TYPE_F32, TEST_DENSE, "weight", p.d_k + 1, p.d_v, 1, 1);
@@ -268,17 +307,19 @@ static test_scan make_conv(test_arena * a, const problem & p, test_rng * rng) {
 static void test_conv(test * t) {
     test_rng   rng   = { 4 };
     test_worst worst = {};
-    worst.what  = "short convolution";
-    worst.limit = 1e-12;
-    for (int n = 0; n < 300; n++) {
+    worst.what       = "short convolution";
+    worst.limit      = 1e-12;
+    for (int n = 0; n < 300; ++n) {
         problem p = {};
-        p.mode  = n % 5;
-        p.d_k   = p.mode == 0 ? 1 : 1 + (int) test_below(&rng, n % 3 == 0 ? 14 : 4);
-        p.d_v   = 1 + (int) test_below(&rng, 80);
-        p.H     = 1;
-        p.n_h   = 1;
-        p.turn  = n;
-        p.batch = random_batch(&rng, n, n % 2 == 0 ? 4 : 30); // often shorter than the width: a tail of old tail and new inputs
+        p.mode    = n % 5;
+        p.d_k     = p.mode == 0 ? 1 : 1 + (int) test_below(&rng, n % 3 == 0 ? 14 : 4);
+        p.d_v     = 1 + (int) test_below(&rng, 80);
+        p.H       = 1;
+        p.n_h     = 1;
+        p.turn    = n;
+        p.batch   = random_batch(&rng, n,
+                n % 2 == 0 ? 4
+                             : 30); // often shorter than the width: a tail of old tail and new inputs
         test_arena a;
         test_arena_init(&a);
         test_scan s = make_conv(&a, p, &rng);
@@ -289,7 +330,7 @@ static void test_conv(test * t) {
             p.batch.n_seqs = 1;
             p.batch.len[0] = 20;
             p.batch.turn   = n;
-            s = make_conv(&a, p, &rng);
+            s              = make_conv(&a, p, &rng);
             run_cuts(t, &a, &s, &rng);
         }
         test_arena_free(&a);
@@ -303,12 +344,14 @@ static void test_exp(test * t) {
     double worst = 0.0;
     for (double x = -87.0; x < 88.7; x += 0.00137) {
         const double got = cuda_exp((float) x), want = exp((double) (float) x);
-        worst = std::max(worst, fabs(got - want)/want);
+        worst = std::max(worst, fabs(got - want) / want);
     }
-    test_check(t, worst < 2.0*0x1p-24*2.0, "cuda_exp is off by %g of its value", worst);
-    test_check(t, cuda_exp(0.0f) == 1.0f && cuda_exp(-200.0f) == 0.0f && cuda_exp(-INFINITY) == 0.0f && isinf(cuda_exp(100.0f)) &&
-            isinf(cuda_exp(INFINITY)) && isnan(cuda_exp(NAN)), "cuda_exp at the ends of its range");
-    printf("cuda_exp from -87 to 88.7: relative error up to %.1f of 2^-24\n", worst*0x1p24);
+    test_check(t, worst < 2.0 * 0x1p-24 * 2.0, "cuda_exp is off by %g of its value", worst);
+    test_check(t,
+            cuda_exp(0.0f) == 1.0f && cuda_exp(-200.0f) == 0.0f && cuda_exp(-INFINITY) == 0.0f &&
+                    isinf(cuda_exp(100.0f)) && isinf(cuda_exp(INFINITY)) && isnan(cuda_exp(NAN)),
+            "cuda_exp at the ends of its range");
+    printf("cuda_exp from -87 to 88.7: relative error up to %.1f of 2^-24\n", worst * 0x1p24);
 }
 
 int main() {
@@ -325,8 +368,10 @@ int main() {
     test_conv(&t);
     test_length(&t);
     run_s5(&t, GGML_SCAN_PATH_STEP);
-    // 7 sizes x (6 householder + 5 signed), two plain kernels, the normaliser, the convolution; the chunked ones have a test of their own
-    test_check(&t, kernels_run.size() == 7*(6 + 5) + 4, "%d kernels ran; expected %d", (int) kernels_run.size(), 7*(6 + 5) + 4);
+    // 7 sizes x (6 householder + 5 signed), two plain kernels, the normaliser, the convolution; the
+    // chunked ones have a test of their own
+    test_check(&t, kernels_run.size() == 7 * (6 + 5) + 4, "%d kernels ran; expected %d",
+            (int) kernels_run.size(), 7 * (6 + 5) + 4);
     printf("%d kernels were run, which are all but the chunked ones\n", (int) kernels_run.size());
     return test_end(&t, "test-cuda-kernels");
 }

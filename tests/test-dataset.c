@@ -1,5 +1,6 @@
-// Data sets: the same records in every container give the same texts and the same fingerprint, which Python computed; a cut or damaged file
-// is an error, never a shorter data set; malformed records are counted and named; presets, templates, filters, folders, shuffling.
+// Data sets: the same records in every container give the same texts and the same fingerprint,
+// which Python computed; a cut or damaged file is an error, never a shorter data set; malformed
+// records are counted and named; presets, templates, filters, folders, shuffling.
 //
 //     test-dataset               all of it
 //     test-dataset DIRECTORY     writes the seeds of fuzz-dataset
@@ -18,7 +19,8 @@
 #include <unistd.h>
 
 // of data/dataset, printed by tools/make-dataset-tests.py
-static const char FINGERPRINT[] = "5702c6ad4aa6eed6db25b2dbf073675724346077d0aa420b8ee743aed89edca7";
+static const char FINGERPRINT[] =
+        "5702c6ad4aa6eed6db25b2dbf073675724346077d0aa420b8ee743aed89edca7";
 
 //
 // Files
@@ -80,13 +82,13 @@ static int remove_entry(const char * path, const struct stat * info, int kind, s
 
 // What a stream gave: its texts as "[text]", one after the other, and how it ended.
 struct reading {
-    char                  texts[16384]; // the beginning of a long one
-    char                  sources[512]; // separated by ','
-    int64_t               lines[16];
-    bool                  failed;
-    char                  err[1024];
-    char                  complaints[2048]; // a line each
-    char                  template[256];
+    char    texts[16384]; // the beginning of a long one
+    char    sources[512]; // separated by ','
+    int64_t lines[16];
+    bool    failed;
+    char    err[1024];
+    char    complaints[2048]; // a line each
+    char template[256];
     struct dataset_counts counts;
     char                  hex[65];
 };
@@ -110,7 +112,8 @@ static struct reading read_with(const struct dataset_params * params) {
             n += doc.size;
             r.texts[n++] = ']';
         }
-        snprintf(r.sources + strlen(r.sources), sizeof(r.sources) - strlen(r.sources), "%s,", doc.source);
+        snprintf(r.sources + strlen(r.sources), sizeof(r.sources) - strlen(r.sources), "%s,",
+                doc.source);
         if (doc.index < 16) {
             r.lines[doc.index] = doc.line;
         }
@@ -118,11 +121,13 @@ static struct reading read_with(const struct dataset_params * params) {
     r.failed = status == DATASET_ERROR;
     if (r.failed) { // and stays so
         char again[1024];
-        r.failed = dataset_next(ds, &doc, again, sizeof(again)) == DATASET_ERROR && strcmp(again, r.err) == 0;
+        r.failed = dataset_next(ds, &doc, again, sizeof(again)) == DATASET_ERROR &&
+                   strcmp(again, r.err) == 0;
     }
     for (int i = 0; dataset_complaint(ds, i) != NULL; ++i) {
         const size_t used = strlen(r.complaints);
-        snprintf(r.complaints + used, sizeof(r.complaints) - used, "%s\n", dataset_complaint(ds, i));
+        snprintf(
+                r.complaints + used, sizeof(r.complaints) - used, "%s\n", dataset_complaint(ds, i));
     }
     r.counts = dataset_get_counts(ds);
     snprintf(r.template, sizeof(r.template), "%s", r.counts.template);
@@ -137,15 +142,19 @@ static struct reading read_one(const char * preset, const char * path) {
 }
 
 // The texts of a file with this content.
-static void check_texts(struct test * t, const char * preset, const char * content, const char * texts) {
+static void check_texts(
+        struct test * t, const char * preset, const char * content, const char * texts) {
     const struct reading r = read_one(preset, write_text("texts", content));
-    test_check(t, !r.failed && strcmp(r.texts, texts) == 0, "%s: %s%s, expected %s", content, r.texts, r.err, texts);
+    test_check(t, !r.failed && strcmp(r.texts, texts) == 0, "%s: %s%s, expected %s", content,
+            r.texts, r.err, texts);
 }
 
 // A file with this content ends in an error that says this.
-static void check_error(struct test * t, const char * preset, const char * content, const char * says) {
+static void check_error(
+        struct test * t, const char * preset, const char * content, const char * says) {
     const struct reading r = read_one(preset, write_text("error", content));
-    test_check(t, r.failed && strstr(r.err, says) != NULL, "%s: '%s', expected '%s'", content, r.err, says);
+    test_check(t, r.failed && strstr(r.err, says) != NULL, "%s: '%s', expected '%s'", content,
+            r.err, says);
 }
 
 //
@@ -153,36 +162,60 @@ static void check_error(struct test * t, const char * preset, const char * conte
 //
 
 static const char * const CONTAINERS[] = {
-    "lines", "lines-bom", "array", "array-dense", "wrapped", "values",
+    "lines",
+    "lines-bom",
+    "array",
+    "array-dense",
+    "wrapped",
+    "values",
 #ifdef LRNN_ZLIB
-    "gzip", "members",
+    "gzip",
+    "members",
 #endif
 #ifdef LRNN_ZSTD
-    "zstd", "frames", "window",
+    "zstd",
+    "frames",
+    "window",
 #endif
 };
 
-enum { N_CONTAINERS = sizeof(CONTAINERS)/sizeof(CONTAINERS[0]) };
+enum { N_CONTAINERS = sizeof(CONTAINERS) / sizeof(CONTAINERS[0]) };
 
 // the first eight texts of data/dataset; the ninth is long
-static const char TEXTS[] =
-        "[plain]" "[a\xe2\x80\xa8" "b\xe2\x80\xa9" "c\xc2\x85" "d\x7f" "e]" "[A/\b\f\n\r\t\"\\]"
-        "[\xf0\x9f\x98\x80 = \xf0\x9f\x98\x80, e\xcc\x81, \xef\xbb\xbf]"
-        "[a\0b]" "[]" "[last]" "[yes]" "[0 words of a longer text, 1 words of a longer text, ";
+static const char TEXTS[] = "[plain]"
+                            "[a\xe2\x80\xa8"
+                            "b\xe2\x80\xa9"
+                            "c\xc2\x85"
+                            "d\x7f"
+                            "e]"
+                            "[A/\b\f\n\r\t\"\\]"
+                            "[\xf0\x9f\x98\x80 = \xf0\x9f\x98\x80, e\xcc\x81, \xef\xbb\xbf]"
+                            "[a\0b]"
+                            "[]"
+                            "[last]"
+                            "[yes]"
+                            "[0 words of a longer text, 1 words of a longer text, ";
 
 static void check_records(struct test * t, const char * path, bool sources) {
     const struct reading r = read_one("slimpajama", path);
     test_check(t, !r.failed, "%s: %s", path, r.err);
-    test_check(t, strcmp(r.hex, FINGERPRINT) == 0, "%s: fingerprint %s, expected %s", path, r.hex, FINGERPRINT);
-    test_check(t, memcmp(r.texts, TEXTS, sizeof(TEXTS) - 1) == 0, "%s: other texts: %s", path, r.texts);
-    test_check(t, r.counts.records == 9 && r.counts.documents == 9 && r.counts.malformed == 0 && r.counts.bytes == 8349,
-            "%s: %lld records, %lld bytes",
-               path, (long long) r.counts.records, (long long) r.counts.bytes);
-    test_check(t, r.counts.bytes_read == r.counts.bytes_total, "%s: %lld bytes read of %lld", path, (long long) r.counts.bytes_read,
-               (long long) r.counts.bytes_total);
-    test_check(t, !sources || strcmp(r.sources,
-            "RedPajamaC4,RedPajamaBook,RedPajamaC4,RedPajamaC4,RedPajamaC4,RedPajamaC4,RedPajamaC4,RedPajamaC4,"
-               "RedPajamaC4,") == 0, "%s: sources %s", path, r.sources);
+    test_check(t, strcmp(r.hex, FINGERPRINT) == 0, "%s: fingerprint %s, expected %s", path, r.hex,
+            FINGERPRINT);
+    test_check(t, memcmp(r.texts, TEXTS, sizeof(TEXTS) - 1) == 0, "%s: other texts: %s", path,
+            r.texts);
+    test_check(t,
+            r.counts.records == 9 && r.counts.documents == 9 && r.counts.malformed == 0 &&
+                    r.counts.bytes == 8349,
+            "%s: %lld records, %lld bytes", path, (long long) r.counts.records,
+            (long long) r.counts.bytes);
+    test_check(t, r.counts.bytes_read == r.counts.bytes_total, "%s: %lld bytes read of %lld", path,
+            (long long) r.counts.bytes_read, (long long) r.counts.bytes_total);
+    test_check(t,
+            !sources ||
+                    strcmp(r.sources,
+                            "RedPajamaC4,RedPajamaBook,RedPajamaC4,RedPajamaC4,RedPajamaC4,RedPajamaC4,RedPajamaC4,RedPajamaC4,"
+                            "RedPajamaC4,") == 0,
+            "%s: sources %s", path, r.sources);
 }
 
 static void test_containers(struct test * t) {
@@ -194,18 +227,24 @@ static void test_containers(struct test * t) {
     test_check(t, memcmp(lines.lines, at, sizeof(at)) == 0, "lines: numbers of lines");
 
     static const char * const foreign[] = { "parquet", "arrow-file", "arrow-stream" };
-    for (size_t i = 0; i < sizeof(foreign)/sizeof(foreign[0]); ++i) {
+    for (size_t i = 0; i < sizeof(foreign) / sizeof(foreign[0]); ++i) {
         const struct reading r = read_one("slimpajama", data_path(foreign[i]));
-        test_check(t, r.failed && strstr(r.err, "lrnn-convert data") != NULL, "%s: %s", foreign[i], r.err);
+        test_check(t, r.failed && strstr(r.err, "lrnn-convert data") != NULL, "%s: %s", foreign[i],
+                r.err);
     }
     // what the build cannot decompress names the pipe
 #ifndef LRNN_ZLIB
     const struct reading gz = read_one("text", data_path("gzip"));
-    test_check(t, gz.failed && strstr(gz.err, "gzip -dc ") != NULL && strstr(gz.err, "--data -") != NULL, "gzip: %s", gz.err);
+    test_check(t,
+            gz.failed && strstr(gz.err, "gzip -dc ") != NULL && strstr(gz.err, "--data -") != NULL,
+            "gzip: %s", gz.err);
 #endif
 #ifndef LRNN_ZSTD
     const struct reading zst = read_one("text", data_path("zstd"));
-    test_check(t, zst.failed && strstr(zst.err, "zstd -dc ") != NULL && strstr(zst.err, "--data -") != NULL, "zstd: %s", zst.err);
+    test_check(t,
+            zst.failed && strstr(zst.err, "zstd -dc ") != NULL &&
+                    strstr(zst.err, "--data -") != NULL,
+            "zstd: %s", zst.err);
 #endif
 }
 
@@ -213,9 +252,10 @@ static void test_containers(struct test * t) {
 // Standard input
 //
 
-// Reads what a child writes into a pipe: the beginning, whose first byte comes alone, a piece many times, the end.
-static struct reading read_piped(const struct dataset_params * params, const char * begin, const char * piece, int n_pieces,
-        const char * end) {
+// Reads what a child writes into a pipe: the beginning, whose first byte comes alone, a piece many
+// times, the end.
+static struct reading read_piped(const struct dataset_params * params, const char * begin,
+        const char * piece, int n_pieces, const char * end) {
     int       ends[2];
     const int saved = dup(STDIN_FILENO);
     fflush(stdout);
@@ -224,7 +264,8 @@ static struct reading read_piped(const struct dataset_params * params, const cha
     }
     const pid_t child = fork();
     if (child == 0) {
-        bool ok = write(ends[1], begin, 1) == 1 && write(ends[1], begin + 1, strlen(begin) - 1) >= 0;
+        bool ok =
+                write(ends[1], begin, 1) == 1 && write(ends[1], begin + 1, strlen(begin) - 1) >= 0;
         for (int i = 0; i < n_pieces && ok; ++i) {
             ok = write(ends[1], piece, strlen(piece)) >= 0;
         }
@@ -234,9 +275,9 @@ static struct reading read_piped(const struct dataset_params * params, const cha
     dup2(ends[0], STDIN_FILENO);
     close(ends[0]);
     struct dataset_params p = *params;
-    p.paths   = (const char * const []) { "-" };
-    p.n_paths = 1;
-    const struct reading r = read_with(&p);
+    p.paths                 = (const char * const[]) { "-" };
+    p.n_paths               = 1;
+    const struct reading r  = read_with(&p);
     dup2(saved, STDIN_FILENO);
     close(saved);
     waitpid(child, NULL, 0);
@@ -245,16 +286,21 @@ static struct reading read_piped(const struct dataset_params * params, const cha
 
 static void test_stdin(struct test * t) {
     size_t    size;
-    uint8_t * data = read_bytes(data_path("lines"), &size);
-    data[size] = '\0';
-    const struct reading r = read_piped(&(struct dataset_params) { .preset = "slimpajama" }, (const char *) data, "", 0, "\n");
-    test_check(t, strcmp(r.hex, FINGERPRINT) == 0 && r.counts.bytes_total == -1, "standard input: %s %s", r.hex, r.err);
+    uint8_t * data         = read_bytes(data_path("lines"), &size);
+    data[size]             = '\0';
+    const struct reading r = read_piped(
+            &(struct dataset_params) { .preset = "slimpajama" }, (const char *) data, "", 0, "\n");
+    test_check(t, strcmp(r.hex, FINGERPRINT) == 0 && r.counts.bytes_total == -1,
+            "standard input: %s %s", r.hex, r.err);
     free(data);
-    const struct reading text = read_piped(&(struct dataset_params) { 0 }, "one\n", "more\n", 2, "end");
-    test_check(t, strcmp(text.texts, "[one\nmore\nmore\nend]") == 0, "standard input is one text: %s %s", text.texts, text.err);
+    const struct reading text =
+            read_piped(&(struct dataset_params) { 0 }, "one\n", "more\n", 2, "end");
+    test_check(t, strcmp(text.texts, "[one\nmore\nmore\nend]") == 0,
+            "standard input is one text: %s %s", text.texts, text.err);
 }
 
-// A record of 64 MB, of which a limit of 100 kB keeps nothing: memory does not grow with it, nor with the number of records.
+// A record of 64 MB, of which a limit of 100 kB keeps nothing: memory does not grow with it, nor
+// with the number of records.
 static void test_memory(struct test * t) {
     static char piece[65537], many[65537];
     memset(piece, 'x', sizeof(piece) - 1);
@@ -263,50 +309,57 @@ static void test_memory(struct test * t) {
         memcpy(p, record, sizeof(record));
     }
     const struct dataset_params params = { .max_record = 100000 };
-    struct rusage before, after;
+    struct rusage               before, after;
     getrusage(RUSAGE_SELF, &before);
-    struct reading r = read_piped(&params, "{\"text\":\"a\"}\n{\"text\":\"", piece, 1000, "\"}\n{\"text\":\"b\"}");
-    test_check(t, strcmp(r.texts, "[a][b]") == 0 && r.counts.malformed == 1, "a long line: %s %s", r.texts, r.err);
+    struct reading r = read_piped(
+            &params, "{\"text\":\"a\"}\n{\"text\":\"", piece, 1000, "\"}\n{\"text\":\"b\"}");
+    test_check(t, strcmp(r.texts, "[a][b]") == 0 && r.counts.malformed == 1, "a long line: %s %s",
+            r.texts, r.err);
     r = read_piped(&params, "[{\"text\":\"a\"},{\"text\":\"", piece, 1000, "\"},{\"text\":\"b\"}]");
-    test_check(t, strcmp(r.texts, "[a][b]") == 0 && r.counts.malformed == 1, "a long record of an array: %s %s", r.texts, r.err);
+    test_check(t, strcmp(r.texts, "[a][b]") == 0 && r.counts.malformed == 1,
+            "a long record of an array: %s %s", r.texts, r.err);
     r = read_piped(&params, "{\"text\":\"a\"}\n", many, 300, "");
-    test_check(t, !r.failed && r.counts.malformed == 0 && r.counts.documents > 300000, "many records: %lld %s",
-            (long long) r.counts.documents, r.err);
+    test_check(t, !r.failed && r.counts.malformed == 0 && r.counts.documents > 300000,
+            "many records: %lld %s", (long long) r.counts.documents, r.err);
     getrusage(RUSAGE_SELF, &after);
-    test_check(t, after.ru_maxrss - before.ru_maxrss < 16*1024, "150 MB were read with %ld kB of memory", after.ru_maxrss - before.ru_maxrss);
+    test_check(t, after.ru_maxrss - before.ru_maxrss < 16 * 1024,
+            "150 MB were read with %ld kB of memory", after.ru_maxrss - before.ru_maxrss);
 }
 
 #if defined(LRNN_ZLIB) || defined(LRNN_ZSTD)
 
-// Every file that is cut off is an error that names the byte; every bit that flips is one, too, or changes nothing (a date, a name).
+// Every file that is cut off is an error that names the byte; every bit that flips is one, too, or
+// changes nothing (a date, a name).
 static void test_damage(struct test * t, const char * name, size_t magic) {
     size_t       size;
-    uint8_t *    data = read_bytes(data_path(name), &size);
-    const char * path = path_of("damaged");
+    uint8_t *    data     = read_bytes(data_path(name), &size);
+    const char * path     = path_of("damaged");
     int          n_errors = 0, n_same = 0;
     for (size_t n = magic; n < size; ++n) {
         char says[64];
         write_bytes(path, data, n);
         const struct reading r = read_one("slimpajama", path);
         snprintf(says, sizeof(says), "ends at byte %zu", n);
-        test_check(t, r.failed && strstr(r.err, says) != NULL, "%s cut at byte %zu: '%s'", name, n, r.err);
+        test_check(t, r.failed && strstr(r.err, says) != NULL, "%s cut at byte %zu: '%s'", name, n,
+                r.err);
     }
-    for (size_t bit = 0; bit < 8*size; bit += 5) {
-        data[bit/8] ^= (uint8_t) (1u << bit % 8);
+    for (size_t bit = 0; bit < 8 * size; bit += 5) {
+        data[bit / 8] ^= (uint8_t) (1u << bit % 8);
         write_bytes(path, data, size);
         const struct reading r = read_one("slimpajama", path);
-        data[bit/8] ^= (uint8_t) (1u << bit % 8);
-        test_check(t, r.failed || strcmp(r.hex, FINGERPRINT) == 0, "%s: bit %zu flipped and not noticed", name, bit);
+        data[bit / 8] ^= (uint8_t) (1u << bit % 8);
+        test_check(t, r.failed || strcmp(r.hex, FINGERPRINT) == 0,
+                "%s: bit %zu flipped and not noticed", name, bit);
         n_errors += r.failed;
-        n_same   += !r.failed;
+        n_same += !r.failed;
     }
     // whole, and something behind it
     data[size] = 'x';
     write_bytes(path, data, size + 1);
     const struct reading r = read_one("slimpajama", path);
     test_check(t, r.failed, "%s: a byte behind the end was not noticed", name);
-    printf("%s: %zu cuts and %d of %d flipped bits noticed; %d in fields that mean nothing\n", name, size - magic, n_errors,
-            n_errors + n_same, n_same);
+    printf("%s: %zu cuts and %d of %d flipped bits noticed; %d in fields that mean nothing\n", name,
+            size - magic, n_errors, n_errors + n_same, n_same);
     free(data);
 }
 
@@ -329,9 +382,12 @@ static void test_forms(struct test * t) {
     check_texts(t, "text", "{\n \"text\": \"a\"\n}\n", "[a]");
     check_texts(t, "text", "{\n \"text\": \"a\"\n} {\"text\":\"b\"}{\"text\":\"c\"}", "[a][b][c]");
     check_texts(t, "text", "{\"text\":\"a\"}{\"text\":\"b\"}", "[a][b]");
-    check_texts(t, "text", "[{\"text\":\"a ] } \\\" \\\\\"}\n , {\"text\":\"b\"} ]\n", "[a ] } \" \\][b]");
+    check_texts(t, "text", "[{\"text\":\"a ] } \\\" \\\\\"}\n , {\"text\":\"b\"} ]\n",
+            "[a ] } \" \\][b]");
     check_texts(t, "text", "{\"Data\":[{\"text\":\"a\"},{\"text\":\"b\"}]}", "[a][b]");
-    check_texts(t, "text", "{\"a\":\"\\\"Data\\\":[\",\"b\" : 1.5, \"c\":null , \"Data\" : [ {\"text\":\"a\"} ] , \"d\":[]}", "[a]");
+    check_texts(t, "text",
+            "{\"a\":\"\\\"Data\\\":[\",\"b\" : 1.5, \"c\":null , \"Data\" : [ {\"text\":\"a\"} ] , \"d\":[]}",
+            "[a]");
     check_texts(t, "text", "{\"Data\":\"no array\",\"text\":\"a\"}", "[a]");
     check_texts(t, "text", "{\"data\":[{\"text\":\"no\"}],\"text\":\"a\"}", "[a]");
 
@@ -366,40 +422,46 @@ static void test_forms(struct test * t) {
 
 static void test_malformed(struct test * t) {
     // each is one record, counted and named with its line; the others are read
-    static const char content[] =
-            "{\"text\":\"a\"}\n"
-            "not JSON\n"
-            "{\"text\":\"b\"\n"
-            "{\"text\":1}\n"
-            "{\"other\":\"x\"}\n"
-            "{\"text\":\"\xff\"}\n"
-            "\n"
-            "[{\"text\":\"x\"}]\n"
-            "{\"text\":\"x\",}\n"
-            "{\"text\":\"\\ud800|\\uD83D\\uDE00\"}\n"
-            "{\"text\":null}";
-    const struct reading r = read_one("text", write_text("malformed", content));
-    test_check(t, !r.failed && strcmp(r.texts, "[a][\xef\xbf\xbd|\xf0\x9f\x98\x80]") == 0, "texts %s %s", r.texts, r.err);
-    test_check(t, r.counts.records == 10 && r.counts.documents == 2 && r.counts.malformed == 8 && r.counts.lone_surrogates == 1,
-               "%lld records, %lld malformed, %lld lone surrogates", (long long) r.counts.records, (long long) r.counts.malformed,
-               (long long) r.counts.lone_surrogates);
+    static const char    content[] = "{\"text\":\"a\"}\n"
+                                     "not JSON\n"
+                                     "{\"text\":\"b\"\n"
+                                     "{\"text\":1}\n"
+                                     "{\"other\":\"x\"}\n"
+                                     "{\"text\":\"\xff\"}\n"
+                                     "\n"
+                                     "[{\"text\":\"x\"}]\n"
+                                     "{\"text\":\"x\",}\n"
+                                     "{\"text\":\"\\ud800|\\uD83D\\uDE00\"}\n"
+                                     "{\"text\":null}";
+    const struct reading r         = read_one("text", write_text("malformed", content));
+    test_check(t, !r.failed && strcmp(r.texts, "[a][\xef\xbf\xbd|\xf0\x9f\x98\x80]") == 0,
+            "texts %s %s", r.texts, r.err);
+    test_check(t,
+            r.counts.records == 10 && r.counts.documents == 2 && r.counts.malformed == 8 &&
+                    r.counts.lone_surrogates == 1,
+            "%lld records, %lld malformed, %lld lone surrogates", (long long) r.counts.records,
+            (long long) r.counts.malformed, (long long) r.counts.lone_surrogates);
     static const char * const said[] = {
         "malformed:2: not JSON at byte 0 of the record: expected a value\n",
         "malformed:3: not JSON at byte 11 of the record: expected ',' or '}'\n",
-        "malformed:4: field 'text' is a number, expected a string\n", "malformed:5: no field 'text'\n",
+        "malformed:4: field 'text' is a number, expected a string\n",
+        "malformed:5: no field 'text'\n",
         "malformed:6: not JSON at byte 9 of the record: not UTF-8\n",
         "malformed:8: the record is an array, expected an object\n",
         "malformed:9: not JSON at byte 12 of the record: expected a key in quotes\n",
         "malformed:11: field 'text' is null, expected a string\n",
     };
-    for (size_t i = 0; i < sizeof(said)/sizeof(said[0]); ++i) {
-        test_check(t, strstr(r.complaints, said[i]) != NULL, "not said: %s in: %s", said[i], r.complaints);
+    for (size_t i = 0; i < sizeof(said) / sizeof(said[0]); ++i) {
+        test_check(t, strstr(r.complaints, said[i]) != NULL, "not said: %s in: %s", said[i],
+                r.complaints);
     }
     // in an array, too, as long as brackets and quotes hold
-    check_texts(t, "text", "[{\"text\":\"a\"}, 1, \"x\", {\"text\":tru}, {\"text\":\"\\q\"}, [{\"text\":\"no\"}], null, {\"text\":\"b\"}]",
+    check_texts(t, "text",
+            "[{\"text\":\"a\"}, 1, \"x\", {\"text\":tru}, {\"text\":\"\\q\"}, [{\"text\":\"no\"}], null, {\"text\":\"b\"}]",
             "[a][b]");
 
-    // a share of them ends the run, as soon as it is reached: 11 of 1,100 are 1 %, 11 of 1,099 are more
+    // a share of them ends the run, as soon as it is reached: 11 of 1,100 are 1 %, 11 of 1,099 are
+    // more
     for (int n_bad = 11; n_bad <= 12; ++n_bad) {
         const char * path = path_of("share");
         FILE *       file = fopen(path, "wb");
@@ -409,11 +471,15 @@ static void test_malformed(struct test * t) {
         fclose(file);
         const struct reading share = read_one("text", path);
         test_check(t, share.failed == (n_bad > 11), "%d of 1100 malformed: %s", n_bad, share.err);
-        const bool says = strstr(share.err, "11 of 1099 records") != NULL && strstr(share.err, "share:1089: no field 'text'") != NULL;
+        const bool says = strstr(share.err, "11 of 1099 records") != NULL &&
+                          strstr(share.err, "share:1089: no field 'text'") != NULL;
         test_check(t, says == (n_bad > 11), "%s", share.err);
-        test_check(t, share.counts.malformed == 11, "%lld malformed", (long long) share.counts.malformed);
-        const struct reading more = read_with(&(struct dataset_params) { .paths = &path, .n_paths = 1, .max_bad_share = 0.02 });
-        test_check(t, !more.failed, "%d of 1100 malformed, of which 0.02 are allowed: %s", n_bad, more.err);
+        test_check(t, share.counts.malformed == 11, "%lld malformed",
+                (long long) share.counts.malformed);
+        const struct reading more = read_with(
+                &(struct dataset_params) { .paths = &path, .n_paths = 1, .max_bad_share = 0.02 });
+        test_check(t, !more.failed, "%d of 1100 malformed, of which 0.02 are allowed: %s", n_bad,
+                more.err);
     }
 
     // text that is not UTF-8
@@ -428,44 +494,53 @@ static void test_long_records(struct test * t) {
             static const char * const begin[] = { "", "[", "{\"Data\":[", "\n" };
             static const char * const comma[] = { "\n", ",", ",", " " };
             static const char * const end[]   = { "", "]", "]}", "" };
-            char * p = content;
-            p += sprintf(p, "%s{%s\"text\":\"a\"}%s{\"text\":\"", begin[form], form == 3 ? "\n" : "", comma[form]);
+            char *                    p       = content;
+            p += sprintf(p, "%s{%s\"text\":\"a\"}%s{\"text\":\"", begin[form],
+                    form == 3 ? "\n" : "", comma[form]);
             memset(p, 'x', n - 11);
             p += n - 11; // the record has n bytes
             sprintf(p, "\"}%s{\"text\":\"b\"}%s", comma[form], end[form]);
             const char *         path = write_text("long", content);
-            const struct reading r    = read_with(&(struct dataset_params) { .paths = &path, .n_paths = 1, .max_record = 100000 });
+            const struct reading r    = read_with(&(struct dataset_params) {
+                       .paths = &path, .n_paths = 1, .max_record = 100000 });
             const bool           fits = n <= 100000;
-            test_check(t, !r.failed && r.counts.malformed == !fits && r.counts.documents == 2 + fits,
-                    "form %d, a record of %zu bytes: %s %lld malformed",
-                       form, n, r.err, (long long) r.counts.malformed);
-            test_check(t, fits || strstr(r.complaints, form == 0 ? "long:2: longer than 100000" : "longer than 100000") != NULL, "%s",
-                    r.complaints);
+            test_check(t,
+                    !r.failed && r.counts.malformed == !fits && r.counts.documents == 2 + fits,
+                    "form %d, a record of %zu bytes: %s %lld malformed", form, n, r.err,
+                    (long long) r.counts.malformed);
+            test_check(t,
+                    fits || strstr(r.complaints, form == 0 ? "long:2: longer than 100000"
+                                                           : "longer than 100000") != NULL,
+                    "%s", r.complaints);
         }
     }
     memset(content, 'x', 100001);
-    content[100001] = '\0';
+    content[100001]           = '\0';
     const char *         path = write_text("long", content);
-    const struct reading r    = read_with(&(struct dataset_params) { .paths = &path, .n_paths = 1, .max_record = 100000 });
-    test_check(t, r.failed && strstr(r.err, "longer than 100000") != NULL, "a text of 100001 bytes: %s", r.err);
+    const struct reading r    = read_with(
+            &(struct dataset_params) { .paths = &path, .n_paths = 1, .max_record = 100000 });
+    test_check(t, r.failed && strstr(r.err, "longer than 100000") != NULL,
+            "a text of 100001 bytes: %s", r.err);
 }
 
 //
 // Presets, templates, filters
 //
 
-static void check_template(struct test * t, const char * preset, const char * template, const char * where, const char * content,
-        const char * texts) {
+static void check_template(struct test * t, const char * preset, const char * template,
+        const char * where, const char * content, const char * texts) {
     const char *         path = write_text("template", content);
-    const struct reading r    = read_with(&(struct dataset_params) { .paths = &path, .n_paths = 1, .preset = preset, .template = template,
-            .where = where });
-    test_check(t, strcmp(r.failed ? r.err : r.texts, texts) == 0 || (r.failed && strstr(r.err, texts) != NULL), "%s, %s: %s%s, expected %s",
-            template, where,
-               r.texts, r.err, texts);
+    const struct reading r    = read_with(&(struct dataset_params) {
+               .paths = &path, .n_paths = 1, .preset = preset, .template = template, .where = where });
+    test_check(t,
+            strcmp(r.failed ? r.err : r.texts, texts) == 0 ||
+                    (r.failed && strstr(r.err, texts) != NULL),
+            "%s, %s: %s%s, expected %s", template, where, r.texts, r.err, texts);
 }
 
 static void test_templates(struct test * t) {
-    static const char abc[] = "{\"a\":\"1\",\"b\":{\"c\":\"2\",\"d\":3},\"e\":true}\n{\"a\":\"4\",\"b\":{\"c\":\"5\"},\"e\":false}";
+    static const char abc[] =
+            "{\"a\":\"1\",\"b\":{\"c\":\"2\",\"d\":3},\"e\":true}\n{\"a\":\"4\",\"b\":{\"c\":\"5\"},\"e\":false}";
     check_template(t, NULL, "{a}-{b.c}", NULL, abc, "[1-2][4-5]");
     check_template(t, NULL, "{{{a}}}{{}}{a}", NULL, abc, "[{1}{}1][{4}{}4]");
     check_template(t, NULL, "x\ny{a}", NULL, abc, "[x\ny1][x\ny4]");
@@ -483,41 +558,60 @@ static void test_templates(struct test * t) {
     check_template(t, NULL, "abc", NULL, abc, "no field in braces");
     check_template(t, NULL, "{a}", "a", abc, "expected field=value");
     check_template(t, NULL, "{a}", "=a", abc, "expected field=value");
-    check_template(t, "nothing", NULL, NULL, abc, "there are codeparrot, math-hard, triviaqa, slimpajama, openthoughts, gsm8k, text");
+    check_template(t, "nothing", NULL, NULL, abc,
+            "there are codeparrot, math-hard, triviaqa, slimpajama, openthoughts, gsm8k, text");
 
     // the presets on records as they are distributed
     check_template(t, "codeparrot", NULL, NULL,
             "{\"repo_name\":\"a/b\",\"path\":\"c.py\",\"copies\":\"1\",\"size\":\"9\",\"content\":\"import os\",\"license\":\"mit\","
-                   "\"hash\":-1,\"line_mean\":9.0,\"autogenerated\":false}", "[import os]");
+            "\"hash\":-1,\"line_mean\":9.0,\"autogenerated\":false}",
+            "[import os]");
     check_template(t, "math-hard", NULL, NULL,
             "{\"problem\":\"P\",\"level\":\"Level 5\",\"type\":\"Algebra\",\"solution\":\"S\"}\n{\"problem\":\"Q\",\"level\":\"Level 4\","
-                   "\"type\":\"Algebra\",\"solution\":\"S\"}", "[Problem: P, Solution: S]");
-    check_template(t, "math-hard", NULL, "", "{\"problem\":\"Q\",\"level\":\"Level 4\",\"solution\":\"S\"}", "[Problem: Q, Solution: S]");
-    check_template(t, "gsm8k", NULL, NULL, "{\"question\":\"Q\",\"answer\":\"A #### 1\"}", "[Problem: Q, Solution: A #### 1]");
-    check_template(t, "openthoughts", NULL, NULL, "{\"problem\":\"P\",\"solution\":\"S\",\"correct\":true}", "[Problem: P, Solution: S]");
-    check_template(t, "slimpajama", NULL, NULL, "{\"text\":\"T\",\"meta\":{\"redpajama_set_name\":\"RedPajamaC4\"}}", "[T]");
-    check_template(t, "triviaqa", NULL, NULL, "{\"query\":\"Q\",\"answer\":\"A\"}", "[Question: Q, Answer: A]");
-    check_template(t, "triviaqa", NULL, NULL, "{\"question\":\"Q\",\"answer\":{\"value\":\"V\",\"aliases\":[\"A\"]}}",
+            "\"type\":\"Algebra\",\"solution\":\"S\"}",
+            "[Problem: P, Solution: S]");
+    check_template(t, "math-hard", NULL, "",
+            "{\"problem\":\"Q\",\"level\":\"Level 4\",\"solution\":\"S\"}",
+            "[Problem: Q, Solution: S]");
+    check_template(t, "gsm8k", NULL, NULL, "{\"question\":\"Q\",\"answer\":\"A #### 1\"}",
+            "[Problem: Q, Solution: A #### 1]");
+    check_template(t, "openthoughts", NULL, NULL,
+            "{\"problem\":\"P\",\"solution\":\"S\",\"correct\":true}", "[Problem: P, Solution: S]");
+    check_template(t, "slimpajama", NULL, NULL,
+            "{\"text\":\"T\",\"meta\":{\"redpajama_set_name\":\"RedPajamaC4\"}}", "[T]");
+    check_template(t, "triviaqa", NULL, NULL, "{\"query\":\"Q\",\"answer\":\"A\"}",
+            "[Question: Q, Answer: A]");
+    check_template(t, "triviaqa", NULL, NULL,
+            "{\"question\":\"Q\",\"answer\":{\"value\":\"V\",\"aliases\":[\"A\"]}}",
             "[Question: Q, Answer: V]");
     check_template(t, "triviaqa", NULL, NULL,
             "{\n \"Data\": [\n {\"Answer\":{\"Aliases\":[],\"Value\":\"V\"},\"Question\":\"Q\"} ],\n \"Domain\": \"Web\" }",
-                   "[Question: Q, Answer: V]");
+            "[Question: Q, Answer: V]");
 
     // which template was used
-    const char * path = write_text("used",
-            "{\"query\":\"Q\",\"answer\":\"A\"}\n{\"Question\":\"Q\",\"Answer\":{\"Value\":\"V\"}}\n{\"answer\":\"A\"}");
-    struct reading r = read_one("triviaqa", path);
-    test_check(t, strcmp(r.template, "Question: {query}, Answer: {answer} | Question: {Question}, Answer: {Answer.Value}") == 0, "used: %s",
-            r.template);
-    test_check(t, strstr(r.complaints, "used:3: no field 'query', and none of the other templates fits\n") != NULL, "%s", r.complaints);
+    const char *   path = write_text("used",
+              "{\"query\":\"Q\",\"answer\":\"A\"}\n{\"Question\":\"Q\",\"Answer\":{\"Value\":\"V\"}}\n{\"answer\":\"A\"}");
+    struct reading r    = read_one("triviaqa", path);
+    test_check(t,
+            strcmp(r.template,
+                    "Question: {query}, Answer: {answer} | Question: {Question}, Answer: {Answer.Value}") ==
+                    0,
+            "used: %s", r.template);
+    test_check(t,
+            strstr(r.complaints,
+                    "used:3: no field 'query', and none of the other templates fits\n") != NULL,
+            "%s", r.complaints);
     r = read_one("text", write_text("used", "x"));
     test_check(t, strcmp(r.template, "(whole file)") == 0, "used: %s", r.template);
     r = read_with(&(struct dataset_params) { .paths = &path, .n_paths = 1, .text_field = "query" });
-    test_check(t, r.failed && strstr(r.err, "malformed") != NULL, "a text, but a field was asked for: %s", r.err);
+    test_check(t, r.failed && strstr(r.err, "malformed") != NULL,
+            "a text, but a field was asked for: %s", r.err);
     path = write_text("used", "{\"a\":{\"b\":\"x\"}}");
     r = read_with(&(struct dataset_params) { .paths = &path, .n_paths = 1, .text_field = "a.b" });
-    test_check(t, strcmp(r.texts, "[x]") == 0 && strcmp(r.template, "{a.b}") == 0, "text_field: %s %s %s", r.texts, r.template, r.err);
-    r = read_with(&(struct dataset_params) { .paths = &path, .n_paths = 1, .text_field = "a.b", .template = "{a.b}" });
+    test_check(t, strcmp(r.texts, "[x]") == 0 && strcmp(r.template, "{a.b}") == 0,
+            "text_field: %s %s %s", r.texts, r.template, r.err);
+    r = read_with(&(struct dataset_params) {
+            .paths = &path, .n_paths = 1, .text_field = "a.b", .template = "{a.b}" });
     test_check(t, r.failed, "a template and a text field");
     r = read_with(&(struct dataset_params) { .paths = &path, .n_paths = 0 });
     test_check(t, r.failed, "no paths");
@@ -541,23 +635,29 @@ static void test_folders(struct test * t) {
     write_text("set/empty", "");
     write_text("set/.git/x", "{\"problem\":\"hidden\",\"level\":\"Level 5\",\"solution\":\"s\"}");
     const char *   path = path_of("set");
-    struct reading r    = read_with(&(struct dataset_params) { .paths = &path, .n_paths = 1, .preset = "math-hard",
-            .template = "{problem}" });
-    test_check(t, strcmp(r.texts, "[1][2][3][4]") == 0 && r.counts.filtered == 1, "folder: %s %s", r.texts, r.err);
-    test_check(t, r.counts.files == 6 && r.counts.files_left_out == 1 && r.counts.malformed == 0 &&
-            strstr(r.complaints, "README.md: left out") != NULL, "folder: %lld files, %s", (long long) r.counts.files, r.complaints);
-    test_check(t, r.counts.bytes_read == r.counts.bytes_total, "folder: %lld bytes of %lld", (long long) r.counts.bytes_read,
-            (long long) r.counts.bytes_total);
+    struct reading r    = read_with(&(struct dataset_params) {
+               .paths = &path, .n_paths = 1, .preset = "math-hard", .template = "{problem}" });
+    test_check(t, strcmp(r.texts, "[1][2][3][4]") == 0 && r.counts.filtered == 1, "folder: %s %s",
+            r.texts, r.err);
+    test_check(t,
+            r.counts.files == 6 && r.counts.files_left_out == 1 && r.counts.malformed == 0 &&
+                    strstr(r.complaints, "README.md: left out") != NULL,
+            "folder: %lld files, %s", (long long) r.counts.files, r.complaints);
+    test_check(t, r.counts.bytes_read == r.counts.bytes_total, "folder: %lld bytes of %lld",
+            (long long) r.counts.bytes_read, (long long) r.counts.bytes_total);
 
     const char * several[] = { path_of("set/c.jsonl"), path_of("set/b") };
-    r = read_with(&(struct dataset_params) { .paths = several, .n_paths = 2, .preset = "math-hard", .template = "{problem}" });
-    test_check(t, strcmp(r.texts, "[4][2][3]") == 0, "files and folders in the order given: %s %s", r.texts, r.err);
+    r                      = read_with(&(struct dataset_params) {
+                                 .paths = several, .n_paths = 2, .preset = "math-hard", .template = "{problem}" });
+    test_check(t, strcmp(r.texts, "[4][2][3]") == 0, "files and folders in the order given: %s %s",
+            r.texts, r.err);
 
     path = path_of("set/README.md");
-    r = read_one("math-hard", path);
-    test_check(t, r.failed && strstr(r.err, "1 malformed") != NULL, "a file that was named is not left out: %s", r.err);
+    r    = read_one("math-hard", path);
+    test_check(t, r.failed && strstr(r.err, "1 malformed") != NULL,
+            "a file that was named is not left out: %s", r.err);
     path = path_of("none");
-    r = read_one("text", path);
+    r    = read_one("text", path);
     test_check(t, r.failed && strstr(r.err, "the folder has no files") != NULL, "%s", r.err);
     r = read_one("text", path_of("missing"));
     test_check(t, r.failed && strstr(r.err, "missing: No such file") != NULL, "%s", r.err);
@@ -573,13 +673,16 @@ static int compare_bytes(const void * a, const void * b) {
 
 static void test_parts(struct test * t) {
     const char *          path = write_text("parts",
-            "{\"text\":\"a\"}\n{\"text\":\"b\"}\n{}\n{\"text\":\"c\"}\n{\"text\":\"d\"}\n{\"text\":\"e\"}");
+                     "{\"text\":\"a\"}\n{\"text\":\"b\"}\n{}\n{\"text\":\"c\"}\n{\"text\":\"d\"}\n{\"text\":\"e\"}");
     struct dataset_params p    = { .paths = &path, .n_paths = 1, .start_doc = 1, .max_docs = 2 };
     struct reading        r    = read_with(&p);
-    test_check(t, strcmp(r.texts, "[b][c]") == 0 && r.counts.skipped == 1 && r.counts.documents == 2, "parts: %s %s", r.texts, r.err);
+    test_check(t,
+            strcmp(r.texts, "[b][c]") == 0 && r.counts.skipped == 1 && r.counts.documents == 2,
+            "parts: %s %s", r.texts, r.err);
 
     // the fingerprint is that of the texts returned
-    const struct reading same = read_one("text", write_text("parts-same", "[{\"text\":\"b\"},{\"text\":\"c\"}]"));
+    const struct reading same =
+            read_one("text", write_text("parts-same", "[{\"text\":\"b\"},{\"text\":\"c\"}]"));
     test_check(t, strcmp(r.hex, same.hex) == 0, "parts: fingerprint");
     path = path_of("parts");
     p    = (struct dataset_params) { .paths = &path, .n_paths = 1, .start_doc = 5 };
@@ -590,33 +693,41 @@ static void test_parts(struct test * t) {
     bool seen[3125] = { false };
     int  n_orders   = 0;
     for (uint64_t seed = 0; seed < 1500; ++seed) {
-        p = (struct dataset_params) { .paths = &path, .n_paths = 1, .shuffle = true, .shuffle_seed = seed };
-        r = read_with(&p);
+        p = (struct dataset_params) {
+            .paths = &path, .n_paths = 1, .shuffle = true, .shuffle_seed = seed
+        };
+        r               = read_with(&p);
         char letters[6] = "";
         int  code       = 0;
         for (int i = 0; i < 5; ++i) {
-            letters[i] = r.texts[3*i + 1];
-            code       = 5*code + (letters[i] - 'a');
+            letters[i] = r.texts[3 * i + 1];
+            code       = 5 * code + (letters[i] - 'a');
         }
         n_orders += code >= 0 && code < 3125 && !seen[code];
         if (code >= 0 && code < 3125) {
             seen[code] = true;
         }
         qsort(letters, 5, 1, compare_bytes);
-        test_check(t, strcmp(letters, "abcde") == 0 && strlen(r.texts) == 15 && r.counts.malformed == 1, "shuffled: %s %s", r.texts, r.err);
+        test_check(t,
+                strcmp(letters, "abcde") == 0 && strlen(r.texts) == 15 && r.counts.malformed == 1,
+                "shuffled: %s %s", r.texts, r.err);
         if (seed == 7) {
-            test_check(t, strcmp(r.hex, read_with(&p).hex) == 0, "shuffled: another order for the same seed");
-            p.start_doc = 1;
-            p.max_docs  = 2;
+            test_check(t, strcmp(r.hex, read_with(&p).hex) == 0,
+                    "shuffled: another order for the same seed");
+            p.start_doc               = 1;
+            p.max_docs                = 2;
             const struct reading part = read_with(&p);
-            test_check(t, strlen(part.texts) == 6 && strncmp(part.texts, r.texts + 3, 6) == 0, "a part of the shuffled: %s of %s",
-                    part.texts, r.texts);
+            test_check(t, strlen(part.texts) == 6 && strncmp(part.texts, r.texts + 3, 6) == 0,
+                    "a part of the shuffled: %s of %s", part.texts, r.texts);
         }
     }
     test_check(t, n_orders == 120, "shuffled: %d of 120 orders", n_orders);
-    p = (struct dataset_params) { .paths = &path, .n_paths = 1, .shuffle = true, .max_shuffle_bytes = 100 };
+    p = (struct dataset_params) {
+        .paths = &path, .n_paths = 1, .shuffle = true, .max_shuffle_bytes = 100
+    };
     r = read_with(&p);
-    test_check(t, r.failed && strstr(r.err, "the limit of 100 bytes") != NULL, "shuffled: %s", r.err);
+    test_check(
+            t, r.failed && strstr(r.err, "the limit of 100 bytes") != NULL, "shuffled: %s", r.err);
 }
 
 //
@@ -625,19 +736,23 @@ static void test_parts(struct test * t) {
 
 static int write_seeds(const char * directory) {
     static const char * const texts[] = {
-        "{\"text\":\"a\\u00e9\\ud83d\\ude00\\ud800\"}\n\n{\"text\":1}\n[1]\n", "[{\"text\":\"a\"}, 1, \"x\", {\"text\":\"b\"}]",
+        "{\"text\":\"a\\u00e9\\ud83d\\ude00\\ud800\"}\n\n{\"text\":1}\n[1]\n",
+        "[{\"text\":\"a\"}, 1, \"x\", {\"text\":\"b\"}]",
         "{\"v\":1,\"Data\":[{\"text\":\"a\"}],\"w\":{}}",
-        "{\n\"text\":\"a\"} {\"text\":\"b\"}", "plain text \xc3\xa9",
+        "{\n\"text\":\"a\"} {\"text\":\"b\"}",
+        "plain text \xc3\xa9",
         "{\"query\":\"q\",\"answer\":\"a\"}\n{\"question\":\"q\",\"answer\":{\"value\":\"v\"}}",
-        "{\"problem\":\"p\",\"solution\":\"s\",\"level\":\"Level 5\",\"type\":\"t\"}", "\xef\xbb\xbf{\"content\":\"x\"}\r\n",
+        "{\"problem\":\"p\",\"solution\":\"s\",\"level\":\"Level 5\",\"type\":\"t\"}",
+        "\xef\xbb\xbf{\"content\":\"x\"}\r\n",
     };
     char path[4096];
     int  n = 0;
-    for (size_t i = 0; i < sizeof(texts)/sizeof(texts[0]) + N_CONTAINERS; ++i) {
-        const size_t n_texts = sizeof(texts)/sizeof(texts[0]);
+    for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]) + N_CONTAINERS; ++i) {
+        const size_t n_texts = sizeof(texts) / sizeof(texts[0]);
         uint8_t      data[16384];
         size_t       size = 0;
-        data[size++] = (uint8_t) (i < n_texts ? i : 3); // the first byte chooses the preset and the limits
+        data[size++] =
+                (uint8_t) (i < n_texts ? i : 3); // the first byte chooses the preset and the limits
         if (i < n_texts) {
             memcpy(data + size, texts[i], strlen(texts[i]));
             size += strlen(texts[i]);

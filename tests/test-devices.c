@@ -1,6 +1,7 @@
-// Models on several devices. The other devices are two servers on the loopback: ggml's RPC backend, which has no memory in common with this
-// process and computes with the same CPU kernels, so that every logit must be the same to the bit wherever a layer lies: in the prompt, in
-// generation, after a rewind, in a fork, and after a state was saved on one placement and loaded on another.
+// Models on several devices. The other devices are two servers on the loopback: ggml's RPC backend,
+// which has no memory in common with this process and computes with the same CPU kernels, so that
+// every logit must be the same to the bit wherever a layer lies: in the prompt, in generation,
+// after a rewind, in a fork, and after a state was saved on one placement and loaded on another.
 
 #include "golden.h"
 #include "loopback-server.h"
@@ -15,13 +16,34 @@
 #include <string.h>
 #include <unistd.h>
 
-// matrix states with convolutions, factors, a state per element, a normaliser, token shifts with a tensor from layer to layer, a cache
-static const char * const MODELS[] = { // one of every family
-    "delta_net_neg", "gated_deltanet_neg", "gated_deltaproduct2_neg", "kda_neg", "mamba_neg", "mamba2", "gla", "retnet", "hgrn2", "rwkv6", "rwkv7", "xlstm",
-    "olmo_hybrid", "transformer",
+// matrix states with convolutions, factors, a state per element, a normaliser, token shifts with a
+// tensor from layer to layer, a cache
+static const char * const MODELS[] = {
+    // one of every family
+    "delta_net_neg",
+    "gated_deltanet_neg",
+    "gated_deltaproduct2_neg",
+    "kda_neg",
+    "mamba_neg",
+    "mamba2",
+    "gla",
+    "retnet",
+    "hgrn2",
+    "rwkv6",
+    "rwkv7",
+    "xlstm",
+    "olmo_hybrid",
+    "transformer",
 };
 
-enum { N_MODELS = sizeof(MODELS)/sizeof(MODELS[0]), PROMPT = 13, STEPS = 6, REWIND = 2, CALLS = 3 + 2*STEPS, V_MAX = 64 };
+enum {
+    N_MODELS = sizeof(MODELS) / sizeof(MODELS[0]),
+    PROMPT   = 13,
+    STEPS    = 6,
+    REWIND   = 2,
+    CALLS    = 3 + 2 * STEPS,
+    V_MAX    = 64
+};
 
 struct result {
     int   n;
@@ -30,26 +52,30 @@ struct result {
 
 struct bench {
     struct test *      t;
-    char               names[2][64];  // of the devices
+    char               names[2][64]; // of the devices
     char               both[130];
     char               state_path[64];
     struct golden_list golden;
 };
 
-static void eval(struct bench * b, struct lrnn_session * s, int32_t seq, const int32_t * tokens, int64_t n, int64_t V, struct result * r) {
+static void eval(struct bench * b, struct lrnn_session * s, int32_t seq, const int32_t * tokens,
+        int64_t n, int64_t V, struct result * r) {
     const struct lrnn_input in = { .seq = seq, .tokens = tokens, .n_tokens = n, .n_logits = 1 };
     char                    err[512];
     if (test_check(b->t, lrnn_eval(s, &in, 1, err, sizeof(err)), "%s", err)) {
-        memcpy(r->logits[r->n], lrnn_logits(s, 0), (size_t) V*sizeof(float));
+        memcpy(r->logits[r->n], lrnn_logits(s, 0), (size_t) V * sizeof(float));
     }
     r->n++;
 }
 
 // Everything that touches states: a prompt, steps, a rewind, a fork, a state file.
-static void run(struct bench * b, struct lrnn_model * model, const struct golden * g, struct result * r) {
-    const struct lrnn_session_params params = { .n_threads = 1, .n_seqs = 2, .n_rewind = REWIND, .n_cache = 64 };
-    char                             err[512];
-    struct lrnn_session *            s = lrnn_session_new(model, &params, err, sizeof(err));
+static void run(
+        struct bench * b, struct lrnn_model * model, const struct golden * g, struct result * r) {
+    const struct lrnn_session_params params = {
+        .n_threads = 1, .n_seqs = 2, .n_rewind = REWIND, .n_cache = 64
+    };
+    char                  err[512];
+    struct lrnn_session * s = lrnn_session_new(model, &params, err, sizeof(err));
     if (!test_check(b->t, s != NULL, "%s: %s", g->name, err)) {
         return;
     }
@@ -63,7 +89,8 @@ static void run(struct bench * b, struct lrnn_model * model, const struct golden
     eval(b, s, 0, g->tokens, 1, V, r);
     test_check(b->t, lrnn_seq_fork(s, 0, 1, err, sizeof(err)), "%s: %s", g->name, err);
     eval(b, s, 1, g->tokens + 2, 3, V, r);
-    test_check(b->t, lrnn_seq_save(s, 1, NULL, b->state_path, err, sizeof(err)), "%s: %s", g->name, err);
+    test_check(b->t, lrnn_seq_save(s, 1, NULL, b->state_path, err, sizeof(err)), "%s: %s", g->name,
+            err);
     for (int i = 0; i < STEPS; ++i) {
         eval(b, s, 1, g->tokens + i, 1, V, r);
     }
@@ -71,10 +98,13 @@ static void run(struct bench * b, struct lrnn_model * model, const struct golden
 }
 
 // Goes on from a state file that another placement may have written.
-static void resume(struct bench * b, struct lrnn_model * model, const struct golden * g, struct result * r) {
+static void resume(
+        struct bench * b, struct lrnn_model * model, const struct golden * g, struct result * r) {
     char                  err[512];
-    struct lrnn_session * s = lrnn_session_new(model, &(struct lrnn_session_params) { .n_threads = 1, .n_cache = 64 }, err, sizeof(err));
-    if (!test_check(b->t, s != NULL && lrnn_seq_load(s, 0, NULL, b->state_path, err, sizeof(err)), "%s: %s", g->name, err)) {
+    struct lrnn_session * s = lrnn_session_new(model,
+            &(struct lrnn_session_params) { .n_threads = 1, .n_cache = 64 }, err, sizeof(err));
+    if (!test_check(b->t, s != NULL && lrnn_seq_load(s, 0, NULL, b->state_path, err, sizeof(err)),
+                "%s: %s", g->name, err)) {
         return;
     }
     r->n = 0;
@@ -97,9 +127,9 @@ static void on_log(enum lrnn_log_level level, const char * sentence, void * user
 }
 
 static bool on_progress(float done, void * user) {
-    float * last = user;
+    float *    last    = user;
     const bool forward = done >= *last && done <= 1.0f;
-    *last = forward ? done : 2.0f;
+    *last              = forward ? done : 2.0f;
     return true;
 }
 
@@ -121,55 +151,66 @@ static const struct golden * find(const struct bench * b, const char * name) {
 static void test_model(struct bench * b, const char * name) {
     const struct golden * g = find(b, name);
     char                  err[512];
-    if (!test_check(b->t, g != NULL && g->n_vocab <= V_MAX && g->n_tokens >= PROMPT + STEPS, "%s: no such golden model", name)) {
+    if (!test_check(b->t, g != NULL && g->n_vocab <= V_MAX && g->n_tokens >= PROMPT + STEPS,
+                "%s: no such golden model", name)) {
         return;
     }
     struct lrnn_model * local = lrnn_model_load(g->path, NULL, err, sizeof(err));
     if (!test_check(b->t, local != NULL, "%s", err)) {
         return;
     }
-    const int32_t     n_layer = (int32_t) lrnn_model_get_info(local).n_layer;
-    struct result * const expected = malloc(sizeof(*expected)), * const got = malloc(sizeof(*got));
+    const int32_t        n_layer  = (int32_t) lrnn_model_get_info(local).n_layer;
+    struct result *const expected = malloc(sizeof(*expected)), *const got = malloc(sizeof(*got));
     run(b, local, g, expected);
 
     // nothing, the output, one layer with it, all that fits, all on two devices by any share
     const struct lrnn_model_params placements[] = {
-        { .n_gpu_layers = 0,            .devices = b->both                        },
-        { .n_gpu_layers = 1,            .devices = b->names[0]                    },
-        { .n_gpu_layers = 2,            .devices = b->names[1]                    },
-        { .n_gpu_layers = -1,           .devices = b->names[0]                    },
-        { .n_gpu_layers = n_layer + 1,  .devices = b->both,    .split = "1,1"     },
-        { .n_gpu_layers = n_layer,      .devices = b->both,    .split = "0,1"     },
-        { .n_gpu_layers = -1                                                      },
+        { .n_gpu_layers = 0, .devices = b->both },
+        { .n_gpu_layers = 1, .devices = b->names[0] },
+        { .n_gpu_layers = 2, .devices = b->names[1] },
+        { .n_gpu_layers = -1, .devices = b->names[0] },
+        { .n_gpu_layers = n_layer + 1, .devices = b->both, .split = "1,1" },
+        { .n_gpu_layers = n_layer, .devices = b->both, .split = "0,1" },
+        { .n_gpu_layers = -1 },
     };
-    for (size_t i = 0; i < sizeof(placements)/sizeof(placements[0]); ++i) {
+    for (size_t i = 0; i < sizeof(placements) / sizeof(placements[0]); ++i) {
         struct lrnn_model_params p    = placements[i];
         struct log               log  = { 0 };
         float                    done = 0.0f;
-        p.log      = on_log;
-        p.log_user = &log;
-        p.progress = on_progress;
-        p.user     = &done;
-        struct lrnn_model * model = lrnn_model_load(g->path, &p, err, sizeof(err));
+        p.log                         = on_log;
+        p.log_user                    = &log;
+        p.progress                    = on_progress;
+        p.user                        = &done;
+        struct lrnn_model * model     = lrnn_model_load(g->path, &p, err, sizeof(err));
         if (!test_check(b->t, model != NULL, "%s: %s", name, err)) {
             continue;
         }
         test_check(b->t, done == 1.0f, "%s: loading is reported from 0 to 1", name);
-        test_check(b->t, log.n >= 1 && (strstr(log.text, "CPU") != NULL) == (p.n_gpu_layers >= 0 && p.n_gpu_layers <= n_layer),
+        test_check(b->t,
+                log.n >= 1 && (strstr(log.text, "CPU") != NULL) ==
+                                      (p.n_gpu_layers >= 0 && p.n_gpu_layers <= n_layer),
                 "%s, %d layers on devices: %s", name, p.n_gpu_layers, log.text);
         for (int d = 0; d < 2 && i == 4; ++d) {
-            test_check(b->t, strstr(log.text, b->names[d]) != NULL, "%s: %s takes its share: %s", name, b->names[d], log.text);
+            test_check(b->t, strstr(log.text, b->names[d]) != NULL, "%s: %s takes its share: %s",
+                    name, b->names[d], log.text);
         }
-        test_check(b->t, i != 5 || strstr(log.text, b->names[0]) == NULL, "%s: a share of 0 is nothing: %s", name, log.text);
+        test_check(b->t, i != 5 || strstr(log.text, b->names[0]) == NULL,
+                "%s: a share of 0 is nothing: %s", name, log.text);
 
         run(b, model, g, got); // writes the state file that `local` goes on from
-        test_check(b->t, got->n == expected->n && memcmp(got->logits, expected->logits, sizeof(got->logits)) == 0,
+        test_check(b->t,
+                got->n == expected->n &&
+                        memcmp(got->logits, expected->logits, sizeof(got->logits)) == 0,
                 "%s, placement %zu: the logits are those of the CPU, to the bit", name, i);
         resume(b, local, g, got);
-        test_check(b->t, memcmp(got->logits[0], expected->logits[expected->n - STEPS], STEPS*sizeof(got->logits[0])) == 0,
+        test_check(b->t,
+                memcmp(got->logits[0], expected->logits[expected->n - STEPS],
+                        STEPS * sizeof(got->logits[0])) == 0,
                 "%s, placement %zu: a state from devices goes on on the CPU", name, i);
         resume(b, model, g, got);
-        test_check(b->t, memcmp(got->logits[0], expected->logits[expected->n - STEPS], STEPS*sizeof(got->logits[0])) == 0,
+        test_check(b->t,
+                memcmp(got->logits[0], expected->logits[expected->n - STEPS],
+                        STEPS * sizeof(got->logits[0])) == 0,
                 "%s, placement %zu: and on the devices", name, i);
         lrnn_model_free(model);
     }
@@ -181,60 +222,79 @@ static void test_model(struct bench * b, const char * name) {
 // A watcher sees the same values wherever they are: k of every layer, summed.
 static bool add_keys(const struct lrnn_watched * w, void * user) {
     const struct lrnn_watched_tensor * k = lrnn_watched_get(w, "k");
-    for (int64_t i = 0; k != NULL && i < k->ne[0]*k->ne[1]*k->ne[2]*k->ne[3]; ++i) {
-        *(double *) user += (double) k->data[i]*(double) (i + 1);
+    for (int64_t i = 0; k != NULL && i < k->ne[0] * k->ne[1] * k->ne[2] * k->ne[3]; ++i) {
+        *(double *) user += (double) k->data[i] * (double) (i + 1);
     }
     return true;
 }
 
 static void test_watch(struct bench * b) {
-    const struct golden * g = find(b, "gated_deltanet_gqa");
+    const struct golden * g      = find(b, "gated_deltanet_gqa");
     double                sum[2] = { 0.0, 0.0 };
     for (int i = 0; i < 2; ++i) {
         const struct lrnn_model_params   place = { .n_gpu_layers = -i, .devices = b->both };
-        const struct lrnn_session_params p     = { .n_threads = 1, .watch_what = LRNN_WATCH_SCANS, .watch = add_keys, .watch_user = &sum[i] };
-        char                             err[512];
-        struct lrnn_model *              model = lrnn_model_load(g->path, &place, err, sizeof(err));
-        struct lrnn_session *            s     = model != NULL ? lrnn_session_new(model, &p, err, sizeof(err)) : NULL;
-        struct result                    r     = { 0 };
+        const struct lrnn_session_params p     = {
+                .n_threads = 1, .watch_what = LRNN_WATCH_SCANS, .watch = add_keys, .watch_user = &sum[i]
+        };
+        char                  err[512];
+        struct lrnn_model *   model = lrnn_model_load(g->path, &place, err, sizeof(err));
+        struct lrnn_session * s =
+                model != NULL ? lrnn_session_new(model, &p, err, sizeof(err)) : NULL;
+        struct result r = { 0 };
         if (test_check(b->t, s != NULL, "%s", err)) {
             eval(b, s, 0, g->tokens, PROMPT, g->n_vocab, &r);
         }
         lrnn_session_free(s);
         lrnn_model_free(model);
     }
-    test_check(b->t, sum[0] != 0.0 && sum[0] == sum[1], "a watcher sees the same values on devices: %g and %g", sum[0], sum[1]);
+    test_check(b->t, sum[0] != 0.0 && sum[0] == sum[1],
+            "a watcher sees the same values on devices: %g and %g", sum[0], sum[1]);
 }
 
 static void test_refusals(struct bench * b) {
     const struct {
-        const char * devices, * split, * word;
+        const char *devices, *split, *word;
     } cases[] = {
-        { "no-such-device", NULL,    "no-such-device" },
-        { NULL,             "x",     "split"          },
-        { NULL,             "1",     "split"          },
-        { NULL,             "1,2,3", "split"          },
-        { NULL,             "1,-2",  "split"          },
-        { NULL,             "0,0",   "nothing"        },
+        { "no-such-device", NULL, "no-such-device" },
+        { NULL, "x", "split" },
+        { NULL, "1", "split" },
+        { NULL, "1,2,3", "split" },
+        { NULL, "1,-2", "split" },
+        { NULL, "0,0", "nothing" },
     };
     const char * path = b->golden.models[0].path;
     char         err[512], list[256];
-    for (size_t i = 0; i < sizeof(cases)/sizeof(cases[0]); ++i) {
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); ++i) {
         const struct lrnn_model_params p = {
-            .n_gpu_layers = -1, .devices = cases[i].devices != NULL ? cases[i].devices : b->both, .split = cases[i].split,
+            .n_gpu_layers = -1,
+            .devices      = cases[i].devices != NULL ? cases[i].devices : b->both,
+            .split        = cases[i].split,
         };
-        test_check(b->t, !lrnn_model_params_check(&p, err, sizeof(err)) && strstr(err, cases[i].word) != NULL, "case %zu is refused: %s", i, err);
-        test_check(b->t, lrnn_model_load(path, &p, err, sizeof(err)) == NULL && strstr(err, cases[i].word) != NULL, "also by loading: %s", err);
+        test_check(b->t,
+                !lrnn_model_params_check(&p, err, sizeof(err)) &&
+                        strstr(err, cases[i].word) != NULL,
+                "case %zu is refused: %s", i, err);
+        test_check(b->t,
+                lrnn_model_load(path, &p, err, sizeof(err)) == NULL &&
+                        strstr(err, cases[i].word) != NULL,
+                "also by loading: %s", err);
     }
     struct lrnn_model_params p = { .n_gpu_layers = -1, .devices = list };
     snprintf(list, sizeof(list), "%s,%s", b->names[0], b->names[0]);
-    test_check(b->t, !lrnn_model_params_check(&p, err, sizeof(err)) && strstr(err, "twice") != NULL, "a device named twice is refused: %s", err);
+    test_check(b->t, !lrnn_model_params_check(&p, err, sizeof(err)) && strstr(err, "twice") != NULL,
+            "a device named twice is refused: %s", err);
     snprintf(list, sizeof(list), "CPU,%s", b->names[0]);
-    test_check(b->t, !lrnn_model_params_check(&p, err, sizeof(err)) && strstr(err, "alone") != NULL, "the CPU beside others is refused: %s", err);
+    test_check(b->t, !lrnn_model_params_check(&p, err, sizeof(err)) && strstr(err, "alone") != NULL,
+            "the CPU beside others is refused: %s", err);
     p.devices = "CPU";
-    test_check(b->t, lrnn_model_params_check(&p, err, sizeof(err)), "the CPU alone is not: %s", err);
-    p = (struct lrnn_model_params) { .n_gpu_layers = -1, .devices = b->both, .progress = stop_at_once };
-    test_check(b->t, lrnn_model_load(path, &p, err, sizeof(err)) == NULL && strstr(err, "stopped") != NULL, "loading can be stopped: %s", err);
+    test_check(
+            b->t, lrnn_model_params_check(&p, err, sizeof(err)), "the CPU alone is not: %s", err);
+    p = (struct lrnn_model_params) {
+        .n_gpu_layers = -1, .devices = b->both, .progress = stop_at_once
+    };
+    test_check(b->t,
+            lrnn_model_load(path, &p, err, sizeof(err)) == NULL && strstr(err, "stopped") != NULL,
+            "loading can be stopped: %s", err);
 }
 
 int main(void) {
@@ -252,7 +312,8 @@ int main(void) {
     for (int i = 0; i < 2; ++i) {
         ggml_backend_reg_t reg = ggml_backend_rpc_add_server(servers[i].endpoint);
         ggml_backend_register(reg);
-        snprintf(b.names[i], sizeof(b.names[i]), "%s", ggml_backend_dev_name(ggml_backend_reg_dev_get(reg, 0)));
+        snprintf(b.names[i], sizeof(b.names[i]), "%s",
+                ggml_backend_dev_name(ggml_backend_reg_dev_get(reg, 0)));
     }
     snprintf(b.both, sizeof(b.both), "%s,%s", b.names[0], b.names[1]);
     snprintf(b.state_path, sizeof(b.state_path), "test-devices-%ld.state", (long) getpid());

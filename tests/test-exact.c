@@ -1,5 +1,6 @@
-// Exact arithmetic. Where nothing rounds, the answer is known to the last bit after any number of tokens: words in S_5, parity, powers of 2.
-// Where only keys round, the norm of the state is kept within what that rounding does.
+// Exact arithmetic. Where nothing rounds, the answer is known to the last bit after any number of
+// tokens: words in S_5, parity, powers of 2. Where only keys round, the norm of the state is kept
+// within what that rounding does.
 
 #include "util.h"
 
@@ -11,34 +12,36 @@
 //
 // S_5 as products of transpositions
 //
-// A state column holds a number for each of 5 places; letter σ makes h'[i] = h[σ(i)]. A permutation of 5 places is a product of at most 4
-// swaps, and the reflection with β = 2 and key (e_i − e_j)/√2 swaps places i and j. Each place is stored twice, so that the key becomes
-// (e_i + e_i' − e_j − e_j')/2 and all factors are 1/2 and 2. With plus signs instead it swaps and negates: a permutation up to sign.
+// A state column holds a number for each of 5 places; letter σ makes h'[i] = h[σ(i)]. A permutation
+// of 5 places is a product of at most 4 swaps, and the reflection with β = 2 and key (e_i − e_j)/√2
+// swaps places i and j. Each place is stored twice, so that the key becomes (e_i + e_i' − e_j −
+// e_j')/2 and all factors are 1/2 and 2. With plus signs instead it swaps and negates: a
+// permutation up to sign.
 //
 
-enum { PLACES = 5, D_K = 2*PLACES, D_V = 8, N_LETTERS = 120 };
+enum { PLACES = 5, D_K = 2 * PLACES, D_V = 8, N_LETTERS = 120 };
 
 struct letter {
-    int image[PLACES];   // σ(i)
+    int image[PLACES]; // σ(i)
     int n_swaps;
-    int swaps[4][2];     // in the order in which they act
+    int swaps[4][2]; // in the order in which they act
 };
 
 // all permutations; a swap exchanges what stands at two places
 static void letters_make(struct letter * letters) {
     int n = 0;
-    for (int code = 0; code < PLACES*PLACES*PLACES*PLACES*PLACES; code++) {
+    for (int code = 0; code < PLACES * PLACES * PLACES * PLACES * PLACES; ++code) {
         struct letter l    = { 0 };
         int           seen = 0;
-        for (int i = 0, c = code; i < PLACES; i++, c /= PLACES) {
+        for (int i = 0, c = code; i < PLACES; ++i, c /= PLACES) {
             l.image[i] = c % PLACES;
-            seen      |= 1 << l.image[i];
+            seen |= 1 << l.image[i];
         }
         if (seen != (1 << PLACES) - 1) {
             continue;
         }
         int now[PLACES] = { 0, 1, 2, 3, 4 };
-        for (int i = 0; i < PLACES; i++) {
+        for (int i = 0; i < PLACES; ++i) {
             int j = i;
             while (now[j] != l.image[i]) {
                 j++;
@@ -48,89 +51,102 @@ static void letters_make(struct letter * letters) {
                 l.swaps[l.n_swaps][1] = j;
                 l.n_swaps++;
                 const int kept = now[i];
-                now[i] = now[j];
-                now[j] = kept;
+                now[i]         = now[j];
+                now[j]         = kept;
             }
         }
         letters[n++] = l;
     }
 }
 
-// what column j holds at place i in the beginning: a one-hot for each place, then small integers, then nothing
+// what column j holds at place i in the beginning: a one-hot for each place, then small integers,
+// then nothing
 static float start_value(int i, int j) {
-    return j < PLACES ? (float) (i == j) : j == PLACES ? (float) (i + 1) : j == PLACES + 1 ? (float) -(i + 1)*(i + 1) : 0.0f;
+    return j < PLACES        ? (float) (i == j)
+           : j == PLACES     ? (float) (i + 1)
+           : j == PLACES + 1 ? (float) -(i + 1) * (i + 1)
+                             : 0.0f;
 }
 
 struct word {
-    struct test_arena  a;
-    struct test_scan   s;
-    float            * start;
-    float            * want; // [T][PLACES][D_V]: the right outputs
+    struct test_arena a;
+    struct test_scan  s;
+    float *           start;
+    float *           want; // [T][PLACES][D_V]: the right outputs
 };
 
 static void word_key(struct test_scan * s, int64_t t, int f, int i, int j, bool positive) {
-    for (int c = 0; c < D_K; c++) {
+    for (int c = 0; c < D_K; ++c) {
         const bool at_i = c % PLACES == i, at_j = c % PLACES == j;
-        test_set(s->householder.k, c, 0, f, t, at_i ? 0.5f : at_j ? (positive ? 0.5f : -0.5f) : 0.0f);
+        test_set(s->householder.k, c, 0, f, t,
+                at_i   ? 0.5f
+                : at_j ? (positive ? 0.5f : -0.5f)
+                       : 0.0f);
     }
     test_set(s->householder.beta, 0, 0, f, t, 2.0f);
 }
 
-// T letters, n_h factors a token, unused factors with β = 0; one head reads each place. The right answer is tracked as a permutation.
-static void word_init(struct word * w, const struct letter * letters, const int * text, int64_t T, int n_h, bool positive) {
+// T letters, n_h factors a token, unused factors with β = 0; one head reads each place. The right
+// answer is tracked as a permutation.
+static void word_init(struct word * w, const struct letter * letters, const int * text, int64_t T,
+        int n_h, bool positive) {
     memset(w, 0, sizeof(*w));
     test_arena_init(&w->a);
-    w->s = (struct test_scan) { .op = TEST_HOUSEHOLDER, .batch = { .n_seqs = 1, .len = { T } }, .text = "a word in S_5" };
+    w->s = (struct test_scan) {
+        .op = TEST_HOUSEHOLDER, .batch = { .n_seqs = 1, .len = { T } }, .text = "a word in S_5"
+    };
     struct ggml_householder_scan_args * args = &w->s.householder;
-    *args = (struct ggml_householder_scan_args) {
-        .state = test_tensor(&w->a, GGML_TYPE_F32, TEST_DENSE, "state", D_K*D_V*PLACES, test_batch_slots(&w->s.batch), 1, 1),
-        .ids   = test_batch_ids(&w->a, &w->s.batch),
-        .q     = test_tensor(&w->a, GGML_TYPE_F32, TEST_DENSE, "q",    D_K, PLACES, 1, T),
-        .k     = test_tensor(&w->a, GGML_TYPE_F32, TEST_DENSE, "k",    D_K, 1, n_h, T),
-        .v     = test_tensor(&w->a, GGML_TYPE_F32, TEST_DENSE, "v",    D_V, 1, n_h, T),
-        .beta  = test_tensor(&w->a, GGML_TYPE_F32, TEST_DENSE, "beta", 1,   1, n_h, T),
-        .scale = 1.0f,
+    *args                                    = (struct ggml_householder_scan_args) {
+                                           .state = test_tensor(&w->a, GGML_TYPE_F32, TEST_DENSE, "state", D_K * D_V * PLACES,
+                                                   test_batch_slots(&w->s.batch), 1, 1),
+                                           .ids   = test_batch_ids(&w->a, &w->s.batch),
+                                           .q     = test_tensor(&w->a, GGML_TYPE_F32, TEST_DENSE, "q", D_K, PLACES, 1, T),
+                                           .k     = test_tensor(&w->a, GGML_TYPE_F32, TEST_DENSE, "k", D_K, 1, n_h, T),
+                                           .v     = test_tensor(&w->a, GGML_TYPE_F32, TEST_DENSE, "v", D_V, 1, n_h, T),
+                                           .beta  = test_tensor(&w->a, GGML_TYPE_F32, TEST_DENSE, "beta", 1, 1, n_h, T),
+                                           .scale = 1.0f,
     };
     test_fill(args->q, 0.0f);
     test_fill(args->k, 0.0f);
     test_fill(args->v, 0.0f);
     test_fill(args->beta, 0.0f);
     test_fill(args->state, 0.0f);
-    for (int64_t slot = 0; slot < args->state->ne[1]; slot++) {
-        for (int h = 0; h < PLACES; h++) {
-            for (int c = 0; c < D_K; c++) {
-                for (int j = 0; j < D_V; j++) {
-                    test_set(args->state, (h*D_K + c)*D_V + j, slot, 0, 0, start_value(c % PLACES, j));
+    for (int64_t slot = 0; slot < args->state->ne[1]; ++slot) {
+        for (int h = 0; h < PLACES; ++h) {
+            for (int c = 0; c < D_K; ++c) {
+                for (int j = 0; j < D_V; ++j) {
+                    test_set(args->state, (h * D_K + c) * D_V + j, slot, 0, 0,
+                            start_value(c % PLACES, j));
                 }
             }
         }
     }
     w->start = test_copy(args->state);
-    w->want  = malloc(T*PLACES*D_V*sizeof(float));
+    w->want  = malloc(T * PLACES * D_V * sizeof(float));
 
     int place[PLACES] = { 0, 1, 2, 3, 4 }; // h: which of the first places stands here
-    int sign [PLACES] = { 1, 1, 1, 1, 1 };
-    for (int64_t t = 0; t < T; t++) {
+    int sign[PLACES]  = { 1, 1, 1, 1, 1 };
+    for (int64_t t = 0; t < T; ++t) {
         const struct letter * l = &letters[text[t]];
-        int new_place[PLACES];
-        for (int i = 0; i < PLACES; i++) {
+        int                   new_place[PLACES];
+        for (int i = 0; i < PLACES; ++i) {
             new_place[i] = place[l->image[i]];
         }
         if (positive) { // each swap negates both; places move as before
-            for (int f = 0; f < l->n_swaps; f++) {
+            for (int f = 0; f < l->n_swaps; ++f) {
                 const int i = l->swaps[f][0], j = l->swaps[f][1], kept = sign[i];
                 sign[i] = -sign[j];
                 sign[j] = -kept;
             }
         }
         memcpy(place, new_place, sizeof(place));
-        for (int f = 0; f < l->n_swaps && f < n_h; f++) {
+        for (int f = 0; f < l->n_swaps && f < n_h; ++f) {
             word_key(&w->s, t, f, l->swaps[f][0], l->swaps[f][1], positive);
         }
-        for (int i = 0; i < PLACES; i++) {
+        for (int i = 0; i < PLACES; ++i) {
             test_set(args->q, i, i, 0, t, 1.0f);
-            for (int j = 0; j < D_V; j++) {
-                w->want[(t*PLACES + i)*D_V + j] = (float) sign[i]*start_value(place[i], j);
+            for (int j = 0; j < D_V; ++j) {
+                w->want[(t * PLACES + i) * D_V + j] = (float) sign[i] * start_value(place[i], j);
             }
         }
     }
@@ -145,10 +161,11 @@ static void word_free(struct word * w) {
 // tokens with a wrong output
 static int64_t word_errors(const struct word * w, const struct ggml_tensor * out) {
     int64_t n = 0;
-    for (int64_t t = 0; t < out->ne[2]; t++) {
+    for (int64_t t = 0; t < out->ne[2]; ++t) {
         bool right = true;
-        for (int64_t i = 0; i < PLACES*D_V; i++) {
-            right = right && ((const float *) out->data)[t*PLACES*D_V + i] == w->want[t*PLACES*D_V + i];
+        for (int64_t i = 0; i < PLACES * D_V; ++i) {
+            right = right && ((const float *) out->data)[t * PLACES * D_V + i] ==
+                                     w->want[t * PLACES * D_V + i];
         }
         n += !right;
     }
@@ -156,27 +173,31 @@ static int64_t word_errors(const struct word * w, const struct ggml_tensor * out
 }
 
 // the word in calls of random length, in place
-static struct ggml_tensor * word_cut(struct test * t, struct word * w, enum ggml_scan_path path, int64_t most, struct test_rng * rng) {
+static struct ggml_tensor * word_cut(struct test * t, struct word * w, enum ggml_scan_path path,
+        int64_t most, struct test_rng * rng) {
     struct ggml_householder_scan_args * args = &w->s.householder;
     const int64_t                       T    = args->q->ne[3];
-    struct ggml_tensor                * out  = test_tensor(&w->a, GGML_TYPE_F32, TEST_DENSE, "out", D_V, PLACES, T, 1);
-    int32_t                           * id   = args->ids->data;
+    struct ggml_tensor *                out =
+            test_tensor(&w->a, GGML_TYPE_F32, TEST_DENSE, "out", D_V, PLACES, T, 1);
+    int32_t * id = args->ids->data;
     test_restore(args->state, w->start);
-    for (int64_t done = 0; done < T; ) {
+    for (int64_t done = 0; done < T;) {
         struct test_arena b;
         test_arena_init(&b);
-        int64_t n = 1 + test_below(rng, most);
-        n = n < T - done ? n : T - done;
-        struct test_scan call = w->s;
-        struct ggml_tensor ** views[4] = { &call.householder.q, &call.householder.k, &call.householder.v, &call.householder.beta };
-        for (int i = 0; i < 4; i++) {
+        int64_t n                      = 1 + test_below(rng, most);
+        n                              = n < T - done ? n : T - done;
+        struct test_scan      call     = w->s;
+        struct ggml_tensor ** views[4] = { &call.householder.q, &call.householder.k,
+            &call.householder.v, &call.householder.beta };
+        for (int i = 0; i < 4; ++i) {
             struct ggml_tensor * x = *views[i];
-            *views[i] = ggml_view_4d(b.ctx, x, x->ne[0], x->ne[1], x->ne[2], n, x->nb[1], x->nb[2], x->nb[3], done*x->nb[3]);
+            *views[i] = ggml_view_4d(b.ctx, x, x->ne[0], x->ne[1], x->ne[2], n, x->nb[1], x->nb[2],
+                    x->nb[3], done * x->nb[3]);
         }
-        id[GGML_SCAN_COUNT] = (int32_t) n;
+        id[GGML_SCAN_COUNT]     = (int32_t) n;
         struct ggml_tensor * op = test_scan_build(t, &b, &call, path);
         test_compute(&b, op, 1);
-        memcpy((char *) out->data + done*out->nb[2], op->data, ggml_nbytes(op));
+        memcpy((char *) out->data + done * out->nb[2], op->data, ggml_nbytes(op));
         test_arena_free(&b);
         done += n;
     }
@@ -186,9 +207,9 @@ static struct ggml_tensor * word_cut(struct test * t, struct word * w, enum ggml
 
 static void test_words(struct test * t, const struct letter * letters, bool positive) {
     const int64_t   T    = 100000;
-    int           * text = malloc(T*sizeof(int));
+    int *           text = malloc(T * sizeof(int));
     struct test_rng rng  = { 11 + positive };
-    for (int64_t i = 0; i < T; i++) {
+    for (int64_t i = 0; i < T; ++i) {
         text[i] = (int) test_below(&rng, N_LETTERS);
     }
     struct word w;
@@ -196,44 +217,54 @@ static void test_words(struct test * t, const struct letter * letters, bool posi
     struct ggml_tensor * state = w.s.householder.state;
 
     struct ggml_tensor * step       = test_scan_build(t, &w.a, &w.s, GGML_SCAN_PATH_STEP);
-    float              * step_state = NULL;
-    for (int path = GGML_SCAN_PATH_STEP; path <= GGML_SCAN_PATH_REFERENCE + 1; path++) { // step first, auto last
-        const int            p  = path % 4;
-        struct ggml_tensor * op = p == GGML_SCAN_PATH_STEP ? step : test_scan_build(t, &w.a, &w.s, p);
+    float *              step_state = NULL;
+    for (int path = GGML_SCAN_PATH_STEP; path <= GGML_SCAN_PATH_REFERENCE + 1;
+            ++path) { // step first, auto last
+        const int            p = path % 4;
+        struct ggml_tensor * op =
+                p == GGML_SCAN_PATH_STEP ? step : test_scan_build(t, &w.a, &w.s, p);
         test_restore(state, w.start);
         test_compute(&w.a, op, p == GGML_SCAN_PATH_CHUNK ? 2 : 1);
-        test_check(t, word_errors(&w, op) == 0, "S_5, %s keys, %s: %lld of %lld tokens are wrong", positive ? "nonnegative" : "signed",
-                test_path_names[p], (long long) word_errors(&w, op), (long long) T);
+        test_check(t, word_errors(&w, op) == 0, "S_5, %s keys, %s: %lld of %lld tokens are wrong",
+                positive ? "nonnegative" : "signed", test_path_names[p],
+                (long long) word_errors(&w, op), (long long) T);
         if (p == GGML_SCAN_PATH_STEP) {
             step_state = test_copy(state);
         } else {
-            test_check(t, memcmp(op->data, step->data, ggml_nbytes(op)) == 0, "S_5: outputs of %s are not those of step, to the bit",
-                    test_path_names[p]);
-            test_check(t, memcmp(state->data, step_state, ggml_nbytes(state)) == 0, "S_5: state of %s is not that of step, to the bit",
-                    test_path_names[p]);
+            test_check(t, memcmp(op->data, step->data, ggml_nbytes(op)) == 0,
+                    "S_5: outputs of %s are not those of step, to the bit", test_path_names[p]);
+            test_check(t, memcmp(state->data, step_state, ggml_nbytes(state)) == 0,
+                    "S_5: state of %s is not that of step, to the bit", test_path_names[p]);
         }
     }
-    for (int c = 0; c < 6; c++) {
+    for (int c = 0; c < 6; ++c) {
         static const int64_t most[3] = { 300, 2000, 20000 };
-        const int            p       = c % 2 == 0 ? GGML_SCAN_PATH_STEP : c == 3 ? GGML_SCAN_PATH_AUTO : GGML_SCAN_PATH_CHUNK;
-        struct ggml_tensor * cut     = word_cut(t, &w, p, most[c/2], &rng);
-        test_check(t, memcmp(cut->data, step->data, ggml_nbytes(cut)) == 0, "S_5: calls of up to %d tokens, %s: outputs differ from one call",
-                (int) most[c/2], test_path_names[p]);
-        test_check(t, memcmp(state->data, step_state, ggml_nbytes(state)) == 0, "S_5: calls of up to %d tokens, %s: state differs from one call",
-                (int) most[c/2], test_path_names[p]);
+        const int            p       = c % 2 == 0 ? GGML_SCAN_PATH_STEP
+                                       : c == 3   ? GGML_SCAN_PATH_AUTO
+                                                  : GGML_SCAN_PATH_CHUNK;
+        struct ggml_tensor * cut     = word_cut(t, &w, p, most[c / 2], &rng);
+        test_check(t, memcmp(cut->data, step->data, ggml_nbytes(cut)) == 0,
+                "S_5: calls of up to %d tokens, %s: outputs differ from one call",
+                (int) most[c / 2], test_path_names[p]);
+        test_check(t, memcmp(state->data, step_state, ggml_nbytes(state)) == 0,
+                "S_5: calls of up to %d tokens, %s: state differs from one call", (int) most[c / 2],
+                test_path_names[p]);
     }
 
     // the twin with eigenvalues in [0, 1]: β = 1 with the same keys projects instead of reflecting
-    for (int64_t i = 0; i < T*4; i++) {
+    for (int64_t i = 0; i < T * 4; ++i) {
         ((float *) w.s.householder.beta->data)[i] *= 0.5f;
     }
     test_restore(state, w.start);
     test_compute(&w.a, step, 1);
     const int64_t wrong = word_errors(&w, step);
-    test_check(t, wrong > T*9/10, "S_5 with beta = 1 should fail, but only %lld of %lld tokens are wrong", (long long) wrong, (long long) T);
+    test_check(t, wrong > T * 9 / 10,
+            "S_5 with beta = 1 should fail, but only %lld of %lld tokens are wrong",
+            (long long) wrong, (long long) T);
 
     printf("exact, S_5, %s keys: %lld random letters, n_h = 4: no error; step, chunk, auto, reference and any cut equal to the bit; "
-            "with beta = 1 %lld wrong\n", positive ? "nonnegative" : "signed", (long long) T, (long long) wrong);
+           "with beta = 1 %lld wrong\n",
+            positive ? "nonnegative" : "signed", (long long) T, (long long) wrong);
     free(step_state);
     free(text);
     word_free(&w);
@@ -242,11 +273,12 @@ static void test_words(struct test * t, const struct letter * letters, bool posi
 // A short word token by token, as in decoding: equal to the oracle, and to one call.
 static void test_decode(struct test * t, const struct letter * letters) {
     enum { T = 200 };
-    struct test_limits lim = { .step  = { .what = "S_5 token by token, step and reference", .limit = 0.0 },
-                               .chunk = { .what = "S_5 token by token, chunk and auto",     .limit = 0.0 } };
+    struct test_limits lim = { .step = { .what = "S_5 token by token, step and reference",
+                                       .limit  = 0.0 },
+        .chunk = { .what = "S_5 token by token, chunk and auto", .limit = 0.0 } };
     struct test_rng    rng = { 13 };
     int                text[T];
-    for (int i = 0; i < T; i++) {
+    for (int i = 0; i < T; ++i) {
         text[i] = (int) test_below(&rng, N_LETTERS);
     }
     struct word w;
@@ -256,18 +288,20 @@ static void test_decode(struct test * t, const struct letter * letters) {
     printf("exact, S_5 token by token: %d letters in as many calls\n", T);
 }
 
-// Three swaps are enough for all letters but the 4! cycles of length 5. Factors act in their order: reversed, they give the inverse.
+// Three swaps are enough for all letters but the 4! cycles of length 5. Factors act in their order:
+// reversed, they give the inverse.
 static void test_letters(struct test * t, const struct letter * letters) {
     int n_wrong = 0, n_cycles = 0, n_reversed = 0;
-    for (int i = 0; i < N_LETTERS; i++) {
+    for (int i = 0; i < N_LETTERS; ++i) {
         struct word w;
         word_init(&w, letters, &i, 1, 3, false);
-        for (int path = GGML_SCAN_PATH_AUTO; path <= GGML_SCAN_PATH_REFERENCE; path++) {
+        for (int path = GGML_SCAN_PATH_AUTO; path <= GGML_SCAN_PATH_REFERENCE; ++path) {
             struct ggml_tensor * op = test_scan_build(t, &w.a, &w.s, path);
             test_restore(w.s.householder.state, w.start);
             test_compute(&w.a, op, 1);
             const bool wrong = word_errors(&w, op) != 0;
-            test_check(t, wrong == (letters[i].n_swaps > 3), "letter %d needs %d swaps and is %s with n_h = 3: %s", i, letters[i].n_swaps,
+            test_check(t, wrong == (letters[i].n_swaps > 3),
+                    "letter %d needs %d swaps and is %s with n_h = 3: %s", i, letters[i].n_swaps,
                     wrong ? "wrong" : "right", test_path_names[path]);
             n_wrong += wrong;
         }
@@ -275,151 +309,169 @@ static void test_letters(struct test * t, const struct letter * letters) {
 
         n_cycles += letters[i].n_swaps == 4;
         struct letter reversed = letters[i];
-        for (int f = 0; f < reversed.n_swaps; f++) {
-            memcpy(reversed.swaps[f], letters[i].swaps[reversed.n_swaps - 1 - f], sizeof(reversed.swaps[f]));
+        for (int f = 0; f < reversed.n_swaps; ++f) {
+            memcpy(reversed.swaps[f], letters[i].swaps[reversed.n_swaps - 1 - f],
+                    sizeof(reversed.swaps[f]));
         }
-        for (int j = 0; j < PLACES; j++) {
+        for (int j = 0; j < PLACES; ++j) {
             reversed.image[letters[i].image[j]] = j; // σ⁻¹
         }
-        for (int path = GGML_SCAN_PATH_AUTO; path <= GGML_SCAN_PATH_REFERENCE; path++) {
+        for (int path = GGML_SCAN_PATH_AUTO; path <= GGML_SCAN_PATH_REFERENCE; ++path) {
             const int zero = 0;
             word_init(&w, &reversed, &zero, 1, 4, false);
             struct ggml_tensor * op = test_scan_build(t, &w.a, &w.s, path);
             test_compute(&w.a, op, 1);
-            test_check(t, word_errors(&w, op) == 0, "letter %d: its factors in reverse order do not give the inverse: %s", i, test_path_names[path]);
+            test_check(t, word_errors(&w, op) == 0,
+                    "letter %d: its factors in reverse order do not give the inverse: %s", i,
+                    test_path_names[path]);
             word_free(&w);
         }
         n_reversed += memcmp(reversed.image, letters[i].image, sizeof(reversed.image)) != 0;
     }
-    test_check(t, n_cycles == 24, "%d letters need 4 swaps; expected the 24 cycles of length 5", n_cycles);
+    test_check(t, n_cycles == 24, "%d letters need 4 swaps; expected the 24 cycles of length 5",
+            n_cycles);
     printf("exact, letters: with n_h = 3 exactly the %d cycles of length 5 are wrong; reversed factors give the inverse (%d letters are not "
-            "their own)\n", n_wrong/4, n_reversed);
+           "their own)\n",
+            n_wrong / 4, n_reversed);
 }
 
 //
 // Parity
 //
 
-// DeltaNet: bit 1 reflects and adds, S ← −S + c; bit 0 does nothing. With β = 1 the state sticks at c/2.
+// DeltaNet: bit 1 reflects and adds, S ← −S + c; bit 0 does nothing. With β = 1 the state sticks at
+// c/2.
 static void test_parity_delta(struct test * t) {
     const int64_t     T = 1000000;
     const float       c = 3.0f;
     struct test_arena a;
     test_arena_init(&a);
-    struct test_scan s = { .op = TEST_HOUSEHOLDER, .batch = { .n_seqs = 1, .len = { T }, .turn = 2 }, .text = "parity" };
+    struct test_scan s = {
+        .op = TEST_HOUSEHOLDER, .batch = { .n_seqs = 1, .len = { T }, .turn = 2 }, .text = "parity"
+    };
     struct ggml_householder_scan_args * args = &s.householder;
-    *args = (struct ggml_householder_scan_args) {
-        .state = test_tensor(&a, GGML_TYPE_F32, TEST_DENSE, "state", 2*1, test_batch_slots(&s.batch), 1, 1),
-        .ids   = test_batch_ids(&a, &s.batch),
-        .q     = test_tensor(&a, GGML_TYPE_F32, TEST_DENSE, "q",    2, 1, 1, T),
-        .k     = test_tensor(&a, GGML_TYPE_F32, TEST_DENSE, "k",    2, 1, 1, T),
-        .v     = test_tensor(&a, GGML_TYPE_F32, TEST_DENSE, "v",    1, 1, 1, T),
-        .beta  = test_tensor(&a, GGML_TYPE_F32, TEST_DENSE, "beta", 1, 1, 1, T),
-        .scale = 1.0f,
+    *args                                    = (struct ggml_householder_scan_args) {
+                                           .state = test_tensor(
+                &a, GGML_TYPE_F32, TEST_DENSE, "state", 2 * 1, test_batch_slots(&s.batch), 1, 1),
+                                           .ids   = test_batch_ids(&a, &s.batch),
+                                           .q     = test_tensor(&a, GGML_TYPE_F32, TEST_DENSE, "q", 2, 1, 1, T),
+                                           .k     = test_tensor(&a, GGML_TYPE_F32, TEST_DENSE, "k", 2, 1, 1, T),
+                                           .v     = test_tensor(&a, GGML_TYPE_F32, TEST_DENSE, "v", 1, 1, 1, T),
+                                           .beta  = test_tensor(&a, GGML_TYPE_F32, TEST_DENSE, "beta", 1, 1, 1, T),
+                                           .scale = 1.0f,
     };
     test_fill(args->state, 0.0f);
     test_fill(args->q, 0.0f);
     test_fill(args->k, 0.0f);
     struct test_rng rng    = { 21 };
-    float         * parity = malloc(T*sizeof(float));
+    float *         parity = malloc(T * sizeof(float));
     int             ones   = 0;
-    for (int64_t i = 0; i < T; i++) {
+    for (int64_t i = 0; i < T; ++i) {
         const int bit = (int) test_below(&rng, 2);
         ones ^= bit;
-        parity[i] = (float) ones;
-        ((float *) args->q->data)[2*i] = 1.0f;
-        ((float *) args->k->data)[2*i] = 1.0f;
-        ((float *) args->v->data)[i]    = bit ? c/2.0f : 0.0f;
-        ((float *) args->beta->data)[i] = bit ? 2.0f : 0.0f;
+        parity[i]                        = (float) ones;
+        ((float *) args->q->data)[2 * i] = 1.0f;
+        ((float *) args->k->data)[2 * i] = 1.0f;
+        ((float *) args->v->data)[i]     = bit ? c / 2.0f : 0.0f;
+        ((float *) args->beta->data)[i]  = bit ? 2.0f : 0.0f;
     }
-    for (int range = 0; range < 2; range++) {
-        for (int path = GGML_SCAN_PATH_AUTO; path <= GGML_SCAN_PATH_REFERENCE; path++) {
+    for (int range = 0; range < 2; ++range) {
+        for (int path = GGML_SCAN_PATH_AUTO; path <= GGML_SCAN_PATH_REFERENCE; ++path) {
             struct ggml_tensor * op = test_scan_build(t, &a, &s, path);
             test_compute(&a, op, 1);
             int64_t wrong = 0, stuck = 0;
-            for (int64_t i = 0; i < T; i++) {
+            for (int64_t i = 0; i < T; ++i) {
                 const float y = ((float *) op->data)[i];
-                wrong += y != c*parity[i];
-                stuck += y == c/2.0f;
+                wrong += y != c * parity[i];
+                stuck += y == c / 2.0f;
             }
             if (range == 0) {
-                test_check(t, wrong == 0, "parity, beta in {0, 2}, %s: %lld of %lld bits are wrong", test_path_names[path], (long long) wrong,
-                        (long long) T);
+                test_check(t, wrong == 0, "parity, beta in {0, 2}, %s: %lld of %lld bits are wrong",
+                        test_path_names[path], (long long) wrong, (long long) T);
             } else {
-                test_check(t, stuck > T - 100 && wrong == stuck, "parity, beta in {0, 1}, %s: the state should stick at c/2 from the first 1 on; "
-                        "it is there for %lld of %lld bits, %lld are wrong", test_path_names[path], (long long) stuck, (long long) T,
-                        (long long) wrong);
+                test_check(t, stuck > T - 100 && wrong == stuck,
+                        "parity, beta in {0, 1}, %s: the state should stick at c/2 from the first 1 on; "
+                        "it is there for %lld of %lld bits, %lld are wrong",
+                        test_path_names[path], (long long) stuck, (long long) T, (long long) wrong);
             }
         }
-        for (int64_t i = 0; i < T; i++) {
+        for (int64_t i = 0; i < T; ++i) {
             ((float *) args->beta->data)[i] *= 0.5f;
         }
     }
     free(parity);
     test_arena_free(&a);
-    printf("exact, parity by the delta rule: %lld bits, no error on any path; with beta in {0, 1} the state sticks at c/2\n", (long long) T);
+    printf("exact, parity by the delta rule: %lld bits, no error on any path; with beta in {0, 1} the state sticks at c/2\n",
+            (long long) T);
 }
 
-// Mamba: with A = −1 and dt = 32 the factor 2 exp(dt A) − 1 is −1 in F32, with a tiny dt it is 1. The form exp(dt A) forgets instead.
+// Mamba: with A = −1 and dt = 32 the factor 2 exp(dt A) − 1 is −1 in F32, with a tiny dt it is 1.
+// The form exp(dt A) forgets instead.
 static void test_parity_mamba(struct test * t, bool mamba2) {
     const int64_t     T = 1000000, d_k = 2, d_v = 3;
     const float       c = 3.0f;
     struct test_arena a;
     test_arena_init(&a);
-    struct test_scan s = { .op = TEST_SIGNED, .batch = { .n_seqs = 1, .len = { T }, .turn = 2 }, .text = "parity" };
+    struct test_scan s = {
+        .op = TEST_SIGNED, .batch = { .n_seqs = 1, .len = { T }, .turn = 2 }, .text = "parity"
+    };
     struct ggml_signed_scan_args * args = &s.sign;
-    *args = (struct ggml_signed_scan_args) {
-        .state = test_tensor(&a, GGML_TYPE_F32, TEST_DENSE, "state", d_k*d_v, test_batch_slots(&s.batch), 1, 1),
-        .ids   = test_batch_ids(&a, &s.batch),
-        .c     = test_tensor(&a, GGML_TYPE_F32, TEST_DENSE, "c",  d_k, 1, 1, T),
-        .b     = test_tensor(&a, GGML_TYPE_F32, TEST_DENSE, "b",  d_k, 1, 1, T),
-        .x     = test_tensor(&a, GGML_TYPE_F32, TEST_DENSE, "x",  d_v, 1, 1, T),
-        .dt    = test_tensor(&a, GGML_TYPE_F32, TEST_DENSE, "dt", mamba2 ? 1 : d_v, 1, 1, T),
-        .A     = test_tensor(&a, GGML_TYPE_F32, TEST_DENSE, "A",  mamba2 ? 1 : d_v, mamba2 ? 1 : d_k, 1, 1),
-        .scale = 0.5f,
+    *args                               = (struct ggml_signed_scan_args) {
+                                      .state = test_tensor(&a, GGML_TYPE_F32, TEST_DENSE, "state", d_k * d_v,
+                                              test_batch_slots(&s.batch), 1, 1),
+                                      .ids   = test_batch_ids(&a, &s.batch),
+                                      .c     = test_tensor(&a, GGML_TYPE_F32, TEST_DENSE, "c", d_k, 1, 1, T),
+                                      .b     = test_tensor(&a, GGML_TYPE_F32, TEST_DENSE, "b", d_k, 1, 1, T),
+                                      .x     = test_tensor(&a, GGML_TYPE_F32, TEST_DENSE, "x", d_v, 1, 1, T),
+                                      .dt    = test_tensor(&a, GGML_TYPE_F32, TEST_DENSE, "dt", mamba2 ? 1 : d_v, 1, 1, T),
+                                      .A     = test_tensor(
+                &a, GGML_TYPE_F32, TEST_DENSE, "A", mamba2 ? 1 : d_v, mamba2 ? 1 : d_k, 1, 1),
+                                      .scale = 0.5f,
     };
     test_fill(args->state, 0.0f);
     test_fill(args->c, 1.0f);
     test_fill(args->b, 1.0f);
     test_fill(args->A, -1.0f);
     struct test_rng rng    = { 22 };
-    float         * parity = malloc(T*sizeof(float));
+    float *         parity = malloc(T * sizeof(float));
     int             ones   = 0;
-    for (int64_t i = 0; i < T; i++) {
+    for (int64_t i = 0; i < T; ++i) {
         const int bit = (int) test_below(&rng, 2);
         ones ^= bit;
         parity[i] = (float) ones;
-        for (int64_t j = 0; j < d_v; j++) {
-            test_set(args->x, j, 0, 0, i, bit ? c/32.0f : 0.0f);
+        for (int64_t j = 0; j < d_v; ++j) {
+            test_set(args->x, j, 0, 0, i, bit ? c / 32.0f : 0.0f);
         }
-        for (int64_t j = 0; j < args->dt->ne[0]; j++) {
+        for (int64_t j = 0; j < args->dt->ne[0]; ++j) {
             test_set(args->dt, j, 0, 0, i, bit ? 32.0f : 0x1p-40f);
         }
     }
-    for (int form = 0; form < 2; form++) {
+    for (int form = 0; form < 2; ++form) {
         args->form = form == 0 ? GGML_SIGNED_SCAN_TWO_EXP_M1 : GGML_SIGNED_SCAN_EXP;
-        for (int path = GGML_SCAN_PATH_AUTO; path <= GGML_SCAN_PATH_REFERENCE; path++) {
+        for (int path = GGML_SCAN_PATH_AUTO; path <= GGML_SCAN_PATH_REFERENCE; ++path) {
             if (!test_scan_has_path(&s, path)) {
                 continue;
             }
             struct ggml_tensor * op = test_scan_build(t, &a, &s, path);
             test_compute(&a, op, 1);
             int64_t wrong = 0, ever = 0;
-            for (int64_t i = 0; i < T; i++) {
+            for (int64_t i = 0; i < T; ++i) {
                 bool right = true, is_c = true;
-                for (int64_t j = 0; j < d_v; j++) {
-                    const float y = ((float *) op->data)[i*d_v + j];
-                    right = right && y == c*parity[i];
-                    is_c  = is_c  && y == c;
+                for (int64_t j = 0; j < d_v; ++j) {
+                    const float y = ((float *) op->data)[i * d_v + j];
+                    right         = right && y == c * parity[i];
+                    is_c          = is_c && y == c;
                 }
                 wrong += !right;
-                ever  += is_c;
+                ever += is_c;
             }
             if (form == 0) {
-                test_check(t, wrong == 0, "parity, 2 exp(dt A) - 1, %s: %lld of %lld bits are wrong", test_path_names[path], (long long) wrong,
-                        (long long) T);
+                test_check(t, wrong == 0,
+                        "parity, 2 exp(dt A) - 1, %s: %lld of %lld bits are wrong",
+                        test_path_names[path], (long long) wrong, (long long) T);
             } else {
-                test_check(t, ever > T - 100, "parity with exp(dt A), %s: the state should be c since the first 1; it is for %lld of %lld bits",
+                test_check(t, ever > T - 100,
+                        "parity with exp(dt A), %s: the state should be c since the first 1; it is for %lld of %lld bits",
                         test_path_names[path], (long long) ever, (long long) T);
             }
         }
@@ -436,20 +488,23 @@ static void test_parity_mamba(struct test * t, bool mamba2) {
 
 static void test_gate_once(struct test * t) {
     enum { T = 100 };
-    for (int n_h = 1; n_h <= 4; n_h++) {
+    for (int n_h = 1; n_h <= 4; ++n_h) {
         struct test_arena a;
         test_arena_init(&a);
-        struct test_scan s = { .op = TEST_HOUSEHOLDER, .batch = { .n_seqs = 1, .len = { T } }, .text = "gate 1/2" };
+        struct test_scan s = {
+            .op = TEST_HOUSEHOLDER, .batch = { .n_seqs = 1, .len = { T } }, .text = "gate 1/2"
+        };
         struct ggml_householder_scan_args * args = &s.householder;
-        *args = (struct ggml_householder_scan_args) {
-            .state = test_tensor(&a, GGML_TYPE_F32, TEST_DENSE, "state", 8*8, test_batch_slots(&s.batch), 1, 1),
-            .ids   = test_batch_ids(&a, &s.batch),
-            .q     = test_tensor(&a, GGML_TYPE_F32, TEST_DENSE, "q",    8, 1, 1,   T),
-            .k     = test_tensor(&a, GGML_TYPE_F32, TEST_DENSE, "k",    8, 1, n_h, T),
-            .v     = test_tensor(&a, GGML_TYPE_F32, TEST_DENSE, "v",    8, 1, n_h, T),
-            .beta  = test_tensor(&a, GGML_TYPE_F32, TEST_DENSE, "beta", 1, 1, n_h, T),
-            .gate  = test_tensor(&a, GGML_TYPE_F32, TEST_DENSE, "gate", 1, 1, 1,   T),
-            .scale = 1.0f,
+        *args                                    = (struct ggml_householder_scan_args) {
+                                               .state = test_tensor(&a, GGML_TYPE_F32, TEST_DENSE, "state", 8 * 8,
+                                                       test_batch_slots(&s.batch), 1, 1),
+                                               .ids   = test_batch_ids(&a, &s.batch),
+                                               .q     = test_tensor(&a, GGML_TYPE_F32, TEST_DENSE, "q", 8, 1, 1, T),
+                                               .k     = test_tensor(&a, GGML_TYPE_F32, TEST_DENSE, "k", 8, 1, n_h, T),
+                                               .v     = test_tensor(&a, GGML_TYPE_F32, TEST_DENSE, "v", 8, 1, n_h, T),
+                                               .beta  = test_tensor(&a, GGML_TYPE_F32, TEST_DENSE, "beta", 1, 1, n_h, T),
+                                               .gate  = test_tensor(&a, GGML_TYPE_F32, TEST_DENSE, "gate", 1, 1, 1, T),
+                                               .scale = 1.0f,
         };
         test_fill(args->state, 1.0f);
         test_fill(args->q, 0.0f);
@@ -458,34 +513,42 @@ static void test_gate_once(struct test * t) {
         test_fill(args->beta, 2.0f);
         test_fill(args->gate, 0.5f);
         float * start = test_copy(args->state);
-        // factor f of every token negates row f (key e_f), so row 0 after t tokens is (−1/2)^t, and a read before the last factor would see
-        // row n_h − 1 with the other sign
-        for (int64_t i = 0; i < T; i++) {
+        // factor f of every token negates row f (key e_f), so row 0 after t tokens is (−1/2)^t, and
+        // a read before the last factor would see row n_h − 1 with the other sign
+        for (int64_t i = 0; i < T; ++i) {
             test_set(args->q, n_h - 1, 0, 0, i, 1.0f);
-            for (int f = 0; f < n_h; f++) {
+            for (int f = 0; f < n_h; ++f) {
                 test_set(args->k, f, 0, f, i, 1.0f);
             }
         }
-        for (int path = GGML_SCAN_PATH_AUTO; path <= GGML_SCAN_PATH_REFERENCE; path++) {
+        for (int path = GGML_SCAN_PATH_AUTO; path <= GGML_SCAN_PATH_REFERENCE; ++path) {
             test_restore(args->state, start);
             struct ggml_tensor * op = test_scan_build(t, &a, &s, path);
             test_compute(&a, op, 1);
             bool right = true;
-            for (int64_t i = 0; i < T; i++) {
-                for (int64_t j = 0; j < 8; j++) {
-                    right = right && test_get(op, j, 0, i, 0) == ldexpf(i % 2 == 0 ? -1.0f : 1.0f, (int) -(i + 1));
+            for (int64_t i = 0; i < T; ++i) {
+                for (int64_t j = 0; j < 8; ++j) {
+                    right = right && test_get(op, j, 0, i, 0) ==
+                                             ldexpf(i % 2 == 0 ? -1.0f : 1.0f, (int) -(i + 1));
                 }
             }
-            test_check(t, right, "gate 1/2, n_h %d, %s: the output of token t is not (-1/2)^(t+1)", n_h, test_path_names[path]);
-            const float * state = (const float *) args->state->data + 64*((int32_t *) args->ids->data)[GGML_SCAN_SLOT_OUT];
+            test_check(t, right, "gate 1/2, n_h %d, %s: the output of token t is not (-1/2)^(t+1)",
+                    n_h, test_path_names[path]);
+            const float * state = (const float *) args->state->data +
+                                  64 * ((int32_t *) args->ids->data)[GGML_SCAN_SLOT_OUT];
             right = true;
-            for (int64_t i = 0; i < 64; i++) {
-                right = right && state[i] == ldexpf(1.0f, -T); // T is even; rows without a factor have decayed alike
+            for (int64_t i = 0; i < 64; ++i) {
+                right = right &&
+                        state[i] ==
+                                ldexpf(1.0f,
+                                        -T); // T is even; rows without a factor have decayed alike
             }
-            test_check(t, right, "gate 1/2, n_h %d, %s: the state after %d tokens is not 2^-%d", n_h, test_path_names[path], T, T);
+            test_check(t, right, "gate 1/2, n_h %d, %s: the state after %d tokens is not 2^-%d",
+                    n_h, test_path_names[path], T, T);
         }
         // token by token: exactly what the oracle says
-        struct test_limits lim = { .step = { .what = "gate 1/2, token by token" }, .chunk = { .what = "gate 1/2, token by token" } };
+        struct test_limits lim = { .step = { .what = "gate 1/2, token by token" },
+            .chunk                       = { .what = "gate 1/2, token by token" } };
         struct test_rng    rng = { 41 };
         test_restore(args->state, start);
         test_scan_cuts(t, &a, &s, &lim, 1, &rng);
@@ -493,78 +556,87 @@ static void test_gate_once(struct test * t) {
         test_arena_free(&a);
     }
     printf("exact, gate 1/2 with n_h 1..4: (-1/2)^t after t tokens on every path, in one call or token by token: one gate a token, one read,\n"
-            "  after the last factor\n");
+           "  after the last factor\n");
 }
 
 //
 // The norm of the state, β = 2, unit keys, no gate
 //
-// With ‖k‖² = 1 + δ the factor I − 2 k kᵀ has the eigenvalue −(1 + 2δ) along k and 1 elsewhere, so the exact product changes the logarithm
-// of the Frobenius norm by at most Σ |log|1 + 2δ_t||. A key of length 1 rounded to F32 has |δ| ≤ 2^-23, with random sign, and the state has
-// 1/d_k of its square along it: the sum is a random walk, 2 |δ| √T / d_k at most in the mean.
-// The kernel adds its own rounding: errors of the steps are independent and a reflection keeps their length, so their squares add up, and
-// the limit on NMSE grows in proportion to T: from 1e-11 at 4096 for the step, from 1e-10 at 512 for chunks. The norm is off by no more than
-// its root.
+// With ‖k‖² = 1 + δ the factor I − 2 k kᵀ has the eigenvalue −(1 + 2δ) along k and 1 elsewhere, so
+// the exact product changes the logarithm of the Frobenius norm by at most Σ |log|1 + 2δ_t||. A key
+// of length 1 rounded to F32 has |δ| ≤ 2^-23, with random sign, and the state has 1/d_k of its
+// square along it: the sum is a random walk, 2 |δ| √T / d_k at most in the mean. The kernel adds
+// its own rounding: errors of the steps are independent and a reflection keeps their length, so
+// their squares add up, and the limit on NMSE grows in proportion to T: from 1e-11 at 4096 for the
+// step, from 1e-10 at 512 for chunks. The norm is off by no more than its root.
 //
 static void test_norm(struct test * t) {
     const int64_t     T = 100000, d_k = 64, d_v = 16;
     struct test_arena a;
     test_arena_init(&a);
-    struct test_scan s = { .op = TEST_HOUSEHOLDER, .batch = { .n_seqs = 1, .len = { T } }, .text = "norm" };
+    struct test_scan s = {
+        .op = TEST_HOUSEHOLDER, .batch = { .n_seqs = 1, .len = { T } }, .text = "norm"
+    };
     struct ggml_householder_scan_args * args = &s.householder;
-    *args = (struct ggml_householder_scan_args) {
-        .state = test_tensor(&a, GGML_TYPE_F32, TEST_DENSE, "state", d_k*d_v, test_batch_slots(&s.batch), 1, 1),
-        .ids   = test_batch_ids(&a, &s.batch),
-        .q     = test_tensor(&a, GGML_TYPE_F32, TEST_DENSE, "q",    d_k, 1, 1, T),
-        .k     = test_tensor(&a, GGML_TYPE_F32, TEST_DENSE, "k",    d_k, 1, 1, T),
-        .v     = test_tensor(&a, GGML_TYPE_F32, TEST_DENSE, "v",    d_v, 1, 1, T),
-        .beta  = test_tensor(&a, GGML_TYPE_F32, TEST_DENSE, "beta", 1,   1, 1, T),
-        .scale = 1.0f,
+    *args                                    = (struct ggml_householder_scan_args) {
+                                           .state = test_tensor(&a, GGML_TYPE_F32, TEST_DENSE, "state", d_k * d_v,
+                                                   test_batch_slots(&s.batch), 1, 1),
+                                           .ids   = test_batch_ids(&a, &s.batch),
+                                           .q     = test_tensor(&a, GGML_TYPE_F32, TEST_DENSE, "q", d_k, 1, 1, T),
+                                           .k     = test_tensor(&a, GGML_TYPE_F32, TEST_DENSE, "k", d_k, 1, 1, T),
+                                           .v     = test_tensor(&a, GGML_TYPE_F32, TEST_DENSE, "v", d_v, 1, 1, T),
+                                           .beta  = test_tensor(&a, GGML_TYPE_F32, TEST_DENSE, "beta", 1, 1, 1, T),
+                                           .scale = 1.0f,
     };
     struct test_rng rng = { 31 };
     test_fill_normal(args->state, &rng, 1.0);
-    test_fill_unit  (args->k, &rng, 0.0);
-    test_fill       (args->q, 0.0f);
-    test_fill       (args->v, 0.0f);
-    test_fill       (args->beta, 2.0f);
-    float         * start = test_copy(args->state);
-    const int64_t   slot  = ((int32_t *) args->ids->data)[GGML_SCAN_SLOT_OUT];
+    test_fill_unit(args->k, &rng, 0.0);
+    test_fill(args->q, 0.0f);
+    test_fill(args->v, 0.0f);
+    test_fill(args->beta, 2.0f);
+    float *       start = test_copy(args->state);
+    const int64_t slot  = ((int32_t *) args->ids->data)[GGML_SCAN_SLOT_OUT];
 
     double most = 0.0;
-    for (int64_t i = 0; i < T; i++) {
+    for (int64_t i = 0; i < T; ++i) {
         double kk = 0.0;
-        for (int64_t j = 0; j < d_k; j++) {
-            kk += (double) test_get(args->k, j, 0, 0, i)*test_get(args->k, j, 0, 0, i);
+        for (int64_t j = 0; j < d_k; ++j) {
+            kk += (double) test_get(args->k, j, 0, 0, i) * test_get(args->k, j, 0, 0, i);
         }
-        most += fabs(log(fabs(1.0 - 2.0*kk)));
+        most += fabs(log(fabs(1.0 - 2.0 * kk)));
     }
-    struct oracle o = test_scan_oracle(&s);
-    double before = 0.0, exact = 0.0;
-    for (int64_t i = 0; i < d_k*d_v; i++) {
-        before += (double) start[slot*d_k*d_v + i]*start[slot*d_k*d_v + i];
-        exact  += o.state[slot*d_k*d_v + i]*o.state[slot*d_k*d_v + i];
+    struct oracle o      = test_scan_oracle(&s);
+    double        before = 0.0, exact = 0.0;
+    for (int64_t i = 0; i < d_k * d_v; ++i) {
+        before += (double) start[slot * d_k * d_v + i] * start[slot * d_k * d_v + i];
+        exact += o.state[slot * d_k * d_v + i] * o.state[slot * d_k * d_v + i];
     }
-    const double drift = 0.5*log(exact/before);
-    const double walk  = 6.0*2.0*0x1p-23*sqrt((double) T)/(double) d_k;
-    test_check(t, fabs(drift) <= most, "the exact norm changed by %g; the keys allow %g at most", drift, most);
-    test_check(t, fabs(drift) <= walk, "the exact norm changed by %g; a random walk over %lld steps allows %g", drift, (long long) T, walk);
+    const double drift = 0.5 * log(exact / before);
+    const double walk  = 6.0 * 2.0 * 0x1p-23 * sqrt((double) T) / (double) d_k;
+    test_check(t, fabs(drift) <= most, "the exact norm changed by %g; the keys allow %g at most",
+            drift, most);
+    test_check(t, fabs(drift) <= walk,
+            "the exact norm changed by %g; a random walk over %lld steps allows %g", drift,
+            (long long) T, walk);
 
     printf("exact, norm of the state over %lld reflections with keys rounded to F32: relative change %.2e in exact arithmetic "
-            "(worst case of the keys %.2e, six sigma of a random walk %.2e)\n", (long long) T, drift, most, walk);
-    for (int path = GGML_SCAN_PATH_AUTO; path <= GGML_SCAN_PATH_REFERENCE; path++) {
+           "(worst case of the keys %.2e, six sigma of a random walk %.2e)\n",
+            (long long) T, drift, most, walk);
+    for (int path = GGML_SCAN_PATH_AUTO; path <= GGML_SCAN_PATH_REFERENCE; ++path) {
         const bool   step  = test_scan_is_step(&s, path);
-        const double limit = sqrt(step ? 1e-11*(double) T/4096.0 : 1e-10*(double) T/512.0);
+        const double limit = sqrt(step ? 1e-11 * (double) T / 4096.0 : 1e-10 * (double) T / 512.0);
         test_restore(args->state, start);
         test_compute(&a, test_scan_build(t, &a, &s, path), 1);
         double after = 0.0;
-        for (int64_t i = 0; i < d_k*d_v; i++) {
-            const double x = ((float *) args->state->data)[slot*d_k*d_v + i];
-            after += x*x;
+        for (int64_t i = 0; i < d_k * d_v; ++i) {
+            const double x = ((float *) args->state->data)[slot * d_k * d_v + i];
+            after += x * x;
         }
-        const double change = 0.5*log(after/exact);
-        test_check(t, fabs(change) <= limit, "the norm after %lld reflections, %s: off by %g > %g", (long long) T, test_path_names[path], change,
-                limit);
-        printf("  %-9s norm off the exact one by %9.2e (limit %.2e)\n", test_path_names[path], change, limit);
+        const double change = 0.5 * log(after / exact);
+        test_check(t, fabs(change) <= limit, "the norm after %lld reflections, %s: off by %g > %g",
+                (long long) T, test_path_names[path], change, limit);
+        printf("  %-9s norm off the exact one by %9.2e (limit %.2e)\n", test_path_names[path],
+                change, limit);
     }
     free(start);
     oracle_free(&o);

@@ -1,4 +1,5 @@
-// The check of model files: what is well-formed is accepted, and what is not is refused with a sentence that says why.
+// The check of model files: what is well-formed is accepted, and what is not is refused with a
+// sentence that says why.
 //
 //     test-gguf-check              all
 //     test-gguf-check DIRECTORY    the crafted files alone, which are also written there, as seeds for the fuzz target
@@ -17,10 +18,10 @@
 //
 
 struct craft {
-    struct test  * t;
-    struct bytes   b;
-    const char   * seeds; // a directory or NULL
-    int            n_seeds;
+    struct test * t;
+    struct bytes  b;
+    const char *  seeds; // a directory or NULL
+    int           n_seeds;
 };
 
 static void write_seed(struct craft * c) {
@@ -36,9 +37,9 @@ static void write_seed(struct craft * c) {
 }
 
 static void refused(struct craft * c, const char * sentence) {
-    char            err[512] = "";
-    char            want[512];
-    unsigned char * block;
+    char                     err[512] = "";
+    char                     want[512];
+    unsigned char *          block;
     struct lrnn_model_file * f = open_bytes(&c->b, &block, err, sizeof(err));
     snprintf(want, sizeof(want), "f.gguf: %s", sentence);
     test_check(c->t, f == NULL, "accepted, expected: %s", want);
@@ -49,12 +50,13 @@ static void refused(struct craft * c, const char * sentence) {
 }
 
 static void accepted(struct craft * c, const char * warning) {
-    char            err[512] = "";
-    unsigned char * block;
+    char                     err[512] = "";
+    unsigned char *          block;
     struct lrnn_model_file * f = open_bytes(&c->b, &block, err, sizeof(err));
     if (test_check(c->t, f != NULL, "refused: %s", err)) {
         const char * found = lrnn_model_file_warning(f);
-        test_check(c->t, strcmp(found != NULL ? found : "", warning) == 0, "warned: %s; expected: %s", found, warning);
+        test_check(c->t, strcmp(found != NULL ? found : "", warning) == 0,
+                "warned: %s; expected: %s", found, warning);
         test_check(c->t, model_file_walk(f, err, sizeof(err)), "accepted, but %s", err);
     }
     lrnn_model_file_free(f);
@@ -73,15 +75,19 @@ static void craft_header(struct craft * c) {
     put(b, "GGML\3\0\0\0", 8);
     refused(c, "the file begins with the bytes 47 47 4d 4c, expected 47 47 55 46 (\"GGUF\")");
 
-    static const struct { uint32_t version; const char * sentence; } VERSIONS[] = {
-        { 0,          "the file is GGUF version 0, expected 3" },
-        { 1,          "the file is GGUF version 1, expected 3" },
-        { 2,          "the file is GGUF version 2, expected 3" },
-        { 4,          "the file is GGUF version 4, expected 3" },
+    static const struct {
+        uint32_t     version;
+        const char * sentence;
+    } VERSIONS[] = {
+        { 0, "the file is GGUF version 0, expected 3" },
+        { 1, "the file is GGUF version 1, expected 3" },
+        { 2, "the file is GGUF version 2, expected 3" },
+        { 4, "the file is GGUF version 4, expected 3" },
         { UINT32_MAX, "the file is GGUF version 4294967295, expected 3" },
-        { 3u << 24,   "the file is GGUF version 50331648, written in the other byte order, expected 3" },
+        { 3u << 24,
+                "the file is GGUF version 50331648, written in the other byte order, expected 3" },
     };
-    for (size_t i = 0; i < sizeof(VERSIONS) / sizeof(VERSIONS[0]); i++) {
+    for (size_t i = 0; i < sizeof(VERSIONS) / sizeof(VERSIONS[0]); ++i) {
         put_header(b, 0, 0);
         memcpy(b->data + 4, &VERSIONS[i].version, 4);
         refused(c, VERSIONS[i].sentence);
@@ -94,10 +100,12 @@ static void craft_header(struct craft * c) {
 
     put_header(b, 0, UINT64_C(1) << 60);
     put_zeros(b, 28);
-    refused(c, "the header counts 1152921504606846976 keys, expected at most the 2 that fit into the file");
+    refused(c,
+            "the header counts 1152921504606846976 keys, expected at most the 2 that fit into the file");
     put_header(b, UINT64_MAX, 0);
     put_zeros(b, 66);
-    refused(c, "the header counts 18446744073709551615 tensors, expected at most the 2 that fit into the file");
+    refused(c,
+            "the header counts 18446744073709551615 tensors, expected at most the 2 that fit into the file");
     put_header(b, 0, 2);
     put_key_u32(b, "a", 1);
     put_zeros(b, 11); // two keys would fit, but this is not one
@@ -110,11 +118,13 @@ static void craft_keys(struct craft * c) {
     put_header(b, 0, 1);
     put_u64(b, 100);
     put(b, "abcdef", 6);
-    refused(c, "key 0 holds a string of 100 bytes at byte 32, expected at most the 6 that the file has left");
+    refused(c,
+            "key 0 holds a string of 100 bytes at byte 32, expected at most the 6 that the file has left");
     put_header(b, 0, 1);
     put_u64(b, UINT64_MAX - 31); // + 32 is 0
     put(b, "abcdef", 6);
-    refused(c, "key 0 holds a string of 18446744073709551584 bytes at byte 32, expected at most the 6 that the file has left");
+    refused(c,
+            "key 0 holds a string of 18446744073709551584 bytes at byte 32, expected at most the 6 that the file has left");
 
     put_header(b, 0, 1);
     put_key_u32(b, "", 1);
@@ -157,21 +167,25 @@ static void craft_keys(struct craft * c) {
 
     put_header(b, 0, 1);
     put_array(b, "a", GGUF_TYPE_UINT64, UINT64_C(1) << 61); // · 8 is 0
-    refused(c, "key 'a' has 2305843009213693952 elements of type u64 at byte 49, more than fit into the 0 bytes that the file has left");
+    refused(c,
+            "key 'a' has 2305843009213693952 elements of type u64 at byte 49, more than fit into the 0 bytes that the file has left");
     put_header(b, 0, 1);
     put_array(b, "a", GGUF_TYPE_FLOAT32, 3);
     put_zeros(b, 11);
-    refused(c, "key 'a' has 3 elements of type f32 at byte 49, more than fit into the 11 bytes that the file has left");
+    refused(c,
+            "key 'a' has 3 elements of type f32 at byte 49, more than fit into the 11 bytes that the file has left");
     put_header(b, 0, 1);
     put_array(b, "a", GGUF_TYPE_STRING, 3);
     put_zeros(b, 23);
-    refused(c, "key 'a' has 3 elements of type string at byte 49, more than fit into the 23 bytes that the file has left");
+    refused(c,
+            "key 'a' has 3 elements of type string at byte 49, more than fit into the 23 bytes that the file has left");
     put_header(b, 0, 1);
     put_array(b, "a", GGUF_TYPE_STRING, 2);
     put_text(b, "x");
     put_u64(b, 2);
     put_zeros(b, 1);
-    refused(c, "key 'a' holds a string of 2 bytes at byte 66, expected at most the 1 that the file has left");
+    refused(c,
+            "key 'a' holds a string of 2 bytes at byte 66, expected at most the 1 that the file has left");
     put_header(b, 0, 1);
     put_array(b, "a", GGUF_TYPE_STRING, 2);
     put_text(b, "x");
@@ -184,7 +198,8 @@ static void craft_keys(struct craft * c) {
     put_header(b, 0, 1);
     put_key(b, "abc", GGUF_TYPE_UINT32);
     put_zeros(b, 3);
-    refused(c, "key 'abc' has 1 element of type u32 at byte 39, more than fit into the 3 bytes that the file has left");
+    refused(c,
+            "key 'abc' has 1 element of type u32 at byte 39, more than fit into the 3 bytes that the file has left");
 
     put_header(b, 0, 1);
     put_key(b, "a", GGUF_TYPE_BOOL);
@@ -205,15 +220,28 @@ static void craft_keys(struct craft * c) {
 
 static void craft_alignment(struct craft * c) {
     struct bytes * b = &c->b;
-    static const struct { uint32_t value; bool ok; } VALUES[] = {
-        { 0, false }, { 1, false }, { 4, false }, { 8, true }, { 24, false }, { 32, true }, { 4096, true }, { 65536, true },
-        { 131072, false }, { UINT32_C(1) << 31, false }, { UINT32_MAX, false },
+    static const struct {
+        uint32_t value;
+        bool     ok;
+    } VALUES[] = {
+        { 0, false },
+        { 1, false },
+        { 4, false },
+        { 8, true },
+        { 24, false },
+        { 32, true },
+        { 4096, true },
+        { 65536, true },
+        { 131072, false },
+        { UINT32_C(1) << 31, false },
+        { UINT32_MAX, false },
     };
-    for (size_t i = 0; i < sizeof(VALUES) / sizeof(VALUES[0]); i++) {
+    for (size_t i = 0; i < sizeof(VALUES) / sizeof(VALUES[0]); ++i) {
         char sentence[256];
         put_header(b, 0, 1);
         put_key_u32(b, "general.alignment", VALUES[i].value);
-        snprintf(sentence, sizeof(sentence), "key 'general.alignment' is %" PRIu32 ", expected a power of two from 8 to 65536",
+        snprintf(sentence, sizeof(sentence),
+                "key 'general.alignment' is %" PRIu32 ", expected a power of two from 8 to 65536",
                 VALUES[i].value);
         if (VALUES[i].ok) {
             accepted(c, "");
@@ -236,7 +264,8 @@ static void craft_alignment(struct craft * c) {
 }
 
 // one tensor with the data that it needs, or not
-static void craft_tensor(struct craft * c, uint32_t n_dims, int64_t ne0, int64_t ne1, uint32_t type, size_t n_data, const char * sentence) {
+static void craft_tensor(struct craft * c, uint32_t n_dims, int64_t ne0, int64_t ne1, uint32_t type,
+        size_t n_data, const char * sentence) {
     struct bytes * b = &c->b;
     put_header(b, 1, 0);
     put_tensor(b, "x", n_dims, ne0, ne1, type, 0);
@@ -250,44 +279,53 @@ static void craft_tensor(struct craft * c, uint32_t n_dims, int64_t ne0, int64_t
 }
 
 static void craft_shapes(struct craft * c) {
-    craft_tensor(c, 1, 8, 1, GGML_TYPE_F32,  32, NULL);
-    craft_tensor(c, 4, 2, 4, GGML_TYPE_F32,  32, NULL);
-    craft_tensor(c, 1, 3, 1, GGML_TYPE_F32,  12, NULL); // without the padding at the end
+    craft_tensor(c, 1, 8, 1, GGML_TYPE_F32, 32, NULL);
+    craft_tensor(c, 4, 2, 4, GGML_TYPE_F32, 32, NULL);
+    craft_tensor(c, 1, 3, 1, GGML_TYPE_F32, 12, NULL); // without the padding at the end
     craft_tensor(c, 2, 32, 2, GGML_TYPE_Q8_0, 68, NULL);
 
-    craft_tensor(c, 0,   1, 1, GGML_TYPE_F32, 32, "tensor 'x' has 0 dimensions, expected 1 to 4");
-    craft_tensor(c, 5,   1, 1, GGML_TYPE_F32, 32, "tensor 'x' has 5 dimensions, expected 1 to 4");
-    craft_tensor(c, 1,   0, 1, GGML_TYPE_F32, 32, "tensor 'x' has shape [0], expected dimensions above 0");
-    craft_tensor(c, 2,   8, 0, GGML_TYPE_F32, 32, "tensor 'x' has shape [8, 0], expected dimensions above 0");
-    craft_tensor(c, 2,  -8, 1, GGML_TYPE_F32, 32, "tensor 'x' has shape [-8, 1], expected dimensions above 0");
-    craft_tensor(c, 2, INT64_MAX, 2, GGML_TYPE_F32, 32, "tensor 'x' has shape [9223372036854775807, 2], expected fewer than 2^63 elements");
+    craft_tensor(c, 0, 1, 1, GGML_TYPE_F32, 32, "tensor 'x' has 0 dimensions, expected 1 to 4");
+    craft_tensor(c, 5, 1, 1, GGML_TYPE_F32, 32, "tensor 'x' has 5 dimensions, expected 1 to 4");
+    craft_tensor(
+            c, 1, 0, 1, GGML_TYPE_F32, 32, "tensor 'x' has shape [0], expected dimensions above 0");
+    craft_tensor(c, 2, 8, 0, GGML_TYPE_F32, 32,
+            "tensor 'x' has shape [8, 0], expected dimensions above 0");
+    craft_tensor(c, 2, -8, 1, GGML_TYPE_F32, 32,
+            "tensor 'x' has shape [-8, 1], expected dimensions above 0");
+    craft_tensor(c, 2, INT64_MAX, 2, GGML_TYPE_F32, 32,
+            "tensor 'x' has shape [9223372036854775807, 2], expected fewer than 2^63 elements");
     craft_tensor(c, 2, INT64_C(1) << 32, INT64_C(1) << 32, GGML_TYPE_F32, 32,
             "tensor 'x' has shape [4294967296, 4294967296], expected fewer than 2^63 elements");
     craft_tensor(c, 1, INT64_C(1) << 62, 1, GGML_TYPE_F32, 32,
             "tensor 'x' has shape [4611686018427387904] of f32, expected fewer than 2^63 bytes");
-    craft_tensor(c, 2, (INT64_C(1) << 42) + 1, 1024, GGML_TYPE_F32, 4096, // the byte size is 4096 plus 2^54
+    craft_tensor(c, 2, (INT64_C(1) << 42) + 1, 1024, GGML_TYPE_F32,
+            4096, // the byte size is 4096 plus 2^54
             "tensor 'x' has 18014398509486080 bytes at byte 96, beyond the end of the file at byte 4192");
-    craft_tensor(c, 1,  33, 1, GGML_TYPE_Q8_0, 68,
+    craft_tensor(c, 1, 33, 1, GGML_TYPE_Q8_0, 68,
             "tensor 'x' has shape [33], expected a multiple of 32 in the first dimension, the block of q8_0");
-    craft_tensor(c, 1,  32, 1, 4,          64, "tensor 'x' is of type 4, which ggml no longer has");
-    craft_tensor(c, 1,  32, 1, 31,         64, "tensor 'x' is of type 31, which ggml no longer has");
+    craft_tensor(c, 1, 32, 1, 4, 64, "tensor 'x' is of type 4, which ggml no longer has");
+    craft_tensor(c, 1, 32, 1, 31, 64, "tensor 'x' is of type 31, which ggml no longer has");
 
     static const uint32_t UNKNOWN[] = { GGML_TYPE_COUNT, 1000, UINT32_MAX };
-    for (size_t i = 0; i < sizeof(UNKNOWN) / sizeof(UNKNOWN[0]); i++) {
+    for (size_t i = 0; i < sizeof(UNKNOWN) / sizeof(UNKNOWN[0]); ++i) {
         char sentence[128];
-        snprintf(sentence, sizeof(sentence), "tensor 'x' is of type %" PRIu32 ", expected a type below %d", UNKNOWN[i], GGML_TYPE_COUNT);
+        snprintf(sentence, sizeof(sentence),
+                "tensor 'x' is of type %" PRIu32 ", expected a type below %d", UNKNOWN[i],
+                GGML_TYPE_COUNT);
         craft_tensor(c, 1, 32, 1, UNKNOWN[i], 64, sentence);
     }
 
-    craft_tensor(c, 1,   8, 1, GGML_TYPE_F32, 31, "tensor 'x' has 32 bytes at byte 64, beyond the end of the file at byte 95");
+    craft_tensor(c, 1, 8, 1, GGML_TYPE_F32, 31,
+            "tensor 'x' has 32 bytes at byte 64, beyond the end of the file at byte 95");
 }
 
 // two tensors of 40 and 32 bytes at the given offsets
-static void craft_two(struct craft * c, const char * name0, uint64_t offset0, const char * name1, uint64_t offset1) {
+static void craft_two(struct craft * c, const char * name0, uint64_t offset0, const char * name1,
+        uint64_t offset1) {
     struct bytes * b = &c->b;
     put_header(b, 2, 0);
     put_tensor(b, name0, 1, 10, 1, GGML_TYPE_F32, offset0);
-    put_tensor(b, name1, 1,  8, 1, GGML_TYPE_F32, offset1);
+    put_tensor(b, name1, 1, 8, 1, GGML_TYPE_F32, offset1);
     put_padding(b, 32);
     put_zeros(b, 64 + 32);
 }
@@ -299,17 +337,23 @@ static void craft_offsets(struct craft * c) {
     put_zeros(b, 5);
     accepted(c, "the file has 5 bytes after its last tensor, expected none; they are ignored");
     craft_two(c, "x", 0, "y", 65);
-    refused(c, "tensor 'y' starts at offset 65 of the data, expected a multiple of the alignment 32");
+    refused(c,
+            "tensor 'y' starts at offset 65 of the data, expected a multiple of the alignment 32");
     craft_two(c, "x", 0, "y", 32);
-    refused(c, "tensor 'y' starts at offset 32 of the data, expected 64, where the tensors before it end");
+    refused(c,
+            "tensor 'y' starts at offset 32 of the data, expected 64, where the tensors before it end");
     craft_two(c, "x", 0, "y", 0);
-    refused(c, "tensor 'y' starts at offset 0 of the data, expected 64, where the tensors before it end");
+    refused(c,
+            "tensor 'y' starts at offset 0 of the data, expected 64, where the tensors before it end");
     craft_two(c, "x", 32, "y", 0);
-    refused(c, "tensor 'x' starts at offset 32 of the data, expected 0, where the tensors before it end");
+    refused(c,
+            "tensor 'x' starts at offset 32 of the data, expected 0, where the tensors before it end");
     craft_two(c, "x", 0, "y", 96);
-    refused(c, "tensor 'y' starts at offset 96 of the data, expected 64, where the tensors before it end");
+    refused(c,
+            "tensor 'y' starts at offset 96 of the data, expected 64, where the tensors before it end");
     craft_two(c, "x", 0, "y", UINT64_MAX - 31);
-    refused(c, "tensor 'y' starts at offset 18446744073709551584 of the data, expected at most the 192 bytes of the file");
+    refused(c,
+            "tensor 'y' starts at offset 18446744073709551584 of the data, expected at most the 192 bytes of the file");
     craft_two(c, "x", 0, "y", 64);
     b->n -= 33;
     refused(c, "tensor 'y' has 32 bytes at byte 160, beyond the end of the file at byte 159");
@@ -352,9 +396,9 @@ static void check_truncation(struct test * t) {
     struct bytes b = { 0 };
     put_sample(&b);
     const size_t n = b.n;
-    for (b.n = 0; b.n < n; b.n++) {
-        char            err[512] = "";
-        unsigned char * block;
+    for (b.n = 0; b.n < n; ++b.n) {
+        char                     err[512] = "";
+        unsigned char *          block;
         struct lrnn_model_file * f = open_bytes(&b, &block, err, sizeof(err));
         test_check(t, f == NULL, "accepted %zu of %zu bytes", b.n, n);
         test_check(t, strncmp(err, "f.gguf: ", 8) == 0, "%zu of %zu bytes: %s", b.n, n, err);
@@ -364,23 +408,26 @@ static void check_truncation(struct test * t) {
     free(b.data);
 }
 
-// Every other value of every byte of the metadata. What is still accepted must hold together, and ggml must see it the same way.
+// Every other value of every byte of the metadata. What is still accepted must hold together, and
+// ggml must see it the same way.
 static void check_mutations(struct test * t) {
-    struct bytes b = { 0 };
-    int64_t n_accepted = 0;
+    struct bytes b          = { 0 };
+    int64_t      n_accepted = 0;
     put_sample(&b);
-    for (size_t i = 0; i < b.n - SAMPLE_DATA; i++) {
+    for (size_t i = 0; i < b.n - SAMPLE_DATA; ++i) {
         const unsigned char before = b.data[i];
-        for (unsigned v = 0; v < 256; v++) {
+        for (unsigned v = 0; v < 256; ++v) {
             char            err[512] = "";
             unsigned char * block;
-            b.data[i] = (unsigned char) v;
+            b.data[i]                  = (unsigned char) v;
             struct lrnn_model_file * f = open_bytes(&b, &block, err, sizeof(err));
             if (f != NULL) {
-                test_check(t, model_file_walk(f, err, sizeof(err)), "byte %zu = %u: accepted, but %s", i, v, err);
+                test_check(t, model_file_walk(f, err, sizeof(err)),
+                        "byte %zu = %u: accepted, but %s", i, v, err);
                 n_accepted++;
             } else {
-                test_check(t, strncmp(err, "f.gguf: ", 8) == 0 && v != before, "byte %zu = %u: %s", i, v, err);
+                test_check(t, strncmp(err, "f.gguf: ", 8) == 0 && v != before, "byte %zu = %u: %s",
+                        i, v, err);
             }
             lrnn_model_file_free(f);
             free(block);
@@ -391,7 +438,8 @@ static void check_mutations(struct test * t) {
     free(b.data);
 }
 
-// Many names take no more than their share of time: the time limit of the test would not suffice for comparing each with each.
+// Many names take no more than their share of time: the time limit of the test would not suffice
+// for comparing each with each.
 static void check_many(struct test * t) {
     enum { N_KEYS = 200000, N_TENSORS = 100000 };
     struct bytes    b = { 0 };
@@ -399,11 +447,11 @@ static void check_many(struct test * t) {
     char            err[512] = "";
     char            name[32];
     put_header(&b, N_TENSORS, N_KEYS);
-    for (uint32_t i = 0; i < N_KEYS; i++) {
+    for (uint32_t i = 0; i < N_KEYS; ++i) {
         snprintf(name, sizeof(name), "key.%" PRIu32, i * 7919u % N_KEYS);
         put_key_u32(&b, name, i);
     }
-    for (uint32_t i = 0; i < N_TENSORS; i++) {
+    for (uint32_t i = 0; i < N_TENSORS; ++i) {
         snprintf(name, sizeof(name), "blk.%" PRIu32 ".w", i);
         put_tensor(&b, name, 1, 8, 1, GGML_TYPE_F32, 32u * i);
     }

@@ -1,6 +1,7 @@
-// The models of tests/golden give the logits that the libraries which define them gave, however the tokens are fed: in one call, in one call
-// that the session cuts into small batches, token by token, cut at random, with another sequence beside, with rewinds and forks on the way.
-// And the comparison sees every weight: with any one tensor a little off, the logits differ.
+// The models of tests/golden give the logits that the libraries which define them gave, however the
+// tokens are fed: in one call, in one call that the session cuts into small batches, token by
+// token, cut at random, with another sequence beside, with rewinds and forks on the way. And the
+// comparison sees every weight: with any one tensor a little off, the logits differ.
 
 #include "golden.h"
 #include "lrnn.h"
@@ -15,29 +16,32 @@
 
 enum { N_REWIND = 5, N_BATCH = 7 };
 
-static const double LIMIT_LIBRARY = 1e-4; // largest absolute difference of a logit; they are of size 1 to 10
-static const double LIMIT_ALONE   = 1e-4; // of two sequences together and each alone: ggml rounds products of one column and of many differently
-static const double SEEN          = 1e-3; // the least that a tensor that is off by up to 20 % must change
+static const double LIMIT_LIBRARY =
+        1e-4; // largest absolute difference of a logit; they are of size 1 to 10
+static const double LIMIT_ALONE =
+        1e-4; // of two sequences together and each alone: ggml rounds products of one column and of many differently
+static const double SEEN = 1e-3; // the least that a tensor that is off by up to 20 % must change
 
 enum feed { FEED_ONE, FEED_BATCHES, FEED_STEPS, FEED_CUTS, FEED_BESIDE, FEED_REWIND, FEEDS };
 
-static const char * const feed_names[FEEDS] = { "one call", "batches", "steps", "cuts", "beside", "rewind" };
+static const char * const feed_names[FEEDS] = { "one call", "batches", "steps", "cuts", "beside",
+    "rewind" };
 
 struct run {
-    struct test          * t;
-    const struct golden  * g;
-    struct lrnn_model    * model;
-    struct lrnn_session  * session;
-    struct test_rng        rng;
-    char                   where[160];
-    char                   err[512];
+    struct test *         t;
+    const struct golden * g;
+    struct lrnn_model *   model;
+    struct lrnn_session * session;
+    struct test_rng       rng;
+    char                  where[160];
+    char                  err[512];
 };
 
 static double max_diff(const float * a, const float * b, int64_t n) {
     double worst = 0.0;
     for (int64_t i = 0; i < n; ++i) {
         const double d = fabs((double) a[i] - (double) b[i]);
-        worst = d <= worst ? worst : d; // NaN wins
+        worst          = d <= worst ? worst : d; // NaN wins
     }
     return worst;
 }
@@ -50,19 +54,24 @@ static bool ok(struct run * r, bool done) {
     return test_check(r->t, done, "%s: %s", r->where, r->err);
 }
 
-static bool open_session(struct run * r, enum feed feed, const struct lrnn_session_params * params) {
-    snprintf(r->where, sizeof(r->where), "%s, %s, %d threads%s", r->g->name, feed_names[feed], params->n_threads,
-            params->exact_cuts ? ", exact cuts" : "");
+static bool open_session(
+        struct run * r, enum feed feed, const struct lrnn_session_params * params) {
+    snprintf(r->where, sizeof(r->where), "%s, %s, %d threads%s", r->g->name, feed_names[feed],
+            params->n_threads, params->exact_cuts ? ", exact cuts" : "");
     r->session = lrnn_session_new(r->model, params, r->err, sizeof(r->err));
     return ok(r, r->session != NULL);
 }
 
-// The difference of `n` logits of the last call, from logit `first` on, from the library's at position `at`.
+// The difference of `n` logits of the last call, from logit `first` on, from the library's at
+// position `at`.
 static double against_library(const struct run * r, int64_t first, int64_t at, int64_t n) {
     double worst = 0.0;
     for (int64_t i = 0; i < n; ++i) {
         const float * logits = lrnn_logits(r->session, first + i);
-        worst = worse(logits != NULL ? max_diff(logits, r->g->logits + (at + i)*r->g->n_vocab, r->g->n_vocab) : NAN, worst);
+        worst = worse(logits != NULL ? max_diff(logits, r->g->logits + (at + i) * r->g->n_vocab,
+                                               r->g->n_vocab)
+                                     : NAN,
+                worst);
     }
     return worst;
 }
@@ -72,33 +81,37 @@ static double feed_cut(struct run * r, int64_t most) {
     double  worst = 0.0;
     int64_t at    = 0;
     while (at < r->g->n_tokens) {
-        int64_t n = most > 0 ? most : 1 + test_below(&r->rng, -most);
-        n = n < r->g->n_tokens - at ? n : r->g->n_tokens - at;
-        const struct lrnn_input in = { .seq = 0, .tokens = r->g->tokens + at, .n_tokens = n, .n_logits = n };
+        int64_t n                  = most > 0 ? most : 1 + test_below(&r->rng, -most);
+        n                          = n < r->g->n_tokens - at ? n : r->g->n_tokens - at;
+        const struct lrnn_input in = {
+            .seq = 0, .tokens = r->g->tokens + at, .n_tokens = n, .n_logits = n
+        };
         if (!ok(r, lrnn_eval(r->session, &in, 1, r->err, sizeof(r->err)))) {
             return NAN;
         }
         worst = worse(against_library(r, 0, at, n), worst);
-        at   += n;
+        at += n;
     }
     return worst;
 }
 
-// Two sequences of the same text and of different lengths, both cut at random: the shorter one starts and ends somewhere within the other,
-// and stands before it in half of the calls.
+// Two sequences of the same text and of different lengths, both cut at random: the shorter one
+// starts and ends somewhere within the other, and stands before it in half of the calls.
 static double feed_beside(struct run * r) {
-    const int64_t ends[2] = { r->g->n_tokens, r->g->n_tokens*3/5 };
+    const int64_t ends[2] = { r->g->n_tokens, r->g->n_tokens * 3 / 5 };
     int64_t       at[2]   = { 0, 0 };
     double        worst   = 0.0;
     for (int call = 0; at[0] < ends[0] || at[1] < ends[1]; ++call) {
         struct lrnn_input in[2];
         int32_t           n_in = 0;
         for (int i = 0; i < 2; ++i) {
-            const int     s = (call + i) % 2;
-            int64_t       n = s == 1 && call < 2 ? 0 : test_below(&r->rng, 6);
-            n = n < ends[s] - at[s] ? n : ends[s] - at[s];
+            const int s = (call + i) % 2;
+            int64_t   n = s == 1 && call < 2 ? 0 : test_below(&r->rng, 6);
+            n           = n < ends[s] - at[s] ? n : ends[s] - at[s];
             if (n > 0) {
-                in[n_in++] = (struct lrnn_input) { .seq = s, .tokens = r->g->tokens + at[s], .n_tokens = n, .n_logits = n };
+                in[n_in++] = (struct lrnn_input) {
+                    .seq = s, .tokens = r->g->tokens + at[s], .n_tokens = n, .n_logits = n
+                };
             }
         }
         if (n_in == 0) {
@@ -110,7 +123,7 @@ static double feed_beside(struct run * r) {
         int64_t first = 0;
         for (int32_t i = 0; i < n_in; ++i) {
             const int32_t s = in[i].seq;
-            worst  = worse(against_library(r, first, at[s], in[i].n_tokens), worst);
+            worst           = worse(against_library(r, first, at[s], in[i].n_tokens), worst);
             first += in[i].n_tokens;
             at[s] += in[i].n_tokens;
         }
@@ -118,8 +131,9 @@ static double feed_beside(struct run * r) {
     return worst;
 }
 
-// Cuts at random; after some calls the sequence goes back by some tokens, having seen wrong ones in between half of the time, or moves to
-// another place by a fork, the place it leaves being used for something else.
+// Cuts at random; after some calls the sequence goes back by some tokens, having seen wrong ones in
+// between half of the time, or moves to another place by a fork, the place it leaves being used for
+// something else.
 static double feed_rewind(struct run * r) {
     const struct golden * g     = r->g;
     double                worst = 0.0;
@@ -128,20 +142,24 @@ static double feed_rewind(struct run * r) {
     int64_t               turns = 0;
     int64_t               can   = 0; // go back by
     while (at < g->n_tokens) {
-        int64_t n = 1 + test_below(&r->rng, 9);
-        n = n < g->n_tokens - at ? n : g->n_tokens - at;
-        const struct lrnn_input in = { .seq = seq, .tokens = g->tokens + at, .n_tokens = n, .n_logits = n };
+        int64_t n                  = 1 + test_below(&r->rng, 9);
+        n                          = n < g->n_tokens - at ? n : g->n_tokens - at;
+        const struct lrnn_input in = {
+            .seq = seq, .tokens = g->tokens + at, .n_tokens = n, .n_logits = n
+        };
         if (!ok(r, lrnn_eval(r->session, &in, 1, r->err, sizeof(r->err)))) {
             return NAN;
         }
         worst = worse(against_library(r, 0, at, n), worst);
-        at   += n;
-        can   = can + n < N_REWIND ? can + n : N_REWIND;
-        if (!test_check(r->t, lrnn_seq_rewindable(r->session, seq) == can, "%s: after %lld tokens it can go back by %lld, expected %lld", r->where,
-                    (long long) at, (long long) lrnn_seq_rewindable(r->session, seq), (long long) can)) {
+        at += n;
+        can = can + n < N_REWIND ? can + n : N_REWIND;
+        if (!test_check(r->t, lrnn_seq_rewindable(r->session, seq) == can,
+                    "%s: after %lld tokens it can go back by %lld, expected %lld", r->where,
+                    (long long) at, (long long) lrnn_seq_rewindable(r->session, seq),
+                    (long long) can)) {
             return NAN;
         }
-        if (++turns > 2*g->n_tokens) {
+        if (++turns > 2 * g->n_tokens) {
             continue; // enough; straight to the end
         }
         switch (test_below(&r->rng, 4)) {
@@ -150,33 +168,37 @@ static double feed_rewind(struct run * r) {
                 if (!ok(r, lrnn_seq_rewind(r->session, seq, back, r->err, sizeof(r->err)))) {
                     return NAN;
                 }
-                at  -= back;
+                at -= back;
                 can -= back;
             } break;
             case 1: { // wrong tokens, forgotten
                 const int64_t           wrong = 1 + test_below(&r->rng, N_REWIND);
-                const struct lrnn_input bad   = { .seq = seq, .tokens = g->tokens, .n_tokens = wrong, .n_logits = 0 };
+                const struct lrnn_input bad   = {
+                      .seq = seq, .tokens = g->tokens, .n_tokens = wrong, .n_logits = 0
+                };
                 if (!ok(r, lrnn_eval(r->session, &bad, 1, r->err, sizeof(r->err))) ||
-                    !ok(r, lrnn_seq_rewind(r->session, seq, wrong, r->err, sizeof(r->err)))) {
+                        !ok(r, lrnn_seq_rewind(r->session, seq, wrong, r->err, sizeof(r->err)))) {
                     return NAN;
                 }
                 can = (can + wrong < N_REWIND ? can + wrong : N_REWIND) - wrong;
             } break;
             case 2: {
                 const int32_t           to  = (seq + 1) % 3;
-                const struct lrnn_input bad = { .seq = seq, .tokens = g->tokens + 1, .n_tokens = 2, .n_logits = 0 };
+                const struct lrnn_input bad = {
+                    .seq = seq, .tokens = g->tokens + 1, .n_tokens = 2, .n_logits = 0
+                };
                 if (!ok(r, lrnn_seq_fork(r->session, seq, to, r->err, sizeof(r->err))) ||
-                    !ok(r, lrnn_eval(r->session, &bad, 1, r->err, sizeof(r->err))) ||
-                    !ok(r, lrnn_seq_reset(r->session, seq, r->err, sizeof(r->err)))) {
+                        !ok(r, lrnn_eval(r->session, &bad, 1, r->err, sizeof(r->err))) ||
+                        !ok(r, lrnn_seq_reset(r->session, seq, r->err, sizeof(r->err)))) {
                     return NAN;
                 }
                 seq = to;
                 can = 0; // a fork cannot go back behind the point where it began
             } break;
-            default:
-                break;
+            default: break;
         }
-        if (!test_check(r->t, lrnn_seq_length(r->session, seq) == at, "%s: length %lld, expected %lld", r->where,
+        if (!test_check(r->t, lrnn_seq_length(r->session, seq) == at,
+                    "%s: length %lld, expected %lld", r->where,
                     (long long) lrnn_seq_length(r->session, seq), (long long) at)) {
             return NAN;
         }
@@ -188,16 +210,17 @@ static double feed(struct run * r, enum feed how) {
     switch (how) {
         case FEED_ONE:
         case FEED_BATCHES: return feed_cut(r, r->g->n_tokens);
-        case FEED_STEPS:   return feed_cut(r, 1);
-        case FEED_CUTS:    return feed_cut(r, -17);
-        case FEED_BESIDE:  return feed_beside(r);
-        default:           return feed_rewind(r);
+        case FEED_STEPS: return feed_cut(r, 1);
+        case FEED_CUTS: return feed_cut(r, -17);
+        case FEED_BESIDE: return feed_beside(r);
+        default: return feed_rewind(r);
     }
 }
 
-// Decoding, a token of each sequence a call: the text, and the text backwards, which starts later and ends earlier. `alone`: only one of them.
+// Decoding, a token of each sequence a call: the text, and the text backwards, which starts later
+// and ends earlier. `alone`: only one of them.
 static bool decode(struct run * r, int alone, float * out[2]) {
-    const struct golden * g      = r->g;
+    const struct golden * g       = r->g;
     const int64_t         from[2] = { 0, 5 }, to[2] = { g->n_tokens, g->n_tokens - 7 };
     for (int64_t i = 0; i < g->n_tokens; ++i) {
         struct lrnn_input in[2];
@@ -206,39 +229,45 @@ static bool decode(struct run * r, int alone, float * out[2]) {
         for (int32_t s = 0; s < 2; ++s) {
             if ((alone < 0 || alone == s) && i >= from[s] && i < to[s]) {
                 tokens[s]  = g->tokens[s == 0 ? i : g->n_tokens - 1 - i];
-                in[n_in++] = (struct lrnn_input) { .seq = s, .tokens = &tokens[s], .n_tokens = 1, .n_logits = 1 };
+                in[n_in++] = (struct lrnn_input) {
+                    .seq = s, .tokens = &tokens[s], .n_tokens = 1, .n_logits = 1
+                };
             }
         }
         if (n_in > 0 && !ok(r, lrnn_eval(r->session, in, n_in, r->err, sizeof(r->err)))) {
             return false;
         }
         for (int32_t k = 0; k < n_in; ++k) {
-            memcpy(out[in[k].seq] + i*g->n_vocab, lrnn_logits(r->session, k), (size_t) g->n_vocab*sizeof(float));
+            memcpy(out[in[k].seq] + i * g->n_vocab, lrnn_logits(r->session, k),
+                    (size_t) g->n_vocab * sizeof(float));
         }
     }
     return true;
 }
 
 static double together_and_alone(struct run * r, struct lrnn_session_params params) {
-    const int64_t n   = r->g->n_tokens*r->g->n_vocab;
-    float       * all = calloc((size_t) (4*n), sizeof(float));
+    const int64_t n   = r->g->n_tokens * r->g->n_vocab;
+    float *       all = calloc((size_t) (4 * n), sizeof(float));
     double        d   = NAN;
-    params.n_seqs = 2;
+    params.n_seqs     = 2;
     if (all != NULL) {
-        float * together[2] = { all, all + n }, * alone[2] = { all + 2*n, all + 3*n };
-        bool    done        = true;
+        float *together[2] = { all, all + n }, *alone[2] = { all + 2 * n, all + 3 * n };
+        bool   done = true;
         for (int who = -1; who < 2 && done; ++who) {
-            done = open_session(r, FEED_BESIDE, &params) && decode(r, who, who < 0 ? together : alone);
+            done = open_session(r, FEED_BESIDE, &params) &&
+                   decode(r, who, who < 0 ? together : alone);
             lrnn_session_free(r->session);
         }
-        d = done ? max_diff(all, all + 2*n, 2*n) : NAN;
+        d = done ? max_diff(all, all + 2 * n, 2 * n) : NAN;
     }
     free(all);
-    test_check(r->t, d <= LIMIT_ALONE, "%s: together and alone differ by %.3g > %.0e", r->where, d, LIMIT_ALONE);
+    test_check(r->t, d <= LIMIT_ALONE, "%s: together and alone differ by %.3g > %.0e", r->where, d,
+            LIMIT_ALONE);
     return d;
 }
 
-static void test_model(struct test * t, const struct golden * g, struct lrnn_model * model, double worst[FEEDS + 1]) {
+static void test_model(struct test * t, const struct golden * g, struct lrnn_model * model,
+        double worst[FEEDS + 1]) {
     for (int setting = 0; setting < 4; ++setting) {
         struct run r = { .t = t, .g = g, .model = model, .rng = { (uint64_t) (1 + setting) } };
         for (int how = 0; how < FEEDS; ++how) {
@@ -255,10 +284,14 @@ static void test_model(struct test * t, const struct golden * g, struct lrnn_mod
                 d = feed(&r, (enum feed) how);
                 lrnn_session_free(r.session);
             }
-            test_check(t, d < LIMIT_LIBRARY, "%s: differs from the library by %.3g, expected less than %.0e", r.where, d, LIMIT_LIBRARY);
+            test_check(t, d < LIMIT_LIBRARY,
+                    "%s: differs from the library by %.3g, expected less than %.0e", r.where, d,
+                    LIMIT_LIBRARY);
             worst[how] = worse(d, worst[how]);
         }
-        const struct lrnn_session_params params = { .n_threads = 1 + setting % 2, .exact_cuts = setting / 2 == 1, .n_cache = 64 };
+        const struct lrnn_session_params params = {
+            .n_threads = 1 + setting % 2, .exact_cuts = setting / 2 == 1, .n_cache = 64
+        };
         worst[FEEDS] = worse(together_and_alone(&r, params), worst[FEEDS]);
     }
 }
@@ -267,10 +300,11 @@ static void test_model(struct test * t, const struct golden * g, struct lrnn_mod
 // Every tensor matters
 //
 
-static const char * const spoiled_path = "test-golden-spoiled.gguf"; // where the test runs: in the build directory
+static const char * const spoiled_path =
+        "test-golden-spoiled.gguf"; // where the test runs: in the build directory
 
 static unsigned char * read_file(const char * path, size_t * size) {
-    FILE          * f    = fopen(path, "rb");
+    FILE *          f    = fopen(path, "rb");
     unsigned char * data = NULL;
     if (f != NULL && fseek(f, 0, SEEK_END) == 0 && ftell(f) > 0) {
         *size = (size_t) ftell(f);
@@ -300,52 +334,62 @@ static double spoiled(struct run * r, const unsigned char * file, size_t size) {
     }
     r->model = lrnn_model_load(spoiled_path, NULL, r->err, sizeof(r->err));
     if (ok(r, r->model != NULL)) {
-        r->session = lrnn_session_new(r->model, &(struct lrnn_session_params) { .n_threads = 1, .n_cache = 64 }, r->err, sizeof(r->err));
-        d = ok(r, r->session != NULL) ? feed_cut(r, r->g->n_tokens) : NAN;
+        r->session = lrnn_session_new(r->model,
+                &(struct lrnn_session_params) { .n_threads = 1, .n_cache = 64 }, r->err,
+                sizeof(r->err));
+        d          = ok(r, r->session != NULL) ? feed_cut(r, r->g->n_tokens) : NAN;
         lrnn_session_free(r->session);
     }
     lrnn_model_free(r->model);
     return d;
 }
 
-// llama.cpp's RWKV-7 has v0, v1 and v2 in the first layer as well, where there is no earlier value to mix with.
+// llama.cpp's RWKV-7 has v0, v1 and v2 in the first layer as well, where there is no earlier value
+// to mix with.
 static bool is_dummy(const char * name) {
     static const char prefix[] = "blk.0.time_mix_v";
     const size_t      n        = sizeof(prefix) - 1;
     return strncmp(name, prefix, n) == 0 && name[n] >= '0' && name[n] <= '2';
 }
 
-// Each tensor in turn, every element off by up to 20 %: more than rounding, less than any mistake in how it is read.
+// Each tensor in turn, every element off by up to 20 %: more than rounding, less than any mistake
+// in how it is read.
 static double least_seen(struct test * t, const struct golden * g) {
-    struct run            r     = { .t = t, .g = g, .rng = { 1 } };
-    size_t                size  = 0;
-    unsigned char       * file  = read_file(g->path, &size);
-    struct gguf_context * gguf  = gguf_init_from_file(g->path, (struct gguf_init_params) { .no_alloc = true });
-    double                least = INFINITY;
+    struct run            r    = { .t = t, .g = g, .rng = { 1 } };
+    size_t                size = 0;
+    unsigned char *       file = read_file(g->path, &size);
+    struct gguf_context * gguf =
+            gguf_init_from_file(g->path, (struct gguf_init_params) { .no_alloc = true });
+    double least = INFINITY;
     snprintf(r.where, sizeof(r.where), "%s", g->name);
     if (test_check(t, file != NULL && gguf != NULL, "%s cannot be read", g->path)) {
         for (int64_t i = 0; i < gguf_get_n_tensors(gguf); ++i) {
-            unsigned char * data   = file + gguf_get_data_offset(gguf) + gguf_get_tensor_offset(gguf, i);
-            const size_t    n      = gguf_get_tensor_size(gguf, i)/sizeof(float);
-            float         * values = malloc(n*sizeof(float));
-            if (!test_check(t, values != NULL && gguf_get_tensor_type(gguf, i) == GGML_TYPE_F32, "%s: a tensor is not F32", r.where)) {
+            unsigned char * data =
+                    file + gguf_get_data_offset(gguf) + gguf_get_tensor_offset(gguf, i);
+            const size_t n      = gguf_get_tensor_size(gguf, i) / sizeof(float);
+            float *      values = malloc(n * sizeof(float));
+            if (!test_check(t, values != NULL && gguf_get_tensor_type(gguf, i) == GGML_TYPE_F32,
+                        "%s: a tensor is not F32", r.where)) {
                 free(values);
                 break;
             }
-            memcpy(values, data, n*sizeof(float));
+            memcpy(values, data, n * sizeof(float));
             for (size_t k = 0; k < n; ++k) {
-                const float off = values[k]*(float) test_uniform(&r.rng, 0.8, 1.2);
-                memcpy(data + k*sizeof(float), &off, sizeof(off));
+                const float off = values[k] * (float) test_uniform(&r.rng, 0.8, 1.2);
+                memcpy(data + k * sizeof(float), &off, sizeof(off));
             }
-            snprintf(r.where, sizeof(r.where), "%s with %s off", g->name, gguf_get_tensor_name(gguf, i));
+            snprintf(r.where, sizeof(r.where), "%s with %s off", g->name,
+                    gguf_get_tensor_name(gguf, i));
             const double d = spoiled(&r, file, size);
             if (is_dummy(gguf_get_tensor_name(gguf, i))) {
-                test_check(t, d < SEEN, "%s: the logits differ by %.3g, though nothing should read it", r.where, d);
+                test_check(t, d < SEEN,
+                        "%s: the logits differ by %.3g, though nothing should read it", r.where, d);
             } else {
-                test_check(t, d > SEEN, "%s: the logits differ by %.3g, expected more than %.0e", r.where, d, SEEN);
+                test_check(t, d > SEEN, "%s: the logits differ by %.3g, expected more than %.0e",
+                        r.where, d, SEEN);
                 least = d < least ? d : least;
             }
-            memcpy(data, values, n*sizeof(float));
+            memcpy(data, values, n * sizeof(float));
             free(values);
         }
         remove(spoiled_path);
@@ -357,16 +401,27 @@ static double least_seen(struct test * t, const struct golden * g) {
 
 // Every family has a model here, so that none can lose its own unnoticed.
 static const char * const families[] = {
-    "delta_net", "gated_delta_net", "gated_delta_product", "gla", "hgrn2", "kda", "mamba", "mamba2", "mlstm", "retnet", "rwkv6", "rwkv7",
+    "delta_net",
+    "gated_delta_net",
+    "gated_delta_product",
+    "gla",
+    "hgrn2",
+    "kda",
+    "mamba",
+    "mamba2",
+    "mlstm",
+    "retnet",
+    "rwkv6",
+    "rwkv7",
     "transformer",
 };
-enum { N_FAMILIES = sizeof(families)/sizeof(families[0]) };
+enum { N_FAMILIES = sizeof(families) / sizeof(families[0]) };
 
 int main(void) {
-    struct test          t = { 0 };
-    struct golden_list   list;
-    char                 err[512];
-    bool                 seen[N_FAMILIES] = { false };
+    struct test        t = { 0 };
+    struct golden_list list;
+    char               err[512];
+    bool               seen[N_FAMILIES] = { false };
     if (!test_check(&t, golden_list_load(&list, err, sizeof(err)), "%s", err)) {
         return test_end(&t, "test-golden");
     }
@@ -379,13 +434,13 @@ int main(void) {
 
     for (int i = 0; i < list.n; ++i) {
         const struct golden * g     = &list.models[i];
-        struct lrnn_model   * model = lrnn_model_load(g->path, NULL, err, sizeof(err));
+        struct lrnn_model *   model = lrnn_model_load(g->path, NULL, err, sizeof(err));
         if (!test_check(&t, model != NULL, "%s: %s", g->name, err)) {
             continue;
         }
         const struct lrnn_model_info info = lrnn_model_get_info(model);
-        if (test_check(&t, info.n_vocab == g->n_vocab, "%s: vocabulary of %lld, logits of %lld", g->name, (long long) info.n_vocab,
-                    (long long) g->n_vocab)) {
+        if (test_check(&t, info.n_vocab == g->n_vocab, "%s: vocabulary of %lld, logits of %lld",
+                    g->name, (long long) info.n_vocab, (long long) g->n_vocab)) {
             double worst[FEEDS + 1] = { 0.0 };
             test_model(&t, g, model, worst);
             printf("%-28s %-20s %-7s", g->name, info.family, info.eigenvalues);

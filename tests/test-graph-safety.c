@@ -25,37 +25,38 @@ enum { ACC_SIZE = 8, ACC_SLOTS = 4 };
 
 // state[slot][i] = 100·slot + i at the start; x[i] = i + 1 for slot 0
 struct acc {
-    struct ggml_context * ctx;   // of what outlives a graph
+    struct ggml_context * ctx; // of what outlives a graph
     ggml_backend_buffer_t buffer;
-    struct ggml_tensor  * state; // [ACC_SIZE, ACC_SLOTS]
+    struct ggml_tensor *  state; // [ACC_SIZE, ACC_SLOTS]
 
     struct ggml_context * ctx_in;
     ggml_backend_buffer_t buffer_in;
-    struct ggml_tensor  * ids, * one, * x; // on the CPU
+    struct ggml_tensor *  ids, *one, *x; // on the CPU
 
     struct ggml_context * ctx_w;
     ggml_backend_buffer_t buffer_w;
-    struct ggml_tensor  * two;   // weights [ACC_SIZE], all 2
+    struct ggml_tensor *  two; // weights [ACC_SIZE], all 2
 
     struct ggml_context * ctx_g; // of the graph in work
-    struct ggml_cgraph  * graph;
+    struct ggml_cgraph *  graph;
 };
 
 static struct ggml_context * new_context(void) {
-    return ggml_init((struct ggml_init_params) { .mem_size = 256*ggml_tensor_overhead() + ggml_graph_overhead(), .no_alloc = true });
+    return ggml_init((struct ggml_init_params) {
+            .mem_size = 256 * ggml_tensor_overhead() + ggml_graph_overhead(), .no_alloc = true });
 }
 
-
-static void acc_init(struct acc * a, ggml_backend_t cpu, ggml_backend_t state, ggml_backend_t weights) {
-    a->ctx    = new_context();
-    a->state  = ggml_new_tensor_2d(a->ctx, GGML_TYPE_F32, ACC_SIZE, ACC_SLOTS);
+static void acc_init(
+        struct acc * a, ggml_backend_t cpu, ggml_backend_t state, ggml_backend_t weights) {
+    a->ctx   = new_context();
+    a->state = ggml_new_tensor_2d(a->ctx, GGML_TYPE_F32, ACC_SIZE, ACC_SLOTS);
     ggml_set_name(a->state, "acc");
     a->buffer = ggml_backend_alloc_ctx_tensors(a->ctx, state);
 
-    a->ctx_in = new_context();
-    a->ids    = ggml_new_tensor_2d(a->ctx_in, GGML_TYPE_I32, GGML_SCAN_SNAPS, 1);
-    a->one    = ggml_new_tensor_4d(a->ctx_in, GGML_TYPE_F32, 1, 1, 1, 1);
-    a->x      = ggml_new_tensor_4d(a->ctx_in, GGML_TYPE_F32, ACC_SIZE, 1, 1, 1);
+    a->ctx_in    = new_context();
+    a->ids       = ggml_new_tensor_2d(a->ctx_in, GGML_TYPE_I32, GGML_SCAN_SNAPS, 1);
+    a->one       = ggml_new_tensor_4d(a->ctx_in, GGML_TYPE_F32, 1, 1, 1, 1);
+    a->x         = ggml_new_tensor_4d(a->ctx_in, GGML_TYPE_F32, ACC_SIZE, 1, 1, 1);
     a->buffer_in = ggml_backend_alloc_ctx_tensors(a->ctx_in, cpu);
 
     a->ctx_w    = new_context();
@@ -66,18 +67,18 @@ static void acc_init(struct acc * a, ggml_backend_t cpu, ggml_backend_t state, g
     float initial[ACC_SLOTS][ACC_SIZE], x[ACC_SIZE], two[ACC_SIZE];
     for (int i = 0; i < ACC_SIZE; ++i) {
         for (int slot = 0; slot < ACC_SLOTS; ++slot) {
-            initial[slot][i] = (float) (100*slot + i);
+            initial[slot][i] = (float) (100 * slot + i);
         }
-        x  [i] = (float) (i + 1);
+        x[i]   = (float) (i + 1);
         two[i] = 2.0f;
     }
     const int32_t ids[GGML_SCAN_SNAPS] = { 0, 0, 0, 1 };
-    const float   one = 1.0f;
+    const float   one                  = 1.0f;
     ggml_backend_tensor_set(a->state, initial, 0, sizeof(initial));
-    ggml_backend_tensor_set(a->ids,   ids,     0, sizeof(ids));
-    ggml_backend_tensor_set(a->one,   &one,    0, sizeof(one));
-    ggml_backend_tensor_set(a->x,     x,       0, sizeof(x));
-    ggml_backend_tensor_set(a->two,   two,     0, sizeof(two));
+    ggml_backend_tensor_set(a->ids, ids, 0, sizeof(ids));
+    ggml_backend_tensor_set(a->one, &one, 0, sizeof(one));
+    ggml_backend_tensor_set(a->x, x, 0, sizeof(x));
+    ggml_backend_tensor_set(a->two, two, 0, sizeof(two));
 
     a->ctx_g = NULL;
 }
@@ -99,11 +100,19 @@ static void acc_new_graph(struct acc * a) {
 }
 
 // S ← S + x in slot 0 of `state`, y = S
-static struct ggml_tensor * acc_scan_x(struct acc * a, struct ggml_tensor * state, struct ggml_tensor * x, const char * name) {
-    char err[512] = "";
-    struct ggml_tensor * op = ggml_signed_scan(a->ctx_g, &(struct ggml_signed_scan_args) {
-        .state = state, .ids = a->ids, .b = a->one, .c = a->one, .x = x, .scale = 1.0f,
-    }, err, sizeof(err));
+static struct ggml_tensor * acc_scan_x(
+        struct acc * a, struct ggml_tensor * state, struct ggml_tensor * x, const char * name) {
+    char                 err[512] = "";
+    struct ggml_tensor * op       = ggml_signed_scan(a->ctx_g,
+                  &(struct ggml_signed_scan_args) {
+                          .state = state,
+                          .ids   = a->ids,
+                          .b     = a->one,
+                          .c     = a->one,
+                          .x     = x,
+                          .scale = 1.0f,
+            },
+                  err, sizeof(err));
     if (op == NULL) {
         fprintf(stderr, "builder: %s\n", err);
         exit(1);
@@ -112,21 +121,29 @@ static struct ggml_tensor * acc_scan_x(struct acc * a, struct ggml_tensor * stat
     return op;
 }
 
-static struct ggml_tensor * acc_scan(struct acc * a, struct ggml_tensor * state, const char * name) {
+static struct ggml_tensor * acc_scan(
+        struct acc * a, struct ggml_tensor * state, const char * name) {
     // as much of x as fits a slot of the state
-    return acc_scan_x(a, state, ggml_view_4d(a->ctx_g, a->x, state->ne[0], 1, 1, 1, a->x->nb[1], a->x->nb[2], a->x->nb[3], 0), name);
+    return acc_scan_x(a, state,
+            ggml_view_4d(a->ctx_g, a->x, state->ne[0], 1, 1, 1, a->x->nb[1], a->x->nb[2],
+                    a->x->nb[3], 0),
+            name);
 }
 
 static struct ggml_tensor * after(struct acc * a, struct ggml_tensor * op) {
     return ggml_scan_state_after(a->ctx_g, op);
 }
 
-static struct ggml_tensor * slots(struct acc * a, struct ggml_tensor * state, int64_t first, int64_t n) {
-    return ggml_view_2d(a->ctx_g, state, state->ne[0], n, state->nb[1], (size_t) first*state->nb[1]);
+static struct ggml_tensor * slots(
+        struct acc * a, struct ggml_tensor * state, int64_t first, int64_t n) {
+    return ggml_view_2d(
+            a->ctx_g, state, state->ne[0], n, state->nb[1], (size_t) first * state->nb[1]);
 }
 
-static struct ggml_tensor * columns(struct acc * a, struct ggml_tensor * state, int64_t first, int64_t n) {
-    return ggml_view_2d(a->ctx_g, state, n, state->ne[1], state->nb[1], (size_t) first*sizeof(float));
+static struct ggml_tensor * columns(
+        struct acc * a, struct ggml_tensor * state, int64_t first, int64_t n) {
+    return ggml_view_2d(
+            a->ctx_g, state, n, state->ne[1], state->nb[1], (size_t) first * sizeof(float));
 }
 
 static void acc_expand(struct acc * a, struct ggml_tensor * t) {
@@ -140,32 +157,39 @@ static bool acc_holds(const struct acc * a, int n_adds) {
     ggml_backend_tensor_get(a->state, got, 0, sizeof(got));
     for (int slot = 0; slot < ACC_SLOTS; ++slot) {
         for (int i = 0; i < ACC_SIZE; ++i) {
-            ok = ok && got[slot][i] == (float) (100*slot + i + (slot == 0 ? n_adds*(i + 1) : 0));
+            ok = ok &&
+                 got[slot][i] == (float) (100 * slot + i + (slot == 0 ? n_adds * (i + 1) : 0));
         }
     }
     return ok;
 }
 
 // Refused, with a message that has both words in it.
-static bool is_refused(struct test * t, struct acc * a, ggml_backend_sched_t sched, const char * what,
-        const char * word_1, const char * word_2) {
-    char err[512] = "";
-    const bool ok = lrnn_graph_alloc(sched, a->graph, err, sizeof(err));
+static bool is_refused(struct test * t, struct acc * a, ggml_backend_sched_t sched,
+        const char * what, const char * word_1, const char * word_2) {
+    char       err[512] = "";
+    const bool ok       = lrnn_graph_alloc(sched, a->graph, err, sizeof(err));
     return test_check(t, !ok, "%s is accepted", what) &&
            test_check(t, strstr(err, word_1) != NULL && strstr(err, word_2) != NULL,
                    "%s: the message does not name %s and %s: %s", what, word_1, word_2, err);
 }
 
-static bool is_accepted(struct test * t, struct acc * a, ggml_backend_sched_t sched, const char * what) {
+static bool is_accepted(
+        struct test * t, struct acc * a, ggml_backend_sched_t sched, const char * what) {
     char err[512] = "";
-    return test_check(t, lrnn_graph_alloc(sched, a->graph, err, sizeof(err)), "%s is refused: %s", what, err) &&
-           test_check(t, ggml_backend_sched_graph_compute(sched, a->graph) == GGML_STATUS_SUCCESS, "%s: compute failed", what);
+    return test_check(t, lrnn_graph_alloc(sched, a->graph, err, sizeof(err)), "%s is refused: %s",
+                   what, err) &&
+           test_check(t, ggml_backend_sched_graph_compute(sched, a->graph) == GGML_STATUS_SUCCESS,
+                   "%s: compute failed", what);
 }
 
-// The op is computed away from its state, because the caller says so or because its neighbours are there.
-static void test_misplaced(struct test * t, ggml_backend_sched_t sched, ggml_backend_t cpu, ggml_backend_t home, ggml_backend_t away,
-        bool drift) {
-    const char * what = drift ? "unpinned" : home == cpu ? "state on the CPU, op forced away" : "state on the server, op forced away";
+// The op is computed away from its state, because the caller says so or because its neighbours are
+// there.
+static void test_misplaced(struct test * t, ggml_backend_sched_t sched, ggml_backend_t cpu,
+        ggml_backend_t home, ggml_backend_t away, bool drift) {
+    const char * what = drift         ? "unpinned"
+                        : home == cpu ? "state on the CPU, op forced away"
+                                      : "state on the server, op forced away";
 
     for (int view = 0; view < 2; ++view) {
         struct acc a;
@@ -175,30 +199,36 @@ static void test_misplaced(struct test * t, ggml_backend_sched_t sched, ggml_bac
             struct ggml_tensor * state = view ? slots(&a, a.state, 0, 2) : a.state;
             struct ggml_tensor * x     = ggml_mul(a.ctx_g, a.x, a.two);
             struct ggml_tensor * op    = acc_scan_x(&a, state, x, "op");
-            struct ggml_tensor * y     = ggml_mul(a.ctx_g, ggml_reshape_1d(a.ctx_g, op, ACC_SIZE), a.two);
+            struct ggml_tensor * y =
+                    ggml_mul(a.ctx_g, ggml_reshape_1d(a.ctx_g, op, ACC_SIZE), a.two);
             ggml_set_name(state, "acc");
             acc_expand(&a, y);
 
-            char err[512] = "";
-            struct lrnn_graph_scans * scans = lrnn_graph_scans_find(a.graph, err, sizeof(err));
+            char                      err[512] = "";
+            struct lrnn_graph_scans * scans    = lrnn_graph_scans_find(a.graph, err, sizeof(err));
             if (!test_check(t, scans != NULL, "%s: %s", what, err)) {
                 break;
             }
             ggml_backend_sched_reset(sched);
             if (pinned) {
-                test_check(t, lrnn_graph_scans_pin(scans, sched, err, sizeof(err)), "%s: %s", what, err);
+                test_check(t, lrnn_graph_scans_pin(scans, sched, err, sizeof(err)), "%s: %s", what,
+                        err);
             } else if (!drift) {
                 ggml_backend_sched_set_tensor_backend(sched, op, away);
             }
-            test_check(t, ggml_backend_sched_alloc_graph(sched, a.graph), "%s: not allocated", what);
+            test_check(
+                    t, ggml_backend_sched_alloc_graph(sched, a.graph), "%s: not allocated", what);
             const bool ok = lrnn_graph_scans_verify(scans, sched, err, sizeof(err));
             if (pinned) {
                 test_check(t, ok, "%s, then pinned: %s", what, err);
-                test_check(t, ggml_backend_sched_get_tensor_backend(sched, op) == home, "%s, then pinned: still away", what);
+                test_check(t, ggml_backend_sched_get_tensor_backend(sched, op) == home,
+                        "%s, then pinned: still away", what);
             } else {
                 test_check(t, !ok, "%s: not noticed", what);
-                test_check(t, op->src[0] != state, "%s: works on its state, the case is not one", what);
-                test_check(t, strstr(err, "SIGNED_SCAN 'op'") != NULL && strstr(err, "'acc'") != NULL,
+                test_check(t, op->src[0] != state, "%s: works on its state, the case is not one",
+                        what);
+                test_check(t,
+                        strstr(err, "SIGNED_SCAN 'op'") != NULL && strstr(err, "'acc'") != NULL,
                         "%s: the message does not name op and state: %s", what, err);
                 if (view == 0) {
                     printf("  refused: %s\n", err);
@@ -210,9 +240,11 @@ static void test_misplaced(struct test * t, ggml_backend_sched_t sched, ggml_bac
             ggml_backend_sched_graph_compute(sched, a.graph);
             ggml_backend_tensor_get(y, got, 0, sizeof(got));
             for (int i = 0; i < ACC_SIZE; ++i) {
-                test_check(t, got[i] == (float) (2*(i + 2*(i + 1))), "%s: output %d is %g", what, i, got[i]);
+                test_check(t, got[i] == (float) (2 * (i + 2 * (i + 1))), "%s: output %d is %g",
+                        what, i, got[i]);
             }
-            test_check(t, acc_holds(&a, pinned ? 2 : 0), "%s: the update is %s", what, pinned ? "lost" : "not lost: no case for the check");
+            test_check(t, acc_holds(&a, pinned ? 2 : 0), "%s: the update is %s", what,
+                    pinned ? "lost" : "not lost: no case for the check");
 
             lrnn_graph_scans_free(scans);
         }
@@ -221,8 +253,10 @@ static void test_misplaced(struct test * t, ggml_backend_sched_t sched, ggml_bac
     }
 }
 
-// Two backends that share memory: wherever the op runs, the state is in reach, and the check must not cry.
-static void test_shared_memory(struct test * t, ggml_backend_sched_t sched, ggml_backend_t cpu_1, ggml_backend_t cpu_2) {
+// Two backends that share memory: wherever the op runs, the state is in reach, and the check must
+// not cry.
+static void test_shared_memory(
+        struct test * t, ggml_backend_sched_t sched, ggml_backend_t cpu_1, ggml_backend_t cpu_2) {
     struct acc a;
     acc_init(&a, cpu_1, cpu_2, cpu_1);
     for (int n = 0; n < 2; ++n) {
@@ -230,13 +264,15 @@ static void test_shared_memory(struct test * t, ggml_backend_sched_t sched, ggml
         struct ggml_tensor * op = acc_scan(&a, a.state, "op");
         acc_expand(&a, op);
 
-        char err[512] = "";
-        struct lrnn_graph_scans * scans = lrnn_graph_scans_find(a.graph, err, sizeof(err));
+        char                      err[512] = "";
+        struct lrnn_graph_scans * scans    = lrnn_graph_scans_find(a.graph, err, sizeof(err));
         if (test_check(t, scans != NULL, "shared memory: %s", err)) {
             ggml_backend_sched_reset(sched);
             ggml_backend_sched_set_tensor_backend(sched, op, n == 0 ? cpu_1 : cpu_2);
-            test_check(t, ggml_backend_sched_alloc_graph(sched, a.graph), "shared memory: not allocated");
-            test_check(t, lrnn_graph_scans_verify(scans, sched, err, sizeof(err)), "shared memory: %s", err);
+            test_check(t, ggml_backend_sched_alloc_graph(sched, a.graph),
+                    "shared memory: not allocated");
+            test_check(t, lrnn_graph_scans_verify(scans, sched, err, sizeof(err)),
+                    "shared memory: %s", err);
             ggml_backend_sched_graph_compute(sched, a.graph);
             test_check(t, acc_holds(&a, n + 1), "shared memory: the update is lost");
             lrnn_graph_scans_free(scans);
@@ -245,21 +281,25 @@ static void test_shared_memory(struct test * t, ggml_backend_sched_t sched, ggml
     acc_free(&a);
 }
 
-static void test_unreachable(struct test * t, ggml_backend_sched_t only_cpu, ggml_backend_t cpu, ggml_backend_t rpc) {
+static void test_unreachable(
+        struct test * t, ggml_backend_sched_t only_cpu, ggml_backend_t cpu, ggml_backend_t rpc) {
     struct acc a;
     acc_init(&a, cpu, rpc, rpc);
 
     acc_new_graph(&a);
     acc_expand(&a, acc_scan(&a, a.state, "op"));
-    is_refused(t, &a, only_cpu, "a state out of reach of the scheduler", "'acc'", ggml_backend_buffer_name(a.buffer));
+    is_refused(t, &a, only_cpu, "a state out of reach of the scheduler", "'acc'",
+            ggml_backend_buffer_name(a.buffer));
 
     acc_new_graph(&a);
     acc_expand(&a, ggml_mul(a.ctx_g, a.x, a.two));
-    is_refused(t, &a, only_cpu, "a weight out of reach of the scheduler", a.two->name, ggml_backend_buffer_name(a.buffer_w));
+    is_refused(t, &a, only_cpu, "a weight out of reach of the scheduler", a.two->name,
+            ggml_backend_buffer_name(a.buffer_w));
 
     acc_new_graph(&a);
     acc_expand(&a, ggml_scale_inplace(a.ctx_g, a.two, 2.0f));
-    is_refused(t, &a, only_cpu, "a result out of reach of the scheduler", "SCALE", ggml_backend_buffer_name(a.buffer_w));
+    is_refused(t, &a, only_cpu, "a result out of reach of the scheduler", "SCALE",
+            ggml_backend_buffer_name(a.buffer_w));
 
     acc_new_graph(&a);
     struct ggml_tensor * state = ggml_new_tensor_2d(a.ctx_g, GGML_TYPE_F32, ACC_SIZE, ACC_SLOTS);
@@ -270,20 +310,23 @@ static void test_unreachable(struct test * t, ggml_backend_sched_t only_cpu, ggm
     acc_free(&a);
 }
 
-static void test_once(struct test * t, ggml_backend_sched_t sched, ggml_backend_t cpu, ggml_backend_t home) {
+static void test_once(
+        struct test * t, ggml_backend_sched_t sched, ggml_backend_t cpu, ggml_backend_t home) {
     struct acc a;
     acc_init(&a, cpu, home, cpu);
 
     acc_new_graph(&a);
     acc_expand(&a, acc_scan(&a, a.state, "op"));
     is_accepted(t, &a, sched, "a new graph");
-    is_refused(t, &a, sched, "a graph that was allocated before", "SIGNED_SCAN 'op'", "allocated before");
+    is_refused(t, &a, sched, "a graph that was allocated before", "SIGNED_SCAN 'op'",
+            "allocated before");
     test_check(t, acc_holds(&a, 1), "a refused graph changed the state");
 
     acc_free(&a);
 }
 
-static void test_reads(struct test * t, ggml_backend_sched_t sched, ggml_backend_t cpu, ggml_backend_t home, ggml_backend_t reader) {
+static void test_reads(struct test * t, ggml_backend_sched_t sched, ggml_backend_t cpu,
+        ggml_backend_t home, ggml_backend_t reader) {
     struct acc a;
     acc_init(&a, cpu, home, reader);
     struct ggml_tensor * op;
@@ -299,7 +342,9 @@ static void test_reads(struct test * t, ggml_backend_sched_t sched, ggml_backend
             struct ggml_tensor * reads[] = {
                 ggml_mul(a.ctx_g, a.state, a.two),
                 ggml_cont(a.ctx_g, slots(&a, a.state, 1, 1)),
-                ggml_cont(a.ctx_g, ggml_transpose(a.ctx_g, ggml_reshape_3d(a.ctx_g, slots(&a, a.state, 0, 2), ACC_SIZE/2, 2, 2))),
+                ggml_cont(a.ctx_g,
+                        ggml_transpose(a.ctx_g, ggml_reshape_3d(a.ctx_g, slots(&a, a.state, 0, 2),
+                                                        ACC_SIZE / 2, 2, 2))),
                 ggml_add(a.ctx_g, ggml_reshape_1d(a.ctx_g, op, ACC_SIZE), slots(&a, a.state, 0, 1)),
                 ggml_cpy(a.ctx_g, a.x, ggml_view_1d(a.ctx_g, a.state, ACC_SIZE, 0)),
             };
@@ -313,7 +358,9 @@ static void test_reads(struct test * t, ggml_backend_sched_t sched, ggml_backend
 
     // the state as one of the other sources of the scan
     acc_new_graph(&a);
-    acc_expand(&a, acc_scan_x(&a, a.state, ggml_reshape_4d(a.ctx_g, slots(&a, a.state, 1, 1), ACC_SIZE, 1, 1, 1), "op"));
+    acc_expand(&a,
+            acc_scan_x(&a, a.state,
+                    ggml_reshape_4d(a.ctx_g, slots(&a, a.state, 1, 1), ACC_SIZE, 1, 1, 1), "op"));
     is_refused(t, &a, sched, "a scan that reads its own state twice", "'op'", "'acc'");
 
     // in place, through the state after
@@ -322,22 +369,32 @@ static void test_reads(struct test * t, ggml_backend_sched_t sched, ggml_backend
     acc_expand(&a, ggml_scale_inplace(a.ctx_g, after(&a, op), 3.0f));
     is_refused(t, &a, sched, "an op that writes a state and is no scan", "SCALE", "'acc'");
 
-    // reads through the state after: the order in which nodes are expanded must not matter, nor on which backend the reader is
+    // reads through the state after: the order in which nodes are expanded must not matter, nor on
+    // which backend the reader is
     int n_adds = 0;
     for (int order = 0; order < 3; ++order) {
         for (int way = 0; way < 3; ++way) {
             acc_new_graph(&a);
-            op = acc_scan(&a, a.state, "op");
+            op                             = acc_scan(&a, a.state, "op");
             struct ggml_tensor * new_state = after(&a, op);
             struct ggml_tensor * read =
-                way == 0 ? ggml_mul(a.ctx_g, new_state, a.two) :                              // placed with its weight
-                way == 1 ? ggml_scale(a.ctx_g, new_state, 2.0f) :                             // could be computed in place, and must not
-                           ggml_cont(a.ctx_g, ggml_mul(a.ctx_g, ggml_reshape_3d(a.ctx_g, new_state, ACC_SIZE, 1, ACC_SLOTS), a.two));
-            struct ggml_tensor * y = ggml_mul(a.ctx_g, ggml_reshape_1d(a.ctx_g, op, ACC_SIZE), a.two);
+                    way == 0 ? ggml_mul(a.ctx_g, new_state, a.two) : // placed with its weight
+                            way == 1 ? ggml_scale(a.ctx_g, new_state, 2.0f)
+                                     : // could be computed in place, and must not
+                            ggml_cont(a.ctx_g, ggml_mul(a.ctx_g,
+                                                       ggml_reshape_3d(a.ctx_g, new_state, ACC_SIZE,
+                                                               1, ACC_SLOTS),
+                                                       a.two));
+            struct ggml_tensor * y =
+                    ggml_mul(a.ctx_g, ggml_reshape_1d(a.ctx_g, op, ACC_SIZE), a.two);
             ggml_set_output(read);
             ggml_set_output(y);
-            if (order == 0) { acc_expand(&a, op); }
-            if (order == 1) { acc_expand(&a, y); }
+            if (order == 0) {
+                acc_expand(&a, op);
+            }
+            if (order == 1) {
+                acc_expand(&a, y);
+            }
             acc_expand(&a, read);
             acc_expand(&a, y);
             if (!is_accepted(t, &a, sched, "a read through the state after")) {
@@ -349,11 +406,14 @@ static void test_reads(struct test * t, ggml_backend_sched_t sched, ggml_backend
             bool ok = true;
             for (int slot = 0; slot < ACC_SLOTS; ++slot) {
                 for (int i = 0; i < ACC_SIZE; ++i) {
-                    ok = ok && got[slot][i] == (float) (2*(100*slot + i + (slot == 0 ? n_adds*(i + 1) : 0)));
+                    ok = ok &&
+                         got[slot][i] == (float) (2 * (100 * slot + i +
+                                                              (slot == 0 ? n_adds * (i + 1) : 0)));
                 }
             }
             test_check(t, ok, "order %d, way %d: the reader did not see the new state", order, way);
-            test_check(t, acc_holds(&a, n_adds), "order %d, way %d: the state is wrong", order, way);
+            test_check(
+                    t, acc_holds(&a, n_adds), "order %d, way %d: the state is wrong", order, way);
         }
     }
 
@@ -368,7 +428,8 @@ static void test_reads(struct test * t, ggml_backend_sched_t sched, ggml_backend
     acc_new_graph(&a);
     op = acc_scan(&a, columns(&a, a.state, 0, 5), "op");
     acc_expand(&a, ggml_cont(a.ctx_g, columns(&a, a.state, 5, 3)));
-    acc_expand(&a, ggml_cont(a.ctx_g, ggml_view_1d(a.ctx_g, a.state, 3, a.state->nb[1] + 5*sizeof(float))));
+    acc_expand(&a, ggml_cont(a.ctx_g,
+                           ggml_view_1d(a.ctx_g, a.state, 3, a.state->nb[1] + 5 * sizeof(float))));
     acc_expand(&a, op);
     is_accepted(t, &a, sched, "a plain read of other columns");
 
@@ -381,11 +442,12 @@ static void test_reads(struct test * t, ggml_backend_sched_t sched, ggml_backend
     acc_free(&a);
 }
 
-static void test_two_scans(struct test * t, ggml_backend_sched_t sched, ggml_backend_t cpu, ggml_backend_t home) {
+static void test_two_scans(
+        struct test * t, ggml_backend_sched_t sched, ggml_backend_t cpu, ggml_backend_t home) {
     struct acc a;
     acc_init(&a, cpu, home, cpu);
-    struct ggml_tensor * one, * two, * three;
-    int n_adds = 0;
+    struct ggml_tensor *one, *two, *three;
+    int                 n_adds = 0;
 
     // on the same slots
     acc_new_graph(&a);
@@ -400,9 +462,9 @@ static void test_two_scans(struct test * t, ggml_backend_sched_t sched, ggml_bac
 
     // a chain, and a reader at its end
     acc_new_graph(&a);
-    one   = acc_scan(&a, a.state, "one");
-    two   = acc_scan(&a, after(&a, one), "two");
-    three = acc_scan(&a, after(&a, two), "three");
+    one                       = acc_scan(&a, a.state, "one");
+    two                       = acc_scan(&a, after(&a, one), "two");
+    three                     = acc_scan(&a, after(&a, two), "three");
     struct ggml_tensor * read = ggml_scale(a.ctx_g, after(&a, three), 0.5f);
     ggml_set_output(read);
     acc_expand(&a, read);
@@ -416,8 +478,8 @@ static void test_two_scans(struct test * t, ggml_backend_sched_t sched, ggml_bac
 
     // a reader in the middle of a chain sees this state or the next
     acc_new_graph(&a);
-    one = acc_scan(&a, a.state, "one");
-    two = acc_scan(&a, after(&a, one), "two");
+    one  = acc_scan(&a, a.state, "one");
+    two  = acc_scan(&a, after(&a, one), "two");
     read = ggml_cont(a.ctx_g, after(&a, one));
     ggml_set_name(read, "reader");
     acc_expand(&a, read);
@@ -426,13 +488,14 @@ static void test_two_scans(struct test * t, ggml_backend_sched_t sched, ggml_bac
 
     // a plain read behind the end of one scan and before the end of the other
     acc_new_graph(&a);
-    one = acc_scan(&a, a.state, "one");
-    two = acc_scan(&a, slots(&a, after(&a, one), 0, 2), "two");
+    one  = acc_scan(&a, a.state, "one");
+    two  = acc_scan(&a, slots(&a, after(&a, one), 0, 2), "two");
     read = ggml_cont(a.ctx_g, slots(&a, a.state, 3, 1));
     ggml_set_name(read, "reader");
     acc_expand(&a, two);
     acc_expand(&a, read);
-    is_refused(t, &a, sched, "a plain read of slots that the first of two scans works on", "'reader'", "'one'");
+    is_refused(t, &a, sched, "a plain read of slots that the first of two scans works on",
+            "'reader'", "'one'");
 
     // there, the state after the first is the last state of those slots
     acc_new_graph(&a);
@@ -440,8 +503,10 @@ static void test_two_scans(struct test * t, ggml_backend_sched_t sched, ggml_bac
     two = acc_scan(&a, slots(&a, after(&a, one), 0, 2), "two");
     acc_expand(&a, two);
     acc_expand(&a, ggml_cont(a.ctx_g, slots(&a, after(&a, one), 3, 1)));
-    n_adds += 2*is_accepted(t, &a, sched, "a read of slots that the second of two scans leaves alone");
-    test_check(t, acc_holds(&a, n_adds), "two scans, the second on fewer slots: the state is wrong");
+    n_adds += 2 * is_accepted(t, &a, sched,
+                          "a read of slots that the second of two scans leaves alone");
+    test_check(
+            t, acc_holds(&a, n_adds), "two scans, the second on fewer slots: the state is wrong");
 
     // separate slots, separate columns: of one tensor, and of the state after one scan
     acc_new_graph(&a);
@@ -451,7 +516,9 @@ static void test_two_scans(struct test * t, ggml_backend_sched_t sched, ggml_bac
         float got[2][ACC_SIZE];
         ggml_backend_tensor_get(a.state, got, 0, sizeof(got));
         n_adds++;
-        test_check(t, got[0][ACC_SIZE - 1] == (float) (7 + 8*n_adds) && got[1][ACC_SIZE - 1] == 107.0f + 8.0f,
+        test_check(t,
+                got[0][ACC_SIZE - 1] == (float) (7 + 8 * n_adds) &&
+                        got[1][ACC_SIZE - 1] == 107.0f + 8.0f,
                 "two scans on separate slots: %g, %g", got[0][ACC_SIZE - 1], got[1][ACC_SIZE - 1]);
     }
 
@@ -462,8 +529,10 @@ static void test_two_scans(struct test * t, ggml_backend_sched_t sched, ggml_bac
 
     for (int first = 0; first < 2; ++first) {
         acc_new_graph(&a);
-        acc_expand(&a, acc_scan(&a, columns(&a, a.state, first == 0 ? 0 : 3, first == 0 ? 4 : 5), "one"));
-        acc_expand(&a, acc_scan(&a, columns(&a, a.state, first == 0 ? 3 : 0, first == 0 ? 5 : 4), "two"));
+        acc_expand(&a,
+                acc_scan(&a, columns(&a, a.state, first == 0 ? 0 : 3, first == 0 ? 4 : 5), "one"));
+        acc_expand(&a,
+                acc_scan(&a, columns(&a, a.state, first == 0 ? 3 : 0, first == 0 ? 5 : 4), "two"));
         is_refused(t, &a, sched, "two scans with one column in common", "'two'", "'one'");
     }
 
@@ -478,10 +547,12 @@ static void test_two_scans(struct test * t, ggml_backend_sched_t sched, ggml_bac
     acc_new_graph(&a);
     one   = acc_scan(&a, slots(&a, a.state, 0, 2), "one");
     two   = acc_scan(&a, slots(&a, a.state, 2, 2), "two");
-    three = acc_scan(&a, ggml_view_2d(a.ctx_g, after(&a, one), ACC_SIZE, ACC_SLOTS, a.state->nb[1], 0), "three");
+    three = acc_scan(&a,
+            ggml_view_2d(a.ctx_g, after(&a, one), ACC_SIZE, ACC_SLOTS, a.state->nb[1], 0), "three");
     acc_expand(&a, two);
     acc_expand(&a, three);
-    is_refused(t, &a, sched, "a scan on the slots of two others that follows one of them", "'three'", "'two'");
+    is_refused(t, &a, sched, "a scan on the slots of two others that follows one of them",
+            "'three'", "'two'");
 
     acc_free(&a);
 }
@@ -492,9 +563,13 @@ static void test_supports_op(struct test * t, ggml_backend_t cpu, ggml_backend_t
         acc_init(&a, cpu, remote ? rpc : cpu, cpu);
         acc_new_graph(&a);
         test_check(t, ggml_backend_supports_op(cpu, acc_scan(&a, a.state, "op")) == !remote,
-                "state in buffer '%s': the CPU says %s", ggml_backend_buffer_name(a.buffer), remote ? "yes" : "no");
-        test_check(t, ggml_backend_supports_op(cpu, acc_scan(&a, slots(&a, a.state, 1, 2), "op")) == !remote,
-                "view of a state in buffer '%s': the CPU says %s", ggml_backend_buffer_name(a.buffer), remote ? "yes" : "no");
+                "state in buffer '%s': the CPU says %s", ggml_backend_buffer_name(a.buffer),
+                remote ? "yes" : "no");
+        test_check(t,
+                ggml_backend_supports_op(cpu, acc_scan(&a, slots(&a, a.state, 1, 2), "op")) ==
+                        !remote,
+                "view of a state in buffer '%s': the CPU says %s",
+                ggml_backend_buffer_name(a.buffer), remote ? "yes" : "no");
         acc_free(&a);
     }
 }
@@ -502,20 +577,25 @@ static void test_supports_op(struct test * t, ggml_backend_t cpu, ggml_backend_t
 int main(void) {
     struct test            t = { 0 };
     struct loopback_server server;
-    if (!test_check(&t, loopback_server_start(&server), "no RPC server could be started on the loopback interface")) {
+    if (!test_check(&t, loopback_server_start(&server),
+                "no RPC server could be started on the loopback interface")) {
         return test_end(&t, "graph-safety");
     }
 
     ggml_backend_t rpc   = ggml_backend_rpc_init(server.endpoint, 0);
     ggml_backend_t cpu   = ggml_backend_cpu_init();
     ggml_backend_t cpu_2 = ggml_backend_cpu_init();
-    ggml_backend_cpu_set_n_threads(cpu,   1); // the work is tiny: more threads would only wait for each other
+    ggml_backend_cpu_set_n_threads(
+            cpu, 1); // the work is tiny: more threads would only wait for each other
     ggml_backend_cpu_set_n_threads(cpu_2, 1);
 
-    const size_t size = GGML_DEFAULT_GRAPH_SIZE;
-    ggml_backend_sched_t rpc_cpu  = ggml_backend_sched_new((ggml_backend_t[]) { rpc, cpu   }, NULL, 2, size, false, true);
-    ggml_backend_sched_t cpu_cpu  = ggml_backend_sched_new((ggml_backend_t[]) { cpu, cpu_2 }, NULL, 2, size, false, true);
-    ggml_backend_sched_t only_cpu = ggml_backend_sched_new((ggml_backend_t[]) { cpu        }, NULL, 1, size, false, true);
+    const size_t         size = GGML_DEFAULT_GRAPH_SIZE;
+    ggml_backend_sched_t rpc_cpu =
+            ggml_backend_sched_new((ggml_backend_t[]) { rpc, cpu }, NULL, 2, size, false, true);
+    ggml_backend_sched_t cpu_cpu =
+            ggml_backend_sched_new((ggml_backend_t[]) { cpu, cpu_2 }, NULL, 2, size, false, true);
+    ggml_backend_sched_t only_cpu =
+            ggml_backend_sched_new((ggml_backend_t[]) { cpu }, NULL, 1, size, false, true);
 
     test_misplaced(&t, rpc_cpu, cpu, rpc, cpu, false);
     test_misplaced(&t, rpc_cpu, cpu, cpu, rpc, false);

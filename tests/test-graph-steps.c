@@ -1,5 +1,5 @@
-// States that scans write in place, over many graphs that a scheduler spreads over two backends: they survive and accumulate, and every
-// output is right, to the bit, wherever the states lie.
+// States that scans write in place, over many graphs that a scheduler spreads over two backends:
+// they survive and accumulate, and every output is right, to the bit, wherever the states lie.
 
 #include "loopback-server.h"
 #include "util.h"
@@ -23,60 +23,72 @@
 //
 
 enum {
-    D_K = 4, D_V = 8, HEADS = 2, CHANNELS = D_V*HEADS, WIDTH = 3,
-    SEQS = 2, SLOTS = 5, MAX_TOKENS = 6, STEPS = 60,
+    D_K        = 4,
+    D_V        = 8,
+    HEADS      = 2,
+    CHANNELS   = D_V * HEADS,
+    WIDTH      = 3,
+    SEQS       = 2,
+    SLOTS      = 5,
+    MAX_TOKENS = 6,
+    STEPS      = 60,
 
-    CONV_SIZE  = CHANNELS*(WIDTH - 1),
-    STATE_SIZE = D_K*D_V*HEADS,
-    SLOT_SIZE  = CONV_SIZE + 2*STATE_SIZE, // conv, householder, signed
+    CONV_SIZE  = CHANNELS * (WIDTH - 1),
+    STATE_SIZE = D_K * D_V * HEADS,
+    SLOT_SIZE  = CONV_SIZE + 2 * STATE_SIZE, // conv, householder, signed
 };
 
 struct net_step {
     int     n_tokens;
-    int32_t ids  [SEQS][GGML_SCAN_SNAPS];
-    float   x    [MAX_TOKENS][CHANNELS];
-    float   q    [MAX_TOKENS][HEADS][D_K];
-    float   k    [MAX_TOKENS][HEADS][D_K];
-    float   beta [MAX_TOKENS][HEADS];
-    float   gate [MAX_TOKENS][HEADS];
-    float   b    [MAX_TOKENS][HEADS][D_K];
-    float   c    [MAX_TOKENS][HEADS][D_K];
+    int32_t ids[SEQS][GGML_SCAN_SNAPS];
+    float   x[MAX_TOKENS][CHANNELS];
+    float   q[MAX_TOKENS][HEADS][D_K];
+    float   k[MAX_TOKENS][HEADS][D_K];
+    float   beta[MAX_TOKENS][HEADS];
+    float   gate[MAX_TOKENS][HEADS];
+    float   b[MAX_TOKENS][HEADS][D_K];
+    float   c[MAX_TOKENS][HEADS][D_K];
     float   decay[MAX_TOKENS][HEADS];
 };
 
 struct net_weights {
-    float w   [CHANNELS];
+    float w[CHANNELS];
     float conv[CHANNELS][WIDTH];
 };
 
 struct net_result {
-    float z    [STEPS][MAX_TOKENS][CHANNELS];
-    float after[STEPS][STATE_SIZE*SLOTS]; // of the householder scan, as a reader in the graph saw it
-    float state[SLOTS][SLOT_SIZE];        // at the end
+    float z[STEPS][MAX_TOKENS][CHANNELS];
+    float after[STEPS]
+               [STATE_SIZE * SLOTS]; // of the householder scan, as a reader in the graph saw it
+    float state[SLOTS][SLOT_SIZE];   // at the end
 };
 
-// Small whole numbers, keys ± e_i, β in {0, 1, 2}, gates in {-1, 0, 1}: every kernel must give the exact answer, in whatever order it
-// sums. Otherwise random numbers, for bits that depend on every rounding.
-static void net_data(struct net_step * steps, struct net_weights * weights, bool exact, bool ragged) {
+// Small whole numbers, keys ± e_i, β in {0, 1, 2}, gates in {-1, 0, 1}: every kernel must give the
+// exact answer, in whatever order it sums. Otherwise random numbers, for bits that depend on every
+// rounding.
+static void net_data(
+        struct net_step * steps, struct net_weights * weights, bool exact, bool ragged) {
     struct test_rng rng = { exact ? 11 : 12 };
 
-    memset(steps, 0, STEPS*sizeof(*steps));
+    memset(steps, 0, STEPS * sizeof(*steps));
     for (int i = 0; i < CHANNELS; ++i) {
         weights->w[i] = test_below(&rng, 2) ? 1.0f : -1.0f;
         for (int j = 0; j < WIDTH; ++j) {
-            weights->conv[i][j] = exact ? (float) (test_below(&rng, 4) - 1) : (float) test_uniform(&rng, -1, 1);
+            weights->conv[i][j] =
+                    exact ? (float) (test_below(&rng, 4) - 1) : (float) test_uniform(&rng, -1, 1);
         }
     }
 
     for (int n = 0; n < STEPS; ++n) {
         struct net_step * s = &steps[n];
-        s->n_tokens = ragged ? 1 + (int) test_below(&rng, MAX_TOKENS) : MAX_TOKENS/2;
+        s->n_tokens         = ragged ? 1 + (int) test_below(&rng, MAX_TOKENS) : MAX_TOKENS / 2;
 
-        // sequence 0 stays in slot 0; sequence 1 goes round slots 2 and 3; slots 1 and 4 belong to nobody
-        const int n0 = (int) test_below(&rng, s->n_tokens + 1);
+        // sequence 0 stays in slot 0; sequence 1 goes round slots 2 and 3; slots 1 and 4 belong to
+        // nobody
+        const int     n0                         = (int) test_below(&rng, s->n_tokens + 1);
         const int32_t ids[SEQS][GGML_SCAN_SNAPS] = {
-            { n == 0 ? -1 : 0,           0,           0,  n0               },
-            { n == 0 ? -1 : 2 + n%2, 2 + (n + 1)%2, n0, s->n_tokens - n0 },
+            { n == 0 ? -1 : 0, 0, 0, n0 },
+            { n == 0 ? -1 : 2 + n % 2, 2 + (n + 1) % 2, n0, s->n_tokens - n0 },
         };
         memcpy(s->ids, ids, sizeof(ids));
 
@@ -87,20 +99,23 @@ static void net_data(struct net_step * steps, struct net_weights * weights, bool
             for (int h = 0; h < HEADS; ++h) {
                 if (exact) {
                     s->k[t][h][test_below(&rng, D_K)] = test_below(&rng, 2) ? 1.0f : -1.0f;
-                    s->beta [t][h] = (float) test_below(&rng, 3);
-                    s->gate [t][h] = test_below(&rng, 2) ? 1.0f : -1.0f;
-                    s->decay[t][h] = test_below(&rng, 8) ? s->gate[t][h] : 0.0f;
+                    s->beta[t][h]                     = (float) test_below(&rng, 3);
+                    s->gate[t][h]                     = test_below(&rng, 2) ? 1.0f : -1.0f;
+                    s->decay[t][h]                    = test_below(&rng, 8) ? s->gate[t][h] : 0.0f;
                 } else {
                     s->k[t][h][test_below(&rng, D_K)] = 0.6f;
                     s->k[t][h][0] += 0.3f;
-                    s->beta [t][h] = (float) test_uniform(&rng, 0, 2);
-                    s->gate [t][h] = (float) test_uniform(&rng, -1, 1);
+                    s->beta[t][h]  = (float) test_uniform(&rng, 0, 2);
+                    s->gate[t][h]  = (float) test_uniform(&rng, -1, 1);
                     s->decay[t][h] = (float) test_uniform(&rng, -1, 1);
                 }
                 for (int i = 0; i < D_K; ++i) {
-                    s->q[t][h][i] = exact ? (float) (test_below(&rng, 3) - 1) : (float) test_normal(&rng);
-                    s->b[t][h][i] = exact ? (float) (test_below(&rng, 3) - 1) : (float) test_normal(&rng);
-                    s->c[t][h][i] = exact ? (float) (test_below(&rng, 3) - 1) : (float) test_normal(&rng);
+                    s->q[t][h][i] =
+                            exact ? (float) (test_below(&rng, 3) - 1) : (float) test_normal(&rng);
+                    s->b[t][h][i] =
+                            exact ? (float) (test_below(&rng, 3) - 1) : (float) test_normal(&rng);
+                    s->c[t][h][i] =
+                            exact ? (float) (test_below(&rng, 3) - 1) : (float) test_normal(&rng);
                 }
             }
         }
@@ -108,31 +123,35 @@ static void net_data(struct net_step * steps, struct net_weights * weights, bool
 }
 
 static float net_initial(int slot, int i) {
-    return (float) (1 + slot*7 + i%13);
+    return (float) (1 + slot * 7 + i % 13);
 }
 
-// The states, before any graph: three tensors, or three views side by side in every slot of one tensor.
+// The states, before any graph: three tensors, or three views side by side in every slot of one
+// tensor.
 struct memory {
     struct ggml_context * ctx;
     ggml_backend_buffer_t buffer;
-    struct ggml_tensor  * conv;        // [CONV_SIZE,  SLOTS]
-    struct ggml_tensor  * householder; // [STATE_SIZE, SLOTS]
-    struct ggml_tensor  * gated;       // [STATE_SIZE, SLOTS]
+    struct ggml_tensor *  conv;        // [CONV_SIZE,  SLOTS]
+    struct ggml_tensor *  householder; // [STATE_SIZE, SLOTS]
+    struct ggml_tensor *  gated;       // [STATE_SIZE, SLOTS]
 };
 
 static struct ggml_context * new_context(void) {
-    return ggml_init((struct ggml_init_params) { .mem_size = 256*ggml_tensor_overhead() + ggml_graph_overhead(), .no_alloc = true });
+    return ggml_init((struct ggml_init_params) {
+            .mem_size = 256 * ggml_tensor_overhead() + ggml_graph_overhead(), .no_alloc = true });
 }
 
 static void rows_set(struct ggml_tensor * t, const float * data, int64_t stride) {
     for (int64_t i = 0; i < t->ne[1]; ++i) {
-        ggml_backend_tensor_set(t, data + i*stride, (size_t) i*t->nb[1], (size_t) t->ne[0]*sizeof(float));
+        ggml_backend_tensor_set(
+                t, data + i * stride, (size_t) i * t->nb[1], (size_t) t->ne[0] * sizeof(float));
     }
 }
 
 static void rows_get(const struct ggml_tensor * t, float * data, int64_t stride) {
     for (int64_t i = 0; i < t->ne[1]; ++i) {
-        ggml_backend_tensor_get(t, data + i*stride, (size_t) i*t->nb[1], (size_t) t->ne[0]*sizeof(float));
+        ggml_backend_tensor_get(
+                t, data + i * stride, (size_t) i * t->nb[1], (size_t) t->ne[0] * sizeof(float));
     }
 }
 
@@ -140,11 +159,13 @@ static struct memory memory_new(ggml_backend_t backend, bool side_by_side) {
     struct memory m = { .ctx = new_context() };
     if (side_by_side) {
         struct ggml_tensor * all = ggml_new_tensor_2d(m.ctx, GGML_TYPE_F32, SLOT_SIZE, SLOTS);
-        m.conv        = ggml_view_2d(m.ctx, all, CONV_SIZE,  SLOTS, all->nb[1], 0);
-        m.householder = ggml_view_2d(m.ctx, all, STATE_SIZE, SLOTS, all->nb[1], sizeof(float)*CONV_SIZE);
-        m.gated       = ggml_view_2d(m.ctx, all, STATE_SIZE, SLOTS, all->nb[1], sizeof(float)*(CONV_SIZE + STATE_SIZE));
+        m.conv                   = ggml_view_2d(m.ctx, all, CONV_SIZE, SLOTS, all->nb[1], 0);
+        m.householder =
+                ggml_view_2d(m.ctx, all, STATE_SIZE, SLOTS, all->nb[1], sizeof(float) * CONV_SIZE);
+        m.gated = ggml_view_2d(m.ctx, all, STATE_SIZE, SLOTS, all->nb[1],
+                sizeof(float) * (CONV_SIZE + STATE_SIZE));
     } else {
-        m.conv        = ggml_new_tensor_2d(m.ctx, GGML_TYPE_F32, CONV_SIZE,  SLOTS);
+        m.conv        = ggml_new_tensor_2d(m.ctx, GGML_TYPE_F32, CONV_SIZE, SLOTS);
         m.householder = ggml_new_tensor_2d(m.ctx, GGML_TYPE_F32, STATE_SIZE, SLOTS);
         m.gated       = ggml_new_tensor_2d(m.ctx, GGML_TYPE_F32, STATE_SIZE, SLOTS);
     }
@@ -156,9 +177,9 @@ static struct memory memory_new(ggml_backend_t backend, bool side_by_side) {
             initial[slot][i] = net_initial(slot, i);
         }
     }
-    rows_set(m.conv,        &initial[0][0],                      SLOT_SIZE);
-    rows_set(m.householder, &initial[0][CONV_SIZE],              SLOT_SIZE);
-    rows_set(m.gated,       &initial[0][CONV_SIZE + STATE_SIZE], SLOT_SIZE);
+    rows_set(m.conv, &initial[0][0], SLOT_SIZE);
+    rows_set(m.householder, &initial[0][CONV_SIZE], SLOT_SIZE);
+    rows_set(m.gated, &initial[0][CONV_SIZE + STATE_SIZE], SLOT_SIZE);
     return m;
 }
 
@@ -169,13 +190,14 @@ static void memory_free(struct memory * m) {
 
 struct net {
     struct ggml_context * ctx;
-    struct ggml_cgraph  * graph;
-    struct ggml_tensor  * ids, * x, * q, * k, * beta, * gate, * b, * c, * decay;
-    struct ggml_tensor  * z;     // [D_V, HEADS, T]
-    struct ggml_tensor  * after; // [STATE_SIZE, SLOTS], the state after the householder scan
+    struct ggml_cgraph *  graph;
+    struct ggml_tensor *  ids, *x, *q, *k, *beta, *gate, *b, *c, *decay;
+    struct ggml_tensor *  z;     // [D_V, HEADS, T]
+    struct ggml_tensor *  after; // [STATE_SIZE, SLOTS], the state after the householder scan
 };
 
-static struct ggml_tensor * input(struct ggml_context * ctx, enum ggml_type type, int64_t ne0, int64_t ne1, int64_t ne2, int64_t ne3) {
+static struct ggml_tensor * input(struct ggml_context * ctx, enum ggml_type type, int64_t ne0,
+        int64_t ne1, int64_t ne2, int64_t ne3) {
     struct ggml_tensor * t = ggml_new_tensor_4d(ctx, type, ne0, ne1, ne2, ne3);
     ggml_set_input(t);
     return t;
@@ -187,39 +209,66 @@ static struct ggml_tensor * output(struct ggml_cgraph * graph, struct ggml_tenso
     return t;
 }
 
-static struct net net_build(const struct memory * m, struct ggml_tensor * w, struct ggml_tensor * conv, int64_t T) {
+static struct net net_build(
+        const struct memory * m, struct ggml_tensor * w, struct ggml_tensor * conv, int64_t T) {
     struct ggml_context * ctx = new_context();
-    struct net net = {
-        .ctx   = ctx,
-        .graph = ggml_new_graph(ctx),
-        .ids   = input(ctx, GGML_TYPE_I32, GGML_SCAN_SNAPS, SEQS, 1, 1),
-        .x     = input(ctx, GGML_TYPE_F32, CHANNELS, T, 1, 1),
-        .q     = input(ctx, GGML_TYPE_F32, D_K, HEADS, 1, T),
-        .k     = input(ctx, GGML_TYPE_F32, D_K, HEADS, 1, T),
-        .beta  = input(ctx, GGML_TYPE_F32, 1,   HEADS, 1, T),
-        .gate  = input(ctx, GGML_TYPE_F32, 1,   HEADS, 1, T),
-        .b     = input(ctx, GGML_TYPE_F32, D_K, HEADS, 1, T),
-        .c     = input(ctx, GGML_TYPE_F32, D_K, HEADS, 1, T),
-        .decay = input(ctx, GGML_TYPE_F32, 1,   HEADS, 1, T),
+    struct net            net = {
+                   .ctx   = ctx,
+                   .graph = ggml_new_graph(ctx),
+                   .ids   = input(ctx, GGML_TYPE_I32, GGML_SCAN_SNAPS, SEQS, 1, 1),
+                   .x     = input(ctx, GGML_TYPE_F32, CHANNELS, T, 1, 1),
+                   .q     = input(ctx, GGML_TYPE_F32, D_K, HEADS, 1, T),
+                   .k     = input(ctx, GGML_TYPE_F32, D_K, HEADS, 1, T),
+                   .beta  = input(ctx, GGML_TYPE_F32, 1, HEADS, 1, T),
+                   .gate  = input(ctx, GGML_TYPE_F32, 1, HEADS, 1, T),
+                   .b     = input(ctx, GGML_TYPE_F32, D_K, HEADS, 1, T),
+                   .c     = input(ctx, GGML_TYPE_F32, D_K, HEADS, 1, T),
+                   .decay = input(ctx, GGML_TYPE_F32, 1, HEADS, 1, T),
     };
     char err[512] = "";
 
     // y [CHANNELS, T]
-    struct ggml_tensor * y = ggml_short_conv(ctx, &(struct ggml_short_conv_args) {
-        .state = m->conv, .ids = net.ids, .x = ggml_mul(ctx, net.x, w), .weight = conv,
-    }, err, sizeof(err));
+    struct ggml_tensor * y = ggml_short_conv(ctx,
+            &(struct ggml_short_conv_args) {
+                    .state  = m->conv,
+                    .ids    = net.ids,
+                    .x      = ggml_mul(ctx, net.x, w),
+                    .weight = conv,
+            },
+            err, sizeof(err));
 
     // o [D_V, HEADS, T]
-    struct ggml_tensor * o = y == NULL ? NULL : ggml_householder_scan(ctx, &(struct ggml_householder_scan_args) {
-        .state = m->householder, .ids = net.ids, .q = net.q, .k = net.k, .beta = net.beta, .gate = net.gate, .scale = 1.0f,
-        .v = ggml_reshape_4d(ctx, ggml_mul(ctx, y, w), D_V, HEADS, 1, T),
-    }, err, sizeof(err));
+    struct ggml_tensor * o =
+            y == NULL ? NULL
+                      : ggml_householder_scan(ctx,
+                                &(struct ggml_householder_scan_args) {
+                                        .state = m->householder,
+                                        .ids   = net.ids,
+                                        .q     = net.q,
+                                        .k     = net.k,
+                                        .beta  = net.beta,
+                                        .gate  = net.gate,
+                                        .scale = 1.0f,
+                                        .v     = ggml_reshape_4d(
+                                                ctx, ggml_mul(ctx, y, w), D_V, HEADS, 1, T),
+                                },
+                                err, sizeof(err));
 
-    struct ggml_tensor * u = o == NULL ? NULL : ggml_mul(ctx, ggml_reshape_2d(ctx, o, CHANNELS, T), w);
-    struct ggml_tensor * r = o == NULL ? NULL : ggml_signed_scan(ctx, &(struct ggml_signed_scan_args) {
-        .state = m->gated, .ids = net.ids, .c = net.c, .b = net.b, .gate = net.decay, .scale = 1.0f,
-        .x = ggml_reshape_4d(ctx, u, D_V, HEADS, 1, T),
-    }, err, sizeof(err));
+    struct ggml_tensor * u =
+            o == NULL ? NULL : ggml_mul(ctx, ggml_reshape_2d(ctx, o, CHANNELS, T), w);
+    struct ggml_tensor * r =
+            o == NULL ? NULL
+                      : ggml_signed_scan(ctx,
+                                &(struct ggml_signed_scan_args) {
+                                        .state = m->gated,
+                                        .ids   = net.ids,
+                                        .c     = net.c,
+                                        .b     = net.b,
+                                        .gate  = net.decay,
+                                        .scale = 1.0f,
+                                        .x     = ggml_reshape_4d(ctx, u, D_V, HEADS, 1, T),
+                                },
+                                err, sizeof(err));
 
     if (r == NULL) {
         fprintf(stderr, "builder: %s\n", err);
@@ -231,39 +280,52 @@ static struct net net_build(const struct memory * m, struct ggml_tensor * w, str
 }
 
 static void net_set(const struct net * net, const struct net_step * s) {
-    const struct { struct ggml_tensor * t; const void * data; } in[] = {
-        { net->ids, s->ids }, { net->x, s->x }, { net->q, s->q }, { net->k, s->k }, { net->beta, s->beta }, { net->gate, s->gate },
-        { net->b, s->b }, { net->c, s->c }, { net->decay, s->decay },
+    const struct {
+        struct ggml_tensor * t;
+        const void *         data;
+    } in[] = {
+        { net->ids, s->ids },
+        { net->x, s->x },
+        { net->q, s->q },
+        { net->k, s->k },
+        { net->beta, s->beta },
+        { net->gate, s->gate },
+        { net->b, s->b },
+        { net->c, s->c },
+        { net->decay, s->decay },
     };
-    for (size_t i = 0; i < sizeof(in)/sizeof(in[0]); ++i) {
+    for (size_t i = 0; i < sizeof(in) / sizeof(in[0]); ++i) {
         ggml_backend_tensor_set(in[i].t, in[i].data, 0, ggml_nbytes(in[i].t));
     }
 }
 
 struct place {
-    const char         * name;
-    ggml_backend_sched_t sched;   // NULL: everything on `state`, no scheduler
+    const char *         name;
+    ggml_backend_sched_t sched; // NULL: everything on `state`, no scheduler
     ggml_backend_t       state;
     ggml_backend_t       weights;
     bool                 crosses; // memory is not shared: the graph must have fallen into splits
 };
 
-static struct net_result * net_run(struct test * t, const struct place * place, bool side_by_side, bool rebuild,
-        const struct net_step * steps, const struct net_weights * weights) {
+static struct net_result * net_run(struct test * t, const struct place * place, bool side_by_side,
+        bool rebuild, const struct net_step * steps, const struct net_weights * weights) {
     struct net_result * result = calloc(1, sizeof(*result));
     struct memory       memory = memory_new(place->state, side_by_side);
 
     struct ggml_context * ctx_w = new_context();
-    struct ggml_tensor  * w     = ggml_new_tensor_1d(ctx_w, GGML_TYPE_F32, CHANNELS);
-    struct ggml_tensor  * conv  = ggml_new_tensor_2d(ctx_w, GGML_TYPE_F32, WIDTH, CHANNELS);
+    struct ggml_tensor *  w     = ggml_new_tensor_1d(ctx_w, GGML_TYPE_F32, CHANNELS);
+    struct ggml_tensor *  conv  = ggml_new_tensor_2d(ctx_w, GGML_TYPE_F32, WIDTH, CHANNELS);
     ggml_backend_buffer_t buf_w = ggml_backend_alloc_ctx_tensors(ctx_w, place->weights);
     ggml_backend_buffer_set_usage(buf_w, GGML_BACKEND_BUFFER_USAGE_WEIGHTS);
-    ggml_backend_tensor_set(w,    weights->w,    0, ggml_nbytes(w));
+    ggml_backend_tensor_set(w, weights->w, 0, ggml_nbytes(w));
     ggml_backend_tensor_set(conv, weights->conv, 0, ggml_nbytes(conv));
 
-    ggml_gallocr_t galloc = place->sched == NULL ? ggml_gallocr_new(ggml_backend_get_default_buffer_type(place->state)) : NULL;
-    struct net     net    = { 0 };
-    bool           ok     = true;
+    ggml_gallocr_t galloc =
+            place->sched == NULL
+                    ? ggml_gallocr_new(ggml_backend_get_default_buffer_type(place->state))
+                    : NULL;
+    struct net net = { 0 };
+    bool       ok  = true;
 
     for (int n = 0; ok && n < STEPS; ++n) {
         if (rebuild || n == 0) {
@@ -273,26 +335,29 @@ static struct net_result * net_run(struct test * t, const struct place * place, 
                 ok = ggml_gallocr_alloc_graph(galloc, net.graph);
             } else {
                 char err[512] = "";
-                ok = lrnn_graph_alloc(place->sched, net.graph, err, sizeof(err));
+                ok            = lrnn_graph_alloc(place->sched, net.graph, err, sizeof(err));
                 test_check(t, ok, "%s, step %d: refused: %s", place->name, n, err);
-                test_check(t, !ok || !place->crosses || ggml_backend_sched_get_n_splits(place->sched) > 3,
-                        "%s: the graph crosses backends, but has %d splits", place->name, ggml_backend_sched_get_n_splits(place->sched));
+                test_check(t,
+                        !ok || !place->crosses || ggml_backend_sched_get_n_splits(place->sched) > 3,
+                        "%s: the graph crosses backends, but has %d splits", place->name,
+                        ggml_backend_sched_get_n_splits(place->sched));
             }
         }
         if (ok) {
             net_set(&net, &steps[n]);
             ok = (galloc != NULL ? ggml_backend_graph_compute(place->state, net.graph)
-                                 : ggml_backend_sched_graph_compute(place->sched, net.graph)) == GGML_STATUS_SUCCESS;
+                                 : ggml_backend_sched_graph_compute(place->sched, net.graph)) ==
+                 GGML_STATUS_SUCCESS;
             test_check(t, ok, "%s, step %d: compute failed", place->name, n);
         }
         if (ok) {
-            ggml_backend_tensor_get(net.z,     result->z[n],     0, ggml_nbytes(net.z));
+            ggml_backend_tensor_get(net.z, result->z[n], 0, ggml_nbytes(net.z));
             ggml_backend_tensor_get(net.after, result->after[n], 0, ggml_nbytes(net.after));
         }
     }
-    rows_get(memory.conv,        &result->state[0][0],                      SLOT_SIZE);
-    rows_get(memory.householder, &result->state[0][CONV_SIZE],              SLOT_SIZE);
-    rows_get(memory.gated,       &result->state[0][CONV_SIZE + STATE_SIZE], SLOT_SIZE);
+    rows_get(memory.conv, &result->state[0][0], SLOT_SIZE);
+    rows_get(memory.householder, &result->state[0][CONV_SIZE], SLOT_SIZE);
+    rows_get(memory.gated, &result->state[0][CONV_SIZE + STATE_SIZE], SLOT_SIZE);
 
     if (place->sched != NULL) {
         ggml_backend_sched_reset(place->sched);
@@ -305,11 +370,13 @@ static struct net_result * net_run(struct test * t, const struct place * place, 
     return result;
 }
 
-// The same in whole numbers, as loops. Every sum that is made stays below 2^24 in absolute value, so F32 must give the same.
-static struct net_result * net_loop(struct test * t, const struct net_step * steps, const struct net_weights * weights) {
+// The same in whole numbers, as loops. Every sum that is made stays below 2^24 in absolute value,
+// so F32 must give the same.
+static struct net_result * net_loop(
+        struct test * t, const struct net_step * steps, const struct net_weights * weights) {
     struct net_result * result = calloc(1, sizeof(*result));
-    static int64_t state[SLOTS][SLOT_SIZE];
-    int64_t        largest = 0;
+    static int64_t      state[SLOTS][SLOT_SIZE];
+    int64_t             largest = 0;
 
     for (int slot = 0; slot < SLOTS; ++slot) {
         for (int i = 0; i < SLOT_SIZE; ++i) {
@@ -319,57 +386,59 @@ static struct net_result * net_loop(struct test * t, const struct net_step * ste
     for (int n = 0; n < STEPS; ++n) {
         const struct net_step * s = &steps[n];
         for (int seq = 0; seq < SEQS; ++seq) {
-            const int32_t * id = s->ids[seq];
-            int64_t S[SLOT_SIZE] = { 0 };
+            const int32_t * id           = s->ids[seq];
+            int64_t         S[SLOT_SIZE] = { 0 };
             if (id[GGML_SCAN_SLOT_IN] >= 0) {
                 memcpy(S, state[id[GGML_SCAN_SLOT_IN]], sizeof(S));
             }
-            int64_t (* tail)[CHANNELS]   = (int64_t (*)[CHANNELS])   S;
-            int64_t (* S1)[D_K][D_V]     = (int64_t (*)[D_K][D_V]) (S + CONV_SIZE);
-            int64_t (* S2)[D_K][D_V]     = (int64_t (*)[D_K][D_V]) (S + CONV_SIZE + STATE_SIZE);
+            int64_t (*tail)[CHANNELS] = (int64_t (*)[CHANNELS]) S;
+            int64_t (*S1)[D_K][D_V]   = (int64_t (*)[D_K][D_V])(S + CONV_SIZE);
+            int64_t (*S2)[D_K][D_V]   = (int64_t (*)[D_K][D_V])(S + CONV_SIZE + STATE_SIZE);
 
-            for (int i_t = id[GGML_SCAN_FIRST]; i_t < id[GGML_SCAN_FIRST] + id[GGML_SCAN_COUNT]; ++i_t) {
+            for (int i_t = id[GGML_SCAN_FIRST]; i_t < id[GGML_SCAN_FIRST] + id[GGML_SCAN_COUNT];
+                    ++i_t) {
                 for (int ch = 0; ch < CHANNELS; ++ch) {
-                    const int     h = ch/D_V, j = ch%D_V;
+                    const int     h = ch / D_V, j = ch % D_V;
                     const int64_t w = (int64_t) weights->w[ch];
 
                     // short convolution
-                    const int64_t x = w*(int64_t) s->x[i_t][ch];
-                    int64_t       y = (int64_t) weights->conv[ch][WIDTH - 1]*x;
+                    const int64_t x = w * (int64_t) s->x[i_t][ch];
+                    int64_t       y = (int64_t) weights->conv[ch][WIDTH - 1] * x;
                     for (int i = 0; i < WIDTH - 1; ++i) {
-                        y += (int64_t) weights->conv[ch][i]*tail[i][ch];
+                        y += (int64_t) weights->conv[ch][i] * tail[i][ch];
                         tail[i][ch] = i + 1 < WIDTH - 1 ? tail[i + 1][ch] : x;
                     }
 
                     // S ← g S,  S ← S + β k (v − Sᵀ k)ᵀ,  o = Sᵀ q, for column j
-                    int64_t u = w*y, o = 0, size = 0;
+                    int64_t u = w * y, o = 0, size = 0;
                     for (int i = 0; i < D_K; ++i) {
                         S1[h][i][j] *= (int64_t) s->gate[i_t][h];
                     }
                     for (int i = 0; i < D_K; ++i) {
-                        u -= S1[h][i][j]*(int64_t) s->k[i_t][h][i];
+                        u -= S1[h][i][j] * (int64_t) s->k[i_t][h][i];
                     }
                     for (int i = 0; i < D_K; ++i) {
-                        S1[h][i][j] += (int64_t) s->beta[i_t][h]*(int64_t) s->k[i_t][h][i]*u;
-                        o           += S1[h][i][j]*(int64_t) s->q[i_t][h][i];
+                        S1[h][i][j] += (int64_t) s->beta[i_t][h] * (int64_t) s->k[i_t][h][i] * u;
+                        o += S1[h][i][j] * (int64_t) s->q[i_t][h][i];
                     }
 
                     // S ← a S + b xᵀ,  r = Sᵀ c, for column j
                     int64_t r = 0;
                     for (int i = 0; i < D_K; ++i) {
-                        S2[h][i][j] = (int64_t) s->decay[i_t][h]*S2[h][i][j] + (int64_t) s->b[i_t][h][i]*w*o;
-                        r          += S2[h][i][j]*(int64_t) s->c[i_t][h][i];
-                        size       += llabs(S2[h][i][j]) + llabs(S1[h][i][j]);
+                        S2[h][i][j] = (int64_t) s->decay[i_t][h] * S2[h][i][j] +
+                                      (int64_t) s->b[i_t][h][i] * w * o;
+                        r += S2[h][i][j] * (int64_t) s->c[i_t][h][i];
+                        size += llabs(S2[h][i][j]) + llabs(S1[h][i][j]);
                     }
                     result->z[n][i_t][ch] = (float) (o + r);
-                    largest = size + llabs(u) > largest ? size + llabs(u) : largest;
+                    largest               = size + llabs(u) > largest ? size + llabs(u) : largest;
                 }
             }
             memcpy(state[id[GGML_SCAN_SLOT_OUT]], S, sizeof(S));
         }
         for (int slot = 0; slot < SLOTS; ++slot) {
             for (int i = 0; i < STATE_SIZE; ++i) {
-                result->after[n][slot*STATE_SIZE + i] = (float) state[slot][CONV_SIZE + i];
+                result->after[n][slot * STATE_SIZE + i] = (float) state[slot][CONV_SIZE + i];
             }
         }
     }
@@ -378,12 +447,14 @@ static struct net_result * net_loop(struct test * t, const struct net_step * ste
             result->state[slot][i] = (float) state[slot][i];
         }
     }
-    test_check(t, largest < 1 << 24, "the whole numbers grow to %lld; expected less than 2^24", (long long) largest);
+    test_check(t, largest < 1 << 24, "the whole numbers grow to %lld; expected less than 2^24",
+            (long long) largest);
     return result;
 }
 
-static bool same_values(const float * a, const float * b, size_t size) { // 0 and −0 are the same whole number
-    for (size_t i = 0; i < size/sizeof(float); ++i) {
+static bool same_values(
+        const float * a, const float * b, size_t size) { // 0 and −0 are the same whole number
+    for (size_t i = 0; i < size / sizeof(float); ++i) {
         if (a[i] != b[i]) {
             return false;
         }
@@ -391,14 +462,21 @@ static bool same_values(const float * a, const float * b, size_t size) { // 0 an
     return true;
 }
 
-static void check_same(struct test * t, const struct net_result * a, const struct net_result * b, bool bits, const char * what) {
-    const struct { const char * name; const float * a, * b; size_t size; } parts[] = {
-        { "outputs",     &a->z[0][0][0],  &b->z[0][0][0],  sizeof(a->z)     },
+static void check_same(struct test * t, const struct net_result * a, const struct net_result * b,
+        bool bits, const char * what) {
+    const struct {
+        const char * name;
+        const float *a, *b;
+        size_t       size;
+    } parts[] = {
+        { "outputs", &a->z[0][0][0], &b->z[0][0][0], sizeof(a->z) },
         { "state after", &a->after[0][0], &b->after[0][0], sizeof(a->after) },
-        { "states",      &a->state[0][0], &b->state[0][0], sizeof(a->state) },
+        { "states", &a->state[0][0], &b->state[0][0], sizeof(a->state) },
     };
     for (int i = 0; i < 3; ++i) {
-        test_check(t, bits ? memcmp(parts[i].a, parts[i].b, parts[i].size) == 0 : same_values(parts[i].a, parts[i].b, parts[i].size),
+        test_check(t,
+                bits ? memcmp(parts[i].a, parts[i].b, parts[i].size) == 0
+                     : same_values(parts[i].a, parts[i].b, parts[i].size),
                 "%s: %s differ", what, parts[i].name);
     }
 }
@@ -408,8 +486,8 @@ static void test_steps(struct test * t, const struct place * places, int n_place
     static struct net_weights weights;
 
     for (int mode = 0; mode < 4; ++mode) {
-        const bool exact   = mode%2 == 0;
-        const bool rebuild = mode/2 == 0;
+        const bool exact   = mode % 2 == 0;
+        const bool rebuild = mode / 2 == 0;
         net_data(steps, &weights, exact, rebuild);
 
         struct net_result * plain = net_run(t, &places[0], false, rebuild, steps, &weights);
@@ -420,7 +498,8 @@ static void test_steps(struct test * t, const struct place * places, int n_place
         }
         for (int i = 1; i < n_places; ++i) {
             for (int side_by_side = 0; side_by_side < 2; ++side_by_side) {
-                struct net_result * result = net_run(t, &places[i], side_by_side, rebuild, steps, &weights);
+                struct net_result * result =
+                        net_run(t, &places[i], side_by_side, rebuild, steps, &weights);
                 check_same(t, plain, result, true, places[i].name);
                 free(result);
             }
@@ -428,39 +507,45 @@ static void test_steps(struct test * t, const struct place * places, int n_place
         free(plain);
     }
     printf("  %d steps, graph rebuilt and reused, exact and rounded: equal to the bit in %d placements of the states\n",
-            STEPS, 2*(n_places - 1));
+            STEPS, 2 * (n_places - 1));
 }
 
 int main(void) {
     struct test            t = { 0 };
     struct loopback_server server;
-    if (!test_check(&t, loopback_server_start(&server), "no RPC server could be started on the loopback interface")) {
+    if (!test_check(&t, loopback_server_start(&server),
+                "no RPC server could be started on the loopback interface")) {
         return test_end(&t, "graph-steps");
     }
 
     ggml_backend_t rpc   = ggml_backend_rpc_init(server.endpoint, 0);
     ggml_backend_t cpu   = ggml_backend_cpu_init();
     ggml_backend_t cpu_2 = ggml_backend_cpu_init();
-    ggml_backend_cpu_set_n_threads(cpu,   1); // the work is tiny: more threads would only wait for each other
+    ggml_backend_cpu_set_n_threads(
+            cpu, 1); // the work is tiny: more threads would only wait for each other
     ggml_backend_cpu_set_n_threads(cpu_2, 1);
 
-    const size_t size = GGML_DEFAULT_GRAPH_SIZE;
-    ggml_backend_sched_t rpc_cpu   = ggml_backend_sched_new((ggml_backend_t[]) { rpc, cpu   }, NULL, 2, size, false, true);
-    ggml_backend_sched_t pipelined = ggml_backend_sched_new((ggml_backend_t[]) { rpc, cpu   }, NULL, 2, size, true,  true);
-    ggml_backend_sched_t cpu_cpu   = ggml_backend_sched_new((ggml_backend_t[]) { cpu, cpu_2 }, NULL, 2, size, false, true);
-    ggml_backend_sched_t only_cpu  = ggml_backend_sched_new((ggml_backend_t[]) { cpu        }, NULL, 1, size, false, true);
+    const size_t         size = GGML_DEFAULT_GRAPH_SIZE;
+    ggml_backend_sched_t rpc_cpu =
+            ggml_backend_sched_new((ggml_backend_t[]) { rpc, cpu }, NULL, 2, size, false, true);
+    ggml_backend_sched_t pipelined =
+            ggml_backend_sched_new((ggml_backend_t[]) { rpc, cpu }, NULL, 2, size, true, true);
+    ggml_backend_sched_t cpu_cpu =
+            ggml_backend_sched_new((ggml_backend_t[]) { cpu, cpu_2 }, NULL, 2, size, false, true);
+    ggml_backend_sched_t only_cpu =
+            ggml_backend_sched_new((ggml_backend_t[]) { cpu }, NULL, 1, size, false, true);
 
     const struct place places[] = {
-        { "no scheduler",                    NULL,      cpu,   cpu, false },
-        { "one CPU backend",                 only_cpu,  cpu,   cpu, false },
-        { "two CPU backends",                cpu_cpu,   cpu_2, cpu, false },
-        { "everything on the server",        rpc_cpu,   rpc,   rpc, false },
-        { "states on the server",            rpc_cpu,   rpc,   cpu, true  },
-        { "states on the CPU",               rpc_cpu,   cpu,   rpc, true  },
-        { "states on the server, pipelined", pipelined, rpc,   cpu, true  },
-        { "states on the CPU, pipelined",    pipelined, cpu,   rpc, true  },
+        { "no scheduler", NULL, cpu, cpu, false },
+        { "one CPU backend", only_cpu, cpu, cpu, false },
+        { "two CPU backends", cpu_cpu, cpu_2, cpu, false },
+        { "everything on the server", rpc_cpu, rpc, rpc, false },
+        { "states on the server", rpc_cpu, rpc, cpu, true },
+        { "states on the CPU", rpc_cpu, cpu, rpc, true },
+        { "states on the server, pipelined", pipelined, rpc, cpu, true },
+        { "states on the CPU, pipelined", pipelined, cpu, rpc, true },
     };
-    test_steps(&t, places, (int) (sizeof(places)/sizeof(places[0])));
+    test_steps(&t, places, (int) (sizeof(places) / sizeof(places[0])));
 
     ggml_backend_sched_free(only_cpu);
     ggml_backend_sched_free(cpu_cpu);

@@ -1,5 +1,6 @@
-// GGML_OP_HOUSEHOLDER_SCAN on the CPU against the double-precision loop: every form of the transition, every path, ragged batches, slots,
-// snapshots, forks, strides, head counts; the same bits for any number of threads and, on the step path, for any cut into calls.
+// GGML_OP_HOUSEHOLDER_SCAN on the CPU against the double-precision loop: every form of the
+// transition, every path, ragged batches, slots, snapshots, forks, strides, head counts; the same
+// bits for any number of threads and, on the step path, for any cut into calls.
 
 #include "util.h"
 
@@ -13,59 +14,69 @@ enum gate_kind { GATE_NONE, GATE_HEAD, GATE_CHANNEL };
 static const char * const gate_names[] = { "no gate", "gate per head", "gate per channel" };
 
 struct problem {
-    int               d_k, d_v, H, n_h;
-    enum gate_kind    gate;
-    bool              rw;               // r and w instead of beta
-    double            mean;             // of the keys
-    double            beta_lo, beta_hi;
-    double            gate_lo, gate_hi; // of the gate's magnitude; in the form with beta its sign is random, and it may be 0
-    int               heads;            // picks the head counts of the inputs
+    int            d_k, d_v, H, n_h;
+    enum gate_kind gate;
+    bool           rw;   // r and w instead of beta
+    double         mean; // of the keys
+    double         beta_lo, beta_hi;
+    double         gate_lo,
+            gate_hi; // of the gate's magnitude; in the form with beta its sign is random, and it may be 0
+    int               heads; // picks the head counts of the inputs
     enum test_layout  layout;
-    bool              state_gaps;       // slots stand apart
+    bool              state_gaps; // slots stand apart
     struct test_batch batch;
 };
 
-static struct test_scan make(struct test_arena * a, const struct problem * p, struct test_rng * rng) {
+static struct test_scan make(
+        struct test_arena * a, const struct problem * p, struct test_rng * rng) {
     const int64_t    T = test_batch_tokens(&p->batch);
     struct test_scan s = { .op = TEST_HOUSEHOLDER, .batch = p->batch };
 
     struct ggml_householder_scan_args * args = &s.householder;
-    args->state = test_tensor(a, GGML_TYPE_F32, p->state_gaps ? TEST_GAPS : TEST_DENSE, "state", (int64_t) p->d_k*p->d_v*p->H,
-            test_batch_slots(&p->batch), 1, 1);
+    args->state = test_tensor(a, GGML_TYPE_F32, p->state_gaps ? TEST_GAPS : TEST_DENSE, "state",
+            (int64_t) p->d_k * p->d_v * p->H, test_batch_slots(&p->batch), 1, 1);
     args->ids   = test_batch_ids(a, &p->batch);
-    args->q     = test_tensor(a, GGML_TYPE_F32, p->layout, "q", p->d_k, test_divisor(p->H, p->heads),     1,      T);
-    args->k     = test_tensor(a, GGML_TYPE_F32, p->layout, "k", p->d_k, test_divisor(p->H, p->heads + 1), p->n_h, T);
-    args->v     = test_tensor(a, GGML_TYPE_F32, p->layout, "v", p->d_v, test_divisor(p->H, p->heads + 2), p->n_h, T);
-    args->scale = 1.0f/sqrtf((float) p->d_k);
+    args->q     = test_tensor(
+            a, GGML_TYPE_F32, p->layout, "q", p->d_k, test_divisor(p->H, p->heads), 1, T);
+    args->k = test_tensor(
+            a, GGML_TYPE_F32, p->layout, "k", p->d_k, test_divisor(p->H, p->heads + 1), p->n_h, T);
+    args->v = test_tensor(
+            a, GGML_TYPE_F32, p->layout, "v", p->d_v, test_divisor(p->H, p->heads + 2), p->n_h, T);
+    args->scale = 1.0f / sqrtf((float) p->d_k);
 
-    test_fill_slots  (args->state, args->ids, rng);
-    test_fill_unit   (args->q, rng, 0.0);
-    test_fill_unit   (args->k, rng, p->mean);
-    test_fill_normal (args->v, rng, 1.0);
+    test_fill_slots(args->state, args->ids, rng);
+    test_fill_unit(args->q, rng, 0.0);
+    test_fill_unit(args->k, rng, p->mean);
+    test_fill_normal(args->v, rng, 1.0);
 
     if (p->rw) { // as RWKV-7 makes them: r of length 1, w = r ∘ a with a in (0, 1)
-        args->r = test_tensor(a, GGML_TYPE_F32, p->layout, "r", p->d_k, test_divisor(p->H, p->heads + 3), 1, T);
-        args->w = test_tensor(a, GGML_TYPE_F32, p->layout, "w", p->d_k, test_divisor(p->H, p->heads + 3), 1, T);
-        test_fill_unit   (args->r, rng, p->mean);
+        args->r = test_tensor(
+                a, GGML_TYPE_F32, p->layout, "r", p->d_k, test_divisor(p->H, p->heads + 3), 1, T);
+        args->w = test_tensor(
+                a, GGML_TYPE_F32, p->layout, "w", p->d_k, test_divisor(p->H, p->heads + 3), 1, T);
+        test_fill_unit(args->r, rng, p->mean);
         test_fill_uniform(args->w, rng, 0.0, 1.0);
-        for (int64_t t = 0; t < T; t++) {
-            for (int64_t h = 0; h < args->r->ne[1]; h++) {
-                for (int64_t i = 0; i < p->d_k; i++) {
-                    test_set(args->w, i, h, 0, t, test_get(args->r, i, h, 0, t)*test_get(args->w, i, h, 0, t));
+        for (int64_t t = 0; t < T; ++t) {
+            for (int64_t h = 0; h < args->r->ne[1]; ++h) {
+                for (int64_t i = 0; i < p->d_k; ++i) {
+                    test_set(args->w, i, h, 0, t,
+                            test_get(args->r, i, h, 0, t) * test_get(args->w, i, h, 0, t));
                 }
             }
         }
     } else {
-        args->beta = test_tensor(a, GGML_TYPE_F32, p->layout, "beta", 1, test_divisor(p->H, p->heads + 3), p->n_h, T);
+        args->beta = test_tensor(a, GGML_TYPE_F32, p->layout, "beta", 1,
+                test_divisor(p->H, p->heads + 3), p->n_h, T);
         test_fill_uniform(args->beta, rng, p->beta_lo, p->beta_hi);
     }
 
     if (p->gate != GATE_NONE) {
-        args->gate = test_tensor(a, GGML_TYPE_F32, p->layout, "gate", p->gate == GATE_HEAD ? 1 : p->d_k, test_divisor(p->H, p->heads + 4), 1, T);
+        args->gate = test_tensor(a, GGML_TYPE_F32, p->layout, "gate",
+                p->gate == GATE_HEAD ? 1 : p->d_k, test_divisor(p->H, p->heads + 4), 1, T);
         test_fill_uniform(args->gate, rng, p->gate_lo, p->gate_hi);
-        for (int64_t t = 0; t < T && !p->rw; t++) {
-            for (int64_t h = 0; h < args->gate->ne[1]; h++) {
-                for (int64_t i = 0; i < args->gate->ne[0]; i++) {
+        for (int64_t t = 0; t < T && !p->rw; ++t) {
+            for (int64_t h = 0; h < args->gate->ne[1]; ++h) {
+                for (int64_t i = 0; i < args->gate->ne[0]; ++i) {
                     if (test_below(rng, 4) == 0) {
                         test_set(args->gate, i, h, 0, t, -test_get(args->gate, i, h, 0, t));
                     }
@@ -77,15 +88,18 @@ static struct test_scan make(struct test_arena * a, const struct problem * p, st
         }
     }
 
-    int n = snprintf(s.text, sizeof(s.text), "%s, %s, %dx%d, H %d, n_h %d, layout %d, head counts %d, turn %d, snapshots %d, lengths",
-            p->rw ? "r and w" : "beta", gate_names[p->gate], p->d_k, p->d_v, p->H, p->n_h, p->layout, p->heads, p->batch.turn, p->batch.n_snap);
-    for (int i = 0; i < p->batch.n_seqs; i++) {
+    int n = snprintf(s.text, sizeof(s.text),
+            "%s, %s, %dx%d, H %d, n_h %d, layout %d, head counts %d, turn %d, snapshots %d, lengths",
+            p->rw ? "r and w" : "beta", gate_names[p->gate], p->d_k, p->d_v, p->H, p->n_h,
+            p->layout, p->heads, p->batch.turn, p->batch.n_snap);
+    for (int i = 0; i < p->batch.n_seqs; ++i) {
         n += snprintf(s.text + n, sizeof(s.text) - n, " %d", (int) p->batch.len[i]);
     }
     return s;
 }
 
-static void run(struct test * t, const struct problem * p, struct test_limits * lim, const int * threads, int n_threads, struct test_rng * rng) {
+static void run(struct test * t, const struct problem * p, struct test_limits * lim,
+        const int * threads, int n_threads, struct test_rng * rng) {
     struct test_arena a;
     test_arena_init(&a);
     struct test_scan s = make(&a, p, rng);
@@ -98,37 +112,41 @@ static const int other[] = { 24, 8, 64, 16, 192, 96, 256, 128 }; // d_v ≠ d_k
 
 static void test_modes(struct test * t) {
     struct test_limits lim = {
-        .step  = { .what = "step and reference, T <= 256",     .limit = 1e-12 },
+        .step  = { .what = "step and reference, T <= 256", .limit = 1e-12 },
         .chunk = { .what = "chunk and auto, independent keys", .limit = 1e-10 },
     };
     struct test_rng rng    = { 1 };
     const int       all[3] = { 1, 2, 5 };
     int             n      = 0;
 
-    for (int mode = 0; mode < 6; mode++) {
-        for (int size = 0; size < 8; size++) {
+    for (int mode = 0; mode < 6; ++mode) {
+        for (int size = 0; size < 8; ++size) {
             const bool rw  = mode >= 3;
             const bool big = sizes[size] >= 96;
-            for (int n_h = 1; n_h <= (rw ? 1 : 4); n_h++, n++) {
+            for (int n_h = 1; n_h <= (rw ? 1 : 4); ++n_h, n++) {
                 struct problem p = {
-                    .d_k     = sizes[size],
-                    .d_v     = n_h == 4 ? sizes[size] : n_h == 2 ? other[(size + 3) % 8] : other[size],
-                    .H       = big ? 2 : n % 2 == 0 ? 4 : 6,
-                    .n_h     = n_h,
-                    .gate    = mode % 3,
-                    .rw      = rw,
-                    .beta_lo = n % 3 == 0 ? 2.0 : 0.0,
-                    .beta_hi = 2.0,
-                    .gate_lo = rw ? 0.55 : 0.8,
-                    .gate_hi = 1.0,
-                    .heads   = n,
-                    .layout  = n % TEST_REVERSED, // all that keep rows contiguous
+                    .d_k        = sizes[size],
+                    .d_v        = n_h == 4   ? sizes[size]
+                                  : n_h == 2 ? other[(size + 3) % 8]
+                                             : other[size],
+                    .H          = big          ? 2
+                                  : n % 2 == 0 ? 4
+                                               : 6,
+                    .n_h        = n_h,
+                    .gate       = mode % 3,
+                    .rw         = rw,
+                    .beta_lo    = n % 3 == 0 ? 2.0 : 0.0,
+                    .beta_hi    = 2.0,
+                    .gate_lo    = rw ? 0.55 : 0.8,
+                    .gate_hi    = 1.0,
+                    .heads      = n,
+                    .layout     = n % TEST_REVERSED, // all that keep rows contiguous
                     .state_gaps = n % 4 == 3,
-                    .batch   = { .n_seqs = 1 + n % 3, .n_snap = n % 4, .turn = n },
+                    .batch      = { .n_seqs = 1 + n % 3, .n_snap = n % 4, .turn = n },
                 };
-                // one sequence of up to 256 factors, more than a chunk; one of fewer tokens than snapshots or a few more; one of a single
-                // token or none
-                p.batch.len[0] = big ? 70/((n_h + 1)/2) : n_h == 1 ? 139 : 256/n_h;
+                // one sequence of up to 256 factors, more than a chunk; one of fewer tokens than
+                // snapshots or a few more; one of a single token or none
+                p.batch.len[0] = big ? 70 / ((n_h + 1) / 2) : n_h == 1 ? 139 : 256 / n_h;
                 p.batch.len[1] = 2 + n % 7;
                 p.batch.len[2] = n % 2;
                 run(t, &p, &lim, all, n % 2 == 0 || rw ? 3 : 1, &rng);
@@ -136,40 +154,58 @@ static void test_modes(struct test * t) {
         }
     }
     printf("householder, modes: %d cases = {beta with n_h 1..4, r and w} x {no gate, gate per head, gate per channel} x d_k "
-            "{8,16,24,64,96,128,192,256};\n  d_v is another of these (the same for n_h = 4), 1..3 sequences, 0..3 snapshots, 5 layouts, "
-            "head counts all divisors of H = 2, 4, 6;\n  outputs and states on every path; threads 1, 2, 5 to the bit in every second case\n", n);
+           "{8,16,24,64,96,128,192,256};\n  d_v is another of these (the same for n_h = 4), 1..3 sequences, 0..3 snapshots, 5 layouts, "
+           "head counts all divisors of H = 2, 4, 6;\n  outputs and states on every path; threads 1, 2, 5 to the bit in every second case\n",
+            n);
     test_limits_print(&lim);
 }
 
-// long sequences, with the hardest beta, and with keys that share a mean, as those of trained models do
+// long sequences, with the hardest beta, and with keys that share a mean, as those of trained
+// models do
 static void test_lengths(struct test * t) {
-    static const struct { int d_k, d_v, n_h, T; double mean, beta_lo; enum gate_kind gate; double step, chunk; } cases[] = {
-        {  64,  64, 1,  256, 0.0, 2.0, GATE_NONE,    1e-12, 1e-10 },
-        { 128,  64, 1,  512, 0.0, 2.0, GATE_NONE,    1e-11, 1e-10 },
-        {  64,  64, 2,  512, 0.0, 2.0, GATE_NONE,    1e-11, 1e-10 },
-        {  64, 128, 3,  512, 0.0, 2.0, GATE_HEAD,    1e-11, 1e-10 },
-        {  96, 192, 1,  512, 0.0, 0.0, GATE_HEAD,    1e-11, 1e-10 },
-        {  64,  64, 1,  512, 0.0, 2.0, GATE_CHANNEL, 1e-11, 1e-10 },
-        { 128, 128, 1,  512, 1.0, 2.0, GATE_NONE,    1e-11, 1e-8  },
-        {  64,  64, 3,  512, 1.0, 2.0, GATE_NONE,    1e-11, 1e-8  },
-        {  64,  64, 1,  512, 3.0, 2.0, GATE_HEAD,    1e-11, 1e-8  },
-        {  64,  64, 1,  512, 1.0, 0.0, GATE_CHANNEL, 1e-11, 1e-8  },
-        {  64,  32, 1, 4096, 0.0, 0.0, GATE_NONE,    1e-11, 1e-9  }, // errors add up alike: 16 times the tokens, 10 times the limit
-        {  32,  64, 2, 4096, 0.0, 0.0, GATE_HEAD,    1e-11, 1e-9  },
+    static const struct {
+        int            d_k, d_v, n_h, T;
+        double         mean, beta_lo;
+        enum gate_kind gate;
+        double         step, chunk;
+    } cases[] = {
+        { 64, 64, 1, 256, 0.0, 2.0, GATE_NONE, 1e-12, 1e-10 },
+        { 128, 64, 1, 512, 0.0, 2.0, GATE_NONE, 1e-11, 1e-10 },
+        { 64, 64, 2, 512, 0.0, 2.0, GATE_NONE, 1e-11, 1e-10 },
+        { 64, 128, 3, 512, 0.0, 2.0, GATE_HEAD, 1e-11, 1e-10 },
+        { 96, 192, 1, 512, 0.0, 0.0, GATE_HEAD, 1e-11, 1e-10 },
+        { 64, 64, 1, 512, 0.0, 2.0, GATE_CHANNEL, 1e-11, 1e-10 },
+        { 128, 128, 1, 512, 1.0, 2.0, GATE_NONE, 1e-11, 1e-8 },
+        { 64, 64, 3, 512, 1.0, 2.0, GATE_NONE, 1e-11, 1e-8 },
+        { 64, 64, 1, 512, 3.0, 2.0, GATE_HEAD, 1e-11, 1e-8 },
+        { 64, 64, 1, 512, 1.0, 0.0, GATE_CHANNEL, 1e-11, 1e-8 },
+        { 64, 32, 1, 4096, 0.0, 0.0, GATE_NONE, 1e-11,
+                1e-9 }, // errors add up alike: 16 times the tokens, 10 times the limit
+        { 32, 64, 2, 4096, 0.0, 0.0, GATE_HEAD, 1e-11, 1e-9 },
     };
     struct test_rng rng = { 2 };
     printf("householder, long sequences (2 heads):\n");
-    for (size_t i = 0; i < sizeof(cases)/sizeof(cases[0]); i++) {
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); ++i) {
         char step[64], chunk[64];
-        snprintf(step,  sizeof(step),  "step and reference, T = %d", cases[i].T);
-        snprintf(chunk, sizeof(chunk), "chunk, beta %g..2, mean of keys %g", cases[i].beta_lo, cases[i].mean);
+        snprintf(step, sizeof(step), "step and reference, T = %d", cases[i].T);
+        snprintf(chunk, sizeof(chunk), "chunk, beta %g..2, mean of keys %g", cases[i].beta_lo,
+                cases[i].mean);
         struct problem p = {
-            .d_k = cases[i].d_k, .d_v = cases[i].d_v, .H = 2, .n_h = cases[i].n_h, .gate = cases[i].gate, .mean = cases[i].mean,
-            .beta_lo = cases[i].beta_lo, .beta_hi = 2.0, .gate_lo = 0.97, .gate_hi = 1.0, .heads = 1,
-            .batch = { .n_seqs = 1, .len = { cases[i].T }, .turn = 2 },
+            .d_k     = cases[i].d_k,
+            .d_v     = cases[i].d_v,
+            .H       = 2,
+            .n_h     = cases[i].n_h,
+            .gate    = cases[i].gate,
+            .mean    = cases[i].mean,
+            .beta_lo = cases[i].beta_lo,
+            .beta_hi = 2.0,
+            .gate_lo = 0.97,
+            .gate_hi = 1.0,
+            .heads   = 1,
+            .batch   = { .n_seqs = 1, .len = { cases[i].T }, .turn = 2 },
         };
         struct test_limits lim = {
-            .step  = { .what = step,  .limit = cases[i].step  },
+            .step  = { .what = step, .limit = cases[i].step },
             .chunk = { .what = chunk, .limit = cases[i].chunk },
         };
         run(t, &p, &lim, (const int[]) { 2 }, 1, &rng);
@@ -180,19 +216,28 @@ static void test_lengths(struct test * t) {
 static void test_cuts(struct test * t) {
     struct test_limits lim = {
         .step  = { .what = "cut into calls, step and reference", .limit = 1e-11 },
-        .chunk = { .what = "cut into calls, chunk and auto",     .limit = 1e-10 },
+        .chunk = { .what = "cut into calls, chunk and auto", .limit = 1e-10 },
     };
     struct test_rng rng     = { 3 };
     int64_t         n_calls = 0;
-    for (int c = 0; c < 14; c++) {
+    for (int c = 0; c < 14; ++c) {
         const bool     rw = c >= 11;
         struct problem p  = {
-            .d_k = sizes[c % 6], .d_v = sizes[(c + 2) % 6], .H = 2, .n_h = rw ? 1 : 1 + c % 4, .gate = c % 3, .rw = rw,
-            .beta_hi = 2.0, .gate_lo = 0.8, .gate_hi = 1.0, .heads = c, .layout = c % TEST_REVERSED,
-            .batch = { .n_seqs = 3, .len = { 280, 9, 37 }, .turn = c },
+             .d_k     = sizes[c % 6],
+             .d_v     = sizes[(c + 2) % 6],
+             .H       = 2,
+             .n_h     = rw ? 1 : 1 + c % 4,
+             .gate    = c % 3,
+             .rw      = rw,
+             .beta_hi = 2.0,
+             .gate_lo = 0.8,
+             .gate_hi = 1.0,
+             .heads   = c,
+             .layout  = c % TEST_REVERSED,
+             .batch   = { .n_seqs = 3, .len = { 280, 9, 37 }, .turn = c },
         };
         static const int64_t most[3] = { 20, 1, 90 };
-        struct test_arena a;
+        struct test_arena    a;
         test_arena_init(&a);
         struct test_scan s = make(&a, &p, &rng);
         n_calls += test_scan_cuts(t, &a, &s, &lim, most[c % 3], &rng);
@@ -206,12 +251,21 @@ static void test_cuts(struct test * t) {
 static void test_snapshots(struct test * t) {
     struct test_limits lim = { .chunk = { .what = "snapshots of chunk and auto", .limit = 1e-10 } };
     struct test_rng    rng = { 4 };
-    for (int c = 0; c < 15; c++) {
-        static const int64_t lengths[5] = { 1, 3, 64, 130, 258 }; // fewer than snapshots; around the borders of blocks of 64, 128, 256
-        struct problem p = {
-            .d_k = sizes[c % 5], .d_v = sizes[(c + 1) % 5], .H = 2, .n_h = 1 + c % 3, .gate = c % 3, .beta_hi = 2.0,
-            .gate_lo = 0.8, .gate_hi = 1.0, .heads = c, .rw = c % 4 == 2,
-            .batch = { .n_seqs = 1, .len = { lengths[c % 5] }, .n_snap = 5, .turn = c },
+    for (int c = 0; c < 15; ++c) {
+        static const int64_t lengths[5] = { 1, 3, 64, 130,
+            258 }; // fewer than snapshots; around the borders of blocks of 64, 128, 256
+        struct problem       p          = {
+                           .d_k     = sizes[c % 5],
+                           .d_v     = sizes[(c + 1) % 5],
+                           .H       = 2,
+                           .n_h     = 1 + c % 3,
+                           .gate    = c % 3,
+                           .beta_hi = 2.0,
+                           .gate_lo = 0.8,
+                           .gate_hi = 1.0,
+                           .heads   = c,
+                           .rw      = c % 4 == 2,
+                           .batch   = { .n_seqs = 1, .len = { lengths[c % 5] }, .n_snap = 5, .turn = c },
         };
         p.n_h = p.rw ? 1 : p.n_h;
         struct test_arena a;
@@ -221,17 +275,25 @@ static void test_snapshots(struct test * t) {
         test_arena_free(&a);
     }
     printf("householder, snapshots: 15 cases of 1, 3, 64, 130, 258 tokens, 5 snapshots, each against a shorter run, also in a ring of slots; step "
-            "and reference to the bit\n");
+           "and reference to the bit\n");
     test_limits_print(&lim);
 }
 
 static void test_out_of_range(struct test * t) {
     struct test_rng rng = { 5 };
     int             n   = 0;
-    for (int c = 0; c < 2; c++) {
+    for (int c = 0; c < 2; ++c) {
         struct problem p = {
-            .d_k = 16, .d_v = 24, .H = 2, .n_h = c == 0 ? 2 : 1, .gate = GATE_HEAD, .rw = c == 1, .beta_hi = 2.0, .gate_lo = 0.8, .gate_hi = 1.0,
-            .batch = { .n_seqs = 3, .len = { 70, 12, 9 }, .n_snap = 1, .turn = c },
+            .d_k     = 16,
+            .d_v     = 24,
+            .H       = 2,
+            .n_h     = c == 0 ? 2 : 1,
+            .gate    = GATE_HEAD,
+            .rw      = c == 1,
+            .beta_hi = 2.0,
+            .gate_lo = 0.8,
+            .gate_hi = 1.0,
+            .batch   = { .n_seqs = 3, .len = { 70, 12, 9 }, .n_snap = 1, .turn = c },
         };
         struct test_arena a;
         test_arena_init(&a);
@@ -239,27 +301,37 @@ static void test_out_of_range(struct test * t) {
         n += test_scan_out_of_range(t, &a, &s);
         test_arena_free(&a);
     }
-    printf("householder, ids out of range: %d cases: NaN for the sequence, no state touched, the others computed\n", n);
+    printf("householder, ids out of range: %d cases: NaN for the sequence, no state touched, the others computed\n",
+            n);
 }
 
-// A NaN stays a NaN, and where it belongs: in its column, from its token on, in its sequence. Beta above 2 is computed, not clamped.
+// A NaN stays a NaN, and where it belongs: in its column, from its token on, in its sequence. Beta
+// above 2 is computed, not clamped.
 static void test_nan(struct test * t) {
     struct test_rng rng = { 6 };
     struct problem  p   = {
-        .d_k = 24, .d_v = 40, .H = 2, .n_h = 2, .gate = GATE_HEAD, .beta_hi = 2.0, .gate_lo = 0.8, .gate_hi = 1.0, .heads = 3,
-        .batch = { .n_seqs = 2, .len = { 100, 80 } },
+           .d_k     = 24,
+           .d_v     = 40,
+           .H       = 2,
+           .n_h     = 2,
+           .gate    = GATE_HEAD,
+           .beta_hi = 2.0,
+           .gate_lo = 0.8,
+           .gate_hi = 1.0,
+           .heads   = 3,
+           .batch   = { .n_seqs = 2, .len = { 100, 80 } },
     };
     struct test_arena a;
     test_arena_init(&a);
     struct test_scan                    s      = make(&a, &p, &rng);
     struct ggml_householder_scan_args * args   = &s.householder;
-    float                             * before = test_copy(args->state);
+    float *                             before = test_copy(args->state);
     const int64_t                       first  = ((int32_t *) args->ids->data)[GGML_SCAN_FIRST];
     const int64_t                       token  = first + 70;
     const int64_t                       column = 17;
     const float                         value  = test_get(args->v, column, 0, 1, token);
 
-    for (int path = GGML_SCAN_PATH_AUTO; path <= GGML_SCAN_PATH_REFERENCE; path++) {
+    for (int path = GGML_SCAN_PATH_AUTO; path <= GGML_SCAN_PATH_REFERENCE; ++path) {
         test_restore(args->state, before);
         struct ggml_tensor * clean = test_scan_build(t, &a, &s, path);
         test_compute(&a, clean, 1);
@@ -271,8 +343,8 @@ static void test_nan(struct test * t) {
         test_set(args->v, column, 0, 1, token, value);
 
         bool there = true, elsewhere = false;
-        for (int64_t tok = 0; tok < op->ne[2]; tok++) {
-            for (int64_t j = 0; j < p.d_v; j++) {
+        for (int64_t tok = 0; tok < op->ne[2]; ++tok) {
+            for (int64_t j = 0; j < p.d_v; ++j) {
                 const bool nan = isnan(test_get(op, j, 0, tok, 0));
                 if (tok >= token && j == column) {
                     there = there && nan;
@@ -282,23 +354,24 @@ static void test_nan(struct test * t) {
             }
         }
         test_check(t, there, "a NaN in v is gone from the output: %s", test_path_names[path]);
-        test_check(t, !elsewhere, "a NaN in v came out at another column or token: %s", test_path_names[path]);
-        test_check(t, memcmp(clean->data, op->data, first*p.d_v*p.H*sizeof(float)) == 0, "a NaN changed another sequence: %s",
+        test_check(t, !elsewhere, "a NaN in v came out at another column or token: %s",
                 test_path_names[path]);
+        test_check(t, memcmp(clean->data, op->data, first * p.d_v * p.H * sizeof(float)) == 0,
+                "a NaN changed another sequence: %s", test_path_names[path]);
     }
     free(before);
     test_arena_free(&a);
 
     struct test_limits lim = {
         .step  = { .what = "beta 2.2..2.5, step and reference", .limit = 1e-12 },
-        .chunk = { .what = "beta 2.2..2.5, chunk and auto",     .limit = 1e-10 },
+        .chunk = { .what = "beta 2.2..2.5, chunk and auto", .limit = 1e-10 },
     };
     p.beta_lo = 2.2;
     p.beta_hi = 2.5;
     p.batch   = (struct test_batch) { .n_seqs = 1, .len = { 30 } };
     run(t, &p, &lim, (const int[]) { 1 }, 1, &rng);
     printf("householder, NaN: on step and reference it stays in its column from its token on; it never reaches another sequence; "
-            "beta above 2 is not clamped\n");
+           "beta above 2 is not clamped\n");
     test_limits_print(&lim);
 }
 
@@ -306,27 +379,33 @@ static void test_nan(struct test * t) {
 static void test_fused(struct test * t) {
     struct test_limits lim = {
         .step  = { .what = "views of one projection, step and reference", .limit = 1e-12 },
-        .chunk = { .what = "views of one projection, chunk and auto",     .limit = 1e-10 },
+        .chunk = { .what = "views of one projection, chunk and auto", .limit = 1e-10 },
     };
-    struct test_rng   rng   = { 8 };
-    const int64_t     d_k   = 24, d_v = 40, H = 2, n_h = 3, T = 90;
-    const int64_t     width = d_k*H + n_h*H*(d_k + d_v + 1) + H;
+    struct test_rng   rng = { 8 };
+    const int64_t     d_k = 24, d_v = 40, H = 2, n_h = 3, T = 90;
+    const int64_t     width = d_k * H + n_h * H * (d_k + d_v + 1) + H;
     const size_t      f     = sizeof(float);
     struct test_arena a;
     test_arena_init(&a);
     struct ggml_tensor * row = test_tensor(&a, GGML_TYPE_F32, TEST_DENSE, "row", width, T, 1, 1);
     test_fill_normal(row, &rng, 0.15);
 
-    struct test_scan s = { .op = TEST_HOUSEHOLDER, .batch = { .n_seqs = 2, .len = { 71, 19 }, .turn = 1 }, .text = "fused" };
-    s.householder = (struct ggml_householder_scan_args) {
-        .state = test_tensor(&a, GGML_TYPE_F32, TEST_DENSE, "state", d_k*d_v*H, test_batch_slots(&s.batch), 1, 1),
-        .ids   = test_batch_ids(&a, &s.batch),
-        .q     = ggml_view_4d(a.ctx, row, d_k, H, 1,   T, d_k*f, d_k*H*f, width*f, 0),
-        .k     = ggml_view_4d(a.ctx, row, d_k, H, n_h, T, d_k*f, d_k*H*f, width*f, d_k*H*f),
-        .v     = ggml_view_4d(a.ctx, row, d_v, H, n_h, T, d_v*f, d_v*H*f, width*f, (d_k*H + n_h*H*d_k)*f),
-        .beta  = ggml_view_4d(a.ctx, row, 1,   H, n_h, T, f,     H*f,     width*f, (d_k*H + n_h*H*(d_k + d_v))*f),
-        .gate  = ggml_view_4d(a.ctx, row, 1,   H, 1,   T, f,     H*f,     width*f, (d_k*H + n_h*H*(d_k + d_v + 1))*f),
-        .scale = 0.25f,
+    struct test_scan s = { .op = TEST_HOUSEHOLDER,
+        .batch                 = { .n_seqs = 2, .len = { 71, 19 }, .turn = 1 },
+        .text                  = "fused" };
+    s.householder      = (struct ggml_householder_scan_args) {
+             .state = test_tensor(&a, GGML_TYPE_F32, TEST_DENSE, "state", d_k * d_v * H,
+                     test_batch_slots(&s.batch), 1, 1),
+             .ids   = test_batch_ids(&a, &s.batch),
+             .q     = ggml_view_4d(a.ctx, row, d_k, H, 1, T, d_k * f, d_k * H * f, width * f, 0),
+             .k = ggml_view_4d(a.ctx, row, d_k, H, n_h, T, d_k * f, d_k * H * f, width * f, d_k * H * f),
+             .v = ggml_view_4d(a.ctx, row, d_v, H, n_h, T, d_v * f, d_v * H * f, width * f,
+                     (d_k * H + n_h * H * d_k) * f),
+             .beta  = ggml_view_4d(a.ctx, row, 1, H, n_h, T, f, H * f, width * f,
+                      (d_k * H + n_h * H * (d_k + d_v)) * f),
+             .gate  = ggml_view_4d(a.ctx, row, 1, H, 1, T, f, H * f, width * f,
+                      (d_k * H + n_h * H * (d_k + d_v + 1)) * f),
+             .scale = 0.25f,
     };
     test_fill_normal(s.householder.state, &rng, 1.0);
     test_scan_run(t, &a, &s, &lim, (const int[]) { 1, 2 }, 2);

@@ -1,7 +1,9 @@
-// Importance matrices: the sums of squares that a session collects, against sums over inputs that were computed by hand from the file.
+// Importance matrices: the sums of squares that a session collects, against sums over inputs that
+// were computed by hand from the file.
 //
-// The first product of most families is with a norm of the embedding: x = w ∘ e / √(mean e² + ε), so its sums need no model. All others are held
-// against what must be: each weight sees every token once, and importance does not depend on how tokens are cut into calls.
+// The first product of most families is with a norm of the embedding: x = w ∘ e / √(mean e² + ε),
+// so its sums need no model. All others are held against what must be: each weight sees every token
+// once, and importance does not depend on how tokens are cut into calls.
 
 #include "golden.h"
 #include "eval/importance.h"
@@ -14,14 +16,22 @@
 #include <stdlib.h>
 #include <string.h>
 
-static bool collect(const struct golden * g, struct lrnn_model * model, int64_t cut, struct importance * im, char * err, size_t err_size) {
-    *im = (struct importance) { .model = model };
-    struct lrnn_session * s = lrnn_session_new(model, &(struct lrnn_session_params) {
-        .n_threads = 1, .watch_what = LRNN_WATCH_MATRICES, .watch = importance_watch, .watch_user = im }, err, err_size);
-    bool ok = s != NULL;
+static bool collect(const struct golden * g, struct lrnn_model * model, int64_t cut,
+        struct importance * im, char * err, size_t err_size) {
+    *im                      = (struct importance) { .model = model };
+    struct lrnn_session * s  = lrnn_session_new(model,
+             &(struct lrnn_session_params) { .n_threads = 1,
+                     .watch_what                        = LRNN_WATCH_MATRICES,
+                     .watch                             = importance_watch,
+                     .watch_user                        = im },
+             err, err_size);
+    bool                  ok = s != NULL;
     for (int64_t at = 0; at < g->n_tokens && ok; at += cut) {
         const int64_t n = cut < g->n_tokens - at ? cut : g->n_tokens - at;
-        ok = lrnn_eval(s, &(struct lrnn_input) { .seq = 0, .tokens = g->tokens + at, .n_tokens = n, .n_logits = n }, 1, err, err_size);
+        ok              = lrnn_eval(s,
+                             &(struct lrnn_input) {
+                                     .seq = 0, .tokens = g->tokens + at, .n_tokens = n, .n_logits = n },
+                             1, err, err_size);
     }
     lrnn_session_free(s);
     return ok;
@@ -33,17 +43,18 @@ static const float * tensor_of(const struct lrnn_model_file * f, const char * na
 }
 
 // Σ_tokens x_j², in double
-static void sums_by_hand(const struct golden * g, const float * embd, const float * norm, double eps, int64_t n, double * sums) {
-    memset(sums, 0, (size_t) n*sizeof(*sums));
-    for (int64_t i = 0; i < g->n_tokens; i++) {
-        const float * e     = embd + g->tokens[i]*n;
+static void sums_by_hand(const struct golden * g, const float * embd, const float * norm,
+        double eps, int64_t n, double * sums) {
+    memset(sums, 0, (size_t) n * sizeof(*sums));
+    for (int64_t i = 0; i < g->n_tokens; ++i) {
+        const float * e     = embd + g->tokens[i] * n;
         double        mean2 = 0.0;
-        for (int64_t j = 0; j < n; j++) {
-            mean2 += (double) e[j]*(double) e[j]/(double) n;
+        for (int64_t j = 0; j < n; ++j) {
+            mean2 += (double) e[j] * (double) e[j] / (double) n;
         }
-        for (int64_t j = 0; j < n; j++) {
-            const double x = (double) e[j]*(double) norm[j]/sqrt(mean2 + eps);
-            sums[j] += x*x;
+        for (int64_t j = 0; j < n; ++j) {
+            const double x = (double) e[j] * (double) norm[j] / sqrt(mean2 + eps);
+            sums[j] += x * x;
         }
     }
 }
@@ -51,65 +62,79 @@ static void sums_by_hand(const struct golden * g, const float * embd, const floa
 int main(void) {
     struct test        t = { 0 };
     struct golden_list list;
-    struct test_worst  hand = { .what = "Σ x² of the first product, by hand", .limit = 1e-6 };
-    struct test_worst  cuts = { .what = "Σ x² for calls of 36 and of 5 tokens", .limit = 2e-5 };
+    struct test_worst  hand     = { .what = "Σ x² of the first product, by hand", .limit = 1e-6 };
+    struct test_worst  cuts     = { .what = "Σ x² for calls of 36 and of 5 tokens", .limit = 2e-5 };
     char               err[512] = "";
     int                n_by_hand = 0, n_weights = 0, n_matrices = 0;
 
     if (!test_check(&t, golden_list_load(&list, err, sizeof(err)), "%s", err)) {
         return test_end(&t, "test-importance");
     }
-    for (int i = 0; i < list.n; i++) {
-        const struct golden    * g     = &list.models[i];
+    for (int i = 0; i < list.n; ++i) {
+        const struct golden *    g     = &list.models[i];
         struct lrnn_model_file * file  = lrnn_model_file_open(g->path, err, sizeof(err));
-        struct lrnn_model      * model = lrnn_model_load(g->path, NULL, err, sizeof(err));
+        struct lrnn_model *      model = lrnn_model_load(g->path, NULL, err, sizeof(err));
         struct importance        im, again;
-        test_check(&t, collect(g, model, g->n_tokens, &im, err, sizeof(err)) && collect(g, model, 5, &again, err, sizeof(err)), "%s: %s", g->name, err);
+        test_check(&t,
+                collect(g, model, g->n_tokens, &im, err, sizeof(err)) &&
+                        collect(g, model, 5, &again, err, sizeof(err)),
+                "%s: %s", g->name, err);
 
-        // what is collected: all matrices of the file but the embedding, unless it is the output as well, and copies that llama.cpp puts into layer 0
-        // of RWKV-7 and nobody reads
+        // what is collected: all matrices of the file but the embedding, unless it is the output as
+        // well, and copies that llama.cpp puts into layer 0 of RWKV-7 and nobody reads
         int64_t n_expected = 0;
-        for (size_t j = 0; j < lrnn_model_file_n_tensors(file); j++) {
+        for (size_t j = 0; j < lrnn_model_file_n_tensors(file); ++j) {
             const struct lrnn_model_tensor * w      = lrnn_model_file_tensor(file, j);
-            const bool                       lookup = strcmp(w->name, "token_embd.weight") == 0 && tensor_of(file, "output.weight") != NULL;
-            const bool                       unread = strncmp(w->name, "blk.0.time_mix_v", 16) == 0 && strlen(w->name) == strlen("blk.0.time_mix_v1.weight");
-            const bool                       wanted = quantize_role_of(w->name) != QUANTIZE_VECTOR && !lookup && !unread;
-            const struct imatrix_entry     * e      = imatrix_find(&im.imatrix, w->name);
+            const bool                       lookup = strcmp(w->name, "token_embd.weight") == 0 &&
+                                tensor_of(file, "output.weight") != NULL;
+            const bool unread = strncmp(w->name, "blk.0.time_mix_v", 16) == 0 &&
+                                strlen(w->name) == strlen("blk.0.time_mix_v1.weight");
+            const bool wanted = quantize_role_of(w->name) != QUANTIZE_VECTOR && !lookup && !unread;
+            const struct imatrix_entry * e = imatrix_find(&im.imatrix, w->name);
             n_expected += wanted;
-            if (!test_check(&t, (e != NULL) == wanted, "%s: %s is %s", g->name, w->name, wanted ? "missing" : "there") || e == NULL) {
+            if (!test_check(&t, (e != NULL) == wanted, "%s: %s is %s", g->name, w->name,
+                        wanted ? "missing" : "there") ||
+                    e == NULL) {
                 continue;
             }
-            test_check(&t, e->n_per_row == w->ne[0] && e->n_matrices == w->ne[2]*w->ne[3], "%s: %s has another shape", g->name, w->name);
-            for (int64_t m = 0; m < e->n_matrices; m++) {
-                test_check(&t, e->counts[m] == (double) g->n_tokens, "%s: %s saw %g vectors of %d tokens", g->name, w->name, e->counts[m], (int) g->n_tokens);
+            test_check(&t, e->n_per_row == w->ne[0] && e->n_matrices == w->ne[2] * w->ne[3],
+                    "%s: %s has another shape", g->name, w->name);
+            for (int64_t m = 0; m < e->n_matrices; ++m) {
+                test_check(&t, e->counts[m] == (double) g->n_tokens,
+                        "%s: %s saw %g vectors of %d tokens", g->name, w->name, e->counts[m],
+                        (int) g->n_tokens);
                 double sum = 0.0;
-                for (int64_t k = 0; k < e->n_per_row; k++) {
-                    sum += e->sum2[m*e->n_per_row + k];
+                for (int64_t k = 0; k < e->n_per_row; ++k) {
+                    sum += e->sum2[m * e->n_per_row + k];
                 }
-                test_check(&t, sum > 0.0, "%s: matrix %d of %s has seen nothing", g->name, (int) m, w->name);
+                test_check(&t, sum > 0.0, "%s: matrix %d of %s has seen nothing", g->name, (int) m,
+                        w->name);
                 n_matrices++;
             }
             const struct imatrix_entry * b = imatrix_find(&again.imatrix, w->name);
-            for (int64_t k = 0; b != NULL && k < e->n_per_row*e->n_matrices; k++) {
-                test_bound(&t, &cuts, fabs(e->sum2[k] - b->sum2[k])/(e->sum2[k] + 1e-3), w->name);
+            for (int64_t k = 0; b != NULL && k < e->n_per_row * e->n_matrices; ++k) {
+                test_bound(&t, &cuts, fabs(e->sum2[k] - b->sum2[k]) / (e->sum2[k] + 1e-3), w->name);
             }
         }
-        test_check(&t, im.imatrix.n_entries == n_expected, "%s: %d entries, expected %d", g->name, im.imatrix.n_entries, (int) n_expected);
+        test_check(&t, im.imatrix.n_entries == n_expected, "%s: %d entries, expected %d", g->name,
+                im.imatrix.n_entries, (int) n_expected);
         n_weights += im.imatrix.n_entries;
 
         const float * embd = tensor_of(file, "token_embd.weight");
         const float * norm = tensor_of(file, "blk.0.attn_norm.weight");
         double        eps  = 0.0;
         const bool    rms  = tensor_of(file, "blk.0.attn_norm.bias") == NULL && norm != NULL &&
-                lrnn_model_file_float(file, "lrnn.norm_epsilon", 0.0, 1.0, &eps, err, sizeof(err)) == LRNN_KEY_OK;
-        static const char * const FIRST[] = { "blk.0.attn_q.weight", "blk.0.ssm_in.weight", "blk.0.attn_v.weight", "blk.0.ssm_beta.weight" };
-        for (size_t k = 0; rms && k < sizeof(FIRST)/sizeof(FIRST[0]); k++) {
+                         lrnn_model_file_float(file, "lrnn.norm_epsilon", 0.0, 1.0, &eps, err,
+                                 sizeof(err)) == LRNN_KEY_OK;
+        static const char * const FIRST[] = { "blk.0.attn_q.weight", "blk.0.ssm_in.weight",
+            "blk.0.attn_v.weight", "blk.0.ssm_beta.weight" };
+        for (size_t k = 0; rms && k < sizeof(FIRST) / sizeof(FIRST[0]); ++k) {
             const struct imatrix_entry * e = imatrix_find(&im.imatrix, FIRST[k]);
-            double sums[256];
+            double                       sums[256];
             if (e != NULL) {
                 sums_by_hand(g, embd, norm, eps, e->n_per_row, sums);
-                for (int64_t j = 0; j < e->n_per_row; j++) {
-                    test_bound(&t, &hand, fabs(e->sum2[j] - sums[j])/sums[j], g->name);
+                for (int64_t j = 0; j < e->n_per_row; ++j) {
+                    test_bound(&t, &hand, fabs(e->sum2[j] - sums[j]) / sums[j], g->name);
                 }
                 n_by_hand++;
             }
@@ -122,7 +147,8 @@ int main(void) {
     test_check(&t, n_by_hand >= 20, "only %d products were computed by hand", n_by_hand);
     test_worst_print(&hand);
     test_worst_print(&cuts);
-    printf("%d weights of %d models, %d matrices; %d by hand\n", n_weights, list.n, n_matrices, n_by_hand);
+    printf("%d weights of %d models, %d matrices; %d by hand\n", n_weights, list.n, n_matrices,
+            n_by_hand);
     golden_list_free(&list);
     return test_end(&t, "test-importance");
 }

@@ -1,5 +1,6 @@
-// The JSON scanner: what RFC 8259 allows and what it does not, what is found at a path, what a string stands for; and on random documents,
-// whole and damaged, the same as Python's json module (data/json-cases.txt, made by tools/make-dataset-tests.py).
+// The JSON scanner: what RFC 8259 allows and what it does not, what is found at a path, what a
+// string stands for; and on random documents, whole and damaged, the same as Python's json module
+// (data/json-cases.txt, made by tools/make-dataset-tests.py).
 
 #include "base/json-scan.h"
 #include "util.h"
@@ -8,9 +9,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-// The text in memory that ends with its last byte, so that the address sanitizer sees a read beyond it.
-static enum json_kind scan(const char * text, size_t size, const char * path, struct json_value * value, struct lrnn_buffer * decoded,
-                           int64_t * n_lone, struct json_error * error) {
+// The text in memory that ends with its last byte, so that the address sanitizer sees a read beyond
+// it.
+static enum json_kind scan(const char * text, size_t size, const char * path,
+        struct json_value * value, struct lrnn_buffer * decoded, int64_t * n_lone,
+        struct json_error * error) {
     struct json_path paths[1];
     char *           copy = malloc(size > 0 ? size : 1);
     if (copy == NULL || !json_path_parse(path, strlen(path), &paths[0])) {
@@ -18,9 +21,10 @@ static enum json_kind scan(const char * text, size_t size, const char * path, st
     }
     memcpy(copy, text, size);
     const enum json_kind kind = json_scan(copy, size, paths, 1, value, error);
-    decoded->n = 0;
-    *n_lone    = 0;
-    if (kind != JSON_MISSING && value->kind == JSON_STRING && !json_string_decode(*value, decoded, n_lone)) {
+    decoded->n                = 0;
+    *n_lone                   = 0;
+    if (kind != JSON_MISSING && value->kind == JSON_STRING &&
+            !json_string_decode(*value, decoded, n_lone)) {
         abort();
     }
     free(copy);
@@ -28,78 +32,208 @@ static enum json_kind scan(const char * text, size_t size, const char * path, st
 }
 
 static const char * const ACCEPTED[] = {
-    "{}", "[]", "0", "-0", "-1", "10", "1.5", "1e5", "1E+5", "1e-5", "-0.0e0", "123456789012345678901234567890", "1e9999", "true", "false",
-    "null", "\"\"",
-    " \t\r\n{ \"a\" \t: \r\n 1 } \n", "[ ]", "[1,[2,[3]]]", "{\"\":0}", "{\"a\":1,\"a\":2}", "\"\x7f\"", "\"\\u0000\"", "\"\\uD800\"",
+    "{}",
+    "[]",
+    "0",
+    "-0",
+    "-1",
+    "10",
+    "1.5",
+    "1e5",
+    "1E+5",
+    "1e-5",
+    "-0.0e0",
+    "123456789012345678901234567890",
+    "1e9999",
+    "true",
+    "false",
+    "null",
+    "\"\"",
+    " \t\r\n{ \"a\" \t: \r\n 1 } \n",
+    "[ ]",
+    "[1,[2,[3]]]",
+    "{\"\":0}",
+    "{\"a\":1,\"a\":2}",
+    "\"\x7f\"",
+    "\"\\u0000\"",
+    "\"\\uD800\"",
     "\"\\uDC00\\uD800\"",
-    "\"\\\"\\\\\\/\\b\\f\\n\\r\\t\"", "\"\xc2\x80\"", "\"\xdf\xbf\"", "\"\xe0\xa0\x80\"", "\"\xed\x9f\xbf\"", "\"\xee\x80\x80\"",
-    "\"\xef\xbf\xbf\"", "\"\xf0\x90\x80\x80\"",
-    "\"\xf4\x8f\xbf\xbf\"", "\"1234567\"", "\"12345678\"", "\"123456789\"", "\"\xe2\x80\xa8\xe2\x80\xa9\xc2\x85\"", "[[[[[[[[[[]]]]]]]]]]",
+    "\"\\\"\\\\\\/\\b\\f\\n\\r\\t\"",
+    "\"\xc2\x80\"",
+    "\"\xdf\xbf\"",
+    "\"\xe0\xa0\x80\"",
+    "\"\xed\x9f\xbf\"",
+    "\"\xee\x80\x80\"",
+    "\"\xef\xbf\xbf\"",
+    "\"\xf0\x90\x80\x80\"",
+    "\"\xf4\x8f\xbf\xbf\"",
+    "\"1234567\"",
+    "\"12345678\"",
+    "\"123456789\"",
+    "\"\xe2\x80\xa8\xe2\x80\xa9\xc2\x85\"",
+    "[[[[[[[[[[]]]]]]]]]]",
 };
 
 static const char * const REFUSED[] = {
-    "", " ", "{", "}", "[", "]", "{]", "[}", "[1", "[1,", "[1,]", "[,1]", "[,]", "[1 2]", "[1,,2]", "{\"a\"", "{\"a\":", "{\"a\":1",
-    "{\"a\":1,", "{\"a\":1,}", "{,}",
-    "{\"a\" 1}", "{\"a\"::1}", "{a:1}", "{'a':1}", "{1:1}", "{null:1}", "{\"a\":1 \"b\":2}", "{\"a\":1;}", "{} {}", "{}x", "[] ]", "1 2",
-    "nul", "nulL", "True",
-    "tru", "truee", "NaN", "Infinity", "-Infinity", "-", "+1", "01", "-01", "00", "1.", ".5", "-.5", "1.e5", "1e", "1e+", "1E-", "1e5.5",
-    "0x10", "1_000", "1,5",
-    "\"", "\"abc", "\"\\\"", "\"\\", "\"\\x41\"", "\"\\u\"", "\"\\u12\"", "\"\\u123\"", "\"\\u123g\"", "\"\\u 123\"", "\"\\U0041\"",
-    "\"\\a\"", "\"\\'\"", "\"\\0\"",
-    "\"\n\"", "\"\t\"", "\"\x1f\"", "\"\x01\"", "'a'", "//c\n1", "/*c*/1", "1//c", "\xef\xbb\xbf{}", "\v1", "\f1", "\xc2\xa0" "1",
+    "",
+    " ",
+    "{",
+    "}",
+    "[",
+    "]",
+    "{]",
+    "[}",
+    "[1",
+    "[1,",
+    "[1,]",
+    "[,1]",
+    "[,]",
+    "[1 2]",
+    "[1,,2]",
+    "{\"a\"",
+    "{\"a\":",
+    "{\"a\":1",
+    "{\"a\":1,",
+    "{\"a\":1,}",
+    "{,}",
+    "{\"a\" 1}",
+    "{\"a\"::1}",
+    "{a:1}",
+    "{'a':1}",
+    "{1:1}",
+    "{null:1}",
+    "{\"a\":1 \"b\":2}",
+    "{\"a\":1;}",
+    "{} {}",
+    "{}x",
+    "[] ]",
+    "1 2",
+    "nul",
+    "nulL",
+    "True",
+    "tru",
+    "truee",
+    "NaN",
+    "Infinity",
+    "-Infinity",
+    "-",
+    "+1",
+    "01",
+    "-01",
+    "00",
+    "1.",
+    ".5",
+    "-.5",
+    "1.e5",
+    "1e",
+    "1e+",
+    "1E-",
+    "1e5.5",
+    "0x10",
+    "1_000",
+    "1,5",
+    "\"",
+    "\"abc",
+    "\"\\\"",
+    "\"\\",
+    "\"\\x41\"",
+    "\"\\u\"",
+    "\"\\u12\"",
+    "\"\\u123\"",
+    "\"\\u123g\"",
+    "\"\\u 123\"",
+    "\"\\U0041\"",
+    "\"\\a\"",
+    "\"\\'\"",
+    "\"\\0\"",
+    "\"\n\"",
+    "\"\t\"",
+    "\"\x1f\"",
+    "\"\x01\"",
+    "'a'",
+    "//c\n1",
+    "/*c*/1",
+    "1//c",
+    "\xef\xbb\xbf{}",
+    "\v1",
+    "\f1",
+    "\xc2\xa0"
+    "1",
     "1\xc2\xa0",
     // not UTF-8: a byte that cannot begin, missing ones, overlong, surrogates, beyond U+10FFFF
-    "\"\x80\"", "\"\xc0\x80\"", "\"\xc1\xbf\"", "\"\xc3\"", "\"\xe0\x80\x80\"", "\"\xe0\x9f\xbf\"", "\"\xe2\x80\"", "\"\xed\xa0\x80\"",
+    "\"\x80\"",
+    "\"\xc0\x80\"",
+    "\"\xc1\xbf\"",
+    "\"\xc3\"",
+    "\"\xe0\x80\x80\"",
+    "\"\xe0\x9f\xbf\"",
+    "\"\xe2\x80\"",
+    "\"\xed\xa0\x80\"",
     "\"\xed\xbf\xbf\"",
-    "\"\xf0\x80\x80\x80\"", "\"\xf0\x8f\xbf\xbf\"", "\"\xf4\x90\x80\x80\"", "\"\xf5\x80\x80\x80\"", "\"\xff\"", "\"\xfe\"",
-    "\"12345678\xff\"", "{\"\xff\":1}", "\xff",
+    "\"\xf0\x80\x80\x80\"",
+    "\"\xf0\x8f\xbf\xbf\"",
+    "\"\xf4\x90\x80\x80\"",
+    "\"\xf5\x80\x80\x80\"",
+    "\"\xff\"",
+    "\"\xfe\"",
+    "\"12345678\xff\"",
+    "{\"\xff\":1}",
+    "\xff",
 };
 
 static void test_grammar(struct test * t) {
     struct json_error error;
-    for (size_t i = 0; i < sizeof(ACCEPTED)/sizeof(ACCEPTED[0]); ++i) {
-        const enum json_kind kind = json_scan(ACCEPTED[i], strlen(ACCEPTED[i]), NULL, 0, NULL, &error);
-        test_check(t, kind != JSON_MISSING, "refused: %s: byte %zu: %s", ACCEPTED[i], error.at, error.what);
+    for (size_t i = 0; i < sizeof(ACCEPTED) / sizeof(ACCEPTED[0]); ++i) {
+        const enum json_kind kind =
+                json_scan(ACCEPTED[i], strlen(ACCEPTED[i]), NULL, 0, NULL, &error);
+        test_check(t, kind != JSON_MISSING, "refused: %s: byte %zu: %s", ACCEPTED[i], error.at,
+                error.what);
     }
-    for (size_t i = 0; i < sizeof(REFUSED)/sizeof(REFUSED[0]); ++i) {
+    for (size_t i = 0; i < sizeof(REFUSED) / sizeof(REFUSED[0]); ++i) {
         const size_t         size = strlen(REFUSED[i]);
         const enum json_kind kind = json_scan(REFUSED[i], size, NULL, 0, NULL, &error);
         test_check(t, kind == JSON_MISSING, "accepted: %s", REFUSED[i]);
-        test_check(t, kind != JSON_MISSING || (error.at <= size && error.what[0] != '\0'), "%s: byte %zu: no reason", REFUSED[i], error.at);
+        test_check(t, kind != JSON_MISSING || (error.at <= size && error.what[0] != '\0'),
+                "%s: byte %zu: no reason", REFUSED[i], error.at);
     }
     // NUL is a byte like any other
-    test_check(t, json_scan("\"\0\"", 3, NULL, 0, NULL, &error) == JSON_MISSING && error.at == 1, "a raw NUL in a string");
-    test_check(t, json_scan("{}\0", 3, NULL, 0, NULL, &error) == JSON_MISSING && error.at == 2, "a NUL after the value");
-    test_check(t, json_scan("\"\\\0\"", 4, NULL, 0, NULL, &error) == JSON_MISSING, "a NUL after a backslash");
+    test_check(t, json_scan("\"\0\"", 3, NULL, 0, NULL, &error) == JSON_MISSING && error.at == 1,
+            "a raw NUL in a string");
+    test_check(t, json_scan("{}\0", 3, NULL, 0, NULL, &error) == JSON_MISSING && error.at == 2,
+            "a NUL after the value");
+    test_check(t, json_scan("\"\\\0\"", 4, NULL, 0, NULL, &error) == JSON_MISSING,
+            "a NUL after a backslash");
     // every byte that can stand after a backslash
     for (int c = 0; c < 256; ++c) {
         const char text[] = { '"', '\\', (char) c, '"' };
         const bool ok     = c != 0 && strchr("\"\\/bfnrt", c) != NULL;
-        test_check(t, (json_scan(text, 4, NULL, 0, NULL, &error) != JSON_MISSING) == ok, "backslash and byte %d: %s", c,
-                ok ? "refused" : "accepted");
+        test_check(t, (json_scan(text, 4, NULL, 0, NULL, &error) != JSON_MISSING) == ok,
+                "backslash and byte %d: %s", c, ok ? "refused" : "accepted");
     }
     // every byte in a string, at every place of a block of eight
     for (int c = 0; c < 256; ++c) {
         for (size_t at = 0; at < 16; ++at) {
             char text[18];
             memset(text, 'x', sizeof(text));
-            text[0]      = text[17] = '"';
-            text[1 + at] = (char) c;
-            const bool ok = c >= 0x20 && c < 0x80 && c != '"' && c != '\\';
+            text[0] = text[17] = '"';
+            text[1 + at]       = (char) c;
+            const bool ok      = c >= 0x20 && c < 0x80 && c != '"' && c != '\\';
             const bool is = json_scan(text, sizeof(text), NULL, 0, NULL, &error) != JSON_MISSING;
-            // a backslash before an x is no escape; at the end it takes the quote away: refused either way
+            // a backslash before an x is no escape; at the end it takes the quote away: refused
+            // either way
             test_check(t, is == ok, "byte %d at place %zu: %s", c, at, is ? "accepted" : "refused");
         }
     }
     // depth
     for (int depth = JSON_MAX_DEPTH - 1; depth <= JSON_MAX_DEPTH + 1; ++depth) {
-        char text[2*JSON_MAX_DEPTH + 8];
+        char text[2 * JSON_MAX_DEPTH + 8];
         for (int i = 0; i < depth; ++i) {
             text[i]         = '[';
             text[depth + i] = ']';
         }
-        const enum json_kind kind = json_scan(text, (size_t) (2*depth), NULL, 0, NULL, &error);
-        test_check(t, (kind == JSON_ARRAY) == (depth <= JSON_MAX_DEPTH), "depth %d: %s", depth, kind == JSON_ARRAY ? "accepted" : "refused");
+        const enum json_kind kind = json_scan(text, (size_t) (2 * depth), NULL, 0, NULL, &error);
+        test_check(t, (kind == JSON_ARRAY) == (depth <= JSON_MAX_DEPTH), "depth %d: %s", depth,
+                kind == JSON_ARRAY ? "accepted" : "refused");
     }
 }
 
@@ -112,56 +246,63 @@ static const struct {
     size_t         size; // 0: of the value as a C string
     int64_t        n_lone;
 } PATHS[] = {
-    { "{\"a\":\"x\"}",                                  "a",     JSON_STRING,  "x",                   0, 0 },
-    { "{\"a\":\"x\"}",                                  "b",     JSON_MISSING, "",                    0, 0 },
-    { "{\"a\":\"x\"}",                                  "a.a",   JSON_MISSING, "",                    0, 0 },
-    { "{\"a\": -1.5e3 }",                               "a",     JSON_NUMBER,  "-1.5e3",              0, 0 },
-    { "{\"a\":[1,{\"b\":2}] }",                         "a",     JSON_ARRAY,   "[1,{\"b\":2}]",       0, 0 },
-    { "{\"a\":[{\"b\":2}]}",                            "a.b",   JSON_MISSING, "",                    0, 0 },
-    { "{\"b\":{\"a\":1},\"a\":true}",                   "a",     JSON_TRUE,    "true",                0, 0 },
-    { "{\"b\":{\"a\":\"no\"}}",                         "a",     JSON_MISSING, "",                    0, 0 },
-    { "{\"a\":{\"b\":{\"c\":\"x\"}}}",                  "a.b.c", JSON_STRING,  "x",                   0, 0 },
-    { "{\"a\":{\"b\":{\"c\":\"x\"}}}",                  "a.b",   JSON_OBJECT,  "{\"c\":\"x\"}",       0, 0 },
-    { "{\"a.b\":\"x\"}",                                "a.b",   JSON_MISSING, "",                    0, 0 },
-    { "{\"a\":null,\"ab\":1}",                          "a",     JSON_NULL,    "null",                0, 0 },
-    { "{\"ab\":1,\"A\":1,\"\":1}",                      "a",     JSON_MISSING, "",                    0, 0 },
-    { "{\"\\u0061\":\"x\"}",                            "a",     JSON_STRING,  "x",                   0, 0 },
-    { "{\"\\u00e9\":\"x\"}",                            "\xc3\xa9", JSON_STRING, "x",                 0, 0 },
-    { "{\"\\ud83d\\ude00\":\"x\"}",                     "\xf0\x9f\x98\x80", JSON_STRING, "x",         0, 0 },
-    { "{\"a\\u0000\":\"x\"}",                           "a",     JSON_MISSING, "",                    0, 0 },
+    { "{\"a\":\"x\"}", "a", JSON_STRING, "x", 0, 0 },
+    { "{\"a\":\"x\"}", "b", JSON_MISSING, "", 0, 0 },
+    { "{\"a\":\"x\"}", "a.a", JSON_MISSING, "", 0, 0 },
+    { "{\"a\": -1.5e3 }", "a", JSON_NUMBER, "-1.5e3", 0, 0 },
+    { "{\"a\":[1,{\"b\":2}] }", "a", JSON_ARRAY, "[1,{\"b\":2}]", 0, 0 },
+    { "{\"a\":[{\"b\":2}]}", "a.b", JSON_MISSING, "", 0, 0 },
+    { "{\"b\":{\"a\":1},\"a\":true}", "a", JSON_TRUE, "true", 0, 0 },
+    { "{\"b\":{\"a\":\"no\"}}", "a", JSON_MISSING, "", 0, 0 },
+    { "{\"a\":{\"b\":{\"c\":\"x\"}}}", "a.b.c", JSON_STRING, "x", 0, 0 },
+    { "{\"a\":{\"b\":{\"c\":\"x\"}}}", "a.b", JSON_OBJECT, "{\"c\":\"x\"}", 0, 0 },
+    { "{\"a.b\":\"x\"}", "a.b", JSON_MISSING, "", 0, 0 },
+    { "{\"a\":null,\"ab\":1}", "a", JSON_NULL, "null", 0, 0 },
+    { "{\"ab\":1,\"A\":1,\"\":1}", "a", JSON_MISSING, "", 0, 0 },
+    { "{\"\\u0061\":\"x\"}", "a", JSON_STRING, "x", 0, 0 },
+    { "{\"\\u00e9\":\"x\"}", "\xc3\xa9", JSON_STRING, "x", 0, 0 },
+    { "{\"\\ud83d\\ude00\":\"x\"}", "\xf0\x9f\x98\x80", JSON_STRING, "x", 0, 0 },
+    { "{\"a\\u0000\":\"x\"}", "a", JSON_MISSING, "", 0, 0 },
     // a key that stands twice counts where it stands last
-    { "{\"a\":\"x\",\"a\":\"y\"}",                      "a",     JSON_STRING,  "y",                   0, 0 },
-    { "{\"a\":{\"b\":\"x\"},\"a\":{}}",                 "a.b",   JSON_MISSING, "",                    0, 0 },
-    { "{\"a\":{\"b\":\"x\"},\"a\":1}",                  "a.b",   JSON_MISSING, "",                    0, 0 },
-    { "{\"a\":{\"b\":\"x\",\"b\":\"y\"},\"\\u0061\":{\"b\":\"z\"}}", "a.b", JSON_STRING, "z",         0, 0 },
+    { "{\"a\":\"x\",\"a\":\"y\"}", "a", JSON_STRING, "y", 0, 0 },
+    { "{\"a\":{\"b\":\"x\"},\"a\":{}}", "a.b", JSON_MISSING, "", 0, 0 },
+    { "{\"a\":{\"b\":\"x\"},\"a\":1}", "a.b", JSON_MISSING, "", 0, 0 },
+    { "{\"a\":{\"b\":\"x\",\"b\":\"y\"},\"\\u0061\":{\"b\":\"z\"}}", "a.b", JSON_STRING, "z", 0,
+            0 },
     // strings
-    { "{\"a\":\"\\\"\\\\\\/\\b\\f\\n\\r\\t\"}",         "a",     JSON_STRING,  "\"\\/\b\f\n\r\t",     0, 0 },
-    { "{\"a\":\"\\u0041\\u00E9\\u20ac\\uFFFF\"}",       "a",     JSON_STRING,  "A\xc3\xa9\xe2\x82\xac\xef\xbf\xbf", 0, 0 },
-    { "{\"a\":\"x\\u0000y\"}",                          "a",     JSON_STRING,  "x\0y",                3, 0 },
-    { "{\"a\":\"\\uD83D\\uDE00\"}",                     "a",     JSON_STRING,  "\xf0\x9f\x98\x80",    0, 0 },
-    { "{\"a\":\"\\udbff\\udfff\"}",                     "a",     JSON_STRING,  "\xf4\x8f\xbf\xbf",    0, 0 },
-    { "{\"a\":\"\\uD83D\"}",                            "a",     JSON_STRING,  "\xef\xbf\xbd",        0, 1 },
-    { "{\"a\":\"\\uDE00x\"}",                           "a",     JSON_STRING,  "\xef\xbf\xbdx",       0, 1 },
-    { "{\"a\":\"\\uD83Dx\\uDE00\"}",                    "a",     JSON_STRING,  "\xef\xbf\xbdx\xef\xbf\xbd", 0, 2 },
-    { "{\"a\":\"\\uD83D\\n\"}",                         "a",     JSON_STRING,  "\xef\xbf\xbd\n",      0, 1 },
-    { "{\"a\":\"\\uD83D\\u0041\"}",                     "a",     JSON_STRING,  "\xef\xbf\xbd" "A",    0, 1 },
-    { "{\"a\":\"\\uDE00\\uD83D\"}",                     "a",     JSON_STRING,  "\xef\xbf\xbd\xef\xbf\xbd", 0, 2 },
-    { "{\"a\":\"\\uD83D\\uD83D\\uDE00\"}",              "a",     JSON_STRING,  "\xef\xbf\xbd\xf0\x9f\x98\x80", 0, 1 },
+    { "{\"a\":\"\\\"\\\\\\/\\b\\f\\n\\r\\t\"}", "a", JSON_STRING, "\"\\/\b\f\n\r\t", 0, 0 },
+    { "{\"a\":\"\\u0041\\u00E9\\u20ac\\uFFFF\"}", "a", JSON_STRING,
+            "A\xc3\xa9\xe2\x82\xac\xef\xbf\xbf", 0, 0 },
+    { "{\"a\":\"x\\u0000y\"}", "a", JSON_STRING, "x\0y", 3, 0 },
+    { "{\"a\":\"\\uD83D\\uDE00\"}", "a", JSON_STRING, "\xf0\x9f\x98\x80", 0, 0 },
+    { "{\"a\":\"\\udbff\\udfff\"}", "a", JSON_STRING, "\xf4\x8f\xbf\xbf", 0, 0 },
+    { "{\"a\":\"\\uD83D\"}", "a", JSON_STRING, "\xef\xbf\xbd", 0, 1 },
+    { "{\"a\":\"\\uDE00x\"}", "a", JSON_STRING, "\xef\xbf\xbdx", 0, 1 },
+    { "{\"a\":\"\\uD83Dx\\uDE00\"}", "a", JSON_STRING, "\xef\xbf\xbdx\xef\xbf\xbd", 0, 2 },
+    { "{\"a\":\"\\uD83D\\n\"}", "a", JSON_STRING, "\xef\xbf\xbd\n", 0, 1 },
+    { "{\"a\":\"\\uD83D\\u0041\"}", "a", JSON_STRING,
+            "\xef\xbf\xbd"
+            "A",
+            0, 1 },
+    { "{\"a\":\"\\uDE00\\uD83D\"}", "a", JSON_STRING, "\xef\xbf\xbd\xef\xbf\xbd", 0, 2 },
+    { "{\"a\":\"\\uD83D\\uD83D\\uDE00\"}", "a", JSON_STRING, "\xef\xbf\xbd\xf0\x9f\x98\x80", 0, 1 },
 };
 
 static void test_paths(struct test * t) {
     struct lrnn_buffer decoded = { 0 };
-    for (size_t i = 0; i < sizeof(PATHS)/sizeof(PATHS[0]); ++i) {
+    for (size_t i = 0; i < sizeof(PATHS) / sizeof(PATHS[0]); ++i) {
         const size_t      size = strlen(PATHS[i].text);
         struct json_path  path;
         struct json_value v;
         struct json_error error;
         int64_t           n_lone = 0;
-        decoded.n = 0;
-        test_check(t, json_path_parse(PATHS[i].path, strlen(PATHS[i].path), &path), "path %s refused", PATHS[i].path);
+        decoded.n                = 0;
+        test_check(t, json_path_parse(PATHS[i].path, strlen(PATHS[i].path), &path),
+                "path %s refused", PATHS[i].path);
         const bool is_json = json_scan(PATHS[i].text, size, &path, 1, &v, &error) != JSON_MISSING;
-        test_check(t, is_json && v.kind == PATHS[i].kind, "%s at %s: %s, expected %s", PATHS[i].text, PATHS[i].path, json_kind_name(v.kind),
-                   json_kind_name(PATHS[i].kind));
+        test_check(t, is_json && v.kind == PATHS[i].kind, "%s at %s: %s, expected %s",
+                PATHS[i].text, PATHS[i].path, json_kind_name(v.kind),
+                json_kind_name(PATHS[i].kind));
         if (!is_json || v.kind == JSON_MISSING) {
             continue;
         }
@@ -172,24 +313,28 @@ static void test_paths(struct test * t) {
         const char * value  = is_string ? decoded.data : v.data;
         const size_t n      = is_string ? decoded.n : v.size;
         const size_t wanted = PATHS[i].size > 0 ? PATHS[i].size : strlen(PATHS[i].value);
-        test_check(t, n == wanted && memcmp(value, PATHS[i].value, n) == 0, "%s at %s: '%.*s', expected '%s'", PATHS[i].text, PATHS[i].path,
-                (int) n,
-                   value, PATHS[i].value);
-        test_check(t, n_lone == PATHS[i].n_lone, "%s: %lld lone surrogates", PATHS[i].text, (long long) n_lone);
-        test_check(t, !is_string || (json_string_is(v, PATHS[i].value, wanted) && !json_string_is(v, PATHS[i].value, wanted - 1)),
-                   "%s at %s: json_string_is disagrees", PATHS[i].text, PATHS[i].path);
+        test_check(t, n == wanted && memcmp(value, PATHS[i].value, n) == 0,
+                "%s at %s: '%.*s', expected '%s'", PATHS[i].text, PATHS[i].path, (int) n, value,
+                PATHS[i].value);
+        test_check(t, n_lone == PATHS[i].n_lone, "%s: %lld lone surrogates", PATHS[i].text,
+                (long long) n_lone);
+        test_check(t,
+                !is_string || (json_string_is(v, PATHS[i].value, wanted) &&
+                                      !json_string_is(v, PATHS[i].value, wanted - 1)),
+                "%s at %s: json_string_is disagrees", PATHS[i].text, PATHS[i].path);
     }
     lrnn_buffer_free(&decoded);
 
     static const char * const bad[] = { "", ".", "a.", ".a", "a..b", "a.b.c.d.e.f.g.h.i" };
-    for (size_t i = 0; i < sizeof(bad)/sizeof(bad[0]); ++i) {
+    for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); ++i) {
         struct json_path path;
-        test_check(t, !json_path_parse(bad[i], strlen(bad[i]), &path), "path '%s' accepted", bad[i]);
+        test_check(
+                t, !json_path_parse(bad[i], strlen(bad[i]), &path), "path '%s' accepted", bad[i]);
     }
 
     // as many paths as can be: each finds its own
     char             names[JSON_MAX_PATHS][16];
-    char             text[JSON_MAX_PATHS*32 + 2] = "{";
+    char             text[JSON_MAX_PATHS * 32 + 2] = "{";
     struct json_path paths[JSON_MAX_PATHS];
     for (int i = 0; i < JSON_MAX_PATHS; ++i) {
         snprintf(names[i], sizeof(names[i]), "k%d", i);
@@ -207,7 +352,8 @@ static void test_paths(struct test * t) {
 }
 
 // "-", or the letter of the kind, followed by the value of a string in hexadecimal
-static void describe(struct json_value v, const struct lrnn_buffer * decoded, char * out, size_t out_size) {
+static void describe(
+        struct json_value v, const struct lrnn_buffer * decoded, char * out, size_t out_size) {
     static const char letters[] = { '-', 'o', 'a', 's', 'n', 't', 'f', 'z' };
     size_t            n         = (size_t) snprintf(out, out_size, "%c", letters[v.kind]);
     for (size_t i = 0; v.kind == JSON_STRING && i < decoded->n && n + 3 < out_size; ++i) {
@@ -221,12 +367,14 @@ static void test_random(struct test * t) {
     if (file == NULL) {
         return;
     }
-    char *             text    = NULL;
-    char *             told    = NULL;
+    char *             text          = NULL;
+    char *             told          = NULL;
     size_t             text_capacity = 0, told_capacity = 0;
     struct lrnn_buffer decoded = { 0 };
     int                n = 0, n_refused = 0;
-    for (ssize_t size; (size = getline(&text, &text_capacity, file)) > 0 && getline(&told, &told_capacity, file) > 0; ++n) {
+    for (ssize_t size; (size = getline(&text, &text_capacity, file)) > 0 &&
+                       getline(&told, &told_capacity, file) > 0;
+            ++n) {
         size--; // the line's end
         told[strcspn(told, "\n")] = '\0';
         char              k[1024], ok[1024], ours[2100];
@@ -243,7 +391,8 @@ static void test_random(struct test * t) {
         } else {
             snprintf(ours, sizeof(ours), "%c %s %s", "-oasntfz"[kind], k, ok);
         }
-        test_check(t, strcmp(ours, told) == 0, "%.*s: %s, expected %s", (int) size, text, ours, told);
+        test_check(
+                t, strcmp(ours, told) == 0, "%.*s: %s, expected %s", (int) size, text, ours, told);
     }
     test_check(t, n >= 900, "%d documents in %s", n, LRNN_JSON_CASES);
     printf("random documents: %d, of which %d refused, as by Python's json\n", n, n_refused);

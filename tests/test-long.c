@@ -1,6 +1,8 @@
-// Long sequences: 100,000 tokens through every model of tests/golden that has no attention layer, in calls of all sizes. Memory does not grow, since
-// a state has a size and nothing else is kept; and the logits stay finite, since no eigenvalue is outside the unit circle. With the address
-// sanitizer, which slows everything and keeps what was freed, it is a tenth of the tokens and memory is not looked at.
+// Long sequences: 100,000 tokens through every model of tests/golden that has no attention layer,
+// in calls of all sizes. Memory does not grow, since a state has a size and nothing else is kept;
+// and the logits stay finite, since no eigenvalue is outside the unit circle. With the address
+// sanitizer, which slows everything and keeps what was freed, it is a tenth of the tokens and
+// memory is not looked at.
 
 #include "golden.h"
 #include "lrnn.h"
@@ -20,7 +22,7 @@ enum { N_WARM = 2000, N_CALL = 64 };
 static const int64_t LIMIT_GROWTH = 1 << 20; // bytes
 
 #if defined(__linux__) && !LRNN_SANITIZE
-#include <unistd.h>
+#    include <unistd.h>
 
 // bytes of this process in memory
 static int64_t resident(void) {
@@ -32,7 +34,7 @@ static int64_t resident(void) {
         }
         fclose(f);
     }
-    return pages >= 0 ? (int64_t) pages*sysconf(_SC_PAGESIZE) : -1;
+    return pages >= 0 ? (int64_t) pages * sysconf(_SC_PAGESIZE) : -1;
 }
 #else
 static int64_t resident(void) {
@@ -49,38 +51,44 @@ static bool finite_logits(const float * logits, int64_t n) {
     return true;
 }
 
-// The sizes of calls go round, the largest first, so that whatever a session keeps for its largest graph it has by N_WARM tokens.
-static void run(struct test * t, const char * name, struct lrnn_session * session, int64_t n_vocab) {
+// The sizes of calls go round, the largest first, so that whatever a session keeps for its largest
+// graph it has by N_WARM tokens.
+static void run(
+        struct test * t, const char * name, struct lrnn_session * session, int64_t n_vocab) {
     static const int64_t sizes[] = { N_CALL, 1, 1, 33, 1, 7, N_CALL, 2, 1, 48 };
     struct test_rng      rng     = { 1 };
     char                 err[512];
-    int64_t              warm  = -1;
-    float                last  = 0.0f;
+    int64_t              warm = -1;
+    float                last = 0.0f;
     for (int64_t at = 0, call = 0; at < N_TOKENS; ++call) {
         int32_t       tokens[N_CALL];
-        const int64_t n = sizes[call % (int64_t) (sizeof(sizes)/sizeof(sizes[0]))];
+        const int64_t n = sizes[call % (int64_t) (sizeof(sizes) / sizeof(sizes[0]))];
         for (int64_t i = 0; i < n; ++i) {
             tokens[i] = (int32_t) test_below(&rng, n_vocab);
         }
         const struct lrnn_input in = { .seq = 0, .tokens = tokens, .n_tokens = n, .n_logits = 1 };
-        if (!test_check(t, lrnn_eval(session, &in, 1, err, sizeof(err)), "%s: after %lld tokens: %s", name, (long long) at, err) ||
-            !test_check(t, finite_logits(lrnn_logits(session, 0), n_vocab), "%s: a logit is not finite within %lld tokens", name,
-                    (long long) (at + n))) {
+        if (!test_check(t, lrnn_eval(session, &in, 1, err, sizeof(err)),
+                    "%s: after %lld tokens: %s", name, (long long) at, err) ||
+                !test_check(t, finite_logits(lrnn_logits(session, 0), n_vocab),
+                        "%s: a logit is not finite within %lld tokens", name,
+                        (long long) (at + n))) {
             return;
         }
         last = lrnn_logits(session, 0)[0];
-        at  += n;
+        at += n;
         if (warm < 0 && at >= N_WARM) {
             warm = resident();
         }
     }
     const int64_t growth = resident() - warm;
-    test_check(t, warm < 0 || growth < LIMIT_GROWTH, "%s: memory grew by %lld bytes from %d to %d tokens", name, (long long) growth,
-            N_WARM, N_TOKENS);
+    test_check(t, warm < 0 || growth < LIMIT_GROWTH,
+            "%s: memory grew by %lld bytes from %d to %d tokens", name, (long long) growth, N_WARM,
+            N_TOKENS);
     if (warm < 0) {
         printf("%-28s last logit %8.3f   memory not measured\n", name, last);
     } else {
-        printf("%-28s last logit %8.3f   memory grew by %lld bytes\n", name, last, (long long) growth);
+        printf("%-28s last logit %8.3f   memory grew by %lld bytes\n", name, last,
+                (long long) growth);
     }
 }
 
@@ -99,8 +107,8 @@ int main(void) {
         }
         const struct lrnn_model_info info = lrnn_model_get_info(model);
         if (info.n_layer_attention == 0) {
-            const struct lrnn_session_params params  = { .n_threads = 1, .n_rewind = 2 };
-            struct lrnn_session            * session = lrnn_session_new(model, &params, err, sizeof(err));
+            const struct lrnn_session_params params = { .n_threads = 1, .n_rewind = 2 };
+            struct lrnn_session * session = lrnn_session_new(model, &params, err, sizeof(err));
             if (test_check(&t, session != NULL, "%s: %s", list.models[i].name, err)) {
                 run(&t, list.models[i].name, session, info.n_vocab);
                 lrnn_session_free(session);

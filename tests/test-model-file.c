@@ -1,4 +1,5 @@
-// Model files: what was written is read, by type and by name, and a key that is not what was expected is refused with a sentence.
+// Model files: what was written is read, by type and by name, and a key that is not what was
+// expected is refused with a sentence.
 
 #include "gguf-bytes.h"
 #include "model-file-walk.h"
@@ -15,12 +16,14 @@
 // Typed access
 //
 
-static void check_status(struct test * t, enum lrnn_key_status found, enum lrnn_key_status expected, const char * err,
-        const char * sentence) {
+static void check_status(struct test * t, enum lrnn_key_status found, enum lrnn_key_status expected,
+        const char * err, const char * sentence) {
     char want[512];
     snprintf(want, sizeof(want), "f.gguf: %s", sentence);
-    test_check(t, found == expected, "status %d, expected %d: %s", (int) found, (int) expected, sentence);
-    test_check(t, found == LRNN_KEY_OK || strcmp(err, want) == 0, "said: %s\n    expected: %s", err, want);
+    test_check(t, found == expected, "status %d, expected %d: %s", (int) found, (int) expected,
+            sentence);
+    test_check(t, found == LRNN_KEY_OK || strcmp(err, want) == 0, "said: %s\n    expected: %s", err,
+            want);
 }
 
 // what put_sample wrote
@@ -29,114 +32,164 @@ static void check_values(struct test * t, const struct lrnn_model_file * f) {
         const char * key;
         int64_t      value;
     } INTS[] = {
-        { "u8", 200 }, { "i8", -56 }, { "u16", 65535 }, { "i16", -2 }, { "u32", UINT32_MAX }, { "i32", -7 }, { "i64", INT64_MIN },
+        { "u8", 200 },
+        { "i8", -56 },
+        { "u16", 65535 },
+        { "i16", -2 },
+        { "u32", UINT32_MAX },
+        { "i32", -7 },
+        { "i64", INT64_MIN },
     };
     char err[512] = "";
-    for (size_t i = 0; i < sizeof(INTS) / sizeof(INTS[0]); i++) {
+    for (size_t i = 0; i < sizeof(INTS) / sizeof(INTS[0]); ++i) {
         const int64_t v     = INTS[i].value;
         int64_t       found = 0;
-        test_check(t, lrnn_model_file_int(f, INTS[i].key, v, v, &found, err, sizeof(err)) == LRNN_KEY_OK, "refused: %s", err);
-        test_check(t, found == v, "key %s is %" PRId64 ", expected %" PRId64, INTS[i].key, found, v);
+        test_check(t,
+                lrnn_model_file_int(f, INTS[i].key, v, v, &found, err, sizeof(err)) == LRNN_KEY_OK,
+                "refused: %s", err);
+        test_check(
+                t, found == v, "key %s is %" PRId64 ", expected %" PRId64, INTS[i].key, found, v);
     }
 
     double           x    = 0.0;
     bool             flag = false;
     struct lrnn_text text = { "", 0 };
     int              word = -1;
-    test_check(t, lrnn_model_file_float(f, "f32", 0, 1, &x, err, sizeof(err)) == LRNN_KEY_OK && x == 0.5, "f32 is %g", x);
-    test_check(t, lrnn_model_file_float(f, "f64", 0, 1e301, &x, err, sizeof(err)) == LRNN_KEY_OK && x == 1e300, "f64 is %g", x);
-    test_check(t, lrnn_model_file_bool(f, "bool", &flag, err, sizeof(err)) == LRNN_KEY_OK && flag, "bool is false");
-    test_check(t, lrnn_model_file_text(f, "text", &text, err, sizeof(err)) == LRNN_KEY_OK, "refused: %s", err);
-    test_check(t, lrnn_text_is(text, "silu") && !lrnn_text_is(text, "sil") && !lrnn_text_is(text, "silus"), "text is another");
+    test_check(t,
+            lrnn_model_file_float(f, "f32", 0, 1, &x, err, sizeof(err)) == LRNN_KEY_OK && x == 0.5,
+            "f32 is %g", x);
+    test_check(t,
+            lrnn_model_file_float(f, "f64", 0, 1e301, &x, err, sizeof(err)) == LRNN_KEY_OK &&
+                    x == 1e300,
+            "f64 is %g", x);
+    test_check(t, lrnn_model_file_bool(f, "bool", &flag, err, sizeof(err)) == LRNN_KEY_OK && flag,
+            "bool is false");
+    test_check(t, lrnn_model_file_text(f, "text", &text, err, sizeof(err)) == LRNN_KEY_OK,
+            "refused: %s", err);
+    test_check(t,
+            lrnn_text_is(text, "silu") && !lrnn_text_is(text, "sil") &&
+                    !lrnn_text_is(text, "silus"),
+            "text is another");
     const char * const words[] = { "relu", "silu", NULL };
-    test_check(t, lrnn_model_file_choice(f, "text", words, &word, err, sizeof(err)) == LRNN_KEY_OK && word == 1, "choice is %d", word);
+    test_check(t,
+            lrnn_model_file_choice(f, "text", words, &word, err, sizeof(err)) == LRNN_KEY_OK &&
+                    word == 1,
+            "choice is %d", word);
 
     const struct lrnn_model_key * a = NULL;
-    if (test_check(t, lrnn_model_file_ints(f, "ints", -2, 3, &a, err, sizeof(err)) == LRNN_KEY_OK, "refused: %s", err)) {
-        test_check(t, a->n == 3 && lrnn_model_key_int(a, 0) == 1 && lrnn_model_key_int(a, 1) == -2 && lrnn_model_key_int(a, 2) == 3 &&
-                lrnn_model_key_int(a, 3) == 0, "ints differ");
+    if (test_check(t, lrnn_model_file_ints(f, "ints", -2, 3, &a, err, sizeof(err)) == LRNN_KEY_OK,
+                "refused: %s", err)) {
+        test_check(t,
+                a->n == 3 && lrnn_model_key_int(a, 0) == 1 && lrnn_model_key_int(a, 1) == -2 &&
+                        lrnn_model_key_int(a, 2) == 3 && lrnn_model_key_int(a, 3) == 0,
+                "ints differ");
     }
-    if (test_check(t, lrnn_model_file_floats(f, "floats", -2, 1, &a, err, sizeof(err)) == LRNN_KEY_OK, "refused: %s", err)) {
-        test_check(t, a->n == 3 && lrnn_model_key_float(a, 0) == 0.5 && lrnn_model_key_float(a, 1) == -2.0 &&
-                lrnn_model_key_float(a, 2) == (double) 1e-5f && lrnn_model_key_float(a, 3) == 0.0, "floats differ");
+    if (test_check(t,
+                lrnn_model_file_floats(f, "floats", -2, 1, &a, err, sizeof(err)) == LRNN_KEY_OK,
+                "refused: %s", err)) {
+        test_check(t,
+                a->n == 3 && lrnn_model_key_float(a, 0) == 0.5 &&
+                        lrnn_model_key_float(a, 1) == -2.0 &&
+                        lrnn_model_key_float(a, 2) == (double) 1e-5f &&
+                        lrnn_model_key_float(a, 3) == 0.0,
+                "floats differ");
     }
-    if (test_check(t, lrnn_model_file_bools(f, "bools", &a, err, sizeof(err)) == LRNN_KEY_OK, "refused: %s", err)) {
-        test_check(t, a->n == 2 && !lrnn_model_key_bool(a, 0) && lrnn_model_key_bool(a, 1) && !lrnn_model_key_bool(a, 2), "bools differ");
+    if (test_check(t, lrnn_model_file_bools(f, "bools", &a, err, sizeof(err)) == LRNN_KEY_OK,
+                "refused: %s", err)) {
+        test_check(t,
+                a->n == 2 && !lrnn_model_key_bool(a, 0) && lrnn_model_key_bool(a, 1) &&
+                        !lrnn_model_key_bool(a, 2),
+                "bools differ");
     }
-    if (test_check(t, lrnn_model_file_texts(f, "texts", &a, err, sizeof(err)) == LRNN_KEY_OK, "refused: %s", err)) {
-        test_check(t, a->n == 3 && lrnn_text_is(lrnn_model_key_text(a, 0), "a") && lrnn_text_is(lrnn_model_key_text(a, 1), "") &&
-                lrnn_text_is(lrnn_model_key_text(a, 2), "größe") && lrnn_text_is(lrnn_model_key_text(a, 3), ""), "texts differ");
+    if (test_check(t, lrnn_model_file_texts(f, "texts", &a, err, sizeof(err)) == LRNN_KEY_OK,
+                "refused: %s", err)) {
+        test_check(t,
+                a->n == 3 && lrnn_text_is(lrnn_model_key_text(a, 0), "a") &&
+                        lrnn_text_is(lrnn_model_key_text(a, 1), "") &&
+                        lrnn_text_is(lrnn_model_key_text(a, 2), "größe") &&
+                        lrnn_text_is(lrnn_model_key_text(a, 3), ""),
+                "texts differ");
     }
 }
 
 // Absent, another type, out of range: each has its sentence, and the default survives.
 static void check_refusals(struct test * t, const struct lrnn_model_file * f) {
     static const struct {
-        const char         * key;
+        const char *         key;
         int64_t              min, max;
         enum lrnn_key_status status;
-        const char         * sentence;
+        const char *         sentence;
     } INTS[] = {
-        { "none", 0, 9,         LRNN_KEY_ABSENT, "key 'none' is missing, expected an integer"                         },
-        { "text", 0, 9,         LRNN_KEY_BAD,    "key 'text' is of type string, expected an integer"                  },
-        { "f32",  0, 9,         LRNN_KEY_BAD,    "key 'f32' is of type f32, expected an integer"                      },
-        { "bool", 0, 9,         LRNN_KEY_BAD,    "key 'bool' is of type bool, expected an integer"                    },
-        { "ints", 0, 9,         LRNN_KEY_BAD,    "key 'ints' is an array of i32, expected an integer"                 },
-        { "i32",  0, 9,         LRNN_KEY_BAD,    "key 'i32' is -7, expected 0 to 9"                                   },
-        { "u8",   0, 199,       LRNN_KEY_BAD,    "key 'u8' is 200, expected 0 to 199"                                 },
-        { "u64",  0, INT64_MAX, LRNN_KEY_BAD,    "key 'u64' is 9223372036854775808, expected 0 to 9223372036854775807" },
+        { "none", 0, 9, LRNN_KEY_ABSENT, "key 'none' is missing, expected an integer" },
+        { "text", 0, 9, LRNN_KEY_BAD, "key 'text' is of type string, expected an integer" },
+        { "f32", 0, 9, LRNN_KEY_BAD, "key 'f32' is of type f32, expected an integer" },
+        { "bool", 0, 9, LRNN_KEY_BAD, "key 'bool' is of type bool, expected an integer" },
+        { "ints", 0, 9, LRNN_KEY_BAD, "key 'ints' is an array of i32, expected an integer" },
+        { "i32", 0, 9, LRNN_KEY_BAD, "key 'i32' is -7, expected 0 to 9" },
+        { "u8", 0, 199, LRNN_KEY_BAD, "key 'u8' is 200, expected 0 to 199" },
+        { "u64", 0, INT64_MAX, LRNN_KEY_BAD,
+                "key 'u64' is 9223372036854775808, expected 0 to 9223372036854775807" },
     };
     static const struct {
-        const char         * key;
+        const char *         key;
         enum lrnn_key_status status;
-        const char         * sentence;
+        const char *         sentence;
     } ARRAYS[] = {
-        { "none", LRNN_KEY_ABSENT, "key 'none' is missing, expected an array of integers"          },
-        { "u8",   LRNN_KEY_BAD,    "key 'u8' is of type u8, expected an array of integers"         },
-        { "ints", LRNN_KEY_BAD,    "key 'ints' has element 1 = -2, expected 0 to 3"                },
-        { "bools", LRNN_KEY_BAD,   "key 'bools' is an array of bool, expected an array of integers" },
+        { "none", LRNN_KEY_ABSENT, "key 'none' is missing, expected an array of integers" },
+        { "u8", LRNN_KEY_BAD, "key 'u8' is of type u8, expected an array of integers" },
+        { "ints", LRNN_KEY_BAD, "key 'ints' has element 1 = -2, expected 0 to 3" },
+        { "bools", LRNN_KEY_BAD, "key 'bools' is an array of bool, expected an array of integers" },
     };
-    const struct lrnn_model_key * a = NULL;
-    int64_t          n    = 42;
-    double           x    = 42.0;
-    bool             flag = true;
-    int              word = 42;
-    struct lrnn_text text = { NULL, 42 };
-    char             err[512] = "";
-    for (size_t i = 0; i < sizeof(INTS) / sizeof(INTS[0]); i++) {
-        const enum lrnn_key_status status = lrnn_model_file_int(f, INTS[i].key, INTS[i].min, INTS[i].max, &n, err, sizeof(err));
+    const struct lrnn_model_key * a        = NULL;
+    int64_t                       n        = 42;
+    double                        x        = 42.0;
+    bool                          flag     = true;
+    int                           word     = 42;
+    struct lrnn_text              text     = { NULL, 42 };
+    char                          err[512] = "";
+    for (size_t i = 0; i < sizeof(INTS) / sizeof(INTS[0]); ++i) {
+        const enum lrnn_key_status status =
+                lrnn_model_file_int(f, INTS[i].key, INTS[i].min, INTS[i].max, &n, err, sizeof(err));
         check_status(t, status, INTS[i].status, err, INTS[i].sentence);
     }
-    for (size_t i = 0; i < sizeof(ARRAYS) / sizeof(ARRAYS[0]); i++) {
-        check_status(t, lrnn_model_file_ints(f, ARRAYS[i].key, 0, 3, &a, err, sizeof(err)), ARRAYS[i].status, err, ARRAYS[i].sentence);
+    for (size_t i = 0; i < sizeof(ARRAYS) / sizeof(ARRAYS[0]); ++i) {
+        check_status(t, lrnn_model_file_ints(f, ARRAYS[i].key, 0, 3, &a, err, sizeof(err)),
+                ARRAYS[i].status, err, ARRAYS[i].sentence);
     }
     check_status(t, lrnn_model_file_float(f, "f32", 1, 2, &x, err, sizeof(err)), LRNN_KEY_BAD, err,
             "key 'f32' is 0.5, expected 1 to 2");
     check_status(t, lrnn_model_file_float(f, "u32", 1, 2, &x, err, sizeof(err)), LRNN_KEY_BAD, err,
             "key 'u32' is of type u32, expected f32 or f64");
-    check_status(t, lrnn_model_file_floats(f, "floats", 0, 1, &a, err, sizeof(err)), LRNN_KEY_BAD, err,
-            "key 'floats' has element 1 = -2, expected 0 to 1");
-    check_status(t, lrnn_model_file_floats(f, "bools", 0, 1, &a, err, sizeof(err)), LRNN_KEY_BAD, err,
-            "key 'bools' is an array of bool, expected an array of f32 or of f64");
+    check_status(t, lrnn_model_file_floats(f, "floats", 0, 1, &a, err, sizeof(err)), LRNN_KEY_BAD,
+            err, "key 'floats' has element 1 = -2, expected 0 to 1");
+    check_status(t, lrnn_model_file_floats(f, "bools", 0, 1, &a, err, sizeof(err)), LRNN_KEY_BAD,
+            err, "key 'bools' is an array of bool, expected an array of f32 or of f64");
     check_status(t, lrnn_model_file_bool(f, "u8", &flag, err, sizeof(err)), LRNN_KEY_BAD, err,
             "key 'u8' is of type u8, expected bool");
     check_status(t, lrnn_model_file_text(f, "texts", &text, err, sizeof(err)), LRNN_KEY_BAD, err,
             "key 'texts' is an array of string, expected string");
     const char * const words[] = { "relu", "elu", NULL };
-    check_status(t, lrnn_model_file_choice(f, "text", words, &word, err, sizeof(err)), LRNN_KEY_BAD, err,
-            "key 'text' is 'silu', expected one of 'relu', 'elu'");
-    test_check(t, n == 42 && x == 42.0 && flag && word == 42 && text.size == 42 && a == NULL, "a default was overwritten");
+    check_status(t, lrnn_model_file_choice(f, "text", words, &word, err, sizeof(err)), LRNN_KEY_BAD,
+            err, "key 'text' is 'silu', expected one of 'relu', 'elu'");
+    test_check(t, n == 42 && x == 42.0 && flag && word == 42 && text.size == 42 && a == NULL,
+            "a default was overwritten");
 }
 
 static void check_tensors(struct test * t, struct lrnn_model_file * f) {
-    char err[512] = "";
-    const struct lrnn_model_tensor * w = lrnn_model_file_use_tensor(f, "w");
-    test_check(t, w != NULL && w->type == GGML_TYPE_Q8_0 && w->n_dims == 2 && w->ne[0] == 32 && w->ne[1] == 2 && w->ne[2] == 1 &&
-            w->ne[3] == 1 && w->size == 68, "w differs");
+    char                             err[512] = "";
+    const struct lrnn_model_tensor * w        = lrnn_model_file_use_tensor(f, "w");
+    test_check(t,
+            w != NULL && w->type == GGML_TYPE_Q8_0 && w->n_dims == 2 && w->ne[0] == 32 &&
+                    w->ne[1] == 2 && w->ne[2] == 1 && w->ne[3] == 1 && w->size == 68,
+            "w differs");
     test_check(t, lrnn_model_file_use_tensor(f, "v") == NULL, "tensor 'v' was found");
     test_check(t, !lrnn_model_file_all_used(f, err, sizeof(err)), "'bias' was not used");
-    test_check(t, strcmp(err, "f.gguf: found 1 tensor that this model does not have: 'bias'") == 0, "said: %s", err);
-    test_check(t, lrnn_model_file_use_tensor(f, "bias") != NULL && lrnn_model_file_all_used(f, err, sizeof(err)), "said: %s", err);
+    test_check(t, strcmp(err, "f.gguf: found 1 tensor that this model does not have: 'bias'") == 0,
+            "said: %s", err);
+    test_check(t,
+            lrnn_model_file_use_tensor(f, "bias") != NULL &&
+                    lrnn_model_file_all_used(f, err, sizeof(err)),
+            "said: %s", err);
 }
 
 static void check_access(struct test * t) {
@@ -155,42 +208,52 @@ static void check_access(struct test * t) {
     free(b.data);
 }
 
-// A float that is not a number, or infinite, is in no range; a list of unexpected tensors stays a sentence.
+// A float that is not a number, or infinite, is in no range; a list of unexpected tensors stays a
+// sentence.
 static void check_edges(struct test * t) {
-    static const char * const KEYS   [] = { "a", "b", "c", "d" };
-    static const uint32_t     BITS   [] = { 0x7fc00000, 0xffc00000, 0x7f800000, 0xff800000 }; // ± NaN, ± infinity
+    static const char * const KEYS[]    = { "a", "b", "c", "d" };
+    static const uint32_t     BITS[]    = { 0x7fc00000, 0xffc00000, 0x7f800000,
+               0xff800000 }; // ± NaN, ± infinity
     static const char * const TENSORS[] = { "t0", "t1", "t2", "t3", "t4" };
-    struct bytes    b = { 0 };
-    unsigned char * block;
-    char            err[512] = "";
+    struct bytes              b         = { 0 };
+    unsigned char *           block;
+    char                      err[512] = "";
     put_header(&b, 5, 4);
-    for (int i = 0; i < 4; i++) {
+    for (int i = 0; i < 4; ++i) {
         put_key(&b, KEYS[i], GGUF_TYPE_FLOAT32);
         put_u32(&b, BITS[i]);
     }
-    for (int i = 0; i < 5; i++) {
+    for (int i = 0; i < 5; ++i) {
         put_tensor(&b, TENSORS[i], 1, 8, 1, GGML_TYPE_F32, 32u * (unsigned) i);
     }
     put_padding(&b, 32);
     put_zeros(&b, 5 * 32);
     struct lrnn_model_file * f = open_bytes(&b, &block, err, sizeof(err));
     if (test_check(t, f != NULL, "refused: %s", err)) {
-        for (int i = 0; i < 4; i++) {
-            double x = 0.0;
-            const enum lrnn_key_status status = lrnn_model_file_float(f, KEYS[i], -1e308, 1e308, &x, err, sizeof(err));
+        for (int i = 0; i < 4; ++i) {
+            double                     x = 0.0;
+            const enum lrnn_key_status status =
+                    lrnn_model_file_float(f, KEYS[i], -1e308, 1e308, &x, err, sizeof(err));
             test_check(t, status == LRNN_KEY_BAD, "%08" PRIx32 " was accepted as %g", BITS[i], x);
         }
-        test_check(t, !lrnn_model_file_all_used(f, err, sizeof(err)) &&
-                strcmp(err, "f.gguf: found 5 tensors that this model does not have: 't0', 't1', 't2', ...") == 0, "said: %s", err);
+        test_check(t,
+                !lrnn_model_file_all_used(f, err, sizeof(err)) &&
+                        strcmp(err,
+                                "f.gguf: found 5 tensors that this model does not have: 't0', 't1', 't2', ...") ==
+                                0,
+                "said: %s", err);
         char small[8] = "";
-        test_check(t, !lrnn_model_file_all_used(f, small, sizeof(small)) && strcmp(small, "f.gguf:") == 0, "said: %s", small);
+        test_check(t,
+                !lrnn_model_file_all_used(f, small, sizeof(small)) && strcmp(small, "f.gguf:") == 0,
+                "said: %s", small);
     }
     lrnn_model_file_free(f);
     free(block);
     free(b.data);
 }
 
-// One file has one identity, and another byte in a key, in the name of a tensor or at an end of its data gives another.
+// One file has one identity, and another byte in a key, in the name of a tensor or at an end of its
+// data gives another.
 static void check_identity(struct test * t) {
     struct bytes b = { 0 };
     put_header(&b, 1, 1);
@@ -202,11 +265,11 @@ static void check_identity(struct test * t) {
     const size_t at_data = b.n;
     put_zeros(&b, 4096);
 
-    const size_t  at  [] = { at_value, at_value, at_name, at_data, at_data + 4095 };
+    const size_t  at[]   = { at_value, at_value, at_name, at_data, at_data + 4095 };
     const uint8_t flip[] = { 0, 2, 2, 2, 2 };
     uint64_t      ids[5];
-    for (int i = 0; i < 5; i++) {
-        for (int again = 0; again < 2; again++) {
+    for (int i = 0; i < 5; ++i) {
+        for (int again = 0; again < 2; ++again) {
             unsigned char * block;
             char            err[512] = "";
             b.data[at[i]] ^= flip[i];
@@ -220,7 +283,7 @@ static void check_identity(struct test * t) {
             lrnn_model_file_free(f);
             free(block);
         }
-        for (int j = 0; j < i; j++) {
+        for (int j = 0; j < i; ++j) {
             test_check(t, ids[i] != ids[j], "files %d and %d have one identity", i, j);
         }
     }
@@ -232,8 +295,8 @@ static void check_identity(struct test * t) {
 //
 
 static void refused_path(struct test * t, const char * path, const char * sentence) {
-    char err[512] = "";
-    char want[512];
+    char                     err[512] = "";
+    char                     want[512];
     struct lrnn_model_file * f = lrnn_model_file_open(path, err, sizeof(err));
     snprintf(want, sizeof(want), "%s: %s", path, sentence);
     test_check(t, f == NULL && strcmp(err, want) == 0, "said: %s\n    expected: %s", err, want);
@@ -247,7 +310,8 @@ static void check_paths(struct test * t) {
     refused_path(t, ".", "found a directory, expected a regular file");
     refused_path(t, "/dev/null", "found a device, pipe or socket, expected a regular file");
     if (test_check(t, mkfifo(path, 0600) == 0, "cannot make a pipe")) {
-        refused_path(t, path, "found a device, pipe or socket, expected a regular file"); // and does not wait for a writer
+        refused_path(t, path,
+                "found a device, pipe or socket, expected a regular file"); // and does not wait for a writer
     }
     unlink(path);
     FILE * file = fopen(path, "wb");
@@ -266,28 +330,36 @@ static void check_paths(struct test * t) {
 static struct gguf_context * random_gguf(struct test_rng * r, struct ggml_context * ctx) {
     static const size_t         SIZES[] = { 1, 1, 2, 2, 4, 4, 4, 1, 0, 0, 8, 8, 8 };
     static const enum ggml_type TYPES[] = {
-        GGML_TYPE_F32, GGML_TYPE_F16, GGML_TYPE_BF16, GGML_TYPE_Q8_0, GGML_TYPE_Q4_0, GGML_TYPE_Q6_K, GGML_TYPE_I32,
+        GGML_TYPE_F32,
+        GGML_TYPE_F16,
+        GGML_TYPE_BF16,
+        GGML_TYPE_Q8_0,
+        GGML_TYPE_Q4_0,
+        GGML_TYPE_Q6_K,
+        GGML_TYPE_I32,
     };
-    static const char * const   WORDS[] = { "", "a", "Ġthe", "größe", "\U0001f600", "<0x0A>", "a longer piece of text with blanks" };
-    struct gguf_context * gguf = gguf_init_empty();
+    static const char * const WORDS[] = { "", "a", "Ġthe", "größe", "\U0001f600", "<0x0A>",
+        "a longer piece of text with blanks" };
+    struct gguf_context *     gguf    = gguf_init_empty();
 
     for (int64_t i = test_below(r, 20); i > 0; i--) {
-        char            key[32];
-        uint64_t        data[16];
-        const int       type = (int) test_below(r, GGUF_TYPE_COUNT);
-        const size_t    n    = (size_t) test_below(r, 16);
-        const char    * text[16];
+        char         key[32];
+        uint64_t     data[16];
+        const int    type = (int) test_below(r, GGUF_TYPE_COUNT);
+        const size_t n    = (size_t) test_below(r, 16);
+        const char * text[16];
         snprintf(key, sizeof(key), "key.%" PRId64, test_below(r, 1000000));
-        for (int j = 0; j < 16; j++) {
-            data[j] = type == GGUF_TYPE_BOOL ? test_next(r) & UINT64_C(0x0101010101010101) : test_next(r);
+        for (int j = 0; j < 16; ++j) {
+            data[j] = type == GGUF_TYPE_BOOL ? test_next(r) & UINT64_C(0x0101010101010101)
+                                             : test_next(r);
             text[j] = WORDS[test_below(r, sizeof(WORDS) / sizeof(WORDS[0]))];
         }
         switch (type) {
-            case GGUF_TYPE_STRING: gguf_set_val_str (gguf, key, text[0]); break;
-            case GGUF_TYPE_ARRAY:  gguf_set_arr_str (gguf, key, text, n); break;
-            case GGUF_TYPE_UINT32: gguf_set_val_u32 (gguf, key, (uint32_t) data[0]); break;
-            case GGUF_TYPE_INT64:  gguf_set_val_i64 (gguf, key, (int64_t) data[0]); break;
-            case GGUF_TYPE_BOOL:   gguf_set_val_bool(gguf, key, data[0] & 1); break;
+            case GGUF_TYPE_STRING: gguf_set_val_str(gguf, key, text[0]); break;
+            case GGUF_TYPE_ARRAY: gguf_set_arr_str(gguf, key, text, n); break;
+            case GGUF_TYPE_UINT32: gguf_set_val_u32(gguf, key, (uint32_t) data[0]); break;
+            case GGUF_TYPE_INT64: gguf_set_val_i64(gguf, key, (int64_t) data[0]); break;
+            case GGUF_TYPE_BOOL: gguf_set_val_bool(gguf, key, data[0] & 1); break;
             default:
                 if (SIZES[type] > 0) {
                     gguf_set_arr_data(gguf, key, (enum gguf_type) type, data, n);
@@ -296,13 +368,14 @@ static struct gguf_context * random_gguf(struct test_rng * r, struct ggml_contex
         }
     }
     const int64_t n_tensors = test_below(r, 12);
-    for (int64_t i = 0; i < n_tensors; i++) {
+    for (int64_t i = 0; i < n_tensors; ++i) {
         const enum ggml_type type  = TYPES[test_below(r, sizeof(TYPES) / sizeof(TYPES[0]))];
         const int64_t        block = ggml_blck_size(type);
-        const int64_t        ne[4] = { block * (1 + test_below(r, 5)), 1 + test_below(r, 5), 1 + test_below(r, 3), 1 + test_below(r, 2) };
+        const int64_t        ne[4] = { block * (1 + test_below(r, 5)), 1 + test_below(r, 5),
+                   1 + test_below(r, 3), 1 + test_below(r, 2) };
         struct ggml_tensor * x     = ggml_new_tensor(ctx, type, 1 + (int) test_below(r, 4), ne);
         ggml_format_name(x, "blk.%d.w%d", (int) i, (int) test_below(r, 100));
-        for (size_t j = 0; j < ggml_nbytes(x); j++) {
+        for (size_t j = 0; j < ggml_nbytes(x); ++j) {
             ((unsigned char *) x->data)[j] = (unsigned char) test_next(r);
         }
         gguf_add_tensor(gguf, x);
@@ -311,36 +384,42 @@ static struct gguf_context * random_gguf(struct test_rng * r, struct ggml_contex
 }
 
 // key i as ggml has it
-static bool same_value(const struct gguf_context * gguf, int64_t i, const struct lrnn_model_key * key) {
+static bool same_value(
+        const struct gguf_context * gguf, int64_t i, const struct lrnn_model_key * key) {
     if (key->type == GGUF_TYPE_STRING) {
-        for (size_t j = 0; j < key->n; j++) {
-            if (!lrnn_text_is(lrnn_model_key_text(key, j), key->is_array ? gguf_get_arr_str(gguf, i, j) : gguf_get_val_str(gguf, i))) {
+        for (size_t j = 0; j < key->n; ++j) {
+            if (!lrnn_text_is(lrnn_model_key_text(key, j),
+                        key->is_array ? gguf_get_arr_str(gguf, i, j) : gguf_get_val_str(gguf, i))) {
                 return false;
             }
         }
         return true;
     }
-    const unsigned char * data = key->is_array ? gguf_get_arr_data(gguf, i) : gguf_get_val_data(gguf, i);
-    for (size_t j = 0; j < key->n; j++) {
-        const int64_t v = lrnn_model_key_int(key, j);
-        bool same = false;
+    const unsigned char * data =
+            key->is_array ? gguf_get_arr_data(gguf, i) : gguf_get_val_data(gguf, i);
+    for (size_t j = 0; j < key->n; ++j) {
+        const int64_t v    = lrnn_model_key_int(key, j);
+        bool          same = false;
         switch (key->type) {
-            case GGUF_TYPE_UINT8:   same = v == ((const uint8_t  *) data)[j]; break;
-            case GGUF_TYPE_INT8:    same = v == ((const int8_t   *) data)[j]; break;
-            case GGUF_TYPE_UINT16:  same = v == ((const uint16_t *) (const void *) data)[j]; break;
-            case GGUF_TYPE_INT16:   same = v == ((const int16_t  *) (const void *) data)[j]; break;
-            case GGUF_TYPE_UINT32:  same = v == ((const uint32_t *) (const void *) data)[j]; break;
-            case GGUF_TYPE_INT32:   same = v == ((const int32_t  *) (const void *) data)[j]; break;
-            case GGUF_TYPE_INT64:   same = v == ((const int64_t  *) (const void *) data)[j]; break;
-            case GGUF_TYPE_UINT64:  same = (uint64_t) v == ((const uint64_t *) (const void *) data)[j] || v == INT64_MAX; break;
-            case GGUF_TYPE_BOOL:    same = lrnn_model_key_bool(key, j) == (data[j] != 0); break;
+            case GGUF_TYPE_UINT8: same = v == ((const uint8_t *) data)[j]; break;
+            case GGUF_TYPE_INT8: same = v == ((const int8_t *) data)[j]; break;
+            case GGUF_TYPE_UINT16: same = v == ((const uint16_t *) (const void *) data)[j]; break;
+            case GGUF_TYPE_INT16: same = v == ((const int16_t *) (const void *) data)[j]; break;
+            case GGUF_TYPE_UINT32: same = v == ((const uint32_t *) (const void *) data)[j]; break;
+            case GGUF_TYPE_INT32: same = v == ((const int32_t *) (const void *) data)[j]; break;
+            case GGUF_TYPE_INT64: same = v == ((const int64_t *) (const void *) data)[j]; break;
+            case GGUF_TYPE_UINT64:
+                same = (uint64_t) v == ((const uint64_t *) (const void *) data)[j] ||
+                       v == INT64_MAX;
+                break;
+            case GGUF_TYPE_BOOL: same = lrnn_model_key_bool(key, j) == (data[j] != 0); break;
             case GGUF_TYPE_FLOAT32: {
                 const float x = (float) lrnn_model_key_float(key, j);
-                same = memcmp(&x, data + 4*j, 4) == 0 || x != x;
+                same          = memcmp(&x, data + 4 * j, 4) == 0 || x != x;
             } break;
             case GGUF_TYPE_FLOAT64: {
                 const double x = lrnn_model_key_float(key, j);
-                same = memcmp(&x, data + 8*j, 8) == 0;
+                same           = memcmp(&x, data + 8 * j, 8) == 0;
             } break;
             default: break;
         }
@@ -352,24 +431,30 @@ static bool same_value(const struct gguf_context * gguf, int64_t i, const struct
 }
 
 static void check_round_trips(struct test * t) {
-    const char    * path = "test-model-file.gguf";
+    const char *    path = "test-model-file.gguf";
     struct test_rng r    = { 4 };
-    for (int round = 0; round < 500; round++) {
+    for (int round = 0; round < 500; ++round) {
         struct ggml_context * ctx  = ggml_init((struct ggml_init_params) { .mem_size = 1 << 20 });
         struct gguf_context * gguf = random_gguf(&r, ctx);
-        char err[512] = "";
+        char                  err[512] = "";
         test_check(t, gguf_write_to_file(gguf, path, false), "ggml cannot write %s", path);
         struct lrnn_model_file * f = lrnn_model_file_open(path, err, sizeof(err));
         if (test_check(t, f != NULL, "refused: %s", err)) {
             test_check(t, model_file_walk(f, err, sizeof(err)), "accepted, but %s", err);
-            test_check(t, lrnn_model_file_warning(f) == NULL, "warned: %s", lrnn_model_file_warning(f));
-            for (int64_t i = 0; i < gguf_get_n_kv(gguf); i++) {
-                test_check(t, same_value(gguf, i, lrnn_model_file_key(f, (size_t) i)), "key %s differs", gguf_get_key(gguf, i));
+            test_check(t, lrnn_model_file_warning(f) == NULL, "warned: %s",
+                    lrnn_model_file_warning(f));
+            for (int64_t i = 0; i < gguf_get_n_kv(gguf); ++i) {
+                test_check(t, same_value(gguf, i, lrnn_model_file_key(f, (size_t) i)),
+                        "key %s differs", gguf_get_key(gguf, i));
             }
-            for (struct ggml_tensor * x = ggml_get_first_tensor(ctx); x != NULL; x = ggml_get_next_tensor(ctx, x)) {
+            for (struct ggml_tensor * x = ggml_get_first_tensor(ctx); x != NULL;
+                    x                   = ggml_get_next_tensor(ctx, x)) {
                 const struct lrnn_model_tensor * w = lrnn_model_file_find_tensor(f, x->name);
-                test_check(t, w != NULL && w->type == x->type && memcmp(w->ne, x->ne, sizeof(w->ne)) == 0 && w->size == ggml_nbytes(x) &&
-                        memcmp(w->data, x->data, w->size) == 0, "tensor %s differs", x->name);
+                test_check(t,
+                        w != NULL && w->type == x->type &&
+                                memcmp(w->ne, x->ne, sizeof(w->ne)) == 0 &&
+                                w->size == ggml_nbytes(x) && memcmp(w->data, x->data, w->size) == 0,
+                        "tensor %s differs", x->name);
             }
         }
         lrnn_model_file_free(f);

@@ -1,5 +1,6 @@
-// Models that are refused: one of tests/golden with one thing wrong in its metadata or in a tensor. Each is refused with one sentence that
-// names the key or tensor, what was found and what was expected. What is wrong with the file itself is test-gguf-check's business.
+// Models that are refused: one of tests/golden with one thing wrong in its metadata or in a tensor.
+// Each is refused with one sentence that names the key or tensor, what was found and what was
+// expected. What is wrong with the file itself is test-gguf-check's business.
 //
 //     test-model-load              all
 //     test-model-load DIRECTORY    the files are left there, one for each refusal, for test-bad-models.cmake
@@ -51,7 +52,7 @@ static void set_bool(struct model_edit * e, const char * key, bool value) {
 }
 
 static void set_kinds(struct model_edit * e, size_t n, const char * a, const char * b) {
-    gguf_set_arr_str(e->gguf, "lrnn.layer_kinds", (const char *[2]) { a, b }, n);
+    gguf_set_arr_str(e->gguf, "lrnn.layer_kinds", (const char * [2]) { a, b }, n);
 }
 
 static void set_number(struct model_edit * e, const char * name, int64_t i, float value) {
@@ -67,101 +68,266 @@ static void retype(struct model_edit * e, const char * name, enum ggml_type type
 }
 
 // general
-static void no_architecture   (struct model_edit * e) { gguf_remove_key(e->gguf, "general.architecture"); }
-static void odd_architecture  (struct model_edit * e) { set_text(e, "general.architecture", "llama"); }
-static void ugly_architecture (struct model_edit * e) { set_text(e, "general.architecture", "a\nb\x1b[31m"); }
-static void int_architecture  (struct model_edit * e) { set_u32(e, "general.architecture", 1); }
-static void no_version        (struct model_edit * e) { gguf_remove_key(e->gguf, "lrnn.format_version"); }
-static void new_version       (struct model_edit * e) { set_u32(e, "lrnn.format_version", 2); }
-static void no_family         (struct model_edit * e) { gguf_remove_key(e->gguf, "lrnn.family"); }
-static void odd_family        (struct model_edit * e) { set_text(e, "lrnn.family", "lstm"); }
+static void no_architecture(struct model_edit * e) {
+    gguf_remove_key(e->gguf, "general.architecture");
+}
+static void odd_architecture(struct model_edit * e) {
+    set_text(e, "general.architecture", "llama");
+}
+static void ugly_architecture(struct model_edit * e) {
+    set_text(e, "general.architecture", "a\nb\x1b[31m");
+}
+static void int_architecture(struct model_edit * e) {
+    set_u32(e, "general.architecture", 1);
+}
+static void no_version(struct model_edit * e) {
+    gguf_remove_key(e->gguf, "lrnn.format_version");
+}
+static void new_version(struct model_edit * e) {
+    set_u32(e, "lrnn.format_version", 2);
+}
+static void no_family(struct model_edit * e) {
+    gguf_remove_key(e->gguf, "lrnn.family");
+}
+static void odd_family(struct model_edit * e) {
+    set_text(e, "lrnn.family", "lstm");
+}
 
 // eigenvalues
-static void no_range          (struct model_edit * e) { gguf_remove_key(e->gguf, "lrnn.eigenvalues"); }
-static void odd_range         (struct model_edit * e) { set_text(e, "lrnn.eigenvalues", "[0,2]"); }
-static void bool_range        (struct model_edit * e) { set_bool(e, "lrnn.eigenvalues", true); }
-static void signed_range      (struct model_edit * e) { set_text(e, "lrnn.eigenvalues", "[-1,1]"); }
-static void own_range         (struct model_edit * e) { set_text(e, "lrnn.eigenvalues", "family"); }
-static void plain_range       (struct model_edit * e) { set_text(e, "lrnn.eigenvalues", "[0,1]"); }
+static void no_range(struct model_edit * e) {
+    gguf_remove_key(e->gguf, "lrnn.eigenvalues");
+}
+static void odd_range(struct model_edit * e) {
+    set_text(e, "lrnn.eigenvalues", "[0,2]");
+}
+static void bool_range(struct model_edit * e) {
+    set_bool(e, "lrnn.eigenvalues", true);
+}
+static void signed_range(struct model_edit * e) {
+    set_text(e, "lrnn.eigenvalues", "[-1,1]");
+}
+static void own_range(struct model_edit * e) {
+    set_text(e, "lrnn.eigenvalues", "family");
+}
+static void plain_range(struct model_edit * e) {
+    set_text(e, "lrnn.eigenvalues", "[0,1]");
+}
 
 // shape
-static void no_layers         (struct model_edit * e) { set_u32(e, "lrnn.block_count", 0); }
-static void many_layers       (struct model_edit * e) { set_u32(e, "lrnn.block_count", 4097); }
-static void layers_u32_max    (struct model_edit * e) { set_u32(e, "lrnn.block_count", UINT32_MAX); }
-static void text_layers       (struct model_edit * e) { set_text(e, "lrnn.block_count", "2"); }
-static void float_layers      (struct model_edit * e) { set_f32(e, "lrnn.block_count", 2.0f); }
-static void negative_layers   (struct model_edit * e) { set_i32(e, "lrnn.block_count", -2); }
-static void one_layer_more    (struct model_edit * e) { set_u32(e, "lrnn.block_count", 3); }
-static void one_layer_less    (struct model_edit * e) { set_u32(e, "lrnn.block_count", 1); }
-static void no_width          (struct model_edit * e) { gguf_remove_key(e->gguf, "lrnn.embedding_length"); }
-static void other_width       (struct model_edit * e) { set_u32(e, "lrnn.embedding_length", 64); }
-static void other_vocab       (struct model_edit * e) { set_u32(e, "lrnn.vocab_size", 50); }
-static void no_feed_forward   (struct model_edit * e) { gguf_remove_key(e->gguf, "lrnn.feed_forward_length"); }
-static void trained_zero      (struct model_edit * e) { set_u32(e, "lrnn.context_length_trained", 0); }
-static void eps_zero          (struct model_edit * e) { set_f32(e, "lrnn.norm_epsilon", 0.0f); }
-static void eps_negative      (struct model_edit * e) { set_f32(e, "lrnn.norm_epsilon", -1e-5f); }
-static void eps_nan           (struct model_edit * e) { set_f32(e, "lrnn.norm_epsilon", NAN); }
-static void kinds_short       (struct model_edit * e) { set_kinds(e, 1, "recurrent", ""); }
-static void kinds_odd         (struct model_edit * e) { set_kinds(e, 2, "recurrent", "r\x1b"); }
-static void kinds_numbers     (struct model_edit * e) {
-    gguf_remove_key(e->gguf, "lrnn.layer_kinds");
-    gguf_set_arr_data(e->gguf, "lrnn.layer_kinds", GGUF_TYPE_UINT32, (const uint32_t[2]) { 0, 1 }, 2);
+static void no_layers(struct model_edit * e) {
+    set_u32(e, "lrnn.block_count", 0);
 }
-static void kinds_recurrent   (struct model_edit * e) { set_kinds(e, 2, "attention", "recurrent"); }
+static void many_layers(struct model_edit * e) {
+    set_u32(e, "lrnn.block_count", 4097);
+}
+static void layers_u32_max(struct model_edit * e) {
+    set_u32(e, "lrnn.block_count", UINT32_MAX);
+}
+static void text_layers(struct model_edit * e) {
+    set_text(e, "lrnn.block_count", "2");
+}
+static void float_layers(struct model_edit * e) {
+    set_f32(e, "lrnn.block_count", 2.0f);
+}
+static void negative_layers(struct model_edit * e) {
+    set_i32(e, "lrnn.block_count", -2);
+}
+static void one_layer_more(struct model_edit * e) {
+    set_u32(e, "lrnn.block_count", 3);
+}
+static void one_layer_less(struct model_edit * e) {
+    set_u32(e, "lrnn.block_count", 1);
+}
+static void no_width(struct model_edit * e) {
+    gguf_remove_key(e->gguf, "lrnn.embedding_length");
+}
+static void other_width(struct model_edit * e) {
+    set_u32(e, "lrnn.embedding_length", 64);
+}
+static void other_vocab(struct model_edit * e) {
+    set_u32(e, "lrnn.vocab_size", 50);
+}
+static void no_feed_forward(struct model_edit * e) {
+    gguf_remove_key(e->gguf, "lrnn.feed_forward_length");
+}
+static void trained_zero(struct model_edit * e) {
+    set_u32(e, "lrnn.context_length_trained", 0);
+}
+static void eps_zero(struct model_edit * e) {
+    set_f32(e, "lrnn.norm_epsilon", 0.0f);
+}
+static void eps_negative(struct model_edit * e) {
+    set_f32(e, "lrnn.norm_epsilon", -1e-5f);
+}
+static void eps_nan(struct model_edit * e) {
+    set_f32(e, "lrnn.norm_epsilon", NAN);
+}
+static void kinds_short(struct model_edit * e) {
+    set_kinds(e, 1, "recurrent", "");
+}
+static void kinds_odd(struct model_edit * e) {
+    set_kinds(e, 2, "recurrent", "r\x1b");
+}
+static void kinds_numbers(struct model_edit * e) {
+    gguf_remove_key(e->gguf, "lrnn.layer_kinds");
+    gguf_set_arr_data(
+            e->gguf, "lrnn.layer_kinds", GGUF_TYPE_UINT32, (const uint32_t[2]) { 0, 1 }, 2);
+}
+static void kinds_recurrent(struct model_edit * e) {
+    set_kinds(e, 2, "attention", "recurrent");
+}
 
 // heads, factors, convolution, gates
-static void heads_zero        (struct model_edit * e) { set_u32(e, "lrnn.head_count", 0); }
-static void heads_other       (struct model_edit * e) { set_u32(e, "lrnn.head_count", 3); }
-static void heads_undivided   (struct model_edit * e) { set_u32(e, "lrnn.head_count", 3); }
-static void key_length_zero   (struct model_edit * e) { set_u32(e, "lrnn.key_length", 0); }
-static void key_length_huge   (struct model_edit * e) { set_u32(e, "lrnn.key_length", 65536); }
-static void key_length_odd    (struct model_edit * e) { set_u32(e, "lrnn.key_length", 7); }
-static void factors_zero      (struct model_edit * e) { set_u32(e, "lrnn.householder_count", 0); }
-static void factors_negative  (struct model_edit * e) { set_i32(e, "lrnn.householder_count", -1); }
-static void factors_many      (struct model_edit * e) { set_u32(e, "lrnn.householder_count", 257); }
-static void factors_other     (struct model_edit * e) { set_u32(e, "lrnn.householder_count", 3); }
-static void conv_one          (struct model_edit * e) { set_u32(e, "lrnn.conv_width", 1); }
-static void conv_huge         (struct model_edit * e) { set_u32(e, "lrnn.conv_width", 65); }
-static void conv_other        (struct model_edit * e) { set_u32(e, "lrnn.conv_width", 3); }
-static void conv_none         (struct model_edit * e) { set_u32(e, "lrnn.conv_width", 0); }
-static void gate_odd          (struct model_edit * e) { set_text(e, "lrnn.gate", "channel"); }
-static void output_gate_odd   (struct model_edit * e) { set_text(e, "lrnn.output_gate", "tanh"); }
-static void state_zero        (struct model_edit * e) { set_u32(e, "mamba.ssm.state_size", 0); }
-static void groups_undivided  (struct model_edit * e) { set_u32(e, "mamba2.ssm.group_count", 3); }
-static void dt_reversed       (struct model_edit * e) { set_f32(e, "mamba2.dt_min", 2.0f); set_f32(e, "mamba2.dt_max", 1.0f); }
-static void kv_heads          (struct model_edit * e) { set_u32(e, "lrnn.attention.head_count_kv", 3); }
-static void window_zero       (struct model_edit * e) { set_u32(e, "lrnn.attention.window", 0); }
-static void theta_zero        (struct model_edit * e) { set_f32(e, "lrnn.rope_theta", 0.0f); }
+static void heads_zero(struct model_edit * e) {
+    set_u32(e, "lrnn.head_count", 0);
+}
+static void heads_other(struct model_edit * e) {
+    set_u32(e, "lrnn.head_count", 3);
+}
+static void heads_undivided(struct model_edit * e) {
+    set_u32(e, "lrnn.head_count", 3);
+}
+static void key_length_zero(struct model_edit * e) {
+    set_u32(e, "lrnn.key_length", 0);
+}
+static void key_length_huge(struct model_edit * e) {
+    set_u32(e, "lrnn.key_length", 65536);
+}
+static void key_length_odd(struct model_edit * e) {
+    set_u32(e, "lrnn.key_length", 7);
+}
+static void factors_zero(struct model_edit * e) {
+    set_u32(e, "lrnn.householder_count", 0);
+}
+static void factors_negative(struct model_edit * e) {
+    set_i32(e, "lrnn.householder_count", -1);
+}
+static void factors_many(struct model_edit * e) {
+    set_u32(e, "lrnn.householder_count", 257);
+}
+static void factors_other(struct model_edit * e) {
+    set_u32(e, "lrnn.householder_count", 3);
+}
+static void conv_one(struct model_edit * e) {
+    set_u32(e, "lrnn.conv_width", 1);
+}
+static void conv_huge(struct model_edit * e) {
+    set_u32(e, "lrnn.conv_width", 65);
+}
+static void conv_other(struct model_edit * e) {
+    set_u32(e, "lrnn.conv_width", 3);
+}
+static void conv_none(struct model_edit * e) {
+    set_u32(e, "lrnn.conv_width", 0);
+}
+static void gate_odd(struct model_edit * e) {
+    set_text(e, "lrnn.gate", "channel");
+}
+static void output_gate_odd(struct model_edit * e) {
+    set_text(e, "lrnn.output_gate", "tanh");
+}
+static void state_zero(struct model_edit * e) {
+    set_u32(e, "mamba.ssm.state_size", 0);
+}
+static void groups_undivided(struct model_edit * e) {
+    set_u32(e, "mamba2.ssm.group_count", 3);
+}
+static void dt_reversed(struct model_edit * e) {
+    set_f32(e, "mamba2.dt_min", 2.0f);
+    set_f32(e, "mamba2.dt_max", 1.0f);
+}
+static void kv_heads(struct model_edit * e) {
+    set_u32(e, "lrnn.attention.head_count_kv", 3);
+}
+static void window_zero(struct model_edit * e) {
+    set_u32(e, "lrnn.attention.window", 0);
+}
+static void theta_zero(struct model_edit * e) {
+    set_f32(e, "lrnn.rope_theta", 0.0f);
+}
 
 // tensors
-static void tensor_missing    (struct model_edit * e) { model_edit_drop(e, "blk.1.attn_v.weight"); }
-static void tensor_extra      (struct model_edit * e) { reshape(e, "blk.0.attn_o.weight", 32, 1); }
-static void tensor_two_extra  (struct model_edit * e) { reshape(e, "x", 32, 1); reshape(e, "blk.2.attn_norm.weight", 32, 0); }
-static void tensor_transposed (struct model_edit * e) { reshape(e, "blk.0.attn_q.weight", 16, 32); }
-static void tensor_3d         (struct model_edit * e) { model_edit_put(e, "blk.0.attn_q.weight", GGML_TYPE_F32, 3, (const int64_t[3]) { 32, 16, 2 }); }
-static void embedding_width   (struct model_edit * e) { reshape(e, "token_embd.weight", 31, 48); }
-static void output_rows       (struct model_edit * e) { reshape(e, "output.weight", 32, 47); }
-static void norm_f16          (struct model_edit * e) { model_edit_convert(e, "blk.0.attn_norm.weight", GGML_TYPE_F16); }
-static void a_f16             (struct model_edit * e) { model_edit_convert(e, "blk.0.ssm_a", GGML_TYPE_F16); }
-static void conv_f16          (struct model_edit * e) { model_edit_convert(e, "blk.0.ssm_conv1d_q.weight", GGML_TYPE_F16); }
-static void matrix_i32        (struct model_edit * e) { retype(e, "blk.0.attn_q.weight", GGML_TYPE_I32); }
-static void matrix_f64        (struct model_edit * e) { retype(e, "blk.0.attn_q.weight", GGML_TYPE_F64); }
-static void embedding_i32     (struct model_edit * e) { retype(e, "token_embd.weight", GGML_TYPE_I32); }
-static void ssm_in_odd        (struct model_edit * e) { reshape(e, "blk.0.ssm_in.weight", 32, 65); }
+static void tensor_missing(struct model_edit * e) {
+    model_edit_drop(e, "blk.1.attn_v.weight");
+}
+static void tensor_extra(struct model_edit * e) {
+    reshape(e, "blk.0.attn_o.weight", 32, 1);
+}
+static void tensor_two_extra(struct model_edit * e) {
+    reshape(e, "x", 32, 1);
+    reshape(e, "blk.2.attn_norm.weight", 32, 0);
+}
+static void tensor_transposed(struct model_edit * e) {
+    reshape(e, "blk.0.attn_q.weight", 16, 32);
+}
+static void tensor_3d(struct model_edit * e) {
+    model_edit_put(e, "blk.0.attn_q.weight", GGML_TYPE_F32, 3, (const int64_t[3]) { 32, 16, 2 });
+}
+static void embedding_width(struct model_edit * e) {
+    reshape(e, "token_embd.weight", 31, 48);
+}
+static void output_rows(struct model_edit * e) {
+    reshape(e, "output.weight", 32, 47);
+}
+static void norm_f16(struct model_edit * e) {
+    model_edit_convert(e, "blk.0.attn_norm.weight", GGML_TYPE_F16);
+}
+static void a_f16(struct model_edit * e) {
+    model_edit_convert(e, "blk.0.ssm_a", GGML_TYPE_F16);
+}
+static void conv_f16(struct model_edit * e) {
+    model_edit_convert(e, "blk.0.ssm_conv1d_q.weight", GGML_TYPE_F16);
+}
+static void matrix_i32(struct model_edit * e) {
+    retype(e, "blk.0.attn_q.weight", GGML_TYPE_I32);
+}
+static void matrix_f64(struct model_edit * e) {
+    retype(e, "blk.0.attn_q.weight", GGML_TYPE_F64);
+}
+static void embedding_i32(struct model_edit * e) {
+    retype(e, "token_embd.weight", GGML_TYPE_I32);
+}
+static void ssm_in_odd(struct model_edit * e) {
+    reshape(e, "blk.0.ssm_in.weight", 32, 65);
+}
 
 // numbers
-static void norm_nan          (struct model_edit * e) { set_number(e, "output_norm.weight", 31, NAN); }
-static void a_inf             (struct model_edit * e) { set_number(e, "blk.1.ssm_a", 1, -INFINITY); }
-static void a_positive        (struct model_edit * e) { set_number(e, "blk.0.ssm_a", 0, 0.25f); }
-static void a_mamba_positive  (struct model_edit * e) { set_number(e, "blk.0.ssm_a", 5, 1e-3f); }
-static void bound_above       (struct model_edit * e) { set_number(e, "blk.1.ssm_lower_bound.weight", 2, 1.5f); }
-static void dt_bias_inf       (struct model_edit * e) { set_number(e, "blk.0.ssm_dt.bias", 0, INFINITY); }
-static void gate_nan          (struct model_edit * e) { set_number(e, "blk.0.ssm_alpha.weight", 63, NAN); }
-static void beta_nan          (struct model_edit * e) { set_number(e, "blk.0.ssm_beta.weight", 0, NAN); }
-static void conv_nan          (struct model_edit * e) { set_number(e, "blk.1.ssm_conv1d_k.weight", 7, NAN); }
-static void lerp_nan          (struct model_edit * e) { set_number(e, "blk.0.time_mix_lerp_fused.weight", 3, NAN); }
-static void decay_nan         (struct model_edit * e) { set_number(e, "blk.0.time_mix_decay.weight", 3, NAN); }
-static void igate_nan         (struct model_edit * e) { set_number(e, "blk.0.ssm_igate.bias", 0, NAN); }
+static void norm_nan(struct model_edit * e) {
+    set_number(e, "output_norm.weight", 31, NAN);
+}
+static void a_inf(struct model_edit * e) {
+    set_number(e, "blk.1.ssm_a", 1, -INFINITY);
+}
+static void a_positive(struct model_edit * e) {
+    set_number(e, "blk.0.ssm_a", 0, 0.25f);
+}
+static void a_mamba_positive(struct model_edit * e) {
+    set_number(e, "blk.0.ssm_a", 5, 1e-3f);
+}
+static void bound_above(struct model_edit * e) {
+    set_number(e, "blk.1.ssm_lower_bound.weight", 2, 1.5f);
+}
+static void dt_bias_inf(struct model_edit * e) {
+    set_number(e, "blk.0.ssm_dt.bias", 0, INFINITY);
+}
+static void gate_nan(struct model_edit * e) {
+    set_number(e, "blk.0.ssm_alpha.weight", 63, NAN);
+}
+static void beta_nan(struct model_edit * e) {
+    set_number(e, "blk.0.ssm_beta.weight", 0, NAN);
+}
+static void conv_nan(struct model_edit * e) {
+    set_number(e, "blk.1.ssm_conv1d_k.weight", 7, NAN);
+}
+static void lerp_nan(struct model_edit * e) {
+    set_number(e, "blk.0.time_mix_lerp_fused.weight", 3, NAN);
+}
+static void decay_nan(struct model_edit * e) {
+    set_number(e, "blk.0.time_mix_decay.weight", 3, NAN);
+}
+static void igate_nan(struct model_edit * e) {
+    set_number(e, "blk.0.ssm_igate.bias", 0, NAN);
+}
 
 // tokenizer: bytes whose ids are their values, of which the model has 48
 static void set_bytes(struct model_edit * e, size_t n) {
@@ -174,7 +340,7 @@ static void set_bytes(struct model_edit * e, size_t n) {
         types[i]  = 6;
     }
     set_text(e, "tokenizer.ggml.model", "lrnn-bytes");
-    gguf_set_arr_str (e->gguf, "tokenizer.ggml.tokens", tokens, n);
+    gguf_set_arr_str(e->gguf, "tokenizer.ggml.tokens", tokens, n);
     gguf_set_arr_data(e->gguf, "tokenizer.ggml.token_type", GGUF_TYPE_INT32, types, n);
 }
 
@@ -189,141 +355,258 @@ static void set_symbols(struct model_edit * e) {
     gguf_set_arr_str(e->gguf, "tokenizer.ggml.tokens", tokens, 48);
 }
 
-static void set_pair(struct model_edit * e, const char * key, enum gguf_type type, const void * two) {
+static void set_pair(
+        struct model_edit * e, const char * key, enum gguf_type type, const void * two) {
     set_symbols(e);
     gguf_set_arr_data(e->gguf, key, type, two, 2);
 }
 
-static void tokenizer_odd     (struct model_edit * e) { set_text(e, "tokenizer.ggml.model", "bert\x07"); }
-static void tokenizer_int     (struct model_edit * e) { set_u32(e, "tokenizer.ggml.model", 1); }
-static void tokens_missing    (struct model_edit * e) { set_text(e, "tokenizer.ggml.model", "lrnn-bytes"); }
-static void tokens_many       (struct model_edit * e) { set_bytes(e, 256); }
-static void tokens_few        (struct model_edit * e) { set_bytes(e, 48); }
-static void tokens_numbers    (struct model_edit * e) {
+static void tokenizer_odd(struct model_edit * e) {
+    set_text(e, "tokenizer.ggml.model", "bert\x07");
+}
+static void tokenizer_int(struct model_edit * e) {
+    set_u32(e, "tokenizer.ggml.model", 1);
+}
+static void tokens_missing(struct model_edit * e) {
+    set_text(e, "tokenizer.ggml.model", "lrnn-bytes");
+}
+static void tokens_many(struct model_edit * e) {
+    set_bytes(e, 256);
+}
+static void tokens_few(struct model_edit * e) {
+    set_bytes(e, 48);
+}
+static void tokens_numbers(struct model_edit * e) {
     set_symbols(e);
     gguf_remove_key(e->gguf, "tokenizer.ggml.tokens");
-    gguf_set_arr_data(e->gguf, "tokenizer.ggml.tokens", GGUF_TYPE_UINT32, (const uint32_t[2]) { 0, 1 }, 2);
+    gguf_set_arr_data(
+            e->gguf, "tokenizer.ggml.tokens", GGUF_TYPE_UINT32, (const uint32_t[2]) { 0, 1 }, 2);
 }
-static void types_float       (struct model_edit * e) { set_pair(e, "tokenizer.ggml.token_type", GGUF_TYPE_FLOAT32, (const float[2]) { 0 }); }
-static void types_short       (struct model_edit * e) { set_pair(e, "tokenizer.ggml.token_type", GGUF_TYPE_INT32, (const int32_t[2]) { 1, 1 }); }
-static void types_high        (struct model_edit * e) { set_pair(e, "tokenizer.ggml.token_type", GGUF_TYPE_INT32, (const int32_t[2]) { 1, 256 }); }
-static void scores_nan        (struct model_edit * e) { set_pair(e, "tokenizer.ggml.scores", GGUF_TYPE_FLOAT32, (const float[2]) { 0, NAN }); }
-static void eos_high          (struct model_edit * e) { set_symbols(e); set_u32(e, "tokenizer.ggml.eos_token_id", 48); }
-static void eos_u32_max       (struct model_edit * e) { set_symbols(e); set_u32(e, "tokenizer.ggml.eos_token_id", UINT32_MAX); }
-static void bos_negative      (struct model_edit * e) { set_symbols(e); gguf_set_val_i32(e->gguf, "tokenizer.ggml.bos_token_id", -1); }
-static void add_bos_int       (struct model_edit * e) { set_symbols(e); set_u32(e, "tokenizer.ggml.add_bos_token", 1); }
+static void types_float(struct model_edit * e) {
+    set_pair(e, "tokenizer.ggml.token_type", GGUF_TYPE_FLOAT32, (const float[2]) { 0 });
+}
+static void types_short(struct model_edit * e) {
+    set_pair(e, "tokenizer.ggml.token_type", GGUF_TYPE_INT32, (const int32_t[2]) { 1, 1 });
+}
+static void types_high(struct model_edit * e) {
+    set_pair(e, "tokenizer.ggml.token_type", GGUF_TYPE_INT32, (const int32_t[2]) { 1, 256 });
+}
+static void scores_nan(struct model_edit * e) {
+    set_pair(e, "tokenizer.ggml.scores", GGUF_TYPE_FLOAT32, (const float[2]) { 0, NAN });
+}
+static void eos_high(struct model_edit * e) {
+    set_symbols(e);
+    set_u32(e, "tokenizer.ggml.eos_token_id", 48);
+}
+static void eos_u32_max(struct model_edit * e) {
+    set_symbols(e);
+    set_u32(e, "tokenizer.ggml.eos_token_id", UINT32_MAX);
+}
+static void bos_negative(struct model_edit * e) {
+    set_symbols(e);
+    gguf_set_val_i32(e->gguf, "tokenizer.ggml.bos_token_id", -1);
+}
+static void add_bos_int(struct model_edit * e) {
+    set_symbols(e);
+    set_u32(e, "tokenizer.ggml.add_bos_token", 1);
+}
 
 static const struct refusal refusals[] = {
-    { "delta_net_neg", "key 'general.architecture' is missing, expected string",                                         no_architecture   },
-    { "delta_net_neg", "general.architecture is 'llama'; expected lrnn, mamba, mamba2, rwkv6 or rwkv7",                  odd_architecture  },
-    { "delta_net_neg", "general.architecture is 'a?b?[31m'; expected lrnn, mamba, mamba2, rwkv6 or rwkv7",               ugly_architecture },
-    { "delta_net_neg", "key 'general.architecture' is of type u32, expected string",                                     int_architecture  },
-    { "delta_net_neg", "key 'lrnn.format_version' is missing, expected an integer",                                      no_version        },
-    { "delta_net_neg", "key 'lrnn.format_version' is 2, expected 1 to 1",                                                new_version       },
-    { "delta_net_neg", "key 'lrnn.family' is missing, expected string",                                                  no_family         },
-    { "delta_net_neg", "lrnn.family is 'lstm'; expected one of delta_net, gated_delta_net, gated_delta_product, gla, hgrn2, kda, mamba, mamba2, mlstm, "
-                       "retnet, rwkv6, rwkv7, transformer",                                                              odd_family        },
+    { "delta_net_neg", "key 'general.architecture' is missing, expected string", no_architecture },
+    { "delta_net_neg",
+            "general.architecture is 'llama'; expected lrnn, mamba, mamba2, rwkv6 or rwkv7",
+            odd_architecture },
+    { "delta_net_neg",
+            "general.architecture is 'a?b?[31m'; expected lrnn, mamba, mamba2, rwkv6 or rwkv7",
+            ugly_architecture },
+    { "delta_net_neg", "key 'general.architecture' is of type u32, expected string",
+            int_architecture },
+    { "delta_net_neg", "key 'lrnn.format_version' is missing, expected an integer", no_version },
+    { "delta_net_neg", "key 'lrnn.format_version' is 2, expected 1 to 1", new_version },
+    { "delta_net_neg", "key 'lrnn.family' is missing, expected string", no_family },
+    { "delta_net_neg",
+            "lrnn.family is 'lstm'; expected one of delta_net, gated_delta_net, gated_delta_product, gla, hgrn2, kda, mamba, mamba2, mlstm, "
+            "retnet, rwkv6, rwkv7, transformer",
+            odd_family },
 
-    { "delta_net_neg", "key 'lrnn.eigenvalues' is missing, expected string",                                             no_range          },
-    { "delta_net_neg", "key 'lrnn.eigenvalues' is '[0,2]', expected one of '[0,1]', '[-1,1]', 'family'",                 odd_range         },
-    { "delta_net_neg", "key 'lrnn.eigenvalues' is of type bool, expected string",                                        bool_range        },
-    { "retnet",        "lrnn.eigenvalues is \"[-1,1]\"; family retnet has no signed form",                               signed_range      },
-    { "delta_net_neg", "lrnn.eigenvalues is \"family\"; expected \"[0,1] or [-1,1]\" for family delta_net",              own_range         },
-    { "rwkv7",         "lrnn.eigenvalues is \"[0,1]\"; expected \"family\" for family rwkv7",                            plain_range       },
+    { "delta_net_neg", "key 'lrnn.eigenvalues' is missing, expected string", no_range },
+    { "delta_net_neg",
+            "key 'lrnn.eigenvalues' is '[0,2]', expected one of '[0,1]', '[-1,1]', 'family'",
+            odd_range },
+    { "delta_net_neg", "key 'lrnn.eigenvalues' is of type bool, expected string", bool_range },
+    { "retnet", "lrnn.eigenvalues is \"[-1,1]\"; family retnet has no signed form", signed_range },
+    { "delta_net_neg",
+            "lrnn.eigenvalues is \"family\"; expected \"[0,1] or [-1,1]\" for family delta_net",
+            own_range },
+    { "rwkv7", "lrnn.eigenvalues is \"[0,1]\"; expected \"family\" for family rwkv7", plain_range },
 
-    { "delta_net_neg", "key 'lrnn.block_count' is 0, expected 1 to 4096",                                                no_layers         },
-    { "delta_net_neg", "key 'lrnn.block_count' is 4097, expected 1 to 4096",                                             many_layers       },
-    { "delta_net_neg", "key 'lrnn.block_count' is 4294967295, expected 1 to 4096",                                       layers_u32_max    },
-    { "delta_net_neg", "key 'lrnn.block_count' is -2, expected 1 to 4096",                                               negative_layers   },
-    { "delta_net_neg", "key 'lrnn.block_count' is of type string, expected an integer",                                  text_layers       },
-    { "delta_net_neg", "key 'lrnn.block_count' is of type f32, expected an integer",                                     float_layers      },
-    { "delta_net_neg", "tensor blk.2.attn_norm.weight is missing",                                                       one_layer_more    },
-    { "xlstm",         "found 15 tensors that this model does not have: 'blk.1.attn_norm.weight', 'blk.1.attn_q.weight', 'blk.1.attn_k.weight', ...",
-                                                                                                                         one_layer_less    },
-    { "delta_net_neg", "key 'lrnn.embedding_length' is missing, expected an integer",                                    no_width          },
-    { "delta_net_neg", "tensor token_embd.weight has shape [32, 48]; expected [64, any]",                                other_width       },
-    { "delta_net_neg", "lrnn.vocab_size is 50; token_embd.weight has 48 rows",                                           other_vocab       },
-    { "delta_net_neg", "key lrnn.feed_forward_length is missing",                                                        no_feed_forward   },
-    { "delta_net_neg", "key 'lrnn.context_length_trained' is 0, expected 1 to 9223372036854775807",                      trained_zero      },
-    { "delta_net_neg", "key 'lrnn.norm_epsilon' is 0, expected 1e-12 to 1",                                              eps_zero          },
-    { "delta_net_neg", "key 'lrnn.norm_epsilon' is -1e-05, expected 1e-12 to 1",                                         eps_negative      },
-    { "delta_net_neg", "key 'lrnn.norm_epsilon' is nan, expected 1e-12 to 1",                                            eps_nan           },
-    { "delta_net_neg", "lrnn.layer_kinds has 1 elements; expected 2",                                                    kinds_short       },
-    { "delta_net_neg", "lrnn.layer_kinds[1] is 'r?'; expected recurrent or attention",                                   kinds_odd         },
-    { "delta_net_neg", "key 'lrnn.layer_kinds' is an array of u32, expected an array of string",                         kinds_numbers     },
-    { "transformer",   "lrnn.layer_kinds[1] is \"recurrent\"; family transformer has attention layers only",             kinds_recurrent   },
+    { "delta_net_neg", "key 'lrnn.block_count' is 0, expected 1 to 4096", no_layers },
+    { "delta_net_neg", "key 'lrnn.block_count' is 4097, expected 1 to 4096", many_layers },
+    { "delta_net_neg", "key 'lrnn.block_count' is 4294967295, expected 1 to 4096", layers_u32_max },
+    { "delta_net_neg", "key 'lrnn.block_count' is -2, expected 1 to 4096", negative_layers },
+    { "delta_net_neg", "key 'lrnn.block_count' is of type string, expected an integer",
+            text_layers },
+    { "delta_net_neg", "key 'lrnn.block_count' is of type f32, expected an integer", float_layers },
+    { "delta_net_neg", "tensor blk.2.attn_norm.weight is missing", one_layer_more },
+    { "xlstm",
+            "found 15 tensors that this model does not have: 'blk.1.attn_norm.weight', 'blk.1.attn_q.weight', 'blk.1.attn_k.weight', ...",
+            one_layer_less },
+    { "delta_net_neg", "key 'lrnn.embedding_length' is missing, expected an integer", no_width },
+    { "delta_net_neg", "tensor token_embd.weight has shape [32, 48]; expected [64, any]",
+            other_width },
+    { "delta_net_neg", "lrnn.vocab_size is 50; token_embd.weight has 48 rows", other_vocab },
+    { "delta_net_neg", "key lrnn.feed_forward_length is missing", no_feed_forward },
+    { "delta_net_neg", "key 'lrnn.context_length_trained' is 0, expected 1 to 9223372036854775807",
+            trained_zero },
+    { "delta_net_neg", "key 'lrnn.norm_epsilon' is 0, expected 1e-12 to 1", eps_zero },
+    { "delta_net_neg", "key 'lrnn.norm_epsilon' is -1e-05, expected 1e-12 to 1", eps_negative },
+    { "delta_net_neg", "key 'lrnn.norm_epsilon' is nan, expected 1e-12 to 1", eps_nan },
+    { "delta_net_neg", "lrnn.layer_kinds has 1 elements; expected 2", kinds_short },
+    { "delta_net_neg", "lrnn.layer_kinds[1] is 'r?'; expected recurrent or attention", kinds_odd },
+    { "delta_net_neg", "key 'lrnn.layer_kinds' is an array of u32, expected an array of string",
+            kinds_numbers },
+    { "transformer",
+            "lrnn.layer_kinds[1] is \"recurrent\"; family transformer has attention layers only",
+            kinds_recurrent },
 
-    { "delta_net_neg", "key 'lrnn.head_count' is 0, expected 1 to 4096",                                                 heads_zero        },
-    { "delta_net_neg", "tensor blk.0.attn_q.weight has shape [32, 16]; expected [32, 24]",                               heads_other       },
-    { "gated_deltanet_gqa", "lrnn.head_count_value is 4; expected a multiple of lrnn.head_count = 3",                    heads_undivided   },
-    { "delta_net_neg", "key 'lrnn.key_length' is 0, expected 1 to 65536",                                                key_length_zero   },
-    { "delta_net_neg", "tensor blk.0.attn_q.weight has shape [32, 16]; expected [32, 131072]",                           key_length_huge   },
-    { "retnet",        "lrnn.key_length is 7; expected an even number, for RoPE",                                        key_length_odd    },
-    { "deltaproduct3_neg", "key 'lrnn.householder_count' is 0, expected 1 to 256",                                       factors_zero      },
-    { "deltaproduct3_neg", "key 'lrnn.householder_count' is -1, expected 1 to 256",                                      factors_negative  },
-    { "deltaproduct3_neg", "key 'lrnn.householder_count' is 257, expected 1 to 256",                                     factors_many      },
-    { "gated_deltaproduct2_neg", "tensor blk.0.attn_k.weight has shape [32, 32]; expected [32, 48]",                     factors_other     },
-    { "delta_net_neg", "lrnn.conv_width is 1; expected 0 or at least 2",                                                 conv_one          },
-    { "delta_net_neg", "key 'lrnn.conv_width' is 65, expected 0 to 64",                                                  conv_huge         },
-    { "delta_net_neg", "tensor blk.0.ssm_conv1d_q.weight has shape [4, 16]; expected [3, 16]",                           conv_other        },
-    { "delta_net_neg", "found 6 tensors that this model does not have: 'blk.0.ssm_conv1d_q.weight', 'blk.0.ssm_conv1d_k.weight', "
-                       "'blk.0.ssm_conv1d_v.weight', ...",                                                               conv_none         },
-    { "deltaproduct3_neg", "key 'lrnn.gate' is 'channel', expected one of 'none', 'head'",                               gate_odd          },
-    { "delta_net_neg", "key 'lrnn.output_gate' is 'tanh', expected one of 'none', 'silu', 'sigmoid'",                    output_gate_odd   },
-    { "mamba",         "key 'mamba.ssm.state_size' is 0, expected 1 to 65536",                                           state_zero        },
-    { "mamba2_groups", "4 heads do not divide into 3 groups",                                                            groups_undivided  },
-    { "mamba2",        "mamba2.dt_min is 2 and dt_max 1; expected dt_min not above dt_max",                              dt_reversed       },
-    { "delta_net_hybrid", "lrnn.attention.head_count_kv is 3; expected a divisor of lrnn.attention.head_count = 4",      kv_heads          },
-    { "delta_net_hybrid", "key 'lrnn.attention.window' is 0, expected 1 to 9223372036854775807",                         window_zero       },
-    { "delta_net_hybrid", "key 'lrnn.rope_theta' is 0, expected 1 to 1e+12",                                             theta_zero        },
+    { "delta_net_neg", "key 'lrnn.head_count' is 0, expected 1 to 4096", heads_zero },
+    { "delta_net_neg", "tensor blk.0.attn_q.weight has shape [32, 16]; expected [32, 24]",
+            heads_other },
+    { "gated_deltanet_gqa",
+            "lrnn.head_count_value is 4; expected a multiple of lrnn.head_count = 3",
+            heads_undivided },
+    { "delta_net_neg", "key 'lrnn.key_length' is 0, expected 1 to 65536", key_length_zero },
+    { "delta_net_neg", "tensor blk.0.attn_q.weight has shape [32, 16]; expected [32, 131072]",
+            key_length_huge },
+    { "retnet", "lrnn.key_length is 7; expected an even number, for RoPE", key_length_odd },
+    { "deltaproduct3_neg", "key 'lrnn.householder_count' is 0, expected 1 to 256", factors_zero },
+    { "deltaproduct3_neg", "key 'lrnn.householder_count' is -1, expected 1 to 256",
+            factors_negative },
+    { "deltaproduct3_neg", "key 'lrnn.householder_count' is 257, expected 1 to 256", factors_many },
+    { "gated_deltaproduct2_neg", "tensor blk.0.attn_k.weight has shape [32, 32]; expected [32, 48]",
+            factors_other },
+    { "delta_net_neg", "lrnn.conv_width is 1; expected 0 or at least 2", conv_one },
+    { "delta_net_neg", "key 'lrnn.conv_width' is 65, expected 0 to 64", conv_huge },
+    { "delta_net_neg", "tensor blk.0.ssm_conv1d_q.weight has shape [4, 16]; expected [3, 16]",
+            conv_other },
+    { "delta_net_neg",
+            "found 6 tensors that this model does not have: 'blk.0.ssm_conv1d_q.weight', 'blk.0.ssm_conv1d_k.weight', "
+            "'blk.0.ssm_conv1d_v.weight', ...",
+            conv_none },
+    { "deltaproduct3_neg", "key 'lrnn.gate' is 'channel', expected one of 'none', 'head'",
+            gate_odd },
+    { "delta_net_neg",
+            "key 'lrnn.output_gate' is 'tanh', expected one of 'none', 'silu', 'sigmoid'",
+            output_gate_odd },
+    { "mamba", "key 'mamba.ssm.state_size' is 0, expected 1 to 65536", state_zero },
+    { "mamba2_groups", "4 heads do not divide into 3 groups", groups_undivided },
+    { "mamba2", "mamba2.dt_min is 2 and dt_max 1; expected dt_min not above dt_max", dt_reversed },
+    { "delta_net_hybrid",
+            "lrnn.attention.head_count_kv is 3; expected a divisor of lrnn.attention.head_count = 4",
+            kv_heads },
+    { "delta_net_hybrid", "key 'lrnn.attention.window' is 0, expected 1 to 9223372036854775807",
+            window_zero },
+    { "delta_net_hybrid", "key 'lrnn.rope_theta' is 0, expected 1 to 1e+12", theta_zero },
 
-    { "delta_net_neg", "tensor blk.1.attn_v.weight is missing",                                                          tensor_missing    },
-    { "delta_net_neg", "found 1 tensor that this model does not have: 'blk.0.attn_o.weight'",                            tensor_extra      },
-    { "delta_net_neg", "found 2 tensors that this model does not have: 'x', 'blk.2.attn_norm.weight'",                   tensor_two_extra  },
-    { "delta_net_neg", "tensor blk.0.attn_q.weight has shape [16, 32]; expected [32, 16]",                               tensor_transposed },
-    { "delta_net_neg", "tensor blk.0.attn_q.weight has shape [32, 16, 2]; expected [32, 16]",                            tensor_3d         },
-    { "delta_net_neg", "tensor token_embd.weight has shape [31, 48]; expected [32, any]",                                embedding_width   },
-    { "delta_net_neg", "tensor output.weight has shape [32, 47]; expected [32, 48]",                                     output_rows       },
-    { "delta_net_neg", "tensor blk.0.attn_norm.weight has type f16; expected f32",                                       norm_f16          },
-    { "gated_deltanet_neg", "tensor blk.0.ssm_a has type f16; expected f32",                                             a_f16             },
-    { "delta_net_neg", "tensor blk.0.ssm_conv1d_q.weight has type f16; expected f32",                                    conv_f16          },
-    { "delta_net_neg", "tensor blk.0.attn_q.weight has type i32; expected one that ggml multiplies with: f32, f16, bf16, q8_0 and others", matrix_i32 },
-    { "delta_net_neg", "tensor blk.0.attn_q.weight has type f64; expected one that ggml multiplies with: f32, f16, bf16, q8_0 and others", matrix_f64 },
-    { "delta_net_neg", "tensor token_embd.weight has type i32; expected one that ggml multiplies with: f32, f16, bf16, q8_0 and others", embedding_i32 },
-    { "mamba",         "tensor blk.0.ssm_in.weight has 65 rows; expected an even number",                                ssm_in_odd        },
+    { "delta_net_neg", "tensor blk.1.attn_v.weight is missing", tensor_missing },
+    { "delta_net_neg", "found 1 tensor that this model does not have: 'blk.0.attn_o.weight'",
+            tensor_extra },
+    { "delta_net_neg",
+            "found 2 tensors that this model does not have: 'x', 'blk.2.attn_norm.weight'",
+            tensor_two_extra },
+    { "delta_net_neg", "tensor blk.0.attn_q.weight has shape [16, 32]; expected [32, 16]",
+            tensor_transposed },
+    { "delta_net_neg", "tensor blk.0.attn_q.weight has shape [32, 16, 2]; expected [32, 16]",
+            tensor_3d },
+    { "delta_net_neg", "tensor token_embd.weight has shape [31, 48]; expected [32, any]",
+            embedding_width },
+    { "delta_net_neg", "tensor output.weight has shape [32, 47]; expected [32, 48]", output_rows },
+    { "delta_net_neg", "tensor blk.0.attn_norm.weight has type f16; expected f32", norm_f16 },
+    { "gated_deltanet_neg", "tensor blk.0.ssm_a has type f16; expected f32", a_f16 },
+    { "delta_net_neg", "tensor blk.0.ssm_conv1d_q.weight has type f16; expected f32", conv_f16 },
+    { "delta_net_neg",
+            "tensor blk.0.attn_q.weight has type i32; expected one that ggml multiplies with: f32, f16, bf16, q8_0 and others",
+            matrix_i32 },
+    { "delta_net_neg",
+            "tensor blk.0.attn_q.weight has type f64; expected one that ggml multiplies with: f32, f16, bf16, q8_0 and others",
+            matrix_f64 },
+    { "delta_net_neg",
+            "tensor token_embd.weight has type i32; expected one that ggml multiplies with: f32, f16, bf16, q8_0 and others",
+            embedding_i32 },
+    { "mamba", "tensor blk.0.ssm_in.weight has 65 rows; expected an even number", ssm_in_odd },
 
-    { "delta_net_neg", "tensor output_norm.weight has nan as element 31; expected finite numbers",                       norm_nan          },
-    { "gated_deltanet_neg", "tensor blk.1.ssm_a has -inf as element 1; expected finite numbers, none above 0",           a_inf             },
-    { "gated_deltanet_neg", "tensor blk.0.ssm_a has 0.25 as element 0; expected finite numbers, none above 0",           a_positive        },
-    { "kda",           "tensor blk.0.ssm_a has 0.25 as element 0; expected finite numbers, none above 0",                a_positive        },
-    { "mamba",         "tensor blk.0.ssm_a has 0.001 as element 5; expected finite numbers, none above 0",               a_mamba_positive  },
-    { "mamba2",        "tensor blk.0.ssm_a has 0.25 as element 0; expected finite numbers, none above 0",                a_positive        },
-    { "hgrn2",         "tensor blk.1.ssm_lower_bound.weight has 1.5 as element 2; expected finite numbers from 0 to 1",  bound_above       },
-    { "mamba2",        "tensor blk.0.ssm_dt.bias has inf as element 0; expected finite numbers",                         dt_bias_inf       },
-    { "gated_deltanet_neg", "tensor blk.0.ssm_alpha.weight has nan as element 63; expected finite numbers",              gate_nan          },
-    { "delta_net_neg", "tensor blk.0.ssm_beta.weight has nan as element 0; expected finite numbers",                     beta_nan          },
-    { "delta_net_neg", "tensor blk.1.ssm_conv1d_k.weight has nan as element 7; expected finite numbers",                 conv_nan          },
-    { "rwkv7",         "tensor blk.0.time_mix_lerp_fused.weight has nan as element 3; expected finite numbers",          lerp_nan          },
-    { "rwkv6",         "tensor blk.0.time_mix_decay.weight has nan as element 3; expected finite numbers",               decay_nan         },
-    { "xlstm",         "tensor blk.0.ssm_igate.bias has nan as element 0; expected finite numbers",                    igate_nan         },
+    { "delta_net_neg", "tensor output_norm.weight has nan as element 31; expected finite numbers",
+            norm_nan },
+    { "gated_deltanet_neg",
+            "tensor blk.1.ssm_a has -inf as element 1; expected finite numbers, none above 0",
+            a_inf },
+    { "gated_deltanet_neg",
+            "tensor blk.0.ssm_a has 0.25 as element 0; expected finite numbers, none above 0",
+            a_positive },
+    { "kda", "tensor blk.0.ssm_a has 0.25 as element 0; expected finite numbers, none above 0",
+            a_positive },
+    { "mamba", "tensor blk.0.ssm_a has 0.001 as element 5; expected finite numbers, none above 0",
+            a_mamba_positive },
+    { "mamba2", "tensor blk.0.ssm_a has 0.25 as element 0; expected finite numbers, none above 0",
+            a_positive },
+    { "hgrn2",
+            "tensor blk.1.ssm_lower_bound.weight has 1.5 as element 2; expected finite numbers from 0 to 1",
+            bound_above },
+    { "mamba2", "tensor blk.0.ssm_dt.bias has inf as element 0; expected finite numbers",
+            dt_bias_inf },
+    { "gated_deltanet_neg",
+            "tensor blk.0.ssm_alpha.weight has nan as element 63; expected finite numbers",
+            gate_nan },
+    { "delta_net_neg", "tensor blk.0.ssm_beta.weight has nan as element 0; expected finite numbers",
+            beta_nan },
+    { "delta_net_neg",
+            "tensor blk.1.ssm_conv1d_k.weight has nan as element 7; expected finite numbers",
+            conv_nan },
+    { "rwkv7",
+            "tensor blk.0.time_mix_lerp_fused.weight has nan as element 3; expected finite numbers",
+            lerp_nan },
+    { "rwkv6", "tensor blk.0.time_mix_decay.weight has nan as element 3; expected finite numbers",
+            decay_nan },
+    { "xlstm", "tensor blk.0.ssm_igate.bias has nan as element 0; expected finite numbers",
+            igate_nan },
 
-    { "delta_net_neg", "tokenizer: tokenizer.ggml.model is 'bert?'; expected llama, gpt2, rwkv, lrnn-bytes or lrnn-symbols", tokenizer_odd     },
-    { "delta_net_neg", "key 'tokenizer.ggml.model' is of type u32, expected string",                                     tokenizer_int     },
-    { "delta_net_neg", "tokenizer: tokenizer.ggml.tokens has 0 tokens; expected 1 to 16777216",                       tokens_missing    },
-    { "delta_net_neg", "tokenizer.ggml.tokens has 256 tokens; token_embd.weight has 48 rows",                            tokens_many       },
-    { "delta_net_neg", "tokenizer: tokenizer.ggml.tokens has 48 tokens; expected the 256 bytes first",                tokens_few        },
-    { "delta_net_neg", "key 'tokenizer.ggml.tokens' is an array of u32, expected an array of string",                    tokens_numbers    },
-    { "delta_net_neg", "key 'tokenizer.ggml.token_type' is an array of f32, expected an array of integers",              types_float       },
-    { "delta_net_neg", "tokenizer: tokenizer.ggml.token_type has 2 numbers; expected one for each of the 48 tokens",  types_short       },
-    { "delta_net_neg", "key 'tokenizer.ggml.token_type' has element 1 = 256, expected 0 to 255",                         types_high        },
-    { "delta_net_neg", "key 'tokenizer.ggml.scores' has element 1 = nan, expected -1e+30 to 1e+30",                      scores_nan        },
-    { "delta_net_neg", "tokenizer: tokenizer.ggml.eos_token_id is 48; expected a token from 0 to 47",                 eos_high          },
-    { "delta_net_neg", "key 'tokenizer.ggml.eos_token_id' is 4294967295, expected 0 to 2147483647",                      eos_u32_max       },
-    { "delta_net_neg", "key 'tokenizer.ggml.bos_token_id' is -1, expected 0 to 2147483647",                              bos_negative      },
-    { "delta_net_neg", "key 'tokenizer.ggml.add_bos_token' is of type u32, expected bool",                               add_bos_int       },
+    { "delta_net_neg",
+            "tokenizer: tokenizer.ggml.model is 'bert?'; expected llama, gpt2, rwkv, lrnn-bytes or lrnn-symbols",
+            tokenizer_odd },
+    { "delta_net_neg", "key 'tokenizer.ggml.model' is of type u32, expected string",
+            tokenizer_int },
+    { "delta_net_neg", "tokenizer: tokenizer.ggml.tokens has 0 tokens; expected 1 to 16777216",
+            tokens_missing },
+    { "delta_net_neg", "tokenizer.ggml.tokens has 256 tokens; token_embd.weight has 48 rows",
+            tokens_many },
+    { "delta_net_neg",
+            "tokenizer: tokenizer.ggml.tokens has 48 tokens; expected the 256 bytes first",
+            tokens_few },
+    { "delta_net_neg",
+            "key 'tokenizer.ggml.tokens' is an array of u32, expected an array of string",
+            tokens_numbers },
+    { "delta_net_neg",
+            "key 'tokenizer.ggml.token_type' is an array of f32, expected an array of integers",
+            types_float },
+    { "delta_net_neg",
+            "tokenizer: tokenizer.ggml.token_type has 2 numbers; expected one for each of the 48 tokens",
+            types_short },
+    { "delta_net_neg", "key 'tokenizer.ggml.token_type' has element 1 = 256, expected 0 to 255",
+            types_high },
+    { "delta_net_neg", "key 'tokenizer.ggml.scores' has element 1 = nan, expected -1e+30 to 1e+30",
+            scores_nan },
+    { "delta_net_neg",
+            "tokenizer: tokenizer.ggml.eos_token_id is 48; expected a token from 0 to 47",
+            eos_high },
+    { "delta_net_neg", "key 'tokenizer.ggml.eos_token_id' is 4294967295, expected 0 to 2147483647",
+            eos_u32_max },
+    { "delta_net_neg", "key 'tokenizer.ggml.bos_token_id' is -1, expected 0 to 2147483647",
+            bos_negative },
+    { "delta_net_neg", "key 'tokenizer.ggml.add_bos_token' is of type u32, expected bool",
+            add_bos_int },
 };
 
-enum { N_REFUSALS = sizeof(refusals)/sizeof(refusals[0]) };
+enum { N_REFUSALS = sizeof(refusals) / sizeof(refusals[0]) };
 
 static const struct golden * find(const struct golden_list * list, const char * name) {
     for (int i = 0; i < list->n; ++i) {
@@ -334,7 +617,8 @@ static const struct golden * find(const struct golden_list * list, const char * 
     return NULL;
 }
 
-static void check_refusal(struct test * t, const struct golden_list * list, const struct refusal * r, const char * path) {
+static void check_refusal(struct test * t, const struct golden_list * list,
+        const struct refusal * r, const char * path) {
     const struct golden * g = find(list, r->model);
     struct model_edit     e;
     char                  err[2048] = "", want[2048];
@@ -346,7 +630,8 @@ static void check_refusal(struct test * t, const struct golden_list * list, cons
     if (test_check(t, model_edit_write(&e, path), "%s cannot be written", path)) {
         struct lrnn_model * model = lrnn_model_load(path, NULL, err, sizeof(err));
         test_check(t, model == NULL, "%s: accepted, expected: %s", r->model, want);
-        test_check(t, model != NULL || strcmp(err, want) == 0, "%s: said: %s\n    expected: %s", r->model, err, want);
+        test_check(t, model != NULL || strcmp(err, want) == 0, "%s: said: %s\n    expected: %s",
+                r->model, err, want);
         lrnn_model_free(model);
     }
     model_edit_close(&e);
@@ -357,8 +642,11 @@ static void check_unchanged(struct test * t, const struct golden_list * list, co
     for (int i = 0; i < list->n; ++i) {
         struct model_edit e;
         char              err[1024] = "";
-        if (test_check(t, model_edit_open(&e, list->models[i].path), "%s cannot be read", list->models[i].path)) {
-            struct lrnn_model * model = model_edit_write(&e, path) ? lrnn_model_load(path, NULL, err, sizeof(err)) : NULL;
+        if (test_check(t, model_edit_open(&e, list->models[i].path), "%s cannot be read",
+                    list->models[i].path)) {
+            struct lrnn_model * model = model_edit_write(&e, path)
+                                                ? lrnn_model_load(path, NULL, err, sizeof(err))
+                                                : NULL;
             test_check(t, model != NULL, "%s: %s", list->models[i].name, err);
             lrnn_model_free(model);
             model_edit_close(&e);
@@ -371,13 +659,14 @@ static void write_seeds(struct test * t, const struct golden_list * list, const 
     struct test_rng rng = { 1 };
     for (int i = 0; i < list->n; ++i) {
         char    path[4096];
-        uint8_t bytes[1 + 4*8] = { (uint8_t) i };
+        uint8_t bytes[1 + 4 * 8] = { (uint8_t) i };
         for (size_t k = 1; k < sizeof(bytes); ++k) {
             bytes[k] = (uint8_t) test_next(&rng);
         }
         snprintf(path, sizeof(path), "%s/%s", folder, list->models[i].name);
         FILE * f = fopen(path, "wb");
-        if (test_check(t, f != NULL && fwrite(bytes, 1, 9 + 8*((size_t) i % 4), f) > 0, "%s cannot be written", path)) {
+        if (test_check(t, f != NULL && fwrite(bytes, 1, 9 + 8 * ((size_t) i % 4), f) > 0,
+                    "%s cannot be written", path)) {
             fclose(f);
         }
     }

@@ -1,5 +1,6 @@
-// The CUDA backend without a card: ggml's line about it becomes one sentence of the program, said once, only to those who would have computed on a
-// card, and the model runs on the CPU. Where this build has no CUDA backend, one without devices stands in for it.
+// The CUDA backend without a card: ggml's line about it becomes one sentence of the program, said
+// once, only to those who would have computed on a card, and the model runs on the CPU. Where this
+// build has no CUDA backend, one without devices stands in for it.
 
 #include "compute.h"
 #include "cuda-card.h"
@@ -29,10 +30,11 @@ static struct ggml_backend_reg stand_in = {
 };
 
 // What stderr gets while a model is loaded, and whether it was.
-static bool load(const struct compute * compute, const char * path, bool quiet, char * said, size_t said_size) {
-    FILE *    file   = tmpfile();
+static bool load(const struct compute * compute, const char * path, bool quiet, char * said,
+        size_t said_size) {
+    FILE *    file          = tmpfile();
     const int stderr_before = dup(STDERR_FILENO);
-    said[0] = '\0';
+    said[0]                 = '\0';
     if (file == NULL || stderr_before < 0) {
         return false;
     }
@@ -48,7 +50,8 @@ static bool load(const struct compute * compute, const char * path, bool quiet, 
     return model != NULL;
 }
 
-static void check_silent(struct test * t, const struct compute * compute, const char * path, bool quiet, const char * how) {
+static void check_silent(struct test * t, const struct compute * compute, const char * path,
+        bool quiet, const char * how) {
     char said[1024];
     test_check(t, load(compute, path, quiet, said, sizeof(said)), "%s: not loaded: %s", how, said);
     test_check(t, strcmp(said, "") == 0, "%s: said '%s', expected nothing", how, said);
@@ -56,41 +59,52 @@ static void check_silent(struct test * t, const struct compute * compute, const 
 
 // stand_in: the backend is not ggml's, so that what ggml would say is known
 static void check(struct test * t, const char * path, bool is_stand_in) {
-    static const char line[]   = "ggml_cuda_init: failed to initialize CUDA: no CUDA-capable device is detected\n";
-    static const char reason[] = "no CUDA card was found (the CUDA runtime says: no CUDA-capable device is detected)";
-    struct compute    compute  = COMPUTE_DEFAULTS;
-    char              text[512], said[1024], err[512], expected[1024];
+    static const char line[] =
+            "ggml_cuda_init: failed to initialize CUDA: no CUDA-capable device is detected\n";
+    static const char reason[] =
+            "no CUDA card was found (the CUDA runtime says: no CUDA-capable device is detected)";
+    struct compute compute = COMPUTE_DEFAULTS;
+    char           text[512], said[1024], err[512], expected[1024];
 
     load_model_hush_ggml();
     if (is_stand_in) {
-        test_check(t, cuda_card_is_missing(text, sizeof(text)) && strcmp(text, "no CUDA card was found") == 0, "before ggml has said why: '%s'", text);
+        test_check(t,
+                cuda_card_is_missing(text, sizeof(text)) &&
+                        strcmp(text, "no CUDA card was found") == 0,
+                "before ggml has said why: '%s'", text);
 
         ggml_log_callback log;
         void *            user;
         ggml_log_get(&log, &user);
         log(GGML_LOG_LEVEL_ERROR, line, user); // as ggml does it
-        test_check(t, !cuda_card_on_log("ggml_cuda_init: found 1 CUDA devices"), "another line is not about a missing card");
-        test_check(t, cuda_card_is_missing(text, sizeof(text)) && strcmp(text, reason) == 0, "'%s', expected '%s'", text, reason);
+        test_check(t, !cuda_card_on_log("ggml_cuda_init: found 1 CUDA devices"),
+                "another line is not about a missing card");
+        test_check(t, cuda_card_is_missing(text, sizeof(text)) && strcmp(text, reason) == 0,
+                "'%s', expected '%s'", text, reason);
     } else {
-        test_check(t, cuda_card_is_missing(text, sizeof(text)) && strncmp(text, reason, 47) == 0, "the runtime says why: '%s'", text);
+        test_check(t, cuda_card_is_missing(text, sizeof(text)) && strncmp(text, reason, 47) == 0,
+                "the runtime says why: '%s'", text);
     }
 
     check_silent(t, &compute, path, true, "quiet");
     compute.n_gpu_layers = 0;
     check_silent(t, &compute, path, false, "-ngl 0");
-    compute = (struct compute) COMPUTE_DEFAULTS;
+    compute         = (struct compute) COMPUTE_DEFAULTS;
     compute.devices = "CPU";
     check_silent(t, &compute, path, false, "--device CPU");
 
     compute.devices = "CUDA0";
     snprintf(expected, sizeof(expected), "there is no device 'CUDA0'; there are: CPU; %s", text);
-    test_check(t, !compute_check(&compute, "prog", err, sizeof(err)) && strcmp(err, expected) == 0, "--device CUDA0: '%s', expected '%s'", err, expected);
+    test_check(t, !compute_check(&compute, "prog", err, sizeof(err)) && strcmp(err, expected) == 0,
+            "--device CUDA0: '%s', expected '%s'", err, expected);
     compute.devices = "other";
-    test_check(t, !compute_check(&compute, "prog", err, sizeof(err)) && strstr(err, "CUDA") == NULL, "--device other: '%s'", err);
+    test_check(t, !compute_check(&compute, "prog", err, sizeof(err)) && strstr(err, "CUDA") == NULL,
+            "--device other: '%s'", err);
 
     compute = (struct compute) COMPUTE_DEFAULTS;
     snprintf(expected, sizeof(expected), "prog: %s; everything runs on the CPU\n", text);
-    test_check(t, load(&compute, path, false, said, sizeof(said)) && strcmp(said, expected) == 0, "by default: '%s', expected '%s'", said, expected);
+    test_check(t, load(&compute, path, false, said, sizeof(said)) && strcmp(said, expected) == 0,
+            "by default: '%s', expected '%s'", said, expected);
     compute.n_gpu_layers = 99;
     check_silent(t, &compute, path, false, "a second model");
 }

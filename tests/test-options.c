@@ -1,4 +1,5 @@
-// The command line: every kind of value is taken as it was meant, and what was not meant is answered with one sentence that names it.
+// The command line: every kind of value is taken as it was meant, and what was not meant is
+// answered with one sentence that names it.
 
 #include "options.h"
 #include "util.h"
@@ -15,41 +16,81 @@ struct values {
     bool                  verbose;
     int64_t               n;
     double                temp;
-    const char          * prompt;
+    const char *          prompt;
     int                   format;
     struct option_ints    tokens;
     struct option_strings rules;
-    const char          * in;
+    const char *          in;
     struct option_strings rest;
 };
 
 static const struct values DEFAULTS = {
-    .n = 128, .temp = 0.8, .format = 1, .tokens = { .n = 2, .v = { 64, 512 } },
+    .n      = 128,
+    .temp   = 0.8,
+    .format = 1,
+    .tokens = { .n = 2, .v = { 64, 512 } },
 };
 
 enum { N_OPTIONS = 9 };
 
 static void table(struct values * v, struct option * out) {
     const struct option options[N_OPTIONS] = {
-        { .group = "Numbers", .names = "-n, --predict", .value = "N", .type = OPTION_INT, .dest = &v->n, .min = -1, .max = 1000, .help = "how many" },
-        { .names = "--temp",            .value = "T",           .type = OPTION_FLOAT,   .dest = &v->temp,   .min = 0, .max = 10,   .help = "temperature" },
-        { .names = "-T, --tokens",      .value = "LIST",        .type = OPTION_INTS,    .dest = &v->tokens, .min = 1, .max = 4096, .help = "lengths" },
-        { .group = "Words", .names = "-p, --prompt", .value = "TEXT", .type = OPTION_STRING, .dest = &v->prompt, .help = "text" },
-        { .names = "-o, --output",      .value = "md|csv|json", .type = OPTION_CHOICE,  .dest = &v->format, .help = "format" },
-        { .names = "--rule",            .value = "RULE",        .type = OPTION_STRINGS, .dest = &v->rules,  .help = "a rule" },
-        { .names = "-v, --verbose",                             .type = OPTION_FLAG,    .dest = &v->verbose, .help = "say more" },
-        { .names = "IN.gguf",                                   .type = OPTION_STRING,  .dest = &v->in, .help = "the model", .required = true },
-        { .names = "FILE...",                                   .type = OPTION_STRINGS, .dest = &v->rest, .help = "more files" },
+        { .group       = "Numbers",
+                .names = "-n, --predict",
+                .value = "N",
+                .type  = OPTION_INT,
+                .dest  = &v->n,
+                .min   = -1,
+                .max   = 1000,
+                .help  = "how many" },
+        { .names       = "--temp",
+                .value = "T",
+                .type  = OPTION_FLOAT,
+                .dest  = &v->temp,
+                .min   = 0,
+                .max   = 10,
+                .help  = "temperature" },
+        { .names       = "-T, --tokens",
+                .value = "LIST",
+                .type  = OPTION_INTS,
+                .dest  = &v->tokens,
+                .min   = 1,
+                .max   = 4096,
+                .help  = "lengths" },
+        { .group       = "Words",
+                .names = "-p, --prompt",
+                .value = "TEXT",
+                .type  = OPTION_STRING,
+                .dest  = &v->prompt,
+                .help  = "text" },
+        { .names       = "-o, --output",
+                .value = "md|csv|json",
+                .type  = OPTION_CHOICE,
+                .dest  = &v->format,
+                .help  = "format" },
+        { .names       = "--rule",
+                .value = "RULE",
+                .type  = OPTION_STRINGS,
+                .dest  = &v->rules,
+                .help  = "a rule" },
+        { .names = "-v, --verbose", .type = OPTION_FLAG, .dest = &v->verbose, .help = "say more" },
+        { .names          = "IN.gguf",
+                .type     = OPTION_STRING,
+                .dest     = &v->in,
+                .help     = "the model",
+                .required = true },
+        { .names = "FILE...", .type = OPTION_STRINGS, .dest = &v->rest, .help = "more files" },
     };
     memcpy(out, options, sizeof(options));
 }
 
 // Parses a line of words between blanks.
-static enum options_status parse(struct values * v, const char * line, char * err, size_t err_size) {
+static enum options_status parse(
+        struct values * v, const char * line, char * err, size_t err_size) {
     static char text[256]; // values point into it
-    char   name[] = "prog";
-    char * argv[32] = { name };
-    int    argc     = 1;
+    char        name[]   = "prog";
+    char *      argv[32] = { name };
+    int         argc     = 1;
 
     snprintf(text, sizeof(text), "%s", line);
     for (char * p = strtok(text, " "); p != NULL; p = strtok(NULL, " ")) {
@@ -62,8 +103,8 @@ static enum options_status parse(struct values * v, const char * line, char * er
     const struct program program = {
         .name      = "prog",
         .summary   = "a program",
-        .modes     = (const char * const []) { "IN.gguf", NULL },
-        .examples  = (const char * const []) { "prog x.gguf", NULL },
+        .modes     = (const char * const[]) { "IN.gguf", NULL },
+        .examples  = (const char * const[]) { "prog x.gguf", NULL },
         .options   = options,
         .n_options = N_OPTIONS,
     };
@@ -73,37 +114,53 @@ static enum options_status parse(struct values * v, const char * line, char * er
 
 static void check_values(struct test * t) {
     struct values v;
-    char err[512];
+    char          err[512];
 
     check(t, parse(&v, "m.gguf", err, sizeof(err)) == OPTIONS_OK, "an argument alone", err);
-    check(t, v.n == 128 && v.temp == 0.8 && v.format == 1 && v.tokens.n == 2 && !v.verbose && v.prompt == NULL, "defaults stay", "others");
+    check(t,
+            v.n == 128 && v.temp == 0.8 && v.format == 1 && v.tokens.n == 2 && !v.verbose &&
+                    v.prompt == NULL,
+            "defaults stay", "others");
     check(t, strcmp(v.in, "m.gguf") == 0, "m.gguf", v.in);
 
-    check(t, parse(&v, "-n -1 --temp=0.25 m.gguf -v --output json a b", err, sizeof(err)) == OPTIONS_OK, "options around arguments", err);
-    check(t, v.n == -1 && v.temp == 0.25 && v.verbose && v.format == 2, "values of four types", "others");
-    check(t, v.rest.n == 2 && strcmp(v.rest.v[0], "a") == 0 && strcmp(v.rest.v[1], "b") == 0, "the last argument takes the rest", "others");
+    check(t,
+            parse(&v, "-n -1 --temp=0.25 m.gguf -v --output json a b", err, sizeof(err)) ==
+                    OPTIONS_OK,
+            "options around arguments", err);
+    check(t, v.n == -1 && v.temp == 0.25 && v.verbose && v.format == 2, "values of four types",
+            "others");
+    check(t, v.rest.n == 2 && strcmp(v.rest.v[0], "a") == 0 && strcmp(v.rest.v[1], "b") == 0,
+            "the last argument takes the rest", "others");
 
-    check(t, parse(&v, "m.gguf --rule a=1 --rule=b=2 --prompt=--help", err, sizeof(err)) == OPTIONS_OK, "values with = and -", err);
-    check(t, v.rules.n == 2 && strcmp(v.rules.v[0], "a=1") == 0 && strcmp(v.rules.v[1], "b=2") == 0, "a=1, b=2", v.rules.v[1]);
+    check(t,
+            parse(&v, "m.gguf --rule a=1 --rule=b=2 --prompt=--help", err, sizeof(err)) ==
+                    OPTIONS_OK,
+            "values with = and -", err);
+    check(t, v.rules.n == 2 && strcmp(v.rules.v[0], "a=1") == 0 && strcmp(v.rules.v[1], "b=2") == 0,
+            "a=1, b=2", v.rules.v[1]);
     check(t, strcmp(v.prompt, "--help") == 0, "--help as a value", v.prompt);
 
-    check(t, parse(&v, "-n 1 -n 2 m.gguf", err, sizeof(err)) == OPTIONS_OK && v.n == 2, "the last of two counts", err);
-    check(t, parse(&v, "-- -n", err, sizeof(err)) == OPTIONS_OK && strcmp(v.in, "-n") == 0, "-- ends the options", err);
-    check(t, parse(&v, "-", err, sizeof(err)) == OPTIONS_OK && strcmp(v.in, "-") == 0, "- is an argument", err);
+    check(t, parse(&v, "-n 1 -n 2 m.gguf", err, sizeof(err)) == OPTIONS_OK && v.n == 2,
+            "the last of two counts", err);
+    check(t, parse(&v, "-- -n", err, sizeof(err)) == OPTIONS_OK && strcmp(v.in, "-n") == 0,
+            "-- ends the options", err);
+    check(t, parse(&v, "-", err, sizeof(err)) == OPTIONS_OK && strcmp(v.in, "-") == 0,
+            "- is an argument", err);
 }
 
 static void check_list(struct test * t, const char * text, int n, const int64_t * expected) {
     struct values v;
-    char err[512], line[128];
+    char          err[512], line[128];
 
     snprintf(line, sizeof(line), "m.gguf -T %s", text);
     check(t, parse(&v, line, err, sizeof(err)) == OPTIONS_OK, line, err);
-    check(t, v.tokens.n == n && memcmp(v.tokens.v, expected, (size_t) n*sizeof(*expected)) == 0, line, "another list");
+    check(t, v.tokens.n == n && memcmp(v.tokens.v, expected, (size_t) n * sizeof(*expected)) == 0,
+            line, "another list");
 }
 
 static void check_error(struct test * t, const char * line, const char * expected) {
     struct values v;
-    char err[512];
+    char          err[512];
 
     const enum options_status status = parse(&v, line, err, sizeof(err));
     check(t, status == OPTIONS_ERROR, line, "accepted");
@@ -114,14 +171,14 @@ static void check_error(struct test * t, const char * line, const char * expecte
 static void check_help(struct test * t) {
     struct values v = DEFAULTS;
     struct option options[N_OPTIONS];
-    char text[4096] = "";
+    char          text[4096] = "";
 
     table(&v, options);
     const struct program program = {
         .name      = "prog",
         .summary   = "a program",
-        .modes     = (const char * const []) { "IN.gguf", NULL },
-        .examples  = (const char * const []) { "prog x.gguf", NULL },
+        .modes     = (const char * const[]) { "IN.gguf", NULL },
+        .examples  = (const char * const[]) { "prog x.gguf", NULL },
         .options   = options,
         .n_options = N_OPTIONS,
     };
@@ -130,10 +187,19 @@ static void check_help(struct test * t) {
     fclose(f);
 
     const char * expected[] = {
-        "how many (default: 128)", "temperature (default: 0.8)", "lengths (default: 64,512)", "format (default: csv)", "the model (required)",
-        "Numbers\n", "Words\n", "--help", "--version", "prog x.gguf", "prog IN.gguf",
+        "how many (default: 128)",
+        "temperature (default: 0.8)",
+        "lengths (default: 64,512)",
+        "format (default: csv)",
+        "the model (required)",
+        "Numbers\n",
+        "Words\n",
+        "--help",
+        "--version",
+        "prog x.gguf",
+        "prog IN.gguf",
     };
-    for (size_t i = 0; i < sizeof(expected)/sizeof(expected[0]); i++) {
+    for (size_t i = 0; i < sizeof(expected) / sizeof(expected[0]); ++i) {
         check(t, strstr(text, expected[i]) != NULL, expected[i], "not in --help");
     }
     for (const char * line = text; *line != '\0'; line += strcspn(line, "\n") + 1) {
@@ -147,33 +213,36 @@ int main(void) {
 
     check_values(&t);
 
-    check_list(&t, "1",           1, (const int64_t []) { 1 });
-    check_list(&t, "4,2,4",       3, (const int64_t []) { 4, 2, 4 });
-    check_list(&t, "1-4",         4, (const int64_t []) { 1, 2, 3, 4 });
-    check_list(&t, "64-256+64,1", 5, (const int64_t []) { 64, 128, 192, 256, 1 });
-    check_list(&t, "64-4096*8",   3, (const int64_t []) { 64, 512, 4096 });
-    check_list(&t, "3-10*2",      2, (const int64_t []) { 3, 6 });
+    check_list(&t, "1", 1, (const int64_t[]) { 1 });
+    check_list(&t, "4,2,4", 3, (const int64_t[]) { 4, 2, 4 });
+    check_list(&t, "1-4", 4, (const int64_t[]) { 1, 2, 3, 4 });
+    check_list(&t, "64-256+64,1", 5, (const int64_t[]) { 64, 128, 192, 256, 1 });
+    check_list(&t, "64-4096*8", 3, (const int64_t[]) { 64, 512, 4096 });
+    check_list(&t, "3-10*2", 2, (const int64_t[]) { 3, 6 });
 
-    check_error(&t, "m.gguf --tokns 3",     "unknown option --tokns; did you mean --tokens?");
-    check_error(&t, "m.gguf --out md",      "unknown option --out; did you mean --output?");
-    check_error(&t, "m.gguf --colour",      "unknown option --colour; see prog --help");
-    check_error(&t, "m.gguf -x",            "unknown option -x; see prog --help");
-    check_error(&t, "m.gguf -n",            "-n needs a value: N");
-    check_error(&t, "m.gguf -n --verbose",  "-n needs a value: N");
-    check_error(&t, "m.gguf -n 1001",       "-n: '1001' is not a whole number from -1 to 1000");
-    check_error(&t, "m.gguf -n 1x",         "-n: '1x' is not a whole number from -1 to 1000");
-    check_error(&t, "m.gguf -n 99999999999999999999", "-n: '99999999999999999999' is not a whole number from -1 to 1000");
-    check_error(&t, "m.gguf --temp nan",    "--temp: 'nan' is not a number from 0 to 10");
-    check_error(&t, "m.gguf --temp=",       "--temp: '' is not a number from 0 to 10");
-    check_error(&t, "m.gguf -o xml",        "-o: 'xml' is not one of md|csv|json");
-    check_error(&t, "m.gguf --verbose=1",   "--verbose takes no value");
-    check_error(&t, "-v",                   "IN.gguf is missing; see prog --help");
+    check_error(&t, "m.gguf --tokns 3", "unknown option --tokns; did you mean --tokens?");
+    check_error(&t, "m.gguf --out md", "unknown option --out; did you mean --output?");
+    check_error(&t, "m.gguf --colour", "unknown option --colour; see prog --help");
+    check_error(&t, "m.gguf -x", "unknown option -x; see prog --help");
+    check_error(&t, "m.gguf -n", "-n needs a value: N");
+    check_error(&t, "m.gguf -n --verbose", "-n needs a value: N");
+    check_error(&t, "m.gguf -n 1001", "-n: '1001' is not a whole number from -1 to 1000");
+    check_error(&t, "m.gguf -n 1x", "-n: '1x' is not a whole number from -1 to 1000");
+    check_error(&t, "m.gguf -n 99999999999999999999",
+            "-n: '99999999999999999999' is not a whole number from -1 to 1000");
+    check_error(&t, "m.gguf --temp nan", "--temp: 'nan' is not a number from 0 to 10");
+    check_error(&t, "m.gguf --temp=", "--temp: '' is not a number from 0 to 10");
+    check_error(&t, "m.gguf -o xml", "-o: 'xml' is not one of md|csv|json");
+    check_error(&t, "m.gguf --verbose=1", "--verbose takes no value");
+    check_error(&t, "-v", "IN.gguf is missing; see prog --help");
 
-    const char * bad_lists[] = { "", ",", "1,", "0", "5000", "4-1", "1-4+0", "1-64*1", "1-65", "1-2-3", "a" };
-    for (size_t i = 0; i < sizeof(bad_lists)/sizeof(bad_lists[0]); i++) {
+    const char * bad_lists[] = { "", ",", "1,", "0", "5000", "4-1", "1-4+0", "1-64*1", "1-65",
+        "1-2-3", "a" };
+    for (size_t i = 0; i < sizeof(bad_lists) / sizeof(bad_lists[0]); ++i) {
         char line[64], expected[256];
         snprintf(line, sizeof(line), "m.gguf --tokens=%s", bad_lists[i]);
-        snprintf(expected, sizeof(expected), "--tokens: '%s' is not a list (1,2,4 or 64-256+64 or 64-4096*8) of at most 64 whole numbers from 1 to 4096",
+        snprintf(expected, sizeof(expected),
+                "--tokens: '%s' is not a list (1,2,4 or 64-256+64 or 64-4096*8) of at most 64 whole numbers from 1 to 4096",
                 bad_lists[i]);
         check_error(&t, line, expected);
     }

@@ -1,4 +1,5 @@
-// What the programs share: token ids and .npy files are read as they were meant or refused, and what is written as JSON can be read again.
+// What the programs share: token ids and .npy files are read as they were meant or refused, and
+// what is written as JSON can be read again.
 
 #include "base/json-write.h"
 #include "npy.h"
@@ -19,9 +20,11 @@ static void check_ids(struct test * t, const char * text, int64_t n, const int32
     char      err[256] = "";
 
     const bool ok = token_ids_parse(text, strlen(text), &ids, &n_ids, err, sizeof(err));
-    test_check(t, ok && n_ids == n, "'%s': expected %d ids, found %d: %s", text, (int) n, (int) n_ids, err);
-    for (int64_t i = 0; ok && i < n && i < n_ids; i++) {
-        test_check(t, ids[i] == expected[i], "'%s': id %d is %d, expected %d", text, (int) i, ids[i], expected[i]);
+    test_check(t, ok && n_ids == n, "'%s': expected %d ids, found %d: %s", text, (int) n,
+            (int) n_ids, err);
+    for (int64_t i = 0; ok && i < n && i < n_ids; ++i) {
+        test_check(t, ids[i] == expected[i], "'%s': id %d is %d, expected %d", text, (int) i,
+                ids[i], expected[i]);
     }
     free(ids);
 }
@@ -32,7 +35,8 @@ static void check_no_ids(struct test * t, const char * text, size_t size, const 
     char      err[256] = "";
 
     const bool ok = token_ids_parse(text, size, &ids, &n_ids, err, sizeof(err));
-    test_check(t, !ok && ids == NULL && strcmp(err, expected) == 0, "'%s': said '%s', expected '%s'", text, err, expected);
+    test_check(t, !ok && ids == NULL && strcmp(err, expected) == 0,
+            "'%s': said '%s', expected '%s'", text, err, expected);
     if (ok) {
         free(ids);
     }
@@ -41,22 +45,28 @@ static void check_no_ids(struct test * t, const char * text, size_t size, const 
 static void check_token_ids(struct test * t) {
     char err[256];
 
-    check_ids(t, "",                      0, NULL);
-    check_ids(t, " \t\r\n,",              0, NULL);
-    check_ids(t, "7",                     1, (const int32_t []) { 7 });
-    check_ids(t, "1,2, 3\n\n0004 ",       4, (const int32_t []) { 1, 2, 3, 4 });
-    check_ids(t, "2147483647",            1, (const int32_t []) { INT32_MAX });
-    check_no_ids(t, "2147483648",     10, "token 0 is '2147483648'; expected a decimal id");
-    check_no_ids(t, "1 2x",            4, "token 1 is '2x'; expected a decimal id");
-    check_no_ids(t, "-1",              2, "token 0 is '-1'; expected a decimal id");
-    check_no_ids(t, "1.5",             3, "token 0 is '1.5'; expected a decimal id");
-    check_no_ids(t, "1 \033[31m\377",  8, "token 1 is '?[31m?'; expected a decimal id");
-    check_no_ids(t, "1\0" "2",         3, "token 0 is '1?2'; expected a decimal id");
+    check_ids(t, "", 0, NULL);
+    check_ids(t, " \t\r\n,", 0, NULL);
+    check_ids(t, "7", 1, (const int32_t[]) { 7 });
+    check_ids(t, "1,2, 3\n\n0004 ", 4, (const int32_t[]) { 1, 2, 3, 4 });
+    check_ids(t, "2147483647", 1, (const int32_t[]) { INT32_MAX });
+    check_no_ids(t, "2147483648", 10, "token 0 is '2147483648'; expected a decimal id");
+    check_no_ids(t, "1 2x", 4, "token 1 is '2x'; expected a decimal id");
+    check_no_ids(t, "-1", 2, "token 0 is '-1'; expected a decimal id");
+    check_no_ids(t, "1.5", 3, "token 0 is '1.5'; expected a decimal id");
+    check_no_ids(t, "1 \033[31m\377", 8, "token 1 is '?[31m?'; expected a decimal id");
+    check_no_ids(t,
+            "1\0"
+            "2",
+            3, "token 0 is '1?2'; expected a decimal id");
 
-    test_check(t,  token_ids_check((const int32_t []) { 0, 9 }, 2, 10, err, sizeof(err)), "ids 0 and 9 of 10");
-    test_check(t, !token_ids_check((const int32_t []) { 0, 10 }, 2, 10, err, sizeof(err)) &&
-            strcmp(err, "token 1 has id 10; the ids of the model are 0 to 9") == 0, "id 10 of 10: '%s'", err);
-    test_check(t, !token_ids_check((const int32_t []) { -1 }, 1, 10, err, sizeof(err)), "id -1");
+    test_check(t, token_ids_check((const int32_t[]) { 0, 9 }, 2, 10, err, sizeof(err)),
+            "ids 0 and 9 of 10");
+    test_check(t,
+            !token_ids_check((const int32_t[]) { 0, 10 }, 2, 10, err, sizeof(err)) &&
+                    strcmp(err, "token 1 has id 10; the ids of the model are 0 to 9") == 0,
+            "id 10 of 10: '%s'", err);
+    test_check(t, !token_ids_check((const int32_t[]) { -1 }, 1, 10, err, sizeof(err)), "id -1");
 }
 
 //
@@ -66,68 +76,80 @@ static void check_token_ids(struct test * t) {
 enum { NPY_MAX = 512 };
 
 // A file as the format's description has it: version, dictionary, data.
-static size_t make_npy(char * file, int version, const char * dictionary, const int32_t * values, size_t n) {
+static size_t make_npy(
+        char * file, int version, const char * dictionary, const int32_t * values, size_t n) {
     const size_t length = strlen(dictionary);
     const size_t wide   = version == 1 ? 2 : 4;
 
     memcpy(file, "\x93NUMPY", 6);
     file[6] = (char) version;
     file[7] = 0;
-    for (size_t i = 0; i < wide; i++) {
-        file[8 + i] = (char) (length >> 8*i & 0xff);
+    for (size_t i = 0; i < wide; ++i) {
+        file[8 + i] = (char) (length >> 8 * i & 0xff);
     }
     memcpy(file + 8 + wide, dictionary, length);
-    memcpy(file + 8 + wide + length, values, n*sizeof(*values));
-    return 8 + wide + length + n*sizeof(*values);
+    memcpy(file + 8 + wide + length, values, n * sizeof(*values));
+    return 8 + wide + length + n * sizeof(*values);
 }
 
 static void check_npy_refused(struct test * t, const char * dictionary, const char * word) {
     static const int32_t values[] = { 5, 6, 7 };
-    char      file[NPY_MAX], err[512] = "";
-    int32_t * read;
-    int64_t   n;
+    char                 file[NPY_MAX], err[512] = "";
+    int32_t *            read;
+    int64_t              n;
 
-    const bool ok = npy_read_int32(file, make_npy(file, 1, dictionary, values, 3), &read, &n, err, sizeof(err));
-    test_check(t, !ok && read == NULL && strstr(err, word) != NULL, "%s: said '%s', expected something with '%s'", dictionary, err, word);
+    const bool ok = npy_read_int32(
+            file, make_npy(file, 1, dictionary, values, 3), &read, &n, err, sizeof(err));
+    test_check(t, !ok && read == NULL && strstr(err, word) != NULL,
+            "%s: said '%s', expected something with '%s'", dictionary, err, word);
     free(read);
 }
 
 static void check_npy(struct test * t) {
     static const int32_t values[] = { 5, -6, 1 << 30 };
-    static const char    three[]  = "{'descr': '<i4', 'fortran_order': False, 'shape': (3,), }    \n";
-    char      file[NPY_MAX], err[512];
-    int32_t * read;
-    int64_t   n;
+    static const char three[] = "{'descr': '<i4', 'fortran_order': False, 'shape': (3,), }    \n";
+    char              file[NPY_MAX], err[512];
+    int32_t *         read;
+    int64_t           n;
 
-    for (int version = 1; version <= 3; version++) {
+    for (int version = 1; version <= 3; ++version) {
         const size_t size = make_npy(file, version, three, values, 3);
         const bool   ok   = npy_read_int32(file, size, &read, &n, err, sizeof(err));
-        test_check(t, ok && n == 3 && memcmp(read, values, sizeof(values)) == 0, "version %d: %s", version, err);
+        test_check(t, ok && n == 3 && memcmp(read, values, sizeof(values)) == 0, "version %d: %s",
+                version, err);
         free(read);
-        for (size_t cut = 0; cut < size; cut++) { // each on its own, so that a byte too far is found
+        for (size_t cut = 0; cut < size;
+                ++cut) { // each on its own, so that a byte too far is found
             char * part = malloc(cut + 1);
             memcpy(part, file, cut);
             part = realloc(part, cut > 0 ? cut : 1);
-            test_check(t, !npy_read_int32(part, cut, &read, &n, err, sizeof(err)) && read == NULL, "version %d cut to %zu bytes", version, cut);
+            test_check(t, !npy_read_int32(part, cut, &read, &n, err, sizeof(err)) && read == NULL,
+                    "version %d cut to %zu bytes", version, cut);
             free(read);
             free(part);
         }
     }
-    check_npy_refused(t, "{'descr': '<i8', 'fortran_order': False, 'shape': (3,), }",      "'<i8' (3,)");
-    check_npy_refused(t, "{'descr': '>i4', 'fortran_order': False, 'shape': (3,), }",      "'>i4'");
-    check_npy_refused(t, "{'descr': '<i4', 'fortran_order': False, 'shape': (1, 3), }",    "(1, 3)");
-    check_npy_refused(t, "{'descr': '<i4', 'fortran_order': False, 'shape': (), }",        "()");
-    check_npy_refused(t, "{'descr': '<i4', 'fortran_order': False, 'shape': (-3,), }",     "(-3,)");
-    check_npy_refused(t, "{'descr': '<i4', 'fortran_order': False, 'shape': (4,), }",      "4 numbers and holds 3");
-    check_npy_refused(t, "{'descr': '<i4', 'shape': (999999999999999,), }",                "999999999999999 numbers and holds 3");
-    check_npy_refused(t, "{'descr': '<i4', 'shape': (99999999999999999999999,), }",        "expected '<i4' (n,)");
-    check_npy_refused(t, "",                                                               "? ?");
+    check_npy_refused(t, "{'descr': '<i8', 'fortran_order': False, 'shape': (3,), }", "'<i8' (3,)");
+    check_npy_refused(t, "{'descr': '>i4', 'fortran_order': False, 'shape': (3,), }", "'>i4'");
+    check_npy_refused(t, "{'descr': '<i4', 'fortran_order': False, 'shape': (1, 3), }", "(1, 3)");
+    check_npy_refused(t, "{'descr': '<i4', 'fortran_order': False, 'shape': (), }", "()");
+    check_npy_refused(t, "{'descr': '<i4', 'fortran_order': False, 'shape': (-3,), }", "(-3,)");
+    check_npy_refused(t, "{'descr': '<i4', 'fortran_order': False, 'shape': (4,), }",
+            "4 numbers and holds 3");
+    check_npy_refused(t, "{'descr': '<i4', 'shape': (999999999999999,), }",
+            "999999999999999 numbers and holds 3");
+    check_npy_refused(
+            t, "{'descr': '<i4', 'shape': (99999999999999999999999,), }", "expected '<i4' (n,)");
+    check_npy_refused(t, "", "? ?");
 
     char header[NPY_HEADER_SIZE];
     npy_header_float32(INT64_MAX, INT64_MAX, header);
-    test_check(t, header[NPY_HEADER_SIZE - 1] == '\n' && strstr(header + 10, "(9223372036854775807, 9223372036854775807), }") != NULL,
+    test_check(t,
+            header[NPY_HEADER_SIZE - 1] == '\n' &&
+                    strstr(header + 10, "(9223372036854775807, 9223372036854775807), }") != NULL,
             "the longest header does not fit");
-    test_check(t, memcmp(header, "\x93NUMPY\x01\x00\x76\x00{", 11) == 0, "the header's size is not 118");
+    test_check(t, memcmp(header, "\x93NUMPY\x01\x00\x76\x00{", 11) == 0,
+            "the header's size is not 118");
 }
 
 //
@@ -146,19 +168,24 @@ static void check_json(struct test * t, const char * text, size_t size, const ch
 }
 
 static void check_json_strings(struct test * t) {
-    check_json(t, "", 0,                             "\"\"");
-    check_json(t, "a\"b\\c/d", 7,                    "\"a\\\"b\\\\c/d\"");
-    check_json(t, "\n\t\0\x1f\x7f", 5,               "\"\\n\\u0009\\u0000\\u001f\\u007f\"");
-    check_json(t, "\xc3\xa9\xe2\x82\xac\xf0\x9f\x99\x82", 9, "\"\xc3\xa9\xe2\x82\xac\xf0\x9f\x99\x82\""); // é € 🙂
-    // no UTF-8: a continuation alone, a character that ends too early, overlong forms, a surrogate, beyond U+10FFFF
-    check_json(t, "\x80", 1,                         "\"\\ufffd\"");
-    check_json(t, "\xc3" "a", 2,                     "\"\\ufffda\"");
-    check_json(t, "\xe2\x82", 2,                     "\"\\ufffd\\ufffd\"");
-    check_json(t, "\xc0\x80", 2,                     "\"\\ufffd\\ufffd\"");
-    check_json(t, "\xe0\x80\x80", 3,                 "\"\\ufffd\\ufffd\\ufffd\"");
-    check_json(t, "\xed\xa0\x80", 3,                 "\"\\ufffd\\ufffd\\ufffd\"");
-    check_json(t, "\xf4\x90\x80\x80", 4,             "\"\\ufffd\\ufffd\\ufffd\\ufffd\"");
-    check_json(t, "\xff\xf8", 2,                     "\"\\ufffd\\ufffd\"");
+    check_json(t, "", 0, "\"\"");
+    check_json(t, "a\"b\\c/d", 7, "\"a\\\"b\\\\c/d\"");
+    check_json(t, "\n\t\0\x1f\x7f", 5, "\"\\n\\u0009\\u0000\\u001f\\u007f\"");
+    check_json(t, "\xc3\xa9\xe2\x82\xac\xf0\x9f\x99\x82", 9,
+            "\"\xc3\xa9\xe2\x82\xac\xf0\x9f\x99\x82\""); // é € 🙂
+    // no UTF-8: a continuation alone, a character that ends too early, overlong forms, a surrogate,
+    // beyond U+10FFFF
+    check_json(t, "\x80", 1, "\"\\ufffd\"");
+    check_json(t,
+            "\xc3"
+            "a",
+            2, "\"\\ufffda\"");
+    check_json(t, "\xe2\x82", 2, "\"\\ufffd\\ufffd\"");
+    check_json(t, "\xc0\x80", 2, "\"\\ufffd\\ufffd\"");
+    check_json(t, "\xe0\x80\x80", 3, "\"\\ufffd\\ufffd\\ufffd\"");
+    check_json(t, "\xed\xa0\x80", 3, "\"\\ufffd\\ufffd\\ufffd\"");
+    check_json(t, "\xf4\x90\x80\x80", 4, "\"\\ufffd\\ufffd\\ufffd\\ufffd\"");
+    check_json(t, "\xff\xf8", 2, "\"\\ufffd\\ufffd\"");
 }
 
 int main(void) {

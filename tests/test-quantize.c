@@ -1,6 +1,8 @@
-// Quantised files: every tensor gets the type that the plan says, with the error that the plan says, and what a file may not lose is kept.
+// Quantised files: every tensor gets the type that the plan says, with the error that the plan
+// says, and what a file may not lose is kept.
 //
-// The error is computed again from the two files by ggml's own to_float, and values are held against the bound that the definition of their type gives.
+// The error is computed again from the two files by ggml's own to_float, and values are held
+// against the bound that the definition of their type gives.
 
 #include "golden.h"
 #include "lrnn.h"
@@ -23,10 +25,18 @@ static const char IN[]     = "test-quantize.work/in.gguf";
 static const char OUT[]    = "test-quantize.work/out.gguf";
 
 static const enum ggml_type TYPES[] = {
-    GGML_TYPE_Q8_0, GGML_TYPE_Q6_K, GGML_TYPE_Q5_K, GGML_TYPE_Q5_1, GGML_TYPE_Q5_0, GGML_TYPE_Q4_K, GGML_TYPE_Q4_0, GGML_TYPE_F16, GGML_TYPE_BF16,
+    GGML_TYPE_Q8_0,
+    GGML_TYPE_Q6_K,
+    GGML_TYPE_Q5_K,
+    GGML_TYPE_Q5_1,
+    GGML_TYPE_Q5_0,
+    GGML_TYPE_Q4_K,
+    GGML_TYPE_Q4_0,
+    GGML_TYPE_F16,
+    GGML_TYPE_BF16,
 };
 
-enum { N_TYPES = sizeof(TYPES)/sizeof(TYPES[0]) };
+enum { N_TYPES = sizeof(TYPES) / sizeof(TYPES[0]) };
 
 //
 // Files
@@ -62,7 +72,7 @@ static int count_files(void) {
 static char * read_all(const char * path, size_t * size) {
     FILE * f    = fopen(path, "rb");
     char * data = NULL;
-    *size = 0;
+    *size       = 0;
     if (f != NULL && fseek(f, 0, SEEK_END) == 0) {
         *size = (size_t) ftell(f);
         rewind(f);
@@ -79,52 +89,51 @@ static char * read_all(const char * path, size_t * size) {
 }
 
 static bool same_bytes(const char * a, const char * b) {
-    size_t na, nb;
-    char * da = read_all(a, &na);
-    char * db = read_all(b, &nb);
+    size_t     na, nb;
+    char *     da   = read_all(a, &na);
+    char *     db   = read_all(b, &nb);
     const bool same = da != NULL && db != NULL && na == nb && memcmp(da, db, na) == 0;
     free(da);
     free(db);
     return same;
 }
 
-// Rows of 256, of 96 (blocks of 32, none of 256) and of 40 (neither); a matrix with three dimensions; what must not be touched.
+// Rows of 256, of 96 (blocks of 32, none of 256) and of 40 (neither); a matrix with three
+// dimensions; what must not be touched.
 static const struct {
     const char * name;
     int64_t      ne[3];
     bool         is_matrix; // that the policy quantises
 } MADE[] = {
-    { "token_embd.weight",          { 256, 40, 1 }, true  },
-    { "output_norm.weight",         { 256,  1, 1 }, false },
-    { "blk.0.attn_q.weight",        { 256, 33, 1 }, true  },
-    { "blk.0.ffn_down.weight",      {  96, 17, 1 }, true  },
-    { "blk.0.ffn_up.weight",        {  40,  9, 1 }, true  },
-    { "blk.0.ssm_beta.weight",      { 256,  4, 1 }, false },
-    { "blk.0.ssm_conv1d_q.weight",  {   4, 64, 1 }, false },
-    { "blk.0.ssm_a",                {   4,  1, 1 }, false },
-    { "blk.0.time_mix_w2.weight",   {  32,  6, 5 }, false },
-    { "blk.12.attn_output.weight",  { 256, 300, 1 }, true  }, // more than one piece of work
+    { "token_embd.weight", { 256, 40, 1 }, true }, { "output_norm.weight", { 256, 1, 1 }, false },
+    { "blk.0.attn_q.weight", { 256, 33, 1 }, true },
+    { "blk.0.ffn_down.weight", { 96, 17, 1 }, true }, { "blk.0.ffn_up.weight", { 40, 9, 1 }, true },
+    { "blk.0.ssm_beta.weight", { 256, 4, 1 }, false },
+    { "blk.0.ssm_conv1d_q.weight", { 4, 64, 1 }, false }, { "blk.0.ssm_a", { 4, 1, 1 }, false },
+    { "blk.0.time_mix_w2.weight", { 32, 6, 5 }, false },
+    { "blk.12.attn_output.weight", { 256, 300, 1 }, true }, // more than one piece of work
 };
 
-enum { N_MADE = sizeof(MADE)/sizeof(MADE[0]) };
+enum { N_MADE = sizeof(MADE) / sizeof(MADE[0]) };
 
 static void make_file(const char * path, int i_spoilt, float spoilt) {
-    struct test_rng       rng  = { 7 };
-    struct ggml_context * ctx  = ggml_init((struct ggml_init_params) { .mem_size = 4 << 20 });
-    struct gguf_context * gguf = gguf_init_empty();
+    struct test_rng       rng     = { 7 };
+    struct ggml_context * ctx     = ggml_init((struct ggml_init_params) { .mem_size = 4 << 20 });
+    struct gguf_context * gguf    = gguf_init_empty();
     const char *          words[] = { "a", "", "c" };
 
-    gguf_set_val_str (gguf, "general.architecture", "lrnn");
-    gguf_set_arr_str (gguf, "tokenizer.ggml.tokens", words, 3);
-    gguf_set_arr_data(gguf, "lrnn.numbers", GGUF_TYPE_FLOAT32, (const float[3]) { 1.0f, -2.0f, 0.5f }, 3);
+    gguf_set_val_str(gguf, "general.architecture", "lrnn");
+    gguf_set_arr_str(gguf, "tokenizer.ggml.tokens", words, 3);
+    gguf_set_arr_data(
+            gguf, "lrnn.numbers", GGUF_TYPE_FLOAT32, (const float[3]) { 1.0f, -2.0f, 0.5f }, 3);
     gguf_set_val_bool(gguf, "lrnn.flag", true);
-    gguf_set_val_u32 (gguf, "general.file_type", 0);
-    for (int i = 0; i < N_MADE; i++) {
-        const int n_dims = MADE[i].ne[2] > 1 ? 3 : MADE[i].ne[1] > 1 ? 2 : 1;
-        struct ggml_tensor * x = ggml_new_tensor(ctx, GGML_TYPE_F32, n_dims, MADE[i].ne);
+    gguf_set_val_u32(gguf, "general.file_type", 0);
+    for (int i = 0; i < N_MADE; ++i) {
+        const int            n_dims = MADE[i].ne[2] > 1 ? 3 : MADE[i].ne[1] > 1 ? 2 : 1;
+        struct ggml_tensor * x      = ggml_new_tensor(ctx, GGML_TYPE_F32, n_dims, MADE[i].ne);
         ggml_set_name(x, MADE[i].name);
-        for (int64_t j = 0; j < ggml_nelements(x); j++) {
-            ((float *) x->data)[j] = (float) (0.3*test_normal(&rng));
+        for (int64_t j = 0; j < ggml_nelements(x); ++j) {
+            ((float *) x->data)[j] = (float) (0.3 * test_normal(&rng));
         }
         if (i == i_spoilt) {
             ((float *) x->data)[ggml_nelements(x) - 1] = spoilt;
@@ -153,9 +162,10 @@ static bool stop_at_third(const struct quantize_tensor * tensor, size_t i, void 
 }
 
 // Plans and runs; the plan stays with the caller, who frees it while the file is open.
-static struct run run_file(const struct lrnn_model_file * file, struct quantize_params params, const char * out, quantize_callback done) {
+static struct run run_file(const struct lrnn_model_file * file, struct quantize_params params,
+        const char * out, quantize_callback done) {
     struct run r = { .err = "" };
-    r.status = quantize_plan_make(&r.plan, file, &params, r.err, sizeof(r.err));
+    r.status     = quantize_plan_make(&r.plan, file, &params, r.err, sizeof(r.err));
     if (r.status == QUANTIZE_OK) {
         r.status = quantize_run(&r.plan, file, &params, out, done, NULL, r.err, sizeof(r.err));
     }
@@ -163,7 +173,8 @@ static struct run run_file(const struct lrnn_model_file * file, struct quantize_
 }
 
 // The same on IN, where only the answer counts.
-static enum quantize_status answer(struct test * t, struct quantize_params params, const char * out, quantize_callback done, char * err, size_t err_size) {
+static enum quantize_status answer(struct test * t, struct quantize_params params, const char * out,
+        quantize_callback done, char * err, size_t err_size) {
     struct lrnn_model_file * file = lrnn_model_file_open(IN, err, err_size);
     if (!test_check(t, file != NULL, "%s", err)) {
         return QUANTIZE_SYSTEM;
@@ -176,9 +187,9 @@ static enum quantize_status answer(struct test * t, struct quantize_params param
 }
 
 static struct quantize_overrides * overrides_of(struct test * t, const char * const * texts) {
-    struct quantize_overrides * o = quantize_overrides_new();
-    char err[256] = "";
-    for (int i = 0; texts[i] != NULL; i++) {
+    struct quantize_overrides * o        = quantize_overrides_new();
+    char                        err[256] = "";
+    for (int i = 0; texts[i] != NULL; ++i) {
         test_check(t, quantize_overrides_add(o, texts[i], err, sizeof(err)), "%s", err);
     }
     return o;
@@ -189,44 +200,54 @@ static struct quantize_overrides * overrides_of(struct test * t, const char * co
 //
 
 static float * floats_of(const struct lrnn_model_tensor * x, int64_t * n) {
-    *n = x->ne[0]*x->ne[1]*x->ne[2]*x->ne[3];
-    float * f = malloc((size_t) *n*sizeof(float));
+    *n        = x->ne[0] * x->ne[1] * x->ne[2] * x->ne[3];
+    float * f = malloc((size_t) *n * sizeof(float));
     if (x->type == GGML_TYPE_F32) {
-        memcpy(f, x->data, (size_t) *n*sizeof(float));
+        memcpy(f, x->data, (size_t) *n * sizeof(float));
     } else {
         ggml_get_type_traits(x->type)->to_float(x->data, f, *n);
     }
     return f;
 }
 
-// Half a step, as a share of the largest value of the block; what the rounding of the scale to F16 adds, 2⁻¹¹ of that value. Q4_0 and Q5_0 reach from
-// −8 to 7 and −16 to 15 times their step: on one side a whole step is lost. Of F16 and BF16 the share is of the value itself.
+// Half a step, as a share of the largest value of the block; what the rounding of the scale to F16
+// adds, 2⁻¹¹ of that value. Q4_0 and Q5_0 reach from −8 to 7 and −16 to 15 times their step: on one
+// side a whole step is lost. Of F16 and BF16 the share is of the value itself.
 static double bound_of(enum ggml_type type) {
     const double scale = 0x1p-11;
     switch (type) {
-        case GGML_TYPE_Q8_0: return 0.5/127 + scale;
-        case GGML_TYPE_Q5_0: return 1.0/16  + scale;
-        case GGML_TYPE_Q4_0: return 1.0/8   + scale;
-        case GGML_TYPE_Q5_1: return 1.0/31  + 2*scale; // half of (max − min)/31 ≤ 2 amax/31; two rounded numbers
-        case GGML_TYPE_F16:  return 0x1p-11;
+        case GGML_TYPE_Q8_0: return 0.5 / 127 + scale;
+        case GGML_TYPE_Q5_0: return 1.0 / 16 + scale;
+        case GGML_TYPE_Q4_0: return 1.0 / 8 + scale;
+        case GGML_TYPE_Q5_1:
+            return 1.0 / 31 + 2 * scale; // half of (max − min)/31 ≤ 2 amax/31; two rounded numbers
+        case GGML_TYPE_F16: return 0x1p-11;
         case GGML_TYPE_BF16: return 0x1p-8;
-        default:             return 0.0;
+        default: return 0.0;
     }
 }
 
-// The relative RMS error of blocks of blocks, for normal weights. (Half a step in √3 of a range of about ±3 σ in 15, 31 and 63 steps is 6, 3 and 1.5 %; what
-// is lost by coarse scales and won by searching for the best one is less than a third of that.)
+// The relative RMS error of blocks of blocks, for normal weights. (Half a step in √3 of a range of
+// about ±3 σ in 15, 31 and 63 steps is 6, 3 and 1.5 %; what is lost by coarse scales and won by
+// searching for the best one is less than a third of that.)
 static double rms_of(enum ggml_type type) {
-    return type == GGML_TYPE_Q4_K ? 0.08 : type == GGML_TYPE_Q5_K ? 0.04 : type == GGML_TYPE_Q6_K ? 0.02 : INFINITY;
+    return type == GGML_TYPE_Q4_K   ? 0.08
+           : type == GGML_TYPE_Q5_K ? 0.04
+           : type == GGML_TYPE_Q6_K ? 0.02
+                                    : INFINITY;
 }
 
-static void check_tensor(struct test * t, const struct quantize_tensor * plan, const struct lrnn_model_tensor * to, const char * what) {
+static void check_tensor(struct test * t, const struct quantize_tensor * plan,
+        const struct lrnn_model_tensor * to, const char * what) {
     const struct lrnn_model_tensor * from = plan->source;
-    test_check(t, to->type == plan->choice.to && to->size == plan->bytes && memcmp(to->ne, from->ne, sizeof(to->ne)) == 0,
-            "%s: %s is %s with %zu bytes; the plan says %s with %zu", what, to->name, ggml_type_name(to->type), to->size,
-            ggml_type_name(plan->choice.to), plan->bytes);
+    test_check(t,
+            to->type == plan->choice.to && to->size == plan->bytes &&
+                    memcmp(to->ne, from->ne, sizeof(to->ne)) == 0,
+            "%s: %s is %s with %zu bytes; the plan says %s with %zu", what, to->name,
+            ggml_type_name(to->type), to->size, ggml_type_name(plan->choice.to), plan->bytes);
     if (to->type == from->type) {
-        test_check(t, plan->error == 0.0 && memcmp(to->data, from->data, to->size) == 0, "%s: %s was to be copied", what, to->name);
+        test_check(t, plan->error == 0.0 && memcmp(to->data, from->data, to->size) == 0,
+                "%s: %s was to be copied", what, to->name);
         return;
     }
     int64_t n;
@@ -234,25 +255,30 @@ static void check_tensor(struct test * t, const struct quantize_tensor * plan, c
     float * b      = floats_of(to, &n);
     double  error2 = 0.0;
     double  sum2   = 0.0;
-    for (int64_t i = 0; i < n; i++) {
-        error2 += ((double) b[i] - (double) a[i])*((double) b[i] - (double) a[i]);
-        sum2   += (double) a[i]*(double) a[i];
+    for (int64_t i = 0; i < n; ++i) {
+        error2 += ((double) b[i] - (double) a[i]) * ((double) b[i] - (double) a[i]);
+        sum2 += (double) a[i] * (double) a[i];
     }
-    const double error = sqrt(error2/sum2);
-    test_check(t, fabs(plan->error - error) <= 1e-9*error, "%s: %s has error %.12g; the plan says %.12g", what, to->name, error, plan->error);
-    test_check(t, error <= rms_of(to->type), "%s: %s, %s, has error %g", what, to->name, ggml_type_name(to->type), error);
+    const double error = sqrt(error2 / sum2);
+    test_check(t, fabs(plan->error - error) <= 1e-9 * error,
+            "%s: %s has error %.12g; the plan says %.12g", what, to->name, error, plan->error);
+    test_check(t, error <= rms_of(to->type), "%s: %s, %s, has error %g", what, to->name,
+            ggml_type_name(to->type), error);
 
     const int64_t block = bound_of(to->type) > 0.0 ? ggml_blck_size(to->type) : 0;
     for (int64_t i = 0; block > 0 && i < n; i += block) {
         float max = 0.0f;
-        for (int64_t j = i; j < i + block; j++) {
+        for (int64_t j = i; j < i + block; ++j) {
             max = fmaxf(max, fabsf(a[j]));
         }
-        for (int64_t j = i; j < i + block; j++) {
-            const double least = to->type == GGML_TYPE_F16 ? 0x1p-25 : 0.0; // half a step of the smallest numbers that F16 has
-            if (!(fabs((double) b[j] - (double) a[j]) <= bound_of(to->type)*(double) max*(1.0 + 1e-6) + least)) {
-                test_check(t, false, "%s: %s, %s: %g became %g in a block up to %g", what, to->name, ggml_type_name(to->type), (double) a[j], (double) b[j],
-                        (double) max);
+        for (int64_t j = i; j < i + block; ++j) {
+            const double least = to->type == GGML_TYPE_F16
+                                         ? 0x1p-25
+                                         : 0.0; // half a step of the smallest numbers that F16 has
+            if (!(fabs((double) b[j] - (double) a[j]) <=
+                        bound_of(to->type) * (double) max * (1.0 + 1e-6) + least)) {
+                test_check(t, false, "%s: %s, %s: %g became %g in a block up to %g", what, to->name,
+                        ggml_type_name(to->type), (double) a[j], (double) b[j], (double) max);
                 i = n;
                 break;
             }
@@ -269,24 +295,26 @@ static void check_tensor(struct test * t, const struct quantize_tensor * plan, c
 // Ladder: what a row of so many values becomes, for every type that can be asked for.
 static enum ggml_type expected_type(enum ggml_type wanted, int64_t row) {
     const bool fits256 = row % 256 == 0;
-    const bool fits32  = row % 32  == 0;
+    const bool fits32  = row % 32 == 0;
     switch (wanted) {
         case GGML_TYPE_Q4_K: return fits256 ? wanted : fits32 ? GGML_TYPE_Q5_0 : GGML_TYPE_F16;
         case GGML_TYPE_Q5_K: return fits256 ? wanted : fits32 ? GGML_TYPE_Q5_1 : GGML_TYPE_F16;
         case GGML_TYPE_Q6_K: return fits256 ? wanted : fits32 ? GGML_TYPE_Q8_0 : GGML_TYPE_F16;
         case GGML_TYPE_F16:
         case GGML_TYPE_BF16: return wanted;
-        default:             return fits32 ? wanted : GGML_TYPE_F16;
+        default: return fits32 ? wanted : GGML_TYPE_F16;
     }
 }
 
 // Field by field: what lies between them is nobody's.
 static bool same_plans(const struct quantize_plan * a, const struct quantize_plan * b) {
-    bool same = a->n_tensors == b->n_tensors && a->bytes_from == b->bytes_from && a->bytes_to == b->bytes_to;
-    for (size_t i = 0; same && i < a->n_tensors; i++) {
-        const struct quantize_tensor * x = &a->tensors[i], * y = &b->tensors[i];
-        same = x->source == y->source && x->choice.to == y->choice.to && x->choice.wanted == y->choice.wanted &&
-            x->choice.recurrent == y->choice.recurrent && x->importance == y->importance && x->bytes == y->bytes && x->error == y->error;
+    bool same = a->n_tensors == b->n_tensors && a->bytes_from == b->bytes_from &&
+                a->bytes_to == b->bytes_to;
+    for (size_t i = 0; same && i < a->n_tensors; ++i) {
+        const struct quantize_tensor *x = &a->tensors[i], *y = &b->tensors[i];
+        same = x->source == y->source && x->choice.to == y->choice.to &&
+               x->choice.wanted == y->choice.wanted && x->choice.recurrent == y->choice.recurrent &&
+               x->importance == y->importance && x->bytes == y->bytes && x->error == y->error;
     }
     return same;
 }
@@ -298,45 +326,72 @@ static void test_types(struct test * t) {
     if (!test_check(t, file != NULL, "%s", err)) {
         return;
     }
-    for (int i = 0; i < N_TYPES; i++) {
+    for (int i = 0; i < N_TYPES; ++i) {
         const char * what = ggml_type_name(TYPES[i]);
-        struct run   dry  = run_file(file, (struct quantize_params) { .type = TYPES[i], .n_threads = 1 }, NULL, NULL);
-        struct run   wet  = run_file(file, (struct quantize_params) { .type = TYPES[i], .n_threads = 5 }, OUT,  NULL);
-        test_check(t, dry.status == QUANTIZE_OK && wet.status == QUANTIZE_OK, "%s: %s%s", what, dry.err, wet.err);
+        struct run   dry  = run_file(
+                file, (struct quantize_params) { .type = TYPES[i], .n_threads = 1 }, NULL, NULL);
+        struct run wet = run_file(
+                file, (struct quantize_params) { .type = TYPES[i], .n_threads = 5 }, OUT, NULL);
+        test_check(t, dry.status == QUANTIZE_OK && wet.status == QUANTIZE_OK, "%s: %s%s", what,
+                dry.err, wet.err);
         test_check(t, same_plans(&dry.plan, &wet.plan), "%s: --dry-run says otherwise", what);
 
         struct lrnn_model_file * out = lrnn_model_file_open(OUT, err, sizeof(err));
         if (test_check(t, out != NULL, "%s: %s", what, err)) {
             size_t bytes = 0;
-            for (size_t j = 0; j < N_MADE; j++) {
+            for (size_t j = 0; j < N_MADE; ++j) {
                 const struct lrnn_model_tensor * x = lrnn_model_file_tensor(out, j);
                 check_tensor(t, &wet.plan.tensors[j], x, what);
-                const enum ggml_type expected = MADE[j].is_matrix ? expected_type(TYPES[i], MADE[j].ne[0]) : GGML_TYPE_F32;
-                test_check(t, x->type == expected, "%s: %s is %s, expected %s", what, x->name, ggml_type_name(x->type), ggml_type_name(expected));
+                const enum ggml_type expected =
+                        MADE[j].is_matrix ? expected_type(TYPES[i], MADE[j].ne[0]) : GGML_TYPE_F32;
+                test_check(t, x->type == expected, "%s: %s is %s, expected %s", what, x->name,
+                        ggml_type_name(x->type), ggml_type_name(expected));
                 bytes += x->size;
             }
-            test_check(t, bytes == wet.plan.bytes_to, "%s: %zu bytes, planned %zu", what, bytes, wet.plan.bytes_to);
+            test_check(t, bytes == wet.plan.bytes_to, "%s: %zu bytes, planned %zu", what, bytes,
+                    wet.plan.bytes_to);
 
             // metadata: what was there, and what was done
-            int64_t          version = 0, file_type = -1;
-            bool             flag    = false;
-            struct lrnn_text text    = { "", 0 };
-            const struct lrnn_model_key * words   = lrnn_model_file_find_key(out, "tokenizer.ggml.tokens");
+            int64_t                       version = 0, file_type = -1;
+            bool                          flag = false;
+            struct lrnn_text              text = { "", 0 };
+            const struct lrnn_model_key * words =
+                    lrnn_model_file_find_key(out, "tokenizer.ggml.tokens");
             const struct lrnn_model_key * numbers = lrnn_model_file_find_key(out, "lrnn.numbers");
-            test_check(t, words != NULL && words->n == 3 && lrnn_text_is(lrnn_model_key_text(words, 0), "a") &&
-                    lrnn_model_key_text(words, 1).size == 0 && lrnn_text_is(lrnn_model_key_text(words, 2), "c"), "%s: the words were lost", what);
-            test_check(t, numbers != NULL && numbers->n == 3 && lrnn_model_key_float(numbers, 1) == -2.0, "%s: the numbers were lost", what);
-            test_check(t, lrnn_model_file_bool(out, "lrnn.flag", &flag, err, sizeof(err)) == LRNN_KEY_OK && flag, "%s: the flag was lost", what);
-            test_check(t, lrnn_model_file_int(out, "general.quantization_version", 2, 2, &version, err, sizeof(err)) == LRNN_KEY_OK, "%s: %s", what, err);
-            test_check(t, lrnn_model_file_int(out, "general.file_type", 0, 99, &file_type, err, sizeof(err)) == LRNN_KEY_OK &&
-                    file_type == quantize_file_type(TYPES[i]), "%s: file type %d", what, (int) file_type);
-            test_check(t, lrnn_model_file_text(out, "lrnn.quantize.type", &text, err, sizeof(err)) == LRNN_KEY_OK &&
-                    lrnn_text_is(text, quantize_type_word(TYPES[i])), "%s: the type is not told", what);
+            test_check(t,
+                    words != NULL && words->n == 3 &&
+                            lrnn_text_is(lrnn_model_key_text(words, 0), "a") &&
+                            lrnn_model_key_text(words, 1).size == 0 &&
+                            lrnn_text_is(lrnn_model_key_text(words, 2), "c"),
+                    "%s: the words were lost", what);
+            test_check(t,
+                    numbers != NULL && numbers->n == 3 && lrnn_model_key_float(numbers, 1) == -2.0,
+                    "%s: the numbers were lost", what);
+            test_check(t,
+                    lrnn_model_file_bool(out, "lrnn.flag", &flag, err, sizeof(err)) ==
+                                    LRNN_KEY_OK &&
+                            flag,
+                    "%s: the flag was lost", what);
+            test_check(t,
+                    lrnn_model_file_int(out, "general.quantization_version", 2, 2, &version, err,
+                            sizeof(err)) == LRNN_KEY_OK,
+                    "%s: %s", what, err);
+            test_check(t,
+                    lrnn_model_file_int(out, "general.file_type", 0, 99, &file_type, err,
+                            sizeof(err)) == LRNN_KEY_OK &&
+                            file_type == quantize_file_type(TYPES[i]),
+                    "%s: file type %d", what, (int) file_type);
+            test_check(t,
+                    lrnn_model_file_text(out, "lrnn.quantize.type", &text, err, sizeof(err)) ==
+                                    LRNN_KEY_OK &&
+                            lrnn_text_is(text, quantize_type_word(TYPES[i])),
+                    "%s: the type is not told", what);
             lrnn_model_file_free(out);
         }
         // the number of threads changes nothing
-        char again[] = "test-quantize.work/again.gguf";
-        struct run one = run_file(file, (struct quantize_params) { .type = TYPES[i], .n_threads = 1 }, again, NULL);
+        char       again[] = "test-quantize.work/again.gguf";
+        struct run one     = run_file(
+                file, (struct quantize_params) { .type = TYPES[i], .n_threads = 1 }, again, NULL);
         test_check(t, same_bytes(OUT, again), "%s: one thread writes another file than five", what);
         unlink(again);
         quantize_plan_free(&one.plan);
@@ -349,61 +404,97 @@ static void test_types(struct test * t) {
 static void test_overrides(struct test * t) {
     char err[512] = "";
     make_file(IN, -1, 0.0f);
-    struct lrnn_model_file    * file = lrnn_model_file_open(IN, err, sizeof(err));
-    struct quantize_overrides * o    = overrides_of(t, (const char * const []) {
-        "^token_embd\\.weight$=F32", "blk\\.(0|7)\\.(attn_q|ssm_beta)=q8_0", "blk\\.0\\.=F16", "time_mix_w2=BF16", NULL });
-    // the third fits what the second has taken, and vectors, which stay; the fourth fits what the third has
-    struct run r = run_file(file, (struct quantize_params) { .type = GGML_TYPE_Q4_0, .overrides = o }, NULL, NULL);
-    test_check(t, r.status == QUANTIZE_USAGE && strstr(r.err, "'time_mix_w2'") != NULL, "an expression that takes nothing: %s", r.err);
+    struct lrnn_model_file *    file = lrnn_model_file_open(IN, err, sizeof(err));
+    struct quantize_overrides * o =
+            overrides_of(t, (const char * const[]) { "^token_embd\\.weight$=F32",
+                                    "blk\\.(0|7)\\.(attn_q|ssm_beta)=q8_0", "blk\\.0\\.=F16",
+                                    "time_mix_w2=BF16", NULL });
+    // the third fits what the second has taken, and vectors, which stay; the fourth fits what the
+    // third has
+    struct run r = run_file(
+            file, (struct quantize_params) { .type = GGML_TYPE_Q4_0, .overrides = o }, NULL, NULL);
+    test_check(t, r.status == QUANTIZE_USAGE && strstr(r.err, "'time_mix_w2'") != NULL,
+            "an expression that takes nothing: %s", r.err);
     quantize_plan_free(&r.plan);
     quantize_overrides_free(o);
 
-    o = overrides_of(t, (const char * const []) { "^token_embd\\.weight$=F32", "blk\\.(0|7)\\.(attn_q|ssm_beta)=q8_0", "blk\\.0\\.=F16", NULL });
-    r = run_file(file, (struct quantize_params) { .type = GGML_TYPE_Q4_0, .overrides = o }, OUT, NULL);
+    o = overrides_of(t, (const char * const[]) { "^token_embd\\.weight$=F32",
+                                "blk\\.(0|7)\\.(attn_q|ssm_beta)=q8_0", "blk\\.0\\.=F16", NULL });
+    r = run_file(
+            file, (struct quantize_params) { .type = GGML_TYPE_Q4_0, .overrides = o }, OUT, NULL);
     test_check(t, r.status == QUANTIZE_OK, "%s", r.err);
     const enum ggml_type expected[N_MADE] = {
-        GGML_TYPE_F32, GGML_TYPE_F32, GGML_TYPE_Q8_0, GGML_TYPE_F16, GGML_TYPE_F16, GGML_TYPE_Q8_0, GGML_TYPE_F32, GGML_TYPE_F32, GGML_TYPE_F16, GGML_TYPE_Q4_0,
+        GGML_TYPE_F32,
+        GGML_TYPE_F32,
+        GGML_TYPE_Q8_0,
+        GGML_TYPE_F16,
+        GGML_TYPE_F16,
+        GGML_TYPE_Q8_0,
+        GGML_TYPE_F32,
+        GGML_TYPE_F32,
+        GGML_TYPE_F16,
+        GGML_TYPE_Q4_0,
     };
-    for (int i = 0; i < N_MADE && r.status == QUANTIZE_OK; i++) {
-        const bool recurrent = strstr(MADE[i].name, "ssm_beta") != NULL || strstr(MADE[i].name, "time_mix_w2") != NULL;
-        test_check(t, r.plan.tensors[i].choice.to == expected[i], "%s becomes %s, expected %s", MADE[i].name,
-                ggml_type_name(r.plan.tensors[i].choice.to), ggml_type_name(expected[i]));
-        test_check(t, r.plan.tensors[i].choice.recurrent == recurrent, "%s: whether it shapes the recurrence", MADE[i].name);
+    for (int i = 0; i < N_MADE && r.status == QUANTIZE_OK; ++i) {
+        const bool recurrent = strstr(MADE[i].name, "ssm_beta") != NULL ||
+                               strstr(MADE[i].name, "time_mix_w2") != NULL;
+        test_check(t, r.plan.tensors[i].choice.to == expected[i], "%s becomes %s, expected %s",
+                MADE[i].name, ggml_type_name(r.plan.tensors[i].choice.to),
+                ggml_type_name(expected[i]));
+        test_check(t, r.plan.tensors[i].choice.recurrent == recurrent,
+                "%s: whether it shapes the recurrence", MADE[i].name);
     }
     quantize_plan_free(&r.plan);
     quantize_overrides_free(o);
 
-    o = quantize_overrides_new();
-    static const char * const BAD[] = { "attn_q", "=Q8_0", "attn_q=", "attn_q=Q9_9", "attn_(q=Q8_0", "[a=Q8_0" };
-    for (size_t i = 0; i < sizeof(BAD)/sizeof(BAD[0]); i++) {
-        test_check(t, !quantize_overrides_add(o, BAD[i], err, sizeof(err)), "'%s' was taken", BAD[i]);
+    o                               = quantize_overrides_new();
+    static const char * const BAD[] = { "attn_q", "=Q8_0", "attn_q=", "attn_q=Q9_9", "attn_(q=Q8_0",
+        "[a=Q8_0" };
+    for (size_t i = 0; i < sizeof(BAD) / sizeof(BAD[0]); ++i) {
+        test_check(
+                t, !quantize_overrides_add(o, BAD[i], err, sizeof(err)), "'%s' was taken", BAD[i]);
     }
     quantize_overrides_free(o);
-    o = overrides_of(t, (const char * const []) { "ssm_a=F16", NULL }); // no matrix
-    test_check(t, answer(t, (struct quantize_params) { .type = GGML_TYPE_Q8_0, .overrides = o }, OUT, NULL, err, sizeof(err)) == QUANTIZE_USAGE,
+    o = overrides_of(t, (const char * const[]) { "ssm_a=F16", NULL }); // no matrix
+    test_check(t,
+            answer(t, (struct quantize_params) { .type = GGML_TYPE_Q8_0, .overrides = o }, OUT,
+                    NULL, err, sizeof(err)) == QUANTIZE_USAGE,
             "a vector was given a type: %s", err);
     quantize_overrides_free(o);
     lrnn_model_file_free(file);
 }
 
-// What was quantised is not quantised again unless a user wants that; what has its type already is copied.
+// What was quantised is not quantised again unless a user wants that; what has its type already is
+// copied.
 static void test_requantize(struct test * t) {
     char err[512] = "";
     make_file(IN, -1, 0.0f);
-    test_check(t, answer(t, (struct quantize_params) { .type = GGML_TYPE_Q8_0 }, OUT, NULL, err, sizeof(err)) == QUANTIZE_OK, "%s", err);
+    test_check(t,
+            answer(t, (struct quantize_params) { .type = GGML_TYPE_Q8_0 }, OUT, NULL, err,
+                    sizeof(err)) == QUANTIZE_OK,
+            "%s", err);
     test_check(t, rename(OUT, IN) == 0, "rename: %s", strerror(errno));
-    test_check(t, answer(t, (struct quantize_params) { .type = GGML_TYPE_Q4_0 }, OUT, NULL, err, sizeof(err)) == QUANTIZE_USAGE &&
-            strstr(err, "token_embd.weight") != NULL, "Q8_0 to Q4_0: %s", err);
-    test_check(t, answer(t, (struct quantize_params) { .type = GGML_TYPE_Q4_0, .allow_requantize = true }, OUT, NULL, err, sizeof(err)) == QUANTIZE_OK, "%s", err);
+    test_check(t,
+            answer(t, (struct quantize_params) { .type = GGML_TYPE_Q4_0 }, OUT, NULL, err,
+                    sizeof(err)) == QUANTIZE_USAGE &&
+                    strstr(err, "token_embd.weight") != NULL,
+            "Q8_0 to Q4_0: %s", err);
+    test_check(t,
+            answer(t, (struct quantize_params) { .type = GGML_TYPE_Q4_0, .allow_requantize = true },
+                    OUT, NULL, err, sizeof(err)) == QUANTIZE_OK,
+            "%s", err);
 
     struct lrnn_model_file * in = lrnn_model_file_open(IN, err, sizeof(err));
     struct run r = run_file(in, (struct quantize_params) { .type = GGML_TYPE_Q8_0 }, OUT, NULL);
     struct lrnn_model_file * out = lrnn_model_file_open(OUT, err, sizeof(err));
     if (test_check(t, r.status == QUANTIZE_OK && out != NULL, "%s%s", r.err, err)) {
-        for (size_t i = 0; i < N_MADE; i++) {
+        for (size_t i = 0; i < N_MADE; ++i) {
             const struct lrnn_model_tensor * a = lrnn_model_file_tensor(in, i);
             const struct lrnn_model_tensor * b = lrnn_model_file_tensor(out, i);
-            test_check(t, a->type == b->type && a->size == b->size && memcmp(a->data, b->data, a->size) == 0, "Q8_0 to Q8_0 changes %s", a->name);
+            test_check(t,
+                    a->type == b->type && a->size == b->size &&
+                            memcmp(a->data, b->data, a->size) == 0,
+                    "Q8_0 to Q8_0 changes %s", a->name);
         }
     }
     quantize_plan_free(&r.plan);
@@ -412,18 +503,24 @@ static void test_requantize(struct test * t) {
 
     // F16 in, and an F16 that stays because the policy does not touch it
     make_file(IN, -1, 0.0f);
-    struct quantize_overrides * o = overrides_of(t, (const char * const []) { "ssm_beta=F16", NULL });
-    test_check(t, answer(t, (struct quantize_params) { .type = GGML_TYPE_F16, .overrides = o }, OUT, NULL, err, sizeof(err)) == QUANTIZE_OK, "%s", err);
+    struct quantize_overrides * o =
+            overrides_of(t, (const char * const[]) { "ssm_beta=F16", NULL });
+    test_check(t,
+            answer(t, (struct quantize_params) { .type = GGML_TYPE_F16, .overrides = o }, OUT, NULL,
+                    err, sizeof(err)) == QUANTIZE_OK,
+            "%s", err);
     quantize_overrides_free(o);
     test_check(t, rename(OUT, IN) == 0, "rename: %s", strerror(errno));
-    in = lrnn_model_file_open(IN, err, sizeof(err));
-    r  = run_file(in, (struct quantize_params) { .type = GGML_TYPE_Q8_0 }, OUT, NULL);
+    in  = lrnn_model_file_open(IN, err, sizeof(err));
+    r   = run_file(in, (struct quantize_params) { .type = GGML_TYPE_Q8_0 }, OUT, NULL);
     out = lrnn_model_file_open(OUT, err, sizeof(err));
     if (test_check(t, r.status == QUANTIZE_OK && out != NULL, "%s%s", r.err, err)) {
-        for (size_t i = 0; i < N_MADE; i++) {
+        for (size_t i = 0; i < N_MADE; ++i) {
             check_tensor(t, &r.plan.tensors[i], lrnn_model_file_tensor(out, i), "from F16");
         }
-        test_check(t, lrnn_model_file_find_tensor(out, "blk.0.ssm_beta.weight")->type == GGML_TYPE_F16, "F16 to Q8_0 does not keep β as it is");
+        test_check(t,
+                lrnn_model_file_find_tensor(out, "blk.0.ssm_beta.weight")->type == GGML_TYPE_F16,
+                "F16 to Q8_0 does not keep β as it is");
     }
     quantize_plan_free(&r.plan);
     lrnn_model_file_free(out);
@@ -445,22 +542,34 @@ static void test_failures(struct test * t) {
         enum quantize_status status;
         const char *         word;
     } CASES[] = {
-        { 2,  NAN,      GGML_TYPE_Q8_0, NULL,          QUANTIZE_NUMBERS, "blk.0.attn_q.weight has values that are not finite" },
-        { 9,  INFINITY, GGML_TYPE_Q4_K, NULL,          QUANTIZE_NUMBERS, "blk.12.attn_output.weight has values that are not finite" },
-        { 0,  70000.0f, GGML_TYPE_F16,  NULL,          QUANTIZE_NUMBERS, "BF16" },
-        { -1, 0.0f,     GGML_TYPE_Q8_0, stop_at_third, QUANTIZE_STOPPED, "3 of" },
+        { 2, NAN, GGML_TYPE_Q8_0, NULL, QUANTIZE_NUMBERS,
+                "blk.0.attn_q.weight has values that are not finite" },
+        { 9, INFINITY, GGML_TYPE_Q4_K, NULL, QUANTIZE_NUMBERS,
+                "blk.12.attn_output.weight has values that are not finite" },
+        { 0, 70000.0f, GGML_TYPE_F16, NULL, QUANTIZE_NUMBERS, "BF16" },
+        { -1, 0.0f, GGML_TYPE_Q8_0, stop_at_third, QUANTIZE_STOPPED, "3 of" },
     };
-    for (size_t i = 0; i < sizeof(CASES)/sizeof(CASES[0]); i++) {
+    for (size_t i = 0; i < sizeof(CASES) / sizeof(CASES[0]); ++i) {
         make_file(IN, CASES[i].tensor, CASES[i].value);
-        const enum quantize_status status = answer(t, (struct quantize_params) { .type = CASES[i].type, .n_threads = 3 }, OUT, CASES[i].done, err, sizeof(err));
-        test_check(t, status == CASES[i].status && strstr(err, CASES[i].word) != NULL, "case %zu: %d, %s", i, (int) status, err);
+        const enum quantize_status status =
+                answer(t, (struct quantize_params) { .type = CASES[i].type, .n_threads = 3 }, OUT,
+                        CASES[i].done, err, sizeof(err));
+        test_check(t, status == CASES[i].status && strstr(err, CASES[i].word) != NULL,
+                "case %zu: %d, %s", i, (int) status, err);
         test_check(t, same_bytes(OUT, kept), "case %zu: the file that was there is gone", i);
-        test_check(t, count_files() == 3, "case %zu: %d files are in the folder, expected 3", i, count_files());
+        test_check(t, count_files() == 3, "case %zu: %d files are in the folder, expected 3", i,
+                count_files());
     }
     make_file(IN, 0, 70000.0f); // beyond F16, not beyond BF16
-    test_check(t, answer(t, (struct quantize_params) { .type = GGML_TYPE_BF16 }, OUT, NULL, err, sizeof(err)) == QUANTIZE_OK, "%s", err);
-    make_file(IN, 1, NAN);      // a tensor that is copied: not looked at, not lost
-    test_check(t, answer(t, (struct quantize_params) { .type = GGML_TYPE_Q8_0 }, OUT, NULL, err, sizeof(err)) == QUANTIZE_OK, "%s", err);
+    test_check(t,
+            answer(t, (struct quantize_params) { .type = GGML_TYPE_BF16 }, OUT, NULL, err,
+                    sizeof(err)) == QUANTIZE_OK,
+            "%s", err);
+    make_file(IN, 1, NAN); // a tensor that is copied: not looked at, not lost
+    test_check(t,
+            answer(t, (struct quantize_params) { .type = GGML_TYPE_Q8_0 }, OUT, NULL, err,
+                    sizeof(err)) == QUANTIZE_OK,
+            "%s", err);
     unlink(kept);
 }
 
@@ -469,69 +578,92 @@ static void test_failures(struct test * t) {
 //
 
 // Σ_j c_j Σ_i (w − w')², over the rows of one matrix
-static double weighted_error(const struct lrnn_model_tensor * from, const struct lrnn_model_tensor * to, int64_t matrix, const double * c) {
+static double weighted_error(const struct lrnn_model_tensor * from,
+        const struct lrnn_model_tensor * to, int64_t matrix, const double * c) {
     int64_t n;
     float * a   = floats_of(from, &n);
     float * b   = floats_of(to, &n);
     double  sum = 0.0;
-    for (int64_t i = matrix*from->ne[1]*from->ne[0]; i < (matrix + 1)*from->ne[1]*from->ne[0]; i++) {
-        sum += c[i % from->ne[0]]*((double) b[i] - (double) a[i])*((double) b[i] - (double) a[i]);
+    for (int64_t i = matrix * from->ne[1] * from->ne[0];
+            i < (matrix + 1) * from->ne[1] * from->ne[0]; ++i) {
+        sum += c[i % from->ne[0]] * ((double) b[i] - (double) a[i]) *
+               ((double) b[i] - (double) a[i]);
     }
     free(a);
     free(b);
     return sum;
 }
 
-// The weighted error is what importance is to make small: it must fall, for every matrix by its own importance.
+// The weighted error is what importance is to make small: it must fall, for every matrix by its own
+// importance.
 static void test_importance(struct test * t) {
     static const char * const NAMES[] = { "blk.12.attn_output.weight", "blk.0.time_mix_w2.weight" };
     static const char         path[]  = "test-quantize.work/imatrix.gguf";
-    char           err[512] = "";
-    struct imatrix m        = { .n_chunks = 3, .chunk_size = 5 };
-    struct imatrix back     = { 0 };
+    char                      err[512] = "";
+    struct imatrix            m        = { .n_chunks = 3, .chunk_size = 5 };
+    struct imatrix            back     = { 0 };
 
     snprintf(m.dataset, sizeof(m.dataset), "a text");
     make_file(IN, -1, 0.0f);
     struct lrnn_model_file * in = lrnn_model_file_open(IN, err, sizeof(err));
-    for (int i = 0; i < 2; i++) {
+    for (int i = 0; i < 2; ++i) {
         const struct lrnn_model_tensor * x = lrnn_model_file_find_tensor(in, NAMES[i]);
-        for (int64_t matrix = 0; matrix < x->ne[2]; matrix++) {
+        for (int64_t matrix = 0; matrix < x->ne[2]; ++matrix) {
             float v[2][256] = { { 0 } };
-            for (int64_t j = 0; j < x->ne[0]; j++) {
+            for (int64_t j = 0; j < x->ne[0]; ++j) {
                 v[0][j] = (j + matrix) % 4 == 0 ? 30.0f : 0.5f; // other columns for every matrix
                 v[1][j] = -v[0][j];
             }
-            float rows[2*256];
-            memcpy(rows, v[0], (size_t) x->ne[0]*sizeof(float));
-            memcpy(rows + x->ne[0], v[1], (size_t) x->ne[0]*sizeof(float));
-            test_check(t, imatrix_add(&m, NAMES[i], x->ne[0], x->ne[2], matrix, rows, 2, err, sizeof(err)), "%s", err);
+            float rows[2 * 256];
+            memcpy(rows, v[0], (size_t) x->ne[0] * sizeof(float));
+            memcpy(rows + x->ne[0], v[1], (size_t) x->ne[0] * sizeof(float));
+            test_check(t,
+                    imatrix_add(
+                            &m, NAMES[i], x->ne[0], x->ne[2], matrix, rows, 2, err, sizeof(err)),
+                    "%s", err);
         }
     }
-    test_check(t, !imatrix_add(&m, NAMES[0], 7, 1, 0, (const float[7]) { 0 }, 1, err, sizeof(err)), "a vector of another length was taken");
+    test_check(t, !imatrix_add(&m, NAMES[0], 7, 1, 0, (const float[7]) { 0 }, 1, err, sizeof(err)),
+            "a vector of another length was taken");
 
     // to a file and back
-    test_check(t, imatrix_write(&m, path, err, sizeof(err)) && imatrix_read(&back, path, err, sizeof(err)), "%s", err);
-    test_check(t, back.n_entries == 2 && back.n_chunks == 3 && back.chunk_size == 5 && strcmp(back.dataset, "a text") == 0, "the file lost something");
-    for (int i = 0; i < back.n_entries && back.n_entries == m.n_entries; i++) {
+    test_check(t,
+            imatrix_write(&m, path, err, sizeof(err)) &&
+                    imatrix_read(&back, path, err, sizeof(err)),
+            "%s", err);
+    test_check(t,
+            back.n_entries == 2 && back.n_chunks == 3 && back.chunk_size == 5 &&
+                    strcmp(back.dataset, "a text") == 0,
+            "the file lost something");
+    for (int i = 0; i < back.n_entries && back.n_entries == m.n_entries; ++i) {
         const struct imatrix_entry * a = &m.entries[i];
         const struct imatrix_entry * b = imatrix_find(&back, a->name);
-        if (!test_check(t, b != NULL && b->n_per_row == a->n_per_row && b->n_matrices == a->n_matrices, "%s was lost", a->name)) {
+        if (!test_check(t,
+                    b != NULL && b->n_per_row == a->n_per_row && b->n_matrices == a->n_matrices,
+                    "%s was lost", a->name)) {
             continue;
         }
-        for (int64_t j = 0; j < a->n_per_row*a->n_matrices; j++) {
-            const double x = (j % a->n_per_row + j/a->n_per_row) % 4 == 0 ? 1800.0 : 0.5; // 2·30², 2·0.5²
-            test_check(t, a->sum2[j] == x && b->sum2[j] == x, "%s: Σx² of column %d is %g, in the file %g, expected %g", a->name, (int) j, a->sum2[j],
-                    b->sum2[j], x);
+        for (int64_t j = 0; j < a->n_per_row * a->n_matrices; ++j) {
+            const double x =
+                    (j % a->n_per_row + j / a->n_per_row) % 4 == 0 ? 1800.0 : 0.5; // 2·30², 2·0.5²
+            test_check(t, a->sum2[j] == x && b->sum2[j] == x,
+                    "%s: Σx² of column %d is %g, in the file %g, expected %g", a->name, (int) j,
+                    a->sum2[j], b->sum2[j], x);
         }
-        for (int64_t j = 0; j < a->n_matrices; j++) {
-            test_check(t, a->counts[j] == 2.0 && b->counts[j] == 2.0, "%s: %g vectors", a->name, a->counts[j]);
+        for (int64_t j = 0; j < a->n_matrices; ++j) {
+            test_check(t, a->counts[j] == 2.0 && b->counts[j] == 2.0, "%s: %g vectors", a->name,
+                    a->counts[j]);
         }
     }
 
-    static const enum ggml_type WITH[] = { GGML_TYPE_Q4_0, GGML_TYPE_Q5_0, GGML_TYPE_Q4_K, GGML_TYPE_Q5_K, GGML_TYPE_Q6_K };
-    static const char plain_path[] = "test-quantize.work/plain.gguf";
-    for (size_t k = 0; k < sizeof(WITH)/sizeof(WITH[0]); k++) {
-        const char * const texts[] = { WITH[k] == GGML_TYPE_Q5_0 || WITH[k] == GGML_TYPE_Q4_0 ? "time_mix_w2=Q4_0" : "time_mix_w2=Q5_0", NULL };
+    static const enum ggml_type WITH[]       = { GGML_TYPE_Q4_0, GGML_TYPE_Q5_0, GGML_TYPE_Q4_K,
+              GGML_TYPE_Q5_K, GGML_TYPE_Q6_K };
+    static const char           plain_path[] = "test-quantize.work/plain.gguf";
+    for (size_t k = 0; k < sizeof(WITH) / sizeof(WITH[0]); ++k) {
+        const char * const texts[] = { WITH[k] == GGML_TYPE_Q5_0 || WITH[k] == GGML_TYPE_Q4_0
+                                               ? "time_mix_w2=Q4_0"
+                                               : "time_mix_w2=Q5_0",
+            NULL };
         struct quantize_overrides * o = overrides_of(t, texts);
         struct quantize_params      p = { .type = WITH[k], .overrides = o };
         test_check(t, answer(t, p, plain_path, NULL, err, sizeof(err)) == QUANTIZE_OK, "%s", err);
@@ -541,22 +673,29 @@ static void test_importance(struct test * t) {
         test_check(t, answer(t, p, OUT, NULL, err, sizeof(err)) == QUANTIZE_OK, "%s", err);
         struct lrnn_model_file * plain = lrnn_model_file_open(plain_path, err, sizeof(err));
         struct lrnn_model_file * with  = lrnn_model_file_open(OUT, err, sizeof(err));
-        for (int i = 0; i < 2 && plain != NULL && with != NULL; i++) {
+        for (int i = 0; i < 2 && plain != NULL && with != NULL; ++i) {
             const struct lrnn_model_tensor * x = lrnn_model_file_find_tensor(in, NAMES[i]);
-            for (int64_t matrix = 0; matrix < x->ne[2]; matrix++) {
+            for (int64_t matrix = 0; matrix < x->ne[2]; ++matrix) {
                 double c[256];
-                for (int64_t j = 0; j < x->ne[0]; j++) {
+                for (int64_t j = 0; j < x->ne[0]; ++j) {
                     c[j] = (j + matrix) % 4 == 0 ? 900.0 : 0.25;
                 }
-                const double before = weighted_error(x, lrnn_model_file_find_tensor(plain, NAMES[i]), matrix, c);
-                const double after  = weighted_error(x, lrnn_model_file_find_tensor(with,  NAMES[i]), matrix, c);
-                test_check(t, after < 0.9*before, "%s, %s, matrix %d: the weighted error is %g with importance, %g without", ggml_type_name(WITH[k]), NAMES[i],
-                        (int) matrix, after, before);
+                const double before =
+                        weighted_error(x, lrnn_model_file_find_tensor(plain, NAMES[i]), matrix, c);
+                const double after =
+                        weighted_error(x, lrnn_model_file_find_tensor(with, NAMES[i]), matrix, c);
+                test_check(t, after < 0.9 * before,
+                        "%s, %s, matrix %d: the weighted error is %g with importance, %g without",
+                        ggml_type_name(WITH[k]), NAMES[i], (int) matrix, after, before);
             }
         }
         struct lrnn_text text = { "", 0 };
-        test_check(t, with != NULL && lrnn_model_file_text(with, "quantize.imatrix.file", &text, err, sizeof(err)) == LRNN_KEY_OK &&
-                lrnn_text_is(text, "imatrix.gguf"), "the importance matrix is not told: %s", err);
+        test_check(t,
+                with != NULL &&
+                        lrnn_model_file_text(with, "quantize.imatrix.file", &text, err,
+                                sizeof(err)) == LRNN_KEY_OK &&
+                        lrnn_text_is(text, "imatrix.gguf"),
+                "the importance matrix is not told: %s", err);
         lrnn_model_file_free(plain);
         lrnn_model_file_free(with);
         quantize_overrides_free(o);
@@ -566,12 +705,17 @@ static void test_importance(struct test * t) {
 
     // of another model; no importance matrix at all
     m.entries[0].n_per_row = 128;
-    test_check(t, answer(t, (struct quantize_params) { .type = GGML_TYPE_Q4_K, .imatrix = &m }, OUT, NULL, err, sizeof(err)) == QUANTIZE_DATA,
+    test_check(t,
+            answer(t, (struct quantize_params) { .type = GGML_TYPE_Q4_K, .imatrix = &m }, OUT, NULL,
+                    err, sizeof(err)) == QUANTIZE_DATA,
             "an importance matrix of another shape was taken: %s", err);
     m.entries[0].name[0] = 'x';
-    test_check(t, answer(t, (struct quantize_params) { .type = GGML_TYPE_Q4_K, .imatrix = &m }, OUT, NULL, err, sizeof(err)) == QUANTIZE_DATA,
+    test_check(t,
+            answer(t, (struct quantize_params) { .type = GGML_TYPE_Q4_K, .imatrix = &m }, OUT, NULL,
+                    err, sizeof(err)) == QUANTIZE_DATA,
             "an importance matrix without any of the tensors was taken: %s", err);
-    test_check(t, !imatrix_read(&back, IN, err, sizeof(err)), "a model was taken for an importance matrix");
+    test_check(t, !imatrix_read(&back, IN, err, sizeof(err)),
+            "a model was taken for an importance matrix");
     imatrix_free(&m);
     lrnn_model_file_free(in);
     unlink(path);
@@ -581,20 +725,28 @@ static void test_importance(struct test * t) {
 // Models
 //
 
-static bool load_and_run(const char * path, const struct golden * g, float * logits, char * err, size_t err_size) {
-    struct lrnn_model   * model   = lrnn_model_load(path, NULL, err, err_size);
-    struct lrnn_session * session = model != NULL ? lrnn_session_new(model, &(struct lrnn_session_params) { .n_threads = 1 }, err, err_size) : NULL;
-    const struct lrnn_input input = { .seq = 0, .tokens = g->tokens, .n_tokens = g->n_tokens, .n_logits = g->n_tokens };
+static bool load_and_run(
+        const char * path, const struct golden * g, float * logits, char * err, size_t err_size) {
+    struct lrnn_model *   model = lrnn_model_load(path, NULL, err, err_size);
+    struct lrnn_session * session =
+            model != NULL ? lrnn_session_new(model,
+                                    &(struct lrnn_session_params) { .n_threads = 1 }, err, err_size)
+                          : NULL;
+    const struct lrnn_input input = {
+        .seq = 0, .tokens = g->tokens, .n_tokens = g->n_tokens, .n_logits = g->n_tokens
+    };
     const bool ok = session != NULL && lrnn_eval(session, &input, 1, err, err_size);
-    for (int64_t i = 0; ok && i < g->n_tokens; i++) {
-        memcpy(logits + i*g->n_vocab, lrnn_logits(session, i), (size_t) g->n_vocab*sizeof(float));
+    for (int64_t i = 0; ok && i < g->n_tokens; ++i) {
+        memcpy(logits + i * g->n_vocab, lrnn_logits(session, i),
+                (size_t) g->n_vocab * sizeof(float));
     }
     lrnn_session_free(session);
     lrnn_model_free(model);
     return ok;
 }
 
-// Weights are used where they lie in the file, in the type that they have there: nothing is converted when a model is loaded.
+// Weights are used where they lie in the file, in the type that they have there: nothing is
+// converted when a model is loaded.
 static void check_in_place(struct test * t, const char * path, const char * name) {
     char                err[512] = "";
     size_t              size;
@@ -604,36 +756,46 @@ static void check_in_place(struct test * t, const char * path, const char * name
     }
     const char * bytes = lrnn_model_file_bytes(model->file, &size);
     int          n     = 0;
-    for (struct ggml_tensor * x = ggml_get_first_tensor(model->places[0].ctx); x != NULL; x = ggml_get_next_tensor(model->places[0].ctx, x)) {
+    for (struct ggml_tensor * x = ggml_get_first_tensor(model->places[0].ctx); x != NULL;
+            x                   = ggml_get_next_tensor(model->places[0].ctx, x)) {
         const struct lrnn_model_tensor * f = lrnn_model_file_find_tensor(model->file, x->name);
-        test_check(t, f != NULL && x->type == f->type && x->data == f->data && (const char *) x->data >= bytes &&
-                (const char *) x->data + ggml_nbytes(x) <= bytes + size, "%s: %s is not where it lies in the file", name, x->name);
+        test_check(t,
+                f != NULL && x->type == f->type && x->data == f->data &&
+                        (const char *) x->data >= bytes &&
+                        (const char *) x->data + ggml_nbytes(x) <= bytes + size,
+                "%s: %s is not where it lies in the file", name, x->name);
         n += x->type == GGML_TYPE_Q8_0;
     }
     test_check(t, n > 0, "%s: no weight is Q8_0", name);
     lrnn_model_free(model);
 }
 
-// Every family runs with all its matrices in another type, those of the recurrence too; what is no matrix is refused by the loader: the policy's
-// lists and the loader's say the same.
+// Every family runs with all its matrices in another type, those of the recurrence too; what is no
+// matrix is refused by the loader: the policy's lists and the loader's say the same.
 static void test_models(struct test * t) {
     struct golden_list list;
     char               err[1024] = "";
     if (!test_check(t, golden_list_load(&list, err, sizeof(err)), "%s", err)) {
         return;
     }
-    struct test_worst worst_q8 = { .what = "all matrices in Q8_0: logits, NMSE", .limit = 5e-3 };
-    struct test_worst worst_bf = { .what = "all matrices in BF16: logits, NMSE", .limit = 5e-4 };
+    struct test_worst worst_q8  = { .what = "all matrices in Q8_0: logits, NMSE", .limit = 5e-3 };
+    struct test_worst worst_bf  = { .what = "all matrices in BF16: logits, NMSE", .limit = 5e-4 };
     int               n_vectors = 0;
-    for (int i = 0; i < list.n; i++) {
-        const struct golden      * g      = &list.models[i];
-        float                    * logits = malloc((size_t) (g->n_tokens*g->n_vocab)*sizeof(float));
-        struct lrnn_model_file   * file   = lrnn_model_file_open(g->path, err, sizeof(err));
-        for (int all = 0; all < 2; all++) {
-            struct quantize_overrides * o = overrides_of(t, all ? (const char * const []) { ".=BF16", NULL } : (const char * const []) { ".=Q8_0", NULL });
-            struct run r = run_file(file, (struct quantize_params) { .type = GGML_TYPE_Q8_0, .overrides = o }, OUT, NULL);
-            if (test_check(t, r.status == QUANTIZE_OK && load_and_run(OUT, g, logits, err, sizeof(err)), "%s: %s%s", g->name, r.err, err)) {
-                test_bound(t, all ? &worst_bf : &worst_q8, test_nmse(logits, g->logits, g->n_tokens*g->n_vocab), g->name);
+    for (int i = 0; i < list.n; ++i) {
+        const struct golden * g       = &list.models[i];
+        float *               logits  = malloc((size_t) (g->n_tokens * g->n_vocab) * sizeof(float));
+        struct lrnn_model_file * file = lrnn_model_file_open(g->path, err, sizeof(err));
+        for (int all = 0; all < 2; ++all) {
+            struct quantize_overrides * o =
+                    overrides_of(t, all ? (const char * const[]) { ".=BF16", NULL }
+                                        : (const char * const[]) { ".=Q8_0", NULL });
+            struct run r = run_file(file,
+                    (struct quantize_params) { .type = GGML_TYPE_Q8_0, .overrides = o }, OUT, NULL);
+            if (test_check(t,
+                        r.status == QUANTIZE_OK && load_and_run(OUT, g, logits, err, sizeof(err)),
+                        "%s: %s%s", g->name, r.err, err)) {
+                test_bound(t, all ? &worst_bf : &worst_q8,
+                        test_nmse(logits, g->logits, g->n_tokens * g->n_vocab), g->name);
             }
             if (!all) {
                 check_in_place(t, OUT, g->name);
@@ -641,7 +803,7 @@ static void test_models(struct test * t) {
             quantize_plan_free(&r.plan);
             quantize_overrides_free(o);
         }
-        for (size_t j = 0; j < lrnn_model_file_n_tensors(file); j++) {
+        for (size_t j = 0; j < lrnn_model_file_n_tensors(file); ++j) {
             const char * name = lrnn_model_file_tensor(file, j)->name;
             if (quantize_role_of(name) != QUANTIZE_VECTOR) {
                 continue;
@@ -652,7 +814,9 @@ static void test_models(struct test * t) {
                 model_edit_write(&edit, OUT);
                 model_edit_close(&edit);
                 struct lrnn_model * model = lrnn_model_load(OUT, NULL, err, sizeof(err));
-                test_check(t, model == NULL && strstr(err, "expected f32") != NULL, "%s: %s in F16 was taken: the policy should know it as a matrix", g->name, name);
+                test_check(t, model == NULL && strstr(err, "expected f32") != NULL,
+                        "%s: %s in F16 was taken: the policy should know it as a matrix", g->name,
+                        name);
                 lrnn_model_free(model);
                 n_vectors++;
             }

@@ -1,5 +1,5 @@
-// A report in all its forms: well-formed whatever a model is called, within its columns, the same bytes from shards and from one file, and
-// read back as what it was made from.
+// A report in all its forms: well-formed whatever a model is called, within its columns, the same
+// bytes from shards and from one file, and read back as what it was made from.
 
 #include "eval/chart.h"
 #include "base/json-scan.h"
@@ -25,46 +25,52 @@ struct text {
 
 enum form { JSON, BUCKETS, PREFIX, SVG, HTML, TABLE, TABLE_80, PLOT, N_FORMS };
 
-static const char * const FORM_NAMES[N_FORMS] = { "json", "buckets.csv", "prefix.csv", "svg", "html", "table", "table of 80 columns",
-        "plot" };
+static const char * const FORM_NAMES[N_FORMS] = { "json", "buckets.csv", "prefix.csv", "svg",
+    "html", "table", "table of 80 columns", "plot" };
 
 static struct text write_form(struct test * t, const struct report * r, enum form form) {
     const struct report_screen wide   = { .columns = 100 };
     const struct report_screen narrow = { .columns = 80, .utf8 = true };
     const struct report_screen plot   = { .columns = 80, .plot = true };
-    struct text text = { 0 };
-    FILE      * out  = open_memstream(&text.data, &text.size);
-    bool        ok   = out != NULL;
+    struct text                text   = { 0 };
+    FILE *                     out    = open_memstream(&text.data, &text.size);
+    bool                       ok     = out != NULL;
     switch (form) {
-        case JSON:     ok = ok && report_write_json(r, out);          break;
-        case BUCKETS:  ok = ok && report_write_buckets_csv(r, out);   break;
-        case PREFIX:   ok = ok && report_write_prefix_csv(r, out);    break;
-        case SVG:      ok = ok && report_write_svg(r, out);           break;
-        case HTML:     ok = ok && report_write_html(r, out);          break;
-        case TABLE:    ok = ok && report_write_text(r, &wide, out);   break;
+        case JSON: ok = ok && report_write_json(r, out); break;
+        case BUCKETS: ok = ok && report_write_buckets_csv(r, out); break;
+        case PREFIX: ok = ok && report_write_prefix_csv(r, out); break;
+        case SVG: ok = ok && report_write_svg(r, out); break;
+        case HTML: ok = ok && report_write_html(r, out); break;
+        case TABLE: ok = ok && report_write_text(r, &wide, out); break;
         case TABLE_80: ok = ok && report_write_text(r, &narrow, out); break;
-        case PLOT:     ok = ok && report_write_text(r, &plot, out);   break;
-        case N_FORMS:  break;
+        case PLOT: ok = ok && report_write_text(r, &plot, out); break;
+        case N_FORMS: break;
     }
     fclose(out);
     test_check(t, ok && text.size > 0, "%s is written", FORM_NAMES[form]);
     return text;
 }
 
-static bool read_report(struct test * t, const char * const * paths, int n, enum figure_unit unit, bool log2_x, int64_t smooth,
-        struct report * r) {
-    const struct report_params p = { .paths = paths, .n_paths = n, .bucket = -1, .tolerance = 0.02, .unit = unit, .log2_x = log2_x,
-            .smooth = smooth };
-    char err[512] = "";
+static bool read_report(struct test * t, const char * const * paths, int n, enum figure_unit unit,
+        bool log2_x, int64_t smooth, struct report * r) {
+    const struct report_params p        = { .paths = paths,
+               .n_paths                            = n,
+               .bucket                             = -1,
+               .tolerance                          = 0.02,
+               .unit                               = unit,
+               .log2_x                             = log2_x,
+               .smooth                             = smooth };
+    char                       err[512] = "";
     return test_check(t, report_read(&p, r, err, sizeof(err)), "a report: %s", err);
 }
 
 //
-// Well-formed XML: one root, elements that end in the order in which they began, quoted attributes, known entities, allowed characters
+// Well-formed XML: one root, elements that end in the order in which they began, quoted attributes,
+// known entities, allowed characters
 //
 
 struct xml {
-    const char * p, * end;
+    const char * p, *end;
     const char * why;
 };
 
@@ -74,7 +80,8 @@ static bool xml_fail(struct xml * x, const char * why) {
 }
 
 static bool is_name(char c) {
-    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '-' || c == ':' || c == '_';
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '-' ||
+           c == ':' || c == '_';
 }
 
 static bool xml_text(struct xml * x, const char * stop) {
@@ -85,8 +92,8 @@ static bool xml_text(struct xml * x, const char * stop) {
         }
         if (c == '&') {
             static const char * const KNOWN[] = { "&amp;", "&lt;", "&gt;", "&quot;", "&#177;" };
-            bool known = false;
-            for (size_t i = 0; i < sizeof(KNOWN)/sizeof(KNOWN[0]); i++) {
+            bool                      known   = false;
+            for (size_t i = 0; i < sizeof(KNOWN) / sizeof(KNOWN[0]); ++i) {
                 known |= strncmp(x->p, KNOWN[i], strlen(KNOWN[i])) == 0;
             }
             if (!known) {
@@ -101,7 +108,10 @@ static bool xml_text(struct xml * x, const char * stop) {
 static bool xml_is_well_formed(const struct text * text, const char ** why) {
     enum { DEPTH = 64 };
     struct xml x = { text->data, text->data + text->size, NULL };
-    struct { const char * name; size_t n; } open[DEPTH];
+    struct {
+        const char * name;
+        size_t       n;
+    } open[DEPTH];
     int depth = 0, n_roots = 0;
     *why = NULL;
     if (lrnn_utf8_valid(text->data, text->size) != text->size) {
@@ -127,13 +137,14 @@ static bool xml_is_well_formed(const struct text * text, const char ** why) {
         }
         const bool   ends = *x.p == '/';
         const char * name = x.p + ends;
-        for (x.p = name; is_name(*x.p); x.p++) {
+        for (x.p = name; is_name(*x.p); ++x.p) {
         }
         const size_t n = (size_t) (x.p - name);
         if (n == 0) {
             xml_fail(&x, "an element without a name");
         } else if (ends) {
-            if (depth == 0 || open[depth - 1].n != n || strncmp(open[depth - 1].name, name, n) != 0 || *x.p != '>') {
+            if (depth == 0 || open[depth - 1].n != n ||
+                    strncmp(open[depth - 1].name, name, n) != 0 || *x.p != '>') {
                 xml_fail(&x, "an end without its beginning");
             }
             depth--;
@@ -146,8 +157,9 @@ static bool xml_is_well_formed(const struct text * text, const char ** why) {
                     x.p++;
                 }
                 const size_t length = (size_t) (x.p - attribute);
-                for (const char * q = attributes; q + length < attribute; q++) {
-                    if (q[0] == ' ' && strncmp(q + 1, attribute, length) == 0 && q[1 + length] == '=') {
+                for (const char * q = attributes; q + length < attribute; ++q) {
+                    if (q[0] == ' ' && strncmp(q + 1, attribute, length) == 0 &&
+                            q[1 + length] == '=') {
                         xml_fail(&x, "an attribute twice");
                     }
                 }
@@ -183,14 +195,25 @@ static bool xml_is_well_formed(const struct text * text, const char ** why) {
 // The checker itself must be able to fail.
 static void test_checker(struct test * t) {
     const char * why;
-    const struct { const char * text; bool ok; } cases[] = {
-        { "<a b=\"c\">d<e/></a>", true }, { "<a><b></a></b>", false }, { "<a>&x;</a>", false }, { "<a", false }, { "<a/><b/>", false },
-                { "<a b=c/>", false },
-        { "<a>\x01</a>", false }, { "<a>\xff</a>", false }, { "<a b=\"1\" b=\"2\"/>", false }, { "<a><</a>", false },
+    const struct {
+        const char * text;
+        bool         ok;
+    } cases[] = {
+        { "<a b=\"c\">d<e/></a>", true },
+        { "<a><b></a></b>", false },
+        { "<a>&x;</a>", false },
+        { "<a", false },
+        { "<a/><b/>", false },
+        { "<a b=c/>", false },
+        { "<a>\x01</a>", false },
+        { "<a>\xff</a>", false },
+        { "<a b=\"1\" b=\"2\"/>", false },
+        { "<a><</a>", false },
     };
-    for (size_t i = 0; i < sizeof(cases)/sizeof(cases[0]); i++) {
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); ++i) {
         struct text text = { strdup(cases[i].text), strlen(cases[i].text) };
-        test_check(t, xml_is_well_formed(&text, &why) == cases[i].ok, "the XML checker on %s", cases[i].text);
+        test_check(t, xml_is_well_formed(&text, &why) == cases[i].ok, "the XML checker on %s",
+                cases[i].text);
         free(text.data);
     }
 }
@@ -210,51 +233,56 @@ static void check_xml(struct test * t, const struct text * text, const char * wh
         n += strncmp(p, "http://www.w3.org/2000/svg\"", 27) != 0;
         p++;
     }
-    test_check(t, n == 0 && strstr(text->data, "<script") == NULL && strstr(text->data, "url(") == NULL &&
-            strstr(text->data, "@import") == NULL,
+    test_check(t,
+            n == 0 && strstr(text->data, "<script") == NULL && strstr(text->data, "url(") == NULL &&
+                    strstr(text->data, "@import") == NULL,
             "%s has nothing from outside", what);
-    test_check(t, strstr(text->data, "prefers-color-scheme:dark") != NULL, "%s knows dark screens", what);
+    test_check(t, strstr(text->data, "prefers-color-scheme:dark") != NULL, "%s knows dark screens",
+            what);
 }
 
 static void check_json(struct test * t, const struct text * text) {
-    struct json_error error;
+    struct json_error    error;
     const enum json_kind kind = json_scan(text->data, text->size, NULL, 0, NULL, &error);
-    test_check(t, kind == JSON_OBJECT, "report.json is JSON: byte %zu: %s", kind == JSON_OBJECT ? (size_t) 0 : error.at,
-            kind == JSON_OBJECT ? "" : error.what);
+    test_check(t, kind == JSON_OBJECT, "report.json is JSON: byte %zu: %s",
+            kind == JSON_OBJECT ? (size_t) 0 : error.at, kind == JSON_OBJECT ? "" : error.what);
 }
 
 // The same number of fields in every row, quotes in pairs.
 static void check_csv(struct test * t, const struct text * text, const char * what) {
     int  fields = 1, expected = 0, rows = 0;
     bool quoted = false;
-    for (size_t i = 0; i < text->size; i++) {
+    for (size_t i = 0; i < text->size; ++i) {
         const char c = text->data[i];
         quoted ^= c == '"';
         fields += c == ',' && !quoted;
         if (c == '\n' && !quoted) {
             expected = rows++ == 0 ? fields : expected;
-            test_check(t, fields == expected, "%s: row %d has %d fields, the head %d", what, rows, fields, expected);
+            test_check(t, fields == expected, "%s: row %d has %d fields, the head %d", what, rows,
+                    fields, expected);
             fields = 1;
         }
     }
     test_check(t, !quoted && rows > 1, "%s: %d rows", what, rows);
 }
 
-static void check_columns(struct test * t, const struct text * text, int columns, bool ascii, const char * what) {
+static void check_columns(
+        struct test * t, const struct text * text, int columns, bool ascii, const char * what) {
     int  n = 0, longest = 0;
     bool plain = true;
-    for (size_t i = 0; i < text->size; i++) {
+    for (size_t i = 0; i < text->size; ++i) {
         const unsigned char c = (unsigned char) text->data[i];
         plain &= c < 0x80 && (c >= 0x20 || c == '\n');
-        n = c == '\n' ? 0 : n + ((c & 0xc0) != 0x80);
+        n       = c == '\n' ? 0 : n + ((c & 0xc0) != 0x80);
         longest = n > longest ? n : longest;
     }
-    test_check(t, longest <= columns && longest > columns/2, "%s: the longest line has %d columns, %d are there", what, longest, columns);
+    test_check(t, longest <= columns && longest > columns / 2,
+            "%s: the longest line has %d columns, %d are there", what, longest, columns);
     test_check(t, !ascii || plain, "%s is plain ASCII", what);
 }
 
 static void check_forms(struct test * t, const struct report * r) {
-    for (enum form f = 0; f < N_FORMS; f++) {
+    for (enum form f = 0; f < N_FORMS; ++f) {
         struct text text = write_form(t, r, f);
         if (f == SVG || f == HTML) {
             check_xml(t, &text, FORM_NAMES[f]);
@@ -269,36 +297,73 @@ static void check_forms(struct test * t, const struct report * r) {
     }
 }
 
-// Names that would break each form if it did not look after them; a model that diverges, one whose scores are not finite, two tokenizers,
-// sources.
+// Names that would break each form if it did not look after them; a model that diverges, one whose
+// scores are not finite, two tokenizers, sources.
 static void test_forms(struct test * t) {
-    const char * paths[] = { "test-report-0.nll", "test-report-1.nll", "test-report-2.nll", "test-report-3.nll", "test-report-4.nll",
-            "test-report-5.nll" };
+    const char * paths[]          = { "test-report-0.nll", "test-report-1.nll", "test-report-2.nll",
+                 "test-report-3.nll", "test-report-4.nll", "test-report-5.nll" };
     const struct synthetic runs[] = {
-        { .model = "plain", .train_length = 512, .window = 4096, .n_windows = 12, .level = 0.6, .spread = 0.2, .warm = 1.0, .norm = 1.0,
-                .sources = "web\t<b>&\"books\"" },
-        { .model = "<script>\"x\" & 'y', z</script>-q4_k", .quantization = "q4_k", .train_length = 512, .window = 4096, .n_windows = 12,
-        .level = 0.61, .spread = 0.2,
-          .warm = 1.0, .sources = "web\t<b>&\"books\"" },
+        { .model              = "plain",
+                .train_length = 512,
+                .window       = 4096,
+                .n_windows    = 12,
+                .level        = 0.6,
+                .spread       = 0.2,
+                .warm         = 1.0,
+                .norm         = 1.0,
+                .sources      = "web\t<b>&\"books\"" },
+        { .model              = "<script>\"x\" & 'y', z</script>-q4_k",
+                .quantization = "q4_k",
+                .train_length = 512,
+                .window       = 4096,
+                .n_windows    = 12,
+                .level        = 0.61,
+                .spread       = 0.2,
+                .warm         = 1.0,
+                .sources      = "web\t<b>&\"books\"" },
         { .model = "a name that is a good deal longer than any table or picture would like it to be \xc3\xa9\xe4\xb8\xad",
-        .train_length = 1024, .window = 4096,
-          .n_windows = 12, .level = 0.6, .spread = 0.2, .warm = 1.0, .rise = 2.0, .sources = "web\t<b>&\"books\"" },
-        { .model = "nan", .train_length = 512, .window = 4096, .n_windows = 12, .level = 0.6, .spread = 0.2, .warm = 1.0, .nan_window = 5,
-        .nan_position = 3000,
-          .sources = "web\t<b>&\"books\"" },
-        { .model = "other tokens", .tokenizer = "t1", .train_length = 512, .window = 4096, .n_windows = 12, .level = 0.6, .spread = 0.2,
-        .warm = 1.0,
-          .sources = "web\t<b>&\"books\"" },
+                .train_length = 1024,
+                .window       = 4096,
+                .n_windows    = 12,
+                .level        = 0.6,
+                .spread       = 0.2,
+                .warm         = 1.0,
+                .rise         = 2.0,
+                .sources      = "web\t<b>&\"books\"" },
+        { .model              = "nan",
+                .train_length = 512,
+                .window       = 4096,
+                .n_windows    = 12,
+                .level        = 0.6,
+                .spread       = 0.2,
+                .warm         = 1.0,
+                .nan_window   = 5,
+                .nan_position = 3000,
+                .sources      = "web\t<b>&\"books\"" },
+        { .model              = "other tokens",
+                .tokenizer    = "t1",
+                .train_length = 512,
+                .window       = 4096,
+                .n_windows    = 12,
+                .level        = 0.6,
+                .spread       = 0.2,
+                .warm         = 1.0,
+                .sources      = "web\t<b>&\"books\"" },
         { .model = "few windows", .dataset = "other", .window = 600, .n_windows = 2, .level = 0.6 },
     };
     char err[512];
-    for (int i = 0; i < 6; i++) {
+    for (int i = 0; i < 6; ++i) {
         test_check(t, synthetic_write(&runs[i], paths[i], err, sizeof(err)), "run %d: %s", i, err);
     }
-    for (int k = 0; k < 4; k++) {
+    for (int k = 0; k < 4; ++k) {
         struct report r;
-        if (read_report(t, paths, 6, k == 0 ? FIGURE_PPL : k == 1 ? FIGURE_NATS : FIGURE_BPB, k != 1, k == 3 ? 101 : 0, &r)) {
-            test_check(t, r.n_panels == (k < 2 ? 3 : 2), "%d panels: tokenizers share one in bits per byte only", r.n_panels);
+        if (read_report(t, paths, 6,
+                    k == 0   ? FIGURE_PPL
+                    : k == 1 ? FIGURE_NATS
+                             : FIGURE_BPB,
+                    k != 1, k == 3 ? 101 : 0, &r)) {
+            test_check(t, r.n_panels == (k < 2 ? 3 : 2),
+                    "%d panels: tokenizers share one in bits per byte only", r.n_panels);
             test_check(t, r.runs[1].dash > 0 && r.runs[0].dash == 0, "a quantised model is dashed");
             check_forms(t, &r);
             report_free(&r);
@@ -310,39 +375,49 @@ static void test_forms(struct test * t) {
         check_forms(t, &r);
         report_free(&r);
     }
-    for (int i = 0; i < 6; i++) {
+    for (int i = 0; i < 6; ++i) {
         unlink(paths[i]);
     }
 }
 
 // Four shards, in any order, give the bytes of one file in every form; and a second time the same.
 static void test_shards(struct test * t) {
-    const char * whole[]  = { "test-report-whole.nll", "test-report-other.nll" };
-    const char * shards[] = { "test-report-3of4.nll", "test-report-1of4.nll", "test-report-4of4.nll", "test-report-2of4.nll",
-            "test-report-other.nll" };
-    const int    number[] = { 3, 1, 4, 2 };
-    struct synthetic s = { .model = "a", .train_length = 256, .window = 1024, .n_windows = 21, .group = 2, .level = 0.6, .spread = 0.2,
-            .warm = 1.0 };
-    struct report one, again, split;
-    char err[512];
+    const char *     whole[]  = { "test-report-whole.nll", "test-report-other.nll" };
+    const char *     shards[] = { "test-report-3of4.nll", "test-report-1of4.nll",
+            "test-report-4of4.nll", "test-report-2of4.nll", "test-report-other.nll" };
+    const int        number[] = { 3, 1, 4, 2 };
+    struct synthetic s        = { .model = "a",
+               .train_length             = 256,
+               .window                   = 1024,
+               .n_windows                = 21,
+               .group                    = 2,
+               .level                    = 0.6,
+               .spread                   = 0.2,
+               .warm                     = 1.0 };
+    struct report    one, again, split;
+    char             err[512];
 
     test_check(t, synthetic_write(&s, whole[0], err, sizeof(err)), "%s", err);
     s.n_shards = 4;
-    for (int i = 0; i < 4; i++) {
+    for (int i = 0; i < 4; ++i) {
         s.shard = number[i];
         test_check(t, synthetic_write(&s, shards[i], err, sizeof(err)), "%s", err);
     }
     s.n_shards = s.shard = 0;
-    s.model = "b";
-    s.wobble = 0.02;
+    s.model              = "b";
+    s.wobble             = 0.02;
     test_check(t, synthetic_write(&s, whole[1], err, sizeof(err)), "%s", err);
 
-    if (read_report(t, whole, 2, FIGURE_PPL, true, 0, &one) && read_report(t, whole, 2, FIGURE_PPL, true, 0, &again) &&
+    if (read_report(t, whole, 2, FIGURE_PPL, true, 0, &one) &&
+            read_report(t, whole, 2, FIGURE_PPL, true, 0, &again) &&
             read_report(t, shards, 5, FIGURE_PPL, true, 0, &split)) {
-        for (enum form f = 0; f < N_FORMS; f++) {
-            struct text a = write_form(t, &one, f), b = write_form(t, &again, f), c = write_form(t, &split, f);
-            test_check(t, a.size == b.size && memcmp(a.data, b.data, a.size) == 0, "%s: a second time the same bytes", FORM_NAMES[f]);
-            test_check(t, a.size == c.size && memcmp(a.data, c.data, a.size) == 0, "%s: shards give the same bytes", FORM_NAMES[f]);
+        for (enum form f = 0; f < N_FORMS; ++f) {
+            struct text a = write_form(t, &one, f), b = write_form(t, &again, f),
+                        c = write_form(t, &split, f);
+            test_check(t, a.size == b.size && memcmp(a.data, b.data, a.size) == 0,
+                    "%s: a second time the same bytes", FORM_NAMES[f]);
+            test_check(t, a.size == c.size && memcmp(a.data, c.data, a.size) == 0,
+                    "%s: shards give the same bytes", FORM_NAMES[f]);
             free(a.data);
             free(b.data);
             free(c.data);
@@ -353,12 +428,19 @@ static void test_shards(struct test * t) {
     }
     // a shard that is missing, and one that is there twice under another name
     const struct report_params missing = { .paths = shards, .n_paths = 3, .bucket = -1 };
-    test_check(t, !report_read(&missing, &one, err, sizeof(err)) && strstr(err, "shard 2 is missing") != NULL, "a gap is refused: %s", err);
-    s.model = "a"; s.wobble = 0.0; s.n_shards = 4; s.shard = 1;
+    test_check(t,
+            !report_read(&missing, &one, err, sizeof(err)) &&
+                    strstr(err, "shard 2 is missing") != NULL,
+            "a gap is refused: %s", err);
+    s.model    = "a";
+    s.wobble   = 0.0;
+    s.n_shards = 4;
+    s.shard    = 1;
     test_check(t, synthetic_write(&s, whole[1], err, sizeof(err)), "%s", err);
     const struct report_params overlap = { .paths = shards, .n_paths = 5, .bucket = -1 };
-    test_check(t, !report_read(&overlap, &one, err, sizeof(err)) && strstr(err, "overlap") != NULL, "an overlap is refused: %s", err);
-    for (int i = 0; i < 5; i++) {
+    test_check(t, !report_read(&overlap, &one, err, sizeof(err)) && strstr(err, "overlap") != NULL,
+            "an overlap is refused: %s", err);
+    for (int i = 0; i < 5; ++i) {
         unlink(shards[i]);
     }
     unlink(whole[0]);
@@ -368,36 +450,60 @@ static void test_shards(struct test * t) {
 // Charts
 //
 
-// Lines that end in almost the same place have names that do not touch, inside the plot; histograms and one point are charts as well.
+// Lines that end in almost the same place have names that do not touch, inside the plot; histograms
+// and one point are charts as well.
 static void test_chart(struct test * t) {
     enum { N = 12, POINTS = 20, BINS = 8 };
-    static double x[POINTS], y[N][POINTS], edges[BINS + 1], counts[BINS];
+    static double       x[POINTS], y[N][POINTS], edges[BINS + 1], counts[BINS];
     struct chart_series series[N], steps[2];
-    const char * const names[N] = { "a", "b", "c", "d", "e", "f", "g", "h", "i", "j", "k", "l" };
-    for (int i = 0; i < POINTS; i++) {
-        x[i] = exp2(6.0 + 0.5*i);
-        for (int k = 0; k < N; k++) {
-            y[k][i] = 20.0 - 0.5*i + (k < 9 ? 1e-3*k : 1.5*k);
+    const char * const  names[N] = { "a", "b", "c", "d", "e", "f", "g", "h", "i", "j", "k", "l" };
+    for (int i = 0; i < POINTS; ++i) {
+        x[i] = exp2(6.0 + 0.5 * i);
+        for (int k = 0; k < N; ++k) {
+            y[k][i] = 20.0 - 0.5 * i + (k < 9 ? 1e-3 * k : 1.5 * k);
         }
     }
-    for (int k = 0; k < N; k++) {
-        series[k] = (struct chart_series) { .name = names[k], .n = k == 11 ? 1 : POINTS, .x = x, .y = y[k], .color = k, .dash = k };
+    for (int k = 0; k < N; ++k) {
+        series[k] = (struct chart_series) {
+            .name = names[k], .n = k == 11 ? 1 : POINTS, .x = x, .y = y[k], .color = k, .dash = k
+        };
     }
-    for (int i = 0; i <= BINS; i++) {
-        edges[i] = -1.0 + 0.25*i;
-        counts[i%BINS] = 3.0*i;
+    for (int i = 0; i <= BINS; ++i) {
+        edges[i]         = -1.0 + 0.25 * i;
+        counts[i % BINS] = 3.0 * i;
     }
-    steps[0] = (struct chart_series) { .name = "layer 0", .kind = CHART_STEPS, .n = BINS, .x = edges, .y = counts };
-    steps[1] = (struct chart_series) { .name = "layer 1", .kind = CHART_STEPS, .n = BINS, .x = edges, .y = counts, .color = 1, .dash = 1 };
+    steps[0] = (struct chart_series) {
+        .name = "layer 0", .kind = CHART_STEPS, .n = BINS, .x = edges, .y = counts
+    };
+    steps[1]                          = (struct chart_series) { .name = "layer 1",
+                                 .kind                                = CHART_STEPS,
+                                 .n                                   = BINS,
+                                 .x                                   = edges,
+                                 .y                                   = counts,
+                                 .color                               = 1,
+                                 .dash                                = 1 };
     const struct chart_panel panels[] = {
-        { .title = "lines", .x_label = "x", .y_label = "y", .x_scale = CHART_LOG2, .height = 250.0, .series = series, .n_series = N },
-        { .title = "eigenvalues", .x_label = "eigenvalue", .y_label = "count", .height = 150.0, .series = steps, .n_series = 2 },
+        { .title          = "lines",
+                .x_label  = "x",
+                .y_label  = "y",
+                .x_scale  = CHART_LOG2,
+                .height   = 250.0,
+                .series   = series,
+                .n_series = N },
+        { .title          = "eigenvalues",
+                .x_label  = "eigenvalue",
+                .y_label  = "count",
+                .height   = 150.0,
+                .series   = steps,
+                .n_series = 2 },
         { .title = "nothing", .x_label = "x", .height = 100.0 },
     };
     const struct chart_block blocks[] = { { &panels[0], 1 }, { &panels[1], 2 } };
-    const struct chart       chart    = { .title = "test", .blocks = blocks, .n_blocks = 2, .n_across = 2, .plot_width = 300.0 };
+    const struct chart       chart    = {
+                 .title = "test", .blocks = blocks, .n_blocks = 2, .n_across = 2, .plot_width = 300.0
+    };
     struct text text = { 0 };
-    FILE      * out  = open_memstream(&text.data, &text.size);
+    FILE *      out  = open_memstream(&text.data, &text.size);
     test_check(t, chart_write_svg(&chart, out), "a chart");
     fclose(out);
     check_xml(t, &text, "a chart");
@@ -408,15 +514,17 @@ static void test_chart(struct test * t) {
     while ((p = strstr(p, "<text class=\"lc-ink\" x=\"")) != NULL) { // names have a title in them
         double       tx, ty;
         const char * end = strchr(p, '>');
-        if (sscanf(p, "<text class=\"lc-ink\" x=\"%lf\" y=\"%lf\">", &tx, &ty) == 2 && strncmp(end, "><title>", 8) == 0 && n < N) {
+        if (sscanf(p, "<text class=\"lc-ink\" x=\"%lf\" y=\"%lf\">", &tx, &ty) == 2 &&
+                strncmp(end, "><title>", 8) == 0 && n < N) {
             ys[n++] = ty;
         }
         p = end;
     }
     test_check(t, n == N, "%d names", n);
     stats_sort(ys, n);
-    for (int i = 1; i < n; i++) {
-        test_check(t, ys[i] - ys[i - 1] > 14.0, "names %.1f and %.1f are too near to be read", ys[i - 1], ys[i]);
+    for (int i = 1; i < n; ++i) {
+        test_check(t, ys[i] - ys[i - 1] > 14.0, "names %.1f and %.1f are too near to be read",
+                ys[i - 1], ys[i]);
     }
     test_check(t, ys[n - 1] - ys[0] < 255.0, "they stay beside the plot");
     free(text.data);
@@ -427,77 +535,100 @@ static void test_chart(struct test * t) {
 //
 
 static bool write_text(const char * path, const char * data, size_t size) {
-    FILE * f = fopen(path, "wb");
+    FILE *     f  = fopen(path, "wb");
     const bool ok = f != NULL && fwrite(data, 1, size, f) == size;
     return f != NULL && fclose(f) == 0 && ok;
 }
 
 static bool same_estimate(const struct stats_estimate * a, const struct stats_estimate * b) {
-    return a->value == b->value && a->se == b->se && a->lo == b->lo && a->hi == b->hi && a->n == b->n && a->method == b->method;
+    return a->value == b->value && a->se == b->se && a->lo == b->lo && a->hi == b->hi &&
+           a->n == b->n && a->method == b->method;
 }
 
 static void test_read_back(struct test * t) {
-    const char * paths[] = { "test-report-a.nll", "test-report-b.nll" };
-    const char * json    = "test-report.json";
-    const struct synthetic a = { .model = "a \" ] \\ name", .train_length = 256, .window = 1024, .n_windows = 12, .level = 0.6,
-            .spread = 0.2, .warm = 1.0 };
-    struct synthetic b = a;
-    struct report    r;
-    char             err[512] = "";
-    b.model = "b"; b.wobble = 0.03; b.nan_window = 4; b.nan_position = 700;
-    test_check(t, synthetic_write(&a, paths[0], err, sizeof(err)) && synthetic_write(&b, paths[1], err, sizeof(err)), "%s", err);
+    const char *           paths[] = { "test-report-a.nll", "test-report-b.nll" };
+    const char *           json    = "test-report.json";
+    const struct synthetic a       = { .model = "a \" ] \\ name",
+              .train_length                   = 256,
+              .window                         = 1024,
+              .n_windows                      = 12,
+              .level                          = 0.6,
+              .spread                         = 0.2,
+              .warm                           = 1.0 };
+    struct synthetic       b       = a;
+    struct report          r;
+    char                   err[512] = "";
+    b.model                         = "b";
+    b.wobble                        = 0.03;
+    b.nan_window                    = 4;
+    b.nan_position                  = 700;
+    test_check(t,
+            synthetic_write(&a, paths[0], err, sizeof(err)) &&
+                    synthetic_write(&b, paths[1], err, sizeof(err)),
+            "%s", err);
     if (!read_report(t, paths, 2, FIGURE_PPL, true, 0, &r)) {
         return;
     }
     struct text        text = write_form(t, &r, JSON);
     struct report_file file;
     struct comparison  c;
-    if (test_check(t, write_text(json, text.data, text.size) && report_file_read(json, &file, err, sizeof(err)) && file.n_runs == 2,
-            "report.json is read: %s", err)) {
+    if (test_check(t,
+                write_text(json, text.data, text.size) &&
+                        report_file_read(json, &file, err, sizeof(err)) && file.n_runs == 2,
+                "report.json is read: %s", err)) {
         const struct comparison * from_scores = &r.panels[0].comparisons[1];
-        test_check(t, strcmp(file.runs[0].meta.model, a.model) == 0, "its name is %s", file.runs[0].meta.model);
-        if (test_check(t, comparison_make(&file.runs[0], &file.runs[1], &c, err, sizeof(err)), "a comparison of what was read: %s", err)) {
+        test_check(t, strcmp(file.runs[0].meta.model, a.model) == 0, "its name is %s",
+                file.runs[0].meta.model);
+        if (test_check(t, comparison_make(&file.runs[0], &file.runs[1], &c, err, sizeof(err)),
+                    "a comparison of what was read: %s", err)) {
             bool same = same_estimate(&c.all.difference, &from_scores->all.difference) &&
-                    same_estimate(&c.beyond.difference, &from_scores->beyond.difference)
-                     && c.all.won == from_scores->all.won && c.n_buckets == from_scores->n_buckets && c.train_length == 256 &&
-                             c.all.difference.n == 9;
-            for (int i = 0; i < c.n_buckets; i++) {
-                same = same && same_estimate(&c.buckets[i].difference, &from_scores->buckets[i].difference);
+                        same_estimate(&c.beyond.difference, &from_scores->beyond.difference) &&
+                        c.all.won == from_scores->all.won &&
+                        c.n_buckets == from_scores->n_buckets && c.train_length == 256 &&
+                        c.all.difference.n == 9;
+            for (int i = 0; i < c.n_buckets; ++i) {
+                same = same &&
+                       same_estimate(&c.buckets[i].difference, &from_scores->buckets[i].difference);
             }
-            test_check(t, same, "the comparison is the same to the bit: %.17g, %.17g", c.all.difference.value,
-                    from_scores->all.difference.value);
+            test_check(t, same, "the comparison is the same to the bit: %.17g, %.17g",
+                    c.all.difference.value, from_scores->all.difference.value);
             comparison_free(&c);
         }
         report_file_free(&file);
     }
     // a file that ends early, or has something else somewhere, is refused or read; nothing worse
-    struct test_rng rng = { 3 };
+    struct test_rng rng       = { 3 };
     int             n_refused = 0;
-    for (int k = 0; k < 200; k++) {
+    for (int k = 0; k < 200; ++k) {
         char * bad  = malloc(text.size);
         size_t size = text.size;
         memcpy(bad, text.data, size);
-        if (k%2 == 0) {
+        if (k % 2 == 0) {
             size = (size_t) test_below(&rng, (int64_t) size);
         } else {
-            for (int i = 0; i < 3; i++) {
-                bad[test_below(&rng, (int64_t) size)] = "[]{},:\"\\0-9e.nulltrue\n"[test_below(&rng, 22)];
+            for (int i = 0; i < 3; ++i) {
+                bad[test_below(&rng, (int64_t) size)] =
+                        "[]{},:\"\\0-9e.nulltrue\n"[test_below(&rng, 22)];
             }
         }
         test_check(t, write_text(json, bad, size), "a damaged file");
         if (report_file_read(json, &file, err, sizeof(err))) {
-            test_check(t, k%2 == 1, "a file that ends at byte %zu of %zu is refused", size, text.size);
+            test_check(t, k % 2 == 1, "a file that ends at byte %zu of %zu is refused", size,
+                    text.size);
             report_file_free(&file);
         } else {
             n_refused++;
-            test_check(t, strncmp(err, json, strlen(json)) == 0, "the sentence names the file: %s", err);
+            test_check(t, strncmp(err, json, strlen(json)) == 0, "the sentence names the file: %s",
+                    err);
         }
         free(bad);
     }
     printf("of 200 damaged reports %d were refused\n", n_refused);
     const char * other = "{ \"schema\": \"other/2\", \"runs\": [] }";
-    test_check(t, write_text(json, other, strlen(other)) && !report_file_read(json, &file, err, sizeof(err)) &&
-            strstr(err, "other/2") != NULL,
+    test_check(t,
+            write_text(json, other, strlen(other)) &&
+                    !report_file_read(json, &file, err, sizeof(err)) &&
+                    strstr(err, "other/2") != NULL,
             "another schema is refused: %s", err);
     free(text.data);
     report_free(&r);

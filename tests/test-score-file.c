@@ -1,5 +1,5 @@
-// Score files: what is written is read back; a file torn at any byte is continued to the same bytes; any damage is refused; shards add up to the
-// run that was never split, and only then.
+// Score files: what is written is read back; a file torn at any byte is continued to the same
+// bytes; any damage is refused; shards add up to the run that was never split, and only then.
 
 #include "eval/score-file.h"
 #include "util.h"
@@ -21,24 +21,51 @@ static bool        with_norms; // of states, all that follows
 
 // Bytes of a record, the first 24 of its body without the number of norms.
 static size_t record_size(void) {
-    return 16 + 24 + N_SPANS*32 + N*7 + (with_norms ? 8 + N_NORMS*16 : 0);
+    return 16 + 24 + N_SPANS * 32 + N * 7 + (with_norms ? 8 + N_NORMS * 16 : 0);
 }
 
 static struct score_meta sample_meta(void) {
     return (struct score_meta) {
-        .tool = "lrnn-perplexity 0.1.0", .model = "delta", .model_hash = "ab", .model_family = "delta_net", .eigenvalues = "[-1,1]",
-        .quantization = "f32", .parameters = INT64_C(340000000000), .train_length = 2048, .n_vocab = 32000, .tokenizer_hash = "cd",
-        .dataset = "text", .data_fingerprint = "ef", .template = "Problem: {p}\nSolution: \\frac\r{s}", .files = "a.jsonl\tb c.jsonl", .sources = "web",
-        .records = 3, .documents = 2, .filtered = 1, .malformed = 0, .lone_surrogates = 4, .complaints = "",
-        .protocol = "custom", .mode = "packed", .bos = "doc", .eos = "none", .reset = "window", .window = W, .same_targets = "",
-        .probe = with_norms ? "state-norm" : "",
-        .n_batch = 64, .group = GROUP, .n_windows = N_WINDOWS, .shard = 1, .n_shards = 1,
+        .tool             = "lrnn-perplexity 0.1.0",
+        .model            = "delta",
+        .model_hash       = "ab",
+        .model_family     = "delta_net",
+        .eigenvalues      = "[-1,1]",
+        .quantization     = "f32",
+        .parameters       = INT64_C(340000000000),
+        .train_length     = 2048,
+        .n_vocab          = 32000,
+        .tokenizer_hash   = "cd",
+        .dataset          = "text",
+        .data_fingerprint = "ef",
+        .template         = "Problem: {p}\nSolution: \\frac\r{s}",
+        .files            = "a.jsonl\tb c.jsonl",
+        .sources          = "web",
+        .records          = 3,
+        .documents        = 2,
+        .filtered         = 1,
+        .malformed        = 0,
+        .lone_surrogates  = 4,
+        .complaints       = "",
+        .protocol         = "custom",
+        .mode             = "packed",
+        .bos              = "doc",
+        .eos              = "none",
+        .reset            = "window",
+        .window           = W,
+        .same_targets     = "",
+        .probe            = with_norms ? "state-norm" : "",
+        .n_batch          = 64,
+        .group            = GROUP,
+        .n_windows        = N_WINDOWS,
+        .shard            = 1,
+        .n_shards         = 1,
     };
 }
 
 // Window i, from a formula, with a NaN and infinities among the numbers.
 struct sample {
-    float              nll  [N];
+    float              nll[N];
     uint16_t           bytes[N];
     uint8_t            flags[N];
     struct window_span spans[N_SPANS];
@@ -47,28 +74,44 @@ struct sample {
 
 static struct score_window sample_window(struct sample * s, int64_t index) {
     for (int i = 0; i < N; ++i) {
-        s->nll  [i] = i == 5 && index == 3 ? NAN : i == 6 && index == 3 ? INFINITY : (float) (index + 1)/(float) (i + 1);
-        s->bytes[i] = (uint16_t) (i*7919 + (int) index);
+        s->nll[i]   = i == 5 && index == 3   ? NAN
+                      : i == 6 && index == 3 ? INFINITY
+                                             : (float) (index + 1) / (float) (i + 1);
+        s->bytes[i] = (uint16_t) (i * 7919 + (int) index);
         s->flags[i] = (uint8_t) ((i + (int) index) % 4);
     }
-    s->spans[0] = (struct window_span) { .first = 0, .document = index,     .byte = 17*index, .source =  0, .file = 0 };
-    s->spans[1] = (struct window_span) { .first = 4, .document = index + 1, .byte = 0,        .source = -1, .file = 1 };
+    s->spans[0] = (struct window_span) {
+        .first = 0, .document = index, .byte = 17 * index, .source = 0, .file = 0
+    };
+    s->spans[1] = (struct window_span) {
+        .first = 4, .document = index + 1, .byte = 0, .source = -1, .file = 1
+    };
     for (int i = 0; i < N_NORMS; ++i) {
-        s->norms[i] = (struct score_norm) { .at = 2 << i, .layer = i, .norm = i == 2 && index == 3 ? INFINITY : 0.5f*(float) (index + i) };
+        s->norms[i] = (struct score_norm) { .at = 2 << i,
+            .layer                              = i,
+            .norm = i == 2 && index == 3 ? INFINITY : 0.5f * (float) (index + i) };
     }
     return (struct score_window) {
-        .index = index, .n_targets = N, .nll = s->nll, .bytes = s->bytes, .flags = s->flags, .spans = s->spans, .n_spans = N_SPANS,
-        .norms = s->norms, .n_norms = with_norms ? N_NORMS : 0,
+        .index     = index,
+        .n_targets = N,
+        .nll       = s->nll,
+        .bytes     = s->bytes,
+        .flags     = s->flags,
+        .spans     = s->spans,
+        .n_spans   = N_SPANS,
+        .norms     = s->norms,
+        .n_norms   = with_norms ? N_NORMS : 0,
     };
 }
 
 static bool same_window(const struct score_window * a, const struct score_window * b) {
-    return a->index == b->index && a->n_targets == b->n_targets && a->n_spans == b->n_spans && a->n_norms == b->n_norms &&
-        memcmp(a->norms, b->norms, (size_t) a->n_norms*sizeof(*a->norms))   == 0 &&
-        memcmp(a->nll,   b->nll,   (size_t) a->n_targets*sizeof(*a->nll))   == 0 &&
-        memcmp(a->bytes, b->bytes, (size_t) a->n_targets*sizeof(*a->bytes)) == 0 &&
-        memcmp(a->flags, b->flags, (size_t) a->n_targets)                   == 0 &&
-        memcmp(a->spans, b->spans, (size_t) a->n_spans*sizeof(*a->spans))   == 0;
+    return a->index == b->index && a->n_targets == b->n_targets && a->n_spans == b->n_spans &&
+           a->n_norms == b->n_norms &&
+           memcmp(a->norms, b->norms, (size_t) a->n_norms * sizeof(*a->norms)) == 0 &&
+           memcmp(a->nll, b->nll, (size_t) a->n_targets * sizeof(*a->nll)) == 0 &&
+           memcmp(a->bytes, b->bytes, (size_t) a->n_targets * sizeof(*a->bytes)) == 0 &&
+           memcmp(a->flags, b->flags, (size_t) a->n_targets) == 0 &&
+           memcmp(a->spans, b->spans, (size_t) a->n_spans * sizeof(*a->spans)) == 0;
 }
 
 static const char * in_folder(char * path, const char * name) {
@@ -83,7 +126,7 @@ static uint8_t * read_bytes(const char * path, size_t * size) {
         printf("FAILED: %s cannot be read\n", path);
         exit(1);
     }
-    *size = (size_t) st.st_size;
+    *size          = (size_t) st.st_size;
     uint8_t * data = malloc(*size + 1);
     if (data == NULL || fread(data, 1, *size, f) != *size) {
         exit(1);
@@ -107,25 +150,26 @@ static void write_rest(struct score_writer * w, const struct score_meta * meta, 
     score_shard_range(meta, &first, &end);
     bool ok = w != NULL;
     for (int64_t i = first + n_done; i < end && ok; ++i) {
-        struct sample s;
+        struct sample             s;
         const struct score_window window = sample_window(&s, i);
-        ok = score_writer_append(w, &window, err, sizeof(err)) && (i != 3 || score_writer_sync(w, err, sizeof(err)));
+        ok                               = score_writer_append(w, &window, err, sizeof(err)) &&
+             (i != 3 || score_writer_sync(w, err, sizeof(err)));
     }
     ok = score_writer_close(w, err, sizeof(err)) && ok;
     test_check(&t, ok, "windows were not written: %s", err);
 }
 
 static void write_file(const char * path, const struct score_meta * meta) {
-    char err[512] = "";
-    struct score_writer * w = score_writer_create(path, meta, err, sizeof(err));
+    char                  err[512] = "";
+    struct score_writer * w        = score_writer_create(path, meta, err, sizeof(err));
     test_check(&t, w != NULL, "%s", err);
     write_rest(w, meta, 0);
 }
 
 static void test_roundtrip(const char * path) {
     const struct score_meta meta = sample_meta();
-    struct scores scores;
-    char err[512] = "";
+    struct scores           scores;
+    char                    err[512] = "";
 
     write_file(path, &meta);
     const char * paths[] = { path };
@@ -133,15 +177,20 @@ static void test_roundtrip(const char * path) {
         return;
     }
     const struct score_meta * m = &scores.meta;
-    test_check(&t, strcmp(m->template, meta.template) == 0 && strcmp(m->files, meta.files) == 0 && strcmp(m->tool, meta.tool) == 0,
+    test_check(&t,
+            strcmp(m->template, meta.template) == 0 && strcmp(m->files, meta.files) == 0 &&
+                    strcmp(m->tool, meta.tool) == 0,
             "texts of the header");
-    test_check(&t, m->parameters == meta.parameters && m->lone_surrogates == 4 && !m->skip_special && m->n_windows == N_WINDOWS,
+    test_check(&t,
+            m->parameters == meta.parameters && m->lone_surrogates == 4 && !m->skip_special &&
+                    m->n_windows == N_WINDOWS,
             "numbers of the header");
     test_check(&t, scores.n_windows == N_WINDOWS, "%" PRId64 " windows", scores.n_windows);
     for (int64_t i = 0; i < scores.n_windows; ++i) {
-        struct sample s;
+        struct sample             s;
         const struct score_window expected = sample_window(&s, i);
-        test_check(&t, same_window(&scores.windows[i], &expected), "window %" PRId64 " is not what was written", i);
+        test_check(&t, same_window(&scores.windows[i], &expected),
+                "window %" PRId64 " is not what was written", i);
     }
     scores_free(&scores);
 }
@@ -151,44 +200,55 @@ static void test_layout(const char * path) {
     size_t    size;
     uint8_t * data = read_bytes(path, &size);
     uint32_t  version, n_text, magic, n_body;
-    memcpy(&version, data + 8,  4);
-    memcpy(&n_text,  data + 12, 4);
+    memcpy(&version, data + 8, 4);
+    memcpy(&n_text, data + 12, 4);
     test_check(&t, memcmp(data, "LRNN-NLL", 8) == 0 && version == 1 && n_text % 8 == 0, "prefix");
-    test_check(&t, memcmp(data + 16, "tool lrnn-perplexity 0.1.0\nmodel delta\n", 38) == 0, "first lines");
+    test_check(&t, memcmp(data + 16, "tool lrnn-perplexity 0.1.0\nmodel delta\n", 38) == 0,
+            "first lines");
     data[size] = 0;
-    test_check(&t, strstr((char *) data + 16, "\ntemplate Problem: {p}\\nSolution: \\\\frac\\r{s}\n") != NULL, "escapes");
-    test_check(&t, strstr((char *) data + 16, "\nwindow 9\n") != NULL && strstr((char *) data + 16, "\nshard 1\n") != NULL, "numbers");
-    test_check(&t, strstr((char *) data + 16, "\nprobe ") == NULL, "a run without a probe has the line of one");
+    test_check(&t,
+            strstr((char *) data + 16, "\ntemplate Problem: {p}\\nSolution: \\\\frac\\r{s}\n") !=
+                    NULL,
+            "escapes");
+    test_check(&t,
+            strstr((char *) data + 16, "\nwindow 9\n") != NULL &&
+                    strstr((char *) data + 16, "\nshard 1\n") != NULL,
+            "numbers");
+    test_check(&t, strstr((char *) data + 16, "\nprobe ") == NULL,
+            "a run without a probe has the line of one");
     const uint8_t * record = data + 16 + n_text + 32;
-    memcpy(&magic,  record,     4);
+    memcpy(&magic, record, 4);
     memcpy(&n_body, record + 4, 4);
-    test_check(&t, memcmp(record, "NLL1", 4) == 0 && n_body == 24 + 2*32 + N*7, "record of %" PRIu32 " bytes", n_body);
+    test_check(&t, memcmp(record, "NLL1", 4) == 0 && n_body == 24 + 2 * 32 + N * 7,
+            "record of %" PRIu32 " bytes", n_body);
     float nll;
-    memcpy(&nll, record + 8 + 24 + 2*32 + 4*3, 4);
-    test_check(&t, nll == 1.0f/4.0f, "nll of the first window, fourth target: %f", (double) nll);
+    memcpy(&nll, record + 8 + 24 + 2 * 32 + 4 * 3, 4);
+    test_check(&t, nll == 1.0f / 4.0f, "nll of the first window, fourth target: %f", (double) nll);
     uint64_t sum = 0xcbf29ce484222325u, stored;
     for (uint32_t i = 0; i < n_body; ++i) {
-        sum = (sum ^ record[8 + i])*0x100000001b3u;
+        sum = (sum ^ record[8 + i]) * 0x100000001b3u;
     }
     memcpy(&stored, record + 8 + n_body, 8);
     test_check(&t, sum == stored, "checksum");
-    test_check(&t, size == 16 + n_text + 32 + N_WINDOWS*(16 + (size_t) n_body), "%zu bytes", size);
+    test_check(
+            &t, size == 16 + n_text + 32 + N_WINDOWS * (16 + (size_t) n_body), "%zu bytes", size);
     free(data);
 }
 
-// Cut anywhere, a file is continued to what it would have been: in the header, in records and between them.
+// Cut anywhere, a file is continued to what it would have been: in the header, in records and
+// between them.
 static void test_torn(const char * whole) {
     const struct score_meta meta = sample_meta();
-    char      path[512];
-    size_t    size;
-    uint8_t * data = read_bytes(whole, &size);
-    const size_t n_record = record_size();
-    const size_t n_header = size - N_WINDOWS*n_record;
+    char                    path[512];
+    size_t                  size;
+    uint8_t *               data     = read_bytes(whole, &size);
+    const size_t            n_record = record_size();
+    const size_t            n_header = size - N_WINDOWS * n_record;
     test_check(&t, n_record % 61 != 0, "cuts fall on the same bytes of each record");
     in_folder(path, "torn.nll");
     for (size_t cut = 0; cut <= size; cut += cut < n_header ? 203 : 61) {
         char    err[512] = "";
-        int64_t n_done = -1;
+        int64_t n_done   = -1;
         size_t  n;
         write_bytes(path, data, cut);
         struct score_writer * w = score_writer_resume(path, &meta, &n_done, err, sizeof(err));
@@ -197,28 +257,31 @@ static void test_torn(const char * whole) {
         }
         write_rest(w, &meta, n_done);
         uint8_t * again = read_bytes(path, &n);
-        test_check(&t, n == size && memcmp(again, data, size) == 0, "cut at byte %zu and continued, the file has other bytes", cut);
+        test_check(&t, n == size && memcmp(again, data, size) == 0,
+                "cut at byte %zu and continued, the file has other bytes", cut);
         free(again);
     }
     // the last block was given to the file but never filled
     memset(data + size - n_record, 0, n_record);
     write_bytes(path, data, size);
-    char    err[512] = "";
-    int64_t n_done = -1;
-    struct score_writer * w = score_writer_resume(path, &meta, &n_done, err, sizeof(err));
+    char                  err[512] = "";
+    int64_t               n_done   = -1;
+    struct score_writer * w        = score_writer_resume(path, &meta, &n_done, err, sizeof(err));
     test_check(&t, w != NULL && n_done == N_WINDOWS - 1, "zeros at the end: %s", err);
     score_writer_close(w, err, sizeof(err));
     free(data);
 }
 
-// With any byte changed, the file is refused: as damaged, or as not finished where the last record is hit.
+// With any byte changed, the file is refused: as damaged, or as not finished where the last record
+// is hit.
 static void test_damage(const char * whole) {
     char         path[512];
     size_t       size;
     uint8_t *    data    = read_bytes(whole, &size);
     const char * paths[] = { in_folder(path, "damaged.nll") };
     write_bytes(path, data, size);
-    FILE * f = fopen(path, "r+b"); // bytes are changed in place: a file that is written again and again takes a disk's time
+    FILE * f = fopen(path,
+            "r+b"); // bytes are changed in place: a file that is written again and again takes a disk's time
     for (size_t at = 0; at < size && f != NULL; ++at) {
         struct scores scores;
         char          err[512] = "";
@@ -228,7 +291,8 @@ static void test_damage(const char * whole) {
             break;
         }
         const bool read = scores_read(paths, 1, false, &scores, err, sizeof(err));
-        test_check(&t, !read && strstr(err, "damaged.nll") != NULL, "byte %zu is another: %s", at, read ? "the file is taken" : err);
+        test_check(&t, !read && strstr(err, "damaged.nll") != NULL, "byte %zu is another: %s", at,
+                read ? "the file is taken" : err);
         if (read) {
             scores_free(&scores);
         }
@@ -237,16 +301,19 @@ static void test_damage(const char * whole) {
         }
     }
     struct scores scores;
-    char err[512] = "";
-    if (test_check(&t, scores_read(paths, 1, false, &scores, err, sizeof(err)), "not all bytes were tried: %s", err)) {
+    char          err[512] = "";
+    if (test_check(&t, scores_read(paths, 1, false, &scores, err, sizeof(err)),
+                "not all bytes were tried: %s", err)) {
         scores_free(&scores);
     }
     fclose(f);
     free(data);
 }
 
-// Changes bytes of record `r`, and gives it the checksum that belongs to them: the numbers themselves must be looked at.
-static void refuse_field(const char * whole, int r, size_t offset, const void * value, size_t n_value, const char * word) {
+// Changes bytes of record `r`, and gives it the checksum that belongs to them: the numbers
+// themselves must be looked at.
+static void refuse_field(const char * whole, int r, size_t offset, const void * value,
+        size_t n_value, const char * word) {
     char      path[512];
     size_t    size;
     uint8_t * data = read_bytes(whole, &size);
@@ -254,11 +321,11 @@ static void refuse_field(const char * whole, int r, size_t offset, const void * 
     memcpy(&n_text, data + 12, 4);
     uint8_t * record = data + 16 + n_text + 32;
     memcpy(&n_body, record + 4, 4);
-    record += (size_t) r*(16 + n_body);
+    record += (size_t) r * (16 + n_body);
     memcpy(record + 8 + offset, value, n_value);
     uint64_t sum = 0xcbf29ce484222325u;
     for (uint32_t i = 0; i < n_body; ++i) {
-        sum = (sum ^ record[8 + i])*0x100000001b3u;
+        sum = (sum ^ record[8 + i]) * 0x100000001b3u;
     }
     memcpy(record + 8 + n_body, &sum, 8);
     const char *  paths[] = { in_folder(path, "wrong.nll") };
@@ -266,7 +333,8 @@ static void refuse_field(const char * whole, int r, size_t offset, const void * 
     char          err[512] = "";
     write_bytes(path, data, size);
     const bool read = scores_read(paths, 1, true, &scores, err, sizeof(err));
-    test_check(&t, !read && strstr(err, word) != NULL, "%s: %s", word, read ? "the file is taken" : err);
+    test_check(&t, !read && strstr(err, word) != NULL, "%s: %s", word,
+            read ? "the file is taken" : err);
     if (read) {
         scores_free(&scores);
     }
@@ -274,85 +342,104 @@ static void refuse_field(const char * whole, int r, size_t offset, const void * 
 }
 
 static void test_fields(const char * whole) {
-    const int64_t minus = -1, huge = INT64_MAX, many = INT64_C(1) << 33, last = N_WINDOWS, again = 1, none = 0;
+    const int64_t minus = -1, huge = INT64_MAX, many = INT64_C(1) << 33, last = N_WINDOWS,
+                  again = 1, none = 0;
     const int32_t file = 2, source = 1;
     const uint8_t flags = 4;
-    refuse_field(whole, 2, 0,  &last,   8, "window 11 of a run of 11");
-    refuse_field(whole, 2, 0,  &minus,  8, "window -1");
-    refuse_field(whole, 2, 0,  &again,  8, "window 1 comes where 2 is expected");
-    refuse_field(whole, 2, 8,  &huge,   8, "targets");
-    refuse_field(whole, 2, 8,  &many,   8, "targets");
-    refuse_field(whole, 2, 8,  &none,   8, "targets");
-    refuse_field(whole, 2, 8,  &minus,  8, "targets");
-    refuse_field(whole, 2, 16, &huge,   8, "spans");
-    refuse_field(whole, 2, 16, &none,   8, "spans");
-    refuse_field(whole, 2, 24, &again,  8, "span 0");             // begins at token 1
-    refuse_field(whole, 2, 24 + 32, &none, 8, "span 1");          // does not ascend
-    refuse_field(whole, 2, 24 + 32, &huge, 8, "span 1");          // beyond the window
-    refuse_field(whole, 2, 24 + 8,  &minus, 8, "span 0");         // document
-    refuse_field(whole, 2, 24 + 28, &file,   4, "file 2");
+    refuse_field(whole, 2, 0, &last, 8, "window 11 of a run of 11");
+    refuse_field(whole, 2, 0, &minus, 8, "window -1");
+    refuse_field(whole, 2, 0, &again, 8, "window 1 comes where 2 is expected");
+    refuse_field(whole, 2, 8, &huge, 8, "targets");
+    refuse_field(whole, 2, 8, &many, 8, "targets");
+    refuse_field(whole, 2, 8, &none, 8, "targets");
+    refuse_field(whole, 2, 8, &minus, 8, "targets");
+    refuse_field(whole, 2, 16, &huge, 8, "spans");
+    refuse_field(whole, 2, 16, &none, 8, "spans");
+    refuse_field(whole, 2, 24, &again, 8, "span 0");     // begins at token 1
+    refuse_field(whole, 2, 24 + 32, &none, 8, "span 1"); // does not ascend
+    refuse_field(whole, 2, 24 + 32, &huge, 8, "span 1"); // beyond the window
+    refuse_field(whole, 2, 24 + 8, &minus, 8, "span 0"); // document
+    refuse_field(whole, 2, 24 + 28, &file, 4, "file 2");
     refuse_field(whole, 2, 24 + 24, &source, 4, "source 1");
-    refuse_field(whole, 2, 24 + 2*32 + 6*N + 3, &flags, 1, "target 4 of window 2 has flags 4");
+    refuse_field(whole, 2, 24 + 2 * 32 + 6 * N + 3, &flags, 1, "target 4 of window 2 has flags 4");
 }
 
 static void refuse_resume(const char * whole, struct score_meta meta, const char * word) {
-    char    err[512] = "";
-    int64_t n_done;
+    char                  err[512] = "";
+    int64_t               n_done;
     struct score_writer * w = score_writer_resume(whole, &meta, &n_done, err, sizeof(err));
-    test_check(&t, w == NULL && strstr(err, word) != NULL, "resuming with another %s: %s", word, w != NULL ? "it goes on" : err);
+    test_check(&t, w == NULL && strstr(err, word) != NULL, "resuming with another %s: %s", word,
+            w != NULL ? "it goes on" : err);
     score_writer_close(w, err, sizeof(err));
 }
 
 // The same of norms, which stand behind their number and the spans.
 static void test_norm_fields(const char * whole) {
-    const size_t  at    = 24 + 8 + N_SPANS*32;
+    const size_t  at    = 24 + 8 + N_SPANS * 32;
     const int64_t minus = -1, huge = INT64_MAX, fewer = N_NORMS - 1, two = 2, beyond = W + 1;
     const int32_t layer = -1;
     const float   norm  = -1.0f;
-    refuse_field(whole, 2, 24,          &minus,  8, "norms");
-    refuse_field(whole, 2, 24,          &huge,   8, "norms");
-    refuse_field(whole, 2, 24,          &fewer,  8, "norms");
-    refuse_field(whole, 2, at + 16,     &two,    8, "norm 1");  // does not ascend
-    refuse_field(whole, 2, at + 32,     &beyond, 8, "norm 2");  // beyond the window
-    refuse_field(whole, 2, at + 8,      &layer,  4, "of layer -1");
-    refuse_field(whole, 2, at + 12,     &norm,   4, "norm 0");
+    refuse_field(whole, 2, 24, &minus, 8, "norms");
+    refuse_field(whole, 2, 24, &huge, 8, "norms");
+    refuse_field(whole, 2, 24, &fewer, 8, "norms");
+    refuse_field(whole, 2, at + 16, &two, 8, "norm 1");    // does not ascend
+    refuse_field(whole, 2, at + 32, &beyond, 8, "norm 2"); // beyond the window
+    refuse_field(whole, 2, at + 8, &layer, 4, "of layer -1");
+    refuse_field(whole, 2, at + 12, &norm, 4, "norm 0");
 
     struct score_meta meta = sample_meta();
-    meta.probe = "";
+    meta.probe             = "";
     refuse_resume(whole, meta, "probe is 'state-norm', here it is ''");
     meta.probe = "something";
-    char         path[512], err[512] = "";
-    const char * paths[] = { in_folder(path, "wrong.nll") };
+    char          path[512], err[512] = "";
+    const char *  paths[] = { in_folder(path, "wrong.nll") };
     struct scores scores;
     write_file(path, &meta);
-    test_check(&t, !scores_read(paths, 1, false, &scores, err, sizeof(err)) && strstr(err, "expected state-norm") != NULL, "probe: %s", err);
+    test_check(&t,
+            !scores_read(paths, 1, false, &scores, err, sizeof(err)) &&
+                    strstr(err, "expected state-norm") != NULL,
+            "probe: %s", err);
 }
 
 static void test_other_run(const char * whole) {
     struct score_meta meta;
-    meta = sample_meta(); meta.n_batch    = 32;        refuse_resume(whole, meta, "n_batch is '64', here it is '32'");
-    meta = sample_meta(); meta.model_hash = "ac";      refuse_resume(whole, meta, "model_hash is 'ab', here it is 'ac'");
-    meta = sample_meta(); meta.sources    = "web\tx";  refuse_resume(whole, meta, "sources");
-    meta = sample_meta(); meta.shard = meta.n_shards = 2; refuse_resume(whole, meta, "n_shards");
+    meta         = sample_meta();
+    meta.n_batch = 32;
+    refuse_resume(whole, meta, "n_batch is '64', here it is '32'");
+    meta            = sample_meta();
+    meta.model_hash = "ac";
+    refuse_resume(whole, meta, "model_hash is 'ab', here it is 'ac'");
+    meta         = sample_meta();
+    meta.sources = "web\tx";
+    refuse_resume(whole, meta, "sources");
+    meta       = sample_meta();
+    meta.shard = meta.n_shards = 2;
+    refuse_resume(whole, meta, "n_shards");
 
-    size_t       before, after;
-    struct stat  st;
-    uint8_t *    data = read_bytes(whole, &before);
-    after = stat(whole, &st) == 0 ? (size_t) st.st_size : 0;
+    size_t      before, after;
+    struct stat st;
+    uint8_t *   data = read_bytes(whole, &before);
+    after            = stat(whole, &st) == 0 ? (size_t) st.st_size : 0;
     test_check(&t, before == after, "a file that was not continued has changed");
     free(data);
 
     // of its own kind, and what is no score file
-    char path[512], err[512] = "";
+    char          path[512], err[512] = "";
     struct scores scores;
-    write_bytes(in_folder(path, "text.nll"), (const uint8_t *) "this is a text that was put there by mistake", 44);
+    write_bytes(in_folder(path, "text.nll"),
+            (const uint8_t *) "this is a text that was put there by mistake", 44);
     const char * paths[] = { path };
-    test_check(&t, !scores_read(paths, 1, true, &scores, err, sizeof(err)) && strstr(err, "not a score file") != NULL, "%s", err);
+    test_check(&t,
+            !scores_read(paths, 1, true, &scores, err, sizeof(err)) &&
+                    strstr(err, "not a score file") != NULL,
+            "%s", err);
     refuse_resume(path, sample_meta(), "not a score file");
 }
 
-// Shards: names of the files that are read, and what must be in the sentence; NULL: they are the run.
-static void read_shards(const char * const * names, int n, bool partial, const char * word, int64_t n_windows) {
+// Shards: names of the files that are read, and what must be in the sentence; NULL: they are the
+// run.
+static void read_shards(
+        const char * const * names, int n, bool partial, const char * word, int64_t n_windows) {
     char          path[16][512], err[512] = "";
     const char *  paths[16];
     struct scores scores;
@@ -363,9 +450,10 @@ static void read_shards(const char * const * names, int n, bool partial, const c
     if (word != NULL) {
         test_check(&t, !read && strstr(err, word) != NULL, "%s: %s", word, read ? "taken" : err);
     } else if (test_check(&t, read, "%s", err)) {
-        bool same = scores.n_windows == n_windows && scores.meta.n_shards == 1 && scores.meta.shard == 1;
+        bool same = scores.n_windows == n_windows && scores.meta.n_shards == 1 &&
+                    scores.meta.shard == 1;
         for (int64_t i = 0, last = -1; i < scores.n_windows && same; ++i) {
-            struct sample s;
+            struct sample             s;
             const struct score_window expected = sample_window(&s, scores.windows[i].index);
             same = same_window(&scores.windows[i], &expected) && scores.windows[i].index > last;
             last = scores.windows[i].index;
@@ -383,50 +471,62 @@ static void test_shards(void) {
     static const int64_t ends[] = { 2, 6, 8, 11 };
     for (int64_t i = 1; i <= 4; ++i) {
         struct score_meta meta = sample_meta();
-        char    name[32];
-        int64_t first, end;
+        char              name[32];
+        int64_t           first, end;
         meta.shard    = i;
         meta.n_shards = 4;
         score_shard_range(&meta, &first, &end);
-        test_check(&t, first == (i > 1 ? ends[i - 2] : 0) && end == ends[i - 1] && first % GROUP == 0,
+        test_check(&t,
+                first == (i > 1 ? ends[i - 2] : 0) && end == ends[i - 1] && first % GROUP == 0,
                 "shard %" PRId64 ": %" PRId64 " to %" PRId64, i, first, end);
         snprintf(name, sizeof(name), "s%d.nll", (int) i);
         write_file(in_folder(path, name), &meta);
     }
     struct score_meta other = sample_meta();
-    other.n_shards         = 4;
-    other.shard            = 2;
-    other.data_fingerprint = "ee";
+    other.n_shards          = 4;
+    other.shard             = 2;
+    other.data_fingerprint  = "ee";
     write_file(in_folder(path, "other.nll"), &other);
     struct score_meta half = sample_meta();
     half.n_shards          = 4;
     half.shard             = 2;
-    struct score_writer * w = score_writer_create(in_folder(path, "half.nll"), &half, err, sizeof(err));
-    struct sample s;
+    struct score_writer * w =
+            score_writer_create(in_folder(path, "half.nll"), &half, err, sizeof(err));
+    struct sample             s;
     const struct score_window window = sample_window(&s, 2);
-    test_check(&t, w != NULL && score_writer_append(w, &window, err, sizeof(err)) && score_writer_close(w, err, sizeof(err)), "%s", err);
+    test_check(&t,
+            w != NULL && score_writer_append(w, &window, err, sizeof(err)) &&
+                    score_writer_close(w, err, sizeof(err)),
+            "%s", err);
 
-    read_shards((const char *[]) { "s3.nll", "s1.nll", "s4.nll", "s2.nll" },           4, false, NULL, 11);
-    read_shards((const char *[]) { "s1.nll", "s2.nll", "s3.nll" },                     3, false, "shard 4 is missing", 0);
-    read_shards((const char *[]) { "s2.nll", "s3.nll", "s4.nll" },                     3, false, "shard 1 is missing", 0);
-    read_shards((const char *[]) { "s1.nll", "s2.nll", "s4.nll" },                     3, false, "shard 3 is missing", 0);
-    read_shards((const char *[]) { "s1.nll", "s2.nll", "half.nll", "s3.nll", "s4.nll" }, 5, false, "both are shard 2 of 4", 0);
-    read_shards((const char *[]) { "s1.nll", "s2.nll", "half.nll" },                   3, true,  "overlap", 0);
-    read_shards((const char *[]) { "s1.nll", "other.nll", "s3.nll", "s4.nll" },        4, false, "data_fingerprint is 'ef'", 0);
-    read_shards((const char *[]) { "s1.nll", "half.nll", "s3.nll", "s4.nll" },         4, false, "half.nll: is not finished: it has 1 of 4", 0);
-    read_shards((const char *[]) { "s1.nll", "half.nll", "s4.nll" },                   3, true,  NULL, 2 + 1 + 3);
-    read_shards((const char *[]) { "s1.nll", "whole.nll" },                            2, false, "n_shards", 0);
-    read_shards((const char *[]) { "missing.nll" },                                    1, false, "cannot be read", 0);
+    read_shards((const char *[]) { "s3.nll", "s1.nll", "s4.nll", "s2.nll" }, 4, false, NULL, 11);
+    read_shards(
+            (const char *[]) { "s1.nll", "s2.nll", "s3.nll" }, 3, false, "shard 4 is missing", 0);
+    read_shards(
+            (const char *[]) { "s2.nll", "s3.nll", "s4.nll" }, 3, false, "shard 1 is missing", 0);
+    read_shards(
+            (const char *[]) { "s1.nll", "s2.nll", "s4.nll" }, 3, false, "shard 3 is missing", 0);
+    read_shards((const char *[]) { "s1.nll", "s2.nll", "half.nll", "s3.nll", "s4.nll" }, 5, false,
+            "both are shard 2 of 4", 0);
+    read_shards((const char *[]) { "s1.nll", "s2.nll", "half.nll" }, 3, true, "overlap", 0);
+    read_shards((const char *[]) { "s1.nll", "other.nll", "s3.nll", "s4.nll" }, 4, false,
+            "data_fingerprint is 'ef'", 0);
+    read_shards((const char *[]) { "s1.nll", "half.nll", "s3.nll", "s4.nll" }, 4, false,
+            "half.nll: is not finished: it has 1 of 4", 0);
+    read_shards((const char *[]) { "s1.nll", "half.nll", "s4.nll" }, 3, true, NULL, 2 + 1 + 3);
+    read_shards((const char *[]) { "s1.nll", "whole.nll" }, 2, false, "n_shards", 0);
+    read_shards((const char *[]) { "missing.nll" }, 1, false, "cannot be read", 0);
 
     // more shards than groups: some own nothing, and their files are whole
     int64_t n = 0;
     for (int64_t i = 1; i <= 9; ++i) {
         struct score_meta meta = sample_meta();
-        int64_t first, end;
+        int64_t           first, end;
         meta.shard    = i;
         meta.n_shards = 9;
         score_shard_range(&meta, &first, &end);
-        test_check(&t, first == n && end >= first, "shard %" PRId64 " of 9: %" PRId64 " to %" PRId64, i, first, end);
+        test_check(&t, first == n && end >= first,
+                "shard %" PRId64 " of 9: %" PRId64 " to %" PRId64, i, first, end);
         n = end;
     }
     test_check(&t, n == N_WINDOWS, "nine shards own %" PRId64 " windows", n);
@@ -434,28 +534,33 @@ static void test_shards(void) {
 
 static void test_order(void) {
     const struct score_meta meta = sample_meta();
-    char path[512], err[512] = "";
-    struct score_writer * w = score_writer_create(in_folder(path, "order.nll"), &meta, err, sizeof(err));
-    struct sample s;
+    char                    path[512], err[512] = "";
+    struct score_writer *   w =
+            score_writer_create(in_folder(path, "order.nll"), &meta, err, sizeof(err));
+    struct sample             s;
     const struct score_window window = sample_window(&s, 1);
-    test_check(&t, w != NULL && !score_writer_append(w, &window, err, sizeof(err)) && strstr(err, "expected window 0") != NULL, "%s", err);
+    test_check(&t,
+            w != NULL && !score_writer_append(w, &window, err, sizeof(err)) &&
+                    strstr(err, "expected window 0") != NULL,
+            "%s", err);
 
     // a second process cannot write to it meanwhile
     const pid_t child = fork();
     if (child == 0) {
-        int64_t n_done;
+        int64_t               n_done;
         struct score_writer * second = score_writer_resume(path, &meta, &n_done, err, sizeof(err));
         _exit(second == NULL && strstr(err, "another process") != NULL ? 0 : 1);
     }
     int status = -1;
-    test_check(&t, waitpid(child, &status, 0) == child && status == 0, "two processes write to one file");
+    test_check(&t, waitpid(child, &status, 0) == child && status == 0,
+            "two processes write to one file");
     score_writer_close(w, err, sizeof(err));
 }
 
 // The files as seeds for fuzz-score-file.
 static void write_seeds(const char * seeds) {
     static const char * const names[] = { "whole.nll", "half.nll", "s4.nll", "norms.nll" };
-    for (size_t i = 0; i < sizeof(names)/sizeof(names[0]); ++i) {
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); ++i) {
         char      path[512], seed[1024];
         size_t    size;
         uint8_t * data = read_bytes(in_folder(path, names[i]), &size);
@@ -466,7 +571,8 @@ static void write_seeds(const char * seeds) {
 }
 
 int main(int argc, char ** argv) {
-    snprintf(folder, sizeof(folder), "%s/lrnn-score-file.XXXXXX", getenv("TMPDIR") != NULL ? getenv("TMPDIR") : "/tmp");
+    snprintf(folder, sizeof(folder), "%s/lrnn-score-file.XXXXXX",
+            getenv("TMPDIR") != NULL ? getenv("TMPDIR") : "/tmp");
     if (mkdtemp(folder) == NULL) {
         printf("FAILED: no folder: %s\n", strerror(errno));
         return 1;
@@ -495,9 +601,10 @@ int main(int argc, char ** argv) {
         write_seeds(argv[1]);
     }
 
-    static const char * const made[] = { "whole.nll", "torn.nll", "damaged.nll", "wrong.nll", "text.nll", "s1.nll", "s2.nll", "s3.nll", "s4.nll",
-                                         "other.nll", "half.nll", "order.nll", "norms.nll" };
-    for (size_t i = 0; i < sizeof(made)/sizeof(made[0]); ++i) {
+    static const char * const made[] = { "whole.nll", "torn.nll", "damaged.nll", "wrong.nll",
+        "text.nll", "s1.nll", "s2.nll", "s3.nll", "s4.nll", "other.nll", "half.nll", "order.nll",
+        "norms.nll" };
+    for (size_t i = 0; i < sizeof(made) / sizeof(made[0]); ++i) {
         char path[512];
         unlink(in_folder(path, made[i]));
     }

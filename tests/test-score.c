@@ -1,5 +1,6 @@
-// The engine that scores windows: its numbers against the logits of the library, and every way of running it against every other. A run that is
-// killed and continued, and shards of it, have the bytes of the run that was not.
+// The engine that scores windows: its numbers against the logits of the library, and every way of
+// running it against every other. A run that is killed and continued, and shards of it, have the
+// bytes of the run that was not.
 
 #include "golden.h"
 #include "model-edit.h"
@@ -30,7 +31,8 @@ enum { N_DOCS = 9, N_VOCAB = 48 };
 static struct model_edit open_golden(const char * name) {
     struct model_edit e;
     for (int i = 0; i < golden.n; ++i) {
-        if (strcmp(golden.models[i].name, name) == 0 && model_edit_open(&e, golden.models[i].path)) {
+        if (strcmp(golden.models[i].name, name) == 0 &&
+                model_edit_open(&e, golden.models[i].path)) {
             return e;
         }
     }
@@ -41,23 +43,24 @@ static struct model_edit open_golden(const char * name) {
 static void add_symbols(struct model_edit * e) {
     static char  text[N_VOCAB][16];
     const char * tokens[N_VOCAB];
-    int32_t      types [N_VOCAB];
+    int32_t      types[N_VOCAB];
     for (int i = 0; i < N_VOCAB; ++i) {
         snprintf(text[i], sizeof(text[i]), "s%d", i);
         tokens[i] = text[i];
-        types [i] = i == 0 ? 3 : 1; // control, normal
+        types[i]  = i == 0 ? 3 : 1; // control, normal
     }
-    gguf_set_val_str (e->gguf, "tokenizer.ggml.model", "lrnn-symbols");
-    gguf_set_arr_str (e->gguf, "tokenizer.ggml.tokens", tokens, N_VOCAB);
+    gguf_set_val_str(e->gguf, "tokenizer.ggml.model", "lrnn-symbols");
+    gguf_set_arr_str(e->gguf, "tokenizer.ggml.tokens", tokens, N_VOCAB);
     gguf_set_arr_data(e->gguf, "tokenizer.ggml.token_type", GGUF_TYPE_INT32, types, N_VOCAB);
-    gguf_set_val_u32 (e->gguf, "tokenizer.ggml.bos_token_id", 0);
+    gguf_set_val_u32(e->gguf, "tokenizer.ggml.bos_token_id", 0);
     gguf_set_val_bool(e->gguf, "tokenizer.ggml.add_bos_token", true);
 }
 
 static struct lrnn_model * load(struct model_edit * e, const char * name) {
     char path[512], err[512] = "the file cannot be written";
     snprintf(path, sizeof(path), "%s/%s.gguf", folder, name);
-    struct lrnn_model * model = model_edit_write(e, path) ? lrnn_model_load(path, NULL, err, sizeof(err)) : NULL;
+    struct lrnn_model * model =
+            model_edit_write(e, path) ? lrnn_model_load(path, NULL, err, sizeof(err)) : NULL;
     model_edit_close(e);
     unlink(path);
     if (model == NULL) {
@@ -75,7 +78,7 @@ static struct lrnn_model * symbol_model(const char * name) {
 
 static void write_data(void) {
     struct test_rng r = { 11 };
-    FILE * f = fopen(data_path, "wb");
+    FILE *          f = fopen(data_path, "wb");
     for (int d = 0; d < N_DOCS && f != NULL; ++d) {
         fprintf(f, "{\"text\": \"");
         const int n = d == 4 ? 5 : 90 + (int) test_below(&r, 60);
@@ -91,10 +94,14 @@ static void write_data(void) {
 }
 
 static struct windows * make(const struct lrnn_model * model, struct window_params params) {
-    const char * paths[] = { data_path };
-    char err[512] = "";
-    struct dataset * ds = dataset_open(&(struct dataset_params) { .paths = paths, .n_paths = 1, .text_field = "text" }, err, sizeof(err));
-    struct windows * ws = ds != NULL ? windows_make(ds, model, &params, folder, NULL, NULL, err, sizeof(err)) : NULL;
+    const char *     paths[]  = { data_path };
+    char             err[512] = "";
+    struct dataset * ds       = dataset_open(
+            &(struct dataset_params) { .paths = paths, .n_paths = 1, .text_field = "text" }, err,
+            sizeof(err));
+    struct windows * ws =
+            ds != NULL ? windows_make(ds, model, &params, folder, NULL, NULL, err, sizeof(err))
+                       : NULL;
     dataset_free(ds);
     if (ws == NULL) {
         printf("FAILED: %s\n", err);
@@ -113,11 +120,11 @@ struct run {
     enum score_reset     reset;
     int64_t              n_batch, group, checkpoint_every;
     int64_t              shard, n_shards;
-    const char *         name;      // of the file
+    const char *         name; // of the file
     bool                 resume;
-    bool                 probe;     // norms of states as well
+    bool                 probe;      // norms of states as well
     int                  stop_after; // calls; 0: never
-    bool                 killed;    // not asked to stop, but killed
+    bool                 killed;     // not asked to stop, but killed
     struct score_result  result;
 };
 
@@ -144,30 +151,51 @@ static const char * path_of(const char * name, char path[512]) {
 }
 
 static enum score_status go(struct run * run) {
-    char path[512], checkpoints[600], err[512] = "";
-    struct windows * ws = make(run->model, run->window);
-    const struct windows_summary * s = windows_get_summary(ws);
-    static const char * const resets[] = { "window", "document", "never" };
-    const struct score_meta meta = {
-        .model = "m", .files = s->files, .sources = "", .data_fingerprint = s->fingerprint, .template = "", .same_targets = "", .n_vocab = N_VOCAB,
-        .mode = run->window.mode == WINDOW_DOCUMENT ? "document" : "packed", .reset = resets[run->reset], .window = run->window.length,
-        .probe = run->probe ? "state-norm" : "", .n_batch = run->n_batch, .group = run->group, .n_windows = s->n_windows,
-        .shard = run->n_shards > 0 ? run->shard : 1, .n_shards = run->n_shards > 0 ? run->n_shards : 1,
+    char                           path[512], checkpoints[600], err[512] = "";
+    struct windows *               ws       = make(run->model, run->window);
+    const struct windows_summary * s        = windows_get_summary(ws);
+    static const char * const      resets[] = { "window", "document", "never" };
+    const struct score_meta        meta     = {
+                   .model            = "m",
+                   .files            = s->files,
+                   .sources          = "",
+                   .data_fingerprint = s->fingerprint,
+                   .template         = "",
+                   .same_targets     = "",
+                   .n_vocab          = N_VOCAB,
+                   .mode             = run->window.mode == WINDOW_DOCUMENT ? "document" : "packed",
+                   .reset            = resets[run->reset],
+                   .window           = run->window.length,
+                   .probe            = run->probe ? "state-norm" : "",
+                   .n_batch          = run->n_batch,
+                   .group            = run->group,
+                   .n_windows        = s->n_windows,
+                   .shard            = run->n_shards > 0 ? run->shard : 1,
+                   .n_shards         = run->n_shards > 0 ? run->n_shards : 1,
     };
     path_of(run->name, path);
     snprintf(checkpoints, sizeof(checkpoints), "%s.checkpoint", path);
-    struct stop stop = { .after = run->stop_after, .killed = run->killed };
+    struct stop         stop   = { .after = run->stop_after, .killed = run->killed };
     struct score_params params = {
-        .n_threads = 1, .n_batch = run->n_batch, .group = run->group, .reset = run->reset, .max_length = run->window.length, .resume = run->resume,
-        .checkpoint_every = run->checkpoint_every, .checkpoints = checkpoints, .watch = watch, .user = &stop,
-        .state_norm = run->probe,
+        .n_threads        = 1,
+        .n_batch          = run->n_batch,
+        .group            = run->group,
+        .reset            = run->reset,
+        .max_length       = run->window.length,
+        .resume           = run->resume,
+        .checkpoint_every = run->checkpoint_every,
+        .checkpoints      = checkpoints,
+        .watch            = watch,
+        .user             = &stop,
+        .state_norm       = run->probe,
     };
     int64_t n_done = 0;
     score_shard_range(&meta, &params.first, &params.end);
-    struct score_writer * w = run->resume ? score_writer_resume(path, &meta, &n_done, err, sizeof(err)) :
-                                            score_writer_create(path, &meta, err, sizeof(err));
-    enum score_status status = SCORE_FAILED;
-    params.next = params.first + n_done;
+    struct score_writer * w      = run->resume
+                                           ? score_writer_resume(path, &meta, &n_done, err, sizeof(err))
+                                           : score_writer_create(path, &meta, err, sizeof(err));
+    enum score_status     status = SCORE_FAILED;
+    params.next                  = params.first + n_done;
     if (w != NULL && score_meta_identity(&meta, params.identity)) {
         status = score_run(run->model, ws, w, &params, &run->result, err, sizeof(err));
     }
@@ -179,8 +207,8 @@ static enum score_status go(struct run * run) {
 }
 
 static struct scores read_scores(const char * name) {
-    char path[512], err[512] = "";
-    const char * paths[] = { path_of(name, path) };
+    char          path[512], err[512] = "";
+    const char *  paths[] = { path_of(name, path) };
     struct scores scores;
     if (!scores_read(paths, 1, false, &scores, err, sizeof(err))) {
         printf("FAILED: %s\n", err);
@@ -190,9 +218,9 @@ static struct scores read_scores(const char * name) {
 }
 
 static bool same_files(const char * a, const char * b) {
-    char   path[512];
-    char * data[2];
-    long   size[2];
+    char         path[512];
+    char *       data[2];
+    long         size[2];
     const char * names[] = { a, b };
     for (int i = 0; i < 2; ++i) {
         FILE * f = fopen(path_of(names[i], path), "rb");
@@ -224,7 +252,8 @@ static void forget(const char * name) {
 //
 
 // -ln p of each target by hand: one token a call, softmax in double.
-static void by_hand(struct lrnn_session * session, const struct window * w, bool reset_documents, double * nll) {
+static void by_hand(struct lrnn_session * session, const struct window * w, bool reset_documents,
+        double * nll) {
     char err[512] = "";
     for (int64_t i = 0; i + 1 < w->n_tokens; ++i) {
         bool fresh = i == 0;
@@ -234,13 +263,15 @@ static void by_hand(struct lrnn_session * session, const struct window * w, bool
         if (fresh) {
             lrnn_seq_reset(session, 0, err, sizeof(err));
         }
-        const struct lrnn_input input = { .seq = 0, .tokens = &w->tokens[i], .n_tokens = 1, .n_logits = 1 };
+        const struct lrnn_input input = {
+            .seq = 0, .tokens = &w->tokens[i], .n_tokens = 1, .n_logits = 1
+        };
         if (!lrnn_eval(session, &input, 1, err, sizeof(err))) {
             printf("FAILED: %s\n", err);
             exit(1);
         }
-        const float * z = lrnn_logits(session, 0);
-        double sum = 0.0;
+        const float * z   = lrnn_logits(session, 0);
+        double        sum = 0.0;
         for (int v = 0; v < N_VOCAB; ++v) {
             sum += exp((double) z[v] - (double) z[w->tokens[i + 1]]);
         }
@@ -252,7 +283,7 @@ static double worst_difference(const struct score_window * w, const double * nll
     double worst = 0.0;
     for (int64_t i = 0; i < w->n_targets; ++i) {
         const double d = fabs((double) w->nll[i] - nll[i]);
-        worst = d > worst || isnan(d) ? d : worst;
+        worst          = d > worst || isnan(d) ? d : worst;
     }
     return worst;
 }
@@ -261,20 +292,29 @@ static double worst_difference(const struct score_window * w, const double * nll
 static void test_numbers(const char * name) {
     struct lrnn_model * model = symbol_model(name);
     struct test_worst   worst = { .what = name, .limit = 2e-5 };
-    char err[512];
-    static const struct { int64_t batch, group; enum score_reset reset; enum window_mode mode; } cases[] = {
-        { 1,   1, SCORE_RESET_WINDOW,   WINDOW_PACKED   },
-        { 7,   3, SCORE_RESET_WINDOW,   WINDOW_PACKED   },
-        { 64,  4, SCORE_RESET_WINDOW,   WINDOW_PACKED   },
-        { 512, 2, SCORE_RESET_WINDOW,   WINDOW_PACKED   },
-        { 64,  4, SCORE_RESET_DOCUMENT, WINDOW_PACKED   },
-        { 64,  3, SCORE_RESET_WINDOW,   WINDOW_DOCUMENT },
+    char                err[512];
+    static const struct {
+        int64_t          batch, group;
+        enum score_reset reset;
+        enum window_mode mode;
+    } cases[] = {
+        { 1, 1, SCORE_RESET_WINDOW, WINDOW_PACKED },
+        { 7, 3, SCORE_RESET_WINDOW, WINDOW_PACKED },
+        { 64, 4, SCORE_RESET_WINDOW, WINDOW_PACKED },
+        { 512, 2, SCORE_RESET_WINDOW, WINDOW_PACKED },
+        { 64, 4, SCORE_RESET_DOCUMENT, WINDOW_PACKED },
+        { 64, 3, SCORE_RESET_WINDOW, WINDOW_DOCUMENT },
     };
-    struct lrnn_session * session = lrnn_session_new(model, &(struct lrnn_session_params) { .n_threads = 1 }, err, sizeof(err));
-    for (size_t c = 0; c < sizeof(cases)/sizeof(cases[0]); ++c) {
+    struct lrnn_session * session = lrnn_session_new(
+            model, &(struct lrnn_session_params) { .n_threads = 1 }, err, sizeof(err));
+    for (size_t c = 0; c < sizeof(cases) / sizeof(cases[0]); ++c) {
         struct run run = {
-            .model = model, .name = "numbers", .n_batch = cases[c].batch, .group = cases[c].group, .reset = cases[c].reset,
-            .window = { .mode = cases[c].mode, .length = 120, .min_doc_tokens = 3 },
+            .model   = model,
+            .name    = "numbers",
+            .n_batch = cases[c].batch,
+            .group   = cases[c].group,
+            .reset   = cases[c].reset,
+            .window  = { .mode = cases[c].mode, .length = 120, .min_doc_tokens = 3 },
         };
         test_check(&t, go(&run) == SCORE_DONE, "not done");
         struct scores    scores = read_scores("numbers");
@@ -287,7 +327,8 @@ static void test_numbers(const char * name) {
             by_hand(session, &w, cases[c].reset == SCORE_RESET_DOCUMENT, nll);
             snprintf(where, sizeof(where), "case %zu, window %d", c, (int) i);
             test_bound(&t, &worst, worst_difference(&scores.windows[i], nll), where);
-            test_check(&t, scores.windows[i].n_targets == w.n_tokens - 1, "targets of window %" PRId64, i);
+            test_check(&t, scores.windows[i].n_targets == w.n_tokens - 1,
+                    "targets of window %" PRId64, i);
             window_free(&w);
         }
         windows_free(ws);
@@ -302,29 +343,37 @@ static void test_numbers(const char * name) {
 // The first L tokens of a long window are a window of L: to the bit, if calls end where they did.
 static void test_prefix(void) {
     struct lrnn_model * model = symbol_model("gated_deltanet_neg");
-    struct run run = { .model = model, .name = "long", .n_batch = 16, .group = 2, .window = { .mode = WINDOW_DOCUMENT, .length = 81 } };
+    struct run          run   = { .model = model,
+                   .name                 = "long",
+                   .n_batch              = 16,
+                   .group                = 2,
+                   .window               = { .mode = WINDOW_DOCUMENT, .length = 81 } };
     go(&run);
-    struct scores longer = read_scores("long");
+    struct scores        longer    = read_scores("long");
     static const int64_t lengths[] = { 17, 33, 50, 64 };
     for (int k = 0; k < 4; ++k) {
-        struct run shorter = run;
+        struct run shorter            = run;
         shorter.name                  = "short";
         shorter.window.length         = lengths[k];
         shorter.window.min_doc_tokens = lengths[k];
         go(&shorter);
         struct scores scores = read_scores("short");
-        test_check(&t, scores.n_windows == longer.n_windows, "%" PRId64 " documents", scores.n_windows);
+        test_check(&t, scores.n_windows == longer.n_windows, "%" PRId64 " documents",
+                scores.n_windows);
         double worst = 0.0;
         bool   same  = true;
         for (int64_t i = 0; i < scores.n_windows; ++i) {
             for (int64_t j = 0; j < lengths[k] - 1; ++j) {
-                const double d = fabs((double) (scores.windows[i].nll[j] - longer.windows[i].nll[j]));
+                const double d =
+                        fabs((double) (scores.windows[i].nll[j] - longer.windows[i].nll[j]));
                 worst = d > worst ? d : worst;
                 same  = same && d == 0.0;
             }
         }
-        // 16 tokens a call: windows of 17 and 33 are fed 16 and 32, where calls of the long one end too
-        test_check(&t, worst < 2e-5 && (k >= 2 || same), "prefix of %" PRId64 " tokens: off by %g", lengths[k], worst);
+        // 16 tokens a call: windows of 17 and 33 are fed 16 and 32, where calls of the long one end
+        // too
+        test_check(&t, worst < 2e-5 && (k >= 2 || same), "prefix of %" PRId64 " tokens: off by %g",
+                lengths[k], worst);
         scores_free(&scores);
     }
     scores_free(&longer);
@@ -335,17 +384,25 @@ static void test_prefix(void) {
 
 // A state that is never emptied: the windows are pieces of one long one.
 static void test_never(void) {
-    struct lrnn_model * model = symbol_model("rwkv7");
-    struct run pieces = { .model = model, .name = "pieces", .n_batch = 25, .group = 1, .window = { .length = 100, .max_windows = 6 } };
-    struct run whole  = { .model = model, .name = "whole",  .n_batch = 25, .group = 1, .window = { .length = 600, .max_windows = 1 } };
-    pieces.reset = SCORE_RESET_NEVER;
+    struct lrnn_model * model  = symbol_model("rwkv7");
+    struct run          pieces = { .model = model,
+                 .name                    = "pieces",
+                 .n_batch                 = 25,
+                 .group                   = 1,
+                 .window                  = { .length = 100, .max_windows = 6 } };
+    struct run          whole  = { .model = model,
+                  .name                   = "whole",
+                  .n_batch                = 25,
+                  .group                  = 1,
+                  .window                 = { .length = 600, .max_windows = 1 } };
+    pieces.reset               = SCORE_RESET_NEVER;
     go(&pieces);
     go(&whole);
     struct scores a = read_scores("pieces"), b = read_scores("whole");
-    bool same = true;
+    bool          same = true;
     for (int64_t i = 0; i < 6; ++i) {
         for (int64_t j = 1; j < 100; ++j) {
-            same = same && a.windows[i].nll[j - 1] == b.windows[0].nll[i*100 + j - 1];
+            same = same && a.windows[i].nll[j - 1] == b.windows[0].nll[i * 100 + j - 1];
         }
     }
     test_check(&t, same, "windows of one stream are not the stream");
@@ -356,24 +413,28 @@ static void test_never(void) {
     lrnn_model_free(model);
 }
 
-// Without output weights every token is as likely as any other: perplexity is the vocabulary, at every position.
+// Without output weights every token is as likely as any other: perplexity is the vocabulary, at
+// every position.
 static void test_uniform_model(void) {
     struct model_edit e = open_golden("mamba_neg");
     add_symbols(&e);
     struct ggml_tensor * output = model_edit_find(&e, "output.weight");
     if (output == NULL) { // tied to the embedding: one of its own
         const int64_t * ne = model_edit_find(&e, "token_embd.weight")->ne;
-        output = model_edit_put(&e, "output.weight", GGML_TYPE_F32, 2, ne);
+        output             = model_edit_put(&e, "output.weight", GGML_TYPE_F32, 2, ne);
     }
     memset(output->data, 0, ggml_nbytes(output));
     struct lrnn_model * model = load(&e, "uniform");
-    struct run run = { .model = model, .name = "uniform", .n_batch = 32, .group = 2, .window = { .length = 100 } };
+    struct run          run   = {
+                   .model = model, .name = "uniform", .n_batch = 32, .group = 2, .window = { .length = 100 }
+    };
     go(&run);
     struct scores scores = read_scores("uniform");
-    bool same = scores.n_windows > 0;
+    bool          same   = scores.n_windows > 0;
     for (int64_t i = 0; i < scores.n_windows; ++i) {
         for (int64_t j = 0; j < 99; ++j) {
-            same = same && scores.windows[i].nll[j] == (float) log(N_VOCAB) && (scores.windows[i].flags[j] & SCORE_COUNTED) != 0;
+            same = same && scores.windows[i].nll[j] == (float) log(N_VOCAB) &&
+                   (scores.windows[i].flags[j] & SCORE_COUNTED) != 0;
         }
     }
     test_check(&t, same, "a uniform model does not give the vocabulary");
@@ -382,21 +443,26 @@ static void test_uniform_model(void) {
     lrnn_model_free(model);
 }
 
-// A logit that overflows at some positions: recorded there and nowhere else, counted, and the run goes on.
+// A logit that overflows at some positions: recorded there and nowhere else, counted, and the run
+// goes on.
 static void test_not_finite(void) {
     struct model_edit e = open_golden("delta_net_neg");
     add_symbols(&e);
     struct ggml_tensor * output = model_edit_find(&e, "output.weight");
     for (int64_t i = 0; i < output->ne[0]; ++i) {
-        ((float *) output->data)[5*output->ne[0] + i] = i == 0 ? 3e38f : 0.0f; // times one number, which is above 1.13 now and then
+        ((float *) output->data)[5 * output->ne[0] + i] =
+                i == 0 ? 3e38f : 0.0f; // times one number, which is above 1.13 now and then
     }
     struct lrnn_model * model = load(&e, "odd");
-    struct run run = { .model = model, .name = "odd", .n_batch = 16, .group = 2, .window = { .length = 60 } };
+    struct run          run   = {
+                   .model = model, .name = "odd", .n_batch = 16, .group = 2, .window = { .length = 60 }
+    };
     test_check(&t, go(&run) == SCORE_DONE, "numbers that are not finite stop the run");
-    char err[512];
+    char                  err[512];
     struct scores         scores  = read_scores("odd");
     struct windows *      ws      = make(model, run.window);
-    struct lrnn_session * session = lrnn_session_new(model, &(struct lrnn_session_params) { .n_threads = 1 }, err, sizeof(err));
+    struct lrnn_session * session = lrnn_session_new(
+            model, &(struct lrnn_session_params) { .n_threads = 1 }, err, sizeof(err));
     int64_t n_diverged = 0, first_window = 0, first_at = 0, n_finite = 0;
     bool    right = true;
     for (int64_t i = 0; i < scores.n_windows; ++i) {
@@ -405,9 +471,12 @@ static void test_not_finite(void) {
         windows_read(ws, i, &w, err, sizeof(err));
         lrnn_seq_reset(session, 0, err, sizeof(err));
         for (int64_t j = 1; j < 60; ++j) {
-            lrnn_eval(session, &(struct lrnn_input) { .seq = 0, .tokens = &w.tokens[j - 1], .n_tokens = 1, .n_logits = 1 }, 1, err, sizeof(err));
+            lrnn_eval(session,
+                    &(struct lrnn_input) {
+                            .seq = 0, .tokens = &w.tokens[j - 1], .n_tokens = 1, .n_logits = 1 },
+                    1, err, sizeof(err));
             const bool finite = isfinite(lrnn_logits(session, 0)[5]);
-            right     = right && finite == (isfinite(scores.windows[i].nll[j - 1]) != 0);
+            right             = right && finite == (isfinite(scores.windows[i].nll[j - 1]) != 0);
             n_finite += finite;
             if (!finite && !bad) {
                 bad          = true;
@@ -419,9 +488,13 @@ static void test_not_finite(void) {
         window_free(&w);
     }
     test_check(&t, right && n_diverged > 0 && n_finite > 0, "what is not finite stands elsewhere");
-    test_check(&t, run.result.n_diverged == n_diverged && run.result.diverged_window == first_window && run.result.diverged_at == first_at,
-            "%" PRId64 " windows diverged, the first %" PRId64 " at %" PRId64 "; expected %" PRId64 ", %" PRId64 ", %" PRId64,
-            run.result.n_diverged, run.result.diverged_window, run.result.diverged_at, n_diverged, first_window, first_at);
+    test_check(&t,
+            run.result.n_diverged == n_diverged && run.result.diverged_window == first_window &&
+                    run.result.diverged_at == first_at,
+            "%" PRId64 " windows diverged, the first %" PRId64 " at %" PRId64 "; expected %" PRId64
+            ", %" PRId64 ", %" PRId64,
+            run.result.n_diverged, run.result.diverged_window, run.result.diverged_at, n_diverged,
+            first_window, first_at);
     lrnn_session_free(session);
     windows_free(ws);
     scores_free(&scores);
@@ -433,39 +506,53 @@ static void test_not_finite(void) {
 // How large states are
 //
 
-// Norms stand where calls of 24 tokens first reach a power of two, and at the end; they are those of a session that takes the same calls.
+// Norms stand where calls of 24 tokens first reach a power of two, and at the end; they are those
+// of a session that takes the same calls.
 static void test_norms(void) {
     static const int64_t AT[] = { 24, 48, 72, 144, 149 }; // 1 to 16, 32, 64, 128, the end
-    enum { N_AT = sizeof(AT)/sizeof(AT[0]) };
-    struct lrnn_model * model = symbol_model("delta_net_neg");
-    struct run with = { .model = model, .name = "norms", .n_batch = 24, .group = 1, .probe = true, .window = { .length = 150 } };
-    struct run without = with;
-    without.name  = "plain";
-    without.probe = false;
+    enum { N_AT = sizeof(AT) / sizeof(AT[0]) };
+    struct lrnn_model * model   = symbol_model("delta_net_neg");
+    struct run          with    = { .model = model,
+                    .name                  = "norms",
+                    .n_batch               = 24,
+                    .group                 = 1,
+                    .probe                 = true,
+                    .window                = { .length = 150 } };
+    struct run          without = with;
+    without.name                = "plain";
+    without.probe               = false;
     go(&with);
     go(&without);
-    char err[512] = "";
-    struct scores         scores  = read_scores("norms"), plain = read_scores("plain");
+    char                  err[512] = "";
+    struct scores         scores = read_scores("norms"), plain = read_scores("plain");
     struct windows *      ws      = make(model, with.window);
-    struct lrnn_session * session = lrnn_session_new(model, &(struct lrnn_session_params) { .n_threads = 1, .n_batch = 24 }, err, sizeof(err));
+    struct lrnn_session * session = lrnn_session_new(model,
+            &(struct lrnn_session_params) { .n_threads = 1, .n_batch = 24 }, err, sizeof(err));
     for (int64_t i = 0; i < scores.n_windows; ++i) {
         const struct score_window * w = &scores.windows[i];
-        struct window window;
+        struct window               window;
         windows_read(ws, i, &window, err, sizeof(err));
         lrnn_seq_reset(session, 0, err, sizeof(err));
         bool same = w->n_norms == N_AT;
-        for (int64_t at = 0, k = 0; at < 149 && same; ) {
+        for (int64_t at = 0, k = 0; at < 149 && same;) {
             const int64_t n = at + 24 < 149 ? 24 : 149 - at;
-            lrnn_eval(session, &(struct lrnn_input) { .tokens = window.tokens + at, .n_tokens = n, .n_logits = n }, 1, err, sizeof(err));
+            lrnn_eval(session,
+                    &(struct lrnn_input) {
+                            .tokens = window.tokens + at, .n_tokens = n, .n_logits = n },
+                    1, err, sizeof(err));
             at += n;
             if (at == AT[k]) {
                 const struct state_norm expected = state_norm_of(session, 0);
-                same = w->norms[k].at == at && w->norms[k].norm == (float) expected.norm && w->norms[k].layer == expected.layer;
+                same = w->norms[k].at == at && w->norms[k].norm == (float) expected.norm &&
+                       w->norms[k].layer == expected.layer;
                 k++;
             }
         }
-        test_check(&t, same, "window %" PRId64 " has %d norms, or others than its states have", i, w->n_norms);
-        test_check(&t, plain.windows[i].n_norms == 0 && memcmp(plain.windows[i].nll, w->nll, 149*sizeof(*w->nll)) == 0,
+        test_check(&t, same, "window %" PRId64 " has %d norms, or others than its states have", i,
+                w->n_norms);
+        test_check(&t,
+                plain.windows[i].n_norms == 0 &&
+                        memcmp(plain.windows[i].nll, w->nll, 149 * sizeof(*w->nll)) == 0,
                 "the probe changes the scores of window %" PRId64, i);
         window_free(&window);
     }
@@ -478,20 +565,26 @@ static void test_norms(void) {
     lrnn_model_free(model);
 }
 
-// GLA with gates that forget, and with gates of 1, so that S = Σ k vᵀ: the one stays as large as it is, the other grows with the text.
+// GLA with gates that forget, and with gates of 1, so that S = Σ k vᵀ: the one stays as large as it
+// is, the other grows with the text.
 static double growth(float normalizer) {
     struct model_edit e = open_golden("gla");
     add_symbols(&e);
     gguf_set_val_f32(e.gguf, "lrnn.gate_normalizer", normalizer);
     struct lrnn_model * model = load(&e, "growth");
-    struct run run = { .model = model, .name = "growth", .n_batch = 64, .group = 1, .probe = true,
-        .window = { .length = 700, .max_windows = 1 } };
+    struct run          run   = { .model = model,
+                   .name                 = "growth",
+                   .n_batch              = 64,
+                   .group                = 1,
+                   .probe                = true,
+                   .window               = { .length = 700, .max_windows = 1 } };
     go(&run);
-    struct scores scores = read_scores("growth");
-    const struct score_window * w = &scores.windows[0];
-    double ratio = NAN;
-    if (test_check(&t, w->n_norms == 5 && w->norms[0].at == 64 && w->norms[4].at == 699, "%d norms", w->n_norms)) {
-        ratio = (double) w->norms[4].norm/(double) w->norms[0].norm;
+    struct scores               scores = read_scores("growth");
+    const struct score_window * w      = &scores.windows[0];
+    double                      ratio  = NAN;
+    if (test_check(&t, w->n_norms == 5 && w->norms[0].at == 64 && w->norms[4].at == 699, "%d norms",
+                w->n_norms)) {
+        ratio = (double) w->norms[4].norm / (double) w->norms[0].norm;
     }
     scores_free(&scores);
     forget("growth");
@@ -501,8 +594,10 @@ static double growth(float normalizer) {
 
 static void test_growth(void) {
     const double bounded = growth(1.0f), grows = growth(1e6f);
-    printf("state norm after 699 tokens over that after 64: %.3g with gates that forget, %.3g with gates of 1\n", bounded, grows);
-    test_check(&t, bounded < 2.0 && grows > 4.0, "a state that grows is not told from one that does not");
+    printf("state norm after 699 tokens over that after 64: %.3g with gates that forget, %.3g with gates of 1\n",
+            bounded, grows);
+    test_check(&t, bounded < 2.0 && grows > 4.0,
+            "a state that grows is not told from one that does not");
 }
 
 //
@@ -510,13 +605,14 @@ static void test_growth(void) {
 //
 
 static bool no_checkpoint(const char * name) {
-    char path[512], checkpoints[600];
+    char        path[512], checkpoints[600];
     struct stat st;
     snprintf(checkpoints, sizeof(checkpoints), "%s.checkpoint", path_of(name, path));
     return stat(checkpoints, &st) != 0;
 }
 
-// Runs in a process of its own that is killed after so many calls. True if it was still running then.
+// Runs in a process of its own that is killed after so many calls. True if it was still running
+// then.
 static bool killed_after(struct run run, int calls) {
     run.stop_after = calls;
     run.killed     = true;
@@ -529,69 +625,92 @@ static bool killed_after(struct run run, int calls) {
         _exit(t.n_failed == before ? 0 : 1);
     }
     int status = 0;
-    test_check(&t, child > 0 && waitpid(child, &status, 0) == child, "no process: %s", strerror(errno));
-    test_check(&t, WIFSIGNALED(status) || WEXITSTATUS(status) == 0, "the process that is to be killed has failed");
+    test_check(&t, child > 0 && waitpid(child, &status, 0) == child, "no process: %s",
+            strerror(errno));
+    test_check(&t, WIFSIGNALED(status) || WEXITSTATUS(status) == 0,
+            "the process that is to be killed has failed");
     return WIFSIGNALED(status);
 }
 
-static void test_resume(const char * model_name, enum score_reset reset, int64_t group, bool probe) {
+static void test_resume(
+        const char * model_name, enum score_reset reset, int64_t group, bool probe) {
     struct lrnn_model * model = symbol_model(model_name);
-    const struct run run = {
-        .model = model, .name = "resumed", .n_batch = 16, .group = group, .reset = reset, .checkpoint_every = 60, .probe = probe,
-        .window = { .length = 100, .max_windows = 4 },
+    const struct run    run   = {
+             .model            = model,
+             .name             = "resumed",
+             .n_batch          = 16,
+             .group            = group,
+             .reset            = reset,
+             .checkpoint_every = 60,
+             .probe            = probe,
+             .window           = { .length = 100, .max_windows = 4 },
     };
     struct run unbroken = run;
-    unbroken.name = "unbroken";
+    unbroken.name       = "unbroken";
     go(&unbroken);
     test_check(&t, no_checkpoint("unbroken"), "a finished run leaves a checkpoint");
 
     // asked to stop after every fourth call
-    int         n_stops = 0;
-    int64_t     n_tokens = 0;
-    struct run  asked = run;
-    asked.stop_after = 4;
+    int        n_stops  = 0;
+    int64_t    n_tokens = 0;
+    struct run asked    = run;
+    asked.stop_after    = 4;
     while (go(&asked) == SCORE_STOPPED && n_stops < 1000) {
         n_tokens += asked.result.n_tokens;
         n_stops++;
         asked.resume = true;
     }
     n_tokens += asked.result.n_tokens;
-    test_check(&t, n_stops > 2 && same_files("unbroken", "resumed"), "%s, reset %d: stopped %d times, the file has other bytes",
-            model_name, (int) reset, n_stops);
-    test_check(&t, n_tokens == unbroken.result.n_tokens, "a run that was asked to stop computes %" PRId64 " tokens, unbroken %" PRId64,
-            n_tokens, unbroken.result.n_tokens);
+    test_check(&t, n_stops > 2 && same_files("unbroken", "resumed"),
+            "%s, reset %d: stopped %d times, the file has other bytes", model_name, (int) reset,
+            n_stops);
+    test_check(&t, n_tokens == unbroken.result.n_tokens,
+            "a run that was asked to stop computes %" PRId64 " tokens, unbroken %" PRId64, n_tokens,
+            unbroken.result.n_tokens);
     test_check(&t, no_checkpoint("resumed"), "a finished run leaves a checkpoint");
 
     // killed after more and more calls, each time in another place
     forget("resumed");
-    struct run again = run;
-    int n_kills = 0;
+    struct run again   = run;
+    int        n_kills = 0;
     for (int calls = 4; killed_after(again, calls) && n_kills < 50; ++calls, ++n_kills) {
         again.resume = true;
     }
-    test_check(&t, n_kills > 1 && same_files("unbroken", "resumed"), "%s, reset %d: killed %d times, the file has other bytes",
-            model_name, (int) reset, n_kills);
+    test_check(&t, n_kills > 1 && same_files("unbroken", "resumed"),
+            "%s, reset %d: killed %d times, the file has other bytes", model_name, (int) reset,
+            n_kills);
     test_check(&t, no_checkpoint("resumed"), "a finished run leaves a checkpoint");
 
-    // ended in the middle of appending a group: its first window is there, the others are computed again with it
+    // ended in the middle of appending a group: its first window is there, the others are computed
+    // again with it
     again.resume = true;
     if (reset != SCORE_RESET_NEVER) {
         char        path[512];
         struct stat st;
-        test_check(&t, stat(path_of("resumed", path), &st) == 0 && truncate(path, st.st_size - 40) == 0, "the file cannot be cut");
-        test_check(&t, go(&again) == SCORE_DONE && again.result.n_windows == 1 && same_files("unbroken", "resumed"),
+        test_check(&t,
+                stat(path_of("resumed", path), &st) == 0 && truncate(path, st.st_size - 40) == 0,
+                "the file cannot be cut");
+        test_check(&t,
+                go(&again) == SCORE_DONE && again.result.n_windows == 1 &&
+                        same_files("unbroken", "resumed"),
                 "%s: cut inside a group", model_name);
     }
 
     // resuming what is finished changes nothing
-    test_check(&t, go(&again) == SCORE_DONE && again.result.n_tokens == 0 && same_files("unbroken", "resumed"), "a finished run was continued");
+    test_check(&t,
+            go(&again) == SCORE_DONE && again.result.n_tokens == 0 &&
+                    same_files("unbroken", "resumed"),
+            "a finished run was continued");
 
     // a checkpoint of another run is not taken for one of this
     forget("resumed");
     asked.resume = false;
-    test_check(&t, go(&asked) == SCORE_STOPPED && !no_checkpoint("resumed"), "no checkpoint where a run was stopped");
+    test_check(&t, go(&asked) == SCORE_STOPPED && !no_checkpoint("resumed"),
+            "no checkpoint where a run was stopped");
     struct run anew = run;
-    test_check(&t, go(&anew) == SCORE_DONE && anew.result.n_resumed == 0 && same_files("unbroken", "resumed"),
+    test_check(&t,
+            go(&anew) == SCORE_DONE && anew.result.n_resumed == 0 &&
+                    same_files("unbroken", "resumed"),
             "a run that begins anew goes on with the old one");
 
     forget("resumed");
@@ -601,19 +720,24 @@ static void test_resume(const char * model_name, enum score_reset reset, int64_t
 
 // Four shards, one of them killed and continued, are the run that was not split.
 static void test_shards(void) {
-    struct lrnn_model * model = symbol_model("deltaproduct3_neg");
-    const struct run run = { .model = model, .name = "whole", .n_batch = 16, .group = 2, .checkpoint_every = 20, .probe = true,
-        .window = { .length = 70 } };
-    struct run unsplit = run;
+    struct lrnn_model * model   = symbol_model("deltaproduct3_neg");
+    const struct run    run     = { .model = model,
+               .name                       = "whole",
+               .n_batch                    = 16,
+               .group                      = 2,
+               .checkpoint_every           = 20,
+               .probe                      = true,
+               .window                     = { .length = 70 } };
+    struct run          unsplit = run;
     go(&unsplit);
     static const char * const names[] = { "part1", "part2", "part3", "part4" };
-    char         path[4][512], err[512] = "";
-    const char * paths[4];
+    char                      path[4][512], err[512] = "";
+    const char *              paths[4];
     for (int i = 0; i < 4; ++i) {
         struct run part = run;
-        part.name     = names[i];
-        part.shard    = i + 1;
-        part.n_shards = 4;
+        part.name       = names[i];
+        part.shard      = i + 1;
+        part.n_shards   = 4;
         if (i == 2) {
             test_check(&t, killed_after(part, 4), "the shard was finished before it was killed");
             part.resume = true;
@@ -627,11 +751,14 @@ static void test_shards(void) {
         for (int64_t i = 0; i < whole.n_windows && same; ++i) {
             const struct score_window * a = &whole.windows[i];
             const struct score_window * b = &parts.windows[i];
-            same = a->index == b->index && a->n_targets == b->n_targets && a->n_spans == b->n_spans &&
-                memcmp(a->nll, b->nll, (size_t) a->n_targets*sizeof(*a->nll)) == 0 && memcmp(a->flags, b->flags, (size_t) a->n_targets) == 0 &&
-                memcmp(a->bytes, b->bytes, (size_t) a->n_targets*sizeof(*a->bytes)) == 0 &&
-                memcmp(a->spans, b->spans, (size_t) a->n_spans*sizeof(*a->spans)) == 0 && a->n_norms == b->n_norms && a->n_norms > 2 &&
-                memcmp(a->norms, b->norms, (size_t) a->n_norms*sizeof(*a->norms)) == 0;
+            same                          = a->index == b->index && a->n_targets == b->n_targets &&
+                   a->n_spans == b->n_spans &&
+                   memcmp(a->nll, b->nll, (size_t) a->n_targets * sizeof(*a->nll)) == 0 &&
+                   memcmp(a->flags, b->flags, (size_t) a->n_targets) == 0 &&
+                   memcmp(a->bytes, b->bytes, (size_t) a->n_targets * sizeof(*a->bytes)) == 0 &&
+                   memcmp(a->spans, b->spans, (size_t) a->n_spans * sizeof(*a->spans)) == 0 &&
+                   a->n_norms == b->n_norms && a->n_norms > 2 &&
+                   memcmp(a->norms, b->norms, (size_t) a->n_norms * sizeof(*a->norms)) == 0;
         }
         test_check(&t, same, "four shards are not the run");
         scores_free(&parts);
@@ -650,7 +777,8 @@ int main(void) {
         printf("FAILED: %s\n", err);
         return 1;
     }
-    snprintf(folder, sizeof(folder), "%s/lrnn-score.XXXXXX", getenv("TMPDIR") != NULL ? getenv("TMPDIR") : "/tmp");
+    snprintf(folder, sizeof(folder), "%s/lrnn-score.XXXXXX",
+            getenv("TMPDIR") != NULL ? getenv("TMPDIR") : "/tmp");
     if (mkdtemp(folder) == NULL) {
         printf("FAILED: no folder: %s\n", strerror(errno));
         return 1;
@@ -666,10 +794,10 @@ int main(void) {
     test_not_finite();
     test_norms();
     test_growth();
-    test_resume("gated_deltaproduct2_neg", SCORE_RESET_WINDOW,   2, true);
-    test_resume("olmo_hybrid",             SCORE_RESET_WINDOW,   3, false);
-    test_resume("mamba2",                  SCORE_RESET_DOCUMENT, 2, true);
-    test_resume("rwkv6",                   SCORE_RESET_NEVER,    1, true);
+    test_resume("gated_deltaproduct2_neg", SCORE_RESET_WINDOW, 2, true);
+    test_resume("olmo_hybrid", SCORE_RESET_WINDOW, 3, false);
+    test_resume("mamba2", SCORE_RESET_DOCUMENT, 2, true);
+    test_resume("rwkv6", SCORE_RESET_NEVER, 1, true);
     test_shards();
     unlink(data_path);
     test_check(&t, rmdir(folder) == 0, "%s: something was left behind", folder);

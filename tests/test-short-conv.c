@@ -1,5 +1,6 @@
-// GGML_OP_SHORT_CONV on the CPU against the double-precision loop: widths from 2, bias or none, SiLU or none, the token shift; ragged batches,
-// slots, snapshots, strides; the same bits for any number of threads and any cut into calls. The tail holds inputs, so it is exact.
+// GGML_OP_SHORT_CONV on the CPU against the double-precision loop: widths from 2, bias or none,
+// SiLU or none, the token shift; ragged batches, slots, snapshots, strides; the same bits for any
+// number of threads and any cut into calls. The tail holds inputs, so it is exact.
 
 #include "util.h"
 
@@ -16,15 +17,18 @@ struct problem {
     struct test_batch batch;
 };
 
-static struct test_scan make(struct test_arena * a, const struct problem * p, struct test_rng * rng) {
+static struct test_scan make(
+        struct test_arena * a, const struct problem * p, struct test_rng * rng) {
     struct test_scan s     = { .op = TEST_CONV, .batch = p->batch };
     const int64_t    width = p->width > 0 ? p->width : 2;
 
-    s.conv.state = test_tensor(a, GGML_TYPE_F32, TEST_DENSE, "state", p->n_ch*(width - 1), test_batch_slots(&p->batch), 1, 1);
+    s.conv.state = test_tensor(a, GGML_TYPE_F32, TEST_DENSE, "state", p->n_ch * (width - 1),
+            test_batch_slots(&p->batch), 1, 1);
     s.conv.ids   = test_batch_ids(a, &p->batch);
-    s.conv.x     = test_tensor(a, GGML_TYPE_F32, p->layout, "x", p->n_ch, test_batch_tokens(&p->batch), 1, 1);
-    s.conv.silu  = p->silu;
-    test_fill_slots (s.conv.state, s.conv.ids, rng);
+    s.conv.x     = test_tensor(
+            a, GGML_TYPE_F32, p->layout, "x", p->n_ch, test_batch_tokens(&p->batch), 1, 1);
+    s.conv.silu = p->silu;
+    test_fill_slots(s.conv.state, s.conv.ids, rng);
     test_fill_normal(s.conv.x, rng, 1.0);
     if (p->width > 0) {
         s.conv.weight = test_tensor(a, GGML_TYPE_F32, TEST_DENSE, "weight", width, p->n_ch, 1, 1);
@@ -34,9 +38,11 @@ static struct test_scan make(struct test_arena * a, const struct problem * p, st
         s.conv.bias = test_tensor(a, GGML_TYPE_F32, TEST_DENSE, "bias", p->n_ch, 1, 1, 1);
         test_fill_normal(s.conv.bias, rng, 1.0);
     }
-    int n = snprintf(s.text, sizeof(s.text), "width %d, %d channels%s%s, layout %d, turn %d, snapshots %d, lengths", p->width, p->n_ch,
-            p->bias ? ", bias" : "", p->silu ? ", SiLU" : "", p->layout, p->batch.turn, p->batch.n_snap);
-    for (int i = 0; i < p->batch.n_seqs; i++) {
+    int n = snprintf(s.text, sizeof(s.text),
+            "width %d, %d channels%s%s, layout %d, turn %d, snapshots %d, lengths", p->width,
+            p->n_ch, p->bias ? ", bias" : "", p->silu ? ", SiLU" : "", p->layout, p->batch.turn,
+            p->batch.n_snap);
+    for (int i = 0; i < p->batch.n_seqs; ++i) {
         n += snprintf(s.text + n, sizeof(s.text) - n, " %d", (int) p->batch.len[i]);
     }
     return s;
@@ -44,20 +50,30 @@ static struct test_scan make(struct test_arena * a, const struct problem * p, st
 
 static const int widths[]   = { 0, 2, 3, 4, 5, 9, 15 };
 static const int channels[] = { 1, 7, 16, 100, 128, 1000 };
-enum { N_WIDTHS = sizeof(widths)/sizeof(widths[0]), N_CHANNELS = sizeof(channels)/sizeof(channels[0]) };
+enum {
+    N_WIDTHS   = sizeof(widths) / sizeof(widths[0]),
+    N_CHANNELS = sizeof(channels) / sizeof(channels[0])
+};
 
-// all widths, channels and forms; sequences shorter than the width, so that a tail is made of the old tail and new inputs
+// all widths, channels and forms; sequences shorter than the width, so that a tail is made of the
+// old tail and new inputs
 static void test_modes(struct test * t) {
     struct test_limits lim = { .step = { .what = "outputs and tails", .limit = 1e-12 } };
     struct test_rng    rng = { 1 };
     int                n   = 0;
-    for (int w = 0; w < N_WIDTHS; w++) {
-        for (int c = 0; c < N_CHANNELS; c++) {
-            for (int form = 0; form < (widths[w] == 0 ? 1 : 4); form++, n++) {
+    for (int w = 0; w < N_WIDTHS; ++w) {
+        for (int c = 0; c < N_CHANNELS; ++c) {
+            for (int form = 0; form < (widths[w] == 0 ? 1 : 4); ++form, n++) {
                 struct problem p = {
-                    .n_ch = channels[c], .width = widths[w], .bias = form % 2 == 1, .silu = form >= 2,
+                    .n_ch   = channels[c],
+                    .width  = widths[w],
+                    .bias   = form % 2 == 1,
+                    .silu   = form >= 2,
                     .layout = n % 2 == 0 ? TEST_DENSE : TEST_GAPS,
-                    .batch = { .n_seqs = 1 + n % 4, .len = { 1 + n % 40, n % 5, 1, 2 + n % 11 }, .n_snap = n % 4, .turn = n },
+                    .batch  = { .n_seqs = 1 + n % 4,
+                             .len       = { 1 + n % 40, n % 5, 1, 2 + n % 11 },
+                             .n_snap    = n % 4,
+                             .turn      = n },
                 };
                 struct test_arena a;
                 test_arena_init(&a);
@@ -67,14 +83,16 @@ static void test_modes(struct test * t) {
                 // a tail is a copy of inputs: equal to the bit
                 struct oracle o = test_scan_oracle(&s);
                 test_compute(&a, test_scan_build(t, &a, &s, GGML_SCAN_PATH_STEP), 2);
-                test_check(t, test_scan_nmse_state(&o, &s) == 0.0, "a tail differs from the inputs: %s", s.text);
+                test_check(t, test_scan_nmse_state(&o, &s) == 0.0,
+                        "a tail differs from the inputs: %s", s.text);
                 oracle_free(&o);
                 test_arena_free(&a);
             }
         }
     }
     printf("short convolution: %d cases = width {token shift, 2, 3, 4, 5, 9, 15} x channels {1, 7, 16, 100, 128, 1000} x {bias} x {SiLU};\n"
-            "  1..4 sequences of 0..40 tokens, 0..3 snapshots; threads 1, 2, 5 to the bit; tails equal the inputs to the bit\n", n);
+           "  1..4 sequences of 0..40 tokens, 0..3 snapshots; threads 1, 2, 5 to the bit; tails equal the inputs to the bit\n",
+            n);
     test_limits_print(&lim);
 }
 
@@ -82,11 +100,15 @@ static void test_cuts(struct test * t) {
     struct test_limits lim     = { .step = { .what = "cut into calls", .limit = 1e-12 } };
     struct test_rng    rng     = { 2 };
     int64_t            n_calls = 0;
-    for (int w = 0; w < N_WIDTHS; w++) {
+    for (int w = 0; w < N_WIDTHS; ++w) {
         for (int most = 1; most <= 21; most += 10) {
             struct problem p = {
-                .n_ch = 24, .width = widths[w], .bias = w % 2 == 1, .silu = w % 3 == 1, .layout = TEST_GAPS,
-                .batch = { .n_seqs = 3, .len = { 60, 9, 21 }, .turn = w },
+                .n_ch   = 24,
+                .width  = widths[w],
+                .bias   = w % 2 == 1,
+                .silu   = w % 3 == 1,
+                .layout = TEST_GAPS,
+                .batch  = { .n_seqs = 3, .len = { 60, 9, 21 }, .turn = w },
             };
             struct test_arena a;
             test_arena_init(&a);
@@ -104,11 +126,13 @@ static void test_slots(struct test * t) {
     struct test_limits lim = { .step = { .limit = 0.0 } };
     struct test_rng    rng = { 3 };
     int                n   = 0;
-    for (int w = 0; w < N_WIDTHS; w++) {
-        for (int c = 0; c < 9; c++) {
+    for (int w = 0; w < N_WIDTHS; ++w) {
+        for (int c = 0; c < 9; ++c) {
             static const int64_t lengths[3] = { 1, 3, 20 };
-            struct problem p = {
-                .n_ch = 40, .width = widths[w], .batch = { .n_seqs = 1, .len = { lengths[c % 3] }, .n_snap = 5, .turn = c/3 },
+            struct problem       p          = {
+                               .n_ch  = 40,
+                               .width = widths[w],
+                               .batch = { .n_seqs = 1, .len = { lengths[c % 3] }, .n_snap = 5, .turn = c / 3 },
             };
             struct test_arena a;
             test_arena_init(&a);
@@ -116,7 +140,9 @@ static void test_slots(struct test * t) {
             test_scan_snapshots(t, &a, &s, &lim);
             test_arena_free(&a);
         }
-        struct problem p = { .n_ch = 40, .width = widths[w], .batch = { .n_seqs = 3, .len = { 30, 12, 9 }, .n_snap = 1, .turn = w } };
+        struct problem    p = { .n_ch = 40,
+               .width                 = widths[w],
+               .batch = { .n_seqs = 3, .len = { 30, 12, 9 }, .n_snap = 1, .turn = w } };
         struct test_arena a;
         test_arena_init(&a);
         struct test_scan s = make(&a, &p, &rng);
@@ -124,8 +150,9 @@ static void test_slots(struct test * t) {
         test_arena_free(&a);
     }
     printf("short convolution, snapshots: every width, 1, 3 or 20 tokens, 5 snapshots, each equal to the bit to a shorter run, "
-            "also in a ring of slots\n");
-    printf("short convolution, ids out of range: %d cases: NaN for the sequence, no tail touched, the others computed\n", n);
+           "also in a ring of slots\n");
+    printf("short convolution, ids out of range: %d cases: NaN for the sequence, no tail touched, the others computed\n",
+            n);
 }
 
 int main(void) {

@@ -1,6 +1,7 @@
-// State tracking, shown: the hand-built models of models/exact answer every letter right however far the sequence goes, stepped or chunked, alone or
-// beside another sequence, in F32 and in Q8_0, and across a state that was saved and loaded; the same tensors with eigenvalues in [0,1] fail, and so
-// does one factor too few.
+// State tracking, shown: the hand-built models of models/exact answer every letter right however
+// far the sequence goes, stepped or chunked, alone or beside another sequence, in F32 and in Q8_0,
+// and across a state that was saved and loaded; the same tensors with eigenvalues in [0,1] fail,
+// and so does one factor too few.
 
 #include "model-edit.h"
 #include "probe.h"
@@ -42,27 +43,39 @@ struct score {
 };
 
 // One thread: these models are so small that two would do little else than wait for each other.
-static struct score probe(struct test * t, struct lrnn_model * model, const char * spec, int64_t length, int64_t n_sequences, int32_t n_batch) {
+static struct score probe(struct test * t, struct lrnn_model * model, const char * spec,
+        int64_t length, int64_t n_sequences, int32_t n_batch) {
     char                err[512] = "";
     struct probe_result result   = { 0 };
     struct score        score    = { 0 };
     struct task *       task     = make_task(t, spec);
     if (model != NULL && task != NULL) {
         const struct probe_params params = {
-            .lengths = { length }, .n_lengths = 1, .n_sequences = n_sequences, .seed = 1, .n_threads = 1, .n_batch = n_batch, .quiet = true,
+            .lengths     = { length },
+            .n_lengths   = 1,
+            .n_sequences = n_sequences,
+            .seed        = 1,
+            .n_threads   = 1,
+            .n_batch     = n_batch,
+            .quiet       = true,
         };
-        const enum probe_status status = probe_by_length(model, task, &params, &result, err, sizeof(err));
+        const enum probe_status status =
+                probe_by_length(model, task, &params, &result, err, sizeof(err));
         test_check(t, status == PROBE_OK, "%s: %s", spec, err);
-        score = (struct score) { result.rows[0].n_asked, result.rows[0].n_asked - result.rows[0].n_right, result.rows[0].margin };
+        score = (struct score) { result.rows[0].n_asked,
+            result.rows[0].n_asked - result.rows[0].n_right, result.rows[0].margin };
     }
     task_free(task);
     return score;
 }
 
-static void check_exact(struct test * t, const char * name, const char * spec, int64_t length, int64_t n_sequences, int32_t n_batch) {
+static void check_exact(struct test * t, const char * name, const char * spec, int64_t length,
+        int64_t n_sequences, int32_t n_batch) {
     struct lrnn_model * model = load_exact(t, name);
     const struct score  s     = probe(t, model, spec, length, n_sequences, n_batch);
-    test_check(t, s.asked == length*n_sequences && s.wrong == 0, "%s: %" PRId64 " of %" PRId64 " answers wrong, batch %d", name, s.wrong, s.asked, n_batch);
+    test_check(t, s.asked == length * n_sequences && s.wrong == 0,
+            "%s: %" PRId64 " of %" PRId64 " answers wrong, batch %d", name, s.wrong, s.asked,
+            n_batch);
     lrnn_model_free(model);
 }
 
@@ -70,34 +83,38 @@ static void check_exact(struct test * t, const char * name, const char * spec, i
 static void check_fails(struct test * t, const char * name, const char * spec, double chance) {
     struct lrnn_model * model = load_exact(t, name);
     const struct score  s     = probe(t, model, spec, 2000, 4, 512);
-    const double        right = 1.0 - (double) s.wrong/(double) s.asked;
-    test_check(t, s.asked == 8000 && right < chance + 0.05, "%s: %.3f of its answers are right; expected about %.3f, a guess", name, right, chance);
+    const double        right = 1.0 - (double) s.wrong / (double) s.asked;
+    test_check(t, s.asked == 8000 && right < chance + 0.05,
+            "%s: %.3f of its answers are right; expected about %.3f, a guess", name, right, chance);
     lrnn_model_free(model);
 }
 
 // RWKV-7 cannot reach −1: right at first, with a margin that dies, and a guess in the end.
 static void check_decay(struct test * t) {
     struct lrnn_model * model = load_exact(t, "parity-rwkv7");
-    const struct score  near  = probe(t, model, "parity", 100,   4, 512);
+    const struct score  near  = probe(t, model, "parity", 100, 4, 512);
     const struct score  far   = probe(t, model, "parity", 20000, 4, 512);
-    test_check(t, near.wrong == 0 && near.margin > 0.0 && near.margin < 1e-3, "parity-rwkv7: %" PRId64 " wrong of 100, margin %g", near.wrong, near.margin);
-    test_check(t, far.wrong > far.asked*2/5, "parity-rwkv7: %" PRId64 " wrong of %" PRId64 "; expected half", far.wrong, far.asked);
+    test_check(t, near.wrong == 0 && near.margin > 0.0 && near.margin < 1e-3,
+            "parity-rwkv7: %" PRId64 " wrong of 100, margin %g", near.wrong, near.margin);
+    test_check(t, far.wrong > far.asked * 2 / 5,
+            "parity-rwkv7: %" PRId64 " wrong of %" PRId64 "; expected half", far.wrong, far.asked);
     lrnn_model_free(model);
 }
 
 // The matrices as Q8_0; what shapes the recurrence stays F32.
 static struct lrnn_model * load_q8(struct test * t, const char * name, const char * path) {
-    static const char * const MATRICES[] = { "attn_q", "attn_k", "attn_v", "attn_output", "ffn_gate", "ffn_up", "ffn_down" };
-    char              from[512], tensor[64];
-    struct model_edit e;
+    static const char * const MATRICES[] = { "attn_q", "attn_k", "attn_v", "attn_output",
+        "ffn_gate", "ffn_up", "ffn_down" };
+    char                      from[512], tensor[64];
+    struct model_edit         e;
     snprintf(from, sizeof(from), "%s/exact/%s.gguf", LRNN_MODELS, name);
     bool ok = test_check(t, model_edit_open(&e, from), "%s cannot be taken apart", from);
     if (!ok) {
         return NULL;
     }
     model_edit_convert(&e, "token_embd.weight", GGML_TYPE_Q8_0);
-    model_edit_convert(&e, "output.weight",     GGML_TYPE_Q8_0);
-    for (size_t i = 0; i < sizeof(MATRICES)/sizeof(MATRICES[0]); ++i) {
+    model_edit_convert(&e, "output.weight", GGML_TYPE_Q8_0);
+    for (size_t i = 0; i < sizeof(MATRICES) / sizeof(MATRICES[0]); ++i) {
         snprintf(tensor, sizeof(tensor), "blk.0.%s.weight", MATRICES[i]);
         const struct ggml_tensor * x = model_edit_find(&e, tensor);
         if (x != NULL && x->ne[0] % 32 == 0) {
@@ -114,32 +131,40 @@ static void check_q8(struct test * t, const char * name, const char * spec, int6
     snprintf(path, sizeof(path), "test-state-tracking-%s-q8_0.gguf", name);
     struct lrnn_model * model = load_q8(t, name, path);
     const struct score  s     = probe(t, model, spec, length, 1, 512);
-    test_check(t, s.asked == length && s.wrong == 0, "%s in Q8_0: %" PRId64 " of %" PRId64 " answers wrong", name, s.wrong, s.asked);
+    test_check(t, s.asked == length && s.wrong == 0,
+            "%s in Q8_0: %" PRId64 " of %" PRId64 " answers wrong", name, s.wrong, s.asked);
     lrnn_model_free(model);
     remove(path);
 }
 
-// Half of the letters, a state file, another session: the answers of the second half are right as well.
+// Half of the letters, a state file, another session: the answers of the second half are right as
+// well.
 static void check_saved(struct test * t, const char * name, const char * spec, int64_t length) {
-    static const char   STATE[]   = "test-state-tracking.state";
-    char                err[512]  = "";
-    struct lrnn_model * model     = load_exact(t, name);
-    struct task *       task      = make_task(t, spec);
-    int32_t *           tokens    = NULL;
-    int64_t             n         = 0;
-    int64_t             wrong     = 0;
-    if (model == NULL || task == NULL || !test_check(t, probe_tokens(model, task, 9, length, &tokens, &n, err, sizeof(err)), "%s", err)) {
+    static const char   STATE[]  = "test-state-tracking.state";
+    char                err[512] = "";
+    struct lrnn_model * model    = load_exact(t, name);
+    struct task *       task     = make_task(t, spec);
+    int32_t *           tokens   = NULL;
+    int64_t             n        = 0;
+    int64_t             wrong    = 0;
+    if (model == NULL || task == NULL ||
+            !test_check(t, probe_tokens(model, task, 9, length, &tokens, &n, err, sizeof(err)),
+                    "%s", err)) {
         lrnn_model_free(model);
         task_free(task);
         return;
     }
     const struct lrnn_session_params params = { .n_threads = 1 };
-    const int64_t         prefix  = n - length, half = prefix + length/2;
-    struct lrnn_session * a       = lrnn_session_new(model, &params, err, sizeof(err));
-    struct lrnn_session * b       = lrnn_session_new(model, &params, err, sizeof(err));
-    bool ok = test_check(t, a != NULL && b != NULL, "%s", err) &&
-        test_check(t, lrnn_eval(a, &(struct lrnn_input) { .tokens = tokens, .n_tokens = half }, 1, err, sizeof(err)) &&
-            lrnn_seq_save(a, 0, NULL, STATE, err, sizeof(err)) && lrnn_seq_load(b, 0, NULL, STATE, err, sizeof(err)), "%s", err);
+    const int64_t                    prefix = n - length, half = prefix + length / 2;
+    struct lrnn_session *            a  = lrnn_session_new(model, &params, err, sizeof(err));
+    struct lrnn_session *            b  = lrnn_session_new(model, &params, err, sizeof(err));
+    bool                             ok = test_check(t, a != NULL && b != NULL, "%s", err) &&
+              test_check(t,
+                      lrnn_eval(a, &(struct lrnn_input) { .tokens = tokens, .n_tokens = half }, 1,
+                              err, sizeof(err)) &&
+                              lrnn_seq_save(a, 0, NULL, STATE, err, sizeof(err)) &&
+                              lrnn_seq_load(b, 0, NULL, STATE, err, sizeof(err)),
+                      "%s", err);
     // the answers again, from the same stream
     struct task_stream * stream = task_stream_new(task, 9, length);
     for (int64_t i = prefix; i < n && ok; ++i) {
@@ -148,7 +173,11 @@ static void check_saved(struct test * t, const char * name, const char * spec, i
         if (i < half || !ok) {
             continue;
         }
-        ok = test_check(t, lrnn_eval(b, &(struct lrnn_input) { .tokens = tokens + i, .n_tokens = 1, .n_logits = 1 }, 1, err, sizeof(err)), "%s", err);
+        ok                   = test_check(t,
+                                  lrnn_eval(b,
+                                          &(struct lrnn_input) { .tokens = tokens + i, .n_tokens = 1, .n_logits = 1 },
+                                          1, err, sizeof(err)),
+                                  "%s", err);
         const float * logits = ok ? lrnn_logits(b, 0) : NULL;
         int32_t       best   = 0;
         for (int32_t v = 1; ok && v < lrnn_model_get_info(model).n_vocab; ++v) {
@@ -156,9 +185,11 @@ static void check_saved(struct test * t, const char * name, const char * spec, i
         }
         size_t       size = 0;
         const char * said = ok ? lrnn_token_bytes_of(model, best, &size) : NULL;
-        wrong += ok && (size != strlen(task_symbol(task, answer)) || memcmp(said, task_symbol(task, answer), size) != 0);
+        wrong += ok && (size != strlen(task_symbol(task, answer)) ||
+                               memcmp(said, task_symbol(task, answer), size) != 0);
     }
-    test_check(t, ok && wrong == 0, "%s: %" PRId64 " answers wrong after its state was saved and loaded", name, wrong);
+    test_check(t, ok && wrong == 0,
+            "%s: %" PRId64 " answers wrong after its state was saved and loaded", name, wrong);
     task_stream_free(stream);
     lrnn_session_free(a);
     lrnn_session_free(b);
@@ -172,12 +203,19 @@ int main(void) {
     struct test t = { 0 };
 
     static const char * const PARITY[] = {
-        "delta-net", "gated-delta-net", "delta-product", "gated-delta-product", "kda", "mamba", "mamba2", "gla",
+        "delta-net",
+        "gated-delta-net",
+        "delta-product",
+        "gated-delta-product",
+        "kda",
+        "mamba",
+        "mamba2",
+        "gla",
     };
-    for (size_t i = 0; i < sizeof(PARITY)/sizeof(PARITY[0]); ++i) {
+    for (size_t i = 0; i < sizeof(PARITY) / sizeof(PARITY[0]); ++i) {
         char name[64];
         snprintf(name, sizeof(name), "parity-%s", PARITY[i]);
-        check_exact(&t, name, "parity", LONG/4, 3, 512);
+        check_exact(&t, name, "parity", LONG / 4, 3, 512);
         check_exact(&t, name, "parity", 2000, 1, 1);
         snprintf(name, sizeof(name), "parity-%s-01", PARITY[i]);
         check_fails(&t, name, "parity", 0.5);
@@ -186,29 +224,29 @@ int main(void) {
     check_decay(&t);
 
     static const int MODULI[] = { 3, 5, 7, 12, 60 };
-    for (size_t i = 0; i < sizeof(MODULI)/sizeof(MODULI[0]); ++i) {
+    for (size_t i = 0; i < sizeof(MODULI) / sizeof(MODULI[0]); ++i) {
         char name[16], spec[16];
         snprintf(spec, sizeof(spec), "mod:%d", MODULI[i]);
         snprintf(name, sizeof(name), "z%d", MODULI[i]);
-        check_exact(&t, name, spec, LONG/4, 1, 512);
+        check_exact(&t, name, spec, LONG / 4, 1, 512);
         snprintf(name, sizeof(name), "z%d-01", MODULI[i]);
-        check_fails(&t, name, spec, 1.0/MODULI[i]);
+        check_fails(&t, name, spec, 1.0 / MODULI[i]);
     }
 
-    check_exact(&t, "s5", "S5", LONG,    1, 512);  // chunked
-    check_exact(&t, "s5", "S5", LONG/10, 1, 1);    // stepped
-    check_exact(&t, "s5", "S5", LONG/4,  2, 514);  // two sequences beside each other
-    check_q8   (&t, "s5", "S5", LONG);
-    check_saved(&t, "s5", "S5", LONG/10);
-    check_exact(&t, "s3",       "S3",       LONG/10, 2, 512);
-    check_exact(&t, "a5",       "A5",       LONG/10, 2, 512);
-    check_exact(&t, "a5-nh2",   "A5:2",     LONG/10, 2, 512);
-    check_exact(&t, "s5-swaps", "S5:swaps", LONG/10, 2, 512);
-    check_fails(&t, "s5-01",       "S5",       1.0/120.0);
-    check_fails(&t, "s5-nh3",      "S5",       1.0/120.0);
-    check_fails(&t, "s3-01",       "S3",       1.0/6.0);
-    check_fails(&t, "a5-01",       "A5",       1.0/60.0);
-    check_fails(&t, "a5-nh2-01",   "A5:2",     1.0/60.0);
-    check_fails(&t, "s5-swaps-01", "S5:swaps", 1.0/120.0);
+    check_exact(&t, "s5", "S5", LONG, 1, 512);     // chunked
+    check_exact(&t, "s5", "S5", LONG / 10, 1, 1);  // stepped
+    check_exact(&t, "s5", "S5", LONG / 4, 2, 514); // two sequences beside each other
+    check_q8(&t, "s5", "S5", LONG);
+    check_saved(&t, "s5", "S5", LONG / 10);
+    check_exact(&t, "s3", "S3", LONG / 10, 2, 512);
+    check_exact(&t, "a5", "A5", LONG / 10, 2, 512);
+    check_exact(&t, "a5-nh2", "A5:2", LONG / 10, 2, 512);
+    check_exact(&t, "s5-swaps", "S5:swaps", LONG / 10, 2, 512);
+    check_fails(&t, "s5-01", "S5", 1.0 / 120.0);
+    check_fails(&t, "s5-nh3", "S5", 1.0 / 120.0);
+    check_fails(&t, "s3-01", "S3", 1.0 / 6.0);
+    check_fails(&t, "a5-01", "A5", 1.0 / 60.0);
+    check_fails(&t, "a5-nh2-01", "A5:2", 1.0 / 60.0);
+    check_fails(&t, "s5-swaps-01", "S5:swaps", 1.0 / 120.0);
     return test_end(&t, "state tracking");
 }

@@ -1,4 +1,5 @@
-// The tasks of lrnn-probe ask what they say: every answer is computed again from the symbols alone, in another way.
+// The tasks of lrnn-probe ask what they say: every answer is computed again from the symbols alone,
+// in another way.
 
 #include "task.h"
 #include "util.h"
@@ -15,16 +16,19 @@ struct sequence {
     const char * answers[LENGTH_MAX]; // NULL: none
 };
 
-static bool draw(struct test * t, const struct task * task, uint64_t seed, int64_t length, struct sequence * s) {
+static bool draw(struct test * t, const struct task * task, uint64_t seed, int64_t length,
+        struct sequence * s) {
     struct task_stream * stream = task_stream_new(task, seed, length);
-    bool                 ok     = test_check(t, stream != NULL && length <= LENGTH_MAX, "no stream of length %d", (int) length);
+    bool                 ok     = test_check(
+            t, stream != NULL && length <= LENGTH_MAX, "no stream of length %d", (int) length);
     s->n = length;
     for (int64_t i = 0; i < length && ok; ++i) {
         int32_t symbol, answer;
         ok = test_check(t, task_stream_next(stream, &symbol, &answer), "no symbol %d", (int) i);
         s->symbols[i] = task_symbol(task, symbol);
         s->answers[i] = answer < 0 ? NULL : task_symbol(task, answer);
-        test_check(t, answer < 0 || task_is_answer(task, answer), "%s is given as an answer, and is none", task_symbol(task, answer));
+        test_check(t, answer < 0 || task_is_answer(task, answer),
+                "%s is given as an answer, and is none", task_symbol(task, answer));
     }
     task_stream_free(stream);
     return ok;
@@ -32,13 +36,16 @@ static bool draw(struct test * t, const struct task * task, uint64_t seed, int64
 
 static struct task * make(struct test * t, const char * spec, const char * automaton) {
     char          err[256] = "";
-    struct task * task     = task_new(spec, automaton, automaton != NULL ? strlen(automaton) : 0, err, sizeof(err));
+    struct task * task =
+            task_new(spec, automaton, automaton != NULL ? strlen(automaton) : 0, err, sizeof(err));
     test_check(t, task != NULL, "%s: %s", spec, err);
     return task;
 }
 
-static void check_answer(struct test * t, const char * spec, const struct sequence * s, int64_t i, const char * expected) {
-    test_check(t, s->answers[i] != NULL && strcmp(s->answers[i], expected) == 0, "%s: answer %d is %s, expected %s", spec, (int) i,
+static void check_answer(struct test * t, const char * spec, const struct sequence * s, int64_t i,
+        const char * expected) {
+    test_check(t, s->answers[i] != NULL && strcmp(s->answers[i], expected) == 0,
+            "%s: answer %d is %s, expected %s", spec, (int) i,
             s->answers[i] != NULL ? s->answers[i] : "none", expected);
 }
 
@@ -58,17 +65,20 @@ static void check_sums(struct test * t, const char * spec, int m) {
         for (int i = 0; i < m; ++i) {
             test_check(t, seen[i], "%s: %d was never drawn in 1000 letters", spec, i);
         }
-        test_check(t, task_n_symbols(task) == m && task_chance(task)*m == 1.0, "%s: %d symbols, chance %g", spec, task_n_symbols(task), task_chance(task));
+        test_check(t, task_n_symbols(task) == m && task_chance(task) * m == 1.0,
+                "%s: %d symbols, chance %g", spec, task_n_symbols(task), task_chance(task));
     }
     task_free(task);
 }
 
 // y_t(i) = x_1(x_2(… x_t(i))), computed from the front for every point and prefix
-static void check_group(struct test * t, const char * spec, int points, int n_elements, int max_swaps) {
+static void check_group(
+        struct test * t, const char * spec, int points, int n_elements, int max_swaps) {
     struct task *   task = make(t, spec, NULL);
     struct sequence s;
     if (task != NULL && draw(t, task, 5, 200, &s)) {
-        test_check(t, task_n_symbols(task) == n_elements, "%s has %d elements, expected %d", spec, task_n_symbols(task), n_elements);
+        test_check(t, task_n_symbols(task) == n_elements, "%s has %d elements, expected %d", spec,
+                task_n_symbols(task), n_elements);
         for (int64_t i = 0; i < s.n; ++i) {
             char expected[16] = "";
             for (int p = 0; p < points; ++p) {
@@ -83,13 +93,15 @@ static void check_group(struct test * t, const char * spec, int points, int n_el
             for (int p = 0; p < points; ++p) {
                 moved += s.symbols[i][p] != '1' + p;
             }
-            test_check(t, moved <= 2*max_swaps, "%s: letter %s moves %d points", spec, s.symbols[i], moved);
+            test_check(t, moved <= 2 * max_swaps, "%s: letter %s moves %d points", spec,
+                    s.symbols[i], moved);
         }
     }
     task_free(task);
 }
 
-// expression := term { ('+'|'-') term },  term := factor { '*' factor },  factor := digit | '-' digit | '(' expression ')'
+// expression := term { ('+'|'-') term },  term := factor { '*' factor },  factor := digit | '-'
+// digit | '(' expression ')'
 struct parser {
     const struct sequence * s;
     int64_t                 at, end;
@@ -110,7 +122,7 @@ static bool accept(struct parser * p, const char * symbol) {
 static int64_t parse_factor(struct parser * p) {
     if (accept(p, "(")) {
         const int64_t value = parse_expression(p);
-        p->ok = accept(p, ")") && p->ok;
+        p->ok               = accept(p, ")") && p->ok;
         return value;
     }
     if (accept(p, "-")) {
@@ -126,7 +138,7 @@ static int64_t parse_factor(struct parser * p) {
 static int64_t parse_term(struct parser * p) {
     int64_t value = parse_factor(p);
     while (p->ok && accept(p, "*")) {
-        value = value*parse_factor(p) % p->m;
+        value = value * parse_factor(p) % p->m;
     }
     return value;
 }
@@ -135,16 +147,18 @@ static int64_t parse_expression(struct parser * p) {
     int64_t value = parse_term(p);
     for (bool minus; p->ok && ((minus = accept(p, "-")) || accept(p, "+"));) {
         const int64_t term = parse_term(p);
-        value = (value + (minus ? -term : term)) % p->m;
+        value              = (value + (minus ? -term : term)) % p->m;
     }
     return value;
 }
 
-static void check_value(struct test * t, const char * spec, const struct sequence * s, int64_t end, int64_t at, int m) {
+static void check_value(struct test * t, const char * spec, const struct sequence * s, int64_t end,
+        int64_t at, int m) {
     struct parser p = { .s = s, .end = end, .m = m, .ok = true };
     char          expected[16];
     snprintf(expected, sizeof(expected), "%d", (int) ((parse_expression(&p) % m + m) % m));
-    test_check(t, p.ok && p.at == end, "%s: the first %d symbols are not an expression", spec, (int) end);
+    test_check(t, p.ok && p.at == end, "%s: the first %d symbols are not an expression", spec,
+            (int) end);
     check_answer(t, spec, s, at, expected);
 }
 
@@ -152,7 +166,7 @@ static void check_arithmetic(struct test * t, const char * spec, int m) {
     struct task *   task = make(t, spec, NULL);
     struct sequence s;
     for (uint64_t seed = 0; task != NULL && seed < 20; ++seed) {
-        const int64_t length = task_length(task, 3 + 7*(int64_t) seed);
+        const int64_t length = task_length(task, 3 + 7 * (int64_t) seed);
         if (!draw(t, task, seed, length, &s)) {
             break;
         }
@@ -163,7 +177,8 @@ static void check_arithmetic(struct test * t, const char * spec, int m) {
                 test_check(t, s.answers[i] == NULL, "%s: an answer after an operator", spec);
             }
         }
-        test_check(t, strcmp(s.symbols[length - 1], "=") == 0, "%s: the last symbol is %s", spec, s.symbols[length - 1]);
+        test_check(t, strcmp(s.symbols[length - 1], "=") == 0, "%s: the last symbol is %s", spec,
+                s.symbols[length - 1]);
         check_value(t, spec, &s, length - 1, length - 1, m);
     }
     task_free(task);
@@ -177,24 +192,28 @@ static void check_brackets(struct test * t) {
             break;
         }
         for (int64_t i = 0; i + 1 < length; ++i) {
-            test_check(t, s.answers[i] == NULL, "mod-brackets: an answer at position %d of %d", (int) i, (int) length);
+            test_check(t, s.answers[i] == NULL, "mod-brackets: an answer at position %d of %d",
+                    (int) i, (int) length);
         }
-        test_check(t, strcmp(s.symbols[length - 1], "=") == 0, "mod-brackets: the last symbol is %s", s.symbols[length - 1]);
+        test_check(t, strcmp(s.symbols[length - 1], "=") == 0,
+                "mod-brackets: the last symbol is %s", s.symbols[length - 1]);
         check_value(t, "mod-brackets", &s, length - 1, length - 1, 5);
     }
     task_free(task);
 }
 
-// The automaton that reads a number in base 2 and keeps its remainder modulo 3: the remainder of the number itself
+// The automaton that reads a number in base 2 and keeps its remainder modulo 3: the remainder of
+// the number itself
 static void check_automaton(struct test * t) {
-    static const char TEXT[] = "# binary numbers modulo 3\nstates: r0 r1 r2\nstart: r0\n0: r0 r2 r1\n1: r1 r0 r2\n";
+    static const char TEXT[] =
+            "# binary numbers modulo 3\nstates: r0 r1 r2\nstart: r0\n0: r0 r2 r1\n1: r1 r0 r2\n";
     struct task *   task = make(t, "automaton", TEXT);
     struct sequence s;
     if (task != NULL && draw(t, task, 11, 60, &s)) {
         uint64_t number = 0;
         for (int64_t i = 0; i < s.n; ++i) {
             char expected[8];
-            number = 2*number + (s.symbols[i][0] == '1');
+            number = 2 * number + (s.symbols[i][0] == '1');
             snprintf(expected, sizeof(expected), "r%d", (int) (number % 3));
             check_answer(t, "automaton", &s, i, expected);
         }
@@ -202,10 +221,13 @@ static void check_automaton(struct test * t) {
     task_free(task);
 }
 
-static void check_refused(struct test * t, const char * spec, const char * automaton, const char * says) {
+static void check_refused(
+        struct test * t, const char * spec, const char * automaton, const char * says) {
     char          err[256] = "";
-    struct task * task     = task_new(spec, automaton, automaton != NULL ? strlen(automaton) : 0, err, sizeof(err));
-    test_check(t, task == NULL && strstr(err, says) != NULL, "%s: expected to hear '%s', heard '%s'", spec, says, err);
+    struct task * task =
+            task_new(spec, automaton, automaton != NULL ? strlen(automaton) : 0, err, sizeof(err));
+    test_check(t, task == NULL && strstr(err, says) != NULL,
+            "%s: expected to hear '%s', heard '%s'", spec, says, err);
     task_free(task);
 }
 
@@ -226,14 +248,14 @@ int main(void) {
     check_brackets(&t);
     check_automaton(&t);
 
-    check_refused(&t, "mod:1",     NULL, "no task 'mod:1'");
-    check_refused(&t, "S9",        NULL, "no task 'S9'");
-    check_refused(&t, "parity:2",  NULL, "no task");
+    check_refused(&t, "mod:1", NULL, "no task 'mod:1'");
+    check_refused(&t, "S9", NULL, "no task 'S9'");
+    check_refused(&t, "parity:2", NULL, "no task");
     check_refused(&t, "automaton", NULL, "--automaton FILE");
-    check_refused(&t, "automaton", "states: a b\nstart: a\n0: a\n",   "'0' has 1 words, expected 2");
-    check_refused(&t, "automaton", "states: a b\nstart: c\n",         "'c' is not one of its states");
-    check_refused(&t, "automaton", "states: a a\n",                   "different states");
-    check_refused(&t, "automaton", "states: a b\n0: a b\n",           "no start");
-    check_refused(&t, "automaton", "what is this\n",                  "line 1");
+    check_refused(&t, "automaton", "states: a b\nstart: a\n0: a\n", "'0' has 1 words, expected 2");
+    check_refused(&t, "automaton", "states: a b\nstart: c\n", "'c' is not one of its states");
+    check_refused(&t, "automaton", "states: a a\n", "different states");
+    check_refused(&t, "automaton", "states: a b\n0: a b\n", "no start");
+    check_refused(&t, "automaton", "what is this\n", "line 1");
     return test_end(&t, "tasks");
 }

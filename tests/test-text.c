@@ -1,5 +1,6 @@
-// Text through the public header: what is put around a text, which tokens are text, and how much of it. A golden model gets a tokenizer of
-// symbols with a bos, an eos and an unused id; what it must answer is written down here.
+// Text through the public header: what is put around a text, which tokens are text, and how much of
+// it. A golden model gets a tokenizer of symbols with a bos, an eos and an unused id; what it must
+// answer is written down here.
 
 #include "golden.h"
 #include "lrnn.h"
@@ -18,21 +19,26 @@ enum { TYPE_NORMAL = 1, TYPE_CONTROL = 3, TYPE_UNUSED = 5 }; // tokenizer.ggml.t
 static bool make_model(const char * from, const char * path, bool add) {
     static char       names[V][8];
     const char *      tokens[V];
-    int32_t           types [V];
+    int32_t           types[V];
     struct model_edit e;
     for (int i = 0; i < V; ++i) {
-        snprintf(names[i], sizeof(names[i]), i == BOS ? "<bos>" : i == EOS ? "<eos>" : i == UNUSED ? "<none>" : "s%02d", i);
+        snprintf(names[i], sizeof(names[i]),
+                i == BOS      ? "<bos>"
+                : i == EOS    ? "<eos>"
+                : i == UNUSED ? "<none>"
+                              : "s%02d",
+                i);
         tokens[i] = names[i];
-        types [i] = i == BOS || i == EOS ? TYPE_CONTROL : i == UNUSED ? TYPE_UNUSED : TYPE_NORMAL;
+        types[i]  = i == BOS || i == EOS ? TYPE_CONTROL : i == UNUSED ? TYPE_UNUSED : TYPE_NORMAL;
     }
     if (!model_edit_open(&e, from)) {
         return false;
     }
-    gguf_set_val_str (e.gguf, "tokenizer.ggml.model", "lrnn-symbols");
-    gguf_set_arr_str (e.gguf, "tokenizer.ggml.tokens", tokens, V);
+    gguf_set_val_str(e.gguf, "tokenizer.ggml.model", "lrnn-symbols");
+    gguf_set_arr_str(e.gguf, "tokenizer.ggml.tokens", tokens, V);
     gguf_set_arr_data(e.gguf, "tokenizer.ggml.token_type", GGUF_TYPE_INT32, types, V);
-    gguf_set_val_u32 (e.gguf, "tokenizer.ggml.bos_token_id", BOS);
-    gguf_set_val_u32 (e.gguf, "tokenizer.ggml.eos_token_id", EOS);
+    gguf_set_val_u32(e.gguf, "tokenizer.ggml.bos_token_id", BOS);
+    gguf_set_val_u32(e.gguf, "tokenizer.ggml.eos_token_id", EOS);
     gguf_set_val_bool(e.gguf, "tokenizer.ggml.add_bos_token", add);
     gguf_set_val_bool(e.gguf, "tokenizer.ggml.add_eos_token", add);
     const bool ok = model_edit_write(&e, path);
@@ -40,25 +46,31 @@ static bool make_model(const char * from, const char * path, bool add) {
     return ok;
 }
 
-static void expect(struct test * t, const struct lrnn_model * model, const char * text, unsigned flags, const int32_t * ids, int64_t n) {
+static void expect(struct test * t, const struct lrnn_model * model, const char * text,
+        unsigned flags, const int32_t * ids, int64_t n) {
     int32_t * tokens;
     int64_t   n_tokens;
     char      err[512];
-    if (test_check(t, lrnn_text_to_tokens(model, text, strlen(text), flags, &tokens, &n_tokens, err, sizeof(err)), "'%s': %s", text, err)) {
-        test_check(t, n_tokens == n && (n == 0 || memcmp(tokens, ids, (size_t) n*sizeof(*ids)) == 0),
+    if (test_check(t,
+                lrnn_text_to_tokens(
+                        model, text, strlen(text), flags, &tokens, &n_tokens, err, sizeof(err)),
+                "'%s': %s", text, err)) {
+        test_check(t,
+                n_tokens == n && (n == 0 || memcmp(tokens, ids, (size_t) n * sizeof(*ids)) == 0),
                 "'%s' with flags %u gives %lld tokens", text, flags, (long long) n_tokens);
         free(tokens);
     }
 }
 
 static void test_flags(struct test * t, const struct lrnn_model * model, bool adds) {
-    const unsigned bos = LRNN_TEXT_ADD_BOS, eos = LRNN_TEXT_ADD_EOS, parse = LRNN_TEXT_PARSE_SPECIAL;
-    const int32_t  all[] = { BOS, 5, 7, EOS };
-    expect(t, model, "s05 s07", 0,         all + 1,            2);
-    expect(t, model, "s05 s07", bos,       all + (adds ? 0 : 1), adds ? 3 : 2);
-    expect(t, model, "s05 s07", eos,       all + 1,            adds ? 3 : 2);
+    const unsigned bos = LRNN_TEXT_ADD_BOS, eos = LRNN_TEXT_ADD_EOS,
+                   parse = LRNN_TEXT_PARSE_SPECIAL;
+    const int32_t all[]  = { BOS, 5, 7, EOS };
+    expect(t, model, "s05 s07", 0, all + 1, 2);
+    expect(t, model, "s05 s07", bos, all + (adds ? 0 : 1), adds ? 3 : 2);
+    expect(t, model, "s05 s07", eos, all + 1, adds ? 3 : 2);
     expect(t, model, "s05 s07", bos | eos, all + (adds ? 0 : 1), adds ? 4 : 2);
-    expect(t, model, "",        bos | eos, (const int32_t[]) { BOS, EOS }, adds ? 2 : 0);
+    expect(t, model, "", bos | eos, (const int32_t[]) { BOS, EOS }, adds ? 2 : 0);
     expect(t, model, "<bos> s05 s07 <eos>", parse, all, 4);
 }
 
@@ -67,20 +79,23 @@ static void test_tokens(struct test * t, const struct lrnn_model * model) {
     test_check(t, info.bos == BOS && info.eos == EOS, "bos is %d, eos is %d", info.bos, info.eos);
     for (int32_t id = -1; id <= V; ++id) {
         const bool special = id < FIRST || id >= V;
-        test_check(t, lrnn_token_is_special(model, id) == special, "id %d is%s special", id, special ? "" : " not");
-        test_check(t, lrnn_token_text_size(model, id) == (special ? 0u : 4u), "id %d adds %zu bytes", id, lrnn_token_text_size(model, id));
+        test_check(t, lrnn_token_is_special(model, id) == special, "id %d is%s special", id,
+                special ? "" : " not");
+        test_check(t, lrnn_token_text_size(model, id) == (special ? 0u : 4u),
+                "id %d adds %zu bytes", id, lrnn_token_text_size(model, id));
     }
     // what the decoder writes behind other text is what the sizes say
-    struct lrnn_decoder * d = lrnn_decoder_new(model, true);
-    size_t said = 0, written = 0;
+    struct lrnn_decoder * d    = lrnn_decoder_new(model, true);
+    size_t                said = 0, written = 0;
     for (int32_t i = 0; i < 200; ++i) {
-        const int32_t id = (i*7) % V;
+        const int32_t id = (i * 7) % V;
         size_t        size;
         lrnn_decoder_push(d, id, &size);
         written += size;
-        said    += lrnn_token_text_size(model, id);
+        said += lrnn_token_text_size(model, id);
     }
-    test_check(t, said == written && said > 0, "200 tokens are %zu bytes; their sizes say %zu", written, said);
+    test_check(t, said == written && said > 0, "200 tokens are %zu bytes; their sizes say %zu",
+            written, said);
     lrnn_decoder_free(d);
 }
 
@@ -93,13 +108,15 @@ int main(void) {
         return test_end(&t, "test-text");
     }
     for (int adds = 0; adds < 2; ++adds) {
-        if (!test_check(&t, make_model(golden.models[0].path, path, adds == 1), "%s cannot be made", path)) {
+        if (!test_check(&t, make_model(golden.models[0].path, path, adds == 1), "%s cannot be made",
+                    path)) {
             continue;
         }
         struct lrnn_model * model = lrnn_model_load(path, NULL, err, sizeof(err));
         if (test_check(&t, model != NULL, "%s", err)) {
             const struct lrnn_model_info info = lrnn_model_get_info(model);
-            test_check(&t, info.add_bos == (adds == 1) && info.add_eos == (adds == 1), "the model %s bos and eos", adds ? "wants" : "does not want");
+            test_check(&t, info.add_bos == (adds == 1) && info.add_eos == (adds == 1),
+                    "the model %s bos and eos", adds ? "wants" : "does not want");
             test_flags(&t, model, adds == 1);
             test_tokens(&t, model);
         }
@@ -109,9 +126,14 @@ int main(void) {
     struct lrnn_model * ids = lrnn_model_load(golden.models[0].path, NULL, err, sizeof(err));
     int32_t *           tokens;
     int64_t             n_tokens;
-    test_check(&t, ids != NULL && !lrnn_text_to_tokens(ids, "s05", 3, 0, &tokens, &n_tokens, err, sizeof(err)) && strstr(err, "no tokenizer") != NULL,
+    test_check(&t,
+            ids != NULL &&
+                    !lrnn_text_to_tokens(ids, "s05", 3, 0, &tokens, &n_tokens, err, sizeof(err)) &&
+                    strstr(err, "no tokenizer") != NULL,
             "a model of ids has no text: %s", err);
-    test_check(&t, ids != NULL && !lrnn_token_is_special(ids, 0) && lrnn_token_text_size(ids, 5) == 0, "and its tokens are no text");
+    test_check(&t,
+            ids != NULL && !lrnn_token_is_special(ids, 0) && lrnn_token_text_size(ids, 5) == 0,
+            "and its tokens are no text");
     lrnn_model_free(ids);
     golden_list_free(&golden);
     remove(path);

@@ -1,8 +1,10 @@
-// Sequences computed together give what each gives alone: to the bit in a model with matrices in Q8_0, within rounding otherwise.
+// Sequences computed together give what each gives alone: to the bit in a model with matrices in
+// Q8_0, within rounding otherwise.
 //
-// A product with a matrix in Q8_0 takes a column at a time, however many there are, so that a token does not feel its neighbours; with F32 ggml sums
-// several columns in another order than one, unless it is told to take them one by one, as it is in a quantised model for up to 32 tokens. Lengths differ, sequences begin and end while
-// others go on, and go back on the way.
+// A product with a matrix in Q8_0 takes a column at a time, however many there are, so that a token
+// does not feel its neighbours; with F32 ggml sums several columns in another order than one,
+// unless it is told to take them one by one, as it is in a quantised model for up to 32 tokens.
+// Lengths differ, sequences begin and end while others go on, and go back on the way.
 
 #include "golden.h"
 #include "lrnn.h"
@@ -16,10 +18,13 @@
 
 enum { N_SEQS = 3, N_TOKENS = 40, N_REWIND = 3, MAX_CALLS = 96, MAX_PART = 5 };
 
-static const double LIMIT_F32 = 1e-4; // largest absolute difference of a logit; they are of size 1 to 10
-static const char * const path = "test-together.gguf"; // where the test runs: in the build directory
+static const double LIMIT_F32 =
+        1e-4; // largest absolute difference of a logit; they are of size 1 to 10
+static const char * const path =
+        "test-together.gguf"; // where the test runs: in the build directory
 
-// What a sequence is told in one round: so many tokens, after going back by some. Alone and together it is told the same.
+// What a sequence is told in one round: so many tokens, after going back by some. Alone and
+// together it is told the same.
 struct turn {
     int32_t back;
     int32_t n;
@@ -32,8 +37,9 @@ struct plan {
 };
 
 static void make_plan(struct plan * p, int64_t n_vocab, bool decoding, uint64_t seed) {
-    static const int starts[N_SEQS] = { 0, 3, 5 }, ends[N_SEQS] = { N_TOKENS, N_TOKENS - 9, N_TOKENS - 2 };
-    struct test_rng  rng = { seed };
+    static const int starts[N_SEQS] = { 0, 3, 5 },
+                     ends[N_SEQS]   = { N_TOKENS, N_TOKENS - 9, N_TOKENS - 2 };
+    struct test_rng rng             = { seed };
     memset(p, 0, sizeof(*p));
     p->n_calls = N_TOKENS;
     for (int s = 0; s < N_SEQS; ++s) {
@@ -51,15 +57,17 @@ static void make_plan(struct plan * p, int64_t n_vocab, bool decoding, uint64_t 
                 turn->tokens[k] = (int32_t) test_below(&rng, n_vocab);
             }
             length += turn->n - turn->back;
-            can     = can - turn->back + turn->n;
-            can     = can < N_REWIND ? can : N_REWIND;
-            can     = can < length ? can : length;
+            can = can - turn->back + turn->n;
+            can = can < N_REWIND ? can : N_REWIND;
+            can = can < length ? can : length;
         }
     }
 }
 
-// Runs the plan for all sequences, or for one; logits of the last token of each turn go to out[sequence][call].
-static bool run(struct test * t, const char * name, struct lrnn_model * model, const struct plan * p, int alone, struct lrnn_session_params params, float * out) {
+// Runs the plan for all sequences, or for one; logits of the last token of each turn go to
+// out[sequence][call].
+static bool run(struct test * t, const char * name, struct lrnn_model * model,
+        const struct plan * p, int alone, struct lrnn_session_params params, float * out) {
     const int64_t         V = lrnn_model_get_info(model).n_vocab;
     char                  err[512];
     struct lrnn_session * session = lrnn_session_new(model, &params, err, sizeof(err));
@@ -71,14 +79,17 @@ static bool run(struct test * t, const char * name, struct lrnn_model * model, c
             const int           s    = (k + i) % N_SEQS; // not always in the same order
             const struct turn * turn = &p->turns[s][i];
             if (turn->n > 0 && (alone < 0 || alone == s)) {
-                done       = turn->back == 0 || lrnn_seq_rewind(session, s, turn->back, err, sizeof(err));
-                in[n_in++] = (struct lrnn_input) { .seq = s, .tokens = turn->tokens, .n_tokens = turn->n, .n_logits = 1 };
+                done = turn->back == 0 || lrnn_seq_rewind(session, s, turn->back, err, sizeof(err));
+                in[n_in++] = (struct lrnn_input) {
+                    .seq = s, .tokens = turn->tokens, .n_tokens = turn->n, .n_logits = 1
+                };
             }
         }
         done = done && (n_in == 0 || lrnn_eval(session, in, n_in, err, sizeof(err)));
         test_check(t, done, "%s: call %d: %s", name, i, err);
         for (int32_t k = 0; done && k < n_in; ++k) {
-            memcpy(out + (in[k].seq*MAX_CALLS + i)*V, lrnn_logits(session, k), (size_t) V*sizeof(float));
+            memcpy(out + (in[k].seq * MAX_CALLS + i) * V, lrnn_logits(session, k),
+                    (size_t) V * sizeof(float));
         }
     }
     lrnn_session_free(session);
@@ -86,13 +97,16 @@ static bool run(struct test * t, const char * name, struct lrnn_model * model, c
 }
 
 // The largest difference of a logit, together and alone.
-static double compare(struct test * t, const char * name, struct lrnn_model * model, bool decoding, int32_t n_threads) {
+static double compare(struct test * t, const char * name, struct lrnn_model * model, bool decoding,
+        int32_t n_threads) {
     const int64_t                    V      = lrnn_model_get_info(model).n_vocab;
-    const size_t                     n      = (size_t) (N_SEQS*MAX_CALLS*V);
-    const struct lrnn_session_params params = { .n_threads = n_threads, .n_seqs = N_SEQS, .n_rewind = N_REWIND, .n_cache = 4*N_TOKENS };
-    struct plan                    * plan   = malloc(sizeof(*plan));
-    float                          * all    = calloc(2*n, sizeof(float));
-    double                           worst  = 0.0;
+    const size_t                     n      = (size_t) (N_SEQS * MAX_CALLS * V);
+    const struct lrnn_session_params params = {
+        .n_threads = n_threads, .n_seqs = N_SEQS, .n_rewind = N_REWIND, .n_cache = 4 * N_TOKENS
+    };
+    struct plan * plan  = malloc(sizeof(*plan));
+    float *       all   = calloc(2 * n, sizeof(float));
+    double        worst = 0.0;
     make_plan(plan, V, decoding, (uint64_t) (1 + n_threads));
     bool done = run(t, name, model, plan, -1, params, all);
     for (int s = 0; done && s < N_SEQS; ++s) {
@@ -100,7 +114,7 @@ static double compare(struct test * t, const char * name, struct lrnn_model * mo
     }
     for (size_t i = 0; i < n; ++i) {
         const double d = fabs((double) all[i] - (double) all[n + i]);
-        worst = d <= worst ? worst : d; // NaN wins
+        worst          = d <= worst ? worst : d; // NaN wins
     }
     free(plan);
     free(all);
@@ -111,18 +125,29 @@ static double compare(struct test * t, const char * name, struct lrnn_model * mo
 // Models: those of tests/golden, wider, so that every row is whole blocks of Q8_0 and more than one
 //
 
-enum { LENGTH = 32, WIDTH = 3*LENGTH, RANK = 5*LENGTH };
+enum { LENGTH = 32, WIDTH = 3 * LENGTH, RANK = 5 * LENGTH };
 
-static const struct { const char * key; uint32_t value; } keys[] = {
-    { "embedding_length", WIDTH },  { "feed_forward_length", 2*LENGTH }, { "key_length",     LENGTH }, { "value_length",   LENGTH   },
-    { "state_length",     LENGTH }, { "attention.key_length",  LENGTH }, { "ssm.state_size", LENGTH }, { "ssm.inner_size", 4*LENGTH },
-    { "wkv.head_size",    LENGTH },
+static const struct {
+    const char * key;
+    uint32_t     value;
+} keys[] = {
+    { "embedding_length", WIDTH },
+    { "feed_forward_length", 2 * LENGTH },
+    { "key_length", LENGTH },
+    { "value_length", LENGTH },
+    { "state_length", LENGTH },
+    { "attention.key_length", LENGTH },
+    { "ssm.state_size", LENGTH },
+    { "ssm.inner_size", 4 * LENGTH },
+    { "wkv.head_size", LENGTH },
 };
 
-// What is multiplied with. The others are two-dimensional, too, but no op takes them otherwise than in F32.
+// What is multiplied with. The others are two-dimensional, too, but no op takes them otherwise than
+// in F32.
 static bool is_matrix(const struct ggml_tensor * x) {
-    static const char * const others[] = { "conv1d", "norm", "ssm_a", "ssm_d", "time_mix_first", "time_mix_lerp_fused" };
-    for (size_t i = 0; i < sizeof(others)/sizeof(others[0]); ++i) {
+    static const char * const others[] = { "conv1d", "norm", "ssm_a", "ssm_d", "time_mix_first",
+        "time_mix_lerp_fused" };
+    for (size_t i = 0; i < sizeof(others) / sizeof(others[0]); ++i) {
         const char * at = strstr(x->name, others[i]);
         if (at != NULL && at[strlen(others[i])] != 't') { // ssm_d, not ssm_dt
             return false;
@@ -132,12 +157,15 @@ static bool is_matrix(const struct ggml_tensor * x) {
 }
 
 // Another shape: a matrix of random numbers, or the numbers that were there, again and again.
-static void reshape(struct model_edit * e, const char * name, int n_dims, const int64_t * ne, struct test_rng * rng) {
+static void reshape(struct model_edit * e, const char * name, int n_dims, const int64_t * ne,
+        struct test_rng * rng) {
     const struct ggml_tensor * from = model_edit_find(e, name);
-    struct ggml_tensor       * to   = model_edit_put(e, name, GGML_TYPE_F32, n_dims, ne);
-    const double               size = 1.0/sqrt((double) ne[0]);
+    struct ggml_tensor *       to   = model_edit_put(e, name, GGML_TYPE_F32, n_dims, ne);
+    const double               size = 1.0 / sqrt((double) ne[0]);
     for (int64_t i = 0; i < ggml_nelements(to); ++i) {
-        ((float *) to->data)[i] = is_matrix(to) ? (float) (size*test_normal(rng)) : ((const float *) from->data)[i % ggml_nelements(from)];
+        ((float *) to->data)[i] = is_matrix(to)
+                                          ? (float) (size * test_normal(rng))
+                                          : ((const float *) from->data)[i % ggml_nelements(from)];
     }
 }
 
@@ -157,15 +185,17 @@ static bool parse(const char * sentence, char name[GGML_MAX_NAME], int * n_dims,
     return *n_dims > 0;
 }
 
-// The loader knows the shapes that follow from the keys: it is asked until it has no more to say. NULL with its last sentence if that is another.
+// The loader knows the shapes that follow from the keys: it is asked until it has no more to say.
+// NULL with its last sentence if that is another.
 static struct lrnn_model * widen(struct model_edit * e, char * err, size_t err_size) {
-    const char    * arch = gguf_get_val_str(e->gguf, gguf_find_key(e->gguf, "general.architecture"));
-    struct test_rng rng  = { 1 };
-    for (size_t i = 0; i < sizeof(keys)/sizeof(keys[0]); ++i) {
-        char          key[128];
+    const char * arch   = gguf_get_val_str(e->gguf, gguf_find_key(e->gguf, "general.architecture"));
+    struct test_rng rng = { 1 };
+    for (size_t i = 0; i < sizeof(keys) / sizeof(keys[0]); ++i) {
+        char key[128];
         snprintf(key, sizeof(key), "%.32s.%s", arch, keys[i].key);
         const int64_t at = gguf_find_key(e->gguf, key);
-        if (at >= 0 && gguf_get_kv_type(e->gguf, at) == GGUF_TYPE_UINT32 && gguf_get_val_u32(e->gguf, at) > 0) { // 0: there is no such layer
+        if (at >= 0 && gguf_get_kv_type(e->gguf, at) == GGUF_TYPE_UINT32 &&
+                gguf_get_val_u32(e->gguf, at) > 0) { // 0: there is no such layer
             gguf_set_val_u32(e->gguf, key, keys[i].value);
         }
     }
@@ -174,14 +204,15 @@ static struct lrnn_model * widen(struct model_edit * e, char * err, size_t err_s
         if (strcmp(x->name, "token_embd.weight") == 0) {
             reshape(e, x->name, 2, (const int64_t[2]) { WIDTH, x->ne[1] }, &rng);
         } else if (strstr(x->name, "ssm_in.weight") != NULL) {
-            reshape(e, x->name, 2, (const int64_t[2]) { WIDTH, 6*LENGTH }, &rng);
+            reshape(e, x->name, 2, (const int64_t[2]) { WIDTH, 6 * LENGTH }, &rng);
         }
     }
     for (int64_t tries = 0; tries <= e->n_tensors; ++tries) {
         char                name[GGML_MAX_NAME];
         int                 n_dims;
         int64_t             ne[4];
-        struct lrnn_model * model = model_edit_write(e, path) ? lrnn_model_load(path, NULL, err, err_size) : NULL;
+        struct lrnn_model * model =
+                model_edit_write(e, path) ? lrnn_model_load(path, NULL, err, err_size) : NULL;
         if (model != NULL || !parse(err, name, &n_dims, ne)) {
             return model;
         }
@@ -190,13 +221,15 @@ static struct lrnn_model * widen(struct model_edit * e, char * err, size_t err_s
     return NULL;
 }
 
-// Every matrix, or those that quantising takes: gates, β and low ranks stay F32, and rows that are no whole blocks become F16.
+// Every matrix, or those that quantising takes: gates, β and low ranks stay F32, and rows that are
+// no whole blocks become F16.
 static struct lrnn_model * quantise(struct model_edit * e, bool all, char * err, size_t err_size) {
-    static const char * const kept[] = { "ssm_beta", "ssm_alpha", "ssm_f_", "ssm_g_", "time_mix_", "ssm_dt", "ssm_x", "igate", "fgate" };
+    static const char * const kept[] = { "ssm_beta", "ssm_alpha", "ssm_f_", "ssm_g_", "time_mix_",
+        "ssm_dt", "ssm_x", "igate", "fgate" };
     for (int64_t i = 0; i < e->n_tensors; ++i) {
         const struct ggml_tensor * x    = e->tensors[i];
         bool                       keep = !is_matrix(x) || x->type != GGML_TYPE_F32;
-        for (size_t k = 0; !all && k < sizeof(kept)/sizeof(kept[0]); ++k) {
+        for (size_t k = 0; !all && k < sizeof(kept) / sizeof(kept[0]); ++k) {
             keep = keep || strstr(x->name, kept[k]) != NULL;
         }
         if (!keep) {
@@ -207,28 +240,33 @@ static struct lrnn_model * quantise(struct model_edit * e, bool all, char * err,
 }
 
 static void test_model(struct test * t, const struct golden * g) {
-    static const char * const TYPES[] = { "F32", "Q8_0 beside F32", "Q8_0" };
-    double            worst[3] = { 0.0, 0.0, 0.0 };
-    struct model_edit e;
-    char              err[512] = "";
+    static const char * const TYPES[]  = { "F32", "Q8_0 beside F32", "Q8_0" };
+    double                    worst[3] = { 0.0, 0.0, 0.0 };
+    struct model_edit         e;
+    char                      err[512] = "";
     if (!test_check(t, model_edit_open(&e, g->path), "%s cannot be read", g->path)) {
         return;
     }
     for (int type = 0; type < 3; ++type) {
-        struct lrnn_model * model = type > 0 ? quantise(&e, type == 2, err, sizeof(err)) : widen(&e, err, sizeof(err));
-        const double        limit = type > 0 ? 0.0 : LIMIT_F32;
+        struct lrnn_model * model =
+                type > 0 ? quantise(&e, type == 2, err, sizeof(err)) : widen(&e, err, sizeof(err));
+        const double limit = type > 0 ? 0.0 : LIMIT_F32;
         if (!test_check(t, model != NULL, "%s: %s", g->name, err)) {
             break;
         }
-        for (int how = 0; how < 3; ++how) { // a token a call; cut at random; the same with two threads
-            const double d = compare(t, g->name, model, how == 0, 1 + how/2);
-            test_check(t, d <= limit, "%s, %s, %s, %d threads: together and alone differ by %.3g, expected at most %.0e", g->name, TYPES[type],
-                    how == 0 ? "a token a call" : "cut at random", 1 + how/2, d, limit);
+        for (int how = 0; how < 3;
+                ++how) { // a token a call; cut at random; the same with two threads
+            const double d = compare(t, g->name, model, how == 0, 1 + how / 2);
+            test_check(t, d <= limit,
+                    "%s, %s, %s, %d threads: together and alone differ by %.3g, expected at most %.0e",
+                    g->name, TYPES[type], how == 0 ? "a token a call" : "cut at random",
+                    1 + how / 2, d, limit);
             worst[type] = d <= worst[type] ? worst[type] : d;
         }
         lrnn_model_free(model);
     }
-    printf("%-28s together and alone differ by %.1e in F32, %.1e in Q8_0 beside F32, %.1e in Q8_0\n", g->name, worst[0], worst[1], worst[2]);
+    printf("%-28s together and alone differ by %.1e in F32, %.1e in Q8_0 beside F32, %.1e in Q8_0\n",
+            g->name, worst[0], worst[1], worst[2]);
     model_edit_close(&e);
 }
 

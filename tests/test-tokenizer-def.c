@@ -1,4 +1,5 @@
-// Definitions that are wrong are refused with a sentence that names what is wrong; and what a definition does not say.
+// Definitions that are wrong are refused with a sentence that names what is wrong; and what a
+// definition does not say.
 
 #include "tokenizer-data.h"
 #include "util.h"
@@ -27,94 +28,179 @@ struct refusal {
 
 static char long_token[LRNN_TOKENIZER_MAX_TOKEN_LEN + 1];
 
-static void no_model      (struct draft * d) { d->def.model = NULL; }
-static void odd_model     (struct draft * d) { d->def.model = "bert"; }
-static void no_pre        (struct draft * d) { d->def.pre = NULL; }
-static void odd_pre       (struct draft * d) { d->def.pre = "falcon"; }
-static void odd_normalizer(struct draft * d) { d->def.normalizer = "nfkc"; }
-static void spm_normalizer(struct draft * d) { d->def.normalizer = "nfc"; }
-static void no_tokens     (struct draft * d) { d->def.n_tokens = 0; }
-static void types_short   (struct draft * d) { d->def.n_types--; }
-static void type_odd      (struct draft * d) { d->types[300] = 7; }
-static void scores_short  (struct draft * d) { d->def.n_scores--; }
-static void scores_none   (struct draft * d) { d->def.scores = NULL; }
-static void score_nan     (struct draft * d) { d->scores[300] = NAN; }
-static void bos_high      (struct draft * d) { d->def.bos_id = (int64_t) d->def.n_tokens; }
-static void eos_negative  (struct draft * d) { d->def.eos_id = -2; }
-static void unknown_u32   (struct draft * d) { d->def.unknown_id = INT64_C(0xFFFFFFFF); }
-static void padding_high  (struct draft * d) { d->def.padding_id = INT64_MAX; }
-static void bos_missing   (struct draft * d) { d->def.bos_id = -1; d->def.add_bos = 1; }
-static void eos_missing   (struct draft * d) { d->def.eos_id = -1; d->def.add_eos = 1; }
-static void token_empty   (struct draft * d) { d->tokens[400].size = 0; }
-static void token_long    (struct draft * d) { d->tokens[400] = (struct lrnn_text) { long_token, sizeof(long_token) }; }
-static void token_twice   (struct draft * d) { d->tokens[400] = d->tokens[401]; }
-static void token_not_utf8(struct draft * d) { d->tokens[400] = TEXT("a\xFF"); }
-static void byte_negative (struct draft * d) { d->types[400] = LRNN_TOKEN_BYTE; d->tokens[400] = TEXT("<0x-1>"); }
-static void byte_not_hex  (struct draft * d) { d->types[400] = LRNN_TOKEN_BYTE; d->tokens[400] = TEXT("<0xZZ>"); }
-static void byte_256      (struct draft * d) { d->types[400] = LRNN_TOKEN_BYTE; d->tokens[400] = TEXT("<0x100>"); }
-static void byte_twice    (struct draft * d) { d->types[400] = LRNN_TOKEN_BYTE; d->tokens[400] = TEXT("<0x41>"); }
-static void bytes_none    (struct draft * d) {
+static void no_model(struct draft * d) {
+    d->def.model = NULL;
+}
+static void odd_model(struct draft * d) {
+    d->def.model = "bert";
+}
+static void no_pre(struct draft * d) {
+    d->def.pre = NULL;
+}
+static void odd_pre(struct draft * d) {
+    d->def.pre = "falcon";
+}
+static void odd_normalizer(struct draft * d) {
+    d->def.normalizer = "nfkc";
+}
+static void spm_normalizer(struct draft * d) {
+    d->def.normalizer = "nfc";
+}
+static void no_tokens(struct draft * d) {
+    d->def.n_tokens = 0;
+}
+static void types_short(struct draft * d) {
+    d->def.n_types--;
+}
+static void type_odd(struct draft * d) {
+    d->types[300] = 7;
+}
+static void scores_short(struct draft * d) {
+    d->def.n_scores--;
+}
+static void scores_none(struct draft * d) {
+    d->def.scores = NULL;
+}
+static void score_nan(struct draft * d) {
+    d->scores[300] = NAN;
+}
+static void bos_high(struct draft * d) {
+    d->def.bos_id = (int64_t) d->def.n_tokens;
+}
+static void eos_negative(struct draft * d) {
+    d->def.eos_id = -2;
+}
+static void unknown_u32(struct draft * d) {
+    d->def.unknown_id = INT64_C(0xFFFFFFFF);
+}
+static void padding_high(struct draft * d) {
+    d->def.padding_id = INT64_MAX;
+}
+static void bos_missing(struct draft * d) {
+    d->def.bos_id  = -1;
+    d->def.add_bos = 1;
+}
+static void eos_missing(struct draft * d) {
+    d->def.eos_id  = -1;
+    d->def.add_eos = 1;
+}
+static void token_empty(struct draft * d) {
+    d->tokens[400].size = 0;
+}
+static void token_long(struct draft * d) {
+    d->tokens[400] = (struct lrnn_text) { long_token, sizeof(long_token) };
+}
+static void token_twice(struct draft * d) {
+    d->tokens[400] = d->tokens[401];
+}
+static void token_not_utf8(struct draft * d) {
+    d->tokens[400] = TEXT("a\xFF");
+}
+static void byte_negative(struct draft * d) {
+    d->types[400]  = LRNN_TOKEN_BYTE;
+    d->tokens[400] = TEXT("<0x-1>");
+}
+static void byte_not_hex(struct draft * d) {
+    d->types[400]  = LRNN_TOKEN_BYTE;
+    d->tokens[400] = TEXT("<0xZZ>");
+}
+static void byte_256(struct draft * d) {
+    d->types[400]  = LRNN_TOKEN_BYTE;
+    d->tokens[400] = TEXT("<0x100>");
+}
+static void byte_twice(struct draft * d) {
+    d->types[400]  = LRNN_TOKEN_BYTE;
+    d->tokens[400] = TEXT("<0x41>");
+}
+static void bytes_none(struct draft * d) {
     for (size_t i = 0; i < d->def.n_tokens; ++i) {
         d->types[i] = d->types[i] == LRNN_TOKEN_BYTE ? LRNN_TOKEN_UNUSED : d->types[i];
     }
 }
-static void merge_no_space(struct draft * d) { d->merges[9] = TEXT("ab"); }
-static void merge_spaces  (struct draft * d) { d->merges[9] = TEXT("a b c"); }
-static void merge_half    (struct draft * d) { d->merges[9] = TEXT("a "); }
-static void merge_unknown (struct draft * d) { d->merges[9] = TEXT("qqqq b"); }
-static void merge_result  (struct draft * d) { d->merges[9] = TEXT("q \x7E"); }
-static void byte_missing  (struct draft * d) { d->tokens[2] = TEXT("qqqqq"); }
-static void escape_cut    (struct draft * d) { d->tokens[400] = TEXT("a\\"); }
-static void escape_not_hex(struct draft * d) { d->tokens[400] = TEXT("\\x4"); }
-static void bytes_order   (struct draft * d) { d->tokens[65] = TEXT("<0x42>"); }
-static void bytes_normal  (struct draft * d) { d->types[256] = LRNN_TOKEN_NORMAL; }
-static void bytes_few     (struct draft * d) { d->def.n_tokens = d->def.n_types = 255; d->def.eos_id = -1; }
-static void symbol_space  (struct draft * d) { d->tokens[5] = TEXT("g 5"); }
-static void symbol_twice  (struct draft * d) { d->tokens[5] = d->tokens[6]; }
+static void merge_no_space(struct draft * d) {
+    d->merges[9] = TEXT("ab");
+}
+static void merge_spaces(struct draft * d) {
+    d->merges[9] = TEXT("a b c");
+}
+static void merge_half(struct draft * d) {
+    d->merges[9] = TEXT("a ");
+}
+static void merge_unknown(struct draft * d) {
+    d->merges[9] = TEXT("qqqq b");
+}
+static void merge_result(struct draft * d) {
+    d->merges[9] = TEXT("q \x7E");
+}
+static void byte_missing(struct draft * d) {
+    d->tokens[2] = TEXT("qqqqq");
+}
+static void escape_cut(struct draft * d) {
+    d->tokens[400] = TEXT("a\\");
+}
+static void escape_not_hex(struct draft * d) {
+    d->tokens[400] = TEXT("\\x4");
+}
+static void bytes_order(struct draft * d) {
+    d->tokens[65] = TEXT("<0x42>");
+}
+static void bytes_normal(struct draft * d) {
+    d->types[256] = LRNN_TOKEN_NORMAL;
+}
+static void bytes_few(struct draft * d) {
+    d->def.n_tokens = d->def.n_types = 255;
+    d->def.eos_id                    = -1;
+}
+static void symbol_space(struct draft * d) {
+    d->tokens[5] = TEXT("g 5");
+}
+static void symbol_twice(struct draft * d) {
+    d->tokens[5] = d->tokens[6];
+}
 
 static const struct refusal refusals[] = {
-    { "spm",     "tokenizer.ggml.model is missing",         no_model       },
-    { "spm",     "tokenizer.ggml.model is 'bert'",          odd_model      },
-    { "spm",     "lrnn.tokenizer.normalizer is 'nfc'",      spm_normalizer },
-    { "spm",     "tokenizer.ggml.tokens has 0 tokens",      no_tokens      },
-    { "spm",     "tokenizer.ggml.token_type has",           types_short    },
-    { "spm",     "tokenizer.ggml.token_type[300] is 7",     type_odd       },
-    { "spm",     "tokenizer.ggml.scores has",               scores_short   },
-    { "spm",     "tokenizer.ggml.scores has 0 numbers",     scores_none    },
-    { "spm",     "tokenizer.ggml.scores[300]",              score_nan      },
-    { "spm",     "tokenizer.ggml.bos_token_id is",          bos_high       },
-    { "spm",     "tokenizer.ggml.eos_token_id is -2",       eos_negative   },
-    { "spm",     "unknown_token_id is 4294967295",          unknown_u32    },
-    { "spm",     "tokenizer.ggml.padding_token_id is",      padding_high   },
-    { "spm",     "no tokenizer.ggml.bos_token_id",          bos_missing    },
-    { "spm",     "no tokenizer.ggml.eos_token_id",          eos_missing    },
-    { "spm",     "tokenizer.ggml.tokens[400] has 0 bytes",  token_empty    },
-    { "spm",     "tokenizer.ggml.tokens[400] has 4097",     token_long     },
-    { "spm",     "tokenizer.ggml.tokens[400] and [401]",    token_twice    },
-    { "spm",     "which is not UTF-8",                      token_not_utf8 },
-    { "spm",     "tokens[400] is the byte token '<0x-1>'",  byte_negative  },
-    { "spm",     "tokens[400] is the byte token '<0xZZ>'",  byte_not_hex   },
-    { "spm",     "tokens[400] is the byte token '<0x100>'", byte_256       },
-    { "spm",     "are both <0x41>",                         byte_twice     },
-    { "spm",     "has no byte token <0x00>",                bytes_none     },
-    { "gpt-2",   "tokenizer.ggml.pre is missing",           no_pre         },
-    { "gpt-2",   "tokenizer.ggml.pre is 'falcon'",          odd_pre        },
-    { "gpt-2",   "lrnn.tokenizer.normalizer is 'nfkc'",     odd_normalizer },
-    { "gpt-2",   "tokenizer.ggml.tokens[400] and [401]",    token_twice    },
-    { "gpt-2",   "tokenizer.ggml.merges[9] is 'ab'",        merge_no_space },
-    { "gpt-2",   "tokenizer.ggml.merges[9] is 'a b c'",     merge_spaces   },
-    { "gpt-2",   "tokenizer.ggml.merges[9] is 'a '",        merge_half     },
-    { "gpt-2",   "has the part 'qqqq'",                     merge_unknown  },
-    { "gpt-2",   "whose result is not a token",             merge_result   },
-    { "gpt-2",   "no token for the byte 0x21",              byte_missing   },
-    { "rwkv",    "with an escape that is not complete",     escape_cut     },
-    { "rwkv",    "with an escape that is not complete",     escape_not_hex },
-    { "rwkv",    "are the same bytes",                      token_twice    },
-    { "bytes",   "tokenizer.ggml.tokens[65]",               bytes_order    },
-    { "bytes",   "tokenizer.ggml.tokens[256]",              bytes_normal   },
-    { "bytes",   "expected the 256 bytes first",            bytes_few      },
-    { "symbols", "tokenizer.ggml.tokens[5]",                symbol_space   },
-    { "symbols", "tokenizer.ggml.tokens[5] and [6]",        symbol_twice   },
+    { "spm", "tokenizer.ggml.model is missing", no_model },
+    { "spm", "tokenizer.ggml.model is 'bert'", odd_model },
+    { "spm", "lrnn.tokenizer.normalizer is 'nfc'", spm_normalizer },
+    { "spm", "tokenizer.ggml.tokens has 0 tokens", no_tokens },
+    { "spm", "tokenizer.ggml.token_type has", types_short },
+    { "spm", "tokenizer.ggml.token_type[300] is 7", type_odd },
+    { "spm", "tokenizer.ggml.scores has", scores_short },
+    { "spm", "tokenizer.ggml.scores has 0 numbers", scores_none },
+    { "spm", "tokenizer.ggml.scores[300]", score_nan },
+    { "spm", "tokenizer.ggml.bos_token_id is", bos_high },
+    { "spm", "tokenizer.ggml.eos_token_id is -2", eos_negative },
+    { "spm", "unknown_token_id is 4294967295", unknown_u32 },
+    { "spm", "tokenizer.ggml.padding_token_id is", padding_high },
+    { "spm", "no tokenizer.ggml.bos_token_id", bos_missing },
+    { "spm", "no tokenizer.ggml.eos_token_id", eos_missing },
+    { "spm", "tokenizer.ggml.tokens[400] has 0 bytes", token_empty },
+    { "spm", "tokenizer.ggml.tokens[400] has 4097", token_long },
+    { "spm", "tokenizer.ggml.tokens[400] and [401]", token_twice },
+    { "spm", "which is not UTF-8", token_not_utf8 },
+    { "spm", "tokens[400] is the byte token '<0x-1>'", byte_negative },
+    { "spm", "tokens[400] is the byte token '<0xZZ>'", byte_not_hex },
+    { "spm", "tokens[400] is the byte token '<0x100>'", byte_256 },
+    { "spm", "are both <0x41>", byte_twice },
+    { "spm", "has no byte token <0x00>", bytes_none },
+    { "gpt-2", "tokenizer.ggml.pre is missing", no_pre },
+    { "gpt-2", "tokenizer.ggml.pre is 'falcon'", odd_pre },
+    { "gpt-2", "lrnn.tokenizer.normalizer is 'nfkc'", odd_normalizer },
+    { "gpt-2", "tokenizer.ggml.tokens[400] and [401]", token_twice },
+    { "gpt-2", "tokenizer.ggml.merges[9] is 'ab'", merge_no_space },
+    { "gpt-2", "tokenizer.ggml.merges[9] is 'a b c'", merge_spaces },
+    { "gpt-2", "tokenizer.ggml.merges[9] is 'a '", merge_half },
+    { "gpt-2", "has the part 'qqqq'", merge_unknown },
+    { "gpt-2", "whose result is not a token", merge_result },
+    { "gpt-2", "no token for the byte 0x21", byte_missing },
+    { "rwkv", "with an escape that is not complete", escape_cut },
+    { "rwkv", "with an escape that is not complete", escape_not_hex },
+    { "rwkv", "are the same bytes", token_twice },
+    { "bytes", "tokenizer.ggml.tokens[65]", bytes_order },
+    { "bytes", "tokenizer.ggml.tokens[256]", bytes_normal },
+    { "bytes", "expected the 256 bytes first", bytes_few },
+    { "symbols", "tokenizer.ggml.tokens[5]", symbol_space },
+    { "symbols", "tokenizer.ggml.tokens[5] and [6]", symbol_twice },
 };
 
 struct loaded {
@@ -133,8 +219,8 @@ static bool load(struct loaded * l, const char * name) {
     snprintf(path, sizeof(path), "%s/%s.bin", LRNN_TOKENIZER_DATA, name);
     memset(l, 0, sizeof(*l));
 
-    FILE * f = fopen(path, "rb");
-    l->file = malloc(1 << 20);
+    FILE * f          = fopen(path, "rb");
+    l->file           = malloc(1 << 20);
     const size_t size = f != NULL && l->file != NULL ? fread(l->file, 1, 1 << 20, f) : 0;
     if (f != NULL) {
         fclose(f);
@@ -143,11 +229,11 @@ static bool load(struct loaded * l, const char * name) {
         return false;
     }
     struct draft * d = &l->draft;
-    d->def        = l->data.def;
-    d->def.tokens = d->tokens = copy(d->def.tokens, d->def.n_tokens*sizeof(*d->tokens));
-    d->def.types  = d->types  = copy(d->def.types,  d->def.n_types *sizeof(*d->types));
-    d->def.scores = d->scores = copy(d->def.scores, d->def.n_scores*sizeof(*d->scores));
-    d->def.merges = d->merges = copy(d->def.merges, d->def.n_merges*sizeof(*d->merges));
+    d->def           = l->data.def;
+    d->def.tokens = d->tokens = copy(d->def.tokens, d->def.n_tokens * sizeof(*d->tokens));
+    d->def.types = d->types = copy(d->def.types, d->def.n_types * sizeof(*d->types));
+    d->def.scores = d->scores = copy(d->def.scores, d->def.n_scores * sizeof(*d->scores));
+    d->def.merges = d->merges = copy(d->def.merges, d->def.n_merges * sizeof(*d->merges));
     return d->tokens != NULL && d->types != NULL && d->scores != NULL && d->merges != NULL;
 }
 
@@ -167,7 +253,8 @@ static void check_refusal(struct test * t, const struct refusal * r) {
     if (test_check(t, load(&l, r->file), "%s: cannot be read", r->file)) {
         r->change(&l.draft);
         const bool ok = lrnn_tokenizer_new(&l.draft.def, &tok, err, sizeof(err));
-        test_check(t, !ok && tok == NULL && strstr(err, r->expect) != NULL && strchr(err, '\n') == NULL,
+        test_check(t,
+                !ok && tok == NULL && strstr(err, r->expect) != NULL && strchr(err, '\n') == NULL,
                 "%s: expected \"%s\", got \"%s\"", r->file, r->expect, ok ? "accepted" : err);
         lrnn_tokenizer_free(tok);
     }
@@ -178,18 +265,20 @@ static void check_refusal(struct test * t, const struct refusal * r) {
 // Output
 //
 
-static void check_text(struct test * t, const struct lrnn_tokenizer * tok, unsigned flags, const int32_t * ids, size_t n,
-                       const char * want) {
+static void check_text(struct test * t, const struct lrnn_tokenizer * tok, unsigned flags,
+        const int32_t * ids, size_t n, const char * want) {
     char                      got[256];
     size_t                    size = 0;
     struct lrnn_detokenizer * d    = lrnn_detokenizer_new(tok, flags);
     for (size_t i = 0; i <= n; ++i) {
-        const struct lrnn_text s = i < n ? lrnn_detokenizer_push(d, ids[i]) : lrnn_detokenizer_end(d);
+        const struct lrnn_text s =
+                i < n ? lrnn_detokenizer_push(d, ids[i]) : lrnn_detokenizer_end(d);
         memcpy(got + size, s.data, s.size);
         size += s.size;
     }
     got[size] = '\0';
-    test_check(t, strcmp(got, want) == 0, "flags %u: expected \"%s\", got \"%s\"", flags, want, got);
+    test_check(
+            t, strcmp(got, want) == 0, "flags %u: expected \"%s\", got \"%s\"", flags, want, got);
     lrnn_detokenizer_free(d);
 }
 
@@ -199,11 +288,16 @@ static void check_output(struct test * t) {
     struct lrnn_ids         ids = { 0 };
     char                    err[512];
 
-    if (test_check(t, load(&l, "spm") && lrnn_tokenizer_new(&l.draft.def, &tok, err, sizeof(err)), "spm: cannot be read")) {
-        test_check(t, lrnn_tokenize(tok, "state one", 9, LRNN_TOKENIZE_ADD_SPECIAL, &ids, err, sizeof(err)) && ids.data[0] == 1, "%s", err);
-        check_text(t, tok, 0,                        ids.data, ids.n, "state one");
+    if (test_check(t, load(&l, "spm") && lrnn_tokenizer_new(&l.draft.def, &tok, err, sizeof(err)),
+                "spm: cannot be read")) {
+        test_check(t,
+                lrnn_tokenize(
+                        tok, "state one", 9, LRNN_TOKENIZE_ADD_SPECIAL, &ids, err, sizeof(err)) &&
+                        ids.data[0] == 1,
+                "%s", err);
+        check_text(t, tok, 0, ids.data, ids.n, "state one");
         check_text(t, tok, LRNN_DETOKENIZE_CONTINUE, ids.data, ids.n, " state one");
-        check_text(t, tok, LRNN_DETOKENIZE_SPECIAL,  ids.data, ids.n, "<s> state one");
+        check_text(t, tok, LRNN_DETOKENIZE_SPECIAL, ids.data, ids.n, "<s> state one");
         check_text(t, tok, 0, (const int32_t[]) { -1, INT32_MAX, 0 }, 3, "");
 
         // the bytes of U+20AC one by one: nothing, nothing, all; then a character that never ends
@@ -214,12 +308,24 @@ static void check_output(struct test * t) {
             }
         }
         struct lrnn_detokenizer * d = lrnn_detokenizer_new(tok, 0);
-        static const struct { uint8_t byte; size_t size; } steps[] = {
-            { 'x', 1 }, { 0xE2, 0 }, { 0x82, 0 }, { 0xAC, 3 }, { 0xF0, 0 }, { 0x9F, 0 }, { 'y', 3 }, { 0x80, 1 }, { 0xC3, 0 },
+        static const struct {
+            uint8_t byte;
+            size_t  size;
+        } steps[] = {
+            { 'x', 1 },
+            { 0xE2, 0 },
+            { 0x82, 0 },
+            { 0xAC, 3 },
+            { 0xF0, 0 },
+            { 0x9F, 0 },
+            { 'y', 3 },
+            { 0x80, 1 },
+            { 0xC3, 0 },
         };
-        for (size_t i = 0; i < sizeof(steps)/sizeof(steps[0]); ++i) {
+        for (size_t i = 0; i < sizeof(steps) / sizeof(steps[0]); ++i) {
             const size_t size = lrnn_detokenizer_push(d, bytes[steps[i].byte]).size;
-            test_check(t, size == steps[i].size, "step %zu: %zu bytes came out, expected %zu", i, size, steps[i].size);
+            test_check(t, size == steps[i].size, "step %zu: %zu bytes came out, expected %zu", i,
+                    size, steps[i].size);
         }
         test_check(t, lrnn_detokenizer_end(d).size == 1, "the byte that was left did not come out");
         lrnn_detokenizer_free(d);
@@ -228,14 +334,19 @@ static void check_output(struct test * t) {
     unload(&l);
 
     ids.n = 0;
-    if (test_check(t, load(&l, "symbols") && lrnn_tokenizer_new(&l.draft.def, &tok, err, sizeof(err)), "symbols: cannot be read")) {
+    if (test_check(t,
+                load(&l, "symbols") && lrnn_tokenizer_new(&l.draft.def, &tok, err, sizeof(err)),
+                "symbols: cannot be read")) {
         test_check(t, lrnn_tokenize(tok, "g1\ng2  =", 8, 0, &ids, err, sizeof(err)), "%s", err);
-        check_text(t, tok, 0,                        ids.data, ids.n, "g1 g2 =");
+        check_text(t, tok, 0, ids.data, ids.n, "g1 g2 =");
         check_text(t, tok, LRNN_DETOKENIZE_CONTINUE, ids.data, ids.n, " g1 g2 =");
 
         // a refused text leaves the ids as they were
         const size_t n = ids.n;
-        test_check(t, !lrnn_tokenize(tok, "g1 g77", 6, 0, &ids, err, sizeof(err)) && ids.n == n && strstr(err, "'g77'") != NULL, "%s", err);
+        test_check(t,
+                !lrnn_tokenize(tok, "g1 g77", 6, 0, &ids, err, sizeof(err)) && ids.n == n &&
+                        strstr(err, "'g77'") != NULL,
+                "%s", err);
         lrnn_tokenizer_free(tok);
     }
     unload(&l);
@@ -245,7 +356,7 @@ static void check_output(struct test * t) {
 int main(void) {
     struct test t = { 0 };
     memset(long_token, 'a', sizeof(long_token));
-    for (size_t i = 0; i < sizeof(refusals)/sizeof(refusals[0]); ++i) {
+    for (size_t i = 0; i < sizeof(refusals) / sizeof(refusals[0]); ++i) {
         check_refusal(&t, &refusals[i]);
     }
     check_output(&t);

@@ -17,7 +17,7 @@
 static double seconds(void) {
     struct timespec t;
     clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t); // of the processor: other processes do not count
-    return (double) t.tv_sec + 1e-9*(double) t.tv_nsec;
+    return (double) t.tv_sec + 1e-9 * (double) t.tv_nsec;
 }
 
 static char * read_file(const char * path, size_t * size) {
@@ -27,7 +27,7 @@ static char * read_file(const char * path, size_t * size) {
     }
     struct lrnn_buffer b = { 0 };
     char               block[65536];
-    for (size_t n; (n = fread(block, 1, sizeof(block), f)) > 0; ) {
+    for (size_t n; (n = fread(block, 1, sizeof(block), f)) > 0;) {
         lrnn_buffer_append(&b, block, n);
     }
     fclose(f);
@@ -39,12 +39,14 @@ static char * read_file(const char * path, size_t * size) {
 // Ids
 //
 
-// What detokenising must give back: the text itself, or what the kind makes of it before it looks for tokens.
-static void expected_text(const struct lrnn_tokenizer_def * def, struct lrnn_text text, struct lrnn_buffer * out) {
+// What detokenising must give back: the text itself, or what the kind makes of it before it looks
+// for tokens.
+static void expected_text(
+        const struct lrnn_tokenizer_def * def, struct lrnn_text text, struct lrnn_buffer * out) {
     struct lrnn_buffer valid = { 0 };
     if (strcmp(def->model, "llama") == 0) {
         lrnn_utf8_replace(text.data, text.size, true, &valid);
-        for (size_t i = 0; i < valid.n; ) { // U+2581 is how SentencePiece writes a space
+        for (size_t i = 0; i < valid.n;) { // U+2581 is how SentencePiece writes a space
             const bool mark = valid.n - i >= 3 && memcmp(valid.data + i, "\xE2\x96\x81", 3) == 0;
             lrnn_buffer_append(out, mark ? " " : valid.data + i, 1);
             i += mark ? 3 : 1;
@@ -62,9 +64,11 @@ static void expected_text(const struct lrnn_tokenizer_def * def, struct lrnn_tex
     lrnn_buffer_free(&valid);
 }
 
-// The ids back to text: it is the text, and each piece of it ends where a character ends if the text is UTF-8.
-static void check_detokenize(struct test * t, const char * name, size_t i, const struct lrnn_tokenizer * tok,
-                             const struct lrnn_tokenizer_def * def, const struct tokenizer_case * c, const struct lrnn_ids * ids) {
+// The ids back to text: it is the text, and each piece of it ends where a character ends if the
+// text is UTF-8.
+static void check_detokenize(struct test * t, const char * name, size_t i,
+        const struct lrnn_tokenizer * tok, const struct lrnn_tokenizer_def * def,
+        const struct tokenizer_case * c, const struct lrnn_ids * ids) {
     struct lrnn_buffer want = { 0 }, got = { 0 };
     expected_text(def, c->text, &want);
     const bool is_utf8 = lrnn_utf8_valid(want.data, want.n) == want.n;
@@ -73,7 +77,7 @@ static void check_detokenize(struct test * t, const char * name, size_t i, const
     bool                      whole = true;
     for (size_t k = 0; k < ids->n; ++k) {
         const struct lrnn_text s = lrnn_detokenizer_push(d, ids->data[k]);
-        whole = whole && (!is_utf8 || lrnn_utf8_valid(s.data, s.size) == s.size);
+        whole                    = whole && (!is_utf8 || lrnn_utf8_valid(s.data, s.size) == s.size);
         lrnn_buffer_append(&got, s.data, s.size);
     }
     const struct lrnn_text s = lrnn_detokenizer_end(d);
@@ -87,23 +91,28 @@ static void check_detokenize(struct test * t, const char * name, size_t i, const
     lrnn_buffer_free(&got);
 }
 
-static void check_case(struct test * t, const char * name, size_t i, const struct lrnn_tokenizer * tok,
-                       const struct tokenizer_data * data) {
+static void check_case(struct test * t, const char * name, size_t i,
+        const struct lrnn_tokenizer * tok, const struct tokenizer_data * data) {
     const struct tokenizer_case * c        = &data->cases[i];
     struct lrnn_ids               ids      = { 0 };
     char                          err[512] = "";
 
-    const bool ok = lrnn_tokenize(tok, c->text.data, c->text.size, c->flags, &ids, err, sizeof(err));
-    test_check(t, ok != c->refused && (ok || err[0] != '\0'), "%s: case %zu: %s", name, i, ok ? "accepted" : err);
+    const bool ok =
+            lrnn_tokenize(tok, c->text.data, c->text.size, c->flags, &ids, err, sizeof(err));
+    test_check(t, ok != c->refused && (ok || err[0] != '\0'), "%s: case %zu: %s", name, i,
+            ok ? "accepted" : err);
     if (ok && !c->refused) {
         size_t same = 0;
         while (same < ids.n && same < c->n_ids && ids.data[same] == c->ids[same]) {
             same++;
         }
         test_check(t, same == ids.n && same == c->n_ids,
-                "%s: case %zu, flags %u, %zu bytes: %zu ids where the reference has %zu; number %zu is %d instead of %d", name, i, c->flags,
-                c->text.size, ids.n, c->n_ids, same, same < ids.n ? (int) ids.data[same] : -1, same < c->n_ids ? (int) c->ids[same] : -1);
-        if (c->flags == 0 && strcmp(data->def.model, "lrnn-symbols") != 0) { // symbols come back with other white space
+                "%s: case %zu, flags %u, %zu bytes: %zu ids where the reference has %zu; number %zu is %d instead of %d",
+                name, i, c->flags, c->text.size, ids.n, c->n_ids, same,
+                same < ids.n ? (int) ids.data[same] : -1,
+                same < c->n_ids ? (int) c->ids[same] : -1);
+        if (c->flags == 0 && strcmp(data->def.model, "lrnn-symbols") !=
+                                     0) { // symbols come back with other white space
             check_detokenize(t, name, i, tok, &data->def, c, &ids);
         }
     }
@@ -114,31 +123,35 @@ static void check_case(struct test * t, const char * name, size_t i, const struc
 // Time
 //
 
-// No text takes more than linear time, within the logarithm of a heap: 16 times the text in less than 40 times the time, and a megabyte in
-// less than ten seconds even on a slow machine with sanitizers.
+// No text takes more than linear time, within the logarithm of a heap: 16 times the text in less
+// than 40 times the time, and a megabyte in less than ten seconds even on a slow machine with
+// sanitizers.
 static void check_time(struct test * t, const char * name, const struct lrnn_tokenizer * tok) {
     enum { MEGABYTE = 1 << 20 };
-    static const char * const patterns[] = { "a", " ", "ab", "a ", "\xCC\x81", "\n", "1", "'", "<|endoftext|", "\xF0\x9F\x98\x80" };
+    static const char * const patterns[] = { "a", " ", "ab", "a ", "\xCC\x81", "\n", "1", "'",
+        "<|endoftext|", "\xF0\x9F\x98\x80" };
 
     double worst = 0.0;
     char * text  = malloc(MEGABYTE);
-    for (size_t i = 0; i <= sizeof(patterns)/sizeof(patterns[0]); ++i) {
+    for (size_t i = 0; i <= sizeof(patterns) / sizeof(patterns[0]); ++i) {
         struct test_rng r = { 7 };
         for (size_t k = 0; k < MEGABYTE; ++k) {
             text[k] = i > 0 ? patterns[i - 1][k % strlen(patterns[i - 1])] : (char) test_next(&r);
         }
         double time[2];
         for (int k = 0; k < 2; ++k) {
-            struct lrnn_ids ids   = { 0 };
+            struct lrnn_ids ids = { 0 };
             char            err[256];
             const double    start = seconds();
-            test_check(t, lrnn_tokenize(tok, text, k == 0 ? MEGABYTE/16 : MEGABYTE, LRNN_TOKENIZE_PARSE_SPECIAL, &ids, err, sizeof(err)),
+            test_check(t,
+                    lrnn_tokenize(tok, text, k == 0 ? MEGABYTE / 16 : MEGABYTE,
+                            LRNN_TOKENIZE_PARSE_SPECIAL, &ids, err, sizeof(err)),
                     "%s: %s", name, err);
             time[k] = seconds() - start;
             lrnn_ids_free(&ids);
         }
-        test_check(t, time[1] < 10.0 && (time[1] < 0.2 || time[1] < 40*time[0]), "%s: pattern %zu: %.3f s for 64 kB, %.3f s for 1 MB",
-                name, i, time[0], time[1]);
+        test_check(t, time[1] < 10.0 && (time[1] < 0.2 || time[1] < 40 * time[0]),
+                "%s: pattern %zu: %.3f s for 64 kB, %.3f s for 1 MB", name, i, time[0], time[1]);
         worst = time[1] > worst ? time[1] : worst;
     }
     free(text);
@@ -149,7 +162,8 @@ static void check_file(struct test * t, const char * path) {
     size_t                size = 0;
     char *                file = read_file(path, &size);
     struct tokenizer_data data;
-    if (!test_check(t, file != NULL && tokenizer_data_read(&data, file, size), "%s: cannot be read", path)) {
+    if (!test_check(t, file != NULL && tokenizer_data_read(&data, file, size), "%s: cannot be read",
+                path)) {
         free(file);
         return;
     }
@@ -161,7 +175,7 @@ static void check_file(struct test * t, const char * path) {
     if (test_check(t, lrnn_tokenizer_new(&data.def, &tok, err, sizeof(err)), "%s: %s", name, err)) {
         const double load = seconds() - start;
         size_t       n    = 0;
-        start = seconds();
+        start             = seconds();
         for (size_t i = 0; i < data.n_cases; ++i) {
             check_case(t, name, i, tok, &data);
             n += data.cases[i].text.size;
@@ -190,11 +204,14 @@ static bool write_seed(const char * path, const char * name, const char * direct
     if (ok && data.n_cases >= N_CASES) {
         char out[4096];
         snprintf(out, sizeof(out), "%s/%s", directory, name);
-        const size_t   start = data.def_size + (data.n_cases < 128 ? 1 : 2); // behind the count, a varint
-        const uint8_t  count = N_CASES;
-        FILE *         f     = fopen(out, "wb");
-        ok = f != NULL && fwrite(file, 1, data.def_size, f) == data.def_size && fwrite(&count, 1, 1, f) == 1 &&
-             fwrite(file + start, 1, data.cases[N_CASES - 1].end - start, f) == data.cases[N_CASES - 1].end - start;
+        const size_t start =
+                data.def_size + (data.n_cases < 128 ? 1 : 2); // behind the count, a varint
+        const uint8_t count = N_CASES;
+        FILE *        f     = fopen(out, "wb");
+        ok                  = f != NULL && fwrite(file, 1, data.def_size, f) == data.def_size &&
+             fwrite(&count, 1, 1, f) == 1 &&
+             fwrite(file + start, 1, data.cases[N_CASES - 1].end - start, f) ==
+                     data.cases[N_CASES - 1].end - start;
         ok = f != NULL && fclose(f) == 0 && ok;
         tokenizer_data_free(&data);
     }
@@ -203,14 +220,16 @@ static bool write_seed(const char * path, const char * name, const char * direct
 }
 
 int main(int argc, char ** argv) {
-    static const char * const files[] = { "spm", "gpt-2", "gpt-neox", "llama-bpe", "qwen2", "rwkv", "bytes", "symbols" };
+    static const char * const files[] = { "spm", "gpt-2", "gpt-neox", "llama-bpe", "qwen2", "rwkv",
+        "bytes", "symbols" };
 
     struct test t     = { 0 };
-    const bool  seeds = argc == 2 && (strlen(argv[1]) < 4 || strcmp(argv[1] + strlen(argv[1]) - 4, ".bin") != 0);
+    const bool  seeds = argc == 2 &&
+                       (strlen(argv[1]) < 4 || strcmp(argv[1] + strlen(argv[1]) - 4, ".bin") != 0);
     for (int i = 1; !seeds && i < argc; ++i) {
         check_file(&t, argv[i]);
     }
-    for (size_t i = 0; (seeds || argc == 1) && i < sizeof(files)/sizeof(files[0]); ++i) {
+    for (size_t i = 0; (seeds || argc == 1) && i < sizeof(files) / sizeof(files[0]); ++i) {
         char path[4096];
         snprintf(path, sizeof(path), "%s/%s.bin", LRNN_TOKENIZER_DATA, files[i]);
         if (seeds) {

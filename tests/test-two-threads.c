@@ -1,5 +1,6 @@
-// Two threads with a session each on one model, at the same time, give what each gives alone, to the bit: prompts, single tokens, two sequences in a
-// call, forks, rewinds, sampling. What a model has is only read, and nothing in the library is shared otherwise.
+// Two threads with a session each on one model, at the same time, give what each gives alone, to
+// the bit: prompts, single tokens, two sequences in a call, forks, rewinds, sampling. What a model
+// has is only read, and nothing in the library is shared otherwise.
 
 #include "golden.h"
 #include "lrnn.h"
@@ -14,10 +15,10 @@ enum { N_JOBS = 2, N_ROUNDS = 3, N_STEPS = 10, N_PROMPT = 13 };
 
 struct job {
     struct lrnn_model * model;
-    pthread_barrier_t * start;     // NULL: alone
+    pthread_barrier_t * start; // NULL: alone
     uint64_t            seed;
     int32_t             n_threads;
-    float             * logits;    // [N_ROUNDS][N_STEPS][2][V]
+    float *             logits; // [N_ROUNDS][N_STEPS][2][V]
     char                err[512];
     bool                done;
 };
@@ -25,30 +26,42 @@ struct job {
 // A session from beginning to end.
 static bool run_round(struct job * job, struct test_rng * rng, float * out) {
     const int64_t                    V      = lrnn_model_get_info(job->model).n_vocab;
-    const struct lrnn_session_params params = { .n_threads = job->n_threads, .n_seqs = 2, .n_rewind = 2, .n_cache = 64 };
-    const struct lrnn_sampler_params sample = { .temperature = 1.0f, .top_p = 1.0f, .repeat_penalty = 1.0f, .seed = job->seed };
-    struct lrnn_session            * s      = lrnn_session_new(job->model, &params, job->err, sizeof(job->err));
-    struct lrnn_sampler            * r      = lrnn_sampler_new(&sample, job->err, sizeof(job->err));
-    int32_t                          prompt[N_PROMPT];
+    const struct lrnn_session_params params = {
+        .n_threads = job->n_threads, .n_seqs = 2, .n_rewind = 2, .n_cache = 64
+    };
+    const struct lrnn_sampler_params sample = {
+        .temperature = 1.0f, .top_p = 1.0f, .repeat_penalty = 1.0f, .seed = job->seed
+    };
+    struct lrnn_session * s = lrnn_session_new(job->model, &params, job->err, sizeof(job->err));
+    struct lrnn_sampler * r = lrnn_sampler_new(&sample, job->err, sizeof(job->err));
+    int32_t               prompt[N_PROMPT];
     for (int i = 0; i < N_PROMPT; ++i) {
         prompt[i] = (int32_t) test_below(rng, V);
     }
-    const struct lrnn_input first = { .seq = 0, .tokens = prompt, .n_tokens = N_PROMPT, .n_logits = 1 };
-    bool ok = s != NULL && r != NULL && lrnn_eval(s, &first, 1, job->err, sizeof(job->err)) && lrnn_seq_fork(s, 0, 1, job->err, sizeof(job->err));
+    const struct lrnn_input first = {
+        .seq = 0, .tokens = prompt, .n_tokens = N_PROMPT, .n_logits = 1
+    };
+    bool ok = s != NULL && r != NULL && lrnn_eval(s, &first, 1, job->err, sizeof(job->err)) &&
+              lrnn_seq_fork(s, 0, 1, job->err, sizeof(job->err));
 
-    int32_t token = ok ? lrnn_sampler_sample(r, lrnn_logits(s, 0), V, NULL, job->err, sizeof(job->err)) : -1;
+    int32_t token =
+            ok ? lrnn_sampler_sample(r, lrnn_logits(s, 0), V, NULL, job->err, sizeof(job->err))
+               : -1;
     for (int i = 0; ok && i < N_STEPS; ++i) {
         const int32_t           other  = (int32_t) test_below(rng, V);
         const struct lrnn_input both[] = {
-            { .seq = 0, .tokens = &token, .n_tokens = 1, .n_logits = 1 }, { .seq = 1, .tokens = prompt, .n_tokens = 1 + i % 3, .n_logits = 1 },
+            { .seq = 0, .tokens = &token, .n_tokens = 1, .n_logits = 1 },
+            { .seq = 1, .tokens = prompt, .n_tokens = 1 + i % 3, .n_logits = 1 },
         };
         ok = token >= 0 && lrnn_eval(s, both, 2, job->err, sizeof(job->err));
         for (int k = 0; ok && k < 2; ++k) {
-            memcpy(out + (2*i + k)*V, lrnn_logits(s, k), (size_t) V*sizeof(float));
+            memcpy(out + (2 * i + k) * V, lrnn_logits(s, k), (size_t) V * sizeof(float));
         }
-        token = ok ? lrnn_sampler_sample(r, lrnn_logits(s, 0), V, NULL, job->err, sizeof(job->err)) : -1;
+        token = ok ? lrnn_sampler_sample(r, lrnn_logits(s, 0), V, NULL, job->err, sizeof(job->err))
+                   : -1;
         const struct lrnn_input wrong = { .seq = 1, .tokens = &other, .n_tokens = 1 };
-        ok = ok && lrnn_eval(s, &wrong, 1, job->err, sizeof(job->err)) && lrnn_seq_rewind(s, 1, 1, job->err, sizeof(job->err));
+        ok                            = ok && lrnn_eval(s, &wrong, 1, job->err, sizeof(job->err)) &&
+             lrnn_seq_rewind(s, 1, 1, job->err, sizeof(job->err));
     }
     lrnn_sampler_free(r);
     lrnn_session_free(s);
@@ -56,15 +69,15 @@ static bool run_round(struct job * job, struct test_rng * rng, float * out) {
 }
 
 static void * work(void * user) {
-    struct job    * job = user;
+    struct job *    job = user;
     struct test_rng rng = { job->seed };
-    const int64_t   n   = N_STEPS*2*lrnn_model_get_info(job->model).n_vocab;
+    const int64_t   n   = N_STEPS * 2 * lrnn_model_get_info(job->model).n_vocab;
     if (job->start != NULL) {
         pthread_barrier_wait(job->start);
     }
     job->done = true;
     for (int i = 0; job->done && i < N_ROUNDS; ++i) {
-        job->done = run_round(job, &rng, job->logits + i*n);
+        job->done = run_round(job, &rng, job->logits + i * n);
     }
     return NULL;
 }
@@ -75,14 +88,21 @@ static void test_model(struct test * t, const struct golden * g, int32_t n_threa
     if (!test_check(t, model != NULL, "%s: %s", g->name, err)) {
         return;
     }
-    const size_t      n = (size_t) (N_ROUNDS*N_STEPS*2*lrnn_model_get_info(model).n_vocab);
+    const size_t      n = (size_t) (N_ROUNDS * N_STEPS * 2 * lrnn_model_get_info(model).n_vocab);
     pthread_barrier_t start;
     pthread_t         threads[N_JOBS];
     struct job        together[N_JOBS], alone[N_JOBS];
     pthread_barrier_init(&start, NULL, N_JOBS);
     for (int i = 0; i < N_JOBS; ++i) {
-        together[i] = (struct job) { .model = model, .start = &start, .seed = (uint64_t) (7 + i), .n_threads = n_threads, .logits = calloc(n, sizeof(float)) };
-        alone[i]    = (struct job) { .model = model,                  .seed = (uint64_t) (7 + i), .n_threads = n_threads, .logits = calloc(n, sizeof(float)) };
+        together[i] = (struct job) { .model = model,
+            .start                          = &start,
+            .seed                           = (uint64_t) (7 + i),
+            .n_threads                      = n_threads,
+            .logits                         = calloc(n, sizeof(float)) };
+        alone[i]    = (struct job) { .model = model,
+               .seed                        = (uint64_t) (7 + i),
+               .n_threads                   = n_threads,
+               .logits                      = calloc(n, sizeof(float)) };
         pthread_create(&threads[i], NULL, work, &together[i]);
     }
     for (int i = 0; i < N_JOBS; ++i) {
@@ -92,10 +112,12 @@ static void test_model(struct test * t, const struct golden * g, int32_t n_threa
         work(&alone[i]);
         test_check(t, together[i].done, "%s: %s", g->name, together[i].err);
         test_check(t, alone[i].done, "%s: %s", g->name, alone[i].err);
-        test_check(t, memcmp(together[i].logits, alone[i].logits, n*sizeof(float)) == 0, "%s, %d threads a session: another session beside changes the logits",
-                g->name, n_threads);
+        test_check(t, memcmp(together[i].logits, alone[i].logits, n * sizeof(float)) == 0,
+                "%s, %d threads a session: another session beside changes the logits", g->name,
+                n_threads);
     }
-    test_check(t, memcmp(alone[0].logits, alone[1].logits, n*sizeof(float)) != 0, "%s: both threads computed the same", g->name);
+    test_check(t, memcmp(alone[0].logits, alone[1].logits, n * sizeof(float)) != 0,
+            "%s: both threads computed the same", g->name);
     for (int i = 0; i < N_JOBS; ++i) {
         free(together[i].logits);
         free(alone[i].logits);

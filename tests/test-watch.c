@@ -1,6 +1,8 @@
-// Watching a session. Whatever it hands over of a recurrence is put through the recurrence again, in double precision and from nothing but the
-// equations of lrnn.h and lrnn-ops.h, and must give the outputs it hands over; the activations of the output matrix times that matrix, read
-// from the file by ggml, must give the logits. Every family, two sequences of different length, cut into calls.
+// Watching a session. Whatever it hands over of a recurrence is put through the recurrence again,
+// in double precision and from nothing but the equations of lrnn.h and lrnn-ops.h, and must give
+// the outputs it hands over; the activations of the output matrix times that matrix, read from the
+// file by ggml, must give the logits. Every family, two sequences of different length, cut into
+// calls.
 
 #include "golden.h"
 #include "lrnn.h"
@@ -22,19 +24,20 @@ struct watcher {
     struct test *       t;
     struct test_worst * worst;
     const char *        model;
-    const char *        output;  // name of the output matrix
+    const char *        output; // name of the output matrix
     int64_t             call;
     int64_t             n_scans, n_matrices;
     double *            states[N_LAYERS][N_SEQS];
-    float *             x;       // of the output matrix [D, rows]
+    float *             x; // of the output matrix [D, rows]
     int64_t             n_embd, n_rows;
     int64_t             stop_at; // the matrix at which to stop, -1: none
 };
 
 // element i of a tensor of tokens, for state head h of H
-static double at(const struct lrnn_watched_tensor * t, int64_t i, int64_t h, int64_t H, int64_t factor, int64_t token) {
-    const int64_t head = h/(H/t->ne[1]);
-    return (double) t->data[((token*t->ne[2] + factor)*t->ne[1] + head)*t->ne[0] + i];
+static double at(const struct lrnn_watched_tensor * t, int64_t i, int64_t h, int64_t H,
+        int64_t factor, int64_t token) {
+    const int64_t head = h / (H / t->ne[1]);
+    return (double) t->data[((token * t->ne[2] + factor) * t->ne[1] + head) * t->ne[0] + i];
 }
 
 struct scan {
@@ -55,24 +58,25 @@ static double gate(const struct scan * s, int64_t i) {
 // S ← (I − β k kᵀ) S + β k vᵀ for each factor, after the gate; o = scale Sᵀ q
 static void householder(const struct scan * s, double * o) {
     const int64_t K = s->w->d_k, P = s->w->d_v, n_h = lrnn_watched_get(s->w, "k")->ne[2];
-    for (int64_t i = 0; i < K*P; ++i) {
-        s->S[i] *= gate(s, i/P);
+    for (int64_t i = 0; i < K * P; ++i) {
+        s->S[i] *= gate(s, i / P);
     }
     for (int64_t f = 0; f < n_h; ++f) {
         for (int64_t j = 0; j < P; ++j) {
             double kS = 0;
             for (int64_t i = 0; i < K; ++i) {
-                kS += get(s, "k", i, f)*s->S[i*P + j];
+                kS += get(s, "k", i, f) * s->S[i * P + j];
             }
             for (int64_t i = 0; i < K; ++i) {
-                s->S[i*P + j] += get(s, "beta", 0, f)*get(s, "k", i, f)*(get(s, "v", j, f) - kS);
+                s->S[i * P + j] +=
+                        get(s, "beta", 0, f) * get(s, "k", i, f) * (get(s, "v", j, f) - kS);
             }
         }
     }
     for (int64_t j = 0; j < P; ++j) {
         o[j] = 0;
         for (int64_t i = 0; i < K; ++i) {
-            o[j] += (double) s->w->scale*s->S[i*P + j]*get(s, "q", i, 0);
+            o[j] += (double) s->w->scale * s->S[i * P + j] * get(s, "q", i, 0);
         }
     }
 }
@@ -83,12 +87,13 @@ static void rank_one(const struct scan * s, double * o) {
     for (int64_t j = 0; j < P; ++j) {
         double rS = 0;
         for (int64_t i = 0; i < K; ++i) {
-            rS += get(s, "r", i, 0)*s->S[i*P + j];
+            rS += get(s, "r", i, 0) * s->S[i * P + j];
         }
         o[j] = 0;
         for (int64_t i = 0; i < K; ++i) {
-            s->S[i*P + j] = gate(s, i)*s->S[i*P + j] - get(s, "w", i, 0)*rS + get(s, "k", i, 0)*get(s, "v", j, 0);
-            o[j] += (double) s->w->scale*s->S[i*P + j]*get(s, "q", i, 0);
+            s->S[i * P + j] = gate(s, i) * s->S[i * P + j] - get(s, "w", i, 0) * rS +
+                              get(s, "k", i, 0) * get(s, "v", j, 0);
+            o[j] += (double) s->w->scale * s->S[i * P + j] * get(s, "q", i, 0);
         }
     }
 }
@@ -96,23 +101,27 @@ static void rank_one(const struct scan * s, double * o) {
 // exp(dt A) or 2 exp(dt A) − 1; A is [d_v, d_k, heads], or [1, 1, heads]
 static double transition(const struct scan * s, int64_t i, int64_t j) {
     const struct lrnn_watched_tensor * A = lrnn_watched_get(s->w, "A");
-    const int64_t                      h = s->h/(s->w->n_head/A->ne[2]);
-    const double a = (double) A->data[(h*A->ne[1] + (A->ne[1] == 1 ? 0 : i))*A->ne[0] + (A->ne[0] == 1 ? 0 : j)];
-    const double e = exp(get(s, "dt", j, 0)*a);
-    return s->w->transition == LRNN_TRANSITION_TWO_EXP_M1 ? 2*e - 1 : e;
+    const int64_t                      h = s->h / (s->w->n_head / A->ne[2]);
+    const double a = (double) A->data[(h * A->ne[1] + (A->ne[1] == 1 ? 0 : i)) * A->ne[0] +
+                                      (A->ne[0] == 1 ? 0 : j)];
+    const double e = exp(get(s, "dt", j, 0) * a);
+    return s->w->transition == LRNN_TRANSITION_TWO_EXP_M1 ? 2 * e - 1 : e;
 }
 
 // S ← A ∘ S + b xᵀ; y = scale Sᵀ c, with a bonus read before the write
 static void diagonal(const struct scan * s, double * y) {
     const int64_t K = s->w->d_k, P = s->w->d_v;
-    const bool    ssm = s->w->transition != LRNN_TRANSITION_GATE, bonus = lrnn_watched_get(s->w, "bonus") != NULL;
+    const bool    ssm = s->w->transition != LRNN_TRANSITION_GATE,
+               bonus  = lrnn_watched_get(s->w, "bonus") != NULL;
     for (int64_t j = 0; j < P; ++j) {
         y[j] = 0;
         for (int64_t i = 0; i < K; ++i) {
-            const double write = get(s, "b", i, 0)*get(s, "x", j, 0)*(ssm ? get(s, "dt", j, 0) : 1.0);
-            const double old   = s->S[i*P + j];
-            s->S[i*P + j] = (ssm ? transition(s, i, j) : gate(s, i))*old + write;
-            y[j] += (double) s->w->scale*get(s, "c", i, 0)*(bonus ? old + get(s, "bonus", i, 0)*write : s->S[i*P + j]);
+            const double write =
+                    get(s, "b", i, 0) * get(s, "x", j, 0) * (ssm ? get(s, "dt", j, 0) : 1.0);
+            const double old = s->S[i * P + j];
+            s->S[i * P + j]  = (ssm ? transition(s, i, j) : gate(s, i)) * old + write;
+            y[j] += (double) s->w->scale * get(s, "c", i, 0) *
+                    (bonus ? old + get(s, "bonus", i, 0) * write : s->S[i * P + j]);
         }
     }
 }
@@ -120,58 +129,61 @@ static void diagonal(const struct scan * s, double * y) {
 // C ← f C + i b xᵀ, n ← f n + i b, scaled by e^−m; y = Cᵀ c / (max(|n·c|, e^−m) + eps)
 static void mlstm(const struct scan * s, double * y) {
     const int64_t K = s->w->d_k, P = s->w->d_v;
-    double *      n = s->S + K*P, * m = n + K;
+    double *      n = s->S + K * P, *m = n + K;
     const double  log_f = get(s, "log_f", 0, 0) + *m, log_i = get(s, "log_i", 0, 0);
-    *m = log_f > log_i ? log_f : log_i;
+    *m             = log_f > log_i ? log_f : log_i;
     const double f = exp(log_f - *m), in = exp(log_i - *m);
     double       nc = 0;
     for (int64_t i = 0; i < K; ++i) {
-        n[i] = f*n[i] + in*get(s, "b", i, 0);
-        nc  += (double) s->w->scale*n[i]*get(s, "c", i, 0);
+        n[i] = f * n[i] + in * get(s, "b", i, 0);
+        nc += (double) s->w->scale * n[i] * get(s, "c", i, 0);
     }
     const double below = fmax(fabs(nc), exp(-*m)) + (double) s->w->eps;
     for (int64_t j = 0; j < P; ++j) {
         y[j] = 0;
         for (int64_t i = 0; i < K; ++i) {
-            s->S[i*P + j] = f*s->S[i*P + j] + in*get(s, "b", i, 0)*get(s, "x", j, 0);
-            y[j] += (double) s->w->scale*s->S[i*P + j]*get(s, "c", i, 0)/below;
+            s->S[i * P + j] = f * s->S[i * P + j] + in * get(s, "b", i, 0) * get(s, "x", j, 0);
+            y[j] += (double) s->w->scale * s->S[i * P + j] * get(s, "c", i, 0) / below;
         }
     }
 }
 
 static void replay(struct watcher * u, const struct lrnn_watched * w) {
-    const struct lrnn_watched_tensor * out = lrnn_watched_get(w, w->transition <= LRNN_TRANSITION_RANK_ONE ? "o" : "y");
-    const int64_t                      P   = w->d_v, size = w->d_k*P + w->d_k + 1;
-    double                             err = 0, all = 0;
-    double *                           o   = calloc((size_t) P, sizeof(*o));
+    const struct lrnn_watched_tensor * out =
+            lrnn_watched_get(w, w->transition <= LRNN_TRANSITION_RANK_ONE ? "o" : "y");
+    const int64_t P = w->d_v, size = w->d_k * P + w->d_k + 1;
+    double        err = 0, all = 0;
+    double *      o = calloc((size_t) P, sizeof(*o));
 
-    test_check(u->t, out != NULL && out->ne[0] == P && out->ne[1] == w->n_head, "%s: layer %d hands over its output", u->model, w->layer);
+    test_check(u->t, out != NULL && out->ne[0] == P && out->ne[1] == w->n_head,
+            "%s: layer %d hands over its output", u->model, w->layer);
     for (int32_t i = 0; i < w->n_seqs; ++i) {
-        const struct lrnn_watched_seq * q = &w->seqs[i];
-        double ** state = &u->states[w->layer][q->seq];
+        const struct lrnn_watched_seq * q     = &w->seqs[i];
+        double **                       state = &u->states[w->layer][q->seq];
         if (*state == NULL) {
-            *state = calloc((size_t) (w->n_head*size), sizeof(double));
+            *state = calloc((size_t) (w->n_head * size), sizeof(double));
         }
         for (int64_t h = 0; h < w->n_head; ++h) {
             for (int64_t token = q->first; token < q->first + q->count; ++token) {
-                const struct scan s = { w, h, token, *state + h*size };
+                const struct scan s = { w, h, token, *state + h * size };
                 switch (w->transition) {
                     case LRNN_TRANSITION_HOUSEHOLDER: householder(&s, o); break;
-                    case LRNN_TRANSITION_RANK_ONE:    rank_one(&s, o);    break;
-                    case LRNN_TRANSITION_MLSTM:       mlstm(&s, o);       break;
-                    default:                          diagonal(&s, o);    break;
+                    case LRNN_TRANSITION_RANK_ONE: rank_one(&s, o); break;
+                    case LRNN_TRANSITION_MLSTM: mlstm(&s, o); break;
+                    default: diagonal(&s, o); break;
                 }
                 for (int64_t j = 0; j < P; ++j) {
-                    const double d = (double) out->data[(token*w->n_head + h)*P + j] - o[j];
-                    err += d*d;
-                    all += o[j]*o[j];
+                    const double d = (double) out->data[(token * w->n_head + h) * P + j] - o[j];
+                    err += d * d;
+                    all += o[j] * o[j];
                 }
             }
         }
     }
     char where[128];
-    snprintf(where, sizeof(where), "%s layer %d call %lld", u->model, w->layer, (long long) u->call);
-    test_bound(u->t, u->worst, all > 0 ? err/all : NAN, where);
+    snprintf(
+            where, sizeof(where), "%s layer %d call %lld", u->model, w->layer, (long long) u->call);
+    test_bound(u->t, u->worst, all > 0 ? err / all : NAN, where);
     free(o);
 }
 
@@ -184,58 +196,70 @@ static bool watch(const struct lrnn_watched * w, void * user) {
         for (int64_t c = 0; c < u->call; ++c) {
             before += CUTS[c][w->seqs[i].seq];
         }
-        test_check(u->t, w->seqs[i].first == n_tokens && w->seqs[i].count == CUTS[u->call][w->seqs[i].seq] && w->seqs[i].position == before,
-                "%s: call %lld, sequence %d: tokens %lld + %lld at position %lld", u->model, (long long) u->call, w->seqs[i].seq,
-                (long long) w->seqs[i].first, (long long) w->seqs[i].count, (long long) w->seqs[i].position);
+        test_check(u->t,
+                w->seqs[i].first == n_tokens && w->seqs[i].count == CUTS[u->call][w->seqs[i].seq] &&
+                        w->seqs[i].position == before,
+                "%s: call %lld, sequence %d: tokens %lld + %lld at position %lld", u->model,
+                (long long) u->call, w->seqs[i].seq, (long long) w->seqs[i].first,
+                (long long) w->seqs[i].count, (long long) w->seqs[i].position);
         n_tokens += w->seqs[i].count;
     }
     if (w->weight == NULL) {
         u->n_scans++;
-        test_check(u->t, w->layer >= 0 && w->layer < N_LAYERS && w->transition != LRNN_TRANSITION_NONE, "%s: scan of layer %d", u->model, w->layer);
+        test_check(u->t,
+                w->layer >= 0 && w->layer < N_LAYERS && w->transition != LRNN_TRANSITION_NONE,
+                "%s: scan of layer %d", u->model, w->layer);
         replay(u, w);
         return true;
     }
     const struct lrnn_watched_tensor * x = lrnn_watched_get(w, "x");
-    if (!test_check(u->t, w->n_tensors == 1 && x != NULL && w->transition == LRNN_TRANSITION_NONE, "%s: %s has one input x", u->model, w->weight)) {
+    if (!test_check(u->t, w->n_tensors == 1 && x != NULL && w->transition == LRNN_TRANSITION_NONE,
+                "%s: %s has one input x", u->model, w->weight)) {
         return false;
     }
     if (strcmp(w->weight, u->output) == 0) {
         u->n_embd = x->ne[0];
         u->n_rows = x->ne[1];
-        u->x      = realloc(u->x, (size_t) (x->ne[0]*x->ne[1])*sizeof(float));
-        memcpy(u->x, x->data, (size_t) (x->ne[0]*x->ne[1])*sizeof(float));
+        u->x      = realloc(u->x, (size_t) (x->ne[0] * x->ne[1]) * sizeof(float));
+        memcpy(u->x, x->data, (size_t) (x->ne[0] * x->ne[1]) * sizeof(float));
     }
     return u->n_matrices++ != u->stop_at;
 }
 
 // logits [row] against the output matrix of the file times x
-static void check_output(struct watcher * u, const struct golden * g, const float * logits, const float * W, struct test_worst * worst) {
-    test_check(u->t, u->n_rows == N_SEQS && u->x != NULL, "%s: the output matrix sees %lld columns", u->model, (long long) u->n_rows);
+static void check_output(struct watcher * u, const struct golden * g, const float * logits,
+        const float * W, struct test_worst * worst) {
+    test_check(u->t, u->n_rows == N_SEQS && u->x != NULL, "%s: the output matrix sees %lld columns",
+            u->model, (long long) u->n_rows);
     double err = 0, all = 0;
     for (int64_t row = 0; u->x != NULL && row < N_SEQS; ++row) {
         for (int64_t v = 0; v < g->n_vocab; ++v) {
             double y = 0;
             for (int64_t i = 0; i < u->n_embd; ++i) {
-                y += (double) W[v*u->n_embd + i]*(double) u->x[row*u->n_embd + i];
+                y += (double) W[v * u->n_embd + i] * (double) u->x[row * u->n_embd + i];
             }
-            const double d = (double) logits[row*g->n_vocab + v] - y;
-            err += d*d;
-            all += y*y;
+            const double d = (double) logits[row * g->n_vocab + v] - y;
+            err += d * d;
+            all += y * y;
         }
     }
-    test_bound(u->t, worst, err/all, u->model);
+    test_bound(u->t, worst, err / all, u->model);
 }
 
-static bool advance(struct lrnn_session * s, const struct golden * g, int64_t call, char * err, size_t err_size) {
+static bool advance(struct lrnn_session * s, const struct golden * g, int64_t call, char * err,
+        size_t err_size) {
     struct lrnn_input in[N_SEQS];
     for (int32_t q = 0; q < N_SEQS; ++q) {
         const int64_t length = lrnn_seq_length(s, q);
-        in[q] = (struct lrnn_input) { .seq = q, .tokens = g->tokens + length, .n_tokens = CUTS[call][q], .n_logits = 1 };
+        in[q]                = (struct lrnn_input) {
+                           .seq = q, .tokens = g->tokens + length, .n_tokens = CUTS[call][q], .n_logits = 1
+        };
     }
     return lrnn_eval(s, in, N_SEQS, err, err_size);
 }
 
-static void test_model(struct test * t, const struct golden * g, struct test_worst * scans, struct test_worst * outputs) {
+static void test_model(struct test * t, const struct golden * g, struct test_worst * scans,
+        struct test_worst * outputs) {
     char                err[512];
     struct lrnn_model * model = lrnn_model_load(g->path, NULL, err, sizeof(err));
     if (!test_check(t, model != NULL, "%s: %s", g->name, err)) {
@@ -243,29 +267,40 @@ static void test_model(struct test * t, const struct golden * g, struct test_wor
     }
     const struct lrnn_model_info info = lrnn_model_get_info(model);
     struct ggml_context *        ctx  = NULL;
-    struct gguf_context *        gguf = gguf_init_from_file(g->path, (struct gguf_init_params) { .ctx = &ctx });
-    struct ggml_tensor *         W    = ggml_get_tensor(ctx, "output.weight");
-    W = W != NULL ? W : ggml_get_tensor(ctx, "token_embd.weight");
+    struct gguf_context *        gguf =
+            gguf_init_from_file(g->path, (struct gguf_init_params) { .ctx = &ctx });
+    struct ggml_tensor * W = ggml_get_tensor(ctx, "output.weight");
+    W                      = W != NULL ? W : ggml_get_tensor(ctx, "token_embd.weight");
 
-    struct watcher             u      = { .t = t, .worst = scans, .model = g->name, .output = W->name, .stop_at = -1 };
-    struct lrnn_session_params params = { .n_threads = 2, .n_seqs = N_SEQS, .n_cache = 64, .watch = watch, .watch_user = &u };
-    struct lrnn_session *      plain  = lrnn_session_new(model, &params, err, sizeof(err)); // watch_what 0: nobody watches
-    params.watch_what = LRNN_WATCH_SCANS | LRNN_WATCH_MATRICES;
-    struct lrnn_session *      seen   = lrnn_session_new(model, &params, err, sizeof(err));
+    struct watcher u = {
+        .t = t, .worst = scans, .model = g->name, .output = W->name, .stop_at = -1
+    };
+    struct lrnn_session_params params = {
+        .n_threads = 2, .n_seqs = N_SEQS, .n_cache = 64, .watch = watch, .watch_user = &u
+    };
+    struct lrnn_session * plain =
+            lrnn_session_new(model, &params, err, sizeof(err)); // watch_what 0: nobody watches
+    params.watch_what          = LRNN_WATCH_SCANS | LRNN_WATCH_MATRICES;
+    struct lrnn_session * seen = lrnn_session_new(model, &params, err, sizeof(err));
     test_check(t, plain != NULL && seen != NULL, "%s: %s", g->name, err);
 
     for (u.call = 0; u.call < N_CALLS; ++u.call) {
         test_check(t, advance(plain, g, u.call, err, sizeof(err)), "%s: %s", g->name, err);
-        test_check(t, u.n_matrices == 0 || u.call > 0, "%s: a session without a watcher tells nothing", g->name);
+        test_check(t, u.n_matrices == 0 || u.call > 0,
+                "%s: a session without a watcher tells nothing", g->name);
         test_check(t, advance(seen, g, u.call, err, sizeof(err)), "%s: %s", g->name, err);
-        test_check(t, memcmp(lrnn_logits(plain, 0), lrnn_logits(seen, 0), (size_t) (N_SEQS*g->n_vocab)*sizeof(float)) == 0,
+        test_check(t,
+                memcmp(lrnn_logits(plain, 0), lrnn_logits(seen, 0),
+                        (size_t) (N_SEQS * g->n_vocab) * sizeof(float)) == 0,
                 "%s: watching changes nothing", g->name);
         if (strcmp(g->name, "xlstm") != 0) { // its logits go through a soft cap after the product
             check_output(&u, g, lrnn_logits(seen, 0), W->data, outputs);
         }
     }
-    test_check(t, u.n_scans == N_CALLS*(info.n_layer - info.n_layer_attention), "%s: %lld recurrences seen", g->name, (long long) u.n_scans);
-    test_check(t, u.n_matrices >= N_CALLS*(2*info.n_layer + 1), "%s: %lld matrices seen", g->name, (long long) u.n_matrices);
+    test_check(t, u.n_scans == N_CALLS * (info.n_layer - info.n_layer_attention),
+            "%s: %lld recurrences seen", g->name, (long long) u.n_scans);
+    test_check(t, u.n_matrices >= N_CALLS * (2 * info.n_layer + 1), "%s: %lld matrices seen",
+            g->name, (long long) u.n_matrices);
 
     u.stop_at    = 1; // false from the watcher
     u.call       = 0;
@@ -279,7 +314,9 @@ static void test_model(struct test * t, const struct golden * g, struct test_wor
             u.states[il][q] = NULL;
         }
     }
-    test_check(t, !advance(seen, g, 0, err, sizeof(err)) && u.n_matrices == 2 && lrnn_seq_length(seen, 0) == 0 && lrnn_logits(seen, 0) == NULL,
+    test_check(t,
+            !advance(seen, g, 0, err, sizeof(err)) && u.n_matrices == 2 &&
+                    lrnn_seq_length(seen, 0) == 0 && lrnn_logits(seen, 0) == NULL,
             "%s: a watcher can stop a call", g->name);
     for (int il = 0; il < N_LAYERS; ++il) {
         for (int q = 0; q < N_SEQS; ++q) {
@@ -298,7 +335,8 @@ int main(void) {
     struct test        t       = { 0 };
     struct golden_list golden  = { 0 };
     struct test_worst  scans   = { .what = "recurrences replayed in double, NMSE", .limit = 1e-11 };
-    struct test_worst  outputs = { .what = "logits from the watched activations, NMSE", .limit = 1e-13 };
+    struct test_worst  outputs = { .what = "logits from the watched activations, NMSE",
+         .limit                          = 1e-13 };
     char               err[512];
     if (!test_check(&t, golden_list_load(&golden, err, sizeof(err)), "%s", err)) {
         return test_end(&t, "test-watch");

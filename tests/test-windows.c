@@ -1,5 +1,5 @@
-// Documents as windows of tokens: with every kind of tokenizer, bytes add up to the documents and tokens are those of the documents; every way to
-// cut, to begin and to end; what is scored.
+// Documents as windows of tokens: with every kind of tokenizer, bytes add up to the documents and
+// tokens are those of the documents; every way to cut, to begin and to end; what is scored.
 
 #include "golden.h"
 #include "run/model.h"
@@ -17,9 +17,9 @@
 #include <string.h>
 #include <unistd.h>
 
-static struct test       t;
+static struct test        t;
 static struct golden_list golden;
-static char              folder[256], data_path[512];
+static char               folder[256], data_path[512];
 
 //
 // Models whose tokenizer is one of the fixtures, and data
@@ -33,7 +33,7 @@ static struct lrnn_model * model_with(const char * kind) {
     char   path[1024], err[512] = "";
     size_t size = 0;
     snprintf(path, sizeof(path), "%s/%s.bin", LRNN_TOKENIZER_DATA, kind);
-    FILE * f = fopen(path, "rb");
+    FILE * f      = fopen(path, "rb");
     fixture_bytes = malloc(4 << 20);
     if (f != NULL && fixture_bytes != NULL) {
         size = fread(fixture_bytes, 1, 4 << 20, f);
@@ -41,7 +41,7 @@ static struct lrnn_model * model_with(const char * kind) {
     }
     struct lrnn_model * model = lrnn_model_load(golden.models[0].path, NULL, err, sizeof(err));
     if (model == NULL || !tokenizer_data_read(&fixture, fixture_bytes, size) ||
-        !lrnn_tokenizer_new(&fixture.def, &model->tokenizer, err, sizeof(err))) {
+            !lrnn_tokenizer_new(&fixture.def, &model->tokenizer, err, sizeof(err))) {
         printf("FAILED: %s: %s\n", kind, err);
         exit(1);
     }
@@ -82,17 +82,21 @@ static void write_docs(const struct doc * docs, int n) {
     }
 }
 
-static struct windows * make(const struct lrnn_model * model, struct window_params params, char * err, size_t err_size) {
-    const char * paths[] = { data_path };
-    struct dataset * ds = dataset_open(&(struct dataset_params) { .paths = paths, .n_paths = 1, .text_field = "text" }, err, err_size);
-    struct windows * ws = ds != NULL ? windows_make(ds, model, &params, folder, NULL, NULL, err, err_size) : NULL;
+static struct windows * make(
+        const struct lrnn_model * model, struct window_params params, char * err, size_t err_size) {
+    const char *     paths[] = { data_path };
+    struct dataset * ds      = dataset_open(
+            &(struct dataset_params) { .paths = paths, .n_paths = 1, .text_field = "text" }, err,
+            err_size);
+    struct windows * ws =
+            ds != NULL ? windows_make(ds, model, &params, folder, NULL, NULL, err, err_size) : NULL;
     dataset_free(ds);
     return ws;
 }
 
 static struct windows * must_make(const struct lrnn_model * model, struct window_params params) {
-    char err[1024] = "";
-    struct windows * ws = make(model, params, err, sizeof(err));
+    char             err[1024] = "";
+    struct windows * ws        = make(model, params, err, sizeof(err));
     if (ws == NULL) {
         printf("FAILED: %s\n", err);
         exit(1);
@@ -114,19 +118,25 @@ static struct window get(struct windows * ws, int64_t i) {
 // Bytes
 //
 
-// Every document alone, then all packed: tokens and bytes are those of the documents, one after another.
-static void check_docs(const char * kind, const struct lrnn_model * model, const struct doc * docs, int n) {
+// Every document alone, then all packed: tokens and bytes are those of the documents, one after
+// another.
+static void check_docs(
+        const char * kind, const struct lrnn_model * model, const struct doc * docs, int n) {
     write_docs(docs, n);
-    struct windows * ws = must_make(model, (struct window_params) { .mode = WINDOW_PACKED, .bos = WINDOW_BOS_NONE, .length = 7 });
-    const struct windows_summary * s = windows_get_summary(ws);
-    int64_t i_window = 0, in_window = 0;
-    struct window w = get(ws, 0);
-    int64_t total = 0, n_windows = s->n_windows, n_seen = 0;
+    struct windows *               ws       = must_make(model,
+                                (struct window_params) { .mode = WINDOW_PACKED, .bos = WINDOW_BOS_NONE, .length = 7 });
+    const struct windows_summary * s        = windows_get_summary(ws);
+    int64_t                        i_window = 0, in_window = 0;
+    struct window                  w     = get(ws, 0);
+    int64_t                        total = 0, n_windows = s->n_windows, n_seen = 0;
     for (int d = 0; d < n; ++d) {
         int32_t * ids;
         int64_t   n_ids, sum = 0;
         char      err[512] = "";
-        test_check(&t, lrnn_text_to_tokens(model, docs[d].text, docs[d].size, 0, &ids, &n_ids, err, sizeof(err)), "%s", err);
+        test_check(&t,
+                lrnn_text_to_tokens(
+                        model, docs[d].text, docs[d].size, 0, &ids, &n_ids, err, sizeof(err)),
+                "%s", err);
         bool same = true;
         for (int64_t i = 0; i < n_ids; ++i, ++total) {
             if (in_window == w.n_tokens) {
@@ -142,7 +152,8 @@ static void check_docs(const char * kind, const struct lrnn_model * model, const
                 for (int32_t j = 0; j < w.n_spans; ++j) {
                     span = w.spans[j].first == in_window ? &w.spans[j] : span;
                 }
-                same = same && span != NULL && span->document == d && span->byte == sum && span->file == 0;
+                same = same && span != NULL && span->document == d && span->byte == sum &&
+                       span->file == 0;
             }
             same = same && w.tokens[in_window] == ids[i];
             sum += w.bytes[in_window];
@@ -150,9 +161,11 @@ static void check_docs(const char * kind, const struct lrnn_model * model, const
             n_seen++;
         }
         if (i_window < n_windows || n_seen == total) {
-            test_check(&t, same, "%s: document %d: the windows have other tokens or spans", kind, d);
+            test_check(
+                    &t, same, "%s: document %d: the windows have other tokens or spans", kind, d);
             test_check(&t, n_ids == 0 || i_window >= n_windows || sum == (int64_t) docs[d].size,
-                    "%s: document %d: bytes add up to %" PRId64 ", it has %zu", kind, d, sum, docs[d].size);
+                    "%s: document %d: bytes add up to %" PRId64 ", it has %zu", kind, d, sum,
+                    docs[d].size);
         }
         free(ids);
         if (i_window >= n_windows) {
@@ -164,33 +177,38 @@ static void check_docs(const char * kind, const struct lrnn_model * model, const
 }
 
 static void test_bytes(void) {
-    static const char * const kinds[] = { "spm", "gpt-2", "gpt-neox", "llama-bpe", "qwen2", "rwkv", "bytes", "symbols" };
+    static const char * const kinds[] = { "spm", "gpt-2", "gpt-neox", "llama-bpe", "qwen2", "rwkv",
+        "bytes", "symbols" };
     static const struct doc   hard[]  = {
         DOC(" leading"),
         DOC(""),
         DOC("  two"),
-        DOC("a\xE2\x96\x81" "b \xE2\x96\x81 c"), // U+2581 is a space to SentencePiece
+        DOC("a\xE2\x96\x81"
+                  "b \xE2\x96\x81 c"), // U+2581 is a space to SentencePiece
         DOC("\xE2\x96\x81"),
         DOC("cafe\xCC\x81 \xE2\x84\xA6 e\xCC\x81"), // decomposed, and the Ohm sign: NFC makes both shorter
         DOC("\xE0\xA5\x98\xE0\xA5\x99 x"), // NFC makes these longer
         DOC("\xF0\x9F\x98\x80\xE4\xBD\xA0\xE5\xA5\xBD"),
         DOC("line\n\n\ttab\r\n"),
-        DOC("\xED\x95\x9C" "\xE1\x84\x92\xE1\x85\xA1\xE1\x86\xAB!"), // one syllable, and the same in three parts
+        DOC("\xED\x95\x9C"
+                  "\xE1\x84\x92\xE1\x85\xA1\xE1\x86\xAB!"), // one syllable, and the same in three parts
         DOC("the end of it, plain and simple"),
     };
-    for (size_t k = 0; k < sizeof(kinds)/sizeof(kinds[0]); ++k) {
-        struct lrnn_model * model = model_with(kinds[k]);
-        const bool   symbols = strcmp(kinds[k], "symbols") == 0;
-        struct doc * docs    = malloc((fixture.n_cases + sizeof(hard)/sizeof(hard[0]))*sizeof(*docs));
+    for (size_t k = 0; k < sizeof(kinds) / sizeof(kinds[0]); ++k) {
+        struct lrnn_model * model   = model_with(kinds[k]);
+        const bool          symbols = strcmp(kinds[k], "symbols") == 0;
+        struct doc *        docs =
+                malloc((fixture.n_cases + sizeof(hard) / sizeof(hard[0])) * sizeof(*docs));
         int n = 0;
         for (size_t i = 0; i < fixture.n_cases && docs != NULL; ++i) {
             const struct tokenizer_case * c = &fixture.cases[i];
-            bool control;
-            if (!c->refused && c->flags == 0 && c->n_ids > 0 && lrnn_text_is_utf8(c->text, &control)) {
+            bool                          control;
+            if (!c->refused && c->flags == 0 && c->n_ids > 0 &&
+                    lrnn_text_is_utf8(c->text, &control)) {
                 docs[n++] = (struct doc) { c->text.data, c->text.size };
             }
         }
-        for (size_t i = 0; i < sizeof(hard)/sizeof(hard[0]) && !symbols && docs != NULL; ++i) {
+        for (size_t i = 0; i < sizeof(hard) / sizeof(hard[0]) && !symbols && docs != NULL; ++i) {
             docs[n++] = hard[i];
         }
         if (docs != NULL) {
@@ -203,30 +221,37 @@ static void test_bytes(void) {
 
 // By hand, where it matters which token gets the byte.
 static void test_bytes_by_hand(void) {
-    char       err[256] = "";
-    uint16_t   bytes[8];
-    int32_t *  ids;
-    int64_t    n;
+    char                err[256] = "";
+    uint16_t            bytes[8];
+    int32_t *           ids;
+    int64_t             n;
     struct lrnn_model * model = model_with("gpt-neox");
     // é in two characters is one of two bytes to the tokenizer; in the text it has three
     const char * text = "e\xCC\x81";
-    const bool   ok   = lrnn_text_to_tokens(model, text, 3, 0, &ids, &n, err, sizeof(err)) && n <= 8 &&
-                        token_bytes(model->tokenizer, text, 3, ids, n, bytes, err, sizeof(err));
+    const bool ok = lrnn_text_to_tokens(model, text, 3, 0, &ids, &n, err, sizeof(err)) && n <= 8 &&
+                    token_bytes(model->tokenizer, text, 3, ids, n, bytes, err, sizeof(err));
     int sum = 0, decoded = 0;
     for (int64_t i = 0; i < n && ok; ++i) {
-        sum     += bytes[i];
+        sum += bytes[i];
         decoded += (int) lrnn_token_bytes(model->tokenizer, ids[i]).size;
     }
-    test_check(&t, ok && sum == 3 && decoded == 2, "NFC: %d bytes of text, %d of tokens: %s", sum, decoded, err);
+    test_check(&t, ok && sum == 3 && decoded == 2, "NFC: %d bytes of text, %d of tokens: %s", sum,
+            decoded, err);
     // tokens of another text do not pass for those of this one
-    test_check(&t, !token_bytes(model->tokenizer, "something else", 14, ids, n, bytes, err, sizeof(err)) && strstr(err, "14") != NULL, "%s", err);
+    test_check(&t,
+            !token_bytes(model->tokenizer, "something else", 14, ids, n, bytes, err, sizeof(err)) &&
+                    strstr(err, "14") != NULL,
+            "%s", err);
     free(ids);
     model_free(model);
 
     // " a" becomes "  a", which is " " and " a": the first is the space that SentencePiece makes up
     model = model_with("spm");
-    test_check(&t, lrnn_text_to_tokens(model, " a", 2, 0, &ids, &n, err, sizeof(err)) && n == 2 &&
-            token_bytes(model->tokenizer, " a", 2, ids, n, bytes, err, sizeof(err)) && bytes[0] == 0 && bytes[1] == 2, "the space made up: %s", err);
+    test_check(&t,
+            lrnn_text_to_tokens(model, " a", 2, 0, &ids, &n, err, sizeof(err)) && n == 2 &&
+                    token_bytes(model->tokenizer, " a", 2, ids, n, bytes, err, sizeof(err)) &&
+                    bytes[0] == 0 && bytes[1] == 2,
+            "the space made up: %s", err);
     free(ids);
     model_free(model);
 }
@@ -239,8 +264,8 @@ enum { BOS = 256, EOS = 257 };
 
 static struct lrnn_model * byte_model(void) {
     struct lrnn_model * model = model_with("bytes");
-    model->info.bos = BOS; // ids behind the bytes are special
-    model->info.eos = EOS;
+    model->info.bos           = BOS; // ids behind the bytes are special
+    model->info.eos           = EOS;
     return model;
 }
 
@@ -261,10 +286,12 @@ static const char * shown(struct windows * ws, char * out) {
     return out;
 }
 
-static void expect(const struct lrnn_model * model, struct window_params params, const char * expected) {
-    char err[512] = "", out[256] = "";
+static void expect(
+        const struct lrnn_model * model, struct window_params params, const char * expected) {
+    char             err[512] = "", out[256] = "";
     struct windows * ws = make(model, params, err, sizeof(err));
-    test_check(&t, ws != NULL && strcmp(shown(ws, out), expected) == 0, "windows are '%s', expected '%s': %s", out, expected, err);
+    test_check(&t, ws != NULL && strcmp(shown(ws, out), expected) == 0,
+            "windows are '%s', expected '%s': %s", out, expected, err);
     windows_free(ws);
 }
 
@@ -273,22 +300,42 @@ static void test_cuts(void) {
     write_docs(ABC, 3);
     const enum window_mode packed = WINDOW_PACKED, document = WINDOW_DOCUMENT, llama = WINDOW_LLAMA;
 
-    expect(model, (struct window_params) { .mode = packed, .bos = WINDOW_BOS_AUTO, .length = 5 }, "abcde fghij klmno");
-    expect(model, (struct window_params) { .mode = packed, .bos = WINDOW_BOS_DOC,  .length = 5 }, "^abcd e^fg^ hijkl");
-    expect(model, (struct window_params) { .mode = packed, .bos = WINDOW_BOS_WINDOW, .length = 5 }, "^abcd ^efgh ^ijkl ^mnop");
-    expect(model, (struct window_params) { .mode = packed, .bos = WINDOW_BOS_NONE, .eos = WINDOW_EOS_DOC, .length = 6 }, "abcde$ fg$hij klmnop");
-    expect(model, (struct window_params) { .mode = packed, .bos = WINDOW_BOS_DOC, .eos = WINDOW_EOS_DOC, .length = 11 }, "^abcde$^fg$ ^hijklmnop$");
+    expect(model, (struct window_params) { .mode = packed, .bos = WINDOW_BOS_AUTO, .length = 5 },
+            "abcde fghij klmno");
+    expect(model, (struct window_params) { .mode = packed, .bos = WINDOW_BOS_DOC, .length = 5 },
+            "^abcd e^fg^ hijkl");
+    expect(model, (struct window_params) { .mode = packed, .bos = WINDOW_BOS_WINDOW, .length = 5 },
+            "^abcd ^efgh ^ijkl ^mnop");
+    expect(model,
+            (struct window_params) {
+                    .mode = packed, .bos = WINDOW_BOS_NONE, .eos = WINDOW_EOS_DOC, .length = 6 },
+            "abcde$ fg$hij klmnop");
+    expect(model,
+            (struct window_params) {
+                    .mode = packed, .bos = WINDOW_BOS_DOC, .eos = WINDOW_EOS_DOC, .length = 11 },
+            "^abcde$^fg$ ^hijklmnop$");
     model->info.add_bos = true; // auto is what the tokenizer does
     expect(model, (struct window_params) { .mode = packed, .length = 5 }, "^abcd e^fg^ hijkl");
-    expect(model, (struct window_params) { .mode = packed, .length = 5, .max_windows = 2 }, "^abcd e^fg^");
-    expect(model, (struct window_params) { .mode = packed, .length = 5, .max_tokens = 14 }, "^abcd e^fg^");
+    expect(model, (struct window_params) { .mode = packed, .length = 5, .max_windows = 2 },
+            "^abcd e^fg^");
+    expect(model, (struct window_params) { .mode = packed, .length = 5, .max_tokens = 14 },
+            "^abcd e^fg^");
 
     expect(model, (struct window_params) { .mode = document, .length = 5 }, "^abcd ^hijk");
-    expect(model, (struct window_params) { .mode = document, .length = 5, .min_doc_tokens = 2 }, "^abcd ^fg ^hijk");
-    expect(model, (struct window_params) { .mode = document, .length = 20, .min_doc_tokens = 4 }, "^abcde ^hijklmnop");
-    expect(model, (struct window_params) { .mode = document, .bos = WINDOW_BOS_NONE, .length = 4 }, "abcd hijk");
-    expect(model, (struct window_params) { .mode = document, .bos = WINDOW_BOS_WINDOW, .eos = WINDOW_EOS_DOC, .length = 7 }, "^abcde$ ^hijklm");
-    expect(model, (struct window_params) { .mode = document, .length = 5, .max_windows = 1 }, "^abcd");
+    expect(model, (struct window_params) { .mode = document, .length = 5, .min_doc_tokens = 2 },
+            "^abcd ^fg ^hijk");
+    expect(model, (struct window_params) { .mode = document, .length = 20, .min_doc_tokens = 4 },
+            "^abcde ^hijklmnop");
+    expect(model, (struct window_params) { .mode = document, .bos = WINDOW_BOS_NONE, .length = 4 },
+            "abcd hijk");
+    expect(model,
+            (struct window_params) { .mode = document,
+                    .bos                   = WINDOW_BOS_WINDOW,
+                    .eos                   = WINDOW_EOS_DOC,
+                    .length                = 7 },
+            "^abcde$ ^hijklm");
+    expect(model, (struct window_params) { .mode = document, .length = 5, .max_windows = 1 },
+            "^abcd");
 
     // one text: a bos before it, and in place of the first token of each window
     expect(model, (struct window_params) { .mode = llama, .length = 6 }, "^abcde ^ghijk");
@@ -296,13 +343,23 @@ static void test_cuts(void) {
     expect(model, (struct window_params) { .mode = llama, .length = 6 }, "abcdef ghijkl");
 
     char err[512];
-    test_check(&t, make(model, (struct window_params) { .length = 17 }, err, sizeof(err)) == NULL && strstr(err, "16 tokens") != NULL, "%s", err);
-    test_check(&t, make(model, (struct window_params) { .mode = document, .length = 10 }, err, sizeof(err)) == NULL &&
-            strstr(err, "too short") != NULL, "%s", err);
-    test_check(&t, make(model, (struct window_params) { .length = 1 }, err, sizeof(err)) == NULL, "windows of one token");
+    test_check(&t,
+            make(model, (struct window_params) { .length = 17 }, err, sizeof(err)) == NULL &&
+                    strstr(err, "16 tokens") != NULL,
+            "%s", err);
+    test_check(&t,
+            make(model, (struct window_params) { .mode = document, .length = 10 }, err,
+                    sizeof(err)) == NULL &&
+                    strstr(err, "too short") != NULL,
+            "%s", err);
+    test_check(&t, make(model, (struct window_params) { .length = 1 }, err, sizeof(err)) == NULL,
+            "windows of one token");
     model->info.bos = -1;
-    test_check(&t, make(model, (struct window_params) { .length = 5, .bos = WINDOW_BOS_DOC }, err, sizeof(err)) == NULL &&
-            strstr(err, "--bos") != NULL, "%s", err);
+    test_check(&t,
+            make(model, (struct window_params) { .length = 5, .bos = WINDOW_BOS_DOC }, err,
+                    sizeof(err)) == NULL &&
+                    strstr(err, "--bos") != NULL,
+            "%s", err);
     model_free(model);
 }
 
@@ -311,26 +368,41 @@ static void test_scored(void) {
     write_docs(ABC, 3);
     // packed, bos before documents: e^fg^
     for (int skip = 0; skip < 2; ++skip) {
-        struct windows * ws = must_make(model, (struct window_params) { .bos = WINDOW_BOS_DOC, .length = 5, .skip_special = skip == 1 });
-        struct window    w  = get(ws, 1);
-        static const uint8_t scored[2][5] = { { 0, 1, 1, 1, 1 }, { 0, 0, 1, 1, 0 } };
-        static const uint16_t bytes[5] = { 1, 0, 1, 1, 0 };
-        test_check(&t, memcmp(w.scored, scored[skip], 5) == 0, "what is scored, special tokens %s", skip ? "left out" : "included");
+        struct windows * ws = must_make(
+                model, (struct window_params) {
+                               .bos = WINDOW_BOS_DOC, .length = 5, .skip_special = skip == 1 });
+        struct window         w            = get(ws, 1);
+        static const uint8_t  scored[2][5] = { { 0, 1, 1, 1, 1 }, { 0, 0, 1, 1, 0 } };
+        static const uint16_t bytes[5]     = { 1, 0, 1, 1, 0 };
+        test_check(&t, memcmp(w.scored, scored[skip], 5) == 0, "what is scored, special tokens %s",
+                skip ? "left out" : "included");
         test_check(&t, memcmp(w.bytes, bytes, sizeof(bytes)) == 0, "bytes");
-        test_check(&t, w.n_spans == 3 && w.spans[0].first == 0 && w.spans[0].document == 0 && w.spans[0].byte == 4 && w.spans[1].first == 1 &&
-                w.spans[1].document == 1 && w.spans[1].byte == 0 && w.spans[2].first == 4 && w.spans[2].document == 2, "spans");
+        test_check(&t,
+                w.n_spans == 3 && w.spans[0].first == 0 && w.spans[0].document == 0 &&
+                        w.spans[0].byte == 4 && w.spans[1].first == 1 && w.spans[1].document == 1 &&
+                        w.spans[1].byte == 0 && w.spans[2].first == 4 && w.spans[2].document == 2,
+                "spans");
         const struct windows_summary * s = windows_get_summary(ws);
         // ^abcd e^fg^ hijkl: four targets each, of 1 byte but for two bos
-        test_check(&t, s->n_targets == (skip ? 10 : 12) && s->n_bytes == 10 && s->n_tokens == 15 && s->stream_tokens == 19 && s->stream_bytes == 16,
+        test_check(&t,
+                s->n_targets == (skip ? 10 : 12) && s->n_bytes == 10 && s->n_tokens == 15 &&
+                        s->stream_tokens == 19 && s->stream_bytes == 16,
                 "summary: %" PRId64 " targets, %" PRId64 " bytes", s->n_targets, s->n_bytes);
-        test_check(&t, strcmp(s->bos, "doc") == 0 && strcmp(s->files, strrchr(data_path, '/') + 1) == 0 && s->sources[0] == '\0', "names");
+        test_check(&t,
+                strcmp(s->bos, "doc") == 0 && strcmp(s->files, strrchr(data_path, '/') + 1) == 0 &&
+                        s->sources[0] == '\0',
+                "names");
         window_free(&w);
         windows_free(ws);
     }
     // the second half: targets 4 and 5 of a window of 6, n − 1 − n/2 of them
-    struct windows * ws = must_make(model, (struct window_params) { .mode = WINDOW_LLAMA, .bos = WINDOW_BOS_DOC, .length = 6 });
+    struct windows * ws = must_make(model,
+            (struct window_params) { .mode = WINDOW_LLAMA, .bos = WINDOW_BOS_DOC, .length = 6 });
     struct window    w  = get(ws, 1);
-    test_check(&t, memcmp(w.scored, (uint8_t[]) { 0, 0, 0, 0, 1, 1 }, 6) == 0 && w.tokens[0] == BOS && w.bytes[0] == 0, "llama: the second half");
+    test_check(&t,
+            memcmp(w.scored, (uint8_t[]) { 0, 0, 0, 0, 1, 1 }, 6) == 0 && w.tokens[0] == BOS &&
+                    w.bytes[0] == 0,
+            "llama: the second half");
     window_free(&w);
     windows_free(ws);
     model_free(model);
@@ -339,61 +411,81 @@ static void test_scored(void) {
 // The fingerprint is of the documents that were read, and reading stops where windows are enough.
 static void test_fingerprint(void) {
     struct lrnn_model * model = byte_model();
-    char all[65], two[65];
+    char                all[65], two[65];
     write_docs(ABC, 3);
     struct windows * ws = must_make(model, (struct window_params) { .length = 5 });
     memcpy(all, windows_get_summary(ws)->fingerprint, 65);
     windows_free(ws);
     ws = must_make(model, (struct window_params) { .length = 7, .max_windows = 1 });
     memcpy(two, windows_get_summary(ws)->fingerprint, 65);
-    test_check(&t, windows_get_summary(ws)->counts.documents == 2, "documents read for one window of 7");
+    test_check(&t, windows_get_summary(ws)->counts.documents == 2,
+            "documents read for one window of 7");
     windows_free(ws);
     write_docs(ABC, 2);
     ws = must_make(model, (struct window_params) { .length = 5 });
-    test_check(&t, strcmp(two, windows_get_summary(ws)->fingerprint) == 0 && strcmp(all, two) != 0, "fingerprint of two documents");
+    test_check(&t, strcmp(two, windows_get_summary(ws)->fingerprint) == 0 && strcmp(all, two) != 0,
+            "fingerprint of two documents");
     windows_free(ws);
     model_free(model);
 }
 
 // The same targets after contexts of different lengths.
 static void test_same_targets(void) {
-    enum { N = 2*(WINDOW_SAME_TARGETS + 100) + 50 };
+    enum { N = 2 * (WINDOW_SAME_TARGETS + 100) + 50 };
     struct lrnn_model * model = byte_model();
-    char * text = malloc(N);
+    char *              text  = malloc(N);
     for (int i = 0; i < N && text != NULL; ++i) {
         text[i] = (char) ('a' + i % 23);
     }
     write_docs((struct doc[]) { { text, 30 }, { text, N - 30 } }, 2);
-    const struct window_params params = { .bos = WINDOW_BOS_NONE, .length = WINDOW_SAME_TARGETS + 100, .n_contexts = 3, .contexts = { 1, 64, 100 } };
-    struct windows * ws = must_make(model, params);
-    test_check(&t, windows_get_summary(ws)->n_windows == 6 && windows_get_summary(ws)->n_targets == 6*WINDOW_SAME_TARGETS,
+    const struct window_params params = { .bos = WINDOW_BOS_NONE,
+        .length                                = WINDOW_SAME_TARGETS + 100,
+        .n_contexts                            = 3,
+        .contexts                              = { 1, 64, 100 } };
+    struct windows *           ws     = must_make(model, params);
+    test_check(&t,
+            windows_get_summary(ws)->n_windows == 6 &&
+                    windows_get_summary(ws)->n_targets == 6 * WINDOW_SAME_TARGETS,
             "contexts times stretches");
     for (int64_t stretch = 0; stretch < 2; ++stretch) {
-        struct window longest = get(ws, stretch*3 + 2);
+        struct window longest = get(ws, stretch * 3 + 2);
         for (int k = 0; k < 3; ++k) {
-            struct window w = get(ws, stretch*3 + k);
-            const int64_t context = params.contexts[k];
-            int64_t n_scored = 0;
+            struct window w        = get(ws, stretch * 3 + k);
+            const int64_t context  = params.contexts[k];
+            int64_t       n_scored = 0;
             for (int64_t i = 0; i < w.n_tokens; ++i) {
                 n_scored += w.scored[i];
             }
-            test_check(&t, w.n_tokens == context + WINDOW_SAME_TARGETS && n_scored == WINDOW_SAME_TARGETS && w.scored[context] == 1 &&
-                    memcmp(w.tokens, longest.tokens + 100 - context, (size_t) w.n_tokens*sizeof(*w.tokens)) == 0, "context %" PRId64, context);
-            // the first stretch has the documents' border 30 tokens in; behind a short context it is not seen
-            const int64_t at = stretch*(WINDOW_SAME_TARGETS + 100) + 100 - context;
-            const int     whole = context == 100; // not cut at the front: the first target has a span of its own
-            test_check(&t, w.spans[0].first == 0 && w.spans[0].byte == (at < 30 ? at : at - 30) && w.spans[0].document == (at < 30 ? 0 : 1) &&
-                    w.n_spans == whole + (at < 30 ? 2 : 1) && (at >= 30 || w.spans[w.n_spans - 1].first == 30 - at), "spans of context %" PRId64, context);
-            test_check(&t, !whole || (w.spans[1].first == 1 && w.spans[1].byte == w.spans[0].byte + 1), "the span of the first target");
+            test_check(&t,
+                    w.n_tokens == context + WINDOW_SAME_TARGETS &&
+                            n_scored == WINDOW_SAME_TARGETS && w.scored[context] == 1 &&
+                            memcmp(w.tokens, longest.tokens + 100 - context,
+                                    (size_t) w.n_tokens * sizeof(*w.tokens)) == 0,
+                    "context %" PRId64, context);
+            // the first stretch has the documents' border 30 tokens in; behind a short context it
+            // is not seen
+            const int64_t at = stretch * (WINDOW_SAME_TARGETS + 100) + 100 - context;
+            const int     whole =
+                    context == 100; // not cut at the front: the first target has a span of its own
+            test_check(&t,
+                    w.spans[0].first == 0 && w.spans[0].byte == (at < 30 ? at : at - 30) &&
+                            w.spans[0].document == (at < 30 ? 0 : 1) &&
+                            w.n_spans == whole + (at < 30 ? 2 : 1) &&
+                            (at >= 30 || w.spans[w.n_spans - 1].first == 30 - at),
+                    "spans of context %" PRId64, context);
+            test_check(&t,
+                    !whole || (w.spans[1].first == 1 && w.spans[1].byte == w.spans[0].byte + 1),
+                    "the span of the first target");
             window_free(&w);
         }
         window_free(&longest);
     }
     windows_free(ws);
-    char err[512];
+    char                 err[512];
     struct window_params too_long = params;
-    too_long.contexts[1] = 101;
-    test_check(&t, make(model, too_long, err, sizeof(err)) == NULL && strstr(err, "101") != NULL, "%s", err);
+    too_long.contexts[1]          = 101;
+    test_check(&t, make(model, too_long, err, sizeof(err)) == NULL && strstr(err, "101") != NULL,
+            "%s", err);
     free(text);
     model_free(model);
 }
@@ -401,16 +493,16 @@ static void test_same_targets(void) {
 // −ln softmax against a loop in double.
 static void test_nll(void) {
     static const int64_t sizes[] = { 1, 2, 15, 16, 17, 48, 1000, 50277 };
-    struct test_rng   rng   = { 7 };
-    struct test_worst worst = { .what = "error of -ln p, relative to 1 + -ln p", .limit = 2e-7 };
-    float * z = malloc(50277*sizeof(*z));
+    struct test_rng      rng     = { 7 };
+    struct test_worst    worst = { .what = "error of -ln p, relative to 1 + -ln p", .limit = 2e-7 };
+    float *              z     = malloc(50277 * sizeof(*z));
     for (size_t i = 0; i < 8 && z != NULL; ++i) {
         for (int scale = 0; scale < 4; ++scale) {
-            const int64_t n = sizes[i];
+            const int64_t n    = sizes[i];
             int64_t       best = 0;
             double        max = -INFINITY, sum = 0.0;
             for (int64_t v = 0; v < n; ++v) {
-                z[v] = (float) (test_normal(&rng)*pow(10.0, scale - 1) + 3.0);
+                z[v] = (float) (test_normal(&rng) * pow(10.0, scale - 1) + 3.0);
                 best = z[v] > z[best] ? v : best;
             }
             max = (double) z[best];
@@ -418,10 +510,11 @@ static void test_nll(void) {
                 sum += exp((double) z[v] - max);
             }
             for (int trial = 0; trial < 20; ++trial) {
-                const int32_t target = (int32_t) (trial == 0 ? best : test_below(&rng, n));
-                const double  exact  = log(sum) + max - (double) z[target];
-                const struct nll nll = nll_of(z, n, target);
-                test_bound(&t, &worst, fabs((double) nll.nats - exact)/(1.0 + exact), "random logits");
+                const int32_t    target = (int32_t) (trial == 0 ? best : test_below(&rng, n));
+                const double     exact  = log(sum) + max - (double) z[target];
+                const struct nll nll    = nll_of(z, n, target);
+                test_bound(&t, &worst, fabs((double) nll.nats - exact) / (1.0 + exact),
+                        "random logits");
                 test_check(&t, nll.top1 == (target == best), "top-1 of %" PRId64, n);
             }
         }
@@ -430,13 +523,16 @@ static void test_nll(void) {
     for (int v = 0; v < 40 && z != NULL; ++v) {
         z[v] = 2.5f;
     }
-    test_check(&t, nll_of(z, 40, 0).top1 && !nll_of(z, 40, 7).top1 && nll_of(z, 40, 7).nats == (float) log(40.0),
+    test_check(&t,
+            nll_of(z, 40, 0).top1 && !nll_of(z, 40, 7).top1 &&
+                    nll_of(z, 40, 7).nats == (float) log(40.0),
             "equal logits: the first is the top");
     static const float odd[] = { NAN, INFINITY, -INFINITY };
     for (int k = 0; k < 3 && z != NULL; ++k) {
         for (int at = 0; at < 40; at += 13) {
             z[at] = odd[k];
-            test_check(&t, isnan(nll_of(z, 40, 5).nats) && !nll_of(z, 40, 5).top1, "%f among the logits", (double) odd[k]);
+            test_check(&t, isnan(nll_of(z, 40, 5).nats) && !nll_of(z, 40, 5).top1,
+                    "%f among the logits", (double) odd[k]);
             z[at] = 2.5f;
         }
     }
@@ -449,7 +545,8 @@ int main(void) {
         printf("FAILED: %s\n", err);
         return 1;
     }
-    snprintf(folder, sizeof(folder), "%s/lrnn-windows.XXXXXX", getenv("TMPDIR") != NULL ? getenv("TMPDIR") : "/tmp");
+    snprintf(folder, sizeof(folder), "%s/lrnn-windows.XXXXXX",
+            getenv("TMPDIR") != NULL ? getenv("TMPDIR") : "/tmp");
     if (mkdtemp(folder) == NULL) {
         printf("FAILED: no folder: %s\n", strerror(errno));
         return 1;

@@ -37,13 +37,15 @@ static uint32_t take_varint(struct reader * r) {
 // A count of things of at least `size` bytes each: no more than the rest of the data can hold.
 static size_t take_count(struct reader * r, size_t size) {
     const size_t n = take_varint(r);
-    r->ok = r->ok && n <= (size_t) (r->end - r->p)/size;
+    r->ok          = r->ok && n <= (size_t) (r->end - r->p) / size;
     return r->ok ? n : 0;
 }
 
 static int32_t take_i32(struct reader * r) {
     const uint8_t * p = take(r, 4);
-    return p == NULL ? 0 : (int32_t) ((uint32_t) p[0] | (uint32_t) p[1] << 8 | (uint32_t) p[2] << 16 | (uint32_t) p[3] << 24);
+    return p == NULL ? 0
+                     : (int32_t) ((uint32_t) p[0] | (uint32_t) p[1] << 8 | (uint32_t) p[2] << 16 |
+                                  (uint32_t) p[3] << 24);
 }
 
 static int take_i8(struct reader * r) {
@@ -57,7 +59,8 @@ static struct lrnn_text take_string(struct reader * r) {
     return p == NULL ? (struct lrnn_text) { "", 0 } : (struct lrnn_text) { (const char *) p, n };
 }
 
-// Memory for everything, handed out piece by piece. Every piece of data yields less than 64 bytes of it a byte.
+// Memory for everything, handed out piece by piece. Every piece of data yields less than 64 bytes
+// of it a byte.
 struct arena {
     char * p;
 };
@@ -79,8 +82,8 @@ static const char * arena_name(struct arena * a, struct lrnn_text text) { // NUL
 }
 
 static const struct lrnn_text * take_strings(struct reader * r, struct arena * a, size_t * n) {
-    *n = take_count(r, 1);
-    struct lrnn_text * s = arena_take(a, *n*sizeof(*s));
+    *n                   = take_count(r, 1);
+    struct lrnn_text * s = arena_take(a, *n * sizeof(*s));
     for (size_t i = 0; i < *n; ++i) {
         s[i] = take_string(r);
     }
@@ -92,13 +95,13 @@ static void take_case(struct reader * r, struct arena * a, struct tokenizer_case
     c->text  = take_string(r);
 
     const size_t n = take_varint(r);
-    c->refused = n == 0;
-    c->n_ids   = n > 0 ? n - 1 : 0;
+    c->refused     = n == 0;
+    c->n_ids       = n > 0 ? n - 1 : 0;
     if (c->n_ids > (size_t) (r->end - r->p)) {
         r->ok    = false;
         c->n_ids = 0;
     }
-    int32_t * ids = arena_take(a, c->n_ids*sizeof(*ids));
+    int32_t * ids = arena_take(a, c->n_ids * sizeof(*ids));
     for (size_t i = 0; i < c->n_ids; ++i) {
         ids[i] = (int32_t) take_varint(r);
     }
@@ -113,32 +116,32 @@ bool tokenizer_data_read(struct tokenizer_data * t, const void * data, size_t si
     if (magic == NULL || memcmp(magic, "LRNNTOK1", 8) != 0) {
         return false;
     }
-    struct arena a = { t->memory = malloc(64*size + 1024) };
+    struct arena a = { t->memory = malloc(64 * size + 1024) };
     if (t->memory == NULL) {
         return false;
     }
     struct lrnn_tokenizer_def * def = &t->def;
-    def->model            = arena_name(&a, take_string(&r));
-    def->pre              = arena_name(&a, take_string(&r));
-    def->normalizer       = arena_name(&a, take_string(&r));
-    def->bos_id           = take_i32(&r);
-    def->eos_id           = take_i32(&r);
-    def->unknown_id       = take_i32(&r);
-    def->padding_id       = take_i32(&r);
-    def->add_bos          = take_i8(&r);
-    def->add_eos          = take_i8(&r);
-    def->add_space_prefix = take_i8(&r);
-    def->tokens           = take_strings(&r, &a, &def->n_tokens);
+    def->model                      = arena_name(&a, take_string(&r));
+    def->pre                        = arena_name(&a, take_string(&r));
+    def->normalizer                 = arena_name(&a, take_string(&r));
+    def->bos_id                     = take_i32(&r);
+    def->eos_id                     = take_i32(&r);
+    def->unknown_id                 = take_i32(&r);
+    def->padding_id                 = take_i32(&r);
+    def->add_bos                    = take_i8(&r);
+    def->add_eos                    = take_i8(&r);
+    def->add_space_prefix           = take_i8(&r);
+    def->tokens                     = take_strings(&r, &a, &def->n_tokens);
 
-    def->n_types = take_count(&r, 1);
-    int32_t * types = arena_take(&a, def->n_types*sizeof(*types));
+    def->n_types    = take_count(&r, 1);
+    int32_t * types = arena_take(&a, def->n_types * sizeof(*types));
     for (size_t i = 0; i < def->n_types; ++i) {
         types[i] = take_i8(&r);
     }
     def->types = types;
 
-    def->n_scores = take_count(&r, 4);
-    float * scores = arena_take(&a, def->n_scores*sizeof(*scores));
+    def->n_scores  = take_count(&r, 4);
+    float * scores = arena_take(&a, def->n_scores * sizeof(*scores));
     for (size_t i = 0; i < def->n_scores; ++i) {
         const int32_t bits = take_i32(&r);
         memcpy(&scores[i], &bits, sizeof(bits));
@@ -148,7 +151,7 @@ bool tokenizer_data_read(struct tokenizer_data * t, const void * data, size_t si
 
     t->def_size = (size_t) (r.p - (const uint8_t *) data);
     t->n_cases  = take_count(&r, 3);
-    t->cases    = arena_take(&a, t->n_cases*sizeof(*t->cases));
+    t->cases    = arena_take(&a, t->n_cases * sizeof(*t->cases));
     for (size_t i = 0; i < t->n_cases; ++i) {
         take_case(&r, &a, &t->cases[i]);
         t->cases[i].end = (size_t) (r.p - (const uint8_t *) data);

@@ -1,6 +1,7 @@
 #pragma once
 
-// Tokenizer definitions with texts and the ids that the reference library gives them, as tests/tools/make-tokenizer-tests.py writes them:
+// Tokenizer definitions with texts and the ids that the reference library gives them, as
+// tests/tools/make-tokenizer-tests.py writes them:
 //
 //     "LRNNTOK1"  model  pre  normalizer                              strings; empty: none
 //     bos  eos  unknown  padding                                      4 × int32, little endian
@@ -8,7 +9,8 @@
 //     n tokens · n types (uint8 each) · n scores (float32 each) · n merges
 //     n cases: flags (uint8)  text  n                                 n = 0: the text is refused; otherwise n − 1 ids follow
 //
-// Counts, lengths and ids are varints (seven bits a byte, lowest first); a string is its length and its bytes.
+// Counts, lengths and ids are varints (seven bits a byte, lowest first); a string is its length and
+// its bytes.
 
 #include "text/tokenizer.h"
 
@@ -22,7 +24,7 @@ struct tokenizer_case {
     bool             refused;
     const int32_t *  ids;
     size_t           n_ids;
-    size_t           end;     // where the case ends in the data
+    size_t           end; // where the case ends in the data
 };
 
 struct tokenizer_data {
@@ -30,10 +32,11 @@ struct tokenizer_data {
     struct tokenizer_case *   cases;
     size_t                    n_cases;
     size_t                    def_size; // bytes of the data before the count of cases
-    void *                    memory; // all of the above
+    void *                    memory;   // all of the above
 };
 
-// Any bytes are accepted or refused without harm: `data` is what a fuzzer likes. The texts stay where they are, inside `data`.
+// Any bytes are accepted or refused without harm: `data` is what a fuzzer likes. The texts stay
+// where they are, inside `data`.
 bool tokenizer_data_read(struct tokenizer_data * t, const void * data, size_t size);
 void tokenizer_data_free(struct tokenizer_data * t);
 

@@ -3,7 +3,7 @@
 #include "op-case.h"
 
 static int64_t conv_state(const struct op_shape * s) {
-    return (s->d_k - 1)*s->d_v;
+    return (s->d_k - 1) * s->d_v;
 }
 
 //
@@ -12,14 +12,16 @@ static int64_t conv_state(const struct op_shape * s) {
 //     y_t[c] = silu( Σ_w weight[w][c] x_{t − (d_k − 1) + w}[c] )
 //
 
-static void conv_inputs(const struct op_case * c, const struct op_shape * s, struct op_inputs * in) {
+static void conv_inputs(
+        const struct op_case * c, const struct op_shape * s, struct op_inputs * in) {
     (void) c;
-    in->x      = op_input(in, OP_FILL_UNIFORM, -1.0f, 1.0f, s->d_v, s->tokens*s->seqs, 1, 1);
+    in->x      = op_input(in, OP_FILL_UNIFORM, -1.0f, 1.0f, s->d_v, s->tokens * s->seqs, 1, 1);
     in->weight = op_input(in, OP_FILL_UNIFORM, -1.0f, 1.0f, s->d_k, s->d_v, 1, 1);
 }
 
-static struct op_output conv_ours(const struct op_case * c, const struct op_shape * s, const struct op_inputs * in,
-        struct ggml_context * ctx, struct ggml_tensor * state, enum ggml_scan_path path, char * err, size_t err_size) {
+static struct op_output conv_ours(const struct op_case * c, const struct op_shape * s,
+        const struct op_inputs * in, struct ggml_context * ctx, struct ggml_tensor * state,
+        enum ggml_scan_path path, char * err, size_t err_size) {
     (void) c;
     (void) path; // there is one kernel
 
@@ -36,15 +38,17 @@ static struct op_output conv_ours(const struct op_case * c, const struct op_shap
     };
 }
 
-static struct op_output conv_stock(const struct op_case * c, const struct op_shape * s, const struct op_inputs * in,
-        struct ggml_context * ctx, struct ggml_tensor * state) {
+static struct op_output conv_stock(const struct op_case * c, const struct op_shape * s,
+        const struct op_inputs * in, struct ggml_context * ctx, struct ggml_tensor * state) {
     (void) c;
     const int64_t tail = s->d_k - 1;
 
     struct ggml_tensor * x   = ggml_reshape_3d(ctx, in->x, s->d_v, s->tokens, s->seqs);
     struct ggml_tensor * old = ggml_reshape_3d(ctx, state, tail, s->d_v, s->seqs);
-    struct ggml_tensor * sx  = ggml_concat(ctx, old, ggml_transpose(ctx, x), 0); // [tail + T, channels, seqs]
-    struct ggml_tensor * new = ggml_view_3d(ctx, sx, tail, s->d_v, s->seqs, sx->nb[1], sx->nb[2], (size_t) s->tokens*sx->nb[0]);
+    struct ggml_tensor * sx =
+            ggml_concat(ctx, old, ggml_transpose(ctx, x), 0); // [tail + T, channels, seqs]
+    struct ggml_tensor * new = ggml_view_3d(
+            ctx, sx, tail, s->d_v, s->seqs, sx->nb[1], sx->nb[2], (size_t) s->tokens * sx->nb[0]);
 
     return (struct op_output) {
         .tensor = ggml_silu(ctx, ggml_ssm_conv(ctx, sx, in->weight)), // [channels, T, seqs]
@@ -56,7 +60,7 @@ static struct op_output conv_stock(const struct op_case * c, const struct op_sha
 // A multiply-add for each tap, and 4 for silu: negation, exp, sum, quotient.
 static double conv_flops(const struct op_case * c, const struct op_shape * s) {
     (void) c;
-    return (2.0*(double) s->d_k + 4.0)*(double) s->d_v;
+    return (2.0 * (double) s->d_k + 4.0) * (double) s->d_v;
 }
 
 //
@@ -65,18 +69,21 @@ static double conv_flops(const struct op_case * c, const struct op_shape * s) {
 //     y_t = x_{t − 1}
 //
 
-static void shift_inputs(const struct op_case * c, const struct op_shape * s, struct op_inputs * in) {
+static void shift_inputs(
+        const struct op_case * c, const struct op_shape * s, struct op_inputs * in) {
     (void) c;
-    in->x = op_input(in, OP_FILL_UNIFORM, -1.0f, 1.0f, s->d_v, s->tokens*s->seqs, 1, 1);
+    in->x = op_input(in, OP_FILL_UNIFORM, -1.0f, 1.0f, s->d_v, s->tokens * s->seqs, 1, 1);
 }
 
-static struct op_output shift_stock(const struct op_case * c, const struct op_shape * s, const struct op_inputs * in,
-        struct ggml_context * ctx, struct ggml_tensor * state) {
+static struct op_output shift_stock(const struct op_case * c, const struct op_shape * s,
+        const struct op_inputs * in, struct ggml_context * ctx, struct ggml_tensor * state) {
     (void) c;
-    struct ggml_tensor * x    = ggml_reshape_3d(ctx, in->x, s->d_v, s->tokens, s->seqs);
-    struct ggml_tensor * old  = ggml_reshape_3d(ctx, state, s->d_v, 1, s->seqs);
-    struct ggml_tensor * most = ggml_view_3d(ctx, x, s->d_v, s->tokens - 1, s->seqs, x->nb[1], x->nb[2], 0);
-    struct ggml_tensor * last = ggml_view_3d(ctx, x, s->d_v, 1, s->seqs, x->nb[1], x->nb[2], (size_t) (s->tokens - 1)*x->nb[1]);
+    struct ggml_tensor * x   = ggml_reshape_3d(ctx, in->x, s->d_v, s->tokens, s->seqs);
+    struct ggml_tensor * old = ggml_reshape_3d(ctx, state, s->d_v, 1, s->seqs);
+    struct ggml_tensor * most =
+            ggml_view_3d(ctx, x, s->d_v, s->tokens - 1, s->seqs, x->nb[1], x->nb[2], 0);
+    struct ggml_tensor * last = ggml_view_3d(
+            ctx, x, s->d_v, 1, s->seqs, x->nb[1], x->nb[2], (size_t) (s->tokens - 1) * x->nb[1]);
 
     return (struct op_output) {
         .tensor = ggml_concat(ctx, old, most, 1), // [channels, T, seqs]
@@ -99,19 +106,22 @@ static double shift_flops(const struct op_case * c, const struct op_shape * s) {
 // Table
 //
 
-#define CONV .inputs = conv_inputs, .ours = conv_ours, .flops = conv_flops, .state = conv_state, \
-             .stock_name = "ggml_concat, ggml_ssm_conv, ggml_silu, cpy", .stock = conv_stock, .transposed = true
+#define CONV                                                                            \
+    .inputs = conv_inputs, .ours = conv_ours, .flops = conv_flops, .state = conv_state, \
+    .stock_name = "ggml_concat, ggml_ssm_conv, ggml_silu, cpy", .stock = conv_stock,    \
+    .transposed = true
 
 //               taps channels  n_h T  seqs layers
 #define SHAPE(...) .shape = { __VA_ARGS__ }
 
 const struct op_case op_cases_conv[] = {
-    { SHAPE(4, 2048, 1, 1, 512, 1,  1), .goal = 2.0, CONV,
-      .name = "conv",        .what = "short convolution, SiLU" },
-    { SHAPE(4, 2048, 1, 1,   1, 1, 24), CONV,
-      .name = "conv-decode", .what = "short convolution, SiLU, one token" },
-    { SHAPE(2, 2048, 1, 1, 512, 1,  1), .inputs = shift_inputs, .ours = conv_ours, .flops = shift_flops, .state = conv_state,
-      .stock_name = "ggml_concat, cpy", .stock = shift_stock, .limit = shift_limit,
-      .name = "token-shift", .what = "token shift" },
+    { SHAPE(4, 2048, 1, 1, 512, 1, 1), .goal = 2.0, CONV, .name = "conv",
+            .what = "short convolution, SiLU" },
+    { SHAPE(4, 2048, 1, 1, 1, 1, 24), CONV, .name = "conv-decode",
+            .what = "short convolution, SiLU, one token" },
+    { SHAPE(2, 2048, 1, 1, 512, 1, 1), .inputs = shift_inputs, .ours = conv_ours,
+            .flops = shift_flops, .state = conv_state, .stock_name = "ggml_concat, cpy",
+            .stock = shift_stock, .limit = shift_limit, .name = "token-shift",
+            .what = "token shift" },
 };
-const int n_op_cases_conv = sizeof(op_cases_conv)/sizeof(op_cases_conv[0]);
+const int n_op_cases_conv = sizeof(op_cases_conv) / sizeof(op_cases_conv[0]);

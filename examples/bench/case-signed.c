@@ -12,16 +12,18 @@
 //
 
 static void gla_inputs(const struct op_case * c, const struct op_shape * s, struct op_inputs * in) {
-    const int64_t T = s->tokens*s->seqs;
+    const int64_t T = s->tokens * s->seqs;
 
-    in->c    = op_input(in, OP_FILL_UNIFORM, -1.0f, 1.0f, s->d_k, s->heads, 1, T);
-    in->b    = op_input(in, OP_FILL_UNIFORM, -1.0f, 1.0f, s->d_k, s->heads, 1, T);
-    in->x    = op_input(in, OP_FILL_UNIFORM, -1.0f, 1.0f, s->d_v, s->heads, 1, T);
-    in->gate = op_input(in, OP_FILL_UNIFORM, c->negative ? -1.0f : 0.9f, 1.0f, s->d_k, s->heads, 1, T);
+    in->c = op_input(in, OP_FILL_UNIFORM, -1.0f, 1.0f, s->d_k, s->heads, 1, T);
+    in->b = op_input(in, OP_FILL_UNIFORM, -1.0f, 1.0f, s->d_k, s->heads, 1, T);
+    in->x = op_input(in, OP_FILL_UNIFORM, -1.0f, 1.0f, s->d_v, s->heads, 1, T);
+    in->gate =
+            op_input(in, OP_FILL_UNIFORM, c->negative ? -1.0f : 0.9f, 1.0f, s->d_k, s->heads, 1, T);
 }
 
-static struct op_output gla_ours(const struct op_case * c, const struct op_shape * s, const struct op_inputs * in,
-        struct ggml_context * ctx, struct ggml_tensor * state, enum ggml_scan_path path, char * err, size_t err_size) {
+static struct op_output gla_ours(const struct op_case * c, const struct op_shape * s,
+        const struct op_inputs * in, struct ggml_context * ctx, struct ggml_tensor * state,
+        enum ggml_scan_path path, char * err, size_t err_size) {
     (void) c;
 
     const struct ggml_signed_scan_args args = {
@@ -37,28 +39,29 @@ static struct op_output gla_ours(const struct op_case * c, const struct op_shape
     };
     return (struct op_output) {
         .tensor = ggml_signed_scan(ctx, &args, err, err_size),
-        .stride = s->d_v*s->heads,
+        .stride = s->d_v * s->heads,
     };
 }
 
-static struct op_output gla_stock(const struct op_case * c, const struct op_shape * s, const struct op_inputs * in,
-        struct ggml_context * ctx, struct ggml_tensor * state) {
+static struct op_output gla_stock(const struct op_case * c, const struct op_shape * s,
+        const struct op_inputs * in, struct ggml_context * ctx, struct ggml_tensor * state) {
     (void) c;
-    const int64_t T = s->tokens*s->seqs;
+    const int64_t T = s->tokens * s->seqs;
 
-    struct ggml_tensor * q = ggml_reshape_3d(ctx, in->c,    s->d_k, s->heads, T);
-    struct ggml_tensor * k = ggml_reshape_3d(ctx, in->b,    s->d_k, s->heads, T);
-    struct ggml_tensor * v = ggml_reshape_3d(ctx, in->x,    s->d_v, s->heads, T);
+    struct ggml_tensor * q = ggml_reshape_3d(ctx, in->c, s->d_k, s->heads, T);
+    struct ggml_tensor * k = ggml_reshape_3d(ctx, in->b, s->d_k, s->heads, T);
+    struct ggml_tensor * v = ggml_reshape_3d(ctx, in->x, s->d_v, s->heads, T);
     struct ggml_tensor * g = ggml_reshape_3d(ctx, in->gate, s->d_k, s->heads, T);
 
-    struct ggml_tensor * result = in->bonus != NULL
-        ? ggml_rwkv_wkv6(ctx, k, v, q, in->bonus, g, state)
-        : ggml_gated_linear_attn(ctx, k, v, q, g, state, 1.0f / sqrtf((float) s->d_k));
+    struct ggml_tensor * result =
+            in->bonus != NULL
+                    ? ggml_rwkv_wkv6(ctx, k, v, q, in->bonus, g, state)
+                    : ggml_gated_linear_attn(ctx, k, v, q, g, state, 1.0f / sqrtf((float) s->d_k));
 
-    const int64_t width = s->d_v*s->heads;
+    const int64_t width = s->d_v * s->heads;
     return (struct op_output) {
         .tensor = result,
-        .store  = op_store_tail(ctx, result, width*T, state),
+        .store  = op_store_tail(ctx, result, width * T, state),
         .stride = width,
     };
 }
@@ -67,13 +70,15 @@ static const char * gla_limit(const struct op_shape * s) {
     return s->d_k != s->d_v ? "ggml_gated_linear_attn and ggml_rwkv_wkv6 want d_k = d_v" : NULL;
 }
 
-// The gate 1, the update 2, the read-out 2, for each element of the state. (The bonus of RWKV-6 is a number for each token.)
+// The gate 1, the update 2, the read-out 2, for each element of the state. (The bonus of RWKV-6 is
+// a number for each token.)
 static double gla_flops(const struct op_case * c, const struct op_shape * s) {
     (void) c;
-    return 5.0*(double) (s->d_k*s->d_v*s->heads);
+    return 5.0 * (double) (s->d_k * s->d_v * s->heads);
 }
 
-static void rwkv6_inputs(const struct op_case * c, const struct op_shape * s, struct op_inputs * in) {
+static void rwkv6_inputs(
+        const struct op_case * c, const struct op_shape * s, struct op_inputs * in) {
     gla_inputs(c, s, in);
     in->bonus = op_input(in, OP_FILL_UNIFORM, -1.0f, 1.0f, s->d_k, s->heads, 1, 1);
 }
@@ -84,26 +89,31 @@ static void rwkv6_inputs(const struct op_case * c, const struct op_shape * s, st
 //     S[i][j] ← exp(Δ[j] A[i][j]) S[i][j] + b[i] Δ[j] x[j];   y = Sᵀc         Δ = softplus(dt)
 //     signed: 2 exp(·) − 1 in place of exp(·)
 //
-// d_k = d_state, d_v = d_inner, one head; to the stock op every channel of d_inner is a head of its own.
+// d_k = d_state, d_v = d_inner, one head; to the stock op every channel of d_inner is a head of its
+// own.
 //
-// The signed form, which has no stock op to be compared with, takes Δ as it is: its time is that of the op alone.
+// The signed form, which has no stock op to be compared with, takes Δ as it is: its time is that of
+// the op alone.
 //
 
-static void mamba_inputs(const struct op_case * c, const struct op_shape * s, struct op_inputs * in) {
-    const int64_t T = s->tokens*s->seqs;
+static void mamba_inputs(
+        const struct op_case * c, const struct op_shape * s, struct op_inputs * in) {
+    const int64_t T = s->tokens * s->seqs;
 
-    in->c  = op_input(in, OP_FILL_UNIFORM, -1.0f,  1.0f, s->d_k, 1, 1, T);
-    in->b  = op_input(in, OP_FILL_UNIFORM, -1.0f,  1.0f, s->d_k, 1, 1, T);
-    in->x  = op_input(in, OP_FILL_UNIFORM, -1.0f,  1.0f, s->d_v, s->heads, 1, T);
-    in->A  = op_input(in, OP_FILL_UNIFORM, -(float) s->d_k, -1.0f, s->d_k, s->d_v*s->heads, 1, 1); // Mamba begins with −1 … −d_state
-    in->dt = c->negative
-           ? op_input(in, OP_FILL_UNIFORM,  0.001f, 0.1f, s->d_v, s->heads, 1, T)
-           : op_input(in, OP_FILL_UNIFORM, -7.0f,  -2.0f, s->d_v, s->heads, 1, T); // softplus makes it the same range
+    in->c  = op_input(in, OP_FILL_UNIFORM, -1.0f, 1.0f, s->d_k, 1, 1, T);
+    in->b  = op_input(in, OP_FILL_UNIFORM, -1.0f, 1.0f, s->d_k, 1, 1, T);
+    in->x  = op_input(in, OP_FILL_UNIFORM, -1.0f, 1.0f, s->d_v, s->heads, 1, T);
+    in->A  = op_input(in, OP_FILL_UNIFORM, -(float) s->d_k, -1.0f, s->d_k, s->d_v * s->heads, 1,
+             1); // Mamba begins with −1 … −d_state
+    in->dt = c->negative ? op_input(in, OP_FILL_UNIFORM, 0.001f, 0.1f, s->d_v, s->heads, 1, T)
+                         : op_input(in, OP_FILL_UNIFORM, -7.0f, -2.0f, s->d_v, s->heads, 1,
+                                   T); // softplus makes it the same range
 }
 
-static struct op_output mamba_ours(const struct op_case * c, const struct op_shape * s, const struct op_inputs * in,
-        struct ggml_context * ctx, struct ggml_tensor * state, enum ggml_scan_path path, char * err, size_t err_size) {
-    const size_t row = (size_t) s->d_k*sizeof(float);
+static struct op_output mamba_ours(const struct op_case * c, const struct op_shape * s,
+        const struct op_inputs * in, struct ggml_context * ctx, struct ggml_tensor * state,
+        enum ggml_scan_path path, char * err, size_t err_size) {
+    const size_t row = (size_t) s->d_k * sizeof(float);
 
     const struct ggml_signed_scan_args args = {
         .state = state,
@@ -112,42 +122,42 @@ static struct op_output mamba_ours(const struct op_case * c, const struct op_sha
         .b     = in->b,
         .x     = in->x,
         .dt    = c->negative ? in->dt : ggml_softplus(ctx, in->dt),
-        .A     = ggml_permute(ctx, ggml_view_3d(ctx, in->A, s->d_k, s->d_v, s->heads, row, row*(size_t) s->d_v, 0), 1, 0, 2, 3),
+        .A     = ggml_permute(ctx,
+                    ggml_view_3d(ctx, in->A, s->d_k, s->d_v, s->heads, row, row * (size_t) s->d_v, 0),
+                    1, 0, 2, 3),
         .form  = c->negative ? GGML_SIGNED_SCAN_TWO_EXP_M1 : GGML_SIGNED_SCAN_EXP,
         .scale = 1.0f,
         .path  = path,
     };
     return (struct op_output) {
         .tensor = ggml_signed_scan(ctx, &args, err, err_size),
-        .stride = s->d_v*s->heads,
+        .stride = s->d_v * s->heads,
     };
 }
 
-static struct op_output mamba_stock(const struct op_case * c, const struct op_shape * s, const struct op_inputs * in,
-        struct ggml_context * ctx, struct ggml_tensor * state) {
+static struct op_output mamba_stock(const struct op_case * c, const struct op_shape * s,
+        const struct op_inputs * in, struct ggml_context * ctx, struct ggml_tensor * state) {
     (void) c;
     const int64_t T     = s->tokens;
     const int64_t n     = s->seqs;
-    const int64_t width = s->d_v*s->heads;
+    const int64_t width = s->d_v * s->heads;
 
     struct ggml_tensor * result = ggml_ssm_scan(ctx,
-            ggml_reshape_4d(ctx, state,  s->d_k, 1, width, n),
-            ggml_reshape_4d(ctx, in->x,  1, width, T, n),
-            ggml_reshape_3d(ctx, in->dt, width, T, n),
-            in->A,
-            ggml_reshape_4d(ctx, in->b,  s->d_k, 1, T, n),
-            ggml_reshape_4d(ctx, in->c,  s->d_k, 1, T, n), in->stock_ids, 1);
+            ggml_reshape_4d(ctx, state, s->d_k, 1, width, n),
+            ggml_reshape_4d(ctx, in->x, 1, width, T, n), ggml_reshape_3d(ctx, in->dt, width, T, n),
+            in->A, ggml_reshape_4d(ctx, in->b, s->d_k, 1, T, n),
+            ggml_reshape_4d(ctx, in->c, s->d_k, 1, T, n), in->stock_ids, 1);
 
     return (struct op_output) {
         .tensor = result,
-        .store  = op_store_tail(ctx, result, width*T*n, state),
+        .store  = op_store_tail(ctx, result, width * T * n, state),
         .stride = width,
     };
 }
 
 // Δ·A 1, exp counted as 1, 2 e − 1 as 2, then 5 as in gla_flops, for each element of the state.
 static double mamba_flops(const struct op_case * c, const struct op_shape * s) {
-    return (c->negative ? 9.0 : 7.0)*(double) (s->d_k*s->d_v*s->heads);
+    return (c->negative ? 9.0 : 7.0) * (double) (s->d_k * s->d_v * s->heads);
 }
 
 //
@@ -158,20 +168,21 @@ static double mamba_flops(const struct op_case * c, const struct op_shape * s) {
 // d_k = d_state, d_v = the width of a head; b and c are shared by all heads.
 //
 
-static void mamba2_inputs(const struct op_case * c, const struct op_shape * s, struct op_inputs * in) {
-    const int64_t T = s->tokens*s->seqs;
+static void mamba2_inputs(
+        const struct op_case * c, const struct op_shape * s, struct op_inputs * in) {
+    const int64_t T = s->tokens * s->seqs;
 
-    in->c  = op_input(in, OP_FILL_UNIFORM, -1.0f,  1.0f, s->d_k, 1, 1, T);
-    in->b  = op_input(in, OP_FILL_UNIFORM, -1.0f,  1.0f, s->d_k, 1, 1, T);
-    in->x  = op_input(in, OP_FILL_UNIFORM, -1.0f,  1.0f, s->d_v, s->heads, 1, T);
+    in->c  = op_input(in, OP_FILL_UNIFORM, -1.0f, 1.0f, s->d_k, 1, 1, T);
+    in->b  = op_input(in, OP_FILL_UNIFORM, -1.0f, 1.0f, s->d_k, 1, 1, T);
+    in->x  = op_input(in, OP_FILL_UNIFORM, -1.0f, 1.0f, s->d_v, s->heads, 1, T);
     in->A  = op_input(in, OP_FILL_UNIFORM, -16.0f, -1.0f, 1, s->heads, 1, 1);
-    in->dt = c->negative
-           ? op_input(in, OP_FILL_UNIFORM,  0.001f, 0.1f, 1, s->heads, 1, T)
-           : op_input(in, OP_FILL_UNIFORM, -7.0f,  -2.0f, 1, s->heads, 1, T);
+    in->dt = c->negative ? op_input(in, OP_FILL_UNIFORM, 0.001f, 0.1f, 1, s->heads, 1, T)
+                         : op_input(in, OP_FILL_UNIFORM, -7.0f, -2.0f, 1, s->heads, 1, T);
 }
 
-static struct op_output mamba2_ours(const struct op_case * c, const struct op_shape * s, const struct op_inputs * in,
-        struct ggml_context * ctx, struct ggml_tensor * state, enum ggml_scan_path path, char * err, size_t err_size) {
+static struct op_output mamba2_ours(const struct op_case * c, const struct op_shape * s,
+        const struct op_inputs * in, struct ggml_context * ctx, struct ggml_tensor * state,
+        enum ggml_scan_path path, char * err, size_t err_size) {
     const struct ggml_signed_scan_args args = {
         .state = state,
         .ids   = in->ids,
@@ -186,29 +197,27 @@ static struct op_output mamba2_ours(const struct op_case * c, const struct op_sh
     };
     return (struct op_output) {
         .tensor = ggml_signed_scan(ctx, &args, err, err_size),
-        .stride = s->d_v*s->heads,
+        .stride = s->d_v * s->heads,
     };
 }
 
-static struct op_output mamba2_stock(const struct op_case * c, const struct op_shape * s, const struct op_inputs * in,
-        struct ggml_context * ctx, struct ggml_tensor * state) {
+static struct op_output mamba2_stock(const struct op_case * c, const struct op_shape * s,
+        const struct op_inputs * in, struct ggml_context * ctx, struct ggml_tensor * state) {
     (void) c;
     const int64_t H = s->heads;
     const int64_t T = s->tokens;
     const int64_t n = s->seqs;
 
     struct ggml_tensor * result = ggml_ssm_scan(ctx,
-            ggml_reshape_4d(ctx, state,  s->d_k, s->d_v, H, n),
-            ggml_reshape_4d(ctx, in->x,  s->d_v, H, T, n),
-            ggml_reshape_3d(ctx, in->dt, H, T, n),
-            in->A,
-            ggml_reshape_4d(ctx, in->b,  s->d_k, 1, T, n),
-            ggml_reshape_4d(ctx, in->c,  s->d_k, 1, T, n), in->stock_ids, 1);
+            ggml_reshape_4d(ctx, state, s->d_k, s->d_v, H, n),
+            ggml_reshape_4d(ctx, in->x, s->d_v, H, T, n), ggml_reshape_3d(ctx, in->dt, H, T, n),
+            in->A, ggml_reshape_4d(ctx, in->b, s->d_k, 1, T, n),
+            ggml_reshape_4d(ctx, in->c, s->d_k, 1, T, n), in->stock_ids, 1);
 
-    const int64_t width = s->d_v*H;
+    const int64_t width = s->d_v * H;
     return (struct op_output) {
         .tensor = result,
-        .store  = op_store_tail(ctx, result, width*T*n, state),
+        .store  = op_store_tail(ctx, result, width * T * n, state),
         .stride = width,
     };
 }
@@ -216,27 +225,29 @@ static struct op_output mamba2_stock(const struct op_case * c, const struct op_s
 //
 // mLSTM: exponential gates, a normaliser n and a running maximum m beside S; see lrnn-ops.h
 //
-// Keys and queries are positive here, which keeps n·c away from zero: near it the quotient magnifies the rounding of both sides, and
-// their agreement would say nothing.
+// Keys and queries are positive here, which keeps n·c away from zero: near it the quotient
+// magnifies the rounding of both sides, and their agreement would say nothing.
 //
 
-static void mlstm_inputs(const struct op_case * c, const struct op_shape * s, struct op_inputs * in) {
+static void mlstm_inputs(
+        const struct op_case * c, const struct op_shape * s, struct op_inputs * in) {
     (void) c;
-    const int64_t T = s->tokens*s->seqs;
+    const int64_t T = s->tokens * s->seqs;
 
-    in->c     = op_input(in, OP_FILL_UNIFORM,  0.0f, 1.0f, s->d_k, s->heads, 1, T);
-    in->b     = op_input(in, OP_FILL_UNIFORM,  0.0f, 1.0f, s->d_k, s->heads, 1, T);
+    in->c     = op_input(in, OP_FILL_UNIFORM, 0.0f, 1.0f, s->d_k, s->heads, 1, T);
+    in->b     = op_input(in, OP_FILL_UNIFORM, 0.0f, 1.0f, s->d_k, s->heads, 1, T);
     in->x     = op_input(in, OP_FILL_UNIFORM, -1.0f, 1.0f, s->d_v, s->heads, 1, T);
     in->log_f = op_input(in, OP_FILL_UNIFORM, -0.1f, 0.0f, 1, s->heads, 1, T);
     in->log_i = op_input(in, OP_FILL_UNIFORM, -3.0f, 3.0f, 1, s->heads, 1, T);
 }
 
 static int64_t mlstm_state(const struct op_shape * s) {
-    return (s->d_k*s->d_v + s->d_k + 1)*s->heads;
+    return (s->d_k * s->d_v + s->d_k + 1) * s->heads;
 }
 
-static struct op_output mlstm_ours(const struct op_case * c, const struct op_shape * s, const struct op_inputs * in,
-        struct ggml_context * ctx, struct ggml_tensor * state, enum ggml_scan_path path, char * err, size_t err_size) {
+static struct op_output mlstm_ours(const struct op_case * c, const struct op_shape * s,
+        const struct op_inputs * in, struct ggml_context * ctx, struct ggml_tensor * state,
+        enum ggml_scan_path path, char * err, size_t err_size) {
     (void) c;
 
     const struct ggml_signed_scan_args args = {
@@ -253,7 +264,7 @@ static struct op_output mlstm_ours(const struct op_case * c, const struct op_sha
     };
     return (struct op_output) {
         .tensor = ggml_signed_scan(ctx, &args, err, err_size),
-        .stride = s->d_v*s->heads,
+        .stride = s->d_v * s->heads,
     };
 }
 
@@ -261,42 +272,44 @@ static struct op_output mlstm_ours(const struct op_case * c, const struct op_sha
 // Table
 //
 
-#define GLA_OURS    .inputs = gla_inputs, .ours = gla_ours, .flops = gla_flops
-#define GLA_STOCK   .stock_name = "ggml_gated_linear_attn, cpy", .stock = gla_stock, .limit = gla_limit
-#define RWKV6       .inputs = rwkv6_inputs, .ours = gla_ours, .flops = gla_flops, \
-                    .stock_name = "ggml_rwkv_wkv6, cpy", .stock = gla_stock, .limit = gla_limit
-#define MAMBA       .inputs = mamba_inputs, .ours = mamba_ours, .flops = mamba_flops
-#define MAMBA_STOCK .stock_name = "ggml_ssm_scan, cpy", .stock = mamba_stock, .transposed = true
-#define MAMBA2      .inputs = mamba2_inputs, .ours = mamba2_ours, .flops = gla_flops
+#define GLA_OURS .inputs = gla_inputs, .ours = gla_ours, .flops = gla_flops
+#define GLA_STOCK \
+    .stock_name = "ggml_gated_linear_attn, cpy", .stock = gla_stock, .limit = gla_limit
+#define RWKV6                                                     \
+    .inputs = rwkv6_inputs, .ours = gla_ours, .flops = gla_flops, \
+    .stock_name = "ggml_rwkv_wkv6, cpy", .stock = gla_stock, .limit = gla_limit
+#define MAMBA        .inputs = mamba_inputs, .ours = mamba_ours, .flops = mamba_flops
+#define MAMBA_STOCK  .stock_name = "ggml_ssm_scan, cpy", .stock = mamba_stock, .transposed = true
+#define MAMBA2       .inputs = mamba2_inputs, .ours = mamba2_ours, .flops = gla_flops
 #define MAMBA2_STOCK .stock_name = "ggml_ssm_scan, cpy", .stock = mamba2_stock, .transposed = true
 
 //                d_k  d_v heads n_h T  seqs layers
-#define SHAPE(...) .shape = { __VA_ARGS__ }
+#define SHAPE(...)   .shape = { __VA_ARGS__ }
 
 const struct op_case op_cases_signed[] = {
-    { SHAPE( 64,   64, 32, 1, 512, 1,  1), .goal = 3.0, GLA_OURS, GLA_STOCK,
-      .name = "gla",           .what = "GLA" },
-    { SHAPE( 16, 1536,  1, 1, 512, 1,  1), .goal = 3.0, MAMBA, MAMBA_STOCK,
-      .name = "mamba",         .what = "Mamba; ours with a softplus node, which stock fuses" },
-    { SHAPE(128,   64, 24, 1, 512, 1,  1), .goal = 3.0, MAMBA2, MAMBA2_STOCK,
-      .name = "mamba2",        .what = "Mamba-2; ours with a softplus node, which stock fuses" },
-    { SHAPE( 64,   64, 32, 1, 512, 1,  1), RWKV6,
-      .name = "rwkv6",         .what = "RWKV-6" },
-    { SHAPE( 64,   64, 32, 1, 512, 1,  1), .negative = true, GLA_OURS, GLA_STOCK,
-      .name = "gla-signed",    .what = "GLA, gates in [-1, 1]" },
-    { SHAPE(256,  512,  4, 1, 512, 1,  1), GLA_OURS, GLA_STOCK,
-      .name = "gla-256x512",   .what = "GLA, heads of fla's default" },
-    { SHAPE( 16, 1536,  1, 1, 512, 1,  1), .negative = true, MAMBA,
-      .name = "mamba-signed",  .what = "Mamba, 2 exp(dt A) - 1" },
-    { SHAPE(128,   64, 24, 1, 512, 1,  1), .negative = true, MAMBA2,
-      .name = "mamba2-signed", .what = "Mamba-2, 2 exp(dt A) - 1" },
-    { SHAPE(256,  512,  8, 1, 512, 1,  1), .inputs = mlstm_inputs, .ours = mlstm_ours, .flops = gla_flops, .state = mlstm_state,
-      .name = "mlstm",         .what = "mLSTM, heads of xLSTM-7B" },
-    { SHAPE( 64,   64, 32, 1,   1, 1, 24), GLA_OURS, GLA_STOCK,
-      .name = "gla-decode",    .what = "GLA, one token" },
-    { SHAPE( 16, 1536,  1, 1,   1, 1, 24), MAMBA, MAMBA_STOCK,
-      .name = "mamba-decode",  .what = "Mamba, one token" },
-    { SHAPE(128,   64, 24, 1,   1, 1, 24), MAMBA2, MAMBA2_STOCK,
-      .name = "mamba2-decode", .what = "Mamba-2, one token" },
+    { SHAPE(64, 64, 32, 1, 512, 1, 1), .goal = 3.0, GLA_OURS, GLA_STOCK, .name = "gla",
+            .what = "GLA" },
+    { SHAPE(16, 1536, 1, 1, 512, 1, 1), .goal = 3.0, MAMBA, MAMBA_STOCK, .name = "mamba",
+            .what = "Mamba; ours with a softplus node, which stock fuses" },
+    { SHAPE(128, 64, 24, 1, 512, 1, 1), .goal = 3.0, MAMBA2, MAMBA2_STOCK, .name = "mamba2",
+            .what = "Mamba-2; ours with a softplus node, which stock fuses" },
+    { SHAPE(64, 64, 32, 1, 512, 1, 1), RWKV6, .name = "rwkv6", .what = "RWKV-6" },
+    { SHAPE(64, 64, 32, 1, 512, 1, 1), .negative = true, GLA_OURS, GLA_STOCK, .name = "gla-signed",
+            .what = "GLA, gates in [-1, 1]" },
+    { SHAPE(256, 512, 4, 1, 512, 1, 1), GLA_OURS, GLA_STOCK, .name = "gla-256x512",
+            .what = "GLA, heads of fla's default" },
+    { SHAPE(16, 1536, 1, 1, 512, 1, 1), .negative = true, MAMBA, .name = "mamba-signed",
+            .what = "Mamba, 2 exp(dt A) - 1" },
+    { SHAPE(128, 64, 24, 1, 512, 1, 1), .negative = true, MAMBA2, .name = "mamba2-signed",
+            .what = "Mamba-2, 2 exp(dt A) - 1" },
+    { SHAPE(256, 512, 8, 1, 512, 1, 1), .inputs = mlstm_inputs, .ours = mlstm_ours,
+            .flops = gla_flops, .state = mlstm_state, .name = "mlstm",
+            .what = "mLSTM, heads of xLSTM-7B" },
+    { SHAPE(64, 64, 32, 1, 1, 1, 24), GLA_OURS, GLA_STOCK, .name = "gla-decode",
+            .what = "GLA, one token" },
+    { SHAPE(16, 1536, 1, 1, 1, 1, 24), MAMBA, MAMBA_STOCK, .name = "mamba-decode",
+            .what = "Mamba, one token" },
+    { SHAPE(128, 64, 24, 1, 1, 1, 24), MAMBA2, MAMBA2_STOCK, .name = "mamba2-decode",
+            .what = "Mamba-2, one token" },
 };
-const int n_op_cases_signed = sizeof(op_cases_signed)/sizeof(op_cases_signed[0]);
+const int n_op_cases_signed = sizeof(op_cases_signed) / sizeof(op_cases_signed[0]);

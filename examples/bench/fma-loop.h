@@ -2,8 +2,9 @@
 
 #include <stdint.h>
 
-// Runs n rounds of independent fused multiply-adds and returns how many floating point operations that was. fma-loop.c is compiled
-// with the flags of ggml's CPU backend, so that it uses the same vectors as the kernels.
+// Runs n rounds of independent fused multiply-adds and returns how many floating point operations
+// that was. fma-loop.c is compiled with the flags of ggml's CPU backend, so that it uses the same
+// vectors as the kernels.
 double fma_loop(int64_t n);
 
 int fma_loop_vector_bits(void);

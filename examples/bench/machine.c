@@ -16,14 +16,15 @@
 #include <unistd.h>
 
 #ifdef __APPLE__
-#include <sys/sysctl.h>
+#    include <sys/sysctl.h>
 #endif
 
 enum {
     REPETITIONS = 10,
-    FMA_ROUNDS  = 4*1000*1000, // of fma_loop: 10 to 20 ms
+    FMA_ROUNDS  = 4 * 1000 * 1000, // of fma_loop: 10 to 20 ms
 };
-static const size_t COPY_BYTES = (size_t) 256 << 20; // larger than a last-level cache, but for the largest servers
+static const size_t COPY_BYTES =
+        (size_t) 256 << 20; // larger than a last-level cache, but for the largest servers
 
 //
 // Description
@@ -36,7 +37,7 @@ static void cpu_name(char * name, size_t name_size) {
     sysctlbyname("machdep.cpu.brand_string", name, &size, NULL, 0);
 #else
     FILE * f = fopen("/proc/cpuinfo", "r");
-    char line[512];
+    char   line[512];
     while (f != NULL && fgets(line, sizeof(line), f) != NULL) {
         if (strncmp(line, "model name", 10) == 0 && strchr(line, ':') != NULL) {
             const char * value = strchr(line, ':') + 1;
@@ -56,13 +57,19 @@ static void cpu_features(char * list, size_t list_size) {
         const char * name;
         int          has;
     } features[] = {
-        { "AVX",    ggml_cpu_has_avx()    }, { "AVX2",     ggml_cpu_has_avx2()       }, { "FMA",  ggml_cpu_has_fma()  },
-        { "AVX512", ggml_cpu_has_avx512() }, { "AMX_INT8", ggml_cpu_has_amx_int8()   }, { "NEON", ggml_cpu_has_neon() },
-        { "SVE",    ggml_cpu_has_sve()    }, { "RVV",      ggml_cpu_has_riscv_v()    }, { "VSX",  ggml_cpu_has_vsx()  },
+        { "AVX", ggml_cpu_has_avx() },
+        { "AVX2", ggml_cpu_has_avx2() },
+        { "FMA", ggml_cpu_has_fma() },
+        { "AVX512", ggml_cpu_has_avx512() },
+        { "AMX_INT8", ggml_cpu_has_amx_int8() },
+        { "NEON", ggml_cpu_has_neon() },
+        { "SVE", ggml_cpu_has_sve() },
+        { "RVV", ggml_cpu_has_riscv_v() },
+        { "VSX", ggml_cpu_has_vsx() },
     };
 
     list[0] = '\0';
-    for (size_t i = 0; i < sizeof(features)/sizeof(features[0]); i++) {
+    for (size_t i = 0; i < sizeof(features) / sizeof(features[0]); ++i) {
         const size_t used = strlen(list);
         if (features[i].has) {
             snprintf(list + used, list_size - used, "%s%s", used > 0 ? " " : "", features[i].name);
@@ -79,7 +86,7 @@ void machine_describe(struct machine * m) {
 }
 
 const struct machine_point * machine_point(const struct machine * m, int threads) {
-    for (int i = 0; i < m->n_points; i++) {
+    for (int i = 0; i < m->n_points; ++i) {
         if (m->points[i].threads == threads) {
             return &m->points[i];
         }
@@ -91,7 +98,8 @@ const struct machine_point * machine_point(const struct machine * m, int threads
 // Measurement
 //
 
-// A piece of work that all threads do at once: `n_ready` counts the threads that wait, `go` lets them run.
+// A piece of work that all threads do at once: `n_ready` counts the threads that wait, `go` lets
+// them run.
 struct team {
     atomic_int  n_ready;
     atomic_bool go;
@@ -100,17 +108,18 @@ struct team {
 struct worker {
     struct team * team;
     pthread_t     thread;
-    const char  * from; // NULL: multiply-adds; else copy `size` bytes
-    char        * to;
+    const char *  from; // NULL: multiply-adds; else copy `size` bytes
+    char *        to;
     size_t        size;
     double        rate; // operations, or bytes read plus written, in 10^9 a second
 };
 
-// Seconds that this thread has been running. A ceiling should not come out lower because the machine had other things to do too.
+// Seconds that this thread has been running. A ceiling should not come out lower because the
+// machine had other things to do too.
 static double thread_seconds(void) {
     struct timespec t;
     clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
-    return (double) t.tv_sec + 1e-9*(double) t.tv_nsec;
+    return (double) t.tv_sec + 1e-9 * (double) t.tv_nsec;
 }
 
 static void * worker_run(void * arg) {
@@ -125,22 +134,23 @@ static void * worker_run(void * arg) {
         amount = fma_loop(FMA_ROUNDS);
     } else {
         memcpy(w->to, w->from, w->size);
-        amount = 2.0*(double) w->size;
+        amount = 2.0 * (double) w->size;
     }
-    w->rate = 1e-9*amount/(thread_seconds() - start);
+    w->rate = 1e-9 * amount / (thread_seconds() - start);
     return NULL;
 }
 
 // The sum of the rates of all workers, which run at once; 0 if a thread could not be made.
 static double team_run(struct worker * workers, int n) {
     struct team team;
-    int n_started = 0;
+    int         n_started = 0;
 
     atomic_init(&team.n_ready, 0);
     atomic_init(&team.go, false);
-    for (; n_started < n; n_started++) {
+    for (; n_started < n; ++n_started) {
         workers[n_started].team = &team;
-        if (pthread_create(&workers[n_started].thread, NULL, worker_run, &workers[n_started]) != 0) {
+        if (pthread_create(&workers[n_started].thread, NULL, worker_run, &workers[n_started]) !=
+                0) {
             break;
         }
     }
@@ -149,7 +159,7 @@ static double team_run(struct worker * workers, int n) {
     atomic_store(&team.go, true);
 
     double rate = 0.0;
-    for (int i = 0; i < n_started; i++) {
+    for (int i = 0; i < n_started; ++i) {
         pthread_join(workers[i].thread, NULL);
         rate += workers[i].rate;
     }
@@ -163,28 +173,31 @@ bool machine_measure(struct machine * m, int threads, char * err, size_t err_siz
     }
 
     struct machine_point point   = { .threads = threads };
-    struct worker      * workers = calloc((size_t) threads, sizeof(*workers));
-    char               * from    = malloc(COPY_BYTES);
-    char               * to      = malloc(COPY_BYTES);
+    struct worker *      workers = calloc((size_t) threads, sizeof(*workers));
+    char *               from    = malloc(COPY_BYTES);
+    char *               to      = malloc(COPY_BYTES);
     bool                 ok      = workers != NULL && from != NULL && to != NULL;
 
     if (!ok) {
-        snprintf(err, err_size, "no memory for two buffers of %zu MiB, which the copy bandwidth is measured with", COPY_BYTES >> 20);
+        snprintf(err, err_size,
+                "no memory for two buffers of %zu MiB, which the copy bandwidth is measured with",
+                COPY_BYTES >> 20);
     } else {
-        memset(from, 1, COPY_BYTES); // pages that were never written would all be the same page of zeros
-        memset(to,   2, COPY_BYTES);
+        memset(from, 1,
+                COPY_BYTES); // pages that were never written would all be the same page of zeros
+        memset(to, 2, COPY_BYTES);
     }
 
-    const size_t part = COPY_BYTES/(size_t) threads;
-    for (int r = 0; ok && r < 2*REPETITIONS; r++) {
+    const size_t part = COPY_BYTES / (size_t) threads;
+    for (int r = 0; ok && r < 2 * REPETITIONS; ++r) {
         const bool is_copy = r % 2 == 1;
-        for (int i = 0; i < threads; i++) {
-            workers[i].from = is_copy ? from + part*(size_t) i : NULL;
-            workers[i].to   = to + part*(size_t) i;
+        for (int i = 0; i < threads; ++i) {
+            workers[i].from = is_copy ? from + part * (size_t) i : NULL;
+            workers[i].to   = to + part * (size_t) i;
             workers[i].size = part;
         }
         const double rate = team_run(workers, threads);
-        double     * best = is_copy ? &point.copy_gbps : &point.fma_gflops;
+        double *     best = is_copy ? &point.copy_gbps : &point.fma_gflops;
         if (rate == 0.0) {
             snprintf(err, err_size, "the system gave no %d threads", threads);
             ok = false;

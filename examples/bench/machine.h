@@ -13,11 +13,11 @@ struct machine {
     char features[128]; // instruction sets that ggml's CPU backend was built for
     int  vector_bits;   // width of the vectors of the FMA loop
 
-    int  n_points;
+    int n_points;
     struct machine_point {
-        int    threads;
+        int threads;
         double fma_gflops; // fused multiply-adds on independent registers, all threads at once; one counts as 2
-        double copy_gbps;  // memcpy of memory that no cache holds, all threads at once; bytes read plus bytes written
+        double copy_gbps; // memcpy of memory that no cache holds, all threads at once; bytes read plus bytes written
     } points[MACHINE_POINTS_MAX];
 };
 

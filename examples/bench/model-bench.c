@@ -14,11 +14,13 @@
 static bool test_at(const struct model_bench_params * p, int i, struct model_test * test) {
     const struct option_ints * lists[] = { &p->n_prompt, &p->n_gen };
 
-    for (int t = 0; t < p->threads.n; t++) {
-        for (int l = 0; l < 2; l++) {
-            for (int j = 0; j < lists[l]->n; j++) {
+    for (int t = 0; t < p->threads.n; ++t) {
+        for (int l = 0; l < 2; ++l) {
+            for (int j = 0; j < lists[l]->n; ++j) {
                 if (lists[l]->v[j] > 0 && i-- == 0) {
-                    *test = (struct model_test) { .is_generation = l == 1, .n_tokens = lists[l]->v[j], .threads = (int) p->threads.v[t] };
+                    *test = (struct model_test) { .is_generation = l == 1,
+                        .n_tokens                                = lists[l]->v[j],
+                        .threads                                 = (int) p->threads.v[t] };
                     return true;
                 }
             }
@@ -29,7 +31,7 @@ static bool test_at(const struct model_bench_params * p, int i, struct model_tes
 
 int model_bench_count(const struct model_bench_params * p) {
     struct model_test test;
-    int n = 0;
+    int               n = 0;
 
     while (test_at(p, n, &test)) {
         n++;
@@ -48,24 +50,29 @@ void model_test_name(const struct model_test * test, char * name, size_t name_si
 static double now_ns(void) {
     struct timespec t;
     clock_gettime(CLOCK_MONOTONIC, &t);
-    return 1e9*(double) t.tv_sec + (double) t.tv_nsec;
+    return 1e9 * (double) t.tv_sec + (double) t.tv_nsec;
 }
 
-// Ids all over the vocabulary, the same in every run: a model reads its embedding row by row, and one row would stay in the cache.
+// Ids all over the vocabulary, the same in every run: a model reads its embedding row by row, and
+// one row would stay in the cache.
 static void fill_random(int32_t * ids, int64_t n, int64_t n_vocab) {
     uint64_t x = 1;
-    for (int64_t i = 0; i < n; i++) {
-        x = x*6364136223846793005u + 1442695040888963407u; // Knuth's MMIX generator, whose high bits are the random ones
+    for (int64_t i = 0; i < n; ++i) {
+        x = x * 6364136223846793005u +
+            1442695040888963407u; // Knuth's MMIX generator, whose high bits are the random ones
         ids[i] = (int32_t) ((x >> 33) % (uint64_t) n_vocab);
     }
 }
 
 // Advances the sequence by the first n ids: at once, or one by one.
-static bool advance(struct lrnn_session * session, bool one_by_one, const int32_t * ids, int64_t n, char * err, size_t err_size) {
+static bool advance(struct lrnn_session * session, bool one_by_one, const int32_t * ids, int64_t n,
+        char * err, size_t err_size) {
     const int64_t step = one_by_one ? 1 : n;
 
     for (int64_t i = 0; i < n; i += step) {
-        const struct lrnn_input input = { .seq = 0, .tokens = ids + i, .n_tokens = step, .n_logits = 1 };
+        const struct lrnn_input input = {
+            .seq = 0, .tokens = ids + i, .n_tokens = step, .n_logits = 1
+        };
         if (!lrnn_eval(session, &input, 1, err, err_size)) {
             return false;
         }
@@ -76,30 +83,32 @@ static bool advance(struct lrnn_session * session, bool one_by_one, const int32_
 static void mean_and_stddev(const double * x, int64_t n, double * mean, double * stddev) {
     double sum = 0.0, squares = 0.0;
 
-    for (int64_t i = 0; i < n; i++) {
+    for (int64_t i = 0; i < n; ++i) {
         sum += x[i];
     }
-    *mean = sum/(double) n;
-    for (int64_t i = 0; i < n; i++) {
-        squares += (x[i] - *mean)*(x[i] - *mean);
+    *mean = sum / (double) n;
+    for (int64_t i = 0; i < n; ++i) {
+        squares += (x[i] - *mean) * (x[i] - *mean);
     }
-    *stddev = n > 1 ? sqrt(squares/(double) (n - 1)) : 0.0;
+    *stddev = n > 1 ? sqrt(squares / (double) (n - 1)) : 0.0;
 }
 
 // - ids: [test->n_tokens]
 // - samples: [2][repetitions], times and speeds
-static bool run_test(struct lrnn_session * session, const struct model_test * test, const int32_t * ids, int64_t repetitions,
-        double * samples, struct model_result * result, char * err, size_t err_size) {
+static bool run_test(struct lrnn_session * session, const struct model_test * test,
+        const int32_t * ids, int64_t repetitions, double * samples, struct model_result * result,
+        char * err, size_t err_size) {
     const bool one_by_one = test->is_generation;
-    double   * ns         = samples;
-    double   * ts         = samples + repetitions;
+    double *   ns         = samples;
+    double *   ts         = samples + repetitions;
 
-    // the weights come into memory and the graph is made; of a generation, the first token does all that
+    // the weights come into memory and the graph is made; of a generation, the first token does all
+    // that
     if (!advance(session, one_by_one, ids, one_by_one ? 1 : test->n_tokens, err, err_size)) {
         return false;
     }
     clock_t running = 0; // of all threads; those that wait for others are running too
-    for (int64_t r = 0; r < repetitions; r++) {
+    for (int64_t r = 0; r < repetitions; ++r) {
         if (!lrnn_seq_reset(session, 0, err, err_size)) {
             return false;
         }
@@ -108,30 +117,33 @@ static bool run_test(struct lrnn_session * session, const struct model_test * te
         if (!advance(session, one_by_one, ids, test->n_tokens, err, err_size)) {
             return false;
         }
-        ns[r]    = now_ns() - start;
+        ns[r] = now_ns() - start;
         running += clock() - running_before;
-        ts[r]    = 1e9*(double) test->n_tokens/ns[r];
+        ts[r] = 1e9 * (double) test->n_tokens / ns[r];
     }
     result->n_samples  = repetitions;
     result->samples_ns = ns;
     result->samples_ts = ts;
     mean_and_stddev(ns, repetitions, &result->mean_ns, &result->stddev_ns);
     mean_and_stddev(ts, repetitions, &result->mean_ts, &result->stddev_ts);
-    result->busy = 1e9*(double) running/CLOCKS_PER_SEC/(result->mean_ns*(double) repetitions*test->threads);
+    result->busy = 1e9 * (double) running / CLOCKS_PER_SEC /
+                   (result->mean_ns * (double) repetitions * test->threads);
     return true;
 }
 
 bool model_bench_run(struct lrnn_model * model, const struct model_bench_params * params,
-        model_bench_progress progress, model_result_callback result, void * user, char * err, size_t err_size) {
+        model_bench_progress progress, model_result_callback result, void * user, char * err,
+        size_t err_size) {
     const int64_t     n_vocab = lrnn_model_get_info(model).n_vocab;
     struct model_test test;
-    bool              ok      = true;
+    bool              ok = true;
 
-    for (int i = 0; ok && test_at(params, i, &test); i++) {
-        int32_t * ids     = malloc((size_t) test.n_tokens*sizeof(*ids));
-        double  * samples = malloc((size_t) params->repetitions*2*sizeof(*samples));
+    for (int i = 0; ok && test_at(params, i, &test); ++i) {
+        int32_t * ids     = malloc((size_t) test.n_tokens * sizeof(*ids));
+        double *  samples = malloc((size_t) params->repetitions * 2 * sizeof(*samples));
         if (ids == NULL || samples == NULL) {
-            snprintf(err, err_size, "no memory for %" PRId64 " token ids and the times of %" PRId64 " repetitions",
+            snprintf(err, err_size,
+                    "no memory for %" PRId64 " token ids and the times of %" PRId64 " repetitions",
                     test.n_tokens, params->repetitions);
             free(ids);
             free(samples);
@@ -141,13 +153,16 @@ bool model_bench_run(struct lrnn_model * model, const struct model_bench_params 
         fill_random(ids, test.n_tokens, n_vocab);
 
         struct model_result   r       = { .test = test, .n_batch = params->n_batch };
-        struct lrnn_session * session = lrnn_session_new(model, &(struct lrnn_session_params) {
-            .n_threads = test.threads,
-            .n_batch   = (int32_t) params->n_batch,
-            .n_cache   = (int32_t) test.n_tokens,
-        }, err, err_size);
+        struct lrnn_session * session = lrnn_session_new(model,
+                &(struct lrnn_session_params) {
+                        .n_threads = test.threads,
+                        .n_batch   = (int32_t) params->n_batch,
+                        .n_cache   = (int32_t) test.n_tokens,
+                },
+                err, err_size);
 
-        ok = session != NULL && run_test(session, &test, ids, params->repetitions, samples, &r, err, err_size);
+        ok = session != NULL &&
+             run_test(session, &test, ids, params->repetitions, samples, &r, err, err_size);
         if (ok) {
             result(&r, user);
         }

@@ -6,7 +6,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-// xorshift64*: the benchmark needs numbers that are neither special nor equal, and the same ones in every run.
+// xorshift64*: the benchmark needs numbers that are neither special nor equal, and the same ones in
+// every run.
 float op_random(uint64_t * seed, float lo, float hi) {
     *seed ^= *seed >> 12;
     *seed ^= *seed << 25;
@@ -31,24 +32,24 @@ struct ggml_tensor * op_input(struct op_inputs * in, enum op_fill fill, float lo
 
 static void make_unit(float * row, int64_t n) {
     double sum = 0.0;
-    for (int64_t i = 0; i < n; i++) {
+    for (int64_t i = 0; i < n; ++i) {
         sum += (double) row[i] * row[i];
     }
     const float scale = (float) (1.0 / sqrt(sum));
-    for (int64_t i = 0; i < n; i++) {
+    for (int64_t i = 0; i < n; ++i) {
         row[i] *= scale;
     }
 }
 
 bool op_inputs_fill(struct op_inputs * in, const struct op_shape * s, char * err, size_t err_size) {
     uint64_t seed = 0x9E3779B97F4A7C15ULL;
-    float  * prev = NULL;
+    float *  prev = NULL;
 
-    for (int l = 0; l < in->n; l++) {
-        struct ggml_tensor * t  = in->list[l].tensor;
-        const enum op_fill fill = in->list[l].fill;
-        const int64_t      n    = ggml_nelements(t);
-        const int64_t      row  = t->ne[0];
+    for (int l = 0; l < in->n; ++l) {
+        struct ggml_tensor * t    = in->list[l].tensor;
+        const enum op_fill   fill = in->list[l].fill;
+        const int64_t        n    = ggml_nelements(t);
+        const int64_t        row  = t->ne[0];
 
         float * data = malloc(ggml_nbytes(t));
         if (data == NULL) {
@@ -56,7 +57,7 @@ bool op_inputs_fill(struct op_inputs * in, const struct op_shape * s, char * err
             free(prev);
             return false;
         }
-        for (int64_t i = 0; i < n; i++) {
+        for (int64_t i = 0; i < n; ++i) {
             data[i] = op_random(&seed, in->list[l].lo, in->list[l].hi);
         }
         switch (fill) {
@@ -67,18 +68,20 @@ bool op_inputs_fill(struct op_inputs * in, const struct op_shape * s, char * err
                 }
             } break;
             case OP_FILL_TIMES: {
-                for (int64_t i = 0; i < n; i++) {
+                for (int64_t i = 0; i < n; ++i) {
                     data[i] *= prev[i];
                 }
             } break;
             case OP_FILL_FIRST:
             case OP_FILL_LAST: {
                 const int64_t n_h   = t->ne[2];
-                const int64_t width = row*t->ne[1]; // numbers of one factor
-                for (int64_t i = 0; i < n; i++) {
-                    const int64_t token  = i / (width*n_h);
+                const int64_t width = row * t->ne[1]; // numbers of one factor
+                for (int64_t i = 0; i < n; ++i) {
+                    const int64_t token  = i / (width * n_h);
                     const int64_t factor = i / width % n_h;
-                    data[i] = factor == (fill == OP_FILL_FIRST ? 0 : n_h - 1) ? prev[token*width + i % width] : 0.0f;
+                    data[i]              = factor == (fill == OP_FILL_FIRST ? 0 : n_h - 1)
+                                                   ? prev[token * width + i % width]
+                                                   : 0.0f;
                 }
             } break;
         }
@@ -88,21 +91,21 @@ bool op_inputs_fill(struct op_inputs * in, const struct op_shape * s, char * err
     }
     free(prev);
 
-    for (int64_t i = 0; i < s->seqs; i++) {
+    for (int64_t i = 0; i < s->seqs; ++i) {
         const int32_t ids[GGML_SCAN_SNAPS] = {
             [GGML_SCAN_SLOT_IN]  = (int32_t) i,
             [GGML_SCAN_SLOT_OUT] = (int32_t) i,
-            [GGML_SCAN_FIRST]    = (int32_t) (i*s->tokens),
+            [GGML_SCAN_FIRST]    = (int32_t) (i * s->tokens),
             [GGML_SCAN_COUNT]    = (int32_t) s->tokens,
         };
-        ggml_backend_tensor_set(in->ids, ids, (size_t) i*sizeof(ids), sizeof(ids));
-        ggml_backend_tensor_set(in->stock_ids, ids, (size_t) i*sizeof(ids[0]), sizeof(ids[0]));
+        ggml_backend_tensor_set(in->ids, ids, (size_t) i * sizeof(ids), sizeof(ids));
+        ggml_backend_tensor_set(in->stock_ids, ids, (size_t) i * sizeof(ids[0]), sizeof(ids[0]));
     }
     return true;
 }
 
 int64_t op_state_size(const struct op_case * c, const struct op_shape * s) {
-    return c->state != NULL ? c->state(s) : s->d_k*s->d_v*s->heads;
+    return c->state != NULL ? c->state(s) : s->d_k * s->d_v * s->heads;
 }
 
 bool op_has_stock(const struct op_case * c, const struct op_shape * s, const char ** why) {
@@ -110,8 +113,10 @@ bool op_has_stock(const struct op_case * c, const struct op_shape * s, const cha
     return *why == NULL;
 }
 
-struct ggml_tensor * op_store_tail(struct ggml_context * ctx, struct ggml_tensor * result, int64_t first, struct ggml_tensor * state) {
-    struct ggml_tensor * tail = ggml_view_1d(ctx, result, ggml_nelements(state), (size_t) first*sizeof(float));
+struct ggml_tensor * op_store_tail(struct ggml_context * ctx, struct ggml_tensor * result,
+        int64_t first, struct ggml_tensor * state) {
+    struct ggml_tensor * tail =
+            ggml_view_1d(ctx, result, ggml_nelements(state), (size_t) first * sizeof(float));
 
     return ggml_cpy(ctx, tail, ggml_reshape_1d(ctx, state, ggml_nelements(state)));
 }

@@ -14,15 +14,15 @@ static bool has_times(const struct op_result * r) {
 }
 
 static double gflops(const struct op_result * r) {
-    return 1e-3*r->flops/r->ours.best;
+    return 1e-3 * r->flops / r->ours.best;
 }
 
 static double gbps(const struct op_result * r) {
-    return 1e-3*r->bytes/r->ours.best;
+    return 1e-3 * r->bytes / r->ours.best;
 }
 
 static double ns_per_token_head(const struct op_result * r) {
-    return 1e3*r->ours.best/(double) (r->shape.tokens*r->shape.seqs*r->shape.heads);
+    return 1e3 * r->ours.best / (double) (r->shape.tokens * r->shape.seqs * r->shape.heads);
 }
 
 static bool has_ratio(const struct op_result * r) {
@@ -30,7 +30,7 @@ static bool has_ratio(const struct op_result * r) {
 }
 
 static double ratio(const struct op_result * r) {
-    return r->stock.best/r->ours.best;
+    return r->stock.best / r->ours.best;
 }
 
 //
@@ -40,14 +40,16 @@ static double ratio(const struct op_result * r) {
 static void table_begin(const struct output * out) {
     const struct machine * m = out->machine;
 
-    printf("%s, %d CPUs, %s; lrnn %s, ggml %s\n", m->cpu, m->cpus, m->features, lrnn_version(), lrnn_ggml_version());
-    for (int i = 0; i < m->n_points; i++) {
+    printf("%s, %d CPUs, %s; lrnn %s, ggml %s\n", m->cpu, m->cpus, m->features, lrnn_version(),
+            lrnn_ggml_version());
+    for (int i = 0; i < m->n_points; ++i) {
         printf("%d thread%s: %.1f GFLOP/s of multiply-adds in %d-bit vectors, %.1f GB/s of memory copied (read + written)\n",
-                m->points[i].threads, m->points[i].threads > 1 ? "s" : "", m->points[i].fma_gflops, m->vector_bits, m->points[i].copy_gbps);
+                m->points[i].threads, m->points[i].threads > 1 ? "s" : "", m->points[i].fma_gflops,
+                m->vector_bits, m->points[i].copy_gbps);
     }
     printf("\n");
-    printf("| %-13s | %5s | %3s | %9s | %8s | %6s | %-7s | %7s | %4s | %5s | %9s |\n",
-            "case", "T", "thr", "stock us", "ours us", "ratio", "goal", "GFLOP/s", "peak", "GB/s", "ns/tok/hd");
+    printf("| %-13s | %5s | %3s | %9s | %8s | %6s | %-7s | %7s | %4s | %5s | %9s |\n", "case", "T",
+            "thr", "stock us", "ours us", "ratio", "goal", "GFLOP/s", "peak", "GB/s", "ns/tok/hd");
     printf("| :------------ | ----: | --: | --------: | -------: | -----: | :------ | ------: | ---: | ----: | --------: |\n");
     fflush(stdout);
 }
@@ -58,8 +60,8 @@ static void format_us(char * text, size_t size, double us) {
 }
 
 static void table_row(const struct output * out, const struct op_result * r) {
-    const struct machine_point * point = machine_point(out->machine, r->threads);
-    const bool is_met = has_ratio(r) && ratio(r) >= r->goal;
+    const struct machine_point * point  = machine_point(out->machine, r->threads);
+    const bool                   is_met = has_ratio(r) && ratio(r) >= r->goal;
 
     char stock[24] = "-", ours[24], times[24] = "-", goal[24] = "";
     if (has_times(r)) {
@@ -75,13 +77,16 @@ static void table_row(const struct output * out, const struct op_result * r) {
     if (r->goal > 0.0) {
         snprintf(goal, sizeof(goal), "%g %s", r->goal, is_met ? "met" : "not");
     }
-    const char * color = goal[0] == '\0' || !terminal_has_color(stdout) ? "" : is_met ? TERMINAL_GREEN : TERMINAL_RED;
+    const char * color = goal[0] == '\0' || !terminal_has_color(stdout) ? ""
+                         : is_met                                       ? TERMINAL_GREEN
+                                                                        : TERMINAL_RED;
 
-    printf("| %-13s | %5" PRId64 " | %3d | %9s | %8s | %6s | %s%-7s%s ",
-            r->c->name, r->shape.tokens, r->threads, stock, ours, times, color, goal, color[0] != '\0' ? TERMINAL_RESET : "");
+    printf("| %-13s | %5" PRId64 " | %3d | %9s | %8s | %6s | %s%-7s%s ", r->c->name,
+            r->shape.tokens, r->threads, stock, ours, times, color, goal,
+            color[0] != '\0' ? TERMINAL_RESET : "");
     if (has_times(r)) {
-        printf("| %7.1f | %3.0f%% | %5.1f | %9.1f |\n",
-                gflops(r), 100.0*gflops(r)/point->fma_gflops, gbps(r), ns_per_token_head(r));
+        printf("| %7.1f | %3.0f%% | %5.1f | %9.1f |\n", gflops(r),
+                100.0 * gflops(r) / point->fma_gflops, gbps(r), ns_per_token_head(r));
     } else {
         printf("| %7s | %4s | %5s | %9s |\n", "-", "-", "-", "-");
     }
@@ -91,8 +96,8 @@ static void table_row(const struct output * out, const struct op_result * r) {
 // A line below the table for each case: shape, what stands against it, and how well the two agree.
 static void note_write(struct output * out) {
     const struct op_result * r = &out->noted;
-    const struct op_shape  * s = &r->shape;
-    FILE                   * f = out->notes_file;
+    const struct op_shape *  s = &r->shape;
+    FILE *                   f = out->notes_file;
 
     if (r->c == NULL) {
         return;
@@ -114,7 +119,8 @@ static void note_write(struct output * out) {
         fprintf(f, "; refused\n");
     } else {
         fprintf(f, "; stock: %s; NMSE against %s: outputs %.0e, states %.0e\n",
-                r->no_stock == NULL ? r->c->stock_name : r->no_stock, r->checked, r->nmse_output, r->nmse_state);
+                r->no_stock == NULL ? r->c->stock_name : r->no_stock, r->checked, r->nmse_output,
+                r->nmse_state);
     }
 }
 
@@ -128,7 +134,7 @@ static void note_add(struct output * out, const struct op_result * r) {
         out->noted = *r;
     } else {
         out->noted.nmse_output = worse(out->noted.nmse_output, r->nmse_output);
-        out->noted.nmse_state  = worse(out->noted.nmse_state,  r->nmse_state);
+        out->noted.nmse_state  = worse(out->noted.nmse_state, r->nmse_state);
     }
 }
 
@@ -157,30 +163,33 @@ static void csv_number(bool has, double x) {
 }
 
 static void csv_row(const struct output * out, const struct op_result * r) {
-    const struct machine       * m     = out->machine;
+    const struct machine *       m     = out->machine;
     const struct machine_point * point = machine_point(m, r->threads);
-    const struct op_shape      * s     = &r->shape;
+    const struct op_shape *      s     = &r->shape;
 
-    printf("\"%s\",%d,\"%s\",\"%s\",\"%s\",", m->cpu, m->cpus, m->features, lrnn_version(), lrnn_ggml_version());
-    printf("%s,%" PRId64 ",%" PRId64 ",%" PRId64 ",%" PRId64 ",%" PRId64 ",%" PRId64 ",%" PRId64 ",%d,",
-            r->c->name, s->d_k, s->d_v, s->heads, s->n_h, s->tokens, s->seqs, s->layers, r->threads);
+    printf("\"%s\",%d,\"%s\",\"%s\",\"%s\",", m->cpu, m->cpus, m->features, lrnn_version(),
+            lrnn_ggml_version());
+    printf("%s,%" PRId64 ",%" PRId64 ",%" PRId64 ",%" PRId64 ",%" PRId64 ",%" PRId64 ",%" PRId64
+           ",%d,",
+            r->c->name, s->d_k, s->d_v, s->heads, s->n_h, s->tokens, s->seqs, s->layers,
+            r->threads);
     if (r->refused != NULL) {
         printf("refused,,,,");
     } else {
         printf("%s,%d,%.3g,%.3g,", r->checked, r->agrees, r->nmse_output, r->nmse_state);
     }
     printf("\"%s\",", has_ratio(r) ? r->c->stock_name : "");
-    csv_number(has_ratio(r),  r->stock.best);
-    csv_number(has_ratio(r),  r->stock.median);
-    csv_number(has_times(r),  r->ours.best);
-    csv_number(has_times(r),  r->ours.median);
-    csv_number(has_ratio(r),  ratio(r));
+    csv_number(has_ratio(r), r->stock.best);
+    csv_number(has_ratio(r), r->stock.median);
+    csv_number(has_times(r), r->ours.best);
+    csv_number(has_times(r), r->ours.median);
+    csv_number(has_ratio(r), ratio(r));
     csv_number(r->goal > 0.0, r->goal);
-    csv_number(has_times(r),  ns_per_token_head(r));
-    csv_number(has_times(r),  gflops(r));
-    csv_number(true,          point->fma_gflops);
-    csv_number(has_times(r),  gbps(r));
-    csv_number(true,          point->copy_gbps);
+    csv_number(has_times(r), ns_per_token_head(r));
+    csv_number(has_times(r), gflops(r));
+    csv_number(true, point->fma_gflops);
+    csv_number(has_times(r), gbps(r));
+    csv_number(true, point->copy_gbps);
     printf("%.3f\n", has_times(r) ? r->busy : 0.0);
     fflush(stdout);
 }
@@ -191,7 +200,7 @@ static void csv_row(const struct output * out, const struct op_result * r) {
 
 static void json_string(const char * key, const char * value, const char * end) {
     printf("\"%s\": \"", key);
-    for (const char * p = value; *p != '\0'; p++) {
+    for (const char * p = value; *p != '\0'; ++p) {
         if (*p == '"' || *p == '\\') {
             printf("\\%c", *p);
         } else if ((unsigned char) *p < 0x20) {
@@ -222,38 +231,39 @@ static void json_begin(const struct output * out) {
     printf("\"vector_bits\": %d,\n    ", m->vector_bits);
     json_string("lrnn", lrnn_version(), ", ");
     json_string("ggml", lrnn_ggml_version(), ",\n    \"measured\": [\n");
-    for (int i = 0; i < m->n_points; i++) {
+    for (int i = 0; i < m->n_points; ++i) {
         printf("      { \"threads\": %d, ", m->points[i].threads);
         json_number("fma_gflops", m->points[i].fma_gflops, ", ");
-        json_number("copy_gbps",  m->points[i].copy_gbps, i + 1 < m->n_points ? " },\n" : " }\n");
+        json_number("copy_gbps", m->points[i].copy_gbps, i + 1 < m->n_points ? " },\n" : " }\n");
     }
     printf("    ]\n  },\n  \"results\": [");
 }
 
 static void json_row(const struct output * out, const struct op_result * r) {
     const struct machine_point * point = machine_point(out->machine, r->threads);
-    const struct op_shape      * s     = &r->shape;
+    const struct op_shape *      s     = &r->shape;
 
     printf("%s\n    { ", out->n_rows > 0 ? "," : "");
     json_string("case", r->c->name, ", ");
     json_string("what", r->c->what, ",\n      ");
-    printf("\"d_k\": %" PRId64 ", \"d_v\": %" PRId64 ", \"heads\": %" PRId64 ", \"n_h\": %" PRId64 ", \"tokens\": %" PRId64
-           ", \"seqs\": %" PRId64 ", \"layers\": %" PRId64 ", \"threads\": %d,\n      ",
-           s->d_k, s->d_v, s->heads, s->n_h, s->tokens, s->seqs, s->layers, r->threads);
+    printf("\"d_k\": %" PRId64 ", \"d_v\": %" PRId64 ", \"heads\": %" PRId64 ", \"n_h\": %" PRId64
+           ", \"tokens\": %" PRId64 ", \"seqs\": %" PRId64 ", \"layers\": %" PRId64
+           ", \"threads\": %d,\n      ",
+            s->d_k, s->d_v, s->heads, s->n_h, s->tokens, s->seqs, s->layers, r->threads);
     if (r->refused != NULL) {
         json_string("refused", r->refused, ",\n      ");
     } else {
         json_string("checked", r->checked, ", ");
         printf("\"agrees\": %s, ", r->agrees ? "true" : "false");
         json_number("nmse_output", r->nmse_output, ", ");
-        json_number("nmse_state",  r->nmse_state,  ",\n      ");
+        json_number("nmse_state", r->nmse_state, ",\n      ");
     }
     if (has_ratio(r)) {
         json_string("stock", r->c->stock_name, ", ");
-        json_number("stock_us",        r->stock.best,   ", ");
+        json_number("stock_us", r->stock.best, ", ");
         json_number("stock_median_us", r->stock.median, ", ");
-        json_number("ratio",           ratio(r),        ", ");
-        json_number("stock_gflops",    1e-3*r->flops/r->stock.best, ",\n      ");
+        json_number("ratio", ratio(r), ", ");
+        json_number("stock_gflops", 1e-3 * r->flops / r->stock.best, ",\n      ");
     } else if (r->no_stock != NULL) {
         json_string("no_stock", r->no_stock, ",\n      ");
     }
@@ -262,17 +272,17 @@ static void json_row(const struct output * out, const struct op_result * r) {
         printf("\"goal_met\": %s,\n      ", has_ratio(r) && ratio(r) >= r->goal ? "true" : "false");
     }
     if (has_times(r)) {
-        json_number("ours_us",           r->ours.best,         ", ");
-        json_number("ours_median_us",    r->ours.median,       ", ");
+        json_number("ours_us", r->ours.best, ", ");
+        json_number("ours_median_us", r->ours.median, ", ");
         json_number("ns_per_token_head", ns_per_token_head(r), ",\n      ");
-        json_number("gflops",            gflops(r),            ", ");
-        json_number("gbps",              gbps(r),              ", ");
-        json_number("busy",              r->busy,              ", ");
+        json_number("gflops", gflops(r), ", ");
+        json_number("gbps", gbps(r), ", ");
+        json_number("busy", r->busy, ", ");
     }
-    json_number("flops",       r->flops,          ", ");
-    json_number("bytes",       r->bytes,          ", ");
+    json_number("flops", r->flops, ", ");
+    json_number("bytes", r->bytes, ", ");
     json_number("peak_gflops", point->fma_gflops, ", ");
-    json_number("copy_gbps",   point->copy_gbps,  " }");
+    json_number("copy_gbps", point->copy_gbps, " }");
     fflush(stdout);
 }
 
@@ -280,7 +290,8 @@ static void json_row(const struct output * out, const struct op_result * r) {
 // All formats
 //
 
-bool output_begin(struct output * out, int format, const struct machine * machine, char * err, size_t err_size) {
+bool output_begin(struct output * out, int format, const struct machine * machine, char * err,
+        size_t err_size) {
     *out = (struct output) { .format = format, .machine = machine };
 
     switch (format) {
@@ -292,7 +303,7 @@ bool output_begin(struct output * out, int format, const struct machine * machin
             }
             table_begin(out);
         } break;
-        case OUTPUT_CSV:  csv_begin();     break;
+        case OUTPUT_CSV: csv_begin(); break;
         case OUTPUT_JSON: json_begin(out); break;
     }
     return true;
@@ -304,7 +315,7 @@ void output_row(struct output * out, const struct op_result * r) {
             table_row(out, r);
             note_add(out, r);
         } break;
-        case OUTPUT_CSV:  csv_row(out, r);  break;
+        case OUTPUT_CSV: csv_row(out, r); break;
         case OUTPUT_JSON: json_row(out, r); break;
     }
     out->n_rows++;
@@ -318,7 +329,7 @@ void output_end(struct output * out) {
             table_end(out);
             free(out->notes);
         } break;
-        case OUTPUT_CSV:  break;
+        case OUTPUT_CSV: break;
         case OUTPUT_JSON: printf("\n  ]\n}\n"); break;
     }
 }

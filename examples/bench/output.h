@@ -17,12 +17,14 @@ struct output {
     int                    n_rows;
 
     // of the table: notes about its cases, which follow it
-    FILE                 * notes_file;
-    char                 * notes;
-    size_t                 notes_size;
-    struct op_result       noted;      // the case that the next note is about, with the worst agreement among its rows
+    FILE * notes_file;
+    char * notes;
+    size_t notes_size;
+    struct op_result
+            noted; // the case that the next note is about, with the worst agreement among its rows
 };
 
-bool output_begin(struct output * out, int format, const struct machine * machine, char * err, size_t err_size);
-void output_row  (struct output * out, const struct op_result * r);
-void output_end  (struct output * out);
+bool output_begin(struct output * out, int format, const struct machine * machine, char * err,
+        size_t err_size);
+void output_row(struct output * out, const struct op_result * r);
+void output_end(struct output * out);

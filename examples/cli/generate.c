@@ -9,15 +9,15 @@
 
 const char * finish_text(enum finish finish) {
     switch (finish) {
-        case FINISH_LENGTH:    return "ended by -n";
-        case FINISH_EOS:       return "ended by the model";
-        case FINISH_STOP:      return "ended by a stop string";
+        case FINISH_LENGTH: return "ended by -n";
+        case FINISH_EOS: return "ended by the model";
+        case FINISH_STOP: return "ended by a stop string";
         case FINISH_INTERRUPT: return "interrupted";
-        case FINISH_PROMPT:    return "interrupted in the prompt";
-        case FINISH_CLOSED:    return "no longer read";
-        case FINISH_CACHE:     return "ended by the cache of the attention layers";
-        case FINISH_NUMBERS:   return "ended by numbers that are not finite";
-        case FINISH_ERROR:     return "failed";
+        case FINISH_PROMPT: return "interrupted in the prompt";
+        case FINISH_CLOSED: return "no longer read";
+        case FINISH_CACHE: return "ended by the cache of the attention layers";
+        case FINISH_NUMBERS: return "ended by numbers that are not finite";
+        case FINISH_ERROR: return "failed";
     }
     return "";
 }
@@ -27,18 +27,25 @@ static int64_t room(const struct generator * g) {
     return g->info.n_layer_attention > 0 ? g->n_cache - lrnn_seq_length(g->session, 0) : INT64_MAX;
 }
 
-static bool eval(struct generator * g, const int32_t * tokens, int64_t n_tokens, bool logits, char * err, size_t err_size) {
-    return lrnn_eval(g->session, &(struct lrnn_input) { .seq = 0, .tokens = tokens, .n_tokens = n_tokens, .n_logits = logits }, 1, err, err_size);
+static bool eval(struct generator * g, const int32_t * tokens, int64_t n_tokens, bool logits,
+        char * err, size_t err_size) {
+    return lrnn_eval(g->session,
+            &(struct lrnn_input) {
+                    .seq = 0, .tokens = tokens, .n_tokens = n_tokens, .n_logits = logits },
+            1, err, err_size);
 }
 
-enum finish generator_feed(struct generator * g, const int32_t * tokens, int64_t n_tokens, char * err, size_t err_size) {
+enum finish generator_feed(struct generator * g, const int32_t * tokens, int64_t n_tokens,
+        char * err, size_t err_size) {
     const int64_t   start_us = ggml_time_us();
-    const int64_t   n_pieces = (n_tokens + g->n_batch - 1)/g->n_batch;
+    const int64_t   n_pieces = (n_tokens + g->n_batch - 1) / g->n_batch;
     const bool      is_shown = !g->quiet && n_pieces > 1;
     struct progress progress;
 
     if (n_tokens > room(g)) {
-        snprintf(err, err_size, "the sequence would have %" PRId64 " tokens and the attention layers can remember %" PRId64 "; -c makes it more",
+        snprintf(err, err_size,
+                "the sequence would have %" PRId64
+                " tokens and the attention layers can remember %" PRId64 "; -c makes it more",
                 lrnn_seq_length(g->session, 0) + n_tokens, g->n_cache);
         return FINISH_CACHE;
     }
@@ -62,19 +69,21 @@ enum finish generator_feed(struct generator * g, const int32_t * tokens, int64_t
     if (is_shown) {
         progress_clear(&progress);
     }
-    for (int64_t i = 0; i < n_tokens && finish == FINISH_LENGTH; i++) {
+    for (int64_t i = 0; i < n_tokens && finish == FINISH_LENGTH; ++i) {
         lrnn_sampler_accept(g->sampler, tokens[i]);
     }
     g->prompt_us += ggml_time_us() - start_us;
     return finish;
 }
 
-enum finish generator_run(struct generator * g, int64_t n, struct output * out, char * err, size_t err_size) {
+enum finish generator_run(
+        struct generator * g, int64_t n, struct output * out, char * err, size_t err_size) {
     const int64_t start_us = ggml_time_us();
     enum finish   finish   = FINISH_LENGTH;
 
-    // Whoever goes on from a saved sequence makes the same calls as whoever never stopped: one token each, logits of it.
-    for (int64_t i = 0; (n < 0 || i < n) && finish == FINISH_LENGTH; i++) {
+    // Whoever goes on from a saved sequence makes the same calls as whoever never stopped: one
+    // token each, logits of it.
+    for (int64_t i = 0; (n < 0 || i < n) && finish == FINISH_LENGTH; ++i) {
         float log_prob;
 
         if (interrupt_seen()) {
@@ -85,7 +94,8 @@ enum finish generator_run(struct generator * g, int64_t n, struct output * out, 
             finish = FINISH_CACHE;
             break;
         }
-        const int32_t token = lrnn_sampler_sample(g->sampler, lrnn_logits(g->session, 0), g->info.n_vocab, &log_prob, err, err_size);
+        const int32_t token = lrnn_sampler_sample(
+                g->sampler, lrnn_logits(g->session, 0), g->info.n_vocab, &log_prob, err, err_size);
         if (token < 0) {
             finish = token == LRNN_SAMPLE_NOT_FINITE ? FINISH_NUMBERS : FINISH_ERROR;
             break;

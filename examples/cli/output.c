@@ -5,8 +5,8 @@
 #include <errno.h>
 #include <inttypes.h>
 
-bool output_begin(struct output * out, enum output_format format, const struct lrnn_model * model, bool continues,
-        const struct option_strings * stops, char * err, size_t err_size) {
+bool output_begin(struct output * out, enum output_format format, const struct lrnn_model * model,
+        bool continues, const struct option_strings * stops, char * err, size_t err_size) {
     *out = (struct output) { .format = format };
     if (!stop_begin(&out->filter, stops, format == OUTPUT_TEXT ? stdout : NULL)) {
         snprintf(err, err_size, "out of memory for the stop strings");

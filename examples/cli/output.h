@@ -1,6 +1,7 @@
 #pragma once
 
-// What is generated, on stdout, a token at a time: as text, as ids, or as a JSON object on a line of its own.
+// What is generated, on stdout, a token at a time: as text, as ids, or as a JSON object on a line
+// of its own.
 
 #include "lrnn.h"
 #include "stop.h"
@@ -13,15 +14,15 @@ enum output_format {
 
 struct output {
     enum output_format    format;
-    struct lrnn_decoder * decoder;  // NULL without a tokenizer: ids have no text
+    struct lrnn_decoder * decoder; // NULL without a tokenizer: ids have no text
     struct stop_filter    filter;
     int64_t               n_tokens;
-    int                   error;    // errno of the write that failed, 0: none did
+    int                   error; // errno of the write that failed, 0: none did
 };
 
 // - continues: there is text before it
-bool output_begin(struct output * out, enum output_format format, const struct lrnn_model * model, bool continues,
-        const struct option_strings * stops, char * err, size_t err_size);
+bool output_begin(struct output * out, enum output_format format, const struct lrnn_model * model,
+        bool continues, const struct option_strings * stops, char * err, size_t err_size);
 
 // Writes a token, and lets the reader see it. True: a stop string is complete.
 // - is_end: the token that ends the text. It is no text itself.

@@ -14,13 +14,15 @@ static bool ids_to_tokens(const struct lrnn_model_info * info, const char * text
             token_ids_check(*tokens, *n_tokens, info->n_vocab, why, sizeof(why))) {
         return true;
     }
-    snprintf(err, err_size, "the prompt must be token ids%s: %s", info->has_tokenizer ? "" : ", since the model has no tokenizer", why);
+    snprintf(err, err_size, "the prompt must be token ids%s: %s",
+            info->has_tokenizer ? "" : ", since the model has no tokenizer", why);
     free(*tokens);
     return false;
 }
 
-bool prompt_to_tokens(const struct lrnn_model * model, const char * text, size_t size, bool ids, bool continues, bool special,
-        int32_t ** tokens, int64_t * n_tokens, char * err, size_t err_size) {
+bool prompt_to_tokens(const struct lrnn_model * model, const char * text, size_t size, bool ids,
+        bool continues, bool special, int32_t ** tokens, int64_t * n_tokens, char * err,
+        size_t err_size) {
     const struct lrnn_model_info info = lrnn_model_get_info(model);
 
     if (ids) {
@@ -29,7 +31,8 @@ bool prompt_to_tokens(const struct lrnn_model * model, const char * text, size_t
         }
     } else {
         // no eos, which some models want after every text: this text is about to go on
-        const unsigned flags = (continues ? 0u : (unsigned) LRNN_TEXT_ADD_BOS) | (special ? (unsigned) LRNN_TEXT_PARSE_SPECIAL : 0u);
+        const unsigned flags = (continues ? 0u : (unsigned) LRNN_TEXT_ADD_BOS) |
+                               (special ? (unsigned) LRNN_TEXT_PARSE_SPECIAL : 0u);
         if (!lrnn_text_to_tokens(model, text, size, flags, tokens, n_tokens, err, err_size)) {
             return false;
         }
@@ -38,7 +41,8 @@ bool prompt_to_tokens(const struct lrnn_model * model, const char * text, size_t
         return true;
     }
     if (info.bos < 0) {
-        snprintf(err, err_size, "the prompt is empty, and the model has no token that begins a text; give it a prompt");
+        snprintf(err, err_size,
+                "the prompt is empty, and the model has no token that begins a text; give it a prompt");
         free(*tokens);
         return false;
     }

@@ -13,9 +13,9 @@ static void release(struct stop_filter * f, size_t n) {
 
 bool stop_begin(struct stop_filter * f, const struct option_strings * stops, FILE * out) {
     size_t longest = 1;
-    for (int i = 0; i < stops->n; i++) {
+    for (int i = 0; i < stops->n; ++i) {
         const size_t length = strlen(stops->v[i]);
-        longest = length > longest ? length : longest;
+        longest             = length > longest ? length : longest;
     }
     *f = (struct stop_filter) { .stops = stops, .out = out, .held = malloc(longest) };
     return f->held != NULL;
@@ -26,10 +26,11 @@ static bool ends_with(const struct stop_filter * f, const char * stop, size_t n)
     return n <= f->n_held && memcmp(f->held + f->n_held - n, stop, n) == 0;
 }
 
-// How many bytes at the end of what is held are the longest stop string that is complete, 0: none is.
+// How many bytes at the end of what is held are the longest stop string that is complete, 0: none
+// is.
 static size_t complete(const struct stop_filter * f) {
     size_t longest = 0;
-    for (int i = 0; i < f->stops->n; i++) {
+    for (int i = 0; i < f->stops->n; ++i) {
         const size_t n = strlen(f->stops->v[i]);
         if (n > longest && ends_with(f, f->stops->v[i], n)) {
             longest = n;
@@ -41,7 +42,7 @@ static size_t complete(const struct stop_filter * f) {
 // How many bytes at the end of what is held may become a stop string.
 static size_t begun(const struct stop_filter * f) {
     size_t longest = 0;
-    for (int i = 0; i < f->stops->n; i++) {
+    for (int i = 0; i < f->stops->n; ++i) {
         for (size_t n = strlen(f->stops->v[i]) - 1; n > longest; n--) {
             if (ends_with(f, f->stops->v[i], n)) {
                 longest = n;
@@ -52,9 +53,9 @@ static size_t begun(const struct stop_filter * f) {
 }
 
 bool stop_push(struct stop_filter * f, const char * text, size_t size) {
-    for (size_t i = 0; i < size; i++) {
+    for (size_t i = 0; i < size; ++i) {
         f->held[f->n_held++] = text[i];
-        const size_t n_stop = complete(f);
+        const size_t n_stop  = complete(f);
         if (n_stop > 0) {
             release(f, f->n_held - n_stop);
             f->n_held = 0;

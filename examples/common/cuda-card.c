@@ -23,6 +23,9 @@ bool cuda_card_is_missing(char * text, size_t text_size) {
         return false;
     }
     // without a driver the runtime speaks of one that is too old, so these are marked as its words
-    snprintf(text, text_size, why[0] != '\0' ? "no CUDA card was found (the CUDA runtime says: %s)" : "no CUDA card was found", why);
+    snprintf(text, text_size,
+            why[0] != '\0' ? "no CUDA card was found (the CUDA runtime says: %s)"
+                           : "no CUDA card was found",
+            why);
     return true;
 }

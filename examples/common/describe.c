@@ -9,9 +9,10 @@ enum { WORD = 64 };
 
 // The values of some options are files, by what --help calls them.
 static bool is_path(const struct option * o) {
-    static const char * const PATHS[] = { "FILE", "PATH", "DIR", "F", "M.gguf", "L.npy", "IDS", NULL };
-    const char * value = option_is_argument(o) ? o->names : o->value;
-    for (int i = 0; PATHS[i] != NULL && value != NULL; i++) {
+    static const char * const PATHS[] = { "FILE", "PATH", "DIR", "F", "M.gguf", "L.npy", "IDS",
+        NULL };
+    const char *              value   = option_is_argument(o) ? o->names : o->value;
+    for (int i = 0; PATHS[i] != NULL && value != NULL; ++i) {
         if (strcmp(value, PATHS[i]) == 0) {
             return true;
         }
@@ -22,13 +23,13 @@ static bool is_path(const struct option * o) {
 // lrnn-perplexity run → _lrnn_perplexity_run
 static void print_function(FILE * out, const char * name) {
     fputc('_', out);
-    for (; *name != '\0'; name++) {
+    for (; *name != '\0'; ++name) {
         fputc(isalnum((unsigned char) *name) ? *name : '_', out);
     }
 }
 
 static void print_with_dashes(FILE * out, const char * name) {
-    for (; *name != '\0'; name++) {
+    for (; *name != '\0'; ++name) {
         fputc(*name == ' ' ? '-' : *name, out);
     }
 }
@@ -39,21 +40,23 @@ static void print_with_dashes(FILE * out, const char * name) {
 
 // roff takes a backslash, a dash, and a dot or quote at the beginning of a line, for itself
 static void print_roff(FILE * out, const char * text) {
-    for (const char * p = text; *p != '\0'; p++) {
+    for (const char * p = text; *p != '\0'; ++p) {
         switch (*p) {
-            case '\\': fputs("\\e", out);                    break;
-            case '-':  fputs("\\-", out);                    break;
+            case '\\': fputs("\\e", out); break;
+            case '-': fputs("\\-", out); break;
             case '.':
-            case '\'': fputs(p == text ? "\\&" : "", out);
-                       fputc(*p, out);                       break;
-            default:   fputc(*p, out);
+            case '\'':
+                fputs(p == text ? "\\&" : "", out);
+                fputc(*p, out);
+                break;
+            default: fputc(*p, out);
         }
     }
 }
 
 static void print_heading(FILE * out, const char * text) {
     fputs(".SH ", out);
-    for (; *text != '\0'; text++) {
+    for (; *text != '\0'; ++text) {
         fputc(toupper((unsigned char) *text), out);
     }
     fputc('\n', out);
@@ -69,12 +72,12 @@ static void print_man(const struct program * program, FILE * out) {
     print_roff(out, program->summary);
     fputc('\n', out);
     print_heading(out, "Synopsis");
-    for (int i = 0; program->modes[i] != NULL; i++) {
+    for (int i = 0; program->modes[i] != NULL; ++i) {
         fprintf(out, "%s.B %s\n", i > 0 ? ".br\n" : "", program->name);
         print_roff(out, program->modes[i]);
         fputc('\n', out);
     }
-    for (int i = 0; i < options_count(program); i++) {
+    for (int i = 0; i < options_count(program); ++i) {
         const struct option * o = options_at(program, i);
         char                  value[200];
         if (o->group != NULL) {
@@ -99,13 +102,14 @@ static void print_man(const struct program * program, FILE * out) {
         fputc('\n', out);
     }
     print_heading(out, "Examples");
-    for (int i = 0; program->examples[i] != NULL; i++) {
+    for (int i = 0; program->examples[i] != NULL; ++i) {
         fputs(".nf\n", out);
         print_roff(out, program->examples[i]);
         fputs("\n.fi\n", out);
     }
     print_heading(out, "Exit status");
-    print_roff(out, "0 done; 1 the machine refused; 2 usage; 3 bad data; 4 bad model; 5 stopped, can be resumed; 6 numbers not finite or not right.");
+    print_roff(out,
+            "0 done; 1 the machine refused; 2 usage; 3 bad data; 4 bad model; 5 stopped, can be resumed; 6 numbers not finite or not right.");
     fputc('\n', out);
 }
 
@@ -116,9 +120,10 @@ static void print_man(const struct program * program, FILE * out) {
 static void print_names(const struct program * program, FILE * out) {
     char word[WORD];
     int  n = 0;
-    for (int i = 0; i < options_count(program); i++) {
+    for (int i = 0; i < options_count(program); ++i) {
         const struct option * o = options_at(program, i);
-        for (int j = 0; !option_is_argument(o) && option_word(o->names, ", ", j, word, sizeof(word)); j++) {
+        for (int j = 0;
+                !option_is_argument(o) && option_word(o->names, ", ", j, word, sizeof(word)); ++j) {
             fprintf(out, "%s%s", n++ > 0 ? " " : "", word);
         }
     }
@@ -127,10 +132,11 @@ static void print_names(const struct program * program, FILE * out) {
 static void print_bash(const struct program * program, FILE * out) {
     char word[WORD];
     print_function(out, program->name);
-    fputs("() {\n    local word=\"${COMP_WORDS[COMP_CWORD]}\" before=\"${COMP_WORDS[COMP_CWORD-1]}\"\n", out);
+    fputs("() {\n    local word=\"${COMP_WORDS[COMP_CWORD]}\" before=\"${COMP_WORDS[COMP_CWORD-1]}\"\n",
+            out);
     if (program->commands != NULL) {
         fputs("    if ((COMP_CWORD > 1)); then\n        case \"${COMP_WORDS[1]}\" in\n", out);
-        for (int i = 0; program->commands[i] != NULL; i++) {
+        for (int i = 0; program->commands[i] != NULL; ++i) {
             fprintf(out, "            %s) ", program->commands[i]);
             print_function(out, program->name);
             fprintf(out, "_%s; return ;;\n", program->commands[i]);
@@ -138,19 +144,19 @@ static void print_bash(const struct program * program, FILE * out) {
         fputs("        esac\n    fi\n", out);
     }
     fputs("    case \"$before\" in\n", out);
-    for (int i = 0; i < options_count(program); i++) {
+    for (int i = 0; i < options_count(program); ++i) {
         const struct option * o = options_at(program, i);
         if (option_is_argument(o) || o->type == OPTION_FLAG) {
             continue;
         }
         fputs("        ", out);
-        for (int j = 0; option_word(o->names, ", ", j, word, sizeof(word)); j++) {
+        for (int j = 0; option_word(o->names, ", ", j, word, sizeof(word)); ++j) {
             fprintf(out, "%s%s", j > 0 ? "|" : "", word);
         }
         fputs(") ", out);
         if (o->type == OPTION_CHOICE) {
             fputs("COMPREPLY=($(compgen -W '", out);
-            for (int j = 0; option_word(o->value, "|", j, word, sizeof(word)); j++) {
+            for (int j = 0; option_word(o->value, "|", j, word, sizeof(word)); ++j) {
                 fprintf(out, "%s%s", j > 0 ? " " : "", word);
             }
             fputs("' -- \"$word\"));", out);
@@ -164,7 +170,7 @@ static void print_bash(const struct program * program, FILE * out) {
     fputs("' -- \"$word\"))\n    else\n        COMPREPLY=($(compgen ", out);
     if (program->commands != NULL) {
         fputs("-W '", out);
-        for (int i = 0; program->commands[i] != NULL; i++) {
+        for (int i = 0; program->commands[i] != NULL; ++i) {
             fprintf(out, "%s%s", i > 0 ? " " : "", program->commands[i]);
         }
         fputc('\'', out);
@@ -183,9 +189,10 @@ static void print_bash(const struct program * program, FILE * out) {
 // zsh, fish: text between single quotes
 //
 
-// '…' with the quotes inside written as the shell wants them; zsh's _arguments keeps [ ] : for itself
+// '…' with the quotes inside written as the shell wants them; zsh's _arguments keeps [ ] : for
+// itself
 static void print_quoted(FILE * out, const char * text, bool zsh) {
-    for (; *text != '\0'; text++) {
+    for (; *text != '\0'; ++text) {
         if (*text == '\'') {
             fputs(zsh ? "'\\''" : "\\'", out);
         } else if ((zsh && (*text == '[' || *text == ']' || *text == ':')) || (*text == '\\')) {
@@ -204,8 +211,9 @@ static void print_zsh(const struct program * program, FILE * out) {
     print_function(out, program->name);
     fputs("() {\n", out);
     if (program->commands != NULL) {
-        fputs("    if ((CURRENT > 2)); then\n        local command=$words[2]\n        shift words\n        ((CURRENT--))\n        case $command in\n", out);
-        for (int i = 0; program->commands[i] != NULL; i++) {
+        fputs("    if ((CURRENT > 2)); then\n        local command=$words[2]\n        shift words\n        ((CURRENT--))\n        case $command in\n",
+                out);
+        for (int i = 0; program->commands[i] != NULL; ++i) {
             fprintf(out, "            %s) ", program->commands[i]);
             print_function(out, program->name);
             fprintf(out, "_%s ;;\n", program->commands[i]);
@@ -213,9 +221,11 @@ static void print_zsh(const struct program * program, FILE * out) {
         fputs("        esac\n        return\n    fi\n", out);
     }
     fputs("    _arguments -s", out);
-    for (int i = 0; i < options_count(program); i++) {
+    for (int i = 0; i < options_count(program); ++i) {
         const struct option * o = options_at(program, i);
-        for (int j = 0; option_is_argument(o) ? j == 0 : option_word(o->names, ", ", j, word, sizeof(word)); j++) {
+        for (int j = 0;
+                option_is_argument(o) ? j == 0 : option_word(o->names, ", ", j, word, sizeof(word));
+                ++j) {
             fputs(" \\\n        '", out);
             if (option_is_argument(o)) {
                 fputs(o->type == OPTION_STRINGS ? "*:" : ":", out);
@@ -228,7 +238,7 @@ static void print_zsh(const struct program * program, FILE * out) {
             fputc(']', out);
             if (o->type == OPTION_CHOICE) {
                 fputs(":word:(", out);
-                for (int k = 0; option_word(o->value, "|", k, word, sizeof(word)); k++) {
+                for (int k = 0; option_word(o->value, "|", k, word, sizeof(word)); ++k) {
                     fprintf(out, "%s%s", k > 0 ? " " : "", word);
                 }
                 fputc(')', out);
@@ -242,7 +252,7 @@ static void print_zsh(const struct program * program, FILE * out) {
     }
     if (program->commands != NULL) {
         fputs(" \\\n        ':command:(", out);
-        for (int i = 0; program->commands[i] != NULL; i++) {
+        for (int i = 0; program->commands[i] != NULL; ++i) {
             fprintf(out, "%s%s", i > 0 ? " " : "", program->commands[i]);
         }
         fputs(")'", out);
@@ -253,12 +263,14 @@ static void print_zsh(const struct program * program, FILE * out) {
 static void print_fish(const struct program * program, FILE * out) {
     char         word[WORD];
     const char * command = strchr(program->name, ' ');
-    const int    length  = command != NULL ? (int) (command - program->name) : (int) strlen(program->name);
+    const int    length =
+            command != NULL ? (int) (command - program->name) : (int) strlen(program->name);
 
-    for (int i = 0; program->commands != NULL && program->commands[i] != NULL; i++) {
-        fprintf(out, "complete -c %s -n __fish_use_subcommand -f -a %s\n", program->name, program->commands[i]);
+    for (int i = 0; program->commands != NULL && program->commands[i] != NULL; ++i) {
+        fprintf(out, "complete -c %s -n __fish_use_subcommand -f -a %s\n", program->name,
+                program->commands[i]);
     }
-    for (int i = 0; i < options_count(program); i++) {
+    for (int i = 0; i < options_count(program); ++i) {
         const struct option * o = options_at(program, i);
         if (option_is_argument(o)) {
             continue;
@@ -269,7 +281,7 @@ static void print_fish(const struct program * program, FILE * out) {
         } else if (program->commands != NULL) {
             fputs(" -n __fish_use_subcommand", out);
         }
-        for (int j = 0; option_word(o->names, ", ", j, word, sizeof(word)); j++) {
+        for (int j = 0; option_word(o->names, ", ", j, word, sizeof(word)); ++j) {
             if (strncmp(word, "--", 2) == 0) {
                 fprintf(out, " -l %s", word + 2);
             } else {
@@ -278,7 +290,7 @@ static void print_fish(const struct program * program, FILE * out) {
         }
         if (o->type == OPTION_CHOICE) {
             fputs(" -x -a '", out);
-            for (int k = 0; option_word(o->value, "|", k, word, sizeof(word)); k++) {
+            for (int k = 0; option_word(o->value, "|", k, word, sizeof(word)); ++k) {
                 fprintf(out, "%s%s", k > 0 ? " " : "", word);
             }
             fputc('\'', out);
@@ -292,9 +304,10 @@ static void print_fish(const struct program * program, FILE * out) {
 }
 
 bool describe(const struct program * program, const char * what, FILE * out) {
-    static void (* const PRINT[])(const struct program *, FILE *) = { print_man, print_bash, print_zsh, print_fish };
+    static void (*const PRINT[])(
+            const struct program *, FILE *) = { print_man, print_bash, print_zsh, print_fish };
     char word[WORD];
-    for (int i = 0; option_word(DESCRIBE_WORDS, "|", i, word, sizeof(word)); i++) {
+    for (int i = 0; option_word(DESCRIBE_WORDS, "|", i, word, sizeof(word)); ++i) {
         if (strcmp(word, what) == 0) {
             PRINT[i](program, out);
             return true;

@@ -18,7 +18,7 @@ void interrupt_listen(bool wakes) {
     action.sa_flags   = (int) SA_RESETHAND | (wakes ? 0 : SA_RESTART);
     sigemptyset(&action.sa_mask);
     seen = 0;
-    sigaction(SIGINT,  &action, NULL);
+    sigaction(SIGINT, &action, NULL);
     sigaction(SIGTERM, &action, NULL);
 }
 

@@ -1,6 +1,7 @@
 #pragma once
 
-// Ctrl-C as a wish: the first one asks the program to stop where nothing is lost, the second one ends it at once.
+// Ctrl-C as a wish: the first one asks the program to stop where nothing is lost, the second one
+// ends it at once.
 
 #include <stdbool.h>
 

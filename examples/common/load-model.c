@@ -12,14 +12,18 @@
 enum { PERCENT = 100 };
 
 // Most models are there before anybody could read how far they are.
-static const int64_t PATIENCE_US = 500*1000;
+static const int64_t PATIENCE_US = 500 * 1000;
 
-// ggml talks on stderr: in builds with assertions about every buffer that it makes anew. A user wants its warnings and errors.
+// ggml talks on stderr: in builds with assertions about every buffer that it makes anew. A user
+// wants its warnings and errors.
 static void on_ggml_log(enum ggml_log_level level, const char * text, void * user) {
     (void) user;
     static bool shown; // a continued line belongs to the line before it
-    shown = level == GGML_LOG_LEVEL_CONT ? shown : level == GGML_LOG_LEVEL_WARN || level == GGML_LOG_LEVEL_ERROR;
-    const bool lost = strncmp(text, "recv failed", 11) == 0 || strncmp(text, "send failed", 11) == 0; // rpc-client.h says it, and where
+    shown           = level == GGML_LOG_LEVEL_CONT
+                              ? shown
+                              : level == GGML_LOG_LEVEL_WARN || level == GGML_LOG_LEVEL_ERROR;
+    const bool lost = strncmp(text, "recv failed", 11) == 0 ||
+                      strncmp(text, "send failed", 11) == 0; // rpc-client.h says it, and where
     if (shown && !lost && !cuda_card_on_log(text)) {
         fputs(text, stderr);
     }
@@ -31,7 +35,7 @@ void load_model_hush_ggml(void) {
 
 static bool on_progress(float done, void * user) {
     struct progress * p = user;
-    while (p->n_done < (int) (done*PERCENT) && p->n_done < PERCENT) {
+    while (p->n_done < (int) (done * PERCENT) && p->n_done < PERCENT) {
         progress_done(p);
         if (p->n_done < PERCENT && ggml_time_us() - p->start_us > PATIENCE_US) {
             progress_step(p, "loading");
@@ -40,7 +44,8 @@ static bool on_progress(float done, void * user) {
     return true;
 }
 
-// Sessions of the model speak through these as well, so that their user data is nothing but the name of the program.
+// Sessions of the model speak through these as well, so that their user data is nothing but the
+// name of the program.
 static void on_log(enum lrnn_log_level level, const char * sentence, void * user) {
     (void) level;
     fprintf(stderr, "%s: %s\n", (const char *) user, sentence);
@@ -52,16 +57,17 @@ static void on_warning(enum lrnn_log_level level, const char * sentence, void * 
     }
 }
 
-static struct lrnn_model * load(const char * program, const char * path, struct lrnn_model_params params, bool is_shown, lrnn_log log) {
+static struct lrnn_model * load(const char * program, const char * path,
+        struct lrnn_model_params params, bool is_shown, lrnn_log log) {
     struct progress progress;
     char            err[1024];
 
     load_model_hush_ggml();
     progress_begin(&progress, PERCENT);
-    params.progress = is_shown ? on_progress : NULL;
-    params.user     = &progress;
-    params.log      = log;
-    params.log_user = (void *) (uintptr_t) program;
+    params.progress           = is_shown ? on_progress : NULL;
+    params.user               = &progress;
+    params.log                = log;
+    params.log_user           = (void *) (uintptr_t) program;
     struct lrnn_model * model = lrnn_model_load(path, &params, err, sizeof(err));
     if (is_shown) {
         progress_clear(&progress);
@@ -72,7 +78,8 @@ static struct lrnn_model * load(const char * program, const char * path, struct 
     return model;
 }
 
-struct lrnn_model * load_model_on(const char * program, const char * path, const struct lrnn_model_params * params, bool quiet, bool verbose) {
+struct lrnn_model * load_model_on(const char * program, const char * path,
+        const struct lrnn_model_params * params, bool quiet, bool verbose) {
     return load(program, path, *params, !quiet, verbose ? on_log : quiet ? NULL : on_warning);
 }
 

@@ -5,7 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const char MAGIC[] = "\x93NUMPY"; // then: major, minor, bytes of the dictionary, dictionary, data
+static const char MAGIC[] =
+        "\x93NUMPY"; // then: major, minor, bytes of the dictionary, dictionary, data
 
 enum {
     MAGIC_SIZE      = sizeof(MAGIC) - 1,
@@ -17,7 +18,8 @@ bool npy_is(const char * data, size_t size) {
     return size >= MAGIC_SIZE && memcmp(data, MAGIC, MAGIC_SIZE) == 0;
 }
 
-// Where the value of a key of the dictionary begins, NULL if there is no such key. Keys are written as Python does: 'key': value.
+// Where the value of a key of the dictionary begins, NULL if there is no such key. Keys are written
+// as Python does: 'key': value.
 static const char * value_of(const char * dictionary, const char * key) {
     const char * p = strstr(dictionary, key);
     if (p == NULL) {
@@ -45,10 +47,12 @@ static bool parse_shape(const char * p, int64_t * n) {
     return strncmp(p + digits, ",)", 2) == 0;
 }
 
-bool npy_read_int32(const char * data, size_t size, int32_t ** values, int64_t * n, char * err, size_t err_size) {
+bool npy_read_int32(const char * data, size_t size, int32_t ** values, int64_t * n, char * err,
+        size_t err_size) {
     const uint8_t * bytes = (const uint8_t *) data;
-    const size_t    wide  = size > MAGIC_SIZE && bytes[MAGIC_SIZE] > 1 ? 4 : 2; // bytes of the dictionary's size
-    const size_t    begin = MAGIC_SIZE + 2 + wide;
+    const size_t    wide =
+            size > MAGIC_SIZE && bytes[MAGIC_SIZE] > 1 ? 4 : 2; // bytes of the dictionary's size
+    const size_t begin = MAGIC_SIZE + 2 + wide;
 
     *values = NULL;
     if (!npy_is(data, size) || size < begin || bytes[MAGIC_SIZE] < 1 || bytes[MAGIC_SIZE] > 3) {
@@ -56,11 +60,12 @@ bool npy_read_int32(const char * data, size_t size, int32_t ** values, int64_t *
         return false;
     }
     size_t length = 0;
-    for (size_t i = 0; i < wide; i++) {
-        length |= (size_t) bytes[MAGIC_SIZE + 2 + i] << 8*i;
+    for (size_t i = 0; i < wide; ++i) {
+        length |= (size_t) bytes[MAGIC_SIZE + 2 + i] << 8 * i;
     }
     if (length >= DICTIONARY_MAX || length > size - begin) {
-        snprintf(err, err_size, "the header of the .npy file would have %zu bytes; the file has %zu", length, size);
+        snprintf(err, err_size,
+                "the header of the .npy file would have %zu bytes; the file has %zu", length, size);
         return false;
     }
 
@@ -71,22 +76,25 @@ bool npy_read_int32(const char * data, size_t size, int32_t ** values, int64_t *
     const char * type  = value_of(dictionary, "'descr'");
     const char * shape = value_of(dictionary, "'shape'");
     if (type == NULL || shape == NULL || strncmp(type, "'<i4'", 5) != 0 || !parse_shape(shape, n)) {
-        snprintf(err, err_size, "the .npy file holds %.*s %.*s; expected '<i4' (n,): int32, one dimension",
-                type  != NULL ? (int) strcspn(type,  ", }") : 1,  type  != NULL ? type  : "?",
+        snprintf(err, err_size,
+                "the .npy file holds %.*s %.*s; expected '<i4' (n,): int32, one dimension",
+                type != NULL ? (int) strcspn(type, ", }") : 1, type != NULL ? type : "?",
                 shape != NULL ? (int) strcspn(shape, ")}") + 1 : 1, shape != NULL ? shape : "?");
         return false;
     }
-    const size_t there = (size - begin - length)/sizeof(int32_t);
+    const size_t there = (size - begin - length) / sizeof(int32_t);
     if ((uint64_t) *n > there) {
-        snprintf(err, err_size, "the .npy file should hold %" PRId64 " numbers and holds %zu; it was cut", *n, there);
+        snprintf(err, err_size,
+                "the .npy file should hold %" PRId64 " numbers and holds %zu; it was cut", *n,
+                there);
         return false;
     }
-    *values = malloc((size_t) *n*sizeof(int32_t) + 1); // + 1: NULL means failure, also for none
+    *values = malloc((size_t) *n * sizeof(int32_t) + 1); // + 1: NULL means failure, also for none
     if (*values == NULL) {
         snprintf(err, err_size, "out of memory for %" PRId64 " token ids", *n);
         return false;
     }
-    memcpy(*values, data + begin + length, (size_t) *n*sizeof(int32_t));
+    memcpy(*values, data + begin + length, (size_t) *n * sizeof(int32_t));
     return true;
 }
 
@@ -96,7 +104,9 @@ void npy_header_float32(int64_t rows, int64_t columns, char header[NPY_HEADER_SI
     char      dictionary[NPY_HEADER_SIZE];
 
     // 20 digits at most for each number: always shorter than the header
-    snprintf(dictionary, sizeof(dictionary), "{'descr': '<f4', 'fortran_order': False, 'shape': (%" PRId64 ", %" PRId64 "), }", rows, columns);
+    snprintf(dictionary, sizeof(dictionary),
+            "{'descr': '<f4', 'fortran_order': False, 'shape': (%" PRId64 ", %" PRId64 "), }", rows,
+            columns);
     memcpy(header, MAGIC, MAGIC_SIZE);
     header[MAGIC_SIZE + 0] = 1; // version 1.0
     header[MAGIC_SIZE + 1] = 0;

@@ -14,7 +14,7 @@
 enum {
     NAME_MAX_CHARS = 48,
     HELP_WIDTH     = 80, // columns of --help
-    HELP_INDENT    = 28,  // where the descriptions begin
+    HELP_INDENT    = 28, // where the descriptions begin
 };
 
 // The options that every program has, after its own.
@@ -22,8 +22,9 @@ enum general { GENERAL_HELP, GENERAL_VERSION, GENERAL_DESCRIBE, N_GENERAL };
 
 static const struct option GENERAL[N_GENERAL] = {
     { "General", "-h, --help", NULL, OPTION_FLAG, NULL, "show this text", NULL, 0, 0, false },
-    { NULL,      "--version",  NULL, OPTION_FLAG, NULL, "show the version", NULL, 0, 0, false },
-    { NULL,      "--describe", DESCRIBE_WORDS, OPTION_CHOICE, NULL, "print a man page, or completions for a shell", "nothing", 0, 0, false },
+    { NULL, "--version", NULL, OPTION_FLAG, NULL, "show the version", NULL, 0, 0, false },
+    { NULL, "--describe", DESCRIBE_WORDS, OPTION_CHOICE, NULL,
+            "print a man page, or completions for a shell", "nothing", 0, 0, false },
 };
 
 int options_count(const struct program * program) {
@@ -66,7 +67,7 @@ bool option_word(const char * list, const char * sep, int i, char * word, size_t
 
 static int word_index(const char * list, const char * sep, const char * word) {
     char w[NAME_MAX_CHARS];
-    for (int i = 0; option_word(list, sep, i, w, sizeof(w)); i++) {
+    for (int i = 0; option_word(list, sep, i, w, sizeof(w)); ++i) {
         if (strcmp(w, word) == 0) {
             return i;
         }
@@ -75,7 +76,7 @@ static int word_index(const char * list, const char * sep, const char * word) {
 }
 
 static const struct option * find_option(const struct program * program, const char * name) {
-    for (int i = 0; i < options_count(program); i++) {
+    for (int i = 0; i < options_count(program); ++i) {
         const struct option * o = options_at(program, i);
         if (!option_is_argument(o) && word_index(o->names, ", ", name) >= 0) {
             return o;
@@ -92,13 +93,13 @@ static const struct option * find_option(const struct program * program, const c
 static int edit_distance(const char * a, const char * b) {
     const int na = (int) strlen(a);
     const int nb = (int) strlen(b);
-    int d[NAME_MAX_CHARS][NAME_MAX_CHARS];
+    int       d[NAME_MAX_CHARS][NAME_MAX_CHARS];
 
     if (na >= NAME_MAX_CHARS || nb >= NAME_MAX_CHARS) {
         return NAME_MAX_CHARS;
     }
-    for (int i = 0; i <= na; i++) {
-        for (int j = 0; j <= nb; j++) {
+    for (int i = 0; i <= na; ++i) {
+        for (int j = 0; j <= nb; ++j) {
             if (i == 0 || j == 0) {
                 d[i][j] = i + j;
                 continue;
@@ -110,7 +111,8 @@ static int edit_distance(const char * a, const char * b) {
             if (best > d[i][j - 1] + 1) {
                 best = d[i][j - 1] + 1;
             }
-            if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1] && best > d[i - 2][j - 2] + 1) {
+            if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1] &&
+                    best > d[i - 2][j - 2] + 1) {
                 best = d[i - 2][j - 2] + 1;
             }
             d[i][j] = best;
@@ -120,7 +122,8 @@ static int edit_distance(const char * a, const char * b) {
 }
 
 // The long name that `name` was probably meant to be, in `nearest`; false if none is near.
-static bool find_nearest(const struct program * program, const char * name, char * nearest, size_t nearest_size) {
+static bool find_nearest(
+        const struct program * program, const char * name, char * nearest, size_t nearest_size) {
     const int length = (int) strlen(name);
     int       best   = length / 3 < 2 ? 2 : length / 3;
     bool      found  = false;
@@ -128,10 +131,11 @@ static bool find_nearest(const struct program * program, const char * name, char
     if (length < 4) { // of a name as short as -x, every other is near
         return false;
     }
-    for (int i = 0; i < options_count(program); i++) {
+    for (int i = 0; i < options_count(program); ++i) {
         const struct option * o = options_at(program, i);
-        char w[NAME_MAX_CHARS];
-        for (int j = 0; !option_is_argument(o) && option_word(o->names, ", ", j, w, sizeof(w)); j++) {
+        char                  w[NAME_MAX_CHARS];
+        for (int j = 0; !option_is_argument(o) && option_word(o->names, ", ", j, w, sizeof(w));
+                ++j) {
             const bool is_long   = strncmp(w, "--", 2) == 0;
             const bool is_prefix = strncmp(w, name, (size_t) length) == 0; // --tok for --tokens
             const int  distance  = is_prefix ? 0 : edit_distance(name, w);
@@ -157,7 +161,8 @@ static bool parse_int(const char * text, const char ** end, int64_t * value) {
     return e != text && errno == 0 && !isspace((unsigned char) text[0]);
 }
 
-// A list: numbers and ranges between commas. first-last is every whole number, first-last+step and first-last*factor take steps.
+// A list: numbers and ranges between commas. first-last is every whole number, first-last+step and
+// first-last*factor take steps.
 static bool parse_ints(const char * text, double min, double max, struct option_ints * list) {
     struct option_ints out = { 0 };
 
@@ -180,7 +185,8 @@ static bool parse_ints(const char * text, double min, double max, struct option_
                 }
             }
         }
-        if ((double) first < min || (double) last > max || last < first || step < (how == '*' ? 2 : 1) || (how == '*' && first < 1)) {
+        if ((double) first < min || (double) last > max || last < first ||
+                step < (how == '*' ? 2 : 1) || (how == '*' && first < 1)) {
             return false;
         }
         for (int64_t x = first; x <= last;) {
@@ -188,7 +194,8 @@ static bool parse_ints(const char * text, double min, double max, struct option_
                 return false;
             }
             out.v[out.n++] = x;
-            if (how == '*' ? x > last / step : x > last - step) { // the next one would be beyond the end, or overflow
+            if (how == '*' ? x > last / step
+                           : x > last - step) { // the next one would be beyond the end, or overflow
                 break;
             }
             x = how == '*' ? x * step : x + step;
@@ -203,7 +210,8 @@ static bool parse_ints(const char * text, double min, double max, struct option_
     }
 }
 
-static bool set_value(const struct option * o, const char * name, const char * text, char * err, size_t err_size) {
+static bool set_value(const struct option * o, const char * name, const char * text, char * err,
+        size_t err_size) {
     switch (o->type) {
         case OPTION_FLAG: {
             *(bool *) o->dest = true;
@@ -212,17 +220,21 @@ static bool set_value(const struct option * o, const char * name, const char * t
         case OPTION_INT: {
             const char * end;
             int64_t      x;
-            if (!parse_int(text, &end, &x) || *end != '\0' || (double) x < o->min || (double) x > o->max) {
-                return fail(err, err_size, "%s: '%s' is not a whole number from %.0f to %.0f", name, text, o->min, o->max);
+            if (!parse_int(text, &end, &x) || *end != '\0' || (double) x < o->min ||
+                    (double) x > o->max) {
+                return fail(err, err_size, "%s: '%s' is not a whole number from %.0f to %.0f", name,
+                        text, o->min, o->max);
             }
             *(int64_t *) o->dest = x;
             return true;
         }
         case OPTION_FLOAT: {
-            char       * end;
+            char *       end;
             const double x = strtod(text, &end);
-            if (end == text || *end != '\0' || isspace((unsigned char) text[0]) || !(x >= o->min && x <= o->max)) {
-                return fail(err, err_size, "%s: '%s' is not a number from %g to %g", name, text, o->min, o->max);
+            if (end == text || *end != '\0' || isspace((unsigned char) text[0]) ||
+                    !(x >= o->min && x <= o->max)) {
+                return fail(err, err_size, "%s: '%s' is not a number from %g to %g", name, text,
+                        o->min, o->max);
             }
             *(double *) o->dest = x;
             return true;
@@ -241,7 +253,8 @@ static bool set_value(const struct option * o, const char * name, const char * t
         }
         case OPTION_INTS: {
             if (!parse_ints(text, o->min, o->max, o->dest)) {
-                return fail(err, err_size, "%s: '%s' is not a list (1,2,4 or 64-256+64 or 64-4096*8) of at most %d whole numbers from %.0f to %.0f",
+                return fail(err, err_size,
+                        "%s: '%s' is not a list (1,2,4 or 64-256+64 or 64-4096*8) of at most %d whole numbers from %.0f to %.0f",
                         name, text, OPTION_LIST_MAX, o->min, o->max);
             }
             return true;
@@ -264,7 +277,7 @@ static bool set_value(const struct option * o, const char * name, const char * t
 
 // The argument (not option) number i of the table.
 static const struct option * argument_at(const struct program * program, int i) {
-    for (int j = 0; j < program->n_options; j++) {
+    for (int j = 0; j < program->n_options; ++j) {
         if (option_is_argument(&program->options[j]) && i-- == 0) {
             return &program->options[j];
         }
@@ -272,17 +285,18 @@ static const struct option * argument_at(const struct program * program, int i) 
     return NULL;
 }
 
-enum options_status options_parse(const struct program * program, int argc, char ** argv, char * err, size_t err_size) {
-    bool given[256] = { false }; // by index in the table
-    int  n_arguments  = 0;
+enum options_status options_parse(
+        const struct program * program, int argc, char ** argv, char * err, size_t err_size) {
+    bool given[256]     = { false }; // by index in the table
+    int  n_arguments    = 0;
     bool only_arguments = false; // after --
 
-    if (options_count(program) > (int) (sizeof(given)/sizeof(given[0]))) {
+    if (options_count(program) > (int) (sizeof(given) / sizeof(given[0]))) {
         fail(err, err_size, "the table of options is larger than the parser allows");
         return OPTIONS_ERROR;
     }
 
-    for (int i = 1; i < argc; i++) {
+    for (int i = 1; i < argc; ++i) {
         const char * word = argv[i];
 
         if (!only_arguments && strcmp(word, "--") == 0) {
@@ -290,7 +304,8 @@ enum options_status options_parse(const struct program * program, int argc, char
             continue;
         }
 
-        if (only_arguments || word[0] != '-' || word[1] == '\0') { // a lone - is an argument: stdin or stdout
+        if (only_arguments || word[0] != '-' ||
+                word[1] == '\0') { // a lone - is an argument: stdin or stdout
             const struct option * o = argument_at(program, n_arguments);
             if (o == NULL) {
                 fail(err, err_size, "unexpected argument '%s'; see %s --help", word, program->name);
@@ -307,7 +322,8 @@ enum options_status options_parse(const struct program * program, int argc, char
         // --name, --name VALUE or --name=VALUE
         char         name[NAME_MAX_CHARS];
         const char * equals = strncmp(word, "--", 2) == 0 ? strchr(word, '=') : NULL;
-        snprintf(name, sizeof(name), "%.*s", equals != NULL ? (int) (equals - word) : (int) sizeof(name), word);
+        snprintf(name, sizeof(name), "%.*s",
+                equals != NULL ? (int) (equals - word) : (int) sizeof(name), word);
 
         const struct option * o = find_option(program, name);
         if (o == NULL) {
@@ -332,7 +348,8 @@ enum options_status options_parse(const struct program * program, int argc, char
         if (o == &GENERAL[GENERAL_DESCRIBE]) {
             value = equals != NULL ? equals + 1 : i + 1 < argc ? argv[i + 1] : "";
             if (!describe(program, value, stdout)) {
-                fail(err, err_size, "--describe is '%s'; expected one of %s", value, DESCRIBE_WORDS);
+                fail(err, err_size, "--describe is '%s'; expected one of %s", value,
+                        DESCRIBE_WORDS);
                 return OPTIONS_ERROR;
             }
             return OPTIONS_DONE;
@@ -344,7 +361,8 @@ enum options_status options_parse(const struct program * program, int argc, char
             }
         } else if (equals != NULL) {
             value = equals + 1;
-        } else if (i + 1 < argc && find_option(program, argv[i + 1]) == NULL) { // -n -1 is a value, -n --help a forgotten one
+        } else if (i + 1 < argc && find_option(program, argv[i + 1]) ==
+                                           NULL) { // -n -1 is a value, -n --help a forgotten one
             value = argv[++i];
         } else {
             fail(err, err_size, "%s needs a value: %s", name, o->value);
@@ -356,7 +374,7 @@ enum options_status options_parse(const struct program * program, int argc, char
         given[o - program->options] = true;
     }
 
-    for (int i = 0; i < program->n_options; i++) {
+    for (int i = 0; i < program->n_options; ++i) {
         const struct option * o = &program->options[i];
         if (o->required && !given[i]) {
             fail(err, err_size, "%s is missing; see %s --help", o->names, program->name);
@@ -369,8 +387,8 @@ enum options_status options_parse(const struct program * program, int argc, char
 bool options_read(const struct program * program, int argc, char ** argv, enum exit_code * code) {
     char err[512];
     switch (options_parse(program, argc, argv, err, sizeof(err))) {
-        case OPTIONS_OK:    return true;
-        case OPTIONS_DONE:  *code = EXIT_CODE_OK; break;
+        case OPTIONS_OK: return true;
+        case OPTIONS_DONE: *code = EXIT_CODE_OK; break;
         case OPTIONS_ERROR: {
             *code = EXIT_CODE_USAGE;
             fprintf(stderr, "%s: %s\n", program->name, err);
@@ -390,18 +408,21 @@ void option_default(const struct option * o, char * text, size_t text_size) {
         return;
     }
     switch (o->type) {
-        case OPTION_INT:    snprintf(text, text_size, "%" PRId64, *(const int64_t *) o->dest);                   break;
-        case OPTION_FLOAT:  snprintf(text, text_size, "%g", *(const double *) o->dest);                          break;
-        case OPTION_CHOICE: option_word(o->value, "|", *(const int *) o->dest, text, text_size);                     break;
+        case OPTION_INT: snprintf(text, text_size, "%" PRId64, *(const int64_t *) o->dest); break;
+        case OPTION_FLOAT: snprintf(text, text_size, "%g", *(const double *) o->dest); break;
+        case OPTION_CHOICE:
+            option_word(o->value, "|", *(const int *) o->dest, text, text_size);
+            break;
         case OPTION_STRING: {
             const char * s = *(const char * const *) o->dest;
             snprintf(text, text_size, "%s", s != NULL ? s : "");
         } break;
         case OPTION_INTS: {
             const struct option_ints * list = o->dest;
-            size_t used = 0;
-            for (int i = 0; i < list->n && used < text_size; i++) {
-                used += (size_t) snprintf(text + used, text_size - used, "%s%" PRId64, i > 0 ? "," : "", list->v[i]);
+            size_t                     used = 0;
+            for (int i = 0; i < list->n && used < text_size; ++i) {
+                used += (size_t) snprintf(
+                        text + used, text_size - used, "%s%" PRId64, i > 0 ? "," : "", list->v[i]);
             }
         } break;
         case OPTION_FLAG:
@@ -434,7 +455,8 @@ static void print_wrapped(FILE * out, const char * text, int column, int indent)
 static void print_option(FILE * out, const struct option * o) {
     char left[256], value[200], text[1024];
 
-    snprintf(left, sizeof(left), "  %s%s%s", o->names, o->value != NULL ? " " : "", o->value != NULL ? o->value : "");
+    snprintf(left, sizeof(left), "  %s%s%s", o->names, o->value != NULL ? " " : "",
+            o->value != NULL ? o->value : "");
     option_default(o, value, sizeof(value));
     if (value[0] != '\0') {
         snprintf(text, sizeof(text), "%s (default: %s)", o->help, value);
@@ -459,14 +481,15 @@ void options_version(const struct program * program, FILE * out) {
 
 void options_help(const struct program * program, FILE * out) {
     const bool   color = terminal_has_color(out);
-    const char * bold  = color ? TERMINAL_BOLD  : "";
+    const char * bold  = color ? TERMINAL_BOLD : "";
     const char * reset = color ? TERMINAL_RESET : "";
 
-    fprintf(out, "%s%s%s: %s\n\n%sUsage%s\n", bold, program->name, reset, program->summary, bold, reset);
-    for (int i = 0; program->modes[i] != NULL; i++) {
+    fprintf(out, "%s%s%s: %s\n\n%sUsage%s\n", bold, program->name, reset, program->summary, bold,
+            reset);
+    for (int i = 0; program->modes[i] != NULL; ++i) {
         fprintf(out, "  %s %s\n", program->name, program->modes[i]);
     }
-    for (int i = 0; i < options_count(program); i++) {
+    for (int i = 0; i < options_count(program); ++i) {
         const struct option * o = options_at(program, i);
         if (o->group != NULL) {
             fprintf(out, "\n%s%s%s\n", bold, o->group, reset);
@@ -474,7 +497,7 @@ void options_help(const struct program * program, FILE * out) {
         print_option(out, o);
     }
     fprintf(out, "\n%sExample%s\n", bold, reset);
-    for (int i = 0; program->examples[i] != NULL; i++) {
+    for (int i = 0; program->examples[i] != NULL; ++i) {
         fprintf(out, "  %s\n", program->examples[i]);
     }
     fprintf(out, "\n%sExit status%s\n", bold, reset);

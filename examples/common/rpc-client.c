@@ -19,10 +19,11 @@
 enum { NAME_SIZE = 288, FD_MAX = 1024 };
 
 struct server {
-    char           name[NAME_SIZE];   // as the user wrote it
-    char           address[RPC_ADDRESS_SIZE];
-    int            sock;              // ggml's
-    ggml_backend_t backend;           // ggml closes a connection that nobody uses; this keeps it, with its time-outs, to the end
+    char name[NAME_SIZE]; // as the user wrote it
+    char address[RPC_ADDRESS_SIZE];
+    int  sock; // ggml's
+    ggml_backend_t
+            backend; // ggml closes a connection that nobody uses; this keeps it, with its time-outs, to the end
 };
 
 // The process's, since ggml's callback has no user data.
@@ -54,7 +55,8 @@ static void on_abort(const char * message) {
     bool found = false;
     for (int i = 0; i < rpc.n; ++i) {
         if (is_closed(rpc.server[i].sock)) {
-            fprintf(stderr, "%s: server %s is lost: the connection is closed; it has ended, refused a request, or the network failed\n",
+            fprintf(stderr,
+                    "%s: server %s is lost: the connection is closed; it has ended, refused a request, or the network failed\n",
                     rpc.program, rpc.server[i].name);
             found = true;
         }
@@ -64,7 +66,8 @@ static void on_abort(const char * message) {
         for (int i = 0; i < rpc.n; ++i) {
             fprintf(stderr, "%s%s", i > 0 ? ", " : "", rpc.server[i].name);
         }
-        fprintf(stderr, " is lost: no answer within %lld seconds (--rpc-timeout)\n", (long long) rpc.timeout);
+        fprintf(stderr, " is lost: no answer within %lld seconds (--rpc-timeout)\n",
+                (long long) rpc.timeout);
     }
     _exit(EXIT_CODE_SYSTEM); // other threads are still at work on what will never come
 }
@@ -73,7 +76,8 @@ static void on_abort(const char * message) {
 // Connecting
 //
 
-// Between the probe and the time-outs there is a moment in which another client can take the server, and ggml would wait for it to end.
+// Between the probe and the time-outs there is a moment in which another client can take the
+// server, and ggml would wait for it to end.
 static void on_alarm(int number) {
     (void) number;
     if (write(STDERR_FILENO, rpc.waiting, strlen(rpc.waiting)) < 0) {
@@ -91,7 +95,8 @@ static int find_socket(const char * address) {
         if (getpeername(fd, (struct sockaddr *) &addr, &size) != 0 || addr.sin_family != AF_INET) {
             continue;
         }
-        snprintf(text, sizeof(text), "%s:%d", inet_ntop(AF_INET, &addr.sin_addr, digits, sizeof(digits)), ntohs(addr.sin_port));
+        snprintf(text, sizeof(text), "%s:%d",
+                inet_ntop(AF_INET, &addr.sin_addr, digits, sizeof(digits)), ntohs(addr.sin_port));
         if (strcmp(text, address) == 0) {
             return fd;
         }
@@ -99,7 +104,8 @@ static int find_socket(const char * address) {
     return -1;
 }
 
-static bool add_server(struct server * s, ggml_backend_reg_t (*add)(const char *), char * err, size_t err_size) {
+static bool add_server(
+        struct server * s, ggml_backend_reg_t (*add)(const char *), char * err, size_t err_size) {
     if (!rpc_resolve(s->name, s->address, err, err_size)) {
         return false;
     }
@@ -112,7 +118,8 @@ static bool add_server(struct server * s, ggml_backend_reg_t (*add)(const char *
     if (!rpc_probe(s->name, s->address, err, err_size)) {
         return false;
     }
-    snprintf(rpc.waiting, sizeof(rpc.waiting), "%s: server %s: no answer within %d seconds; it computes for another client\n",
+    snprintf(rpc.waiting, sizeof(rpc.waiting),
+            "%s: server %s: no answer within %d seconds; it computes for another client\n",
             rpc.program, s->name, RPC_PROBE_SECONDS);
     struct sigaction before;
     sigaction(SIGALRM, &(struct sigaction) { .sa_handler = on_alarm }, &before);
@@ -124,11 +131,13 @@ static bool add_server(struct server * s, ggml_backend_reg_t (*add)(const char *
     alarm(0);
     sigaction(SIGALRM, &before, NULL);
 
-    s->sock = s->backend != NULL ? find_socket(s->address) : -1;
+    s->sock                       = s->backend != NULL ? find_socket(s->address) : -1;
     const struct timeval patience = { .tv_sec = (time_t) rpc.timeout };
-    if (s->sock < 0 || setsockopt(s->sock, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof(patience)) != 0
-                    || setsockopt(s->sock, SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof(patience)) != 0) {
-        snprintf(err, err_size, "server %s: %s", s->name, reg == NULL ? "it has no devices" : "the connection cannot be given a time-out");
+    if (s->sock < 0 ||
+            setsockopt(s->sock, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof(patience)) != 0 ||
+            setsockopt(s->sock, SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof(patience)) != 0) {
+        snprintf(err, err_size, "server %s: %s", s->name,
+                reg == NULL ? "it has no devices" : "the connection cannot be given a time-out");
         return false;
     }
     ggml_backend_register(reg);
@@ -136,12 +145,15 @@ static bool add_server(struct server * s, ggml_backend_reg_t (*add)(const char *
     return true;
 }
 
-bool rpc_client_connect(const char * servers, const char * program, int64_t timeout, char * err, size_t err_size) {
+bool rpc_client_connect(
+        const char * servers, const char * program, int64_t timeout, char * err, size_t err_size) {
     ggml_backend_reg_t reg = ggml_backend_reg_by_name("RPC");
     union {
         void * pointer;
         ggml_backend_reg_t (*add)(const char * endpoint);
-    } found = { .pointer = reg != NULL ? ggml_backend_reg_get_proc_address(reg, "ggml_backend_rpc_add_server") : NULL };
+    } found = { .pointer = reg != NULL ? ggml_backend_reg_get_proc_address(
+                                                 reg, "ggml_backend_rpc_add_server")
+                                       : NULL };
     if (found.pointer == NULL) {
         snprintf(err, err_size, "--rpc: this build of ggml has no RPC backend");
         return false;
@@ -149,12 +161,15 @@ bool rpc_client_connect(const char * servers, const char * program, int64_t time
     rpc.program = program;
     rpc.timeout = timeout;
     ggml_set_abort_callback(on_abort);
-    signal(SIGPIPE, SIG_IGN); // or a send to a server that is gone would end the program without a word
+    signal(SIGPIPE,
+            SIG_IGN); // or a send to a server that is gone would end the program without a word
 
-    for (const char * p = servers; ; ++p) {
+    for (const char * p = servers;; ++p) {
         const size_t n = strcspn(p, ",");
         if (rpc.n == GGML_RPC_MAX_SERVERS || n >= NAME_SIZE) {
-            snprintf(err, err_size, rpc.n == GGML_RPC_MAX_SERVERS ? "--rpc names more than %d servers" : "--rpc: a name of more than %d bytes",
+            snprintf(err, err_size,
+                    rpc.n == GGML_RPC_MAX_SERVERS ? "--rpc names more than %d servers"
+                                                  : "--rpc: a name of more than %d bytes",
                     rpc.n == GGML_RPC_MAX_SERVERS ? GGML_RPC_MAX_SERVERS : NAME_SIZE - 1);
             return false;
         }

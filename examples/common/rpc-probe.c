@@ -20,7 +20,13 @@
 //
 //     request:   command (1 byte), size (8 bytes), what the client's connection can do (24 bytes; zeros: TCP and nothing else)
 //     answer:                      size (8 bytes), major, minor, patch, 0 (1 byte each), what the server's can (24 bytes)
-enum { HELLO = 14, CAPS_SIZE = 24, REQUEST_SIZE = 1 + 8 + CAPS_SIZE, VERSION_SIZE = 4, ANSWER_SIZE = 8 + VERSION_SIZE + CAPS_SIZE };
+enum {
+    HELLO        = 14,
+    CAPS_SIZE    = 24,
+    REQUEST_SIZE = 1 + 8 + CAPS_SIZE,
+    VERSION_SIZE = 4,
+    ANSWER_SIZE  = 8 + VERSION_SIZE + CAPS_SIZE
+};
 
 enum outcome {
     DONE,
@@ -32,7 +38,7 @@ enum outcome {
 // Waits until the socket can be read from or written to.
 static enum outcome wait_for(int sock, short events, int64_t deadline_us) {
     for (;;) {
-        const int64_t left = (deadline_us - ggml_time_us() + 999)/1000;
+        const int64_t left = (deadline_us - ggml_time_us() + 999) / 1000;
         struct pollfd p    = { .fd = sock, .events = events };
         const int     n    = left > 0 ? poll(&p, 1, (int) left) : 0;
         if (n > 0) {
@@ -72,7 +78,8 @@ static enum outcome send_hello(int sock) {
     uint8_t        request[REQUEST_SIZE] = { HELLO };
     const uint64_t size                  = CAPS_SIZE;
     memcpy(request + 1, &size, sizeof(size));
-    return send(sock, request, sizeof(request), MSG_NOSIGNAL) == (ssize_t) sizeof(request) ? DONE : FAILED;
+    return send(sock, request, sizeof(request), MSG_NOSIGNAL) == (ssize_t) sizeof(request) ? DONE
+                                                                                           : FAILED;
 }
 
 static enum outcome receive(int sock, uint8_t * data, size_t size, int64_t deadline_us) {
@@ -97,16 +104,20 @@ static enum outcome receive(int sock, uint8_t * data, size_t size, int64_t deadl
 static bool resolve(const char * server, struct sockaddr_in * addr, char * err, size_t err_size) {
     const char * colon = strrchr(server, ':');
     char *       end   = NULL;
-    const long   port  = colon != NULL && colon[1] >= '0' && colon[1] <= '9' ? strtol(colon + 1, &end, 10) : 0;
-    char         host[256];
-    if (port < 1 || port > UINT16_MAX || *end != '\0' || colon == server || (size_t) (colon - server) >= sizeof(host)) {
-        snprintf(err, err_size, "'%s' is no server; expected HOST:PORT, as in 10.0.0.7:50052", server);
+    const long   port =
+            colon != NULL && colon[1] >= '0' && colon[1] <= '9' ? strtol(colon + 1, &end, 10) : 0;
+    char host[256];
+    if (port < 1 || port > UINT16_MAX || *end != '\0' || colon == server ||
+            (size_t) (colon - server) >= sizeof(host)) {
+        snprintf(err, err_size, "'%s' is no server; expected HOST:PORT, as in 10.0.0.7:50052",
+                server);
         return false;
     }
     snprintf(host, sizeof(host), "%.*s", (int) (colon - server), server);
 
     struct addrinfo * found = NULL;
-    const int         code  = getaddrinfo(host, NULL, &(struct addrinfo) { .ai_family = AF_INET, .ai_socktype = SOCK_STREAM }, &found);
+    const int         code  = getaddrinfo(host, NULL,
+                     &(struct addrinfo) { .ai_family = AF_INET, .ai_socktype = SOCK_STREAM }, &found);
     if (code != 0) {
         snprintf(err, err_size, "server %s: the host is not known: %s", server, gai_strerror(code));
         return false;
@@ -122,10 +133,13 @@ static bool check_answer(const char * server, const uint8_t * answer, char * err
     uint64_t        size;
     memcpy(&size, answer, sizeof(size));
     if (size != VERSION_SIZE + CAPS_SIZE) {
-        snprintf(err, err_size, "server %s: what answers there is no RPC server of ggml, or a much older one", server);
+        snprintf(err, err_size,
+                "server %s: what answers there is no RPC server of ggml, or a much older one",
+                server);
         return false;
     }
-    if (v[0] == RPC_PROTO_MAJOR_VERSION && v[1] == RPC_PROTO_MINOR_VERSION && v[2] == RPC_PROTO_PATCH_VERSION) {
+    if (v[0] == RPC_PROTO_MAJOR_VERSION && v[1] == RPC_PROTO_MINOR_VERSION &&
+            v[2] == RPC_PROTO_PATCH_VERSION) {
         return true;
     }
     snprintf(err, err_size,
@@ -141,7 +155,8 @@ bool rpc_resolve(const char * server, char address[RPC_ADDRESS_SIZE], char * err
     if (!resolve(server, &addr, err, err_size)) {
         return false;
     }
-    snprintf(address, RPC_ADDRESS_SIZE, "%s:%d", inet_ntop(AF_INET, &addr.sin_addr, digits, sizeof(digits)), ntohs(addr.sin_port));
+    snprintf(address, RPC_ADDRESS_SIZE, "%s:%d",
+            inet_ntop(AF_INET, &addr.sin_addr, digits, sizeof(digits)), ntohs(addr.sin_port));
     return true;
 }
 
@@ -152,7 +167,7 @@ bool rpc_probe(const char * server, const char * address, char * err, size_t err
         return false;
     }
     const int     sock     = socket(AF_INET, SOCK_STREAM, 0);
-    const int64_t deadline = ggml_time_us() + RPC_PROBE_SECONDS*INT64_C(1000000);
+    const int64_t deadline = ggml_time_us() + RPC_PROBE_SECONDS * INT64_C(1000000);
     enum outcome  outcome  = sock >= 0 ? connect_within(sock, &addr, deadline) : FAILED;
     const bool    reached  = outcome == DONE;
     if (outcome == DONE) {
@@ -168,11 +183,15 @@ bool rpc_probe(const char * server, const char * address, char * err, size_t err
     switch (outcome) {
         case DONE: return check_answer(server, answer, err, err_size);
         case LATE: {
-            snprintf(err, err_size, "server %s: no %s within %d seconds%s", server, reached ? "answer" : "connection", RPC_PROBE_SECONDS,
-                    reached ? "; it hangs, or computes for another client, or is no RPC server of ggml" : "");
+            snprintf(err, err_size, "server %s: no %s within %d seconds%s", server,
+                    reached ? "answer" : "connection", RPC_PROBE_SECONDS,
+                    reached ? "; it hangs, or computes for another client, or is no RPC server of ggml"
+                            : "");
         } break;
         case CLOSED: {
-            snprintf(err, err_size, "server %s: what answers there is no RPC server of ggml, or an older one", server);
+            snprintf(err, err_size,
+                    "server %s: what answers there is no RPC server of ggml, or an older one",
+                    server);
         } break;
         case FAILED: {
             snprintf(err, err_size, "server %s: %s", server, strerror(error));

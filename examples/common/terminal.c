@@ -7,8 +7,8 @@
 #include <unistd.h>
 
 // A log file gets a line at most this often, a terminal a new one.
-static const int64_t PLAIN_LINE_EVERY_US    = 10*1000*1000;
-static const int64_t TERMINAL_LINE_EVERY_US = 50*1000;
+static const int64_t PLAIN_LINE_EVERY_US    = 10 * 1000 * 1000;
+static const int64_t TERMINAL_LINE_EVERY_US = 50 * 1000;
 
 static bool is_terminal(FILE * out) {
     const char * term = getenv("TERM");
@@ -41,9 +41,11 @@ void progress_step(struct progress * p, const char * what) {
     }
     p->shown_us = now_us;
 
-    fprintf(stderr, "%s[%d/%d] %s", p->is_terminal ? "\r\033[K" : "", p->n_done + 1, p->n_steps, what);
+    fprintf(stderr, "%s[%d/%d] %s", p->is_terminal ? "\r\033[K" : "", p->n_done + 1, p->n_steps,
+            what);
     if (p->n_done > 0) {
-        const double left_s = 1e-6 * (double) (now_us - p->start_us) / p->n_done * (p->n_steps - p->n_done);
+        const double left_s =
+                1e-6 * (double) (now_us - p->start_us) / p->n_done * (p->n_steps - p->n_done);
         fprintf(stderr, ", about %.0f s left", left_s);
     }
     fprintf(stderr, "%s", p->is_terminal ? "" : "\n");

@@ -23,11 +23,12 @@ static void quote(char * out, size_t out_size, const char * p, const char * end)
     out[n] = '\0';
 }
 
-bool token_ids_parse(const char * text, size_t size, int32_t ** ids, int64_t * n_ids, char * err, size_t err_size) {
+bool token_ids_parse(const char * text, size_t size, int32_t ** ids, int64_t * n_ids, char * err,
+        size_t err_size) {
     const char * end = text + size;
 
     *n_ids = 0;
-    *ids   = malloc((size/2 + 1)*sizeof(**ids)); // an id takes a digit and a separator
+    *ids   = malloc((size / 2 + 1) * sizeof(**ids)); // an id takes a digit and a separator
     if (*ids == NULL) {
         snprintf(err, err_size, "out of memory for token ids in %zu bytes of text", size);
         return false;
@@ -42,12 +43,13 @@ bool token_ids_parse(const char * text, size_t size, int32_t ** ids, int64_t * n
         const char * word = p;
         int64_t      id   = 0;
         while (p < end && is_digit(*p) && id <= INT32_MAX) {
-            id = 10*id + (*p++ - '0');
+            id = 10 * id + (*p++ - '0');
         }
         if (id > INT32_MAX || (p < end && !is_space(*p))) {
             char found[24];
             quote(found, sizeof(found), word, end);
-            snprintf(err, err_size, "token %" PRId64 " is '%s'; expected a decimal id", *n_ids, found);
+            snprintf(err, err_size, "token %" PRId64 " is '%s'; expected a decimal id", *n_ids,
+                    found);
             free(*ids);
             *ids = NULL;
             return false;
@@ -56,10 +58,13 @@ bool token_ids_parse(const char * text, size_t size, int32_t ** ids, int64_t * n
     }
 }
 
-bool token_ids_check(const int32_t * ids, int64_t n_ids, int64_t n_vocab, char * err, size_t err_size) {
-    for (int64_t i = 0; i < n_ids; i++) {
+bool token_ids_check(
+        const int32_t * ids, int64_t n_ids, int64_t n_vocab, char * err, size_t err_size) {
+    for (int64_t i = 0; i < n_ids; ++i) {
         if (ids[i] < 0 || ids[i] >= n_vocab) {
-            snprintf(err, err_size, "token %" PRId64 " has id %" PRId32 "; the ids of the model are 0 to %" PRId64, i, ids[i], n_vocab - 1);
+            snprintf(err, err_size,
+                    "token %" PRId64 " has id %" PRId32 "; the ids of the model are 0 to %" PRId64,
+                    i, ids[i], n_vocab - 1);
             return false;
         }
     }

@@ -25,9 +25,12 @@ struct args {
 // A model
 //
 
-// Where the range of eigenvalues was read: a file of ours says it, llama.cpp's architectures imply theirs.
+// Where the range of eigenvalues was read: a file of ours says it, llama.cpp's architectures imply
+// theirs.
 static const char * eigenvalues_source(const struct lrnn_model_info * info) {
-    return info->range_source[0] != '\0' ? info->range_source : strcmp(info->architecture, "lrnn") == 0 ? "stated in the file" : "implied by the architecture";
+    return info->range_source[0] != '\0'             ? info->range_source
+           : strcmp(info->architecture, "lrnn") == 0 ? "stated in the file"
+                                                     : "implied by the architecture";
 }
 
 static const char * eigenvalues_text(const struct lrnn_model_info * info) {
@@ -37,11 +40,11 @@ static const char * eigenvalues_text(const struct lrnn_model_info * info) {
 // 1234567 bytes, 1.2 MiB
 static void print_bytes(int64_t bytes) {
     static const char * const units[] = { "KiB", "MiB", "GiB", "TiB" };
-    double x    = (double) bytes/1024.0;
-    int    unit = 0;
+    double                    x       = (double) bytes / 1024.0;
+    int                       unit    = 0;
 
     printf("%" PRId64 " bytes", bytes);
-    for (; x >= 1024.0 && unit < 3; unit++) {
+    for (; x >= 1024.0 && unit < 3; ++unit) {
         x /= 1024.0;
     }
     if (bytes >= 1024) {
@@ -57,7 +60,7 @@ static void print_id(const char * name, int32_t id) {
 
 // Of names that come from the file, what a terminal might obey is left out.
 static void print_name(const char * name) {
-    for (const char * p = name; *p != '\0'; p++) {
+    for (const char * p = name; *p != '\0'; ++p) {
         putchar((unsigned char) *p < ' ' || *p == 0x7f ? '?' : *p);
     }
 }
@@ -69,10 +72,12 @@ static void print_model(const struct lrnn_model_info * info) {
     printf("family            %s\n", info->family);
     printf("eigenvalues       %s (%s)\n", eigenvalues_text(info), eigenvalues_source(info));
     if (info->n_householder > 0) {
-        printf("n_h               %" PRId64 " Householder factor%s a token\n", info->n_householder, info->n_householder > 1 ? "s" : "");
+        printf("n_h               %" PRId64 " Householder factor%s a token\n", info->n_householder,
+                info->n_householder > 1 ? "s" : "");
     }
     if (info->n_head > 0) {
-        printf("heads             %" PRId64 " of %" PRId64 " x %" PRId64 " (d_k x d_v)\n", info->n_head, info->d_k, info->d_v);
+        printf("heads             %" PRId64 " of %" PRId64 " x %" PRId64 " (d_k x d_v)\n",
+                info->n_head, info->d_k, info->d_v);
     }
     printf("layers            %" PRId64, info->n_layer);
     if (info->n_layer_attention > 0) {
@@ -109,10 +114,10 @@ static void print_model(const struct lrnn_model_info * info) {
 static void print_tensors(const struct lrnn_model * model) {
     struct lrnn_tensor_info t;
     printf("\n%-36s %-6s %-28s %12s\n", "tensor", "type", "shape", "bytes");
-    for (int64_t i = 0; lrnn_model_get_tensor(model, i, &t); i++) {
+    for (int64_t i = 0; lrnn_model_get_tensor(model, i, &t); ++i) {
         char shape[96];
         int  n = snprintf(shape, sizeof(shape), "%" PRId64, t.ne[0]);
-        for (int d = 1; d < 4 && (t.ne[d] > 1 || (d < 3 && t.ne[d + 1] > 1)); d++) {
+        for (int d = 1; d < 4 && (t.ne[d] > 1 || (d < 3 && t.ne[d + 1] > 1)); ++d) {
             n += snprintf(shape + n, sizeof(shape) - (size_t) n, " x %" PRId64, t.ne[d]);
         }
         printf("%-36s %-6s %-28s %12" PRId64 "\n", t.name, t.type, shape, t.n_bytes);
@@ -144,38 +149,39 @@ static void print_model_json(const struct lrnn_model * model, const struct lrnn_
     snprintf(identity, sizeof(identity), "%016" PRIx64, info->identity);
     printf("{\n  \"architecture\": ");
     json_string(stdout, info->architecture, strlen(info->architecture));
-    print_key_string("name",                  info->name != NULL ? info->name : "");
-    print_key_string("family",                info->family);
-    print_key_string("eigenvalues",           info->eigenvalues);
-    print_key_string("eigenvalues_source",    eigenvalues_source(info));
-    print_key_int   ("n_householder",         true, info->n_householder);
-    print_key_int   ("n_head",                info->n_head > 0, info->n_head);
-    print_key_int   ("d_k",                   info->n_head > 0, info->d_k);
-    print_key_int   ("d_v",                   info->n_head > 0, info->d_v);
-    print_key_int   ("n_layer",               true, info->n_layer);
-    print_key_int   ("n_layer_attention",     true, info->n_layer_attention);
-    print_key_int   ("n_embd",                true, info->n_embd);
-    print_key_int   ("n_vocab",               true, info->n_vocab);
-    print_key_int   ("bos",                   info->bos >= 0, info->bos);
-    print_key_int   ("eos",                   info->eos >= 0, info->eos);
-    print_key       ("tokenizer");
+    print_key_string("name", info->name != NULL ? info->name : "");
+    print_key_string("family", info->family);
+    print_key_string("eigenvalues", info->eigenvalues);
+    print_key_string("eigenvalues_source", eigenvalues_source(info));
+    print_key_int("n_householder", true, info->n_householder);
+    print_key_int("n_head", info->n_head > 0, info->n_head);
+    print_key_int("d_k", info->n_head > 0, info->d_k);
+    print_key_int("d_v", info->n_head > 0, info->d_v);
+    print_key_int("n_layer", true, info->n_layer);
+    print_key_int("n_layer_attention", true, info->n_layer_attention);
+    print_key_int("n_embd", true, info->n_embd);
+    print_key_int("n_vocab", true, info->n_vocab);
+    print_key_int("bos", info->bos >= 0, info->bos);
+    print_key_int("eos", info->eos >= 0, info->eos);
+    print_key("tokenizer");
     printf("%s", info->has_tokenizer ? "true" : "false");
-    print_key_int   ("trained_length",        info->trained_length > 0, info->trained_length);
-    print_key_int   ("weight_bytes",          true, info->weight_bytes);
-    print_key_int   ("state_bytes",           true, info->state_bytes);
-    print_key_int   ("cache_bytes_per_token", true, info->cache_bytes);
-    print_key_string("identity",              identity);
-    print_key_string("source",                info->source);
+    print_key_int("trained_length", info->trained_length > 0, info->trained_length);
+    print_key_int("weight_bytes", true, info->weight_bytes);
+    print_key_int("state_bytes", true, info->state_bytes);
+    print_key_int("cache_bytes_per_token", true, info->cache_bytes);
+    print_key_string("identity", identity);
+    print_key_string("source", info->source);
     print_key("source_config");
     metadata_source_config(stdout, model);
     print_key("metadata");
     metadata_keys(stdout, model);
     print_key("tensors");
     struct lrnn_tensor_info t;
-    for (int64_t i = 0; lrnn_model_get_tensor(model, i, &t); i++) {
+    for (int64_t i = 0; lrnn_model_get_tensor(model, i, &t); ++i) {
         printf("%s\n    { \"name\": ", i == 0 ? "[" : ",");
         json_string(stdout, t.name, strlen(t.name));
-        printf(", \"type\": \"%s\", \"ne\": [%" PRId64 ", %" PRId64 ", %" PRId64 ", %" PRId64 "], \"bytes\": %" PRId64 " }",
+        printf(", \"type\": \"%s\", \"ne\": [%" PRId64 ", %" PRId64 ", %" PRId64 ", %" PRId64
+               "], \"bytes\": %" PRId64 " }",
                 t.type, t.ne[0], t.ne[1], t.ne[2], t.ne[3], t.n_bytes);
     }
     printf("\n  ]\n}\n");
@@ -187,15 +193,16 @@ static void print_model_json(const struct lrnn_model * model, const struct lrnn_
 
 static const char * type_name(enum ggml_backend_dev_type type) {
     switch (type) {
-        case GGML_BACKEND_DEVICE_TYPE_CPU:   return "CPU";
-        case GGML_BACKEND_DEVICE_TYPE_GPU:   return "GPU";
-        case GGML_BACKEND_DEVICE_TYPE_IGPU:  return "integrated GPU";
+        case GGML_BACKEND_DEVICE_TYPE_CPU: return "CPU";
+        case GGML_BACKEND_DEVICE_TYPE_GPU: return "GPU";
+        case GGML_BACKEND_DEVICE_TYPE_IGPU: return "integrated GPU";
         case GGML_BACKEND_DEVICE_TYPE_ACCEL: return "accelerator";
-        default:                             return "other";
+        default: return "other";
     }
 }
 
-// What else is to be known of GPUs: that this build has CUDA and finds no card, and how far its kernels were tested.
+// What else is to be known of GPUs: that this build has CUDA and finds no card, and how far its
+// kernels were tested.
 static void print_cuda(bool json) {
     const char * notice = lrnn_cuda_notice();
     char         missing[320];
@@ -227,13 +234,13 @@ static void print_devices(bool json) {
     const size_t n = ggml_backend_dev_count();
 
     printf("%s", json ? "{\n  \"devices\": [" : "");
-    for (size_t i = 0; i < n; i++) {
-        ggml_backend_dev_t dev = ggml_backend_dev_get(i);
-        const char * name    = ggml_backend_dev_name(dev);
-        const char * what    = ggml_backend_dev_description(dev);
-        const char * type    = type_name(ggml_backend_dev_type(dev));
-        const char * backend = ggml_backend_reg_name(ggml_backend_dev_backend_reg(dev));
-        size_t       free_bytes, total_bytes;
+    for (size_t i = 0; i < n; ++i) {
+        ggml_backend_dev_t dev     = ggml_backend_dev_get(i);
+        const char *       name    = ggml_backend_dev_name(dev);
+        const char *       what    = ggml_backend_dev_description(dev);
+        const char *       type    = type_name(ggml_backend_dev_type(dev));
+        const char *       backend = ggml_backend_reg_name(ggml_backend_dev_backend_reg(dev));
+        size_t             free_bytes, total_bytes;
 
         ggml_backend_dev_memory(dev, &free_bytes, &total_bytes);
         if (json) {
@@ -245,10 +252,11 @@ static void print_devices(bool json) {
             json_string(stdout, type, strlen(type));
             printf(", \"description\": ");
             json_string(stdout, what, strlen(what));
-            printf(",\n      \"memory_bytes\": %zu, \"memory_free_bytes\": %zu }", total_bytes, free_bytes);
+            printf(",\n      \"memory_bytes\": %zu, \"memory_free_bytes\": %zu }", total_bytes,
+                    free_bytes);
         } else {
-            printf("%-10s %s, %s (%s), %.1f GiB of memory, %.1f free\n",
-                    name, type, what, backend, (double) total_bytes/(1 << 30), (double) free_bytes/(1 << 30));
+            printf("%-10s %s, %s (%s), %.1f GiB of memory, %.1f free\n", name, type, what, backend,
+                    (double) total_bytes / (1 << 30), (double) free_bytes / (1 << 30));
         }
     }
     printf("%s", json ? "\n  ],\n  \"cuda\": " : "");
@@ -264,9 +272,11 @@ static enum exit_code run(const struct args * args) {
     if (args->devices) {
         print_devices(args->json);
     } else {
-        const bool          place = args->compute.n_gpu_layers != 0 || args->compute.verbose; // otherwise the weights need not be read
-        struct lrnn_model * model = place ? compute_load(&args->compute, "lrnn-inspect", args->model, false)
-                                          : load_model("lrnn-inspect", args->model, false);
+        const bool place = args->compute.n_gpu_layers != 0 ||
+                           args->compute.verbose; // otherwise the weights need not be read
+        struct lrnn_model * model =
+                place ? compute_load(&args->compute, "lrnn-inspect", args->model, false)
+                      : load_model("lrnn-inspect", args->model, false);
         if (model == NULL) {
             return EXIT_CODE_MODEL;
         }
@@ -287,32 +297,48 @@ static enum exit_code run(const struct args * args) {
 }
 
 int main(int argc, char ** argv) {
-    struct args args = { .compute = COMPUTE_DEFAULTS };
+    struct args args          = { .compute = COMPUTE_DEFAULTS };
     args.compute.n_gpu_layers = 0;
 
     const struct option options[] = {
-        { .group = "What",
-          .names = "M.gguf",    .type = OPTION_STRING, .dest = &args.model,   .help = "the model" },
-        { .names = "--devices", .type = OPTION_FLAG,   .dest = &args.devices, .help = "list the devices that ggml finds, with their memory" },
+        { .group       = "What",
+                .names = "M.gguf",
+                .type  = OPTION_STRING,
+                .dest  = &args.model,
+                .help  = "the model" },
+        { .names      = "--devices",
+                .type = OPTION_FLAG,
+                .dest = &args.devices,
+                .help = "list the devices that ggml finds, with their memory" },
 
-        { .group = "Output",
-          .names = "--json",    .type = OPTION_FLAG,   .dest = &args.json,    .help = "as JSON; null where the file does not say" },
+        { .group       = "Output",
+                .names = "--json",
+                .type  = OPTION_FLAG,
+                .dest  = &args.json,
+                .help  = "as JSON; null where the file does not say" },
 
-        { .group = "Placement, which -v shows",
-          .names = "-ngl, --gpu-layers", .value = "N", .type = OPTION_INT, .dest = &args.compute.n_gpu_layers, .min = -1, .max = 1 << 20,
-          .help = "layers on devices, as in the other programs; the model is loaded there" },
+        { .group       = "Placement, which -v shows",
+                .names = "-ngl, --gpu-layers",
+                .value = "N",
+                .type  = OPTION_INT,
+                .dest  = &args.compute.n_gpu_layers,
+                .min   = -1,
+                .max   = 1 << 20,
+                .help  = "layers on devices, as in the other programs; the model is loaded there" },
         COMPUTE_DEVICES(args.compute),
     };
     const struct program program = {
         .name      = "lrnn-inspect",
         .summary   = "what a model is, and what it costs to run",
-        .modes     = (const char * const []) { "M.gguf [--json]       a model", "--devices [--json]    this machine, and servers", NULL },
-        .examples  = (const char * const []) { "lrnn-inspect model.gguf", "lrnn-inspect model.gguf --json | jq .state_bytes",
-            "lrnn-inspect --devices --rpc 10.0.0.7:50052", NULL },
+        .modes     = (const char * const[]) { "M.gguf [--json]       a model",
+                    "--devices [--json]    this machine, and servers", NULL },
+        .examples  = (const char * const[]) { "lrnn-inspect model.gguf",
+                 "lrnn-inspect model.gguf --json | jq .state_bytes",
+                 "lrnn-inspect --devices --rpc 10.0.0.7:50052", NULL },
         .options   = options,
-        .n_options = sizeof(options)/sizeof(options[0]),
+        .n_options = sizeof(options) / sizeof(options[0]),
     };
-    char err[512];
+    char           err[512];
     enum exit_code code;
 
     if (!options_read(&program, argc, argv, &code)) {
@@ -320,7 +346,9 @@ int main(int argc, char ** argv) {
     }
     if ((args.model != NULL) == args.devices) {
         fprintf(stderr, "lrnn-inspect: %s; see lrnn-inspect --help\n",
-                args.devices ? "--devices is about this machine, not about a model: give one of the two" : "M.gguf is missing");
+                args.devices
+                        ? "--devices is about this machine, not about a model: give one of the two"
+                        : "M.gguf is missing");
         return EXIT_CODE_USAGE;
     }
     if (!compute_check(&args.compute, "lrnn-inspect", err, sizeof(err))) {

@@ -29,7 +29,8 @@ static bool begins_with(const struct lrnn_key_info * key, const char * prefix) {
 }
 
 static bool is_left_out(const struct lrnn_key_info * key) {
-    const bool is_config = key->name_size == strlen(SOURCE_CONFIG) && begins_with(key, SOURCE_CONFIG);
+    const bool is_config =
+            key->name_size == strlen(SOURCE_CONFIG) && begins_with(key, SOURCE_CONFIG);
     return is_config || (key->is_array && begins_with(key, "tokenizer."));
 }
 
@@ -42,7 +43,7 @@ static void print_number(FILE * out, double x) {
         json_number(out, x);
         return;
     }
-    for (int digits = 6; digits <= 17; digits++) {
+    for (int digits = 6; digits <= 17; ++digits) {
         snprintf(text, sizeof(text), "%.*g", digits, x);
         if (is_f32 ? strtof(text, NULL) == (float) x : strtod(text, NULL) == x) {
             break;
@@ -53,10 +54,10 @@ static void print_number(FILE * out, double x) {
 
 static void print_value(FILE * out, const struct lrnn_key_info * key) {
     switch (key->kind) {
-        case LRNN_KEY_INT:   fprintf(out, "%" PRId64, key->integer);            break;
-        case LRNN_KEY_FLOAT: print_number(out, key->number);                    break;
-        case LRNN_KEY_BOOL:  fputs(key->integer != 0 ? "true" : "false", out);  break;
-        case LRNN_KEY_TEXT:  json_string(out, key->text, key->text_size);       break;
+        case LRNN_KEY_INT: fprintf(out, "%" PRId64, key->integer); break;
+        case LRNN_KEY_FLOAT: print_number(out, key->number); break;
+        case LRNN_KEY_BOOL: fputs(key->integer != 0 ? "true" : "false", out); break;
+        case LRNN_KEY_TEXT: json_string(out, key->text, key->text_size); break;
     }
 }
 
@@ -64,7 +65,7 @@ void metadata_keys(FILE * out, const struct lrnn_model * model) {
     struct lrnn_key_info key;
     const char *         separator = "{";
 
-    for (int64_t i = 0; lrnn_model_get_key(model, i, 0, &key); i++) {
+    for (int64_t i = 0; lrnn_model_get_key(model, i, 0, &key); ++i) {
         if (is_left_out(&key)) {
             continue;
         }
@@ -77,7 +78,7 @@ void metadata_keys(FILE * out, const struct lrnn_model * model) {
             continue;
         }
         putc('[', out);
-        for (int64_t j = 0; j < key.n; j++) {
+        for (int64_t j = 0; j < key.n; ++j) {
             lrnn_model_get_key(model, i, j, &key);
             fputs(j > 0 ? ", " : "", out);
             print_value(out, &key);

@@ -1,6 +1,7 @@
 #pragma once
 
-// lrnn-perplexity compare -m A.gguf -m B.gguf: how far models are from the first one, position by position, run in step over a text.
+// lrnn-perplexity compare -m A.gguf -m B.gguf: how far models are from the first one, position by
+// position, run in step over a text.
 
 #include "exit-code.h"
 

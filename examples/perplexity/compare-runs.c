@@ -62,34 +62,41 @@ static int64_t bucket_of(const struct summary * s) {
         return -1;
     }
     const int64_t width = f->at[0].range.to - f->at[0].range.from + 1;
-    return f->n > 1 && f->at[0].range.from == 1 && width == 2 && f->at[1].range.to == 4 && f->n > 2 && f->at[2].range.to > 6 ? 0 : width;
+    return f->n > 1 && f->at[0].range.from == 1 && width == 2 && f->at[1].range.to == 4 &&
+                           f->n > 2 && f->at[2].range.to > 6
+                   ? 0
+                   : width;
 }
 
 //
 // Tables
 //
 
-static bool set_paired(struct arena * a, struct grid * g, int row, const char * where, const char * base, const char * other,
-        const struct paired * p, bool nats) {
+static bool set_paired(struct arena * a, struct grid * g, int row, const char * where,
+        const char * base, const char * other, const struct paired * p, bool nats) {
     const struct stats_estimate * e  = &p->difference;
     const double                  pv = stats_p_value(e);
-    bool ok = grid_set(a, g, row, 0, "%s", where) && grid_set(a, g, row, 1, "%s", base) && grid_set(a, g, row, 2, "%s", other);
+    bool ok = grid_set(a, g, row, 0, "%s", where) && grid_set(a, g, row, 1, "%s", base) &&
+              grid_set(a, g, row, 2, "%s", other);
     if (!isfinite(e->value)) {
         return ok && grid_set(a, g, row, 3, "diverged");
     }
-    ok = ok && grid_set(a, g, row, 3, "%+.5f", e->value)
-            && (e->method == STATS_NONE || grid_set(a, g, row, 4, "%+.5f .. %+.5f", e->lo, e->hi))
-            && (!nats || grid_set(a, g, row, 5, "%.5f", exp(e->value))) && grid_set(a, g, row, 6, "%" PRId64 " of %" PRId64, p->won, e->n);
+    ok = ok && grid_set(a, g, row, 3, "%+.5f", e->value) &&
+         (e->method == STATS_NONE || grid_set(a, g, row, 4, "%+.5f .. %+.5f", e->lo, e->hi)) &&
+         (!nats || grid_set(a, g, row, 5, "%.5f", exp(e->value))) &&
+         grid_set(a, g, row, 6, "%" PRId64 " of %" PRId64, p->won, e->n);
     return ok && (!isfinite(pv) || grid_set_p_value(a, g, row, 7, pv));
 }
 
-static struct grid * new_grid(struct arena * a, int n_rows, const char * base, const char * other, const char * unit) {
-    static const char * const HEAD[] = { "targets", "first", "second", "difference", "95 % interval", "ratio of ppl", "windows won", "p" };
-    enum { N_COLS = sizeof(HEAD)/sizeof(HEAD[0]) };
+static struct grid * new_grid(
+        struct arena * a, int n_rows, const char * base, const char * other, const char * unit) {
+    static const char * const HEAD[] = { "targets", "first", "second", "difference",
+        "95 % interval", "ratio of ppl", "windows won", "p" };
+    enum { N_COLS = sizeof(HEAD) / sizeof(HEAD[0]) };
     struct grid * g     = grid_new(a, n_rows, N_COLS);
-    char        * title = arena_alloc(a, strlen(base) + strlen(other) + strlen(unit) + 64);
+    char *        title = arena_alloc(a, strlen(base) + strlen(other) + strlen(unit) + 64);
     bool          ok    = g != NULL && title != NULL;
-    for (int c = 0; c < N_COLS && ok; c++) {
+    for (int c = 0; c < N_COLS && ok; ++c) {
         ok = grid_set(a, g, 0, c, "%s", HEAD[c]);
     }
     if (!ok) {
@@ -109,14 +116,16 @@ static void describe_value(const struct figure * f, char * text, size_t size) {
 }
 
 static bool print_tokens(const struct comparison * c, struct arena * a) {
-    struct grid * g    = new_grid(a, c->n_buckets + 3, c->base->meta.model, c->other->meta.model, "nats per token");
-    char        * note = arena_alloc(a, 768);
-    char          where[64], base[32], other[32];
-    bool          ok   = g != NULL && note != NULL;
+    struct grid * g = new_grid(
+            a, c->n_buckets + 3, c->base->meta.model, c->other->meta.model, "nats per token");
+    char * note = arena_alloc(a, 768);
+    char   where[64], base[32], other[32];
+    bool   ok = g != NULL && note != NULL;
 
-    for (int i = 0; i < c->n_buckets && ok; i++) {
+    for (int i = 0; i < c->n_buckets && ok; ++i) {
         const struct figure * f = &c->base->buckets.at[i];
-        snprintf(where, sizeof(where), "%" PRId64 "\xe2\x80\x93%" PRId64, f->range.from, f->range.to);
+        snprintf(where, sizeof(where), "%" PRId64 "\xe2\x80\x93%" PRId64, f->range.from,
+                f->range.to);
         describe_value(f, base, sizeof(base));
         describe_value(&c->other->buckets.at[i], other, sizeof(other));
         ok = set_paired(a, g, i + 1, where, base, other, &c->buckets[i], true);
@@ -139,24 +148,29 @@ static bool print_tokens(const struct comparison * c, struct arena * a) {
     if (!ok) {
         return false;
     }
-    int n = snprintf(note, 768, "Paired by window; negative: the second is better. %d buckets were looked at, and of 20 that do not differ "
-            "one seems to: %s is the one test to go by.", c->n_buckets, c->beyond.difference.n > 0 ? "the row beyond the training length" :
-            "the row of all targets");
+    int n = snprintf(note, 768,
+            "Paired by window; negative: the second is better. %d buckets were looked at, and of 20 that do not differ "
+            "one seems to: %s is the one test to go by.",
+            c->n_buckets,
+            c->beyond.difference.n > 0 ? "the row beyond the training length"
+                                       : "the row of all targets");
     if (c->n_left_out > 0) {
-        snprintf(note + n, 768 - (size_t) n, " %" PRId64 " windows are in one run only and are left out.", c->n_left_out);
+        snprintf(note + n, 768 - (size_t) n,
+                " %" PRId64 " windows are in one run only and are left out.", c->n_left_out);
     }
     g->note = note;
     grid_write_text(g, COLUMNS, false, stdout);
     return true;
 }
 
-static bool print_bytes(const struct byte_comparison * c, const char * base_name, const char * other_name, struct arena * a) {
+static bool print_bytes(const struct byte_comparison * c, const char * base_name,
+        const char * other_name, struct arena * a) {
     struct grid * g    = new_grid(a, 3, base_name, other_name, "bits per byte");
-    char        * note = arena_alloc(a, 768);
+    char *        note = arena_alloc(a, 768);
     char          base[32], other[32];
-    bool          ok   = g != NULL && note != NULL;
+    bool          ok = g != NULL && note != NULL;
 
-    snprintf(base,  sizeof(base),  "%.4f", c->base.value);
+    snprintf(base, sizeof(base), "%.4f", c->base.value);
     snprintf(other, sizeof(other), "%.4f", c->other.value);
     ok = ok && set_paired(a, g, 1, "all", base, other, &c->all, false);
     if (!ok) {
@@ -166,8 +180,11 @@ static bool print_bytes(const struct byte_comparison * c, const char * base_name
     if (c->beyond.difference.n > 0) {
         ok = set_paired(a, g, g->n_rows++, "beyond both lengths", "", "", &c->beyond, false);
     }
-    snprintf(note, 768, "The tokenizers differ: compared are the stretches of text that both have scored and that begin and end between "
-            "tokens of both, %" PRId64 " bytes of %" PRId64 " and %" PRId64 ", paired by windows of the first.", c->bytes, c->base_bytes, c->other_bytes);
+    snprintf(note, 768,
+            "The tokenizers differ: compared are the stretches of text that both have scored and that begin and end between "
+            "tokens of both, %" PRId64 " bytes of %" PRId64 " and %" PRId64
+            ", paired by windows of the first.",
+            c->bytes, c->base_bytes, c->other_bytes);
     g->note = note;
     grid_write_text(g, COLUMNS, false, stdout);
     return ok;
@@ -179,10 +196,11 @@ static bool print_bytes(const struct byte_comparison * c, const char * base_name
 
 enum outcome { COMPARED, REFUSED, NO_MEMORY };
 
-static enum outcome compare_pair(const struct side * a, int i, const struct side * b, int j, char * err, size_t err_size) {
-    const struct summary * base  = side_summary(a, i);
-    const struct summary * other = side_summary(b, j);
-    struct arena         * arena = arena_new();
+static enum outcome compare_pair(
+        const struct side * a, int i, const struct side * b, int j, char * err, size_t err_size) {
+    const struct summary * base    = side_summary(a, i);
+    const struct summary * other   = side_summary(b, j);
+    struct arena *         arena   = arena_new();
     enum outcome           outcome = arena != NULL ? COMPARED : NO_MEMORY;
     bool                   bytes_only;
     char                   why[512];
@@ -199,15 +217,17 @@ static enum outcome compare_pair(const struct side * a, int i, const struct side
         }
     } else if (bytes_only && side_scores(a, i) != NULL && side_scores(b, j) != NULL) {
         struct byte_comparison c;
-        if (!byte_comparison_make(side_scores(a, i), side_scores(b, j), base->extrapolation.train_length, other->extrapolation.train_length,
-                &c, err, err_size)) {
+        if (!byte_comparison_make(side_scores(a, i), side_scores(b, j),
+                    base->extrapolation.train_length, other->extrapolation.train_length, &c, err,
+                    err_size)) {
             outcome = REFUSED;
         } else {
-            outcome = print_bytes(&c, base->meta.model, other->meta.model, arena) ? COMPARED : NO_MEMORY;
+            outcome = print_bytes(&c, base->meta.model, other->meta.model, arena) ? COMPARED
+                                                                                  : NO_MEMORY;
         }
     } else {
-        snprintf(err, err_size, "%s and %s cannot be compared%s: %s%s", base->meta.model, other->meta.model,
-                bytes_only ? " token by token" : "", why,
+        snprintf(err, err_size, "%s and %s cannot be compared%s: %s%s", base->meta.model,
+                other->meta.model, bytes_only ? " token by token" : "", why,
                 bytes_only ? "; their score files (.nll) can be, in bits per byte" : "");
         outcome = REFUSED;
     }
@@ -218,56 +238,58 @@ static enum outcome compare_pair(const struct side * a, int i, const struct side
 static enum exit_code compare_sides(const struct side * a, const struct side * b) {
     char err[1024] = "", first[1024] = "";
     int  n_compared = 0;
-    for (int i = 0; i < side_count(a); i++) {
-        for (int j = 0; j < side_count(b); j++) {
+    for (int i = 0; i < side_count(a); ++i) {
+        for (int j = 0; j < side_count(b); ++j) {
             switch (compare_pair(a, i, b, j, err, sizeof(err))) {
-                case COMPARED:
-                    n_compared++;
-                    break;
+                case COMPARED: n_compared++; break;
                 case REFUSED: // runs on other data sets are expected among several; the first reason is told if there is nothing else
                     if (first[0] == '\0') {
                         memcpy(first, err, sizeof(first));
                     }
                     break;
-                case NO_MEMORY:
-                    return fail(EXIT_CODE_SYSTEM, "out of memory");
+                case NO_MEMORY: return fail(EXIT_CODE_SYSTEM, "out of memory");
             }
         }
     }
     return n_compared > 0 ? EXIT_CODE_OK : fail(EXIT_CODE_DATA, first);
 }
 
-static bool read_side(struct side * s, const struct report_params * params, char * err, size_t err_size) {
+static bool read_side(
+        struct side * s, const struct report_params * params, char * err, size_t err_size) {
     struct report_params p = *params;
-    p.paths   = &s->path;
-    p.n_paths = 1;
-    return s->is_report ? report_file_read(s->path, &s->file, err, err_size) : report_read(&p, &s->scores, err, err_size);
+    p.paths                = &s->path;
+    p.n_paths              = 1;
+    return s->is_report ? report_file_read(s->path, &s->file, err, err_size)
+                        : report_read(&p, &s->scores, err, err_size);
 }
 
 // The bucket that suits the runs of both sides: their summaries are made with it.
 static int64_t common_bucket(const struct side * sides) {
     int64_t bucket = INT64_MAX;
-    for (int k = 0; k < 2; k++) {
-        for (int p = 0; p < sides[k].scores.n_panels; p++) {
-            bucket = sides[k].scores.panels[p].bucket < bucket ? sides[k].scores.panels[p].bucket : bucket;
+    for (int k = 0; k < 2; ++k) {
+        for (int p = 0; p < sides[k].scores.n_panels; ++p) {
+            bucket = sides[k].scores.panels[p].bucket < bucket ? sides[k].scores.panels[p].bucket
+                                                               : bucket;
         }
     }
     return bucket;
 }
 
 // Reports have their buckets; score files are summed up in the same ones.
-static bool read_sides(struct side * sides, struct report_params * params, char * err, size_t err_size) {
-    for (int k = 0; k < 2; k++) {
+static bool read_sides(
+        struct side * sides, struct report_params * params, char * err, size_t err_size) {
+    for (int k = 0; k < 2; ++k) {
         if (sides[k].is_report) {
             if (!read_side(&sides[k], params, err, err_size)) {
                 return false;
             }
-            params->bucket = params->bucket < 0 ? bucket_of(side_summary(&sides[k], 0)) : params->bucket;
+            params->bucket =
+                    params->bucket < 0 ? bucket_of(side_summary(&sides[k], 0)) : params->bucket;
         }
     }
     const bool is_free = params->bucket < 0;
-    for (int pass = 0; pass < (is_free ? 2 : 1); pass++) {
-        for (int k = 0; k < 2; k++) {
+    for (int pass = 0; pass < (is_free ? 2 : 1); ++pass) {
+        for (int k = 0; k < 2; ++k) {
             if (!sides[k].is_report) {
                 report_free(&sides[k].scores);
                 if (!read_side(&sides[k], params, err, err_size)) {
@@ -287,29 +309,47 @@ enum exit_code compare_files_main(int argc, char ** argv) {
     bool                  partial   = false;
 
     const struct option options[] = {
-        { .group = "Input",
-          .names = "A B", .type = OPTION_STRINGS, .dest = &paths, .required = true,
-          .help = "report.json, a score file (.nll) or a folder of them, twice: what to compare with, what to compare" },
-        { .names = "--partial", .type = OPTION_FLAG, .dest = &partial, .help = "take runs that are not finished as far as they are" },
-        { .group = "Figures",
-          .names = "--bucket", .value = "N", .type = OPTION_INT, .dest = &bucket, .min = 1, .max = INT32_MAX, .help = "positions a bucket",
-          .unset = "that of a report; 2048 or less for score files" },
-        { .names = "--train-ctx", .value = "N", .type = OPTION_INT, .dest = &train_ctx, .min = 0, .max = 1e15,
-          .help = "the training length, for score files", .unset = "what they say" },
+        { .group          = "Input",
+                .names    = "A B",
+                .type     = OPTION_STRINGS,
+                .dest     = &paths,
+                .required = true,
+                .help = "report.json, a score file (.nll) or a folder of them, twice: what to compare with, what to compare" },
+        { .names      = "--partial",
+                .type = OPTION_FLAG,
+                .dest = &partial,
+                .help = "take runs that are not finished as far as they are" },
+        { .group       = "Figures",
+                .names = "--bucket",
+                .value = "N",
+                .type  = OPTION_INT,
+                .dest  = &bucket,
+                .min   = 1,
+                .max   = INT32_MAX,
+                .help  = "positions a bucket",
+                .unset = "that of a report; 2048 or less for score files" },
+        { .names       = "--train-ctx",
+                .value = "N",
+                .type  = OPTION_INT,
+                .dest  = &train_ctx,
+                .min   = 0,
+                .max   = 1e15,
+                .help  = "the training length, for score files",
+                .unset = "what they say" },
     };
     const struct program program = {
-        .name      = NAME,
-        .summary   = "two runs over the same text, window by window",
-        .modes     = (const char * const []) {
-            "A B [options]",
-            "-m A.gguf -m B.gguf ...    runs the models in step; see lrnn-perplexity compare -m x --help", NULL },
-        .examples  = (const char * const []) {
-            "lrnn-perplexity compare f32/report.json q8_0/report.json",
-            "lrnn-perplexity compare pos.nll neg.nll", NULL },
+        .name    = NAME,
+        .summary = "two runs over the same text, window by window",
+        .modes   = (const char * const[]) { "A B [options]",
+                  "-m A.gguf -m B.gguf ...    runs the models in step; see lrnn-perplexity compare -m x --help",
+                  NULL },
+        .examples =
+                (const char * const[]) { "lrnn-perplexity compare f32/report.json q8_0/report.json",
+                        "lrnn-perplexity compare pos.nll neg.nll", NULL },
         .options   = options,
-        .n_options = sizeof(options)/sizeof(options[0]),
+        .n_options = sizeof(options) / sizeof(options[0]),
     };
-    char err[4608];
+    char           err[4608];
     enum exit_code code;
 
     if (!options_read(&program, argc, argv, &code)) {
@@ -323,8 +363,12 @@ enum exit_code compare_files_main(int argc, char ** argv) {
         { .path = paths.v[0], .is_report = is_report_path(paths.v[0]) },
         { .path = paths.v[1], .is_report = is_report_path(paths.v[1]) },
     };
-    struct report_params params = { .bucket = bucket > 0 ? bucket : -1, .train_length = train_ctx, .tolerance = 0.02, .partial = partial };
-    code = read_sides(sides, &params, err, sizeof(err)) ? compare_sides(&sides[0], &sides[1]) : fail(EXIT_CODE_DATA, err);
+    struct report_params params = { .bucket = bucket > 0 ? bucket : -1,
+        .train_length                       = train_ctx,
+        .tolerance                          = 0.02,
+        .partial                            = partial };
+    code = read_sides(sides, &params, err, sizeof(err)) ? compare_sides(&sides[0], &sides[1])
+                                                        : fail(EXIT_CODE_DATA, err);
     side_free(&sides[0]);
     side_free(&sides[1]);
     return code;

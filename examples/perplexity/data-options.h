@@ -9,12 +9,12 @@
 struct text_input {
     struct option_strings data;
     const char *          dataset;
-    const char *          template;
-    const char *          text_field;
-    const char *          where;
-    int64_t               start_doc, max_docs;
-    int64_t               window, max_windows;
-    int                   mode; // enum window_mode
+    const char * template;
+    const char * text_field;
+    const char * where;
+    int64_t      start_doc, max_docs;
+    int64_t      window, max_windows;
+    int          mode; // enum window_mode
 };
 
 struct text_input text_input_defaults(void);
@@ -24,5 +24,7 @@ enum { TEXT_INPUT_OPTIONS = 10 };
 // Puts the options into a table; returns TEXT_INPUT_OPTIONS.
 int text_input_options(struct text_input * in, struct option * table);
 
-// Reads the text and cuts it into windows of tokens of the model. NULL after a sentence on stderr; *code is then what the program returns.
-struct windows * text_input_windows(const struct text_input * in, const struct lrnn_model * model, const char * program, bool quiet, enum exit_code * code);
+// Reads the text and cuts it into windows of tokens of the model. NULL after a sentence on stderr;
+// *code is then what the program returns.
+struct windows * text_input_windows(const struct text_input * in, const struct lrnn_model * model,
+        const char * program, bool quiet, enum exit_code * code);

@@ -12,8 +12,8 @@ static const char NAME[] = "lrnn-perplexity imatrix";
 
 struct args {
     struct text_input text;
-    const char      * model;
-    const char      * out;
+    const char *      model;
+    const char *      out;
     struct compute    compute;
     int64_t           batch;
     bool              quiet;
@@ -24,15 +24,17 @@ static enum exit_code fail(enum exit_code code, const char * err) {
     return code;
 }
 
-// Feeds the windows, each from an empty state. Every product is watched, the output's too: it is computed for every token.
-static enum exit_code collect(const struct args * args, struct lrnn_session * session, struct windows * ws, const struct importance * im) {
+// Feeds the windows, each from an empty state. Every product is watched, the output's too: it is
+// computed for every token.
+static enum exit_code collect(const struct args * args, struct lrnn_session * session,
+        struct windows * ws, const struct importance * im) {
     const struct windows_summary * sum = windows_get_summary(ws);
-    struct progress progress;
-    char            err[1024];
-    enum exit_code  code = EXIT_CODE_OK;
+    struct progress                progress;
+    char                           err[1024];
+    enum exit_code                 code = EXIT_CODE_OK;
 
     progress_begin(&progress, (int) sum->n_windows);
-    for (int64_t i = 0; i < sum->n_windows && code == EXIT_CODE_OK; i++) {
+    for (int64_t i = 0; i < sum->n_windows && code == EXIT_CODE_OK; ++i) {
         struct window window;
         if (!args->quiet) {
             progress_step(&progress, "windows");
@@ -45,11 +47,19 @@ static enum exit_code collect(const struct args * args, struct lrnn_session * se
             code = EXIT_CODE_SYSTEM;
         }
         for (int64_t at = 0; at < window.n_tokens && code == EXIT_CODE_OK; at += args->batch) {
-            const int64_t n = args->batch < window.n_tokens - at ? args->batch : window.n_tokens - at;
+            const int64_t n =
+                    args->batch < window.n_tokens - at ? args->batch : window.n_tokens - at;
             if (interrupt_seen()) {
-                snprintf(err, sizeof(err), "stopped in window %" PRId64 " of %" PRId64 "; %s was not written", i + 1, sum->n_windows, args->out);
+                snprintf(err, sizeof(err),
+                        "stopped in window %" PRId64 " of %" PRId64 "; %s was not written", i + 1,
+                        sum->n_windows, args->out);
                 code = EXIT_CODE_STOPPED;
-            } else if (!lrnn_eval(session, &(struct lrnn_input) { .seq = 0, .tokens = window.tokens + at, .n_tokens = n, .n_logits = n }, 1, err, sizeof(err))) {
+            } else if (!lrnn_eval(session,
+                               &(struct lrnn_input) { .seq = 0,
+                                       .tokens             = window.tokens + at,
+                                       .n_tokens           = n,
+                                       .n_logits           = n },
+                               1, err, sizeof(err))) {
                 if (im->err[0] != '\0') {
                     snprintf(err, sizeof(err), "%s", im->err); // why the watching was stopped
                 }
@@ -66,7 +76,7 @@ static enum exit_code collect(const struct args * args, struct lrnn_session * se
 }
 
 static enum exit_code run(const struct args * args) {
-    struct lrnn_model   * model   = compute_load(&args->compute, NAME, args->model, args->quiet);
+    struct lrnn_model *   model   = compute_load(&args->compute, NAME, args->model, args->quiet);
     struct lrnn_session * session = NULL;
     struct importance     im      = { .model = model };
     enum exit_code        code    = EXIT_CODE_OK;
@@ -78,26 +88,32 @@ static enum exit_code run(const struct args * args) {
     interrupt_listen(false);
     struct windows * ws = text_input_windows(&args->text, model, NAME, args->quiet, &code);
     if (ws != NULL) {
-        session = lrnn_session_new(model, &(struct lrnn_session_params) {
-            .n_threads  = (int32_t) args->compute.threads,
-            .n_batch    = (int32_t) args->batch,
-            .n_cache    = lrnn_model_get_info(model).n_layer_attention > 0 ? (int32_t) args->text.window : 0,
-            .watch_what = LRNN_WATCH_MATRICES,
-            .watch      = importance_watch,
-            .watch_user = &im,
-        }, err, sizeof(err));
-        code = session != NULL ? collect(args, session, ws, &im) : fail(EXIT_CODE_SYSTEM, err);
+        session = lrnn_session_new(model,
+                &(struct lrnn_session_params) {
+                        .n_threads  = (int32_t) args->compute.threads,
+                        .n_batch    = (int32_t) args->batch,
+                        .n_cache    = lrnn_model_get_info(model).n_layer_attention > 0
+                                              ? (int32_t) args->text.window
+                                              : 0,
+                        .watch_what = LRNN_WATCH_MATRICES,
+                        .watch      = importance_watch,
+                        .watch_user = &im,
+                },
+                err, sizeof(err));
+        code    = session != NULL ? collect(args, session, ws, &im) : fail(EXIT_CODE_SYSTEM, err);
     }
     if (code == EXIT_CODE_OK) {
         const struct windows_summary * sum = windows_get_summary(ws);
-        snprintf(im.imatrix.dataset, sizeof(im.imatrix.dataset), "%s %s", args->text.dataset, sum->fingerprint);
+        snprintf(im.imatrix.dataset, sizeof(im.imatrix.dataset), "%s %s", args->text.dataset,
+                sum->fingerprint);
         im.imatrix.n_chunks   = sum->n_windows;
         im.imatrix.chunk_size = args->text.window;
         if (!imatrix_write(&im.imatrix, args->out, err, sizeof(err))) {
             code = fail(EXIT_CODE_SYSTEM, err);
         } else if (!args->quiet) {
-            fprintf(stderr, "%s: %d matrices, %" PRId64 " windows of %s, %" PRId64 " tokens: %s\n", NAME, im.imatrix.n_entries, sum->n_windows,
-                    args->text.dataset, sum->n_tokens, args->out);
+            fprintf(stderr, "%s: %d matrices, %" PRId64 " windows of %s, %" PRId64 " tokens: %s\n",
+                    NAME, im.imatrix.n_entries, sum->n_windows, args->text.dataset, sum->n_tokens,
+                    args->out);
         }
     }
     imatrix_free(&im.imatrix);
@@ -108,32 +124,54 @@ static enum exit_code run(const struct args * args) {
 }
 
 enum exit_code imatrix_main(int argc, char ** argv) {
-    struct args   args = { .text = text_input_defaults(), .compute = COMPUTE_DEFAULTS, .batch = 512 };
+    struct args args = { .text = text_input_defaults(), .compute = COMPUTE_DEFAULTS, .batch = 512 };
     struct option options[TEXT_INPUT_OPTIONS + COMPUTE_N_OPTIONS + 8];
     int           n = 0;
 
-    options[n++] = (struct option) { .group = "Files", .names = "-m, --model", .value = "M.gguf", .type = OPTION_STRING, .dest = &args.model, .required = true,
-        .help = "the model, better not quantised" };
-    options[n++] = (struct option) { .names = "--out", .value = "F", .type = OPTION_STRING, .dest = &args.out, .required = true,
-        .help = "a GGUF for lrnn-quantize --imatrix, and for llama.cpp's tools; written under another name until it is whole" };
+    options[n++] = (struct option) { .group = "Files",
+        .names                              = "-m, --model",
+        .value                              = "M.gguf",
+        .type                               = OPTION_STRING,
+        .dest                               = &args.model,
+        .required                           = true,
+        .help                               = "the model, better not quantised" };
+    options[n++] = (struct option) {
+        .names    = "--out",
+        .value    = "F",
+        .type     = OPTION_STRING,
+        .dest     = &args.out,
+        .required = true,
+        .help = "a GGUF for lrnn-quantize --imatrix, and for llama.cpp's tools; written under another name until it is whole"
+    };
     n += text_input_options(&args.text, options + n);
-    options[n++] = (struct option) { .group = "Computation", .names = "-b, --batch", .value = "N", .type = OPTION_INT, .dest = &args.batch, .min = 1,
-        .max = 1 << 20, .help = "tokens computed together" };
+    options[n++] = (struct option) { .group = "Computation",
+        .names                              = "-b, --batch",
+        .value                              = "N",
+        .type                               = OPTION_INT,
+        .dest                               = &args.batch,
+        .min                                = 1,
+        .max                                = 1 << 20,
+        .help                               = "tokens computed together" };
     options[n++] = (struct option) { COMPUTE_THREADS(args.compute) };
     n += compute_options(&args.compute, options + n);
-    options[n++] = (struct option) { .names = "-q, --quiet", .type = OPTION_FLAG, .dest = &args.quiet, .help = "no progress" };
+    options[n++] = (struct option) {
+        .names = "-q, --quiet", .type = OPTION_FLAG, .dest = &args.quiet, .help = "no progress"
+    };
 
     const struct program program = {
-        .name      = NAME,
-        .summary   = "the importance matrix of a model: mean squares of what every weight is multiplied with, over a text",
-        .modes     = (const char * const []) { "-m M.gguf --data PATH --out F [options]", NULL },
-        .examples  = (const char * const []) {
-            "lrnn-perplexity imatrix -m model.gguf --data train.txt --out model.imatrix.gguf",
-            "lrnn-quantize model.gguf model-q4_k.gguf Q4_K --imatrix model.imatrix.gguf", NULL },
+        .name = NAME,
+        .summary =
+                "the importance matrix of a model: mean squares of what every weight is multiplied with, over a text",
+        .modes = (const char * const[]) { "-m M.gguf --data PATH --out F [options]", NULL },
+        .examples =
+                (const char * const[]) {
+                        "lrnn-perplexity imatrix -m model.gguf --data train.txt --out model.imatrix.gguf",
+                        "lrnn-quantize model.gguf model-q4_k.gguf Q4_K --imatrix model.imatrix.gguf",
+                        NULL },
         .options   = options,
         .n_options = n,
     };
-    char err[512];
+    char           err[512];
     enum exit_code code;
 
     if (!options_read(&program, argc, argv, &code)) {

@@ -16,10 +16,10 @@
 static const char NAME[] = "lrnn-perplexity logits";
 
 struct args {
-    const char       * model;
-    const char       * tokens;
-    const char       * out;
-    struct option_ints cut;     // tokens of the calls, in turn
+    const char *       model;
+    const char *       tokens;
+    const char *       out;
+    struct option_ints cut; // tokens of the calls, in turn
     struct compute     compute;
     int64_t            batch;
     bool               quiet;
@@ -31,7 +31,8 @@ static enum exit_code fail(enum exit_code code, const char * err) {
 }
 
 // The ids of a .npy file, or of a text.
-static bool read_ids(const char * path, int32_t ** ids, int64_t * n_ids, char * err, size_t err_size) {
+static bool read_ids(
+        const char * path, int32_t ** ids, int64_t * n_ids, char * err, size_t err_size) {
     char   why[384];
     char * data;
     size_t size;
@@ -40,7 +41,7 @@ static bool read_ids(const char * path, int32_t ** ids, int64_t * n_ids, char * 
     if (!read_file(path, &data, &size, err, err_size)) {
         return false;
     }
-    const bool ok = npy_is(data, size) ? npy_read_int32 (data, size, ids, n_ids, why, sizeof(why))
+    const bool ok = npy_is(data, size) ? npy_read_int32(data, size, ids, n_ids, why, sizeof(why))
                                        : token_ids_parse(data, size, ids, n_ids, why, sizeof(why));
     free(data);
     if (!ok) {
@@ -54,8 +55,8 @@ static bool read_ids(const char * path, int32_t ** ids, int64_t * n_ids, char * 
 }
 
 // Feeds the ids in the calls that were asked for and writes each call's logits behind the others.
-static enum exit_code write_logits(const struct args * args, struct lrnn_session * session, const int32_t * ids, int64_t n_ids, int64_t n_vocab,
-        struct atomic_file * out) {
+static enum exit_code write_logits(const struct args * args, struct lrnn_session * session,
+        const int32_t * ids, int64_t n_ids, int64_t n_vocab, struct atomic_file * out) {
     struct progress progress;
     char            err[1024];
     char            header[NPY_HEADER_SIZE];
@@ -66,36 +67,44 @@ static enum exit_code write_logits(const struct args * args, struct lrnn_session
         return fail(EXIT_CODE_SYSTEM, err);
     }
     int n_calls = 0;
-    for (int64_t at = 0; at < n_ids; n_calls++) {
+    for (int64_t at = 0; at < n_ids; ++n_calls) {
         at += args->cut.v[n_calls % args->cut.n];
     }
     progress_begin(&progress, n_calls);
     int64_t at = 0;
-    for (int call = 0; call < n_calls && code == EXIT_CODE_OK; call++) {
-        const int64_t cut  = args->cut.v[call % args->cut.n];
-        const int64_t n    = cut < n_ids - at ? cut : n_ids - at;
-        const struct lrnn_input input = { .seq = 0, .tokens = ids + at, .n_tokens = n, .n_logits = n };
+    for (int call = 0; call < n_calls && code == EXIT_CODE_OK; ++call) {
+        const int64_t           cut   = args->cut.v[call % args->cut.n];
+        const int64_t           n     = cut < n_ids - at ? cut : n_ids - at;
+        const struct lrnn_input input = {
+            .seq = 0, .tokens = ids + at, .n_tokens = n, .n_logits = n
+        };
 
         if (!args->quiet) {
             progress_step(&progress, "computing logits");
         }
         if (interrupt_seen()) {
-            snprintf(err, sizeof(err), "stopped after %" PRId64 " of %" PRId64 " tokens; %s was not written", at, n_ids, args->out);
+            snprintf(err, sizeof(err),
+                    "stopped after %" PRId64 " of %" PRId64 " tokens; %s was not written", at,
+                    n_ids, args->out);
             code = EXIT_CODE_STOPPED;
         } else if (!lrnn_eval(session, &input, 1, err, sizeof(err))) {
             code = EXIT_CODE_SYSTEM;
         }
-        for (int64_t i = 0; i < n && code == EXIT_CODE_OK; i++) {
+        for (int64_t i = 0; i < n && code == EXIT_CODE_OK; ++i) {
             const float * row = lrnn_logits(session, i);
-            for (int64_t v = 0; v < n_vocab; v++) {
+            for (int64_t v = 0; v < n_vocab; ++v) {
                 if (!isfinite(row[v])) {
-                    snprintf(err, sizeof(err), "the logit of id %" PRId64 " after %" PRId64 " tokens is %f; %s was not written",
+                    snprintf(err, sizeof(err),
+                            "the logit of id %" PRId64 " after %" PRId64
+                            " tokens is %f; %s was not written",
                             v, at + i + 1, (double) row[v], args->out);
                     code = EXIT_CODE_NUMBERS;
                     break;
                 }
             }
-            if (code == EXIT_CODE_OK && !atomic_file_write(out, row, (size_t) n_vocab*sizeof(*row), err, sizeof(err))) {
+            if (code == EXIT_CODE_OK &&
+                    !atomic_file_write(
+                            out, row, (size_t) n_vocab * sizeof(*row), err, sizeof(err))) {
                 code = EXIT_CODE_SYSTEM;
             }
         }
@@ -109,9 +118,9 @@ static enum exit_code write_logits(const struct args * args, struct lrnn_session
 }
 
 static enum exit_code run(const struct args * args) {
-    struct lrnn_model   * model   = NULL;
+    struct lrnn_model *   model   = NULL;
     struct lrnn_session * session = NULL;
-    int32_t             * ids     = NULL;
+    int32_t *             ids     = NULL;
     struct atomic_file    out     = { 0 };
     int64_t               n_ids;
     char                  err[1024];
@@ -131,14 +140,17 @@ static enum exit_code run(const struct args * args) {
         fprintf(stderr, "%s: %s: %s\n", NAME, args->tokens, err);
         code = EXIT_CODE_DATA;
     } else if (info.n_layer_attention > 0 && n_ids > INT32_MAX) {
-        snprintf(err, sizeof(err), "%s has %" PRId64 " tokens; attention layers can remember %d", args->tokens, n_ids, INT32_MAX);
+        snprintf(err, sizeof(err), "%s has %" PRId64 " tokens; attention layers can remember %d",
+                args->tokens, n_ids, INT32_MAX);
         code = fail(EXIT_CODE_DATA, err);
     } else {
-        session = lrnn_session_new(model, &(struct lrnn_session_params) {
-            .n_threads = (int32_t) args->compute.threads,
-            .n_batch   = (int32_t) args->batch,
-            .n_cache   = info.n_layer_attention > 0 ? (int32_t) n_ids : 0,
-        }, err, sizeof(err));
+        session = lrnn_session_new(model,
+                &(struct lrnn_session_params) {
+                        .n_threads = (int32_t) args->compute.threads,
+                        .n_batch   = (int32_t) args->batch,
+                        .n_cache   = info.n_layer_attention > 0 ? (int32_t) n_ids : 0,
+                },
+                err, sizeof(err));
         if (session == NULL || !atomic_file_open(&out, args->out, err, sizeof(err))) {
             code = fail(EXIT_CODE_SYSTEM, err);
         } else {
@@ -161,34 +173,58 @@ enum exit_code logits_main(int argc, char ** argv) {
     struct args args = { .compute = COMPUTE_DEFAULTS, .batch = 512 };
 
     const struct option options[] = {
-        { .group = "Files",
-          .names = "-m, --model", .value = "M.gguf", .type = OPTION_STRING, .dest = &args.model, .help = "the model", .required = true },
-        { .names = "--tokens", .value = "IDS", .type = OPTION_STRING, .dest = &args.tokens, .required = true,
-          .help = "token ids: a .npy file of int32 [T], or a text of decimal ids between blanks, commas or line ends (- for stdin)" },
-        { .names = "--out", .value = "L.npy", .type = OPTION_STRING, .dest = &args.out, .required = true,
-          .help = "float32 [T, vocabulary]: row t holds the logits after token t; written under another name until it is whole" },
+        { .group          = "Files",
+                .names    = "-m, --model",
+                .value    = "M.gguf",
+                .type     = OPTION_STRING,
+                .dest     = &args.model,
+                .help     = "the model",
+                .required = true },
+        { .names          = "--tokens",
+                .value    = "IDS",
+                .type     = OPTION_STRING,
+                .dest     = &args.tokens,
+                .required = true,
+                .help = "token ids: a .npy file of int32 [T], or a text of decimal ids between blanks, commas or line ends (- for stdin)" },
+        { .names          = "--out",
+                .value    = "L.npy",
+                .type     = OPTION_STRING,
+                .dest     = &args.out,
+                .required = true,
+                .help = "float32 [T, vocabulary]: row t holds the logits after token t; written under another name until it is whole" },
 
-        { .group = "Computation",
-          .names = "--cut", .value = "LIST", .type = OPTION_INTS, .dest = &args.cut, .min = 1, .max = 1 << 20,
-          .help = "tokens of each call, in turn: 1 for token by token, 1,7,64 for uneven pieces; results differ by rounding at most",
-          .unset = "as -b" },
-        { .names = "-b, --batch", .value = "N", .type = OPTION_INT, .dest = &args.batch, .min = 1, .max = 1 << 20,
-          .help = "tokens computed together at most" },
+        { .group       = "Computation",
+                .names = "--cut",
+                .value = "LIST",
+                .type  = OPTION_INTS,
+                .dest  = &args.cut,
+                .min   = 1,
+                .max   = 1 << 20,
+                .help = "tokens of each call, in turn: 1 for token by token, 1,7,64 for uneven pieces; results differ by rounding at most",
+                .unset = "as -b" },
+        { .names       = "-b, --batch",
+                .value = "N",
+                .type  = OPTION_INT,
+                .dest  = &args.batch,
+                .min   = 1,
+                .max   = 1 << 20,
+                .help  = "tokens computed together at most" },
         { COMPUTE_THREADS(args.compute) },
         COMPUTE_OPTIONS(args.compute),
         { .names = "-q, --quiet", .type = OPTION_FLAG, .dest = &args.quiet, .help = "no progress" },
     };
     const struct program program = {
-        .name      = NAME,
-        .summary   = "the exact logits for given token ids, from an empty state",
-        .modes     = (const char * const []) { "-m M.gguf --tokens IDS --out L.npy [options]", NULL },
-        .examples  = (const char * const []) {
-            "lrnn-perplexity logits -m model.gguf --tokens ids.txt --out logits.npy",
-            "lrnn-perplexity logits -m model.gguf --tokens ids.npy --out by-token.npy --cut 1", NULL },
-        .options   = options,
-        .n_options = sizeof(options)/sizeof(options[0]),
+        .name     = NAME,
+        .summary  = "the exact logits for given token ids, from an empty state",
+        .modes    = (const char * const[]) { "-m M.gguf --tokens IDS --out L.npy [options]", NULL },
+        .examples = (const char * const
+                        []) { "lrnn-perplexity logits -m model.gguf --tokens ids.txt --out logits.npy",
+                "lrnn-perplexity logits -m model.gguf --tokens ids.npy --out by-token.npy --cut 1",
+                NULL },
+        .options  = options,
+        .n_options = sizeof(options) / sizeof(options[0]),
     };
-    char err[512];
+    char           err[512];
     enum exit_code code;
 
     if (!options_read(&program, argc, argv, &code)) {

@@ -20,7 +20,7 @@ struct command {
 // Models are compared in step, runs that were scored before window by window.
 static enum exit_code compare_main(int argc, char ** argv) {
     bool has_model = false;
-    for (int i = 1; i < argc; i++) {
+    for (int i = 1; i < argc; ++i) {
         has_model |= strcmp(argv[i], "-m") == 0 || strncmp(argv[i], "--model", 7) == 0;
     }
     return has_model ? compare_step_main(argc, argv) : compare_files_main(argc, argv);
@@ -29,37 +29,40 @@ static enum exit_code compare_main(int argc, char ** argv) {
 static const struct command COMMANDS[] = {
     { "compare", compare_main },
     { "imatrix", imatrix_main },
-    { "logits",  logits_main },
-    { "report",  report_main },
-    { "run",     run_main },
+    { "logits", logits_main },
+    { "report", report_main },
+    { "run", run_main },
 };
 
-enum { N_COMMANDS = sizeof(COMMANDS)/sizeof(COMMANDS[0]) };
+enum { N_COMMANDS = sizeof(COMMANDS) / sizeof(COMMANDS[0]) };
 
 int main(int argc, char ** argv) {
     const char * names[N_COMMANDS + 1] = { NULL };
-    for (int i = 0; i < N_COMMANDS; i++) {
+    for (int i = 0; i < N_COMMANDS; ++i) {
         names[i] = COMMANDS[i].name;
     }
     const struct program program = {
-        .name      = "lrnn-perplexity",
-        .summary   = "what a model expects of a text, token by token",
-        .modes     = (const char * const []) {
-            "compare A B                                  two runs that were scored before, window by window",
-            "compare -m A.gguf -m B.gguf --data PATH      how far models are from the first one, by position",
-            "imatrix -m M.gguf --data PATH --out F        what matters in each weight, for lrnn-quantize",
-            "report PATH... --format table,svg --out DIR  tables and pictures out of score files",
-            "run -m M.gguf --data PATH --out DIR          every token of a data set, into score files",
-            "logits -m M.gguf --tokens IDS --out L.npy    the logits for given token ids",
-            "COMMAND --help                               the options of a command", NULL },
-        .examples  = (const char * const []) { "lrnn-perplexity logits -m model.gguf --tokens ids.txt --out logits.npy", NULL },
+        .name    = "lrnn-perplexity",
+        .summary = "what a model expects of a text, token by token",
+        .modes   = (const char * const
+                        []) { "compare A B                                  two runs that were scored before, window by window",
+                  "compare -m A.gguf -m B.gguf --data PATH      how far models are from the first one, by position",
+                  "imatrix -m M.gguf --data PATH --out F        what matters in each weight, for lrnn-quantize",
+                  "report PATH... --format table,svg --out DIR  tables and pictures out of score files",
+                  "run -m M.gguf --data PATH --out DIR          every token of a data set, into score files",
+                  "logits -m M.gguf --tokens IDS --out L.npy    the logits for given token ids",
+                  "COMMAND --help                               the options of a command", NULL },
+        .examples =
+                (const char * const[]) {
+                        "lrnn-perplexity logits -m model.gguf --tokens ids.txt --out logits.npy",
+                        NULL },
         .options   = NULL,
         .n_options = 0,
         .commands  = names,
     };
     char err[512] = "a command is missing; see lrnn-perplexity --help";
 
-    for (int i = 0; i < N_COMMANDS && argc > 1; i++) {
+    for (int i = 0; i < N_COMMANDS && argc > 1; ++i) {
         if (strcmp(argv[1], COMMANDS[i].name) == 0) {
             return COMMANDS[i].run(argc - 1, argv + 1);
         }

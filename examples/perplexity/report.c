@@ -45,28 +45,29 @@ struct format {
 };
 
 static const struct format FORMATS[] = {
-    { "table", NULL,          NULL },
-    { "json",  "report.json", report_write_json },
-    { "csv",   "buckets.csv", report_write_buckets_csv },
-    { "csv",   "prefix.csv",  report_write_prefix_csv },
-    { "svg",   "report.svg",  report_write_svg },
-    { "html",  "report.html", report_write_html },
+    { "table", NULL, NULL },
+    { "json", "report.json", report_write_json },
+    { "csv", "buckets.csv", report_write_buckets_csv },
+    { "csv", "prefix.csv", report_write_prefix_csv },
+    { "svg", "report.svg", report_write_svg },
+    { "html", "report.html", report_write_html },
 };
 
-enum { N_FORMATS = sizeof(FORMATS)/sizeof(FORMATS[0]) };
+enum { N_FORMATS = sizeof(FORMATS) / sizeof(FORMATS[0]) };
 
 // "table,svg": sets wanted[i] for every format that is named.
 static bool parse_formats(const char * list, bool wanted[N_FORMATS], char * err, size_t err_size) {
-    for (const char * p = list;; p++) {
+    for (const char * p = list;; ++p) {
         const size_t n     = strcspn(p, ",");
         bool         found = false;
-        for (int i = 0; i < N_FORMATS; i++) {
+        for (int i = 0; i < N_FORMATS; ++i) {
             if (strlen(FORMATS[i].word) == n && strncmp(FORMATS[i].word, p, n) == 0) {
                 wanted[i] = found = true;
             }
         }
         if (!found) {
-            snprintf(err, err_size, "--format: '%.*s' is none of table, json, csv, svg, html", (int) n, p);
+            snprintf(err, err_size, "--format: '%.*s' is none of table, json, csv, svg, html",
+                    (int) n, p);
             return false;
         }
         p += n;
@@ -104,7 +105,8 @@ static bool says_utf8(const char * variable, bool * utf8) {
     if (value == NULL || value[0] == '\0') {
         return false;
     }
-    *utf8 = strstr(value, "UTF-8") != NULL || strstr(value, "utf8") != NULL || strstr(value, "utf-8") != NULL;
+    *utf8 = strstr(value, "UTF-8") != NULL || strstr(value, "utf8") != NULL ||
+            strstr(value, "utf-8") != NULL;
     return true;
 }
 
@@ -113,18 +115,21 @@ static struct report_screen find_screen(void) {
     struct report_screen s = { .columns = MAX_COLUMNS };
     struct winsize       size;
     if (isatty(STDOUT_FILENO)) {
-        if (ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col >= MIN_COLUMNS && size.ws_col < MAX_COLUMNS) {
+        if (ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col >= MIN_COLUMNS &&
+                size.ws_col < MAX_COLUMNS) {
             s.columns = size.ws_col;
         }
         // the first that is set counts
-        (void) (says_utf8("LC_ALL", &s.utf8) || says_utf8("LC_CTYPE", &s.utf8) || says_utf8("LANG", &s.utf8));
+        (void) (says_utf8("LC_ALL", &s.utf8) || says_utf8("LC_CTYPE", &s.utf8) ||
+                says_utf8("LANG", &s.utf8));
         s.plot  = true;
         s.color = terminal_has_color(stdout);
     }
     return s;
 }
 
-static bool write_file(const struct report * r, const struct format * f, const char * folder, char * err, size_t err_size) {
+static bool write_file(const struct report * r, const struct format * f, const char * folder,
+        char * err, size_t err_size) {
     struct atomic_file file;
     char               path[4096];
     if (snprintf(path, sizeof(path), "%s/%s", folder, f->file) >= (int) sizeof(path)) {
@@ -151,9 +156,10 @@ static bool write_file(const struct report * r, const struct format * f, const c
     return true;
 }
 
-static enum exit_code write_all(const struct report * r, const bool wanted[N_FORMATS], const char * folder) {
+static enum exit_code write_all(
+        const struct report * r, const bool wanted[N_FORMATS], const char * folder) {
     char err[4608];
-    for (int i = 0; i < N_FORMATS; i++) {
+    for (int i = 0; i < N_FORMATS; ++i) {
         if (!wanted[i]) {
             continue;
         }
@@ -182,56 +188,104 @@ enum exit_code report_main(int argc, char ** argv) {
     struct args args = { .format = "table", .out = ".", .tolerance = 0.02 };
 
     const struct option options[] = {
-        { .group = "Input",
-          .names = "PATH", .type = OPTION_STRINGS, .dest = &args.paths, .required = true,
-          .help = "score files of lrnn-perplexity run, or folders of them; shards of a run are put together" },
-        { .names = "--partial", .type = OPTION_FLAG, .dest = &args.partial, .help = "take runs that are not finished as far as they are" },
+        { .group          = "Input",
+                .names    = "PATH",
+                .type     = OPTION_STRINGS,
+                .dest     = &args.paths,
+                .required = true,
+                .help = "score files of lrnn-perplexity run, or folders of them; shards of a run are put together" },
+        { .names      = "--partial",
+                .type = OPTION_FLAG,
+                .dest = &args.partial,
+                .help = "take runs that are not finished as far as they are" },
 
-        { .group = "Output",
-          .names = "--format", .value = "LIST", .type = OPTION_STRING, .dest = &args.format,
-          .help = "of table (to stdout), json, csv, svg, html (files in the folder of --out), with commas between them" },
-        { .names = "--out", .value = "DIR", .type = OPTION_STRING, .dest = &args.out, .help = "folder for files" },
+        { .group       = "Output",
+                .names = "--format",
+                .value = "LIST",
+                .type  = OPTION_STRING,
+                .dest  = &args.format,
+                .help = "of table (to stdout), json, csv, svg, html (files in the folder of --out), with commas between them" },
+        { .names       = "--out",
+                .value = "DIR",
+                .type  = OPTION_STRING,
+                .dest  = &args.out,
+                .help  = "folder for files" },
 
-        { .group = "Figures",
-          .names = "--baseline", .value = "NAME", .type = OPTION_STRING, .dest = &args.baseline,
-          .help = "the model that others are compared with", .unset = "the first that is not quantised" },
-        { .names = "--bucket", .value = "N|log2", .type = OPTION_STRING, .dest = &args.bucket,
-          .help = "positions a bucket, or 1-2, 3-4, 5-8 ...", .unset = "2048; less for short windows and training lengths" },
-        { .names = "--train-ctx", .value = "N", .type = OPTION_INT, .dest = &args.train_ctx, .min = 0, .max = 1e15,
-          .help = "the training length", .unset = "what the model file says" },
-        { .names = "--tolerance", .value = "X", .type = OPTION_FLOAT, .dest = &args.tolerance, .min = 0.0, .max = 100.0,
-          .help = "nats by which the loss must rise before a model is said to degrade" },
+        { .group       = "Figures",
+                .names = "--baseline",
+                .value = "NAME",
+                .type  = OPTION_STRING,
+                .dest  = &args.baseline,
+                .help  = "the model that others are compared with",
+                .unset = "the first that is not quantised" },
+        { .names       = "--bucket",
+                .value = "N|log2",
+                .type  = OPTION_STRING,
+                .dest  = &args.bucket,
+                .help  = "positions a bucket, or 1-2, 3-4, 5-8 ...",
+                .unset = "2048; less for short windows and training lengths" },
+        { .names       = "--train-ctx",
+                .value = "N",
+                .type  = OPTION_INT,
+                .dest  = &args.train_ctx,
+                .min   = 0,
+                .max   = 1e15,
+                .help  = "the training length",
+                .unset = "what the model file says" },
+        { .names       = "--tolerance",
+                .value = "X",
+                .type  = OPTION_FLOAT,
+                .dest  = &args.tolerance,
+                .min   = 0.0,
+                .max   = 100.0,
+                .help  = "nats by which the loss must rise before a model is said to degrade" },
 
-        { .group = "Pictures and tables",
-          .names = "--y", .value = "ppl|nats|bpb", .type = OPTION_CHOICE, .dest = &args.y, .help = "what is shown" },
-        { .names = "--x", .value = "log2|linear", .type = OPTION_CHOICE, .dest = &args.x, .help = "the axis of positions" },
-        { .names = "--smooth", .value = "N", .type = OPTION_INT, .dest = &args.smooth, .min = 0, .max = 1 << 24,
-          .help = "draw a moving average over N positions, an odd number, in place of means over stretches", .unset = "off" },
+        { .group       = "Pictures and tables",
+                .names = "--y",
+                .value = "ppl|nats|bpb",
+                .type  = OPTION_CHOICE,
+                .dest  = &args.y,
+                .help  = "what is shown" },
+        { .names       = "--x",
+                .value = "log2|linear",
+                .type  = OPTION_CHOICE,
+                .dest  = &args.x,
+                .help  = "the axis of positions" },
+        { .names       = "--smooth",
+                .value = "N",
+                .type  = OPTION_INT,
+                .dest  = &args.smooth,
+                .min   = 0,
+                .max   = 1 << 24,
+                .help = "draw a moving average over N positions, an odd number, in place of means over stretches",
+                .unset = "off" },
     };
     const struct program program = {
         .name      = NAME,
         .summary   = "loss by position, out of score files",
-        .modes     = (const char * const []) { "PATH... [options]", NULL },
-        .examples  = (const char * const []) {
-            "lrnn-perplexity report results/",
-            "lrnn-perplexity report results/ --format table,json,csv,svg,html --baseline delta-pos --out report/", NULL },
+        .modes     = (const char * const[]) { "PATH... [options]", NULL },
+        .examples  = (const char * const[]) { "lrnn-perplexity report results/",
+                 "lrnn-perplexity report results/ --format table,json,csv,svg,html --baseline delta-pos --out report/",
+                 NULL },
         .options   = options,
-        .n_options = sizeof(options)/sizeof(options[0]),
+        .n_options = sizeof(options) / sizeof(options[0]),
     };
     bool                 wanted[N_FORMATS] = { false };
     struct report_params params            = { 0 };
     struct report        report;
     char                 err[4608];
-    enum exit_code code;
+    enum exit_code       code;
 
     if (!options_read(&program, argc, argv, &code)) {
         return code;
     }
-    if (!parse_formats(args.format, wanted, err, sizeof(err)) || !parse_bucket(args.bucket, &params.bucket, err, sizeof(err))) {
+    if (!parse_formats(args.format, wanted, err, sizeof(err)) ||
+            !parse_bucket(args.bucket, &params.bucket, err, sizeof(err))) {
         return fail(EXIT_CODE_USAGE, err);
     }
-    if (args.smooth > 0 && args.smooth%2 == 0) {
-        return fail(EXIT_CODE_USAGE, "--smooth: an odd number is needed, so that the average has a middle");
+    if (args.smooth > 0 && args.smooth % 2 == 0) {
+        return fail(EXIT_CODE_USAGE,
+                "--smooth: an odd number is needed, so that the average has a middle");
     }
     params.paths        = args.paths.v;
     params.n_paths      = args.paths.n;

@@ -6,10 +6,12 @@
 #include <stdlib.h>
 
 bool eigenvalues_init(struct eigenvalues * e, int n_layers, int64_t every) {
-    *e = (struct eigenvalues) { .n_layers = n_layers, .every = every, .layers = calloc((size_t) n_layers, sizeof(*e->layers)) };
+    *e = (struct eigenvalues) { .n_layers = n_layers,
+        .every                            = every,
+        .layers                           = calloc((size_t) n_layers, sizeof(*e->layers)) };
     for (int i = 0; e->layers != NULL && i < n_layers; ++i) {
-        e->layers[i].lo      = e->layers[i].gate_lo = INFINITY;
-        e->layers[i].hi      = e->layers[i].gate_hi = -INFINITY;
+        e->layers[i].lo = e->layers[i].gate_lo = INFINITY;
+        e->layers[i].hi = e->layers[i].gate_hi = -INFINITY;
     }
     return e->layers != NULL;
 }
@@ -20,26 +22,31 @@ void eigenvalues_free(struct eigenvalues * e) {
 
 static void count(struct eigenvalues_layer * l, double re, double im) {
     const double rounding = 1e-6; // of keys in F32: a zero may come out as −1e-8
-    const double size = im == 0.0 ? fabs(re) : hypot(re, im);
-    int          bin  = (int) floor((re + 1.0)/2.0*EIGENVALUES_BINS);
-    bin = bin < 0 ? 0 : bin >= EIGENVALUES_BINS ? EIGENVALUES_BINS - 1 : bin;
+    const double size     = im == 0.0 ? fabs(re) : hypot(re, im);
+    int          bin      = (int) floor((re + 1.0) / 2.0 * EIGENVALUES_BINS);
+    bin                   = bin < 0 ? 0 : bin >= EIGENVALUES_BINS ? EIGENVALUES_BINS - 1 : bin;
     l->n++;
     l->n_negative += re < -rounding;
-    l->n_complex  += fabs(im) > rounding;
-    l->n_outside  += size > 1.0 + 1e-5;
+    l->n_complex += fabs(im) > rounding;
+    l->n_outside += size > 1.0 + 1e-5;
     l->bins[bin]++;
     l->lo      = re < l->lo ? re : l->lo;
     l->hi      = re > l->hi ? re : l->hi;
     l->largest = size > l->largest ? size : l->largest;
 }
 
-// What head h of the state reads of a tensor [width, heads, factors, tokens]: heads are shared by division; one token is all tokens (RetNet's gates).
-static const float * at(const struct lrnn_watched * w, const struct lrnn_watched_tensor * t, int64_t h, int64_t token) {
-    return t->data + ((t->ne[3] > 1 ? token : 0)*t->ne[2]*t->ne[1] + h/(w->n_head/t->ne[1]))*t->ne[0];
+// What head h of the state reads of a tensor [width, heads, factors, tokens]: heads are shared by
+// division; one token is all tokens (RetNet's gates).
+static const float * at(const struct lrnn_watched * w, const struct lrnn_watched_tensor * t,
+        int64_t h, int64_t token) {
+    return t->data +
+           ((t->ne[3] > 1 ? token : 0) * t->ne[2] * t->ne[1] + h / (w->n_head / t->ne[1])) *
+                   t->ne[0];
 }
 
 // Every eigenvalue but those of the factors is the gate's.
-static bool householder(const struct lrnn_watched * w, struct eigenvalues * e, struct eigenvalues_layer * l, int64_t h, int64_t token, double * work) {
+static bool householder(const struct lrnn_watched * w, struct eigenvalues * e,
+        struct eigenvalues_layer * l, int64_t h, int64_t token, double * work) {
     const struct lrnn_watched_tensor * k    = lrnn_watched_get(w, "k");
     const struct lrnn_watched_tensor * beta = lrnn_watched_get(w, "beta");
     const struct lrnn_watched_tensor * gate = lrnn_watched_get(w, "gate");
@@ -54,59 +61,62 @@ static bool householder(const struct lrnn_watched * w, struct eigenvalues * e, s
             e->error = "a gate for every key channel and more than one factor";
             return false;
         }
-        double * g = work, * z2 = work + w->d_k, * out = work + 2*w->d_k;
+        double *g = work, *z2 = work + w->d_k, *out = work + 2 * w->d_k;
         for (int64_t i = 0; i < w->d_k; ++i) {
             if (gh[i] < 0.0f) {
                 e->error = "a negative gate for a key channel beside a reflection";
                 return false;
             }
-            g[i]  = gh[i];
-            z2[i] = (double) bh[0]*gh[i]*kh[i]*kh[i];
+            g[i]       = gh[i];
+            z2[i]      = (double) bh[0] * gh[i] * kh[i] * kh[i];
             l->gate_lo = fmin(l->gate_lo, gh[i]);
             l->gate_hi = fmax(l->gate_hi, gh[i]);
         }
-        spectrum_of_rank_one(w->d_k, g, z2, out, work + 3*w->d_k);
+        spectrum_of_rank_one(w->d_k, g, z2, out, work + 3 * w->d_k);
         for (int64_t i = 0; i < w->d_k; ++i) {
             count(l, out[i], 0.0);
         }
         return true;
     }
     double re[SPECTRUM_FACTORS_MAX], im[SPECTRUM_FACTORS_MAX];
-    if (!spectrum_of_reflections(w->d_k, n, kh, k->ne[0]*k->ne[1], bh, beta->ne[0]*beta->ne[1], re, im)) {
+    if (!spectrum_of_reflections(
+                w->d_k, n, kh, k->ne[0] * k->ne[1], bh, beta->ne[0] * beta->ne[1], re, im)) {
         e->error = "more factors than can be analysed";
         return false;
     }
     const double g = gh != NULL ? gh[0] : 1.0;
-    l->gate_lo = fmin(l->gate_lo, g);
-    l->gate_hi = fmax(l->gate_hi, g);
+    l->gate_lo     = fmin(l->gate_lo, g);
+    l->gate_hi     = fmax(l->gate_hi, g);
     for (int i = 0; i < n; ++i) {
-        count(l, g*re[i], g*im[i]);
+        count(l, g * re[i], g * im[i]);
     }
     return true;
 }
 
 // diag(g) − w rᵀ
-static bool rank_one(const struct lrnn_watched * w, struct eigenvalues * e, struct eigenvalues_layer * l, int64_t h, int64_t token, double * work) {
+static bool rank_one(const struct lrnn_watched * w, struct eigenvalues * e,
+        struct eigenvalues_layer * l, int64_t h, int64_t token, double * work) {
     const float * gh = at(w, lrnn_watched_get(w, "gate"), h, token);
-    const float * rh = at(w, lrnn_watched_get(w, "r"),    h, token);
-    const float * wh = at(w, lrnn_watched_get(w, "w"),    h, token);
-    double * g = work, * z2 = work + w->d_k, * out = work + 2*w->d_k;
+    const float * rh = at(w, lrnn_watched_get(w, "r"), h, token);
+    const float * wh = at(w, lrnn_watched_get(w, "w"), h, token);
+    double *      g = work, *z2 = work + w->d_k, *out = work + 2 * w->d_k;
     for (int64_t i = 0; i < w->d_k; ++i) {
         g[i]  = gh[i];
-        z2[i] = (double) wh[i]*rh[i];
+        z2[i] = (double) wh[i] * rh[i];
         if (z2[i] < 0.0) {
             e->error = "a rank-one part that is not similar to a symmetric one";
             return false;
         }
     }
-    spectrum_of_rank_one(w->d_k, g, z2, out, work + 3*w->d_k);
+    spectrum_of_rank_one(w->d_k, g, z2, out, work + 3 * w->d_k);
     for (int64_t i = 0; i < w->d_k; ++i) {
         count(l, out[i], 0.0);
     }
     return true;
 }
 
-static void diagonal(const struct lrnn_watched * w, const char * name, bool log, struct eigenvalues_layer * l, int64_t h, int64_t token) {
+static void diagonal(const struct lrnn_watched * w, const char * name, bool log,
+        struct eigenvalues_layer * l, int64_t h, int64_t token) {
     const struct lrnn_watched_tensor * t = lrnn_watched_get(w, name);
     const float *                      x = at(w, t, h, token);
     for (int64_t i = 0; i < t->ne[0]; ++i) {
@@ -114,25 +124,28 @@ static void diagonal(const struct lrnn_watched * w, const char * name, bool log,
     }
 }
 
-// exp(dt A), or twice that minus 1: A [d_v, d_k, heads] and dt [d_v, heads, 1, tokens], or one number a head each
-static void exponential(const struct lrnn_watched * w, struct eigenvalues_layer * l, int64_t h, int64_t token) {
+// exp(dt A), or twice that minus 1: A [d_v, d_k, heads] and dt [d_v, heads, 1, tokens], or one
+// number a head each
+static void exponential(
+        const struct lrnn_watched * w, struct eigenvalues_layer * l, int64_t h, int64_t token) {
     const struct lrnn_watched_tensor * A  = lrnn_watched_get(w, "A");
     const struct lrnn_watched_tensor * dt = lrnn_watched_get(w, "dt");
     const float *                      d  = at(w, dt, h, token);
-    const float *                      a  = A->data + h/(w->n_head/A->ne[2])*A->ne[0]*A->ne[1];
+    const float * a = A->data + h / (w->n_head / A->ne[2]) * A->ne[0] * A->ne[1];
     for (int64_t i = 0; i < A->ne[1]; ++i) {
         for (int64_t j = 0; j < A->ne[0]; ++j) {
-            const double x = exp((double) d[dt->ne[0] > 1 ? j : 0]*a[i*A->ne[0] + j]);
-            count(l, w->transition == LRNN_TRANSITION_TWO_EXP_M1 ? 2.0*x - 1.0 : x, 0.0);
+            const double x = exp((double) d[dt->ne[0] > 1 ? j : 0] * a[i * A->ne[0] + j]);
+            count(l, w->transition == LRNN_TRANSITION_TWO_EXP_M1 ? 2.0 * x - 1.0 : x, 0.0);
         }
     }
 }
 
 bool eigenvalues_watch(const struct lrnn_watched * w, void * user) {
-    struct eigenvalues *       e     = user;
-    struct eigenvalues_layer * l     = w->layer >= 0 && w->layer < e->n_layers ? &e->layers[w->layer] : NULL;
-    double *                   work  = l != NULL ? malloc((size_t) w->d_k*5*sizeof(*work)) : NULL;
-    bool                       going = work != NULL;
+    struct eigenvalues *       e = user;
+    struct eigenvalues_layer * l =
+            w->layer >= 0 && w->layer < e->n_layers ? &e->layers[w->layer] : NULL;
+    double * work  = l != NULL ? malloc((size_t) w->d_k * 5 * sizeof(*work)) : NULL;
+    bool     going = work != NULL;
     if (!going) {
         e->error = l == NULL ? "a recurrence outside the layers" : "out of memory";
         return false;
@@ -141,16 +154,19 @@ bool eigenvalues_watch(const struct lrnn_watched * w, void * user) {
     for (int32_t s = 0; s < w->n_seqs; ++s) {
         for (int64_t i = 0; i < w->seqs[s].count; ++i) {
             const int64_t token = w->seqs[s].first + i;
-            for (int64_t h = 0; h < w->n_head && going && (w->seqs[s].position + i) % e->every == 0; ++h) {
+            for (int64_t h = 0; h < w->n_head && going && (w->seqs[s].position + i) % e->every == 0;
+                    ++h) {
                 const int64_t before = l->n;
                 switch (w->transition) {
-                    case LRNN_TRANSITION_HOUSEHOLDER: going = householder(w, e, l, h, token, work);    break;
-                    case LRNN_TRANSITION_RANK_ONE:    going = rank_one   (w, e, l, h, token, work);    break;
-                    case LRNN_TRANSITION_GATE:        diagonal(w, "gate",  false, l, h, token);        break;
-                    case LRNN_TRANSITION_MLSTM:       diagonal(w, "log_f", true,  l, h, token);        break;
+                    case LRNN_TRANSITION_HOUSEHOLDER:
+                        going = householder(w, e, l, h, token, work);
+                        break;
+                    case LRNN_TRANSITION_RANK_ONE: going = rank_one(w, e, l, h, token, work); break;
+                    case LRNN_TRANSITION_GATE: diagonal(w, "gate", false, l, h, token); break;
+                    case LRNN_TRANSITION_MLSTM: diagonal(w, "log_f", true, l, h, token); break;
                     case LRNN_TRANSITION_EXP:
-                    case LRNN_TRANSITION_TWO_EXP_M1:  exponential(w, l, h, token);                     break;
-                    case LRNN_TRANSITION_NONE:        break;
+                    case LRNN_TRANSITION_TWO_EXP_M1: exponential(w, l, h, token); break;
+                    case LRNN_TRANSITION_NONE: break;
                 }
                 e->per_token = l->n - before;
             }
@@ -161,13 +177,15 @@ bool eigenvalues_watch(const struct lrnn_watched * w, void * user) {
 }
 
 struct eigenvalues_layer eigenvalues_total(const struct eigenvalues * e) {
-    struct eigenvalues_layer t = { .lo = INFINITY, .hi = -INFINITY, .gate_lo = INFINITY, .gate_hi = -INFINITY };
+    struct eigenvalues_layer t = {
+        .lo = INFINITY, .hi = -INFINITY, .gate_lo = INFINITY, .gate_hi = -INFINITY
+    };
     for (int i = 0; i < e->n_layers; ++i) {
         const struct eigenvalues_layer * l = &e->layers[i];
-        t.n          += l->n;
+        t.n += l->n;
         t.n_negative += l->n_negative;
-        t.n_complex  += l->n_complex;
-        t.n_outside  += l->n_outside;
+        t.n_complex += l->n_complex;
+        t.n_outside += l->n_outside;
         for (int b = 0; b < EIGENVALUES_BINS; ++b) {
             t.bins[b] += l->bins[b];
         }

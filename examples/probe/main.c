@@ -38,7 +38,8 @@ static bool has_answers(const struct args * args) {
 }
 
 // The task of a model: what the command line says, or what the file does.
-static struct task * find_task(const struct args * args, const struct lrnn_model * model, char name[64], char * err, size_t err_size) {
+static struct task * find_task(const struct args * args, const struct lrnn_model * model,
+        char name[64], char * err, size_t err_size) {
     size_t       size, automaton_size = 0;
     const char * said      = lrnn_model_get_text(model, "lrnn.task", &size);
     const char * automaton = lrnn_model_get_text(model, "lrnn.task.automaton", &automaton_size);
@@ -48,8 +49,14 @@ static struct task * find_task(const struct args * args, const struct lrnn_model
         snprintf(err, err_size, "the file does not say which task the model is for: give --task");
         return NULL;
     }
-    snprintf(name, 64, "%.*s", args->automaton != NULL ? 9 : args->task != NULL ? 63 : size < 63 ? (int) size : 63,
-            args->automaton != NULL ? "automaton" : args->task != NULL ? args->task : said);
+    snprintf(name, 64, "%.*s",
+            args->automaton != NULL ? 9
+            : args->task != NULL    ? 63
+            : size < 63             ? (int) size
+                                    : 63,
+            args->automaton != NULL ? "automaton"
+            : args->task != NULL    ? args->task
+                                    : said);
     if (args->automaton != NULL) {
         if (!read_file(args->automaton, &file, &automaton_size, err, err_size)) {
             return NULL;
@@ -62,7 +69,8 @@ static struct task * find_task(const struct args * args, const struct lrnn_model
 }
 
 // Eigenvalues on a text, or on a sequence of the task.
-static bool watch(const struct args * args, struct lrnn_model * model, const struct task * task, struct eigenvalues * e, char * err, size_t err_size) {
+static bool watch(const struct args * args, struct lrnn_model * model, const struct task * task,
+        struct eigenvalues * e, char * err, size_t err_size) {
     const struct lrnn_model_info info   = lrnn_model_get_info(model);
     int32_t *                    tokens = NULL;
     int64_t                      n      = 0;
@@ -72,26 +80,37 @@ static bool watch(const struct args * args, struct lrnn_model * model, const str
         char *     text = NULL;
         size_t     size = 0;
         const bool ids  = args->ids_file != NULL;
-        const bool read = read_file(ids ? args->ids_file : args->text_file, &text, &size, err, err_size) && (ids ?
-            token_ids_parse(text, size, &tokens, &n, err, err_size) && token_ids_check(tokens, n, info.n_vocab, err, err_size) :
-            lrnn_text_to_tokens(model, text, size, LRNN_TEXT_ADD_BOS, &tokens, &n, err, err_size));
+        const bool read =
+                read_file(ids ? args->ids_file : args->text_file, &text, &size, err, err_size) &&
+                (ids ? token_ids_parse(text, size, &tokens, &n, err, err_size) &&
+                                        token_ids_check(tokens, n, info.n_vocab, err, err_size)
+                     : lrnn_text_to_tokens(
+                               model, text, size, LRNN_TEXT_ADD_BOS, &tokens, &n, err, err_size));
         free(text);
         if (!read) {
             free(tokens);
             return false;
         }
-    } else if (!probe_tokens(model, task, (uint64_t) args->seed, args->lengths.v[0], &tokens, &n, err, err_size)) {
+    } else if (!probe_tokens(model, task, (uint64_t) args->seed, args->lengths.v[0], &tokens, &n,
+                       err, err_size)) {
         return false;
     }
-    n = n < most ? n : most;
+    n                             = n < most ? n : most;
     struct lrnn_session * session = NULL;
     bool                  done    = false;
-    if (!eigenvalues_init(e, (int) info.n_layer, n > 512 ? n/512 : 1)) {
+    if (!eigenvalues_init(e, (int) info.n_layer, n > 512 ? n / 512 : 1)) {
         snprintf(err, err_size, "out of memory for %" PRId64 " layers", info.n_layer);
-    } else if ((session = lrnn_session_new(model, &(struct lrnn_session_params) {
-            .n_threads = (int32_t) args->compute.threads, .n_batch = 512, .watch_what = LRNN_WATCH_SCANS, .watch = eigenvalues_watch, .watch_user = e,
-        }, err, err_size)) != NULL) {
-        done = lrnn_eval(session, &(struct lrnn_input) { .tokens = tokens, .n_tokens = n }, 1, err, err_size);
+    } else if ((session = lrnn_session_new(model,
+                        &(struct lrnn_session_params) {
+                                .n_threads  = (int32_t) args->compute.threads,
+                                .n_batch    = 512,
+                                .watch_what = LRNN_WATCH_SCANS,
+                                .watch      = eigenvalues_watch,
+                                .watch_user = e,
+                        },
+                        err, err_size)) != NULL) {
+        done = lrnn_eval(session, &(struct lrnn_input) { .tokens = tokens, .n_tokens = n }, 1, err,
+                err_size);
         if (!done && e->error != NULL) {
             snprintf(err, err_size, "the eigenvalues cannot be told: %s", e->error);
         }
@@ -101,17 +120,20 @@ static bool watch(const struct args * args, struct lrnn_model * model, const str
     return done;
 }
 
-static enum exit_code probe_model(const struct args * args, const char * path, struct probed * p, char * task_name, char * model_name, char * range) {
+static enum exit_code probe_model(const struct args * args, const char * path, struct probed * p,
+        char * task_name, char * model_name, char * range) {
     char                err[512];
     enum exit_code      code  = EXIT_CODE_OK;
-    struct task       * task  = NULL;
+    struct task *       task  = NULL;
     struct lrnn_model * model = compute_load(&args->compute, "lrnn-probe", path, args->json);
     if (model == NULL) {
         return EXIT_CODE_MODEL;
     }
     const char * slash = strrchr(path, '/');
     const char * base  = slash != NULL ? slash + 1 : path;
-    const size_t stem  = strlen(base) > 5 && strcmp(base + strlen(base) - 5, ".gguf") == 0 ? strlen(base) - 5 : strlen(base);
+    const size_t stem  = strlen(base) > 5 && strcmp(base + strlen(base) - 5, ".gguf") == 0
+                                 ? strlen(base) - 5
+                                 : strlen(base);
     snprintf(model_name, 128, "%.*s", (int) (stem < 127 ? stem : 127), base);
     snprintf(range, 16, "%s", lrnn_model_get_info(model).eigenvalues);
 
@@ -119,22 +141,30 @@ static enum exit_code probe_model(const struct args * args, const char * path, s
     if (ask && (task = find_task(args, model, task_name, err, sizeof(err))) == NULL) {
         code = EXIT_CODE_USAGE;
     }
-    *p = (struct probed) { .name = model_name, .task = task_name, .eigenvalues = range, .chance = task != NULL ? task_chance(task) : 0.0 };
+    *p = (struct probed) { .name = model_name,
+        .task                    = task_name,
+        .eigenvalues             = range,
+        .chance                  = task != NULL ? task_chance(task) : 0.0 };
     if (task != NULL) {
         struct probe_params params = {
-            .n_sequences = args->trials, .seed = (uint64_t) args->seed, .n_threads = (int32_t) args->compute.threads, .n_batch = (int32_t) args->batch,
+            .n_sequences = args->trials,
+            .seed        = (uint64_t) args->seed,
+            .n_threads   = (int32_t) args->compute.threads,
+            .n_batch     = (int32_t) args->batch,
         };
         const struct option_ints * lengths = args->sample.n > 0 ? &args->sample : &args->lengths;
-        params.n_lengths = lengths->n;
+        params.n_lengths                   = lengths->n;
         memcpy(params.lengths, lengths->v, sizeof(lengths->v));
-        switch ((args->sample.n > 0 ? probe_at_end : probe_by_length)(model, task, &params, &p->result, err, sizeof(err))) {
-            case PROBE_OK:      break;
-            case PROBE_MISFIT:  code = EXIT_CODE_USAGE;   break;
-            case PROBE_FAILED:  code = EXIT_CODE_SYSTEM;  break;
+        switch ((args->sample.n > 0 ? probe_at_end : probe_by_length)(
+                model, task, &params, &p->result, err, sizeof(err))) {
+            case PROBE_OK: break;
+            case PROBE_MISFIT: code = EXIT_CODE_USAGE; break;
+            case PROBE_FAILED: code = EXIT_CODE_SYSTEM; break;
             case PROBE_NUMBERS: code = EXIT_CODE_NUMBERS; break;
         }
     }
-    if (code == EXIT_CODE_OK && args->eigenvalues && !p->result.stopped && !watch(args, model, task, &p->spectrum, err, sizeof(err))) {
+    if (code == EXIT_CODE_OK && args->eigenvalues && !p->result.stopped &&
+            !watch(args, model, task, &p->spectrum, err, sizeof(err))) {
         code = EXIT_CODE_DATA;
     }
     if (code != EXIT_CODE_OK) {
@@ -145,7 +175,8 @@ static enum exit_code probe_model(const struct args * args, const char * path, s
     return code;
 }
 
-static bool write_svg(const char * path, const struct probed * probed, int n, char * err, size_t err_size) {
+static bool write_svg(
+        const char * path, const struct probed * probed, int n, char * err, size_t err_size) {
     struct atomic_file file;
     if (!atomic_file_open(&file, path, err, err_size)) {
         return false;
@@ -156,19 +187,22 @@ static bool write_svg(const char * path, const struct probed * probed, int n, ch
 
 static enum exit_code run(const struct args * args) {
     static struct probed probed[OPTION_LIST_MAX];
-    static char          tasks[OPTION_LIST_MAX][64], names[OPTION_LIST_MAX][128], ranges[OPTION_LIST_MAX][16];
-    char                 err[512];
-    int                  n    = 0;
-    enum exit_code       code = EXIT_CODE_OK;
+    static char          tasks[OPTION_LIST_MAX][64], names[OPTION_LIST_MAX][128],
+            ranges[OPTION_LIST_MAX][16];
+    char           err[512];
+    int            n    = 0;
+    enum exit_code code = EXIT_CODE_OK;
 
     interrupt_listen(false);
     while (n < args->models.n && code == EXIT_CODE_OK && !(n > 0 && probed[n - 1].result.stopped)) {
         code = probe_model(args, args->models.v[n], &probed[n], tasks[n], names[n], ranges[n]);
         n += code == EXIT_CODE_OK;
     }
-    for (int i = 1; i < n && args->sample.n == 0 && code == EXIT_CODE_OK && has_answers(args); ++i) {
+    for (int i = 1; i < n && args->sample.n == 0 && code == EXIT_CODE_OK && has_answers(args);
+            ++i) {
         if (strcmp(tasks[i], tasks[0]) != 0) {
-            fprintf(stderr, "lrnn-probe: %s is for the task %s, %s for %s: one table holds one task (--sample takes several)\n",
+            fprintf(stderr,
+                    "lrnn-probe: %s is for the task %s, %s for %s: one table holds one task (--sample takes several)\n",
                     names[0], tasks[0], names[i], tasks[i]);
             code = EXIT_CODE_USAGE;
         }
@@ -190,7 +224,8 @@ static enum exit_code run(const struct args * args) {
             output_eigenvalues(stdout, &probed[i]);
         }
     }
-    if (code == EXIT_CODE_OK && args->svg != NULL && !write_svg(args->svg, probed, n, err, sizeof(err))) {
+    if (code == EXIT_CODE_OK && args->svg != NULL &&
+            !write_svg(args->svg, probed, n, err, sizeof(err))) {
         fprintf(stderr, "lrnn-probe: %s\n", err);
         code = EXIT_CODE_SYSTEM;
     }
@@ -208,54 +243,114 @@ static enum exit_code run(const struct args * args) {
 }
 
 int main(int argc, char ** argv) {
-    struct args args = { .lengths = { .n = 4, .v = { 40, 256, 1024, 4096 } }, .trials = 16, .compute = COMPUTE_DEFAULTS, .batch = 2048 };
+    struct args args = { .lengths = { .n = 4, .v = { 40, 256, 1024, 4096 } },
+        .trials                   = 16,
+        .compute                  = COMPUTE_DEFAULTS,
+        .batch                    = 2048 };
 
     const struct option options[] = {
-        { .group = "What",
-          .names = "-m, --model", .value = "M.gguf", .type = OPTION_STRINGS, .dest = &args.models, .required = true,
-          .help = "a model; several are shown side by side" },
-        { .names = "--task",      .value = "TASK", .type = OPTION_STRING, .dest = &args.task, .unset = "what the file says",
-          .help = "parity, mod:M, S3 to S7, A3 to A7, S5:2 (letters of at most two swaps), mod-arith, mod-brackets, automaton" },
-        { .names = "--automaton", .value = "FILE", .type = OPTION_STRING, .dest = &args.automaton,
-          .help = "an automaton, as lrnn-convert automaton takes it, in place of --task" },
-        { .names = "--length",    .value = "LIST", .type = OPTION_INTS, .dest = &args.lengths, .min = 1, .max = 1e12,
-          .help = "lengths up to which accuracy is given: 100-1000000*10 is 100, 1000, …" },
-        { .names = "--trials",    .value = "N", .type = OPTION_INT, .dest = &args.trials, .min = 1, .max = 1e9, .help = "sequences" },
-        { .names = "--sample",    .value = "LO,HI", .type = OPTION_INTS, .dest = &args.sample, .min = 3, .max = 1e9, .unset = "off",
-          .help = "instead of --length: sequences of a random length, and only the last answer, as Grazzi et al. score" },
-        { .names = "-s, --seed",  .value = "N", .type = OPTION_INT, .dest = &args.seed, .min = 0, .max = 9e15, .help = "of the sequences" },
+        { .group          = "What",
+                .names    = "-m, --model",
+                .value    = "M.gguf",
+                .type     = OPTION_STRINGS,
+                .dest     = &args.models,
+                .required = true,
+                .help     = "a model; several are shown side by side" },
+        { .names       = "--task",
+                .value = "TASK",
+                .type  = OPTION_STRING,
+                .dest  = &args.task,
+                .unset = "what the file says",
+                .help = "parity, mod:M, S3 to S7, A3 to A7, S5:2 (letters of at most two swaps), mod-arith, mod-brackets, automaton" },
+        { .names       = "--automaton",
+                .value = "FILE",
+                .type  = OPTION_STRING,
+                .dest  = &args.automaton,
+                .help  = "an automaton, as lrnn-convert automaton takes it, in place of --task" },
+        { .names       = "--length",
+                .value = "LIST",
+                .type  = OPTION_INTS,
+                .dest  = &args.lengths,
+                .min   = 1,
+                .max   = 1e12,
+                .help  = "lengths up to which accuracy is given: 100-1000000*10 is 100, 1000, …" },
+        { .names       = "--trials",
+                .value = "N",
+                .type  = OPTION_INT,
+                .dest  = &args.trials,
+                .min   = 1,
+                .max   = 1e9,
+                .help  = "sequences" },
+        { .names       = "--sample",
+                .value = "LO,HI",
+                .type  = OPTION_INTS,
+                .dest  = &args.sample,
+                .min   = 3,
+                .max   = 1e9,
+                .unset = "off",
+                .help = "instead of --length: sequences of a random length, and only the last answer, as Grazzi et al. score" },
+        { .names       = "-s, --seed",
+                .value = "N",
+                .type  = OPTION_INT,
+                .dest  = &args.seed,
+                .min   = 0,
+                .max   = 9e15,
+                .help  = "of the sequences" },
 
-        { .group = "Why",
-          .names = "--eigenvalues", .type = OPTION_FLAG, .dest = &args.eigenvalues,
-          .help = "range and histogram of the transitions' eigenvalues on the first 4,096 tokens" },
-        { .names = "-f, --file",  .value = "FILE", .type = OPTION_STRING, .dest = &args.text_file,
-          .help = "eigenvalues on a text instead of a task" },
-        { .names = "--tokens",    .value = "IDS", .type = OPTION_STRING, .dest = &args.ids_file,
-          .help = "the same on token ids, decimal numbers in a file, for models without a tokenizer" },
+        { .group       = "Why",
+                .names = "--eigenvalues",
+                .type  = OPTION_FLAG,
+                .dest  = &args.eigenvalues,
+                .help = "range and histogram of the transitions' eigenvalues on the first 4,096 tokens" },
+        { .names       = "-f, --file",
+                .value = "FILE",
+                .type  = OPTION_STRING,
+                .dest  = &args.text_file,
+                .help  = "eigenvalues on a text instead of a task" },
+        { .names       = "--tokens",
+                .value = "IDS",
+                .type  = OPTION_STRING,
+                .dest  = &args.ids_file,
+                .help = "the same on token ids, decimal numbers in a file, for models without a tokenizer" },
 
-        { .group = "Output",
-          .names = "--json",      .type = OPTION_FLAG,   .dest = &args.json, .help = "as JSON" },
-        { .names = "--svg",       .value = "FILE", .type = OPTION_STRING, .dest = &args.svg, .help = "a picture as well" },
+        { .group       = "Output",
+                .names = "--json",
+                .type  = OPTION_FLAG,
+                .dest  = &args.json,
+                .help  = "as JSON" },
+        { .names       = "--svg",
+                .value = "FILE",
+                .type  = OPTION_STRING,
+                .dest  = &args.svg,
+                .help  = "a picture as well" },
 
-        { .group = "Computing",
-          COMPUTE_THREADS(args.compute) },
+        { .group = "Computing", COMPUTE_THREADS(args.compute) },
         COMPUTE_OPTIONS(args.compute),
-        { .names = "-b, --batch", .value = "N", .type = OPTION_INT, .dest = &args.batch, .min = 1, .max = 1 << 20, .help = "tokens a call" },
+        { .names       = "-b, --batch",
+                .value = "N",
+                .type  = OPTION_INT,
+                .dest  = &args.batch,
+                .min   = 1,
+                .max   = 1 << 20,
+                .help  = "tokens a call" },
     };
     const struct program program = {
-        .name      = "lrnn-probe",
-        .summary   = "does a model keep track of a state, how far, and with which eigenvalues",
-        .modes     = (const char * const []) {
-            "-m M.gguf --length 256,65536           accuracy by position",
-            "-m M.gguf --sample 40,256              the score of the paper",
-            "-m M.gguf --eigenvalues [-f TEXT]      what the transitions are", NULL },
-        .examples  = (const char * const []) {
-            "lrnn-probe -m s5.gguf -m s5-01.gguf --length 100-1000000*10 --trials 1",
-            "lrnn-probe -m delta-net.gguf --eigenvalues -f book.txt --svg spectrum.svg", NULL },
+        .name    = "lrnn-probe",
+        .summary = "does a model keep track of a state, how far, and with which eigenvalues",
+        .modes =
+                (const char * const[]) {
+                        "-m M.gguf --length 256,65536           accuracy by position",
+                        "-m M.gguf --sample 40,256              the score of the paper",
+                        "-m M.gguf --eigenvalues [-f TEXT]      what the transitions are", NULL },
+        .examples =
+                (const char * const[]) {
+                        "lrnn-probe -m s5.gguf -m s5-01.gguf --length 100-1000000*10 --trials 1",
+                        "lrnn-probe -m delta-net.gguf --eigenvalues -f book.txt --svg spectrum.svg",
+                        NULL },
         .options   = options,
-        .n_options = sizeof(options)/sizeof(options[0]),
+        .n_options = sizeof(options) / sizeof(options[0]),
     };
-    char err[512];
+    char           err[512];
     enum exit_code code;
 
     if (!options_read(&program, argc, argv, &code)) {
@@ -263,16 +358,23 @@ int main(int argc, char ** argv) {
     }
     for (int i = 1; i < args.lengths.n; ++i) {
         if (args.lengths.v[i] <= args.lengths.v[i - 1]) {
-            fprintf(stderr, "lrnn-probe: --length %" PRId64 " comes after %" PRId64 "; expected ascending lengths\n", args.lengths.v[i], args.lengths.v[i - 1]);
+            fprintf(stderr,
+                    "lrnn-probe: --length %" PRId64 " comes after %" PRId64
+                    "; expected ascending lengths\n",
+                    args.lengths.v[i], args.lengths.v[i - 1]);
             return EXIT_CODE_USAGE;
         }
     }
     if (args.sample.n != 0 && (args.sample.n != 2 || args.sample.v[0] > args.sample.v[1])) {
-        fprintf(stderr, "lrnn-probe: --sample has %d numbers; expected two, the shortest and the longest length\n", args.sample.n);
+        fprintf(stderr,
+                "lrnn-probe: --sample has %d numbers; expected two, the shortest and the longest length\n",
+                args.sample.n);
         return EXIT_CODE_USAGE;
     }
-    if (!has_answers(&args) && (!args.eigenvalues || (args.text_file != NULL && args.ids_file != NULL))) {
-        fprintf(stderr, "lrnn-probe: -f or --tokens is for --eigenvalues, and one of them: a text has no answers to check\n");
+    if (!has_answers(&args) &&
+            (!args.eigenvalues || (args.text_file != NULL && args.ids_file != NULL))) {
+        fprintf(stderr,
+                "lrnn-probe: -f or --tokens is for --eigenvalues, and one of them: a text has no answers to check\n");
         return EXIT_CODE_USAGE;
     }
     if (!compute_check(&args.compute, "lrnn-probe", err, sizeof(err))) {

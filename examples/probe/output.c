@@ -11,7 +11,7 @@
 enum { BAR = 24 };
 
 static double accuracy(const struct probe_row * row) {
-    return row->n_asked == 0 ? NAN : (double) row->n_right/(double) row->n_asked;
+    return row->n_asked == 0 ? NAN : (double) row->n_right / (double) row->n_asked;
 }
 
 //
@@ -19,7 +19,7 @@ static double accuracy(const struct probe_row * row) {
 //
 
 static void bar(FILE * out, double share) {
-    const int n = (int) lround(share*BAR);
+    const int n = (int) lround(share * BAR);
     for (int i = 0; i < n; ++i) {
         fputc('#', out);
     }
@@ -27,7 +27,9 @@ static void bar(FILE * out, double share) {
 }
 
 void output_lengths(FILE * out, const struct probed * probed, int n, int64_t n_sequences) {
-    fprintf(out, "%s: chance %.3f, %" PRId64 " sequence%s; accuracy and scaled accuracy at positions up to the length\n\n",
+    fprintf(out,
+            "%s: chance %.3f, %" PRId64
+            " sequence%s; accuracy and scaled accuracy at positions up to the length\n\n",
             probed[0].task, probed[0].chance, n_sequences, n_sequences == 1 ? "" : "s");
     fprintf(out, "%10s", "");
     for (int i = 0; i < n; ++i) {
@@ -45,7 +47,8 @@ void output_lengths(FILE * out, const struct probed * probed, int n, int64_t n_s
             if (row->n_asked == 0) {
                 fprintf(out, "  %-20s", "-");
             } else {
-                fprintf(out, "  %7.4f  %7.4f%s", accuracy(row), probe_scaled(row, probed[i].chance), n == 1 ? "" : "    ");
+                fprintf(out, "  %7.4f  %7.4f%s", accuracy(row), probe_scaled(row, probed[i].chance),
+                        n == 1 ? "" : "    ");
             }
         }
         fputs(n == 1 ? "  " : "\n", out);
@@ -56,12 +59,13 @@ void output_lengths(FILE * out, const struct probed * probed, int n, int64_t n_s
     fprintf(out, "\n");
     for (int i = 0; i < n; ++i) {
         const struct probe_result * result = &probed[i].result;
-        int64_t right = 0, asked = 0;
+        int64_t                     right = 0, asked = 0;
         for (int r = 0; r < result->n_rows; ++r) {
             right += result->rows[r].n_right;
             asked += result->rows[r].n_asked;
         }
-        fprintf(out, "%s: %" PRId64 " of %" PRId64 " answers wrong", probed[i].name, asked - right, asked);
+        fprintf(out, "%s: %" PRId64 " of %" PRId64 " answers wrong", probed[i].name, asked - right,
+                asked);
         if (result->first_error > 0) {
             fprintf(out, ", the first at position %" PRId64, result->first_error);
         }
@@ -71,23 +75,26 @@ void output_lengths(FILE * out, const struct probed * probed, int n, int64_t n_s
 
 void output_scores(FILE * out, const struct probed * probed, int n, int64_t lo, int64_t hi) {
     fprintf(out, "the last answer of sequences of %" PRId64 " to %" PRId64 " tokens\n\n", lo, hi);
-    fprintf(out, "%-34s %-12s %-8s %9s %8s %8s\n", "model", "task", "range", "sequences", "accuracy", "scaled");
+    fprintf(out, "%-34s %-12s %-8s %9s %8s %8s\n", "model", "task", "range", "sequences",
+            "accuracy", "scaled");
     for (int i = 0; i < n; ++i) {
         const struct probe_row * row = &probed[i].result.rows[0];
-        fprintf(out, "%-34.34s %-12.12s %-8s %9" PRId64 " %8.3f %8.3f\n", probed[i].name, probed[i].task, probed[i].eigenvalues, row->n_asked,
-                accuracy(row), probe_scaled(row, probed[i].chance));
+        fprintf(out, "%-34.34s %-12.12s %-8s %9" PRId64 " %8.3f %8.3f\n", probed[i].name,
+                probed[i].task, probed[i].eigenvalues, row->n_asked, accuracy(row),
+                probe_scaled(row, probed[i].chance));
     }
 }
 
 static const char * counted(enum lrnn_transition kind) {
     switch (kind) {
-        case LRNN_TRANSITION_HOUSEHOLDER: return "of the factors a token; every other one is the gate";
-        case LRNN_TRANSITION_RANK_ONE:    return "all";
+        case LRNN_TRANSITION_HOUSEHOLDER:
+            return "of the factors a token; every other one is the gate";
+        case LRNN_TRANSITION_RANK_ONE: return "all";
         case LRNN_TRANSITION_GATE:
         case LRNN_TRANSITION_EXP:
         case LRNN_TRANSITION_TWO_EXP_M1:
-        case LRNN_TRANSITION_MLSTM:       return "the gates";
-        case LRNN_TRANSITION_NONE:        break;
+        case LRNN_TRANSITION_MLSTM: return "the gates";
+        case LRNN_TRANSITION_NONE: break;
     }
     return "none: no recurrent layer";
 }
@@ -96,19 +103,23 @@ void output_eigenvalues(FILE * out, const struct probed * probed) {
     const struct eigenvalues *     e     = &probed->spectrum;
     const struct eigenvalues_layer total = eigenvalues_total(e);
 
-    fprintf(out, "%s, %s by its file: eigenvalues used on this input (%s)\n\n", probed->name, probed->eigenvalues, counted(e->kind));
+    fprintf(out, "%s, %s by its file: eigenvalues used on this input (%s)\n\n", probed->name,
+            probed->eigenvalues, counted(e->kind));
     if (total.n == 0) {
         return;
     }
-    fprintf(out, "%-8s %12s %9s %9s %10s %9s %9s\n", "layer", "counted", "least", "greatest", "negative", "complex", "|.| > 1");
+    fprintf(out, "%-8s %12s %9s %9s %10s %9s %9s\n", "layer", "counted", "least", "greatest",
+            "negative", "complex", "|.| > 1");
     for (int i = 0; i <= e->n_layers; ++i) {
         const struct eigenvalues_layer * l = i < e->n_layers ? &e->layers[i] : &total;
-        char name[16];
+        char                             name[16];
         snprintf(name, sizeof(name), "%d", i);
         if (l->n > 0) {
-            fprintf(out, "%-8s %12" PRId64 " %9.4f %9.4f %9.2f%% %8.2f%% %8.2f%%\n", i < e->n_layers ? name : "all", l->n, l->lo, l->hi,
-                    100.0*(double) l->n_negative/(double) l->n, 100.0*(double) l->n_complex/(double) l->n,
-                    100.0*(double) l->n_outside/(double) l->n);
+            fprintf(out, "%-8s %12" PRId64 " %9.4f %9.4f %9.2f%% %8.2f%% %8.2f%%\n",
+                    i < e->n_layers ? name : "all", l->n, l->lo, l->hi,
+                    100.0 * (double) l->n_negative / (double) l->n,
+                    100.0 * (double) l->n_complex / (double) l->n,
+                    100.0 * (double) l->n_outside / (double) l->n);
         }
     }
     if (total.gate_lo <= total.gate_hi) {
@@ -121,9 +132,10 @@ void output_eigenvalues(FILE * out, const struct probed * probed) {
     fprintf(out, "\nreal part       share\n");
     for (int b = 0; b < EIGENVALUES_BINS; b += 2) { // pairs of bins: twenty lines
         const int64_t n  = total.bins[b] + total.bins[b + 1];
-        const double  lo = -1.0 + 2.0*b/EIGENVALUES_BINS;
-        fprintf(out, "%5.1f to %4.1f  %6.2f%%  ", lo, lo + 4.0/EIGENVALUES_BINS, 100.0*(double) n/(double) total.n);
-        bar(out, (double) n/(double) (2*most));
+        const double  lo = -1.0 + 2.0 * b / EIGENVALUES_BINS;
+        fprintf(out, "%5.1f to %4.1f  %6.2f%%  ", lo, lo + 4.0 / EIGENVALUES_BINS,
+                100.0 * (double) n / (double) total.n);
+        bar(out, (double) n / (double) (2 * most));
     }
 }
 
@@ -136,7 +148,9 @@ static void json_text(FILE * out, const char * text) {
 }
 
 static void json_layer(FILE * out, const struct eigenvalues_layer * l) {
-    fprintf(out, "{ \"counted\": %" PRId64 ", \"negative\": %" PRId64 ", \"complex\": %" PRId64 ", \"outside\": %" PRId64 ", \"least\": ",
+    fprintf(out,
+            "{ \"counted\": %" PRId64 ", \"negative\": %" PRId64 ", \"complex\": %" PRId64
+            ", \"outside\": %" PRId64 ", \"least\": ",
             l->n, l->n_negative, l->n_complex, l->n_outside);
     json_number(out, l->lo);
     fprintf(out, ", \"greatest\": ");
@@ -167,16 +181,24 @@ void output_json(FILE * out, const struct probed * probed, int n, bool by_length
             json_text(out, p->task);
             fprintf(out, ", \"chance\": ");
             json_number(out, p->chance);
-            fprintf(out, ", \"asked\": \"%s\", \"first_error\": %" PRId64 ", \"stopped\": %s,\n      \"lengths\": [", by_length ? "every position" : "the end",
-                    p->result.first_error, p->result.stopped ? "true" : "false");
+            fprintf(out,
+                    ", \"asked\": \"%s\", \"first_error\": %" PRId64
+                    ", \"stopped\": %s,\n      \"lengths\": [",
+                    by_length ? "every position" : "the end", p->result.first_error,
+                    p->result.stopped ? "true" : "false");
             for (int r = 0; r < p->result.n_rows; ++r) {
                 const struct probe_row * row = &p->result.rows[r];
-                fprintf(out, "%s\n        { \"length\": %" PRId64 ", \"asked\": %" PRId64 ", \"right\": %" PRId64 ", \"accuracy\": ", r == 0 ? "" : ",",
-                        row->length, row->n_asked, row->n_right);
+                fprintf(out,
+                        "%s\n        { \"length\": %" PRId64 ", \"asked\": %" PRId64
+                        ", \"right\": %" PRId64 ", \"accuracy\": ",
+                        r == 0 ? "" : ",", row->length, row->n_asked, row->n_right);
                 json_number(out, accuracy(row));
                 fprintf(out, ", \"scaled\": ");
                 json_number(out, probe_scaled(row, p->chance));
-                fprintf(out, ", \"sequences\": %" PRId64 ", \"sequences_right\": %" PRId64 ", \"margin\": ", row->n_sequences, row->n_all_right);
+                fprintf(out,
+                        ", \"sequences\": %" PRId64 ", \"sequences_right\": %" PRId64
+                        ", \"margin\": ",
+                        row->n_sequences, row->n_all_right);
                 json_number(out, row->margin);
                 fprintf(out, " }");
             }
@@ -204,14 +226,14 @@ void output_json(FILE * out, const struct probed * probed, int n, bool by_length
 
 void output_svg(FILE * out, const struct probed * probed, int n) {
     enum { MODELS_MAX = 64 };
-    static const struct chart_block NONE = { 0 };
-    struct chart_series accuracies[MODELS_MAX] = { 0 }, spectra[MODELS_MAX] = { 0 };
-    struct chart_panel  panels[MODELS_MAX + 1] = { 0 };
-    struct chart_block  blocks[MODELS_MAX + 1];
-    int                 n_panels = 0;
-    double              x[MODELS_MAX][PROBE_LENGTHS_MAX], y[MODELS_MAX][PROBE_LENGTHS_MAX];
-    double              bins[EIGENVALUES_BINS + 1], shares[MODELS_MAX][EIGENVALUES_BINS];
-    char                names[MODELS_MAX][96];
+    static const struct chart_block NONE                   = { 0 };
+    struct chart_series             accuracies[MODELS_MAX] = { 0 }, spectra[MODELS_MAX] = { 0 };
+    struct chart_panel              panels[MODELS_MAX + 1] = { 0 };
+    struct chart_block              blocks[MODELS_MAX + 1];
+    int                             n_panels = 0;
+    double x[MODELS_MAX][PROBE_LENGTHS_MAX], y[MODELS_MAX][PROBE_LENGTHS_MAX];
+    double bins[EIGENVALUES_BINS + 1], shares[MODELS_MAX][EIGENVALUES_BINS];
+    char   names[MODELS_MAX][96];
 
     n = n < MODELS_MAX ? n : MODELS_MAX;
     for (int i = 0; i < n; ++i) {
@@ -224,16 +246,27 @@ void output_svg(FILE * out, const struct probed * probed, int n) {
                 y[i][r] = probe_scaled(&probed[i].result.rows[r], probed[i].chance);
             }
             accuracies[i] = (struct chart_series) {
-                .name = names[i], .n = probed[i].result.n_rows, .x = x[i], .y = y[i], .color = i, .dash = i,
+                .name  = names[i],
+                .n     = probed[i].result.n_rows,
+                .x     = x[i],
+                .y     = y[i],
+                .color = i,
+                .dash  = i,
             };
         }
         panels[n_panels++] = (struct chart_panel) {
-            .title = probed[0].task, .x_label = "position", .y_label = "scaled accuracy", .zero = "chance", .x_scale = CHART_LOG2,
-            .height = 260, .series = accuracies, .n_series = n,
+            .title    = probed[0].task,
+            .x_label  = "position",
+            .y_label  = "scaled accuracy",
+            .zero     = "chance",
+            .x_scale  = CHART_LOG2,
+            .height   = 260,
+            .series   = accuracies,
+            .n_series = n,
         };
     }
     for (int b = 0; b <= EIGENVALUES_BINS; ++b) {
-        bins[b] = -1.0 + 2.0*b/EIGENVALUES_BINS;
+        bins[b] = -1.0 + 2.0 * b / EIGENVALUES_BINS;
     }
     for (int i = 0; i < n; ++i) {
         if (probed[i].spectrum.layers == NULL) {
@@ -241,16 +274,31 @@ void output_svg(FILE * out, const struct probed * probed, int n) {
         }
         const struct eigenvalues_layer total = eigenvalues_total(&probed[i].spectrum);
         for (int b = 0; b < EIGENVALUES_BINS; ++b) {
-            shares[i][b] = total.n > 0 ? (double) total.bins[b]/(double) total.n : 0.0;
+            shares[i][b] = total.n > 0 ? (double) total.bins[b] / (double) total.n : 0.0;
         }
-        spectra[i] = (struct chart_series) { .name = "all layers", .kind = CHART_STEPS, .n = EIGENVALUES_BINS, .x = bins, .y = shares[i], .color = i };
+        spectra[i]         = (struct chart_series) { .name = "all layers",
+                    .kind                                  = CHART_STEPS,
+                    .n                                     = EIGENVALUES_BINS,
+                    .x                                     = bins,
+                    .y                                     = shares[i],
+                    .color                                 = i };
         panels[n_panels++] = (struct chart_panel) {
-            .title = names[i], .x_label = "real part of the eigenvalues", .y_label = "share", .x_lo = -1.0, .x_hi = 1.0, .height = 200,
-            .series = &spectra[i], .n_series = 1,
+            .title    = names[i],
+            .x_label  = "real part of the eigenvalues",
+            .y_label  = "share",
+            .x_lo     = -1.0,
+            .x_hi     = 1.0,
+            .height   = 200,
+            .series   = &spectra[i],
+            .n_series = 1,
         };
     }
     for (int i = 0; i < n_panels; ++i) {
         blocks[i] = (struct chart_block) { .panels = &panels[i], .n_panels = 1 };
     }
-    chart_write_svg(&(struct chart) { .blocks = n_panels > 0 ? blocks : &NONE, .n_blocks = n_panels, .n_across = n_panels < 4 ? 1 : 2, .plot_width = 480 }, out);
+    chart_write_svg(&(struct chart) { .blocks = n_panels > 0 ? blocks : &NONE,
+                            .n_blocks         = n_panels,
+                            .n_across         = n_panels < 4 ? 1 : 2,
+                            .plot_width       = 480 },
+            out);
 }

@@ -9,12 +9,12 @@
 
 // A model and what it answered.
 struct probed {
-    const char *         name;        // of the file, without folder and ending
-    const char *         task;
-    const char *         eigenvalues; // range
-    double               chance;
-    struct probe_result  result;
-    struct eigenvalues   spectrum;    // without layers if it was not asked for
+    const char *        name; // of the file, without folder and ending
+    const char *        task;
+    const char *        eigenvalues; // range
+    double              chance;
+    struct probe_result result;
+    struct eigenvalues  spectrum; // without layers if it was not asked for
 };
 
 // Accuracy by length, one column a model; all have the same task.

@@ -5,7 +5,7 @@
 #include <string.h>
 
 enum {
-    POINTS_MAX  = 7,     // of a permutation: 5,040 elements
+    POINTS_MAX  = 7, // of a permutation: 5,040 elements
     MODULUS_MAX = 1024,
     STATES_MAX  = 64,
     NAME_MAX    = 64,
@@ -14,18 +14,18 @@ enum {
 enum kind { KIND_SUM, KIND_GROUP, KIND_ARITHMETIC, KIND_BRACKETS, KIND_AUTOMATON };
 
 struct task {
-    enum kind  kind;
-    int        modulus;
-    int        points;
-    int        n_symbols, n_answers;
-    char    (* symbols)[NAME_MAX];
-    bool     * is_answer;
-    int      * letters;      // symbols that are drawn
-    int        n_letters;
-    uint8_t (* elements)[POINTS_MAX]; // of the group, in order of the symbols
-    int        start;        // of the automaton
-    int      * next;         // [letters][states], symbols of states
-    int        first_digit, plus, minus, times, open, close, equals; // symbols of arithmetic
+    enum kind kind;
+    int       modulus;
+    int       points;
+    int       n_symbols, n_answers;
+    char (*symbols)[NAME_MAX];
+    bool * is_answer;
+    int *  letters; // symbols that are drawn
+    int    n_letters;
+    uint8_t (*elements)[POINTS_MAX]; // of the group, in order of the symbols
+    int   start;                     // of the automaton
+    int * next;                      // [letters][states], symbols of states
+    int   first_digit, plus, minus, times, open, close, equals; // symbols of arithmetic
 };
 
 //
@@ -34,7 +34,7 @@ struct task {
 
 static int swaps_of(const uint8_t * p, int n) { // n minus the number of cycles
     bool seen[POINTS_MAX] = { false };
-    int  swaps = n;
+    int  swaps            = n;
     for (int i = 0; i < n; ++i) {
         for (int j = i; !seen[j]; j = p[j]) {
             seen[j] = true;
@@ -57,12 +57,12 @@ static bool next_permutation(uint8_t * p, int n) { // in lexicographic order
         --j;
     }
     const uint8_t x = p[i];
-    p[i] = p[j];
-    p[j] = x;
+    p[i]            = p[j];
+    p[j]            = x;
     for (int a = i + 1, b = n - 1; a < b; ++a, --b) {
         const uint8_t y = p[a];
-        p[a] = p[b];
-        p[b] = y;
+        p[a]            = p[b];
+        p[b]            = y;
     }
     return true;
 }
@@ -70,7 +70,7 @@ static bool next_permutation(uint8_t * p, int n) { // in lexicographic order
 static int find_element(const struct task * t, const uint8_t * p) { // the elements are sorted
     int lo = 0, hi = t->n_symbols - 1;
     while (lo < hi) {
-        const int mid = (lo + hi)/2;
+        const int mid = (lo + hi) / 2;
         if (memcmp(t->elements[mid], p, (size_t) t->points) < 0) {
             lo = mid + 1;
         } else {
@@ -177,7 +177,8 @@ static int find_symbol(const struct task * t, const char * name) {
     return -1;
 }
 
-// Words of a line, each shorter than NAME_MAX; returns their number, −1 if there are too many or one is too long.
+// Words of a line, each shorter than NAME_MAX; returns their number, −1 if there are too many or
+// one is too long.
 static int split(char * line, char ** words, int max) {
     int    n = 0;
     char * rest;
@@ -198,19 +199,19 @@ static bool make_automaton(struct task * t, char * text, char * err, size_t err_
     }
     t->kind  = KIND_AUTOMATON;
     t->start = -1;
-    t->next  = calloc((size_t) n_lines*STATES_MAX, sizeof(*t->next));
+    t->next  = calloc((size_t) n_lines * STATES_MAX, sizeof(*t->next));
     if (t->next == NULL || !reserve(t, n_lines + STATES_MAX)) {
         return false;
     }
     int number = 0;
-    for (char * line = text, * end; line != NULL; line = end) {
+    for (char *line = text, *end; line != NULL; line = end) {
         ++number;
         end = strchr(line, '\n');
         if (end != NULL) {
             *end++ = '\0';
         }
         line[strcspn(line, "#")] = '\0';
-        char * colon = strchr(line, ':');
+        char * colon             = strchr(line, ':');
         if (line[strspn(line, " \t\r")] == '\0') {
             continue;
         }
@@ -223,13 +224,17 @@ static bool make_automaton(struct task * t, char * text, char * err, size_t err_
         }
         const int n = key != NULL ? split(colon + 1, words, STATES_MAX) : -1;
         if (n < 1) {
-            snprintf(err, err_size, "line %d of the automaton is not 'states: …', 'start: …' or 'LETTER: …' with at most %d words", number, STATES_MAX);
+            snprintf(err, err_size,
+                    "line %d of the automaton is not 'states: …', 'start: …' or 'LETTER: …' with at most %d words",
+                    number, STATES_MAX);
             return false;
         }
         if (strcmp(key, "states") == 0) {
             for (int i = 0; i < n; ++i) {
                 if (n_states > 0 || find_symbol(t, words[i]) >= 0) {
-                    snprintf(err, err_size, "line %d of the automaton: expected one line of different states", number);
+                    snprintf(err, err_size,
+                            "line %d of the automaton: expected one line of different states",
+                            number);
                     return false;
                 }
                 add_symbol(t, words[i], true);
@@ -239,7 +244,8 @@ static bool make_automaton(struct task * t, char * text, char * err, size_t err_
         }
         const bool is_start = strcmp(key, "start") == 0;
         if (n != (is_start ? 1 : n_states)) {
-            snprintf(err, err_size, "line %d of the automaton: '%s' has %d words, expected %d", number, key, n, is_start ? 1 : n_states);
+            snprintf(err, err_size, "line %d of the automaton: '%s' has %d words, expected %d",
+                    number, key, n, is_start ? 1 : n_states);
             return false;
         }
         int letter = -1;
@@ -252,13 +258,14 @@ static bool make_automaton(struct task * t, char * text, char * err, size_t err_
         for (int i = 0; i < n; ++i) {
             const int state = find_symbol(t, words[i]);
             if (state < 0 || state >= n_states) {
-                snprintf(err, err_size, "line %d of the automaton: '%s' is not one of its states", number, words[i]);
+                snprintf(err, err_size, "line %d of the automaton: '%s' is not one of its states",
+                        number, words[i]);
                 return false;
             }
             if (is_start) {
                 t->start = state;
             } else {
-                t->next[t->n_letters*STATES_MAX + i] = state;
+                t->next[t->n_letters * STATES_MAX + i] = state;
             }
         }
         if (!is_start) {
@@ -266,7 +273,10 @@ static bool make_automaton(struct task * t, char * text, char * err, size_t err_
         }
     }
     if (n_states == 0 || t->start < 0 || t->n_letters == 0) {
-        snprintf(err, err_size, "the automaton has no %s", n_states == 0 ? "states" : t->start < 0 ? "start" : "letters");
+        snprintf(err, err_size, "the automaton has no %s",
+                n_states == 0  ? "states"
+                : t->start < 0 ? "start"
+                               : "letters");
         return false;
     }
     return true;
@@ -282,7 +292,8 @@ static int number_after(const char * colon, int missing, int lo, int hi) {
     return *colon == ':' && end != colon + 1 && *end == '\0' && n >= lo && n <= hi ? (int) n : -1;
 }
 
-static bool make(struct task * t, const char * spec, const char * automaton, size_t automaton_size, char * err, size_t err_size) {
+static bool make(struct task * t, const char * spec, const char * automaton, size_t automaton_size,
+        char * err, size_t err_size) {
     const size_t name = strcspn(spec, ":");
     const char * tail = spec + name;
     int          n;
@@ -290,16 +301,20 @@ static bool make(struct task * t, const char * spec, const char * automaton, siz
     if (strcmp(spec, "parity") == 0) {
         return make_sum(t, 2);
     }
-    if (name == 3 && strncmp(spec, "mod", 3) == 0 && (n = number_after(tail, -1, 2, MODULUS_MAX)) > 0) {
+    if (name == 3 && strncmp(spec, "mod", 3) == 0 &&
+            (n = number_after(tail, -1, 2, MODULUS_MAX)) > 0) {
         return make_sum(t, n);
     }
-    if (name == 9 && strncmp(spec, "mod-arith", 9) == 0 && (n = number_after(tail, 5, 2, MODULUS_MAX)) > 0) {
+    if (name == 9 && strncmp(spec, "mod-arith", 9) == 0 &&
+            (n = number_after(tail, 5, 2, MODULUS_MAX)) > 0) {
         return make_arithmetic(t, n, false);
     }
-    if (name == 12 && strncmp(spec, "mod-brackets", 12) == 0 && (n = number_after(tail, 5, 2, MODULUS_MAX)) > 0) {
+    if (name == 12 && strncmp(spec, "mod-brackets", 12) == 0 &&
+            (n = number_after(tail, 5, 2, MODULUS_MAX)) > 0) {
         return make_arithmetic(t, n, true);
     }
-    if (name == 2 && (spec[0] == 'S' || spec[0] == 'A') && spec[1] >= '2' && spec[1] <= '0' + POINTS_MAX) {
+    if (name == 2 && (spec[0] == 'S' || spec[0] == 'A') && spec[1] >= '2' &&
+            spec[1] <= '0' + POINTS_MAX) {
         n = strcmp(tail, ":swaps") == 0 ? 1 : number_after(tail, POINTS_MAX, 1, POINTS_MAX);
         if (n > 0) {
             return make_group(t, spec[0] == 'A', spec[1] - '0', n);
@@ -307,20 +322,24 @@ static bool make(struct task * t, const char * spec, const char * automaton, siz
     }
     if (strcmp(spec, "automaton") == 0 && automaton != NULL) {
         char *     text = calloc(1, automaton_size + 1);
-        const bool made = text != NULL && (memcpy(text, automaton, automaton_size), make_automaton(t, text, err, err_size));
+        const bool made = text != NULL && (memcpy(text, automaton, automaton_size),
+                                                  make_automaton(t, text, err, err_size));
         free(text);
         return made;
     }
     if (strcmp(spec, "automaton") == 0) {
-        snprintf(err, err_size, "the task 'automaton' needs its table: --automaton FILE, or a model that carries one");
+        snprintf(err, err_size,
+                "the task 'automaton' needs its table: --automaton FILE, or a model that carries one");
     } else {
-        snprintf(err, err_size, "there is no task '%s'; expected parity, mod:M, S3 to S%d, A3 to A%d, mod-arith, mod-brackets or automaton",
+        snprintf(err, err_size,
+                "there is no task '%s'; expected parity, mod:M, S3 to S%d, A3 to A%d, mod-arith, mod-brackets or automaton",
                 spec, POINTS_MAX, POINTS_MAX);
     }
     return false;
 }
 
-struct task * task_new(const char * spec, const char * automaton, size_t automaton_size, char * err, size_t err_size) {
+struct task * task_new(const char * spec, const char * automaton, size_t automaton_size, char * err,
+        size_t err_size) {
     struct task * t = calloc(1, sizeof(*t));
     snprintf(err, err_size, "out of memory for a task");
     if (t == NULL || !make(t, spec, automaton, automaton_size, err, err_size)) {
@@ -355,7 +374,7 @@ bool task_is_answer(const struct task * t, int i) {
 }
 
 double task_chance(const struct task * t) {
-    return 1.0/t->n_answers;
+    return 1.0 / t->n_answers;
 }
 
 bool task_only_end(const struct task * t) {
@@ -364,11 +383,11 @@ bool task_only_end(const struct task * t) {
 
 int64_t task_length(const struct task * t, int64_t length) {
     switch (t->kind) {
-        case KIND_ARITHMETIC: return length/2*2;                 // d, d + d, … and =
-        case KIND_BRACKETS:   return length >= 2 ? length : 0;   // an expression and =
+        case KIND_ARITHMETIC: return length / 2 * 2;         // d, d + d, … and =
+        case KIND_BRACKETS: return length >= 2 ? length : 0; // an expression and =
         case KIND_SUM:
         case KIND_GROUP:
-        case KIND_AUTOMATON:  break;
+        case KIND_AUTOMATON: break;
     }
     return length;
 }
@@ -379,10 +398,10 @@ int64_t task_length(const struct task * t, int64_t length) {
 
 // An expression in brackets that is under way. Values are on a stack of their own.
 struct frame {
-    int64_t right;     // length of the right side
+    int64_t right; // length of the right side
     int     op;
-    int     value;     // of the left side
-    bool    has_left;  // it is known
+    int     value;    // of the left side
+    bool    has_left; // it is known
 };
 
 struct task_stream {
@@ -390,16 +409,17 @@ struct task_stream {
     uint64_t            random[2];
     int64_t             length, done;
 
-    int                 sum;            // KIND_SUM, KIND_AUTOMATON: the state
-    uint8_t             product[POINTS_MAX];
-    int                 terms, factor;  // KIND_ARITHMETIC: of what stands before the last + or −; of what stands behind it, with its sign
-    int                 op;
+    int     sum; // KIND_SUM, KIND_AUTOMATON: the state
+    uint8_t product[POINTS_MAX];
+    int     terms,
+            factor; // KIND_ARITHMETIC: of what stands before the last + or −; of what stands behind it, with its sign
+    int op;
 
-    struct frame *      frames;         // KIND_BRACKETS
-    int                 n_frames, cap_frames;
-    int64_t             pending;        // length of the expression that begins now, 0: none
-    int                 queue[4], n_queue, at_queue; // symbols of a short expression, one after the other
-    int                 value;
+    struct frame * frames; // KIND_BRACKETS
+    int            n_frames, cap_frames;
+    int64_t        pending;          // length of the expression that begins now, 0: none
+    int queue[4], n_queue, at_queue; // symbols of a short expression, one after the other
+    int value;
 };
 
 // xoroshiro128+ seeded by splitmix64: the same numbers on every machine
@@ -415,12 +435,13 @@ static uint64_t random_next(struct task_stream * s) {
 
 static uint64_t split_mix(uint64_t * x) {
     uint64_t z = *x += 0x9e3779b97f4a7c15u;
-    z = (z ^ z >> 30)*0xbf58476d1ce4e5b9u;
-    z = (z ^ z >> 27)*0x94d049bb133111ebu;
+    z          = (z ^ z >> 30) * 0xbf58476d1ce4e5b9u;
+    z          = (z ^ z >> 27) * 0x94d049bb133111ebu;
     return z ^ z >> 31;
 }
 
-static int64_t draw(struct task_stream * s, int64_t n) { // from 0 to n − 1; n is far below 2^64: the bias is nothing
+static int64_t draw(struct task_stream * s,
+        int64_t n) { // from 0 to n − 1; n is far below 2^64: the bias is nothing
     return (int64_t) (random_next(s) % (uint64_t) n);
 }
 
@@ -462,7 +483,7 @@ static void next_arithmetic(struct task_stream * s, int32_t * symbol, int32_t * 
     } else if (s->done % 2 == 0) {
         const int d = (int) draw(s, t->modulus);
         if (s->done > 0 && s->op == t->times) {
-            s->factor = reduce(t, (int64_t) s->factor*d);
+            s->factor = reduce(t, (int64_t) s->factor * d);
         } else {
             s->terms  = reduce(t, s->terms + s->factor);
             s->factor = s->done > 0 && s->op == t->minus ? reduce(t, -d) : d;
@@ -497,7 +518,7 @@ static void queue_short(struct task_stream * s, int64_t n) {
 // The expression of length n ≥ 5 is ( left op right ), the left one of any length from 1 to n − 4.
 static bool next_brackets(struct task_stream * s, int32_t * symbol, int32_t * answer) {
     const struct task * t = s->task;
-    *answer = -1;
+    *answer               = -1;
     if (s->done == s->length - 1) {
         *symbol = t->equals;
         *answer = t->first_digit + s->value;
@@ -509,8 +530,8 @@ static bool next_brackets(struct task_stream * s, int32_t * symbol, int32_t * an
     }
     if (s->pending > 4) {
         if (s->n_frames == s->cap_frames) {
-            const int      cap  = s->cap_frames == 0 ? 64 : 2*s->cap_frames;
-            struct frame * more = realloc(s->frames, (size_t) cap*sizeof(*more));
+            const int      cap  = s->cap_frames == 0 ? 64 : 2 * s->cap_frames;
+            struct frame * more = realloc(s->frames, (size_t) cap * sizeof(*more));
             if (more == NULL) {
                 return false;
             }
@@ -519,11 +540,11 @@ static bool next_brackets(struct task_stream * s, int32_t * symbol, int32_t * an
         }
         struct frame * f = &s->frames[s->n_frames++];
         const int64_t  n = s->pending;
-        s->pending  = 1 + draw(s, n - 4);
-        f->right    = n - 3 - s->pending;
-        f->op       = t->plus + (int) draw(s, 3);
-        f->has_left = false;
-        *symbol     = t->open;
+        s->pending       = 1 + draw(s, n - 4);
+        f->right         = n - 3 - s->pending;
+        f->op            = t->plus + (int) draw(s, 3);
+        f->has_left      = false;
+        *symbol          = t->open;
         return true;
     }
     if (s->pending > 0) {
@@ -541,7 +562,7 @@ static bool next_brackets(struct task_stream * s, int32_t * symbol, int32_t * an
         return true;
     }
     const int64_t a = f->value, b = s->value;
-    s->value = reduce(t, f->op == t->plus ? a + b : f->op == t->minus ? a - b : a*b);
+    s->value = reduce(t, f->op == t->plus ? a + b : f->op == t->minus ? a - b : a * b);
     s->n_frames--;
     *symbol = t->close;
     return true;
@@ -565,8 +586,8 @@ bool task_stream_next(struct task_stream * s, int32_t * symbol, int32_t * answer
         } break;
         case KIND_AUTOMATON: {
             const int64_t i = draw(s, t->n_letters);
-            *symbol = t->letters[i];
-            *answer = s->sum = t->next[i*STATES_MAX + s->sum];
+            *symbol         = t->letters[i];
+            *answer = s->sum = t->next[i * STATES_MAX + s->sum];
         } break;
         case KIND_ARITHMETIC: {
             next_arithmetic(s, symbol, answer);

@@ -1,4 +1,5 @@
-// lrnn-rpc-server: lends the devices of this machine, with our ops, to programs on others: ggml's RPC server.
+// lrnn-rpc-server: lends the devices of this machine, with our ops, to programs on others: ggml's
+// RPC server.
 
 #include "cuda-card.h"
 #include "exit-code.h"
@@ -38,11 +39,15 @@ static enum exit_code fail(enum exit_code code, const char * err) {
     return code;
 }
 
-static bool find_address(const struct args * args, struct sockaddr_in * addr, char * err, size_t err_size) {
+static bool find_address(
+        const struct args * args, struct sockaddr_in * addr, char * err, size_t err_size) {
     struct addrinfo * found = NULL;
-    const int         code  = getaddrinfo(args->host, NULL, &(struct addrinfo) { .ai_family = AF_INET, .ai_socktype = SOCK_STREAM }, &found);
+    const int         code  = getaddrinfo(args->host, NULL,
+                     &(struct addrinfo) { .ai_family = AF_INET, .ai_socktype = SOCK_STREAM }, &found);
     if (code != 0) {
-        snprintf(err, err_size, "--host %s: %s; expected an IPv4 address of this machine, or a name for one", args->host, gai_strerror(code));
+        snprintf(err, err_size,
+                "--host %s: %s; expected an IPv4 address of this machine, or a name for one",
+                args->host, gai_strerror(code));
         return false;
     }
     memcpy(addr, found->ai_addr, sizeof(*addr));
@@ -52,13 +57,16 @@ static bool find_address(const struct args * args, struct sockaddr_in * addr, ch
 }
 
 // A try to listen: ggml tells only that it could not.
-static bool check_address(const struct args * args, const struct sockaddr_in * addr, char * err, size_t err_size) {
+static bool check_address(
+        const struct args * args, const struct sockaddr_in * addr, char * err, size_t err_size) {
     const int  sock  = socket(AF_INET, SOCK_STREAM, 0);
     const int  reuse = 1; // as ggml does: connections that were closed a moment ago do not count
-    const bool ok    = sock >= 0 && setsockopt(sock, SOL_SOCKET, SO_REUSEADDR, &reuse, sizeof(reuse)) == 0
-                                 && bind(sock, (const struct sockaddr *) addr, sizeof(*addr)) == 0 && listen(sock, 1) == 0;
+    const bool ok =
+            sock >= 0 && setsockopt(sock, SOL_SOCKET, SO_REUSEADDR, &reuse, sizeof(reuse)) == 0 &&
+            bind(sock, (const struct sockaddr *) addr, sizeof(*addr)) == 0 && listen(sock, 1) == 0;
     if (!ok) {
-        snprintf(err, err_size, "cannot listen on %s:%lld: %s", args->host, (long long) args->port, strerror(errno));
+        snprintf(err, err_size, "cannot listen on %s:%lld: %s", args->host, (long long) args->port,
+                strerror(errno));
     }
     if (sock >= 0) {
         close(sock);
@@ -66,7 +74,8 @@ static bool check_address(const struct args * args, const struct sockaddr_in * a
     return ok;
 }
 
-// The folder is made if it is not there, and must be writable: ggml would go on without a word, and send everything again each time.
+// The folder is made if it is not there, and must be writable: ggml would go on without a word, and
+// send everything again each time.
 static bool check_cache(const char * path, char * err, size_t err_size) {
     struct stat st;
     if (mkdir(path, 0777) != 0 && errno != EEXIST) {
@@ -74,7 +83,8 @@ static bool check_cache(const char * path, char * err, size_t err_size) {
     } else if (stat(path, &st) != 0 || !S_ISDIR(st.st_mode)) {
         snprintf(err, err_size, "--cache %s is no folder", path);
     } else if (access(path, R_OK | W_OK | X_OK) != 0) {
-        snprintf(err, err_size, "--cache %s: the folder cannot be written to: %s", path, strerror(errno));
+        snprintf(err, err_size, "--cache %s: the folder cannot be written to: %s", path,
+                strerror(errno));
     } else {
         return true;
     }
@@ -82,14 +92,18 @@ static bool check_cache(const char * path, char * err, size_t err_size) {
 }
 
 // Those that are named; else every GPU; else the CPU.
-static bool find_devices(const char * list, ggml_backend_dev_t * devices, size_t * n, char * err, size_t err_size) {
+static bool find_devices(
+        const char * list, ggml_backend_dev_t * devices, size_t * n, char * err, size_t err_size) {
     char name[128];
     *n = 0;
     for (int i = 0; list != NULL && option_word(list, ",", i, name, sizeof(name)); ++i) {
         ggml_backend_dev_t dev = ggml_backend_dev_by_name(name);
         if (dev == NULL || *n == DEVICES_MAX) {
-            snprintf(err, err_size, dev == NULL ? "there is no device '%s'; lrnn-inspect --devices lists those there are"
-                                                : "'%s' is one device too many", name);
+            snprintf(err, err_size,
+                    dev == NULL
+                            ? "there is no device '%s'; lrnn-inspect --devices lists those there are"
+                            : "'%s' is one device too many",
+                    name);
             return false;
         }
         devices[(*n)++] = dev;
@@ -100,17 +114,20 @@ static bool find_devices(const char * list, ggml_backend_dev_t * devices, size_t
             devices[(*n)++] = dev;
         }
     }
-    if (*n == 0 && list == NULL && (devices[0] = ggml_backend_dev_by_type(GGML_BACKEND_DEVICE_TYPE_CPU)) != NULL) {
+    if (*n == 0 && list == NULL &&
+            (devices[0] = ggml_backend_dev_by_type(GGML_BACKEND_DEVICE_TYPE_CPU)) != NULL) {
         *n = 1;
     }
     if (*n == 0) {
-        snprintf(err, err_size, list != NULL ? "--device names nothing" : "ggml finds no device on this machine");
+        snprintf(err, err_size,
+                list != NULL ? "--device names nothing" : "ggml finds no device on this machine");
     }
     return *n > 0;
 }
 
-// A client whose machine vanished never says goodbye, and ggml would wait for it with the next one in the queue. The socket that listens
-// is ggml's: found as soon as it is there, it is told to ask after silent clients, and hands that on to the connections it takes.
+// A client whose machine vanished never says goodbye, and ggml would wait for it with the next one
+// in the queue. The socket that listens is ggml's: found as soon as it is there, it is told to ask
+// after silent clients, and hands that on to the connections it takes.
 static void * keep_alive(void * unused) {
     enum { FD_MAX = 1024, IDLE_S = 30, EACH_S = 10, TRIES = 3 }; // lost for sure after 60 seconds
     for (;;) {
@@ -118,14 +135,14 @@ static void * keep_alive(void * unused) {
             int       listens = 0;
             socklen_t size    = sizeof(listens);
             if (getsockopt(fd, SOL_SOCKET, SO_ACCEPTCONN, &listens, &size) == 0 && listens) {
-                setsockopt(fd, SOL_SOCKET,  SO_KEEPALIVE,  &(int) { 1 },      sizeof(int));
-                setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE,  &(int) { IDLE_S }, sizeof(int));
+                setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &(int) { 1 }, sizeof(int));
+                setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &(int) { IDLE_S }, sizeof(int));
                 setsockopt(fd, IPPROTO_TCP, TCP_KEEPINTVL, &(int) { EACH_S }, sizeof(int));
-                setsockopt(fd, IPPROTO_TCP, TCP_KEEPCNT,   &(int) { TRIES },  sizeof(int));
+                setsockopt(fd, IPPROTO_TCP, TCP_KEEPCNT, &(int) { TRIES }, sizeof(int));
                 return unused;
             }
         }
-        nanosleep(&(struct timespec) { .tv_nsec = 10*1000*1000 }, NULL);
+        nanosleep(&(struct timespec) { .tv_nsec = 10 * 1000 * 1000 }, NULL);
     }
 }
 
@@ -139,11 +156,13 @@ static enum exit_code serve(const struct args * args) {
     if (!find_devices(args->device, devices, &n_devices, err, sizeof(err))) {
         return fail(EXIT_CODE_USAGE, err);
     }
-    if ((args->cache != NULL && !check_cache(args->cache, err, sizeof(err))) || !find_address(args, &addr, err, sizeof(err))) {
+    if ((args->cache != NULL && !check_cache(args->cache, err, sizeof(err))) ||
+            !find_address(args, &addr, err, sizeof(err))) {
         return fail(EXIT_CODE_SYSTEM, err);
     }
     if (ntohl(addr.sin_addr.s_addr) >> 24 != IN_LOOPBACKNET) {
-        fprintf(stderr, "%s: warning: whoever reaches %s port %lld can use this machine's memory and read what others compute: "
+        fprintf(stderr,
+                "%s: warning: whoever reaches %s port %lld can use this machine's memory and read what others compute: "
                 "ggml's RPC has neither passwords nor encryption; keep it inside a trusted network or a tunnel\n",
                 NAME, args->host, (long long) args->port);
     }
@@ -154,10 +173,12 @@ static enum exit_code serve(const struct args * args) {
         fprintf(stderr, "%s: %s; lending the CPU\n", NAME, err);
     }
     const long n_cores = sysconf(_SC_NPROCESSORS_ONLN);
-    snprintf(endpoint, sizeof(endpoint), "%s:%lld", inet_ntop(AF_INET, &addr.sin_addr, digits, sizeof(digits)), (long long) args->port);
+    snprintf(endpoint, sizeof(endpoint), "%s:%lld",
+            inet_ntop(AF_INET, &addr.sin_addr, digits, sizeof(digits)), (long long) args->port);
 
-    signal(SIGPIPE, SIG_IGN);            // a client that went away is no reason to end
-    dup2(STDERR_FILENO, STDOUT_FILENO);  // what ggml prints is for people; stdout is for data, and a server has none
+    signal(SIGPIPE, SIG_IGN); // a client that went away is no reason to end
+    dup2(STDERR_FILENO,
+            STDOUT_FILENO); // what ggml prints is for people; stdout is for data, and a server has none
     setvbuf(stdout, NULL, _IOLBF, 0);
     pthread_t watch;
     if (pthread_create(&watch, NULL, keep_alive, NULL) != 0) {
@@ -173,28 +194,51 @@ int main(int argc, char ** argv) {
     struct args args = { .host = "127.0.0.1", .port = 50052 };
 
     const struct option options[] = {
-        { .group = "Where",
-          .names = "--host",   .value = "ADDRESS", .type = OPTION_STRING, .dest = &args.host,
-          .help = "IPv4 address to listen on; any but the loopback is open to whoever reaches it" },
-        { .names = "--port",   .value = "N", .type = OPTION_INT, .dest = &args.port, .min = 1, .max = 65535, .help = "TCP port" },
+        { .group       = "Where",
+                .names = "--host",
+                .value = "ADDRESS",
+                .type  = OPTION_STRING,
+                .dest  = &args.host,
+                .help = "IPv4 address to listen on; any but the loopback is open to whoever reaches it" },
+        { .names       = "--port",
+                .value = "N",
+                .type  = OPTION_INT,
+                .dest  = &args.port,
+                .min   = 1,
+                .max   = 65535,
+                .help  = "TCP port" },
 
-        { .group = "What",
-          .names = "--device", .value = "LIST", .type = OPTION_STRING, .dest = &args.device, .unset = "every GPU, or else the CPU",
-          .help = "the devices, between commas, by the names that lrnn-inspect --devices shows" },
-        { .names = "--cache",  .value = "DIR", .type = OPTION_STRING, .dest = &args.cache, .unset = "none",
-          .help = "folder for weights of more than 10 MiB, so that they are sent once" },
-        { .names = "-t, --threads", .value = "N", .type = OPTION_INT, .dest = &args.threads, .min = 0, .max = 4096,
-          .help = "threads of the CPU", .unset = "one for each core" },
+        { .group       = "What",
+                .names = "--device",
+                .value = "LIST",
+                .type  = OPTION_STRING,
+                .dest  = &args.device,
+                .unset = "every GPU, or else the CPU",
+                .help = "the devices, between commas, by the names that lrnn-inspect --devices shows" },
+        { .names       = "--cache",
+                .value = "DIR",
+                .type  = OPTION_STRING,
+                .dest  = &args.cache,
+                .unset = "none",
+                .help  = "folder for weights of more than 10 MiB, so that they are sent once" },
+        { .names       = "-t, --threads",
+                .value = "N",
+                .type  = OPTION_INT,
+                .dest  = &args.threads,
+                .min   = 0,
+                .max   = 4096,
+                .help  = "threads of the CPU",
+                .unset = "one for each core" },
     };
     const struct program program = {
-        .name      = NAME,
-        .summary   = "lends the devices of this machine to lrnn's programs on others, one client at a time",
-        .modes     = (const char * const []) { "[--host ADDRESS] [--port N] [options]", NULL },
-        .examples  = (const char * const []) {
-            "lrnn-rpc-server --cache ~/.cache/lrnn-rpc",
-            "lrnn-cli -m model.gguf -p 'Once' --rpc 127.0.0.1:50052", NULL },
+        .name = NAME,
+        .summary =
+                "lends the devices of this machine to lrnn's programs on others, one client at a time",
+        .modes     = (const char * const[]) { "[--host ADDRESS] [--port N] [options]", NULL },
+        .examples  = (const char * const[]) { "lrnn-rpc-server --cache ~/.cache/lrnn-rpc",
+                 "lrnn-cli -m model.gguf -p 'Once' --rpc 127.0.0.1:50052", NULL },
         .options   = options,
-        .n_options = sizeof(options)/sizeof(options[0]),
+        .n_options = sizeof(options) / sizeof(options[0]),
     };
     enum exit_code code;
 

@@ -1,11 +1,13 @@
-// The three recurrent pieces of the trained models, forward and backward, in F32. Called from layers.py through ctypes.
+// The three recurrent pieces of the trained models, forward and backward, in F32. Called from
+// layers.py through ctypes.
 //
 //   delta_*   products of generalised Householder matrices with a gate      DeltaNet, (Gated) DeltaProduct
 //   ssm_*     diagonal gates, as they are or stretched to [-1,1]            Mamba
 //   conv_*    causal depthwise convolution and SiLU                         all of them
 //
-// The models are so small that a plain loop over time beats chunked matrix products: the state stays in the cache.
-// Arrays are dense, the last index fastest. Gradients of what all sequences share (dw, db, da) are added to; others are written.
+// The models are so small that a plain loop over time beats chunked matrix products: the state
+// stays in the cache. Arrays are dense, the last index fastest. Gradients of what all sequences
+// share (dw, db, da) are added to; others are written.
 
 #include <math.h>
 #include <stdlib.h>
@@ -20,14 +22,14 @@
 
 INLINE float dot(const float * restrict x, const float * restrict y, int n) {
     float sum = 0.0f;
-    for (int i = 0; i < n; i++) {
+    for (int i = 0; i < n; ++i) {
         sum += x[i] * y[i];
     }
     return sum;
 }
 
 INLINE void add_scaled(float * restrict y, float a, const float * restrict x, int n) {
-    for (int i = 0; i < n; i++) {
+    for (int i = 0; i < n; ++i) {
         y[i] += a * x[i];
     }
 }
@@ -35,16 +37,17 @@ INLINE void add_scaled(float * restrict y, float a, const float * restrict x, in
 // y = x r, r = 1 / sqrt(|x|^2 + eps)
 INLINE float l2_norm(float * restrict y, const float * restrict x, int n) {
     const float r = 1.0f / sqrtf(dot(x, x, n) + L2_EPS);
-    for (int i = 0; i < n; i++) {
+    for (int i = 0; i < n; ++i) {
         y[i] = x[i] * r;
     }
     return r;
 }
 
 // dx = r (dy - y (y . dy))
-INLINE void l2_norm_backward(float * restrict dx, const float * restrict y, const float * restrict dy, float r, int n) {
+INLINE void l2_norm_backward(
+        float * restrict dx, const float * restrict y, const float * restrict dy, float r, int n) {
     const float c = dot(y, dy, n);
-    for (int i = 0; i < n; i++) {
+    for (int i = 0; i < n; ++i) {
         dx[i] = r * (dy[i] - y[i] * c);
     }
 }
@@ -55,39 +58,41 @@ struct delta_shape {
 
 // S[K][P], u[P]: one factor
 //   u = beta (v - S^T k),  S = S + k u^T
-INLINE void delta_factor(float * restrict S, float * restrict u, const float * restrict k, const float * restrict v, float beta,
-                         int K, int P) {
+INLINE void delta_factor(float * restrict S, float * restrict u, const float * restrict k,
+        const float * restrict v, float beta, int K, int P) {
     float r[P];
     memset(r, 0, sizeof(r));
-    for (int i = 0; i < K; i++) {
+    for (int i = 0; i < K; ++i) {
         add_scaled(r, k[i], S + i * P, P);
     }
-    for (int p = 0; p < P; p++) {
+    for (int p = 0; p < P; ++p) {
         u[p] = beta * (v[p] - r[p]);
     }
-    for (int i = 0; i < K; i++) {
+    for (int i = 0; i < K; ++i) {
         add_scaled(S + i * P, k[i], u, P);
     }
 }
 
-// One head of one sequence. Factor j of step t has index t n_factor + j; neighbours in time are n_head rows apart.
+// One head of one sequence. Factor j of step t has index t n_factor + j; neighbours in time are
+// n_head rows apart.
 //   S = exp(g) S;  every factor as above, k = l2(k);  o = S^T l2(q) / sqrt(K)
-INLINE void delta_forward_head(const struct delta_shape * s, const float * q, const float * k, const float * v, const float * beta,
-                               const float * g, float * o, float * u, float * kept, int K, int P) {
+INLINE void delta_forward_head(const struct delta_shape * s, const float * q, const float * k,
+        const float * v, const float * beta, const float * g, float * o, float * u, float * kept,
+        int K, int P) {
     const int H = s->n_head;
-    float S[K * P], kn[K], qn[K];
+    float     S[K * P], kn[K], qn[K];
     memset(S, 0, sizeof(S));
-    for (int t = 0; t < s->n_step; t++) {
+    for (int t = 0; t < s->n_step; ++t) {
         if (t % STRIDE == 0) {
             memcpy(kept + (size_t) (t / STRIDE) * K * P, S, sizeof(S));
         }
         if (g) {
             const float a = expf(g[t * H]);
-            for (int i = 0; i < K * P; i++) {
+            for (int i = 0; i < K * P; ++i) {
                 S[i] *= a;
             }
         }
-        for (int j = 0; j < s->n_factor; j++) {
+        for (int j = 0; j < s->n_factor; ++j) {
             const int f = (t * s->n_factor + j) * H;
             l2_norm(kn, k + f * K, K);
             delta_factor(S, u + f * P, kn, v + f * P, beta[f], K, P);
@@ -95,47 +100,48 @@ INLINE void delta_forward_head(const struct delta_shape * s, const float * q, co
         l2_norm(qn, q + t * H * K, K);
         float r[P];
         memset(r, 0, sizeof(r));
-        for (int i = 0; i < K; i++) {
+        for (int i = 0; i < K; ++i) {
             add_scaled(r, qn[i], S + i * P, P);
         }
         const float scale = 1.0f / sqrtf((float) K);
-        for (int p = 0; p < P; p++) {
+        for (int p = 0; p < P; ++p) {
             o[t * H * P + p] = scale * r[p];
         }
     }
 }
 
-// The states are made again from the kept ones, STRIDE steps at a time. A step has n_factor + 1 of them in all: after the gate, and after each
-// factor.
-// With G the gradient of the state after a factor, S the state before it:
+// The states are made again from the kept ones, STRIDE steps at a time. A step has n_factor + 1 of
+// them in all: after the gate, and after each factor. With G the gradient of the state after a
+// factor, S the state before it:
 //   du = G^T k;  dbeta = du . (v - S^T k);  dv = beta du;  dk = G u - S dv;  G = G - k dv^T
 // and of a gate:  dg = <G, exp(g) S>,  G = exp(g) G
-INLINE void delta_backward_head(const struct delta_shape * s, const float * q, const float * k, const float * v, const float * beta,
-                                const float * g, const float * u, const float * kept, const float * d_o, float * dq, float * dk,
-                                float * dv, float * dbeta, float * dg, float * all, int K, int P) {
-    const int   H = s->n_head;
-    const int   n = s->n_factor;
+INLINE void delta_backward_head(const struct delta_shape * s, const float * q, const float * k,
+        const float * v, const float * beta, const float * g, const float * u, const float * kept,
+        const float * d_o, float * dq, float * dk, float * dv, float * dbeta, float * dg,
+        float * all, int K, int P) {
+    const int   H     = s->n_head;
+    const int   n     = s->n_factor;
     const float scale = 1.0f / sqrtf((float) K);
     const int   size  = K * P;
-    float G[size], kn[K], dkn[K], du[P];
+    float       G[size], kn[K], dkn[K], du[P];
     memset(G, 0, sizeof(G));
 
     for (int first = (s->n_step - 1) / STRIDE * STRIDE; first >= 0; first -= STRIDE) {
-        const int last = first + STRIDE < s->n_step ? first + STRIDE : s->n_step;   // exclusive
-        const float * S = kept + (size_t) (first / STRIDE) * size;
-        float * next = all;
-        for (int t = first; t < last; t++) {
+        const int     last = first + STRIDE < s->n_step ? first + STRIDE : s->n_step; // exclusive
+        const float * S    = kept + (size_t) (first / STRIDE) * size;
+        float *       next = all;
+        for (int t = first; t < last; ++t) {
             const float a = g ? expf(g[t * H]) : 1.0f;
-            for (int i = 0; i < size; i++) {
+            for (int i = 0; i < size; ++i) {
                 next[i] = a * S[i];
             }
-            for (int j = 0; j < n; j++) {
+            for (int j = 0; j < n; ++j) {
                 const int f = (t * n + j) * H;
                 l2_norm(kn, k + f * K, K);
                 const float * before = next;
                 next += size;
-                for (int i = 0; i < K; i++) {
-                    for (int p = 0; p < P; p++) {
+                for (int i = 0; i < K; ++i) {
+                    for (int p = 0; p < P; ++p) {
                         next[i * P + p] = before[i * P + p] + kn[i] * u[f * P + p];
                     }
                 }
@@ -145,46 +151,47 @@ INLINE void delta_backward_head(const struct delta_shape * s, const float * q, c
         }
 
         for (int t = last - 1; t >= first; t--) {
-            const float * at = all + (size_t) (t - first) * (n + 1) * size;         // n + 1 states of this step
-            const float * go = d_o + t * H * P;
+            const float * at =
+                    all + (size_t) (t - first) * (n + 1) * size; // n + 1 states of this step
+            const float * go  = d_o + t * H * P;
             const float * end = at + n * size;
-            const float r = l2_norm(kn, q + t * H * K, K);
-            for (int i = 0; i < K; i++) {
+            const float   r   = l2_norm(kn, q + t * H * K, K);
+            for (int i = 0; i < K; ++i) {
                 dkn[i] = scale * dot(end + i * P, go, P);
                 add_scaled(G + i * P, scale * kn[i], go, P);
             }
             l2_norm_backward(dq + t * H * K, kn, dkn, r, K);
 
             for (int j = n - 1; j >= 0; j--) {
-                const int     f  = (t * n + j) * H;
-                const float * Sj = at + j * size;
-                const float * uf = u + f * P;
-                const float   rk = l2_norm(kn, k + f * K, K);
-                float * dvf = dv + f * P;
-                float   Sk[P];
+                const int     f   = (t * n + j) * H;
+                const float * Sj  = at + j * size;
+                const float * uf  = u + f * P;
+                const float   rk  = l2_norm(kn, k + f * K, K);
+                float *       dvf = dv + f * P;
+                float         Sk[P];
                 memset(du, 0, sizeof(du));
                 memset(Sk, 0, sizeof(Sk));
-                for (int i = 0; i < K; i++) {
+                for (int i = 0; i < K; ++i) {
                     dkn[i] = dot(G + i * P, uf, P);
                     add_scaled(du, kn[i], G + i * P, P);
                     add_scaled(Sk, kn[i], Sj + i * P, P);
                 }
                 float db = 0.0f;
-                for (int p = 0; p < P; p++) {
+                for (int p = 0; p < P; ++p) {
                     db += du[p] * (v[f * P + p] - Sk[p]);
                     dvf[p] = beta[f] * du[p];
                 }
                 dbeta[f] = db;
-                for (int i = 0; i < K; i++) {
+                for (int i = 0; i < K; ++i) {
                     dkn[i] -= dot(Sj + i * P, dvf, P);
                     add_scaled(G + i * P, -kn[i], dvf, P);
                 }
                 l2_norm_backward(dk + f * K, kn, dkn, rk, K);
             }
             if (g) {
-                dg[t * H] = dot(G, at, size);
+                dg[t * H]     = dot(G, at, size);
                 const float a = expf(g[t * H]);
-                for (int i = 0; i < size; i++) {
+                for (int i = 0; i < size; ++i) {
                     G[i] *= a;
                 }
             }
@@ -193,48 +200,73 @@ INLINE void delta_backward_head(const struct delta_shape * s, const float * q, c
 }
 
 // the common widths as constants, so that rows of the state live in registers
-#define BY_WIDTH(call)                                              \
-    switch (s->K == s->P ? s->P : 0) {                              \
-        case  8: { enum { K =  8, P =  8 }; call; break; }          \
-        case 16: { enum { K = 16, P = 16 }; call; break; }          \
-        case 32: { enum { K = 32, P = 32 }; call; break; }          \
-        case 64: { enum { K = 64, P = 64 }; call; break; }          \
-        default: { const int K = s->K, P = s->P; call; break; }     \
+#define BY_WIDTH(call)                    \
+    switch (s->K == s->P ? s->P : 0) {    \
+        case 8: {                         \
+            enum { K = 8, P = 8 };        \
+            call;                         \
+            break;                        \
+        }                                 \
+        case 16: {                        \
+            enum { K = 16, P = 16 };      \
+            call;                         \
+            break;                        \
+        }                                 \
+        case 32: {                        \
+            enum { K = 32, P = 32 };      \
+            call;                         \
+            break;                        \
+        }                                 \
+        case 64: {                        \
+            enum { K = 64, P = 64 };      \
+            call;                         \
+            break;                        \
+        }                                 \
+        default: {                        \
+            const int K = s->K, P = s->P; \
+            call;                         \
+            break;                        \
+        }                                 \
     }
 
 int delta_kept_states(int n_step) {
     return (n_step + STRIDE - 1) / STRIDE;
 }
 
-// q[seq][step][head][K]  k[seq][step][factor][head][K]  v[..][P]  beta[seq][step][factor][head]  g[seq][step][head] or NULL
-// o[seq][step][head][P]  u as v  kept[seq][head][delta_kept_states][K][P]
-void delta_forward(const struct delta_shape * s, const float * q, const float * k, const float * v, const float * beta, const float * g,
-                   float * o, float * u, float * kept) {
+// q[seq][step][head][K]  k[seq][step][factor][head][K]  v[..][P]  beta[seq][step][factor][head]
+// g[seq][step][head] or NULL o[seq][step][head][P]  u as v
+// kept[seq][head][delta_kept_states][K][P]
+void delta_forward(const struct delta_shape * s, const float * q, const float * k, const float * v,
+        const float * beta, const float * g, float * o, float * u, float * kept) {
     const size_t steps = (size_t) s->n_step * s->n_head;
-    for (int b = 0; b < s->n_seq; b++) {
-        for (int h = 0; h < s->n_head; h++) {
+    for (int b = 0; b < s->n_seq; ++b) {
+        for (int h = 0; h < s->n_head; ++h) {
             const size_t at = b * steps + h, fat = b * steps * s->n_factor + h;
-            float * kept_bh = kept + ((size_t) b * s->n_head + h) * delta_kept_states(s->n_step) * s->K * s->P;
-            BY_WIDTH(delta_forward_head(s, q + at * K, k + fat * K, v + fat * P, beta + fat, g ? g + at : NULL,
-                                        o + at * P, u + fat * P, kept_bh, K, P))
+            float * kept_bh = kept + ((size_t) b * s->n_head + h) * delta_kept_states(s->n_step) *
+                                             s->K * s->P;
+            BY_WIDTH(delta_forward_head(s, q + at * K, k + fat * K, v + fat * P, beta + fat,
+                    g ? g + at : NULL, o + at * P, u + fat * P, kept_bh, K, P))
         }
     }
 }
 
 // 0, or -1 without memory
-int delta_backward(const struct delta_shape * s, const float * q, const float * k, const float * v, const float * beta, const float * g,
-                   const float * u, const float * kept, const float * d_o, float * dq, float * dk, float * dv, float * dbeta, float * dg) {
+int delta_backward(const struct delta_shape * s, const float * q, const float * k, const float * v,
+        const float * beta, const float * g, const float * u, const float * kept, const float * d_o,
+        float * dq, float * dk, float * dv, float * dbeta, float * dg) {
     float * all = malloc(sizeof(float) * STRIDE * (s->n_factor + 1) * s->K * s->P);
     if (!all) {
         return -1;
     }
     const size_t steps = (size_t) s->n_step * s->n_head;
-    for (int b = 0; b < s->n_seq; b++) {
-        for (int h = 0; h < s->n_head; h++) {
-            const size_t at = b * steps + h, fat = b * steps * s->n_factor + h;
-            const float * kept_bh = kept + ((size_t) b * s->n_head + h) * delta_kept_states(s->n_step) * s->K * s->P;
-            BY_WIDTH(delta_backward_head(s, q + at * K, k + fat * K, v + fat * P, beta + fat, g ? g + at : NULL, u + fat * P, kept_bh,
-                                         d_o + at * P, dq + at * K, dk + fat * K, dv + fat * P, dbeta + fat, g ? dg + at : NULL, all, K, P))
+    for (int b = 0; b < s->n_seq; ++b) {
+        for (int h = 0; h < s->n_head; ++h) {
+            const size_t  at = b * steps + h, fat = b * steps * s->n_factor + h;
+            const float * kept_bh = kept + ((size_t) b * s->n_head + h) *
+                                                   delta_kept_states(s->n_step) * s->K * s->P;
+            BY_WIDTH(delta_backward_head(s, q + at * K, k + fat * K, v + fat * P, beta + fat,
+                    g ? g + at : NULL, u + fat * P, kept_bh, d_o + at * P, dq + at * K,
+                    dk + fat * K, dv + fat * P, dbeta + fat, g ? dg + at : NULL, all, K, P))
         }
     }
     free(all);
@@ -248,20 +280,21 @@ struct ssm_shape {
 
 // h = a h + dt B x,  a = exp(dt A), signed: 2 exp(dt A) - 1;  y = C . h
 // x, dt, y[seq][step][E]  A[E][N] (negative)  B, C[seq][step][N]
-void ssm_forward(const struct ssm_shape * s, const float * x, const float * dt, const float * A, const float * B, const float * C,
-                 float * y) {
+void ssm_forward(const struct ssm_shape * s, const float * x, const float * dt, const float * A,
+        const float * B, const float * C, float * y) {
     const int   E = s->E, N = s->N;
     const float stretch = s->is_signed ? 2.0f : 1.0f;
-    float h[N];
-    for (int b = 0; b < s->n_seq; b++) {
-        for (int e = 0; e < E; e++) {
+    float       h[N];
+    for (int b = 0; b < s->n_seq; ++b) {
+        for (int e = 0; e < E; ++e) {
             memset(h, 0, sizeof(h));
-            for (int t = 0; t < s->n_step; t++) {
+            for (int t = 0; t < s->n_step; ++t) {
                 const size_t at = ((size_t) b * s->n_step + t);
                 const float  d = dt[at * E + e], dx = d * x[at * E + e];
-                float sum = 0.0f;
-                for (int n = 0; n < N; n++) {
-                    h[n] = (stretch * expf(d * A[e * N + n]) - (stretch - 1.0f)) * h[n] + dx * B[at * N + n];
+                float        sum = 0.0f;
+                for (int n = 0; n < N; ++n) {
+                    h[n] = (stretch * expf(d * A[e * N + n]) - (stretch - 1.0f)) * h[n] +
+                           dx * B[at * N + n];
                     sum += C[at * N + n] * h[n];
                 }
                 y[at * E + e] = sum;
@@ -271,42 +304,44 @@ void ssm_forward(const struct ssm_shape * s, const float * x, const float * dt, 
 }
 
 // 0, or -1 without memory. dA is added to; dB and dC must be zero on entry.
-int ssm_backward(const struct ssm_shape * s, const float * x, const float * dt, const float * A, const float * B, const float * C,
-                 const float * dy, float * dx, float * ddt, float * dA, float * dB, float * dC) {
+int ssm_backward(const struct ssm_shape * s, const float * x, const float * dt, const float * A,
+        const float * B, const float * C, const float * dy, float * dx, float * ddt, float * dA,
+        float * dB, float * dC) {
     const int   E = s->E, N = s->N, T = s->n_step;
     const float stretch = s->is_signed ? 2.0f : 1.0f;
-    float * h = malloc(sizeof(float) * (size_t) (T + 1) * N);               // h[t] before step t
-    float * ex = malloc(sizeof(float) * (size_t) T * N);                    // exp(dt A)
+    float *     h       = malloc(sizeof(float) * (size_t) (T + 1) * N); // h[t] before step t
+    float *     ex      = malloc(sizeof(float) * (size_t) T * N);       // exp(dt A)
     if (!h || !ex) {
         free(h);
         free(ex);
         return -1;
     }
     float G[N];
-    for (int b = 0; b < s->n_seq; b++) {
-        for (int e = 0; e < E; e++) {
+    for (int b = 0; b < s->n_seq; ++b) {
+        for (int e = 0; e < E; ++e) {
             memset(h, 0, sizeof(float) * N);
-            for (int t = 0; t < T; t++) {
+            for (int t = 0; t < T; ++t) {
                 const size_t at = (size_t) b * T + t;
                 const float  d = dt[at * E + e], in = d * x[at * E + e];
-                for (int n = 0; n < N; n++) {
+                for (int n = 0; n < N; ++n) {
                     const float w = expf(d * A[e * N + n]);
                     ex[t * N + n] = w;
-                    h[(t + 1) * N + n] = (stretch * w - (stretch - 1.0f)) * h[t * N + n] + in * B[at * N + n];
+                    h[(t + 1) * N + n] =
+                            (stretch * w - (stretch - 1.0f)) * h[t * N + n] + in * B[at * N + n];
                 }
             }
             memset(G, 0, sizeof(G));
             for (int t = T - 1; t >= 0; t--) {
                 const size_t at = (size_t) b * T + t;
                 const float  d = dt[at * E + e], xe = x[at * E + e], gy = dy[at * E + e];
-                float din = 0.0f, dd = 0.0f;
-                for (int n = 0; n < N; n++) {
+                float        din = 0.0f, dd = 0.0f;
+                for (int n = 0; n < N; ++n) {
                     const float w = ex[t * N + n];
                     G[n] += gy * C[at * N + n];
                     dC[at * N + n] += gy * h[(t + 1) * N + n];
                     dB[at * N + n] += G[n] * d * xe;
                     din += G[n] * B[at * N + n];
-                    const float dw = G[n] * h[t * N + n] * stretch * w;     // by dt A
+                    const float dw = G[n] * h[t * N + n] * stretch * w; // by dt A
                     dd += dw * A[e * N + n];
                     dA[e * N + n] += dw * d;
                     G[n] *= stretch * w - (stretch - 1.0f);
@@ -325,31 +360,33 @@ struct conv_shape {
     int n_seq, n_step, C, W;
 };
 
-INLINE void conv_row(float * restrict z, const struct conv_shape * s, const float * restrict x, const float * restrict w,
-                     const float * restrict bias, int t) {
+INLINE void conv_row(float * restrict z, const struct conv_shape * s, const float * restrict x,
+        const float * restrict w, const float * restrict bias, int t) {
     const int C = s->C;
-    for (int c = 0; c < C; c++) {
+    for (int c = 0; c < C; ++c) {
         z[c] = bias ? bias[c] : 0.0f;
     }
-    for (int j = 0; j < s->W; j++) {
+    for (int j = 0; j < s->W; ++j) {
         const int from = t - s->W + 1 + j;
         if (from >= 0) {
-            for (int c = 0; c < C; c++) {
+            for (int c = 0; c < C; ++c) {
                 z[c] += w[j * C + c] * x[(size_t) from * C + c];
             }
         }
     }
 }
 
-// y[t] = silu(z),  z = bias + sum_j w[j] x[t - W + 1 + j]          x, y[seq][step][C]  w[W][C]  bias[C] or NULL
-void conv_forward(const struct conv_shape * s, const float * x, const float * w, const float * bias, float * y) {
+// y[t] = silu(z),  z = bias + sum_j w[j] x[t - W + 1 + j]          x, y[seq][step][C]  w[W][C]
+// bias[C] or NULL
+void conv_forward(const struct conv_shape * s, const float * x, const float * w, const float * bias,
+        float * y) {
     const int C = s->C;
-    for (int b = 0; b < s->n_seq; b++) {
+    for (int b = 0; b < s->n_seq; ++b) {
         const size_t at = (size_t) b * s->n_step * C;
-        for (int t = 0; t < s->n_step; t++) {
+        for (int t = 0; t < s->n_step; ++t) {
             float * restrict yt = y + at + (size_t) t * C;
             conv_row(yt, s, x + at, w, bias, t);
-            for (int c = 0; c < C; c++) {
+            for (int c = 0; c < C; ++c) {
                 yt[c] = yt[c] / (1.0f + expf(-yt[c]));
             }
         }
@@ -357,34 +394,34 @@ void conv_forward(const struct conv_shape * s, const float * x, const float * w,
 }
 
 // dx must be zero on entry; dw and dbias are added to
-void conv_backward(const struct conv_shape * s, const float * x, const float * w, const float * bias, const float * dy,
-                   float * dx, float * dw, float * dbias) {
+void conv_backward(const struct conv_shape * s, const float * x, const float * w,
+        const float * bias, const float * dy, float * dx, float * dw, float * dbias) {
     const int C = s->C;
-    float z[C];
-    for (int b = 0; b < s->n_seq; b++) {
+    float     z[C];
+    for (int b = 0; b < s->n_seq; ++b) {
         const size_t at = (size_t) b * s->n_step * C;
-        for (int t = 0; t < s->n_step; t++) {
+        for (int t = 0; t < s->n_step; ++t) {
             const float * restrict gy = dy + at + (size_t) t * C;
             conv_row(z, s, x + at, w, bias, t);
-            for (int c = 0; c < C; c++) {
+            for (int c = 0; c < C; ++c) {
                 const float sig = 1.0f / (1.0f + expf(-z[c]));
-                z[c] = gy[c] * sig * (1.0f + z[c] * (1.0f - sig));
+                z[c]            = gy[c] * sig * (1.0f + z[c] * (1.0f - sig));
             }
-            for (int j = 0; j < s->W; j++) {
+            for (int j = 0; j < s->W; ++j) {
                 const int from = t - s->W + 1 + j;
                 if (from >= 0) {
-                    const float * restrict xf  = x  + at + (size_t) from * C;
-                    float * restrict       dxf = dx + at + (size_t) from * C;
-                    float * restrict       dwj = dw + j * C;
-                    const float * restrict wj  = w  + j * C;
-                    for (int c = 0; c < C; c++) {
+                    const float * restrict xf = x + at + (size_t) from * C;
+                    float * restrict dxf      = dx + at + (size_t) from * C;
+                    float * restrict dwj      = dw + j * C;
+                    const float * restrict wj = w + j * C;
+                    for (int c = 0; c < C; ++c) {
                         dwj[c] += z[c] * xf[c];
                         dxf[c] += z[c] * wj[c];
                     }
                 }
             }
             if (bias) {
-                for (int c = 0; c < C; c++) {
+                for (int c = 0; c < C; ++c) {
                     dbias[c] += z[c];
                 }
             }

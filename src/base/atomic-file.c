@@ -9,8 +9,10 @@
 bool atomic_file_open(struct atomic_file * f, const char * path, char * err, size_t err_size) {
     const size_t size = strlen(path) + 32;
     struct stat  st;
-    if (stat(path, &st) == 0 && !S_ISREG(st.st_mode)) { // the new file would take the place of /dev/null
-        snprintf(err, err_size, "%s: found %s, expected a regular file or none", path, S_ISDIR(st.st_mode) ? "a directory" : "a device, pipe or socket");
+    if (stat(path, &st) == 0 &&
+            !S_ISREG(st.st_mode)) { // the new file would take the place of /dev/null
+        snprintf(err, err_size, "%s: found %s, expected a regular file or none", path,
+                S_ISDIR(st.st_mode) ? "a directory" : "a device, pipe or socket");
         *f = (struct atomic_file) { 0 };
         return false;
     }
@@ -31,7 +33,8 @@ bool atomic_file_open(struct atomic_file * f, const char * path, char * err, siz
     return true;
 }
 
-bool atomic_file_write(struct atomic_file * f, const void * data, size_t size, char * err, size_t err_size) {
+bool atomic_file_write(
+        struct atomic_file * f, const void * data, size_t size, char * err, size_t err_size) {
     if (fwrite(data, 1, size, f->file) != size) {
         snprintf(err, err_size, "%s: cannot be written: %s", f->temporary, strerror(errno));
         return false;
@@ -41,9 +44,9 @@ bool atomic_file_write(struct atomic_file * f, const void * data, size_t size, c
 
 bool atomic_file_commit(struct atomic_file * f, char * err, size_t err_size) {
     bool ok = fflush(f->file) == 0 && fsync(fileno(f->file)) == 0;
-    ok = fclose(f->file) == 0 && ok;
+    ok      = fclose(f->file) == 0 && ok;
     f->file = NULL;
-    ok = ok && rename(f->temporary, f->path) == 0;
+    ok      = ok && rename(f->temporary, f->path) == 0;
     if (ok) {
         free(f->temporary);
         f->temporary = NULL; // it is the file now

@@ -14,13 +14,13 @@ struct scan {
 const char * json_kind_name(enum json_kind kind) {
     switch (kind) {
         case JSON_OBJECT: return "an object";
-        case JSON_ARRAY:  return "an array";
+        case JSON_ARRAY: return "an array";
         case JSON_STRING: return "a string";
         case JSON_NUMBER: return "a number";
-        case JSON_TRUE:   return "true";
-        case JSON_FALSE:  return "false";
-        case JSON_NULL:   return "null";
-        default:          return "missing";
+        case JSON_TRUE: return "true";
+        case JSON_FALSE: return "false";
+        case JSON_NULL: return "null";
+        default: return "missing";
     }
 }
 
@@ -47,7 +47,10 @@ bool json_path_parse(const char * text, size_t size, struct json_path * path) {
 //
 
 static int hex_digit(char c) {
-    return c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
+    return c >= '0' && c <= '9'   ? c - '0'
+           : c >= 'a' && c <= 'f' ? c - 'a' + 10
+           : c >= 'A' && c <= 'F' ? c - 'A' + 10
+                                  : -1;
 }
 
 // the number after "\u", or −1
@@ -77,15 +80,16 @@ static uint32_t unescape(const char ** p, const char * end, int64_t * n_lone) {
         case 'r': return '\r';
         case 't': return '\t';
         case 'u': break;
-        default:  return (uint8_t) c; // " \ /
+        default: return (uint8_t) c; // " \ /
     }
     const uint32_t x = (uint32_t) hex4(*p, end);
     *p += 4;
     if (x < 0xD800 || x > 0xDFFF) {
         return x;
     }
-    const char *  q   = *p;
-    const int32_t low = x < 0xDC00 && end - q >= 6 && q[0] == '\\' && q[1] == 'u' ? hex4(q + 2, end) : -1;
+    const char *  q = *p;
+    const int32_t low =
+            x < 0xDC00 && end - q >= 6 && q[0] == '\\' && q[1] == 'u' ? hex4(q + 2, end) : -1;
     if (low < 0xDC00 || low > 0xDFFF) {
         *n_lone += 1;
         return 0xFFFD;
@@ -157,13 +161,14 @@ static void skip_space(struct scan * s) {
     }
 }
 
-// True if one of eight bytes is not a character from 0x20 to 0x7F, or is " or \. A subtraction borrows from the byte above only where its own
-// byte is such a one, so that no byte is blamed for another without the answer being true already.
+// True if one of eight bytes is not a character from 0x20 to 0x7F, or is " or \. A subtraction
+// borrows from the byte above only where its own byte is such a one, so that no byte is blamed for
+// another without the answer being true already.
 static bool has_special(uint64_t x) {
     const uint64_t ones  = UINT64_C(0x0101010101010101);
-    const uint64_t quote = x ^ ones*'"';
-    const uint64_t slash = x ^ ones*'\\';
-    return ((x | (x - ones*0x20) | (quote - ones) | (slash - ones)) & ones*0x80) != 0;
+    const uint64_t quote = x ^ ones * '"';
+    const uint64_t slash = x ^ ones * '\\';
+    return ((x | (x - ones * 0x20) | (quote - ones) | (slash - ones)) & ones * 0x80) != 0;
 }
 
 // from the quote at p to behind the quote that ends it
@@ -183,7 +188,8 @@ static bool scan_string(struct scan * s) {
         }
         if (c == '\\') {
             const char e = s->end - s->p > 1 ? s->p[1] : '\0';
-            if (e == 'u' ? hex4(s->p + 2, s->end) < 0 : e == '\0' || strchr("\"\\/bfnrt", e) == NULL) {
+            if (e == 'u' ? hex4(s->p + 2, s->end) < 0
+                         : e == '\0' || strchr("\"\\/bfnrt", e) == NULL) {
                 return fail(s, "an escape that JSON does not have");
             }
             s->p += e == 'u' ? 6 : 2;
@@ -198,7 +204,8 @@ static bool scan_string(struct scan * s) {
         } else if (c >= 0x20) {
             s->p++;
         } else {
-            return fail(s, c < 0 ? "a string that does not end" : "a control character in a string");
+            return fail(
+                    s, c < 0 ? "a string that does not end" : "a control character in a string");
         }
     }
 }
@@ -295,9 +302,12 @@ static bool scan_object(struct scan * s, uint32_t active, int depth) {
         uint32_t here = 0;
         for (int i = 0; i < JSON_MAX_PATHS && active >> i != 0; ++i) {
             const struct json_path * path = &s->paths[i];
-            if ((active >> i & 1) != 0 && path->n_parts > depth && json_string_is(key, path->part[depth], path->size[depth])) {
-                here        |= UINT32_C(1) << i;
-                s->values[i] = (struct json_value) { 0 }; // an earlier value of the same key does not count
+            if ((active >> i & 1) != 0 && path->n_parts > depth &&
+                    json_string_is(key, path->part[depth], path->size[depth])) {
+                here |= UINT32_C(1) << i;
+                s->values[i] = (struct json_value) {
+                    0
+                }; // an earlier value of the same key does not count
             }
         }
 
@@ -339,12 +349,12 @@ static enum json_kind scan_value(struct scan * s, uint32_t active, int depth) {
     }
     switch (c) {
         case '{': return scan_object(s, active, depth) ? JSON_OBJECT : JSON_MISSING;
-        case '[': return scan_array (s, depth)         ? JSON_ARRAY  : JSON_MISSING;
-        case '"': return scan_string(s)                ? JSON_STRING : JSON_MISSING;
-        case 't': return scan_word(s, "true")          ? JSON_TRUE   : JSON_MISSING;
-        case 'f': return scan_word(s, "false")         ? JSON_FALSE  : JSON_MISSING;
-        case 'n': return scan_word(s, "null")          ? JSON_NULL   : JSON_MISSING;
-        default:  break;
+        case '[': return scan_array(s, depth) ? JSON_ARRAY : JSON_MISSING;
+        case '"': return scan_string(s) ? JSON_STRING : JSON_MISSING;
+        case 't': return scan_word(s, "true") ? JSON_TRUE : JSON_MISSING;
+        case 'f': return scan_word(s, "false") ? JSON_FALSE : JSON_MISSING;
+        case 'n': return scan_word(s, "null") ? JSON_NULL : JSON_MISSING;
+        default: break;
     }
     if (c == '-' || (c >= '0' && c <= '9')) {
         return scan_number(s) ? JSON_NUMBER : JSON_MISSING;
@@ -353,9 +363,11 @@ static enum json_kind scan_value(struct scan * s, uint32_t active, int depth) {
     return JSON_MISSING;
 }
 
-enum json_kind json_scan(const char * text, size_t size, const struct json_path * paths, int n_paths, struct json_value * values,
-                         struct json_error * error) {
-    struct scan s = { .begin = text, .p = text, .end = text + size, .paths = paths, .values = values };
+enum json_kind json_scan(const char * text, size_t size, const struct json_path * paths,
+        int n_paths, struct json_value * values, struct json_error * error) {
+    struct scan s = {
+        .begin = text, .p = text, .end = text + size, .paths = paths, .values = values
+    };
     for (int i = 0; i < n_paths; ++i) {
         values[i] = (struct json_value) { 0 };
     }

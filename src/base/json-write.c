@@ -3,8 +3,9 @@
 #include <math.h>
 #include <stdint.h>
 
-// Bytes of the UTF-8 character at p, of which `size` bytes are there; 0 if there is none: a stray or missing continuation, an overlong form,
-// a surrogate, a number beyond U+10FFFF (Unicode standard, table 3-7).
+// Bytes of the UTF-8 character at p, of which `size` bytes are there; 0 if there is none: a stray
+// or missing continuation, an overlong form, a surrogate, a number beyond U+10FFFF (Unicode
+// standard, table 3-7).
 static size_t utf8_length(const uint8_t * p, size_t size) {
     const uint8_t c = p[0];
     size_t        n;
@@ -29,7 +30,7 @@ static size_t utf8_length(const uint8_t * p, size_t size) {
     if (size < n || p[1] < low || p[1] > high) {
         return 0;
     }
-    for (size_t i = 2; i < n; i++) {
+    for (size_t i = 2; i < n; ++i) {
         if ((p[i] & 0xc0) != 0x80) {
             return 0;
         }

@@ -8,7 +8,7 @@
 bool read_file(const char * path, char ** data, size_t * size, char * err, size_t err_size) {
     const bool   is_stdin = strcmp(path, "-") == 0;
     const char * name     = is_stdin ? "stdin" : path;
-    FILE       * file     = is_stdin ? stdin : fopen(path, "rb");
+    FILE *       file     = is_stdin ? stdin : fopen(path, "rb");
     size_t       room     = 0;
     bool         ok       = true;
 
@@ -20,7 +20,7 @@ bool read_file(const char * path, char ** data, size_t * size, char * err, size_
     }
     for (size_t n = 1; ok && n > 0; *size += n) {
         if (*size == room) {
-            room = 2*room + (1 << 16);
+            room          = 2 * room + (1 << 16);
             char * larger = realloc(*data, room);
             if (larger == NULL) {
                 snprintf(err, err_size, "%s does not fit into memory", name);

@@ -12,6 +12,7 @@ struct sha256 {
 };
 
 void sha256_begin(struct sha256 * s);
-void sha256_add  (struct sha256 * s, const void * data, size_t size);
-void sha256_end  (const struct sha256 * s, uint8_t digest[32]); // leaves s as it is: more can be added
-void sha256_hex  (const struct sha256 * s, char hex[65]);       // the same, in hexadecimal
+void sha256_add(struct sha256 * s, const void * data, size_t size);
+void sha256_end(
+        const struct sha256 * s, uint8_t digest[32]);   // leaves s as it is: more can be added
+void sha256_hex(const struct sha256 * s, char hex[65]); // the same, in hexadecimal

@@ -20,7 +20,7 @@ static bool is_control(uint32_t cp) {
 
 bool lrnn_text_is_utf8(struct lrnn_text text, bool * has_control) {
     const char * end = text.data + text.size;
-    *has_control = false;
+    *has_control     = false;
     for (const char * p = text.data; p < end;) {
         uint32_t  cp;
         int       bad;
@@ -39,14 +39,15 @@ const char * lrnn_text_quote(char * buf, size_t buf_size, struct lrnn_text text)
 
     const char * p    = text.data;
     const char * end  = text.data + text.size;
-    char       * out  = buf;
-    char       * last = buf + buf_size - sizeof(CUT); // where the cut, which includes the terminator, still fits
+    char *       out  = buf;
+    char *       last = buf + buf_size -
+                  sizeof(CUT); // where the cut, which includes the terminator, still fits
     *out++ = '\'';
     while (p < end) {
-        uint32_t  cp;
-        int       n;
-        const int length = lrnn_utf8_decode(p, end, &cp, &n);
-        const bool plain = length > 0 && !is_control(cp);
+        uint32_t   cp;
+        int        n;
+        const int  length = lrnn_utf8_decode(p, end, &cp, &n);
+        const bool plain  = length > 0 && !is_control(cp);
         if (length > 0) {
             n = length;
         }

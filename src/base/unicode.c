@@ -5,11 +5,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define COUNT(a) (sizeof(a)/sizeof((a)[0]))
+#define COUNT(a) (sizeof(a) / sizeof((a)[0]))
 
 bool lrnn_buffer_append(struct lrnn_buffer * b, const void * data, size_t n) {
     if (n > b->capacity - b->n) {
-        size_t capacity = b->capacity*2 < 256 ? 256 : b->capacity*2;
+        size_t capacity = b->capacity * 2 < 256 ? 256 : b->capacity * 2;
         if (capacity < b->n + n) {
             capacity = b->n + n;
         }
@@ -36,8 +36,9 @@ void lrnn_buffer_free(struct lrnn_buffer * b) {
 // UTF-8
 //
 
-// Table 3-7 of the Unicode standard: how many bytes follow the first, and between which limits the second must lie. The limits shut out
-// overlong forms (E0, F0), surrogates (ED) and what lies beyond U+10FFFF (F4).
+// Table 3-7 of the Unicode standard: how many bytes follow the first, and between which limits the
+// second must lie. The limits shut out overlong forms (E0, F0), surrogates (ED) and what lies
+// beyond U+10FFFF (F4).
 static int utf8_follow(uint8_t first, uint8_t * lo, uint8_t * hi) {
     *lo = first == 0xE0 ? 0xA0 : first == 0xF0 ? 0x90 : 0x80;
     *hi = first == 0xED ? 0x9F : first == 0xF4 ? 0x8F : 0xBF;
@@ -114,8 +115,8 @@ size_t lrnn_utf8_valid(const char * text, size_t len) {
     const char * p   = text;
     const char * end = text + len;
     while (p < end) {
-        uint32_t cp;
-        int      bad;
+        uint32_t  cp;
+        int       bad;
         const int n = lrnn_utf8_decode(p, end, &cp, &bad);
         if (n == 0) {
             break;
@@ -132,11 +133,12 @@ size_t lrnn_utf8_complete(const char * text, size_t len) {
         if (((uint8_t) *p & 0xC0) == 0x80) {
             continue;
         }
-        uint8_t lo, hi;
+        uint8_t   lo, hi;
         const int n = utf8_follow((uint8_t) *p, &lo, &hi);
         uint32_t  cp;
         int       bad = 0;
-        if (n >= (int) back && lrnn_utf8_decode(p, text + len, &cp, &bad) == 0 && bad == (int) back) {
+        if (n >= (int) back && lrnn_utf8_decode(p, text + len, &cp, &bad) == 0 &&
+                bad == (int) back) {
             return len - back;
         }
         break;
@@ -177,7 +179,7 @@ bool lrnn_utf8_replace(const char * text, size_t len, bool each_byte, struct lrn
 static uint32_t stretch_find(const uint32_t * table, size_t n, int shift, uint32_t cp) {
     size_t lo = 0, hi = n; // table[lo] starts at or before cp, table[hi] behind it
     while (hi - lo > 1) {
-        const size_t mid = lo + (hi - lo)/2;
+        const size_t mid = lo + (hi - lo) / 2;
         if (table[mid] >> shift <= cp) {
             lo = mid;
         } else {
@@ -201,16 +203,18 @@ enum lrnn_class lrnn_class_of(uint32_t cp) {
 }
 
 //
-// Normalisation form C: decompose, order the marks behind each starter by their class, compose again (Unicode standard, section 3.11)
+// Normalisation form C: decompose, order the marks behind each starter by their class, compose
+// again (Unicode standard, section 3.11)
 //
 
-#define NFC_FIRST 0x300 // below it every character is its own NFC and combines with nothing before it
+#define NFC_FIRST \
+    0x300 // below it every character is its own NFC and combines with nothing before it
 
 // Hangul syllables are arithmetic (section 3.12)
-#define HANGUL_S 0xAC00u
-#define HANGUL_L 0x1100u
-#define HANGUL_V 0x1161u
-#define HANGUL_T 0x11A7u
+#define HANGUL_S   0xAC00u
+#define HANGUL_L   0x1100u
+#define HANGUL_V   0x1161u
+#define HANGUL_T   0x11A7u
 #define HANGUL_N_L 19u
 #define HANGUL_N_V 21u
 #define HANGUL_N_T 28u
@@ -222,7 +226,7 @@ static uint32_t combining_class(uint32_t cp) {
 static const uint32_t * decomposition_find(uint32_t cp) {
     size_t lo = 0, hi = COUNT(unicode_decompositions);
     while (lo < hi) {
-        const size_t mid = lo + (hi - lo)/2;
+        const size_t mid = lo + (hi - lo) / 2;
         if (unicode_decompositions[mid][0] == cp) {
             return unicode_decompositions[mid];
         }
@@ -237,14 +241,15 @@ static const uint32_t * decomposition_find(uint32_t cp) {
 
 static uint32_t composition_find(uint32_t a, uint32_t b) { // 0: none
     if (a - HANGUL_L < HANGUL_N_L && b - HANGUL_V < HANGUL_N_V) {
-        return HANGUL_S + ((a - HANGUL_L)*HANGUL_N_V + (b - HANGUL_V))*HANGUL_N_T;
+        return HANGUL_S + ((a - HANGUL_L) * HANGUL_N_V + (b - HANGUL_V)) * HANGUL_N_T;
     }
-    if (a - HANGUL_S < HANGUL_N_L*HANGUL_N_V*HANGUL_N_T && (a - HANGUL_S) % HANGUL_N_T == 0 && b - HANGUL_T - 1 < HANGUL_N_T - 1) {
+    if (a - HANGUL_S < HANGUL_N_L * HANGUL_N_V * HANGUL_N_T && (a - HANGUL_S) % HANGUL_N_T == 0 &&
+            b - HANGUL_T - 1 < HANGUL_N_T - 1) {
         return a + (b - HANGUL_T);
     }
     size_t lo = 0, hi = COUNT(unicode_compositions);
     while (lo < hi) {
-        const size_t     mid = lo + (hi - lo)/2;
+        const size_t     mid = lo + (hi - lo) / 2;
         const uint32_t * d   = unicode_decompositions[unicode_compositions[mid]];
         if (d[1] == a && d[2] == b) {
             return d[0];
@@ -273,8 +278,8 @@ struct segment {
 
 static bool segment_push(struct segment * s, uint32_t cp, uint32_t ccc) {
     if (s->n == s->capacity) {
-        const size_t  capacity = s->capacity == 0 ? 64 : s->capacity*2;
-        struct mark * p        = realloc(s->marks, 2*capacity*sizeof(*p));
+        const size_t  capacity = s->capacity == 0 ? 64 : s->capacity * 2;
+        struct mark * p        = realloc(s->marks, 2 * capacity * sizeof(*p));
         if (p == NULL) {
             return false;
         }
@@ -305,15 +310,16 @@ static void segment_sort(struct segment * s) {
     for (size_t i = 0; i < s->n; ++i) {
         s->sorted[start[s->marks[i].ccc]++] = s->marks[i];
     }
-    memcpy(s->marks, s->sorted, s->n*sizeof(s->marks[0]));
+    memcpy(s->marks, s->sorted, s->n * sizeof(s->marks[0]));
 }
 
 // Orders the marks and composes what composes with the starter.
 static void segment_compose(struct segment * s) {
     segment_sort(s);
 
-    size_t   n    = 0; // marks kept
-    uint32_t last = 0; // class of the last one kept: a mark of the same class stands between the starter and the next
+    size_t   n = 0; // marks kept
+    uint32_t last =
+            0; // class of the last one kept: a mark of the same class stands between the starter and the next
     for (size_t i = 0; i < s->n; ++i) {
         const struct mark m = s->marks[i];
         if (n > 0 && s->marks[0].ccc == 0 && (n == 1 || last < m.ccc)) {
@@ -344,8 +350,10 @@ static bool segment_add(struct segment * s, uint32_t cp, struct lrnn_buffer * ou
     const uint32_t ccc = combining_class(cp);
     if (ccc == 0 && s->n > 0) {
         segment_compose(s);
-        // two starters may compose too (Hangul, some Indic vowels), if nothing that stays stands between them
-        const uint32_t composed = s->n == 1 && s->marks[0].ccc == 0 ? composition_find(s->marks[0].cp, cp) : 0;
+        // two starters may compose too (Hangul, some Indic vowels), if nothing that stays stands
+        // between them
+        const uint32_t composed =
+                s->n == 1 && s->marks[0].ccc == 0 ? composition_find(s->marks[0].cp, cp) : 0;
         if (composed != 0) {
             s->marks[0].cp = composed;
             return true;
@@ -358,17 +366,18 @@ static bool segment_add(struct segment * s, uint32_t cp, struct lrnn_buffer * ou
 }
 
 static bool segment_decompose(struct segment * s, uint32_t cp, struct lrnn_buffer * out) {
-    if (cp - HANGUL_S < HANGUL_N_L*HANGUL_N_V*HANGUL_N_T) {
+    if (cp - HANGUL_S < HANGUL_N_L * HANGUL_N_V * HANGUL_N_T) {
         const uint32_t i = cp - HANGUL_S;
         const uint32_t t = i % HANGUL_N_T;
-        return segment_add(s, HANGUL_L + i/(HANGUL_N_V*HANGUL_N_T), out) &&
-               segment_add(s, HANGUL_V + i % (HANGUL_N_V*HANGUL_N_T)/HANGUL_N_T, out) &&
+        return segment_add(s, HANGUL_L + i / (HANGUL_N_V * HANGUL_N_T), out) &&
+               segment_add(s, HANGUL_V + i % (HANGUL_N_V * HANGUL_N_T) / HANGUL_N_T, out) &&
                (t == 0 || segment_add(s, HANGUL_T + t, out));
     }
     // only the first of a pair decomposes further
     uint32_t tail[8];
     int      n_tail = 0;
-    for (const uint32_t * d = decomposition_find(cp); d != NULL && n_tail < 8; d = decomposition_find(cp)) {
+    for (const uint32_t * d = decomposition_find(cp); d != NULL && n_tail < 8;
+            d               = decomposition_find(cp)) {
         cp = d[1];
         if (d[2] != 0) {
             tail[n_tail++] = d[2];

@@ -1,6 +1,7 @@
 #pragma once
 
-// What the tokenizers need of Unicode: UTF-8, three classes of characters, and normalisation form C.
+// What the tokenizers need of Unicode: UTF-8, three classes of characters, and normalisation form
+// C.
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -16,8 +17,9 @@ struct lrnn_buffer { // bytes; grows; start with { 0 }
     size_t capacity;
 };
 
-bool lrnn_buffer_append(struct lrnn_buffer * b, const void * data, size_t n); // false: out of memory
-void lrnn_buffer_free  (struct lrnn_buffer * b);
+bool lrnn_buffer_append(
+        struct lrnn_buffer * b, const void * data, size_t n); // false: out of memory
+void lrnn_buffer_free(struct lrnn_buffer * b);
 
 //
 // UTF-8
@@ -26,8 +28,9 @@ void lrnn_buffer_free  (struct lrnn_buffer * b);
 #define LRNN_UTF8_REPLACEMENT     "\xEF\xBF\xBD" // U+FFFD
 #define LRNN_UTF8_REPLACEMENT_LEN 3
 
-// The character at p < end. Returns its length and sets *cp, or returns 0 if the bytes are not one; *bad is then the number of bytes that
-// belong to the failed attempt: 1, or more if they began a character that was not completed (a "maximal subpart").
+// The character at p < end. Returns its length and sets *cp, or returns 0 if the bytes are not one;
+// *bad is then the number of bytes that belong to the failed attempt: 1, or more if they began a
+// character that was not completed (a "maximal subpart").
 int lrnn_utf8_decode(const char * p, const char * end, uint32_t * cp, int * bad);
 
 // The character at p < end of text that is known to be valid. Advances p.
@@ -42,7 +45,8 @@ size_t lrnn_utf8_valid(const char * text, size_t len);
 // Length of the text without a character at its end that more bytes could still complete.
 size_t lrnn_utf8_complete(const char * text, size_t len);
 
-// Appends the text with U+FFFD in place of what is not UTF-8: one for each byte, or one for each maximal subpart. False: out of memory.
+// Appends the text with U+FFFD in place of what is not UTF-8: one for each byte, or one for each
+// maximal subpart. False: out of memory.
 bool lrnn_utf8_replace(const char * text, size_t len, bool each_byte, struct lrnn_buffer * out);
 
 //

@@ -13,7 +13,8 @@ struct place {
 };
 
 static int place_compare(struct place a, struct place b) {
-    return a.document != b.document ? (a.document > b.document) - (a.document < b.document) : (a.byte > b.byte) - (a.byte < b.byte);
+    return a.document != b.document ? (a.document > b.document) - (a.document < b.document)
+                                    : (a.byte > b.byte) - (a.byte < b.byte);
 }
 
 //
@@ -25,8 +26,8 @@ struct reader {
     int64_t               window; // number of the next target's window
     int64_t               t;      // its position; 0: the window has not been begun
     int32_t               span;
-    struct place          from;   // where it begins
-    bool                  known;  // … if that is known
+    struct place          from;  // where it begins
+    bool                  known; // … if that is known
     bool                  at_end;
 };
 
@@ -44,18 +45,20 @@ static bool begins_document(const struct scores * s, int64_t window) {
     if (w->spans[0].byte != 0 || w->index == 0) {
         return w->spans[0].byte == 0;
     }
-    const struct score_window * before = window > 0 ? w - 1 : NULL; // whose last token may have been the BOS
+    const struct score_window * before =
+            window > 0 ? w - 1 : NULL; // whose last token may have been the BOS
     return before != NULL && before->index == w->index - 1 && before->n_spans > 0 &&
-            before->spans[before->n_spans - 1].document != w->spans[0].document;
+           before->spans[before->n_spans - 1].document != w->spans[0].document;
 }
 
-// The bytes of x_0, which is no target, so that a file does not tell: none if it is a BOS; otherwise what is missing up to the window in
-// which the document goes on. False if neither helps.
+// The bytes of x_0, which is no target, so that a file does not tell: none if it is a BOS;
+// otherwise what is missing up to the window in which the document goes on. False if neither helps.
 static bool first_token_bytes(const struct scores * s, int64_t window, int64_t * n) {
     const struct score_window * w    = &s->windows[window];
     const struct score_window * next = window + 1 < s->n_windows ? w + 1 : NULL;
-    *n = 0;
-    if (strcmp(s->meta.bos, "window") == 0 || (strcmp(s->meta.bos, "doc") == 0 && begins_document(s, window))) {
+    *n                               = 0;
+    if (strcmp(s->meta.bos, "window") == 0 ||
+            (strcmp(s->meta.bos, "doc") == 0 && begins_document(s, window))) {
         return true;
     }
     if (w->n_spans > 1 || next == NULL || next->index != w->index + 1 || next->n_spans < 1 ||
@@ -63,7 +66,7 @@ static bool first_token_bytes(const struct scores * s, int64_t window, int64_t *
         return false;
     }
     *n = next->spans[0].byte - w->spans[0].byte;
-    for (int64_t t = 1; t <= w->n_targets; t++) {
+    for (int64_t t = 1; t <= w->n_targets; ++t) {
         *n -= w->bytes[t - 1];
     }
     return *n >= 0;
@@ -78,14 +81,15 @@ static void reader_next(struct reader * r) {
         }
         if (r->t == 0) {
             int64_t n = 0;
-            r->known = first_token_bytes(r->scores, r->window, &n);
-            r->from  = (struct place) { w->spans[0].document, w->spans[0].byte + n };
-            r->span  = 0;
+            r->known  = first_token_bytes(r->scores, r->window, &n);
+            r->from   = (struct place) { w->spans[0].document, w->spans[0].byte + n };
+            r->span   = 0;
         } else {
             r->from = reader_to(r);
         }
         r->t++;
-        if (r->t > w->n_targets || !isfinite(w->nll[r->t - 1])) { // a window that has diverged ends there
+        if (r->t > w->n_targets ||
+                !isfinite(w->nll[r->t - 1])) { // a window that has diverged ends there
             r->window++;
             r->t = 0;
             continue;
@@ -107,7 +111,7 @@ static void reader_next(struct reader * r) {
 //
 
 struct unit {
-    double  base, other;               // nats
+    double  base, other; // nats
     int64_t bytes;
     double  base_beyond, other_beyond; // of these beyond both training lengths
     int64_t bytes_beyond;
@@ -124,18 +128,18 @@ struct stretch {
 static double take(struct reader * r, struct place * end, int64_t train_length, bool * beyond) {
     const double nll = (double) reader_window(r)->nll[r->t - 1];
     *beyond &= r->t > train_length;
-    *end     = reader_to(r);
+    *end = reader_to(r);
     reader_next(r);
     return nll;
 }
 
 static void commit(struct unit * units, const struct stretch * s) {
     struct unit * u = &units[s->unit];
-    u->base  += s->base;
+    u->base += s->base;
     u->other += s->other;
     u->bytes += s->bytes;
     if (s->beyond) {
-        u->base_beyond  += s->base;
+        u->base_beyond += s->base;
         u->other_beyond += s->other;
         u->bytes_beyond += s->bytes;
     }
@@ -156,9 +160,10 @@ static bool can_go_on(const struct reader * a, const struct reader * b, const st
     return (order > 0 || continues(a, e->a)) && (order < 0 || continues(b, e->b));
 }
 
-// Whoever is behind takes in its next token; where both are level, a stretch ends and another begins. Tokens without bytes (BOS) count
-// where text of the same document follows them.
-static void walk(struct reader * a, struct reader * b, int64_t train_a, int64_t train_b, struct unit * units) {
+// Whoever is behind takes in its next token; where both are level, a stretch ends and another
+// begins. Tokens without bytes (BOS) count where text of the same document follows them.
+static void walk(struct reader * a, struct reader * b, int64_t train_a, int64_t train_b,
+        struct unit * units) {
     while (!a->at_end && !b->at_end) {
         const int order = place_compare(a->from, b->from);
         if (order != 0) {
@@ -170,7 +175,7 @@ static void walk(struct reader * a, struct reader * b, int64_t train_a, int64_t 
         while (can_go_on(a, b, &e)) {
             if (place_compare(e.a, e.b) <= 0) {
                 const int64_t before = e.a.byte;
-                s.base  += take(a, &e.a, train_a, &s.beyond);
+                s.base += take(a, &e.a, train_a, &s.beyond);
                 s.bytes += e.a.byte - before;
             } else {
                 s.other += take(b, &e.b, train_b, &s.beyond);
@@ -185,9 +190,9 @@ static void walk(struct reader * a, struct reader * b, int64_t train_a, int64_t 
 
 static int64_t scored_bytes(const struct scores * s) {
     int64_t n = 0;
-    for (int64_t i = 0; i < s->n_windows; i++) {
+    for (int64_t i = 0; i < s->n_windows; ++i) {
         const struct score_window * w = &s->windows[i];
-        for (int64_t t = 1; t <= w->n_targets; t++) {
+        for (int64_t t = 1; t <= w->n_targets; ++t) {
             n += w->flags[t - 1] & SCORE_COUNTED ? w->bytes[t - 1] : 0;
         }
     }
@@ -198,24 +203,25 @@ static int64_t scored_bytes(const struct scores * s) {
 enum { N_COLS = 2 };
 
 static bool estimate(const struct unit * units, int64_t n, struct byte_comparison * c) {
-    struct stats_pair   * a = calloc((size_t) n*N_COLS + 1, sizeof(*a));
-    struct stats_pair   * b = calloc((size_t) n*N_COLS + 1, sizeof(*b));
+    struct stats_pair *   a = calloc((size_t) n * N_COLS + 1, sizeof(*a));
+    struct stats_pair *   b = calloc((size_t) n * N_COLS + 1, sizeof(*b));
     struct stats_estimate base[N_COLS], other[N_COLS], difference[N_COLS];
     int64_t               won[N_COLS] = { 0 };
-    bool                  ok = a != NULL && b != NULL;
+    bool                  ok          = a != NULL && b != NULL;
 
-    for (int64_t i = 0; i < n && ok; i++) {
+    for (int64_t i = 0; i < n && ok; ++i) {
         const struct unit * u = &units[i];
-        a[i*N_COLS + 0] = (struct stats_pair) { u->base,         LN2*(double) u->bytes };
-        b[i*N_COLS + 0] = (struct stats_pair) { u->other,        LN2*(double) u->bytes };
-        a[i*N_COLS + 1] = (struct stats_pair) { u->base_beyond,  LN2*(double) u->bytes_beyond };
-        b[i*N_COLS + 1] = (struct stats_pair) { u->other_beyond, LN2*(double) u->bytes_beyond };
-        won[0]   += u->bytes > 0 && u->other < u->base;
-        won[1]   += u->bytes_beyond > 0 && u->other_beyond < u->base_beyond;
+        a[i * N_COLS + 0]     = (struct stats_pair) { u->base, LN2 * (double) u->bytes };
+        b[i * N_COLS + 0]     = (struct stats_pair) { u->other, LN2 * (double) u->bytes };
+        a[i * N_COLS + 1] = (struct stats_pair) { u->base_beyond, LN2 * (double) u->bytes_beyond };
+        b[i * N_COLS + 1] = (struct stats_pair) { u->other_beyond, LN2 * (double) u->bytes_beyond };
+        won[0] += u->bytes > 0 && u->other < u->base;
+        won[1] += u->bytes_beyond > 0 && u->other_beyond < u->base_beyond;
         c->bytes += u->bytes;
     }
-    ok = ok && stats_ratios(a, n, N_COLS, STATS_SEED, base) && stats_ratios(b, n, N_COLS, STATS_SEED, other)
-            && stats_differences(b, a, n, N_COLS, STATS_SEED, difference);
+    ok = ok && stats_ratios(a, n, N_COLS, STATS_SEED, base) &&
+         stats_ratios(b, n, N_COLS, STATS_SEED, other) &&
+         stats_differences(b, a, n, N_COLS, STATS_SEED, difference);
     if (ok) {
         c->base   = base[0];
         c->other  = other[0];
@@ -227,13 +233,16 @@ static bool estimate(const struct unit * units, int64_t n, struct byte_compariso
     return ok;
 }
 
-bool byte_comparison_make(const struct scores * base, const struct scores * other, int64_t base_train, int64_t other_train,
-        struct byte_comparison * c, char * err, size_t err_size) {
+bool byte_comparison_make(const struct scores * base, const struct scores * other,
+        int64_t base_train, int64_t other_train, struct byte_comparison * c, char * err,
+        size_t err_size) {
     char why[512];
     bool bytes_only;
     *c = (struct byte_comparison) { .base_train = base_train, .other_train = other_train };
-    if (!comparison_allowed(&base->meta, &other->meta, &bytes_only, why, sizeof(why)) && !bytes_only) {
-        snprintf(err, err_size, "%s and %s cannot be compared: %s", base->meta.model, other->meta.model, why);
+    if (!comparison_allowed(&base->meta, &other->meta, &bytes_only, why, sizeof(why)) &&
+            !bytes_only) {
+        snprintf(err, err_size, "%s and %s cannot be compared: %s", base->meta.model,
+                other->meta.model, why);
         return false;
     }
     struct unit * units = calloc((size_t) base->n_windows + 1, sizeof(*units));
@@ -242,20 +251,22 @@ bool byte_comparison_make(const struct scores * base, const struct scores * othe
         struct reader a = { .scores = base };
         struct reader b = { .scores = other };
         // without a training length nothing is known to be beyond it
-        const int64_t ta = base_train  > 0 ? base_train  : INT64_MAX;
+        const int64_t ta = base_train > 0 ? base_train : INT64_MAX;
         const int64_t tb = other_train > 0 ? other_train : INT64_MAX;
         reader_next(&a);
         reader_next(&b);
         walk(&a, &b, ta, tb, units);
         c->base_bytes  = scored_bytes(base);
         c->other_bytes = scored_bytes(other);
-        ok = estimate(units, base->n_windows, c);
+        ok             = estimate(units, base->n_windows, c);
     }
     free(units);
     if (!ok) {
-        snprintf(err, err_size, "out of memory to compare %s and %s", base->meta.model, other->meta.model);
+        snprintf(err, err_size, "out of memory to compare %s and %s", base->meta.model,
+                other->meta.model);
     } else if (c->bytes == 0) {
-        snprintf(err, err_size, "%s and %s have no stretch of text in common", base->meta.model, other->meta.model);
+        snprintf(err, err_size, "%s and %s have no stretch of text in common", base->meta.model,
+                other->meta.model);
         ok = false;
     }
     return ok;

@@ -8,10 +8,10 @@
 #include <unistd.h>
 
 #ifdef LRNN_ZLIB
-#include <zlib.h>
+#    include <zlib.h>
 #endif
 #ifdef LRNN_ZSTD
-#include <zstd.h>
+#    include <zstd.h>
 #endif
 
 enum { INPUT_SIZE = 1 << 17 };
@@ -21,19 +21,19 @@ enum compression { COMPRESSION_NONE, COMPRESSION_GZIP, COMPRESSION_ZSTD };
 struct byte_source {
     char *           path;
     int              fd;
-    bool             at_end;       // of the file: read() gave nothing
-    int64_t          n_read;       // from the file
+    bool             at_end; // of the file: read() gave nothing
+    int64_t          n_read; // from the file
     enum compression compression;
     bool             inside;       // a member or frame has begun and not ended
     char             failure[512]; // told as soon as what came before it has been handed out
     size_t           begin, end;   // of what is left of the input
     uint8_t          input[INPUT_SIZE];
 #ifdef LRNN_ZLIB
-    z_stream         gzip;
-    bool             gzip_ready;
+    z_stream gzip;
+    bool     gzip_ready;
 #endif
 #ifdef LRNN_ZSTD
-    ZSTD_DStream *   zstd;
+    ZSTD_DStream * zstd;
 #endif
 };
 
@@ -44,11 +44,12 @@ static bool read_more(struct byte_source * s) {
         n = read(s->fd, s->input + s->end, INPUT_SIZE - s->end);
     } while (n < 0 && errno == EINTR);
     if (n < 0) {
-        snprintf(s->failure, sizeof(s->failure), "%s: cannot be read at byte %lld: %s", s->path, (long long) s->n_read, strerror(errno));
+        snprintf(s->failure, sizeof(s->failure), "%s: cannot be read at byte %lld: %s", s->path,
+                (long long) s->n_read, strerror(errno));
         return false;
     }
-    s->at_end  = n == 0;
-    s->end    += (size_t) n;
+    s->at_end = n == 0;
+    s->end += (size_t) n;
     s->n_read += n;
     return true;
 }
@@ -74,7 +75,8 @@ static bool is_used_up(const struct byte_source * s) {
 #if defined(LRNN_ZLIB) || defined(LRNN_ZSTD)
 
 static bool fail_at(struct byte_source * s, const char * what) {
-    snprintf(s->failure, sizeof(s->failure), "%s: byte %lld: %s", s->path, (long long) byte_source_position(s), what);
+    snprintf(s->failure, sizeof(s->failure), "%s: byte %lld: %s", s->path,
+            (long long) byte_source_position(s), what);
     return false;
 }
 
@@ -87,7 +89,8 @@ static bool fail_at(struct byte_source * s, const char * what) {
 #ifdef LRNN_ZLIB
 
 static bool gzip_begin(struct byte_source * s) {
-    s->gzip_ready = inflateInit2(&s->gzip, 15 + 16) == Z_OK; // the largest window; 16: gzip's header, not zlib's
+    s->gzip_ready = inflateInit2(&s->gzip, 15 + 16) ==
+                    Z_OK; // the largest window; 16: gzip's header, not zlib's
     return s->gzip_ready;
 }
 
@@ -138,13 +141,14 @@ static bool zstd_begin(struct byte_source * s) {
     s->zstd = ZSTD_createDStream();
     // zstd --long=31 is read; the window is only as much memory as a frame says that it needs
     return s->zstd != NULL && !ZSTD_isError(ZSTD_DCtx_setParameter(s->zstd, ZSTD_d_windowLogMax,
-            ZSTD_dParam_getBounds(ZSTD_d_windowLogMax).upperBound));
+                                      ZSTD_dParam_getBounds(ZSTD_d_windowLogMax).upperBound));
 }
 
 static bool zstd_step(struct byte_source * s, uint8_t * out, size_t size, size_t * n) {
-    ZSTD_inBuffer  from   = { s->input, s->end, s->begin };
-    ZSTD_outBuffer to     = { out, size, *n };
-    const size_t   status = ZSTD_decompressStream(s->zstd, &to, &from); // skippable frames are skipped inside
+    ZSTD_inBuffer  from = { s->input, s->end, s->begin };
+    ZSTD_outBuffer to   = { out, size, *n };
+    const size_t   status =
+            ZSTD_decompressStream(s->zstd, &to, &from); // skippable frames are skipped inside
     s->begin = from.pos;
     *n       = to.pos;
     if (ZSTD_isError(status)) {
@@ -174,20 +178,24 @@ static bool step(struct byte_source * s, uint8_t * out, size_t size, size_t * n)
     const size_t take = left < size - *n ? left : size - *n;
     memcpy(out + *n, s->input + s->begin, take);
     s->begin += take;
-    *n       += take;
+    *n += take;
     return true;
 }
 
-bool byte_source_read(struct byte_source * s, void * out, size_t size, size_t * n, char * err, size_t err_size) {
+bool byte_source_read(
+        struct byte_source * s, void * out, size_t size, size_t * n, char * err, size_t err_size) {
     *n = 0;
     while (*n < size && s->failure[0] == '\0') {
         const size_t before = *n;
         if (!fill(s) || (is_used_up(s) && !s->inside) || !step(s, out, size, n)) {
             break;
         }
-        if (is_used_up(s) && s->inside && *n == before) { // what the decoder held back has been handed out, too
-            snprintf(s->failure, sizeof(s->failure), "%s: the file is cut off: it ends at byte %lld, inside a compressed %s", s->path,
-                     (long long) s->n_read, s->compression == COMPRESSION_GZIP ? "member" : "frame");
+        if (is_used_up(s) && s->inside &&
+                *n == before) { // what the decoder held back has been handed out, too
+            snprintf(s->failure, sizeof(s->failure),
+                    "%s: the file is cut off: it ends at byte %lld, inside a compressed %s",
+                    s->path, (long long) s->n_read,
+                    s->compression == COMPRESSION_GZIP ? "member" : "frame");
         }
     }
     if (*n == 0 && s->failure[0] != '\0') {
@@ -203,7 +211,8 @@ static enum compression compression_of(const uint8_t * p, size_t n) {
         return COMPRESSION_GZIP;
     }
     if (n >= 4) {
-        const uint32_t magic = (uint32_t) p[0] | (uint32_t) p[1] << 8 | (uint32_t) p[2] << 16 | (uint32_t) p[3] << 24;
+        const uint32_t magic = (uint32_t) p[0] | (uint32_t) p[1] << 8 | (uint32_t) p[2] << 16 |
+                               (uint32_t) p[3] << 24;
         if (magic == UINT32_C(0xfd2fb528) || (magic & ~UINT32_C(15)) == UINT32_C(0x184d2a50)) {
             return COMPRESSION_ZSTD;
         }
@@ -232,8 +241,10 @@ static bool begin_decoder(struct byte_source * s, char * err, size_t err_size) {
             return s->inside;
 #endif
         default:
-            snprintf(err, err_size, "%s: compressed with %s, which this build was made without; give the data through a pipe: "
-                     "%s -dc %s | lrnn-perplexity run ... --data -", s->path, command, command, s->path);
+            snprintf(err, err_size,
+                    "%s: compressed with %s, which this build was made without; give the data through a pipe: "
+                    "%s -dc %s | lrnn-perplexity run ... --data -",
+                    s->path, command, command, s->path);
             return false;
     }
 }

@@ -1,6 +1,7 @@
 #pragma once
 
-// What the files of the chart writer share: the picture as a whole (chart.c), one panel (chart-panel.c).
+// What the files of the chart writer share: the picture as a whole (chart.c), one panel
+// (chart-panel.c).
 
 #include "eval/chart.h"
 
@@ -16,22 +17,24 @@ struct margins {
 
 struct axis {
     enum chart_scale scale;
-    double           lo, hi;   // values
-    double           from, to; // where these are in the picture
-    double           step;     // between ticks of a linear axis
+    double           lo, hi;         // values
+    double           from, to;       // where these are in the picture
+    double           step;           // between ticks of a linear axis
     bool             cut_lo, cut_hi; // the data go on beyond lo, hi
 };
 
-void   axis_x    (const struct chart_panel * p, struct axis * a); // lo, hi
-void   axis_y    (const struct chart_panel * p, struct axis * a); // lo, hi, step, cuts
+void axis_x(const struct chart_panel * p, struct axis * a); // lo, hi
+void axis_y(const struct chart_panel * p, struct axis * a); // lo, hi, step, cuts
 double axis_place(const struct axis * a, double value);
 
-double panel_height     (const struct chart_panel * p, double width); // width: with its margins
+double panel_height(const struct chart_panel * p, double width); // width: with its margins
 double panel_label_width(const struct chart_panel * p);
-void   panel_write      (const struct chart_panel * p, FILE * out, double x, double y, double width, const struct margins * m);
+void panel_write(const struct chart_panel * p, FILE * out, double x, double y, double width,
+        const struct margins * m);
 
 // Text of several lines: broken at '\n', and where it would be wider than `width`.
-int  chart_lines      (const char * text, double width); // how many
-void chart_write_lines(FILE * out, const char * text, double width, double x, double y, const char * class);
+int chart_lines(const char * text, double width); // how many
+void chart_write_lines(
+        FILE * out, const char * text, double width, double x, double y, const char * class);
 
 void chart_write_dash(FILE * out, int dash);

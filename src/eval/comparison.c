@@ -12,7 +12,8 @@ static const double LN2 = 0.69314718055994530942;
 // What may be compared
 //
 
-static bool same_text(const char * key, const char * a, const char * b, char * err, size_t err_size) {
+static bool same_text(
+        const char * key, const char * a, const char * b, char * err, size_t err_size) {
     if (strcmp(a, b) != 0) {
         snprintf(err, err_size, "%s is '%.64s' in the one and '%.64s' in the other", key, a, b);
         return false;
@@ -22,27 +23,31 @@ static bool same_text(const char * key, const char * a, const char * b, char * e
 
 static bool same_number(const char * key, int64_t a, int64_t b, char * err, size_t err_size) {
     if (a != b) {
-        snprintf(err, err_size, "%s is %" PRId64 " in the one and %" PRId64 " in the other", key, a, b);
+        snprintf(err, err_size, "%s is %" PRId64 " in the one and %" PRId64 " in the other", key, a,
+                b);
         return false;
     }
     return true;
 }
 
-bool comparison_allowed(const struct score_meta * a, const struct score_meta * b, bool * bytes_only, char * err, size_t err_size) {
+bool comparison_allowed(const struct score_meta * a, const struct score_meta * b, bool * bytes_only,
+        char * err, size_t err_size) {
     // n_batch and group fix the rounding of a run, not what it measures
-    const bool same_data = same_text("data_fingerprint", a->data_fingerprint, b->data_fingerprint, err, err_size)
-                        && same_text("mode", a->mode, b->mode, err, err_size)
-                        && same_text("reset", a->reset, b->reset, err, err_size)
-                        && same_number("skip_special", a->skip_special, b->skip_special, err, err_size)
-                        && same_text("same_targets", a->same_targets, b->same_targets, err, err_size);
-    const bool same_tokens = same_data && same_text("tokenizer_hash", a->tokenizer_hash, b->tokenizer_hash, err, err_size);
+    const bool same_data =
+            same_text(
+                    "data_fingerprint", a->data_fingerprint, b->data_fingerprint, err, err_size) &&
+            same_text("mode", a->mode, b->mode, err, err_size) &&
+            same_text("reset", a->reset, b->reset, err, err_size) &&
+            same_number("skip_special", a->skip_special, b->skip_special, err, err_size) &&
+            same_text("same_targets", a->same_targets, b->same_targets, err, err_size);
+    const bool same_tokens = same_data && same_text("tokenizer_hash", a->tokenizer_hash,
+                                                  b->tokenizer_hash, err, err_size);
 
     *bytes_only = same_data && !same_tokens && a->same_targets[0] == '\0';
-    return same_tokens
-        && same_text("bos", a->bos, b->bos, err, err_size)
-        && same_text("eos", a->eos, b->eos, err, err_size)
-        && same_number("window", a->window, b->window, err, err_size)
-        && same_number("min_doc_tokens", a->min_doc_tokens, b->min_doc_tokens, err, err_size);
+    return same_tokens && same_text("bos", a->bos, b->bos, err, err_size) &&
+           same_text("eos", a->eos, b->eos, err, err_size) &&
+           same_number("window", a->window, b->window, err, err_size) &&
+           same_number("min_doc_tokens", a->min_doc_tokens, b->min_doc_tokens, err, err_size);
 }
 
 //
@@ -50,54 +55,60 @@ bool comparison_allowed(const struct score_meta * a, const struct score_meta * b
 //
 
 static struct stats_pair cell_pair(const struct score_cell * c, enum figure_unit unit) {
-    return (struct stats_pair) { c->nll, unit == FIGURE_BPB ? LN2*(double) c->bytes : (double) c->tokens };
+    return (struct stats_pair) { c->nll,
+        unit == FIGURE_BPB ? LN2 * (double) c->bytes : (double) c->tokens };
 }
 
-static int64_t count_won(const struct stats_pair * base, const struct stats_pair * other, int64_t n, int64_t stride) {
+static int64_t count_won(const struct stats_pair * base, const struct stats_pair * other, int64_t n,
+        int64_t stride) {
     int64_t won = 0;
-    for (int64_t i = 0; i < n; i++) {
-        const struct stats_pair * a = &base[i*stride];
-        const struct stats_pair * b = &other[i*stride];
-        won += a->den > 0.0 && b->den > 0.0 && b->num/b->den < a->num/a->den;
+    for (int64_t i = 0; i < n; ++i) {
+        const struct stats_pair * a = &base[i * stride];
+        const struct stats_pair * b = &other[i * stride];
+        won += a->den > 0.0 && b->den > 0.0 && b->num / b->den < a->num / a->den;
     }
     return won;
 }
 
 // base, other: [n_units][n_cols]
-static bool pair_columns(const struct stats_pair * base, const struct stats_pair * other, int64_t n_units, int n_cols,
-        struct paired * out) {
-    struct stats_estimate * e = malloc(((size_t) n_cols + 1)*sizeof(*e));
+static bool pair_columns(const struct stats_pair * base, const struct stats_pair * other,
+        int64_t n_units, int n_cols, struct paired * out) {
+    struct stats_estimate * e = malloc(((size_t) n_cols + 1) * sizeof(*e));
     const bool ok = e != NULL && stats_differences(other, base, n_units, n_cols, STATS_SEED, e);
-    for (int i = 0; i < n_cols && ok; i++) {
-        out[i] = (struct paired) { .difference = e[i], .won = count_won(base + i, other + i, n_units, n_cols) };
+    for (int i = 0; i < n_cols && ok; ++i) {
+        out[i] = (struct paired) { .difference = e[i],
+            .won                               = count_won(base + i, other + i, n_units, n_cols) };
     }
     free(e);
     return ok;
 }
 
-// The cells of one run that belong to a unit of the other; NULL: the other has no such window. Both are in ascending order.
-static const struct score_cell * cells_of(const struct summary * s, const struct figures * f, int64_t unit, int64_t * at) {
+// The cells of one run that belong to a unit of the other; NULL: the other has no such window. Both
+// are in ascending order.
+static const struct score_cell * cells_of(
+        const struct summary * s, const struct figures * f, int64_t unit, int64_t * at) {
     while (*at < s->n_units && s->unit[*at] < unit) {
         ++*at;
     }
-    return *at < s->n_units && s->unit[*at] == unit ? f->cells + *at*f->n : NULL;
+    return *at < s->n_units && s->unit[*at] == unit ? f->cells + *at * f->n : NULL;
 }
 
-bool paired_figures(const struct summary * base, const struct figures * fb, const struct summary * other, const struct figures * fo,
-        enum figure_unit unit, struct paired * out) {
-    const int           n = fb->n;
-    struct stats_pair * a = calloc((size_t) n*(size_t) base->n_units + 1, sizeof(*a));
-    struct stats_pair * b = calloc((size_t) n*(size_t) base->n_units + 1, sizeof(*b));
+bool paired_figures(const struct summary * base, const struct figures * fb,
+        const struct summary * other, const struct figures * fo, enum figure_unit unit,
+        struct paired * out) {
+    const int           n       = fb->n;
+    struct stats_pair * a       = calloc((size_t) n * (size_t) base->n_units + 1, sizeof(*a));
+    struct stats_pair * b       = calloc((size_t) n * (size_t) base->n_units + 1, sizeof(*b));
     int64_t             n_units = 0;
     bool                ok      = a != NULL && b != NULL;
 
-    for (int64_t u = 0, v = 0; u < base->n_units && ok; u++) {
-        const struct score_cell * x = fb->cells + u*n;
+    for (int64_t u = 0, v = 0; u < base->n_units && ok; ++u) {
+        const struct score_cell * x = fb->cells + u * n;
         const struct score_cell * y = cells_of(other, fo, base->unit[u], &v);
         if (y != NULL) {
-            for (int i = 0; i < n; i++) {
-                a[n_units*n + i] = cell_pair(&x[i], unit);
-                b[n_units*n + i] = cell_pair(&y[i], unit);
+            for (int i = 0; i < n; ++i) {
+                a[n_units * n + i] = cell_pair(&x[i], unit);
+                b[n_units * n + i] = cell_pair(&y[i], unit);
             }
             n_units++;
         }
@@ -111,84 +122,92 @@ bool paired_figures(const struct summary * base, const struct figures * fb, cons
 // The sum of a row of cells from number `first` on; nothing if one of them diverged.
 static struct score_cell sum_cells(const struct score_cell * cells, int first, int n) {
     struct score_cell sum = { 0 };
-    for (int i = first; i < n; i++) {
+    for (int i = first; i < n; ++i) {
         if (cells[i].diverged) {
             return (struct score_cell) { .diverged = true };
         }
-        sum.nll    += cells[i].nll;
+        sum.nll += cells[i].nll;
         sum.tokens += cells[i].tokens;
-        sum.bytes  += cells[i].bytes;
-        sum.hits   += cells[i].hits;
+        sum.bytes += cells[i].bytes;
+        sum.hits += cells[i].hits;
     }
     return sum;
 }
 
 static bool same_ranges(const struct figures * a, const struct figures * b) {
     bool same = a->n == b->n;
-    for (int i = 0; i < a->n && same; i++) {
+    for (int i = 0; i < a->n && same; ++i) {
         same = a->at[i].range.from == b->at[i].range.from && a->at[i].range.to == b->at[i].range.to;
     }
     return same;
 }
 
 // All buckets from number `first` on as one range.
-static bool pair_from(const struct comparison * c, int first, struct paired * out, int64_t * n_common) {
-    struct stats_pair * a = calloc((size_t) c->base->n_units + 1, sizeof(*a));
-    struct stats_pair * b = calloc((size_t) c->base->n_units + 1, sizeof(*b));
-    int64_t             n = 0;
-    bool               ok = a != NULL && b != NULL;
+static bool pair_from(
+        const struct comparison * c, int first, struct paired * out, int64_t * n_common) {
+    struct stats_pair * a  = calloc((size_t) c->base->n_units + 1, sizeof(*a));
+    struct stats_pair * b  = calloc((size_t) c->base->n_units + 1, sizeof(*b));
+    int64_t             n  = 0;
+    bool                ok = a != NULL && b != NULL;
 
-    for (int64_t u = 0, v = 0; u < c->base->n_units && ok; u++) {
+    for (int64_t u = 0, v = 0; u < c->base->n_units && ok; ++u) {
         const struct score_cell * y = cells_of(c->other, &c->other->buckets, c->base->unit[u], &v);
         if (y != NULL) {
-            const struct score_cell sx = sum_cells(c->base->buckets.cells + u*c->n_buckets, first, c->n_buckets);
+            const struct score_cell sx =
+                    sum_cells(c->base->buckets.cells + u * c->n_buckets, first, c->n_buckets);
             const struct score_cell sy = sum_cells(y, first, c->n_buckets);
-            a[n] = cell_pair(&sx, FIGURE_NATS);
-            b[n] = cell_pair(&sy, FIGURE_NATS);
+            a[n]                       = cell_pair(&sx, FIGURE_NATS);
+            b[n]                       = cell_pair(&sy, FIGURE_NATS);
             n++;
         }
     }
-    ok = ok && pair_columns(a, b, n, 1, out);
+    ok        = ok && pair_columns(a, b, n, 1, out);
     *n_common = n;
     free(a);
     free(b);
     return ok;
 }
 
-bool comparison_make(const struct summary * base, const struct summary * other, struct comparison * c, char * err, size_t err_size) {
+bool comparison_make(const struct summary * base, const struct summary * other,
+        struct comparison * c, char * err, size_t err_size) {
     bool    bytes_only;
     int64_t n_common;
     char    why[512];
 
     *c = (struct comparison) { .base = base, .other = other, .n_buckets = base->buckets.n };
     if (!comparison_allowed(&base->meta, &other->meta, &bytes_only, why, sizeof(why))) {
-        snprintf(err, err_size, "%s and %s cannot be compared token by token: %s", base->meta.model, other->meta.model, why);
+        snprintf(err, err_size, "%s and %s cannot be compared token by token: %s", base->meta.model,
+                other->meta.model, why);
         return false;
     }
     if (!same_ranges(&base->buckets, &other->buckets)) {
-        snprintf(err, err_size, "%s and %s have different buckets", base->meta.model, other->meta.model);
+        snprintf(err, err_size, "%s and %s have different buckets", base->meta.model,
+                other->meta.model);
         return false;
     }
     const int64_t ta = base->extrapolation.train_length;
     const int64_t tb = other->extrapolation.train_length;
-    c->train_length = ta == 0 || tb == 0 ? 0 : ta > tb ? ta : tb;
-    c->buckets      = calloc((size_t) c->n_buckets + 1, sizeof(*c->buckets));
+    c->train_length  = ta == 0 || tb == 0 ? 0 : ta > tb ? ta : tb;
+    c->buckets       = calloc((size_t) c->n_buckets + 1, sizeof(*c->buckets));
 
     int beyond = 0;
     while (beyond < c->n_buckets && base->buckets.at[beyond].range.from <= c->train_length) {
         beyond++;
     }
-    bool ok = c->buckets != NULL
-           && paired_figures(base, &base->buckets, other, &other->buckets, FIGURE_NATS, c->buckets)
-           && (base->n_contexts > 0 ? paired_figures(base, &base->total, other, &other->total, FIGURE_NATS, &c->all)
-                                    : pair_from(c, 0, &c->all, &n_common));
+    bool ok =
+            c->buckets != NULL &&
+            paired_figures(base, &base->buckets, other, &other->buckets, FIGURE_NATS, c->buckets) &&
+            (base->n_contexts > 0 ? paired_figures(base, &base->total, other, &other->total,
+                                            FIGURE_NATS, &c->all)
+                                  : pair_from(c, 0, &c->all, &n_common));
     ok = ok && pair_from(c, c->train_length > 0 ? beyond : c->n_buckets, &c->beyond, &n_common);
     if (!ok) {
-        snprintf(err, err_size, "out of memory to compare %s and %s", base->meta.model, other->meta.model);
+        snprintf(err, err_size, "out of memory to compare %s and %s", base->meta.model,
+                other->meta.model);
         comparison_free(c);
         return false;
     }
-    c->n_left_out = base->n_units + other->n_units - 2*n_common;
+    c->n_left_out = base->n_units + other->n_units - 2 * n_common;
     return true;
 }
 

@@ -14,10 +14,11 @@ static bool no_memory(const char * path, char * err, size_t err_size) {
     return false;
 }
 
-static bool add_file(struct data_files * f, const char * path, int64_t bytes, bool in_folder, char * err, size_t err_size) {
+static bool add_file(struct data_files * f, const char * path, int64_t bytes, bool in_folder,
+        char * err, size_t err_size) {
     if (f->n == f->capacity) {
-        const int64_t      capacity = f->capacity > 0 ? 2*f->capacity : 64;
-        struct data_file * files    = realloc(f->files, (size_t) capacity*sizeof(*files));
+        const int64_t      capacity = f->capacity > 0 ? 2 * f->capacity : 64;
+        struct data_file * files    = realloc(f->files, (size_t) capacity * sizeof(*files));
         if (files == NULL) {
             return no_memory(path, err, err_size);
         }
@@ -30,7 +31,7 @@ static bool add_file(struct data_files * f, const char * path, int64_t bytes, bo
     }
     strcpy(copy, path);
     f->files[f->n++] = (struct data_file) { copy, in_folder };
-    f->bytes = f->bytes < 0 || bytes < 0 ? -1 : f->bytes + bytes;
+    f->bytes         = f->bytes < 0 || bytes < 0 ? -1 : f->bytes + bytes;
     return true;
 }
 
@@ -46,9 +47,10 @@ static void free_names(char ** names, size_t n) {
 }
 
 // The names in a folder with the folder before them, in order.
-static bool list_folder(const char * folder, char *** names, size_t * n, char * err, size_t err_size) {
-    *names = NULL;
-    *n     = 0;
+static bool list_folder(
+        const char * folder, char *** names, size_t * n, char * err, size_t err_size) {
+    *names    = NULL;
+    *n        = 0;
     DIR * dir = opendir(folder);
     if (dir == NULL) {
         snprintf(err, err_size, "%s: the folder cannot be opened: %s", folder, strerror(errno));
@@ -56,20 +58,20 @@ static bool list_folder(const char * folder, char *** names, size_t * n, char * 
     }
     size_t capacity = 0;
     bool   ok       = true;
-    errno = 0;
+    errno           = 0;
     for (struct dirent * e; ok && (e = readdir(dir)) != NULL; errno = 0) {
         if (e->d_name[0] == '.') {
             continue;
         }
         if (*n == capacity) {
-            capacity = capacity > 0 ? 2*capacity : 64;
-            char ** more = realloc(*names, capacity*sizeof(**names));
-            ok = more != NULL;
-            *names = ok ? more : *names;
+            capacity     = capacity > 0 ? 2 * capacity : 64;
+            char ** more = realloc(*names, capacity * sizeof(**names));
+            ok           = more != NULL;
+            *names       = ok ? more : *names;
         }
         const size_t size = strlen(folder) + strlen(e->d_name) + 2;
         char *       path = ok ? malloc(size) : NULL;
-        ok = path != NULL;
+        ok                = path != NULL;
         if (ok) {
             const bool slash = folder[strlen(folder) - 1] == '/';
             snprintf(path, size, "%s%s%s", folder, slash ? "" : "/", e->d_name);
@@ -94,7 +96,8 @@ static bool list_folder(const char * folder, char *** names, size_t * n, char * 
 }
 
 // - depth: of folders around the path; 0: it was named
-static bool add_path(struct data_files * f, const char * path, int depth, char * err, size_t err_size) {
+static bool add_path(
+        struct data_files * f, const char * path, int depth, char * err, size_t err_size) {
     struct stat info;
     if (depth == 0 && strcmp(path, "-") == 0) {
         return add_file(f, path, -1, false, err, err_size);
@@ -104,10 +107,13 @@ static bool add_path(struct data_files * f, const char * path, int depth, char *
         return false;
     }
     if (!S_ISDIR(info.st_mode)) {
-        return add_file(f, path, S_ISREG(info.st_mode) ? (int64_t) info.st_size : -1, depth > 0, err, err_size);
+        return add_file(f, path, S_ISREG(info.st_mode) ? (int64_t) info.st_size : -1, depth > 0,
+                err, err_size);
     }
     if (depth == MAX_DEPTH) {
-        snprintf(err, err_size, "%s: more than %d folders inside each other; is there a link that leads back?", path, MAX_DEPTH);
+        snprintf(err, err_size,
+                "%s: more than %d folders inside each other; is there a link that leads back?",
+                path, MAX_DEPTH);
         return false;
     }
     char ** names;
@@ -123,11 +129,12 @@ static bool add_path(struct data_files * f, const char * path, int depth, char *
     return ok;
 }
 
-bool data_files_find(struct data_files * f, const char * const * paths, int n_paths, char * err, size_t err_size) {
+bool data_files_find(struct data_files * f, const char * const * paths, int n_paths, char * err,
+        size_t err_size) {
     *f = (struct data_files) { 0 };
     for (int i = 0; i < n_paths; ++i) {
         const int64_t before = f->n;
-        bool ok = paths[i][0] != '\0';
+        bool          ok     = paths[i][0] != '\0';
         if (!ok) {
             snprintf(err, err_size, "the name of a data file is empty");
         }

@@ -1,7 +1,7 @@
 #pragma once
 
-// The files that a list of paths stands for. A folder stands for the files below it, in the order of their names, byte by byte, folder by
-// folder; names that begin with '.' are left out.
+// The files that a list of paths stands for. A folder stands for the files below it, in the order
+// of their names, byte by byte, folder by folder; names that begin with '.' are left out.
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -19,5 +19,6 @@ struct data_files {
     int64_t            bytes; // of all; −1 if one has no size, such as a pipe
 };
 
-bool data_files_find(struct data_files * f, const char * const * paths, int n_paths, char * err, size_t err_size);
+bool data_files_find(struct data_files * f, const char * const * paths, int n_paths, char * err,
+        size_t err_size);
 void data_files_free(struct data_files * f);

@@ -15,23 +15,23 @@ enum { MAX_COMPLAINTS = 16 };
 static const char WHOLE_FILE[] = "(whole file)";
 
 struct dataset {
-    char *                strings;      // copies of what the caller gave
+    char *                strings; // copies of what the caller gave
     const char *          templates[RECORD_TEXT_MAX_TEMPLATES];
     size_t                template_sizes[RECORD_TEXT_MAX_TEMPLATES];
-    const char *          where;        // NULL: every record
+    const char *          where; // NULL: every record
     struct record_text    text_of;
-    bool                  takes_text;   // a file that is not JSON is a document
+    bool                  takes_text; // a file that is not JSON is a document
     int64_t               start_doc, max_docs;
     double                max_bad_share;
     struct data_files     files;
-    int64_t               file;         // being read
+    int64_t               file; // being read
     bool                  is_open;
-    int64_t               bytes_done;   // of the files before it
+    int64_t               bytes_done; // of the files before it
     struct record_reader  reader;
     struct lrnn_buffer    text, source;
-    unsigned              used;         // templates, a bit each; the bit above them: a whole file
-    char *                used_names;   // counts.template
-    struct document_store store;        // shuffled documents
+    unsigned              used;       // templates, a bit each; the bit above them: a whole file
+    char *                used_names; // counts.template
+    struct document_store store;      // shuffled documents
     bool                  shuffle, is_stored;
     uint64_t              shuffle_seed;
     struct dataset_counts counts;
@@ -47,15 +47,19 @@ struct dataset {
 //
 
 // Copies what the caller gave to one piece of memory.
-static bool copy_strings(struct dataset * ds, const struct dataset_params * params, const struct dataset_preset * preset, char * err,
-                         size_t err_size) {
+static bool copy_strings(struct dataset * ds, const struct dataset_params * params,
+        const struct dataset_preset * preset, char * err, size_t err_size) {
     const bool   of_preset = params->template == NULL && params->text_field == NULL;
-    const char * templates = of_preset ? preset->templates : params->template != NULL ? params->template : params->text_field;
-    const char * where     = params->where != NULL ? params->where : preset->where != NULL ? preset->where : "";
+    const char * templates = of_preset                  ? preset->templates
+                             : params->template != NULL ? params->template
+                                                        : params->text_field;
+    const char * where     = params->where != NULL   ? params->where
+                             : preset->where != NULL ? preset->where
+                                                     : "";
     const size_t size      = strlen(templates) + 3;
-    size_t       used_size = sizeof(WHOLE_FILE) + strlen(templates) + 4*RECORD_TEXT_MAX_TEMPLATES;
-    ds->strings    = malloc(size + strlen(where) + 1);
-    ds->used_names = calloc(used_size, 1);
+    size_t       used_size = sizeof(WHOLE_FILE) + strlen(templates) + 4 * RECORD_TEXT_MAX_TEMPLATES;
+    ds->strings            = malloc(size + strlen(where) + 1);
+    ds->used_names         = calloc(used_size, 1);
     if (ds->strings == NULL || ds->used_names == NULL) {
         snprintf(err, err_size, "out of memory");
         return false;
@@ -68,28 +72,33 @@ static bool copy_strings(struct dataset * ds, const struct dataset_params * para
     const char * p = ds->strings;
     int          n = 0;
     do {
-        const char * newline = of_preset ? strchr(p, '\n') : NULL;
+        const char * newline    = of_preset ? strchr(p, '\n') : NULL;
         ds->templates[n]        = p;
         ds->template_sizes[n++] = newline != NULL ? (size_t) (newline - p) : strlen(p);
-        p = newline != NULL ? newline + 1 : NULL;
+        p                       = newline != NULL ? newline + 1 : NULL;
     } while (p != NULL && n < RECORD_TEXT_MAX_TEMPLATES);
 
     record_text_init(&ds->text_of);
     for (int i = 0; i < n; ++i) {
-        if (!record_text_add_template(&ds->text_of, ds->templates[i], ds->template_sizes[i], err, err_size)) {
+        if (!record_text_add_template(
+                    &ds->text_of, ds->templates[i], ds->template_sizes[i], err, err_size)) {
             return false;
         }
     }
     ds->takes_text = of_preset && strcmp(preset->name, "text") == 0;
     return (ds->where == NULL || record_text_set_where(&ds->text_of, ds->where, err, err_size)) &&
-           (preset->source == NULL || record_text_set_source(&ds->text_of, preset->source, err, err_size));
+           (preset->source == NULL ||
+                   record_text_set_source(&ds->text_of, preset->source, err, err_size));
 }
 
-static bool check_params(const struct dataset_params * params, const struct dataset_preset * preset, char * err, size_t err_size) {
+static bool check_params(const struct dataset_params * params, const struct dataset_preset * preset,
+        char * err, size_t err_size) {
     if (preset == NULL) {
-        int n = snprintf(err, err_size, "there is no data set named '%s'; there are", params->preset);
+        int n = snprintf(
+                err, err_size, "there is no data set named '%s'; there are", params->preset);
         for (int i = 0; dataset_preset_at(i) != NULL && n >= 0 && (size_t) n < err_size; ++i) {
-            n += snprintf(err + n, err_size - (size_t) n, "%s %s", i > 0 ? "," : "", dataset_preset_at(i)->name);
+            n += snprintf(err + n, err_size - (size_t) n, "%s %s", i > 0 ? "," : "",
+                    dataset_preset_at(i)->name);
         }
         return false;
     }
@@ -101,17 +110,19 @@ static bool check_params(const struct dataset_params * params, const struct data
         snprintf(err, err_size, "a template and a text field were given: expected one of them");
         return false;
     }
-    if (params->start_doc < 0 || params->max_docs < 0 || !(params->max_bad_share >= 0 && params->max_bad_share <= 1)) {
+    if (params->start_doc < 0 || params->max_docs < 0 ||
+            !(params->max_bad_share >= 0 && params->max_bad_share <= 1)) {
         snprintf(err, err_size,
-                 "start_doc %lld, max_docs %lld, max_bad_share %g: expected numbers that are not negative, and a share up to 1",
-                 (long long) params->start_doc, (long long) params->max_docs, params->max_bad_share);
+                "start_doc %lld, max_docs %lld, max_bad_share %g: expected numbers that are not negative, and a share up to 1",
+                (long long) params->start_doc, (long long) params->max_docs, params->max_bad_share);
         return false;
     }
     return true;
 }
 
 struct dataset * dataset_open(const struct dataset_params * params, char * err, size_t err_size) {
-    const struct dataset_preset * preset = dataset_preset_find(params->preset != NULL ? params->preset : "text");
+    const struct dataset_preset * preset =
+            dataset_preset_find(params->preset != NULL ? params->preset : "text");
     if (!check_params(params, preset, err, err_size)) {
         return NULL;
     }
@@ -120,15 +131,17 @@ struct dataset * dataset_open(const struct dataset_params * params, char * err, 
         snprintf(err, err_size, "out of memory");
         return NULL;
     }
-    ds->start_doc         = params->start_doc;
-    ds->max_docs          = params->max_docs;
-    ds->max_bad_share     = params->max_bad_share > 0 ? params->max_bad_share : 0.01;
-    ds->shuffle           = params->shuffle;
-    ds->shuffle_seed      = params->shuffle_seed;
-    ds->store.max_bytes   = params->max_shuffle_bytes > 0 ? params->max_shuffle_bytes : (size_t) 1 << 30;
+    ds->start_doc     = params->start_doc;
+    ds->max_docs      = params->max_docs;
+    ds->max_bad_share = params->max_bad_share > 0 ? params->max_bad_share : 0.01;
+    ds->shuffle       = params->shuffle;
+    ds->shuffle_seed  = params->shuffle_seed;
+    ds->store.max_bytes =
+            params->max_shuffle_bytes > 0 ? params->max_shuffle_bytes : (size_t) 1 << 30;
     ds->reader.max_record = params->max_record > 0 ? params->max_record : (size_t) 256 << 20;
     sha256_begin(&ds->hash);
-    if (!copy_strings(ds, params, preset, err, err_size) || !data_files_find(&ds->files, params->paths, params->n_paths, err, err_size)) {
+    if (!copy_strings(ds, params, preset, err, err_size) ||
+            !data_files_find(&ds->files, params->paths, params->n_paths, err, err_size)) {
         dataset_free(ds);
         return NULL;
     }
@@ -175,15 +188,18 @@ static void complain(struct dataset * ds, int64_t line, const char * why) {
 }
 
 // False: there are too many of them.
-static bool count_malformed(struct dataset * ds, int64_t line, const char * why, char * err, size_t err_size) {
+static bool count_malformed(
+        struct dataset * ds, int64_t line, const char * why, char * err, size_t err_size) {
     struct dataset_counts * c = &ds->counts;
     complain(ds, line, why);
     c->malformed++;
-    if (c->malformed <= 10 || (double) c->malformed <= ds->max_bad_share*(double) c->records) {
+    if (c->malformed <= 10 || (double) c->malformed <= ds->max_bad_share * (double) c->records) {
         return true;
     }
-    snprintf(err, err_size, "%lld of %lld records are malformed, more than a share of %g; the first: %s", (long long) c->malformed,
-             (long long) c->records, ds->max_bad_share, ds->n_complaints > 0 ? ds->complaints[0] : why);
+    snprintf(err, err_size,
+            "%lld of %lld records are malformed, more than a share of %g; the first: %s",
+            (long long) c->malformed, (long long) c->records, ds->max_bad_share,
+            ds->n_complaints > 0 ? ds->complaints[0] : why);
     return false;
 }
 
@@ -211,7 +227,7 @@ static void count_template(struct dataset * ds, int i) {
 
 // Opens the next file that has records. DATASET_DOCUMENT: there is one.
 static enum dataset_status next_file(struct dataset * ds, char * err, size_t err_size) {
-    for (; ds->file < ds->files.n; ds->file++) {
+    for (; ds->file < ds->files.n; ++ds->file) {
         const struct data_file * file = &ds->files.files[ds->file];
         if (!record_reader_open(&ds->reader, file->path, err, err_size)) {
             return DATASET_ERROR;
@@ -236,8 +252,8 @@ static enum dataset_status next_file(struct dataset * ds, char * err, size_t err
 }
 
 // The text of a file that is not JSON.
-static enum record_text_status take_text(struct dataset * ds, const struct record * record, struct document * doc, char * err,
-        size_t err_size) {
+static enum record_text_status take_text(struct dataset * ds, const struct record * record,
+        struct document * doc, char * err, size_t err_size) {
     const size_t valid = lrnn_utf8_valid(record->data, record->size);
     if (valid < record->size) {
         snprintf(err, err_size, "not UTF-8 at byte %zu of the text", valid);
@@ -251,12 +267,12 @@ static enum record_text_status take_text(struct dataset * ds, const struct recor
     return RECORD_TEXT_TAKEN;
 }
 
-static enum record_text_status take_json(struct dataset * ds, const struct record * record, struct document * doc, char * err,
-        size_t err_size) {
-    int     used;
-    int64_t n_lone;
-    const enum record_text_status status =
-            record_text_make(&ds->text_of, record->data, record->size, &ds->text, &ds->source, &used, &n_lone, err, err_size);
+static enum record_text_status take_json(struct dataset * ds, const struct record * record,
+        struct document * doc, char * err, size_t err_size) {
+    int                           used;
+    int64_t                       n_lone;
+    const enum record_text_status status = record_text_make(&ds->text_of, record->data,
+            record->size, &ds->text, &ds->source, &used, &n_lone, err, err_size);
     if (status != RECORD_TEXT_TAKEN) {
         return status;
     }
@@ -269,13 +285,16 @@ static enum record_text_status take_json(struct dataset * ds, const struct recor
         }
     }
     ds->counts.lone_surrogates += n_lone;
-    *doc = (struct document) { .text = ds->text.data, .size = ds->text.n, .source = ds->source.data };
+    *doc = (struct document) {
+        .text = ds->text.data, .size = ds->text.n, .source = ds->source.data
+    };
     count_template(ds, used);
     return RECORD_TEXT_TAKEN;
 }
 
 // The next document of the files, in their order.
-static enum dataset_status next_in_order(struct dataset * ds, struct document * doc, char * err, size_t err_size) {
+static enum dataset_status next_in_order(
+        struct dataset * ds, struct document * doc, char * err, size_t err_size) {
     for (;;) {
         if (!ds->is_open) {
             const enum dataset_status status = next_file(ds, err, err_size);
@@ -283,9 +302,9 @@ static enum dataset_status next_in_order(struct dataset * ds, struct document * 
                 return status;
             }
         }
-        struct record            record;
-        enum record_text_status  status = RECORD_TEXT_MALFORMED;
-        char                     why[512];
+        struct record           record;
+        enum record_text_status status = RECORD_TEXT_MALFORMED;
+        char                    why[512];
         switch (record_reader_next(&ds->reader, &record, err, err_size)) {
             case RECORD_ERROR: return DATASET_ERROR;
             case RECORD_END:
@@ -294,9 +313,13 @@ static enum dataset_status next_in_order(struct dataset * ds, struct document * 
                 ds->is_open = false;
                 ds->file++;
                 continue;
-            case RECORD_TOO_LONG: snprintf(why, sizeof(why), "longer than %zu bytes, the limit for one record", ds->reader.max_record); break;
+            case RECORD_TOO_LONG:
+                snprintf(why, sizeof(why), "longer than %zu bytes, the limit for one record",
+                        ds->reader.max_record);
+                break;
             case RECORD_READ:
-                status = (ds->reader.form == RECORD_FORM_TEXT ? take_text : take_json)(ds, &record, doc, why, sizeof(why));
+                status = (ds->reader.form == RECORD_FORM_TEXT ? take_text : take_json)(
+                        ds, &record, doc, why, sizeof(why));
                 break;
         }
         ds->counts.records++;
@@ -312,14 +335,15 @@ static enum dataset_status next_in_order(struct dataset * ds, struct document * 
                 }
                 break;
             case RECORD_TEXT_NO_MEMORY:
-                snprintf(err, err_size, "%s:%lld: out of memory for a text of more than %zu bytes", ds->reader.name,
-                         (long long) record.line, ds->text.n);
+                snprintf(err, err_size, "%s:%lld: out of memory for a text of more than %zu bytes",
+                        ds->reader.name, (long long) record.line, ds->text.n);
                 return DATASET_ERROR;
         }
     }
 }
 
-static enum dataset_status next_of_stream(struct dataset * ds, struct document * doc, char * err, size_t err_size) {
+static enum dataset_status next_of_stream(
+        struct dataset * ds, struct document * doc, char * err, size_t err_size) {
     if (!ds->shuffle) {
         return next_in_order(ds, doc, err, err_size);
     }
@@ -339,37 +363,41 @@ static enum dataset_status next_of_stream(struct dataset * ds, struct document *
     return document_store_next(&ds->store, doc) ? DATASET_DOCUMENT : DATASET_END;
 }
 
-static enum dataset_status next_or_fail(struct dataset * ds, struct document * doc, char * err, size_t err_size) {
+static enum dataset_status next_or_fail(
+        struct dataset * ds, struct document * doc, char * err, size_t err_size) {
     struct dataset_counts * c = &ds->counts;
     if (ds->max_docs > 0 && c->documents == ds->max_docs) {
         return DATASET_END;
     }
     enum dataset_status status;
-    while ((status = next_of_stream(ds, doc, err, err_size)) == DATASET_DOCUMENT && c->skipped < ds->start_doc) {
+    while ((status = next_of_stream(ds, doc, err, err_size)) == DATASET_DOCUMENT &&
+            c->skipped < ds->start_doc) {
         c->skipped++;
     }
     if (status == DATASET_END && c->documents == 0) {
         snprintf(err, err_size,
-                 "no document in the data: %lld files, %lld records, of which %lld skipped, %lld left out by %s, %lld malformed%s%s",
-                 (long long) c->files, (long long) c->records, (long long) c->skipped, (long long) c->filtered,
-                 ds->where != NULL ? ds->where : "no filter", (long long) c->malformed, ds->n_complaints > 0 ? "; the first complaint: " : "",
-                 ds->n_complaints > 0 ? ds->complaints[0] : "");
+                "no document in the data: %lld files, %lld records, of which %lld skipped, %lld left out by %s, %lld malformed%s%s",
+                (long long) c->files, (long long) c->records, (long long) c->skipped,
+                (long long) c->filtered, ds->where != NULL ? ds->where : "no filter",
+                (long long) c->malformed, ds->n_complaints > 0 ? "; the first complaint: " : "",
+                ds->n_complaints > 0 ? ds->complaints[0] : "");
         return DATASET_ERROR;
     }
     if (status == DATASET_DOCUMENT) {
         uint8_t size[8];
         for (int i = 0; i < 8; ++i) {
-            size[i] = (uint8_t) ((uint64_t) doc->size >> 8*i);
+            size[i] = (uint8_t) ((uint64_t) doc->size >> 8 * i);
         }
         sha256_add(&ds->hash, size, sizeof(size));
         sha256_add(&ds->hash, doc->text, doc->size);
         doc->index = c->documents++;
-        c->bytes  += (int64_t) doc->size;
+        c->bytes += (int64_t) doc->size;
     }
     return status;
 }
 
-enum dataset_status dataset_next(struct dataset * ds, struct document * doc, char * err, size_t err_size) {
+enum dataset_status dataset_next(
+        struct dataset * ds, struct document * doc, char * err, size_t err_size) {
     if (!ds->has_failed) {
         const enum dataset_status status = next_or_fail(ds, doc, ds->failure, sizeof(ds->failure));
         if (status != DATASET_ERROR) {

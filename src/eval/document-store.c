@@ -4,17 +4,20 @@
 #include <stdlib.h>
 #include <string.h>
 
-bool document_store_add(struct document_store * s, const struct document * doc, char * err, size_t err_size) {
+bool document_store_add(
+        struct document_store * s, const struct document * doc, char * err, size_t err_size) {
     const size_t source_size = strlen(doc->source) + 1;
     const size_t cost        = doc->size + source_size + sizeof(struct stored_document);
     if (cost > s->max_bytes - s->bytes) {
-        snprintf(err, err_size, "%s:%lld: to shuffle, all texts are kept in memory, and they are more than the limit of %zu bytes; "
-                 "raise it, or shuffle the files once before", doc->file, (long long) doc->line, s->max_bytes);
+        snprintf(err, err_size,
+                "%s:%lld: to shuffle, all texts are kept in memory, and they are more than the limit of %zu bytes; "
+                "raise it, or shuffle the files once before",
+                doc->file, (long long) doc->line, s->max_bytes);
         return false;
     }
     if (s->n == s->capacity) {
-        const size_t             capacity = s->capacity > 0 ? 2*s->capacity : 1024;
-        struct stored_document * more     = realloc(s->documents, capacity*sizeof(*more));
+        const size_t             capacity = s->capacity > 0 ? 2 * s->capacity : 1024;
+        struct stored_document * more     = realloc(s->documents, capacity * sizeof(*more));
         if (more == NULL) {
             snprintf(err, err_size, "out of memory for %zu documents", capacity);
             return false;
@@ -32,9 +35,9 @@ bool document_store_add(struct document_store * s, const struct document * doc, 
         memcpy(copy + source_size, doc->text, doc->size);
     }
     struct stored_document * d = &s->documents[s->n++];
-    *d = (struct stored_document) { *doc, copy };
-    d->doc.source = copy;
-    d->doc.text   = copy + source_size;
+    *d                         = (struct stored_document) { *doc, copy };
+    d->doc.source              = copy;
+    d->doc.text                = copy + source_size;
     s->bytes += cost;
     return true;
 }
@@ -42,15 +45,15 @@ bool document_store_add(struct document_store * s, const struct document * doc, 
 // splitmix64
 static uint64_t next_random(uint64_t * state) {
     uint64_t z = *state += UINT64_C(0x9e3779b97f4a7c15);
-    z = (z ^ z >> 30)*UINT64_C(0xbf58476d1ce4e5b9);
-    z = (z ^ z >> 27)*UINT64_C(0x94d049bb133111eb);
+    z          = (z ^ z >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
+    z          = (z ^ z >> 27) * UINT64_C(0x94d049bb133111eb);
     return z ^ z >> 31;
 }
 
 // 0 .. n − 1, all equally likely: numbers beyond the last multiple of n are thrown away
 static uint64_t random_below(uint64_t * state, uint64_t n) {
     const uint64_t excess = (UINT64_MAX % n + 1) % n; // 2⁶⁴ mod n
-    uint64_t x;
+    uint64_t       x;
     do {
         x = next_random(state);
     } while (x > UINT64_MAX - excess);
@@ -61,8 +64,8 @@ void document_store_shuffle(struct document_store * s, uint64_t seed) {
     for (size_t i = s->n; i > 1; --i) { // Fisher and Yates
         const size_t                 k = (size_t) random_below(&seed, i);
         const struct stored_document d = s->documents[i - 1];
-        s->documents[i - 1] = s->documents[k];
-        s->documents[k]     = d;
+        s->documents[i - 1]            = s->documents[k];
+        s->documents[k]                = d;
     }
 }
 

@@ -17,7 +17,10 @@ struct document_store {
     size_t                   next;
 };
 
-bool document_store_add    (struct document_store * s, const struct document * doc, char * err, size_t err_size);
-void document_store_shuffle(struct document_store * s, uint64_t seed); // an order that depends on the seed and the number of documents alone
-bool document_store_next   (struct document_store * s, struct document * doc); // false: there are no more
-void document_store_free   (struct document_store * s);
+bool document_store_add(
+        struct document_store * s, const struct document * doc, char * err, size_t err_size);
+void document_store_shuffle(struct document_store * s,
+        uint64_t seed); // an order that depends on the seed and the number of documents alone
+bool document_store_next(
+        struct document_store * s, struct document * doc); // false: there are no more
+void document_store_free(struct document_store * s);

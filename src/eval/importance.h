@@ -1,6 +1,7 @@
 #pragma once
 
-// Collects an importance matrix (imatrix.h) while a session computes: the inputs of every product with a weight of the file.
+// Collects an importance matrix (imatrix.h) while a session computes: the inputs of every product
+// with a weight of the file.
 //
 //     struct importance im = { .model = model };
 //     session = lrnn_session_new(model, &(struct lrnn_session_params) {

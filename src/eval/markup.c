@@ -6,7 +6,8 @@
 
 // The characters of an XML 1.0 document.
 static bool is_xml(uint32_t cp) {
-    return cp == '\t' || cp == '\n' || cp == '\r' || (cp >= 0x20 && cp <= 0xd7ff) || (cp >= 0xe000 && cp <= 0xfffd) || cp >= 0x10000;
+    return cp == '\t' || cp == '\n' || cp == '\r' || (cp >= 0x20 && cp <= 0xd7ff) ||
+           (cp >= 0xe000 && cp <= 0xfffd) || cp >= 0x10000;
 }
 
 void markup_text(FILE * out, const char * text) {

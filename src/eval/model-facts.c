@@ -9,11 +9,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-static bool hash_file(const char * path, bool (*go_on)(void), char hex[65], char * err, size_t err_size) {
+static bool hash_file(
+        const char * path, bool (*go_on)(void), char hex[65], char * err, size_t err_size) {
     enum { BLOCK = 1 << 20 };
-    FILE * file  = fopen(path, "rb");
-    char * block = malloc(BLOCK);
-    bool   ok    = file != NULL && block != NULL;
+    FILE *        file  = fopen(path, "rb");
+    char *        block = malloc(BLOCK);
+    bool          ok    = file != NULL && block != NULL;
     struct sha256 sha;
     sha256_begin(&sha);
     for (size_t n = 1; ok && n > 0;) {
@@ -24,7 +25,8 @@ static bool hash_file(const char * path, bool (*go_on)(void), char hex[65], char
     if (ok) {
         sha256_hex(&sha, hex);
     } else {
-        snprintf(err, err_size, "%s: its hash was not computed: %s", path, errno != 0 ? strerror(errno) : "stopped");
+        snprintf(err, err_size, "%s: its hash was not computed: %s", path,
+                errno != 0 ? strerror(errno) : "stopped");
     }
     if (file != NULL) {
         fclose(file);
@@ -36,12 +38,13 @@ static bool hash_file(const char * path, bool (*go_on)(void), char hex[65], char
 static void add_int(struct sha256 * sha, int64_t value) {
     uint8_t bytes[8];
     for (int i = 0; i < 8; ++i) {
-        bytes[i] = (uint8_t) ((uint64_t) value >> 8*i);
+        bytes[i] = (uint8_t) ((uint64_t) value >> 8 * i);
     }
     sha256_add(sha, bytes, sizeof(bytes));
 }
 
-// Key and value, the same whatever integer type the file uses; an absent key is one without elements.
+// Key and value, the same whatever integer type the file uses; an absent key is one without
+// elements.
 static void add_key(struct sha256 * sha, const struct lrnn_model_file * file, const char * name) {
     const struct lrnn_model_key * key = lrnn_model_file_find_key(file, name);
     const size_t                  n   = key != NULL ? key->n : 0;
@@ -58,22 +61,32 @@ static void add_key(struct sha256 * sha, const struct lrnn_model_file * file, co
             memcpy(&bits, &value, sizeof(bits));
             add_int(sha, bits);
         } else {
-            add_int(sha, key->type == GGUF_TYPE_BOOL ? lrnn_model_key_bool(key, i) : lrnn_model_key_int(key, i));
+            add_int(sha, key->type == GGUF_TYPE_BOOL ? lrnn_model_key_bool(key, i)
+                                                     : lrnn_model_key_int(key, i));
         }
     }
 }
 
 static void hash_tokenizer(const struct lrnn_model * model, char hex[65]) {
     static const char * const keys[] = {
-        "tokenizer.ggml.model", "tokenizer.ggml.pre", "lrnn.tokenizer.normalizer", "tokenizer.ggml.tokens", "tokenizer.ggml.scores",
-        "tokenizer.ggml.token_type", "tokenizer.ggml.merges", "tokenizer.ggml.unknown_token_id", "tokenizer.ggml.add_space_prefix",
+        "tokenizer.ggml.model",
+        "tokenizer.ggml.pre",
+        "lrnn.tokenizer.normalizer",
+        "tokenizer.ggml.tokens",
+        "tokenizer.ggml.scores",
+        "tokenizer.ggml.token_type",
+        "tokenizer.ggml.merges",
+        "tokenizer.ggml.unknown_token_id",
+        "tokenizer.ggml.add_space_prefix",
     };
     struct sha256 sha;
     sha256_begin(&sha);
-    for (size_t i = 0; i < sizeof(keys)/sizeof(keys[0]); ++i) {
+    for (size_t i = 0; i < sizeof(keys) / sizeof(keys[0]); ++i) {
         add_key(&sha, model->file, keys[i]);
     }
-    add_int(&sha, model->info.bos); // as they are used, whether the file says it or the kind of tokenizer does
+    add_int(&sha,
+            model->info
+                    .bos); // as they are used, whether the file says it or the kind of tokenizer does
     add_int(&sha, model->info.eos);
     add_int(&sha, model->info.add_bos);
     sha256_hex(&sha, hex);
@@ -82,18 +95,18 @@ static void hash_tokenizer(const struct lrnn_model * model, char hex[65]) {
 // Parameters, and the type that most of them have.
 static void count_parameters(const struct lrnn_model * model, struct model_facts * facts) {
     enum { TYPES_MAX = 64 };
-    const char * types[TYPES_MAX];
-    int64_t      counts[TYPES_MAX];
-    int          n_types = 0, most = 0;
+    const char *            types[TYPES_MAX];
+    int64_t                 counts[TYPES_MAX];
+    int                     n_types = 0, most = 0;
     struct lrnn_tensor_info tensor;
     for (int64_t i = 0; lrnn_model_get_tensor(model, i, &tensor); ++i) {
-        const int64_t n = tensor.ne[0]*tensor.ne[1]*tensor.ne[2]*tensor.ne[3];
-        int t = 0;
+        const int64_t n = tensor.ne[0] * tensor.ne[1] * tensor.ne[2] * tensor.ne[3];
+        int           t = 0;
         while (t < n_types && strcmp(types[t], tensor.type) != 0) {
             t++;
         }
         if (t == n_types && n_types < TYPES_MAX) {
-            types [n_types]   = tensor.type;
+            types[n_types]    = tensor.type;
             counts[n_types++] = 0;
         }
         if (t < n_types) {
@@ -105,8 +118,8 @@ static void count_parameters(const struct lrnn_model * model, struct model_facts
     facts->quantization = n_types > 0 ? types[most] : "";
 }
 
-bool model_facts_get(const struct lrnn_model * model, const char * path, bool (*go_on)(void), struct model_facts * facts,
-        char * err, size_t err_size) {
+bool model_facts_get(const struct lrnn_model * model, const char * path, bool (*go_on)(void),
+        struct model_facts * facts, char * err, size_t err_size) {
     *facts = (struct model_facts) { 0 };
     errno  = 0;
     if (!hash_file(path, go_on, facts->hash, err, err_size)) {

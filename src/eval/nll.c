@@ -3,49 +3,52 @@
 #include <math.h>
 #include <string.h>
 
-// exp(x) for −87 ≤ x ≤ 0, within two units in the last place: x = n ln 2 + r with |r| ≤ ln 2 / 2, and exp(r) by its series. There is no branch
-// and no call in it, so that the loop over a vocabulary becomes vectors.
+// exp(x) for −87 ≤ x ≤ 0, within two units in the last place: x = n ln 2 + r with |r| ≤ ln 2 / 2,
+// and exp(r) by its series. There is no branch and no call in it, so that the loop over a
+// vocabulary becomes vectors.
 static inline float exp_of(float x) {
     const float magic = 12582912.0f; // 1.5 · 2²³: what is added to it is rounded to an integer
-    const float n     = (x*1.44269504f + magic) - magic;
-    const float r     = (x - n*0.693359375f) - n*-2.12194440e-4f; // ln 2 in two parts, the first with few bits: n times it is exact
-    float p =        1.0f/5040.0f;
-    p       = p*r + 1.0f/720.0f;
-    p       = p*r + 1.0f/120.0f;
-    p       = p*r + 1.0f/24.0f;
-    p       = p*r + 1.0f/6.0f;
-    p       = p*r + 0.5f;
-    p       = p*r + 1.0f;
-    p       = p*r + 1.0f;
-    const int32_t bits = ((int32_t) n + 127)*(1 << 23);
-    float power;
+    const float n     = (x * 1.44269504f + magic) - magic;
+    const float r =
+            (x - n * 0.693359375f) -
+            n * -2.12194440e-4f; // ln 2 in two parts, the first with few bits: n times it is exact
+    float p            = 1.0f / 5040.0f;
+    p                  = p * r + 1.0f / 720.0f;
+    p                  = p * r + 1.0f / 120.0f;
+    p                  = p * r + 1.0f / 24.0f;
+    p                  = p * r + 1.0f / 6.0f;
+    p                  = p * r + 0.5f;
+    p                  = p * r + 1.0f;
+    p                  = p * r + 1.0f;
+    const int32_t bits = ((int32_t) n + 127) * (1 << 23);
+    float         power;
     memcpy(&power, &bits, sizeof(power)); // 2ⁿ
-    return p*power;
+    return p * power;
 }
 
 enum { LANES = 16 };
 
 // The largest logit; NaN if one is not finite.
 static float largest(const float * z, int64_t n) {
-    float max [LANES];
+    float max[LANES];
     float zero[LANES]; // 0 z: stays 0 unless z is infinite or NaN
     for (int j = 0; j < LANES; ++j) {
-        max [j] = z[0];
+        max[j]  = z[0];
         zero[j] = 0.0f;
     }
     int64_t i = 0;
     for (; i + LANES <= n; i += LANES) {
         for (int j = 0; j < LANES; ++j) {
-            max [j]  = z[i + j] > max[j] ? z[i + j] : max[j];
-            zero[j] += 0.0f*z[i + j];
+            max[j] = z[i + j] > max[j] ? z[i + j] : max[j];
+            zero[j] += 0.0f * z[i + j];
         }
     }
     for (; i < n; ++i) {
-        max [0]  = z[i] > max[0] ? z[i] : max[0];
-        zero[0] += 0.0f*z[i];
+        max[0] = z[i] > max[0] ? z[i] : max[0];
+        zero[0] += 0.0f * z[i];
     }
     for (int j = 1; j < LANES; ++j) {
-        max [0]  = max[j] > max[0] ? max[j] : max[0];
+        max[0] = max[j] > max[0] ? max[j] : max[0];
         zero[0] += zero[j];
     }
     return zero[0] == 0.0f ? max[0] : NAN;
@@ -54,7 +57,7 @@ static float largest(const float * z, int64_t n) {
 // Σ exp(z − max)
 static double sum_of_exp(const float * z, int64_t n, float max) {
     double  sum[LANES] = { 0.0 };
-    int64_t i = 0;
+    int64_t i          = 0;
     for (; i + LANES <= n; i += LANES) {
         for (int j = 0; j < LANES; ++j) {
             const float x = z[i + j] - max;
@@ -80,6 +83,7 @@ struct nll nll_of(const float * logits, int64_t n_vocab, int32_t target) {
     for (int32_t v = 0; v < target && top1; ++v) {
         top1 = logits[v] < max;
     }
-    const double nats = log(sum_of_exp(logits, n_vocab, max)) - ((double) logits[target] - (double) max);
+    const double nats =
+            log(sum_of_exp(logits, n_vocab, max)) - ((double) logits[target] - (double) max);
     return (struct nll) { .nats = (float) nats, .top1 = top1 };
 }

@@ -6,8 +6,8 @@
 #include <stdint.h>
 
 struct nll {
-    float nats;  // −ln p(target); NaN if a logit is not finite
-    bool  top1;  // the target is the most likely token, the first of them if there are several
+    float nats; // −ln p(target); NaN if a logit is not finite
+    bool  top1; // the target is the most likely token, the first of them if there are several
 };
 
 // p = softmax(logits). The maximum is taken off, exponentials are in float, their sum in double.

@@ -10,17 +10,21 @@ void record_text_init(struct record_text * t) {
 }
 
 // The number of the path among those that are looked for; −1: *err says why there is none.
-static int add_path(struct record_text * t, const char * text, size_t size, char * err, size_t err_size) {
+static int add_path(
+        struct record_text * t, const char * text, size_t size, char * err, size_t err_size) {
     char             quote[128];
     struct json_path path;
     if (!json_path_parse(text, size, &path)) {
-        snprintf(err, err_size, "%s is not the name of a field: expected 1 to %d keys, separated by '.'",
-                 lrnn_text_quote(quote, sizeof(quote), (struct lrnn_text) { text, size }), JSON_MAX_PARTS);
+        snprintf(err, err_size,
+                "%s is not the name of a field: expected 1 to %d keys, separated by '.'",
+                lrnn_text_quote(quote, sizeof(quote), (struct lrnn_text) { text, size }),
+                JSON_MAX_PARTS);
         return -1;
     }
     for (int i = 0; i < t->n_paths; ++i) {
         const struct json_path * p = &t->paths[i];
-        const size_t p_size = (size_t) (p->part[p->n_parts - 1] + p->size[p->n_parts - 1] - p->part[0]);
+        const size_t             p_size =
+                (size_t) (p->part[p->n_parts - 1] + p->size[p->n_parts - 1] - p->part[0]);
         if (p_size == size && memcmp(p->part[0], text, size) == 0) {
             return i;
         }
@@ -33,7 +37,8 @@ static int add_path(struct record_text * t, const char * text, size_t size, char
     return t->n_paths++;
 }
 
-static bool add_part(struct record_text * t, const char * literal, size_t size, int path, char * err, size_t err_size) {
+static bool add_part(struct record_text * t, const char * literal, size_t size, int path,
+        char * err, size_t err_size) {
     if (literal != NULL && size == 0) {
         return true;
     }
@@ -48,7 +53,8 @@ static bool add_part(struct record_text * t, const char * literal, size_t size, 
     return true;
 }
 
-bool record_text_add_template(struct record_text * t, const char * text, size_t size, char * err, size_t err_size) {
+bool record_text_add_template(
+        struct record_text * t, const char * text, size_t size, char * err, size_t err_size) {
     if (t->n_templates == RECORD_TEXT_MAX_TEMPLATES) {
         snprintf(err, err_size, "more than %d templates", RECORD_TEXT_MAX_TEMPLATES);
         return false;
@@ -61,7 +67,8 @@ bool record_text_add_template(struct record_text * t, const char * text, size_t 
     while (p < end) {
         if (*p != '{' && *p != '}') {
             p++;
-        } else if (end - p > 1 && p[1] == *p) { // a brace: the first of the two belongs to the piece before
+        } else if (end - p > 1 &&
+                   p[1] == *p) { // a brace: the first of the two belongs to the piece before
             if (!add_part(t, literal, (size_t) (p + 1 - literal), -1, err, err_size)) {
                 return false;
             }
@@ -70,16 +77,19 @@ bool record_text_add_template(struct record_text * t, const char * text, size_t 
             const char * close = *p == '{' ? memchr(p, '}', (size_t) (end - p)) : NULL;
             if (close == NULL) {
                 char quote[256];
-                snprintf(err, err_size, "template %s: '%c' without its partner (%c%c stands for the brace itself)",
-                         lrnn_text_quote(quote, sizeof(quote), (struct lrnn_text) { text, size }), *p, *p, *p);
+                snprintf(err, err_size,
+                        "template %s: '%c' without its partner (%c%c stands for the brace itself)",
+                        lrnn_text_quote(quote, sizeof(quote), (struct lrnn_text) { text, size }),
+                        *p, *p, *p);
                 return false;
             }
             const int path = add_path(t, p + 1, (size_t) (close - p - 1), err, err_size);
-            if (path < 0 || !add_part(t, literal, (size_t) (p - literal), -1, err, err_size) || !add_part(t, NULL, 0, path, err, err_size)) {
+            if (path < 0 || !add_part(t, literal, (size_t) (p - literal), -1, err, err_size) ||
+                    !add_part(t, NULL, 0, path, err, err_size)) {
                 return false;
             }
             has_path = true;
-            literal  = p = close + 1;
+            literal = p = close + 1;
         }
     }
     if (!add_part(t, literal, (size_t) (end - literal), -1, err, err_size)) {
@@ -88,7 +98,7 @@ bool record_text_add_template(struct record_text * t, const char * text, size_t 
     if (!has_path) {
         char quote[256];
         snprintf(err, err_size, "template %s has no field in braces",
-                 lrnn_text_quote(quote, sizeof(quote), (struct lrnn_text) { text, size }));
+                lrnn_text_quote(quote, sizeof(quote), (struct lrnn_text) { text, size }));
         return false;
     }
     t->templates[t->n_templates].parts_begin = begin;
@@ -97,13 +107,14 @@ bool record_text_add_template(struct record_text * t, const char * text, size_t 
     return true;
 }
 
-bool record_text_set_where(struct record_text * t, const char * where, char * err, size_t err_size) {
+bool record_text_set_where(
+        struct record_text * t, const char * where, char * err, size_t err_size) {
     const char * equal = strchr(where, '=');
     const char * field = where;
     if (equal == NULL || equal == where) {
         char quote[256];
         snprintf(err, err_size, "filter %s: expected field=value or field!=value",
-                 lrnn_text_quote(quote, sizeof(quote), (struct lrnn_text) { where, strlen(where) }));
+                lrnn_text_quote(quote, sizeof(quote), (struct lrnn_text) { where, strlen(where) }));
         return false;
     }
     t->where_not   = equal[-1] == '!';
@@ -112,7 +123,8 @@ bool record_text_set_where(struct record_text * t, const char * where, char * er
     return t->where >= 0;
 }
 
-bool record_text_set_source(struct record_text * t, const char * field, char * err, size_t err_size) {
+bool record_text_set_source(
+        struct record_text * t, const char * field, char * err, size_t err_size) {
     t->source = add_path(t, field, strlen(field), err, err_size);
     return t->source >= 0;
 }
@@ -121,10 +133,11 @@ static bool passes(const struct record_text * t, const struct json_value * value
     if (t->where < 0) {
         return true;
     }
-    const struct json_value v    = values[t->where];
-    const size_t            size = strlen(t->where_value);
-    const bool equal = v.kind == JSON_STRING ? json_string_is(v, t->where_value, size)
-                                             : v.kind != JSON_MISSING && v.size == size && memcmp(v.data, t->where_value, size) == 0;
+    const struct json_value v     = values[t->where];
+    const size_t            size  = strlen(t->where_value);
+    const bool              equal = v.kind == JSON_STRING ? json_string_is(v, t->where_value, size)
+                                                          : v.kind != JSON_MISSING && v.size == size &&
+                                                       memcmp(v.data, t->where_value, size) == 0;
     return equal != t->where_not;
 }
 
@@ -144,14 +157,15 @@ static const char * quote_path(char * buf, size_t buf_size, const struct json_pa
     return lrnn_text_quote(buf, buf_size, (struct lrnn_text) { p->part[0], size });
 }
 
-enum record_text_status record_text_make(const struct record_text * t, const char * json, size_t size, struct lrnn_buffer * text,
-                                         struct lrnn_buffer * source, int * used, int64_t * n_lone, char * err, size_t err_size) {
+enum record_text_status record_text_make(const struct record_text * t, const char * json,
+        size_t size, struct lrnn_buffer * text, struct lrnn_buffer * source, int * used,
+        int64_t * n_lone, char * err, size_t err_size) {
     char              quote[128];
     struct json_value values[JSON_MAX_PATHS];
     struct json_error error;
-    text->n   = 0;
-    source->n = 0;
-    *n_lone   = 0;
+    text->n                   = 0;
+    source->n                 = 0;
+    *n_lone                   = 0;
     const enum json_kind kind = json_scan(json, size, t->paths, t->n_paths, values, &error);
     if (kind == JSON_MISSING) {
         snprintf(err, err_size, "not JSON at byte %zu of the record: %s", error.at, error.what);
@@ -169,8 +183,9 @@ enum record_text_status record_text_make(const struct record_text * t, const cha
         i++;
     }
     if (i == t->n_templates) {
-        snprintf(err, err_size, "no field %s%s", quote_path(quote, sizeof(quote), &t->paths[missing_field(t, 0, values)]),
-                 t->n_templates > 1 ? ", and none of the other templates fits" : "");
+        snprintf(err, err_size, "no field %s%s",
+                quote_path(quote, sizeof(quote), &t->paths[missing_field(t, 0, values)]),
+                t->n_templates > 1 ? ", and none of the other templates fits" : "");
         return RECORD_TEXT_MALFORMED;
     }
     *used = i;
@@ -183,8 +198,9 @@ enum record_text_status record_text_make(const struct record_text * t, const cha
         }
         const struct json_value v = values[t->parts[k].path];
         if (v.kind != JSON_STRING) {
-            snprintf(err, err_size, "field %s is %s, expected a string", quote_path(quote, sizeof(quote), &t->paths[t->parts[k].path]),
-                     json_kind_name(v.kind));
+            snprintf(err, err_size, "field %s is %s, expected a string",
+                    quote_path(quote, sizeof(quote), &t->paths[t->parts[k].path]),
+                    json_kind_name(v.kind));
             return RECORD_TEXT_MALFORMED;
         }
         if (!json_string_decode(v, text, n_lone)) {
@@ -192,7 +208,8 @@ enum record_text_status record_text_make(const struct record_text * t, const cha
         }
     }
     int64_t n_lone_source = 0;
-    if (t->source >= 0 && values[t->source].kind == JSON_STRING && !json_string_decode(values[t->source], source, &n_lone_source)) {
+    if (t->source >= 0 && values[t->source].kind == JSON_STRING &&
+            !json_string_decode(values[t->source], source, &n_lone_source)) {
         return RECORD_TEXT_NO_MEMORY;
     }
     return RECORD_TEXT_TAKEN;

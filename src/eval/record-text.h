@@ -1,6 +1,7 @@
 #pragma once
 
-// The text of a record: which records are taken, which of a few templates fits, and the template filled in.
+// The text of a record: which records are taken, which of a few templates fits, and the template
+// filled in.
 //
 //     template   Problem: {problem}, Solution: {solution}    a field is a path of keys, {answer.value}; {{ and }} are braces
 //     where      level=Level 5   or   correct!=false         a field that is not a string is compared as JSON; a missing one equals nothing
@@ -16,26 +17,36 @@ struct record_text {
     struct {
         int parts_begin, parts_end;
     } templates[RECORD_TEXT_MAX_TEMPLATES];
-    int              n_parts;
+    int n_parts;
     struct {
         const char * literal; // NULL: a field
         size_t       size;
         int          path;
     } parts[RECORD_TEXT_MAX_PARTS];
-    int              where;   // path, −1: every record
-    bool             where_not;
-    const char *     where_value;
-    int              source;  // path, −1: none
+    int          where; // path, −1: every record
+    bool         where_not;
+    const char * where_value;
+    int          source; // path, −1: none
 };
 
-// Filled in piece by piece; the strings must live as long as *t. False: *err says what is wrong with one.
-void record_text_init        (struct record_text * t);
-bool record_text_add_template(struct record_text * t, const char * text, size_t size, char * err, size_t err_size);
-bool record_text_set_where   (struct record_text * t, const char * where, char * err, size_t err_size);
-bool record_text_set_source  (struct record_text * t, const char * field, char * err, size_t err_size);
+// Filled in piece by piece; the strings must live as long as *t. False: *err says what is wrong
+// with one.
+void record_text_init(struct record_text * t);
+bool record_text_add_template(
+        struct record_text * t, const char * text, size_t size, char * err, size_t err_size);
+bool record_text_set_where(struct record_text * t, const char * where, char * err, size_t err_size);
+bool record_text_set_source(
+        struct record_text * t, const char * field, char * err, size_t err_size);
 
-enum record_text_status { RECORD_TEXT_TAKEN, RECORD_TEXT_FILTERED, RECORD_TEXT_MALFORMED, RECORD_TEXT_NO_MEMORY };
+enum record_text_status {
+    RECORD_TEXT_TAKEN,
+    RECORD_TEXT_FILTERED,
+    RECORD_TEXT_MALFORMED,
+    RECORD_TEXT_NO_MEMORY
+};
 
-// Makes the text of a record, and its source (empty: it has none), in the buffers. *used: the template. Malformed: *err says why.
-enum record_text_status record_text_make(const struct record_text * t, const char * json, size_t size, struct lrnn_buffer * text,
-                                         struct lrnn_buffer * source, int * used, int64_t * n_lone, char * err, size_t err_size);
+// Makes the text of a record, and its source (empty: it has none), in the buffers. *used: the
+// template. Malformed: *err says why.
+enum record_text_status record_text_make(const struct record_text * t, const char * json,
+        size_t size, struct lrnn_buffer * text, struct lrnn_buffer * source, int * used,
+        int64_t * n_lone, char * err, size_t err_size);

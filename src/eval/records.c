@@ -23,19 +23,22 @@ static size_t left_of(const struct record_reader * r) {
     return r->buffer.n - r->begin;
 }
 
-// Appends to the buffer what the source gives; sets at_end if that is nothing. Whatever lies before `begin` is thrown away.
+// Appends to the buffer what the source gives; sets at_end if that is nothing. Whatever lies before
+// `begin` is thrown away.
 static bool read_more(struct record_reader * r, char * err, size_t err_size) {
     struct lrnn_buffer * b = &r->buffer;
     if (r->begin > 0) {
         memmove(b->data, b->data + r->begin, b->n - r->begin);
-        b->n    -= r->begin;
+        b->n -= r->begin;
         r->begin = 0;
     }
     if (b->capacity - b->n < READ_SIZE) {
-        const size_t capacity = b->capacity*2 > b->n + READ_SIZE ? b->capacity*2 : b->n + READ_SIZE;
-        char *       data     = realloc(b->data, capacity);
+        const size_t capacity =
+                b->capacity * 2 > b->n + READ_SIZE ? b->capacity * 2 : b->n + READ_SIZE;
+        char * data = realloc(b->data, capacity);
         if (data == NULL) {
-            snprintf(err, err_size, "%s: out of memory for a record of more than %zu bytes", r->name, b->n);
+            snprintf(err, err_size, "%s: out of memory for a record of more than %zu bytes",
+                    r->name, b->n);
             return false;
         }
         b->data     = data;
@@ -45,7 +48,7 @@ static bool read_more(struct record_reader * r, char * err, size_t err_size) {
     if (!byte_source_read(r->source, b->data + b->n, READ_SIZE, &n, err, err_size)) {
         return false;
     }
-    b->n     += n;
+    b->n += n;
     r->at_end = n == 0;
     return true;
 }
@@ -78,7 +81,7 @@ static size_t skip_space(const char * p, size_t n, size_t i) {
 
 // from the quote at i to behind the quote that ends the string, or n
 static size_t skip_string(const char * p, size_t n, size_t i) {
-    for (i++; i < n && p[i] != '"'; i++) {
+    for (i++; i < n && p[i] != '"'; ++i) {
         i += p[i] == '\\';
     }
     return i < n ? i + 1 : n;
@@ -90,40 +93,48 @@ static const struct {
     const char * magic;
     const char * what;
 } FOREIGN[] = {
-    {   0, 5, "PAR1\x15",         "Parquet; make JSON lines of it: lrnn-convert data FILE -o OUT.jsonl" },
-    {   0, 6, "ARROW1",           "an Arrow file; make JSON lines of it: lrnn-convert data FILE -o OUT.jsonl" },
-    {   0, 4, "\xff\xff\xff\xff", "an Arrow stream; make JSON lines of it: lrnn-convert data FILE -o OUT.jsonl" },
-    {   0, 2, "\x1f\x8b",         "compressed twice; decompress it once" },
-    {   0, 4, "\x28\xb5\x2f\xfd", "compressed twice; decompress it once" },
-    {   0, 6, "\xfd" "7zXZ\0",    "compressed with xz; use a pipe: xz -dc FILE | lrnn-perplexity run ... --data -" },
-    {   4, 6, "1AY&SY",           "compressed with bzip2; use a pipe: bzip2 -dc FILE | lrnn-perplexity run ... --data -" },
-    {   0, 4, "\x04\x22\x4d\x18", "compressed with lz4; use a pipe: lz4 -dc FILE | lrnn-perplexity run ... --data -" },
-    {   0, 4, "PK\3\4",           "a ZIP archive; unpack it and name the folder" },
-    { 257, 5, "ustar",            "a tar archive; unpack it and name the folder" },
-    {   0, 2, "\xff\xfe",         "UTF-16; make UTF-8 of it: iconv -f UTF-16 -t UTF-8" },
-    {   0, 2, "\xfe\xff",         "UTF-16; make UTF-8 of it: iconv -f UTF-16 -t UTF-8" },
+    { 0, 5, "PAR1\x15", "Parquet; make JSON lines of it: lrnn-convert data FILE -o OUT.jsonl" },
+    { 0, 6, "ARROW1", "an Arrow file; make JSON lines of it: lrnn-convert data FILE -o OUT.jsonl" },
+    { 0, 4, "\xff\xff\xff\xff",
+            "an Arrow stream; make JSON lines of it: lrnn-convert data FILE -o OUT.jsonl" },
+    { 0, 2, "\x1f\x8b", "compressed twice; decompress it once" },
+    { 0, 4, "\x28\xb5\x2f\xfd", "compressed twice; decompress it once" },
+    { 0, 6,
+            "\xfd"
+            "7zXZ\0",
+            "compressed with xz; use a pipe: xz -dc FILE | lrnn-perplexity run ... --data -" },
+    { 4, 6, "1AY&SY",
+            "compressed with bzip2; use a pipe: bzip2 -dc FILE | lrnn-perplexity run ... --data -" },
+    { 0, 4, "\x04\x22\x4d\x18",
+            "compressed with lz4; use a pipe: lz4 -dc FILE | lrnn-perplexity run ... --data -" },
+    { 0, 4, "PK\3\4", "a ZIP archive; unpack it and name the folder" },
+    { 257, 5, "ustar", "a tar archive; unpack it and name the folder" },
+    { 0, 2, "\xff\xfe", "UTF-16; make UTF-8 of it: iconv -f UTF-16 -t UTF-8" },
+    { 0, 2, "\xfe\xff", "UTF-16; make UTF-8 of it: iconv -f UTF-16 -t UTF-8" },
 };
 
 static const char * foreign(const char * p, size_t n) {
-    for (size_t i = 0; i < sizeof(FOREIGN)/sizeof(FOREIGN[0]); ++i) {
-        if (n >= FOREIGN[i].at + FOREIGN[i].size && memcmp(p + FOREIGN[i].at, FOREIGN[i].magic, FOREIGN[i].size) == 0) {
+    for (size_t i = 0; i < sizeof(FOREIGN) / sizeof(FOREIGN[0]); ++i) {
+        if (n >= FOREIGN[i].at + FOREIGN[i].size &&
+                memcmp(p + FOREIGN[i].at, FOREIGN[i].magic, FOREIGN[i].size) == 0) {
             return FOREIGN[i].what;
         }
     }
     return NULL;
 }
 
-// { "key": scalar, … "Data": [ : the byte behind the bracket, or 0 if the object at i does not begin like this.
+// { "key": scalar, … "Data": [ : the byte behind the bracket, or 0 if the object at i does not
+// begin like this.
 static size_t wrapped_at(const char * p, size_t n, size_t i) {
     do {
         i = skip_space(p, n, i + 1);
         if (i == n || p[i] != '"') {
             return 0;
         }
-        const size_t key = i;
-        i = skip_string(p, n, i);
+        const size_t key   = i;
+        i                  = skip_string(p, n, i);
         const bool is_data = i - key == 6 && memcmp(p + key, "\"Data\"", 6) == 0;
-        i = skip_space(p, n, i);
+        i                  = skip_space(p, n, i);
         if (i == n || p[i] != ':') {
             return 0;
         }
@@ -145,18 +156,19 @@ static size_t wrapped_at(const char * p, size_t n, size_t i) {
     return 0;
 }
 
-// True if the value that begins at i stands alone on its line, as far as it can be seen: records then go by lines, and a bad line is one bad
-// record. A line break inside a string is not JSON: also one bad line.
+// True if the value that begins at i stands alone on its line, as far as it can be seen: records
+// then go by lines, and a bad line is one bad record. A line break inside a string is not JSON:
+// also one bad line.
 static bool is_a_line(const char * p, size_t n, size_t i) {
     int depth = 0;
-    for (; i < n; i++) {
+    for (; i < n; ++i) {
         switch (p[i]) {
             case '{':
             case '[': depth++; break;
             case '}':
             case ']':
                 if (--depth == 0) {
-                    for (i++; i < n && p[i] != '\n'; i++) {
+                    for (i++; i < n && p[i] != '\n'; ++i) {
                         if (!is_space(p[i])) {
                             return false;
                         }
@@ -166,7 +178,7 @@ static bool is_a_line(const char * p, size_t n, size_t i) {
                 break;
             case '\n': return false;
             case '"':
-                for (i++; i < n && p[i] != '"'; i++) {
+                for (i++; i < n && p[i] != '"'; ++i) {
                     if (p[i] == '\n') {
                         return true;
                     }
@@ -187,7 +199,8 @@ static enum record_form form_of(const char * p, size_t n, size_t * start) {
     }
     const size_t i = skip_space(p, n, 0);
     const size_t k = i < n ? skip_space(p, n, i + 1) : n; // what follows the bracket
-    if (k == n || (p[i] == '{' ? p[k] != '"' && p[k] != '}' : p[i] != '[' || (p[k] != '{' && p[k] != ']'))) {
+    if (k == n || (p[i] == '{' ? p[k] != '"' && p[k] != '}'
+                               : p[i] != '[' || (p[k] != '{' && p[k] != ']'))) {
         return RECORD_FORM_TEXT;
     }
     if (p[i] == '[') {
@@ -195,19 +208,22 @@ static enum record_form form_of(const char * p, size_t n, size_t * start) {
         return RECORD_FORM_ARRAY;
     }
     *start = wrapped_at(p, n, i);
-    return *start > 0 ? RECORD_FORM_WRAPPED : is_a_line(p, n, i) ? RECORD_FORM_LINES : RECORD_FORM_VALUES;
+    return *start > 0           ? RECORD_FORM_WRAPPED
+           : is_a_line(p, n, i) ? RECORD_FORM_LINES
+                                : RECORD_FORM_VALUES;
 }
 
-// What stands around the array of a wrapped file is JSON: the front with the array and the object closed, the rest behind an object with an
-// empty array.
-static bool check_wrapping(struct record_reader * r, const char * front, size_t n_front, const char * rest, size_t n_rest, char * err,
-        size_t err_size) {
+// What stands around the array of a wrapped file is JSON: the front with the array and the object
+// closed, the rest behind an object with an empty array.
+static bool check_wrapping(struct record_reader * r, const char * front, size_t n_front,
+        const char * rest, size_t n_rest, char * err, size_t err_size) {
     struct lrnn_buffer b     = { 0 };
     struct json_error  error = { 0, "out of memory" };
     bool ok = lrnn_buffer_append(&b, front, n_front) && lrnn_buffer_append(&b, rest, n_rest);
-    ok = ok && json_scan(b.data, b.n, NULL, 0, NULL, &error) == JSON_OBJECT;
+    ok      = ok && json_scan(b.data, b.n, NULL, 0, NULL, &error) == JSON_OBJECT;
     if (!ok) {
-        snprintf(err, err_size, "%s: line %lld: not JSON around the array Data: %s", r->name, (long long) r->line, error.what);
+        snprintf(err, err_size, "%s: line %lld: not JSON around the array Data: %s", r->name,
+                (long long) r->line, error.what);
     }
     lrnn_buffer_free(&b);
     return ok;
@@ -248,7 +264,8 @@ bool record_reader_open(struct record_reader * r, const char * path, char * err,
     }
     size_t start;
     r->form = form_of(data_of(r), left_of(r), &start);
-    if (r->form == RECORD_FORM_WRAPPED && !check_wrapping(r, data_of(r), start, "]}", 2, err, err_size)) {
+    if (r->form == RECORD_FORM_WRAPPED &&
+            !check_wrapping(r, data_of(r), start, "]}", 2, err, err_size)) {
         return false;
     }
     use(r, start);
@@ -260,16 +277,19 @@ bool record_reader_open(struct record_reader * r, const char * path, char * err,
 //
 
 // the record from `begin` on, of n bytes
-static enum record_status give(struct record_reader * r, struct record * record, size_t n, int64_t line) {
+static enum record_status give(
+        struct record_reader * r, struct record * record, size_t n, int64_t line) {
     const bool too_long = n > r->max_record;
-    *record = (struct record) { too_long ? NULL : data_of(r), too_long ? 0 : n, line };
+    *record             = (struct record) { too_long ? NULL : data_of(r), too_long ? 0 : n, line };
     return too_long ? RECORD_TOO_LONG : RECORD_READ;
 }
 
-static enum record_status next_line(struct record_reader * r, struct record * record, char * err, size_t err_size) {
+static enum record_status next_line(
+        struct record_reader * r, struct record * record, char * err, size_t err_size) {
     bool too_long = false;
     for (size_t seen = 0;;) {
-        const char * newline = left_of(r) > seen ? memchr(data_of(r) + seen, '\n', left_of(r) - seen) : NULL;
+        const char * newline =
+                left_of(r) > seen ? memchr(data_of(r) + seen, '\n', left_of(r) - seen) : NULL;
         if (newline == NULL && !r->at_end) {
             if (left_of(r) > r->max_record) {
                 too_long = true;
@@ -281,9 +301,9 @@ static enum record_status next_line(struct record_reader * r, struct record * re
             }
             continue;
         }
-        const size_t  n     = newline != NULL ? (size_t) (newline - data_of(r)) : left_of(r);
-        const size_t  text  = skip_space(data_of(r), n, 0);
-        const int64_t line  = r->line;
+        const size_t  n    = newline != NULL ? (size_t) (newline - data_of(r)) : left_of(r);
+        const size_t  text = skip_space(data_of(r), n, 0);
+        const int64_t line = r->line;
         if (too_long || text < n) {
             const enum record_status status = give(r, record, too_long ? SIZE_MAX : n, line);
             r->begin += n + (newline != NULL);
@@ -295,7 +315,7 @@ static enum record_status next_line(struct record_reader * r, struct record * re
         }
         r->begin += n + 1; // a blank line
         r->line++;
-        seen      = 0;
+        seen = 0;
     }
 }
 
@@ -318,9 +338,10 @@ static bool next_byte(struct record_reader * r, int * c, char * err, size_t err_
     }
 }
 
-// The value from `begin` on, by its brackets and quotes alone: whether it is JSON is for others to say, and if it is not, the next one is
-// found nevertheless.
-static enum record_status next_value(struct record_reader * r, struct record * record, char * err, size_t err_size) {
+// The value from `begin` on, by its brackets and quotes alone: whether it is JSON is for others to
+// say, and if it is not, the next one is found nevertheless.
+static enum record_status next_value(
+        struct record_reader * r, struct record * record, char * err, size_t err_size) {
     const int64_t line      = r->line;
     bool          too_long  = false;
     bool          in_string = false;
@@ -330,7 +351,7 @@ static enum record_status next_value(struct record_reader * r, struct record * r
         const char * p    = data_of(r);
         const size_t n    = left_of(r);
         bool         done = false;
-        for (; i < n && !done; i++) {
+        for (; i < n && !done; ++i) {
             const char c = p[i];
             if (in_string) {
                 if (escaped) {
@@ -360,7 +381,8 @@ static enum record_status next_value(struct record_reader * r, struct record * r
             return status;
         }
         if (r->at_end) {
-            snprintf(err, err_size, "%s: the file ends inside the record that begins in line %lld", r->name, (long long) line);
+            snprintf(err, err_size, "%s: the file ends inside the record that begins in line %lld",
+                    r->name, (long long) line);
             return RECORD_ERROR;
         }
         if (n > r->max_record) {
@@ -390,7 +412,8 @@ static bool read_rest(struct record_reader * r, bool * too_long, char * err, siz
     return true;
 }
 
-static enum record_status next_text(struct record_reader * r, struct record * record, char * err, size_t err_size) {
+static enum record_status next_text(
+        struct record_reader * r, struct record * record, char * err, size_t err_size) {
     bool too_long;
     if (!read_rest(r, &too_long, err, err_size)) {
         return RECORD_ERROR;
@@ -410,23 +433,28 @@ static enum record_status end_array(struct record_reader * r, char * err, size_t
             return RECORD_ERROR;
         }
         if (too_long) {
-            snprintf(err, err_size, "%s: line %lld: more than %zu bytes after the array Data", r->name, (long long) r->line, r->max_record);
+            snprintf(err, err_size, "%s: line %lld: more than %zu bytes after the array Data",
+                    r->name, (long long) r->line, r->max_record);
             return RECORD_ERROR;
         }
-        return check_wrapping(r, EMPTY, sizeof(EMPTY) - 1, data_of(r), left_of(r), err, err_size) ? RECORD_END : RECORD_ERROR;
+        return check_wrapping(r, EMPTY, sizeof(EMPTY) - 1, data_of(r), left_of(r), err, err_size)
+                       ? RECORD_END
+                       : RECORD_ERROR;
     }
     int c;
     if (!next_byte(r, &c, err, err_size)) {
         return RECORD_ERROR;
     }
     if (c >= 0) {
-        snprintf(err, err_size, "%s: line %lld: text after the end of the array", r->name, (long long) r->line);
+        snprintf(err, err_size, "%s: line %lld: text after the end of the array", r->name,
+                (long long) r->line);
         return RECORD_ERROR;
     }
     return RECORD_END;
 }
 
-static enum record_status next_element(struct record_reader * r, struct record * record, char * err, size_t err_size) {
+static enum record_status next_element(
+        struct record_reader * r, struct record * record, char * err, size_t err_size) {
     int c;
     if (!next_byte(r, &c, err, err_size)) {
         return RECORD_ERROR;
@@ -442,30 +470,35 @@ static enum record_status next_element(struct record_reader * r, struct record *
                 return RECORD_ERROR;
             }
         } else if (c >= 0) {
-            snprintf(err, err_size, "%s: line %lld: expected ',' or ']' after a record of the array", r->name, (long long) r->line);
+            snprintf(err, err_size,
+                    "%s: line %lld: expected ',' or ']' after a record of the array", r->name,
+                    (long long) r->line);
             return RECORD_ERROR;
         }
     }
     if (c < 0) {
-        snprintf(err, err_size, "%s: the file ends inside the array, after line %lld", r->name, (long long) r->line);
+        snprintf(err, err_size, "%s: the file ends inside the array, after line %lld", r->name,
+                (long long) r->line);
         return RECORD_ERROR;
     }
     if (c == ',' || c == ']' || c == '}') {
-        snprintf(err, err_size, "%s: line %lld: expected a record, found '%c'", r->name, (long long) r->line, c);
+        snprintf(err, err_size, "%s: line %lld: expected a record, found '%c'", r->name,
+                (long long) r->line, c);
         return RECORD_ERROR;
     }
     r->needs_comma = true;
     return next_value(r, record, err, err_size);
 }
 
-enum record_status record_reader_next(struct record_reader * r, struct record * record, char * err, size_t err_size) {
+enum record_status record_reader_next(
+        struct record_reader * r, struct record * record, char * err, size_t err_size) {
     *record = (struct record) { 0 };
     if (r->is_over) {
         return RECORD_END;
     }
     switch (r->form) {
-        case RECORD_FORM_TEXT:    return next_text(r, record, err, err_size);
-        case RECORD_FORM_LINES:   return next_line(r, record, err, err_size);
+        case RECORD_FORM_TEXT: return next_text(r, record, err, err_size);
+        case RECORD_FORM_LINES: return next_line(r, record, err, err_size);
         case RECORD_FORM_ARRAY:
         case RECORD_FORM_WRAPPED: return next_element(r, record, err, err_size);
         case RECORD_FORM_VALUES: {
@@ -474,7 +507,8 @@ enum record_status record_reader_next(struct record_reader * r, struct record * 
                 return RECORD_ERROR;
             }
             if (c == '}' || c == ']' || c == ',') {
-                snprintf(err, err_size, "%s: line %lld: expected a record, found '%c'", r->name, (long long) r->line, c);
+                snprintf(err, err_size, "%s: line %lld: expected a record, found '%c'", r->name,
+                        (long long) r->line, c);
                 return RECORD_ERROR;
             }
             return c < 0 ? RECORD_END : next_value(r, record, err, err_size);

@@ -1,7 +1,7 @@
 #pragma once
 
-// The bytes of a file as records. What a file holds is told by how it begins, never by its name, and it is read in pieces: memory holds one
-// record.
+// The bytes of a file as records. What a file holds is told by how it begins, never by its name,
+// and it is read in pieces: memory holds one record.
 
 #include "eval/byte-source.h"
 #include "base/unicode.h"
@@ -20,8 +20,8 @@ struct record_reader {
     size_t               max_record;
     enum record_form     form;
     struct byte_source * source;
-    char                 name[256];   // of the file, for messages; a long path keeps its end
-    struct lrnn_buffer   buffer;      // what was read and not used yet is from `begin` on
+    char                 name[256]; // of the file, for messages; a long path keeps its end
+    struct lrnn_buffer   buffer;    // what was read and not used yet is from `begin` on
     size_t               begin;
     bool                 at_end;      // of the source
     int64_t              line;        // of the byte at `begin`, from 1
@@ -37,13 +37,15 @@ struct record {
     int64_t      line; // where it begins; 0: a text
 };
 
-// Opens the file and tells its form. A file that is known to be of another kind (Parquet, Arrow, an archive, UTF-16) is an error that says
-// what to do.
+// Opens the file and tells its form. A file that is known to be of another kind (Parquet, Arrow, an
+// archive, UTF-16) is an error that says what to do.
 bool record_reader_open(struct record_reader * r, const char * path, char * err, size_t err_size);
 
-// To read what is not JSON as lines nevertheless, each of which is then a record, set r->form before the first call.
-enum record_status record_reader_next(struct record_reader * r, struct record * record, char * err, size_t err_size);
+// To read what is not JSON as lines nevertheless, each of which is then a record, set r->form
+// before the first call.
+enum record_status record_reader_next(
+        struct record_reader * r, struct record * record, char * err, size_t err_size);
 
 int64_t record_reader_position(const struct record_reader * r); // bytes of the file used so far
-void    record_reader_close   (struct record_reader * r);       // of the file; memory is kept for the next
-void    record_reader_free    (struct record_reader * r);
+void record_reader_close(struct record_reader * r); // of the file; memory is kept for the next
+void record_reader_free(struct record_reader * r);

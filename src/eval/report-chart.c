@@ -1,4 +1,5 @@
-// The picture of a panel: the curves of its models, and below them how each differs from the baseline.
+// The picture of a panel: the curves of its models, and below them how each differs from the
+// baseline.
 
 #include "eval/report-files.h"
 
@@ -12,7 +13,8 @@
 
 static const double CURVE_HEIGHT      = 260.0;
 static const double DIFFERENCE_HEIGHT = 150.0;
-static const double MAX_DIFFERENCE    = 1.5; // nats, a factor of 4.5 in perplexity: beyond that one of the two has diverged
+static const double MAX_DIFFERENCE =
+        1.5; // nats, a factor of 4.5 in perplexity: beyond that one of the two has diverged
 
 enum { N_PANELS = 2 };
 
@@ -22,63 +24,67 @@ struct picture {
     struct chart_block block;
 };
 
-static double centre(const struct report * r, const struct summary * s, const struct position_range * range) {
+static double centre(
+        const struct report * r, const struct summary * s, const struct position_range * range) {
     if (s->n_contexts > 0) {
         return (double) range->from;
     }
-    return r->params.log2_x ? sqrt((double) range->from*(double) range->to) : 0.5*((double) range->from + (double) range->to);
+    return r->params.log2_x ? sqrt((double) range->from * (double) range->to)
+                            : 0.5 * ((double) range->from + (double) range->to);
 }
 
 static bool series_alloc(struct arena * arena, struct chart_series * s, double ** v, int n) {
-    *v = arena_alloc(arena, (4*(size_t) n + 1)*sizeof(double));
+    *v = arena_alloc(arena, (4 * (size_t) n + 1) * sizeof(double));
     if (*v != NULL) {
         s->n  = n;
         s->x  = *v;
         s->y  = *v + n;
-        s->lo = *v + 2*n;
-        s->hi = *v + 3*n;
+        s->lo = *v + 2 * n;
+        s->hi = *v + 3 * n;
     }
     return *v != NULL;
 }
 
-static bool make_curve(struct arena * arena, const struct report * r, const struct report_run * run, struct chart_series * s) {
+static bool make_curve(struct arena * arena, const struct report * r, const struct report_run * run,
+        struct chart_series * s) {
     const struct figures * f = &run->summary.curve;
-    double               * v;
+    double *               v;
     *s = (struct chart_series) { .name = run->name, .color = run->color, .dash = run->dash };
     if (!series_alloc(arena, s, &v, f->n)) {
         return false;
     }
-    for (int i = 0; i < f->n; i++) {
-        v[i]          = centre(r, &run->summary, &f->at[i].range);
-        v[f->n + i]   = figure_value(&f->at[i], r->params.unit);
-        v[2*f->n + i] = figure_lo(&f->at[i], r->params.unit);
-        v[3*f->n + i] = figure_hi(&f->at[i], r->params.unit);
+    for (int i = 0; i < f->n; ++i) {
+        v[i]            = centre(r, &run->summary, &f->at[i].range);
+        v[f->n + i]     = figure_value(&f->at[i], r->params.unit);
+        v[2 * f->n + i] = figure_lo(&f->at[i], r->params.unit);
+        v[3 * f->n + i] = figure_hi(&f->at[i], r->params.unit);
     }
     return true;
 }
 
-static bool make_difference(struct arena * arena, const struct report * r, const struct report_run * run, const struct paired * pairs,
-        struct chart_series * s) {
+static bool make_difference(struct arena * arena, const struct report * r,
+        const struct report_run * run, const struct paired * pairs, struct chart_series * s) {
     const struct figures * f = &run->summary.curve;
-    double               * v;
+    double *               v;
     *s = (struct chart_series) { .name = run->name, .color = run->color, .dash = run->dash };
     if (!series_alloc(arena, s, &v, f->n)) {
         return false;
     }
-    for (int i = 0; i < f->n; i++) {
-        v[i]          = centre(r, &run->summary, &f->at[i].range);
-        v[f->n + i]   = pairs[i].difference.value;
-        v[2*f->n + i] = pairs[i].difference.lo;
-        v[3*f->n + i] = pairs[i].difference.hi;
+    for (int i = 0; i < f->n; ++i) {
+        v[i]            = centre(r, &run->summary, &f->at[i].range);
+        v[f->n + i]     = pairs[i].difference.value;
+        v[2 * f->n + i] = pairs[i].difference.lo;
+        v[3 * f->n + i] = pairs[i].difference.hi;
     }
     return true;
 }
 
 // One dashed line for each training length.
-static bool make_marks(struct arena * arena, const struct report_panel * panel, struct chart_panel * p) {
-    struct chart_mark * marks = arena_alloc(arena, ((size_t) panel->n + 1)*sizeof(*marks));
+static bool make_marks(
+        struct arena * arena, const struct report_panel * panel, struct chart_panel * p) {
+    struct chart_mark * marks = arena_alloc(arena, ((size_t) panel->n + 1) * sizeof(*marks));
     int                 n     = 0;
-    for (int i = 0; i < panel->n && marks != NULL; i++) {
+    for (int i = 0; i < panel->n && marks != NULL; ++i) {
         const double T = (double) panel->runs[i]->summary.extrapolation.train_length;
         int          k = 0;
         while (k < n && marks[k].x < T) {
@@ -91,7 +97,7 @@ static bool make_marks(struct arena * arena, const struct report_panel * panel, 
                 return false;
             }
             snprintf(label, 64, "trained on %s", chart_power(T, power));
-            memmove(&marks[k + 1], &marks[k], (size_t) (n - k)*sizeof(*marks));
+            memmove(&marks[k + 1], &marks[k], (size_t) (n - k) * sizeof(*marks));
             marks[k] = (struct chart_mark) { T, label };
             n++;
         }
@@ -101,36 +107,41 @@ static bool make_marks(struct arena * arena, const struct report_panel * panel, 
     return marks != NULL;
 }
 
-// A model that has diverged would flatten the others: the axis ends at four times the models' largest best value (ln 4 more, in nats).
+// A model that has diverged would flatten the others: the axis ends at four times the models'
+// largest best value (ln 4 more, in nats).
 static double cut_at(const struct chart_series * series, int n, enum figure_unit unit) {
     double reference = -INFINITY;
-    for (int i = 0; i < n; i++) {
+    for (int i = 0; i < n; ++i) {
         double best = INFINITY;
-        for (int k = 0; k < series[i].n; k++) {
+        for (int k = 0; k < series[i].n; ++k) {
             best = series[i].y[k] < best ? series[i].y[k] : best;
         }
         reference = isfinite(best) && best > reference ? best : reference;
     }
-    return !isfinite(reference) ? 0.0 : unit == FIGURE_NATS ? reference + log(4.0) : 4.0*reference;
+    return !isfinite(reference)  ? 0.0
+           : unit == FIGURE_NATS ? reference + log(4.0)
+                                 : 4.0 * reference;
 }
 
-static bool make_note(struct arena * arena, const struct report_panel * panel, const struct chart_series * series, double y_max,
-        const char ** note) {
+static bool make_note(struct arena * arena, const struct report_panel * panel,
+        const struct chart_series * series, double y_max, const char ** note) {
     char   text[1024] = "";
-    size_t n = 0;
-    for (int i = 0; i < panel->n; i++) {
-        const struct summary * s       = &panel->runs[i]->summary;
-        bool                   beyond  = false;
-        for (int k = 0; k < series[i].n; k++) {
+    size_t n          = 0;
+    for (int i = 0; i < panel->n; ++i) {
+        const struct summary * s      = &panel->runs[i]->summary;
+        bool                   beyond = false;
+        for (int k = 0; k < series[i].n; ++k) {
             beyond |= y_max > 0.0 && series[i].y[k] > y_max;
         }
         if (beyond && n < sizeof(text)) {
-            n += (size_t) snprintf(text + n, sizeof(text) - n, "%sThe axis is cut: %s goes beyond it.", n > 0 ? "\n" : "",
+            n += (size_t) snprintf(text + n, sizeof(text) - n,
+                    "%sThe axis is cut: %s goes beyond it.", n > 0 ? "\n" : "",
                     panel->runs[i]->name);
         }
         if (s->n_diverged > 0 && n < sizeof(text)) {
             n += (size_t) snprintf(text + n, sizeof(text) - n,
-                    "%s%s: %" PRId64 " of %" PRId64 " windows have scores that are not finite and are left out from there on.",
+                    "%s%s: %" PRId64 " of %" PRId64
+                    " windows have scores that are not finite and are left out from there on.",
                     n > 0 ? "\n" : "", panel->runs[i]->name, s->n_diverged, s->n_windows);
         }
     }
@@ -141,51 +152,58 @@ static bool make_note(struct arena * arena, const struct report_panel * panel, c
     return copy != NULL;
 }
 
-static bool make_top(struct picture * p, const struct report * r, const struct report_panel * panel) {
-    struct chart_series * curves = arena_alloc(p->arena, ((size_t) panel->n + 1)*sizeof(*curves));
-    double                x_lo   = INFINITY, x_hi = 2.0;
+static bool make_top(
+        struct picture * p, const struct report * r, const struct report_panel * panel) {
+    struct chart_series * curves = arena_alloc(p->arena, ((size_t) panel->n + 1) * sizeof(*curves));
+    double                x_lo = INFINITY, x_hi = 2.0;
 
     if (curves == NULL) {
         return false;
     }
-    for (int i = 0; i < panel->n; i++) {
+    for (int i = 0; i < panel->n; ++i) {
         const struct figures * f = &panel->runs[i]->summary.curve;
         if (!make_curve(p->arena, r, panel->runs[i], &curves[i])) {
             return false;
         }
         if (f->n > 0) {
-            x_lo = fmin(x_lo, r->params.log2_x ? fmax(1.0, (double) f->at[0].range.from - 1.0) : 0.0);
+            x_lo = fmin(
+                    x_lo, r->params.log2_x ? fmax(1.0, (double) f->at[0].range.from - 1.0) : 0.0);
         }
         x_hi = fmax(x_hi, (double) panel->runs[i]->summary.length + 1.0);
     }
     struct chart_panel * top = &p->panels[0];
-    *top = (struct chart_panel) {
-        .title    = panel->title,
-        .x_label  = panel->runs[0]->summary.n_contexts > 0 ? "context before the targets (tokens)" : "position in the window (tokens seen)",
-        .y_label  = report_unit_name(r->params.unit),
-        .x_scale  = r->params.log2_x ? CHART_LOG2 : CHART_LINEAR,
-        .x_lo     = isfinite(x_lo) ? x_lo : 1.0,
-        .x_hi     = x_hi,
-        .y_max    = cut_at(curves, panel->n, r->params.unit),
-        .height   = CURVE_HEIGHT,
-        .series   = curves,
-        .n_series = panel->n,
+    *top                     = (struct chart_panel) {
+                            .title    = panel->title,
+                            .x_label  = panel->runs[0]->summary.n_contexts > 0 ? "context before the targets (tokens)"
+                                                                               : "position in the window (tokens seen)",
+                            .y_label  = report_unit_name(r->params.unit),
+                            .x_scale  = r->params.log2_x ? CHART_LOG2 : CHART_LINEAR,
+                            .x_lo     = isfinite(x_lo) ? x_lo : 1.0,
+                            .x_hi     = x_hi,
+                            .y_max    = cut_at(curves, panel->n, r->params.unit),
+                            .height   = CURVE_HEIGHT,
+                            .series   = curves,
+                            .n_series = panel->n,
     };
-    return make_marks(p->arena, panel, top) && make_note(p->arena, panel, curves, top->y_max, &top->note);
+    return make_marks(p->arena, panel, top) &&
+           make_note(p->arena, panel, curves, top->y_max, &top->note);
 }
 
-static bool make_bottom(struct picture * p, const struct report * r, const struct report_panel * panel) {
-    const struct report_run * base   = panel->runs[panel->baseline];
-    struct chart_panel      * top    = &p->panels[0];
-    struct chart_series     * series = arena_alloc(p->arena, ((size_t) panel->n + 1)*sizeof(*series));
-    struct chart_mark       * marks  = arena_alloc(p->arena, ((size_t) top->n_marks + 1)*sizeof(*marks));
-    char                    * title  = arena_alloc(p->arena, strlen(base->name) + 64);
-    int                       n      = 0;
-    bool                      ok     = series != NULL && marks != NULL && title != NULL;
+static bool make_bottom(
+        struct picture * p, const struct report * r, const struct report_panel * panel) {
+    const struct report_run * base = panel->runs[panel->baseline];
+    struct chart_panel *      top  = &p->panels[0];
+    struct chart_series * series = arena_alloc(p->arena, ((size_t) panel->n + 1) * sizeof(*series));
+    struct chart_mark * marks = arena_alloc(p->arena, ((size_t) top->n_marks + 1) * sizeof(*marks));
+    char *              title = arena_alloc(p->arena, strlen(base->name) + 64);
+    int                 n     = 0;
+    bool                ok    = series != NULL && marks != NULL && title != NULL;
 
-    for (int i = 0; i < panel->n && ok; i++) {
-        struct paired * pairs = i == panel->baseline ? NULL :
-                report_pair(r, base, &base->summary.curve, panel->runs[i], &panel->runs[i]->summary.curve);
+    for (int i = 0; i < panel->n && ok; ++i) {
+        struct paired * pairs = i == panel->baseline
+                                        ? NULL
+                                        : report_pair(r, base, &base->summary.curve, panel->runs[i],
+                                                  &panel->runs[i]->summary.curve);
         ok = pairs == NULL || make_difference(p->arena, r, panel->runs[i], pairs, &series[n]);
         n += pairs != NULL;
         free(pairs);
@@ -193,7 +211,7 @@ static bool make_bottom(struct picture * p, const struct report * r, const struc
     if (!ok || n == 0) {
         return ok;
     }
-    for (int k = 0; k < top->n_marks; k++) { // named above
+    for (int k = 0; k < top->n_marks; ++k) { // named above
         marks[k].x = top->marks[k].x;
     }
     sprintf(title, "difference from %s; below 0: better", base->name);
@@ -213,7 +231,8 @@ static bool make_bottom(struct picture * p, const struct report * r, const struc
     return true;
 }
 
-static bool make_panels(struct picture * p, const struct report * r, const struct report_panel * panel) {
+static bool make_panels(
+        struct picture * p, const struct report * r, const struct report_panel * panel) {
     p->block = (struct chart_block) { p->panels, 1 };
     return make_top(p, r, panel) && make_bottom(p, r, panel);
 }
@@ -238,7 +257,9 @@ static struct picture * picture_new(const struct report * r, const struct report
 }
 
 static const char * title(enum figure_unit unit) {
-    return unit == FIGURE_PPL ? "Perplexity by position" : unit == FIGURE_NATS ? "Loss by position" : "Bits per byte by position";
+    return unit == FIGURE_PPL    ? "Perplexity by position"
+           : unit == FIGURE_NATS ? "Loss by position"
+                                 : "Bits per byte by position";
 }
 
 const char * report_subtitle(const struct report * r, char * text, size_t size) {
@@ -247,26 +268,29 @@ const char * report_subtitle(const struct report * r, char * text, size_t size) 
     if (run->summary.n_contexts > 0) {
         snprintf(how, sizeof(how), "Lines: the same targets after contexts of different lengths.");
     } else if (r->params.smooth > 0) {
-        snprintf(how, sizeof(how), "Lines: moving average over %" PRId64 " positions.", r->params.smooth);
+        snprintf(how, sizeof(how), "Lines: moving average over %" PRId64 " positions.",
+                r->params.smooth);
     } else if (r->params.log2_x) {
         snprintf(how, sizeof(how), "Lines: mean over quarters of an octave of positions.");
     } else {
         snprintf(how, sizeof(how), "Lines: mean over buckets of positions.");
     }
-    snprintf(text, size, "%s Bands: 95 %% intervals over windows, clipped at the frame. Dashed: quantised.", how);
+    snprintf(text, size,
+            "%s Bands: 95 %% intervals over windows, clipped at the frame. Dashed: quantised.",
+            how);
     return text;
 }
 
 bool report_write_picture(const struct report * r, int first, int n, bool is_file, FILE * out) {
-    struct picture     ** pictures = calloc((size_t) n + 1, sizeof(*pictures));
-    struct chart_block  * blocks   = calloc((size_t) n + 1, sizeof(*blocks));
-    char                  text[256];
-    int                   made     = 0;
-    bool                  ok       = pictures != NULL && blocks != NULL;
+    struct picture **    pictures = calloc((size_t) n + 1, sizeof(*pictures));
+    struct chart_block * blocks   = calloc((size_t) n + 1, sizeof(*blocks));
+    char                 text[256];
+    int                  made = 0;
+    bool                 ok   = pictures != NULL && blocks != NULL;
 
     while (ok && made < n) {
         pictures[made] = picture_new(r, &r->panels[first + made]);
-        ok = pictures[made] != NULL;
+        ok             = pictures[made] != NULL;
         if (ok) {
             if (!is_file) { // the page has it as a heading
                 pictures[made]->panels[0].title = NULL;
@@ -284,7 +308,7 @@ bool report_write_picture(const struct report * r, int first, int n, bool is_fil
         .plot_width = is_file ? 430.0 : 600.0,
     };
     ok = ok && (is_file ? chart_write_svg(&chart, out) : chart_write_element(&chart, out));
-    for (int i = 0; i < made; i++) {
+    for (int i = 0; i < made; ++i) {
         picture_free(pictures[i]);
     }
     free(pictures);

@@ -1,4 +1,5 @@
-// Tables for other programs: RFC 4180, UTF-8, a header row, '.' for decimals, nothing where there is no number.
+// Tables for other programs: RFC 4180, UTF-8, a header row, '.' for decimals, nothing where there
+// is no number.
 
 #include "eval/report-files.h"
 
@@ -12,7 +13,7 @@ static void csv_text(FILE * out, const char * text) {
         return;
     }
     putc('"', out);
-    for (const char * p = text; *p != '\0'; p++) {
+    for (const char * p = text; *p != '\0'; ++p) {
         if (*p == '"') {
             putc('"', out);
         }
@@ -29,9 +30,10 @@ static void csv_number(FILE * out, double x) {
     }
 }
 
-static void csv_rows(const struct report * r, const struct report_run * run, const struct figures * f, bool is_prefix, FILE * out) {
+static void csv_rows(const struct report * r, const struct report_run * run,
+        const struct figures * f, bool is_prefix, FILE * out) {
     const struct score_meta * m = &run->summary.meta;
-    for (int i = 0; i < f->n; i++) {
+    for (int i = 0; i < f->n; ++i) {
         const struct figure * g = &f->at[i];
         csv_text(out, run->name);
         putc(',', out);
@@ -43,30 +45,43 @@ static void csv_rows(const struct report * r, const struct report_run * run, con
         } else {
             fprintf(out, ",%" PRId64 ",%" PRId64, g->range.from, g->range.to);
         }
-        fprintf(out, ",%" PRId64 ",%" PRId64 ",%" PRId64 ",%" PRId64, g->tokens, g->windows, g->diverged, g->bytes);
+        fprintf(out, ",%" PRId64 ",%" PRId64 ",%" PRId64 ",%" PRId64, g->tokens, g->windows,
+                g->diverged, g->bytes);
         const double numbers[] = {
-            g->nats.value, g->nats.se, g->nats.lo, g->nats.hi,
-            figure_value(g, FIGURE_PPL), figure_lo(g, FIGURE_PPL), figure_hi(g, FIGURE_PPL),
-            g->bits.value, g->bits.lo, g->bits.hi, g->tokens > 0 ? (double) g->hits/(double) g->tokens : NAN,
+            g->nats.value,
+            g->nats.se,
+            g->nats.lo,
+            g->nats.hi,
+            figure_value(g, FIGURE_PPL),
+            figure_lo(g, FIGURE_PPL),
+            figure_hi(g, FIGURE_PPL),
+            g->bits.value,
+            g->bits.lo,
+            g->bits.hi,
+            g->tokens > 0 ? (double) g->hits / (double) g->tokens : NAN,
         };
-        for (size_t k = 0; k < sizeof(numbers)/sizeof(numbers[0]); k++) {
+        for (size_t k = 0; k < sizeof(numbers) / sizeof(numbers[0]); ++k) {
             csv_number(out, numbers[k]);
         }
         fprintf(out, ",%" PRId64, run->summary.extrapolation.train_length);
         if (!is_prefix) {
-            const struct norm_figure * norm = run->summary.norms != NULL && run->summary.norms[i].windows > 0 ? &run->summary.norms[i] : NULL;
+            const struct norm_figure * norm =
+                    run->summary.norms != NULL && run->summary.norms[i].windows > 0
+                            ? &run->summary.norms[i]
+                            : NULL;
             csv_number(out, norm != NULL ? norm->median : NAN);
-            csv_number(out, norm != NULL ? norm->most   : NAN);
+            csv_number(out, norm != NULL ? norm->most : NAN);
         }
         putc('\n', out);
     }
 }
 
-static const char * const COLUMNS = "tokens,windows,diverged,bytes,nll,se,lo,hi,ppl,ppl_lo,ppl_hi,bpb,bpb_lo,bpb_hi,acc,train_length";
+static const char * const COLUMNS =
+        "tokens,windows,diverged,bytes,nll,se,lo,hi,ppl,ppl_lo,ppl_hi,bpb,bpb_lo,bpb_hi,acc,train_length";
 
 bool report_write_buckets_csv(const struct report * r, FILE * out) {
     fprintf(out, "model,dataset,protocol,from,to,%s,norm_median,norm_most\n", COLUMNS);
-    for (int i = 0; i < r->n_runs; i++) {
+    for (int i = 0; i < r->n_runs; ++i) {
         csv_rows(r, &r->runs[i], &r->runs[i].summary.buckets, false, out);
     }
     return true;
@@ -74,7 +89,7 @@ bool report_write_buckets_csv(const struct report * r, FILE * out) {
 
 bool report_write_prefix_csv(const struct report * r, FILE * out) {
     fprintf(out, "model,dataset,protocol,length,%s\n", COLUMNS);
-    for (int i = 0; i < r->n_runs; i++) {
+    for (int i = 0; i < r->n_runs; ++i) {
         csv_rows(r, &r->runs[i], &r->runs[i].summary.prefixes, true, out);
     }
     return true;

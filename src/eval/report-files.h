@@ -1,31 +1,34 @@
 #pragma once
 
-// The forms that a report is written in. Each returns false if memory is short; writing errors are those of the stream: ferror tells.
+// The forms that a report is written in. Each returns false if memory is short; writing errors are
+// those of the stream: ferror tells.
 
 #include "eval/report-runs.h"
 
 #include <stdio.h>
 
-bool report_write_json       (const struct report * r, FILE * out);
+bool report_write_json(const struct report * r, FILE * out);
 bool report_write_buckets_csv(const struct report * r, FILE * out);
-bool report_write_prefix_csv (const struct report * r, FILE * out);
-bool report_write_svg        (const struct report * r, FILE * out);
-bool report_write_html       (const struct report * r, FILE * out);
+bool report_write_prefix_csv(const struct report * r, FILE * out);
+bool report_write_svg(const struct report * r, FILE * out);
+bool report_write_html(const struct report * r, FILE * out);
 
 // Where tables and plots are shown.
 struct report_screen {
     int  columns;
-    bool utf8;  // otherwise plain ASCII
-    bool plot;  // draw the curves as well
+    bool utf8; // otherwise plain ASCII
+    bool plot; // draw the curves as well
     bool color;
 };
 
 bool report_write_text(const struct report * r, const struct report_screen * screen, FILE * out);
 
 // The curves of a panel, drawn with characters.
-bool report_write_plot(const struct report * r, const struct report_panel * panel, const struct report_screen * screen, FILE * out);
+bool report_write_plot(const struct report * r, const struct report_panel * panel,
+        const struct report_screen * screen, FILE * out);
 
-// Panels first .. first + n − 1 as one picture: the curves, and below them the differences from the baseline.
+// Panels first .. first + n − 1 as one picture: the curves, and below them the differences from the
+// baseline.
 // - is_file: an SVG file; otherwise an element of HTML
 bool report_write_picture(const struct report * r, int first, int n, bool is_file, FILE * out);
 

@@ -11,7 +11,7 @@
 // The fewest digits that read back as the same double.
 static void exact_number(FILE * out, double x) {
     char text[40] = "null";
-    for (int digits = 9; digits <= 17 && isfinite(x); digits++) {
+    for (int digits = 9; digits <= 17 && isfinite(x); ++digits) {
         snprintf(text, sizeof(text), "%.*g", digits, x);
         if (strtod(text, NULL) == x) {
             break;
@@ -70,17 +70,18 @@ static void figure_fields(FILE * out, const struct figure * f) {
     number_field(out, "bpb", f->bits.value);
     number_field(out, "bpb_lo", f->bits.lo);
     number_field(out, "bpb_hi", f->bits.hi);
-    number_field(out, "acc", f->tokens > 0 ? (double) f->hits/(double) f->tokens : NAN);
+    number_field(out, "acc", f->tokens > 0 ? (double) f->hits / (double) f->tokens : NAN);
 }
 
 static void write_figures(FILE * out, const char * name, const struct figures * f, bool is_prefix) {
     fprintf(out, ",\n    \"%s\": [", name);
-    for (int i = 0; i < f->n; i++) {
+    for (int i = 0; i < f->n; ++i) {
         fputs(i == 0 ? "\n      { " : ",\n      { ", out);
         if (is_prefix) {
             fprintf(out, "\"length\": %" PRId64, f->at[i].range.to + 1);
         } else {
-            fprintf(out, "\"from\": %" PRId64 ", \"to\": %" PRId64, f->at[i].range.from, f->at[i].range.to);
+            fprintf(out, "\"from\": %" PRId64 ", \"to\": %" PRId64, f->at[i].range.from,
+                    f->at[i].range.to);
         }
         figure_fields(out, &f->at[i]);
         fputs(" }", out);
@@ -147,7 +148,7 @@ static void write_meta(FILE * out, const struct score_meta * m, const char * nam
 
 static void write_positions(FILE * out, const struct summary * s) {
     fprintf(out, ",\n    \"positions\": { \"stride\": %" PRId64 ", \"loss\": [", s->stride);
-    for (int64_t i = 0; i < s->n_positions; i++) {
+    for (int64_t i = 0; i < s->n_positions; ++i) {
         fputs(i == 0 ? "" : ", ", out);
         json_number(out, s->position_loss[i]);
     }
@@ -159,10 +160,11 @@ static void write_composition(FILE * out, const struct summary * s) {
         return;
     }
     fputs(",\n    \"composition\": [", out); // targets of each source, and of none, by bucket
-    for (int b = 0; b < s->buckets.n; b++) {
+    for (int b = 0; b < s->buckets.n; ++b) {
         fputs(b == 0 ? "[" : ", [", out);
-        for (int k = 0; k <= s->n_sources; k++) {
-            fprintf(out, "%s%" PRId64, k == 0 ? "" : ", ", s->composition[b*(s->n_sources + 1) + k]);
+        for (int k = 0; k <= s->n_sources; ++k) {
+            fprintf(out, "%s%" PRId64, k == 0 ? "" : ", ",
+                    s->composition[b * (s->n_sources + 1) + k]);
         }
         putc(']', out);
     }
@@ -172,10 +174,11 @@ static void write_composition(FILE * out, const struct summary * s) {
 static void write_norms(FILE * out, const struct summary * s) {
     bool is_first = true;
     fputs(s->norms != NULL ? ",\n    \"state_norm\": [" : "", out);
-    for (int b = 0; b < s->buckets.n && s->norms != NULL; b++) {
+    for (int b = 0; b < s->buckets.n && s->norms != NULL; ++b) {
         const struct norm_figure * f = &s->norms[b];
         if (f->windows > 0) {
-            fprintf(out, "%s{ \"from\": %" PRId64 ", \"to\": %" PRId64, is_first ? "\n      " : ",\n      ", s->buckets.at[b].range.from,
+            fprintf(out, "%s{ \"from\": %" PRId64 ", \"to\": %" PRId64,
+                    is_first ? "\n      " : ",\n      ", s->buckets.at[b].range.from,
                     s->buckets.at[b].range.to);
             int_field(out, "windows", f->windows);
             number_field(out, "median", f->median);
@@ -190,7 +193,8 @@ static void write_norms(FILE * out, const struct summary * s) {
 
 static void write_extrapolation(FILE * out, const struct summary * s) {
     const struct extrapolation * e = &s->extrapolation;
-    fprintf(out, ",\n    \"extrapolation\": { \"train_length\": %" PRId64 ", \"inside\": ", e->train_length);
+    fprintf(out, ",\n    \"extrapolation\": { \"train_length\": %" PRId64 ", \"inside\": ",
+            e->train_length);
     if (e->inside >= 0) {
         const struct figure * f = &s->buckets.at[e->inside];
         fprintf(out, "{ \"from\": %" PRId64 ", \"to\": %" PRId64, f->range.from, f->range.to);
@@ -200,18 +204,18 @@ static void write_extrapolation(FILE * out, const struct summary * s) {
         fputs("null", out);
     }
     fputs(", \"at\": [", out);
-    for (int i = 0; i < e->n; i++) {
+    for (int i = 0; i < e->n; ++i) {
         const struct figure * f = &s->buckets.at[e->bucket[i]];
-        fprintf(out, "%s{ \"factor\": %d, \"from\": %" PRId64 ", \"to\": %" PRId64, i == 0 ? "" : ", ", e->factor[i], f->range.from,
-                f->range.to);
+        fprintf(out, "%s{ \"factor\": %d, \"from\": %" PRId64 ", \"to\": %" PRId64,
+                i == 0 ? "" : ", ", e->factor[i], f->range.from, f->range.to);
         number_field(out, "nll", f->nats.value);
         estimate_fields(out, &e->difference[i]);
         fputs(" }", out);
     }
     fputs("], \"degrades_from\": ", out);
     if (e->degrades >= 0) {
-        fprintf(out, "{ \"position\": %" PRId64 ", \"best\": %" PRId64, s->buckets.at[e->degrades].range.from,
-                s->buckets.at[e->best].range.from);
+        fprintf(out, "{ \"position\": %" PRId64 ", \"best\": %" PRId64,
+                s->buckets.at[e->degrades].range.from, s->buckets.at[e->best].range.from);
         estimate_fields(out, &e->rise);
         fputs(" } }", out);
     } else {
@@ -219,20 +223,23 @@ static void write_extrapolation(FILE * out, const struct summary * s) {
     }
 }
 
-// What a paired comparison needs: the sums of every window in every bucket, exactly; null for what a diverged window lacks.
+// What a paired comparison needs: the sums of every window in every bucket, exactly; null for what
+// a diverged window lacks.
 static void write_units(FILE * out, const struct summary * s) {
     fputs(",\n    \"units\": [", out);
-    for (int64_t u = 0; u < s->n_units; u++) {
-        fprintf(out, "%s{ \"index\": %" PRId64 ", \"buckets\": [", u == 0 ? "\n      " : ",\n      ", s->unit[u]);
-        for (int b = 0; b < s->buckets.n; b++) {
-            const struct score_cell * c = &s->buckets.cells[u*s->buckets.n + b];
+    for (int64_t u = 0; u < s->n_units; ++u) {
+        fprintf(out, "%s{ \"index\": %" PRId64 ", \"buckets\": [",
+                u == 0 ? "\n      " : ",\n      ", s->unit[u]);
+        for (int b = 0; b < s->buckets.n; ++b) {
+            const struct score_cell * c = &s->buckets.cells[u * s->buckets.n + b];
             fputs(b == 0 ? "" : ", ", out);
             if (c->diverged) {
                 fputs("null", out);
             } else {
                 putc('[', out);
                 exact_number(out, c->nll);
-                fprintf(out, ", %" PRId64 ", %" PRId64 ", %" PRId64 "]", c->tokens, c->bytes, c->hits);
+                fprintf(out, ", %" PRId64 ", %" PRId64 ", %" PRId64 "]", c->tokens, c->bytes,
+                        c->hits);
             }
         }
         fputs("] }", out);
@@ -243,27 +250,28 @@ static void write_units(FILE * out, const struct summary * s) {
 static void write_windows(FILE * out, const struct report_run * run) {
     const struct summary * s = &run->summary;
     fputs(",\n    \"windows\": [", out);
-    for (int64_t i = 0; i < s->n_windows; i++) {
-        const struct score_window * w = &run->scores.windows[i];
-        double  nll    = 0.0;
-        int64_t tokens = 0;
-        for (int64_t t = 1; t <= w->n_targets; t++) {
+    for (int64_t i = 0; i < s->n_windows; ++i) {
+        const struct score_window * w      = &run->scores.windows[i];
+        double                      nll    = 0.0;
+        int64_t                     tokens = 0;
+        for (int64_t t = 1; t <= w->n_targets; ++t) {
             if (w->flags[t - 1] & SCORE_COUNTED) {
                 nll += (double) w->nll[t - 1];
                 tokens++;
             }
         }
-        fprintf(out, "%s{ \"index\": %" PRId64 ", \"nll\": ", i == 0 ? "\n      " : ",\n      ", w->index);
+        fprintf(out, "%s{ \"index\": %" PRId64 ", \"nll\": ", i == 0 ? "\n      " : ",\n      ",
+                w->index);
         exact_number(out, nll);
         int_field(out, "tokens", tokens);
         if (s->diverged_from[i] > 0) {
             int_field(out, "diverged_from", s->diverged_from[i]);
         }
         fputs(", \"source\": [", out); // [first token, document, byte, file]
-        for (int32_t k = 0; k < w->n_spans; k++) {
+        for (int32_t k = 0; k < w->n_spans; ++k) {
             const struct window_span * p = &w->spans[k];
-            fprintf(out, "%s[%" PRId64 ", %" PRId64 ", %" PRId64 ", %" PRId32 "]", k == 0 ? "" : ", ", p->first, p->document, p->byte,
-                    p->file);
+            fprintf(out, "%s[%" PRId64 ", %" PRId64 ", %" PRId64 ", %" PRId32 "]",
+                    k == 0 ? "" : ", ", p->first, p->document, p->byte, p->file);
         }
         fputs("] }", out);
     }
@@ -272,7 +280,7 @@ static void write_windows(FILE * out, const struct report_run * run) {
 
 static void write_warnings(FILE * out, const struct summary * s) {
     fputs(",\n    \"warnings\": [", out);
-    for (int i = 0; i < s->n_warnings; i++) {
+    for (int i = 0; i < s->n_warnings; ++i) {
         fputs(i == 0 ? "" : ", ", out);
         json_string(out, s->warnings[i], strlen(s->warnings[i]));
     }
@@ -283,11 +291,14 @@ static void write_run(FILE * out, const struct report_run * run) {
     const struct summary * s = &run->summary;
     fputs("  {\n", out);
     write_meta(out, &s->meta, run->name);
-    fprintf(out, ",\n    \"total\": { \"from\": %" PRId64 ", \"to\": %" PRId64, s->total.at[0].range.from, s->total.at[0].range.to);
+    fprintf(out, ",\n    \"total\": { \"from\": %" PRId64 ", \"to\": %" PRId64,
+            s->total.at[0].range.from, s->total.at[0].range.to);
     figure_fields(out, &s->total.at[0]);
     text_field(out, "method", method_name(s->total.at[0].nats.method), false);
-    number_field(out, "tokens_per_byte", (double) s->total.at[0].tokens/(double) s->total.at[0].bytes);
-    number_field(out, "llama_perplexity_token_error", exp(s->total.at[0].nats.value)*s->token_error);
+    number_field(
+            out, "tokens_per_byte", (double) s->total.at[0].tokens / (double) s->total.at[0].bytes);
+    number_field(
+            out, "llama_perplexity_token_error", exp(s->total.at[0].nats.value) * s->token_error);
     fputs(" }", out);
     write_figures(out, "buckets", &s->buckets, false);
     write_figures(out, "prefix", &s->prefixes, true);
@@ -302,7 +313,7 @@ static void write_run(FILE * out, const struct report_run * run) {
 }
 
 static void write_comparison(FILE * out, const struct report_panel * panel, int i) {
-    const struct comparison      * c = &panel->comparisons[i];
+    const struct comparison *      c = &panel->comparisons[i];
     const struct byte_comparison * b = &panel->bytes[i];
     fputs("  { ", out);
     text_field(out, "dataset", panel->title, true);
@@ -319,9 +330,10 @@ static void write_comparison(FILE * out, const struct report_panel * panel, int 
         json_number(out, exp(c->beyond.difference.value));
         paired_fields(out, &c->beyond);
         fputs(" },\n    \"buckets\": [", out);
-        for (int k = 0; k < c->n_buckets; k++) {
+        for (int k = 0; k < c->n_buckets; ++k) {
             const struct position_range * range = &c->base->buckets.at[k].range;
-            fprintf(out, "%s{ \"from\": %" PRId64 ", \"to\": %" PRId64, k == 0 ? "\n      " : ",\n      ", range->from, range->to);
+            fprintf(out, "%s{ \"from\": %" PRId64 ", \"to\": %" PRId64,
+                    k == 0 ? "\n      " : ",\n      ", range->from, range->to);
             number_field(out, "ppl_ratio", exp(c->buckets[k].difference.value));
             paired_fields(out, &c->buckets[k]);
             fputs(" }", out);
@@ -350,14 +362,15 @@ bool report_write_json(const struct report * r, FILE * out) {
     fputs("{ \"schema\": \"lrnn-perplexity/1\"", out);
     text_field(out, "lrnn", lrnn_version(), false);
     text_field(out, "ggml", lrnn_ggml_version(), false);
-    fprintf(out, ", \"level\": %g, \"draws\": %d, \"seed\": %" PRIu64 ",\n  \"runs\": [\n", STATS_LEVEL, STATS_DRAWS, STATS_SEED);
-    for (int i = 0; i < r->n_runs; i++) {
+    fprintf(out, ", \"level\": %g, \"draws\": %d, \"seed\": %" PRIu64 ",\n  \"runs\": [\n",
+            STATS_LEVEL, STATS_DRAWS, STATS_SEED);
+    for (int i = 0; i < r->n_runs; ++i) {
         fputs(i == 0 ? "" : ",\n", out);
         write_run(out, &r->runs[i]);
     }
     fputs("],\n  \"comparisons\": [\n", out);
-    for (int p = 0; p < r->n_panels; p++) {
-        for (int i = 0; i < r->panels[p].n; i++) {
+    for (int p = 0; p < r->n_panels; ++p) {
+        for (int i = 0; i < r->panels[p].n; ++i) {
             if (i != r->panels[p].baseline) {
                 fputs(is_first ? "" : ",\n", out);
                 write_comparison(out, &r->panels[p], i);

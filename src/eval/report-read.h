@@ -1,6 +1,7 @@
 #pragma once
 
-// report.json read back, as far as a comparison needs it: what was measured, and the sums of every window in every bucket.
+// report.json read back, as far as a comparison needs it: what was measured, and the sums of every
+// window in every bucket.
 
 #include "eval/summary.h"
 

@@ -19,9 +19,9 @@ static bool out_of_memory(char * err, size_t err_size) {
 
 static char * format(struct arena * arena, const char * fmt, ...)
 #ifdef __GNUC__
-    __attribute__((format(printf, 2, 3)))
+        __attribute__((format(printf, 2, 3)))
 #endif
-    ;
+        ;
 
 static char * format(struct arena * arena, const char * fmt, ...) {
     char    text[1024];
@@ -49,7 +49,7 @@ struct file_list {
 };
 
 static void files_free(struct file_list * list) {
-    for (int i = 0; i < list->n; i++) {
+    for (int i = 0; i < list->n; ++i) {
         scores_free(&list->v[i].header);
         free(list->v[i].path);
     }
@@ -57,14 +57,14 @@ static void files_free(struct file_list * list) {
 }
 
 static bool files_add(struct file_list * list, const char * path, char * err, size_t err_size) {
-    for (int i = 0; i < list->n; i++) {
+    for (int i = 0; i < list->n; ++i) {
         if (strcmp(list->v[i].path, path) == 0) { // named twice
             return true;
         }
     }
     if (list->n == list->capacity) {
-        const int     capacity = list->capacity > 0 ? 2*list->capacity : 16;
-        struct file * v        = realloc(list->v, (size_t) capacity*sizeof(*v));
+        const int     capacity = list->capacity > 0 ? 2 * list->capacity : 16;
+        struct file * v        = realloc(list->v, (size_t) capacity * sizeof(*v));
         if (v == NULL) {
             return out_of_memory(err, err_size);
         }
@@ -89,18 +89,21 @@ static bool has_suffix(const char * text, const char * suffix) {
 }
 
 // All *.nll below a folder, in sorted order; how many were found is added to *n_found.
-static bool files_scan(struct file_list * list, const char * folder, int * n_found, char * err, size_t err_size) {
+static bool files_scan(
+        struct file_list * list, const char * folder, int * n_found, char * err, size_t err_size) {
     struct dirent ** entries;
     const int        n  = scandir(folder, &entries, NULL, alphasort);
     bool             ok = n >= 0;
     if (!ok) {
         snprintf(err, err_size, "%s: cannot be read as a folder", folder);
     }
-    for (int i = 0; i < n; i++) {
+    for (int i = 0; i < n; ++i) {
         const char * name = entries[i]->d_name;
         struct stat  st;
         char         path[4096];
-        if (ok && name[0] != '.' && snprintf(path, sizeof(path), "%s/%s", folder, name) < (int) sizeof(path) && stat(path, &st) == 0) {
+        if (ok && name[0] != '.' &&
+                snprintf(path, sizeof(path), "%s/%s", folder, name) < (int) sizeof(path) &&
+                stat(path, &st) == 0) {
             if (S_ISDIR(st.st_mode)) {
                 ok = files_scan(list, path, n_found, err, err_size);
             } else if (has_suffix(name, ".nll")) {
@@ -116,8 +119,9 @@ static bool files_scan(struct file_list * list, const char * folder, int * n_fou
     return ok;
 }
 
-static bool files_find(const struct report_params * p, struct file_list * list, char * err, size_t err_size) {
-    for (int i = 0; i < p->n_paths; i++) {
+static bool files_find(
+        const struct report_params * p, struct file_list * list, char * err, size_t err_size) {
+    for (int i = 0; i < p->n_paths; ++i) {
         struct stat st;
         int         n_found = 0;
         if (stat(p->paths[i], &st) == 0 && S_ISDIR(st.st_mode)) {
@@ -142,10 +146,11 @@ static bool files_find(const struct report_params * p, struct file_list * list, 
 // Files with equal headers are shards of one run, which is numbered by the first of them.
 static int files_group(struct file_list * list) {
     int n_runs = 0;
-    for (int i = 0; i < list->n; i++) {
-        for (int j = 0; j < i && list->v[i].run < 0; j++) {
+    for (int i = 0; i < list->n; ++i) {
+        for (int j = 0; j < i && list->v[i].run < 0; ++j) {
             char a[64], b[64];
-            if (score_meta_difference(&list->v[i].header.meta, &list->v[j].header.meta, false, a, b) == NULL) {
+            if (score_meta_difference(
+                        &list->v[i].header.meta, &list->v[j].header.meta, false, a, b) == NULL) {
                 list->v[i].run = list->v[j].run;
             }
         }
@@ -156,12 +161,13 @@ static int files_group(struct file_list * list) {
     return n_runs;
 }
 
-static bool read_runs(struct report * r, const struct file_list * list, char * err, size_t err_size) {
-    const char ** paths = malloc(((size_t) list->n + 1)*sizeof(*paths));
+static bool read_runs(
+        struct report * r, const struct file_list * list, char * err, size_t err_size) {
+    const char ** paths = malloc(((size_t) list->n + 1) * sizeof(*paths));
     bool          ok    = paths != NULL || out_of_memory(err, err_size);
-    for (int run = 0; run < r->n_runs && ok; run++) {
+    for (int run = 0; run < r->n_runs && ok; ++run) {
         int n = 0;
-        for (int i = 0; i < list->n; i++) {
+        for (int i = 0; i < list->n; ++i) {
             if (list->v[i].run == run) {
                 paths[n++] = list->v[i].path;
             }
@@ -181,19 +187,21 @@ static bool read_runs(struct report * r, const struct file_list * list, char * e
 //
 
 // May the run stand beside the first of the panel?
-static bool belongs(const struct report * r, const struct report_run * first, const struct report_run * run) {
+static bool belongs(
+        const struct report * r, const struct report_run * first, const struct report_run * run) {
     bool bytes_only;
     char why[512];
-    return comparison_allowed(&first->scores.meta, &run->scores.meta, &bytes_only, why, sizeof(why)) ||
-            (bytes_only && r->params.unit == FIGURE_BPB);
+    return comparison_allowed(
+                   &first->scores.meta, &run->scores.meta, &bytes_only, why, sizeof(why)) ||
+           (bytes_only && r->params.unit == FIGURE_BPB);
 }
 
 static bool make_panels(struct report * r, char * err, size_t err_size) {
-    r->panels = arena_alloc(r->arena, ((size_t) r->n_runs + 1)*sizeof(*r->panels));
+    r->panels = arena_alloc(r->arena, ((size_t) r->n_runs + 1) * sizeof(*r->panels));
     if (r->panels == NULL) {
         return out_of_memory(err, err_size);
     }
-    for (int i = 0; i < r->n_runs; i++) {
+    for (int i = 0; i < r->n_runs; ++i) {
         int p = 0;
         while (p < r->n_panels && !belongs(r, r->panels[p].runs[0], &r->runs[i])) {
             p++;
@@ -201,11 +209,13 @@ static bool make_panels(struct report * r, char * err, size_t err_size) {
         struct report_panel * panel = &r->panels[p];
         if (p == r->n_panels) {
             r->n_panels++;
-            panel->runs        = arena_alloc(r->arena, (size_t) r->n_runs*sizeof(*panel->runs));
-            panel->comparisons = arena_alloc(r->arena, (size_t) r->n_runs*sizeof(*panel->comparisons));
-            panel->bytes       = arena_alloc(r->arena, (size_t) r->n_runs*sizeof(*panel->bytes));
-            panel->refused     = arena_alloc(r->arena, (size_t) r->n_runs*sizeof(*panel->refused));
-            if (panel->runs == NULL || panel->comparisons == NULL || panel->bytes == NULL || panel->refused == NULL) {
+            panel->runs = arena_alloc(r->arena, (size_t) r->n_runs * sizeof(*panel->runs));
+            panel->comparisons =
+                    arena_alloc(r->arena, (size_t) r->n_runs * sizeof(*panel->comparisons));
+            panel->bytes   = arena_alloc(r->arena, (size_t) r->n_runs * sizeof(*panel->bytes));
+            panel->refused = arena_alloc(r->arena, (size_t) r->n_runs * sizeof(*panel->refused));
+            if (panel->runs == NULL || panel->comparisons == NULL || panel->bytes == NULL ||
+                    panel->refused == NULL) {
                 return out_of_memory(err, err_size);
             }
         }
@@ -217,15 +227,18 @@ static bool make_panels(struct report * r, char * err, size_t err_size) {
 
 // Panels of one data set differ in something; their titles say in what.
 static bool name_panels(struct report * r, char * err, size_t err_size) {
-    for (int p = 0; p < r->n_panels; p++) {
-        const struct score_meta * m = &r->panels[p].runs[0]->scores.meta;
+    for (int p = 0; p < r->n_panels; ++p) {
+        const struct score_meta * m      = &r->panels[p].runs[0]->scores.meta;
         bool                      unique = true;
-        for (int q = 0; q < r->n_panels; q++) {
+        for (int q = 0; q < r->n_panels; ++q) {
             unique &= q == p || strcmp(r->panels[q].runs[0]->scores.meta.dataset, m->dataset) != 0;
         }
-        r->panels[p].title = unique ? format(r->arena, "%s", m->dataset)
-            : format(r->arena, "%s, %s, window %" PRId64 ", reset %s, data %.6s, tokenizer %.6s", m->dataset, m->mode, m->window, m->reset,
-                    m->data_fingerprint, m->tokenizer_hash);
+        r->panels[p].title =
+                unique ? format(r->arena, "%s", m->dataset)
+                       : format(r->arena,
+                                 "%s, %s, window %" PRId64 ", reset %s, data %.6s, tokenizer %.6s",
+                                 m->dataset, m->mode, m->window, m->reset, m->data_fingerprint,
+                                 m->tokenizer_hash);
         if (r->panels[p].title == NULL) {
             return out_of_memory(err, err_size);
         }
@@ -234,12 +247,12 @@ static bool name_panels(struct report * r, char * err, size_t err_size) {
 }
 
 static bool name_runs(struct report * r, char * err, size_t err_size) {
-    for (int p = 0; p < r->n_panels; p++) {
+    for (int p = 0; p < r->n_panels; ++p) {
         struct report_panel * panel = &r->panels[p];
-        for (int i = 0; i < panel->n; i++) {
-            const struct score_meta * m = &panel->runs[i]->scores.meta;
-            int same_name = 0, same_file = 0;
-            for (int j = 0; j < panel->n; j++) {
+        for (int i = 0; i < panel->n; ++i) {
+            const struct score_meta * m         = &panel->runs[i]->scores.meta;
+            int                       same_name = 0, same_file = 0;
+            for (int j = 0; j < panel->n; ++j) {
                 const struct score_meta * o = &panel->runs[j]->scores.meta;
                 if (strcmp(o->model, m->model) == 0) {
                     same_name++;
@@ -247,8 +260,10 @@ static bool name_runs(struct report * r, char * err, size_t err_size) {
                 }
             }
             panel->runs[i]->name = same_name == 1 ? format(r->arena, "%s", m->model)
-                : same_file == 0 ? format(r->arena, "%s (%.6s)", m->model, m->model_hash)
-                : format(r->arena, "%s (%.6s, %d)", m->model, m->model_hash, same_file + 1);
+                                   : same_file == 0
+                                           ? format(r->arena, "%s (%.6s)", m->model, m->model_hash)
+                                           : format(r->arena, "%s (%.6s, %d)", m->model,
+                                                     m->model_hash, same_file + 1);
             if (panel->runs[i]->name == NULL) {
                 return out_of_memory(err, err_size);
             }
@@ -262,50 +277,56 @@ static bool name_runs(struct report * r, char * err, size_t err_size) {
 //
 
 static bool is_quantised(const struct score_meta * m) {
-    return strcasecmp(m->quantization, "f32") != 0 && strcasecmp(m->quantization, "f16") != 0 && strcasecmp(m->quantization, "bf16") != 0;
+    return strcasecmp(m->quantization, "f32") != 0 && strcasecmp(m->quantization, "f16") != 0 &&
+           strcasecmp(m->quantization, "bf16") != 0;
 }
 
-// The length of a model's name without the type of its weights at the end: "delta-q4_k" and "delta-f32" are variants of "delta".
+// The length of a model's name without the type of its weights at the end: "delta-q4_k" and
+// "delta-f32" are variants of "delta".
 static size_t stem_length(const char * name) {
-    static const char * const TYPES[] = {
-        "f32", "f16", "bf16", "q8_0", "q6_k", "q5_k", "q5_0", "q5_1", "q4_k", "q4_0", "q4_1", "q3_k", "q2_k", NULL };
-    const size_t n = strlen(name);
-    for (int i = 0; TYPES[i] != NULL; i++) {
+    static const char * const TYPES[] = { "f32", "f16", "bf16", "q8_0", "q6_k", "q5_k", "q5_0",
+        "q5_1", "q4_k", "q4_0", "q4_1", "q3_k", "q2_k", NULL };
+    const size_t              n       = strlen(name);
+    for (int i = 0; TYPES[i] != NULL; ++i) {
         const size_t m = strlen(TYPES[i]);
-        if (n > m + 1 && strcasecmp(name + n - m, TYPES[i]) == 0 && strchr("-._", name[n - m - 1]) != NULL) {
+        if (n > m + 1 && strcasecmp(name + n - m, TYPES[i]) == 0 &&
+                strchr("-._", name[n - m - 1]) != NULL) {
             return n - m - 1;
         }
     }
     return n;
 }
 
-// A model has the same colour in every panel. Its quantised variants share it and are dashed, each in its way.
+// A model has the same colour in every panel. Its quantised variants share it and are dashed, each
+// in its way.
 static void color_runs(struct report * r) {
     int n_colors = 0;
-    for (int i = 0; i < r->n_runs; i++) {
-        struct report_run * run     = &r->runs[i];
-        const char        * name    = run->scores.meta.model;
-        const size_t        stem    = stem_length(name);
-        int                 n_alike = 0; // other variants that are quantised, or not, as this one is
-        bool                done    = false;
-        run->color = -1;
-        for (int j = 0; j < i && !done; j++) {
+    for (int i = 0; i < r->n_runs; ++i) {
+        struct report_run * run  = &r->runs[i];
+        const char *        name = run->scores.meta.model;
+        const size_t        stem = stem_length(name);
+        int  n_alike             = 0; // other variants that are quantised, or not, as this one is
+        bool done                = false;
+        run->color               = -1;
+        for (int j = 0; j < i && !done; ++j) {
             const struct report_run * o = &r->runs[j];
             if (strcmp(o->scores.meta.model, name) == 0) { // in another panel
                 run->color = o->color;
                 run->dash  = o->dash;
                 done       = true;
-            } else if (stem_length(o->scores.meta.model) == stem && strncmp(o->scores.meta.model, name, stem) == 0) {
+            } else if (stem_length(o->scores.meta.model) == stem &&
+                       strncmp(o->scores.meta.model, name, stem) == 0) {
                 run->color = o->color;
-                n_alike   += is_quantised(&o->scores.meta) == is_quantised(&run->scores.meta);
+                n_alike += is_quantised(&o->scores.meta) == is_quantised(&run->scores.meta);
             }
         }
         if (!done) {
             const bool is_plain = !is_quantised(&run->scores.meta);
-            if (run->color < 0 || (is_plain && n_alike > 0)) { // F32 beside F16: both solid, so two colours
+            if (run->color < 0 ||
+                    (is_plain && n_alike > 0)) { // F32 beside F16: both solid, so two colours
                 run->color = n_colors++;
             }
-            run->dash = is_plain ? 0 : 1 + n_alike%(CHART_DASHES - 1);
+            run->dash = is_plain ? 0 : 1 + n_alike % (CHART_DASHES - 1);
         }
     }
 }
@@ -318,16 +339,17 @@ static int64_t train_length_of(const struct report * r, const struct report_run 
     return r->params.train_length > 0 ? r->params.train_length : run->scores.meta.train_length;
 }
 
-static bool summarise_panel(struct report * r, struct report_panel * panel, char * err, size_t err_size) {
-    int64_t * lengths = arena_alloc(r->arena, ((size_t) panel->n + 1)*sizeof(*lengths));
+static bool summarise_panel(
+        struct report * r, struct report_panel * panel, char * err, size_t err_size) {
+    int64_t * lengths = arena_alloc(r->arena, ((size_t) panel->n + 1) * sizeof(*lengths));
     int64_t   bucket  = INT64_MAX; // one that suits all of them
     if (lengths == NULL) {
         return out_of_memory(err, err_size);
     }
-    for (int i = 0; i < panel->n; i++) {
-        lengths[i] = train_length_of(r, panel->runs[i]);
+    for (int i = 0; i < panel->n; ++i) {
+        lengths[i]      = train_length_of(r, panel->runs[i]);
         const int64_t b = summary_default_bucket(panel->runs[i]->scores.meta.window, lengths[i]);
-        bucket = b < bucket ? b : bucket;
+        bucket          = b < bucket ? b : bucket;
     }
     panel->bucket = r->params.bucket >= 0 ? r->params.bucket : bucket;
 
@@ -340,8 +362,9 @@ static bool summarise_panel(struct report * r, struct report_panel * panel, char
         .lengths      = lengths,
         .n_lengths    = panel->n,
     };
-    for (int i = 0; i < panel->n; i++) {
-        if (!summary_make(&panel->runs[i]->scores, &params, &panel->runs[i]->summary, err, err_size)) {
+    for (int i = 0; i < panel->n; ++i) {
+        if (!summary_make(
+                    &panel->runs[i]->scores, &params, &panel->runs[i]->summary, err, err_size)) {
             return false;
         }
     }
@@ -350,16 +373,16 @@ static bool summarise_panel(struct report * r, struct report_panel * panel, char
 
 static bool find_baselines(struct report * r, char * err, size_t err_size) {
     bool found = r->params.baseline == NULL;
-    for (int p = 0; p < r->n_panels; p++) {
+    for (int p = 0; p < r->n_panels; ++p) {
         struct report_panel * panel = &r->panels[p];
         int                   plain = -1, named = -1;
-        for (int i = 0; i < panel->n; i++) {
+        for (int i = 0; i < panel->n; ++i) {
             if (plain < 0 && !is_quantised(&panel->runs[i]->scores.meta)) {
                 plain = i;
             }
             if (r->params.baseline != NULL && named < 0 &&
                     (strcmp(panel->runs[i]->name, r->params.baseline) == 0 ||
-                    strcmp(panel->runs[i]->scores.meta.model, r->params.baseline) == 0)) {
+                            strcmp(panel->runs[i]->scores.meta.model, r->params.baseline) == 0)) {
                 named = i;
                 found = true;
             }
@@ -367,22 +390,27 @@ static bool find_baselines(struct report * r, char * err, size_t err_size) {
         panel->baseline = named >= 0 ? named : plain >= 0 ? plain : 0;
     }
     if (!found) {
-        snprintf(err, err_size, "there is no model '%s' for a baseline; the first is '%s'", r->params.baseline, r->runs[0].name);
+        snprintf(err, err_size, "there is no model '%s' for a baseline; the first is '%s'",
+                r->params.baseline, r->runs[0].name);
     }
     return found;
 }
 
-static bool compare_with_baseline(struct report * r, struct report_panel * panel, int i, char * err, size_t err_size) {
+static bool compare_with_baseline(
+        struct report * r, struct report_panel * panel, int i, char * err, size_t err_size) {
     const struct report_run * base  = panel->runs[panel->baseline];
     const struct report_run * other = panel->runs[i];
     bool                      bytes_only;
     char                      why[512];
 
-    if (comparison_allowed(&base->scores.meta, &other->scores.meta, &bytes_only, why, sizeof(why))) {
-        return comparison_make(&base->summary, &other->summary, &panel->comparisons[i], err, err_size);
+    if (comparison_allowed(
+                &base->scores.meta, &other->scores.meta, &bytes_only, why, sizeof(why))) {
+        return comparison_make(
+                &base->summary, &other->summary, &panel->comparisons[i], err, err_size);
     }
-    if (!byte_comparison_make(&base->scores, &other->scores, base->summary.extrapolation.train_length,
-            other->summary.extrapolation.train_length, &panel->bytes[i], why, sizeof(why))) {
+    if (!byte_comparison_make(&base->scores, &other->scores,
+                base->summary.extrapolation.train_length, other->summary.extrapolation.train_length,
+                &panel->bytes[i], why, sizeof(why))) {
         panel->bytes[i].bytes = 0;
         panel->refused[i]     = format(r->arena, "%s", why);
         return panel->refused[i] != NULL || out_of_memory(err, err_size);
@@ -390,27 +418,29 @@ static bool compare_with_baseline(struct report * r, struct report_panel * panel
     return true;
 }
 
-bool report_read(const struct report_params * params, struct report * r, char * err, size_t err_size) {
+bool report_read(
+        const struct report_params * params, struct report * r, char * err, size_t err_size) {
     struct file_list list = { 0 };
 
-    *r = (struct report) { .params = *params, .arena = arena_new() };
+    *r      = (struct report) { .params = *params, .arena = arena_new() };
     bool ok = r->arena != NULL || out_of_memory(err, err_size);
-    ok = ok && files_find(params, &list, err, err_size);
+    ok      = ok && files_find(params, &list, err, err_size);
     if (ok) {
         r->n_runs = files_group(&list);
-        r->runs   = arena_alloc(r->arena, ((size_t) r->n_runs + 1)*sizeof(*r->runs));
+        r->runs   = arena_alloc(r->arena, ((size_t) r->n_runs + 1) * sizeof(*r->runs));
         ok        = r->runs != NULL || out_of_memory(err, err_size);
     }
-    ok = ok && read_runs(r, &list, err, err_size) && make_panels(r, err, err_size) && name_panels(r, err, err_size) &&
-            name_runs(r, err, err_size);
+    ok = ok && read_runs(r, &list, err, err_size) && make_panels(r, err, err_size) &&
+         name_panels(r, err, err_size) && name_runs(r, err, err_size);
     if (ok) {
         color_runs(r);
     }
     ok = ok && find_baselines(r, err, err_size);
-    for (int p = 0; p < r->n_panels && ok; p++) {
+    for (int p = 0; p < r->n_panels && ok; ++p) {
         ok = summarise_panel(r, &r->panels[p], err, err_size);
-        for (int i = 0; i < r->panels[p].n && ok; i++) {
-            ok = i == r->panels[p].baseline || compare_with_baseline(r, &r->panels[p], i, err, err_size);
+        for (int i = 0; i < r->panels[p].n && ok; ++i) {
+            ok = i == r->panels[p].baseline ||
+                 compare_with_baseline(r, &r->panels[p], i, err, err_size);
         }
     }
     files_free(&list);
@@ -421,12 +451,12 @@ bool report_read(const struct report_params * params, struct report * r, char * 
 }
 
 void report_free(struct report * r) {
-    for (int p = 0; p < r->n_panels; p++) {
-        for (int i = 0; i < r->panels[p].n; i++) {
+    for (int p = 0; p < r->n_panels; ++p) {
+        for (int i = 0; i < r->panels[p].n; ++i) {
             comparison_free(&r->panels[p].comparisons[i]);
         }
     }
-    for (int i = 0; i < r->n_runs && r->runs != NULL; i++) {
+    for (int i = 0; i < r->n_runs && r->runs != NULL; ++i) {
         summary_free(&r->runs[i].summary);
         scores_free(&r->runs[i].scores);
     }
@@ -434,22 +464,25 @@ void report_free(struct report * r) {
     *r = (struct report) { 0 };
 }
 
-struct paired * report_pair(const struct report * r, const struct report_run * base, const struct figures * base_figures,
-        const struct report_run * other, const struct figures * other_figures) {
+struct paired * report_pair(const struct report * r, const struct report_run * base,
+        const struct figures * base_figures, const struct report_run * other,
+        const struct figures * other_figures) {
     bool bytes_only;
     char why[512];
-    if (base_figures->n != other_figures->n || !comparison_allowed(&base->scores.meta, &other->scores.meta, &bytes_only, why,
-            sizeof(why))) {
+    if (base_figures->n != other_figures->n ||
+            !comparison_allowed(
+                    &base->scores.meta, &other->scores.meta, &bytes_only, why, sizeof(why))) {
         return NULL;
     }
-    for (int i = 0; i < base_figures->n; i++) {
+    for (int i = 0; i < base_figures->n; ++i) {
         if (base_figures->at[i].range.from != other_figures->at[i].range.from ||
                 base_figures->at[i].range.to != other_figures->at[i].range.to) {
             return NULL;
         }
     }
     struct paired * pairs = calloc((size_t) base_figures->n + 1, sizeof(*pairs));
-    if (pairs != NULL && !paired_figures(&base->summary, base_figures, &other->summary, other_figures, r->params.unit, pairs)) {
+    if (pairs != NULL && !paired_figures(&base->summary, base_figures, &other->summary,
+                                 other_figures, r->params.unit, pairs)) {
         free(pairs);
         return NULL;
     }
@@ -458,18 +491,18 @@ struct paired * report_pair(const struct report * r, const struct report_run * b
 
 static bool has_warning(const struct summary * s, const char * text) {
     bool found = false;
-    for (int k = 0; k < s->n_warnings; k++) {
+    for (int k = 0; k < s->n_warnings; ++k) {
         found |= strcmp(s->warnings[k], text) == 0;
     }
     return found;
 }
 
 const char * report_warning(const struct report_panel * panel, int i, char * names, size_t size) {
-    for (int run = 0; run < panel->n; run++) {
-        for (int k = 0; k < panel->runs[run]->summary.n_warnings; k++) {
+    for (int run = 0; run < panel->n; ++run) {
+        for (int k = 0; k < panel->runs[run]->summary.n_warnings; ++k) {
             const char * text  = panel->runs[run]->summary.warnings[k];
             bool         known = false;
-            for (int j = 0; j < run; j++) {
+            for (int j = 0; j < run; ++j) {
                 known |= has_warning(&panel->runs[j]->summary, text);
             }
             if (known || i-- > 0) {
@@ -477,9 +510,10 @@ const char * report_warning(const struct report_panel * panel, int i, char * nam
             }
             size_t n = 0;
             names[0] = '\0';
-            for (int j = run; j < panel->n; j++) {
+            for (int j = run; j < panel->n; ++j) {
                 if (has_warning(&panel->runs[j]->summary, text) && n < size) {
-                    n += (size_t) snprintf(names + n, size - n, "%s%s", n > 0 ? ", " : "", panel->runs[j]->name);
+                    n += (size_t) snprintf(
+                            names + n, size - n, "%s%s", n > 0 ? ", " : "", panel->runs[j]->name);
                 }
             }
             return text;
@@ -489,5 +523,7 @@ const char * report_warning(const struct report_panel * panel, int i, char * nam
 }
 
 const char * report_unit_name(enum figure_unit unit) {
-    return unit == FIGURE_PPL ? "perplexity" : unit == FIGURE_NATS ? "nats per token" : "bits per byte";
+    return unit == FIGURE_PPL    ? "perplexity"
+           : unit == FIGURE_NATS ? "nats per token"
+                                 : "bits per byte";
 }

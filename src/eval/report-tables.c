@@ -19,9 +19,9 @@ static const char * thousands(int64_t x, char buf[32]) {
     char      digits[24];
     const int n   = snprintf(digits, sizeof(digits), "%" PRId64, x);
     int       out = 0;
-    for (int i = 0; i < n; i++) {
+    for (int i = 0; i < n; ++i) {
         buf[out++] = digits[i];
-        if ((n - 1 - i)%3 == 0 && i < n - 1 && digits[i] != '-') {
+        if ((n - 1 - i) % 3 == 0 && i < n - 1 && digits[i] != '-') {
             buf[out++] = ',';
         }
     }
@@ -33,12 +33,13 @@ static int decimals(enum figure_unit unit, double x) {
     return unit != FIGURE_PPL ? 4 : x < 100.0 ? 3 : x < 1000.0 ? 2 : x < 10000.0 ? 1 : 0;
 }
 
-// "20.113 ± 0.380 *": value, half the width of the interval, "!k" for k windows that diverged, and a mark: " *", or room for it
-static bool set_figure(struct arena * a, struct grid * g, int row, int col, const struct figure * f, enum figure_unit unit,
-        const char * mark) {
-    const double value = figure_value(f, unit);
-    const double half  = 0.5*(figure_hi(f, unit) - figure_lo(f, unit));
-    char number[48] = "", interval[48] = "", diverged[32] = "";
+// "20.113 ± 0.380 *": value, half the width of the interval, "!k" for k windows that diverged, and
+// a mark: " *", or room for it
+static bool set_figure(struct arena * a, struct grid * g, int row, int col, const struct figure * f,
+        enum figure_unit unit, const char * mark) {
+    const double value      = figure_value(f, unit);
+    const double half       = 0.5 * (figure_hi(f, unit) - figure_lo(f, unit));
+    char         number[48] = "", interval[48] = "", diverged[32] = "";
 
     if (!isfinite(value)) {
         snprintf(number, sizeof(number), f->diverged > 0 ? "diverged" : "-");
@@ -60,7 +61,8 @@ static bool set_figure(struct arena * a, struct grid * g, int row, int col, cons
     return grid_set(a, g, row, col, "%s%s%s%s", number, interval, diverged, mark);
 }
 
-static bool set_difference(struct arena * a, struct grid * g, int row, int col, const struct stats_estimate * e) {
+static bool set_difference(
+        struct arena * a, struct grid * g, int row, int col, const struct stats_estimate * e) {
     if (!isfinite(e->value)) {
         return grid_set(a, g, row, col, "-");
     }
@@ -74,40 +76,59 @@ static bool set_difference(struct arena * a, struct grid * g, int row, int col, 
 // Models side by side
 //
 
-static bool set_models(struct arena * a, struct grid * g, const struct report_panel * panel, const char * corner) {
+static bool set_models(
+        struct arena * a, struct grid * g, const struct report_panel * panel, const char * corner) {
     bool ok = grid_set(a, g, 0, 0, "%s", corner);
-    for (int i = 0; i < panel->n && ok; i++) {
+    for (int i = 0; i < panel->n && ok; ++i) {
         ok = grid_set(a, g, 0, 1 + i, "%s", panel->runs[i]->name);
     }
     return ok;
 }
 
 static struct grid * make_overview(const struct report_panel * panel, struct arena * a) {
-    enum { PPL = 1, NATS, BPB, ACCURACY, TOKENS_PER_BYTE, TARGETS, BYTES, WINDOWS, TRAINED, WEIGHTS, TOKEN_ERROR, N };
-    static const char * const NAMES[N] = { "", "perplexity", "nats per token", "bits per byte", "top-1 accuracy", "tokens per byte",
-        "targets", "bytes", "windows", "trained on", "weights", "llama-perplexity's +/-" };
-    struct grid * g  = grid_new(a, N, panel->n + 1);
-    bool          ok = g != NULL && set_models(a, g, panel, "over all targets");
+    enum {
+        PPL = 1,
+        NATS,
+        BPB,
+        ACCURACY,
+        TOKENS_PER_BYTE,
+        TARGETS,
+        BYTES,
+        WINDOWS,
+        TRAINED,
+        WEIGHTS,
+        TOKEN_ERROR,
+        N
+    };
+    static const char * const NAMES[N] = { "", "perplexity", "nats per token", "bits per byte",
+        "top-1 accuracy", "tokens per byte", "targets", "bytes", "windows", "trained on", "weights",
+        "llama-perplexity's +/-" };
+    struct grid *             g        = grid_new(a, N, panel->n + 1);
+    bool                      ok       = g != NULL && set_models(a, g, panel, "over all targets");
 
-    for (int row = 1; row < N && ok; row++) {
+    for (int row = 1; row < N && ok; ++row) {
         ok = grid_set(a, g, row, 0, "%s", NAMES[row]);
     }
-    for (int i = 0; i < panel->n && ok; i++) {
+    for (int i = 0; i < panel->n && ok; ++i) {
         const struct summary * s = &panel->runs[i]->summary;
-        const struct figure  * f = &s->total.at[0];
+        const struct figure *  f = &s->total.at[0];
         char                   buf[32];
-        ok = set_figure(a, g, PPL,  i + 1, f, FIGURE_PPL, "")
-          && set_figure(a, g, NATS, i + 1, f, FIGURE_NATS, "")
-          && set_figure(a, g, BPB,  i + 1, f, FIGURE_BPB, "")
-          && grid_set(a, g, ACCURACY,        i + 1, "%.4f", (double) f->hits/(double) f->tokens)
-          && grid_set(a, g, TOKENS_PER_BYTE, i + 1, "%.4f", (double) f->tokens/(double) f->bytes)
-          && grid_set(a, g, TARGETS,         i + 1, "%s", thousands(f->tokens, buf))
-          && grid_set(a, g, BYTES,           i + 1, "%s", thousands(f->bytes, buf))
-          && grid_set(a, g, WINDOWS,         i + 1, "%s", thousands(s->n_windows, buf))
-          && grid_set(a, g, TRAINED,         i + 1, "%s", s->extrapolation.train_length > 0 ?
-                  thousands(s->extrapolation.train_length, buf) : "unknown")
-          && grid_set(a, g, WEIGHTS,         i + 1, "%s", s->meta.quantization)
-          && grid_set(a, g, TOKEN_ERROR,     i + 1, "%.*f", decimals(FIGURE_PPL, exp(f->nats.value)), exp(f->nats.value)*s->token_error);
+        ok = set_figure(a, g, PPL, i + 1, f, FIGURE_PPL, "") &&
+             set_figure(a, g, NATS, i + 1, f, FIGURE_NATS, "") &&
+             set_figure(a, g, BPB, i + 1, f, FIGURE_BPB, "") &&
+             grid_set(a, g, ACCURACY, i + 1, "%.4f", (double) f->hits / (double) f->tokens) &&
+             grid_set(a, g, TOKENS_PER_BYTE, i + 1, "%.4f",
+                     (double) f->tokens / (double) f->bytes) &&
+             grid_set(a, g, TARGETS, i + 1, "%s", thousands(f->tokens, buf)) &&
+             grid_set(a, g, BYTES, i + 1, "%s", thousands(f->bytes, buf)) &&
+             grid_set(a, g, WINDOWS, i + 1, "%s", thousands(s->n_windows, buf)) &&
+             grid_set(a, g, TRAINED, i + 1, "%s",
+                     s->extrapolation.train_length > 0
+                             ? thousands(s->extrapolation.train_length, buf)
+                             : "unknown") &&
+             grid_set(a, g, WEIGHTS, i + 1, "%s", s->meta.quantization) &&
+             grid_set(a, g, TOKEN_ERROR, i + 1, "%.*f", decimals(FIGURE_PPL, exp(f->nats.value)),
+                     exp(f->nats.value) * s->token_error);
     }
     if (g != NULL) {
         g->title = "Overall";
@@ -118,11 +139,11 @@ static struct grid * make_overview(const struct report_panel * panel, struct are
 
 // Which run is best in a row, if its paired interval against every other excludes zero; −1: none.
 struct judge {
-    const struct report       * r;
+    const struct report *       r;
     const struct report_panel * panel;
     bool                        prefixes; // of buckets otherwise
-    struct paired            ** pairs;    // [n][n], made when they are needed
-    bool                      * tried;
+    struct paired **            pairs;    // [n][n], made when they are needed
+    bool *                      tried;
 };
 
 static const struct figures * judge_figures(const struct judge * j, int i) {
@@ -131,28 +152,33 @@ static const struct figures * judge_figures(const struct judge * j, int i) {
 }
 
 static const struct paired * judge_pair(struct judge * j, int base, int other) {
-    const int k = base*j->panel->n + other;
+    const int k = base * j->panel->n + other;
     if (!j->tried[k]) {
         j->tried[k] = true;
-        j->pairs[k] = report_pair(j->r, j->panel->runs[base], judge_figures(j, base), j->panel->runs[other], judge_figures(j, other));
+        j->pairs[k] = report_pair(j->r, j->panel->runs[base], judge_figures(j, base),
+                j->panel->runs[other], judge_figures(j, other));
     }
     return j->pairs[k];
 }
 
 static int judge_row(struct judge * j, int row) {
     int best = -1;
-    for (int i = 0; i < j->panel->n; i++) {
+    for (int i = 0; i < j->panel->n; ++i) {
         const struct figure * f = &judge_figures(j, i)->at[row];
         if (row < judge_figures(j, i)->n && isfinite(f->nats.value) &&
-                (best < 0 || figure_value(f, j->r->params.unit) < figure_value(&judge_figures(j, best)->at[row], j->r->params.unit))) {
+                (best < 0 || figure_value(f, j->r->params.unit) <
+                                     figure_value(&judge_figures(j, best)->at[row],
+                                             j->r->params.unit))) {
             best = i;
         }
     }
     if (best < 0 || j->panel->n < 2 || judge_figures(j, best)->at[row].diverged > 0) {
         return -1;
     }
-    for (int i = 0; i < j->panel->n; i++) {
-        const struct paired * p = i == best || judge_figures(j, i)->at[row].windows == 0 ? NULL : judge_pair(j, i, best);
+    for (int i = 0; i < j->panel->n; ++i) {
+        const struct paired * p = i == best || judge_figures(j, i)->at[row].windows == 0
+                                          ? NULL
+                                          : judge_pair(j, i, best);
         if (i != best && (p == NULL || !(p[row].difference.hi < 0.0))) {
             return -1;
         }
@@ -160,13 +186,15 @@ static int judge_row(struct judge * j, int row) {
     return best;
 }
 
-static struct judge judge_new(const struct report * r, const struct report_panel * panel, bool prefixes) {
-    const size_t n = (size_t) panel->n*(size_t) panel->n;
-    return (struct judge) { r, panel, prefixes, calloc(n, sizeof(struct paired *)), calloc(n, sizeof(bool)) };
+static struct judge judge_new(
+        const struct report * r, const struct report_panel * panel, bool prefixes) {
+    const size_t n = (size_t) panel->n * (size_t) panel->n;
+    return (struct judge) { r, panel, prefixes, calloc(n, sizeof(struct paired *)),
+        calloc(n, sizeof(bool)) };
 }
 
 static void judge_free(struct judge * j) {
-    for (int i = 0; i < j->panel->n*j->panel->n && j->pairs != NULL; i++) {
+    for (int i = 0; i < j->panel->n * j->panel->n && j->pairs != NULL; ++i) {
         free(j->pairs[i]);
     }
     free(j->pairs);
@@ -176,10 +204,10 @@ static void judge_free(struct judge * j) {
 // The model with the longest table of the two kinds gives the rows.
 static const struct figures * longest(const struct report_panel * panel, bool prefixes) {
     const struct figures * most = NULL;
-    for (int i = 0; i < panel->n; i++) {
+    for (int i = 0; i < panel->n; ++i) {
         const struct summary * s = &panel->runs[i]->summary;
         const struct figures * f = prefixes ? &s->prefixes : &s->buckets;
-        most = most == NULL || f->n > most->n ? f : most;
+        most                     = most == NULL || f->n > most->n ? f : most;
     }
     return most;
 }
@@ -189,17 +217,17 @@ static int64_t row_end(const struct figure * f, bool prefixes, bool contexts) {
 }
 
 // A line where each training length is passed.
-static void set_rules(struct grid * g, const struct report_panel * panel, const struct figures * rows, const int * shown, int n,
-        bool prefixes, struct arena * a) {
-    for (int i = 0; i < panel->n; i++) {
-        const struct summary * s = &panel->runs[i]->summary;
-        const int64_t          T = s->extrapolation.train_length;
-        int                  row = 0;
-        bool                seen = false;
+static void set_rules(struct grid * g, const struct report_panel * panel,
+        const struct figures * rows, const int * shown, int n, bool prefixes, struct arena * a) {
+    for (int i = 0; i < panel->n; ++i) {
+        const struct summary * s    = &panel->runs[i]->summary;
+        const int64_t          T    = s->extrapolation.train_length;
+        int                    row  = 0;
+        bool                   seen = false;
         while (row < n && row_end(&rows->at[shown[row]], prefixes, s->n_contexts > 0) <= T) {
             row++;
         }
-        for (int k = 0; k < g->n_rules; k++) {
+        for (int k = 0; k < g->n_rules; ++k) {
             seen |= g->rules[k].before == row + 1;
         }
         if (T > 0 && row > 0 && row < n && !seen && g->n_rules < GRID_MAX_RULES) {
@@ -215,51 +243,66 @@ static void set_rules(struct grid * g, const struct report_panel * panel, const 
     }
 }
 
-static bool fill_rows(const struct report * r, const struct report_panel * panel, bool prefixes, struct arena * a, struct grid * g,
-        const struct figures * rows, const int * shown, int n) {
+static bool fill_rows(const struct report * r, const struct report_panel * panel, bool prefixes,
+        struct arena * a, struct grid * g, const struct figures * rows, const int * shown, int n) {
     const bool   contexts = panel->runs[0]->summary.n_contexts > 0;
     struct judge judge    = judge_new(r, panel, prefixes);
     bool         ok       = judge.pairs != NULL && judge.tried != NULL;
 
-    for (int k = 0; k < n && ok; k++) {
+    for (int k = 0; k < n && ok; ++k) {
         const struct position_range * range = &rows->at[shown[k]].range;
         const int                     best  = judge_row(&judge, shown[k]);
         char                          from[32], to[32];
-        ok = prefixes || contexts ? grid_set(a, g, k + 1, 0, "%s", thousands(row_end(&rows->at[shown[k]], prefixes, contexts), to))
-                                  : grid_set(a, g, k + 1, 0, "%s\xe2\x80\x93%s", thousands(range->from, from), thousands(range->to, to));
-        for (int i = 0; i < panel->n && ok; i++) {
+        ok = prefixes || contexts
+                     ? grid_set(a, g, k + 1, 0, "%s",
+                               thousands(row_end(&rows->at[shown[k]], prefixes, contexts), to))
+                     : grid_set(a, g, k + 1, 0, "%s\xe2\x80\x93%s", thousands(range->from, from),
+                               thousands(range->to, to));
+        for (int i = 0; i < panel->n && ok; ++i) {
             const struct figures * f = judge_figures(&judge, i);
-            ok = shown[k] >= f->n || set_figure(a, g, k + 1, i + 1, &f->at[shown[k]], r->params.unit,
-                    best == i ? " *" : panel->n > 1 ? "  " : "");
+            ok                       = shown[k] >= f->n ||
+                 set_figure(a, g, k + 1, i + 1, &f->at[shown[k]], r->params.unit,
+                         best == i      ? " *"
+                         : panel->n > 1 ? "  "
+                                        : "");
         }
     }
     judge_free(&judge);
     return ok;
 }
 
-static const char * table_title(const struct report * r, bool prefixes, bool contexts, struct arena * a) {
+static const char * table_title(
+        const struct report * r, bool prefixes, bool contexts, struct arena * a) {
     char * title = arena_alloc(a, 160);
     if (title != NULL) {
-        snprintf(title, 160, prefixes ? "The first L tokens: %s" : contexts ? "The same targets after a context of so many tokens: %s" :
-                "Buckets of positions: %s", report_unit_name(r->params.unit));
+        snprintf(title, 160,
+                prefixes   ? "The first L tokens: %s"
+                : contexts ? "The same targets after a context of so many tokens: %s"
+                           : "Buckets of positions: %s",
+                report_unit_name(r->params.unit));
     }
     return title;
 }
 
-static struct grid * make_lengths(const struct report * r, const struct report_panel * panel, bool prefixes, struct arena * a) {
+static struct grid * make_lengths(const struct report * r, const struct report_panel * panel,
+        bool prefixes, struct arena * a) {
     const struct figures * rows     = longest(panel, prefixes);
     const bool             contexts = panel->runs[0]->summary.n_contexts > 0;
-    const int              every    = (rows->n + MAX_ROWS - 1)/MAX_ROWS;
+    const int              every    = (rows->n + MAX_ROWS - 1) / MAX_ROWS;
     int                    shown[MAX_ROWS + 1];
-    int                    n        = 0;
+    int                    n = 0;
 
-    for (int i = 0; i < rows->n; i++) { // the last is always there
-        if ((rows->n - 1 - i)%every == 0) {
+    for (int i = 0; i < rows->n; ++i) { // the last is always there
+        if ((rows->n - 1 - i) % every == 0) {
             shown[n++] = i;
         }
     }
     struct grid * g = grid_new(a, n + 1, panel->n + 1);
-    if (g == NULL || !set_models(a, g, panel, prefixes ? "L" : contexts ? "context" : "position") ||
+    if (g == NULL ||
+            !set_models(a, g, panel,
+                    prefixes   ? "L"
+                    : contexts ? "context"
+                               : "position") ||
             !fill_rows(r, panel, prefixes, a, g, rows, shown, n)) {
         return NULL;
     }
@@ -274,7 +317,7 @@ static struct grid * make_lengths(const struct report * r, const struct report_p
 static struct grid * make_extrapolation(const struct report_panel * panel, struct arena * a) {
     int  most = 0; // doublings of the training length, of the model that goes furthest
     bool any  = false;
-    for (int i = 0; i < panel->n; i++) {
+    for (int i = 0; i < panel->n; ++i) {
         const struct extrapolation * e = &panel->runs[i]->summary.extrapolation;
         any |= e->inside >= 0;
         while (e->n > 0 && e->factor[e->n - 1] > 1 << most) {
@@ -285,19 +328,22 @@ static struct grid * make_extrapolation(const struct report_panel * panel, struc
         return NULL;
     }
     struct grid * g  = grid_new(a, most + 4, panel->n + 1);
-    bool          ok = g != NULL && set_models(a, g, panel, "nats per token") && grid_set(a, g, 1, 0, "trained on, T")
-                    && grid_set(a, g, 2, 0, "last bucket inside T") && grid_set(a, g, most + 3, 0, "degrades from");
-    for (int k = 0; k < most && ok; k++) {
+    bool          ok = g != NULL && set_models(a, g, panel, "nats per token") &&
+              grid_set(a, g, 1, 0, "trained on, T") &&
+              grid_set(a, g, 2, 0, "last bucket inside T") &&
+              grid_set(a, g, most + 3, 0, "degrades from");
+    for (int k = 0; k < most && ok; ++k) {
         ok = grid_set(a, g, k + 3, 0, "%d T, less that", 2 << k);
     }
-    for (int i = 0; i < panel->n && ok; i++) {
-        const struct summary       * s = &panel->runs[i]->summary;
+    for (int i = 0; i < panel->n && ok; ++i) {
+        const struct summary *       s = &panel->runs[i]->summary;
         const struct extrapolation * e = &s->extrapolation;
         char                         buf[32];
-        ok = grid_set(a, g, 1, i + 1, "%s", e->train_length > 0 ? thousands(e->train_length, buf) : "unknown");
+        ok = grid_set(a, g, 1, i + 1, "%s",
+                e->train_length > 0 ? thousands(e->train_length, buf) : "unknown");
         if (e->inside >= 0 && ok) {
             ok = set_figure(a, g, 2, i + 1, &s->buckets.at[e->inside], FIGURE_NATS, "");
-            for (int k = 0; k < e->n && ok; k++) {
+            for (int k = 0; k < e->n && ok; ++k) {
                 int row = 0;
                 while ((2 << row) < e->factor[k]) {
                     row++;
@@ -305,13 +351,15 @@ static struct grid * make_extrapolation(const struct report_panel * panel, struc
                 ok = set_difference(a, g, row + 3, i + 1, &e->difference[k]);
             }
         }
-        ok = ok && grid_set(a, g, most + 3, i + 1, "%s", e->degrades >= 0 ? thousands(s->buckets.at[e->degrades].range.from, buf) :
-                "nowhere");
+        ok = ok && grid_set(a, g, most + 3, i + 1, "%s",
+                           e->degrades >= 0 ? thousands(s->buckets.at[e->degrades].range.from, buf)
+                                            : "nowhere");
     }
     if (g != NULL) {
         g->title = "Beyond the training length";
-        g->note  = "Differences are paired by window, with 95 % intervals. \"Degrades from\" is the first bucket whose loss exceeds that of "
-                   "the best bucket before it by more than the tolerance, with its whole interval.";
+        g->note =
+                "Differences are paired by window, with 95 % intervals. \"Degrades from\" is the first bucket whose loss exceeds that of "
+                "the best bucket before it by more than the tolerance, with its whole interval.";
     }
     return ok ? g : NULL;
 }
@@ -320,11 +368,12 @@ static struct grid * make_extrapolation(const struct report_panel * panel, struc
 // Against the baseline
 //
 
-static bool set_paired(struct arena * a, struct grid * g, int row, const char * name, const char * where, const struct paired * p,
-        bool nats) {
+static bool set_paired(struct arena * a, struct grid * g, int row, const char * name,
+        const char * where, const struct paired * p, bool nats) {
     const double value = stats_p_value(&p->difference);
-    bool         ok    = grid_set(a, g, row, 0, "%s", name) && grid_set(a, g, row, 1, "%s", where) &&
-            set_difference(a, g, row, 2, &p->difference) && grid_set(a, g, row, 4, "%" PRId64 " of %" PRId64, p->won, p->difference.n);
+    bool         ok = grid_set(a, g, row, 0, "%s", name) && grid_set(a, g, row, 1, "%s", where) &&
+              set_difference(a, g, row, 2, &p->difference) &&
+              grid_set(a, g, row, 4, "%" PRId64 " of %" PRId64, p->won, p->difference.n);
     if (nats) {
         ok = ok && grid_set(a, g, row, 3, "%.4f", exp(p->difference.value));
     }
@@ -332,26 +381,27 @@ static bool set_paired(struct arena * a, struct grid * g, int row, const char * 
 }
 
 static struct grid * make_comparisons(const struct report_panel * panel, struct arena * a) {
-    static const char * const HEAD[] = { "model", "targets", "difference", "ratio of ppl", "windows won", "p" };
-    enum { N_COLS = sizeof(HEAD)/sizeof(HEAD[0]) };
-    struct grid * g   = grid_new(a, 2*panel->n, N_COLS);
-    char        * title = arena_alloc(a, strlen(panel->runs[panel->baseline]->name) + 64);
-    char        * note  = arena_alloc(a, 512);
+    static const char * const HEAD[] = { "model", "targets", "difference", "ratio of ppl",
+        "windows won", "p" };
+    enum { N_COLS = sizeof(HEAD) / sizeof(HEAD[0]) };
+    struct grid * g     = grid_new(a, 2 * panel->n, N_COLS);
+    char *        title = arena_alloc(a, strlen(panel->runs[panel->baseline]->name) + 64);
+    char *        note  = arena_alloc(a, 512);
     int           row = 1, n_buckets = 0;
-    bool          ok  = g != NULL && title != NULL && note != NULL;
+    bool          ok = g != NULL && title != NULL && note != NULL;
 
-    for (int c = 0; c < N_COLS && ok; c++) {
+    for (int c = 0; c < N_COLS && ok; ++c) {
         ok = grid_set(a, g, 0, c, "%s", HEAD[c]);
     }
-    for (int i = 0; i < panel->n && ok; i++) {
-        const struct comparison      * c    = &panel->comparisons[i];
+    for (int i = 0; i < panel->n && ok; ++i) {
+        const struct comparison *      c    = &panel->comparisons[i];
         const struct byte_comparison * b    = &panel->bytes[i];
-        const char                   * name = panel->runs[i]->name;
+        const char *                   name = panel->runs[i]->name;
         if (c->base != NULL) {
             char where[64], buf[32];
             snprintf(where, sizeof(where), "beyond %s", thousands(c->train_length, buf));
             n_buckets = c->n_buckets;
-            ok = set_paired(a, g, row++, name, "all, nats", &c->all, true);
+            ok        = set_paired(a, g, row++, name, "all, nats", &c->all, true);
             if (ok && c->beyond.difference.n > 0) {
                 ok = set_paired(a, g, row++, name, where, &c->beyond, true);
             }
@@ -361,8 +411,9 @@ static struct grid * make_comparisons(const struct report_panel * panel, struct 
                 ok = set_paired(a, g, row++, name, "beyond both lengths", &b->beyond, false);
             }
         } else if (i != panel->baseline) {
-            ok = grid_set(a, g, row, 0, "%s", name) && grid_set(a, g, row, 1, "not comparable: %s",
-                    panel->refused[i] != NULL ? panel->refused[i] : "");
+            ok = grid_set(a, g, row, 0, "%s", name) &&
+                 grid_set(a, g, row, 1, "not comparable: %s",
+                         panel->refused[i] != NULL ? panel->refused[i] : "");
             row++;
         }
     }
@@ -370,8 +421,10 @@ static struct grid * make_comparisons(const struct report_panel * panel, struct 
         return NULL;
     }
     sprintf(title, "Less %s, paired by window", panel->runs[panel->baseline]->name);
-    snprintf(note, 512, "Negative: better. p is of Student's t on window differences. The row beyond the training length is the one test to "
-            "go by: %d buckets were looked at, and of 20 that do not differ one seems to.", n_buckets);
+    snprintf(note, 512,
+            "Negative: better. p is of Student's t on window differences. The row beyond the training length is the one test to "
+            "go by: %d buckets were looked at, and of 20 that do not differ one seems to.",
+            n_buckets);
     g->n_rows = row;
     g->left   = true;
     g->title  = title;
@@ -388,31 +441,34 @@ static struct grid * make_composition(const struct report_panel * panel, struct 
     if (s->n_sources == 0 || s->buckets.n == 0) {
         return NULL;
     }
-    const int     every = (s->buckets.n + MAX_ROWS/4 - 1)/(MAX_ROWS/4);
+    const int     every = (s->buckets.n + MAX_ROWS / 4 - 1) / (MAX_ROWS / 4);
     const int     n     = s->n_sources + 1;
-    struct grid * g     = grid_new(a, (s->buckets.n + every - 1)/every + 1, n + 1);
-    const char  * p     = s->meta.sources;
+    struct grid * g     = grid_new(a, (s->buckets.n + every - 1) / every + 1, n + 1);
+    const char *  p     = s->meta.sources;
     bool          ok    = g != NULL && grid_set(a, g, 0, 0, "position");
 
-    for (int k = 0; k < n && ok; k++) {
+    for (int k = 0; k < n && ok; ++k) {
         const size_t length = strcspn(p, "\t");
-        ok = k == s->n_sources ? grid_set(a, g, 0, k + 1, "none") : grid_set(a, g, 0, k + 1, "%.*s", (int) length, p);
+        ok                  = k == s->n_sources ? grid_set(a, g, 0, k + 1, "none")
+                                                : grid_set(a, g, 0, k + 1, "%.*s", (int) length, p);
         p += length + (p[length] == '\t');
     }
     int row = 1;
-    for (int b = 0; b < s->buckets.n && ok; b++) {
-        if ((s->buckets.n - 1 - b)%every != 0) {
+    for (int b = 0; b < s->buckets.n && ok; ++b) {
+        if ((s->buckets.n - 1 - b) % every != 0) {
             continue;
         }
         int64_t total = 0;
         char    from[32], to[32];
-        for (int k = 0; k < n; k++) {
-            total += s->composition[b*n + k];
+        for (int k = 0; k < n; ++k) {
+            total += s->composition[b * n + k];
         }
-        ok = grid_set(a, g, row, 0, "%s\xe2\x80\x93%s", thousands(s->buckets.at[b].range.from, from),
+        ok = grid_set(a, g, row, 0, "%s\xe2\x80\x93%s",
+                thousands(s->buckets.at[b].range.from, from),
                 thousands(s->buckets.at[b].range.to, to));
-        for (int k = 0; k < n && ok; k++) {
-            ok = grid_set(a, g, row, k + 1, "%.1f %%", total > 0 ? 100.0*(double) s->composition[b*n + k]/(double) total : 0.0);
+        for (int k = 0; k < n && ok; ++k) {
+            ok = grid_set(a, g, row, k + 1, "%.1f %%",
+                    total > 0 ? 100.0 * (double) s->composition[b * n + k] / (double) total : 0.0);
         }
         row++;
     }
@@ -433,23 +489,25 @@ static struct grid * make_composition(const struct report_panel * panel, struct 
 static struct grid * make_norms(const struct report_panel * panel, struct arena * a) {
     const struct figures * rows     = longest(panel, false);
     const bool             contexts = panel->runs[0]->summary.n_contexts > 0;
-    struct grid          * g        = grid_new(a, rows->n + 1, panel->n + 1);
-    bool                   ok       = g != NULL && set_models(a, g, panel, contexts ? "context" : "position");
-    int                    row      = 1;
-    for (int b = 0; b < rows->n && ok; b++) {
+    struct grid *          g        = grid_new(a, rows->n + 1, panel->n + 1);
+    bool ok  = g != NULL && set_models(a, g, panel, contexts ? "context" : "position");
+    int  row = 1;
+    for (int b = 0; b < rows->n && ok; ++b) {
         bool any = false;
-        for (int i = 0; i < panel->n && ok; i++) {
+        for (int i = 0; i < panel->n && ok; ++i) {
             const struct summary * s = &panel->runs[i]->summary;
             if (s->norms != NULL && b < s->buckets.n && s->norms[b].windows > 0) {
                 any = true;
-                ok  = grid_set(a, g, row, i + 1, "%.4g / %.4g", s->norms[b].median, s->norms[b].most);
+                ok  = grid_set(
+                        a, g, row, i + 1, "%.4g / %.4g", s->norms[b].median, s->norms[b].most);
             }
         }
         if (any) {
             const struct position_range * range = &rows->at[b].range;
             char                          from[32], to[32];
             ok = ok && (contexts ? grid_set(a, g, row, 0, "%s", thousands(range->from, from))
-                                 : grid_set(a, g, row, 0, "%s\xe2\x80\x93%s", thousands(range->from, from), thousands(range->to, to)));
+                                 : grid_set(a, g, row, 0, "%s\xe2\x80\x93%s",
+                                           thousands(range->from, from), thousands(range->to, to)));
             row++;
         }
     }
@@ -458,15 +516,16 @@ static struct grid * make_norms(const struct report_panel * panel, struct arena 
     }
     g->n_rows = row;
     g->title  = "Largest state norm: median of windows / of all windows";
-    g->note   = "Frobenius, over layers and heads. A state that explodes grows with the position; one that is merely of no use does not.";
+    g->note =
+            "Frobenius, over layers and heads. A state that explodes grows with the position; one that is merely of no use does not.";
     return g;
 }
 
 int report_make_tables(const struct report * r, const struct report_panel * panel, struct arena * a,
         struct grid * tables[REPORT_MAX_TABLES]) {
-    const struct summary * s = &panel->runs[0]->summary;
-    int                    n = 0;
-    bool                  ok = true;
+    const struct summary * s  = &panel->runs[0]->summary;
+    int                    n  = 0;
+    bool                   ok = true;
 
     if (s->n_contexts == 0) {
         ok = (tables[n++] = make_lengths(r, panel, true, a)) != NULL;
@@ -490,10 +549,13 @@ int report_make_tables(const struct report * r, const struct report_panel * pane
 
 const char * report_describe(const struct report_panel * panel, char * text, size_t size) {
     const struct score_meta * m = &panel->runs[0]->scores.meta;
-    char w[32], n[32], d[32];
-    snprintf(text, size, "protocol %s: %s, %s windows of %s tokens from %s documents, reset %s, bos %s, eos %s%s; template %s; "
+    char                      w[32], n[32], d[32];
+    snprintf(text, size,
+            "protocol %s: %s, %s windows of %s tokens from %s documents, reset %s, bos %s, eos %s%s; template %s; "
             "data %.12s, tokenizer %.12s",
-            m->protocol, m->mode, thousands(panel->runs[0]->scores.n_windows, n), thousands(m->window, w), thousands(m->documents, d),
-            m->reset, m->bos, m->eos, m->skip_special ? ", special tokens left out" : "", m->template, m->data_fingerprint, m->tokenizer_hash);
+            m->protocol, m->mode, thousands(panel->runs[0]->scores.n_windows, n),
+            thousands(m->window, w), thousands(m->documents, d), m->reset, m->bos, m->eos,
+            m->skip_special ? ", special tokens left out" : "", m->template, m->data_fingerprint,
+            m->tokenizer_hash);
     return text;
 }

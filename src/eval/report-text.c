@@ -5,26 +5,30 @@
 
 #include <string.h>
 
-static void write_warnings(const struct report_panel * panel, const struct report_screen * screen, FILE * out) {
+static void write_warnings(
+        const struct report_panel * panel, const struct report_screen * screen, FILE * out) {
     char         names[512], text[2048];
     const char * warning;
-    for (int i = 0; (warning = report_warning(panel, i, names, sizeof(names))) != NULL; i++) {
+    for (int i = 0; (warning = report_warning(panel, i, names, sizeof(names))) != NULL; ++i) {
         snprintf(text, sizeof(text), "warning: %s: %s", names, warning);
         text_write_wrapped(text, 0, screen->columns, 4, screen->utf8, out);
     }
 }
 
-static void write_heading(const struct report_panel * panel, const struct report_screen * screen, FILE * out) {
+static void write_heading(
+        const struct report_panel * panel, const struct report_screen * screen, FILE * out) {
     char text[1024];
     fputs(screen->color ? "\033[1m" : "", out);
     text_write_wrapped(panel->title, 0, screen->columns, 0, screen->utf8, out);
     fputs(screen->color ? "\033[0m" : "", out);
-    text_write_wrapped(report_describe(panel, text, sizeof(text)), 0, screen->columns, 2, screen->utf8, out);
+    text_write_wrapped(
+            report_describe(panel, text, sizeof(text)), 0, screen->columns, 2, screen->utf8, out);
     putc('\n', out);
 }
 
-static bool write_panel(const struct report * r, const struct report_panel * panel, const struct report_screen * screen, FILE * out) {
-    struct grid  * tables[REPORT_MAX_TABLES];
+static bool write_panel(const struct report * r, const struct report_panel * panel,
+        const struct report_screen * screen, FILE * out) {
+    struct grid *  tables[REPORT_MAX_TABLES];
     struct arena * arena = arena_new();
     const int      n     = arena != NULL ? report_make_tables(r, panel, arena, tables) : -1;
     bool           ok    = n >= 0;
@@ -32,7 +36,7 @@ static bool write_panel(const struct report * r, const struct report_panel * pan
     if (ok) {
         write_heading(panel, screen, out);
         ok = !screen->plot || report_write_plot(r, panel, screen, out);
-        for (int i = 0; i < n; i++) {
+        for (int i = 0; i < n; ++i) {
             grid_write_text(tables[i], screen->columns, screen->utf8, out);
         }
         write_warnings(panel, screen, out);
@@ -42,7 +46,7 @@ static bool write_panel(const struct report * r, const struct report_panel * pan
 }
 
 bool report_write_text(const struct report * r, const struct report_screen * screen, FILE * out) {
-    for (int p = 0; p < r->n_panels; p++) {
+    for (int p = 0; p < r->n_panels; ++p) {
         if (p > 0) {
             putc('\n', out);
         }
@@ -50,7 +54,9 @@ bool report_write_text(const struct report * r, const struct report_screen * scr
             return false;
         }
     }
-    text_write_wrapped("\xc2\xb1 is half the width of the 95 % interval over windows; * marks the best where paired intervals against all "
-            "others exclude 0; !k: k windows diverged and are left out.", 0, screen->columns, 0, screen->utf8, out);
+    text_write_wrapped(
+            "\xc2\xb1 is half the width of the 95 % interval over windows; * marks the best where paired intervals against all "
+            "others exclude 0; !k: k windows diverged and are left out.",
+            0, screen->columns, 0, screen->utf8, out);
     return true;
 }

@@ -26,17 +26,20 @@ struct slot_header {
 
 enum { PATH_SIZE = 4096 };
 
-static bool partial_path(const struct score_params * params, int64_t first, char path[PATH_SIZE], char * err, size_t err_size) {
-    if (snprintf(path, PATH_SIZE, "%s/%" PRId64 ".partial", params->checkpoints, first) >= PATH_SIZE) {
+static bool partial_path(const struct score_params * params, int64_t first, char path[PATH_SIZE],
+        char * err, size_t err_size) {
+    if (snprintf(path, PATH_SIZE, "%s/%" PRId64 ".partial", params->checkpoints, first) >=
+            PATH_SIZE) {
         snprintf(err, err_size, "%s: the path is too long for a checkpoint", params->checkpoints);
         return false;
     }
     return true;
 }
 
-static bool state_path(const struct score_params * params, const struct score_group * g, int64_t s, char path[PATH_SIZE],
-        char * err, size_t err_size) {
-    const int n = snprintf(path, PATH_SIZE, "%s/%" PRId64 ".%" PRId64 ".%" PRId64 ".state", params->checkpoints, g->first, g->n_calls, s);
+static bool state_path(const struct score_params * params, const struct score_group * g, int64_t s,
+        char path[PATH_SIZE], char * err, size_t err_size) {
+    const int n = snprintf(path, PATH_SIZE, "%s/%" PRId64 ".%" PRId64 ".%" PRId64 ".state",
+            params->checkpoints, g->first, g->n_calls, s);
     if (n >= PATH_SIZE) {
         snprintf(err, err_size, "%s: the path is too long for a checkpoint", params->checkpoints);
         return false;
@@ -47,7 +50,7 @@ static bool state_path(const struct score_params * params, const struct score_gr
 static uint64_t add_sum(uint64_t sum, const void * data, size_t size) { // FNV-1a
     const uint8_t * p = data;
     for (size_t i = 0; i < size; ++i) {
-        sum = (sum ^ p[i])*0x100000001b3u;
+        sum = (sum ^ p[i]) * 0x100000001b3u;
     }
     return sum;
 }
@@ -71,32 +74,36 @@ struct writer {
 
 static bool put(struct writer * w, const void * data, size_t size, char * err, size_t err_size) {
     w->sum = add_sum(w->sum, data, size);
-    return size == 0 || atomic_file_write(&w->file, data, size, err, err_size); // a window that is yet to begin has no arrays
+    return size == 0 || atomic_file_write(&w->file, data, size, err,
+                                err_size); // a window that is yet to begin has no arrays
 }
 
-static bool save_partial(const struct score_params * params, const struct score_group * g, struct lrnn_session * session,
-        char * err, size_t err_size) {
-    char path[PATH_SIZE];
+static bool save_partial(const struct score_params * params, const struct score_group * g,
+        struct lrnn_session * session, char * err, size_t err_size) {
+    char          path[PATH_SIZE];
     struct writer w = { .sum = SUM_START };
-    if (!partial_path(params, g->first, path, err, err_size) || !atomic_file_open(&w.file, path, err, err_size)) {
+    if (!partial_path(params, g->first, path, err, err_size) ||
+            !atomic_file_open(&w.file, path, err, err_size)) {
         return false;
     }
     struct header header = { .first = g->first, .n = g->n, .n_calls = g->n_calls };
-    memcpy(header.magic,    MAGIC,            sizeof(header.magic));
+    memcpy(header.magic, MAGIC, sizeof(header.magic));
     memcpy(header.identity, params->identity, sizeof(header.identity));
     bool ok = put(&w, &header, sizeof(header), err, err_size);
     for (int64_t s = 0; s < g->n && ok; ++s) {
         const struct score_slot * slot = &g->slots[s];
-        const struct slot_header  h    = { slot->window.n_tokens, slot->at, lrnn_seq_length(session, (int32_t) s) > 0 };
-        ok = put(&w, &h, sizeof(h), err, err_size) && put(&w, slot->nll, n_found(slot)*sizeof(*slot->nll), err, err_size) &&
+        const struct slot_header  h    = { slot->window.n_tokens, slot->at,
+                lrnn_seq_length(session, (int32_t) s) > 0 };
+        ok                             = put(&w, &h, sizeof(h), err, err_size) &&
+             put(&w, slot->nll, n_found(slot) * sizeof(*slot->nll), err, err_size) &&
              put(&w, slot->flags, n_found(slot), err, err_size);
         if (params->state_norm) {
             ok = ok && put(&w, &slot->n_norms, sizeof(slot->n_norms), err, err_size) &&
-                 put(&w, slot->norms, (size_t) slot->n_norms*sizeof(*slot->norms), err, err_size);
+                 put(&w, slot->norms, (size_t) slot->n_norms * sizeof(*slot->norms), err, err_size);
         }
     }
     const uint64_t sum = w.sum;
-    ok = ok && put(&w, &sum, sizeof(sum), err, err_size);
+    ok                 = ok && put(&w, &sum, sizeof(sum), err, err_size);
     if (!ok) {
         atomic_file_cancel(&w.file);
         return false;
@@ -104,8 +111,8 @@ static bool save_partial(const struct score_params * params, const struct score_
     return atomic_file_commit(&w.file, err, err_size);
 }
 
-bool score_checkpoint_save(const struct score_params * params, const struct score_group * g, struct lrnn_session * session,
-        char * err, size_t err_size) {
+bool score_checkpoint_save(const struct score_params * params, const struct score_group * g,
+        struct lrnn_session * session, char * err, size_t err_size) {
     if (mkdir(params->checkpoints, 0777) != 0 && errno != EEXIST) {
         snprintf(err, err_size, "%s: cannot be made: %s", params->checkpoints, strerror(errno));
         return false;
@@ -113,7 +120,8 @@ bool score_checkpoint_save(const struct score_params * params, const struct scor
     for (int64_t s = 0; s < g->n; ++s) {
         char path[PATH_SIZE];
         if (lrnn_seq_length(session, (int32_t) s) > 0 &&
-            (!state_path(params, g, s, path, err, err_size) || !lrnn_seq_save(session, (int32_t) s, NULL, path, err, err_size))) {
+                (!state_path(params, g, s, path, err, err_size) ||
+                        !lrnn_seq_save(session, (int32_t) s, NULL, path, err, err_size))) {
             return false;
         }
     }
@@ -137,14 +145,16 @@ static bool get(struct reader * r, void * data, size_t size) {
     return true;
 }
 
-static bool load_partial(const struct score_params * params, struct score_group * g, struct reader * r, bool * has_state,
-        char * err, size_t err_size) {
+static bool load_partial(const struct score_params * params, struct score_group * g,
+        struct reader * r, bool * has_state, char * err, size_t err_size) {
     struct header header;
-    if (!get(r, &header, sizeof(header)) || memcmp(header.magic, MAGIC, sizeof(header.magic)) != 0) {
+    if (!get(r, &header, sizeof(header)) ||
+            memcmp(header.magic, MAGIC, sizeof(header.magic)) != 0) {
         snprintf(err, err_size, "it is not a checkpoint");
         return false;
     }
-    if (memcmp(header.identity, params->identity, sizeof(header.identity)) != 0 || header.first != g->first || header.n != g->n) {
+    if (memcmp(header.identity, params->identity, sizeof(header.identity)) != 0 ||
+            header.first != g->first || header.n != g->n) {
         snprintf(err, err_size, "it belongs to another run");
         return false;
     }
@@ -152,18 +162,22 @@ static bool load_partial(const struct score_params * params, struct score_group 
     for (int64_t s = 0; s < g->n; ++s) {
         struct score_slot * slot = &g->slots[s];
         struct slot_header  h;
-        if (!get(r, &h, sizeof(h)) || h.n_tokens != slot->window.n_tokens || h.at < 0 || h.at > h.n_tokens) {
+        if (!get(r, &h, sizeof(h)) || h.n_tokens != slot->window.n_tokens || h.at < 0 ||
+                h.at > h.n_tokens) {
             snprintf(err, err_size, "it is damaged");
             return false;
         }
         slot->at     = h.at;
         has_state[s] = h.has_state != 0;
-        if (!get(r, slot->nll, n_found(slot)*sizeof(*slot->nll)) || !get(r, slot->flags, n_found(slot))) {
+        if (!get(r, slot->nll, n_found(slot) * sizeof(*slot->nll)) ||
+                !get(r, slot->flags, n_found(slot))) {
             snprintf(err, err_size, "it is damaged");
             return false;
         }
-        if (params->state_norm && (!get(r, &slot->n_norms, sizeof(slot->n_norms)) || slot->n_norms < 0 || slot->n_norms > slot->max_norms ||
-            !get(r, slot->norms, (size_t) slot->n_norms*sizeof(*slot->norms)))) {
+        if (params->state_norm &&
+                (!get(r, &slot->n_norms, sizeof(slot->n_norms)) || slot->n_norms < 0 ||
+                        slot->n_norms > slot->max_norms ||
+                        !get(r, slot->norms, (size_t) slot->n_norms * sizeof(*slot->norms)))) {
             snprintf(err, err_size, "it is damaged");
             return false;
         }
@@ -177,20 +191,21 @@ static bool load_partial(const struct score_params * params, struct score_group 
     return true;
 }
 
-static bool load_states(const struct score_params * params, struct score_group * g, struct lrnn_session * session, const bool * has_state,
-        char * err, size_t err_size) {
+static bool load_states(const struct score_params * params, struct score_group * g,
+        struct lrnn_session * session, const bool * has_state, char * err, size_t err_size) {
     for (int64_t s = 0; s < g->n; ++s) {
         char path[PATH_SIZE];
         if (has_state[s] &&
-            (!state_path(params, g, s, path, err, err_size) || !lrnn_seq_load(session, (int32_t) s, NULL, path, err, err_size))) {
+                (!state_path(params, g, s, path, err, err_size) ||
+                        !lrnn_seq_load(session, (int32_t) s, NULL, path, err, err_size))) {
             return false;
         }
     }
     return true;
 }
 
-enum score_checkpoint score_checkpoint_load(const struct score_params * params, struct score_group * g, struct lrnn_session * session,
-        char * err, size_t err_size) {
+enum score_checkpoint score_checkpoint_load(const struct score_params * params,
+        struct score_group * g, struct lrnn_session * session, char * err, size_t err_size) {
     char path[PATH_SIZE], why[512] = "out of memory";
     if (!partial_path(params, g->first, path, err, err_size)) {
         return CHECKPOINT_NONE; // none can have been saved
@@ -200,8 +215,8 @@ enum score_checkpoint score_checkpoint_load(const struct score_params * params, 
         return CHECKPOINT_NONE;
     }
     bool *     has_state = calloc((size_t) g->n, sizeof(*has_state));
-    const bool ok        = has_state != NULL && load_partial(params, g, &r, has_state, why, sizeof(why)) &&
-                           load_states(params, g, session, has_state, why, sizeof(why));
+    const bool ok = has_state != NULL && load_partial(params, g, &r, has_state, why, sizeof(why)) &&
+                    load_states(params, g, session, has_state, why, sizeof(why));
     free(has_state);
     fclose(r.file);
     if (!ok) {
@@ -219,7 +234,7 @@ enum score_checkpoint score_checkpoint_load(const struct score_params * params, 
 
 // Calls of the newest checkpoint of a group, −1: there is none.
 static int64_t newest_calls(const struct score_params * params, int64_t first) {
-    char path[PATH_SIZE], err[64];
+    char          path[PATH_SIZE], err[64];
     struct header header = { .n_calls = -1 };
     FILE * file = partial_path(params, first, path, err, sizeof(err)) ? fopen(path, "rb") : NULL;
     if (file != NULL) {
@@ -237,19 +252,24 @@ void score_checkpoint_clean(const struct score_params * params, int64_t first) {
         return;
     }
     const int64_t n_calls = first >= 0 ? newest_calls(params, first) : -1;
-    char keep_partial[64], keep_states[64];
+    char          keep_partial[64], keep_states[64];
     snprintf(keep_partial, sizeof(keep_partial), "%" PRId64 ".partial", first);
-    snprintf(keep_states,  sizeof(keep_states),  "%" PRId64 ".%" PRId64 ".", first, n_calls);
+    snprintf(keep_states, sizeof(keep_states), "%" PRId64 ".%" PRId64 ".", first, n_calls);
     for (const struct dirent * entry; (entry = readdir(dir)) != NULL;) {
         const char * name     = entry->d_name;
         const size_t n        = strlen(name);
         const bool   is_state = n > 6 && strcmp(name + n - 6, ".state") == 0;
-        const bool   is_ours  = strspn(name, "0123456789") > 0 && // or was to be: temporary names end with something else
-            (strstr(name, ".partial") != NULL || strstr(name, ".state") != NULL);
-        const bool   is_kept  = n_calls >= 0 &&
-            (strcmp(name, keep_partial) == 0 || (is_state && strncmp(name, keep_states, strlen(keep_states)) == 0));
+        const bool   is_ours  = strspn(name, "0123456789") >
+                                     0 && // or was to be: temporary names end with something else
+                             (strstr(name, ".partial") != NULL || strstr(name, ".state") != NULL);
+        const bool is_kept =
+                n_calls >= 0 &&
+                (strcmp(name, keep_partial) == 0 ||
+                        (is_state && strncmp(name, keep_states, strlen(keep_states)) == 0));
         char path[PATH_SIZE];
-        if (is_ours && !is_kept && snprintf(path, sizeof(path), "%s/%s", params->checkpoints, name) < (int) sizeof(path)) {
+        if (is_ours && !is_kept &&
+                snprintf(path, sizeof(path), "%s/%s", params->checkpoints, name) <
+                        (int) sizeof(path)) {
             unlink(path);
         }
     }

@@ -35,26 +35,27 @@ struct key {
 
 #define TEXT(k)        { #k, KEY_TEXT, offsetof(struct score_meta, k), 0, 0, false }
 #define TEXT_IF_ANY(k) { #k, KEY_TEXT, offsetof(struct score_meta, k), 0, 0, true }
-#define INT(k, lo, hi) { #k, KEY_INT,  offsetof(struct score_meta, k), lo, hi, false }
+#define INT(k, lo, hi) { #k, KEY_INT, offsetof(struct score_meta, k), lo, hi, false }
 #define BOOL(k)        { #k, KEY_BOOL, offsetof(struct score_meta, k), 0, 1, false }
 
-static const int64_t MANY = INT64_C(1) << 40; // more than there is of anything, and far from where products overflow
+static const int64_t MANY =
+        INT64_C(1) << 40; // more than there is of anything, and far from where products overflow
 
-static const struct key KEYS[] = { // in the order of the file
-    TEXT(tool),
-    TEXT(model), TEXT(model_hash), TEXT(model_family), TEXT(eigenvalues), TEXT(quantization),
-    INT (parameters, 0, INT64_MAX), INT(train_length, 0, MANY), INT(n_vocab, 1, INT32_MAX), TEXT(tokenizer_hash),
-    TEXT(dataset), TEXT(data_fingerprint), TEXT(template), TEXT(files), TEXT(sources),
-    INT (records, 0, MANY), INT(documents, 0, MANY), INT(filtered, 0, MANY), INT(malformed, 0, MANY), INT(lone_surrogates, 0, MANY),
-    TEXT(complaints),
-    TEXT(protocol), TEXT(mode), TEXT(bos), TEXT(eos), TEXT(reset),
-    INT (window, 2, SCORE_MAX_TARGETS), INT(min_doc_tokens, 0, MANY), BOOL(skip_special), TEXT(same_targets),
-    TEXT_IF_ANY(probe),
-    INT (n_batch, 1, INT32_MAX), INT(group, 1, INT32_MAX), INT(n_windows, 1, MANY), INT(n_shards, 1, SCORE_MAX_SHARDS),
-    INT (shard, 1, SCORE_MAX_SHARDS), // last: the only line in which shards differ
+static const struct key KEYS[] = {
+    // in the order of the file
+    TEXT(tool), TEXT(model), TEXT(model_hash), TEXT(model_family), TEXT(eigenvalues),
+    TEXT(quantization), INT(parameters, 0, INT64_MAX), INT(train_length, 0, MANY),
+    INT(n_vocab, 1, INT32_MAX), TEXT(tokenizer_hash), TEXT(dataset), TEXT(data_fingerprint),
+    TEXT(template), TEXT(files), TEXT(sources), INT(records, 0, MANY), INT(documents, 0, MANY),
+    INT(filtered, 0, MANY), INT(malformed, 0, MANY), INT(lone_surrogates, 0, MANY),
+    TEXT(complaints), TEXT(protocol), TEXT(mode), TEXT(bos), TEXT(eos), TEXT(reset),
+    INT(window, 2, SCORE_MAX_TARGETS), INT(min_doc_tokens, 0, MANY), BOOL(skip_special),
+    TEXT(same_targets), TEXT_IF_ANY(probe), INT(n_batch, 1, INT32_MAX), INT(group, 1, INT32_MAX),
+    INT(n_windows, 1, MANY), INT(n_shards, 1, SCORE_MAX_SHARDS),
+    INT(shard, 1, SCORE_MAX_SHARDS), // last: the only line in which shards differ
 };
 
-enum { N_KEYS = sizeof(KEYS)/sizeof(KEYS[0]) };
+enum { N_KEYS = sizeof(KEYS) / sizeof(KEYS[0]) };
 
 static const char * get_text(const struct score_meta * meta, const struct key * key) {
     const char * text;
@@ -114,10 +115,10 @@ static bool unescape(char * text) {
         }
         p++;
         switch (*p) {
-            case 'n':  *out++ = '\n'; break;
-            case 'r':  *out++ = '\r'; break;
+            case 'n': *out++ = '\n'; break;
+            case 'r': *out++ = '\r'; break;
             case '\\': *out++ = '\\'; break;
-            default:   return false;
+            default: return false;
         }
     }
     *out = '\0';
@@ -156,16 +157,16 @@ static size_t write_text(const struct score_meta * meta, char * out) {
 
 char * score_header_new(const struct score_meta * meta, size_t * size) {
     const size_t used   = write_text(meta, NULL);
-    const size_t n_text = (used + 7)/8*8;
-    *size = SCORE_PREFIX_SIZE + n_text + SCORE_DIGEST_SIZE;
-    char * header = malloc(*size);
+    const size_t n_text = (used + 7) / 8 * 8;
+    *size               = SCORE_PREFIX_SIZE + n_text + SCORE_DIGEST_SIZE;
+    char * header       = malloc(*size);
     if (header == NULL) {
         return NULL;
     }
     const uint32_t n = (uint32_t) n_text;
-    memcpy(header,      MAGIC,    8);
-    memcpy(header + 8,  &VERSION, 4);
-    memcpy(header + 12, &n,       4);
+    memcpy(header, MAGIC, 8);
+    memcpy(header + 8, &VERSION, 4);
+    memcpy(header + 12, &n, 4);
     char * text = header + SCORE_PREFIX_SIZE;
     write_text(meta, text);
     memset(text + used, '\n', n_text - used);
@@ -187,20 +188,27 @@ bool score_meta_identity(const struct score_meta * meta, uint8_t digest[32]) {
     return header != NULL;
 }
 
-size_t score_header_check(const char * file, const uint8_t * data, size_t size, char * err, size_t err_size) {
+size_t score_header_check(
+        const char * file, const uint8_t * data, size_t size, char * err, size_t err_size) {
     uint32_t version, n_text;
     if (size < SCORE_PREFIX_SIZE || memcmp(data, MAGIC, sizeof(MAGIC)) != 0) {
-        snprintf(err, err_size, "%s: is not a score file; expected it to begin with \"LRNN-NLL\"", file);
+        snprintf(err, err_size, "%s: is not a score file; expected it to begin with \"LRNN-NLL\"",
+                file);
         return 0;
     }
-    memcpy(&version, data + 8,  4);
-    memcpy(&n_text,  data + 12, 4);
+    memcpy(&version, data + 8, 4);
+    memcpy(&n_text, data + 12, 4);
     if (version != VERSION) {
-        snprintf(err, err_size, "%s: is a score file of version %" PRIu32 "; expected %" PRIu32, file, version, VERSION);
+        snprintf(err, err_size, "%s: is a score file of version %" PRIu32 "; expected %" PRIu32,
+                file, version, VERSION);
         return 0;
     }
-    if (n_text > SCORE_MAX_TEXT || n_text % 8 != 0 || size - SCORE_PREFIX_SIZE < (size_t) n_text + SCORE_DIGEST_SIZE) {
-        snprintf(err, err_size, "%s: the header has %" PRIu32 " bytes of text at byte 16; the file ends at byte %zu", file, n_text, size);
+    if (n_text > SCORE_MAX_TEXT || n_text % 8 != 0 ||
+            size - SCORE_PREFIX_SIZE < (size_t) n_text + SCORE_DIGEST_SIZE) {
+        snprintf(err, err_size,
+                "%s: the header has %" PRIu32
+                " bytes of text at byte 16; the file ends at byte %zu",
+                file, n_text, size);
         return 0;
     }
     struct sha256 sha;
@@ -209,16 +217,20 @@ size_t score_header_check(const char * file, const uint8_t * data, size_t size, 
     sha256_add(&sha, data + SCORE_PREFIX_SIZE, n_text);
     sha256_end(&sha, digest);
     if (memcmp(digest, data + SCORE_PREFIX_SIZE + n_text, SCORE_DIGEST_SIZE) != 0) {
-        snprintf(err, err_size, "%s: the header is damaged: its SHA-256, at byte %zu, is another", file, SCORE_PREFIX_SIZE + (size_t) n_text);
+        snprintf(err, err_size, "%s: the header is damaged: its SHA-256, at byte %zu, is another",
+                file, SCORE_PREFIX_SIZE + (size_t) n_text);
         return 0;
     }
     return SCORE_PREFIX_SIZE + (size_t) n_text + SCORE_DIGEST_SIZE;
 }
 
-static bool parse_value(const char * file, const struct key * key, char * value, struct score_meta * meta, char * err, size_t err_size) {
+static bool parse_value(const char * file, const struct key * key, char * value,
+        struct score_meta * meta, char * err, size_t err_size) {
     if (key->type == KEY_TEXT) {
         if (!unescape(value)) {
-            snprintf(err, err_size, "%s: header key %s: a backslash stands before something else than n, r or a backslash", file, key->name);
+            snprintf(err, err_size,
+                    "%s: header key %s: a backslash stands before something else than n, r or a backslash",
+                    file, key->name);
             return false;
         }
         const char * text = value;
@@ -226,10 +238,11 @@ static bool parse_value(const char * file, const struct key * key, char * value,
         return true;
     }
     char * end;
-    errno = 0;
+    errno                  = 0;
     const long long number = strtoll(value, &end, 10);
     if (errno != 0 || end == value || *end != '\0' || number < key->min || number > key->max) {
-        snprintf(err, err_size, "%s: header key %s is '%.32s'; expected a number from %" PRId64 " to %" PRId64,
+        snprintf(err, err_size,
+                "%s: header key %s is '%.32s'; expected a number from %" PRId64 " to %" PRId64,
                 file, key->name, value, key->min, key->max);
         return false;
     }
@@ -237,20 +250,22 @@ static bool parse_value(const char * file, const struct key * key, char * value,
     return true;
 }
 
-bool score_meta_parse(const char * file, char * text, size_t size, struct score_meta * meta, char * err, size_t err_size) {
+bool score_meta_parse(const char * file, char * text, size_t size, struct score_meta * meta,
+        char * err, size_t err_size) {
     *meta = (struct score_meta) { 0 };
     if (memchr(text, '\0', size) != NULL) {
         snprintf(err, err_size, "%s: there is a zero byte in the header text", file);
         return false;
     }
-    char * p   = text;
-    char * end = text + size;
+    char * p    = text;
+    char * end  = text + size;
     meta->probe = "";
     for (int i = 0, line_number = 1; i < N_KEYS; ++i) {
         const size_t n_name = strlen(KEYS[i].name);
         char *       line   = p;
         char *       stop   = memchr(p, '\n', (size_t) (end - p));
-        if (stop == NULL || (size_t) (stop - line) <= n_name || memcmp(line, KEYS[i].name, n_name) != 0 || line[n_name] != ' ') {
+        if (stop == NULL || (size_t) (stop - line) <= n_name ||
+                memcmp(line, KEYS[i].name, n_name) != 0 || line[n_name] != ' ') {
             if (KEYS[i].optional) {
                 continue;
             }
@@ -268,22 +283,26 @@ bool score_meta_parse(const char * file, char * text, size_t size, struct score_
     }
     for (; p < end; ++p) {
         if (*p != '\n') {
-            snprintf(err, err_size, "%s: the header goes on after the key %s", file, KEYS[N_KEYS - 1].name);
+            snprintf(err, err_size, "%s: the header goes on after the key %s", file,
+                    KEYS[N_KEYS - 1].name);
             return false;
         }
     }
     if (*meta->probe != '\0' && strcmp(meta->probe, "state-norm") != 0) {
-        snprintf(err, err_size, "%s: header key probe is '%.32s'; expected state-norm", file, meta->probe);
+        snprintf(err, err_size, "%s: header key probe is '%.32s'; expected state-norm", file,
+                meta->probe);
         return false;
     }
     if (meta->shard > meta->n_shards) {
-        snprintf(err, err_size, "%s: is shard %" PRId64 " of %" PRId64, file, meta->shard, meta->n_shards);
+        snprintf(err, err_size, "%s: is shard %" PRId64 " of %" PRId64, file, meta->shard,
+                meta->n_shards);
         return false;
     }
     return true;
 }
 
-const char * score_meta_difference(const struct score_meta * x, const struct score_meta * y, bool with_shard, char a[64], char b[64]) {
+const char * score_meta_difference(const struct score_meta * x, const struct score_meta * y,
+        bool with_shard, char a[64], char b[64]) {
     for (int i = 0; i < N_KEYS; ++i) {
         const struct key * key = &KEYS[i];
         if (key->offset == offsetof(struct score_meta, shard) && !with_shard) {
@@ -307,11 +326,11 @@ const char * score_meta_difference(const struct score_meta * x, const struct sco
 }
 
 void score_shard_range(const struct score_meta * meta, int64_t * first, int64_t * end) {
-    const int64_t n_groups = (meta->n_windows + meta->group - 1)/meta->group;
-    *first = (meta->shard - 1)*n_groups/meta->n_shards*meta->group;
-    *end   =  meta->shard     *n_groups/meta->n_shards*meta->group;
-    *end   = *end < meta->n_windows ? *end : meta->n_windows;
-    *first = *first < *end ? *first : *end;
+    const int64_t n_groups = (meta->n_windows + meta->group - 1) / meta->group;
+    *first                 = (meta->shard - 1) * n_groups / meta->n_shards * meta->group;
+    *end                   = meta->shard * n_groups / meta->n_shards * meta->group;
+    *end                   = *end < meta->n_windows ? *end : meta->n_windows;
+    *first                 = *first < *end ? *first : *end;
 }
 
 //
@@ -321,7 +340,7 @@ void score_shard_range(const struct score_meta * meta, int64_t * first, int64_t 
 static uint64_t checksum(const uint8_t * p, size_t size) { // FNV-1a
     uint64_t sum = 0xcbf29ce484222325u;
     for (size_t i = 0; i < size; ++i) {
-        sum = (sum ^ p[i])*0x100000001b3u;
+        sum = (sum ^ p[i]) * 0x100000001b3u;
     }
     return sum;
 }
@@ -333,44 +352,46 @@ bool score_has_norms(const struct score_meta * meta) {
 // Bytes of a body, a multiple of 8.
 // - n_norms: −1: there is no such field
 static size_t body_size(int64_t n_targets, int64_t n_spans, int64_t n_norms) {
-    const size_t n = BODY_PREFIX + (size_t) n_spans*sizeof(struct window_span) + (size_t) n_targets*(sizeof(float) + sizeof(uint16_t) + 1) +
-                     (n_norms >= 0 ? sizeof(int64_t) + (size_t) n_norms*sizeof(struct score_norm) : 0);
-    return (n + 7)/8*8;
+    const size_t n =
+            BODY_PREFIX + (size_t) n_spans * sizeof(struct window_span) +
+            (size_t) n_targets * (sizeof(float) + sizeof(uint16_t) + 1) +
+            (n_norms >= 0 ? sizeof(int64_t) + (size_t) n_norms * sizeof(struct score_norm) : 0);
+    return (n + 7) / 8 * 8;
 }
 
 uint8_t * score_record_new(const struct score_window * window, bool has_norms, size_t * size) {
     const int64_t  n_norms = window->n_norms;
-    const size_t   n_body  = body_size(window->n_targets, window->n_spans, has_norms ? n_norms : -1);
-    const size_t   n       = (size_t) window->n_targets;
-    const uint32_t n32     = (uint32_t) n_body;
+    const size_t   n_body = body_size(window->n_targets, window->n_spans, has_norms ? n_norms : -1);
+    const size_t   n      = (size_t) window->n_targets;
+    const uint32_t n32    = (uint32_t) n_body;
     const int64_t  n_spans = window->n_spans;
 
-    *size = RECORD_PREFIX + n_body + CHECKSUM;
+    *size            = RECORD_PREFIX + n_body + CHECKSUM;
     uint8_t * record = calloc(1, *size);
     if (record == NULL) {
         return NULL;
     }
     uint8_t * body = record + RECORD_PREFIX;
-    memcpy(record,     &RECORD_MAGIC, 4);
-    memcpy(record + 4, &n32,          4);
-    memcpy(body,       &window->index,     8);
-    memcpy(body + 8,   &window->n_targets, 8);
-    memcpy(body + 16,  &n_spans,           8);
+    memcpy(record, &RECORD_MAGIC, 4);
+    memcpy(record + 4, &n32, 4);
+    memcpy(body, &window->index, 8);
+    memcpy(body + 8, &window->n_targets, 8);
+    memcpy(body + 16, &n_spans, 8);
     uint8_t * p = body + BODY_PREFIX;
     if (has_norms) {
         memcpy(p, &n_norms, sizeof(n_norms));
         p += sizeof(n_norms);
     }
-    memcpy(p, window->spans, (size_t) n_spans*sizeof(*window->spans));
-    p += (size_t) n_spans*sizeof(*window->spans);
+    memcpy(p, window->spans, (size_t) n_spans * sizeof(*window->spans));
+    p += (size_t) n_spans * sizeof(*window->spans);
     if (has_norms && n_norms > 0) {
-        memcpy(p, window->norms, (size_t) n_norms*sizeof(*window->norms));
-        p += (size_t) n_norms*sizeof(*window->norms);
+        memcpy(p, window->norms, (size_t) n_norms * sizeof(*window->norms));
+        p += (size_t) n_norms * sizeof(*window->norms);
     }
-    memcpy(p, window->nll,   n*sizeof(*window->nll));
-    p += n*sizeof(*window->nll);
-    memcpy(p, window->bytes, n*sizeof(*window->bytes));
-    p += n*sizeof(*window->bytes);
+    memcpy(p, window->nll, n * sizeof(*window->nll));
+    p += n * sizeof(*window->nll);
+    memcpy(p, window->bytes, n * sizeof(*window->bytes));
+    p += n * sizeof(*window->bytes);
     memcpy(p, window->flags, n);
 
     const uint64_t sum = checksum(body, n_body);
@@ -387,14 +408,17 @@ static int64_t count_names(const char * names) {
 }
 
 // Everything in a window that others count on.
-static bool check_window(const struct score_window * w, const struct score_meta * meta, char * why, size_t why_size) {
+static bool check_window(const struct score_window * w, const struct score_meta * meta, char * why,
+        size_t why_size) {
     const bool fixed = strcmp(meta->mode, "document") != 0 && *meta->same_targets == '\0';
     if (w->index < 0 || w->index >= meta->n_windows) {
-        snprintf(why, why_size, "window %" PRId64 " of a run of %" PRId64, w->index, meta->n_windows);
+        snprintf(why, why_size, "window %" PRId64 " of a run of %" PRId64, w->index,
+                meta->n_windows);
         return false;
     }
     if (fixed && w->n_targets != meta->window - 1) {
-        snprintf(why, why_size, "window %" PRId64 " has %" PRId64 " targets; expected %" PRId64, w->index, w->n_targets, meta->window - 1);
+        snprintf(why, why_size, "window %" PRId64 " has %" PRId64 " targets; expected %" PRId64,
+                w->index, w->n_targets, meta->window - 1);
         return false;
     }
     const int64_t n_files   = count_names(meta->files);
@@ -402,9 +426,12 @@ static bool check_window(const struct score_window * w, const struct score_meta 
     int64_t       before    = -1;
     for (int32_t i = 0; i < w->n_spans; ++i) {
         const struct window_span * s = &w->spans[i];
-        if (s->first <= before || (i == 0 && s->first != 0) || s->first > w->n_targets || s->document < 0 || s->byte < 0 ||
-            s->file < 0 || s->file >= n_files || s->source < -1 || s->source >= n_sources) {
-            snprintf(why, why_size, "span %d of window %" PRId64 " (token %" PRId64 ", document %" PRId64 ", file %d, source %d) does not fit",
+        if (s->first <= before || (i == 0 && s->first != 0) || s->first > w->n_targets ||
+                s->document < 0 || s->byte < 0 || s->file < 0 || s->file >= n_files ||
+                s->source < -1 || s->source >= n_sources) {
+            snprintf(why, why_size,
+                    "span %d of window %" PRId64 " (token %" PRId64 ", document %" PRId64
+                    ", file %d, source %d) does not fit",
                     i, w->index, s->first, s->document, s->file, s->source);
             return false;
         }
@@ -414,7 +441,9 @@ static bool check_window(const struct score_window * w, const struct score_meta 
     for (int32_t i = 0; i < w->n_norms; ++i) {
         const struct score_norm * n = &w->norms[i];
         if (n->at <= before || n->at > w->n_targets + 1 || n->layer < 0 || n->norm < 0.0f) {
-            snprintf(why, why_size, "norm %d of window %" PRId64 " (%g of layer %d after %" PRId64 " tokens) does not fit",
+            snprintf(why, why_size,
+                    "norm %d of window %" PRId64 " (%g of layer %d after %" PRId64
+                    " tokens) does not fit",
                     i, w->index, (double) n->norm, n->layer, n->at);
             return false;
         }
@@ -422,7 +451,8 @@ static bool check_window(const struct score_window * w, const struct score_meta 
     }
     for (int64_t i = 0; i < w->n_targets; ++i) {
         if ((w->flags[i] & ~(SCORE_COUNTED | SCORE_TOP1)) != 0) {
-            snprintf(why, why_size, "target %" PRId64 " of window %" PRId64 " has flags %u", i + 1, w->index, w->flags[i]);
+            snprintf(why, why_size, "target %" PRId64 " of window %" PRId64 " has flags %u", i + 1,
+                    w->index, w->flags[i]);
             return false;
         }
     }
@@ -437,11 +467,12 @@ static bool is_zero(const uint8_t * p, size_t size) {
     return i == size;
 }
 
-enum score_record score_record_read(const char * file, const uint8_t * data, size_t size, size_t * at, const struct score_meta * meta,
-        struct score_window * window, char * err, size_t err_size) {
-    const size_t    left   = size - *at;
-    const uint8_t * record = data + *at;
-    const uint8_t * body   = record + RECORD_PREFIX;
+enum score_record score_record_read(const char * file, const uint8_t * data, size_t size,
+        size_t * at, const struct score_meta * meta, struct score_window * window, char * err,
+        size_t err_size) {
+    const size_t    left      = size - *at;
+    const uint8_t * record    = data + *at;
+    const uint8_t * body      = record + RECORD_PREFIX;
     const bool      has_norms = score_has_norms(meta);
     uint32_t        magic, n_body;
     int64_t         n_spans, n_norms = -1;
@@ -452,25 +483,31 @@ enum score_record score_record_read(const char * file, const uint8_t * data, siz
     if (left < RECORD_PREFIX + BODY_PREFIX + (has_norms ? sizeof(n_norms) : 0)) {
         return SCORE_RECORD_TORN;
     }
-    memcpy(&magic,             record,     4);
-    memcpy(&n_body,            record + 4, 4);
-    memcpy(&window->index,     body,       8);
-    memcpy(&window->n_targets, body + 8,   8);
-    memcpy(&n_spans,           body + 16,  8);
+    memcpy(&magic, record, 4);
+    memcpy(&n_body, record + 4, 4);
+    memcpy(&window->index, body, 8);
+    memcpy(&window->n_targets, body + 8, 8);
+    memcpy(&n_spans, body + 16, 8);
     if (has_norms) {
         memcpy(&n_norms, body + BODY_PREFIX, sizeof(n_norms));
     }
     if (magic != RECORD_MAGIC) {
-        if (is_zero(record, left)) { // blocks that the file system had given, but not yet filled, when the machine went down
+        if (is_zero(record,
+                    left)) { // blocks that the file system had given, but not yet filled, when the machine went down
             return SCORE_RECORD_TORN;
         }
         snprintf(err, err_size, "%s: there is no record at byte %zu", file, *at);
         return SCORE_RECORD_BAD;
     }
-    if (window->n_targets < 1 || window->n_targets >= meta->window || n_spans < 1 || n_spans > window->n_targets + 1 ||
-        (has_norms && (n_norms < 0 || n_norms > window->n_targets + 1)) || n_body != body_size(window->n_targets, n_spans, n_norms)) {
-        snprintf(err, err_size, "%s: the record at byte %zu has %" PRIu32 " bytes for %" PRId64 " targets, %" PRId64 " spans and %" PRId64
-                " norms; windows have %" PRId64 " tokens", file, *at, n_body, window->n_targets, n_spans, has_norms ? n_norms : 0, meta->window);
+    if (window->n_targets < 1 || window->n_targets >= meta->window || n_spans < 1 ||
+            n_spans > window->n_targets + 1 ||
+            (has_norms && (n_norms < 0 || n_norms > window->n_targets + 1)) ||
+            n_body != body_size(window->n_targets, n_spans, n_norms)) {
+        snprintf(err, err_size,
+                "%s: the record at byte %zu has %" PRIu32 " bytes for %" PRId64 " targets, %" PRId64
+                " spans and %" PRId64 " norms; windows have %" PRId64 " tokens",
+                file, *at, n_body, window->n_targets, n_spans, has_norms ? n_norms : 0,
+                meta->window);
         return SCORE_RECORD_BAD;
     }
     if (left < (size_t) RECORD_PREFIX + n_body + CHECKSUM) {
@@ -482,21 +519,22 @@ enum score_record score_record_read(const char * file, const uint8_t * data, siz
         if (left == (size_t) RECORD_PREFIX + n_body + CHECKSUM) {
             return SCORE_RECORD_TORN;
         }
-        snprintf(err, err_size, "%s: the record at byte %zu is damaged: its checksum is another", file, *at);
+        snprintf(err, err_size, "%s: the record at byte %zu is damaged: its checksum is another",
+                file, *at);
         return SCORE_RECORD_BAD;
     }
     const uint8_t * p = body + BODY_PREFIX + (has_norms ? sizeof(n_norms) : 0);
-    window->n_spans = (int32_t) n_spans;
-    window->spans   = (const void *) p;
-    p += (size_t) n_spans*sizeof(struct window_span);
+    window->n_spans   = (int32_t) n_spans;
+    window->spans     = (const void *) p;
+    p += (size_t) n_spans * sizeof(struct window_span);
     window->n_norms = has_norms ? (int32_t) n_norms : 0;
     window->norms   = (const void *) p;
-    p += (size_t) window->n_norms*sizeof(struct score_norm);
-    window->nll     = (const void *) p;
-    p += (size_t) window->n_targets*sizeof(float);
-    window->bytes   = (const void *) p;
-    p += (size_t) window->n_targets*sizeof(uint16_t);
-    window->flags   = p;
+    p += (size_t) window->n_norms * sizeof(struct score_norm);
+    window->nll = (const void *) p;
+    p += (size_t) window->n_targets * sizeof(float);
+    window->bytes = (const void *) p;
+    p += (size_t) window->n_targets * sizeof(uint16_t);
+    window->flags = p;
 
     char why[256];
     if (!check_window(window, meta, why, sizeof(why))) {

@@ -14,8 +14,8 @@ struct shard {
     const char *      path;
     uint8_t *         data;
     size_t            size;
-    size_t            start;  // of the records
-    char *            text;   // of the header; meta points into it
+    size_t            start; // of the records
+    char *            text;  // of the header; meta points into it
     struct score_meta meta;
     int64_t           n_read; // windows that are there
 };
@@ -40,7 +40,8 @@ static bool map_file(struct shard * s, char * err, size_t err_size) {
     if (fd < 0 || fstat(fd, &st) != 0) {
         snprintf(err, err_size, "%s: cannot be read: %s", s->path, strerror(errno));
     } else if (!S_ISREG(st.st_mode) || st.st_size == 0) {
-        snprintf(err, err_size, "%s: %s; expected a score file", s->path, S_ISREG(st.st_mode) ? "is empty" : "is not a regular file");
+        snprintf(err, err_size, "%s: %s; expected a score file", s->path,
+                S_ISREG(st.st_mode) ? "is empty" : "is not a regular file");
     } else {
         s->size = (size_t) st.st_size;
         s->data = mmap(NULL, s->size, PROT_READ, MAP_SHARED, fd, 0);
@@ -67,7 +68,7 @@ static bool shard_open(struct shard * s, const char * path, char * err, size_t e
         return false;
     }
     const size_t n_text = s->start - SCORE_PREFIX_SIZE - SCORE_DIGEST_SIZE;
-    s->text = malloc(n_text + 1);
+    s->text             = malloc(n_text + 1);
     if (s->text == NULL) {
         snprintf(err, err_size, "%s: out of memory for its header", path);
         return false;
@@ -83,13 +84,15 @@ static int compare_shards(const void * a, const void * b) {
 }
 
 // All files are of one run, and no shard is there twice.
-static bool check_shards(const struct shard * shards, int n, bool partial, char * err, size_t err_size) {
+static bool check_shards(
+        const struct shard * shards, int n, bool partial, char * err, size_t err_size) {
     const struct score_meta * first = &shards[0].meta;
     for (int i = 1; i < n; ++i) {
-        char a[64], b[64];
+        char         a[64], b[64];
         const char * key = score_meta_difference(first, &shards[i].meta, false, a, b);
         if (key != NULL) {
-            snprintf(err, err_size, "%s and %s are not of one run: %s is '%s' in the one and '%s' in the other",
+            snprintf(err, err_size,
+                    "%s and %s are not of one run: %s is '%s' in the one and '%s' in the other",
                     shards[0].path, shards[i].path, key, a, b);
             return false;
         }
@@ -102,8 +105,10 @@ static bool check_shards(const struct shard * shards, int n, bool partial, char 
     for (int i = 0; i < n && !partial; ++i) {
         const int64_t missing = i + 1;
         if (shards[i].meta.shard != missing || (i == n - 1 && missing != first->n_shards)) {
-            snprintf(err, err_size, "%s: is shard %" PRId64 " of %" PRId64 "; shard %" PRId64 " is missing",
-                    shards[i].path, shards[i].meta.shard, first->n_shards, shards[i].meta.shard != missing ? missing : missing + 1);
+            snprintf(err, err_size,
+                    "%s: is shard %" PRId64 " of %" PRId64 "; shard %" PRId64 " is missing",
+                    shards[i].path, shards[i].meta.shard, first->n_shards,
+                    shards[i].meta.shard != missing ? missing : missing + 1);
             return false;
         }
     }
@@ -111,34 +116,37 @@ static bool check_shards(const struct shard * shards, int n, bool partial, char 
 }
 
 // The windows of a shard, appended to those of the memory.
-static bool read_windows(struct shard * s, bool partial, struct score_window ** windows, int64_t * n, int64_t * capacity,
-        char * err, size_t err_size) {
+static bool read_windows(struct shard * s, bool partial, struct score_window ** windows,
+        int64_t * n, int64_t * capacity, char * err, size_t err_size) {
     int64_t first, end;
     score_shard_range(&s->meta, &first, &end);
     for (size_t at = s->start;;) {
         struct score_window window;
-        switch (score_record_read(s->path, s->data, s->size, &at, &s->meta, &window, err, err_size)) {
-            case SCORE_RECORD_BAD:
-                return false;
+        switch (score_record_read(
+                s->path, s->data, s->size, &at, &s->meta, &window, err, err_size)) {
+            case SCORE_RECORD_BAD: return false;
             case SCORE_RECORD_END:
             case SCORE_RECORD_TORN:
                 if (first + s->n_read < end && !partial) {
-                    snprintf(err, err_size, "%s: is not finished: it has %" PRId64 " of %" PRId64 " windows; --resume goes on with it",
+                    snprintf(err, err_size,
+                            "%s: is not finished: it has %" PRId64 " of %" PRId64
+                            " windows; --resume goes on with it",
                             s->path, s->n_read, end - first);
                     return false;
                 }
                 return true;
-            case SCORE_RECORD_OK:
-                break;
+            case SCORE_RECORD_OK: break;
         }
         if (window.index != first + s->n_read || window.index >= end) {
-            snprintf(err, err_size, "%s: window %" PRId64 " comes where %" PRId64 " is expected; the shard ends with %" PRId64,
+            snprintf(err, err_size,
+                    "%s: window %" PRId64 " comes where %" PRId64
+                    " is expected; the shard ends with %" PRId64,
                     s->path, window.index, first + s->n_read, end - 1);
             return false;
         }
         if (*n == *capacity) {
-            const int64_t         more  = *capacity > 0 ? *capacity*2 : 64;
-            struct score_window * grown = realloc(*windows, (size_t) more*sizeof(**windows));
+            const int64_t         more  = *capacity > 0 ? *capacity * 2 : 64;
+            struct score_window * grown = realloc(*windows, (size_t) more * sizeof(**windows));
             if (grown == NULL) {
                 snprintf(err, err_size, "%s: out of memory for %" PRId64 " windows", s->path, more);
                 return false;
@@ -151,9 +159,10 @@ static bool read_windows(struct shard * s, bool partial, struct score_window ** 
     }
 }
 
-static bool open_all(const char * const * paths, int n_paths, struct scores * scores, char * err, size_t err_size) {
+static bool open_all(const char * const * paths, int n_paths, struct scores * scores, char * err,
+        size_t err_size) {
     struct memory * m = calloc(1, sizeof(*m));
-    *scores = (struct scores) { .memory = m };
+    *scores           = (struct scores) { .memory = m };
     if (m != NULL) {
         m->shards = calloc((size_t) n_paths + 1, sizeof(*m->shards));
     }
@@ -170,22 +179,24 @@ static bool open_all(const char * const * paths, int n_paths, struct scores * sc
     return true;
 }
 
-bool scores_read(const char * const * paths, int n_paths, bool partial, struct scores * scores, char * err, size_t err_size) {
+bool scores_read(const char * const * paths, int n_paths, bool partial, struct scores * scores,
+        char * err, size_t err_size) {
     int64_t capacity = 0;
     bool    ok       = n_paths > 0;
-    *scores = (struct scores) { 0 };
+    *scores          = (struct scores) { 0 };
     if (!ok) {
         snprintf(err, err_size, "there are no score files to read");
         return false;
     }
-    ok = open_all(paths, n_paths, scores, err, err_size);
+    ok                = open_all(paths, n_paths, scores, err, err_size);
     struct memory * m = scores->memory;
     if (ok) {
         qsort(m->shards, (size_t) n_paths, sizeof(*m->shards), compare_shards);
         ok = check_shards(m->shards, n_paths, partial, err, err_size);
     }
     for (int i = 0; i < n_paths && ok; ++i) {
-        ok = read_windows(&m->shards[i], partial, &m->windows, &scores->n_windows, &capacity, err, err_size);
+        ok = read_windows(
+                &m->shards[i], partial, &m->windows, &scores->n_windows, &capacity, err, err_size);
     }
     if (!ok) {
         scores_free(scores);

@@ -12,10 +12,10 @@
 struct score_writer {
     char *  path;
     int     fd;
-    int64_t next, end;  // the window that comes next, and the one behind the last of the shard
+    int64_t next, end; // the window that comes next, and the one behind the last of the shard
     int64_t max_targets;
     bool    has_norms;
-    bool    dirty;      // something was written that may not be on the disk
+    bool    dirty; // something was written that may not be on the disk
 };
 
 static bool fail(const struct score_writer * w, const char * what, char * err, size_t err_size) {
@@ -23,9 +23,10 @@ static bool fail(const struct score_writer * w, const char * what, char * err, s
     return false;
 }
 
-static bool write_all(struct score_writer * w, const void * data, size_t size, char * err, size_t err_size) {
+static bool write_all(
+        struct score_writer * w, const void * data, size_t size, char * err, size_t err_size) {
     const char * p = data;
-    w->dirty = w->dirty || size > 0;
+    w->dirty       = w->dirty || size > 0;
     while (size > 0) {
         const ssize_t n = write(w->fd, p, size);
         if (n < 0 && errno == EINTR) {
@@ -34,16 +35,17 @@ static bool write_all(struct score_writer * w, const void * data, size_t size, c
         if (n < 0) {
             return fail(w, "cannot be written", err, err_size);
         }
-        p    += n;
+        p += n;
         size -= (size_t) n;
     }
     return true;
 }
 
 // Opens the file, makes it if there is none, and keeps others from writing to it.
-static struct score_writer * open_writer(const char * path, const struct score_meta * meta, char * err, size_t err_size) {
-    struct score_writer * w = calloc(1, sizeof(*w));
-    char * copy = malloc(strlen(path) + 1);
+static struct score_writer * open_writer(
+        const char * path, const struct score_meta * meta, char * err, size_t err_size) {
+    struct score_writer * w    = calloc(1, sizeof(*w));
+    char *                copy = malloc(strlen(path) + 1);
     if (w == NULL || copy == NULL) {
         snprintf(err, err_size, "%s: out of memory", path);
         free(w);
@@ -57,7 +59,9 @@ static struct score_writer * open_writer(const char * path, const struct score_m
     w->fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
     if (w->fd < 0) {
         fail(w, "cannot be opened for writing", err, err_size);
-    } else if (lockf(w->fd, F_TLOCK, 0) != 0 && (errno == EAGAIN || errno == EACCES)) { // a file system without locks is no reason to stop
+    } else if (lockf(w->fd, F_TLOCK, 0) != 0 &&
+               (errno == EAGAIN ||
+                       errno == EACCES)) { // a file system without locks is no reason to stop
         snprintf(err, err_size, "%s: another process is writing to it", path);
     } else {
         return w;
@@ -67,14 +71,16 @@ static struct score_writer * open_writer(const char * path, const struct score_m
 }
 
 // Cuts the file at `size` and appends the data there.
-static bool start_at(struct score_writer * w, size_t size, const void * data, size_t n_data, char * err, size_t err_size) {
+static bool start_at(struct score_writer * w, size_t size, const void * data, size_t n_data,
+        char * err, size_t err_size) {
     if (ftruncate(w->fd, (off_t) size) != 0 || lseek(w->fd, (off_t) size, SEEK_SET) < 0) {
         return fail(w, "cannot be cut", err, err_size);
     }
     return write_all(w, data, n_data, err, err_size);
 }
 
-struct score_writer * score_writer_create(const char * path, const struct score_meta * meta, char * err, size_t err_size) {
+struct score_writer * score_writer_create(
+        const char * path, const struct score_meta * meta, char * err, size_t err_size) {
     struct score_writer * w = open_writer(path, meta, err, err_size);
     if (w == NULL) {
         return NULL;
@@ -94,7 +100,8 @@ struct score_writer * score_writer_create(const char * path, const struct score_
 }
 
 // Why a file with another header is not continued.
-static void explain(const char * path, const uint8_t * data, size_t size, const struct score_meta * meta, char * err, size_t err_size) {
+static void explain(const char * path, const uint8_t * data, size_t size,
+        const struct score_meta * meta, char * err, size_t err_size) {
     const size_t start = score_header_check(path, data, size, err, err_size);
     if (start == 0) {
         return;
@@ -108,26 +115,29 @@ static void explain(const char * path, const uint8_t * data, size_t size, const 
     memcpy(text, data + SCORE_PREFIX_SIZE, n_text);
     struct score_meta old;
     if (score_meta_parse(path, text, n_text, &old, err, err_size)) {
-        char a[64], b[64];
+        char         a[64], b[64];
         const char * key = score_meta_difference(&old, meta, true, a, b);
-        snprintf(err, err_size, "%s: was begun by another run: its %s is '%s', here it is '%s'", path, key != NULL ? key : "header", a, b);
+        snprintf(err, err_size, "%s: was begun by another run: its %s is '%s', here it is '%s'",
+                path, key != NULL ? key : "header", a, b);
     }
     free(text);
 }
 
 // Reads the file as far as it is whole. What follows *good is torn.
-static bool count_windows(struct score_writer * w, const uint8_t * data, size_t size, const struct score_meta * meta, size_t * good,
-        char * err, size_t err_size) {
+static bool count_windows(struct score_writer * w, const uint8_t * data, size_t size,
+        const struct score_meta * meta, size_t * good, char * err, size_t err_size) {
     for (;;) {
         struct score_window window;
         switch (score_record_read(w->path, data, size, good, meta, &window, err, err_size)) {
-            case SCORE_RECORD_BAD:  return false;
+            case SCORE_RECORD_BAD: return false;
             case SCORE_RECORD_END:
             case SCORE_RECORD_TORN: return true;
-            case SCORE_RECORD_OK:   break;
+            case SCORE_RECORD_OK: break;
         }
         if (window.index != w->next || window.index >= w->end) {
-            snprintf(err, err_size, "%s: window %" PRId64 " comes where %" PRId64 " is expected; the shard ends with %" PRId64,
+            snprintf(err, err_size,
+                    "%s: window %" PRId64 " comes where %" PRId64
+                    " is expected; the shard ends with %" PRId64,
                     w->path, window.index, w->next, w->end - 1);
             return false;
         }
@@ -135,7 +145,8 @@ static bool count_windows(struct score_writer * w, const uint8_t * data, size_t 
     }
 }
 
-static bool resume(struct score_writer * w, const struct score_meta * meta, const char * header, size_t n_header, char * err, size_t err_size) {
+static bool resume(struct score_writer * w, const struct score_meta * meta, const char * header,
+        size_t n_header, char * err, size_t err_size) {
     struct stat st;
     if (fstat(w->fd, &st) != 0) {
         return fail(w, "cannot be read", err, err_size);
@@ -158,10 +169,12 @@ static bool resume(struct score_writer * w, const struct score_meta * meta, cons
         ok   = count_windows(w, data, size, meta, &good, err, err_size);
     }
     munmap(data, size);
-    return ok && start_at(w, good, header, good == 0 ? n_header : 0, err, err_size); // a torn header is written again
+    return ok && start_at(w, good, header, good == 0 ? n_header : 0, err,
+                         err_size); // a torn header is written again
 }
 
-struct score_writer * score_writer_resume(const char * path, const struct score_meta * meta, int64_t * n_done, char * err, size_t err_size) {
+struct score_writer * score_writer_resume(const char * path, const struct score_meta * meta,
+        int64_t * n_done, char * err, size_t err_size) {
     struct score_writer * w = open_writer(path, meta, err, err_size);
     if (w == NULL) {
         return NULL;
@@ -182,10 +195,13 @@ struct score_writer * score_writer_resume(const char * path, const struct score_
     return w;
 }
 
-bool score_writer_append(struct score_writer * w, const struct score_window * window, char * err, size_t err_size) {
-    if (window->index != w->next || window->index >= w->end ||
-        window->n_targets < 1 || window->n_targets > w->max_targets || window->n_spans < 1) {
-        snprintf(err, err_size, "%s: window %" PRId64 " with %" PRId64 " targets; expected window %" PRId64 " of %" PRId64 " with 1 to %" PRId64,
+bool score_writer_append(
+        struct score_writer * w, const struct score_window * window, char * err, size_t err_size) {
+    if (window->index != w->next || window->index >= w->end || window->n_targets < 1 ||
+            window->n_targets > w->max_targets || window->n_spans < 1) {
+        snprintf(err, err_size,
+                "%s: window %" PRId64 " with %" PRId64 " targets; expected window %" PRId64
+                " of %" PRId64 " with 1 to %" PRId64,
                 w->path, window->index, window->n_targets, w->next, w->end, w->max_targets);
         return false;
     }

@@ -17,10 +17,10 @@ struct engine {
     const struct score_params * params;
     struct score_result *       result;
     struct lrnn_session *       session;
-    struct lrnn_input *         inputs;    // [group]
-    int64_t *                   of_input;  // [group] its slot
+    struct lrnn_input *         inputs;   // [group]
+    int64_t *                   of_input; // [group] its slot
     int64_t                     n_vocab;
-    int64_t                     saved_at;  // tokens that the group had at its last checkpoint
+    int64_t                     saved_at; // tokens that the group had at its last checkpoint
     struct score_group          group;
 };
 
@@ -43,33 +43,41 @@ static int64_t next_document(const struct window * w, int64_t at) {
     return w->n_tokens;
 }
 
-// Tokens at .. at + n − 1 and the logits that are needed of them: from the first whose successor is a target.
+// Tokens at .. at + n − 1 and the logits that are needed of them: from the first whose successor is
+// a target.
 static struct lrnn_input next_input(const struct engine * e, int64_t s) {
     const struct score_slot * slot = &e->group.slots[s];
     const struct window *     w    = &slot->window;
-    int64_t end = slot->at + e->params->n_batch;
-    end = end < feed_end(e, slot) ? end : feed_end(e, slot);
+    int64_t                   end  = slot->at + e->params->n_batch;
+    end                            = end < feed_end(e, slot) ? end : feed_end(e, slot);
     if (e->params->reset == SCORE_RESET_DOCUMENT) {
         const int64_t document = next_document(w, slot->at);
-        end = end < document ? end : document;
+        end                    = end < document ? end : document;
     }
     int64_t first_logit = slot->at;
     while (first_logit < end && (first_logit + 1 >= w->n_tokens || !w->scored[first_logit + 1])) {
         first_logit++;
     }
-    return (struct lrnn_input) { .seq = (int32_t) s, .tokens = w->tokens + slot->at, .n_tokens = end - slot->at, .n_logits = end - first_logit };
+    return (struct lrnn_input) { .seq = (int32_t) s,
+        .tokens                       = w->tokens + slot->at,
+        .n_tokens                     = end - slot->at,
+        .n_logits                     = end - first_logit };
 }
 
 // Takes in the logits of one input, which begin with row `row`.
-static void take_logits(struct engine * e, const struct lrnn_input * input, struct score_slot * slot, int64_t row) {
+static void take_logits(
+        struct engine * e, const struct lrnn_input * input, struct score_slot * slot, int64_t row) {
     const struct window * w   = &slot->window;
     const int64_t         end = slot->at + input->n_tokens;
-    for (int64_t i = slot->at; i < end && i + 1 < w->n_tokens; ++i) { // token i predicts target i + 1, which has index i
-        slot->nll  [i] = 0.0f;
+    for (int64_t i = slot->at; i < end && i + 1 < w->n_tokens;
+            ++i) { // token i predicts target i + 1, which has index i
+        slot->nll[i]   = 0.0f;
         slot->flags[i] = 0;
         if (w->scored[i + 1]) {
-            const struct nll nll = nll_of(lrnn_logits(e->session, row + i - (end - input->n_logits)), e->n_vocab, w->tokens[i + 1]);
-            slot->nll  [i] = nll.nats;
+            const struct nll nll =
+                    nll_of(lrnn_logits(e->session, row + i - (end - input->n_logits)), e->n_vocab,
+                            w->tokens[i + 1]);
+            slot->nll[i]   = nll.nats;
             slot->flags[i] = (uint8_t) (SCORE_COUNTED | (nll.top1 ? SCORE_TOP1 : 0));
         }
     }
@@ -78,26 +86,30 @@ static void take_logits(struct engine * e, const struct lrnn_input * input, stru
 
 enum { NORM_EVERY = 2048 };
 
-// The state is measured by the first call that reaches a power of two or a multiple of 2,048 tokens, and by the one that ends the window. `from`
-// and `to`, where the call begins and ends, are fixed by the window's number, so that stopped runs and shards measure where others do.
-static bool norm_is_due(const struct engine * e, const struct score_slot * slot, int64_t from, int64_t to) {
+// The state is measured by the first call that reaches a power of two or a multiple of 2,048
+// tokens, and by the one that ends the window. `from` and `to`, where the call begins and ends, are
+// fixed by the window's number, so that stopped runs and shards measure where others do.
+static bool norm_is_due(
+        const struct engine * e, const struct score_slot * slot, int64_t from, int64_t to) {
     int64_t power = 1;
     while (power <= from) {
         power *= 2;
     }
-    return power <= to || from/NORM_EVERY < to/NORM_EVERY || to == feed_end(e, slot);
+    return power <= to || from / NORM_EVERY < to / NORM_EVERY || to == feed_end(e, slot);
 }
 
 // How many there can be in a window: powers of two, multiples, and the end.
 static int64_t max_norms(int64_t n_tokens) {
-    return 63 + n_tokens/NORM_EVERY + 1;
+    return 63 + n_tokens / NORM_EVERY + 1;
 }
 
-static void take_norm(struct engine * e, const struct lrnn_input * input, struct score_slot * slot) {
+static void take_norm(
+        struct engine * e, const struct lrnn_input * input, struct score_slot * slot) {
     if (e->params->state_norm && norm_is_due(e, slot, slot->at - input->n_tokens, slot->at)) {
         const struct state_norm most = state_norm_of(e->session, input->seq);
         if (most.layer >= 0) {
-            slot->norms[slot->n_norms++] = (struct score_norm) { slot->at, most.layer, (float) most.norm };
+            slot->norms[slot->n_norms++] =
+                    (struct score_norm) { slot->at, most.layer, (float) most.norm };
         }
     }
 }
@@ -115,10 +127,10 @@ static bool is_document_start(const struct window * w, int64_t at) {
 static bool advance(struct engine * e, int64_t * n_tokens, char * err, size_t err_size) {
     struct score_group * g        = &e->group;
     int32_t              n_inputs = 0;
-    *n_tokens = 0;
+    *n_tokens                     = 0;
     for (int64_t s = 0; s < g->n; ++s) {
         if (g->slots[s].at < feed_end(e, &g->slots[s])) {
-            e->inputs  [n_inputs] = next_input(e, s);
+            e->inputs[n_inputs]   = next_input(e, s);
             e->of_input[n_inputs] = s;
             *n_tokens += e->inputs[n_inputs].n_tokens;
             n_inputs++;
@@ -134,13 +146,14 @@ static bool advance(struct engine * e, int64_t * n_tokens, char * err, size_t er
     for (int32_t i = 0; i < n_inputs; ++i) {
         struct score_slot * slot = &g->slots[e->of_input[i]];
         take_logits(e, &e->inputs[i], slot, row);
-        take_norm  (e, &e->inputs[i], slot);
+        take_norm(e, &e->inputs[i], slot);
         row += e->inputs[i].n_logits;
     }
     for (int32_t i = 0; i < n_inputs; ++i) { // only now: a reset takes the logits away
         struct score_slot * slot = &g->slots[e->of_input[i]];
-        if (e->params->reset == SCORE_RESET_DOCUMENT && is_document_start(&slot->window, slot->at) &&
-            !lrnn_seq_reset(e->session, e->inputs[i].seq, err, err_size)) {
+        if (e->params->reset == SCORE_RESET_DOCUMENT &&
+                is_document_start(&slot->window, slot->at) &&
+                !lrnn_seq_reset(e->session, e->inputs[i].seq, err, err_size)) {
             return false;
         }
     }
@@ -164,27 +177,30 @@ static void group_free(struct score_group * g) {
 }
 
 static bool group_begin(struct engine * e, int64_t first, char * err, size_t err_size) {
-    const int64_t left = e->params->end - first;
-    struct score_group * g = &e->group;
-    *g = (struct score_group) { .first = first, .n = left < e->params->group ? left : e->params->group };
-    g->slots = calloc((size_t) g->n, sizeof(*g->slots));
-    bool ok = g->slots != NULL;
+    const int64_t        left = e->params->end - first;
+    struct score_group * g    = &e->group;
+    *g                        = (struct score_group) { .first = first,
+                               .n                             = left < e->params->group ? left : e->params->group };
+    g->slots                  = calloc((size_t) g->n, sizeof(*g->slots));
+    bool ok                   = g->slots != NULL;
     for (int64_t s = 0; s < g->n && ok; ++s) {
         struct score_slot * slot = &g->slots[s];
         if (!windows_read(e->windows, first + s, &slot->window, err, err_size)) {
             return false;
         }
-        slot->nll   = calloc((size_t) slot->window.n_tokens, sizeof(*slot->nll));
-        slot->flags = calloc((size_t) slot->window.n_tokens, 1);
+        slot->nll       = calloc((size_t) slot->window.n_tokens, sizeof(*slot->nll));
+        slot->flags     = calloc((size_t) slot->window.n_tokens, 1);
         slot->max_norms = max_norms(slot->window.n_tokens);
         slot->norms     = calloc((size_t) slot->max_norms, sizeof(*slot->norms));
-        ok = slot->nll != NULL && slot->flags != NULL && slot->norms != NULL;
-        if (e->params->reset != SCORE_RESET_NEVER && !lrnn_seq_reset(e->session, (int32_t) s, err, err_size)) {
+        ok              = slot->nll != NULL && slot->flags != NULL && slot->norms != NULL;
+        if (e->params->reset != SCORE_RESET_NEVER &&
+                !lrnn_seq_reset(e->session, (int32_t) s, err, err_size)) {
             return false;
         }
     }
     if (!ok) {
-        snprintf(err, err_size, "out of memory for %" PRId64 " windows from number %" PRId64, g->n, first);
+        snprintf(err, err_size, "out of memory for %" PRId64 " windows from number %" PRId64, g->n,
+                first);
     }
     return ok;
 }
@@ -202,9 +218,7 @@ static int64_t group_at(const struct score_group * g) {
 static bool group_resume(struct engine * e, char * err, size_t err_size) {
     char why[480];
     switch (score_checkpoint_load(e->params, &e->group, e->session, why, sizeof(why))) {
-        case CHECKPOINT_NONE:
-            why[0] = '\0';
-            break;
+        case CHECKPOINT_NONE: why[0] = '\0'; break;
         case CHECKPOINT_BAD:
             snprintf(e->result->warning, sizeof(e->result->warning), "%s; not used", why);
             break;
@@ -216,7 +230,9 @@ static bool group_resume(struct engine * e, char * err, size_t err_size) {
             return true;
     }
     if (e->params->reset == SCORE_RESET_NEVER && e->group.first > e->params->first) {
-        snprintf(err, err_size, "the state before window %" PRId64 ", which --reset never goes on from, is lost (%s); --force begins anew",
+        snprintf(err, err_size,
+                "the state before window %" PRId64
+                ", which --reset never goes on from, is lost (%s); --force begins anew",
                 e->group.first, why[0] != '\0' ? why : "there is no checkpoint");
         return false;
     }
@@ -229,12 +245,18 @@ static bool group_end(struct engine * e, char * err, size_t err_size) {
     for (int64_t s = 0; s < g->n; ++s) {
         const struct score_slot * slot   = &g->slots[s];
         const struct score_window scored = {
-            .index = g->first + s, .n_targets = slot->window.n_tokens - 1,
-            .nll   = slot->nll,    .bytes     = slot->window.bytes + 1,    .flags   = slot->flags,
-            .spans = slot->window.spans,                                   .n_spans = slot->window.n_spans,
-            .norms = slot->norms,                                          .n_norms = (int32_t) slot->n_norms,
+            .index     = g->first + s,
+            .n_targets = slot->window.n_tokens - 1,
+            .nll       = slot->nll,
+            .bytes     = slot->window.bytes + 1,
+            .flags     = slot->flags,
+            .spans     = slot->window.spans,
+            .n_spans   = slot->window.n_spans,
+            .norms     = slot->norms,
+            .n_norms   = (int32_t) slot->n_norms,
         };
-        if (scored.index < e->params->next) { // the process was ended in the middle of this loop, before
+        if (scored.index <
+                e->params->next) { // the process was ended in the middle of this loop, before
             continue;
         }
         if (!score_writer_append(e->writer, &scored, err, err_size)) {
@@ -255,8 +277,9 @@ static bool group_end(struct engine * e, char * err, size_t err_size) {
     return score_writer_sync(e->writer, err, err_size);
 }
 
-// Where the stream goes on, the group that follows begins with the state that this one ends with: that state is a checkpoint of its own, saved
-// before this group is appended, so that one of the two is always there.
+// Where the stream goes on, the group that follows begins with the state that this one ends with:
+// that state is a checkpoint of its own, saved before this group is appended, so that one of the
+// two is always there.
 static bool save_next_start(struct engine * e, char * err, size_t err_size) {
     struct score_slot        start = { .window = { .index = e->group.first + 1 } };
     const struct score_group next  = { .first = e->group.first + 1, .n = 1, .slots = &start };
@@ -281,8 +304,8 @@ static bool save(struct engine * e, char * err, size_t err_size) {
 }
 
 static enum score_status run_group(struct engine * e, char * err, size_t err_size) {
-    const struct score_params * p = e->params;
-    struct score_progress progress = { .window = e->group.first, .n_windows = e->group.n };
+    const struct score_params * p        = e->params;
+    struct score_progress       progress = { .window = e->group.first, .n_windows = e->group.n };
     for (int64_t s = 0; s < e->group.n; ++s) {
         const int64_t n = e->group.slots[s].window.n_tokens;
         progress.length = n > progress.length ? n : progress.length;
@@ -296,12 +319,14 @@ static enum score_status run_group(struct engine * e, char * err, size_t err_siz
             return SCORE_DONE;
         }
         e->result->n_tokens += n_tokens;
-        progress.n_tokens    = e->result->n_tokens;
-        progress.n_resumed   = e->result->n_resumed;
-        progress.at          = group_at(&e->group);
-        progress.not_finite  = e->result->n_diverged > 0;
-        const bool stop = p->watch != NULL && !p->watch(&progress, p->user);
-        const bool due  = p->checkpoint_every > 0 && progress.at - e->saved_at >= p->checkpoint_every && progress.at < progress.length - 1;
+        progress.n_tokens   = e->result->n_tokens;
+        progress.n_resumed  = e->result->n_resumed;
+        progress.at         = group_at(&e->group);
+        progress.not_finite = e->result->n_diverged > 0;
+        const bool stop     = p->watch != NULL && !p->watch(&progress, p->user);
+        const bool due      = p->checkpoint_every > 0 &&
+                         progress.at - e->saved_at >= p->checkpoint_every &&
+                         progress.at < progress.length - 1;
         if ((stop || due) && !save(e, err, err_size)) {
             return SCORE_FAILED;
         }
@@ -312,18 +337,19 @@ static enum score_status run_group(struct engine * e, char * err, size_t err_siz
 }
 
 static enum score_status run(struct engine * e, char * err, size_t err_size) {
-    const struct score_params * p = e->params;
-    bool resumes = true; // only the first group can have a checkpoint
+    const struct score_params * p       = e->params;
+    bool                        resumes = true; // only the first group can have a checkpoint
     if (!p->resume) {
         score_checkpoint_clean(p, -1);
     }
-    const int64_t start = p->next < p->end ? p->first + (p->next - p->first)/p->group*p->group : p->end;
+    const int64_t start =
+            p->next < p->end ? p->first + (p->next - p->first) / p->group * p->group : p->end;
     for (int64_t first = start; first < p->end; first += p->group) {
         e->saved_at = 0;
         if (!group_begin(e, first, err, err_size) || (resumes && !group_resume(e, err, err_size))) {
             return SCORE_FAILED;
         }
-        resumes = false;
+        resumes                        = false;
         const enum score_status status = run_group(e, err, err_size);
         if (status != SCORE_DONE) {
             return status;
@@ -338,31 +364,43 @@ static enum score_status run(struct engine * e, char * err, size_t err_size) {
     return SCORE_DONE;
 }
 
-enum score_status score_run(struct lrnn_model * model, struct windows * windows, struct score_writer * writer, const struct score_params * params,
+enum score_status score_run(struct lrnn_model * model, struct windows * windows,
+        struct score_writer * writer, const struct score_params * params,
         struct score_result * result, char * err, size_t err_size) {
     const struct lrnn_model_info info   = lrnn_model_get_info(model);
     enum score_status            status = SCORE_FAILED;
-    struct engine e = {
-        .model = model, .windows = windows, .writer = writer, .params = params, .result = result, .n_vocab = info.n_vocab,
-        .inputs   = calloc((size_t) params->group, sizeof(*e.inputs)),
-        .of_input = calloc((size_t) params->group, sizeof(*e.of_input)),
+    struct engine                e      = {
+                            .model    = model,
+                            .windows  = windows,
+                            .writer   = writer,
+                            .params   = params,
+                            .result   = result,
+                            .n_vocab  = info.n_vocab,
+                            .inputs   = calloc((size_t) params->group, sizeof(*e.inputs)),
+                            .of_input = calloc((size_t) params->group, sizeof(*e.of_input)),
     };
     *result = (struct score_result) { 0 };
     if (e.inputs == NULL || e.of_input == NULL) {
         snprintf(err, err_size, "out of memory for groups of %" PRId64 " windows", params->group);
-    } else if (params->group*params->n_batch > INT32_MAX) {
-        snprintf(err, err_size, "%" PRId64 " windows of %" PRId64 " tokens in a call; expected less than 2^31 tokens",
+    } else if (params->group * params->n_batch > INT32_MAX) {
+        snprintf(err, err_size,
+                "%" PRId64 " windows of %" PRId64
+                " tokens in a call; expected less than 2^31 tokens",
                 params->group, params->n_batch);
-    } else if (params->reset == SCORE_RESET_NEVER && (params->group != 1 || info.n_layer_attention > 0)) {
-        snprintf(err, err_size, "a stream that never ends takes one window at a time, and a model without attention layers, "
+    } else if (params->reset == SCORE_RESET_NEVER &&
+               (params->group != 1 || info.n_layer_attention > 0)) {
+        snprintf(err, err_size,
+                "a stream that never ends takes one window at a time, and a model without attention layers, "
                 "whose memory does not grow");
     } else {
-        e.session = lrnn_session_new(model, &(struct lrnn_session_params) {
-            .n_threads = params->n_threads,
-            .n_seqs    = (int32_t) params->group,
-            .n_batch   = (int32_t) (params->group*params->n_batch),
-            .n_cache   = (int32_t) params->max_length,
-        }, err, err_size);
+        e.session = lrnn_session_new(model,
+                &(struct lrnn_session_params) {
+                        .n_threads = params->n_threads,
+                        .n_seqs    = (int32_t) params->group,
+                        .n_batch   = (int32_t) (params->group * params->n_batch),
+                        .n_cache   = (int32_t) params->max_length,
+                },
+                err, err_size);
         if (e.session != NULL) {
             status = run(&e, err, err_size);
         }

@@ -1,9 +1,11 @@
 #pragma once
 
-// Windows through a model: the negative logarithm of the probability of every target, appended to a score file.
+// Windows through a model: the negative logarithm of the probability of every target, appended to a
+// score file.
 //
-// Windows are evaluated in groups, side by side, and every call of the model is fixed by the window's number: which windows, which tokens. So a run
-// that was stopped and continued, and shards of it, give the bytes of a run that was not, although matrix products round differently for other
+// Windows are evaluated in groups, side by side, and every call of the model is fixed by the
+// window's number: which windows, which tokens. So a run that was stopped and continued, and shards
+// of it, give the bytes of a run that was not, although matrix products round differently for other
 // calls. Checkpoints fall between calls.
 
 #include "eval/score-file.h"
@@ -28,19 +30,19 @@ struct score_progress {
 typedef bool (*score_watch)(const struct score_progress * progress, void * user);
 
 struct score_params {
-    int32_t          n_threads;        // 0: as many as there are cores
-    int64_t          n_batch;          // tokens of one window in a call
-    int64_t          group;            // windows side by side
+    int32_t          n_threads; // 0: as many as there are cores
+    int64_t          n_batch;   // tokens of one window in a call
+    int64_t          group;     // windows side by side
     enum score_reset reset;
     bool             state_norm;       // record how large the state is, now and then (norm_is_due)
     int64_t          first, next, end; // windows of this shard; those before `next` are in the file
-    bool             resume;           // a checkpoint that is there is used; otherwise it is removed
-    int64_t          max_length;       // of a window, tokens
+    bool             resume;     // a checkpoint that is there is used; otherwise it is removed
+    int64_t          max_length; // of a window, tokens
     int64_t          checkpoint_every; // tokens of a window; 0: only where the run is stopped
-    const char *     checkpoints;      // folder for them: made when there is one, gone when there is none
-    uint8_t          identity[32];     // of the run: a checkpoint of another is not used
-    score_watch      watch;            // may be NULL
-    void *           user;
+    const char * checkpoints;  // folder for them: made when there is one, gone when there is none
+    uint8_t      identity[32]; // of the run: a checkpoint of another is not used
+    score_watch  watch;        // may be NULL
+    void *       user;
 };
 
 enum score_status {
@@ -50,13 +52,14 @@ enum score_status {
 };
 
 struct score_result {
-    int64_t n_windows;      // appended by this call
-    int64_t n_tokens;       // evaluated by it
-    int64_t n_resumed;      // tokens that came out of a checkpoint
-    int64_t n_diverged;     // windows with a number that is not finite, of those appended
+    int64_t n_windows;  // appended by this call
+    int64_t n_tokens;   // evaluated by it
+    int64_t n_resumed;  // tokens that came out of a checkpoint
+    int64_t n_diverged; // windows with a number that is not finite, of those appended
     int64_t diverged_window, diverged_at; // the first of them, and the position
-    char    warning[512];   // why a checkpoint was not used, "" if nothing happened
+    char    warning[512];                 // why a checkpoint was not used, "" if nothing happened
 };
 
-enum score_status score_run(struct lrnn_model * model, struct windows * windows, struct score_writer * writer, const struct score_params * params,
+enum score_status score_run(struct lrnn_model * model, struct windows * windows,
+        struct score_writer * writer, const struct score_params * params,
         struct score_result * result, char * err, size_t err_size);

@@ -11,18 +11,18 @@
 // SplitMix64 (Steele, Lea, Flood 2014)
 static uint64_t rng_next(uint64_t * state) {
     uint64_t z = *state += UINT64_C(0x9e3779b97f4a7c15);
-    z = (z ^ (z >> 30)) * UINT64_C(0xbf58476d1ce4e5b9);
-    z = (z ^ (z >> 27)) * UINT64_C(0x94d049bb133111eb);
+    z          = (z ^ (z >> 30)) * UINT64_C(0xbf58476d1ce4e5b9);
+    z          = (z ^ (z >> 27)) * UINT64_C(0x94d049bb133111eb);
     return z ^ (z >> 31);
 }
 
-// 0 .. n − 1, each as likely as the other: the high half of a product of 32 bits by n, without the few products that some results would get
-// one more of (Lemire 2019).
+// 0 .. n − 1, each as likely as the other: the high half of a product of 32 bits by n, without the
+// few products that some results would get one more of (Lemire 2019).
 static uint32_t rng_below(uint64_t * state, uint32_t n) {
     const uint32_t n_uneven = (uint32_t) -n % n; // 2^32 mod n
-    uint64_t product;
+    uint64_t       product;
     do {
-        product = (rng_next(state) >> 32)*n;
+        product = (rng_next(state) >> 32) * n;
     } while ((uint32_t) product < n_uneven);
     return (uint32_t) (product >> 32);
 }
@@ -46,17 +46,20 @@ static void item_add(struct item * sum, const struct item * x) {
 }
 
 static double item_difference(const struct item * sum) {
-    return sum->a.num/sum->a.den - sum->b.num/sum->b.den;
+    return sum->a.num / sum->a.den - sum->b.num / sum->b.den;
 }
 
-static void estimate(const struct item * items, int64_t n_windows, int64_t n_cols, struct stats_estimate * e) {
+static void estimate(
+        const struct item * items, int64_t n_windows, int64_t n_cols, struct stats_estimate * e) {
     struct item sum      = { 0 };
     double      residual = 0.0;
 
-    *e = (struct stats_estimate) { .value = NAN, .se = NAN, .lo = NAN, .hi = NAN, .method = STATS_NONE };
-    for (int64_t i = 0; i < n_windows; i++) {
-        item_add(&sum, &items[i*n_cols]);
-        e->n += items[i*n_cols].a.den > 0.0;
+    *e = (struct stats_estimate) {
+        .value = NAN, .se = NAN, .lo = NAN, .hi = NAN, .method = STATS_NONE
+    };
+    for (int64_t i = 0; i < n_windows; ++i) {
+        item_add(&sum, &items[i * n_cols]);
+        e->n += items[i * n_cols].a.den > 0.0;
     }
     if (e->n == 0 || !isfinite(item_difference(&sum))) {
         return;
@@ -65,52 +68,58 @@ static void estimate(const struct item * items, int64_t n_windows, int64_t n_col
     if (e->n < 2) {
         return;
     }
-    for (int64_t i = 0; i < n_windows; i++) {
-        const struct item * x = &items[i*n_cols];
-        const double r = (x->a.num - sum.a.num/sum.a.den*x->a.den)/sum.a.den - (x->b.num - sum.b.num/sum.b.den*x->b.den)/sum.b.den;
-        residual += r*r;
+    for (int64_t i = 0; i < n_windows; ++i) {
+        const struct item * x = &items[i * n_cols];
+        const double        r = (x->a.num - sum.a.num / sum.a.den * x->a.den) / sum.a.den -
+                         (x->b.num - sum.b.num / sum.b.den * x->b.den) / sum.b.den;
+        residual += r * r;
     }
-    e->se = sqrt((double) e->n/(double) (e->n - 1)*residual);
+    e->se = sqrt((double) e->n / (double) (e->n - 1) * residual);
     if (e->n >= STATS_MIN_BOOTSTRAP) {
         e->method = STATS_BOOTSTRAP;
     } else if (e->n >= STATS_MIN_T) {
-        const double half = stats_t_quantile(0.5 + 0.5*STATS_LEVEL, (double) (e->n - 1))*e->se;
-        e->method = STATS_T;
-        e->lo     = e->value - half;
-        e->hi     = e->value + half;
+        const double half = stats_t_quantile(0.5 + 0.5 * STATS_LEVEL, (double) (e->n - 1)) * e->se;
+        e->method         = STATS_T;
+        e->lo             = e->value - half;
+        e->hi             = e->value + half;
     }
 }
 
 // The sums of every column for one draw of windows.
-static void draw_sums(const struct item * items, int64_t n_windows, int64_t n_cols, uint64_t * rng, struct item * sums) {
-    memset(sums, 0, (size_t) n_cols*sizeof(*sums));
-    for (int64_t i = 0; i < n_windows; i++) {
-        const struct item * row = items + rng_below(rng, (uint32_t) n_windows)*n_cols;
-        for (int64_t c = 0; c < n_cols; c++) {
+static void draw_sums(const struct item * items, int64_t n_windows, int64_t n_cols, uint64_t * rng,
+        struct item * sums) {
+    memset(sums, 0, (size_t) n_cols * sizeof(*sums));
+    for (int64_t i = 0; i < n_windows; ++i) {
+        const struct item * row = items + rng_below(rng, (uint32_t) n_windows) * n_cols;
+        for (int64_t c = 0; c < n_cols; ++c) {
             item_add(&sums[c], &row[c]);
         }
     }
 }
 
-static bool bootstrap(const struct item * items, int64_t n_windows, int64_t n_cols, uint64_t seed, struct stats_estimate * out) {
-    struct item * sums  = malloc((size_t) n_cols*sizeof(*sums));
-    double      * draws = malloc((size_t) n_cols*STATS_DRAWS*sizeof(*draws)); // [n_cols][STATS_DRAWS]
-    const bool    ok    = sums != NULL && draws != NULL;
-    uint64_t      rng   = seed;
+static bool bootstrap(const struct item * items, int64_t n_windows, int64_t n_cols, uint64_t seed,
+        struct stats_estimate * out) {
+    struct item * sums = malloc((size_t) n_cols * sizeof(*sums));
+    double *      draws =
+            malloc((size_t) n_cols * STATS_DRAWS * sizeof(*draws)); // [n_cols][STATS_DRAWS]
+    const bool ok  = sums != NULL && draws != NULL;
+    uint64_t   rng = seed;
 
-    for (int64_t d = 0; d < STATS_DRAWS && ok; d++) {
+    for (int64_t d = 0; d < STATS_DRAWS && ok; ++d) {
         draw_sums(items, n_windows, n_cols, &rng, sums);
-        for (int64_t c = 0; c < n_cols; c++) {
-            // A draw without any window of the column (once in e^10 for 10 windows among many) says nothing, and counts as the value.
-            draws[c*STATS_DRAWS + d] = sums[c].a.den > 0.0 ? item_difference(&sums[c]) : out[c].value;
+        for (int64_t c = 0; c < n_cols; ++c) {
+            // A draw without any window of the column (once in e^10 for 10 windows among many) says
+            // nothing, and counts as the value.
+            draws[c * STATS_DRAWS + d] =
+                    sums[c].a.den > 0.0 ? item_difference(&sums[c]) : out[c].value;
         }
     }
-    for (int64_t c = 0; c < n_cols && ok; c++) {
+    for (int64_t c = 0; c < n_cols && ok; ++c) {
         if (out[c].method == STATS_BOOTSTRAP) {
-            double * column = draws + c*STATS_DRAWS;
+            double * column = draws + c * STATS_DRAWS;
             stats_sort(column, STATS_DRAWS);
-            out[c].lo = stats_quantile(column, STATS_DRAWS, 0.5 - 0.5*STATS_LEVEL);
-            out[c].hi = stats_quantile(column, STATS_DRAWS, 0.5 + 0.5*STATS_LEVEL);
+            out[c].lo = stats_quantile(column, STATS_DRAWS, 0.5 - 0.5 * STATS_LEVEL);
+            out[c].hi = stats_quantile(column, STATS_DRAWS, 0.5 + 0.5 * STATS_LEVEL);
         }
     }
     free(sums);
@@ -118,20 +127,20 @@ static bool bootstrap(const struct item * items, int64_t n_windows, int64_t n_co
     return ok;
 }
 
-static bool estimates(const struct stats_pair * a, const struct stats_pair * b, int64_t n_windows, int64_t n_cols, uint64_t seed,
-        struct stats_estimate * out) {
-    const int64_t n     = n_windows*n_cols;
-    struct item * items = malloc((size_t) (n > 0 ? n : 1)*sizeof(*items));
+static bool estimates(const struct stats_pair * a, const struct stats_pair * b, int64_t n_windows,
+        int64_t n_cols, uint64_t seed, struct stats_estimate * out) {
+    const int64_t n     = n_windows * n_cols;
+    struct item * items = malloc((size_t) (n > 0 ? n : 1) * sizeof(*items));
     bool          any   = false;
 
     if (items == NULL) {
         return false;
     }
-    for (int64_t i = 0; i < n; i++) {
+    for (int64_t i = 0; i < n; ++i) {
         const bool is_there = a[i].den > 0.0 && (b == NULL || b[i].den > 0.0);
         items[i] = is_there ? (struct item) { a[i], b == NULL ? ZERO : b[i] } : (struct item) { 0 };
     }
-    for (int64_t c = 0; c < n_cols; c++) {
+    for (int64_t c = 0; c < n_cols; ++c) {
         estimate(items + c, n_windows, n_cols, &out[c]);
         any |= out[c].method == STATS_BOOTSTRAP;
     }
@@ -140,12 +149,13 @@ static bool estimates(const struct stats_pair * a, const struct stats_pair * b, 
     return ok;
 }
 
-bool stats_ratios(const struct stats_pair * x, int64_t n_windows, int64_t n_cols, uint64_t seed, struct stats_estimate * out) {
+bool stats_ratios(const struct stats_pair * x, int64_t n_windows, int64_t n_cols, uint64_t seed,
+        struct stats_estimate * out) {
     return estimates(x, NULL, n_windows, n_cols, seed, out);
 }
 
-bool stats_differences(const struct stats_pair * a, const struct stats_pair * b, int64_t n_windows, int64_t n_cols, uint64_t seed,
-        struct stats_estimate * out) {
+bool stats_differences(const struct stats_pair * a, const struct stats_pair * b, int64_t n_windows,
+        int64_t n_cols, uint64_t seed, struct stats_estimate * out) {
     return estimates(a, b, n_windows, n_cols, seed, out);
 }
 
@@ -160,33 +170,34 @@ double stats_p_value(const struct stats_estimate * e) {
     if (e->se == 0.0) {
         return e->value == 0.0 ? 1.0 : 0.0;
     }
-    return 2.0*stats_t_cdf(-fabs(e->value/e->se), (double) (e->n - 1));
+    return 2.0 * stats_t_cdf(-fabs(e->value / e->se), (double) (e->n - 1));
 }
 
 //
 // Student's t
 //
 
-// The regularised incomplete beta function I_x(a, b), by its continued fraction (Abramowitz and Stegun 26.5.8), evaluated from the front
-// with numerators and denominators kept as ratios (Lentz 1976). Converges fast for x < (a + 1)/(a + b + 2), which the caller sees to.
+// The regularised incomplete beta function I_x(a, b), by its continued fraction (Abramowitz and
+// Stegun 26.5.8), evaluated from the front with numerators and denominators kept as ratios (Lentz
+// 1976). Converges fast for x < (a + 1)/(a + b + 2), which the caller sees to.
 static double beta_fraction(double a, double b, double x) {
     const double tiny = 1e-300; // in the place of a zero, which would be divided by
-    double c = 1.0;
-    double d = 1.0 - (a + b)*x/(a + 1.0);
-    d = 1.0/(fabs(d) < tiny ? tiny : d);
-    double f = d;
+    double       c    = 1.0;
+    double       d    = 1.0 - (a + b) * x / (a + 1.0);
+    d                 = 1.0 / (fabs(d) < tiny ? tiny : d);
+    double f          = d;
 
-    for (int m = 1; m <= 10000; m++) {
-        const double even = m*(b - m)*x/((a + 2*m - 1)*(a + 2*m));
-        const double odd  = -(a + m)*(a + b + m)*x/((a + 2*m)*(a + 2*m + 1));
-        double step = 1.0;
-        for (int k = 0; k < 2; k++) {
+    for (int m = 1; m <= 10000; ++m) {
+        const double even = m * (b - m) * x / ((a + 2 * m - 1) * (a + 2 * m));
+        const double odd  = -(a + m) * (a + b + m) * x / ((a + 2 * m) * (a + 2 * m + 1));
+        double       step = 1.0;
+        for (int k = 0; k < 2; ++k) {
             const double term = k == 0 ? even : odd;
-            d = 1.0 + term*d;
-            d = 1.0/(fabs(d) < tiny ? tiny : d);
-            c = 1.0 + term/c;
-            c = fabs(c) < tiny ? tiny : c;
-            step = c*d;
+            d                 = 1.0 + term * d;
+            d                 = 1.0 / (fabs(d) < tiny ? tiny : d);
+            c                 = 1.0 + term / c;
+            c                 = fabs(c) < tiny ? tiny : c;
+            step              = c * d;
             f *= step;
         }
         if (fabs(step - 1.0) < 1e-16) {
@@ -201,14 +212,16 @@ static double beta_incomplete(double a, double b, double x, double y) {
     if (x <= 0.0 || y <= 0.0) {
         return x <= 0.0 ? 0.0 : 1.0;
     }
-    const double front = exp(lgamma(a + b) - lgamma(a) - lgamma(b) + a*log(x) + b*log(y));
+    const double front = exp(lgamma(a + b) - lgamma(a) - lgamma(b) + a * log(x) + b * log(y));
 
-    return x < (a + 1.0)/(a + b + 2.0) ? front*beta_fraction(a, b, x)/a : 1.0 - front*beta_fraction(b, a, y)/b;
+    return x < (a + 1.0) / (a + b + 2.0) ? front * beta_fraction(a, b, x) / a
+                                         : 1.0 - front * beta_fraction(b, a, y) / b;
 }
 
 // P(T ≤ t) = 1 − I_x(df/2, 1/2)/2 for t ≥ 0, with x = df/(df + t²)
 double stats_t_cdf(double t, double df) {
-    const double tail = 0.5*beta_incomplete(0.5*df, 0.5, df/(df + t*t), t*t/(df + t*t));
+    const double tail =
+            0.5 * beta_incomplete(0.5 * df, 0.5, df / (df + t * t), t * t / (df + t * t));
     return t > 0.0 ? 1.0 - tail : tail;
 }
 
@@ -219,11 +232,11 @@ double stats_t_quantile(double p, double df) {
     }
     double lo = -1.0, hi = 0.0;
     while (stats_t_cdf(lo, df) > p && lo > -1e300) {
-        hi  = lo;
+        hi = lo;
         lo *= 2.0;
     }
-    for (int i = 0; i < 200 && lo < hi; i++) {
-        const double mid = 0.5*(lo + hi);
+    for (int i = 0; i < 200 && lo < hi; ++i) {
+        const double mid = 0.5 * (lo + hi);
         if (mid == lo || mid == hi) {
             break;
         }
@@ -233,7 +246,7 @@ double stats_t_quantile(double p, double df) {
             lo = mid;
         }
     }
-    return 0.5*(lo + hi);
+    return 0.5 * (lo + hi);
 }
 
 //
@@ -251,7 +264,7 @@ void stats_sort(double * x, int64_t n) {
 }
 
 double stats_quantile(const double * sorted, int64_t n, double p) {
-    const double  at = p*(double) (n - 1);
+    const double  at = p * (double) (n - 1);
     const int64_t i  = (int64_t) at;
-    return i + 1 < n ? sorted[i] + (at - (double) i)*(sorted[i + 1] - sorted[i]) : sorted[n - 1];
+    return i + 1 < n ? sorted[i] + (at - (double) i) * (sorted[i + 1] - sorted[i]) : sorted[n - 1];
 }

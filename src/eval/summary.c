@@ -24,25 +24,25 @@ static const double LN2 = 0.69314718055994530942;
 
 // Where the positions of a window begin: target t is at base + t.
 static int64_t position_base(const struct summary * s, const struct score_window * w) {
-    return strcmp(s->meta.reset, "never") == 0 ? w->index*s->meta.window : 0;
+    return strcmp(s->meta.reset, "never") == 0 ? w->index * s->meta.window : 0;
 }
 
 // The targets first ≤ t ≤ last of a window, t counted in the window.
 static struct score_cell window_cell(const struct score_window * w, int64_t first, int64_t last) {
     struct score_cell cell = { 0 };
-    for (int64_t t = first; t <= last; t++) {
+    for (int64_t t = first; t <= last; ++t) {
         if (w->flags[t - 1] & SCORE_COUNTED) {
-            cell.nll    += (double) w->nll[t - 1];
-            cell.bytes  += w->bytes[t - 1];
-            cell.hits   += (w->flags[t - 1] & SCORE_TOP1) != 0;
+            cell.nll += (double) w->nll[t - 1];
+            cell.bytes += w->bytes[t - 1];
+            cell.hits += (w->flags[t - 1] & SCORE_TOP1) != 0;
             cell.tokens += 1;
         }
     }
     return cell;
 }
 
-static struct score_cell range_cell(const struct summary * s, const struct score_window * w, struct position_range range,
-        int64_t diverged_from) {
+static struct score_cell range_cell(const struct summary * s, const struct score_window * w,
+        struct position_range range, int64_t diverged_from) {
     const int64_t base  = position_base(s, w);
     const int64_t first = range.from - base < 1 ? 1 : range.from - base;
     const int64_t last  = range.to - base > w->n_targets ? w->n_targets : range.to - base;
@@ -58,29 +58,30 @@ static struct score_cell range_cell(const struct summary * s, const struct score
 
 // Sums, and the two estimates, of every range.
 static bool figures_estimate(struct figures * f, int64_t n_units) {
-    const size_t          n    = (size_t) (n_units*f->n);
-    struct stats_pair *   x    = malloc((n + 1)*sizeof(*x));
-    struct stats_estimate * out = malloc(((size_t) f->n + 1)*sizeof(*out));
-    bool                  ok   = x != NULL && out != NULL;
+    const size_t            n   = (size_t) (n_units * f->n);
+    struct stats_pair *     x   = malloc((n + 1) * sizeof(*x));
+    struct stats_estimate * out = malloc(((size_t) f->n + 1) * sizeof(*out));
+    bool                    ok  = x != NULL && out != NULL;
 
-    for (int64_t u = 0; u < n_units && ok; u++) {
-        for (int i = 0; i < f->n; i++) {
-            const struct score_cell * c = &f->cells[u*f->n + i];
-            struct figure           * g = &f->at[i];
-            g->tokens   += c->tokens;
-            g->bytes    += c->bytes;
-            g->hits     += c->hits;
-            g->windows  += c->tokens > 0;
+    for (int64_t u = 0; u < n_units && ok; ++u) {
+        for (int i = 0; i < f->n; ++i) {
+            const struct score_cell * c = &f->cells[u * f->n + i];
+            struct figure *           g = &f->at[i];
+            g->tokens += c->tokens;
+            g->bytes += c->bytes;
+            g->hits += c->hits;
+            g->windows += c->tokens > 0;
             g->diverged += c->diverged;
         }
     }
-    for (int pass = 0; pass < 2 && ok; pass++) {
-        for (size_t i = 0; i < n; i++) {
+    for (int pass = 0; pass < 2 && ok; ++pass) {
+        for (size_t i = 0; i < n; ++i) {
             const struct score_cell * c = &f->cells[i];
-            x[i] = (struct stats_pair) { c->nll, pass == 0 ? (double) c->tokens : LN2*(double) c->bytes };
+            x[i]                        = (struct stats_pair) { c->nll,
+                pass == 0 ? (double) c->tokens : LN2 * (double) c->bytes };
         }
         ok = stats_ratios(x, n_units, f->n, STATS_SEED, out);
-        for (int i = 0; i < f->n && ok; i++) {
+        for (int i = 0; i < f->n && ok; ++i) {
             *(pass == 0 ? &f->at[i].nats : &f->at[i].bits) = out[i];
         }
     }
@@ -89,51 +90,55 @@ static bool figures_estimate(struct figures * f, int64_t n_units) {
     return ok;
 }
 
-static bool figures_alloc(struct summary * s, struct figures * f, const struct position_range * ranges, int n) {
+static bool figures_alloc(
+        struct summary * s, struct figures * f, const struct position_range * ranges, int n) {
     f->n     = n;
-    f->at    = arena_alloc(s->arena, ((size_t) n + 1)*sizeof(*f->at));
-    f->cells = arena_alloc(s->arena, ((size_t) n*(size_t) s->n_units + 1)*sizeof(*f->cells));
+    f->at    = arena_alloc(s->arena, ((size_t) n + 1) * sizeof(*f->at));
+    f->cells = arena_alloc(s->arena, ((size_t) n * (size_t) s->n_units + 1) * sizeof(*f->cells));
     if (f->at == NULL || f->cells == NULL) {
         return false;
     }
-    for (int i = 0; i < n; i++) {
+    for (int i = 0; i < n; ++i) {
         f->at[i].range = ranges[i];
     }
     return true;
 }
 
-static bool figures_make(struct summary * s, const struct scores * scores, const struct position_range * ranges, int n,
-        struct figures * f) {
+static bool figures_make(struct summary * s, const struct scores * scores,
+        const struct position_range * ranges, int n, struct figures * f) {
     if (!figures_alloc(s, f, ranges, n)) {
         return false;
     }
-    for (int64_t w = 0; w < s->n_windows; w++) {
-        for (int i = 0; i < n; i++) {
-            f->cells[w*n + i] = range_cell(s, &scores->windows[w], ranges[i], s->diverged_from[w]);
+    for (int64_t w = 0; w < s->n_windows; ++w) {
+        for (int i = 0; i < n; ++i) {
+            f->cells[w * n + i] =
+                    range_cell(s, &scores->windows[w], ranges[i], s->diverged_from[w]);
         }
     }
     return figures_estimate(f, s->n_units);
 }
 
-// Ranges at the end without a target are not worth a row; nor are those at the front, where only the second half of a window is scored.
+// Ranges at the end without a target are not worth a row; nor are those at the front, where only
+// the second half of a window is scored.
 static void figures_trim(struct figures * f, int64_t n_units) {
     int n = 0;
-    for (int i = 0; i < f->n; i++) {
+    for (int i = 0; i < f->n; ++i) {
         n += f->at[i].tokens > 0 || f->at[i].diverged > 0;
     }
     if (n == f->n) {
         return;
     }
-    for (int64_t u = 0; u < n_units; u++) { // rows become shorter: each moves to the front, never over one that is still needed
+    for (int64_t u = 0; u < n_units;
+            ++u) { // rows become shorter: each moves to the front, never over one that is still needed
         int k = 0;
-        for (int i = 0; i < f->n; i++) {
+        for (int i = 0; i < f->n; ++i) {
             if (f->at[i].tokens > 0 || f->at[i].diverged > 0) {
-                f->cells[u*n + k++] = f->cells[u*f->n + i];
+                f->cells[u * n + k++] = f->cells[u * f->n + i];
             }
         }
     }
     int k = 0;
-    for (int i = 0; i < f->n; i++) {
+    for (int i = 0; i < f->n; ++i) {
         if (f->at[i].tokens > 0 || f->at[i].diverged > 0) {
             f->at[k++] = f->at[i];
         }
@@ -147,22 +152,25 @@ static void figures_trim(struct figures * f, int64_t n_units) {
 
 int64_t summary_default_bucket(int64_t window, int64_t train_length) {
     int64_t b = 2048;
-    while (b > 1 && (b*8 > window || (train_length > 0 && b > train_length))) {
+    while (b > 1 && (b * 8 > window || (train_length > 0 && b > train_length))) {
         b /= 2;
     }
     return b;
 }
 
-static bool make_buckets(struct summary * s, const struct scores * scores, int64_t bucket, char * err, size_t err_size) {
-    struct position_range * ranges = arena_alloc(s->arena, MAX_BUCKETS*sizeof(*ranges));
+static bool make_buckets(struct summary * s, const struct scores * scores, int64_t bucket,
+        char * err, size_t err_size) {
+    struct position_range * ranges = arena_alloc(s->arena, MAX_BUCKETS * sizeof(*ranges));
     int                     n      = 0;
     if (ranges == NULL) {
         return summary_out_of_memory(s, err, err_size);
     }
-    for (int64_t from = 1; from <= s->length; n++) {
-        const int64_t to = bucket > 0 ? from + bucket - 1 : from == 1 ? 2 : 2*(from - 1);
+    for (int64_t from = 1; from <= s->length; ++n) {
+        const int64_t to = bucket > 0 ? from + bucket - 1 : from == 1 ? 2 : 2 * (from - 1);
         if (n == MAX_BUCKETS) {
-            snprintf(err, err_size, "%s: %" PRId64 " positions make more than %d buckets of %" PRId64 "; --bucket needs more",
+            snprintf(err, err_size,
+                    "%s: %" PRId64 " positions make more than %d buckets of %" PRId64
+                    "; --bucket needs more",
                     s->meta.model, s->length, MAX_BUCKETS, bucket);
             return false;
         }
@@ -176,25 +184,28 @@ static bool make_buckets(struct summary * s, const struct scores * scores, int64
     return true;
 }
 
-// L = 512, 1,024 …, the lengths asked for and the whole window; from W/8 on where a window has fewer than eight times 512 tokens.
-static bool make_prefixes(struct summary * s, const struct scores * scores, const struct summary_params * p) {
-    const int64_t           whole  = s->length + 1;
-    struct position_range * ranges = arena_alloc(s->arena, (72 + (size_t) p->n_lengths)*sizeof(*ranges));
-    int64_t                 L      = 512;
-    int                     n      = 0;
+// L = 512, 1,024 …, the lengths asked for and the whole window; from W/8 on where a window has
+// fewer than eight times 512 tokens.
+static bool make_prefixes(
+        struct summary * s, const struct scores * scores, const struct summary_params * p) {
+    const int64_t           whole = s->length + 1;
+    struct position_range * ranges =
+            arena_alloc(s->arena, (72 + (size_t) p->n_lengths) * sizeof(*ranges));
+    int64_t L = 512;
+    int     n = 0;
 
     if (ranges == NULL) {
         return false;
     }
-    while (L > 2 && L*8 > whole) {
+    while (L > 2 && L * 8 > whole) {
         L /= 2;
     }
     for (int64_t last = 1; last < whole;) {
         int64_t next = L < whole ? L : whole;
-        for (int i = 0; i < p->n_lengths; i++) {
+        for (int i = 0; i < p->n_lengths; ++i) {
             next = p->lengths[i] > last && p->lengths[i] < next ? p->lengths[i] : next;
         }
-        L          *= next == L ? 2 : 1;
+        L *= next == L ? 2 : 1;
         ranges[n++] = (struct position_range) { 1, next - 1 };
         last        = next;
     }
@@ -205,10 +216,11 @@ static bool make_prefixes(struct summary * s, const struct scores * scores, cons
     return true;
 }
 
-// The first positions of a window are few and their losses large; the curve begins where there is something to average.
+// The first positions of a window are few and their losses large; the curve begins where there is
+// something to average.
 static int64_t curve_start(int64_t length) {
     int64_t start = 64;
-    while (start > 1 && start*64 > length + 1) {
+    while (start > 1 && start * 64 > length + 1) {
         start /= 2;
     }
     return start;
@@ -218,32 +230,37 @@ static int quarter_octaves(int64_t length, struct position_range * ranges) {
     const double start = (double) curve_start(length);
     int64_t      from  = (int64_t) start + 1;
     int          n     = 0;
-    for (int k = 1; from <= length && n < MAX_CURVE; k++) {
-        const int64_t end = (int64_t) floor(start*exp2(0.25*k) + 1e-9); // a power of two stays one
+    for (int k = 1; from <= length && n < MAX_CURVE; ++k) {
+        const int64_t end =
+                (int64_t) floor(start * exp2(0.25 * k) + 1e-9); // a power of two stays one
         if (end >= from) {
             ranges[n++] = (struct position_range) { from, end < length ? end : length };
             from        = end + 1;
         }
     }
     // a sliver, where a window is no power of two
-    if (n > 1 && ranges[n - 1].to - ranges[n - 1].from < (ranges[n - 2].to - ranges[n - 2].from)/2) {
+    if (n > 1 &&
+            ranges[n - 1].to - ranges[n - 1].from < (ranges[n - 2].to - ranges[n - 2].from) / 2) {
         ranges[n - 2].to = ranges[n - 1].to;
         n--;
     }
     return n;
 }
 
-static int moving_average(int64_t length, int64_t smooth, bool is_log2, struct position_range * ranges) {
-    const int64_t half = smooth/2;
+static int moving_average(
+        int64_t length, int64_t smooth, bool is_log2, struct position_range * ranges) {
+    const int64_t half = smooth / 2;
     int           n    = 0;
     int64_t       last = -1;
-    for (int k = 0; n < MAX_CURVE; k++) {
-        const double  at     = is_log2 ? (double) curve_start(length)*exp2(k/16.0) : 1.0 + (double) k*(double) length/256.0;
+    for (int k = 0; n < MAX_CURVE; ++k) {
+        const double  at     = is_log2 ? (double) curve_start(length) * exp2(k / 16.0)
+                                       : 1.0 + (double) k * (double) length / 256.0;
         const int64_t centre = (int64_t) at;
         if (centre > length) {
             break;
         }
-        if (centre > half && centre + half <= length && centre > last) { // only where the whole stretch is there
+        if (centre > half && centre + half <= length &&
+                centre > last) { // only where the whole stretch is there
             ranges[n++] = (struct position_range) { centre - half, centre + half };
             last        = centre;
         }
@@ -251,13 +268,15 @@ static int moving_average(int64_t length, int64_t smooth, bool is_log2, struct p
     return n;
 }
 
-static bool make_curve(struct summary * s, const struct scores * scores, const struct summary_params * p) {
+static bool make_curve(
+        struct summary * s, const struct scores * scores, const struct summary_params * p) {
     struct position_range ranges[MAX_CURVE];
     if (p->smooth == 0 && !p->log2_curve) {
         s->curve = s->buckets;
         return true;
     }
-    const int n = p->smooth > 0 ? moving_average(s->length, p->smooth, p->log2_curve, ranges) : quarter_octaves(s->length, ranges);
+    const int n = p->smooth > 0 ? moving_average(s->length, p->smooth, p->log2_curve, ranges)
+                                : quarter_octaves(s->length, ranges);
     if (!figures_make(s, scores, ranges, n, &s->curve)) {
         return false;
     }
@@ -270,23 +289,24 @@ static bool make_curve(struct summary * s, const struct scores * scores, const s
 //
 
 static bool make_contexts(struct summary * s, const struct scores * scores) {
-    const int n = s->n_contexts;
-    struct position_range * ranges = arena_alloc(s->arena, (size_t) n*sizeof(*ranges));
+    const int               n      = s->n_contexts;
+    struct position_range * ranges = arena_alloc(s->arena, (size_t) n * sizeof(*ranges));
     if (ranges == NULL || !figures_alloc(s, &s->buckets, ranges, n)) {
         return false;
     }
     int64_t u = 0;
-    for (int64_t i = 0; i < s->n_windows; i++) {
+    for (int64_t i = 0; i < s->n_windows; ++i) {
         const struct score_window * w = &scores->windows[i];
-        const int                   k = (int) (w->index%n);
-        struct position_range     * r = &s->buckets.at[k].range;
-        u += s->unit[u] != w->index/n;
-        for (int64_t t = 1; t <= w->n_targets && r->from == 0; t++) {
+        const int                   k = (int) (w->index % n);
+        struct position_range *     r = &s->buckets.at[k].range;
+        u += s->unit[u] != w->index / n;
+        for (int64_t t = 1; t <= w->n_targets && r->from == 0; ++t) {
             if (w->flags[t - 1] & SCORE_COUNTED) {
                 *r = (struct position_range) { t, w->n_targets };
             }
         }
-        s->buckets.cells[u*n + k] = range_cell(s, w, (struct position_range) { 1, w->n_targets }, s->diverged_from[i]);
+        s->buckets.cells[u * n + k] =
+                range_cell(s, w, (struct position_range) { 1, w->n_targets }, s->diverged_from[i]);
     }
     if (!figures_estimate(&s->buckets, s->n_units)) {
         return false;
@@ -297,7 +317,7 @@ static bool make_contexts(struct summary * s, const struct scores * scores) {
 
 static int count_words(const char * list, const char * sep) {
     int n = 0;
-    for (const char * p = list + strspn(list, sep); *p != '\0'; n++) {
+    for (const char * p = list + strspn(list, sep); *p != '\0'; ++n) {
         p += strcspn(p, sep);
         p += strspn(p, sep);
     }
@@ -307,9 +327,9 @@ static int count_words(const char * list, const char * sep) {
 // Units in the order of their windows; the windows of a partial run may end inside one.
 static bool make_units(struct summary * s, const struct scores * scores) {
     const int64_t n = s->n_contexts > 0 ? s->n_contexts : 1;
-    s->unit = arena_alloc(s->arena, ((size_t) s->n_windows + 1)*sizeof(*s->unit));
-    for (int64_t i = 0; i < s->n_windows && s->unit != NULL; i++) {
-        const int64_t unit = scores->windows[i].index/n;
+    s->unit         = arena_alloc(s->arena, ((size_t) s->n_windows + 1) * sizeof(*s->unit));
+    for (int64_t i = 0; i < s->n_windows && s->unit != NULL; ++i) {
+        const int64_t unit = scores->windows[i].index / n;
         if (s->n_units == 0 || s->unit[s->n_units - 1] != unit) {
             s->unit[s->n_units++] = unit;
         }
@@ -322,11 +342,12 @@ static bool make_units(struct summary * s, const struct scores * scores) {
 //
 
 static bool find_divergence(struct summary * s, const struct scores * scores) {
-    s->diverged_from = arena_alloc(s->arena, ((size_t) s->n_windows + 1)*sizeof(*s->diverged_from));
-    for (int64_t i = 0; i < s->n_windows && s->diverged_from != NULL; i++) {
+    s->diverged_from =
+            arena_alloc(s->arena, ((size_t) s->n_windows + 1) * sizeof(*s->diverged_from));
+    for (int64_t i = 0; i < s->n_windows && s->diverged_from != NULL; ++i) {
         const struct score_window * w    = &scores->windows[i];
         const int64_t               base = position_base(s, w);
-        for (int64_t t = 1; t <= w->n_targets && s->diverged_from[i] == 0; t++) {
+        for (int64_t t = 1; t <= w->n_targets && s->diverged_from[i] == 0; ++t) {
             if ((w->flags[t - 1] & SCORE_COUNTED) && !isfinite(w->nll[t - 1])) {
                 s->diverged_from[i] = base + t;
                 s->n_diverged++;
@@ -339,28 +360,29 @@ static bool find_divergence(struct summary * s, const struct scores * scores) {
 
 static bool make_positions(struct summary * s, const struct scores * scores) {
     s->stride = 1;
-    while (s->stride*MAX_POSITIONS < s->length) {
+    while (s->stride * MAX_POSITIONS < s->length) {
         s->stride *= 2;
     }
-    s->n_positions   = (s->length + s->stride - 1)/s->stride;
-    s->position_loss = arena_alloc(s->arena, ((size_t) s->n_positions + 1)*sizeof(double));
+    s->n_positions   = (s->length + s->stride - 1) / s->stride;
+    s->position_loss = arena_alloc(s->arena, ((size_t) s->n_positions + 1) * sizeof(double));
     int64_t * counts = calloc((size_t) s->n_positions + 1, sizeof(*counts));
     if (s->position_loss == NULL || counts == NULL) {
         free(counts);
         return false;
     }
-    for (int64_t i = 0; i < s->n_windows; i++) {
+    for (int64_t i = 0; i < s->n_windows; ++i) {
         const struct score_window * w    = &scores->windows[i];
         const int64_t               base = position_base(s, w);
-        for (int64_t t = 1; t <= w->n_targets; t++) {
-            if ((w->flags[t - 1] & SCORE_COUNTED) && (s->diverged_from[i] == 0 || base + t < s->diverged_from[i])) {
-                s->position_loss[(base + t - 1)/s->stride] += (double) w->nll[t - 1];
-                counts          [(base + t - 1)/s->stride]++;
+        for (int64_t t = 1; t <= w->n_targets; ++t) {
+            if ((w->flags[t - 1] & SCORE_COUNTED) &&
+                    (s->diverged_from[i] == 0 || base + t < s->diverged_from[i])) {
+                s->position_loss[(base + t - 1) / s->stride] += (double) w->nll[t - 1];
+                counts[(base + t - 1) / s->stride]++;
             }
         }
     }
-    for (int64_t k = 0; k < s->n_positions; k++) {
-        s->position_loss[k] = counts[k] > 0 ? s->position_loss[k]/(double) counts[k] : NAN;
+    for (int64_t k = 0; k < s->n_positions; ++k) {
+        s->position_loss[k] = counts[k] > 0 ? s->position_loss[k] / (double) counts[k] : NAN;
     }
     free(counts);
     return true;
@@ -370,17 +392,18 @@ static bool make_positions(struct summary * s, const struct scores * scores) {
 static void make_token_error(struct summary * s, const struct scores * scores) {
     const struct figure * f      = &s->total.at[0];
     double                square = 0.0;
-    for (int64_t i = 0; i < s->n_windows; i++) {
-        const struct score_window * w        = &scores->windows[i];
-        const bool                  is_in_it = s->n_contexts == 0 || w->index%s->n_contexts == s->n_contexts - 1;
-        for (int64_t t = 1; t <= w->n_targets && s->diverged_from[i] == 0 && is_in_it; t++) {
+    for (int64_t i = 0; i < s->n_windows; ++i) {
+        const struct score_window * w = &scores->windows[i];
+        const bool is_in_it = s->n_contexts == 0 || w->index % s->n_contexts == s->n_contexts - 1;
+        for (int64_t t = 1; t <= w->n_targets && s->diverged_from[i] == 0 && is_in_it; ++t) {
             if (w->flags[t - 1] & SCORE_COUNTED) {
                 const double d = (double) w->nll[t - 1] - f->nats.value;
-                square += d*d;
+                square += d * d;
             }
         }
     }
-    s->token_error = f->tokens > 1 ? sqrt(square/(double) f->tokens/(double) (f->tokens - 1)) : NAN;
+    s->token_error =
+            f->tokens > 1 ? sqrt(square / (double) f->tokens / (double) (f->tokens - 1)) : NAN;
 }
 
 static bool make_composition(struct summary * s, const struct scores * scores) {
@@ -390,13 +413,14 @@ static bool make_composition(struct summary * s, const struct scores * scores) {
         return true;
     }
     const int n = s->n_sources + 1;
-    s->composition = arena_alloc(s->arena, (size_t) s->buckets.n*(size_t) n*sizeof(*s->composition));
-    for (int64_t i = 0; i < s->n_windows && s->composition != NULL; i++) {
+    s->composition =
+            arena_alloc(s->arena, (size_t) s->buckets.n * (size_t) n * sizeof(*s->composition));
+    for (int64_t i = 0; i < s->n_windows && s->composition != NULL; ++i) {
         const struct score_window * w    = &scores->windows[i];
         const int64_t               base = position_base(s, w);
         int                         b    = 0;
         int32_t                     span = 0;
-        for (int64_t t = 1; t <= w->n_targets; t++) {
+        for (int64_t t = 1; t <= w->n_targets; ++t) {
             while (span + 1 < w->n_spans && w->spans[span + 1].first <= t) {
                 span++;
             }
@@ -405,7 +429,8 @@ static bool make_composition(struct summary * s, const struct scores * scores) {
             }
             if ((w->flags[t - 1] & SCORE_COUNTED) && s->buckets.n > 0) {
                 const int32_t source = w->n_spans > 0 ? w->spans[span].source : -1;
-                s->composition[b*n + (source >= 0 && source < s->n_sources ? source : s->n_sources)]++;
+                s->composition[b * n +
+                               (source >= 0 && source < s->n_sources ? source : s->n_sources)]++;
             }
         }
     }
@@ -426,15 +451,20 @@ static double norm_value(const struct score_norm * n) {
     return isfinite(n->norm) ? (double) n->norm : INFINITY;
 }
 
-// The largest that a window has in bucket b, NULL: none. With the same targets after several contexts, the bucket is the window.
-static const struct score_norm * largest_norm(const struct summary * s, const struct score_window * w, int b) {
+// The largest that a window has in bucket b, NULL: none. With the same targets after several
+// contexts, the bucket is the window.
+static const struct score_norm * largest_norm(
+        const struct summary * s, const struct score_window * w, int b) {
     const struct position_range range = s->buckets.at[b].range;
     const int64_t               base  = position_base(s, w);
-    const struct score_norm   * most  = NULL;
-    for (int32_t i = 0; i < w->n_norms; i++) {
+    const struct score_norm *   most  = NULL;
+    for (int32_t i = 0; i < w->n_norms; ++i) {
         const struct score_norm * n     = &w->norms[i];
-        const int64_t             at    = base + n->at < s->length ? base + n->at : s->length; // a stream that goes on is fed its last token too
-        const bool                is_in = s->n_contexts > 0 ? w->index%s->n_contexts == b : range.from <= at && at <= range.to;
+        const int64_t             at    = base + n->at < s->length
+                                                  ? base + n->at
+                                                  : s->length; // a stream that goes on is fed its last token too
+        const bool                is_in = s->n_contexts > 0 ? w->index % s->n_contexts == b
+                                                            : range.from <= at && at <= range.to;
         most = is_in && (most == NULL || norm_value(n) > norm_value(most)) ? n : most;
     }
     return most;
@@ -444,12 +474,12 @@ static bool make_norms(struct summary * s, const struct scores * scores) {
     if (s->meta.probe == NULL || s->meta.probe[0] == '\0') {
         return true;
     }
-    double * values = malloc(((size_t) s->n_windows + 1)*sizeof(*values));
-    s->norms = arena_alloc(s->arena, ((size_t) s->buckets.n + 1)*sizeof(*s->norms));
-    const bool ok = values != NULL && s->norms != NULL;
-    for (int b = 0; b < s->buckets.n && ok; b++) {
+    double * values = malloc(((size_t) s->n_windows + 1) * sizeof(*values));
+    s->norms        = arena_alloc(s->arena, ((size_t) s->buckets.n + 1) * sizeof(*s->norms));
+    const bool ok   = values != NULL && s->norms != NULL;
+    for (int b = 0; b < s->buckets.n && ok; ++b) {
         struct norm_figure * f = &s->norms[b];
-        for (int64_t i = 0; i < s->n_windows; i++) {
+        for (int64_t i = 0; i < s->n_windows; ++i) {
             const struct score_norm * n = largest_norm(s, &scores->windows[i], b);
             if (n != NULL && (f->windows == 0 || norm_value(n) > f->most)) {
                 f->most  = norm_value(n);
@@ -461,7 +491,7 @@ static bool make_norms(struct summary * s, const struct scores * scores) {
         }
         if (f->windows > 0) {
             qsort(values, (size_t) f->windows, sizeof(*values), compare_doubles);
-            f->median = 0.5*(values[(f->windows - 1)/2] + values[f->windows/2]);
+            f->median = 0.5 * (values[(f->windows - 1) / 2] + values[f->windows / 2]);
         }
     }
     free(values);
@@ -489,31 +519,41 @@ bool summary_warn(struct summary * s, const char * format, ...) {
 }
 
 bool summary_out_of_memory(const struct summary * s, char * err, size_t err_size) {
-    snprintf(err, err_size, "%s: out of memory for the figures of %" PRId64 " windows", s->meta.model, s->n_windows);
+    snprintf(err, err_size, "%s: out of memory for the figures of %" PRId64 " windows",
+            s->meta.model, s->n_windows);
     return false;
 }
 
 static bool warn_of_divergence(struct summary * s, const struct scores * scores) {
     int64_t first = -1;
-    for (int64_t i = 0; i < s->n_windows; i++) {
-        if (s->diverged_from[i] > 0 && (first < 0 || s->diverged_from[i] < s->diverged_from[first])) {
+    for (int64_t i = 0; i < s->n_windows; ++i) {
+        if (s->diverged_from[i] > 0 &&
+                (first < 0 || s->diverged_from[i] < s->diverged_from[first])) {
             first = i;
         }
     }
-    return first < 0 || summary_warn(s, "diverged: %" PRId64 " of %" PRId64 " windows have scores that are not finite, the earliest at "
-            "position %" PRId64 " of window %" PRId64 "; from there on a window is left out, and figures that lack one are marked",
-            s->n_diverged, s->n_windows, s->diverged_from[first], scores->windows[first].index);
+    return first < 0 ||
+           summary_warn(s,
+                   "diverged: %" PRId64 " of %" PRId64
+                   " windows have scores that are not finite, the earliest at "
+                   "position %" PRId64 " of window %" PRId64
+                   "; from there on a window is left out, and figures that lack one are marked",
+                   s->n_diverged, s->n_windows, s->diverged_from[first],
+                   scores->windows[first].index);
 }
 
 // In document mode with a low minimum, later positions come from longer documents only.
 static bool warn_of_selection(struct summary * s) {
-    for (int i = 1; i < s->buckets.n; i++) {
+    for (int i = 1; i < s->buckets.n; ++i) {
         const struct figure * a = &s->buckets.at[0];
         const struct figure * b = &s->buckets.at[i];
-        if (b->windows + b->diverged < a->windows + a->diverged && strcmp(s->meta.reset, "never") != 0) {
-            return summary_warn(s, "selection: %" PRId64 " windows have targets in the first bucket, %" PRId64 " at %" PRId64 "-%" PRId64
-                    "; later positions come from longer documents, so a change may be one of content", a->windows + a->diverged,
-                    b->windows + b->diverged, b->range.from, b->range.to);
+        if (b->windows + b->diverged < a->windows + a->diverged &&
+                strcmp(s->meta.reset, "never") != 0) {
+            return summary_warn(s,
+                    "selection: %" PRId64 " windows have targets in the first bucket, %" PRId64
+                    " at %" PRId64 "-%" PRId64
+                    "; later positions come from longer documents, so a change may be one of content",
+                    a->windows + a->diverged, b->windows + b->diverged, b->range.from, b->range.to);
         }
     }
     return true;
@@ -523,29 +563,45 @@ static bool warn(struct summary * s, const struct scores * scores) {
     const struct score_meta * m  = &s->meta;
     bool                      ok = true;
     if (s->n_windows < m->n_windows) {
-        ok = ok && summary_warn(s, "partial: %" PRId64 " of %" PRId64 " windows are there", s->n_windows, m->n_windows);
+        ok = ok && summary_warn(s, "partial: %" PRId64 " of %" PRId64 " windows are there",
+                           s->n_windows, m->n_windows);
     }
     if (s->n_units < STATS_MIN_T) {
-        ok = ok && summary_warn(s, "%" PRId64 " window%s: too few for an interval", s->n_units, s->n_units == 1 ? "" : "s");
+        ok = ok && summary_warn(s, "%" PRId64 " window%s: too few for an interval", s->n_units,
+                           s->n_units == 1 ? "" : "s");
     } else if (s->n_units < STATS_MIN_BOOTSTRAP) {
-        ok = ok && summary_warn(s, "%" PRId64 " windows: too few for the bootstrap; intervals are Student's t on window means", s->n_units);
+        ok = ok &&
+             summary_warn(s,
+                     "%" PRId64
+                     " windows: too few for the bootstrap; intervals are Student's t on window means",
+                     s->n_units);
     }
     ok = ok && warn_of_divergence(s, scores) && warn_of_selection(s);
     if (strcmp(m->reset, "never") == 0) {
-        ok = ok && summary_warn(s, "the state is never reset: windows are stretches of one sequence, and a position is seen once");
+        ok = ok &&
+             summary_warn(s,
+                     "the state is never reset: windows are stretches of one sequence, and a position is seen once");
     }
     if (s->extrapolation.train_length == 0) {
-        ok = ok && summary_warn(s, "the training length is unknown (--train-ctx N tells it); there are no extrapolation figures");
+        ok = ok &&
+             summary_warn(s,
+                     "the training length is unknown (--train-ctx N tells it); there are no extrapolation figures");
     } else if (s->extrapolation.inside < 0) {
-        ok = ok && summary_warn(s, "no bucket ends inside the training length of %" PRId64 "; there are no extrapolation figures",
-                s->extrapolation.train_length);
+        ok = ok && summary_warn(s,
+                           "no bucket ends inside the training length of %" PRId64
+                           "; there are no extrapolation figures",
+                           s->extrapolation.train_length);
     }
     if (m->malformed > 0) {
-        ok = ok && summary_warn(s, "%" PRId64 " of %" PRId64 " records were malformed and left out; first: %.*s", m->malformed, m->records,
-                (int) strcspn(m->complaints, "\t"), m->complaints);
+        ok = ok &&
+             summary_warn(s,
+                     "%" PRId64 " of %" PRId64 " records were malformed and left out; first: %.*s",
+                     m->malformed, m->records, (int) strcspn(m->complaints, "\t"), m->complaints);
     }
     if (m->lone_surrogates > 0) {
-        ok = ok && summary_warn(s, "%" PRId64 " escapes of half a character were replaced by U+FFFD", m->lone_surrogates);
+        ok = ok &&
+             summary_warn(s, "%" PRId64 " escapes of half a character were replaced by U+FFFD",
+                     m->lone_surrogates);
     }
     return ok;
 }
@@ -554,21 +610,23 @@ static bool warn(struct summary * s, const struct scores * scores) {
 // The whole
 //
 
-// Of all targets: the sum of a unit's buckets; with the same targets after several contexts, what the longest context gives.
+// Of all targets: the sum of a unit's buckets; with the same targets after several contexts, what
+// the longest context gives.
 static bool make_total(struct summary * s) {
     const int                   n     = s->buckets.n;
-    const struct position_range range = { n > 0 ? s->buckets.at[0].range.from : 1, n > 0 ? s->buckets.at[n - 1].range.to : 0 };
+    const struct position_range range = { n > 0 ? s->buckets.at[0].range.from : 1,
+        n > 0 ? s->buckets.at[n - 1].range.to : 0 };
     if (!figures_alloc(s, &s->total, &range, 1)) {
         return false;
     }
-    for (int64_t u = 0; u < s->n_units; u++) {
+    for (int64_t u = 0; u < s->n_units; ++u) {
         struct score_cell * sum = &s->total.cells[u];
-        for (int i = s->n_contexts > 0 && n > 0 ? n - 1 : 0; i < n; i++) {
-            const struct score_cell * c = &s->buckets.cells[u*n + i];
-            sum->nll      += c->nll;
-            sum->tokens   += c->tokens;
-            sum->bytes    += c->bytes;
-            sum->hits     += c->hits;
+        for (int i = s->n_contexts > 0 && n > 0 ? n - 1 : 0; i < n; ++i) {
+            const struct score_cell * c = &s->buckets.cells[u * n + i];
+            sum->nll += c->nll;
+            sum->tokens += c->tokens;
+            sum->bytes += c->bytes;
+            sum->hits += c->hits;
             sum->diverged |= c->diverged;
         }
         if (sum->diverged) {
@@ -578,8 +636,9 @@ static bool make_total(struct summary * s) {
     return figures_estimate(&s->total, s->n_units);
 }
 
-static bool make_all(struct summary * s, const struct scores * scores, const struct summary_params * p, char * err, size_t err_size) {
-    s->warnings = arena_alloc(s->arena, MAX_WARNINGS*sizeof(*s->warnings));
+static bool make_all(struct summary * s, const struct scores * scores,
+        const struct summary_params * p, char * err, size_t err_size) {
+    s->warnings = arena_alloc(s->arena, MAX_WARNINGS * sizeof(*s->warnings));
     if (s->warnings == NULL || !make_units(s, scores) || !find_divergence(s, scores)) {
         return summary_out_of_memory(s, err, err_size);
     }
@@ -608,8 +667,8 @@ static bool make_all(struct summary * s, const struct scores * scores, const str
     return true;
 }
 
-bool summary_make(const struct scores * scores, const struct summary_params * params, struct summary * summary, char * err,
-        size_t err_size) {
+bool summary_make(const struct scores * scores, const struct summary_params * params,
+        struct summary * summary, char * err, size_t err_size) {
     *summary = (struct summary) {
         .meta       = scores->meta,
         .n_windows  = scores->n_windows,
@@ -626,8 +685,9 @@ bool summary_make(const struct scores * scores, const struct summary_params * pa
     return true;
 }
 
-bool summary_from_cells(const struct score_meta * meta, int64_t train_length, int64_t n_units, int64_t * unit, int n_buckets,
-        const struct position_range * ranges, const struct score_cell * cells, struct summary * s, char * err, size_t err_size) {
+bool summary_from_cells(const struct score_meta * meta, int64_t train_length, int64_t n_units,
+        int64_t * unit, int n_buckets, const struct position_range * ranges,
+        const struct score_cell * cells, struct summary * s, char * err, size_t err_size) {
     *s = (struct summary) {
         .meta       = *meta,
         .n_windows  = n_units,
@@ -636,13 +696,15 @@ bool summary_from_cells(const struct score_meta * meta, int64_t train_length, in
         .n_contexts = count_words(meta->same_targets, ","),
         .arena      = arena_new(),
     };
-    s->extrapolation = (struct extrapolation) { .train_length = train_length, .inside = -1, .degrades = -1, .best = -1 };
+    s->extrapolation = (struct extrapolation) {
+        .train_length = train_length, .inside = -1, .degrades = -1, .best = -1
+    };
     if (s->arena == NULL || !figures_alloc(s, &s->buckets, ranges, n_buckets)) {
         summary_out_of_memory(s, err, err_size);
         summary_free(s);
         return false;
     }
-    memcpy(s->buckets.cells, cells, (size_t) n_units*(size_t) n_buckets*sizeof(*cells));
+    memcpy(s->buckets.cells, cells, (size_t) n_units * (size_t) n_buckets * sizeof(*cells));
     if (!figures_estimate(&s->buckets, n_units) || !make_total(s)) {
         summary_out_of_memory(s, err, err_size);
         summary_free(s);
@@ -657,7 +719,9 @@ void summary_free(struct summary * summary) {
 }
 
 double figure_value(const struct figure * f, enum figure_unit unit) {
-    return unit == FIGURE_PPL ? exp(f->nats.value) : unit == FIGURE_NATS ? f->nats.value : f->bits.value;
+    return unit == FIGURE_PPL    ? exp(f->nats.value)
+           : unit == FIGURE_NATS ? f->nats.value
+                                 : f->bits.value;
 }
 
 double figure_lo(const struct figure * f, enum figure_unit unit) {

@@ -13,7 +13,7 @@ struct grid * grid_new(struct arena * arena, int n_rows, int n_cols) {
     if (g != NULL) {
         g->n_rows = n_rows;
         g->n_cols = n_cols;
-        g->cells  = arena_alloc(arena, ((size_t) n_rows*(size_t) n_cols + 1)*sizeof(*g->cells));
+        g->cells  = arena_alloc(arena, ((size_t) n_rows * (size_t) n_cols + 1) * sizeof(*g->cells));
     }
     return g != NULL && g->cells != NULL ? g : NULL;
 }
@@ -28,12 +28,13 @@ bool grid_set(struct arena * arena, struct grid * g, int row, int col, const cha
     if (copy == NULL) {
         return false;
     }
-    g->cells[row*g->n_cols + col] = strcpy(copy, text);
+    g->cells[row * g->n_cols + col] = strcpy(copy, text);
     return true;
 }
 
 bool grid_set_p_value(struct arena * arena, struct grid * g, int row, int col, double p) {
-    return p < 1e-6 ? grid_set(arena, g, row, col, "< 1e-6") : grid_set(arena, g, row, col, p < 1e-3 ? "%.0e" : "%.4f", p);
+    return p < 1e-6 ? grid_set(arena, g, row, col, "< 1e-6")
+                    : grid_set(arena, g, row, col, p < 1e-3 ? "%.0e" : "%.4f", p);
 }
 
 //
@@ -48,16 +49,18 @@ static const char * ascii_of(uint32_t cp) {
         case 0x2013: return "-";
         case 0x2026: return "...";
         case 0x00d7: return "x";
-        default:     return "?";
+        default: return "?";
     }
 }
 
 // Writes one character of the text and returns how many columns it takes; to NULL, only counts.
 static int put_char(const char ** p, const char * end, bool utf8, FILE * out) {
-    uint32_t    cp = 0;
-    int         bad;
-    const int   n  = lrnn_utf8_decode(*p, end, &cp, &bad);
-    const char * ascii = n == 0 || cp < 0x20 || cp == 0x7f ? "?" : cp < 0x80 || utf8 ? NULL : ascii_of(cp);
+    uint32_t     cp = 0;
+    int          bad;
+    const int    n     = lrnn_utf8_decode(*p, end, &cp, &bad);
+    const char * ascii = n == 0 || cp < 0x20 || cp == 0x7f ? "?"
+                         : cp < 0x80 || utf8               ? NULL
+                                                           : ascii_of(cp);
 
     if (out != NULL) {
         fwrite(ascii != NULL ? ascii : *p, 1, ascii != NULL ? strlen(ascii) : (size_t) n, out);
@@ -86,7 +89,7 @@ static void put_field(const char * text, int width, bool left, bool utf8, FILE *
         for (const char * p = text; at < width - 2;) {
             at += put_char(&p, text + strlen(text), utf8, out);
         }
-        for (; at < width; at++) {
+        for (; at < width; ++at) {
             putc('.', out);
         }
         return;
@@ -111,8 +114,8 @@ void text_write_wrapped(const char * text, int at, int columns, int indent, bool
             at++;
         }
         put_text(p, n, utf8, out);
-        at      += width;
-        p       += n;
+        at += width;
+        p += n;
         is_first = *p == '\n';
         if (is_first) {
             fprintf(out, "\n");
@@ -124,9 +127,9 @@ void text_write_wrapped(const char * text, int at, int columns, int indent, bool
 }
 
 static void write_rule(int width, const char * word, bool utf8, FILE * out) {
-    const int n = width_of(word, utf8);
+    const int n  = width_of(word, utf8);
     int       at = 0;
-    for (; at < 2; at++) {
+    for (; at < 2; ++at) {
         putc('-', out);
     }
     if (n > 0 && n + 6 < width) {
@@ -135,22 +138,24 @@ static void write_rule(int width, const char * word, bool utf8, FILE * out) {
         putc(' ', out);
         at += n + 2;
     }
-    for (; at < width; at++) {
+    for (; at < width; ++at) {
         putc('-', out);
     }
     putc('\n', out);
 }
 
-static void write_row(const struct grid * g, int row, const int * widths, int first, int end, bool utf8, FILE * out) {
-    put_field(g->cells[row*g->n_cols], widths[0], true, utf8, out);
-    for (int c = first; c < end; c++) {
+static void write_row(const struct grid * g, int row, const int * widths, int first, int end,
+        bool utf8, FILE * out) {
+    put_field(g->cells[row * g->n_cols], widths[0], true, utf8, out);
+    for (int c = first; c < end; ++c) {
         fputs("  ", out);
-        put_field(g->cells[row*g->n_cols + c], widths[c], g->left, utf8, out);
+        put_field(g->cells[row * g->n_cols + c], widths[c], g->left, utf8, out);
     }
 }
 
 // Without the blanks at its end.
-static void write_trimmed(const struct grid * g, int row, const int * widths, int first, int end, bool utf8, FILE * out) {
+static void write_trimmed(const struct grid * g, int row, const int * widths, int first, int end,
+        bool utf8, FILE * out) {
     char * line = NULL;
     size_t n    = 0;
     FILE * file = open_memstream(&line, &n);
@@ -166,9 +171,10 @@ static void write_trimmed(const struct grid * g, int row, const int * widths, in
     putc('\n', out);
 }
 
-static void write_columns(const struct grid * g, const int * widths, int first, int end, int total, bool utf8, FILE * out) {
-    for (int row = 0; row < g->n_rows; row++) {
-        for (int i = 0; i < g->n_rules; i++) {
+static void write_columns(const struct grid * g, const int * widths, int first, int end, int total,
+        bool utf8, FILE * out) {
+    for (int row = 0; row < g->n_rows; ++row) {
+        for (int i = 0; i < g->n_rules; ++i) {
             if (g->rules[i].before == row) {
                 write_rule(total, g->rules[i].word, utf8, out);
             }
@@ -185,13 +191,14 @@ void grid_write_text(const struct grid * g, int columns, bool utf8, FILE * out) 
     if (widths == NULL) {
         return;
     }
-    for (int c = 0; c < g->n_cols; c++) {
-        for (int row = 0; row < g->n_rows; row++) {
-            const int n = width_of(g->cells[row*g->n_cols + c], utf8);
-            widths[c] = n > widths[c] ? n : widths[c];
+    for (int c = 0; c < g->n_cols; ++c) {
+        for (int row = 0; row < g->n_rows; ++row) {
+            const int n = width_of(g->cells[row * g->n_cols + c], utf8);
+            widths[c]   = n > widths[c] ? n : widths[c];
         }
-        const int most = c == 0 ? columns/3 : columns - 2 - widths[0]; // a column must fit beside the first
-        widths[c] = widths[c] > most ? most : widths[c];
+        const int most = c == 0 ? columns / 3
+                                : columns - 2 - widths[0]; // a column must fit beside the first
+        widths[c]      = widths[c] > most ? most : widths[c];
     }
     text_write_wrapped(g->title, 0, columns, 0, utf8, out);
     for (int first = 1; first < g->n_cols || first == 1;) {
@@ -219,9 +226,10 @@ void grid_write_text(const struct grid * g, int columns, bool utf8, FILE * out) 
 void grid_write_html(const struct grid * g, FILE * out) {
     fputs("<figure class=\"table\"><figcaption>", out);
     markup_text(out, g->title);
-    fprintf(out, "</figcaption>\n<div class=\"scroll\"><table%s>\n", g->left ? " class=\"left\"" : "");
-    for (int row = 0; row < g->n_rows; row++) {
-        for (int i = 0; i < g->n_rules; i++) {
+    fprintf(out, "</figcaption>\n<div class=\"scroll\"><table%s>\n",
+            g->left ? " class=\"left\"" : "");
+    for (int row = 0; row < g->n_rows; ++row) {
+        for (int i = 0; i < g->n_rules; ++i) {
             if (g->rules[i].before == row) {
                 fprintf(out, "<tr class=\"rule\"><td colspan=\"%d\">", g->n_cols);
                 markup_text(out, g->rules[i].word);
@@ -229,10 +237,11 @@ void grid_write_html(const struct grid * g, FILE * out) {
             }
         }
         fputs("<tr>", out);
-        for (int c = 0; c < g->n_cols; c++) {
-            const char * cell = g->cells[row*g->n_cols + c];
+        for (int c = 0; c < g->n_cols; ++c) {
+            const char * cell = g->cells[row * g->n_cols + c];
             const char * tag  = row == 0 || c == 0 ? "th" : "td";
-            const bool   best = row > 0 && cell != NULL && strlen(cell) > 2 && strcmp(cell + strlen(cell) - 2, " *") == 0;
+            const bool   best = row > 0 && cell != NULL && strlen(cell) > 2 &&
+                              strcmp(cell + strlen(cell) - 2, " *") == 0;
             fprintf(out, "<%s%s>", tag, best ? " class=\"best\"" : "");
             markup_text(out, cell != NULL ? cell : "");
             fprintf(out, "</%s>", tag);

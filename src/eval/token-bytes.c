@@ -25,15 +25,16 @@ static bool starts_with(const struct cover * c, const char * bytes, size_t n) {
 }
 
 //
-// SentencePiece. A space and U+2581 are one symbol to it: in the text either may stand where a token has a space, and where the vocabulary has no
-// token for it, the three bytes of U+2581 do.
+// SentencePiece. A space and U+2581 are one symbol to it: in the text either may stand where a
+// token has a space, and where the vocabulary has no token for it, the three bytes of U+2581 do.
 //
 
 static size_t cover_spm(struct cover * c, struct lrnn_text token, bool is_byte, int * in_mark) {
     const size_t before = c->at;
     for (size_t i = 0; i < token.size; ++i) {
         const char b = token.data[i];
-        if (*in_mark > 0) { // the rest of a mark written in bytes, which the first of them has covered
+        if (*in_mark >
+                0) { // the rest of a mark written in bytes, which the first of them has covered
             --*in_mark;
         } else if (starts_with(c, &b, 1)) {
             c->at++;
@@ -48,14 +49,15 @@ static size_t cover_spm(struct cover * c, struct lrnn_text token, bool is_byte, 
 }
 
 //
-// Normalised text. NFC changes nothing across the beginning of an ASCII character that follows another kind of character: such stretches are
-// normalised one by one, to see which of them changed in length.
+// Normalised text. NFC changes nothing across the beginning of an ASCII character that follows
+// another kind of character: such stretches are normalised one by one, to see which of them changed
+// in length.
 //
 
 struct stretch {
-    size_t start, raw;      // in the text, its beginning and its bytes
-    size_t begin, normal;   // the same after normalisation
-    bool   same;            // nothing changed
+    size_t start, raw;    // in the text, its beginning and its bytes
+    size_t begin, normal; // the same after normalisation
+    bool   same;          // nothing changed
 };
 
 static bool next_stretch(const struct cover * c, struct stretch * s, struct lrnn_buffer * work) {
@@ -67,9 +69,9 @@ static bool next_stretch(const struct cover * c, struct stretch * s, struct lrnn
     while (end < c->size && ((unsigned char) c->text[end] & 0x80) != 0) {
         end++;
     }
-    const size_t raw = end - start;
-    size_t normal = raw;
-    bool   same   = true;
+    const size_t raw    = end - start;
+    size_t       normal = raw;
+    bool         same   = true;
     if (!lrnn_nfc_quick(c->text + start, raw)) {
         work->n = 0;
         if (!lrnn_nfc(c->text + start, raw, work)) {
@@ -78,19 +80,22 @@ static bool next_stretch(const struct cover * c, struct stretch * s, struct lrnn
         normal = work->n;
         same   = normal == raw && memcmp(work->data, c->text + start, raw) == 0;
     }
-    *s = (struct stretch) { .start = start, .raw = raw, .begin = s->begin + s->normal, .normal = normal, .same = same };
+    *s = (struct stretch) {
+        .start = start, .raw = raw, .begin = s->begin + s->normal, .normal = normal, .same = same
+    };
     return true;
 }
 
 // Byte `at` of the normalised text as a byte of the text. Calls come in ascending order.
-static bool raw_offset(const struct cover * c, struct stretch * s, struct lrnn_buffer * work, size_t at, size_t * raw) {
+static bool raw_offset(const struct cover * c, struct stretch * s, struct lrnn_buffer * work,
+        size_t at, size_t * raw) {
     while (at >= s->begin + s->normal && s->start + s->raw < c->size) {
         if (!next_stretch(c, s, work)) {
             return false;
         }
     }
     const size_t in = at - s->begin;
-    *raw = s->start + (in >= s->normal ? s->raw : s->same || in < s->raw ? in : s->raw);
+    *raw            = s->start + (in >= s->normal ? s->raw : s->same || in < s->raw ? in : s->raw);
     return true;
 }
 
@@ -112,8 +117,8 @@ static size_t cover_symbol(struct cover * c, bool last) {
     return c->at - before;
 }
 
-bool token_bytes(const struct lrnn_tokenizer * tok, const char * text, size_t size, const int32_t * tokens, int64_t n_tokens, uint16_t * bytes,
-        char * err, size_t err_size) {
+bool token_bytes(const struct lrnn_tokenizer * tok, const char * text, size_t size,
+        const int32_t * tokens, int64_t n_tokens, uint16_t * bytes, char * err, size_t err_size) {
     const bool         normalised = tok->nfc && !lrnn_nfc_quick(text, size);
     struct cover       c          = { .text = text, .size = size };
     struct stretch     s          = { .same = true };
@@ -130,19 +135,21 @@ bool token_bytes(const struct lrnn_tokenizer * tok, const char * text, size_t si
                 token.data++;
                 token.size--;
             }
-            n = cover_spm(&c, token, lrnn_token_type_of(tok, tokens[i]) == LRNN_TOKEN_BYTE, &in_mark);
+            n = cover_spm(
+                    &c, token, lrnn_token_type_of(tok, tokens[i]) == LRNN_TOKEN_BYTE, &in_mark);
         } else if (tok->kind == LRNN_TOKENIZER_SYMBOLS) {
             n = cover_symbol(&c, i == n_tokens - 1);
         } else if (normalised) {
             const size_t before = c.at;
             normal += token.size;
-            ok      = raw_offset(&c, &s, &work, normal, &c.at);
-            n       = c.at - before;
+            ok = raw_offset(&c, &s, &work, normal, &c.at);
+            n  = c.at - before;
         } else if (starts_with(&c, token.data, token.size)) {
             c.at += token.size;
         }
         if (n > UINT16_MAX) {
-            snprintf(err, err_size, "token %" PRId64 " stands for %zu bytes; expected at most %d", i, n, UINT16_MAX);
+            snprintf(err, err_size, "token %" PRId64 " stands for %zu bytes; expected at most %d",
+                    i, n, UINT16_MAX);
             lrnn_buffer_free(&work);
             return false;
         }
@@ -152,7 +159,8 @@ bool token_bytes(const struct lrnn_tokenizer * tok, const char * text, size_t si
     if (!ok) {
         snprintf(err, err_size, "out of memory for normalising a text of %zu bytes", size);
     } else if (n_tokens > 0 && c.at != size) {
-        snprintf(err, err_size, "its %" PRId64 " tokens stand for %zu bytes; the text has %zu", n_tokens, c.at, size);
+        snprintf(err, err_size, "its %" PRId64 " tokens stand for %zu bytes; the text has %zu",
+                n_tokens, c.at, size);
         ok = false;
     }
     return ok;

@@ -11,33 +11,33 @@
 
 // Names that spans count in: files, sources.
 struct names {
-    char *  text;     // separated by '\t'
+    char *  text; // separated by '\t'
     size_t  size, capacity;
     int32_t n;
-    int32_t last;     // found by the last call: documents of a file come one after another
+    int32_t last; // found by the last call: documents of a file come one after another
     size_t  last_at;
 };
 
 struct windows {
-    struct window_params   params;
-    bool                   bos_doc, bos_window;
-    int32_t                bos, eos;
+    struct window_params      params;
+    bool                      bos_doc, bos_window;
+    int32_t                   bos, eos;
     const struct lrnn_model * model;
 
-    FILE *                 file;      // the windows, one behind the other
-    int64_t *              offsets;   // of each in the file
-    int64_t                n, capacity;
+    FILE *    file;    // the windows, one behind the other
+    int64_t * offsets; // of each in the file
+    int64_t   n, capacity;
 
     // the window in the making
-    int64_t                n_tokens;
-    int32_t *              tokens;    // [W]
-    uint16_t *             bytes;
-    uint8_t *              scored;
-    struct window_span *   spans;
-    int64_t                n_spans, cap_spans;
+    int64_t              n_tokens;
+    int32_t *            tokens; // [W]
+    uint16_t *           bytes;
+    uint8_t *            scored;
+    struct window_span * spans;
+    int64_t              n_spans, cap_spans;
 
-    struct names           files, sources;
-    char *                 template;
+    struct names files, sources;
+    char * template;
     struct windows_summary summary;
 };
 
@@ -52,7 +52,8 @@ static bool no_memory(char * err, size_t err_size) {
 }
 
 static bool cannot_keep(char * err, size_t err_size) {
-    snprintf(err, err_size, "the windows cannot be kept in the folder of the results: %s", strerror(errno));
+    snprintf(err, err_size, "the windows cannot be kept in the folder of the results: %s",
+            strerror(errno));
     return false;
 }
 
@@ -64,13 +65,13 @@ static bool cannot_keep(char * err, size_t err_size) {
 static int32_t names_find(struct names * names, const char * name) {
     const size_t n = strlen(name);
     for (int pass = 0; pass < 2; ++pass) { // the name of the last document, then all
-        int32_t index = pass == 0 ? names->last    : 0;
+        int32_t index = pass == 0 ? names->last : 0;
         size_t  at    = pass == 0 ? names->last_at : 0;
         while (index < names->n) {
-            const char * p   = names->text + at;
-            const char * end = memchr(p, '\t', names->size - at);
-            const size_t len = end != NULL ? (size_t) (end - p) : names->size - at;
-            bool same = len == n;
+            const char * p    = names->text + at;
+            const char * end  = memchr(p, '\t', names->size - at);
+            const size_t len  = end != NULL ? (size_t) (end - p) : names->size - at;
+            bool         same = len == n;
             for (size_t i = 0; i < n && same; ++i) {
                 same = p[i] == (name[i] == '\t' ? ' ' : name[i]);
             }
@@ -87,8 +88,8 @@ static int32_t names_find(struct names * names, const char * name) {
         }
     }
     if (names->size + n + 2 > names->capacity) {
-        const size_t more = 2*names->capacity + n + 256;
-        char * text = realloc(names->text, more);
+        const size_t more = 2 * names->capacity + n + 256;
+        char *       text = realloc(names->text, more);
         if (text == NULL) {
             return -1;
         }
@@ -114,7 +115,7 @@ static int32_t names_find(struct names * names, const char * name) {
 // Neither the number of windows nor that of tokens allows another window of n tokens.
 static bool is_full(const struct windows * ws, int64_t n) {
     return (ws->params.max_windows > 0 && ws->n >= ws->params.max_windows) ||
-           (ws->params.max_tokens  > 0 && ws->summary.n_tokens + n > ws->params.max_tokens);
+           (ws->params.max_tokens > 0 && ws->summary.n_tokens + n > ws->params.max_tokens);
 }
 
 // Puts the window in the making into the file.
@@ -125,17 +126,18 @@ static bool flush(struct windows * ws, char * err, size_t err_size) {
 
     if (ws->params.mode == WINDOW_LLAMA && (ws->bos_doc || ws->bos_window)) {
         ws->tokens[0] = ws->bos;
-        ws->bytes [0] = 0;
+        ws->bytes[0]  = 0;
     }
     for (int64_t t = 0; t < ws->n_tokens; ++t) {
-        const bool in_range = ws->params.mode == WINDOW_LLAMA ? t > ws->params.length/2 : t > 0;
-        ws->scored[t] = in_range && !(ws->params.skip_special && lrnn_token_is_special(ws->model, ws->tokens[t]));
+        const bool in_range = ws->params.mode == WINDOW_LLAMA ? t > ws->params.length / 2 : t > 0;
+        ws->scored[t]       = in_range && !(ws->params.skip_special &&
+                                            lrnn_token_is_special(ws->model, ws->tokens[t]));
         ws->summary.n_targets += ws->scored[t];
-        ws->summary.n_bytes   += ws->scored[t] ? ws->bytes[t] : 0;
+        ws->summary.n_bytes += ws->scored[t] ? ws->bytes[t] : 0;
     }
     if (ws->n == ws->capacity) {
-        const int64_t more    = 2*ws->capacity + 64;
-        int64_t *     offsets = realloc(ws->offsets, (size_t) more*sizeof(*offsets));
+        const int64_t more    = 2 * ws->capacity + 64;
+        int64_t *     offsets = realloc(ws->offsets, (size_t) more * sizeof(*offsets));
         if (offsets == NULL) {
             return no_memory(err, err_size);
         }
@@ -143,25 +145,25 @@ static bool flush(struct windows * ws, char * err, size_t err_size) {
         ws->capacity = more;
     }
     ws->offsets[ws->n] = ftello(ws->file);
-    if (fwrite(&block,     sizeof(block),       1,       ws->file) != 1       ||
-        fwrite(ws->spans,  sizeof(*ws->spans),  n_spans, ws->file) != n_spans ||
-        fwrite(ws->tokens, sizeof(*ws->tokens), n,       ws->file) != n       ||
-        fwrite(ws->bytes,  sizeof(*ws->bytes),  n,       ws->file) != n       ||
-        fwrite(ws->scored, sizeof(*ws->scored), n,       ws->file) != n) {
+    if (fwrite(&block, sizeof(block), 1, ws->file) != 1 ||
+            fwrite(ws->spans, sizeof(*ws->spans), n_spans, ws->file) != n_spans ||
+            fwrite(ws->tokens, sizeof(*ws->tokens), n, ws->file) != n ||
+            fwrite(ws->bytes, sizeof(*ws->bytes), n, ws->file) != n ||
+            fwrite(ws->scored, sizeof(*ws->scored), n, ws->file) != n) {
         return cannot_keep(err, err_size);
     }
     ws->n++;
-    ws->summary.n_windows  = ws->n;
-    ws->summary.n_tokens  += ws->n_tokens;
-    ws->n_tokens           = 0;
-    ws->n_spans            = 0;
+    ws->summary.n_windows = ws->n;
+    ws->summary.n_tokens += ws->n_tokens;
+    ws->n_tokens = 0;
+    ws->n_spans  = 0;
     return true;
 }
 
 static bool push_span(struct windows * ws, struct window_span span, char * err, size_t err_size) {
     if (ws->n_spans == ws->cap_spans) {
-        const int64_t        more  = 2*ws->cap_spans + 16;
-        struct window_span * spans = realloc(ws->spans, (size_t) more*sizeof(*spans));
+        const int64_t        more  = 2 * ws->cap_spans + 16;
+        struct window_span * spans = realloc(ws->spans, (size_t) more * sizeof(*spans));
         if (spans == NULL) {
             return no_memory(err, err_size);
         }
@@ -172,28 +174,31 @@ static bool push_span(struct windows * ws, struct window_span span, char * err, 
     return true;
 }
 
-// Appends a token to the window in the making. `at` says where in its document it stands; a window that begins gets a span from there, and one more
-// from its first target: scores begin with that one, and who reads them must know which byte it is at.
-static bool push(struct windows * ws, int32_t token, uint16_t bytes, bool starts, const struct window_span * at, char * err, size_t err_size) {
+// Appends a token to the window in the making. `at` says where in its document it stands; a window
+// that begins gets a span from there, and one more from its first target: scores begin with that
+// one, and who reads them must know which byte it is at.
+static bool push(struct windows * ws, int32_t token, uint16_t bytes, bool starts,
+        const struct window_span * at, char * err, size_t err_size) {
     if (ws->n_tokens <= 1 || starts) {
         struct window_span span = *at;
-        span.first = ws->n_tokens;
+        span.first              = ws->n_tokens;
         if (!push_span(ws, span, err, err_size)) {
             return false;
         }
         if (ws->n_tokens == 0 && ws->bos_window && ws->params.mode != WINDOW_LLAMA) {
             ws->tokens[0] = ws->bos;
-            ws->bytes [0] = 0;
+            ws->bytes[0]  = 0;
             ws->n_tokens  = 1;
         }
     }
     ws->tokens[ws->n_tokens] = token;
-    ws->bytes [ws->n_tokens] = bytes;
+    ws->bytes[ws->n_tokens]  = bytes;
     ws->n_tokens++;
     return ws->n_tokens < ws->params.length || flush(ws, err, err_size);
 }
 
-// A document with what stands before and after it: tokens first .. end − 1, where −1 is the bos and n the eos.
+// A document with what stands before and after it: tokens first .. end − 1, where −1 is the bos and
+// n the eos.
 struct encoded {
     int32_t *  tokens;
     uint16_t * bytes;
@@ -201,29 +206,34 @@ struct encoded {
     bool       bos, eos;
 };
 
-static bool encode(struct windows * ws, const struct document * doc, struct encoded * e, char * err, size_t err_size) {
+static bool encode(struct windows * ws, const struct document * doc, struct encoded * e, char * err,
+        size_t err_size) {
     const struct lrnn_tokenizer * tok = token_bytes_tokenizer(ws->model);
-    char why[512];
+    char                          why[512];
     *e = (struct encoded) {
         .bos = ws->bos_doc && (ws->params.mode != WINDOW_LLAMA || doc->index == 0),
         .eos = ws->params.eos == WINDOW_EOS_DOC,
     };
-    bool ok = lrnn_text_to_tokens(ws->model, doc->text, doc->size, 0, &e->tokens, &e->n, why, sizeof(why));
+    bool ok = lrnn_text_to_tokens(
+            ws->model, doc->text, doc->size, 0, &e->tokens, &e->n, why, sizeof(why));
     if (ok) {
-        e->bytes = malloc(((size_t) e->n + 1)*sizeof(*e->bytes));
+        e->bytes = malloc(((size_t) e->n + 1) * sizeof(*e->bytes));
         if (e->bytes == NULL) {
             snprintf(why, sizeof(why), "out of memory for %" PRId64 " tokens", e->n);
         }
-        ok = e->bytes != NULL && token_bytes(tok, doc->text, doc->size, e->tokens, e->n, e->bytes, why, sizeof(why));
+        ok = e->bytes != NULL &&
+             token_bytes(tok, doc->text, doc->size, e->tokens, e->n, e->bytes, why, sizeof(why));
     }
     if (!ok) {
-        snprintf(err, err_size, "%s:%" PRId64 ": document %" PRId64 ": %s", doc->file, doc->line, doc->index, why);
+        snprintf(err, err_size, "%s:%" PRId64 ": document %" PRId64 ": %s", doc->file, doc->line,
+                doc->index, why);
     }
     return ok;
 }
 
 // Cuts a document into windows, or as much of it as there is room for.
-static bool add_document(struct windows * ws, const struct document * doc, const struct encoded * e, char * err, size_t err_size) {
+static bool add_document(struct windows * ws, const struct document * doc, const struct encoded * e,
+        char * err, size_t err_size) {
     const bool    alone = ws->params.mode == WINDOW_DOCUMENT;
     const int64_t first = e->bos ? -1 : 0;
     const int64_t end   = e->eos ? e->n + 1 : e->n;
@@ -231,7 +241,7 @@ static bool add_document(struct windows * ws, const struct document * doc, const
     const int64_t w     = ws->params.length;
 
     ws->summary.stream_tokens += end - first;
-    ws->summary.stream_bytes  += (int64_t) doc->size;
+    ws->summary.stream_bytes += (int64_t) doc->size;
     if (alone && end - first + extra < ws->params.min_doc_tokens) {
         ws->summary.left_out++;
         return true;
@@ -239,11 +249,13 @@ static bool add_document(struct windows * ws, const struct document * doc, const
     if (alone && is_full(ws, end - first + extra < w ? end - first + extra : w)) {
         return true;
     }
-    const char * name = strrchr(doc->file, '/');
-    struct window_span at = {
-        .document = doc->index,
-        .file     = names_find(&ws->files, name != NULL ? name + 1 : doc->file),
-        .source   = doc->source != NULL && *doc->source != '\0' ? names_find(&ws->sources, doc->source) : -1,
+    const char *       name = strrchr(doc->file, '/');
+    struct window_span at   = {
+          .document = doc->index,
+          .file     = names_find(&ws->files, name != NULL ? name + 1 : doc->file),
+          .source   = doc->source != NULL && *doc->source != '\0'
+                              ? names_find(&ws->sources, doc->source)
+                              : -1,
     };
     if (at.file < 0 || (at.source < 0 && doc->source != NULL && *doc->source != '\0')) {
         return no_memory(err, err_size);
@@ -263,8 +275,10 @@ static bool add_document(struct windows * ws, const struct document * doc, const
     return !alone || ws->n_tokens == 0 || flush(ws, err, err_size);
 }
 
-static bool add_all(struct windows * ws, struct dataset * ds, windows_progress progress, void * user, char * err, size_t err_size) {
-    const int64_t w = ws->params.mode == WINDOW_DOCUMENT ? ws->params.min_doc_tokens : ws->params.length;
+static bool add_all(struct windows * ws, struct dataset * ds, windows_progress progress,
+        void * user, char * err, size_t err_size) {
+    const int64_t w =
+            ws->params.mode == WINDOW_DOCUMENT ? ws->params.min_doc_tokens : ws->params.length;
     struct document doc;
     while (ws->n_tokens > 0 || !is_full(ws, w)) {
         const enum dataset_status status = dataset_next(ds, &doc, err, err_size);
@@ -275,7 +289,8 @@ static bool add_all(struct windows * ws, struct dataset * ds, windows_progress p
             break;
         }
         struct encoded e;
-        const bool ok = encode(ws, &doc, &e, err, err_size) && add_document(ws, &doc, &e, err, err_size);
+        const bool     ok =
+                encode(ws, &doc, &e, err, err_size) && add_document(ws, &doc, &e, err, err_size);
         free(e.tokens);
         free(e.bytes);
         if (!ok) {
@@ -288,16 +303,20 @@ static bool add_all(struct windows * ws, struct dataset * ds, windows_progress p
         }
     }
     ws->n_tokens = ws->n_spans = 0; // a tail that fills no window is dropped
-    ws->summary.counts = dataset_get_counts(ds);
+    ws->summary.counts         = dataset_get_counts(ds);
     dataset_fingerprint(ds, ws->summary.fingerprint);
-    ws->template = malloc(strlen(ws->summary.counts.template) + 1); // the data set may go before the windows do
+    ws->template = malloc(
+            strlen(ws->summary.counts.template) + 1); // the data set may go before the windows do
     if (ws->template == NULL) {
         return no_memory(err, err_size);
     }
     ws->summary.counts.template = strcpy(ws->template, ws->summary.counts.template);
     if (ws->n == 0) {
-        snprintf(err, err_size, "the data gives no window: %" PRId64 " documents have %" PRId64 " tokens%s; a window has %" PRId64,
-                ws->summary.counts.documents, ws->summary.stream_tokens, ws->params.mode == WINDOW_DOCUMENT ? ", and each is too short" : "",
+        snprintf(err, err_size,
+                "the data gives no window: %" PRId64 " documents have %" PRId64
+                " tokens%s; a window has %" PRId64,
+                ws->summary.counts.documents, ws->summary.stream_tokens,
+                ws->params.mode == WINDOW_DOCUMENT ? ", and each is too short" : "",
                 ws->params.mode == WINDOW_DOCUMENT ? ws->params.min_doc_tokens : ws->params.length);
         return false;
     }
@@ -329,12 +348,16 @@ static FILE * nameless_file(const char * folder, char * err, size_t err_size) {
 
 static bool check_params(const struct window_params * p, char * err, size_t err_size) {
     if (p->length < 2 || p->length > WINDOW_MAX_LENGTH) {
-        snprintf(err, err_size, "windows of %" PRId64 " tokens; expected 2 to %d", p->length, WINDOW_MAX_LENGTH);
+        snprintf(err, err_size, "windows of %" PRId64 " tokens; expected 2 to %d", p->length,
+                WINDOW_MAX_LENGTH);
         return false;
     }
     for (int i = 0; i < p->n_contexts; ++i) {
-        if (p->mode != WINDOW_PACKED || p->contexts[i] < 1 || p->contexts[i] > p->length - WINDOW_SAME_TARGETS) {
-            snprintf(err, err_size, "the same %d targets after %" PRId64 " tokens; expected packed windows and a context of 1 to %" PRId64,
+        if (p->mode != WINDOW_PACKED || p->contexts[i] < 1 ||
+                p->contexts[i] > p->length - WINDOW_SAME_TARGETS) {
+            snprintf(err, err_size,
+                    "the same %d targets after %" PRId64
+                    " tokens; expected packed windows and a context of 1 to %" PRId64,
                     WINDOW_SAME_TARGETS, p->contexts[i], p->length - WINDOW_SAME_TARGETS);
             return false;
         }
@@ -350,7 +373,10 @@ static bool prepare(struct windows * ws, const char * folder, char * err, size_t
         snprintf(err, err_size, "the model has no tokenizer: it cannot read text");
         return false;
     }
-    p->min_doc_tokens = p->mode != WINDOW_DOCUMENT || p->min_doc_tokens == 0 || p->min_doc_tokens > p->length ? p->length : p->min_doc_tokens;
+    p->min_doc_tokens =
+            p->mode != WINDOW_DOCUMENT || p->min_doc_tokens == 0 || p->min_doc_tokens > p->length
+                    ? p->length
+                    : p->min_doc_tokens;
     p->min_doc_tokens = p->min_doc_tokens < 2 ? 2 : p->min_doc_tokens;
     ws->bos           = info.bos;
     ws->eos           = info.eos;
@@ -358,7 +384,8 @@ static bool prepare(struct windows * ws, const char * folder, char * err, size_t
     ws->bos_window    = p->bos == WINDOW_BOS_WINDOW;
     ws->summary.bos   = ws->bos_doc ? "doc" : ws->bos_window ? "window" : "none";
     if ((ws->bos_doc || ws->bos_window) && ws->bos < 0) {
-        snprintf(err, err_size, "the model has no token that begins a text; --bos none does without");
+        snprintf(err, err_size,
+                "the model has no token that begins a text; --bos none does without");
         return false;
     }
     if (p->eos == WINDOW_EOS_DOC && ws->eos < 0) {
@@ -366,9 +393,9 @@ static bool prepare(struct windows * ws, const char * folder, char * err, size_t
         return false;
     }
     const size_t w = (size_t) p->length;
-    ws->tokens = malloc(w*sizeof(*ws->tokens));
-    ws->bytes  = malloc(w*sizeof(*ws->bytes));
-    ws->scored = malloc(w);
+    ws->tokens     = malloc(w * sizeof(*ws->tokens));
+    ws->bytes      = malloc(w * sizeof(*ws->bytes));
+    ws->scored     = malloc(w);
     if (ws->tokens == NULL || ws->bytes == NULL || ws->scored == NULL) {
         return no_memory(err, err_size);
     }
@@ -376,8 +403,9 @@ static bool prepare(struct windows * ws, const char * folder, char * err, size_t
     return ws->file != NULL;
 }
 
-struct windows * windows_make(struct dataset * ds, const struct lrnn_model * model, const struct window_params * params, const char * folder,
-        windows_progress progress, void * user, char * err, size_t err_size) {
+struct windows * windows_make(struct dataset * ds, const struct lrnn_model * model,
+        const struct window_params * params, const char * folder, windows_progress progress,
+        void * user, char * err, size_t err_size) {
     struct windows * ws = calloc(1, sizeof(*ws));
     if (ws == NULL) {
         no_memory(err, err_size);
@@ -385,18 +413,19 @@ struct windows * windows_make(struct dataset * ds, const struct lrnn_model * mod
     }
     ws->params = *params;
     ws->model  = model;
-    if (!check_params(params, err, err_size) || !prepare(ws, folder, err, err_size) || !add_all(ws, ds, progress, user, err, err_size)) {
+    if (!check_params(params, err, err_size) || !prepare(ws, folder, err, err_size) ||
+            !add_all(ws, ds, progress, user, err, err_size)) {
         windows_free(ws);
         return NULL;
     }
     ws->summary.files   = ws->files.text;
     ws->summary.sources = ws->sources.text != NULL ? ws->sources.text : "";
     if (params->n_contexts > 0) {
-        ws->summary.n_windows = ws->n*params->n_contexts;
+        ws->summary.n_windows = ws->n * params->n_contexts;
         ws->summary.n_tokens  = 0;
-        ws->summary.n_targets = ws->summary.n_windows*WINDOW_SAME_TARGETS;
+        ws->summary.n_targets = ws->summary.n_windows * WINDOW_SAME_TARGETS;
         for (int i = 0; i < params->n_contexts; ++i) {
-            ws->summary.n_tokens += ws->n*(params->contexts[i] + WINDOW_SAME_TARGETS);
+            ws->summary.n_tokens += ws->n * (params->contexts[i] + WINDOW_SAME_TARGETS);
         }
     }
     return ws;
@@ -428,8 +457,10 @@ const struct windows_summary * windows_get_summary(const struct windows * ws) {
 // Reading
 //
 
-// Leaves only the last `context` + WINDOW_SAME_TARGETS tokens of a window, of which the last WINDOW_SAME_TARGETS are scored.
-static void keep_tail(struct window * w, struct window_span * spans, int32_t * tokens, uint16_t * bytes, uint8_t * scored, int64_t context) {
+// Leaves only the last `context` + WINDOW_SAME_TARGETS tokens of a window, of which the last
+// WINDOW_SAME_TARGETS are scored.
+static void keep_tail(struct window * w, struct window_span * spans, int32_t * tokens,
+        uint16_t * bytes, uint8_t * scored, int64_t context) {
     const int64_t n    = context + WINDOW_SAME_TARGETS;
     const int64_t skip = w->n_tokens - n;
     int32_t       from = 0; // the span that the tail begins in
@@ -443,27 +474,29 @@ static void keep_tail(struct window * w, struct window_span * spans, int32_t * t
         spans[i - from]       = spans[i];
         spans[i - from].first = i > from ? spans[i].first - skip : 0;
     }
-    memmove(tokens, tokens + skip, (size_t) n*sizeof(*tokens));
-    memmove(bytes,  bytes  + skip, (size_t) n*sizeof(*bytes));
+    memmove(tokens, tokens + skip, (size_t) n * sizeof(*tokens));
+    memmove(bytes, bytes + skip, (size_t) n * sizeof(*bytes));
     memmove(scored, scored + skip, (size_t) n);
     memset(scored, 0, (size_t) context);
     w->n_spans -= from;
     w->n_tokens = n;
 }
 
-bool windows_read(struct windows * ws, int64_t index, struct window * window, char * err, size_t err_size) {
+bool windows_read(
+        struct windows * ws, int64_t index, struct window * window, char * err, size_t err_size) {
     const int64_t n_contexts = ws->params.n_contexts > 0 ? ws->params.n_contexts : 1;
     struct block  block;
     *window = (struct window) { .index = index };
-    if (index < 0 || index >= ws->n*n_contexts) {
-        snprintf(err, err_size, "window %" PRId64 " of %" PRId64, index, ws->n*n_contexts);
+    if (index < 0 || index >= ws->n * n_contexts) {
+        snprintf(err, err_size, "window %" PRId64 " of %" PRId64, index, ws->n * n_contexts);
         return false;
     }
-    bool ok = fseeko(ws->file, ws->offsets[index/n_contexts], SEEK_SET) == 0 && fread(&block, sizeof(block), 1, ws->file) == 1;
+    bool ok = fseeko(ws->file, ws->offsets[index / n_contexts], SEEK_SET) == 0 &&
+              fread(&block, sizeof(block), 1, ws->file) == 1;
     if (ok) {
         const size_t n       = (size_t) block.n_tokens;
-        const size_t n_spans = (size_t) block.n_spans*sizeof(struct window_span);
-        const size_t size    = n_spans + n*(sizeof(int32_t) + sizeof(uint16_t) + 1);
+        const size_t n_spans = (size_t) block.n_spans * sizeof(struct window_span);
+        const size_t size    = n_spans + n * (sizeof(int32_t) + sizeof(uint16_t) + 1);
         char *       memory  = malloc(size);
         if (memory == NULL) {
             return no_memory(err, err_size);
@@ -472,17 +505,25 @@ bool windows_read(struct windows * ws, int64_t index, struct window * window, ch
         int32_t *            tokens = (void *) (memory + n_spans);
         uint16_t *           bytes  = (void *) (tokens + n);
         uint8_t *            scored = (void *) (bytes + n);
-        ok = fread(memory, 1, size, ws->file) == size;
-        *window = (struct window) {
-            .index = index, .n_tokens = block.n_tokens, .tokens = tokens, .bytes = bytes, .scored = scored, .spans = spans,
-            .n_spans = (int32_t) block.n_spans, .memory = memory,
+        ok                          = fread(memory, 1, size, ws->file) == size;
+        *window                     = (struct window) {
+                                .index    = index,
+                                .n_tokens = block.n_tokens,
+                                .tokens   = tokens,
+                                .bytes    = bytes,
+                                .scored   = scored,
+                                .spans    = spans,
+                                .n_spans  = (int32_t) block.n_spans,
+                                .memory   = memory,
         };
         if (ok && ws->params.n_contexts > 0) {
-            keep_tail(window, spans, tokens, bytes, scored, ws->params.contexts[index % n_contexts]);
+            keep_tail(
+                    window, spans, tokens, bytes, scored, ws->params.contexts[index % n_contexts]);
         }
     }
     if (!ok) {
-        snprintf(err, err_size, "window %" PRId64 " cannot be read back: %s", index, strerror(errno));
+        snprintf(err, err_size, "window %" PRId64 " cannot be read back: %s", index,
+                strerror(errno));
         window_free(window);
     }
     return ok;

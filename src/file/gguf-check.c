@@ -7,30 +7,31 @@
 #include <string.h>
 
 enum {
-    MIN_KEY_BYTES    = 8 + 1 + 4 + 1,         // length, one byte of name, type, the smallest value
-    MIN_TENSOR_BYTES = 8 + 1 + 4 + 8 + 4 + 8, // length, one byte of name, n_dims, one dimension, type, offset
-    MAX_KEY_NAME     = 65535,                 // of the GGUF specification
-    MIN_ALIGNMENT    = 8,                     // of the GGUF specification
-    MAX_ALIGNMENT    = 65536,                 // the largest page in use: a mapping promises no more
+    MIN_KEY_BYTES = 8 + 1 + 4 + 1, // length, one byte of name, type, the smallest value
+    MIN_TENSOR_BYTES =
+            8 + 1 + 4 + 8 + 4 + 8, // length, one byte of name, n_dims, one dimension, type, offset
+    MAX_KEY_NAME  = 65535,         // of the GGUF specification
+    MIN_ALIGNMENT = 8,             // of the GGUF specification
+    MAX_ALIGNMENT = 65536,         // the largest page in use: a mapping promises no more
 };
 
 static const struct {
     const char * name;
     size_t       size; // 0 = varies
 } VALUE_TYPES[GGUF_TYPE_COUNT] = {
-    [GGUF_TYPE_UINT8]   = { "u8",     1 },
-    [GGUF_TYPE_INT8]    = { "i8",     1 },
-    [GGUF_TYPE_UINT16]  = { "u16",    2 },
-    [GGUF_TYPE_INT16]   = { "i16",    2 },
-    [GGUF_TYPE_UINT32]  = { "u32",    4 },
-    [GGUF_TYPE_INT32]   = { "i32",    4 },
-    [GGUF_TYPE_FLOAT32] = { "f32",    4 },
-    [GGUF_TYPE_BOOL]    = { "bool",   1 },
+    [GGUF_TYPE_UINT8]   = { "u8", 1 },
+    [GGUF_TYPE_INT8]    = { "i8", 1 },
+    [GGUF_TYPE_UINT16]  = { "u16", 2 },
+    [GGUF_TYPE_INT16]   = { "i16", 2 },
+    [GGUF_TYPE_UINT32]  = { "u32", 4 },
+    [GGUF_TYPE_INT32]   = { "i32", 4 },
+    [GGUF_TYPE_FLOAT32] = { "f32", 4 },
+    [GGUF_TYPE_BOOL]    = { "bool", 1 },
     [GGUF_TYPE_STRING]  = { "string", 0 },
-    [GGUF_TYPE_ARRAY]   = { "array",  0 },
-    [GGUF_TYPE_UINT64]  = { "u64",    8 },
-    [GGUF_TYPE_INT64]   = { "i64",    8 },
-    [GGUF_TYPE_FLOAT64] = { "f64",    8 },
+    [GGUF_TYPE_ARRAY]   = { "array", 0 },
+    [GGUF_TYPE_UINT64]  = { "u64", 8 },
+    [GGUF_TYPE_INT64]   = { "i64", 8 },
+    [GGUF_TYPE_FLOAT64] = { "f64", 8 },
 };
 
 const char * lrnn_gguf_type_name(enum gguf_type type) {
@@ -47,14 +48,15 @@ struct cursor {
     size_t       size;
     size_t       pos;       // never above size
     char         where[96]; // what is being read, for messages
-    char       * err;
+    char *       err;
     size_t       err_size;
 };
 
 #ifdef __GNUC__
 __attribute__((format(printf, 2, 3)))
 #endif
-static bool refuse(const struct cursor * c, const char * fmt, ...) {
+static bool
+refuse(const struct cursor * c, const char * fmt, ...) {
     char    text[512];
     va_list args;
     va_start(args, fmt);
@@ -70,7 +72,8 @@ static size_t left(const struct cursor * c) {
 
 static bool read_bytes(struct cursor * c, void * out, size_t n) {
     if (n > left(c)) {
-        return refuse(c, "the file ends inside %s: found %zu bytes at byte %zu, expected %zu", c->where, left(c), c->pos, n);
+        return refuse(c, "the file ends inside %s: found %zu bytes at byte %zu, expected %zu",
+                c->where, left(c), c->pos, n);
     }
     memcpy(out, c->data + c->pos, n);
     c->pos += n;
@@ -92,7 +95,9 @@ static bool read_string(struct cursor * c, struct lrnn_text * text) {
         return false;
     }
     if (n > left(c)) {
-        return refuse(c, "%s holds a string of %" PRIu64 " bytes at byte %zu, expected at most the %zu that the file has left",
+        return refuse(c,
+                "%s holds a string of %" PRIu64
+                " bytes at byte %zu, expected at most the %zu that the file has left",
                 c->where, n, c->pos, left(c));
     }
     text->data = c->data + c->pos;
@@ -102,14 +107,16 @@ static bool read_string(struct cursor * c, struct lrnn_text * text) {
 }
 
 // the name of key or tensor `i`; where becomes "<what> '<name>'"
-static bool read_name(struct cursor * c, const char * what, size_t i, size_t max, struct lrnn_text * name) {
+static bool read_name(
+        struct cursor * c, const char * what, size_t i, size_t max, struct lrnn_text * name) {
     bool has_control;
     snprintf(c->where, sizeof(c->where), "%s %zu", what, i);
     if (!read_string(c, name)) {
         return false;
     }
     if (name->size == 0 || name->size > max) {
-        return refuse(c, "%s %zu has a name of %zu bytes, expected 1 to %zu", what, i, name->size, max);
+        return refuse(
+                c, "%s %zu has a name of %zu bytes, expected 1 to %zu", what, i, name->size, max);
     }
     if (!lrnn_text_is_utf8(*name, &has_control)) {
         return refuse(c, "%s %zu has a name that is not UTF-8", what, i);
@@ -117,19 +124,21 @@ static bool read_name(struct cursor * c, const char * what, size_t i, size_t max
     char quoted[80];
     lrnn_text_quote(quoted, sizeof(quoted), *name);
     if (has_control) {
-        return refuse(c, "%s %zu has a NUL or another control character in its name %s", what, i, quoted);
+        return refuse(
+                c, "%s %zu has a NUL or another control character in its name %s", what, i, quoted);
     }
     snprintf(c->where, sizeof(c->where), "%s %s", what, quoted);
     return true;
 }
 
-// Room for element n of a list. Lists grow with what was read, so that a count alone allocates nothing.
+// Room for element n of a list. Lists grow with what was read, so that a count alone allocates
+// nothing.
 static bool reserve(const struct cursor * c, void ** list, size_t * cap, size_t n, size_t size) {
     if (n < *cap) {
         return true;
     }
     const size_t more = *cap > 0 ? 2 * *cap : 64;
-    void * p = more <= SIZE_MAX / 2 / size ? realloc(*list, more * size) : NULL;
+    void *       p    = more <= SIZE_MAX / 2 / size ? realloc(*list, more * size) : NULL;
     if (p == NULL) {
         return refuse(c, "out of memory at %s", c->where);
     }
@@ -143,23 +152,26 @@ static bool reserve(const struct cursor * c, void ** list, size_t * cap, size_t 
 //
 
 static int compare_names(const void * a, const void * b) {
-    return lrnn_text_compare(((const struct lrnn_gguf_name *) a)->text, ((const struct lrnn_gguf_name *) b)->text);
+    return lrnn_text_compare(
+            ((const struct lrnn_gguf_name *) a)->text, ((const struct lrnn_gguf_name *) b)->text);
 }
 
-static bool sort_names(const struct cursor * c, const char * what, struct lrnn_gguf_name * names, size_t n) {
+static bool sort_names(
+        const struct cursor * c, const char * what, struct lrnn_gguf_name * names, size_t n) {
     qsort(names, n, sizeof(names[0]), compare_names);
-    for (size_t i = 1; i < n; i++) {
+    for (size_t i = 1; i < n; ++i) {
         if (compare_names(&names[i - 1], &names[i]) == 0) {
             char quoted[80];
-            return refuse(c, "%s %s is there twice, expected once", what, lrnn_text_quote(quoted, sizeof(quoted), names[i].text));
+            return refuse(c, "%s %s is there twice, expected once", what,
+                    lrnn_text_quote(quoted, sizeof(quoted), names[i].text));
         }
     }
     return true;
 }
 
 size_t lrnn_gguf_find(const struct lrnn_gguf_name * names, size_t n, const char * name) {
-    const struct lrnn_text text = { name, strlen(name) };
-    size_t first = 0;
+    const struct lrnn_text text  = { name, strlen(name) };
+    size_t                 first = 0;
     while (n > 0) { // the name is in names[first .. first + n − 1] or nowhere
         const size_t half  = n / 2;
         const int    order = lrnn_text_compare(text, names[first + half].text);
@@ -168,7 +180,7 @@ size_t lrnn_gguf_find(const struct lrnn_gguf_name * names, size_t n, const char 
         }
         if (order > 0) {
             first += half + 1;
-            n     -= half + 1;
+            n -= half + 1;
         } else {
             n = half;
         }
@@ -187,7 +199,7 @@ static bool read_strings(struct cursor * c, struct lrnn_model_key * key) {
             return refuse(c, "out of memory at %s", c->where);
         }
     }
-    for (size_t i = 0; i < key->n; i++) {
+    for (size_t i = 0; i < key->n; ++i) {
         struct lrnn_text text = { 0 };
         bool             has_control;
         if (key->is_array) {
@@ -215,15 +227,19 @@ static bool read_value(struct cursor * c, struct lrnn_model_key * key) {
         return false;
     }
     if (type >= GGUF_TYPE_COUNT) {
-        return refuse(c, "%s has %s of type %" PRIu32 ", expected a type below %d",
-                c->where, key->is_array ? "elements" : "a value", type, GGUF_TYPE_COUNT);
+        return refuse(c, "%s has %s of type %" PRIu32 ", expected a type below %d", c->where,
+                key->is_array ? "elements" : "a value", type, GGUF_TYPE_COUNT);
     }
     if (type == GGUF_TYPE_ARRAY) {
-        return refuse(c, "%s is an array of arrays, expected numbers, bools or strings in an array", c->where);
+        return refuse(c, "%s is an array of arrays, expected numbers, bools or strings in an array",
+                c->where);
     }
-    const size_t size = type == GGUF_TYPE_STRING ? sizeof(uint64_t) : VALUE_TYPES[type].size; // at least, each
+    const size_t size =
+            type == GGUF_TYPE_STRING ? sizeof(uint64_t) : VALUE_TYPES[type].size; // at least, each
     if (n > left(c) / size) {
-        return refuse(c, "%s has %" PRIu64 " element%s of type %s at byte %zu, more than fit into the %zu bytes that the file has left",
+        return refuse(c,
+                "%s has %" PRIu64
+                " element%s of type %s at byte %zu, more than fit into the %zu bytes that the file has left",
                 c->where, n, n == 1 ? "" : "s", VALUE_TYPES[type].name, c->pos, left(c));
     }
     key->type = (enum gguf_type) type;
@@ -233,7 +249,7 @@ static bool read_value(struct cursor * c, struct lrnn_model_key * key) {
         return read_strings(c, key);
     }
     if (type == GGUF_TYPE_BOOL) {
-        for (size_t i = 0; i < key->n; i++) {
+        for (size_t i = 0; i < key->n; ++i) {
             const unsigned value = (unsigned char) key->data[i];
             if (value > 1) {
                 return refuse(c, "%s has a bool of %u, expected 0 or 1", c->where, value);
@@ -250,10 +266,11 @@ static bool read_keys(struct cursor * c, struct lrnn_gguf * g, uint64_t n) {
     bool   ok   = true;
     while (ok && g->n_keys < n) {
         struct lrnn_model_key key = { 0 };
-        ok = read_name(c, "key", g->n_keys, MAX_KEY_NAME, &key.name) && reserve(c, &list, &cap, g->n_keys, sizeof(key));
+        ok                        = read_name(c, "key", g->n_keys, MAX_KEY_NAME, &key.name) &&
+             reserve(c, &list, &cap, g->n_keys, sizeof(key));
         if (ok) {
-            ok = read_value(c, &key);
-            g->keys = list;
+            ok                   = read_value(c, &key);
+            g->keys              = list;
             g->keys[g->n_keys++] = key; // also if its value is bad: its strings are freed with it
         }
     }
@@ -265,7 +282,7 @@ static bool read_keys(struct cursor * c, struct lrnn_gguf * g, uint64_t n) {
     if (g->key_names == NULL) {
         return refuse(c, "out of memory for the names of %zu keys", g->n_keys);
     }
-    for (size_t i = 0; i < g->n_keys; i++) {
+    for (size_t i = 0; i < g->n_keys; ++i) {
         g->key_names[i] = (struct lrnn_gguf_name) { g->keys[i].name, i };
     }
     return sort_names(c, "key", g->key_names, g->n_keys);
@@ -273,14 +290,14 @@ static bool read_keys(struct cursor * c, struct lrnn_gguf * g, uint64_t n) {
 
 static bool read_alignment(const struct cursor * c, struct lrnn_gguf * g) {
     const size_t i = lrnn_gguf_find(g->key_names, g->n_keys, GGUF_KEY_GENERAL_ALIGNMENT);
-    g->alignment = GGUF_DEFAULT_ALIGNMENT;
+    g->alignment   = GGUF_DEFAULT_ALIGNMENT;
     if (i == SIZE_MAX) {
         return true;
     }
     const struct lrnn_model_key * key = &g->keys[i];
     if (key->is_array || key->type != GGUF_TYPE_UINT32) {
-        return refuse(c, "key '%s' is %s%s, expected u32",
-                GGUF_KEY_GENERAL_ALIGNMENT, key->is_array ? "an array of " : "of type ", VALUE_TYPES[key->type].name);
+        return refuse(c, "key '%s' is %s%s, expected u32", GGUF_KEY_GENERAL_ALIGNMENT,
+                key->is_array ? "an array of " : "of type ", VALUE_TYPES[key->type].name);
     }
     uint32_t value;
     memcpy(&value, key->data, sizeof(value));
@@ -300,38 +317,45 @@ static struct lrnn_text tensor_name(const struct lrnn_model_tensor * t) {
     return (struct lrnn_text) { t->name, strlen(t->name) };
 }
 
-// bytes of a tensor = ne0 / block · ne1 · ne2 · ne3 · bytes of a block; both it and the number of elements must be representable
+// bytes of a tensor = ne0 / block · ne1 · ne2 · ne3 · bytes of a block; both it and the number of
+// elements must be representable
 static bool tensor_size(const struct cursor * c, struct lrnn_model_tensor * t, uint32_t type) {
     char shape[96];
     int  pos = 0;
-    for (int d = 0; d < t->n_dims; d++) {
-        pos += snprintf(shape + pos, sizeof(shape) - (size_t) pos, "%s%" PRId64, d > 0 ? ", " : "", t->ne[d]);
+    for (int d = 0; d < t->n_dims; ++d) {
+        pos += snprintf(shape + pos, sizeof(shape) - (size_t) pos, "%s%" PRId64, d > 0 ? ", " : "",
+                t->ne[d]);
     }
     int64_t n = 1;
-    for (int d = 0; d < t->n_dims; d++) {
+    for (int d = 0; d < t->n_dims; ++d) {
         if (t->ne[d] <= 0) {
             return refuse(c, "%s has shape [%s], expected dimensions above 0", c->where, shape);
         }
         if (t->ne[d] > INT64_MAX / n) {
-            return refuse(c, "%s has shape [%s], expected fewer than 2^63 elements", c->where, shape);
+            return refuse(
+                    c, "%s has shape [%s], expected fewer than 2^63 elements", c->where, shape);
         }
         n *= t->ne[d];
     }
     if (type >= GGML_TYPE_COUNT) {
-        return refuse(c, "%s is of type %" PRIu32 ", expected a type below %d", c->where, type, GGML_TYPE_COUNT);
+        return refuse(c, "%s is of type %" PRIu32 ", expected a type below %d", c->where, type,
+                GGML_TYPE_COUNT);
     }
-    t->type = (enum ggml_type) type;
+    t->type                  = (enum ggml_type) type;
     const int64_t block      = ggml_blck_size(t->type);
     const size_t  block_size = ggml_type_size(t->type);
     if (block <= 0 || block_size == 0) {
         return refuse(c, "%s is of type %" PRIu32 ", which ggml no longer has", c->where, type);
     }
     if (t->ne[0] % block != 0) {
-        return refuse(c, "%s has shape [%s], expected a multiple of %" PRId64 " in the first dimension, the block of %s",
+        return refuse(c,
+                "%s has shape [%s], expected a multiple of %" PRId64
+                " in the first dimension, the block of %s",
                 c->where, shape, block, ggml_type_name(t->type));
     }
     if ((uint64_t) (n / block) > PTRDIFF_MAX / block_size) {
-        return refuse(c, "%s has shape [%s] of %s, expected fewer than 2^63 bytes", c->where, shape, ggml_type_name(t->type));
+        return refuse(c, "%s has shape [%s] of %s, expected fewer than 2^63 bytes", c->where, shape,
+                ggml_type_name(t->type));
     }
     t->size = (size_t) (n / block) * block_size;
     return true;
@@ -346,11 +370,12 @@ static bool read_tensor(struct cursor * c, size_t i, struct lrnn_model_tensor * 
         return false;
     }
     if (n_dims < 1 || n_dims > GGML_MAX_DIMS) {
-        return refuse(c, "%s has %" PRIu32 " dimensions, expected 1 to %d", c->where, n_dims, GGML_MAX_DIMS);
+        return refuse(c, "%s has %" PRIu32 " dimensions, expected 1 to %d", c->where, n_dims,
+                GGML_MAX_DIMS);
     }
     memcpy(t->name, name.data, name.size);
     t->n_dims = (int) n_dims;
-    for (int d = 0; d < GGML_MAX_DIMS; d++) {
+    for (int d = 0; d < GGML_MAX_DIMS; ++d) {
         t->ne[d] = 1;
         if (d < t->n_dims && !read_bytes(c, &t->ne[d], sizeof(t->ne[d]))) {
             return false;
@@ -360,7 +385,9 @@ static bool read_tensor(struct cursor * c, size_t i, struct lrnn_model_tensor * 
         return false;
     }
     if (offset > c->size) {
-        return refuse(c, "%s starts at offset %" PRIu64 " of the data, expected at most the %zu bytes of the file",
+        return refuse(c,
+                "%s starts at offset %" PRIu64
+                " of the data, expected at most the %zu bytes of the file",
                 c->where, offset, c->size);
     }
     t->offset = (size_t) offset; // of the data, until place_tensors
@@ -375,7 +402,7 @@ static bool read_tensors(struct cursor * c, struct lrnn_gguf * g, uint64_t n) {
         struct lrnn_model_tensor t = { 0 };
         ok = read_tensor(c, g->n_tensors, &t) && reserve(c, &list, &cap, g->n_tensors, sizeof(t));
         if (ok) {
-            g->tensors = list;
+            g->tensors                 = list;
             g->tensors[g->n_tensors++] = t;
         }
     }
@@ -387,41 +414,48 @@ static bool read_tensors(struct cursor * c, struct lrnn_gguf * g, uint64_t n) {
     if (g->tensor_names == NULL) {
         return refuse(c, "out of memory for the names of %zu tensors", g->n_tensors);
     }
-    for (size_t i = 0; i < g->n_tensors; i++) {
+    for (size_t i = 0; i < g->n_tensors; ++i) {
         g->tensor_names[i] = (struct lrnn_gguf_name) { tensor_name(&g->tensors[i]), i };
     }
     return sort_names(c, "tensor", g->tensor_names, g->n_tensors);
 }
 
 static size_t pad(size_t n, size_t alignment) {
-    return (n + alignment - 1) / alignment * alignment; // n is at most the size of an object, so there is room for the sum
+    return (n + alignment - 1) / alignment *
+           alignment; // n is at most the size of an object, so there is room for the sum
 }
 
-// The data of the tensors follow each other in the order of the infos, each padded to the alignment; the last padding may be missing.
+// The data of the tensors follow each other in the order of the infos, each padded to the
+// alignment; the last padding may be missing.
 static bool place_tensors(const struct cursor * c, struct lrnn_gguf * g) {
     const size_t start = pad(g->meta_size, g->alignment);
     size_t       end   = start;
-    for (size_t i = 0; i < g->n_tensors; i++) {
+    for (size_t i = 0; i < g->n_tensors; ++i) {
         struct lrnn_model_tensor * t = &g->tensors[i];
         char                       quoted[80];
         lrnn_text_quote(quoted, sizeof(quoted), tensor_name(t));
         if (t->offset % g->alignment != 0) {
-            return refuse(c, "tensor %s starts at offset %zu of the data, expected a multiple of the alignment %zu",
+            return refuse(c,
+                    "tensor %s starts at offset %zu of the data, expected a multiple of the alignment %zu",
                     quoted, t->offset, g->alignment);
         }
         if (t->offset != end - start) {
-            return refuse(c, "tensor %s starts at offset %zu of the data, expected %zu, where the tensors before it end",
+            return refuse(c,
+                    "tensor %s starts at offset %zu of the data, expected %zu, where the tensors before it end",
                     quoted, t->offset, end - start);
         }
         if (end > c->size || t->size > c->size - end) {
-            return refuse(c, "tensor %s has %zu bytes at byte %zu, beyond the end of the file at byte %zu", quoted, t->size, end, c->size);
+            return refuse(c,
+                    "tensor %s has %zu bytes at byte %zu, beyond the end of the file at byte %zu",
+                    quoted, t->size, end, c->size);
         }
         t->offset = end;
         t->data   = c->data + end;
         end       = pad(end + t->size, g->alignment);
     }
     if (c->size > end) {
-        snprintf(g->warning, sizeof(g->warning), "the file has %zu bytes after its last tensor, expected none; they are ignored",
+        snprintf(g->warning, sizeof(g->warning),
+                "the file has %zu bytes after its last tensor, expected none; they are ignored",
                 c->size - end);
     }
     return true;
@@ -442,7 +476,8 @@ static bool read_header(struct cursor * c, uint64_t * n_keys, uint64_t * n_tenso
         return false;
     }
     if (memcmp(magic, GGUF_MAGIC, sizeof(magic)) != 0) {
-        return refuse(c, "the file begins with the bytes %02x %02x %02x %02x, expected 47 47 55 46 (\"GGUF\")",
+        return refuse(c,
+                "the file begins with the bytes %02x %02x %02x %02x, expected 47 47 55 46 (\"GGUF\")",
                 magic[0], magic[1], magic[2], magic[3]);
     }
     if (!read_u32(c, &version)) {
@@ -450,30 +485,38 @@ static bool read_header(struct cursor * c, uint64_t * n_keys, uint64_t * n_tenso
     }
     if (version != GGUF_VERSION) {
         const bool swapped = version == (uint32_t) GGUF_VERSION << 24;
-        return refuse(c, "the file is GGUF version %" PRIu32 "%s, expected %d",
-                version, swapped ? ", written in the other byte order" : "", GGUF_VERSION);
+        return refuse(c, "the file is GGUF version %" PRIu32 "%s, expected %d", version,
+                swapped ? ", written in the other byte order" : "", GGUF_VERSION);
     }
     if (!read_u64(c, n_tensors) || !read_u64(c, n_keys)) {
         return false;
     }
     if (*n_keys > left(c) / MIN_KEY_BYTES) {
-        return refuse(c, "the header counts %" PRIu64 " keys, expected at most the %zu that fit into the file",
+        return refuse(c,
+                "the header counts %" PRIu64
+                " keys, expected at most the %zu that fit into the file",
                 *n_keys, left(c) / MIN_KEY_BYTES);
     }
     if (*n_tensors > left(c) / MIN_TENSOR_BYTES) {
-        return refuse(c, "the header counts %" PRIu64 " tensors, expected at most the %zu that fit into the file",
+        return refuse(c,
+                "the header counts %" PRIu64
+                " tensors, expected at most the %zu that fit into the file",
                 *n_tensors, left(c) / MIN_TENSOR_BYTES);
     }
     return true;
 }
 
-bool lrnn_gguf_check(struct lrnn_gguf * g, const char * file, const void * data, size_t size, char * err, size_t err_size) {
-    struct cursor c = { .file = file, .data = data, .size = size, .err = err, .err_size = err_size };
-    uint64_t      n_keys    = 0;
-    uint64_t      n_tensors = 0;
+bool lrnn_gguf_check(struct lrnn_gguf * g, const char * file, const void * data, size_t size,
+        char * err, size_t err_size) {
+    struct cursor c = {
+        .file = file, .data = data, .size = size, .err = err, .err_size = err_size
+    };
+    uint64_t n_keys    = 0;
+    uint64_t n_tensors = 0;
 
     memset(g, 0, sizeof(*g));
-    if (!read_header(&c, &n_keys, &n_tensors) || !read_keys(&c, g, n_keys) || !read_alignment(&c, g) || !read_tensors(&c, g, n_tensors)) {
+    if (!read_header(&c, &n_keys, &n_tensors) || !read_keys(&c, g, n_keys) ||
+            !read_alignment(&c, g) || !read_tensors(&c, g, n_tensors)) {
         return false;
     }
     g->meta_size = c.pos;
@@ -481,7 +524,7 @@ bool lrnn_gguf_check(struct lrnn_gguf * g, const char * file, const void * data,
 }
 
 void lrnn_gguf_free(struct lrnn_gguf * g) {
-    for (size_t i = 0; i < g->n_keys; i++) {
+    for (size_t i = 0; i < g->n_keys; ++i) {
         free((void *) g->keys[i].strings);
     }
     free(g->keys);

@@ -13,7 +13,7 @@ static const char IN_SUM2[] = ".in_sum2";
 static const char COUNTS[]  = ".counts";
 
 void imatrix_free(struct imatrix * m) {
-    for (int i = 0; i < m->n_entries; i++) {
+    for (int i = 0; i < m->n_entries; ++i) {
         free(m->entries[i].sum2);
         free(m->entries[i].counts);
     }
@@ -22,7 +22,7 @@ void imatrix_free(struct imatrix * m) {
 }
 
 const struct imatrix_entry * imatrix_find(const struct imatrix * m, const char * name) {
-    for (int i = 0; i < m->n_entries; i++) {
+    for (int i = 0; i < m->n_entries; ++i) {
         if (strcmp(m->entries[i].name, name) == 0) {
             return &m->entries[i];
         }
@@ -31,18 +31,19 @@ const struct imatrix_entry * imatrix_find(const struct imatrix * m, const char *
 }
 
 // A new entry of zeros; NULL without memory.
-static struct imatrix_entry * append(struct imatrix * m, const char * name, size_t size, int64_t n_per_row, int64_t n_matrices) {
-    struct imatrix_entry * more = realloc(m->entries, (size_t) (m->n_entries + 1)*sizeof(*more));
+static struct imatrix_entry * append(
+        struct imatrix * m, const char * name, size_t size, int64_t n_per_row, int64_t n_matrices) {
+    struct imatrix_entry * more = realloc(m->entries, (size_t) (m->n_entries + 1) * sizeof(*more));
     if (more == NULL) {
         return NULL;
     }
-    m->entries = more;
+    m->entries               = more;
     struct imatrix_entry * e = &more[m->n_entries];
-    *e = (struct imatrix_entry) {
-        .n_per_row  = n_per_row,
-        .n_matrices = n_matrices,
-        .sum2       = calloc((size_t) (n_per_row*n_matrices), sizeof(double)),
-        .counts     = calloc((size_t) n_matrices, sizeof(double)),
+    *e                       = (struct imatrix_entry) {
+                              .n_per_row  = n_per_row,
+                              .n_matrices = n_matrices,
+                              .sum2       = calloc((size_t) (n_per_row * n_matrices), sizeof(double)),
+                              .counts     = calloc((size_t) n_matrices, sizeof(double)),
     };
     snprintf(e->name, sizeof(e->name), "%.*s", (int) size, name);
     if (e->sum2 == NULL || e->counts == NULL) {
@@ -54,8 +55,8 @@ static struct imatrix_entry * append(struct imatrix * m, const char * name, size
     return e;
 }
 
-bool imatrix_add(struct imatrix * m, const char * name, int64_t n_per_row, int64_t n_matrices, int64_t matrix, const float * x, int64_t n,
-        char * err, size_t err_size) {
+bool imatrix_add(struct imatrix * m, const char * name, int64_t n_per_row, int64_t n_matrices,
+        int64_t matrix, const float * x, int64_t n, char * err, size_t err_size) {
     const struct imatrix_entry * e = imatrix_find(m, name);
     if (e == NULL) {
         if (strlen(name) + sizeof(IN_SUM2) > sizeof(e->name)) {
@@ -69,14 +70,16 @@ bool imatrix_add(struct imatrix * m, const char * name, int64_t n_per_row, int64
         }
     }
     if (e->n_per_row != n_per_row || e->n_matrices != n_matrices) {
-        snprintf(err, err_size, "tensor %s is multiplied with vectors of %" PRId64 " values in %" PRId64 " matrices; before they were %" PRId64
-                " in %" PRId64, name, n_per_row, n_matrices, e->n_per_row, e->n_matrices);
+        snprintf(err, err_size,
+                "tensor %s is multiplied with vectors of %" PRId64 " values in %" PRId64
+                " matrices; before they were %" PRId64 " in %" PRId64,
+                name, n_per_row, n_matrices, e->n_per_row, e->n_matrices);
         return false;
     }
-    double * sum2 = e->sum2 + matrix*n_per_row;
-    for (int64_t i = 0; i < n; i++) {
-        for (int64_t j = 0; j < n_per_row; j++) {
-            sum2[j] += (double) x[i*n_per_row + j]*(double) x[i*n_per_row + j];
+    double * sum2 = e->sum2 + matrix * n_per_row;
+    for (int64_t i = 0; i < n; ++i) {
+        for (int64_t j = 0; j < n_per_row; ++j) {
+            sum2[j] += (double) x[i * n_per_row + j] * (double) x[i * n_per_row + j];
         }
     }
     e->counts[matrix] += (double) n;
@@ -84,20 +87,20 @@ bool imatrix_add(struct imatrix * m, const char * name, int64_t n_per_row, int64
 }
 
 bool imatrix_weights(const struct imatrix_entry * e, int64_t matrix, float * weights) {
-    const double * sum2  = e->sum2 + matrix*e->n_per_row;
+    const double * sum2  = e->sum2 + matrix * e->n_per_row;
     const double   count = e->counts[matrix];
     double         mean  = 0.0;
     if (!(count > 0.0)) {
         return false;
     }
-    for (int64_t j = 0; j < e->n_per_row; j++) {
-        mean += sum2[j]/count/(double) e->n_per_row;
+    for (int64_t j = 0; j < e->n_per_row; ++j) {
+        mean += sum2[j] / count / (double) e->n_per_row;
     }
     if (!(mean > 0.0)) {
         return false; // nothing but zeros: no column matters more than another
     }
-    for (int64_t j = 0; j < e->n_per_row; j++) {
-        weights[j] = (float) fmax(sum2[j]/count, 1e-6*mean);
+    for (int64_t j = 0; j < e->n_per_row; ++j) {
+        weights[j] = (float) fmax(sum2[j] / count, 1e-6 * mean);
     }
     return true;
 }
@@ -106,10 +109,11 @@ bool imatrix_weights(const struct imatrix_entry * e, int64_t matrix, float * wei
 // The file
 //
 
-static struct ggml_tensor * to_tensor(struct ggml_context * ctx, const char * name, const char * suffix, const double * values, int64_t ne0, int64_t ne1) {
+static struct ggml_tensor * to_tensor(struct ggml_context * ctx, const char * name,
+        const char * suffix, const double * values, int64_t ne0, int64_t ne1) {
     struct ggml_tensor * t = ggml_new_tensor_2d(ctx, GGML_TYPE_F32, ne0, ne1);
     ggml_format_name(t, "%s%s", name, suffix);
-    for (int64_t i = 0; i < ne0*ne1; i++) {
+    for (int64_t i = 0; i < ne0 * ne1; ++i) {
         ((float *) t->data)[i] = (float) values[i];
     }
     return t;
@@ -117,15 +121,16 @@ static struct ggml_tensor * to_tensor(struct ggml_context * ctx, const char * na
 
 bool imatrix_write(const struct imatrix * m, const char * path, char * err, size_t err_size) {
     size_t size = ggml_tensor_overhead();
-    for (int i = 0; i < m->n_entries; i++) {
+    for (int i = 0; i < m->n_entries; ++i) {
         const struct imatrix_entry * e = &m->entries[i];
-        size += 2*(ggml_tensor_overhead() + GGML_MEM_ALIGN) + (size_t) (e->n_matrices*(e->n_per_row + 1))*sizeof(float);
+        size += 2 * (ggml_tensor_overhead() + GGML_MEM_ALIGN) +
+                (size_t) (e->n_matrices * (e->n_per_row + 1)) * sizeof(float);
     }
     struct ggml_context * ctx  = ggml_init((struct ggml_init_params) { .mem_size = size });
     struct gguf_context * gguf = gguf_init_empty();
     struct atomic_file    file = { 0 };
-    char                * meta = NULL;
-    const char          * text = m->dataset;
+    char *                meta = NULL;
+    const char *          text = m->dataset;
     bool                  ok   = ctx != NULL && gguf != NULL;
 
     if (!ok) {
@@ -134,15 +139,16 @@ bool imatrix_write(const struct imatrix * m, const char * path, char * err, size
         gguf_set_val_str(gguf, "general.type", "imatrix");
         gguf_set_arr_str(gguf, "imatrix.datasets", &text, 1);
         gguf_set_val_u32(gguf, "imatrix.chunk_count", (uint32_t) m->n_chunks);
-        gguf_set_val_u32(gguf, "imatrix.chunk_size",  (uint32_t) m->chunk_size);
-        for (int i = 0; i < m->n_entries; i++) {
+        gguf_set_val_u32(gguf, "imatrix.chunk_size", (uint32_t) m->chunk_size);
+        for (int i = 0; i < m->n_entries; ++i) {
             const struct imatrix_entry * e = &m->entries[i];
-            gguf_add_tensor(gguf, to_tensor(ctx, e->name, IN_SUM2, e->sum2,   e->n_per_row, e->n_matrices));
-            gguf_add_tensor(gguf, to_tensor(ctx, e->name, COUNTS,  e->counts, 1,            e->n_matrices));
+            gguf_add_tensor(
+                    gguf, to_tensor(ctx, e->name, IN_SUM2, e->sum2, e->n_per_row, e->n_matrices));
+            gguf_add_tensor(gguf, to_tensor(ctx, e->name, COUNTS, e->counts, 1, e->n_matrices));
         }
         const size_t meta_size = gguf_get_meta_size(gguf);
-        meta = malloc(meta_size);
-        ok   = meta != NULL && atomic_file_open(&file, path, err, err_size);
+        meta                   = malloc(meta_size);
+        ok                     = meta != NULL && atomic_file_open(&file, path, err, err_size);
         if (meta == NULL) {
             snprintf(err, err_size, "%s: out of memory", path);
         } else if (ok) {
@@ -150,9 +156,11 @@ bool imatrix_write(const struct imatrix * m, const char * path, char * err, size
             const size_t      alignment = gguf_get_alignment(gguf); // 32, ggml's default
             gguf_get_meta_data(gguf, meta);
             ok = atomic_file_write(&file, meta, meta_size, err, err_size);
-            for (struct ggml_tensor * t = ggml_get_first_tensor(ctx); t != NULL && ok; t = ggml_get_next_tensor(ctx, t)) {
+            for (struct ggml_tensor * t = ggml_get_first_tensor(ctx); t != NULL && ok;
+                    t                   = ggml_get_next_tensor(ctx, t)) {
                 ok = atomic_file_write(&file, t->data, ggml_nbytes(t), err, err_size) &&
-                     atomic_file_write(&file, zeros, GGML_PAD(ggml_nbytes(t), alignment) - ggml_nbytes(t), err, err_size);
+                     atomic_file_write(&file, zeros,
+                             GGML_PAD(ggml_nbytes(t), alignment) - ggml_nbytes(t), err, err_size);
             }
             if (ok) {
                 ok = atomic_file_commit(&file, err, err_size);
@@ -167,18 +175,23 @@ bool imatrix_write(const struct imatrix * m, const char * path, char * err, size
     return ok;
 }
 
-// The sums of one weight and their counts; the shapes must agree and the numbers be sums of squares.
-static bool read_entry(struct imatrix * m, const struct lrnn_model_file * f, const struct lrnn_model_tensor * t, char * err, size_t err_size) {
+// The sums of one weight and their counts; the shapes must agree and the numbers be sums of
+// squares.
+static bool read_entry(struct imatrix * m, const struct lrnn_model_file * f,
+        const struct lrnn_model_tensor * t, char * err, size_t err_size) {
     char         counts_name[GGML_MAX_NAME];
     const size_t size = strlen(t->name) - (sizeof(IN_SUM2) - 1);
     const char * path = lrnn_model_file_path(f);
 
     snprintf(counts_name, sizeof(counts_name), "%.*s%s", (int) size, t->name, COUNTS);
     const struct lrnn_model_tensor * c          = lrnn_model_file_find_tensor(f, counts_name);
-    const int64_t                    n_matrices = t->ne[1]*t->ne[2]*t->ne[3];
-    if (c == NULL || c->type != GGML_TYPE_F32 || t->type != GGML_TYPE_F32 || c->ne[0]*c->ne[1]*c->ne[2]*c->ne[3] != n_matrices) {
-        snprintf(err, err_size, "%s: tensor %s of %" PRId64 " matrices needs a tensor %s with a count for each, both of f32", path, t->name, n_matrices,
-                counts_name);
+    const int64_t                    n_matrices = t->ne[1] * t->ne[2] * t->ne[3];
+    if (c == NULL || c->type != GGML_TYPE_F32 || t->type != GGML_TYPE_F32 ||
+            c->ne[0] * c->ne[1] * c->ne[2] * c->ne[3] != n_matrices) {
+        snprintf(err, err_size,
+                "%s: tensor %s of %" PRId64
+                " matrices needs a tensor %s with a count for each, both of f32",
+                path, t->name, n_matrices, counts_name);
         return false;
     }
     const struct imatrix_entry * e = append(m, t->name, size, t->ne[0], n_matrices);
@@ -186,12 +199,14 @@ static bool read_entry(struct imatrix * m, const struct lrnn_model_file * f, con
         snprintf(err, err_size, "%s: out of memory", path);
         return false;
     }
-    for (int64_t i = 0; i < n_matrices*(e->n_per_row + 1); i++) {
-        const bool is_count = i >= n_matrices*e->n_per_row;
-        const int64_t at    = is_count ? i - n_matrices*e->n_per_row : i;
-        const float x       = ((const float *) (is_count ? c->data : t->data))[at];
+    for (int64_t i = 0; i < n_matrices * (e->n_per_row + 1); ++i) {
+        const bool    is_count = i >= n_matrices * e->n_per_row;
+        const int64_t at       = is_count ? i - n_matrices * e->n_per_row : i;
+        const float   x        = ((const float *) (is_count ? c->data : t->data))[at];
         if (!(x >= 0.0f) || isinf(x)) {
-            snprintf(err, err_size, "%s: tensor %s has a value of %f; expected sums of squares and counts", path, is_count ? c->name : t->name, (double) x);
+            snprintf(err, err_size,
+                    "%s: tensor %s has a value of %f; expected sums of squares and counts", path,
+                    is_count ? c->name : t->name, (double) x);
             return false;
         }
         (is_count ? e->counts : e->sum2)[at] = (double) x;
@@ -200,35 +215,44 @@ static bool read_entry(struct imatrix * m, const struct lrnn_model_file * f, con
 }
 
 bool imatrix_read(struct imatrix * m, const char * path, char * err, size_t err_size) {
-    *m = (struct imatrix) { 0 };
+    *m                         = (struct imatrix) { 0 };
     struct lrnn_model_file * f = lrnn_model_file_open(path, err, err_size);
     if (f == NULL) {
         return false;
     }
     struct lrnn_text text;
     char             why[512];
-    bool             ok = lrnn_model_file_text(f, "general.type", &text, why, sizeof(why)) == LRNN_KEY_OK && lrnn_text_is(text, "imatrix");
+    bool ok = lrnn_model_file_text(f, "general.type", &text, why, sizeof(why)) == LRNN_KEY_OK &&
+              lrnn_text_is(text, "imatrix");
     if (!ok) {
-        snprintf(err, err_size, "%s: not an importance matrix: key general.type is not 'imatrix'", path);
+        snprintf(err, err_size, "%s: not an importance matrix: key general.type is not 'imatrix'",
+                path);
     }
     const struct lrnn_model_key * names;
-    if (ok && lrnn_model_file_texts(f, "imatrix.datasets", &names, why, sizeof(why)) == LRNN_KEY_OK) {
+    if (ok &&
+            lrnn_model_file_texts(f, "imatrix.datasets", &names, why, sizeof(why)) == LRNN_KEY_OK) {
         text = lrnn_model_key_text(names, 0);
-        snprintf(m->dataset, sizeof(m->dataset), "%.*s", (int) (text.size < sizeof(m->dataset) ? text.size : sizeof(m->dataset) - 1), text.data);
+        snprintf(m->dataset, sizeof(m->dataset), "%.*s",
+                (int) (text.size < sizeof(m->dataset) ? text.size : sizeof(m->dataset) - 1),
+                text.data);
     }
     if (ok) { // both are for the record alone
-        lrnn_model_file_int(f, "imatrix.chunk_count", 0, UINT32_MAX, &m->n_chunks,   why, sizeof(why));
-        lrnn_model_file_int(f, "imatrix.chunk_size",  0, UINT32_MAX, &m->chunk_size, why, sizeof(why));
+        lrnn_model_file_int(
+                f, "imatrix.chunk_count", 0, UINT32_MAX, &m->n_chunks, why, sizeof(why));
+        lrnn_model_file_int(
+                f, "imatrix.chunk_size", 0, UINT32_MAX, &m->chunk_size, why, sizeof(why));
     }
-    for (size_t i = 0; ok && i < lrnn_model_file_n_tensors(f); i++) {
+    for (size_t i = 0; ok && i < lrnn_model_file_n_tensors(f); ++i) {
         const struct lrnn_model_tensor * t    = lrnn_model_file_tensor(f, i);
         const size_t                     size = strlen(t->name);
-        if (size >= sizeof(IN_SUM2) && strcmp(t->name + size - (sizeof(IN_SUM2) - 1), IN_SUM2) == 0) {
+        if (size >= sizeof(IN_SUM2) &&
+                strcmp(t->name + size - (sizeof(IN_SUM2) - 1), IN_SUM2) == 0) {
             ok = read_entry(m, f, t, err, err_size);
         }
     }
     if (ok && m->n_entries == 0) {
-        snprintf(err, err_size, "%s: an importance matrix without any tensor NAME%s", path, IN_SUM2);
+        snprintf(
+                err, err_size, "%s: an importance matrix without any tensor NAME%s", path, IN_SUM2);
         ok = false;
     }
     lrnn_model_file_free(f);

@@ -15,7 +15,7 @@
 bool loader_fail(struct loader * l, const char * fmt, ...) {
     if (!l->failed) {
         l->failed = true;
-        int n = snprintf(l->err, l->err_size, "%s: ", lrnn_model_file_path(l->model->file));
+        int n     = snprintf(l->err, l->err_size, "%s: ", lrnn_model_file_path(l->model->file));
         if (n >= 0 && (size_t) n < l->err_size) {
             va_list args;
             va_start(args, fmt);
@@ -42,7 +42,8 @@ static void key_of(const struct loader * l, const char * name, char * key, size_
     snprintf(key, size, "%s.%s", l->arch, name);
 }
 
-// An error that the file's reader has already put into words is kept as it is: it names the file and the key.
+// An error that the file's reader has already put into words is kept as it is: it names the file
+// and the key.
 static bool key_ok(struct loader * l, enum lrnn_key_status status, bool required) {
     if (status == LRNN_KEY_BAD || (status == LRNN_KEY_ABSENT && required)) {
         l->failed = true;
@@ -50,12 +51,14 @@ static bool key_ok(struct loader * l, enum lrnn_key_status status, bool required
     return status == LRNN_KEY_OK;
 }
 
-static int64_t get_int(struct loader * l, const char * name, int64_t min, int64_t max, bool required, int64_t value) {
+static int64_t get_int(struct loader * l, const char * name, int64_t min, int64_t max,
+        bool required, int64_t value) {
     char key[128];
     key_of(l, name, key, sizeof(key));
     if (!l->failed) {
-        char why[512];
-        const enum lrnn_key_status status = lrnn_model_file_int(l->model->file, key, min, max, &value, why, sizeof(why));
+        char                       why[512];
+        const enum lrnn_key_status status =
+                lrnn_model_file_int(l->model->file, key, min, max, &value, why, sizeof(why));
         if (!key_ok(l, status, required) && l->failed) {
             snprintf(l->err, l->err_size, "%s", why);
         }
@@ -67,17 +70,20 @@ int64_t loader_int(struct loader * l, const char * name, int64_t min, int64_t ma
     return get_int(l, name, min, max, true, min);
 }
 
-int64_t loader_int_or(struct loader * l, const char * name, int64_t min, int64_t max, int64_t absent) {
+int64_t loader_int_or(
+        struct loader * l, const char * name, int64_t min, int64_t max, int64_t absent) {
     return get_int(l, name, min, max, false, absent);
 }
 
-static float get_float(struct loader * l, const char * name, float min, float max, bool required, float absent) {
+static float get_float(
+        struct loader * l, const char * name, float min, float max, bool required, float absent) {
     char   key[128];
     double value = (double) absent;
     key_of(l, name, key, sizeof(key));
     if (!l->failed) {
-        char why[512];
-        const enum lrnn_key_status status = lrnn_model_file_float(l->model->file, key, (double) min, (double) max, &value, why, sizeof(why));
+        char                       why[512];
+        const enum lrnn_key_status status = lrnn_model_file_float(
+                l->model->file, key, (double) min, (double) max, &value, why, sizeof(why));
         if (!key_ok(l, status, required) && l->failed) {
             snprintf(l->err, l->err_size, "%s", why);
         }
@@ -99,14 +105,17 @@ bool loader_bool_or(struct loader * l, const char * name, bool absent) {
     key_of(l, name, key, sizeof(key));
     if (!l->failed) {
         char why[512];
-        if (!key_ok(l, lrnn_model_file_bool(l->model->file, key, &value, why, sizeof(why)), false) && l->failed) {
+        if (!key_ok(l, lrnn_model_file_bool(l->model->file, key, &value, why, sizeof(why)),
+                    false) &&
+                l->failed) {
             snprintf(l->err, l->err_size, "%s", why);
         }
     }
     return value;
 }
 
-static const char * get_string(struct loader * l, const char * name, bool required, const char * absent) {
+static const char * get_string(
+        struct loader * l, const char * name, bool required, const char * absent) {
     char key[128];
     key_of(l, name, key, sizeof(key));
     if (l->failed) {
@@ -139,13 +148,16 @@ const char * loader_string_or(struct loader * l, const char * name, const char *
     return get_string(l, name, false, absent);
 }
 
-static int get_word(struct loader * l, const char * name, const char * const * words, bool required, int absent) {
+static int get_word(struct loader * l, const char * name, const char * const * words, bool required,
+        int absent) {
     char key[128];
     int  value = absent;
     key_of(l, name, key, sizeof(key));
     if (!l->failed) {
         char why[512];
-        if (!key_ok(l, lrnn_model_file_choice(l->model->file, key, words, &value, why, sizeof(why)), required) && l->failed) {
+        if (!key_ok(l, lrnn_model_file_choice(l->model->file, key, words, &value, why, sizeof(why)),
+                    required) &&
+                l->failed) {
             snprintf(l->err, l->err_size, "%s", why);
         }
     }
@@ -168,7 +180,8 @@ static void shape_text(int n_dims, const int64_t * ne, bool any, char * text, si
     int n = snprintf(text, size, "[");
     for (int i = 0; i < n_dims && n >= 0 && (size_t) n < size; ++i) {
         n += any && ne[i] == 0 ? snprintf(text + n, size - (size_t) n, "%sany", i > 0 ? ", " : "")
-                               : snprintf(text + n, size - (size_t) n, "%s%" PRId64, i > 0 ? ", " : "", ne[i]);
+                               : snprintf(text + n, size - (size_t) n, "%s%" PRId64,
+                                         i > 0 ? ", " : "", ne[i]);
     }
     if (n >= 0 && (size_t) n < size) {
         snprintf(text + n, size - (size_t) n, "]");
@@ -179,11 +192,14 @@ static void shape_text(int n_dims, const int64_t * ne, bool any, char * text, si
 static bool check_numbers(struct loader * l, const struct lrnn_model_tensor * t, int need) {
     const size_t small = 1 << 20;
     if ((need & TENSOR_F32) && t->type != GGML_TYPE_F32) {
-        return loader_fail(l, "tensor %s has type %s; expected f32", t->name, ggml_type_name(t->type));
+        return loader_fail(
+                l, "tensor %s has type %s; expected f32", t->name, ggml_type_name(t->type));
     }
-    if (ggml_get_type_traits_cpu(t->type)->vec_dot == NULL || (t->type != GGML_TYPE_F32 && ggml_get_type_traits(t->type)->to_float == NULL)) {
-        return loader_fail(l, "tensor %s has type %s; expected one that ggml multiplies with: f32, f16, bf16, q8_0 and others", t->name,
-                ggml_type_name(t->type));
+    if (ggml_get_type_traits_cpu(t->type)->vec_dot == NULL ||
+            (t->type != GGML_TYPE_F32 && ggml_get_type_traits(t->type)->to_float == NULL)) {
+        return loader_fail(l,
+                "tensor %s has type %s; expected one that ggml multiplies with: f32, f16, bf16, q8_0 and others",
+                t->name, ggml_type_name(t->type));
     }
     if (t->type != GGML_TYPE_F32 || (!(need & TENSOR_F32) && t->size > small)) {
         return true;
@@ -192,11 +208,16 @@ static bool check_numbers(struct loader * l, const struct lrnn_model_tensor * t,
     const float   min   = need & TENSOR_SHARE ? 0.0f : -FLT_MAX;
     const float   max   = need & TENSOR_SHARE ? 1.0f : need & TENSOR_DECAY ? 0.0f : FLT_MAX;
     const int64_t at    = lrnn_model_tensor_outside(t, min, max, &found);
-    return at < 0 || loader_fail(l, "tensor %s has %g as element %" PRId64 "; expected finite numbers%s", t->name, (double) found, at,
-            need & TENSOR_SHARE ? " from 0 to 1" : need & TENSOR_DECAY ? ", none above 0" : "");
+    return at < 0 ||
+           loader_fail(l, "tensor %s has %g as element %" PRId64 "; expected finite numbers%s",
+                   t->name, (double) found, at,
+                   need & TENSOR_SHARE   ? " from 0 to 1"
+                   : need & TENSOR_DECAY ? ", none above 0"
+                                         : "");
 }
 
-struct ggml_tensor * loader_tensor_nd(struct loader * l, int32_t il, const char * name, int need, int n_dims, const int64_t * ne) {
+struct ggml_tensor * loader_tensor_nd(struct loader * l, int32_t il, const char * name, int need,
+        int n_dims, const int64_t * ne) {
     if (l->failed) {
         return NULL;
     }
@@ -230,25 +251,29 @@ struct ggml_tensor * loader_tensor_nd(struct loader * l, int32_t il, const char 
     return weights_add(l, l->place, full, n_dims);
 }
 
-struct ggml_tensor * loader_tensor_1d(struct loader * l, int32_t il, const char * name, int need, int64_t ne0) {
+struct ggml_tensor * loader_tensor_1d(
+        struct loader * l, int32_t il, const char * name, int need, int64_t ne0) {
     return loader_tensor_nd(l, il, name, need, 1, &ne0);
 }
 
-struct ggml_tensor * loader_tensor_2d(struct loader * l, int32_t il, const char * name, int need, int64_t ne0, int64_t ne1) {
+struct ggml_tensor * loader_tensor_2d(
+        struct loader * l, int32_t il, const char * name, int need, int64_t ne0, int64_t ne1) {
     return loader_tensor_nd(l, il, name, need, 2, (const int64_t[2]) { ne0, ne1 });
 }
 
 int32_t loader_state(struct loader * l, struct layer * layer, int64_t size) {
     if (layer->n_states == LAYER_STATES_MAX) {
-        loader_fail(l, "a layer of family %s has more than %d states", l->model->family->name, LAYER_STATES_MAX);
+        loader_fail(l, "a layer of family %s has more than %d states", l->model->family->name,
+                LAYER_STATES_MAX);
         return 0;
     }
     layer->state_size[layer->n_states] = size;
     return layer->n_states++;
 }
 
-void loader_recurrence(struct loader * l, struct layer * layer, int64_t n_head, int64_t d_k, int64_t d_v, int64_t extra) {
-    loader_state(l, layer, n_head*(d_k*d_v + extra));
+void loader_recurrence(struct loader * l, struct layer * layer, int64_t n_head, int64_t d_k,
+        int64_t d_v, int64_t extra) {
+    loader_state(l, layer, n_head * (d_k * d_v + extra));
     l->model->info.n_head = n_head;
     l->model->info.d_k    = d_k;
     l->model->info.d_v    = d_v;

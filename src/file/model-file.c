@@ -12,10 +12,10 @@
 #include <unistd.h>
 
 struct lrnn_model_file {
-    char           * path;
-    const void     * data;
+    char *           path;
+    const void *     data;
     size_t           size;
-    void           * mapping; // NULL for bytes in memory
+    void *           mapping; // NULL for bytes in memory
     struct lrnn_gguf gguf;
 };
 
@@ -23,9 +23,10 @@ struct lrnn_model_file {
 // Opening
 //
 
-struct lrnn_model_file * lrnn_model_file_from_memory(const char * name, const void * data, size_t size, char * err, size_t err_size) {
+struct lrnn_model_file * lrnn_model_file_from_memory(
+        const char * name, const void * data, size_t size, char * err, size_t err_size) {
     struct lrnn_model_file * f    = calloc(1, sizeof(*f));
-    char                   * path = strdup(name);
+    char *                   path = strdup(name);
     if (f == NULL || path == NULL) {
         snprintf(err, err_size, "%s: out of memory", name);
         free(f);
@@ -44,28 +45,32 @@ struct lrnn_model_file * lrnn_model_file_from_memory(const char * name, const vo
 
 // The bytes of a regular file; NULL with a sentence if there are none.
 static void * map_file(const char * path, size_t * size, char * err, size_t err_size) {
-    const int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK); // a pipe without a writer must not keep us waiting
+    const int fd =
+            open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY |
+                               O_NONBLOCK); // a pipe without a writer must not keep us waiting
     if (fd < 0) {
         snprintf(err, err_size, "%s: %s", path, strerror(errno));
         return NULL;
     }
     struct stat st;
-    void      * data = NULL;
+    void *      data = NULL;
     if (fstat(fd, &st) != 0) {
         snprintf(err, err_size, "%s: %s", path, strerror(errno));
     } else if (!S_ISREG(st.st_mode)) {
-        snprintf(err, err_size, "%s: found %s, expected a regular file",
-                path, S_ISDIR(st.st_mode) ? "a directory" : "a device, pipe or socket");
+        snprintf(err, err_size, "%s: found %s, expected a regular file", path,
+                S_ISDIR(st.st_mode) ? "a directory" : "a device, pipe or socket");
     } else if (st.st_size == 0) {
         snprintf(err, err_size, "%s: the file is empty, expected a GGUF", path);
     } else if ((uintmax_t) st.st_size > PTRDIFF_MAX) {
-        snprintf(err, err_size, "%s: the file has %jd bytes, expected at most the %td that this machine can address",
+        snprintf(err, err_size,
+                "%s: the file has %jd bytes, expected at most the %td that this machine can address",
                 path, (intmax_t) st.st_size, PTRDIFF_MAX);
     } else {
         *size = (size_t) st.st_size;
         data  = mmap(NULL, *size, PROT_READ, MAP_SHARED, fd, 0);
         if (data == MAP_FAILED) {
-            snprintf(err, err_size, "%s: cannot map its %zu bytes: %s", path, *size, strerror(errno));
+            snprintf(err, err_size, "%s: cannot map its %zu bytes: %s", path, *size,
+                    strerror(errno));
             data = NULL;
         }
     }
@@ -120,7 +125,7 @@ const char * lrnn_model_file_warning(const struct lrnn_model_file * f) {
 // FNV-1a, 64 bits: h ← (h ⊕ byte) · prime
 static uint64_t hash_bytes(uint64_t h, const void * data, size_t n) {
     const unsigned char * p = data;
-    for (size_t i = 0; i < n; i++) {
+    for (size_t i = 0; i < n; ++i) {
         h = (h ^ p[i]) * UINT64_C(0x100000001b3);
     }
     return h;
@@ -133,11 +138,11 @@ uint64_t lrnn_model_file_identity(const struct lrnn_model_file * f) {
 
     h = hash_bytes(h, &size, sizeof(size));
     h = hash_bytes(h, f->data, f->gguf.meta_size);
-    for (size_t i = 0; i < f->gguf.n_tensors; i++) {
+    for (size_t i = 0; i < f->gguf.n_tensors; ++i) {
         const struct lrnn_model_tensor * t = &f->gguf.tensors[i];
         const size_t                     n = t->size < sample ? t->size : sample;
-        h = hash_bytes(h, t->data, n);
-        h = hash_bytes(h, (const char *) t->data + t->size - n, n);
+        h                                  = hash_bytes(h, t->data, n);
+        h                                  = hash_bytes(h, (const char *) t->data + t->size - n, n);
     }
     return h;
 }
@@ -151,18 +156,27 @@ int64_t lrnn_model_key_int(const struct lrnn_model_key * key, size_t i) {
         return 0;
     }
     union {
-        uint8_t u8; int8_t i8; uint16_t u16; int16_t i16; uint32_t u32; int32_t i32; uint64_t u64; int64_t i64;
+        uint8_t  u8;
+        int8_t   i8;
+        uint16_t u16;
+        int16_t  i16;
+        uint32_t u32;
+        int32_t  i32;
+        uint64_t u64;
+        int64_t  i64;
     } v;
     switch (key->type) {
-        case GGUF_TYPE_UINT8:  memcpy(&v.u8,  key->data + 1*i, 1); return v.u8;
-        case GGUF_TYPE_INT8:   memcpy(&v.i8,  key->data + 1*i, 1); return v.i8;
-        case GGUF_TYPE_UINT16: memcpy(&v.u16, key->data + 2*i, 2); return v.u16;
-        case GGUF_TYPE_INT16:  memcpy(&v.i16, key->data + 2*i, 2); return v.i16;
-        case GGUF_TYPE_UINT32: memcpy(&v.u32, key->data + 4*i, 4); return v.u32;
-        case GGUF_TYPE_INT32:  memcpy(&v.i32, key->data + 4*i, 4); return v.i32;
-        case GGUF_TYPE_UINT64: memcpy(&v.u64, key->data + 8*i, 8); return v.u64 > INT64_MAX ? INT64_MAX : (int64_t) v.u64;
-        case GGUF_TYPE_INT64:  memcpy(&v.i64, key->data + 8*i, 8); return v.i64;
-        default:               return 0;
+        case GGUF_TYPE_UINT8: memcpy(&v.u8, key->data + 1 * i, 1); return v.u8;
+        case GGUF_TYPE_INT8: memcpy(&v.i8, key->data + 1 * i, 1); return v.i8;
+        case GGUF_TYPE_UINT16: memcpy(&v.u16, key->data + 2 * i, 2); return v.u16;
+        case GGUF_TYPE_INT16: memcpy(&v.i16, key->data + 2 * i, 2); return v.i16;
+        case GGUF_TYPE_UINT32: memcpy(&v.u32, key->data + 4 * i, 4); return v.u32;
+        case GGUF_TYPE_INT32: memcpy(&v.i32, key->data + 4 * i, 4); return v.i32;
+        case GGUF_TYPE_UINT64:
+            memcpy(&v.u64, key->data + 8 * i, 8);
+            return v.u64 > INT64_MAX ? INT64_MAX : (int64_t) v.u64;
+        case GGUF_TYPE_INT64: memcpy(&v.i64, key->data + 8 * i, 8); return v.i64;
+        default: return 0;
     }
 }
 
@@ -170,11 +184,11 @@ double lrnn_model_key_float(const struct lrnn_model_key * key, size_t i) {
     float  f32;
     double f64;
     if (i < key->n && key->type == GGUF_TYPE_FLOAT32) {
-        memcpy(&f32, key->data + 4*i, 4);
+        memcpy(&f32, key->data + 4 * i, 4);
         return f32;
     }
     if (i < key->n && key->type == GGUF_TYPE_FLOAT64) {
-        memcpy(&f64, key->data + 8*i, 8);
+        memcpy(&f64, key->data + 8 * i, 8);
         return f64;
     }
     return 0.0;
@@ -206,14 +220,17 @@ const struct lrnn_model_key * lrnn_model_file_key(const struct lrnn_model_file *
     return i < f->gguf.n_keys ? &f->gguf.keys[i] : NULL;
 }
 
-const struct lrnn_model_key * lrnn_model_file_find_key(const struct lrnn_model_file * f, const char * key) {
+const struct lrnn_model_key * lrnn_model_file_find_key(
+        const struct lrnn_model_file * f, const char * key) {
     return lrnn_model_file_key(f, lrnn_gguf_find(f->gguf.key_names, f->gguf.n_keys, key));
 }
 
 #ifdef __GNUC__
 __attribute__((format(printf, 5, 6)))
 #endif
-static enum lrnn_key_status bad(const struct lrnn_model_file * f, const char * key, char * err, size_t err_size, const char * fmt, ...) {
+static enum lrnn_key_status
+bad(const struct lrnn_model_file * f, const char * key, char * err, size_t err_size,
+        const char * fmt, ...) {
     char    text[512];
     va_list args;
     va_start(args, fmt);
@@ -229,20 +246,21 @@ static enum kind kind_of(enum gguf_type type) {
     switch (type) {
         case GGUF_TYPE_FLOAT32:
         case GGUF_TYPE_FLOAT64: return KIND_FLOAT;
-        case GGUF_TYPE_BOOL:    return KIND_BOOL;
-        case GGUF_TYPE_STRING:  return KIND_TEXT;
-        default:                return KIND_INT; // all the others: GGUF_TYPE_ARRAY is never the type of a value or element
+        case GGUF_TYPE_BOOL: return KIND_BOOL;
+        case GGUF_TYPE_STRING: return KIND_TEXT;
+        default:
+            return KIND_INT; // all the others: GGUF_TYPE_ARRAY is never the type of a value or element
     }
 }
 
 // the key, if it is a scalar or an array of the kind
-static enum lrnn_key_status find(const struct lrnn_model_file * f, const char * key, enum kind kind, bool is_array,
-        const struct lrnn_model_key ** out, char * err, size_t err_size) {
+static enum lrnn_key_status find(const struct lrnn_model_file * f, const char * key, enum kind kind,
+        bool is_array, const struct lrnn_model_key ** out, char * err, size_t err_size) {
     static const char * const EXPECTED[][2] = {
-        [KIND_INT]   = { "an integer", "an array of integers"      },
+        [KIND_INT]   = { "an integer", "an array of integers" },
         [KIND_FLOAT] = { "f32 or f64", "an array of f32 or of f64" },
-        [KIND_BOOL]  = { "bool",       "an array of bool"          },
-        [KIND_TEXT]  = { "string",     "an array of string"        },
+        [KIND_BOOL]  = { "bool", "an array of bool" },
+        [KIND_TEXT]  = { "string", "an array of string" },
     };
     const struct lrnn_model_key * k = lrnn_model_file_find_key(f, key);
     if (k == NULL) {
@@ -250,36 +268,42 @@ static enum lrnn_key_status find(const struct lrnn_model_file * f, const char * 
         return LRNN_KEY_ABSENT;
     }
     if (kind_of(k->type) != kind || k->is_array != is_array) {
-        return bad(f, key, err, err_size, "is %s%s, expected %s", k->is_array ? "an array of " : "of type ", lrnn_gguf_type_name(k->type),
+        return bad(f, key, err, err_size, "is %s%s, expected %s",
+                k->is_array ? "an array of " : "of type ", lrnn_gguf_type_name(k->type),
                 EXPECTED[kind][is_array]);
     }
     *out = k;
     return LRNN_KEY_OK;
 }
 
-static enum lrnn_key_status bad_element(const struct lrnn_model_file * f, const char * key, const struct lrnn_model_key * k, size_t i,
-        const char * found, char * err, size_t err_size) {
-    return k->is_array ? bad(f, key, err, err_size, "has element %zu = %s", i, found) : bad(f, key, err, err_size, "is %s", found);
+static enum lrnn_key_status bad_element(const struct lrnn_model_file * f, const char * key,
+        const struct lrnn_model_key * k, size_t i, const char * found, char * err,
+        size_t err_size) {
+    return k->is_array ? bad(f, key, err, err_size, "has element %zu = %s", i, found)
+                       : bad(f, key, err, err_size, "is %s", found);
 }
 
 // the same with every element in min .. max
-static enum lrnn_key_status find_ints(const struct lrnn_model_file * f, const char * key, bool is_array, int64_t min, int64_t max,
-        const struct lrnn_model_key ** out, char * err, size_t err_size) {
-    const struct lrnn_model_key * k = NULL;
+static enum lrnn_key_status find_ints(const struct lrnn_model_file * f, const char * key,
+        bool is_array, int64_t min, int64_t max, const struct lrnn_model_key ** out, char * err,
+        size_t err_size) {
+    const struct lrnn_model_key * k      = NULL;
     const enum lrnn_key_status    status = find(f, key, KIND_INT, is_array, &k, err, err_size);
     if (status != LRNN_KEY_OK) {
         return status;
     }
-    for (size_t i = 0; i < k->n; i++) {
+    for (size_t i = 0; i < k->n; ++i) {
         const int64_t v = lrnn_model_key_int(k, i);
         uint64_t      u = 0; // of u64, whose upper half an int64_t does not hold
         if (k->type == GGUF_TYPE_UINT64) {
-            memcpy(&u, k->data + 8*i, 8);
+            memcpy(&u, k->data + 8 * i, 8);
         }
         if (v < min || v > max || u > INT64_MAX) {
-            char found[96];
-            const int pos = u > INT64_MAX ? snprintf(found, sizeof(found), "%" PRIu64, u) : snprintf(found, sizeof(found), "%" PRId64, v);
-            snprintf(found + pos, sizeof(found) - (size_t) pos, ", expected %" PRId64 " to %" PRId64, min, max);
+            char      found[96];
+            const int pos = u > INT64_MAX ? snprintf(found, sizeof(found), "%" PRIu64, u)
+                                          : snprintf(found, sizeof(found), "%" PRId64, v);
+            snprintf(found + pos, sizeof(found) - (size_t) pos,
+                    ", expected %" PRId64 " to %" PRId64, min, max);
             return bad_element(f, key, k, i, found, err, err_size);
         }
     }
@@ -287,14 +311,15 @@ static enum lrnn_key_status find_ints(const struct lrnn_model_file * f, const ch
     return LRNN_KEY_OK;
 }
 
-static enum lrnn_key_status find_floats(const struct lrnn_model_file * f, const char * key, bool is_array, double min, double max,
-        const struct lrnn_model_key ** out, char * err, size_t err_size) {
-    const struct lrnn_model_key * k = NULL;
+static enum lrnn_key_status find_floats(const struct lrnn_model_file * f, const char * key,
+        bool is_array, double min, double max, const struct lrnn_model_key ** out, char * err,
+        size_t err_size) {
+    const struct lrnn_model_key * k      = NULL;
     const enum lrnn_key_status    status = find(f, key, KIND_FLOAT, is_array, &k, err, err_size);
     if (status != LRNN_KEY_OK) {
         return status;
     }
-    for (size_t i = 0; i < k->n; i++) {
+    for (size_t i = 0; i < k->n; ++i) {
         const double v = lrnn_model_key_float(k, i);
         if (!(v >= min && v <= max)) {
             char found[96];
@@ -306,13 +331,14 @@ static enum lrnn_key_status find_floats(const struct lrnn_model_file * f, const 
     return LRNN_KEY_OK;
 }
 
-enum lrnn_key_status lrnn_model_file_ints(const struct lrnn_model_file * f, const char * key, int64_t min, int64_t max,
-        const struct lrnn_model_key ** array, char * err, size_t err_size) {
+enum lrnn_key_status lrnn_model_file_ints(const struct lrnn_model_file * f, const char * key,
+        int64_t min, int64_t max, const struct lrnn_model_key ** array, char * err,
+        size_t err_size) {
     return find_ints(f, key, true, min, max, array, err, err_size);
 }
 
-enum lrnn_key_status lrnn_model_file_floats(const struct lrnn_model_file * f, const char * key, double min, double max,
-        const struct lrnn_model_key ** array, char * err, size_t err_size) {
+enum lrnn_key_status lrnn_model_file_floats(const struct lrnn_model_file * f, const char * key,
+        double min, double max, const struct lrnn_model_key ** array, char * err, size_t err_size) {
     return find_floats(f, key, true, min, max, array, err, err_size);
 }
 
@@ -326,9 +352,9 @@ enum lrnn_key_status lrnn_model_file_texts(const struct lrnn_model_file * f, con
     return find(f, key, KIND_TEXT, true, array, err, err_size);
 }
 
-enum lrnn_key_status lrnn_model_file_int(const struct lrnn_model_file * f, const char * key, int64_t min, int64_t max, int64_t * value,
-        char * err, size_t err_size) {
-    const struct lrnn_model_key * k = NULL;
+enum lrnn_key_status lrnn_model_file_int(const struct lrnn_model_file * f, const char * key,
+        int64_t min, int64_t max, int64_t * value, char * err, size_t err_size) {
+    const struct lrnn_model_key * k      = NULL;
     const enum lrnn_key_status    status = find_ints(f, key, false, min, max, &k, err, err_size);
     if (status == LRNN_KEY_OK) {
         *value = lrnn_model_key_int(k, 0);
@@ -336,9 +362,9 @@ enum lrnn_key_status lrnn_model_file_int(const struct lrnn_model_file * f, const
     return status;
 }
 
-enum lrnn_key_status lrnn_model_file_float(const struct lrnn_model_file * f, const char * key, double min, double max, double * value,
-        char * err, size_t err_size) {
-    const struct lrnn_model_key * k = NULL;
+enum lrnn_key_status lrnn_model_file_float(const struct lrnn_model_file * f, const char * key,
+        double min, double max, double * value, char * err, size_t err_size) {
+    const struct lrnn_model_key * k      = NULL;
     const enum lrnn_key_status    status = find_floats(f, key, false, min, max, &k, err, err_size);
     if (status == LRNN_KEY_OK) {
         *value = lrnn_model_key_float(k, 0);
@@ -346,27 +372,28 @@ enum lrnn_key_status lrnn_model_file_float(const struct lrnn_model_file * f, con
     return status;
 }
 
-enum lrnn_key_status lrnn_model_file_bool(const struct lrnn_model_file * f, const char * key, bool * value, char * err, size_t err_size) {
-    const struct lrnn_model_key * k = NULL;
-    const enum lrnn_key_status status = find(f, key, KIND_BOOL, false, &k, err, err_size);
+enum lrnn_key_status lrnn_model_file_bool(const struct lrnn_model_file * f, const char * key,
+        bool * value, char * err, size_t err_size) {
+    const struct lrnn_model_key * k      = NULL;
+    const enum lrnn_key_status    status = find(f, key, KIND_BOOL, false, &k, err, err_size);
     if (status == LRNN_KEY_OK) {
         *value = lrnn_model_key_bool(k, 0);
     }
     return status;
 }
 
-enum lrnn_key_status lrnn_model_file_text(const struct lrnn_model_file * f, const char * key, struct lrnn_text * value,
-        char * err, size_t err_size) {
-    const struct lrnn_model_key * k = NULL;
-    const enum lrnn_key_status status = find(f, key, KIND_TEXT, false, &k, err, err_size);
+enum lrnn_key_status lrnn_model_file_text(const struct lrnn_model_file * f, const char * key,
+        struct lrnn_text * value, char * err, size_t err_size) {
+    const struct lrnn_model_key * k      = NULL;
+    const enum lrnn_key_status    status = find(f, key, KIND_TEXT, false, &k, err, err_size);
     if (status == LRNN_KEY_OK) {
         *value = lrnn_model_key_text(k, 0);
     }
     return status;
 }
 
-enum lrnn_key_status lrnn_model_file_choice(const struct lrnn_model_file * f, const char * key, const char * const * words, int * value,
-        char * err, size_t err_size) {
+enum lrnn_key_status lrnn_model_file_choice(const struct lrnn_model_file * f, const char * key,
+        const char * const * words, int * value, char * err, size_t err_size) {
     struct lrnn_text           text;
     const enum lrnn_key_status status = lrnn_model_file_text(f, key, &text, err, err_size);
     if (status != LRNN_KEY_OK) {
@@ -374,17 +401,19 @@ enum lrnn_key_status lrnn_model_file_choice(const struct lrnn_model_file * f, co
     }
     char   list[256] = "";
     size_t n         = 0;
-    for (int i = 0; words[i] != NULL; i++) {
+    for (int i = 0; words[i] != NULL; ++i) {
         if (lrnn_text_is(text, words[i])) {
             *value = i;
             return LRNN_KEY_OK;
         }
         if (n < sizeof(list)) {
-            n += (size_t) snprintf(list + n, sizeof(list) - n, "%s'%s'", i > 0 ? ", " : "", words[i]);
+            n += (size_t) snprintf(
+                    list + n, sizeof(list) - n, "%s'%s'", i > 0 ? ", " : "", words[i]);
         }
     }
     char quoted[80];
-    return bad(f, key, err, err_size, "is %s, expected one of %s", lrnn_text_quote(quoted, sizeof(quoted), text), list);
+    return bad(f, key, err, err_size, "is %s, expected one of %s",
+            lrnn_text_quote(quoted, sizeof(quoted), text), list);
 }
 
 //
@@ -395,15 +424,18 @@ size_t lrnn_model_file_n_tensors(const struct lrnn_model_file * f) {
     return f->gguf.n_tensors;
 }
 
-const struct lrnn_model_tensor * lrnn_model_file_tensor(const struct lrnn_model_file * f, size_t i) {
+const struct lrnn_model_tensor * lrnn_model_file_tensor(
+        const struct lrnn_model_file * f, size_t i) {
     return i < f->gguf.n_tensors ? &f->gguf.tensors[i] : NULL;
 }
 
-const struct lrnn_model_tensor * lrnn_model_file_find_tensor(const struct lrnn_model_file * f, const char * name) {
+const struct lrnn_model_tensor * lrnn_model_file_find_tensor(
+        const struct lrnn_model_file * f, const char * name) {
     return lrnn_model_file_tensor(f, lrnn_gguf_find(f->gguf.tensor_names, f->gguf.n_tensors, name));
 }
 
-const struct lrnn_model_tensor * lrnn_model_file_use_tensor(struct lrnn_model_file * f, const char * name) {
+const struct lrnn_model_tensor * lrnn_model_file_use_tensor(
+        struct lrnn_model_file * f, const char * name) {
     const size_t i = lrnn_gguf_find(f->gguf.tensor_names, f->gguf.n_tensors, name);
     if (i == SIZE_MAX) {
         return NULL;
@@ -412,9 +444,10 @@ const struct lrnn_model_tensor * lrnn_model_file_use_tensor(struct lrnn_model_fi
     return &f->gguf.tensors[i];
 }
 
-int64_t lrnn_model_tensor_outside(const struct lrnn_model_tensor * t, float min, float max, float * found) {
+int64_t lrnn_model_tensor_outside(
+        const struct lrnn_model_tensor * t, float min, float max, float * found) {
     const char * data = t->data; // aligned to no more than the file is
-    for (size_t i = 0; i < t->size / sizeof(float); i++) {
+    for (size_t i = 0; i < t->size / sizeof(float); ++i) {
         memcpy(found, data + i * sizeof(float), sizeof(float));
         if (!(*found >= min && *found <= max)) {
             return (int64_t) i;
@@ -426,22 +459,23 @@ int64_t lrnn_model_tensor_outside(const struct lrnn_model_tensor * t, float min,
 bool lrnn_model_file_all_used(const struct lrnn_model_file * f, char * err, size_t err_size) {
     enum { N_NAMED = 3 };
     char   list[N_NAMED * (GGML_MAX_NAME + 4) + 8] = "";
-    size_t pos = 0;
-    size_t n   = 0;
-    for (size_t i = 0; i < f->gguf.n_tensors; i++) {
+    size_t pos                                     = 0;
+    size_t n                                       = 0;
+    for (size_t i = 0; i < f->gguf.n_tensors; ++i) {
         const struct lrnn_model_tensor * t = &f->gguf.tensors[i];
         if (t->used) {
             continue;
         }
         if (n < N_NAMED) {
-            pos += (size_t) snprintf(list + pos, sizeof(list) - pos, "%s'%s'", n > 0 ? ", " : "", t->name);
+            pos += (size_t) snprintf(
+                    list + pos, sizeof(list) - pos, "%s'%s'", n > 0 ? ", " : "", t->name);
         }
         n++;
     }
     if (n == 0) {
         return true;
     }
-    snprintf(err, err_size, "%s: found %zu tensor%s that this model does not have: %s%s",
-            f->path, n, n > 1 ? "s" : "", list, n > N_NAMED ? ", ..." : "");
+    snprintf(err, err_size, "%s: found %zu tensor%s that this model does not have: %s%s", f->path,
+            n, n > 1 ? "s" : "", list, n > N_NAMED ? ", ..." : "");
     return false;
 }

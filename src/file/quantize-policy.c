@@ -16,22 +16,22 @@ static const struct type {
     uint32_t       file_type; // enum llama_ftype
     enum ggml_type next;      // where the rows do not fit
 } TYPES[] = {
-    { "Q8_0", GGML_TYPE_Q8_0,  7, GGML_TYPE_F16  },
+    { "Q8_0", GGML_TYPE_Q8_0, 7, GGML_TYPE_F16 },
     { "Q6_K", GGML_TYPE_Q6_K, 18, GGML_TYPE_Q8_0 },
     { "Q5_K", GGML_TYPE_Q5_K, 16, GGML_TYPE_Q5_1 },
-    { "Q5_1", GGML_TYPE_Q5_1,  9, GGML_TYPE_F16  },
-    { "Q5_0", GGML_TYPE_Q5_0,  8, GGML_TYPE_F16  },
+    { "Q5_1", GGML_TYPE_Q5_1, 9, GGML_TYPE_F16 },
+    { "Q5_0", GGML_TYPE_Q5_0, 8, GGML_TYPE_F16 },
     { "Q4_K", GGML_TYPE_Q4_K, 14, GGML_TYPE_Q5_0 },
-    { "Q4_0", GGML_TYPE_Q4_0,  2, GGML_TYPE_F16  },
-    { "F16",  GGML_TYPE_F16,   1, GGML_TYPE_F16  },
+    { "Q4_0", GGML_TYPE_Q4_0, 2, GGML_TYPE_F16 },
+    { "F16", GGML_TYPE_F16, 1, GGML_TYPE_F16 },
     { "BF16", GGML_TYPE_BF16, 32, GGML_TYPE_BF16 },
-    { "F32",  GGML_TYPE_F32,   0, GGML_TYPE_F32  },
+    { "F32", GGML_TYPE_F32, 0, GGML_TYPE_F32 },
 };
 
-enum { N_TYPES = sizeof(TYPES)/sizeof(TYPES[0]) };
+enum { N_TYPES = sizeof(TYPES) / sizeof(TYPES[0]) };
 
 bool quantize_type_find(const char * word, enum ggml_type * type) {
-    for (int i = 0; i < N_TYPES; i++) {
+    for (int i = 0; i < N_TYPES; ++i) {
         if (strcasecmp(word, TYPES[i].word) == 0) {
             *type = TYPES[i].type;
             return true;
@@ -45,7 +45,7 @@ const char * quantize_type_words(void) {
 }
 
 static const struct type * find(enum ggml_type type) {
-    for (int i = 0; i < N_TYPES; i++) {
+    for (int i = 0; i < N_TYPES; ++i) {
         if (TYPES[i].type == type) {
             return &TYPES[i];
         }
@@ -80,16 +80,32 @@ static const char * const MATRICES[] = {
 #include "quantize-matrices.inc"
 };
 
-// Weights of matrix products too, but what they compute becomes part of the state's transition: β, gates and decays, Δ with B and C, the factors
-// of RWKV's low-rank corrections.
+// Weights of matrix products too, but what they compute becomes part of the state's transition: β,
+// gates and decays, Δ with B and C, the factors of RWKV's low-rank corrections.
 static const char * const RECURRENT[] = {
-    "ssm_beta", "ssm_alpha", "ssm_f", "ssm_f_a", "ssm_f_b", "ssm_igate", "ssm_fgate", "ssm_x", "ssm_dt",
-    "time_mix_w1", "time_mix_w2", "time_mix_decay_w1", "time_mix_decay_w2",
-    "time_mix_a1", "time_mix_a2", "time_mix_v1", "time_mix_v2", "time_mix_g1", "time_mix_g2",
+    "ssm_beta",
+    "ssm_alpha",
+    "ssm_f",
+    "ssm_f_a",
+    "ssm_f_b",
+    "ssm_igate",
+    "ssm_fgate",
+    "ssm_x",
+    "ssm_dt",
+    "time_mix_w1",
+    "time_mix_w2",
+    "time_mix_decay_w1",
+    "time_mix_decay_w2",
+    "time_mix_a1",
+    "time_mix_a2",
+    "time_mix_v1",
+    "time_mix_v2",
+    "time_mix_g1",
+    "time_mix_g2",
 };
 
 static bool is_among(const char * const * list, size_t n, const char * stem, size_t size) {
-    for (size_t i = 0; i < n; i++) {
+    for (size_t i = 0; i < n; ++i) {
         if (strlen(list[i]) == size && memcmp(list[i], stem, size) == 0) {
             return true;
         }
@@ -99,7 +115,7 @@ static bool is_among(const char * const * list, size_t n, const char * stem, siz
 
 enum quantize_role quantize_role_of(const char * name) {
     static const char end[] = ".weight";
-    size_t size = strlen(name);
+    size_t            size  = strlen(name);
     if (size < sizeof(end) || strcmp(name + size - (sizeof(end) - 1), end) != 0) {
         return QUANTIZE_VECTOR; // a bias, ssm_a, ssm_d
     }
@@ -109,12 +125,13 @@ enum quantize_role quantize_role_of(const char * name) {
         if (stem > name + 4 && *stem == '.') {
             stem++;
             size -= (size_t) (stem - name);
-            name  = stem;
+            name = stem;
         }
     }
-    return is_among(MATRICES,  sizeof(MATRICES) /sizeof(MATRICES[0]),  name, size) ? QUANTIZE_MATRIX
-         : is_among(RECURRENT, sizeof(RECURRENT)/sizeof(RECURRENT[0]), name, size) ? QUANTIZE_RECURRENT
-         :                                                                           QUANTIZE_VECTOR;
+    return is_among(MATRICES, sizeof(MATRICES) / sizeof(MATRICES[0]), name, size) ? QUANTIZE_MATRIX
+           : is_among(RECURRENT, sizeof(RECURRENT) / sizeof(RECURRENT[0]), name, size)
+                   ? QUANTIZE_RECURRENT
+                   : QUANTIZE_VECTOR;
 }
 
 //
@@ -138,7 +155,7 @@ struct quantize_overrides * quantize_overrides_new(void) {
 }
 
 void quantize_overrides_free(struct quantize_overrides * overrides) {
-    for (int i = 0; overrides != NULL && i < overrides->n; i++) {
+    for (int i = 0; overrides != NULL && i < overrides->n; ++i) {
         regfree(&overrides->list[i].regex);
         free(overrides->list[i].text);
     }
@@ -148,24 +165,26 @@ void quantize_overrides_free(struct quantize_overrides * overrides) {
     free(overrides);
 }
 
-bool quantize_overrides_add(struct quantize_overrides * overrides, const char * text, char * err, size_t err_size) {
-    const char *    sign = strrchr(text, '='); // a regular expression may contain one, the name of a type may not
-    struct override o    = { 0 };
+bool quantize_overrides_add(
+        struct quantize_overrides * overrides, const char * text, char * err, size_t err_size) {
+    const char * sign =
+            strrchr(text, '='); // a regular expression may contain one, the name of a type may not
+    struct override o = { 0 };
     if (sign == NULL || sign == text || !quantize_type_find(sign + 1, &o.type)) {
         snprintf(err, err_size, "'%s' is not REGEX=TYPE with TYPE %s", text, quantize_type_words());
         return false;
     }
-    struct override * more = realloc(overrides->list, (size_t) (overrides->n + 1)*sizeof(*more));
+    struct override * more = realloc(overrides->list, (size_t) (overrides->n + 1) * sizeof(*more));
     if (more != NULL) {
         overrides->list = more;
-        o.text = strdup(text);
+        o.text          = strdup(text);
     }
     if (more == NULL || o.text == NULL) {
         snprintf(err, err_size, "out of memory");
         return false;
     }
     o.text[sign - text] = '\0';
-    const int code = regcomp(&o.regex, o.text, REG_EXTENDED | REG_NOSUB);
+    const int code      = regcomp(&o.regex, o.text, REG_EXTENDED | REG_NOSUB);
     if (code != 0) {
         char why[128];
         regerror(code, &o.regex, why, sizeof(why));
@@ -178,7 +197,7 @@ bool quantize_overrides_add(struct quantize_overrides * overrides, const char * 
 }
 
 const char * quantize_overrides_unused(const struct quantize_overrides * overrides) {
-    for (int i = 0; i < overrides->n; i++) {
+    for (int i = 0; i < overrides->n; ++i) {
         if (!overrides->list[i].used) {
             return overrides->list[i].text;
         }
@@ -186,17 +205,18 @@ const char * quantize_overrides_unused(const struct quantize_overrides * overrid
     return NULL;
 }
 
-struct quantize_choice quantize_choose(
-        struct quantize_overrides * overrides, const char * name, enum ggml_type from, int64_t n_per_row, enum ggml_type wanted) {
+struct quantize_choice quantize_choose(struct quantize_overrides * overrides, const char * name,
+        enum ggml_type from, int64_t n_per_row, enum ggml_type wanted) {
     const enum quantize_role role   = quantize_role_of(name);
     struct quantize_choice   choice = { .wanted = role == QUANTIZE_MATRIX ? wanted : from };
 
-    for (int i = 0; overrides != NULL && i < overrides->n && role != QUANTIZE_VECTOR; i++) {
+    for (int i = 0; overrides != NULL && i < overrides->n && role != QUANTIZE_VECTOR; ++i) {
         struct override * o = &overrides->list[i];
         if (regexec(&o->regex, name, 0, NULL, 0) == 0) {
-            o->used          = true;
-            choice.wanted    = o->type;
-            choice.recurrent = role == QUANTIZE_RECURRENT && o->type != GGML_TYPE_F32 && o->type != from;
+            o->used       = true;
+            choice.wanted = o->type;
+            choice.recurrent =
+                    role == QUANTIZE_RECURRENT && o->type != GGML_TYPE_F32 && o->type != from;
             break;
         }
     }

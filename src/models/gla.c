@@ -14,15 +14,15 @@ struct gla {
     enum output_gate gate;
     float            eps;
     float            normalizer;
-    float            clamp_min;      // −∞: none
+    float            clamp_min; // −∞: none
 };
 
 struct gla_layer {
     struct block         block;
     struct conv_proj     q, k, v;
-    struct ggml_tensor * f_a, * f_b; // [D, R], [R, HK·K]
-    struct ggml_tensor * f_bias;     // [HK·K] or NULL
-    struct ggml_tensor * gate;       // [D, H·P]
+    struct ggml_tensor * f_a, *f_b; // [D, R], [R, HK·K]
+    struct ggml_tensor * f_bias;    // [HK·K] or NULL
+    struct ggml_tensor * gate;      // [D, H·P]
     struct readout       readout;
 };
 
@@ -31,18 +31,21 @@ static bool load(struct loader * l) {
     if (f == NULL) {
         return false;
     }
-    f->H           = loader_int(l, "head_count", 1, 4096);
-    f->HK          = loader_int_or(l, "head_count_kv", 1, 4096, f->H);
-    f->K           = loader_int(l, "key_length", 1, 65536);
-    f->P           = loader_int(l, "value_length", 1, 65536);
-    f->W           = conv_width_load(l);
-    f->feature_map = (enum activation)  loader_word_or(l, "feature_map", ACTIVATIONS, ACTIVATION_IDENTITY);
-    f->gate        = (enum output_gate) loader_word(l, "output_gate", OUTPUT_GATES);
-    f->eps         = loader_float(l, "output_norm_epsilon", 1e-12f, 1.0f);
-    f->normalizer  = loader_float(l, "gate_normalizer", 1e-6f, 1e6f);
-    f->clamp_min   = loader_float_or(l, "gate_clamp_min", -1e6f, 0.0f, -INFINITY);
+    f->H  = loader_int(l, "head_count", 1, 4096);
+    f->HK = loader_int_or(l, "head_count_kv", 1, 4096, f->H);
+    f->K  = loader_int(l, "key_length", 1, 65536);
+    f->P  = loader_int(l, "value_length", 1, 65536);
+    f->W  = conv_width_load(l);
+    f->feature_map =
+            (enum activation) loader_word_or(l, "feature_map", ACTIVATIONS, ACTIVATION_IDENTITY);
+    f->gate       = (enum output_gate) loader_word(l, "output_gate", OUTPUT_GATES);
+    f->eps        = loader_float(l, "output_norm_epsilon", 1e-12f, 1.0f);
+    f->normalizer = loader_float(l, "gate_normalizer", 1e-6f, 1e6f);
+    f->clamp_min  = loader_float_or(l, "gate_clamp_min", -1e6f, 0.0f, -INFINITY);
     if (!l->failed && f->H % f->HK != 0) {
-        return loader_fail(l, "lrnn.head_count_kv is %lld; expected a divisor of lrnn.head_count = %lld", (long long) f->HK, (long long) f->H);
+        return loader_fail(l,
+                "lrnn.head_count_kv is %lld; expected a divisor of lrnn.head_count = %lld",
+                (long long) f->HK, (long long) f->H);
     }
     return !l->failed;
 }
@@ -50,41 +53,49 @@ static bool load(struct loader * l) {
 static bool load_layer(struct loader * l, int32_t il, struct layer * layer) {
     const struct gla * f = l->model->shared;
     struct gla_layer * w = layer->weights = loader_alloc(l, sizeof(*w));
-    const int64_t      D = l->model->n_embd;
+    const int64_t      D                  = l->model->n_embd;
     if (w == NULL || !block_load(l, il, false, &w->block)) {
         return false;
     }
     loader_recurrence(l, layer, f->H, f->K, f->P, 0);
-    conv_proj_load(l, il, layer, "q", f->W, f->H*f->K,  &w->q);
-    conv_proj_load(l, il, layer, "k", f->W, f->HK*f->K, &w->k);
-    conv_proj_load(l, il, layer, "v", f->W, f->HK*f->P, &w->v);
-    w->f_a            = loader_tensor_2d(l, il, "ssm_f_a.weight", TENSOR_REQUIRED, D, 0);
-    w->f_b            = loader_tensor_2d(l, il, "ssm_f_b.weight", TENSOR_REQUIRED, w->f_a != NULL ? w->f_a->ne[1] : 0, f->HK*f->K);
-    w->f_bias         = loader_tensor_1d(l, il, "ssm_f_b.bias", TENSOR_F32 | TENSOR_OPTIONAL, f->HK*f->K);
-    w->gate           = f->gate != OUTPUT_GATE_NONE ? loader_tensor_2d(l, il, "attn_gate.weight", TENSOR_REQUIRED, D, f->H*f->P) : NULL;
-    w->readout.norm   = loader_tensor_1d(l, il, "ssm_norm.weight", TENSOR_F32 | TENSOR_OPTIONAL, f->P);
-    w->readout.output = loader_tensor_2d(l, il, "attn_output.weight", TENSOR_REQUIRED, f->H*f->P, D);
-    w->readout.eps    = f->eps;
-    w->readout.gate   = f->gate;
+    conv_proj_load(l, il, layer, "q", f->W, f->H * f->K, &w->q);
+    conv_proj_load(l, il, layer, "k", f->W, f->HK * f->K, &w->k);
+    conv_proj_load(l, il, layer, "v", f->W, f->HK * f->P, &w->v);
+    w->f_a    = loader_tensor_2d(l, il, "ssm_f_a.weight", TENSOR_REQUIRED, D, 0);
+    w->f_b    = loader_tensor_2d(l, il, "ssm_f_b.weight", TENSOR_REQUIRED,
+            w->f_a != NULL ? w->f_a->ne[1] : 0, f->HK * f->K);
+    w->f_bias = loader_tensor_1d(l, il, "ssm_f_b.bias", TENSOR_F32 | TENSOR_OPTIONAL, f->HK * f->K);
+    w->gate   = f->gate != OUTPUT_GATE_NONE
+                        ? loader_tensor_2d(l, il, "attn_gate.weight", TENSOR_REQUIRED, D, f->H * f->P)
+                        : NULL;
+    w->readout.norm =
+            loader_tensor_1d(l, il, "ssm_norm.weight", TENSOR_F32 | TENSOR_OPTIONAL, f->P);
+    w->readout.output =
+            loader_tensor_2d(l, il, "attn_output.weight", TENSOR_REQUIRED, f->H * f->P, D);
+    w->readout.eps  = f->eps;
+    w->readout.gate = f->gate;
     return !l->failed;
 }
 
 // A projection with the SiLU that comes with a convolution, and only with one.
-static struct ggml_tensor * project(struct graph * g, const struct conv_proj * p, struct ggml_tensor * x) {
+static struct ggml_tensor * project(
+        struct graph * g, const struct conv_proj * p, struct ggml_tensor * x) {
     return conv_proj_build(g, p, p->conv != NULL, x);
 }
 
-static struct ggml_tensor * mix(struct graph * g, const struct layer * layer, struct ggml_tensor * x) {
+static struct ggml_tensor * mix(
+        struct graph * g, const struct layer * layer, struct ggml_tensor * x) {
     const struct gla *       f = g->model->shared;
     const struct gla_layer * w = layer->weights;
 
     struct ggml_tensor * q = activation_build(g, f->feature_map, project(g, &w->q, x)); // [H·K, T]
     struct ggml_tensor * k = activation_build(g, f->feature_map, project(g, &w->k, x)); // [HK·K, T]
-    struct ggml_tensor * v = project(g, &w->v, x);                             // [HK·P, T]
+    struct ggml_tensor * v = project(g, &w->v, x);                                      // [HK·P, T]
 
     // log α = logσ(·) / normalizer = −softplus(−·) / normalizer
-    struct ggml_tensor * gate = graph_linear(g, w->f_b, w->f_bias, graph_linear(g, w->f_a, NULL, x)); // [HK·K, T]
-    gate = ggml_scale(g->ctx, ggml_softplus(g->ctx, ggml_neg(g->ctx, gate)), -1.0f/f->normalizer);
+    struct ggml_tensor * gate =
+            graph_linear(g, w->f_b, w->f_bias, graph_linear(g, w->f_a, NULL, x)); // [HK·K, T]
+    gate = ggml_scale(g->ctx, ggml_softplus(g->ctx, ggml_neg(g->ctx, gate)), -1.0f / f->normalizer);
     if (f->clamp_min > -INFINITY) {
         gate = ggml_clamp(g->ctx, gate, f->clamp_min, 0.0f);
     }
@@ -92,17 +103,20 @@ static struct ggml_tensor * mix(struct graph * g, const struct layer * layer, st
     if (g->model->is_signed) {
         gate = ggml_scale_bias(g->ctx, gate, 2.0f, -1.0f);
     }
-    struct ggml_tensor * o = graph_signed(g, (struct ggml_signed_scan_args) { // [P, H, T]
-        .c     = graph_heads(g, q, f->K, f->H, 1),
-        .b     = graph_heads(g, k, f->K, f->HK, 1),
-        .x     = graph_heads(g, v, f->P, f->HK, 1),
-        .gate  = graph_heads(g, gate, f->K, f->HK, 1),
-        .scale = 1.0f/sqrtf((float) f->K),
-    });
-    return readout_build(g, &w->readout, o, w->gate != NULL ? graph_linear(g, w->gate, NULL, x) : NULL);
+    struct ggml_tensor * o = graph_signed(g, (struct ggml_signed_scan_args) {
+                                                     // [P, H, T]
+                                                     .c     = graph_heads(g, q, f->K, f->H, 1),
+                                                     .b     = graph_heads(g, k, f->K, f->HK, 1),
+                                                     .x     = graph_heads(g, v, f->P, f->HK, 1),
+                                                     .gate  = graph_heads(g, gate, f->K, f->HK, 1),
+                                                     .scale = 1.0f / sqrtf((float) f->K),
+                                             });
+    return readout_build(
+            g, &w->readout, o, w->gate != NULL ? graph_linear(g, w->gate, NULL, x) : NULL);
 }
 
-static struct ggml_tensor * block(struct graph * g, const struct layer * layer, struct ggml_tensor * x) {
+static struct ggml_tensor * block(
+        struct graph * g, const struct layer * layer, struct ggml_tensor * x) {
     const struct gla_layer * w = layer->weights;
     return block_build(g, &w->block, layer, mix, x);
 }

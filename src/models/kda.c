@@ -19,12 +19,12 @@ struct kda {
 struct kda_layer {
     struct block         block;
     struct conv_proj     q, k, v;
-    struct ggml_tensor * beta;       // [D, HV]
-    struct ggml_tensor * f_a, * f_b; // [D, R], [R, HV·K]
-    struct ggml_tensor * a;          // [1, HV]        −exp(A_log)
-    struct ggml_tensor * dt_bias;    // [HV·K]
-    struct ggml_tensor * g_a, * g_b; // [D, R], [R, HV·P]
-    struct ggml_tensor * g_bias;     // [HV·P] or NULL
+    struct ggml_tensor * beta;      // [D, HV]
+    struct ggml_tensor * f_a, *f_b; // [D, R], [R, HV·K]
+    struct ggml_tensor * a;         // [1, HV]        −exp(A_log)
+    struct ggml_tensor * dt_bias;   // [HV·K]
+    struct ggml_tensor * g_a, *g_b; // [D, R], [R, HV·P]
+    struct ggml_tensor * g_bias;    // [HV·P] or NULL
     struct readout       readout;
 };
 
@@ -41,7 +41,9 @@ static bool load(struct loader * l) {
     f->lower_bound = loader_float_or(l, "gate_lower_bound", -1e6f, -1e-6f, 0.0f);
     f->eps         = loader_float(l, "output_norm_epsilon", 1e-12f, 1.0f);
     if (!l->failed && f->HV % f->H != 0) {
-        return loader_fail(l, "lrnn.head_count_value is %lld; expected a multiple of lrnn.head_count = %lld", (long long) f->HV, (long long) f->H);
+        return loader_fail(l,
+                "lrnn.head_count_value is %lld; expected a multiple of lrnn.head_count = %lld",
+                (long long) f->HV, (long long) f->H);
     }
     l->model->info.n_householder = 1;
     return !l->failed;
@@ -50,60 +52,72 @@ static bool load(struct loader * l) {
 static bool load_layer(struct loader * l, int32_t il, struct layer * layer) {
     const struct kda * f = l->model->shared;
     struct kda_layer * w = layer->weights = loader_alloc(l, sizeof(*w));
-    const int64_t      D = l->model->n_embd;
+    const int64_t      D                  = l->model->n_embd;
     if (w == NULL || !block_load(l, il, false, &w->block)) {
         return false;
     }
     loader_recurrence(l, layer, f->HV, f->K, f->P, 0);
-    conv_proj_load(l, il, layer, "q", f->W, f->H*f->K,  &w->q);
-    conv_proj_load(l, il, layer, "k", f->W, f->H*f->K,  &w->k);
-    conv_proj_load(l, il, layer, "v", f->W, f->HV*f->P, &w->v);
+    conv_proj_load(l, il, layer, "q", f->W, f->H * f->K, &w->q);
+    conv_proj_load(l, il, layer, "k", f->W, f->H * f->K, &w->k);
+    conv_proj_load(l, il, layer, "v", f->W, f->HV * f->P, &w->v);
     w->beta    = loader_tensor_2d(l, il, "ssm_beta.weight", TENSOR_REQUIRED, D, f->HV);
-    w->f_a     = loader_tensor_2d(l, il, "ssm_f_a.weight",  TENSOR_REQUIRED, D, 0);
-    w->f_b     = loader_tensor_2d(l, il, "ssm_f_b.weight",  TENSOR_REQUIRED, w->f_a != NULL ? w->f_a->ne[1] : 0, f->HV*f->K);
-    w->a       = loader_tensor_1d(l, il, "ssm_a",           TENSOR_F32 | TENSOR_DECAY, f->HV);
-    w->dt_bias = loader_tensor_1d(l, il, "ssm_dt.bias",     TENSOR_F32, f->HV*f->K);
-    w->g_a     = loader_tensor_2d(l, il, "ssm_g_a.weight",  TENSOR_REQUIRED, D, 0);
-    w->g_b     = loader_tensor_2d(l, il, "ssm_g_b.weight",  TENSOR_REQUIRED, w->g_a != NULL ? w->g_a->ne[1] : 0, f->HV*f->P);
-    w->g_bias  = loader_tensor_1d(l, il, "ssm_g_b.bias",    TENSOR_F32 | TENSOR_OPTIONAL, f->HV*f->P);
-    w->readout.norm   = loader_tensor_1d(l, il, "ssm_norm.weight", TENSOR_F32, f->P);
-    w->readout.output = loader_tensor_2d(l, il, "attn_output.weight", TENSOR_REQUIRED, f->HV*f->P, D);
-    w->readout.eps    = f->eps;
-    w->readout.gate   = OUTPUT_GATE_SIGMOID;
+    w->f_a     = loader_tensor_2d(l, il, "ssm_f_a.weight", TENSOR_REQUIRED, D, 0);
+    w->f_b     = loader_tensor_2d(l, il, "ssm_f_b.weight", TENSOR_REQUIRED,
+            w->f_a != NULL ? w->f_a->ne[1] : 0, f->HV * f->K);
+    w->a       = loader_tensor_1d(l, il, "ssm_a", TENSOR_F32 | TENSOR_DECAY, f->HV);
+    w->dt_bias = loader_tensor_1d(l, il, "ssm_dt.bias", TENSOR_F32, f->HV * f->K);
+    w->g_a     = loader_tensor_2d(l, il, "ssm_g_a.weight", TENSOR_REQUIRED, D, 0);
+    w->g_b     = loader_tensor_2d(l, il, "ssm_g_b.weight", TENSOR_REQUIRED,
+            w->g_a != NULL ? w->g_a->ne[1] : 0, f->HV * f->P);
+    w->g_bias = loader_tensor_1d(l, il, "ssm_g_b.bias", TENSOR_F32 | TENSOR_OPTIONAL, f->HV * f->P);
+    w->readout.norm = loader_tensor_1d(l, il, "ssm_norm.weight", TENSOR_F32, f->P);
+    w->readout.output =
+            loader_tensor_2d(l, il, "attn_output.weight", TENSOR_REQUIRED, f->HV * f->P, D);
+    w->readout.eps  = f->eps;
+    w->readout.gate = OUTPUT_GATE_SIGMOID;
     return !l->failed;
 }
 
-static struct ggml_tensor * mix(struct graph * g, const struct layer * layer, struct ggml_tensor * x) {
+static struct ggml_tensor * mix(
+        struct graph * g, const struct layer * layer, struct ggml_tensor * x) {
     const struct kda *       f = g->model->shared;
     const struct kda_layer * w = layer->weights;
 
-    struct ggml_tensor * q    = conv_proj_build(g, &w->q, true, x);              // [H·K, T]
-    struct ggml_tensor * k    = conv_proj_build(g, &w->k, true, x);              // [H·K, T]
-    struct ggml_tensor * v    = conv_proj_build(g, &w->v, true, x);              // [HV·P, T]
+    struct ggml_tensor * q    = conv_proj_build(g, &w->q, true, x);               // [H·K, T]
+    struct ggml_tensor * k    = conv_proj_build(g, &w->k, true, x);               // [H·K, T]
+    struct ggml_tensor * v    = conv_proj_build(g, &w->v, true, x);               // [HV·P, T]
     struct ggml_tensor * beta = graph_beta(g, graph_linear(g, w->beta, NULL, x)); // [HV, T]
 
-    struct ggml_tensor * a    = ggml_reshape_2d(g->ctx, w->a, 1, f->HV);         // [1, HV]
-    struct ggml_tensor * gate = graph_linear(g, w->f_b, w->dt_bias, graph_linear(g, w->f_a, NULL, x));
-    gate = ggml_reshape_3d(g->ctx, gate, f->K, f->HV, g->n_tokens);              // [K, HV, T]
+    struct ggml_tensor * a = ggml_reshape_2d(g->ctx, w->a, 1, f->HV); // [1, HV]
+    struct ggml_tensor * gate =
+            graph_linear(g, w->f_b, w->dt_bias, graph_linear(g, w->f_a, NULL, x));
+    gate = ggml_reshape_3d(g->ctx, gate, f->K, f->HV, g->n_tokens); // [K, HV, T]
     if (f->lower_bound == 0.0f) {
         gate = ggml_mul(g->ctx, ggml_softplus(g->ctx, gate), a);
     } else { // a is −exp(A_log)
-        gate = ggml_scale(g->ctx, ggml_sigmoid(g->ctx, ggml_neg(g->ctx, ggml_mul(g->ctx, gate, a))), f->lower_bound);
+        gate = ggml_scale(g->ctx, ggml_sigmoid(g->ctx, ggml_neg(g->ctx, ggml_mul(g->ctx, gate, a))),
+                f->lower_bound);
     }
     gate = ggml_exp(g->ctx, gate);
 
-    struct ggml_tensor * o = graph_householder(g, (struct ggml_householder_scan_args) { // [P, HV, T]
-        .q     = graph_l2_norm(g, ggml_reshape_4d(g->ctx, q, f->K, f->H, 1, g->n_tokens), 1e-6f),
-        .k     = graph_l2_norm(g, ggml_reshape_4d(g->ctx, k, f->K, f->H, 1, g->n_tokens), 1e-6f),
-        .v     = graph_heads(g, v, f->P, f->HV, 1),
-        .beta  = graph_heads(g, beta, 1, f->HV, 1),
-        .gate  = ggml_reshape_4d(g->ctx, gate, f->K, f->HV, 1, g->n_tokens),
-        .scale = 1.0f/sqrtf((float) f->K),
-    });
-    return readout_build(g, &w->readout, o, graph_linear(g, w->g_b, w->g_bias, graph_linear(g, w->g_a, NULL, x)));
+    struct ggml_tensor * o = graph_householder(
+            g, (struct ggml_householder_scan_args) {
+                       // [P, HV, T]
+                       .q = graph_l2_norm(
+                               g, ggml_reshape_4d(g->ctx, q, f->K, f->H, 1, g->n_tokens), 1e-6f),
+                       .k = graph_l2_norm(
+                               g, ggml_reshape_4d(g->ctx, k, f->K, f->H, 1, g->n_tokens), 1e-6f),
+                       .v     = graph_heads(g, v, f->P, f->HV, 1),
+                       .beta  = graph_heads(g, beta, 1, f->HV, 1),
+                       .gate  = ggml_reshape_4d(g->ctx, gate, f->K, f->HV, 1, g->n_tokens),
+                       .scale = 1.0f / sqrtf((float) f->K),
+               });
+    return readout_build(g, &w->readout, o,
+            graph_linear(g, w->g_b, w->g_bias, graph_linear(g, w->g_a, NULL, x)));
 }
 
-static struct ggml_tensor * block(struct graph * g, const struct layer * layer, struct ggml_tensor * x) {
+static struct ggml_tensor * block(
+        struct graph * g, const struct layer * layer, struct ggml_tensor * x) {
     const struct kda_layer * w = layer->weights;
     return block_build(g, &w->block, layer, mix, x);
 }

@@ -14,14 +14,14 @@ struct mamba {
 };
 
 struct mamba_layer {
-    struct block_norm    norm;                // [D]
-    struct ggml_tensor * in, * in_bias;       // [D, 2E], [2E] or NULL
-    struct ggml_tensor * conv, * conv_bias;   // [W, E], [E] or NULL
-    struct ggml_tensor * x;                   // [E, R + 2N]
-    struct ggml_tensor * dt, * dt_bias;       // [R, E], [E]
-    struct ggml_tensor * a;                   // [N, E]     A = −exp(A_log)
-    struct ggml_tensor * d;                   // [E]
-    struct ggml_tensor * out, * out_bias;     // [E, D], [D] or NULL
+    struct block_norm    norm;             // [D]
+    struct ggml_tensor * in, *in_bias;     // [D, 2E], [2E] or NULL
+    struct ggml_tensor * conv, *conv_bias; // [W, E], [E] or NULL
+    struct ggml_tensor * x;                // [E, R + 2N]
+    struct ggml_tensor * dt, *dt_bias;     // [R, E], [E]
+    struct ggml_tensor * a;                // [N, E]     A = −exp(A_log)
+    struct ggml_tensor * d;                // [E]
+    struct ggml_tensor * out, *out_bias;   // [E, D], [D] or NULL
     int32_t              conv_state;
 };
 
@@ -31,8 +31,8 @@ static bool load(struct loader * l) {
         return false;
     }
     const bool ours = strcmp(l->arch, "lrnn") == 0;
-    f->W = ours ? conv_width_load(l) : loader_int(l, "ssm.conv_kernel", 2, 64);
-    f->N = loader_int(l, ours ? "state_length" : "ssm.state_size", 1, 65536);
+    f->W            = ours ? conv_width_load(l) : loader_int(l, "ssm.conv_kernel", 2, 64);
+    f->N            = loader_int(l, ours ? "state_length" : "ssm.state_size", 1, 65536);
     if (ours) {
         f->bc_eps = loader_float_or(l, "dt_b_c_norm_epsilon", 1e-12f, 1.0f, 0.0f);
     } else if (loader_bool_or(l, "ssm.dt_b_c_rms", false)) { // llama.cpp has one eps for all norms
@@ -44,7 +44,7 @@ static bool load(struct loader * l) {
 static bool load_layer(struct loader * l, int32_t il, struct layer * layer) {
     const struct mamba * f = l->model->shared;
     struct mamba_layer * w = layer->weights = loader_alloc(l, sizeof(*w));
-    const int64_t        D = l->model->n_embd;
+    const int64_t        D                  = l->model->n_embd;
     if (w == NULL) {
         return false;
     }
@@ -53,65 +53,74 @@ static bool load_layer(struct loader * l, int32_t il, struct layer * layer) {
     if (l->failed) {
         return false;
     }
-    const int64_t E = w->in->ne[1]/2;
+    const int64_t E = w->in->ne[1] / 2;
     if (w->in->ne[1] % 2 != 0) {
-        return loader_fail(l, "tensor blk.%d.ssm_in.weight has %lld rows; expected an even number", il, (long long) w->in->ne[1]);
+        return loader_fail(l, "tensor blk.%d.ssm_in.weight has %lld rows; expected an even number",
+                il, (long long) w->in->ne[1]);
     }
     loader_recurrence(l, layer, 1, f->N, E, 0);
     if (f->W > 0) {
         w->conv       = loader_tensor_2d(l, il, "ssm_conv1d.weight", TENSOR_F32, f->W, E);
         w->conv_bias  = loader_tensor_1d(l, il, "ssm_conv1d.bias", TENSOR_F32 | TENSOR_OPTIONAL, E);
-        w->conv_state = loader_state(l, layer, (f->W - 1)*E);
+        w->conv_state = loader_state(l, layer, (f->W - 1) * E);
     }
     w->dt      = loader_tensor_2d(l, il, "ssm_dt.weight", TENSOR_REQUIRED, 0, E);
     w->dt_bias = loader_tensor_1d(l, il, "ssm_dt.bias", TENSOR_F32, E);
-    w->x       = loader_tensor_2d(l, il, "ssm_x.weight", TENSOR_REQUIRED, E, l->failed ? 0 : w->dt->ne[0] + 2*f->N);
-    w->a       = loader_tensor_2d(l, il, "ssm_a", TENSOR_F32 | TENSOR_DECAY, f->N, E);
-    w->d       = loader_tensor_1d(l, il, "ssm_d", TENSOR_F32, E);
-    w->out     = loader_tensor_2d(l, il, "ssm_out.weight", TENSOR_REQUIRED, E, D);
+    w->x       = loader_tensor_2d(
+            l, il, "ssm_x.weight", TENSOR_REQUIRED, E, l->failed ? 0 : w->dt->ne[0] + 2 * f->N);
+    w->a   = loader_tensor_2d(l, il, "ssm_a", TENSOR_F32 | TENSOR_DECAY, f->N, E);
+    w->d   = loader_tensor_1d(l, il, "ssm_d", TENSOR_F32, E);
+    w->out = loader_tensor_2d(l, il, "ssm_out.weight", TENSOR_REQUIRED, E, D);
 
-    w->in_bias  = loader_tensor_1d(l, il, "ssm_in.bias",  TENSOR_F32 | TENSOR_OPTIONAL, 2*E);
+    w->in_bias  = loader_tensor_1d(l, il, "ssm_in.bias", TENSOR_F32 | TENSOR_OPTIONAL, 2 * E);
     w->out_bias = loader_tensor_1d(l, il, "ssm_out.bias", TENSOR_F32 | TENSOR_OPTIONAL, D);
     return !l->failed;
 }
 
-static struct ggml_tensor * block(struct graph * g, const struct layer * layer, struct ggml_tensor * x) {
+static struct ggml_tensor * block(
+        struct graph * g, const struct layer * layer, struct ggml_tensor * x) {
     const struct mamba *       f  = g->model->shared;
     const struct mamba_layer * w  = layer->weights;
     struct ggml_context *      c  = g->ctx;
-    const int64_t              E  = w->in->ne[1]/2;
+    const int64_t              E  = w->in->ne[1] / 2;
     const int64_t              R  = w->dt->ne[0];
     const int64_t              T  = g->n_tokens;
     const size_t               sz = sizeof(float);
 
-    struct ggml_tensor * uz = graph_linear(g, w->in, w->in_bias, block_norm_build(g, &w->norm, x));       // [2E, T]
-    struct ggml_tensor * u  = ggml_view_2d(c, uz, E, T, uz->nb[1], 0);
-    struct ggml_tensor * z  = ggml_view_2d(c, uz, E, T, uz->nb[1], (size_t) E*sz);
-    u = graph_conv(g, w->conv_state, w->conv, w->conv_bias, true, w->conv != NULL ? u : ggml_cont(c, u)); // [E, T]
+    struct ggml_tensor * uz =
+            graph_linear(g, w->in, w->in_bias, block_norm_build(g, &w->norm, x)); // [2E, T]
+    struct ggml_tensor * u = ggml_view_2d(c, uz, E, T, uz->nb[1], 0);
+    struct ggml_tensor * z = ggml_view_2d(c, uz, E, T, uz->nb[1], (size_t) E * sz);
+    u                      = graph_conv(g, w->conv_state, w->conv, w->conv_bias, true,
+            w->conv != NULL ? u : ggml_cont(c, u)); // [E, T]
 
-    struct ggml_tensor * p  = graph_linear(g, w->x, NULL, u);                                             // [R + 2N, T]
-    struct ggml_tensor * dt = ggml_view_2d(c, p, R,    T, p->nb[1], 0);
-    struct ggml_tensor * B  = ggml_view_2d(c, p, f->N, T, p->nb[1], (size_t) R*sz);
-    struct ggml_tensor * C  = ggml_view_2d(c, p, f->N, T, p->nb[1], (size_t) (R + f->N)*sz);
+    struct ggml_tensor * p  = graph_linear(g, w->x, NULL, u); // [R + 2N, T]
+    struct ggml_tensor * dt = ggml_view_2d(c, p, R, T, p->nb[1], 0);
+    struct ggml_tensor * B  = ggml_view_2d(c, p, f->N, T, p->nb[1], (size_t) R * sz);
+    struct ggml_tensor * C  = ggml_view_2d(c, p, f->N, T, p->nb[1], (size_t) (R + f->N) * sz);
     if (f->bc_eps > 0.0f) {
         dt = graph_rms_norm(g, dt, NULL, f->bc_eps);
-        B  = graph_rms_norm(g, B,  NULL, f->bc_eps);
-        C  = graph_rms_norm(g, C,  NULL, f->bc_eps);
+        B  = graph_rms_norm(g, B, NULL, f->bc_eps);
+        C  = graph_rms_norm(g, C, NULL, f->bc_eps);
     }
-    dt = ggml_softplus(c, graph_linear(g, w->dt, w->dt_bias, dt));                                        // [E, T]
+    dt = ggml_softplus(c, graph_linear(g, w->dt, w->dt_bias, dt)); // [E, T]
 
-    struct ggml_tensor * y = graph_signed(g, (struct ggml_signed_scan_args) { // [E, 1, T]
-        .c     = graph_heads(g, C, f->N, 1, 1),
-        .b     = graph_heads(g, B, f->N, 1, 1),
-        .x     = graph_heads(g, u, E, 1, 1),
-        .dt    = graph_heads(g, dt, E, 1, 1),
-        .A     = ggml_transpose(c, w->a),
-        .form  = g->model->is_signed ? GGML_SIGNED_SCAN_TWO_EXP_M1 : GGML_SIGNED_SCAN_EXP,
-        .scale = 1.0f,
-    });
+    struct ggml_tensor * y =
+            graph_signed(g, (struct ggml_signed_scan_args) {
+                                    // [E, 1, T]
+                                    .c     = graph_heads(g, C, f->N, 1, 1),
+                                    .b     = graph_heads(g, B, f->N, 1, 1),
+                                    .x     = graph_heads(g, u, E, 1, 1),
+                                    .dt    = graph_heads(g, dt, E, 1, 1),
+                                    .A     = ggml_transpose(c, w->a),
+                                    .form  = g->model->is_signed ? GGML_SIGNED_SCAN_TWO_EXP_M1
+                                                                 : GGML_SIGNED_SCAN_EXP,
+                                    .scale = 1.0f,
+                            });
     y = ggml_reshape_2d(c, y, E, T);
     y = ggml_add(c, y, ggml_mul(c, u, w->d));
-    return ggml_add(c, x, graph_linear(g, w->out, w->out_bias, ggml_swiglu_split(c, z, y)));                // y ∘ silu(z)
+    return ggml_add(
+            c, x, graph_linear(g, w->out, w->out_bias, ggml_swiglu_split(c, z, y))); // y ∘ silu(z)
 }
 
 const struct family family_mamba = {

@@ -16,14 +16,14 @@ struct mamba2 {
 };
 
 struct mamba2_layer {
-    struct block_norm    norm;              // [D]
-    struct ggml_tensor * in, * in_bias;     // [D, 2E + 2GN + H], [2E + 2GN + H] or NULL
-    struct ggml_tensor * conv, * conv_bias; // [W, E + 2GN], [E + 2GN] or NULL
-    struct ggml_tensor * dt_bias;           // [H]
-    struct ggml_tensor * a;                 // [1, H]      A = −exp(A_log)
-    struct ggml_tensor * d;                 // [1, H]
-    struct ggml_tensor * group_norm;        // [E/G, G]
-    struct ggml_tensor * out, * out_bias;   // [E, D], [D] or NULL
+    struct block_norm    norm;             // [D]
+    struct ggml_tensor * in, *in_bias;     // [D, 2E + 2GN + H], [2E + 2GN + H] or NULL
+    struct ggml_tensor * conv, *conv_bias; // [W, E + 2GN], [E + 2GN] or NULL
+    struct ggml_tensor * dt_bias;          // [H]
+    struct ggml_tensor * a;                // [1, H]      A = −exp(A_log)
+    struct ggml_tensor * d;                // [1, H]
+    struct ggml_tensor * group_norm;       // [E/G, G]
+    struct ggml_tensor * out, *out_bias;   // [E, D], [D] or NULL
     int32_t              conv_state;
 };
 
@@ -33,27 +33,31 @@ static bool load(struct loader * l) {
         return false;
     }
     const bool ours = strcmp(l->arch, "lrnn") == 0;
-    f->W = loader_int(l, ours ? "conv_width"   : "ssm.conv_kernel", 2, 64);
-    f->N = loader_int(l, ours ? "state_length" : "ssm.state_size", 1, 65536);
-    f->H = loader_int(l, ours ? "head_count"   : "ssm.time_step_rank", 1, 65536);
-    f->G = loader_int(l, ours ? "group_count"  : "ssm.group_count", 1, 65536);
+    f->W            = loader_int(l, ours ? "conv_width" : "ssm.conv_kernel", 2, 64);
+    f->N            = loader_int(l, ours ? "state_length" : "ssm.state_size", 1, 65536);
+    f->H            = loader_int(l, ours ? "head_count" : "ssm.time_step_rank", 1, 65536);
+    f->G            = loader_int(l, ours ? "group_count" : "ssm.group_count", 1, 65536);
     if (ours) {
         f->P = loader_int(l, "value_length", 1, 65536);
     } else {
         const int64_t E = loader_int(l, "ssm.inner_size", 1, 1 << 24);
         if (!l->failed && E % f->H != 0) {
-            return loader_fail(l, "mamba2.ssm.inner_size is %lld; expected a multiple of ssm.time_step_rank = %lld", (long long) E, (long long) f->H);
+            return loader_fail(l,
+                    "mamba2.ssm.inner_size is %lld; expected a multiple of ssm.time_step_rank = %lld",
+                    (long long) E, (long long) f->H);
         }
-        f->P = E/f->H;
+        f->P = E / f->H;
     }
     f->dt_min = loader_float_or(l, "dt_min", 0.0f, 1e6f, 0.0f);
     f->dt_max = loader_float_or(l, "dt_max", 0.0f, 1e6f, INFINITY);
     f->eps    = ours ? loader_float(l, "output_norm_epsilon", 1e-12f, 1.0f) : l->model->norm_eps;
     if (!l->failed && f->dt_min > f->dt_max) {
-        return loader_fail(l, "%s.dt_min is %g and dt_max %g; expected dt_min not above dt_max", l->arch, (double) f->dt_min, (double) f->dt_max);
+        return loader_fail(l, "%s.dt_min is %g and dt_max %g; expected dt_min not above dt_max",
+                l->arch, (double) f->dt_min, (double) f->dt_max);
     }
-    if (!l->failed && (f->H % f->G != 0 || (f->H*f->P) % f->G != 0)) {
-        return loader_fail(l, "%lld heads do not divide into %lld groups", (long long) f->H, (long long) f->G);
+    if (!l->failed && (f->H % f->G != 0 || (f->H * f->P) % f->G != 0)) {
+        return loader_fail(
+                l, "%lld heads do not divide into %lld groups", (long long) f->H, (long long) f->G);
     }
     return !l->failed;
 }
@@ -61,60 +65,69 @@ static bool load(struct loader * l) {
 static bool load_layer(struct loader * l, int32_t il, struct layer * layer) {
     const struct mamba2 * f = l->model->shared;
     struct mamba2_layer * w = layer->weights = loader_alloc(l, sizeof(*w));
-    const int64_t         D = l->model->n_embd;
-    const int64_t         E = f->H*f->P;
-    const int64_t         C = E + 2*f->G*f->N;
+    const int64_t         D                  = l->model->n_embd;
+    const int64_t         E                  = f->H * f->P;
+    const int64_t         C                  = E + 2 * f->G * f->N;
     if (w == NULL) {
         return false;
     }
     loader_recurrence(l, layer, f->H, f->N, f->P, 0);
-    w->conv_state = loader_state(l, layer, (f->W - 1)*C);
+    w->conv_state = loader_state(l, layer, (f->W - 1) * C);
     block_norm_load(l, il, &w->norm);
-    w->in         = loader_tensor_2d(l, il, "ssm_in.weight", TENSOR_REQUIRED, D, E + C + f->H);
-    w->in_bias    = loader_tensor_1d(l, il, "ssm_in.bias", TENSOR_F32 | TENSOR_OPTIONAL, E + C + f->H);
-    w->conv       = loader_tensor_2d(l, il, "ssm_conv1d.weight", TENSOR_F32, f->W, C);
+    w->in      = loader_tensor_2d(l, il, "ssm_in.weight", TENSOR_REQUIRED, D, E + C + f->H);
+    w->in_bias = loader_tensor_1d(l, il, "ssm_in.bias", TENSOR_F32 | TENSOR_OPTIONAL, E + C + f->H);
+    w->conv    = loader_tensor_2d(l, il, "ssm_conv1d.weight", TENSOR_F32, f->W, C);
     w->conv_bias  = loader_tensor_1d(l, il, "ssm_conv1d.bias", TENSOR_F32 | TENSOR_OPTIONAL, C);
     w->dt_bias    = loader_tensor_1d(l, il, "ssm_dt.bias", TENSOR_F32, f->H);
     w->a          = loader_tensor_2d(l, il, "ssm_a", TENSOR_F32 | TENSOR_DECAY, 1, f->H);
     w->d          = loader_tensor_2d(l, il, "ssm_d", TENSOR_F32, 1, f->H);
-    w->group_norm = loader_tensor_2d(l, il, "ssm_norm.weight", TENSOR_F32, E/f->G, f->G);
+    w->group_norm = loader_tensor_2d(l, il, "ssm_norm.weight", TENSOR_F32, E / f->G, f->G);
     w->out        = loader_tensor_2d(l, il, "ssm_out.weight", TENSOR_REQUIRED, E, D);
     w->out_bias   = loader_tensor_1d(l, il, "ssm_out.bias", TENSOR_F32 | TENSOR_OPTIONAL, D);
     return !l->failed;
 }
 
-static struct ggml_tensor * block(struct graph * g, const struct layer * layer, struct ggml_tensor * x) {
+static struct ggml_tensor * block(
+        struct graph * g, const struct layer * layer, struct ggml_tensor * x) {
     const struct mamba2 *       f  = g->model->shared;
     const struct mamba2_layer * w  = layer->weights;
     struct ggml_context *       c  = g->ctx;
-    const int64_t               E  = f->H*f->P;
-    const int64_t               GN = f->G*f->N;
+    const int64_t               E  = f->H * f->P;
+    const int64_t               GN = f->G * f->N;
     const int64_t               T  = g->n_tokens;
     const size_t                sz = sizeof(float);
 
-    struct ggml_tensor * p   = graph_linear(g, w->in, w->in_bias, block_norm_build(g, &w->norm, x));      // [2E + 2GN + H, T]
-    struct ggml_tensor * z   = ggml_view_2d(c, p, E,          T, p->nb[1], 0);
-    struct ggml_tensor * uBC = ggml_view_2d(c, p, E + 2*GN,   T, p->nb[1], (size_t) E*sz);
-    struct ggml_tensor * dt  = ggml_view_2d(c, p, f->H,       T, p->nb[1], (size_t) (2*E + 2*GN)*sz);
-    uBC = graph_conv(g, w->conv_state, w->conv, w->conv_bias, true, uBC);                                 // [E + 2GN, T]
-    dt  = ggml_softplus(c, ggml_add(c, dt, w->dt_bias));                                                  // [H, T]
+    struct ggml_tensor * p = graph_linear(
+            g, w->in, w->in_bias, block_norm_build(g, &w->norm, x)); // [2E + 2GN + H, T]
+    struct ggml_tensor * z   = ggml_view_2d(c, p, E, T, p->nb[1], 0);
+    struct ggml_tensor * uBC = ggml_view_2d(c, p, E + 2 * GN, T, p->nb[1], (size_t) E * sz);
+    struct ggml_tensor * dt = ggml_view_2d(c, p, f->H, T, p->nb[1], (size_t) (2 * E + 2 * GN) * sz);
+    uBC = graph_conv(g, w->conv_state, w->conv, w->conv_bias, true, uBC); // [E + 2GN, T]
+    dt  = ggml_softplus(c, ggml_add(c, dt, w->dt_bias));                  // [H, T]
     if (f->dt_min > 0.0f || f->dt_max < INFINITY) {
         dt = ggml_clamp(c, dt, f->dt_min, f->dt_max);
     }
-    struct ggml_tensor * u = ggml_view_3d(c, uBC, f->P, f->H, T, (size_t) f->P*sz, uBC->nb[1], 0);        // [P, H, T]
+    struct ggml_tensor * u =
+            ggml_view_3d(c, uBC, f->P, f->H, T, (size_t) f->P * sz, uBC->nb[1], 0); // [P, H, T]
 
-    struct ggml_tensor * y = graph_signed(g, (struct ggml_signed_scan_args) { // [P, H, T]
-        .c     = ggml_view_4d(c, uBC, f->N, f->G, 1, T, (size_t) f->N*sz, uBC->nb[1], uBC->nb[1], (size_t) (E + GN)*sz),
-        .b     = ggml_view_4d(c, uBC, f->N, f->G, 1, T, (size_t) f->N*sz, uBC->nb[1], uBC->nb[1], (size_t) E*sz),
-        .x     = ggml_view_4d(c, uBC, f->P, f->H, 1, T, (size_t) f->P*sz, uBC->nb[1], uBC->nb[1], 0),
-        .dt    = graph_heads(g, dt, 1, f->H, 1),
-        .A     = ggml_reshape_3d(c, w->a, 1, 1, f->H),
-        .form  = g->model->is_signed ? GGML_SIGNED_SCAN_TWO_EXP_M1 : GGML_SIGNED_SCAN_EXP,
-        .scale = 1.0f,
-    });
+    struct ggml_tensor * y =
+            graph_signed(g, (struct ggml_signed_scan_args) {
+                                    // [P, H, T]
+                                    .c  = ggml_view_4d(c, uBC, f->N, f->G, 1, T, (size_t) f->N * sz,
+                                             uBC->nb[1], uBC->nb[1], (size_t) (E + GN) * sz),
+                                    .b  = ggml_view_4d(c, uBC, f->N, f->G, 1, T, (size_t) f->N * sz,
+                                             uBC->nb[1], uBC->nb[1], (size_t) E * sz),
+                                    .x  = ggml_view_4d(c, uBC, f->P, f->H, 1, T, (size_t) f->P * sz,
+                                             uBC->nb[1], uBC->nb[1], 0),
+                                    .dt = graph_heads(g, dt, 1, f->H, 1),
+                                    .A  = ggml_reshape_3d(c, w->a, 1, 1, f->H),
+                                    .form  = g->model->is_signed ? GGML_SIGNED_SCAN_TWO_EXP_M1
+                                                                 : GGML_SIGNED_SCAN_EXP,
+                                    .scale = 1.0f,
+                            });
     y = ggml_add(c, y, ggml_mul(c, u, w->d));
     y = ggml_mul(c, ggml_reshape_2d(c, y, E, T), ggml_silu(c, ggml_cont(c, z)));
-    y = graph_rms_norm(g, ggml_reshape_3d(c, y, E/f->G, f->G, T), w->group_norm, f->eps);
+    y = graph_rms_norm(g, ggml_reshape_3d(c, y, E / f->G, f->G, T), w->group_norm, f->eps);
     return ggml_add(c, x, graph_linear(g, w->out, w->out_bias, ggml_reshape_2d(c, y, E, T)));
 }
 

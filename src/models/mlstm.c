@@ -11,20 +11,20 @@
 
 struct mlstm {
     int64_t H, K, P;
-    float   cap;     // 0: none
+    float   cap; // 0: none
     float   epsilon;
     float   norm_eps;
 };
 
 struct mlstm_layer {
     struct block         block;
-    struct ggml_tensor * q, * k;            // [D, H·K]
-    struct ggml_tensor * v;                 // [D, H·P]
-    struct ggml_tensor * gate;              // [D, H·P]
-    struct ggml_tensor * igate, * igate_b;  // [D, H], [H]
-    struct ggml_tensor * fgate, * fgate_b;  // [D, H], [H]
-    struct ggml_tensor * norm;              // [H·P]
-    struct ggml_tensor * output;            // [H·P, D]
+    struct ggml_tensor * q, *k;           // [D, H·K]
+    struct ggml_tensor * v;               // [D, H·P]
+    struct ggml_tensor * gate;            // [D, H·P]
+    struct ggml_tensor * igate, *igate_b; // [D, H], [H]
+    struct ggml_tensor * fgate, *fgate_b; // [D, H], [H]
+    struct ggml_tensor * norm;            // [H·P]
+    struct ggml_tensor * output;          // [H·P, D]
 };
 
 static bool load(struct loader * l) {
@@ -44,52 +44,58 @@ static bool load(struct loader * l) {
 static bool load_layer(struct loader * l, int32_t il, struct layer * layer) {
     const struct mlstm * f = l->model->shared;
     struct mlstm_layer * w = layer->weights = loader_alloc(l, sizeof(*w));
-    const int64_t        D = l->model->n_embd;
+    const int64_t        D                  = l->model->n_embd;
     if (w == NULL || !block_load(l, il, false, &w->block)) {
         return false;
     }
     loader_recurrence(l, layer, f->H, f->K, f->P, f->K + 1); // n and m
-    w->q       = loader_tensor_2d(l, il, "attn_q.weight",      TENSOR_REQUIRED, D, f->H*f->K);
-    w->k       = loader_tensor_2d(l, il, "attn_k.weight",      TENSOR_REQUIRED, D, f->H*f->K);
-    w->v       = loader_tensor_2d(l, il, "attn_v.weight",      TENSOR_REQUIRED, D, f->H*f->P);
-    w->gate    = loader_tensor_2d(l, il, "attn_gate.weight",   TENSOR_REQUIRED, D, f->H*f->P);
-    w->igate   = loader_tensor_2d(l, il, "ssm_igate.weight",   TENSOR_REQUIRED, D, f->H);
-    w->igate_b = loader_tensor_1d(l, il, "ssm_igate.bias",     TENSOR_F32, f->H);
-    w->fgate   = loader_tensor_2d(l, il, "ssm_fgate.weight",   TENSOR_REQUIRED, D, f->H);
-    w->fgate_b = loader_tensor_1d(l, il, "ssm_fgate.bias",     TENSOR_F32, f->H);
-    w->norm    = loader_tensor_1d(l, il, "ssm_norm.weight",    TENSOR_F32, f->H*f->P);
-    w->output  = loader_tensor_2d(l, il, "attn_output.weight", TENSOR_REQUIRED, f->H*f->P, D);
+    w->q       = loader_tensor_2d(l, il, "attn_q.weight", TENSOR_REQUIRED, D, f->H * f->K);
+    w->k       = loader_tensor_2d(l, il, "attn_k.weight", TENSOR_REQUIRED, D, f->H * f->K);
+    w->v       = loader_tensor_2d(l, il, "attn_v.weight", TENSOR_REQUIRED, D, f->H * f->P);
+    w->gate    = loader_tensor_2d(l, il, "attn_gate.weight", TENSOR_REQUIRED, D, f->H * f->P);
+    w->igate   = loader_tensor_2d(l, il, "ssm_igate.weight", TENSOR_REQUIRED, D, f->H);
+    w->igate_b = loader_tensor_1d(l, il, "ssm_igate.bias", TENSOR_F32, f->H);
+    w->fgate   = loader_tensor_2d(l, il, "ssm_fgate.weight", TENSOR_REQUIRED, D, f->H);
+    w->fgate_b = loader_tensor_1d(l, il, "ssm_fgate.bias", TENSOR_F32, f->H);
+    w->norm    = loader_tensor_1d(l, il, "ssm_norm.weight", TENSOR_F32, f->H * f->P);
+    w->output  = loader_tensor_2d(l, il, "attn_output.weight", TENSOR_REQUIRED, f->H * f->P, D);
     return !l->failed;
 }
 
-static struct ggml_tensor * gate_of(struct graph * g, const struct mlstm * f, struct ggml_tensor * w, struct ggml_tensor * b, struct ggml_tensor * x) {
+static struct ggml_tensor * gate_of(struct graph * g, const struct mlstm * f,
+        struct ggml_tensor * w, struct ggml_tensor * b, struct ggml_tensor * x) {
     return graph_soft_cap(g, graph_linear(g, w, b, x), f->cap); // [H, T]
 }
 
-static struct ggml_tensor * mix(struct graph * g, const struct layer * layer, struct ggml_tensor * x) {
+static struct ggml_tensor * mix(
+        struct graph * g, const struct layer * layer, struct ggml_tensor * x) {
     const struct mlstm *       f = g->model->shared;
     const struct mlstm_layer * w = layer->weights;
     struct ggml_context *      c = g->ctx;
 
     struct ggml_tensor * log_i = gate_of(g, f, w->igate, w->igate_b, x);
     struct ggml_tensor * log_f = gate_of(g, f, w->fgate, w->fgate_b, x);
-    log_f = ggml_neg(c, ggml_softplus(c, ggml_neg(c, log_f))); // logσ
+    log_f                      = ggml_neg(c, ggml_softplus(c, ggml_neg(c, log_f))); // logσ
 
-    struct ggml_tensor * h = graph_signed(g, (struct ggml_signed_scan_args) { // [P, H, T]
-        .c     = graph_heads(g, graph_linear(g, w->q, NULL, x), f->K, f->H, 1),
-        .b     = graph_heads(g, graph_linear(g, w->k, NULL, x), f->K, f->H, 1),
-        .x     = graph_heads(g, graph_linear(g, w->v, NULL, x), f->P, f->H, 1),
-        .log_f = graph_heads(g, log_f, 1, f->H, 1),
-        .log_i = graph_heads(g, log_i, 1, f->H, 1),
-        .scale = 1.0f/sqrtf((float) f->K),
-        .eps   = f->epsilon,
-    });
-    h = ggml_reshape_2d(c, graph_layer_norm(g, h, NULL, NULL, f->norm_eps), f->H*f->P, g->n_tokens);
+    struct ggml_tensor * h = graph_signed(
+            g, (struct ggml_signed_scan_args) {
+                       // [P, H, T]
+                       .c     = graph_heads(g, graph_linear(g, w->q, NULL, x), f->K, f->H, 1),
+                       .b     = graph_heads(g, graph_linear(g, w->k, NULL, x), f->K, f->H, 1),
+                       .x     = graph_heads(g, graph_linear(g, w->v, NULL, x), f->P, f->H, 1),
+                       .log_f = graph_heads(g, log_f, 1, f->H, 1),
+                       .log_i = graph_heads(g, log_i, 1, f->H, 1),
+                       .scale = 1.0f / sqrtf((float) f->K),
+                       .eps   = f->epsilon,
+               });
+    h = ggml_reshape_2d(
+            c, graph_layer_norm(g, h, NULL, NULL, f->norm_eps), f->H * f->P, g->n_tokens);
     h = ggml_mul(c, ggml_mul(c, h, w->norm), ggml_sigmoid(c, graph_linear(g, w->gate, NULL, x)));
     return graph_linear(g, w->output, NULL, h);
 }
 
-static struct ggml_tensor * block(struct graph * g, const struct layer * layer, struct ggml_tensor * x) {
+static struct ggml_tensor * block(
+        struct graph * g, const struct layer * layer, struct ggml_tensor * x) {
     const struct mlstm_layer * w = layer->weights;
     return block_build(g, &w->block, layer, mix, x);
 }

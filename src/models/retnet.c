@@ -18,9 +18,9 @@ struct retnet {
 
 struct retnet_layer {
     struct block         block;
-    struct ggml_tensor * q, * k; // [D, H·K]
-    struct ggml_tensor * v;      // [D, H·P]
-    struct ggml_tensor * gate;   // [D, H·P]
+    struct ggml_tensor * q, *k; // [D, H·K]
+    struct ggml_tensor * v;     // [D, H·P]
+    struct ggml_tensor * gate;  // [D, H·P]
     struct readout       readout;
 };
 
@@ -29,15 +29,17 @@ static bool load(struct loader * l) {
     if (f == NULL) {
         return false;
     }
-    f->H           = loader_int(l, "head_count", 1, 100); // 2^(−5−h) is no longer a float beyond
-    f->K           = loader_int(l, "key_length", 2, 65536);
-    f->P           = loader_int(l, "value_length", 1, 65536);
-    f->feature_map = (enum activation) loader_word_or(l, "feature_map", ACTIVATIONS, ACTIVATION_IDENTITY);
-    f->gate        = (enum output_gate) loader_word(l, "output_gate", OUTPUT_GATES);
-    f->eps         = loader_float(l, "output_norm_epsilon", 1e-12f, 1.0f);
-    f->rope_theta  = loader_float(l, "rope_theta", 1.0f, 1e12f);
+    f->H = loader_int(l, "head_count", 1, 100); // 2^(−5−h) is no longer a float beyond
+    f->K = loader_int(l, "key_length", 2, 65536);
+    f->P = loader_int(l, "value_length", 1, 65536);
+    f->feature_map =
+            (enum activation) loader_word_or(l, "feature_map", ACTIVATIONS, ACTIVATION_IDENTITY);
+    f->gate       = (enum output_gate) loader_word(l, "output_gate", OUTPUT_GATES);
+    f->eps        = loader_float(l, "output_norm_epsilon", 1e-12f, 1.0f);
+    f->rope_theta = loader_float(l, "rope_theta", 1.0f, 1e12f);
     if (!l->failed && f->K % 2 != 0) {
-        return loader_fail(l, "lrnn.key_length is %lld; expected an even number, for RoPE", (long long) f->K);
+        return loader_fail(
+                l, "lrnn.key_length is %lld; expected an even number, for RoPE", (long long) f->K);
     }
     return !l->failed;
 }
@@ -45,48 +47,59 @@ static bool load(struct loader * l) {
 static bool load_layer(struct loader * l, int32_t il, struct layer * layer) {
     const struct retnet * f = l->model->shared;
     struct retnet_layer * w = layer->weights = loader_alloc(l, sizeof(*w));
-    const int64_t         D = l->model->n_embd;
+    const int64_t         D                  = l->model->n_embd;
     if (w == NULL || !block_load(l, il, false, &w->block)) {
         return false;
     }
     loader_recurrence(l, layer, f->H, f->K, f->P, 0);
-    w->q              = loader_tensor_2d(l, il, "attn_q.weight", TENSOR_REQUIRED, D, f->H*f->K);
-    w->k              = loader_tensor_2d(l, il, "attn_k.weight", TENSOR_REQUIRED, D, f->H*f->K);
-    w->v              = loader_tensor_2d(l, il, "attn_v.weight", TENSOR_REQUIRED, D, f->H*f->P);
-    w->gate           = f->gate != OUTPUT_GATE_NONE ? loader_tensor_2d(l, il, "attn_gate.weight", TENSOR_REQUIRED, D, f->H*f->P) : NULL;
-    w->readout.norm   = loader_tensor_1d(l, il, "ssm_norm.weight", TENSOR_F32 | TENSOR_OPTIONAL, f->P);
-    w->readout.output = loader_tensor_2d(l, il, "attn_output.weight", TENSOR_REQUIRED, f->H*f->P, D);
-    w->readout.eps    = f->eps;
-    w->readout.gate   = f->gate;
+    w->q    = loader_tensor_2d(l, il, "attn_q.weight", TENSOR_REQUIRED, D, f->H * f->K);
+    w->k    = loader_tensor_2d(l, il, "attn_k.weight", TENSOR_REQUIRED, D, f->H * f->K);
+    w->v    = loader_tensor_2d(l, il, "attn_v.weight", TENSOR_REQUIRED, D, f->H * f->P);
+    w->gate = f->gate != OUTPUT_GATE_NONE
+                      ? loader_tensor_2d(l, il, "attn_gate.weight", TENSOR_REQUIRED, D, f->H * f->P)
+                      : NULL;
+    w->readout.norm =
+            loader_tensor_1d(l, il, "ssm_norm.weight", TENSOR_F32 | TENSOR_OPTIONAL, f->P);
+    w->readout.output =
+            loader_tensor_2d(l, il, "attn_output.weight", TENSOR_REQUIRED, f->H * f->P, D);
+    w->readout.eps  = f->eps;
+    w->readout.gate = f->gate;
     return !l->failed;
 }
 
 // q or k → [K, H, 1, T]
-static struct ggml_tensor * rotate(struct graph * g, const struct retnet * f, struct ggml_tensor * x) {
+static struct ggml_tensor * rotate(
+        struct graph * g, const struct retnet * f, struct ggml_tensor * x) {
     x = activation_build(g, f->feature_map, x);
     x = graph_rope(g, ggml_reshape_3d(g->ctx, x, f->K, f->H, g->n_tokens), f->rope_theta, NULL);
     return ggml_reshape_4d(g->ctx, x, f->K, f->H, 1, g->n_tokens);
 }
 
-static struct ggml_tensor * mix(struct graph * g, const struct layer * layer, struct ggml_tensor * x) {
+static struct ggml_tensor * mix(
+        struct graph * g, const struct layer * layer, struct ggml_tensor * x) {
     const struct retnet *       f = g->model->shared;
     const struct retnet_layer * w = layer->weights;
 
     // γ_h = 1 − e^(−(5 + h) ln 2)
     struct ggml_tensor * gamma = ggml_arange(g->ctx, 5.0f, 5.0f + (float) f->H, 1.0f); // [H]
-    gamma = ggml_scale_bias(g->ctx, ggml_exp(g->ctx, ggml_scale(g->ctx, gamma, -0.693147181f)), -1.0f, 1.0f);
+    gamma                      = ggml_scale_bias(
+            g->ctx, ggml_exp(g->ctx, ggml_scale(g->ctx, gamma, -0.693147181f)), -1.0f, 1.0f);
 
-    struct ggml_tensor * o = graph_signed(g, (struct ggml_signed_scan_args) { // [P, H, T]
-        .c     = rotate(g, f, graph_linear(g, w->q, NULL, x)),
-        .b     = rotate(g, f, graph_linear(g, w->k, NULL, x)),
-        .x     = graph_heads(g, graph_linear(g, w->v, NULL, x), f->P, f->H, 1),
-        .gate  = ggml_reshape_4d(g->ctx, gamma, 1, f->H, 1, 1),
-        .scale = 1.0f/sqrtf((float) f->K),
-    });
-    return readout_build(g, &w->readout, o, w->gate != NULL ? graph_linear(g, w->gate, NULL, x) : NULL);
+    struct ggml_tensor * o = graph_signed(
+            g, (struct ggml_signed_scan_args) {
+                       // [P, H, T]
+                       .c     = rotate(g, f, graph_linear(g, w->q, NULL, x)),
+                       .b     = rotate(g, f, graph_linear(g, w->k, NULL, x)),
+                       .x     = graph_heads(g, graph_linear(g, w->v, NULL, x), f->P, f->H, 1),
+                       .gate  = ggml_reshape_4d(g->ctx, gamma, 1, f->H, 1, 1),
+                       .scale = 1.0f / sqrtf((float) f->K),
+               });
+    return readout_build(
+            g, &w->readout, o, w->gate != NULL ? graph_linear(g, w->gate, NULL, x) : NULL);
 }
 
-static struct ggml_tensor * block(struct graph * g, const struct layer * layer, struct ggml_tensor * x) {
+static struct ggml_tensor * block(
+        struct graph * g, const struct layer * layer, struct ggml_tensor * x) {
     const struct retnet_layer * w = layer->weights;
     return block_build(g, &w->block, layer, mix, x);
 }

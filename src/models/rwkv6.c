@@ -21,18 +21,18 @@ struct rwkv6 {
 };
 
 struct rwkv6_layer {
-    struct ggml_tensor * ln1, * ln1_b, * ln2, * ln2_b;      // [D]
-    struct ggml_tensor * lerp_x;                            // [D]
-    struct ggml_tensor * lerp;                              // [D, 1, 1, 5]
-    struct ggml_tensor * w1, * w2;                          // [D, 5r], [r, D, 5]
-    struct ggml_tensor * decay, * decay_w1, * decay_w2;     // [H·K], [D, r2], [r2, H·K]
-    struct ggml_tensor * first;                             // [K, H]
-    struct ggml_tensor * receptance, * key;                 // [D, H·K]
-    struct ggml_tensor * value, * gate;                     // [D, H·P]
-    struct ggml_tensor * ln, * ln_b;                        // [H·P]
-    struct ggml_tensor * output;                            // [H·P, D]
-    struct ggml_tensor * lerp_k, * lerp_r;                  // [D]
-    struct ggml_tensor * ffn_key, * ffn_value, * ffn_receptance;
+    struct ggml_tensor * ln1, *ln1_b, *ln2, *ln2_b;   // [D]
+    struct ggml_tensor * lerp_x;                      // [D]
+    struct ggml_tensor * lerp;                        // [D, 1, 1, 5]
+    struct ggml_tensor * w1, *w2;                     // [D, 5r], [r, D, 5]
+    struct ggml_tensor * decay, *decay_w1, *decay_w2; // [H·K], [D, r2], [r2, H·K]
+    struct ggml_tensor * first;                       // [K, H]
+    struct ggml_tensor * receptance, *key;            // [D, H·K]
+    struct ggml_tensor * value, *gate;                // [D, H·P]
+    struct ggml_tensor * ln, *ln_b;                   // [H·P]
+    struct ggml_tensor * output;                      // [H·P, D]
+    struct ggml_tensor * lerp_k, *lerp_r;             // [D]
+    struct ggml_tensor * ffn_key, *ffn_value, *ffn_receptance;
     int32_t              shift1, shift2;
     bool                 halve;
 };
@@ -48,12 +48,13 @@ static bool load(struct loader * l) {
         f->P   = loader_int(l, "value_length", 1, 65536);
         f->eps = loader_float(l, "output_norm_epsilon", 1e-12f, 1.0f);
     } else {
-        f->K = f->P = loader_int(l, "wkv.head_size", 1, 65536);
-        f->H   = l->failed ? 0 : l->model->n_embd/f->K;
-        f->eps = 64e-5f;
+        f->K = f->P      = loader_int(l, "wkv.head_size", 1, 65536);
+        f->H             = l->failed ? 0 : l->model->n_embd / f->K;
+        f->eps           = 64e-5f;
         f->rescale_every = loader_int_or(l, "rescale_every_n_layers", 0, 4096, 0);
         if (!l->failed && l->model->n_embd % f->K != 0) {
-            return loader_fail(l, "rwkv6.wkv.head_size is %lld; expected a divisor of the embedding length %lld",
+            return loader_fail(l,
+                    "rwkv6.wkv.head_size is %lld; expected a divisor of the embedding length %lld",
                     (long long) f->K, (long long) l->model->n_embd);
         }
     }
@@ -63,8 +64,8 @@ static bool load(struct loader * l) {
 static bool load_layer(struct loader * l, int32_t il, struct layer * layer) {
     const struct rwkv6 * f = l->model->shared;
     struct rwkv6_layer * w = layer->weights = loader_alloc(l, sizeof(*w));
-    const int64_t        D = l->model->n_embd;
-    const int64_t        F = l->model->n_ff;
+    const int64_t        D                  = l->model->n_embd;
+    const int64_t        F                  = l->model->n_ff;
     if (w == NULL) {
         return false;
     }
@@ -73,81 +74,98 @@ static bool load_layer(struct loader * l, int32_t il, struct layer * layer) {
     w->shift2 = loader_state(l, layer, D);
     w->halve  = f->rescale_every > 0 && (il + 1) % f->rescale_every == 0;
 
-    w->ln1            = loader_tensor_1d(l, il, "attn_norm.weight",           TENSOR_F32, D);
-    w->ln1_b          = loader_tensor_1d(l, il, "attn_norm.bias",             TENSOR_F32, D);
-    w->ln2            = loader_tensor_1d(l, il, "attn_norm_2.weight",         TENSOR_F32, D);
-    w->ln2_b          = loader_tensor_1d(l, il, "attn_norm_2.bias",           TENSOR_F32, D);
-    w->lerp_x         = loader_tensor_1d(l, il, "time_mix_lerp_x.weight",     TENSOR_F32, D);
-    w->lerp           = loader_tensor_nd(l, il, "time_mix_lerp_fused.weight", TENSOR_F32, 4, (const int64_t[4]) { D, 1, 1, PARTS });
-    w->w1             = loader_tensor_2d(l, il, "time_mix_w1.weight",         TENSOR_REQUIRED, D, 0);
+    w->ln1    = loader_tensor_1d(l, il, "attn_norm.weight", TENSOR_F32, D);
+    w->ln1_b  = loader_tensor_1d(l, il, "attn_norm.bias", TENSOR_F32, D);
+    w->ln2    = loader_tensor_1d(l, il, "attn_norm_2.weight", TENSOR_F32, D);
+    w->ln2_b  = loader_tensor_1d(l, il, "attn_norm_2.bias", TENSOR_F32, D);
+    w->lerp_x = loader_tensor_1d(l, il, "time_mix_lerp_x.weight", TENSOR_F32, D);
+    w->lerp   = loader_tensor_nd(l, il, "time_mix_lerp_fused.weight", TENSOR_F32, 4,
+              (const int64_t[4]) { D, 1, 1, PARTS });
+    w->w1     = loader_tensor_2d(l, il, "time_mix_w1.weight", TENSOR_REQUIRED, D, 0);
     if (!l->failed && w->w1->ne[1] % PARTS != 0) {
-        return loader_fail(l, "tensor blk.%d.time_mix_w1.weight has %lld rows; expected a multiple of 5", il, (long long) w->w1->ne[1]);
+        return loader_fail(l,
+                "tensor blk.%d.time_mix_w1.weight has %lld rows; expected a multiple of 5", il,
+                (long long) w->w1->ne[1]);
     }
-    w->w2             = loader_tensor_nd(l, il, "time_mix_w2.weight",         TENSOR_REQUIRED, 3,
-                                         (const int64_t[3]) { l->failed ? 0 : w->w1->ne[1]/PARTS, D, PARTS });
-    w->decay          = loader_tensor_1d(l, il, "time_mix_decay.weight",      TENSOR_F32, f->H*f->K);
-    w->decay_w1       = loader_tensor_2d(l, il, "time_mix_decay_w1.weight",   TENSOR_REQUIRED, D, 0);
-    w->decay_w2       = loader_tensor_2d(l, il, "time_mix_decay_w2.weight",   TENSOR_REQUIRED, l->failed ? 0 : w->decay_w1->ne[1], f->H*f->K);
-    w->first          = loader_tensor_2d(l, il, "time_mix_first.weight",      TENSOR_F32, f->K, f->H);
-    w->receptance     = loader_tensor_2d(l, il, "time_mix_receptance.weight", TENSOR_REQUIRED, D, f->H*f->K);
-    w->key            = loader_tensor_2d(l, il, "time_mix_key.weight",        TENSOR_REQUIRED, D, f->H*f->K);
-    w->value          = loader_tensor_2d(l, il, "time_mix_value.weight",      TENSOR_REQUIRED, D, f->H*f->P);
-    w->gate           = loader_tensor_2d(l, il, "time_mix_gate.weight",       TENSOR_REQUIRED, D, f->H*f->P);
-    w->ln             = loader_tensor_1d(l, il, "time_mix_ln.weight",         TENSOR_F32, f->H*f->P);
-    w->ln_b           = loader_tensor_1d(l, il, "time_mix_ln.bias",           TENSOR_F32, f->H*f->P);
-    w->output         = loader_tensor_2d(l, il, "time_mix_output.weight",     TENSOR_REQUIRED, f->H*f->P, D);
-    w->lerp_k         = loader_tensor_1d(l, il, "channel_mix_lerp_k.weight",  TENSOR_F32, D);
-    w->lerp_r         = loader_tensor_1d(l, il, "channel_mix_lerp_r.weight",  TENSOR_F32, D);
-    w->ffn_key        = loader_tensor_2d(l, il, "channel_mix_key.weight",     TENSOR_REQUIRED, D, F);
-    w->ffn_value      = loader_tensor_2d(l, il, "channel_mix_value.weight",   TENSOR_REQUIRED, F, D);
-    w->ffn_receptance = loader_tensor_2d(l, il, "channel_mix_receptance.weight", TENSOR_REQUIRED, D, D);
+    w->w2       = loader_tensor_nd(l, il, "time_mix_w2.weight", TENSOR_REQUIRED, 3,
+                  (const int64_t[3]) { l->failed ? 0 : w->w1->ne[1] / PARTS, D, PARTS });
+    w->decay    = loader_tensor_1d(l, il, "time_mix_decay.weight", TENSOR_F32, f->H * f->K);
+    w->decay_w1 = loader_tensor_2d(l, il, "time_mix_decay_w1.weight", TENSOR_REQUIRED, D, 0);
+    w->decay_w2 = loader_tensor_2d(l, il, "time_mix_decay_w2.weight", TENSOR_REQUIRED,
+            l->failed ? 0 : w->decay_w1->ne[1], f->H * f->K);
+    w->first    = loader_tensor_2d(l, il, "time_mix_first.weight", TENSOR_F32, f->K, f->H);
+    w->receptance =
+            loader_tensor_2d(l, il, "time_mix_receptance.weight", TENSOR_REQUIRED, D, f->H * f->K);
+    w->key     = loader_tensor_2d(l, il, "time_mix_key.weight", TENSOR_REQUIRED, D, f->H * f->K);
+    w->value   = loader_tensor_2d(l, il, "time_mix_value.weight", TENSOR_REQUIRED, D, f->H * f->P);
+    w->gate    = loader_tensor_2d(l, il, "time_mix_gate.weight", TENSOR_REQUIRED, D, f->H * f->P);
+    w->ln      = loader_tensor_1d(l, il, "time_mix_ln.weight", TENSOR_F32, f->H * f->P);
+    w->ln_b    = loader_tensor_1d(l, il, "time_mix_ln.bias", TENSOR_F32, f->H * f->P);
+    w->output  = loader_tensor_2d(l, il, "time_mix_output.weight", TENSOR_REQUIRED, f->H * f->P, D);
+    w->lerp_k  = loader_tensor_1d(l, il, "channel_mix_lerp_k.weight", TENSOR_F32, D);
+    w->lerp_r  = loader_tensor_1d(l, il, "channel_mix_lerp_r.weight", TENSOR_F32, D);
+    w->ffn_key = loader_tensor_2d(l, il, "channel_mix_key.weight", TENSOR_REQUIRED, D, F);
+    w->ffn_value = loader_tensor_2d(l, il, "channel_mix_value.weight", TENSOR_REQUIRED, F, D);
+    w->ffn_receptance =
+            loader_tensor_2d(l, il, "channel_mix_receptance.weight", TENSOR_REQUIRED, D, D);
     return !l->failed;
 }
 
-static struct ggml_tensor * time_mix(struct graph * g, const struct rwkv6_layer * w, struct ggml_tensor * h) {
-    const struct rwkv6 * f = g->model->shared;
+static struct ggml_tensor * time_mix(
+        struct graph * g, const struct rwkv6_layer * w, struct ggml_tensor * h) {
+    const struct rwkv6 *  f = g->model->shared;
     struct ggml_context * c = g->ctx;
     const int64_t         D = h->ne[0];
     const int64_t         T = g->n_tokens;
-    const int64_t         r = w->w1->ne[1]/PARTS;
+    const int64_t         r = w->w1->ne[1] / PARTS;
 
-    struct ggml_tensor * d  = ggml_sub(c, graph_shift(g, w->shift1, h), h);                              // [D, T]
-    struct ggml_tensor * m  = ggml_tanh(c, graph_linear(g, w->w1, NULL, ggml_add(c, ggml_mul(c, d, w->lerp_x), h))); // [5r, T]
+    struct ggml_tensor * d = ggml_sub(c, graph_shift(g, w->shift1, h), h); // [D, T]
+    struct ggml_tensor * m = ggml_tanh(
+            c, graph_linear(g, w->w1, NULL, ggml_add(c, ggml_mul(c, d, w->lerp_x), h))); // [5r, T]
     struct ggml_tensor * hi[PARTS];
     for (int i = 0; i < PARTS; ++i) {
-        struct ggml_tensor * m_i  = ggml_view_2d(c, m, r, T, m->nb[1], (size_t) (i*r)*sizeof(float));
-        struct ggml_tensor * w2_i = ggml_view_2d(c, w->w2, r, D, w->w2->nb[1], (size_t) i*w->w2->nb[2]);
-        struct ggml_tensor * mu_i = ggml_view_1d(c, w->lerp, D, (size_t) i*w->lerp->nb[3]);
+        struct ggml_tensor * m_i =
+                ggml_view_2d(c, m, r, T, m->nb[1], (size_t) (i * r) * sizeof(float));
+        struct ggml_tensor * w2_i =
+                ggml_view_2d(c, w->w2, r, D, w->w2->nb[1], (size_t) i * w->w2->nb[2]);
+        struct ggml_tensor * mu_i = ggml_view_1d(c, w->lerp, D, (size_t) i * w->lerp->nb[3]);
         m_i   = ggml_add(c, graph_linear(g, w2_i, NULL, ggml_cont(c, m_i)), mu_i);
-        hi[i] = ggml_add(c, ggml_mul(c, d, m_i), h);                                                     // [D, T]
+        hi[i] = ggml_add(c, ggml_mul(c, d, m_i), h); // [D, T]
     }
     struct ggml_tensor * decay = ggml_tanh(c, graph_linear(g, w->decay_w1, NULL, hi[0]));
-    decay = graph_linear(g, w->decay_w2, w->decay, decay);                                               // [H·K, T]
-    decay = ggml_exp(c, ggml_neg(c, ggml_exp(c, decay)));
+    decay                      = graph_linear(g, w->decay_w2, w->decay, decay); // [H·K, T]
+    decay                      = ggml_exp(c, ggml_neg(c, ggml_exp(c, decay)));
 
-    struct ggml_tensor * y = graph_signed(g, (struct ggml_signed_scan_args) { // [P, H, T]
-        .c     = graph_heads(g, graph_linear(g, w->receptance, NULL, hi[3]), f->K, f->H, 1),
-        .b     = graph_heads(g, graph_linear(g, w->key,        NULL, hi[1]), f->K, f->H, 1),
-        .x     = graph_heads(g, graph_linear(g, w->value,      NULL, hi[2]), f->P, f->H, 1),
-        .gate  = graph_heads(g, decay, f->K, f->H, 1),
-        .bonus = w->first,
-        .scale = 1.0f,
-    });
-    y = ggml_reshape_2d(c, graph_layer_norm(g, y, NULL, NULL, f->eps), f->H*f->P, T);
+    struct ggml_tensor * y = graph_signed(g,
+            (struct ggml_signed_scan_args) {
+                    // [P, H, T]
+                    .c = graph_heads(g, graph_linear(g, w->receptance, NULL, hi[3]), f->K, f->H, 1),
+                    .b = graph_heads(g, graph_linear(g, w->key, NULL, hi[1]), f->K, f->H, 1),
+                    .x = graph_heads(g, graph_linear(g, w->value, NULL, hi[2]), f->P, f->H, 1),
+                    .gate  = graph_heads(g, decay, f->K, f->H, 1),
+                    .bonus = w->first,
+                    .scale = 1.0f,
+            });
+    y = ggml_reshape_2d(c, graph_layer_norm(g, y, NULL, NULL, f->eps), f->H * f->P, T);
     y = ggml_add(c, ggml_mul(c, y, w->ln), w->ln_b);
     y = ggml_mul(c, y, ggml_silu(c, graph_linear(g, w->gate, NULL, hi[4])));
     return graph_linear(g, w->output, NULL, y);
 }
 
-static struct ggml_tensor * channel_mix(struct graph * g, const struct rwkv6_layer * w, struct ggml_tensor * h) {
+static struct ggml_tensor * channel_mix(
+        struct graph * g, const struct rwkv6_layer * w, struct ggml_tensor * h) {
     struct ggml_context * c = g->ctx;
-    struct ggml_tensor *  d = ggml_sub(c, graph_shift(g, w->shift2, h), h);                              // [D, T]
-    struct ggml_tensor *  k = graph_linear(g, w->ffn_key, NULL, ggml_add(c, ggml_mul(c, d, w->lerp_k), h));    // [F, T]
-    struct ggml_tensor *  r = graph_linear(g, w->ffn_receptance, NULL, ggml_add(c, ggml_mul(c, d, w->lerp_r), h));
-    return ggml_mul(c, ggml_sigmoid(c, r), graph_linear(g, w->ffn_value, NULL, ggml_sqr(c, ggml_relu(c, k))));
+    struct ggml_tensor *  d = ggml_sub(c, graph_shift(g, w->shift2, h), h); // [D, T]
+    struct ggml_tensor *  k =
+            graph_linear(g, w->ffn_key, NULL, ggml_add(c, ggml_mul(c, d, w->lerp_k), h)); // [F, T]
+    struct ggml_tensor * r =
+            graph_linear(g, w->ffn_receptance, NULL, ggml_add(c, ggml_mul(c, d, w->lerp_r), h));
+    return ggml_mul(c, ggml_sigmoid(c, r),
+            graph_linear(g, w->ffn_value, NULL, ggml_sqr(c, ggml_relu(c, k))));
 }
 
-static struct ggml_tensor * block(struct graph * g, const struct layer * layer, struct ggml_tensor * x) {
+static struct ggml_tensor * block(
+        struct graph * g, const struct layer * layer, struct ggml_tensor * x) {
     const struct rwkv6_layer * w   = layer->weights;
     const float                eps = g->model->norm_eps;
     x = ggml_add(g->ctx, x, time_mix(g, w, graph_layer_norm(g, x, w->ln1, w->ln1_b, eps)));

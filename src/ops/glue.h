@@ -1,6 +1,7 @@
 #pragma once
 
-// What the glue (cmake/glue.cmake) calls from inside ggml: each case that it inserts into a switch of ggml calls one of these.
+// What the glue (cmake/glue.cmake) calls from inside ggml: each case that it inserts into a switch
+// of ggml calls one of these.
 
 #include "ggml.h"
 
@@ -13,12 +14,12 @@ extern "C" {
 
 struct ggml_compute_params;
 
-// ggml-cpu: compute, number of threads, bytes of work buffer, and whether the op can run here (shapes always can; the state must lie in
-// memory that the CPU writes directly)
-void   ggml_lrnn_cpu_forward(const struct ggml_compute_params * params, struct ggml_tensor * dst);
-int    ggml_lrnn_cpu_n_tasks(const struct ggml_tensor * op, int n_threads);
+// ggml-cpu: compute, number of threads, bytes of work buffer, and whether the op can run here
+// (shapes always can; the state must lie in memory that the CPU writes directly)
+void ggml_lrnn_cpu_forward(const struct ggml_compute_params * params, struct ggml_tensor * dst);
+int ggml_lrnn_cpu_n_tasks(const struct ggml_tensor * op, int n_threads);
 size_t ggml_lrnn_cpu_work_size(const struct ggml_tensor * op, int n_tasks);
-bool   ggml_lrnn_cpu_supports_op(const struct ggml_tensor * op);
+bool ggml_lrnn_cpu_supports_op(const struct ggml_tensor * op);
 
 #ifdef __cplusplus
 }

@@ -4,8 +4,8 @@
 
 #include <inttypes.h>
 
-struct ggml_tensor * ggml_householder_scan(
-        struct ggml_context * ctx, const struct ggml_householder_scan_args * args, char * err, size_t err_size) {
+struct ggml_tensor * ggml_householder_scan(struct ggml_context * ctx,
+        const struct ggml_householder_scan_args * args, char * err, size_t err_size) {
     const struct ggml_householder_scan_args * a = args;
 
     // sizes come from k, v and the state; everything else must fit them
@@ -21,20 +21,23 @@ struct ggml_tensor * ggml_householder_scan(
     const int64_t T   = a->k->ne[3];
 
     if (!scan_check_tokens("k", a->k, d_k, -1, n_h, T, err, err_size) ||
-        !scan_check_tokens("v", a->v, d_v, -1, n_h, T, err, err_size)) {
+            !scan_check_tokens("v", a->v, d_v, -1, n_h, T, err, err_size)) {
         return NULL;
     }
     const int64_t H = scan_heads(a->state->ne[0], d_k, d_v, 0);
     if (H == 0) {
         return scan_refuse(err, err_size,
-                "state has %" PRId64 " floats in a slot; expected a multiple of d_k·d_v = %" PRId64 "·%" PRId64, a->state->ne[0], d_k, d_v);
+                "state has %" PRId64 " floats in a slot; expected a multiple of d_k·d_v = %" PRId64
+                "·%" PRId64,
+                a->state->ne[0], d_k, d_v);
     }
     if (!scan_check_tokens("k", a->k, d_k, H, n_h, T, err, err_size) ||
-        !scan_check_tokens("v", a->v, d_v, H, n_h, T, err, err_size) ||
-        !scan_check_tokens("q", a->q, d_k, H, 1,   T, err, err_size)) {
+            !scan_check_tokens("v", a->v, d_v, H, n_h, T, err, err_size) ||
+            !scan_check_tokens("q", a->q, d_k, H, 1, T, err, err_size)) {
         return NULL;
     }
-    if (a->gate != NULL && !scan_check_tokens("gate", a->gate, a->gate->ne[0] == 1 ? 1 : d_k, H, 1, T, err, err_size)) {
+    if (a->gate != NULL && !scan_check_tokens("gate", a->gate, a->gate->ne[0] == 1 ? 1 : d_k, H, 1,
+                                   T, err, err_size)) {
         return NULL;
     }
     if (a->r == NULL && a->w == NULL) {
@@ -43,16 +46,19 @@ struct ggml_tensor * ggml_householder_scan(
         }
     } else {
         if (a->beta != NULL) {
-            return scan_refuse(err, err_size, "beta is given together with r and w; expected one or the other");
+            return scan_refuse(err, err_size,
+                    "beta is given together with r and w; expected one or the other");
         }
         if (n_h != 1) {
-            return scan_refuse(err, err_size, "k has %" PRId64 " factors with r and w; expected 1", n_h);
+            return scan_refuse(
+                    err, err_size, "k has %" PRId64 " factors with r and w; expected 1", n_h);
         }
         if (a->path == GGML_SCAN_PATH_CHUNK) {
-            return scan_refuse(err, err_size, "the form with r and w has no chunked path; expected auto, step or reference");
+            return scan_refuse(err, err_size,
+                    "the form with r and w has no chunked path; expected auto, step or reference");
         }
         if (!scan_check_tokens("r", a->r, d_k, H, 1, T, err, err_size) ||
-            !scan_check_tokens("w", a->w, d_k, H, 1, T, err, err_size)) {
+                !scan_check_tokens("w", a->w, d_k, H, 1, T, err, err_size)) {
             return NULL;
         }
     }

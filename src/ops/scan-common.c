@@ -24,7 +24,8 @@ struct scan_params scan_params_get(const struct ggml_tensor * op) {
 }
 
 bool ggml_is_scan(const struct ggml_tensor * op) {
-    return op->op == GGML_OP_HOUSEHOLDER_SCAN || op->op == GGML_OP_SIGNED_SCAN || op->op == GGML_OP_SHORT_CONV;
+    return op->op == GGML_OP_HOUSEHOLDER_SCAN || op->op == GGML_OP_SIGNED_SCAN ||
+           op->op == GGML_OP_SHORT_CONV;
 }
 
 struct scan_dims scan_dims_get(const struct ggml_tensor * op) {
@@ -38,7 +39,8 @@ struct scan_dims scan_dims_get(const struct ggml_tensor * op) {
         .n_slots = state->ne[1],
     };
 
-    if (op->op == GGML_OP_SHORT_CONV) { // one head of (width - 1) rows, the channels are its columns
+    if (op->op ==
+            GGML_OP_SHORT_CONV) { // one head of (width - 1) rows, the channels are its columns
         dims.d_v       = op->ne[0];
         dims.n_head    = 1;
         dims.n_tokens  = op->ne[1];
@@ -65,7 +67,8 @@ struct scan_dims scan_dims_get(const struct ggml_tensor * op) {
 
 bool scan_seq_get(const struct ggml_tensor * op, int64_t s, struct scan_seq * seq) {
     const struct scan_dims dims = scan_dims_get(op);
-    const int32_t *        id   = (const int32_t *) op->src[SCAN_SRC_IDS]->data + s*(GGML_SCAN_SNAPS + dims.n_snap);
+    const int32_t *        id =
+            (const int32_t *) op->src[SCAN_SRC_IDS]->data + s * (GGML_SCAN_SNAPS + dims.n_snap);
 
     *seq = (struct scan_seq) {
         .slot_in  = id[GGML_SCAN_SLOT_IN],
@@ -75,8 +78,9 @@ bool scan_seq_get(const struct ggml_tensor * op, int64_t s, struct scan_seq * se
         .snaps    = id + GGML_SCAN_SNAPS,
     };
 
-    bool ok = seq->slot_in >= -1 && seq->slot_in < dims.n_slots && seq->slot_out >= 0 && seq->slot_out < dims.n_slots &&
-              seq->first >= 0 && seq->count >= 0 && seq->first + seq->count <= dims.n_tokens;
+    bool ok = seq->slot_in >= -1 && seq->slot_in < dims.n_slots && seq->slot_out >= 0 &&
+              seq->slot_out < dims.n_slots && seq->first >= 0 && seq->count >= 0 &&
+              seq->first + seq->count <= dims.n_tokens;
     for (int64_t i = 0; i < dims.n_snap; ++i) {
         ok = ok && seq->snaps[i] >= -1 && seq->snaps[i] < dims.n_slots;
     }
@@ -85,71 +89,86 @@ bool scan_seq_get(const struct ggml_tensor * op, int64_t s, struct scan_seq * se
 
 enum { NOBODY = -1, SEVERAL = -2 }; // instead of a sequence that reads, writes or owns
 
-bool ggml_scan_ids_check(
-        const int32_t * ids, int64_t n_snap, int64_t n_seqs, int64_t n_slots, int64_t n_tokens, char * err, size_t err_size) {
+bool ggml_scan_ids_check(const int32_t * ids, int64_t n_snap, int64_t n_seqs, int64_t n_slots,
+        int64_t n_tokens, char * err, size_t err_size) {
     const int64_t stride = GGML_SCAN_SNAPS + n_snap;
 
     if (n_snap < 0 || n_seqs < 0 || n_slots < 0 || n_tokens < 0) {
-        snprintf(err, err_size, "negative size: %" PRId64 " snapshots, %" PRId64 " sequences, %" PRId64 " slots, %" PRId64 " tokens",
+        snprintf(err, err_size,
+                "negative size: %" PRId64 " snapshots, %" PRId64 " sequences, %" PRId64
+                " slots, %" PRId64 " tokens",
                 n_snap, n_seqs, n_slots, n_tokens);
         return false;
     }
 
     // ranges
     for (int64_t s = 0; s < n_seqs; ++s) {
-        const int32_t * id = ids + s*stride;
+        const int32_t * id = ids + s * stride;
         if (id[GGML_SCAN_SLOT_IN] < -1 || id[GGML_SCAN_SLOT_IN] >= n_slots) {
-            snprintf(err, err_size, "sequence %" PRId64 " reads slot %d; expected -1 or one of %" PRId64 " slots",
+            snprintf(err, err_size,
+                    "sequence %" PRId64 " reads slot %d; expected -1 or one of %" PRId64 " slots",
                     s, id[GGML_SCAN_SLOT_IN], n_slots);
             return false;
         }
-        for (int64_t i = GGML_SCAN_SLOT_OUT; i < stride; i = i == GGML_SCAN_SLOT_OUT ? GGML_SCAN_SNAPS : i + 1) {
+        for (int64_t i = GGML_SCAN_SLOT_OUT; i < stride;
+                i      = i == GGML_SCAN_SLOT_OUT ? GGML_SCAN_SNAPS : i + 1) {
             if (id[i] < (i == GGML_SCAN_SLOT_OUT ? 0 : -1) || id[i] >= n_slots) {
-                snprintf(err, err_size, "sequence %" PRId64 " writes slot %d; expected one of %" PRId64 " slots", s, id[i], n_slots);
+                snprintf(err, err_size,
+                        "sequence %" PRId64 " writes slot %d; expected one of %" PRId64 " slots", s,
+                        id[i], n_slots);
                 return false;
             }
         }
         if (id[GGML_SCAN_FIRST] < 0 || id[GGML_SCAN_COUNT] < 0 ||
                 (int64_t) id[GGML_SCAN_FIRST] + id[GGML_SCAN_COUNT] > n_tokens) {
-            snprintf(err, err_size, "sequence %" PRId64 " has %d tokens from token %d; the batch has %" PRId64 " tokens",
+            snprintf(err, err_size,
+                    "sequence %" PRId64 " has %d tokens from token %d; the batch has %" PRId64
+                    " tokens",
                     s, id[GGML_SCAN_COUNT], id[GGML_SCAN_FIRST], n_tokens);
             return false;
         }
     }
 
     // who reads and who writes each slot, who owns each token
-    int32_t * marks = malloc((size_t) (2*n_slots + n_tokens + 1)*sizeof(int32_t));
+    int32_t * marks = malloc((size_t) (2 * n_slots + n_tokens + 1) * sizeof(int32_t));
     if (marks == NULL) {
-        snprintf(err, err_size, "out of memory for the check of %" PRId64 " slots and %" PRId64 " tokens", n_slots, n_tokens);
+        snprintf(err, err_size,
+                "out of memory for the check of %" PRId64 " slots and %" PRId64 " tokens", n_slots,
+                n_tokens);
         return false;
     }
-    for (int64_t i = 0; i < 2*n_slots + n_tokens; ++i) {
+    for (int64_t i = 0; i < 2 * n_slots + n_tokens; ++i) {
         marks[i] = NOBODY;
     }
     int32_t * reader = marks;
     int32_t * writer = marks + n_slots;
-    int32_t * owner  = marks + 2*n_slots;
+    int32_t * owner  = marks + 2 * n_slots;
 
     bool ok = true;
 
     for (int64_t s = 0; s < n_seqs; ++s) {
-        const int32_t slot = ids[s*stride + GGML_SCAN_SLOT_IN];
+        const int32_t slot = ids[s * stride + GGML_SCAN_SLOT_IN];
         if (slot >= 0) {
             reader[slot] = reader[slot] == NOBODY ? (int32_t) s : SEVERAL;
         }
     }
     for (int64_t s = 0; ok && s < n_seqs; ++s) {
-        const int32_t * id = ids + s*stride;
-        for (int64_t i = GGML_SCAN_SLOT_OUT; ok && i < stride; i = i == GGML_SCAN_SLOT_OUT ? GGML_SCAN_SNAPS : i + 1) {
+        const int32_t * id = ids + s * stride;
+        for (int64_t i = GGML_SCAN_SLOT_OUT; ok && i < stride;
+                i      = i == GGML_SCAN_SLOT_OUT ? GGML_SCAN_SNAPS : i + 1) {
             const int32_t slot = id[i];
             if (slot < 0) {
                 continue;
             }
             if (writer[slot] != NOBODY) {
-                snprintf(err, err_size, "slot %d is written twice, by sequence %d and by sequence %" PRId64, slot, writer[slot], s);
+                snprintf(err, err_size,
+                        "slot %d is written twice, by sequence %d and by sequence %" PRId64, slot,
+                        writer[slot], s);
                 ok = false;
             } else if (reader[slot] != NOBODY && reader[slot] != s) {
-                snprintf(err, err_size, "slot %d is written by sequence %" PRId64 " and read by another sequence", slot, s);
+                snprintf(err, err_size,
+                        "slot %d is written by sequence %" PRId64 " and read by another sequence",
+                        slot, s);
                 ok = false;
             }
             writer[slot] = (int32_t) s;
@@ -157,10 +176,13 @@ bool ggml_scan_ids_check(
     }
 
     for (int64_t s = 0; ok && s < n_seqs; ++s) {
-        const int32_t * id = ids + s*stride;
-        for (int64_t t = id[GGML_SCAN_FIRST]; ok && t < (int64_t) id[GGML_SCAN_FIRST] + id[GGML_SCAN_COUNT]; ++t) {
+        const int32_t * id = ids + s * stride;
+        for (int64_t t = id[GGML_SCAN_FIRST];
+                ok && t < (int64_t) id[GGML_SCAN_FIRST] + id[GGML_SCAN_COUNT]; ++t) {
             if (owner[t] != NOBODY) {
-                snprintf(err, err_size, "token %" PRId64 " belongs to sequence %d and to sequence %" PRId64, t, owner[t], s);
+                snprintf(err, err_size,
+                        "token %" PRId64 " belongs to sequence %d and to sequence %" PRId64, t,
+                        owner[t], s);
                 ok = false;
             }
             owner[t] = (int32_t) s;
@@ -179,7 +201,8 @@ bool ggml_scan_ids_check(
 
 struct ggml_tensor * ggml_scan_state_after(struct ggml_context * ctx, struct ggml_tensor * op) {
     struct ggml_tensor * state = op->src[SCAN_SRC_STATE];
-    struct ggml_tensor * after = ggml_view_2d(ctx, state, state->ne[0], state->ne[1], state->nb[1], 0);
+    struct ggml_tensor * after =
+            ggml_view_2d(ctx, state, state->ne[0], state->ne[1], state->nb[1], 0);
     after->src[0] = op; // the data is the state's, the dependency is the op's
     ggml_format_name(after, "%s (after)", state->name);
     return after;
@@ -190,11 +213,12 @@ struct ggml_tensor * ggml_scan_state_after(struct ggml_context * ctx, struct ggm
 //
 
 int64_t scan_heads(int64_t slot_size, int64_t d_k, int64_t d_v, int64_t extra) {
-    if (d_k < 1 || d_v < 1 || slot_size < 1 || d_k > slot_size || d_v > slot_size/d_k) { // d_k·d_v cannot overflow beyond this
+    if (d_k < 1 || d_v < 1 || slot_size < 1 || d_k > slot_size ||
+            d_v > slot_size / d_k) { // d_k·d_v cannot overflow beyond this
         return 0;
     }
-    const int64_t head_size = d_k*d_v + extra;
-    return slot_size % head_size == 0 ? slot_size/head_size : 0;
+    const int64_t head_size = d_k * d_v + extra;
+    return slot_size % head_size == 0 ? slot_size / head_size : 0;
 }
 
 struct ggml_tensor * scan_refuse(char * err, size_t err_size, const char * fmt, ...) {
@@ -205,8 +229,8 @@ struct ggml_tensor * scan_refuse(char * err, size_t err_size, const char * fmt, 
     return NULL;
 }
 
-bool scan_check_tokens(const char * name, const struct ggml_tensor * x, int64_t width, int64_t n_head, int64_t factors, int64_t tokens,
-        char * err, size_t err_size) {
+bool scan_check_tokens(const char * name, const struct ggml_tensor * x, int64_t width,
+        int64_t n_head, int64_t factors, int64_t tokens, char * err, size_t err_size) {
     if (x == NULL) {
         scan_refuse(err, err_size, "%s is missing", name);
         return false;
@@ -216,64 +240,89 @@ bool scan_check_tokens(const char * name, const struct ggml_tensor * x, int64_t 
         return false;
     }
     if (x->nb[0] != sizeof(float)) {
-        scan_refuse(err, err_size, "%s has elements %zu bytes apart; expected contiguous rows", name, x->nb[0]);
+        scan_refuse(err, err_size, "%s has elements %zu bytes apart; expected contiguous rows",
+                name, x->nb[0]);
         return false;
     }
     for (int i = 1; i < GGML_MAX_DIMS; ++i) {
         if (x->nb[i] % sizeof(float) != 0) {
-            scan_refuse(err, err_size, "%s has a stride of %zu bytes; expected a multiple of %zu", name, x->nb[i], sizeof(float));
+            scan_refuse(err, err_size, "%s has a stride of %zu bytes; expected a multiple of %zu",
+                    name, x->nb[i], sizeof(float));
             return false;
         }
     }
     if (x->ne[0] < 1 || x->ne[1] < 1 || x->ne[2] < 1 || x->ne[3] < 1) {
-        scan_refuse(err, err_size, "%s has shape [%" PRId64 ", %" PRId64 ", %" PRId64 ", %" PRId64 "]; expected at least one of each",
+        scan_refuse(err, err_size,
+                "%s has shape [%" PRId64 ", %" PRId64 ", %" PRId64 ", %" PRId64
+                "]; expected at least one of each",
                 name, x->ne[0], x->ne[1], x->ne[2], x->ne[3]);
         return false;
     }
     const bool heads_fit = n_head < 0 || (x->ne[1] > 0 && n_head % x->ne[1] == 0);
-    if ((width >= 0 && x->ne[0] != width) || !heads_fit || x->ne[2] != factors || (tokens >= 0 && x->ne[3] != tokens)) {
+    if ((width >= 0 && x->ne[0] != width) || !heads_fit || x->ne[2] != factors ||
+            (tokens >= 0 && x->ne[3] != tokens)) {
         char want_width[24], want_heads[48], want_tokens[24];
-        snprintf(want_width,  sizeof(want_width),  width  >= 0 ? "%" PRId64 : "any", width);
-        snprintf(want_heads,  sizeof(want_heads),  n_head >= 0 ? "a divisor of %" PRId64 : "any", n_head);
+        snprintf(want_width, sizeof(want_width), width >= 0 ? "%" PRId64 : "any", width);
+        snprintf(want_heads, sizeof(want_heads), n_head >= 0 ? "a divisor of %" PRId64 : "any",
+                n_head);
         snprintf(want_tokens, sizeof(want_tokens), tokens >= 0 ? "%" PRId64 : "any", tokens);
-        scan_refuse(err, err_size, "%s has shape [%" PRId64 ", %" PRId64 ", %" PRId64 ", %" PRId64 "]; expected [%s, %s, %" PRId64 ", %s]",
-                name, x->ne[0], x->ne[1], x->ne[2], x->ne[3], want_width, want_heads, factors, want_tokens);
+        scan_refuse(err, err_size,
+                "%s has shape [%" PRId64 ", %" PRId64 ", %" PRId64 ", %" PRId64
+                "]; expected [%s, %s, %" PRId64 ", %s]",
+                name, x->ne[0], x->ne[1], x->ne[2], x->ne[3], want_width, want_heads, factors,
+                want_tokens);
         return false;
     }
     return true;
 }
 
-bool scan_check_state(const struct ggml_tensor * state, const struct ggml_tensor * ids, int64_t slot_size, char * err, size_t err_size) {
+bool scan_check_state(const struct ggml_tensor * state, const struct ggml_tensor * ids,
+        int64_t slot_size, char * err, size_t err_size) {
     if (state == NULL || ids == NULL) {
         scan_refuse(err, err_size, "%s is missing", state == NULL ? "state" : "ids");
         return false;
     }
-    if (state->type != GGML_TYPE_F32 || state->nb[0] != sizeof(float) || state->ne[2] != 1 || state->ne[3] != 1) {
-        scan_refuse(err, err_size, "state is %s [%" PRId64 ", %" PRId64 ", %" PRId64 ", %" PRId64 "]; expected f32 [floats of a slot, slots]",
-                ggml_type_name(state->type), state->ne[0], state->ne[1], state->ne[2], state->ne[3]);
+    if (state->type != GGML_TYPE_F32 || state->nb[0] != sizeof(float) || state->ne[2] != 1 ||
+            state->ne[3] != 1) {
+        scan_refuse(err, err_size,
+                "state is %s [%" PRId64 ", %" PRId64 ", %" PRId64 ", %" PRId64
+                "]; expected f32 [floats of a slot, slots]",
+                ggml_type_name(state->type), state->ne[0], state->ne[1], state->ne[2],
+                state->ne[3]);
         return false;
     }
-    // ggml-rpc sends strides as 32-bit numbers; a view with overlapping slots would let one sequence write another's state
-    if (state->nb[1] < state->nb[0]*(size_t) state->ne[0] || state->nb[1] > UINT32_MAX || state->nb[1] % sizeof(float) != 0) {
-        scan_refuse(err, err_size, "state has slots %zu bytes apart for %" PRId64 " floats; expected at least that and below 4 GiB",
+    // ggml-rpc sends strides as 32-bit numbers; a view with overlapping slots would let one
+    // sequence write another's state
+    if (state->nb[1] < state->nb[0] * (size_t) state->ne[0] || state->nb[1] > UINT32_MAX ||
+            state->nb[1] % sizeof(float) != 0) {
+        scan_refuse(err, err_size,
+                "state has slots %zu bytes apart for %" PRId64
+                " floats; expected at least that and below 4 GiB",
                 state->nb[1], state->ne[0]);
         return false;
     }
     if (slot_size >= 0 && state->ne[0] != slot_size) {
-        scan_refuse(err, err_size, "state has %" PRId64 " floats in a slot; expected %" PRId64, state->ne[0], slot_size);
+        scan_refuse(err, err_size, "state has %" PRId64 " floats in a slot; expected %" PRId64,
+                state->ne[0], slot_size);
         return false;
     }
     if (state->ne[0] < 1 || state->ne[1] < 1) {
-        scan_refuse(err, err_size, "state has %" PRId64 " floats in %" PRId64 " slots; expected at least one of each", state->ne[0], state->ne[1]);
+        scan_refuse(err, err_size,
+                "state has %" PRId64 " floats in %" PRId64 " slots; expected at least one of each",
+                state->ne[0], state->ne[1]);
         return false;
     }
     if (ids->ne[1] < 1) {
         scan_refuse(err, err_size, "ids has no sequences; expected at least one");
         return false;
     }
-    if (ids->type != GGML_TYPE_I32 || !ggml_is_contiguous(ids) || ids->ne[0] < GGML_SCAN_SNAPS || ids->ne[2] != 1 || ids->ne[3] != 1) {
-        scan_refuse(err, err_size, "ids is %s [%" PRId64 ", %" PRId64 ", %" PRId64 ", %" PRId64 "]; expected contiguous i32 [%d + snapshots, sequences]",
-                ggml_type_name(ids->type), ids->ne[0], ids->ne[1], ids->ne[2], ids->ne[3], GGML_SCAN_SNAPS);
+    if (ids->type != GGML_TYPE_I32 || !ggml_is_contiguous(ids) || ids->ne[0] < GGML_SCAN_SNAPS ||
+            ids->ne[2] != 1 || ids->ne[3] != 1) {
+        scan_refuse(err, err_size,
+                "ids is %s [%" PRId64 ", %" PRId64 ", %" PRId64 ", %" PRId64
+                "]; expected contiguous i32 [%d + snapshots, sequences]",
+                ggml_type_name(ids->type), ids->ne[0], ids->ne[1], ids->ne[2], ids->ne[3],
+                GGML_SCAN_SNAPS);
         return false;
     }
     return true;

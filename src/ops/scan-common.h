@@ -1,6 +1,7 @@
 #pragma once
 
-// Shared by the builders and by every backend: what stands where in a scan node, and how it is read.
+// Shared by the builders and by every backend: what stands where in a scan node, and how it is
+// read.
 
 #include "lrnn-ops.h"
 
@@ -52,14 +53,14 @@ struct scan_params { // in op_params, 64 bytes at most
     int32_t silu;  // short convolution
 };
 
-void               scan_params_set(struct ggml_tensor * op, const struct scan_params * params);
+void scan_params_set(struct ggml_tensor * op, const struct scan_params * params);
 struct scan_params scan_params_get(const struct ggml_tensor * op);
 
 // The sizes of a scan, read off its sources.
 struct scan_dims {
     int64_t d_k, d_v;
-    int64_t n_head;    // H, of the state
-    int64_t n_h;       // Householder factors a token
+    int64_t n_head; // H, of the state
+    int64_t n_h;    // Householder factors a token
     int64_t n_tokens;
     int64_t n_seqs;
     int64_t n_snap;
@@ -76,7 +77,8 @@ struct scan_seq {
     const int32_t * snaps; // n_snap slots
 };
 
-// Reads sequence s. False if a slot or a token is out of range: such a sequence must not be computed.
+// Reads sequence s. False if a slot or a token is out of range: such a sequence must not be
+// computed.
 bool scan_seq_get(const struct ggml_tensor * op, int64_t s, struct scan_seq * seq);
 
 //
@@ -86,19 +88,21 @@ bool scan_seq_get(const struct ggml_tensor * op, int64_t s, struct scan_seq * se
 // Formats into err and returns NULL, so that a builder can say: return scan_refuse(...)
 struct ggml_tensor * scan_refuse(char * err, size_t err_size, const char * fmt, ...)
 #ifdef __GNUC__
-    __attribute__((format(printf, 3, 4)))
+        __attribute__((format(printf, 3, 4)))
 #endif
-    ;
+        ;
 
-// Checks that tensor `x` is F32 [width, heads | n_head, factors, tokens] with contiguous rows. A negative width or token count is not checked.
-bool scan_check_tokens(const char * name, const struct ggml_tensor * x, int64_t width, int64_t n_head, int64_t factors, int64_t tokens,
-        char * err, size_t err_size);
+// Checks that tensor `x` is F32 [width, heads | n_head, factors, tokens] with contiguous rows. A
+// negative width or token count is not checked.
+bool scan_check_tokens(const char * name, const struct ggml_tensor * x, int64_t width,
+        int64_t n_head, int64_t factors, int64_t tokens, char * err, size_t err_size);
 
 // Heads of d_k·d_v + extra floats in a slot; 0 if they do not fill it.
 int64_t scan_heads(int64_t slot_size, int64_t d_k, int64_t d_v, int64_t extra);
 
 // Checks state and ids. The state must hold whole slots of `slot_size` floats; slot_size < 0: any.
-bool scan_check_state(const struct ggml_tensor * state, const struct ggml_tensor * ids, int64_t slot_size, char * err, size_t err_size);
+bool scan_check_state(const struct ggml_tensor * state, const struct ggml_tensor * ids,
+        int64_t slot_size, char * err, size_t err_size);
 
 #ifdef __cplusplus
 }

@@ -4,16 +4,19 @@
 
 #include <inttypes.h>
 
-struct ggml_tensor * ggml_short_conv(
-        struct ggml_context * ctx, const struct ggml_short_conv_args * args, char * err, size_t err_size) {
+struct ggml_tensor * ggml_short_conv(struct ggml_context * ctx,
+        const struct ggml_short_conv_args * args, char * err, size_t err_size) {
     const struct ggml_short_conv_args * a = args;
 
     if (a->x == NULL) {
         return scan_refuse(err, err_size, "x is missing");
     }
-    if (a->x->type != GGML_TYPE_F32 || a->x->nb[0] != sizeof(float) || a->x->nb[1] % sizeof(float) != 0 || a->x->ne[0] < 1 || a->x->ne[1] < 1 ||
+    if (a->x->type != GGML_TYPE_F32 || a->x->nb[0] != sizeof(float) ||
+            a->x->nb[1] % sizeof(float) != 0 || a->x->ne[0] < 1 || a->x->ne[1] < 1 ||
             a->x->ne[2] != 1 || a->x->ne[3] != 1) {
-        return scan_refuse(err, err_size, "x is %s [%" PRId64 ", %" PRId64 ", %" PRId64 ", %" PRId64 "]; expected f32 [channels, tokens] with contiguous rows",
+        return scan_refuse(err, err_size,
+                "x is %s [%" PRId64 ", %" PRId64 ", %" PRId64 ", %" PRId64
+                "]; expected f32 [channels, tokens] with contiguous rows",
                 ggml_type_name(a->x->type), a->x->ne[0], a->x->ne[1], a->x->ne[2], a->x->ne[3]);
     }
     const int64_t channels = a->x->ne[0];
@@ -22,20 +25,25 @@ struct ggml_tensor * ggml_short_conv(
 
     if (a->weight != NULL) {
         width = a->weight->ne[0];
-        if (a->weight->type != GGML_TYPE_F32 || !ggml_is_contiguous(a->weight) || width < 2 || a->weight->ne[1] != channels ||
-                a->weight->ne[2] != 1 || a->weight->ne[3] != 1) {
+        if (a->weight->type != GGML_TYPE_F32 || !ggml_is_contiguous(a->weight) || width < 2 ||
+                a->weight->ne[1] != channels || a->weight->ne[2] != 1 || a->weight->ne[3] != 1) {
             return scan_refuse(err, err_size,
-                    "weight is %s [%" PRId64 ", %" PRId64 ", %" PRId64 ", %" PRId64 "]; expected contiguous f32 [width of 2 or more, %" PRId64 "]",
-                    ggml_type_name(a->weight->type), width, a->weight->ne[1], a->weight->ne[2], a->weight->ne[3], channels);
+                    "weight is %s [%" PRId64 ", %" PRId64 ", %" PRId64 ", %" PRId64
+                    "]; expected contiguous f32 [width of 2 or more, %" PRId64 "]",
+                    ggml_type_name(a->weight->type), width, a->weight->ne[1], a->weight->ne[2],
+                    a->weight->ne[3], channels);
         }
     } else if (a->bias != NULL || a->silu) {
-        return scan_refuse(err, err_size, "%s is given without weight; a token shift has none", a->bias != NULL ? "bias" : "silu");
+        return scan_refuse(err, err_size, "%s is given without weight; a token shift has none",
+                a->bias != NULL ? "bias" : "silu");
     }
-    if (a->bias != NULL && (a->bias->type != GGML_TYPE_F32 || !ggml_is_contiguous(a->bias) || ggml_nelements(a->bias) != channels)) {
-        return scan_refuse(err, err_size, "bias is %s with %" PRId64 " elements; expected contiguous f32 with %" PRId64,
+    if (a->bias != NULL && (a->bias->type != GGML_TYPE_F32 || !ggml_is_contiguous(a->bias) ||
+                                   ggml_nelements(a->bias) != channels)) {
+        return scan_refuse(err, err_size,
+                "bias is %s with %" PRId64 " elements; expected contiguous f32 with %" PRId64,
                 ggml_type_name(a->bias->type), ggml_nelements(a->bias), channels);
     }
-    if (!scan_check_state(a->state, a->ids, channels*(width - 1), err, err_size)) {
+    if (!scan_check_state(a->state, a->ids, channels * (width - 1), err, err_size)) {
         return NULL;
     }
 

@@ -1,30 +1,37 @@
-// Builder of GGML_OP_SIGNED_SCAN: finds out which transition is meant, checks shapes, makes the node.
+// Builder of GGML_OP_SIGNED_SCAN: finds out which transition is meant, checks shapes, makes the
+// node.
 
 #include "scan-common.h"
 
 #include <inttypes.h>
 
-// A is small and constant: any strides, so that a transposed view of [d_k, d_v] serves as it is in the file.
-static bool check_A(const struct ggml_tensor * A, int64_t d_v, int64_t d_k, int64_t H, char * err, size_t err_size) {
-    if (A->type != GGML_TYPE_F32 || A->ne[0] != d_v || A->ne[1] != d_k || A->ne[2] < 1 || H % A->ne[2] != 0 || A->ne[3] != 1 ||
-            A->nb[0] % sizeof(float) != 0 || A->nb[1] % sizeof(float) != 0 || A->nb[2] % sizeof(float) != 0) {
+// A is small and constant: any strides, so that a transposed view of [d_k, d_v] serves as it is in
+// the file.
+static bool check_A(const struct ggml_tensor * A, int64_t d_v, int64_t d_k, int64_t H, char * err,
+        size_t err_size) {
+    if (A->type != GGML_TYPE_F32 || A->ne[0] != d_v || A->ne[1] != d_k || A->ne[2] < 1 ||
+            H % A->ne[2] != 0 || A->ne[3] != 1 || A->nb[0] % sizeof(float) != 0 ||
+            A->nb[1] % sizeof(float) != 0 || A->nb[2] % sizeof(float) != 0) {
         scan_refuse(err, err_size,
-                "A is %s [%" PRId64 ", %" PRId64 ", %" PRId64 ", %" PRId64 "]; expected f32 [%" PRId64 ", %" PRId64 ", a divisor of %" PRId64 "] with strides of whole floats",
+                "A is %s [%" PRId64 ", %" PRId64 ", %" PRId64 ", %" PRId64
+                "]; expected f32 [%" PRId64 ", %" PRId64 ", a divisor of %" PRId64
+                "] with strides of whole floats",
                 ggml_type_name(A->type), A->ne[0], A->ne[1], A->ne[2], A->ne[3], d_v, d_k, H);
         return false;
     }
     return true;
 }
 
-struct ggml_tensor * ggml_signed_scan(
-        struct ggml_context * ctx, const struct ggml_signed_scan_args * args, char * err, size_t err_size) {
+struct ggml_tensor * ggml_signed_scan(struct ggml_context * ctx,
+        const struct ggml_signed_scan_args * args, char * err, size_t err_size) {
     const struct ggml_signed_scan_args * a = args;
 
-    const bool ssm   = a->dt    != NULL || a->A     != NULL;
+    const bool ssm   = a->dt != NULL || a->A != NULL;
     const bool mlstm = a->log_f != NULL || a->log_i != NULL;
 
     if ((a->gate != NULL) + ssm + mlstm > 1) {
-        return scan_refuse(err, err_size, "more than one transition is given; expected one of: gate, dt and A, log_f and log_i");
+        return scan_refuse(err, err_size,
+                "more than one transition is given; expected one of: gate, dt and A, log_f and log_i");
     }
     if (a->bonus != NULL && (ssm || mlstm)) {
         return scan_refuse(err, err_size, "bonus goes with gate only");
@@ -42,49 +49,56 @@ struct ggml_tensor * ggml_signed_scan(
     const int64_t T   = a->b->ne[3];
 
     if (!scan_check_tokens("b", a->b, d_k, -1, 1, T, err, err_size) ||
-        !scan_check_tokens("x", a->x, d_v, -1, 1, T, err, err_size)) {
+            !scan_check_tokens("x", a->x, d_v, -1, 1, T, err, err_size)) {
         return NULL;
     }
     const int64_t H = scan_heads(a->state->ne[0], d_k, d_v, mlstm ? d_k + 1 : 0);
     if (H == 0) {
-        return scan_refuse(err, err_size, "state has %" PRId64 " floats in a slot; expected a multiple of %s for d_k = %" PRId64 ", d_v = %" PRId64,
+        return scan_refuse(err, err_size,
+                "state has %" PRId64
+                " floats in a slot; expected a multiple of %s for d_k = %" PRId64
+                ", d_v = %" PRId64,
                 a->state->ne[0], mlstm ? "d_k·d_v + d_k + 1" : "d_k·d_v", d_k, d_v);
     }
 
     if (!scan_check_tokens("b", a->b, d_k, H, 1, T, err, err_size) ||
-        !scan_check_tokens("c", a->c, d_k, H, 1, T, err, err_size) ||
-        !scan_check_tokens("x", a->x, d_v, H, 1, T, err, err_size)) {
+            !scan_check_tokens("c", a->c, d_k, H, 1, T, err, err_size) ||
+            !scan_check_tokens("x", a->x, d_v, H, 1, T, err, err_size)) {
         return NULL;
     }
 
-    struct scan_params   params = { .scale = a->scale, .eps = a->eps, .path = a->path, .kind = SIGNED_SCAN_NONE, .form = a->form };
-    struct ggml_tensor * gate   = a->gate;
-    struct ggml_tensor * aux    = a->bonus;
+    struct scan_params params = {
+        .scale = a->scale, .eps = a->eps, .path = a->path, .kind = SIGNED_SCAN_NONE, .form = a->form
+    };
+    struct ggml_tensor * gate = a->gate;
+    struct ggml_tensor * aux  = a->bonus;
 
     if (ssm) {
         gate = a->dt;
         aux  = a->A;
         if (gate == NULL || aux == NULL) {
-            return scan_refuse(err, err_size, "%s is missing; expected dt and A together", gate == NULL ? "dt" : "A");
+            return scan_refuse(err, err_size, "%s is missing; expected dt and A together",
+                    gate == NULL ? "dt" : "A");
         }
         const bool scalar = aux->ne[0] == 1 && aux->ne[1] == 1;
-        params.kind = scalar ? SIGNED_SCAN_SCALAR : SIGNED_SCAN_ELEMENT;
+        params.kind       = scalar ? SIGNED_SCAN_SCALAR : SIGNED_SCAN_ELEMENT;
         if (!check_A(aux, scalar ? 1 : d_v, scalar ? 1 : d_k, H, err, err_size) ||
-            !scan_check_tokens("dt", gate, scalar ? 1 : d_v, H, 1, T, err, err_size)) {
+                !scan_check_tokens("dt", gate, scalar ? 1 : d_v, H, 1, T, err, err_size)) {
             return NULL;
         }
     } else if (mlstm) {
-        gate = a->log_f;
-        aux  = a->log_i;
+        gate        = a->log_f;
+        aux         = a->log_i;
         params.kind = SIGNED_SCAN_MLSTM;
         if (!scan_check_tokens("log_f", gate, 1, H, 1, T, err, err_size) ||
-            !scan_check_tokens("log_i", aux,  1, H, 1, T, err, err_size)) {
+                !scan_check_tokens("log_i", aux, 1, H, 1, T, err, err_size)) {
             return NULL;
         }
     } else if (gate != NULL) {
         const bool head = gate->ne[0] == 1;
-        params.kind = head ? SIGNED_SCAN_HEAD : SIGNED_SCAN_CHANNEL;
-        if (!scan_check_tokens("gate", gate, head ? 1 : d_k, H, 1, gate->ne[3] == 1 ? 1 : T, err, err_size)) {
+        params.kind     = head ? SIGNED_SCAN_HEAD : SIGNED_SCAN_CHANNEL;
+        if (!scan_check_tokens(
+                    "gate", gate, head ? 1 : d_k, H, 1, gate->ne[3] == 1 ? 1 : T, err, err_size)) {
             return NULL;
         }
     }
@@ -95,7 +109,8 @@ struct ggml_tensor * ggml_signed_scan(
         }
     }
     if (a->path == GGML_SCAN_PATH_CHUNK && params.kind == SIGNED_SCAN_ELEMENT) {
-        return scan_refuse(err, err_size, "a transition per element has no chunked path; expected auto, step or reference");
+        return scan_refuse(err, err_size,
+                "a transition per element has no chunked path; expected auto, step or reference");
     }
 
     struct ggml_tensor * op = ggml_new_tensor_3d(ctx, GGML_TYPE_F32, d_v, H, T);

@@ -11,7 +11,8 @@
 #ifdef __GNUC__
 __attribute__((format(printf, 3, 4)))
 #endif
-static bool refuse(char * err, size_t err_size, const char * fmt, ...) {
+static bool
+refuse(char * err, size_t err_size, const char * fmt, ...) {
     va_list args;
     va_start(args, fmt);
     vsnprintf(err, err_size, fmt, args);
@@ -24,20 +25,24 @@ static bool refuse(char * err, size_t err_size, const char * fmt, ...) {
 //
 
 static ggml_backend_buffer_t buffer_of(const struct ggml_tensor * t) {
-    return t->view_src != NULL ? t->view_src->buffer : t->buffer; // ggml keeps no chains of view_src
+    return t->view_src != NULL ? t->view_src->buffer
+                               : t->buffer; // ggml keeps no chains of view_src
 }
 
 struct region {
-    ggml_backend_buffer_t buffer; // NULL: a tensor that the graph allocator will place, never a state
-    uintptr_t             lo, hi; // from the first byte to behind the last. Without the buffer they mean nothing: addresses of two remote
-                                  // devices may coincide
-    size_t                width;  // blocks of `width` bytes ...
-    size_t                stride; // ... this far apart; 0: one block
+    ggml_backend_buffer_t
+              buffer; // NULL: a tensor that the graph allocator will place, never a state
+    uintptr_t lo,
+            hi; // from the first byte to behind the last. Without the buffer they mean nothing: addresses of two remote
+                // devices may coincide
+    size_t width;  // blocks of `width` bytes ...
+    size_t stride; // ... this far apart; 0: one block
 };
 
 static struct region region_of(const struct ggml_tensor * t) {
     const size_t    size = ggml_nbytes(t);
-    const uintptr_t lo   = t->view_src != NULL ? (uintptr_t) t->view_src->data + t->view_offs : (uintptr_t) t->data;
+    const uintptr_t lo   = t->view_src != NULL ? (uintptr_t) t->view_src->data + t->view_offs
+                                               : (uintptr_t) t->data;
 
     struct region r = { .buffer = buffer_of(t), .lo = lo, .hi = lo + size, .width = size };
     if (r.buffer != NULL && !ggml_is_contiguous(t)) {
@@ -46,23 +51,26 @@ static struct region region_of(const struct ggml_tensor * t) {
             i--;
         }
         r.stride = t->nb[i];
-        r.width  = size - (size_t) (t->ne[i] - 1)*t->nb[i];
+        r.width  = size - (size_t) (t->ne[i] - 1) * t->nb[i];
     }
     return r;
 }
 
-// True if two regions have a byte in common. Exact for contiguous tensors and for columns of one matrix: the states of several layers side
-// by side in each slot. Gaps in other layouts count as touched.
+// True if two regions have a byte in common. Exact for contiguous tensors and for columns of one
+// matrix: the states of several layers side by side in each slot. Gaps in other layouts count as
+// touched.
 static bool overlap(const struct region * a, const struct region * b) {
     if (a->buffer != b->buffer || a->lo >= b->hi || b->lo >= a->hi) {
         return false;
     }
     const size_t stride = a->stride > 0 ? a->stride : b->stride;
-    if (stride == 0 || (b->stride > 0 && b->stride != stride) || a->width > stride || b->width > stride) {
+    if (stride == 0 || (b->stride > 0 && b->stride != stride) || a->width > stride ||
+            b->width > stride) {
         return true;
     }
     // how far behind the start of a block of a the next block of b starts
-    const size_t shift = b->lo >= a->lo ? (b->lo - a->lo) % stride : (stride - (a->lo - b->lo) % stride) % stride;
+    const size_t shift = b->lo >= a->lo ? (b->lo - a->lo) % stride
+                                        : (stride - (a->lo - b->lo) % stride) % stride;
     return shift < a->width || shift + b->width > stride;
 }
 
@@ -74,8 +82,8 @@ struct scan {
     struct ggml_tensor * op;
     struct ggml_tensor * state;  // src[0] as built
     struct region        region; // of the state
-    uintptr_t            reach;  // largest hi of this entry and of those before it in the same buffer
-    int                  order;  // index of the node
+    uintptr_t reach; // largest hi of this entry and of those before it in the same buffer
+    int       order; // index of the node
 };
 
 struct lrnn_graph_scans {
@@ -104,9 +112,10 @@ static int scan_compare(const void * a, const void * b) {
 static int scans_end(const struct lrnn_graph_scans * scans, const struct region * region) {
     int lo = 0, hi = region->buffer != NULL ? scans->n : 0;
     while (lo < hi) { // the first entry that starts at or behind the end of the region
-        const int             mid = lo + (hi - lo)/2;
+        const int             mid = lo + (hi - lo) / 2;
         const struct region * r   = &scans->scan[mid].region;
-        if ((uintptr_t) r->buffer < (uintptr_t) region->buffer || (r->buffer == region->buffer && r->lo < region->hi)) {
+        if ((uintptr_t) r->buffer < (uintptr_t) region->buffer ||
+                (r->buffer == region->buffer && r->lo < region->hi)) {
             lo = mid + 1;
         } else {
             hi = mid;
@@ -115,7 +124,8 @@ static int scans_end(const struct lrnn_graph_scans * scans, const struct region 
     return lo;
 }
 
-static const struct scan * scans_next(const struct lrnn_graph_scans * scans, const struct region * region, int before, int * i) {
+static const struct scan * scans_next(
+        const struct lrnn_graph_scans * scans, const struct region * region, int before, int * i) {
     while (*i > 0) {
         const struct scan * s = &scans->scan[--*i];
         if (s->region.buffer != region->buffer || s->reach <= region->lo) {
@@ -130,10 +140,12 @@ static const struct scan * scans_next(const struct lrnn_graph_scans * scans, con
 }
 
 static bool is_view_op(const struct ggml_tensor * t) {
-    return t->op == GGML_OP_VIEW || t->op == GGML_OP_RESHAPE || t->op == GGML_OP_PERMUTE || t->op == GGML_OP_TRANSPOSE;
+    return t->op == GGML_OP_VIEW || t->op == GGML_OP_RESHAPE || t->op == GGML_OP_PERMUTE ||
+           t->op == GGML_OP_TRANSPOSE;
 }
 
-// The scan after which t is read: views of a state lead to the state itself or, through ggml_scan_state_after, to a scan.
+// The scan after which t is read: views of a state lead to the state itself or, through
+// ggml_scan_state_after, to a scan.
 static const struct ggml_tensor * scan_before(const struct ggml_tensor * t) {
     while (t != NULL && is_view_op(t)) {
         t = t->src[0];
@@ -151,16 +163,20 @@ static bool is_read_after(const struct ggml_tensor * t, const struct ggml_tensor
     return false;
 }
 
-// Of the scans before node `before` that work on bytes of t, one that t is not read after; NULL if there is none.
-static const struct scan * scans_conflict(const struct lrnn_graph_scans * scans, const struct ggml_tensor * t, int before) {
+// Of the scans before node `before` that work on bytes of t, one that t is not read after; NULL if
+// there is none.
+static const struct scan * scans_conflict(
+        const struct lrnn_graph_scans * scans, const struct ggml_tensor * t, int before) {
     const struct region region = region_of(t);
 
-    // if as many scans of the chain above t work on its bytes, it is all of them: that much is quick to say for a long chain
+    // if as many scans of the chain above t work on its bytes, it is all of them: that much is
+    // quick to say for a long chain
     int n = 0;
-    for (int i = scans_end(scans, &region); scans_next(scans, &region, before, &i) != NULL; ) {
+    for (int i = scans_end(scans, &region); scans_next(scans, &region, before, &i) != NULL;) {
         n++;
     }
-    for (const struct ggml_tensor * s = n > 0 ? scan_before(t) : NULL; s != NULL; s = scan_before(s->src[0])) {
+    for (const struct ggml_tensor * s = n > 0 ? scan_before(t) : NULL; s != NULL;
+            s                         = scan_before(s->src[0])) {
         const struct region r = region_of(s->src[0]);
         n -= overlap(&r, &region);
     }
@@ -176,7 +192,8 @@ static const struct scan * scans_conflict(const struct lrnn_graph_scans * scans,
     return s;
 }
 
-static bool check_node(const struct lrnn_graph_scans * scans, const struct ggml_tensor * node, int order, char * err, size_t err_size) {
+static bool check_node(const struct lrnn_graph_scans * scans, const struct ggml_tensor * node,
+        int order, char * err, size_t err_size) {
     if (is_view_op(node)) {
         return true; // touches no data; what reads the view is checked
     }
@@ -210,7 +227,8 @@ static bool check_node(const struct lrnn_graph_scans * scans, const struct ggml_
         int                 i      = scans_end(scans, &region);
         const struct scan * s      = scans_next(scans, &region, INT_MAX, &i);
         if (s != NULL) {
-            return refuse(err, err_size, "%s '%s' writes bytes of state '%s', which %s '%s' works on; expected only scans to write a state",
+            return refuse(err, err_size,
+                    "%s '%s' writes bytes of state '%s', which %s '%s' works on; expected only scans to write a state",
                     op_name, node->name, s->state->name, ggml_op_name(s->op->op), s->op->name);
         }
     }
@@ -221,17 +239,20 @@ static bool check_scan(const struct scan * s, char * err, size_t err_size) {
     const char * op_name = ggml_op_name(s->op->op);
 
     if (s->op->buffer != NULL) {
-        return refuse(err, err_size, "%s '%s' already lies in buffer '%s'; expected a graph that was not allocated before",
+        return refuse(err, err_size,
+                "%s '%s' already lies in buffer '%s'; expected a graph that was not allocated before",
                 op_name, s->op->name, ggml_backend_buffer_name(s->op->buffer));
     }
     if (s->region.buffer == NULL) {
-        return refuse(err, err_size, "state '%s' of %s '%s' has no buffer; expected a state that was allocated before the graph",
+        return refuse(err, err_size,
+                "state '%s' of %s '%s' has no buffer; expected a state that was allocated before the graph",
                 s->state->name, op_name, s->op->name);
     }
     return true;
 }
 
-struct lrnn_graph_scans * lrnn_graph_scans_find(struct ggml_cgraph * graph, char * err, size_t err_size) {
+struct lrnn_graph_scans * lrnn_graph_scans_find(
+        struct ggml_cgraph * graph, char * err, size_t err_size) {
     const int n_nodes = ggml_graph_n_nodes(graph);
 
     int n = 0;
@@ -239,7 +260,7 @@ struct lrnn_graph_scans * lrnn_graph_scans_find(struct ggml_cgraph * graph, char
         n += ggml_is_scan(ggml_graph_node(graph, i));
     }
 
-    struct lrnn_graph_scans * scans = malloc(sizeof(*scans) + (size_t) n*sizeof(scans->scan[0]));
+    struct lrnn_graph_scans * scans = malloc(sizeof(*scans) + (size_t) n * sizeof(scans->scan[0]));
     if (scans == NULL) {
         refuse(err, err_size, "out of memory for the check of a graph with %d scans", n);
         return NULL;
@@ -252,7 +273,9 @@ struct lrnn_graph_scans * lrnn_graph_scans_find(struct ggml_cgraph * graph, char
         struct ggml_tensor * node = ggml_graph_node(graph, i);
         if (ggml_is_scan(node)) {
             struct scan * s = &scans->scan[scans->n++];
-            *s = (struct scan) { .op = node, .state = node->src[0], .region = region_of(node->src[0]), .order = i };
+            *s              = (struct scan) {
+                             .op = node, .state = node->src[0], .region = region_of(node->src[0]), .order = i
+            };
             ok = check_scan(s, err, err_size);
         }
     }
@@ -260,7 +283,7 @@ struct lrnn_graph_scans * lrnn_graph_scans_find(struct ggml_cgraph * graph, char
     qsort(scans->scan, (size_t) scans->n, sizeof(scans->scan[0]), scan_compare);
     for (int i = 0; i < scans->n; ++i) {
         struct scan * s = &scans->scan[i];
-        s->reach = s->region.hi;
+        s->reach        = s->region.hi;
         if (i > 0 && s[-1].region.buffer == s->region.buffer && s[-1].reach > s->reach) {
             s->reach = s[-1].reach;
         }
@@ -285,16 +308,19 @@ void lrnn_graph_scans_free(struct lrnn_graph_scans * scans) {
 // Places
 //
 
-// A backend of the scheduler that computes op and works directly on memory of `buffer` (NULL: any). The one whose device owns the buffer
-// comes first, then the order of the scheduler; host memory has no owner.
-static ggml_backend_t find_backend(ggml_backend_sched_t sched, ggml_backend_buffer_t buffer, const struct ggml_tensor * op) {
+// A backend of the scheduler that computes op and works directly on memory of `buffer` (NULL: any).
+// The one whose device owns the buffer comes first, then the order of the scheduler; host memory
+// has no owner.
+static ggml_backend_t find_backend(
+        ggml_backend_sched_t sched, ggml_backend_buffer_t buffer, const struct ggml_tensor * op) {
     ggml_backend_buffer_type_t buft  = buffer != NULL ? ggml_backend_buffer_get_type(buffer) : NULL;
-    ggml_backend_dev_t         owner = buft   != NULL ? ggml_backend_buft_get_device(buft)   : NULL;
+    ggml_backend_dev_t         owner = buft != NULL ? ggml_backend_buft_get_device(buft) : NULL;
 
     ggml_backend_t found = NULL;
     for (int i = 0; i < ggml_backend_sched_get_n_backends(sched); ++i) {
         ggml_backend_t backend = ggml_backend_sched_get_backend(sched, i);
-        if ((buft != NULL && !ggml_backend_supports_buft(backend, buft)) || !ggml_backend_supports_op(backend, op)) {
+        if ((buft != NULL && !ggml_backend_supports_buft(backend, buft)) ||
+                !ggml_backend_supports_op(backend, op)) {
             continue;
         }
         if (owner == NULL || ggml_backend_get_device(backend) == owner) {
@@ -307,29 +333,37 @@ static ggml_backend_t find_backend(ggml_backend_sched_t sched, ggml_backend_buff
     return found;
 }
 
-bool lrnn_graph_scans_pin(const struct lrnn_graph_scans * scans, ggml_backend_sched_t sched, char * err, size_t err_size) {
+bool lrnn_graph_scans_pin(const struct lrnn_graph_scans * scans, ggml_backend_sched_t sched,
+        char * err, size_t err_size) {
     for (int i = 0; i < scans->n; ++i) {
         const struct scan * s       = &scans->scan[i];
         ggml_backend_t      backend = find_backend(sched, s->region.buffer, s->op);
         if (backend == NULL) {
-            return refuse(err, err_size, "state '%s' lies in buffer '%s', where no backend of the scheduler computes %s '%s'",
-                    s->state->name, ggml_backend_buffer_name(s->region.buffer), ggml_op_name(s->op->op), s->op->name);
+            return refuse(err, err_size,
+                    "state '%s' lies in buffer '%s', where no backend of the scheduler computes %s '%s'",
+                    s->state->name, ggml_backend_buffer_name(s->region.buffer),
+                    ggml_op_name(s->op->op), s->op->name);
         }
-        // The scheduler may still move the op to a backend of higher priority with the same type of buffers (two CPU backends): its
-        // third pass does not spare assignments by the caller. It asks that backend for every source, so the state stays in reach.
+        // The scheduler may still move the op to a backend of higher priority with the same type of
+        // buffers (two CPU backends): its third pass does not spare assignments by the caller. It
+        // asks that backend for every source, so the state stays in reach.
         ggml_backend_sched_set_tensor_backend(sched, s->op, backend);
     }
     return true;
 }
 
-// The scheduler aborts on a tensor that lies in a buffer out of reach of its backends, and on an op that none of them supports.
-static bool check_places(ggml_backend_sched_t sched, struct ggml_cgraph * graph, char * err, size_t err_size) {
+// The scheduler aborts on a tensor that lies in a buffer out of reach of its backends, and on an op
+// that none of them supports.
+static bool check_places(
+        ggml_backend_sched_t sched, struct ggml_cgraph * graph, char * err, size_t err_size) {
     for (int i = 0; i < ggml_graph_n_nodes(graph); ++i) {
         const struct ggml_tensor * node   = ggml_graph_node(graph, i);
         ggml_backend_buffer_t      buffer = buffer_of(node);
         if (!ggml_is_scan(node) && find_backend(sched, buffer, node) == NULL) {
-            return refuse(err, err_size, "no backend of the scheduler computes %s '%s' in buffer '%s'",
-                    ggml_op_name(node->op), node->name, buffer != NULL ? ggml_backend_buffer_name(buffer) : "any");
+            return refuse(err, err_size,
+                    "no backend of the scheduler computes %s '%s' in buffer '%s'",
+                    ggml_op_name(node->op), node->name,
+                    buffer != NULL ? ggml_backend_buffer_name(buffer) : "any");
         }
         for (int j = 0; j < GGML_MAX_SRC; ++j) {
             const struct ggml_tensor * src = node->src[j];
@@ -337,7 +371,8 @@ static bool check_places(ggml_backend_sched_t sched, struct ggml_cgraph * graph,
                 continue; // not a leaf, or a leaf that the scheduler will place
             }
             if (find_backend(sched, buffer_of(src), src) == NULL) {
-                return refuse(err, err_size, "tensor '%s' lies in buffer '%s', out of reach of every backend of the scheduler",
+                return refuse(err, err_size,
+                        "tensor '%s' lies in buffer '%s', out of reach of every backend of the scheduler",
                         src->name, ggml_backend_buffer_name(buffer_of(src)));
             }
         }
@@ -345,35 +380,42 @@ static bool check_places(ggml_backend_sched_t sched, struct ggml_cgraph * graph,
     return true;
 }
 
-bool lrnn_graph_scans_verify(const struct lrnn_graph_scans * scans, ggml_backend_sched_t sched, char * err, size_t err_size) {
+bool lrnn_graph_scans_verify(const struct lrnn_graph_scans * scans, ggml_backend_sched_t sched,
+        char * err, size_t err_size) {
     for (int i = 0; i < scans->n; ++i) {
         const struct scan * s = &scans->scan[i];
-        // The scheduler makes its copies while it splits the graph and writes them into the nodes of the caller, so they can be seen here.
+        // The scheduler makes its copies while it splits the graph and writes them into the nodes
+        // of the caller, so they can be seen here.
         if (s->op->src[0] != s->state) {
             ggml_backend_t backend = ggml_backend_sched_get_tensor_backend(sched, s->op);
             return refuse(err, err_size,
                     "%s '%s' is placed on backend '%s', away from its state '%s' in buffer '%s': "
                     "it would work on the copy '%s' and the update would be lost",
-                    ggml_op_name(s->op->op), s->op->name, backend != NULL ? ggml_backend_name(backend) : "none",
-                    s->state->name, ggml_backend_buffer_name(s->region.buffer), s->op->src[0]->name);
+                    ggml_op_name(s->op->op), s->op->name,
+                    backend != NULL ? ggml_backend_name(backend) : "none", s->state->name,
+                    ggml_backend_buffer_name(s->region.buffer), s->op->src[0]->name);
         }
     }
     return true;
 }
 
-bool lrnn_graph_alloc(ggml_backend_sched_t sched, struct ggml_cgraph * graph, char * err, size_t err_size) {
-    ggml_backend_sched_reset(sched); // first: an allocated scheduler computes the graph it has, whatever graph it is given
+bool lrnn_graph_alloc(
+        ggml_backend_sched_t sched, struct ggml_cgraph * graph, char * err, size_t err_size) {
+    ggml_backend_sched_reset(
+            sched); // first: an allocated scheduler computes the graph it has, whatever graph it is given
 
     struct lrnn_graph_scans * scans = lrnn_graph_scans_find(graph, err, err_size);
     if (scans == NULL) {
         return false;
     }
 
-    bool ok = lrnn_graph_scans_pin(scans, sched, err, err_size) && check_places(sched, graph, err, err_size);
+    bool ok = lrnn_graph_scans_pin(scans, sched, err, err_size) &&
+              check_places(sched, graph, err, err_size);
     if (ok) {
-        ok = ggml_backend_sched_alloc_graph(sched, graph) ?
-            lrnn_graph_scans_verify(scans, sched, err, err_size) :
-            refuse(err, err_size, "not enough memory for a graph of %d nodes", ggml_graph_n_nodes(graph));
+        ok = ggml_backend_sched_alloc_graph(sched, graph)
+                     ? lrnn_graph_scans_verify(scans, sched, err, err_size)
+                     : refuse(err, err_size, "not enough memory for a graph of %d nodes",
+                               ggml_graph_n_nodes(graph));
     }
     if (!ok) {
         ggml_backend_sched_reset(sched);

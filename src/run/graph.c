@@ -5,7 +5,8 @@
 
 enum { FEW_COLUMNS = 32 }; // sequences that are decoded together
 
-static struct ggml_tensor * checked(struct graph * g, struct ggml_tensor * op, const char * what, const char * why, int64_t ne0, int64_t ne1) {
+static struct ggml_tensor * checked(struct graph * g, struct ggml_tensor * op, const char * what,
+        const char * why, int64_t ne0, int64_t ne1) {
     if (op != NULL) {
         return op;
     }
@@ -16,13 +17,18 @@ static struct ggml_tensor * checked(struct graph * g, struct ggml_tensor * op, c
     return ggml_new_tensor_3d(g->ctx, GGML_TYPE_F32, ne0, ne1, g->n_tokens);
 }
 
-struct ggml_tensor * graph_linear(struct graph * g, struct ggml_tensor * w, struct ggml_tensor * b, struct ggml_tensor * x) {
+struct ggml_tensor * graph_linear(
+        struct graph * g, struct ggml_tensor * w, struct ggml_tensor * b, struct ggml_tensor * x) {
     struct ggml_tensor * y;
-    if (g->model->is_quantized && !ggml_is_quantized(w->type) && x->ne[1] > 1 && x->ne[1] <= FEW_COLUMNS && x->ne[2] == 1) {
-        // T products of one column, not one of T: ggml sums F32 and F16 in another order for several columns than for one. Quantised matrices
-        // it does not, and what is not quantised beside them (gates, short rows) must not be what lets a sequence feel its neighbours. A prompt is not
-        // worth it: it would be read 3 to 6 % slower.
-        y = ggml_mul_mat(g->ctx, w, ggml_view_3d(g->ctx, x, x->ne[0], 1, x->ne[1], x->nb[1], x->nb[1], 0)); // [out, 1, T]
+    if (g->model->is_quantized && !ggml_is_quantized(w->type) && x->ne[1] > 1 &&
+            x->ne[1] <= FEW_COLUMNS && x->ne[2] == 1) {
+        // T products of one column, not one of T: ggml sums F32 and F16 in another order for
+        // several columns than for one. Quantised matrices it does not, and what is not quantised
+        // beside them (gates, short rows) must not be what lets a sequence feel its neighbours. A
+        // prompt is not worth it: it would be read 3 to 6 % slower.
+        y = ggml_mul_mat(g->ctx, w,
+                ggml_view_3d(
+                        g->ctx, x, x->ne[0], 1, x->ne[1], x->nb[1], x->nb[1], 0)); // [out, 1, T]
         y = ggml_reshape_2d(g->ctx, y, w->ne[1], x->ne[1]);
     } else {
         y = ggml_mul_mat(g->ctx, w, x);
@@ -30,14 +36,16 @@ struct ggml_tensor * graph_linear(struct graph * g, struct ggml_tensor * w, stru
     return b != NULL ? ggml_add(g->ctx, y, b) : y;
 }
 
-struct ggml_tensor * graph_rms_norm(struct graph * g, struct ggml_tensor * x, struct ggml_tensor * w, float eps) {
+struct ggml_tensor * graph_rms_norm(
+        struct graph * g, struct ggml_tensor * x, struct ggml_tensor * w, float eps) {
     struct ggml_tensor * y = ggml_rms_norm(g->ctx, x, eps);
     return w != NULL ? ggml_mul(g->ctx, y, w) : y;
 }
 
-struct ggml_tensor * graph_layer_norm(struct graph * g, struct ggml_tensor * x, struct ggml_tensor * w, struct ggml_tensor * b, float eps) {
+struct ggml_tensor * graph_layer_norm(struct graph * g, struct ggml_tensor * x,
+        struct ggml_tensor * w, struct ggml_tensor * b, float eps) {
     struct ggml_tensor * y = ggml_norm(g->ctx, x, eps);
-    y = w != NULL ? ggml_mul(g->ctx, y, w) : y;
+    y                      = w != NULL ? ggml_mul(g->ctx, y, w) : y;
     return b != NULL ? ggml_add(g->ctx, y, b) : y;
 }
 
@@ -45,43 +53,53 @@ struct ggml_tensor * graph_l2_norm(struct graph * g, struct ggml_tensor * x, flo
     // ggml_l2_norm divides by max(‖x‖, eps); with the eps inside the root, n = ne[0]:
     //     x / sqrt(Σx² + eps) = n^-1/2 · x / sqrt(mean(x²) + eps/n)
     const float n = (float) x->ne[0];
-    return ggml_scale(g->ctx, ggml_rms_norm(g->ctx, x, eps/n), 1.0f/sqrtf(n));
+    return ggml_scale(g->ctx, ggml_rms_norm(g->ctx, x, eps / n), 1.0f / sqrtf(n));
 }
 
 struct ggml_tensor * graph_soft_cap(struct graph * g, struct ggml_tensor * x, float cap) {
-    return cap > 0.0f ? ggml_scale(g->ctx, ggml_tanh(g->ctx, ggml_scale(g->ctx, x, 1.0f/cap)), cap) : x;
+    return cap > 0.0f
+                   ? ggml_scale(g->ctx, ggml_tanh(g->ctx, ggml_scale(g->ctx, x, 1.0f / cap)), cap)
+                   : x;
 }
 
-struct ggml_tensor * graph_rope(struct graph * g, struct ggml_tensor * x, float theta, struct ggml_tensor * factors) {
-    return ggml_rope_ext(g->ctx, x, g->positions, factors, (int) x->ne[0], GGML_ROPE_TYPE_NEOX, 0, theta, 1.0f, 0.0f, 1.0f, 0.0f, 0.0f);
+struct ggml_tensor * graph_rope(
+        struct graph * g, struct ggml_tensor * x, float theta, struct ggml_tensor * factors) {
+    return ggml_rope_ext(g->ctx, x, g->positions, factors, (int) x->ne[0], GGML_ROPE_TYPE_NEOX, 0,
+            theta, 1.0f, 0.0f, 1.0f, 0.0f, 0.0f);
 }
 
 struct ggml_tensor * graph_mask(struct graph * g, int32_t i, int64_t window) {
     if (g->masks[i] == NULL) {
-        g->masks[i] = ggml_new_tensor_2d(g->ctx, GGML_TYPE_F32, g->seqs[i].visible, g->seqs[i].count);
+        g->masks[i] =
+                ggml_new_tensor_2d(g->ctx, GGML_TYPE_F32, g->seqs[i].visible, g->seqs[i].count);
         ggml_set_input(g->masks[i]);
         g->window = window;
     }
     return g->masks[i];
 }
 
-struct ggml_tensor * graph_conv(
-        struct graph * g, int32_t state, struct ggml_tensor * weight, struct ggml_tensor * bias, bool silu, struct ggml_tensor * x) {
+struct ggml_tensor * graph_conv(struct graph * g, int32_t state, struct ggml_tensor * weight,
+        struct ggml_tensor * bias, bool silu, struct ggml_tensor * x) {
     if (weight == NULL) {
         return silu ? ggml_silu(g->ctx, x) : x;
     }
     const struct ggml_short_conv_args args = {
-        .state = g->states[state], .ids = g->ids, .x = x, .weight = weight, .bias = bias, .silu = silu,
+        .state  = g->states[state],
+        .ids    = g->ids,
+        .x      = x,
+        .weight = weight,
+        .bias   = bias,
+        .silu   = silu,
     };
-    char why[256];
+    char                 why[256];
     struct ggml_tensor * y = ggml_short_conv(g->ctx, &args, why, sizeof(why));
     return checked(g, y, "short convolution", why, x->ne[0], 1);
 }
 
 struct ggml_tensor * graph_shift(struct graph * g, int32_t state, struct ggml_tensor * x) {
     const struct ggml_short_conv_args args = { .state = g->states[state], .ids = g->ids, .x = x };
-    char why[256];
-    struct ggml_tensor * y = ggml_short_conv(g->ctx, &args, why, sizeof(why));
+    char                              why[256];
+    struct ggml_tensor *              y = ggml_short_conv(g->ctx, &args, why, sizeof(why));
     return checked(g, y, "token shift", why, x->ne[0], 1);
 }
 
@@ -89,7 +107,7 @@ struct ggml_tensor * graph_householder(struct graph * g, struct ggml_householder
     args.state = g->states[0];
     args.ids   = g->ids;
     args.path  = g->path;
-    char why[256];
+    char                 why[256];
     struct ggml_tensor * o = ggml_householder_scan(g->ctx, &args, why, sizeof(why));
     return checked(g, o, "Householder scan", why, args.v->ne[0], args.v->ne[1]);
 }
@@ -98,15 +116,16 @@ struct ggml_tensor * graph_signed(struct graph * g, struct ggml_signed_scan_args
     args.state = g->states[0];
     args.ids   = g->ids;
     args.path  = g->path;
-    char why[256];
+    char                 why[256];
     struct ggml_tensor * y = ggml_signed_scan(g->ctx, &args, why, sizeof(why));
     return checked(g, y, "signed-gate scan", why, args.x->ne[0], args.x->ne[1]);
 }
 
-struct ggml_tensor * graph_heads(struct graph * g, struct ggml_tensor * x, int64_t width, int64_t heads, int64_t factors) {
+struct ggml_tensor * graph_heads(
+        struct graph * g, struct ggml_tensor * x, int64_t width, int64_t heads, int64_t factors) {
     // a view, so that columns of a fused projection need no copy: rows of x may be strided
     return ggml_view_4d(g->ctx, x, width, heads, factors, g->n_tokens,
-            (size_t) width*sizeof(float), (size_t) (width*heads)*sizeof(float), x->nb[1], 0);
+            (size_t) width * sizeof(float), (size_t) (width * heads) * sizeof(float), x->nb[1], 0);
 }
 
 struct ggml_tensor * graph_beta(struct graph * g, struct ggml_tensor * x) {

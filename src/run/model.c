@@ -1,4 +1,5 @@
-// Loading a model: the file is mapped and checked by model-file.c, then read through loader.c, family by family.
+// Loading a model: the file is mapped and checked by model-file.c, then read through loader.c,
+// family by family.
 
 #include "run/model.h"
 
@@ -24,7 +25,7 @@ static const struct family * const ALL_FAMILIES[] = { FAMILIES(FAMILY_ADDRESS) }
 static const char * const LLAMA_ARCHITECTURES[] = { "mamba", "mamba2", "rwkv6", "rwkv7" };
 
 const struct family * family_find(const char * name) {
-    for (size_t i = 0; i < sizeof(ALL_FAMILIES)/sizeof(ALL_FAMILIES[0]); ++i) {
+    for (size_t i = 0; i < sizeof(ALL_FAMILIES) / sizeof(ALL_FAMILIES[0]); ++i) {
         if (strcmp(ALL_FAMILIES[i]->name, name) == 0) {
             return ALL_FAMILIES[i];
         }
@@ -33,7 +34,7 @@ const struct family * family_find(const char * name) {
 }
 
 static bool is_llama_architecture(const char * arch) {
-    for (size_t i = 0; i < sizeof(LLAMA_ARCHITECTURES)/sizeof(LLAMA_ARCHITECTURES[0]); ++i) {
+    for (size_t i = 0; i < sizeof(LLAMA_ARCHITECTURES) / sizeof(LLAMA_ARCHITECTURES[0]); ++i) {
         if (strcmp(LLAMA_ARCHITECTURES[i], arch) == 0) {
             return true;
         }
@@ -49,17 +50,20 @@ static bool fail_family(struct loader * l, const char * family) {
     char   quoted[80];
     char   known[512] = "";
     size_t n          = 0;
-    for (size_t i = 0; i < sizeof(ALL_FAMILIES)/sizeof(ALL_FAMILIES[0]) && n < sizeof(known); ++i) {
-        n += (size_t) snprintf(known + n, sizeof(known) - n, "%s%s", i > 0 ? ", " : "", ALL_FAMILIES[i]->name);
+    for (size_t i = 0; i < sizeof(ALL_FAMILIES) / sizeof(ALL_FAMILIES[0]) && n < sizeof(known);
+            ++i) {
+        n += (size_t) snprintf(
+                known + n, sizeof(known) - n, "%s%s", i > 0 ? ", " : "", ALL_FAMILIES[i]->name);
     }
-    return loader_fail(l, "lrnn.family is %s; expected one of %s", quote(quoted, sizeof(quoted), family), known);
+    return loader_fail(l, "lrnn.family is %s; expected one of %s",
+            quote(quoted, sizeof(quoted), family), known);
 }
 
 // What family it is and which eigenvalues its transitions have.
 static bool load_identity(struct loader * l) {
     struct lrnn_model * model = l->model;
 
-    l->arch = "general";
+    l->arch           = "general";
     const char * arch = loader_string(l, "architecture");
     model->info.name  = loader_string_or(l, "name", "");
     if (l->failed) {
@@ -74,7 +78,9 @@ static bool load_identity(struct loader * l) {
         family = loader_string(l, "family");
     } else if (!is_llama_architecture(arch)) {
         char quoted[80];
-        return loader_fail(l, "general.architecture is %s; expected lrnn, mamba, mamba2, rwkv6 or rwkv7", quote(quoted, sizeof(quoted), arch));
+        return loader_fail(l,
+                "general.architecture is %s; expected lrnn, mamba, mamba2, rwkv6 or rwkv7",
+                quote(quoted, sizeof(quoted), arch));
     }
     if (l->failed) {
         return false;
@@ -86,18 +92,21 @@ static bool load_identity(struct loader * l) {
     model->info.family = model->family->name;
 
     static const char * const ranges[] = { "[0,1]", "[-1,1]", "family", NULL };
-    const int range = strcmp(arch, "lrnn") == 0 ? loader_word(l, "eigenvalues", ranges) : model->family->own_range ? 2 : 0;
+    const int range = strcmp(arch, "lrnn") == 0  ? loader_word(l, "eigenvalues", ranges)
+                      : model->family->own_range ? 2
+                                                 : 0;
     if (l->failed) {
         return false;
     }
     if (range == 1 && !model->family->signed_form) {
-        return loader_fail(l, "lrnn.eigenvalues is \"[-1,1]\"; family %s has no signed form", family);
+        return loader_fail(
+                l, "lrnn.eigenvalues is \"[-1,1]\"; family %s has no signed form", family);
     }
     if ((range == 2) != model->family->own_range) {
         return loader_fail(l, "lrnn.eigenvalues is \"%s\"; expected \"%s\" for family %s",
                 ranges[range], model->family->own_range ? "family" : "[0,1] or [-1,1]", family);
     }
-    model->is_signed         = range == 1;
+    model->is_signed = range == 1;
     for (size_t i = 0; i < lrnn_model_file_n_tensors(model->file); ++i) {
         model->is_quantized |= ggml_is_quantized(lrnn_model_file_tensor(model->file, i)->type);
     }
@@ -118,7 +127,8 @@ static bool load_layer_kinds(struct loader * l) {
     }
     const struct lrnn_model_key * kinds = NULL;
     char                          why[512];
-    const enum lrnn_key_status    status = lrnn_model_file_texts(model->file, "lrnn.layer_kinds", &kinds, why, sizeof(why));
+    const enum lrnn_key_status    status =
+            lrnn_model_file_texts(model->file, "lrnn.layer_kinds", &kinds, why, sizeof(why));
     if (status == LRNN_KEY_ABSENT) {
         return true;
     }
@@ -128,16 +138,20 @@ static bool load_layer_kinds(struct loader * l) {
         return false;
     }
     if (kinds->n != (size_t) model->n_layer) {
-        return loader_fail(l, "lrnn.layer_kinds has %zu elements; expected %d", kinds->n, model->n_layer);
+        return loader_fail(
+                l, "lrnn.layer_kinds has %zu elements; expected %d", kinds->n, model->n_layer);
     }
     for (int32_t il = 0; il < model->n_layer; ++il) {
         const struct lrnn_text kind = lrnn_model_key_text(kinds, (size_t) il);
         if (!lrnn_text_is(kind, "attention") && !lrnn_text_is(kind, "recurrent")) {
             char quoted[80];
-            return loader_fail(l, "lrnn.layer_kinds[%d] is %s; expected recurrent or attention", il, lrnn_text_quote(quoted, sizeof(quoted), kind));
+            return loader_fail(l, "lrnn.layer_kinds[%d] is %s; expected recurrent or attention", il,
+                    lrnn_text_quote(quoted, sizeof(quoted), kind));
         }
         if (all && lrnn_text_is(kind, "recurrent")) {
-            return loader_fail(l, "lrnn.layer_kinds[%d] is \"recurrent\"; family transformer has attention layers only", il);
+            return loader_fail(l,
+                    "lrnn.layer_kinds[%d] is \"recurrent\"; family transformer has attention layers only",
+                    il);
         }
         model->layers[il].attention = lrnn_text_is(kind, "attention");
     }
@@ -151,17 +165,21 @@ static bool load_shape(struct loader * l) {
     model->n_embd  = loader_int(l, "embedding_length", 1, 1 << 20);
     model->n_layer = (int32_t) loader_int(l, "block_count", 1, 4096);
     model->n_ff    = loader_int_or(l, "feed_forward_length", 0, 1 << 24, 0);
-    model->layers  = loader_alloc(l, (size_t) (l->failed ? 1 : model->n_layer)*sizeof(struct layer));
+    model->layers =
+            loader_alloc(l, (size_t) (l->failed ? 1 : model->n_layer) * sizeof(struct layer));
     model->info.trained_length = ours ? loader_int_or(l, "context_length_trained", 1, INT64_MAX, 0)
                                       : loader_int_or(l, "context_length", 0, INT64_MAX, 0);
-    if (!ours && model->info.trained_length == 1048576) { // what llama.cpp writes for want of a number
+    if (!ours &&
+            model->info.trained_length == 1048576) { // what llama.cpp writes for want of a number
         model->info.trained_length = 0;
     }
     if (ours) {
         model->norm_eps = loader_float(l, "norm_epsilon", 1e-12f, 1.0f);
     } else {
         const bool rwkv = strncmp(l->arch, "rwkv", 4) == 0;
-        model->norm_eps = loader_float(l, rwkv ? "attention.layer_norm_epsilon" : "attention.layer_norm_rms_epsilon", 1e-12f, 1.0f);
+        model->norm_eps = loader_float(l,
+                rwkv ? "attention.layer_norm_epsilon" : "attention.layer_norm_rms_epsilon", 1e-12f,
+                1.0f);
     }
     model->final_norm     = loader_bool_or(l, "final_norm", true);
     model->logit_soft_cap = loader_float_or(l, "logit_soft_cap", 1e-6f, 1e6f, 0.0f);
@@ -177,21 +195,31 @@ static bool load_globals(struct loader * l) {
         return false;
     }
     model->info.n_vocab = model->token_embd->ne[1];
-    const int64_t said  = strcmp(l->arch, "lrnn") == 0 ? loader_int_or(l, "vocab_size", 1, INT64_MAX, model->info.n_vocab) : model->info.n_vocab;
+    const int64_t said  = strcmp(l->arch, "lrnn") == 0
+                                  ? loader_int_or(l, "vocab_size", 1, INT64_MAX, model->info.n_vocab)
+                                  : model->info.n_vocab;
     if (!l->failed && said != model->info.n_vocab) {
-        return loader_fail(l, "lrnn.vocab_size is %lld; token_embd.weight has %lld rows", (long long) said, (long long) model->info.n_vocab);
+        return loader_fail(l, "lrnn.vocab_size is %lld; token_embd.weight has %lld rows",
+                (long long) said, (long long) model->info.n_vocab);
     }
-    model->embd_norm    = loader_tensor_1d(l, -1, "token_embd_norm.weight", TENSOR_F32 | TENSOR_OPTIONAL, D);
-    model->embd_norm_b  = loader_tensor_1d(l, -1, "token_embd_norm.bias",   TENSOR_F32 | TENSOR_OPTIONAL, D);
+    model->embd_norm =
+            loader_tensor_1d(l, -1, "token_embd_norm.weight", TENSOR_F32 | TENSOR_OPTIONAL, D);
+    model->embd_norm_b =
+            loader_tensor_1d(l, -1, "token_embd_norm.bias", TENSOR_F32 | TENSOR_OPTIONAL, D);
 
-    l->place      = model->output_place;
-    model->output = loader_tensor_2d(l, -1, "output.weight", TENSOR_OPTIONAL, D, model->info.n_vocab);
-    if (model->output == NULL) { // tied: where the rows are looked up, and a second time where the product is computed
-        model->output = l->place == 0 ? model->token_embd : loader_tensor_2d(l, -1, "token_embd.weight", TENSOR_REQUIRED, D, model->info.n_vocab);
+    l->place = model->output_place;
+    model->output =
+            loader_tensor_2d(l, -1, "output.weight", TENSOR_OPTIONAL, D, model->info.n_vocab);
+    if (model->output ==
+            NULL) { // tied: where the rows are looked up, and a second time where the product is computed
+        model->output = l->place == 0 ? model->token_embd
+                                      : loader_tensor_2d(l, -1, "token_embd.weight",
+                                                TENSOR_REQUIRED, D, model->info.n_vocab);
     }
     if (model->final_norm) {
-        model->output_norm   = loader_tensor_1d(l, -1, "output_norm.weight", TENSOR_F32, D);
-        model->output_norm_b = loader_tensor_1d(l, -1, "output_norm.bias", TENSOR_F32 | TENSOR_OPTIONAL, D);
+        model->output_norm = loader_tensor_1d(l, -1, "output_norm.weight", TENSOR_F32, D);
+        model->output_norm_b =
+                loader_tensor_1d(l, -1, "output_norm.bias", TENSOR_F32 | TENSOR_OPTIONAL, D);
     }
     l->place = 0;
     return !l->failed;
@@ -201,9 +229,9 @@ static void count_bytes(struct lrnn_model * model) {
     for (int32_t il = 0; il < model->n_layer; ++il) {
         const struct layer * layer = &model->layers[il];
         model->info.n_layer_attention += layer->attention;
-        model->info.cache_bytes       += 2*layer->cache_size*(int64_t) sizeof(float);
+        model->info.cache_bytes += 2 * layer->cache_size * (int64_t) sizeof(float);
         for (int32_t i = 0; i < layer->n_states; ++i) {
-            model->info.state_bytes += layer->state_size[i]*(int64_t) sizeof(float);
+            model->info.state_bytes += layer->state_size[i] * (int64_t) sizeof(float);
         }
     }
     for (size_t i = 0; i < lrnn_model_file_n_tensors(model->file); ++i) {
@@ -216,7 +244,8 @@ static void count_bytes(struct lrnn_model * model) {
 
 static bool load(struct loader * l, const struct lrnn_model_params * params) {
     struct lrnn_model * model = l->model;
-    if (!load_identity(l) || !load_shape(l) || !placement_choose(l, params) || !weights_open(l) || !load_globals(l) || !vocab_load(l)) {
+    if (!load_identity(l) || !load_shape(l) || !placement_choose(l, params) || !weights_open(l) ||
+            !load_globals(l) || !vocab_load(l)) {
         return false;
     }
     if (model->family->load != NULL && !model->family->load(l)) {
@@ -224,8 +253,9 @@ static bool load(struct loader * l, const struct lrnn_model_params * params) {
     }
     for (int32_t il = 0; il < model->n_layer; ++il) {
         struct layer * layer = &model->layers[il];
-        l->place = layer->place;
-        if (layer->attention ? !attention_load_layer(l, il, layer) : !model->family->load_layer(l, il, layer)) {
+        l->place             = layer->place;
+        if (layer->attention ? !attention_load_layer(l, il, layer)
+                             : !model->family->load_layer(l, il, layer)) {
             return false;
         }
     }
@@ -247,7 +277,8 @@ static bool load(struct loader * l, const struct lrnn_model_params * params) {
     return true;
 }
 
-struct lrnn_model * lrnn_model_load(const char * path, const struct lrnn_model_params * params, char * err, size_t err_size) {
+struct lrnn_model * lrnn_model_load(
+        const char * path, const struct lrnn_model_params * params, char * err, size_t err_size) {
     struct lrnn_model * model = calloc(1, sizeof(*model));
     struct arena *      arena = arena_new();
     if (model == NULL || arena == NULL) {
@@ -282,12 +313,15 @@ void lrnn_model_free(struct lrnn_model * model) {
     free(model);
 }
 
-bool lrnn_model_get_tensor(const struct lrnn_model * model, int64_t i, struct lrnn_tensor_info * info) {
+bool lrnn_model_get_tensor(
+        const struct lrnn_model * model, int64_t i, struct lrnn_tensor_info * info) {
     if (i < 0 || (uint64_t) i >= lrnn_model_file_n_tensors(model->file)) {
         return false;
     }
     const struct lrnn_model_tensor * t = lrnn_model_file_tensor(model->file, (size_t) i);
-    *info = (struct lrnn_tensor_info) { .name = t->name, .type = ggml_type_name(t->type), .n_bytes = (int64_t) t->size };
+    *info                              = (struct lrnn_tensor_info) {
+                                     .name = t->name, .type = ggml_type_name(t->type), .n_bytes = (int64_t) t->size
+    };
     memcpy(info->ne, t->ne, sizeof(info->ne));
     return true;
 }
@@ -307,29 +341,31 @@ static enum lrnn_key_kind kind_of_key(enum gguf_type type) {
     switch (type) {
         case GGUF_TYPE_FLOAT32:
         case GGUF_TYPE_FLOAT64: return LRNN_KEY_FLOAT;
-        case GGUF_TYPE_BOOL:    return LRNN_KEY_BOOL;
-        case GGUF_TYPE_STRING:  return LRNN_KEY_TEXT;
-        default:                return LRNN_KEY_INT;
+        case GGUF_TYPE_BOOL: return LRNN_KEY_BOOL;
+        case GGUF_TYPE_STRING: return LRNN_KEY_TEXT;
+        default: return LRNN_KEY_INT;
     }
 }
 
-bool lrnn_model_get_key(const struct lrnn_model * model, int64_t i, int64_t j, struct lrnn_key_info * info) {
+bool lrnn_model_get_key(
+        const struct lrnn_model * model, int64_t i, int64_t j, struct lrnn_key_info * info) {
     if (i < 0 || (uint64_t) i >= lrnn_model_file_n_keys(model->file)) {
         return false;
     }
     const struct lrnn_model_key * key  = lrnn_model_file_key(model->file, (size_t) i);
     const size_t                  at   = j < 0 ? SIZE_MAX : (size_t) j;
     const struct lrnn_text        text = lrnn_model_key_text(key, at);
-    *info = (struct lrnn_key_info) {
-        .kind      = kind_of_key(key->type),
-        .is_array  = key->is_array,
-        .n         = (int64_t) key->n,
-        .integer   = key->type == GGUF_TYPE_BOOL ? lrnn_model_key_bool(key, at) : lrnn_model_key_int(key, at),
-        .number    = lrnn_model_key_float(key, at),
-        .name      = key->name.data,
-        .name_size = key->name.size,
-        .text      = text.data,
-        .text_size = text.size,
+    *info                              = (struct lrnn_key_info) {
+                                     .kind      = kind_of_key(key->type),
+                                     .is_array  = key->is_array,
+                                     .n         = (int64_t) key->n,
+                                     .integer   = key->type == GGUF_TYPE_BOOL ? lrnn_model_key_bool(key, at)
+                                                                              : lrnn_model_key_int(key, at),
+                                     .number    = lrnn_model_key_float(key, at),
+                                     .name      = key->name.data,
+                                     .name_size = key->name.size,
+                                     .text      = text.data,
+                                     .text_size = text.size,
     };
     return true;
 }

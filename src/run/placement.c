@@ -38,7 +38,8 @@ static bool next_name(const char ** list, char * name, size_t size) {
 #ifdef __GNUC__
 __attribute__((format(printf, 3, 4)))
 #endif
-static bool refuse(char * err, size_t err_size, const char * fmt, ...) {
+static bool
+refuse(char * err, size_t err_size, const char * fmt, ...) {
     va_list args;
     va_start(args, fmt);
     vsnprintf(err, err_size, fmt, args);
@@ -53,13 +54,15 @@ static bool add_device(struct devices * d, ggml_backend_dev_t dev, char * err, s
         }
     }
     if (d->n == DEVICES_MAX) {
-        return refuse(err, err_size, "there are more than %d devices; expected a choice of them", DEVICES_MAX);
+        return refuse(err, err_size, "there are more than %d devices; expected a choice of them",
+                DEVICES_MAX);
     }
     d->device[d->n++] = (struct device) { .dev = dev };
     return true;
 }
 
-static bool add_type(struct devices * d, enum ggml_backend_dev_type type, char * err, size_t err_size) {
+static bool add_type(
+        struct devices * d, enum ggml_backend_dev_type type, char * err, size_t err_size) {
     for (size_t i = 0; i < ggml_backend_dev_count(); ++i) {
         ggml_backend_dev_t dev = ggml_backend_dev_get(i);
         if (ggml_backend_dev_type(dev) == type && !add_device(d, dev, err, err_size)) {
@@ -73,7 +76,8 @@ static bool add_type(struct devices * d, enum ggml_backend_dev_type type, char *
 static void all_names(char * text, size_t size) {
     size_t n = 0;
     for (size_t i = 0; i < ggml_backend_dev_count() && n < size; ++i) {
-        n += (size_t) snprintf(text + n, size - n, "%s%s", i > 0 ? ", " : "", ggml_backend_dev_name(ggml_backend_dev_get(i)));
+        n += (size_t) snprintf(text + n, size - n, "%s%s", i > 0 ? ", " : "",
+                ggml_backend_dev_name(ggml_backend_dev_get(i)));
     }
 }
 
@@ -90,13 +94,16 @@ static bool add_named(struct devices * d, const char * list, char * err, size_t 
         if (ggml_backend_dev_type(dev) == GGML_BACKEND_DEVICE_TYPE_CPU) {
             cpu = true;
         } else if (ggml_backend_dev_type(dev) == GGML_BACKEND_DEVICE_TYPE_ACCEL) {
-            return refuse(err, err_size, "device %s has no memory of its own; it cannot hold layers", name);
+            return refuse(err, err_size,
+                    "device %s has no memory of its own; it cannot hold layers", name);
         } else if (!add_device(d, dev, err, err_size)) {
             return false;
         }
     }
     if (cpu && d->n > 0) {
-        return refuse(err, err_size, "the CPU takes what no other device takes; expected it alone, or not at all, in '%s'", list);
+        return refuse(err, err_size,
+                "the CPU takes what no other device takes; expected it alone, or not at all, in '%s'",
+                list);
     }
     return true;
 }
@@ -105,25 +112,31 @@ static bool add_named(struct devices * d, const char * list, char * err, size_t 
 static bool set_shares(struct devices * d, const char * split, char * err, size_t err_size) {
     double sum = 0.0;
     for (int32_t i = 0; i < d->n; ++i) {
-        struct device * v = &d->device[i];
+        struct device * v          = &d->device[i];
         size_t          free_bytes = 0, total_bytes = 0;
         ggml_backend_dev_memory(v->dev, &free_bytes, &total_bytes);
-        v->usable = (double) free_bytes*0.875; // the rest for states and what a call computes with
-        v->share  = v->usable > 0.0 ? v->usable : 1.0;
+        v->usable =
+                (double) free_bytes * 0.875; // the rest for states and what a call computes with
+        v->share = v->usable > 0.0 ? v->usable : 1.0;
         if (split != NULL) {
             char * end;
             v->share = strtod(split, &end);
-            if (end == split || !(v->share >= 0.0 && v->share <= 1e9) || *end != (i < d->n - 1 ? ',' : '\0')) {
-                return refuse(err, err_size, "the split of the layers does not fit; expected a number for each of %d devices, as in 3,1", d->n);
+            if (end == split || !(v->share >= 0.0 && v->share <= 1e9) ||
+                    *end != (i < d->n - 1 ? ',' : '\0')) {
+                return refuse(err, err_size,
+                        "the split of the layers does not fit; expected a number for each of %d devices, as in 3,1",
+                        d->n);
             }
             split = end + 1;
         }
         sum += v->share;
     }
-    return sum > 0.0 || d->n == 0 || refuse(err, err_size, "the split of the layers gives every device nothing");
+    return sum > 0.0 || d->n == 0 ||
+           refuse(err, err_size, "the split of the layers gives every device nothing");
 }
 
-static bool find_devices(struct devices * d, const struct lrnn_model_params * params, char * err, size_t err_size) {
+static bool find_devices(
+        struct devices * d, const struct lrnn_model_params * params, char * err, size_t err_size) {
     *d = (struct devices) { 0 };
     if (params->devices != NULL) {
         if (!add_named(d, params->devices, err, err_size)) {
@@ -165,31 +178,35 @@ static void count_bytes(const struct lrnn_model * model, double * bytes) {
     }
 }
 
-// Gives the last n of n_all to the devices; place[i] is 1 + the number of the device, or 0. True if there is memory for them.
-static bool try_place(struct devices * d, const double * bytes, int32_t n_all, int32_t n, int32_t * place) {
+// Gives the last n of n_all to the devices; place[i] is 1 + the number of the device, or 0. True if
+// there is memory for them.
+static bool try_place(
+        struct devices * d, const double * bytes, int32_t n_all, int32_t n, int32_t * place) {
     double all = 0.0, shares = 0.0;
     for (int32_t i = n_all - n; i < n_all; ++i) {
         all += bytes[i];
     }
     for (int32_t i = 0; i < d->n; ++i) {
         d->device[i].taken = 0.0;
-        shares            += d->device[i].share;
+        shares += d->device[i].share;
     }
-    memset(place, 0, (size_t) n_all*sizeof(*place));
+    memset(place, 0, (size_t) n_all * sizeof(*place));
 
     int32_t at    = 0;
     double  below = 0.0;                         // bytes of the layers before this one
-    double  limit = d->device[0].share/shares;   // of the bytes, up to and with device `at`
+    double  limit = d->device[0].share / shares; // of the bytes, up to and with device `at`
     bool    fits  = true;
     for (int32_t i = n_all - n; i < n_all; ++i) {
-        while (at < d->n - 1 && (below + bytes[i]/2.0 > limit*all || d->device[at].share == 0.0)) { // a layer is where its middle is
-            limit += d->device[++at].share/shares;
+        while (at < d->n - 1 &&
+                (below + bytes[i] / 2.0 > limit * all ||
+                        d->device[at].share == 0.0)) { // a layer is where its middle is
+            limit += d->device[++at].share / shares;
         }
         struct device * v = &d->device[at];
-        place[i]  = 1 + at;
-        below    += bytes[i];
+        place[i]          = 1 + at;
+        below += bytes[i];
         v->taken += bytes[i];
-        fits      = fits && (v->usable == 0.0 || v->taken <= v->usable);
+        fits = fits && (v->usable == 0.0 || v->taken <= v->usable);
     }
     return fits;
 }
@@ -202,7 +219,7 @@ static void keep_used(struct lrnn_model * model, const struct devices * d, const
         if (place[i] > 0) {
             int32_t * of = &of_device[place[i] - 1];
             if (*of == 0) {
-                *of = model->n_places++;
+                *of                    = model->n_places++;
                 model->places[*of].dev = d->device[place[i] - 1].dev;
             }
             at = *of;
@@ -237,8 +254,8 @@ bool placement_choose(struct loader * l, const struct lrnn_model_params * params
     if (d.n == 0 || n == 0) {
         return true;
     }
-    double *  bytes = loader_alloc(l, (size_t) n_all*sizeof(*bytes));
-    int32_t * place = loader_alloc(l, (size_t) n_all*sizeof(*place));
+    double *  bytes = loader_alloc(l, (size_t) n_all * sizeof(*bytes));
+    int32_t * place = loader_alloc(l, (size_t) n_all * sizeof(*place));
     if (bytes == NULL || place == NULL) {
         return false;
     }
@@ -251,17 +268,19 @@ bool placement_choose(struct loader * l, const struct lrnn_model_params * params
 }
 
 void placement_log(const struct lrnn_model * model) {
-    for (int32_t first = 0, end; first <= model->n_layer && model->log != NULL; first = end) { // a line for each run of layers
-        const int32_t place = first < model->n_layer ? model->layers[first].place : model->output_place;
+    for (int32_t first = 0, end; first <= model->n_layer && model->log != NULL;
+            first      = end) { // a line for each run of layers
+        const int32_t place =
+                first < model->n_layer ? model->layers[first].place : model->output_place;
         for (end = first; end < model->n_layer && model->layers[end].place == place; ++end) {
         }
-        const bool output = end == model->n_layer && model->output_place == place;
+        const bool output     = end == model->n_layer && model->output_place == place;
         char       layers[64] = "", text[256];
         if (end > first) {
             snprintf(layers, sizeof(layers), "layers %d to %d", first, end - 1);
         }
-        snprintf(text, sizeof(text), "%s%s%s on %s", layers, end > first && output ? " and " : "", output ? "the output" : "",
-                ggml_backend_dev_name(model->places[place].dev));
+        snprintf(text, sizeof(text), "%s%s%s on %s", layers, end > first && output ? " and " : "",
+                output ? "the output" : "", ggml_backend_dev_name(model->places[place].dev));
         model->log(LRNN_LOG_INFO, text, model->log_user);
         end += output;
     }

@@ -1,4 +1,5 @@
-// Sampling: penalty → top-k → top-p → min-p → temperature, in this order, as llama.cpp's tools do by default.
+// Sampling: penalty → top-k → top-p → min-p → temperature, in this order, as llama.cpp's tools do
+// by default.
 
 #include "run/sampler.h"
 
@@ -14,7 +15,13 @@ struct candidate {
 
 struct lrnn_sampler_params lrnn_sampler_defaults(void) {
     return (struct lrnn_sampler_params) {
-        .temperature = 0.8f, .top_k = 40, .top_p = 0.95f, .min_p = 0.05f, .repeat_penalty = 1.0f, .repeat_last = 64, .seed = 0,
+        .temperature    = 0.8f,
+        .top_k          = 40,
+        .top_p          = 0.95f,
+        .min_p          = 0.05f,
+        .repeat_penalty = 1.0f,
+        .repeat_last    = 64,
+        .seed           = 0,
     };
 }
 
@@ -24,8 +31,8 @@ struct lrnn_sampler_params lrnn_sampler_defaults(void) {
 
 static uint64_t splitmix(uint64_t * x) {
     uint64_t z = (*x += 0x9e3779b97f4a7c15u);
-    z = (z ^ (z >> 30))*0xbf58476d1ce4e5b9u;
-    z = (z ^ (z >> 27))*0x94d049bb133111ebu;
+    z          = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
+    z          = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
     return z ^ (z >> 31);
 }
 
@@ -37,33 +44,38 @@ static uint64_t rotate(uint64_t x, int n) {
 static double uniform(uint64_t s[2]) {
     const uint64_t sum = s[0] + s[1];
     const uint64_t x   = s[0] ^ s[1];
-    s[0] = rotate(s[0], 24) ^ x ^ (x << 16);
-    s[1] = rotate(x, 37);
-    return (double) (sum >> 11)*0x1.0p-53;
+    s[0]               = rotate(s[0], 24) ^ x ^ (x << 16);
+    s[1]               = rotate(x, 37);
+    return (double) (sum >> 11) * 0x1.0p-53;
 }
 
 //
 // Making one
 //
 
-struct lrnn_sampler * lrnn_sampler_new(const struct lrnn_sampler_params * params, char * err, size_t err_size) {
+struct lrnn_sampler * lrnn_sampler_new(
+        const struct lrnn_sampler_params * params, char * err, size_t err_size) {
     const struct lrnn_sampler_params p = params != NULL ? *params : lrnn_sampler_defaults();
 
-    const struct { const char * name; float value, min, max; } numbers[] = {
-        { "temperature",    p.temperature,    0.0f, 1e6f },
-        { "top_p",          p.top_p,          0.0f, 1.0f },
-        { "min_p",          p.min_p,          0.0f, 1.0f },
+    const struct {
+        const char * name;
+        float        value, min, max;
+    } numbers[] = {
+        { "temperature", p.temperature, 0.0f, 1e6f },
+        { "top_p", p.top_p, 0.0f, 1.0f },
+        { "min_p", p.min_p, 0.0f, 1.0f },
         { "repeat_penalty", p.repeat_penalty, 1e-6f, 1e6f },
     };
-    for (size_t i = 0; i < sizeof(numbers)/sizeof(numbers[0]); ++i) {
+    for (size_t i = 0; i < sizeof(numbers) / sizeof(numbers[0]); ++i) {
         if (!(numbers[i].value >= numbers[i].min && numbers[i].value <= numbers[i].max)) {
-            snprintf(err, err_size, "%s is %g; expected %g to %g",
-                    numbers[i].name, (double) numbers[i].value, (double) numbers[i].min, (double) numbers[i].max);
+            snprintf(err, err_size, "%s is %g; expected %g to %g", numbers[i].name,
+                    (double) numbers[i].value, (double) numbers[i].min, (double) numbers[i].max);
             return NULL;
         }
     }
     if (p.top_k < 0 || p.repeat_last < 0 || p.repeat_last > SAMPLER_RECENT_MAX) {
-        snprintf(err, err_size, "top_k is %d and repeat_last %d; expected none negative, and repeat_last at most %d",
+        snprintf(err, err_size,
+                "top_k is %d and repeat_last %d; expected none negative, and repeat_last at most %d",
                 p.top_k, p.repeat_last, SAMPLER_RECENT_MAX);
         return NULL;
     }
@@ -72,10 +84,10 @@ struct lrnn_sampler * lrnn_sampler_new(const struct lrnn_sampler_params * params
         snprintf(err, err_size, "out of memory for a sampler");
         return NULL;
     }
-    s->params = p;
+    s->params     = p;
     uint64_t seed = p.seed;
-    s->random[0] = splitmix(&seed);
-    s->random[1] = splitmix(&seed);
+    s->random[0]  = splitmix(&seed);
+    s->random[1]  = splitmix(&seed);
     return s;
 }
 
@@ -107,7 +119,8 @@ static int by_logit(const void * a, const void * b) {
 
 // A penalty falls on a token once, however often it occurred.
 static void penalise(const struct lrnn_sampler * s, struct candidate * c, int64_t n_vocab) {
-    const int64_t known = s->n_accepted < s->params.repeat_last ? s->n_accepted : s->params.repeat_last;
+    const int64_t known =
+            s->n_accepted < s->params.repeat_last ? s->n_accepted : s->params.repeat_last;
     for (int64_t i = 0; i < known; ++i) {
         const int32_t token = s->recent[(s->n_accepted - 1 - i) % SAMPLER_RECENT_MAX];
         bool          again = token < 0 || token >= n_vocab;
@@ -116,13 +129,15 @@ static void penalise(const struct lrnn_sampler * s, struct candidate * c, int64_
         }
         if (!again) {
             float * logit = &c[token].logit;
-            *logit = *logit > 0.0f ? *logit/s->params.repeat_penalty : *logit*s->params.repeat_penalty;
+            *logit        = *logit > 0.0f ? *logit / s->params.repeat_penalty
+                                          : *logit * s->params.repeat_penalty;
         }
     }
 }
 
 // How many of the sorted candidates remain. Probabilities are those before the temperature.
-static int64_t truncate(const struct lrnn_sampler_params * p, const struct candidate * c, int64_t n) {
+static int64_t truncate(
+        const struct lrnn_sampler_params * p, const struct candidate * c, int64_t n) {
     if (p->top_k > 0 && n > p->top_k) {
         n = p->top_k;
     }
@@ -134,7 +149,7 @@ static int64_t truncate(const struct lrnn_sampler_params * p, const struct candi
     int64_t keep = n;
     for (int64_t i = 0; i < n; ++i) {
         sum += exp((double) (c[i].logit - c[0].logit));
-        if (sum >= (double) p->top_p*total) {
+        if (sum >= (double) p->top_p * total) {
             keep = i + 1;
             break;
         }
@@ -161,16 +176,19 @@ static double log_sum(const float * logits, int64_t n) {
     return isfinite(max) ? (double) max + log(sum) : (double) max;
 }
 
-int32_t lrnn_sampler_sample(struct lrnn_sampler * s, const float * logits, int64_t n_vocab, float * log_prob, char * err, size_t err_size) {
+int32_t lrnn_sampler_sample(struct lrnn_sampler * s, const float * logits, int64_t n_vocab,
+        float * log_prob, char * err, size_t err_size) {
     const double norm = log_sum(logits, n_vocab);
     if (!isfinite(norm)) {
-        snprintf(err, err_size, "%s", isnan(norm) ? "a logit is not a number" : "no logit is finite");
+        snprintf(err, err_size, "%s",
+                isnan(norm) ? "a logit is not a number" : "no logit is finite");
         return LRNN_SAMPLE_NOT_FINITE;
     }
     if (n_vocab > s->cap_candidates) {
-        struct candidate * c = realloc(s->candidates, (size_t) n_vocab*sizeof(*c));
+        struct candidate * c = realloc(s->candidates, (size_t) n_vocab * sizeof(*c));
         if (c == NULL) {
-            snprintf(err, err_size, "out of memory for a choice among %lld tokens", (long long) n_vocab);
+            snprintf(err, err_size, "out of memory for a choice among %lld tokens",
+                    (long long) n_vocab);
             return LRNN_SAMPLE_NO_MEMORY;
         }
         s->candidates     = c;
@@ -193,11 +211,11 @@ int32_t lrnn_sampler_sample(struct lrnn_sampler * s, const float * logits, int64
         const int64_t n     = truncate(&s->params, c, n_vocab);
         double        total = 0.0;
         for (int64_t i = 0; i < n; ++i) {
-            total += exp((double) ((c[i].logit - c[0].logit)/s->params.temperature));
+            total += exp((double) ((c[i].logit - c[0].logit) / s->params.temperature));
         }
-        double left = uniform(s->random)*total;
+        double left = uniform(s->random) * total;
         for (chosen = 0; chosen < n - 1; ++chosen) {
-            left -= exp((double) ((c[chosen].logit - c[0].logit)/s->params.temperature));
+            left -= exp((double) ((c[chosen].logit - c[0].logit) / s->params.temperature));
             if (left < 0.0) {
                 break;
             }

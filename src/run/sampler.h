@@ -12,6 +12,6 @@ struct lrnn_sampler {
     int32_t                    recent[SAMPLER_RECENT_MAX]; // the last tokens, a ring
     int64_t                    n_accepted;
 
-    struct candidate *         candidates;                 // scratch
-    int64_t                    cap_candidates;
+    struct candidate * candidates; // scratch
+    int64_t            cap_candidates;
 };

@@ -1,8 +1,9 @@
 // A session: the states of its sequences, and the graph that advances them.
 //
-// Every state of every recurrent layer is one tensor [floats, slots]. A sequence has n_rewind + 1 slots, used as a ring: its state after p tokens
-// lies in slot p mod (n_rewind + 1). Advancing reads one slot and writes others, and going back is forgetting the last tokens: nothing
-// is copied. A sequence of no tokens has the zero state, which no slot needs to hold.
+// Every state of every recurrent layer is one tensor [floats, slots]. A sequence has n_rewind + 1
+// slots, used as a ring: its state after p tokens lies in slot p mod (n_rewind + 1). Advancing
+// reads one slot and writes others, and going back is forgetting the last tokens: nothing is
+// copied. A sequence of no tokens has the zero state, which no slot needs to hold.
 
 #include "run/session.h"
 
@@ -23,29 +24,29 @@
 struct seq {
     int64_t length;     // tokens so far
     int64_t rewindable; // by how many it can go back
-    int64_t logits;     // 1 + the row of the session's logits that belongs to its last token, 0: none
+    int64_t logits; // 1 + the row of the session's logits that belongs to its last token, 0: none
 };
 
 struct lrnn_session {
     struct lrnn_model *        model;
     struct lrnn_session_params params;
 
-    ggml_backend_t             backends[PLACES_MAX]; // one a place, the CPU last
-    int                        n_backends;
-    ggml_backend_sched_t       sched;
-    struct memory              memory;
-    struct seq *               seqs;
+    ggml_backend_t       backends[PLACES_MAX]; // one a place, the CPU last
+    int                  n_backends;
+    ggml_backend_sched_t sched;
+    struct memory        memory;
+    struct seq *         seqs;
 
-    struct forward             forward;      // the graph that is allocated
-    int64_t                    graph_tokens, graph_outputs; // what it is for; -1: nothing
-    struct graph_seq *         graph_seqs;   // [n_seqs of the session], and the first so many of them
-    int32_t                    n_graph_seqs;
+    struct forward     forward;                     // the graph that is allocated
+    int64_t            graph_tokens, graph_outputs; // what it is for; -1: nothing
+    struct graph_seq * graph_seqs; // [n_seqs of the session], and the first so many of them
+    int32_t            n_graph_seqs;
 
-    struct watch *             watch;        // NULL: nobody
+    struct watch * watch; // NULL: nobody
 
-    float *                    logits;
-    int64_t                    n_logits;
-    int64_t                    cap_logits;
+    float * logits;
+    int64_t n_logits;
+    int64_t cap_logits;
 };
 
 //
@@ -56,7 +57,8 @@ static int64_t ring(const struct lrnn_session * s) {
     return s->params.n_rewind + 1;
 }
 
-// A backend for each place, and a scheduler over them. The CPU comes last: it takes what no other can compute.
+// A backend for each place, and a scheduler over them. The CPU comes last: it takes what no other
+// can compute.
 static bool make_backends(struct lrnn_session * s, char * err, size_t err_size) {
     const struct lrnn_model * model = s->model;
     for (int32_t i = 0; i < model->n_places; ++i) {
@@ -69,7 +71,8 @@ static bool make_backends(struct lrnn_session * s, char * err, size_t err_size) 
         s->backends[s->n_backends++] = backend;
     }
     ggml_backend_cpu_set_n_threads(s->backends[s->n_backends - 1], s->params.n_threads);
-    s->sched = ggml_backend_sched_new(s->backends, NULL, s->n_backends, 2*forward_max_nodes(model, s->params.n_seqs), false, false);
+    s->sched = ggml_backend_sched_new(s->backends, NULL, s->n_backends,
+            2 * forward_max_nodes(model, s->params.n_seqs), false, false);
     if (s->sched == NULL) {
         snprintf(err, err_size, "out of memory for a scheduler of %d backends", s->n_backends);
         return false;
@@ -85,24 +88,28 @@ static bool make_memory(struct lrnn_session * s, char * err, size_t err_size) {
         return false;
     }
     const struct memory_size size = {
-        .n_slots = s->params.n_seqs*ring(s), .n_seqs = s->params.n_seqs, .n_cache = s->params.n_cache, .n_batch = s->params.n_batch,
+        .n_slots = s->params.n_seqs * ring(s),
+        .n_seqs  = s->params.n_seqs,
+        .n_cache = s->params.n_cache,
+        .n_batch = s->params.n_batch,
     };
     return memory_make(&s->memory, s->model, &size, err, err_size);
 }
 
 static bool check_params(struct lrnn_session_params * p, char * err, size_t err_size) {
-    if (p->n_threads < 0 || p->n_threads > 4096 || p->n_seqs < 0 || p->n_rewind < 0 || p->n_batch < 0 || p->n_cache < 0 ||
-            p->n_rewind > 1 << 20 || p->n_seqs > 1 << 20) {
-        snprintf(err, err_size, "session of %d threads, %d sequences, %d tokens to rewind, %d in a batch, %d in the cache; expected none negative or absurd",
+    if (p->n_threads < 0 || p->n_threads > 4096 || p->n_seqs < 0 || p->n_rewind < 0 ||
+            p->n_batch < 0 || p->n_cache < 0 || p->n_rewind > 1 << 20 || p->n_seqs > 1 << 20) {
+        snprintf(err, err_size,
+                "session of %d threads, %d sequences, %d tokens to rewind, %d in a batch, %d in the cache; expected none negative or absurd",
                 p->n_threads, p->n_seqs, p->n_rewind, p->n_batch, p->n_cache);
         return false;
     }
     if (p->n_threads == 0) {
         const long cores = sysconf(_SC_NPROCESSORS_ONLN);
-        p->n_threads = cores > 0 && cores < 4096 ? (int32_t) cores : 1;
+        p->n_threads     = cores > 0 && cores < 4096 ? (int32_t) cores : 1;
     }
-    p->n_seqs  = p->n_seqs  == 0 ? 1    : p->n_seqs;
-    p->n_batch = p->n_batch == 0 ? 512  : p->n_batch;
+    p->n_seqs  = p->n_seqs == 0 ? 1 : p->n_seqs;
+    p->n_batch = p->n_batch == 0 ? 512 : p->n_batch;
     p->n_cache = p->n_cache == 0 ? 4096 : p->n_cache;
     return true;
 }
@@ -120,7 +127,8 @@ static bool make_watch(struct lrnn_session * s, char * err, size_t err_size) {
     return true;
 }
 
-struct lrnn_session * lrnn_session_new(struct lrnn_model * model, const struct lrnn_session_params * params, char * err, size_t err_size) {
+struct lrnn_session * lrnn_session_new(struct lrnn_model * model,
+        const struct lrnn_session_params * params, char * err, size_t err_size) {
     struct lrnn_session * s = calloc(1, sizeof(*s));
     if (s == NULL) {
         snprintf(err, err_size, "out of memory for a session");
@@ -135,7 +143,8 @@ struct lrnn_session * lrnn_session_new(struct lrnn_model * model, const struct l
         return NULL;
     }
     s->graph_tokens = -1;
-    if (!make_backends(s, err, err_size) || !make_watch(s, err, err_size) || !make_memory(s, err, err_size)) {
+    if (!make_backends(s, err, err_size) || !make_watch(s, err, err_size) ||
+            !make_memory(s, err, err_size)) {
         lrnn_session_free(s);
         return NULL;
     }
@@ -165,9 +174,9 @@ void lrnn_session_free(struct lrnn_session * s) {
 
 // One pass: at most n_batch tokens of some sequences.
 struct pass {
-    struct graph_seq * seqs;     // [n_seqs of the session]
-    const int32_t **   tokens;   // of each
-    int64_t *          outputs;  // of each: logits of its last so many tokens
+    struct graph_seq * seqs;    // [n_seqs of the session]
+    const int32_t **   tokens;  // of each
+    int64_t *          outputs; // of each: logits of its last so many tokens
     int32_t            n_seqs;
     int64_t            n_tokens, n_outputs;
 };
@@ -183,18 +192,22 @@ static bool build(struct lrnn_session * s, const struct pass * pass, char * err,
     };
     struct forward * f = &s->forward;
     return forward_build(f, s->model, &s->memory, &call, err, err_size) &&
-           (s->watch == NULL || watch_graph(s->watch, s->model, s->memory.states, f->graph, err, err_size)) &&
+           (s->watch == NULL ||
+                   watch_graph(s->watch, s->model, s->memory.states, f->graph, err, err_size)) &&
            lrnn_graph_alloc(s->sched, f->graph, err, err_size);
 }
 
-// A graph can serve again where everything that varies is data. With attention it holds views of the caches, too.
+// A graph can serve again where everything that varies is data. With attention it holds views of
+// the caches, too.
 static bool can_reuse(const struct lrnn_session * s, const struct pass * pass) {
-    if (s->graph_tokens != pass->n_tokens || s->n_graph_seqs != pass->n_seqs || s->graph_outputs != pass->n_outputs) {
+    if (s->graph_tokens != pass->n_tokens || s->n_graph_seqs != pass->n_seqs ||
+            s->graph_outputs != pass->n_outputs) {
         return false;
     }
     for (int32_t i = 0; i < pass->n_seqs && s->model->info.n_layer_attention > 0; ++i) {
-        const struct graph_seq * had = &s->graph_seqs[i], * now = &pass->seqs[i];
-        if (had->seq != now->seq || had->first != now->first || had->count != now->count || had->visible != now->visible) {
+        const struct graph_seq *had = &s->graph_seqs[i], *now = &pass->seqs[i];
+        if (had->seq != now->seq || had->first != now->first || had->count != now->count ||
+                had->visible != now->visible) {
             return false;
         }
     }
@@ -206,31 +219,34 @@ static bool can_reuse(const struct lrnn_session * s, const struct pass * pass) {
 //
 
 static int64_t slot_of(const struct lrnn_session * s, int32_t seq, int64_t position) {
-    return seq*ring(s) + position % ring(s);
+    return seq * ring(s) + position % ring(s);
 }
 
 static void fill_ids(const struct lrnn_session * s, const struct pass * pass, int32_t * ids) {
     const int64_t stride = GGML_SCAN_SNAPS + s->params.n_rewind;
     for (int32_t i = 0; i < pass->n_seqs; ++i) {
         const struct graph_seq * q   = &pass->seqs[i];
-        int32_t *                id  = ids + i*stride;
+        int32_t *                id  = ids + i * stride;
         const int64_t            end = q->position + q->count;
         id[GGML_SCAN_SLOT_IN]  = q->position == 0 ? -1 : (int32_t) slot_of(s, q->seq, q->position);
         id[GGML_SCAN_SLOT_OUT] = (int32_t) slot_of(s, q->seq, end);
         id[GGML_SCAN_FIRST]    = (int32_t) q->first;
         id[GGML_SCAN_COUNT]    = (int32_t) q->count;
-        for (int64_t back = 1; back <= s->params.n_rewind; ++back) { // the state before the call is where it belongs already
-            id[GGML_SCAN_SNAPS + back - 1] = back < q->count ? (int32_t) slot_of(s, q->seq, end - back) : -1;
+        for (int64_t back = 1; back <= s->params.n_rewind;
+                ++back) { // the state before the call is where it belongs already
+            id[GGML_SCAN_SNAPS + back - 1] =
+                    back < q->count ? (int32_t) slot_of(s, q->seq, end - back) : -1;
         }
     }
 }
 
-static void fill_mask(struct ggml_tensor * mask, const struct graph_seq * q, int64_t window, float * data) {
+static void fill_mask(
+        struct ggml_tensor * mask, const struct graph_seq * q, int64_t window, float * data) {
     const int64_t all = mask->ne[0];
     for (int64_t t = 0; t < q->count; ++t) {
         const int64_t now = q->position + t;
         for (int64_t j = 0; j < all; ++j) {
-            data[t*all + j] = j > now || (window > 0 && j <= now - window) ? -INFINITY : 0.0f;
+            data[t * all + j] = j > now || (window > 0 && j <= now - window) ? -INFINITY : 0.0f;
         }
     }
     ggml_backend_tensor_set(mask, data, 0, ggml_nbytes(mask));
@@ -244,10 +260,12 @@ static void set_input(struct ggml_tensor * t, const void * data) {
 }
 
 // Where positions are read, RoPE's or a cache's, they have 32 bits.
-static bool check_positions(const struct lrnn_session * s, const struct pass * pass, char * err, size_t err_size) {
+static bool check_positions(
+        const struct lrnn_session * s, const struct pass * pass, char * err, size_t err_size) {
     for (int32_t i = 0; i < pass->n_seqs && s->forward.positions->buffer != NULL; ++i) {
         if (pass->seqs[i].position > INT32_MAX - pass->seqs[i].count) {
-            snprintf(err, err_size, "sequence %d is too long: its positions have 32 bits", pass->seqs[i].seq);
+            snprintf(err, err_size, "sequence %d is too long: its positions have 32 bits",
+                    pass->seqs[i].seq);
             return false;
         }
     }
@@ -256,7 +274,8 @@ static bool check_positions(const struct lrnn_session * s, const struct pass * p
 
 static void fill_tokens(struct lrnn_session * s, const struct pass * pass, int32_t * data) {
     for (int32_t i = 0; i < pass->n_seqs; ++i) {
-        memcpy(data + pass->seqs[i].first, pass->tokens[i], (size_t) pass->seqs[i].count*sizeof(int32_t));
+        memcpy(data + pass->seqs[i].first, pass->tokens[i],
+                (size_t) pass->seqs[i].count * sizeof(int32_t));
     }
     set_input(s->forward.tokens, data);
 }
@@ -274,7 +293,7 @@ static void fill_rows(struct lrnn_session * s, const struct pass * pass, int64_t
     const int64_t n_rows = cache_steps(s->params.n_cache); // of a sequence
     for (int32_t i = 0; i < pass->n_seqs; ++i) {
         for (int64_t t = 0; t < pass->seqs[i].count; ++t) {
-            data[pass->seqs[i].first + t] = pass->seqs[i].seq*n_rows + pass->seqs[i].position + t;
+            data[pass->seqs[i].first + t] = pass->seqs[i].seq * n_rows + pass->seqs[i].position + t;
         }
     }
     set_input(s->forward.rows, data);
@@ -292,7 +311,8 @@ static void fill_out_ids(struct lrnn_session * s, const struct pass * pass, int3
 
 static bool fill(struct lrnn_session * s, const struct pass * pass, char * err, size_t err_size) {
     const int64_t stride  = GGML_SCAN_SNAPS + s->params.n_rewind;
-    size_t        scratch = (size_t) pass->n_tokens*sizeof(int64_t) + (size_t) (stride*pass->n_seqs)*sizeof(int32_t);
+    size_t        scratch = (size_t) pass->n_tokens * sizeof(int64_t) +
+                     (size_t) (stride * pass->n_seqs) * sizeof(int32_t);
     for (int32_t i = 0; i < pass->n_seqs; ++i) {
         if (s->forward.masks[i] != NULL && ggml_nbytes(s->forward.masks[i]) > scratch) {
             scratch = ggml_nbytes(s->forward.masks[i]);
@@ -304,7 +324,8 @@ static bool fill(struct lrnn_session * s, const struct pass * pass, char * err, 
         return false;
     }
     fill_ids(s, pass, data);
-    const bool ok = ggml_scan_ids_check(data, s->params.n_rewind, pass->n_seqs, s->params.n_seqs*ring(s), pass->n_tokens, err, err_size);
+    const bool ok = ggml_scan_ids_check(data, s->params.n_rewind, pass->n_seqs,
+            s->params.n_seqs * ring(s), pass->n_tokens, err, err_size);
     if (ok) {
         set_input(s->forward.ids, data);
         fill_tokens(s, pass, data);
@@ -323,12 +344,15 @@ static bool fill(struct lrnn_session * s, const struct pass * pass, char * err, 
     return ok;
 }
 
-static bool compute(struct lrnn_session * s, const struct pass * pass, char * err, size_t err_size) {
+static bool compute(
+        struct lrnn_session * s, const struct pass * pass, char * err, size_t err_size) {
     if (s->watch != NULL) {
         struct lrnn_watched_seq * seqs = watch_seqs(s->watch, pass->n_seqs);
         for (int32_t i = 0; seqs != NULL && i < pass->n_seqs; ++i) {
             const struct graph_seq * q = &pass->seqs[i];
-            seqs[i] = (struct lrnn_watched_seq) { .seq = q->seq, .first = q->first, .count = q->count, .position = q->position };
+            seqs[i]                    = (struct lrnn_watched_seq) {
+                                   .seq = q->seq, .first = q->first, .count = q->count, .position = q->position
+            };
         }
         if (seqs == NULL) {
             snprintf(err, err_size, "out of memory for watching %d sequences", pass->n_seqs);
@@ -351,7 +375,7 @@ static bool run(struct lrnn_session * s, const struct pass * pass, char * err, s
         s->graph_tokens  = pass->n_tokens;
         s->graph_outputs = pass->n_outputs;
         s->n_graph_seqs  = pass->n_seqs;
-        memcpy(s->graph_seqs, pass->seqs, (size_t) pass->n_seqs*sizeof(*s->graph_seqs));
+        memcpy(s->graph_seqs, pass->seqs, (size_t) pass->n_seqs * sizeof(*s->graph_seqs));
     }
     if (!check_positions(s, pass, err, err_size) || !fill(s, pass, err, err_size)) {
         return false;
@@ -366,7 +390,7 @@ static bool run(struct lrnn_session * s, const struct pass * pass, char * err, s
     }
     for (int32_t i = 0; i < pass->n_seqs; ++i) {
         struct seq * q = &s->seqs[pass->seqs[i].seq];
-        q->length     += pass->seqs[i].count;
+        q->length += pass->seqs[i].count;
         q->rewindable += pass->seqs[i].count;
         if (q->rewindable > s->params.n_rewind) {
             q->rewindable = s->params.n_rewind;
@@ -379,15 +403,19 @@ static bool run(struct lrnn_session * s, const struct pass * pass, char * err, s
 // Evaluating
 //
 
-static bool check_inputs(struct lrnn_session * s, const struct lrnn_input * inputs, int32_t n_inputs, char * err, size_t err_size) {
+static bool check_inputs(struct lrnn_session * s, const struct lrnn_input * inputs,
+        int32_t n_inputs, char * err, size_t err_size) {
     if (n_inputs < 1 || n_inputs > s->params.n_seqs) {
-        snprintf(err, err_size, "%d sequences to advance; expected 1 to %d, the sequences of the session", n_inputs, s->params.n_seqs);
+        snprintf(err, err_size,
+                "%d sequences to advance; expected 1 to %d, the sequences of the session", n_inputs,
+                s->params.n_seqs);
         return false;
     }
     for (int32_t i = 0; i < n_inputs; ++i) {
         const struct lrnn_input * in = &inputs[i];
         if (in->seq < 0 || in->seq >= s->params.n_seqs) {
-            snprintf(err, err_size, "sequence %d; the session has sequences 0 to %d", in->seq, s->params.n_seqs - 1);
+            snprintf(err, err_size, "sequence %d; the session has sequences 0 to %d", in->seq,
+                    s->params.n_seqs - 1);
             return false;
         }
         for (int32_t j = 0; j < i; ++j) {
@@ -397,19 +425,26 @@ static bool check_inputs(struct lrnn_session * s, const struct lrnn_input * inpu
             }
         }
         if (in->n_tokens < 1 || in->n_logits < 0 || in->n_logits > in->n_tokens) {
-            snprintf(err, err_size, "sequence %d: %" PRId64 " tokens and logits of %" PRId64 "; expected at least one token and not more logits",
+            snprintf(err, err_size,
+                    "sequence %d: %" PRId64 " tokens and logits of %" PRId64
+                    "; expected at least one token and not more logits",
                     in->seq, in->n_tokens, in->n_logits);
             return false;
         }
         for (int64_t t = 0; t < in->n_tokens; ++t) {
             if (in->tokens[t] < 0 || in->tokens[t] >= s->model->info.n_vocab) {
-                snprintf(err, err_size, "sequence %d: token %" PRId64 " has id %d; the vocabulary has %" PRId64 " ids",
+                snprintf(err, err_size,
+                        "sequence %d: token %" PRId64 " has id %d; the vocabulary has %" PRId64
+                        " ids",
                         in->seq, t, in->tokens[t], s->model->info.n_vocab);
                 return false;
             }
         }
-        if (s->model->info.n_layer_attention > 0 && in->n_tokens > s->params.n_cache - s->seqs[in->seq].length) {
-            snprintf(err, err_size, "sequence %d would have %" PRId64 " tokens; its attention layers can remember %d",
+        if (s->model->info.n_layer_attention > 0 &&
+                in->n_tokens > s->params.n_cache - s->seqs[in->seq].length) {
+            snprintf(err, err_size,
+                    "sequence %d would have %" PRId64
+                    " tokens; its attention layers can remember %d",
                     in->seq, s->seqs[in->seq].length + in->n_tokens, s->params.n_cache);
             return false;
         }
@@ -419,9 +454,11 @@ static bool check_inputs(struct lrnn_session * s, const struct lrnn_input * inpu
 
 static bool reserve_logits(struct lrnn_session * s, int64_t n, char * err, size_t err_size) {
     if (n > s->cap_logits) {
-        float * logits = realloc(s->logits, (size_t) n*(size_t) s->model->info.n_vocab*sizeof(float));
+        float * logits =
+                realloc(s->logits, (size_t) n * (size_t) s->model->info.n_vocab * sizeof(float));
         if (logits == NULL) {
-            snprintf(err, err_size, "out of memory for logits of %" PRId64 " tokens; ask for fewer in a call", n);
+            snprintf(err, err_size,
+                    "out of memory for logits of %" PRId64 " tokens; ask for fewer in a call", n);
             return false;
         }
         s->logits     = logits;
@@ -431,9 +468,9 @@ static bool reserve_logits(struct lrnn_session * s, int64_t n, char * err, size_
 }
 
 // The next tokens of the inputs, as many as fit a batch. `done` counts what each has behind it.
-static void next_pass(const struct lrnn_session * s, const struct lrnn_input * inputs, int32_t n_inputs, const int64_t * done, struct pass * pass,
-        int32_t * of_input) {
-    pass->n_seqs = 0;
+static void next_pass(const struct lrnn_session * s, const struct lrnn_input * inputs,
+        int32_t n_inputs, const int64_t * done, struct pass * pass, int32_t * of_input) {
+    pass->n_seqs   = 0;
     pass->n_tokens = pass->n_outputs = 0;
     for (int32_t i = 0; i < n_inputs && pass->n_tokens < s->params.n_batch; ++i) {
         const int64_t left = inputs[i].n_tokens - done[i];
@@ -444,30 +481,36 @@ static void next_pass(const struct lrnn_session * s, const struct lrnn_input * i
         }
         const int64_t first_logit = inputs[i].n_tokens - inputs[i].n_logits;
         const int64_t end         = done[i] + n;
-        const int64_t outputs     = end > first_logit ? end - (first_logit > done[i] ? first_logit : done[i]) : 0;
+        const int64_t outputs =
+                end > first_logit ? end - (first_logit > done[i] ? first_logit : done[i]) : 0;
         pass->seqs[pass->n_seqs] = (struct graph_seq) {
-            .seq = inputs[i].seq, .first = pass->n_tokens, .count = n, .position = s->seqs[inputs[i].seq].length,
-            .visible = cache_steps(s->seqs[inputs[i].seq].length + n),
+            .seq      = inputs[i].seq,
+            .first    = pass->n_tokens,
+            .count    = n,
+            .position = s->seqs[inputs[i].seq].length,
+            .visible  = cache_steps(s->seqs[inputs[i].seq].length + n),
         };
-        pass->tokens  [pass->n_seqs] = inputs[i].tokens + done[i];
-        pass->outputs [pass->n_seqs] = outputs;
-        of_input      [pass->n_seqs] = i;
+        pass->tokens[pass->n_seqs]  = inputs[i].tokens + done[i];
+        pass->outputs[pass->n_seqs] = outputs;
+        of_input[pass->n_seqs]      = i;
         pass->n_seqs++;
-        pass->n_tokens  += n;
+        pass->n_tokens += n;
         pass->n_outputs += outputs;
     }
 }
 
 // Copies the logits of a pass to where each input's logits stand.
-static void keep_logits(struct lrnn_session * s, const struct pass * pass, const int32_t * of_input, int64_t * next) {
-    const size_t row = (size_t) s->model->info.n_vocab*sizeof(float);
+static void keep_logits(struct lrnn_session * s, const struct pass * pass, const int32_t * of_input,
+        int64_t * next) {
+    const size_t row = (size_t) s->model->info.n_vocab * sizeof(float);
     int64_t      n   = 0;
     for (int32_t i = 0; i < pass->n_seqs; ++i) {
         if (pass->outputs[i] > 0) {
-            ggml_backend_tensor_get(s->forward.logits, s->logits + next[of_input[i]]*s->model->info.n_vocab,
-                    (size_t) n*row, (size_t) pass->outputs[i]*row);
+            ggml_backend_tensor_get(s->forward.logits,
+                    s->logits + next[of_input[i]] * s->model->info.n_vocab, (size_t) n * row,
+                    (size_t) pass->outputs[i] * row);
             next[of_input[i]] += pass->outputs[i];
-            n                 += pass->outputs[i];
+            n += pass->outputs[i];
         }
     }
 }
@@ -480,7 +523,8 @@ static void forget_logits(struct lrnn_session * s) {
     }
 }
 
-bool lrnn_eval(struct lrnn_session * s, const struct lrnn_input * inputs, int32_t n_inputs, char * err, size_t err_size) {
+bool lrnn_eval(struct lrnn_session * s, const struct lrnn_input * inputs, int32_t n_inputs,
+        char * err, size_t err_size) {
     forget_logits(s);
     if (!check_inputs(s, inputs, n_inputs, err, err_size)) {
         return false;
@@ -502,7 +546,8 @@ bool lrnn_eval(struct lrnn_session * s, const struct lrnn_input * inputs, int32_
     int64_t * done     = calloc((size_t) n_inputs, sizeof(*done));
     int64_t * next     = calloc((size_t) n_inputs, sizeof(*next));
     int32_t * of_input = calloc((size_t) n_inputs, sizeof(*of_input));
-    bool      ok       = pass.seqs != NULL && pass.tokens != NULL && pass.outputs != NULL && done != NULL && next != NULL && of_input != NULL;
+    bool ok = pass.seqs != NULL && pass.tokens != NULL && pass.outputs != NULL && done != NULL &&
+              next != NULL && of_input != NULL;
     if (!ok) {
         snprintf(err, err_size, "out of memory for a call with %d sequences", n_inputs);
     }
@@ -533,7 +578,7 @@ bool lrnn_eval(struct lrnn_session * s, const struct lrnn_input * inputs, int32_
 }
 
 const float * lrnn_logits(const struct lrnn_session * s, int64_t i) {
-    return i >= 0 && i < s->n_logits ? s->logits + i*s->model->info.n_vocab : NULL;
+    return i >= 0 && i < s->n_logits ? s->logits + i * s->model->info.n_vocab : NULL;
 }
 
 //
@@ -542,7 +587,8 @@ const float * lrnn_logits(const struct lrnn_session * s, int64_t i) {
 
 static bool check_seq(const struct lrnn_session * s, int32_t seq, char * err, size_t err_size) {
     if (seq < 0 || seq >= s->params.n_seqs) {
-        snprintf(err, err_size, "sequence %d; the session has sequences 0 to %d", seq, s->params.n_seqs - 1);
+        snprintf(err, err_size, "sequence %d; the session has sequences 0 to %d", seq,
+                s->params.n_seqs - 1);
         return false;
     }
     return true;
@@ -570,22 +616,28 @@ bool lrnn_seq_reset(struct lrnn_session * s, int32_t seq, char * err, size_t err
     return true;
 }
 
-bool lrnn_seq_rewind(struct lrnn_session * s, int32_t seq, int64_t n_tokens, char * err, size_t err_size) {
+bool lrnn_seq_rewind(
+        struct lrnn_session * s, int32_t seq, int64_t n_tokens, char * err, size_t err_size) {
     if (!check_seq(s, seq, err, err_size)) {
         return false;
     }
     if (n_tokens < 0 || n_tokens > s->seqs[seq].rewindable) {
-        snprintf(err, err_size, "sequence %d cannot go back by %" PRId64 " tokens; it has %" PRId64 " and remembers the last %" PRId64,
+        snprintf(err, err_size,
+                "sequence %d cannot go back by %" PRId64 " tokens; it has %" PRId64
+                " and remembers the last %" PRId64,
                 seq, n_tokens, s->seqs[seq].length, s->seqs[seq].rewindable);
         return false;
     }
     if (n_tokens > 0) {
-        become(s, seq, (struct seq) { .length = s->seqs[seq].length - n_tokens, .rewindable = s->seqs[seq].rewindable - n_tokens });
+        become(s, seq,
+                (struct seq) { .length = s->seqs[seq].length - n_tokens,
+                        .rewindable    = s->seqs[seq].rewindable - n_tokens });
     }
     return true;
 }
 
-// One piece of a fork: `from` has been read into `data`, and goes to the same place of another sequence.
+// One piece of a fork: `from` has been read into `data`, and goes to the same place of another
+// sequence.
 struct copy {
     uint8_t * data; // all pieces, one after the other
     size_t    at;
@@ -637,19 +689,21 @@ bool lrnn_seq_fork(struct lrnn_session * s, int32_t from, int32_t to, char * err
 // For the state file and the state norm
 //
 
-bool session_seq_pieces(struct lrnn_session * s, int32_t seq, int64_t length, session_piece visit, void * user) {
+bool session_seq_pieces(
+        struct lrnn_session * s, int32_t seq, int64_t length, session_piece visit, void * user) {
     for (int32_t il = 0; il < s->model->n_layer && length > 0; ++il) {
         const struct layer * layer = &s->model->layers[il];
         for (int32_t i = 0; i < layer->n_states; ++i) {
             struct ggml_tensor * t = s->memory.states[il][i];
-            if (!visit(t, (size_t) slot_of(s, seq, length)*t->nb[1], t->nb[1], user)) {
+            if (!visit(t, (size_t) slot_of(s, seq, length) * t->nb[1], t->nb[1], user)) {
                 return false;
             }
         }
         if (layer->attention) {
             struct ggml_tensor * caches[2] = { s->memory.cache_k[il], s->memory.cache_v[il] };
             for (int i = 0; i < 2; ++i) {
-                if (!visit(caches[i], (size_t) seq*caches[i]->nb[2], (size_t) length*caches[i]->nb[1], user)) {
+                if (!visit(caches[i], (size_t) seq * caches[i]->nb[2],
+                            (size_t) length * caches[i]->nb[1], user)) {
                     return false;
                 }
             }
@@ -659,31 +713,34 @@ bool session_seq_pieces(struct lrnn_session * s, int32_t seq, int64_t length, se
 }
 
 void session_seq_set(struct lrnn_session * s, int32_t seq, int64_t length, bool has_logits) {
-    become(s, seq, (struct seq) { .length = length, .logits = has_logits ? s->seqs[seq].logits : 0 });
+    become(s, seq,
+            (struct seq) { .length = length, .logits = has_logits ? s->seqs[seq].logits : 0 });
 }
 
 const float * session_seq_logits(const struct lrnn_session * s, int32_t seq) {
     return s->seqs[seq].logits > 0 ? lrnn_logits(s, s->seqs[seq].logits - 1) : NULL;
 }
 
-bool session_seq_set_logits(struct lrnn_session * s, int32_t seq, const float * logits, char * err, size_t err_size) {
+bool session_seq_set_logits(
+        struct lrnn_session * s, int32_t seq, const float * logits, char * err, size_t err_size) {
     forget_logits(s);
     if (!reserve_logits(s, 1, err, err_size)) {
         return false;
     }
-    memcpy(s->logits, logits, (size_t) s->model->info.n_vocab*sizeof(float));
+    memcpy(s->logits, logits, (size_t) s->model->info.n_vocab * sizeof(float));
     s->n_logits         = 1;
     s->seqs[seq].logits = 1;
     return true;
 }
 
-struct ggml_tensor * session_seq_state(const struct lrnn_session * s, int32_t seq, int32_t il, size_t * offset) {
+struct ggml_tensor * session_seq_state(
+        const struct lrnn_session * s, int32_t seq, int32_t il, size_t * offset) {
     const int64_t length = s->seqs[seq].length;
     if (length == 0 || s->model->layers[il].attention) {
         return NULL;
     }
     struct ggml_tensor * t = s->memory.states[il][0];
-    *offset = (size_t) slot_of(s, seq, length)*t->nb[1];
+    *offset                = (size_t) slot_of(s, seq, length) * t->nb[1];
     return t;
 }
 

@@ -7,7 +7,8 @@
 //     the sampler: u64 random[2]   i64 accepted   i32 recent[4096]
 //     u64 checksum of everything before it
 //
-// The checksum protects from damage, not from malice: what it lets pass is still refused if it makes no sense, as numbers that are not finite.
+// The checksum protects from damage, not from malice: what it lets pass is still refused if it
+// makes no sense, as numbers that are not finite.
 
 #include "base/atomic-file.h"
 #include "run/model.h"
@@ -27,7 +28,8 @@ enum { VERSION = 1 };
 
 enum { HAS_LOGITS = 1 << 0, HAS_SAMPLER = 1 << 1 };
 
-// Tokens that a sequence or a sampler may have behind it: more than there will ever be, and still far from what overflows.
+// Tokens that a sequence or a sampler may have behind it: more than there will ever be, and still
+// far from what overflows.
 static const int64_t COUNT_MAX = INT64_C(1) << 62;
 
 struct header {
@@ -46,7 +48,8 @@ struct saved_sampler {
 };
 
 _Static_assert(sizeof(struct header) == 40, "the header has no holes");
-_Static_assert(sizeof(struct saved_sampler) == 24 + 4*SAMPLER_RECENT_MAX, "the sampler has no holes");
+_Static_assert(
+        sizeof(struct saved_sampler) == 24 + 4 * SAMPLER_RECENT_MAX, "the sampler has no holes");
 #if defined(__BYTE_ORDER__) && __BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__
 #    error "state files are written as the numbers lie in memory, which must be little-endian"
 #endif
@@ -55,7 +58,7 @@ _Static_assert(sizeof(struct saved_sampler) == 24 + 4*SAMPLER_RECENT_MAX, "the s
 static uint64_t checksum(uint64_t sum, const void * data, size_t size) {
     const uint8_t * p = data;
     for (size_t i = 0; i < size; ++i) {
-        sum = (sum ^ p[i])*0x100000001b3u;
+        sum = (sum ^ p[i]) * 0x100000001b3u;
     }
     return sum;
 }
@@ -69,16 +72,18 @@ static bool add_size(struct ggml_tensor * tensor, size_t offset, size_t size, vo
     return true;
 }
 
-static bool check_seq(const struct lrnn_session * session, int32_t seq, char * err, size_t err_size) {
+static bool check_seq(
+        const struct lrnn_session * session, int32_t seq, char * err, size_t err_size) {
     if (seq < 0 || seq >= session_n_seqs(session)) {
-        snprintf(err, err_size, "sequence %d; the session has sequences 0 to %d", seq, session_n_seqs(session) - 1);
+        snprintf(err, err_size, "sequence %d; the session has sequences 0 to %d", seq,
+                session_n_seqs(session) - 1);
         return false;
     }
     return true;
 }
 
 static size_t logits_size(const struct lrnn_session * session) {
-    return (size_t) session_model(session)->info.n_vocab*sizeof(float);
+    return (size_t) session_model(session)->info.n_vocab * sizeof(float);
 }
 
 //
@@ -109,8 +114,8 @@ static bool put_piece(struct ggml_tensor * tensor, size_t offset, size_t size, v
     return w->ok;
 }
 
-bool lrnn_seq_save(
-        struct lrnn_session * session, int32_t seq, const struct lrnn_sampler * sampler, const char * path, char * err, size_t err_size) {
+bool lrnn_seq_save(struct lrnn_session * session, int32_t seq, const struct lrnn_sampler * sampler,
+        const char * path, char * err, size_t err_size) {
     if (!check_seq(session, seq, err, err_size)) {
         return false;
     }
@@ -134,7 +139,8 @@ bool lrnn_seq_save(
         put(&w, logits, logits_size(session));
     }
     if (sampler != NULL) {
-        struct saved_sampler saved = { .random = { sampler->random[0], sampler->random[1] }, .n_accepted = sampler->n_accepted };
+        struct saved_sampler saved = { .random = { sampler->random[0], sampler->random[1] },
+            .n_accepted                        = sampler->n_accepted };
         memcpy(saved.recent, sampler->recent, sizeof(saved.recent));
         put(&w, &saved, sizeof(saved));
     }
@@ -161,25 +167,30 @@ static int64_t file_size(FILE * file) {
 }
 
 // Everything after the header, malloc'ed, NULL and a sentence otherwise.
-static uint8_t * read_rest(const struct lrnn_session * session, const char * path, FILE * file, const struct header * header, size_t * size,
-        char * err, size_t err_size) {
+static uint8_t * read_rest(const struct lrnn_session * session, const char * path, FILE * file,
+        const struct header * header, size_t * size, char * err, size_t err_size) {
     const int64_t  total    = file_size(file);
-    const uint64_t expected = sizeof(*header) + header->n_bytes + (header->has & HAS_LOGITS ? logits_size(session) : 0) +
-                              (header->has & HAS_SAMPLER ? sizeof(struct saved_sampler) : 0) + sizeof(uint64_t);
+    const uint64_t expected = sizeof(*header) + header->n_bytes +
+                              (header->has & HAS_LOGITS ? logits_size(session) : 0) +
+                              (header->has & HAS_SAMPLER ? sizeof(struct saved_sampler) : 0) +
+                              sizeof(uint64_t);
     if (total < 0 || (uint64_t) total != expected) {
-        snprintf(err, err_size, "%s: the file has %" PRId64 " bytes; expected %" PRIu64, path, total, expected);
+        snprintf(err, err_size, "%s: the file has %" PRId64 " bytes; expected %" PRIu64, path,
+                total, expected);
         return NULL;
     }
-    *size = (size_t) (expected - sizeof(*header));
+    *size          = (size_t) (expected - sizeof(*header));
     uint8_t * data = malloc(*size);
-    if (data == NULL || fseek(file, sizeof(*header), SEEK_SET) != 0 || fread(data, 1, *size, file) != *size) {
+    if (data == NULL || fseek(file, sizeof(*header), SEEK_SET) != 0 ||
+            fread(data, 1, *size, file) != *size) {
         snprintf(err, err_size, "%s: %zu bytes cannot be read", path, *size);
         free(data);
         return NULL;
     }
     uint64_t stored;
     memcpy(&stored, data + *size - sizeof(stored), sizeof(stored));
-    const uint64_t sum = checksum(checksum(CHECKSUM_START, header, sizeof(*header)), data, *size - sizeof(stored));
+    const uint64_t sum = checksum(
+            checksum(CHECKSUM_START, header, sizeof(*header)), data, *size - sizeof(stored));
     if (sum != stored) {
         snprintf(err, err_size, "%s: the checksum is wrong; the file is damaged", path);
         free(data);
@@ -188,19 +199,28 @@ static uint8_t * read_rest(const struct lrnn_session * session, const char * pat
     return data;
 }
 
-static bool check_header(struct lrnn_session * session, const char * path, const struct header * h, char * err, size_t err_size) {
+static bool check_header(struct lrnn_session * session, const char * path, const struct header * h,
+        char * err, size_t err_size) {
     const uint64_t identity = session_model(session)->info.identity;
-    const int64_t  most     = session_n_cache(session) < COUNT_MAX ? session_n_cache(session) : COUNT_MAX;
+    const int64_t  most =
+            session_n_cache(session) < COUNT_MAX ? session_n_cache(session) : COUNT_MAX;
     if (memcmp(h->magic, MAGIC, sizeof(MAGIC)) != 0) {
         snprintf(err, err_size, "%s: not a state file of lrnn", path);
     } else if (h->version != VERSION) {
-        snprintf(err, err_size, "%s: state file of version %u; this program reads version %d", path, h->version, VERSION);
+        snprintf(err, err_size, "%s: state file of version %u; this program reads version %d", path,
+                h->version, VERSION);
     } else if (h->identity != identity) {
-        snprintf(err, err_size, "%s: saved from another model (%016" PRIx64 "); this one is %016" PRIx64, path, h->identity, identity);
+        snprintf(err, err_size,
+                "%s: saved from another model (%016" PRIx64 "); this one is %016" PRIx64, path,
+                h->identity, identity);
     } else if (h->has > (HAS_LOGITS | HAS_SAMPLER)) {
-        snprintf(err, err_size, "%s: the header says 0x%x of what follows the state; expected 1 for logits, 2 for a sampler, or both", path, h->has);
+        snprintf(err, err_size,
+                "%s: the header says 0x%x of what follows the state; expected 1 for logits, 2 for a sampler, or both",
+                path, h->has);
     } else if (h->length < 0 || h->length > most) {
-        snprintf(err, err_size, "%s: a sequence of %" PRId64 " tokens; the session can hold %" PRId64, path, h->length, most);
+        snprintf(err, err_size,
+                "%s: a sequence of %" PRId64 " tokens; the session can hold %" PRId64, path,
+                h->length, most);
     } else {
         return true;
     }
@@ -229,12 +249,16 @@ static bool all_finite(const uint8_t * data, uint64_t size) {
     return true;
 }
 
-static bool check_sampler(const char * path, const struct saved_sampler * saved, char * err, size_t err_size) {
+static bool check_sampler(
+        const char * path, const struct saved_sampler * saved, char * err, size_t err_size) {
     if (saved->n_accepted < 0 || saved->n_accepted > COUNT_MAX) {
-        snprintf(err, err_size, "%s: a sampler that has accepted %" PRId64 " tokens; expected 0 to %" PRId64, path, saved->n_accepted, COUNT_MAX);
+        snprintf(err, err_size,
+                "%s: a sampler that has accepted %" PRId64 " tokens; expected 0 to %" PRId64, path,
+                saved->n_accepted, COUNT_MAX);
         return false;
     }
-    if (saved->random[0] == 0 && saved->random[1] == 0) { // the one state that the generator never leaves
+    if (saved->random[0] == 0 &&
+            saved->random[1] == 0) { // the one state that the generator never leaves
         snprintf(err, err_size, "%s: a sampler whose random numbers are all zero", path);
         return false;
     }
@@ -242,7 +266,8 @@ static bool check_sampler(const char * path, const struct saved_sampler * saved,
 }
 
 // From bytes that need not be aligned.
-static bool set_logits(struct lrnn_session * session, int32_t seq, const uint8_t * data, size_t size, char * err, size_t err_size) {
+static bool set_logits(struct lrnn_session * session, int32_t seq, const uint8_t * data,
+        size_t size, char * err, size_t err_size) {
     float * logits = malloc(size);
     if (logits == NULL) {
         snprintf(err, err_size, "out of memory for %zu bytes of logits", size);
@@ -254,7 +279,8 @@ static bool set_logits(struct lrnn_session * session, int32_t seq, const uint8_t
     return ok;
 }
 
-bool lrnn_seq_load(struct lrnn_session * session, int32_t seq, struct lrnn_sampler * sampler, const char * path, char * err, size_t err_size) {
+bool lrnn_seq_load(struct lrnn_session * session, int32_t seq, struct lrnn_sampler * sampler,
+        const char * path, char * err, size_t err_size) {
     if (!check_seq(session, seq, err, err_size)) {
         return false;
     }
@@ -275,7 +301,8 @@ bool lrnn_seq_load(struct lrnn_session * session, int32_t seq, struct lrnn_sampl
         session_seq_pieces(session, seq, header.length, add_size, &n_bytes);
         ok = n_bytes == header.n_bytes;
         if (!ok) {
-            snprintf(err, err_size, "%s: %" PRIu64 " bytes of state; this model has %" PRIu64, path, header.n_bytes, n_bytes);
+            snprintf(err, err_size, "%s: %" PRIu64 " bytes of state; this model has %" PRIu64, path,
+                    header.n_bytes, n_bytes);
         }
     }
     size_t    size = 0;
@@ -291,7 +318,8 @@ bool lrnn_seq_load(struct lrnn_session * session, int32_t seq, struct lrnn_sampl
     }
     ok = all_finite(data, n_bytes) && all_finite(data + n_bytes, n_logits);
     if (!ok) {
-        snprintf(err, err_size, "%s: the saved %s numbers that are not finite", path, all_finite(data, n_bytes) ? "logits have" : "state has");
+        snprintf(err, err_size, "%s: the saved %s numbers that are not finite", path,
+                all_finite(data, n_bytes) ? "logits have" : "state has");
     }
     ok = ok && check_sampler(path, &saved, err, err_size);
     ok = ok && (n_logits == 0 || set_logits(session, seq, data + n_bytes, n_logits, err, err_size));

@@ -9,12 +9,15 @@
 static double sum_of_squares(const struct ggml_tensor * tensor, size_t offset, int64_t n) {
     float  block[1 << 14];
     double sum = 0.0;
-    for (int64_t at = 0; at < n; at += (int64_t) (sizeof(block)/sizeof(block[0]))) {
+    for (int64_t at = 0; at < n; at += (int64_t) (sizeof(block) / sizeof(block[0]))) {
         const int64_t left  = n - at;
-        const int64_t count = left < (int64_t) (sizeof(block)/sizeof(block[0])) ? left : (int64_t) (sizeof(block)/sizeof(block[0]));
-        ggml_backend_tensor_get(tensor, block, offset + (size_t) at*sizeof(float), (size_t) count*sizeof(float));
+        const int64_t count = left < (int64_t) (sizeof(block) / sizeof(block[0]))
+                                      ? left
+                                      : (int64_t) (sizeof(block) / sizeof(block[0]));
+        ggml_backend_tensor_get(tensor, block, offset + (size_t) at * sizeof(float),
+                (size_t) count * sizeof(float));
         for (int64_t i = 0; i < count; ++i) {
-            sum += (double) block[i]*(double) block[i];
+            sum += (double) block[i] * (double) block[i];
         }
     }
     return sum;
@@ -29,10 +32,15 @@ struct state_norm state_norm_of(const struct lrnn_session * session, int32_t seq
         if (state == NULL) {
             continue;
         }
-        const size_t head = state->nb[1]/(size_t) model->info.n_head; // a head is its matrix and, for mLSTM, n and m behind it
+        const size_t head =
+                state->nb[1] /
+                (size_t) model->info
+                        .n_head; // a head is its matrix and, for mLSTM, n and m behind it
         for (int64_t h = 0; h < model->info.n_head; ++h) {
-            const double norm = sqrt(sum_of_squares(state, offset + (size_t) h*head, model->info.d_k*model->info.d_v));
-            if (most.layer < 0 || (!isnan(most.norm) && !(norm <= most.norm))) { // a NaN stands above all
+            const double norm = sqrt(sum_of_squares(
+                    state, offset + (size_t) h * head, model->info.d_k * model->info.d_v));
+            if (most.layer < 0 ||
+                    (!isnan(most.norm) && !(norm <= most.norm))) { // a NaN stands above all
                 most = (struct state_norm) { norm, il };
             }
         }

@@ -21,21 +21,21 @@ struct scratch {
 };
 
 struct watch {
-    unsigned                  what;
-    lrnn_watch                tell;
-    void *                    user;
+    unsigned   what;
+    lrnn_watch tell;
+    void *     user;
 
-    struct watched_node *     nodes;  // in the order of the graph, which is the order of computing
-    int64_t                   n_nodes, cap_nodes;
-    int64_t                   next;   // the first that was not told of yet
+    struct watched_node * nodes; // in the order of the graph, which is the order of computing
+    int64_t               n_nodes, cap_nodes;
+    int64_t               next; // the first that was not told of yet
 
     struct lrnn_watched_seq * seqs;
     int32_t                   n_seqs, cap_seqs;
 
-    struct scratch            copies[TENSORS_MAX]; // of tensors that are elsewhere or strided
-    struct scratch            span;                // the bytes of a strided tensor that is elsewhere, gaps included
+    struct scratch copies[TENSORS_MAX]; // of tensors that are elsewhere or strided
+    struct scratch span; // the bytes of a strided tensor that is elsewhere, gaps included
 
-    const char *              problem; // NULL: none
+    const char * problem; // NULL: none
 };
 
 struct watch * watch_new(const struct lrnn_session_params * params) {
@@ -66,7 +66,8 @@ void watch_free(struct watch * w) {
 //
 
 static bool is_weight(const struct ggml_tensor * t) {
-    return t->buffer != NULL && ggml_backend_buffer_get_usage(t->buffer) == GGML_BACKEND_BUFFER_USAGE_WEIGHTS;
+    return t->buffer != NULL &&
+           ggml_backend_buffer_get_usage(t->buffer) == GGML_BACKEND_BUFFER_USAGE_WEIGHTS;
 }
 
 static int32_t layer_of_weight(const struct ggml_tensor * weight) {
@@ -74,7 +75,8 @@ static int32_t layer_of_weight(const struct ggml_tensor * weight) {
     return sscanf(weight->name, "blk.%d.", &layer) == 1 ? layer : -1;
 }
 
-static int32_t layer_of_state(const struct lrnn_model * model, struct ggml_tensor * (* states)[LAYER_STATES_MAX], const struct ggml_tensor * state) {
+static int32_t layer_of_state(const struct lrnn_model * model,
+        struct ggml_tensor * (*states)[LAYER_STATES_MAX], const struct ggml_tensor * state) {
     for (int32_t il = 0; il < model->n_layer; ++il) {
         if (states[il][0] == state) {
             return il;
@@ -83,12 +85,13 @@ static int32_t layer_of_state(const struct lrnn_model * model, struct ggml_tenso
     return -1;
 }
 
-bool watch_graph(struct watch * w, const struct lrnn_model * model, struct ggml_tensor * (* states)[LAYER_STATES_MAX],
-        struct ggml_cgraph * graph, char * err, size_t err_size) {
+bool watch_graph(struct watch * w, const struct lrnn_model *                   model,
+        struct ggml_tensor * (*states)[LAYER_STATES_MAX], struct ggml_cgraph * graph, char * err,
+        size_t err_size) {
     const int64_t n = ggml_graph_n_nodes(graph);
     if (n > w->cap_nodes) {
         free(w->nodes);
-        w->nodes     = malloc((size_t) n*sizeof(*w->nodes));
+        w->nodes     = malloc((size_t) n * sizeof(*w->nodes));
         w->cap_nodes = w->nodes != NULL ? n : 0;
     }
     w->n_nodes = 0;
@@ -101,13 +104,14 @@ bool watch_graph(struct watch * w, const struct lrnn_model * model, struct ggml_
         struct watched_node  seen = { .op = node };
         if ((w->what & LRNN_WATCH_MATRICES) && node->op == GGML_OP_MUL_MAT) {
             const struct ggml_tensor * view = node->src[0];
-            seen.weight = view->view_src != NULL ? view->view_src : view;
+            seen.weight                     = view->view_src != NULL ? view->view_src : view;
             if (!is_weight(seen.weight)) {
                 continue; // attention: k and q
             }
-            seen.slice = (int64_t) (view->view_offs/seen.weight->nb[2]);
+            seen.slice = (int64_t) (view->view_offs / seen.weight->nb[2]);
             seen.layer = layer_of_weight(seen.weight);
-        } else if ((w->what & LRNN_WATCH_SCANS) && (node->op == GGML_OP_HOUSEHOLDER_SCAN || node->op == GGML_OP_SIGNED_SCAN)) {
+        } else if ((w->what & LRNN_WATCH_SCANS) &&
+                   (node->op == GGML_OP_HOUSEHOLDER_SCAN || node->op == GGML_OP_SIGNED_SCAN)) {
             seen.layer = layer_of_state(model, states, node->src[SCAN_SRC_STATE]);
         } else {
             continue;
@@ -120,7 +124,7 @@ bool watch_graph(struct watch * w, const struct lrnn_model * model, struct ggml_
 struct lrnn_watched_seq * watch_seqs(struct watch * w, int32_t n_seqs) {
     if (n_seqs > w->cap_seqs) {
         free(w->seqs);
-        w->seqs     = malloc((size_t) n_seqs*sizeof(*w->seqs));
+        w->seqs     = malloc((size_t) n_seqs * sizeof(*w->seqs));
         w->cap_seqs = w->seqs != NULL ? n_seqs : 0;
     }
     w->n_seqs  = n_seqs;
@@ -143,14 +147,15 @@ static void * room(struct scratch * s, size_t size) {
     return s->data;
 }
 
-// The values of t, contiguous: t itself where it lies so in host memory, copy number i otherwise. NULL: out of memory.
+// The values of t, contiguous: t itself where it lies so in host memory, copy number i otherwise.
+// NULL: out of memory.
 static const float * values(struct watch * w, const struct ggml_tensor * t, int i) {
     ggml_backend_buffer_t buffer = t->view_src != NULL ? t->view_src->buffer : t->buffer;
     const bool            here   = ggml_backend_buffer_is_host(buffer);
     if (here && ggml_is_contiguous(t)) {
         return t->data;
     }
-    float * copy = room(&w->copies[i], (size_t) ggml_nelements(t)*sizeof(float));
+    float * copy = room(&w->copies[i], (size_t) ggml_nelements(t) * sizeof(float));
     if (copy == NULL) {
         return NULL;
     }
@@ -171,9 +176,10 @@ static const float * values(struct watch * w, const struct ggml_tensor * t, int 
     for (int64_t i3 = 0; i3 < t->ne[3]; ++i3) {
         for (int64_t i2 = 0; i2 < t->ne[2]; ++i2) {
             for (int64_t i1 = 0; i1 < t->ne[1]; ++i1) {
-                const char * row = span + (size_t) i3*t->nb[3] + (size_t) i2*t->nb[2] + (size_t) i1*t->nb[1];
+                const char * row = span + (size_t) i3 * t->nb[3] + (size_t) i2 * t->nb[2] +
+                                   (size_t) i1 * t->nb[1];
                 for (int64_t i0 = 0; i0 < t->ne[0]; ++i0) {
-                    memcpy(out++, row + (size_t) i0*t->nb[0], sizeof(float));
+                    memcpy(out++, row + (size_t) i0 * t->nb[0], sizeof(float));
                 }
             }
         }
@@ -192,7 +198,8 @@ static void name_householder(const char * names[GGML_MAX_SRC]) {
     names[HOUSEHOLDER_SRC_W]    = "w";
 }
 
-static enum lrnn_transition name_signed(const struct scan_params * p, const char * names[GGML_MAX_SRC]) {
+static enum lrnn_transition name_signed(
+        const struct scan_params * p, const char * names[GGML_MAX_SRC]) {
     names[SIGNED_SRC_C] = "c";
     names[SIGNED_SRC_B] = "b";
     names[SIGNED_SRC_X] = "x";
@@ -201,15 +208,15 @@ static enum lrnn_transition name_signed(const struct scan_params * p, const char
         case SIGNED_SCAN_SCALAR:
             names[SIGNED_SRC_GATE] = "dt";
             names[SIGNED_SRC_AUX]  = "A";
-            return p->form == GGML_SIGNED_SCAN_TWO_EXP_M1 ? LRNN_TRANSITION_TWO_EXP_M1 : LRNN_TRANSITION_EXP;
+            return p->form == GGML_SIGNED_SCAN_TWO_EXP_M1 ? LRNN_TRANSITION_TWO_EXP_M1
+                                                          : LRNN_TRANSITION_EXP;
         case SIGNED_SCAN_MLSTM:
             names[SIGNED_SRC_GATE] = "log_f";
             names[SIGNED_SRC_AUX]  = "log_i";
             return LRNN_TRANSITION_MLSTM;
         case SIGNED_SCAN_NONE:
         case SIGNED_SCAN_HEAD:
-        case SIGNED_SCAN_CHANNEL:
-            break;
+        case SIGNED_SCAN_CHANNEL: break;
     }
     names[SIGNED_SRC_GATE] = "gate";
     names[SIGNED_SRC_AUX]  = "bonus";
@@ -222,21 +229,26 @@ static void tell(struct watch * w, const struct watched_node * node) {
     const char *               result              = NULL;
     struct lrnn_watched_tensor tensors[TENSORS_MAX];
 
-    struct lrnn_watched seen = { .layer = node->layer, .slice = node->slice, .n_seqs = w->n_seqs, .seqs = w->seqs, .tensors = tensors };
+    struct lrnn_watched seen = { .layer = node->layer,
+        .slice                          = node->slice,
+        .n_seqs                         = w->n_seqs,
+        .seqs                           = w->seqs,
+        .tensors                        = tensors };
     if (node->weight != NULL) {
         seen.weight = node->weight->name;
         names[1]    = "x";
     } else {
         const struct scan_params p = scan_params_get(op);
         const struct scan_dims   d = scan_dims_get(op);
-        seen.n_head = d.n_head;
-        seen.d_k    = d.d_k;
-        seen.d_v    = d.d_v;
-        seen.scale  = p.scale;
-        seen.eps    = p.eps;
+        seen.n_head                = d.n_head;
+        seen.d_k                   = d.d_k;
+        seen.d_v                   = d.d_v;
+        seen.scale                 = p.scale;
+        seen.eps                   = p.eps;
         if (op->op == GGML_OP_HOUSEHOLDER_SCAN) {
             name_householder(names);
-            seen.transition = op->src[HOUSEHOLDER_SRC_R] != NULL ? LRNN_TRANSITION_RANK_ONE : LRNN_TRANSITION_HOUSEHOLDER;
+            seen.transition = op->src[HOUSEHOLDER_SRC_R] != NULL ? LRNN_TRANSITION_RANK_ONE
+                                                                 : LRNN_TRANSITION_HOUSEHOLDER;
             result          = "o";
         } else {
             seen.transition = name_signed(&p, names);
@@ -245,14 +257,15 @@ static void tell(struct watch * w, const struct watched_node * node) {
     }
     for (int i = 0; i <= GGML_MAX_SRC; ++i) { // behind the sources, the result
         const struct ggml_tensor * t    = i < GGML_MAX_SRC ? op->src[i] : op;
-        const char *               name = i < GGML_MAX_SRC ? names[i]   : result;
+        const char *               name = i < GGML_MAX_SRC ? names[i] : result;
         if (t == NULL || name == NULL) {
             continue;
         }
         struct lrnn_watched_tensor * out = &tensors[seen.n_tensors];
         *out = (struct lrnn_watched_tensor) { .name = name, .data = values(w, t, seen.n_tensors) };
         memcpy(out->ne, t->ne, sizeof(out->ne));
-        if (seen.weight != NULL && t->ne[1] == 1) { // columns multiplied one by one (graph_linear): [width, 1, tokens]
+        if (seen.weight != NULL &&
+                t->ne[1] == 1) { // columns multiplied one by one (graph_linear): [width, 1, tokens]
             out->ne[1] = t->ne[2];
             out->ne[2] = 1;
         }
@@ -282,11 +295,13 @@ bool watch_ok(const struct watch * w, char * err, size_t err_size) {
     if (w->problem == NULL && w->next == w->n_nodes) {
         return true;
     }
-    snprintf(err, err_size, "%s", w->problem != NULL ? w->problem : "a watched node was not computed");
+    snprintf(err, err_size, "%s",
+            w->problem != NULL ? w->problem : "a watched node was not computed");
     return false;
 }
 
-const struct lrnn_watched_tensor * lrnn_watched_get(const struct lrnn_watched * watched, const char * name) {
+const struct lrnn_watched_tensor * lrnn_watched_get(
+        const struct lrnn_watched * watched, const char * name) {
     for (int32_t i = 0; i < watched->n_tensors; ++i) {
         if (strcmp(watched->tensors[i].name, name) == 0) {
             return &watched->tensors[i];

@@ -22,13 +22,13 @@ bool weights_open(struct loader * l) {
     const void *        bytes     = lrnn_model_file_bytes(model->file, &size);
 
     model->places[0].buffer = ggml_backend_cpu_buffer_from_ptr((void *) (uintptr_t) bytes, size);
-    bool ok = model->places[0].buffer != NULL;
+    bool ok                 = model->places[0].buffer != NULL;
     for (int32_t i = 0; ok && i < model->n_places; ++i) {
         model->places[i].ctx = ggml_init((struct ggml_init_params) {
-            .mem_size = ggml_tensor_overhead()*(n_tensors + 1),
-            .no_alloc = true,
+                .mem_size = ggml_tensor_overhead() * (n_tensors + 1),
+                .no_alloc = true,
         });
-        ok = model->places[i].ctx != NULL;
+        ok                   = model->places[i].ctx != NULL;
     }
     if (!ok) {
         return loader_fail(l, "out of memory for the headers of %zu tensors", n_tensors);
@@ -38,13 +38,15 @@ bool weights_open(struct loader * l) {
 }
 
 struct ggml_tensor * weights_add(struct loader * l, int32_t place, const char * name, int n_dims) {
-    struct lrnn_model *              model  = l->model;
-    const struct lrnn_model_tensor * t      = lrnn_model_file_find_tensor(model->file, name);
-    struct ggml_tensor *             tensor = ggml_new_tensor(model->places[place].ctx, t->type, n_dims, t->ne);
+    struct lrnn_model *              model = l->model;
+    const struct lrnn_model_tensor * t     = lrnn_model_file_find_tensor(model->file, name);
+    struct ggml_tensor * tensor = ggml_new_tensor(model->places[place].ctx, t->type, n_dims, t->ne);
     ggml_set_name(tensor, name);
     if (place == 0) {
         ggml_backend_buffer_t buffer = model->places[0].buffer;
-        if (ggml_backend_tensor_alloc(buffer, tensor, (char *) ggml_backend_buffer_get_base(buffer) + t->offset) != GGML_STATUS_SUCCESS) {
+        if (ggml_backend_tensor_alloc(
+                    buffer, tensor, (char *) ggml_backend_buffer_get_base(buffer) + t->offset) !=
+                GGML_STATUS_SUCCESS) {
             loader_fail(l, "tensor %s cannot be placed in the mapping of the file", name);
             return NULL;
         }
@@ -64,14 +66,16 @@ struct fetch {
 
 static bool report(struct loader * l, struct fetch * f, size_t n) {
     f->done += (double) n;
-    return f->report == NULL || f->report(f->done < f->all ? (float) (f->done/f->all) : 1.0f, f->user) || loader_fail(l, "loading was stopped");
+    return f->report == NULL ||
+           f->report(f->done < f->all ? (float) (f->done / f->all) : 1.0f, f->user) ||
+           loader_fail(l, "loading was stopped");
 }
 
 // Whole pages between the two ends: a hint, nothing depends on it.
 static void advise(const uint8_t * data, size_t size, int advice) {
     const uintptr_t page  = (uintptr_t) sysconf(_SC_PAGESIZE);
-    const uintptr_t begin = ((uintptr_t) data + page - 1)/page*page;
-    const uintptr_t end   = ((uintptr_t) data + size)/page*page;
+    const uintptr_t begin = ((uintptr_t) data + page - 1) / page * page;
+    const uintptr_t end   = ((uintptr_t) data + size) / page * page;
     if (end > begin) {
         madvise((void *) begin, end - begin, advice);
     }
@@ -86,10 +90,12 @@ static void touch(const uint8_t * data, size_t size) {
     }
 }
 
-static bool fetch_tensor(struct loader * l, struct ggml_tensor * tensor, bool upload, struct fetch * f) {
-    const struct lrnn_model_tensor * t    = lrnn_model_file_find_tensor(l->model->file, tensor->name);
+static bool fetch_tensor(
+        struct loader * l, struct ggml_tensor * tensor, bool upload, struct fetch * f) {
+    const struct lrnn_model_tensor * t = lrnn_model_file_find_tensor(l->model->file, tensor->name);
     size_t                           size;
-    const uint8_t *                  data = (const uint8_t *) lrnn_model_file_bytes(l->model->file, &size) + t->offset;
+    const uint8_t *                  data =
+            (const uint8_t *) lrnn_model_file_bytes(l->model->file, &size) + t->offset;
     for (size_t at = 0; at < t->size; at += PIECE) {
         const size_t n = t->size - at < PIECE ? t->size - at : PIECE;
         if (upload) {
@@ -109,7 +115,8 @@ static bool fetch_tensor(struct loader * l, struct ggml_tensor * tensor, bool up
 
 static double count_bytes(const struct place * place) {
     double bytes = 0.0;
-    for (struct ggml_tensor * t = ggml_get_first_tensor(place->ctx); t != NULL; t = ggml_get_next_tensor(place->ctx, t)) {
+    for (struct ggml_tensor * t = ggml_get_first_tensor(place->ctx); t != NULL;
+            t                   = ggml_get_next_tensor(place->ctx, t)) {
         bytes += (double) ggml_nbytes(t);
     }
     return bytes;
@@ -117,26 +124,30 @@ static double count_bytes(const struct place * place) {
 
 bool weights_fetch(struct loader * l, const struct lrnn_model_params * params) {
     struct lrnn_model * model = l->model;
-    struct fetch        f     = { .report = params != NULL ? params->progress : NULL, .user = params != NULL ? params->user : NULL };
+    struct fetch        f     = { .report = params != NULL ? params->progress : NULL,
+                   .user                  = params != NULL ? params->user : NULL };
 
     for (int32_t i = 1; i < model->n_places; ++i) {
         struct place * place = &model->places[i];
-        place->buffer = ggml_backend_alloc_ctx_tensors_from_buft(place->ctx, ggml_backend_dev_buffer_type(place->dev));
+        place->buffer        = ggml_backend_alloc_ctx_tensors_from_buft(
+                place->ctx, ggml_backend_dev_buffer_type(place->dev));
         if (place->buffer == NULL) {
-            return loader_fail(l, "device %s has no room for %.0f bytes of weights; fewer layers may fit", ggml_backend_dev_name(place->dev),
-                    count_bytes(place));
+            return loader_fail(l,
+                    "device %s has no room for %.0f bytes of weights; fewer layers may fit",
+                    ggml_backend_dev_name(place->dev), count_bytes(place));
         }
         ggml_backend_buffer_set_usage(place->buffer, GGML_BACKEND_BUFFER_USAGE_WEIGHTS);
         f.all += count_bytes(place);
     }
     // reading more than there is memory for would only drive out what was read before
-    const double memory = (double) sysconf(_SC_PHYS_PAGES)*(double) sysconf(_SC_PAGESIZE);
+    const double memory = (double) sysconf(_SC_PHYS_PAGES) * (double) sysconf(_SC_PAGESIZE);
     const bool   read   = f.report != NULL && count_bytes(&model->places[0]) < memory;
     f.all += read ? count_bytes(&model->places[0]) : 0.0;
 
     for (int32_t i = read ? 0 : 1; i < model->n_places; ++i) {
         struct ggml_context * ctx = model->places[i].ctx;
-        for (struct ggml_tensor * t = ggml_get_first_tensor(ctx); t != NULL; t = ggml_get_next_tensor(ctx, t)) {
+        for (struct ggml_tensor * t = ggml_get_first_tensor(ctx); t != NULL;
+                t                   = ggml_get_next_tensor(ctx, t)) {
             if (!fetch_tensor(l, t, i > 0, &f)) {
                 return false;
             }

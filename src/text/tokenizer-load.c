@@ -28,21 +28,22 @@ static struct lrnn_text * load_strings(struct loader * l, const char * key, size
     const struct lrnn_model_key * array = NULL;
     char                          why[512];
     *n = 0;
-    const enum lrnn_key_status status = lrnn_model_file_texts(l->model->file, key, &array, why, sizeof(why));
+    const enum lrnn_key_status status =
+            lrnn_model_file_texts(l->model->file, key, &array, why, sizeof(why));
     if (status != LRNN_KEY_OK) {
         if (status == LRNN_KEY_BAD) {
             fail_as(l, why);
         }
         return NULL;
     }
-    struct lrnn_text * strings = malloc((array->n + 1)*sizeof(*strings));
+    struct lrnn_text * strings = malloc((array->n + 1) * sizeof(*strings));
     if (strings == NULL) {
         loader_fail(l, "out of memory for the %zu strings of %s", array->n, key);
         return NULL;
     }
     for (size_t i = 0; i < array->n; ++i) {
         const struct lrnn_text text = lrnn_model_key_text(array, i);
-        strings[i] = text;
+        strings[i]                  = text;
     }
     *n = array->n;
     return strings;
@@ -53,16 +54,17 @@ static void * load_numbers(struct loader * l, const char * key, bool floats, siz
     const struct lrnn_model_key * array = NULL;
     char                          why[512];
     *n = 0;
-    const enum lrnn_key_status status = floats ?
-        lrnn_model_file_floats(l->model->file, key, -1e30, 1e30, &array, why, sizeof(why)) :
-        lrnn_model_file_ints  (l->model->file, key, 0, 255, &array, why, sizeof(why));
+    const enum lrnn_key_status status =
+            floats ? lrnn_model_file_floats(
+                             l->model->file, key, -1e30, 1e30, &array, why, sizeof(why))
+                   : lrnn_model_file_ints(l->model->file, key, 0, 255, &array, why, sizeof(why));
     if (status != LRNN_KEY_OK) {
         if (status == LRNN_KEY_BAD) {
             fail_as(l, why);
         }
         return NULL;
     }
-    void * numbers = malloc((array->n + 1)*4);
+    void * numbers = malloc((array->n + 1) * 4);
     if (numbers == NULL) {
         loader_fail(l, "out of memory for the %zu numbers of %s", array->n, key);
         return NULL;
@@ -79,9 +81,10 @@ static void * load_numbers(struct loader * l, const char * key, bool floats, siz
 }
 
 static const char * load_word(struct loader * l, const char * key) {
-    struct lrnn_text text;
-    char             why[512];
-    const enum lrnn_key_status status = lrnn_model_file_text(l->model->file, key, &text, why, sizeof(why));
+    struct lrnn_text           text;
+    char                       why[512];
+    const enum lrnn_key_status status =
+            lrnn_model_file_text(l->model->file, key, &text, why, sizeof(why));
     if (status == LRNN_KEY_BAD) {
         fail_as(l, why);
     }
@@ -99,16 +102,18 @@ static const char * load_word(struct loader * l, const char * key) {
 static int64_t load_id(struct loader * l, const char * key) {
     int64_t id = -1;
     char    why[512];
-    if (lrnn_model_file_int(l->model->file, key, 0, INT32_MAX, &id, why, sizeof(why)) == LRNN_KEY_BAD) {
+    if (lrnn_model_file_int(l->model->file, key, 0, INT32_MAX, &id, why, sizeof(why)) ==
+            LRNN_KEY_BAD) {
         fail_as(l, why);
     }
     return id;
 }
 
 static int load_flag(struct loader * l, const char * key) {
-    bool flag;
-    char why[512];
-    const enum lrnn_key_status status = lrnn_model_file_bool(l->model->file, key, &flag, why, sizeof(why));
+    bool                       flag;
+    char                       why[512];
+    const enum lrnn_key_status status =
+            lrnn_model_file_bool(l->model->file, key, &flag, why, sizeof(why));
     if (status == LRNN_KEY_BAD) {
         fail_as(l, why);
     }
@@ -120,14 +125,17 @@ bool vocab_load(struct loader * l) {
     model->info.bos = model->info.eos = -1;
 
     struct lrnn_tokenizer_def def = LRNN_TOKENIZER_DEF_NONE;
-    def.model = load_word(l, "tokenizer.ggml.model");
-    if (l->failed || def.model == NULL || strcmp(def.model, "none") == 0 || strcmp(def.model, "no_vocab") == 0) {
+    def.model                     = load_word(l, "tokenizer.ggml.model");
+    if (l->failed || def.model == NULL || strcmp(def.model, "none") == 0 ||
+            strcmp(def.model, "no_vocab") == 0) {
         return !l->failed;
     }
-    def.pre              = strcmp(def.model, "gpt2") == 0 ? load_word(l, "tokenizer.ggml.pre") : NULL;
-    def.normalizer       = load_word(l, "lrnn.tokenizer.normalizer");
-    if (def.normalizer == NULL && def.pre != NULL && (strcmp(def.pre, "mpt") == 0 || strcmp(def.pre, "gpt-neox") == 0)) {
-        def.normalizer = "nfc"; // what the tokenizer of GPT-NeoX does; llama.cpp's files have no key to say so
+    def.pre        = strcmp(def.model, "gpt2") == 0 ? load_word(l, "tokenizer.ggml.pre") : NULL;
+    def.normalizer = load_word(l, "lrnn.tokenizer.normalizer");
+    if (def.normalizer == NULL && def.pre != NULL &&
+            (strcmp(def.pre, "mpt") == 0 || strcmp(def.pre, "gpt-neox") == 0)) {
+        def.normalizer =
+                "nfc"; // what the tokenizer of GPT-NeoX does; llama.cpp's files have no key to say so
     }
     def.bos_id           = load_id(l, "tokenizer.ggml.bos_token_id");
     def.eos_id           = load_id(l, "tokenizer.ggml.eos_token_id");
@@ -139,15 +147,17 @@ bool vocab_load(struct loader * l) {
 
     struct lrnn_text * tokens = load_strings(l, "tokenizer.ggml.tokens", &def.n_tokens);
     struct lrnn_text * merges = load_strings(l, "tokenizer.ggml.merges", &def.n_merges);
-    float *           scores = load_numbers(l, "tokenizer.ggml.scores", true, &def.n_scores);
-    int32_t *         types  = load_numbers(l, "tokenizer.ggml.token_type", false, &def.n_types);
-    def.tokens = tokens;
-    def.merges = merges;
-    def.scores = scores;
-    def.types  = types;
+    float *            scores = load_numbers(l, "tokenizer.ggml.scores", true, &def.n_scores);
+    int32_t *          types  = load_numbers(l, "tokenizer.ggml.token_type", false, &def.n_types);
+    def.tokens                = tokens;
+    def.merges                = merges;
+    def.scores                = scores;
+    def.types                 = types;
 
     if (!l->failed && def.n_tokens > (size_t) model->info.n_vocab) {
-        loader_fail(l, "tokenizer.ggml.tokens has %zu tokens; token_embd.weight has %" PRId64 " rows", def.n_tokens, model->info.n_vocab);
+        loader_fail(l,
+                "tokenizer.ggml.tokens has %zu tokens; token_embd.weight has %" PRId64 " rows",
+                def.n_tokens, model->info.n_vocab);
     }
     char why[512];
     if (!l->failed && !lrnn_tokenizer_new(&def, &model->tokenizer, why, sizeof(why))) {
@@ -172,16 +182,16 @@ bool vocab_load(struct loader * l) {
 // Text
 //
 
-bool lrnn_text_to_tokens(const struct lrnn_model * model, const char * text, size_t size, unsigned flags,
-        int32_t ** tokens, int64_t * n_tokens, char * err, size_t err_size) {
+bool lrnn_text_to_tokens(const struct lrnn_model * model, const char * text, size_t size,
+        unsigned flags, int32_t ** tokens, int64_t * n_tokens, char * err, size_t err_size) {
     *tokens   = NULL;
     *n_tokens = 0;
     if (model->tokenizer == NULL) {
         snprintf(err, err_size, "the model has no tokenizer; it knows token ids only");
         return false;
     }
-    const unsigned internal = (flags & LRNN_TEXT_ADD_BOS       ? LRNN_TOKENIZE_ADD_BOS       : 0u) |
-                              (flags & LRNN_TEXT_ADD_EOS       ? LRNN_TOKENIZE_ADD_EOS       : 0u) |
+    const unsigned internal = (flags & LRNN_TEXT_ADD_BOS ? LRNN_TOKENIZE_ADD_BOS : 0u) |
+                              (flags & LRNN_TEXT_ADD_EOS ? LRNN_TOKENIZE_ADD_EOS : 0u) |
                               (flags & LRNN_TEXT_PARSE_SPECIAL ? LRNN_TOKENIZE_PARSE_SPECIAL : 0u);
     struct lrnn_ids ids = { 0 };
     if (!lrnn_tokenize(model->tokenizer, text, size, internal, &ids, err, err_size)) {
@@ -195,11 +205,12 @@ bool lrnn_text_to_tokens(const struct lrnn_model * model, const char * text, siz
 
 const char * lrnn_token_bytes_of(const struct lrnn_model * model, int32_t token, size_t * size) {
     *size = 0;
-    if (model->tokenizer == NULL || token < 0 || token >= lrnn_tokenizer_n_tokens(model->tokenizer)) {
+    if (model->tokenizer == NULL || token < 0 ||
+            token >= lrnn_tokenizer_n_tokens(model->tokenizer)) {
         return NULL;
     }
     const struct lrnn_text bytes = lrnn_token_bytes(model->tokenizer, token);
-    *size = bytes.size;
+    *size                        = bytes.size;
     return bytes.data;
 }
 
@@ -213,8 +224,9 @@ size_t lrnn_token_text_size(const struct lrnn_model * model, int32_t token) {
 
 // A decoder is the detokenizer under the name that the public header gives it.
 struct lrnn_decoder * lrnn_decoder_new(const struct lrnn_model * model, bool continues) {
-    return model->tokenizer == NULL ? NULL :
-        (struct lrnn_decoder *) lrnn_detokenizer_new(model->tokenizer, continues ? LRNN_DETOKENIZE_CONTINUE : 0);
+    return model->tokenizer == NULL ? NULL
+                                    : (struct lrnn_decoder *) lrnn_detokenizer_new(model->tokenizer,
+                                              continues ? LRNN_DETOKENIZE_CONTINUE : 0);
 }
 
 void lrnn_decoder_free(struct lrnn_decoder * decoder) {
@@ -223,12 +235,12 @@ void lrnn_decoder_free(struct lrnn_decoder * decoder) {
 
 const char * lrnn_decoder_push(struct lrnn_decoder * decoder, int32_t token, size_t * size) {
     const struct lrnn_text text = lrnn_detokenizer_push((struct lrnn_detokenizer *) decoder, token);
-    *size = text.size;
+    *size                       = text.size;
     return text.data;
 }
 
 const char * lrnn_decoder_end(struct lrnn_decoder * decoder, size_t * size) {
     const struct lrnn_text text = lrnn_detokenizer_end((struct lrnn_detokenizer *) decoder);
-    *size = text.size;
+    *size                       = text.size;
     return text.data;
 }

@@ -6,5 +6,6 @@
 
 struct lrnn_tokenizer;
 
-// Reads the tokenizer.ggml keys into model->tokenizer; NULL there if the file has none ("none", or no key).
+// Reads the tokenizer.ggml keys into model->tokenizer; NULL there if the file has none ("none", or
+// no key).
 bool vocab_load(struct loader * l);

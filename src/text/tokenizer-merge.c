@@ -14,7 +14,7 @@ static uint64_t pair_key(int32_t left, int32_t right) {
 
 // The place of the key, or the free one where it belongs.
 static size_t merges_place(const struct lrnn_merges * m, uint64_t key) {
-    uint64_t h = key*UINT64_C(0x9E3779B97F4A7C15);
+    uint64_t h = key * UINT64_C(0x9E3779B97F4A7C15);
     h ^= h >> 32;
     h *= UINT64_C(0xD6E8FEB86659FD93);
     size_t i = (size_t) (h >> 32) & (m->size - 1);
@@ -25,9 +25,9 @@ static size_t merges_place(const struct lrnn_merges * m, uint64_t key) {
 }
 
 static bool merges_grow(struct lrnn_merges * m) {
-    struct lrnn_merges big = { .size = m->size == 0 ? 1024 : m->size*2, .n = m->n };
-    big.key   = malloc(big.size*sizeof(*big.key));
-    big.value = malloc(big.size*sizeof(*big.value));
+    struct lrnn_merges big = { .size = m->size == 0 ? 1024 : m->size * 2, .n = m->n };
+    big.key                = malloc(big.size * sizeof(*big.key));
+    big.value              = malloc(big.size * sizeof(*big.value));
     if (big.key == NULL || big.value == NULL) {
         lrnn_merges_free(&big);
         return false;
@@ -38,8 +38,8 @@ static bool merges_grow(struct lrnn_merges * m) {
     for (size_t i = 0; i < m->size; ++i) {
         if (m->key[i] != FREE) {
             const size_t place = merges_place(&big, m->key[i]);
-            big.key  [place] = m->key[i];
-            big.value[place] = m->value[i];
+            big.key[place]     = m->key[i];
+            big.value[place]   = m->value[i];
         }
     }
     lrnn_merges_free(m);
@@ -47,14 +47,15 @@ static bool merges_grow(struct lrnn_merges * m) {
     return true;
 }
 
-bool lrnn_merges_put(struct lrnn_merges * m, int32_t left, int32_t right, uint32_t rank, int32_t result) {
-    if (m->n*2 >= m->size && !merges_grow(m)) {
+bool lrnn_merges_put(
+        struct lrnn_merges * m, int32_t left, int32_t right, uint32_t rank, int32_t result) {
+    if (m->n * 2 >= m->size && !merges_grow(m)) {
         return false;
     }
     const uint64_t key   = pair_key(left, right);
     const size_t   place = merges_place(m, key);
     m->n += m->key[place] == FREE;
-    m->key  [place] = key;
+    m->key[place]   = key;
     m->value[place] = (uint64_t) rank << 32 | (uint32_t) result;
     return true;
 }
@@ -65,7 +66,8 @@ void lrnn_merges_free(struct lrnn_merges * m) {
     *m = (struct lrnn_merges) { 0 };
 }
 
-static bool merges_get(const struct lrnn_merges * m, int32_t left, int32_t right, uint32_t * rank, int32_t * result) {
+static bool merges_get(const struct lrnn_merges * m, int32_t left, int32_t right, uint32_t * rank,
+        int32_t * result) {
     if (m->size == 0 || left < 0 || right < 0) {
         return false;
     }
@@ -74,7 +76,7 @@ static bool merges_get(const struct lrnn_merges * m, int32_t left, int32_t right
         return false;
     }
     *rank   = (uint32_t) (m->value[place] >> 32);
-    *result = (int32_t)  (m->value[place] & UINT32_MAX);
+    *result = (int32_t) (m->value[place] & UINT32_MAX);
     return true;
 }
 
@@ -90,8 +92,8 @@ bool lrnn_merges_has(const struct lrnn_merges * m, int32_t left, int32_t right) 
 
 static bool heap_reserve(struct lrnn_merge_work * w, size_t n) {
     if (n > w->heap_capacity) {
-        const size_t                  capacity = n < 64 ? 64 : n + n/2;
-        struct lrnn_merge_candidate * p        = realloc(w->heap, capacity*sizeof(*p));
+        const size_t                  capacity = n < 64 ? 64 : n + n / 2;
+        struct lrnn_merge_candidate * p        = realloc(w->heap, capacity * sizeof(*p));
         if (p == NULL) {
             return false;
         }
@@ -103,7 +105,7 @@ static bool heap_reserve(struct lrnn_merge_work * w, size_t n) {
 
 static void heap_sink(struct lrnn_merge_candidate * heap, size_t n, size_t i) {
     const struct lrnn_merge_candidate c = heap[i];
-    for (size_t child = 2*i + 1; child < n; child = 2*i + 1) {
+    for (size_t child = 2 * i + 1; child < n; child = 2 * i + 1) {
         if (child + 1 < n && heap[child + 1].order < heap[child].order) {
             child++;
         }
@@ -118,14 +120,15 @@ static void heap_sink(struct lrnn_merge_candidate * heap, size_t n, size_t i) {
 
 static void heap_rise(struct lrnn_merge_candidate * heap, size_t i) {
     const struct lrnn_merge_candidate c = heap[i];
-    while (i > 0 && heap[(i - 1)/2].order > c.order) {
-        heap[i] = heap[(i - 1)/2];
-        i       = (i - 1)/2;
+    while (i > 0 && heap[(i - 1) / 2].order > c.order) {
+        heap[i] = heap[(i - 1) / 2];
+        i       = (i - 1) / 2;
     }
     heap[i] = c;
 }
 
-// Appends the merge of a symbol and its right neighbour, if there is one; where it belongs in the heap is left to the caller.
+// Appends the merge of a symbol and its right neighbour, if there is one; where it belongs in the
+// heap is left to the caller.
 static bool candidate_add(const struct lrnn_merges * m, struct lrnn_merge_work * w, int32_t left) {
     const int32_t right = left >= 0 ? w->symbols[left].next : -1;
     uint32_t      rank;
@@ -133,7 +136,8 @@ static bool candidate_add(const struct lrnn_merges * m, struct lrnn_merge_work *
     if (right < 0 || !merges_get(m, w->symbols[left].id, w->symbols[right].id, &rank, &result)) {
         return false;
     }
-    w->heap[w->n_heap++] = (struct lrnn_merge_candidate) { (uint64_t) rank << 32 | (uint32_t) left, result };
+    w->heap[w->n_heap++] =
+            (struct lrnn_merge_candidate) { (uint64_t) rank << 32 | (uint32_t) left, result };
     return true;
 }
 
@@ -143,8 +147,8 @@ static bool candidate_add(const struct lrnn_merges * m, struct lrnn_merge_work *
 
 bool lrnn_merge_work_push(struct lrnn_merge_work * w, int32_t id, uint32_t start) {
     if (w->n_symbols == w->capacity) {
-        const size_t         capacity = w->capacity == 0 ? 64 : w->capacity*2;
-        struct lrnn_symbol * p        = realloc(w->symbols, capacity*sizeof(*p));
+        const size_t         capacity = w->capacity == 0 ? 64 : w->capacity * 2;
+        struct lrnn_symbol * p        = realloc(w->symbols, capacity * sizeof(*p));
         if (p == NULL) {
             return false;
         }
@@ -152,7 +156,7 @@ bool lrnn_merge_work_push(struct lrnn_merge_work * w, int32_t id, uint32_t start
         w->capacity = capacity;
     }
     const int32_t n = (int32_t) w->n_symbols++;
-    w->symbols[n] = (struct lrnn_symbol) { .id = id, .prev = n - 1, .next = -1, .start = start };
+    w->symbols[n]   = (struct lrnn_symbol) { .id = id, .prev = n - 1, .next = -1, .start = start };
     if (n > 0) {
         w->symbols[n - 1].next = n;
     }
@@ -166,22 +170,23 @@ void lrnn_merge_work_free(struct lrnn_merge_work * w) {
 }
 
 bool lrnn_merge(const struct lrnn_merges * m, struct lrnn_merge_work * w) {
-    // each merge takes one candidate out and puts at most two in, and there are at most n − 1 merges
-    if (!heap_reserve(w, 2*w->n_symbols + 2)) {
+    // each merge takes one candidate out and puts at most two in, and there are at most n − 1
+    // merges
+    if (!heap_reserve(w, 2 * w->n_symbols + 2)) {
         return false;
     }
     w->n_heap = 0;
     for (size_t i = 0; i < w->n_symbols; ++i) {
         candidate_add(m, w, (int32_t) i);
     }
-    for (size_t i = w->n_heap/2; i-- > 0; ) {
+    for (size_t i = w->n_heap / 2; i-- > 0;) {
         heap_sink(w->heap, w->n_heap, i);
     }
 
     struct lrnn_symbol * s = w->symbols;
     while (w->n_heap > 0) {
         const struct lrnn_merge_candidate c = w->heap[0];
-        w->heap[0] = w->heap[--w->n_heap];
+        w->heap[0]                          = w->heap[--w->n_heap];
         if (w->n_heap > 0) {
             heap_sink(w->heap, w->n_heap, 0);
         }
@@ -191,7 +196,8 @@ bool lrnn_merge(const struct lrnn_merges * m, struct lrnn_merge_work * w) {
         const int32_t right = s[left].next;
         uint32_t      rank;
         int32_t       result;
-        if (right < 0 || !merges_get(m, s[left].id, s[right].id, &rank, &result) || result != c.result) {
+        if (right < 0 || !merges_get(m, s[left].id, s[right].id, &rank, &result) ||
+                result != c.result) {
             continue;
         }
 

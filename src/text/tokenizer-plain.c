@@ -8,24 +8,32 @@
 
 bool lrnn_bytes_init(struct lrnn_tokenizer * tok, char * err, size_t err_size) {
     if (tok->n_tokens < 256) {
-        return lrnn_refuse(err, err_size, "tokenizer.ggml.tokens has %d tokens; expected the 256 bytes first", (int) tok->n_tokens);
+        return lrnn_refuse(err, err_size,
+                "tokenizer.ggml.tokens has %d tokens; expected the 256 bytes first",
+                (int) tok->n_tokens);
     }
     for (int32_t id = 0; id < tok->n_tokens; ++id) {
         const bool is_byte = tok->type[id] == LRNN_TOKEN_BYTE;
-        if (id < 256 ? !is_byte || (uint8_t) lrnn_symbol_bytes(tok, id).data[0] != id : is_byte || tok->type[id] == LRNN_TOKEN_NORMAL) {
-            char                  quote[LRNN_QUOTE_SIZE];
+        if (id < 256 ? !is_byte || (uint8_t) lrnn_symbol_bytes(tok, id).data[0] != id
+                     : is_byte || tok->type[id] == LRNN_TOKEN_NORMAL) {
+            char                   quote[LRNN_QUOTE_SIZE];
             const struct lrnn_text s = lrnn_symbol_bytes(tok, id);
-            return id < 256 ?
-                lrnn_refuse(err, err_size, "tokenizer.ggml.tokens[%d] is %s of type %d; expected <0x%02X> of type %d",
-                        (int) id, lrnn_text_quote(quote, sizeof(quote), s), tok->type[id], (unsigned) id, LRNN_TOKEN_BYTE) :
-                lrnn_refuse(err, err_size, "tokenizer.ggml.tokens[%d] is %s of type %d; expected a special token behind the 256 bytes",
-                        (int) id, lrnn_text_quote(quote, sizeof(quote), s), tok->type[id]);
+            return id < 256
+                           ? lrnn_refuse(err, err_size,
+                                     "tokenizer.ggml.tokens[%d] is %s of type %d; expected <0x%02X> of type %d",
+                                     (int) id, lrnn_text_quote(quote, sizeof(quote), s),
+                                     tok->type[id], (unsigned) id, LRNN_TOKEN_BYTE)
+                           : lrnn_refuse(err, err_size,
+                                     "tokenizer.ggml.tokens[%d] is %s of type %d; expected a special token behind the 256 bytes",
+                                     (int) id, lrnn_text_quote(quote, sizeof(quote), s),
+                                     tok->type[id]);
         }
     }
     return true;
 }
 
-bool lrnn_bytes_encode(const struct lrnn_tokenizer * tok, const char * text, size_t len, struct lrnn_tokenize_work * w) {
+bool lrnn_bytes_encode(const struct lrnn_tokenizer * tok, const char * text, size_t len,
+        struct lrnn_tokenize_work * w) {
     (void) tok;
     for (size_t i = 0; i < len; ++i) {
         if (!lrnn_ids_push(w->ids, (uint8_t) text[i])) {
@@ -45,14 +53,15 @@ static bool is_space(char c) {
 
 bool lrnn_symbols_init(struct lrnn_tokenizer * tok, char * err, size_t err_size) {
     for (int32_t id = 0; id < tok->n_tokens; ++id) {
-        char                  quote[LRNN_QUOTE_SIZE];
+        char                   quote[LRNN_QUOTE_SIZE];
         const struct lrnn_text s = lrnn_symbol_bytes(tok, id);
         if (tok->type[id] == LRNN_TOKEN_UNUSED) {
             continue;
         }
         for (size_t i = 0; i < s.size; ++i) {
             if (is_space(s.data[i])) {
-                return lrnn_refuse(err, err_size, "tokenizer.ggml.tokens[%d] is the symbol %s; expected no white space in it",
+                return lrnn_refuse(err, err_size,
+                        "tokenizer.ggml.tokens[%d] is the symbol %s; expected no white space in it",
                         (int) id, lrnn_text_quote(quote, sizeof(quote), s));
             }
         }
@@ -63,9 +72,9 @@ bool lrnn_symbols_init(struct lrnn_tokenizer * tok, char * err, size_t err_size)
     return true;
 }
 
-bool lrnn_symbols_encode(const struct lrnn_tokenizer * tok, const char * text, size_t len, bool parse_special,
-                         struct lrnn_tokenize_work * w, char * err, size_t err_size) {
-    for (size_t i = 0; i < len; ) {
+bool lrnn_symbols_encode(const struct lrnn_tokenizer * tok, const char * text, size_t len,
+        bool parse_special, struct lrnn_tokenize_work * w, char * err, size_t err_size) {
+    for (size_t i = 0; i < len;) {
         if (is_space(text[i])) {
             i++;
             continue;
@@ -75,16 +84,21 @@ bool lrnn_symbols_encode(const struct lrnn_tokenizer * tok, const char * text, s
             i++;
         }
         int32_t id = lrnn_symbol_find(tok, text + start, i - start);
-        if (id >= 0 && !parse_special && (tok->type[id] == LRNN_TOKEN_CONTROL || tok->type[id] == LRNN_TOKEN_UNKNOWN)) {
+        if (id >= 0 && !parse_special &&
+                (tok->type[id] == LRNN_TOKEN_CONTROL || tok->type[id] == LRNN_TOKEN_UNKNOWN)) {
             id = -1;
         }
         if (id < 0 && tok->unknown_id < 0) {
             char quote[LRNN_QUOTE_SIZE];
-            return lrnn_refuse(err, err_size, "the text has the symbol %s at byte %zu, which is not in the vocabulary",
-                    lrnn_text_quote(quote, sizeof(quote), (struct lrnn_text) { text + start, i - start }), start);
+            return lrnn_refuse(err, err_size,
+                    "the text has the symbol %s at byte %zu, which is not in the vocabulary",
+                    lrnn_text_quote(
+                            quote, sizeof(quote), (struct lrnn_text) { text + start, i - start }),
+                    start);
         }
         if (!lrnn_ids_push(w->ids, id >= 0 ? id : tok->unknown_id)) {
-            return lrnn_refuse(err, err_size, "out of memory for the tokens of a text of %zu bytes", len);
+            return lrnn_refuse(
+                    err, err_size, "out of memory for the tokens of a text of %zu bytes", len);
         }
     }
     return true;

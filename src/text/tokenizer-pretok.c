@@ -2,10 +2,12 @@
 
 #include <string.h>
 
-// Pre-tokenisers cut text into the pieces within which merges happen. They are published as regular expressions; here each alternative is
-// a few lines of code, tried in the same order. L, N and S are letters, numbers and white space, O is everything else.
+// Pre-tokenisers cut text into the pieces within which merges happen. They are published as regular
+// expressions; here each alternative is a few lines of code, tried in the same order. L, N and S
+// are letters, numbers and white space, O is everything else.
 
-static enum lrnn_class class_at(const char * p, const char * end, const char ** next) { // OTHER at the end, where next is p
+static enum lrnn_class class_at(
+        const char * p, const char * end, const char ** next) { // OTHER at the end, where next is p
     if (p == end) {
         *next = p;
         return LRNN_CLASS_OTHER;
@@ -15,7 +17,8 @@ static enum lrnn_class class_at(const char * p, const char * end, const char ** 
 }
 
 // Behind the run of characters of a class, at most max of them.
-static const char * skip_class(const char * p, const char * end, enum lrnn_class class, size_t max) {
+static const char * skip_class(
+        const char * p, const char * end, enum lrnn_class class, size_t max) {
     const char * next;
     for (; max > 0 && p < end && class_at(p, end, &next) == class; --max) {
         p = next;
@@ -25,14 +28,15 @@ static const char * skip_class(const char * p, const char * end, enum lrnn_class
 
 //  's|'t|'re|'ve|'m|'ll|'d
 //
-// behind an apostrophe at p, or NULL. Without regard to case if `fold`: U+017F, the long s, is then an s.
+// behind an apostrophe at p, or NULL. Without regard to case if `fold`: U+017F, the long s, is then
+// an s.
 static const char * contraction(const char * p, const char * end, bool fold) {
     static const char * const endings[] = { "s", "t", "re", "ve", "m", "ll", "d" };
 
     if (*p != '\'') {
         return NULL;
     }
-    for (size_t i = 0; i < sizeof(endings)/sizeof(endings[0]); ++i) {
+    for (size_t i = 0; i < sizeof(endings) / sizeof(endings[0]); ++i) {
         const char * e = endings[i];
         const char * q = p + 1;
         for (; *e != '\0' && q < end; ++e) {
@@ -73,8 +77,8 @@ static const char * gpt2_next(const char * p, const char * end) {
     if (q != NULL) {
         return q;
     }
-    const char *    word  = p + (*p == ' ' && p + 1 < end);
-    const char *    next;
+    const char * word = p + (*p == ' ' && p + 1 < end);
+    const char * next;
     enum lrnn_class class = class_at(word, end, &next);
     return class == LRNN_CLASS_SPACE ? space_run(p, end) : skip_class(word, end, class, SIZE_MAX);
 }
@@ -94,8 +98,8 @@ static const char * llama3_next(const char * p, const char * end, size_t n_digit
     if (q != NULL) {
         return q;
     }
-    const char *    second; // where the second character starts
-    const char *    third;
+    const char * second; // where the second character starts
+    const char * third;
     enum lrnn_class class = class_at(p, end, &second);
 
     if (class == LRNN_CLASS_LETTER) {
@@ -127,8 +131,8 @@ static const char * llama3_next(const char * p, const char * end, size_t n_digit
 const char * lrnn_pretok_next(enum lrnn_pretok pre, const char * p, const char * end) {
     switch (pre) {
         case LRNN_PRETOK_LLAMA3: return llama3_next(p, end, 3);
-        case LRNN_PRETOK_QWEN2:  return llama3_next(p, end, 1);
-        case LRNN_PRETOK_GPT2:   break;
+        case LRNN_PRETOK_QWEN2: return llama3_next(p, end, 1);
+        case LRNN_PRETOK_GPT2: break;
     }
     return gpt2_next(p, end);
 }
@@ -138,13 +142,13 @@ bool lrnn_pretok_find(const char * name, enum lrnn_pretok * pre) {
         const char *     name;
         enum lrnn_pretok pre;
     } table[] = {
-        { "gpt-2",     LRNN_PRETOK_GPT2   },
-        { "gpt-neox",  LRNN_PRETOK_GPT2   },
-        { "mpt",       LRNN_PRETOK_GPT2   }, // as llama.cpp calls GPT-NeoX
+        { "gpt-2", LRNN_PRETOK_GPT2 },
+        { "gpt-neox", LRNN_PRETOK_GPT2 },
+        { "mpt", LRNN_PRETOK_GPT2 }, // as llama.cpp calls GPT-NeoX
         { "llama-bpe", LRNN_PRETOK_LLAMA3 },
-        { "qwen2",     LRNN_PRETOK_QWEN2  },
+        { "qwen2", LRNN_PRETOK_QWEN2 },
     };
-    for (size_t i = 0; i < sizeof(table)/sizeof(table[0]); ++i) {
+    for (size_t i = 0; i < sizeof(table) / sizeof(table[0]); ++i) {
         if (strcmp(name, table[i].name) == 0) {
             *pre = table[i].pre;
             return true;

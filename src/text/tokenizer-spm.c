@@ -4,11 +4,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-// SentencePiece BPE: each character of the text is a symbol; of all neighbours whose bytes together are a token, those whose token has the
-// highest score are merged first. What remains and is not a token becomes one token a byte.
+// SentencePiece BPE: each character of the text is a symbol; of all neighbours whose bytes together
+// are a token, those whose token has the highest score are merged first. What remains and is not a
+// token becomes one token a byte.
 //
-// SentencePiece writes a space as U+2581 in its tokens and in the text. Here it is the other way round, both have spaces: a text with
-// U+2581 in it comes to the same.
+// SentencePiece writes a space as U+2581 in its tokens and in the text. Here it is the other way
+// round, both have spaces: a text with U+2581 in it comes to the same.
 
 #define SPACE_MARK     "\xE2\x96\x81"
 #define SPACE_MARK_LEN 3
@@ -20,11 +21,14 @@ static bool append_spaced(const char * text, size_t len, struct lrnn_buffer * ou
         const char * mark = text;
         do {
             mark = memchr(mark, SPACE_MARK[0], (size_t) (end - mark));
-        } while (mark != NULL && (end - mark < SPACE_MARK_LEN || memcmp(mark, SPACE_MARK, SPACE_MARK_LEN) != 0) && ++mark < end);
+        } while (mark != NULL &&
+                 (end - mark < SPACE_MARK_LEN || memcmp(mark, SPACE_MARK, SPACE_MARK_LEN) != 0) &&
+                 ++mark < end);
         if (mark == NULL || mark == end) {
             return lrnn_buffer_append(out, text, (size_t) (end - text));
         }
-        if (!lrnn_buffer_append(out, text, (size_t) (mark - text)) || !lrnn_buffer_append(out, " ", 1)) {
+        if (!lrnn_buffer_append(out, text, (size_t) (mark - text)) ||
+                !lrnn_buffer_append(out, " ", 1)) {
             return false;
         }
         text = mark + SPACE_MARK_LEN;
@@ -37,21 +41,27 @@ static bool append_spaced(const char * text, size_t len, struct lrnn_buffer * ou
 //
 
 static int hex_digit(char c) {
-    return c >= '0' && c <= '9' ? c - '0' : c >= 'A' && c <= 'F' ? c - 'A' + 10 : c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
+    return c >= '0' && c <= '9'   ? c - '0'
+           : c >= 'A' && c <= 'F' ? c - 'A' + 10
+           : c >= 'a' && c <= 'f' ? c - 'a' + 10
+                                  : -1;
 }
 
-bool lrnn_spm_token(struct lrnn_text text, int32_t id, enum lrnn_token_type type, struct lrnn_buffer * out, char * err, size_t err_size) {
+bool lrnn_spm_token(struct lrnn_text text, int32_t id, enum lrnn_token_type type,
+        struct lrnn_buffer * out, char * err, size_t err_size) {
     char quote[LRNN_QUOTE_SIZE];
     bool ok;
     if (type == LRNN_TOKEN_BYTE) {
-        const bool formed = text.size == 6 && memcmp(text.data, "<0x", 3) == 0 && text.data[5] == '>' &&
-                            hex_digit(text.data[3]) >= 0 && hex_digit(text.data[4]) >= 0;
+        const bool formed = text.size == 6 && memcmp(text.data, "<0x", 3) == 0 &&
+                            text.data[5] == '>' && hex_digit(text.data[3]) >= 0 &&
+                            hex_digit(text.data[4]) >= 0;
         if (!formed) {
-            return lrnn_refuse(err, err_size, "tokenizer.ggml.tokens[%d] is the byte token %s; expected \"<0x00>\" to \"<0xFF>\"",
+            return lrnn_refuse(err, err_size,
+                    "tokenizer.ggml.tokens[%d] is the byte token %s; expected \"<0x00>\" to \"<0xFF>\"",
                     (int) id, lrnn_text_quote(quote, sizeof(quote), text));
         }
-        const char byte = (char) (hex_digit(text.data[3])*16 + hex_digit(text.data[4]));
-        ok = lrnn_buffer_append(out, &byte, 1);
+        const char byte = (char) (hex_digit(text.data[3]) * 16 + hex_digit(text.data[4]));
+        ok              = lrnn_buffer_append(out, &byte, 1);
     } else if (type == LRNN_TOKEN_NORMAL || type == LRNN_TOKEN_USER_DEFINED) {
         if (lrnn_utf8_valid(text.data, text.size) != text.size) {
             return lrnn_refuse(err, err_size, "tokenizer.ggml.tokens[%d] is %s, which is not UTF-8",
@@ -68,7 +78,8 @@ static bool is_text(const struct lrnn_tokenizer * tok, int32_t id) {
     return tok->type[id] == LRNN_TOKEN_NORMAL || tok->type[id] == LRNN_TOKEN_USER_DEFINED;
 }
 
-// Enters the characters that tokens are made of and that are no tokens: merging starts from them. They are symbols behind the tokens.
+// Enters the characters that tokens are made of and that are no tokens: merging starts from them.
+// They are symbols behind the tokens.
 static bool add_characters(struct lrnn_tokenizer * tok, char * err, size_t err_size) {
     size_t capacity = (size_t) tok->n_tokens + 1;
     for (int32_t id = 0; id < tok->n_tokens; ++id) {
@@ -76,7 +87,7 @@ static bool add_characters(struct lrnn_tokenizer * tok, char * err, size_t err_s
             continue;
         }
         const uint32_t end = tok->offset[id + 1];
-        for (uint32_t at = tok->offset[id]; at < end; ) {
+        for (uint32_t at = tok->offset[id]; at < end;) {
             const char * start = tok->bytes.data + at;
             const char * next  = start;
             lrnn_utf8_next(&next);
@@ -87,9 +98,10 @@ static bool add_characters(struct lrnn_tokenizer * tok, char * err, size_t err_s
             }
             if ((size_t) tok->n_symbols + 1 >= capacity) {
                 capacity *= 2;
-                uint32_t * p = realloc(tok->offset, (capacity + 1)*sizeof(*p));
+                uint32_t * p = realloc(tok->offset, (capacity + 1) * sizeof(*p));
                 if (p == NULL) {
-                    return lrnn_refuse(err, err_size, "out of memory for the characters of the tokens");
+                    return lrnn_refuse(
+                            err, err_size, "out of memory for the characters of the tokens");
                 }
                 tok->offset = p;
             }
@@ -107,12 +119,13 @@ static bool add_characters(struct lrnn_tokenizer * tok, char * err, size_t err_s
     return true;
 }
 
-// No merge ever reaches over two characters that do not stand side by side in any token: text can be cut there before it is merged.
+// No merge ever reaches over two characters that do not stand side by side in any token: text can
+// be cut there before it is merged.
 static bool add_joints(struct lrnn_tokenizer * tok, int32_t id) {
     const struct lrnn_text text = lrnn_symbol_bytes(tok, id);
     const char *           end  = text.data + text.size;
     int32_t                left = LRNN_SYMBOL_NONE;
-    for (const char * p = text.data; p < end; ) {
+    for (const char * p = text.data; p < end;) {
         const char * start = p;
         lrnn_utf8_next(&p);
         const int32_t right = lrnn_symbol_find(tok, start, (size_t) (p - start));
@@ -134,7 +147,7 @@ static int score_compare(const void * a, const void * b) { // highest first
 static uint32_t rank_of(const float * sorted, size_t n, float score) {
     size_t lo = 0, hi = n;
     while (lo < hi) { // the first that is not higher
-        const size_t mid = lo + (hi - lo)/2;
+        const size_t mid = lo + (hi - lo) / 2;
         if (sorted[mid] > score) {
             lo = mid + 1;
         } else {
@@ -146,15 +159,15 @@ static uint32_t rank_of(const float * sorted, size_t n, float score) {
 
 // Every way to cut a token in two symbols is a merge.
 static bool add_merges(struct lrnn_tokenizer * tok, int32_t id, uint32_t rank) {
-    uint64_t hash[LRNN_TOKENIZER_MAX_TOKEN_LEN + 1];   // of the first i bytes
-    uint64_t power[LRNN_TOKENIZER_MAX_TOKEN_LEN + 1];  // B^i
+    uint64_t hash[LRNN_TOKENIZER_MAX_TOKEN_LEN + 1];  // of the first i bytes
+    uint64_t power[LRNN_TOKENIZER_MAX_TOKEN_LEN + 1]; // B^i
 
     const struct lrnn_text text = lrnn_symbol_bytes(tok, id);
-    hash [0] = 0;
-    power[0] = 1;
+    hash[0]                     = 0;
+    power[0]                    = 1;
     for (size_t i = 0; i < text.size; ++i) {
-        hash [i + 1] = hash[i]*LRNN_HASH_BASE + (uint8_t) text.data[i] + 1;
-        power[i + 1] = power[i]*LRNN_HASH_BASE;
+        hash[i + 1]  = hash[i] * LRNN_HASH_BASE + (uint8_t) text.data[i] + 1;
+        power[i + 1] = power[i] * LRNN_HASH_BASE;
     }
     for (size_t cut = 1; cut < text.size; ++cut) {
         if (((uint8_t) text.data[cut] & 0xC0) == 0x80) {
@@ -164,7 +177,7 @@ static bool add_merges(struct lrnn_tokenizer * tok, int32_t id, uint32_t rank) {
         if (left < 0) {
             continue;
         }
-        const uint64_t tail  = hash[text.size] - hash[cut]*power[text.size - cut];
+        const uint64_t tail  = hash[text.size] - hash[cut] * power[text.size - cut];
         const int32_t  right = lrnn_symbol_find_hashed(tok, text.data + cut, text.size - cut, tail);
         if (right >= 0 && !lrnn_merges_put(&tok->merges, left, right, rank, id)) {
             return false;
@@ -173,9 +186,11 @@ static bool add_merges(struct lrnn_tokenizer * tok, int32_t id, uint32_t rank) {
     return true;
 }
 
-bool lrnn_spm_init(struct lrnn_tokenizer * tok, const struct lrnn_tokenizer_def * def, char * err, size_t err_size) {
+bool lrnn_spm_init(struct lrnn_tokenizer * tok, const struct lrnn_tokenizer_def * def, char * err,
+        size_t err_size) {
     if (def->scores == NULL || def->n_scores != def->n_tokens) {
-        return lrnn_refuse(err, err_size, "tokenizer.ggml.scores has %zu numbers; expected one for each of the %zu tokens",
+        return lrnn_refuse(err, err_size,
+                "tokenizer.ggml.scores has %zu numbers; expected one for each of the %zu tokens",
                 def->scores != NULL ? def->n_scores : 0, def->n_tokens);
     }
     for (unsigned byte = 0; byte < 256; ++byte) {
@@ -183,12 +198,14 @@ bool lrnn_spm_init(struct lrnn_tokenizer * tok, const struct lrnn_tokenizer_def 
     }
     for (int32_t id = 0; id < tok->n_tokens; ++id) {
         if (isnan(def->scores[id])) {
-            return lrnn_refuse(err, err_size, "tokenizer.ggml.scores[%d] is not a number", (int) id);
+            return lrnn_refuse(
+                    err, err_size, "tokenizer.ggml.scores[%d] is not a number", (int) id);
         }
         if (tok->type[id] == LRNN_TOKEN_BYTE) {
             const uint8_t byte = (uint8_t) lrnn_symbol_bytes(tok, id).data[0];
             if (tok->byte_id[byte] >= 0) {
-                return lrnn_refuse(err, err_size, "tokenizer.ggml.tokens[%d] and [%d] are both <0x%02X>",
+                return lrnn_refuse(err, err_size,
+                        "tokenizer.ggml.tokens[%d] and [%d] are both <0x%02X>",
                         (int) tok->byte_id[byte], (int) id, byte);
             }
             tok->byte_id[byte] = id;
@@ -198,33 +215,39 @@ bool lrnn_spm_init(struct lrnn_tokenizer * tok, const struct lrnn_tokenizer_def 
     }
     for (unsigned byte = 0; byte < 256; ++byte) {
         if (tok->byte_id[byte] < 0) {
-            return lrnn_refuse(err, err_size, "tokenizer.ggml.tokens has no byte token <0x%02X>; expected all 256 for byte fallback", byte);
+            return lrnn_refuse(err, err_size,
+                    "tokenizer.ggml.tokens has no byte token <0x%02X>; expected all 256 for byte fallback",
+                    byte);
         }
     }
 
     if (!add_characters(tok, err, err_size)) {
         return false;
     }
-    float * sorted = malloc(def->n_scores*sizeof(*sorted));
+    float * sorted = malloc(def->n_scores * sizeof(*sorted));
     bool    ok     = sorted != NULL;
     if (ok) {
-        memcpy(sorted, def->scores, def->n_scores*sizeof(*sorted));
+        memcpy(sorted, def->scores, def->n_scores * sizeof(*sorted));
         qsort(sorted, def->n_scores, sizeof(*sorted), score_compare);
         for (int32_t id = 0; ok && id < tok->n_tokens; ++id) {
             if (is_text(tok, id)) {
-                ok = add_merges(tok, id, rank_of(sorted, def->n_scores, def->scores[id])) && add_joints(tok, id);
+                ok = add_merges(tok, id, rank_of(sorted, def->n_scores, def->scores[id])) &&
+                     add_joints(tok, id);
             }
         }
     }
     free(sorted);
-    return ok ? true : lrnn_refuse(err, err_size, "out of memory for the merges of %d tokens", (int) tok->n_tokens);
+    return ok ? true
+              : lrnn_refuse(err, err_size, "out of memory for the merges of %d tokens",
+                        (int) tok->n_tokens);
 }
 
 //
 // Text
 //
 
-static bool push_bytes(const struct lrnn_tokenizer * tok, const char * data, size_t len, struct lrnn_ids * ids) {
+static bool push_bytes(
+        const struct lrnn_tokenizer * tok, const char * data, size_t len, struct lrnn_ids * ids) {
     if (len == 1 && *data == ' ') {
         data = SPACE_MARK;
         len  = SPACE_MARK_LEN;
@@ -237,7 +260,8 @@ static bool push_bytes(const struct lrnn_tokenizer * tok, const char * data, siz
 }
 
 // Merges the symbols that were collected, up to byte `end` of the text, and puts out their ids.
-static bool encode_run(const struct lrnn_tokenizer * tok, size_t end, struct lrnn_tokenize_work * w) {
+static bool encode_run(
+        const struct lrnn_tokenizer * tok, size_t end, struct lrnn_tokenize_work * w) {
     bool ok = lrnn_merge(&tok->merges, &w->merge);
     for (int32_t i = w->merge.n_symbols > 0 ? 0 : -1; ok && i >= 0; i = w->merge.symbols[i].next) {
         const struct lrnn_symbol * s  = &w->merge.symbols[i];
@@ -253,33 +277,36 @@ static bool encode_run(const struct lrnn_tokenizer * tok, size_t end, struct lrn
     return ok;
 }
 
-bool lrnn_spm_encode(const struct lrnn_tokenizer * tok, const char * text, size_t len, struct lrnn_tokenize_work * w) {
+bool lrnn_spm_encode(const struct lrnn_tokenizer * tok, const char * text, size_t len,
+        struct lrnn_tokenize_work * w) {
     w->text.n          = 0;
     w->merge.n_symbols = 0;
 
     if (len == 0) {
         return true;
     }
-    if ((tok->add_space_prefix && !lrnn_buffer_append(&w->text, " ", 1)) || !append_spaced(text, len, &w->text)) {
+    if ((tok->add_space_prefix && !lrnn_buffer_append(&w->text, " ", 1)) ||
+            !append_spaced(text, len, &w->text)) {
         return false;
     }
 
     const char * start = w->text.data;
     const char * end   = start + w->text.n;
     int32_t      left  = LRNN_SYMBOL_NONE;
-    for (const char * p = start; p < end; ) {
+    for (const char * p = start; p < end;) {
         const char * next = p;
         int32_t      id;
         const size_t n_user = lrnn_trie_longest(&tok->user, p, end, &id);
         if (n_user > 0) {
             next = p + n_user;
-            id  |= LRNN_SYMBOL_FROZEN;
+            id |= LRNN_SYMBOL_FROZEN;
         } else {
             lrnn_utf8_next(&next);
             id = lrnn_symbol_find(tok, p, (size_t) (next - p));
         }
         const size_t at = (size_t) (p - start);
-        if ((!lrnn_merges_has(&tok->joints, left, id) && !encode_run(tok, at, w)) || !lrnn_merge_work_push(&w->merge, id, (uint32_t) at)) {
+        if ((!lrnn_merges_has(&tok->joints, left, id) && !encode_run(tok, at, w)) ||
+                !lrnn_merge_work_push(&w->merge, id, (uint32_t) at)) {
             return false;
         }
         left = id;

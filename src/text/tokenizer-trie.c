@@ -20,7 +20,8 @@ static uint32_t entry_common(const struct lrnn_trie_entry * a, const struct lrnn
     return n;
 }
 
-bool lrnn_trie_build(struct lrnn_trie * trie, struct lrnn_trie_entry * entries, size_t n, int32_t duplicate[2]) {
+bool lrnn_trie_build(
+        struct lrnn_trie * trie, struct lrnn_trie_entry * entries, size_t n, int32_t duplicate[2]) {
     *trie        = (struct lrnn_trie) { 0 };
     duplicate[0] = duplicate[1] = -1;
     if (n == 0) {
@@ -41,18 +42,19 @@ bool lrnn_trie_build(struct lrnn_trie * trie, struct lrnn_trie_entry * entries, 
     }
 
     // node i stands for entries begin[i] .. end[i] − 1, which share its bytes
-    uint32_t * begin = malloc(n_nodes*sizeof(*begin));
-    uint32_t * end   = malloc(n_nodes*sizeof(*end));
-    uint32_t * depth = malloc(n_nodes*sizeof(*depth));
-    trie->first = malloc((n_nodes + 1)*sizeof(*trie->first));
-    trie->id    = malloc(n_nodes*sizeof(*trie->id));
-    trie->byte  = malloc(n_nodes);
-    const bool ok = begin != NULL && end != NULL && depth != NULL && trie->first != NULL && trie->id != NULL && trie->byte != NULL;
+    uint32_t * begin = malloc(n_nodes * sizeof(*begin));
+    uint32_t * end   = malloc(n_nodes * sizeof(*end));
+    uint32_t * depth = malloc(n_nodes * sizeof(*depth));
+    trie->first      = malloc((n_nodes + 1) * sizeof(*trie->first));
+    trie->id         = malloc(n_nodes * sizeof(*trie->id));
+    trie->byte       = malloc(n_nodes);
+    const bool ok    = begin != NULL && end != NULL && depth != NULL && trie->first != NULL &&
+                    trie->id != NULL && trie->byte != NULL;
     if (ok) {
         uint32_t made = 1;
-        begin[0] = 0;
-        end[0]   = (uint32_t) n;
-        depth[0] = 0;
+        begin[0]      = 0;
+        end[0]        = (uint32_t) n;
+        depth[0]      = 0;
         for (uint32_t node = 0; node < made; ++node) {
             uint32_t       i = begin[node];
             const uint32_t d = depth[node];
@@ -63,9 +65,9 @@ bool lrnn_trie_build(struct lrnn_trie * trie, struct lrnn_trie_entry * entries, 
                 trie->id[node] = entries[i++].id;
             }
             while (i < end[node]) {
-                const char c = entries[i].data[d];
+                const char c         = entries[i].data[d];
                 trie->byte[made - 1] = (uint8_t) c;
-                begin[made] = i;
+                begin[made]          = i;
                 while (i < end[node] && entries[i].data[d] == c) {
                     i++;
                 }
@@ -95,7 +97,8 @@ void lrnn_trie_free(struct lrnn_trie * trie) {
     *trie = (struct lrnn_trie) { 0 };
 }
 
-size_t lrnn_trie_longest(const struct lrnn_trie * trie, const char * p, const char * end, int32_t * id) {
+size_t lrnn_trie_longest(
+        const struct lrnn_trie * trie, const char * p, const char * end, int32_t * id) {
     uint32_t node  = (uint32_t) trie->root[(uint8_t) *p];
     size_t   len   = 0;
     size_t   depth = 1;
@@ -110,7 +113,7 @@ size_t lrnn_trie_longest(const struct lrnn_trie * trie, const char * p, const ch
         const uint8_t c  = (uint8_t) p[depth++];
         uint32_t      lo = trie->first[node], hi = trie->first[node + 1];
         while (lo < hi) { // the first edge that is not below c
-            const uint32_t mid = lo + (hi - lo)/2;
+            const uint32_t mid = lo + (hi - lo) / 2;
             if (trie->byte[mid] < c) {
                 lo = mid + 1;
             } else {

@@ -2,30 +2,39 @@
 
 #include <stdlib.h>
 
-// RWKV World: at each place the longest token that fits. Tokens are bytes, text is bytes, and nothing is normalised.
+// RWKV World: at each place the longest token that fits. Tokens are bytes, text is bytes, and
+// nothing is normalised.
 
 static int hex_digit(char c) {
-    return c >= '0' && c <= '9' ? c - '0' : c >= 'A' && c <= 'F' ? c - 'A' + 10 : c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
+    return c >= '0' && c <= '9'   ? c - '0'
+           : c >= 'A' && c <= 'F' ? c - 'A' + 10
+           : c >= 'a' && c <= 'f' ? c - 'a' + 10
+                                  : -1;
 }
 
-// The file has the inside of a Python bytes literal: \t \n \r \xNN, and any other character behind a backslash stands for itself.
-bool lrnn_world_token(struct lrnn_text text, int32_t id, enum lrnn_token_type type, struct lrnn_buffer * out, char * err, size_t err_size) {
+// The file has the inside of a Python bytes literal: \t \n \r \xNN, and any other character behind
+// a backslash stands for itself.
+bool lrnn_world_token(struct lrnn_text text, int32_t id, enum lrnn_token_type type,
+        struct lrnn_buffer * out, char * err, size_t err_size) {
     if (type != LRNN_TOKEN_NORMAL) {
-        return lrnn_buffer_append(out, text.data, text.size) || lrnn_refuse(err, err_size, "out of memory for the tokens");
+        return lrnn_buffer_append(out, text.data, text.size) ||
+               lrnn_refuse(err, err_size, "out of memory for the tokens");
     }
     for (size_t i = 0; i < text.size; ++i) {
         char c = text.data[i];
         if (c == '\\') {
             const size_t left = text.size - ++i;
-            c = left > 0 ? text.data[i] : 0;
-            const bool is_hex = c == 'x' && left > 2 && hex_digit(text.data[i + 1]) >= 0 && hex_digit(text.data[i + 2]) >= 0;
+            c                 = left > 0 ? text.data[i] : 0;
+            const bool is_hex = c == 'x' && left > 2 && hex_digit(text.data[i + 1]) >= 0 &&
+                                hex_digit(text.data[i + 2]) >= 0;
             if (left == 0 || (c == 'x' && !is_hex)) {
                 char quote[LRNN_QUOTE_SIZE];
-                return lrnn_refuse(err, err_size, "tokenizer.ggml.tokens[%d] is %s, with an escape that is not complete",
+                return lrnn_refuse(err, err_size,
+                        "tokenizer.ggml.tokens[%d] is %s, with an escape that is not complete",
                         (int) id, lrnn_text_quote(quote, sizeof(quote), text));
             }
             if (is_hex) {
-                c  = (char) (hex_digit(text.data[i + 1])*16 + hex_digit(text.data[i + 2]));
+                c = (char) (hex_digit(text.data[i + 1]) * 16 + hex_digit(text.data[i + 2]));
                 i += 2;
             } else {
                 c = c == 't' ? '\t' : c == 'n' ? '\n' : c == 'r' ? '\r' : c;
@@ -39,7 +48,7 @@ bool lrnn_world_token(struct lrnn_text text, int32_t id, enum lrnn_token_type ty
 }
 
 bool lrnn_world_init(struct lrnn_tokenizer * tok, char * err, size_t err_size) {
-    struct lrnn_trie_entry * entries = malloc((size_t) tok->n_tokens*sizeof(*entries));
+    struct lrnn_trie_entry * entries = malloc((size_t) tok->n_tokens * sizeof(*entries));
     if (entries == NULL) {
         return lrnn_refuse(err, err_size, "out of memory for %d tokens", (int) tok->n_tokens);
     }
@@ -47,27 +56,31 @@ bool lrnn_world_init(struct lrnn_tokenizer * tok, char * err, size_t err_size) {
     for (int32_t id = 0; id < tok->n_tokens; ++id) {
         if (tok->type[id] == LRNN_TOKEN_NORMAL) {
             const struct lrnn_text s = lrnn_symbol_bytes(tok, id);
-            entries[n++] = (struct lrnn_trie_entry) { s.data, (uint32_t) s.size, id };
+            entries[n++]             = (struct lrnn_trie_entry) { s.data, (uint32_t) s.size, id };
         }
     }
     int32_t    duplicate[2];
     const bool ok = lrnn_trie_build(&tok->words, entries, n, duplicate);
     free(entries);
     if (!ok) {
-        return duplicate[0] >= 0 ?
-            lrnn_refuse(err, err_size, "tokenizer.ggml.tokens[%d] and [%d] are the same bytes", (int) duplicate[0], (int) duplicate[1]) :
-            lrnn_refuse(err, err_size, "out of memory for a trie of %zu tokens", n);
+        return duplicate[0] >= 0
+                       ? lrnn_refuse(err, err_size,
+                                 "tokenizer.ggml.tokens[%d] and [%d] are the same bytes",
+                                 (int) duplicate[0], (int) duplicate[1])
+                       : lrnn_refuse(err, err_size, "out of memory for a trie of %zu tokens", n);
     }
     for (unsigned byte = 0; byte < 256; ++byte) {
         const int32_t node = tok->words.root[byte];
         if (node == 0 || tok->words.id[node] < 0) {
-            return lrnn_refuse(err, err_size, "tokenizer.ggml.tokens has no token for the byte 0x%02X", byte);
+            return lrnn_refuse(
+                    err, err_size, "tokenizer.ggml.tokens has no token for the byte 0x%02X", byte);
         }
     }
     return true;
 }
 
-bool lrnn_world_encode(const struct lrnn_tokenizer * tok, const char * text, size_t len, struct lrnn_tokenize_work * w) {
+bool lrnn_world_encode(const struct lrnn_tokenizer * tok, const char * text, size_t len,
+        struct lrnn_tokenize_work * w) {
     const char * end = text + len;
     while (text < end) {
         int32_t id = 0;

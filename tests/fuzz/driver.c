@@ -1,4 +1,5 @@
-// Stands in for libFuzzer where the compiler has none: feeds every file of a directory to the target, then mutations of them.
+// Stands in for libFuzzer where the compiler has none: feeds every file of a directory to the
+// target, then mutations of them.
 //
 //     fuzz-<target> DIRECTORY MUTATIONS
 
@@ -22,8 +23,8 @@ static uint64_t rng_state = 1;
 // splitmix64
 static uint64_t next(void) {
     uint64_t z = rng_state += UINT64_C(0x9e3779b97f4a7c15);
-    z = (z ^ z >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
-    z = (z ^ z >> 27) * UINT64_C(0x94d049bb133111eb);
+    z          = (z ^ z >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
+    z          = (z ^ z >> 27) * UINT64_C(0x94d049bb133111eb);
     return z ^ z >> 31;
 }
 
@@ -65,11 +66,27 @@ static int load(const char * directory, struct seed * seeds) {
     return n;
 }
 
-// one to four changes: a bit, a byte, a number at the edge of its range, a piece of another seed, a piece cut out, the end cut off
+// one to four changes: a bit, a byte, a number at the edge of its range, a piece of another seed, a
+// piece cut out, the end cut off
 static size_t mutate(uint8_t * data, size_t size, const struct seed * other) {
     static const uint64_t EDGES[] = {
-        0, 1, 2, 0x7f, 0x80, 0xff, 0xffff, 0x7fffffff, 0x80000000, 0xffffffff, UINT64_C(1) << 32, UINT64_C(1) << 60, UINT64_C(1) << 61,
-        INT64_MAX, UINT64_C(1) << 63, UINT64_MAX - 7, UINT64_MAX,
+        0,
+        1,
+        2,
+        0x7f,
+        0x80,
+        0xff,
+        0xffff,
+        0x7fffffff,
+        0x80000000,
+        0xffffffff,
+        UINT64_C(1) << 32,
+        UINT64_C(1) << 60,
+        UINT64_C(1) << 61,
+        INT64_MAX,
+        UINT64_C(1) << 63,
+        UINT64_MAX - 7,
+        UINT64_MAX,
     };
     for (size_t k = 1 + below(4); k > 0 && size > 8; k--) {
         const size_t   at    = below(size);
@@ -79,7 +96,7 @@ static size_t mutate(uint8_t * data, size_t size, const struct seed * other) {
         const size_t   n     = 1 + below(32);
         switch (below(6)) {
             case 0: data[at] ^= (uint8_t) (1u << below(8)); break;
-            case 1: data[at]  = (uint8_t) next(); break;
+            case 1: data[at] = (uint8_t) next(); break;
             case 2: memcpy(data + at, &edge, width < room ? width : room); break;
             case 3:
                 if (other->size > n && n <= room) {
@@ -111,15 +128,15 @@ int main(int argc, char ** argv) {
         fprintf(stderr, "%s: no files in %s\n", argv[0], argv[1]);
         return 1;
     }
-    for (int i = 0; i < n_seeds; i++) {
+    for (int i = 0; i < n_seeds; ++i) {
         run(seeds[i].data, seeds[i].size);
     }
-    for (long i = 0; i < n; i++) {
+    for (long i = 0; i < n; ++i) {
         const struct seed * seed = &seeds[below((size_t) n_seeds)];
         memcpy(data, seed->data, seed->size);
         run(data, mutate(data, seed->size, &seeds[below((size_t) n_seeds)]));
     }
-    for (int i = 0; i < n_seeds; i++) {
+    for (int i = 0; i < n_seeds; ++i) {
         free(seeds[i].data);
     }
     printf("%d seeds, %ld mutations\n", n_seeds, n);

@@ -1,7 +1,9 @@
-// The reader of data sets on any bytes: decompression, the form of the file, JSON, templates. It gives documents or an error with a reason;
-// documents are UTF-8, the counts add up, and the same documents written as JSON lines have the same fingerprint.
+// The reader of data sets on any bytes: decompression, the form of the file, JSON, templates. It
+// gives documents or an error with a reason; documents are UTF-8, the counts add up, and the same
+// documents written as JSON lines have the same fingerprint.
 //
-// The first byte of the input chooses the preset and the limit for a record, the others are the file.
+// The first byte of the input chooses the preset and the limit for a record, the others are the
+// file.
 
 #include "eval/dataset.h"
 #include "base/unicode.h"
@@ -42,7 +44,8 @@ static void write_record(FILE * file, const char * text, size_t size) {
     fputs("\"}\n", file);
 }
 
-// Reads all documents and writes them to `out`, if there is one. Returns how many there were, −1: the data were refused.
+// Reads all documents and writes them to `out`, if there is one. Returns how many there were, −1:
+// the data were refused.
 static int64_t read_all(const struct dataset_params * params, FILE * out, char hex[65]) {
     char             err[1024] = "";
     struct dataset * ds        = dataset_open(params, err, sizeof(err));
@@ -52,7 +55,8 @@ static int64_t read_all(const struct dataset_params * params, FILE * out, char h
     int64_t             n = 0, bytes = 0;
     while ((status = dataset_next(ds, &doc, err, sizeof(err))) == DATASET_DOCUMENT) {
         require(doc.index == n++, "documents are not counted", doc.file);
-        require(lrnn_utf8_valid(doc.text, doc.size) == doc.size && lrnn_utf8_valid(doc.source, strlen(doc.source)) == strlen(doc.source),
+        require(lrnn_utf8_valid(doc.text, doc.size) == doc.size &&
+                        lrnn_utf8_valid(doc.source, strlen(doc.source)) == strlen(doc.source),
                 "not UTF-8", doc.file);
         bytes += (int64_t) doc.size;
         if (out != NULL) {
@@ -61,9 +65,12 @@ static int64_t read_all(const struct dataset_params * params, FILE * out, char h
     }
     const struct dataset_counts c = dataset_get_counts(ds);
     require(c.documents == n && c.bytes == bytes, "documents are counted wrong", "");
-    require(status == DATASET_ERROR || (n > 0 && c.records == n + c.filtered + c.malformed), "records are counted wrong", "");
-    require(status == DATASET_ERROR || c.bytes_read == c.bytes_total, "the file was not read to its end", "");
-    require(status == DATASET_END || (err[0] != '\0' && strchr(err, '\n') == NULL), "refused without a reason", err);
+    require(status == DATASET_ERROR || (n > 0 && c.records == n + c.filtered + c.malformed),
+            "records are counted wrong", "");
+    require(status == DATASET_ERROR || c.bytes_read == c.bytes_total,
+            "the file was not read to its end", "");
+    require(status == DATASET_END || (err[0] != '\0' && strchr(err, '\n') == NULL),
+            "refused without a reason", err);
     dataset_fingerprint(ds, hex);
     dataset_free(ds);
     return status == DATASET_ERROR ? -1 : n;
@@ -73,30 +80,36 @@ int LLVMFuzzerTestOneInput(const uint8_t * data, size_t size) {
     static char in[256], out[256];
     if (in[0] == '\0') {
         const char * tmp = getenv("TMPDIR");
-        snprintf(in,  sizeof(in),  "%s/fuzz-dataset-%ld.in",  tmp != NULL ? tmp : "/tmp", (long) getpid());
-        snprintf(out, sizeof(out), "%s/fuzz-dataset-%ld.out", tmp != NULL ? tmp : "/tmp", (long) getpid());
+        snprintf(in, sizeof(in), "%s/fuzz-dataset-%ld.in", tmp != NULL ? tmp : "/tmp",
+                (long) getpid());
+        snprintf(out, sizeof(out), "%s/fuzz-dataset-%ld.out", tmp != NULL ? tmp : "/tmp",
+                (long) getpid());
     }
     if (size == 0 || size > MAX_SIZE) {
         return 0;
     }
     FILE * file = create(in);
-    require(fwrite(data + 1, 1, size - 1, file) == size - 1 && fclose(file) == 0, "cannot be written", in);
+    require(fwrite(data + 1, 1, size - 1, file) == size - 1 && fclose(file) == 0,
+            "cannot be written", in);
 
     int n_presets = 0;
     while (dataset_preset_at(n_presets) != NULL) {
         n_presets++;
     }
-    const char * const    paths[]   = { in };
-    const char * const    copies[]  = { out };
-    struct dataset_params params    = { .paths = paths, .n_paths = 1, .preset = dataset_preset_at(data[0] % n_presets)->name };
-    char                  first[65], second[65];
+    const char * const    paths[]  = { in };
+    const char * const    copies[] = { out };
+    struct dataset_params params   = {
+          .paths = paths, .n_paths = 1, .preset = dataset_preset_at(data[0] % n_presets)->name
+    };
+    char first[65], second[65];
     params.max_record = (data[0] & 0x80) != 0 ? 64 : 1 << 20;
-    file = create(out);
-    const int64_t n = read_all(&params, file, first);
+    file              = create(out);
+    const int64_t n   = read_all(&params, file, first);
     require(fclose(file) == 0, "cannot be written", out);
     if (n > 0) {
         params = (struct dataset_params) { .paths = copies, .n_paths = 1, .preset = "text" };
-        require(read_all(&params, NULL, second) == n && strcmp(first, second) == 0, "another fingerprint as JSON lines", second);
+        require(read_all(&params, NULL, second) == n && strcmp(first, second) == 0,
+                "another fingerprint as JSON lines", second);
     }
     remove(in);
     remove(out);

@@ -1,4 +1,5 @@
-// The reader of model files on any bytes: it accepts or refuses them, and what it accepts holds together.
+// The reader of model files on any bytes: it accepts or refuses them, and what it accepts holds
+// together.
 
 #include "model-file-walk.h"
 
@@ -10,7 +11,7 @@
 int LLVMFuzzerTestOneInput(const uint8_t * data, size_t size);
 
 int LLVMFuzzerTestOneInput(const uint8_t * data, size_t size) {
-    char err[512] = "";
+    char                     err[512] = "";
     struct lrnn_model_file * f = lrnn_model_file_from_memory("fuzz", data, size, err, sizeof(err));
     if (f == NULL) {
         if (strncmp(err, "fuzz: ", 6) != 0 || strchr(err, '\n') != NULL) {

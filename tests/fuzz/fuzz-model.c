@@ -1,7 +1,9 @@
-// Models that are not what their file says: a model of tests/golden with keys and tensors changed at random. It is refused with a sentence, or a session
-// can be made of it that takes tokens. ggml ends the process where a graph makes no sense, so that nothing of the kind may get that far.
+// Models that are not what their file says: a model of tests/golden with keys and tensors changed
+// at random. It is refused with a sentence, or a session can be made of it that takes tokens. ggml
+// ends the process where a graph makes no sense, so that nothing of the kind may get that far.
 //
-// An input is a byte that names the model, then changes of 8 bytes each: what is changed, in which key or tensor, to what.
+// An input is a byte that names the model, then changes of 8 bytes each: what is changed, in which
+// key or tensor, to what.
 
 #include "golden.h"
 #include "lrnn.h"
@@ -17,20 +19,92 @@ int LLVMFuzzerTestOneInput(const uint8_t * data, size_t size);
 
 enum { MAX_CHANGES = 4, MAX_ELEMENTS = 1 << 16, MAX_STATE_BYTES = 1 << 26 };
 
-enum change { DROP_KEY, SET_INT, SET_FLOAT, SET_WORD, SET_BOOL, DROP_TENSOR, SET_TYPE, SET_DIM, SET_NUMBER, SWAP_DIMS, CHANGES };
+enum change {
+    DROP_KEY,
+    SET_INT,
+    SET_FLOAT,
+    SET_WORD,
+    SET_BOOL,
+    DROP_TENSOR,
+    SET_TYPE,
+    SET_DIM,
+    SET_NUMBER,
+    SWAP_DIMS,
+    CHANGES
+};
 
 static const int64_t INTS[] = {
-    0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 12, 16, 24, 31, 32, 33, 48, 64, 96, 100, 128, 255, 256, 257, 512, 1000, 4096, 65535, 65536, 1 << 20, INT32_MAX, UINT32_MAX,
+    0,
+    1,
+    2,
+    3,
+    4,
+    5,
+    6,
+    7,
+    8,
+    9,
+    12,
+    16,
+    24,
+    31,
+    32,
+    33,
+    48,
+    64,
+    96,
+    100,
+    128,
+    255,
+    256,
+    257,
+    512,
+    1000,
+    4096,
+    65535,
+    65536,
+    1 << 20,
+    INT32_MAX,
+    UINT32_MAX,
 };
 
-static const float FLOATS[] = { 0.0f, -0.0f, 1.0f, -1.0f, 1e-12f, 1e-5f, 0.5f, 2.0f, 1e6f, 1e12f, 1e30f, -1e30f, 1e-45f, INFINITY, -INFINITY, NAN };
+static const float FLOATS[] = { 0.0f, -0.0f, 1.0f, -1.0f, 1e-12f, 1e-5f, 0.5f, 2.0f, 1e6f, 1e12f,
+    1e30f, -1e30f, 1e-45f, INFINITY, -INFINITY, NAN };
 
 static const char * const WORDS[] = {
-    "", "none", "head", "pre", "olmo_hybrid", "identity", "relu", "elu", "silu", "sigmoid", "l2", "sum", "[0,1]", "[-1,1]", "family", "lrnn", "mamba", "mamba2",
-    "rwkv6", "rwkv7", "delta_net", "gated_delta_net", "gated_delta_product", "gla", "hgrn2", "kda", "mlstm", "retnet", "transformer", "a\nb\x1b[31m",
+    "",
+    "none",
+    "head",
+    "pre",
+    "olmo_hybrid",
+    "identity",
+    "relu",
+    "elu",
+    "silu",
+    "sigmoid",
+    "l2",
+    "sum",
+    "[0,1]",
+    "[-1,1]",
+    "family",
+    "lrnn",
+    "mamba",
+    "mamba2",
+    "rwkv6",
+    "rwkv7",
+    "delta_net",
+    "gated_delta_net",
+    "gated_delta_product",
+    "gla",
+    "hgrn2",
+    "kda",
+    "mlstm",
+    "retnet",
+    "transformer",
+    "a\nb\x1b[31m",
 };
 
-#define N(array) (sizeof(array)/sizeof((array)[0]))
+#define N(array) (sizeof(array) / sizeof((array)[0]))
 
 static struct golden_list golden;
 static char               path[64]; // in memory where the machine has such a place
@@ -54,17 +128,19 @@ static void no_log(enum ggml_log_level level, const char * text, void * user) {
 
 static void prepare(void) {
     char err[512];
-    snprintf(path, sizeof(path), "%s/fuzz-model-%ld.gguf", access("/dev/shm", W_OK) == 0 ? "/dev/shm" : "/tmp", (long) getpid());
+    snprintf(path, sizeof(path), "%s/fuzz-model-%ld.gguf",
+            access("/dev/shm", W_OK) == 0 ? "/dev/shm" : "/tmp", (long) getpid());
     atexit(remove_file);
     ggml_log_set(no_log, NULL);
     require(golden_list_load(&golden, err, sizeof(err)), "golden models", err);
 }
 
 // The same numbers, again and again, in another shape or type.
-static void remake(struct model_edit * e, struct ggml_tensor * t, enum ggml_type type, int n_dims, const int64_t * ne) {
+static void remake(struct model_edit * e, struct ggml_tensor * t, enum ggml_type type, int n_dims,
+        const int64_t * ne) {
     int64_t n = 1;
     for (int i = 0; i < n_dims; ++i) {
-        n = ne[i] > 0 && ne[i] <= MAX_ELEMENTS ? n*ne[i] : MAX_ELEMENTS + 1;
+        n = ne[i] > 0 && ne[i] <= MAX_ELEMENTS ? n * ne[i] : MAX_ELEMENTS + 1;
         if (n > MAX_ELEMENTS) {
             return;
         }
@@ -87,15 +163,16 @@ static void change_key(struct model_edit * e, enum change what, int64_t which, u
     snprintf(key, sizeof(key), "%s", gguf_get_key(e->gguf, which % n));
     gguf_remove_key(e->gguf, key);
     switch (what) {
-        case SET_INT:   gguf_set_val_i64 (e->gguf, key, INTS[value % N(INTS)]);      break;
-        case SET_FLOAT: gguf_set_val_f32 (e->gguf, key, FLOATS[value % N(FLOATS)]);  break;
-        case SET_WORD:  gguf_set_val_str (e->gguf, key, WORDS[value % N(WORDS)]);    break;
-        case SET_BOOL:  gguf_set_val_bool(e->gguf, key, value & 1);                  break;
-        default:        break;
+        case SET_INT: gguf_set_val_i64(e->gguf, key, INTS[value % N(INTS)]); break;
+        case SET_FLOAT: gguf_set_val_f32(e->gguf, key, FLOATS[value % N(FLOATS)]); break;
+        case SET_WORD: gguf_set_val_str(e->gguf, key, WORDS[value % N(WORDS)]); break;
+        case SET_BOOL: gguf_set_val_bool(e->gguf, key, value & 1); break;
+        default: break;
     }
 }
 
-static void change_tensor(struct model_edit * e, enum change what, int64_t which, uint32_t value, uint8_t more) {
+static void change_tensor(
+        struct model_edit * e, enum change what, int64_t which, uint32_t value, uint8_t more) {
     if (e->n_tensors == 0) {
         return;
     }
@@ -109,11 +186,11 @@ static void change_tensor(struct model_edit * e, enum change what, int64_t which
             model_edit_drop(e, name);
         } break;
         case SET_TYPE: {
-            remake(e, t, (enum ggml_type) (value % GGML_TYPE_COUNT), n_dims, ne);
+            remake(e, t, (enum ggml_type)(value % GGML_TYPE_COUNT), n_dims, ne);
         } break;
         case SET_DIM: {
             const int d = more % 4;
-            ne[d] = INTS[value % N(INTS)];
+            ne[d]       = INTS[value % N(INTS)];
             remake(e, t, t->type, d >= n_dims ? d + 1 : n_dims, ne);
         } break;
         case SWAP_DIMS: {
@@ -123,7 +200,8 @@ static void change_tensor(struct model_edit * e, enum change what, int64_t which
         } break;
         case SET_NUMBER: {
             if (t->type == GGML_TYPE_F32) {
-                ((float *) t->data)[value % (uint64_t) ggml_nelements(t)] = FLOATS[more % N(FLOATS)];
+                ((float *) t->data)[value % (uint64_t) ggml_nelements(t)] =
+                        FLOATS[more % N(FLOATS)];
             }
         } break;
         default: break;
@@ -131,18 +209,21 @@ static void change_tensor(struct model_edit * e, enum change what, int64_t which
 }
 
 static void use(struct lrnn_model * model) {
-    const struct lrnn_model_info info = lrnn_model_get_info(model);
+    const struct lrnn_model_info info     = lrnn_model_get_info(model);
     char                         err[512] = "";
     if (info.state_bytes > MAX_STATE_BYTES) {
         return;
     }
-    const struct lrnn_session_params params  = { .n_threads = 1, .n_seqs = 2, .n_rewind = 1, .n_cache = 16 };
-    struct lrnn_session            * session = lrnn_session_new(model, &params, err, sizeof(err));
+    const struct lrnn_session_params params = {
+        .n_threads = 1, .n_seqs = 2, .n_rewind = 1, .n_cache = 16
+    };
+    struct lrnn_session * session = lrnn_session_new(model, &params, err, sizeof(err));
     require(session != NULL, "no session", err);
     for (int call = 0; call < 2; ++call) {
         const int32_t           tokens[3] = { 0, (int32_t) (info.n_vocab - 1), 0 };
         const struct lrnn_input in[2]     = {
-            { .seq = 0, .tokens = tokens, .n_tokens = 3 - 2*call, .n_logits = 1 }, { .seq = 1, .tokens = tokens, .n_tokens = 1 + call, .n_logits = 1 },
+            { .seq = 0, .tokens = tokens, .n_tokens = 3 - 2 * call, .n_logits = 1 },
+            { .seq = 1, .tokens = tokens, .n_tokens = 1 + call, .n_logits = 1 },
         };
         require(lrnn_eval(session, in, 2, err, sizeof(err)), "the model was accepted, but", err);
     }
@@ -158,9 +239,10 @@ int LLVMFuzzerTestOneInput(const uint8_t * data, size_t size) {
     if (size == 0) {
         return 0;
     }
-    require(model_edit_open(&e, golden.models[data[0] % golden.n].path), golden.models[data[0] % golden.n].path, "cannot be read");
+    require(model_edit_open(&e, golden.models[data[0] % golden.n].path),
+            golden.models[data[0] % golden.n].path, "cannot be read");
     for (size_t at = 1, n = 0; at + 8 <= size && n < MAX_CHANGES; at += 8, ++n) {
-        const enum change what  = (enum change) (data[at] % CHANGES);
+        const enum change what = (enum change)(data[at] % CHANGES);
         uint32_t          value;
         memcpy(&value, data + at + 4, sizeof(value));
         if (what <= SET_BOOL) {
@@ -177,7 +259,9 @@ int LLVMFuzzerTestOneInput(const uint8_t * data, size_t size) {
         use(model);
         lrnn_model_free(model);
     } else {
-        require(strncmp(err, path, strlen(path)) == 0 && strchr(err, '\n') == NULL && strchr(err, '\x1b') == NULL, "refused without a reason", err);
+        require(strncmp(err, path, strlen(path)) == 0 && strchr(err, '\n') == NULL &&
+                        strchr(err, '\x1b') == NULL,
+                "refused without a reason", err);
     }
     return 0;
 }

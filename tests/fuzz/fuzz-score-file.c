@@ -1,5 +1,6 @@
-// Score files of any bytes: refused with a reason, or every window that is read can be used as it is. Checksums are put right first, since a
-// mutation would hardly ever get past them: what lies behind must not trust them.
+// Score files of any bytes: refused with a reason, or every window that is read can be used as it
+// is. Checksums are put right first, since a mutation would hardly ever get past them: what lies
+// behind must not trust them.
 
 #include "eval/score-format.h"
 #include "base/sha256.h"
@@ -28,14 +29,15 @@ static void repair(uint8_t * data, size_t size) {
     sha256_begin(&sha);
     sha256_add(&sha, data + SCORE_PREFIX_SIZE, n_text);
     sha256_end(&sha, data + SCORE_PREFIX_SIZE + n_text);
-    for (size_t at = SCORE_PREFIX_SIZE + n_text + SCORE_DIGEST_SIZE; size - at >= 16; at += 16 + (size_t) n_body) {
+    for (size_t at = SCORE_PREFIX_SIZE + n_text + SCORE_DIGEST_SIZE; size - at >= 16;
+            at += 16 + (size_t) n_body) {
         memcpy(&n_body, data + at + 4, 4);
         if (n_body > size - at - 16) {
             return;
         }
         uint64_t sum = 0xcbf29ce484222325u;
         for (uint32_t i = 0; i < n_body; ++i) {
-            sum = (sum ^ data[at + 8 + i])*0x100000001b3u;
+            sum = (sum ^ data[at + 8 + i]) * 0x100000001b3u;
         }
         memcpy(data + at + 8 + n_body, &sum, 8);
     }
@@ -47,9 +49,11 @@ static void use(const struct score_window * w, const struct score_meta * meta) {
     for (int64_t i = 0; i < w->n_targets; ++i) {
         sum += (double) w->nll[i] + w->bytes[i] + w->flags[i];
     }
-    require(w->index >= 0 && w->index < meta->n_windows && w->n_targets < meta->window && w->n_spans > 0 && w->spans[0].first == 0);
+    require(w->index >= 0 && w->index < meta->n_windows && w->n_targets < meta->window &&
+            w->n_spans > 0 && w->spans[0].first == 0);
     for (int32_t i = 0; i < w->n_spans; ++i) {
-        require(w->spans[i].first <= w->n_targets && w->spans[i].file >= 0 && w->spans[i].source >= -1);
+        require(w->spans[i].first <= w->n_targets && w->spans[i].file >= 0 &&
+                w->spans[i].source >= -1);
     }
     for (int32_t i = 0; i < w->n_norms; ++i) {
         require(w->norms[i].at > 0 && w->norms[i].at <= w->n_targets + 1 && w->norms[i].layer >= 0);
@@ -58,7 +62,7 @@ static void use(const struct score_window * w, const struct score_meta * meta) {
 
 int LLVMFuzzerTestOneInput(const uint8_t * data, size_t size) {
     char      err[512] = "";
-    uint8_t * copy = malloc(size > 0 ? size : 1);
+    uint8_t * copy     = malloc(size > 0 ? size : 1);
     if (copy == NULL) {
         return 0;
     }
@@ -66,12 +70,12 @@ int LLVMFuzzerTestOneInput(const uint8_t * data, size_t size) {
         memcpy(copy, data, size);
     }
     repair(copy, size);
-    size_t at = score_header_check("f.nll", copy, size, err, sizeof(err));
+    size_t at   = score_header_check("f.nll", copy, size, err, sizeof(err));
     char * text = NULL;
     if (at == 0) {
         require(err[0] != '\0');
     } else {
-        const size_t n_text = at - SCORE_PREFIX_SIZE - SCORE_DIGEST_SIZE;
+        const size_t      n_text = at - SCORE_PREFIX_SIZE - SCORE_DIGEST_SIZE;
         struct score_meta meta;
         text = malloc(n_text + 1);
         if (text != NULL) {
@@ -83,7 +87,8 @@ int LLVMFuzzerTestOneInput(const uint8_t * data, size_t size) {
             require(0 <= first && first <= end && end <= meta.n_windows);
             struct score_window window;
             enum score_record   status;
-            while ((status = score_record_read("f.nll", copy, size, &at, &meta, &window, err, sizeof(err))) == SCORE_RECORD_OK) {
+            while ((status = score_record_read("f.nll", copy, size, &at, &meta, &window, err,
+                            sizeof(err))) == SCORE_RECORD_OK) {
                 use(&window, &meta);
             }
             require(status != SCORE_RECORD_BAD || err[0] != '\0');

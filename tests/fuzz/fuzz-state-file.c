@@ -1,5 +1,5 @@
-// State files of any bytes: one is refused with a reason, and everything stays as it was; or it is loaded, gives the same bytes when it is saved
-// again, and the sequence goes on.
+// State files of any bytes: one is refused with a reason, and everything stays as it was; or it is
+// loaded, gives the same bytes when it is saved again, and the sequence goes on.
 
 #include "golden.h"
 #include "lrnn.h"
@@ -17,7 +17,7 @@ int LLVMFuzzerTestOneInput(const uint8_t * data, size_t size);
 enum { N_BEFORE = 3 }; // tokens of the sequence that a file is loaded into
 
 static struct {
-    struct lrnn_model   * model;
+    struct lrnn_model *   model;
     struct lrnn_session * session; // sequence 0 is as sequence 1 was
     struct lrnn_sampler * sampler;
     int64_t               n_vocab;
@@ -39,10 +39,10 @@ static void remove_files(void) {
 }
 
 static void prepare(void) {
-    const char       * folder = access("/dev/shm", W_OK) == 0 ? "/dev/shm" : "/tmp";
+    const char *       folder = access("/dev/shm", W_OK) == 0 ? "/dev/shm" : "/tmp";
     struct golden_list list;
     char               err[512];
-    snprintf(path_in,  sizeof(path_in),  "%s/fuzz-state-%ld.in",  folder, (long) getpid());
+    snprintf(path_in, sizeof(path_in), "%s/fuzz-state-%ld.in", folder, (long) getpid());
     snprintf(path_out, sizeof(path_out), "%s/fuzz-state-%ld.out", folder, (long) getpid());
     atexit(remove_files);
     require(golden_list_load(&list, err, sizeof(err)), "golden models", err);
@@ -53,13 +53,17 @@ static void prepare(void) {
             }
         }
         require(models[m].model != NULL, state_models[m], err);
-        const struct lrnn_session_params params = { .n_threads = 1, .n_seqs = 2, .n_rewind = 1, .n_cache = 64 };
+        const struct lrnn_session_params params = {
+            .n_threads = 1, .n_seqs = 2, .n_rewind = 1, .n_cache = 64
+        };
         models[m].session  = lrnn_session_new(models[m].model, &params, err, sizeof(err));
         models[m].sampler  = lrnn_sampler_new(NULL, err, sizeof(err));
         models[m].n_vocab  = lrnn_model_get_info(models[m].model).n_vocab;
         models[m].identity = lrnn_model_get_info(models[m].model).identity;
         require(models[m].session != NULL && models[m].sampler != NULL, state_models[m], err);
-        const struct lrnn_input in = { .seq = 0, .tokens = (const int32_t[N_BEFORE]) { 3, 1, 4 }, .n_tokens = N_BEFORE };
+        const struct lrnn_input in = {
+            .seq = 0, .tokens = (const int32_t[N_BEFORE]) { 3, 1, 4 }, .n_tokens = N_BEFORE
+        };
         require(lrnn_eval(models[m].session, &in, 1, err, sizeof(err)), state_models[m], err);
     }
     golden_list_free(&list);
@@ -67,48 +71,59 @@ static void prepare(void) {
 
 static void spit(const char * path, const uint8_t * data, size_t size) {
     FILE * file = fopen(path, "wb");
-    require(file != NULL && (size == 0 || fwrite(data, 1, size, file) == size), path, "cannot be written");
+    require(file != NULL && (size == 0 || fwrite(data, 1, size, file) == size), path,
+            "cannot be written");
     fclose(file);
 }
 
 static void check_same(const char * path, const uint8_t * data, size_t size) {
     uint8_t * saved = malloc(size + 1);
-    FILE    * file  = fopen(path, "rb");
+    FILE *    file  = fopen(path, "rb");
     require(saved != NULL && file != NULL, path, "cannot be read");
-    require(fread(saved, 1, size + 1, file) == size && memcmp(saved, data, size) == 0, path, "what was loaded is saved as other bytes");
+    require(fread(saved, 1, size + 1, file) == size && memcmp(saved, data, size) == 0, path,
+            "what was loaded is saved as other bytes");
     fclose(file);
     free(saved);
 }
 
 static void check_file(int m, const uint8_t * file, size_t size) {
-    struct lrnn_session * session = models[m].session;
-    struct lrnn_sampler * sampler = models[m].sampler;
+    struct lrnn_session * session  = models[m].session;
+    struct lrnn_sampler * sampler  = models[m].sampler;
     char                  err[512] = "";
     require(lrnn_seq_fork(session, 0, 1, err, sizeof(err)), "fork", err);
     spit(path_in, file, size);
 
     const struct lrnn_sampler before = *sampler;
     if (!lrnn_seq_load(session, 1, sampler, path_in, err, sizeof(err))) {
-        require(strncmp(err, path_in, strlen(path_in)) == 0 && strchr(err, '\n') == NULL, "refused without a reason", err);
-        require(lrnn_seq_length(session, 1) == N_BEFORE, "refused", "but the sequence has another length");
-        require(memcmp(&before, sampler, sizeof(before)) == 0, "refused", "but the sampler has changed");
+        require(strncmp(err, path_in, strlen(path_in)) == 0 && strchr(err, '\n') == NULL,
+                "refused without a reason", err);
+        require(lrnn_seq_length(session, 1) == N_BEFORE, "refused",
+                "but the sequence has another length");
+        require(memcmp(&before, sampler, sizeof(before)) == 0, "refused",
+                "but the sampler has changed");
         return;
     }
     int64_t  length;
     uint32_t has;
     memcpy(&length, file + STATE_AT_LENGTH, sizeof(length));
-    memcpy(&has,    file + STATE_AT_HAS,    sizeof(has));
-    require(lrnn_seq_length(session, 1) == length && lrnn_seq_rewindable(session, 1) == 0, "loaded", "another length");
-    require(lrnn_seq_save(session, 1, has & 2 ? sampler : NULL, path_out, err, sizeof(err)), "save", err);
+    memcpy(&has, file + STATE_AT_HAS, sizeof(has));
+    require(lrnn_seq_length(session, 1) == length && lrnn_seq_rewindable(session, 1) == 0, "loaded",
+            "another length");
+    require(lrnn_seq_save(session, 1, has & 2 ? sampler : NULL, path_out, err, sizeof(err)), "save",
+            err);
     check_same(path_out, file, size);
 
     if (has & 1) { // logits are finite, so that there is always a token to choose
-        const int32_t token = lrnn_sampler_sample(sampler, lrnn_logits(session, 0), models[m].n_vocab, NULL, NULL, 0);
+        const int32_t token = lrnn_sampler_sample(
+                sampler, lrnn_logits(session, 0), models[m].n_vocab, NULL, NULL, 0);
         require(token >= 0 && token < models[m].n_vocab, "loaded", "no token can be sampled");
     }
-    const struct lrnn_input in = { .seq = 1, .tokens = (const int32_t[1]) { 5 }, .n_tokens = 1, .n_logits = 1 };
+    const struct lrnn_input in = {
+        .seq = 1, .tokens = (const int32_t[1]) { 5 }, .n_tokens = 1, .n_logits = 1
+    };
     if (!lrnn_eval(session, &in, 1, err, sizeof(err))) {
-        require(err[0] != '\0' && strchr(err, '\n') == NULL, "the sequence cannot go on", err); // at the end of a cache
+        require(err[0] != '\0' && strchr(err, '\n') == NULL, "the sequence cannot go on",
+                err); // at the end of a cache
     }
 }
 

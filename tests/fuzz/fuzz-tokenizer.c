@@ -1,5 +1,5 @@
-// Definitions of tokenizers and texts for them, in the format of tokenizer-data.h: a definition is refused with a reason or it tokenises
-// any text, and the text comes back.
+// Definitions of tokenizers and texts for them, in the format of tokenizer-data.h: a definition is
+// refused with a reason or it tokenises any text, and the text comes back.
 
 #include "tokenizer-data.h"
 #include "base/unicode.h"
@@ -19,17 +19,19 @@ static void require(bool ok, const char * what) {
 
 static void check_nfc(const char * text, size_t len) {
     struct lrnn_buffer valid = { 0 }, once = { 0 }, twice = { 0 };
-    require(lrnn_utf8_replace(text, len, false, &valid) && lrnn_nfc(valid.data, valid.n, &once) && lrnn_nfc(once.data, once.n, &twice),
+    require(lrnn_utf8_replace(text, len, false, &valid) && lrnn_nfc(valid.data, valid.n, &once) &&
+                    lrnn_nfc(once.data, once.n, &twice),
             "out of memory");
     require(lrnn_utf8_valid(once.data, once.n) == once.n, "NFC is not UTF-8");
-    require(once.n == twice.n && (once.n == 0 || memcmp(once.data, twice.data, once.n) == 0), "NFC of NFC is another");
+    require(once.n == twice.n && (once.n == 0 || memcmp(once.data, twice.data, once.n) == 0),
+            "NFC of NFC is another");
     lrnn_buffer_free(&valid);
     lrnn_buffer_free(&once);
     lrnn_buffer_free(&twice);
 }
 
-static void check_text(const struct lrnn_tokenizer * tok, const struct lrnn_tokenizer_def * def, const char * text, size_t len,
-                       unsigned flags) {
+static void check_text(const struct lrnn_tokenizer * tok, const struct lrnn_tokenizer_def * def,
+        const char * text, size_t len, unsigned flags) {
     struct lrnn_ids ids      = { 0 };
     char            err[512] = "";
     if (!lrnn_tokenize(tok, text, len, flags, &ids, err, sizeof(err))) {
@@ -38,10 +40,12 @@ static void check_text(const struct lrnn_tokenizer * tok, const struct lrnn_toke
         return;
     }
     struct lrnn_buffer        back = { 0 };
-    struct lrnn_detokenizer * d    = lrnn_detokenizer_new(tok, LRNN_DETOKENIZE_SPECIAL | LRNN_DETOKENIZE_CONTINUE);
+    struct lrnn_detokenizer * d =
+            lrnn_detokenizer_new(tok, LRNN_DETOKENIZE_SPECIAL | LRNN_DETOKENIZE_CONTINUE);
     require(d != NULL, "out of memory");
     for (size_t i = 0; i < ids.n; ++i) {
-        require(ids.data[i] >= 0 && ids.data[i] < lrnn_tokenizer_n_tokens(tok), "an id is not in the vocabulary");
+        require(ids.data[i] >= 0 && ids.data[i] < lrnn_tokenizer_n_tokens(tok),
+                "an id is not in the vocabulary");
         const struct lrnn_text s = lrnn_detokenizer_push(d, ids.data[i]);
         require(lrnn_buffer_append(&back, s.data, s.size), "out of memory");
     }
@@ -49,9 +53,11 @@ static void check_text(const struct lrnn_tokenizer * tok, const struct lrnn_toke
     require(lrnn_buffer_append(&back, s.data, s.size), "out of memory");
 
     const bool keeps = strcmp(def->model, "rwkv") == 0 || strcmp(def->model, "lrnn-bytes") == 0 ||
-                       (strcmp(def->model, "gpt2") == 0 && def->normalizer == NULL && lrnn_utf8_valid(text, len) == len);
+                       (strcmp(def->model, "gpt2") == 0 && def->normalizer == NULL &&
+                               lrnn_utf8_valid(text, len) == len);
     if (keeps && (flags & LRNN_TOKENIZE_ADD_SPECIAL) == 0) {
-        require(back.n == len && (len == 0 || memcmp(back.data, text, len) == 0), "the text did not come back");
+        require(back.n == len && (len == 0 || memcmp(back.data, text, len) == 0),
+                "the text did not come back");
     }
     lrnn_detokenizer_free(d);
     lrnn_buffer_free(&back);
@@ -73,7 +79,8 @@ int LLVMFuzzerTestOneInput(const uint8_t * data, size_t size) {
         }
         lrnn_tokenizer_free(tok);
     } else {
-        require(tok == NULL && err[0] != '\0' && strchr(err, '\n') == NULL, "a definition was refused without a reason");
+        require(tok == NULL && err[0] != '\0' && strchr(err, '\n') == NULL,
+                "a definition was refused without a reason");
     }
     tokenizer_data_free(&t);
     return 0;

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes src/unicode-tables.h.
+"""Writes src/base/unicode-tables.h.
 
 usage: make-unicode-tables.py OUT.h
 
@@ -49,11 +49,15 @@ def runs(value_of):
     return out
 
 
-def write_array(f, declaration, items, per_line):
+def write_array(f, declaration, items):
     f.write(f"{declaration} = {{\n")
-    for i in range(0, len(items), per_line):
-        f.write("    " + ", ".join(items[i:i + per_line]) + ",\n")
-    f.write("};\n\n")
+    line = ""
+    for item in items:
+        if line and len(line) + len(item) + 7 > 100:
+            f.write(f"    {line},\n")
+            line = ""
+        line = f"{line}, {item}" if line else item
+    f.write(f"    {line},\n}};\n\n")
 
 
 def main():
@@ -78,20 +82,20 @@ def main():
     with open(sys.argv[1], "w", encoding="ascii") as f:
         f.write("#pragma once\n\n")
         f.write(f"// Made by tests/tools/make-unicode-tables.py with tokenizers {tokenizers.__version__} and Unicode "
-                f"{unicodedata.unidata_version}.\n// Do not edit.\n\n#include <stdint.h>\n\n")
+                f"{unicodedata.unidata_version}.\n// Do not edit.\n// clang-format off\n\n#include <stdint.h>\n\n")
 
         f.write("// first code point of a stretch << 2 | class: 0 other, 1 letter, 2 number, 3 white space\n")
-        write_array(f, "static const uint32_t unicode_classes[]", [f"0x{c << 2 | v:06x}" for c, v in runs(class_of)], 13)
+        write_array(f, "static const uint32_t unicode_classes[]", [f"0x{c << 2 | v:06x}" for c, v in runs(class_of)])
 
         f.write("// first code point of a stretch << 8 | canonical combining class\n")
         write_array(f, "static const uint32_t unicode_combining[]",
-                    [f"0x{c << 8 | v:08x}" for c, v in runs(combining)], 11)
+                    [f"0x{c << 8 | v:08x}" for c, v in runs(combining)])
 
         f.write("// code point, and the one or two it stands for, by code point\n")
-        write_array(f, "static const uint32_t unicode_decompositions[][3]", [f"{{0x{c:x},0x{a:x},0x{b:x}}}" for c, a, b in pairs], 5)
+        write_array(f, "static const uint32_t unicode_decompositions[][3]", [f"{{0x{c:x},0x{a:x},0x{b:x}}}" for c, a, b in pairs])
 
         f.write("// indices of the decompositions that NFC undoes, by the two code points\n")
-        write_array(f, "static const uint16_t unicode_compositions[]", [str(index[c]) for _, _, c in sorted(composing)], 22)
+        write_array(f, "static const uint16_t unicode_compositions[]", [str(index[c]) for _, _, c in sorted(composing)])
 
 
 main()

@@ -2,19 +2,22 @@
 //
 //     S ← g ∘ S;   for each factor:  u = Sᵀ k,  δ = β (v − u),  S ← S + k δᵀ;   o = scale · Sᵀ q
 //
-// taken in one sweep over the rows of the tile a factor: the sweep first completes the update that the factor before left pending,
-// then applies the gate, and sums u and p = Sᵀ q as it goes. The read-out after the last update follows without another sweep:
+// taken in one sweep over the rows of the tile a factor: the sweep first completes the update that
+// the factor before left pending, then applies the gate, and sums u and p = Sᵀ q as it goes. The
+// read-out after the last update follows without another sweep:
 //
 //     Sᵀ q after  =  p + (q·k) δ
 //
-// With r and w: u = Sᵀ r is summed before the gate, the pending update is S ← S − w uᵀ + k vᵀ, and the read-out p + (q·k) v − (q·w) u.
+// With r and w: u = Sᵀ r is summed before the gate, the pending update is S ← S − w uᵀ + k vᵀ, and
+// the read-out p + (q·k) v − (q·w) u.
 //
-// Every element goes through the same operations in the same order whatever the number of threads and wherever a call ends.
+// Every element goes through the same operations in the same order whatever the number of threads
+// and wherever a call ends.
 
 #include "householder.h"
 
-// What is prepared for a block: the vectors of its tokens, packed, and products of them that do not depend on the tile. Places in the
-// prepared floats.
+// What is prepared for a block: the vectors of its tokens, packed, and products of them that do not
+// depend on the tile. Places in the prepared floats.
 struct layout {
     int64_t k;    // [tokens][n_h][d_k]
     int64_t q;    // [tokens][d_k]
@@ -31,14 +34,14 @@ static struct layout layout_of(const struct scan_dims * dims) {
     const int64_t tokens = tile_scan_block(dims);
     struct layout l;
     l.k    = 0;
-    l.q    = l.k    + tokens*dims->n_h*dims->d_k;
-    l.beta = l.q    + tokens*dims->d_k;
-    l.gate = l.beta + tokens*dims->n_h;
-    l.r    = l.gate + tokens*dims->d_k;
-    l.w    = l.r    + tokens*dims->d_k;
-    l.qk   = l.w    + tokens*dims->d_k;
-    l.qw   = l.qk   + tokens;
-    l.end  = l.qw   + tokens;
+    l.q    = l.k + tokens * dims->n_h * dims->d_k;
+    l.beta = l.q + tokens * dims->d_k;
+    l.gate = l.beta + tokens * dims->n_h;
+    l.r    = l.gate + tokens * dims->d_k;
+    l.w    = l.r + tokens * dims->d_k;
+    l.qk   = l.w + tokens * dims->d_k;
+    l.qw   = l.qk + tokens;
+    l.end  = l.qw + tokens;
     return l;
 }
 
@@ -53,7 +56,7 @@ void householder_step_prepare(const void * ctx, int64_t h, int64_t t0, int64_t t
     const struct layout        l   = layout_of(&op->dims);
 
     rows_pack(prep + l.k, &op->k, h, n_h, t0, t1, d_k);
-    rows_pack(prep + l.q, &op->q, h, 1,   t0, t1, d_k);
+    rows_pack(prep + l.q, &op->q, h, 1, t0, t1, d_k);
     if (op->gate_kind != GATE_NONE) {
         rows_pack(prep + l.gate, &op->gate, h, 1, t0, t1, op->gate_kind == GATE_CHANNEL ? d_k : 1);
     }
@@ -64,15 +67,16 @@ void householder_step_prepare(const void * ctx, int64_t h, int64_t t0, int64_t t
         rows_pack(prep + l.w, &op->w, h, 1, t0, t1, d_k);
     }
     for (int64_t t = 0; t < t1 - t0; ++t) {
-        const float * q = prep + l.q + t*d_k;
-        prep[l.qk + t] = vec_dot(q, prep + l.k + (t*n_h + n_h - 1)*d_k, d_k);
+        const float * q = prep + l.q + t * d_k;
+        prep[l.qk + t]  = vec_dot(q, prep + l.k + (t * n_h + n_h - 1) * d_k, d_k);
         if (op->r.data != NULL) {
-            prep[l.qw + t] = vec_dot(q, prep + l.w + t*d_k, d_k);
+            prep[l.qw + t] = vec_dot(q, prep + l.w + t * d_k, d_k);
         }
     }
 }
 
-// An update that has been computed but not yet applied: S ← S + k1 d1ᵀ, and + k2 d2ᵀ in the form with r and w.
+// An update that has been computed but not yet applied: S ← S + k1 d1ᵀ, and + k2 d2ᵀ in the form
+// with r and w.
 struct pending {
     const float * k1;
     const float * k2;
@@ -86,9 +90,10 @@ struct sums {
 };
 
 // One row of a sweep. The flags are constants at every call.
-SIMD_INLINE void sweep_row(float * S, int64_t i, bool pend1, bool pend2, const struct pending * pend,
-        enum gate_kind gate_kind, const float * g, bool read_first, const float * k, const float * q, vec2 * u, vec2 * p) {
-    vec2 s = vec2_load(S + i*TILE);
+SIMD_INLINE void sweep_row(float * S, int64_t i, bool pend1, bool pend2,
+        const struct pending * pend, enum gate_kind gate_kind, const float * g, bool read_first,
+        const float * k, const float * q, vec2 * u, vec2 * p) {
+    vec2 s = vec2_load(S + i * TILE);
     if (pend1) {
         s = vec2_fma(pend->k1[i], pend->d1, s);
     }
@@ -102,7 +107,7 @@ SIMD_INLINE void sweep_row(float * S, int64_t i, bool pend1, bool pend2, const s
         s = vec2_scale(g[gate_kind == GATE_CHANNEL ? i : 0], s);
     }
     if (pend1 || gate_kind != GATE_NONE) {
-        vec2_store(S + i*TILE, s);
+        vec2_store(S + i * TILE, s);
     }
     if (!read_first && k != NULL) {
         *u = vec2_fma(k[i], s, *u);
@@ -112,8 +117,9 @@ SIMD_INLINE void sweep_row(float * S, int64_t i, bool pend1, bool pend2, const s
     }
 }
 
-SIMD_INLINE struct sums sweep_rows(float * S, int64_t d_k, bool pend1, bool pend2, const struct pending * pend,
-        enum gate_kind gate_kind, const float * g, bool read_first, const float * k, const float * q) {
+SIMD_INLINE struct sums sweep_rows(float * S, int64_t d_k, bool pend1, bool pend2,
+        const struct pending * pend, enum gate_kind gate_kind, const float * g, bool read_first,
+        const float * k, const float * q) {
     const struct pending held = *pend; // copies that stay in registers
     vec2                 u    = { 0 };
     vec2                 p    = { 0 };
@@ -124,18 +130,21 @@ SIMD_INLINE struct sums sweep_rows(float * S, int64_t d_k, bool pend1, bool pend
 }
 
 // The sweep with the gate as a constant, so that each kind becomes a loop of its own.
-SIMD_INLINE struct sums sweep_gated(float * S, int64_t d_k, bool pend1, bool pend2, const struct pending * pend,
-        enum gate_kind gate_kind, const float * g, bool read_first, const float * k, const float * q) {
+SIMD_INLINE struct sums sweep_gated(float * S, int64_t d_k, bool pend1, bool pend2,
+        const struct pending * pend, enum gate_kind gate_kind, const float * g, bool read_first,
+        const float * k, const float * q) {
     switch (gate_kind) {
-        case GATE_HEAD:    return sweep_rows(S, d_k, pend1, pend2, pend, GATE_HEAD,    g, read_first, k, q);
-        case GATE_CHANNEL: return sweep_rows(S, d_k, pend1, pend2, pend, GATE_CHANNEL, g, read_first, k, q);
-        default:           return sweep_rows(S, d_k, pend1, pend2, pend, GATE_NONE,    g, read_first, k, q);
+        case GATE_HEAD:
+            return sweep_rows(S, d_k, pend1, pend2, pend, GATE_HEAD, g, read_first, k, q);
+        case GATE_CHANNEL:
+            return sweep_rows(S, d_k, pend1, pend2, pend, GATE_CHANNEL, g, read_first, k, q);
+        default: return sweep_rows(S, d_k, pend1, pend2, pend, GATE_NONE, g, read_first, k, q);
     }
 }
 
 // Completes a pending update (has), gates with g, sums u with k, and p with q where it is given.
-static struct sums sweep_delta(float * S, int64_t d_k, bool has, const struct pending * pend, enum gate_kind gate_kind, const float * g,
-        const float * k, const float * q) {
+static struct sums sweep_delta(float * S, int64_t d_k, bool has, const struct pending * pend,
+        enum gate_kind gate_kind, const float * g, const float * k, const float * q) {
     if (has) {
         return q != NULL ? sweep_gated(S, d_k, true, false, pend, gate_kind, g, false, k, q)
                          : sweep_gated(S, d_k, true, false, pend, gate_kind, g, false, k, NULL);
@@ -144,13 +153,14 @@ static struct sums sweep_delta(float * S, int64_t d_k, bool has, const struct pe
                      : sweep_gated(S, d_k, false, false, pend, gate_kind, g, false, k, NULL);
 }
 
-static struct sums sweep_rank_one(float * S, int64_t d_k, bool has, const struct pending * pend, enum gate_kind gate_kind, const float * g,
-        const float * r, const float * q) {
-    return has ? sweep_gated(S, d_k, true,  true,  pend, gate_kind, g, true, r, q)
+static struct sums sweep_rank_one(float * S, int64_t d_k, bool has, const struct pending * pend,
+        enum gate_kind gate_kind, const float * g, const float * r, const float * q) {
+    return has ? sweep_gated(S, d_k, true, true, pend, gate_kind, g, true, r, q)
                : sweep_gated(S, d_k, false, false, pend, gate_kind, g, true, r, q);
 }
 
-static void step_delta(const struct householder * op, const struct tile * tile, const float * prep) {
+static void step_delta(
+        const struct householder * op, const struct tile * tile, const float * prep) {
     const int64_t d_k   = op->dims.d_k;
     const int64_t n_h   = op->dims.n_h;
     const int64_t width = op->gate_kind == GATE_CHANNEL ? d_k : 1;
@@ -163,17 +173,19 @@ static void step_delta(const struct householder * op, const struct tile * tile, 
         for (int64_t f = 0; f < n_h; ++f) {
             const bool    first = f == 0;
             const bool    last  = f == n_h - 1;
-            const float * k     = prep + l.k + (t*n_h + f)*d_k;
-            const float * v     = tile->x[0] + (t*n_h + f)*TILE;
-            const float   beta  = prep[l.beta + t*n_h + f];
+            const float * k     = prep + l.k + (t * n_h + f) * d_k;
+            const float * v     = tile->x[0] + (t * n_h + f) * TILE;
+            const float   beta  = prep[l.beta + t * n_h + f];
 
             const struct sums sums = sweep_delta(tile->S, d_k, pend.k1 != NULL, &pend,
-                    first ? op->gate_kind : GATE_NONE, prep + l.gate + t*width, k, last ? prep + l.q + t*d_k : NULL);
+                    first ? op->gate_kind : GATE_NONE, prep + l.gate + t * width, k,
+                    last ? prep + l.q + t * d_k : NULL);
 
             pend.k1 = k;
             pend.d1 = vec2_scale(beta, vec2_sub(vec2_load(v), sums.u)); // δ
             if (last) {
-                vec2_store(tile->y + t*TILE, vec2_scale(op->scale, vec2_fma(prep[l.qk + t], pend.d1, sums.p)));
+                vec2_store(tile->y + t * TILE,
+                        vec2_scale(op->scale, vec2_fma(prep[l.qk + t], pend.d1, sums.p)));
             }
         }
     }
@@ -182,7 +194,8 @@ static void step_delta(const struct householder * op, const struct tile * tile, 
     }
 }
 
-static void step_rank_one(const struct householder * op, const struct tile * tile, const float * prep) {
+static void step_rank_one(
+        const struct householder * op, const struct tile * tile, const float * prep) {
     const int64_t d_k   = op->dims.d_k;
     const int64_t width = op->gate_kind == GATE_CHANNEL ? d_k : 1;
 
@@ -191,15 +204,15 @@ static void step_rank_one(const struct householder * op, const struct tile * til
     struct pending pend = { 0 };
 
     for (int64_t t = 0; t < tile->t1 - tile->t0; ++t) {
-        const struct sums sums = sweep_rank_one(tile->S, d_k, pend.k1 != NULL, &pend,
-                op->gate_kind, prep + l.gate + t*width, prep + l.r + t*d_k, prep + l.q + t*d_k);
+        const struct sums sums = sweep_rank_one(tile->S, d_k, pend.k1 != NULL, &pend, op->gate_kind,
+                prep + l.gate + t * width, prep + l.r + t * d_k, prep + l.q + t * d_k);
 
-        pend.k1 = prep + l.w + t*d_k;
-        pend.k2 = prep + l.k + t*d_k;
-        pend.d1 = vec2_scale(-1.0f, sums.u);
-        pend.d2 = vec2_load(tile->x[0] + t*TILE); // v
+        pend.k1      = prep + l.w + t * d_k;
+        pend.k2      = prep + l.k + t * d_k;
+        pend.d1      = vec2_scale(-1.0f, sums.u);
+        pend.d2      = vec2_load(tile->x[0] + t * TILE); // v
         const vec2 o = vec2_fma(prep[l.qk + t], pend.d2, vec2_fma(prep[l.qw + t], pend.d1, sums.p));
-        vec2_store(tile->y + t*TILE, vec2_scale(op->scale, o));
+        vec2_store(tile->y + t * TILE, vec2_scale(op->scale, o));
     }
     if (pend.k1 != NULL) {
         sweep_rows(tile->S, d_k, true, true, &pend, GATE_NONE, NULL, false, NULL, NULL);

@@ -2,25 +2,26 @@
 //
 //     S ← g ∘ S;   for each factor:  u = Sᵀ k,  δ = β (v − u),  S ← S + k δᵀ;   o = scale · Sᵀ q
 //
-// What householder-step.c does to a tile, operation by operation, so that the bits are the same. The state goes through once to be read, and
-// once more for each factor to be written; the gate is applied again rather than stored in between.
+// What householder-step.c does to a tile, operation by operation, so that the bits are the same.
+// The state goes through once to be read, and once more for each factor to be written; the gate is
+// applied again rather than stored in between.
 
 #include "householder.h"
 
 // u, p, δ, and −u of the form with r and w, each [d_v]
 int64_t householder_token_size(const struct scan_dims * dims) {
-    return 4*dims->d_v;
+    return 4 * dims->d_v;
 }
 
 struct rows {
-    const float * in;       // [d_k][d_v]
+    const float * in; // [d_k][d_v]
     float *       out;
-    const float * g;        // [d_k] or [1]
-    const float * k1, * d1; // the pending update S ← S + k1 d1ᵀ, [d_k] and [d_v]
-    const float * k2, * d2; // and + k2 d2ᵀ
-    const float * k;        // u = Sᵀ k
-    const float * q;        // p = Sᵀ q
-    float *       u, * p;
+    const float * g;       // [d_k] or [1]
+    const float * k1, *d1; // the pending update S ← S + k1 d1ᵀ, [d_k] and [d_v]
+    const float * k2, *d2; // and + k2 d2ᵀ
+    const float * k;       // u = Sᵀ k
+    const float * q;       // p = Sᵀ q
+    float *       u, *p;
 };
 
 // Which parts of a sweep are wanted. Constants at every call.
@@ -32,7 +33,8 @@ struct what {
 };
 
 // n rows from row i on, the vector of columns at c
-SIMD_INLINE void sweep_cols(const struct rows * x, struct what w, int64_t d_v, int64_t i, int n, int64_t c, int64_t cols) {
+SIMD_INLINE void sweep_cols(const struct rows * x, struct what w, int64_t d_v, int64_t i, int n,
+        int64_t c, int64_t cols) {
     const bool full = cols == VEC;
     vec        u    = { 0.0f };
     vec        p    = { 0.0f };
@@ -43,10 +45,12 @@ SIMD_INLINE void sweep_cols(const struct rows * x, struct what w, int64_t d_v, i
         p = full ? vec_load(x->p + c) : vec_load_n(x->p + c, cols);
     }
     for (int64_t r = i; r < i + n; ++r) {
-        if (!w.n_pend && c % LINE == 0) { // the first sweep: the state comes from memory, a few rows of it at a time
-            __builtin_prefetch(x->in + (r + 4*TOKEN_ROWS)*d_v + c);
+        if (!w.n_pend &&
+                c % LINE ==
+                        0) { // the first sweep: the state comes from memory, a few rows of it at a time
+            __builtin_prefetch(x->in + (r + 4 * TOKEN_ROWS) * d_v + c);
         }
-        vec s = full ? vec_load(x->in + r*d_v + c) : vec_load_n(x->in + r*d_v + c, cols);
+        vec s = full ? vec_load(x->in + r * d_v + c) : vec_load_n(x->in + r * d_v + c, cols);
         if (w.read_k && w.read_first) {
             u = vec_fma(vec_set1(x->k[r]), s, u);
         }
@@ -54,16 +58,18 @@ SIMD_INLINE void sweep_cols(const struct rows * x, struct what w, int64_t d_v, i
             s *= vec_set1(x->g[w.gate == GATE_CHANNEL ? r : 0]);
         }
         if (w.n_pend > 0) {
-            s = vec_fma(vec_set1(x->k1[r]), full ? vec_load(x->d1 + c) : vec_load_n(x->d1 + c, cols), s);
+            s = vec_fma(vec_set1(x->k1[r]),
+                    full ? vec_load(x->d1 + c) : vec_load_n(x->d1 + c, cols), s);
         }
         if (w.n_pend > 1) {
-            s = vec_fma(vec_set1(x->k2[r]), full ? vec_load(x->d2 + c) : vec_load_n(x->d2 + c, cols), s);
+            s = vec_fma(vec_set1(x->k2[r]),
+                    full ? vec_load(x->d2 + c) : vec_load_n(x->d2 + c, cols), s);
         }
         if (w.n_pend > 0) {
             if (full) {
-                vec_store(x->out + r*d_v + c, s);
+                vec_store(x->out + r * d_v + c, s);
             } else {
-                vec_store_n(x->out + r*d_v + c, s, cols);
+                vec_store_n(x->out + r * d_v + c, s, cols);
             }
         }
         if (w.read_k && !w.read_first) {
@@ -81,10 +87,13 @@ SIMD_INLINE void sweep_cols(const struct rows * x, struct what w, int64_t d_v, i
     }
 }
 
-SIMD_INLINE void sweep_rows(const struct rows * rows, struct what w, const struct scan_dims * dims, const struct token * token) {
+SIMD_INLINE void sweep_rows(const struct rows * rows, struct what w, const struct scan_dims * dims,
+        const struct token * token) {
     const struct rows x    = *rows;
     const int64_t     d_v  = dims->d_v;
-    const int         step = w.read_k || w.read_q ? TOKEN_ROWS : 1; // without sums a row is best taken alone, from end to end
+    const int         step = w.read_k || w.read_q
+                                     ? TOKEN_ROWS
+                                     : 1; // without sums a row is best taken alone, from end to end
     int64_t           i    = 0;
     for (; i + step <= dims->d_k; i += step) {
         int64_t c = token->col0;
@@ -103,31 +112,47 @@ SIMD_INLINE void sweep_rows(const struct rows * rows, struct what w, const struc
 }
 
 // The sweep with the gate as a constant.
-SIMD_INLINE void sweep_gated(const struct rows * x, enum gate_kind gate, struct what w, const struct scan_dims * dims, const struct token * token) {
+SIMD_INLINE void sweep_gated(const struct rows * x, enum gate_kind gate, struct what w,
+        const struct scan_dims * dims, const struct token * token) {
     switch (gate) {
-        case GATE_HEAD:    w.gate = GATE_HEAD;    sweep_rows(x, w, dims, token); break;
-        case GATE_CHANNEL: w.gate = GATE_CHANNEL; sweep_rows(x, w, dims, token); break;
-        default:           w.gate = GATE_NONE;    sweep_rows(x, w, dims, token); break;
+        case GATE_HEAD:
+            w.gate = GATE_HEAD;
+            sweep_rows(x, w, dims, token);
+            break;
+        case GATE_CHANNEL:
+            w.gate = GATE_CHANNEL;
+            sweep_rows(x, w, dims, token);
+            break;
+        default:
+            w.gate = GATE_NONE;
+            sweep_rows(x, w, dims, token);
+            break;
     }
 }
 
-static void sweep(const struct rows * x, enum gate_kind gate, bool pend, bool last, const struct scan_dims * dims, const struct token * token) {
+static void sweep(const struct rows * x, enum gate_kind gate, bool pend, bool last,
+        const struct scan_dims * dims, const struct token * token) {
     if (pend) {
         if (last) {
-            sweep_gated(x, gate, (struct what) { .n_pend = 1, .read_k = true, .read_q = true  }, dims, token);
+            sweep_gated(x, gate, (struct what) { .n_pend = 1, .read_k = true, .read_q = true },
+                    dims, token);
         } else {
-            sweep_gated(x, gate, (struct what) { .n_pend = 1, .read_k = true, .read_q = false }, dims, token);
+            sweep_gated(x, gate, (struct what) { .n_pend = 1, .read_k = true, .read_q = false },
+                    dims, token);
         }
     } else {
         if (last) {
-            sweep_gated(x, gate, (struct what) { .n_pend = 0, .read_k = true, .read_q = true  }, dims, token);
+            sweep_gated(x, gate, (struct what) { .n_pend = 0, .read_k = true, .read_q = true },
+                    dims, token);
         } else {
-            sweep_gated(x, gate, (struct what) { .n_pend = 0, .read_k = true, .read_q = false }, dims, token);
+            sweep_gated(x, gate, (struct what) { .n_pend = 0, .read_k = true, .read_q = false },
+                    dims, token);
         }
     }
 }
 
-static void token_delta(const struct householder * op, const struct token * token, struct rows * x, float * delta) {
+static void token_delta(
+        const struct householder * op, const struct token * token, struct rows * x, float * delta) {
     const struct scan_dims * dims = &op->dims;
     const int64_t            h    = token->h;
     enum gate_kind           gate = op->gate_kind;
@@ -136,8 +161,8 @@ static void token_delta(const struct householder * op, const struct token * toke
         const bool    last = f == dims->n_h - 1;
         const float * v    = tokens_row(&op->v, h, f, token->t);
         const float   beta = tokens_row(&op->beta, h, f, token->t)[0];
-        x->k = tokens_row(&op->k, h, f, token->t);
-        memset(x->u + token->col0, 0, (size_t) (token->col1 - token->col0)*sizeof(float));
+        x->k               = tokens_row(&op->k, h, f, token->t);
+        memset(x->u + token->col0, 0, (size_t) (token->col1 - token->col0) * sizeof(float));
         sweep(x, gate, f > 0, last, dims, token);
 
         if (f > 0) { // the gate and the update before are in the state now
@@ -145,34 +170,36 @@ static void token_delta(const struct householder * op, const struct token * toke
             gate  = GATE_NONE;
         }
         for (int64_t c = token->col0; c < token->col1; ++c) {
-            delta[c] = beta*(v[c] - x->u[c]);
+            delta[c] = beta * (v[c] - x->u[c]);
         }
         x->k1 = x->k;
         x->d1 = delta;
     }
     const float qk = vec_dot(x->q, x->k, dims->d_k);
     for (int64_t c = token->col0; c < token->col1; ++c) {
-        token->y[c] = op->scale*fma1(qk, delta[c], x->p[c]);
+        token->y[c] = op->scale * fma1(qk, delta[c], x->p[c]);
     }
     sweep_gated(x, gate, (struct what) { .n_pend = 1 }, dims, token);
 }
 
-static void token_rank_one(const struct householder * op, const struct token * token, struct rows * x, float * minus_u) {
+static void token_rank_one(const struct householder * op, const struct token * token,
+        struct rows * x, float * minus_u) {
     const struct scan_dims * dims = &op->dims;
 
-    memset(x->u + token->col0, 0, (size_t) (token->col1 - token->col0)*sizeof(float));
+    memset(x->u + token->col0, 0, (size_t) (token->col1 - token->col0) * sizeof(float));
     x->k = tokens_row(&op->r, token->h, 0, token->t);
-    sweep_gated(x, op->gate_kind, (struct what) { .read_first = true, .read_k = true, .read_q = true }, dims, token);
+    sweep_gated(x, op->gate_kind,
+            (struct what) { .read_first = true, .read_k = true, .read_q = true }, dims, token);
 
-    x->k1 = tokens_row(&op->w, token->h, 0, token->t);
-    x->k2 = tokens_row(&op->k, token->h, 0, token->t);
-    x->d1 = minus_u;
-    x->d2 = tokens_row(&op->v, token->h, 0, token->t);
+    x->k1          = tokens_row(&op->w, token->h, 0, token->t);
+    x->k2          = tokens_row(&op->k, token->h, 0, token->t);
+    x->d1          = minus_u;
+    x->d2          = tokens_row(&op->v, token->h, 0, token->t);
     const float qw = vec_dot(x->q, x->k1, dims->d_k);
     const float qk = vec_dot(x->q, x->k2, dims->d_k);
     for (int64_t c = token->col0; c < token->col1; ++c) {
         minus_u[c]  = -x->u[c];
-        token->y[c] = op->scale*fma1(qk, x->d2[c], fma1(qw, minus_u[c], x->p[c]));
+        token->y[c] = op->scale * fma1(qk, x->d2[c], fma1(qw, minus_u[c], x->p[c]));
     }
     sweep_gated(x, op->gate_kind, (struct what) { .n_pend = 2 }, dims, token);
 }
@@ -189,6 +216,6 @@ void householder_token_run(const void * ctx, const struct token * token, float *
         .u   = work,
         .p   = work + d_v,
     };
-    memset(x.p + token->col0, 0, (size_t) (token->col1 - token->col0)*sizeof(float));
-    (op->r.data != NULL ? token_rank_one : token_delta)(op, token, &x, work + 2*d_v);
+    memset(x.p + token->col0, 0, (size_t) (token->col1 - token->col0) * sizeof(float));
+    (op->r.data != NULL ? token_rank_one : token_delta)(op, token, &x, work + 2 * d_v);
 }

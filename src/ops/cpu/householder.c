@@ -25,8 +25,9 @@ static void chunk_run(const void * op, const struct tile * tile, const float * p
     pair_run(&pair, tile, prep);
 }
 
-static const struct tile_kernel kernel_step  = { householder_step_prepare, householder_step_run, householder_token_run };
-static const struct tile_kernel kernel_chunk = { chunk_prepare,            chunk_run,            householder_token_run };
+static const struct tile_kernel kernel_step  = { householder_step_prepare, householder_step_run,
+     householder_token_run };
+static const struct tile_kernel kernel_chunk = { chunk_prepare, chunk_run, householder_token_run };
 
 static int64_t prep_floats(const struct scan_dims * dims) {
     const int64_t step  = householder_step_size(dims);
@@ -40,7 +41,8 @@ size_t householder_work_size(const struct ggml_tensor * op, int n_threads) {
     const struct scan_dims dims      = scan_dims_get(op);
     const int64_t          tiles     = tile_scan_floats(&dims, prep_floats(&dims));
     const int64_t          reference = dims.head_size + dims.d_v;
-    return (size_t) (n_threads*(tiles > reference ? tiles : reference))*sizeof(float) + VEC_BYTES;
+    return (size_t) (n_threads * (tiles > reference ? tiles : reference)) * sizeof(float) +
+           VEC_BYTES;
 }
 
 void householder_forward(const struct ggml_compute_params * params, struct ggml_tensor * dst) {
@@ -51,14 +53,16 @@ void householder_forward(const struct ggml_compute_params * params, struct ggml_
     const struct householder op = {
         .dims      = dims,
         .path      = p.path,
-        .q         = tokens_of(dst->src[HOUSEHOLDER_SRC_Q],    dims.n_head),
-        .k         = tokens_of(dst->src[HOUSEHOLDER_SRC_K],    dims.n_head),
-        .v         = tokens_of(dst->src[HOUSEHOLDER_SRC_V],    dims.n_head),
+        .q         = tokens_of(dst->src[HOUSEHOLDER_SRC_Q], dims.n_head),
+        .k         = tokens_of(dst->src[HOUSEHOLDER_SRC_K], dims.n_head),
+        .v         = tokens_of(dst->src[HOUSEHOLDER_SRC_V], dims.n_head),
         .beta      = tokens_of(dst->src[HOUSEHOLDER_SRC_BETA], dims.n_head),
-        .gate      = tokens_of(gate,                           dims.n_head),
-        .r         = tokens_of(dst->src[HOUSEHOLDER_SRC_R],    dims.n_head),
-        .w         = tokens_of(dst->src[HOUSEHOLDER_SRC_W],    dims.n_head),
-        .gate_kind = gate == NULL ? GATE_NONE : gate->ne[0] == 1 ? GATE_HEAD : GATE_CHANNEL,
+        .gate      = tokens_of(gate, dims.n_head),
+        .r         = tokens_of(dst->src[HOUSEHOLDER_SRC_R], dims.n_head),
+        .w         = tokens_of(dst->src[HOUSEHOLDER_SRC_W], dims.n_head),
+        .gate_kind = gate == NULL       ? GATE_NONE
+                     : gate->ne[0] == 1 ? GATE_HEAD
+                                        : GATE_CHANNEL,
         .scale     = p.scale,
     };
     const struct tile_scan scan = {
@@ -66,7 +70,8 @@ void householder_forward(const struct ggml_compute_params * params, struct ggml_
         .dims        = dims,
         .x           = { op.v },
         .prep_floats = prep_floats(&dims),
-        .kernel      = op.path == GGML_SCAN_PATH_STEP || op.r.data != NULL ? &kernel_step : &kernel_chunk,
+        .kernel =
+                op.path == GGML_SCAN_PATH_STEP || op.r.data != NULL ? &kernel_step : &kernel_chunk,
     };
 
     tile_scan_forward(params, dst, &scan, work_aligned(params->wdata));

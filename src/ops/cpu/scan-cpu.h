@@ -22,41 +22,45 @@ static inline struct tokens tokens_of(const struct ggml_tensor * x, int64_t n_he
         .data      = x->data,
         .nb_head   = x->nb[1],
         .nb_factor = x->nb[2],
-        .nb_token  = x->ne[3] == 1 ? 0 : x->nb[3], // one row for all tokens: a constant gate, a bonus
-        .share     = n_head / x->ne[1],
+        .nb_token =
+                x->ne[3] == 1 ? 0 : x->nb[3], // one row for all tokens: a constant gate, a bonus
+        .share = n_head / x->ne[1],
     };
 }
 
 SIMD_INLINE const float * tokens_row(const struct tokens * x, int64_t h, int64_t j, int64_t t) {
     const int64_t head = x->share == 1 ? h : h / x->share; // a division for every row would be felt
-    return (const float *) (x->data + head*x->nb_head + j*x->nb_factor + t*x->nb_token);
+    return (const float *) (x->data + head * x->nb_head + j * x->nb_factor + t * x->nb_token);
 }
 
 // State of head h in a slot.
-static inline float * slot_head(const struct ggml_tensor * op, int64_t slot, int64_t h, int64_t head_size) {
+static inline float * slot_head(
+        const struct ggml_tensor * op, int64_t slot, int64_t h, int64_t head_size) {
     const struct ggml_tensor * state = op->src[SCAN_SRC_STATE];
-    return (float *) ((char *) state->data + slot*state->nb[1]) + h*head_size;
+    return (float *) ((char *) state->data + slot * state->nb[1]) + h * head_size;
 }
 
 // The work buffer from its first address that a vector may be stored at.
 static inline float * work_aligned(void * wdata) {
-    return (float *) (((uintptr_t) wdata + VEC_BYTES - 1)/VEC_BYTES*VEC_BYTES);
+    return (float *) (((uintptr_t) wdata + VEC_BYTES - 1) / VEC_BYTES * VEC_BYTES);
 }
 
-// The answer for a sequence whose ids are out of range: NaN for those of its tokens that exist, and no state is touched.
-void scan_fill_nan(struct ggml_tensor * dst, const struct scan_dims * dims, const struct scan_seq * seq);
+// The answer for a sequence whose ids are out of range: NaN for those of its tokens that exist, and
+// no state is touched.
+void scan_fill_nan(
+        struct ggml_tensor * dst, const struct scan_dims * dims, const struct scan_seq * seq);
 
 //
 // The kernels
 //
-void   householder_reference(const struct ggml_compute_params * params, struct ggml_tensor * dst);
-void   signed_reference     (const struct ggml_compute_params * params, struct ggml_tensor * dst);
+void householder_reference(const struct ggml_compute_params * params, struct ggml_tensor * dst);
+void signed_reference(const struct ggml_compute_params * params, struct ggml_tensor * dst);
 
-void   householder_forward  (const struct ggml_compute_params * params, struct ggml_tensor * dst);
+void householder_forward(const struct ggml_compute_params * params, struct ggml_tensor * dst);
 size_t householder_work_size(const struct ggml_tensor * op, int n_threads);
 
-void   signed_forward       (const struct ggml_compute_params * params, struct ggml_tensor * dst);
-size_t signed_work_size     (const struct ggml_tensor * op, int n_threads);
+void signed_forward(const struct ggml_compute_params * params, struct ggml_tensor * dst);
+size_t signed_work_size(const struct ggml_tensor * op, int n_threads);
 
-void   short_conv_forward   (const struct ggml_compute_params * params, struct ggml_tensor * dst);
-size_t short_conv_work_size (const struct ggml_tensor * op, int n_threads);
+void short_conv_forward(const struct ggml_compute_params * params, struct ggml_tensor * dst);
+size_t short_conv_work_size(const struct ggml_tensor * op, int n_threads);

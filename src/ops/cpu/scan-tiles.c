@@ -1,11 +1,11 @@
 #include "scan-tiles.h"
 
 static int64_t tiles_of(const struct scan_dims * dims) {
-    return (dims->d_v + TILE - 1)/TILE;
+    return (dims->d_v + TILE - 1) / TILE;
 }
 
 int64_t tile_scan_block(const struct scan_dims * dims) {
-    return dims->n_h < BLOCK_ROWS ? BLOCK_ROWS/dims->n_h : 1;
+    return dims->n_h < BLOCK_ROWS ? BLOCK_ROWS / dims->n_h : 1;
 }
 
 // What a thread works in; places in its floats.
@@ -17,26 +17,27 @@ struct layout {
 };
 
 static struct layout layout_of(const struct scan_dims * dims) {
-    const int64_t columns = TILE*tiles_of(dims);
+    const int64_t columns = TILE * tiles_of(dims);
     const int64_t tokens  = tile_scan_block(dims);
     struct layout l;
     l.S    = 0;
-    l.x[0] = l.S    + dims->d_k*columns;
-    l.x[1] = l.x[0] + tokens*dims->n_h*columns;
-    l.y    = l.x[1] + tokens*dims->n_h*columns;
-    l.prep = l.y    + tokens*columns;
+    l.x[0] = l.S + dims->d_k * columns;
+    l.x[1] = l.x[0] + tokens * dims->n_h * columns;
+    l.y    = l.x[1] + tokens * dims->n_h * columns;
+    l.prep = l.y + tokens * columns;
     return l;
 }
 
 int64_t tile_scan_floats(const struct scan_dims * dims, int64_t prep_floats) {
-    return (layout_of(dims).prep + prep_floats + VEC - 1)/VEC*VEC;
+    return (layout_of(dims).prep + prep_floats + VEC - 1) / VEC * VEC;
 }
 
 //
 // Between a batch and what is packed of it
 //
 
-void rows_pack(float * packed, const struct tokens * x, int64_t h, int64_t n_factors, int64_t t0, int64_t t1, int64_t width) {
+void rows_pack(float * packed, const struct tokens * x, int64_t h, int64_t n_factors, int64_t t0,
+        int64_t t1, int64_t width) {
     for (int64_t t = t0; t < t1; ++t) {
         for (int64_t f = 0; f < n_factors; ++f) {
             row_copy(packed, row_ahead(x, h, f, t, width), width);
@@ -46,41 +47,43 @@ void rows_pack(float * packed, const struct tokens * x, int64_t h, int64_t n_fac
 }
 
 static int64_t tile_cols(const struct scan_dims * dims, int64_t tile) {
-    return dims->d_v - tile*TILE < TILE ? dims->d_v - tile*TILE : TILE;
+    return dims->d_v - tile * TILE < TILE ? dims->d_v - tile * TILE : TILE;
 }
 
 // The columns of tiles tile0 .. tile1 − 1; those beyond the right edge read as zero.
-static void cols_pack(float * packed, const struct tokens * x, const struct scan_dims * dims, int64_t h, int64_t t0, int64_t t1,
-        int64_t tile0, int64_t tile1) {
-    const int64_t n = (t1 - t0)*dims->n_h;
+static void cols_pack(float * packed, const struct tokens * x, const struct scan_dims * dims,
+        int64_t h, int64_t t0, int64_t t1, int64_t tile0, int64_t tile1) {
+    const int64_t n  = (t1 - t0) * dims->n_h;
     float *       to = packed;
     for (int64_t t = t0; t < t1; ++t) {
-        for (int64_t f = 0; f < dims->n_h; ++f, to += TILE) { // to: this row in the first tile of the head
+        for (int64_t f = 0; f < dims->n_h;
+                ++f, to += TILE) { // to: this row in the first tile of the head
             const float * row = row_ahead(x, h, f, t, dims->d_v);
             for (int64_t i = tile0; i < tile1; ++i) {
                 const int64_t cols = tile_cols(dims, i);
                 if (cols == TILE) {
-                    vec2_store(to + i*n*TILE, vec2_load(row + i*TILE));
+                    vec2_store(to + i * n * TILE, vec2_load(row + i * TILE));
                 } else {
-                    memset(to + i*n*TILE, 0, TILE*sizeof(float));
-                    memcpy(to + i*n*TILE, row + i*TILE, (size_t) cols*sizeof(float));
+                    memset(to + i * n * TILE, 0, TILE * sizeof(float));
+                    memcpy(to + i * n * TILE, row + i * TILE, (size_t) cols * sizeof(float));
                 }
             }
         }
     }
 }
 
-static void cols_unpack(struct ggml_tensor * dst, const float * packed, const struct scan_dims * dims, int64_t h, int64_t t0, int64_t t1,
-        int64_t tile0, int64_t tile1) {
+static void cols_unpack(struct ggml_tensor * dst, const float * packed,
+        const struct scan_dims * dims, int64_t h, int64_t t0, int64_t t1, int64_t tile0,
+        int64_t tile1) {
     const int64_t n = t1 - t0;
     for (int64_t t = t0; t < t1; ++t, packed += TILE) {
-        float * row = (float *) dst->data + (t*dims->n_head + h)*dims->d_v;
+        float * row = (float *) dst->data + (t * dims->n_head + h) * dims->d_v;
         for (int64_t i = tile0; i < tile1; ++i) {
             const int64_t cols = tile_cols(dims, i);
             if (cols == TILE) {
-                vec2_store(row + i*TILE, vec2_load(packed + i*n*TILE));
+                vec2_store(row + i * TILE, vec2_load(packed + i * n * TILE));
             } else {
-                memcpy(row + i*TILE, packed + i*n*TILE, (size_t) cols*sizeof(float));
+                memcpy(row + i * TILE, packed + i * n * TILE, (size_t) cols * sizeof(float));
             }
         }
     }
@@ -90,16 +93,17 @@ static void cols_unpack(struct ggml_tensor * dst, const float * packed, const st
 // Between a state and its tiles
 //
 
-static void tile_load(const struct tile * tile, const float * state, const struct scan_dims * dims) {
+static void tile_load(
+        const struct tile * tile, const float * state, const struct scan_dims * dims) {
     const float * from = state + tile->col;
     if (tile->cols == TILE) {
         for (int64_t i = 0; i < dims->d_k; ++i) {
-            vec2_store(tile->S + i*TILE, vec2_load(from + i*dims->d_v));
+            vec2_store(tile->S + i * TILE, vec2_load(from + i * dims->d_v));
         }
     } else {
-        memset(tile->S, 0, (size_t) (dims->d_k*TILE)*sizeof(float));
+        memset(tile->S, 0, (size_t) (dims->d_k * TILE) * sizeof(float));
         for (int64_t i = 0; i < dims->d_k; ++i) {
-            memcpy(tile->S + i*TILE, from + i*dims->d_v, (size_t) tile->cols*sizeof(float));
+            memcpy(tile->S + i * TILE, from + i * dims->d_v, (size_t) tile->cols * sizeof(float));
         }
     }
 }
@@ -108,19 +112,22 @@ static void tile_store(const struct tile * tile, float * state, const struct sca
     float * to = state + tile->col;
     if (tile->cols == TILE) {
         for (int64_t i = 0; i < dims->d_k; ++i) {
-            vec2_store(to + i*dims->d_v, vec2_load(tile->S + i*TILE));
+            vec2_store(to + i * dims->d_v, vec2_load(tile->S + i * TILE));
         }
     } else {
         for (int64_t i = 0; i < dims->d_k; ++i) {
-            memcpy(to + i*dims->d_v, tile->S + i*TILE, (size_t) tile->cols*sizeof(float));
+            memcpy(to + i * dims->d_v, tile->S + i * TILE, (size_t) tile->cols * sizeof(float));
         }
     }
 }
 
-// Stores the state after all but `back` of the sequence's tokens where it is wanted: in the slot of the sequence, in that of a snapshot.
-static void tile_keep(const struct tile * tile, const struct ggml_tensor * dst, const struct scan_dims * dims, const struct scan_seq * seq,
-        int64_t back) {
-    const int64_t slot = back == 0 ? seq->slot_out : back <= dims->n_snap ? seq->snaps[back - 1] : -1;
+// Stores the state after all but `back` of the sequence's tokens where it is wanted: in the slot of
+// the sequence, in that of a snapshot.
+static void tile_keep(const struct tile * tile, const struct ggml_tensor * dst,
+        const struct scan_dims * dims, const struct scan_seq * seq, int64_t back) {
+    const int64_t slot = back == 0              ? seq->slot_out
+                         : back <= dims->n_snap ? seq->snaps[back - 1]
+                                                : -1;
     if (slot >= 0) {
         tile_store(tile, slot_head(dst, slot, tile->h, dims->head_size), dims);
     }
@@ -135,12 +142,12 @@ struct task {
     int64_t tile0, tile1;
 };
 
-// Runs of tiles that a head is divided into: as few as still give every thread several tasks, because what is prepared for the
-// tiles of a head is prepared once a run.
+// Runs of tiles that a head is divided into: as few as still give every thread several tasks,
+// because what is prepared for the tiles of a head is prepared once a run.
 static int64_t runs_of(const struct scan_dims * dims, int n_threads) {
-    const int64_t heads = dims->n_head*dims->n_seqs;
+    const int64_t heads = dims->n_head * dims->n_seqs;
     int64_t       runs  = 1;
-    while (n_threads > 1 && heads*runs < 4*n_threads && runs < tiles_of(dims)) {
+    while (n_threads > 1 && heads * runs < 4 * n_threads && runs < tiles_of(dims)) {
         runs++;
     }
     return runs;
@@ -152,13 +159,15 @@ static struct task task_get(const struct scan_dims * dims, int64_t runs, int64_t
     return (struct task) {
         .s     = head / dims->n_head,
         .h     = head % dims->n_head,
-        .tile0 = tiles_of(dims)*run/runs,
-        .tile1 = tiles_of(dims)*(run + 1)/runs,
+        .tile0 = tiles_of(dims) * run / runs,
+        .tile1 = tiles_of(dims) * (run + 1) / runs,
     };
 }
 
-// The end of the block that starts after n tokens: where the next snapshot is due, at most BLOCK_ROWS factors on, and not beyond `last`.
-static int64_t block_end(const struct scan_dims * dims, const struct scan_seq * seq, int64_t n, int64_t last) {
+// The end of the block that starts after n tokens: where the next snapshot is due, at most
+// BLOCK_ROWS factors on, and not beyond `last`.
+static int64_t block_end(
+        const struct scan_dims * dims, const struct scan_seq * seq, int64_t n, int64_t last) {
     const int64_t tokens = tile_scan_block(dims);
     const int64_t end    = n + tokens < last ? n + tokens : last;
     const int64_t oldest = seq->count - dims->n_snap;
@@ -171,14 +180,16 @@ static int64_t block_end(const struct scan_dims * dims, const struct scan_seq * 
 }
 
 // The columns of a head from one place to another.
-static void cols_copy(float * to, const float * from, const struct scan_dims * dims, int64_t col0, int64_t col1) {
+static void cols_copy(
+        float * to, const float * from, const struct scan_dims * dims, int64_t col0, int64_t col1) {
     for (int64_t i = 0; i < dims->d_k; ++i) {
-        memcpy(to + i*dims->d_v + col0, from + i*dims->d_v + col0, (size_t) (col1 - col0)*sizeof(float));
+        memcpy(to + i * dims->d_v + col0, from + i * dims->d_v + col0,
+                (size_t) (col1 - col0) * sizeof(float));
     }
 }
 
-static void task_token(struct ggml_tensor * dst, const struct tile_scan * scan, const struct scan_seq * seq, const struct task * task,
-        float * work) {
+static void task_token(struct ggml_tensor * dst, const struct tile_scan * scan,
+        const struct scan_seq * seq, const struct task * task, float * work) {
     const struct scan_dims * dims = &scan->dims;
 
     struct token token = {
@@ -186,25 +197,30 @@ static void task_token(struct ggml_tensor * dst, const struct tile_scan * scan, 
         .out  = slot_head(dst, seq->slot_out, task->h, dims->head_size),
         .h    = task->h,
         .t    = seq->first,
-        .col0 = task->tile0*TILE,
-        .col1 = task->tile1*TILE < dims->d_v ? task->tile1*TILE : dims->d_v,
-        .y    = (float *) dst->data + (seq->first*dims->n_head + task->h)*dims->d_v,
+        .col0 = task->tile0 * TILE,
+        .col1 = task->tile1 * TILE < dims->d_v ? task->tile1 * TILE : dims->d_v,
+        .y    = (float *) dst->data + (seq->first * dims->n_head + task->h) * dims->d_v,
     };
     if (token.in == NULL) {
         for (int64_t i = 0; i < dims->d_k; ++i) {
-            memset(token.out + i*dims->d_v + token.col0, 0, (size_t) (token.col1 - token.col0)*sizeof(float));
+            memset(token.out + i * dims->d_v + token.col0, 0,
+                    (size_t) (token.col1 - token.col0) * sizeof(float));
         }
         token.in = token.out;
     }
-    if (dims->n_snap > 0 && seq->snaps[0] >= 0 && seq->snaps[0] != seq->slot_in) { // the state before the token
-        cols_copy(slot_head(dst, seq->snaps[0], task->h, dims->head_size), token.in, dims, token.col0, token.col1);
+    if (dims->n_snap > 0 && seq->snaps[0] >= 0 &&
+            seq->snaps[0] != seq->slot_in) { // the state before the token
+        cols_copy(slot_head(dst, seq->snaps[0], task->h, dims->head_size), token.in, dims,
+                token.col0, token.col1);
     }
     scan->kernel->token(scan->op, &token, work + layout_of(dims).prep);
 }
 
-// The tokens of a sequence from number `n` up to `last`. Between two such runs the state lies in the slot that is written.
-static void task_run(struct ggml_tensor * dst, const struct tile_scan * scan, const struct scan_seq * seq, const struct task * task,
-        int64_t n, int64_t last, float * work) {
+// The tokens of a sequence from number `n` up to `last`. Between two such runs the state lies in
+// the slot that is written.
+static void task_run(struct ggml_tensor * dst, const struct tile_scan * scan,
+        const struct scan_seq * seq, const struct task * task, int64_t n, int64_t last,
+        float * work) {
     const struct scan_dims *   dims   = &scan->dims;
     const struct tile_kernel * kernel = scan->kernel;
     const struct layout        l      = layout_of(dims);
@@ -223,21 +239,21 @@ static void task_run(struct ggml_tensor * dst, const struct tile_scan * scan, co
         }
         for (int64_t i = task->tile0; i < task->tile1; ++i) {
             struct tile tile = {
-                .S    = work + l.S + (one_block ? 0 : i*dims->d_k*TILE),
+                .S    = work + l.S + (one_block ? 0 : i * dims->d_k * TILE),
                 .h    = task->h,
-                .col  = i*TILE,
+                .col  = i * TILE,
                 .cols = tile_cols(dims, i),
                 .t0   = t0,
                 .t1   = t1,
-                .y    = work + l.y + i*(t1 - t0)*TILE,
+                .y    = work + l.y + i * (t1 - t0) * TILE,
             };
             for (int c = 0; c < COLS_MAX; ++c) {
-                tile.x[c] = work + l.x[c] + i*(t1 - t0)*dims->n_h*TILE;
+                tile.x[c] = work + l.x[c] + i * (t1 - t0) * dims->n_h * TILE;
             }
             if (n == first) {
                 const int64_t slot = first == 0 ? seq->slot_in : seq->slot_out;
                 if (slot < 0) {
-                    memset(tile.S, 0, (size_t) (dims->d_k*TILE)*sizeof(float));
+                    memset(tile.S, 0, (size_t) (dims->d_k * TILE) * sizeof(float));
                 } else {
                     tile_load(&tile, slot_head(dst, slot, task->h, dims->head_size), dims);
                 }
@@ -256,21 +272,24 @@ static void task_run(struct ggml_tensor * dst, const struct tile_scan * scan, co
     } while (n < last);
 }
 
-// Tokens that all heads go through before the next ones: WINDOW bytes of the widest input, in whole blocks.
+// Tokens that all heads go through before the next ones: WINDOW bytes of the widest input, in whole
+// blocks.
 static int64_t window_tokens(const struct scan_dims * dims) {
-    const int64_t width  = dims->n_head*dims->n_h*(dims->d_k > dims->d_v ? dims->d_k : dims->d_v);
+    const int64_t width =
+            dims->n_head * dims->n_h * (dims->d_k > dims->d_v ? dims->d_k : dims->d_v);
     const int64_t block  = tile_scan_block(dims);
-    const int64_t blocks = WINDOW/(int64_t) sizeof(float)/(width*block);
-    return blocks > 1 ? blocks*block : block;
+    const int64_t blocks = WINDOW / (int64_t) sizeof(float) / (width * block);
+    return blocks > 1 ? blocks * block : block;
 }
 
-void tile_scan_forward(const struct ggml_compute_params * params, struct ggml_tensor * dst, const struct tile_scan * scan, float * work) {
+void tile_scan_forward(const struct ggml_compute_params * params, struct ggml_tensor * dst,
+        const struct tile_scan * scan, float * work) {
     const struct scan_dims * dims   = &scan->dims;
     const int64_t            runs   = runs_of(dims, params->nth);
-    const int64_t            n      = dims->n_seqs*dims->n_head*runs;
+    const int64_t            n      = dims->n_seqs * dims->n_head * runs;
     const int64_t            window = window_tokens(dims);
 
-    work += params->ith*tile_scan_floats(dims, scan->prep_floats);
+    work += params->ith * tile_scan_floats(dims, scan->prep_floats);
 
     int64_t longest = 1;
     for (int64_t s = 0; s < dims->n_seqs; ++s) {
@@ -280,7 +299,8 @@ void tile_scan_forward(const struct ggml_compute_params * params, struct ggml_te
         }
     }
     for (int64_t w = 0; w < longest; w += window) {
-        // threads take tasks from a common counter, so that one that is held up does not hold up the others
+        // threads take tasks from a common counter, so that one that is held up does not hold up
+        // the others
         ggml_barrier(params->threadpool);
         if (params->ith == 0) {
             ggml_threadpool_chunk_set(params->threadpool, params->nth);
@@ -297,7 +317,8 @@ void tile_scan_forward(const struct ggml_compute_params * params, struct ggml_te
             } else if (seq.count == 1 && w == 0) {
                 task_token(dst, scan, &seq, &task, work);
             } else if (seq.count > w || w == 0) {
-                task_run(dst, scan, &seq, &task, w, w + window < seq.count ? w + window : seq.count, work);
+                task_run(dst, scan, &seq, &task, w, w + window < seq.count ? w + window : seq.count,
+                        work);
             }
         }
     }

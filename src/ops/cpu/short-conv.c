@@ -2,8 +2,8 @@
 //
 //     y_t[c] = f( bias[c] + Σ_w weight[w][c] · x_{t − (width − 1) + w}[c] ),   or y_t[c] = x_{t − 1}[c]
 //
-// Channels do not mix: a task is one sequence and a strip of STRIP_CHANNELS channels. The tail of the sequence and its own inputs are read
-// each where it lies, so nothing is concatenated.
+// Channels do not mix: a task is one sequence and a strip of STRIP_CHANNELS channels. The tail of
+// the sequence and its own inputs are read each where it lies, so nothing is concatenated.
 
 #include "scan-cpu.h"
 
@@ -13,42 +13,46 @@ enum {
 };
 
 struct conv {
-    int64_t       width, channels;
-    int64_t       c0, n;     // the strip
-    const float * tail;      // [width − 1][STRIP_CHANNELS], a copy: new tails may be written over the old one
-    const char *  x;         // first token of the sequence
+    int64_t width, channels;
+    int64_t c0, n; // the strip
+    const float *
+            tail; // [width − 1][STRIP_CHANNELS], a copy: new tails may be written over the old one
+    const char *  x; // first token of the sequence
     size_t        nb_token;
-    const float * weight;    // [width][STRIP_CHANNELS], transposed; NULL: token shift
-    const float * bias;      // [STRIP_CHANNELS] or NULL
+    const float * weight; // [width][STRIP_CHANNELS], transposed; NULL: token shift
+    const float * bias;   // [STRIP_CHANNELS] or NULL
     bool          silu;
 };
 
 // Input number i of the sequence, its strip: i < 0 counts back into the tail.
 SIMD_INLINE const float * conv_input(const struct conv * conv, int64_t i) {
-    return i >= 0 ? (const float *) (conv->x + i*conv->nb_token) + conv->c0 : conv->tail + (conv->width - 1 + i)*STRIP_CHANNELS;
+    return i >= 0 ? (const float *) (conv->x + i * conv->nb_token) + conv->c0
+                  : conv->tail + (conv->width - 1 + i) * STRIP_CHANNELS;
 }
 
 SIMD_INLINE vec vec_silu(vec x) {
-    return x/(vec_set1(1.0f) + vec_exp(-x));
+    return x / (vec_set1(1.0f) + vec_exp(-x));
 }
 
 // y for one token. `width` is a constant where the compiler is to unroll.
-SIMD_INLINE void conv_token(const struct conv * conv, int64_t width, const float * const * in, float * y) {
+SIMD_INLINE void conv_token(
+        const struct conv * conv, int64_t width, const float * const * in, float * y) {
     int64_t c = 0;
     for (; c + VEC <= conv->n; c += VEC) {
         vec sum = conv->bias != NULL ? vec_load(conv->bias + c) : (vec) { 0.0f };
         for (int64_t w = 0; w < width; ++w) {
-            sum = vec_fma(vec_load(conv->weight + w*STRIP_CHANNELS + c), vec_load(in[w] + c), sum);
+            sum = vec_fma(
+                    vec_load(conv->weight + w * STRIP_CHANNELS + c), vec_load(in[w] + c), sum);
         }
         vec_store(y + c, conv->silu ? vec_silu(sum) : sum);
     }
     if (c < conv->n) { // the last channels, through the same vectors so that they round alike
-        const size_t rest   = (size_t) (conv->n - c)*sizeof(float);
+        const size_t rest   = (size_t) (conv->n - c) * sizeof(float);
         float        x[VEC] = { 0.0f };
         vec          sum    = conv->bias != NULL ? vec_load(conv->bias + c) : (vec) { 0.0f };
         for (int64_t w = 0; w < width; ++w) {
             memcpy(x, in[w] + c, rest);
-            sum = vec_fma(vec_load(conv->weight + w*STRIP_CHANNELS + c), vec_load(x), sum);
+            sum = vec_fma(vec_load(conv->weight + w * STRIP_CHANNELS + c), vec_load(x), sum);
         }
         vec_store(x, conv->silu ? vec_silu(sum) : sum);
         memcpy(y + c, x, rest);
@@ -57,54 +61,58 @@ SIMD_INLINE void conv_token(const struct conv * conv, int64_t width, const float
 
 // Per thread: weights and bias of a strip, its tail, and where the inputs of a token are.
 static int64_t thread_floats(int64_t width) {
-    const int64_t inputs = width*(int64_t) (sizeof(const float *)/sizeof(float));
-    return 2*width*STRIP_CHANNELS + (inputs + VEC - 1)/VEC*VEC;
+    const int64_t inputs = width * (int64_t) (sizeof(const float *) / sizeof(float));
+    return 2 * width * STRIP_CHANNELS + (inputs + VEC - 1) / VEC * VEC;
 }
 
 size_t short_conv_work_size(const struct ggml_tensor * op, int n_threads) {
-    return (size_t) (n_threads*thread_floats(scan_dims_get(op).d_k + 1))*sizeof(float) + VEC_BYTES;
+    return (size_t) (n_threads * thread_floats(scan_dims_get(op).d_k + 1)) * sizeof(float) +
+           VEC_BYTES;
 }
 
-static void strip_load(const struct ggml_tensor * dst, const struct scan_dims * dims, const struct scan_seq * seq, struct conv * conv,
-        float * work) {
+static void strip_load(const struct ggml_tensor * dst, const struct scan_dims * dims,
+        const struct scan_seq * seq, struct conv * conv, float * work) {
     const struct ggml_tensor * weight = dst->src[CONV_SRC_WEIGHT];
     const struct ggml_tensor * bias   = dst->src[CONV_SRC_BIAS];
     const int64_t              width  = conv->width;
 
-    float * packed_w = work;                                    // [width][STRIP_CHANNELS]
-    float * packed_b = packed_w + width*STRIP_CHANNELS;         // [STRIP_CHANNELS]
-    float * tail     = packed_b + STRIP_CHANNELS;               // [width − 1][STRIP_CHANNELS]
+    float * packed_w = work;                              // [width][STRIP_CHANNELS]
+    float * packed_b = packed_w + width * STRIP_CHANNELS; // [STRIP_CHANNELS]
+    float * tail     = packed_b + STRIP_CHANNELS;         // [width − 1][STRIP_CHANNELS]
 
-    memset(work, 0, (size_t) (2*width*STRIP_CHANNELS)*sizeof(float));
+    memset(work, 0, (size_t) (2 * width * STRIP_CHANNELS) * sizeof(float));
     if (weight != NULL) {
         for (int64_t c = 0; c < conv->n; ++c) {
             for (int64_t w = 0; w < width; ++w) {
-                packed_w[w*STRIP_CHANNELS + c] = ((const float *) weight->data)[(conv->c0 + c)*width + w];
+                packed_w[w * STRIP_CHANNELS + c] =
+                        ((const float *) weight->data)[(conv->c0 + c) * width + w];
             }
         }
         conv->weight = packed_w;
     }
     if (bias != NULL) {
-        memcpy(packed_b, (const float *) bias->data + conv->c0, (size_t) conv->n*sizeof(float));
+        memcpy(packed_b, (const float *) bias->data + conv->c0, (size_t) conv->n * sizeof(float));
         conv->bias = packed_b;
     }
     for (int64_t w = 0; seq->slot_in >= 0 && w < width - 1; ++w) {
-        memcpy(tail + w*STRIP_CHANNELS, slot_head(dst, seq->slot_in, 0, dims->head_size) + w*conv->channels + conv->c0,
-                (size_t) conv->n*sizeof(float));
+        memcpy(tail + w * STRIP_CHANNELS,
+                slot_head(dst, seq->slot_in, 0, dims->head_size) + w * conv->channels + conv->c0,
+                (size_t) conv->n * sizeof(float));
     }
     conv->tail = tail;
 }
 
-static void strip_run(struct ggml_tensor * dst, const struct scan_dims * dims, const struct scan_seq * seq, struct conv * conv, float * work) {
+static void strip_run(struct ggml_tensor * dst, const struct scan_dims * dims,
+        const struct scan_seq * seq, struct conv * conv, float * work) {
     const int64_t  width = conv->width;
-    const float ** in    = (const float **) (work + 2*width*STRIP_CHANNELS); // [width]
+    const float ** in    = (const float **) (work + 2 * width * STRIP_CHANNELS); // [width]
 
     strip_load(dst, dims, seq, conv, work);
 
     for (int64_t i = 0; i < seq->count; ++i) {
-        float * y = (float *) dst->data + (seq->first + i)*conv->channels + conv->c0;
+        float * y = (float *) dst->data + (seq->first + i) * conv->channels + conv->c0;
         if (conv->weight == NULL) {
-            memcpy(y, conv_input(conv, i - 1), (size_t) conv->n*sizeof(float));
+            memcpy(y, conv_input(conv, i - 1), (size_t) conv->n * sizeof(float));
             continue;
         }
         for (int64_t w = 0; w < width; ++w) {
@@ -121,8 +129,9 @@ static void strip_run(struct ggml_tensor * dst, const struct scan_dims * dims, c
     for (int64_t back = 0; back <= dims->n_snap && back <= seq->count; ++back) {
         const int64_t slot = back == 0 ? seq->slot_out : seq->snaps[back - 1];
         for (int64_t w = 0; slot >= 0 && w < width - 1; ++w) {
-            memcpy(slot_head(dst, slot, 0, dims->head_size) + w*conv->channels + conv->c0,
-                    conv_input(conv, seq->count - back - (width - 1) + w), (size_t) conv->n*sizeof(float));
+            memcpy(slot_head(dst, slot, 0, dims->head_size) + w * conv->channels + conv->c0,
+                    conv_input(conv, seq->count - back - (width - 1) + w),
+                    (size_t) conv->n * sizeof(float));
         }
     }
 }
@@ -130,11 +139,11 @@ static void strip_run(struct ggml_tensor * dst, const struct scan_dims * dims, c
 void short_conv_forward(const struct ggml_compute_params * params, struct ggml_tensor * dst) {
     const struct scan_dims     dims     = scan_dims_get(dst);
     const struct ggml_tensor * x        = dst->src[CONV_SRC_X];
-    const int64_t              n_strips = (dims.d_v + STRIP_CHANNELS - 1)/STRIP_CHANNELS;
+    const int64_t              n_strips = (dims.d_v + STRIP_CHANNELS - 1) / STRIP_CHANNELS;
 
-    float * work = work_aligned(params->wdata) + params->ith*thread_floats(dims.d_k + 1);
+    float * work = work_aligned(params->wdata) + params->ith * thread_floats(dims.d_k + 1);
 
-    for (int64_t i = params->ith; i < dims.n_seqs*n_strips; i += params->nth) {
+    for (int64_t i = params->ith; i < dims.n_seqs * n_strips; i += params->nth) {
         const int64_t   strip = i % n_strips;
         struct scan_seq seq;
         if (!scan_seq_get(dst, i / n_strips, &seq)) {
@@ -146,9 +155,11 @@ void short_conv_forward(const struct ggml_compute_params * params, struct ggml_t
         struct conv conv = {
             .width    = dims.d_k + 1,
             .channels = dims.d_v,
-            .c0       = strip*STRIP_CHANNELS,
-            .n        = dims.d_v - strip*STRIP_CHANNELS < STRIP_CHANNELS ? dims.d_v - strip*STRIP_CHANNELS : STRIP_CHANNELS,
-            .x        = (const char *) x->data + seq.first*x->nb[1],
+            .c0       = strip * STRIP_CHANNELS,
+            .n        = dims.d_v - strip * STRIP_CHANNELS < STRIP_CHANNELS
+                                ? dims.d_v - strip * STRIP_CHANNELS
+                                : STRIP_CHANNELS,
+            .x        = (const char *) x->data + seq.first * x->nb[1],
             .nb_token = x->nb[1],
             .silu     = scan_params_get(dst).silu,
         };

@@ -2,13 +2,16 @@
 //
 //     S ← A ∘ S + b xᵀ ,   y = scale · Sᵀ c          element by element:  s ← a s + b_i x_j ,   y_j += c_i s
 //
-// No element needs another, so a row of a tile is loaded once and taken through several tokens in registers (STRIP of them) before the
-// next row; the sums y of those tokens are what stays in registers from row to row. Every element goes through the same operations
-// in the same order wherever a strip, a block or a call ends.
+// No element needs another, so a row of a tile is loaded once and taken through several tokens in
+// registers (STRIP of them) before the next row; the sums y of those tokens are what stays in
+// registers from row to row. Every element goes through the same operations in the same order
+// wherever a strip, a block or a call ends.
 
 #include "signed.h"
 
-enum { STRIP = 4 }; // tokens taken together: their sums are eight vectors, as many as leave room for the rest
+enum {
+    STRIP = 4
+}; // tokens taken together: their sums are eight vectors, as many as leave room for the rest
 
 // One token of a strip, as seen by one tile.
 struct strip_token {
@@ -20,17 +23,21 @@ struct strip_token {
     vec2          dt;   // of Mamba
 };
 
-// One element of the state, or rather a row of the tile, through one token. Flags are constants at every call.
-SIMD_INLINE void strip_token_run(vec2 * s, vec2 * y, int64_t i, int kind, int form, bool bonus, const struct strip_token * tok, const float * A) {
+// One element of the state, or rather a row of the tile, through one token. Flags are constants at
+// every call.
+SIMD_INLINE void strip_token_run(vec2 * s, vec2 * y, int64_t i, int kind, int form, bool bonus,
+        const struct strip_token * tok, const float * A) {
     if (bonus) { // read before write
         *y = vec2_fma(tok->c[i], *s, *y);
     }
     switch (kind) {
-        case SIGNED_SCAN_NONE:    break;
+        case SIGNED_SCAN_NONE: break;
         case SIGNED_SCAN_CHANNEL: *s = vec2_scale(tok->gate[i], *s); break;
         case SIGNED_SCAN_ELEMENT: {
-            const vec2 A_i = vec2_load(A + i*TILE);
-            *s = vec2_mul((vec2) { transition(form, tok->dt.a, A_i.a), transition(form, tok->dt.b, A_i.b) }, *s);
+            const vec2 A_i = vec2_load(A + i * TILE);
+            *s             = vec2_mul((vec2) { transition(form, tok->dt.a, A_i.a),
+                                              transition(form, tok->dt.b, A_i.b) },
+                                *s);
         } break;
         default: *s = vec2_scale(tok->a, *s); break;
     }
@@ -40,18 +47,18 @@ SIMD_INLINE void strip_token_run(vec2 * s, vec2 * y, int64_t i, int kind, int fo
     }
 }
 
-SIMD_INLINE void strip_rows(float * S, int64_t d_k, int n, int kind, int form, bool bonus, const struct strip_token * tok,
-        const float * A, vec2 * y) {
+SIMD_INLINE void strip_rows(float * S, int64_t d_k, int n, int kind, int form, bool bonus,
+        const struct strip_token * tok, const float * A, vec2 * y) {
     vec2 y0 = { 0 }, y1 = { 0 }, y2 = { 0 }, y3 = { 0 };
     for (int64_t i = 0; i < d_k; ++i) {
-        vec2 s = vec2_load(S + i*TILE);
+        vec2 s = vec2_load(S + i * TILE);
         strip_token_run(&s, &y0, i, kind, form, bonus, tok, A);
         if (n == STRIP) {
             strip_token_run(&s, &y1, i, kind, form, bonus, tok + 1, A);
             strip_token_run(&s, &y2, i, kind, form, bonus, tok + 2, A);
             strip_token_run(&s, &y3, i, kind, form, bonus, tok + 3, A);
         }
-        vec2_store(S + i*TILE, s);
+        vec2_store(S + i * TILE, s);
     }
     y[0] = y0;
     if (n == STRIP) {
@@ -62,19 +69,31 @@ SIMD_INLINE void strip_rows(float * S, int64_t d_k, int n, int kind, int form, b
 }
 
 // Chooses the loop: everything but the data is a constant inside each branch.
-static void strip_run(const struct signed_scan * op, float * S, int n, const struct strip_token * tok, const float * A,
-        vec2 y[STRIP]) {
+static void strip_run(const struct signed_scan * op, float * S, int n,
+        const struct strip_token * tok, const float * A, vec2 y[STRIP]) {
     const int64_t d_k = op->dims.d_k;
-#define STRIP_N(kind_, form_, bonus_)                                           \
-    if (n == STRIP) { strip_rows(S, d_k, STRIP, kind_, form_, bonus_, tok, A, y); } \
-    else for (int l = 0; l < n; ++l) { strip_rows(S, d_k, 1, kind_, form_, bonus_, tok + l, A, y + l); }
-#define STRIP_BONUS(kind_) if (op->p.bonus) { STRIP_N(kind_, 0, true) } else { STRIP_N(kind_, 0, false) }
+#define STRIP_N(kind_, form_, bonus_)                                       \
+    if (n == STRIP) {                                                       \
+        strip_rows(S, d_k, STRIP, kind_, form_, bonus_, tok, A, y);         \
+    } else                                                                  \
+        for (int l = 0; l < n; ++l) {                                       \
+            strip_rows(S, d_k, 1, kind_, form_, bonus_, tok + l, A, y + l); \
+        }
+#define STRIP_BONUS(kind_)       \
+    if (op->p.bonus) {           \
+        STRIP_N(kind_, 0, true)  \
+    } else {                     \
+        STRIP_N(kind_, 0, false) \
+    }
     switch (op->p.kind) {
-        case SIGNED_SCAN_NONE:    STRIP_BONUS(SIGNED_SCAN_NONE)    break;
+        case SIGNED_SCAN_NONE: STRIP_BONUS(SIGNED_SCAN_NONE) break;
         case SIGNED_SCAN_CHANNEL: STRIP_BONUS(SIGNED_SCAN_CHANNEL) break;
         case SIGNED_SCAN_ELEMENT:
-            if (op->p.form == GGML_SIGNED_SCAN_EXP) { STRIP_N(SIGNED_SCAN_ELEMENT, GGML_SIGNED_SCAN_EXP,        false) }
-            else                                    { STRIP_N(SIGNED_SCAN_ELEMENT, GGML_SIGNED_SCAN_TWO_EXP_M1, false) }
+            if (op->p.form == GGML_SIGNED_SCAN_EXP) {
+                STRIP_N(SIGNED_SCAN_ELEMENT, GGML_SIGNED_SCAN_EXP, false)
+            } else {
+                STRIP_N(SIGNED_SCAN_ELEMENT, GGML_SIGNED_SCAN_TWO_EXP_M1, false)
+            }
             break;
         default: STRIP_BONUS(SIGNED_SCAN_HEAD) break;
     }
@@ -82,7 +101,8 @@ static void strip_run(const struct signed_scan * op, float * S, int n, const str
 #undef STRIP_N
 }
 
-// What is prepared for a block: the vectors of its tokens, packed, and the whole of A in the order of tiles. Places in the prepared floats.
+// What is prepared for a block: the vectors of its tokens, packed, and the whole of A in the order
+// of tiles. Places in the prepared floats.
 struct layout {
     int64_t c;     // [tokens][d_k]
     int64_t b;     // [tokens][d_k]
@@ -96,11 +116,11 @@ static struct layout layout_of(const struct scan_dims * dims) {
     const int64_t tokens = tile_scan_block(dims);
     struct layout l;
     l.c     = 0;
-    l.b     = l.c     + tokens*dims->d_k;
-    l.gate  = l.b     + tokens*dims->d_k;
-    l.bonus = l.gate  + tokens*dims->d_k;
+    l.b     = l.c + tokens * dims->d_k;
+    l.gate  = l.b + tokens * dims->d_k;
+    l.bonus = l.gate + tokens * dims->d_k;
     l.A     = l.bonus + tokens;
-    l.end   = l.A     + (dims->d_v + TILE - 1)/TILE*TILE*dims->d_k;
+    l.end   = l.A + (dims->d_v + TILE - 1) / TILE * TILE * dims->d_k;
     return l;
 }
 
@@ -123,15 +143,16 @@ void signed_strip_prepare(const void * ctx, int64_t h, int64_t t0, int64_t t1, f
         const float * u   = tokens_row(&op->bonus, h, 0, 0);
         float         sum = 0.0f;
         for (int64_t i = 0; i < d_k; ++i) {
-            sum = fma1(prep[l.c + t*d_k + i]*u[i], prep[l.b + t*d_k + i], sum);
+            sum = fma1(prep[l.c + t * d_k + i] * u[i], prep[l.b + t * d_k + i], sum);
         }
         prep[l.bonus + t] = sum;
     }
     if (op->p.kind == SIGNED_SCAN_ELEMENT) {
         const char * A = head_A(op, h);
-        for (int64_t j = 0; j < (d_v + TILE - 1)/TILE*TILE; ++j) {
+        for (int64_t j = 0; j < (d_v + TILE - 1) / TILE * TILE; ++j) {
             for (int64_t i = 0; i < d_k; ++i) {
-                prep[l.A + (j/TILE*d_k + i)*TILE + j%TILE] = j < d_v ? *(const float *) (A + i*op->A->nb[1] + j*op->A->nb[0]) : 0.0f;
+                prep[l.A + (j / TILE * d_k + i) * TILE + j % TILE] =
+                        j < d_v ? *(const float *) (A + i * op->A->nb[1] + j * op->A->nb[0]) : 0.0f;
             }
         }
     }
@@ -148,20 +169,20 @@ void signed_strip_run(const void * ctx, const struct tile * tile, const float * 
         const int          n = (int) (tokens - t < STRIP ? tokens - t : STRIP);
         struct strip_token tok[STRIP];
         for (int l = 0; l < n; ++l) {
-            tok[l].c    = prep + at.c + (t + l)*d_k;
-            tok[l].b    = prep + at.b + (t + l)*d_k;
-            tok[l].gate = prep + at.gate + (t + l)*d_k;
-            tok[l].a    = has_head_gates(kind) ? head_gate_at(op, tile->h, tile->t0 + t + l)->a : 1.0f;
-            tok[l].x    = vec2_load(tile->x[0] + (t + l)*TILE);
+            tok[l].c    = prep + at.c + (t + l) * d_k;
+            tok[l].b    = prep + at.b + (t + l) * d_k;
+            tok[l].gate = prep + at.gate + (t + l) * d_k;
+            tok[l].a = has_head_gates(kind) ? head_gate_at(op, tile->h, tile->t0 + t + l)->a : 1.0f;
+            tok[l].x = vec2_load(tile->x[0] + (t + l) * TILE);
             if (kind == SIGNED_SCAN_ELEMENT) {
-                tok[l].dt = vec2_load(tile->x[1] + (t + l)*TILE);
+                tok[l].dt = vec2_load(tile->x[1] + (t + l) * TILE);
                 tok[l].x  = vec2_mul(tok[l].dt, tok[l].x);
             } else if (has_head_gates(kind)) {
                 tok[l].x = vec2_scale(head_gate_at(op, tile->h, tile->t0 + t + l)->in, tok[l].x);
             }
         }
         vec2 y[STRIP];
-        strip_run(op, tile->S, n, tok, prep + at.A + tile->col*d_k, y);
+        strip_run(op, tile->S, n, tok, prep + at.A + tile->col * d_k, y);
 
         for (int l = 0; l < n; ++l) {
             if (op->p.bonus) { // y = scale · (Sᵀ c + (Σ_i c_i bonus_i b_i) x)
@@ -171,7 +192,7 @@ void signed_strip_run(const void * ctx, const struct tile * tile, const float * 
             if (kind == SIGNED_SCAN_MLSTM) {
                 y[l] = vec2_div(y[l], vec2_set1(head_gate_at(op, tile->h, tile->t0 + t + l)->den));
             }
-            vec2_store(tile->y + (t + l)*TILE, y[l]);
+            vec2_store(tile->y + (t + l) * TILE, y[l]);
         }
     }
 }

@@ -6,15 +6,17 @@
 
 #include "signed.h"
 
-enum { ELEMENT_COLS = 64 }; // columns of a strip: d_k lines of A and of the state for every 16 of them
+enum {
+    ELEMENT_COLS = 64
+}; // columns of a strip: d_k lines of A and of the state for every 16 of them
 
 // the sums y, and x times dt or the input gate, each [d_v]
 int64_t signed_token_size(const struct scan_dims * dims) {
-    return 2*dims->d_v;
+    return 2 * dims->d_v;
 }
 
 struct rows {
-    const float * in;   // [d_k][d_v]
+    const float * in; // [d_k][d_v]
     float *       out;
     const float * c;    // [d_k]
     const float * b;    // [d_k]
@@ -25,31 +27,35 @@ struct rows {
     float *       y;    // [d_v]
 };
 
-// n rows from row i on, the vector of columns at col; kind, form and bonus are constants at every call
-SIMD_INLINE void sweep_cols(const struct rows * w, int32_t kind, int32_t form, bool bonus, int64_t d_v, int64_t i, int n,
-        int64_t col0, int64_t col, int64_t cols) {
+// n rows from row i on, the vector of columns at col; kind, form and bonus are constants at every
+// call
+SIMD_INLINE void sweep_cols(const struct rows * w, int32_t kind, int32_t form, bool bonus,
+        int64_t d_v, int64_t i, int n, int64_t col0, int64_t col, int64_t cols) {
     const bool full = cols == VEC;
     const vec  x    = full ? vec_load(w->x + col) : vec_load_n(w->x + col, cols);
     vec        y    = full ? vec_load(w->y + col) : vec_load_n(w->y + col, cols);
     for (int64_t r = i; r < i + n; ++r) {
         if (col % LINE == 0) { // the state comes from memory, a few rows of it at a time
-            __builtin_prefetch(w->in + (r + 4*TOKEN_ROWS)*d_v + col);
+            __builtin_prefetch(w->in + (r + 4 * TOKEN_ROWS) * d_v + col);
         }
-        vec s = full ? vec_load(w->in + r*d_v + col) : vec_load_n(w->in + r*d_v + col, cols);
+        vec s = full ? vec_load(w->in + r * d_v + col) : vec_load_n(w->in + r * d_v + col, cols);
         if (bonus) { // read before write
             y = vec_fma(vec_set1(w->c[r]), s, y);
         }
         switch (kind) {
-            case SIGNED_SCAN_NONE:    break;
+            case SIGNED_SCAN_NONE: break;
             case SIGNED_SCAN_CHANNEL: s *= vec_set1(w->gate[r]); break;
-            case SIGNED_SCAN_ELEMENT: s *= transition(form, vec_load_n(w->dt + col, cols), vec_load_n(w->A + (col - col0), cols)); break;
-            default:                  s *= vec_set1(w->gate[0]); break;
+            case SIGNED_SCAN_ELEMENT:
+                s *= transition(
+                        form, vec_load_n(w->dt + col, cols), vec_load_n(w->A + (col - col0), cols));
+                break;
+            default: s *= vec_set1(w->gate[0]); break;
         }
         s = vec_fma(vec_set1(w->b[r]), x, s);
         if (full) {
-            vec_store(w->out + r*d_v + col, s);
+            vec_store(w->out + r * d_v + col, s);
         } else {
-            vec_store_n(w->out + r*d_v + col, s, cols);
+            vec_store_n(w->out + r * d_v + col, s, cols);
         }
         if (!bonus) {
             y = vec_fma(vec_set1(w->c[r]), s, y);
@@ -58,7 +64,8 @@ SIMD_INLINE void sweep_cols(const struct rows * w, int32_t kind, int32_t form, b
     vec_store_n(w->y + col, y, cols);
 }
 
-SIMD_INLINE void sweep_rows(const struct rows * w, int32_t kind, int32_t form, bool bonus, int64_t d_v, int64_t i, int n, const struct token * token) {
+SIMD_INLINE void sweep_rows(const struct rows * w, int32_t kind, int32_t form, bool bonus,
+        int64_t d_v, int64_t i, int n, const struct token * token) {
     int64_t col = token->col0;
     for (; col + VEC <= token->col1; col += VEC) {
         sweep_cols(w, kind, form, bonus, d_v, i, n, token->col0, col, VEC);
@@ -68,7 +75,8 @@ SIMD_INLINE void sweep_rows(const struct rows * w, int32_t kind, int32_t form, b
     }
 }
 
-SIMD_INLINE void sweep(const struct rows * w, int32_t kind, bool bonus, const struct scan_dims * dims, const struct token * token) {
+SIMD_INLINE void sweep(const struct rows * w, int32_t kind, bool bonus,
+        const struct scan_dims * dims, const struct token * token) {
     const struct rows held = *w;
     int64_t           i    = 0;
     for (; i + TOKEN_ROWS <= dims->d_k; i += TOKEN_ROWS) {
@@ -79,31 +87,35 @@ SIMD_INLINE void sweep(const struct rows * w, int32_t kind, bool bonus, const st
     }
 }
 
-// With a transition per element, a strip of columns at a time. Mamba's files have A the other way round, [d_k] floats a column: a strip of
-// it is turned while its lines are in the cache, not fetched again for every row.
-static void sweep_element(const struct signed_scan * op, struct rows * w, const struct token * token) {
+// With a transition per element, a strip of columns at a time. Mamba's files have A the other way
+// round, [d_k] floats a column: a strip of it is turned while its lines are in the cache, not
+// fetched again for every row.
+static void sweep_element(
+        const struct signed_scan * op, struct rows * w, const struct token * token) {
     const char *  A   = head_A(op, token->h);
     const int64_t nb0 = (int64_t) op->A->nb[0], nb1 = (int64_t) op->A->nb[1], d_v = op->dims.d_v;
     float         turned[ELEMENT_COLS];
     for (int64_t col0 = token->col0; col0 < token->col1; col0 += ELEMENT_COLS) {
         struct token strip = *token;
-        strip.col0 = col0;
-        strip.col1 = col0 + ELEMENT_COLS < token->col1 ? col0 + ELEMENT_COLS : token->col1;
+        strip.col0         = col0;
+        strip.col1         = col0 + ELEMENT_COLS < token->col1 ? col0 + ELEMENT_COLS : token->col1;
         for (int64_t i = 0; i < op->dims.d_k; ++i) {
             for (int64_t col = strip.col0; nb0 != sizeof(float) && col < strip.col1; ++col) {
-                turned[col - col0] = *(const float *) (A + i*nb1 + col*nb0);
+                turned[col - col0] = *(const float *) (A + i * nb1 + col * nb0);
             }
-            w->A = nb0 == sizeof(float) ? (const float *) (A + i*nb1) + col0 : turned;
+            w->A = nb0 == sizeof(float) ? (const float *) (A + i * nb1) + col0 : turned;
             if (op->p.form == GGML_SIGNED_SCAN_EXP) {
                 sweep_rows(w, SIGNED_SCAN_ELEMENT, GGML_SIGNED_SCAN_EXP, false, d_v, i, 1, &strip);
             } else {
-                sweep_rows(w, SIGNED_SCAN_ELEMENT, GGML_SIGNED_SCAN_TWO_EXP_M1, false, d_v, i, 1, &strip);
+                sweep_rows(w, SIGNED_SCAN_ELEMENT, GGML_SIGNED_SCAN_TWO_EXP_M1, false, d_v, i, 1,
+                        &strip);
             }
         }
     }
 }
 
-SIMD_INLINE void sweep_bonus(const struct rows * w, int32_t kind, bool bonus, const struct scan_dims * dims, const struct token * token) {
+SIMD_INLINE void sweep_bonus(const struct rows * w, int32_t kind, bool bonus,
+        const struct scan_dims * dims, const struct token * token) {
     if (bonus) {
         sweep(w, kind, true, dims, token);
     } else {
@@ -133,23 +145,32 @@ void signed_token_run(const void * ctx, const struct token * token, float * work
     };
     for (int64_t col = token->col0; col < token->col1; ++col) {
         y[col] = 0.0f;
-        x[col] = gate != NULL ? gate->in*value[col] : kind == SIGNED_SCAN_ELEMENT ? w.dt[col]*value[col] : value[col];
+        x[col] = gate != NULL                  ? gate->in * value[col]
+                 : kind == SIGNED_SCAN_ELEMENT ? w.dt[col] * value[col]
+                                               : value[col];
     }
     switch (kind) {
-        case SIGNED_SCAN_NONE:    sweep_bonus(&w, SIGNED_SCAN_NONE, op->p.bonus, &op->dims, token); break;
-        case SIGNED_SCAN_CHANNEL: w.gate = tokens_row(&op->gate, h, 0, token->t);
-                                  sweep_bonus(&w, SIGNED_SCAN_CHANNEL, op->p.bonus, &op->dims, token); break;
+        case SIGNED_SCAN_NONE:
+            sweep_bonus(&w, SIGNED_SCAN_NONE, op->p.bonus, &op->dims, token);
+            break;
+        case SIGNED_SCAN_CHANNEL:
+            w.gate = tokens_row(&op->gate, h, 0, token->t);
+            sweep_bonus(&w, SIGNED_SCAN_CHANNEL, op->p.bonus, &op->dims, token);
+            break;
         case SIGNED_SCAN_ELEMENT: sweep_element(op, &w, token); break;
-        default:                  w.gate = &gate->a;
-                                  sweep_bonus(&w, SIGNED_SCAN_HEAD, op->p.bonus, &op->dims, token); break;
+        default:
+            w.gate = &gate->a;
+            sweep_bonus(&w, SIGNED_SCAN_HEAD, op->p.bonus, &op->dims, token);
+            break;
     }
 
     float cub = 0.0f; // Σ_i c_i bonus_i b_i
     for (int64_t i = 0; op->p.bonus && i < d_k; ++i) {
-        cub = fma1(w.c[i]*tokens_row(&op->bonus, h, 0, 0)[i], w.b[i], cub);
+        cub = fma1(w.c[i] * tokens_row(&op->bonus, h, 0, 0)[i], w.b[i], cub);
     }
     for (int64_t col = token->col0; col < token->col1; ++col) {
         const float sum = op->p.bonus ? fma1(cub, x[col], y[col]) : y[col];
-        token->y[col] = kind == SIGNED_SCAN_MLSTM ? op->p.scale*sum/gate->den : op->p.scale*sum;
+        token->y[col] =
+                kind == SIGNED_SCAN_MLSTM ? op->p.scale * sum / gate->den : op->p.scale * sum;
     }
 }

@@ -5,11 +5,12 @@
 #include <stddef.h>
 
 //
-// Gates that are one number a head and token do not depend on the tile, and for mLSTM they are themselves a recurrence, which carries n and
-// m; so they are computed for all tokens before any tile is touched.
+// Gates that are one number a head and token do not depend on the tile, and for mLSTM they are
+// themselves a recurrence, which carries n and m; so they are computed for all tokens before any
+// tile is touched.
 //
-static void head_gates(const struct signed_scan * op, const struct ggml_tensor * dst, const struct scan_seq * seq, int64_t h,
-        struct head_gate * gates) {
+static void head_gates(const struct signed_scan * op, const struct ggml_tensor * dst,
+        const struct scan_seq * seq, int64_t h, struct head_gate * gates) {
     const struct scan_dims * dims = &op->dims;
     const int64_t            d_k  = dims->d_k;
 
@@ -18,45 +19,53 @@ static void head_gates(const struct signed_scan * op, const struct ggml_tensor *
         const float A   = ssm ? *(const float *) head_A(op, h) : 0.0f;
         for (int64_t t = seq->first; t < seq->first + seq->count; ++t) {
             const float        g   = tokens_row(&op->gate, h, 0, t)[0];
-            struct head_gate * out = &gates[t*dims->n_head + h];
-            *out = (struct head_gate) { .a = g, .in = 1.0f, .den = 1.0f };
+            struct head_gate * out = &gates[t * dims->n_head + h];
+            *out                   = (struct head_gate) { .a = g, .in = 1.0f, .den = 1.0f };
             if (ssm) { // A_t = exp(dt A), or 2 exp(dt A) − 1; the input is dt b xᵀ
-                const float e = expf(g*A);
-                out->a  = op->p.form == GGML_SIGNED_SCAN_EXP ? e : 2.0f*e - 1.0f;
-                out->in = g;
+                const float e = expf(g * A);
+                out->a        = op->p.form == GGML_SIGNED_SCAN_EXP ? e : 2.0f * e - 1.0f;
+                out->in       = g;
             }
         }
         return;
     }
 
-    // mLSTM: m' = max(log_f + m, log_i), f' = exp(log_f + m − m'), i' = exp(log_i − m'), n ← f' n + i' b,
+    // mLSTM: m' = max(log_f + m, log_i), f' = exp(log_f + m − m'), i' = exp(log_i − m'), n ← f' n +
+    // i' b,
     //        den = max(|scale · n·c|, exp(−m')) + eps
-    const int64_t tail  = d_k*dims->d_v; // where n and m stand in a head
+    const int64_t tail  = d_k * dims->d_v; // where n and m stand in a head
     float *       n_out = slot_head(dst, seq->slot_out, h, dims->head_size) + tail;
     if (seq->slot_in < 0) {
-        memset(n_out, 0, (size_t) (d_k + 1)*sizeof(float));
+        memset(n_out, 0, (size_t) (d_k + 1) * sizeof(float));
     } else if (seq->slot_in != seq->slot_out) {
-        memcpy(n_out, slot_head(dst, seq->slot_in, h, dims->head_size) + tail, (size_t) (d_k + 1)*sizeof(float));
+        memcpy(n_out, slot_head(dst, seq->slot_in, h, dims->head_size) + tail,
+                (size_t) (d_k + 1) * sizeof(float));
     }
     float * m = n_out + d_k;
     for (int64_t i = 0; i < seq->count; ++i) {
         const int64_t back = seq->count - i;
         if (back <= dims->n_snap && seq->snaps[back - 1] >= 0) {
-            memcpy(slot_head(dst, seq->snaps[back - 1], h, dims->head_size) + tail, n_out, (size_t) (d_k + 1)*sizeof(float));
+            memcpy(slot_head(dst, seq->snaps[back - 1], h, dims->head_size) + tail, n_out,
+                    (size_t) (d_k + 1) * sizeof(float));
         }
         const int64_t t     = seq->first + i;
         const float * b     = tokens_row(&op->b, h, 0, t);
-        const float   log_f = tokens_row(&op->gate,  h, 0, t)[0];
+        const float   log_f = tokens_row(&op->gate, h, 0, t)[0];
         const float   log_i = tokens_row(&op->log_i, h, 0, t)[0];
         const float   m_new = fmaxf(log_f + *m, log_i);
-        const float   f     = (float) exp((double) log_f + (double) *m - (double) m_new); // what rounding m' lost is kept in f'
-        const float   in    = (float) exp((double) log_i - (double) m_new); // a difference of 70 in F32 is off by 4e-6, and so is i'
+        const float   f     = (float) exp((double) log_f + (double) *m -
+                                          (double) m_new); // what rounding m' lost is kept in f'
+        const float   in    = (float) exp(
+                (double) log_i -
+                (double) m_new); // a difference of 70 in F32 is off by 4e-6, and so is i'
         *m = m_new;
         for (int64_t k = 0; k < d_k; ++k) {
-            n_out[k] = fma1(in, b[k], f*n_out[k]);
+            n_out[k] = fma1(in, b[k], f * n_out[k]);
         }
-        const float nc = op->p.scale*vec_dot(n_out, tokens_row(&op->c, h, 0, t), d_k);
-        gates[t*dims->n_head + h] = (struct head_gate) { .a = f, .in = in, .den = fmaxf(fabsf(nc), expf(-m_new)) + op->p.eps };
+        const float nc = op->p.scale * vec_dot(n_out, tokens_row(&op->c, h, 0, t), d_k);
+        gates[t * dims->n_head + h] = (struct head_gate) {
+            .a = f, .in = in, .den = fmaxf(fabsf(nc), expf(-m_new)) + op->p.eps
+        };
     }
 }
 
@@ -66,7 +75,9 @@ static void head_gates(const struct signed_scan * op, const struct ggml_tensor *
 
 // The chunked path: two tokens at a time, where the gate is one number a head or one a key channel.
 static struct pair pair_of(const struct signed_scan * op) {
-    struct pair pair = { .dims = op->dims, .k = op->b, .q = op->c, .bonus = op->bonus, .scale = op->p.scale };
+    struct pair pair = {
+        .dims = op->dims, .k = op->b, .q = op->c, .bonus = op->bonus, .scale = op->p.scale
+    };
     if (op->p.kind == SIGNED_SCAN_CHANNEL) {
         pair.gate      = op->gate;
         pair.gate_kind = GATE_CHANNEL;
@@ -74,11 +85,11 @@ static struct pair pair_of(const struct signed_scan * op) {
         pair.gate = (struct tokens) {
             .data     = (const char *) op->gates,
             .nb_head  = sizeof(struct head_gate),
-            .nb_token = (size_t) op->dims.n_head*sizeof(struct head_gate),
+            .nb_token = (size_t) op->dims.n_head * sizeof(struct head_gate),
             .share    = 1,
         };
-        pair.in        = pair.gate;
-        pair.in.data  += offsetof(struct head_gate, in);
+        pair.in = pair.gate;
+        pair.in.data += offsetof(struct head_gate, in);
         pair.gate_kind = GATE_HEAD;
     }
     return pair;
@@ -95,13 +106,14 @@ static void chunk_run(const void * ctx, const struct tile * tile, const float * 
     pair_run(&pair, tile, prep);
 
     for (int64_t t = tile->t0; op->p.kind == SIGNED_SCAN_MLSTM && t < tile->t1; ++t) {
-        float * y = tile->y + (t - tile->t0)*TILE;
+        float * y = tile->y + (t - tile->t0) * TILE;
         vec2_store(y, vec2_div(vec2_load(y), vec2_set1(head_gate_at(op, tile->h, t)->den)));
     }
 }
 
-static const struct tile_kernel kernel_step  = { signed_strip_prepare, signed_strip_run, signed_token_run };
-static const struct tile_kernel kernel_chunk = { chunk_prepare,        chunk_run,        signed_token_run };
+static const struct tile_kernel kernel_step  = { signed_strip_prepare, signed_strip_run,
+     signed_token_run };
+static const struct tile_kernel kernel_chunk = { chunk_prepare, chunk_run, signed_token_run };
 
 static int64_t prep_floats(const struct scan_dims * dims) {
     const int64_t step  = signed_strip_size(dims);
@@ -112,30 +124,34 @@ static int64_t prep_floats(const struct scan_dims * dims) {
 }
 
 static int64_t gates_floats(const struct scan_dims * dims) {
-    const int64_t floats = dims->n_tokens*dims->n_head*(int64_t) (sizeof(struct head_gate)/sizeof(float));
-    return (floats + VEC - 1)/VEC*VEC;
+    const int64_t floats =
+            dims->n_tokens * dims->n_head * (int64_t) (sizeof(struct head_gate) / sizeof(float));
+    return (floats + VEC - 1) / VEC * VEC;
 }
 
 size_t signed_work_size(const struct ggml_tensor * op, int n_threads) {
     const struct scan_dims dims  = scan_dims_get(op);
     const int64_t          tiles = tile_scan_floats(&dims, prep_floats(&dims));
-    return (size_t) (n_threads*(tiles > dims.head_size ? tiles : dims.head_size) + gates_floats(&dims))*sizeof(float) + VEC_BYTES;
+    return (size_t) (n_threads * (tiles > dims.head_size ? tiles : dims.head_size) +
+                     gates_floats(&dims)) *
+                   sizeof(float) +
+           VEC_BYTES;
 }
 
 void signed_forward(const struct ggml_compute_params * params, struct ggml_tensor * dst) {
-    const struct scan_dims     dims  = scan_dims_get(dst);
-    const struct scan_params   p     = scan_params_get(dst);
-    struct ggml_tensor *       aux   = dst->src[SIGNED_SRC_AUX];
-    float *                    work  = work_aligned(params->wdata);
-    struct head_gate *         gates = (struct head_gate *) work;
+    const struct scan_dims   dims  = scan_dims_get(dst);
+    const struct scan_params p     = scan_params_get(dst);
+    struct ggml_tensor *     aux   = dst->src[SIGNED_SRC_AUX];
+    float *                  work  = work_aligned(params->wdata);
+    struct head_gate *       gates = (struct head_gate *) work;
 
     const struct signed_scan op = {
         .dims  = dims,
         .p     = p,
         .A     = aux,
-        .c     = tokens_of(dst->src[SIGNED_SRC_C],    dims.n_head),
-        .b     = tokens_of(dst->src[SIGNED_SRC_B],    dims.n_head),
-        .x     = tokens_of(dst->src[SIGNED_SRC_X],    dims.n_head),
+        .c     = tokens_of(dst->src[SIGNED_SRC_C], dims.n_head),
+        .b     = tokens_of(dst->src[SIGNED_SRC_B], dims.n_head),
+        .x     = tokens_of(dst->src[SIGNED_SRC_X], dims.n_head),
         .gate  = tokens_of(dst->src[SIGNED_SRC_GATE], dims.n_head),
         .bonus = tokens_of(p.bonus ? aux : NULL, dims.n_head),
         .log_i = tokens_of(p.kind == SIGNED_SCAN_MLSTM ? aux : NULL, dims.n_head),
@@ -143,7 +159,7 @@ void signed_forward(const struct ggml_compute_params * params, struct ggml_tenso
     };
 
     if (has_head_gates(p.kind)) { // the barrier in tile_scan_forward comes before anyone uses them
-        for (int64_t sh = params->ith; sh < dims.n_seqs*dims.n_head; sh += params->nth) {
+        for (int64_t sh = params->ith; sh < dims.n_seqs * dims.n_head; sh += params->nth) {
             struct scan_seq seq;
             if (scan_seq_get(dst, sh / dims.n_head, &seq)) {
                 head_gates(&op, dst, &seq, sh % dims.n_head, gates);
@@ -155,7 +171,8 @@ void signed_forward(const struct ggml_compute_params * params, struct ggml_tenso
         .dims        = dims,
         .x           = { op.x, p.kind == SIGNED_SCAN_ELEMENT ? op.gate : (struct tokens) { 0 } },
         .prep_floats = prep_floats(&dims),
-        .kernel      = p.path == GGML_SCAN_PATH_STEP || p.kind == SIGNED_SCAN_ELEMENT ? &kernel_step : &kernel_chunk,
+        .kernel      = p.path == GGML_SCAN_PATH_STEP || p.kind == SIGNED_SCAN_ELEMENT ? &kernel_step
+                                                                                      : &kernel_chunk,
     };
 
     tile_scan_forward(params, dst, &scan, work + gates_floats(&dims));

@@ -1,11 +1,13 @@
 #pragma once
 
-// The signed-gate scan on the CPU: signed.c reads the node and computes the gates, signed-strip.c and pair.c are the two ways to take a tile
-// of state through a block of tokens, signed-token.c takes whole rows through a single token.
+// The signed-gate scan on the CPU: signed.c reads the node and computes the gates, signed-strip.c
+// and pair.c are the two ways to take a tile of state through a block of tokens, signed-token.c
+// takes whole rows through a single token.
 
 #include "scan-chunk.h"
 
-// Gates that are one number a head and token: the multiplier of S, the factor on x, the divisor of y.
+// Gates that are one number a head and token: the multiplier of S, the factor on x, the divisor of
+// y.
 struct head_gate {
     float a;
     float in;
@@ -17,31 +19,32 @@ struct signed_scan {
     struct scan_params         p;
     const struct ggml_tensor * A;
     struct tokens              c, b, x, gate, bonus, log_i; // gate is gate, dt or log_f
-    const struct head_gate *   gates;                       // [T][H], where there is one gate a head
+    const struct head_gate *   gates; // [T][H], where there is one gate a head
 };
 
 static inline bool has_head_gates(int32_t kind) {
     return kind == SIGNED_SCAN_HEAD || kind == SIGNED_SCAN_SCALAR || kind == SIGNED_SCAN_MLSTM;
 }
 
-static inline const struct head_gate * head_gate_at(const struct signed_scan * op, int64_t h, int64_t t) {
-    return &op->gates[t*op->dims.n_head + h];
+static inline const struct head_gate * head_gate_at(
+        const struct signed_scan * op, int64_t h, int64_t t) {
+    return &op->gates[t * op->dims.n_head + h];
 }
 
 // A[i][j] of head h at i·nb[1] + j·nb[0]
 static inline const char * head_A(const struct signed_scan * op, int64_t h) {
-    return (const char *) op->A->data + (h/(op->dims.n_head/op->A->ne[2]))*op->A->nb[2];
+    return (const char *) op->A->data + (h / (op->dims.n_head / op->A->ne[2])) * op->A->nb[2];
 }
 
 // A_t = exp(dt A), or 2 exp(dt A) − 1
 SIMD_INLINE vec transition(int32_t form, vec dt, vec A) {
-    const vec e = vec_exp(dt*A);
+    const vec e = vec_exp(dt * A);
     return form == GGML_SIGNED_SCAN_EXP ? e : vec_fma(vec_set1(2.0f), e, vec_set1(-1.0f));
 }
 
-int64_t signed_strip_size   (const struct scan_dims * dims); // floats of what is prepared for a block
-void    signed_strip_prepare(const void * op, int64_t h, int64_t t0, int64_t t1, float * prep);
-void    signed_strip_run    (const void * op, const struct tile * tile, const float * prep);
+int64_t signed_strip_size(const struct scan_dims * dims); // floats of what is prepared for a block
+void signed_strip_prepare(const void * op, int64_t h, int64_t t0, int64_t t1, float * prep);
+void signed_strip_run(const void * op, const struct tile * tile, const float * prep);
 
 int64_t signed_token_size(const struct scan_dims * dims);
-void    signed_token_run (const void * op, const struct token * token, float * work);
+void signed_token_run(const void * op, const struct token * token, float * work);

@@ -1,31 +1,33 @@
 #pragma once
 
-// Vectors of floats, as wide as the machine has them, in the compiler's vector language (GCC, Clang).
+// Vectors of floats, as wide as the machine has them, in the compiler's vector language (GCC,
+// Clang).
 //
-// The files that include this are compiled with -ffp-contract=off: a product and a sum are fused exactly where vec_fma or fma1 says so,
-// so that two instances of an inlined function round alike, which is what makes results independent of how a sequence is cut into calls.
+// The files that include this are compiled with -ffp-contract=off: a product and a sum are fused
+// exactly where vec_fma or fma1 says so, so that two instances of an inlined function round alike,
+// which is what makes results independent of how a sequence is cut into calls.
 
 #include <math.h>
 #include <stdint.h>
 #include <string.h>
 
 #if defined(__AVX512F__)
-#   define VEC_BYTES 64
+#    define VEC_BYTES 64
 #elif defined(__AVX__)
-#   define VEC_BYTES 32
+#    define VEC_BYTES 32
 #else
-#   define VEC_BYTES 16
+#    define VEC_BYTES 16
 #endif
 
 #if defined(__AVX__)
-#   include <immintrin.h>
+#    include <immintrin.h>
 #elif defined(__ARM_NEON)
-#   include <arm_neon.h>
+#    include <arm_neon.h>
 #endif
 
-#define VEC (VEC_BYTES/4) // floats in a vector
+#define VEC (VEC_BYTES / 4) // floats in a vector
 
-typedef float   vec  __attribute__((vector_size(VEC_BYTES)));
+typedef float   vec __attribute__((vector_size(VEC_BYTES)));
 typedef int32_t vec_i __attribute__((vector_size(VEC_BYTES)));
 
 #define SIMD_INLINE static inline __attribute__((always_inline))
@@ -43,12 +45,12 @@ SIMD_INLINE void vec_store(float * p, vec v) {
 // The first n floats of a vector; the rest reads as zero and is not written.
 SIMD_INLINE vec vec_load_n(const float * p, int64_t n) {
     vec v = { 0.0f };
-    memcpy(&v, p, (size_t) n*sizeof(float));
+    memcpy(&v, p, (size_t) n * sizeof(float));
     return v;
 }
 
 SIMD_INLINE void vec_store_n(float * p, vec v, int64_t n) {
-    memcpy(p, &v, (size_t) n*sizeof(float));
+    memcpy(p, &v, (size_t) n * sizeof(float));
 }
 
 SIMD_INLINE vec vec_set1(float x) {
@@ -64,7 +66,7 @@ SIMD_INLINE vec vec_fma(vec a, vec b, vec c) {
 #elif defined(__ARM_NEON) && defined(__ARM_FEATURE_FMA)
     return (vec) vfmaq_f32((float32x4_t) c, (float32x4_t) a, (float32x4_t) b);
 #else
-    return a*b + c;
+    return a * b + c;
 #endif
 }
 
@@ -72,7 +74,7 @@ SIMD_INLINE float fma1(float a, float b, float c) {
 #if defined(__FMA__) || defined(__ARM_FEATURE_FMA)
     return __builtin_fmaf(a, b, c);
 #else
-    return a*b + c;
+    return a * b + c;
 #endif
 }
 
@@ -81,35 +83,56 @@ SIMD_INLINE vec vec_select(vec_i mask, vec a, vec b) {
     return (vec) ((mask & (vec_i) a) | (~mask & (vec_i) b));
 }
 
-// Two vectors side by side: the unit that the kernels work on. A structure and not an array, because compilers keep its members in
-// registers without having to unroll a loop first.
+// Two vectors side by side: the unit that the kernels work on. A structure and not an array,
+// because compilers keep its members in registers without having to unroll a loop first.
 typedef struct {
     vec a, b;
 } vec2;
 
-#define VEC2 (2*VEC)
+#define VEC2 (2 * VEC)
 
-SIMD_INLINE vec2 vec2_load (const float * p)         { return (vec2) { vec_load(p), vec_load(p + VEC) }; }
-SIMD_INLINE void vec2_store(float * p, vec2 x)       { vec_store(p, x.a); vec_store(p + VEC, x.b); }
-SIMD_INLINE vec2 vec2_set1 (float x)                 { return (vec2) { vec_set1(x), vec_set1(x) }; }
-SIMD_INLINE vec2 vec2_add  (vec2 x, vec2 y)          { return (vec2) { x.a + y.a, x.b + y.b }; }
-SIMD_INLINE vec2 vec2_sub  (vec2 x, vec2 y)          { return (vec2) { x.a - y.a, x.b - y.b }; }
-SIMD_INLINE vec2 vec2_mul  (vec2 x, vec2 y)          { return (vec2) { x.a*y.a, x.b*y.b }; }
-SIMD_INLINE vec2 vec2_div  (vec2 x, vec2 y)          { return (vec2) { x.a/y.a, x.b/y.b }; }
-SIMD_INLINE vec2 vec2_scale(float x, vec2 y)         { const vec s = vec_set1(x); return (vec2) { s*y.a, s*y.b }; }
-SIMD_INLINE vec2 vec2_fma  (float x, vec2 y, vec2 z) { const vec s = vec_set1(x); return (vec2) { vec_fma(s, y.a, z.a), vec_fma(s, y.b, z.b) }; }
+SIMD_INLINE vec2 vec2_load(const float * p) {
+    return (vec2) { vec_load(p), vec_load(p + VEC) };
+}
+SIMD_INLINE void vec2_store(float * p, vec2 x) {
+    vec_store(p, x.a);
+    vec_store(p + VEC, x.b);
+}
+SIMD_INLINE vec2 vec2_set1(float x) {
+    return (vec2) { vec_set1(x), vec_set1(x) };
+}
+SIMD_INLINE vec2 vec2_add(vec2 x, vec2 y) {
+    return (vec2) { x.a + y.a, x.b + y.b };
+}
+SIMD_INLINE vec2 vec2_sub(vec2 x, vec2 y) {
+    return (vec2) { x.a - y.a, x.b - y.b };
+}
+SIMD_INLINE vec2 vec2_mul(vec2 x, vec2 y) {
+    return (vec2) { x.a * y.a, x.b * y.b };
+}
+SIMD_INLINE vec2 vec2_div(vec2 x, vec2 y) {
+    return (vec2) { x.a / y.a, x.b / y.b };
+}
+SIMD_INLINE vec2 vec2_scale(float x, vec2 y) {
+    const vec s = vec_set1(x);
+    return (vec2) { s * y.a, s * y.b };
+}
+SIMD_INLINE vec2 vec2_fma(float x, vec2 y, vec2 z) {
+    const vec s = vec_set1(x);
+    return (vec2) { vec_fma(s, y.a, z.a), vec_fma(s, y.b, z.b) };
+}
 
 // Σ a[i]·b[i], always summed in the same order
 SIMD_INLINE float vec_dot(const float * a, const float * b, int64_t n) {
     vec     s0 = { 0.0f }, s1 = { 0.0f };
-    int64_t i  = 0;
-    for (; i + 2*VEC <= n; i += 2*VEC) {
-        s0 = vec_fma(vec_load(a + i),       vec_load(b + i),       s0);
+    int64_t i = 0;
+    for (; i + 2 * VEC <= n; i += 2 * VEC) {
+        s0 = vec_fma(vec_load(a + i), vec_load(b + i), s0);
         s1 = vec_fma(vec_load(a + i + VEC), vec_load(b + i + VEC), s1);
     }
     float lane[VEC];
     vec_store(lane, s0 + s1);
-    for (int half = VEC/2; half > 0; half /= 2) {
+    for (int half = VEC / 2; half > 0; half /= 2) {
         for (int l = 0; l < half; ++l) {
             lane[l] += lane[l + half];
         }
@@ -121,7 +144,8 @@ SIMD_INLINE float vec_dot(const float * a, const float * b, int64_t n) {
     return sum;
 }
 
-// out = x, and out = g ∘ x, with g one number for all or one each. Inline, because a row is often too short for a call.
+// out = x, and out = g ∘ x, with g one number for all or one each. Inline, because a row is often
+// too short for a call.
 SIMD_INLINE void row_copy(float * out, const float * x, int64_t n) {
     int64_t i = 0;
     for (; i + VEC <= n; i += VEC) {
@@ -135,41 +159,44 @@ SIMD_INLINE void row_copy(float * out, const float * x, int64_t n) {
 SIMD_INLINE void row_mul(float * out, const float * g, const float * x, int64_t n) {
     int64_t i = 0;
     for (; i + VEC <= n; i += VEC) {
-        vec_store(out + i, vec_load(g + i)*vec_load(x + i));
+        vec_store(out + i, vec_load(g + i) * vec_load(x + i));
     }
     for (; i < n; ++i) {
-        out[i] = g[i]*x[i];
+        out[i] = g[i] * x[i];
     }
 }
 
-// e^x to about one unit in the last place; below -87.33, where the result would no longer be a normal number, 0; above 88.72, infinity.
+// e^x to about one unit in the last place; below -87.33, where the result would no longer be a
+// normal number, 0; above 88.72, infinity.
 //
 //     e^x = 2^n e^r,   n = round(x / ln 2),   |r| ≤ ln 2 / 2,   e^r by its Taylor polynomial of degree 7
 //
 SIMD_INLINE vec vec_exp(vec x) {
-    const vec   lo     = vec_set1(-87.33654f);
-    const vec   hi     = vec_set1( 88.72283f);
-    const vec_i under  = x < lo;
-    const vec_i over   = x > hi;
-    const vec   xc     = vec_select(under, lo, vec_select(over, hi, x));
-    const vec   magic  = vec_set1(12582912.0f);                       // 1.5·2^23: adding it rounds to an integer in the low bits
-    const vec   nm     = vec_fma(xc, vec_set1(1.442695041f), magic);
-    const vec   n      = nm - magic;
-    const vec   r_hi   = vec_fma(n, vec_set1(-0.693145752f), xc);     // ln 2 in two parts, the first with trailing zeros
-    const vec   r      = vec_fma(n, vec_set1(-1.42860677e-6f), r_hi);
-    vec         p      = vec_set1(1.0f/5040);
-    p = vec_fma(p, r, vec_set1(1.0f/720));
-    p = vec_fma(p, r, vec_set1(1.0f/120));
-    p = vec_fma(p, r, vec_set1(1.0f/24));
-    p = vec_fma(p, r, vec_set1(1.0f/6));
-    p = vec_fma(p, r, vec_set1(0.5f));
-    p = vec_fma(p, r, vec_set1(1.0f));
-    p = vec_fma(p, r, vec_set1(1.0f));
+    const vec   lo    = vec_set1(-87.33654f);
+    const vec   hi    = vec_set1(88.72283f);
+    const vec_i under = x < lo;
+    const vec_i over  = x > hi;
+    const vec   xc    = vec_select(under, lo, vec_select(over, hi, x));
+    const vec   magic =
+            vec_set1(12582912.0f); // 1.5·2^23: adding it rounds to an integer in the low bits
+    const vec nm   = vec_fma(xc, vec_set1(1.442695041f), magic);
+    const vec n    = nm - magic;
+    const vec r_hi = vec_fma(
+            n, vec_set1(-0.693145752f), xc); // ln 2 in two parts, the first with trailing zeros
+    const vec r = vec_fma(n, vec_set1(-1.42860677e-6f), r_hi);
+    vec       p = vec_set1(1.0f / 5040);
+    p           = vec_fma(p, r, vec_set1(1.0f / 720));
+    p           = vec_fma(p, r, vec_set1(1.0f / 120));
+    p           = vec_fma(p, r, vec_set1(1.0f / 24));
+    p           = vec_fma(p, r, vec_set1(1.0f / 6));
+    p           = vec_fma(p, r, vec_set1(0.5f));
+    p           = vec_fma(p, r, vec_set1(1.0f));
+    p           = vec_fma(p, r, vec_set1(1.0f));
     // 2^n in two factors: n = 128 has no representation of its own
     const vec_i bits   = (vec_i) nm - (vec_i) magic;
     const vec_i half   = bits >> 1;
     const vec   scale1 = (vec) ((half + 127) << 23);
     const vec   scale2 = (vec) ((bits - half + 127) << 23);
-    const vec   e      = p*scale1*scale2;
+    const vec   e      = p * scale1 * scale2;
     return vec_select(under, (vec) { 0.0f }, vec_select(over, vec_set1(INFINITY), e));
 }

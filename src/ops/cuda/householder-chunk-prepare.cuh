@@ -1,40 +1,49 @@
 #pragma once
 
-// What a chunk of the Householder scan needs that does not depend on the state (householder-chunk.cuh). A block is one chunk of one head.
+// What a chunk of the Householder scan needs that does not depend on the state
+// (householder-chunk.cuh). A block is one chunk of one head.
 //
-// Products of keys: warp w has the events 16w .. 16w + 15 as rows. Without channels in the gate, D_ei is a number:
+// Products of keys: warp w has the events 16w .. 16w + 15 as rows. Without channels in the gate,
+// D_ei is a number:
 //     (D_ei ∘ k_i)·k_e = D_ei (k_i·k_e) .
-// With channels, D_ei is cut at the borders of groups of 16 events, from i to the end of its group, over whole groups, from the begin of e's group to e:
+// With channels, D_ei is cut at the borders of groups of 16 events, from i to the end of its group,
+// over whole groups, from the begin of e's group to e:
 //     (D_ei ∘ k_i)·k_e = (to_end_i ∘ k_i) ∘ between · (from_begin_e ∘ k_e) ,
 // which is a product of matrices again; pairs inside a group are computed one by one.
 
 #include "householder-chunk.cuh"
 
 enum {
-    PREPARE_PITCH = CHUNK_EVENTS + 4, // of the matrix in shared memory: rows begin at vectors, and not all in the same bank
-    PREPARE_SLICE = 16,               // key channels that are in shared memory at a time
-    SLICE_PITCH   = PREPARE_SLICE + 4, // for lanes that read eight rows of four numbers without meeting in a bank
+    PREPARE_PITCH =
+            CHUNK_EVENTS +
+            4, // of the matrix in shared memory: rows begin at vectors, and not all in the same bank
+    PREPARE_SLICE = 16, // key channels that are in shared memory at a time
+    SLICE_PITCH   = PREPARE_SLICE +
+                  4, // for lanes that read eight rows of four numbers without meeting in a bank
 };
 
 // The chunk a block has, and where its rows are.
 struct prepare_chunk {
     int     h;
-    int64_t first;    // token of the batch
+    int64_t first; // token of the batch
     int     n_tokens;
     int     n_events;
 
-    __device__ __forceinline__ int64_t token(int e, int n_h) const { return first + e/n_h; }
+    __device__ __forceinline__ int64_t token(int e, int n_h) const {
+        return first + e / n_h;
+    }
     // rows of the work buffer
     __device__ __forceinline__ int64_t event_row(const householder_chunk_args & a, int e) const {
-        return (h*a.scan.batch.n_tokens + first)*a.scan.n_h + e;
+        return (h * a.scan.batch.n_tokens + first) * a.scan.n_h + e;
     }
     __device__ __forceinline__ int64_t token_row(const householder_chunk_args & a, int t) const {
-        return h*a.scan.batch.n_tokens + first + t;
+        return h * a.scan.batch.n_tokens + first + t;
     }
 };
 
 // Chunk number `index` of the batch; false if there are fewer. Sequences out of range have none.
-static __device__ __forceinline__ bool prepare_find(const householder_chunk_args & a, int index, prepare_chunk * chunk) {
+static __device__ __forceinline__ bool prepare_find(
+        const householder_chunk_args & a, int index, prepare_chunk * chunk) {
     const cuda_batch & b = a.scan.batch;
     for (int s = 0; s < a.n_seqs; ++s) {
         cuda_seq seq;
@@ -44,9 +53,9 @@ static __device__ __forceinline__ bool prepare_find(const householder_chunk_args
         const chunk_list list(b, seq, a.tokens);
         if (index < list.size()) {
             const chunk_range range = list.at(index);
-            chunk->first    = seq.first + range.begin;
-            chunk->n_tokens = range.n;
-            chunk->n_events = range.n*a.scan.n_h;
+            chunk->first            = seq.first + range.begin;
+            chunk->n_tokens         = range.n;
+            chunk->n_events         = range.n * a.scan.n_h;
             return true;
         }
         index -= list.size();
@@ -54,7 +63,8 @@ static __device__ __forceinline__ bool prepare_find(const householder_chunk_args
     return false;
 }
 
-// Rows of the chunk, NULL where there is none; and the token of each event, from the first of the chunk
+// Rows of the chunk, NULL where there is none; and the token of each event, from the first of the
+// chunk
 struct prepare_rows {
     int           token[CHUNK_EVENTS];
     const float * key[CHUNK_EVENTS];
@@ -64,9 +74,10 @@ struct prepare_rows {
 
 // Begins to copy channels [d0, d0 + PREPARE_SLICE) of all rows
 template <int PITCH>
-static __device__ __forceinline__ void prepare_copy(float (*to)[PITCH], const float * const * row, int d0, int d_k, float missing) {
-    for (int x = (int) threadIdx.x; x < CHUNK_EVENTS*PREPARE_SLICE; x += CHUNK_THREADS) {
-        const int e = x/PREPARE_SLICE;
+static __device__ __forceinline__ void prepare_copy(
+        float (*to)[PITCH], const float * const * row, int d0, int d_k, float missing) {
+    for (int x = (int) threadIdx.x; x < CHUNK_EVENTS * PREPARE_SLICE; x += CHUNK_THREADS) {
+        const int e = x / PREPARE_SLICE;
         const int i = x % PREPARE_SLICE;
         if (row[e] != nullptr && d0 + i < d_k) {
             cuda_copy(&to[e][i], row[e] + d0 + i, true);
@@ -78,32 +89,35 @@ static __device__ __forceinline__ void prepare_copy(float (*to)[PITCH], const fl
 
 // Rows top .. top + 15 of a slice, channels i and i + 4, as the left factor of a multiplication
 template <int PITCH>
-static __device__ __forceinline__ void prepare_left(const float (*rows)[PITCH], int top, int i, mma_split left[4]) {
-    const int g = (int) threadIdx.x % 32/4;
+static __device__ __forceinline__ void prepare_left(
+        const float (*rows)[PITCH], int top, int i, mma_split left[4]) {
+    const int g = (int) threadIdx.x % 32 / 4;
 #pragma unroll
     for (int x = 0; x < 4; ++x) {
-        left[x] = mma_split_of(rows[top + g + x % 2*8][i + x/2*4]);
+        left[x] = mma_split_of(rows[top + g + x % 2 * 8][i + x / 2 * 4]);
     }
 }
 
-// Sixteen columns of two products: four multiplications side by side, because a tensor core is slow to answer, not to take
-static __device__ __forceinline__ void prepare_add(float kk[2][4], float qk[2][4], const mma_split key[4], const mma_split query[4],
-        const mma_split right[2][2]) {
-    mma_add(kk[0], key,   right[0]);
-    mma_add(kk[1], key,   right[1]);
+// Sixteen columns of two products: four multiplications side by side, because a tensor core is slow
+// to answer, not to take
+static __device__ __forceinline__ void prepare_add(float kk[2][4], float qk[2][4],
+        const mma_split key[4], const mma_split query[4], const mma_split right[2][2]) {
+    mma_add(kk[0], key, right[0]);
+    mma_add(kk[1], key, right[1]);
     mma_add(qk[0], query, right[0]);
     mma_add(qk[1], query, right[1]);
 }
 
-// No gate, or one a head. Leaves the products of keys, gates included, in L, and writes A. Rows of queries are tokens, not events.
+// No gate, or one a head. Leaves the products of keys, gates included, in L, and writes A. Rows of
+// queries are tokens, not events.
 struct prepare_plain {
     float key[2][CHUNK_EVENTS][SLICE_PITCH]; // one slice is used while the other is filled
     float query[2][CHUNK_EVENTS][SLICE_PITCH];
-    float gate[CHUNK_EVENTS];                // a number a token
+    float gate[CHUNK_EVENTS]; // a number a token
 
     __device__ __forceinline__ void fetch(const prepare_rows & rows, int d0, int d_k, int z) {
         if (d0 < d_k) {
-            prepare_copy(key[z],   rows.key,   d0, d_k, 0.0f);
+            prepare_copy(key[z], rows.key, d0, d_k, 0.0f);
             prepare_copy(query[z], rows.query, d0, d_k, 0.0f);
         }
         cuda_copy_commit();
@@ -111,52 +125,56 @@ struct prepare_plain {
 };
 
 template <int GATE>
-static __device__ __forceinline__ void prepare_products(const householder_chunk_args & a, const prepare_chunk & c, float (*L)[PREPARE_PITCH],
-        prepare_rows & rows, prepare_plain & slice) {
+static __device__ __forceinline__ void prepare_products(const householder_chunk_args & a,
+        const prepare_chunk & c, float (*L)[PREPARE_PITCH], prepare_rows & rows,
+        prepare_plain & slice) {
     const householder_cuda_args & s = a.scan;
 
     const int tid   = (int) threadIdx.x;
-    const int g     = tid % 32/4;
+    const int g     = tid % 32 / 4;
     const int m     = tid % 4;
-    const int top   = tid/32*CHUNK_ROWS;
+    const int top   = tid / 32 * CHUNK_ROWS;
     const int d_k   = s.batch.d_k;
-    const int n_key = top < c.n_events ? top + CHUNK_ROWS : 0;                                  // columns up to the diagonal,
-    const int reach = (top + CHUNK_ROWS)*s.n_h;                                                 // and events that the queries of these rows see
+    const int n_key = top < c.n_events ? top + CHUNK_ROWS : 0; // columns up to the diagonal,
+    const int reach = (top + CHUNK_ROWS) * s.n_h; // and events that the queries of these rows see
     const int n_qry = top < c.n_tokens ? (reach < c.n_events ? reach : c.n_events) : 0;
     const int n_col = n_key > n_qry ? n_key : n_qry;
 
     if (tid < CHUNK_EVENTS) {
-        rows.token[tid] = tid/s.n_h;
-        rows.key  [tid] = tid < c.n_events ? cuda_row(s.k, c.h, tid % s.n_h, c.token(tid, s.n_h)) : nullptr;
+        rows.token[tid] = tid / s.n_h;
+        rows.key[tid] =
+                tid < c.n_events ? cuda_row(s.k, c.h, tid % s.n_h, c.token(tid, s.n_h)) : nullptr;
         rows.query[tid] = tid < c.n_tokens ? cuda_row(s.q, c.h, 0, c.first + tid) : nullptr;
         if (GATE == HOUSEHOLDER_GATE_HEAD && tid < c.n_tokens) {
-            cuda_copy(&slice.gate[tid], cuda_row(s.gate, c.h, 0, c.first + tid), true); // waited for with the first slice
+            cuda_copy(&slice.gate[tid], cuda_row(s.gate, c.h, 0, c.first + tid),
+                    true); // waited for with the first slice
         }
     }
     __syncthreads();
     slice.fetch(rows, 0, d_k, 0);
 
-    float kk[CHUNK_EVENTS/8][4] = {};
-    float qk[CHUNK_EVENTS/8][4] = {};
+    float kk[CHUNK_EVENTS / 8][4] = {};
+    float qk[CHUNK_EVENTS / 8][4] = {};
     for (int d0 = 0, z = 0; d0 < d_k; d0 += PREPARE_SLICE, z = 1 - z) {
         slice.fetch(rows, d0 + PREPARE_SLICE, d_k, 1 - z);
         cuda_copy_wait<1>();
         __syncthreads();
 #pragma unroll
-        for (int step = 0; step < PREPARE_SLICE/8; ++step) {
-            const int i = 8*step + m;
+        for (int step = 0; step < PREPARE_SLICE / 8; ++step) {
+            const int i = 8 * step + m;
             mma_split left_k[4], left_q[4];
-            prepare_left(slice.key  [z], top, i, left_k);
+            prepare_left(slice.key[z], top, i, left_k);
             prepare_left(slice.query[z], top, i, left_q);
 #pragma unroll
-            for (int pair = 0; pair < CHUNK_EVENTS/16; ++pair) {
-                if (16*pair < n_col) { // both, even where only one is needed
+            for (int pair = 0; pair < CHUNK_EVENTS / 16; ++pair) {
+                if (16 * pair < n_col) { // both, even where only one is needed
                     mma_split right[2][2];
 #pragma unroll
                     for (int x = 0; x < 4; ++x) {
-                        right[x/2][x % 2] = mma_split_of(slice.key[z][16*pair + x/2*8 + g][i + x % 2*4]);
+                        right[x / 2][x % 2] = mma_split_of(
+                                slice.key[z][16 * pair + x / 2 * 8 + g][i + x % 2 * 4]);
                     }
-                    prepare_add(&kk[2*pair], &qk[2*pair], left_k, left_q, right);
+                    prepare_add(&kk[2 * pair], &qk[2 * pair], left_k, left_q, right);
                 }
             }
         }
@@ -172,15 +190,16 @@ static __device__ __forceinline__ void prepare_products(const householder_chunk_
         __syncthreads();
     }
 #pragma unroll
-    for (int tile = 0; tile < CHUNK_EVENTS/8; ++tile) {
+    for (int tile = 0; tile < CHUNK_EVENTS / 8; ++tile) {
 #pragma unroll
         for (int i = 0; i < 4; ++i) {
             const int row = tile_row(top, i);
             const int col = tile_col(tile, i);
             if (row < c.n_tokens) {
                 const bool  seen = col < c.n_events && rows.token[col] <= row;
-                const float D    = GATE == HOUSEHOLDER_GATE_HEAD && seen ? L[row][rows.token[col]] : 1.0f;
-                a.read[c.token_row(a, row)*CHUNK_EVENTS + col] = seen ? D*qk[tile][i] : 0.0f;
+                const float D =
+                        GATE == HOUSEHOLDER_GATE_HEAD && seen ? L[row][rows.token[col]] : 1.0f;
+                a.read[c.token_row(a, row) * CHUNK_EVENTS + col] = seen ? D * qk[tile][i] : 0.0f;
             }
             if (GATE == HOUSEHOLDER_GATE_HEAD && col < row && row < c.n_events) {
                 kk[tile][i] *= L[rows.token[row]][rows.token[col]];
@@ -189,7 +208,7 @@ static __device__ __forceinline__ void prepare_products(const householder_chunk_
     }
     __syncthreads(); // D has been read
 #pragma unroll
-    for (int tile = 0; tile < CHUNK_EVENTS/8; ++tile) {
+    for (int tile = 0; tile < CHUNK_EVENTS / 8; ++tile) {
 #pragma unroll
         for (int i = 0; i < 4; ++i) {
             L[tile_row(top, i)][tile_col(tile, i)] = kk[tile][i];
@@ -197,8 +216,8 @@ static __device__ __forceinline__ void prepare_products(const householder_chunk_
     }
 }
 
-// A gate with channels: a slice of them at a time. All rows are events; the query of an event that does not end its token is zero, the gate of one
-// that does not begin it is 1.
+// A gate with channels: a slice of them at a time. All rows are events; the query of an event that
+// does not end its token is zero, the gate of one that does not begin it is 1.
 struct prepare_slice {
     float key[CHUNK_EVENTS][PREPARE_SLICE + 1];
     float query[CHUNK_EVENTS][PREPARE_SLICE + 1];
@@ -209,9 +228,9 @@ struct prepare_slice {
     float whole[CHUNK_WARPS][PREPARE_SLICE];            // the gates of a group, multiplied
 
     __device__ __forceinline__ void fetch(const prepare_rows & rows, int d0, int d_k) {
-        prepare_copy(key,   rows.key,   d0, d_k, 0.0f);
+        prepare_copy(key, rows.key, d0, d_k, 0.0f);
         prepare_copy(query, rows.query, d0, d_k, 0.0f);
-        prepare_copy(gate,  rows.gate,  d0, d_k, 1.0f);
+        prepare_copy(gate, rows.gate, d0, d_k, 1.0f);
         cuda_copy_commit();
         cuda_copy_wait<0>();
     }
@@ -219,33 +238,34 @@ struct prepare_slice {
     // A thread has one channel of one group of events.
     __device__ __forceinline__ void multiply() {
         const int i = (int) threadIdx.x % PREPARE_SLICE;
-        const int w = (int) threadIdx.x/PREPARE_SLICE;
+        const int w = (int) threadIdx.x / PREPARE_SLICE;
         if (w >= CHUNK_WARPS) {
             return;
         }
         float product = 1.0f;
         for (int x = 0; x < CHUNK_ROWS; ++x) {
-            const int e = w*CHUNK_ROWS + x;
+            const int e = w * CHUNK_ROWS + x;
             product *= gate[e][i];
-            key_begin[e][i]   = product*key[e][i];
-            query_begin[e][i] = product*query[e][i];
+            key_begin[e][i]   = product * key[e][i];
+            query_begin[e][i] = product * query[e][i];
         }
         whole[w][i] = product;
         product     = 1.0f;
         for (int x = CHUNK_ROWS - 1; x >= 0; --x) {
-            const int e = w*CHUNK_ROWS + x;
-            key_end[e][i] = product*key[e][i];
+            const int e   = w * CHUNK_ROWS + x;
+            key_end[e][i] = product * key[e][i];
             product *= gate[e][i];
         }
     }
 
     // P ∘ K, D_end ∘ K, P ∘ Q and P_end. A thread has one channel, of every eighth event.
-    __device__ __forceinline__ void put(const householder_chunk_args & a, const prepare_chunk & c, const prepare_rows & rows, int d0) const {
-        constexpr int AT_ONCE = CHUNK_THREADS/PREPARE_SLICE;
+    __device__ __forceinline__ void put(const householder_chunk_args & a, const prepare_chunk & c,
+            const prepare_rows & rows, int d0) const {
+        constexpr int AT_ONCE = CHUNK_THREADS / PREPARE_SLICE;
 
         const int d_k = a.scan.batch.d_k;
         const int i   = (int) threadIdx.x % PREPARE_SLICE;
-        const int e0  = (int) threadIdx.x/PREPARE_SLICE;
+        const int e0  = (int) threadIdx.x / PREPARE_SLICE;
         if (d0 + i >= d_k) {
             return;
         }
@@ -258,49 +278,51 @@ struct prepare_slice {
                 behind *= whole[x][i];
             }
 #pragma unroll
-            for (int x = 0; x < CHUNK_ROWS/AT_ONCE; ++x) {
-                const int e = w*CHUNK_ROWS + x*AT_ONCE + e0;
+            for (int x = 0; x < CHUNK_ROWS / AT_ONCE; ++x) {
+                const int e = w * CHUNK_ROWS + x * AT_ONCE + e0;
                 if (e < c.n_events) {
-                    a.key_in [c.event_row(a, e)*d_k + d0 + i] = before*key_begin[e][i];
-                    a.key_out[c.event_row(a, e)*d_k + d0 + i] = behind*key_end[e][i];
+                    a.key_in[c.event_row(a, e) * d_k + d0 + i]  = before * key_begin[e][i];
+                    a.key_out[c.event_row(a, e) * d_k + d0 + i] = behind * key_end[e][i];
                     if (rows.query[e] != nullptr) {
-                        a.query_in[c.token_row(a, rows.token[e])*d_k + d0 + i] = before*query_begin[e][i];
+                        a.query_in[c.token_row(a, rows.token[e]) * d_k + d0 + i] =
+                                before * query_begin[e][i];
                     }
                 }
             }
             before *= whole[w][i];
         }
         if (e0 == 0) {
-            a.gate_all[c.token_row(a, 0)*d_k + d0 + i] = before;
+            a.gate_all[c.token_row(a, 0) * d_k + d0 + i] = before;
         }
     }
 };
 
-static __device__ __forceinline__ void prepare_products_channel(const householder_chunk_args & a, const prepare_chunk & c,
-        float (*L)[PREPARE_PITCH], prepare_rows & rows, prepare_slice & slice) {
+static __device__ __forceinline__ void prepare_products_channel(const householder_chunk_args & a,
+        const prepare_chunk & c, float (*L)[PREPARE_PITCH], prepare_rows & rows,
+        prepare_slice & slice) {
     const householder_cuda_args & s = a.scan;
 
-    const int n_h  = s.n_h;
-    const int lane = (int) threadIdx.x % 32;
-    const int w    = (int) threadIdx.x/32;
-    const int g    = lane/4;
-    const int m    = lane % 4;
-    const int top  = w*CHUNK_ROWS;
-    const int self = lane % CHUNK_ROWS;   // inside a group a lane has one column,
-    const bool ask = lane >= CHUNK_ROWS;  // half of the lanes for keys, half for queries
+    const int  n_h  = s.n_h;
+    const int  lane = (int) threadIdx.x % 32;
+    const int  w    = (int) threadIdx.x / 32;
+    const int  g    = lane / 4;
+    const int  m    = lane % 4;
+    const int  top  = w * CHUNK_ROWS;
+    const int  self = lane % CHUNK_ROWS;  // inside a group a lane has one column,
+    const bool ask  = lane >= CHUNK_ROWS; // half of the lanes for keys, half for queries
 
-    float kk[CHUNK_EVENTS/8 - 2][4] = {};
-    float qk[CHUNK_EVENTS/8 - 2][4] = {};
-    float inside[CHUNK_ROWS]        = {};
+    float kk[CHUNK_EVENTS / 8 - 2][4] = {};
+    float qk[CHUNK_EVENTS / 8 - 2][4] = {};
+    float inside[CHUNK_ROWS]          = {};
 
     if (threadIdx.x < CHUNK_EVENTS) {
         const int     e = (int) threadIdx.x;
         const int     f = e % n_h;
         const int64_t t = c.token(e, n_h);
-        rows.token[e] = e/n_h;
-        rows.key  [e] = e < c.n_events                 ? cuda_row(s.k,    c.h, f, t) : nullptr;
-        rows.query[e] = e < c.n_events && f == n_h - 1 ? cuda_row(s.q,    c.h, 0, t) : nullptr;
-        rows.gate [e] = e < c.n_events && f == 0       ? cuda_row(s.gate, c.h, 0, t) : nullptr;
+        rows.token[e]   = e / n_h;
+        rows.key[e]     = e < c.n_events ? cuda_row(s.k, c.h, f, t) : nullptr;
+        rows.query[e]   = e < c.n_events && f == n_h - 1 ? cuda_row(s.q, c.h, 0, t) : nullptr;
+        rows.gate[e]    = e < c.n_events && f == 0 ? cuda_row(s.gate, c.h, 0, t) : nullptr;
     }
     for (int d0 = 0; d0 < s.batch.d_k; d0 += PREPARE_SLICE) {
         __syncthreads(); // the slice before this one has been used
@@ -311,21 +333,24 @@ static __device__ __forceinline__ void prepare_products_channel(const householde
         slice.put(a, c, rows, d0);
 
 #pragma unroll
-        for (int step = 0; step < PREPARE_SLICE/8; ++step) {
-            const int i = 8*step + m;
+        for (int step = 0; step < PREPARE_SLICE / 8; ++step) {
+            const int i = 8 * step + m;
             mma_split left_k[4], left_q[4];
-            prepare_left(slice.key_begin,   top, i, left_k);
+            prepare_left(slice.key_begin, top, i, left_k);
             prepare_left(slice.query_begin, top, i, left_q);
             float between[2] = { 1.0f, 1.0f };
 #pragma unroll
-            for (int v = CHUNK_WARPS - 2; v >= 0; --v) { // groups before this warp's, the nearest first
+            for (int v = CHUNK_WARPS - 2; v >= 0;
+                    --v) { // groups before this warp's, the nearest first
                 if (v < w) {
                     mma_split right[2][2];
 #pragma unroll
                     for (int x = 0; x < 4; ++x) {
-                        right[x/2][x % 2] = mma_split_of(between[x % 2]*slice.key_end[v*CHUNK_ROWS + x/2*8 + g][i + x % 2*4]);
+                        right[x / 2][x % 2] = mma_split_of(
+                                between[x % 2] *
+                                slice.key_end[v * CHUNK_ROWS + x / 2 * 8 + g][i + x % 2 * 4]);
                     }
-                    prepare_add(&kk[2*v], &qk[2*v], left_k, left_q, right);
+                    prepare_add(&kk[2 * v], &qk[2 * v], left_k, left_q, right);
                     between[0] *= slice.whole[v][i];
                     between[1] *= slice.whole[v][i + 4];
                 }
@@ -336,24 +361,25 @@ static __device__ __forceinline__ void prepare_products_channel(const householde
 #pragma unroll
             for (int x = 0; x < CHUNK_ROWS; ++x) { // p = D_xi ∘ k_i
                 const float row = ask ? slice.query[top + x][i] : slice.key[top + x][i];
-                p        *= x > self ? slice.gate[top + x][i] : 1.0f;
+                p *= x > self ? slice.gate[top + x][i] : 1.0f;
                 inside[x] = x >= self ? fmaf(row, p, inside[x]) : inside[x];
             }
         }
     }
 
 #pragma unroll
-    for (int tile = 0; tile < CHUNK_EVENTS/8; ++tile) {
+    for (int tile = 0; tile < CHUNK_EVENTS / 8; ++tile) {
 #pragma unroll
         for (int i = 0; i < 4; ++i) {
             const int  row    = tile_row(top, i);
             const int  col    = tile_col(tile, i);
-            const bool before = tile/2 < w;
+            const bool before = tile / 2 < w;
             if (before) {
                 L[row][col] = kk[tile < 6 ? tile : 0][i];
             }
-            if (tile/2 != w && rows.query[row] != nullptr) {
-                a.read[c.token_row(a, rows.token[row])*CHUNK_EVENTS + col] = before ? qk[tile < 6 ? tile : 0][i] : 0.0f;
+            if (tile / 2 != w && rows.query[row] != nullptr) {
+                a.read[c.token_row(a, rows.token[row]) * CHUNK_EVENTS + col] =
+                        before ? qk[tile < 6 ? tile : 0][i] : 0.0f;
             }
         }
     }
@@ -363,22 +389,25 @@ static __device__ __forceinline__ void prepare_products_channel(const householde
         if (!ask) {
             L[row][top + self] = inside[x];
         } else if (rows.query[row] != nullptr) {
-            a.read[c.token_row(a, rows.token[row])*CHUNK_EVENTS + top + self] = inside[x]; // zero above the diagonal
+            a.read[c.token_row(a, rows.token[row]) * CHUNK_EVENTS + top + self] =
+                    inside[x]; // zero above the diagonal
         }
     }
 }
 
 // grid: (chunks at most, heads), block: CHUNK_THREADS
 template <int GATE>
-static __global__ void __launch_bounds__(CHUNK_THREADS, 3) householder_chunk_prepare(const householder_chunk_args a) {
+static __global__ void __launch_bounds__(CHUNK_THREADS, 3)
+        householder_chunk_prepare(const householder_chunk_args a) {
     constexpr bool CHANNEL = GATE == HOUSEHOLDER_GATE_CHANNEL;
 
-    __shared__ float4 matrix[CHUNK_EVENTS][PREPARE_PITCH/4];
+    __shared__ float4 matrix[CHUNK_EVENTS][PREPARE_PITCH / 4];
     __shared__ float  beta[CHUNK_EVENTS];
 
     const householder_cuda_args & s   = a.scan;
     const int                     tid = (int) threadIdx.x;
-    float (* const L)[PREPARE_PITCH]  = (float (*)[PREPARE_PITCH]) matrix; // L / β, below the diagonal
+    float (*const L)[PREPARE_PITCH] =
+            (float (*)[PREPARE_PITCH]) matrix; // L / β, below the diagonal
     cuda_wait();
 
     prepare_chunk c;
@@ -399,7 +428,8 @@ static __global__ void __launch_bounds__(CHUNK_THREADS, 3) householder_chunk_pre
     }
     __syncthreads();
 
-    // (I + L) X = I, a column a thread: x_e = [e is this column] − Σ_{i<e} L_ei x_i;   T = X diag(β)
+    // (I + L) X = I, a column a thread: x_e = [e is this column] − Σ_{i<e} L_ei x_i;   T = X
+    // diag(β)
     if (tid < CHUNK_EVENTS) {
         float x[CHUNK_EVENTS];
 #pragma unroll
@@ -407,15 +437,23 @@ static __global__ void __launch_bounds__(CHUNK_THREADS, 3) householder_chunk_pre
             float sum[4] = { 0.0f, 0.0f, 0.0f, 0.0f };
 #pragma unroll
             for (int i = 0; i < e; i += 4) {
-                const float4 l = matrix[e][i/4];
-                sum[0] = fmaf(l.x, x[i], sum[0]);
-                if (i + 1 < e) { sum[1] = fmaf(l.y, x[i + 1], sum[1]); }
-                if (i + 2 < e) { sum[2] = fmaf(l.z, x[i + 2], sum[2]); }
-                if (i + 3 < e) { sum[3] = fmaf(l.w, x[i + 3], sum[3]); }
+                const float4 l = matrix[e][i / 4];
+                sum[0]         = fmaf(l.x, x[i], sum[0]);
+                if (i + 1 < e) {
+                    sum[1] = fmaf(l.y, x[i + 1], sum[1]);
+                }
+                if (i + 2 < e) {
+                    sum[2] = fmaf(l.z, x[i + 2], sum[2]);
+                }
+                if (i + 3 < e) {
+                    sum[3] = fmaf(l.w, x[i + 3], sum[3]);
+                }
             }
-            x[e] = e == tid ? 1.0f : e < tid ? 0.0f : -beta[e]*((sum[0] + sum[1]) + (sum[2] + sum[3]));
+            x[e] = e == tid  ? 1.0f
+                   : e < tid ? 0.0f
+                             : -beta[e] * ((sum[0] + sum[1]) + (sum[2] + sum[3]));
             if (e < c.n_events) {
-                a.solve[c.event_row(a, e)*CHUNK_EVENTS + tid] = x[e]*beta[tid];
+                a.solve[c.event_row(a, e) * CHUNK_EVENTS + tid] = x[e] * beta[tid];
             }
         }
     }

@@ -3,15 +3,18 @@
 // The part of the chunked Householder scan that goes from chunk to chunk (householder-chunk.cuh):
 //     R = V − (P ∘ K) S ,   U = T R ,   O = scale ((P ∘ Q) S + A U) ,   S ← P_end ∘ S + (D_end ∘ K)ᵀ U
 //
-// A block is one sequence, one head and 16 columns of the state. A warp has 16 rows of every product. Left factors (keys, queries, T, A) are read
-// from memory by the one warp that multiplies with them, so they need no shared memory; right factors (S, R, U) are what all warps need and lie in
-// shared memory, already split for the tensor core. The state itself stays in registers, unsplit.
+// A block is one sequence, one head and 16 columns of the state. A warp has 16 rows of every
+// product. Left factors (keys, queries, T, A) are read from memory by the one warp that multiplies
+// with them, so they need no shared memory; right factors (S, R, U) are what all warps need and lie
+// in shared memory, already split for the tensor core. The state itself stays in registers,
+// unsplit.
 
 #include "householder-chunk.cuh"
 
-// A right factor of 16 columns in shared memory, already in the order in which lanes take it: rows in blocks of 16, two multiplications each.
-// Which of its 16 rows are those of a multiplication is free, if the left factor's columns are the same ones: here lane % 4 = m has the rows
-// 4m .. 4m + 3 of a block, two for each multiplication, so that a left factor is read four columns at a time.
+// A right factor of 16 columns in shared memory, already in the order in which lanes take it: rows
+// in blocks of 16, two multiplications each. Which of its 16 rows are those of a multiplication is
+// free, if the left factor's columns are the same ones: here lane % 4 = m has the rows 4m .. 4m + 3
+// of a block, two for each multiplication, so that a left factor is read four columns at a time.
 struct alignas(16) chunk_fragment { // of one lane, for one multiplication
     uint32_t hi[2], lo[2];
 };
@@ -21,14 +24,14 @@ struct chunk_right {
 
     // lanes that put rows side by side, and lanes that get them, meet in few banks
     __device__ __forceinline__ chunk_fragment & at(int step, int half, int lane) const {
-        return data[(step*2 + half)*32 + (lane ^ lane/8*2)];
+        return data[(step * 2 + half) * 32 + (lane ^ lane / 8 * 2)];
     }
     __device__ __forceinline__ void get(int step, int half, mma_split b[2]) const {
         const chunk_fragment f = at(step, half, (int) threadIdx.x % 32);
-        b[0].hi = f.hi[0];
-        b[1].hi = f.hi[1];
-        b[0].lo = f.lo[0];
-        b[1].lo = f.lo[1];
+        b[0].hi                = f.hi[0];
+        b[1].hi                = f.hi[1];
+        b[0].lo                = f.lo[0];
+        b[1].lo                = f.lo[1];
     }
     // a tile of 16 rows from `top`, as the product of a multiplication lies
     __device__ __forceinline__ void put(int top, const float tile[2][4]) const {
@@ -37,11 +40,11 @@ struct chunk_right {
 #pragma unroll
             for (int i = 0; i < 4; ++i) {
                 const int        row  = tile_row(0, i); // of the block
-                const int        lane = tile_col(0, i)*4 + row/4;
-                chunk_fragment & f    = at(top/8 + row/2 % 2, half, lane);
+                const int        lane = tile_col(0, i) * 4 + row / 4;
+                chunk_fragment & f    = at(top / 8 + row / 2 % 2, half, lane);
                 const mma_split  x    = mma_split_of(tile[half][i]);
-                f.hi[row % 2] = x.hi;
-                f.lo[row % 2] = x.lo;
+                f.hi[row % 2]         = x.hi;
+                f.lo[row % 2]         = x.lo;
             }
         }
     }
@@ -54,7 +57,7 @@ struct chunk_row {
 
     // elements 4m .. 4m + 3 of a block of 16
     __device__ __forceinline__ void get(int block, float x[4]) const {
-        const int     first = 16*block + (int) threadIdx.x % 4*4;
+        const int     first = 16 * block + (int) threadIdx.x % 4 * 4;
         const int     there = n - first;
         const float * from  = data + first;
 #pragma unroll
@@ -64,15 +67,17 @@ struct chunk_row {
     }
 };
 
-// c += (rows g and g + 8 of a tile) · (blocks of 16 rows of a right factor). The next blocks of the left factor are on their way while these are
-// multiplied: with few blocks on a multiprocessor nothing else hides the way from memory.
-static __device__ __forceinline__ void chunk_multiply(float c[2][4], const chunk_row row[2], int blocks, const chunk_right & right) {
+// c += (rows g and g + 8 of a tile) · (blocks of 16 rows of a right factor). The next blocks of the
+// left factor are on their way while these are multiplied: with few blocks on a multiprocessor
+// nothing else hides the way from memory.
+static __device__ __forceinline__ void chunk_multiply(
+        float c[2][4], const chunk_row row[2], int blocks, const chunk_right & right) {
     constexpr int AHEAD = 2;
 
     float left[AHEAD][2][4];
 #pragma unroll
-    for (int x = 0; x < 2*AHEAD; ++x) {
-        row[x % 2].get(x/2, left[x/2][x % 2]);
+    for (int x = 0; x < 2 * AHEAD; ++x) {
+        row[x % 2].get(x / 2, left[x / 2][x % 2]);
     }
     for (int block = 0; block < blocks; block += AHEAD) {
 #pragma unroll
@@ -83,47 +88,55 @@ static __device__ __forceinline__ void chunk_multiply(float c[2][4], const chunk
             if (block + x < blocks) {
 #pragma unroll
                 for (int step = 0; step < 2; ++step) {
-                    const float now[4] = { left[x][0][2*step], left[x][1][2*step], left[x][0][2*step + 1], left[x][1][2*step + 1] };
+                    const float now[4] = { left[x][0][2 * step], left[x][1][2 * step],
+                        left[x][0][2 * step + 1], left[x][1][2 * step + 1] };
                     mma_split   a[4], b[2][2];
                     mma_split_four(now, a);
-                    right.get(2*(block + x) + step, 0, b[0]);
-                    right.get(2*(block + x) + step, 1, b[1]);
+                    right.get(2 * (block + x) + step, 0, b[0]);
+                    right.get(2 * (block + x) + step, 1, b[1]);
                     mma_add(c[0], a, b[0]);
                     mma_add(c[1], a, b[1]);
                 }
             }
 #pragma unroll
             for (int i = 0; i < 8; ++i) {
-                left[x][i/4][i % 4] = next[i/4][i % 4];
+                left[x][i / 4][i % 4] = next[i / 4][i % 4];
             }
         }
     }
 }
 
 // The state of a block: tiles of 16 rows, number w, w + 4, … at warp w.
-template <int DK>
-struct chunk_state {
-    static constexpr int TILES = (DK + CHUNK_EVENTS - 1)/CHUNK_EVENTS;
+template <int DK> struct chunk_state {
+    static constexpr int TILES = (DK + CHUNK_EVENTS - 1) / CHUNK_EVENTS;
 
     float S[TILES][2][4];
 
-    static __device__ __forceinline__ int  top(int tile)   { return ((int) threadIdx.x/32 + CHUNK_WARPS*tile)*16; }
-    static __device__ __forceinline__ bool there(int tile) { return DK % CHUNK_EVENTS == 0 || top(tile) < DK; }
+    static __device__ __forceinline__ int top(int tile) {
+        return ((int) threadIdx.x / 32 + CHUNK_WARPS * tile) * 16;
+    }
+    static __device__ __forceinline__ bool there(int tile) {
+        return DK % CHUNK_EVENTS == 0 || top(tile) < DK;
+    }
 
-    __device__ __forceinline__ void load(const cuda_batch & b, const cuda_seq & seq, int h, int begin) {
+    __device__ __forceinline__ void load(
+            const cuda_batch & b, const cuda_seq & seq, int h, int begin) {
         const float * from = seq.slot_in < 0 ? nullptr : cuda_head(b, seq.slot_in, h);
 #pragma unroll
         for (int t = 0; t < TILES; ++t) {
 #pragma unroll
             for (int x = 0; x < 8; ++x) {
-                const int r = tile_row(top(t), x % 4);
-                const int j = begin + tile_col(x/4, x % 4);
-                S[t][x/4][x % 4] = from != nullptr && r < b.d_k && j < b.d_v ? from[(int64_t) r*b.d_v + j] : 0.0f;
+                const int r        = tile_row(top(t), x % 4);
+                const int j        = begin + tile_col(x / 4, x % 4);
+                S[t][x / 4][x % 4] = from != nullptr && r < b.d_k && j < b.d_v
+                                             ? from[(int64_t) r * b.d_v + j]
+                                             : 0.0f;
             }
         }
     }
 
-    __device__ __forceinline__ void store(const cuda_batch & b, const cuda_seq & seq, int h, int begin, int64_t done) const {
+    __device__ __forceinline__ void store(
+            const cuda_batch & b, const cuda_seq & seq, int h, int begin, int64_t done) const {
         const int slot = cuda_slot_after(b, seq, done);
         if (slot < 0) {
             return;
@@ -134,9 +147,9 @@ struct chunk_state {
 #pragma unroll
             for (int x = 0; x < 8; ++x) {
                 const int r = tile_row(top(t), x % 4);
-                const int j = begin + tile_col(x/4, x % 4);
+                const int j = begin + tile_col(x / 4, x % 4);
                 if (r < b.d_k && j < b.d_v) {
-                    to[(int64_t) r*b.d_v + j] = S[t][x/4][x % 4];
+                    to[(int64_t) r * b.d_v + j] = S[t][x / 4][x % 4];
                 }
             }
         }
@@ -169,30 +182,34 @@ struct chunk_state {
         for (int t = 0; t < TILES; ++t) {
 #pragma unroll
             for (int x = 0; x < 8; ++x) {
-                S[t][x/4][x % 4] *= gate;
+                S[t][x / 4][x % 4] *= gate;
             }
         }
     }
 
     // The first of the two events that this lane has in multiplication number `step`
-    static __device__ __forceinline__ int event(int step) { return step/2*16 + (int) threadIdx.x % 4*4 + step % 2*2; }
+    static __device__ __forceinline__ int event(int step) {
+        return step / 2 * 16 + (int) threadIdx.x % 4 * 4 + step % 2 * 2;
+    }
 
     // The keys of eight events, transposed, as the left factors of this warp's tiles
-    static __device__ __forceinline__ void left(const float * const * key, int step, int d_k, float a[TILES][4]) {
+    static __device__ __forceinline__ void left(
+            const float * const * key, int step, int d_k, float a[TILES][4]) {
         const float * k[2] = { key[event(step)], key[event(step) + 1] };
 #pragma unroll
         for (int t = 0; t < TILES; ++t) {
 #pragma unroll
             for (int i = 0; i < 4; ++i) {
-                const int r = top(t) + (int) threadIdx.x % 32/4 + i % 2*8;
-                a[t][i] = r < d_k ? k[i/2][r] : 0.0f;
+                const int r = top(t) + (int) threadIdx.x % 32 / 4 + i % 2 * 8;
+                a[t][i]     = r < d_k ? k[i / 2][r] : 0.0f;
             }
         }
     }
 
     // S ← S + (weight ∘ K)ᵀ U; key[e] is the row of event e, or any where U has none
-    __device__ __forceinline__ void add(const float * const * key, const float * weight, int d_k, int blocks, const chunk_right & U) {
-        const int steps = 2*blocks;
+    __device__ __forceinline__ void add(const float * const * key, const float * weight, int d_k,
+            int blocks, const chunk_right & U) {
+        const int steps = 2 * blocks;
         float     now[TILES][4], next[TILES][4];
         left(key, 0, d_k, now);
         for (int step = 0; step < steps; ++step) {
@@ -208,7 +225,7 @@ struct chunk_state {
                     mma_split a[4];
 #pragma unroll
                     for (int i = 0; i < 4; ++i) {
-                        a[i] = mma_split_of(y[i/2]*now[t][i]);
+                        a[i] = mma_split_of(y[i / 2] * now[t][i]);
                     }
                     mma_add(S[t][0], a, b[0]);
                     mma_add(S[t][1], a, b[1]);
@@ -224,28 +241,29 @@ struct chunk_state {
 
 // grid: (sequences · heads, groups of 16 columns), block: CHUNK_THREADS
 template <int DK>
-static __global__ void __launch_bounds__(CHUNK_THREADS, DK < 64 ? 3 : 2) householder_chunk(const householder_chunk_args a) {
-    __shared__ chunk_fragment sh_S[DK*CHUNK_COLS/2];
-    __shared__ chunk_fragment sh_U[CHUNK_EVENTS*CHUNK_COLS/2]; // R, then U
-    __shared__ const float *  sh_key[CHUNK_EVENTS];            // rows of K, or of D_end ∘ K
-    __shared__ float          sh_gate[CHUNK_EVENTS];           // of tokens, if it is a number
-    __shared__ float          sh_in[CHUNK_EVENTS];             // P, if it is a number an event; else 1
-    __shared__ float          sh_out[CHUNK_EVENTS];            // D_end, the same
+static __global__ void __launch_bounds__(CHUNK_THREADS, DK < 64 ? 3 : 2)
+        householder_chunk(const householder_chunk_args a) {
+    __shared__ chunk_fragment sh_S[DK * CHUNK_COLS / 2];
+    __shared__ chunk_fragment sh_U[CHUNK_EVENTS * CHUNK_COLS / 2]; // R, then U
+    __shared__ const float *  sh_key[CHUNK_EVENTS];                // rows of K, or of D_end ∘ K
+    __shared__ float          sh_gate[CHUNK_EVENTS];               // of tokens, if it is a number
+    __shared__ float          sh_in[CHUNK_EVENTS];  // P, if it is a number an event; else 1
+    __shared__ float          sh_out[CHUNK_EVENTS]; // D_end, the same
 
     const householder_cuda_args & s = a.scan;
     const cuda_batch &            b = s.batch;
     cuda_wait();
 
     const int  h       = (int) (blockIdx.x % b.n_head);
-    const int  begin   = (int) blockIdx.y*CHUNK_COLS;
+    const int  begin   = (int) blockIdx.y * CHUNK_COLS;
     const int  end     = begin + CHUNK_COLS < b.d_v ? begin + CHUNK_COLS : b.d_v;
     const int  tid     = (int) threadIdx.x;
-    const int  g       = tid % 32/4;
-    const int  top     = tid/32*CHUNK_ROWS;
+    const int  g       = tid % 32 / 4;
+    const int  top     = tid / 32 * CHUNK_ROWS;
     const bool channel = s.gate_width > 1;
 
     cuda_seq seq;
-    if (!cuda_seq_get(b, (int) (blockIdx.x/b.n_head), &seq)) {
+    if (!cuda_seq_get(b, (int) (blockIdx.x / b.n_head), &seq)) {
         cuda_fill_nan(b, seq, h, begin, end, s.out, tid, CHUNK_THREADS);
         return;
     }
@@ -260,10 +278,10 @@ static __global__ void __launch_bounds__(CHUNK_THREADS, DK < 64 ? 3 : 2) househo
 
     for (int n = 0; n < list.size(); ++n) {
         const chunk_range range    = list.at(n);
-        const int64_t     first    = seq.first + range.begin;              // token of the batch
-        const int64_t     rows     = h*b.n_tokens + first;                 // its row in the work buffer
-        const int         n_events = range.n*s.n_h;
-        const int         blocks   = (n_events + 15)/16;
+        const int64_t     first    = seq.first + range.begin; // token of the batch
+        const int64_t     rows     = h * b.n_tokens + first;  // its row in the work buffer
+        const int         n_events = range.n * s.n_h;
+        const int         blocks   = (n_events + 15) / 16;
 
         if (s.gate_width == 1) {
             if (tid < range.n) {
@@ -274,22 +292,24 @@ static __global__ void __launch_bounds__(CHUNK_THREADS, DK < 64 ? 3 : 2) househo
         // a thread for each event: its row, and the products of gates before and after it
         if (tid < CHUNK_EVENTS) {
             const int e = tid < n_events ? tid : n_events - 1; // behind the last one: its row again
-            const int t = e/s.n_h;
+            const int t = e / s.n_h;
             float     in = 1.0f, out = 1.0f;
 #pragma unroll 8
             for (int x = 0; x < (s.gate_width == 1 ? range.n : 0); ++x) {
-                in  *= x <= t ? sh_gate[x] : 1.0f;
-                out *= x >  t ? sh_gate[x] : 1.0f;
+                in *= x <= t ? sh_gate[x] : 1.0f;
+                out *= x > t ? sh_gate[x] : 1.0f;
             }
-            sh_in [tid] = in;
+            sh_in[tid]  = in;
             sh_out[tid] = out;
-            sh_key[tid] = channel ? a.key_out + (rows*s.n_h + e)*b.d_k : cuda_row(s.k, h, e % s.n_h, first + t);
+            sh_key[tid] = channel ? a.key_out + (rows * s.n_h + e) * b.d_k
+                                  : cuda_row(s.k, h, e % s.n_h, first + t);
         }
         float V[2][4]; // wanted later
 #pragma unroll
         for (int i = 0; i < 4; ++i) {
             const int     e = tile_row(top, i);
-            const float * v = e < n_events ? cuda_row(s.v, h, e % s.n_h, first + e/s.n_h) : nullptr;
+            const float * v =
+                    e < n_events ? cuda_row(s.v, h, e % s.n_h, first + e / s.n_h) : nullptr;
             V[0][i] = chunk_at(v, begin + tile_col(0, i), b.d_v);
             V[1][i] = chunk_at(v, begin + tile_col(1, i), b.d_v);
         }
@@ -301,26 +321,29 @@ static __global__ void __launch_bounds__(CHUNK_THREADS, DK < 64 ? 3 : 2) househo
         if (top < n_events) {
 #pragma unroll
             for (int i = 0; i < 2; ++i) {
-                const int e = top + g + 8*i;
-                row[i] = { channel ? a.key_in + (rows*s.n_h + e)*b.d_k : sh_key[e], e < n_events ? b.d_k : 0 };
+                const int e = top + g + 8 * i;
+                row[i]      = { channel ? a.key_in + (rows * s.n_h + e) * b.d_k : sh_key[e],
+                    e < n_events ? b.d_k : 0 };
             }
-            chunk_multiply(R, row, DK/16, state);
+            chunk_multiply(R, row, DK / 16, state);
         }
         if (top < range.n) {
 #pragma unroll
             for (int i = 0; i < 2; ++i) {
-                const int t = top + g + 8*i;
-                row[i] = { channel ? a.query_in + (rows + t)*b.d_k : cuda_row(s.q, h, 0, first + t), t < range.n ? b.d_k : 0 };
+                const int t = top + g + 8 * i;
+                row[i]      = { channel ? a.query_in + (rows + t) * b.d_k
+                                        : cuda_row(s.q, h, 0, first + t),
+                    t < range.n ? b.d_k : 0 };
             }
-            chunk_multiply(O, row, DK/16, state);
+            chunk_multiply(O, row, DK / 16, state);
         }
 
         // R = V − (P ∘ K) S
 #pragma unroll
         for (int i = 0; i < 4; ++i) {
             const float y = sh_in[tile_row(top, i)];
-            R[0][i] = fmaf(-y, R[0][i], V[0][i]);
-            R[1][i] = fmaf(-y, R[1][i], V[1][i]);
+            R[0][i]       = fmaf(-y, R[0][i], V[0][i]);
+            R[1][i]       = fmaf(-y, R[1][i], V[1][i]);
         }
         right.put(top, R);
         __syncthreads();
@@ -330,10 +353,11 @@ static __global__ void __launch_bounds__(CHUNK_THREADS, DK < 64 ? 3 : 2) househo
         if (top < n_events) {
 #pragma unroll
             for (int i = 0; i < 2; ++i) {
-                const int e = top + g + 8*i;
-                row[i] = { a.solve + (rows*s.n_h + e)*CHUNK_EVENTS, e < n_events ? CHUNK_EVENTS : 0 };
+                const int e = top + g + 8 * i;
+                row[i]      = { a.solve + (rows * s.n_h + e) * CHUNK_EVENTS,
+                    e < n_events ? CHUNK_EVENTS : 0 };
             }
-            chunk_multiply(U, row, top/16 + 1, right);
+            chunk_multiply(U, row, top / 16 + 1, right);
         }
         __syncthreads(); // R has been read
         right.put(top, U);
@@ -343,13 +367,13 @@ static __global__ void __launch_bounds__(CHUNK_THREADS, DK < 64 ? 3 : 2) househo
         if (top < range.n) {
 #pragma unroll
             for (int i = 0; i < 2; ++i) {
-                const int t = top + g + 8*i;
-                row[i] = { a.read + (rows + t)*CHUNK_EVENTS, t < range.n ? CHUNK_EVENTS : 0 };
+                const int t = top + g + 8 * i;
+                row[i] = { a.read + (rows + t) * CHUNK_EVENTS, t < range.n ? CHUNK_EVENTS : 0 };
             }
 #pragma unroll
             for (int i = 0; i < 4; ++i) {
                 const int   t = tile_row(top, i);
-                const float y = t < range.n ? sh_in[t*s.n_h] : 0.0f;
+                const float y = t < range.n ? sh_in[t * s.n_h] : 0.0f;
                 O[0][i] *= y;
                 O[1][i] *= y;
             }
@@ -361,7 +385,7 @@ static __global__ void __launch_bounds__(CHUNK_THREADS, DK < 64 ? 3 : 2) househo
                 for (int half = 0; half < 2; ++half) {
                     const int j = begin + tile_col(half, i);
                     if (t < range.n && j < b.d_v) {
-                        s.out[((first + t)*b.n_head + h)*b.d_v + j] = s.scale*O[half][i];
+                        s.out[((first + t) * b.n_head + h) * b.d_v + j] = s.scale * O[half][i];
                     }
                 }
             }
@@ -369,7 +393,7 @@ static __global__ void __launch_bounds__(CHUNK_THREADS, DK < 64 ? 3 : 2) househo
 
         // S ← P_end ∘ S + (D_end ∘ K)ᵀ U
         if (channel) {
-            S.scale_rows(a.gate_all + rows*b.d_k, b.d_k);
+            S.scale_rows(a.gate_all + rows * b.d_k, b.d_k);
         } else {
             S.scale(sh_in[n_events - 1]);
         }

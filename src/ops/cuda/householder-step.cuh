@@ -6,9 +6,10 @@
 //
 // or, with r and w:  u = Sᵀ r;   S ← g_t ∘ S − w uᵀ + k vᵀ;   o_t = scale · Sᵀ q_t
 //
-// A block is one sequence, one head and up to MAX_COLS columns. Its threads fetch the rows of EVENTS factors at a time into shared memory, padded
-// with zeros, while each warp takes its own columns through those before. Every token goes through the same operations wherever a call begins or ends, so
-// any cut of a sequence into calls gives the same bits.
+// A block is one sequence, one head and up to MAX_COLS columns. Its threads fetch the rows of
+// EVENTS factors at a time into shared memory, padded with zeros, while each warp takes its own
+// columns through those before. Every token goes through the same operations wherever a call begins
+// or ends, so any cut of a sequence into calls gives the same bits.
 
 #include "scan-device.cuh"
 
@@ -18,25 +19,30 @@ struct householder_cuda_args {
     int        n_h;
     int        gate_width; // 0: no gate, 1: one a head, d_k: one a key channel
     float      scale;
-    float *    out;        // [tokens][heads][d_v]
+    float *    out; // [tokens][heads][d_v]
 };
 
-enum householder_cuda_gate { HOUSEHOLDER_GATE_NONE, HOUSEHOLDER_GATE_HEAD, HOUSEHOLDER_GATE_CHANNEL };
+enum householder_cuda_gate {
+    HOUSEHOLDER_GATE_NONE,
+    HOUSEHOLDER_GATE_HEAD,
+    HOUSEHOLDER_GATE_CHANNEL
+};
 
 // grid: (sequences · heads, column groups), block: 32 · warps
 template <int DK, int GATE, bool RW>
-static __global__ void __launch_bounds__(cuda_tile<DK>::THREADS, cuda_tile<DK>::MIN_BLOCKS) householder_step(const householder_cuda_args a) {
-    using tile = cuda_tile<DK>;
+static __global__ void __launch_bounds__(cuda_tile<DK>::THREADS, cuda_tile<DK>::MIN_BLOCKS)
+        householder_step(const householder_cuda_args a) {
+    using tile             = cuda_tile<DK>;
     constexpr int  EVENTS  = tile::EVENTS;
     constexpr bool CHANNEL = GATE == HOUSEHOLDER_GATE_CHANNEL;
 
     // two of each: one is used while the other is filled
-    __shared__ float4 sh_q[2][EVENTS][DK/4];
-    __shared__ float4 sh_k[2][EVENTS][DK/4];
-    __shared__ float4 sh_g[2][CHANNEL ? EVENTS : 1][DK/4];
-    __shared__ float4 sh_r[2][RW ? EVENTS : 1][DK/4];
-    __shared__ float4 sh_w[2][RW ? EVENTS : 1][DK/4];
-    __shared__ float4 sh_v[2][EVENTS][tile::MAX_COLS/4];
+    __shared__ float4 sh_q[2][EVENTS][DK / 4];
+    __shared__ float4 sh_k[2][EVENTS][DK / 4];
+    __shared__ float4 sh_g[2][CHANNEL ? EVENTS : 1][DK / 4];
+    __shared__ float4 sh_r[2][RW ? EVENTS : 1][DK / 4];
+    __shared__ float4 sh_w[2][RW ? EVENTS : 1][DK / 4];
+    __shared__ float4 sh_v[2][EVENTS][tile::MAX_COLS / 4];
     __shared__ float  sh_beta[2][EVENTS];
     __shared__ float  sh_gate[2][EVENTS];
 
@@ -46,18 +52,19 @@ static __global__ void __launch_bounds__(cuda_tile<DK>::THREADS, cuda_tile<DK>::
     const int h     = (int) (blockIdx.x % b.n_head);
     const int n_thr = (int) blockDim.x;
     const int tid   = (int) threadIdx.x;
-    const int width = n_thr/32*tile::WARP_COLS; // columns of this block
-    const int begin = (int) blockIdx.y*width;
+    const int width = n_thr / 32 * tile::WARP_COLS; // columns of this block
+    const int begin = (int) blockIdx.y * width;
     const int end   = begin + width < b.d_v ? begin + width : b.d_v;
 
     cuda_seq seq;
-    if (!cuda_seq_get(b, (int) (blockIdx.x/b.n_head), &seq)) {
+    if (!cuda_seq_get(b, (int) (blockIdx.x / b.n_head), &seq)) {
         cuda_fill_nan(b, seq, h, begin, end, a.out, tid, n_thr);
         return;
     }
 
-    int64_t t_next = seq.first; // the event that is fetched next: factor f_next of token t_next of the batch
-    int     f_next = 0;
+    int64_t t_next =
+            seq.first; // the event that is fetched next: factor f_next of token t_next of the batch
+    int f_next = 0;
 
     const auto fetch = [&](int x) { // the next events, as many as there are, into buffer x
         for (int e = 0; e < EVENTS && t_next < seq.first + seq.count; ++e) {
@@ -90,13 +97,13 @@ static __global__ void __launch_bounds__(cuda_tile<DK>::THREADS, cuda_tile<DK>::
 
     tile S;
     S.place();
-    S.load (b, seq, h, begin);
+    S.load(b, seq, h, begin);
     S.store(b, seq, h, begin, 0);
 
-    const int64_t total  = seq.count*a.n_h; // events: factors of tokens
-    int64_t       n      = 0;               // token of the sequence
+    const int64_t total  = seq.count * a.n_h; // events: factors of tokens
+    int64_t       n      = 0;                 // token of the sequence
     int           factor = 0;
-    int           x      = 0;               // buffer in use
+    int           x      = 0; // buffer in use
 
     for (int64_t e0 = 0; e0 < total; e0 += EVENTS, x = 1 - x) {
         const int n_ev = total - e0 < EVENTS ? (int) (total - e0) : EVENTS;
@@ -129,7 +136,7 @@ static __global__ void __launch_bounds__(cuda_tile<DK>::THREADS, cuda_tile<DK>::
                 S.dot(sh_k[x][e], u);
 #pragma unroll
                 for (int c = 0; c < tile::COLS; ++c) {
-                    y[c] = sh_beta[x][e]*(((const float *) sh_v[x][e])[S.col(c)] - u[c]);
+                    y[c] = sh_beta[x][e] * (((const float *) sh_v[x][e])[S.col(c)] - u[c]);
                 }
             }
             S.add(sh_k[x][e], y);

@@ -1,20 +1,22 @@
 #pragma once
 
-// The launchers of ggml-cuda. Each stands in a file of its own, because each compiles many instances.
+// The launchers of ggml-cuda. Each stands in a file of its own, because each compiles many
+// instances.
 
 #include "launch.cuh"
 
 #include "ggml-cuda/common.cuh"
 
 void cuda_householder_scan(ggml_backend_cuda_context & ctx, const ggml_tensor * dst);
-void cuda_signed_scan     (ggml_backend_cuda_context & ctx, const ggml_tensor * dst);
-void cuda_short_conv      (ggml_backend_cuda_context & ctx, const ggml_tensor * dst);
+void cuda_signed_scan(ggml_backend_cuda_context & ctx, const ggml_tensor * dst);
+void cuda_short_conv(ggml_backend_cuda_context & ctx, const ggml_tensor * dst);
 
 struct stream_launch {
     cudaStream_t stream;
 
     template <typename Kernel, typename Args>
     void operator()(Kernel kernel, dim3 grid, dim3 block, const Args & args) const {
-        ggml_cuda_kernel_launch(kernel, ggml_cuda_kernel_launch_params(grid, block, (size_t) 0, stream), args);
+        ggml_cuda_kernel_launch(
+                kernel, ggml_cuda_kernel_launch_params(grid, block, (size_t) 0, stream), args);
     }
 };

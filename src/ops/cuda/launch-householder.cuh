@@ -9,21 +9,43 @@
 #include "launch.cuh"
 
 template <int DK, typename Launch>
-static void launch_householder_step(Launch & launch, const householder_cuda_args & args, int64_t n_seqs) {
+static void launch_householder_step(
+        Launch & launch, const householder_cuda_args & args, int64_t n_seqs) {
     const bool rw   = args.r.data != nullptr;
-    const int  gate = args.gate_width == 0 ? HOUSEHOLDER_GATE_NONE : args.gate_width == 1 ? HOUSEHOLDER_GATE_HEAD : HOUSEHOLDER_GATE_CHANNEL;
-    switch (gate + 3*rw) {
-        case 0:  launch_tiles<DK>(launch, householder_step<DK, HOUSEHOLDER_GATE_NONE,    false>, args, n_seqs); break;
-        case 1:  launch_tiles<DK>(launch, householder_step<DK, HOUSEHOLDER_GATE_HEAD,    false>, args, n_seqs); break;
-        case 2:  launch_tiles<DK>(launch, householder_step<DK, HOUSEHOLDER_GATE_CHANNEL, false>, args, n_seqs); break;
-        case 3:  launch_tiles<DK>(launch, householder_step<DK, HOUSEHOLDER_GATE_NONE,    true>,  args, n_seqs); break;
-        case 4:  launch_tiles<DK>(launch, householder_step<DK, HOUSEHOLDER_GATE_HEAD,    true>,  args, n_seqs); break;
-        default: launch_tiles<DK>(launch, householder_step<DK, HOUSEHOLDER_GATE_CHANNEL, true>,  args, n_seqs); break;
+    const int  gate = args.gate_width == 0   ? HOUSEHOLDER_GATE_NONE
+                      : args.gate_width == 1 ? HOUSEHOLDER_GATE_HEAD
+                                             : HOUSEHOLDER_GATE_CHANNEL;
+    switch (gate + 3 * rw) {
+        case 0:
+            launch_tiles<DK>(
+                    launch, householder_step<DK, HOUSEHOLDER_GATE_NONE, false>, args, n_seqs);
+            break;
+        case 1:
+            launch_tiles<DK>(
+                    launch, householder_step<DK, HOUSEHOLDER_GATE_HEAD, false>, args, n_seqs);
+            break;
+        case 2:
+            launch_tiles<DK>(
+                    launch, householder_step<DK, HOUSEHOLDER_GATE_CHANNEL, false>, args, n_seqs);
+            break;
+        case 3:
+            launch_tiles<DK>(
+                    launch, householder_step<DK, HOUSEHOLDER_GATE_NONE, true>, args, n_seqs);
+            break;
+        case 4:
+            launch_tiles<DK>(
+                    launch, householder_step<DK, HOUSEHOLDER_GATE_HEAD, true>, args, n_seqs);
+            break;
+        default:
+            launch_tiles<DK>(
+                    launch, householder_step<DK, HOUSEHOLDER_GATE_CHANNEL, true>, args, n_seqs);
+            break;
     }
 }
 
-// From how many factors a sequence the chunked form is taken: below, the step kernel is through before the two kernels of the chunked form have
-// filled and drained. A gate with channels takes longer to prepare. Estimates (README.md), not measurements.
+// From how many factors a sequence the chunked form is taken: below, the step kernel is through
+// before the two kernels of the chunked form have filled and drained. A gate with channels takes
+// longer to prepare. Estimates (README.md), not measurements.
 enum { CHUNK_CROSSOVER = 64, CHUNK_CROSSOVER_CHANNEL = 128 };
 
 static inline bool householder_gate_has_channels(const struct ggml_tensor * op) {
@@ -34,59 +56,83 @@ static inline bool householder_gate_has_channels(const struct ggml_tensor * op) 
 static inline bool householder_chunked(const struct ggml_tensor * op) {
     const struct scan_dims dims = scan_dims_get(op);
     const int              path = scan_params_get(op).path;
-    const bool             can  = op->src[HOUSEHOLDER_SRC_R] == nullptr && dims.d_k <= 256 && dims.n_h <= CHUNK_EVENTS &&
-                                  dims.d_v <= (int64_t) CHUNK_COLS*MAX_GRID_Y && dims.n_head <= MAX_GRID_Y;
-    const int64_t          from = householder_gate_has_channels(op) ? CHUNK_CROSSOVER_CHANNEL : CHUNK_CROSSOVER;
-    const bool             pays = dims.n_tokens*dims.n_h >= from*dims.n_seqs;
+    const bool             can  = op->src[HOUSEHOLDER_SRC_R] == nullptr && dims.d_k <= 256 &&
+                     dims.n_h <= CHUNK_EVENTS && dims.d_v <= (int64_t) CHUNK_COLS * MAX_GRID_Y &&
+                     dims.n_head <= MAX_GRID_Y;
+    const int64_t from =
+            householder_gate_has_channels(op) ? CHUNK_CROSSOVER_CHANNEL : CHUNK_CROSSOVER;
+    const bool pays = dims.n_tokens * dims.n_h >= from * dims.n_seqs;
     return can && (path == GGML_SCAN_PATH_CHUNK || (path == GGML_SCAN_PATH_AUTO && pays));
 }
 
-// Floats of the work buffer that the chunked form wants; 0: the step kernel is taken, which needs none
+// Floats of the work buffer that the chunked form wants; 0: the step kernel is taken, which needs
+// none
 static inline int64_t householder_work_floats(const struct ggml_tensor * op) {
     if (!householder_chunked(op)) {
         return 0;
     }
     const struct scan_dims dims    = scan_dims_get(op);
     const bool             channel = householder_gate_has_channels(op);
-    return dims.n_head*dims.n_tokens*((dims.n_h + 1)*CHUNK_EVENTS + (channel ? 2*(dims.n_h + 1)*dims.d_k : 0));
+    return dims.n_head * dims.n_tokens *
+           ((dims.n_h + 1) * CHUNK_EVENTS + (channel ? 2 * (dims.n_h + 1) * dims.d_k : 0));
 }
 
 template <typename Launch>
-static void launch_householder_chunk(Launch & launch, const householder_cuda_args & scan, int64_t n_seqs, float * work) {
+static void launch_householder_chunk(
+        Launch & launch, const householder_cuda_args & scan, int64_t n_seqs, float * work) {
     const cuda_batch & b       = scan.batch;
     const bool         channel = scan.gate_width > 1;
-    const int64_t      tokens  = b.n_head*b.n_tokens;
-    const int64_t      events  = tokens*scan.n_h;
+    const int64_t      tokens  = b.n_head * b.n_tokens;
+    const int64_t      events  = tokens * scan.n_h;
 
     householder_chunk_args args;
     args.scan     = scan;
     args.n_seqs   = (int) n_seqs;
-    args.tokens   = CHUNK_EVENTS/scan.n_h;
+    args.tokens   = CHUNK_EVENTS / scan.n_h;
     args.solve    = work;
-    args.read     = args.solve + events*CHUNK_EVENTS;
-    args.key_in   = channel ? args.read     + tokens*CHUNK_EVENTS : nullptr;
-    args.key_out  = channel ? args.key_in   + events*b.d_k        : nullptr;
-    args.query_in = channel ? args.key_out  + events*b.d_k        : nullptr;
-    args.gate_all = channel ? args.query_in + tokens*b.d_k        : nullptr;
+    args.read     = args.solve + events * CHUNK_EVENTS;
+    args.key_in   = channel ? args.read + tokens * CHUNK_EVENTS : nullptr;
+    args.key_out  = channel ? args.key_in + events * b.d_k : nullptr;
+    args.query_in = channel ? args.key_out + events * b.d_k : nullptr;
+    args.gate_all = channel ? args.query_in + tokens * b.d_k : nullptr;
 
-    // Lengths are on the card; no batch has more chunks than this: a whole number, a rest and the snapshots for each sequence.
-    const int64_t chunks = b.n_tokens/args.tokens + n_seqs*(1 + b.n_snap);
+    // Lengths are on the card; no batch has more chunks than this: a whole number, a rest and the
+    // snapshots for each sequence.
+    const int64_t chunks = b.n_tokens / args.tokens + n_seqs * (1 + b.n_snap);
     const dim3    grid((unsigned) chunks, (unsigned) b.n_head);
     switch (scan.gate_width) {
-        case 0:  launch(householder_chunk_prepare<HOUSEHOLDER_GATE_NONE>,    grid, dim3(CHUNK_THREADS), args); break;
-        case 1:  launch(householder_chunk_prepare<HOUSEHOLDER_GATE_HEAD>,    grid, dim3(CHUNK_THREADS), args); break;
-        default: launch(householder_chunk_prepare<HOUSEHOLDER_GATE_CHANNEL>, grid, dim3(CHUNK_THREADS), args); break;
+        case 0:
+            launch(householder_chunk_prepare<HOUSEHOLDER_GATE_NONE>, grid, dim3(CHUNK_THREADS),
+                    args);
+            break;
+        case 1:
+            launch(householder_chunk_prepare<HOUSEHOLDER_GATE_HEAD>, grid, dim3(CHUNK_THREADS),
+                    args);
+            break;
+        default:
+            launch(householder_chunk_prepare<HOUSEHOLDER_GATE_CHANNEL>, grid, dim3(CHUNK_THREADS),
+                    args);
+            break;
     }
 
-    const dim3 blocks((unsigned) (n_seqs*b.n_head), (unsigned) ((b.d_v + CHUNK_COLS - 1)/CHUNK_COLS));
-    const int  d_k = b.d_k;
-    if      (d_k <=  16) { launch(householder_chunk< 16>, blocks, dim3(CHUNK_THREADS), args); }
-    else if (d_k <=  32) { launch(householder_chunk< 32>, blocks, dim3(CHUNK_THREADS), args); }
-    else if (d_k <=  64) { launch(householder_chunk< 64>, blocks, dim3(CHUNK_THREADS), args); }
-    else if (d_k <=  96) { launch(householder_chunk< 96>, blocks, dim3(CHUNK_THREADS), args); }
-    else if (d_k <= 128) { launch(householder_chunk<128>, blocks, dim3(CHUNK_THREADS), args); }
-    else if (d_k <= 192) { launch(householder_chunk<192>, blocks, dim3(CHUNK_THREADS), args); }
-    else                 { launch(householder_chunk<256>, blocks, dim3(CHUNK_THREADS), args); }
+    const dim3 blocks(
+            (unsigned) (n_seqs * b.n_head), (unsigned) ((b.d_v + CHUNK_COLS - 1) / CHUNK_COLS));
+    const int d_k = b.d_k;
+    if (d_k <= 16) {
+        launch(householder_chunk<16>, blocks, dim3(CHUNK_THREADS), args);
+    } else if (d_k <= 32) {
+        launch(householder_chunk<32>, blocks, dim3(CHUNK_THREADS), args);
+    } else if (d_k <= 64) {
+        launch(householder_chunk<64>, blocks, dim3(CHUNK_THREADS), args);
+    } else if (d_k <= 96) {
+        launch(householder_chunk<96>, blocks, dim3(CHUNK_THREADS), args);
+    } else if (d_k <= 128) {
+        launch(householder_chunk<128>, blocks, dim3(CHUNK_THREADS), args);
+    } else if (d_k <= 192) {
+        launch(householder_chunk<192>, blocks, dim3(CHUNK_THREADS), args);
+    } else {
+        launch(householder_chunk<256>, blocks, dim3(CHUNK_THREADS), args);
+    }
 }
 
 // - work: householder_work_floats floats; NULL: no chunks
@@ -97,13 +143,13 @@ static void launch_householder(const struct ggml_tensor * dst, float * work, Lau
 
     householder_cuda_args args;
     args.batch      = cuda_batch_of(dst);
-    args.q          = cuda_rows_of(dst->src[HOUSEHOLDER_SRC_Q],    dims.n_head);
-    args.k          = cuda_rows_of(dst->src[HOUSEHOLDER_SRC_K],    dims.n_head);
-    args.v          = cuda_rows_of(dst->src[HOUSEHOLDER_SRC_V],    dims.n_head);
+    args.q          = cuda_rows_of(dst->src[HOUSEHOLDER_SRC_Q], dims.n_head);
+    args.k          = cuda_rows_of(dst->src[HOUSEHOLDER_SRC_K], dims.n_head);
+    args.v          = cuda_rows_of(dst->src[HOUSEHOLDER_SRC_V], dims.n_head);
     args.beta       = cuda_rows_of(dst->src[HOUSEHOLDER_SRC_BETA], dims.n_head);
-    args.gate       = cuda_rows_of(gate,                           dims.n_head);
-    args.r          = cuda_rows_of(dst->src[HOUSEHOLDER_SRC_R],    dims.n_head);
-    args.w          = cuda_rows_of(dst->src[HOUSEHOLDER_SRC_W],    dims.n_head);
+    args.gate       = cuda_rows_of(gate, dims.n_head);
+    args.r          = cuda_rows_of(dst->src[HOUSEHOLDER_SRC_R], dims.n_head);
+    args.w          = cuda_rows_of(dst->src[HOUSEHOLDER_SRC_W], dims.n_head);
     args.n_h        = (int) dims.n_h;
     args.gate_width = gate == nullptr ? 0 : (int) gate->ne[0];
     args.scale      = scan_params_get(dst).scale;
@@ -114,12 +160,21 @@ static void launch_householder(const struct ggml_tensor * dst, float * work, Lau
         return;
     }
     const int64_t d_k = dims.d_k;
-    if      (d_k <=  16) { launch_householder_step< 16>(launch, args, dims.n_seqs); }
-    else if (d_k <=  32) { launch_householder_step< 32>(launch, args, dims.n_seqs); }
-    else if (d_k <=  64) { launch_householder_step< 64>(launch, args, dims.n_seqs); }
-    else if (d_k <=  96) { launch_householder_step< 96>(launch, args, dims.n_seqs); }
-    else if (d_k <= 128) { launch_householder_step<128>(launch, args, dims.n_seqs); }
-    else if (d_k <= 192) { launch_householder_step<192>(launch, args, dims.n_seqs); }
-    else if (d_k <= 256) { launch_householder_step<256>(launch, args, dims.n_seqs); }
-    else                 { launch_plain(launch, householder_plain, args, dims.n_seqs); }
+    if (d_k <= 16) {
+        launch_householder_step<16>(launch, args, dims.n_seqs);
+    } else if (d_k <= 32) {
+        launch_householder_step<32>(launch, args, dims.n_seqs);
+    } else if (d_k <= 64) {
+        launch_householder_step<64>(launch, args, dims.n_seqs);
+    } else if (d_k <= 96) {
+        launch_householder_step<96>(launch, args, dims.n_seqs);
+    } else if (d_k <= 128) {
+        launch_householder_step<128>(launch, args, dims.n_seqs);
+    } else if (d_k <= 192) {
+        launch_householder_step<192>(launch, args, dims.n_seqs);
+    } else if (d_k <= 256) {
+        launch_householder_step<256>(launch, args, dims.n_seqs);
+    } else {
+        launch_plain(launch, householder_plain, args, dims.n_seqs);
+    }
 }

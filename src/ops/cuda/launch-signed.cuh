@@ -8,26 +8,36 @@
 #include "signed-step.cuh"
 
 template <int DK, typename Launch>
-static void launch_signed_step(Launch & launch, const signed_cuda_args & args, bool bonus, int64_t n_seqs) {
+static void launch_signed_step(
+        Launch & launch, const signed_cuda_args & args, bool bonus, int64_t n_seqs) {
     switch (args.kind) {
         case SIGNED_CUDA_ELEMENT:
             launch_tiles<DK>(launch, signed_step<DK, SIGNED_MODE_ELEMENT, false>, args, n_seqs);
             break;
         case SIGNED_CUDA_CHANNEL:
-            if (bonus) { launch_tiles<DK>(launch, signed_step<DK, SIGNED_MODE_CHANNEL, true>,  args, n_seqs); }
-            else       { launch_tiles<DK>(launch, signed_step<DK, SIGNED_MODE_CHANNEL, false>, args, n_seqs); }
+            if (bonus) {
+                launch_tiles<DK>(launch, signed_step<DK, SIGNED_MODE_CHANNEL, true>, args, n_seqs);
+            } else {
+                launch_tiles<DK>(launch, signed_step<DK, SIGNED_MODE_CHANNEL, false>, args, n_seqs);
+            }
             break;
         default:
-            if (bonus) { launch_tiles<DK>(launch, signed_step<DK, SIGNED_MODE_HEAD, true>,  args, n_seqs); }
-            else       { launch_tiles<DK>(launch, signed_step<DK, SIGNED_MODE_HEAD, false>, args, n_seqs); }
+            if (bonus) {
+                launch_tiles<DK>(launch, signed_step<DK, SIGNED_MODE_HEAD, true>, args, n_seqs);
+            } else {
+                launch_tiles<DK>(launch, signed_step<DK, SIGNED_MODE_HEAD, false>, args, n_seqs);
+            }
             break;
     }
 }
 
-static_assert((int) SIGNED_CUDA_NONE    == (int) SIGNED_SCAN_NONE    && (int) SIGNED_CUDA_HEAD    == (int) SIGNED_SCAN_HEAD    &&
-              (int) SIGNED_CUDA_CHANNEL == (int) SIGNED_SCAN_CHANNEL && (int) SIGNED_CUDA_ELEMENT == (int) SIGNED_SCAN_ELEMENT &&
-              (int) SIGNED_CUDA_SCALAR  == (int) SIGNED_SCAN_SCALAR  && (int) SIGNED_CUDA_MLSTM   == (int) SIGNED_SCAN_MLSTM,
-              "the kinds of the kernels are those of the nodes");
+static_assert((int) SIGNED_CUDA_NONE == (int) SIGNED_SCAN_NONE &&
+                      (int) SIGNED_CUDA_HEAD == (int) SIGNED_SCAN_HEAD &&
+                      (int) SIGNED_CUDA_CHANNEL == (int) SIGNED_SCAN_CHANNEL &&
+                      (int) SIGNED_CUDA_ELEMENT == (int) SIGNED_SCAN_ELEMENT &&
+                      (int) SIGNED_CUDA_SCALAR == (int) SIGNED_SCAN_SCALAR &&
+                      (int) SIGNED_CUDA_MLSTM == (int) SIGNED_SCAN_MLSTM,
+        "the kinds of the kernels are those of the nodes");
 
 template <typename Launch>
 static void launch_signed(const struct ggml_tensor * dst, Launch && launch) {
@@ -35,20 +45,20 @@ static void launch_signed(const struct ggml_tensor * dst, Launch && launch) {
     const struct scan_params   params = scan_params_get(dst);
     const struct ggml_tensor * aux    = dst->src[SIGNED_SRC_AUX];
     const bool                 mlstm  = params.kind == SIGNED_SCAN_MLSTM;
-    const bool                 ssm    = params.kind == SIGNED_SCAN_ELEMENT || params.kind == SIGNED_SCAN_SCALAR;
+    const bool ssm = params.kind == SIGNED_SCAN_ELEMENT || params.kind == SIGNED_SCAN_SCALAR;
 
     signed_cuda_args args;
     args.batch      = cuda_batch_of(dst);
-    args.c          = cuda_rows_of(dst->src[SIGNED_SRC_C],    dims.n_head);
-    args.b          = cuda_rows_of(dst->src[SIGNED_SRC_B],    dims.n_head);
-    args.x          = cuda_rows_of(dst->src[SIGNED_SRC_X],    dims.n_head);
+    args.c          = cuda_rows_of(dst->src[SIGNED_SRC_C], dims.n_head);
+    args.b          = cuda_rows_of(dst->src[SIGNED_SRC_B], dims.n_head);
+    args.x          = cuda_rows_of(dst->src[SIGNED_SRC_X], dims.n_head);
     args.gate       = cuda_rows_of(dst->src[SIGNED_SRC_GATE], dims.n_head);
     args.aux        = cuda_rows_of(params.bonus || mlstm ? aux : nullptr, dims.n_head);
-    args.A          = ssm ? (const float *) aux->data                 : nullptr;
-    args.A_col      = ssm ? (int64_t) (aux->nb[0]/sizeof(float))      : 0;
-    args.A_row      = ssm ? (int64_t) (aux->nb[1]/sizeof(float))      : 0;
-    args.A_head     = ssm ? (int64_t) (aux->nb[2]/sizeof(float))      : 0;
-    args.A_share    = ssm ? (int) (dims.n_head/aux->ne[2])            : 1;
+    args.A          = ssm ? (const float *) aux->data : nullptr;
+    args.A_col      = ssm ? (int64_t) (aux->nb[0] / sizeof(float)) : 0;
+    args.A_row      = ssm ? (int64_t) (aux->nb[1] / sizeof(float)) : 0;
+    args.A_head     = ssm ? (int64_t) (aux->nb[2] / sizeof(float)) : 0;
+    args.A_share    = ssm ? (int) (dims.n_head / aux->ne[2]) : 1;
     args.kind       = params.kind;
     args.two_exp_m1 = params.form == GGML_SIGNED_SCAN_TWO_EXP_M1;
     args.scale      = params.scale;
@@ -57,16 +67,26 @@ static void launch_signed(const struct ggml_tensor * dst, Launch && launch) {
 
     const int64_t d_k   = dims.d_k;
     const bool    bonus = params.bonus != 0;
-    if      (d_k <=  16) { launch_signed_step< 16>(launch, args, bonus, dims.n_seqs); }
-    else if (d_k <=  32) { launch_signed_step< 32>(launch, args, bonus, dims.n_seqs); }
-    else if (d_k <=  64) { launch_signed_step< 64>(launch, args, bonus, dims.n_seqs); }
-    else if (d_k <=  96) { launch_signed_step< 96>(launch, args, bonus, dims.n_seqs); }
-    else if (d_k <= 128) { launch_signed_step<128>(launch, args, bonus, dims.n_seqs); }
-    else if (d_k <= 192) { launch_signed_step<192>(launch, args, bonus, dims.n_seqs); }
-    else if (d_k <= 256) { launch_signed_step<256>(launch, args, bonus, dims.n_seqs); }
-    else                 { launch_plain(launch, signed_plain, args, dims.n_seqs); }
+    if (d_k <= 16) {
+        launch_signed_step<16>(launch, args, bonus, dims.n_seqs);
+    } else if (d_k <= 32) {
+        launch_signed_step<32>(launch, args, bonus, dims.n_seqs);
+    } else if (d_k <= 64) {
+        launch_signed_step<64>(launch, args, bonus, dims.n_seqs);
+    } else if (d_k <= 96) {
+        launch_signed_step<96>(launch, args, bonus, dims.n_seqs);
+    } else if (d_k <= 128) {
+        launch_signed_step<128>(launch, args, bonus, dims.n_seqs);
+    } else if (d_k <= 192) {
+        launch_signed_step<192>(launch, args, bonus, dims.n_seqs);
+    } else if (d_k <= 256) {
+        launch_signed_step<256>(launch, args, bonus, dims.n_seqs);
+    } else {
+        launch_plain(launch, signed_plain, args, dims.n_seqs);
+    }
 
     if (mlstm) {
-        launch(mlstm_normalise, dim3((unsigned) (dims.n_seqs*dims.n_head)), dim3(NORM_THREADS), args);
+        launch(mlstm_normalise, dim3((unsigned) (dims.n_seqs * dims.n_head)), dim3(NORM_THREADS),
+                args);
     }
 }

@@ -1,8 +1,10 @@
 #pragma once
 
-// From a node to its kernel: which instance, which grid, which arguments. `launch(kernel, grid, block, args)` is given by whoever runs it: the stream
-// of ggml-cuda, or a test that has the kernels run on a CPU. Nothing here depends on the contents of a tensor, nothing is allocated, nothing waits,
-// so a node can be part of a captured CUDA graph; what changes from step to step is in ids, which the kernels read.
+// From a node to its kernel: which instance, which grid, which arguments. `launch(kernel, grid,
+// block, args)` is given by whoever runs it: the stream of ggml-cuda, or a test that has the
+// kernels run on a CPU. Nothing here depends on the contents of a tensor, nothing is allocated,
+// nothing waits, so a node can be part of a captured CUDA graph; what changes from step to step is
+// in ids, which the kernels read.
 
 #include "scan-common.h"
 
@@ -12,10 +14,14 @@ static inline cuda_rows cuda_rows_of(const struct ggml_tensor * x, int64_t n_hea
     cuda_rows rows = { nullptr, 0, 0, 0, 1 };
     if (x != nullptr) {
         rows.data   = (const float *) x->data;
-        rows.head   = (int64_t) (x->nb[1]/sizeof(float));
-        rows.factor = (int64_t) (x->nb[2]/sizeof(float));
-        rows.token  = x->ne[3] == 1 ? 0 : (int64_t) (x->nb[3]/sizeof(float)); // one row for all tokens: a constant gate, a bonus
-        rows.share  = (int) (n_head/x->ne[1]);
+        rows.head   = (int64_t) (x->nb[1] / sizeof(float));
+        rows.factor = (int64_t) (x->nb[2] / sizeof(float));
+        rows.token =
+                x->ne[3] == 1
+                        ? 0
+                        : (int64_t) (x->nb[3] /
+                                     sizeof(float)); // one row for all tokens: a constant gate, a bonus
+        rows.share = (int) (n_head / x->ne[1]);
     }
     return rows;
 }
@@ -26,7 +32,7 @@ static inline cuda_batch cuda_batch_of(const struct ggml_tensor * op) {
 
     cuda_batch b;
     b.state       = (float *) state->data;
-    b.slot_stride = (int64_t) (state->nb[1]/sizeof(float));
+    b.slot_stride = (int64_t) (state->nb[1] / sizeof(float));
     b.head_size   = dims.head_size;
     b.ids         = (const int32_t *) op->src[SCAN_SRC_IDS]->data;
     b.n_snap      = (int) dims.n_snap;
@@ -38,27 +44,32 @@ static inline cuda_batch cuda_batch_of(const struct ggml_tensor * op) {
     return b;
 }
 
-// One block for each sequence, head and group of columns. No more warps in a block than the columns need.
+// One block for each sequence, head and group of columns. No more warps in a block than the columns
+// need.
 template <int DK, typename Launch, typename Kernel, typename Args>
 static void launch_tiles(Launch & launch, Kernel kernel, const Args & args, int64_t n_seqs) {
-    using tile = cuda_tile<DK>;
+    using tile               = cuda_tile<DK>;
     const cuda_batch & b     = args.batch;
-    const int          need  = (b.d_v + tile::WARP_COLS - 1)/tile::WARP_COLS;
+    const int          need  = (b.d_v + tile::WARP_COLS - 1) / tile::WARP_COLS;
     const int          warps = need < tile::MAX_WARPS ? need : (int) tile::MAX_WARPS;
-    const int          width = warps*tile::WARP_COLS;
-    launch(kernel, dim3((unsigned) (n_seqs*b.n_head), (unsigned) ((b.d_v + width - 1)/width)), dim3((unsigned) (32*warps)), args);
+    const int          width = warps * tile::WARP_COLS;
+    launch(kernel, dim3((unsigned) (n_seqs * b.n_head), (unsigned) ((b.d_v + width - 1) / width)),
+            dim3((unsigned) (32 * warps)), args);
 }
 
 enum { PLAIN_THREADS = 128, MIN_COLUMNS = 32, MAX_GRID_Y = 65535 };
 
-// False for a node whose grid a card cannot have. Where there are many groups of columns, each has at least MIN_COLUMNS.
+// False for a node whose grid a card cannot have. Where there are many groups of columns, each has
+// at least MIN_COLUMNS.
 static inline bool launch_fits(const struct ggml_tensor * op) {
     const struct scan_dims dims = scan_dims_get(op);
-    return dims.d_v <= (int64_t) MIN_COLUMNS*MAX_GRID_Y && dims.d_k <= INT32_MAX && dims.n_seqs <= INT32_MAX/dims.n_head;
+    return dims.d_v <= (int64_t) MIN_COLUMNS * MAX_GRID_Y && dims.d_k <= INT32_MAX &&
+           dims.n_seqs <= INT32_MAX / dims.n_head;
 }
 
 template <typename Launch, typename Kernel, typename Args>
 static void launch_plain(Launch & launch, Kernel kernel, const Args & args, int64_t n_seqs) {
-    const unsigned groups = (unsigned) ((args.batch.d_v + PLAIN_THREADS - 1)/PLAIN_THREADS);
-    launch(kernel, dim3((unsigned) (n_seqs*args.batch.n_head), groups), dim3(PLAIN_THREADS), args);
+    const unsigned groups = (unsigned) ((args.batch.d_v + PLAIN_THREADS - 1) / PLAIN_THREADS);
+    launch(kernel, dim3((unsigned) (n_seqs * args.batch.n_head), groups), dim3(PLAIN_THREADS),
+            args);
 }

@@ -4,8 +4,9 @@
 //
 //     n ← f' n + i' b_t ,   y_t ← y_t / (max(|scale · n·c_t|, exp(−m')) + eps)
 //
-// A block is one sequence and head, and takes NORM_TOKENS tokens at a time. Elements of n do not mix: a thread takes its own through these tokens
-// and adds up its share of every n·c_t; only then threads meet. n is kept in slot_out from one group of tokens to the next. Any d_k.
+// A block is one sequence and head, and takes NORM_TOKENS tokens at a time. Elements of n do not
+// mix: a thread takes its own through these tokens and adds up its share of every n·c_t; only then
+// threads meet. n is kept in slot_out from one group of tokens to the next. Any d_k.
 
 #include "signed-step.cuh"
 
@@ -15,7 +16,7 @@ enum { NORM_THREADS = 128, NORM_TOKENS = 16 };
 static __global__ void __launch_bounds__(NORM_THREADS) mlstm_normalise(const signed_cuda_args a) {
     __shared__ float sh_log_f[NORM_TOKENS], sh_log_i[NORM_TOKENS];
     __shared__ float sh_f[NORM_TOKENS], sh_in[NORM_TOKENS], sh_max[NORM_TOKENS]; // f', i', m'
-    __shared__ float sh_sum[NORM_THREADS/32][NORM_TOKENS];                       // a warp's share of n·c_t
+    __shared__ float sh_sum[NORM_THREADS / 32][NORM_TOKENS]; // a warp's share of n·c_t
 
     const cuda_batch & b = a.batch;
     cuda_wait();
@@ -24,19 +25,19 @@ static __global__ void __launch_bounds__(NORM_THREADS) mlstm_normalise(const sig
     const int tid = (int) threadIdx.x;
 
     cuda_seq seq;
-    if (!cuda_seq_get(b, (int) (blockIdx.x/b.n_head), &seq)) {
+    if (!cuda_seq_get(b, (int) (blockIdx.x / b.n_head), &seq)) {
         return; // y is NaN by now
     }
-    const int64_t at   = (int64_t) b.d_k*b.d_v; // of n in a head
+    const int64_t at   = (int64_t) b.d_k * b.d_v; // of n in a head
     float *       norm = cuda_head(b, seq.slot_out, h) + at;
-    float         m    = mlstm_max(b, seq, h);  // before the first token of the group
-    __syncthreads();                            // all have read m, which may be overwritten
+    float         m    = mlstm_max(b, seq, h); // before the first token of the group
+    __syncthreads();                           // all have read m, which may be overwritten
 
     // n and m before the first token: where they are wanted, and where n is kept
     const int before = cuda_slot_after(b, seq, 0);
     for (int i = tid; i < b.d_k; i += NORM_THREADS) {
         const float n = seq.slot_in < 0 ? 0.0f : cuda_head(b, seq.slot_in, h)[at + i];
-        norm[i] = n;
+        norm[i]       = n;
         if (before >= 0) {
             cuda_head(b, before, h)[at + i] = n;
         }
@@ -51,7 +52,7 @@ static __global__ void __launch_bounds__(NORM_THREADS) mlstm_normalise(const sig
 
         if (tid < n_t) {
             sh_log_f[tid] = cuda_row(a.gate, h, 0, first + tid)[0];
-            sh_log_i[tid] = cuda_row(a.aux,  h, 0, first + tid)[0];
+            sh_log_i[tid] = cuda_row(a.aux, h, 0, first + tid)[0];
         }
         __syncthreads();
         if (tid < n_t) { // a thread has a token, and the maximum up to it
@@ -69,7 +70,7 @@ static __global__ void __launch_bounds__(NORM_THREADS) mlstm_normalise(const sig
 #pragma unroll
             for (int t = 0; t < NORM_TOKENS; ++t) {
                 if (t < n_t) {
-                    n      = fmaf(sh_in[t], cuda_row(a.b, h, 0, first + t)[i], sh_f[t]*n);
+                    n      = fmaf(sh_in[t], cuda_row(a.b, h, 0, first + t)[i], sh_f[t] * n);
                     sum[t] = fmaf(n, cuda_row(a.c, h, 0, first + t)[i], sum[t]);
 
                     const int slot = cuda_slot_after(b, seq, t0 + t + 1);
@@ -87,20 +88,20 @@ static __global__ void __launch_bounds__(NORM_THREADS) mlstm_normalise(const sig
                 sum[t] += __shfl_xor_sync(0xFFFFFFFF, sum[t], x);
             }
             if (tid % 32 == 0) {
-                sh_sum[tid/32][t] = sum[t];
+                sh_sum[tid / 32][t] = sum[t];
             }
         }
         __syncthreads();
 
         for (int t = 0; t < n_t; ++t) {
             float nc = 0.0f; // n·c_t
-            for (int w = 0; w < NORM_THREADS/32; ++w) {
+            for (int w = 0; w < NORM_THREADS / 32; ++w) {
                 nc += sh_sum[w][t];
             }
-            const float below = fmaxf(fabsf(a.scale*nc), cuda_exp(-sh_max[t])) + a.eps;
+            const float below = fmaxf(fabsf(a.scale * nc), cuda_exp(-sh_max[t])) + a.eps;
             for (int j = tid; j < b.d_v; j += NORM_THREADS) {
-                float * y = a.out + ((first + t)*b.n_head + h)*b.d_v + j;
-                *y = __fdiv_rn(*y, below);
+                float * y = a.out + ((first + t) * b.n_head + h) * b.d_v + j;
+                *y        = __fdiv_rn(*y, below);
             }
             const int slot = cuda_slot_after(b, seq, t0 + t + 1);
             if (slot >= 0 && tid == 0) {

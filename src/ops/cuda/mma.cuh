@@ -2,13 +2,17 @@
 
 // Products of F32 matrices on tensor cores, without loss of F32's accuracy that would matter.
 //
-// A tensor core multiplies TF32: F32 with 10 bits of fraction. Each number is split in two of those, x = hi + lo + 2⁻²³ |x| at most, and
+// A tensor core multiplies TF32: F32 with 10 bits of fraction. Each number is split in two of
+// those, x = hi + lo + 2⁻²³ |x| at most, and
 //     A B ≈ A_lo B_hi + A_hi B_lo + A_hi B_hi
-// leaves out A_lo B_lo, 2⁻²² of the product. What a tensor core adds up it rounds towards zero (Fasi, Higham, Mikaitis, Pranesh 2021), and over many
-// steps that adds up to more than the split lost; so its sums go no further than eight products, and an ordinary addition, rounded to nearest, does
-// the rest (Ootomo, Yokota 2022). Numbers with few bits, such as 1, ½ and small integers, are multiplied exactly: their lo is zero.
+// leaves out A_lo B_lo, 2⁻²² of the product. What a tensor core adds up it rounds towards zero
+// (Fasi, Higham, Mikaitis, Pranesh 2021), and over many steps that adds up to more than the split
+// lost; so its sums go no further than eight products, and an ordinary addition, rounded to
+// nearest, does the rest (Ootomo, Yokota 2022). Numbers with few bits, such as 1, ½ and small
+// integers, are multiplied exactly: their lo is zero.
 //
-// One multiplication is 16×8 += 16×8 · 8×8. How the lanes of a warp hold the matrices, with g = lane / 4 and m = lane % 4:
+// One multiplication is 16×8 += 16×8 · 8×8. How the lanes of a warp hold the matrices, with g =
+// lane / 4 and m = lane % 4:
 //     A: [g][m], [g + 8][m], [g][m + 4], [g + 8][m + 4]
 //     B: [m][g], [m + 4][g]
 //     C: [g][2m], [g][2m + 1], [g + 8][2m], [g + 8][2m + 1]
@@ -19,8 +23,9 @@ struct mma_split {
     uint32_t hi, lo; // bits of TF32, and of an F32
 };
 
-// hi is rounded to nearest, by integer arithmetic: the instruction that converts runs at an eighth of the speed. lo is F32: a tensor core ignores its
-// last 13 bits, of which one at most is not zero, 2⁻²³ of x. The carry may turn the hi of a NaN into a zero or an infinity; its lo is NaN.
+// hi is rounded to nearest, by integer arithmetic: the instruction that converts runs at an eighth
+// of the speed. lo is F32: a tensor core ignores its last 13 bits, of which one at most is not
+// zero, 2⁻²³ of x. The carry may turn the hi of a NaN into a zero or an infinity; its lo is NaN.
 static __device__ __forceinline__ mma_split mma_split_of(float x) {
     mma_split s;
     s.hi = ((uint32_t) __float_as_int(x) + 0x1000u) & 0xFFFFE000u;
@@ -36,19 +41,22 @@ static __device__ __forceinline__ void mma_split_four(const float x[4], mma_spli
 }
 
 // c += a·b, one instruction of the tensor core. All 32 lanes take part.
-static __device__ __forceinline__ void mma_tf32(float c[4], const uint32_t a[4], const uint32_t b[2]) {
+static __device__ __forceinline__ void mma_tf32(
+        float c[4], const uint32_t a[4], const uint32_t b[2]) {
 #if !defined(__CUDACC__)
     cuda_emu::mma_m16n8k8_tf32(c, a, b, __LINE__);
 #elif __CUDA_ARCH__ >= 800
     asm("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
-        : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3]) : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+            : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+            : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
 #else
     __trap(); // no TF32 before sm_80: the launcher takes the step kernel there
 #endif
 }
 
 // c += a·b in F32
-static __device__ __forceinline__ void mma_add(float c[4], const mma_split a[4], const mma_split b[2]) {
+static __device__ __forceinline__ void mma_add(
+        float c[4], const mma_split a[4], const mma_split b[2]) {
     const uint32_t a_hi[4] = { a[0].hi, a[1].hi, a[2].hi, a[3].hi };
     const uint32_t a_lo[4] = { a[0].lo, a[1].lo, a[2].lo, a[3].lo };
     const uint32_t b_hi[2] = { b[0].hi, b[1].hi };

@@ -1,7 +1,8 @@
 #pragma once
 
-// For heads of more than 256 keys, which no instance of the step kernels holds in registers: a thread has one column, and keeps it where the
-// sequence leaves it, in slot_out. Slow, and right for every legal shape: a server without a scheduler has nothing to fall back on.
+// For heads of more than 256 keys, which no instance of the step kernels holds in registers: a
+// thread has one column, and keeps it where the sequence leaves it, in slot_out. Slow, and right
+// for every legal shape: a server without a scheduler has nothing to fall back on.
 
 #include "scan-device.cuh"
 
@@ -11,27 +12,29 @@ struct plain_column {
     int     d_k;
     int64_t d_v;
 
-    __device__ __forceinline__ void begin(const cuda_batch & b, const cuda_seq & seq, int h, int j) {
+    __device__ __forceinline__ void begin(
+            const cuda_batch & b, const cuda_seq & seq, int h, int j) {
         S   = cuda_head(b, seq.slot_out, h) + j;
         d_k = b.d_k;
         d_v = b.d_v;
         for (int i = 0; i < d_k; ++i) {
-            S[i*d_v] = seq.slot_in < 0 ? 0.0f : (cuda_head(b, seq.slot_in, h) + j)[i*d_v];
+            S[i * d_v] = seq.slot_in < 0 ? 0.0f : (cuda_head(b, seq.slot_in, h) + j)[i * d_v];
         }
     }
 
     // Puts the state after `done` tokens where the sequence wants it; slot_out has it already.
-    __device__ __forceinline__ void store(const cuda_batch & b, const cuda_seq & seq, int h, int j, int64_t done) const {
+    __device__ __forceinline__ void store(
+            const cuda_batch & b, const cuda_seq & seq, int h, int j, int64_t done) const {
         const int slot = cuda_slot_after(b, seq, done);
         for (int i = 0; slot >= 0 && slot != seq.slot_out && i < d_k; ++i) {
-            (cuda_head(b, slot, h) + j)[i*d_v] = S[i*d_v];
+            (cuda_head(b, slot, h) + j)[i * d_v] = S[i * d_v];
         }
     }
 
     __device__ __forceinline__ float dot(const float * x) const {
         float sum = 0.0f;
         for (int i = 0; i < d_k; ++i) {
-            sum = fmaf(S[i*d_v], x[i], sum);
+            sum = fmaf(S[i * d_v], x[i], sum);
         }
         return sum;
     }

@@ -1,12 +1,13 @@
 #pragma once
 
-// What the kernels share: sequences and slots as in lrnn-ops.h, rows of tokens, how a state lies across the lanes of a warp.
-// Nothing but the CUDA language is used here and in the headers with kernels, so that tests run them on a CPU.
+// What the kernels share: sequences and slots as in lrnn-ops.h, rows of tokens, how a state lies
+// across the lanes of a warp. Nothing but the CUDA language is used here and in the headers with
+// kernels, so that tests run them on a CPU.
 
 #include <stdint.h>
 
-// Waits until the kernels before this one in the stream have ended. ggml-cuda lets a kernel begin earlier (programmatic dependent launch), so every
-// kernel here does this first.
+// Waits until the kernels before this one in the stream have ended. ggml-cuda lets a kernel begin
+// earlier (programmatic dependent launch), so every kernel here does this first.
 static __device__ __forceinline__ void cuda_wait() {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
     asm volatile("griddepcontrol.wait;" ::: "memory");
@@ -15,20 +16,21 @@ static __device__ __forceinline__ void cuda_wait() {
 
 // A tensor of tokens, [width, heads, factors, tokens]; strides in floats.
 struct cuda_rows {
-    const float * data;    // NULL if there is no such tensor
+    const float * data; // NULL if there is no such tensor
     int64_t       head, factor, token;
-    int           share;   // state heads that use one head of this tensor
+    int           share; // state heads that use one head of this tensor
 };
 
-static __device__ __forceinline__ const float * cuda_row(const cuda_rows & x, int h, int64_t factor, int64_t t) {
-    return x.data + (h/x.share)*x.head + factor*x.factor + t*x.token;
+static __device__ __forceinline__ const float * cuda_row(
+        const cuda_rows & x, int h, int64_t factor, int64_t t) {
+    return x.data + (h / x.share) * x.head + factor * x.factor + t * x.token;
 }
 
 struct cuda_batch {
     float *         state;       // [slots], a slot is [heads][head_size]
     int64_t         slot_stride; // in floats
     int64_t         head_size;
-    const int32_t * ids;         // [sequences][4 + n_snap]
+    const int32_t * ids; // [sequences][4 + n_snap]
     int             n_snap;
     int64_t         n_slots;
     int64_t         n_tokens;
@@ -42,17 +44,19 @@ struct cuda_seq {
     const int32_t * snaps;
 };
 
-// Reads sequence s. False if a slot or a token is out of range: such a sequence must not be computed.
+// Reads sequence s. False if a slot or a token is out of range: such a sequence must not be
+// computed.
 static __device__ __forceinline__ bool cuda_seq_get(const cuda_batch & b, int s, cuda_seq * seq) {
-    const int32_t * id = b.ids + (int64_t) s*(4 + b.n_snap);
-    seq->slot_in  = id[0];
-    seq->slot_out = id[1];
-    seq->first    = id[2];
-    seq->count    = id[3];
-    seq->snaps    = id + 4;
+    const int32_t * id = b.ids + (int64_t) s * (4 + b.n_snap);
+    seq->slot_in       = id[0];
+    seq->slot_out      = id[1];
+    seq->first         = id[2];
+    seq->count         = id[3];
+    seq->snaps         = id + 4;
 
-    bool ok = seq->slot_in >= -1 && seq->slot_in < b.n_slots && seq->slot_out >= 0 && seq->slot_out < b.n_slots &&
-              seq->first >= 0 && seq->count >= 0 && seq->first + seq->count <= b.n_tokens;
+    bool ok = seq->slot_in >= -1 && seq->slot_in < b.n_slots && seq->slot_out >= 0 &&
+              seq->slot_out < b.n_slots && seq->first >= 0 && seq->count >= 0 &&
+              seq->first + seq->count <= b.n_tokens;
     for (int i = 0; i < b.n_snap; ++i) {
         ok = ok && seq->snaps[i] >= -1 && seq->snaps[i] < b.n_slots;
     }
@@ -60,30 +64,32 @@ static __device__ __forceinline__ bool cuda_seq_get(const cuda_batch & b, int s,
 }
 
 // The slot for the state after `done` of the sequence's tokens; -1: not wanted.
-static __device__ __forceinline__ int cuda_slot_after(const cuda_batch & b, const cuda_seq & seq, int64_t done) {
+static __device__ __forceinline__ int cuda_slot_after(
+        const cuda_batch & b, const cuda_seq & seq, int64_t done) {
     const int64_t back = seq.count - done; // tokens before the end
     return back == 0 ? seq.slot_out : back <= b.n_snap ? seq.snaps[back - 1] : -1;
 }
 
 // State of head h in a slot.
 static __device__ __forceinline__ float * cuda_head(const cuda_batch & b, int64_t slot, int h) {
-    return b.state + slot*b.slot_stride + h*b.head_size;
+    return b.state + slot * b.slot_stride + h * b.head_size;
 }
 
-// The answer for a sequence out of range: NaN for those of its tokens that exist, here for the columns [begin, end) of head h.
-static __device__ __forceinline__ void cuda_fill_nan(const cuda_batch & b, const cuda_seq & seq, int h, int begin, int end, float * out,
-        int thread, int n_threads) {
+// The answer for a sequence out of range: NaN for those of its tokens that exist, here for the
+// columns [begin, end) of head h.
+static __device__ __forceinline__ void cuda_fill_nan(const cuda_batch & b, const cuda_seq & seq,
+        int h, int begin, int end, float * out, int thread, int n_threads) {
     const int64_t first = seq.first < 0 ? 0 : seq.first;
     const int64_t last  = seq.first + seq.count < b.n_tokens ? seq.first + seq.count : b.n_tokens;
     for (int64_t t = first; t < last; ++t) {
         for (int j = begin + thread; j < end; j += n_threads) {
-            out[(t*b.n_head + h)*b.d_v + j] = __int_as_float(0x7FC00000);
+            out[(t * b.n_head + h) * b.d_v + j] = __int_as_float(0x7FC00000);
         }
     }
 }
 
-// exp(x) within two units in the last place, from multiplications and additions only: ggml-cuda is compiled with -use_fast_math, which
-// replaces expf by an approximation whose error grows with |x|.
+// exp(x) within two units in the last place, from multiplications and additions only: ggml-cuda is
+// compiled with -use_fast_math, which replaces expf by an approximation whose error grows with |x|.
 //     x = n ln 2 + r, |r| ≤ ln 2 / 2;   exp(x) = 2ⁿ (1 + r + r²/2! + … + r⁷/7!)
 static __device__ __forceinline__ float cuda_exp(float x) {
     if (!(x > -104.0f)) {
@@ -92,43 +98,51 @@ static __device__ __forceinline__ float cuda_exp(float x) {
     if (x > 89.0f) {
         return __int_as_float(0x7F800000); // infinity
     }
-    const float n = rintf(x*1.44269504f);
+    const float n = rintf(x * 1.44269504f);
     const float r = fmaf(n, -1.42860677e-6f, fmaf(n, -0.693145752f, x)); // ln 2 in two pieces
-    float p = 1.0f/5040.0f;
-    p = fmaf(p, r, 1.0f/720.0f);
-    p = fmaf(p, r, 1.0f/120.0f);
-    p = fmaf(p, r, 1.0f/24.0f);
-    p = fmaf(p, r, 1.0f/6.0f);
-    p = fmaf(p, r, 0.5f);
-    p = fmaf(p, r, 1.0f);
-    p = fmaf(p, r, 1.0f);
-    const int e = (int) n;
-    const int f = e/2; // 2ⁿ itself may be out of range where 2ⁿ p is not
-    return p*__int_as_float((127 + f)*0x800000)*__int_as_float((127 + e - f)*0x800000);
+    float       p = 1.0f / 5040.0f;
+    p             = fmaf(p, r, 1.0f / 720.0f);
+    p             = fmaf(p, r, 1.0f / 120.0f);
+    p             = fmaf(p, r, 1.0f / 24.0f);
+    p             = fmaf(p, r, 1.0f / 6.0f);
+    p             = fmaf(p, r, 0.5f);
+    p             = fmaf(p, r, 1.0f);
+    p             = fmaf(p, r, 1.0f);
+    const int e   = (int) n;
+    const int f   = e / 2; // 2ⁿ itself may be out of range where 2ⁿ p is not
+    return p * __int_as_float((127 + f) * 0x800000) * __int_as_float((127 + e - f) * 0x800000);
 }
 
 //
 // The state in registers
 //
-// Columns of S never mix, so a warp takes a few columns through the whole sequence and keeps them in its registers. Of a warp's 32 lanes
-// ROW_LANES divide the rows among them and COL_LANES the columns; every lane holds ROWS rows of COLS columns. S is read from memory along rows:
-// the COL_LANES·COLS columns of a warp are 32 bytes of it (64 for DK = 16).
+// Columns of S never mix, so a warp takes a few columns through the whole sequence and keeps them
+// in its registers. Of a warp's 32 lanes ROW_LANES divide the rows among them and COL_LANES the
+// columns; every lane holds ROWS rows of COLS columns. S is read from memory along rows: the
+// COL_LANES·COLS columns of a warp are 32 bytes of it (64 for DK = 16).
 //
-// d_k and d_v may be anything up to DK and beyond; rows from d_k to DK and columns beyond d_v are zero and stay so.
+// d_k and d_v may be anything up to DK and beyond; rows from d_k to DK and columns beyond d_v are
+// zero and stay so.
 //
-template <int DK>
-struct cuda_tile {
-    static constexpr int ROW_LANES  = DK == 16 ? 4 : 8;
-    static constexpr int COL_LANES  = 32/ROW_LANES;
-    static constexpr int COLS       = 2;
-    static constexpr int ROWS       = DK/ROW_LANES;
-    static constexpr int QUADS      = ROWS/4;                   // rows come in groups of four: one vector of shared memory
-    static constexpr int WARP_COLS  = COL_LANES*COLS;
-    static constexpr int MAX_WARPS  = 4;
-    static constexpr int MAX_COLS   = MAX_WARPS*WARP_COLS;      // of a block
-    static constexpr int THREADS    = 32*MAX_WARPS;
-    static constexpr int MIN_BLOCKS = DK > 128 ? 2 : 4;         // on a multiprocessor: room for 255 or 128 registers, so that nothing is spilled
-    static constexpr int EVENTS     = DK > 128 ? 4 : 8;         // tokens, or factors of tokens, that a block has in shared memory at a time
+template <int DK> struct cuda_tile {
+    static constexpr int ROW_LANES = DK == 16 ? 4 : 8;
+    static constexpr int COL_LANES = 32 / ROW_LANES;
+    static constexpr int COLS      = 2;
+    static constexpr int ROWS      = DK / ROW_LANES;
+    static constexpr int QUADS =
+            ROWS / 4; // rows come in groups of four: one vector of shared memory
+    static constexpr int WARP_COLS = COL_LANES * COLS;
+    static constexpr int MAX_WARPS = 4;
+    static constexpr int MAX_COLS  = MAX_WARPS * WARP_COLS; // of a block
+    static constexpr int THREADS   = 32 * MAX_WARPS;
+    static constexpr int MIN_BLOCKS =
+            DK > 128
+                    ? 2
+                    : 4; // on a multiprocessor: room for 255 or 128 registers, so that nothing is spilled
+    static constexpr int EVENTS =
+            DK > 128
+                    ? 4
+                    : 8; // tokens, or factors of tokens, that a block has in shared memory at a time
 
     static_assert(ROWS % 4 == 0 && QUADS >= 1, "rows of a lane must be whole vectors");
 
@@ -137,32 +151,41 @@ struct cuda_tile {
     int row_lane, col_lane;
 
     __device__ __forceinline__ void place() {
-        row_lane = (int) threadIdx.x % 32/COL_LANES;
+        row_lane = (int) threadIdx.x % 32 / COL_LANES;
         col_lane = (int) threadIdx.x % COL_LANES;
     }
     // row number m·4 + e of this lane
-    __device__ __forceinline__ int row(int m, int e) const { return (m*ROW_LANES + row_lane)*4 + e; }
+    __device__ __forceinline__ int row(int m, int e) const {
+        return (m * ROW_LANES + row_lane) * 4 + e;
+    }
     // index of the vector with these four rows
-    __device__ __forceinline__ int quad(int m) const { return m*ROW_LANES + row_lane; }
+    __device__ __forceinline__ int quad(int m) const {
+        return m * ROW_LANES + row_lane;
+    }
     // column n of this lane, from the first column of the block
-    __device__ __forceinline__ int col(int n) const { return (int) (threadIdx.x/32)*WARP_COLS + n*COL_LANES + col_lane; }
+    __device__ __forceinline__ int col(int n) const {
+        return (int) (threadIdx.x / 32) * WARP_COLS + n * COL_LANES + col_lane;
+    }
 
     // The state before the first token. `begin` is the first column of the block.
-    __device__ __forceinline__ void load(const cuda_batch & b, const cuda_seq & seq, int h, int begin) {
+    __device__ __forceinline__ void load(
+            const cuda_batch & b, const cuda_seq & seq, int h, int begin) {
         const float * from = seq.slot_in < 0 ? nullptr : cuda_head(b, seq.slot_in, h);
 #pragma unroll
         for (int i = 0; i < ROWS; ++i) {
 #pragma unroll
             for (int n = 0; n < COLS; ++n) {
-                const int r = row(i/4, i % 4);
+                const int r = row(i / 4, i % 4);
                 const int j = begin + col(n);
-                S[n][i] = from != nullptr && r < b.d_k && j < b.d_v ? from[(int64_t) r*b.d_v + j] : 0.0f;
+                S[n][i] = from != nullptr && r < b.d_k && j < b.d_v ? from[(int64_t) r * b.d_v + j]
+                                                                    : 0.0f;
             }
         }
     }
 
     // Puts the state after `done` tokens where the sequence wants it.
-    __device__ __forceinline__ void store(const cuda_batch & b, const cuda_seq & seq, int h, int begin, int64_t done) const {
+    __device__ __forceinline__ void store(
+            const cuda_batch & b, const cuda_seq & seq, int h, int begin, int64_t done) const {
         const int slot = cuda_slot_after(b, seq, done);
         if (slot < 0) {
             return;
@@ -172,10 +195,10 @@ struct cuda_tile {
         for (int i = 0; i < ROWS; ++i) {
 #pragma unroll
             for (int n = 0; n < COLS; ++n) {
-                const int r = row(i/4, i % 4);
+                const int r = row(i / 4, i % 4);
                 const int j = begin + col(n);
                 if (r < b.d_k && j < b.d_v) {
-                    to[(int64_t) r*b.d_v + j] = S[n][i];
+                    to[(int64_t) r * b.d_v + j] = S[n][i];
                 }
             }
         }
@@ -201,10 +224,10 @@ struct cuda_tile {
             const float4 a = x[quad(m)];
 #pragma unroll
             for (int n = 0; n < COLS; ++n) {
-                out[n] = fmaf(S[n][4*m + 0], a.x, out[n]);
-                out[n] = fmaf(S[n][4*m + 1], a.y, out[n]);
-                out[n] = fmaf(S[n][4*m + 2], a.z, out[n]);
-                out[n] = fmaf(S[n][4*m + 3], a.w, out[n]);
+                out[n] = fmaf(S[n][4 * m + 0], a.x, out[n]);
+                out[n] = fmaf(S[n][4 * m + 1], a.y, out[n]);
+                out[n] = fmaf(S[n][4 * m + 2], a.z, out[n]);
+                out[n] = fmaf(S[n][4 * m + 3], a.w, out[n]);
             }
         }
 #pragma unroll
@@ -220,10 +243,10 @@ struct cuda_tile {
             const float4 a = x[quad(m)];
 #pragma unroll
             for (int n = 0; n < COLS; ++n) {
-                S[n][4*m + 0] = fmaf(a.x, y[n], S[n][4*m + 0]);
-                S[n][4*m + 1] = fmaf(a.y, y[n], S[n][4*m + 1]);
-                S[n][4*m + 2] = fmaf(a.z, y[n], S[n][4*m + 2]);
-                S[n][4*m + 3] = fmaf(a.w, y[n], S[n][4*m + 3]);
+                S[n][4 * m + 0] = fmaf(a.x, y[n], S[n][4 * m + 0]);
+                S[n][4 * m + 1] = fmaf(a.y, y[n], S[n][4 * m + 1]);
+                S[n][4 * m + 2] = fmaf(a.z, y[n], S[n][4 * m + 2]);
+                S[n][4 * m + 3] = fmaf(a.w, y[n], S[n][4 * m + 3]);
             }
         }
     }
@@ -235,10 +258,10 @@ struct cuda_tile {
             const float4 a = g[quad(m)];
 #pragma unroll
             for (int n = 0; n < COLS; ++n) {
-                S[n][4*m + 0] *= a.x;
-                S[n][4*m + 1] *= a.y;
-                S[n][4*m + 2] *= a.z;
-                S[n][4*m + 3] *= a.w;
+                S[n][4 * m + 0] *= a.x;
+                S[n][4 * m + 1] *= a.y;
+                S[n][4 * m + 2] *= a.z;
+                S[n][4 * m + 3] *= a.w;
             }
         }
     }
@@ -254,17 +277,21 @@ struct cuda_tile {
         }
     }
 
-    // out[j] = factor · x for the columns of this lane; the lanes that share a column have the same x, one of them writes
-    __device__ __forceinline__ void put(const cuda_batch & b, int h, int begin, int64_t t, const float x[COLS], float factor, float * out) const {
+    // out[j] = factor · x for the columns of this lane; the lanes that share a column have the same
+    // x, one of them writes
+    __device__ __forceinline__ void put(const cuda_batch & b, int h, int begin, int64_t t,
+            const float x[COLS], float factor, float * out) const {
         float mine = 0.0f;
 #pragma unroll
         for (int n = 0; n < COLS; ++n) {
-            const float y = factor*x[n]; // before the choice, or the compiler makes an index of it, and x goes to memory
+            const float y =
+                    factor *
+                    x[n]; // before the choice, or the compiler makes an index of it, and x goes to memory
             mine = row_lane == n ? y : mine;
         }
         const int j = begin + col(row_lane);
         if (row_lane < COLS && j < b.d_v) {
-            out[(t*b.n_head + h)*b.d_v + j] = mine;
+            out[(t * b.n_head + h) * b.d_v + j] = mine;
         }
     }
 };
@@ -272,8 +299,9 @@ struct cuda_tile {
 //
 // Copies into shared memory that nobody waits for
 //
-// The rows of the next events are on their way while those of the last ones are used; a warp that waited for memory would do nothing else. Copies
-// between two calls of cuda_copy_commit are a group.
+// The rows of the next events are on their way while those of the last ones are used; a warp that
+// waited for memory would do nothing else. Copies between two calls of cuda_copy_commit are a
+// group.
 
 // `from` need not exist unless it is there; then zero: how rows are padded.
 static __device__ __forceinline__ void cuda_copy(float * to, const float * from, bool there) {
@@ -284,7 +312,10 @@ static __device__ __forceinline__ void cuda_copy(float * to, const float * from,
 #if !defined(__CUDACC__)
     cuda_emu::copy_async(to, from);
 #elif __CUDA_ARCH__ >= 800
-    asm volatile("cp.async.ca.shared.global [%0], [%1], 4;" :: "r"((uint32_t) __cvta_generic_to_shared(to)), "l"(from) : "memory");
+    asm volatile("cp.async.ca.shared.global [%0], [%1], 4;" ::"r"(
+                         (uint32_t) __cvta_generic_to_shared(to)),
+            "l"(from)
+            : "memory");
 #else
     *to = *from;
 #endif
@@ -298,18 +329,19 @@ static __device__ __forceinline__ void cuda_copy_commit() {
 #endif
 }
 
-// Waits for the copies of this thread, but for the KEEP groups that were committed last. Those of other threads are there after a barrier.
-template <int KEEP>
-static __device__ __forceinline__ void cuda_copy_wait() {
+// Waits for the copies of this thread, but for the KEEP groups that were committed last. Those of
+// other threads are there after a barrier.
+template <int KEEP> static __device__ __forceinline__ void cuda_copy_wait() {
 #if !defined(__CUDACC__)
     cuda_emu::copy_wait(KEEP);
 #elif __CUDA_ARCH__ >= 800
-    asm volatile("cp.async.wait_group %0;" :: "n"(KEEP) : "memory");
+    asm volatile("cp.async.wait_group %0;" ::"n"(KEEP) : "memory");
 #endif
 }
 
 // The first n elements of a row, padded to `padded`, by all threads of the block
-static __device__ __forceinline__ void cuda_copy_row(float4 * to, const float * from, int n, int padded) {
+static __device__ __forceinline__ void cuda_copy_row(
+        float4 * to, const float * from, int n, int padded) {
     for (int i = (int) threadIdx.x; i < padded; i += (int) blockDim.x) {
         cuda_copy((float *) to + i, from + i, i < n);
     }

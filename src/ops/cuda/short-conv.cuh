@@ -4,37 +4,42 @@
 //
 //     y_t[c] = f( bias[c] + Σ_w weight[w][c] · x_{t − (width − 1) + w}[c] ),   or y_t[c] = x_{t − 1}[c]
 //
-// A block is one sequence and CONV_CHANNELS channels; CONV_TOKENS tokens are computed side by side. The old tail is read where it lies. It is
-// replaced after all outputs of the block exist, which is the last that anyone reads of it.
+// A block is one sequence and CONV_CHANNELS channels; CONV_TOKENS tokens are computed side by side.
+// The old tail is read where it lies. It is replaced after all outputs of the block exist, which is
+// the last that anyone reads of it.
 
 #include "scan-device.cuh"
 
 enum { CONV_CHANNELS = 32, CONV_TOKENS = 8 };
 
 struct conv_cuda_args {
-    cuda_batch    batch;  // d_k = width − 1, d_v = channels, one head
-    const float * x;      // [tokens], rows of channels
+    cuda_batch    batch; // d_k = width − 1, d_v = channels, one head
+    const float * x;     // [tokens], rows of channels
     int64_t       x_token;
     const float * weight; // [channels][width]; NULL: token shift
     const float * bias;   // NULL: none
     bool          silu;
-    float *       out;    // [tokens][channels]
+    float *       out; // [tokens][channels]
 };
 
 // Input number i of the sequence, channel c; i < 0 counts back into the tail.
-static __device__ __forceinline__ float conv_input(const conv_cuda_args & a, const cuda_seq & seq, int64_t i, int c) {
+static __device__ __forceinline__ float conv_input(
+        const conv_cuda_args & a, const cuda_seq & seq, int64_t i, int c) {
     if (i >= 0) {
-        return a.x[(seq.first + i)*a.x_token + c];
+        return a.x[(seq.first + i) * a.x_token + c];
     }
-    return seq.slot_in < 0 ? 0.0f : cuda_head(a.batch, seq.slot_in, 0)[(a.batch.d_k + i)*a.batch.d_v + c];
+    return seq.slot_in < 0
+                   ? 0.0f
+                   : cuda_head(a.batch, seq.slot_in, 0)[(a.batch.d_k + i) * a.batch.d_v + c];
 }
 
 // grid: (sequences, groups of channels), block: (CONV_CHANNELS, CONV_TOKENS)
-static __global__ void __launch_bounds__(CONV_CHANNELS*CONV_TOKENS) short_conv(const conv_cuda_args a) {
+static __global__ void __launch_bounds__(CONV_CHANNELS * CONV_TOKENS)
+        short_conv(const conv_cuda_args a) {
     const cuda_batch & b = a.batch;
     cuda_wait();
 
-    const int  begin = (int) blockIdx.y*CONV_CHANNELS;
+    const int  begin = (int) blockIdx.y * CONV_CHANNELS;
     const int  c     = begin + (int) threadIdx.x;
     const bool there = c < b.d_v;
 
@@ -47,21 +52,23 @@ static __global__ void __launch_bounds__(CONV_CHANNELS*CONV_TOKENS) short_conv(c
     }
 
     for (int64_t n = threadIdx.y; there && n < seq.count; n += CONV_TOKENS) {
-        float * y = a.out + (seq.first + n)*b.d_v + c;
+        float * y = a.out + (seq.first + n) * b.d_v + c;
         if (a.weight == nullptr) {
             *y = conv_input(a, seq, n - 1, c);
             continue;
         }
         float sum = a.bias != nullptr ? a.bias[c] : 0.0f;
         for (int w = 0; w <= b.d_k; ++w) {
-            sum = fmaf(a.weight[(int64_t) c*(b.d_k + 1) + w], conv_input(a, seq, n - b.d_k + w, c), sum);
+            sum = fmaf(a.weight[(int64_t) c * (b.d_k + 1) + w],
+                    conv_input(a, seq, n - b.d_k + w, c), sum);
         }
         *y = a.silu ? __fdiv_rn(sum, 1.0f + cuda_exp(-sum)) : sum;
     }
     __syncthreads();
 
-    // The tail after all tokens, and after all but `back` of them. The one that replaces the old tail comes last, and is filled from its old end:
-    // element w is made from element w + count − back of the old tail, or from an input.
+    // The tail after all tokens, and after all but `back` of them. The one that replaces the old
+    // tail comes last, and is filled from its old end: element w is made from element w + count −
+    // back of the old tail, or from an input.
     for (int last = 0; there && threadIdx.y == 0 && last < 2; ++last) {
         for (int64_t back = 0; back <= b.n_snap && back <= seq.count; ++back) {
             const int slot = cuda_slot_after(b, seq, seq.count - back);
@@ -69,7 +76,8 @@ static __global__ void __launch_bounds__(CONV_CHANNELS*CONV_TOKENS) short_conv(c
                 continue;
             }
             for (int w = 0; w < b.d_k; ++w) {
-                cuda_head(b, slot, 0)[(int64_t) w*b.d_v + c] = conv_input(a, seq, seq.count - back - b.d_k + w, c);
+                cuda_head(b, slot, 0)[(int64_t) w * b.d_v + c] =
+                        conv_input(a, seq, seq.count - back - b.d_k + w, c);
             }
         }
     }

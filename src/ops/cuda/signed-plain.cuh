@@ -1,6 +1,7 @@
 #pragma once
 
-// Signed-gate scan of any size, a column a thread (plain-column.cuh). The equations are those of signed-step.cuh.
+// Signed-gate scan of any size, a column a thread (plain-column.cuh). The equations are those of
+// signed-step.cuh.
 
 #include "plain-column.cuh"
 #include "signed-step.cuh"
@@ -11,12 +12,12 @@ static __global__ void signed_plain(const signed_cuda_args a) {
     cuda_wait();
 
     const int h = (int) (blockIdx.x % b.n_head);
-    const int j = (int) (blockIdx.y*blockDim.x + threadIdx.x);
+    const int j = (int) (blockIdx.y * blockDim.x + threadIdx.x);
     if (j >= b.d_v) {
         return;
     }
     cuda_seq seq;
-    if (!cuda_seq_get(b, (int) (blockIdx.x/b.n_head), &seq)) {
+    if (!cuda_seq_get(b, (int) (blockIdx.x / b.n_head), &seq)) {
         cuda_fill_nan(b, seq, h, j, j + 1, a.out, 0, 1);
         return;
     }
@@ -40,31 +41,34 @@ static __global__ void signed_plain(const signed_cuda_args a) {
         if (bonus) { // y = Σ_i (S + (bonus ∘ b) xᵀ) c, before the update
             const float * u = cuda_row(a.aux, h, 0, 0);
             for (int i = 0; i < b.d_k; ++i) {
-                y = fmaf(fmaf(u[i]*k[i], x, C.S[i*C.d_v]), c[i], y);
+                y = fmaf(fmaf(u[i] * k[i], x, C.S[i * C.d_v]), c[i], y);
             }
         }
         switch (a.kind) {
-            case SIGNED_CUDA_HEAD:    A  = gate[0]; break;
+            case SIGNED_CUDA_HEAD: A = gate[0]; break;
             case SIGNED_CUDA_ELEMENT: in = gate[j]; break;
             case SIGNED_CUDA_SCALAR:
                 in = gate[0];
-                A  = signed_decay(in, a.A[(h/a.A_share)*a.A_head], a.two_exp_m1);
+                A  = signed_decay(in, a.A[(h / a.A_share) * a.A_head], a.two_exp_m1);
                 break;
-            case SIGNED_CUDA_MLSTM: mlstm_gates(gate[0], cuda_row(a.aux, h, 0, t)[0], &m, &A, &in); break;
+            case SIGNED_CUDA_MLSTM:
+                mlstm_gates(gate[0], cuda_row(a.aux, h, 0, t)[0], &m, &A, &in);
+                break;
             default: break;
         }
         for (int i = 0; i < b.d_k; ++i) { // S ← A ∘ S + b (f ∘ x)ᵀ
             if (a.kind == SIGNED_CUDA_CHANNEL) {
                 A = gate[i];
             } else if (a.kind == SIGNED_CUDA_ELEMENT) {
-                A = signed_decay(in, a.A[(h/a.A_share)*a.A_head + i*a.A_row + j*a.A_col], a.two_exp_m1);
+                A = signed_decay(in, a.A[(h / a.A_share) * a.A_head + i * a.A_row + j * a.A_col],
+                        a.two_exp_m1);
             }
-            C.S[i*C.d_v] = fmaf(k[i], in*x, A*C.S[i*C.d_v]);
+            C.S[i * C.d_v] = fmaf(k[i], in * x, A * C.S[i * C.d_v]);
         }
         if (!bonus) { // y = Sᵀ c
             y = C.dot(c);
         }
-        a.out[(t*b.n_head + h)*b.d_v + j] = a.scale*y;
+        a.out[(t * b.n_head + h) * b.d_v + j] = a.scale * y;
         C.store(b, seq, h, j, n + 1);
     }
 }

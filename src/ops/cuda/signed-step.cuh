@@ -6,46 +6,58 @@
 //
 // or, with a bonus, y_t = scale · (S + (bonus ∘ b_t) x_tᵀ)ᵀ c_t before the update.
 //
-// One number a head serves as A_t in most forms: 1, the gate, exp(dt A) or the gate f' of mLSTM, with f_t = 1, 1, dt or i'. It is computed while
-// the rows are fetched; the kernel sees no difference. The normaliser of mLSTM is a recurrence of its own (mlstm-normalise.cuh), which runs after
-// this kernel and divides what this one leaves in y: the state of a head is written by many blocks, n and m by one that none of them waits for.
+// One number a head serves as A_t in most forms: 1, the gate, exp(dt A) or the gate f' of mLSTM,
+// with f_t = 1, 1, dt or i'. It is computed while the rows are fetched; the kernel sees no
+// difference. The normaliser of mLSTM is a recurrence of its own (mlstm-normalise.cuh), which runs
+// after this kernel and divides what this one leaves in y: the state of a head is written by many
+// blocks, n and m by one that none of them waits for.
 
 #include "scan-device.cuh"
 
 // as enum signed_scan_kind
-enum signed_cuda_kind { SIGNED_CUDA_NONE, SIGNED_CUDA_HEAD, SIGNED_CUDA_CHANNEL, SIGNED_CUDA_ELEMENT, SIGNED_CUDA_SCALAR, SIGNED_CUDA_MLSTM };
+enum signed_cuda_kind {
+    SIGNED_CUDA_NONE,
+    SIGNED_CUDA_HEAD,
+    SIGNED_CUDA_CHANNEL,
+    SIGNED_CUDA_ELEMENT,
+    SIGNED_CUDA_SCALAR,
+    SIGNED_CUDA_MLSTM
+};
 
 struct signed_cuda_args {
     cuda_batch    batch;
     cuda_rows     c, b, x;
-    cuda_rows     gate;    // gate, dt or log_f
-    cuda_rows     aux;     // bonus or log_i
-    const float * A;       // [d_v, d_k, heads] or [1, 1, heads], strides in floats
+    cuda_rows     gate; // gate, dt or log_f
+    cuda_rows     aux;  // bonus or log_i
+    const float * A;    // [d_v, d_k, heads] or [1, 1, heads], strides in floats
     int64_t       A_col, A_row, A_head;
     int           A_share;
     int           kind;
     bool          two_exp_m1;
     float         scale, eps;
-    float *       out;     // [tokens][heads][d_v]
+    float *       out; // [tokens][heads][d_v]
 };
 
 static __device__ __forceinline__ float signed_decay(float dt, float A, bool two_exp_m1) {
-    const float e = cuda_exp(dt*A);
+    const float e = cuda_exp(dt * A);
     return two_exp_m1 ? fmaf(2.0f, e, -1.0f) : e;
 }
 
-// One token of the running maximum: m' = max(log_f + m, log_i), f' = exp(log_f + m − m'), i' = exp(log_i − m').
-// Both in double: f' keeps what rounding m' lost, or S·eᵐ would drift; and a difference of 30, rounded to F32, would be off by 1e-6 of i', which
-// is all there is in a state that began with m = 0 and has seen small inputs only.
-static __device__ __forceinline__ void mlstm_gates(float log_f, float log_i, float * m, float * f, float * in) {
+// One token of the running maximum: m' = max(log_f + m, log_i), f' = exp(log_f + m − m'), i' =
+// exp(log_i − m'). Both in double: f' keeps what rounding m' lost, or S·eᵐ would drift; and a
+// difference of 30, rounded to F32, would be off by 1e-6 of i', which is all there is in a state
+// that began with m = 0 and has seen small inputs only.
+static __device__ __forceinline__ void mlstm_gates(
+        float log_f, float log_i, float * m, float * f, float * in) {
     const float m_new = fmaxf(log_f + *m, log_i);
-    *f  = (float) exp((double) log_f + (double) *m - (double) m_new);
-    *in = (float) exp((double) log_i - (double) m_new);
-    *m  = m_new;
+    *f                = (float) exp((double) log_f + (double) *m - (double) m_new);
+    *in               = (float) exp((double) log_i - (double) m_new);
+    *m                = m_new;
 }
 
 // m of the state before the first token
-static __device__ __forceinline__ float mlstm_max(const cuda_batch & b, const cuda_seq & seq, int h) {
+static __device__ __forceinline__ float mlstm_max(
+        const cuda_batch & b, const cuda_seq & seq, int h) {
     return seq.slot_in < 0 ? 0.0f : cuda_head(b, seq.slot_in, h)[b.head_size - 1];
 }
 
@@ -53,26 +65,27 @@ enum signed_cuda_mode { SIGNED_MODE_HEAD, SIGNED_MODE_CHANNEL, SIGNED_MODE_ELEME
 
 // grid: (sequences · heads, column groups), block: 32 · warps
 template <int DK, int MODE, bool BONUS>
-static __global__ void __launch_bounds__(cuda_tile<DK>::THREADS, cuda_tile<DK>::MIN_BLOCKS - (MODE == SIGNED_MODE_ELEMENT)) // room for A
-signed_step(const signed_cuda_args a) {
-    using tile = cuda_tile<DK>;
+static __global__ void __launch_bounds__(cuda_tile<DK>::THREADS,
+        cuda_tile<DK>::MIN_BLOCKS - (MODE == SIGNED_MODE_ELEMENT)) // room for A
+        signed_step(const signed_cuda_args a) {
+    using tile             = cuda_tile<DK>;
     constexpr int  EVENTS  = tile::EVENTS;
     constexpr bool HEAD    = MODE == SIGNED_MODE_HEAD;
     constexpr bool CHANNEL = MODE == SIGNED_MODE_CHANNEL;
     constexpr bool ELEMENT = MODE == SIGNED_MODE_ELEMENT;
 
     // two of each: one is used while the other is filled
-    __shared__ float4 sh_c[2][EVENTS][DK/4];
-    __shared__ float4 sh_b[2][EVENTS][DK/4];
-    __shared__ float4 sh_g[2][CHANNEL ? EVENTS : 1][DK/4];
-    __shared__ float4 sh_x[2][EVENTS][tile::MAX_COLS/4];
-    __shared__ float4 sh_dt[2][ELEMENT ? EVENTS : 1][tile::MAX_COLS/4];
-    __shared__ float  sh_raw[2][EVENTS];                  // gate, dt or log_f
-    __shared__ float  sh_aux[2][EVENTS];                  // log_i
+    __shared__ float4 sh_c[2][EVENTS][DK / 4];
+    __shared__ float4 sh_b[2][EVENTS][DK / 4];
+    __shared__ float4 sh_g[2][CHANNEL ? EVENTS : 1][DK / 4];
+    __shared__ float4 sh_x[2][EVENTS][tile::MAX_COLS / 4];
+    __shared__ float4 sh_dt[2][ELEMENT ? EVENTS : 1][tile::MAX_COLS / 4];
+    __shared__ float  sh_raw[2][EVENTS]; // gate, dt or log_f
+    __shared__ float  sh_aux[2][EVENTS]; // log_i
 
-    __shared__ float4 sh_u[BONUS ? DK/4 : 1];             // bonus
+    __shared__ float4 sh_u[BONUS ? DK / 4 : 1]; // bonus
     __shared__ float  sh_gate[EVENTS];
-    __shared__ float  sh_in[EVENTS];                      // f_t
+    __shared__ float  sh_in[EVENTS]; // f_t
 
     const cuda_batch & b = a.batch;
     cuda_wait();
@@ -80,18 +93,19 @@ signed_step(const signed_cuda_args a) {
     const int h     = (int) (blockIdx.x % b.n_head);
     const int n_thr = (int) blockDim.x;
     const int tid   = (int) threadIdx.x;
-    const int width = n_thr/32*tile::WARP_COLS;
-    const int begin = (int) blockIdx.y*width;
+    const int width = n_thr / 32 * tile::WARP_COLS;
+    const int begin = (int) blockIdx.y * width;
     const int end   = begin + width < b.d_v ? begin + width : b.d_v;
 
     cuda_seq seq;
-    if (!cuda_seq_get(b, (int) (blockIdx.x/b.n_head), &seq)) {
+    if (!cuda_seq_get(b, (int) (blockIdx.x / b.n_head), &seq)) {
         cuda_fill_nan(b, seq, h, begin, end, a.out, tid, n_thr);
         return;
     }
     const int64_t last = seq.first + seq.count;
 
-    const auto fetch = [&](int64_t t0, int z) { // tokens from t0 on, as many as there are, into buffer z
+    const auto fetch = [&](int64_t t0,
+                               int z) { // tokens from t0 on, as many as there are, into buffer z
         for (int e = 0; e < EVENTS && t0 + e < last; ++e) {
             const int64_t t = t0 + e;
             cuda_copy_row(sh_b[z][e], cuda_row(a.b, h, 0, t), b.d_k, DK);
@@ -101,7 +115,8 @@ signed_step(const signed_cuda_args a) {
                 cuda_copy_row(sh_g[z][CHANNEL ? e : 0], cuda_row(a.gate, h, 0, t), b.d_k, DK);
             }
             if (ELEMENT) {
-                cuda_copy_row(sh_dt[z][ELEMENT ? e : 0], cuda_row(a.gate, h, 0, t) + begin, end - begin, width);
+                cuda_copy_row(sh_dt[z][ELEMENT ? e : 0], cuda_row(a.gate, h, 0, t) + begin,
+                        end - begin, width);
             }
             if (HEAD && tid == 0 && a.kind != SIGNED_CUDA_NONE) {
                 cuda_copy(&sh_raw[z][e], cuda_row(a.gate, h, 0, t), true);
@@ -119,7 +134,7 @@ signed_step(const signed_cuda_args a) {
 
     tile S;
     S.place();
-    S.load (b, seq, h, begin);
+    S.load(b, seq, h, begin);
     S.store(b, seq, h, begin, 0);
 
     float A[tile::COLS][ELEMENT ? tile::ROWS : 1];
@@ -128,14 +143,18 @@ signed_step(const signed_cuda_args a) {
         for (int i = 0; i < (ELEMENT ? tile::ROWS : 0); ++i) {
 #pragma unroll
             for (int n = 0; n < tile::COLS; ++n) {
-                const int r = S.row(i/4, i % 4);
+                const int r = S.row(i / 4, i % 4);
                 const int j = begin + S.col(n);
-                A[n][i] = r < b.d_k && j < b.d_v ? a.A[(h/a.A_share)*a.A_head + r*a.A_row + j*a.A_col] : 0.0f;
+                A[n][i]     = r < b.d_k && j < b.d_v
+                                      ? a.A[(h / a.A_share) * a.A_head + r * a.A_row + j * a.A_col]
+                                      : 0.0f;
             }
         }
     }
-    float m = tid == 0 && a.kind == SIGNED_CUDA_MLSTM ? mlstm_max(b, seq, h) : 0.0f; // of the thread that computes the gates
-    int   z = 0;                                                                     // buffer in use
+    float m = tid == 0 && a.kind == SIGNED_CUDA_MLSTM
+                      ? mlstm_max(b, seq, h)
+                      : 0.0f; // of the thread that computes the gates
+    int   z = 0;              // buffer in use
 
     for (int64_t e0 = 0; e0 < seq.count; e0 += EVENTS, z = 1 - z) {
         const int     n_ev = seq.count - e0 < EVENTS ? (int) (seq.count - e0) : EVENTS;
@@ -154,8 +173,10 @@ signed_step(const signed_cuda_args a) {
                 for (int e = tid; e < n_ev; e += n_thr) {
                     const float gate = a.kind == SIGNED_CUDA_NONE ? 1.0f : sh_raw[z][e];
                     const bool  ssm  = a.kind == SIGNED_CUDA_SCALAR;
-                    sh_gate[e] = ssm ? signed_decay(gate, a.A[(h/a.A_share)*a.A_head], a.two_exp_m1) : gate;
-                    sh_in[e]   = ssm ? gate : 1.0f;
+                    sh_gate[e] =
+                            ssm ? signed_decay(gate, a.A[(h / a.A_share) * a.A_head], a.two_exp_m1)
+                                : gate;
+                    sh_in[e] = ssm ? gate : 1.0f;
                 }
             }
             __syncthreads();
@@ -180,10 +201,10 @@ signed_step(const signed_cuda_args a) {
                     const float4 c = sh_c[z][e][S.quad(q)];
 #pragma unroll
                     for (int n = 0; n < tile::COLS; ++n) {
-                        y[n] = fmaf(fmaf(u.x*k.x, x[n], S.S[n][4*q + 0]), c.x, y[n]);
-                        y[n] = fmaf(fmaf(u.y*k.y, x[n], S.S[n][4*q + 1]), c.y, y[n]);
-                        y[n] = fmaf(fmaf(u.z*k.z, x[n], S.S[n][4*q + 2]), c.z, y[n]);
-                        y[n] = fmaf(fmaf(u.w*k.w, x[n], S.S[n][4*q + 3]), c.w, y[n]);
+                        y[n] = fmaf(fmaf(u.x * k.x, x[n], S.S[n][4 * q + 0]), c.x, y[n]);
+                        y[n] = fmaf(fmaf(u.y * k.y, x[n], S.S[n][4 * q + 1]), c.y, y[n]);
+                        y[n] = fmaf(fmaf(u.z * k.z, x[n], S.S[n][4 * q + 2]), c.z, y[n]);
+                        y[n] = fmaf(fmaf(u.w * k.w, x[n], S.S[n][4 * q + 3]), c.w, y[n]);
                     }
                 }
 #pragma unroll

@@ -2,5 +2,5 @@
 #include "launch-signed.cuh"
 
 void cuda_signed_scan(ggml_backend_cuda_context & ctx, const ggml_tensor * dst) {
-    launch_signed(dst, stream_launch { ctx.stream() });
+    launch_signed(dst, stream_launch{ ctx.stream() });
 }
