@@ -1,4 +1,4 @@
-// Models on a card that computes nothing (fake-card.h), in a build with CUDA: what ggml-cuda is
+// Models on a card that computes nothing (fake-cuda.h), in a build with CUDA: what ggml-cuda is
 // asked to do, of every family.
 //
 //   whole     all of a layer is computed on the card; on the CPU are only the embedding of the tokens and what is made from it before the first layer
@@ -8,7 +8,7 @@
 //   chosen    a long prompt of the delta rule takes the chunked kernels, a token the step kernel
 //   F32       no product of F32 matrices may be rounded to TF32
 
-#include "fake-card.h"
+#include "fake-cuda.h"
 #include "golden.h"
 #include "lrnn.h"
 #include "util.h"

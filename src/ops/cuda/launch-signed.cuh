@@ -3,7 +3,7 @@
 // GGML_OP_SIGNED_SCAN: from the node to its kernels.
 
 #include "launch.cuh"
-#include "mlstm-normalise.cuh"
+#include "mlstm-normalize.cuh"
 #include "signed-plain.cuh"
 #include "signed-step.cuh"
 

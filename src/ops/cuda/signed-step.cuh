@@ -8,7 +8,7 @@
 //
 // One number a head serves as A_t in most forms: 1, the gate, exp(dt A) or the gate f' of mLSTM,
 // with f_t = 1, 1, dt or i'. It is computed while the rows are fetched; the kernel sees no
-// difference. The normaliser of mLSTM is a recurrence of its own (mlstm-normalise.cuh), which runs
+// difference. The normaliser of mLSTM is a recurrence of its own (mlstm-normalize.cuh), which runs
 // after this kernel and divides what this one leaves in y: the state of a head is written by many
 // blocks, n and m by one that none of them waits for.
 

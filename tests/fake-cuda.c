@@ -1,4 +1,4 @@
-#include "fake-card.h"
+#include "fake-cuda.h"
 
 #include <cublas_v2.h>
 #include <cuda_runtime_api.h>

@@ -2,7 +2,7 @@
 
 // A card that computes nothing: the CUDA runtime and cuBLAS as ggml-cuda calls them, with memory of
 // the host, one device of compute capability 8.0, and kernels that are noted and not run. A program
-// that has fake-card.c in it finds these functions before those of NVIDIA's libraries.
+// that has fake-cuda.c in it finds these functions before those of NVIDIA's libraries.
 //
 // It tells what a card would be asked to do, and what it would not forgive: a grid, a block or
 // shared memory that no card has, a kernel that does not exist, memory allocated or freed or waited
