@@ -1,23 +1,23 @@
-// The Householder scan, token by token, on a tile of columns.
+// The step path of the Householder scan on a tile of columns.
 //
 //     S ← g ∘ S;   for each factor:  u = Sᵀ k,  δ = β (v − u),  S ← S + k δᵀ;   o = scale · Sᵀ q
 //
-// taken in one sweep over the rows of the tile a factor: the sweep first completes the update that
-// the factor before left pending, then applies the gate, and sums u and p = Sᵀ q as it goes. The
-// read-out after the last update follows without another sweep:
+// One sweep over the rows of the tile per factor: it first applies the pending update of the
+// previous factor, then the gate, and sums u and p = Sᵀ q on the way. The output after the last
+// update needs no further sweep:
 //
-//     Sᵀ q after  =  p + (q·k) δ
+//     Sᵀ q after the update = p + (q·k) δ
 //
-// With r and w: u = Sᵀ r is summed before the gate, the pending update is S ← S − w uᵀ + k vᵀ, and
-// the read-out p + (q·k) v − (q·w) u.
+// With r and w, u = Sᵀ r is summed before the gate, the pending update is S ← S − w uᵀ + k vᵀ, and
+// the output is p + (q·k) v − (q·w) u.
 //
-// Every element goes through the same operations in the same order whatever the number of threads
-// and wherever a call ends.
+// Every element goes through the same operations in the same order, for any number of threads and
+// any cut into calls.
 
 #include "householder.h"
 
-// What is prepared for a block: the vectors of its tokens, packed, and products of them that do not
-// depend on the tile. Places in the prepared floats.
+// Offsets into the floats prepared for a segment: the packed vectors of its tokens, and their
+// products, which do not depend on the tile.
 struct layout {
     int64_t k;    // [tokens][n_h][d_k]
     int64_t q;    // [tokens][d_k]
@@ -25,13 +25,13 @@ struct layout {
     int64_t gate; // [tokens][d_k or 1]
     int64_t r;    // [tokens][d_k]
     int64_t w;    // [tokens][d_k]
-    int64_t qk;   // [tokens]   q·k, with the last key
+    int64_t qk;   // [tokens]   q·k with the last key
     int64_t qw;   // [tokens]   q·w
     int64_t end;
 };
 
 static struct layout layout_of(const struct scan_dims * dims) {
-    const int64_t tokens = tile_scan_block(dims);
+    const int64_t tokens = tile_scan_segment(dims);
     struct layout l;
     l.k    = 0;
     l.q    = l.k + tokens * dims->n_h * dims->d_k;
@@ -75,8 +75,7 @@ void householder_step_prepare(const void * ctx, int64_t h, int64_t t0, int64_t t
     }
 }
 
-// An update that has been computed but not yet applied: S ← S + k1 d1ᵀ, and + k2 d2ᵀ in the form
-// with r and w.
+// An update, computed but not yet applied: S ← S + k1 d1ᵀ; with r and w also + k2 d2ᵀ.
 struct pending {
     const float * k1;
     const float * k2;
@@ -129,7 +128,7 @@ SIMD_INLINE struct sums sweep_rows(float * S, int64_t d_k, bool pend1, bool pend
     return (struct sums) { u, p };
 }
 
-// The sweep with the gate as a constant, so that each kind becomes a loop of its own.
+// Makes the gate kind a constant, so that each kind gets a separate loop.
 SIMD_INLINE struct sums sweep_gated(float * S, int64_t d_k, bool pend1, bool pend2,
         const struct pending * pend, enum gate_kind gate_kind, const float * g, bool read_first,
         const float * k, const float * q) {
@@ -142,7 +141,7 @@ SIMD_INLINE struct sums sweep_gated(float * S, int64_t d_k, bool pend1, bool pen
     }
 }
 
-// Completes a pending update (has), gates with g, sums u with k, and p with q where it is given.
+// Applies the pending update if `has`, then the gate; sums u = Sᵀ k, and p = Sᵀ q if q is not NULL.
 static struct sums sweep_delta(float * S, int64_t d_k, bool has, const struct pending * pend,
         enum gate_kind gate_kind, const float * g, const float * k, const float * q) {
     if (has) {

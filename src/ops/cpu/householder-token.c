@@ -1,14 +1,14 @@
-// The Householder scan for a single token of a sequence, whole rows of the state at a time:
+// The token path of the Householder scan: one token, whole rows of the state at a time.
 //
 //     S ← g ∘ S;   for each factor:  u = Sᵀ k,  δ = β (v − u),  S ← S + k δᵀ;   o = scale · Sᵀ q
 //
-// What householder-step.c does to a tile, operation by operation, so that the bits are the same.
-// The state goes through once to be read, and once more for each factor to be written; the gate is
-// applied again rather than stored in between.
+// The operations are those of householder-step.c in the same order, so the bits are the same. The
+// state is read once, then read and written once per factor. The gated state is not stored in
+// between; the gate is applied a second time instead.
 
 #include "householder.h"
 
-// u, p, δ, and −u of the form with r and w, each [d_v]
+// u, p and δ; with r and w also −u; each [d_v]
 int64_t householder_token_size(const struct scan_dims * dims) {
     return 4 * dims->d_v;
 }
@@ -24,16 +24,16 @@ struct rows {
     float *       u, *p;
 };
 
-// Which parts of a sweep are wanted. Constants at every call.
-struct what {
+// The parts of a sweep. All fields are constants at every call.
+struct parts {
     enum gate_kind gate;
-    int            n_pend;     // and the result is written
-    bool           read_first; // u is summed before the gate
+    int            n_pend;     // pending updates; if not 0, the result is written
+    bool           read_first; // sum u before the gate
     bool           read_k, read_q;
 };
 
-// n rows from row i on, the vector of columns at c
-SIMD_INLINE void sweep_cols(const struct rows * x, struct what w, int64_t d_v, int64_t i, int n,
+// n rows from row i, the vector of columns at c
+SIMD_INLINE void sweep_cols(const struct rows * x, struct parts w, int64_t d_v, int64_t i, int n,
         int64_t c, int64_t cols) {
     const bool full = cols == VEC;
     vec        u    = { 0.0f };
@@ -45,9 +45,7 @@ SIMD_INLINE void sweep_cols(const struct rows * x, struct what w, int64_t d_v, i
         p = full ? vec_load(x->p + c) : vec_load_n(x->p + c, cols);
     }
     for (int64_t r = i; r < i + n; ++r) {
-        if (!w.n_pend &&
-                c % LINE ==
-                        0) { // the first sweep: the state comes from memory, a few rows of it at a time
+        if (!w.n_pend && c % LINE == 0) { // the first sweep reads the state from memory
             __builtin_prefetch(x->in + (r + 4 * TOKEN_ROWS) * d_v + c);
         }
         vec s = full ? vec_load(x->in + r * d_v + c) : vec_load_n(x->in + r * d_v + c, cols);
@@ -87,14 +85,14 @@ SIMD_INLINE void sweep_cols(const struct rows * x, struct what w, int64_t d_v, i
     }
 }
 
-SIMD_INLINE void sweep_rows(const struct rows * rows, struct what w, const struct scan_dims * dims,
+SIMD_INLINE void sweep_rows(const struct rows * rows, struct parts w, const struct scan_dims * dims,
         const struct token * token) {
-    const struct rows x    = *rows;
-    const int64_t     d_v  = dims->d_v;
-    const int         step = w.read_k || w.read_q
-                                     ? TOKEN_ROWS
-                                     : 1; // without sums a row is best taken alone, from end to end
-    int64_t           i    = 0;
+    const struct rows x   = *rows;
+    const int64_t     d_v = dims->d_v;
+    int64_t           i   = 0;
+
+    // without sums, one row at a time is fastest
+    const int step = w.read_k || w.read_q ? TOKEN_ROWS : 1;
     for (; i + step <= dims->d_k; i += step) {
         int64_t c = token->col0;
         for (; c + VEC <= token->col1; c += VEC) {
@@ -111,8 +109,8 @@ SIMD_INLINE void sweep_rows(const struct rows * rows, struct what w, const struc
     }
 }
 
-// The sweep with the gate as a constant.
-SIMD_INLINE void sweep_gated(const struct rows * x, enum gate_kind gate, struct what w,
+// Makes the gate kind a constant.
+SIMD_INLINE void sweep_gated(const struct rows * x, enum gate_kind gate, struct parts w,
         const struct scan_dims * dims, const struct token * token) {
     switch (gate) {
         case GATE_HEAD:
@@ -134,18 +132,18 @@ static void sweep(const struct rows * x, enum gate_kind gate, bool pend, bool la
         const struct scan_dims * dims, const struct token * token) {
     if (pend) {
         if (last) {
-            sweep_gated(x, gate, (struct what) { .n_pend = 1, .read_k = true, .read_q = true },
+            sweep_gated(x, gate, (struct parts) { .n_pend = 1, .read_k = true, .read_q = true },
                     dims, token);
         } else {
-            sweep_gated(x, gate, (struct what) { .n_pend = 1, .read_k = true, .read_q = false },
+            sweep_gated(x, gate, (struct parts) { .n_pend = 1, .read_k = true, .read_q = false },
                     dims, token);
         }
     } else {
         if (last) {
-            sweep_gated(x, gate, (struct what) { .n_pend = 0, .read_k = true, .read_q = true },
+            sweep_gated(x, gate, (struct parts) { .n_pend = 0, .read_k = true, .read_q = true },
                     dims, token);
         } else {
-            sweep_gated(x, gate, (struct what) { .n_pend = 0, .read_k = true, .read_q = false },
+            sweep_gated(x, gate, (struct parts) { .n_pend = 0, .read_k = true, .read_q = false },
                     dims, token);
         }
     }
@@ -165,7 +163,7 @@ static void token_delta(
         memset(x->u + token->col0, 0, (size_t) (token->col1 - token->col0) * sizeof(float));
         sweep(x, gate, f > 0, last, dims, token);
 
-        if (f > 0) { // the gate and the update before are in the state now
+        if (f > 0) { // the state now contains the gate and the previous update
             x->in = token->out;
             gate  = GATE_NONE;
         }
@@ -179,7 +177,7 @@ static void token_delta(
     for (int64_t c = token->col0; c < token->col1; ++c) {
         token->y[c] = op->scale * fma1(qk, delta[c], x->p[c]);
     }
-    sweep_gated(x, gate, (struct what) { .n_pend = 1 }, dims, token);
+    sweep_gated(x, gate, (struct parts) { .n_pend = 1 }, dims, token);
 }
 
 static void token_rank_one(const struct householder * op, const struct token * token,
@@ -189,7 +187,7 @@ static void token_rank_one(const struct householder * op, const struct token * t
     memset(x->u + token->col0, 0, (size_t) (token->col1 - token->col0) * sizeof(float));
     x->k = tokens_row(&op->r, token->h, 0, token->t);
     sweep_gated(x, op->gate_kind,
-            (struct what) { .read_first = true, .read_k = true, .read_q = true }, dims, token);
+            (struct parts) { .read_first = true, .read_k = true, .read_q = true }, dims, token);
 
     x->k1          = tokens_row(&op->w, token->h, 0, token->t);
     x->k2          = tokens_row(&op->k, token->h, 0, token->t);
@@ -201,7 +199,7 @@ static void token_rank_one(const struct householder * op, const struct token * t
         minus_u[c]  = -x->u[c];
         token->y[c] = op->scale * fma1(qk, x->d2[c], fma1(qw, minus_u[c], x->p[c]));
     }
-    sweep_gated(x, op->gate_kind, (struct what) { .n_pend = 2 }, dims, token);
+    sweep_gated(x, op->gate_kind, (struct parts) { .n_pend = 2 }, dims, token);
 }
 
 void householder_token_run(const void * ctx, const struct token * token, float * work) {

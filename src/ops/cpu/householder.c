@@ -1,10 +1,9 @@
-// GGML_OP_HOUSEHOLDER_SCAN on the CPU: reads the node, chooses a kernel for each sequence.
+// GGML_OP_HOUSEHOLDER_SCAN on the CPU: reads the node and chooses the path.
 
 #include "householder.h"
 
-// The chunked path: two factors at a time.
-static struct pair pair_of(const struct householder * op) {
-    return (struct pair) {
+static struct scan_chunk chunk_of(const struct householder * op) {
+    return (struct scan_chunk) {
         .dims      = op->dims,
         .k         = op->k,
         .q         = op->q,
@@ -16,13 +15,13 @@ static struct pair pair_of(const struct householder * op) {
 }
 
 static void chunk_prepare(const void * op, int64_t h, int64_t t0, int64_t t1, float * prep) {
-    const struct pair pair = pair_of(op);
-    pair_prepare(&pair, h, t0, t1, prep);
+    const struct scan_chunk chunk = chunk_of(op);
+    scan_chunk_prepare(&chunk, h, t0, t1, prep);
 }
 
 static void chunk_run(const void * op, const struct tile * tile, const float * prep) {
-    const struct pair pair = pair_of(op);
-    pair_run(&pair, tile, prep);
+    const struct scan_chunk chunk = chunk_of(op);
+    scan_chunk_run(&chunk, tile, prep);
 }
 
 static const struct tile_kernel kernel_step  = { householder_step_prepare, householder_step_run,
@@ -31,10 +30,10 @@ static const struct tile_kernel kernel_chunk = { chunk_prepare, chunk_run, house
 
 static int64_t prep_floats(const struct scan_dims * dims) {
     const int64_t step  = householder_step_size(dims);
-    const int64_t chunk = pair_size(dims);
+    const int64_t chunk = scan_chunk_size(dims);
     const int64_t token = householder_token_size(dims);
-    const int64_t block = step > chunk ? step : chunk;
-    return block > token ? block : token;
+    const int64_t most  = step > chunk ? step : chunk;
+    return most > token ? most : token;
 }
 
 size_t householder_work_size(const struct ggml_tensor * op, int n_threads) {

@@ -1,8 +1,8 @@
 #pragma once
 
-// The Householder scan on the CPU: householder.c reads the node, householder-step.c and pair.c are
-// the two ways to take a tile of state through a block of tokens, householder-token.c takes whole
-// rows through a single token.
+// The Householder scan on the CPU. householder.c reads the node. householder-step.c and
+// scan-chunk.c take a tile of the state through a segment of tokens; householder-token.c takes
+// whole rows through a single token.
 
 #include "scan-chunk.h"
 
@@ -14,12 +14,11 @@ struct householder {
     float            scale;
 };
 
-// Step: token by token.
-int64_t householder_step_size(
-        const struct scan_dims * dims); // floats of what is prepared for a block
+// Step: factor by factor.
+int64_t householder_step_size(const struct scan_dims * dims); // floats prepared per segment
 void householder_step_prepare(const void * op, int64_t h, int64_t t0, int64_t t1, float * prep);
 void householder_step_run(const void * op, const struct tile * tile, const float * prep);
 
-// A single token, with the bits of a step.
+// Token: one token, same bits as step.
 int64_t householder_token_size(const struct scan_dims * dims);
 void householder_token_run(const void * op, const struct token * token, float * work);

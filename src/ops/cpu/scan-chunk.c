@@ -1,49 +1,54 @@
-// The recurrences two factors at a time; scan-chunk.h says which.
+// The chunk path of both scans: two factors at a time.
 //
-// A sweep over a tile that applies one factor loads and stores every element of the state for two
-// or three multiplications, and the stores are what it waits for. Two factors in one sweep halve
-// them. More would not fit the registers of most machines, or would have to go through memory as
-// matrix products, whose preparation and triangular solve eat up what they gain at the sizes of a
-// head.
+// A sweep that applies one factor to a tile loads and stores every element of the state for two or
+// three multiplications, and the stores limit its speed. Two factors per sweep halve the stores.
+// More factors do not fit the registers of most CPUs. As matrix products in memory, they cost more
+// to prepare and to solve than they gain at the sizes of a head.
 //
-// Let S be the state before the pair, a and b its two factors, G_a and G_b the gates from before
-// the pair up to and including the one in front of a and of b (a gate stands in front of the first
-// factor of a token), and M the gate in front of b alone; 1 where there is none.
+// Let S be the state before the chunk and a, b its two factors. A gate is applied before the first
+// factor of a token. G_a and G_b are the products of all gates of the chunk up to a and up to b; M
+// is the gate between a and b. Each is 1 where there is no gate.
 //
-//     δ_a = β_a (v_a − Sᵀ(G_a ∘ k_a))                      or, for a diagonal transition, δ = v
-//     δ_b = β_b (v_b − Sᵀ(G_b ∘ k_b) − A δ_a)              A  = k_b·(M ∘ k_a)
-//     o   = scale (Sᵀ(G_a ∘ q) + B0 δ_a)                   B0 = q·k_a                          for a token that ends with a
-//     o   = scale (Sᵀ(G_b ∘ q) + B0 δ_a + B1 δ_b)          B0 = q·(M ∘ k_a),  B1 = q·k_b       for a token that ends with b
-//     S  ← G_b ∘ S + (M ∘ k_a) δ_aᵀ + k_b δ_bᵀ              left pending, applied by the sweep of the next pair
+//     δ_a = β_a (v_a − Sᵀ(G_a ∘ k_a))                without β (diagonal transition): δ = v
+//     δ_b = β_b (v_b − Sᵀ(G_b ∘ k_b) − A δ_a)        A = k_b·(M ∘ k_a)
+//     S  ← G_b ∘ S + (M ∘ k_a) δ_aᵀ + k_b δ_bᵀ        pending until the sweep of the next chunk
 //
-// With a bonus a token reads before its own gate and write: the last gate drops out of G and of M
-// in its o, and q·(bonus ∘ k) stands for the product with its own key.
+// Output of a token whose last factor is a:
 //
-// Gates are only ever multiplied, never divided by and never taken to logarithms: any sign will do,
-// and zero.
+//     o = scale (Sᵀ(G_a ∘ q) + B0 δ_a)               B0 = q·k_a
+//
+// Output of a token whose last factor is b:
+//
+//     o = scale (Sᵀ(G_b ∘ q) + B0 δ_a + B1 δ_b)      B0 = q·(M ∘ k_a),  B1 = q·k_b
+//
+// With a bonus, a token reads the state before its own gate and update: its own gate drops out of G
+// and M in o, and q·(bonus ∘ k) replaces the product of q with its own key.
+//
+// Gates are only multiplied. No gate is divided by and no logarithm is taken, so any sign works,
+// and so does zero.
 
 #include "scan-chunk.h"
 
 #include <stddef.h>
 
-enum { PAIR = 2 };
+enum { CHUNK = 2 };
 
-// What is prepared for a block of tokens; places in the prepared floats. A gate that is one number
-// a head stays out of the vectors: it is multiplied to the sums instead.
+// Offsets into the floats prepared for a segment. A gate per head is not multiplied into the
+// vectors but applied to the sums.
 struct layout {
-    int64_t k;      // [rows][d_k]     G ∘ k; without β not needed
-    int64_t q;      // [tokens][d_k]   G ∘ q
-    int64_t keys;   // [rows][d_k]     M ∘ k_a, k_b
-    int64_t decay;  // [pairs][d_k]    G_b
-    int64_t factor; // [rows]          β, or the factor on x
-    int64_t scalar; // [pairs]         struct scalars
-    int64_t B;      // [tokens][PAIR]
+    int64_t k;      // [factors][d_k]   G ∘ k; unused without β
+    int64_t q;      // [tokens][d_k]    G ∘ q
+    int64_t keys;   // [factors][d_k]   M ∘ k_a, k_b
+    int64_t decay;  // [chunks][d_k]    G_b
+    int64_t beta;   // [factors]        β, or the multiplier of x
+    int64_t scalar; // [chunks]         struct scalars
+    int64_t B;      // [tokens][CHUNK]
     int64_t end;
 };
 
 struct scalars {
     float A;
-    float G_a, G_b, M; // 1 unless the gate is one number a head
+    float G_a, G_b, M; // 1 unless the gate is per head
 };
 
 enum {
@@ -52,22 +57,22 @@ enum {
 };
 
 static struct layout layout_of(const struct scan_dims * dims) {
-    const int64_t tokens = tile_scan_block(dims);
-    const int64_t rows   = tokens * dims->n_h;
-    const int64_t pairs  = (rows + PAIR - 1) / PAIR;
+    const int64_t tokens  = tile_scan_segment(dims);
+    const int64_t factors = tokens * dims->n_h;
+    const int64_t chunks  = (factors + CHUNK - 1) / CHUNK;
     struct layout l;
     l.k      = 0;
-    l.q      = l.k + rows * dims->d_k;
+    l.q      = l.k + factors * dims->d_k;
     l.keys   = l.q + tokens * dims->d_k;
-    l.decay  = l.keys + rows * dims->d_k;
-    l.factor = l.decay + pairs * dims->d_k;
-    l.scalar = l.factor + rows;
-    l.B      = l.scalar + pairs * SCALARS;
-    l.end    = l.B + tokens * PAIR;
+    l.decay  = l.keys + factors * dims->d_k;
+    l.beta   = l.decay + chunks * dims->d_k;
+    l.scalar = l.beta + factors;
+    l.B      = l.scalar + chunks * SCALARS;
+    l.end    = l.B + tokens * CHUNK;
     return l;
 }
 
-int64_t pair_size(const struct scan_dims * dims) {
+int64_t scan_chunk_size(const struct scan_dims * dims) {
     return layout_of(dims).end;
 }
 
@@ -75,19 +80,20 @@ int64_t pair_size(const struct scan_dims * dims) {
 // Preparation
 //
 
-// A row of the block and where it stands among the factors of its token.
-struct row {
-    int64_t       t;           // token, counted from the first of the block
+// One factor of the segment and its position among the factors of its token.
+struct factor {
+    int64_t       t;           // token, relative to the segment
     bool          first, last; // of the factors of its token
     const float * k;
     const float * q; // NULL unless last
     const float * g; // NULL unless first and gated
 };
 
-static struct row row_at(const struct pair * op, int64_t h, int64_t t0, int64_t t, int64_t f) {
+static struct factor factor_at(
+        const struct scan_chunk * op, int64_t h, int64_t t0, int64_t t, int64_t f) {
     const bool first = f == 0;
     const bool last  = f == op->dims.n_h - 1;
-    return (struct row) {
+    return (struct factor) {
         .t     = t,
         .first = first,
         .last  = last,
@@ -101,7 +107,8 @@ static struct row row_at(const struct pair * op, int64_t h, int64_t t0, int64_t 
 }
 
 // q·k, or with a bonus q·(bonus ∘ k)
-static float own_product(const struct pair * op, int64_t h, const float * q, const float * k) {
+static float own_product(
+        const struct scan_chunk * op, int64_t h, const float * q, const float * k) {
     if (op->bonus.data == NULL) {
         return vec_dot(q, k, op->dims.d_k);
     }
@@ -113,9 +120,9 @@ static float own_product(const struct pair * op, int64_t h, const float * q, con
     return sum;
 }
 
-// Gates that are one number a head, or none: the vectors are packed as they are.
-static void pair_prepare_head(const struct pair * op, int64_t h, const struct row * a,
-        const struct row * b, float * k, float * q, struct scalars * s, float * B) {
+// Gate per head, or none: the vectors are packed unchanged.
+static void chunk_prepare_head(const struct scan_chunk * op, int64_t h, const struct factor * a,
+        const struct factor * b, float * k, float * q, struct scalars * s, float * B) {
     const int64_t d_k   = op->dims.d_k;
     const bool    bonus = op->bonus.data != NULL;
 
@@ -125,7 +132,7 @@ static void pair_prepare_head(const struct pair * op, int64_t h, const struct ro
     row_copy(k, a->k, d_k);
     if (a->last) {
         row_copy(q + a->t * d_k, a->q, d_k);
-        B[a->t * PAIR] = own_product(op, h, a->q, a->k);
+        B[a->t * CHUNK] = own_product(op, h, a->q, a->k);
     }
     if (b != NULL) {
         row_copy(k + d_k, b->k, d_k);
@@ -134,22 +141,22 @@ static void pair_prepare_head(const struct pair * op, int64_t h, const struct ro
         }
         if (b->last) {
             row_copy(q + b->t * d_k, b->q, d_k);
-            B[b->t * PAIR]     = (bonus ? 1.0f : s->M) * vec_dot(b->q, a->k, d_k);
-            B[b->t * PAIR + 1] = own_product(op, h, b->q, b->k);
+            B[b->t * CHUNK]     = (bonus ? 1.0f : s->M) * vec_dot(b->q, a->k, d_k);
+            B[b->t * CHUNK + 1] = own_product(op, h, b->q, b->k);
         }
     }
 }
 
-// A gate per key channel: G and M go into the vectors.
-static void pair_prepare_channel(const struct pair * op, int64_t h, const struct row * a,
-        const struct row * b, float * k, float * q, float * keys, float * G, struct scalars * s,
+// Gate per key channel: G and M are multiplied into the vectors.
+static void chunk_prepare_channel(const struct scan_chunk * op, int64_t h, const struct factor * a,
+        const struct factor * b, float * k, float * q, float * keys, float * G, struct scalars * s,
         float * B) {
     const int64_t d_k   = op->dims.d_k;
     const bool    delta = op->beta.data != NULL;
     const bool    bonus = op->bonus.data != NULL;
 
     if (a->last) {
-        B[a->t * PAIR] = own_product(op, h, a->q, a->k);
+        B[a->t * CHUNK] = own_product(op, h, a->q, a->k);
         if (bonus || a->g == NULL) {
             row_copy(q + a->t * d_k, a->q, d_k);
         } else {
@@ -171,7 +178,7 @@ static void pair_prepare_channel(const struct pair * op, int64_t h, const struct
         return;
     }
     if (bonus) { // b reads before its own gate
-        B[b->t * PAIR] = vec_dot(b->q, keys, d_k);
+        B[b->t * CHUNK] = vec_dot(b->q, keys, d_k);
         row_mul(q + b->t * d_k, G, b->q, d_k);
     }
     if (b->g != NULL) { // M, G_b
@@ -184,47 +191,49 @@ static void pair_prepare_channel(const struct pair * op, int64_t h, const struct
         row_mul(k + d_k, G, b->k, d_k);
     }
     if (b->last) {
-        B[b->t * PAIR + 1] = own_product(op, h, b->q, b->k);
+        B[b->t * CHUNK + 1] = own_product(op, h, b->q, b->k);
         if (!bonus) {
-            B[b->t * PAIR] = vec_dot(b->q, keys, d_k);
+            B[b->t * CHUNK] = vec_dot(b->q, keys, d_k);
             row_mul(q + b->t * d_k, G, b->q, d_k);
         }
     }
 }
 
-void pair_prepare(const struct pair * op, int64_t h, int64_t t0, int64_t t1, float * prep) {
-    const int64_t       d_k  = op->dims.d_k;
-    const int64_t       n_h  = op->dims.n_h;
-    const int64_t       rows = (t1 - t0) * n_h;
-    const struct layout l    = layout_of(&op->dims);
+void scan_chunk_prepare(
+        const struct scan_chunk * op, int64_t h, int64_t t0, int64_t t1, float * prep) {
+    const int64_t       d_k     = op->dims.d_k;
+    const int64_t       n_h     = op->dims.n_h;
+    const int64_t       factors = (t1 - t0) * n_h;
+    const struct layout l       = layout_of(&op->dims);
 
     if (op->beta.data != NULL) {
-        rows_pack(prep + l.factor, &op->beta, h, n_h, t0, t1, 1);
+        rows_pack(prep + l.beta, &op->beta, h, n_h, t0, t1, 1);
     } else if (op->in.data != NULL) {
-        rows_pack(prep + l.factor, &op->in, h, 1, t0, t1, 1);
+        rows_pack(prep + l.beta, &op->in, h, 1, t0, t1, 1);
     } else {
-        for (int64_t r = 0; r < rows; ++r) {
-            prep[l.factor + r] = 1.0f;
+        for (int64_t r = 0; r < factors; ++r) {
+            prep[l.beta + r] = 1.0f;
         }
     }
     int64_t t = 0;
     int64_t f = 0;
-    for (int64_t r = 0; r < rows; r += PAIR) {
-        const int64_t    t_b = f + 1 < n_h ? t : t + 1;
-        const int64_t    f_b = f + 1 < n_h ? f + 1 : 0;
-        const struct row a   = row_at(op, h, t0, t, f);
-        const struct row b   = r + 1 < rows ? row_at(op, h, t0, t_b, f_b) : (struct row) { 0 };
+    for (int64_t r = 0; r < factors; r += CHUNK) {
+        const int64_t       t_b = f + 1 < n_h ? t : t + 1;
+        const int64_t       f_b = f + 1 < n_h ? f + 1 : 0;
+        const struct factor a   = factor_at(op, h, t0, t, f);
+        const struct factor b =
+                r + 1 < factors ? factor_at(op, h, t0, t_b, f_b) : (struct factor) { 0 };
 
-        const struct row * second = r + 1 < rows ? &b : NULL;
-        float *            k      = prep + l.k + r * d_k;
-        struct scalars     s      = { 0.0f, 1.0f, 1.0f, 1.0f };
+        const struct factor * second = r + 1 < factors ? &b : NULL;
+        float *               k      = prep + l.k + r * d_k;
+        struct scalars        s      = { 0.0f, 1.0f, 1.0f, 1.0f };
         if (op->gate_kind == GATE_CHANNEL) {
-            pair_prepare_channel(op, h, &a, second, k, prep + l.q, prep + l.keys + r * d_k,
-                    prep + l.decay + r / PAIR * d_k, &s, prep + l.B);
+            chunk_prepare_channel(op, h, &a, second, k, prep + l.q, prep + l.keys + r * d_k,
+                    prep + l.decay + r / CHUNK * d_k, &s, prep + l.B);
         } else {
-            pair_prepare_head(op, h, &a, second, k, prep + l.q, &s, prep + l.B);
+            chunk_prepare_head(op, h, &a, second, k, prep + l.q, &s, prep + l.B);
         }
-        memcpy(prep + l.scalar + r / PAIR * SCALARS, &s, sizeof(s));
+        memcpy(prep + l.scalar + r / CHUNK * SCALARS, &s, sizeof(s));
 
         t = f_b + 1 < n_h ? t_b : t_b + 1;
         f = f_b + 1 < n_h ? f_b + 1 : 0;
@@ -232,11 +241,11 @@ void pair_prepare(const struct pair * op, int64_t h, int64_t t0, int64_t t1, flo
 }
 
 //
-// A tile through a block
+// A tile through a segment
 //
 
-// The update of a pair that has been computed but not yet applied: S ← decay ∘ S + key_a δ_aᵀ +
-// key_b δ_bᵀ
+// The update of a chunk, computed but not yet applied:
+//     S ← decay ∘ S + key_a δ_aᵀ + key_b δ_bᵀ
 struct pending {
     const float * decay;
     const float * key_a;
@@ -247,11 +256,11 @@ struct pending {
 
 struct sums {
     vec2 u_a, u_b; // Sᵀ k
-    vec2 p_0, p_1; // Sᵀ q, of the tokens that end in the pair
+    vec2 p_0, p_1; // Sᵀ q of the tokens that end in the chunk
 };
 
-// One sweep: applies n_pend pending rows, then sums n_k products with keys and n_q with queries.
-// All flags are constants at every call.
+// One sweep over the tile: applies n_pend pending factors, then sums n_k products with keys and n_q
+// products with queries. The counts and the gate kind are constants at every call.
 SIMD_INLINE void sweep_rows(float * S, int64_t d_k, int n_pend, enum gate_kind kind,
         const struct pending * pend, int n_k, const float * k, int n_q, const float * q,
         struct sums * sums) {
@@ -290,107 +299,105 @@ SIMD_INLINE void sweep_rows(float * S, int64_t d_k, int n_pend, enum gate_kind k
     *sums = (struct sums) { u_a, u_b, p_0, p_1 };
 }
 
-// Every combination that occurs, each a function of its own, so that each loop gets the registers
-// to itself.
+// Each combination that occurs is a separate function, so that each loop has all registers.
 typedef void (*sweep_fn)(float * S, int64_t d_k, const struct pending * pend, const float * k,
         const float * q, struct sums * sums);
 
+// clang-format off
 #define SWEEP(p_, gate_, k_, q_)                                                                 \
     static void sweep_##p_##_##gate_##_##k_##_##q_(float * S, int64_t d_k,                       \
             const struct pending * pend, const float * k, const float * q, struct sums * sums) { \
         sweep_rows(S, d_k, p_, gate_, pend, k_, k, q_, q, sums);                                 \
     }
-#define SWEEP_READS(p_, gate_)                                                                  \
-    SWEEP(p_, gate_, 0, 1)                                                                      \
-    SWEEP(p_, gate_, 0, 2)                                                                      \
-    SWEEP(p_, gate_, 1, 0) SWEEP(p_, gate_, 1, 1) SWEEP(p_, gate_, 2, 0) SWEEP(p_, gate_, 2, 1) \
-            SWEEP(p_, gate_, 2, 2)
-#define SWEEP_GATES(p_, k_, q_) \
-    SWEEP(p_, GATE_NONE, k_, q_) SWEEP(p_, GATE_HEAD, k_, q_) SWEEP(p_, GATE_CHANNEL, k_, q_)
+#define SWEEP_READS(p_, gate_)                    \
+    SWEEP(p_, gate_, 0, 1) SWEEP(p_, gate_, 0, 2) \
+    SWEEP(p_, gate_, 1, 0) SWEEP(p_, gate_, 1, 1) \
+    SWEEP(p_, gate_, 2, 0) SWEEP(p_, gate_, 2, 1) SWEEP(p_, gate_, 2, 2)
+#define SWEEP_GATES(p_) \
+    SWEEP(p_, GATE_NONE, 0, 0) SWEEP(p_, GATE_HEAD, 0, 0) SWEEP(p_, GATE_CHANNEL, 0, 0)
 
-SWEEP_READS(0, GATE_NONE) // the first pair of a block has nothing pending
+SWEEP_READS(0, GATE_NONE) // the first chunk of a segment: nothing is pending
 SWEEP_READS(2, GATE_NONE)
 SWEEP_READS(2, GATE_HEAD)
 SWEEP_READS(2, GATE_CHANNEL)
-SWEEP_GATES(1, 0, 0) // the last pair of a block is flushed, and may have one row
-SWEEP_GATES(2, 0, 0)
+SWEEP_GATES(1) // after the last chunk of a segment, which may have one factor
+SWEEP_GATES(2)
 
-#define READS(p_, gate_)                                                                       \
-    {                                                                                          \
-        { NULL, sweep_##p_##_##gate_##_0_1, sweep_##p_##_##gate_##_0_2 },                      \
-                { sweep_##p_##_##gate_##_1_0, sweep_##p_##_##gate_##_1_1, NULL }, {            \
-            sweep_##p_##_##gate_##_2_0, sweep_##p_##_##gate_##_2_1, sweep_##p_##_##gate_##_2_2 \
-        }                                                                                      \
-    }
+#define READS(p_, gate_) {                                                                        \
+    { NULL,                       sweep_##p_##_##gate_##_0_1, sweep_##p_##_##gate_##_0_2 },       \
+    { sweep_##p_##_##gate_##_1_0, sweep_##p_##_##gate_##_1_1, NULL                       },       \
+    { sweep_##p_##_##gate_##_2_0, sweep_##p_##_##gate_##_2_1, sweep_##p_##_##gate_##_2_2 } }
 
-static const sweep_fn sweep_first[3][3]   = READS(0, GATE_NONE); // [keys][queries]
-static const sweep_fn sweep_next[3][3][3] = { READS(2, GATE_NONE), READS(2, GATE_HEAD),
-    READS(2, GATE_CHANNEL) }; // [gate][keys][queries]
-static const sweep_fn sweep_flush[3][3]   = {
-    // [gate][rows]
-    { NULL, sweep_1_GATE_NONE_0_0, sweep_2_GATE_NONE_0_0 },
-    { NULL, sweep_1_GATE_HEAD_0_0, sweep_2_GATE_HEAD_0_0 },
+// [keys][queries], [gate][keys][queries], [gate][factors]
+static const sweep_fn sweep_first[3][3]   = READS(0, GATE_NONE);
+static const sweep_fn sweep_next[3][3][3] = {
+    READS(2, GATE_NONE), READS(2, GATE_HEAD), READS(2, GATE_CHANNEL)
+};
+static const sweep_fn sweep_flush[3][3] = {
+    { NULL, sweep_1_GATE_NONE_0_0,    sweep_2_GATE_NONE_0_0    },
+    { NULL, sweep_1_GATE_HEAD_0_0,    sweep_2_GATE_HEAD_0_0    },
     { NULL, sweep_1_GATE_CHANNEL_0_0, sweep_2_GATE_CHANNEL_0_0 },
 };
+// clang-format on
 
-void pair_run(const struct pair * op, const struct tile * tile, const float * prep) {
-    const int64_t       d_k   = op->dims.d_k;
-    const int64_t       n_h   = op->dims.n_h;
-    const int64_t       rows  = (tile->t1 - tile->t0) * n_h;
-    const bool          delta = op->beta.data != NULL;
-    const bool          bonus = op->bonus.data != NULL;
-    const bool          head  = op->gate_kind == GATE_HEAD;
-    const struct layout l     = layout_of(&op->dims);
+void scan_chunk_run(const struct scan_chunk * op, const struct tile * tile, const float * prep) {
+    const int64_t       d_k     = op->dims.d_k;
+    const int64_t       n_h     = op->dims.n_h;
+    const int64_t       factors = (tile->t1 - tile->t0) * n_h;
+    const bool          delta   = op->beta.data != NULL;
+    const bool          bonus   = op->bonus.data != NULL;
+    const bool          head    = op->gate_kind == GATE_HEAD;
+    const struct layout l       = layout_of(&op->dims);
 
     struct pending pend   = { 0 };
     int            n_pend = 0;
     struct scalars s      = { 0 };
     struct sums    sums   = { 0 };
-    int64_t        t      = 0; // token of row a, counted from the first of the block
-    int64_t        f      = 0; // and its place among the factors of that token
+    int64_t        t      = 0; // token of factor a, relative to the segment
+    int64_t        f      = 0; // factor of that token
 
-    for (int64_t a = 0; a < rows; a += PAIR) {
+    for (int64_t a = 0; a < factors; a += CHUNK) {
         const int64_t b     = a + 1;
-        const int     n     = b < rows ? 2 : 1;
-        const bool    end_a = f == n_h - 1; // a token ends with a
-        const bool    end_b = n == 2 && (end_a ? n_h == 1 : f + 1 == n_h - 1); // and with b
+        const int     n     = b < factors ? 2 : 1;
+        const bool    end_a = f == n_h - 1; // a is the last factor of its token
+        const bool    end_b = n == 2 && (end_a ? n_h == 1 : f + 1 == n_h - 1);
         const int     n_q   = end_a + end_b;
 
         (n_pend > 0 ? sweep_next[op->gate_kind] : sweep_first)[delta ? n : 0][n_q](
                 tile->S, d_k, &pend, prep + l.k + a * d_k, prep + l.q + t * d_k, &sums);
 
-        memcpy(&s, prep + l.scalar + a / PAIR * SCALARS, sizeof(s));
+        memcpy(&s, prep + l.scalar + a / CHUNK * SCALARS, sizeof(s));
         vec2 p_a = sums.p_0;
         vec2 p_b = end_a ? sums.p_1 : sums.p_0;
-        if (head) { // the gates that were left out of the vectors; with a bonus a token reads before its own
+        if (head) { // gates left out of the vectors; with a bonus a token reads before its own gate
             sums.u_a = vec2_scale(s.G_a, sums.u_a);
             sums.u_b = vec2_scale(s.G_b, sums.u_b);
             p_a      = bonus ? p_a : vec2_scale(s.G_a, p_a);
             p_b      = vec2_scale(bonus ? s.G_a : s.G_b, p_b);
         }
 
-        // δ_a = β_a (v_a − u_a),  δ_b = β_b (v_b − u_b − A δ_a);  without β, δ is the value times
-        // its factor
+        // δ_a = β_a (v_a − u_a),  δ_b = β_b (v_b − u_b − A δ_a)
+        // without β: δ = (multiplier of x) · v
         vec2 d_a = vec2_load(tile->x[0] + a * TILE);
         vec2 d_b = { 0 };
         if (delta) {
             d_a = vec2_sub(d_a, sums.u_a);
         }
-        d_a = vec2_scale(prep[l.factor + a], d_a);
+        d_a = vec2_scale(prep[l.beta + a], d_a);
         if (n == 2) {
             d_b = vec2_load(tile->x[0] + b * TILE);
             if (delta) {
                 d_b = vec2_sub(d_b, vec2_fma(s.A, d_a, sums.u_b));
             }
-            d_b = vec2_scale(prep[l.factor + b], d_b);
+            d_b = vec2_scale(prep[l.beta + b], d_b);
         }
 
-        // o = scale (p + B0 δ_a), and + B1 δ_b for a token that ends with b
-        const float * B = prep + l.B + t * PAIR;
+        // o = scale (p + B0 δ_a), plus scale B1 δ_b for a token that ends with b
+        const float * B = prep + l.B + t * CHUNK;
         float *       y = tile->y + t * TILE;
         if (end_a) {
             vec2_store(y, vec2_scale(op->scale, vec2_fma(B[0], d_a, p_a)));
-            B += PAIR;
+            B += CHUNK;
             y += TILE;
         }
         if (end_b) {
@@ -398,15 +405,15 @@ void pair_run(const struct pair * op, const struct tile * tile, const float * pr
         }
 
         const float * keys = prep + (op->gate_kind == GATE_CHANNEL ? l.keys : l.k) + a * d_k;
-        pend.decay         = head ? prep + l.scalar + a / PAIR * SCALARS + SCALAR_G_B
-                                  : prep + l.decay + a / PAIR * d_k;
+        pend.decay         = head ? prep + l.scalar + a / CHUNK * SCALARS + SCALAR_G_B
+                                  : prep + l.decay + a / CHUNK * d_k;
         pend.key_a         = keys;
         pend.key_b         = keys + d_k;
         pend.d_a           = head ? vec2_scale(s.M, d_a) : d_a;
         pend.d_b           = d_b;
         n_pend             = n;
 
-        f += PAIR;
+        f += CHUNK;
         while (f >= n_h) {
             f -= n_h;
             t += 1;

@@ -1,23 +1,24 @@
 #pragma once
 
-// Both recurrences two factors at a time, the chunked path: the Householder scan with its β, and
-// the signed scan where the gate is one number a head or one a key channel.
+// The chunk path, two factors at a time: the Householder scan with β, and the signed-gate scan with
+// a gate per head or per key channel.
 
 #include "scan-tiles.h"
 
 enum gate_kind { GATE_NONE, GATE_HEAD, GATE_CHANNEL };
 
-struct pair {
+struct scan_chunk {
     struct scan_dims dims;
-    struct tokens    k, q; // in the signed scan b and c
+    struct tokens    k, q; // b and c of the signed-gate scan
     struct tokens    gate;
     enum gate_kind   gate_kind;
-    struct tokens    beta;  // of the Householder scan
-    struct tokens    in;    // of the signed scan: a factor on x, one a head
-    struct tokens    bonus; // of the signed scan: read before write
+    struct tokens    beta;  // Householder scan only
+    struct tokens    in;    // signed-gate scan only: multiplier of x, per head
+    struct tokens    bonus; // signed-gate scan only: read before update
     float            scale;
 };
 
-int64_t pair_size(const struct scan_dims * dims); // floats of what is prepared for a block
-void pair_prepare(const struct pair * op, int64_t h, int64_t t0, int64_t t1, float * prep);
-void pair_run(const struct pair * op, const struct tile * tile, const float * prep);
+int64_t scan_chunk_size(const struct scan_dims * dims); // floats prepared per segment
+void scan_chunk_prepare(
+        const struct scan_chunk * op, int64_t h, int64_t t0, int64_t t1, float * prep);
+void scan_chunk_run(const struct scan_chunk * op, const struct tile * tile, const float * prep);

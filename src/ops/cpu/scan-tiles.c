@@ -4,8 +4,8 @@ static int64_t tiles_of(const struct scan_dims * dims) {
     return (dims->d_v + TILE - 1) / TILE;
 }
 
-int64_t tile_scan_block(const struct scan_dims * dims) {
-    return dims->n_h < BLOCK_ROWS ? BLOCK_ROWS / dims->n_h : 1;
+int64_t tile_scan_segment(const struct scan_dims * dims) {
+    return dims->n_h < SEGMENT_FACTORS ? SEGMENT_FACTORS / dims->n_h : 1;
 }
 
 // What a thread works in; places in its floats.
@@ -18,7 +18,7 @@ struct layout {
 
 static struct layout layout_of(const struct scan_dims * dims) {
     const int64_t columns = TILE * tiles_of(dims);
-    const int64_t tokens  = tile_scan_block(dims);
+    const int64_t tokens  = tile_scan_segment(dims);
     struct layout l;
     l.S    = 0;
     l.x[0] = l.S + dims->d_k * columns;
@@ -164,11 +164,11 @@ static struct task task_get(const struct scan_dims * dims, int64_t runs, int64_t
     };
 }
 
-// The end of the block that starts after n tokens: where the next snapshot is due, at most
-// BLOCK_ROWS factors on, and not beyond `last`.
-static int64_t block_end(
+// The end of the segment that starts after n tokens: where the next snapshot is due, at most
+// SEGMENT_FACTORS factors on, and not beyond `last`.
+static int64_t segment_end(
         const struct scan_dims * dims, const struct scan_seq * seq, int64_t n, int64_t last) {
-    const int64_t tokens = tile_scan_block(dims);
+    const int64_t tokens = tile_scan_segment(dims);
     const int64_t end    = n + tokens < last ? n + tokens : last;
     const int64_t oldest = seq->count - dims->n_snap;
     for (int64_t m = n + 1 > oldest ? n + 1 : oldest; m < end; ++m) {
@@ -225,12 +225,12 @@ static void task_run(struct ggml_tensor * dst, const struct tile_scan * scan,
     const struct tile_kernel * kernel = scan->kernel;
     const struct layout        l      = layout_of(dims);
 
-    // a tile that need not wait for another block leaves its place in the cache to the next one
-    const bool one_block = block_end(dims, seq, n, last) == last;
+    // a tile that need not wait for another segment leaves its place in the cache to the next one
+    const bool one_segment = segment_end(dims, seq, n, last) == last;
 
     const int64_t first = n;
     do {
-        const int64_t end = block_end(dims, seq, n, last);
+        const int64_t end = segment_end(dims, seq, n, last);
         const int64_t t0  = seq->first + n;
         const int64_t t1  = seq->first + end;
         kernel->prepare(scan->op, task->h, t0, t1, work + l.prep);
@@ -239,7 +239,7 @@ static void task_run(struct ggml_tensor * dst, const struct tile_scan * scan,
         }
         for (int64_t i = task->tile0; i < task->tile1; ++i) {
             struct tile tile = {
-                .S    = work + l.S + (one_block ? 0 : i * dims->d_k * TILE),
+                .S    = work + l.S + (one_segment ? 0 : i * dims->d_k * TILE),
                 .h    = task->h,
                 .col  = i * TILE,
                 .cols = tile_cols(dims, i),
@@ -272,22 +272,22 @@ static void task_run(struct ggml_tensor * dst, const struct tile_scan * scan,
     } while (n < last);
 }
 
-// Tokens that all heads go through before the next ones: WINDOW bytes of the widest input, in whole
-// blocks.
-static int64_t window_tokens(const struct scan_dims * dims) {
+// Tokens that all heads go through before the next ones: PASS_BYTES bytes of the widest input, in whole
+// segments.
+static int64_t pass_tokens(const struct scan_dims * dims) {
     const int64_t width =
             dims->n_head * dims->n_h * (dims->d_k > dims->d_v ? dims->d_k : dims->d_v);
-    const int64_t block  = tile_scan_block(dims);
-    const int64_t blocks = WINDOW / (int64_t) sizeof(float) / (width * block);
-    return blocks > 1 ? blocks * block : block;
+    const int64_t segment  = tile_scan_segment(dims);
+    const int64_t segments = PASS_BYTES / (int64_t) sizeof(float) / (width * segment);
+    return segments > 1 ? segments * segment : segment;
 }
 
 void tile_scan_forward(const struct ggml_compute_params * params, struct ggml_tensor * dst,
         const struct tile_scan * scan, float * work) {
-    const struct scan_dims * dims   = &scan->dims;
-    const int64_t            runs   = runs_of(dims, params->nth);
-    const int64_t            n      = dims->n_seqs * dims->n_head * runs;
-    const int64_t            window = window_tokens(dims);
+    const struct scan_dims * dims = &scan->dims;
+    const int64_t            runs = runs_of(dims, params->nth);
+    const int64_t            n    = dims->n_seqs * dims->n_head * runs;
+    const int64_t            pass = pass_tokens(dims);
 
     work += params->ith * tile_scan_floats(dims, scan->prep_floats);
 
@@ -298,7 +298,7 @@ void tile_scan_forward(const struct ggml_compute_params * params, struct ggml_te
             longest = seq.count;
         }
     }
-    for (int64_t w = 0; w < longest; w += window) {
+    for (int64_t w = 0; w < longest; w += pass) {
         // threads take tasks from a common counter, so that one that is held up does not hold up
         // the others
         ggml_barrier(params->threadpool);
@@ -317,7 +317,7 @@ void tile_scan_forward(const struct ggml_compute_params * params, struct ggml_te
             } else if (seq.count == 1 && w == 0) {
                 task_token(dst, scan, &seq, &task, work);
             } else if (seq.count > w || w == 0) {
-                task_run(dst, scan, &seq, &task, w, w + window < seq.count ? w + window : seq.count,
+                task_run(dst, scan, &seq, &task, w, w + pass < seq.count ? w + pass : seq.count,
                         work);
             }
         }

@@ -1,10 +1,10 @@
 #pragma once
 
-// The skeleton of both scans on the CPU: tasks for threads, blocks of tokens, tiles of state,
+// The skeleton of both scans on the CPU: tasks for threads, segments of tokens, tiles of state,
 // snapshots.
 //
 // Columns of a state never mix: S ← A S + B acts on each one alone. So a tile of TILE adjacent
-// columns is taken through a whole block of tokens while it stays in the first-level cache,
+// columns is taken through a whole segment of tokens while it stays in the first-level cache,
 // vectorised across its columns, and runs of tiles are what threads share out among themselves. A
 // tile is copied out of the state, [d_k][TILE] contiguous and padded with zeros, because the rows
 // of a state lie a power of two apart and would fall on the same few lines of the cache.
@@ -13,15 +13,15 @@
 
 enum {
     TILE = VEC2,
-    BLOCK_ROWS =
+    SEGMENT_FACTORS =
             128, // keys that all tiles of a head go through before the next ones, so that they stay in the second-level cache
-    WINDOW =
+    PASS_BYTES =
             2
             << 20, // bytes of an input that all heads go through before the next ones, so that its pages stay in the translation cache
     COLS_MAX = 2,  // inputs with one element a column
 };
 
-// A tile and its columns of a block of tokens t0 .. t1 − 1, all of one sequence. Everything is
+// A tile and its columns of a segment of tokens t0 .. t1 − 1, all of one sequence. Everything is
 // packed: in the batch the rows of a head lie a power of two apart too.
 struct tile {
     float *       S; // [d_k][TILE]
@@ -46,9 +46,9 @@ enum {
     TOKEN_ROWS = 4
 }; // rows taken together: the sums over rows, which are as long as a row, are loaded and stored once for them
 
-// A way to take a head through a block of tokens, tile by tile, and through a single token.
+// A way to take a head through a segment of tokens, tile by tile, and through a single token.
 struct tile_kernel {
-    // what all tiles of a head need of a block, computed once
+    // what all tiles of a head need of a segment, computed once
     void (*prepare)(const void * op, int64_t h, int64_t t0, int64_t t1, float * prep);
     void (*run)(const void * op, const struct tile * tile, const float * prep);
     void (*token)(const void * op, const struct token * token,
@@ -69,8 +69,8 @@ void tile_scan_forward(const struct ggml_compute_params * params, struct ggml_te
         const struct tile_scan * scan, float * work);
 int64_t tile_scan_floats(const struct scan_dims * dims, int64_t prep_floats);
 
-// The most tokens that a block can have.
-int64_t tile_scan_block(const struct scan_dims * dims);
+// The most tokens that a segment can have.
+int64_t tile_scan_segment(const struct scan_dims * dims);
 
 // A row of tokens, and the request for the same row some tokens on. Rows of one head lie far apart,
 // in as many pages, where no hardware prefetcher follows. (A prefetch of an address beyond the

@@ -3,18 +3,18 @@
 //     S ← A ∘ S + b xᵀ ,   y = scale · Sᵀ c          element by element:  s ← a s + b_i x_j ,   y_j += c_i s
 //
 // No element needs another, so a row of a tile is loaded once and taken through several tokens in
-// registers (STRIP of them) before the next row; the sums y of those tokens are what stays in
+// registers (STEP_TOKENS of them) before the next row; the sums y of those tokens are what stays in
 // registers from row to row. Every element goes through the same operations in the same order
-// wherever a strip, a block or a call ends.
+// wherever a strip, a segment or a call ends.
 
 #include "signed.h"
 
 enum {
-    STRIP = 4
+    STEP_TOKENS = 4
 }; // tokens taken together: their sums are eight vectors, as many as leave room for the rest
 
 // One token of a strip, as seen by one tile.
-struct strip_token {
+struct step_token {
     const float * c;
     const float * b;
     const float * gate; // per key channel
@@ -25,8 +25,8 @@ struct strip_token {
 
 // One element of the state, or rather a row of the tile, through one token. Flags are constants at
 // every call.
-SIMD_INLINE void strip_token_run(vec2 * s, vec2 * y, int64_t i, int kind, int form, bool bonus,
-        const struct strip_token * tok, const float * A) {
+SIMD_INLINE void step_row(vec2 * s, vec2 * y, int64_t i, int kind, int form, bool bonus,
+        const struct step_token * tok, const float * A) {
     if (bonus) { // read before write
         *y = vec2_fma(tok->c[i], *s, *y);
     }
@@ -47,21 +47,21 @@ SIMD_INLINE void strip_token_run(vec2 * s, vec2 * y, int64_t i, int kind, int fo
     }
 }
 
-SIMD_INLINE void strip_rows(float * S, int64_t d_k, int n, int kind, int form, bool bonus,
-        const struct strip_token * tok, const float * A, vec2 * y) {
+SIMD_INLINE void step_rows(float * S, int64_t d_k, int n, int kind, int form, bool bonus,
+        const struct step_token * tok, const float * A, vec2 * y) {
     vec2 y0 = { 0 }, y1 = { 0 }, y2 = { 0 }, y3 = { 0 };
     for (int64_t i = 0; i < d_k; ++i) {
         vec2 s = vec2_load(S + i * TILE);
-        strip_token_run(&s, &y0, i, kind, form, bonus, tok, A);
-        if (n == STRIP) {
-            strip_token_run(&s, &y1, i, kind, form, bonus, tok + 1, A);
-            strip_token_run(&s, &y2, i, kind, form, bonus, tok + 2, A);
-            strip_token_run(&s, &y3, i, kind, form, bonus, tok + 3, A);
+        step_row(&s, &y0, i, kind, form, bonus, tok, A);
+        if (n == STEP_TOKENS) {
+            step_row(&s, &y1, i, kind, form, bonus, tok + 1, A);
+            step_row(&s, &y2, i, kind, form, bonus, tok + 2, A);
+            step_row(&s, &y3, i, kind, form, bonus, tok + 3, A);
         }
         vec2_store(S + i * TILE, s);
     }
     y[0] = y0;
-    if (n == STRIP) {
+    if (n == STEP_TOKENS) {
         y[1] = y1;
         y[2] = y2;
         y[3] = y3;
@@ -69,39 +69,39 @@ SIMD_INLINE void strip_rows(float * S, int64_t d_k, int n, int kind, int form, b
 }
 
 // Chooses the loop: everything but the data is a constant inside each branch.
-static void strip_run(const struct signed_scan * op, float * S, int n,
-        const struct strip_token * tok, const float * A, vec2 y[STRIP]) {
+static void step_tokens(const struct signed_scan * op, float * S, int n,
+        const struct step_token * tok, const float * A, vec2 y[STEP_TOKENS]) {
     const int64_t d_k = op->dims.d_k;
-#define STRIP_N(kind_, form_, bonus_)                                       \
-    if (n == STRIP) {                                                       \
-        strip_rows(S, d_k, STRIP, kind_, form_, bonus_, tok, A, y);         \
-    } else                                                                  \
-        for (int l = 0; l < n; ++l) {                                       \
-            strip_rows(S, d_k, 1, kind_, form_, bonus_, tok + l, A, y + l); \
+#define STEP_N(kind_, form_, bonus_)                                       \
+    if (n == STEP_TOKENS) {                                                \
+        step_rows(S, d_k, STEP_TOKENS, kind_, form_, bonus_, tok, A, y);   \
+    } else                                                                 \
+        for (int l = 0; l < n; ++l) {                                      \
+            step_rows(S, d_k, 1, kind_, form_, bonus_, tok + l, A, y + l); \
         }
-#define STRIP_BONUS(kind_)       \
-    if (op->p.bonus) {           \
-        STRIP_N(kind_, 0, true)  \
-    } else {                     \
-        STRIP_N(kind_, 0, false) \
+#define STEP_BONUS(kind_)       \
+    if (op->p.bonus) {          \
+        STEP_N(kind_, 0, true)  \
+    } else {                    \
+        STEP_N(kind_, 0, false) \
     }
     switch (op->p.kind) {
-        case SIGNED_SCAN_NONE: STRIP_BONUS(SIGNED_SCAN_NONE) break;
-        case SIGNED_SCAN_CHANNEL: STRIP_BONUS(SIGNED_SCAN_CHANNEL) break;
+        case SIGNED_SCAN_NONE: STEP_BONUS(SIGNED_SCAN_NONE) break;
+        case SIGNED_SCAN_CHANNEL: STEP_BONUS(SIGNED_SCAN_CHANNEL) break;
         case SIGNED_SCAN_ELEMENT:
             if (op->p.form == GGML_SIGNED_SCAN_EXP) {
-                STRIP_N(SIGNED_SCAN_ELEMENT, GGML_SIGNED_SCAN_EXP, false)
+                STEP_N(SIGNED_SCAN_ELEMENT, GGML_SIGNED_SCAN_EXP, false)
             } else {
-                STRIP_N(SIGNED_SCAN_ELEMENT, GGML_SIGNED_SCAN_TWO_EXP_M1, false)
+                STEP_N(SIGNED_SCAN_ELEMENT, GGML_SIGNED_SCAN_TWO_EXP_M1, false)
             }
             break;
-        default: STRIP_BONUS(SIGNED_SCAN_HEAD) break;
+        default: STEP_BONUS(SIGNED_SCAN_HEAD) break;
     }
-#undef STRIP_BONUS
-#undef STRIP_N
+#undef STEP_BONUS
+#undef STEP_N
 }
 
-// What is prepared for a block: the vectors of its tokens, packed, and the whole of A in the order
+// What is prepared for a segment: the vectors of its tokens, packed, and the whole of A in the order
 // of tiles. Places in the prepared floats.
 struct layout {
     int64_t c;     // [tokens][d_k]
@@ -113,7 +113,7 @@ struct layout {
 };
 
 static struct layout layout_of(const struct scan_dims * dims) {
-    const int64_t tokens = tile_scan_block(dims);
+    const int64_t tokens = tile_scan_segment(dims);
     struct layout l;
     l.c     = 0;
     l.b     = l.c + tokens * dims->d_k;
@@ -124,11 +124,11 @@ static struct layout layout_of(const struct scan_dims * dims) {
     return l;
 }
 
-int64_t signed_strip_size(const struct scan_dims * dims) {
+int64_t signed_step_size(const struct scan_dims * dims) {
     return layout_of(dims).end;
 }
 
-void signed_strip_prepare(const void * ctx, int64_t h, int64_t t0, int64_t t1, float * prep) {
+void signed_step_prepare(const void * ctx, int64_t h, int64_t t0, int64_t t1, float * prep) {
     const struct signed_scan * op  = ctx;
     const int64_t              d_k = op->dims.d_k;
     const int64_t              d_v = op->dims.d_v;
@@ -158,16 +158,16 @@ void signed_strip_prepare(const void * ctx, int64_t h, int64_t t0, int64_t t1, f
     }
 }
 
-void signed_strip_run(const void * ctx, const struct tile * tile, const float * prep) {
+void signed_step_run(const void * ctx, const struct tile * tile, const float * prep) {
     const struct signed_scan * op     = ctx;
     const struct layout        at     = layout_of(&op->dims);
     const int64_t              d_k    = op->dims.d_k;
     const int32_t              kind   = op->p.kind;
     const int64_t              tokens = tile->t1 - tile->t0;
 
-    for (int64_t t = 0; t < tokens; t += STRIP) {
-        const int          n = (int) (tokens - t < STRIP ? tokens - t : STRIP);
-        struct strip_token tok[STRIP];
+    for (int64_t t = 0; t < tokens; t += STEP_TOKENS) {
+        const int         n = (int) (tokens - t < STEP_TOKENS ? tokens - t : STEP_TOKENS);
+        struct step_token tok[STEP_TOKENS];
         for (int l = 0; l < n; ++l) {
             tok[l].c    = prep + at.c + (t + l) * d_k;
             tok[l].b    = prep + at.b + (t + l) * d_k;
@@ -181,8 +181,8 @@ void signed_strip_run(const void * ctx, const struct tile * tile, const float * 
                 tok[l].x = vec2_scale(head_gate_at(op, tile->h, tile->t0 + t + l)->in, tok[l].x);
             }
         }
-        vec2 y[STRIP];
-        strip_run(op, tile->S, n, tok, prep + at.A + tile->col * d_k, y);
+        vec2 y[STEP_TOKENS];
+        step_tokens(op, tile->S, n, tok, prep + at.A + tile->col * d_k, y);
 
         for (int l = 0; l < n; ++l) {
             if (op->p.bonus) { // y = scale · (Sᵀ c + (Σ_i c_i bonus_i b_i) x)

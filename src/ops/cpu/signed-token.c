@@ -2,13 +2,13 @@
 //
 //     S ← A ∘ S + b xᵀ ,   y = scale · Sᵀ c
 //
-// What signed-strip.c does to a tile, operation by operation, so that the bits are the same.
+// What signed-tile.c does to a tile, operation by operation, so that the bits are the same.
 
 #include "signed.h"
 
 enum {
     ELEMENT_COLS = 64
-}; // columns of a strip: d_k lines of A and of the state for every 16 of them
+}; // columns of a tile: d_k lines of A and of the state for every 16 of them
 
 // the sums y, and x times dt or the input gate, each [d_v]
 int64_t signed_token_size(const struct scan_dims * dims) {
@@ -87,8 +87,8 @@ SIMD_INLINE void sweep(const struct rows * w, int32_t kind, bool bonus,
     }
 }
 
-// With a transition per element, a strip of columns at a time. Mamba's files have A the other way
-// round, [d_k] floats a column: a strip of it is turned while its lines are in the cache, not
+// With a transition per element, a tile of columns at a time. Mamba's files have A the other way
+// round, [d_k] floats a column: a tile of it is turned while its lines are in the cache, not
 // fetched again for every row.
 static void sweep_element(
         const struct signed_scan * op, struct rows * w, const struct token * token) {
@@ -96,19 +96,19 @@ static void sweep_element(
     const int64_t nb0 = (int64_t) op->A->nb[0], nb1 = (int64_t) op->A->nb[1], d_v = op->dims.d_v;
     float         turned[ELEMENT_COLS];
     for (int64_t col0 = token->col0; col0 < token->col1; col0 += ELEMENT_COLS) {
-        struct token strip = *token;
-        strip.col0         = col0;
-        strip.col1         = col0 + ELEMENT_COLS < token->col1 ? col0 + ELEMENT_COLS : token->col1;
+        struct token tile = *token;
+        tile.col0         = col0;
+        tile.col1         = col0 + ELEMENT_COLS < token->col1 ? col0 + ELEMENT_COLS : token->col1;
         for (int64_t i = 0; i < op->dims.d_k; ++i) {
-            for (int64_t col = strip.col0; nb0 != sizeof(float) && col < strip.col1; ++col) {
+            for (int64_t col = tile.col0; nb0 != sizeof(float) && col < tile.col1; ++col) {
                 turned[col - col0] = *(const float *) (A + i * nb1 + col * nb0);
             }
             w->A = nb0 == sizeof(float) ? (const float *) (A + i * nb1) + col0 : turned;
             if (op->p.form == GGML_SIGNED_SCAN_EXP) {
-                sweep_rows(w, SIGNED_SCAN_ELEMENT, GGML_SIGNED_SCAN_EXP, false, d_v, i, 1, &strip);
+                sweep_rows(w, SIGNED_SCAN_ELEMENT, GGML_SIGNED_SCAN_EXP, false, d_v, i, 1, &tile);
             } else {
                 sweep_rows(w, SIGNED_SCAN_ELEMENT, GGML_SIGNED_SCAN_TWO_EXP_M1, false, d_v, i, 1,
-                        &strip);
+                        &tile);
             }
         }
     }

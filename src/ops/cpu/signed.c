@@ -74,36 +74,36 @@ static void head_gates(const struct signed_scan * op, const struct ggml_tensor *
 //
 
 // The chunked path: two tokens at a time, where the gate is one number a head or one a key channel.
-static struct pair pair_of(const struct signed_scan * op) {
-    struct pair pair = {
+static struct scan_chunk chunk_of(const struct signed_scan * op) {
+    struct scan_chunk chunk = {
         .dims = op->dims, .k = op->b, .q = op->c, .bonus = op->bonus, .scale = op->p.scale
     };
     if (op->p.kind == SIGNED_SCAN_CHANNEL) {
-        pair.gate      = op->gate;
-        pair.gate_kind = GATE_CHANNEL;
+        chunk.gate      = op->gate;
+        chunk.gate_kind = GATE_CHANNEL;
     } else if (has_head_gates(op->p.kind)) {
-        pair.gate = (struct tokens) {
+        chunk.gate = (struct tokens) {
             .data     = (const char *) op->gates,
             .nb_head  = sizeof(struct head_gate),
             .nb_token = (size_t) op->dims.n_head * sizeof(struct head_gate),
             .share    = 1,
         };
-        pair.in = pair.gate;
-        pair.in.data += offsetof(struct head_gate, in);
-        pair.gate_kind = GATE_HEAD;
+        chunk.in = chunk.gate;
+        chunk.in.data += offsetof(struct head_gate, in);
+        chunk.gate_kind = GATE_HEAD;
     }
-    return pair;
+    return chunk;
 }
 
 static void chunk_prepare(const void * op, int64_t h, int64_t t0, int64_t t1, float * prep) {
-    const struct pair pair = pair_of(op);
-    pair_prepare(&pair, h, t0, t1, prep);
+    const struct scan_chunk chunk = chunk_of(op);
+    scan_chunk_prepare(&chunk, h, t0, t1, prep);
 }
 
 static void chunk_run(const void * ctx, const struct tile * tile, const float * prep) {
-    const struct signed_scan * op   = ctx;
-    const struct pair          pair = pair_of(op);
-    pair_run(&pair, tile, prep);
+    const struct signed_scan * op    = ctx;
+    const struct scan_chunk    chunk = chunk_of(op);
+    scan_chunk_run(&chunk, tile, prep);
 
     for (int64_t t = tile->t0; op->p.kind == SIGNED_SCAN_MLSTM && t < tile->t1; ++t) {
         float * y = tile->y + (t - tile->t0) * TILE;
@@ -111,16 +111,16 @@ static void chunk_run(const void * ctx, const struct tile * tile, const float * 
     }
 }
 
-static const struct tile_kernel kernel_step  = { signed_strip_prepare, signed_strip_run,
+static const struct tile_kernel kernel_step  = { signed_step_prepare, signed_step_run,
      signed_token_run };
 static const struct tile_kernel kernel_chunk = { chunk_prepare, chunk_run, signed_token_run };
 
 static int64_t prep_floats(const struct scan_dims * dims) {
-    const int64_t step  = signed_strip_size(dims);
-    const int64_t chunk = pair_size(dims);
+    const int64_t step  = signed_step_size(dims);
+    const int64_t chunk = scan_chunk_size(dims);
     const int64_t token = signed_token_size(dims);
-    const int64_t block = step > chunk ? step : chunk;
-    return block > token ? block : token;
+    const int64_t most  = step > chunk ? step : chunk;
+    return most > token ? most : token;
 }
 
 static int64_t gates_floats(const struct scan_dims * dims) {

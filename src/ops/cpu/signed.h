@@ -1,7 +1,7 @@
 #pragma once
 
 // The signed-gate scan on the CPU: signed.c reads the node and computes the gates, signed-strip.c
-// and pair.c are the two ways to take a tile of state through a block of tokens, signed-token.c
+// and pair.c are the two ways to take a tile of state through a segment of tokens, signed-token.c
 // takes whole rows through a single token.
 
 #include "scan-chunk.h"
@@ -42,9 +42,9 @@ SIMD_INLINE vec transition(int32_t form, vec dt, vec A) {
     return form == GGML_SIGNED_SCAN_EXP ? e : vec_fma(vec_set1(2.0f), e, vec_set1(-1.0f));
 }
 
-int64_t signed_strip_size(const struct scan_dims * dims); // floats of what is prepared for a block
-void signed_strip_prepare(const void * op, int64_t h, int64_t t0, int64_t t1, float * prep);
-void signed_strip_run(const void * op, const struct tile * tile, const float * prep);
+int64_t signed_step_size(const struct scan_dims * dims); // floats of what is prepared for a segment
+void signed_step_prepare(const void * op, int64_t h, int64_t t0, int64_t t1, float * prep);
+void signed_step_run(const void * op, const struct tile * tile, const float * prep);
 
 int64_t signed_token_size(const struct scan_dims * dims);
 void signed_token_run(const void * op, const struct token * token, float * work);
