@@ -441,6 +441,13 @@ struct oracle oracle_signed(const struct ggml_signed_scan_args * a) {
 // Short convolution
 //
 
+static double activate(enum ggml_short_conv_activation activation, double x) {
+    switch (activation) {
+        case GGML_SHORT_CONV_SILU: return x / (1.0 + exp(-x));
+        default: return x;
+    }
+}
+
 struct oracle oracle_short_conv(const struct ggml_short_conv_args * a) {
     const int64_t n_ch  = a->x->ne[0];
     const int64_t width = a->weight != NULL ? a->weight->ne[0] : 2;
@@ -473,7 +480,7 @@ struct oracle oracle_short_conv(const struct ggml_short_conv_args * a) {
                         y += at(a->weight, w, c, 0, 0) * past[w * n_ch + c];
                     }
                 }
-                o.out[t * n_ch + c] = a->silu ? y / (1.0 + exp(-y)) : y;
+                o.out[t * n_ch + c] = activate(a->activation, y);
             }
             memmove(past, past + n_ch, n_ch * tail * sizeof(double));
             seq_store(&sq, &o, n + 1, 0, n_ch * tail, past);

@@ -448,12 +448,12 @@ static void test_signed(struct test * t) {
 
 static struct ggml_short_conv_args conv_args(struct ggml_context * ctx) {
     return (struct ggml_short_conv_args) {
-        .state  = new_f32(ctx, 12 * 3, SLOTS, 1, 1),
-        .ids    = new_i32(ctx, GGML_SCAN_SNAPS, SEQS, 1, 1),
-        .x      = new_f32(ctx, 12, T, 1, 1),
-        .weight = new_f32(ctx, 4, 12, 1, 1),
-        .bias   = new_f32(ctx, 12, 1, 1, 1),
-        .silu   = true,
+        .state      = new_f32(ctx, 12 * 3, SLOTS, 1, 1),
+        .ids        = new_i32(ctx, GGML_SCAN_SNAPS, SEQS, 1, 1),
+        .x          = new_f32(ctx, 12, T, 1, 1),
+        .weight     = new_f32(ctx, 4, 12, 1, 1),
+        .bias       = new_f32(ctx, 12, 1, 1, 1),
+        .activation = GGML_SHORT_CONV_SILU,
     };
 }
 
@@ -462,7 +462,7 @@ static struct ggml_short_conv_args shift_args(struct ggml_context * ctx) {
     args.state                       = new_f32(ctx, 12, SLOTS, 1, 1);
     args.weight                      = NULL;
     args.bias                        = NULL;
-    args.silu                        = false;
+    args.activation                  = GGML_SHORT_CONV_NONE;
     return args;
 }
 
@@ -498,7 +498,7 @@ static void test_conv(struct test * t) {
     ACCEPT(conv_args, (void) a);
     ACCEPT(shift_args, (void) a);
     ACCEPT(conv_args, a.bias = NULL);
-    ACCEPT(conv_args, a.silu = false);
+    ACCEPT(conv_args, a.activation = GGML_SHORT_CONV_NONE);
     ACCEPT(conv_args, a.x = strided(ctx, a.x, 1, 4000));
     ACCEPT(conv_args, a.weight = new_f32(ctx, 2, 12, 1, 1);
             a.state = new_f32(ctx, 12, SLOTS, 1, 1));
@@ -530,7 +530,8 @@ static void test_conv(struct test * t) {
     REFUSE(conv_args, a.ids = sized(ctx, a.ids, 0, 2), "ids");
     REFUSE(shift_args, a.state = sized(ctx, a.state, 0, 24), "state");
     REFUSE(shift_args, a.bias = new_f32(ctx, 12, 1, 1, 1), "bias");
-    REFUSE(shift_args, a.silu = true, "silu");
+    REFUSE(shift_args, a.activation = GGML_SHORT_CONV_SILU, "activation");
+    REFUSE(conv_args, a.activation = GGML_SHORT_CONV_ACTIVATIONS, "activation");
 #undef REFUSE
 #undef ACCEPT
     printf("builder of the short convolution: %lld checks\n", (long long) (t->n_checks - n0));

@@ -280,7 +280,7 @@ static void test_length(test * t) {
 
 static test_scan make_conv(test_arena * a, const problem & p, test_rng * rng) {
     const int64_t T     = test_batch_tokens(&p.batch);
-    const bool    shift = p.mode == 0; // token shift, else bit 0: bias, bit 1: SiLU
+    const bool    shift = p.mode == 0; // token shift; else mode − 1 = bias + 2 · activation
     test_scan     s     = {};
     s.op                = test_scan::TEST_CONV;
     s.batch             = p.batch;
@@ -289,14 +289,14 @@ static test_scan make_conv(test_arena * a, const problem & p, test_rng * rng) {
     s.conv.ids   = test_batch_ids(a, &p.batch);
     s.conv.x     = test_tensor(
             a, GGML_TYPE_F32, p.turn % 2 == 0 ? TEST_DENSE : TEST_GAPS, "x", p.d_v, T, 1, 1);
-    s.conv.silu = p.mode >= 3;
+    s.conv.activation = (ggml_short_conv_activation) (shift ? 0 : (p.mode - 1) / 2);
     test_fill_slots(s.conv.state, s.conv.ids, rng);
     test_fill_normal(s.conv.x, rng, 1.0);
     if (!shift) {
         s.conv.weight = test_tensor(a, GGML_TYPE_F32, TEST_DENSE, "weight", p.d_k + 1, p.d_v, 1, 1);
         test_fill_normal(s.conv.weight, rng, 1.0);
     }
-    if (p.mode == 2 || p.mode == 4) {
+    if (p.mode > 0 && p.mode % 2 == 0) {
         s.conv.bias = test_tensor(a, GGML_TYPE_F32, TEST_DENSE, "bias", p.d_v, 1, 1, 1);
         test_fill_normal(s.conv.bias, rng, 1.0);
     }
@@ -311,7 +311,7 @@ static void test_conv(test * t) {
     worst.limit      = 1e-12;
     for (int n = 0; n < 300; ++n) {
         problem p = {};
-        p.mode    = n % 5;
+        p.mode    = n % (1 + 2 * GGML_SHORT_CONV_ACTIVATIONS);
         p.d_k     = p.mode == 0 ? 1 : 1 + (int) test_below(&rng, n % 3 == 0 ? 14 : 4);
         p.d_v     = 1 + (int) test_below(&rng, 80);
         p.H       = 1;

@@ -10,11 +10,12 @@
 #include <string.h>
 
 struct problem {
-    int               n_ch;
-    int               width; // 0: token shift
-    bool              bias, silu;
-    enum test_layout  layout;
-    struct test_batch batch;
+    int                             n_ch;
+    int                             width; // 0: token shift
+    bool                            bias;
+    enum ggml_short_conv_activation activation;
+    enum test_layout                layout;
+    struct test_batch               batch;
 };
 
 static struct test_scan make(
@@ -27,7 +28,7 @@ static struct test_scan make(
     s.conv.ids   = test_batch_ids(a, &p->batch);
     s.conv.x     = test_tensor(
             a, GGML_TYPE_F32, p->layout, "x", p->n_ch, test_batch_tokens(&p->batch), 1, 1);
-    s.conv.silu = p->silu;
+    s.conv.activation = p->activation;
     test_fill_slots(s.conv.state, s.conv.ids, rng);
     test_fill_normal(s.conv.x, rng, 1.0);
     if (p->width > 0) {
@@ -39,8 +40,8 @@ static struct test_scan make(
         test_fill_normal(s.conv.bias, rng, 1.0);
     }
     int n = snprintf(s.text, sizeof(s.text),
-            "width %d, %d channels%s%s, layout %d, turn %d, snapshots %d, lengths", p->width,
-            p->n_ch, p->bias ? ", bias" : "", p->silu ? ", SiLU" : "", p->layout, p->batch.turn,
+            "width %d, %d channels%s, activation %d, layout %d, turn %d, snapshots %d, lengths",
+            p->width, p->n_ch, p->bias ? ", bias" : "", p->activation, p->layout, p->batch.turn,
             p->batch.n_snap);
     for (int i = 0; i < p->batch.n_seqs; ++i) {
         n += snprintf(s.text + n, sizeof(s.text) - n, " %d", (int) p->batch.len[i]);
@@ -63,17 +64,18 @@ static void test_modes(struct test * t) {
     int                n   = 0;
     for (int w = 0; w < N_WIDTHS; ++w) {
         for (int c = 0; c < N_CHANNELS; ++c) {
-            for (int form = 0; form < (widths[w] == 0 ? 1 : 4); ++form, n++) {
+            for (int form = 0; form < (widths[w] == 0 ? 1 : 2 * GGML_SHORT_CONV_ACTIVATIONS);
+                    ++form, n++) {
                 struct problem p = {
-                    .n_ch   = channels[c],
-                    .width  = widths[w],
-                    .bias   = form % 2 == 1,
-                    .silu   = form >= 2,
-                    .layout = n % 2 == 0 ? TEST_DENSE : TEST_GAPS,
-                    .batch  = { .n_seqs = 1 + n % 4,
-                             .len       = { 1 + n % 40, n % 5, 1, 2 + n % 11 },
-                             .n_snap    = n % 4,
-                             .turn      = n },
+                    .n_ch       = channels[c],
+                    .width      = widths[w],
+                    .bias       = form % 2 == 1,
+                    .activation = form / 2,
+                    .layout     = n % 2 == 0 ? TEST_DENSE : TEST_GAPS,
+                    .batch      = { .n_seqs = 1 + n % 4,
+                                 .len       = { 1 + n % 40, n % 5, 1, 2 + n % 11 },
+                                 .n_snap    = n % 4,
+                                 .turn      = n },
                 };
                 struct test_arena a;
                 test_arena_init(&a);
@@ -90,7 +92,7 @@ static void test_modes(struct test * t) {
             }
         }
     }
-    printf("short convolution: %d cases = width {token shift, 2, 3, 4, 5, 9, 15} x channels {1, 7, 16, 100, 128, 1000} x {bias} x {SiLU};\n"
+    printf("short convolution: %d cases = width {token shift, 2, 3, 4, 5, 9, 15} x channels {1, 7, 16, 100, 128, 1000} x {bias} x {activation};\n"
            "  1..4 sequences of 0..40 tokens, 0..3 snapshots; threads 1, 2, 5 to the bit; tails equal the inputs to the bit\n",
             n);
     test_limits_print(&lim);
@@ -103,12 +105,12 @@ static void test_cuts(struct test * t) {
     for (int w = 0; w < N_WIDTHS; ++w) {
         for (int most = 1; most <= 21; most += 10) {
             struct problem p = {
-                .n_ch   = 24,
-                .width  = widths[w],
-                .bias   = w % 2 == 1,
-                .silu   = w % 3 == 1,
-                .layout = TEST_GAPS,
-                .batch  = { .n_seqs = 3, .len = { 60, 9, 21 }, .turn = w },
+                .n_ch       = 24,
+                .width      = widths[w],
+                .bias       = w % 2 == 1,
+                .activation = w % 3 % GGML_SHORT_CONV_ACTIVATIONS,
+                .layout     = TEST_GAPS,
+                .batch      = { .n_seqs = 3, .len = { 60, 9, 21 }, .turn = w },
             };
             struct test_arena a;
             test_arena_init(&a);

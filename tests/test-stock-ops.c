@@ -366,12 +366,12 @@ static void test_ssm_conv(struct test * t) {
         test_arena_init(&a);
         struct test_scan s = { .op = TEST_CONV };
         s.conv             = (struct ggml_short_conv_args) {
-                        .state  = dense(&a, "state", n_ch * (width - 1), N_SEQS, 1, 1),
-                        .ids    = plain_ids(&a, n),
-                        .x      = dense(&a, "x", n_ch, T, 1, 1),
-                        .weight = dense(&a, "weight", width, n_ch, 1, 1),
-                        .bias   = c % 2 == 0 ? NULL : dense(&a, "bias", n_ch, 1, 1, 1),
-                        .silu   = c % 2 == 1,
+                        .state      = dense(&a, "state", n_ch * (width - 1), N_SEQS, 1, 1),
+                        .ids        = plain_ids(&a, n),
+                        .x          = dense(&a, "x", n_ch, T, 1, 1),
+                        .weight     = dense(&a, "weight", width, n_ch, 1, 1),
+                        .bias       = c % 2 == 0 ? NULL : dense(&a, "bias", n_ch, 1, 1, 1),
+                        .activation = c % 2 == 1 ? GGML_SHORT_CONV_SILU : GGML_SHORT_CONV_NONE,
         };
         snprintf(s.text, sizeof(s.text), "width %d, %d channels, %d tokens", (int) width,
                 (int) n_ch, (int) n);

@@ -26,11 +26,11 @@ static struct op_output conv_ours(const struct op_case * c, const struct op_shap
     (void) path; // there is one kernel
 
     const struct ggml_short_conv_args args = {
-        .state  = state,
-        .ids    = in->ids,
-        .x      = in->x,
-        .weight = in->weight, // NULL for token shift
-        .silu   = in->weight != NULL,
+        .state      = state,
+        .ids        = in->ids,
+        .x          = in->x,
+        .weight     = in->weight, // NULL for token shift
+        .activation = in->weight != NULL ? GGML_SHORT_CONV_SILU : GGML_SHORT_CONV_NONE,
     };
     return (struct op_output) {
         .tensor = ggml_short_conv(ctx, &args, err, err_size),

@@ -85,13 +85,14 @@ static struct ggml_tensor * activate(
 
 static struct ggml_tensor * mix(
         struct graph * g, const struct layer * layer, struct ggml_tensor * x) {
-    const struct delta_net *       f    = g->model->shared;
-    const struct delta_net_layer * w    = layer->weights;
-    const bool                     silu = f->activation == ACTIVATION_SILU;
+    const struct delta_net *              f = g->model->shared;
+    const struct delta_net_layer *        w = layer->weights;
+    const enum ggml_short_conv_activation conv =
+            f->activation == ACTIVATION_SILU ? GGML_SHORT_CONV_SILU : GGML_SHORT_CONV_NONE;
 
-    struct ggml_tensor * q = activate(g, f, conv_proj_build(g, &w->q, silu, x)); // [K, H, 1, T]
-    struct ggml_tensor * k = activate(g, f, conv_proj_build(g, &w->k, silu, x)); // [K, H, 1, T]
-    struct ggml_tensor * v = conv_proj_build(g, &w->v, true, x);                 // [H·P, T]
+    struct ggml_tensor * q = activate(g, f, conv_proj_build(g, &w->q, conv, x)); // [K, H, 1, T]
+    struct ggml_tensor * k = activate(g, f, conv_proj_build(g, &w->k, conv, x)); // [K, H, 1, T]
+    struct ggml_tensor * v = conv_proj_build(g, &w->v, GGML_SHORT_CONV_SILU, x); // [H·P, T]
 
     struct ggml_tensor * beta; // [1, H, 1, T]
     if (w->beta != NULL) {

@@ -98,11 +98,11 @@ static struct ggml_tensor * mix(
     const struct gdn *       f = g->model->shared;
     const struct gdn_layer * w = layer->weights;
 
-    struct ggml_tensor * q    = conv_proj_build(g, &w->q, true, x);               // [H·K, T]
-    struct ggml_tensor * k    = conv_proj_build(g, &w->k, true, x);               // [n·H·K, T]
-    struct ggml_tensor * v    = conv_proj_build(g, &w->v, true, x);               // [n·HV·P, T]
-    struct ggml_tensor * beta = graph_beta(g, graph_linear(g, w->beta, NULL, x)); // [n·HV, T]
-    struct ggml_tensor * gate = NULL;                                             // [HV, T]
+    struct ggml_tensor * q    = conv_proj_build(g, &w->q, GGML_SHORT_CONV_SILU, x); // [H·K, T]
+    struct ggml_tensor * k    = conv_proj_build(g, &w->k, GGML_SHORT_CONV_SILU, x); // [n·H·K, T]
+    struct ggml_tensor * v    = conv_proj_build(g, &w->v, GGML_SHORT_CONV_SILU, x); // [n·HV·P, T]
+    struct ggml_tensor * beta = graph_beta(g, graph_linear(g, w->beta, NULL, x));   // [n·HV, T]
+    struct ggml_tensor * gate = NULL;                                               // [HV, T]
     if (f->gated) {
         gate = ggml_softplus(g->ctx, graph_linear(g, w->alpha, w->dt_bias, x));
         gate = ggml_exp(g->ctx, ggml_mul(g->ctx, gate, w->a));

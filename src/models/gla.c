@@ -80,7 +80,7 @@ static bool load_layer(struct loader * l, int32_t il, struct layer * layer) {
 // A projection with the SiLU that comes with a convolution, and only with one.
 static struct ggml_tensor * project(
         struct graph * g, const struct conv_proj * p, struct ggml_tensor * x) {
-    return conv_proj_build(g, p, p->conv != NULL, x);
+    return conv_proj_build(g, p, p->conv != NULL ? GGML_SHORT_CONV_SILU : GGML_SHORT_CONV_NONE, x);
 }
 
 static struct ggml_tensor * mix(

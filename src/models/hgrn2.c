@@ -64,11 +64,12 @@ static struct ggml_tensor * mix(
     const struct hgrn2 *       f = g->model->shared;
     const struct hgrn2_layer * w = layer->weights;
 
-    struct ggml_tensor * q = ggml_silu(g->ctx, conv_proj_build(g, &w->q, false, x)); // [H·K, T]
-    struct ggml_tensor * v = conv_proj_build(g, &w->v, false, x);                    // [H·P, T]
+    struct ggml_tensor * q =
+            ggml_silu(g->ctx, conv_proj_build(g, &w->q, GGML_SHORT_CONV_NONE, x)); // [H·K, T]
+    struct ggml_tensor * v = conv_proj_build(g, &w->v, GGML_SHORT_CONV_NONE, x);   // [H·P, T]
     struct ggml_tensor * gate =
-            ggml_sigmoid(g->ctx, conv_proj_build(g, &w->f, false, x)); // [H·K, T]
-    if (w->lower_bound != NULL) {                                      // b + (1 − b) σ
+            ggml_sigmoid(g->ctx, conv_proj_build(g, &w->f, GGML_SHORT_CONV_NONE, x)); // [H·K, T]
+    if (w->lower_bound != NULL) { // b + (1 − b) σ
         struct ggml_tensor * rest = ggml_scale_bias(g->ctx, w->lower_bound, -1.0f, 1.0f);
         gate                      = ggml_add(g->ctx, ggml_mul(g->ctx, gate, rest), w->lower_bound);
     }

@@ -83,10 +83,10 @@ static struct ggml_tensor * mix(
     const struct kda *       f = g->model->shared;
     const struct kda_layer * w = layer->weights;
 
-    struct ggml_tensor * q    = conv_proj_build(g, &w->q, true, x);               // [H·K, T]
-    struct ggml_tensor * k    = conv_proj_build(g, &w->k, true, x);               // [H·K, T]
-    struct ggml_tensor * v    = conv_proj_build(g, &w->v, true, x);               // [HV·P, T]
-    struct ggml_tensor * beta = graph_beta(g, graph_linear(g, w->beta, NULL, x)); // [HV, T]
+    struct ggml_tensor * q    = conv_proj_build(g, &w->q, GGML_SHORT_CONV_SILU, x); // [H·K, T]
+    struct ggml_tensor * k    = conv_proj_build(g, &w->k, GGML_SHORT_CONV_SILU, x); // [H·K, T]
+    struct ggml_tensor * v    = conv_proj_build(g, &w->v, GGML_SHORT_CONV_SILU, x); // [HV·P, T]
+    struct ggml_tensor * beta = graph_beta(g, graph_linear(g, w->beta, NULL, x));   // [HV, T]
 
     struct ggml_tensor * a = ggml_reshape_2d(g->ctx, w->a, 1, f->HV); // [1, HV]
     struct ggml_tensor * gate =

@@ -80,10 +80,10 @@ bool conv_proj_load(struct loader * l, int32_t il, struct layer * layer, const c
     return !l->failed;
 }
 
-struct ggml_tensor * conv_proj_build(
-        struct graph * g, const struct conv_proj * proj, bool silu, struct ggml_tensor * x) {
-    return graph_conv(
-            g, proj->state, proj->conv, proj->bias, silu, graph_linear(g, proj->proj, NULL, x));
+struct ggml_tensor * conv_proj_build(struct graph * g, const struct conv_proj * proj,
+        enum ggml_short_conv_activation activation, struct ggml_tensor * x) {
+    return graph_conv(g, proj->state, proj->conv, proj->bias, activation,
+            graph_linear(g, proj->proj, NULL, x));
 }
 
 const char * const ACTIVATIONS[] = { "identity", "relu", "elu", "silu", NULL };

@@ -91,7 +91,7 @@ static struct ggml_tensor * block(
             graph_linear(g, w->in, w->in_bias, block_norm_build(g, &w->norm, x)); // [2E, T]
     struct ggml_tensor * u = ggml_view_2d(c, uz, E, T, uz->nb[1], 0);
     struct ggml_tensor * z = ggml_view_2d(c, uz, E, T, uz->nb[1], (size_t) E * sz);
-    u                      = graph_conv(g, w->conv_state, w->conv, w->conv_bias, true,
+    u = graph_conv(g, w->conv_state, w->conv, w->conv_bias, GGML_SHORT_CONV_SILU,
             w->conv != NULL ? u : ggml_cont(c, u)); // [E, T]
 
     struct ggml_tensor * p  = graph_linear(g, w->x, NULL, u); // [R + 2N, T]

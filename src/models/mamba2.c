@@ -102,8 +102,9 @@ static struct ggml_tensor * block(
     struct ggml_tensor * z   = ggml_view_2d(c, p, E, T, p->nb[1], 0);
     struct ggml_tensor * uBC = ggml_view_2d(c, p, E + 2 * GN, T, p->nb[1], (size_t) E * sz);
     struct ggml_tensor * dt = ggml_view_2d(c, p, f->H, T, p->nb[1], (size_t) (2 * E + 2 * GN) * sz);
-    uBC = graph_conv(g, w->conv_state, w->conv, w->conv_bias, true, uBC); // [E + 2GN, T]
-    dt  = ggml_softplus(c, ggml_add(c, dt, w->dt_bias));                  // [H, T]
+    uBC                     = graph_conv(
+            g, w->conv_state, w->conv, w->conv_bias, GGML_SHORT_CONV_SILU, uBC); // [E + 2GN, T]
+    dt = ggml_softplus(c, ggml_add(c, dt, w->dt_bias)); // [H, T]
     if (f->dt_min > 0.0f || f->dt_max < INFINITY) {
         dt = ggml_clamp(c, dt, f->dt_min, f->dt_max);
     }

@@ -73,8 +73,8 @@ int64_t conv_width_load(struct loader * l);
 // The projection is "attn_<name>.weight" and its convolution "ssm_conv1d_<name>.weight".
 bool conv_proj_load(struct loader * l, int32_t il, struct layer * layer, const char * name,
         int64_t width, int64_t channels, struct conv_proj * proj);
-struct ggml_tensor * conv_proj_build(
-        struct graph * g, const struct conv_proj * proj, bool silu, struct ggml_tensor * x);
+struct ggml_tensor * conv_proj_build(struct graph * g, const struct conv_proj * proj,
+        enum ggml_short_conv_activation activation, struct ggml_tensor * x);
 
 //
 // What is applied to q and k: the words of lrnn.qk_activation and lrnn.feature_map

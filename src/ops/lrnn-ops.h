@@ -159,11 +159,17 @@ GGML_API struct ggml_tensor * ggml_signed_scan(struct ggml_context * ctx,
 //
 // Short convolution: causal, depthwise, over the tokens of each sequence; and token shift
 //
-//     y_t[c] = f( bias[c] + Σ_w weight[w][c] · x_{t − (width − 1) + w}[c] )      f: identity or SiLU
-//     y_t[c] = x_{t − 1}[c]                                                      token shift: no weight, width 2
+//     y_t[c] = f( bias[c] + Σ_w weight[w][c] · x_{t − (width − 1) + w}[c] )
+//     y_t[c] = x_{t − 1}[c]                            token shift: no weight, width 2
 //
 // The state is the last width − 1 inputs of a sequence, oldest first.
 //
+enum ggml_short_conv_activation { // f
+    GGML_SHORT_CONV_NONE,         // x
+    GGML_SHORT_CONV_SILU,         // x / (1 + exp(−x))
+    GGML_SHORT_CONV_ACTIVATIONS,  // the number of activations
+};
+
 struct ggml_short_conv_args {
     struct ggml_tensor *
             state; // F32 [channels·(width − 1), slots]   input w of the tail at w·channels + c
@@ -171,7 +177,8 @@ struct ggml_short_conv_args {
     struct ggml_tensor * x;      // F32 [channels, T]                   rows contiguous
     struct ggml_tensor * weight; // F32 [width, channels], contiguous; NULL: token shift
     struct ggml_tensor * bias;   // F32 [channels] or NULL
-    bool                 silu;
+
+    enum ggml_short_conv_activation activation;
 };
 
 // Returns y, F32 [channels, T].

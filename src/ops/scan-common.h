@@ -46,11 +46,11 @@ enum signed_scan_kind {
 struct scan_params { // in op_params, 64 bytes at most
     float   scale;
     float   eps;
-    int32_t path;  // enum ggml_scan_path
-    int32_t kind;  // enum signed_scan_kind
-    int32_t form;  // enum ggml_signed_scan_form
-    int32_t bonus; // SIGNED_SRC_AUX is a bonus: read before write
-    int32_t silu;  // short convolution
+    int32_t path;       // enum ggml_scan_path
+    int32_t kind;       // enum signed_scan_kind
+    int32_t form;       // enum ggml_signed_scan_form
+    int32_t bonus;      // SIGNED_SRC_AUX is a bonus: read before write
+    int32_t activation; // enum ggml_short_conv_activation
 };
 
 void scan_params_set(struct ggml_tensor * op, const struct scan_params * params);

@@ -33,9 +33,13 @@ struct ggml_tensor * ggml_short_conv(struct ggml_context * ctx,
                     ggml_type_name(a->weight->type), width, a->weight->ne[1], a->weight->ne[2],
                     a->weight->ne[3], channels);
         }
-    } else if (a->bias != NULL || a->silu) {
+    } else if (a->bias != NULL || a->activation != GGML_SHORT_CONV_NONE) {
         return scan_refuse(err, err_size, "%s is given without weight; a token shift has none",
-                a->bias != NULL ? "bias" : "silu");
+                a->bias != NULL ? "bias" : "activation");
+    }
+    if ((int) a->activation < 0 || a->activation >= GGML_SHORT_CONV_ACTIVATIONS) {
+        return scan_refuse(err, err_size, "activation is %d; expected 0 to %d", (int) a->activation,
+                GGML_SHORT_CONV_ACTIVATIONS - 1);
     }
     if (a->bias != NULL && (a->bias->type != GGML_TYPE_F32 || !ggml_is_contiguous(a->bias) ||
                                    ggml_nelements(a->bias) != channels)) {
@@ -49,7 +53,7 @@ struct ggml_tensor * ggml_short_conv(struct ggml_context * ctx,
 
     struct ggml_tensor * op = ggml_new_tensor_2d(ctx, GGML_TYPE_F32, channels, T);
 
-    scan_params_set(op, &(struct scan_params) { .silu = a->silu });
+    scan_params_set(op, &(struct scan_params) { .activation = a->activation });
 
     op->op                   = GGML_OP_SHORT_CONV;
     op->src[SCAN_SRC_STATE]  = a->state;

@@ -79,17 +79,18 @@ struct ggml_tensor * graph_mask(struct graph * g, int32_t i, int64_t window) {
 }
 
 struct ggml_tensor * graph_conv(struct graph * g, int32_t state, struct ggml_tensor * weight,
-        struct ggml_tensor * bias, bool silu, struct ggml_tensor * x) {
+        struct ggml_tensor * bias, enum ggml_short_conv_activation activation,
+        struct ggml_tensor * x) {
     if (weight == NULL) {
-        return silu ? ggml_silu(g->ctx, x) : x;
+        return activation == GGML_SHORT_CONV_SILU ? ggml_silu(g->ctx, x) : x;
     }
     const struct ggml_short_conv_args args = {
-        .state  = g->states[state],
-        .ids    = g->ids,
-        .x      = x,
-        .weight = weight,
-        .bias   = bias,
-        .silu   = silu,
+        .state      = g->states[state],
+        .ids        = g->ids,
+        .x          = x,
+        .weight     = weight,
+        .bias       = bias,
+        .activation = activation,
     };
     char                 why[256];
     struct ggml_tensor * y = ggml_short_conv(g->ctx, &args, why, sizeof(why));

@@ -73,9 +73,10 @@ struct ggml_tensor * graph_rope(
 struct ggml_tensor * graph_mask(struct graph * g, int32_t i, int64_t window);
 
 // The short convolution with state number `state` of the layer, x [channels, T]; weight NULL: x
-// itself, with SiLU if asked for
+// itself, with the activation
 struct ggml_tensor * graph_conv(struct graph * g, int32_t state, struct ggml_tensor * weight,
-        struct ggml_tensor * bias, bool silu, struct ggml_tensor * x);
+        struct ggml_tensor * bias, enum ggml_short_conv_activation activation,
+        struct ggml_tensor * x);
 
 // x of the token before, [channels, T], zero before the first; state number `state` of the layer
 struct ggml_tensor * graph_shift(struct graph * g, int32_t state, struct ggml_tensor * x);

@@ -2,67 +2,68 @@
 //
 //     y_t[c] = f( bias[c] + Σ_w weight[w][c] · x_{t − (width − 1) + w}[c] ),   or y_t[c] = x_{t − 1}[c]
 //
-// Channels do not mix: a task is one sequence and a strip of STRIP_CHANNELS channels. The tail of
-// the sequence and its own inputs are read each where it lies, so nothing is concatenated.
+// Channels do not mix: a task is one sequence and one tile of TILE_CHANNELS channels. The tail of
+// the sequence and its new inputs are read in place, without concatenating them.
 
 #include "scan-cpu.h"
 
 enum {
-    STRIP_CHANNELS = 256,
+    TILE_CHANNELS  = 256,
     WIDTH_UNROLLED = 4, // the width of nearly every model
 };
 
 struct conv {
-    int64_t width, channels;
-    int64_t c0, n; // the strip
-    const float *
-            tail; // [width − 1][STRIP_CHANNELS], a copy: new tails may be written over the old one
-    const char *  x; // first token of the sequence
+    int64_t       width, channels;
+    int64_t       c0, n; // the channels of the tile: c0 .. c0 + n − 1
+    const float * tail;  // [width − 1][TILE_CHANNELS], a copy: a new tail may overwrite the old
+    const char *  x;     // first token of the sequence
     size_t        nb_token;
-    const float * weight; // [width][STRIP_CHANNELS], transposed; NULL: token shift
-    const float * bias;   // [STRIP_CHANNELS] or NULL
-    bool          silu;
+    const float * weight;     // [width][TILE_CHANNELS], transposed; NULL: token shift
+    const float * bias;       // [TILE_CHANNELS] or NULL
+    int32_t       activation; // enum ggml_short_conv_activation
 };
 
-// Input number i of the sequence, its strip: i < 0 counts back into the tail.
+// The tile's channels of input i of the sequence; i < 0 counts back into the tail.
 SIMD_INLINE const float * conv_input(const struct conv * conv, int64_t i) {
     return i >= 0 ? (const float *) (conv->x + i * conv->nb_token) + conv->c0
-                  : conv->tail + (conv->width - 1 + i) * STRIP_CHANNELS;
+                  : conv->tail + (conv->width - 1 + i) * TILE_CHANNELS;
 }
 
-SIMD_INLINE vec vec_silu(vec x) {
-    return x / (vec_set1(1.0f) + vec_exp(-x));
+SIMD_INLINE vec conv_activate(int32_t activation, vec x) {
+    switch (activation) {
+        case GGML_SHORT_CONV_SILU: return x / (vec_set1(1.0f) + vec_exp(-x));
+        default: return x;
+    }
 }
 
-// y for one token. `width` is a constant where the compiler is to unroll.
+// y of one token. `width` is a constant where the compiler shall unroll.
 SIMD_INLINE void conv_token(
         const struct conv * conv, int64_t width, const float * const * in, float * y) {
     int64_t c = 0;
     for (; c + VEC <= conv->n; c += VEC) {
         vec sum = conv->bias != NULL ? vec_load(conv->bias + c) : (vec) { 0.0f };
         for (int64_t w = 0; w < width; ++w) {
-            sum = vec_fma(
-                    vec_load(conv->weight + w * STRIP_CHANNELS + c), vec_load(in[w] + c), sum);
+            sum = vec_fma(vec_load(conv->weight + w * TILE_CHANNELS + c), vec_load(in[w] + c), sum);
         }
-        vec_store(y + c, conv->silu ? vec_silu(sum) : sum);
+        vec_store(y + c, conv_activate(conv->activation, sum));
     }
-    if (c < conv->n) { // the last channels, through the same vectors so that they round alike
+    if (c < conv->n) { // the last channels use vectors too, so that all channels round alike
         const size_t rest   = (size_t) (conv->n - c) * sizeof(float);
         float        x[VEC] = { 0.0f };
         vec          sum    = conv->bias != NULL ? vec_load(conv->bias + c) : (vec) { 0.0f };
         for (int64_t w = 0; w < width; ++w) {
             memcpy(x, in[w] + c, rest);
-            sum = vec_fma(vec_load(conv->weight + w * STRIP_CHANNELS + c), vec_load(x), sum);
+            sum = vec_fma(vec_load(conv->weight + w * TILE_CHANNELS + c), vec_load(x), sum);
         }
-        vec_store(x, conv->silu ? vec_silu(sum) : sum);
+        vec_store(x, conv_activate(conv->activation, sum));
         memcpy(y + c, x, rest);
     }
 }
 
-// Per thread: weights and bias of a strip, its tail, and where the inputs of a token are.
+// Per thread: weights and bias of a tile, its tail, and pointers to the inputs of a token.
 static int64_t thread_floats(int64_t width) {
     const int64_t inputs = width * (int64_t) (sizeof(const float *) / sizeof(float));
-    return 2 * width * STRIP_CHANNELS + (inputs + VEC - 1) / VEC * VEC;
+    return 2 * width * TILE_CHANNELS + (inputs + VEC - 1) / VEC * VEC;
 }
 
 size_t short_conv_work_size(const struct ggml_tensor * op, int n_threads) {
@@ -70,21 +71,21 @@ size_t short_conv_work_size(const struct ggml_tensor * op, int n_threads) {
            VEC_BYTES;
 }
 
-static void strip_load(const struct ggml_tensor * dst, const struct scan_dims * dims,
+static void tile_load(const struct ggml_tensor * dst, const struct scan_dims * dims,
         const struct scan_seq * seq, struct conv * conv, float * work) {
     const struct ggml_tensor * weight = dst->src[CONV_SRC_WEIGHT];
     const struct ggml_tensor * bias   = dst->src[CONV_SRC_BIAS];
     const int64_t              width  = conv->width;
 
-    float * packed_w = work;                              // [width][STRIP_CHANNELS]
-    float * packed_b = packed_w + width * STRIP_CHANNELS; // [STRIP_CHANNELS]
-    float * tail     = packed_b + STRIP_CHANNELS;         // [width − 1][STRIP_CHANNELS]
+    float * packed_w = work;                             // [width][TILE_CHANNELS]
+    float * packed_b = packed_w + width * TILE_CHANNELS; // [TILE_CHANNELS]
+    float * tail     = packed_b + TILE_CHANNELS;         // [width − 1][TILE_CHANNELS]
 
-    memset(work, 0, (size_t) (2 * width * STRIP_CHANNELS) * sizeof(float));
+    memset(work, 0, (size_t) (2 * width * TILE_CHANNELS) * sizeof(float));
     if (weight != NULL) {
         for (int64_t c = 0; c < conv->n; ++c) {
             for (int64_t w = 0; w < width; ++w) {
-                packed_w[w * STRIP_CHANNELS + c] =
+                packed_w[w * TILE_CHANNELS + c] =
                         ((const float *) weight->data)[(conv->c0 + c) * width + w];
             }
         }
@@ -95,19 +96,19 @@ static void strip_load(const struct ggml_tensor * dst, const struct scan_dims * 
         conv->bias = packed_b;
     }
     for (int64_t w = 0; seq->slot_in >= 0 && w < width - 1; ++w) {
-        memcpy(tail + w * STRIP_CHANNELS,
+        memcpy(tail + w * TILE_CHANNELS,
                 slot_head(dst, seq->slot_in, 0, dims->head_size) + w * conv->channels + conv->c0,
                 (size_t) conv->n * sizeof(float));
     }
     conv->tail = tail;
 }
 
-static void strip_run(struct ggml_tensor * dst, const struct scan_dims * dims,
+static void tile_run(struct ggml_tensor * dst, const struct scan_dims * dims,
         const struct scan_seq * seq, struct conv * conv, float * work) {
     const int64_t  width = conv->width;
-    const float ** in    = (const float **) (work + 2 * width * STRIP_CHANNELS); // [width]
+    const float ** in    = (const float **) (work + 2 * width * TILE_CHANNELS); // [width]
 
-    strip_load(dst, dims, seq, conv, work);
+    tile_load(dst, dims, seq, conv, work);
 
     for (int64_t i = 0; i < seq->count; ++i) {
         float * y = (float *) dst->data + (seq->first + i) * conv->channels + conv->c0;
@@ -137,17 +138,17 @@ static void strip_run(struct ggml_tensor * dst, const struct scan_dims * dims,
 }
 
 void short_conv_forward(const struct ggml_compute_params * params, struct ggml_tensor * dst) {
-    const struct scan_dims     dims     = scan_dims_get(dst);
-    const struct ggml_tensor * x        = dst->src[CONV_SRC_X];
-    const int64_t              n_strips = (dims.d_v + STRIP_CHANNELS - 1) / STRIP_CHANNELS;
+    const struct scan_dims     dims    = scan_dims_get(dst);
+    const struct ggml_tensor * x       = dst->src[CONV_SRC_X];
+    const int64_t              n_tiles = (dims.d_v + TILE_CHANNELS - 1) / TILE_CHANNELS;
 
     float * work = work_aligned(params->wdata) + params->ith * thread_floats(dims.d_k + 1);
 
-    for (int64_t i = params->ith; i < dims.n_seqs * n_strips; i += params->nth) {
-        const int64_t   strip = i % n_strips;
+    for (int64_t i = params->ith; i < dims.n_seqs * n_tiles; i += params->nth) {
+        const int64_t   tile = i % n_tiles;
         struct scan_seq seq;
-        if (!scan_seq_get(dst, i / n_strips, &seq)) {
-            if (strip == 0) {
+        if (!scan_seq_get(dst, i / n_tiles, &seq)) {
+            if (tile == 0) {
                 scan_fill_nan(dst, &dims, &seq);
             }
             continue;
@@ -155,14 +156,13 @@ void short_conv_forward(const struct ggml_compute_params * params, struct ggml_t
         struct conv conv = {
             .width    = dims.d_k + 1,
             .channels = dims.d_v,
-            .c0       = strip * STRIP_CHANNELS,
-            .n        = dims.d_v - strip * STRIP_CHANNELS < STRIP_CHANNELS
-                                ? dims.d_v - strip * STRIP_CHANNELS
-                                : STRIP_CHANNELS,
-            .x        = (const char *) x->data + seq.first * x->nb[1],
-            .nb_token = x->nb[1],
-            .silu     = scan_params_get(dst).silu,
+            .c0       = tile * TILE_CHANNELS,
+            .n = dims.d_v - tile * TILE_CHANNELS < TILE_CHANNELS ? dims.d_v - tile * TILE_CHANNELS
+                                                                 : TILE_CHANNELS,
+            .x = (const char *) x->data + seq.first * x->nb[1],
+            .nb_token   = x->nb[1],
+            .activation = scan_params_get(dst).activation,
         };
-        strip_run(dst, &dims, &seq, &conv, work);
+        tile_run(dst, &dims, &seq, &conv, work);
     }
 }

@@ -8,6 +8,8 @@
 // The old tail is read where it lies. It is replaced after all outputs of the block exist, which is
 // the last that anyone reads of it.
 
+#include "lrnn-ops.h"
+
 #include "scan-device.cuh"
 
 enum { CONV_CHANNELS = 32, CONV_TOKENS = 8 };
@@ -16,10 +18,10 @@ struct conv_cuda_args {
     cuda_batch    batch; // d_k = width − 1, d_v = channels, one head
     const float * x;     // [tokens], rows of channels
     int64_t       x_token;
-    const float * weight; // [channels][width]; NULL: token shift
-    const float * bias;   // NULL: none
-    bool          silu;
-    float *       out; // [tokens][channels]
+    const float * weight;     // [channels][width]; NULL: token shift
+    const float * bias;       // NULL: none
+    int           activation; // enum ggml_short_conv_activation
+    float *       out;        // [tokens][channels]
 };
 
 // Input number i of the sequence, channel c; i < 0 counts back into the tail.
@@ -31,6 +33,13 @@ static __device__ __forceinline__ float conv_input(
     return seq.slot_in < 0
                    ? 0.0f
                    : cuda_head(a.batch, seq.slot_in, 0)[(a.batch.d_k + i) * a.batch.d_v + c];
+}
+
+static __device__ __forceinline__ float conv_activate(int activation, float x) {
+    switch (activation) {
+        case GGML_SHORT_CONV_SILU: return __fdiv_rn(x, 1.0f + cuda_exp(-x));
+        default: return x;
+    }
 }
 
 // grid: (sequences, groups of channels), block: (CONV_CHANNELS, CONV_TOKENS)
@@ -62,7 +71,7 @@ static __global__ void __launch_bounds__(CONV_CHANNELS * CONV_TOKENS)
             sum = fmaf(a.weight[(int64_t) c * (b.d_k + 1) + w],
                     conv_input(a, seq, n - b.d_k + w, c), sum);
         }
-        *y = a.silu ? __fdiv_rn(sum, 1.0f + cuda_exp(-sum)) : sum;
+        *y = conv_activate(a.activation, sum);
     }
     __syncthreads();
 
