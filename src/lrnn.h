@@ -1,35 +1,32 @@
 #pragma once
 
-// lrnn: linear recurrent language models whose state transitions may have negative eigenvalues, on
-// ggml.
+// lrnn: linear recurrent language models whose state transitions may have negative eigenvalues.
 //
-// A model is what a GGUF file holds: immutable once loaded, shared by any number of sessions and
-// threads. A session computes: it owns the states of some sequences and the buffers to advance
-// them. A session is used by one thread at a time; two threads use two sessions.
+// A model is the content of a GGUF file; sessions and threads may share it. A session runs a model
+// and owns the states of its sequences; only one thread may use it at a time.
 //
 //     struct lrnn_model   * model   = lrnn_model_load("model.gguf", NULL, err, sizeof(err));
 //     struct lrnn_session * session = lrnn_session_new(model, NULL, err, sizeof(err));
-//     lrnn_eval(session, &(struct lrnn_input) { .seq = 0, .tokens = tokens, .n_tokens = n, .n_logits = 1 }, 1, err, sizeof(err));
+//     struct lrnn_input     input   = { .seq = 0, .tokens = tokens, .n_tokens = n, .n_logits = 1 };
+//     lrnn_eval(session, &input, 1, err, sizeof(err));
 //     const float * logits = lrnn_logits(session, 0);
 //
-// A recurrent model has no context window: a sequence is as long as it gets, and its memory does
-// not grow. Only attention layers of a hybrid keep a cache, as long as the session was told to make
-// it.
+// A sequence may be arbitrarily long; its memory use is constant. Only the attention layers of a
+// hybrid need a cache, whose size is fixed per session.
 //
-// Every function that can fail takes `err` and fills it with one sentence: what was found, where,
-// and what was expected. No function ends the process, prints, or keeps global state.
+// Conventions
+// - Errors: a function that can fail takes `err` and `err_size`. On failure it writes one sentence
+//   to `err` (what was found, where, and what was expected) and returns false or NULL.
+// - Parameters: a zeroed struct is the default, and so is NULL.
+// - Ownership: free what *_new and *_load return with *_free, which accepts NULL. Other pointers
+//   live as long as the object they came from, unless stated otherwise.
+// - No function exits, prints, or keeps global state.
 
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
-#if defined(_WIN32) && defined(LRNN_SHARED)
-#    ifdef LRNN_BUILD
-#        define LRNN_API __declspec(dllexport)
-#    else
-#        define LRNN_API __declspec(dllimport)
-#    endif
-#elif defined(__GNUC__)
+#ifdef __GNUC__
 #    define LRNN_API __attribute__((visibility("default")))
 #else
 #    define LRNN_API
@@ -39,312 +36,366 @@
 extern "C" {
 #endif
 
-// The version of this library, "0.1.0".
+// The version of this library, such as "0.2.0", and that of its ggml with the commit, such as
+// "0.25.3 (353b63b4+lrnn)".
 LRNN_API const char * lrnn_version(void);
-
-// The version and commit of the ggml it was built with, "0.25.3 (353b63b4+lrnn)"; "+lrnn" says that
-// our ops are in it.
 LRNN_API const char * lrnn_ggml_version(void);
 
-// How the CUDA backend of this build was made and tested, one sentence; "" without one.
-LRNN_API const char * lrnn_cuda_notice(void);
+// ---- Models -------------------------------------------------------------------------------------
 
-//
-// Models
-//
+struct lrnn_model; // immutable once loaded
 
-struct lrnn_model;
-
-// Loading reports how far it is, from 0 to 1; false from the callback stops it. For whoever asks,
-// weights that stay in the file are read once, so that the first call does not wait for the disk.
+// Receives the progress of loading, from 0 to 1. Return false to cancel.
 typedef bool (*lrnn_progress)(float done, void * user);
 
-// What a user may want to know and nobody has to: which device takes which layers, something odd in
-// a file that did no harm.
+// Receives messages: device placement, harmless irregularities in a file.
 enum lrnn_log_level { LRNN_LOG_INFO, LRNN_LOG_WARNING };
-typedef void (*lrnn_log)(enum lrnn_log_level level, const char * sentence, void * user);
+typedef void (*lrnn_log)(enum lrnn_log_level level, const char * message, void * user);
 
 struct lrnn_model_params {
-    lrnn_progress progress; // may be NULL
-    void *        user;
-    lrnn_log log; // may be NULL; called while loading, and by whoever makes a session of the model
-    void *   log_user;
-    int32_t n_gpu_layers; // so many layers, from the last one back, lie on devices with their states; the output is one more. 0: none,
-                          // -1: as many as there is memory for. What lies on no device lies
-                          // on the CPU, and stays in the file
-    const char *
-            devices; // names that ggml knows, between commas: "CUDA0,CUDA1"; NULL: every GPU, RPC's included
-    const char * split; // their shares of the layers: "3,1"; NULL: in proportion to free memory
+    lrnn_progress progress; // may be NULL; if set, mapped weights are also prefetched
+    void *        progress_user;
+    lrnn_log      log; // may be NULL; the sessions of the model use it too
+    void *        log_user;
+    int32_t       n_gpu_layers; // layers to offload, the last ones and the output; -1: all that fit
+    const char *  devices;      // ggml device names, such as "CUDA0,CUDA1"; NULL: all GPUs
+    const char *  tensor_split; // shares of the devices, such as "3,1"; NULL: by free memory
 };
 
-// False if devices or split make no sense on this machine; loading would refuse them as well.
+// Checks `devices` and `tensor_split` against the devices of this machine. Loading does so too.
 LRNN_API bool lrnn_model_params_check(
         const struct lrnn_model_params * params, char * err, size_t err_size);
 
-// Loads a GGUF file: maps it, checks it, and checks that it holds the whole of a model that this
-// library can compute. NULL on failure.
-// - params: NULL for the defaults, all zero
+// Maps a GGUF file and checks it. Fails if a key or tensor is missing, invalid or unknown.
 LRNN_API struct lrnn_model * lrnn_model_load(
         const char * path, const struct lrnn_model_params * params, char * err, size_t err_size);
 
-// Frees a model. Its sessions must be gone.
+// Free the sessions of a model first.
 LRNN_API void lrnn_model_free(struct lrnn_model * model);
 
-// What the file says of itself. Strings live as long as the model.
 struct lrnn_model_info {
-    const char * architecture; // "lrnn", or one of llama.cpp's: "mamba", "mamba2", "rwkv6", "rwkv7"
-    const char * family;
-    const char * eigenvalues;  // "[0,1]", "[-1,1]" or "family"
-    const char * range_source; // where that was read, "" if the file does not say
-    const char * name;
-    const char * source; // the checkpoint it was made from, "" if the file does not say
-    int64_t      n_vocab;
-    int64_t      n_layer;
-    int64_t      n_layer_attention; // of these
-    int64_t      n_embd;
-    int64_t      n_householder; // factors a token, 0 for families without
-    int64_t      n_head, d_k,
-            d_v; // heads of the recurrent state and the shape of one, 0 without recurrent layers
-    int64_t  trained_length; // tokens, 0: unknown
-    int64_t  weight_bytes;
-    int64_t  state_bytes;      // of one sequence, all recurrent layers
-    int64_t  cache_bytes;      // of one token of one sequence, all attention layers
-    uint64_t identity;         // tells models apart; a state file remembers it
-    bool     has_tokenizer;    // false: the model knows ids only
-    int32_t  bos, eos;         // ids, -1: none
-    bool     add_bos, add_eos; // the model wants them before and after a text
+    const char * architecture;      // "lrnn", or llama.cpp's "mamba", "mamba2", "rwkv6", "rwkv7"
+    const char * family;            // "delta_net", "mamba", ...
+    const char * eigenvalues;       // "[0,1]", "[-1,1]" or "family"
+    const char * range_source;      // where the converter found the range; "": unknown
+    const char * name;              // "": none
+    const char * source;            // the converted checkpoint; "": unknown
+    int64_t      n_vocab;           // rows of the embedding
+    int64_t      n_layer;           // layers, attention included
+    int64_t      n_layer_attention; // attention layers
+    int64_t      n_embd;            // model width
+    int64_t      n_householder;     // Householder factors per token; 0: not such a family
+    int64_t      n_head, d_k, d_v;  // heads of the recurrent state, and the shape of one; 0: none
+    int64_t      trained_length;    // context length in training, in tokens; 0: unknown
+    int64_t      weight_bytes;      // all tensors
+    int64_t      state_bytes;       // recurrent state of one sequence
+    int64_t      cache_bytes;       // attention cache of one token
+    uint64_t     identity;          // hash of the model file; state files store it
+    bool         has_tokenizer;     // false: the model works on token ids only
+    int32_t      bos, eos;          // token ids; -1: none
+    bool         add_bos, add_eos;  // whether a text should begin and end with them
 };
 
 LRNN_API struct lrnn_model_info lrnn_model_get_info(const struct lrnn_model * model);
 
-// Tensor number i of the file, in its order; false beyond the last.
+// SHA-256 of the tokenizer, in hexadecimal. Equal values: equal tokens for every text.
+LRNN_API void lrnn_model_get_tokenizer_hash(const struct lrnn_model * model, char hex[65]);
+
 struct lrnn_tensor_info {
     const char * name;
-    const char * type; // "f32", "q8_0", …
+    const char * type; // ggml's name, such as "f32" or "q8_0"
     int64_t      ne[4];
     int64_t      n_bytes;
 };
 
+// Describes tensor `i` of the file. Returns false if there are no more.
 LRNN_API bool lrnn_model_get_tensor(
         const struct lrnn_model * model, int64_t i, struct lrnn_tensor_info * info);
 
-// The text of a key of the file, not terminated, valid as long as the model; NULL: there is no such
-// key, or it holds no text.
-LRNN_API const char * lrnn_model_get_text(
+// The value of a string key of the file, not NUL-terminated, or NULL if there is no such string.
+LRNN_API const char * lrnn_model_get_string(
         const struct lrnn_model * model, const char * key, size_t * size);
 
-// Key number i of the file, in its order, and element j of its value, nothing if it has no such
-// element; false beyond the last key.
-enum lrnn_key_kind { LRNN_KEY_INT, LRNN_KEY_FLOAT, LRNN_KEY_BOOL, LRNN_KEY_TEXT };
+enum lrnn_key_kind { LRNN_KEY_INT, LRNN_KEY_FLOAT, LRNN_KEY_BOOL, LRNN_KEY_STRING };
+
 struct lrnn_key_info {
     enum lrnn_key_kind kind;
     bool               is_array;
-    int64_t            n;           // elements; 1 if it is no array
-    int64_t            integer;     // of LRNN_KEY_INT; 0 or 1 of LRNN_KEY_BOOL
-    double             number;      // of LRNN_KEY_FLOAT
-    const char *       name, *text; // not terminated; the text of LRNN_KEY_TEXT
-    size_t             name_size, text_size;
+    int64_t            n;       // elements; 1 if it is not an array
+    int64_t            integer; // value of an LRNN_KEY_INT or LRNN_KEY_BOOL
+    double             number;  // value of an LRNN_KEY_FLOAT
+    const char *       string;  // value of an LRNN_KEY_STRING, not NUL-terminated
+    const char *       name;    // not NUL-terminated
+    size_t             string_size, name_size;
 };
+
+// Describes metadata key `i` of the file, with element `j` of its value. Returns false if there are
+// no more keys. The element is zero if `j` is out of range.
 LRNN_API bool lrnn_model_get_key(
         const struct lrnn_model * model, int64_t i, int64_t j, struct lrnn_key_info * info);
 
-//
-// Sessions
-//
+// ---- Sessions -----------------------------------------------------------------------------------
 
 struct lrnn_session;
+struct lrnn_trace_event;
 
-// Watching: what goes through the weights and the recurrences while a session computes, for
-// programs that measure models. Values are what the computation really uses: β after σ or 2σ, gates
-// as multipliers, dt after softplus. They are valid during the callback, in contiguous F32.
-enum lrnn_watch_what {
-    LRNN_WATCH_MATRICES =
-            1
-            << 0, // products of a weight of the file and activations: "x" [columns of the weight, tokens]
-    LRNN_WATCH_SCANS =
-            1
-            << 1, // recurrences; names and shapes of their tensors as in ops/lrnn-ops.h, [width, heads, factors, tokens]
-};
-
-// The transition of a recurrence, what it is made from, and the tensors that are handed over.
-enum lrnn_transition {
-    LRNN_TRANSITION_NONE, // not a recurrence
-    LRNN_TRANSITION_HOUSEHOLDER, // (I − β_n k_n k_nᵀ) … (I − β_1 k_1 k_1ᵀ) diag(gate), n factors a token    q k v beta gate → o
-    LRNN_TRANSITION_RANK_ONE, // diag(gate) − w rᵀ: RWKV-7                                                q k v gate r w → o
-    LRNN_TRANSITION_GATE, // diag(gate); with bonus: RWKV-6                                           c b x gate bonus → y
-    LRNN_TRANSITION_EXP, // exp(dt A), per element or per head                                       c b x dt A → y
-    LRNN_TRANSITION_TWO_EXP_M1, // 2 exp(dt A) − 1                                                          c b x dt A → y
-    LRNN_TRANSITION_MLSTM, // exp(log_f)                                                               c b x log_f log_i → y
-};
-
-struct lrnn_watched_tensor {
-    const char *  name;
-    int64_t       ne[4];
-    const float * data;
-};
-struct lrnn_watched_seq {
-    int32_t seq;
-    int64_t first, count, position;
-}; // its tokens in the tensors, and how many it had before
-
-struct lrnn_watched {
-    int32_t                            layer;  // -1: none, the output
-    const char *                       weight; // name of the tensor in the file; NULL: a recurrence
-    int64_t                            slice;  // of a weight of three dimensions: which matrix
-    enum lrnn_transition               transition;
-    int64_t                            n_head, d_k, d_v; // of the state
-    float                              scale, eps;       // of the read-out
-    int32_t                            n_tensors; // those that there are: a missing gate is 1
-    int32_t                            n_seqs;
-    const struct lrnn_watched_tensor * tensors;
-    const struct lrnn_watched_seq *    seqs;
-};
-
-// False stops the call, which then fails.
-typedef bool (*lrnn_watch)(const struct lrnn_watched * watched, void * user);
-
-// The tensor of that name, NULL: there is none.
-LRNN_API const struct lrnn_watched_tensor * lrnn_watched_get(
-        const struct lrnn_watched * watched, const char * name);
+// Receives the values that flow through a running model. Return false to make lrnn_eval fail.
+typedef bool (*lrnn_trace)(const struct lrnn_trace_event * event, void * user);
 
 struct lrnn_session_params {
-    int32_t n_threads; // 0: as many as there are cores
-    int32_t n_seqs;    // sequences that can be kept at once; 0: 1
-    int32_t n_rewind; // tokens that a sequence can be rewound by; each costs state_bytes a sequence
-    int32_t n_batch;  // tokens computed together at most; 0: 512
-    int32_t n_cache; // tokens a sequence that attention layers can remember; 0: 4096. Pure recurrent models ignore it.
-    bool exact_cuts; // results are the same to the bit for any cut of a sequence into calls, as far as the recurrence goes:
-                     // slower. (Matrix products of ggml round differently for one token and
-                     // for many; see README.)
-    unsigned   watch_what; // enum lrnn_watch_what; 0: nothing, and nothing is lost by it
-    lrnn_watch watch;
-    void *     watch_user;
+    int32_t  n_threads;   // 0: one per core
+    int32_t  n_seqs;      // number of sequences; 0: 1
+    int32_t  n_rewind;    // tokens a sequence can be rewound; each costs n_seqs * state_bytes
+    int32_t  n_batch;     // maximum number of tokens computed together; 0: 512
+    int32_t  n_cache;     // size of the attention cache, in tokens per sequence; 0: 4096
+    bool     exact_cuts;  // the recurrence does not depend on how tokens are cut into calls; slower
+    unsigned trace_kinds; // enum lrnn_trace_kind; 0: none
+    lrnn_trace trace;
+    void *     trace_user;
 };
 
 LRNN_API struct lrnn_session * lrnn_session_new(struct lrnn_model * model,
         const struct lrnn_session_params * params, char * err, size_t err_size);
 LRNN_API void lrnn_session_free(struct lrnn_session * session);
 
-// The tokens by which a call advances one sequence.
 struct lrnn_input {
     int32_t         seq;
     const int32_t * tokens;
-    int64_t         n_tokens;
-    int64_t         n_logits; // of the last so many tokens, 0: none
+    int64_t         n_tokens; // at least 1
+    int64_t         n_logits; // compute logits for this many tokens at the end; 0: none
 };
 
-// Advances several sequences, by different numbers of tokens, in one call; a sequence may be named
-// once. A call that makes no sense is refused before anything is computed. If computing itself
-// fails, the sequences that were being advanced are reset, for their states are half written.
+// Appends tokens to one or more sequences. Inputs may differ in length; each must name another
+// sequence. Invalid inputs are rejected before anything is computed. If the computation itself
+// fails, the sequences of the call are reset.
 LRNN_API bool lrnn_eval(struct lrnn_session * session, const struct lrnn_input * inputs,
         int32_t n_inputs, char * err, size_t err_size);
 
-// Logits [n_vocab] that the last lrnn_eval was asked for, in the order of its inputs and their
-// tokens; NULL beyond them. Valid until the next call.
+// Row `i` of the logits of the last lrnn_eval, [n_vocab], in the order of its inputs and their
+// tokens; NULL if there are fewer. Valid until the next call with this session.
 LRNN_API const float * lrnn_logits(const struct lrnn_session * session, int64_t i);
 
-//
-// Sequences. Each is empty at first. All of what it has moves along: states with normalisers,
-// convolution tails, token shifts, position, cache.
-//
+// ---- Sequences ----------------------------------------------------------------------------------
 
-LRNN_API int64_t lrnn_seq_length(
-        const struct lrnn_session * session, int32_t seq); // tokens so far, -1: no such sequence
-LRNN_API int64_t lrnn_seq_rewindable(
-        const struct lrnn_session * session, int32_t seq); // by how many tokens it can go back now
+// The number of tokens in a sequence, and how many of them can be removed by lrnn_seq_rewind now.
+// -1 if there is no such sequence: a session has sequences 0 to n_seqs - 1, empty at first.
+LRNN_API int64_t lrnn_seq_length(const struct lrnn_session * session, int32_t seq);
+LRNN_API int64_t lrnn_seq_rewindable(const struct lrnn_session * session, int32_t seq);
 
-// A fork has the length of its source and cannot be rewound behind the point where it began.
+// Empties a sequence.
 LRNN_API bool lrnn_seq_reset(
         struct lrnn_session * session, int32_t seq, char * err, size_t err_size);
+
+// Copies sequence `from` to `to`. The copy cannot be rewound past the fork.
 LRNN_API bool lrnn_seq_fork(
         struct lrnn_session * session, int32_t from, int32_t to, char * err, size_t err_size);
+
+// Removes the last `n_tokens` tokens of a sequence.
 LRNN_API bool lrnn_seq_rewind(
         struct lrnn_session * session, int32_t seq, int64_t n_tokens, char * err, size_t err_size);
 
-// Saves a sequence, and a sampler if one is given, to a file; loads them into a session of the same
-// model. The file is written under another name first, so that an old one is whole until the new
-// one is. It has a version, a checksum and the identity of the model, and is refused for what does
-// not fit. What can be rewound is not saved. Loading leaves sequence and sampler as they were if it
-// fails. If the last call computed the logits of the sequence's last token, they are saved as well,
-// and are lrnn_logits(session, 0) after loading: sampling goes on where it stopped.
 struct lrnn_sampler;
+
+// Writes a sequence to a file atomically, with `sampler` unless it is NULL, and with the logits of
+// its last token if the last lrnn_eval computed them. Does not save the rewind history.
 LRNN_API bool lrnn_seq_save(struct lrnn_session * session, int32_t seq,
         const struct lrnn_sampler * sampler, const char * path, char * err, size_t err_size);
+
+// Restores a sequence written by lrnn_seq_save, and the sampler if both are present. Fails if the
+// file is damaged or belongs to another model; sequence and sampler are then unchanged. Saved
+// logits become row 0 of lrnn_logits, so that sampling can continue.
 LRNN_API bool lrnn_seq_load(struct lrnn_session * session, int32_t seq,
         struct lrnn_sampler * sampler, const char * path, char * err, size_t err_size);
 
-//
-// Text
-//
+// The largest Frobenius norm of a state matrix, over layers and heads; may be infinite or NaN. Sets
+// *layer to the first layer that has it, or to -1 if the sequence has no state.
+LRNN_API double lrnn_seq_state_norm(
+        const struct lrnn_session * session, int32_t seq, int32_t * layer);
 
-enum lrnn_text_flags {
-    LRNN_TEXT_ADD_BOS = 1 << 0, // bos before the text, if the model wants it
-    LRNN_TEXT_ADD_EOS =
-            1 << 1, // eos after the text, if the model wants it: not where the text goes on
-    LRNN_TEXT_PARSE_SPECIAL = 1 << 2, // special tokens written out in the text become their ids
+// ---- Tracing ------------------------------------------------------------------------------------
+
+enum lrnn_trace_kind {
+    LRNN_TRACE_MATRICES = 1 << 0, // inputs "x" [columns of the weight, tokens] of weight matrices
+    LRNN_TRACE_SCANS = 1 << 1, // inputs and output of recurrences [width, heads, factors, tokens]
 };
 
-// Tokens of a text, which need not end with a zero. *tokens is made with malloc, the caller frees
-// it. False without a tokenizer.
-LRNN_API bool lrnn_text_to_tokens(const struct lrnn_model * model, const char * text, size_t size,
+// The transition of a recurrence, and the names of its tensors as in lrnn-ops.h.
+enum lrnn_transition {
+    LRNN_TRANSITION_NONE,        // not a recurrence
+    LRNN_TRANSITION_HOUSEHOLDER, // prod_j (I - beta_j k_j k_j^T) diag(gate): q k v beta gate -> o
+    LRNN_TRANSITION_RANK_ONE,    // diag(gate) - w r^T, RWKV-7: q k v gate r w -> o
+    LRNN_TRANSITION_GATE,        // diag(gate): c b x gate bonus -> y
+    LRNN_TRANSITION_EXP,         // exp(dt A): c b x dt A -> y
+    LRNN_TRANSITION_TWO_EXP_M1,  // 2 exp(dt A) - 1: c b x dt A -> y
+    LRNN_TRANSITION_MLSTM,       // exp(log_f): c b x log_f log_i -> y
+};
+
+// Values as computed with: beta after its sigmoid, gates as multipliers, dt after softplus.
+// Contiguous F32, valid during the callback.
+struct lrnn_trace_tensor {
+    const char *  name;
+    int64_t       ne[4];
+    const float * data;
+};
+
+struct lrnn_trace_seq {
+    int32_t seq;
+    int64_t first, count, position; // its tokens in the tensors; position of the first
+};
+
+struct lrnn_trace_event {
+    int32_t                          layer;  // -1: the output layer
+    const char *                     weight; // name of the matrix; NULL: a recurrence
+    int64_t                          slice;  // which matrix of a three-dimensional weight
+    enum lrnn_transition             transition;
+    int64_t                          n_head, d_k, d_v; // the state
+    float                            scale, eps;       // of the read-out
+    int32_t                          n_tensors;        // an absent gate is 1
+    int32_t                          n_seqs;
+    const struct lrnn_trace_tensor * tensors;
+    const struct lrnn_trace_seq *    seqs;
+};
+
+// The tensor of an event with this name, or NULL.
+LRNN_API const struct lrnn_trace_tensor * lrnn_trace_find(
+        const struct lrnn_trace_event * event, const char * name);
+
+// ---- Text ---------------------------------------------------------------------------------------
+
+enum lrnn_tokenize_flags {
+    LRNN_TOKENIZE_ADD_BOS       = 1 << 0, // prepend bos if the model wants it
+    LRNN_TOKENIZE_ADD_EOS       = 1 << 1, // append eos if the model wants it
+    LRNN_TOKENIZE_PARSE_SPECIAL = 1 << 2, // turn the names of special tokens into their ids
+};
+
+// Converts a text of `size` bytes to tokens. On success the caller frees *tokens with free().
+LRNN_API bool lrnn_tokenize(const struct lrnn_model * model, const char * text, size_t size,
         unsigned flags, int32_t ** tokens, int64_t * n_tokens, char * err, size_t err_size);
 
-// The bytes of a token, not terminated; of a special one its name. NULL and size 0 for an id
-// outside the vocabulary.
-LRNN_API const char * lrnn_token_bytes_of(
+// The bytes of a token, or the name of a special one, not NUL-terminated. NULL: no such token.
+LRNN_API const char * lrnn_token_bytes(
         const struct lrnn_model * model, int32_t token, size_t * size);
 
-// True for a token that is no text: one with a role, as bos and eos, or one that is never used.
-// False without a tokenizer.
+// True if a token is not text: a control token such as eos, an unknown or an unused one.
 LRNN_API bool lrnn_token_is_special(const struct lrnn_model * model, int32_t token);
-LRNN_API size_t lrnn_token_text_size(const struct lrnn_model * model,
-        int32_t token); // bytes that it adds to decoded text, behind other text
 
-// Tokens to text, as they come, never in the middle of a UTF-8 character. What push returns is
-// valid until the next call; end returns what is left.
-// - continues: the text goes on behind other text, so that its first space stays
+// The number of bytes a token adds to decoded text that it does not begin.
+LRNN_API size_t lrnn_token_text_size(const struct lrnn_model * model, int32_t token);
+
+// Computes how many bytes of `text`, which must be UTF-8, each of its tokens covers: n_bytes
+// [n_tokens], with sum `size`. Inserted spaces count 0, normalized characters their bytes in
+// `text`. White space between symbols counts towards the next symbol.
+LRNN_API bool lrnn_token_spans(const struct lrnn_model * model, const char * text, size_t size,
+        const int32_t * tokens, int64_t n_tokens, size_t * n_bytes, char * err, size_t err_size);
+
+// Converts tokens back to text, never ending inside a UTF-8 character. Set `continues` if the text
+// follows earlier text: its leading space is then kept. NULL: no tokenizer, or out of memory.
 struct lrnn_decoder;
-LRNN_API struct lrnn_decoder * lrnn_decoder_new(
-        const struct lrnn_model * model, bool continues); // NULL: no tokenizer, or out of memory
+LRNN_API struct lrnn_decoder * lrnn_decoder_new(const struct lrnn_model * model, bool continues);
 LRNN_API void lrnn_decoder_free(struct lrnn_decoder * decoder);
+
+// Adds a token and returns the text that is now complete, not NUL-terminated and possibly empty.
+// Valid until the next call.
 LRNN_API const char * lrnn_decoder_push(
         struct lrnn_decoder * decoder, int32_t token, size_t * size);
+
+// Returns what is left: the bytes of an incomplete character.
 LRNN_API const char * lrnn_decoder_end(struct lrnn_decoder * decoder, size_t * size);
 
-//
-// Sampling
-//
+// ---- Sampling -----------------------------------------------------------------------------------
 
 struct lrnn_sampler_params {
-    float   temperature;  // 0: always the most likely token
-    int32_t top_k;        // keep the k most likely; 0: all
-    float   top_p;        // keep the most likely that together have this probability; 1: all
-    float   min_p;        // drop what is less likely than this times the most likely; 0: nothing
-    float repeat_penalty; // logits of the last repeat_last tokens are divided by it if positive, multiplied if negative; 1: off
-    int32_t  repeat_last;
+    float    temperature;    // 0: always the most likely token
+    int32_t  top_k;          // sample from the k most likely tokens; 0: from all
+    float    top_p;          // sample from the most likely tokens that sum to p; 0 or 1: from all
+    float    min_p;          // drop tokens less likely than this fraction of the most likely one
+    float    repeat_penalty; // lowers the logits of recent tokens; 0 or 1: off
+    int32_t  repeat_last;    // number of recent tokens; 0: 64
     uint64_t seed;
 };
 
-LRNN_API struct lrnn_sampler_params lrnn_sampler_defaults(void); // 0.8, 40, 0.95, 0.05, 1, 64, 0
-
-// Refuses parameters that make no sense.
 LRNN_API struct lrnn_sampler * lrnn_sampler_new(
         const struct lrnn_sampler_params * params, char * err, size_t err_size);
 LRNN_API void lrnn_sampler_free(struct lrnn_sampler * sampler);
 
-// Chooses the next token from logits [n_vocab], which it leaves alone. The same seed and the same
-// logits give the same tokens.
-// - log_prob: of the token before any of the above was applied; may be NULL
-enum {
-    LRNN_SAMPLE_NOT_FINITE = -1,
-    LRNN_SAMPLE_NO_MEMORY  = -2
-}; // instead of a token; the first: a logit is NaN, or none is finite
+// Returned instead of a token. Not finite: a logit is NaN, or all are infinite.
+enum { LRNN_SAMPLE_NOT_FINITE = -1, LRNN_SAMPLE_NO_MEMORY = -2 };
+
+// Chooses a token from logits [n_vocab]. Equal seeds and logits give equal tokens. Sets *log_prob,
+// unless it is NULL, to the log-probability of the token before any of the parameters applied.
 LRNN_API int32_t lrnn_sampler_sample(struct lrnn_sampler * sampler, const float * logits,
         int64_t n_vocab, float * log_prob, char * err, size_t err_size);
 
-// Tells the sampler of a token that came from elsewhere, a prompt, so that it is not repeated.
-// Sampled tokens are known to it.
+// Adds a token (e.g. of the prompt) to the repeat-penalty history. Sampled tokens are in it.
 LRNN_API void lrnn_sampler_accept(struct lrnn_sampler * sampler, int32_t token);
+
+// ---- Quantization -------------------------------------------------------------------------------
+
+// The name of quantization type `i`, such as "Q8_0", or NULL if there are no more.
+LRNN_API const char * lrnn_quantize_type(int32_t i);
+
+struct lrnn_quantize_params {
+    const char *         type;         // required: the type of the large matrices
+    const char * const * tensor_types; // exceptions "REGEX=TYPE"; the first match wins
+    int32_t              n_tensor_types;
+    const char *         imatrix;          // path of an importance matrix; NULL: none
+    bool                 allow_requantize; // accept matrices that are already quantized
+    int32_t              n_threads;        // 0: one per core. The output does not depend on it
+};
+
+struct lrnn_quantize_tensor {
+    const char * name;
+    int64_t      ne[4];
+    int32_t      n_dims;
+    const char * from;
+    const char * to;
+    const char * wanted; // differs from `to` if its rows do not fit the type
+    int64_t      bytes_from, bytes_to;
+    double       error;          // relative RMS error; known after lrnn_quantizer_run
+    bool         is_recurrent;   // quantized on request although it shapes the recurrence
+    bool         has_importance; // the importance matrix covers it
+};
+
+enum lrnn_quantize_status {
+    LRNN_QUANTIZE_OK,
+    LRNN_QUANTIZE_STOPPED, // by the callback
+    LRNN_QUANTIZE_BAD_PARAMS,
+    LRNN_QUANTIZE_BAD_MODEL,
+    LRNN_QUANTIZE_BAD_IMATRIX,
+    LRNN_QUANTIZE_NOT_FINITE,
+    LRNN_QUANTIZE_SYSTEM, // memory or disk
+};
+
+// Plans the quantization of a model file. Returns NULL on failure and sets *status.
+struct lrnn_quantizer;
+LRNN_API struct lrnn_quantizer * lrnn_quantizer_new(const char * path,
+        const struct lrnn_quantize_params * params, enum lrnn_quantize_status * status, char * err,
+        size_t err_size);
+LRNN_API void lrnn_quantizer_free(struct lrnn_quantizer * quantizer);
+
+// Describes the plan for tensor `i`. Returns false if there are no more.
+LRNN_API bool lrnn_quantizer_get_tensor(
+        const struct lrnn_quantizer * quantizer, int64_t i, struct lrnn_quantize_tensor * tensor);
+
+// Writes the new file, or only computes the errors if `path` is NULL. Calls `done`, unless it is
+// NULL, after each tensor; return false to stop.
+typedef bool (*lrnn_quantize_done)(
+        const struct lrnn_quantize_tensor * tensor, int64_t i, void * user);
+LRNN_API enum lrnn_quantize_status lrnn_quantizer_run(struct lrnn_quantizer * quantizer,
+        const char * path, lrnn_quantize_done done, void * user, char * err, size_t err_size);
+
+// An importance matrix: the mean square of every input of every weight matrix. A session collects
+// it with trace_kinds = LRNN_TRACE_MATRICES, trace = lrnn_imatrix_collect and trace_user = imatrix.
+// Ask for the logits of all tokens.
+struct lrnn_imatrix;
+LRNN_API struct lrnn_imatrix * lrnn_imatrix_new(const struct lrnn_model * model);
+LRNN_API void lrnn_imatrix_free(struct lrnn_imatrix * imatrix);
+LRNN_API bool lrnn_imatrix_collect(const struct lrnn_trace_event * event, void * imatrix);
+
+// Writes it in llama.cpp's format. `dataset`, `n_windows` and `window_size` describe the text.
+// Fails if a call of lrnn_imatrix_collect failed.
+LRNN_API bool lrnn_imatrix_save(const struct lrnn_imatrix * imatrix, const char * path,
+        const char * dataset, int64_t n_windows, int64_t window_size, char * err, size_t err_size);
 
 #ifdef __cplusplus
 }

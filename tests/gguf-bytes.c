@@ -119,9 +119,9 @@ void put_sample(struct bytes * b) {
     put_zeros(b, SAMPLE_DATA);
 }
 
-struct lrnn_model_file * open_bytes(
+struct model_file * open_bytes(
         const struct bytes * b, unsigned char ** block, char * err, size_t err_size) {
     *block = malloc(b->n > 0 ? b->n : 1);
     memcpy(*block, b->data, b->n);
-    return lrnn_model_file_from_memory("f.gguf", *block, b->n, err, err_size);
+    return model_file_from_memory("f.gguf", *block, b->n, err, err_size);
 }

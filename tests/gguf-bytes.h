@@ -37,7 +37,7 @@ enum { SAMPLE_DATA = 96 + 8 }; // bytes of it that are not metadata
 
 // Opens the bytes, under the name "f.gguf", in a block that ends with the last of them, so that the
 // address sanitizer sees a read beyond. The block is freed by the caller.
-struct lrnn_model_file * open_bytes(
+struct model_file * open_bytes(
         const struct bytes * b, unsigned char ** block, char * err, size_t err_size);
 
 #ifdef __cplusplus

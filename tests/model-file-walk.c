@@ -19,17 +19,17 @@ broken(char * err, size_t err_size, const char * fmt, ...) {
 }
 
 // the text lies in the file, and all of it is UTF-8
-static bool text_inside(struct lrnn_text text, const char * begin, const char * end) {
+static bool text_inside(struct slice text, const char * begin, const char * end) {
     bool       has_control;
     const bool inside = text.size == 0 || (text.data >= begin && text.data < end &&
                                                   text.size <= (size_t) (end - text.data));
-    return inside && lrnn_text_is_utf8(text, &has_control);
+    return inside && slice_is_utf8(text, &has_control);
 }
 
-static bool walk_key(struct lrnn_model_file * f, const struct lrnn_model_key * key, char * err,
-        size_t err_size) {
+static bool walk_key(
+        struct model_file * f, const struct model_key * key, char * err, size_t err_size) {
     size_t       size;
-    const char * begin = lrnn_model_file_bytes(f, &size);
+    const char * begin = model_file_bytes(f, &size);
     const char * end   = begin + size;
     char         why[512];
 
@@ -43,46 +43,44 @@ static bool walk_key(struct lrnn_model_file * f, const struct lrnn_model_key * k
     memcpy(name, key->name.data, key->name.size);
     name[key->name.size] = '\0';
 
-    bool ok = lrnn_model_file_find_key(f, name) == key;
+    bool ok = model_file_find_key(f, name) == key;
 
     // exactly one of the eight kinds of access takes it
-    const struct lrnn_model_key * array = NULL;
-    int64_t                       i64;
-    double                        f64;
-    bool                          flag;
-    struct lrnn_text              text;
-    int                           n_ok = 0;
-    n_ok += lrnn_model_file_text(f, name, &text, why, sizeof(why)) == LRNN_KEY_OK;
-    n_ok += lrnn_model_file_bool(f, name, &flag, why, sizeof(why)) == LRNN_KEY_OK;
-    n_ok += lrnn_model_file_texts(f, name, &array, why, sizeof(why)) == LRNN_KEY_OK;
-    n_ok += lrnn_model_file_bools(f, name, &array, why, sizeof(why)) == LRNN_KEY_OK;
+    const struct model_key * array = NULL;
+    int64_t                  i64;
+    double                   f64;
+    bool                     flag;
+    struct slice             text;
+    int                      n_ok = 0;
+    n_ok += model_file_text(f, name, &text, why, sizeof(why)) == KEY_OK;
+    n_ok += model_file_bool(f, name, &flag, why, sizeof(why)) == KEY_OK;
+    n_ok += model_file_texts(f, name, &array, why, sizeof(why)) == KEY_OK;
+    n_ok += model_file_bools(f, name, &array, why, sizeof(why)) == KEY_OK;
     const bool is_plain = n_ok == 1;
-    n_ok += lrnn_model_file_int(f, name, INT64_MIN, INT64_MAX, &i64, why, sizeof(why)) ==
-            LRNN_KEY_OK;
-    n_ok += lrnn_model_file_ints(f, name, INT64_MIN, INT64_MAX, &array, why, sizeof(why)) ==
-            LRNN_KEY_OK;
-    n_ok += lrnn_model_file_float(f, name, -1e308, 1e308, &f64, why, sizeof(why)) == LRNN_KEY_OK;
-    n_ok += lrnn_model_file_floats(f, name, -1e308, 1e308, &array, why, sizeof(why)) == LRNN_KEY_OK;
+    n_ok += model_file_int(f, name, INT64_MIN, INT64_MAX, &i64, why, sizeof(why)) == KEY_OK;
+    n_ok += model_file_ints(f, name, INT64_MIN, INT64_MAX, &array, why, sizeof(why)) == KEY_OK;
+    n_ok += model_file_float(f, name, -1e308, 1e308, &f64, why, sizeof(why)) == KEY_OK;
+    n_ok += model_file_floats(f, name, -1e308, 1e308, &array, why, sizeof(why)) == KEY_OK;
     ok = ok && n_ok <= 1 && (n_ok == 1 || !is_plain) && (array == NULL || array == key);
 
     for (size_t i = 0; ok && i <= key->n; ++i) {
-        lrnn_model_key_int(key, i);
-        lrnn_model_key_float(key, i);
-        lrnn_model_key_bool(key, i);
-        ok = text_inside(lrnn_model_key_text(key, i), begin, end);
+        model_key_int(key, i);
+        model_key_float(key, i);
+        model_key_bool(key, i);
+        ok = text_inside(model_key_text(key, i), begin, end);
     }
     free(name);
     return ok || broken(err, err_size, "a key of type %s is not what it seems",
-                         lrnn_gguf_type_name(key->type));
+                         gguf_index_type_name(key->type));
 }
 
-static bool walk_tensor(struct lrnn_model_file * f, const struct lrnn_model_tensor * t, char * err,
-        size_t err_size) {
+static bool walk_tensor(
+        struct model_file * f, const struct model_tensor * t, char * err, size_t err_size) {
     size_t                size;
-    const unsigned char * begin = lrnn_model_file_bytes(f, &size);
+    const unsigned char * begin = model_file_bytes(f, &size);
 
     if (t->data != begin + t->offset || t->offset > size || t->size > size - t->offset ||
-            t->offset % lrnn_model_file_alignment(f) != 0) {
+            t->offset % model_file_alignment(f) != 0) {
         return broken(err, err_size, "tensor '%s' lies outside the file", t->name);
     }
     // the size in double, where nothing wraps
@@ -97,8 +95,8 @@ static bool walk_tensor(struct lrnn_model_file * f, const struct lrnn_model_tens
         return broken(err, err_size, "tensor '%s' has %zu bytes, but its shape has %.0f", t->name,
                 t->size, bytes);
     }
-    if (lrnn_model_file_find_tensor(f, t->name) != t || t->used ||
-            lrnn_model_file_use_tensor(f, t->name) != t || !t->used) {
+    if (model_file_find_tensor(f, t->name) != t || t->used ||
+            model_file_use_tensor(f, t->name) != t || !t->used) {
         return broken(err, err_size, "tensor '%s' is not found by its name", t->name);
     }
     return true;
@@ -110,9 +108,9 @@ static void no_log(enum ggml_log_level level, const char * text, void * user) {
     (void) user;
 }
 
-static bool walk_like_ggml(struct lrnn_model_file * f, char * err, size_t err_size) {
+static bool walk_like_ggml(struct model_file * f, char * err, size_t err_size) {
     size_t       size;
-    const void * bytes = lrnn_model_file_bytes(f, &size);
+    const void * bytes = model_file_bytes(f, &size);
     ggml_log_set(no_log, NULL);
     struct gguf_context * gguf =
             gguf_init_from_buffer(bytes, size, (struct gguf_init_params) { .no_alloc = true });
@@ -120,19 +118,19 @@ static bool walk_like_ggml(struct lrnn_model_file * f, char * err, size_t err_si
     if (gguf == NULL) {
         return broken(err, err_size, "ggml refuses the file");
     }
-    bool ok = gguf_get_alignment(gguf) == lrnn_model_file_alignment(f) &&
-              (size_t) gguf_get_n_kv(gguf) == lrnn_model_file_n_keys(f) &&
-              (size_t) gguf_get_n_tensors(gguf) == lrnn_model_file_n_tensors(f);
-    for (size_t i = 0; ok && i < lrnn_model_file_n_keys(f); ++i) {
-        const struct lrnn_model_key * key  = lrnn_model_file_key(f, i);
-        const enum gguf_type          type = gguf_get_kv_type(gguf, (int64_t) i);
-        ok = lrnn_text_is(key->name, gguf_get_key(gguf, (int64_t) i)) &&
+    bool ok = gguf_get_alignment(gguf) == model_file_alignment(f) &&
+              (size_t) gguf_get_n_kv(gguf) == model_file_n_keys(f) &&
+              (size_t) gguf_get_n_tensors(gguf) == model_file_n_tensors(f);
+    for (size_t i = 0; ok && i < model_file_n_keys(f); ++i) {
+        const struct model_key * key  = model_file_key(f, i);
+        const enum gguf_type     type = gguf_get_kv_type(gguf, (int64_t) i);
+        ok                            = slice_is(key->name, gguf_get_key(gguf, (int64_t) i)) &&
              key->is_array == (type == GGUF_TYPE_ARRAY) &&
              key->type == (key->is_array ? gguf_get_arr_type(gguf, (int64_t) i) : type) &&
              key->n == (key->is_array ? gguf_get_arr_n(gguf, (int64_t) i) : 1);
     }
-    for (size_t i = 0; ok && i < lrnn_model_file_n_tensors(f); ++i) {
-        const struct lrnn_model_tensor * t = lrnn_model_file_tensor(f, i);
+    for (size_t i = 0; ok && i < model_file_n_tensors(f); ++i) {
+        const struct model_tensor * t = model_file_tensor(f, i);
         ok = strcmp(t->name, gguf_get_tensor_name(gguf, (int64_t) i)) == 0 &&
              t->type == gguf_get_tensor_type(gguf, (int64_t) i) &&
              t->size == gguf_get_tensor_size(gguf, (int64_t) i) &&
@@ -143,25 +141,25 @@ static bool walk_like_ggml(struct lrnn_model_file * f, char * err, size_t err_si
     return ok || broken(err, err_size, "ggml reads the file differently");
 }
 
-bool model_file_walk(struct lrnn_model_file * f, char * err, size_t err_size) {
-    for (size_t i = 0; i < lrnn_model_file_n_keys(f); ++i) {
-        if (!walk_key(f, lrnn_model_file_key(f, i), err, err_size)) {
+bool model_file_walk(struct model_file * f, char * err, size_t err_size) {
+    for (size_t i = 0; i < model_file_n_keys(f); ++i) {
+        if (!walk_key(f, model_file_key(f, i), err, err_size)) {
             return false;
         }
     }
-    for (size_t i = 0; i < lrnn_model_file_n_tensors(f); ++i) {
-        if (!walk_tensor(f, lrnn_model_file_tensor(f, i), err, err_size)) {
+    for (size_t i = 0; i < model_file_n_tensors(f); ++i) {
+        if (!walk_tensor(f, model_file_tensor(f, i), err, err_size)) {
             return false;
         }
     }
-    if (!lrnn_model_file_all_used(f, err, err_size)) { // walk_tensor used them all
+    if (!model_file_all_used(f, err, err_size)) { // walk_tensor used them all
         return false;
     }
-    if (lrnn_model_file_find_key(f, "") != NULL || lrnn_model_file_find_tensor(f, "") != NULL ||
-            lrnn_model_file_key(f, lrnn_model_file_n_keys(f)) != NULL ||
-            lrnn_model_file_tensor(f, lrnn_model_file_n_tensors(f)) != NULL) {
+    if (model_file_find_key(f, "") != NULL || model_file_find_tensor(f, "") != NULL ||
+            model_file_key(f, model_file_n_keys(f)) != NULL ||
+            model_file_tensor(f, model_file_n_tensors(f)) != NULL) {
         return broken(err, err_size, "something is found that is not there");
     }
-    lrnn_model_file_identity(f); // reads both ends of every tensor
+    model_file_identity(f); // reads both ends of every tensor
     return walk_like_ggml(f, err, err_size);
 }

@@ -11,7 +11,7 @@ extern "C" {
 // Reads every key in every way and every tensor's ends; looks every name up; asks ggml's own
 // reader, which is less strict, for its opinion of the same bytes. False with a sentence if
 // something does not hold.
-bool model_file_walk(struct lrnn_model_file * f, char * err, size_t err_size);
+bool model_file_walk(struct model_file * f, char * err, size_t err_size);
 
 #ifdef __cplusplus
 }

@@ -169,8 +169,8 @@ static void test_model(struct bench * b, const char * name) {
         { .n_gpu_layers = 1, .devices = b->names[0] },
         { .n_gpu_layers = 2, .devices = b->names[1] },
         { .n_gpu_layers = -1, .devices = b->names[0] },
-        { .n_gpu_layers = n_layer + 1, .devices = b->both, .split = "1,1" },
-        { .n_gpu_layers = n_layer, .devices = b->both, .split = "0,1" },
+        { .n_gpu_layers = n_layer + 1, .devices = b->both, .tensor_split = "1,1" },
+        { .n_gpu_layers = n_layer, .devices = b->both, .tensor_split = "0,1" },
         { .n_gpu_layers = -1 },
     };
     for (size_t i = 0; i < sizeof(placements) / sizeof(placements[0]); ++i) {
@@ -180,7 +180,7 @@ static void test_model(struct bench * b, const char * name) {
         p.log                         = on_log;
         p.log_user                    = &log;
         p.progress                    = on_progress;
-        p.user                        = &done;
+        p.progress_user               = &done;
         struct lrnn_model * model     = lrnn_model_load(g->path, &p, err, sizeof(err));
         if (!test_check(b->t, model != NULL, "%s: %s", name, err)) {
             continue;
@@ -220,8 +220,8 @@ static void test_model(struct bench * b, const char * name) {
 }
 
 // A watcher sees the same values wherever they are: k of every layer, summed.
-static bool add_keys(const struct lrnn_watched * w, void * user) {
-    const struct lrnn_watched_tensor * k = lrnn_watched_get(w, "k");
+static bool add_keys(const struct lrnn_trace_event * w, void * user) {
+    const struct lrnn_trace_tensor * k = lrnn_trace_find(w, "k");
     for (int64_t i = 0; k != NULL && i < k->ne[0] * k->ne[1] * k->ne[2] * k->ne[3]; ++i) {
         *(double *) user += (double) k->data[i] * (double) (i + 1);
     }
@@ -233,12 +233,13 @@ static void test_watch(struct bench * b) {
     double                sum[2] = { 0.0, 0.0 };
     for (int i = 0; i < 2; ++i) {
         const struct lrnn_model_params   place = { .n_gpu_layers = -i, .devices = b->both };
-        const struct lrnn_session_params p     = {
-                .n_threads = 1, .watch_what = LRNN_WATCH_SCANS, .watch = add_keys, .watch_user = &sum[i]
-        };
-        char                  err[512];
-        struct lrnn_model *   model = lrnn_model_load(g->path, &place, err, sizeof(err));
-        struct lrnn_session * s =
+        const struct lrnn_session_params p     = { .n_threads = 1,
+                .trace_kinds                                  = LRNN_TRACE_SCANS,
+                .trace                                        = add_keys,
+                .trace_user                                   = &sum[i] };
+        char                             err[512];
+        struct lrnn_model *              model = lrnn_model_load(g->path, &place, err, sizeof(err));
+        struct lrnn_session *            s =
                 model != NULL ? lrnn_session_new(model, &p, err, sizeof(err)) : NULL;
         struct result r = { 0 };
         if (test_check(b->t, s != NULL, "%s", err)) {
@@ -268,7 +269,7 @@ static void test_refusals(struct bench * b) {
         const struct lrnn_model_params p = {
             .n_gpu_layers = -1,
             .devices      = cases[i].devices != NULL ? cases[i].devices : b->both,
-            .split        = cases[i].split,
+            .tensor_split = cases[i].split,
         };
         test_check(b->t,
                 !lrnn_model_params_check(&p, err, sizeof(err)) &&

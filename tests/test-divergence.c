@@ -100,16 +100,17 @@ static struct lrnn_session * open_session(
 }
 
 static bool quantize(const char * path, enum ggml_type type) {
-    char                     err[512] = "";
-    struct quantize_plan     plan     = { 0 };
-    struct quantize_params   params   = { .type = type, .n_threads = 1 };
-    struct lrnn_model_file * file     = lrnn_model_file_open(path, err, sizeof(err));
-    const bool               ok       = file != NULL &&
-                    quantize_plan_make(&plan, file, &params, err, sizeof(err)) == QUANTIZE_OK &&
-                    quantize_run(&plan, file, &params, QUANTIZED, NULL, NULL, err, sizeof(err)) ==
-                            QUANTIZE_OK;
+    char                   err[512] = "";
+    struct quantize_plan   plan     = { 0 };
+    struct quantize_params params   = { .type = type, .n_threads = 1 };
+    struct model_file *    file     = model_file_open(path, err, sizeof(err));
+    const bool             ok =
+            file != NULL &&
+            quantize_plan_make(&plan, file, &params, err, sizeof(err)) == LRNN_QUANTIZE_OK &&
+            quantize_run(&plan, file, &params, QUANTIZED, NULL, NULL, err, sizeof(err)) ==
+                    LRNN_QUANTIZE_OK;
     quantize_plan_free(&plan);
-    lrnn_model_file_free(file);
+    model_file_free(file);
     return ok;
 }
 

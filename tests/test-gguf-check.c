@@ -37,29 +37,29 @@ static void write_seed(struct craft * c) {
 }
 
 static void refused(struct craft * c, const char * sentence) {
-    char                     err[512] = "";
-    char                     want[512];
-    unsigned char *          block;
-    struct lrnn_model_file * f = open_bytes(&c->b, &block, err, sizeof(err));
+    char                err[512] = "";
+    char                want[512];
+    unsigned char *     block;
+    struct model_file * f = open_bytes(&c->b, &block, err, sizeof(err));
     snprintf(want, sizeof(want), "f.gguf: %s", sentence);
     test_check(c->t, f == NULL, "accepted, expected: %s", want);
     test_check(c->t, f != NULL || strcmp(err, want) == 0, "said: %s\n    expected: %s", err, want);
-    lrnn_model_file_free(f);
+    model_file_free(f);
     free(block);
     write_seed(c);
 }
 
 static void accepted(struct craft * c, const char * warning) {
-    char                     err[512] = "";
-    unsigned char *          block;
-    struct lrnn_model_file * f = open_bytes(&c->b, &block, err, sizeof(err));
+    char                err[512] = "";
+    unsigned char *     block;
+    struct model_file * f = open_bytes(&c->b, &block, err, sizeof(err));
     if (test_check(c->t, f != NULL, "refused: %s", err)) {
-        const char * found = lrnn_model_file_warning(f);
+        const char * found = model_file_warning(f);
         test_check(c->t, strcmp(found != NULL ? found : "", warning) == 0,
                 "warned: %s; expected: %s", found, warning);
         test_check(c->t, model_file_walk(f, err, sizeof(err)), "accepted, but %s", err);
     }
-    lrnn_model_file_free(f);
+    model_file_free(f);
     free(block);
     write_seed(c);
 }
@@ -397,12 +397,12 @@ static void check_truncation(struct test * t) {
     put_sample(&b);
     const size_t n = b.n;
     for (b.n = 0; b.n < n; ++b.n) {
-        char                     err[512] = "";
-        unsigned char *          block;
-        struct lrnn_model_file * f = open_bytes(&b, &block, err, sizeof(err));
+        char                err[512] = "";
+        unsigned char *     block;
+        struct model_file * f = open_bytes(&b, &block, err, sizeof(err));
         test_check(t, f == NULL, "accepted %zu of %zu bytes", b.n, n);
         test_check(t, strncmp(err, "f.gguf: ", 8) == 0, "%zu of %zu bytes: %s", b.n, n, err);
-        lrnn_model_file_free(f);
+        model_file_free(f);
         free(block);
     }
     free(b.data);
@@ -419,8 +419,8 @@ static void check_mutations(struct test * t) {
         for (unsigned v = 0; v < 256; ++v) {
             char            err[512] = "";
             unsigned char * block;
-            b.data[i]                  = (unsigned char) v;
-            struct lrnn_model_file * f = open_bytes(&b, &block, err, sizeof(err));
+            b.data[i]             = (unsigned char) v;
+            struct model_file * f = open_bytes(&b, &block, err, sizeof(err));
             if (f != NULL) {
                 test_check(t, model_file_walk(f, err, sizeof(err)),
                         "byte %zu = %u: accepted, but %s", i, v, err);
@@ -429,7 +429,7 @@ static void check_mutations(struct test * t) {
                 test_check(t, strncmp(err, "f.gguf: ", 8) == 0 && v != before, "byte %zu = %u: %s",
                         i, v, err);
             }
-            lrnn_model_file_free(f);
+            model_file_free(f);
             free(block);
         }
         b.data[i] = before;
@@ -457,11 +457,11 @@ static void check_many(struct test * t) {
     }
     put_padding(&b, 32);
     put_zeros(&b, 32 * N_TENSORS);
-    struct lrnn_model_file * f = open_bytes(&b, &block, err, sizeof(err));
+    struct model_file * f = open_bytes(&b, &block, err, sizeof(err));
     if (test_check(t, f != NULL, "refused: %s", err)) {
         test_check(t, model_file_walk(f, err, sizeof(err)), "accepted, but %s", err);
     }
-    lrnn_model_file_free(f);
+    model_file_free(f);
     free(block);
     free(b.data);
 }

@@ -168,7 +168,7 @@ static bool acc_holds(const struct acc * a, int n_adds) {
 static bool is_refused(struct test * t, struct acc * a, ggml_backend_sched_t sched,
         const char * what, const char * word_1, const char * word_2) {
     char       err[512] = "";
-    const bool ok       = lrnn_graph_alloc(sched, a->graph, err, sizeof(err));
+    const bool ok       = graph_alloc(sched, a->graph, err, sizeof(err));
     return test_check(t, !ok, "%s is accepted", what) &&
            test_check(t, strstr(err, word_1) != NULL && strstr(err, word_2) != NULL,
                    "%s: the message does not name %s and %s: %s", what, word_1, word_2, err);
@@ -177,8 +177,8 @@ static bool is_refused(struct test * t, struct acc * a, ggml_backend_sched_t sch
 static bool is_accepted(
         struct test * t, struct acc * a, ggml_backend_sched_t sched, const char * what) {
     char err[512] = "";
-    return test_check(t, lrnn_graph_alloc(sched, a->graph, err, sizeof(err)), "%s is refused: %s",
-                   what, err) &&
+    return test_check(t, graph_alloc(sched, a->graph, err, sizeof(err)), "%s is refused: %s", what,
+                   err) &&
            test_check(t, ggml_backend_sched_graph_compute(sched, a->graph) == GGML_STATUS_SUCCESS,
                    "%s: compute failed", what);
 }
@@ -204,21 +204,20 @@ static void test_misplaced(struct test * t, ggml_backend_sched_t sched, ggml_bac
             ggml_set_name(state, "acc");
             acc_expand(&a, y);
 
-            char                      err[512] = "";
-            struct lrnn_graph_scans * scans    = lrnn_graph_scans_find(a.graph, err, sizeof(err));
+            char                 err[512] = "";
+            struct graph_scans * scans    = graph_scans_find(a.graph, err, sizeof(err));
             if (!test_check(t, scans != NULL, "%s: %s", what, err)) {
                 break;
             }
             ggml_backend_sched_reset(sched);
             if (pinned) {
-                test_check(t, lrnn_graph_scans_pin(scans, sched, err, sizeof(err)), "%s: %s", what,
-                        err);
+                test_check(t, graph_scans_pin(scans, sched, err, sizeof(err)), "%s: %s", what, err);
             } else if (!drift) {
                 ggml_backend_sched_set_tensor_backend(sched, op, away);
             }
             test_check(
                     t, ggml_backend_sched_alloc_graph(sched, a.graph), "%s: not allocated", what);
-            const bool ok = lrnn_graph_scans_verify(scans, sched, err, sizeof(err));
+            const bool ok = graph_scans_verify(scans, sched, err, sizeof(err));
             if (pinned) {
                 test_check(t, ok, "%s, then pinned: %s", what, err);
                 test_check(t, ggml_backend_sched_get_tensor_backend(sched, op) == home,
@@ -246,7 +245,7 @@ static void test_misplaced(struct test * t, ggml_backend_sched_t sched, ggml_bac
             test_check(t, acc_holds(&a, pinned ? 2 : 0), "%s: the update is %s", what,
                     pinned ? "lost" : "not lost: no case for the check");
 
-            lrnn_graph_scans_free(scans);
+            graph_scans_free(scans);
         }
         ggml_backend_sched_reset(sched);
         acc_free(&a);
@@ -264,18 +263,18 @@ static void test_shared_memory(
         struct ggml_tensor * op = acc_scan(&a, a.state, "op");
         acc_expand(&a, op);
 
-        char                      err[512] = "";
-        struct lrnn_graph_scans * scans    = lrnn_graph_scans_find(a.graph, err, sizeof(err));
+        char                 err[512] = "";
+        struct graph_scans * scans    = graph_scans_find(a.graph, err, sizeof(err));
         if (test_check(t, scans != NULL, "shared memory: %s", err)) {
             ggml_backend_sched_reset(sched);
             ggml_backend_sched_set_tensor_backend(sched, op, n == 0 ? cpu_1 : cpu_2);
             test_check(t, ggml_backend_sched_alloc_graph(sched, a.graph),
                     "shared memory: not allocated");
-            test_check(t, lrnn_graph_scans_verify(scans, sched, err, sizeof(err)),
-                    "shared memory: %s", err);
+            test_check(t, graph_scans_verify(scans, sched, err, sizeof(err)), "shared memory: %s",
+                    err);
             ggml_backend_sched_graph_compute(sched, a.graph);
             test_check(t, acc_holds(&a, n + 1), "shared memory: the update is lost");
-            lrnn_graph_scans_free(scans);
+            graph_scans_free(scans);
         }
     }
     acc_free(&a);

@@ -335,7 +335,7 @@ static struct net_result * net_run(struct test * t, const struct place * place, 
                 ok = ggml_gallocr_alloc_graph(galloc, net.graph);
             } else {
                 char err[512] = "";
-                ok            = lrnn_graph_alloc(place->sched, net.graph, err, sizeof(err));
+                ok            = graph_alloc(place->sched, net.graph, err, sizeof(err));
                 test_check(t, ok, "%s, step %d: refused: %s", place->name, n, err);
                 test_check(t,
                         !ok || !place->crosses || ggml_backend_sched_get_n_splits(place->sched) > 3,

@@ -6,7 +6,8 @@
 // once, and importance does not depend on how tokens are cut into calls.
 
 #include "golden.h"
-#include "eval/importance.h"
+#include "file/imatrix.h"
+#include "lrnn.h"
 #include "file/model-file.h"
 #include "file/quantize-policy.h"
 #include "util.h"
@@ -17,15 +18,17 @@
 #include <string.h>
 
 static bool collect(const struct golden * g, struct lrnn_model * model, int64_t cut,
-        struct importance * im, char * err, size_t err_size) {
-    *im                      = (struct importance) { .model = model };
-    struct lrnn_session * s  = lrnn_session_new(model,
-             &(struct lrnn_session_params) { .n_threads = 1,
-                     .watch_what                        = LRNN_WATCH_MATRICES,
-                     .watch                             = importance_watch,
-                     .watch_user                        = im },
-             err, err_size);
-    bool                  ok = s != NULL;
+        struct imatrix * im, char * err, size_t err_size) {
+    static const char     path[]    = "test-importance.gguf";
+    struct lrnn_imatrix * collected = lrnn_imatrix_new(model);
+    *im                             = (struct imatrix) { 0 };
+    struct lrnn_session * s         = lrnn_session_new(model,
+                    &(struct lrnn_session_params) { .n_threads = 1,
+                            .trace_kinds                       = LRNN_TRACE_MATRICES,
+                            .trace                             = lrnn_imatrix_collect,
+                            .trace_user                        = collected },
+                    err, err_size);
+    bool                  ok        = s != NULL;
     for (int64_t at = 0; at < g->n_tokens && ok; at += cut) {
         const int64_t n = cut < g->n_tokens - at ? cut : g->n_tokens - at;
         ok              = lrnn_eval(s,
@@ -34,11 +37,15 @@ static bool collect(const struct golden * g, struct lrnn_model * model, int64_t 
                              1, err, err_size);
     }
     lrnn_session_free(s);
+    ok = ok && lrnn_imatrix_save(collected, path, "golden", 1, g->n_tokens, err, err_size) &&
+         imatrix_read(im, path, err, err_size);
+    lrnn_imatrix_free(collected);
+    remove(path);
     return ok;
 }
 
-static const float * tensor_of(const struct lrnn_model_file * f, const char * name) {
-    const struct lrnn_model_tensor * t = lrnn_model_file_find_tensor(f, name);
+static const float * tensor_of(const struct model_file * f, const char * name) {
+    const struct model_tensor * t = model_file_find_tensor(f, name);
     return t != NULL ? t->data : NULL;
 }
 
@@ -71,10 +78,10 @@ int main(void) {
         return test_end(&t, "test-importance");
     }
     for (int i = 0; i < list.n; ++i) {
-        const struct golden *    g     = &list.models[i];
-        struct lrnn_model_file * file  = lrnn_model_file_open(g->path, err, sizeof(err));
-        struct lrnn_model *      model = lrnn_model_load(g->path, NULL, err, sizeof(err));
-        struct importance        im, again;
+        const struct golden * g     = &list.models[i];
+        struct model_file *   file  = model_file_open(g->path, err, sizeof(err));
+        struct lrnn_model *   model = lrnn_model_load(g->path, NULL, err, sizeof(err));
+        struct imatrix        im, again;
         test_check(&t,
                 collect(g, model, g->n_tokens, &im, err, sizeof(err)) &&
                         collect(g, model, 5, &again, err, sizeof(err)),
@@ -83,14 +90,14 @@ int main(void) {
         // what is collected: all matrices of the file but the embedding, unless it is the output as
         // well, and copies that llama.cpp puts into layer 0 of RWKV-7 and nobody reads
         int64_t n_expected = 0;
-        for (size_t j = 0; j < lrnn_model_file_n_tensors(file); ++j) {
-            const struct lrnn_model_tensor * w      = lrnn_model_file_tensor(file, j);
-            const bool                       lookup = strcmp(w->name, "token_embd.weight") == 0 &&
+        for (size_t j = 0; j < model_file_n_tensors(file); ++j) {
+            const struct model_tensor * w      = model_file_tensor(file, j);
+            const bool                  lookup = strcmp(w->name, "token_embd.weight") == 0 &&
                                 tensor_of(file, "output.weight") != NULL;
             const bool unread = strncmp(w->name, "blk.0.time_mix_v", 16) == 0 &&
                                 strlen(w->name) == strlen("blk.0.time_mix_v1.weight");
             const bool wanted = quantize_role_of(w->name) != QUANTIZE_VECTOR && !lookup && !unread;
-            const struct imatrix_entry * e = imatrix_find(&im.imatrix, w->name);
+            const struct imatrix_entry * e = imatrix_find(&im, w->name);
             n_expected += wanted;
             if (!test_check(&t, (e != NULL) == wanted, "%s: %s is %s", g->name, w->name,
                         wanted ? "missing" : "there") ||
@@ -111,25 +118,25 @@ int main(void) {
                         w->name);
                 n_matrices++;
             }
-            const struct imatrix_entry * b = imatrix_find(&again.imatrix, w->name);
+            const struct imatrix_entry * b = imatrix_find(&again, w->name);
             for (int64_t k = 0; b != NULL && k < e->n_per_row * e->n_matrices; ++k) {
                 test_bound(&t, &cuts, fabs(e->sum2[k] - b->sum2[k]) / (e->sum2[k] + 1e-3), w->name);
             }
         }
-        test_check(&t, im.imatrix.n_entries == n_expected, "%s: %d entries, expected %d", g->name,
-                im.imatrix.n_entries, (int) n_expected);
-        n_weights += im.imatrix.n_entries;
+        test_check(&t, im.n_entries == n_expected, "%s: %d entries, expected %d", g->name,
+                im.n_entries, (int) n_expected);
+        n_weights += im.n_entries;
 
         const float * embd = tensor_of(file, "token_embd.weight");
         const float * norm = tensor_of(file, "blk.0.attn_norm.weight");
         double        eps  = 0.0;
         const bool    rms  = tensor_of(file, "blk.0.attn_norm.bias") == NULL && norm != NULL &&
-                         lrnn_model_file_float(file, "lrnn.norm_epsilon", 0.0, 1.0, &eps, err,
-                                 sizeof(err)) == LRNN_KEY_OK;
+                         model_file_float(file, "lrnn.norm_epsilon", 0.0, 1.0, &eps, err,
+                                 sizeof(err)) == KEY_OK;
         static const char * const FIRST[] = { "blk.0.attn_q.weight", "blk.0.ssm_in.weight",
             "blk.0.attn_v.weight", "blk.0.ssm_beta.weight" };
         for (size_t k = 0; rms && k < sizeof(FIRST) / sizeof(FIRST[0]); ++k) {
-            const struct imatrix_entry * e = imatrix_find(&im.imatrix, FIRST[k]);
+            const struct imatrix_entry * e = imatrix_find(&im, FIRST[k]);
             double                       sums[256];
             if (e != NULL) {
                 sums_by_hand(g, embd, norm, eps, e->n_per_row, sums);
@@ -139,10 +146,10 @@ int main(void) {
                 n_by_hand++;
             }
         }
-        imatrix_free(&im.imatrix);
-        imatrix_free(&again.imatrix);
+        imatrix_free(&im);
+        imatrix_free(&again);
         lrnn_model_free(model);
-        lrnn_model_file_free(file);
+        model_file_free(file);
     }
     test_check(&t, n_by_hand >= 20, "only %d products were computed by hand", n_by_hand);
     test_worst_print(&hand);

@@ -12,7 +12,7 @@
 // The text in memory that ends with its last byte, so that the address sanitizer sees a read beyond
 // it.
 static enum json_kind scan(const char * text, size_t size, const char * path,
-        struct json_value * value, struct lrnn_buffer * decoded, int64_t * n_lone,
+        struct json_value * value, struct buffer * decoded, int64_t * n_lone,
         struct json_error * error) {
     struct json_path paths[1];
     char *           copy = malloc(size > 0 ? size : 1);
@@ -289,7 +289,7 @@ static const struct {
 };
 
 static void test_paths(struct test * t) {
-    struct lrnn_buffer decoded = { 0 };
+    struct buffer decoded = { 0 };
     for (size_t i = 0; i < sizeof(PATHS) / sizeof(PATHS[0]); ++i) {
         const size_t      size = strlen(PATHS[i].text);
         struct json_path  path;
@@ -323,7 +323,7 @@ static void test_paths(struct test * t) {
                                       !json_string_is(v, PATHS[i].value, wanted - 1)),
                 "%s at %s: json_string_is disagrees", PATHS[i].text, PATHS[i].path);
     }
-    lrnn_buffer_free(&decoded);
+    buffer_free(&decoded);
 
     static const char * const bad[] = { "", ".", "a.", ".a", "a..b", "a.b.c.d.e.f.g.h.i" };
     for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); ++i) {
@@ -353,7 +353,7 @@ static void test_paths(struct test * t) {
 
 // "-", or the letter of the kind, followed by the value of a string in hexadecimal
 static void describe(
-        struct json_value v, const struct lrnn_buffer * decoded, char * out, size_t out_size) {
+        struct json_value v, const struct buffer * decoded, char * out, size_t out_size) {
     static const char letters[] = { '-', 'o', 'a', 's', 'n', 't', 'f', 'z' };
     size_t            n         = (size_t) snprintf(out, out_size, "%c", letters[v.kind]);
     for (size_t i = 0; v.kind == JSON_STRING && i < decoded->n && n + 3 < out_size; ++i) {
@@ -367,11 +367,11 @@ static void test_random(struct test * t) {
     if (file == NULL) {
         return;
     }
-    char *             text          = NULL;
-    char *             told          = NULL;
-    size_t             text_capacity = 0, told_capacity = 0;
-    struct lrnn_buffer decoded = { 0 };
-    int                n = 0, n_refused = 0;
+    char *        text          = NULL;
+    char *        told          = NULL;
+    size_t        text_capacity = 0, told_capacity = 0;
+    struct buffer decoded = { 0 };
+    int           n = 0, n_refused = 0;
     for (ssize_t size; (size = getline(&text, &text_capacity, file)) > 0 &&
                        getline(&told, &told_capacity, file) > 0;
             ++n) {
@@ -396,7 +396,7 @@ static void test_random(struct test * t) {
     }
     test_check(t, n >= 900, "%d documents in %s", n, LRNN_JSON_CASES);
     printf("random documents: %d, of which %d refused, as by Python's json\n", n, n_refused);
-    lrnn_buffer_free(&decoded);
+    buffer_free(&decoded);
     free(text);
     free(told);
     fclose(file);

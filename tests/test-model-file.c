@@ -16,18 +16,18 @@
 // Typed access
 //
 
-static void check_status(struct test * t, enum lrnn_key_status found, enum lrnn_key_status expected,
+static void check_status(struct test * t, enum key_status found, enum key_status expected,
         const char * err, const char * sentence) {
     char want[512];
     snprintf(want, sizeof(want), "f.gguf: %s", sentence);
     test_check(t, found == expected, "status %d, expected %d: %s", (int) found, (int) expected,
             sentence);
-    test_check(t, found == LRNN_KEY_OK || strcmp(err, want) == 0, "said: %s\n    expected: %s", err,
-            want);
+    test_check(
+            t, found == KEY_OK || strcmp(err, want) == 0, "said: %s\n    expected: %s", err, want);
 }
 
 // what put_sample wrote
-static void check_values(struct test * t, const struct lrnn_model_file * f) {
+static void check_values(struct test * t, const struct model_file * f) {
     static const struct {
         const char * key;
         int64_t      value;
@@ -44,151 +44,140 @@ static void check_values(struct test * t, const struct lrnn_model_file * f) {
     for (size_t i = 0; i < sizeof(INTS) / sizeof(INTS[0]); ++i) {
         const int64_t v     = INTS[i].value;
         int64_t       found = 0;
-        test_check(t,
-                lrnn_model_file_int(f, INTS[i].key, v, v, &found, err, sizeof(err)) == LRNN_KEY_OK,
+        test_check(t, model_file_int(f, INTS[i].key, v, v, &found, err, sizeof(err)) == KEY_OK,
                 "refused: %s", err);
         test_check(
                 t, found == v, "key %s is %" PRId64 ", expected %" PRId64, INTS[i].key, found, v);
     }
 
-    double           x    = 0.0;
-    bool             flag = false;
-    struct lrnn_text text = { "", 0 };
-    int              word = -1;
-    test_check(t,
-            lrnn_model_file_float(f, "f32", 0, 1, &x, err, sizeof(err)) == LRNN_KEY_OK && x == 0.5,
+    double       x    = 0.0;
+    bool         flag = false;
+    struct slice text = { "", 0 };
+    int          word = -1;
+    test_check(t, model_file_float(f, "f32", 0, 1, &x, err, sizeof(err)) == KEY_OK && x == 0.5,
             "f32 is %g", x);
     test_check(t,
-            lrnn_model_file_float(f, "f64", 0, 1e301, &x, err, sizeof(err)) == LRNN_KEY_OK &&
-                    x == 1e300,
+            model_file_float(f, "f64", 0, 1e301, &x, err, sizeof(err)) == KEY_OK && x == 1e300,
             "f64 is %g", x);
-    test_check(t, lrnn_model_file_bool(f, "bool", &flag, err, sizeof(err)) == LRNN_KEY_OK && flag,
+    test_check(t, model_file_bool(f, "bool", &flag, err, sizeof(err)) == KEY_OK && flag,
             "bool is false");
-    test_check(t, lrnn_model_file_text(f, "text", &text, err, sizeof(err)) == LRNN_KEY_OK,
-            "refused: %s", err);
-    test_check(t,
-            lrnn_text_is(text, "silu") && !lrnn_text_is(text, "sil") &&
-                    !lrnn_text_is(text, "silus"),
+    test_check(
+            t, model_file_text(f, "text", &text, err, sizeof(err)) == KEY_OK, "refused: %s", err);
+    test_check(t, slice_is(text, "silu") && !slice_is(text, "sil") && !slice_is(text, "silus"),
             "text is another");
     const char * const words[] = { "relu", "silu", NULL };
     test_check(t,
-            lrnn_model_file_choice(f, "text", words, &word, err, sizeof(err)) == LRNN_KEY_OK &&
-                    word == 1,
+            model_file_choice(f, "text", words, &word, err, sizeof(err)) == KEY_OK && word == 1,
             "choice is %d", word);
 
-    const struct lrnn_model_key * a = NULL;
-    if (test_check(t, lrnn_model_file_ints(f, "ints", -2, 3, &a, err, sizeof(err)) == LRNN_KEY_OK,
+    const struct model_key * a = NULL;
+    if (test_check(t, model_file_ints(f, "ints", -2, 3, &a, err, sizeof(err)) == KEY_OK,
                 "refused: %s", err)) {
         test_check(t,
-                a->n == 3 && lrnn_model_key_int(a, 0) == 1 && lrnn_model_key_int(a, 1) == -2 &&
-                        lrnn_model_key_int(a, 2) == 3 && lrnn_model_key_int(a, 3) == 0,
+                a->n == 3 && model_key_int(a, 0) == 1 && model_key_int(a, 1) == -2 &&
+                        model_key_int(a, 2) == 3 && model_key_int(a, 3) == 0,
                 "ints differ");
     }
-    if (test_check(t,
-                lrnn_model_file_floats(f, "floats", -2, 1, &a, err, sizeof(err)) == LRNN_KEY_OK,
+    if (test_check(t, model_file_floats(f, "floats", -2, 1, &a, err, sizeof(err)) == KEY_OK,
                 "refused: %s", err)) {
         test_check(t,
-                a->n == 3 && lrnn_model_key_float(a, 0) == 0.5 &&
-                        lrnn_model_key_float(a, 1) == -2.0 &&
-                        lrnn_model_key_float(a, 2) == (double) 1e-5f &&
-                        lrnn_model_key_float(a, 3) == 0.0,
+                a->n == 3 && model_key_float(a, 0) == 0.5 && model_key_float(a, 1) == -2.0 &&
+                        model_key_float(a, 2) == (double) 1e-5f && model_key_float(a, 3) == 0.0,
                 "floats differ");
     }
-    if (test_check(t, lrnn_model_file_bools(f, "bools", &a, err, sizeof(err)) == LRNN_KEY_OK,
-                "refused: %s", err)) {
+    if (test_check(t, model_file_bools(f, "bools", &a, err, sizeof(err)) == KEY_OK, "refused: %s",
+                err)) {
         test_check(t,
-                a->n == 2 && !lrnn_model_key_bool(a, 0) && lrnn_model_key_bool(a, 1) &&
-                        !lrnn_model_key_bool(a, 2),
+                a->n == 2 && !model_key_bool(a, 0) && model_key_bool(a, 1) && !model_key_bool(a, 2),
                 "bools differ");
     }
-    if (test_check(t, lrnn_model_file_texts(f, "texts", &a, err, sizeof(err)) == LRNN_KEY_OK,
-                "refused: %s", err)) {
+    if (test_check(t, model_file_texts(f, "texts", &a, err, sizeof(err)) == KEY_OK, "refused: %s",
+                err)) {
         test_check(t,
-                a->n == 3 && lrnn_text_is(lrnn_model_key_text(a, 0), "a") &&
-                        lrnn_text_is(lrnn_model_key_text(a, 1), "") &&
-                        lrnn_text_is(lrnn_model_key_text(a, 2), "größe") &&
-                        lrnn_text_is(lrnn_model_key_text(a, 3), ""),
+                a->n == 3 && slice_is(model_key_text(a, 0), "a") &&
+                        slice_is(model_key_text(a, 1), "") &&
+                        slice_is(model_key_text(a, 2), "größe") &&
+                        slice_is(model_key_text(a, 3), ""),
                 "texts differ");
     }
 }
 
 // Absent, another type, out of range: each has its sentence, and the default survives.
-static void check_refusals(struct test * t, const struct lrnn_model_file * f) {
+static void check_refusals(struct test * t, const struct model_file * f) {
     static const struct {
-        const char *         key;
-        int64_t              min, max;
-        enum lrnn_key_status status;
-        const char *         sentence;
+        const char *    key;
+        int64_t         min, max;
+        enum key_status status;
+        const char *    sentence;
     } INTS[] = {
-        { "none", 0, 9, LRNN_KEY_ABSENT, "key 'none' is missing, expected an integer" },
-        { "text", 0, 9, LRNN_KEY_BAD, "key 'text' is of type string, expected an integer" },
-        { "f32", 0, 9, LRNN_KEY_BAD, "key 'f32' is of type f32, expected an integer" },
-        { "bool", 0, 9, LRNN_KEY_BAD, "key 'bool' is of type bool, expected an integer" },
-        { "ints", 0, 9, LRNN_KEY_BAD, "key 'ints' is an array of i32, expected an integer" },
-        { "i32", 0, 9, LRNN_KEY_BAD, "key 'i32' is -7, expected 0 to 9" },
-        { "u8", 0, 199, LRNN_KEY_BAD, "key 'u8' is 200, expected 0 to 199" },
-        { "u64", 0, INT64_MAX, LRNN_KEY_BAD,
+        { "none", 0, 9, KEY_ABSENT, "key 'none' is missing, expected an integer" },
+        { "text", 0, 9, KEY_BAD, "key 'text' is of type string, expected an integer" },
+        { "f32", 0, 9, KEY_BAD, "key 'f32' is of type f32, expected an integer" },
+        { "bool", 0, 9, KEY_BAD, "key 'bool' is of type bool, expected an integer" },
+        { "ints", 0, 9, KEY_BAD, "key 'ints' is an array of i32, expected an integer" },
+        { "i32", 0, 9, KEY_BAD, "key 'i32' is -7, expected 0 to 9" },
+        { "u8", 0, 199, KEY_BAD, "key 'u8' is 200, expected 0 to 199" },
+        { "u64", 0, INT64_MAX, KEY_BAD,
                 "key 'u64' is 9223372036854775808, expected 0 to 9223372036854775807" },
     };
     static const struct {
-        const char *         key;
-        enum lrnn_key_status status;
-        const char *         sentence;
+        const char *    key;
+        enum key_status status;
+        const char *    sentence;
     } ARRAYS[] = {
-        { "none", LRNN_KEY_ABSENT, "key 'none' is missing, expected an array of integers" },
-        { "u8", LRNN_KEY_BAD, "key 'u8' is of type u8, expected an array of integers" },
-        { "ints", LRNN_KEY_BAD, "key 'ints' has element 1 = -2, expected 0 to 3" },
-        { "bools", LRNN_KEY_BAD, "key 'bools' is an array of bool, expected an array of integers" },
+        { "none", KEY_ABSENT, "key 'none' is missing, expected an array of integers" },
+        { "u8", KEY_BAD, "key 'u8' is of type u8, expected an array of integers" },
+        { "ints", KEY_BAD, "key 'ints' has element 1 = -2, expected 0 to 3" },
+        { "bools", KEY_BAD, "key 'bools' is an array of bool, expected an array of integers" },
     };
-    const struct lrnn_model_key * a        = NULL;
-    int64_t                       n        = 42;
-    double                        x        = 42.0;
-    bool                          flag     = true;
-    int                           word     = 42;
-    struct lrnn_text              text     = { NULL, 42 };
-    char                          err[512] = "";
+    const struct model_key * a        = NULL;
+    int64_t                  n        = 42;
+    double                   x        = 42.0;
+    bool                     flag     = true;
+    int                      word     = 42;
+    struct slice             text     = { NULL, 42 };
+    char                     err[512] = "";
     for (size_t i = 0; i < sizeof(INTS) / sizeof(INTS[0]); ++i) {
-        const enum lrnn_key_status status =
-                lrnn_model_file_int(f, INTS[i].key, INTS[i].min, INTS[i].max, &n, err, sizeof(err));
+        const enum key_status status =
+                model_file_int(f, INTS[i].key, INTS[i].min, INTS[i].max, &n, err, sizeof(err));
         check_status(t, status, INTS[i].status, err, INTS[i].sentence);
     }
     for (size_t i = 0; i < sizeof(ARRAYS) / sizeof(ARRAYS[0]); ++i) {
-        check_status(t, lrnn_model_file_ints(f, ARRAYS[i].key, 0, 3, &a, err, sizeof(err)),
+        check_status(t, model_file_ints(f, ARRAYS[i].key, 0, 3, &a, err, sizeof(err)),
                 ARRAYS[i].status, err, ARRAYS[i].sentence);
     }
-    check_status(t, lrnn_model_file_float(f, "f32", 1, 2, &x, err, sizeof(err)), LRNN_KEY_BAD, err,
+    check_status(t, model_file_float(f, "f32", 1, 2, &x, err, sizeof(err)), KEY_BAD, err,
             "key 'f32' is 0.5, expected 1 to 2");
-    check_status(t, lrnn_model_file_float(f, "u32", 1, 2, &x, err, sizeof(err)), LRNN_KEY_BAD, err,
+    check_status(t, model_file_float(f, "u32", 1, 2, &x, err, sizeof(err)), KEY_BAD, err,
             "key 'u32' is of type u32, expected f32 or f64");
-    check_status(t, lrnn_model_file_floats(f, "floats", 0, 1, &a, err, sizeof(err)), LRNN_KEY_BAD,
-            err, "key 'floats' has element 1 = -2, expected 0 to 1");
-    check_status(t, lrnn_model_file_floats(f, "bools", 0, 1, &a, err, sizeof(err)), LRNN_KEY_BAD,
-            err, "key 'bools' is an array of bool, expected an array of f32 or of f64");
-    check_status(t, lrnn_model_file_bool(f, "u8", &flag, err, sizeof(err)), LRNN_KEY_BAD, err,
+    check_status(t, model_file_floats(f, "floats", 0, 1, &a, err, sizeof(err)), KEY_BAD, err,
+            "key 'floats' has element 1 = -2, expected 0 to 1");
+    check_status(t, model_file_floats(f, "bools", 0, 1, &a, err, sizeof(err)), KEY_BAD, err,
+            "key 'bools' is an array of bool, expected an array of f32 or of f64");
+    check_status(t, model_file_bool(f, "u8", &flag, err, sizeof(err)), KEY_BAD, err,
             "key 'u8' is of type u8, expected bool");
-    check_status(t, lrnn_model_file_text(f, "texts", &text, err, sizeof(err)), LRNN_KEY_BAD, err,
+    check_status(t, model_file_text(f, "texts", &text, err, sizeof(err)), KEY_BAD, err,
             "key 'texts' is an array of string, expected string");
     const char * const words[] = { "relu", "elu", NULL };
-    check_status(t, lrnn_model_file_choice(f, "text", words, &word, err, sizeof(err)), LRNN_KEY_BAD,
-            err, "key 'text' is 'silu', expected one of 'relu', 'elu'");
+    check_status(t, model_file_choice(f, "text", words, &word, err, sizeof(err)), KEY_BAD, err,
+            "key 'text' is 'silu', expected one of 'relu', 'elu'");
     test_check(t, n == 42 && x == 42.0 && flag && word == 42 && text.size == 42 && a == NULL,
             "a default was overwritten");
 }
 
-static void check_tensors(struct test * t, struct lrnn_model_file * f) {
-    char                             err[512] = "";
-    const struct lrnn_model_tensor * w        = lrnn_model_file_use_tensor(f, "w");
+static void check_tensors(struct test * t, struct model_file * f) {
+    char                        err[512] = "";
+    const struct model_tensor * w        = model_file_use_tensor(f, "w");
     test_check(t,
             w != NULL && w->type == GGML_TYPE_Q8_0 && w->n_dims == 2 && w->ne[0] == 32 &&
                     w->ne[1] == 2 && w->ne[2] == 1 && w->ne[3] == 1 && w->size == 68,
             "w differs");
-    test_check(t, lrnn_model_file_use_tensor(f, "v") == NULL, "tensor 'v' was found");
-    test_check(t, !lrnn_model_file_all_used(f, err, sizeof(err)), "'bias' was not used");
+    test_check(t, model_file_use_tensor(f, "v") == NULL, "tensor 'v' was found");
+    test_check(t, !model_file_all_used(f, err, sizeof(err)), "'bias' was not used");
     test_check(t, strcmp(err, "f.gguf: found 1 tensor that this model does not have: 'bias'") == 0,
             "said: %s", err);
     test_check(t,
-            lrnn_model_file_use_tensor(f, "bias") != NULL &&
-                    lrnn_model_file_all_used(f, err, sizeof(err)),
+            model_file_use_tensor(f, "bias") != NULL && model_file_all_used(f, err, sizeof(err)),
             "said: %s", err);
 }
 
@@ -197,13 +186,13 @@ static void check_access(struct test * t) {
     unsigned char * block;
     char            err[512] = "";
     put_sample(&b);
-    struct lrnn_model_file * f = open_bytes(&b, &block, err, sizeof(err));
+    struct model_file * f = open_bytes(&b, &block, err, sizeof(err));
     if (test_check(t, f != NULL, "refused: %s", err)) {
         check_values(t, f);
         check_refusals(t, f);
         check_tensors(t, f);
     }
-    lrnn_model_file_free(f);
+    model_file_free(f);
     free(block);
     free(b.data);
 }
@@ -228,26 +217,26 @@ static void check_edges(struct test * t) {
     }
     put_padding(&b, 32);
     put_zeros(&b, 5 * 32);
-    struct lrnn_model_file * f = open_bytes(&b, &block, err, sizeof(err));
+    struct model_file * f = open_bytes(&b, &block, err, sizeof(err));
     if (test_check(t, f != NULL, "refused: %s", err)) {
         for (int i = 0; i < 4; ++i) {
-            double                     x = 0.0;
-            const enum lrnn_key_status status =
-                    lrnn_model_file_float(f, KEYS[i], -1e308, 1e308, &x, err, sizeof(err));
-            test_check(t, status == LRNN_KEY_BAD, "%08" PRIx32 " was accepted as %g", BITS[i], x);
+            double                x = 0.0;
+            const enum key_status status =
+                    model_file_float(f, KEYS[i], -1e308, 1e308, &x, err, sizeof(err));
+            test_check(t, status == KEY_BAD, "%08" PRIx32 " was accepted as %g", BITS[i], x);
         }
         test_check(t,
-                !lrnn_model_file_all_used(f, err, sizeof(err)) &&
+                !model_file_all_used(f, err, sizeof(err)) &&
                         strcmp(err,
                                 "f.gguf: found 5 tensors that this model does not have: 't0', 't1', 't2', ...") ==
                                 0,
                 "said: %s", err);
         char small[8] = "";
         test_check(t,
-                !lrnn_model_file_all_used(f, small, sizeof(small)) && strcmp(small, "f.gguf:") == 0,
+                !model_file_all_used(f, small, sizeof(small)) && strcmp(small, "f.gguf:") == 0,
                 "said: %s", small);
     }
-    lrnn_model_file_free(f);
+    model_file_free(f);
     free(block);
     free(b.data);
 }
@@ -273,14 +262,14 @@ static void check_identity(struct test * t) {
             unsigned char * block;
             char            err[512] = "";
             b.data[at[i]] ^= flip[i];
-            struct lrnn_model_file * f = open_bytes(&b, &block, err, sizeof(err));
+            struct model_file * f = open_bytes(&b, &block, err, sizeof(err));
             b.data[at[i]] ^= flip[i];
             if (test_check(t, f != NULL, "refused: %s", err)) {
-                const uint64_t id = lrnn_model_file_identity(f);
+                const uint64_t id = model_file_identity(f);
                 test_check(t, again == 0 || id == ids[i], "file %d has two identities", i);
                 ids[i] = id;
             }
-            lrnn_model_file_free(f);
+            model_file_free(f);
             free(block);
         }
         for (int j = 0; j < i; ++j) {
@@ -295,12 +284,12 @@ static void check_identity(struct test * t) {
 //
 
 static void refused_path(struct test * t, const char * path, const char * sentence) {
-    char                     err[512] = "";
-    char                     want[512];
-    struct lrnn_model_file * f = lrnn_model_file_open(path, err, sizeof(err));
+    char                err[512] = "";
+    char                want[512];
+    struct model_file * f = model_file_open(path, err, sizeof(err));
     snprintf(want, sizeof(want), "%s: %s", path, sentence);
     test_check(t, f == NULL && strcmp(err, want) == 0, "said: %s\n    expected: %s", err, want);
-    lrnn_model_file_free(f);
+    model_file_free(f);
 }
 
 static void check_paths(struct test * t) {
@@ -384,11 +373,10 @@ static struct gguf_context * random_gguf(struct test_rng * r, struct ggml_contex
 }
 
 // key i as ggml has it
-static bool same_value(
-        const struct gguf_context * gguf, int64_t i, const struct lrnn_model_key * key) {
+static bool same_value(const struct gguf_context * gguf, int64_t i, const struct model_key * key) {
     if (key->type == GGUF_TYPE_STRING) {
         for (size_t j = 0; j < key->n; ++j) {
-            if (!lrnn_text_is(lrnn_model_key_text(key, j),
+            if (!slice_is(model_key_text(key, j),
                         key->is_array ? gguf_get_arr_str(gguf, i, j) : gguf_get_val_str(gguf, i))) {
                 return false;
             }
@@ -398,7 +386,7 @@ static bool same_value(
     const unsigned char * data =
             key->is_array ? gguf_get_arr_data(gguf, i) : gguf_get_val_data(gguf, i);
     for (size_t j = 0; j < key->n; ++j) {
-        const int64_t v    = lrnn_model_key_int(key, j);
+        const int64_t v    = model_key_int(key, j);
         bool          same = false;
         switch (key->type) {
             case GGUF_TYPE_UINT8: same = v == ((const uint8_t *) data)[j]; break;
@@ -412,13 +400,13 @@ static bool same_value(
                 same = (uint64_t) v == ((const uint64_t *) (const void *) data)[j] ||
                        v == INT64_MAX;
                 break;
-            case GGUF_TYPE_BOOL: same = lrnn_model_key_bool(key, j) == (data[j] != 0); break;
+            case GGUF_TYPE_BOOL: same = model_key_bool(key, j) == (data[j] != 0); break;
             case GGUF_TYPE_FLOAT32: {
-                const float x = (float) lrnn_model_key_float(key, j);
+                const float x = (float) model_key_float(key, j);
                 same          = memcmp(&x, data + 4 * j, 4) == 0 || x != x;
             } break;
             case GGUF_TYPE_FLOAT64: {
-                const double x = lrnn_model_key_float(key, j);
+                const double x = model_key_float(key, j);
                 same           = memcmp(&x, data + 8 * j, 8) == 0;
             } break;
             default: break;
@@ -438,18 +426,17 @@ static void check_round_trips(struct test * t) {
         struct gguf_context * gguf = random_gguf(&r, ctx);
         char                  err[512] = "";
         test_check(t, gguf_write_to_file(gguf, path, false), "ggml cannot write %s", path);
-        struct lrnn_model_file * f = lrnn_model_file_open(path, err, sizeof(err));
+        struct model_file * f = model_file_open(path, err, sizeof(err));
         if (test_check(t, f != NULL, "refused: %s", err)) {
             test_check(t, model_file_walk(f, err, sizeof(err)), "accepted, but %s", err);
-            test_check(t, lrnn_model_file_warning(f) == NULL, "warned: %s",
-                    lrnn_model_file_warning(f));
+            test_check(t, model_file_warning(f) == NULL, "warned: %s", model_file_warning(f));
             for (int64_t i = 0; i < gguf_get_n_kv(gguf); ++i) {
-                test_check(t, same_value(gguf, i, lrnn_model_file_key(f, (size_t) i)),
-                        "key %s differs", gguf_get_key(gguf, i));
+                test_check(t, same_value(gguf, i, model_file_key(f, (size_t) i)), "key %s differs",
+                        gguf_get_key(gguf, i));
             }
             for (struct ggml_tensor * x = ggml_get_first_tensor(ctx); x != NULL;
                     x                   = ggml_get_next_tensor(ctx, x)) {
-                const struct lrnn_model_tensor * w = lrnn_model_file_find_tensor(f, x->name);
+                const struct model_tensor * w = model_file_find_tensor(f, x->name);
                 test_check(t,
                         w != NULL && w->type == x->type &&
                                 memcmp(w->ne, x->ne, sizeof(w->ne)) == 0 &&
@@ -457,7 +444,7 @@ static void check_round_trips(struct test * t) {
                         "tensor %s differs", x->name);
             }
         }
-        lrnn_model_file_free(f);
+        model_file_free(f);
         gguf_free(gguf);
         ggml_free(ctx);
     }

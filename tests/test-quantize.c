@@ -150,9 +150,9 @@ static void make_file(const char * path, int i_spoilt, float spoilt) {
 //
 
 struct run {
-    enum quantize_status status;
-    struct quantize_plan plan;
-    char                 err[512];
+    enum lrnn_quantize_status status;
+    struct quantize_plan      plan;
+    char                      err[512];
 };
 
 static bool stop_at_third(const struct quantize_tensor * tensor, size_t i, void * user) {
@@ -162,27 +162,27 @@ static bool stop_at_third(const struct quantize_tensor * tensor, size_t i, void 
 }
 
 // Plans and runs; the plan stays with the caller, who frees it while the file is open.
-static struct run run_file(const struct lrnn_model_file * file, struct quantize_params params,
+static struct run run_file(const struct model_file * file, struct quantize_params params,
         const char * out, quantize_callback done) {
     struct run r = { .err = "" };
     r.status     = quantize_plan_make(&r.plan, file, &params, r.err, sizeof(r.err));
-    if (r.status == QUANTIZE_OK) {
+    if (r.status == LRNN_QUANTIZE_OK) {
         r.status = quantize_run(&r.plan, file, &params, out, done, NULL, r.err, sizeof(r.err));
     }
     return r;
 }
 
 // The same on IN, where only the answer counts.
-static enum quantize_status answer(struct test * t, struct quantize_params params, const char * out,
-        quantize_callback done, char * err, size_t err_size) {
-    struct lrnn_model_file * file = lrnn_model_file_open(IN, err, err_size);
+static enum lrnn_quantize_status answer(struct test * t, struct quantize_params params,
+        const char * out, quantize_callback done, char * err, size_t err_size) {
+    struct model_file * file = model_file_open(IN, err, err_size);
     if (!test_check(t, file != NULL, "%s", err)) {
-        return QUANTIZE_SYSTEM;
+        return LRNN_QUANTIZE_SYSTEM;
     }
     struct run r = run_file(file, params, out, done);
     snprintf(err, err_size, "%s", r.err);
     quantize_plan_free(&r.plan);
-    lrnn_model_file_free(file);
+    model_file_free(file);
     return r.status;
 }
 
@@ -199,7 +199,7 @@ static struct quantize_overrides * overrides_of(struct test * t, const char * co
 // Bounds
 //
 
-static float * floats_of(const struct lrnn_model_tensor * x, int64_t * n) {
+static float * floats_of(const struct model_tensor * x, int64_t * n) {
     *n        = x->ne[0] * x->ne[1] * x->ne[2] * x->ne[3];
     float * f = malloc((size_t) *n * sizeof(float));
     if (x->type == GGML_TYPE_F32) {
@@ -238,8 +238,8 @@ static double rms_of(enum ggml_type type) {
 }
 
 static void check_tensor(struct test * t, const struct quantize_tensor * plan,
-        const struct lrnn_model_tensor * to, const char * what) {
-    const struct lrnn_model_tensor * from = plan->source;
+        const struct model_tensor * to, const char * what) {
+    const struct model_tensor * from = plan->source;
     test_check(t,
             to->type == plan->choice.to && to->size == plan->bytes &&
                     memcmp(to->ne, from->ne, sizeof(to->ne)) == 0,
@@ -322,7 +322,7 @@ static bool same_plans(const struct quantize_plan * a, const struct quantize_pla
 static void test_types(struct test * t) {
     char err[512] = "";
     make_file(IN, -1, 0.0f);
-    struct lrnn_model_file * file = lrnn_model_file_open(IN, err, sizeof(err));
+    struct model_file * file = model_file_open(IN, err, sizeof(err));
     if (!test_check(t, file != NULL, "%s", err)) {
         return;
     }
@@ -332,15 +332,15 @@ static void test_types(struct test * t) {
                 file, (struct quantize_params) { .type = TYPES[i], .n_threads = 1 }, NULL, NULL);
         struct run wet = run_file(
                 file, (struct quantize_params) { .type = TYPES[i], .n_threads = 5 }, OUT, NULL);
-        test_check(t, dry.status == QUANTIZE_OK && wet.status == QUANTIZE_OK, "%s: %s%s", what,
-                dry.err, wet.err);
+        test_check(t, dry.status == LRNN_QUANTIZE_OK && wet.status == LRNN_QUANTIZE_OK, "%s: %s%s",
+                what, dry.err, wet.err);
         test_check(t, same_plans(&dry.plan, &wet.plan), "%s: --dry-run says otherwise", what);
 
-        struct lrnn_model_file * out = lrnn_model_file_open(OUT, err, sizeof(err));
+        struct model_file * out = model_file_open(OUT, err, sizeof(err));
         if (test_check(t, out != NULL, "%s: %s", what, err)) {
             size_t bytes = 0;
             for (size_t j = 0; j < N_MADE; ++j) {
-                const struct lrnn_model_tensor * x = lrnn_model_file_tensor(out, j);
+                const struct model_tensor * x = model_file_tensor(out, j);
                 check_tensor(t, &wet.plan.tensors[j], x, what);
                 const enum ggml_type expected =
                         MADE[j].is_matrix ? expected_type(TYPES[i], MADE[j].ne[0]) : GGML_TYPE_F32;
@@ -352,41 +352,35 @@ static void test_types(struct test * t) {
                     wet.plan.bytes_to);
 
             // metadata: what was there, and what was done
-            int64_t                       version = 0, file_type = -1;
-            bool                          flag = false;
-            struct lrnn_text              text = { "", 0 };
-            const struct lrnn_model_key * words =
-                    lrnn_model_file_find_key(out, "tokenizer.ggml.tokens");
-            const struct lrnn_model_key * numbers = lrnn_model_file_find_key(out, "lrnn.numbers");
+            int64_t                  version = 0, file_type = -1;
+            bool                     flag    = false;
+            struct slice             text    = { "", 0 };
+            const struct model_key * words   = model_file_find_key(out, "tokenizer.ggml.tokens");
+            const struct model_key * numbers = model_file_find_key(out, "lrnn.numbers");
             test_check(t,
-                    words != NULL && words->n == 3 &&
-                            lrnn_text_is(lrnn_model_key_text(words, 0), "a") &&
-                            lrnn_model_key_text(words, 1).size == 0 &&
-                            lrnn_text_is(lrnn_model_key_text(words, 2), "c"),
+                    words != NULL && words->n == 3 && slice_is(model_key_text(words, 0), "a") &&
+                            model_key_text(words, 1).size == 0 &&
+                            slice_is(model_key_text(words, 2), "c"),
                     "%s: the words were lost", what);
-            test_check(t,
-                    numbers != NULL && numbers->n == 3 && lrnn_model_key_float(numbers, 1) == -2.0,
+            test_check(t, numbers != NULL && numbers->n == 3 && model_key_float(numbers, 1) == -2.0,
                     "%s: the numbers were lost", what);
             test_check(t,
-                    lrnn_model_file_bool(out, "lrnn.flag", &flag, err, sizeof(err)) ==
-                                    LRNN_KEY_OK &&
-                            flag,
+                    model_file_bool(out, "lrnn.flag", &flag, err, sizeof(err)) == KEY_OK && flag,
                     "%s: the flag was lost", what);
             test_check(t,
-                    lrnn_model_file_int(out, "general.quantization_version", 2, 2, &version, err,
-                            sizeof(err)) == LRNN_KEY_OK,
+                    model_file_int(out, "general.quantization_version", 2, 2, &version, err,
+                            sizeof(err)) == KEY_OK,
                     "%s: %s", what, err);
             test_check(t,
-                    lrnn_model_file_int(out, "general.file_type", 0, 99, &file_type, err,
-                            sizeof(err)) == LRNN_KEY_OK &&
+                    model_file_int(out, "general.file_type", 0, 99, &file_type, err, sizeof(err)) ==
+                                    KEY_OK &&
                             file_type == quantize_file_type(TYPES[i]),
                     "%s: file type %d", what, (int) file_type);
             test_check(t,
-                    lrnn_model_file_text(out, "lrnn.quantize.type", &text, err, sizeof(err)) ==
-                                    LRNN_KEY_OK &&
-                            lrnn_text_is(text, quantize_type_word(TYPES[i])),
+                    model_file_text(out, "lrnn.quantize.type", &text, err, sizeof(err)) == KEY_OK &&
+                            slice_is(text, quantize_type_word(TYPES[i])),
                     "%s: the type is not told", what);
-            lrnn_model_file_free(out);
+            model_file_free(out);
         }
         // the number of threads changes nothing
         char       again[] = "test-quantize.work/again.gguf";
@@ -398,13 +392,13 @@ static void test_types(struct test * t) {
         quantize_plan_free(&dry.plan);
         quantize_plan_free(&wet.plan);
     }
-    lrnn_model_file_free(file);
+    model_file_free(file);
 }
 
 static void test_overrides(struct test * t) {
     char err[512] = "";
     make_file(IN, -1, 0.0f);
-    struct lrnn_model_file *    file = lrnn_model_file_open(IN, err, sizeof(err));
+    struct model_file *         file = model_file_open(IN, err, sizeof(err));
     struct quantize_overrides * o =
             overrides_of(t, (const char * const[]) { "^token_embd\\.weight$=F32",
                                     "blk\\.(0|7)\\.(attn_q|ssm_beta)=q8_0", "blk\\.0\\.=F16",
@@ -413,7 +407,7 @@ static void test_overrides(struct test * t) {
     // third has
     struct run r = run_file(
             file, (struct quantize_params) { .type = GGML_TYPE_Q4_0, .overrides = o }, NULL, NULL);
-    test_check(t, r.status == QUANTIZE_USAGE && strstr(r.err, "'time_mix_w2'") != NULL,
+    test_check(t, r.status == LRNN_QUANTIZE_BAD_PARAMS && strstr(r.err, "'time_mix_w2'") != NULL,
             "an expression that takes nothing: %s", r.err);
     quantize_plan_free(&r.plan);
     quantize_overrides_free(o);
@@ -422,7 +416,7 @@ static void test_overrides(struct test * t) {
                                 "blk\\.(0|7)\\.(attn_q|ssm_beta)=q8_0", "blk\\.0\\.=F16", NULL });
     r = run_file(
             file, (struct quantize_params) { .type = GGML_TYPE_Q4_0, .overrides = o }, OUT, NULL);
-    test_check(t, r.status == QUANTIZE_OK, "%s", r.err);
+    test_check(t, r.status == LRNN_QUANTIZE_OK, "%s", r.err);
     const enum ggml_type expected[N_MADE] = {
         GGML_TYPE_F32,
         GGML_TYPE_F32,
@@ -435,7 +429,7 @@ static void test_overrides(struct test * t) {
         GGML_TYPE_F16,
         GGML_TYPE_Q4_0,
     };
-    for (int i = 0; i < N_MADE && r.status == QUANTIZE_OK; ++i) {
+    for (int i = 0; i < N_MADE && r.status == LRNN_QUANTIZE_OK; ++i) {
         const bool recurrent = strstr(MADE[i].name, "ssm_beta") != NULL ||
                                strstr(MADE[i].name, "time_mix_w2") != NULL;
         test_check(t, r.plan.tensors[i].choice.to == expected[i], "%s becomes %s, expected %s",
@@ -458,10 +452,10 @@ static void test_overrides(struct test * t) {
     o = overrides_of(t, (const char * const[]) { "ssm_a=F16", NULL }); // no matrix
     test_check(t,
             answer(t, (struct quantize_params) { .type = GGML_TYPE_Q8_0, .overrides = o }, OUT,
-                    NULL, err, sizeof(err)) == QUANTIZE_USAGE,
+                    NULL, err, sizeof(err)) == LRNN_QUANTIZE_BAD_PARAMS,
             "a vector was given a type: %s", err);
     quantize_overrides_free(o);
-    lrnn_model_file_free(file);
+    model_file_free(file);
 }
 
 // What was quantised is not quantised again unless a user wants that; what has its type already is
@@ -471,26 +465,26 @@ static void test_requantize(struct test * t) {
     make_file(IN, -1, 0.0f);
     test_check(t,
             answer(t, (struct quantize_params) { .type = GGML_TYPE_Q8_0 }, OUT, NULL, err,
-                    sizeof(err)) == QUANTIZE_OK,
+                    sizeof(err)) == LRNN_QUANTIZE_OK,
             "%s", err);
     test_check(t, rename(OUT, IN) == 0, "rename: %s", strerror(errno));
     test_check(t,
             answer(t, (struct quantize_params) { .type = GGML_TYPE_Q4_0 }, OUT, NULL, err,
-                    sizeof(err)) == QUANTIZE_USAGE &&
+                    sizeof(err)) == LRNN_QUANTIZE_BAD_PARAMS &&
                     strstr(err, "token_embd.weight") != NULL,
             "Q8_0 to Q4_0: %s", err);
     test_check(t,
             answer(t, (struct quantize_params) { .type = GGML_TYPE_Q4_0, .allow_requantize = true },
-                    OUT, NULL, err, sizeof(err)) == QUANTIZE_OK,
+                    OUT, NULL, err, sizeof(err)) == LRNN_QUANTIZE_OK,
             "%s", err);
 
-    struct lrnn_model_file * in = lrnn_model_file_open(IN, err, sizeof(err));
+    struct model_file * in = model_file_open(IN, err, sizeof(err));
     struct run r = run_file(in, (struct quantize_params) { .type = GGML_TYPE_Q8_0 }, OUT, NULL);
-    struct lrnn_model_file * out = lrnn_model_file_open(OUT, err, sizeof(err));
-    if (test_check(t, r.status == QUANTIZE_OK && out != NULL, "%s%s", r.err, err)) {
+    struct model_file * out = model_file_open(OUT, err, sizeof(err));
+    if (test_check(t, r.status == LRNN_QUANTIZE_OK && out != NULL, "%s%s", r.err, err)) {
         for (size_t i = 0; i < N_MADE; ++i) {
-            const struct lrnn_model_tensor * a = lrnn_model_file_tensor(in, i);
-            const struct lrnn_model_tensor * b = lrnn_model_file_tensor(out, i);
+            const struct model_tensor * a = model_file_tensor(in, i);
+            const struct model_tensor * b = model_file_tensor(out, i);
             test_check(t,
                     a->type == b->type && a->size == b->size &&
                             memcmp(a->data, b->data, a->size) == 0,
@@ -498,8 +492,8 @@ static void test_requantize(struct test * t) {
         }
     }
     quantize_plan_free(&r.plan);
-    lrnn_model_file_free(out);
-    lrnn_model_file_free(in);
+    model_file_free(out);
+    model_file_free(in);
 
     // F16 in, and an F16 that stays because the policy does not touch it
     make_file(IN, -1, 0.0f);
@@ -507,24 +501,23 @@ static void test_requantize(struct test * t) {
             overrides_of(t, (const char * const[]) { "ssm_beta=F16", NULL });
     test_check(t,
             answer(t, (struct quantize_params) { .type = GGML_TYPE_F16, .overrides = o }, OUT, NULL,
-                    err, sizeof(err)) == QUANTIZE_OK,
+                    err, sizeof(err)) == LRNN_QUANTIZE_OK,
             "%s", err);
     quantize_overrides_free(o);
     test_check(t, rename(OUT, IN) == 0, "rename: %s", strerror(errno));
-    in  = lrnn_model_file_open(IN, err, sizeof(err));
+    in  = model_file_open(IN, err, sizeof(err));
     r   = run_file(in, (struct quantize_params) { .type = GGML_TYPE_Q8_0 }, OUT, NULL);
-    out = lrnn_model_file_open(OUT, err, sizeof(err));
-    if (test_check(t, r.status == QUANTIZE_OK && out != NULL, "%s%s", r.err, err)) {
+    out = model_file_open(OUT, err, sizeof(err));
+    if (test_check(t, r.status == LRNN_QUANTIZE_OK && out != NULL, "%s%s", r.err, err)) {
         for (size_t i = 0; i < N_MADE; ++i) {
-            check_tensor(t, &r.plan.tensors[i], lrnn_model_file_tensor(out, i), "from F16");
+            check_tensor(t, &r.plan.tensors[i], model_file_tensor(out, i), "from F16");
         }
-        test_check(t,
-                lrnn_model_file_find_tensor(out, "blk.0.ssm_beta.weight")->type == GGML_TYPE_F16,
+        test_check(t, model_file_find_tensor(out, "blk.0.ssm_beta.weight")->type == GGML_TYPE_F16,
                 "F16 to Q8_0 does not keep β as it is");
     }
     quantize_plan_free(&r.plan);
-    lrnn_model_file_free(out);
-    lrnn_model_file_free(in);
+    model_file_free(out);
+    model_file_free(in);
 }
 
 // A failure leaves what was there, and nothing else.
@@ -535,23 +528,23 @@ static void test_failures(struct test * t) {
     make_file(kept, -1, 0.0f);
 
     static const struct {
-        int                  tensor;
-        float                value;
-        enum ggml_type       type;
-        quantize_callback    done;
-        enum quantize_status status;
-        const char *         word;
+        int                       tensor;
+        float                     value;
+        enum ggml_type            type;
+        quantize_callback         done;
+        enum lrnn_quantize_status status;
+        const char *              word;
     } CASES[] = {
-        { 2, NAN, GGML_TYPE_Q8_0, NULL, QUANTIZE_NUMBERS,
+        { 2, NAN, GGML_TYPE_Q8_0, NULL, LRNN_QUANTIZE_NOT_FINITE,
                 "blk.0.attn_q.weight has values that are not finite" },
-        { 9, INFINITY, GGML_TYPE_Q4_K, NULL, QUANTIZE_NUMBERS,
+        { 9, INFINITY, GGML_TYPE_Q4_K, NULL, LRNN_QUANTIZE_NOT_FINITE,
                 "blk.12.attn_output.weight has values that are not finite" },
-        { 0, 70000.0f, GGML_TYPE_F16, NULL, QUANTIZE_NUMBERS, "BF16" },
-        { -1, 0.0f, GGML_TYPE_Q8_0, stop_at_third, QUANTIZE_STOPPED, "3 of" },
+        { 0, 70000.0f, GGML_TYPE_F16, NULL, LRNN_QUANTIZE_NOT_FINITE, "BF16" },
+        { -1, 0.0f, GGML_TYPE_Q8_0, stop_at_third, LRNN_QUANTIZE_STOPPED, "3 of" },
     };
     for (size_t i = 0; i < sizeof(CASES) / sizeof(CASES[0]); ++i) {
         make_file(IN, CASES[i].tensor, CASES[i].value);
-        const enum quantize_status status =
+        const enum lrnn_quantize_status status =
                 answer(t, (struct quantize_params) { .type = CASES[i].type, .n_threads = 3 }, OUT,
                         CASES[i].done, err, sizeof(err));
         test_check(t, status == CASES[i].status && strstr(err, CASES[i].word) != NULL,
@@ -563,12 +556,12 @@ static void test_failures(struct test * t) {
     make_file(IN, 0, 70000.0f); // beyond F16, not beyond BF16
     test_check(t,
             answer(t, (struct quantize_params) { .type = GGML_TYPE_BF16 }, OUT, NULL, err,
-                    sizeof(err)) == QUANTIZE_OK,
+                    sizeof(err)) == LRNN_QUANTIZE_OK,
             "%s", err);
     make_file(IN, 1, NAN); // a tensor that is copied: not looked at, not lost
     test_check(t,
             answer(t, (struct quantize_params) { .type = GGML_TYPE_Q8_0 }, OUT, NULL, err,
-                    sizeof(err)) == QUANTIZE_OK,
+                    sizeof(err)) == LRNN_QUANTIZE_OK,
             "%s", err);
     unlink(kept);
 }
@@ -578,8 +571,8 @@ static void test_failures(struct test * t) {
 //
 
 // Σ_j c_j Σ_i (w − w')², over the rows of one matrix
-static double weighted_error(const struct lrnn_model_tensor * from,
-        const struct lrnn_model_tensor * to, int64_t matrix, const double * c) {
+static double weighted_error(const struct model_tensor * from, const struct model_tensor * to,
+        int64_t matrix, const double * c) {
     int64_t n;
     float * a   = floats_of(from, &n);
     float * b   = floats_of(to, &n);
@@ -605,9 +598,9 @@ static void test_importance(struct test * t) {
 
     snprintf(m.dataset, sizeof(m.dataset), "a text");
     make_file(IN, -1, 0.0f);
-    struct lrnn_model_file * in = lrnn_model_file_open(IN, err, sizeof(err));
+    struct model_file * in = model_file_open(IN, err, sizeof(err));
     for (int i = 0; i < 2; ++i) {
-        const struct lrnn_model_tensor * x = lrnn_model_file_find_tensor(in, NAMES[i]);
+        const struct model_tensor * x = model_file_find_tensor(in, NAMES[i]);
         for (int64_t matrix = 0; matrix < x->ne[2]; ++matrix) {
             float v[2][256] = { { 0 } };
             for (int64_t j = 0; j < x->ne[0]; ++j) {
@@ -666,38 +659,39 @@ static void test_importance(struct test * t) {
             NULL };
         struct quantize_overrides * o = overrides_of(t, texts);
         struct quantize_params      p = { .type = WITH[k], .overrides = o };
-        test_check(t, answer(t, p, plain_path, NULL, err, sizeof(err)) == QUANTIZE_OK, "%s", err);
+        test_check(
+                t, answer(t, p, plain_path, NULL, err, sizeof(err)) == LRNN_QUANTIZE_OK, "%s", err);
         p.imatrix        = &back;
         p.imatrix_file   = "imatrix.gguf";
         p.imatrix_sha256 = "00";
-        test_check(t, answer(t, p, OUT, NULL, err, sizeof(err)) == QUANTIZE_OK, "%s", err);
-        struct lrnn_model_file * plain = lrnn_model_file_open(plain_path, err, sizeof(err));
-        struct lrnn_model_file * with  = lrnn_model_file_open(OUT, err, sizeof(err));
+        test_check(t, answer(t, p, OUT, NULL, err, sizeof(err)) == LRNN_QUANTIZE_OK, "%s", err);
+        struct model_file * plain = model_file_open(plain_path, err, sizeof(err));
+        struct model_file * with  = model_file_open(OUT, err, sizeof(err));
         for (int i = 0; i < 2 && plain != NULL && with != NULL; ++i) {
-            const struct lrnn_model_tensor * x = lrnn_model_file_find_tensor(in, NAMES[i]);
+            const struct model_tensor * x = model_file_find_tensor(in, NAMES[i]);
             for (int64_t matrix = 0; matrix < x->ne[2]; ++matrix) {
                 double c[256];
                 for (int64_t j = 0; j < x->ne[0]; ++j) {
                     c[j] = (j + matrix) % 4 == 0 ? 900.0 : 0.25;
                 }
                 const double before =
-                        weighted_error(x, lrnn_model_file_find_tensor(plain, NAMES[i]), matrix, c);
+                        weighted_error(x, model_file_find_tensor(plain, NAMES[i]), matrix, c);
                 const double after =
-                        weighted_error(x, lrnn_model_file_find_tensor(with, NAMES[i]), matrix, c);
+                        weighted_error(x, model_file_find_tensor(with, NAMES[i]), matrix, c);
                 test_check(t, after < 0.9 * before,
                         "%s, %s, matrix %d: the weighted error is %g with importance, %g without",
                         ggml_type_name(WITH[k]), NAMES[i], (int) matrix, after, before);
             }
         }
-        struct lrnn_text text = { "", 0 };
+        struct slice text = { "", 0 };
         test_check(t,
                 with != NULL &&
-                        lrnn_model_file_text(with, "quantize.imatrix.file", &text, err,
-                                sizeof(err)) == LRNN_KEY_OK &&
-                        lrnn_text_is(text, "imatrix.gguf"),
+                        model_file_text(with, "quantize.imatrix.file", &text, err, sizeof(err)) ==
+                                KEY_OK &&
+                        slice_is(text, "imatrix.gguf"),
                 "the importance matrix is not told: %s", err);
-        lrnn_model_file_free(plain);
-        lrnn_model_file_free(with);
+        model_file_free(plain);
+        model_file_free(with);
         quantize_overrides_free(o);
     }
     unlink(plain_path);
@@ -707,17 +701,17 @@ static void test_importance(struct test * t) {
     m.entries[0].n_per_row = 128;
     test_check(t,
             answer(t, (struct quantize_params) { .type = GGML_TYPE_Q4_K, .imatrix = &m }, OUT, NULL,
-                    err, sizeof(err)) == QUANTIZE_DATA,
+                    err, sizeof(err)) == LRNN_QUANTIZE_BAD_IMATRIX,
             "an importance matrix of another shape was taken: %s", err);
     m.entries[0].name[0] = 'x';
     test_check(t,
             answer(t, (struct quantize_params) { .type = GGML_TYPE_Q4_K, .imatrix = &m }, OUT, NULL,
-                    err, sizeof(err)) == QUANTIZE_DATA,
+                    err, sizeof(err)) == LRNN_QUANTIZE_BAD_IMATRIX,
             "an importance matrix without any of the tensors was taken: %s", err);
     test_check(t, !imatrix_read(&back, IN, err, sizeof(err)),
             "a model was taken for an importance matrix");
     imatrix_free(&m);
-    lrnn_model_file_free(in);
+    model_file_free(in);
     unlink(path);
 }
 
@@ -754,11 +748,11 @@ static void check_in_place(struct test * t, const char * path, const char * name
     if (!test_check(t, model != NULL, "%s", err)) {
         return;
     }
-    const char * bytes = lrnn_model_file_bytes(model->file, &size);
+    const char * bytes = model_file_bytes(model->file, &size);
     int          n     = 0;
     for (struct ggml_tensor * x = ggml_get_first_tensor(model->places[0].ctx); x != NULL;
             x                   = ggml_get_next_tensor(model->places[0].ctx, x)) {
-        const struct lrnn_model_tensor * f = lrnn_model_file_find_tensor(model->file, x->name);
+        const struct model_tensor * f = model_file_find_tensor(model->file, x->name);
         test_check(t,
                 f != NULL && x->type == f->type && x->data == f->data &&
                         (const char *) x->data >= bytes &&
@@ -782,9 +776,9 @@ static void test_models(struct test * t) {
     struct test_worst worst_bf  = { .what = "all matrices in BF16: logits, NMSE", .limit = 5e-4 };
     int               n_vectors = 0;
     for (int i = 0; i < list.n; ++i) {
-        const struct golden * g       = &list.models[i];
-        float *               logits  = malloc((size_t) (g->n_tokens * g->n_vocab) * sizeof(float));
-        struct lrnn_model_file * file = lrnn_model_file_open(g->path, err, sizeof(err));
+        const struct golden * g      = &list.models[i];
+        float *               logits = malloc((size_t) (g->n_tokens * g->n_vocab) * sizeof(float));
+        struct model_file *   file   = model_file_open(g->path, err, sizeof(err));
         for (int all = 0; all < 2; ++all) {
             struct quantize_overrides * o =
                     overrides_of(t, all ? (const char * const[]) { ".=BF16", NULL }
@@ -792,7 +786,8 @@ static void test_models(struct test * t) {
             struct run r = run_file(file,
                     (struct quantize_params) { .type = GGML_TYPE_Q8_0, .overrides = o }, OUT, NULL);
             if (test_check(t,
-                        r.status == QUANTIZE_OK && load_and_run(OUT, g, logits, err, sizeof(err)),
+                        r.status == LRNN_QUANTIZE_OK &&
+                                load_and_run(OUT, g, logits, err, sizeof(err)),
                         "%s: %s%s", g->name, r.err, err)) {
                 test_bound(t, all ? &worst_bf : &worst_q8,
                         test_nmse(logits, g->logits, g->n_tokens * g->n_vocab), g->name);
@@ -803,8 +798,8 @@ static void test_models(struct test * t) {
             quantize_plan_free(&r.plan);
             quantize_overrides_free(o);
         }
-        for (size_t j = 0; j < lrnn_model_file_n_tensors(file); ++j) {
-            const char * name = lrnn_model_file_tensor(file, j)->name;
+        for (size_t j = 0; j < model_file_n_tensors(file); ++j) {
+            const char * name = model_file_tensor(file, j)->name;
             if (quantize_role_of(name) != QUANTIZE_VECTOR) {
                 continue;
             }
@@ -821,7 +816,7 @@ static void test_models(struct test * t) {
                 n_vectors++;
             }
         }
-        lrnn_model_file_free(file);
+        model_file_free(file);
         free(logits);
     }
     test_worst_print(&worst_q8);

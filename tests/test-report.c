@@ -114,7 +114,7 @@ static bool xml_is_well_formed(const struct text * text, const char ** why) {
     } open[DEPTH];
     int depth = 0, n_roots = 0;
     *why = NULL;
-    if (lrnn_utf8_valid(text->data, text->size) != text->size) {
+    if (utf8_valid(text->data, text->size) != text->size) {
         *why = "not UTF-8";
         return false;
     }

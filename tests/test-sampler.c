@@ -163,7 +163,7 @@ static void test_refusals(void) {
     bad[2].top_p          = 1.5f;
     bad[3].min_p          = -0.1f;
     bad[4].top_k          = -1;
-    bad[5].repeat_penalty = 0.0f;
+    bad[5].repeat_penalty = -1.0f;
     bad[6].repeat_last    = -1;
     bad[7].repeat_last    = 1 << 20;
     for (int i = 0; i < 8; ++i) {

@@ -88,13 +88,15 @@ static void prompt_of(const struct lrnn_model * model, int32_t tokens[PROMPT]) {
 // The text after a state was saved and loaded, into another session and another sequence, is that
 // of the unbroken run.
 static void test_state_file(const char * name, const char * path) {
-    struct lrnn_model *        model    = load(name);
-    const int64_t              V        = lrnn_model_get_info(model).n_vocab;
-    struct lrnn_session *      a        = session_of(model, 1, 0);
-    struct lrnn_session *      b        = session_of(model, 3, 2);
-    struct lrnn_sampler_params p        = lrnn_sampler_defaults();
-    char                       err[512] = "";
-    int32_t                    tokens[PROMPT], unbroken[AFTER], resumed[AFTER];
+    struct lrnn_model *        model = load(name);
+    const int64_t              V     = lrnn_model_get_info(model).n_vocab;
+    struct lrnn_session *      a     = session_of(model, 1, 0);
+    struct lrnn_session *      b     = session_of(model, 3, 2);
+    struct lrnn_sampler_params p     = {
+            .temperature = 0.8f, .top_k = 40, .top_p = 0.95f, .min_p = 0.05f
+    };
+    char    err[512] = "";
+    int32_t tokens[PROMPT], unbroken[AFTER], resumed[AFTER];
     prompt_of(model, tokens);
     p.seed                   = 5;
     p.repeat_penalty         = 1.2f;

@@ -6,7 +6,6 @@
 #include "run/model.h"
 #include "run/session.h"
 #include "state-file-bytes.h"
-#include "run/state-norm.h"
 #include "util.h"
 
 #include <errno.h>
@@ -37,6 +36,17 @@ static uint8_t * slurp(size_t * size) {
 
 // From the file: layer by layer its states, the recurrence first, or keys and values of all tokens.
 // - extra: floats of a head behind its matrix
+struct state_norm {
+    double  norm;
+    int32_t layer;
+};
+
+static struct state_norm state_norm_of(const struct lrnn_session * session, int32_t seq) {
+    struct state_norm n;
+    n.norm = lrnn_seq_state_norm(session, seq, &n.layer);
+    return n;
+}
+
 static struct state_norm by_hand(struct lrnn_session * session, int32_t seq, int64_t extra) {
     char   err[512] = "";
     size_t size     = 0;

@@ -184,7 +184,7 @@ static void check_saved(struct test * t, const char * name, const char * spec, i
             best = logits[v] > logits[best] ? v : best;
         }
         size_t       size = 0;
-        const char * said = ok ? lrnn_token_bytes_of(model, best, &size) : NULL;
+        const char * said = ok ? lrnn_token_bytes(model, best, &size) : NULL;
         wrong += ok && (size != strlen(task_symbol(task, answer)) ||
                                memcmp(said, task_symbol(task, answer), size) != 0);
     }

@@ -52,7 +52,7 @@ static void expect(struct test * t, const struct lrnn_model * model, const char 
     int64_t   n_tokens;
     char      err[512];
     if (test_check(t,
-                lrnn_text_to_tokens(
+                lrnn_tokenize(
                         model, text, strlen(text), flags, &tokens, &n_tokens, err, sizeof(err)),
                 "'%s': %s", text, err)) {
         test_check(t,
@@ -63,8 +63,8 @@ static void expect(struct test * t, const struct lrnn_model * model, const char 
 }
 
 static void test_flags(struct test * t, const struct lrnn_model * model, bool adds) {
-    const unsigned bos = LRNN_TEXT_ADD_BOS, eos = LRNN_TEXT_ADD_EOS,
-                   parse = LRNN_TEXT_PARSE_SPECIAL;
+    const unsigned bos = LRNN_TOKENIZE_ADD_BOS, eos = LRNN_TOKENIZE_ADD_EOS,
+                   parse = LRNN_TOKENIZE_PARSE_SPECIAL;
     const int32_t all[]  = { BOS, 5, 7, EOS };
     expect(t, model, "s05 s07", 0, all + 1, 2);
     expect(t, model, "s05 s07", bos, all + (adds ? 0 : 1), adds ? 3 : 2);
@@ -127,8 +127,7 @@ int main(void) {
     int32_t *           tokens;
     int64_t             n_tokens;
     test_check(&t,
-            ids != NULL &&
-                    !lrnn_text_to_tokens(ids, "s05", 3, 0, &tokens, &n_tokens, err, sizeof(err)) &&
+            ids != NULL && !lrnn_tokenize(ids, "s05", 3, 0, &tokens, &n_tokens, err, sizeof(err)) &&
                     strstr(err, "no tokenizer") != NULL,
             "a model of ids has no text: %s", err);
     test_check(&t,

@@ -9,15 +9,15 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define TEXT(s) ((struct lrnn_text) { s, sizeof(s) - 1 })
+#define TEXT(s) ((struct slice) { s, sizeof(s) - 1 })
 
 // A definition whose arrays can be changed.
 struct draft {
-    struct lrnn_tokenizer_def def;
-    struct lrnn_text *        tokens;
-    int32_t *                 types;
-    float *                   scores;
-    struct lrnn_text *        merges;
+    struct tokenizer_def def;
+    struct slice *       tokens;
+    int32_t *            types;
+    float *              scores;
+    struct slice *       merges;
 };
 
 struct refusal {
@@ -26,7 +26,7 @@ struct refusal {
     void (*change)(struct draft * d);
 };
 
-static char long_token[LRNN_TOKENIZER_MAX_TOKEN_LEN + 1];
+static char long_token[TOKENIZER_MAX_TOKEN_LEN + 1];
 
 static void no_model(struct draft * d) {
     d->def.model = NULL;
@@ -88,7 +88,7 @@ static void token_empty(struct draft * d) {
     d->tokens[400].size = 0;
 }
 static void token_long(struct draft * d) {
-    d->tokens[400] = (struct lrnn_text) { long_token, sizeof(long_token) };
+    d->tokens[400] = (struct slice) { long_token, sizeof(long_token) };
 }
 static void token_twice(struct draft * d) {
     d->tokens[400] = d->tokens[401];
@@ -97,24 +97,24 @@ static void token_not_utf8(struct draft * d) {
     d->tokens[400] = TEXT("a\xFF");
 }
 static void byte_negative(struct draft * d) {
-    d->types[400]  = LRNN_TOKEN_BYTE;
+    d->types[400]  = TOKEN_BYTE;
     d->tokens[400] = TEXT("<0x-1>");
 }
 static void byte_not_hex(struct draft * d) {
-    d->types[400]  = LRNN_TOKEN_BYTE;
+    d->types[400]  = TOKEN_BYTE;
     d->tokens[400] = TEXT("<0xZZ>");
 }
 static void byte_256(struct draft * d) {
-    d->types[400]  = LRNN_TOKEN_BYTE;
+    d->types[400]  = TOKEN_BYTE;
     d->tokens[400] = TEXT("<0x100>");
 }
 static void byte_twice(struct draft * d) {
-    d->types[400]  = LRNN_TOKEN_BYTE;
+    d->types[400]  = TOKEN_BYTE;
     d->tokens[400] = TEXT("<0x41>");
 }
 static void bytes_none(struct draft * d) {
     for (size_t i = 0; i < d->def.n_tokens; ++i) {
-        d->types[i] = d->types[i] == LRNN_TOKEN_BYTE ? LRNN_TOKEN_UNUSED : d->types[i];
+        d->types[i] = d->types[i] == TOKEN_BYTE ? TOKEN_UNUSED : d->types[i];
     }
 }
 static void merge_no_space(struct draft * d) {
@@ -145,7 +145,7 @@ static void bytes_order(struct draft * d) {
     d->tokens[65] = TEXT("<0x42>");
 }
 static void bytes_normal(struct draft * d) {
-    d->types[256] = LRNN_TOKEN_NORMAL;
+    d->types[256] = TOKEN_NORMAL;
 }
 static void bytes_few(struct draft * d) {
     d->def.n_tokens = d->def.n_types = 255;
@@ -247,16 +247,16 @@ static void unload(struct loaded * l) {
 }
 
 static void check_refusal(struct test * t, const struct refusal * r) {
-    struct loaded           l;
-    struct lrnn_tokenizer * tok      = NULL;
-    char                    err[512] = "";
+    struct loaded      l;
+    struct tokenizer * tok      = NULL;
+    char               err[512] = "";
     if (test_check(t, load(&l, r->file), "%s: cannot be read", r->file)) {
         r->change(&l.draft);
-        const bool ok = lrnn_tokenizer_new(&l.draft.def, &tok, err, sizeof(err));
+        const bool ok = tokenizer_new(&l.draft.def, &tok, err, sizeof(err));
         test_check(t,
                 !ok && tok == NULL && strstr(err, r->expect) != NULL && strchr(err, '\n') == NULL,
                 "%s: expected \"%s\", got \"%s\"", r->file, r->expect, ok ? "accepted" : err);
-        lrnn_tokenizer_free(tok);
+        tokenizer_free(tok);
     }
     unload(&l);
 }
@@ -265,49 +265,48 @@ static void check_refusal(struct test * t, const struct refusal * r) {
 // Output
 //
 
-static void check_text(struct test * t, const struct lrnn_tokenizer * tok, unsigned flags,
+static void check_text(struct test * t, const struct tokenizer * tok, unsigned flags,
         const int32_t * ids, size_t n, const char * want) {
-    char                      got[256];
-    size_t                    size = 0;
-    struct lrnn_detokenizer * d    = lrnn_detokenizer_new(tok, flags);
+    char                  got[256];
+    size_t                size = 0;
+    struct lrnn_decoder * d    = decoder_new(tok, flags);
     for (size_t i = 0; i <= n; ++i) {
-        const struct lrnn_text s =
-                i < n ? lrnn_detokenizer_push(d, ids[i]) : lrnn_detokenizer_end(d);
+        const struct slice s = i < n ? decode(d, ids[i]) : decode_end(d);
         memcpy(got + size, s.data, s.size);
         size += s.size;
     }
     got[size] = '\0';
     test_check(
             t, strcmp(got, want) == 0, "flags %u: expected \"%s\", got \"%s\"", flags, want, got);
-    lrnn_detokenizer_free(d);
+    lrnn_decoder_free(d);
 }
 
 static void check_output(struct test * t) {
-    struct loaded           l;
-    struct lrnn_tokenizer * tok;
-    struct lrnn_ids         ids = { 0 };
-    char                    err[512];
+    struct loaded      l;
+    struct tokenizer * tok;
+    struct token_ids   ids = { 0 };
+    char               err[512];
 
-    if (test_check(t, load(&l, "spm") && lrnn_tokenizer_new(&l.draft.def, &tok, err, sizeof(err)),
+    if (test_check(t, load(&l, "spm") && tokenizer_new(&l.draft.def, &tok, err, sizeof(err)),
                 "spm: cannot be read")) {
         test_check(t,
-                lrnn_tokenize(
-                        tok, "state one", 9, LRNN_TOKENIZE_ADD_SPECIAL, &ids, err, sizeof(err)) &&
+                tokenizer_encode(tok, "state one", 9, LRNN_TOKENIZE_ADD_BOS | LRNN_TOKENIZE_ADD_EOS,
+                        &ids, err, sizeof(err)) &&
                         ids.data[0] == 1,
                 "%s", err);
         check_text(t, tok, 0, ids.data, ids.n, "state one");
-        check_text(t, tok, LRNN_DETOKENIZE_CONTINUE, ids.data, ids.n, " state one");
-        check_text(t, tok, LRNN_DETOKENIZE_SPECIAL, ids.data, ids.n, "<s> state one");
+        check_text(t, tok, DECODER_CONTINUE, ids.data, ids.n, " state one");
+        check_text(t, tok, DECODER_SPECIAL, ids.data, ids.n, "<s> state one");
         check_text(t, tok, 0, (const int32_t[]) { -1, INT32_MAX, 0 }, 3, "");
 
         // the bytes of U+20AC one by one: nothing, nothing, all; then a character that never ends
         int32_t bytes[256] = { 0 };
-        for (int32_t id = 0; id < lrnn_tokenizer_n_tokens(tok); ++id) {
-            if (lrnn_token_type_of(tok, id) == LRNN_TOKEN_BYTE) {
-                bytes[(uint8_t) lrnn_token_bytes(tok, id).data[0]] = id;
+        for (int32_t id = 0; id < tokenizer_n_tokens(tok); ++id) {
+            if (tokenizer_token_type(tok, id) == TOKEN_BYTE) {
+                bytes[(uint8_t) tokenizer_token_bytes(tok, id).data[0]] = id;
             }
         }
-        struct lrnn_detokenizer * d = lrnn_detokenizer_new(tok, 0);
+        struct lrnn_decoder * d = decoder_new(tok, 0);
         static const struct {
             uint8_t byte;
             size_t  size;
@@ -323,34 +322,33 @@ static void check_output(struct test * t) {
             { 0xC3, 0 },
         };
         for (size_t i = 0; i < sizeof(steps) / sizeof(steps[0]); ++i) {
-            const size_t size = lrnn_detokenizer_push(d, bytes[steps[i].byte]).size;
+            const size_t size = decode(d, bytes[steps[i].byte]).size;
             test_check(t, size == steps[i].size, "step %zu: %zu bytes came out, expected %zu", i,
                     size, steps[i].size);
         }
-        test_check(t, lrnn_detokenizer_end(d).size == 1, "the byte that was left did not come out");
-        lrnn_detokenizer_free(d);
-        lrnn_tokenizer_free(tok);
+        test_check(t, decode_end(d).size == 1, "the byte that was left did not come out");
+        lrnn_decoder_free(d);
+        tokenizer_free(tok);
     }
     unload(&l);
 
     ids.n = 0;
-    if (test_check(t,
-                load(&l, "symbols") && lrnn_tokenizer_new(&l.draft.def, &tok, err, sizeof(err)),
+    if (test_check(t, load(&l, "symbols") && tokenizer_new(&l.draft.def, &tok, err, sizeof(err)),
                 "symbols: cannot be read")) {
-        test_check(t, lrnn_tokenize(tok, "g1\ng2  =", 8, 0, &ids, err, sizeof(err)), "%s", err);
+        test_check(t, tokenizer_encode(tok, "g1\ng2  =", 8, 0, &ids, err, sizeof(err)), "%s", err);
         check_text(t, tok, 0, ids.data, ids.n, "g1 g2 =");
-        check_text(t, tok, LRNN_DETOKENIZE_CONTINUE, ids.data, ids.n, " g1 g2 =");
+        check_text(t, tok, DECODER_CONTINUE, ids.data, ids.n, " g1 g2 =");
 
         // a refused text leaves the ids as they were
         const size_t n = ids.n;
         test_check(t,
-                !lrnn_tokenize(tok, "g1 g77", 6, 0, &ids, err, sizeof(err)) && ids.n == n &&
+                !tokenizer_encode(tok, "g1 g77", 6, 0, &ids, err, sizeof(err)) && ids.n == n &&
                         strstr(err, "'g77'") != NULL,
                 "%s", err);
-        lrnn_tokenizer_free(tok);
+        tokenizer_free(tok);
     }
     unload(&l);
-    lrnn_ids_free(&ids);
+    token_ids_free(&ids);
 }
 
 int main(void) {

@@ -25,10 +25,10 @@ static char * read_file(const char * path, size_t * size) {
     if (f == NULL) {
         return NULL;
     }
-    struct lrnn_buffer b = { 0 };
-    char               block[65536];
+    struct buffer b = { 0 };
+    char          block[65536];
     for (size_t n; (n = fread(block, 1, sizeof(block), f)) > 0;) {
-        lrnn_buffer_append(&b, block, n);
+        buffer_append(&b, block, n);
     }
     fclose(f);
     *size = b.n;
@@ -42,63 +42,63 @@ static char * read_file(const char * path, size_t * size) {
 // What detokenising must give back: the text itself, or what the kind makes of it before it looks
 // for tokens.
 static void expected_text(
-        const struct lrnn_tokenizer_def * def, struct lrnn_text text, struct lrnn_buffer * out) {
-    struct lrnn_buffer valid = { 0 };
+        const struct tokenizer_def * def, struct slice text, struct buffer * out) {
+    struct buffer valid = { 0 };
     if (strcmp(def->model, "llama") == 0) {
-        lrnn_utf8_replace(text.data, text.size, true, &valid);
+        utf8_replace(text.data, text.size, true, &valid);
         for (size_t i = 0; i < valid.n;) { // U+2581 is how SentencePiece writes a space
             const bool mark = valid.n - i >= 3 && memcmp(valid.data + i, "\xE2\x96\x81", 3) == 0;
-            lrnn_buffer_append(out, mark ? " " : valid.data + i, 1);
+            buffer_append(out, mark ? " " : valid.data + i, 1);
             i += mark ? 3 : 1;
         }
     } else if (strcmp(def->model, "gpt2") == 0) {
-        lrnn_utf8_replace(text.data, text.size, false, &valid);
+        utf8_replace(text.data, text.size, false, &valid);
         if (def->normalizer != NULL) {
-            lrnn_nfc(valid.data, valid.n, out);
+            nfc_normalize(valid.data, valid.n, out);
         } else {
-            lrnn_buffer_append(out, valid.data, valid.n);
+            buffer_append(out, valid.data, valid.n);
         }
     } else {
-        lrnn_buffer_append(out, text.data, text.size);
+        buffer_append(out, text.data, text.size);
     }
-    lrnn_buffer_free(&valid);
+    buffer_free(&valid);
 }
 
 // The ids back to text: it is the text, and each piece of it ends where a character ends if the
 // text is UTF-8.
 static void check_detokenize(struct test * t, const char * name, size_t i,
-        const struct lrnn_tokenizer * tok, const struct lrnn_tokenizer_def * def,
-        const struct tokenizer_case * c, const struct lrnn_ids * ids) {
-    struct lrnn_buffer want = { 0 }, got = { 0 };
+        const struct tokenizer * tok, const struct tokenizer_def * def,
+        const struct tokenizer_case * c, const struct token_ids * ids) {
+    struct buffer want = { 0 }, got = { 0 };
     expected_text(def, c->text, &want);
-    const bool is_utf8 = lrnn_utf8_valid(want.data, want.n) == want.n;
+    const bool is_utf8 = utf8_valid(want.data, want.n) == want.n;
 
-    struct lrnn_detokenizer * d     = lrnn_detokenizer_new(tok, 0);
-    bool                      whole = true;
+    struct lrnn_decoder * d     = decoder_new(tok, 0);
+    bool                  whole = true;
     for (size_t k = 0; k < ids->n; ++k) {
-        const struct lrnn_text s = lrnn_detokenizer_push(d, ids->data[k]);
-        whole                    = whole && (!is_utf8 || lrnn_utf8_valid(s.data, s.size) == s.size);
-        lrnn_buffer_append(&got, s.data, s.size);
+        const struct slice s = decode(d, ids->data[k]);
+        whole                = whole && (!is_utf8 || utf8_valid(s.data, s.size) == s.size);
+        buffer_append(&got, s.data, s.size);
     }
-    const struct lrnn_text s = lrnn_detokenizer_end(d);
-    lrnn_buffer_append(&got, s.data, s.size);
-    lrnn_detokenizer_free(d);
+    const struct slice s = decode_end(d);
+    buffer_append(&got, s.data, s.size);
+    lrnn_decoder_free(d);
 
     test_check(t, whole, "%s: case %zu: a piece of the output ends inside a character", name, i);
     test_check(t, got.n == want.n && (got.n == 0 || memcmp(got.data, want.data, got.n) == 0),
             "%s: case %zu: %zu bytes came back as %zu others", name, i, want.n, got.n);
-    lrnn_buffer_free(&want);
-    lrnn_buffer_free(&got);
+    buffer_free(&want);
+    buffer_free(&got);
 }
 
-static void check_case(struct test * t, const char * name, size_t i,
-        const struct lrnn_tokenizer * tok, const struct tokenizer_data * data) {
+static void check_case(struct test * t, const char * name, size_t i, const struct tokenizer * tok,
+        const struct tokenizer_data * data) {
     const struct tokenizer_case * c        = &data->cases[i];
-    struct lrnn_ids               ids      = { 0 };
+    struct token_ids              ids      = { 0 };
     char                          err[512] = "";
 
     const bool ok =
-            lrnn_tokenize(tok, c->text.data, c->text.size, c->flags, &ids, err, sizeof(err));
+            tokenizer_encode(tok, c->text.data, c->text.size, c->flags, &ids, err, sizeof(err));
     test_check(t, ok != c->refused && (ok || err[0] != '\0'), "%s: case %zu: %s", name, i,
             ok ? "accepted" : err);
     if (ok && !c->refused) {
@@ -116,7 +116,7 @@ static void check_case(struct test * t, const char * name, size_t i,
             check_detokenize(t, name, i, tok, &data->def, c, &ids);
         }
     }
-    lrnn_ids_free(&ids);
+    token_ids_free(&ids);
 }
 
 //
@@ -126,7 +126,7 @@ static void check_case(struct test * t, const char * name, size_t i,
 // No text takes more than linear time, within the logarithm of a heap: 16 times the text in less
 // than 40 times the time, and a megabyte in less than ten seconds even on a slow machine with
 // sanitizers.
-static void check_time(struct test * t, const char * name, const struct lrnn_tokenizer * tok) {
+static void check_time(struct test * t, const char * name, const struct tokenizer * tok) {
     enum { MEGABYTE = 1 << 20 };
     static const char * const patterns[] = { "a", " ", "ab", "a ", "\xCC\x81", "\n", "1", "'",
         "<|endoftext|", "\xF0\x9F\x98\x80" };
@@ -140,15 +140,15 @@ static void check_time(struct test * t, const char * name, const struct lrnn_tok
         }
         double time[2];
         for (int k = 0; k < 2; ++k) {
-            struct lrnn_ids ids = { 0 };
-            char            err[256];
-            const double    start = seconds();
+            struct token_ids ids = { 0 };
+            char             err[256];
+            const double     start = seconds();
             test_check(t,
-                    lrnn_tokenize(tok, text, k == 0 ? MEGABYTE / 16 : MEGABYTE,
+                    tokenizer_encode(tok, text, k == 0 ? MEGABYTE / 16 : MEGABYTE,
                             LRNN_TOKENIZE_PARSE_SPECIAL, &ids, err, sizeof(err)),
                     "%s: %s", name, err);
             time[k] = seconds() - start;
-            lrnn_ids_free(&ids);
+            token_ids_free(&ids);
         }
         test_check(t, time[1] < 10.0 && (time[1] < 0.2 || time[1] < 40 * time[0]),
                 "%s: pattern %zu: %.3f s for 64 kB, %.3f s for 1 MB", name, i, time[0], time[1]);
@@ -169,10 +169,10 @@ static void check_file(struct test * t, const char * path) {
     }
     const char * name = strrchr(path, '/') != NULL ? strrchr(path, '/') + 1 : path;
 
-    struct lrnn_tokenizer * tok;
-    char                    err[512] = "";
-    double                  start    = seconds();
-    if (test_check(t, lrnn_tokenizer_new(&data.def, &tok, err, sizeof(err)), "%s: %s", name, err)) {
+    struct tokenizer * tok;
+    char               err[512] = "";
+    double             start    = seconds();
+    if (test_check(t, tokenizer_new(&data.def, &tok, err, sizeof(err)), "%s: %s", name, err)) {
         const double load = seconds() - start;
         size_t       n    = 0;
         start             = seconds();
@@ -181,12 +181,12 @@ static void check_file(struct test * t, const char * path) {
             n += data.cases[i].text.size;
         }
         printf("%s: %d tokens loaded in %.3f s; %zu texts, %zu bytes there and back in %.3f s\n",
-                name, (int) lrnn_tokenizer_n_tokens(tok), load, data.n_cases, n, seconds() - start);
+                name, (int) tokenizer_n_tokens(tok), load, data.n_cases, n, seconds() - start);
         if (strcmp(data.def.model, "lrnn-symbols") != 0) {
             check_time(t, name, tok);
         }
     }
-    lrnn_tokenizer_free(tok);
+    tokenizer_free(tok);
     tokenizer_data_free(&data);
     free(file);
 }

@@ -34,30 +34,30 @@ struct watcher {
 };
 
 // element i of a tensor of tokens, for state head h of H
-static double at(const struct lrnn_watched_tensor * t, int64_t i, int64_t h, int64_t H,
+static double at(const struct lrnn_trace_tensor * t, int64_t i, int64_t h, int64_t H,
         int64_t factor, int64_t token) {
     const int64_t head = h / (H / t->ne[1]);
     return (double) t->data[((token * t->ne[2] + factor) * t->ne[1] + head) * t->ne[0] + i];
 }
 
 struct scan {
-    const struct lrnn_watched * w;
-    int64_t                     h, token;
-    double *                    S; // [d_k][d_v]; mLSTM: then n [d_k], then m
+    const struct lrnn_trace_event * w;
+    int64_t                         h, token;
+    double *                        S; // [d_k][d_v]; mLSTM: then n [d_k], then m
 };
 
 static double get(const struct scan * s, const char * name, int64_t i, int64_t factor) {
-    const struct lrnn_watched_tensor * t = lrnn_watched_get(s->w, name);
+    const struct lrnn_trace_tensor * t = lrnn_trace_find(s->w, name);
     return at(t, t->ne[0] == 1 ? 0 : i, s->h, s->w->n_head, factor, t->ne[3] == 1 ? 0 : s->token);
 }
 
 static double gate(const struct scan * s, int64_t i) {
-    return lrnn_watched_get(s->w, "gate") != NULL ? get(s, "gate", i, 0) : 1.0;
+    return lrnn_trace_find(s->w, "gate") != NULL ? get(s, "gate", i, 0) : 1.0;
 }
 
 // S ← (I − β k kᵀ) S + β k vᵀ for each factor, after the gate; o = scale Sᵀ q
 static void householder(const struct scan * s, double * o) {
-    const int64_t K = s->w->d_k, P = s->w->d_v, n_h = lrnn_watched_get(s->w, "k")->ne[2];
+    const int64_t K = s->w->d_k, P = s->w->d_v, n_h = lrnn_trace_find(s->w, "k")->ne[2];
     for (int64_t i = 0; i < K * P; ++i) {
         s->S[i] *= gate(s, i / P);
     }
@@ -100,8 +100,8 @@ static void rank_one(const struct scan * s, double * o) {
 
 // exp(dt A) or 2 exp(dt A) − 1; A is [d_v, d_k, heads], or [1, 1, heads]
 static double transition(const struct scan * s, int64_t i, int64_t j) {
-    const struct lrnn_watched_tensor * A = lrnn_watched_get(s->w, "A");
-    const int64_t                      h = s->h / (s->w->n_head / A->ne[2]);
+    const struct lrnn_trace_tensor * A = lrnn_trace_find(s->w, "A");
+    const int64_t                    h = s->h / (s->w->n_head / A->ne[2]);
     const double a = (double) A->data[(h * A->ne[1] + (A->ne[1] == 1 ? 0 : i)) * A->ne[0] +
                                       (A->ne[0] == 1 ? 0 : j)];
     const double e = exp(get(s, "dt", j, 0) * a);
@@ -112,7 +112,7 @@ static double transition(const struct scan * s, int64_t i, int64_t j) {
 static void diagonal(const struct scan * s, double * y) {
     const int64_t K = s->w->d_k, P = s->w->d_v;
     const bool    ssm = s->w->transition != LRNN_TRANSITION_GATE,
-               bonus  = lrnn_watched_get(s->w, "bonus") != NULL;
+               bonus  = lrnn_trace_find(s->w, "bonus") != NULL;
     for (int64_t j = 0; j < P; ++j) {
         y[j] = 0;
         for (int64_t i = 0; i < K; ++i) {
@@ -148,9 +148,9 @@ static void mlstm(const struct scan * s, double * y) {
     }
 }
 
-static void replay(struct watcher * u, const struct lrnn_watched * w) {
-    const struct lrnn_watched_tensor * out =
-            lrnn_watched_get(w, w->transition <= LRNN_TRANSITION_RANK_ONE ? "o" : "y");
+static void replay(struct watcher * u, const struct lrnn_trace_event * w) {
+    const struct lrnn_trace_tensor * out =
+            lrnn_trace_find(w, w->transition <= LRNN_TRANSITION_RANK_ONE ? "o" : "y");
     const int64_t P = w->d_v, size = w->d_k * P + w->d_k + 1;
     double        err = 0, all = 0;
     double *      o = calloc((size_t) P, sizeof(*o));
@@ -158,8 +158,8 @@ static void replay(struct watcher * u, const struct lrnn_watched * w) {
     test_check(u->t, out != NULL && out->ne[0] == P && out->ne[1] == w->n_head,
             "%s: layer %d hands over its output", u->model, w->layer);
     for (int32_t i = 0; i < w->n_seqs; ++i) {
-        const struct lrnn_watched_seq * q     = &w->seqs[i];
-        double **                       state = &u->states[w->layer][q->seq];
+        const struct lrnn_trace_seq * q     = &w->seqs[i];
+        double **                     state = &u->states[w->layer][q->seq];
         if (*state == NULL) {
             *state = calloc((size_t) (w->n_head * size), sizeof(double));
         }
@@ -187,7 +187,7 @@ static void replay(struct watcher * u, const struct lrnn_watched * w) {
     free(o);
 }
 
-static bool watch(const struct lrnn_watched * w, void * user) {
+static bool watch(const struct lrnn_trace_event * w, void * user) {
     struct watcher * u = user;
 
     int64_t n_tokens = 0;
@@ -212,7 +212,7 @@ static bool watch(const struct lrnn_watched * w, void * user) {
         replay(u, w);
         return true;
     }
-    const struct lrnn_watched_tensor * x = lrnn_watched_get(w, "x");
+    const struct lrnn_trace_tensor * x = lrnn_trace_find(w, "x");
     if (!test_check(u->t, w->n_tensors == 1 && x != NULL && w->transition == LRNN_TRANSITION_NONE,
                 "%s: %s has one input x", u->model, w->weight)) {
         return false;
@@ -276,11 +276,11 @@ static void test_model(struct test * t, const struct golden * g, struct test_wor
         .t = t, .worst = scans, .model = g->name, .output = W->name, .stop_at = -1
     };
     struct lrnn_session_params params = {
-        .n_threads = 2, .n_seqs = N_SEQS, .n_cache = 64, .watch = watch, .watch_user = &u
+        .n_threads = 2, .n_seqs = N_SEQS, .n_cache = 64, .trace = watch, .trace_user = &u
     };
     struct lrnn_session * plain =
-            lrnn_session_new(model, &params, err, sizeof(err)); // watch_what 0: nobody watches
-    params.watch_what          = LRNN_WATCH_SCANS | LRNN_WATCH_MATRICES;
+            lrnn_session_new(model, &params, err, sizeof(err)); // trace_kinds 0: nobody watches
+    params.trace_kinds         = LRNN_TRACE_SCANS | LRNN_TRACE_MATRICES;
     struct lrnn_session * seen = lrnn_session_new(model, &params, err, sizeof(err));
     test_check(t, plain != NULL && seen != NULL, "%s: %s", g->name, err);
 

@@ -4,7 +4,6 @@
 #include "golden.h"
 #include "run/model.h"
 #include "eval/nll.h"
-#include "eval/token-bytes.h"
 #include "tokenizer-data.h"
 #include "text/tokenizer.h"
 #include "util.h"
@@ -41,13 +40,13 @@ static struct lrnn_model * model_with(const char * kind) {
     }
     struct lrnn_model * model = lrnn_model_load(golden.models[0].path, NULL, err, sizeof(err));
     if (model == NULL || !tokenizer_data_read(&fixture, fixture_bytes, size) ||
-            !lrnn_tokenizer_new(&fixture.def, &model->tokenizer, err, sizeof(err))) {
+            !tokenizer_new(&fixture.def, &model->tokenizer, err, sizeof(err))) {
         printf("FAILED: %s: %s\n", kind, err);
         exit(1);
     }
     model->info.has_tokenizer = true;
-    model->info.bos           = lrnn_tokenizer_bos_id(model->tokenizer);
-    model->info.eos           = lrnn_tokenizer_eos_id(model->tokenizer);
+    model->info.bos           = tokenizer_bos_id(model->tokenizer);
+    model->info.eos           = tokenizer_eos_id(model->tokenizer);
     model->info.add_bos       = fixture.def.add_bos > 0;
     return model;
 }
@@ -134,8 +133,7 @@ static void check_docs(
         int64_t   n_ids, sum = 0;
         char      err[512] = "";
         test_check(&t,
-                lrnn_text_to_tokens(
-                        model, docs[d].text, docs[d].size, 0, &ids, &n_ids, err, sizeof(err)),
+                lrnn_tokenize(model, docs[d].text, docs[d].size, 0, &ids, &n_ids, err, sizeof(err)),
                 "%s", err);
         bool same = true;
         for (int64_t i = 0; i < n_ids; ++i, ++total) {
@@ -203,8 +201,7 @@ static void test_bytes(void) {
         for (size_t i = 0; i < fixture.n_cases && docs != NULL; ++i) {
             const struct tokenizer_case * c = &fixture.cases[i];
             bool                          control;
-            if (!c->refused && c->flags == 0 && c->n_ids > 0 &&
-                    lrnn_text_is_utf8(c->text, &control)) {
+            if (!c->refused && c->flags == 0 && c->n_ids > 0 && slice_is_utf8(c->text, &control)) {
                 docs[n++] = (struct doc) { c->text.data, c->text.size };
             }
         }
@@ -222,24 +219,24 @@ static void test_bytes(void) {
 // By hand, where it matters which token gets the byte.
 static void test_bytes_by_hand(void) {
     char                err[256] = "";
-    uint16_t            bytes[8];
+    size_t              bytes[8];
     int32_t *           ids;
     int64_t             n;
     struct lrnn_model * model = model_with("gpt-neox");
     // é in two characters is one of two bytes to the tokenizer; in the text it has three
     const char * text = "e\xCC\x81";
-    const bool ok = lrnn_text_to_tokens(model, text, 3, 0, &ids, &n, err, sizeof(err)) && n <= 8 &&
-                    token_bytes(model->tokenizer, text, 3, ids, n, bytes, err, sizeof(err));
+    const bool   ok   = lrnn_tokenize(model, text, 3, 0, &ids, &n, err, sizeof(err)) && n <= 8 &&
+                    lrnn_token_spans(model, text, 3, ids, n, bytes, err, sizeof(err));
     int sum = 0, decoded = 0;
     for (int64_t i = 0; i < n && ok; ++i) {
-        sum += bytes[i];
-        decoded += (int) lrnn_token_bytes(model->tokenizer, ids[i]).size;
+        sum += (int) bytes[i];
+        decoded += (int) tokenizer_token_bytes(model->tokenizer, ids[i]).size;
     }
     test_check(&t, ok && sum == 3 && decoded == 2, "NFC: %d bytes of text, %d of tokens: %s", sum,
             decoded, err);
     // tokens of another text do not pass for those of this one
     test_check(&t,
-            !token_bytes(model->tokenizer, "something else", 14, ids, n, bytes, err, sizeof(err)) &&
+            !lrnn_token_spans(model, "something else", 14, ids, n, bytes, err, sizeof(err)) &&
                     strstr(err, "14") != NULL,
             "%s", err);
     free(ids);
@@ -248,8 +245,8 @@ static void test_bytes_by_hand(void) {
     // " a" becomes "  a", which is " " and " a": the first is the space that SentencePiece makes up
     model = model_with("spm");
     test_check(&t,
-            lrnn_text_to_tokens(model, " a", 2, 0, &ids, &n, err, sizeof(err)) && n == 2 &&
-                    token_bytes(model->tokenizer, " a", 2, ids, n, bytes, err, sizeof(err)) &&
+            lrnn_tokenize(model, " a", 2, 0, &ids, &n, err, sizeof(err)) && n == 2 &&
+                    lrnn_token_spans(model, " a", 2, ids, n, bytes, err, sizeof(err)) &&
                     bytes[0] == 0 && bytes[1] == 2,
             "the space made up: %s", err);
     free(ids);

@@ -53,10 +53,10 @@ static int take_i8(struct reader * r) {
     return p == NULL ? 0 : (int8_t) *p;
 }
 
-static struct lrnn_text take_string(struct reader * r) {
+static struct slice take_string(struct reader * r) {
     const size_t    n = take_count(r, 1);
     const uint8_t * p = take(r, n);
-    return p == NULL ? (struct lrnn_text) { "", 0 } : (struct lrnn_text) { (const char *) p, n };
+    return p == NULL ? (struct slice) { "", 0 } : (struct slice) { (const char *) p, n };
 }
 
 // Memory for everything, handed out piece by piece. Every piece of data yields less than 64 bytes
@@ -71,7 +71,7 @@ static void * arena_take(struct arena * a, size_t size) {
     return p;
 }
 
-static const char * arena_name(struct arena * a, struct lrnn_text text) { // NULL if empty
+static const char * arena_name(struct arena * a, struct slice text) { // NULL if empty
     if (text.size == 0) {
         return NULL;
     }
@@ -81,9 +81,9 @@ static const char * arena_name(struct arena * a, struct lrnn_text text) { // NUL
     return s;
 }
 
-static const struct lrnn_text * take_strings(struct reader * r, struct arena * a, size_t * n) {
-    *n                   = take_count(r, 1);
-    struct lrnn_text * s = arena_take(a, *n * sizeof(*s));
+static const struct slice * take_strings(struct reader * r, struct arena * a, size_t * n) {
+    *n               = take_count(r, 1);
+    struct slice * s = arena_take(a, *n * sizeof(*s));
     for (size_t i = 0; i < *n; ++i) {
         s[i] = take_string(r);
     }
@@ -91,8 +91,10 @@ static const struct lrnn_text * take_strings(struct reader * r, struct arena * a
 }
 
 static void take_case(struct reader * r, struct arena * a, struct tokenizer_case * c) {
-    c->flags = (unsigned) take_i8(r) & 3;
-    c->text  = take_string(r);
+    const int flags = take_i8(r);
+    c->flags        = (flags & 1 ? LRNN_TOKENIZE_ADD_BOS : 0u) |
+               (flags & 2 ? LRNN_TOKENIZE_PARSE_SPECIAL : 0u);
+    c->text = take_string(r);
 
     const size_t n = take_varint(r);
     c->refused     = n == 0;
@@ -120,18 +122,18 @@ bool tokenizer_data_read(struct tokenizer_data * t, const void * data, size_t si
     if (t->memory == NULL) {
         return false;
     }
-    struct lrnn_tokenizer_def * def = &t->def;
-    def->model                      = arena_name(&a, take_string(&r));
-    def->pre                        = arena_name(&a, take_string(&r));
-    def->normalizer                 = arena_name(&a, take_string(&r));
-    def->bos_id                     = take_i32(&r);
-    def->eos_id                     = take_i32(&r);
-    def->unknown_id                 = take_i32(&r);
-    def->padding_id                 = take_i32(&r);
-    def->add_bos                    = take_i8(&r);
-    def->add_eos                    = take_i8(&r);
-    def->add_space_prefix           = take_i8(&r);
-    def->tokens                     = take_strings(&r, &a, &def->n_tokens);
+    struct tokenizer_def * def = &t->def;
+    def->model                 = arena_name(&a, take_string(&r));
+    def->pre                   = arena_name(&a, take_string(&r));
+    def->normalizer            = arena_name(&a, take_string(&r));
+    def->bos_id                = take_i32(&r);
+    def->eos_id                = take_i32(&r);
+    def->unknown_id            = take_i32(&r);
+    def->padding_id            = take_i32(&r);
+    def->add_bos               = take_i8(&r);
+    def->add_eos               = take_i8(&r);
+    def->add_space_prefix      = take_i8(&r);
+    def->tokens                = take_strings(&r, &a, &def->n_tokens);
 
     def->n_types    = take_count(&r, 1);
     int32_t * types = arena_take(&a, def->n_types * sizeof(*types));

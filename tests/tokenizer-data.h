@@ -12,6 +12,7 @@
 // Counts, lengths and ids are varints (seven bits a byte, lowest first); a string is its length and
 // its bytes.
 
+#include "lrnn.h"
 #include "text/tokenizer.h"
 
 #ifdef __cplusplus
@@ -19,26 +20,39 @@ extern "C" {
 #endif
 
 struct tokenizer_case {
-    unsigned         flags;
-    struct lrnn_text text;
-    bool             refused;
-    const int32_t *  ids;
-    size_t           n_ids;
-    size_t           end; // where the case ends in the data
+    unsigned        flags;
+    struct slice    text;
+    bool            refused;
+    const int32_t * ids;
+    size_t          n_ids;
+    size_t          end; // where the case ends in the data
 };
 
 struct tokenizer_data {
-    struct lrnn_tokenizer_def def;
-    struct tokenizer_case *   cases;
-    size_t                    n_cases;
-    size_t                    def_size; // bytes of the data before the count of cases
-    void *                    memory;   // all of the above
+    struct tokenizer_def    def;
+    struct tokenizer_case * cases;
+    size_t                  n_cases;
+    size_t                  def_size; // bytes of the data before the count of cases
+    void *                  memory;   // all of the above
 };
 
 // Any bytes are accepted or refused without harm: `data` is what a fuzzer likes. The texts stay
 // where they are, inside `data`.
 bool tokenizer_data_read(struct tokenizer_data * t, const void * data, size_t size);
 void tokenizer_data_free(struct tokenizer_data * t);
+
+// lrnn_decoder_push and lrnn_decoder_end with the text as a slice.
+static inline struct slice decode(struct lrnn_decoder * d, int32_t token) {
+    struct slice s;
+    s.data = lrnn_decoder_push(d, token, &s.size);
+    return s;
+}
+
+static inline struct slice decode_end(struct lrnn_decoder * d) {
+    struct slice s;
+    s.data = lrnn_decoder_end(d, &s.size);
+    return s;
+}
 
 #ifdef __cplusplus
 }

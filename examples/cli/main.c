@@ -11,6 +11,7 @@
 #include "base/read-file.h"
 
 #include <errno.h>
+#include <float.h>
 #include <inttypes.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -225,9 +226,9 @@ static enum exit_code prepare(struct args * args, struct generator * g) {
     const struct lrnn_sampler_params sampling = {
         .temperature    = args->greedy ? 0.0f : (float) args->temperature,
         .top_k          = (int32_t) args->top_k,
-        .top_p          = (float) args->top_p,
+        .top_p          = args->top_p > 0.0 ? (float) args->top_p : FLT_MIN, // 0 keeps one token
         .min_p          = (float) args->min_p,
-        .repeat_penalty = (float) args->repeat_penalty,
+        .repeat_penalty = args->repeat_last > 0 ? (float) args->repeat_penalty : 1.0f,
         .repeat_last    = (int32_t) args->repeat_last,
         .seed           = (uint64_t) args->seed,
     };
@@ -348,19 +349,26 @@ static bool check_args(const struct args * args, char * err, size_t err_size) {
 }
 
 int main(int argc, char ** argv) {
-    const struct lrnn_sampler_params sampling = lrnn_sampler_defaults();
-    struct args                      args     = {
-                                 .compute        = COMPUTE_DEFAULTS,
-                                 .n_predict      = 128,
-                                 .temperature    = (double) sampling.temperature,
-                                 .top_k          = sampling.top_k,
-                                 .top_p          = (double) sampling.top_p,
-                                 .min_p          = (double) sampling.min_p,
-                                 .repeat_penalty = (double) sampling.repeat_penalty,
-                                 .repeat_last    = sampling.repeat_last,
-                                 .seed           = -1,
-                                 .batch          = 512,
-                                 .cache          = 4096,
+    const struct lrnn_sampler_params sampling = {
+        .temperature    = 0.8f,
+        .top_k          = 40,
+        .top_p          = 0.95f,
+        .min_p          = 0.05f,
+        .repeat_penalty = 1.0f,
+        .repeat_last    = 64,
+    };
+    struct args args = {
+        .compute        = COMPUTE_DEFAULTS,
+        .n_predict      = 128,
+        .temperature    = (double) sampling.temperature,
+        .top_k          = sampling.top_k,
+        .top_p          = (double) sampling.top_p,
+        .min_p          = (double) sampling.min_p,
+        .repeat_penalty = (double) sampling.repeat_penalty,
+        .repeat_last    = sampling.repeat_last,
+        .seed           = -1,
+        .batch          = 512,
+        .cache          = 4096,
     };
 
     const struct option options[] = {

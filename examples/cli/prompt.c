@@ -31,9 +31,9 @@ bool prompt_to_tokens(const struct lrnn_model * model, const char * text, size_t
         }
     } else {
         // no eos, which some models want after every text: this text is about to go on
-        const unsigned flags = (continues ? 0u : (unsigned) LRNN_TEXT_ADD_BOS) |
-                               (special ? (unsigned) LRNN_TEXT_PARSE_SPECIAL : 0u);
-        if (!lrnn_text_to_tokens(model, text, size, flags, tokens, n_tokens, err, err_size)) {
+        const unsigned flags = (continues ? 0u : (unsigned) LRNN_TOKENIZE_ADD_BOS) |
+                               (special ? (unsigned) LRNN_TOKENIZE_PARSE_SPECIAL : 0u);
+        if (!lrnn_tokenize(model, text, size, flags, tokens, n_tokens, err, err_size)) {
             return false;
         }
     }

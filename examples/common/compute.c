@@ -11,7 +11,7 @@
 
 static struct lrnn_model_params params_of(const struct compute * c) {
     return (struct lrnn_model_params) {
-        .n_gpu_layers = (int32_t) c->n_gpu_layers, .devices = c->devices, .split = c->split
+        .n_gpu_layers = (int32_t) c->n_gpu_layers, .devices = c->devices, .tensor_split = c->split
     };
 }
 

@@ -29,3 +29,11 @@ bool cuda_card_is_missing(char * text, size_t text_size) {
             why);
     return true;
 }
+
+const char * cuda_notice(void) {
+#ifdef LRNN_CUDA_COMPILED
+    return "CUDA kernels: compiled (" LRNN_CUDA_COMPILED ") and emulated, not run on a card";
+#else
+    return "";
+#endif
+}

@@ -14,3 +14,6 @@ bool cuda_card_on_log(const char * line);
 // True if this build has the CUDA backend and there is no card for it: text is then "no CUDA card
 // was found", and why, without a full stop.
 bool cuda_card_is_missing(char * text, size_t text_size);
+
+// How the CUDA backend of this build was compiled and tested, one sentence; "" without one.
+const char * cuda_notice(void);

@@ -65,7 +65,7 @@ static struct lrnn_model * load(const char * program, const char * path,
     load_model_hush_ggml();
     progress_begin(&progress, PERCENT);
     params.progress           = is_shown ? on_progress : NULL;
-    params.user               = &progress;
+    params.progress_user      = &progress;
     params.log                = log;
     params.log_user           = (void *) (uintptr_t) program;
     struct lrnn_model * model = lrnn_model_load(path, &params, err, sizeof(err));

@@ -1,5 +1,7 @@
 #include "options.h"
 
+#include "cuda-card.h"
+
 #include "describe.h"
 #include "lrnn.h"
 #include "terminal.h"
@@ -474,8 +476,8 @@ static void print_option(FILE * out, const struct option * o) {
 
 void options_version(const struct program * program, FILE * out) {
     fprintf(out, "%s %s, ggml %s\n", program->name, lrnn_version(), lrnn_ggml_version());
-    if (lrnn_cuda_notice()[0] != '\0') {
-        print_wrapped(out, lrnn_cuda_notice(), 0, 0);
+    if (cuda_notice()[0] != '\0') {
+        print_wrapped(out, cuda_notice(), 0, 0);
     }
 }
 

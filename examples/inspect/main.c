@@ -204,7 +204,7 @@ static const char * type_name(enum ggml_backend_dev_type type) {
 // What else is to be known of GPUs: that this build has CUDA and finds no card, and how far its
 // kernels were tested.
 static void print_cuda(bool json) {
-    const char * notice = lrnn_cuda_notice();
+    const char * notice = cuda_notice();
     char         missing[320];
     const bool   is_missing = cuda_card_is_missing(missing, sizeof(missing));
 

@@ -13,7 +13,7 @@ static const char SOURCE_CONFIG[] = "lrnn.source_config";
 void metadata_source_config(FILE * out, const struct lrnn_model * model) {
     size_t            size;
     struct json_error error;
-    const char *      text = lrnn_model_get_text(model, SOURCE_CONFIG, &size);
+    const char *      text = lrnn_model_get_string(model, SOURCE_CONFIG, &size);
 
     if (text == NULL) {
         fputs("null", out);
@@ -57,7 +57,7 @@ static void print_value(FILE * out, const struct lrnn_key_info * key) {
         case LRNN_KEY_INT: fprintf(out, "%" PRId64, key->integer); break;
         case LRNN_KEY_FLOAT: print_number(out, key->number); break;
         case LRNN_KEY_BOOL: fputs(key->integer != 0 ? "true" : "false", out); break;
-        case LRNN_KEY_TEXT: json_string(out, key->text, key->text_size); break;
+        case LRNN_KEY_STRING: json_string(out, key->string, key->string_size); break;
     }
 }
 

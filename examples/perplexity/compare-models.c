@@ -4,7 +4,6 @@
 #include "eval/divergence.h"
 #include "interrupt.h"
 #include "base/json-write.h"
-#include "file/model-file.h"
 #include "terminal.h"
 #include "data-options.h"
 
@@ -42,39 +41,50 @@ static const char * base_name(const char * path) {
 // Whether tokens mean the same
 //
 
-static bool same_value(const struct lrnn_model_key * a, const struct lrnn_model_key * b) {
-    if (a->type != b->type || a->is_array != b->is_array || a->n != b->n) {
-        return false;
+static bool is_tokenizer_key(const struct lrnn_key_info * k) {
+    return (k->name_size >= 10 && memcmp(k->name, "tokenizer.", 10) == 0) ||
+           (k->name_size >= 15 && memcmp(k->name, "lrnn.tokenizer.", 15) == 0);
+}
+
+static int64_t find_key(const struct lrnn_model * model, const struct lrnn_key_info * wanted) {
+    struct lrnn_key_info k;
+    for (int64_t i = 0; lrnn_model_get_key(model, i, 0, &k); ++i) {
+        if (k.name_size == wanted->name_size && memcmp(k.name, wanted->name, k.name_size) == 0) {
+            return i;
+        }
     }
-    for (size_t i = 0; i < a->n; ++i) {
-        if (lrnn_model_key_int(a, i) != lrnn_model_key_int(b, i) ||
-                lrnn_model_key_float(a, i) != lrnn_model_key_float(b, i) ||
-                lrnn_model_key_bool(a, i) != lrnn_model_key_bool(b, i) ||
-                lrnn_text_compare(lrnn_model_key_text(a, i), lrnn_model_key_text(b, i)) != 0) {
+    return -1;
+}
+
+static bool same_value(
+        const struct lrnn_model * a, int64_t i, const struct lrnn_model * b, int64_t j) {
+    struct lrnn_key_info x, y;
+    int64_t              n = 1;
+    for (int64_t k = 0; k < n; ++k) {
+        lrnn_model_get_key(a, i, k, &x);
+        lrnn_model_get_key(b, j, k, &y);
+        n = x.n;
+        if (x.kind != y.kind || x.is_array != y.is_array || x.n != y.n || x.integer != y.integer ||
+                x.number != y.number || x.string_size != y.string_size ||
+                (x.string_size > 0 && memcmp(x.string, y.string, x.string_size) != 0)) {
             return false;
         }
     }
     return true;
 }
 
-// Every key of a's tokenizer is in b, with the same value.
-static bool has_tokenizer_of(const struct lrnn_model_file * a, const struct lrnn_model_file * b,
+// Every tokenizer key of model a is in model b, with the same value.
+static bool has_tokenizer_of(const struct lrnn_model * const models[2], const char * const paths[2],
         char * err, size_t err_size) {
-    for (size_t i = 0; i < lrnn_model_file_n_keys(a); ++i) {
-        const struct lrnn_model_key * k = lrnn_model_file_key(a, i);
-        char                          name[128];
-        snprintf(name, sizeof(name), "%.*s",
-                (int) (k->name.size < sizeof(name) ? k->name.size : sizeof(name) - 1),
-                k->name.data);
-        if (strncmp(name, "tokenizer.", 10) != 0 && strncmp(name, "lrnn.tokenizer.", 15) != 0) {
-            continue;
-        }
-        const struct lrnn_model_key * other = lrnn_model_file_find_key(b, name);
-        if (other == NULL || !same_value(k, other)) {
+    struct lrnn_key_info k;
+    for (int64_t i = 0; lrnn_model_get_key(models[0], i, 0, &k); ++i) {
+        const int64_t other = is_tokenizer_key(&k) ? find_key(models[1], &k) : 0;
+        if (is_tokenizer_key(&k) && (other < 0 || !same_value(models[0], i, models[1], other))) {
             snprintf(err, err_size,
-                    "%s and %s have different tokenizers: key %s %s; only models that see the same tokens can be compared token by token",
-                    lrnn_model_file_path(a), lrnn_model_file_path(b), name,
-                    other == NULL ? "is in the first alone" : "differs");
+                    "%s and %s have different tokenizers: key %.*s %s; only models that see the "
+                    "same tokens can be compared token by token",
+                    paths[0], paths[1], (int) k.name_size, k.name,
+                    other < 0 ? "is only in the first" : "differs");
             return false;
         }
     }
@@ -82,12 +92,14 @@ static bool has_tokenizer_of(const struct lrnn_model_file * a, const struct lrnn
 }
 
 static bool same_tokenizer(const char * a, const char * b, char * err, size_t err_size) {
-    struct lrnn_model_file * fa = lrnn_model_file_open(a, err, err_size);
-    struct lrnn_model_file * fb = fa != NULL ? lrnn_model_file_open(b, err, err_size) : NULL;
-    const bool               ok = fb != NULL && has_tokenizer_of(fa, fb, err, err_size) &&
-                    has_tokenizer_of(fb, fa, err, err_size);
-    lrnn_model_file_free(fa);
-    lrnn_model_file_free(fb);
+    struct lrnn_model *            ma = lrnn_model_load(a, NULL, err, err_size);
+    struct lrnn_model *            mb = ma != NULL ? lrnn_model_load(b, NULL, err, err_size) : NULL;
+    const struct lrnn_model *const forth[] = { ma, mb }, *const back[] = { mb, ma };
+    const bool ok = mb != NULL &&
+                    has_tokenizer_of(forth, (const char * const[]) { a, b }, err, err_size) &&
+                    has_tokenizer_of(back, (const char * const[]) { b, a }, err, err_size);
+    lrnn_model_free(ma);
+    lrnn_model_free(mb);
     return ok;
 }
 

@@ -1,7 +1,6 @@
 #include "imatrix.h"
 
 #include "compute.h"
-#include "eval/importance.h"
 #include "interrupt.h"
 #include "terminal.h"
 #include "data-options.h"
@@ -26,8 +25,8 @@ static enum exit_code fail(enum exit_code code, const char * err) {
 
 // Feeds the windows, each from an empty state. Every product is watched, the output's too: it is
 // computed for every token.
-static enum exit_code collect(const struct args * args, struct lrnn_session * session,
-        struct windows * ws, const struct importance * im) {
+static enum exit_code collect(
+        const struct args * args, struct lrnn_session * session, struct windows * ws) {
     const struct windows_summary * sum = windows_get_summary(ws);
     struct progress                progress;
     char                           err[1024];
@@ -60,9 +59,6 @@ static enum exit_code collect(const struct args * args, struct lrnn_session * se
                                        .n_tokens           = n,
                                        .n_logits           = n },
                                1, err, sizeof(err))) {
-                if (im->err[0] != '\0') {
-                    snprintf(err, sizeof(err), "%s", im->err); // why the watching was stopped
-                }
                 code = EXIT_CODE_SYSTEM;
             }
         }
@@ -78,7 +74,7 @@ static enum exit_code collect(const struct args * args, struct lrnn_session * se
 static enum exit_code run(const struct args * args) {
     struct lrnn_model *   model   = compute_load(&args->compute, NAME, args->model, args->quiet);
     struct lrnn_session * session = NULL;
-    struct importance     im      = { .model = model };
+    struct lrnn_imatrix * im      = NULL;
     enum exit_code        code    = EXIT_CODE_OK;
     char                  err[1024];
 
@@ -88,35 +84,39 @@ static enum exit_code run(const struct args * args) {
     interrupt_listen(false);
     struct windows * ws = text_input_windows(&args->text, model, NAME, args->quiet, &code);
     if (ws != NULL) {
+        im = lrnn_imatrix_new(model);
+        if (im == NULL) {
+            code = fail(EXIT_CODE_SYSTEM, "out of memory");
+        }
+    }
+    if (im != NULL) {
         session = lrnn_session_new(model,
                 &(struct lrnn_session_params) {
-                        .n_threads  = (int32_t) args->compute.threads,
-                        .n_batch    = (int32_t) args->batch,
-                        .n_cache    = lrnn_model_get_info(model).n_layer_attention > 0
-                                              ? (int32_t) args->text.window
-                                              : 0,
-                        .watch_what = LRNN_WATCH_MATRICES,
-                        .watch      = importance_watch,
-                        .watch_user = &im,
+                        .n_threads   = (int32_t) args->compute.threads,
+                        .n_batch     = (int32_t) args->batch,
+                        .n_cache     = lrnn_model_get_info(model).n_layer_attention > 0
+                                               ? (int32_t) args->text.window
+                                               : 0,
+                        .trace_kinds = LRNN_TRACE_MATRICES,
+                        .trace       = lrnn_imatrix_collect,
+                        .trace_user  = im,
                 },
                 err, sizeof(err));
-        code    = session != NULL ? collect(args, session, ws, &im) : fail(EXIT_CODE_SYSTEM, err);
+        code    = session != NULL ? collect(args, session, ws) : fail(EXIT_CODE_SYSTEM, err);
     }
     if (code == EXIT_CODE_OK) {
         const struct windows_summary * sum = windows_get_summary(ws);
-        snprintf(im.imatrix.dataset, sizeof(im.imatrix.dataset), "%s %s", args->text.dataset,
-                sum->fingerprint);
-        im.imatrix.n_chunks   = sum->n_windows;
-        im.imatrix.chunk_size = args->text.window;
-        if (!imatrix_write(&im.imatrix, args->out, err, sizeof(err))) {
+        char                           dataset[256];
+        snprintf(dataset, sizeof(dataset), "%s %s", args->text.dataset, sum->fingerprint);
+        if (!lrnn_imatrix_save(
+                    im, args->out, dataset, sum->n_windows, args->text.window, err, sizeof(err))) {
             code = fail(EXIT_CODE_SYSTEM, err);
         } else if (!args->quiet) {
-            fprintf(stderr, "%s: %d matrices, %" PRId64 " windows of %s, %" PRId64 " tokens: %s\n",
-                    NAME, im.imatrix.n_entries, sum->n_windows, args->text.dataset, sum->n_tokens,
-                    args->out);
+            fprintf(stderr, "%s: %" PRId64 " windows of %s, %" PRId64 " tokens: %s\n", NAME,
+                    sum->n_windows, args->text.dataset, sum->n_tokens, args->out);
         }
     }
-    imatrix_free(&im.imatrix);
+    lrnn_imatrix_free(im);
     lrnn_session_free(session);
     windows_free(ws);
     lrnn_model_free(model);

@@ -517,7 +517,7 @@ static enum exit_code score_model(struct plan * plan, struct run_model * m,
         .max_length       = plan->window.length,
         .checkpoint_every = plan->args->checkpoint_every,
         .checkpoints      = m->checkpoints,
-        .watch            = run_progress_score,
+        .callback         = run_progress_score,
         .user             = &plan->progress,
     };
     score_shard_range(&meta, &params.first, &params.end);

@@ -37,7 +37,7 @@ static void count(struct eigenvalues_layer * l, double re, double im) {
 
 // What head h of the state reads of a tensor [width, heads, factors, tokens]: heads are shared by
 // division; one token is all tokens (RetNet's gates).
-static const float * at(const struct lrnn_watched * w, const struct lrnn_watched_tensor * t,
+static const float * at(const struct lrnn_trace_event * w, const struct lrnn_trace_tensor * t,
         int64_t h, int64_t token) {
     return t->data +
            ((t->ne[3] > 1 ? token : 0) * t->ne[2] * t->ne[1] + h / (w->n_head / t->ne[1])) *
@@ -45,15 +45,15 @@ static const float * at(const struct lrnn_watched * w, const struct lrnn_watched
 }
 
 // Every eigenvalue but those of the factors is the gate's.
-static bool householder(const struct lrnn_watched * w, struct eigenvalues * e,
+static bool householder(const struct lrnn_trace_event * w, struct eigenvalues * e,
         struct eigenvalues_layer * l, int64_t h, int64_t token, double * work) {
-    const struct lrnn_watched_tensor * k    = lrnn_watched_get(w, "k");
-    const struct lrnn_watched_tensor * beta = lrnn_watched_get(w, "beta");
-    const struct lrnn_watched_tensor * gate = lrnn_watched_get(w, "gate");
-    const int                          n    = (int) k->ne[2];
-    const float *                      kh   = at(w, k, h, token);
-    const float *                      bh   = at(w, beta, h, token);
-    const float *                      gh   = gate != NULL ? at(w, gate, h, token) : NULL;
+    const struct lrnn_trace_tensor * k    = lrnn_trace_find(w, "k");
+    const struct lrnn_trace_tensor * beta = lrnn_trace_find(w, "beta");
+    const struct lrnn_trace_tensor * gate = lrnn_trace_find(w, "gate");
+    const int                        n    = (int) k->ne[2];
+    const float *                    kh   = at(w, k, h, token);
+    const float *                    bh   = at(w, beta, h, token);
+    const float *                    gh   = gate != NULL ? at(w, gate, h, token) : NULL;
 
     if (gh != NULL && gate->ne[0] > 1) {
         // (I − β k kᵀ) diag(g) is similar to diag(g) − β u uᵀ, u = g^½ ∘ k
@@ -94,11 +94,11 @@ static bool householder(const struct lrnn_watched * w, struct eigenvalues * e,
 }
 
 // diag(g) − w rᵀ
-static bool rank_one(const struct lrnn_watched * w, struct eigenvalues * e,
+static bool rank_one(const struct lrnn_trace_event * w, struct eigenvalues * e,
         struct eigenvalues_layer * l, int64_t h, int64_t token, double * work) {
-    const float * gh = at(w, lrnn_watched_get(w, "gate"), h, token);
-    const float * rh = at(w, lrnn_watched_get(w, "r"), h, token);
-    const float * wh = at(w, lrnn_watched_get(w, "w"), h, token);
+    const float * gh = at(w, lrnn_trace_find(w, "gate"), h, token);
+    const float * rh = at(w, lrnn_trace_find(w, "r"), h, token);
+    const float * wh = at(w, lrnn_trace_find(w, "w"), h, token);
     double *      g = work, *z2 = work + w->d_k, *out = work + 2 * w->d_k;
     for (int64_t i = 0; i < w->d_k; ++i) {
         g[i]  = gh[i];
@@ -115,10 +115,10 @@ static bool rank_one(const struct lrnn_watched * w, struct eigenvalues * e,
     return true;
 }
 
-static void diagonal(const struct lrnn_watched * w, const char * name, bool log,
+static void diagonal(const struct lrnn_trace_event * w, const char * name, bool log,
         struct eigenvalues_layer * l, int64_t h, int64_t token) {
-    const struct lrnn_watched_tensor * t = lrnn_watched_get(w, name);
-    const float *                      x = at(w, t, h, token);
+    const struct lrnn_trace_tensor * t = lrnn_trace_find(w, name);
+    const float *                    x = at(w, t, h, token);
     for (int64_t i = 0; i < t->ne[0]; ++i) {
         count(l, log ? exp((double) x[i]) : x[i], 0.0);
     }
@@ -127,11 +127,11 @@ static void diagonal(const struct lrnn_watched * w, const char * name, bool log,
 // exp(dt A), or twice that minus 1: A [d_v, d_k, heads] and dt [d_v, heads, 1, tokens], or one
 // number a head each
 static void exponential(
-        const struct lrnn_watched * w, struct eigenvalues_layer * l, int64_t h, int64_t token) {
-    const struct lrnn_watched_tensor * A  = lrnn_watched_get(w, "A");
-    const struct lrnn_watched_tensor * dt = lrnn_watched_get(w, "dt");
-    const float *                      d  = at(w, dt, h, token);
-    const float * a = A->data + h / (w->n_head / A->ne[2]) * A->ne[0] * A->ne[1];
+        const struct lrnn_trace_event * w, struct eigenvalues_layer * l, int64_t h, int64_t token) {
+    const struct lrnn_trace_tensor * A  = lrnn_trace_find(w, "A");
+    const struct lrnn_trace_tensor * dt = lrnn_trace_find(w, "dt");
+    const float *                    d  = at(w, dt, h, token);
+    const float *                    a = A->data + h / (w->n_head / A->ne[2]) * A->ne[0] * A->ne[1];
     for (int64_t i = 0; i < A->ne[1]; ++i) {
         for (int64_t j = 0; j < A->ne[0]; ++j) {
             const double x = exp((double) d[dt->ne[0] > 1 ? j : 0] * a[i * A->ne[0] + j]);
@@ -140,7 +140,7 @@ static void exponential(
     }
 }
 
-bool eigenvalues_watch(const struct lrnn_watched * w, void * user) {
+bool eigenvalues_watch(const struct lrnn_trace_event * w, void * user) {
     struct eigenvalues *       e = user;
     struct eigenvalues_layer * l =
             w->layer >= 0 && w->layer < e->n_layers ? &e->layers[w->layer] : NULL;

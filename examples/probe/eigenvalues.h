@@ -30,8 +30,8 @@ struct eigenvalues {
 bool eigenvalues_init(struct eigenvalues * e, int n_layers, int64_t every);
 void eigenvalues_free(struct eigenvalues * e);
 
-// For lrnn_session_params: watch, with LRNN_WATCH_SCANS and the struct as user data.
-bool eigenvalues_watch(const struct lrnn_watched * watched, void * user);
+// For lrnn_session_params: watch, with LRNN_TRACE_SCANS and the struct as user data.
+bool eigenvalues_watch(const struct lrnn_trace_event * watched, void * user);
 
 // All layers together.
 struct eigenvalues_layer eigenvalues_total(const struct eigenvalues * e);

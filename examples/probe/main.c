@@ -41,8 +41,8 @@ static bool has_answers(const struct args * args) {
 static struct task * find_task(const struct args * args, const struct lrnn_model * model,
         char name[64], char * err, size_t err_size) {
     size_t       size, automaton_size = 0;
-    const char * said      = lrnn_model_get_text(model, "lrnn.task", &size);
-    const char * automaton = lrnn_model_get_text(model, "lrnn.task.automaton", &automaton_size);
+    const char * said      = lrnn_model_get_string(model, "lrnn.task", &size);
+    const char * automaton = lrnn_model_get_string(model, "lrnn.task.automaton", &automaton_size);
     char *       file      = NULL;
 
     if (args->task == NULL && args->automaton == NULL && said == NULL) {
@@ -84,8 +84,8 @@ static bool watch(const struct args * args, struct lrnn_model * model, const str
                 read_file(ids ? args->ids_file : args->text_file, &text, &size, err, err_size) &&
                 (ids ? token_ids_parse(text, size, &tokens, &n, err, err_size) &&
                                         token_ids_check(tokens, n, info.n_vocab, err, err_size)
-                     : lrnn_text_to_tokens(
-                               model, text, size, LRNN_TEXT_ADD_BOS, &tokens, &n, err, err_size));
+                     : lrnn_tokenize(model, text, size, LRNN_TOKENIZE_ADD_BOS, &tokens, &n, err,
+                               err_size));
         free(text);
         if (!read) {
             free(tokens);
@@ -102,11 +102,11 @@ static bool watch(const struct args * args, struct lrnn_model * model, const str
         snprintf(err, err_size, "out of memory for %" PRId64 " layers", info.n_layer);
     } else if ((session = lrnn_session_new(model,
                         &(struct lrnn_session_params) {
-                                .n_threads  = (int32_t) args->compute.threads,
-                                .n_batch    = 512,
-                                .watch_what = LRNN_WATCH_SCANS,
-                                .watch      = eigenvalues_watch,
-                                .watch_user = e,
+                                .n_threads   = (int32_t) args->compute.threads,
+                                .n_batch     = 512,
+                                .trace_kinds = LRNN_TRACE_SCANS,
+                                .trace       = eigenvalues_watch,
+                                .trace_user  = e,
                         },
                         err, err_size)) != NULL) {
         done = lrnn_eval(session, &(struct lrnn_input) { .tokens = tokens, .n_tokens = n }, 1, err,

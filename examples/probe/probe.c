@@ -53,7 +53,7 @@ static int32_t find_token(const struct lrnn_model * model, int64_t n_vocab, cons
     const size_t size = strlen(symbol);
     for (int32_t id = 0; id < n_vocab; ++id) {
         size_t       n;
-        const char * bytes = lrnn_token_bytes_of(model, id, &n);
+        const char * bytes = lrnn_token_bytes(model, id, &n);
         if (bytes != NULL && n == size && memcmp(bytes, symbol, size) == 0) {
             return id;
         }
@@ -73,7 +73,7 @@ static bool find_tokens(const struct lrnn_model * model, const struct task * tas
             return false;
         }
     }
-    return lrnn_text_to_tokens(model, "", 0, LRNN_TEXT_ADD_BOS, prefix, n_prefix, err, err_size);
+    return lrnn_tokenize(model, "", 0, LRNN_TOKENIZE_ADD_BOS, prefix, n_prefix, err, err_size);
 }
 
 bool probe_tokens(const struct lrnn_model * model, const struct task * task, uint64_t seed,

@@ -4,9 +4,7 @@
 #include "interrupt.h"
 #include "load-model.h"
 #include "options.h"
-#include "file/quantize.h"
-#include "base/read-file.h"
-#include "base/sha256.h"
+#include "lrnn.h"
 #include "terminal.h"
 
 #include <inttypes.h>
@@ -33,20 +31,21 @@ static enum exit_code fail(enum exit_code code, const char * err) {
     return code;
 }
 
-static enum exit_code exit_code_of(enum quantize_status status) {
+static enum exit_code exit_code_of(enum lrnn_quantize_status status) {
     switch (status) {
-        case QUANTIZE_OK: return EXIT_CODE_OK;
-        case QUANTIZE_STOPPED: return EXIT_CODE_STOPPED;
-        case QUANTIZE_USAGE: return EXIT_CODE_USAGE;
-        case QUANTIZE_DATA: return EXIT_CODE_DATA;
-        case QUANTIZE_NUMBERS: return EXIT_CODE_NUMBERS;
-        case QUANTIZE_SYSTEM: break;
+        case LRNN_QUANTIZE_OK: return EXIT_CODE_OK;
+        case LRNN_QUANTIZE_STOPPED: return EXIT_CODE_STOPPED;
+        case LRNN_QUANTIZE_BAD_PARAMS: return EXIT_CODE_USAGE;
+        case LRNN_QUANTIZE_BAD_MODEL: return EXIT_CODE_MODEL;
+        case LRNN_QUANTIZE_BAD_IMATRIX: return EXIT_CODE_DATA;
+        case LRNN_QUANTIZE_NOT_FINITE: return EXIT_CODE_NUMBERS;
+        case LRNN_QUANTIZE_SYSTEM: break;
     }
     return EXIT_CODE_SYSTEM;
 }
 
 //
-// The plan, a line a tensor
+// The plan, one line per tensor
 //
 
 static void print_head(void) {
@@ -54,36 +53,41 @@ static void print_head(void) {
             "error", "note");
 }
 
-static void print_tensor(const struct quantize_tensor * t) {
+static void print_tensor(const struct lrnn_quantize_tensor * t) {
     char shape[96];
     int  n = 0;
-    for (int d = 0; d < t->source->n_dims; ++d) {
-        n += snprintf(shape + n, sizeof(shape) - (size_t) n, "%s%" PRId64, d > 0 ? " x " : "",
-                t->source->ne[d]);
+    for (int d = 0; d < t->n_dims; ++d) {
+        n += snprintf(
+                shape + n, sizeof(shape) - (size_t) n, "%s%" PRId64, d > 0 ? " x " : "", t->ne[d]);
     }
-    printf("%-36s %-20s %-5s %-5s %13zu ", t->source->name, shape,
-            quantize_type_word(t->source->type), quantize_type_word(t->choice.to), t->bytes);
-    if (t->choice.to == t->source->type) {
+    printf("%-36s %-20s %-5s %-5s %13" PRId64 " ", t->name, shape, t->from, t->to, t->bytes_to);
+    if (strcmp(t->to, t->from) == 0) {
         printf("%10s", "-");
     } else {
         printf("%10.3e", t->error);
     }
-    if (t->choice.to != t->choice.wanted) {
-        printf("  a row of %" PRId64 " does not fit %s", t->source->ne[0],
-                quantize_type_word(t->choice.wanted));
-    } else if (t->choice.recurrent) {
+    if (strcmp(t->to, t->wanted) != 0) {
+        printf("  a row of %" PRId64 " does not fit %s", t->ne[0], t->wanted);
+    } else if (t->is_recurrent) {
         printf("  shapes the recurrence");
     }
     printf("\n");
 }
 
 struct output {
-    const struct quantize_plan * plan;
-    struct progress              progress;
-    bool                         quiet;
+    const struct lrnn_quantizer * quantizer;
+    struct progress               progress;
+    bool                          quiet;
 };
 
-static bool on_tensor(const struct quantize_tensor * t, size_t i, void * user) {
+static void show_progress(struct output * o, int64_t i) {
+    struct lrnn_quantize_tensor next;
+    if (!o->quiet && lrnn_quantizer_get_tensor(o->quantizer, i, &next)) {
+        progress_step(&o->progress, next.name);
+    }
+}
+
+static bool on_tensor(const struct lrnn_quantize_tensor * t, int64_t i, void * user) {
     struct output * o = user;
     if (!o->quiet) {
         progress_clear(&o->progress);
@@ -91,84 +95,61 @@ static bool on_tensor(const struct quantize_tensor * t, size_t i, void * user) {
     print_tensor(t);
     fflush(stdout);
     progress_done(&o->progress);
-    if (!o->quiet && i + 1 < o->plan->n_tensors) {
-        progress_step(&o->progress, o->plan->tensors[i + 1].source->name);
-    }
+    show_progress(o, i + 1);
     return !interrupt_seen();
 }
 
-static void print_sum(const struct quantize_plan * plan) {
-    int64_t n_weights = 0;
-    for (size_t i = 0; i < plan->n_tensors; ++i) {
-        const int64_t * ne = plan->tensors[i].source->ne;
-        n_weights += ne[0] * ne[1] * ne[2] * ne[3];
+static void print_sum(const struct lrnn_quantizer * q) {
+    struct lrnn_quantize_tensor t;
+    int64_t                     n = 0, n_weights = 0, from = 0, to = 0;
+    for (; lrnn_quantizer_get_tensor(q, n, &t); ++n) {
+        n_weights += t.ne[0] * t.ne[1] * t.ne[2] * t.ne[3];
+        from += t.bytes_from;
+        to += t.bytes_to;
     }
-    printf("%zu tensors, %" PRId64
-           " weights: %zu bytes become %zu, %.2f bits a weight become %.2f\n",
-            plan->n_tensors, n_weights, plan->bytes_from, plan->bytes_to,
-            8.0 * (double) plan->bytes_from / (double) n_weights,
-            8.0 * (double) plan->bytes_to / (double) n_weights);
+    printf("%" PRId64 " tensors, %" PRId64 " weights: %" PRId64 " bytes become %" PRId64
+           ", %.2f bits a weight become %.2f\n",
+            n, n_weights, from, to, 8.0 * (double) from / (double) n_weights,
+            8.0 * (double) to / (double) n_weights);
 }
 
-// What a user should know before it is done.
 // - reflects: the model has Householder transitions with eigenvalues down to −1
-static void warn(const struct quantize_plan * plan, const struct quantize_params * params,
-        bool reflects, bool quiet) {
-    int          n_recurrent = 0, n_fallback = 0, n_plain = 0, n_keys = 0;
-    const char * plain = "";
-    for (size_t i = 0; i < plan->n_tensors; ++i) {
-        const struct quantize_tensor * t = &plan->tensors[i];
-        n_recurrent += t->choice.recurrent;
-        n_fallback += t->choice.to != t->choice.wanted;
-        n_keys +=
-                ggml_is_quantized(t->choice.to) && strstr(t->source->name, "attn_k.weight") != NULL;
-        if (params->imatrix != NULL && t->choice.to != t->source->type && t->importance == NULL) {
-            plain = n_plain++ == 0 ? t->source->name : plain;
+static void warn(const struct lrnn_quantizer * q, bool reflects, bool has_imatrix, bool quiet) {
+    struct lrnn_quantize_tensor t;
+    int                         n_recurrent = 0, n_fallback = 0, n_plain = 0, n_keys = 0;
+    const char *                plain = "";
+    for (int64_t i = 0; lrnn_quantizer_get_tensor(q, i, &t); ++i) {
+        n_recurrent += t.is_recurrent;
+        n_fallback += strcmp(t.to, t.wanted) != 0;
+        n_keys += t.to[0] == 'Q' && strstr(t.name, "attn_k.weight") != NULL;
+        if (has_imatrix && strcmp(t.to, t.from) != 0 && !t.has_importance) {
+            plain = n_plain++ == 0 ? t.name : plain;
         }
     }
     if (n_recurrent > 0) {
         fprintf(stderr,
-                "%s: warning: %d tensor%s shape the recurrence and would better stay F32: an error there is applied again at every token\n",
+                "%s: warning: %d tensor%s shape the recurrence and would better stay F32: an error "
+                "there is applied again at every token\n",
                 NAME, n_recurrent, n_recurrent > 1 ? "s" : "");
     }
     if (n_fallback > 0) {
         fprintf(stderr,
-                "%s: the rows of %d tensor%s are not whole blocks of the type asked for; the nearest type that fits is taken\n",
+                "%s: the rows of %d tensor%s are not whole blocks of the type asked for; the nearest "
+                "type that fits is taken\n",
                 NAME, n_fallback, n_fallback > 1 ? "s" : "");
     }
     if (reflects && n_keys > 0 && !quiet) {
         fprintf(stderr,
-                "%s: should this model track a state by reflections, keep their directions: --tensor-type '(attn_k|token_embd)=F16'\n",
+                "%s: should this model track a state by reflections, keep their directions: "
+                "--tensor-type '(attn_k|token_embd)=F16'\n",
                 NAME);
     }
     if (n_plain > 0) {
         fprintf(stderr,
-                "%s: the importance matrix has nothing on %d of the tensors, first %s: their columns count alike\n",
+                "%s: the importance matrix has nothing on %d of the tensors, first %s: their columns "
+                "count alike\n",
                 NAME, n_plain, plain);
     }
-}
-
-//
-// Inputs
-//
-
-static const char * base_name(const char * path) {
-    const char * slash = strrchr(path, '/');
-    return slash != NULL ? slash + 1 : path;
-}
-
-static bool hash_file(const char * path, char hex[65], char * err, size_t err_size) {
-    char *        data;
-    size_t        size;
-    struct sha256 sha;
-    if (!read_file(path, &data, &size, err, err_size)) {
-        return false;
-    }
-    sha256_begin(&sha);
-    sha256_add(&sha, data, size);
-    sha256_hex(&sha, hex);
-    free(data);
-    return true;
 }
 
 static bool is_same_file(const char * a, const char * b) {
@@ -177,116 +158,68 @@ static bool is_same_file(const char * a, const char * b) {
            sa.st_ino == sb.st_ino;
 }
 
-// "REGEX=TYPE REGEX=TYPE …", made with malloc; NULL without memory
-static char * join(const struct option_strings * list) {
-    size_t size = 1;
-    for (int i = 0; i < list->n; ++i) {
-        size += strlen(list->v[i]) + 1;
-    }
-    char * text = calloc(size, 1);
-    for (int i = 0; i < list->n && text != NULL; ++i) {
-        strcat(text, i > 0 ? " " : "");
-        strcat(text, list->v[i]);
-    }
-    return text;
-}
-
 //
 // The run
 //
 
-static enum exit_code quantize(const struct args * args, const struct quantize_params * params) {
-    struct quantize_plan plan = { 0 };
-    struct output        out  = { .plan = &plan, .quiet = args->quiet };
-    char                 err[1024];
-
-    // a file that no program of ours can run is not worth quantising
-    struct lrnn_model * model = load_model(NAME, args->in, args->quiet);
-    if (model == NULL) {
-        return EXIT_CODE_MODEL;
-    }
-    const struct lrnn_model_info info = lrnn_model_get_info(model);
-    const bool reflects = info.n_householder > 0 && strcmp(info.eigenvalues, "[-1,1]") == 0;
-    lrnn_model_free(model);
-    struct lrnn_model_file * file = lrnn_model_file_open(args->in, err, sizeof(err));
-    if (file == NULL) {
-        return fail(EXIT_CODE_MODEL, err);
-    }
-    enum quantize_status status = quantize_plan_make(&plan, file, params, err, sizeof(err));
-    if (status == QUANTIZE_OK) {
-        warn(&plan, params, reflects, args->quiet);
-        print_head();
-        interrupt_listen(false);
-        progress_begin(&out.progress, (int) plan.n_tensors);
-        if (!args->quiet && plan.n_tensors > 0) {
-            progress_step(&out.progress, plan.tensors[0].source->name);
-        }
-        status = quantize_run(&plan, file, params, args->dry_run ? NULL : args->out, on_tensor,
-                &out, err, sizeof(err));
-        if (!args->quiet) {
-            progress_clear(&out.progress);
-        }
-    }
-    if (status == QUANTIZE_OK) {
-        print_sum(&plan);
-        if (fflush(stdout) != 0 || ferror(stdout)) {
-            snprintf(err, sizeof(err), "the plan could not be written to stdout");
-            status = QUANTIZE_SYSTEM;
-        }
-    }
-    quantize_plan_free(&plan);
-    lrnn_model_file_free(file);
-    return status == QUANTIZE_OK ? EXIT_CODE_OK : fail(exit_code_of(status), err);
-}
-
 static enum exit_code run(const struct args * args) {
-    struct imatrix         imatrix = { 0 };
-    struct quantize_params params  = { .allow_requantize = args->allow_requantize,
-         .n_threads                                      = (int) args->threads };
-    char                   sha256[65];
-    char                   err[1024];
+    const struct lrnn_quantize_params params = {
+        .type             = args->type,
+        .tensor_types     = args->tensor_types.v,
+        .n_tensor_types   = args->tensor_types.n,
+        .imatrix          = args->imatrix,
+        .allow_requantize = args->allow_requantize,
+        .n_threads        = (int32_t) args->threads,
+    };
+    enum lrnn_quantize_status status;
+    struct output             out = { .quiet = args->quiet };
+    char                      err[1024];
 
-    if (!quantize_type_find(args->type, &params.type)) {
-        snprintf(err, sizeof(err), "there is no type '%s'; expected %s", args->type,
-                quantize_type_words());
-        return fail(EXIT_CODE_USAGE, err);
-    }
     if (is_same_file(args->in, args->out)) {
         snprintf(err, sizeof(err),
                 "%s is the model itself and would be lost; give the new file another name",
                 args->out);
         return fail(EXIT_CODE_USAGE, err);
     }
-    if (args->imatrix != NULL) {
-        if (!imatrix_read(&imatrix, args->imatrix, err, sizeof(err)) ||
-                !hash_file(args->imatrix, sha256, err, sizeof(err))) {
-            imatrix_free(&imatrix);
-            return fail(EXIT_CODE_DATA, err);
+    load_model_hush_ggml();
+    struct lrnn_quantizer * q = lrnn_quantizer_new(args->in, &params, &status, err, sizeof(err));
+    if (q == NULL) {
+        return fail(exit_code_of(status), err);
+    }
+    struct lrnn_model * model = load_model(NAME, args->in, args->quiet);
+    if (model == NULL) {
+        lrnn_quantizer_free(q);
+        return EXIT_CODE_MODEL;
+    }
+    const struct lrnn_model_info info = lrnn_model_get_info(model);
+    warn(q, info.n_householder > 0 && strcmp(info.eigenvalues, "[-1,1]") == 0,
+            args->imatrix != NULL, args->quiet);
+    lrnn_model_free(model);
+
+    int64_t                     n = 0;
+    struct lrnn_quantize_tensor t;
+    while (lrnn_quantizer_get_tensor(q, n, &t)) {
+        n++;
+    }
+    print_head();
+    interrupt_listen(false);
+    out.quantizer = q;
+    progress_begin(&out.progress, (int) n);
+    show_progress(&out, 0);
+    status = lrnn_quantizer_run(
+            q, args->dry_run ? NULL : args->out, on_tensor, &out, err, sizeof(err));
+    if (!args->quiet) {
+        progress_clear(&out.progress);
+    }
+    if (status == LRNN_QUANTIZE_OK) {
+        print_sum(q);
+        if (fflush(stdout) != 0 || ferror(stdout)) {
+            snprintf(err, sizeof(err), "the plan could not be written to stdout");
+            status = LRNN_QUANTIZE_SYSTEM;
         }
-        params.imatrix        = &imatrix;
-        params.imatrix_file   = base_name(args->imatrix);
-        params.imatrix_sha256 = sha256;
     }
-    char *         text   = args->tensor_types.n > 0 ? join(&args->tensor_types) : NULL;
-    enum exit_code code   = EXIT_CODE_OK;
-    params.overrides      = quantize_overrides_new();
-    params.overrides_text = text;
-    if (params.overrides == NULL || (args->tensor_types.n > 0 && text == NULL)) {
-        code = fail(EXIT_CODE_SYSTEM, "out of memory");
-    }
-    for (int i = 0; i < args->tensor_types.n && code == EXIT_CODE_OK; ++i) {
-        if (!quantize_overrides_add(params.overrides, args->tensor_types.v[i], err, sizeof(err))) {
-            fprintf(stderr, "%s: --tensor-type: %s\n", NAME, err);
-            code = EXIT_CODE_USAGE;
-        }
-    }
-    if (code == EXIT_CODE_OK) {
-        code = quantize(args, &params);
-    }
-    quantize_overrides_free(params.overrides);
-    imatrix_free(&imatrix);
-    free(text);
-    return code;
+    lrnn_quantizer_free(q);
+    return status == LRNN_QUANTIZE_OK ? EXIT_CODE_OK : fail(exit_code_of(status), err);
 }
 
 int main(int argc, char ** argv) {

@@ -98,20 +98,20 @@ static uint32_t unescape(const char ** p, const char * end, int64_t * n_lone) {
     return 0x10000 + ((x - 0xD800) << 10 | ((uint32_t) low - 0xDC00));
 }
 
-bool json_string_decode(struct json_value string, struct lrnn_buffer * out, int64_t * n_lone) {
+bool json_string_decode(struct json_value string, struct buffer * out, int64_t * n_lone) {
     const char * p   = string.data + 1;
     const char * end = string.data + string.size - 1;
     while (p < end) {
         const char * escape = memchr(p, '\\', (size_t) (end - p));
         const char * stop   = escape != NULL ? escape : end;
-        if (!lrnn_buffer_append(out, p, (size_t) (stop - p))) {
+        if (!buffer_append(out, p, (size_t) (stop - p))) {
             return false;
         }
         p = stop;
         if (escape != NULL) {
             char      utf8[4];
-            const int n = lrnn_utf8_encode(unescape(&p, end, n_lone), utf8);
-            if (!lrnn_buffer_append(out, utf8, (size_t) n)) {
+            const int n = utf8_encode(unescape(&p, end, n_lone), utf8);
+            if (!buffer_append(out, utf8, (size_t) n)) {
                 return false;
             }
         }
@@ -128,7 +128,7 @@ bool json_string_is(struct json_value string, const char * text, size_t size) {
         int  n = 1;
         if (*p == '\\') {
             n_lone = 0;
-            n      = lrnn_utf8_encode(unescape(&p, end, &n_lone), utf8);
+            n      = utf8_encode(unescape(&p, end, &n_lone), utf8);
         } else {
             utf8[0] = *p++;
         }
@@ -196,7 +196,7 @@ static bool scan_string(struct scan * s) {
         } else if (c >= 0x80) {
             uint32_t  cp;
             int       bad;
-            const int n = lrnn_utf8_decode(s->p, s->end, &cp, &bad);
+            const int n = utf8_decode(s->p, s->end, &cp, &bad);
             if (n == 0) {
                 return fail(s, "not UTF-8");
             }

@@ -62,7 +62,7 @@ enum json_kind json_scan(const char * text, size_t size, const struct json_path 
 
 // Appends what a string of checked JSON stands for, in UTF-8. Escaped surrogates without a partner
 // become U+FFFD and are added to *n_lone. False: out of memory.
-bool json_string_decode(struct json_value string, struct lrnn_buffer * out, int64_t * n_lone);
+bool json_string_decode(struct json_value string, struct buffer * out, int64_t * n_lone);
 
 // True if that is the text.
 bool json_string_is(struct json_value string, const char * text, size_t size);

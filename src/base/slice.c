@@ -4,11 +4,11 @@
 
 #include <string.h>
 
-bool lrnn_text_is(struct lrnn_text text, const char * word) {
+bool slice_is(struct slice text, const char * word) {
     return text.size == strlen(word) && memcmp(text.data, word, text.size) == 0;
 }
 
-int lrnn_text_compare(struct lrnn_text a, struct lrnn_text b) {
+int slice_compare(struct slice a, struct slice b) {
     const int order = memcmp(a.data, b.data, a.size < b.size ? a.size : b.size);
     return order != 0 ? order : (a.size > b.size) - (a.size < b.size);
 }
@@ -18,13 +18,13 @@ static bool is_control(uint32_t cp) {
     return cp < 0x20 || (cp >= 0x7f && cp < 0xa0);
 }
 
-bool lrnn_text_is_utf8(struct lrnn_text text, bool * has_control) {
+bool slice_is_utf8(struct slice text, bool * has_control) {
     const char * end = text.data + text.size;
     *has_control     = false;
     for (const char * p = text.data; p < end;) {
         uint32_t  cp;
         int       bad;
-        const int n = lrnn_utf8_decode(p, end, &cp, &bad);
+        const int n = utf8_decode(p, end, &cp, &bad);
         if (n == 0) {
             return false;
         }
@@ -34,7 +34,7 @@ bool lrnn_text_is_utf8(struct lrnn_text text, bool * has_control) {
     return true;
 }
 
-const char * lrnn_text_quote(char * buf, size_t buf_size, struct lrnn_text text) {
+const char * slice_quote(char * buf, size_t buf_size, struct slice text) {
     static const char CUT[] = "...'";
 
     const char * p    = text.data;
@@ -46,7 +46,7 @@ const char * lrnn_text_quote(char * buf, size_t buf_size, struct lrnn_text text)
     while (p < end) {
         uint32_t   cp;
         int        n;
-        const int  length = lrnn_utf8_decode(p, end, &cp, &n);
+        const int  length = utf8_decode(p, end, &cp, &n);
         const bool plain  = length > 0 && !is_control(cp);
         if (length > 0) {
             n = length;

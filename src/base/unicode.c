@@ -7,31 +7,6 @@
 
 #define COUNT(a) (sizeof(a) / sizeof((a)[0]))
 
-bool lrnn_buffer_append(struct lrnn_buffer * b, const void * data, size_t n) {
-    if (n > b->capacity - b->n) {
-        size_t capacity = b->capacity * 2 < 256 ? 256 : b->capacity * 2;
-        if (capacity < b->n + n) {
-            capacity = b->n + n;
-        }
-        char * p = realloc(b->data, capacity);
-        if (p == NULL) {
-            return false;
-        }
-        b->data     = p;
-        b->capacity = capacity;
-    }
-    if (n > 0) {
-        memcpy(b->data + b->n, data, n);
-        b->n += n;
-    }
-    return true;
-}
-
-void lrnn_buffer_free(struct lrnn_buffer * b) {
-    free(b->data);
-    *b = (struct lrnn_buffer) { 0 };
-}
-
 //
 // UTF-8
 //
@@ -51,7 +26,7 @@ static int utf8_follow(uint8_t first, uint8_t * lo, uint8_t * hi) {
     return first < 0xE0 ? 1 : first < 0xF0 ? 2 : 3;
 }
 
-int lrnn_utf8_decode(const char * p, const char * end, uint32_t * cp, int * bad) {
+int utf8_decode(const char * p, const char * end, uint32_t * cp, int * bad) {
     const uint8_t first = (uint8_t) *p;
 
     uint8_t   lo, hi;
@@ -76,7 +51,7 @@ int lrnn_utf8_decode(const char * p, const char * end, uint32_t * cp, int * bad)
     return n + 1;
 }
 
-uint32_t lrnn_utf8_next(const char ** p) {
+uint32_t utf8_next(const char ** p) {
     const uint8_t * s = (const uint8_t *) *p;
     if (s[0] < 0x80) {
         *p += 1;
@@ -94,7 +69,7 @@ uint32_t lrnn_utf8_next(const char ** p) {
     return (s[0] & 0x07u) << 18 | (s[1] & 0x3Fu) << 12 | (s[2] & 0x3Fu) << 6 | (s[3] & 0x3Fu);
 }
 
-int lrnn_utf8_encode(uint32_t cp, char out[4]) {
+int utf8_encode(uint32_t cp, char out[4]) {
     if (cp < 0x80) {
         out[0] = (char) cp;
         return 1;
@@ -108,7 +83,7 @@ int lrnn_utf8_encode(uint32_t cp, char out[4]) {
     return n;
 }
 
-size_t lrnn_utf8_valid(const char * text, size_t len) {
+size_t utf8_valid(const char * text, size_t len) {
     if (len == 0) {
         return 0; // text may be NULL
     }
@@ -117,7 +92,7 @@ size_t lrnn_utf8_valid(const char * text, size_t len) {
     while (p < end) {
         uint32_t  cp;
         int       bad;
-        const int n = lrnn_utf8_decode(p, end, &cp, &bad);
+        const int n = utf8_decode(p, end, &cp, &bad);
         if (n == 0) {
             break;
         }
@@ -126,7 +101,7 @@ size_t lrnn_utf8_valid(const char * text, size_t len) {
     return (size_t) (p - text);
 }
 
-size_t lrnn_utf8_complete(const char * text, size_t len) {
+size_t utf8_complete(const char * text, size_t len) {
     // the first byte of an unfinished character is one of the last three
     for (size_t back = 1; back <= 3 && back <= len; ++back) {
         const char * p = text + len - back;
@@ -137,8 +112,7 @@ size_t lrnn_utf8_complete(const char * text, size_t len) {
         const int n = utf8_follow((uint8_t) *p, &lo, &hi);
         uint32_t  cp;
         int       bad = 0;
-        if (n >= (int) back && lrnn_utf8_decode(p, text + len, &cp, &bad) == 0 &&
-                bad == (int) back) {
+        if (n >= (int) back && utf8_decode(p, text + len, &cp, &bad) == 0 && bad == (int) back) {
             return len - back;
         }
         break;
@@ -146,23 +120,23 @@ size_t lrnn_utf8_complete(const char * text, size_t len) {
     return len;
 }
 
-bool lrnn_utf8_replace(const char * text, size_t len, bool each_byte, struct lrnn_buffer * out) {
+bool utf8_replace(const char * text, size_t len, bool each_byte, struct buffer * out) {
     if (len == 0) {
         return true;
     }
     const char * p   = text;
     const char * end = text + len;
     while (p < end) {
-        const size_t n = lrnn_utf8_valid(p, (size_t) (end - p));
-        if (!lrnn_buffer_append(out, p, n)) {
+        const size_t n = utf8_valid(p, (size_t) (end - p));
+        if (!buffer_append(out, p, n)) {
             return false;
         }
         p += n;
         if (p < end) {
             uint32_t cp;
             int      bad;
-            lrnn_utf8_decode(p, end, &cp, &bad);
-            if (!lrnn_buffer_append(out, LRNN_UTF8_REPLACEMENT, LRNN_UTF8_REPLACEMENT_LEN)) {
+            utf8_decode(p, end, &cp, &bad);
+            if (!buffer_append(out, UTF8_REPLACEMENT, UTF8_REPLACEMENT_LEN)) {
                 return false;
             }
             p += each_byte ? 1 : bad;
@@ -189,17 +163,17 @@ static uint32_t stretch_find(const uint32_t * table, size_t n, int shift, uint32
     return table[lo] & ((1u << shift) - 1);
 }
 
-enum lrnn_class lrnn_class_of(uint32_t cp) {
+enum char_class char_class_of(uint32_t cp) {
     if (cp < 0x80) {
         if ((cp | 0x20) - 'a' < 26) {
-            return LRNN_CLASS_LETTER;
+            return CHAR_CLASS_LETTER;
         }
         if (cp - '0' < 10) {
-            return LRNN_CLASS_NUMBER;
+            return CHAR_CLASS_NUMBER;
         }
-        return cp == ' ' || cp - '\t' < 5 ? LRNN_CLASS_SPACE : LRNN_CLASS_OTHER;
+        return cp == ' ' || cp - '\t' < 5 ? CHAR_CLASS_SPACE : CHAR_CLASS_OTHER;
     }
-    return (enum lrnn_class) stretch_find(unicode_classes, COUNT(unicode_classes), 2, cp);
+    return (enum char_class) stretch_find(unicode_classes, COUNT(unicode_classes), 2, cp);
 }
 
 //
@@ -335,10 +309,10 @@ static void segment_compose(struct segment * s) {
     s->n = n;
 }
 
-static bool segment_write(struct segment * s, struct lrnn_buffer * out) {
+static bool segment_write(struct segment * s, struct buffer * out) {
     for (size_t i = 0; i < s->n; ++i) {
         char utf8[4];
-        if (!lrnn_buffer_append(out, utf8, (size_t) lrnn_utf8_encode(s->marks[i].cp, utf8))) {
+        if (!buffer_append(out, utf8, (size_t) utf8_encode(s->marks[i].cp, utf8))) {
             return false;
         }
     }
@@ -346,7 +320,7 @@ static bool segment_write(struct segment * s, struct lrnn_buffer * out) {
     return true;
 }
 
-static bool segment_add(struct segment * s, uint32_t cp, struct lrnn_buffer * out) {
+static bool segment_add(struct segment * s, uint32_t cp, struct buffer * out) {
     const uint32_t ccc = combining_class(cp);
     if (ccc == 0 && s->n > 0) {
         segment_compose(s);
@@ -365,7 +339,7 @@ static bool segment_add(struct segment * s, uint32_t cp, struct lrnn_buffer * ou
     return segment_push(s, cp, ccc);
 }
 
-static bool segment_decompose(struct segment * s, uint32_t cp, struct lrnn_buffer * out) {
+static bool segment_decompose(struct segment * s, uint32_t cp, struct buffer * out) {
     if (cp - HANGUL_S < HANGUL_N_L * HANGUL_N_V * HANGUL_N_T) {
         const uint32_t i = cp - HANGUL_S;
         const uint32_t t = i % HANGUL_N_T;
@@ -390,7 +364,7 @@ static bool segment_decompose(struct segment * s, uint32_t cp, struct lrnn_buffe
     return ok;
 }
 
-bool lrnn_nfc_quick(const char * text, size_t len) {
+bool nfc_quick_check(const char * text, size_t len) {
     for (size_t i = 0; i < len; ++i) {
         if ((uint8_t) text[i] >= 0xCC) { // the first byte of U+0300
             return false;
@@ -399,7 +373,7 @@ bool lrnn_nfc_quick(const char * text, size_t len) {
     return true;
 }
 
-bool lrnn_nfc(const char * text, size_t len, struct lrnn_buffer * out) {
+bool nfc_normalize(const char * text, size_t len, struct buffer * out) {
     if (len == 0) {
         return true;
     }
@@ -407,7 +381,7 @@ bool lrnn_nfc(const char * text, size_t len, struct lrnn_buffer * out) {
     const char *   end = text + len;
     bool           ok  = true;
     while (ok && text < end) {
-        ok = segment_decompose(&s, lrnn_utf8_next(&text), out);
+        ok = segment_decompose(&s, utf8_next(&text), out);
     }
     segment_compose(&s);
     ok = ok && segment_write(&s, out);

@@ -28,7 +28,7 @@ struct dataset {
     bool                  is_open;
     int64_t               bytes_done; // of the files before it
     struct record_reader  reader;
-    struct lrnn_buffer    text, source;
+    struct buffer         text, source;
     unsigned              used;       // templates, a bit each; the bit above them: a whole file
     char *                used_names; // counts.template
     struct document_store store;      // shuffled documents
@@ -156,8 +156,8 @@ void dataset_free(struct dataset * ds) {
     record_reader_free(&ds->reader);
     data_files_free(&ds->files);
     document_store_free(&ds->store);
-    lrnn_buffer_free(&ds->text);
-    lrnn_buffer_free(&ds->source);
+    buffer_free(&ds->text);
+    buffer_free(&ds->source);
     for (int i = 0; i < ds->n_complaints; ++i) {
         free(ds->complaints[i]);
     }
@@ -254,7 +254,7 @@ static enum dataset_status next_file(struct dataset * ds, char * err, size_t err
 // The text of a file that is not JSON.
 static enum record_text_status take_text(struct dataset * ds, const struct record * record,
         struct document * doc, char * err, size_t err_size) {
-    const size_t valid = lrnn_utf8_valid(record->data, record->size);
+    const size_t valid = utf8_valid(record->data, record->size);
     if (valid < record->size) {
         snprintf(err, err_size, "not UTF-8 at byte %zu of the text", valid);
         return RECORD_TEXT_MALFORMED;
@@ -276,7 +276,7 @@ static enum record_text_status take_json(struct dataset * ds, const struct recor
     if (status != RECORD_TEXT_TAKEN) {
         return status;
     }
-    if (!lrnn_buffer_append(&ds->source, "", 1)) {
+    if (!buffer_append(&ds->source, "", 1)) {
         return RECORD_TEXT_NO_MEMORY;
     }
     for (size_t i = 0; i + 1 < ds->source.n; ++i) {

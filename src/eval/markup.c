@@ -15,9 +15,9 @@ void markup_text(FILE * out, const char * text) {
     for (const char * p = text; p < end;) {
         uint32_t  cp  = 0;
         int       bad = 1;
-        const int n   = lrnn_utf8_decode(p, end, &cp, &bad);
+        const int n   = utf8_decode(p, end, &cp, &bad);
         if (n == 0 || !is_xml(cp)) {
-            fputs(LRNN_UTF8_REPLACEMENT, out);
+            fputs(UTF8_REPLACEMENT, out);
         } else if (cp == '&') {
             fputs("&amp;", out);
         } else if (cp == '<') {

@@ -17,8 +17,7 @@ static int add_path(
     if (!json_path_parse(text, size, &path)) {
         snprintf(err, err_size,
                 "%s is not the name of a field: expected 1 to %d keys, separated by '.'",
-                lrnn_text_quote(quote, sizeof(quote), (struct lrnn_text) { text, size }),
-                JSON_MAX_PARTS);
+                slice_quote(quote, sizeof(quote), (struct slice) { text, size }), JSON_MAX_PARTS);
         return -1;
     }
     for (int i = 0; i < t->n_paths; ++i) {
@@ -79,8 +78,8 @@ bool record_text_add_template(
                 char quote[256];
                 snprintf(err, err_size,
                         "template %s: '%c' without its partner (%c%c stands for the brace itself)",
-                        lrnn_text_quote(quote, sizeof(quote), (struct lrnn_text) { text, size }),
-                        *p, *p, *p);
+                        slice_quote(quote, sizeof(quote), (struct slice) { text, size }), *p, *p,
+                        *p);
                 return false;
             }
             const int path = add_path(t, p + 1, (size_t) (close - p - 1), err, err_size);
@@ -98,7 +97,7 @@ bool record_text_add_template(
     if (!has_path) {
         char quote[256];
         snprintf(err, err_size, "template %s has no field in braces",
-                lrnn_text_quote(quote, sizeof(quote), (struct lrnn_text) { text, size }));
+                slice_quote(quote, sizeof(quote), (struct slice) { text, size }));
         return false;
     }
     t->templates[t->n_templates].parts_begin = begin;
@@ -114,7 +113,7 @@ bool record_text_set_where(
     if (equal == NULL || equal == where) {
         char quote[256];
         snprintf(err, err_size, "filter %s: expected field=value or field!=value",
-                lrnn_text_quote(quote, sizeof(quote), (struct lrnn_text) { where, strlen(where) }));
+                slice_quote(quote, sizeof(quote), (struct slice) { where, strlen(where) }));
         return false;
     }
     t->where_not   = equal[-1] == '!';
@@ -154,12 +153,12 @@ static int missing_field(const struct record_text * t, int i, const struct json_
 
 static const char * quote_path(char * buf, size_t buf_size, const struct json_path * p) {
     const size_t size = (size_t) (p->part[p->n_parts - 1] + p->size[p->n_parts - 1] - p->part[0]);
-    return lrnn_text_quote(buf, buf_size, (struct lrnn_text) { p->part[0], size });
+    return slice_quote(buf, buf_size, (struct slice) { p->part[0], size });
 }
 
 enum record_text_status record_text_make(const struct record_text * t, const char * json,
-        size_t size, struct lrnn_buffer * text, struct lrnn_buffer * source, int * used,
-        int64_t * n_lone, char * err, size_t err_size) {
+        size_t size, struct buffer * text, struct buffer * source, int * used, int64_t * n_lone,
+        char * err, size_t err_size) {
     char              quote[128];
     struct json_value values[JSON_MAX_PATHS];
     struct json_error error;
@@ -191,7 +190,7 @@ enum record_text_status record_text_make(const struct record_text * t, const cha
     *used = i;
     for (int k = t->templates[i].parts_begin; k < t->templates[i].parts_end; ++k) {
         if (t->parts[k].literal != NULL) {
-            if (!lrnn_buffer_append(text, t->parts[k].literal, t->parts[k].size)) {
+            if (!buffer_append(text, t->parts[k].literal, t->parts[k].size)) {
                 return RECORD_TEXT_NO_MEMORY;
             }
             continue;

@@ -48,5 +48,5 @@ enum record_text_status {
 // Makes the text of a record, and its source (empty: it has none), in the buffers. *used: the
 // template. Malformed: *err says why.
 enum record_text_status record_text_make(const struct record_text * t, const char * json,
-        size_t size, struct lrnn_buffer * text, struct lrnn_buffer * source, int * used,
-        int64_t * n_lone, char * err, size_t err_size);
+        size_t size, struct buffer * text, struct buffer * source, int * used, int64_t * n_lone,
+        char * err, size_t err_size);

@@ -26,7 +26,7 @@ static size_t left_of(const struct record_reader * r) {
 // Appends to the buffer what the source gives; sets at_end if that is nothing. Whatever lies before
 // `begin` is thrown away.
 static bool read_more(struct record_reader * r, char * err, size_t err_size) {
-    struct lrnn_buffer * b = &r->buffer;
+    struct buffer * b = &r->buffer;
     if (r->begin > 0) {
         memmove(b->data, b->data + r->begin, b->n - r->begin);
         b->n -= r->begin;
@@ -217,15 +217,15 @@ static enum record_form form_of(const char * p, size_t n, size_t * start) {
 // closed, the rest behind an object with an empty array.
 static bool check_wrapping(struct record_reader * r, const char * front, size_t n_front,
         const char * rest, size_t n_rest, char * err, size_t err_size) {
-    struct lrnn_buffer b     = { 0 };
-    struct json_error  error = { 0, "out of memory" };
-    bool ok = lrnn_buffer_append(&b, front, n_front) && lrnn_buffer_append(&b, rest, n_rest);
-    ok      = ok && json_scan(b.data, b.n, NULL, 0, NULL, &error) == JSON_OBJECT;
+    struct buffer     b     = { 0 };
+    struct json_error error = { 0, "out of memory" };
+    bool              ok    = buffer_append(&b, front, n_front) && buffer_append(&b, rest, n_rest);
+    ok                      = ok && json_scan(b.data, b.n, NULL, 0, NULL, &error) == JSON_OBJECT;
     if (!ok) {
         snprintf(err, err_size, "%s: line %lld: not JSON around the array Data: %s", r->name,
                 (long long) r->line, error.what);
     }
-    lrnn_buffer_free(&b);
+    buffer_free(&b);
     return ok;
 }
 
@@ -528,5 +528,5 @@ void record_reader_close(struct record_reader * r) {
 
 void record_reader_free(struct record_reader * r) {
     record_reader_close(r);
-    lrnn_buffer_free(&r->buffer);
+    buffer_free(&r->buffer);
 }

@@ -21,7 +21,7 @@ struct record_reader {
     enum record_form     form;
     struct byte_source * source;
     char                 name[256]; // of the file, for messages; a long path keeps its end
-    struct lrnn_buffer   buffer;    // what was read and not used yet is from `begin` on
+    struct buffer        buffer;    // what was read and not used yet is from `begin` on
     size_t               begin;
     bool                 at_end;      // of the source
     int64_t              line;        // of the byte at `begin`, from 1

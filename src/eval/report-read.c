@@ -95,16 +95,16 @@ static int64_t integer_of(struct json_value v) {
 }
 
 static const char * text_of(struct arena * arena, struct json_value v) {
-    struct lrnn_buffer buffer = { 0 };
-    int64_t            n_lone = 0;
-    char *             copy   = NULL;
+    struct buffer buffer = { 0 };
+    int64_t       n_lone = 0;
+    char *        copy   = NULL;
     if (v.kind == JSON_STRING && json_string_decode(v, &buffer, &n_lone)) {
         copy = arena_alloc(arena, buffer.n + 1);
         if (copy != NULL && buffer.n > 0) {
             memcpy(copy, buffer.data, buffer.n);
         }
     }
-    lrnn_buffer_free(&buffer);
+    buffer_free(&buffer);
     return copy;
 }
 

@@ -2,7 +2,6 @@
 
 #include "eval/nll.h"
 #include "eval/score-checkpoint.h"
-#include "run/state-norm.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -106,10 +105,10 @@ static int64_t max_norms(int64_t n_tokens) {
 static void take_norm(
         struct engine * e, const struct lrnn_input * input, struct score_slot * slot) {
     if (e->params->state_norm && norm_is_due(e, slot, slot->at - input->n_tokens, slot->at)) {
-        const struct state_norm most = state_norm_of(e->session, input->seq);
-        if (most.layer >= 0) {
-            slot->norms[slot->n_norms++] =
-                    (struct score_norm) { slot->at, most.layer, (float) most.norm };
+        int32_t      layer;
+        const double norm = lrnn_seq_state_norm(e->session, input->seq, &layer);
+        if (layer >= 0) {
+            slot->norms[slot->n_norms++] = (struct score_norm) { slot->at, layer, (float) norm };
         }
     }
 }
@@ -323,7 +322,7 @@ static enum score_status run_group(struct engine * e, char * err, size_t err_siz
         progress.n_resumed  = e->result->n_resumed;
         progress.at         = group_at(&e->group);
         progress.not_finite = e->result->n_diverged > 0;
-        const bool stop     = p->watch != NULL && !p->watch(&progress, p->user);
+        const bool stop     = p->callback != NULL && !p->callback(&progress, p->user);
         const bool due      = p->checkpoint_every > 0 &&
                          progress.at - e->saved_at >= p->checkpoint_every &&
                          progress.at < progress.length - 1;

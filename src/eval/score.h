@@ -27,7 +27,7 @@ struct score_progress {
 };
 
 // Called after every call of the model. False: stop here, with a checkpoint.
-typedef bool (*score_watch)(const struct score_progress * progress, void * user);
+typedef bool (*score_callback)(const struct score_progress * progress, void * user);
 
 struct score_params {
     int32_t          n_threads; // 0: as many as there are cores
@@ -39,10 +39,10 @@ struct score_params {
     bool             resume;     // a checkpoint that is there is used; otherwise it is removed
     int64_t          max_length; // of a window, tokens
     int64_t          checkpoint_every; // tokens of a window; 0: only where the run is stopped
-    const char * checkpoints;  // folder for them: made when there is one, gone when there is none
-    uint8_t      identity[32]; // of the run: a checkpoint of another is not used
-    score_watch  watch;        // may be NULL
-    void *       user;
+    const char *   checkpoints;  // folder for them: made when there is one, gone when there is none
+    uint8_t        identity[32]; // of the run: a checkpoint of another is not used
+    score_callback callback;     // may be NULL
+    void *         user;
 };
 
 enum score_status {

@@ -57,7 +57,7 @@ static const char * ascii_of(uint32_t cp) {
 static int put_char(const char ** p, const char * end, bool utf8, FILE * out) {
     uint32_t     cp = 0;
     int          bad;
-    const int    n     = lrnn_utf8_decode(*p, end, &cp, &bad);
+    const int    n     = utf8_decode(*p, end, &cp, &bad);
     const char * ascii = n == 0 || cp < 0x20 || cp == 0x7f ? "?"
                          : cp < 0x80 || utf8               ? NULL
                                                            : ascii_of(cp);

@@ -1,6 +1,6 @@
 #include "eval/windows.h"
 
-#include "eval/token-bytes.h"
+#include "base/error.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -206,23 +206,39 @@ struct encoded {
     bool       bos, eos;
 };
 
+// The bytes of each token, which a score file stores in 16 bits.
+static bool cover(const struct lrnn_model * model, const struct document * doc, struct encoded * e,
+        char * err, size_t err_size) {
+    size_t * spans = malloc(((size_t) e->n + 1) * sizeof(*spans));
+    if (spans == NULL) {
+        return error_set(err, err_size, "out of memory for %" PRId64 " tokens", e->n);
+    }
+    bool ok = lrnn_token_spans(model, doc->text, doc->size, e->tokens, e->n, spans, err, err_size);
+    for (int64_t i = 0; i < e->n && ok; ++i) {
+        e->bytes[i] = (uint16_t) spans[i];
+        ok          = spans[i] <= UINT16_MAX ||
+             error_set(err, err_size, "token %" PRId64 " covers %zu bytes; expected at most %d", i,
+                     spans[i], UINT16_MAX);
+    }
+    free(spans);
+    return ok;
+}
+
 static bool encode(struct windows * ws, const struct document * doc, struct encoded * e, char * err,
         size_t err_size) {
-    const struct lrnn_tokenizer * tok = token_bytes_tokenizer(ws->model);
-    char                          why[512];
+    char why[512];
     *e = (struct encoded) {
         .bos = ws->bos_doc && (ws->params.mode != WINDOW_LLAMA || doc->index == 0),
         .eos = ws->params.eos == WINDOW_EOS_DOC,
     };
-    bool ok = lrnn_text_to_tokens(
-            ws->model, doc->text, doc->size, 0, &e->tokens, &e->n, why, sizeof(why));
+    bool ok =
+            lrnn_tokenize(ws->model, doc->text, doc->size, 0, &e->tokens, &e->n, why, sizeof(why));
     if (ok) {
         e->bytes = malloc(((size_t) e->n + 1) * sizeof(*e->bytes));
         if (e->bytes == NULL) {
             snprintf(why, sizeof(why), "out of memory for %" PRId64 " tokens", e->n);
         }
-        ok = e->bytes != NULL &&
-             token_bytes(tok, doc->text, doc->size, e->tokens, e->n, e->bytes, why, sizeof(why));
+        ok = e->bytes != NULL && cover(ws->model, doc, e, why, sizeof(why));
     }
     if (!ok) {
         snprintf(err, err_size, "%s:%" PRId64 ": document %" PRId64 ": %s", doc->file, doc->line,

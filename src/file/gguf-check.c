@@ -34,7 +34,7 @@ static const struct {
     [GGUF_TYPE_FLOAT64] = { "f64", 8 },
 };
 
-const char * lrnn_gguf_type_name(enum gguf_type type) {
+const char * gguf_index_type_name(enum gguf_type type) {
     return (unsigned) type < GGUF_TYPE_COUNT ? VALUE_TYPES[type].name : NULL;
 }
 
@@ -89,7 +89,7 @@ static bool read_u64(struct cursor * c, uint64_t * out) {
 }
 
 // any bytes
-static bool read_string(struct cursor * c, struct lrnn_text * text) {
+static bool read_string(struct cursor * c, struct slice * text) {
     uint64_t n = 0;
     if (!read_u64(c, &n)) {
         return false;
@@ -108,7 +108,7 @@ static bool read_string(struct cursor * c, struct lrnn_text * text) {
 
 // the name of key or tensor `i`; where becomes "<what> '<name>'"
 static bool read_name(
-        struct cursor * c, const char * what, size_t i, size_t max, struct lrnn_text * name) {
+        struct cursor * c, const char * what, size_t i, size_t max, struct slice * name) {
     bool has_control;
     snprintf(c->where, sizeof(c->where), "%s %zu", what, i);
     if (!read_string(c, name)) {
@@ -118,11 +118,11 @@ static bool read_name(
         return refuse(
                 c, "%s %zu has a name of %zu bytes, expected 1 to %zu", what, i, name->size, max);
     }
-    if (!lrnn_text_is_utf8(*name, &has_control)) {
+    if (!slice_is_utf8(*name, &has_control)) {
         return refuse(c, "%s %zu has a name that is not UTF-8", what, i);
     }
     char quoted[80];
-    lrnn_text_quote(quoted, sizeof(quoted), *name);
+    slice_quote(quoted, sizeof(quoted), *name);
     if (has_control) {
         return refuse(
                 c, "%s %zu has a NUL or another control character in its name %s", what, i, quoted);
@@ -152,29 +152,29 @@ static bool reserve(const struct cursor * c, void ** list, size_t * cap, size_t 
 //
 
 static int compare_names(const void * a, const void * b) {
-    return lrnn_text_compare(
-            ((const struct lrnn_gguf_name *) a)->text, ((const struct lrnn_gguf_name *) b)->text);
+    return slice_compare(
+            ((const struct gguf_index_name *) a)->text, ((const struct gguf_index_name *) b)->text);
 }
 
 static bool sort_names(
-        const struct cursor * c, const char * what, struct lrnn_gguf_name * names, size_t n) {
+        const struct cursor * c, const char * what, struct gguf_index_name * names, size_t n) {
     qsort(names, n, sizeof(names[0]), compare_names);
     for (size_t i = 1; i < n; ++i) {
         if (compare_names(&names[i - 1], &names[i]) == 0) {
             char quoted[80];
             return refuse(c, "%s %s is there twice, expected once", what,
-                    lrnn_text_quote(quoted, sizeof(quoted), names[i].text));
+                    slice_quote(quoted, sizeof(quoted), names[i].text));
         }
     }
     return true;
 }
 
-size_t lrnn_gguf_find(const struct lrnn_gguf_name * names, size_t n, const char * name) {
-    const struct lrnn_text text  = { name, strlen(name) };
-    size_t                 first = 0;
+size_t gguf_index_find(const struct gguf_index_name * names, size_t n, const char * name) {
+    const struct slice text  = { name, strlen(name) };
+    size_t             first = 0;
     while (n > 0) { // the name is in names[first .. first + n − 1] or nowhere
         const size_t half  = n / 2;
-        const int    order = lrnn_text_compare(text, names[first + half].text);
+        const int    order = slice_compare(text, names[first + half].text);
         if (order == 0) {
             return names[first + half].index;
         }
@@ -192,7 +192,7 @@ size_t lrnn_gguf_find(const struct lrnn_gguf_name * names, size_t n, const char 
 // Keys
 //
 
-static bool read_strings(struct cursor * c, struct lrnn_model_key * key) {
+static bool read_strings(struct cursor * c, struct model_key * key) {
     if (key->is_array && key->n > 0) { // n is at most an eighth of the bytes left
         key->strings = malloc(key->n * sizeof(key->strings[0]));
         if (key->strings == NULL) {
@@ -200,15 +200,15 @@ static bool read_strings(struct cursor * c, struct lrnn_model_key * key) {
         }
     }
     for (size_t i = 0; i < key->n; ++i) {
-        struct lrnn_text text = { 0 };
-        bool             has_control;
+        struct slice text = { 0 };
+        bool         has_control;
         if (key->is_array) {
             key->strings[i] = c->data + c->pos;
         }
         if (!read_string(c, &text)) {
             return false;
         }
-        if (!lrnn_text_is_utf8(text, &has_control)) {
+        if (!slice_is_utf8(text, &has_control)) {
             return refuse(c, "string %zu of %s is not UTF-8", i, c->where);
         }
     }
@@ -216,7 +216,7 @@ static bool read_strings(struct cursor * c, struct lrnn_model_key * key) {
 }
 
 // the value after the name
-static bool read_value(struct cursor * c, struct lrnn_model_key * key) {
+static bool read_value(struct cursor * c, struct model_key * key) {
     uint32_t type = 0;
     uint64_t n    = 1;
     if (!read_u32(c, &type)) {
@@ -260,13 +260,13 @@ static bool read_value(struct cursor * c, struct lrnn_model_key * key) {
     return true;
 }
 
-static bool read_keys(struct cursor * c, struct lrnn_gguf * g, uint64_t n) {
+static bool read_keys(struct cursor * c, struct gguf_index * g, uint64_t n) {
     size_t cap  = 0;
     void * list = NULL;
     bool   ok   = true;
     while (ok && g->n_keys < n) {
-        struct lrnn_model_key key = { 0 };
-        ok                        = read_name(c, "key", g->n_keys, MAX_KEY_NAME, &key.name) &&
+        struct model_key key = { 0 };
+        ok                   = read_name(c, "key", g->n_keys, MAX_KEY_NAME, &key.name) &&
              reserve(c, &list, &cap, g->n_keys, sizeof(key));
         if (ok) {
             ok                   = read_value(c, &key);
@@ -283,18 +283,18 @@ static bool read_keys(struct cursor * c, struct lrnn_gguf * g, uint64_t n) {
         return refuse(c, "out of memory for the names of %zu keys", g->n_keys);
     }
     for (size_t i = 0; i < g->n_keys; ++i) {
-        g->key_names[i] = (struct lrnn_gguf_name) { g->keys[i].name, i };
+        g->key_names[i] = (struct gguf_index_name) { g->keys[i].name, i };
     }
     return sort_names(c, "key", g->key_names, g->n_keys);
 }
 
-static bool read_alignment(const struct cursor * c, struct lrnn_gguf * g) {
-    const size_t i = lrnn_gguf_find(g->key_names, g->n_keys, GGUF_KEY_GENERAL_ALIGNMENT);
+static bool read_alignment(const struct cursor * c, struct gguf_index * g) {
+    const size_t i = gguf_index_find(g->key_names, g->n_keys, GGUF_KEY_GENERAL_ALIGNMENT);
     g->alignment   = GGUF_DEFAULT_ALIGNMENT;
     if (i == SIZE_MAX) {
         return true;
     }
-    const struct lrnn_model_key * key = &g->keys[i];
+    const struct model_key * key = &g->keys[i];
     if (key->is_array || key->type != GGUF_TYPE_UINT32) {
         return refuse(c, "key '%s' is %s%s, expected u32", GGUF_KEY_GENERAL_ALIGNMENT,
                 key->is_array ? "an array of " : "of type ", VALUE_TYPES[key->type].name);
@@ -313,13 +313,13 @@ static bool read_alignment(const struct cursor * c, struct lrnn_gguf * g) {
 // Tensors
 //
 
-static struct lrnn_text tensor_name(const struct lrnn_model_tensor * t) {
-    return (struct lrnn_text) { t->name, strlen(t->name) };
+static struct slice tensor_name(const struct model_tensor * t) {
+    return (struct slice) { t->name, strlen(t->name) };
 }
 
 // bytes of a tensor = ne0 / block · ne1 · ne2 · ne3 · bytes of a block; both it and the number of
 // elements must be representable
-static bool tensor_size(const struct cursor * c, struct lrnn_model_tensor * t, uint32_t type) {
+static bool tensor_size(const struct cursor * c, struct model_tensor * t, uint32_t type) {
     char shape[96];
     int  pos = 0;
     for (int d = 0; d < t->n_dims; ++d) {
@@ -361,11 +361,11 @@ static bool tensor_size(const struct cursor * c, struct lrnn_model_tensor * t, u
     return true;
 }
 
-static bool read_tensor(struct cursor * c, size_t i, struct lrnn_model_tensor * t) {
-    struct lrnn_text name   = { 0 };
-    uint32_t         n_dims = 0;
-    uint32_t         type   = 0;
-    uint64_t         offset = 0;
+static bool read_tensor(struct cursor * c, size_t i, struct model_tensor * t) {
+    struct slice name   = { 0 };
+    uint32_t     n_dims = 0;
+    uint32_t     type   = 0;
+    uint64_t     offset = 0;
     if (!read_name(c, "tensor", i, GGML_MAX_NAME - 1, &name) || !read_u32(c, &n_dims)) {
         return false;
     }
@@ -394,12 +394,12 @@ static bool read_tensor(struct cursor * c, size_t i, struct lrnn_model_tensor * 
     return true;
 }
 
-static bool read_tensors(struct cursor * c, struct lrnn_gguf * g, uint64_t n) {
+static bool read_tensors(struct cursor * c, struct gguf_index * g, uint64_t n) {
     size_t cap  = 0;
     void * list = NULL;
     bool   ok   = true;
     while (ok && g->n_tensors < n) {
-        struct lrnn_model_tensor t = { 0 };
+        struct model_tensor t = { 0 };
         ok = read_tensor(c, g->n_tensors, &t) && reserve(c, &list, &cap, g->n_tensors, sizeof(t));
         if (ok) {
             g->tensors                 = list;
@@ -415,7 +415,7 @@ static bool read_tensors(struct cursor * c, struct lrnn_gguf * g, uint64_t n) {
         return refuse(c, "out of memory for the names of %zu tensors", g->n_tensors);
     }
     for (size_t i = 0; i < g->n_tensors; ++i) {
-        g->tensor_names[i] = (struct lrnn_gguf_name) { tensor_name(&g->tensors[i]), i };
+        g->tensor_names[i] = (struct gguf_index_name) { tensor_name(&g->tensors[i]), i };
     }
     return sort_names(c, "tensor", g->tensor_names, g->n_tensors);
 }
@@ -427,13 +427,13 @@ static size_t pad(size_t n, size_t alignment) {
 
 // The data of the tensors follow each other in the order of the infos, each padded to the
 // alignment; the last padding may be missing.
-static bool place_tensors(const struct cursor * c, struct lrnn_gguf * g) {
+static bool place_tensors(const struct cursor * c, struct gguf_index * g) {
     const size_t start = pad(g->meta_size, g->alignment);
     size_t       end   = start;
     for (size_t i = 0; i < g->n_tensors; ++i) {
-        struct lrnn_model_tensor * t = &g->tensors[i];
-        char                       quoted[80];
-        lrnn_text_quote(quoted, sizeof(quoted), tensor_name(t));
+        struct model_tensor * t = &g->tensors[i];
+        char                  quoted[80];
+        slice_quote(quoted, sizeof(quoted), tensor_name(t));
         if (t->offset % g->alignment != 0) {
             return refuse(c,
                     "tensor %s starts at offset %zu of the data, expected a multiple of the alignment %zu",
@@ -506,7 +506,7 @@ static bool read_header(struct cursor * c, uint64_t * n_keys, uint64_t * n_tenso
     return true;
 }
 
-bool lrnn_gguf_check(struct lrnn_gguf * g, const char * file, const void * data, size_t size,
+bool gguf_check(struct gguf_index * g, const char * file, const void * data, size_t size,
         char * err, size_t err_size) {
     struct cursor c = {
         .file = file, .data = data, .size = size, .err = err, .err_size = err_size
@@ -523,7 +523,7 @@ bool lrnn_gguf_check(struct lrnn_gguf * g, const char * file, const void * data,
     return place_tensors(&c, g);
 }
 
-void lrnn_gguf_free(struct lrnn_gguf * g) {
+void gguf_index_free(struct gguf_index * g) {
     for (size_t i = 0; i < g->n_keys; ++i) {
         free((void *) g->keys[i].strings);
     }

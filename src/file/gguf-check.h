@@ -26,16 +26,16 @@ extern "C" {
 #endif
 
 // A key with its value. A scalar is an array of one that says is_array = false.
-struct lrnn_model_key {
-    struct lrnn_text name; // at least one byte, no control characters
-    enum gguf_type   type; // of the value, or of the elements; never GGUF_TYPE_ARRAY
-    bool             is_array;
-    size_t           n; // elements
+struct model_key {
+    struct slice   name; // at least one byte, no control characters
+    enum gguf_type type; // of the value, or of the elements; never GGUF_TYPE_ARRAY
+    bool           is_array;
+    size_t         n;  // elements
     const char * data; // the first element, not aligned; a string is its length (u64) and its bytes
     const char ** strings; // for an array of strings: where each begins; otherwise NULL
 };
 
-struct lrnn_model_tensor {
+struct model_tensor {
     char           name[GGML_MAX_NAME]; // at least one byte, no control characters
     enum ggml_type type;                // one that this ggml has
     int            n_dims;              // 1 .. GGML_MAX_DIMS
@@ -43,39 +43,39 @@ struct lrnn_model_tensor {
     size_t         size;                // bytes
     size_t         offset;              // from the start of the file
     const void *   data;                // inside the file
-    bool           used;                // see lrnn_model_file_use_tensor
+    bool           used;                // see model_file_use_tensor
 };
 
 // A name and where it belongs, in the sorted lists that serve lookups.
-struct lrnn_gguf_name {
-    struct lrnn_text text;
-    size_t           index;
+struct gguf_index_name {
+    struct slice text;
+    size_t       index;
 };
 
 // What a checked file contains, in the order of the file.
-struct lrnn_gguf {
-    size_t                     n_keys;
-    struct lrnn_model_key *    keys;
-    struct lrnn_gguf_name *    key_names;
-    size_t                     n_tensors;
-    struct lrnn_model_tensor * tensors;
-    struct lrnn_gguf_name *    tensor_names;
-    size_t                     meta_size;    // bytes before the padding that precedes the data
-    size_t                     alignment;    // of the data; a power of two
-    char                       warning[256]; // a sentence about something odd but harmless, or ""
+struct gguf_index {
+    size_t                   n_keys;
+    struct model_key *       keys;
+    struct gguf_index_name * key_names;
+    size_t                   n_tensors;
+    struct model_tensor *    tensors;
+    struct gguf_index_name * tensor_names;
+    size_t                   meta_size;    // bytes before the padding that precedes the data
+    size_t                   alignment;    // of the data; a power of two
+    char                     warning[256]; // a sentence about something odd but harmless, or ""
 };
 
 // False with one sentence in `err` if the bytes are not a GGUF v3 that can be trusted. `file` names
-// them in the sentence. What is returned points into `data`. Call lrnn_gguf_free in either case.
-bool lrnn_gguf_check(struct lrnn_gguf * g, const char * file, const void * data, size_t size,
+// them in the sentence. What is returned points into `data`. Call gguf_index_free in either case.
+bool gguf_check(struct gguf_index * g, const char * file, const void * data, size_t size,
         char * err, size_t err_size);
-void lrnn_gguf_free(struct lrnn_gguf * g);
+void gguf_index_free(struct gguf_index * g);
 
 // The index of a name, or SIZE_MAX.
-size_t lrnn_gguf_find(const struct lrnn_gguf_name * names, size_t n, const char * name);
+size_t gguf_index_find(const struct gguf_index_name * names, size_t n, const char * name);
 
 // "u32", "string", ...; NULL for what is not a type
-const char * lrnn_gguf_type_name(enum gguf_type type);
+const char * gguf_index_type_name(enum gguf_type type);
 
 #ifdef __cplusplus
 }

@@ -177,15 +177,15 @@ bool imatrix_write(const struct imatrix * m, const char * path, char * err, size
 
 // The sums of one weight and their counts; the shapes must agree and the numbers be sums of
 // squares.
-static bool read_entry(struct imatrix * m, const struct lrnn_model_file * f,
-        const struct lrnn_model_tensor * t, char * err, size_t err_size) {
+static bool read_entry(struct imatrix * m, const struct model_file * f,
+        const struct model_tensor * t, char * err, size_t err_size) {
     char         counts_name[GGML_MAX_NAME];
     const size_t size = strlen(t->name) - (sizeof(IN_SUM2) - 1);
-    const char * path = lrnn_model_file_path(f);
+    const char * path = model_file_path(f);
 
     snprintf(counts_name, sizeof(counts_name), "%.*s%s", (int) size, t->name, COUNTS);
-    const struct lrnn_model_tensor * c          = lrnn_model_file_find_tensor(f, counts_name);
-    const int64_t                    n_matrices = t->ne[1] * t->ne[2] * t->ne[3];
+    const struct model_tensor * c          = model_file_find_tensor(f, counts_name);
+    const int64_t               n_matrices = t->ne[1] * t->ne[2] * t->ne[3];
     if (c == NULL || c->type != GGML_TYPE_F32 || t->type != GGML_TYPE_F32 ||
             c->ne[0] * c->ne[1] * c->ne[2] * c->ne[3] != n_matrices) {
         snprintf(err, err_size,
@@ -215,36 +215,33 @@ static bool read_entry(struct imatrix * m, const struct lrnn_model_file * f,
 }
 
 bool imatrix_read(struct imatrix * m, const char * path, char * err, size_t err_size) {
-    *m                         = (struct imatrix) { 0 };
-    struct lrnn_model_file * f = lrnn_model_file_open(path, err, err_size);
+    *m                    = (struct imatrix) { 0 };
+    struct model_file * f = model_file_open(path, err, err_size);
     if (f == NULL) {
         return false;
     }
-    struct lrnn_text text;
-    char             why[512];
-    bool ok = lrnn_model_file_text(f, "general.type", &text, why, sizeof(why)) == LRNN_KEY_OK &&
-              lrnn_text_is(text, "imatrix");
+    struct slice text;
+    char         why[512];
+    bool         ok = model_file_text(f, "general.type", &text, why, sizeof(why)) == KEY_OK &&
+              slice_is(text, "imatrix");
     if (!ok) {
         snprintf(err, err_size, "%s: not an importance matrix: key general.type is not 'imatrix'",
                 path);
     }
-    const struct lrnn_model_key * names;
-    if (ok &&
-            lrnn_model_file_texts(f, "imatrix.datasets", &names, why, sizeof(why)) == LRNN_KEY_OK) {
-        text = lrnn_model_key_text(names, 0);
+    const struct model_key * names;
+    if (ok && model_file_texts(f, "imatrix.datasets", &names, why, sizeof(why)) == KEY_OK) {
+        text = model_key_text(names, 0);
         snprintf(m->dataset, sizeof(m->dataset), "%.*s",
                 (int) (text.size < sizeof(m->dataset) ? text.size : sizeof(m->dataset) - 1),
                 text.data);
     }
     if (ok) { // both are for the record alone
-        lrnn_model_file_int(
-                f, "imatrix.chunk_count", 0, UINT32_MAX, &m->n_chunks, why, sizeof(why));
-        lrnn_model_file_int(
-                f, "imatrix.chunk_size", 0, UINT32_MAX, &m->chunk_size, why, sizeof(why));
+        model_file_int(f, "imatrix.chunk_count", 0, UINT32_MAX, &m->n_chunks, why, sizeof(why));
+        model_file_int(f, "imatrix.chunk_size", 0, UINT32_MAX, &m->chunk_size, why, sizeof(why));
     }
-    for (size_t i = 0; ok && i < lrnn_model_file_n_tensors(f); ++i) {
-        const struct lrnn_model_tensor * t    = lrnn_model_file_tensor(f, i);
-        const size_t                     size = strlen(t->name);
+    for (size_t i = 0; ok && i < model_file_n_tensors(f); ++i) {
+        const struct model_tensor * t    = model_file_tensor(f, i);
+        const size_t                size = strlen(t->name);
         if (size >= sizeof(IN_SUM2) &&
                 strcmp(t->name + size - (sizeof(IN_SUM2) - 1), IN_SUM2) == 0) {
             ok = read_entry(m, f, t, err, err_size);
@@ -255,7 +252,7 @@ bool imatrix_read(struct imatrix * m, const char * path, char * err, size_t err_
                 err, err_size, "%s: an importance matrix without any tensor NAME%s", path, IN_SUM2);
         ok = false;
     }
-    lrnn_model_file_free(f);
+    model_file_free(f);
     if (!ok) {
         imatrix_free(m);
     }

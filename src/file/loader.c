@@ -15,7 +15,7 @@
 bool loader_fail(struct loader * l, const char * fmt, ...) {
     if (!l->failed) {
         l->failed = true;
-        int n     = snprintf(l->err, l->err_size, "%s: ", lrnn_model_file_path(l->model->file));
+        int n     = snprintf(l->err, l->err_size, "%s: ", model_file_path(l->model->file));
         if (n >= 0 && (size_t) n < l->err_size) {
             va_list args;
             va_start(args, fmt);
@@ -44,11 +44,11 @@ static void key_of(const struct loader * l, const char * name, char * key, size_
 
 // An error that the file's reader has already put into words is kept as it is: it names the file
 // and the key.
-static bool key_ok(struct loader * l, enum lrnn_key_status status, bool required) {
-    if (status == LRNN_KEY_BAD || (status == LRNN_KEY_ABSENT && required)) {
+static bool key_ok(struct loader * l, enum key_status status, bool required) {
+    if (status == KEY_BAD || (status == KEY_ABSENT && required)) {
         l->failed = true;
     }
-    return status == LRNN_KEY_OK;
+    return status == KEY_OK;
 }
 
 static int64_t get_int(struct loader * l, const char * name, int64_t min, int64_t max,
@@ -56,9 +56,9 @@ static int64_t get_int(struct loader * l, const char * name, int64_t min, int64_
     char key[128];
     key_of(l, name, key, sizeof(key));
     if (!l->failed) {
-        char                       why[512];
-        const enum lrnn_key_status status =
-                lrnn_model_file_int(l->model->file, key, min, max, &value, why, sizeof(why));
+        char                  why[512];
+        const enum key_status status =
+                model_file_int(l->model->file, key, min, max, &value, why, sizeof(why));
         if (!key_ok(l, status, required) && l->failed) {
             snprintf(l->err, l->err_size, "%s", why);
         }
@@ -81,8 +81,8 @@ static float get_float(
     double value = (double) absent;
     key_of(l, name, key, sizeof(key));
     if (!l->failed) {
-        char                       why[512];
-        const enum lrnn_key_status status = lrnn_model_file_float(
+        char                  why[512];
+        const enum key_status status = model_file_float(
                 l->model->file, key, (double) min, (double) max, &value, why, sizeof(why));
         if (!key_ok(l, status, required) && l->failed) {
             snprintf(l->err, l->err_size, "%s", why);
@@ -105,8 +105,7 @@ bool loader_bool_or(struct loader * l, const char * name, bool absent) {
     key_of(l, name, key, sizeof(key));
     if (!l->failed) {
         char why[512];
-        if (!key_ok(l, lrnn_model_file_bool(l->model->file, key, &value, why, sizeof(why)),
-                    false) &&
+        if (!key_ok(l, model_file_bool(l->model->file, key, &value, why, sizeof(why)), false) &&
                 l->failed) {
             snprintf(l->err, l->err_size, "%s", why);
         }
@@ -121,9 +120,9 @@ static const char * get_string(
     if (l->failed) {
         return absent;
     }
-    char             why[512];
-    struct lrnn_text text;
-    if (!key_ok(l, lrnn_model_file_text(l->model->file, key, &text, why, sizeof(why)), required)) {
+    char         why[512];
+    struct slice text;
+    if (!key_ok(l, model_file_text(l->model->file, key, &text, why, sizeof(why)), required)) {
         if (l->failed) {
             snprintf(l->err, l->err_size, "%s", why);
         }
@@ -155,7 +154,7 @@ static int get_word(struct loader * l, const char * name, const char * const * w
     key_of(l, name, key, sizeof(key));
     if (!l->failed) {
         char why[512];
-        if (!key_ok(l, lrnn_model_file_choice(l->model->file, key, words, &value, why, sizeof(why)),
+        if (!key_ok(l, model_file_choice(l->model->file, key, words, &value, why, sizeof(why)),
                     required) &&
                 l->failed) {
             snprintf(l->err, l->err_size, "%s", why);
@@ -189,7 +188,7 @@ static void shape_text(int n_dims, const int64_t * ne, bool any, char * text, si
 }
 
 // Whether its type is of use, and its numbers finite. Large matrices are not read for that.
-static bool check_numbers(struct loader * l, const struct lrnn_model_tensor * t, int need) {
+static bool check_numbers(struct loader * l, const struct model_tensor * t, int need) {
     const size_t small = 1 << 20;
     if ((need & TENSOR_F32) && t->type != GGML_TYPE_F32) {
         return loader_fail(
@@ -207,7 +206,7 @@ static bool check_numbers(struct loader * l, const struct lrnn_model_tensor * t,
     float         found = 0.0f;
     const float   min   = need & TENSOR_SHARE ? 0.0f : -FLT_MAX;
     const float   max   = need & TENSOR_SHARE ? 1.0f : need & TENSOR_DECAY ? 0.0f : FLT_MAX;
-    const int64_t at    = lrnn_model_tensor_outside(t, min, max, &found);
+    const int64_t at    = model_tensor_outside(t, min, max, &found);
     return at < 0 ||
            loader_fail(l, "tensor %s has %g as element %" PRId64 "; expected finite numbers%s",
                    t->name, (double) found, at,
@@ -227,7 +226,7 @@ struct ggml_tensor * loader_tensor_nd(struct loader * l, int32_t il, const char 
     } else {
         snprintf(full, sizeof(full), "%s", name);
     }
-    const struct lrnn_model_tensor * t = lrnn_model_file_use_tensor(l->model->file, full);
+    const struct model_tensor * t = model_file_use_tensor(l->model->file, full);
     if (t == NULL) {
         if (!(need & TENSOR_OPTIONAL)) {
             loader_fail(l, "tensor %s is missing", full);

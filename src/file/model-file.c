@@ -11,22 +11,22 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-struct lrnn_model_file {
-    char *           path;
-    const void *     data;
-    size_t           size;
-    void *           mapping; // NULL for bytes in memory
-    struct lrnn_gguf gguf;
+struct model_file {
+    char *            path;
+    const void *      data;
+    size_t            size;
+    void *            mapping; // NULL for bytes in memory
+    struct gguf_index gguf;
 };
 
 //
 // Opening
 //
 
-struct lrnn_model_file * lrnn_model_file_from_memory(
+struct model_file * model_file_from_memory(
         const char * name, const void * data, size_t size, char * err, size_t err_size) {
-    struct lrnn_model_file * f    = calloc(1, sizeof(*f));
-    char *                   path = strdup(name);
+    struct model_file * f    = calloc(1, sizeof(*f));
+    char *              path = strdup(name);
     if (f == NULL || path == NULL) {
         snprintf(err, err_size, "%s: out of memory", name);
         free(f);
@@ -36,8 +36,8 @@ struct lrnn_model_file * lrnn_model_file_from_memory(
     f->path = path;
     f->data = data;
     f->size = size;
-    if (!lrnn_gguf_check(&f->gguf, path, data, size, err, err_size)) {
-        lrnn_model_file_free(f);
+    if (!gguf_check(&f->gguf, path, data, size, err, err_size)) {
+        model_file_free(f);
         return NULL;
     }
     return f;
@@ -78,13 +78,13 @@ static void * map_file(const char * path, size_t * size, char * err, size_t err_
     return data;
 }
 
-struct lrnn_model_file * lrnn_model_file_open(const char * path, char * err, size_t err_size) {
+struct model_file * model_file_open(const char * path, char * err, size_t err_size) {
     size_t size;
     void * data = map_file(path, &size, err, err_size);
     if (data == NULL) {
         return NULL;
     }
-    struct lrnn_model_file * f = lrnn_model_file_from_memory(path, data, size, err, err_size);
+    struct model_file * f = model_file_from_memory(path, data, size, err, err_size);
     if (f == NULL) {
         munmap(data, size);
         return NULL;
@@ -93,32 +93,32 @@ struct lrnn_model_file * lrnn_model_file_open(const char * path, char * err, siz
     return f;
 }
 
-void lrnn_model_file_free(struct lrnn_model_file * f) {
+void model_file_free(struct model_file * f) {
     if (f == NULL) {
         return;
     }
     if (f->mapping != NULL) {
         munmap(f->mapping, f->size);
     }
-    lrnn_gguf_free(&f->gguf);
+    gguf_index_free(&f->gguf);
     free(f->path);
     free(f);
 }
 
-const char * lrnn_model_file_path(const struct lrnn_model_file * f) {
+const char * model_file_path(const struct model_file * f) {
     return f->path;
 }
 
-const void * lrnn_model_file_bytes(const struct lrnn_model_file * f, size_t * size) {
+const void * model_file_bytes(const struct model_file * f, size_t * size) {
     *size = f->size;
     return f->data;
 }
 
-size_t lrnn_model_file_alignment(const struct lrnn_model_file * f) {
+size_t model_file_alignment(const struct model_file * f) {
     return f->gguf.alignment;
 }
 
-const char * lrnn_model_file_warning(const struct lrnn_model_file * f) {
+const char * model_file_warning(const struct model_file * f) {
     return f->gguf.warning[0] != '\0' ? f->gguf.warning : NULL;
 }
 
@@ -131,7 +131,7 @@ static uint64_t hash_bytes(uint64_t h, const void * data, size_t n) {
     return h;
 }
 
-uint64_t lrnn_model_file_identity(const struct lrnn_model_file * f) {
+uint64_t model_file_identity(const struct model_file * f) {
     const size_t   sample = 64;
     const uint64_t size   = f->size;
     uint64_t       h      = UINT64_C(0xcbf29ce484222325);
@@ -139,10 +139,10 @@ uint64_t lrnn_model_file_identity(const struct lrnn_model_file * f) {
     h = hash_bytes(h, &size, sizeof(size));
     h = hash_bytes(h, f->data, f->gguf.meta_size);
     for (size_t i = 0; i < f->gguf.n_tensors; ++i) {
-        const struct lrnn_model_tensor * t = &f->gguf.tensors[i];
-        const size_t                     n = t->size < sample ? t->size : sample;
-        h                                  = hash_bytes(h, t->data, n);
-        h                                  = hash_bytes(h, (const char *) t->data + t->size - n, n);
+        const struct model_tensor * t = &f->gguf.tensors[i];
+        const size_t                n = t->size < sample ? t->size : sample;
+        h                             = hash_bytes(h, t->data, n);
+        h                             = hash_bytes(h, (const char *) t->data + t->size - n, n);
     }
     return h;
 }
@@ -151,7 +151,7 @@ uint64_t lrnn_model_file_identity(const struct lrnn_model_file * f) {
 // Elements
 //
 
-int64_t lrnn_model_key_int(const struct lrnn_model_key * key, size_t i) {
+int64_t model_key_int(const struct model_key * key, size_t i) {
     if (i >= key->n) {
         return 0;
     }
@@ -180,7 +180,7 @@ int64_t lrnn_model_key_int(const struct lrnn_model_key * key, size_t i) {
     }
 }
 
-double lrnn_model_key_float(const struct lrnn_model_key * key, size_t i) {
+double model_key_float(const struct model_key * key, size_t i) {
     float  f32;
     double f64;
     if (i < key->n && key->type == GGUF_TYPE_FLOAT32) {
@@ -194,50 +194,49 @@ double lrnn_model_key_float(const struct lrnn_model_key * key, size_t i) {
     return 0.0;
 }
 
-bool lrnn_model_key_bool(const struct lrnn_model_key * key, size_t i) {
+bool model_key_bool(const struct model_key * key, size_t i) {
     return i < key->n && key->type == GGUF_TYPE_BOOL && key->data[i] != 0;
 }
 
-struct lrnn_text lrnn_model_key_text(const struct lrnn_model_key * key, size_t i) {
+struct slice model_key_text(const struct model_key * key, size_t i) {
     if (i >= key->n || key->type != GGUF_TYPE_STRING) {
-        return (struct lrnn_text) { "", 0 };
+        return (struct slice) { "", 0 };
     }
     const char * p = key->is_array ? key->strings[i] : key->data;
     uint64_t     n;
     memcpy(&n, p, sizeof(n));
-    return (struct lrnn_text) { p + sizeof(n), (size_t) n };
+    return (struct slice) { p + sizeof(n), (size_t) n };
 }
 
 //
 // Keys
 //
 
-size_t lrnn_model_file_n_keys(const struct lrnn_model_file * f) {
+size_t model_file_n_keys(const struct model_file * f) {
     return f->gguf.n_keys;
 }
 
-const struct lrnn_model_key * lrnn_model_file_key(const struct lrnn_model_file * f, size_t i) {
+const struct model_key * model_file_key(const struct model_file * f, size_t i) {
     return i < f->gguf.n_keys ? &f->gguf.keys[i] : NULL;
 }
 
-const struct lrnn_model_key * lrnn_model_file_find_key(
-        const struct lrnn_model_file * f, const char * key) {
-    return lrnn_model_file_key(f, lrnn_gguf_find(f->gguf.key_names, f->gguf.n_keys, key));
+const struct model_key * model_file_find_key(const struct model_file * f, const char * key) {
+    return model_file_key(f, gguf_index_find(f->gguf.key_names, f->gguf.n_keys, key));
 }
 
 #ifdef __GNUC__
 __attribute__((format(printf, 5, 6)))
 #endif
-static enum lrnn_key_status
-bad(const struct lrnn_model_file * f, const char * key, char * err, size_t err_size,
-        const char * fmt, ...) {
+static enum key_status
+bad(const struct model_file * f, const char * key, char * err, size_t err_size, const char * fmt,
+        ...) {
     char    text[512];
     va_list args;
     va_start(args, fmt);
     vsnprintf(text, sizeof(text), fmt, args);
     va_end(args);
     snprintf(err, err_size, "%s: key '%s' %s", f->path, key, text);
-    return LRNN_KEY_BAD;
+    return KEY_BAD;
 }
 
 enum kind { KIND_INT, KIND_FLOAT, KIND_BOOL, KIND_TEXT };
@@ -254,46 +253,44 @@ static enum kind kind_of(enum gguf_type type) {
 }
 
 // the key, if it is a scalar or an array of the kind
-static enum lrnn_key_status find(const struct lrnn_model_file * f, const char * key, enum kind kind,
-        bool is_array, const struct lrnn_model_key ** out, char * err, size_t err_size) {
+static enum key_status find(const struct model_file * f, const char * key, enum kind kind,
+        bool is_array, const struct model_key ** out, char * err, size_t err_size) {
     static const char * const EXPECTED[][2] = {
         [KIND_INT]   = { "an integer", "an array of integers" },
         [KIND_FLOAT] = { "f32 or f64", "an array of f32 or of f64" },
         [KIND_BOOL]  = { "bool", "an array of bool" },
         [KIND_TEXT]  = { "string", "an array of string" },
     };
-    const struct lrnn_model_key * k = lrnn_model_file_find_key(f, key);
+    const struct model_key * k = model_file_find_key(f, key);
     if (k == NULL) {
         bad(f, key, err, err_size, "is missing, expected %s", EXPECTED[kind][is_array]);
-        return LRNN_KEY_ABSENT;
+        return KEY_ABSENT;
     }
     if (kind_of(k->type) != kind || k->is_array != is_array) {
         return bad(f, key, err, err_size, "is %s%s, expected %s",
-                k->is_array ? "an array of " : "of type ", lrnn_gguf_type_name(k->type),
+                k->is_array ? "an array of " : "of type ", gguf_index_type_name(k->type),
                 EXPECTED[kind][is_array]);
     }
     *out = k;
-    return LRNN_KEY_OK;
+    return KEY_OK;
 }
 
-static enum lrnn_key_status bad_element(const struct lrnn_model_file * f, const char * key,
-        const struct lrnn_model_key * k, size_t i, const char * found, char * err,
-        size_t err_size) {
+static enum key_status bad_element(const struct model_file * f, const char * key,
+        const struct model_key * k, size_t i, const char * found, char * err, size_t err_size) {
     return k->is_array ? bad(f, key, err, err_size, "has element %zu = %s", i, found)
                        : bad(f, key, err, err_size, "is %s", found);
 }
 
 // the same with every element in min .. max
-static enum lrnn_key_status find_ints(const struct lrnn_model_file * f, const char * key,
-        bool is_array, int64_t min, int64_t max, const struct lrnn_model_key ** out, char * err,
-        size_t err_size) {
-    const struct lrnn_model_key * k      = NULL;
-    const enum lrnn_key_status    status = find(f, key, KIND_INT, is_array, &k, err, err_size);
-    if (status != LRNN_KEY_OK) {
+static enum key_status find_ints(const struct model_file * f, const char * key, bool is_array,
+        int64_t min, int64_t max, const struct model_key ** out, char * err, size_t err_size) {
+    const struct model_key * k      = NULL;
+    const enum key_status    status = find(f, key, KIND_INT, is_array, &k, err, err_size);
+    if (status != KEY_OK) {
         return status;
     }
     for (size_t i = 0; i < k->n; ++i) {
-        const int64_t v = lrnn_model_key_int(k, i);
+        const int64_t v = model_key_int(k, i);
         uint64_t      u = 0; // of u64, whose upper half an int64_t does not hold
         if (k->type == GGUF_TYPE_UINT64) {
             memcpy(&u, k->data + 8 * i, 8);
@@ -308,19 +305,18 @@ static enum lrnn_key_status find_ints(const struct lrnn_model_file * f, const ch
         }
     }
     *out = k;
-    return LRNN_KEY_OK;
+    return KEY_OK;
 }
 
-static enum lrnn_key_status find_floats(const struct lrnn_model_file * f, const char * key,
-        bool is_array, double min, double max, const struct lrnn_model_key ** out, char * err,
-        size_t err_size) {
-    const struct lrnn_model_key * k      = NULL;
-    const enum lrnn_key_status    status = find(f, key, KIND_FLOAT, is_array, &k, err, err_size);
-    if (status != LRNN_KEY_OK) {
+static enum key_status find_floats(const struct model_file * f, const char * key, bool is_array,
+        double min, double max, const struct model_key ** out, char * err, size_t err_size) {
+    const struct model_key * k      = NULL;
+    const enum key_status    status = find(f, key, KIND_FLOAT, is_array, &k, err, err_size);
+    if (status != KEY_OK) {
         return status;
     }
     for (size_t i = 0; i < k->n; ++i) {
-        const double v = lrnn_model_key_float(k, i);
+        const double v = model_key_float(k, i);
         if (!(v >= min && v <= max)) {
             char found[96];
             snprintf(found, sizeof(found), "%g, expected %g to %g", v, min, max);
@@ -328,83 +324,82 @@ static enum lrnn_key_status find_floats(const struct lrnn_model_file * f, const 
         }
     }
     *out = k;
-    return LRNN_KEY_OK;
+    return KEY_OK;
 }
 
-enum lrnn_key_status lrnn_model_file_ints(const struct lrnn_model_file * f, const char * key,
-        int64_t min, int64_t max, const struct lrnn_model_key ** array, char * err,
-        size_t err_size) {
+enum key_status model_file_ints(const struct model_file * f, const char * key, int64_t min,
+        int64_t max, const struct model_key ** array, char * err, size_t err_size) {
     return find_ints(f, key, true, min, max, array, err, err_size);
 }
 
-enum lrnn_key_status lrnn_model_file_floats(const struct lrnn_model_file * f, const char * key,
-        double min, double max, const struct lrnn_model_key ** array, char * err, size_t err_size) {
+enum key_status model_file_floats(const struct model_file * f, const char * key, double min,
+        double max, const struct model_key ** array, char * err, size_t err_size) {
     return find_floats(f, key, true, min, max, array, err, err_size);
 }
 
-enum lrnn_key_status lrnn_model_file_bools(const struct lrnn_model_file * f, const char * key,
-        const struct lrnn_model_key ** array, char * err, size_t err_size) {
+enum key_status model_file_bools(const struct model_file * f, const char * key,
+        const struct model_key ** array, char * err, size_t err_size) {
     return find(f, key, KIND_BOOL, true, array, err, err_size);
 }
 
-enum lrnn_key_status lrnn_model_file_texts(const struct lrnn_model_file * f, const char * key,
-        const struct lrnn_model_key ** array, char * err, size_t err_size) {
+enum key_status model_file_texts(const struct model_file * f, const char * key,
+        const struct model_key ** array, char * err, size_t err_size) {
     return find(f, key, KIND_TEXT, true, array, err, err_size);
 }
 
-enum lrnn_key_status lrnn_model_file_int(const struct lrnn_model_file * f, const char * key,
-        int64_t min, int64_t max, int64_t * value, char * err, size_t err_size) {
-    const struct lrnn_model_key * k      = NULL;
-    const enum lrnn_key_status    status = find_ints(f, key, false, min, max, &k, err, err_size);
-    if (status == LRNN_KEY_OK) {
-        *value = lrnn_model_key_int(k, 0);
+enum key_status model_file_int(const struct model_file * f, const char * key, int64_t min,
+        int64_t max, int64_t * value, char * err, size_t err_size) {
+    const struct model_key * k      = NULL;
+    const enum key_status    status = find_ints(f, key, false, min, max, &k, err, err_size);
+    if (status == KEY_OK) {
+        *value = model_key_int(k, 0);
     }
     return status;
 }
 
-enum lrnn_key_status lrnn_model_file_float(const struct lrnn_model_file * f, const char * key,
-        double min, double max, double * value, char * err, size_t err_size) {
-    const struct lrnn_model_key * k      = NULL;
-    const enum lrnn_key_status    status = find_floats(f, key, false, min, max, &k, err, err_size);
-    if (status == LRNN_KEY_OK) {
-        *value = lrnn_model_key_float(k, 0);
+enum key_status model_file_float(const struct model_file * f, const char * key, double min,
+        double max, double * value, char * err, size_t err_size) {
+    const struct model_key * k      = NULL;
+    const enum key_status    status = find_floats(f, key, false, min, max, &k, err, err_size);
+    if (status == KEY_OK) {
+        *value = model_key_float(k, 0);
     }
     return status;
 }
 
-enum lrnn_key_status lrnn_model_file_bool(const struct lrnn_model_file * f, const char * key,
-        bool * value, char * err, size_t err_size) {
-    const struct lrnn_model_key * k      = NULL;
-    const enum lrnn_key_status    status = find(f, key, KIND_BOOL, false, &k, err, err_size);
-    if (status == LRNN_KEY_OK) {
-        *value = lrnn_model_key_bool(k, 0);
+enum key_status model_file_bool(
+        const struct model_file * f, const char * key, bool * value, char * err, size_t err_size) {
+    const struct model_key * k      = NULL;
+    const enum key_status    status = find(f, key, KIND_BOOL, false, &k, err, err_size);
+    if (status == KEY_OK) {
+        *value = model_key_bool(k, 0);
     }
     return status;
 }
 
-enum lrnn_key_status lrnn_model_file_text(const struct lrnn_model_file * f, const char * key,
-        struct lrnn_text * value, char * err, size_t err_size) {
-    const struct lrnn_model_key * k      = NULL;
-    const enum lrnn_key_status    status = find(f, key, KIND_TEXT, false, &k, err, err_size);
-    if (status == LRNN_KEY_OK) {
-        *value = lrnn_model_key_text(k, 0);
+enum key_status model_file_text(const struct model_file * f, const char * key, struct slice * value,
+        char * err, size_t err_size) {
+    const struct model_key * k      = NULL;
+    const enum key_status    status = find(f, key, KIND_TEXT, false, &k, err, err_size);
+    if (status == KEY_OK) {
+        *value = model_key_text(k, 0);
     }
     return status;
 }
 
-enum lrnn_key_status lrnn_model_file_choice(const struct lrnn_model_file * f, const char * key,
+enum key_status model_file_choice(const struct model_file * f, const char * key,
         const char * const * words, int * value, char * err, size_t err_size) {
-    struct lrnn_text           text;
-    const enum lrnn_key_status status = lrnn_model_file_text(f, key, &text, err, err_size);
-    if (status != LRNN_KEY_OK) {
+    struct slice          text;
+    const enum key_status status = model_file_text(f, key, &text, err, err_size);
+    if (status != KEY_OK) {
         return status;
     }
     char   list[256] = "";
     size_t n         = 0;
     for (int i = 0; words[i] != NULL; ++i) {
-        if (lrnn_text_is(text, words[i])) {
+        if (slice_is(text, words[i])) {
             *value = i;
-            return LRNN_KEY_OK;
+            return KEY_OK;
         }
         if (n < sizeof(list)) {
             n += (size_t) snprintf(
@@ -413,30 +408,27 @@ enum lrnn_key_status lrnn_model_file_choice(const struct lrnn_model_file * f, co
     }
     char quoted[80];
     return bad(f, key, err, err_size, "is %s, expected one of %s",
-            lrnn_text_quote(quoted, sizeof(quoted), text), list);
+            slice_quote(quoted, sizeof(quoted), text), list);
 }
 
 //
 // Tensors
 //
 
-size_t lrnn_model_file_n_tensors(const struct lrnn_model_file * f) {
+size_t model_file_n_tensors(const struct model_file * f) {
     return f->gguf.n_tensors;
 }
 
-const struct lrnn_model_tensor * lrnn_model_file_tensor(
-        const struct lrnn_model_file * f, size_t i) {
+const struct model_tensor * model_file_tensor(const struct model_file * f, size_t i) {
     return i < f->gguf.n_tensors ? &f->gguf.tensors[i] : NULL;
 }
 
-const struct lrnn_model_tensor * lrnn_model_file_find_tensor(
-        const struct lrnn_model_file * f, const char * name) {
-    return lrnn_model_file_tensor(f, lrnn_gguf_find(f->gguf.tensor_names, f->gguf.n_tensors, name));
+const struct model_tensor * model_file_find_tensor(const struct model_file * f, const char * name) {
+    return model_file_tensor(f, gguf_index_find(f->gguf.tensor_names, f->gguf.n_tensors, name));
 }
 
-const struct lrnn_model_tensor * lrnn_model_file_use_tensor(
-        struct lrnn_model_file * f, const char * name) {
-    const size_t i = lrnn_gguf_find(f->gguf.tensor_names, f->gguf.n_tensors, name);
+const struct model_tensor * model_file_use_tensor(struct model_file * f, const char * name) {
+    const size_t i = gguf_index_find(f->gguf.tensor_names, f->gguf.n_tensors, name);
     if (i == SIZE_MAX) {
         return NULL;
     }
@@ -444,8 +436,7 @@ const struct lrnn_model_tensor * lrnn_model_file_use_tensor(
     return &f->gguf.tensors[i];
 }
 
-int64_t lrnn_model_tensor_outside(
-        const struct lrnn_model_tensor * t, float min, float max, float * found) {
+int64_t model_tensor_outside(const struct model_tensor * t, float min, float max, float * found) {
     const char * data = t->data; // aligned to no more than the file is
     for (size_t i = 0; i < t->size / sizeof(float); ++i) {
         memcpy(found, data + i * sizeof(float), sizeof(float));
@@ -456,13 +447,13 @@ int64_t lrnn_model_tensor_outside(
     return -1;
 }
 
-bool lrnn_model_file_all_used(const struct lrnn_model_file * f, char * err, size_t err_size) {
+bool model_file_all_used(const struct model_file * f, char * err, size_t err_size) {
     enum { N_NAMED = 3 };
     char   list[N_NAMED * (GGML_MAX_NAME + 4) + 8] = "";
     size_t pos                                     = 0;
     size_t n                                       = 0;
     for (size_t i = 0; i < f->gguf.n_tensors; ++i) {
-        const struct lrnn_model_tensor * t = &f->gguf.tensors[i];
+        const struct model_tensor * t = &f->gguf.tensors[i];
         if (t->used) {
             continue;
         }

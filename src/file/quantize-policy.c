@@ -1,5 +1,7 @@
 #include "file/quantize-policy.h"
 
+#include "lrnn.h"
+
 #include <regex.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -40,8 +42,17 @@ bool quantize_type_find(const char * word, enum ggml_type * type) {
     return false;
 }
 
-const char * quantize_type_words(void) {
-    return "Q8_0, Q6_K, Q5_K, Q5_1, Q5_0, Q4_K, Q4_0, F16, BF16 or F32";
+const char * lrnn_quantize_type(int32_t i) {
+    return i >= 0 && i < N_TYPES ? TYPES[i].word : NULL;
+}
+
+const char * quantize_type_words(char * text, size_t size) {
+    size_t n = 0;
+    for (int i = 0; i < N_TYPES && n < size; ++i) {
+        const char * before = i == 0 ? "" : i + 1 < N_TYPES ? ", " : " or ";
+        n += (size_t) snprintf(text + n, size - n, "%s%s", before, TYPES[i].word);
+    }
+    return text;
 }
 
 static const struct type * find(enum ggml_type type) {
@@ -171,7 +182,9 @@ bool quantize_overrides_add(
             strrchr(text, '='); // a regular expression may contain one, the name of a type may not
     struct override o = { 0 };
     if (sign == NULL || sign == text || !quantize_type_find(sign + 1, &o.type)) {
-        snprintf(err, err_size, "'%s' is not REGEX=TYPE with TYPE %s", text, quantize_type_words());
+        char words[128];
+        snprintf(err, err_size, "'%s' is not REGEX=TYPE with TYPE %s", text,
+                quantize_type_words(words, sizeof(words)));
         return false;
     }
     struct override * more = realloc(overrides->list, (size_t) (overrides->n + 1) * sizeof(*more));

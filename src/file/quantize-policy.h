@@ -23,8 +23,8 @@
 // The type of a word, "Q8_0" or "q8_0"; false if it is none that this quantiser makes.
 bool quantize_type_find(const char * word, enum ggml_type * type);
 
-// All words that quantize_type_find takes, for messages.
-const char * quantize_type_words(void);
+// Lists the words that quantize_type_find accepts, "Q8_0, ..., BF16 or F32". Returns text.
+const char * quantize_type_words(char * text, size_t size);
 
 // The word of a type, "Q8_0"; of one that is not made here ggml's own name.
 const char * quantize_type_word(enum ggml_type type);

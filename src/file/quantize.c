@@ -16,31 +16,31 @@
 // The plan
 //
 
-static int64_t n_matrices_of(const struct lrnn_model_tensor * t) {
+static int64_t n_matrices_of(const struct model_tensor * t) {
     return t->ne[2] * t->ne[3];
 }
 
 // Whether the importance of a tensor belongs to it: one matrix, or as many as it has.
-static bool importance_fits(const struct imatrix_entry * e, const struct lrnn_model_tensor * t) {
+static bool importance_fits(const struct imatrix_entry * e, const struct model_tensor * t) {
     return e->n_per_row == t->ne[0] && (e->n_matrices == 1 || e->n_matrices == n_matrices_of(t));
 }
 
-enum quantize_status quantize_plan_make(struct quantize_plan * plan,
-        const struct lrnn_model_file * file, const struct quantize_params * params, char * err,
+enum lrnn_quantize_status quantize_plan_make(struct quantize_plan * plan,
+        const struct model_file * file, const struct quantize_params * params, char * err,
         size_t err_size) {
-    const char * path        = lrnn_model_file_path(file);
-    const size_t n           = lrnn_model_file_n_tensors(file);
+    const char * path        = model_file_path(file);
+    const size_t n           = model_file_n_tensors(file);
     int          n_important = 0;
 
     *plan = (struct quantize_plan) { .n_tensors = n,
         .tensors                                = calloc(n > 0 ? n : 1, sizeof(*plan->tensors)) };
     if (plan->tensors == NULL) {
         snprintf(err, err_size, "%s: out of memory for a plan of %zu tensors", path, n);
-        return QUANTIZE_SYSTEM;
+        return LRNN_QUANTIZE_SYSTEM;
     }
     for (size_t i = 0; i < n; ++i) {
-        const struct lrnn_model_tensor * source = lrnn_model_file_tensor(file, i);
-        struct quantize_tensor *         t      = &plan->tensors[i];
+        const struct model_tensor * source = model_file_tensor(file, i);
+        struct quantize_tensor *    t      = &plan->tensors[i];
 
         t->source = source;
         t->choice = quantize_choose(
@@ -60,12 +60,12 @@ enum quantize_status quantize_plan_make(struct quantize_plan * plan,
                     "--allow-requantize",
                     path, source->name, quantize_type_word(source->type),
                     quantize_type_word(t->choice.to));
-            return QUANTIZE_USAGE;
+            return LRNN_QUANTIZE_BAD_PARAMS;
         }
         if (ggml_get_type_traits(source->type)->to_float == NULL && source->type != GGML_TYPE_F32) {
             snprintf(err, err_size, "%s: tensor %s has type %s, which does not convert to floats",
                     path, source->name, ggml_type_name(source->type));
-            return QUANTIZE_USAGE;
+            return LRNN_QUANTIZE_BAD_PARAMS;
         }
         t->importance =
                 params->imatrix != NULL ? imatrix_find(params->imatrix, source->name) : NULL;
@@ -76,7 +76,7 @@ enum quantize_status quantize_plan_make(struct quantize_plan * plan,
                     ": it belongs to another model",
                     t->importance->n_per_row, t->importance->n_matrices, source->name,
                     source->ne[0], n_matrices_of(source));
-            return QUANTIZE_DATA;
+            return LRNN_QUANTIZE_BAD_IMATRIX;
         }
         n_important += t->importance != NULL;
     }
@@ -86,15 +86,15 @@ enum quantize_status quantize_plan_make(struct quantize_plan * plan,
         snprintf(err, err_size,
                 "%s: there is no matrix that '%s' fits and no exception before it has taken", path,
                 unused);
-        return QUANTIZE_USAGE;
+        return LRNN_QUANTIZE_BAD_PARAMS;
     }
     if (params->imatrix != NULL && n_important == 0) {
         snprintf(err, err_size,
                 "the importance matrix has nothing on any matrix that would be quantised in %s",
                 path);
-        return QUANTIZE_DATA;
+        return LRNN_QUANTIZE_BAD_IMATRIX;
     }
-    return QUANTIZE_OK;
+    return LRNN_QUANTIZE_OK;
 }
 
 void quantize_plan_free(struct quantize_plan * plan) {
@@ -113,10 +113,10 @@ static const int64_t CHUNK_VALUES = 1 << 16;
 enum fault { FAULT_NONE, FAULT_SOURCE, FAULT_RANGE, FAULT_MEMORY };
 
 struct job {
-    const struct lrnn_model_tensor * source;
-    enum ggml_type                   to;
-    char *                           out;        // [n_rows] rows of `to`
-    const float *                    importance; // [n_matrices][ne0], NULL: none
+    const struct model_tensor * source;
+    enum ggml_type              to;
+    char *                      out;        // [n_rows] rows of `to`
+    const float *               importance; // [n_matrices][ne0], NULL: none
     int64_t             importance_step; // from one matrix to the next: ne0, or 0 if all share one
     int64_t             n_rows;
     int64_t             rows_a_chunk;
@@ -137,10 +137,10 @@ static void to_floats(enum ggml_type type, const void * from, float * to, int64_
 
 // w: room for the rows as they are, back: as they come back from their new type
 static enum fault run_chunk(const struct job * job, int64_t chunk, float * w, float * back) {
-    const struct lrnn_model_tensor * s     = job->source;
-    const int64_t                    n     = s->ne[0];
-    const int64_t                    first = chunk * job->rows_a_chunk;
-    const int64_t                    last =
+    const struct model_tensor * s     = job->source;
+    const int64_t               n     = s->ne[0];
+    const int64_t               first = chunk * job->rows_a_chunk;
+    const int64_t               last =
             first + job->rows_a_chunk < job->n_rows ? first + job->rows_a_chunk : job->n_rows;
     const size_t row_from = ggml_row_size(s->type, n);
     const size_t row_to   = ggml_row_size(job->to, n);
@@ -238,15 +238,15 @@ static bool importance_of(const struct quantize_tensor * t, float ** weights) {
     return true;
 }
 
-static enum quantize_status quantize_one(struct quantize_tensor * t, const char * path,
+static enum lrnn_quantize_status quantize_one(struct quantize_tensor * t, const char * path,
         int n_threads, char * out, char * err, size_t err_size) {
-    const struct lrnn_model_tensor * s   = t->source;
-    struct job                       job = {
-                              .source = s,
-                              .to     = t->choice.to,
-                              .out    = out,
-                              .n_rows = s->ne[1] * s->ne[2] * s->ne[3],
-                              .importance_step = t->importance != NULL && t->importance->n_matrices > 1 ? s->ne[0] : 0,
+    const struct model_tensor * s   = t->source;
+    struct job                  job = {
+                         .source = s,
+                         .to     = t->choice.to,
+                         .out    = out,
+                         .n_rows = s->ne[1] * s->ne[2] * s->ne[3],
+                         .importance_step = t->importance != NULL && t->importance->n_matrices > 1 ? s->ne[0] : 0,
     };
     job.rows_a_chunk = CHUNK_VALUES / s->ne[0] > 1 ? CHUNK_VALUES / s->ne[0] : 1;
     job.n_chunks     = (job.n_rows + job.rows_a_chunk - 1) / job.rows_a_chunk;
@@ -271,7 +271,7 @@ static enum quantize_status quantize_one(struct quantize_tensor * t, const char 
     free(job.sum2);
     free(importance);
     switch (fault) {
-        case FAULT_NONE: return QUANTIZE_OK;
+        case FAULT_NONE: return LRNN_QUANTIZE_OK;
         case FAULT_SOURCE:
             snprintf(err, err_size, "%s: tensor %s has values that are not finite", path, s->name);
             break;
@@ -284,7 +284,7 @@ static enum quantize_status quantize_one(struct quantize_tensor * t, const char 
             snprintf(err, err_size, "%s: out of memory for tensor %s", path, s->name);
             break;
     }
-    return fault == FAULT_MEMORY ? QUANTIZE_SYSTEM : QUANTIZE_NUMBERS;
+    return fault == FAULT_MEMORY ? LRNN_QUANTIZE_SYSTEM : LRNN_QUANTIZE_NOT_FINITE;
 }
 
 //
@@ -293,9 +293,9 @@ static enum quantize_status quantize_one(struct quantize_tensor * t, const char 
 
 // What was there, with the new types, and what was done.
 static struct gguf_context * make_metadata(const struct quantize_plan * plan,
-        const struct lrnn_model_file * file, const struct quantize_params * params) {
+        const struct model_file * file, const struct quantize_params * params) {
     struct gguf_context * gguf = gguf_init_from_file(
-            lrnn_model_file_path(file), (struct gguf_init_params) { .no_alloc = true });
+            model_file_path(file), (struct gguf_init_params) { .no_alloc = true });
     if (gguf == NULL) {
         return NULL;
     }
@@ -323,8 +323,8 @@ static struct gguf_context * make_metadata(const struct quantize_plan * plan,
     return gguf;
 }
 
-static enum quantize_status write_metadata(struct atomic_file * out,
-        const struct quantize_plan * plan, const struct lrnn_model_file * file,
+static enum lrnn_quantize_status write_metadata(struct atomic_file * out,
+        const struct quantize_plan * plan, const struct model_file * file,
         const struct quantize_params * params, char * err, size_t err_size) {
     struct gguf_context * gguf = make_metadata(plan, file, params);
     const size_t          size = gguf != NULL ? gguf_get_meta_size(gguf) : 0;
@@ -335,14 +335,14 @@ static enum quantize_status write_metadata(struct atomic_file * out,
         gguf_get_meta_data(gguf, meta);
         ok = atomic_file_write(out, meta, size, err, err_size);
     } else {
-        snprintf(err, err_size, "%s: %s", lrnn_model_file_path(file),
+        snprintf(err, err_size, "%s: %s", model_file_path(file),
                 gguf != NULL ? "out of memory for its metadata" : "ggml cannot read its metadata");
     }
     free(meta);
     if (gguf != NULL) {
         gguf_free(gguf);
     }
-    return ok ? QUANTIZE_OK : QUANTIZE_SYSTEM;
+    return ok ? LRNN_QUANTIZE_OK : LRNN_QUANTIZE_SYSTEM;
 }
 
 static bool write_padded(struct atomic_file * out, const void * data, size_t size, size_t alignment,
@@ -366,45 +366,45 @@ static int count_threads(int n_threads) {
     return n_threads > 0 ? n_threads : cores > 0 ? (int) cores : 1;
 }
 
-enum quantize_status quantize_run(struct quantize_plan * plan, const struct lrnn_model_file * file,
+enum lrnn_quantize_status quantize_run(struct quantize_plan * plan, const struct model_file * file,
         const struct quantize_params * params, const char * path, quantize_callback done,
         void * user, char * err, size_t err_size) {
-    const size_t         alignment = lrnn_model_file_alignment(file);
-    const int            n_threads = count_threads(params->n_threads);
-    struct atomic_file   out       = { 0 };
-    enum quantize_status status    = QUANTIZE_OK;
+    const size_t              alignment = model_file_alignment(file);
+    const int                 n_threads = count_threads(params->n_threads);
+    struct atomic_file        out       = { 0 };
+    enum lrnn_quantize_status status    = LRNN_QUANTIZE_OK;
 
     if (path != NULL) {
         if (!atomic_file_open(&out, path, err, err_size)) {
-            return QUANTIZE_SYSTEM;
+            return LRNN_QUANTIZE_SYSTEM;
         }
         status = write_metadata(&out, plan, file, params, err, err_size);
     }
-    for (size_t i = 0; i < plan->n_tensors && status == QUANTIZE_OK; ++i) {
+    for (size_t i = 0; i < plan->n_tensors && status == LRNN_QUANTIZE_OK; ++i) {
         struct quantize_tensor * t       = &plan->tensors[i];
         const bool               copied  = t->choice.to == t->source->type;
         char *                   rounded = copied ? NULL : malloc(t->bytes);
         const void *             data    = copied ? t->source->data : rounded;
         if (data == NULL) {
             snprintf(err, err_size, "%s: out of memory for the %zu bytes of tensor %s",
-                    lrnn_model_file_path(file), t->bytes, t->source->name);
-            status = QUANTIZE_SYSTEM;
+                    model_file_path(file), t->bytes, t->source->name);
+            status = LRNN_QUANTIZE_SYSTEM;
         } else if (!copied) {
-            status = quantize_one(t, lrnn_model_file_path(file), n_threads, rounded, err, err_size);
+            status = quantize_one(t, model_file_path(file), n_threads, rounded, err, err_size);
         }
-        if (status == QUANTIZE_OK && path != NULL &&
+        if (status == LRNN_QUANTIZE_OK && path != NULL &&
                 !write_padded(&out, data, t->bytes, alignment, err, err_size)) {
-            status = QUANTIZE_SYSTEM;
+            status = LRNN_QUANTIZE_SYSTEM;
         }
         free(rounded);
-        if (status == QUANTIZE_OK && done != NULL && !done(t, i, user)) {
+        if (status == LRNN_QUANTIZE_OK && done != NULL && !done(t, i, user)) {
             snprintf(err, err_size, "stopped after %zu of %zu tensors; nothing was written", i + 1,
                     plan->n_tensors);
-            status = QUANTIZE_STOPPED;
+            status = LRNN_QUANTIZE_STOPPED;
         }
     }
-    if (path != NULL && status == QUANTIZE_OK) {
-        status = atomic_file_commit(&out, err, err_size) ? QUANTIZE_OK : QUANTIZE_SYSTEM;
+    if (path != NULL && status == LRNN_QUANTIZE_OK) {
+        status = atomic_file_commit(&out, err, err_size) ? LRNN_QUANTIZE_OK : LRNN_QUANTIZE_SYSTEM;
     } else if (path != NULL) {
         atomic_file_cancel(&out);
     }

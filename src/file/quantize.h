@@ -7,6 +7,7 @@
 #include "file/imatrix.h"
 #include "file/model-file.h"
 #include "file/quantize-policy.h"
+#include "lrnn.h"
 
 struct quantize_params {
     enum ggml_type              type;      // of the matrices that the policy quantises
@@ -21,10 +22,10 @@ struct quantize_params {
 
 // What becomes of one tensor.
 struct quantize_tensor {
-    const struct lrnn_model_tensor * source;
-    struct quantize_choice           choice;
-    const struct imatrix_entry *     importance; // NULL: none
-    size_t                           bytes;      // in its new type
+    const struct model_tensor *  source;
+    struct quantize_choice       choice;
+    const struct imatrix_entry * importance; // NULL: none
+    size_t                       bytes;      // in its new type
     double error; // relative RMS error √(Σ (w − w')² / Σ w²); 0 for what is copied; known when it is done
 };
 
@@ -34,18 +35,9 @@ struct quantize_plan {
     size_t                   bytes_from, bytes_to; // of all tensors
 };
 
-enum quantize_status {
-    QUANTIZE_OK,
-    QUANTIZE_STOPPED, // by the callback
-    QUANTIZE_USAGE,   // the types that were asked for do not go with the file
-    QUANTIZE_DATA,    // nor does the importance matrix
-    QUANTIZE_NUMBERS, // weights that are not finite, or not in their new type
-    QUANTIZE_SYSTEM,
-};
-
 // Decides for every tensor. Nothing is computed or written. Call quantize_plan_free in any case.
-enum quantize_status quantize_plan_make(struct quantize_plan * plan,
-        const struct lrnn_model_file * file, const struct quantize_params * params, char * err,
+enum lrnn_quantize_status quantize_plan_make(struct quantize_plan * plan,
+        const struct model_file * file, const struct quantize_params * params, char * err,
         size_t err_size);
 void quantize_plan_free(struct quantize_plan * plan);
 
@@ -55,6 +47,6 @@ typedef bool (*quantize_callback)(const struct quantize_tensor * tensor, size_t 
 // Carries the plan out and fills in its errors. The bytes that are written do not depend on the
 // number of threads.
 // - path: of the new file, which is whole or not there; NULL: the errors alone
-enum quantize_status quantize_run(struct quantize_plan * plan, const struct lrnn_model_file * file,
+enum lrnn_quantize_status quantize_run(struct quantize_plan * plan, const struct model_file * file,
         const struct quantize_params * params, const char * path, quantize_callback done,
         void * user, char * err, size_t err_size);

@@ -86,7 +86,7 @@ struct scan {
     int       order; // index of the node
 };
 
-struct lrnn_graph_scans {
+struct graph_scans {
     int         n;
     struct scan scan[]; // sorted by buffer, then by first byte
 };
@@ -109,7 +109,7 @@ static int scan_compare(const void * a, const void * b) {
 //     while ((s = scans_next(scans, region, before, &i)) != NULL) …
 //
 // A search and, unless states lie side by side in their slots, a step for each scan that is found.
-static int scans_end(const struct lrnn_graph_scans * scans, const struct region * region) {
+static int scans_end(const struct graph_scans * scans, const struct region * region) {
     int lo = 0, hi = region->buffer != NULL ? scans->n : 0;
     while (lo < hi) { // the first entry that starts at or behind the end of the region
         const int             mid = lo + (hi - lo) / 2;
@@ -125,7 +125,7 @@ static int scans_end(const struct lrnn_graph_scans * scans, const struct region 
 }
 
 static const struct scan * scans_next(
-        const struct lrnn_graph_scans * scans, const struct region * region, int before, int * i) {
+        const struct graph_scans * scans, const struct region * region, int before, int * i) {
     while (*i > 0) {
         const struct scan * s = &scans->scan[--*i];
         if (s->region.buffer != region->buffer || s->reach <= region->lo) {
@@ -166,7 +166,7 @@ static bool is_read_after(const struct ggml_tensor * t, const struct ggml_tensor
 // Of the scans before node `before` that work on bytes of t, one that t is not read after; NULL if
 // there is none.
 static const struct scan * scans_conflict(
-        const struct lrnn_graph_scans * scans, const struct ggml_tensor * t, int before) {
+        const struct graph_scans * scans, const struct ggml_tensor * t, int before) {
     const struct region region = region_of(t);
 
     // if as many scans of the chain above t work on its bytes, it is all of them: that much is
@@ -192,8 +192,8 @@ static const struct scan * scans_conflict(
     return s;
 }
 
-static bool check_node(const struct lrnn_graph_scans * scans, const struct ggml_tensor * node,
-        int order, char * err, size_t err_size) {
+static bool check_node(const struct graph_scans * scans, const struct ggml_tensor * node, int order,
+        char * err, size_t err_size) {
     if (is_view_op(node)) {
         return true; // touches no data; what reads the view is checked
     }
@@ -251,8 +251,7 @@ static bool check_scan(const struct scan * s, char * err, size_t err_size) {
     return true;
 }
 
-struct lrnn_graph_scans * lrnn_graph_scans_find(
-        struct ggml_cgraph * graph, char * err, size_t err_size) {
+struct graph_scans * graph_scans_find(struct ggml_cgraph * graph, char * err, size_t err_size) {
     const int n_nodes = ggml_graph_n_nodes(graph);
 
     int n = 0;
@@ -260,7 +259,7 @@ struct lrnn_graph_scans * lrnn_graph_scans_find(
         n += ggml_is_scan(ggml_graph_node(graph, i));
     }
 
-    struct lrnn_graph_scans * scans = malloc(sizeof(*scans) + (size_t) n * sizeof(scans->scan[0]));
+    struct graph_scans * scans = malloc(sizeof(*scans) + (size_t) n * sizeof(scans->scan[0]));
     if (scans == NULL) {
         refuse(err, err_size, "out of memory for the check of a graph with %d scans", n);
         return NULL;
@@ -294,13 +293,13 @@ struct lrnn_graph_scans * lrnn_graph_scans_find(
     }
 
     if (!ok) {
-        lrnn_graph_scans_free(scans);
+        graph_scans_free(scans);
         return NULL;
     }
     return scans;
 }
 
-void lrnn_graph_scans_free(struct lrnn_graph_scans * scans) {
+void graph_scans_free(struct graph_scans * scans) {
     free(scans);
 }
 
@@ -333,8 +332,8 @@ static ggml_backend_t find_backend(
     return found;
 }
 
-bool lrnn_graph_scans_pin(const struct lrnn_graph_scans * scans, ggml_backend_sched_t sched,
-        char * err, size_t err_size) {
+bool graph_scans_pin(
+        const struct graph_scans * scans, ggml_backend_sched_t sched, char * err, size_t err_size) {
     for (int i = 0; i < scans->n; ++i) {
         const struct scan * s       = &scans->scan[i];
         ggml_backend_t      backend = find_backend(sched, s->region.buffer, s->op);
@@ -380,8 +379,8 @@ static bool check_places(
     return true;
 }
 
-bool lrnn_graph_scans_verify(const struct lrnn_graph_scans * scans, ggml_backend_sched_t sched,
-        char * err, size_t err_size) {
+bool graph_scans_verify(
+        const struct graph_scans * scans, ggml_backend_sched_t sched, char * err, size_t err_size) {
     for (int i = 0; i < scans->n; ++i) {
         const struct scan * s = &scans->scan[i];
         // The scheduler makes its copies while it splits the graph and writes them into the nodes
@@ -399,27 +398,27 @@ bool lrnn_graph_scans_verify(const struct lrnn_graph_scans * scans, ggml_backend
     return true;
 }
 
-bool lrnn_graph_alloc(
+bool graph_alloc(
         ggml_backend_sched_t sched, struct ggml_cgraph * graph, char * err, size_t err_size) {
     ggml_backend_sched_reset(
             sched); // first: an allocated scheduler computes the graph it has, whatever graph it is given
 
-    struct lrnn_graph_scans * scans = lrnn_graph_scans_find(graph, err, err_size);
+    struct graph_scans * scans = graph_scans_find(graph, err, err_size);
     if (scans == NULL) {
         return false;
     }
 
-    bool ok = lrnn_graph_scans_pin(scans, sched, err, err_size) &&
+    bool ok = graph_scans_pin(scans, sched, err, err_size) &&
               check_places(sched, graph, err, err_size);
     if (ok) {
         ok = ggml_backend_sched_alloc_graph(sched, graph)
-                     ? lrnn_graph_scans_verify(scans, sched, err, err_size)
+                     ? graph_scans_verify(scans, sched, err, err_size)
                      : refuse(err, err_size, "not enough memory for a graph of %d nodes",
                                ggml_graph_n_nodes(graph));
     }
     if (!ok) {
         ggml_backend_sched_reset(sched);
     }
-    lrnn_graph_scans_free(scans);
+    graph_scans_free(scans);
     return ok;
 }

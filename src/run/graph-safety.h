@@ -10,7 +10,7 @@
 //   order   Nodes are ordered by their sources alone. Whatever else reads or writes the state in the same graph comes before or after the
 //           scan as the graph happened to be built; on another backend it may even read a copy that was made before the scan ran.
 //
-// lrnn_graph_alloc takes care of both and stands where ggml_backend_sched_alloc_graph would stand.
+// graph_alloc takes care of both and stands where ggml_backend_sched_alloc_graph would stand.
 // Its rules for a graph:
 //
 //   - a state has a buffer of its own before the graph is allocated;
@@ -38,32 +38,31 @@ extern "C" {
 // The scheduler must have been made for a graph_size of at least the nodes and leafs of the graph:
 // it aborts on a larger one and there is no way to ask. What else would make it abort (a tensor in
 // a buffer, or an op, that none of its backends can handle) is refused here.
-bool lrnn_graph_alloc(
+bool graph_alloc(
         ggml_backend_sched_t sched, struct ggml_cgraph * graph, char * err, size_t err_size);
 
 //
-// The steps of lrnn_graph_alloc, for a caller who does something between them: his own
+// The steps of graph_alloc, for a caller who does something between them: his own
 // ggml_backend_sched_set_tensor_backend, or ggml_backend_sched_reserve, which plans for other
 // places than the real ones unless the scans are pinned.
 //
 //     find → ggml_backend_sched_reset → pin → ggml_backend_sched_alloc_graph → verify → free
 //
 
-struct lrnn_graph_scans; // the scans of a graph, each with the state it was built on
+struct graph_scans; // the scans of a graph, each with the state it was built on
 
 // Checks the rules. NULL if the graph breaks one; never NULL for a graph without scans.
-struct lrnn_graph_scans * lrnn_graph_scans_find(
-        struct ggml_cgraph * graph, char * err, size_t err_size);
-void lrnn_graph_scans_free(struct lrnn_graph_scans * scans);
+struct graph_scans * graph_scans_find(struct ggml_cgraph * graph, char * err, size_t err_size);
+void graph_scans_free(struct graph_scans * scans);
 
 // Assigns every scan to the backend of its state, after a reset of the scheduler: a reset forgets
 // assignments.
-bool lrnn_graph_scans_pin(const struct lrnn_graph_scans * scans, ggml_backend_sched_t sched,
-        char * err, size_t err_size);
+bool graph_scans_pin(
+        const struct graph_scans * scans, ggml_backend_sched_t sched, char * err, size_t err_size);
 
 // True if every scan of the allocated graph works on its state itself.
-bool lrnn_graph_scans_verify(const struct lrnn_graph_scans * scans, ggml_backend_sched_t sched,
-        char * err, size_t err_size);
+bool graph_scans_verify(
+        const struct graph_scans * scans, ggml_backend_sched_t sched, char * err, size_t err_size);
 
 #ifdef __cplusplus
 }

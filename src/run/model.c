@@ -43,7 +43,7 @@ static bool is_llama_architecture(const char * arch) {
 }
 
 static const char * quote(char * buf, size_t size, const char * text) {
-    return lrnn_text_quote(buf, size, (struct lrnn_text) { text, strlen(text) });
+    return slice_quote(buf, size, (struct slice) { text, strlen(text) });
 }
 
 static bool fail_family(struct loader * l, const char * family) {
@@ -107,8 +107,8 @@ static bool load_identity(struct loader * l) {
                 ranges[range], model->family->own_range ? "family" : "[0,1] or [-1,1]", family);
     }
     model->is_signed = range == 1;
-    for (size_t i = 0; i < lrnn_model_file_n_tensors(model->file); ++i) {
-        model->is_quantized |= ggml_is_quantized(lrnn_model_file_tensor(model->file, i)->type);
+    for (size_t i = 0; i < model_file_n_tensors(model->file); ++i) {
+        model->is_quantized |= ggml_is_quantized(model_file_tensor(model->file, i)->type);
     }
     model->info.eigenvalues  = ranges[range];
     l->arch                  = "lrnn"; // in llama.cpp's files too
@@ -125,14 +125,14 @@ static bool load_layer_kinds(struct loader * l) {
     for (int32_t il = 0; il < model->n_layer; ++il) {
         model->layers[il].attention = all;
     }
-    const struct lrnn_model_key * kinds = NULL;
-    char                          why[512];
-    const enum lrnn_key_status    status =
-            lrnn_model_file_texts(model->file, "lrnn.layer_kinds", &kinds, why, sizeof(why));
-    if (status == LRNN_KEY_ABSENT) {
+    const struct model_key * kinds = NULL;
+    char                     why[512];
+    const enum key_status    status =
+            model_file_texts(model->file, "lrnn.layer_kinds", &kinds, why, sizeof(why));
+    if (status == KEY_ABSENT) {
         return true;
     }
-    if (status == LRNN_KEY_BAD) {
+    if (status == KEY_BAD) {
         l->failed = true;
         snprintf(l->err, l->err_size, "%s", why);
         return false;
@@ -142,18 +142,18 @@ static bool load_layer_kinds(struct loader * l) {
                 l, "lrnn.layer_kinds has %zu elements; expected %d", kinds->n, model->n_layer);
     }
     for (int32_t il = 0; il < model->n_layer; ++il) {
-        const struct lrnn_text kind = lrnn_model_key_text(kinds, (size_t) il);
-        if (!lrnn_text_is(kind, "attention") && !lrnn_text_is(kind, "recurrent")) {
+        const struct slice kind = model_key_text(kinds, (size_t) il);
+        if (!slice_is(kind, "attention") && !slice_is(kind, "recurrent")) {
             char quoted[80];
             return loader_fail(l, "lrnn.layer_kinds[%d] is %s; expected recurrent or attention", il,
-                    lrnn_text_quote(quoted, sizeof(quoted), kind));
+                    slice_quote(quoted, sizeof(quoted), kind));
         }
-        if (all && lrnn_text_is(kind, "recurrent")) {
+        if (all && slice_is(kind, "recurrent")) {
             return loader_fail(l,
                     "lrnn.layer_kinds[%d] is \"recurrent\"; family transformer has attention layers only",
                     il);
         }
-        model->layers[il].attention = lrnn_text_is(kind, "attention");
+        model->layers[il].attention = slice_is(kind, "attention");
     }
     return true;
 }
@@ -234,12 +234,12 @@ static void count_bytes(struct lrnn_model * model) {
             model->info.state_bytes += layer->state_size[i] * (int64_t) sizeof(float);
         }
     }
-    for (size_t i = 0; i < lrnn_model_file_n_tensors(model->file); ++i) {
-        model->info.weight_bytes += (int64_t) lrnn_model_file_tensor(model->file, i)->size;
+    for (size_t i = 0; i < model_file_n_tensors(model->file); ++i) {
+        model->info.weight_bytes += (int64_t) model_file_tensor(model->file, i)->size;
     }
     model->info.n_layer  = model->n_layer;
     model->info.n_embd   = model->n_embd;
-    model->info.identity = lrnn_model_file_identity(model->file);
+    model->info.identity = model_file_identity(model->file);
 }
 
 static bool load(struct loader * l, const struct lrnn_model_params * params) {
@@ -260,7 +260,7 @@ static bool load(struct loader * l, const struct lrnn_model_params * params) {
         }
     }
     char why[512];
-    if (!lrnn_model_file_all_used(model->file, why, sizeof(why))) {
+    if (!model_file_all_used(model->file, why, sizeof(why))) {
         l->failed = true;
         snprintf(l->err, l->err_size, "%s", why);
         return false;
@@ -269,7 +269,7 @@ static bool load(struct loader * l, const struct lrnn_model_params * params) {
     if (!weights_fetch(l, params)) {
         return false;
     }
-    const char * warning = lrnn_model_file_warning(model->file);
+    const char * warning = model_file_warning(model->file);
     if (warning != NULL && model->log != NULL) {
         model->log(LRNN_LOG_WARNING, warning, model->log_user);
     }
@@ -292,7 +292,7 @@ struct lrnn_model * lrnn_model_load(
         model->log_user = params->log_user;
     }
     model->arena = arena;
-    model->file  = lrnn_model_file_open(path, err, err_size);
+    model->file  = model_file_open(path, err, err_size);
 
     struct loader l = { .model = model, .err = err, .err_size = err_size };
     if (model->file == NULL || !load(&l, params)) {
@@ -306,30 +306,31 @@ void lrnn_model_free(struct lrnn_model * model) {
     if (model == NULL) {
         return;
     }
-    lrnn_tokenizer_free(model->tokenizer);
+    tokenizer_free(model->tokenizer);
     weights_free(model);
-    lrnn_model_file_free(model->file);
+    model_file_free(model->file);
     arena_free(model->arena);
     free(model);
 }
 
 bool lrnn_model_get_tensor(
         const struct lrnn_model * model, int64_t i, struct lrnn_tensor_info * info) {
-    if (i < 0 || (uint64_t) i >= lrnn_model_file_n_tensors(model->file)) {
+    if (i < 0 || (uint64_t) i >= model_file_n_tensors(model->file)) {
         return false;
     }
-    const struct lrnn_model_tensor * t = lrnn_model_file_tensor(model->file, (size_t) i);
-    *info                              = (struct lrnn_tensor_info) {
-                                     .name = t->name, .type = ggml_type_name(t->type), .n_bytes = (int64_t) t->size
+    const struct model_tensor * t = model_file_tensor(model->file, (size_t) i);
+    *info                         = (struct lrnn_tensor_info) {
+                                .name = t->name, .type = ggml_type_name(t->type), .n_bytes = (int64_t) t->size
     };
     memcpy(info->ne, t->ne, sizeof(info->ne));
     return true;
 }
 
-const char * lrnn_model_get_text(const struct lrnn_model * model, const char * key, size_t * size) {
-    char             err[256];
-    struct lrnn_text text;
-    if (lrnn_model_file_text(model->file, key, &text, err, sizeof(err)) != LRNN_KEY_OK) {
+const char * lrnn_model_get_string(
+        const struct lrnn_model * model, const char * key, size_t * size) {
+    char         err[256];
+    struct slice text;
+    if (model_file_text(model->file, key, &text, err, sizeof(err)) != KEY_OK) {
         *size = 0;
         return NULL;
     }
@@ -342,30 +343,29 @@ static enum lrnn_key_kind kind_of_key(enum gguf_type type) {
         case GGUF_TYPE_FLOAT32:
         case GGUF_TYPE_FLOAT64: return LRNN_KEY_FLOAT;
         case GGUF_TYPE_BOOL: return LRNN_KEY_BOOL;
-        case GGUF_TYPE_STRING: return LRNN_KEY_TEXT;
+        case GGUF_TYPE_STRING: return LRNN_KEY_STRING;
         default: return LRNN_KEY_INT;
     }
 }
 
 bool lrnn_model_get_key(
         const struct lrnn_model * model, int64_t i, int64_t j, struct lrnn_key_info * info) {
-    if (i < 0 || (uint64_t) i >= lrnn_model_file_n_keys(model->file)) {
+    if (i < 0 || (uint64_t) i >= model_file_n_keys(model->file)) {
         return false;
     }
-    const struct lrnn_model_key * key  = lrnn_model_file_key(model->file, (size_t) i);
-    const size_t                  at   = j < 0 ? SIZE_MAX : (size_t) j;
-    const struct lrnn_text        text = lrnn_model_key_text(key, at);
-    *info                              = (struct lrnn_key_info) {
-                                     .kind      = kind_of_key(key->type),
-                                     .is_array  = key->is_array,
-                                     .n         = (int64_t) key->n,
-                                     .integer   = key->type == GGUF_TYPE_BOOL ? lrnn_model_key_bool(key, at)
-                                                                              : lrnn_model_key_int(key, at),
-                                     .number    = lrnn_model_key_float(key, at),
-                                     .name      = key->name.data,
-                                     .name_size = key->name.size,
-                                     .text      = text.data,
-                                     .text_size = text.size,
+    const struct model_key * key  = model_file_key(model->file, (size_t) i);
+    const size_t             at   = j < 0 ? SIZE_MAX : (size_t) j;
+    const struct slice       text = model_key_text(key, at);
+    *info                         = (struct lrnn_key_info) {
+                                .kind      = kind_of_key(key->type),
+                                .is_array  = key->is_array,
+                                .n         = (int64_t) key->n,
+                                .integer   = key->type == GGUF_TYPE_BOOL ? model_key_bool(key, at) : model_key_int(key, at),
+                                .number    = model_key_float(key, at),
+                                .name      = key->name.data,
+                                .name_size = key->name.size,
+                                .string    = text.data,
+                                .string_size = text.size,
     };
     return true;
 }

@@ -8,7 +8,7 @@
 #include "ggml-backend.h"
 #include "ggml.h"
 
-struct lrnn_model_file;
+struct model_file;
 struct graph;
 struct loader;
 
@@ -52,11 +52,11 @@ struct family {
 };
 
 struct lrnn_model {
-    struct lrnn_model_file * file;
-    const struct family *    family;
-    struct lrnn_model_info   info;
-    bool                     is_signed;    // eigenvalues in [-1,1]
-    bool                     is_quantized; // some matrix is
+    struct model_file *    file;
+    const struct family *  family;
+    struct lrnn_model_info info;
+    bool                   is_signed;    // eigenvalues in [-1,1]
+    bool                   is_quantized; // some matrix is
 
     int64_t n_embd; // D
     int64_t n_ff;   // F, 0: none
@@ -76,7 +76,7 @@ struct lrnn_model {
     struct layer * layers;
     int32_t        n_layer;
 
-    struct lrnn_tokenizer * tokenizer; // NULL: ids only
+    struct tokenizer * tokenizer; // NULL: ids only
 
     struct place places[PLACES_MAX];
     int32_t      n_places;     // 1: the CPU alone

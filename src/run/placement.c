@@ -148,7 +148,7 @@ static bool find_devices(
             return false;
         }
     }
-    return set_shares(d, params->split, err, err_size);
+    return set_shares(d, params->tensor_split, err, err_size);
 }
 
 bool lrnn_model_params_check(const struct lrnn_model_params * params, char * err, size_t err_size) {
@@ -160,16 +160,16 @@ bool lrnn_model_params_check(const struct lrnn_model_params * params, char * err
 // Which layers
 //
 
-static bool is_output(const struct lrnn_model_file * file, const char * name) {
-    const bool tied = lrnn_model_file_find_tensor(file, "output.weight") == NULL;
+static bool is_output(const struct model_file * file, const char * name) {
+    const bool tied = model_file_find_tensor(file, "output.weight") == NULL;
     return strncmp(name, "output", 6) == 0 || (tied && strcmp(name, "token_embd.weight") == 0);
 }
 
 // Bytes of the weights of each layer, and behind them of the output.
 static void count_bytes(const struct lrnn_model * model, double * bytes) {
-    for (size_t i = 0; i < lrnn_model_file_n_tensors(model->file); ++i) {
-        const struct lrnn_model_tensor * t = lrnn_model_file_tensor(model->file, i);
-        int                              il;
+    for (size_t i = 0; i < model_file_n_tensors(model->file); ++i) {
+        const struct model_tensor * t = model_file_tensor(model->file, i);
+        int                         il;
         if (sscanf(t->name, "blk.%d.", &il) == 1 && il >= 0 && il < model->n_layer) {
             bytes[il] += (double) t->size;
         } else if (is_output(model->file, t->name)) {

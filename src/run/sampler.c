@@ -13,18 +13,6 @@ struct candidate {
     int32_t token;
 };
 
-struct lrnn_sampler_params lrnn_sampler_defaults(void) {
-    return (struct lrnn_sampler_params) {
-        .temperature    = 0.8f,
-        .top_k          = 40,
-        .top_p          = 0.95f,
-        .min_p          = 0.05f,
-        .repeat_penalty = 1.0f,
-        .repeat_last    = 64,
-        .seed           = 0,
-    };
-}
-
 //
 // Random numbers: xoroshiro128+ (Blackman, Vigna), seeded by splitmix64
 //
@@ -55,7 +43,10 @@ static double uniform(uint64_t s[2]) {
 
 struct lrnn_sampler * lrnn_sampler_new(
         const struct lrnn_sampler_params * params, char * err, size_t err_size) {
-    const struct lrnn_sampler_params p = params != NULL ? *params : lrnn_sampler_defaults();
+    struct lrnn_sampler_params p = params != NULL ? *params : (struct lrnn_sampler_params) { 0 };
+    p.top_p                      = p.top_p == 0.0f ? 1.0f : p.top_p;
+    p.repeat_penalty             = p.repeat_penalty == 0.0f ? 1.0f : p.repeat_penalty;
+    p.repeat_last                = p.repeat_last == 0 ? 64 : p.repeat_last;
 
     const struct {
         const char * name;
@@ -73,10 +64,13 @@ struct lrnn_sampler * lrnn_sampler_new(
             return NULL;
         }
     }
-    if (p.top_k < 0 || p.repeat_last < 0 || p.repeat_last > SAMPLER_RECENT_MAX) {
-        snprintf(err, err_size,
-                "top_k is %d and repeat_last %d; expected none negative, and repeat_last at most %d",
-                p.top_k, p.repeat_last, SAMPLER_RECENT_MAX);
+    if (p.top_k < 0) {
+        snprintf(err, err_size, "top_k is %d; expected 0 or more", p.top_k);
+        return NULL;
+    }
+    if (p.repeat_last < 0 || p.repeat_last > SAMPLER_RECENT_MAX) {
+        snprintf(err, err_size, "repeat_last is %d; expected 0 to %d", p.repeat_last,
+                SAMPLER_RECENT_MAX);
         return NULL;
     }
     struct lrnn_sampler * s = calloc(1, sizeof(*s));

@@ -42,7 +42,7 @@ struct lrnn_session {
     struct graph_seq * graph_seqs; // [n_seqs of the session], and the first so many of them
     int32_t            n_graph_seqs;
 
-    struct watch * watch; // NULL: nobody
+    struct trace * trace; // NULL: none
 
     float * logits;
     int64_t n_logits;
@@ -114,16 +114,16 @@ static bool check_params(struct lrnn_session_params * p, char * err, size_t err_
     return true;
 }
 
-static bool make_watch(struct lrnn_session * s, char * err, size_t err_size) {
-    if (s->params.watch == NULL || s->params.watch_what == 0) {
+static bool make_trace(struct lrnn_session * s, char * err, size_t err_size) {
+    if (s->params.trace == NULL || s->params.trace_kinds == 0) {
         return true;
     }
-    s->watch = watch_new(&s->params);
-    if (s->watch == NULL) {
-        snprintf(err, err_size, "out of memory for a session that is watched");
+    s->trace = trace_new(&s->params);
+    if (s->trace == NULL) {
+        snprintf(err, err_size, "out of memory for a trace");
         return false;
     }
-    ggml_backend_sched_set_eval_callback(s->sched, watch_node, s->watch);
+    ggml_backend_sched_set_eval_callback(s->sched, trace_node, s->trace);
     return true;
 }
 
@@ -143,7 +143,7 @@ struct lrnn_session * lrnn_session_new(struct lrnn_model * model,
         return NULL;
     }
     s->graph_tokens = -1;
-    if (!make_backends(s, err, err_size) || !make_watch(s, err, err_size) ||
+    if (!make_backends(s, err, err_size) || !make_trace(s, err, err_size) ||
             !make_memory(s, err, err_size)) {
         lrnn_session_free(s);
         return NULL;
@@ -161,7 +161,7 @@ void lrnn_session_free(struct lrnn_session * s) {
     for (int i = 0; i < s->n_backends; ++i) {
         ggml_backend_free(s->backends[i]);
     }
-    watch_free(s->watch);
+    trace_free(s->trace);
     free(s->seqs);
     free(s->graph_seqs);
     free(s->logits);
@@ -192,9 +192,9 @@ static bool build(struct lrnn_session * s, const struct pass * pass, char * err,
     };
     struct forward * f = &s->forward;
     return forward_build(f, s->model, &s->memory, &call, err, err_size) &&
-           (s->watch == NULL ||
-                   watch_graph(s->watch, s->model, s->memory.states, f->graph, err, err_size)) &&
-           lrnn_graph_alloc(s->sched, f->graph, err, err_size);
+           (s->trace == NULL ||
+                   trace_graph(s->trace, s->model, s->memory.states, f->graph, err, err_size)) &&
+           graph_alloc(s->sched, f->graph, err, err_size);
 }
 
 // A graph can serve again where everything that varies is data. With attention it holds views of
@@ -346,16 +346,16 @@ static bool fill(struct lrnn_session * s, const struct pass * pass, char * err, 
 
 static bool compute(
         struct lrnn_session * s, const struct pass * pass, char * err, size_t err_size) {
-    if (s->watch != NULL) {
-        struct lrnn_watched_seq * seqs = watch_seqs(s->watch, pass->n_seqs);
+    if (s->trace != NULL) {
+        struct lrnn_trace_seq * seqs = trace_seqs(s->trace, pass->n_seqs);
         for (int32_t i = 0; seqs != NULL && i < pass->n_seqs; ++i) {
             const struct graph_seq * q = &pass->seqs[i];
-            seqs[i]                    = (struct lrnn_watched_seq) {
+            seqs[i]                    = (struct lrnn_trace_seq) {
                                    .seq = q->seq, .first = q->first, .count = q->count, .position = q->position
             };
         }
         if (seqs == NULL) {
-            snprintf(err, err_size, "out of memory for watching %d sequences", pass->n_seqs);
+            snprintf(err, err_size, "out of memory for a trace of %d sequences", pass->n_seqs);
             return false;
         }
     }
@@ -363,7 +363,7 @@ static bool compute(
         snprintf(err, err_size, "the graph could not be computed");
         return false;
     }
-    return s->watch == NULL || watch_ok(s->watch, err, err_size);
+    return s->trace == NULL || trace_ok(s->trace, err, err_size);
 }
 
 static bool run(struct lrnn_session * s, const struct pass * pass, char * err, size_t err_size) {

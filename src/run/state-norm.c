@@ -1,11 +1,9 @@
-#include "run/state-norm.h"
-
 #include "run/model.h"
 #include "run/session.h"
 
 #include <math.h>
 
-// Σ x² over n floats, which may lie on a device.
+// Σ x² over n floats, possibly on a device.
 static double sum_of_squares(const struct ggml_tensor * tensor, size_t offset, int64_t n) {
     float  block[1 << 14];
     double sum = 0.0;
@@ -23,27 +21,26 @@ static double sum_of_squares(const struct ggml_tensor * tensor, size_t offset, i
     return sum;
 }
 
-struct state_norm state_norm_of(const struct lrnn_session * session, int32_t seq) {
-    const struct lrnn_model * model = session_model(session);
-    struct state_norm         most  = { .layer = -1 };
+double lrnn_seq_state_norm(const struct lrnn_session * session, int32_t seq, int32_t * layer) {
+    const struct lrnn_model * model   = session_model(session);
+    double                    largest = 0.0;
+    *layer                            = -1;
     for (int32_t il = 0; il < model->n_layer; ++il) {
         size_t                     offset;
         const struct ggml_tensor * state = session_seq_state(session, seq, il, &offset);
         if (state == NULL) {
             continue;
         }
-        const size_t head =
-                state->nb[1] /
-                (size_t) model->info
-                        .n_head; // a head is its matrix and, for mLSTM, n and m behind it
+        // The matrix of a head comes first; mLSTM stores n and m after it.
+        const size_t head = state->nb[1] / (size_t) model->info.n_head;
         for (int64_t h = 0; h < model->info.n_head; ++h) {
             const double norm = sqrt(sum_of_squares(
                     state, offset + (size_t) h * head, model->info.d_k * model->info.d_v));
-            if (most.layer < 0 ||
-                    (!isnan(most.norm) && !(norm <= most.norm))) { // a NaN stands above all
-                most = (struct state_norm) { norm, il };
+            if (*layer < 0 || (!isnan(largest) && !(norm <= largest))) { // NaN exceeds everything
+                largest = norm;
+                *layer  = il;
             }
         }
     }
-    return most;
+    return largest;
 }

@@ -20,17 +20,17 @@ struct scratch {
     size_t size;
 };
 
-struct watch {
+struct trace {
     unsigned   what;
-    lrnn_watch tell;
+    lrnn_trace tell;
     void *     user;
 
     struct watched_node * nodes; // in the order of the graph, which is the order of computing
     int64_t               n_nodes, cap_nodes;
     int64_t               next; // the first that was not told of yet
 
-    struct lrnn_watched_seq * seqs;
-    int32_t                   n_seqs, cap_seqs;
+    struct lrnn_trace_seq * seqs;
+    int32_t                 n_seqs, cap_seqs;
 
     struct scratch copies[TENSORS_MAX]; // of tensors that are elsewhere or strided
     struct scratch span; // the bytes of a strided tensor that is elsewhere, gaps included
@@ -38,17 +38,17 @@ struct watch {
     const char * problem; // NULL: none
 };
 
-struct watch * watch_new(const struct lrnn_session_params * params) {
-    struct watch * w = calloc(1, sizeof(*w));
+struct trace * trace_new(const struct lrnn_session_params * params) {
+    struct trace * w = calloc(1, sizeof(*w));
     if (w != NULL) {
-        w->what = params->watch_what;
-        w->tell = params->watch;
-        w->user = params->watch_user;
+        w->what = params->trace_kinds;
+        w->tell = params->trace;
+        w->user = params->trace_user;
     }
     return w;
 }
 
-void watch_free(struct watch * w) {
+void trace_free(struct trace * w) {
     if (w == NULL) {
         return;
     }
@@ -85,7 +85,7 @@ static int32_t layer_of_state(const struct lrnn_model * model,
     return -1;
 }
 
-bool watch_graph(struct watch * w, const struct lrnn_model *                   model,
+bool trace_graph(struct trace * w, const struct lrnn_model *                   model,
         struct ggml_tensor * (*states)[LAYER_STATES_MAX], struct ggml_cgraph * graph, char * err,
         size_t err_size) {
     const int64_t n = ggml_graph_n_nodes(graph);
@@ -102,7 +102,7 @@ bool watch_graph(struct watch * w, const struct lrnn_model *                   m
     for (int i = 0; i < n; ++i) {
         struct ggml_tensor * node = ggml_graph_node(graph, i);
         struct watched_node  seen = { .op = node };
-        if ((w->what & LRNN_WATCH_MATRICES) && node->op == GGML_OP_MUL_MAT) {
+        if ((w->what & LRNN_TRACE_MATRICES) && node->op == GGML_OP_MUL_MAT) {
             const struct ggml_tensor * view = node->src[0];
             seen.weight                     = view->view_src != NULL ? view->view_src : view;
             if (!is_weight(seen.weight)) {
@@ -110,7 +110,7 @@ bool watch_graph(struct watch * w, const struct lrnn_model *                   m
             }
             seen.slice = (int64_t) (view->view_offs / seen.weight->nb[2]);
             seen.layer = layer_of_weight(seen.weight);
-        } else if ((w->what & LRNN_WATCH_SCANS) &&
+        } else if ((w->what & LRNN_TRACE_SCANS) &&
                    (node->op == GGML_OP_HOUSEHOLDER_SCAN || node->op == GGML_OP_SIGNED_SCAN)) {
             seen.layer = layer_of_state(model, states, node->src[SCAN_SRC_STATE]);
         } else {
@@ -121,7 +121,7 @@ bool watch_graph(struct watch * w, const struct lrnn_model *                   m
     return true;
 }
 
-struct lrnn_watched_seq * watch_seqs(struct watch * w, int32_t n_seqs) {
+struct lrnn_trace_seq * trace_seqs(struct trace * w, int32_t n_seqs) {
     if (n_seqs > w->cap_seqs) {
         free(w->seqs);
         w->seqs     = malloc((size_t) n_seqs * sizeof(*w->seqs));
@@ -149,7 +149,7 @@ static void * room(struct scratch * s, size_t size) {
 
 // The values of t, contiguous: t itself where it lies so in host memory, copy number i otherwise.
 // NULL: out of memory.
-static const float * values(struct watch * w, const struct ggml_tensor * t, int i) {
+static const float * values(struct trace * w, const struct ggml_tensor * t, int i) {
     ggml_backend_buffer_t buffer = t->view_src != NULL ? t->view_src->buffer : t->buffer;
     const bool            here   = ggml_backend_buffer_is_host(buffer);
     if (here && ggml_is_contiguous(t)) {
@@ -223,17 +223,17 @@ static enum lrnn_transition name_signed(
     return LRNN_TRANSITION_GATE;
 }
 
-static void tell(struct watch * w, const struct watched_node * node) {
+static void tell(struct trace * w, const struct watched_node * node) {
     const struct ggml_tensor * op                  = node->op;
     const char *               names[GGML_MAX_SRC] = { NULL };
     const char *               result              = NULL;
-    struct lrnn_watched_tensor tensors[TENSORS_MAX];
+    struct lrnn_trace_tensor   tensors[TENSORS_MAX];
 
-    struct lrnn_watched seen = { .layer = node->layer,
-        .slice                          = node->slice,
-        .n_seqs                         = w->n_seqs,
-        .seqs                           = w->seqs,
-        .tensors                        = tensors };
+    struct lrnn_trace_event seen = { .layer = node->layer,
+        .slice                              = node->slice,
+        .n_seqs                             = w->n_seqs,
+        .seqs                               = w->seqs,
+        .tensors                            = tensors };
     if (node->weight != NULL) {
         seen.weight = node->weight->name;
         names[1]    = "x";
@@ -261,8 +261,8 @@ static void tell(struct watch * w, const struct watched_node * node) {
         if (t == NULL || name == NULL) {
             continue;
         }
-        struct lrnn_watched_tensor * out = &tensors[seen.n_tensors];
-        *out = (struct lrnn_watched_tensor) { .name = name, .data = values(w, t, seen.n_tensors) };
+        struct lrnn_trace_tensor * out = &tensors[seen.n_tensors];
+        *out = (struct lrnn_trace_tensor) { .name = name, .data = values(w, t, seen.n_tensors) };
         memcpy(out->ne, t->ne, sizeof(out->ne));
         if (seen.weight != NULL &&
                 t->ne[1] == 1) { // columns multiplied one by one (graph_linear): [width, 1, tokens]
@@ -280,8 +280,8 @@ static void tell(struct watch * w, const struct watched_node * node) {
     }
 }
 
-bool watch_node(struct ggml_tensor * node, bool ask, void * user) {
-    struct watch * w = user;
+bool trace_node(struct ggml_tensor * node, bool ask, void * user) {
+    struct trace * w = user;
     if (w->problem != NULL || w->next >= w->n_nodes || w->nodes[w->next].op != node) {
         return false; // not watched; or, after a problem, no longer
     }
@@ -291,7 +291,7 @@ bool watch_node(struct ggml_tensor * node, bool ask, void * user) {
     return w->problem == NULL;
 }
 
-bool watch_ok(const struct watch * w, char * err, size_t err_size) {
+bool trace_ok(const struct trace * w, char * err, size_t err_size) {
     if (w->problem == NULL && w->next == w->n_nodes) {
         return true;
     }
@@ -300,8 +300,8 @@ bool watch_ok(const struct watch * w, char * err, size_t err_size) {
     return false;
 }
 
-const struct lrnn_watched_tensor * lrnn_watched_get(
-        const struct lrnn_watched * watched, const char * name) {
+const struct lrnn_trace_tensor * lrnn_trace_find(
+        const struct lrnn_trace_event * watched, const char * name) {
     for (int32_t i = 0; i < watched->n_tensors; ++i) {
         if (strcmp(watched->tensors[i].name, name) == 0) {
             return &watched->tensors[i];

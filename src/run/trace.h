@@ -5,25 +5,25 @@
 
 #include "run/model.h"
 
-struct watch;
+struct trace;
 
 // NULL: out of memory. What and whom to tell is in the session's parameters.
-struct watch * watch_new(const struct lrnn_session_params * params);
-void watch_free(struct watch * w);
+struct trace * trace_new(const struct lrnn_session_params * params);
+void trace_free(struct trace * w);
 
 // Notes which nodes of a graph are watched. Before the graph is allocated: the scheduler puts
 // copies in the place of sources, and a copy no longer tells which weight it is.
 // - states: of each layer; the first is that of its recurrence
-bool watch_graph(struct watch * w, const struct lrnn_model *                   model,
+bool trace_graph(struct trace * w, const struct lrnn_model *                   model,
         struct ggml_tensor * (*states)[LAYER_STATES_MAX], struct ggml_cgraph * graph, char * err,
         size_t err_size);
 
 // Room for the sequences of the call that is about to be computed; the caller fills it. NULL: out
 // of memory.
-struct lrnn_watched_seq * watch_seqs(struct watch * w, int32_t n_seqs);
+struct lrnn_trace_seq * trace_seqs(struct trace * w, int32_t n_seqs);
 
 // For ggml_backend_sched_set_eval_callback, with the watch as its user data.
-bool watch_node(struct ggml_tensor * node, bool ask, void * user);
+bool trace_node(struct ggml_tensor * node, bool ask, void * user);
 
 // After computing: false if something was not handed over, or if whoever watches wanted to stop.
-bool watch_ok(const struct watch * w, char * err, size_t err_size);
+bool trace_ok(const struct trace * w, char * err, size_t err_size);

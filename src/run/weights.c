@@ -17,9 +17,9 @@ enum { PIECE = 16 << 20 }; // bytes copied between two reports
 
 bool weights_open(struct loader * l) {
     struct lrnn_model * model     = l->model;
-    const size_t        n_tensors = lrnn_model_file_n_tensors(model->file);
+    const size_t        n_tensors = model_file_n_tensors(model->file);
     size_t              size      = 0;
-    const void *        bytes     = lrnn_model_file_bytes(model->file, &size);
+    const void *        bytes     = model_file_bytes(model->file, &size);
 
     model->places[0].buffer = ggml_backend_cpu_buffer_from_ptr((void *) (uintptr_t) bytes, size);
     bool ok                 = model->places[0].buffer != NULL;
@@ -38,8 +38,8 @@ bool weights_open(struct loader * l) {
 }
 
 struct ggml_tensor * weights_add(struct loader * l, int32_t place, const char * name, int n_dims) {
-    struct lrnn_model *              model = l->model;
-    const struct lrnn_model_tensor * t     = lrnn_model_file_find_tensor(model->file, name);
+    struct lrnn_model *         model = l->model;
+    const struct model_tensor * t     = model_file_find_tensor(model->file, name);
     struct ggml_tensor * tensor = ggml_new_tensor(model->places[place].ctx, t->type, n_dims, t->ne);
     ggml_set_name(tensor, name);
     if (place == 0) {
@@ -92,10 +92,9 @@ static void touch(const uint8_t * data, size_t size) {
 
 static bool fetch_tensor(
         struct loader * l, struct ggml_tensor * tensor, bool upload, struct fetch * f) {
-    const struct lrnn_model_tensor * t = lrnn_model_file_find_tensor(l->model->file, tensor->name);
-    size_t                           size;
-    const uint8_t *                  data =
-            (const uint8_t *) lrnn_model_file_bytes(l->model->file, &size) + t->offset;
+    const struct model_tensor * t = model_file_find_tensor(l->model->file, tensor->name);
+    size_t                      size;
+    const uint8_t * data = (const uint8_t *) model_file_bytes(l->model->file, &size) + t->offset;
     for (size_t at = 0; at < t->size; at += PIECE) {
         const size_t n = t->size - at < PIECE ? t->size - at : PIECE;
         if (upload) {
@@ -125,7 +124,7 @@ static double count_bytes(const struct place * place) {
 bool weights_fetch(struct loader * l, const struct lrnn_model_params * params) {
     struct lrnn_model * model = l->model;
     struct fetch        f     = { .report = params != NULL ? params->progress : NULL,
-                   .user                  = params != NULL ? params->user : NULL };
+                   .user                  = params != NULL ? params->progress_user : NULL };
 
     for (int32_t i = 1; i < model->n_places; ++i) {
         struct place * place = &model->places[i];

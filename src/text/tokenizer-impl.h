@@ -2,6 +2,7 @@
 
 // What the files of the tokenizer share. The interface is tokenizer.h.
 
+#include "base/error.h"
 #include "text/tokenizer.h"
 #include "base/unicode.h"
 
@@ -15,7 +16,7 @@ extern "C" {
 
 // Longest match: a trie in breadth-first order. Edge e leads to node e + 1, so a node is where its
 // edges begin.
-struct lrnn_trie {
+struct trie {
     uint32_t n_nodes; // 0: an empty set
     uint32_t *
             first; // [n_nodes + 1] edges of node i are first[i] .. first[i + 1] − 1, sorted by byte
@@ -24,7 +25,7 @@ struct lrnn_trie {
     int32_t   root[256]; // child of the root by byte; 0: none
 };
 
-struct lrnn_trie_entry {
+struct trie_entry {
     const char * data;
     uint32_t     len; // > 0
     int32_t      id;
@@ -32,34 +33,32 @@ struct lrnn_trie_entry {
 
 // Sorts the entries. False: out of memory, or two entries are equal; then duplicate[0] and [1] are
 // their ids, otherwise -1.
-bool lrnn_trie_build(
-        struct lrnn_trie * trie, struct lrnn_trie_entry * entries, size_t n, int32_t duplicate[2]);
-void lrnn_trie_free(struct lrnn_trie * trie);
+bool trie_build(struct trie * trie, struct trie_entry * entries, size_t n, int32_t duplicate[2]);
+void trie_free(struct trie * trie);
 
 // Length and id of the longest string of the set at p; 0 if there is none.
-size_t lrnn_trie_longest(
-        const struct lrnn_trie * trie, const char * p, const char * end, int32_t * id);
+size_t trie_longest(const struct trie * trie, const char * p, const char * end, int32_t * id);
 
 //
 // Merges: (left, right) → (rank, result)
 //
 
-struct lrnn_merges {  // hash table with open addressing
+struct merges {       // hash table with open addressing
     uint64_t * key;   // left << 32 | right; all ones: free
     uint64_t * value; // rank << 32 | result
     size_t     size;  // power of two, or 0
     size_t     n;
 };
 
-bool lrnn_merges_put(struct lrnn_merges * m, int32_t left, int32_t right, uint32_t rank,
+bool merges_put(struct merges * m, int32_t left, int32_t right, uint32_t rank,
         int32_t result); // false: out of memory
-bool lrnn_merges_has(const struct lrnn_merges * m, int32_t left, int32_t right);
-void lrnn_merges_free(struct lrnn_merges * m);
+bool merges_has(const struct merges * m, int32_t left, int32_t right);
+void merges_free(struct merges * m);
 
-#define LRNN_SYMBOL_NONE   (-1)      // a symbol that no merge has
-#define LRNN_SYMBOL_FROZEN (1 << 30) // or-ed to an id: the symbol is final
+#define SYMBOL_NONE   (-1)      // a symbol that no merge has
+#define SYMBOL_FROZEN (1 << 30) // or-ed to an id: the symbol is final
 
-struct lrnn_symbol {
+struct symbol {
     int32_t  id;
     int32_t  prev;  // -1: first
     int32_t  next;  // -1: last
@@ -67,67 +66,66 @@ struct lrnn_symbol {
 };
 
 // Merges not yet done: the lowest rank first, among equals the leftmost.
-struct lrnn_merge_candidate {
+struct merge_candidate {
     uint64_t order; // rank << 32 | index of the left symbol
     int32_t  result;
 };
 
-struct lrnn_merge_work { // memory that grows and is used again; start with { 0 }
-    struct lrnn_symbol *          symbols;
-    size_t                        n_symbols;
-    size_t                        capacity;
-    struct lrnn_merge_candidate * heap;
-    size_t                        n_heap;
-    size_t                        heap_capacity;
+struct merge_work { // memory that grows and is used again; start with { 0 }
+    struct symbol *          symbols;
+    size_t                   n_symbols;
+    size_t                   capacity;
+    struct merge_candidate * heap;
+    size_t                   n_heap;
+    size_t                   heap_capacity;
 };
 
-bool lrnn_merge_work_push(
-        struct lrnn_merge_work * w, int32_t id, uint32_t start); // false: out of memory
-void lrnn_merge_work_free(struct lrnn_merge_work * w);
+bool merge_work_push(struct merge_work * w, int32_t id, uint32_t start); // false: out of memory
+void merge_work_free(struct merge_work * w);
 
 // Merges the symbols in n log n steps. What remains are the symbols reached from symbols[0] over
 // `next`. False: out of memory.
-bool lrnn_merge(const struct lrnn_merges * m, struct lrnn_merge_work * w);
+bool merge_symbols(const struct merges * m, struct merge_work * w);
 
 //
 // Pre-tokenisers
 //
 
-enum lrnn_pretok {
-    LRNN_PRETOK_GPT2,
-    LRNN_PRETOK_LLAMA3,
-    LRNN_PRETOK_QWEN2,
+enum pretokenizer {
+    PRETOKENIZER_GPT2,
+    PRETOKENIZER_LLAMA3,
+    PRETOKENIZER_QWEN2,
 };
 
 // False if there is none of that name.
-bool lrnn_pretok_find(const char * name, enum lrnn_pretok * pre);
+bool pretokenizer_find(const char * name, enum pretokenizer * pre);
 
 // Where the piece ends that starts at p < end. Valid UTF-8 only.
-const char * lrnn_pretok_next(enum lrnn_pretok pre, const char * p, const char * end);
+const char * pretokenizer_next(enum pretokenizer pre, const char * p, const char * end);
 
 //
 // The tokenizer
 //
 
-enum lrnn_tokenizer_kind {
-    LRNN_TOKENIZER_SPM,
-    LRNN_TOKENIZER_BPE,
-    LRNN_TOKENIZER_WORLD,
-    LRNN_TOKENIZER_BYTES,
-    LRNN_TOKENIZER_SYMBOLS,
+enum tokenizer_kind {
+    TOKENIZER_SPM,
+    TOKENIZER_BPE,
+    TOKENIZER_WORLD,
+    TOKENIZER_BYTES,
+    TOKENIZER_SYMBOLS,
 };
 
-struct lrnn_tokenizer {
-    enum lrnn_tokenizer_kind kind;
-    enum lrnn_pretok         pre;
-    bool                     nfc;
+struct tokenizer {
+    enum tokenizer_kind kind;
+    enum pretokenizer   pre;
+    bool                nfc;
 
     int32_t n_tokens;
     int32_t n_symbols; // tokens, then single characters that tokens are made of without being tokens (SPM)
-    struct lrnn_buffer bytes;   // of all symbols, one behind the other
-    uint32_t *         offset;  // [n_symbols + 1]
-    uint8_t *          type;    // [n_tokens]
-    uint32_t           max_len; // of a token
+    struct buffer bytes;   // of all symbols, one behind the other
+    uint32_t *    offset;  // [n_symbols + 1]
+    uint8_t *     type;    // [n_tokens]
+    uint32_t      max_len; // of a token
 
     int32_t bos_id, eos_id, unknown_id, padding_id;
     bool    add_bos, add_eos, add_space_prefix;
@@ -136,83 +134,76 @@ struct lrnn_tokenizer {
     size_t     n_slots; // power of two, or 0
     size_t     n_used;
 
-    int32_t            byte_id[256]; // SPM, BPE: the token of a byte; -1: none
-    struct lrnn_merges merges;       // SPM, BPE
-    struct lrnn_merges
+    int32_t       byte_id[256]; // SPM, BPE: the token of a byte; -1: none
+    struct merges merges;       // SPM, BPE
+    struct merges
             joints; // SPM: pairs of characters that stand side by side in a token; ranks and results mean nothing
-    struct lrnn_trie words;   // World
-    struct lrnn_trie control; // control and unknown tokens
-    struct lrnn_trie user;    // user-defined tokens
+    struct trie words;   // World
+    struct trie control; // control and unknown tokens
+    struct trie user;    // user-defined tokens
 };
 
-static inline struct lrnn_text lrnn_symbol_bytes(const struct lrnn_tokenizer * tok, int32_t id) {
-    return (struct lrnn_text) { tok->bytes.data + tok->offset[id],
+static inline struct slice symbol_bytes(const struct tokenizer * tok, int32_t id) {
+    return (struct slice) { tok->bytes.data + tok->offset[id],
         tok->offset[id + 1] - tok->offset[id] };
 }
 
 // Hash of bytes: h(s) = Σ (s_i + 1)·B^(n−1−i) mod 2^64, so that a piece of a string is hashed from
 // two prefixes of it.
-#define LRNN_HASH_BASE UINT64_C(0x9E3779B97F4A7C15)
+#define SYMBOL_HASH_BASE UINT64_C(0x9E3779B97F4A7C15)
 
-uint64_t lrnn_hash(const char * data, size_t len);
+uint64_t symbol_hash(const char * data, size_t len);
 
 // The symbol with these bytes, or -1.
-int32_t lrnn_symbol_find(const struct lrnn_tokenizer * tok, const char * data, size_t len);
-int32_t lrnn_symbol_find_hashed(
-        const struct lrnn_tokenizer * tok, const char * data, size_t len, uint64_t hash);
+int32_t symbol_find(const struct tokenizer * tok, const char * data, size_t len);
+int32_t symbol_find_hashed(
+        const struct tokenizer * tok, const char * data, size_t len, uint64_t hash);
 
 // Enters the symbol into the table. Refuses a second one with the same bytes.
-bool lrnn_symbol_insert(struct lrnn_tokenizer * tok, int32_t id, char * err, size_t err_size);
+bool symbol_insert(struct tokenizer * tok, int32_t id, char * err, size_t err_size);
 
 // What is special to a kind: check the definition and complete the tokenizer, whose tokens and
 // types are there.
-bool lrnn_spm_init(struct lrnn_tokenizer * tok, const struct lrnn_tokenizer_def * def, char * err,
-        size_t err_size);
-bool lrnn_bpe_init(struct lrnn_tokenizer * tok, const struct lrnn_tokenizer_def * def, char * err,
-        size_t err_size);
-bool lrnn_world_init(struct lrnn_tokenizer * tok, char * err, size_t err_size);
-bool lrnn_bytes_init(struct lrnn_tokenizer * tok, char * err, size_t err_size);
-bool lrnn_symbols_init(struct lrnn_tokenizer * tok, char * err, size_t err_size);
+bool spm_init(
+        struct tokenizer * tok, const struct tokenizer_def * def, char * err, size_t err_size);
+bool bpe_init(
+        struct tokenizer * tok, const struct tokenizer_def * def, char * err, size_t err_size);
+bool world_init(struct tokenizer * tok, char * err, size_t err_size);
+bool bytes_init(struct tokenizer * tok, char * err, size_t err_size);
+bool symbols_init(struct tokenizer * tok, char * err, size_t err_size);
 
 // What a token of the file stands for, appended to `out`.
-bool lrnn_spm_token(struct lrnn_text text, int32_t id, enum lrnn_token_type type,
-        struct lrnn_buffer * out, char * err, size_t err_size);
-bool lrnn_bpe_token(struct lrnn_text text, enum lrnn_token_type type, struct lrnn_buffer * out,
+bool spm_token(struct slice text, int32_t id, enum token_type type, struct buffer * out, char * err,
+        size_t err_size);
+bool bpe_token(
+        struct slice text, enum token_type type, struct buffer * out, char * err, size_t err_size);
+bool world_token(struct slice text, int32_t id, enum token_type type, struct buffer * out,
         char * err, size_t err_size);
-bool lrnn_world_token(struct lrnn_text text, int32_t id, enum lrnn_token_type type,
-        struct lrnn_buffer * out, char * err, size_t err_size);
 
-// What one call of lrnn_tokenize works with.
-struct lrnn_tokenize_work {
-    struct lrnn_merge_work merge;
-    struct lrnn_buffer     text;
-    struct lrnn_ids *      ids;
+// What one call of tokenizer_encode works with.
+struct tokenize_work {
+    struct merge_work  merge;
+    struct buffer      text;
+    struct token_ids * ids;
 };
 
-bool lrnn_ids_push(struct lrnn_ids * ids, int32_t id); // false: out of memory
+bool token_ids_push(struct token_ids * ids, int32_t id); // false: out of memory
 
 // Ids of text between special tokens. False: out of memory.
-bool lrnn_spm_encode(const struct lrnn_tokenizer * tok, const char * text, size_t len,
-        struct lrnn_tokenize_work * w);
-bool lrnn_bpe_encode(const struct lrnn_tokenizer * tok, const char * text, size_t len,
-        struct lrnn_tokenize_work * w);
-bool lrnn_world_encode(const struct lrnn_tokenizer * tok, const char * text, size_t len,
-        struct lrnn_tokenize_work * w);
-bool lrnn_bytes_encode(const struct lrnn_tokenizer * tok, const char * text, size_t len,
-        struct lrnn_tokenize_work * w);
+bool spm_encode(
+        const struct tokenizer * tok, const char * text, size_t len, struct tokenize_work * w);
+bool bpe_encode(
+        const struct tokenizer * tok, const char * text, size_t len, struct tokenize_work * w);
+bool world_encode(
+        const struct tokenizer * tok, const char * text, size_t len, struct tokenize_work * w);
+bool bytes_encode(
+        const struct tokenizer * tok, const char * text, size_t len, struct tokenize_work * w);
 
 // Symbols keep their special tokens among themselves, and may fail.
-bool lrnn_symbols_encode(const struct lrnn_tokenizer * tok, const char * text, size_t len,
-        bool parse_special, struct lrnn_tokenize_work * w, char * err, size_t err_size);
+bool symbols_encode(const struct tokenizer * tok, const char * text, size_t len, bool parse_special,
+        struct tokenize_work * w, char * err, size_t err_size);
 
-// Fills err and returns false.
-bool lrnn_refuse(char * err, size_t err_size, const char * fmt, ...)
-#ifdef __GNUC__
-        __attribute__((format(printf, 3, 4)))
-#endif
-        ;
-
-#define LRNN_QUOTE_SIZE 64
+#define QUOTE_SIZE 64
 
 #ifdef __cplusplus
 }

@@ -4,7 +4,7 @@
 
 #include "file/loader.h"
 
-struct lrnn_tokenizer;
+struct tokenizer;
 
 // Reads the tokenizer.ggml keys into model->tokenizer; NULL there if the file has none ("none", or
 // no key).

@@ -13,7 +13,7 @@ static uint64_t pair_key(int32_t left, int32_t right) {
 }
 
 // The place of the key, or the free one where it belongs.
-static size_t merges_place(const struct lrnn_merges * m, uint64_t key) {
+static size_t merges_place(const struct merges * m, uint64_t key) {
     uint64_t h = key * UINT64_C(0x9E3779B97F4A7C15);
     h ^= h >> 32;
     h *= UINT64_C(0xD6E8FEB86659FD93);
@@ -24,12 +24,12 @@ static size_t merges_place(const struct lrnn_merges * m, uint64_t key) {
     return i;
 }
 
-static bool merges_grow(struct lrnn_merges * m) {
-    struct lrnn_merges big = { .size = m->size == 0 ? 1024 : m->size * 2, .n = m->n };
-    big.key                = malloc(big.size * sizeof(*big.key));
-    big.value              = malloc(big.size * sizeof(*big.value));
+static bool merges_grow(struct merges * m) {
+    struct merges big = { .size = m->size == 0 ? 1024 : m->size * 2, .n = m->n };
+    big.key           = malloc(big.size * sizeof(*big.key));
+    big.value         = malloc(big.size * sizeof(*big.value));
     if (big.key == NULL || big.value == NULL) {
-        lrnn_merges_free(&big);
+        merges_free(&big);
         return false;
     }
     for (size_t i = 0; i < big.size; ++i) {
@@ -42,13 +42,12 @@ static bool merges_grow(struct lrnn_merges * m) {
             big.value[place]   = m->value[i];
         }
     }
-    lrnn_merges_free(m);
+    merges_free(m);
     *m = big;
     return true;
 }
 
-bool lrnn_merges_put(
-        struct lrnn_merges * m, int32_t left, int32_t right, uint32_t rank, int32_t result) {
+bool merges_put(struct merges * m, int32_t left, int32_t right, uint32_t rank, int32_t result) {
     if (m->n * 2 >= m->size && !merges_grow(m)) {
         return false;
     }
@@ -60,14 +59,14 @@ bool lrnn_merges_put(
     return true;
 }
 
-void lrnn_merges_free(struct lrnn_merges * m) {
+void merges_free(struct merges * m) {
     free(m->key);
     free(m->value);
-    *m = (struct lrnn_merges) { 0 };
+    *m = (struct merges) { 0 };
 }
 
-static bool merges_get(const struct lrnn_merges * m, int32_t left, int32_t right, uint32_t * rank,
-        int32_t * result) {
+static bool merges_get(
+        const struct merges * m, int32_t left, int32_t right, uint32_t * rank, int32_t * result) {
     if (m->size == 0 || left < 0 || right < 0) {
         return false;
     }
@@ -80,7 +79,7 @@ static bool merges_get(const struct lrnn_merges * m, int32_t left, int32_t right
     return true;
 }
 
-bool lrnn_merges_has(const struct lrnn_merges * m, int32_t left, int32_t right) {
+bool merges_has(const struct merges * m, int32_t left, int32_t right) {
     uint32_t rank;
     int32_t  result;
     return merges_get(m, left, right, &rank, &result);
@@ -90,10 +89,10 @@ bool lrnn_merges_has(const struct lrnn_merges * m, int32_t left, int32_t right) 
 // The heap
 //
 
-static bool heap_reserve(struct lrnn_merge_work * w, size_t n) {
+static bool heap_reserve(struct merge_work * w, size_t n) {
     if (n > w->heap_capacity) {
-        const size_t                  capacity = n < 64 ? 64 : n + n / 2;
-        struct lrnn_merge_candidate * p        = realloc(w->heap, capacity * sizeof(*p));
+        const size_t             capacity = n < 64 ? 64 : n + n / 2;
+        struct merge_candidate * p        = realloc(w->heap, capacity * sizeof(*p));
         if (p == NULL) {
             return false;
         }
@@ -103,8 +102,8 @@ static bool heap_reserve(struct lrnn_merge_work * w, size_t n) {
     return true;
 }
 
-static void heap_sink(struct lrnn_merge_candidate * heap, size_t n, size_t i) {
-    const struct lrnn_merge_candidate c = heap[i];
+static void heap_sink(struct merge_candidate * heap, size_t n, size_t i) {
+    const struct merge_candidate c = heap[i];
     for (size_t child = 2 * i + 1; child < n; child = 2 * i + 1) {
         if (child + 1 < n && heap[child + 1].order < heap[child].order) {
             child++;
@@ -118,8 +117,8 @@ static void heap_sink(struct lrnn_merge_candidate * heap, size_t n, size_t i) {
     heap[i] = c;
 }
 
-static void heap_rise(struct lrnn_merge_candidate * heap, size_t i) {
-    const struct lrnn_merge_candidate c = heap[i];
+static void heap_rise(struct merge_candidate * heap, size_t i) {
+    const struct merge_candidate c = heap[i];
     while (i > 0 && heap[(i - 1) / 2].order > c.order) {
         heap[i] = heap[(i - 1) / 2];
         i       = (i - 1) / 2;
@@ -129,7 +128,7 @@ static void heap_rise(struct lrnn_merge_candidate * heap, size_t i) {
 
 // Appends the merge of a symbol and its right neighbour, if there is one; where it belongs in the
 // heap is left to the caller.
-static bool candidate_add(const struct lrnn_merges * m, struct lrnn_merge_work * w, int32_t left) {
+static bool candidate_add(const struct merges * m, struct merge_work * w, int32_t left) {
     const int32_t right = left >= 0 ? w->symbols[left].next : -1;
     uint32_t      rank;
     int32_t       result;
@@ -137,7 +136,7 @@ static bool candidate_add(const struct lrnn_merges * m, struct lrnn_merge_work *
         return false;
     }
     w->heap[w->n_heap++] =
-            (struct lrnn_merge_candidate) { (uint64_t) rank << 32 | (uint32_t) left, result };
+            (struct merge_candidate) { (uint64_t) rank << 32 | (uint32_t) left, result };
     return true;
 }
 
@@ -145,10 +144,10 @@ static bool candidate_add(const struct lrnn_merges * m, struct lrnn_merge_work *
 // Merging
 //
 
-bool lrnn_merge_work_push(struct lrnn_merge_work * w, int32_t id, uint32_t start) {
+bool merge_work_push(struct merge_work * w, int32_t id, uint32_t start) {
     if (w->n_symbols == w->capacity) {
-        const size_t         capacity = w->capacity == 0 ? 64 : w->capacity * 2;
-        struct lrnn_symbol * p        = realloc(w->symbols, capacity * sizeof(*p));
+        const size_t    capacity = w->capacity == 0 ? 64 : w->capacity * 2;
+        struct symbol * p        = realloc(w->symbols, capacity * sizeof(*p));
         if (p == NULL) {
             return false;
         }
@@ -156,20 +155,20 @@ bool lrnn_merge_work_push(struct lrnn_merge_work * w, int32_t id, uint32_t start
         w->capacity = capacity;
     }
     const int32_t n = (int32_t) w->n_symbols++;
-    w->symbols[n]   = (struct lrnn_symbol) { .id = id, .prev = n - 1, .next = -1, .start = start };
+    w->symbols[n]   = (struct symbol) { .id = id, .prev = n - 1, .next = -1, .start = start };
     if (n > 0) {
         w->symbols[n - 1].next = n;
     }
     return true;
 }
 
-void lrnn_merge_work_free(struct lrnn_merge_work * w) {
+void merge_work_free(struct merge_work * w) {
     free(w->symbols);
     free(w->heap);
-    *w = (struct lrnn_merge_work) { 0 };
+    *w = (struct merge_work) { 0 };
 }
 
-bool lrnn_merge(const struct lrnn_merges * m, struct lrnn_merge_work * w) {
+bool merge_symbols(const struct merges * m, struct merge_work * w) {
     // each merge takes one candidate out and puts at most two in, and there are at most n − 1
     // merges
     if (!heap_reserve(w, 2 * w->n_symbols + 2)) {
@@ -183,10 +182,10 @@ bool lrnn_merge(const struct lrnn_merges * m, struct lrnn_merge_work * w) {
         heap_sink(w->heap, w->n_heap, i);
     }
 
-    struct lrnn_symbol * s = w->symbols;
+    struct symbol * s = w->symbols;
     while (w->n_heap > 0) {
-        const struct lrnn_merge_candidate c = w->heap[0];
-        w->heap[0]                          = w->heap[--w->n_heap];
+        const struct merge_candidate c = w->heap[0];
+        w->heap[0]                     = w->heap[--w->n_heap];
         if (w->n_heap > 0) {
             heap_sink(w->heap, w->n_heap, 0);
         }
@@ -206,7 +205,7 @@ bool lrnn_merge(const struct lrnn_merges * m, struct lrnn_merge_work * w) {
         if (s[left].next >= 0) {
             s[s[left].next].prev = left;
         }
-        s[right].id   = LRNN_SYMBOL_NONE; // candidates with it on the left are void
+        s[right].id   = SYMBOL_NONE; // candidates with it on the left are void
         s[right].next = -1;
 
         if (candidate_add(m, w, s[left].prev)) {

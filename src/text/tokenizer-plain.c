@@ -6,37 +6,36 @@
 // Bytes
 //
 
-bool lrnn_bytes_init(struct lrnn_tokenizer * tok, char * err, size_t err_size) {
+bool bytes_init(struct tokenizer * tok, char * err, size_t err_size) {
     if (tok->n_tokens < 256) {
-        return lrnn_refuse(err, err_size,
+        return error_set(err, err_size,
                 "tokenizer.ggml.tokens has %d tokens; expected the 256 bytes first",
                 (int) tok->n_tokens);
     }
     for (int32_t id = 0; id < tok->n_tokens; ++id) {
-        const bool is_byte = tok->type[id] == LRNN_TOKEN_BYTE;
-        if (id < 256 ? !is_byte || (uint8_t) lrnn_symbol_bytes(tok, id).data[0] != id
-                     : is_byte || tok->type[id] == LRNN_TOKEN_NORMAL) {
-            char                   quote[LRNN_QUOTE_SIZE];
-            const struct lrnn_text s = lrnn_symbol_bytes(tok, id);
+        const bool is_byte = tok->type[id] == TOKEN_BYTE;
+        if (id < 256 ? !is_byte || (uint8_t) symbol_bytes(tok, id).data[0] != id
+                     : is_byte || tok->type[id] == TOKEN_NORMAL) {
+            char               quote[QUOTE_SIZE];
+            const struct slice s = symbol_bytes(tok, id);
             return id < 256
-                           ? lrnn_refuse(err, err_size,
+                           ? error_set(err, err_size,
                                      "tokenizer.ggml.tokens[%d] is %s of type %d; expected <0x%02X> of type %d",
-                                     (int) id, lrnn_text_quote(quote, sizeof(quote), s),
-                                     tok->type[id], (unsigned) id, LRNN_TOKEN_BYTE)
-                           : lrnn_refuse(err, err_size,
+                                     (int) id, slice_quote(quote, sizeof(quote), s), tok->type[id],
+                                     (unsigned) id, TOKEN_BYTE)
+                           : error_set(err, err_size,
                                      "tokenizer.ggml.tokens[%d] is %s of type %d; expected a special token behind the 256 bytes",
-                                     (int) id, lrnn_text_quote(quote, sizeof(quote), s),
-                                     tok->type[id]);
+                                     (int) id, slice_quote(quote, sizeof(quote), s), tok->type[id]);
         }
     }
     return true;
 }
 
-bool lrnn_bytes_encode(const struct lrnn_tokenizer * tok, const char * text, size_t len,
-        struct lrnn_tokenize_work * w) {
+bool bytes_encode(
+        const struct tokenizer * tok, const char * text, size_t len, struct tokenize_work * w) {
     (void) tok;
     for (size_t i = 0; i < len; ++i) {
-        if (!lrnn_ids_push(w->ids, (uint8_t) text[i])) {
+        if (!token_ids_push(w->ids, (uint8_t) text[i])) {
             return false;
         }
     }
@@ -51,29 +50,29 @@ static bool is_space(char c) {
     return c == ' ' || (c >= '\t' && c <= '\r');
 }
 
-bool lrnn_symbols_init(struct lrnn_tokenizer * tok, char * err, size_t err_size) {
+bool symbols_init(struct tokenizer * tok, char * err, size_t err_size) {
     for (int32_t id = 0; id < tok->n_tokens; ++id) {
-        char                   quote[LRNN_QUOTE_SIZE];
-        const struct lrnn_text s = lrnn_symbol_bytes(tok, id);
-        if (tok->type[id] == LRNN_TOKEN_UNUSED) {
+        char               quote[QUOTE_SIZE];
+        const struct slice s = symbol_bytes(tok, id);
+        if (tok->type[id] == TOKEN_UNUSED) {
             continue;
         }
         for (size_t i = 0; i < s.size; ++i) {
             if (is_space(s.data[i])) {
-                return lrnn_refuse(err, err_size,
+                return error_set(err, err_size,
                         "tokenizer.ggml.tokens[%d] is the symbol %s; expected no white space in it",
-                        (int) id, lrnn_text_quote(quote, sizeof(quote), s));
+                        (int) id, slice_quote(quote, sizeof(quote), s));
             }
         }
-        if (!lrnn_symbol_insert(tok, id, err, err_size)) {
+        if (!symbol_insert(tok, id, err, err_size)) {
             return false;
         }
     }
     return true;
 }
 
-bool lrnn_symbols_encode(const struct lrnn_tokenizer * tok, const char * text, size_t len,
-        bool parse_special, struct lrnn_tokenize_work * w, char * err, size_t err_size) {
+bool symbols_encode(const struct tokenizer * tok, const char * text, size_t len, bool parse_special,
+        struct tokenize_work * w, char * err, size_t err_size) {
     for (size_t i = 0; i < len;) {
         if (is_space(text[i])) {
             i++;
@@ -83,21 +82,20 @@ bool lrnn_symbols_encode(const struct lrnn_tokenizer * tok, const char * text, s
         while (i < len && !is_space(text[i])) {
             i++;
         }
-        int32_t id = lrnn_symbol_find(tok, text + start, i - start);
+        int32_t id = symbol_find(tok, text + start, i - start);
         if (id >= 0 && !parse_special &&
-                (tok->type[id] == LRNN_TOKEN_CONTROL || tok->type[id] == LRNN_TOKEN_UNKNOWN)) {
+                (tok->type[id] == TOKEN_CONTROL || tok->type[id] == TOKEN_UNKNOWN)) {
             id = -1;
         }
         if (id < 0 && tok->unknown_id < 0) {
-            char quote[LRNN_QUOTE_SIZE];
-            return lrnn_refuse(err, err_size,
+            char quote[QUOTE_SIZE];
+            return error_set(err, err_size,
                     "the text has the symbol %s at byte %zu, which is not in the vocabulary",
-                    lrnn_text_quote(
-                            quote, sizeof(quote), (struct lrnn_text) { text + start, i - start }),
+                    slice_quote(quote, sizeof(quote), (struct slice) { text + start, i - start }),
                     start);
         }
-        if (!lrnn_ids_push(w->ids, id >= 0 ? id : tok->unknown_id)) {
-            return lrnn_refuse(
+        if (!token_ids_push(w->ids, id >= 0 ? id : tok->unknown_id)) {
+            return error_set(
                     err, err_size, "out of memory for the tokens of a text of %zu bytes", len);
         }
     }

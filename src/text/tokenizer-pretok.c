@@ -6,19 +6,19 @@
 // expressions; here each alternative is a few lines of code, tried in the same order. L, N and S
 // are letters, numbers and white space, O is everything else.
 
-static enum lrnn_class class_at(
+static enum char_class class_at(
         const char * p, const char * end, const char ** next) { // OTHER at the end, where next is p
     if (p == end) {
         *next = p;
-        return LRNN_CLASS_OTHER;
+        return CHAR_CLASS_OTHER;
     }
     *next = p;
-    return lrnn_class_of(lrnn_utf8_next(next));
+    return char_class_of(utf8_next(next));
 }
 
 // Behind the run of characters of a class, at most max of them.
 static const char * skip_class(
-        const char * p, const char * end, enum lrnn_class class, size_t max) {
+        const char * p, const char * end, enum char_class class, size_t max) {
     const char * next;
     for (; max > 0 && p < end && class_at(p, end, &next) == class; --max) {
         p = next;
@@ -40,7 +40,7 @@ static const char * contraction(const char * p, const char * end, bool fold) {
         const char * e = endings[i];
         const char * q = p + 1;
         for (; *e != '\0' && q < end; ++e) {
-            uint32_t cp = lrnn_utf8_next(&q);
+            uint32_t cp = utf8_next(&q);
             if (fold) {
                 cp = cp - 'A' < 26 ? cp + ('a' - 'A') : cp == 0x17F ? 's' : cp;
             }
@@ -62,7 +62,7 @@ static const char * space_run(const char * p, const char * end) {
     const char * last = p;
     const char * q    = p;
     const char * next;
-    while (q < end && class_at(q, end, &next) == LRNN_CLASS_SPACE) {
+    while (q < end && class_at(q, end, &next) == CHAR_CLASS_SPACE) {
         last = q;
         q    = next;
     }
@@ -79,8 +79,8 @@ static const char * gpt2_next(const char * p, const char * end) {
     }
     const char * word = p + (*p == ' ' && p + 1 < end);
     const char * next;
-    enum lrnn_class class = class_at(word, end, &next);
-    return class == LRNN_CLASS_SPACE ? space_run(p, end) : skip_class(word, end, class, SIZE_MAX);
+    enum char_class class = class_at(word, end, &next);
+    return class == CHAR_CLASS_SPACE ? space_run(p, end) : skip_class(word, end, class, SIZE_MAX);
 }
 
 static const char * skip_newlines(const char * p, const char * end) {
@@ -100,27 +100,27 @@ static const char * llama3_next(const char * p, const char * end, size_t n_digit
     }
     const char * second; // where the second character starts
     const char * third;
-    enum lrnn_class class = class_at(p, end, &second);
+    enum char_class class = class_at(p, end, &second);
 
-    if (class == LRNN_CLASS_LETTER) {
-        return skip_class(p, end, LRNN_CLASS_LETTER, SIZE_MAX);
+    if (class == CHAR_CLASS_LETTER) {
+        return skip_class(p, end, CHAR_CLASS_LETTER, SIZE_MAX);
     }
-    if (class == LRNN_CLASS_NUMBER) {
-        return skip_class(p, end, LRNN_CLASS_NUMBER, n_digits);
+    if (class == CHAR_CLASS_NUMBER) {
+        return skip_class(p, end, CHAR_CLASS_NUMBER, n_digits);
     }
-    if (*p != '\r' && *p != '\n' && class_at(second, end, &third) == LRNN_CLASS_LETTER) {
-        return skip_class(second, end, LRNN_CLASS_LETTER, SIZE_MAX);
+    if (*p != '\r' && *p != '\n' && class_at(second, end, &third) == CHAR_CLASS_LETTER) {
+        return skip_class(second, end, CHAR_CLASS_LETTER, SIZE_MAX);
     }
-    if (class == LRNN_CLASS_OTHER) {
-        return skip_newlines(skip_class(p, end, LRNN_CLASS_OTHER, SIZE_MAX), end);
+    if (class == CHAR_CLASS_OTHER) {
+        return skip_newlines(skip_class(p, end, CHAR_CLASS_OTHER, SIZE_MAX), end);
     }
-    if (*p == ' ' && second < end && class_at(second, end, &third) == LRNN_CLASS_OTHER) {
-        return skip_newlines(skip_class(second, end, LRNN_CLASS_OTHER, SIZE_MAX), end);
+    if (*p == ' ' && second < end && class_at(second, end, &third) == CHAR_CLASS_OTHER) {
+        return skip_newlines(skip_class(second, end, CHAR_CLASS_OTHER, SIZE_MAX), end);
     }
     // \s*[\r\n]+ goes as far as the last line end of the white space
     const char * line_end = NULL;
     const char * next;
-    for (q = p; q < end && class_at(q, end, &next) == LRNN_CLASS_SPACE; q = next) {
+    for (q = p; q < end && class_at(q, end, &next) == CHAR_CLASS_SPACE; q = next) {
         if (*q == '\r' || *q == '\n') {
             line_end = next;
         }
@@ -128,25 +128,25 @@ static const char * llama3_next(const char * p, const char * end, size_t n_digit
     return line_end != NULL ? line_end : space_run(p, end);
 }
 
-const char * lrnn_pretok_next(enum lrnn_pretok pre, const char * p, const char * end) {
+const char * pretokenizer_next(enum pretokenizer pre, const char * p, const char * end) {
     switch (pre) {
-        case LRNN_PRETOK_LLAMA3: return llama3_next(p, end, 3);
-        case LRNN_PRETOK_QWEN2: return llama3_next(p, end, 1);
-        case LRNN_PRETOK_GPT2: break;
+        case PRETOKENIZER_LLAMA3: return llama3_next(p, end, 3);
+        case PRETOKENIZER_QWEN2: return llama3_next(p, end, 1);
+        case PRETOKENIZER_GPT2: break;
     }
     return gpt2_next(p, end);
 }
 
-bool lrnn_pretok_find(const char * name, enum lrnn_pretok * pre) {
+bool pretokenizer_find(const char * name, enum pretokenizer * pre) {
     static const struct {
-        const char *     name;
-        enum lrnn_pretok pre;
+        const char *      name;
+        enum pretokenizer pre;
     } table[] = {
-        { "gpt-2", LRNN_PRETOK_GPT2 },
-        { "gpt-neox", LRNN_PRETOK_GPT2 },
-        { "mpt", LRNN_PRETOK_GPT2 }, // as llama.cpp calls GPT-NeoX
-        { "llama-bpe", LRNN_PRETOK_LLAMA3 },
-        { "qwen2", LRNN_PRETOK_QWEN2 },
+        { "gpt-2", PRETOKENIZER_GPT2 },
+        { "gpt-neox", PRETOKENIZER_GPT2 },
+        { "mpt", PRETOKENIZER_GPT2 }, // as llama.cpp calls GPT-NeoX
+        { "llama-bpe", PRETOKENIZER_LLAMA3 },
+        { "qwen2", PRETOKENIZER_QWEN2 },
     };
     for (size_t i = 0; i < sizeof(table) / sizeof(table[0]); ++i) {
         if (strcmp(name, table[i].name) == 0) {

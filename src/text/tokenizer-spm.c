@@ -15,7 +15,7 @@
 #define SPACE_MARK_LEN 3
 
 // Appends text with spaces in place of U+2581.
-static bool append_spaced(const char * text, size_t len, struct lrnn_buffer * out) {
+static bool append_spaced(const char * text, size_t len, struct buffer * out) {
     const char * end = text + len;
     while (text < end) {
         const char * mark = text;
@@ -25,10 +25,9 @@ static bool append_spaced(const char * text, size_t len, struct lrnn_buffer * ou
                  (end - mark < SPACE_MARK_LEN || memcmp(mark, SPACE_MARK, SPACE_MARK_LEN) != 0) &&
                  ++mark < end);
         if (mark == NULL || mark == end) {
-            return lrnn_buffer_append(out, text, (size_t) (end - text));
+            return buffer_append(out, text, (size_t) (end - text));
         }
-        if (!lrnn_buffer_append(out, text, (size_t) (mark - text)) ||
-                !lrnn_buffer_append(out, " ", 1)) {
+        if (!buffer_append(out, text, (size_t) (mark - text)) || !buffer_append(out, " ", 1)) {
             return false;
         }
         text = mark + SPACE_MARK_LEN;
@@ -47,40 +46,40 @@ static int hex_digit(char c) {
                                   : -1;
 }
 
-bool lrnn_spm_token(struct lrnn_text text, int32_t id, enum lrnn_token_type type,
-        struct lrnn_buffer * out, char * err, size_t err_size) {
-    char quote[LRNN_QUOTE_SIZE];
+bool spm_token(struct slice text, int32_t id, enum token_type type, struct buffer * out, char * err,
+        size_t err_size) {
+    char quote[QUOTE_SIZE];
     bool ok;
-    if (type == LRNN_TOKEN_BYTE) {
+    if (type == TOKEN_BYTE) {
         const bool formed = text.size == 6 && memcmp(text.data, "<0x", 3) == 0 &&
                             text.data[5] == '>' && hex_digit(text.data[3]) >= 0 &&
                             hex_digit(text.data[4]) >= 0;
         if (!formed) {
-            return lrnn_refuse(err, err_size,
+            return error_set(err, err_size,
                     "tokenizer.ggml.tokens[%d] is the byte token %s; expected \"<0x00>\" to \"<0xFF>\"",
-                    (int) id, lrnn_text_quote(quote, sizeof(quote), text));
+                    (int) id, slice_quote(quote, sizeof(quote), text));
         }
         const char byte = (char) (hex_digit(text.data[3]) * 16 + hex_digit(text.data[4]));
-        ok              = lrnn_buffer_append(out, &byte, 1);
-    } else if (type == LRNN_TOKEN_NORMAL || type == LRNN_TOKEN_USER_DEFINED) {
-        if (lrnn_utf8_valid(text.data, text.size) != text.size) {
-            return lrnn_refuse(err, err_size, "tokenizer.ggml.tokens[%d] is %s, which is not UTF-8",
-                    (int) id, lrnn_text_quote(quote, sizeof(quote), text));
+        ok              = buffer_append(out, &byte, 1);
+    } else if (type == TOKEN_NORMAL || type == TOKEN_USER_DEFINED) {
+        if (utf8_valid(text.data, text.size) != text.size) {
+            return error_set(err, err_size, "tokenizer.ggml.tokens[%d] is %s, which is not UTF-8",
+                    (int) id, slice_quote(quote, sizeof(quote), text));
         }
         ok = append_spaced(text.data, text.size, out);
     } else {
-        ok = lrnn_buffer_append(out, text.data, text.size);
+        ok = buffer_append(out, text.data, text.size);
     }
-    return ok ? true : lrnn_refuse(err, err_size, "out of memory for the tokens");
+    return ok ? true : error_set(err, err_size, "out of memory for the tokens");
 }
 
-static bool is_text(const struct lrnn_tokenizer * tok, int32_t id) {
-    return tok->type[id] == LRNN_TOKEN_NORMAL || tok->type[id] == LRNN_TOKEN_USER_DEFINED;
+static bool is_text(const struct tokenizer * tok, int32_t id) {
+    return tok->type[id] == TOKEN_NORMAL || tok->type[id] == TOKEN_USER_DEFINED;
 }
 
 // Enters the characters that tokens are made of and that are no tokens: merging starts from them.
 // They are symbols behind the tokens.
-static bool add_characters(struct lrnn_tokenizer * tok, char * err, size_t err_size) {
+static bool add_characters(struct tokenizer * tok, char * err, size_t err_size) {
     size_t capacity = (size_t) tok->n_tokens + 1;
     for (int32_t id = 0; id < tok->n_tokens; ++id) {
         if (!is_text(tok, id)) {
@@ -90,28 +89,28 @@ static bool add_characters(struct lrnn_tokenizer * tok, char * err, size_t err_s
         for (uint32_t at = tok->offset[id]; at < end;) {
             const char * start = tok->bytes.data + at;
             const char * next  = start;
-            lrnn_utf8_next(&next);
+            utf8_next(&next);
             const size_t len = (size_t) (next - start);
             at += (uint32_t) len;
-            if (lrnn_symbol_find(tok, start, len) >= 0) {
+            if (symbol_find(tok, start, len) >= 0) {
                 continue;
             }
             if ((size_t) tok->n_symbols + 1 >= capacity) {
                 capacity *= 2;
                 uint32_t * p = realloc(tok->offset, (capacity + 1) * sizeof(*p));
                 if (p == NULL) {
-                    return lrnn_refuse(
+                    return error_set(
                             err, err_size, "out of memory for the characters of the tokens");
                 }
                 tok->offset = p;
             }
             char copy[4];
             memcpy(copy, start, len); // appending may move the bytes
-            if (!lrnn_buffer_append(&tok->bytes, copy, len)) {
-                return lrnn_refuse(err, err_size, "out of memory for the characters of the tokens");
+            if (!buffer_append(&tok->bytes, copy, len)) {
+                return error_set(err, err_size, "out of memory for the characters of the tokens");
             }
             tok->offset[++tok->n_symbols] = (uint32_t) tok->bytes.n;
-            if (!lrnn_symbol_insert(tok, tok->n_symbols - 1, err, err_size)) {
+            if (!symbol_insert(tok, tok->n_symbols - 1, err, err_size)) {
                 return false;
             }
         }
@@ -121,15 +120,15 @@ static bool add_characters(struct lrnn_tokenizer * tok, char * err, size_t err_s
 
 // No merge ever reaches over two characters that do not stand side by side in any token: text can
 // be cut there before it is merged.
-static bool add_joints(struct lrnn_tokenizer * tok, int32_t id) {
-    const struct lrnn_text text = lrnn_symbol_bytes(tok, id);
-    const char *           end  = text.data + text.size;
-    int32_t                left = LRNN_SYMBOL_NONE;
+static bool add_joints(struct tokenizer * tok, int32_t id) {
+    const struct slice text = symbol_bytes(tok, id);
+    const char *       end  = text.data + text.size;
+    int32_t            left = SYMBOL_NONE;
     for (const char * p = text.data; p < end;) {
         const char * start = p;
-        lrnn_utf8_next(&p);
-        const int32_t right = lrnn_symbol_find(tok, start, (size_t) (p - start));
-        if (left >= 0 && !lrnn_merges_put(&tok->joints, left, right, 0, 0)) {
+        utf8_next(&p);
+        const int32_t right = symbol_find(tok, start, (size_t) (p - start));
+        if (left >= 0 && !merges_put(&tok->joints, left, right, 0, 0)) {
             return false;
         }
         left = right;
@@ -158,38 +157,38 @@ static uint32_t rank_of(const float * sorted, size_t n, float score) {
 }
 
 // Every way to cut a token in two symbols is a merge.
-static bool add_merges(struct lrnn_tokenizer * tok, int32_t id, uint32_t rank) {
-    uint64_t hash[LRNN_TOKENIZER_MAX_TOKEN_LEN + 1];  // of the first i bytes
-    uint64_t power[LRNN_TOKENIZER_MAX_TOKEN_LEN + 1]; // B^i
+static bool add_merges(struct tokenizer * tok, int32_t id, uint32_t rank) {
+    uint64_t hash[TOKENIZER_MAX_TOKEN_LEN + 1];  // of the first i bytes
+    uint64_t power[TOKENIZER_MAX_TOKEN_LEN + 1]; // B^i
 
-    const struct lrnn_text text = lrnn_symbol_bytes(tok, id);
-    hash[0]                     = 0;
-    power[0]                    = 1;
+    const struct slice text = symbol_bytes(tok, id);
+    hash[0]                 = 0;
+    power[0]                = 1;
     for (size_t i = 0; i < text.size; ++i) {
-        hash[i + 1]  = hash[i] * LRNN_HASH_BASE + (uint8_t) text.data[i] + 1;
-        power[i + 1] = power[i] * LRNN_HASH_BASE;
+        hash[i + 1]  = hash[i] * SYMBOL_HASH_BASE + (uint8_t) text.data[i] + 1;
+        power[i + 1] = power[i] * SYMBOL_HASH_BASE;
     }
     for (size_t cut = 1; cut < text.size; ++cut) {
         if (((uint8_t) text.data[cut] & 0xC0) == 0x80) {
             continue;
         }
-        const int32_t left = lrnn_symbol_find_hashed(tok, text.data, cut, hash[cut]);
+        const int32_t left = symbol_find_hashed(tok, text.data, cut, hash[cut]);
         if (left < 0) {
             continue;
         }
         const uint64_t tail  = hash[text.size] - hash[cut] * power[text.size - cut];
-        const int32_t  right = lrnn_symbol_find_hashed(tok, text.data + cut, text.size - cut, tail);
-        if (right >= 0 && !lrnn_merges_put(&tok->merges, left, right, rank, id)) {
+        const int32_t  right = symbol_find_hashed(tok, text.data + cut, text.size - cut, tail);
+        if (right >= 0 && !merges_put(&tok->merges, left, right, rank, id)) {
             return false;
         }
     }
     return true;
 }
 
-bool lrnn_spm_init(struct lrnn_tokenizer * tok, const struct lrnn_tokenizer_def * def, char * err,
-        size_t err_size) {
+bool spm_init(
+        struct tokenizer * tok, const struct tokenizer_def * def, char * err, size_t err_size) {
     if (def->scores == NULL || def->n_scores != def->n_tokens) {
-        return lrnn_refuse(err, err_size,
+        return error_set(err, err_size,
                 "tokenizer.ggml.scores has %zu numbers; expected one for each of the %zu tokens",
                 def->scores != NULL ? def->n_scores : 0, def->n_tokens);
     }
@@ -198,24 +197,23 @@ bool lrnn_spm_init(struct lrnn_tokenizer * tok, const struct lrnn_tokenizer_def 
     }
     for (int32_t id = 0; id < tok->n_tokens; ++id) {
         if (isnan(def->scores[id])) {
-            return lrnn_refuse(
-                    err, err_size, "tokenizer.ggml.scores[%d] is not a number", (int) id);
+            return error_set(err, err_size, "tokenizer.ggml.scores[%d] is not a number", (int) id);
         }
-        if (tok->type[id] == LRNN_TOKEN_BYTE) {
-            const uint8_t byte = (uint8_t) lrnn_symbol_bytes(tok, id).data[0];
+        if (tok->type[id] == TOKEN_BYTE) {
+            const uint8_t byte = (uint8_t) symbol_bytes(tok, id).data[0];
             if (tok->byte_id[byte] >= 0) {
-                return lrnn_refuse(err, err_size,
+                return error_set(err, err_size,
                         "tokenizer.ggml.tokens[%d] and [%d] are both <0x%02X>",
                         (int) tok->byte_id[byte], (int) id, byte);
             }
             tok->byte_id[byte] = id;
-        } else if (is_text(tok, id) && !lrnn_symbol_insert(tok, id, err, err_size)) {
+        } else if (is_text(tok, id) && !symbol_insert(tok, id, err, err_size)) {
             return false;
         }
     }
     for (unsigned byte = 0; byte < 256; ++byte) {
         if (tok->byte_id[byte] < 0) {
-            return lrnn_refuse(err, err_size,
+            return error_set(err, err_size,
                     "tokenizer.ggml.tokens has no byte token <0x%02X>; expected all 256 for byte fallback",
                     byte);
         }
@@ -238,7 +236,7 @@ bool lrnn_spm_init(struct lrnn_tokenizer * tok, const struct lrnn_tokenizer_def 
     }
     free(sorted);
     return ok ? true
-              : lrnn_refuse(err, err_size, "out of memory for the merges of %d tokens",
+              : error_set(err, err_size, "out of memory for the merges of %d tokens",
                         (int) tok->n_tokens);
 }
 
@@ -247,27 +245,26 @@ bool lrnn_spm_init(struct lrnn_tokenizer * tok, const struct lrnn_tokenizer_def 
 //
 
 static bool push_bytes(
-        const struct lrnn_tokenizer * tok, const char * data, size_t len, struct lrnn_ids * ids) {
+        const struct tokenizer * tok, const char * data, size_t len, struct token_ids * ids) {
     if (len == 1 && *data == ' ') {
         data = SPACE_MARK;
         len  = SPACE_MARK_LEN;
     }
     bool ok = true;
     for (size_t i = 0; ok && i < len; ++i) {
-        ok = lrnn_ids_push(ids, tok->byte_id[(uint8_t) data[i]]);
+        ok = token_ids_push(ids, tok->byte_id[(uint8_t) data[i]]);
     }
     return ok;
 }
 
 // Merges the symbols that were collected, up to byte `end` of the text, and puts out their ids.
-static bool encode_run(
-        const struct lrnn_tokenizer * tok, size_t end, struct lrnn_tokenize_work * w) {
-    bool ok = lrnn_merge(&tok->merges, &w->merge);
+static bool encode_run(const struct tokenizer * tok, size_t end, struct tokenize_work * w) {
+    bool ok = merge_symbols(&tok->merges, &w->merge);
     for (int32_t i = w->merge.n_symbols > 0 ? 0 : -1; ok && i >= 0; i = w->merge.symbols[i].next) {
-        const struct lrnn_symbol * s  = &w->merge.symbols[i];
-        const int32_t              id = s->id >= 0 ? s->id & ~LRNN_SYMBOL_FROZEN : s->id;
+        const struct symbol * s  = &w->merge.symbols[i];
+        const int32_t         id = s->id >= 0 ? s->id & ~SYMBOL_FROZEN : s->id;
         if (id >= 0 && id < tok->n_tokens) {
-            ok = lrnn_ids_push(w->ids, id);
+            ok = token_ids_push(w->ids, id);
         } else {
             const size_t behind = s->next >= 0 ? w->merge.symbols[s->next].start : end;
             ok = push_bytes(tok, w->text.data + s->start, behind - s->start, w->ids);
@@ -277,36 +274,36 @@ static bool encode_run(
     return ok;
 }
 
-bool lrnn_spm_encode(const struct lrnn_tokenizer * tok, const char * text, size_t len,
-        struct lrnn_tokenize_work * w) {
+bool spm_encode(
+        const struct tokenizer * tok, const char * text, size_t len, struct tokenize_work * w) {
     w->text.n          = 0;
     w->merge.n_symbols = 0;
 
     if (len == 0) {
         return true;
     }
-    if ((tok->add_space_prefix && !lrnn_buffer_append(&w->text, " ", 1)) ||
+    if ((tok->add_space_prefix && !buffer_append(&w->text, " ", 1)) ||
             !append_spaced(text, len, &w->text)) {
         return false;
     }
 
     const char * start = w->text.data;
     const char * end   = start + w->text.n;
-    int32_t      left  = LRNN_SYMBOL_NONE;
+    int32_t      left  = SYMBOL_NONE;
     for (const char * p = start; p < end;) {
         const char * next = p;
         int32_t      id;
-        const size_t n_user = lrnn_trie_longest(&tok->user, p, end, &id);
+        const size_t n_user = trie_longest(&tok->user, p, end, &id);
         if (n_user > 0) {
             next = p + n_user;
-            id |= LRNN_SYMBOL_FROZEN;
+            id |= SYMBOL_FROZEN;
         } else {
-            lrnn_utf8_next(&next);
-            id = lrnn_symbol_find(tok, p, (size_t) (next - p));
+            utf8_next(&next);
+            id = symbol_find(tok, p, (size_t) (next - p));
         }
         const size_t at = (size_t) (p - start);
-        if ((!lrnn_merges_has(&tok->joints, left, id) && !encode_run(tok, at, w)) ||
-                !lrnn_merge_work_push(&w->merge, id, (uint32_t) at)) {
+        if ((!merges_has(&tok->joints, left, id) && !encode_run(tok, at, w)) ||
+                !merge_work_push(&w->merge, id, (uint32_t) at)) {
             return false;
         }
         left = id;

@@ -4,15 +4,15 @@
 #include <string.h>
 
 static int entry_compare(const void * a, const void * b) {
-    const struct lrnn_trie_entry * x = a;
-    const struct lrnn_trie_entry * y = b;
+    const struct trie_entry * x = a;
+    const struct trie_entry * y = b;
 
     const int c = memcmp(x->data, y->data, x->len < y->len ? x->len : y->len);
     return c != 0 ? c : x->len != y->len ? (x->len < y->len ? -1 : 1) : (x->id < y->id ? -1 : 1);
 }
 
 // How many bytes two neighbours have in common.
-static uint32_t entry_common(const struct lrnn_trie_entry * a, const struct lrnn_trie_entry * b) {
+static uint32_t entry_common(const struct trie_entry * a, const struct trie_entry * b) {
     uint32_t n = 0;
     while (n < a->len && n < b->len && a->data[n] == b->data[n]) {
         n++;
@@ -20,9 +20,8 @@ static uint32_t entry_common(const struct lrnn_trie_entry * a, const struct lrnn
     return n;
 }
 
-bool lrnn_trie_build(
-        struct lrnn_trie * trie, struct lrnn_trie_entry * entries, size_t n, int32_t duplicate[2]) {
-    *trie        = (struct lrnn_trie) { 0 };
+bool trie_build(struct trie * trie, struct trie_entry * entries, size_t n, int32_t duplicate[2]) {
+    *trie        = (struct trie) { 0 };
     duplicate[0] = duplicate[1] = -1;
     if (n == 0) {
         return true;
@@ -82,7 +81,7 @@ bool lrnn_trie_build(
         trie->first[made] = made - 1;
         trie->n_nodes     = made;
     } else {
-        lrnn_trie_free(trie);
+        trie_free(trie);
     }
     free(begin);
     free(end);
@@ -90,15 +89,14 @@ bool lrnn_trie_build(
     return ok;
 }
 
-void lrnn_trie_free(struct lrnn_trie * trie) {
+void trie_free(struct trie * trie) {
     free(trie->first);
     free(trie->id);
     free(trie->byte);
-    *trie = (struct lrnn_trie) { 0 };
+    *trie = (struct trie) { 0 };
 }
 
-size_t lrnn_trie_longest(
-        const struct lrnn_trie * trie, const char * p, const char * end, int32_t * id) {
+size_t trie_longest(const struct trie * trie, const char * p, const char * end, int32_t * id) {
     uint32_t node  = (uint32_t) trie->root[(uint8_t) *p];
     size_t   len   = 0;
     size_t   depth = 1;

@@ -14,11 +14,11 @@ static int hex_digit(char c) {
 
 // The file has the inside of a Python bytes literal: \t \n \r \xNN, and any other character behind
 // a backslash stands for itself.
-bool lrnn_world_token(struct lrnn_text text, int32_t id, enum lrnn_token_type type,
-        struct lrnn_buffer * out, char * err, size_t err_size) {
-    if (type != LRNN_TOKEN_NORMAL) {
-        return lrnn_buffer_append(out, text.data, text.size) ||
-               lrnn_refuse(err, err_size, "out of memory for the tokens");
+bool world_token(struct slice text, int32_t id, enum token_type type, struct buffer * out,
+        char * err, size_t err_size) {
+    if (type != TOKEN_NORMAL) {
+        return buffer_append(out, text.data, text.size) ||
+               error_set(err, err_size, "out of memory for the tokens");
     }
     for (size_t i = 0; i < text.size; ++i) {
         char c = text.data[i];
@@ -28,10 +28,10 @@ bool lrnn_world_token(struct lrnn_text text, int32_t id, enum lrnn_token_type ty
             const bool is_hex = c == 'x' && left > 2 && hex_digit(text.data[i + 1]) >= 0 &&
                                 hex_digit(text.data[i + 2]) >= 0;
             if (left == 0 || (c == 'x' && !is_hex)) {
-                char quote[LRNN_QUOTE_SIZE];
-                return lrnn_refuse(err, err_size,
+                char quote[QUOTE_SIZE];
+                return error_set(err, err_size,
                         "tokenizer.ggml.tokens[%d] is %s, with an escape that is not complete",
-                        (int) id, lrnn_text_quote(quote, sizeof(quote), text));
+                        (int) id, slice_quote(quote, sizeof(quote), text));
             }
             if (is_hex) {
                 c = (char) (hex_digit(text.data[i + 1]) * 16 + hex_digit(text.data[i + 2]));
@@ -40,52 +40,52 @@ bool lrnn_world_token(struct lrnn_text text, int32_t id, enum lrnn_token_type ty
                 c = c == 't' ? '\t' : c == 'n' ? '\n' : c == 'r' ? '\r' : c;
             }
         }
-        if (!lrnn_buffer_append(out, &c, 1)) {
-            return lrnn_refuse(err, err_size, "out of memory for the tokens");
+        if (!buffer_append(out, &c, 1)) {
+            return error_set(err, err_size, "out of memory for the tokens");
         }
     }
     return true;
 }
 
-bool lrnn_world_init(struct lrnn_tokenizer * tok, char * err, size_t err_size) {
-    struct lrnn_trie_entry * entries = malloc((size_t) tok->n_tokens * sizeof(*entries));
+bool world_init(struct tokenizer * tok, char * err, size_t err_size) {
+    struct trie_entry * entries = malloc((size_t) tok->n_tokens * sizeof(*entries));
     if (entries == NULL) {
-        return lrnn_refuse(err, err_size, "out of memory for %d tokens", (int) tok->n_tokens);
+        return error_set(err, err_size, "out of memory for %d tokens", (int) tok->n_tokens);
     }
     size_t n = 0;
     for (int32_t id = 0; id < tok->n_tokens; ++id) {
-        if (tok->type[id] == LRNN_TOKEN_NORMAL) {
-            const struct lrnn_text s = lrnn_symbol_bytes(tok, id);
-            entries[n++]             = (struct lrnn_trie_entry) { s.data, (uint32_t) s.size, id };
+        if (tok->type[id] == TOKEN_NORMAL) {
+            const struct slice s = symbol_bytes(tok, id);
+            entries[n++]         = (struct trie_entry) { s.data, (uint32_t) s.size, id };
         }
     }
     int32_t    duplicate[2];
-    const bool ok = lrnn_trie_build(&tok->words, entries, n, duplicate);
+    const bool ok = trie_build(&tok->words, entries, n, duplicate);
     free(entries);
     if (!ok) {
         return duplicate[0] >= 0
-                       ? lrnn_refuse(err, err_size,
+                       ? error_set(err, err_size,
                                  "tokenizer.ggml.tokens[%d] and [%d] are the same bytes",
                                  (int) duplicate[0], (int) duplicate[1])
-                       : lrnn_refuse(err, err_size, "out of memory for a trie of %zu tokens", n);
+                       : error_set(err, err_size, "out of memory for a trie of %zu tokens", n);
     }
     for (unsigned byte = 0; byte < 256; ++byte) {
         const int32_t node = tok->words.root[byte];
         if (node == 0 || tok->words.id[node] < 0) {
-            return lrnn_refuse(
+            return error_set(
                     err, err_size, "tokenizer.ggml.tokens has no token for the byte 0x%02X", byte);
         }
     }
     return true;
 }
 
-bool lrnn_world_encode(const struct lrnn_tokenizer * tok, const char * text, size_t len,
-        struct lrnn_tokenize_work * w) {
+bool world_encode(
+        const struct tokenizer * tok, const char * text, size_t len, struct tokenize_work * w) {
     const char * end = text + len;
     while (text < end) {
         int32_t id = 0;
-        text += lrnn_trie_longest(&tok->words, text, end, &id);
-        if (!lrnn_ids_push(w->ids, id)) {
+        text += trie_longest(&tok->words, text, end, &id);
+        if (!token_ids_push(w->ids, id)) {
             return false;
         }
     }

@@ -55,8 +55,8 @@ static int64_t read_all(const struct dataset_params * params, FILE * out, char h
     int64_t             n = 0, bytes = 0;
     while ((status = dataset_next(ds, &doc, err, sizeof(err))) == DATASET_DOCUMENT) {
         require(doc.index == n++, "documents are not counted", doc.file);
-        require(lrnn_utf8_valid(doc.text, doc.size) == doc.size &&
-                        lrnn_utf8_valid(doc.source, strlen(doc.source)) == strlen(doc.source),
+        require(utf8_valid(doc.text, doc.size) == doc.size &&
+                        utf8_valid(doc.source, strlen(doc.source)) == strlen(doc.source),
                 "not UTF-8", doc.file);
         bytes += (int64_t) doc.size;
         if (out != NULL) {

@@ -11,8 +11,8 @@
 int LLVMFuzzerTestOneInput(const uint8_t * data, size_t size);
 
 int LLVMFuzzerTestOneInput(const uint8_t * data, size_t size) {
-    char                     err[512] = "";
-    struct lrnn_model_file * f = lrnn_model_file_from_memory("fuzz", data, size, err, sizeof(err));
+    char                err[512] = "";
+    struct model_file * f        = model_file_from_memory("fuzz", data, size, err, sizeof(err));
     if (f == NULL) {
         if (strncmp(err, "fuzz: ", 6) != 0 || strchr(err, '\n') != NULL) {
             fprintf(stderr, "refused without a reason: %s\n", err);
@@ -24,6 +24,6 @@ int LLVMFuzzerTestOneInput(const uint8_t * data, size_t size) {
         fprintf(stderr, "accepted, but %s\n", err);
         abort();
     }
-    lrnn_model_file_free(f);
+    model_file_free(f);
     return 0;
 }

@@ -1,5 +1,6 @@
-#include "eval/token-bytes.h"
+// How many bytes of its text each token covers.
 
+#include "lrnn.h"
 #include "run/model.h"
 #include "text/tokenizer-impl.h"
 
@@ -8,10 +9,6 @@
 #include <string.h>
 
 static const char SPACE_MARK[3] = { '\xE2', '\x96', '\x81' }; // U+2581
-
-const struct lrnn_tokenizer * token_bytes_tokenizer(const struct lrnn_model * model) {
-    return model->tokenizer;
-}
 
 // The document and how far tokens have covered it.
 struct cover {
@@ -29,7 +26,7 @@ static bool starts_with(const struct cover * c, const char * bytes, size_t n) {
 // token has a space, and where the vocabulary has no token for it, the three bytes of U+2581 do.
 //
 
-static size_t cover_spm(struct cover * c, struct lrnn_text token, bool is_byte, int * in_mark) {
+static size_t cover_spm(struct cover * c, struct slice token, bool is_byte, int * in_mark) {
     const size_t before = c->at;
     for (size_t i = 0; i < token.size; ++i) {
         const char b = token.data[i];
@@ -60,7 +57,7 @@ struct stretch {
     bool   same;          // nothing changed
 };
 
-static bool next_stretch(const struct cover * c, struct stretch * s, struct lrnn_buffer * work) {
+static bool next_stretch(const struct cover * c, struct stretch * s, struct buffer * work) {
     const size_t start = s->start + s->raw;
     size_t       end   = start;
     while (end < c->size && ((unsigned char) c->text[end] & 0x80) == 0) {
@@ -72,9 +69,9 @@ static bool next_stretch(const struct cover * c, struct stretch * s, struct lrnn
     const size_t raw    = end - start;
     size_t       normal = raw;
     bool         same   = true;
-    if (!lrnn_nfc_quick(c->text + start, raw)) {
+    if (!nfc_quick_check(c->text + start, raw)) {
         work->n = 0;
-        if (!lrnn_nfc(c->text + start, raw, work)) {
+        if (!nfc_normalize(c->text + start, raw, work)) {
             return false;
         }
         normal = work->n;
@@ -87,8 +84,8 @@ static bool next_stretch(const struct cover * c, struct stretch * s, struct lrnn
 }
 
 // Byte `at` of the normalised text as a byte of the text. Calls come in ascending order.
-static bool raw_offset(const struct cover * c, struct stretch * s, struct lrnn_buffer * work,
-        size_t at, size_t * raw) {
+static bool raw_offset(
+        const struct cover * c, struct stretch * s, struct buffer * work, size_t at, size_t * raw) {
     while (at >= s->begin + s->normal && s->start + s->raw < c->size) {
         if (!next_stretch(c, s, work)) {
             return false;
@@ -117,27 +114,30 @@ static size_t cover_symbol(struct cover * c, bool last) {
     return c->at - before;
 }
 
-bool token_bytes(const struct lrnn_tokenizer * tok, const char * text, size_t size,
-        const int32_t * tokens, int64_t n_tokens, uint16_t * bytes, char * err, size_t err_size) {
-    const bool         normalised = tok->nfc && !lrnn_nfc_quick(text, size);
-    struct cover       c          = { .text = text, .size = size };
-    struct stretch     s          = { .same = true };
-    struct lrnn_buffer work       = { 0 };
-    size_t             normal     = 0; // bytes of the tokens so far
-    int                in_mark    = 0;
-    bool               ok         = true;
+bool lrnn_token_spans(const struct lrnn_model * model, const char * text, size_t size,
+        const int32_t * tokens, int64_t n_tokens, size_t * n_bytes, char * err, size_t err_size) {
+    const struct tokenizer * tok = model->tokenizer;
+    if (tok == NULL) {
+        return error_set(err, err_size, "the model has no tokenizer; it works on token ids only");
+    }
+    const bool     normalised = tok->nfc && !nfc_quick_check(text, size);
+    struct cover   c          = { .text = text, .size = size };
+    struct stretch s          = { .same = true };
+    struct buffer  work       = { 0 };
+    size_t         normal     = 0; // bytes of the tokens so far
+    int            in_mark    = 0;
+    bool           ok         = true;
 
     for (int64_t i = 0; i < n_tokens && ok; ++i) {
-        struct lrnn_text token = lrnn_token_bytes(tok, tokens[i]);
-        size_t           n     = token.size;
-        if (tok->kind == LRNN_TOKENIZER_SPM) {
+        struct slice token = tokenizer_token_bytes(tok, tokens[i]);
+        size_t       n     = token.size;
+        if (tok->kind == TOKENIZER_SPM) {
             if (i == 0 && tok->add_space_prefix && token.size > 0 && token.data[0] == ' ') {
                 token.data++;
                 token.size--;
             }
-            n = cover_spm(
-                    &c, token, lrnn_token_type_of(tok, tokens[i]) == LRNN_TOKEN_BYTE, &in_mark);
-        } else if (tok->kind == LRNN_TOKENIZER_SYMBOLS) {
+            n = cover_spm(&c, token, tokenizer_token_type(tok, tokens[i]) == TOKEN_BYTE, &in_mark);
+        } else if (tok->kind == TOKENIZER_SYMBOLS) {
             n = cover_symbol(&c, i == n_tokens - 1);
         } else if (normalised) {
             const size_t before = c.at;
@@ -147,15 +147,9 @@ bool token_bytes(const struct lrnn_tokenizer * tok, const char * text, size_t si
         } else if (starts_with(&c, token.data, token.size)) {
             c.at += token.size;
         }
-        if (n > UINT16_MAX) {
-            snprintf(err, err_size, "token %" PRId64 " stands for %zu bytes; expected at most %d",
-                    i, n, UINT16_MAX);
-            lrnn_buffer_free(&work);
-            return false;
-        }
-        bytes[i] = (uint16_t) n;
+        n_bytes[i] = n;
     }
-    lrnn_buffer_free(&work);
+    buffer_free(&work);
     if (!ok) {
         snprintf(err, err_size, "out of memory for normalising a text of %zu bytes", size);
     } else if (n_tokens > 0 && c.at != size) {

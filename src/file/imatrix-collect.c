@@ -1,0 +1,63 @@
+// Collects an importance matrix while a session runs.
+
+#include "base/error.h"
+#include "file/imatrix.h"
+#include "lrnn.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct lrnn_imatrix {
+    const struct lrnn_model * model;
+    struct imatrix            imatrix;
+    char                      err[512]; // why collecting failed; "": it did not
+};
+
+struct lrnn_imatrix * lrnn_imatrix_new(const struct lrnn_model * model) {
+    struct lrnn_imatrix * im = calloc(1, sizeof(*im));
+    if (im != NULL) {
+        im->model = model;
+    }
+    return im;
+}
+
+void lrnn_imatrix_free(struct lrnn_imatrix * im) {
+    if (im != NULL) {
+        imatrix_free(&im->imatrix);
+        free(im);
+    }
+}
+
+// A weight of three dimensions [columns, rows, matrices] is several matrices with their own inputs.
+static int64_t count_matrices(const struct lrnn_model * model, const char * weight) {
+    struct lrnn_tensor_info t;
+    for (int64_t i = 0; lrnn_model_get_tensor(model, i, &t); ++i) {
+        if (strcmp(t.name, weight) == 0) {
+            return t.ne[2] * t.ne[3];
+        }
+    }
+    return 1;
+}
+
+bool lrnn_imatrix_collect(const struct lrnn_trace_event * event, void * imatrix) {
+    struct lrnn_imatrix *            im = imatrix;
+    const struct lrnn_trace_tensor * x  = lrnn_trace_find(event, "x");
+    const struct imatrix_entry *     e  = imatrix_find(&im->imatrix, event->weight);
+    const int64_t n_matrices = e != NULL ? e->n_matrices : count_matrices(im->model, event->weight);
+
+    return imatrix_add(&im->imatrix, event->weight, x->ne[0], n_matrices, event->slice, x->data,
+            x->ne[1] * x->ne[2] * x->ne[3], im->err, sizeof(im->err));
+}
+
+bool lrnn_imatrix_save(const struct lrnn_imatrix * im, const char * path, const char * dataset,
+        int64_t n_windows, int64_t window_size, char * err, size_t err_size) {
+    if (im->err[0] != '\0') {
+        return error_set(err, err_size, "%s", im->err);
+    }
+    struct imatrix m = im->imatrix;
+    m.n_chunks       = n_windows;
+    m.chunk_size     = window_size;
+    snprintf(m.dataset, sizeof(m.dataset), "%s", dataset);
+    return imatrix_write(&m, path, err, err_size);
+}

@@ -1,0 +1,193 @@
+// The public functions that quantize a model file, on top of quantize.c.
+
+#include "base/error.h"
+#include "base/read-file.h"
+#include "base/sha256.h"
+#include "file/quantize.h"
+#include "lrnn.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+struct lrnn_quantizer {
+    struct model_file *    file;
+    struct quantize_params params;
+    struct quantize_plan   plan;
+    struct imatrix         imatrix;
+    char *                 imatrix_path;
+    char                   imatrix_sha256[65];
+    char *                 overrides_text; // all exceptions, for the metadata of the new file
+};
+
+void lrnn_quantizer_free(struct lrnn_quantizer * q) {
+    if (q == NULL) {
+        return;
+    }
+    quantize_plan_free(&q->plan);
+    quantize_overrides_free(q->params.overrides);
+    imatrix_free(&q->imatrix);
+    model_file_free(q->file);
+    free(q->imatrix_path);
+    free(q->overrides_text);
+    free(q);
+}
+
+static const char * base_name(const char * path) {
+    const char * slash = strrchr(path, '/');
+    return slash != NULL ? slash + 1 : path;
+}
+
+static bool hash_file(const char * path, char hex[65], char * err, size_t err_size) {
+    char *        data;
+    size_t        size;
+    struct sha256 sha;
+    if (!read_file(path, &data, &size, err, err_size)) {
+        return false;
+    }
+    sha256_begin(&sha);
+    sha256_add(&sha, data, size);
+    sha256_hex(&sha, hex);
+    free(data);
+    return true;
+}
+
+static enum lrnn_quantize_status add_imatrix(
+        struct lrnn_quantizer * q, const char * path, char * err, size_t err_size) {
+    if (!imatrix_read(&q->imatrix, path, err, err_size) ||
+            !hash_file(path, q->imatrix_sha256, err, err_size)) {
+        return LRNN_QUANTIZE_BAD_IMATRIX;
+    }
+    q->imatrix_path = strdup(path);
+    if (q->imatrix_path == NULL) {
+        error_set(err, err_size, "out of memory");
+        return LRNN_QUANTIZE_SYSTEM;
+    }
+    q->params.imatrix        = &q->imatrix;
+    q->params.imatrix_file   = base_name(q->imatrix_path);
+    q->params.imatrix_sha256 = q->imatrix_sha256;
+    return LRNN_QUANTIZE_OK;
+}
+
+// "REGEX=TYPE REGEX=TYPE ...", made with malloc; NULL: out of memory
+static char * join(const char * const * texts, int32_t n) {
+    size_t size = 1;
+    for (int32_t i = 0; i < n; ++i) {
+        size += strlen(texts[i]) + 1;
+    }
+    char * joined = calloc(size, 1);
+    for (int32_t i = 0; i < n && joined != NULL; ++i) {
+        strcat(joined, i > 0 ? " " : "");
+        strcat(joined, texts[i]);
+    }
+    return joined;
+}
+
+static enum lrnn_quantize_status add_overrides(struct lrnn_quantizer * q,
+        const char * const * texts, int32_t n, char * err, size_t err_size) {
+    q->params.overrides = quantize_overrides_new();
+    q->overrides_text   = n > 0 ? join(texts, n) : NULL;
+    if (q->params.overrides == NULL || (n > 0 && q->overrides_text == NULL)) {
+        error_set(err, err_size, "out of memory");
+        return LRNN_QUANTIZE_SYSTEM;
+    }
+    q->params.overrides_text = q->overrides_text;
+    for (int32_t i = 0; i < n; ++i) {
+        char why[512];
+        if (!quantize_overrides_add(q->params.overrides, texts[i], why, sizeof(why))) {
+            error_set(err, err_size, "tensor type: %s", why);
+            return LRNN_QUANTIZE_BAD_PARAMS;
+        }
+    }
+    return LRNN_QUANTIZE_OK;
+}
+
+static enum lrnn_quantize_status prepare(struct lrnn_quantizer * q, const char * path,
+        const struct lrnn_quantize_params * params, char * err, size_t err_size) {
+    q->params.allow_requantize = params->allow_requantize;
+    q->params.n_threads        = params->n_threads;
+    if (params->type == NULL || !quantize_type_find(params->type, &q->params.type)) {
+        char words[128];
+        error_set(err, err_size, "the quantization type is '%s'; expected %s",
+                params->type != NULL ? params->type : "",
+                quantize_type_words(words, sizeof(words)));
+        return LRNN_QUANTIZE_BAD_PARAMS;
+    }
+    enum lrnn_quantize_status status = params->imatrix != NULL
+                                               ? add_imatrix(q, params->imatrix, err, err_size)
+                                               : LRNN_QUANTIZE_OK;
+    if (status == LRNN_QUANTIZE_OK) {
+        status = add_overrides(q, params->tensor_types, params->n_tensor_types, err, err_size);
+    }
+    if (status != LRNN_QUANTIZE_OK) {
+        return status;
+    }
+    // A file that cannot be loaded is not worth quantizing.
+    struct lrnn_model * model = lrnn_model_load(path, NULL, err, err_size);
+    if (model == NULL) {
+        return LRNN_QUANTIZE_BAD_MODEL;
+    }
+    lrnn_model_free(model);
+    q->file = model_file_open(path, err, err_size);
+    return q->file == NULL ? LRNN_QUANTIZE_BAD_MODEL
+                           : quantize_plan_make(&q->plan, q->file, &q->params, err, err_size);
+}
+
+struct lrnn_quantizer * lrnn_quantizer_new(const char * path,
+        const struct lrnn_quantize_params * params, enum lrnn_quantize_status * status, char * err,
+        size_t err_size) {
+    static const struct lrnn_quantize_params none = { 0 };
+    struct lrnn_quantizer *                  q    = calloc(1, sizeof(*q));
+    if (q == NULL) {
+        error_set(err, err_size, "out of memory");
+        *status = LRNN_QUANTIZE_SYSTEM;
+        return NULL;
+    }
+    *status = prepare(q, path, params != NULL ? params : &none, err, err_size);
+    if (*status != LRNN_QUANTIZE_OK) {
+        lrnn_quantizer_free(q);
+        return NULL;
+    }
+    return q;
+}
+
+static struct lrnn_quantize_tensor describe(const struct quantize_tensor * t) {
+    return (struct lrnn_quantize_tensor) {
+        .name         = t->source->name,
+        .ne           = { t->source->ne[0], t->source->ne[1], t->source->ne[2], t->source->ne[3] },
+        .n_dims       = t->source->n_dims,
+        .from         = quantize_type_word(t->source->type),
+        .to           = quantize_type_word(t->choice.to),
+        .wanted       = quantize_type_word(t->choice.wanted),
+        .bytes_from   = (int64_t) t->source->size,
+        .bytes_to     = (int64_t) t->bytes,
+        .error        = t->error,
+        .is_recurrent = t->choice.recurrent,
+        .has_importance = t->importance != NULL,
+    };
+}
+
+bool lrnn_quantizer_get_tensor(
+        const struct lrnn_quantizer * q, int64_t i, struct lrnn_quantize_tensor * tensor) {
+    if (i < 0 || (uint64_t) i >= q->plan.n_tensors) {
+        return false;
+    }
+    *tensor = describe(&q->plan.tensors[i]);
+    return true;
+}
+
+struct callback {
+    lrnn_quantize_done done;
+    void *             user;
+};
+
+static bool on_tensor(const struct quantize_tensor * t, size_t i, void * user) {
+    const struct callback *           c      = user;
+    const struct lrnn_quantize_tensor tensor = describe(t);
+    return c->done == NULL || c->done(&tensor, (int64_t) i, c->user);
+}
+
+enum lrnn_quantize_status lrnn_quantizer_run(struct lrnn_quantizer * q, const char * path,
+        lrnn_quantize_done done, void * user, char * err, size_t err_size) {
+    struct callback callback = { done, user };
+    return quantize_run(&q->plan, q->file, &q->params, path, on_tensor, &callback, err, err_size);
+}

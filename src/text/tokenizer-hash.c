@@ -1,0 +1,65 @@
+// The identity of a tokenizer: a hash of everything that determines its tokens.
+
+#include "base/sha256.h"
+#include "file/model-file.h"
+#include "lrnn.h"
+#include "run/model.h"
+
+#include <string.h>
+
+static void add_int(struct sha256 * sha, int64_t value) {
+    uint8_t bytes[8];
+    for (int i = 0; i < 8; ++i) {
+        bytes[i] = (uint8_t) ((uint64_t) value >> 8 * i);
+    }
+    sha256_add(sha, bytes, sizeof(bytes));
+}
+
+// Key and value, the same whatever integer type the file uses; an absent key is one without
+// elements.
+static void add_key(struct sha256 * sha, const struct model_file * file, const char * name) {
+    const struct model_key * key = model_file_find_key(file, name);
+    const size_t             n   = key != NULL ? key->n : 0;
+    sha256_add(sha, name, strlen(name) + 1);
+    add_int(sha, (int64_t) n);
+    for (size_t i = 0; i < n; ++i) {
+        if (key->type == GGUF_TYPE_STRING) {
+            const struct slice text = model_key_text(key, i);
+            add_int(sha, (int64_t) text.size);
+            sha256_add(sha, text.data, text.size);
+        } else if (key->type == GGUF_TYPE_FLOAT32 || key->type == GGUF_TYPE_FLOAT64) {
+            const float value = (float) model_key_float(key, i);
+            int32_t     bits;
+            memcpy(&bits, &value, sizeof(bits));
+            add_int(sha, bits);
+        } else {
+            add_int(sha,
+                    key->type == GGUF_TYPE_BOOL ? model_key_bool(key, i) : model_key_int(key, i));
+        }
+    }
+}
+
+void lrnn_model_get_tokenizer_hash(const struct lrnn_model * model, char hex[65]) {
+    static const char * const keys[] = {
+        "tokenizer.ggml.model",
+        "tokenizer.ggml.pre",
+        "lrnn.tokenizer.normalizer",
+        "tokenizer.ggml.tokens",
+        "tokenizer.ggml.scores",
+        "tokenizer.ggml.token_type",
+        "tokenizer.ggml.merges",
+        "tokenizer.ggml.unknown_token_id",
+        "tokenizer.ggml.add_space_prefix",
+    };
+    struct sha256 sha;
+    sha256_begin(&sha);
+    for (size_t i = 0; i < sizeof(keys) / sizeof(keys[0]); ++i) {
+        add_key(&sha, model->file, keys[i]);
+    }
+    add_int(&sha,
+            model->info
+                    .bos); // as they are used, whether the file says it or the kind of tokenizer does
+    add_int(&sha, model->info.eos);
+    add_int(&sha, model->info.add_bos);
+    sha256_hex(&sha, hex);
+}
