@@ -1,8 +1,10 @@
-# Man pages and completions of the programs, from their own tables of options: `PROGRAM --describe man|bash|zsh|fish`.
+# Writes the man pages and completions of a program, generated from its option table by
+# `PROGRAM --describe man|bash|zsh|fish`.
 #
-#     cmake -DPROGRAM=<file> -DNAME=<name> -DCOMMANDS=<words, separated by commas> -DOUT=<folder> -P describe.cmake
+#     cmake -DPROGRAM=<file> -DNAME=<name> -DCOMMANDS=<word,word> -DOUT=<folder> -P describe.cmake
 #
-# A command of a program ("lrnn-perplexity run") has a man page of its own; its completions are a part of the program's.
+# A command of a program ("lrnn-perplexity run") has its own man page; its completions are part of
+# the program's.
 
 string(REPLACE "," ";" COMMANDS "${COMMANDS}")
 
@@ -29,7 +31,8 @@ foreach (shell IN ITEMS bash zsh fish)
         string(APPEND text "${more}")
     endforeach()
     if (shell STREQUAL "zsh")
-        string(APPEND text "\n${function} \"$@\"\n") # the file is itself a function, called for the first completion
+        # zsh loads the file as a function and calls it for the first completion
+        string(APPEND text "\n${function} \"$@\"\n")
     endif()
     file(WRITE "${OUT}/${${shell}_file}" "${text}")
 endforeach()

@@ -1,7 +1,7 @@
 # cmake --install: programs, liblrnn, our ggml, headers, a CMake package and a pkg-config file.
 #
-# Our ggml has ops that another ggml on the same machine has not. So that neither is taken for the other, its libraries are named
-# liblrnn-ggml*, and its headers lie beside ours in include/lrnn.
+# Our ggml has ops that a system's ggml lacks. To keep them apart, its libraries are named
+# liblrnn-ggml* and its headers are installed next to ours in include/lrnn.
 
 include(CMakePackageConfigHelpers)
 
@@ -11,12 +11,12 @@ set(origin      "$ORIGIN")
 if (APPLE)
     set(origin "@loader_path")
 endif()
-file(RELATIVE_PATH bin_to_lib    "${CMAKE_INSTALL_FULL_BINDIR}"           "${CMAKE_INSTALL_FULL_LIBDIR}")
-file(RELATIVE_PATH pc_to_prefix  "${CMAKE_INSTALL_FULL_LIBDIR}/pkgconfig" "${CMAKE_INSTALL_PREFIX}")
+file(RELATIVE_PATH bin_to_lib   "${CMAKE_INSTALL_FULL_BINDIR}" "${CMAKE_INSTALL_FULL_LIBDIR}")
+file(RELATIVE_PATH pc_to_prefix "${CMAKE_INSTALL_FULL_LIBDIR}/pkgconfig" "${CMAKE_INSTALL_PREFIX}")
 
 set(ggml_libraries ggml)
 foreach (backend IN LISTS GGML_AVAILABLE_BACKENDS)
-    if (TARGET ${backend}) # the list is cached, and may name one of an earlier configuration
+    if (TARGET ${backend}) # the list is cached and may name backends of an earlier configuration
         list(APPEND ggml_libraries ${backend})
     endif()
 endforeach()
@@ -26,8 +26,9 @@ foreach (target IN LISTS ggml_libraries)
     set_target_properties(${target} PROPERTIES
         OUTPUT_NAME                   lrnn-${target}
         PUBLIC_HEADER                 ""
-        INTERFACE_INCLUDE_DIRECTORIES "$<BUILD_INTERFACE:${LRNN_GGML_COPY}/include>;$<INSTALL_INTERFACE:${include_dir}>"
-        INSTALL_RPATH_USE_LINK_PATH   ON) # for CUDA's libraries
+        INSTALL_RPATH_USE_LINK_PATH   ON # for the CUDA libraries
+        INTERFACE_INCLUDE_DIRECTORIES
+            "$<BUILD_INTERFACE:${LRNN_GGML_COPY}/include>;$<INSTALL_INTERFACE:${include_dir}>")
 endforeach()
 target_include_directories(lrnn PUBLIC "$<INSTALL_INTERFACE:${include_dir}>")
 set_target_properties(lrnn ${ggml_libraries} PROPERTIES INSTALL_RPATH "${origin}")
@@ -36,27 +37,35 @@ install(TARGETS lrnn ${ggml_libraries} EXPORT lrnnTargets)
 if (LRNN_PROGRAMS)
     set_target_properties(${LRNN_PROGRAMS} PROPERTIES INSTALL_RPATH "${origin}/${bin_to_lib}")
     install(TARGETS ${LRNN_PROGRAMS})
-    if (NOT CMAKE_CROSSCOMPILING) # the programs describe themselves
-        install(DIRECTORY "${LRNN_DESCRIPTIONS}/man/"  DESTINATION "${CMAKE_INSTALL_MANDIR}/man1")
-        install(DIRECTORY "${LRNN_DESCRIPTIONS}/bash/" DESTINATION "${CMAKE_INSTALL_DATADIR}/bash-completion/completions")
-        install(DIRECTORY "${LRNN_DESCRIPTIONS}/zsh/"  DESTINATION "${CMAKE_INSTALL_DATADIR}/zsh/site-functions")
-        install(DIRECTORY "${LRNN_DESCRIPTIONS}/fish/" DESTINATION "${CMAKE_INSTALL_DATADIR}/fish/vendor_completions.d")
+    if (NOT CMAKE_CROSSCOMPILING) # the programs themselves generate these files
+        set(from "${LRNN_DESCRIPTIONS}")
+        set(to   "${CMAKE_INSTALL_DATADIR}")
+        install(DIRECTORY "${from}/man/"  DESTINATION "${CMAKE_INSTALL_MANDIR}/man1")
+        install(DIRECTORY "${from}/bash/" DESTINATION "${to}/bash-completion/completions")
+        install(DIRECTORY "${from}/zsh/"  DESTINATION "${to}/zsh/site-functions")
+        install(DIRECTORY "${from}/fish/" DESTINATION "${to}/fish/vendor_completions.d")
     endif()
 endif()
 
-install(FILES src/lrnn.h src/ops/lrnn-ops.h     DESTINATION "${include_dir}")
-install(DIRECTORY "${LRNN_GGML_COPY}/include/"  DESTINATION "${include_dir}" FILES_MATCHING PATTERN "*.h")
-install(FILES LICENSE                           DESTINATION "${CMAKE_INSTALL_DATADIR}/licenses/lrnn")
-find_file(ggml_license LICENSE PATHS "${LRNN_GGML_SOURCE}" "${LRNN_GGML_SOURCE}/.." NO_DEFAULT_PATH NO_CACHE)
+install(FILES src/lrnn.h src/ops/lrnn-ops.h DESTINATION "${include_dir}")
+install(DIRECTORY "${LRNN_GGML_COPY}/include/" DESTINATION "${include_dir}"
+    FILES_MATCHING PATTERN "*.h")
+set(license_dir "${CMAKE_INSTALL_DATADIR}/licenses/lrnn")
+install(FILES LICENSE DESTINATION "${license_dir}")
+find_file(ggml_license LICENSE
+    PATHS "${LRNN_GGML_SOURCE}" "${LRNN_GGML_SOURCE}/.." NO_DEFAULT_PATH NO_CACHE)
 if (ggml_license)
-    install(FILES "${ggml_license}"             DESTINATION "${CMAKE_INSTALL_DATADIR}/licenses/lrnn" RENAME LICENSE.ggml)
+    install(FILES "${ggml_license}" DESTINATION "${license_dir}" RENAME LICENSE.ggml)
 endif()
 
 # find_package(lrnn)
-configure_package_config_file(cmake/lrnnConfig.cmake.in lrnnConfig.cmake INSTALL_DESTINATION "${cmake_dir}")
+configure_package_config_file(cmake/lrnnConfig.cmake.in lrnnConfig.cmake
+    INSTALL_DESTINATION "${cmake_dir}")
 write_basic_package_version_file(lrnnConfigVersion.cmake COMPATIBILITY SameMinorVersion)
 install(EXPORT lrnnTargets NAMESPACE lrnn:: DESTINATION "${cmake_dir}")
-install(FILES "${CMAKE_CURRENT_BINARY_DIR}/lrnnConfig.cmake" "${CMAKE_CURRENT_BINARY_DIR}/lrnnConfigVersion.cmake"
+install(FILES
+    "${CMAKE_CURRENT_BINARY_DIR}/lrnnConfig.cmake"
+    "${CMAKE_CURRENT_BINARY_DIR}/lrnnConfigVersion.cmake"
     DESTINATION "${cmake_dir}")
 
 # pkg-config lrnn
@@ -65,7 +74,7 @@ foreach (target IN LISTS ggml_libraries)
     string(APPEND pc_libs " -llrnn-${target}")
 endforeach()
 if (NOT BUILD_SHARED_LIBS)
-    # a program in C that links static libraries needs what ggml, in C++, needs
+    # a C program that links the static libraries also needs the libraries that ggml, in C++, needs
     set(system ${OpenMP_CXX_LIB_NAMES} ${CMAKE_CXX_IMPLICIT_LINK_LIBRARIES} ${CMAKE_DL_LIBS})
     list(REMOVE_DUPLICATES system)
     foreach (library IN LISTS system)

@@ -1,11 +1,11 @@
-# What every target and source file of ours is compiled with. ggml's own sources keep ggml's flags.
+# Compiler flags of our targets and source files. ggml's sources keep ggml's flags.
 
 set(LRNN_C_FLAGS
     -Wall -Wextra -Wpedantic -Wshadow -Wvla -Wundef -Wwrite-strings -Wcast-qual -Wpointer-arith
     -Wstrict-prototypes -Wmissing-prototypes -Wold-style-definition)
 set(LRNN_LINK_FLAGS "")
 
-# also for our files inside ggml's targets, where ggml sets the warnings
+# also for our files inside ggml's targets, where ggml chooses the warnings
 set(LRNN_STRICT_FLAGS "")
 
 if (LRNN_WERROR)
@@ -14,12 +14,14 @@ endif()
 if (LRNN_SANITIZE)
     list(APPEND LRNN_C_FLAGS      -fsanitize=address,undefined -fno-omit-frame-pointer)
     list(APPEND LRNN_LINK_FLAGS   -fsanitize=address,undefined)
-    list(APPEND LRNN_STRICT_FLAGS -fno-sanitize-recover=undefined) # ggml's own findings are printed, ours are fatal
+    # findings in ggml are printed, findings in our code are fatal
+    list(APPEND LRNN_STRICT_FLAGS -fno-sanitize-recover=undefined)
 endif()
 
-# lrnn_target(<target>): C11 with POSIX.1-2008 and the XSI constants, our warnings, the sanitizers
+# lrnn_target(<target>): C11 with POSIX.1-2008 and the XSI constants, our warnings and sanitizers
 function(lrnn_target target)
-    set_target_properties(${target} PROPERTIES C_STANDARD 11 C_STANDARD_REQUIRED ON C_EXTENSIONS OFF)
+    set_target_properties(${target} PROPERTIES
+        C_STANDARD 11 C_STANDARD_REQUIRED ON C_EXTENSIONS OFF)
     target_compile_definitions(${target} PRIVATE _XOPEN_SOURCE=700)
     target_compile_options(${target} PRIVATE ${LRNN_C_FLAGS} ${LRNN_STRICT_FLAGS})
     target_link_options(${target} PRIVATE ${LRNN_LINK_FLAGS})
