@@ -750,8 +750,8 @@ static void check_in_place(struct test * t, const char * path, const char * name
     }
     const char * bytes = model_file_bytes(model->file, &size);
     int          n     = 0;
-    for (struct ggml_tensor * x = ggml_get_first_tensor(model->places[0].ctx); x != NULL;
-            x                   = ggml_get_next_tensor(model->places[0].ctx, x)) {
+    for (struct ggml_tensor * x = ggml_get_first_tensor(model->devices[0].ctx); x != NULL;
+            x                   = ggml_get_next_tensor(model->devices[0].ctx, x)) {
         const struct model_tensor * f = model_file_find_tensor(model->file, x->name);
         test_check(t,
                 f != NULL && x->type == f->type && x->data == f->data &&

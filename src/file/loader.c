@@ -247,7 +247,7 @@ struct ggml_tensor * loader_tensor_nd(struct loader * l, int32_t il, const char 
     if (!check_numbers(l, t, need)) {
         return NULL;
     }
-    return weights_add(l, l->place, full, n_dims);
+    return weights_add(l, l->device, full, n_dims);
 }
 
 struct ggml_tensor * loader_tensor_1d(

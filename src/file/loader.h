@@ -9,8 +9,8 @@
 
 struct loader {
     struct lrnn_model * model;
-    const char *        arch;  // general.architecture
-    int32_t             place; // of the tensors that are read now
+    const char *        arch;   // general.architecture
+    int32_t             device; // of the tensors that are read now
     bool                failed;
     char *              err;
     size_t              err_size;

@@ -207,21 +207,21 @@ static bool load_globals(struct loader * l) {
     model->embd_norm_b =
             loader_tensor_1d(l, -1, "token_embd_norm.bias", TENSOR_F32 | TENSOR_OPTIONAL, D);
 
-    l->place = model->output_place;
+    l->device = model->output_device;
     model->output =
             loader_tensor_2d(l, -1, "output.weight", TENSOR_OPTIONAL, D, model->info.n_vocab);
     if (model->output ==
             NULL) { // tied: where the rows are looked up, and a second time where the product is computed
-        model->output = l->place == 0 ? model->token_embd
-                                      : loader_tensor_2d(l, -1, "token_embd.weight",
-                                                TENSOR_REQUIRED, D, model->info.n_vocab);
+        model->output = l->device == 0 ? model->token_embd
+                                       : loader_tensor_2d(l, -1, "token_embd.weight",
+                                                 TENSOR_REQUIRED, D, model->info.n_vocab);
     }
     if (model->final_norm) {
         model->output_norm = loader_tensor_1d(l, -1, "output_norm.weight", TENSOR_F32, D);
         model->output_norm_b =
                 loader_tensor_1d(l, -1, "output_norm.bias", TENSOR_F32 | TENSOR_OPTIONAL, D);
     }
-    l->place = 0;
+    l->device = 0;
     return !l->failed;
 }
 
@@ -253,7 +253,7 @@ static bool load(struct loader * l, const struct lrnn_model_params * params) {
     }
     for (int32_t il = 0; il < model->n_layer; ++il) {
         struct layer * layer = &model->layers[il];
-        l->place             = layer->place;
+        l->device            = layer->device;
         if (layer->attention ? !attention_load_layer(l, il, layer)
                              : !model->family->load_layer(l, il, layer)) {
             return false;

@@ -14,11 +14,11 @@ struct loader;
 
 enum {
     LAYER_STATES_MAX = 5,  // of a layer: the recurrence, three convolutions, two token shifts
-    PLACES_MAX       = 16, // as many backends as a scheduler of ggml can have
+    DEVICES_MAX      = 16, // as many backends as a scheduler of ggml can have
 };
 
 // Where weights lie. Place 0 is the CPU, and its weights are the mapping of the file.
-struct place {
+struct device {
     ggml_backend_dev_t    dev;
     struct ggml_context * ctx; // headers of its weights
     ggml_backend_buffer_t buffer;
@@ -26,7 +26,7 @@ struct place {
 
 struct layer {
     bool    attention;
-    int32_t place;   // of its weights, and of its states where the device can compute with them
+    int32_t device;  // of its weights, and of its states where the device can compute with them
     void *  weights; // a struct of the family, or of attention
     int32_t n_states;
     int64_t state_size[LAYER_STATES_MAX]; // floats of one slot
@@ -78,9 +78,9 @@ struct lrnn_model {
 
     struct tokenizer * tokenizer; // NULL: ids only
 
-    struct place places[PLACES_MAX];
-    int32_t      n_places;     // 1: the CPU alone
-    int32_t      output_place; // of the output and its norm; the embedding is on the CPU
+    struct device devices[DEVICES_MAX];
+    int32_t       n_devices;     // 1: the CPU alone
+    int32_t       output_device; // of the output and its norm; the embedding is on the CPU
 
     lrnn_log log; // NULL: nobody listens
     void *   log_user;

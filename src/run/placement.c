@@ -8,18 +8,18 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { DEVICES_MAX = PLACES_MAX - 1 };
+enum { CANDIDATES_MAX = DEVICES_MAX - 1 };
 
-struct device {
+struct candidate {
     ggml_backend_dev_t dev;
     double             share;  // of the layers, in any unit
     double             usable; // bytes of weights that it can take, 0: not known
     double             taken;  // by a placement that is tried
 };
 
-struct devices {
-    int32_t       n;
-    struct device device[DEVICES_MAX];
+struct candidates {
+    int32_t          n;
+    struct candidate list[CANDIDATES_MAX];
 };
 
 //
@@ -47,25 +47,26 @@ refuse(char * err, size_t err_size, const char * fmt, ...) {
     return false;
 }
 
-static bool add_device(struct devices * d, ggml_backend_dev_t dev, char * err, size_t err_size) {
+static bool add_candidate(
+        struct candidates * d, ggml_backend_dev_t dev, char * err, size_t err_size) {
     for (int32_t i = 0; i < d->n; ++i) {
-        if (d->device[i].dev == dev) {
+        if (d->list[i].dev == dev) {
             return refuse(err, err_size, "device %s is named twice", ggml_backend_dev_name(dev));
         }
     }
-    if (d->n == DEVICES_MAX) {
+    if (d->n == CANDIDATES_MAX) {
         return refuse(err, err_size, "there are more than %d devices; expected a choice of them",
-                DEVICES_MAX);
+                CANDIDATES_MAX);
     }
-    d->device[d->n++] = (struct device) { .dev = dev };
+    d->list[d->n++] = (struct candidate) { .dev = dev };
     return true;
 }
 
 static bool add_type(
-        struct devices * d, enum ggml_backend_dev_type type, char * err, size_t err_size) {
+        struct candidates * d, enum ggml_backend_dev_type type, char * err, size_t err_size) {
     for (size_t i = 0; i < ggml_backend_dev_count(); ++i) {
         ggml_backend_dev_t dev = ggml_backend_dev_get(i);
-        if (ggml_backend_dev_type(dev) == type && !add_device(d, dev, err, err_size)) {
+        if (ggml_backend_dev_type(dev) == type && !add_candidate(d, dev, err, err_size)) {
             return false;
         }
     }
@@ -81,7 +82,7 @@ static void all_names(char * text, size_t size) {
     }
 }
 
-static bool add_named(struct devices * d, const char * list, char * err, size_t err_size) {
+static bool add_named(struct candidates * d, const char * list, char * err, size_t err_size) {
     char name[128];
     bool cpu = false;
     for (const char * p = list; next_name(&p, name, sizeof(name));) {
@@ -96,7 +97,7 @@ static bool add_named(struct devices * d, const char * list, char * err, size_t 
         } else if (ggml_backend_dev_type(dev) == GGML_BACKEND_DEVICE_TYPE_ACCEL) {
             return refuse(err, err_size,
                     "device %s has no memory of its own; it cannot hold layers", name);
-        } else if (!add_device(d, dev, err, err_size)) {
+        } else if (!add_candidate(d, dev, err, err_size)) {
             return false;
         }
     }
@@ -109,11 +110,11 @@ static bool add_named(struct devices * d, const char * list, char * err, size_t 
 }
 
 // The share of each device: as the user wants it, or in proportion to its free memory.
-static bool set_shares(struct devices * d, const char * split, char * err, size_t err_size) {
+static bool set_shares(struct candidates * d, const char * split, char * err, size_t err_size) {
     double sum = 0.0;
     for (int32_t i = 0; i < d->n; ++i) {
-        struct device * v          = &d->device[i];
-        size_t          free_bytes = 0, total_bytes = 0;
+        struct candidate * v          = &d->list[i];
+        size_t             free_bytes = 0, total_bytes = 0;
         ggml_backend_dev_memory(v->dev, &free_bytes, &total_bytes);
         v->usable =
                 (double) free_bytes * 0.875; // the rest for states and what a call computes with
@@ -135,9 +136,9 @@ static bool set_shares(struct devices * d, const char * split, char * err, size_
            refuse(err, err_size, "the split of the layers gives every device nothing");
 }
 
-static bool find_devices(
-        struct devices * d, const struct lrnn_model_params * params, char * err, size_t err_size) {
-    *d = (struct devices) { 0 };
+static bool find_candidates(struct candidates * d, const struct lrnn_model_params * params,
+        char * err, size_t err_size) {
+    *d = (struct candidates) { 0 };
     if (params->devices != NULL) {
         if (!add_named(d, params->devices, err, err_size)) {
             return false;
@@ -152,8 +153,8 @@ static bool find_devices(
 }
 
 bool lrnn_model_params_check(const struct lrnn_model_params * params, char * err, size_t err_size) {
-    struct devices d;
-    return find_devices(&d, params, err, err_size);
+    struct candidates d;
+    return find_candidates(&d, params, err, err_size);
 }
 
 //
@@ -180,30 +181,30 @@ static void count_bytes(const struct lrnn_model * model, double * bytes) {
 
 // Gives the last n of n_all to the devices; place[i] is 1 + the number of the device, or 0. True if
 // there is memory for them.
-static bool try_place(
-        struct devices * d, const double * bytes, int32_t n_all, int32_t n, int32_t * place) {
+static bool try_placement(
+        struct candidates * d, const double * bytes, int32_t n_all, int32_t n, int32_t * place) {
     double all = 0.0, shares = 0.0;
     for (int32_t i = n_all - n; i < n_all; ++i) {
         all += bytes[i];
     }
     for (int32_t i = 0; i < d->n; ++i) {
-        d->device[i].taken = 0.0;
-        shares += d->device[i].share;
+        d->list[i].taken = 0.0;
+        shares += d->list[i].share;
     }
     memset(place, 0, (size_t) n_all * sizeof(*place));
 
     int32_t at    = 0;
-    double  below = 0.0;                         // bytes of the layers before this one
-    double  limit = d->device[0].share / shares; // of the bytes, up to and with device `at`
+    double  below = 0.0;                       // bytes of the layers before this one
+    double  limit = d->list[0].share / shares; // of the bytes, up to and with device `at`
     bool    fits  = true;
     for (int32_t i = n_all - n; i < n_all; ++i) {
         while (at < d->n - 1 &&
                 (below + bytes[i] / 2.0 > limit * all ||
-                        d->device[at].share == 0.0)) { // a layer is where its middle is
-            limit += d->device[++at].share / shares;
+                        d->list[at].share == 0.0)) { // a layer is where its middle is
+            limit += d->list[++at].share / shares;
         }
-        struct device * v = &d->device[at];
-        place[i]          = 1 + at;
+        struct candidate * v = &d->list[at];
+        place[i]             = 1 + at;
         below += bytes[i];
         v->taken += bytes[i];
         fits = fits && (v->usable == 0.0 || v->taken <= v->usable);
@@ -212,39 +213,40 @@ static bool try_place(
 }
 
 // Keeps the devices that are used, and numbers the places anew.
-static void keep_used(struct lrnn_model * model, const struct devices * d, const int32_t * place) {
-    int32_t of_device[DEVICES_MAX] = { 0 };
+static void keep_used(
+        struct lrnn_model * model, const struct candidates * d, const int32_t * place) {
+    int32_t of_device[CANDIDATES_MAX] = { 0 };
     for (int32_t i = 0; i <= model->n_layer; ++i) {
         int32_t at = 0;
         if (place[i] > 0) {
             int32_t * of = &of_device[place[i] - 1];
             if (*of == 0) {
-                *of                    = model->n_places++;
-                model->places[*of].dev = d->device[place[i] - 1].dev;
+                *of                     = model->n_devices++;
+                model->devices[*of].dev = d->list[place[i] - 1].dev;
             }
             at = *of;
         }
         if (i < model->n_layer) {
-            model->layers[i].place = at;
+            model->layers[i].device = at;
         } else {
-            model->output_place = at;
+            model->output_device = at;
         }
     }
 }
 
 bool placement_choose(struct loader * l, const struct lrnn_model_params * params) {
     struct lrnn_model * model = l->model;
-    struct devices      d;
+    struct candidates   d;
 
-    model->places[0].dev = ggml_backend_dev_by_type(GGML_BACKEND_DEVICE_TYPE_CPU);
-    model->n_places      = 1;
-    if (model->places[0].dev == NULL) {
+    model->devices[0].dev = ggml_backend_dev_by_type(GGML_BACKEND_DEVICE_TYPE_CPU);
+    model->n_devices      = 1;
+    if (model->devices[0].dev == NULL) {
         return loader_fail(l, "ggml has no CPU device");
     }
     if (params == NULL) {
         return true;
     }
-    if (!find_devices(&d, params, l->err, l->err_size)) {
+    if (!find_candidates(&d, params, l->err, l->err_size)) {
         l->failed = true;
         return false;
     }
@@ -260,7 +262,7 @@ bool placement_choose(struct loader * l, const struct lrnn_model_params * params
         return false;
     }
     count_bytes(model, bytes);
-    while (!try_place(&d, bytes, n_all, n, place) && fit && n > 0) {
+    while (!try_placement(&d, bytes, n_all, n, place) && fit && n > 0) {
         n--;
     }
     keep_used(model, &d, place);
@@ -271,16 +273,16 @@ void placement_log(const struct lrnn_model * model) {
     for (int32_t first = 0, end; first <= model->n_layer && model->log != NULL;
             first      = end) { // a line for each run of layers
         const int32_t place =
-                first < model->n_layer ? model->layers[first].place : model->output_place;
-        for (end = first; end < model->n_layer && model->layers[end].place == place; ++end) {
+                first < model->n_layer ? model->layers[first].device : model->output_device;
+        for (end = first; end < model->n_layer && model->layers[end].device == place; ++end) {
         }
-        const bool output     = end == model->n_layer && model->output_place == place;
+        const bool output     = end == model->n_layer && model->output_device == place;
         char       layers[64] = "", text[256];
         if (end > first) {
             snprintf(layers, sizeof(layers), "layers %d to %d", first, end - 1);
         }
         snprintf(text, sizeof(text), "%s%s%s on %s", layers, end > first && output ? " and " : "",
-                output ? "the output" : "", ggml_backend_dev_name(model->places[place].dev));
+                output ? "the output" : "", ggml_backend_dev_name(model->devices[place].dev));
         model->log(LRNN_LOG_INFO, text, model->log_user);
         end += output;
     }

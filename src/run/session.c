@@ -31,7 +31,7 @@ struct lrnn_session {
     struct lrnn_model *        model;
     struct lrnn_session_params params;
 
-    ggml_backend_t       backends[PLACES_MAX]; // one a place, the CPU last
+    ggml_backend_t       backends[DEVICES_MAX]; // one per device, the CPU last
     int                  n_backends;
     ggml_backend_sched_t sched;
     struct memory        memory;
@@ -57,12 +57,12 @@ static int64_t ring(const struct lrnn_session * s) {
     return s->params.n_rewind + 1;
 }
 
-// A backend for each place, and a scheduler over them. The CPU comes last: it takes what no other
+// A backend for each device, and a scheduler over them. The CPU comes last: it takes what no other
 // can compute.
 static bool make_backends(struct lrnn_session * s, char * err, size_t err_size) {
     const struct lrnn_model * model = s->model;
-    for (int32_t i = 0; i < model->n_places; ++i) {
-        ggml_backend_dev_t dev     = model->places[i + 1 < model->n_places ? i + 1 : 0].dev;
+    for (int32_t i = 0; i < model->n_devices; ++i) {
+        ggml_backend_dev_t dev     = model->devices[i + 1 < model->n_devices ? i + 1 : 0].dev;
         ggml_backend_t     backend = ggml_backend_dev_init(dev, NULL);
         if (backend == NULL) {
             snprintf(err, err_size, "device %s cannot be started", ggml_backend_dev_name(dev));

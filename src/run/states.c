@@ -15,13 +15,13 @@ int64_t cache_steps(int64_t n) {
 
 // Headers of everything, in the contexts of their places.
 static bool make_headers(struct memory * m, const struct lrnn_model * model,
-        const struct memory_size * size, const int32_t (*places)[LAYER_STATES_MAX]) {
+        const struct memory_size * size, const int32_t (*devices)[LAYER_STATES_MAX]) {
     const size_t n_layer = (size_t) model->n_layer;
     m->states            = calloc(n_layer, sizeof(*m->states));
     m->cache_k           = calloc(n_layer, sizeof(*m->cache_k));
     m->cache_v           = calloc(n_layer, sizeof(*m->cache_v));
     bool ok              = m->states != NULL && m->cache_k != NULL && m->cache_v != NULL;
-    for (int32_t i = 0; ok && i < model->n_places; ++i) {
+    for (int32_t i = 0; ok && i < model->n_devices; ++i) {
         m->ctx[i] = ggml_init((struct ggml_init_params) {
                 .mem_size = ggml_tensor_overhead() * (n_layer * (LAYER_STATES_MAX + 2) + 1),
                 .no_alloc = true,
@@ -32,11 +32,11 @@ static bool make_headers(struct memory * m, const struct lrnn_model * model,
         const struct layer * layer = &model->layers[il];
         for (int32_t i = 0; i < layer->n_states; ++i) {
             m->states[il][i] = ggml_new_tensor_2d(
-                    m->ctx[places[il][i]], GGML_TYPE_F32, layer->state_size[i], size->n_slots);
+                    m->ctx[devices[il][i]], GGML_TYPE_F32, layer->state_size[i], size->n_slots);
             ggml_format_name(m->states[il][i], "state %d.%d", il, i);
         }
         if (layer->attention) {
-            struct ggml_context * ctx = m->ctx[layer->place];
+            struct ggml_context * ctx = m->ctx[layer->device];
             m->cache_k[il]            = ggml_new_tensor_3d(ctx, GGML_TYPE_F32, layer->cache_size,
                                cache_steps(size->n_cache), size->n_seqs);
             m->cache_v[il]            = ggml_new_tensor_3d(ctx, GGML_TYPE_F32, layer->cache_size,
@@ -49,7 +49,7 @@ static bool make_headers(struct memory * m, const struct lrnn_model * model,
 }
 
 void memory_free(struct memory * m) {
-    for (int32_t i = 0; i < PLACES_MAX; ++i) {
+    for (int32_t i = 0; i < DEVICES_MAX; ++i) {
         ggml_backend_buffer_free(m->buffer[i]);
         ggml_free(m->ctx[i]);
     }
@@ -66,7 +66,7 @@ void memory_free(struct memory * m) {
 // Moves to the CPU the states of scans that their device says it cannot compute, for a graph of
 // n_tokens. The graph is only looked at.
 static bool probe(const struct memory * m, const struct lrnn_model * model, int64_t n_tokens,
-        int32_t (*places)[LAYER_STATES_MAX], char * err, size_t err_size) {
+        int32_t (*devices)[LAYER_STATES_MAX], char * err, size_t err_size) {
     const struct graph_seq    seq  = { .count = n_tokens, .visible = cache_steps(n_tokens) };
     const struct forward_call call = { .seqs = &seq, .n_seqs = 1, .n_tokens = n_tokens };
     struct forward            f    = { 0 };
@@ -76,8 +76,8 @@ static bool probe(const struct memory * m, const struct lrnn_model * model, int6
         for (int32_t il = 0; ggml_is_scan(node) && il < model->n_layer; ++il) {
             for (int32_t j = 0; j < model->layers[il].n_states; ++j) {
                 if (m->states[il][j] == node->src[0] &&
-                        !ggml_backend_dev_supports_op(model->places[places[il][j]].dev, node)) {
-                    places[il][j] = 0;
+                        !ggml_backend_dev_supports_op(model->devices[devices[il][j]].dev, node)) {
+                    devices[il][j] = 0;
                 }
             }
         }
@@ -86,10 +86,10 @@ static bool probe(const struct memory * m, const struct lrnn_model * model, int6
     return ok;
 }
 
-static void log_moved(const struct lrnn_model * model, const int32_t (*places)[LAYER_STATES_MAX]) {
+static void log_moved(const struct lrnn_model * model, const int32_t (*devices)[LAYER_STATES_MAX]) {
     int64_t n = 0;
     for (int32_t il = 0; il < model->n_layer; ++il) {
-        n += !model->layers[il].attention && model->layers[il].place != places[il][0];
+        n += !model->layers[il].attention && model->layers[il].device != devices[il][0];
     }
     if (n > 0 && model->log != NULL) {
         char text[128];
@@ -101,48 +101,48 @@ static void log_moved(const struct lrnn_model * model, const int32_t (*places)[L
     }
 }
 
-static bool choose_places(const struct lrnn_model * model, const struct memory_size * size,
-        int32_t (*places)[LAYER_STATES_MAX], char * err, size_t err_size) {
+static bool choose_devices(const struct lrnn_model * model, const struct memory_size * size,
+        int32_t (*devices)[LAYER_STATES_MAX], char * err, size_t err_size) {
     for (int32_t il = 0; il < model->n_layer; ++il) {
         for (int32_t i = 0; i < LAYER_STATES_MAX; ++i) {
-            places[il][i] = model->layers[il].place;
+            devices[il][i] = model->layers[il].device;
         }
     }
-    if (model->n_places == 1) {
+    if (model->n_devices == 1) {
         return true;
     }
     struct memory m  = { 0 };
-    bool          ok = make_headers(&m, model, size, (const int32_t (*)[LAYER_STATES_MAX]) places);
+    bool          ok = make_headers(&m, model, size, (const int32_t (*)[LAYER_STATES_MAX]) devices);
     if (!ok) {
         snprintf(err, err_size, "out of memory for the headers of states");
     }
     const int64_t n_most = model->info.n_layer_attention > 0 && size->n_cache < size->n_batch
                                    ? size->n_cache
                                    : size->n_batch;
-    ok                   = ok && probe(&m, model, 1, places, err, err_size) &&
-         probe(&m, model, n_most, places, err, err_size);
+    ok                   = ok && probe(&m, model, 1, devices, err, err_size) &&
+         probe(&m, model, n_most, devices, err, err_size);
     memory_free(&m);
     if (ok) {
-        log_moved(model, (const int32_t (*)[LAYER_STATES_MAX]) places);
+        log_moved(model, (const int32_t (*)[LAYER_STATES_MAX]) devices);
     }
     return ok;
 }
 
 bool memory_make(struct memory * m, const struct lrnn_model * model,
         const struct memory_size * size, char * err, size_t err_size) {
-    *m                                  = (struct memory) { 0 };
-    int32_t (*places)[LAYER_STATES_MAX] = calloc((size_t) model->n_layer, sizeof(*places));
-    bool ok = places != NULL && choose_places(model, size, places, err, err_size);
-    if (places == NULL ||
-            (ok && !make_headers(m, model, size, (const int32_t (*)[LAYER_STATES_MAX]) places))) {
+    *m                                   = (struct memory) { 0 };
+    int32_t (*devices)[LAYER_STATES_MAX] = calloc((size_t) model->n_layer, sizeof(*devices));
+    bool ok = devices != NULL && choose_devices(model, size, devices, err, err_size);
+    if (devices == NULL ||
+            (ok && !make_headers(m, model, size, (const int32_t (*)[LAYER_STATES_MAX]) devices))) {
         snprintf(err, err_size, "out of memory for the headers of states");
         ok = false;
     }
-    for (int32_t i = 0; ok && i < model->n_places; ++i) {
+    for (int32_t i = 0; ok && i < model->n_devices; ++i) {
         if (ggml_get_first_tensor(m->ctx[i]) == NULL) {
             continue;
         }
-        ggml_backend_dev_t dev = model->places[i].dev;
+        ggml_backend_dev_t dev = model->devices[i].dev;
         m->buffer[i]           = ggml_backend_alloc_ctx_tensors_from_buft(
                 m->ctx[i], ggml_backend_dev_buffer_type(dev));
         if (m->buffer[i] == NULL) {
@@ -157,7 +157,7 @@ bool memory_make(struct memory * m, const struct lrnn_model * model,
             ggml_backend_buffer_clear(m->buffer[i], 0);
         }
     }
-    free(places);
+    free(devices);
     if (!ok) {
         memory_free(m);
     }

@@ -25,8 +25,8 @@ struct memory {
             cache_k; // [n_layer], F32 [cache_size, n_cache in whole steps, n_seqs]; NULL for recurrent layers
     struct ggml_tensor ** cache_v;
 
-    struct ggml_context * ctx[PLACES_MAX];
-    ggml_backend_buffer_t buffer[PLACES_MAX];
+    struct ggml_context * ctx[DEVICES_MAX];
+    ggml_backend_buffer_t buffer[DEVICES_MAX];
 };
 
 // All zero. A state whose scan its device cannot compute lies on the CPU instead: a scan is

@@ -21,29 +21,30 @@ bool weights_open(struct loader * l) {
     size_t              size      = 0;
     const void *        bytes     = model_file_bytes(model->file, &size);
 
-    model->places[0].buffer = ggml_backend_cpu_buffer_from_ptr((void *) (uintptr_t) bytes, size);
-    bool ok                 = model->places[0].buffer != NULL;
-    for (int32_t i = 0; ok && i < model->n_places; ++i) {
-        model->places[i].ctx = ggml_init((struct ggml_init_params) {
+    model->devices[0].buffer = ggml_backend_cpu_buffer_from_ptr((void *) (uintptr_t) bytes, size);
+    bool ok                  = model->devices[0].buffer != NULL;
+    for (int32_t i = 0; ok && i < model->n_devices; ++i) {
+        model->devices[i].ctx = ggml_init((struct ggml_init_params) {
                 .mem_size = ggml_tensor_overhead() * (n_tensors + 1),
                 .no_alloc = true,
         });
-        ok                   = model->places[i].ctx != NULL;
+        ok                    = model->devices[i].ctx != NULL;
     }
     if (!ok) {
         return loader_fail(l, "out of memory for the headers of %zu tensors", n_tensors);
     }
-    ggml_backend_buffer_set_usage(model->places[0].buffer, GGML_BACKEND_BUFFER_USAGE_WEIGHTS);
+    ggml_backend_buffer_set_usage(model->devices[0].buffer, GGML_BACKEND_BUFFER_USAGE_WEIGHTS);
     return true;
 }
 
-struct ggml_tensor * weights_add(struct loader * l, int32_t place, const char * name, int n_dims) {
+struct ggml_tensor * weights_add(struct loader * l, int32_t device, const char * name, int n_dims) {
     struct lrnn_model *         model = l->model;
     const struct model_tensor * t     = model_file_find_tensor(model->file, name);
-    struct ggml_tensor * tensor = ggml_new_tensor(model->places[place].ctx, t->type, n_dims, t->ne);
+    struct ggml_tensor *        tensor =
+            ggml_new_tensor(model->devices[device].ctx, t->type, n_dims, t->ne);
     ggml_set_name(tensor, name);
-    if (place == 0) {
-        ggml_backend_buffer_t buffer = model->places[0].buffer;
+    if (device == 0) {
+        ggml_backend_buffer_t buffer = model->devices[0].buffer;
         if (ggml_backend_tensor_alloc(
                     buffer, tensor, (char *) ggml_backend_buffer_get_base(buffer) + t->offset) !=
                 GGML_STATUS_SUCCESS) {
@@ -112,10 +113,10 @@ static bool fetch_tensor(
     return true;
 }
 
-static double count_bytes(const struct place * place) {
+static double count_bytes(const struct device * device) {
     double bytes = 0.0;
-    for (struct ggml_tensor * t = ggml_get_first_tensor(place->ctx); t != NULL;
-            t                   = ggml_get_next_tensor(place->ctx, t)) {
+    for (struct ggml_tensor * t = ggml_get_first_tensor(device->ctx); t != NULL;
+            t                   = ggml_get_next_tensor(device->ctx, t)) {
         bytes += (double) ggml_nbytes(t);
     }
     return bytes;
@@ -126,25 +127,25 @@ bool weights_fetch(struct loader * l, const struct lrnn_model_params * params) {
     struct fetch        f     = { .report = params != NULL ? params->progress : NULL,
                    .user                  = params != NULL ? params->progress_user : NULL };
 
-    for (int32_t i = 1; i < model->n_places; ++i) {
-        struct place * place = &model->places[i];
-        place->buffer        = ggml_backend_alloc_ctx_tensors_from_buft(
-                place->ctx, ggml_backend_dev_buffer_type(place->dev));
-        if (place->buffer == NULL) {
+    for (int32_t i = 1; i < model->n_devices; ++i) {
+        struct device * device = &model->devices[i];
+        device->buffer         = ggml_backend_alloc_ctx_tensors_from_buft(
+                device->ctx, ggml_backend_dev_buffer_type(device->dev));
+        if (device->buffer == NULL) {
             return loader_fail(l,
                     "device %s has no room for %.0f bytes of weights; fewer layers may fit",
-                    ggml_backend_dev_name(place->dev), count_bytes(place));
+                    ggml_backend_dev_name(device->dev), count_bytes(device));
         }
-        ggml_backend_buffer_set_usage(place->buffer, GGML_BACKEND_BUFFER_USAGE_WEIGHTS);
-        f.all += count_bytes(place);
+        ggml_backend_buffer_set_usage(device->buffer, GGML_BACKEND_BUFFER_USAGE_WEIGHTS);
+        f.all += count_bytes(device);
     }
     // reading more than there is memory for would only drive out what was read before
     const double memory = (double) sysconf(_SC_PHYS_PAGES) * (double) sysconf(_SC_PAGESIZE);
-    const bool   read   = f.report != NULL && count_bytes(&model->places[0]) < memory;
-    f.all += read ? count_bytes(&model->places[0]) : 0.0;
+    const bool   read   = f.report != NULL && count_bytes(&model->devices[0]) < memory;
+    f.all += read ? count_bytes(&model->devices[0]) : 0.0;
 
-    for (int32_t i = read ? 0 : 1; i < model->n_places; ++i) {
-        struct ggml_context * ctx = model->places[i].ctx;
+    for (int32_t i = read ? 0 : 1; i < model->n_devices; ++i) {
+        struct ggml_context * ctx = model->devices[i].ctx;
         for (struct ggml_tensor * t = ggml_get_first_tensor(ctx); t != NULL;
                 t                   = ggml_get_next_tensor(ctx, t)) {
             if (!fetch_tensor(l, t, i > 0, &f)) {
@@ -156,8 +157,8 @@ bool weights_fetch(struct loader * l, const struct lrnn_model_params * params) {
 }
 
 void weights_free(struct lrnn_model * model) {
-    for (int32_t i = 0; i < model->n_places; ++i) {
-        ggml_backend_buffer_free(model->places[i].buffer);
-        ggml_free(model->places[i].ctx);
+    for (int32_t i = 0; i < model->n_devices; ++i) {
+        ggml_backend_buffer_free(model->devices[i].buffer);
+        ggml_free(model->devices[i].ctx);
     }
 }
