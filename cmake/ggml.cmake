@@ -1,5 +1,6 @@
 # ggml with our ops in it: find the sources, copy them into the build tree, insert the glue, build the copy.
 
+include(cmake/cuda-architectures.cmake)
 include(cmake/ggml-source.cmake)
 include(cmake/glue.cmake)
 
@@ -30,9 +31,10 @@ if (LRNN_CUDA)
     if (NOT DEFINED GGML_CUDA_FA)
         set(GGML_CUDA_FA OFF) # no graph of ours has the op, and its kernels would be most of the time of the build
     endif()
-    # ggml would ask for the GPU of the machine that builds, which may have none. One architecture, as code and as PTX for later ones.
+    # By default ggml asks for the GPU of the build machine, which may have none. One architecture
+    # is compiled to code, and to PTX for later ones.
     if (NOT DEFINED CMAKE_CUDA_ARCHITECTURES)
-        set(CMAKE_CUDA_ARCHITECTURES 80)
+        list(GET LRNN_CUDA_ARCHITECTURES 0 CMAKE_CUDA_ARCHITECTURES)
         if (NOT "$ENV{CUDAARCHS}" STREQUAL "")
             set(CMAKE_CUDA_ARCHITECTURES "$ENV{CUDAARCHS}")
         endif()
