@@ -10,6 +10,7 @@
 #include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 bool loader_fail(struct loader * l, const char * fmt, ...) {
@@ -38,137 +39,179 @@ void * loader_alloc(struct loader * l, size_t size) {
 // Keys
 //
 
-static void key_of(const struct loader * l, const char * name, char * key, size_t size) {
-    snprintf(key, size, "%s.%s", l->arch, name);
+const char * loader_key(struct loader * l, const char * name) {
+    snprintf(l->key, sizeof(l->key), "%s.%s", l->arch, name);
+    return l->key;
 }
 
-// An error that the file's reader has already put into words is kept as it is: it names the file
-// and the key.
-static bool key_ok(struct loader * l, enum key_status status, bool required) {
+// Returns whether there is a value. `why` is the error of model-file.c, which names file and key.
+static bool has_value(struct loader * l, enum key_status status, bool required, const char * why) {
     if (status == KEY_BAD || (status == KEY_ABSENT && required)) {
         l->failed = true;
+        snprintf(l->err, l->err_size, "%s", why);
     }
     return status == KEY_OK;
 }
 
-static int64_t get_int(struct loader * l, const char * name, int64_t min, int64_t max,
-        bool required, int64_t value) {
-    char key[128];
-    key_of(l, name, key, sizeof(key));
+static int64_t get_int(struct loader * l, const char * key, int64_t min, int64_t max, bool required,
+        int64_t value) {
+    char why[512];
     if (!l->failed) {
-        char                  why[512];
-        const enum key_status status =
-                model_file_int(l->model->file, key, min, max, &value, why, sizeof(why));
-        if (!key_ok(l, status, required) && l->failed) {
-            snprintf(l->err, l->err_size, "%s", why);
-        }
+        has_value(l, model_file_int(l->model->file, key, min, max, &value, why, sizeof(why)),
+                required, why);
     }
     return value;
 }
 
-int64_t loader_int(struct loader * l, const char * name, int64_t min, int64_t max) {
-    return get_int(l, name, min, max, true, min);
+int64_t loader_int(struct loader * l, const char * key, int64_t min, int64_t max) {
+    return get_int(l, key, min, max, true, min);
 }
 
 int64_t loader_int_or(
-        struct loader * l, const char * name, int64_t min, int64_t max, int64_t absent) {
-    return get_int(l, name, min, max, false, absent);
+        struct loader * l, const char * key, int64_t min, int64_t max, int64_t absent) {
+    return get_int(l, key, min, max, false, absent);
 }
 
 static float get_float(
-        struct loader * l, const char * name, float min, float max, bool required, float absent) {
-    char   key[128];
+        struct loader * l, const char * key, float min, float max, bool required, float absent) {
     double value = (double) absent;
-    key_of(l, name, key, sizeof(key));
+    char   why[512];
     if (!l->failed) {
-        char                  why[512];
-        const enum key_status status = model_file_float(
-                l->model->file, key, (double) min, (double) max, &value, why, sizeof(why));
-        if (!key_ok(l, status, required) && l->failed) {
-            snprintf(l->err, l->err_size, "%s", why);
-        }
+        has_value(l,
+                model_file_float(
+                        l->model->file, key, (double) min, (double) max, &value, why, sizeof(why)),
+                required, why);
     }
     return (float) value;
 }
 
-float loader_float(struct loader * l, const char * name, float min, float max) {
-    return get_float(l, name, min, max, true, min);
+float loader_float(struct loader * l, const char * key, float min, float max) {
+    return get_float(l, key, min, max, true, min);
 }
 
-float loader_float_or(struct loader * l, const char * name, float min, float max, float absent) {
-    return get_float(l, name, min, max, false, absent);
+float loader_float_or(struct loader * l, const char * key, float min, float max, float absent) {
+    return get_float(l, key, min, max, false, absent);
 }
 
-bool loader_bool_or(struct loader * l, const char * name, bool absent) {
-    char key[128];
-    bool value = absent;
-    key_of(l, name, key, sizeof(key));
-    if (!l->failed) {
-        char why[512];
-        if (!key_ok(l, model_file_bool(l->model->file, key, &value, why, sizeof(why)), false) &&
-                l->failed) {
-            snprintf(l->err, l->err_size, "%s", why);
-        }
-    }
-    return value;
+int loader_flag(struct loader * l, const char * key) {
+    bool value = false;
+    char why[512];
+    return !l->failed && has_value(l,
+                                 model_file_bool(l->model->file, key, &value, why, sizeof(why)),
+                                 false, why)
+                   ? value
+                   : -1;
+}
+
+bool loader_bool_or(struct loader * l, const char * key, bool absent) {
+    const int flag = loader_flag(l, key);
+    return flag < 0 ? absent : flag != 0;
 }
 
 static const char * get_string(
-        struct loader * l, const char * name, bool required, const char * absent) {
-    char key[128];
-    key_of(l, name, key, sizeof(key));
-    if (l->failed) {
-        return absent;
-    }
-    char         why[512];
+        struct loader * l, const char * key, bool required, const char * absent) {
     struct slice text;
-    if (!key_ok(l, model_file_text(l->model->file, key, &text, why, sizeof(why)), required)) {
-        if (l->failed) {
-            snprintf(l->err, l->err_size, "%s", why);
-        }
+    char         why[512];
+    if (l->failed || !has_value(l, model_file_text(l->model->file, key, &text, why, sizeof(why)),
+                             required, why)) {
         return absent;
     }
     if (memchr(text.data, '\0', text.size) != NULL) {
-        loader_fail(l, "key '%s' has a NUL in its text; expected none", key);
+        loader_fail(l, "key '%s' contains a NUL byte; expected text without one", key);
         return absent;
     }
-    char * s = loader_alloc(l, text.size + 1); // terminated
-    if (s != NULL) {
-        memcpy(s, text.data, text.size);
+    char * s = loader_alloc(l, text.size + 1); // zeroed, so the copy is terminated
+    if (s == NULL) {
+        return absent;
     }
-    return s != NULL ? s : absent;
+    memcpy(s, text.data, text.size);
+    return s;
 }
 
-const char * loader_string(struct loader * l, const char * name) {
-    return get_string(l, name, true, "");
+const char * loader_string(struct loader * l, const char * key) {
+    return get_string(l, key, true, "");
 }
 
-const char * loader_string_or(struct loader * l, const char * name, const char * absent) {
-    return get_string(l, name, false, absent);
+const char * loader_string_or(struct loader * l, const char * key, const char * absent) {
+    return get_string(l, key, false, absent);
 }
 
-static int get_word(struct loader * l, const char * name, const char * const * words, bool required,
-        int absent) {
-    char key[128];
-    int  value = absent;
-    key_of(l, name, key, sizeof(key));
+static int get_word(
+        struct loader * l, const char * key, const char * const * words, bool required, int value) {
+    char why[512];
     if (!l->failed) {
-        char why[512];
-        if (!key_ok(l, model_file_choice(l->model->file, key, words, &value, why, sizeof(why)),
-                    required) &&
-                l->failed) {
-            snprintf(l->err, l->err_size, "%s", why);
-        }
+        has_value(l, model_file_choice(l->model->file, key, words, &value, why, sizeof(why)),
+                required, why);
     }
     return value;
 }
 
-int loader_word(struct loader * l, const char * name, const char * const * words) {
-    return get_word(l, name, words, true, 0);
+int loader_word(struct loader * l, const char * key, const char * const * words) {
+    return get_word(l, key, words, true, 0);
 }
 
-int loader_word_or(struct loader * l, const char * name, const char * const * words, int absent) {
-    return get_word(l, name, words, false, absent);
+int loader_word_or(struct loader * l, const char * key, const char * const * words, int absent) {
+    return get_word(l, key, words, false, absent);
+}
+
+// Memory for the elements of an array that was found, and their number in *n.
+static void * alloc_array(struct loader * l, const char * key, const struct model_key * array,
+        size_t size, size_t * n) {
+    void * elements = malloc((array->n + 1) * size); // + 1: never empty, so NULL is an error
+    if (elements == NULL) {
+        loader_fail(l, "out of memory for the %zu elements of key '%s'", array->n, key);
+        return NULL;
+    }
+    *n = array->n;
+    return elements;
+}
+
+struct slice * loader_strings(struct loader * l, const char * key, size_t * n) {
+    const struct model_key * array = NULL;
+    char                     why[512];
+    *n = 0;
+    if (l->failed || !has_value(l, model_file_texts(l->model->file, key, &array, why, sizeof(why)),
+                             false, why)) {
+        return NULL;
+    }
+    struct slice * strings = alloc_array(l, key, array, sizeof(*strings), n);
+    for (size_t i = 0; i < *n; ++i) {
+        strings[i] = model_key_text(array, i);
+    }
+    return strings;
+}
+
+int32_t * loader_ints(struct loader * l, const char * key, int32_t min, int32_t max, size_t * n) {
+    const struct model_key * array = NULL;
+    char                     why[512];
+    *n = 0;
+    if (l->failed ||
+            !has_value(l, model_file_ints(l->model->file, key, min, max, &array, why, sizeof(why)),
+                    false, why)) {
+        return NULL;
+    }
+    int32_t * ints = alloc_array(l, key, array, sizeof(*ints), n);
+    for (size_t i = 0; i < *n; ++i) {
+        ints[i] = (int32_t) model_key_int(array, i);
+    }
+    return ints;
+}
+
+float * loader_floats(struct loader * l, const char * key, float min, float max, size_t * n) {
+    const struct model_key * array = NULL;
+    char                     why[512];
+    *n = 0;
+    if (l->failed || !has_value(l,
+                             model_file_floats(l->model->file, key, (double) min, (double) max,
+                                     &array, why, sizeof(why)),
+                             false, why)) {
+        return NULL;
+    }
+    float * floats = alloc_array(l, key, array, sizeof(*floats), n);
+    for (size_t i = 0; i < *n; ++i) {
+        floats[i] = (float) model_key_float(array, i);
+    }
+    return floats;
 }
 
 //

@@ -5,15 +5,18 @@
 // every call does nothing and returns false or NULL, so that a family reads all it needs and looks
 // once, at the end.
 
+#include "base/slice.h"
 #include "run/model.h"
 
 struct loader {
     struct lrnn_model * model;
-    const char *        arch;   // general.architecture
-    int32_t             device; // of the tensors that are read now
+    const char *        arch;      // general.architecture: the prefix of the model's keys
+    bool                llama_cpp; // a file of llama.cpp: arch is not "lrnn"
+    int32_t             device;    // of the tensors that are read now
     bool                failed;
     char *              err;
     size_t              err_size;
+    char                key[128]; // of loader_key
 };
 
 enum tensor_need {
@@ -38,20 +41,33 @@ bool loader_fail(struct loader * l, const char * fmt, ...)
 // Memory that lives as long as the model, zeroed.
 void * loader_alloc(struct loader * l, size_t size);
 
-// Keys. `name` is without its prefix: "head_count" is read from "lrnn.head_count", in files of
-// llama.cpp from "mamba.head_count" etc.
-int64_t loader_int(struct loader * l, const char * name, int64_t min, int64_t max);
+// Keys, by their full names: "general.name", "lrnn.head_count", "tokenizer.ggml.tokens". Without
+// _or, a missing key is an error; with it, a missing key has the value `absent`.
+int64_t loader_int(struct loader * l, const char * key, int64_t min, int64_t max);
 int64_t loader_int_or(
-        struct loader * l, const char * name, int64_t min, int64_t max, int64_t absent);
-float loader_float(struct loader * l, const char * name, float min, float max);
-float loader_float_or(struct loader * l, const char * name, float min, float max, float absent);
-bool loader_bool_or(struct loader * l, const char * name, bool absent);
-const char * loader_string(struct loader * l, const char * name);
-const char * loader_string_or(struct loader * l, const char * name, const char * absent);
+        struct loader * l, const char * key, int64_t min, int64_t max, int64_t absent);
+float loader_float(struct loader * l, const char * key, float min, float max);
+float loader_float_or(struct loader * l, const char * key, float min, float max, float absent);
+bool loader_bool_or(struct loader * l, const char * key, bool absent);
+int loader_flag(struct loader * l, const char * key); // 1, 0, or -1 if absent
 
-// One of the words of `words`, which ends with NULL; returns its index.
-int loader_word(struct loader * l, const char * name, const char * const * words);
-int loader_word_or(struct loader * l, const char * name, const char * const * words, int absent);
+// The string is terminated and lives as long as the model.
+const char * loader_string(struct loader * l, const char * key);
+const char * loader_string_or(struct loader * l, const char * key, const char * absent);
+
+// Returns the index of the value in `words`, which ends with NULL. Any other value is an error.
+int loader_word(struct loader * l, const char * key, const char * const * words);
+int loader_word_or(struct loader * l, const char * key, const char * const * words, int absent);
+
+// Arrays of *n elements, for the caller to free; NULL and 0 if absent. The strings themselves are
+// in the file. Every number must be in min .. max.
+struct slice * loader_strings(struct loader * l, const char * key, size_t * n);
+int32_t * loader_ints(struct loader * l, const char * key, int32_t min, int32_t max, size_t * n);
+float * loader_floats(struct loader * l, const char * key, float min, float max, size_t * n);
+
+// The full name of a key that files of lrnn and of llama.cpp both have: "lrnn.block_count",
+// "mamba.block_count". Valid until the next call.
+const char * loader_key(struct loader * l, const char * name);
 
 // Tensors. ne0 = 0: any. `name` is without "blk.N."; il < 0: a tensor of the whole model. Each is
 // marked as used.

@@ -35,19 +35,19 @@ struct attention {
 bool attention_load_layer(struct loader * l, int32_t il, struct layer * layer) {
     struct attention * w = layer->weights = loader_alloc(l, sizeof(*w));
     const int64_t      D                  = l->model->n_embd;
-    if (w == NULL ||
-            !block_load(l, il, loader_word_or(l, "block_style", BLOCK_STYLES, 0) == 1, &w->block)) {
+    if (w == NULL || !block_load(l, il, loader_word_or(l, "lrnn.block_style", BLOCK_STYLES, 0) == 1,
+                             &w->block)) {
         return false;
     }
-    w->H          = loader_int(l, "attention.head_count", 1, 4096);
-    w->HK         = loader_int(l, "attention.head_count_kv", 1, 4096);
-    w->length     = loader_int(l, "attention.key_length", 1, 65536);
-    w->window     = loader_int_or(l, "attention.window", 1, INT64_MAX, 0);
-    w->rope_theta = loader_float_or(l, "rope_theta", 1.0f, 1e12f, 0.0f);
+    w->H          = loader_int(l, "lrnn.attention.head_count", 1, 4096);
+    w->HK         = loader_int(l, "lrnn.attention.head_count_kv", 1, 4096);
+    w->length     = loader_int(l, "lrnn.attention.key_length", 1, 65536);
+    w->window     = loader_int_or(l, "lrnn.attention.window", 1, INT64_MAX, 0);
+    w->rope_theta = loader_float_or(l, "lrnn.rope_theta", 1.0f, 1e12f, 0.0f);
     w->norm       = (enum attention_norm) loader_word_or(
-            l, "attention.qk_norm", QK_NORMS, ATTENTION_NORM_NONE);
+            l, "lrnn.attention.qk_norm", QK_NORMS, ATTENTION_NORM_NONE);
     w->norm_eps = w->norm != ATTENTION_NORM_NONE
-                          ? loader_float(l, "attention.qk_norm_epsilon", 1e-12f, 1.0f)
+                          ? loader_float(l, "lrnn.attention.qk_norm_epsilon", 1e-12f, 1.0f)
                           : 0.0f;
     if (!l->failed && w->H % w->HK != 0) {
         return loader_fail(l,

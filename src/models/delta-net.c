@@ -35,15 +35,15 @@ static bool load(struct loader * l) {
     if (f == NULL) {
         return false;
     }
-    f->H                         = loader_int(l, "head_count", 1, 4096);
-    f->K                         = loader_int(l, "key_length", 1, 65536);
-    f->P                         = loader_int(l, "value_length", 1, 65536);
-    f->W                         = conv_width_load(l);
-    f->beta                      = loader_bool_or(l, "beta", true);
-    f->activation                = (enum activation) loader_word(l, "qk_activation", ACTIVATIONS);
-    f->qk_norm                   = (enum qk_norm) loader_word(l, "qk_norm", QK_NORMS);
-    f->gate                      = (enum output_gate) loader_word(l, "output_gate", OUTPUT_GATES);
-    f->eps                       = loader_float(l, "output_norm_epsilon", 1e-12f, 1.0f);
+    f->H          = loader_int(l, "lrnn.head_count", 1, 4096);
+    f->K          = loader_int(l, "lrnn.key_length", 1, 65536);
+    f->P          = loader_int(l, "lrnn.value_length", 1, 65536);
+    f->W          = conv_width_load(l);
+    f->beta       = loader_bool_or(l, "lrnn.beta", true);
+    f->activation = (enum activation) loader_word(l, "lrnn.qk_activation", ACTIVATIONS);
+    f->qk_norm    = (enum qk_norm) loader_word(l, "lrnn.qk_norm", QK_NORMS);
+    f->gate       = (enum output_gate) loader_word(l, "lrnn.output_gate", OUTPUT_GATES);
+    f->eps        = loader_float(l, "lrnn.output_norm_epsilon", 1e-12f, 1.0f);
     l->model->info.n_householder = 1;
     return !l->failed;
 }

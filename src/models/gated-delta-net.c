@@ -38,16 +38,16 @@ static bool load_any(struct loader * l, bool product) {
     if (f == NULL) {
         return false;
     }
-    f->H     = loader_int(l, "head_count", 1, 4096);
-    f->HV    = product ? f->H : loader_int_or(l, "head_count_value", 1, 4096, f->H);
-    f->K     = loader_int(l, "key_length", 1, 65536);
-    f->P     = loader_int(l, "value_length", 1, 65536);
+    f->H     = loader_int(l, "lrnn.head_count", 1, 4096);
+    f->HV    = product ? f->H : loader_int_or(l, "lrnn.head_count_value", 1, 4096, f->H);
+    f->K     = loader_int(l, "lrnn.key_length", 1, 65536);
+    f->P     = loader_int(l, "lrnn.value_length", 1, 65536);
     f->W     = conv_width_load(l);
-    f->n     = product ? loader_int(l, "householder_count", 1, 256) : 1;
-    f->gated = product ? loader_word(l, "gate", GATES) == 1 : true;
-    f->gate  = (enum output_gate) loader_word(l, "output_gate", OUTPUT_GATES);
-    f->eps   = loader_float(l, "output_norm_epsilon", 1e-12f, 1.0f);
-    loader_word_or(l, "block_style", BLOCK_STYLES, 0); // attention layers alone differ
+    f->n     = product ? loader_int(l, "lrnn.householder_count", 1, 256) : 1;
+    f->gated = product ? loader_word(l, "lrnn.gate", GATES) == 1 : true;
+    f->gate  = (enum output_gate) loader_word(l, "lrnn.output_gate", OUTPUT_GATES);
+    f->eps   = loader_float(l, "lrnn.output_norm_epsilon", 1e-12f, 1.0f);
+    loader_word_or(l, "lrnn.block_style", BLOCK_STYLES, 0); // attention layers alone differ
     if (!l->failed && f->HV % f->H != 0) {
         return loader_fail(l,
                 "lrnn.head_count_value is %lld; expected a multiple of lrnn.head_count = %lld",

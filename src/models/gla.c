@@ -31,17 +31,17 @@ static bool load(struct loader * l) {
     if (f == NULL) {
         return false;
     }
-    f->H  = loader_int(l, "head_count", 1, 4096);
-    f->HK = loader_int_or(l, "head_count_kv", 1, 4096, f->H);
-    f->K  = loader_int(l, "key_length", 1, 65536);
-    f->P  = loader_int(l, "value_length", 1, 65536);
-    f->W  = conv_width_load(l);
-    f->feature_map =
-            (enum activation) loader_word_or(l, "feature_map", ACTIVATIONS, ACTIVATION_IDENTITY);
-    f->gate       = (enum output_gate) loader_word(l, "output_gate", OUTPUT_GATES);
-    f->eps        = loader_float(l, "output_norm_epsilon", 1e-12f, 1.0f);
-    f->normalizer = loader_float(l, "gate_normalizer", 1e-6f, 1e6f);
-    f->clamp_min  = loader_float_or(l, "gate_clamp_min", -1e6f, 0.0f, -INFINITY);
+    f->H           = loader_int(l, "lrnn.head_count", 1, 4096);
+    f->HK          = loader_int_or(l, "lrnn.head_count_kv", 1, 4096, f->H);
+    f->K           = loader_int(l, "lrnn.key_length", 1, 65536);
+    f->P           = loader_int(l, "lrnn.value_length", 1, 65536);
+    f->W           = conv_width_load(l);
+    f->feature_map = (enum activation) loader_word_or(
+            l, "lrnn.feature_map", ACTIVATIONS, ACTIVATION_IDENTITY);
+    f->gate       = (enum output_gate) loader_word(l, "lrnn.output_gate", OUTPUT_GATES);
+    f->eps        = loader_float(l, "lrnn.output_norm_epsilon", 1e-12f, 1.0f);
+    f->normalizer = loader_float(l, "lrnn.gate_normalizer", 1e-6f, 1e6f);
+    f->clamp_min  = loader_float_or(l, "lrnn.gate_clamp_min", -1e6f, 0.0f, -INFINITY);
     if (!l->failed && f->H % f->HK != 0) {
         return loader_fail(l,
                 "lrnn.head_count_kv is %lld; expected a divisor of lrnn.head_count = %lld",

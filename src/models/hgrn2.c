@@ -27,11 +27,11 @@ static bool load(struct loader * l) {
     if (f == NULL) {
         return false;
     }
-    f->H   = loader_int(l, "head_count", 1, 4096);
-    f->K   = loader_int(l, "key_length", 1, 65536);
-    f->P   = loader_int(l, "value_length", 1, 65536);
+    f->H   = loader_int(l, "lrnn.head_count", 1, 4096);
+    f->K   = loader_int(l, "lrnn.key_length", 1, 65536);
+    f->P   = loader_int(l, "lrnn.value_length", 1, 65536);
     f->W   = conv_width_load(l);
-    f->eps = loader_float(l, "output_norm_epsilon", 1e-12f, 1.0f);
+    f->eps = loader_float(l, "lrnn.output_norm_epsilon", 1e-12f, 1.0f);
     return !l->failed;
 }
 

@@ -33,13 +33,13 @@ static bool load(struct loader * l) {
     if (f == NULL) {
         return false;
     }
-    f->H           = loader_int(l, "head_count", 1, 4096);
-    f->HV          = loader_int_or(l, "head_count_value", 1, 4096, f->H);
-    f->K           = loader_int(l, "key_length", 1, 65536);
-    f->P           = loader_int(l, "value_length", 1, 65536);
+    f->H           = loader_int(l, "lrnn.head_count", 1, 4096);
+    f->HV          = loader_int_or(l, "lrnn.head_count_value", 1, 4096, f->H);
+    f->K           = loader_int(l, "lrnn.key_length", 1, 65536);
+    f->P           = loader_int(l, "lrnn.value_length", 1, 65536);
     f->W           = conv_width_load(l);
-    f->lower_bound = loader_float_or(l, "gate_lower_bound", -1e6f, -1e-6f, 0.0f);
-    f->eps         = loader_float(l, "output_norm_epsilon", 1e-12f, 1.0f);
+    f->lower_bound = loader_float_or(l, "lrnn.gate_lower_bound", -1e6f, -1e-6f, 0.0f);
+    f->eps         = loader_float(l, "lrnn.output_norm_epsilon", 1e-12f, 1.0f);
     if (!l->failed && f->HV % f->H != 0) {
         return loader_fail(l,
                 "lrnn.head_count_value is %lld; expected a multiple of lrnn.head_count = %lld",

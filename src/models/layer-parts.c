@@ -8,7 +8,7 @@ bool block_load(struct loader * l, int32_t il, bool post, struct block * block) 
     const int64_t D = l->model->n_embd;
     const int64_t F = l->model->n_ff;
     if (F == 0) {
-        return loader_fail(l, "key %s.feed_forward_length is missing", l->arch);
+        return loader_fail(l, "key '%s' is missing", loader_key(l, "feed_forward_length"));
     }
     block->post      = post;
     block->attn_norm = loader_tensor_1d(
@@ -58,7 +58,7 @@ struct ggml_tensor * block_norm_build(
 }
 
 int64_t conv_width_load(struct loader * l) {
-    const int64_t width = loader_int(l, "conv_width", 0, 64);
+    const int64_t width = loader_int(l, "lrnn.conv_width", 0, 64);
     if (width == 1) {
         loader_fail(l, "lrnn.conv_width is 1; expected 0 or at least 2");
     }

@@ -6,8 +6,6 @@
 
 #include "models/models.h"
 
-#include <string.h>
-
 struct mamba {
     int64_t W, N;   // convolution, state
     float   bc_eps; // of the norms of δ, B and C; 0: none
@@ -30,12 +28,13 @@ static bool load(struct loader * l) {
     if (f == NULL) {
         return false;
     }
-    const bool ours = strcmp(l->arch, "lrnn") == 0;
-    f->W            = ours ? conv_width_load(l) : loader_int(l, "ssm.conv_kernel", 2, 64);
-    f->N            = loader_int(l, ours ? "state_length" : "ssm.state_size", 1, 65536);
+    const bool ours = !l->llama_cpp;
+    f->W            = ours ? conv_width_load(l) : loader_int(l, "mamba.ssm.conv_kernel", 2, 64);
+    f->N            = loader_int(l, ours ? "lrnn.state_length" : "mamba.ssm.state_size", 1, 65536);
     if (ours) {
-        f->bc_eps = loader_float_or(l, "dt_b_c_norm_epsilon", 1e-12f, 1.0f, 0.0f);
-    } else if (loader_bool_or(l, "ssm.dt_b_c_rms", false)) { // llama.cpp has one eps for all norms
+        f->bc_eps = loader_float_or(l, "lrnn.dt_b_c_norm_epsilon", 1e-12f, 1.0f, 0.0f);
+    } else if (loader_bool_or(
+                       l, "mamba.ssm.dt_b_c_rms", false)) { // llama.cpp has one eps for all norms
         f->bc_eps = l->model->norm_eps;
     }
     return !l->failed;

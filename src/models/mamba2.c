@@ -7,7 +7,6 @@
 #include "models/models.h"
 
 #include <math.h>
-#include <string.h>
 
 struct mamba2 {
     int64_t W, N, H, P, G;
@@ -32,15 +31,15 @@ static bool load(struct loader * l) {
     if (f == NULL) {
         return false;
     }
-    const bool ours = strcmp(l->arch, "lrnn") == 0;
-    f->W            = loader_int(l, ours ? "conv_width" : "ssm.conv_kernel", 2, 64);
-    f->N            = loader_int(l, ours ? "state_length" : "ssm.state_size", 1, 65536);
-    f->H            = loader_int(l, ours ? "head_count" : "ssm.time_step_rank", 1, 65536);
-    f->G            = loader_int(l, ours ? "group_count" : "ssm.group_count", 1, 65536);
+    const bool ours = !l->llama_cpp;
+    f->W            = loader_int(l, ours ? "lrnn.conv_width" : "mamba2.ssm.conv_kernel", 2, 64);
+    f->N            = loader_int(l, ours ? "lrnn.state_length" : "mamba2.ssm.state_size", 1, 65536);
+    f->H = loader_int(l, ours ? "lrnn.head_count" : "mamba2.ssm.time_step_rank", 1, 65536);
+    f->G = loader_int(l, ours ? "lrnn.group_count" : "mamba2.ssm.group_count", 1, 65536);
     if (ours) {
-        f->P = loader_int(l, "value_length", 1, 65536);
+        f->P = loader_int(l, "lrnn.value_length", 1, 65536);
     } else {
-        const int64_t E = loader_int(l, "ssm.inner_size", 1, 1 << 24);
+        const int64_t E = loader_int(l, "mamba2.ssm.inner_size", 1, 1 << 24);
         if (!l->failed && E % f->H != 0) {
             return loader_fail(l,
                     "mamba2.ssm.inner_size is %lld; expected a multiple of ssm.time_step_rank = %lld",
@@ -48,12 +47,12 @@ static bool load(struct loader * l) {
         }
         f->P = E / f->H;
     }
-    f->dt_min = loader_float_or(l, "dt_min", 0.0f, 1e6f, 0.0f);
-    f->dt_max = loader_float_or(l, "dt_max", 0.0f, 1e6f, INFINITY);
-    f->eps    = ours ? loader_float(l, "output_norm_epsilon", 1e-12f, 1.0f) : l->model->norm_eps;
+    f->dt_min = loader_float_or(l, loader_key(l, "dt_min"), 0.0f, 1e6f, 0.0f);
+    f->dt_max = loader_float_or(l, loader_key(l, "dt_max"), 0.0f, 1e6f, INFINITY);
+    f->eps = ours ? loader_float(l, "lrnn.output_norm_epsilon", 1e-12f, 1.0f) : l->model->norm_eps;
     if (!l->failed && f->dt_min > f->dt_max) {
-        return loader_fail(l, "%s.dt_min is %g and dt_max %g; expected dt_min not above dt_max",
-                l->arch, (double) f->dt_min, (double) f->dt_max);
+        return loader_fail(l, "%s.dt_min is %g; expected at most %s.dt_max, which is %g", l->arch,
+                (double) f->dt_min, l->arch, (double) f->dt_max);
     }
     if (!l->failed && (f->H % f->G != 0 || (f->H * f->P) % f->G != 0)) {
         return loader_fail(

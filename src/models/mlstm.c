@@ -32,12 +32,12 @@ static bool load(struct loader * l) {
     if (f == NULL) {
         return false;
     }
-    f->H        = loader_int(l, "head_count", 1, 4096);
-    f->K        = loader_int(l, "key_length", 1, 65536);
-    f->P        = loader_int(l, "value_length", 1, 65536);
-    f->cap      = loader_float_or(l, "gate_soft_cap", 1e-6f, 1e6f, 0.0f);
-    f->epsilon  = loader_float(l, "mlstm_epsilon", 0.0f, 1.0f);
-    f->norm_eps = loader_float(l, "output_norm_epsilon", 1e-12f, 1.0f);
+    f->H        = loader_int(l, "lrnn.head_count", 1, 4096);
+    f->K        = loader_int(l, "lrnn.key_length", 1, 65536);
+    f->P        = loader_int(l, "lrnn.value_length", 1, 65536);
+    f->cap      = loader_float_or(l, "lrnn.gate_soft_cap", 1e-6f, 1e6f, 0.0f);
+    f->epsilon  = loader_float(l, "lrnn.mlstm_epsilon", 0.0f, 1.0f);
+    f->norm_eps = loader_float(l, "lrnn.output_norm_epsilon", 1e-12f, 1.0f);
     return !l->failed;
 }
 

@@ -29,14 +29,14 @@ static bool load(struct loader * l) {
     if (f == NULL) {
         return false;
     }
-    f->H = loader_int(l, "head_count", 1, 100); // 2^(−5−h) is no longer a float beyond
-    f->K = loader_int(l, "key_length", 2, 65536);
-    f->P = loader_int(l, "value_length", 1, 65536);
-    f->feature_map =
-            (enum activation) loader_word_or(l, "feature_map", ACTIVATIONS, ACTIVATION_IDENTITY);
-    f->gate       = (enum output_gate) loader_word(l, "output_gate", OUTPUT_GATES);
-    f->eps        = loader_float(l, "output_norm_epsilon", 1e-12f, 1.0f);
-    f->rope_theta = loader_float(l, "rope_theta", 1.0f, 1e12f);
+    f->H = loader_int(l, "lrnn.head_count", 1, 100); // 2^(−5−h) is no longer a float beyond
+    f->K = loader_int(l, "lrnn.key_length", 2, 65536);
+    f->P = loader_int(l, "lrnn.value_length", 1, 65536);
+    f->feature_map = (enum activation) loader_word_or(
+            l, "lrnn.feature_map", ACTIVATIONS, ACTIVATION_IDENTITY);
+    f->gate       = (enum output_gate) loader_word(l, "lrnn.output_gate", OUTPUT_GATES);
+    f->eps        = loader_float(l, "lrnn.output_norm_epsilon", 1e-12f, 1.0f);
+    f->rope_theta = loader_float(l, "lrnn.rope_theta", 1.0f, 1e12f);
     if (!l->failed && f->K % 2 != 0) {
         return loader_fail(
                 l, "lrnn.key_length is %lld; expected an even number, for RoPE", (long long) f->K);

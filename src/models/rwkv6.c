@@ -42,16 +42,16 @@ static bool load(struct loader * l) {
     if (f == NULL) {
         return false;
     }
-    if (strcmp(l->arch, "lrnn") == 0) {
-        f->H   = loader_int(l, "head_count", 1, 65536);
-        f->K   = loader_int(l, "key_length", 1, 65536);
-        f->P   = loader_int(l, "value_length", 1, 65536);
-        f->eps = loader_float(l, "output_norm_epsilon", 1e-12f, 1.0f);
+    if (!l->llama_cpp) {
+        f->H   = loader_int(l, "lrnn.head_count", 1, 65536);
+        f->K   = loader_int(l, "lrnn.key_length", 1, 65536);
+        f->P   = loader_int(l, "lrnn.value_length", 1, 65536);
+        f->eps = loader_float(l, "lrnn.output_norm_epsilon", 1e-12f, 1.0f);
     } else {
-        f->K = f->P      = loader_int(l, "wkv.head_size", 1, 65536);
+        f->K = f->P      = loader_int(l, "rwkv6.wkv.head_size", 1, 65536);
         f->H             = l->failed ? 0 : l->model->n_embd / f->K;
         f->eps           = 64e-5f;
-        f->rescale_every = loader_int_or(l, "rescale_every_n_layers", 0, 4096, 0);
+        f->rescale_every = loader_int_or(l, "rwkv6.rescale_every_n_layers", 0, 4096, 0);
         if (!l->failed && l->model->n_embd % f->K != 0) {
             return loader_fail(l,
                     "rwkv6.wkv.head_size is %lld; expected a divisor of the embedding length %lld",

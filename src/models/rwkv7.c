@@ -45,14 +45,14 @@ static bool load(struct loader * l) {
     if (f == NULL) {
         return false;
     }
-    if (strcmp(l->arch, "lrnn") == 0) {
-        f->H           = loader_int(l, "head_count", 1, 65536);
-        f->K           = loader_int(l, "key_length", 1, 65536);
-        f->P           = loader_int(l, "value_length", 1, 65536);
-        f->eps         = loader_float(l, "output_norm_epsilon", 1e-12f, 1.0f);
-        f->key_epsilon = loader_float(l, "key_norm_epsilon", 0.0f, 1.0f);
+    if (!l->llama_cpp) {
+        f->H           = loader_int(l, "lrnn.head_count", 1, 65536);
+        f->K           = loader_int(l, "lrnn.key_length", 1, 65536);
+        f->P           = loader_int(l, "lrnn.value_length", 1, 65536);
+        f->eps         = loader_float(l, "lrnn.output_norm_epsilon", 1e-12f, 1.0f);
+        f->key_epsilon = loader_float(l, "lrnn.key_norm_epsilon", 0.0f, 1.0f);
     } else {
-        f->K = f->P = loader_int(l, "wkv.head_size", 1, 65536);
+        f->K = f->P = loader_int(l, "rwkv7.wkv.head_size", 1, 65536);
         f->H        = l->failed ? 0 : l->model->n_embd / f->K;
         f->eps      = 64e-5f;
         if (!l->failed && l->model->n_embd % f->K != 0) {

@@ -63,19 +63,19 @@ static bool fail_family(struct loader * l, const char * family) {
 static bool load_identity(struct loader * l) {
     struct lrnn_model * model = l->model;
 
-    l->arch           = "general";
-    const char * arch = loader_string(l, "architecture");
-    model->info.name  = loader_string_or(l, "name", "");
+    const char * arch = loader_string(l, "general.architecture");
+    model->info.name  = loader_string_or(l, "general.name", "");
     if (l->failed) {
         return false;
     }
     l->arch                  = arch;
+    l->llama_cpp             = strcmp(arch, "lrnn") != 0;
     model->info.architecture = arch;
 
     const char * family = arch;
-    if (strcmp(arch, "lrnn") == 0) {
-        loader_int(l, "format_version", 1, 1);
-        family = loader_string(l, "family");
+    if (!l->llama_cpp) {
+        loader_int(l, "lrnn.format_version", 1, 1);
+        family = loader_string(l, "lrnn.family");
     } else if (!is_llama_architecture(arch)) {
         char quoted[80];
         return loader_fail(l,
@@ -92,9 +92,9 @@ static bool load_identity(struct loader * l) {
     model->info.family = model->family->name;
 
     static const char * const ranges[] = { "[0,1]", "[-1,1]", "family", NULL };
-    const int range = strcmp(arch, "lrnn") == 0  ? loader_word(l, "eigenvalues", ranges)
-                      : model->family->own_range ? 2
-                                                 : 0;
+    const int                 range    = !l->llama_cpp ? loader_word(l, "lrnn.eigenvalues", ranges)
+                                         : model->family->own_range ? 2
+                                                                    : 0;
     if (l->failed) {
         return false;
     }
@@ -111,10 +111,8 @@ static bool load_identity(struct loader * l) {
         model->is_quantized |= ggml_is_quantized(model_file_tensor(model->file, i)->type);
     }
     model->info.eigenvalues  = ranges[range];
-    l->arch                  = "lrnn"; // in llama.cpp's files too
-    model->info.range_source = loader_string_or(l, "eigenvalues_source", "");
-    model->info.source       = loader_string_or(l, "source", "");
-    l->arch                  = arch;
+    model->info.range_source = loader_string_or(l, "lrnn.eigenvalues_source", "");
+    model->info.source       = loader_string_or(l, "lrnn.source", "");
     return !l->failed;
 }
 
@@ -125,64 +123,53 @@ static bool load_layer_kinds(struct loader * l) {
     for (int32_t il = 0; il < model->n_layer; ++il) {
         model->layers[il].attention = all;
     }
-    const struct model_key * kinds = NULL;
-    char                     why[512];
-    const enum key_status    status =
-            model_file_texts(model->file, "lrnn.layer_kinds", &kinds, why, sizeof(why));
-    if (status == KEY_ABSENT) {
-        return true;
+    size_t         n;
+    struct slice * kinds = loader_strings(l, "lrnn.layer_kinds", &n);
+    if (kinds == NULL) {
+        return !l->failed;
     }
-    if (status == KEY_BAD) {
-        l->failed = true;
-        snprintf(l->err, l->err_size, "%s", why);
-        return false;
+    if (n != (size_t) model->n_layer) {
+        loader_fail(l, "lrnn.layer_kinds has %zu elements; expected %d", n, model->n_layer);
     }
-    if (kinds->n != (size_t) model->n_layer) {
-        return loader_fail(
-                l, "lrnn.layer_kinds has %zu elements; expected %d", kinds->n, model->n_layer);
-    }
-    for (int32_t il = 0; il < model->n_layer; ++il) {
-        const struct slice kind = model_key_text(kinds, (size_t) il);
-        if (!slice_is(kind, "attention") && !slice_is(kind, "recurrent")) {
-            char quoted[80];
-            return loader_fail(l, "lrnn.layer_kinds[%d] is %s; expected recurrent or attention", il,
-                    slice_quote(quoted, sizeof(quoted), kind));
-        }
-        if (all && slice_is(kind, "recurrent")) {
-            return loader_fail(l,
-                    "lrnn.layer_kinds[%d] is \"recurrent\"; family transformer has attention layers only",
+    for (int32_t il = 0; il < model->n_layer && !l->failed; ++il) {
+        const bool attention = slice_is(kinds[il], "attention");
+        char       quoted[80];
+        if (!attention && !slice_is(kinds[il], "recurrent")) {
+            loader_fail(l, "lrnn.layer_kinds[%d] is %s; expected recurrent or attention", il,
+                    slice_quote(quoted, sizeof(quoted), kinds[il]));
+        } else if (all && !attention) {
+            loader_fail(l,
+                    "lrnn.layer_kinds[%d] is \"recurrent\"; family transformer expects \"attention\"",
                     il);
         }
-        model->layers[il].attention = slice_is(kind, "attention");
+        model->layers[il].attention = attention;
     }
-    return true;
+    free(kinds);
+    return !l->failed;
 }
 
 static bool load_shape(struct loader * l) {
     struct lrnn_model * model = l->model;
-    const bool          ours  = strcmp(l->arch, "lrnn") == 0;
+    const bool          ours  = !l->llama_cpp;
 
-    model->n_embd  = loader_int(l, "embedding_length", 1, 1 << 20);
-    model->n_layer = (int32_t) loader_int(l, "block_count", 1, 4096);
-    model->n_ff    = loader_int_or(l, "feed_forward_length", 0, 1 << 24, 0);
+    model->n_embd  = loader_int(l, loader_key(l, "embedding_length"), 1, 1 << 20);
+    model->n_layer = (int32_t) loader_int(l, loader_key(l, "block_count"), 1, 4096);
+    model->n_ff    = loader_int_or(l, loader_key(l, "feed_forward_length"), 0, 1 << 24, 0);
     model->layers =
             loader_alloc(l, (size_t) (l->failed ? 1 : model->n_layer) * sizeof(struct layer));
-    model->info.trained_length = ours ? loader_int_or(l, "context_length_trained", 1, INT64_MAX, 0)
-                                      : loader_int_or(l, "context_length", 0, INT64_MAX, 0);
-    if (!ours &&
-            model->info.trained_length == 1048576) { // what llama.cpp writes for want of a number
+    model->info.trained_length =
+            ours ? loader_int_or(l, "lrnn.context_length_trained", 1, INT64_MAX, 0)
+                 : loader_int_or(l, loader_key(l, "context_length"), 0, INT64_MAX, 0);
+    if (!ours && model->info.trained_length == 1048576) { // llama.cpp writes this for "unknown"
         model->info.trained_length = 0;
     }
-    if (ours) {
-        model->norm_eps = loader_float(l, "norm_epsilon", 1e-12f, 1.0f);
-    } else {
-        const bool rwkv = strncmp(l->arch, "rwkv", 4) == 0;
-        model->norm_eps = loader_float(l,
-                rwkv ? "attention.layer_norm_epsilon" : "attention.layer_norm_rms_epsilon", 1e-12f,
-                1.0f);
-    }
-    model->final_norm     = loader_bool_or(l, "final_norm", true);
-    model->logit_soft_cap = loader_float_or(l, "logit_soft_cap", 1e-6f, 1e6f, 0.0f);
+    const char * norm_epsilon = ours ? "norm_epsilon"
+                                : strncmp(l->arch, "rwkv", 4) == 0
+                                        ? "attention.layer_norm_epsilon"
+                                        : "attention.layer_norm_rms_epsilon";
+    model->norm_eps           = loader_float(l, loader_key(l, norm_epsilon), 1e-12f, 1.0f);
+    model->final_norm         = loader_bool_or(l, loader_key(l, "final_norm"), true);
+    model->logit_soft_cap = loader_float_or(l, loader_key(l, "logit_soft_cap"), 1e-6f, 1e6f, 0.0f);
     return !l->failed && load_layer_kinds(l);
 }
 
@@ -195,9 +182,9 @@ static bool load_globals(struct loader * l) {
         return false;
     }
     model->info.n_vocab = model->token_embd->ne[1];
-    const int64_t said  = strcmp(l->arch, "lrnn") == 0
-                                  ? loader_int_or(l, "vocab_size", 1, INT64_MAX, model->info.n_vocab)
-                                  : model->info.n_vocab;
+    const int64_t said =
+            l->llama_cpp ? model->info.n_vocab
+                         : loader_int_or(l, "lrnn.vocab_size", 1, INT64_MAX, model->info.n_vocab);
     if (!l->failed && said != model->info.n_vocab) {
         return loader_fail(l, "lrnn.vocab_size is %lld; token_embd.weight has %lld rows",
                 (long long) said, (long long) model->info.n_vocab);
