@@ -4,7 +4,7 @@
 usage: make-tokenizer-tests.py OUT_DIRECTORY
 
 Needs `tokenizers` and `sentencepiece`. The vocabularies are trained here, on the documents of this repository and the lines below. World,
-bytes and symbols have no library; their reference is a few lines of Python. The format of the files is in tests/tokenizer-data.h.
+bytes and symbols have no library; their reference is a few lines of Python. The format of the files is in tests/kit/tokenizer-data.h.
 """
 
 import io

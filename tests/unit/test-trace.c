@@ -339,7 +339,7 @@ int main(void) {
          .limit                          = 1e-13 };
     char               err[512];
     if (!test_check(&t, golden_list_load(&golden, err, sizeof(err)), "%s", err)) {
-        return test_end(&t, "test-watch");
+        return test_end(&t, "test-trace");
     }
     for (int i = 0; i < golden.n; ++i) {
         test_model(&t, &golden.models[i], &scans, &outputs);
@@ -347,5 +347,5 @@ int main(void) {
     test_worst_print(&scans);
     test_worst_print(&outputs);
     golden_list_free(&golden);
-    return test_end(&t, "test-watch");
+    return test_end(&t, "test-trace");
 }

@@ -130,5 +130,5 @@ int main(void) {
         printf("no card: one sentence with the reason, once, not if quiet, not if the CPU was chosen; a named card is refused\n");
     }
     golden_list_free(&models);
-    return test_end(&t, "test-no-card");
+    return test_end(&t, "test-no-gpu");
 }

@@ -46,7 +46,7 @@ foreach (program IN LISTS programs)
     endforeach()
 endforeach()
 
-set(source "${CMAKE_CURRENT_LIST_DIR}/install")
+set(source "${CMAKE_CURRENT_LIST_DIR}/../install")
 run("${CMAKE_COMMAND}" -S "${source}" -B "${WORK}/find-package" -G "${GENERATOR}" "-DCMAKE_PREFIX_PATH=${WORK}/prefix"
     "-DCMAKE_C_COMPILER=${C_COMPILER}" "-DCMAKE_C_FLAGS=${flags}" "-DCMAKE_BUILD_TYPE=${CONFIG}" "-DSHARED=${SHARED}")
 run("${CMAKE_COMMAND}" --build "${WORK}/find-package" --config "${CONFIG}")

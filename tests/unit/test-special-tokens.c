@@ -103,9 +103,9 @@ int main(void) {
     struct test        t = { 0 };
     struct golden_list golden;
     char               path[64], err[512];
-    snprintf(path, sizeof(path), "test-text-%ld.gguf", (long) getpid());
+    snprintf(path, sizeof(path), "test-special-tokens-%ld.gguf", (long) getpid());
     if (!test_check(&t, golden_list_load(&golden, err, sizeof(err)), "%s", err)) {
-        return test_end(&t, "test-text");
+        return test_end(&t, "test-special-tokens");
     }
     for (int adds = 0; adds < 2; ++adds) {
         if (!test_check(&t, make_model(golden.models[0].path, path, adds == 1), "%s cannot be made",
@@ -136,5 +136,5 @@ int main(void) {
     lrnn_model_free(ids);
     golden_list_free(&golden);
     remove(path);
-    return test_end(&t, "test-text");
+    return test_end(&t, "test-special-tokens");
 }

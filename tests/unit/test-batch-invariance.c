@@ -21,7 +21,7 @@ enum { N_SEQS = 3, N_TOKENS = 40, N_REWIND = 3, MAX_CALLS = 96, MAX_PART = 5 };
 static const double LIMIT_F32 =
         1e-4; // largest absolute difference of a logit; they are of size 1 to 10
 static const char * const path =
-        "test-together.gguf"; // where the test runs: in the build directory
+        "test-batch-invariance.gguf"; // where the test runs: in the build directory
 
 // What a sequence is told in one round: so many tokens, after going back by some. Alone and
 // together it is told the same.
@@ -281,5 +281,5 @@ int main(void) {
         golden_list_free(&list);
     }
     remove(path);
-    return test_end(&t, "test-together");
+    return test_end(&t, "test-batch-invariance");
 }

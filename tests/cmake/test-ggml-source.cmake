@@ -6,7 +6,7 @@
 #   cmake -DSHA256=<pin> -DTREE=<source tree> -DOUT=<work folder> … -P test-ggml-source.cmake      finds ggml, and nothing else
 
 cmake_minimum_required(VERSION 3.25)
-include("${CMAKE_CURRENT_LIST_DIR}/../cmake/ggml-source.cmake")
+include("${CMAKE_CURRENT_LIST_DIR}/../../cmake/ggml-source.cmake")
 
 if (DEFINED OUT)
     set(LRNN_GGML_PACKAGE_SHA256 "${SHA256}")
@@ -124,7 +124,7 @@ run("LRNN_GGML_DIR, but not ggml"              STOP "LRNN_GGML_DIR;not a checkou
     WITH "-DLRNN_GGML_DIR=${WORK}/full-tree/ggml")
 
 # the submodule of this repository, where it is one, stands at the pinned commit
-execute_process(COMMAND git ls-files --stage ggml WORKING_DIRECTORY "${CMAKE_CURRENT_LIST_DIR}/.."
+execute_process(COMMAND git ls-files --stage ggml WORKING_DIRECTORY "${CMAKE_CURRENT_LIST_DIR}/../.."
     OUTPUT_VARIABLE link RESULT_VARIABLE failed ERROR_QUIET)
 if (link MATCHES "^160000 ([0-9a-f]+)" AND NOT CMAKE_MATCH_1 STREQUAL LRNN_GGML_COMMIT)
     message(FATAL_ERROR "the submodule ggml is at ${CMAKE_MATCH_1}, cmake/ggml-source.cmake pins ${LRNN_GGML_COMMIT}")

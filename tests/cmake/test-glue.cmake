@@ -5,7 +5,7 @@
 #   cmake -DFROM=<ggml> -DTO=<copy> -P test-glue.cmake              applies the glue, and nothing else
 
 cmake_minimum_required(VERSION 3.25)
-include("${CMAKE_CURRENT_LIST_DIR}/../cmake/glue.cmake")
+include("${CMAKE_CURRENT_LIST_DIR}/../../cmake/glue.cmake")
 
 if (DEFINED FROM)
     glue_apply("${FROM}" "${TO}")

@@ -98,7 +98,7 @@ int main(void) {
     char               err[512];
     int                n = 0;
     if (!test_check(&t, golden_list_load(&list, err, sizeof(err)), "%s", err)) {
-        return test_end(&t, "test-long");
+        return test_end(&t, "test-constant-memory");
     }
     for (int i = 0; i < list.n; ++i) {
         struct lrnn_model * model = lrnn_model_load(list.models[i].path, NULL, err, sizeof(err));
@@ -119,5 +119,5 @@ int main(void) {
     }
     test_check(&t, n > 0, "no model without attention layers");
     golden_list_free(&list);
-    return test_end(&t, "test-long");
+    return test_end(&t, "test-constant-memory");
 }

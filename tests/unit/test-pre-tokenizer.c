@@ -62,5 +62,5 @@ int main(void) {
             p = next;
         }
     }
-    return test_end(&t, "test-pretok");
+    return test_end(&t, "test-pre-tokenizer");
 }

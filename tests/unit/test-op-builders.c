@@ -582,5 +582,5 @@ int main(void) {
     test_signed(&t);
     test_conv(&t);
     test_state_after(&t);
-    return test_end(&t, "test-builders");
+    return test_end(&t, "test-op-builders");
 }

@@ -656,5 +656,5 @@ int main(void) {
     test_parity_mamba(&t, true);
     test_gate_once(&t);
     test_norm(&t);
-    return test_end(&t, "test-exact");
+    return test_end(&t, "test-exact-arithmetic");
 }

@@ -483,5 +483,5 @@ int main(void) {
     test_nan(&t);
     test_mlstm_by_hand(&t);
     test_mlstm_faint(&t);
-    return test_end(&t, "test-signed");
+    return test_end(&t, "test-signed-gate-scan");
 }

@@ -423,5 +423,5 @@ int main(void) {
     test_out_of_range(&t);
     test_nan(&t);
     test_fused(&t);
-    return test_end(&t, "test-householder");
+    return test_end(&t, "test-householder-scan");
 }

@@ -137,5 +137,5 @@ int main(void) {
         printf("%d models, two sessions each on two threads\n", list.n);
         golden_list_free(&list);
     }
-    return test_end(&t, "test-two-threads");
+    return test_end(&t, "test-thread-safety");
 }
