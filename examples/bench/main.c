@@ -2,12 +2,11 @@
 // what the machine can do.
 
 #include "compute.h"
-#include "exit-code.h"
 #include "machine.h"
 #include "model-bench.h"
 #include "model-output.h"
 #include "op-bench.h"
-#include "options.h"
+#include "program.h"
 #include "output.h"
 #include "terminal.h"
 
@@ -50,11 +49,11 @@ static void on_result(const struct op_result * r, void * user) {
     output_row(&run->output, r);
     progress_done(&run->progress);
     if (r->refused != NULL) {
-        fprintf(stderr, "lrnn-bench: %s: %s\n", r->c->name, r->refused);
+        program_say("%s: %s", r->c->name, r->refused);
         run->n_refused++;
     } else if (!r->agrees) {
-        fprintf(stderr,
-                "lrnn-bench: %s: not timed, since the result is wrong: NMSE %.1e of outputs, %.1e of states against %s\n",
+        program_say(
+                "%s: not timed, since the result is wrong: NMSE %.1e of outputs, %.1e of states against %s",
                 r->c->name, r->nmse_output, r->nmse_state, r->checked);
         run->n_wrong++;
     } else if (op_result_is_noisy(r)) {
@@ -68,21 +67,18 @@ static enum exit_code bench_ops(const struct args * args) {
     struct op_run  run = { 0 };
 
     if (op_bench_count(&args->op) == 0) {
-        fprintf(stderr,
-                "lrnn-bench: no case fits --op, --mode and --tokens; see lrnn-bench --list\n");
-        return EXIT_CODE_USAGE;
+        return program_fail(
+                EXIT_CODE_USAGE, "no case fits --op, --mode and --tokens; see lrnn-bench --list");
     }
 
     machine_describe(&machine);
     for (int i = 0; i < args->op.threads.n; ++i) {
         if (!machine_measure(&machine, (int) args->op.threads.v[i], err, sizeof(err))) {
-            fprintf(stderr, "lrnn-bench: %s\n", err);
-            return EXIT_CODE_SYSTEM;
+            return program_fail(EXIT_CODE_SYSTEM, "%s", err);
         }
     }
     if (!output_begin(&run.output, args->format, &machine, err, sizeof(err))) {
-        fprintf(stderr, "lrnn-bench: %s\n", err);
-        return EXIT_CODE_SYSTEM;
+        return program_fail(EXIT_CODE_SYSTEM, "%s", err);
     }
     progress_begin(&run.progress, op_bench_count(&args->op));
 
@@ -91,16 +87,11 @@ static enum exit_code bench_ops(const struct args * args) {
     progress_clear(&run.progress);
     output_end(&run.output);
     if (!ok) {
-        fprintf(stderr, "lrnn-bench: %s\n", err);
-        return EXIT_CODE_SYSTEM;
-    }
-    if (fflush(stdout) != 0 || ferror(stdout)) {
-        fprintf(stderr, "lrnn-bench: the results could not be written to stdout\n");
-        return EXIT_CODE_SYSTEM;
+        return program_fail(EXIT_CODE_SYSTEM, "%s", err);
     }
     if (run.n_noisy > 0) {
-        fprintf(stderr,
-                "lrnn-bench: %d of %d rows are noisy (marked ~ in the table): the machine had other work, or its speed changed\n",
+        program_say(
+                "%d of %d rows are noisy (marked ~ in the table): the machine had other work, or its speed changed",
                 run.n_noisy, run.output.n_rows);
     }
     return run.n_wrong > 0 ? EXIT_CODE_NUMBERS : run.n_refused > 0 ? EXIT_CODE_USAGE : EXIT_CODE_OK;
@@ -147,8 +138,7 @@ static enum exit_code bench_models(const struct args * args) {
     progress_begin(&run.progress, args->models.n * model_bench_count(&args->model));
 
     for (int i = 0; status == EXIT_CODE_OK && i < args->models.n; ++i) {
-        struct lrnn_model * model =
-                compute_load(&args->compute, "lrnn-bench", args->models.v[i], false);
+        struct lrnn_model * model = compute_load(&args->compute, args->models.v[i], false);
         if (model == NULL) {
             status = EXIT_CODE_MODEL;
             continue;
@@ -158,17 +148,13 @@ static enum exit_code bench_models(const struct args * args) {
         if (!model_bench_run(model, &args->model, on_model_progress, on_model_result, &run, err,
                     sizeof(err))) {
             progress_clear(&run.progress);
-            fprintf(stderr, "lrnn-bench: %s: %s\n", run.path, err);
+            program_say("%s: %s", run.path, err);
             status = EXIT_CODE_SYSTEM;
         }
         lrnn_model_free(model);
     }
     progress_clear(&run.progress);
     model_output_end(&run.output);
-    if (fflush(stdout) != 0 || ferror(stdout)) {
-        fprintf(stderr, "lrnn-bench: the results could not be written to stdout\n");
-        return EXIT_CODE_SYSTEM;
-    }
     return status;
 }
 
@@ -201,6 +187,31 @@ static void set_defaults(struct args * args) {
     }
 }
 
+static enum exit_code run(void * user) {
+    struct args * args = user;
+    char          err[512];
+
+    if (!compute_check(&args->compute, err, sizeof(err))) {
+        return program_fail(EXIT_CODE_USAGE, "%s", err);
+    }
+    if (args->models.n > 0 && (args->list || has_op_options(&args->op))) {
+        return program_fail(EXIT_CODE_USAGE, "-m times a model, and takes no options of an op");
+    }
+    if (args->models.n == 0 && has_model_options(&args->model)) {
+        return program_fail(
+                EXIT_CODE_USAGE, "-p, -n and -b are options of a model, and -m names none");
+    }
+    set_defaults(args);
+    if (args->models.n > 0 && model_bench_count(&args->model) == 0) {
+        return program_fail(EXIT_CODE_USAGE, "-p and -n leave no test");
+    }
+    if (args->list) {
+        op_bench_list(&args->op, stdout);
+        return EXIT_CODE_OK;
+    }
+    return args->models.n > 0 ? bench_models(args) : bench_ops(args);
+}
+
 int main(int argc, char ** argv) {
     struct args args = {
         .op = {
@@ -213,202 +224,63 @@ int main(int argc, char ** argv) {
         .format  = OUTPUT_MD,
     };
 
-    const char *        of_case   = "of the case";
     const double        size_max  = 65536;
     const struct option options[] = {
-        { .group       = "Models",
-                .names = "-m, --model",
-                .value = "M.gguf",
-                .type  = OPTION_STRINGS,
-                .dest  = &args.models,
-                .help  = "time this model instead of the ops; may be given several times" },
-        { .names       = "-p, --n-prompt",
-                .value = "LIST",
-                .type  = OPTION_INTS,
-                .dest  = &args.model.n_prompt,
-                .min   = 0,
-                .max   = 1 << 24,
-                .help  = "tokens of a prompt; 0: no prompt",
-                .unset = "512" },
-        { .names       = "-n, --n-gen",
-                .value = "LIST",
-                .type  = OPTION_INTS,
-                .dest  = &args.model.n_gen,
-                .min   = 0,
-                .max   = 1 << 24,
-                .help  = "tokens generated, one at a time; 0: none",
-                .unset = "128" },
-        { .names       = "-b, --batch-size",
-                .value = "N",
-                .type  = OPTION_INT,
-                .dest  = &args.model.n_batch,
-                .min   = 1,
-                .max   = 65536,
-                .help  = "tokens of a prompt computed together at most",
-                .unset = "512" },
+        opt_group("Models"),
+        opt_strings("-m, --model", "M.gguf", &args.models,
+                "time this model instead of the ops; may be given several times"),
+        opt_ints("-p, --n-prompt", "LIST", &args.model.n_prompt, 0, 1 << 24,
+                "tokens of a prompt; 0: no prompt (default: 512)"),
+        opt_ints("-n, --n-gen", "LIST", &args.model.n_gen, 0, 1 << 24,
+                "tokens generated, one at a time; 0: none (default: 128)"),
+        opt_int("-b, --batch-size", "N", &args.model.n_batch, 1, 65536,
+                "tokens of a prompt computed together at most (default: 512)"),
         COMPUTE_OPTIONS(args.compute),
-
-        { .group       = "Cases of an op",
-                .names = "--op",
-                .value = "householder|signed|conv|all",
-                .type  = OPTION_CHOICE,
-                .dest  = &args.op.family,
-                .help  = "which op" },
-        { .names       = "--mode",
-                .value = "GLOB",
-                .type  = OPTION_STRINGS,
-                .dest  = &args.op.modes,
-                .help  = "only cases whose name fits, as in 'delta*'; may be given several times",
-                .unset = "all" },
-        { .names      = "--list",
-                .type = OPTION_FLAG,
-                .dest = &args.list,
-                .help = "list the cases and stop" },
-
-        { .group       = "Shape (goals are shown only for the shapes that they were set for)",
-                .names = "-T, --tokens",
-                .value = "LIST",
-                .type  = OPTION_INTS,
-                .dest  = &args.op.tokens,
-                .min   = 1,
-                .max   = 1 << 24,
-                .help = "tokens of a sequence, as 64,512 or 64-32768*8; decode cases keep their one token, and are left out where the list lacks 1",
-                .unset = of_case },
-        { .names       = "--seqs",
-                .value = "N",
-                .type  = OPTION_INT,
-                .dest  = &args.op.seqs,
-                .min   = 1,
-                .max   = 4096,
-                .help  = "sequences in a call",
-                .unset = "1" },
-        { .names       = "-d",
-                .value = "N",
-                .type  = OPTION_INT,
-                .dest  = &args.op.d,
-                .min   = 1,
-                .max   = size_max,
-                .help  = "d_k and d_v of the cases in which they are equal",
-                .unset = of_case },
-        { .names       = "--dk",
-                .value = "N",
-                .type  = OPTION_INT,
-                .dest  = &args.op.d_k,
-                .min   = 2,
-                .max   = size_max,
-                .help  = "rows of a head's state; taps of a convolution",
-                .unset = of_case },
-        { .names       = "--dv",
-                .value = "N",
-                .type  = OPTION_INT,
-                .dest  = &args.op.d_v,
-                .min   = 1,
-                .max   = size_max,
-                .help  = "columns of a head's state; channels of a convolution",
-                .unset = of_case },
-        { .names       = "--heads",
-                .value = "N",
-                .type  = OPTION_INT,
-                .dest  = &args.op.heads,
-                .min   = 1,
-                .max   = size_max,
-                .help  = "heads, of the cases with more than one",
-                .unset = of_case },
-        { .names       = "--n-h",
-                .value = "N",
-                .type  = OPTION_INT,
-                .dest  = &args.op.n_h,
-                .min   = 1,
-                .max   = 64,
-                .help  = "Householder factors a token, of the delta rule",
-                .unset = of_case },
-        { .names       = "--layers",
-                .value = "N",
-                .type  = OPTION_INT,
-                .dest  = &args.op.layers,
-                .min   = 1,
-                .max   = 1024,
-                .help = "states that the op is computed for in turn, as in a model with that many layers: with one, the state stays in the cache",
-                .unset = "1, decode cases 24" },
-
-        { .group       = "Measurement",
-                .names = "-t, --threads",
-                .value = "LIST",
-                .type  = OPTION_INTS,
-                .dest  = &args.threads,
-                .min   = 1,
-                .max   = 512,
-                .help  = "threads" },
-        { .names       = "-r, --repetitions",
-                .value = "N",
-                .type  = OPTION_INT,
-                .dest  = &args.repetitions,
-                .min   = 1,
-                .max   = 10000,
-                .help = "repetitions; of models the mean counts, of ops, where ours and stock take turns, the best of each",
-                .unset = "5 of a model, 7 of an op" },
-        { .names       = "--min-time",
-                .value = "S",
-                .type  = OPTION_FLOAT,
-                .dest  = &args.op.min_time,
-                .min   = 0,
-                .max   = 3600,
-                .help  = "seconds that a repetition of an op lasts at least" },
-        { .names       = "--path",
-                .value = "auto|step|chunk|reference",
-                .type  = OPTION_CHOICE,
-                .dest  = &args.op.path,
-                .help  = "which kernel of an op of ours" },
-
-        { .group       = "Output",
-                .names = "-o, --output",
-                .value = "md|csv|json",
-                .type  = OPTION_CHOICE,
-                .dest  = &args.format,
-                .help  = "format of the results on stdout" },
+        opt_group("Cases of an op"),
+        opt_choice("--op", "householder|signed|conv|all", &args.op.family, "which op"),
+        opt_strings("--mode", "GLOB", &args.op.modes,
+                "only cases whose name fits, as in 'delta*'; may be given several times (default: all)"),
+        opt_flag("--list", &args.list, "list the cases and stop"),
+        opt_group("Shape (goals are shown only for the shapes that they were set for)"),
+        opt_ints("-T, --tokens", "LIST", &args.op.tokens, 1, 1 << 24,
+                "tokens of a sequence, as 64,512 or 64-32768*8; decode cases keep their one token, and are left out where the list lacks 1 (default: of the case)"),
+        opt_int("--seqs", "N", &args.op.seqs, 1, 4096, "sequences in a call (default: 1)"),
+        opt_int("-d", "N", &args.op.d, 1, size_max,
+                "d_k and d_v of the cases in which they are equal (default: of the case)"),
+        opt_int("--dk", "N", &args.op.d_k, 2, size_max,
+                "rows of a head's state; taps of a convolution (default: of the case)"),
+        opt_int("--dv", "N", &args.op.d_v, 1, size_max,
+                "columns of a head's state; channels of a convolution (default: of the case)"),
+        opt_int("--heads", "N", &args.op.heads, 1, size_max,
+                "heads, of the cases with more than one (default: of the case)"),
+        opt_int("--n-h", "N", &args.op.n_h, 1, 64,
+                "Householder factors a token, of the delta rule (default: of the case)"),
+        opt_int("--layers", "N", &args.op.layers, 1, 1024,
+                "states that the op is computed for in turn, as in a model with that many layers: with one, the state stays in the cache (default: 1, decode cases 24)"),
+        opt_group("Measurement"),
+        opt_ints("-t, --threads", "LIST", &args.threads, 1, 512, "threads"),
+        opt_int("-r, --repetitions", "N", &args.repetitions, 1, 10000,
+                "repetitions; of models the mean counts, of ops, where ours and stock take turns, the best of each (default: 5 of a model, 7 of an op)"),
+        opt_float("--min-time", "S", &args.op.min_time, 0, 3600,
+                "seconds that a repetition of an op lasts at least"),
+        opt_choice("--path", "auto|step|chunk|reference", &args.op.path,
+                "which kernel of an op of ours"),
+        opt_group("Output"),
+        opt_choice("-o, --output", "md|csv|json", &args.format, "format of the results on stdout"),
     };
     const struct program program = {
         .name = "lrnn-bench",
         .summary =
                 "times models, or our ops against the stock ops of ggml that compute the same, in one run",
-        .modes =
-                (const char * const[]) {
-                        "-m M.gguf [options]      prompt processing and generation of a model",
-                        "[--op NAME] [options]    the table of an op, or of all",
-                        "--list                   names of the cases of an op", NULL },
-        .examples  = (const char * const[]) { "lrnn-bench -m model.gguf -p 512,4096 -n 128 -t 1,2",
-                 "lrnn-bench --op householder",
-                 "lrnn-bench --op signed --mode 'mamba*' -T 64,512,4096,32768 -t 1 -o json > mamba.json",
-                 NULL },
-        .options   = options,
-        .n_options = sizeof(options) / sizeof(options[0]),
+        .usage = "-m M.gguf [options]      prompt processing and generation of a model\n"
+                 "[--op NAME] [options]    the table of an op, or of all\n"
+                 "--list                   names of the cases of an op",
+        .examples =
+                "lrnn-bench -m model.gguf -p 512,4096 -n 128 -t 1,2\n"
+                "lrnn-bench --op householder\n"
+                "lrnn-bench --op signed --mode 'mamba*' -T 64,512,4096,32768 -t 1 -o json > mamba.json",
+        OPTIONS(options),
     };
 
-    char           err[512];
-    enum exit_code code;
-    if (!options_read(&program, argc, argv, &code)) {
-        return code;
-    }
-    if (!compute_check(&args.compute, "lrnn-bench", err, sizeof(err))) {
-        fprintf(stderr, "lrnn-bench: %s\n", err);
-        return EXIT_CODE_USAGE;
-    }
-    if (args.models.n > 0 && (args.list || has_op_options(&args.op))) {
-        fprintf(stderr, "lrnn-bench: -m times a model, and takes no options of an op\n");
-        return EXIT_CODE_USAGE;
-    }
-    if (args.models.n == 0 && has_model_options(&args.model)) {
-        fprintf(stderr, "lrnn-bench: -p, -n and -b are options of a model, and -m names none\n");
-        return EXIT_CODE_USAGE;
-    }
-    set_defaults(&args);
-    if (args.models.n > 0 && model_bench_count(&args.model) == 0) {
-        fprintf(stderr, "lrnn-bench: -p and -n leave no test\n");
-        return EXIT_CODE_USAGE;
-    }
-    if (args.list) {
-        op_bench_list(&args.op, stdout);
-        return EXIT_CODE_OK;
-    }
-    return args.models.n > 0 ? bench_models(&args) : bench_ops(&args);
+    return program_main(&program, argc, argv, run, &args);
 }

@@ -2,10 +2,9 @@
 
 #include "base/atomic-file.h"
 #include "compute.h"
-#include "exit-code.h"
 #include "generate.h"
 #include "interrupt.h"
-#include "options.h"
+#include "program.h"
 #include "output.h"
 #include "prompt.h"
 #include "base/read-file.h"
@@ -14,7 +13,6 @@
 #include <float.h>
 #include <inttypes.h>
 #include <signal.h>
-#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -49,16 +47,6 @@ struct args {
     bool           quiet;
 };
 
-static enum exit_code fail(enum exit_code code, const char * format, ...) {
-    va_list args;
-    fprintf(stderr, "lrnn-cli: ");
-    va_start(args, format);
-    vfprintf(stderr, format, args);
-    va_end(args);
-    fprintf(stderr, "\n");
-    return code;
-}
-
 //
 // The end of a run
 //
@@ -83,17 +71,19 @@ static enum exit_code report(enum finish finish, const struct generator * g,
         const struct output * out, const char * err) {
     switch (finish) {
         case FINISH_NUMBERS:
-            return fail(EXIT_CODE_NUMBERS, "the logits after %" PRId64 " tokens are not finite",
+            return program_fail(EXIT_CODE_NUMBERS,
+                    "the logits after %" PRId64 " tokens are not finite",
                     lrnn_seq_length(g->session, 0));
-        case FINISH_ERROR: return fail(EXIT_CODE_SYSTEM, "%s", err);
+        case FINISH_ERROR: return program_fail(EXIT_CODE_SYSTEM, "%s", err);
         case FINISH_CACHE:
-            return fail(EXIT_CODE_STOPPED,
+            return program_fail(EXIT_CODE_STOPPED,
                     "the attention layers can remember %" PRId64
                     " tokens, and have; -c makes it more",
                     g->n_cache);
         case FINISH_CLOSED: {
+            clearerr(stdout); // reported here
             if (out->error != EPIPE) {
-                return fail(EXIT_CODE_SYSTEM, "the text could not be written to stdout: %s",
+                return program_fail(EXIT_CODE_SYSTEM, "the text could not be written to stdout: %s",
                         strerror(out->error));
             }
         } break;
@@ -138,31 +128,31 @@ static enum exit_code continue_text(const struct args * args, struct generator *
 
     if (!prompt_to_tokens(g->model, text, size, args->ids, continues, args->special, &tokens,
                 &n_tokens, err, sizeof(err))) {
-        return fail(size == 0 ? EXIT_CODE_USAGE : EXIT_CODE_DATA, "%s", err);
+        return program_fail(size == 0 ? EXIT_CODE_USAGE : EXIT_CODE_DATA, "%s", err);
     }
     if (n_tokens == 0 && args->n_predict != 0 && lrnn_logits(g->session, 0) == NULL) {
         free(tokens);
-        return fail(EXIT_CODE_USAGE,
+        return program_fail(EXIT_CODE_USAGE,
                 "it is not known what follows the last token of the sequence; give a prompt to go on with");
     }
     *finish = generator_feed(g, tokens, n_tokens, err, sizeof(err));
     free(tokens);
     if (*finish == FINISH_CACHE) {
-        return fail(EXIT_CODE_USAGE, "%s", err);
+        return program_fail(EXIT_CODE_USAGE, "%s", err);
     }
     if (*finish == FINISH_PROMPT) {
-        return fail(EXIT_CODE_STOPPED,
+        return program_fail(EXIT_CODE_STOPPED,
                 "interrupted after %" PRId64 " of %" PRId64
                 " tokens of the prompt; the state is not saved",
                 g->n_prompt, n_tokens);
     }
     if (*finish == FINISH_ERROR) {
-        return fail(EXIT_CODE_SYSTEM, "%s", err);
+        return program_fail(EXIT_CODE_SYSTEM, "%s", err);
     }
     if (!output_begin(&out, output_format(args), g->model, continues || size > 0, &args->stops, err,
                 sizeof(err))) {
         *finish = FINISH_ERROR;
-        return fail(EXIT_CODE_SYSTEM, "%s", err);
+        return program_fail(EXIT_CODE_SYSTEM, "%s", err);
     }
     *finish = generator_run(g, args->n_predict, &out, err, sizeof(err));
     output_end(&out, out.n_tokens > 0 && !args->jsonl && (args->ids || isatty(STDOUT_FILENO)));
@@ -240,26 +230,27 @@ static enum exit_code prepare(struct args * args, struct generator * g) {
     char err[1024];
 
     if (args->stops.n > 0 && !g->info.has_tokenizer) {
-        return fail(EXIT_CODE_USAGE, "--stop looks for text, and the model has no tokenizer");
+        return program_fail(
+                EXIT_CODE_USAGE, "--stop looks for text, and the model has no tokenizer");
     }
     g->sampler = lrnn_sampler_new(&sampling, err, sizeof(err));
     if (g->sampler == NULL) {
-        return fail(EXIT_CODE_USAGE, "%s", err);
+        return program_fail(EXIT_CODE_USAGE, "%s", err);
     }
     if (args->state_save != NULL) { // better to know now than after an hour of generating
         struct atomic_file file;
         if (!atomic_file_open(&file, args->state_save, err, sizeof(err))) {
-            return fail(EXIT_CODE_SYSTEM, "%s", err);
+            return program_fail(EXIT_CODE_SYSTEM, "%s", err);
         }
         atomic_file_cancel(&file);
     }
     g->session = lrnn_session_new(g->model, &params, err, sizeof(err));
     if (g->session == NULL) {
-        return fail(EXIT_CODE_SYSTEM, "%s", err);
+        return program_fail(EXIT_CODE_SYSTEM, "%s", err);
     }
     if (args->state_load != NULL && !lrnn_seq_load(g->session, 0, own_seed ? g->sampler : NULL,
                                             args->state_load, err, sizeof(err))) {
-        return fail(EXIT_CODE_DATA, "%s", err);
+        return program_fail(EXIT_CODE_DATA, "%s", err);
     }
     return EXIT_CODE_OK;
 }
@@ -274,12 +265,30 @@ static enum exit_code save(
 
     if (args->state_save != NULL && is_whole &&
             !lrnn_seq_save(g->session, 0, g->sampler, args->state_save, err, sizeof(err))) {
-        return fail(EXIT_CODE_SYSTEM, "%s", err);
+        return program_fail(EXIT_CODE_SYSTEM, "%s", err);
     }
     return EXIT_CODE_OK;
 }
 
-static enum exit_code run(struct args * args) {
+static bool check_args(const struct args * args, char * err, size_t err_size) {
+    if (!compute_check(&args->compute, err, err_size)) {
+        return false;
+    }
+    if (args->prompt != NULL && args->file != NULL) {
+        snprintf(err, err_size, "-p and -f both give the prompt; use one of them");
+        return false;
+    }
+    for (int i = 0; i < args->stops.n; ++i) {
+        if (args->stops.v[i][0] == '\0') {
+            snprintf(err, err_size, "--stop: an empty string would stop at once");
+            return false;
+        }
+    }
+    return true;
+}
+
+static enum exit_code run(void * user) {
+    struct args *    args       = user;
     const bool       has_prompt = args->prompt != NULL || args->file != NULL;
     const bool       is_dialog  = !has_prompt && isatty(STDIN_FILENO) && isatty(STDOUT_FILENO);
     struct generator g = { .n_batch = args->batch, .n_cache = args->cache, .quiet = args->quiet };
@@ -287,14 +296,19 @@ static enum exit_code run(struct args * args) {
     size_t           size = 0;
     char             err[1024];
 
+    if (!check_args(args, err, sizeof(err))) {
+        return program_fail(EXIT_CODE_USAGE, "%s", err);
+    }
+    args->greedy = args->greedy || args->temperature == 0.0;
+    signal(SIGPIPE, SIG_IGN); // the reader may stop reading; the state is still saved
     if (!is_dialog && args->prompt == NULL) {
         if (!read_file(args->file != NULL ? args->file : "-", &text, &size, err, sizeof(err))) {
-            return fail(EXIT_CODE_DATA, "%s", err);
+            return program_fail(EXIT_CODE_DATA, "%s", err);
         }
         size -= size > 0 &&
                 text[size - 1] == '\n'; // a line's end belongs to the file, not to the prompt
     }
-    g.model = compute_load(&args->compute, "lrnn-cli", args->model, args->quiet);
+    g.model = compute_load(&args->compute, args->model, args->quiet);
     if (g.model == NULL) {
         free(text);
         return EXIT_CODE_MODEL;
@@ -331,23 +345,6 @@ static enum exit_code run(struct args * args) {
 // Command line
 //
 
-static bool check_args(const struct args * args, char * err, size_t err_size) {
-    if (!compute_check(&args->compute, "lrnn-cli", err, err_size)) {
-        return false;
-    }
-    if (args->prompt != NULL && args->file != NULL) {
-        snprintf(err, err_size, "-p and -f both give the prompt; use one of them");
-        return false;
-    }
-    for (int i = 0; i < args->stops.n; ++i) {
-        if (args->stops.v[i][0] == '\0') {
-            snprintf(err, err_size, "--stop: an empty string would stop at once");
-            return false;
-        }
-    }
-    return true;
-}
-
 int main(int argc, char ** argv) {
     const struct lrnn_sampler_params sampling = {
         .temperature    = 0.8f,
@@ -372,168 +369,63 @@ int main(int argc, char ** argv) {
     };
 
     const struct option options[] = {
-        { .group          = "Prompt",
-                .names    = "-m, --model",
-                .value    = "M.gguf",
-                .type     = OPTION_STRING,
-                .dest     = &args.model,
-                .help     = "the model",
-                .required = true },
-        { .names       = "-p, --prompt",
-                .value = "TEXT",
-                .type  = OPTION_STRING,
-                .dest  = &args.prompt,
-                .help  = "the text to continue" },
-        { .names       = "-f, --file",
-                .value = "FILE",
-                .type  = OPTION_STRING,
-                .dest  = &args.file,
-                .help  = "a file with the text to continue, without its last line end",
-                .unset = "- for stdin" },
-        { .names      = "--ids",
-                .type = OPTION_FLAG,
-                .dest = &args.ids,
-                .help = "prompt and output are decimal token ids; always so for a model without a tokenizer" },
-        { .names      = "--special",
-                .type = OPTION_FLAG,
-                .dest = &args.special,
-                .help = "special tokens written out in the prompt become their ids" },
-
-        { .group       = "Generation",
-                .names = "-n, --predict",
-                .value = "N",
-                .type  = OPTION_INT,
-                .dest  = &args.n_predict,
-                .min   = -1,
-                .max   = 1e15,
-                .help = "tokens to generate; 0: only read the prompt, -1: until the model ends the text" },
-        { .names       = "--stop",
-                .value = "TEXT",
-                .type  = OPTION_STRINGS,
-                .dest  = &args.stops,
-                .help  = "stop before this text; may be given several times" },
-
-        { .group       = "Sampling",
-                .names = "--temp",
-                .value = "T",
-                .type  = OPTION_FLOAT,
-                .dest  = &args.temperature,
-                .min   = 0,
-                .max   = 1e6,
-                .help  = "temperature; 0: always the most likely token" },
-        { .names      = "--greedy",
-                .type = OPTION_FLAG,
-                .dest = &args.greedy,
-                .help = "the same as --temp 0" },
-        { .names       = "--top-k",
-                .value = "K",
-                .type  = OPTION_INT,
-                .dest  = &args.top_k,
-                .min   = 0,
-                .max   = INT32_MAX,
-                .help  = "of the K most likely tokens; 0: of all" },
-        { .names       = "--top-p",
-                .value = "P",
-                .type  = OPTION_FLOAT,
-                .dest  = &args.top_p,
-                .min   = 0,
-                .max   = 1,
-                .help  = "of the most likely that together have probability P; 1: of all" },
-        { .names       = "--min-p",
-                .value = "P",
-                .type  = OPTION_FLOAT,
-                .dest  = &args.min_p,
-                .min   = 0,
-                .max   = 1,
-                .help  = "of those at least P times as likely as the most likely; 0: of all" },
-        { .names       = "--repeat-penalty",
-                .value = "X",
-                .type  = OPTION_FLOAT,
-                .dest  = &args.repeat_penalty,
-                .min   = 1e-6,
-                .max   = 1e6,
-                .help  = "makes recent tokens less likely; 1: off" },
-        { .names       = "--repeat-last",
-                .value = "N",
-                .type  = OPTION_INT,
-                .dest  = &args.repeat_last,
-                .min   = 0,
-                .max   = 4096,
-                .help  = "how many tokens are recent" },
-        { .names       = "-s, --seed",
-                .value = "N",
-                .type  = OPTION_INT,
-                .dest  = &args.seed,
-                .min   = 0,
-                .max   = 1e15,
-                .help  = "of the random numbers",
-                .unset = "that of the loaded state, otherwise a new one" },
-
-        { .group       = "State",
-                .names = "--state-load",
-                .value = "FILE",
-                .type  = OPTION_STRING,
-                .dest  = &args.state_load,
-                .help  = "go on behind a saved sequence; the prompt follows it" },
-        { .names       = "--state-save",
-                .value = "FILE",
-                .type  = OPTION_STRING,
-                .dest  = &args.state_save,
-                .help  = "save the sequence at the end, also after Ctrl-C" },
-
-        { .group       = "Output",
-                .names = "--jsonl",
-                .type  = OPTION_FLAG,
-                .dest  = &args.jsonl,
-                .help = "an object a token: id, text (null without a tokenizer), logprob (natural, before sampling). A stop string is in it; "
-                        "a character of several tokens is in the last of them" },
-        { .names      = "-q, --quiet",
-                .type = OPTION_FLAG,
-                .dest = &args.quiet,
-                .help = "nothing on stderr but errors" },
-
-        { .group = "Computation", COMPUTE_THREADS(args.compute) },
+        opt_group("Prompt"),
+        opt_required(opt_string("-m, --model", "M.gguf", &args.model, "the model")),
+        opt_string("-p, --prompt", "TEXT", &args.prompt, "the text to continue"),
+        opt_string("-f, --file", "FILE", &args.file,
+                "a file with the text to continue, without its last line end (default: - for stdin)"),
+        opt_flag("--ids", &args.ids,
+                "prompt and output are decimal token ids; always so for a model without a tokenizer"),
+        opt_flag("--special", &args.special,
+                "special tokens written out in the prompt become their ids"),
+        opt_group("Generation"),
+        opt_int("-n, --predict", "N", &args.n_predict, -1, 1e15,
+                "tokens to generate; 0: only read the prompt, -1: until the model ends the text"),
+        opt_strings(
+                "--stop", "TEXT", &args.stops, "stop before this text; may be given several times"),
+        opt_group("Sampling"),
+        opt_float("--temp", "T", &args.temperature, 0, 1e6,
+                "temperature; 0: always the most likely token"),
+        opt_flag("--greedy", &args.greedy, "the same as --temp 0"),
+        opt_int("--top-k", "K", &args.top_k, 0, INT32_MAX,
+                "of the K most likely tokens; 0: of all"),
+        opt_float("--top-p", "P", &args.top_p, 0, 1,
+                "of the most likely that together have probability P; 1: of all"),
+        opt_float("--min-p", "P", &args.min_p, 0, 1,
+                "of those at least P times as likely as the most likely; 0: of all"),
+        opt_float("--repeat-penalty", "X", &args.repeat_penalty, 1e-6, 1e6,
+                "makes recent tokens less likely; 1: off"),
+        opt_int("--repeat-last", "N", &args.repeat_last, 0, 4096, "how many tokens are recent"),
+        opt_int("-s, --seed", "N", &args.seed, 0, 1e15,
+                "of the random numbers (default: that of the loaded state, otherwise a new one)"),
+        opt_group("State"),
+        opt_string("--state-load", "FILE", &args.state_load,
+                "go on behind a saved sequence; the prompt follows it"),
+        opt_string("--state-save", "FILE", &args.state_save,
+                "save the sequence at the end, also after Ctrl-C"),
+        opt_group("Output"),
+        opt_flag("--jsonl", &args.jsonl,
+                "an object a token: id, text (null without a tokenizer), logprob (natural, before sampling). A stop string is in it; "
+                "a character of several tokens is in the last of them"),
+        opt_flag("-q, --quiet", &args.quiet, "nothing on stderr but errors"),
+        opt_group("Computation"),
+        COMPUTE_THREADS(args.compute),
         COMPUTE_OPTIONS(args.compute),
-        { .names       = "-b, --batch",
-                .value = "N",
-                .type  = OPTION_INT,
-                .dest  = &args.batch,
-                .min   = 1,
-                .max   = 1 << 20,
-                .help  = "tokens of a prompt that are computed together" },
-        { .names       = "-c, --cache",
-                .value = "N",
-                .type  = OPTION_INT,
-                .dest  = &args.cache,
-                .min   = 1,
-                .max   = 1 << 30,
-                .help = "tokens that the attention layers of a hybrid can remember; recurrent models have no such limit" },
+        opt_int("-b, --batch", "N", &args.batch, 1, 1 << 20,
+                "tokens of a prompt that are computed together"),
+        opt_int("-c, --cache", "N", &args.cache, 1, 1 << 30,
+                "tokens that the attention layers of a hybrid can remember; recurrent models have no such limit"),
     };
     const struct program program = {
-        .name    = "lrnn-cli",
-        .summary = "continues a text",
-        .modes   = (const char * const[]) { "-m M.gguf -p TEXT [options]      continue a text",
-                  "-m M.gguf -f FILE [options]      continue a file",
-                  "-m M.gguf [options] < FILE       continue what comes in",
-                  "-m M.gguf                        on a terminal: line by line", NULL },
-        .examples =
-                (const char * const[]) {
-                        "lrnn-cli -m model.gguf -p 'Once upon a time' -n 64 --state-save tale.state",
-                        "lrnn-cli -m model.gguf -p ' and then' -n 64 --state-load tale.state --jsonl",
-                        NULL },
-        .options   = options,
-        .n_options = sizeof(options) / sizeof(options[0]),
+        .name     = "lrnn-cli",
+        .summary  = "continues a text",
+        .usage    = "-m M.gguf -p TEXT [options]      continue a text\n"
+                    "-m M.gguf -f FILE [options]      continue a file\n"
+                    "-m M.gguf [options] < FILE       continue what comes in\n"
+                    "-m M.gguf                        on a terminal: line by line",
+        .examples = "lrnn-cli -m model.gguf -p 'Once upon a time' -n 64 --state-save tale.state\n"
+                    "lrnn-cli -m model.gguf -p ' and then' -n 64 --state-load tale.state --jsonl",
+        OPTIONS(options),
     };
-    char           err[512];
-    enum exit_code code;
-
-    if (!options_read(&program, argc, argv, &code)) {
-        return code;
-    }
-    if (!check_args(&args, err, sizeof(err))) {
-        return fail(EXIT_CODE_USAGE, "%s", err);
-    }
-    args.greedy = args.greedy || args.temperature == 0.0;
-    signal(SIGPIPE, SIG_IGN); // whoever reads the text may stop reading; the state is still saved
-    return run(&args);
+    return program_main(&program, argc, argv, run, &args);
 }

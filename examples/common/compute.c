@@ -2,6 +2,7 @@
 
 #include "cuda-card.h"
 #include "load-model.h"
+#include "program.h"
 #include "rpc-client.h"
 
 #include "ggml-backend.h"
@@ -23,10 +24,10 @@ int compute_options(struct compute * c, struct option * options) {
     return COMPUTE_N_OPTIONS;
 }
 
-bool compute_check(const struct compute * c, const char * program, char * err, size_t err_size) {
+bool compute_check(const struct compute * c, char * err, size_t err_size) {
     const struct lrnn_model_params params = params_of(c);
     load_model_hush_ggml();
-    if (c->rpc != NULL && !rpc_client_connect(c->rpc, program, c->rpc_timeout, err, err_size)) {
+    if (c->rpc != NULL && !rpc_client_connect(c->rpc, c->rpc_timeout, err, err_size)) {
         return false;
     }
     if (lrnn_model_params_check(&params, err, err_size)) {
@@ -48,7 +49,7 @@ static bool has_gpu(void) {
 
 // Whoever has a build for GPUs, or asks for one, learns that there is none: once, however many
 // models are loaded.
-static void say_what_is_missing(const struct compute * c, const char * program) {
+static void say_what_is_missing(const struct compute * c) {
     static bool is_said;
     char        missing[320] = "no GPU was found";
     if (is_said || c->n_gpu_layers == 0 || c->devices != NULL || has_gpu()) {
@@ -58,16 +59,15 @@ static void say_what_is_missing(const struct compute * c, const char * program) 
             c->n_gpu_layers < 0) { // as many layers as fit: none, in a build for the CPU
         return;
     }
-    fprintf(stderr, "%s: %s; everything runs on the CPU\n", program, missing);
+    program_say("%s; everything runs on the CPU", missing);
     is_said = true;
 }
 
-struct lrnn_model * compute_load(
-        const struct compute * c, const char * program, const char * path, bool quiet) {
+struct lrnn_model * compute_load(const struct compute * c, const char * path, bool quiet) {
     const struct lrnn_model_params params = params_of(c);
-    struct lrnn_model *            model = load_model_on(program, path, &params, quiet, c->verbose);
+    struct lrnn_model *            model  = load_model_on(path, &params, quiet, c->verbose);
     if (model != NULL && !quiet) {
-        say_what_is_missing(c, program);
+        say_what_is_missing(c);
     }
     return model;
 }

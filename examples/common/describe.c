@@ -1,5 +1,6 @@
 #include "describe.h"
 
+#include "exit-code.h"
 #include "lrnn.h"
 
 #include <ctype.h>
@@ -63,6 +64,8 @@ static void print_heading(FILE * out, const char * text) {
 }
 
 static void print_man(const struct program * program, FILE * out) {
+    char line[512];
+
     fputs(".TH ", out);
     print_with_dashes(out, program->name);
     fprintf(out, " 1 \"\" \"lrnn %s\" \"User Commands\"\n", lrnn_version());
@@ -72,16 +75,17 @@ static void print_man(const struct program * program, FILE * out) {
     print_roff(out, program->summary);
     fputc('\n', out);
     print_heading(out, "Synopsis");
-    for (int i = 0; program->modes[i] != NULL; ++i) {
+    for (int i = 0; option_word(program->usage, "\n", i, line, sizeof(line)); ++i) {
         fprintf(out, "%s.B %s\n", i > 0 ? ".br\n" : "", program->name);
-        print_roff(out, program->modes[i]);
+        print_roff(out, line);
         fputc('\n', out);
     }
     for (int i = 0; i < options_count(program); ++i) {
         const struct option * o = options_at(program, i);
         char                  value[200];
-        if (o->group != NULL) {
-            print_heading(out, o->group);
+        if (o->type == OPTION_GROUP) {
+            print_heading(out, o->names);
+            continue;
         }
         fputs(".TP\n\\fB", out);
         print_roff(out, o->names);
@@ -102,15 +106,17 @@ static void print_man(const struct program * program, FILE * out) {
         fputc('\n', out);
     }
     print_heading(out, "Examples");
-    for (int i = 0; program->examples[i] != NULL; ++i) {
+    for (int i = 0; option_word(program->examples, "\n", i, line, sizeof(line)); ++i) {
         fputs(".nf\n", out);
-        print_roff(out, program->examples[i]);
+        print_roff(out, line);
         fputs("\n.fi\n", out);
     }
     print_heading(out, "Exit status");
-    print_roff(out,
-            "0 done; 1 the machine refused; 2 usage; 3 bad data; 4 bad model; 5 stopped, can be resumed; 6 numbers not finite or not right.");
-    fputc('\n', out);
+    for (int i = 0; i < N_EXIT_CODES; ++i) {
+        fprintf(out, ".TP\n%d\n", i);
+        print_roff(out, EXIT_CODE_TEXT[i]);
+        fputc('\n', out);
+    }
 }
 
 //
@@ -122,8 +128,8 @@ static void print_names(const struct program * program, FILE * out) {
     int  n = 0;
     for (int i = 0; i < options_count(program); ++i) {
         const struct option * o = options_at(program, i);
-        for (int j = 0;
-                !option_is_argument(o) && option_word(o->names, ", ", j, word, sizeof(word)); ++j) {
+        for (int j = 0; option_is_named(o) && option_word(o->names, ", ", j, word, sizeof(word));
+                ++j) {
             fprintf(out, "%s%s", n++ > 0 ? " " : "", word);
         }
     }
@@ -146,7 +152,7 @@ static void print_bash(const struct program * program, FILE * out) {
     fputs("    case \"$before\" in\n", out);
     for (int i = 0; i < options_count(program); ++i) {
         const struct option * o = options_at(program, i);
-        if (option_is_argument(o) || o->type == OPTION_FLAG) {
+        if (!option_is_named(o) || o->type == OPTION_FLAG) {
             continue;
         }
         fputs("        ", out);
@@ -223,6 +229,9 @@ static void print_zsh(const struct program * program, FILE * out) {
     fputs("    _arguments -s", out);
     for (int i = 0; i < options_count(program); ++i) {
         const struct option * o = options_at(program, i);
+        if (o->type == OPTION_GROUP) {
+            continue;
+        }
         for (int j = 0;
                 option_is_argument(o) ? j == 0 : option_word(o->names, ", ", j, word, sizeof(word));
                 ++j) {
@@ -272,7 +281,7 @@ static void print_fish(const struct program * program, FILE * out) {
     }
     for (int i = 0; i < options_count(program); ++i) {
         const struct option * o = options_at(program, i);
-        if (option_is_argument(o)) {
+        if (!option_is_named(o)) {
             continue;
         }
         fprintf(out, "complete -c %.*s", length, program->name);

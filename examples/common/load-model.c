@@ -1,6 +1,7 @@
 #include "load-model.h"
 
 #include "cuda-card.h"
+#include "program.h"
 #include "terminal.h"
 
 #include "ggml.h"
@@ -44,11 +45,10 @@ static bool on_progress(float done, void * user) {
     return true;
 }
 
-// Sessions of the model speak through these as well, so that their user data is nothing but the
-// name of the program.
 static void on_log(enum lrnn_log_level level, const char * sentence, void * user) {
     (void) level;
-    fprintf(stderr, "%s: %s\n", (const char *) user, sentence);
+    (void) user;
+    program_say("%s", sentence);
 }
 
 static void on_warning(enum lrnn_log_level level, const char * sentence, void * user) {
@@ -57,8 +57,8 @@ static void on_warning(enum lrnn_log_level level, const char * sentence, void * 
     }
 }
 
-static struct lrnn_model * load(const char * program, const char * path,
-        struct lrnn_model_params params, bool is_shown, lrnn_log log) {
+static struct lrnn_model * load(
+        const char * path, struct lrnn_model_params params, bool is_shown, lrnn_log log) {
     struct progress progress;
     char            err[1024];
 
@@ -67,22 +67,21 @@ static struct lrnn_model * load(const char * program, const char * path,
     params.progress           = is_shown ? on_progress : NULL;
     params.progress_user      = &progress;
     params.log                = log;
-    params.log_user           = (void *) (uintptr_t) program;
     struct lrnn_model * model = lrnn_model_load(path, &params, err, sizeof(err));
     if (is_shown) {
         progress_clear(&progress);
     }
     if (model == NULL) {
-        fprintf(stderr, "%s: %s\n", program, err);
+        program_say("%s", err);
     }
     return model;
 }
 
-struct lrnn_model * load_model_on(const char * program, const char * path,
-        const struct lrnn_model_params * params, bool quiet, bool verbose) {
-    return load(program, path, *params, !quiet, verbose ? on_log : quiet ? NULL : on_warning);
+struct lrnn_model * load_model_on(
+        const char * path, const struct lrnn_model_params * params, bool quiet, bool verbose) {
+    return load(path, *params, !quiet, verbose ? on_log : quiet ? NULL : on_warning);
 }
 
-struct lrnn_model * load_model(const char * program, const char * path, bool quiet) {
-    return load(program, path, (struct lrnn_model_params) { 0 }, false, quiet ? NULL : on_warning);
+struct lrnn_model * load_model(const char * path, bool quiet) {
+    return load(path, (struct lrnn_model_params) { 0 }, false, quiet ? NULL : on_warning);
 }

@@ -1,8 +1,8 @@
 #include "options.h"
 
 #include "cuda-card.h"
-
 #include "describe.h"
+#include "exit-code.h"
 #include "lrnn.h"
 #include "terminal.h"
 
@@ -15,19 +15,87 @@
 
 enum {
     NAME_MAX_CHARS = 48,
+    LINE_MAX_CHARS = 512,
     HELP_WIDTH     = 80, // columns of --help
     HELP_INDENT    = 28, // where the descriptions begin
 };
 
 // The options that every program has, after its own.
-enum general { GENERAL_HELP, GENERAL_VERSION, GENERAL_DESCRIBE, N_GENERAL };
+enum general { GENERAL_GROUP, GENERAL_HELP, GENERAL_VERSION, GENERAL_DESCRIBE, N_GENERAL };
 
 static const struct option GENERAL[N_GENERAL] = {
-    { "General", "-h, --help", NULL, OPTION_FLAG, NULL, "show this text", NULL, 0, 0, false },
-    { NULL, "--version", NULL, OPTION_FLAG, NULL, "show the version", NULL, 0, 0, false },
-    { NULL, "--describe", DESCRIBE_WORDS, OPTION_CHOICE, NULL,
-            "print a man page, or completions for a shell", "nothing", 0, 0, false },
+    { .type = OPTION_GROUP, .names = "General" },
+    { .type = OPTION_FLAG, .names = "-h, --help", .help = "show this text" },
+    { .type = OPTION_FLAG, .names = "--version", .help = "show the version" },
+    { .type        = OPTION_CHOICE,
+            .names = "--describe",
+            .value = DESCRIBE_WORDS,
+            .help  = "print a man page, or completions for a shell (default: nothing)" },
 };
+
+//
+// The table
+//
+
+struct option opt_group(const char * heading) {
+    return (struct option) { .type = OPTION_GROUP, .names = heading };
+}
+
+struct option opt_flag(const char * names, bool * dest, const char * help) {
+    return (struct option) { .type = OPTION_FLAG, .names = names, .dest = dest, .help = help };
+}
+
+static struct option with_value(enum option_type type, const char * names, const char * value,
+        void * dest, double min, double max, const char * help) {
+    return (struct option) { type, names, NULL, value, dest, help, min, max, false };
+}
+
+struct option opt_int(const char * names, const char * value, int64_t * dest, double min,
+        double max, const char * help) {
+    return with_value(OPTION_INT, names, value, dest, min, max, help);
+}
+
+struct option opt_float(const char * names, const char * value, double * dest, double min,
+        double max, const char * help) {
+    return with_value(OPTION_FLOAT, names, value, dest, min, max, help);
+}
+
+struct option opt_string(
+        const char * names, const char * value, const char ** dest, const char * help) {
+    return with_value(OPTION_STRING, names, value, (void *) dest, 0, 0, help);
+}
+
+struct option opt_choice(const char * names, const char * words, int * dest, const char * help) {
+    return with_value(OPTION_CHOICE, names, words, dest, 0, 0, help);
+}
+
+struct option opt_ints(const char * names, const char * value, struct option_ints * dest,
+        double min, double max, const char * help) {
+    return with_value(OPTION_INTS, names, value, dest, min, max, help);
+}
+
+struct option opt_strings(
+        const char * names, const char * value, struct option_strings * dest, const char * help) {
+    return with_value(OPTION_STRINGS, names, value, dest, 0, 0, help);
+}
+
+struct option opt_arg(const char * name, const char ** dest, const char * help) {
+    return opt_string(name, NULL, dest, help);
+}
+
+struct option opt_args(const char * name, struct option_strings * dest, const char * help) {
+    return opt_strings(name, NULL, dest, help);
+}
+
+struct option opt_required(struct option o) {
+    o.required = true;
+    return o;
+}
+
+struct option opt_alias(const char * aliases, struct option o) {
+    o.aliases = aliases;
+    return o;
+}
 
 int options_count(const struct program * program) {
     return program->n_options + N_GENERAL;
@@ -38,7 +106,11 @@ const struct option * options_at(const struct program * program, int i) {
 }
 
 bool option_is_argument(const struct option * o) {
-    return o->names[0] != '-';
+    return o->type != OPTION_GROUP && o->names[0] != '-';
+}
+
+bool option_is_named(const struct option * o) {
+    return o->names[0] == '-';
 }
 
 static bool fail(char * err, size_t err_size, const char * format, ...) {
@@ -80,7 +152,9 @@ static int word_index(const char * list, const char * sep, const char * word) {
 static const struct option * find_option(const struct program * program, const char * name) {
     for (int i = 0; i < options_count(program); ++i) {
         const struct option * o = options_at(program, i);
-        if (!option_is_argument(o) && word_index(o->names, ", ", name) >= 0) {
+        if (option_is_named(o) &&
+                (word_index(o->names, ", ", name) >= 0 ||
+                        (o->aliases != NULL && word_index(o->aliases, ", ", name) >= 0))) {
             return o;
         }
     }
@@ -136,8 +210,7 @@ static bool find_nearest(
     for (int i = 0; i < options_count(program); ++i) {
         const struct option * o = options_at(program, i);
         char                  w[NAME_MAX_CHARS];
-        for (int j = 0; !option_is_argument(o) && option_word(o->names, ", ", j, w, sizeof(w));
-                ++j) {
+        for (int j = 0; option_is_named(o) && option_word(o->names, ", ", j, w, sizeof(w)); ++j) {
             const bool is_long   = strncmp(w, "--", 2) == 0;
             const bool is_prefix = strncmp(w, name, (size_t) length) == 0; // --tok for --tokens
             const int  distance  = is_prefix ? 0 : edit_distance(name, w);
@@ -215,6 +288,7 @@ static bool parse_ints(const char * text, double min, double max, struct option_
 static bool set_value(const struct option * o, const char * name, const char * text, char * err,
         size_t err_size) {
     switch (o->type) {
+        case OPTION_GROUP: return false;
         case OPTION_FLAG: {
             *(bool *) o->dest = true;
             return true;
@@ -386,27 +460,13 @@ enum options_status options_parse(
     return OPTIONS_OK;
 }
 
-bool options_read(const struct program * program, int argc, char ** argv, enum exit_code * code) {
-    char err[512];
-    switch (options_parse(program, argc, argv, err, sizeof(err))) {
-        case OPTIONS_OK: return true;
-        case OPTIONS_DONE: *code = EXIT_CODE_OK; break;
-        case OPTIONS_ERROR: {
-            *code = EXIT_CODE_USAGE;
-            fprintf(stderr, "%s: %s\n", program->name, err);
-        } break;
-    }
-    return false;
-}
-
 //
 // Help
 //
 
 void option_default(const struct option * o, char * text, size_t text_size) {
     text[0] = '\0';
-    if (o->unset != NULL) {
-        snprintf(text, text_size, "%s", o->unset);
+    if (o->dest == NULL || strstr(o->help, "(default: ") != NULL) {
         return;
     }
     switch (o->type) {
@@ -427,6 +487,7 @@ void option_default(const struct option * o, char * text, size_t text_size) {
                         text + used, text_size - used, "%s%" PRId64, i > 0 ? "," : "", list->v[i]);
             }
         } break;
+        case OPTION_GROUP:
         case OPTION_FLAG:
         case OPTION_STRINGS: break;
     }
@@ -485,24 +546,27 @@ void options_help(const struct program * program, FILE * out) {
     const bool   color = terminal_has_color(out);
     const char * bold  = color ? TERMINAL_BOLD : "";
     const char * reset = color ? TERMINAL_RESET : "";
+    char         line[LINE_MAX_CHARS];
 
     fprintf(out, "%s%s%s: %s\n\n%sUsage%s\n", bold, program->name, reset, program->summary, bold,
             reset);
-    for (int i = 0; program->modes[i] != NULL; ++i) {
-        fprintf(out, "  %s %s\n", program->name, program->modes[i]);
+    for (int i = 0; option_word(program->usage, "\n", i, line, sizeof(line)); ++i) {
+        fprintf(out, "  %s %s\n", program->name, line);
     }
     for (int i = 0; i < options_count(program); ++i) {
         const struct option * o = options_at(program, i);
-        if (o->group != NULL) {
-            fprintf(out, "\n%s%s%s\n", bold, o->group, reset);
+        if (o->type == OPTION_GROUP) {
+            fprintf(out, "\n%s%s%s\n", bold, o->names, reset);
+        } else {
+            print_option(out, o);
         }
-        print_option(out, o);
     }
     fprintf(out, "\n%sExample%s\n", bold, reset);
-    for (int i = 0; program->examples[i] != NULL; ++i) {
-        fprintf(out, "  %s\n", program->examples[i]);
+    for (int i = 0; option_word(program->examples, "\n", i, line, sizeof(line)); ++i) {
+        fprintf(out, "  %s\n", line);
     }
     fprintf(out, "\n%sExit status%s\n", bold, reset);
-    fprintf(out, "  0 done   1 the machine refused   2 usage   3 bad data   4 bad model\n"
-                 "  5 stopped, can be resumed   6 numbers not finite or not right\n");
+    for (int i = 0; i < N_EXIT_CODES; ++i) {
+        fprintf(out, "  %d %s\n", i, EXIT_CODE_TEXT[i]);
+    }
 }

@@ -1,32 +1,37 @@
 #pragma once
 
-// The command line of a program, as one table: parsing and --help come from it, and whatever else
-// describes the options (a man page, shell completions) can be written from the same table.
+// The command line of a program, as one table. Parsing, --help, man pages and shell completions
+// derive from it.
 //
-// The default that --help shows is the value that the variable holds before parsing, so the two
-// cannot disagree.
-
-#include "exit-code.h"
+//     const struct option options[] = {
+//         opt_group("Sampling"),
+//         opt_int("--top-k", "K", &args.top_k, 0, INT32_MAX, "sample from the K most likely tokens"),
+//         opt_alias("--batch", opt_int("-b, --batch-size", "N", …)),
+//     };
+//
+// The default shown by --help is the value of the variable before parsing. Where the variable
+// cannot express it, the help text states it: "documents to read (default: all)".
 
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
 
-enum option_type {  // what `dest` points to
+enum option_type {  // type of `dest`
+    OPTION_GROUP,   // none: a heading
     OPTION_FLAG,    // bool, set to true
     OPTION_INT,     // int64_t, from min to max
     OPTION_FLOAT,   // double, from min to max
     OPTION_STRING,  // const char *
     OPTION_CHOICE,  // int, the index of the word in `value`
     OPTION_INTS,    // struct option_ints, from min to max: 1,2,4 or 64-256+64 or 64-4096*8
-    OPTION_STRINGS, // struct option_strings: one more each time the option is given
+    OPTION_STRINGS, // struct option_strings: each use of the option appends one
 };
 
 enum { OPTION_LIST_MAX = 64 };
 
 struct option_ints {
-    int     n; // as a default, shown as it is; replaced as a whole when the option is given
+    int     n; // a default list is replaced as a whole
     int64_t v[OPTION_LIST_MAX];
 };
 
@@ -36,58 +41,76 @@ struct option_strings {
 };
 
 struct option {
-    const char * group; // heading in --help, on the first option of a group; NULL on the others
-    const char * names; // "-t, --threads"; without a dash, "IN.gguf": the argument in this position
-    const char *
-            value; // what --help calls the value: "N"; the words of a choice: "md|csv|json"; NULL for flags and arguments
     enum option_type type;
+    const char *     names;   // "-t, --threads"; an argument: "IN.gguf"; a group: its heading
+    const char *     aliases; // former names: accepted, but shown nowhere; NULL: none
+    const char *     value;   // placeholder in --help: "N"; of a choice its words: "md|csv|json"
     void *           dest;
     const char *     help;
-    const char *     unset; // what --help shows as default where the variable cannot say it
-    double           min;
-    double           max;
+    double           min, max;
     bool             required;
 };
+
+struct option opt_group(const char * heading);
+struct option opt_flag(const char * names, bool * dest, const char * help);
+struct option opt_int(const char * names, const char * value, int64_t * dest, double min,
+        double max, const char * help);
+struct option opt_float(const char * names, const char * value, double * dest, double min,
+        double max, const char * help);
+struct option opt_string(
+        const char * names, const char * value, const char ** dest, const char * help);
+struct option opt_choice(const char * names, const char * words, int * dest, const char * help);
+struct option opt_ints(const char * names, const char * value, struct option_ints * dest,
+        double min, double max, const char * help);
+struct option opt_strings(
+        const char * names, const char * value, struct option_strings * dest, const char * help);
+struct option opt_arg(const char * name, const char ** dest, const char * help);
+struct option opt_args(const char * name, struct option_strings * dest, const char * help);
+
+// Modifiers.
+struct option opt_required(struct option o);
+struct option opt_alias(const char * aliases, struct option o);
 
 struct program {
     const char *          name;     // "lrnn-bench"
     const char *          summary;  // one sentence
-    const char * const *  modes;    // ways to call it, without the name; ends with NULL
-    const char * const *  examples; // whole command lines; ends with NULL
-    const struct option * options;  // those that every program has are added to it
+    const char *          usage;    // one line per form of the command line, without the name
+    const char *          examples; // one complete command line per line
+    const struct option * options;  // without the general ones, such as --help
     int                   n_options;
-    const char * const *
-            commands; // NULL, or the words that may follow the name, each a program of its own; ends with NULL
+    const char * const *  commands; // subcommands, NULL-terminated; NULL: none
 };
+
+// Initializes both fields of struct program.
+#define OPTIONS(table) .options = (table), .n_options = (int) (sizeof(table) / sizeof((table)[0]))
 
 enum options_status {
     OPTIONS_OK,
-    OPTIONS_DONE,  // --help or --version was asked for and printed to stdout: exit with 0
-    OPTIONS_ERROR, // err holds one sentence: print it to stderr and exit with EXIT_CODE_USAGE
+    OPTIONS_DONE,  // --help, --version or --describe was given and printed to stdout
+    OPTIONS_ERROR, // err is one sentence
 };
 
-// Fills the variables of the table from the command line. Values are not copied: strings point into
-// argv.
+// Fills the variables of the table from the command line. Strings are not copied: they point into
+// argv. Most programs call program_main (program.h) instead.
 enum options_status options_parse(
         const struct program * program, int argc, char ** argv, char * err, size_t err_size);
 
-// The same for a main: says on stderr what is wrong. False: the program is to end with *code.
-bool options_read(const struct program * program, int argc, char ** argv, enum exit_code * code);
-
-// What --help and --version print.
+// Prints the texts of --help and --version.
 void options_help(const struct program * program, FILE * out);
 void options_version(const struct program * program, FILE * out);
 
 //
-// For those who describe the table otherwise: describe.c
+// For other descriptions of the table: describe.c
 //
 
-int options_count(const struct program * program); // with those that every program has
+int options_count(const struct program * program); // with the general ones
 const struct option * options_at(const struct program * program, int i);
 bool option_is_argument(const struct option * o);
-void option_default(
-        const struct option * o, char * text, size_t text_size); // "" if there is nothing to say
+bool option_is_named(const struct option * o); // neither argument nor group
 
-// Word number i of a list such as "-t, --threads" or "md|csv|json"; false if there are fewer.
-// Separators are any of `sep`.
+// The default value as text; "" if there is none, or if the help text states it.
+void option_default(const struct option * o, char * text, size_t text_size);
+
+// Copies word i of a list such as "-t, --threads" or "md|csv|json"; false if there are fewer.
+// - sep: the characters that separate words
 bool option_word(const char * list, const char * sep, int i, char * word, size_t word_size);

@@ -1,6 +1,6 @@
 #include "rpc-client.h"
 
-#include "exit-code.h"
+#include "program.h"
 #include "rpc-probe.h"
 
 #include "ggml-backend.h"
@@ -28,7 +28,6 @@ struct server {
 
 // The process's, since ggml's callback has no user data.
 static struct {
-    const char *  program;
     int64_t       timeout;
     int           n;
     struct server server[GGML_RPC_MAX_SERVERS];
@@ -49,7 +48,7 @@ static bool is_closed(int sock) {
 // Called by the thread that failed; ggml has flushed stdout before.
 static void on_abort(const char * message) {
     if (strstr(message, "ggml-rpc") == NULL) {
-        fprintf(stderr, "%s: %s\n", rpc.program, message);
+        fprintf(stderr, "%s: %s\n", program_name(), message);
         return; // to abort()
     }
     bool found = false;
@@ -57,12 +56,12 @@ static void on_abort(const char * message) {
         if (is_closed(rpc.server[i].sock)) {
             fprintf(stderr,
                     "%s: server %s is lost: the connection is closed; it has ended, refused a request, or the network failed\n",
-                    rpc.program, rpc.server[i].name);
+                    program_name(), rpc.server[i].name);
             found = true;
         }
     }
     if (!found) {
-        fprintf(stderr, "%s: %s", rpc.program, rpc.n == 1 ? "server " : "one of the servers ");
+        fprintf(stderr, "%s: %s", program_name(), rpc.n == 1 ? "server " : "one of the servers ");
         for (int i = 0; i < rpc.n; ++i) {
             fprintf(stderr, "%s%s", i > 0 ? ", " : "", rpc.server[i].name);
         }
@@ -120,7 +119,7 @@ static bool add_server(
     }
     snprintf(rpc.waiting, sizeof(rpc.waiting),
             "%s: server %s: no answer within %d seconds; it computes for another client\n",
-            rpc.program, s->name, RPC_PROBE_SECONDS);
+            program_name(), s->name, RPC_PROBE_SECONDS);
     struct sigaction before;
     sigaction(SIGALRM, &(struct sigaction) { .sa_handler = on_alarm }, &before);
     alarm(RPC_PROBE_SECONDS);
@@ -145,8 +144,7 @@ static bool add_server(
     return true;
 }
 
-bool rpc_client_connect(
-        const char * servers, const char * program, int64_t timeout, char * err, size_t err_size) {
+bool rpc_client_connect(const char * servers, int64_t timeout, char * err, size_t err_size) {
     ggml_backend_reg_t reg = ggml_backend_reg_by_name("RPC");
     union {
         void * pointer;
@@ -158,7 +156,6 @@ bool rpc_client_connect(
         snprintf(err, err_size, "--rpc: this build of ggml has no RPC backend");
         return false;
     }
-    rpc.program = program;
     rpc.timeout = timeout;
     ggml_set_abort_callback(on_abort);
     signal(SIGPIPE,

@@ -14,7 +14,5 @@
 
 // Connects, and registers the servers' devices with ggml. Once in a process.
 // - servers: HOST:PORT between commas
-// - program: lives as long as the process
 // - timeout: seconds without an answer after which a server counts as lost
-bool rpc_client_connect(
-        const char * servers, const char * program, int64_t timeout, char * err, size_t err_size);
+bool rpc_client_connect(const char * servers, int64_t timeout, char * err, size_t err_size);

@@ -2,11 +2,10 @@
 
 #include "compute.h"
 #include "cuda-card.h"
-#include "exit-code.h"
 #include "base/json-write.h"
 #include "load-model.h"
 #include "metadata.h"
-#include "options.h"
+#include "program.h"
 
 #include "ggml-backend.h"
 
@@ -268,15 +267,26 @@ static void print_devices(bool json) {
 // Command line
 //
 
-static enum exit_code run(const struct args * args) {
+static enum exit_code run(void * user) {
+    struct args * args = user;
+    char          err[512];
+
+    if ((args->model != NULL) == args->devices) {
+        return program_fail(EXIT_CODE_USAGE, "%s; see lrnn-inspect --help",
+                args->devices
+                        ? "--devices is about this machine, not about a model: give one of the two"
+                        : "M.gguf is missing");
+    }
+    if (!compute_check(&args->compute, err, sizeof(err))) {
+        return program_fail(EXIT_CODE_USAGE, "%s", err);
+    }
     if (args->devices) {
         print_devices(args->json);
     } else {
         const bool place = args->compute.n_gpu_layers != 0 ||
                            args->compute.verbose; // otherwise the weights need not be read
-        struct lrnn_model * model =
-                place ? compute_load(&args->compute, "lrnn-inspect", args->model, false)
-                      : load_model("lrnn-inspect", args->model, false);
+        struct lrnn_model * model = place ? compute_load(&args->compute, args->model, false)
+                                          : load_model(args->model, false);
         if (model == NULL) {
             return EXIT_CODE_MODEL;
         }
@@ -289,10 +299,6 @@ static enum exit_code run(const struct args * args) {
         }
         lrnn_model_free(model);
     }
-    if (fflush(stdout) != 0 || ferror(stdout)) {
-        fprintf(stderr, "lrnn-inspect: the results could not be written to stdout\n");
-        return EXIT_CODE_SYSTEM;
-    }
     return EXIT_CODE_OK;
 }
 
@@ -301,59 +307,25 @@ int main(int argc, char ** argv) {
     args.compute.n_gpu_layers = 0;
 
     const struct option options[] = {
-        { .group       = "What",
-                .names = "M.gguf",
-                .type  = OPTION_STRING,
-                .dest  = &args.model,
-                .help  = "the model" },
-        { .names      = "--devices",
-                .type = OPTION_FLAG,
-                .dest = &args.devices,
-                .help = "list the devices that ggml finds, with their memory" },
-
-        { .group       = "Output",
-                .names = "--json",
-                .type  = OPTION_FLAG,
-                .dest  = &args.json,
-                .help  = "as JSON; null where the file does not say" },
-
-        { .group       = "Placement, which -v shows",
-                .names = "-ngl, --gpu-layers",
-                .value = "N",
-                .type  = OPTION_INT,
-                .dest  = &args.compute.n_gpu_layers,
-                .min   = -1,
-                .max   = 1 << 20,
-                .help  = "layers on devices, as in the other programs; the model is loaded there" },
+        opt_group("What"),
+        opt_arg("M.gguf", &args.model, "the model"),
+        opt_flag("--devices", &args.devices, "list the devices that ggml finds, with their memory"),
+        opt_group("Output"),
+        opt_flag("--json", &args.json, "as JSON; null where the file does not say"),
+        opt_group("Placement, which -v shows"),
+        opt_int("-ngl, --gpu-layers", "N", &args.compute.n_gpu_layers, -1, 1 << 20,
+                "layers on devices, as in the other programs; the model is loaded there"),
         COMPUTE_DEVICES(args.compute),
     };
     const struct program program = {
-        .name      = "lrnn-inspect",
-        .summary   = "what a model is, and what it costs to run",
-        .modes     = (const char * const[]) { "M.gguf [--json]       a model",
-                    "--devices [--json]    this machine, and servers", NULL },
-        .examples  = (const char * const[]) { "lrnn-inspect model.gguf",
-                 "lrnn-inspect model.gguf --json | jq .state_bytes",
-                 "lrnn-inspect --devices --rpc 10.0.0.7:50052", NULL },
-        .options   = options,
-        .n_options = sizeof(options) / sizeof(options[0]),
+        .name     = "lrnn-inspect",
+        .summary  = "what a model is, and what it costs to run",
+        .usage    = "M.gguf [--json]       a model\n"
+                    "--devices [--json]    this machine, and servers",
+        .examples = "lrnn-inspect model.gguf\n"
+                    "lrnn-inspect model.gguf --json | jq .state_bytes\n"
+                    "lrnn-inspect --devices --rpc 10.0.0.7:50052",
+        OPTIONS(options),
     };
-    char           err[512];
-    enum exit_code code;
-
-    if (!options_read(&program, argc, argv, &code)) {
-        return code;
-    }
-    if ((args.model != NULL) == args.devices) {
-        fprintf(stderr, "lrnn-inspect: %s; see lrnn-inspect --help\n",
-                args.devices
-                        ? "--devices is about this machine, not about a model: give one of the two"
-                        : "M.gguf is missing");
-        return EXIT_CODE_USAGE;
-    }
-    if (!compute_check(&args.compute, "lrnn-inspect", err, sizeof(err))) {
-        fprintf(stderr, "lrnn-inspect: %s\n", err);
-        return EXIT_CODE_USAGE;
-    }
-    return run(&args);
+    return program_main(&program, argc, argv, run, &args);
 }

@@ -1,5 +1,6 @@
 #include "compare-models.h"
 
+#include "program.h"
 #include "compute.h"
 #include "eval/divergence.h"
 #include "interrupt.h"
@@ -326,7 +327,7 @@ static enum exit_code run(const struct args * args) {
     char                      err[1024];
 
     for (int i = 0; i < args->models.n && code == EXIT_CODE_OK; ++i) {
-        models[i] = compute_load(&args->compute, NAME, args->models.v[i], args->quiet);
+        models[i] = compute_load(&args->compute, args->models.v[i], args->quiet);
         if (models[i] == NULL) {
             code = EXIT_CODE_MODEL;
         } else if (lrnn_model_get_info(models[i]).n_vocab !=
@@ -382,57 +383,36 @@ enum exit_code compare_step_main(int argc, char ** argv) {
     struct option options[TEXT_INPUT_OPTIONS + COMPUTE_N_OPTIONS + 8];
     int           n = 0;
 
-    options[n++] = (struct option) { .group = "Models",
-        .names                              = "-m, --model",
-        .value                              = "M.gguf",
-        .type                               = OPTION_STRINGS,
-        .dest                               = &args.models,
-        .required                           = true,
-        .help = "twice or more: the first is the reference, the others are compared with it" };
+    options[n++] = opt_group("Models");
+    options[n++] = opt_required(opt_strings("-m, --model", "M.gguf", &args.models,
+            "twice or more: the first is the reference, the others are compared with it"));
     n += text_input_options(&args.text, options + n);
-    options[n++] = (struct option) { .group = "Output",
-        .names                              = "--bucket",
-        .value                              = "N|log2",
-        .type                               = OPTION_STRING,
-        .dest                               = &args.bucket,
-        .help = "positions a row; log2: 1-64, then up to each power of two" };
-    options[n++] = (struct option) { .names = "--json",
-        .type                               = OPTION_FLAG,
-        .dest                               = &args.json,
-        .help = "as JSON; nll_change is the change of the mean in nats" };
-    options[n++] = (struct option) { .group = "Computation",
-        .names                              = "-b, --batch",
-        .value                              = "N",
-        .type                               = OPTION_INT,
-        .dest                               = &args.batch,
-        .min                                = 1,
-        .max                                = 1 << 20,
-        .help                               = "tokens computed together" };
-    options[n++] = (struct option) { COMPUTE_THREADS(args.compute) };
+    options[n++] = opt_group("Output");
+    options[n++] = opt_string("--bucket", "N|log2", &args.bucket,
+            "positions a row; log2: 1-64, then up to each power of two");
+    options[n++] =
+            opt_flag("--json", &args.json, "as JSON; nll_change is the change of the mean in nats");
+    options[n++] = opt_group("Computation");
+    options[n++] = opt_int("-b, --batch", "N", &args.batch, 1, 1 << 20, "tokens computed together");
+    options[n++] = COMPUTE_THREADS(args.compute);
     n += compute_options(&args.compute, options + n);
-    options[n++] = (struct option) {
-        .names = "-q, --quiet", .type = OPTION_FLAG, .dest = &args.quiet, .help = "no progress"
-    };
+    options[n++] = opt_flag("-q, --quiet", &args.quiet, "no progress");
 
     const struct program program = {
         .name = NAME,
         .summary =
                 "how far models are from the first one, run in step over a text: KL divergence, perplexity and top-1, by position",
-        .modes = (const char * const
-                        []) { "-m F32.gguf -m Q.gguf --data PATH [options]    models, run in step",
-                "A B [options]                                  runs that were scored before",
-                NULL },
+        .usage = "-m F32.gguf -m Q.gguf --data PATH [options]    models, run in step\n"
+                 "A B [options]                                  runs that were scored before",
         .examples =
-                (const char * const[]) {
-                        "lrnn-perplexity compare -m model.gguf -m model-q8_0.gguf -m model-q4_k.gguf --data novel.txt --window 8192",
-                        NULL },
+                "lrnn-perplexity compare -m model.gguf -m model-q8_0.gguf -m model-q4_k.gguf --data novel.txt --window 8192",
         .options   = options,
         .n_options = n,
     };
     char           err[512];
     enum exit_code code;
 
-    if (!options_read(&program, argc, argv, &code)) {
+    if (!program_begin(&program, argc, argv, &code)) {
         return code;
     }
     if (args.models.n < 2 || args.models.n > MODELS_MAX) {
@@ -451,7 +431,7 @@ enum exit_code compare_step_main(int argc, char ** argv) {
             return fail(EXIT_CODE_USAGE, err);
         }
     }
-    if (!compute_check(&args.compute, NAME, err, sizeof(err))) {
+    if (!compute_check(&args.compute, err, sizeof(err))) {
         return fail(EXIT_CODE_USAGE, err);
     }
     return run(&args);

@@ -1,5 +1,6 @@
 #include "compare-runs.h"
 
+#include "program.h"
 #include "base/arena.h"
 #include "eval/text-table.h"
 #include "options.h"
@@ -309,50 +310,30 @@ enum exit_code compare_files_main(int argc, char ** argv) {
     bool                  partial   = false;
 
     const struct option options[] = {
-        { .group          = "Input",
-                .names    = "A B",
-                .type     = OPTION_STRINGS,
-                .dest     = &paths,
-                .required = true,
-                .help = "report.json, a score file (.nll) or a folder of them, twice: what to compare with, what to compare" },
-        { .names      = "--partial",
-                .type = OPTION_FLAG,
-                .dest = &partial,
-                .help = "take runs that are not finished as far as they are" },
-        { .group       = "Figures",
-                .names = "--bucket",
-                .value = "N",
-                .type  = OPTION_INT,
-                .dest  = &bucket,
-                .min   = 1,
-                .max   = INT32_MAX,
-                .help  = "positions a bucket",
-                .unset = "that of a report; 2048 or less for score files" },
-        { .names       = "--train-ctx",
-                .value = "N",
-                .type  = OPTION_INT,
-                .dest  = &train_ctx,
-                .min   = 0,
-                .max   = 1e15,
-                .help  = "the training length, for score files",
-                .unset = "what they say" },
+        opt_group("Input"),
+        opt_required(opt_args("A B", &paths,
+                "report.json, a score file (.nll) or a folder of them, twice: what to compare with, what to compare")),
+        opt_flag("--partial", &partial, "take runs that are not finished as far as they are"),
+        opt_group("Figures"),
+        opt_int("--bucket", "N", &bucket, 1, INT32_MAX,
+                "positions a bucket (default: that of a report; 2048 or less for score files)"),
+        opt_int("--train-ctx", "N", &train_ctx, 0, 1e15,
+                "the training length, for score files (default: what they say)"),
     };
     const struct program program = {
         .name    = NAME,
         .summary = "two runs over the same text, window by window",
-        .modes   = (const char * const[]) { "A B [options]",
-                  "-m A.gguf -m B.gguf ...    runs the models in step; see lrnn-perplexity compare -m x --help",
-                  NULL },
-        .examples =
-                (const char * const[]) { "lrnn-perplexity compare f32/report.json q8_0/report.json",
-                        "lrnn-perplexity compare pos.nll neg.nll", NULL },
-        .options   = options,
-        .n_options = sizeof(options) / sizeof(options[0]),
+        .usage =
+                "A B [options]\n"
+                "-m A.gguf -m B.gguf ...    runs the models in step; see lrnn-perplexity compare -m x --help",
+        .examples = "lrnn-perplexity compare f32/report.json q8_0/report.json\n"
+                    "lrnn-perplexity compare pos.nll neg.nll",
+        OPTIONS(options),
     };
     char           err[4608];
     enum exit_code code;
 
-    if (!options_read(&program, argc, argv, &code)) {
+    if (!program_begin(&program, argc, argv, &code)) {
         return code;
     }
     if (paths.n != 2) {

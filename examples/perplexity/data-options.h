@@ -19,7 +19,7 @@ struct text_input {
 
 struct text_input text_input_defaults(void);
 
-enum { TEXT_INPUT_OPTIONS = 10 };
+enum { TEXT_INPUT_OPTIONS = 11 };
 
 // Puts the options into a table; returns TEXT_INPUT_OPTIONS.
 int text_input_options(struct text_input * in, struct option * table);

@@ -1,5 +1,6 @@
 #include "imatrix.h"
 
+#include "program.h"
 #include "compute.h"
 #include "interrupt.h"
 #include "terminal.h"
@@ -72,7 +73,7 @@ static enum exit_code collect(
 }
 
 static enum exit_code run(const struct args * args) {
-    struct lrnn_model *   model   = compute_load(&args->compute, NAME, args->model, args->quiet);
+    struct lrnn_model *   model   = compute_load(&args->compute, args->model, args->quiet);
     struct lrnn_session * session = NULL;
     struct lrnn_imatrix * im      = NULL;
     enum exit_code        code    = EXIT_CODE_OK;
@@ -128,56 +129,36 @@ enum exit_code imatrix_main(int argc, char ** argv) {
     struct option options[TEXT_INPUT_OPTIONS + COMPUTE_N_OPTIONS + 8];
     int           n = 0;
 
-    options[n++] = (struct option) { .group = "Files",
-        .names                              = "-m, --model",
-        .value                              = "M.gguf",
-        .type                               = OPTION_STRING,
-        .dest                               = &args.model,
-        .required                           = true,
-        .help                               = "the model, better not quantised" };
-    options[n++] = (struct option) {
-        .names    = "--out",
-        .value    = "F",
-        .type     = OPTION_STRING,
-        .dest     = &args.out,
-        .required = true,
-        .help = "a GGUF for lrnn-quantize --imatrix, and for llama.cpp's tools; written under another name until it is whole"
-    };
+    options[n++] = opt_group("Files");
+    options[n++] = opt_required(
+            opt_string("-m, --model", "M.gguf", &args.model, "the model, better not quantised"));
+    options[n++] = opt_required(opt_string("--out", "F", &args.out,
+            "a GGUF for lrnn-quantize --imatrix, and for llama.cpp's tools; written under another name until it is whole"));
     n += text_input_options(&args.text, options + n);
-    options[n++] = (struct option) { .group = "Computation",
-        .names                              = "-b, --batch",
-        .value                              = "N",
-        .type                               = OPTION_INT,
-        .dest                               = &args.batch,
-        .min                                = 1,
-        .max                                = 1 << 20,
-        .help                               = "tokens computed together" };
-    options[n++] = (struct option) { COMPUTE_THREADS(args.compute) };
+    options[n++] = opt_group("Computation");
+    options[n++] = opt_int("-b, --batch", "N", &args.batch, 1, 1 << 20, "tokens computed together");
+    options[n++] = COMPUTE_THREADS(args.compute);
     n += compute_options(&args.compute, options + n);
-    options[n++] = (struct option) {
-        .names = "-q, --quiet", .type = OPTION_FLAG, .dest = &args.quiet, .help = "no progress"
-    };
+    options[n++] = opt_flag("-q, --quiet", &args.quiet, "no progress");
 
     const struct program program = {
         .name = NAME,
         .summary =
                 "the importance matrix of a model: mean squares of what every weight is multiplied with, over a text",
-        .modes = (const char * const[]) { "-m M.gguf --data PATH --out F [options]", NULL },
+        .usage = "-m M.gguf --data PATH --out F [options]",
         .examples =
-                (const char * const[]) {
-                        "lrnn-perplexity imatrix -m model.gguf --data train.txt --out model.imatrix.gguf",
-                        "lrnn-quantize model.gguf model-q4_k.gguf Q4_K --imatrix model.imatrix.gguf",
-                        NULL },
+                "lrnn-perplexity imatrix -m model.gguf --data train.txt --out model.imatrix.gguf\n"
+                "lrnn-quantize model.gguf model-q4_k.gguf Q4_K --imatrix model.imatrix.gguf",
         .options   = options,
         .n_options = n,
     };
     char           err[512];
     enum exit_code code;
 
-    if (!options_read(&program, argc, argv, &code)) {
+    if (!program_begin(&program, argc, argv, &code)) {
         return code;
     }
-    if (!compute_check(&args.compute, NAME, err, sizeof(err))) {
+    if (!compute_check(&args.compute, err, sizeof(err))) {
         return fail(EXIT_CODE_USAGE, err);
     }
     return run(&args);

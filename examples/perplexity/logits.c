@@ -1,5 +1,6 @@
 #include "logits.h"
 
+#include "program.h"
 #include "base/atomic-file.h"
 #include "compute.h"
 #include "interrupt.h"
@@ -129,7 +130,7 @@ static enum exit_code run(const struct args * args) {
     if (!read_ids(args->tokens, &ids, &n_ids, err, sizeof(err))) {
         return fail(EXIT_CODE_DATA, err);
     }
-    model = compute_load(&args->compute, NAME, args->model, args->quiet);
+    model = compute_load(&args->compute, args->model, args->quiet);
     if (model == NULL) {
         free(ids);
         return EXIT_CODE_MODEL;
@@ -173,64 +174,36 @@ enum exit_code logits_main(int argc, char ** argv) {
     struct args args = { .compute = COMPUTE_DEFAULTS, .batch = 512 };
 
     const struct option options[] = {
-        { .group          = "Files",
-                .names    = "-m, --model",
-                .value    = "M.gguf",
-                .type     = OPTION_STRING,
-                .dest     = &args.model,
-                .help     = "the model",
-                .required = true },
-        { .names          = "--tokens",
-                .value    = "IDS",
-                .type     = OPTION_STRING,
-                .dest     = &args.tokens,
-                .required = true,
-                .help = "token ids: a .npy file of int32 [T], or a text of decimal ids between blanks, commas or line ends (- for stdin)" },
-        { .names          = "--out",
-                .value    = "L.npy",
-                .type     = OPTION_STRING,
-                .dest     = &args.out,
-                .required = true,
-                .help = "float32 [T, vocabulary]: row t holds the logits after token t; written under another name until it is whole" },
-
-        { .group       = "Computation",
-                .names = "--cut",
-                .value = "LIST",
-                .type  = OPTION_INTS,
-                .dest  = &args.cut,
-                .min   = 1,
-                .max   = 1 << 20,
-                .help = "tokens of each call, in turn: 1 for token by token, 1,7,64 for uneven pieces; results differ by rounding at most",
-                .unset = "as -b" },
-        { .names       = "-b, --batch",
-                .value = "N",
-                .type  = OPTION_INT,
-                .dest  = &args.batch,
-                .min   = 1,
-                .max   = 1 << 20,
-                .help  = "tokens computed together at most" },
-        { COMPUTE_THREADS(args.compute) },
+        opt_group("Files"),
+        opt_required(opt_string("-m, --model", "M.gguf", &args.model, "the model")),
+        opt_required(opt_string("--tokens", "IDS", &args.tokens,
+                "token ids: a .npy file of int32 [T], or a text of decimal ids between blanks, commas or line ends (- for stdin)")),
+        opt_required(opt_string("--out", "L.npy", &args.out,
+                "float32 [T, vocabulary]: row t holds the logits after token t; written under another name until it is whole")),
+        opt_group("Computation"),
+        opt_ints("--cut", "LIST", &args.cut, 1, 1 << 20,
+                "tokens of each call, in turn: 1 for token by token, 1,7,64 for uneven pieces; results differ by rounding at most (default: as -b)"),
+        opt_int("-b, --batch", "N", &args.batch, 1, 1 << 20, "tokens computed together at most"),
+        COMPUTE_THREADS(args.compute),
         COMPUTE_OPTIONS(args.compute),
-        { .names = "-q, --quiet", .type = OPTION_FLAG, .dest = &args.quiet, .help = "no progress" },
+        opt_flag("-q, --quiet", &args.quiet, "no progress"),
     };
     const struct program program = {
-        .name     = NAME,
-        .summary  = "the exact logits for given token ids, from an empty state",
-        .modes    = (const char * const[]) { "-m M.gguf --tokens IDS --out L.npy [options]", NULL },
-        .examples = (const char * const
-                        []) { "lrnn-perplexity logits -m model.gguf --tokens ids.txt --out logits.npy",
+        .name    = NAME,
+        .summary = "the exact logits for given token ids, from an empty state",
+        .usage   = "-m M.gguf --tokens IDS --out L.npy [options]",
+        .examples =
+                "lrnn-perplexity logits -m model.gguf --tokens ids.txt --out logits.npy\n"
                 "lrnn-perplexity logits -m model.gguf --tokens ids.npy --out by-token.npy --cut 1",
-                NULL },
-        .options  = options,
-        .n_options = sizeof(options) / sizeof(options[0]),
+        OPTIONS(options),
     };
     char           err[512];
     enum exit_code code;
 
-    if (!options_read(&program, argc, argv, &code)) {
+    if (!program_begin(&program, argc, argv, &code)) {
         return code;
     }
-    if (!compute_check(&args.compute, NAME, err, sizeof(err))) {
+    if (!compute_check(&args.compute, err, sizeof(err))) {
         return fail(EXIT_CODE_USAGE, err);
     }
     if (args.cut.n == 0) {

@@ -44,18 +44,15 @@ int main(int argc, char ** argv) {
     const struct program program = {
         .name    = "lrnn-perplexity",
         .summary = "what a model expects of a text, token by token",
-        .modes   = (const char * const
-                        []) { "compare A B                                  two runs that were scored before, window by window",
-                  "compare -m A.gguf -m B.gguf --data PATH      how far models are from the first one, by position",
-                  "imatrix -m M.gguf --data PATH --out F        what matters in each weight, for lrnn-quantize",
-                  "report PATH... --format table,svg --out DIR  tables and pictures out of score files",
-                  "run -m M.gguf --data PATH --out DIR          every token of a data set, into score files",
-                  "logits -m M.gguf --tokens IDS --out L.npy    the logits for given token ids",
-                  "COMMAND --help                               the options of a command", NULL },
-        .examples =
-                (const char * const[]) {
-                        "lrnn-perplexity logits -m model.gguf --tokens ids.txt --out logits.npy",
-                        NULL },
+        .usage =
+                "compare A B                                  two runs that were scored before, window by window\n"
+                "compare -m A.gguf -m B.gguf --data PATH      how far models are from the first one, by position\n"
+                "imatrix -m M.gguf --data PATH --out F        what matters in each weight, for lrnn-quantize\n"
+                "report PATH... --format table,svg --out DIR  tables and pictures out of score files\n"
+                "run -m M.gguf --data PATH --out DIR          every token of a data set, into score files\n"
+                "logits -m M.gguf --tokens IDS --out L.npy    the logits for given token ids\n"
+                "COMMAND --help                               the options of a command",
+        .examples  = "lrnn-perplexity logits -m model.gguf --tokens ids.txt --out logits.npy",
         .options   = NULL,
         .n_options = 0,
         .commands  = names,

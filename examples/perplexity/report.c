@@ -1,5 +1,6 @@
 #include "report.h"
 
+#include "program.h"
 #include "base/atomic-file.h"
 #include "options.h"
 #include "eval/report-files.h"
@@ -188,87 +189,37 @@ enum exit_code report_main(int argc, char ** argv) {
     struct args args = { .format = "table", .out = ".", .tolerance = 0.02 };
 
     const struct option options[] = {
-        { .group          = "Input",
-                .names    = "PATH",
-                .type     = OPTION_STRINGS,
-                .dest     = &args.paths,
-                .required = true,
-                .help = "score files of lrnn-perplexity run, or folders of them; shards of a run are put together" },
-        { .names      = "--partial",
-                .type = OPTION_FLAG,
-                .dest = &args.partial,
-                .help = "take runs that are not finished as far as they are" },
-
-        { .group       = "Output",
-                .names = "--format",
-                .value = "LIST",
-                .type  = OPTION_STRING,
-                .dest  = &args.format,
-                .help = "of table (to stdout), json, csv, svg, html (files in the folder of --out), with commas between them" },
-        { .names       = "--out",
-                .value = "DIR",
-                .type  = OPTION_STRING,
-                .dest  = &args.out,
-                .help  = "folder for files" },
-
-        { .group       = "Figures",
-                .names = "--baseline",
-                .value = "NAME",
-                .type  = OPTION_STRING,
-                .dest  = &args.baseline,
-                .help  = "the model that others are compared with",
-                .unset = "the first that is not quantised" },
-        { .names       = "--bucket",
-                .value = "N|log2",
-                .type  = OPTION_STRING,
-                .dest  = &args.bucket,
-                .help  = "positions a bucket, or 1-2, 3-4, 5-8 ...",
-                .unset = "2048; less for short windows and training lengths" },
-        { .names       = "--train-ctx",
-                .value = "N",
-                .type  = OPTION_INT,
-                .dest  = &args.train_ctx,
-                .min   = 0,
-                .max   = 1e15,
-                .help  = "the training length",
-                .unset = "what the model file says" },
-        { .names       = "--tolerance",
-                .value = "X",
-                .type  = OPTION_FLOAT,
-                .dest  = &args.tolerance,
-                .min   = 0.0,
-                .max   = 100.0,
-                .help  = "nats by which the loss must rise before a model is said to degrade" },
-
-        { .group       = "Pictures and tables",
-                .names = "--y",
-                .value = "ppl|nats|bpb",
-                .type  = OPTION_CHOICE,
-                .dest  = &args.y,
-                .help  = "what is shown" },
-        { .names       = "--x",
-                .value = "log2|linear",
-                .type  = OPTION_CHOICE,
-                .dest  = &args.x,
-                .help  = "the axis of positions" },
-        { .names       = "--smooth",
-                .value = "N",
-                .type  = OPTION_INT,
-                .dest  = &args.smooth,
-                .min   = 0,
-                .max   = 1 << 24,
-                .help = "draw a moving average over N positions, an odd number, in place of means over stretches",
-                .unset = "off" },
+        opt_group("Input"),
+        opt_required(opt_args("PATH", &args.paths,
+                "score files of lrnn-perplexity run, or folders of them; shards of a run are put together")),
+        opt_flag("--partial", &args.partial, "take runs that are not finished as far as they are"),
+        opt_group("Output"),
+        opt_string("--format", "LIST", &args.format,
+                "of table (to stdout), json, csv, svg, html (files in the folder of --out), with commas between them"),
+        opt_string("--out", "DIR", &args.out, "folder for files"),
+        opt_group("Figures"),
+        opt_string("--baseline", "NAME", &args.baseline,
+                "the model that others are compared with (default: the first that is not quantised)"),
+        opt_string("--bucket", "N|log2", &args.bucket,
+                "positions a bucket, or 1-2, 3-4, 5-8 ... (default: 2048; less for short windows and training lengths)"),
+        opt_int("--train-ctx", "N", &args.train_ctx, 0, 1e15,
+                "the training length (default: what the model file says)"),
+        opt_float("--tolerance", "X", &args.tolerance, 0.0, 100.0,
+                "nats by which the loss must rise before a model is said to degrade"),
+        opt_group("Pictures and tables"),
+        opt_choice("--y", "ppl|nats|bpb", &args.y, "what is shown"),
+        opt_choice("--x", "log2|linear", &args.x, "the axis of positions"),
+        opt_int("--smooth", "N", &args.smooth, 0, 1 << 24,
+                "draw a moving average over N positions, an odd number, in place of means over stretches (default: off)"),
     };
     const struct program program = {
-        .name      = NAME,
-        .summary   = "loss by position, out of score files",
-        .modes     = (const char * const[]) { "PATH... [options]", NULL },
-        .examples  = (const char * const[]) { "lrnn-perplexity report results/",
-                 "lrnn-perplexity report results/ --format table,json,csv,svg,html --baseline delta-pos --out report/",
-                 NULL },
-        .options   = options,
-        .n_options = sizeof(options) / sizeof(options[0]),
+        .name    = NAME,
+        .summary = "loss by position, out of score files",
+        .usage   = "PATH... [options]",
+        .examples =
+                "lrnn-perplexity report results/\n"
+                "lrnn-perplexity report results/ --format table,json,csv,svg,html --baseline delta-pos --out report/",
+        OPTIONS(options),
     };
     bool                 wanted[N_FORMATS] = { false };
     struct report_params params            = { 0 };
@@ -276,7 +227,7 @@ enum exit_code report_main(int argc, char ** argv) {
     char                 err[4608];
     enum exit_code       code;
 
-    if (!options_read(&program, argc, argv, &code)) {
+    if (!program_begin(&program, argc, argv, &code)) {
         return code;
     }
     if (!parse_formats(args.format, wanted, err, sizeof(err)) ||

@@ -1,9 +1,8 @@
 // lrnn-probe: does a model keep track of a state, how far, and which eigenvalues does it use?
 
 #include "compute.h"
-#include "exit-code.h"
 #include "interrupt.h"
-#include "options.h"
+#include "program.h"
 #include "output.h"
 #include "base/read-file.h"
 #include "token-ids.h"
@@ -125,7 +124,7 @@ static enum exit_code probe_model(const struct args * args, const char * path, s
     char                err[512];
     enum exit_code      code  = EXIT_CODE_OK;
     struct task *       task  = NULL;
-    struct lrnn_model * model = compute_load(&args->compute, "lrnn-probe", path, args->json);
+    struct lrnn_model * model = compute_load(&args->compute, path, args->json);
     if (model == NULL) {
         return EXIT_CODE_MODEL;
     }
@@ -168,7 +167,7 @@ static enum exit_code probe_model(const struct args * args, const char * path, s
         code = EXIT_CODE_DATA;
     }
     if (code != EXIT_CODE_OK) {
-        fprintf(stderr, "lrnn-probe: %s: %s\n", path, err);
+        program_say("%s: %s", path, err);
     }
     task_free(task);
     lrnn_model_free(model);
@@ -185,14 +184,44 @@ static bool write_svg(
     return atomic_file_commit(&file, err, err_size);
 }
 
-static enum exit_code run(const struct args * args) {
+static enum exit_code check_args(const struct args * args) {
+    char err[512];
+
+    for (int i = 1; i < args->lengths.n; ++i) {
+        if (args->lengths.v[i] <= args->lengths.v[i - 1]) {
+            program_say("--length %" PRId64 " comes after %" PRId64 "; expected ascending lengths",
+                    args->lengths.v[i], args->lengths.v[i - 1]);
+            return EXIT_CODE_USAGE;
+        }
+    }
+    if (args->sample.n != 0 && (args->sample.n != 2 || args->sample.v[0] > args->sample.v[1])) {
+        return program_fail(EXIT_CODE_USAGE,
+                "--sample has %d numbers; expected two, the shortest and the longest length",
+                args->sample.n);
+    }
+    if (!has_answers(args) &&
+            (!args->eigenvalues || (args->text_file != NULL && args->ids_file != NULL))) {
+        return program_fail(EXIT_CODE_USAGE,
+                "-f or --tokens is for --eigenvalues, and one of them: a text has no answers to check");
+    }
+    if (!compute_check(&args->compute, err, sizeof(err))) {
+        return program_fail(EXIT_CODE_USAGE, "%s", err);
+    }
+    return EXIT_CODE_OK;
+}
+
+static enum exit_code run(void * user) {
+    const struct args *  args = user;
     static struct probed probed[OPTION_LIST_MAX];
     static char          tasks[OPTION_LIST_MAX][64], names[OPTION_LIST_MAX][128],
             ranges[OPTION_LIST_MAX][16];
     char           err[512];
     int            n    = 0;
-    enum exit_code code = EXIT_CODE_OK;
+    enum exit_code code = check_args(args);
 
+    if (code != EXIT_CODE_OK) {
+        return code;
+    }
     interrupt_listen(false);
     while (n < args->models.n && code == EXIT_CODE_OK && !(n > 0 && probed[n - 1].result.stopped)) {
         code = probe_model(args, args->models.v[n], &probed[n], tasks[n], names[n], ranges[n]);
@@ -201,8 +230,8 @@ static enum exit_code run(const struct args * args) {
     for (int i = 1; i < n && args->sample.n == 0 && code == EXIT_CODE_OK && has_answers(args);
             ++i) {
         if (strcmp(tasks[i], tasks[0]) != 0) {
-            fprintf(stderr,
-                    "lrnn-probe: %s is for the task %s, %s for %s: one table holds one task (--sample takes several)\n",
+            program_say(
+                    "%s is for the task %s, %s for %s: one table holds one task (--sample takes several)",
                     names[0], tasks[0], names[i], tasks[i]);
             code = EXIT_CODE_USAGE;
         }
@@ -226,7 +255,7 @@ static enum exit_code run(const struct args * args) {
     }
     if (code == EXIT_CODE_OK && args->svg != NULL &&
             !write_svg(args->svg, probed, n, err, sizeof(err))) {
-        fprintf(stderr, "lrnn-probe: %s\n", err);
+        program_say("%s", err);
         code = EXIT_CODE_SYSTEM;
     }
     if (code == EXIT_CODE_OK && n > 0 && probed[n - 1].result.stopped) {
@@ -234,10 +263,6 @@ static enum exit_code run(const struct args * args) {
     }
     for (int i = 0; i < n; ++i) {
         eigenvalues_free(&probed[i].spectrum);
-    }
-    if (fflush(stdout) != 0 || ferror(stdout)) {
-        fprintf(stderr, "lrnn-probe: the results could not be written to stdout\n");
-        return EXIT_CODE_SYSTEM;
     }
     return code;
 }
@@ -249,137 +274,43 @@ int main(int argc, char ** argv) {
         .batch                    = 2048 };
 
     const struct option options[] = {
-        { .group          = "What",
-                .names    = "-m, --model",
-                .value    = "M.gguf",
-                .type     = OPTION_STRINGS,
-                .dest     = &args.models,
-                .required = true,
-                .help     = "a model; several are shown side by side" },
-        { .names       = "--task",
-                .value = "TASK",
-                .type  = OPTION_STRING,
-                .dest  = &args.task,
-                .unset = "what the file says",
-                .help = "parity, mod:M, S3 to S7, A3 to A7, S5:2 (letters of at most two swaps), mod-arith, mod-brackets, automaton" },
-        { .names       = "--automaton",
-                .value = "FILE",
-                .type  = OPTION_STRING,
-                .dest  = &args.automaton,
-                .help  = "an automaton, as lrnn-convert automaton takes it, in place of --task" },
-        { .names       = "--length",
-                .value = "LIST",
-                .type  = OPTION_INTS,
-                .dest  = &args.lengths,
-                .min   = 1,
-                .max   = 1e12,
-                .help  = "lengths up to which accuracy is given: 100-1000000*10 is 100, 1000, …" },
-        { .names       = "--trials",
-                .value = "N",
-                .type  = OPTION_INT,
-                .dest  = &args.trials,
-                .min   = 1,
-                .max   = 1e9,
-                .help  = "sequences" },
-        { .names       = "--sample",
-                .value = "LO,HI",
-                .type  = OPTION_INTS,
-                .dest  = &args.sample,
-                .min   = 3,
-                .max   = 1e9,
-                .unset = "off",
-                .help = "instead of --length: sequences of a random length, and only the last answer, as Grazzi et al. score" },
-        { .names       = "-s, --seed",
-                .value = "N",
-                .type  = OPTION_INT,
-                .dest  = &args.seed,
-                .min   = 0,
-                .max   = 9e15,
-                .help  = "of the sequences" },
-
-        { .group       = "Why",
-                .names = "--eigenvalues",
-                .type  = OPTION_FLAG,
-                .dest  = &args.eigenvalues,
-                .help = "range and histogram of the transitions' eigenvalues on the first 4,096 tokens" },
-        { .names       = "-f, --file",
-                .value = "FILE",
-                .type  = OPTION_STRING,
-                .dest  = &args.text_file,
-                .help  = "eigenvalues on a text instead of a task" },
-        { .names       = "--tokens",
-                .value = "IDS",
-                .type  = OPTION_STRING,
-                .dest  = &args.ids_file,
-                .help = "the same on token ids, decimal numbers in a file, for models without a tokenizer" },
-
-        { .group       = "Output",
-                .names = "--json",
-                .type  = OPTION_FLAG,
-                .dest  = &args.json,
-                .help  = "as JSON" },
-        { .names       = "--svg",
-                .value = "FILE",
-                .type  = OPTION_STRING,
-                .dest  = &args.svg,
-                .help  = "a picture as well" },
-
-        { .group = "Computing", COMPUTE_THREADS(args.compute) },
+        opt_group("What"),
+        opt_required(opt_strings(
+                "-m, --model", "M.gguf", &args.models, "a model; several are shown side by side")),
+        opt_string("--task", "TASK", &args.task,
+                "parity, mod:M, S3 to S7, A3 to A7, S5:2 (letters of at most two swaps), mod-arith, mod-brackets, automaton (default: what the file says)"),
+        opt_string("--automaton", "FILE", &args.automaton,
+                "an automaton, as lrnn-convert automaton takes it, in place of --task"),
+        opt_ints("--length", "LIST", &args.lengths, 1, 1e12,
+                "lengths up to which accuracy is given: 100-1000000*10 is 100, 1000, …"),
+        opt_int("--trials", "N", &args.trials, 1, 1e9, "sequences"),
+        opt_ints("--sample", "LO,HI", &args.sample, 3, 1e9,
+                "instead of --length: sequences of a random length, and only the last answer, as Grazzi et al. score (default: off)"),
+        opt_int("-s, --seed", "N", &args.seed, 0, 9e15, "of the sequences"),
+        opt_group("Why"),
+        opt_flag("--eigenvalues", &args.eigenvalues,
+                "range and histogram of the transitions' eigenvalues on the first 4,096 tokens"),
+        opt_string(
+                "-f, --file", "FILE", &args.text_file, "eigenvalues on a text instead of a task"),
+        opt_string("--tokens", "IDS", &args.ids_file,
+                "the same on token ids, decimal numbers in a file, for models without a tokenizer"),
+        opt_group("Output"),
+        opt_flag("--json", &args.json, "as JSON"),
+        opt_string("--svg", "FILE", &args.svg, "a picture as well"),
+        opt_group("Computing"),
+        COMPUTE_THREADS(args.compute),
         COMPUTE_OPTIONS(args.compute),
-        { .names       = "-b, --batch",
-                .value = "N",
-                .type  = OPTION_INT,
-                .dest  = &args.batch,
-                .min   = 1,
-                .max   = 1 << 20,
-                .help  = "tokens a call" },
+        opt_int("-b, --batch", "N", &args.batch, 1, 1 << 20, "tokens a call"),
     };
     const struct program program = {
-        .name    = "lrnn-probe",
-        .summary = "does a model keep track of a state, how far, and with which eigenvalues",
-        .modes =
-                (const char * const[]) {
-                        "-m M.gguf --length 256,65536           accuracy by position",
-                        "-m M.gguf --sample 40,256              the score of the paper",
-                        "-m M.gguf --eigenvalues [-f TEXT]      what the transitions are", NULL },
-        .examples =
-                (const char * const[]) {
-                        "lrnn-probe -m s5.gguf -m s5-01.gguf --length 100-1000000*10 --trials 1",
-                        "lrnn-probe -m delta-net.gguf --eigenvalues -f book.txt --svg spectrum.svg",
-                        NULL },
-        .options   = options,
-        .n_options = sizeof(options) / sizeof(options[0]),
+        .name     = "lrnn-probe",
+        .summary  = "does a model keep track of a state, how far, and with which eigenvalues",
+        .usage    = "-m M.gguf --length 256,65536           accuracy by position\n"
+                    "-m M.gguf --sample 40,256              the score of the paper\n"
+                    "-m M.gguf --eigenvalues [-f TEXT]      what the transitions are",
+        .examples = "lrnn-probe -m s5.gguf -m s5-01.gguf --length 100-1000000*10 --trials 1\n"
+                    "lrnn-probe -m delta-net.gguf --eigenvalues -f book.txt --svg spectrum.svg",
+        OPTIONS(options),
     };
-    char           err[512];
-    enum exit_code code;
-
-    if (!options_read(&program, argc, argv, &code)) {
-        return code;
-    }
-    for (int i = 1; i < args.lengths.n; ++i) {
-        if (args.lengths.v[i] <= args.lengths.v[i - 1]) {
-            fprintf(stderr,
-                    "lrnn-probe: --length %" PRId64 " comes after %" PRId64
-                    "; expected ascending lengths\n",
-                    args.lengths.v[i], args.lengths.v[i - 1]);
-            return EXIT_CODE_USAGE;
-        }
-    }
-    if (args.sample.n != 0 && (args.sample.n != 2 || args.sample.v[0] > args.sample.v[1])) {
-        fprintf(stderr,
-                "lrnn-probe: --sample has %d numbers; expected two, the shortest and the longest length\n",
-                args.sample.n);
-        return EXIT_CODE_USAGE;
-    }
-    if (!has_answers(&args) &&
-            (!args.eigenvalues || (args.text_file != NULL && args.ids_file != NULL))) {
-        fprintf(stderr,
-                "lrnn-probe: -f or --tokens is for --eigenvalues, and one of them: a text has no answers to check\n");
-        return EXIT_CODE_USAGE;
-    }
-    if (!compute_check(&args.compute, "lrnn-probe", err, sizeof(err))) {
-        fprintf(stderr, "lrnn-probe: %s\n", err);
-        return EXIT_CODE_USAGE;
-    }
-    return run(&args);
+    return program_main(&program, argc, argv, run, &args);
 }

@@ -1,9 +1,8 @@
 // lrnn-quantize: a model in fewer bits, and what that does to each tensor.
 
-#include "exit-code.h"
 #include "interrupt.h"
 #include "load-model.h"
-#include "options.h"
+#include "program.h"
 #include "lrnn.h"
 #include "terminal.h"
 
@@ -11,8 +10,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-
-static const char NAME[] = "lrnn-quantize";
 
 struct args {
     const char *          in;
@@ -25,11 +22,6 @@ struct args {
     bool                  allow_requantize;
     bool                  quiet;
 };
-
-static enum exit_code fail(enum exit_code code, const char * err) {
-    fprintf(stderr, "%s: %s\n", NAME, err);
-    return code;
-}
 
 static enum exit_code exit_code_of(enum lrnn_quantize_status status) {
     switch (status) {
@@ -127,28 +119,25 @@ static void warn(const struct lrnn_quantizer * q, bool reflects, bool has_imatri
         }
     }
     if (n_recurrent > 0) {
-        fprintf(stderr,
-                "%s: warning: %d tensor%s shape the recurrence and would better stay F32: an error "
-                "there is applied again at every token\n",
-                NAME, n_recurrent, n_recurrent > 1 ? "s" : "");
+        program_say("warning: %d tensor%s shape the recurrence and would better stay F32: an error "
+                    "there is applied again at every token",
+                n_recurrent, n_recurrent > 1 ? "s" : "");
     }
     if (n_fallback > 0) {
-        fprintf(stderr,
-                "%s: the rows of %d tensor%s are not whole blocks of the type asked for; the nearest "
-                "type that fits is taken\n",
-                NAME, n_fallback, n_fallback > 1 ? "s" : "");
+        program_say(
+                "the rows of %d tensor%s are not whole blocks of the type asked for; the nearest "
+                "type that fits is taken",
+                n_fallback, n_fallback > 1 ? "s" : "");
     }
     if (reflects && n_keys > 0 && !quiet) {
-        fprintf(stderr,
-                "%s: should this model track a state by reflections, keep their directions: "
-                "--tensor-type '(attn_k|token_embd)=F16'\n",
-                NAME);
+        program_say("should this model track a state by reflections, keep their directions: "
+                    "--tensor-type '(attn_k|token_embd)=F16'");
     }
     if (n_plain > 0) {
-        fprintf(stderr,
-                "%s: the importance matrix has nothing on %d of the tensors, first %s: their columns "
-                "count alike\n",
-                NAME, n_plain, plain);
+        program_say(
+                "the importance matrix has nothing on %d of the tensors, first %s: their columns "
+                "count alike",
+                n_plain, plain);
     }
 }
 
@@ -162,7 +151,8 @@ static bool is_same_file(const char * a, const char * b) {
 // The run
 //
 
-static enum exit_code run(const struct args * args) {
+static enum exit_code run(void * user) {
+    const struct args *               args   = user;
     const struct lrnn_quantize_params params = {
         .type             = args->type,
         .tensor_types     = args->tensor_types.v,
@@ -176,17 +166,16 @@ static enum exit_code run(const struct args * args) {
     char                      err[1024];
 
     if (is_same_file(args->in, args->out)) {
-        snprintf(err, sizeof(err),
+        return program_fail(EXIT_CODE_USAGE,
                 "%s is the model itself and would be lost; give the new file another name",
                 args->out);
-        return fail(EXIT_CODE_USAGE, err);
     }
     load_model_hush_ggml();
     struct lrnn_quantizer * q = lrnn_quantizer_new(args->in, &params, &status, err, sizeof(err));
     if (q == NULL) {
-        return fail(exit_code_of(status), err);
+        return program_fail(exit_code_of(status), "%s", err);
     }
-    struct lrnn_model * model = load_model(NAME, args->in, args->quiet);
+    struct lrnn_model * model = load_model(args->in, args->quiet);
     if (model == NULL) {
         lrnn_quantizer_free(q);
         return EXIT_CODE_MODEL;
@@ -213,82 +202,45 @@ static enum exit_code run(const struct args * args) {
     }
     if (status == LRNN_QUANTIZE_OK) {
         print_sum(q);
-        if (fflush(stdout) != 0 || ferror(stdout)) {
-            snprintf(err, sizeof(err), "the plan could not be written to stdout");
-            status = LRNN_QUANTIZE_SYSTEM;
-        }
     }
     lrnn_quantizer_free(q);
-    return status == LRNN_QUANTIZE_OK ? EXIT_CODE_OK : fail(exit_code_of(status), err);
+    return status == LRNN_QUANTIZE_OK ? EXIT_CODE_OK
+                                      : program_fail(exit_code_of(status), "%s", err);
 }
 
 int main(int argc, char ** argv) {
     struct args args = { 0 };
 
     const struct option options[] = {
-        { .group          = "What",
-                .names    = "IN.gguf",
-                .type     = OPTION_STRING,
-                .dest     = &args.in,
-                .required = true,
-                .help     = "the model, in F32, F16 or BF16" },
-        { .names          = "OUT.gguf",
-                .type     = OPTION_STRING,
-                .dest     = &args.out,
-                .required = true,
-                .help     = "the new file; written under another name until it is whole" },
-        { .names          = "TYPE",
-                .type     = OPTION_STRING,
-                .dest     = &args.type,
-                .required = true,
-                .help = "Q8_0, Q6_K, Q5_K, Q5_1, Q5_0, Q4_K, Q4_0, F16, BF16 or F32: of projections, feed-forward layers, embedding and output. What shapes the "
-                        "recurrence stays as it is. Rows that are no whole blocks take the nearest type that fits" },
-        { .names      = "--dry-run",
-                .type = OPTION_FLAG,
-                .dest = &args.dry_run,
-                .help = "computes and prints all, writes nothing" },
-
-        { .group       = "How",
-                .names = "--tensor-type",
-                .value = "REGEX=TYPE",
-                .type  = OPTION_STRINGS,
-                .dest  = &args.tensor_types,
-                .help = "another type for the matrices whose names the regular expression (POSIX, extended) fits, also for those of the recurrence; "
-                        "may be repeated, the first that fits counts" },
-        { .names       = "--imatrix",
-                .value = "F",
-                .type  = OPTION_STRING,
-                .dest  = &args.imatrix,
-                .help = "importance matrix, of lrnn-perplexity imatrix: columns that matter more are rounded with more care" },
-        { .names      = "--allow-requantize",
-                .type = OPTION_FLAG,
-                .dest = &args.allow_requantize,
-                .help = "take also matrices that are quantised already; their errors add up" },
-        { .names       = "-t, --threads",
-                .value = "N",
-                .type  = OPTION_INT,
-                .dest  = &args.threads,
-                .min   = 0,
-                .max   = 256,
-                .help  = "threads; the file does not depend on their number",
-                .unset = "one for each core" },
-        { .names = "-q, --quiet", .type = OPTION_FLAG, .dest = &args.quiet, .help = "no progress" },
+        opt_group("What"),
+        opt_required(opt_arg("IN.gguf", &args.in, "the model, in F32, F16 or BF16")),
+        opt_required(opt_arg("OUT.gguf", &args.out,
+                "the new file; written under another name until it is whole")),
+        opt_required(opt_arg("TYPE", &args.type,
+                "Q8_0, Q6_K, Q5_K, Q5_1, Q5_0, Q4_K, Q4_0, F16, BF16 or F32: of projections, feed-forward layers, embedding and output. What shapes the "
+                "recurrence stays as it is. Rows that are no whole blocks take the nearest type that fits")),
+        opt_flag("--dry-run", &args.dry_run, "computes and prints all, writes nothing"),
+        opt_group("How"),
+        opt_strings("--tensor-type", "REGEX=TYPE", &args.tensor_types,
+                "another type for the matrices whose names the regular expression (POSIX, extended) fits, also for those of the recurrence; "
+                "may be repeated, the first that fits counts"),
+        opt_string("--imatrix", "F", &args.imatrix,
+                "importance matrix, of lrnn-perplexity imatrix: columns that matter more are rounded with more care"),
+        opt_flag("--allow-requantize", &args.allow_requantize,
+                "take also matrices that are quantised already; their errors add up"),
+        opt_int("-t, --threads", "N", &args.threads, 0, 256,
+                "threads; the file does not depend on their number (default: one for each core)"),
+        opt_flag("-q, --quiet", &args.quiet, "no progress"),
     };
     const struct program program = {
-        .name = NAME,
+        .name = "lrnn-quantize",
         .summary =
                 "a model in fewer bits; prints for each tensor what becomes of it, with the relative RMS error of its weights",
-        .modes     = (const char * const[]) { "IN.gguf OUT.gguf TYPE [options]", NULL },
-        .examples  = (const char * const[]) { "lrnn-quantize model.gguf model-q8_0.gguf Q8_0",
-                 "lrnn-quantize model.gguf model-q4_k.gguf Q4_K --imatrix model.imatrix.gguf --tensor-type '^output\\.weight$=Q6_K'",
-                 NULL },
-        .options   = options,
-        .n_options = sizeof(options) / sizeof(options[0]),
+        .usage = "IN.gguf OUT.gguf TYPE [options]",
+        .examples =
+                "lrnn-quantize model.gguf model-q8_0.gguf Q8_0\n"
+                "lrnn-quantize model.gguf model-q4_k.gguf Q4_K --imatrix model.imatrix.gguf --tensor-type '^output\\.weight$=Q6_K'",
+        OPTIONS(options),
     };
-    enum exit_code code;
-
-    if (!options_read(&program, argc, argv, &code)) {
-        return code;
-    }
-    return run(&args);
+    return program_main(&program, argc, argv, run, &args);
 }

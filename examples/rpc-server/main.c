@@ -2,9 +2,8 @@
 // RPC server.
 
 #include "cuda-card.h"
-#include "exit-code.h"
 #include "load-model.h"
-#include "options.h"
+#include "program.h"
 
 #include "ggml-backend.h"
 #include "ggml-rpc.h"
@@ -22,8 +21,6 @@
 #include <time.h>
 #include <unistd.h>
 
-static const char NAME[] = "lrnn-rpc-server";
-
 enum { DEVICES_MAX = 16 };
 
 struct args {
@@ -33,11 +30,6 @@ struct args {
     const char * cache;
     int64_t      threads;
 };
-
-static enum exit_code fail(enum exit_code code, const char * err) {
-    fprintf(stderr, "%s: %s\n", NAME, err);
-    return code;
-}
 
 static bool find_address(
         const struct args * args, struct sockaddr_in * addr, char * err, size_t err_size) {
@@ -146,31 +138,32 @@ static void * keep_alive(void * unused) {
     }
 }
 
-static enum exit_code serve(const struct args * args) {
-    ggml_backend_dev_t devices[DEVICES_MAX];
-    size_t             n_devices;
-    struct sockaddr_in addr;
-    char               digits[INET_ADDRSTRLEN], endpoint[INET_ADDRSTRLEN + 8], err[512];
+static enum exit_code serve(void * user) {
+    const struct args * args = user;
+    ggml_backend_dev_t  devices[DEVICES_MAX];
+    size_t              n_devices;
+    struct sockaddr_in  addr;
+    char                digits[INET_ADDRSTRLEN], endpoint[INET_ADDRSTRLEN + 8], err[512];
 
     load_model_hush_ggml();
     if (!find_devices(args->device, devices, &n_devices, err, sizeof(err))) {
-        return fail(EXIT_CODE_USAGE, err);
+        return program_fail(EXIT_CODE_USAGE, "%s", err);
     }
     if ((args->cache != NULL && !check_cache(args->cache, err, sizeof(err))) ||
             !find_address(args, &addr, err, sizeof(err))) {
-        return fail(EXIT_CODE_SYSTEM, err);
+        return program_fail(EXIT_CODE_SYSTEM, "%s", err);
     }
     if (ntohl(addr.sin_addr.s_addr) >> 24 != IN_LOOPBACKNET) {
-        fprintf(stderr,
-                "%s: warning: whoever reaches %s port %lld can use this machine's memory and read what others compute: "
-                "ggml's RPC has neither passwords nor encryption; keep it inside a trusted network or a tunnel\n",
-                NAME, args->host, (long long) args->port);
+        program_say(
+                "warning: whoever reaches %s port %lld can use this machine's memory and read what others compute: "
+                "ggml's RPC has neither passwords nor encryption; keep it inside a trusted network or a tunnel",
+                args->host, (long long) args->port);
     }
     if (!check_address(args, &addr, err, sizeof(err))) {
-        return fail(EXIT_CODE_SYSTEM, err);
+        return program_fail(EXIT_CODE_SYSTEM, "%s", err);
     }
     if (args->device == NULL && cuda_card_is_missing(err, sizeof(err))) {
-        fprintf(stderr, "%s: %s; lending the CPU\n", NAME, err);
+        program_say("%s; lending the CPU", err);
     }
     const long n_cores = sysconf(_SC_NPROCESSORS_ONLN);
     snprintf(endpoint, sizeof(endpoint), "%s:%lld",
@@ -182,68 +175,37 @@ static enum exit_code serve(const struct args * args) {
     setvbuf(stdout, NULL, _IOLBF, 0);
     pthread_t watch;
     if (pthread_create(&watch, NULL, keep_alive, NULL) != 0) {
-        return fail(EXIT_CODE_SYSTEM, "no thread can be started");
+        return program_fail(EXIT_CODE_SYSTEM, "no thread can be started");
     }
     const int64_t n_threads = args->threads > 0 ? args->threads : n_cores > 0 ? n_cores : 1;
     ggml_backend_rpc_start_server(endpoint, args->cache, (size_t) n_threads, n_devices, devices);
-    snprintf(err, sizeof(err), "ggml cannot serve on %s any more", endpoint);
-    return fail(EXIT_CODE_SYSTEM, err);
+    return program_fail(EXIT_CODE_SYSTEM, "ggml cannot serve on %s any more", endpoint);
 }
 
 int main(int argc, char ** argv) {
     struct args args = { .host = "127.0.0.1", .port = 50052 };
 
     const struct option options[] = {
-        { .group       = "Where",
-                .names = "--host",
-                .value = "ADDRESS",
-                .type  = OPTION_STRING,
-                .dest  = &args.host,
-                .help = "IPv4 address to listen on; any but the loopback is open to whoever reaches it" },
-        { .names       = "--port",
-                .value = "N",
-                .type  = OPTION_INT,
-                .dest  = &args.port,
-                .min   = 1,
-                .max   = 65535,
-                .help  = "TCP port" },
-
-        { .group       = "What",
-                .names = "--device",
-                .value = "LIST",
-                .type  = OPTION_STRING,
-                .dest  = &args.device,
-                .unset = "every GPU, or else the CPU",
-                .help = "the devices, between commas, by the names that lrnn-inspect --devices shows" },
-        { .names       = "--cache",
-                .value = "DIR",
-                .type  = OPTION_STRING,
-                .dest  = &args.cache,
-                .unset = "none",
-                .help  = "folder for weights of more than 10 MiB, so that they are sent once" },
-        { .names       = "-t, --threads",
-                .value = "N",
-                .type  = OPTION_INT,
-                .dest  = &args.threads,
-                .min   = 0,
-                .max   = 4096,
-                .help  = "threads of the CPU",
-                .unset = "one for each core" },
+        opt_group("Where"),
+        opt_string("--host", "ADDRESS", &args.host,
+                "IPv4 address to listen on; any but the loopback is open to whoever reaches it"),
+        opt_int("--port", "N", &args.port, 1, 65535, "TCP port"),
+        opt_group("What"),
+        opt_string("--device", "LIST", &args.device,
+                "the devices, between commas, by the names that lrnn-inspect --devices shows (default: every GPU, or else the CPU)"),
+        opt_string("--cache", "DIR", &args.cache,
+                "folder for weights of more than 10 MiB, so that they are sent once (default: none)"),
+        opt_int("-t, --threads", "N", &args.threads, 0, 4096,
+                "threads of the CPU (default: one for each core)"),
     };
     const struct program program = {
-        .name = NAME,
+        .name = "lrnn-rpc-server",
         .summary =
                 "lends the devices of this machine to lrnn's programs on others, one client at a time",
-        .modes     = (const char * const[]) { "[--host ADDRESS] [--port N] [options]", NULL },
-        .examples  = (const char * const[]) { "lrnn-rpc-server --cache ~/.cache/lrnn-rpc",
-                 "lrnn-cli -m model.gguf -p 'Once' --rpc 127.0.0.1:50052", NULL },
-        .options   = options,
-        .n_options = sizeof(options) / sizeof(options[0]),
+        .usage    = "[--host ADDRESS] [--port N] [options]",
+        .examples = "lrnn-rpc-server --cache ~/.cache/lrnn-rpc\n"
+                    "lrnn-cli -m model.gguf -p 'Once' --rpc 127.0.0.1:50052",
+        OPTIONS(options),
     };
-    enum exit_code code;
-
-    if (!options_read(&program, argc, argv, &code)) {
-        return code;
-    }
-    return serve(&args);
+    return program_main(&program, argc, argv, serve, &args);
 }

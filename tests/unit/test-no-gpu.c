@@ -39,7 +39,7 @@ static bool load(const struct compute * compute, const char * path, bool quiet, 
         return false;
     }
     dup2(fileno(file), STDERR_FILENO);
-    struct lrnn_model * model = compute_load(compute, "prog", path, quiet);
+    struct lrnn_model * model = compute_load(compute, path, quiet);
     fflush(stderr);
     dup2(stderr_before, STDERR_FILENO);
     close(stderr_before);
@@ -95,14 +95,14 @@ static void check(struct test * t, const char * path, bool is_stand_in) {
 
     compute.devices = "CUDA0";
     snprintf(expected, sizeof(expected), "there is no device 'CUDA0'; there are: CPU; %s", text);
-    test_check(t, !compute_check(&compute, "prog", err, sizeof(err)) && strcmp(err, expected) == 0,
+    test_check(t, !compute_check(&compute, err, sizeof(err)) && strcmp(err, expected) == 0,
             "--device CUDA0: '%s', expected '%s'", err, expected);
     compute.devices = "other";
-    test_check(t, !compute_check(&compute, "prog", err, sizeof(err)) && strstr(err, "CUDA") == NULL,
+    test_check(t, !compute_check(&compute, err, sizeof(err)) && strstr(err, "CUDA") == NULL,
             "--device other: '%s'", err);
 
     compute = (struct compute) COMPUTE_DEFAULTS;
-    snprintf(expected, sizeof(expected), "prog: %s; everything runs on the CPU\n", text);
+    snprintf(expected, sizeof(expected), "lrnn: %s; everything runs on the CPU\n", text);
     test_check(t, load(&compute, path, false, said, sizeof(said)) && strcmp(said, expected) == 0,
             "by default: '%s', expected '%s'", said, expected);
     compute.n_gpu_layers = 99;

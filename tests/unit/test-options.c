@@ -1,6 +1,8 @@
 // The command line: every kind of value is taken as it was meant, and what was not meant is
 // answered with one sentence that names it.
 
+#include "describe.h"
+#include "exit-code.h"
 #include "options.h"
 #include "util.h"
 
@@ -31,55 +33,22 @@ static const struct values DEFAULTS = {
     .tokens = { .n = 2, .v = { 64, 512 } },
 };
 
-enum { N_OPTIONS = 9 };
+enum { N_OPTIONS = 11 };
 
 static void table(struct values * v, struct option * out) {
     const struct option options[N_OPTIONS] = {
-        { .group       = "Numbers",
-                .names = "-n, --predict",
-                .value = "N",
-                .type  = OPTION_INT,
-                .dest  = &v->n,
-                .min   = -1,
-                .max   = 1000,
-                .help  = "how many" },
-        { .names       = "--temp",
-                .value = "T",
-                .type  = OPTION_FLOAT,
-                .dest  = &v->temp,
-                .min   = 0,
-                .max   = 10,
-                .help  = "temperature" },
-        { .names       = "-T, --tokens",
-                .value = "LIST",
-                .type  = OPTION_INTS,
-                .dest  = &v->tokens,
-                .min   = 1,
-                .max   = 4096,
-                .help  = "lengths" },
-        { .group       = "Words",
-                .names = "-p, --prompt",
-                .value = "TEXT",
-                .type  = OPTION_STRING,
-                .dest  = &v->prompt,
-                .help  = "text" },
-        { .names       = "-o, --output",
-                .value = "md|csv|json",
-                .type  = OPTION_CHOICE,
-                .dest  = &v->format,
-                .help  = "format" },
-        { .names       = "--rule",
-                .value = "RULE",
-                .type  = OPTION_STRINGS,
-                .dest  = &v->rules,
-                .help  = "a rule" },
-        { .names = "-v, --verbose", .type = OPTION_FLAG, .dest = &v->verbose, .help = "say more" },
-        { .names          = "IN.gguf",
-                .type     = OPTION_STRING,
-                .dest     = &v->in,
-                .help     = "the model",
-                .required = true },
-        { .names = "FILE...", .type = OPTION_STRINGS, .dest = &v->rest, .help = "more files" },
+        opt_group("Numbers"),
+        opt_int("-n, --predict", "N", &v->n, -1, 1000, "how many"),
+        opt_float("--temp", "T", &v->temp, 0, 10, "temperature"),
+        opt_ints("-T, --tokens", "LIST", &v->tokens, 1, 4096, "lengths"),
+        opt_group("Words"),
+        opt_string("-p, --prompt", "TEXT", &v->prompt, "text"),
+        opt_alias("--form, --old-output",
+                opt_choice("-o, --output", "md|csv|json", &v->format, "format")),
+        opt_strings("--rule", "RULE", &v->rules, "a rule"),
+        opt_flag("-v, --verbose", &v->verbose, "say more"),
+        opt_required(opt_arg("IN.gguf", &v->in, "the model")),
+        opt_args("FILE...", &v->rest, "more files"),
     };
     memcpy(out, options, sizeof(options));
 }
@@ -103,8 +72,8 @@ static enum options_status parse(
     const struct program program = {
         .name      = "prog",
         .summary   = "a program",
-        .modes     = (const char * const[]) { "IN.gguf", NULL },
-        .examples  = (const char * const[]) { "prog x.gguf", NULL },
+        .usage     = "IN.gguf",
+        .examples  = "prog x.gguf",
         .options   = options,
         .n_options = N_OPTIONS,
     };
@@ -167,6 +136,34 @@ static void check_error(struct test * t, const char * line, const char * expecte
     check(t, strcmp(err, expected) == 0, expected, err);
 }
 
+// An alias is accepted, but neither --help nor any other description of the table mentions it.
+static void check_hidden(struct test * t, const struct program * program) {
+    static const char * const WORDS[] = { "man", "bash", "zsh", "fish" };
+    struct values             v;
+    char                      err[512];
+
+    check(t, parse(&v, "m.gguf --form json", err, sizeof(err)) == OPTIONS_OK && v.format == 2,
+            "an alias", err);
+    check(t, parse(&v, "m.gguf --old-output=md", err, sizeof(err)) == OPTIONS_OK && v.format == 0,
+            "another alias", err);
+    check_error(t, "m.gguf --form xml", "--form: 'xml' is not one of md|csv|json");
+    check_error(t, "m.gguf --old-outpu", "unknown option --old-outpu; see prog --help");
+    for (int i = -1; i < 4; ++i) {
+        char   text[8192] = "";
+        FILE * f          = fmemopen(text, sizeof(text) - 1, "w");
+        if (i < 0) {
+            options_help(program, f);
+        } else {
+            describe(program, WORDS[i], f);
+        }
+        fclose(f);
+        check(t,
+                strstr(text, "output") != NULL && strstr(text, "old-output") == NULL &&
+                        strstr(text, "-form") == NULL,
+                "aliases are hidden", text);
+    }
+}
+
 // What --help says, as text.
 static void check_help(struct test * t) {
     struct values v = DEFAULTS;
@@ -177,8 +174,8 @@ static void check_help(struct test * t) {
     const struct program program = {
         .name      = "prog",
         .summary   = "a program",
-        .modes     = (const char * const[]) { "IN.gguf", NULL },
-        .examples  = (const char * const[]) { "prog x.gguf", NULL },
+        .usage     = "IN.gguf",
+        .examples  = "prog x.gguf",
         .options   = options,
         .n_options = N_OPTIONS,
     };
@@ -202,6 +199,10 @@ static void check_help(struct test * t) {
     for (size_t i = 0; i < sizeof(expected) / sizeof(expected[0]); ++i) {
         check(t, strstr(text, expected[i]) != NULL, expected[i], "not in --help");
     }
+    for (int i = 0; i < N_EXIT_CODES; ++i) {
+        check(t, strstr(text, EXIT_CODE_TEXT[i]) != NULL, EXIT_CODE_TEXT[i], "not in --help");
+    }
+    check_hidden(t, &program);
     for (const char * line = text; *line != '\0'; line += strcspn(line, "\n") + 1) {
         check(t, strcspn(line, "\n") <= 110, "lines of --help fit a terminal", line);
     }

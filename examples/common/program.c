@@ -1,0 +1,60 @@
+#include "program.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <string.h>
+
+static const char * name = "lrnn"; // one program per process
+
+const char * program_name(void) {
+    return name;
+}
+
+static void say(const char * format, va_list args) {
+    fprintf(stderr, "%s: ", name);
+    vfprintf(stderr, format, args);
+    fprintf(stderr, "\n");
+}
+
+void program_say(const char * format, ...) {
+    va_list args;
+    va_start(args, format);
+    say(format, args);
+    va_end(args);
+}
+
+enum exit_code program_fail(enum exit_code code, const char * format, ...) {
+    va_list args;
+    va_start(args, format);
+    say(format, args);
+    va_end(args);
+    return code;
+}
+
+bool program_begin(const struct program * program, int argc, char ** argv, enum exit_code * code) {
+    char err[512];
+
+    name = program->name;
+    switch (options_parse(program, argc, argv, err, sizeof(err))) {
+        case OPTIONS_OK: return true;
+        case OPTIONS_DONE: *code = EXIT_CODE_OK; break;
+        case OPTIONS_ERROR: *code = program_fail(EXIT_CODE_USAGE, "%s", err); break;
+    }
+    return false;
+}
+
+enum exit_code program_main(const struct program * program, int argc, char ** argv,
+        enum exit_code (*run)(void * args), void * args) {
+    enum exit_code code;
+
+    if (!program_begin(program, argc, argv, &code)) {
+        return code;
+    }
+    code  = run(args);
+    errno = 0;
+    if (fflush(stdout) == 0 && !ferror(stdout)) {
+        return code;
+    }
+    program_say("cannot write to stdout: %s", errno != 0 ? strerror(errno) : "write error");
+    return code != EXIT_CODE_OK ? code : EXIT_CODE_SYSTEM;
+}

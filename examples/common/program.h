@@ -1,0 +1,25 @@
+#pragma once
+
+// The frame of a program: parses the command line, runs, checks stdout, reports errors.
+
+#include "exit-code.h"
+#include "options.h"
+
+// Parses the command line and calls run(args), unless --help or the like was given or the command
+// line is wrong. Fails if the output of run cannot be written to stdout.
+// Returns the exit code of the program.
+enum exit_code program_main(const struct program * program, int argc, char ** argv,
+        enum exit_code (*run)(void * args), void * args);
+
+// The first half of program_main: parses and reports errors. False: exit with *code.
+bool program_begin(const struct program * program, int argc, char ** argv, enum exit_code * code);
+
+// The name of the running program, for messages; "lrnn" before program_main.
+const char * program_name(void);
+
+// Prints "NAME: message" to stderr.
+void program_say(const char * format, ...) __attribute__((format(printf, 1, 2)));
+
+// The same, for an error that ends the program. Returns the code.
+enum exit_code program_fail(enum exit_code code, const char * format, ...)
+        __attribute__((format(printf, 2, 3)));
