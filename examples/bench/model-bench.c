@@ -1,5 +1,7 @@
 #include "model-bench.h"
 
+#include "base/random.h"
+
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
@@ -56,11 +58,9 @@ static double now_ns(void) {
 // Ids all over the vocabulary, the same in every run: a model reads its embedding row by row, and
 // one row would stay in the cache.
 static void fill_random(int32_t * ids, int64_t n, int64_t n_vocab) {
-    uint64_t x = 1;
+    uint64_t seed = 1;
     for (int64_t i = 0; i < n; ++i) {
-        x = x * 6364136223846793005u +
-            1442695040888963407u; // Knuth's MMIX generator, whose high bits are the random ones
-        ids[i] = (int32_t) ((x >> 33) % (uint64_t) n_vocab);
+        ids[i] = (int32_t) random_below(&seed, (uint64_t) n_vocab);
     }
 }
 

@@ -1,20 +1,15 @@
 #include "op-case.h"
 
+#include "base/random.h"
 #include "ggml-backend.h"
 
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 
-// xorshift64*: the benchmark needs numbers that are neither special nor equal, and the same ones in
-// every run.
+// The benchmark needs numbers that are neither special nor equal, and the same ones in every run.
 float op_random(uint64_t * seed, float lo, float hi) {
-    *seed ^= *seed >> 12;
-    *seed ^= *seed << 25;
-    *seed ^= *seed >> 27;
-    const uint64_t x = *seed * 0x2545F4914F6CDD1DULL;
-
-    return lo + (hi - lo) * (float) (x >> 40) / (float) (1 << 24);
+    return lo + (hi - lo) * (float) (splitmix64(seed) >> 40) / (float) (1 << 24);
 }
 
 struct ggml_tensor * op_input(struct op_inputs * in, enum op_fill fill, float lo, float hi,
@@ -42,7 +37,7 @@ static void make_unit(float * row, int64_t n) {
 }
 
 bool op_inputs_fill(struct op_inputs * in, const struct op_shape * s, char * err, size_t err_size) {
-    uint64_t seed = 0x9E3779B97F4A7C15ULL;
+    uint64_t seed = 1;
     float *  prev = NULL;
 
     for (int l = 0; l < in->n; ++l) {

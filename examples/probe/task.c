@@ -1,5 +1,7 @@
 #include "task.h"
 
+#include "base/random.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -422,27 +424,9 @@ struct task_stream {
     int value;
 };
 
-// xoroshiro128+ seeded by splitmix64: the same numbers on every machine
-static uint64_t random_next(struct task_stream * s) {
-    const uint64_t a = s->random[0];
-    uint64_t       b = s->random[1];
-    const uint64_t r = a + b;
-    b ^= a;
-    s->random[0] = (a << 24 | a >> 40) ^ b ^ (b << 16);
-    s->random[1] = b << 37 | b >> 27;
-    return r;
-}
-
-static uint64_t split_mix(uint64_t * x) {
-    uint64_t z = *x += 0x9e3779b97f4a7c15u;
-    z          = (z ^ z >> 30) * 0xbf58476d1ce4e5b9u;
-    z          = (z ^ z >> 27) * 0x94d049bb133111ebu;
-    return z ^ z >> 31;
-}
-
 static int64_t draw(struct task_stream * s,
         int64_t n) { // from 0 to n − 1; n is far below 2^64: the bias is nothing
-    return (int64_t) (random_next(s) % (uint64_t) n);
+    return (int64_t) (xoroshiro128(s->random) % (uint64_t) n);
 }
 
 struct task_stream * task_stream_new(const struct task * task, uint64_t seed, int64_t length) {
@@ -450,12 +434,11 @@ struct task_stream * task_stream_new(const struct task * task, uint64_t seed, in
     if (s == NULL) {
         return NULL;
     }
-    s->task      = task;
-    s->random[0] = split_mix(&seed);
-    s->random[1] = split_mix(&seed);
-    s->length    = length;
-    s->sum       = task->kind == KIND_AUTOMATON ? task->start : 0;
-    s->pending   = length - 1;
+    s->task = task;
+    xoroshiro128_seed(s->random, seed);
+    s->length  = length;
+    s->sum     = task->kind == KIND_AUTOMATON ? task->start : 0;
+    s->pending = length - 1;
     for (int i = 0; i < POINTS_MAX; ++i) {
         s->product[i] = (uint8_t) i;
     }

@@ -1,5 +1,7 @@
 #include "eval/document-store.h"
 
+#include "base/random.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -40,24 +42,6 @@ bool document_store_add(
     d->doc.text                = copy + source_size;
     s->bytes += cost;
     return true;
-}
-
-// splitmix64
-static uint64_t next_random(uint64_t * state) {
-    uint64_t z = *state += UINT64_C(0x9e3779b97f4a7c15);
-    z          = (z ^ z >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
-    z          = (z ^ z >> 27) * UINT64_C(0x94d049bb133111eb);
-    return z ^ z >> 31;
-}
-
-// 0 .. n − 1, all equally likely: numbers beyond the last multiple of n are thrown away
-static uint64_t random_below(uint64_t * state, uint64_t n) {
-    const uint64_t excess = (UINT64_MAX % n + 1) % n; // 2⁶⁴ mod n
-    uint64_t       x;
-    do {
-        x = next_random(state);
-    } while (x > UINT64_MAX - excess);
-    return x % n;
 }
 
 void document_store_shuffle(struct document_store * s, uint64_t seed) {

@@ -1,6 +1,7 @@
 #include "eval/score-checkpoint.h"
 
 #include "base/atomic-file.h"
+#include "base/hash.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -47,16 +48,6 @@ static bool state_path(const struct score_params * params, const struct score_gr
     return true;
 }
 
-static uint64_t add_sum(uint64_t sum, const void * data, size_t size) { // FNV-1a
-    const uint8_t * p = data;
-    for (size_t i = 0; i < size; ++i) {
-        sum = (sum ^ p[i]) * 0x100000001b3u;
-    }
-    return sum;
-}
-
-static const uint64_t SUM_START = 0xcbf29ce484222325u;
-
 // Targets of a slot that have been found.
 static size_t n_found(const struct score_slot * slot) {
     const int64_t n = slot->window.n_tokens - 1;
@@ -73,7 +64,7 @@ struct writer {
 };
 
 static bool put(struct writer * w, const void * data, size_t size, char * err, size_t err_size) {
-    w->sum = add_sum(w->sum, data, size);
+    w->sum = hash_add(w->sum, data, size);
     return size == 0 || atomic_file_write(&w->file, data, size, err,
                                 err_size); // a window that is yet to begin has no arrays
 }
@@ -81,7 +72,7 @@ static bool put(struct writer * w, const void * data, size_t size, char * err, s
 static bool save_partial(const struct score_params * params, const struct score_group * g,
         struct lrnn_session * session, char * err, size_t err_size) {
     char          path[PATH_SIZE];
-    struct writer w = { .sum = SUM_START };
+    struct writer w = { .sum = HASH_START };
     if (!partial_path(params, g->first, path, err, err_size) ||
             !atomic_file_open(&w.file, path, err, err_size)) {
         return false;
@@ -141,7 +132,7 @@ static bool get(struct reader * r, void * data, size_t size) {
     if (fread(data, 1, size, r->file) != size) {
         return false;
     }
-    r->sum = add_sum(r->sum, data, size);
+    r->sum = hash_add(r->sum, data, size);
     return true;
 }
 
@@ -210,7 +201,7 @@ enum score_checkpoint score_checkpoint_load(const struct score_params * params,
     if (!partial_path(params, g->first, path, err, err_size)) {
         return CHECKPOINT_NONE; // none can have been saved
     }
-    struct reader r = { .file = fopen(path, "rb"), .sum = SUM_START };
+    struct reader r = { .file = fopen(path, "rb"), .sum = HASH_START };
     if (r.file == NULL) {
         return CHECKPOINT_NONE;
     }

@@ -1,5 +1,6 @@
 #include "eval/score-format.h"
 
+#include "base/hash.h"
 #include "base/sha256.h"
 
 #include <errno.h>
@@ -337,14 +338,6 @@ void score_shard_range(const struct score_meta * meta, int64_t * first, int64_t 
 // Records
 //
 
-static uint64_t checksum(const uint8_t * p, size_t size) { // FNV-1a
-    uint64_t sum = 0xcbf29ce484222325u;
-    for (size_t i = 0; i < size; ++i) {
-        sum = (sum ^ p[i]) * 0x100000001b3u;
-    }
-    return sum;
-}
-
 bool score_has_norms(const struct score_meta * meta) {
     return meta->probe != NULL && *meta->probe != '\0';
 }
@@ -394,7 +387,7 @@ uint8_t * score_record_new(const struct score_window * window, bool has_norms, s
     p += n * sizeof(*window->bytes);
     memcpy(p, window->flags, n);
 
-    const uint64_t sum = checksum(body, n_body);
+    const uint64_t sum = hash_add(HASH_START, body, n_body);
     memcpy(body + n_body, &sum, sizeof(sum));
     return record;
 }
@@ -515,7 +508,7 @@ enum score_record score_record_read(const char * file, const uint8_t * data, siz
     }
     uint64_t sum;
     memcpy(&sum, body + n_body, sizeof(sum));
-    if (sum != checksum(body, n_body)) {
+    if (sum != hash_add(HASH_START, body, n_body)) {
         if (left == (size_t) RECORD_PREFIX + n_body + CHECKSUM) {
             return SCORE_RECORD_TORN;
         }

@@ -1,31 +1,10 @@
 #include "eval/stats.h"
 
+#include "base/random.h"
+
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-
-//
-// Random windows
-//
-
-// SplitMix64 (Steele, Lea, Flood 2014)
-static uint64_t rng_next(uint64_t * state) {
-    uint64_t z = *state += UINT64_C(0x9e3779b97f4a7c15);
-    z          = (z ^ (z >> 30)) * UINT64_C(0xbf58476d1ce4e5b9);
-    z          = (z ^ (z >> 27)) * UINT64_C(0x94d049bb133111eb);
-    return z ^ (z >> 31);
-}
-
-// 0 .. n − 1, each as likely as the other: the high half of a product of 32 bits by n, without the
-// few products that some results would get one more of (Lemire 2019).
-static uint32_t rng_below(uint64_t * state, uint32_t n) {
-    const uint32_t n_uneven = (uint32_t) -n % n; // 2^32 mod n
-    uint64_t       product;
-    do {
-        product = (rng_next(state) >> 32) * n;
-    } while ((uint32_t) product < n_uneven);
-    return (uint32_t) (product >> 32);
-}
 
 //
 // Estimates
@@ -90,7 +69,7 @@ static void draw_sums(const struct item * items, int64_t n_windows, int64_t n_co
         struct item * sums) {
     memset(sums, 0, (size_t) n_cols * sizeof(*sums));
     for (int64_t i = 0; i < n_windows; ++i) {
-        const struct item * row = items + rng_below(rng, (uint32_t) n_windows) * n_cols;
+        const struct item * row = items + random_below_u32(rng, (uint32_t) n_windows) * n_cols;
         for (int64_t c = 0; c < n_cols; ++c) {
             item_add(&sums[c], &row[c]);
         }

@@ -1,5 +1,7 @@
 #include "file/model-file.h"
 
+#include "base/hash.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -122,27 +124,18 @@ const char * model_file_warning(const struct model_file * f) {
     return f->gguf.warning[0] != '\0' ? f->gguf.warning : NULL;
 }
 
-// FNV-1a, 64 bits: h ← (h ⊕ byte) · prime
-static uint64_t hash_bytes(uint64_t h, const void * data, size_t n) {
-    const unsigned char * p = data;
-    for (size_t i = 0; i < n; ++i) {
-        h = (h ^ p[i]) * UINT64_C(0x100000001b3);
-    }
-    return h;
-}
-
 uint64_t model_file_identity(const struct model_file * f) {
     const size_t   sample = 64;
     const uint64_t size   = f->size;
-    uint64_t       h      = UINT64_C(0xcbf29ce484222325);
+    uint64_t       h      = HASH_START;
 
-    h = hash_bytes(h, &size, sizeof(size));
-    h = hash_bytes(h, f->data, f->gguf.meta_size);
+    h = hash_add(h, &size, sizeof(size));
+    h = hash_add(h, f->data, f->gguf.meta_size);
     for (size_t i = 0; i < f->gguf.n_tensors; ++i) {
         const struct model_tensor * t = &f->gguf.tensors[i];
         const size_t                n = t->size < sample ? t->size : sample;
-        h                             = hash_bytes(h, t->data, n);
-        h                             = hash_bytes(h, (const char *) t->data + t->size - n, n);
+        h                             = hash_add(h, t->data, n);
+        h                             = hash_add(h, (const char *) t->data + t->size - n, n);
     }
     return h;
 }

@@ -3,6 +3,8 @@
 
 #include "run/sampler.h"
 
+#include "base/random.h"
+
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,30 +14,6 @@ struct candidate {
     float   logit;
     int32_t token;
 };
-
-//
-// Random numbers: xoroshiro128+ (Blackman, Vigna), seeded by splitmix64
-//
-
-static uint64_t splitmix(uint64_t * x) {
-    uint64_t z = (*x += 0x9e3779b97f4a7c15u);
-    z          = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
-    z          = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
-    return z ^ (z >> 31);
-}
-
-static uint64_t rotate(uint64_t x, int n) {
-    return (x << n) | (x >> (64 - n));
-}
-
-// in [0, 1)
-static double uniform(uint64_t s[2]) {
-    const uint64_t sum = s[0] + s[1];
-    const uint64_t x   = s[0] ^ s[1];
-    s[0]               = rotate(s[0], 24) ^ x ^ (x << 16);
-    s[1]               = rotate(x, 37);
-    return (double) (sum >> 11) * 0x1.0p-53;
-}
 
 //
 // Making one
@@ -78,10 +56,8 @@ struct lrnn_sampler * lrnn_sampler_new(
         snprintf(err, err_size, "out of memory for a sampler");
         return NULL;
     }
-    s->params     = p;
-    uint64_t seed = p.seed;
-    s->random[0]  = splitmix(&seed);
-    s->random[1]  = splitmix(&seed);
+    s->params = p;
+    xoroshiro128_seed(s->random, p.seed);
     return s;
 }
 
@@ -207,7 +183,7 @@ int32_t lrnn_sampler_sample(struct lrnn_sampler * s, const float * logits, int64
         for (int64_t i = 0; i < n; ++i) {
             total += exp((double) ((c[i].logit - c[0].logit) / s->params.temperature));
         }
-        double left = uniform(s->random) * total;
+        double left = random_unit(xoroshiro128(s->random)) * total;
         for (chosen = 0; chosen < n - 1; ++chosen) {
             left -= exp((double) ((c[chosen].logit - c[0].logit) / s->params.temperature));
             if (left < 0.0) {

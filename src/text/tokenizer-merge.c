@@ -1,5 +1,7 @@
 #include "text/tokenizer-impl.h"
 
+#include "base/hash.h"
+
 #include <stdlib.h>
 
 //
@@ -14,10 +16,7 @@ static uint64_t pair_key(int32_t left, int32_t right) {
 
 // The place of the key, or the free one where it belongs.
 static size_t merges_place(const struct merges * m, uint64_t key) {
-    uint64_t h = key * UINT64_C(0x9E3779B97F4A7C15);
-    h ^= h >> 32;
-    h *= UINT64_C(0xD6E8FEB86659FD93);
-    size_t i = (size_t) (h >> 32) & (m->size - 1);
+    size_t i = (size_t) hash_mix(key) & (m->size - 1);
     while (m->key[i] != FREE && m->key[i] != key) {
         i = (i + 1) & (m->size - 1);
     }

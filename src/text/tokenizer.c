@@ -1,5 +1,6 @@
 #include "text/tokenizer-impl.h"
 
+#include "base/hash.h"
 #include "lrnn.h"
 
 #include <stdio.h>
@@ -25,9 +26,8 @@ uint64_t symbol_hash(const char * data, size_t len) {
 // The slot that has the symbol, or the free one where it belongs.
 static size_t slot_find(
         const struct tokenizer * tok, const char * data, size_t len, uint64_t hash) {
-    hash ^= hash >> 29;
-    hash *= UINT64_C(0xBF58476D1CE4E5B9);
-    for (size_t i = (size_t) (hash >> 32) & (tok->n_slots - 1);; i = (i + 1) & (tok->n_slots - 1)) {
+    const size_t mask = tok->n_slots - 1;
+    for (size_t i = (size_t) hash_mix(hash) & mask;; i = (i + 1) & mask) {
         if (tok->slots[i] == 0) {
             return i;
         }

@@ -3,6 +3,8 @@
 //
 //     fuzz-<target> DIRECTORY MUTATIONS
 
+#include "base/random.h"
+
 #include <dirent.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -20,16 +22,8 @@ struct seed {
 
 static uint64_t rng_state = 1;
 
-// splitmix64
-static uint64_t next(void) {
-    uint64_t z = rng_state += UINT64_C(0x9e3779b97f4a7c15);
-    z          = (z ^ z >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
-    z          = (z ^ z >> 27) * UINT64_C(0x94d049bb133111eb);
-    return z ^ z >> 31;
-}
-
 static size_t below(size_t n) {
-    return n > 0 ? (size_t) (next() % n) : 0;
+    return n > 0 ? (size_t) (splitmix64(&rng_state) % n) : 0;
 }
 
 // a copy that ends with its last byte, so that the address sanitizer sees a read beyond it
@@ -96,7 +90,7 @@ static size_t mutate(uint8_t * data, size_t size, const struct seed * other) {
         const size_t   n     = 1 + below(32);
         switch (below(6)) {
             case 0: data[at] ^= (uint8_t) (1u << below(8)); break;
-            case 1: data[at] = (uint8_t) next(); break;
+            case 1: data[at] = (uint8_t) splitmix64(&rng_state); break;
             case 2: memcpy(data + at, &edge, width < room ? width : room); break;
             case 3:
                 if (other->size > n && n <= room) {

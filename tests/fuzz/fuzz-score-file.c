@@ -3,6 +3,7 @@
 // behind must not trust them.
 
 #include "eval/score-format.h"
+#include "base/hash.h"
 #include "base/sha256.h"
 
 #include <stdlib.h>
@@ -35,10 +36,7 @@ static void repair(uint8_t * data, size_t size) {
         if (n_body > size - at - 16) {
             return;
         }
-        uint64_t sum = 0xcbf29ce484222325u;
-        for (uint32_t i = 0; i < n_body; ++i) {
-            sum = (sum ^ data[at + 8 + i]) * 0x100000001b3u;
-        }
+        const uint64_t sum = hash_add(HASH_START, data + at + 8, n_body);
         memcpy(data + at + 8 + n_body, &sum, 8);
     }
 }

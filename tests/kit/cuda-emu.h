@@ -25,6 +25,8 @@
 //   a tensor-core instruction in two branches of a warp, if both reach it through the same line of the source
 //   out of bounds inside static shared memory, registers and spills, limits of a card, alignment of vector loads, and time
 
+#include "base/random.h"
+
 #include <algorithm>
 #include <csignal>
 #include <cstdint>
@@ -158,7 +160,7 @@ struct machine {
     std::string           failure; // of the launch that runs; empty: none
     uint3                 block{};
     dim3                  block_dim, grid_dim;
-    uint64_t              random = 0x9E3779B97F4A7C15u;
+    uint64_t              random = 1;
 #if defined(__x86_64__)
     void * scheduler = nullptr;
 #else
@@ -646,10 +648,7 @@ inline void on_fault(int sig, siginfo_t * info, void *) {
 enum order { FORWARD, REVERSE, RANDOM, N_ORDERS };
 
 inline uint64_t next_random() {
-    m.random ^= m.random << 13;
-    m.random ^= m.random >> 7;
-    m.random ^= m.random << 17;
-    return m.random;
+    return splitmix64(&m.random);
 }
 
 inline void arrange(std::vector<int> & list, order how) {

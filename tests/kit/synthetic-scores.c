@@ -1,23 +1,20 @@
 #include "synthetic-scores.h"
 
+#include "base/hash.h"
+#include "base/random.h"
+
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 // A number that depends on its arguments alone.
 static uint64_t mix(uint64_t a, uint64_t b) {
-    uint64_t z = a * UINT64_C(0x9e3779b97f4a7c15) + b + UINT64_C(0x632be59bd9b4e019);
-    z          = (z ^ (z >> 30)) * UINT64_C(0xbf58476d1ce4e5b9);
-    z          = (z ^ (z >> 27)) * UINT64_C(0x94d049bb133111eb);
-    return z ^ (z >> 31);
-}
-
-static double unit(uint64_t bits) {
-    return (double) (bits >> 11) * 0x1p-53;
+    return hash_mix(a * UINT64_C(0x9e3779b97f4a7c15) + b + UINT64_C(0x632be59bd9b4e019));
 }
 
 static double normal(uint64_t bits) {
-    return sqrt(-2.0 * log(1.0 - unit(mix(bits, 1)))) * cos(6.283185307179586 * unit(mix(bits, 2)));
+    return sqrt(-2.0 * log(1.0 - random_unit(mix(bits, 1)))) *
+           cos(6.283185307179586 * random_unit(mix(bits, 2)));
 }
 
 static uint64_t hash_text(const char * text) {
@@ -66,7 +63,7 @@ static struct token next_token(struct stream * st) {
     t.n_bytes = 1 + (int64_t) (mix(st->tokenizer, place) % 8);
     t.n_bytes = t.n_bytes > st->size - st->byte ? st->size - st->byte : t.n_bytes;
     for (int64_t i = 0; i < t.n_bytes; ++i) {
-        t.cost += level * (0.5 + unit(mix(mix(st->data, (uint64_t) st->document),
+        t.cost += level * (0.5 + random_unit(mix(mix(st->data, (uint64_t) st->document),
                                          (uint64_t) (st->byte + i) + 77)));
     }
     st->byte += t.n_bytes;

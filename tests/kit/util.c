@@ -1,5 +1,6 @@
 #include "util.h"
 
+#include "base/random.h"
 #include "ggml-cpu.h"
 
 #include <ctype.h>
@@ -67,12 +68,8 @@ void test_worst_print(const struct test_worst * w) {
 // Random numbers
 //
 
-// splitmix64
 uint64_t test_next(struct test_rng * r) {
-    uint64_t z = (r->state += 0x9e3779b97f4a7c15u);
-    z          = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
-    z          = (z ^ (z >> 27)) * 0x94d049bb133111ebu;
-    return z ^ (z >> 31);
+    return splitmix64(&r->state);
 }
 
 int64_t test_below(struct test_rng * r, int64_t n) {
@@ -80,7 +77,7 @@ int64_t test_below(struct test_rng * r, int64_t n) {
 }
 
 double test_uniform(struct test_rng * r, double lo, double hi) {
-    return lo + (hi - lo) * ((double) (test_next(r) >> 11) * 0x1p-53);
+    return lo + (hi - lo) * random_unit(test_next(r));
 }
 
 // a sum of twelve: no libm in it, so every machine gets the same numbers

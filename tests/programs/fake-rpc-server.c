@@ -9,6 +9,7 @@
 //
 // fake-rpc-server send PORT: is the client, and sends noise to a server.
 
+#include "base/random.h"
 #include "ggml.h"
 #include "ggml-rpc.h"
 
@@ -25,10 +26,9 @@
 enum { NOISE = 4096, GREETING = 8 + 28 };
 
 static void make_noise(uint8_t * data, size_t size) {
-    uint32_t x = 1;
+    uint64_t seed = 1;
     for (size_t i = 0; i < size; ++i) {
-        x       = x * 1664525u + 1013904223u;
-        data[i] = (uint8_t) (x >> 24);
+        data[i] = (uint8_t) splitmix64(&seed);
     }
 }
 

@@ -1,6 +1,7 @@
 // Score files: what is written is read back; a file torn at any byte is continued to the same
 // bytes; any damage is refused; shards add up to the run that was never split, and only then.
 
+#include "base/hash.h"
 #include "eval/score-file.h"
 #include "util.h"
 
@@ -224,10 +225,8 @@ static void test_layout(const char * path) {
     float nll;
     memcpy(&nll, record + 8 + 24 + 2 * 32 + 4 * 3, 4);
     test_check(&t, nll == 1.0f / 4.0f, "nll of the first window, fourth target: %f", (double) nll);
-    uint64_t sum = 0xcbf29ce484222325u, stored;
-    for (uint32_t i = 0; i < n_body; ++i) {
-        sum = (sum ^ record[8 + i]) * 0x100000001b3u;
-    }
+    uint64_t       stored;
+    const uint64_t sum = hash_add(HASH_START, record + 8, n_body);
     memcpy(&stored, record + 8 + n_body, 8);
     test_check(&t, sum == stored, "checksum");
     test_check(
@@ -323,10 +322,7 @@ static void refuse_field(const char * whole, int r, size_t offset, const void * 
     memcpy(&n_body, record + 4, 4);
     record += (size_t) r * (16 + n_body);
     memcpy(record + 8 + offset, value, n_value);
-    uint64_t sum = 0xcbf29ce484222325u;
-    for (uint32_t i = 0; i < n_body; ++i) {
-        sum = (sum ^ record[8 + i]) * 0x100000001b3u;
-    }
+    const uint64_t sum = hash_add(HASH_START, record + 8, n_body);
     memcpy(record + 8 + n_body, &sum, 8);
     const char *  paths[] = { in_folder(path, "wrong.nll") };
     struct scores scores;
