@@ -111,7 +111,7 @@ static bool says_utf8(const char * variable, bool * utf8) {
     return true;
 }
 
-// At most 100 columns; what is not a terminal gets plain ASCII and no plot.
+// At most 100 columns; what is not a terminal gets plain ASCII.
 static struct report_screen find_screen(void) {
     struct report_screen s = { .columns = MAX_COLUMNS };
     struct winsize       size;
@@ -123,7 +123,6 @@ static struct report_screen find_screen(void) {
         // the first that is set counts
         (void) (says_utf8("LC_ALL", &s.utf8) || says_utf8("LC_CTYPE", &s.utf8) ||
                 says_utf8("LANG", &s.utf8));
-        s.plot  = true;
         s.color = terminal_has_color(stdout);
     }
     return s;

@@ -13,19 +13,14 @@ bool report_write_prefix_csv(const struct report * r, FILE * out);
 bool report_write_svg(const struct report * r, FILE * out);
 bool report_write_html(const struct report * r, FILE * out);
 
-// Where tables and plots are shown.
+// Where tables are shown.
 struct report_screen {
     int  columns;
     bool utf8; // otherwise plain ASCII
-    bool plot; // draw the curves as well
     bool color;
 };
 
 bool report_write_text(const struct report * r, const struct report_screen * screen, FILE * out);
-
-// The curves of a panel, drawn with characters.
-bool report_write_plot(const struct report * r, const struct report_panel * panel,
-        const struct report_screen * screen, FILE * out);
 
 // Panels first .. first + n − 1 as one picture: the curves, and below them the differences from the
 // baseline.

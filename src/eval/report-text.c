@@ -35,7 +35,6 @@ static bool write_panel(const struct report * r, const struct report_panel * pan
 
     if (ok) {
         write_heading(panel, screen, out);
-        ok = !screen->plot || report_write_plot(r, panel, screen, out);
         for (int i = 0; i < n; ++i) {
             grid_write_text(tables[i], screen->columns, screen->utf8, out);
         }

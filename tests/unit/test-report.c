@@ -23,15 +23,14 @@ struct text {
     size_t size;
 };
 
-enum form { JSON, BUCKETS, PREFIX, SVG, HTML, TABLE, TABLE_80, PLOT, N_FORMS };
+enum form { JSON, BUCKETS, PREFIX, SVG, HTML, TABLE, TABLE_80, N_FORMS };
 
 static const char * const FORM_NAMES[N_FORMS] = { "json", "buckets.csv", "prefix.csv", "svg",
-    "html", "table", "table of 80 columns", "plot" };
+    "html", "table", "table of 80 columns" };
 
 static struct text write_form(struct test * t, const struct report * r, enum form form) {
     const struct report_screen wide   = { .columns = 100 };
     const struct report_screen narrow = { .columns = 80, .utf8 = true };
-    const struct report_screen plot   = { .columns = 80, .plot = true };
     struct text                text   = { 0 };
     FILE *                     out    = open_memstream(&text.data, &text.size);
     bool                       ok     = out != NULL;
@@ -43,7 +42,6 @@ static struct text write_form(struct test * t, const struct report * r, enum for
         case HTML: ok = ok && report_write_html(r, out); break;
         case TABLE: ok = ok && report_write_text(r, &wide, out); break;
         case TABLE_80: ok = ok && report_write_text(r, &narrow, out); break;
-        case PLOT: ok = ok && report_write_text(r, &plot, out); break;
         case N_FORMS: break;
     }
     fclose(out);
