@@ -380,7 +380,7 @@ enum exit_code compare_step_main(int argc, char ** argv) {
     struct args args = {
         .text = text_input_defaults(), .compute = COMPUTE_DEFAULTS, .batch = 512, .bucket = "log2"
     };
-    struct option options[TEXT_INPUT_OPTIONS + COMPUTE_N_OPTIONS + 8];
+    struct option options[TEXT_INPUT_OPTIONS + COMPUTE_N_OPTIONS + 16];
     int           n = 0;
 
     options[n++] = opt_group("Models");

@@ -58,7 +58,7 @@ static bool is_report_path(const char * path) {
 
 // The --bucket that gives these ranges.
 static int64_t bucket_of(const struct summary * s) {
-    const struct figures * f = &s->buckets;
+    const struct losses * f = &s->buckets;
     if (f->n == 0 || s->n_contexts > 0) {
         return -1;
     }
@@ -73,32 +73,32 @@ static int64_t bucket_of(const struct summary * s) {
 // Tables
 //
 
-static bool set_paired(struct arena * a, struct grid * g, int row, const char * where,
+static bool set_paired(struct arena * a, struct table * g, int row, const char * where,
         const char * base, const char * other, const struct paired * p, bool nats) {
     const struct stats_estimate * e  = &p->difference;
     const double                  pv = stats_p_value(e);
-    bool ok = grid_set(a, g, row, 0, "%s", where) && grid_set(a, g, row, 1, "%s", base) &&
-              grid_set(a, g, row, 2, "%s", other);
+    bool ok = table_set(a, g, row, 0, "%s", where) && table_set(a, g, row, 1, "%s", base) &&
+              table_set(a, g, row, 2, "%s", other);
     if (!isfinite(e->value)) {
-        return ok && grid_set(a, g, row, 3, "diverged");
+        return ok && table_set(a, g, row, 3, "diverged");
     }
-    ok = ok && grid_set(a, g, row, 3, "%+.5f", e->value) &&
-         (e->method == STATS_NONE || grid_set(a, g, row, 4, "%+.5f .. %+.5f", e->lo, e->hi)) &&
-         (!nats || grid_set(a, g, row, 5, "%.5f", exp(e->value))) &&
-         grid_set(a, g, row, 6, "%" PRId64 " of %" PRId64, p->won, e->n);
-    return ok && (!isfinite(pv) || grid_set_p_value(a, g, row, 7, pv));
+    ok = ok && table_set(a, g, row, 3, "%+.5f", e->value) &&
+         (e->method == STATS_NONE || table_set(a, g, row, 4, "%+.5f .. %+.5f", e->lo, e->hi)) &&
+         (!nats || table_set(a, g, row, 5, "%.5f", exp(e->value))) &&
+         table_set(a, g, row, 6, "%" PRId64 " of %" PRId64, p->won, e->n);
+    return ok && (!isfinite(pv) || table_set_p_value(a, g, row, 7, pv));
 }
 
-static struct grid * new_grid(
+static struct table * new_table(
         struct arena * a, int n_rows, const char * base, const char * other, const char * unit) {
     static const char * const HEAD[] = { "targets", "first", "second", "difference",
         "95 % interval", "ratio of ppl", "windows won", "p" };
     enum { N_COLS = sizeof(HEAD) / sizeof(HEAD[0]) };
-    struct grid * g     = grid_new(a, n_rows, N_COLS);
-    char *        title = arena_alloc(a, strlen(base) + strlen(other) + strlen(unit) + 64);
-    bool          ok    = g != NULL && title != NULL;
+    struct table * g     = table_new(a, n_rows, N_COLS);
+    char *         title = arena_alloc(a, strlen(base) + strlen(other) + strlen(unit) + 64);
+    bool           ok    = g != NULL && title != NULL;
     for (int c = 0; c < N_COLS && ok; ++c) {
-        ok = grid_set(a, g, 0, c, "%s", HEAD[c]);
+        ok = table_set(a, g, 0, c, "%s", HEAD[c]);
     }
     if (!ok) {
         return NULL;
@@ -108,7 +108,7 @@ static struct grid * new_grid(
     return g;
 }
 
-static void describe_value(const struct figure * f, char * text, size_t size) {
+static void describe_value(const struct loss * f, char * text, size_t size) {
     if (isfinite(f->nats.value)) {
         snprintf(text, size, "%.4f", f->nats.value);
     } else {
@@ -117,14 +117,14 @@ static void describe_value(const struct figure * f, char * text, size_t size) {
 }
 
 static bool print_tokens(const struct comparison * c, struct arena * a) {
-    struct grid * g = new_grid(
+    struct table * g = new_table(
             a, c->n_buckets + 3, c->base->meta.model, c->other->meta.model, "nats per token");
     char * note = arena_alloc(a, 768);
     char   where[64], base[32], other[32];
     bool   ok = g != NULL && note != NULL;
 
     for (int i = 0; i < c->n_buckets && ok; ++i) {
-        const struct figure * f = &c->base->buckets.at[i];
+        const struct loss * f = &c->base->buckets.at[i];
         snprintf(where, sizeof(where), "%" PRId64 "\xe2\x80\x93%" PRId64, f->range.from,
                 f->range.to);
         describe_value(f, base, sizeof(base));
@@ -142,7 +142,7 @@ static bool print_tokens(const struct comparison * c, struct arena * a) {
         g->n_rules++;
         g->n_rows = c->n_buckets + 2;
         if (c->beyond.difference.n > 0) {
-            snprintf(where, sizeof(where), "beyond %" PRId64, c->train_length);
+            snprintf(where, sizeof(where), "beyond %" PRId64, c->trained_length);
             ok = set_paired(a, g, g->n_rows++, where, "", "", &c->beyond, true);
         }
     }
@@ -160,16 +160,16 @@ static bool print_tokens(const struct comparison * c, struct arena * a) {
                 " %" PRId64 " windows are in one run only and are left out.", c->n_left_out);
     }
     g->note = note;
-    grid_write_text(g, COLUMNS, false, stdout);
+    table_write_text(g, COLUMNS, false, stdout);
     return true;
 }
 
 static bool print_bytes(const struct byte_comparison * c, const char * base_name,
         const char * other_name, struct arena * a) {
-    struct grid * g    = new_grid(a, 3, base_name, other_name, "bits per byte");
-    char *        note = arena_alloc(a, 768);
-    char          base[32], other[32];
-    bool          ok = g != NULL && note != NULL;
+    struct table * g    = new_table(a, 3, base_name, other_name, "bits per byte");
+    char *         note = arena_alloc(a, 768);
+    char           base[32], other[32];
+    bool           ok = g != NULL && note != NULL;
 
     snprintf(base, sizeof(base), "%.4f", c->base.value);
     snprintf(other, sizeof(other), "%.4f", c->other.value);
@@ -187,7 +187,7 @@ static bool print_bytes(const struct byte_comparison * c, const char * base_name
             ", paired by windows of the first.",
             c->bytes, c->base_bytes, c->other_bytes);
     g->note = note;
-    grid_write_text(g, COLUMNS, false, stdout);
+    table_write_text(g, COLUMNS, false, stdout);
     return ok;
 }
 
@@ -219,8 +219,8 @@ static enum outcome compare_pair(
     } else if (bytes_only && side_scores(a, i) != NULL && side_scores(b, j) != NULL) {
         struct byte_comparison c;
         if (!byte_comparison_make(side_scores(a, i), side_scores(b, j),
-                    base->extrapolation.train_length, other->extrapolation.train_length, &c, err,
-                    err_size)) {
+                    base->extrapolation.trained_length, other->extrapolation.trained_length, &c,
+                    err, err_size)) {
             outcome = REFUSED;
         } else {
             outcome = print_bytes(&c, base->meta.model, other->meta.model, arena) ? COMPARED
@@ -304,10 +304,10 @@ static bool read_sides(
 }
 
 enum exit_code compare_files_main(int argc, char ** argv) {
-    struct option_strings paths     = { 0 };
-    int64_t               bucket    = 0;
-    int64_t               train_ctx = 0;
-    bool                  partial   = false;
+    struct option_strings paths          = { 0 };
+    int64_t               bucket         = 0;
+    int64_t               trained_length = 0;
+    bool                  partial        = false;
 
     const struct option options[] = {
         opt_group("Input"),
@@ -317,7 +317,7 @@ enum exit_code compare_files_main(int argc, char ** argv) {
         opt_group("Figures"),
         opt_int("--bucket", "N", &bucket, 1, INT32_MAX,
                 "positions a bucket (default: that of a report; 2048 or less for score files)"),
-        opt_int("--train-ctx", "N", &train_ctx, 0, 1e15,
+        opt_int("--train-ctx", "N", &trained_length, 0, 1e15,
                 "the training length, for score files (default: what they say)"),
     };
     const struct program program = {
@@ -345,7 +345,7 @@ enum exit_code compare_files_main(int argc, char ** argv) {
         { .path = paths.v[1], .is_report = is_report_path(paths.v[1]) },
     };
     struct report_params params = { .bucket = bucket > 0 ? bucket : -1,
-        .train_length                       = train_ctx,
+        .trained_length                     = trained_length,
         .tolerance                          = 0.02,
         .partial                            = partial };
     code = read_sides(sides, &params, err, sizeof(err)) ? compare_sides(&sides[0], &sides[1])

@@ -126,7 +126,7 @@ static enum exit_code run(const struct args * args) {
 
 enum exit_code imatrix_main(int argc, char ** argv) {
     struct args args = { .text = text_input_defaults(), .compute = COMPUTE_DEFAULTS, .batch = 512 };
-    struct option options[TEXT_INPUT_OPTIONS + COMPUTE_N_OPTIONS + 8];
+    struct option options[TEXT_INPUT_OPTIONS + COMPUTE_N_OPTIONS + 16];
     int           n = 0;
 
     options[n++] = opt_group("Files");

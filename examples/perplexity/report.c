@@ -25,7 +25,7 @@ struct args {
     const char *          bucket;
     int                   y, x; // index of the choice
     int64_t               smooth;
-    int64_t               train_ctx;
+    int64_t               trained_length;
     double                tolerance;
     bool                  partial;
 };
@@ -201,7 +201,7 @@ enum exit_code report_main(int argc, char ** argv) {
                 "the model that others are compared with (default: the first that is not quantised)"),
         opt_string("--bucket", "N|log2", &args.bucket,
                 "positions a bucket, or 1-2, 3-4, 5-8 ... (default: 2048; less for short windows and training lengths)"),
-        opt_int("--train-ctx", "N", &args.train_ctx, 0, 1e15,
+        opt_int("--train-ctx", "N", &args.trained_length, 0, 1e15,
                 "the training length (default: what the model file says)"),
         opt_float("--tolerance", "X", &args.tolerance, 0.0, 100.0,
                 "nats by which the loss must rise before a model is said to degrade"),
@@ -237,15 +237,15 @@ enum exit_code report_main(int argc, char ** argv) {
         return fail(EXIT_CODE_USAGE,
                 "--smooth: an odd number is needed, so that the average has a middle");
     }
-    params.paths        = args.paths.v;
-    params.n_paths      = args.paths.n;
-    params.baseline     = args.baseline;
-    params.train_length = args.train_ctx;
-    params.tolerance    = args.tolerance;
-    params.unit         = args.y == 0 ? FIGURE_PPL : args.y == 1 ? FIGURE_NATS : FIGURE_BPB;
-    params.log2_x       = args.x == 0;
-    params.smooth       = args.smooth;
-    params.partial      = args.partial;
+    params.paths          = args.paths.v;
+    params.n_paths        = args.paths.n;
+    params.baseline       = args.baseline;
+    params.trained_length = args.trained_length;
+    params.tolerance      = args.tolerance;
+    params.unit           = args.y == 0 ? LOSS_PPL : args.y == 1 ? LOSS_NATS : LOSS_BPB;
+    params.log2_x         = args.x == 0;
+    params.smooth         = args.smooth;
+    params.partial        = args.partial;
     if (!report_read(&params, &report, err, sizeof(err))) {
         return fail(EXIT_CODE_DATA, err);
     }

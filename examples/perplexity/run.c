@@ -63,7 +63,7 @@ struct args {
     bool               skip_special;
     struct option_ints same_targets;
     int                probe; // -1: nothing
-    int64_t            train_ctx;
+    int64_t            trained_length;
     const char *       out;
     bool               resume, force, dry_run, list_datasets, quiet;
     const char *       shard;
@@ -456,14 +456,15 @@ static struct score_meta make_meta(const struct plan * plan, const struct run_mo
     const int64_t                shortest =
             plan->window.min_doc_tokens > 0 ? plan->window.min_doc_tokens : plan->window.length;
     return (struct score_meta) {
-        .tool             = tool,
-        .model            = m->name,
-        .model_hash       = m->facts.hash,
-        .model_family     = info.family,
-        .eigenvalues      = info.eigenvalues,
-        .quantization     = m->facts.quantization,
-        .parameters       = m->facts.parameters,
-        .train_length     = plan->args->train_ctx > 0 ? plan->args->train_ctx : info.trained_length,
+        .tool         = tool,
+        .model        = m->name,
+        .model_hash   = m->facts.hash,
+        .model_family = info.family,
+        .eigenvalues  = info.eigenvalues,
+        .quantization = m->facts.quantization,
+        .parameters   = m->facts.parameters,
+        .trained_length =
+                plan->args->trained_length > 0 ? plan->args->trained_length : info.trained_length,
         .n_vocab          = info.n_vocab,
         .tokenizer_hash   = m->facts.tokenizer_hash,
         .dataset          = plan->args->dataset,
@@ -725,7 +726,7 @@ enum exit_code run_main(int argc, char ** argv) {
         opt_strings("-m, --model", "M.gguf", &args.models, "a model; can be given several times"),
         opt_strings("--name", "NAME", &args.names,
                 "what reports call it, one for each -m in the same order (default: the file's name)"),
-        opt_int("--train-ctx", "N", &args.train_ctx, 1, 1e12,
+        opt_int("--train-ctx", "N", &args.trained_length, 1, 1e12,
                 "tokens that the models were trained on at once (default: what the file says)"),
         opt_group("Data"),
         opt_strings("--data", "PATH", &args.data,

@@ -125,9 +125,9 @@ struct stretch {
     bool    beyond;
 };
 
-static double take(struct reader * r, struct place * end, int64_t train_length, bool * beyond) {
+static double take(struct reader * r, struct place * end, int64_t trained_length, bool * beyond) {
     const double nll = (double) reader_window(r)->nll[r->t - 1];
-    *beyond &= r->t > train_length;
+    *beyond &= r->t > trained_length;
     *end = reader_to(r);
     reader_next(r);
     return nll;
@@ -234,11 +234,11 @@ static bool estimate(const struct unit * units, int64_t n, struct byte_compariso
 }
 
 bool byte_comparison_make(const struct scores * base, const struct scores * other,
-        int64_t base_train, int64_t other_train, struct byte_comparison * c, char * err,
+        int64_t base_trained, int64_t other_trained, struct byte_comparison * c, char * err,
         size_t err_size) {
     char why[512];
     bool bytes_only;
-    *c = (struct byte_comparison) { .base_train = base_train, .other_train = other_train };
+    *c = (struct byte_comparison) { .base_trained = base_trained, .other_trained = other_trained };
     if (!comparison_allowed(&base->meta, &other->meta, &bytes_only, why, sizeof(why)) &&
             !bytes_only) {
         snprintf(err, err_size, "%s and %s cannot be compared: %s", base->meta.model,
@@ -251,8 +251,8 @@ bool byte_comparison_make(const struct scores * base, const struct scores * othe
         struct reader a = { .scores = base };
         struct reader b = { .scores = other };
         // without a training length nothing is known to be beyond it
-        const int64_t ta = base_train > 0 ? base_train : INT64_MAX;
-        const int64_t tb = other_train > 0 ? other_train : INT64_MAX;
+        const int64_t ta = base_trained > 0 ? base_trained : INT64_MAX;
+        const int64_t tb = other_trained > 0 ? other_trained : INT64_MAX;
         reader_next(&a);
         reader_next(&b);
         walk(&a, &b, ta, tb, units);

@@ -220,7 +220,7 @@ static void write_content(const struct chart * c, FILE * out, double width, doub
     }
 }
 
-static bool write_picture(const struct chart * c, FILE * out, bool is_file) {
+static bool write_chart(const struct chart * c, FILE * out, bool is_file) {
     struct margins m       = { .left = 58.0, .right = 16.0 };
     const int      across  = c->n_blocks < c->n_across ? c->n_blocks : c->n_across;
     const int      n_rows  = across > 0 ? (c->n_blocks + across - 1) / across : 0;
@@ -284,11 +284,11 @@ static bool write_picture(const struct chart * c, FILE * out, bool is_file) {
 
 bool chart_write_svg(const struct chart * chart, FILE * out) {
     fputs("<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n", out);
-    return write_picture(chart, out, true);
+    return write_chart(chart, out, true);
 }
 
 bool chart_write_element(const struct chart * chart, FILE * out) {
-    return write_picture(chart, out, false);
+    return write_chart(chart, out, false);
 }
 
 void chart_write_dash(FILE * out, int dash) {

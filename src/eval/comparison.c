@@ -54,9 +54,9 @@ bool comparison_allowed(const struct score_meta * a, const struct score_meta * b
 // Pairs
 //
 
-static struct stats_pair cell_pair(const struct score_cell * c, enum figure_unit unit) {
+static struct stats_pair cell_pair(const struct score_cell * c, enum loss_unit unit) {
     return (struct stats_pair) { c->nll,
-        unit == FIGURE_BPB ? LN2 * (double) c->bytes : (double) c->tokens };
+        unit == LOSS_BPB ? LN2 * (double) c->bytes : (double) c->tokens };
 }
 
 static int64_t count_won(const struct stats_pair * base, const struct stats_pair * other, int64_t n,
@@ -86,15 +86,15 @@ static bool pair_columns(const struct stats_pair * base, const struct stats_pair
 // The cells of one run that belong to a unit of the other; NULL: the other has no such window. Both
 // are in ascending order.
 static const struct score_cell * cells_of(
-        const struct summary * s, const struct figures * f, int64_t unit, int64_t * at) {
+        const struct summary * s, const struct losses * f, int64_t unit, int64_t * at) {
     while (*at < s->n_units && s->unit[*at] < unit) {
         ++*at;
     }
     return *at < s->n_units && s->unit[*at] == unit ? f->cells + *at * f->n : NULL;
 }
 
-bool paired_figures(const struct summary * base, const struct figures * fb,
-        const struct summary * other, const struct figures * fo, enum figure_unit unit,
+bool paired_losses(const struct summary * base, const struct losses * fb,
+        const struct summary * other, const struct losses * fo, enum loss_unit unit,
         struct paired * out) {
     const int           n       = fb->n;
     struct stats_pair * a       = calloc((size_t) n * (size_t) base->n_units + 1, sizeof(*a));
@@ -134,7 +134,7 @@ static struct score_cell sum_cells(const struct score_cell * cells, int first, i
     return sum;
 }
 
-static bool same_ranges(const struct figures * a, const struct figures * b) {
+static bool same_ranges(const struct losses * a, const struct losses * b) {
     bool same = a->n == b->n;
     for (int i = 0; i < a->n && same; ++i) {
         same = a->at[i].range.from == b->at[i].range.from && a->at[i].range.to == b->at[i].range.to;
@@ -156,8 +156,8 @@ static bool pair_from(
             const struct score_cell sx =
                     sum_cells(c->base->buckets.cells + u * c->n_buckets, first, c->n_buckets);
             const struct score_cell sy = sum_cells(y, first, c->n_buckets);
-            a[n]                       = cell_pair(&sx, FIGURE_NATS);
-            b[n]                       = cell_pair(&sy, FIGURE_NATS);
+            a[n]                       = cell_pair(&sx, LOSS_NATS);
+            b[n]                       = cell_pair(&sy, LOSS_NATS);
             n++;
         }
     }
@@ -185,22 +185,21 @@ bool comparison_make(const struct summary * base, const struct summary * other,
                 other->meta.model);
         return false;
     }
-    const int64_t ta = base->extrapolation.train_length;
-    const int64_t tb = other->extrapolation.train_length;
-    c->train_length  = ta == 0 || tb == 0 ? 0 : ta > tb ? ta : tb;
-    c->buckets       = calloc((size_t) c->n_buckets + 1, sizeof(*c->buckets));
+    const int64_t ta  = base->extrapolation.trained_length;
+    const int64_t tb  = other->extrapolation.trained_length;
+    c->trained_length = ta == 0 || tb == 0 ? 0 : ta > tb ? ta : tb;
+    c->buckets        = calloc((size_t) c->n_buckets + 1, sizeof(*c->buckets));
 
     int beyond = 0;
-    while (beyond < c->n_buckets && base->buckets.at[beyond].range.from <= c->train_length) {
+    while (beyond < c->n_buckets && base->buckets.at[beyond].range.from <= c->trained_length) {
         beyond++;
     }
-    bool ok =
-            c->buckets != NULL &&
-            paired_figures(base, &base->buckets, other, &other->buckets, FIGURE_NATS, c->buckets) &&
-            (base->n_contexts > 0 ? paired_figures(base, &base->total, other, &other->total,
-                                            FIGURE_NATS, &c->all)
-                                  : pair_from(c, 0, &c->all, &n_common));
-    ok = ok && pair_from(c, c->train_length > 0 ? beyond : c->n_buckets, &c->beyond, &n_common);
+    bool ok = c->buckets != NULL &&
+              paired_losses(base, &base->buckets, other, &other->buckets, LOSS_NATS, c->buckets) &&
+              (base->n_contexts > 0 ? paired_losses(base, &base->total, other, &other->total,
+                                              LOSS_NATS, &c->all)
+                                    : pair_from(c, 0, &c->all, &n_common));
+    ok = ok && pair_from(c, c->trained_length > 0 ? beyond : c->n_buckets, &c->beyond, &n_common);
     if (!ok) {
         snprintf(err, err_size, "out of memory to compare %s and %s", base->meta.model,
                 other->meta.model);

@@ -23,9 +23,9 @@ bool comparison_allowed(const struct score_meta * base, const struct score_meta 
 
 // Pairs every range of two groups of figures with equal ranges. Windows that only one run has, or
 // that diverged in one, are left out.
-// - unit: FIGURE_BPB for bits a byte, otherwise nats
-bool paired_figures(const struct summary * base, const struct figures * base_figures,
-        const struct summary * other, const struct figures * other_figures, enum figure_unit unit,
+// - unit: LOSS_BPB for bits a byte, otherwise nats
+bool paired_losses(const struct summary * base, const struct losses * base_losses,
+        const struct summary * other, const struct losses * other_losses, enum loss_unit unit,
         struct paired * out);
 
 // The comparison as a whole, from the buckets.
@@ -35,7 +35,7 @@ struct comparison {
     int                    n_buckets; // looked at
     struct paired *        buckets;   // nats
     struct paired          all;
-    int64_t                train_length; // T, the larger of the two; 0: unknown
+    int64_t                trained_length; // T, the larger of the two; 0: unknown
     struct paired
             beyond; // all targets in buckets that begin beyond T: the one overall test; n = 0 without any
     int64_t n_left_out; // windows that only one of them has
@@ -53,10 +53,10 @@ struct byte_comparison {
     int64_t               base_bytes, other_bytes; // scored
     struct stats_estimate base, other;             // bits a byte over these stretches
     struct paired         all;
-    int64_t               base_train, other_train; // training lengths
-    struct paired         beyond;                  // stretches beyond the training lengths of both
+    int64_t               base_trained, other_trained; // training lengths
+    struct paired         beyond; // stretches beyond the training lengths of both
 };
 
 bool byte_comparison_make(const struct scores * base, const struct scores * other,
-        int64_t base_train, int64_t other_train, struct byte_comparison * c, char * err,
+        int64_t base_trained, int64_t other_trained, struct byte_comparison * c, char * err,
         size_t err_size);

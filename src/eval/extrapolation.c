@@ -4,10 +4,10 @@
 
 // Loss of bucket i less that of bucket j, paired by window.
 static bool bucket_difference(const struct summary * s, int i, int j, struct stats_estimate * out) {
-    const struct figures * f  = &s->buckets;
-    struct stats_pair *    a  = malloc(((size_t) s->n_units + 1) * sizeof(*a));
-    struct stats_pair *    b  = malloc(((size_t) s->n_units + 1) * sizeof(*b));
-    bool                   ok = a != NULL && b != NULL;
+    const struct losses * f  = &s->buckets;
+    struct stats_pair *   a  = malloc(((size_t) s->n_units + 1) * sizeof(*a));
+    struct stats_pair *   b  = malloc(((size_t) s->n_units + 1) * sizeof(*b));
+    bool                  ok = a != NULL && b != NULL;
 
     for (int64_t u = 0; u < s->n_units && ok; ++u) {
         const struct score_cell * x = &f->cells[u * f->n + i];
@@ -38,7 +38,7 @@ static int last_inside(const struct summary * s, int64_t length) {
 
 bool summary_extrapolate(struct summary * s, double tolerance) {
     struct extrapolation * e = &s->extrapolation;
-    const int64_t          T = e->train_length;
+    const int64_t          T = e->trained_length;
     // a window of W has targets to W − 1
     const int64_t reach =
             s->buckets.n > 0 ? bucket_end(s, s->buckets.n - 1) + (s->n_contexts == 0) : 0;

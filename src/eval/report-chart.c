@@ -18,7 +18,7 @@ static const double MAX_DIFFERENCE =
 
 enum { N_PANELS = 2 };
 
-struct picture {
+struct panel_chart {
     struct arena *     arena;
     struct chart_panel panels[N_PANELS];
     struct chart_block block;
@@ -47,25 +47,25 @@ static bool series_alloc(struct arena * arena, struct chart_series * s, double *
 
 static bool make_curve(struct arena * arena, const struct report * r, const struct report_run * run,
         struct chart_series * s) {
-    const struct figures * f = &run->summary.curve;
-    double *               v;
+    const struct losses * f = &run->summary.curve;
+    double *              v;
     *s = (struct chart_series) { .name = run->name, .color = run->color, .dash = run->dash };
     if (!series_alloc(arena, s, &v, f->n)) {
         return false;
     }
     for (int i = 0; i < f->n; ++i) {
         v[i]            = centre(r, &run->summary, &f->at[i].range);
-        v[f->n + i]     = figure_value(&f->at[i], r->params.unit);
-        v[2 * f->n + i] = figure_lo(&f->at[i], r->params.unit);
-        v[3 * f->n + i] = figure_hi(&f->at[i], r->params.unit);
+        v[f->n + i]     = loss_value(&f->at[i], r->params.unit);
+        v[2 * f->n + i] = loss_lo(&f->at[i], r->params.unit);
+        v[3 * f->n + i] = loss_hi(&f->at[i], r->params.unit);
     }
     return true;
 }
 
 static bool make_difference(struct arena * arena, const struct report * r,
         const struct report_run * run, const struct paired * pairs, struct chart_series * s) {
-    const struct figures * f = &run->summary.curve;
-    double *               v;
+    const struct losses * f = &run->summary.curve;
+    double *              v;
     *s = (struct chart_series) { .name = run->name, .color = run->color, .dash = run->dash };
     if (!series_alloc(arena, s, &v, f->n)) {
         return false;
@@ -85,7 +85,7 @@ static bool make_marks(
     struct chart_mark * marks = arena_alloc(arena, ((size_t) panel->n + 1) * sizeof(*marks));
     int                 n     = 0;
     for (int i = 0; i < panel->n && marks != NULL; ++i) {
-        const double T = (double) panel->runs[i]->summary.extrapolation.train_length;
+        const double T = (double) panel->runs[i]->summary.extrapolation.trained_length;
         int          k = 0;
         while (k < n && marks[k].x < T) {
             k++;
@@ -109,7 +109,7 @@ static bool make_marks(
 
 // A model that has diverged would flatten the others: the axis ends at four times the models'
 // largest best value (ln 4 more, in nats).
-static double cut_at(const struct chart_series * series, int n, enum figure_unit unit) {
+static double cut_at(const struct chart_series * series, int n, enum loss_unit unit) {
     double reference = -INFINITY;
     for (int i = 0; i < n; ++i) {
         double best = INFINITY;
@@ -118,9 +118,7 @@ static double cut_at(const struct chart_series * series, int n, enum figure_unit
         }
         reference = isfinite(best) && best > reference ? best : reference;
     }
-    return !isfinite(reference)  ? 0.0
-           : unit == FIGURE_NATS ? reference + log(4.0)
-                                 : 4.0 * reference;
+    return !isfinite(reference) ? 0.0 : unit == LOSS_NATS ? reference + log(4.0) : 4.0 * reference;
 }
 
 static bool make_note(struct arena * arena, const struct report_panel * panel,
@@ -153,7 +151,7 @@ static bool make_note(struct arena * arena, const struct report_panel * panel,
 }
 
 static bool make_top(
-        struct picture * p, const struct report * r, const struct report_panel * panel) {
+        struct panel_chart * p, const struct report * r, const struct report_panel * panel) {
     struct chart_series * curves = arena_alloc(p->arena, ((size_t) panel->n + 1) * sizeof(*curves));
     double                x_lo = INFINITY, x_hi = 2.0;
 
@@ -161,7 +159,7 @@ static bool make_top(
         return false;
     }
     for (int i = 0; i < panel->n; ++i) {
-        const struct figures * f = &panel->runs[i]->summary.curve;
+        const struct losses * f = &panel->runs[i]->summary.curve;
         if (!make_curve(p->arena, r, panel->runs[i], &curves[i])) {
             return false;
         }
@@ -190,7 +188,7 @@ static bool make_top(
 }
 
 static bool make_bottom(
-        struct picture * p, const struct report * r, const struct report_panel * panel) {
+        struct panel_chart * p, const struct report * r, const struct report_panel * panel) {
     const struct report_run * base = panel->runs[panel->baseline];
     struct chart_panel *      top  = &p->panels[0];
     struct chart_series * series = arena_alloc(p->arena, ((size_t) panel->n + 1) * sizeof(*series));
@@ -217,7 +215,7 @@ static bool make_bottom(
     sprintf(title, "difference from %s; below 0: better", base->name);
     p->panels[1]          = *top;
     p->panels[1].title    = title;
-    p->panels[1].y_label  = r->params.unit == FIGURE_BPB ? "bits per byte" : "nats per token";
+    p->panels[1].y_label  = r->params.unit == LOSS_BPB ? "bits per byte" : "nats per token";
     p->panels[1].zero     = base->name;
     p->panels[1].y_min    = -MAX_DIFFERENCE;
     p->panels[1].y_max    = MAX_DIFFERENCE;
@@ -232,34 +230,35 @@ static bool make_bottom(
 }
 
 static bool make_panels(
-        struct picture * p, const struct report * r, const struct report_panel * panel) {
+        struct panel_chart * p, const struct report * r, const struct report_panel * panel) {
     p->block = (struct chart_block) { p->panels, 1 };
     return make_top(p, r, panel) && make_bottom(p, r, panel);
 }
 
-static void picture_free(struct picture * p) {
+static void panel_chart_free(struct panel_chart * p) {
     if (p != NULL) {
         arena_free(p->arena);
         free(p);
     }
 }
 
-static struct picture * picture_new(const struct report * r, const struct report_panel * panel) {
-    struct picture * p = calloc(1, sizeof(*p));
+static struct panel_chart * panel_chart_new(
+        const struct report * r, const struct report_panel * panel) {
+    struct panel_chart * p = calloc(1, sizeof(*p));
     if (p != NULL) {
         p->arena = arena_new();
         if (p->arena == NULL || !make_panels(p, r, panel)) {
-            picture_free(p);
+            panel_chart_free(p);
             return NULL;
         }
     }
     return p;
 }
 
-static const char * title(enum figure_unit unit) {
-    return unit == FIGURE_PPL    ? "Perplexity by position"
-           : unit == FIGURE_NATS ? "Loss by position"
-                                 : "Bits per byte by position";
+static const char * title(enum loss_unit unit) {
+    return unit == LOSS_PPL    ? "Perplexity by position"
+           : unit == LOSS_NATS ? "Loss by position"
+                               : "Bits per byte by position";
 }
 
 const char * report_subtitle(const struct report * r, char * text, size_t size) {
@@ -281,21 +280,21 @@ const char * report_subtitle(const struct report * r, char * text, size_t size) 
     return text;
 }
 
-bool report_write_picture(const struct report * r, int first, int n, bool is_file, FILE * out) {
-    struct picture **    pictures = calloc((size_t) n + 1, sizeof(*pictures));
-    struct chart_block * blocks   = calloc((size_t) n + 1, sizeof(*blocks));
-    char                 text[256];
-    int                  made = 0;
-    bool                 ok   = pictures != NULL && blocks != NULL;
+bool report_write_chart(const struct report * r, int first, int n, bool is_file, FILE * out) {
+    struct panel_chart ** charts = calloc((size_t) n + 1, sizeof(*charts));
+    struct chart_block *  blocks = calloc((size_t) n + 1, sizeof(*blocks));
+    char                  text[256];
+    int                   made = 0;
+    bool                  ok   = charts != NULL && blocks != NULL;
 
     while (ok && made < n) {
-        pictures[made] = picture_new(r, &r->panels[first + made]);
-        ok             = pictures[made] != NULL;
+        charts[made] = panel_chart_new(r, &r->panels[first + made]);
+        ok           = charts[made] != NULL;
         if (ok) {
             if (!is_file) { // the page has it as a heading
-                pictures[made]->panels[0].title = NULL;
+                charts[made]->panels[0].title = NULL;
             }
-            blocks[made] = pictures[made]->block;
+            blocks[made] = charts[made]->block;
             made++;
         }
     }
@@ -309,13 +308,13 @@ bool report_write_picture(const struct report * r, int first, int n, bool is_fil
     };
     ok = ok && (is_file ? chart_write_svg(&chart, out) : chart_write_element(&chart, out));
     for (int i = 0; i < made; ++i) {
-        picture_free(pictures[i]);
+        panel_chart_free(charts[i]);
     }
-    free(pictures);
+    free(charts);
     free(blocks);
     return ok;
 }
 
 bool report_write_svg(const struct report * r, FILE * out) {
-    return report_write_picture(r, 0, r->n_panels, true, out);
+    return report_write_chart(r, 0, r->n_panels, true, out);
 }

@@ -31,10 +31,10 @@ static void csv_number(FILE * out, double x) {
 }
 
 static void csv_rows(const struct report * r, const struct report_run * run,
-        const struct figures * f, bool is_prefix, FILE * out) {
+        const struct losses * f, bool is_prefix, FILE * out) {
     const struct score_meta * m = &run->summary.meta;
     for (int i = 0; i < f->n; ++i) {
-        const struct figure * g = &f->at[i];
+        const struct loss * g = &f->at[i];
         csv_text(out, run->name);
         putc(',', out);
         csv_text(out, r->panels[run->panel].title);
@@ -52,9 +52,9 @@ static void csv_rows(const struct report * r, const struct report_run * run,
             g->nats.se,
             g->nats.lo,
             g->nats.hi,
-            figure_value(g, FIGURE_PPL),
-            figure_lo(g, FIGURE_PPL),
-            figure_hi(g, FIGURE_PPL),
+            loss_value(g, LOSS_PPL),
+            loss_lo(g, LOSS_PPL),
+            loss_hi(g, LOSS_PPL),
             g->bits.value,
             g->bits.lo,
             g->bits.hi,
@@ -63,9 +63,9 @@ static void csv_rows(const struct report * r, const struct report_run * run,
         for (size_t k = 0; k < sizeof(numbers) / sizeof(numbers[0]); ++k) {
             csv_number(out, numbers[k]);
         }
-        fprintf(out, ",%" PRId64, run->summary.extrapolation.train_length);
+        fprintf(out, ",%" PRId64, run->summary.extrapolation.trained_length);
         if (!is_prefix) {
-            const struct norm_figure * norm =
+            const struct range_norm * norm =
                     run->summary.norms != NULL && run->summary.norms[i].windows > 0
                             ? &run->summary.norms[i]
                             : NULL;

@@ -25,7 +25,7 @@ bool report_write_text(const struct report * r, const struct report_screen * scr
 // Panels first .. first + n − 1 as one picture: the curves, and below them the differences from the
 // baseline.
 // - is_file: an SVG file; otherwise an element of HTML
-bool report_write_picture(const struct report * r, int first, int n, bool is_file, FILE * out);
+bool report_write_chart(const struct report * r, int first, int n, bool is_file, FILE * out);
 
 // What lines and bands are, in one sentence or two. Returns text.
 const char * report_subtitle(const struct report * r, char * text, size_t size);

@@ -1,4 +1,4 @@
-// The whole report as one page: pictures, tables, where it all comes from, warnings. No script,
+// The whole report as one page: charts, tables, where it all comes from, warnings. No script,
 // nothing from outside.
 
 #include "eval/report-files.h"
@@ -70,7 +70,7 @@ static void write_provenance(const struct report_run * run, FILE * out) {
     term(out, "eigenvalues", m->eigenvalues);
     term(out, "weights", m->quantization);
     term_number(out, "parameters", m->parameters);
-    term_number(out, "training length (0: unknown)", m->train_length);
+    term_number(out, "training length (0: unknown)", m->trained_length);
     term(out, "tokenizer", m->tokenizer_hash);
     term_number(out, "vocabulary", m->n_vocab);
     term(out, "data set", m->dataset);
@@ -112,7 +112,7 @@ static void write_warnings(const struct report_panel * panel, FILE * out) {
 
 static bool write_panel(const struct report * r, int number, FILE * out) {
     const struct report_panel * panel = &r->panels[number];
-    struct grid *               tables[REPORT_MAX_TABLES];
+    struct table *              tables[REPORT_MAX_TABLES];
     struct arena *              arena = arena_new();
     const int n = arena != NULL ? report_make_tables(r, panel, arena, tables) : -1;
     char      text[1024];
@@ -124,11 +124,11 @@ static bool write_panel(const struct report * r, int number, FILE * out) {
         fputs("</h2>\n<p class=\"faint\">", out);
         markup_text(out, report_describe(panel, text, sizeof(text)));
         fputs("</p>\n<figure><div class=\"scroll\">\n", out);
-        ok = report_write_picture(r, number, 1, false, out);
+        ok = report_write_chart(r, number, 1, false, out);
         fputs("</div></figure>\n", out);
         write_warnings(panel, out);
         for (int i = 0; i < n; ++i) {
-            grid_write_html(tables[i], out);
+            table_write_html(tables[i], out);
         }
         fputs("<h3>Where it comes from</h3>\n", out);
         for (int i = 0; i < panel->n; ++i) {

@@ -55,7 +55,7 @@ static const char * method_name(enum stats_method m) {
     return m == STATS_BOOTSTRAP ? "bootstrap" : m == STATS_T ? "student-t" : "none";
 }
 
-static void figure_fields(FILE * out, const struct figure * f) {
+static void loss_fields(FILE * out, const struct loss * f) {
     int_field(out, "tokens", f->tokens);
     int_field(out, "windows", f->windows);
     int_field(out, "diverged", f->diverged);
@@ -64,16 +64,16 @@ static void figure_fields(FILE * out, const struct figure * f) {
     number_field(out, "se", f->nats.se);
     number_field(out, "lo", f->nats.lo);
     number_field(out, "hi", f->nats.hi);
-    number_field(out, "ppl", figure_value(f, FIGURE_PPL));
-    number_field(out, "ppl_lo", figure_lo(f, FIGURE_PPL));
-    number_field(out, "ppl_hi", figure_hi(f, FIGURE_PPL));
+    number_field(out, "ppl", loss_value(f, LOSS_PPL));
+    number_field(out, "ppl_lo", loss_lo(f, LOSS_PPL));
+    number_field(out, "ppl_hi", loss_hi(f, LOSS_PPL));
     number_field(out, "bpb", f->bits.value);
     number_field(out, "bpb_lo", f->bits.lo);
     number_field(out, "bpb_hi", f->bits.hi);
     number_field(out, "acc", f->tokens > 0 ? (double) f->hits / (double) f->tokens : NAN);
 }
 
-static void write_figures(FILE * out, const char * name, const struct figures * f, bool is_prefix) {
+static void write_losses(FILE * out, const char * name, const struct losses * f, bool is_prefix) {
     fprintf(out, ",\n    \"%s\": [", name);
     for (int i = 0; i < f->n; ++i) {
         fputs(i == 0 ? "\n      { " : ",\n      { ", out);
@@ -83,7 +83,7 @@ static void write_figures(FILE * out, const char * name, const struct figures * 
             fprintf(out, "\"from\": %" PRId64 ", \"to\": %" PRId64, f->at[i].range.from,
                     f->at[i].range.to);
         }
-        figure_fields(out, &f->at[i]);
+        loss_fields(out, &f->at[i]);
         fputs(" }", out);
     }
     fputs("]", out);
@@ -113,7 +113,7 @@ static void write_meta(FILE * out, const struct score_meta * m, const char * nam
     text_field(out, "eigenvalues", m->eigenvalues, false);
     text_field(out, "quantization", m->quantization, false);
     int_field(out, "parameters", m->parameters);
-    int_field(out, "train_length", m->train_length);
+    int_field(out, "train_length", m->trained_length);
     fputs(" },\n    \"tokenizer\": { ", out);
     text_field(out, "sha256", m->tokenizer_hash, true);
     int_field(out, "n_vocab", m->n_vocab);
@@ -175,7 +175,7 @@ static void write_norms(FILE * out, const struct summary * s) {
     bool is_first = true;
     fputs(s->norms != NULL ? ",\n    \"state_norm\": [" : "", out);
     for (int b = 0; b < s->buckets.n && s->norms != NULL; ++b) {
-        const struct norm_figure * f = &s->norms[b];
+        const struct range_norm * f = &s->norms[b];
         if (f->windows > 0) {
             fprintf(out, "%s{ \"from\": %" PRId64 ", \"to\": %" PRId64,
                     is_first ? "\n      " : ",\n      ", s->buckets.at[b].range.from,
@@ -194,9 +194,9 @@ static void write_norms(FILE * out, const struct summary * s) {
 static void write_extrapolation(FILE * out, const struct summary * s) {
     const struct extrapolation * e = &s->extrapolation;
     fprintf(out, ",\n    \"extrapolation\": { \"train_length\": %" PRId64 ", \"inside\": ",
-            e->train_length);
+            e->trained_length);
     if (e->inside >= 0) {
-        const struct figure * f = &s->buckets.at[e->inside];
+        const struct loss * f = &s->buckets.at[e->inside];
         fprintf(out, "{ \"from\": %" PRId64 ", \"to\": %" PRId64, f->range.from, f->range.to);
         number_field(out, "nll", f->nats.value);
         fputs(" }", out);
@@ -205,7 +205,7 @@ static void write_extrapolation(FILE * out, const struct summary * s) {
     }
     fputs(", \"at\": [", out);
     for (int i = 0; i < e->n; ++i) {
-        const struct figure * f = &s->buckets.at[e->bucket[i]];
+        const struct loss * f = &s->buckets.at[e->bucket[i]];
         fprintf(out, "%s{ \"factor\": %d, \"from\": %" PRId64 ", \"to\": %" PRId64,
                 i == 0 ? "" : ", ", e->factor[i], f->range.from, f->range.to);
         number_field(out, "nll", f->nats.value);
@@ -293,15 +293,15 @@ static void write_run(FILE * out, const struct report_run * run) {
     write_meta(out, &s->meta, run->name);
     fprintf(out, ",\n    \"total\": { \"from\": %" PRId64 ", \"to\": %" PRId64,
             s->total.at[0].range.from, s->total.at[0].range.to);
-    figure_fields(out, &s->total.at[0]);
+    loss_fields(out, &s->total.at[0]);
     text_field(out, "method", method_name(s->total.at[0].nats.method), false);
     number_field(
             out, "tokens_per_byte", (double) s->total.at[0].tokens / (double) s->total.at[0].bytes);
     number_field(
             out, "llama_perplexity_token_error", exp(s->total.at[0].nats.value) * s->token_error);
     fputs(" }", out);
-    write_figures(out, "buckets", &s->buckets, false);
-    write_figures(out, "prefix", &s->prefixes, true);
+    write_losses(out, "buckets", &s->buckets, false);
+    write_losses(out, "prefix", &s->prefixes, true);
     write_positions(out, s);
     write_composition(out, s);
     write_norms(out, s);
@@ -321,7 +321,7 @@ static void write_comparison(FILE * out, const struct report_panel * panel, int 
     text_field(out, "other", panel->runs[i]->name, false);
     if (c->base != NULL) {
         text_field(out, "unit", "nats per token", false);
-        int_field(out, "train_length", c->train_length);
+        int_field(out, "train_length", c->trained_length);
         int_field(out, "windows_left_out", c->n_left_out);
         fputs(",\n    \"all\": { \"ppl_ratio\": ", out);
         json_number(out, exp(c->all.difference.value));

@@ -193,7 +193,7 @@ static bool belongs(
     char why[512];
     return comparison_allowed(
                    &first->scores.meta, &run->scores.meta, &bytes_only, why, sizeof(why)) ||
-           (bytes_only && r->params.unit == FIGURE_BPB);
+           (bytes_only && r->params.unit == LOSS_BPB);
 }
 
 static bool make_panels(struct report * r, char * err, size_t err_size) {
@@ -335,8 +335,9 @@ static void color_runs(struct report * r) {
 // Figures and comparisons
 //
 
-static int64_t train_length_of(const struct report * r, const struct report_run * run) {
-    return r->params.train_length > 0 ? r->params.train_length : run->scores.meta.train_length;
+static int64_t trained_length_of(const struct report * r, const struct report_run * run) {
+    return r->params.trained_length > 0 ? r->params.trained_length
+                                        : run->scores.meta.trained_length;
 }
 
 static bool summarise_panel(
@@ -347,20 +348,20 @@ static bool summarise_panel(
         return out_of_memory(err, err_size);
     }
     for (int i = 0; i < panel->n; ++i) {
-        lengths[i]      = train_length_of(r, panel->runs[i]);
+        lengths[i]      = trained_length_of(r, panel->runs[i]);
         const int64_t b = summary_default_bucket(panel->runs[i]->scores.meta.window, lengths[i]);
         bucket          = b < bucket ? b : bucket;
     }
     panel->bucket = r->params.bucket >= 0 ? r->params.bucket : bucket;
 
     const struct summary_params params = {
-        .bucket       = panel->bucket,
-        .train_length = r->params.train_length,
-        .tolerance    = r->params.tolerance,
-        .log2_curve   = r->params.log2_x,
-        .smooth       = r->params.smooth,
-        .lengths      = lengths,
-        .n_lengths    = panel->n,
+        .bucket         = panel->bucket,
+        .trained_length = r->params.trained_length,
+        .tolerance      = r->params.tolerance,
+        .log2_curve     = r->params.log2_x,
+        .smooth         = r->params.smooth,
+        .lengths        = lengths,
+        .n_lengths      = panel->n,
     };
     for (int i = 0; i < panel->n; ++i) {
         if (!summary_make(
@@ -409,8 +410,8 @@ static bool compare_with_baseline(
                 &base->summary, &other->summary, &panel->comparisons[i], err, err_size);
     }
     if (!byte_comparison_make(&base->scores, &other->scores,
-                base->summary.extrapolation.train_length, other->summary.extrapolation.train_length,
-                &panel->bytes[i], why, sizeof(why))) {
+                base->summary.extrapolation.trained_length,
+                other->summary.extrapolation.trained_length, &panel->bytes[i], why, sizeof(why))) {
         panel->bytes[i].bytes = 0;
         panel->refused[i]     = format(r->arena, "%s", why);
         return panel->refused[i] != NULL || out_of_memory(err, err_size);
@@ -465,24 +466,24 @@ void report_free(struct report * r) {
 }
 
 struct paired * report_pair(const struct report * r, const struct report_run * base,
-        const struct figures * base_figures, const struct report_run * other,
-        const struct figures * other_figures) {
+        const struct losses * base_losses, const struct report_run * other,
+        const struct losses * other_losses) {
     bool bytes_only;
     char why[512];
-    if (base_figures->n != other_figures->n ||
+    if (base_losses->n != other_losses->n ||
             !comparison_allowed(
                     &base->scores.meta, &other->scores.meta, &bytes_only, why, sizeof(why))) {
         return NULL;
     }
-    for (int i = 0; i < base_figures->n; ++i) {
-        if (base_figures->at[i].range.from != other_figures->at[i].range.from ||
-                base_figures->at[i].range.to != other_figures->at[i].range.to) {
+    for (int i = 0; i < base_losses->n; ++i) {
+        if (base_losses->at[i].range.from != other_losses->at[i].range.from ||
+                base_losses->at[i].range.to != other_losses->at[i].range.to) {
             return NULL;
         }
     }
-    struct paired * pairs = calloc((size_t) base_figures->n + 1, sizeof(*pairs));
-    if (pairs != NULL && !paired_figures(&base->summary, base_figures, &other->summary,
-                                 other_figures, r->params.unit, pairs)) {
+    struct paired * pairs = calloc((size_t) base_losses->n + 1, sizeof(*pairs));
+    if (pairs != NULL && !paired_losses(&base->summary, base_losses, &other->summary, other_losses,
+                                 r->params.unit, pairs)) {
         free(pairs);
         return NULL;
     }
@@ -522,8 +523,6 @@ const char * report_warning(const struct report_panel * panel, int i, char * nam
     return NULL;
 }
 
-const char * report_unit_name(enum figure_unit unit) {
-    return unit == FIGURE_PPL    ? "perplexity"
-           : unit == FIGURE_NATS ? "nats per token"
-                                 : "bits per byte";
+const char * report_unit_name(enum loss_unit unit) {
+    return unit == LOSS_PPL ? "perplexity" : unit == LOSS_NATS ? "nats per token" : "bits per byte";
 }

@@ -11,13 +11,13 @@ struct report_params {
     int                  n_paths;
     const char *
             baseline; // model that others are compared with; NULL: the first of a panel that is not quantised
-    int64_t          bucket;       // −1: one that suits the runs; 0: log2
-    int64_t          train_length; // 0: as the files say
-    double           tolerance;
-    enum figure_unit unit;
-    bool             log2_x;
-    int64_t          smooth;
-    bool             partial;
+    int64_t        bucket;         // −1: one that suits the runs; 0: log2
+    int64_t        trained_length; // 0: as the files say
+    double         tolerance;
+    enum loss_unit unit;
+    bool           log2_x;
+    int64_t        smooth;
+    bool           partial;
 };
 
 struct report_run {
@@ -61,11 +61,11 @@ void report_free(struct report * report);
 // Pairs of figures of two runs of a panel, or NULL where the two cannot be paired or memory is
 // short. Made with malloc.
 struct paired * report_pair(const struct report * report, const struct report_run * base,
-        const struct figures * base_figures, const struct report_run * other,
-        const struct figures * other_figures);
+        const struct losses * base_losses, const struct report_run * other,
+        const struct losses * other_losses);
 
 // Warning number i of a panel: each sentence once, and the names of the models that it is about.
 // NULL beyond the last.
 const char * report_warning(const struct report_panel * panel, int i, char * names, size_t size);
 
-const char * report_unit_name(enum figure_unit unit); // "perplexity"
+const char * report_unit_name(enum loss_unit unit); // "perplexity"

@@ -29,16 +29,16 @@ static const char * thousands(int64_t x, char buf[32]) {
     return buf;
 }
 
-static int decimals(enum figure_unit unit, double x) {
-    return unit != FIGURE_PPL ? 4 : x < 100.0 ? 3 : x < 1000.0 ? 2 : x < 10000.0 ? 1 : 0;
+static int decimals(enum loss_unit unit, double x) {
+    return unit != LOSS_PPL ? 4 : x < 100.0 ? 3 : x < 1000.0 ? 2 : x < 10000.0 ? 1 : 0;
 }
 
 // "20.113 ± 0.380 *": value, half the width of the interval, "!k" for k windows that diverged, and
 // a mark: " *", or room for it
-static bool set_figure(struct arena * a, struct grid * g, int row, int col, const struct figure * f,
-        enum figure_unit unit, const char * mark) {
-    const double value      = figure_value(f, unit);
-    const double half       = 0.5 * (figure_hi(f, unit) - figure_lo(f, unit));
+static bool set_loss(struct arena * a, struct table * g, int row, int col, const struct loss * f,
+        enum loss_unit unit, const char * mark) {
+    const double value      = loss_value(f, unit);
+    const double half       = 0.5 * (loss_hi(f, unit) - loss_lo(f, unit));
     char         number[48] = "", interval[48] = "", diverged[32] = "";
 
     if (!isfinite(value)) {
@@ -58,34 +58,34 @@ static bool set_figure(struct arena * a, struct grid * g, int row, int col, cons
     if (f->diverged > 0) {
         snprintf(diverged, sizeof(diverged), " !%" PRId64, f->diverged);
     }
-    return grid_set(a, g, row, col, "%s%s%s%s", number, interval, diverged, mark);
+    return table_set(a, g, row, col, "%s%s%s%s", number, interval, diverged, mark);
 }
 
 static bool set_difference(
-        struct arena * a, struct grid * g, int row, int col, const struct stats_estimate * e) {
+        struct arena * a, struct table * g, int row, int col, const struct stats_estimate * e) {
     if (!isfinite(e->value)) {
-        return grid_set(a, g, row, col, "-");
+        return table_set(a, g, row, col, "-");
     }
     if (e->method == STATS_NONE) {
-        return grid_set(a, g, row, col, "%+.4f", e->value);
+        return table_set(a, g, row, col, "%+.4f", e->value);
     }
-    return grid_set(a, g, row, col, "%+.4f [%+.4f, %+.4f]", e->value, e->lo, e->hi);
+    return table_set(a, g, row, col, "%+.4f [%+.4f, %+.4f]", e->value, e->lo, e->hi);
 }
 
 //
 // Models side by side
 //
 
-static bool set_models(
-        struct arena * a, struct grid * g, const struct report_panel * panel, const char * corner) {
-    bool ok = grid_set(a, g, 0, 0, "%s", corner);
+static bool set_models(struct arena * a, struct table * g, const struct report_panel * panel,
+        const char * corner) {
+    bool ok = table_set(a, g, 0, 0, "%s", corner);
     for (int i = 0; i < panel->n && ok; ++i) {
-        ok = grid_set(a, g, 0, 1 + i, "%s", panel->runs[i]->name);
+        ok = table_set(a, g, 0, 1 + i, "%s", panel->runs[i]->name);
     }
     return ok;
 }
 
-static struct grid * make_overview(const struct report_panel * panel, struct arena * a) {
+static struct table * make_overview(const struct report_panel * panel, struct arena * a) {
     enum {
         PPL = 1,
         NATS,
@@ -103,31 +103,31 @@ static struct grid * make_overview(const struct report_panel * panel, struct are
     static const char * const NAMES[N] = { "", "perplexity", "nats per token", "bits per byte",
         "top-1 accuracy", "tokens per byte", "targets", "bytes", "windows", "trained on", "weights",
         "llama-perplexity's +/-" };
-    struct grid *             g        = grid_new(a, N, panel->n + 1);
+    struct table *            g        = table_new(a, N, panel->n + 1);
     bool                      ok       = g != NULL && set_models(a, g, panel, "over all targets");
 
     for (int row = 1; row < N && ok; ++row) {
-        ok = grid_set(a, g, row, 0, "%s", NAMES[row]);
+        ok = table_set(a, g, row, 0, "%s", NAMES[row]);
     }
     for (int i = 0; i < panel->n && ok; ++i) {
         const struct summary * s = &panel->runs[i]->summary;
-        const struct figure *  f = &s->total.at[0];
+        const struct loss *    f = &s->total.at[0];
         char                   buf[32];
-        ok = set_figure(a, g, PPL, i + 1, f, FIGURE_PPL, "") &&
-             set_figure(a, g, NATS, i + 1, f, FIGURE_NATS, "") &&
-             set_figure(a, g, BPB, i + 1, f, FIGURE_BPB, "") &&
-             grid_set(a, g, ACCURACY, i + 1, "%.4f", (double) f->hits / (double) f->tokens) &&
-             grid_set(a, g, TOKENS_PER_BYTE, i + 1, "%.4f",
+        ok = set_loss(a, g, PPL, i + 1, f, LOSS_PPL, "") &&
+             set_loss(a, g, NATS, i + 1, f, LOSS_NATS, "") &&
+             set_loss(a, g, BPB, i + 1, f, LOSS_BPB, "") &&
+             table_set(a, g, ACCURACY, i + 1, "%.4f", (double) f->hits / (double) f->tokens) &&
+             table_set(a, g, TOKENS_PER_BYTE, i + 1, "%.4f",
                      (double) f->tokens / (double) f->bytes) &&
-             grid_set(a, g, TARGETS, i + 1, "%s", thousands(f->tokens, buf)) &&
-             grid_set(a, g, BYTES, i + 1, "%s", thousands(f->bytes, buf)) &&
-             grid_set(a, g, WINDOWS, i + 1, "%s", thousands(s->n_windows, buf)) &&
-             grid_set(a, g, TRAINED, i + 1, "%s",
-                     s->extrapolation.train_length > 0
-                             ? thousands(s->extrapolation.train_length, buf)
+             table_set(a, g, TARGETS, i + 1, "%s", thousands(f->tokens, buf)) &&
+             table_set(a, g, BYTES, i + 1, "%s", thousands(f->bytes, buf)) &&
+             table_set(a, g, WINDOWS, i + 1, "%s", thousands(s->n_windows, buf)) &&
+             table_set(a, g, TRAINED, i + 1, "%s",
+                     s->extrapolation.trained_length > 0
+                             ? thousands(s->extrapolation.trained_length, buf)
                              : "unknown") &&
-             grid_set(a, g, WEIGHTS, i + 1, "%s", s->meta.quantization) &&
-             grid_set(a, g, TOKEN_ERROR, i + 1, "%.*f", decimals(FIGURE_PPL, exp(f->nats.value)),
+             table_set(a, g, WEIGHTS, i + 1, "%s", s->meta.quantization) &&
+             table_set(a, g, TOKEN_ERROR, i + 1, "%.*f", decimals(LOSS_PPL, exp(f->nats.value)),
                      exp(f->nats.value) * s->token_error);
     }
     if (g != NULL) {
@@ -146,7 +146,7 @@ struct judge {
     bool *                      tried;
 };
 
-static const struct figures * judge_figures(const struct judge * j, int i) {
+static const struct losses * judge_losses(const struct judge * j, int i) {
     const struct summary * s = &j->panel->runs[i]->summary;
     return j->prefixes ? &s->prefixes : &s->buckets;
 }
@@ -155,8 +155,8 @@ static const struct paired * judge_pair(struct judge * j, int base, int other) {
     const int k = base * j->panel->n + other;
     if (!j->tried[k]) {
         j->tried[k] = true;
-        j->pairs[k] = report_pair(j->r, j->panel->runs[base], judge_figures(j, base),
-                j->panel->runs[other], judge_figures(j, other));
+        j->pairs[k] = report_pair(j->r, j->panel->runs[base], judge_losses(j, base),
+                j->panel->runs[other], judge_losses(j, other));
     }
     return j->pairs[k];
 }
@@ -164,19 +164,19 @@ static const struct paired * judge_pair(struct judge * j, int base, int other) {
 static int judge_row(struct judge * j, int row) {
     int best = -1;
     for (int i = 0; i < j->panel->n; ++i) {
-        const struct figure * f = &judge_figures(j, i)->at[row];
-        if (row < judge_figures(j, i)->n && isfinite(f->nats.value) &&
-                (best < 0 || figure_value(f, j->r->params.unit) <
-                                     figure_value(&judge_figures(j, best)->at[row],
-                                             j->r->params.unit))) {
+        const struct loss * f = &judge_losses(j, i)->at[row];
+        if (row < judge_losses(j, i)->n && isfinite(f->nats.value) &&
+                (best < 0 ||
+                        loss_value(f, j->r->params.unit) <
+                                loss_value(&judge_losses(j, best)->at[row], j->r->params.unit))) {
             best = i;
         }
     }
-    if (best < 0 || j->panel->n < 2 || judge_figures(j, best)->at[row].diverged > 0) {
+    if (best < 0 || j->panel->n < 2 || judge_losses(j, best)->at[row].diverged > 0) {
         return -1;
     }
     for (int i = 0; i < j->panel->n; ++i) {
-        const struct paired * p = i == best || judge_figures(j, i)->at[row].windows == 0
+        const struct paired * p = i == best || judge_losses(j, i)->at[row].windows == 0
                                           ? NULL
                                           : judge_pair(j, i, best);
         if (i != best && (p == NULL || !(p[row].difference.hi < 0.0))) {
@@ -202,26 +202,26 @@ static void judge_free(struct judge * j) {
 }
 
 // The model with the longest table of the two kinds gives the rows.
-static const struct figures * longest(const struct report_panel * panel, bool prefixes) {
-    const struct figures * most = NULL;
+static const struct losses * longest(const struct report_panel * panel, bool prefixes) {
+    const struct losses * most = NULL;
     for (int i = 0; i < panel->n; ++i) {
         const struct summary * s = &panel->runs[i]->summary;
-        const struct figures * f = prefixes ? &s->prefixes : &s->buckets;
+        const struct losses *  f = prefixes ? &s->prefixes : &s->buckets;
         most                     = most == NULL || f->n > most->n ? f : most;
     }
     return most;
 }
 
-static int64_t row_end(const struct figure * f, bool prefixes, bool contexts) {
+static int64_t row_end(const struct loss * f, bool prefixes, bool contexts) {
     return prefixes ? f->range.to + 1 : contexts ? f->range.from : f->range.to;
 }
 
 // A line where each training length is passed.
-static void set_rules(struct grid * g, const struct report_panel * panel,
-        const struct figures * rows, const int * shown, int n, bool prefixes, struct arena * a) {
+static void set_rules(struct table * g, const struct report_panel * panel,
+        const struct losses * rows, const int * shown, int n, bool prefixes, struct arena * a) {
     for (int i = 0; i < panel->n; ++i) {
         const struct summary * s    = &panel->runs[i]->summary;
-        const int64_t          T    = s->extrapolation.train_length;
+        const int64_t          T    = s->extrapolation.trained_length;
         int                    row  = 0;
         bool                   seen = false;
         while (row < n && row_end(&rows->at[shown[row]], prefixes, s->n_contexts > 0) <= T) {
@@ -230,7 +230,7 @@ static void set_rules(struct grid * g, const struct report_panel * panel,
         for (int k = 0; k < g->n_rules; ++k) {
             seen |= g->rules[k].before == row + 1;
         }
-        if (T > 0 && row > 0 && row < n && !seen && g->n_rules < GRID_MAX_RULES) {
+        if (T > 0 && row > 0 && row < n && !seen && g->n_rules < TABLE_MAX_RULES) {
             char   buf[32];
             char * word = arena_alloc(a, 64);
             if (word != NULL) {
@@ -244,7 +244,7 @@ static void set_rules(struct grid * g, const struct report_panel * panel,
 }
 
 static bool fill_rows(const struct report * r, const struct report_panel * panel, bool prefixes,
-        struct arena * a, struct grid * g, const struct figures * rows, const int * shown, int n) {
+        struct arena * a, struct table * g, const struct losses * rows, const int * shown, int n) {
     const bool   contexts = panel->runs[0]->summary.n_contexts > 0;
     struct judge judge    = judge_new(r, panel, prefixes);
     bool         ok       = judge.pairs != NULL && judge.tried != NULL;
@@ -254,17 +254,16 @@ static bool fill_rows(const struct report * r, const struct report_panel * panel
         const int                     best  = judge_row(&judge, shown[k]);
         char                          from[32], to[32];
         ok = prefixes || contexts
-                     ? grid_set(a, g, k + 1, 0, "%s",
+                     ? table_set(a, g, k + 1, 0, "%s",
                                thousands(row_end(&rows->at[shown[k]], prefixes, contexts), to))
-                     : grid_set(a, g, k + 1, 0, "%s\xe2\x80\x93%s", thousands(range->from, from),
+                     : table_set(a, g, k + 1, 0, "%s\xe2\x80\x93%s", thousands(range->from, from),
                                thousands(range->to, to));
         for (int i = 0; i < panel->n && ok; ++i) {
-            const struct figures * f = judge_figures(&judge, i);
-            ok                       = shown[k] >= f->n ||
-                 set_figure(a, g, k + 1, i + 1, &f->at[shown[k]], r->params.unit,
-                         best == i      ? " *"
-                         : panel->n > 1 ? "  "
-                                        : "");
+            const struct losses * f = judge_losses(&judge, i);
+            ok = shown[k] >= f->n || set_loss(a, g, k + 1, i + 1, &f->at[shown[k]], r->params.unit,
+                                             best == i      ? " *"
+                                             : panel->n > 1 ? "  "
+                                                            : "");
         }
     }
     judge_free(&judge);
@@ -284,20 +283,20 @@ static const char * table_title(
     return title;
 }
 
-static struct grid * make_lengths(const struct report * r, const struct report_panel * panel,
+static struct table * make_lengths(const struct report * r, const struct report_panel * panel,
         bool prefixes, struct arena * a) {
-    const struct figures * rows     = longest(panel, prefixes);
-    const bool             contexts = panel->runs[0]->summary.n_contexts > 0;
-    const int              every    = (rows->n + MAX_ROWS - 1) / MAX_ROWS;
-    int                    shown[MAX_ROWS + 1];
-    int                    n = 0;
+    const struct losses * rows     = longest(panel, prefixes);
+    const bool            contexts = panel->runs[0]->summary.n_contexts > 0;
+    const int             every    = (rows->n + MAX_ROWS - 1) / MAX_ROWS;
+    int                   shown[MAX_ROWS + 1];
+    int                   n = 0;
 
     for (int i = 0; i < rows->n; ++i) { // the last is always there
         if ((rows->n - 1 - i) % every == 0) {
             shown[n++] = i;
         }
     }
-    struct grid * g = grid_new(a, n + 1, panel->n + 1);
+    struct table * g = table_new(a, n + 1, panel->n + 1);
     if (g == NULL ||
             !set_models(a, g, panel,
                     prefixes   ? "L"
@@ -314,7 +313,7 @@ static struct grid * make_lengths(const struct report * r, const struct report_p
     return g->title != NULL ? g : NULL;
 }
 
-static struct grid * make_extrapolation(const struct report_panel * panel, struct arena * a) {
+static struct table * make_extrapolation(const struct report_panel * panel, struct arena * a) {
     int  most = 0; // doublings of the training length, of the model that goes furthest
     bool any  = false;
     for (int i = 0; i < panel->n; ++i) {
@@ -327,22 +326,22 @@ static struct grid * make_extrapolation(const struct report_panel * panel, struc
     if (!any) {
         return NULL;
     }
-    struct grid * g  = grid_new(a, most + 4, panel->n + 1);
-    bool          ok = g != NULL && set_models(a, g, panel, "nats per token") &&
-              grid_set(a, g, 1, 0, "trained on, T") &&
-              grid_set(a, g, 2, 0, "last bucket inside T") &&
-              grid_set(a, g, most + 3, 0, "degrades from");
+    struct table * g  = table_new(a, most + 4, panel->n + 1);
+    bool           ok = g != NULL && set_models(a, g, panel, "nats per token") &&
+              table_set(a, g, 1, 0, "trained on, T") &&
+              table_set(a, g, 2, 0, "last bucket inside T") &&
+              table_set(a, g, most + 3, 0, "degrades from");
     for (int k = 0; k < most && ok; ++k) {
-        ok = grid_set(a, g, k + 3, 0, "%d T, less that", 2 << k);
+        ok = table_set(a, g, k + 3, 0, "%d T, less that", 2 << k);
     }
     for (int i = 0; i < panel->n && ok; ++i) {
         const struct summary *       s = &panel->runs[i]->summary;
         const struct extrapolation * e = &s->extrapolation;
         char                         buf[32];
-        ok = grid_set(a, g, 1, i + 1, "%s",
-                e->train_length > 0 ? thousands(e->train_length, buf) : "unknown");
+        ok = table_set(a, g, 1, i + 1, "%s",
+                e->trained_length > 0 ? thousands(e->trained_length, buf) : "unknown");
         if (e->inside >= 0 && ok) {
-            ok = set_figure(a, g, 2, i + 1, &s->buckets.at[e->inside], FIGURE_NATS, "");
+            ok = set_loss(a, g, 2, i + 1, &s->buckets.at[e->inside], LOSS_NATS, "");
             for (int k = 0; k < e->n && ok; ++k) {
                 int row = 0;
                 while ((2 << row) < e->factor[k]) {
@@ -351,7 +350,7 @@ static struct grid * make_extrapolation(const struct report_panel * panel, struc
                 ok = set_difference(a, g, row + 3, i + 1, &e->difference[k]);
             }
         }
-        ok = ok && grid_set(a, g, most + 3, i + 1, "%s",
+        ok = ok && table_set(a, g, most + 3, i + 1, "%s",
                            e->degrades >= 0 ? thousands(s->buckets.at[e->degrades].range.from, buf)
                                             : "nowhere");
     }
@@ -368,30 +367,30 @@ static struct grid * make_extrapolation(const struct report_panel * panel, struc
 // Against the baseline
 //
 
-static bool set_paired(struct arena * a, struct grid * g, int row, const char * name,
+static bool set_paired(struct arena * a, struct table * g, int row, const char * name,
         const char * where, const struct paired * p, bool nats) {
     const double value = stats_p_value(&p->difference);
-    bool         ok = grid_set(a, g, row, 0, "%s", name) && grid_set(a, g, row, 1, "%s", where) &&
+    bool         ok = table_set(a, g, row, 0, "%s", name) && table_set(a, g, row, 1, "%s", where) &&
               set_difference(a, g, row, 2, &p->difference) &&
-              grid_set(a, g, row, 4, "%" PRId64 " of %" PRId64, p->won, p->difference.n);
+              table_set(a, g, row, 4, "%" PRId64 " of %" PRId64, p->won, p->difference.n);
     if (nats) {
-        ok = ok && grid_set(a, g, row, 3, "%.4f", exp(p->difference.value));
+        ok = ok && table_set(a, g, row, 3, "%.4f", exp(p->difference.value));
     }
-    return ok && (!isfinite(value) || grid_set_p_value(a, g, row, 5, value));
+    return ok && (!isfinite(value) || table_set_p_value(a, g, row, 5, value));
 }
 
-static struct grid * make_comparisons(const struct report_panel * panel, struct arena * a) {
+static struct table * make_comparisons(const struct report_panel * panel, struct arena * a) {
     static const char * const HEAD[] = { "model", "targets", "difference", "ratio of ppl",
         "windows won", "p" };
     enum { N_COLS = sizeof(HEAD) / sizeof(HEAD[0]) };
-    struct grid * g     = grid_new(a, 2 * panel->n, N_COLS);
-    char *        title = arena_alloc(a, strlen(panel->runs[panel->baseline]->name) + 64);
-    char *        note  = arena_alloc(a, 512);
-    int           row = 1, n_buckets = 0;
-    bool          ok = g != NULL && title != NULL && note != NULL;
+    struct table * g     = table_new(a, 2 * panel->n, N_COLS);
+    char *         title = arena_alloc(a, strlen(panel->runs[panel->baseline]->name) + 64);
+    char *         note  = arena_alloc(a, 512);
+    int            row = 1, n_buckets = 0;
+    bool           ok = g != NULL && title != NULL && note != NULL;
 
     for (int c = 0; c < N_COLS && ok; ++c) {
-        ok = grid_set(a, g, 0, c, "%s", HEAD[c]);
+        ok = table_set(a, g, 0, c, "%s", HEAD[c]);
     }
     for (int i = 0; i < panel->n && ok; ++i) {
         const struct comparison *      c    = &panel->comparisons[i];
@@ -399,7 +398,7 @@ static struct grid * make_comparisons(const struct report_panel * panel, struct 
         const char *                   name = panel->runs[i]->name;
         if (c->base != NULL) {
             char where[64], buf[32];
-            snprintf(where, sizeof(where), "beyond %s", thousands(c->train_length, buf));
+            snprintf(where, sizeof(where), "beyond %s", thousands(c->trained_length, buf));
             n_buckets = c->n_buckets;
             ok        = set_paired(a, g, row++, name, "all, nats", &c->all, true);
             if (ok && c->beyond.difference.n > 0) {
@@ -411,8 +410,8 @@ static struct grid * make_comparisons(const struct report_panel * panel, struct 
                 ok = set_paired(a, g, row++, name, "beyond both lengths", &b->beyond, false);
             }
         } else if (i != panel->baseline) {
-            ok = grid_set(a, g, row, 0, "%s", name) &&
-                 grid_set(a, g, row, 1, "not comparable: %s",
+            ok = table_set(a, g, row, 0, "%s", name) &&
+                 table_set(a, g, row, 1, "not comparable: %s",
                          panel->refused[i] != NULL ? panel->refused[i] : "");
             row++;
         }
@@ -436,21 +435,21 @@ static struct grid * make_comparisons(const struct report_panel * panel, struct 
 // Where the text comes from
 //
 
-static struct grid * make_composition(const struct report_panel * panel, struct arena * a) {
+static struct table * make_composition(const struct report_panel * panel, struct arena * a) {
     const struct summary * s = &panel->runs[0]->summary;
     if (s->n_sources == 0 || s->buckets.n == 0) {
         return NULL;
     }
-    const int     every = (s->buckets.n + MAX_ROWS / 4 - 1) / (MAX_ROWS / 4);
-    const int     n     = s->n_sources + 1;
-    struct grid * g     = grid_new(a, (s->buckets.n + every - 1) / every + 1, n + 1);
-    const char *  p     = s->meta.sources;
-    bool          ok    = g != NULL && grid_set(a, g, 0, 0, "position");
+    const int      every = (s->buckets.n + MAX_ROWS / 4 - 1) / (MAX_ROWS / 4);
+    const int      n     = s->n_sources + 1;
+    struct table * g     = table_new(a, (s->buckets.n + every - 1) / every + 1, n + 1);
+    const char *   p     = s->meta.sources;
+    bool           ok    = g != NULL && table_set(a, g, 0, 0, "position");
 
     for (int k = 0; k < n && ok; ++k) {
         const size_t length = strcspn(p, "\t");
-        ok                  = k == s->n_sources ? grid_set(a, g, 0, k + 1, "none")
-                                                : grid_set(a, g, 0, k + 1, "%.*s", (int) length, p);
+        ok                  = k == s->n_sources ? table_set(a, g, 0, k + 1, "none")
+                                                : table_set(a, g, 0, k + 1, "%.*s", (int) length, p);
         p += length + (p[length] == '\t');
     }
     int row = 1;
@@ -463,11 +462,11 @@ static struct grid * make_composition(const struct report_panel * panel, struct 
         for (int k = 0; k < n; ++k) {
             total += s->composition[b * n + k];
         }
-        ok = grid_set(a, g, row, 0, "%s\xe2\x80\x93%s",
+        ok = table_set(a, g, row, 0, "%s\xe2\x80\x93%s",
                 thousands(s->buckets.at[b].range.from, from),
                 thousands(s->buckets.at[b].range.to, to));
         for (int k = 0; k < n && ok; ++k) {
-            ok = grid_set(a, g, row, k + 1, "%.1f %%",
+            ok = table_set(a, g, row, k + 1, "%.1f %%",
                     total > 0 ? 100.0 * (double) s->composition[b * n + k] / (double) total : 0.0);
         }
         row++;
@@ -486,10 +485,10 @@ static struct grid * make_composition(const struct report_panel * panel, struct 
 //
 
 // Rows are the buckets in which a state was measured, of any model.
-static struct grid * make_norms(const struct report_panel * panel, struct arena * a) {
-    const struct figures * rows     = longest(panel, false);
-    const bool             contexts = panel->runs[0]->summary.n_contexts > 0;
-    struct grid *          g        = grid_new(a, rows->n + 1, panel->n + 1);
+static struct table * make_norms(const struct report_panel * panel, struct arena * a) {
+    const struct losses * rows     = longest(panel, false);
+    const bool            contexts = panel->runs[0]->summary.n_contexts > 0;
+    struct table *        g        = table_new(a, rows->n + 1, panel->n + 1);
     bool ok  = g != NULL && set_models(a, g, panel, contexts ? "context" : "position");
     int  row = 1;
     for (int b = 0; b < rows->n && ok; ++b) {
@@ -498,15 +497,15 @@ static struct grid * make_norms(const struct report_panel * panel, struct arena 
             const struct summary * s = &panel->runs[i]->summary;
             if (s->norms != NULL && b < s->buckets.n && s->norms[b].windows > 0) {
                 any = true;
-                ok  = grid_set(
+                ok  = table_set(
                         a, g, row, i + 1, "%.4g / %.4g", s->norms[b].median, s->norms[b].most);
             }
         }
         if (any) {
             const struct position_range * range = &rows->at[b].range;
             char                          from[32], to[32];
-            ok = ok && (contexts ? grid_set(a, g, row, 0, "%s", thousands(range->from, from))
-                                 : grid_set(a, g, row, 0, "%s\xe2\x80\x93%s",
+            ok = ok && (contexts ? table_set(a, g, row, 0, "%s", thousands(range->from, from))
+                                 : table_set(a, g, row, 0, "%s\xe2\x80\x93%s",
                                            thousands(range->from, from), thousands(range->to, to)));
             row++;
         }
@@ -522,7 +521,7 @@ static struct grid * make_norms(const struct report_panel * panel, struct arena 
 }
 
 int report_make_tables(const struct report * r, const struct report_panel * panel, struct arena * a,
-        struct grid * tables[REPORT_MAX_TABLES]) {
+        struct table * tables[REPORT_MAX_TABLES]) {
     const struct summary * s  = &panel->runs[0]->summary;
     int                    n  = 0;
     bool                   ok = true;

@@ -28,7 +28,7 @@ static void write_heading(
 
 static bool write_panel(const struct report * r, const struct report_panel * panel,
         const struct report_screen * screen, FILE * out) {
-    struct grid *  tables[REPORT_MAX_TABLES];
+    struct table * tables[REPORT_MAX_TABLES];
     struct arena * arena = arena_new();
     const int      n     = arena != NULL ? report_make_tables(r, panel, arena, tables) : -1;
     bool           ok    = n >= 0;
@@ -36,7 +36,7 @@ static bool write_panel(const struct report * r, const struct report_panel * pan
     if (ok) {
         write_heading(panel, screen, out);
         for (int i = 0; i < n; ++i) {
-            grid_write_text(tables[i], screen->columns, screen->utf8, out);
+            table_write_text(tables[i], screen->columns, screen->utf8, out);
         }
         write_warnings(panel, screen, out);
     }

@@ -31,7 +31,7 @@ struct score_meta {
     const char * eigenvalues;
     const char * quantization; // type that most weights have: "q8_0"
     int64_t      parameters;
-    int64_t      train_length; // 0: unknown
+    int64_t      trained_length; // 0: unknown
     int64_t      n_vocab;
     const char *
             tokenizer_hash; // SHA-256 over the tokenizer's definition: equal hash, equal tokens

@@ -34,10 +34,11 @@ struct key {
     bool          optional; // the line is left out if the text is empty
 };
 
-#define TEXT(k)        { #k, KEY_TEXT, offsetof(struct score_meta, k), 0, 0, false }
-#define TEXT_IF_ANY(k) { #k, KEY_TEXT, offsetof(struct score_meta, k), 0, 0, true }
-#define INT(k, lo, hi) { #k, KEY_INT, offsetof(struct score_meta, k), lo, hi, false }
-#define BOOL(k)        { #k, KEY_BOOL, offsetof(struct score_meta, k), 0, 1, false }
+#define TEXT(k)                    { #k, KEY_TEXT, offsetof(struct score_meta, k), 0, 0, false }
+#define TEXT_IF_ANY(k)             { #k, KEY_TEXT, offsetof(struct score_meta, k), 0, 0, true }
+#define INT(k, lo, hi)             INT_NAMED(#k, k, lo, hi)
+#define INT_NAMED(name, k, lo, hi) { name, KEY_INT, offsetof(struct score_meta, k), lo, hi, false }
+#define BOOL(k)                    { #k, KEY_BOOL, offsetof(struct score_meta, k), 0, 1, false }
 
 static const int64_t MANY =
         INT64_C(1) << 40; // more than there is of anything, and far from where products overflow
@@ -45,14 +46,15 @@ static const int64_t MANY =
 static const struct key KEYS[] = {
     // in the order of the file
     TEXT(tool), TEXT(model), TEXT(model_hash), TEXT(model_family), TEXT(eigenvalues),
-    TEXT(quantization), INT(parameters, 0, INT64_MAX), INT(train_length, 0, MANY),
-    INT(n_vocab, 1, INT32_MAX), TEXT(tokenizer_hash), TEXT(dataset), TEXT(data_fingerprint),
-    TEXT(template), TEXT(files), TEXT(sources), INT(records, 0, MANY), INT(documents, 0, MANY),
-    INT(filtered, 0, MANY), INT(malformed, 0, MANY), INT(lone_surrogates, 0, MANY),
-    TEXT(complaints), TEXT(protocol), TEXT(mode), TEXT(bos), TEXT(eos), TEXT(reset),
-    INT(window, 2, SCORE_MAX_TARGETS), INT(min_doc_tokens, 0, MANY), BOOL(skip_special),
-    TEXT(same_targets), TEXT_IF_ANY(probe), INT(n_batch, 1, INT32_MAX), INT(group, 1, INT32_MAX),
-    INT(n_windows, 1, MANY), INT(n_shards, 1, SCORE_MAX_SHARDS),
+    TEXT(quantization), INT(parameters, 0, INT64_MAX),
+    INT_NAMED("train_length", trained_length, 0, MANY), INT(n_vocab, 1, INT32_MAX),
+    TEXT(tokenizer_hash), TEXT(dataset), TEXT(data_fingerprint), TEXT(template), TEXT(files),
+    TEXT(sources), INT(records, 0, MANY), INT(documents, 0, MANY), INT(filtered, 0, MANY),
+    INT(malformed, 0, MANY), INT(lone_surrogates, 0, MANY), TEXT(complaints), TEXT(protocol),
+    TEXT(mode), TEXT(bos), TEXT(eos), TEXT(reset), INT(window, 2, SCORE_MAX_TARGETS),
+    INT(min_doc_tokens, 0, MANY), BOOL(skip_special), TEXT(same_targets), TEXT_IF_ANY(probe),
+    INT(n_batch, 1, INT32_MAX), INT(group, 1, INT32_MAX), INT(n_windows, 1, MANY),
+    INT(n_shards, 1, SCORE_MAX_SHARDS),
     INT(shard, 1, SCORE_MAX_SHARDS), // last: the only line in which shards differ
 };
 

@@ -57,7 +57,7 @@ static struct score_cell range_cell(const struct summary * s, const struct score
 }
 
 // Sums, and the two estimates, of every range.
-static bool figures_estimate(struct figures * f, int64_t n_units) {
+static bool losses_estimate(struct losses * f, int64_t n_units) {
     const size_t            n   = (size_t) (n_units * f->n);
     struct stats_pair *     x   = malloc((n + 1) * sizeof(*x));
     struct stats_estimate * out = malloc(((size_t) f->n + 1) * sizeof(*out));
@@ -66,7 +66,7 @@ static bool figures_estimate(struct figures * f, int64_t n_units) {
     for (int64_t u = 0; u < n_units && ok; ++u) {
         for (int i = 0; i < f->n; ++i) {
             const struct score_cell * c = &f->cells[u * f->n + i];
-            struct figure *           g = &f->at[i];
+            struct loss *             g = &f->at[i];
             g->tokens += c->tokens;
             g->bytes += c->bytes;
             g->hits += c->hits;
@@ -90,8 +90,8 @@ static bool figures_estimate(struct figures * f, int64_t n_units) {
     return ok;
 }
 
-static bool figures_alloc(
-        struct summary * s, struct figures * f, const struct position_range * ranges, int n) {
+static bool losses_alloc(
+        struct summary * s, struct losses * f, const struct position_range * ranges, int n) {
     f->n     = n;
     f->at    = arena_alloc(s->arena, ((size_t) n + 1) * sizeof(*f->at));
     f->cells = arena_alloc(s->arena, ((size_t) n * (size_t) s->n_units + 1) * sizeof(*f->cells));
@@ -104,9 +104,9 @@ static bool figures_alloc(
     return true;
 }
 
-static bool figures_make(struct summary * s, const struct scores * scores,
-        const struct position_range * ranges, int n, struct figures * f) {
-    if (!figures_alloc(s, f, ranges, n)) {
+static bool losses_make(struct summary * s, const struct scores * scores,
+        const struct position_range * ranges, int n, struct losses * f) {
+    if (!losses_alloc(s, f, ranges, n)) {
         return false;
     }
     for (int64_t w = 0; w < s->n_windows; ++w) {
@@ -115,12 +115,12 @@ static bool figures_make(struct summary * s, const struct scores * scores,
                     range_cell(s, &scores->windows[w], ranges[i], s->diverged_from[w]);
         }
     }
-    return figures_estimate(f, s->n_units);
+    return losses_estimate(f, s->n_units);
 }
 
 // Ranges at the end without a target are not worth a row; nor are those at the front, where only
 // the second half of a window is scored.
-static void figures_trim(struct figures * f, int64_t n_units) {
+static void losses_trim(struct losses * f, int64_t n_units) {
     int n = 0;
     for (int i = 0; i < f->n; ++i) {
         n += f->at[i].tokens > 0 || f->at[i].diverged > 0;
@@ -150,9 +150,9 @@ static void figures_trim(struct figures * f, int64_t n_units) {
 // Ranges
 //
 
-int64_t summary_default_bucket(int64_t window, int64_t train_length) {
+int64_t summary_default_bucket(int64_t window, int64_t trained_length) {
     int64_t b = 2048;
-    while (b > 1 && (b * 8 > window || (train_length > 0 && b > train_length))) {
+    while (b > 1 && (b * 8 > window || (trained_length > 0 && b > trained_length))) {
         b /= 2;
     }
     return b;
@@ -177,10 +177,10 @@ static bool make_buckets(struct summary * s, const struct scores * scores, int64
         ranges[n] = (struct position_range) { from, to < s->length ? to : s->length };
         from      = to + 1;
     }
-    if (!figures_make(s, scores, ranges, n, &s->buckets)) {
+    if (!losses_make(s, scores, ranges, n, &s->buckets)) {
         return summary_out_of_memory(s, err, err_size);
     }
-    figures_trim(&s->buckets, s->n_units);
+    losses_trim(&s->buckets, s->n_units);
     return true;
 }
 
@@ -209,10 +209,10 @@ static bool make_prefixes(
         ranges[n++] = (struct position_range) { 1, next - 1 };
         last        = next;
     }
-    if (!figures_make(s, scores, ranges, n, &s->prefixes)) {
+    if (!losses_make(s, scores, ranges, n, &s->prefixes)) {
         return false;
     }
-    figures_trim(&s->prefixes, s->n_units);
+    losses_trim(&s->prefixes, s->n_units);
     return true;
 }
 
@@ -277,10 +277,10 @@ static bool make_curve(
     }
     const int n = p->smooth > 0 ? moving_average(s->length, p->smooth, p->log2_curve, ranges)
                                 : quarter_octaves(s->length, ranges);
-    if (!figures_make(s, scores, ranges, n, &s->curve)) {
+    if (!losses_make(s, scores, ranges, n, &s->curve)) {
         return false;
     }
-    figures_trim(&s->curve, s->n_units);
+    losses_trim(&s->curve, s->n_units);
     return true;
 }
 
@@ -291,7 +291,7 @@ static bool make_curve(
 static bool make_contexts(struct summary * s, const struct scores * scores) {
     const int               n      = s->n_contexts;
     struct position_range * ranges = arena_alloc(s->arena, (size_t) n * sizeof(*ranges));
-    if (ranges == NULL || !figures_alloc(s, &s->buckets, ranges, n)) {
+    if (ranges == NULL || !losses_alloc(s, &s->buckets, ranges, n)) {
         return false;
     }
     int64_t u = 0;
@@ -308,7 +308,7 @@ static bool make_contexts(struct summary * s, const struct scores * scores) {
         s->buckets.cells[u * n + k] =
                 range_cell(s, w, (struct position_range) { 1, w->n_targets }, s->diverged_from[i]);
     }
-    if (!figures_estimate(&s->buckets, s->n_units)) {
+    if (!losses_estimate(&s->buckets, s->n_units)) {
         return false;
     }
     s->curve = s->buckets;
@@ -390,8 +390,8 @@ static bool make_positions(struct summary * s, const struct scores * scores) {
 
 // sd/√(n − 1) over the tokens of windows that did not diverge, those of total
 static void make_token_error(struct summary * s, const struct scores * scores) {
-    const struct figure * f      = &s->total.at[0];
-    double                square = 0.0;
+    const struct loss * f      = &s->total.at[0];
+    double              square = 0.0;
     for (int64_t i = 0; i < s->n_windows; ++i) {
         const struct score_window * w = &scores->windows[i];
         const bool is_in_it = s->n_contexts == 0 || w->index % s->n_contexts == s->n_contexts - 1;
@@ -478,7 +478,7 @@ static bool make_norms(struct summary * s, const struct scores * scores) {
     s->norms        = arena_alloc(s->arena, ((size_t) s->buckets.n + 1) * sizeof(*s->norms));
     const bool ok   = values != NULL && s->norms != NULL;
     for (int b = 0; b < s->buckets.n && ok; ++b) {
-        struct norm_figure * f = &s->norms[b];
+        struct range_norm * f = &s->norms[b];
         for (int64_t i = 0; i < s->n_windows; ++i) {
             const struct score_norm * n = largest_norm(s, &scores->windows[i], b);
             if (n != NULL && (f->windows == 0 || norm_value(n) > f->most)) {
@@ -545,8 +545,8 @@ static bool warn_of_divergence(struct summary * s, const struct scores * scores)
 // In document mode with a low minimum, later positions come from longer documents only.
 static bool warn_of_selection(struct summary * s) {
     for (int i = 1; i < s->buckets.n; ++i) {
-        const struct figure * a = &s->buckets.at[0];
-        const struct figure * b = &s->buckets.at[i];
+        const struct loss * a = &s->buckets.at[0];
+        const struct loss * b = &s->buckets.at[i];
         if (b->windows + b->diverged < a->windows + a->diverged &&
                 strcmp(s->meta.reset, "never") != 0) {
             return summary_warn(s,
@@ -582,7 +582,7 @@ static bool warn(struct summary * s, const struct scores * scores) {
              summary_warn(s,
                      "the state is never reset: windows are stretches of one sequence, and a position is seen once");
     }
-    if (s->extrapolation.train_length == 0) {
+    if (s->extrapolation.trained_length == 0) {
         ok = ok &&
              summary_warn(s,
                      "the training length is unknown (--train-ctx N tells it); there are no extrapolation figures");
@@ -590,7 +590,7 @@ static bool warn(struct summary * s, const struct scores * scores) {
         ok = ok && summary_warn(s,
                            "no bucket ends inside the training length of %" PRId64
                            "; there are no extrapolation figures",
-                           s->extrapolation.train_length);
+                           s->extrapolation.trained_length);
     }
     if (m->malformed > 0) {
         ok = ok &&
@@ -616,7 +616,7 @@ static bool make_total(struct summary * s) {
     const int                   n     = s->buckets.n;
     const struct position_range range = { n > 0 ? s->buckets.at[0].range.from : 1,
         n > 0 ? s->buckets.at[n - 1].range.to : 0 };
-    if (!figures_alloc(s, &s->total, &range, 1)) {
+    if (!losses_alloc(s, &s->total, &range, 1)) {
         return false;
     }
     for (int64_t u = 0; u < s->n_units; ++u) {
@@ -633,7 +633,7 @@ static bool make_total(struct summary * s) {
             *sum = (struct score_cell) { .diverged = true };
         }
     }
-    return figures_estimate(&s->total, s->n_units);
+    return losses_estimate(&s->total, s->n_units);
 }
 
 static bool make_all(struct summary * s, const struct scores * scores,
@@ -642,7 +642,8 @@ static bool make_all(struct summary * s, const struct scores * scores,
     if (s->warnings == NULL || !make_units(s, scores) || !find_divergence(s, scores)) {
         return summary_out_of_memory(s, err, err_size);
     }
-    s->extrapolation.train_length = p->train_length > 0 ? p->train_length : s->meta.train_length;
+    s->extrapolation.trained_length =
+            p->trained_length > 0 ? p->trained_length : s->meta.trained_length;
 
     if (s->n_contexts > 0) {
         if (!make_contexts(s, scores)) {
@@ -685,7 +686,7 @@ bool summary_make(const struct scores * scores, const struct summary_params * pa
     return true;
 }
 
-bool summary_from_cells(const struct score_meta * meta, int64_t train_length, int64_t n_units,
+bool summary_from_cells(const struct score_meta * meta, int64_t trained_length, int64_t n_units,
         int64_t * unit, int n_buckets, const struct position_range * ranges,
         const struct score_cell * cells, struct summary * s, char * err, size_t err_size) {
     *s = (struct summary) {
@@ -697,15 +698,15 @@ bool summary_from_cells(const struct score_meta * meta, int64_t train_length, in
         .arena      = arena_new(),
     };
     s->extrapolation = (struct extrapolation) {
-        .train_length = train_length, .inside = -1, .degrades = -1, .best = -1
+        .trained_length = trained_length, .inside = -1, .degrades = -1, .best = -1
     };
-    if (s->arena == NULL || !figures_alloc(s, &s->buckets, ranges, n_buckets)) {
+    if (s->arena == NULL || !losses_alloc(s, &s->buckets, ranges, n_buckets)) {
         summary_out_of_memory(s, err, err_size);
         summary_free(s);
         return false;
     }
     memcpy(s->buckets.cells, cells, (size_t) n_units * (size_t) n_buckets * sizeof(*cells));
-    if (!figures_estimate(&s->buckets, n_units) || !make_total(s)) {
+    if (!losses_estimate(&s->buckets, n_units) || !make_total(s)) {
         summary_out_of_memory(s, err, err_size);
         summary_free(s);
         return false;
@@ -718,16 +719,16 @@ void summary_free(struct summary * summary) {
     *summary = (struct summary) { 0 };
 }
 
-double figure_value(const struct figure * f, enum figure_unit unit) {
-    return unit == FIGURE_PPL    ? exp(f->nats.value)
-           : unit == FIGURE_NATS ? f->nats.value
-                                 : f->bits.value;
+double loss_value(const struct loss * f, enum loss_unit unit) {
+    return unit == LOSS_PPL    ? exp(f->nats.value)
+           : unit == LOSS_NATS ? f->nats.value
+                               : f->bits.value;
 }
 
-double figure_lo(const struct figure * f, enum figure_unit unit) {
-    return unit == FIGURE_PPL ? exp(f->nats.lo) : unit == FIGURE_NATS ? f->nats.lo : f->bits.lo;
+double loss_lo(const struct loss * f, enum loss_unit unit) {
+    return unit == LOSS_PPL ? exp(f->nats.lo) : unit == LOSS_NATS ? f->nats.lo : f->bits.lo;
 }
 
-double figure_hi(const struct figure * f, enum figure_unit unit) {
-    return unit == FIGURE_PPL ? exp(f->nats.hi) : unit == FIGURE_NATS ? f->nats.hi : f->bits.hi;
+double loss_hi(const struct loss * f, enum loss_unit unit) {
+    return unit == LOSS_PPL ? exp(f->nats.hi) : unit == LOSS_NATS ? f->nats.hi : f->bits.hi;
 }

@@ -28,7 +28,7 @@ struct score_cell {
     bool    diverged; // the rest is 0
 };
 
-struct figure {
+struct loss {
     struct position_range range;
     int64_t               tokens, bytes, hits;
     int64_t               windows;  // that these come from
@@ -37,15 +37,15 @@ struct figure {
     struct stats_estimate bits;     // a byte
 };
 
-struct figures {
+struct losses {
     int                 n;
-    struct figure *     at;    // [n]
+    struct loss *       at;    // [n]
     struct score_cell * cells; // [n_units][n]
 };
 
 // How large states are: of each window, the largest norm among those that were taken in a bucket;
 // over windows, their median and the largest.
-struct norm_figure {
+struct range_norm {
     int64_t windows;      // 0: none was taken here
     double  median, most; // infinite: of a state that is not finite
     int32_t layer;        // that has `most`
@@ -56,8 +56,8 @@ struct norm_figure {
 enum { EXTRAPOLATION_MAX = 8 };
 
 struct extrapolation {
-    int64_t train_length; // T, 0: unknown
-    int     inside;       // bucket, −1: none ends inside T
+    int64_t trained_length; // T, 0: unknown
+    int     inside;         // bucket, −1: none ends inside T
     int     n;
     int     factor[EXTRAPOLATION_MAX];
     int     bucket[EXTRAPOLATION_MAX];
@@ -70,10 +70,10 @@ struct extrapolation {
 };
 
 struct summary_params {
-    int64_t bucket;       // B; 0: log2
-    int64_t train_length; // 0: what the file says
-    double  tolerance;    // nats, of `degrades`
-    bool    log2_curve;   // the curve's ranges: quarters of an octave; otherwise the buckets
+    int64_t bucket;         // B; 0: log2
+    int64_t trained_length; // 0: what the file says
+    double  tolerance;      // nats, of `degrades`
+    bool    log2_curve;     // the curve's ranges: quarters of an octave; otherwise the buckets
     int64_t smooth; // N > 0: the curve is a moving average of N positions, at so many points that it looks like one
     const int64_t *
             lengths; // prefixes wanted beside the usual: training lengths of the models that stand side by side
@@ -84,15 +84,15 @@ struct summary {
     struct score_meta meta;      // strings belong to the scores
     int64_t           n_windows; // read
     int64_t n_units; // windows, or stretches of text that several windows score with different contexts (same_targets)
-    int64_t *      unit;       // [n_units] index of each in the run
-    int64_t        length;     // highest position
-    int            n_contexts; // > 0: same_targets. Buckets are the contexts; there are no prefixes
-    struct figures total;      // n = 1
-    struct figures buckets;
-    struct figures prefixes; // range 1 .. L − 1
-    struct figures curve;
-    int64_t        stride; // of positions
-    int64_t        n_positions;
+    int64_t *     unit;       // [n_units] index of each in the run
+    int64_t       length;     // highest position
+    int           n_contexts; // > 0: same_targets. Buckets are the contexts; there are no prefixes
+    struct losses total;      // n = 1
+    struct losses buckets;
+    struct losses prefixes; // range 1 .. L − 1
+    struct losses curve;
+    int64_t       stride; // of positions
+    int64_t       n_positions;
     double *
             position_loss; // [n_positions] mean of targets i·stride < t ≤ (i + 1)·stride, NaN: none
     double token_error; // of total.nats as llama-perplexity gives it: sd of token losses / √(tokens − 1), tokens taken as
@@ -102,7 +102,7 @@ struct summary {
     int       n_sources;
     int64_t *
             composition; // [buckets.n][n_sources + 1] targets from each source; the last column: from none
-    struct norm_figure * norms; // [buckets.n]; NULL: the run has not probed states
+    struct range_norm *  norms; // [buckets.n]; NULL: the run has not probed states
     struct extrapolation extrapolation;
     int                  n_warnings;
     const char **        warnings;
@@ -117,17 +117,17 @@ void summary_free(struct summary * summary);
 
 // The buckets and the total alone, out of the sums that a report keeps. Strings of meta and the
 // arrays are the caller's; cells: [n_units][n_buckets].
-bool summary_from_cells(const struct score_meta * meta, int64_t train_length, int64_t n_units,
+bool summary_from_cells(const struct score_meta * meta, int64_t trained_length, int64_t n_units,
         int64_t * unit, int n_buckets, const struct position_range * ranges,
         const struct score_cell * cells, struct summary * summary, char * err, size_t err_size);
 
 // The bucket that suits runs with windows of `window` tokens: 2,048, or less so that at least eight
 // fit into a window and one into the training length.
-int64_t summary_default_bucket(int64_t window, int64_t train_length);
+int64_t summary_default_bucket(int64_t window, int64_t trained_length);
 
 // The figure in the unit asked for, and the ends of its interval.
-enum figure_unit { FIGURE_PPL, FIGURE_NATS, FIGURE_BPB };
+enum loss_unit { LOSS_PPL, LOSS_NATS, LOSS_BPB };
 
-double figure_value(const struct figure * f, enum figure_unit unit);
-double figure_lo(const struct figure * f, enum figure_unit unit);
-double figure_hi(const struct figure * f, enum figure_unit unit);
+double loss_value(const struct loss * f, enum loss_unit unit);
+double loss_lo(const struct loss * f, enum loss_unit unit);
+double loss_hi(const struct loss * f, enum loss_unit unit);

@@ -8,8 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-struct grid * grid_new(struct arena * arena, int n_rows, int n_cols) {
-    struct grid * g = arena_alloc(arena, sizeof(*g));
+struct table * table_new(struct arena * arena, int n_rows, int n_cols) {
+    struct table * g = arena_alloc(arena, sizeof(*g));
     if (g != NULL) {
         g->n_rows = n_rows;
         g->n_cols = n_cols;
@@ -18,7 +18,7 @@ struct grid * grid_new(struct arena * arena, int n_rows, int n_cols) {
     return g != NULL && g->cells != NULL ? g : NULL;
 }
 
-bool grid_set(struct arena * arena, struct grid * g, int row, int col, const char * format, ...) {
+bool table_set(struct arena * arena, struct table * g, int row, int col, const char * format, ...) {
     char    text[512];
     va_list args;
     va_start(args, format);
@@ -32,9 +32,9 @@ bool grid_set(struct arena * arena, struct grid * g, int row, int col, const cha
     return true;
 }
 
-bool grid_set_p_value(struct arena * arena, struct grid * g, int row, int col, double p) {
-    return p < 1e-6 ? grid_set(arena, g, row, col, "< 1e-6")
-                    : grid_set(arena, g, row, col, p < 1e-3 ? "%.0e" : "%.4f", p);
+bool table_set_p_value(struct arena * arena, struct table * g, int row, int col, double p) {
+    return p < 1e-6 ? table_set(arena, g, row, col, "< 1e-6")
+                    : table_set(arena, g, row, col, p < 1e-3 ? "%.0e" : "%.4f", p);
 }
 
 //
@@ -144,7 +144,7 @@ static void write_rule(int width, const char * word, bool utf8, FILE * out) {
     putc('\n', out);
 }
 
-static void write_row(const struct grid * g, int row, const int * widths, int first, int end,
+static void write_row(const struct table * g, int row, const int * widths, int first, int end,
         bool utf8, FILE * out) {
     put_field(g->cells[row * g->n_cols], widths[0], true, utf8, out);
     for (int c = first; c < end; ++c) {
@@ -154,7 +154,7 @@ static void write_row(const struct grid * g, int row, const int * widths, int fi
 }
 
 // Without the blanks at its end.
-static void write_trimmed(const struct grid * g, int row, const int * widths, int first, int end,
+static void write_trimmed(const struct table * g, int row, const int * widths, int first, int end,
         bool utf8, FILE * out) {
     char * line = NULL;
     size_t n    = 0;
@@ -171,7 +171,7 @@ static void write_trimmed(const struct grid * g, int row, const int * widths, in
     putc('\n', out);
 }
 
-static void write_columns(const struct grid * g, const int * widths, int first, int end, int total,
+static void write_columns(const struct table * g, const int * widths, int first, int end, int total,
         bool utf8, FILE * out) {
     for (int row = 0; row < g->n_rows; ++row) {
         for (int i = 0; i < g->n_rules; ++i) {
@@ -186,7 +186,7 @@ static void write_columns(const struct grid * g, const int * widths, int first, 
     }
 }
 
-void grid_write_text(const struct grid * g, int columns, bool utf8, FILE * out) {
+void table_write_text(const struct table * g, int columns, bool utf8, FILE * out) {
     int * widths = calloc((size_t) g->n_cols + 1, sizeof(*widths));
     if (widths == NULL) {
         return;
@@ -223,7 +223,7 @@ void grid_write_text(const struct grid * g, int columns, bool utf8, FILE * out) 
 // HTML
 //
 
-void grid_write_html(const struct grid * g, FILE * out) {
+void table_write_html(const struct table * g, FILE * out) {
     fputs("<figure class=\"table\"><figcaption>", out);
     markup_text(out, g->title);
     fprintf(out, "</figcaption>\n<div class=\"scroll\"><table%s>\n",

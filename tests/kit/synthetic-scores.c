@@ -83,7 +83,7 @@ static struct score_meta make_meta(const struct synthetic * s) {
         .eigenvalues      = "[-1,1]",
         .quantization     = or_default(s->quantization, "f32"),
         .parameters       = 340000000,
-        .train_length     = s->train_length,
+        .trained_length   = s->trained_length,
         .n_vocab          = 32000,
         .tokenizer_hash   = or_default(s->tokenizer, "t0"),
         .dataset          = or_default(s->dataset, "text"),
@@ -121,8 +121,8 @@ static int count_sources(const char * list) {
 
 static double nll_of(
         const struct synthetic * s, const struct token * t, int64_t position, int64_t window) {
-    const double beyond = s->train_length > 0 && position > s->train_length
-                                  ? log2((double) position / (double) s->train_length)
+    const double beyond = s->trained_length > 0 && position > s->trained_length
+                                  ? log2((double) position / (double) s->trained_length)
                                   : 0.0;
     const bool   is_nan = s->nan_position > 0 && position >= s->nan_position &&
                         (s->nan_window == 0 ? window == 0 : window % s->nan_window == 0);

@@ -24,8 +24,8 @@ struct synthetic {
     const char * mode, *reset;
     const char * sources; // documents take them in turn
     const char * same_targets;
-    int64_t      train_length; // T
-    int64_t      window;       // W
+    int64_t      trained_length; // T
+    int64_t      window;         // W
     int64_t      n_windows;
     int64_t      n_write;                // windows written, 0: all of the shard
     int64_t      shard, n_shards, group; // 0: 1

@@ -49,7 +49,7 @@ static struct text write_form(struct test * t, const struct report * r, enum for
     return text;
 }
 
-static bool read_report(struct test * t, const char * const * paths, int n, enum figure_unit unit,
+static bool read_report(struct test * t, const char * const * paths, int n, enum loss_unit unit,
         bool log2_x, int64_t smooth, struct report * r) {
     const struct report_params p        = { .paths = paths,
                .n_paths                            = n,
@@ -301,52 +301,52 @@ static void test_forms(struct test * t) {
     const char * paths[]          = { "test-report-0.nll", "test-report-1.nll", "test-report-2.nll",
                  "test-report-3.nll", "test-report-4.nll", "test-report-5.nll" };
     const struct synthetic runs[] = {
-        { .model              = "plain",
-                .train_length = 512,
-                .window       = 4096,
-                .n_windows    = 12,
-                .level        = 0.6,
-                .spread       = 0.2,
-                .warm         = 1.0,
-                .norm         = 1.0,
-                .sources      = "web\t<b>&\"books\"" },
-        { .model              = "<script>\"x\" & 'y', z</script>-q4_k",
-                .quantization = "q4_k",
-                .train_length = 512,
-                .window       = 4096,
-                .n_windows    = 12,
-                .level        = 0.61,
-                .spread       = 0.2,
-                .warm         = 1.0,
-                .sources      = "web\t<b>&\"books\"" },
+        { .model                = "plain",
+                .trained_length = 512,
+                .window         = 4096,
+                .n_windows      = 12,
+                .level          = 0.6,
+                .spread         = 0.2,
+                .warm           = 1.0,
+                .norm           = 1.0,
+                .sources        = "web\t<b>&\"books\"" },
+        { .model                = "<script>\"x\" & 'y', z</script>-q4_k",
+                .quantization   = "q4_k",
+                .trained_length = 512,
+                .window         = 4096,
+                .n_windows      = 12,
+                .level          = 0.61,
+                .spread         = 0.2,
+                .warm           = 1.0,
+                .sources        = "web\t<b>&\"books\"" },
         { .model = "a name that is a good deal longer than any table or picture would like it to be \xc3\xa9\xe4\xb8\xad",
-                .train_length = 1024,
-                .window       = 4096,
-                .n_windows    = 12,
-                .level        = 0.6,
-                .spread       = 0.2,
-                .warm         = 1.0,
-                .rise         = 2.0,
-                .sources      = "web\t<b>&\"books\"" },
-        { .model              = "nan",
-                .train_length = 512,
-                .window       = 4096,
-                .n_windows    = 12,
-                .level        = 0.6,
-                .spread       = 0.2,
-                .warm         = 1.0,
-                .nan_window   = 5,
-                .nan_position = 3000,
-                .sources      = "web\t<b>&\"books\"" },
-        { .model              = "other tokens",
-                .tokenizer    = "t1",
-                .train_length = 512,
-                .window       = 4096,
-                .n_windows    = 12,
-                .level        = 0.6,
-                .spread       = 0.2,
-                .warm         = 1.0,
-                .sources      = "web\t<b>&\"books\"" },
+                .trained_length = 1024,
+                .window         = 4096,
+                .n_windows      = 12,
+                .level          = 0.6,
+                .spread         = 0.2,
+                .warm           = 1.0,
+                .rise           = 2.0,
+                .sources        = "web\t<b>&\"books\"" },
+        { .model                = "nan",
+                .trained_length = 512,
+                .window         = 4096,
+                .n_windows      = 12,
+                .level          = 0.6,
+                .spread         = 0.2,
+                .warm           = 1.0,
+                .nan_window     = 5,
+                .nan_position   = 3000,
+                .sources        = "web\t<b>&\"books\"" },
+        { .model                = "other tokens",
+                .tokenizer      = "t1",
+                .trained_length = 512,
+                .window         = 4096,
+                .n_windows      = 12,
+                .level          = 0.6,
+                .spread         = 0.2,
+                .warm           = 1.0,
+                .sources        = "web\t<b>&\"books\"" },
         { .model = "few windows", .dataset = "other", .window = 600, .n_windows = 2, .level = 0.6 },
     };
     char err[512];
@@ -356,9 +356,9 @@ static void test_forms(struct test * t) {
     for (int k = 0; k < 4; ++k) {
         struct report r;
         if (read_report(t, paths, 6,
-                    k == 0   ? FIGURE_PPL
-                    : k == 1 ? FIGURE_NATS
-                             : FIGURE_BPB,
+                    k == 0   ? LOSS_PPL
+                    : k == 1 ? LOSS_NATS
+                             : LOSS_BPB,
                     k != 1, k == 3 ? 101 : 0, &r)) {
             test_check(t, r.n_panels == (k < 2 ? 3 : 2),
                     "%d panels: tokenizers share one in bits per byte only", r.n_panels);
@@ -369,7 +369,7 @@ static void test_forms(struct test * t) {
     }
     // one run alone
     struct report r;
-    if (read_report(t, paths, 1, FIGURE_PPL, true, 0, &r)) {
+    if (read_report(t, paths, 1, LOSS_PPL, true, 0, &r)) {
         check_forms(t, &r);
         report_free(&r);
     }
@@ -385,7 +385,7 @@ static void test_shards(struct test * t) {
             "test-report-4of4.nll", "test-report-2of4.nll", "test-report-other.nll" };
     const int        number[] = { 3, 1, 4, 2 };
     struct synthetic s        = { .model = "a",
-               .train_length             = 256,
+               .trained_length           = 256,
                .window                   = 1024,
                .n_windows                = 21,
                .group                    = 2,
@@ -406,9 +406,9 @@ static void test_shards(struct test * t) {
     s.wobble             = 0.02;
     test_check(t, synthetic_write(&s, whole[1], err, sizeof(err)), "%s", err);
 
-    if (read_report(t, whole, 2, FIGURE_PPL, true, 0, &one) &&
-            read_report(t, whole, 2, FIGURE_PPL, true, 0, &again) &&
-            read_report(t, shards, 5, FIGURE_PPL, true, 0, &split)) {
+    if (read_report(t, whole, 2, LOSS_PPL, true, 0, &one) &&
+            read_report(t, whole, 2, LOSS_PPL, true, 0, &again) &&
+            read_report(t, shards, 5, LOSS_PPL, true, 0, &split)) {
         for (enum form f = 0; f < N_FORMS; ++f) {
             struct text a = write_form(t, &one, f), b = write_form(t, &again, f),
                         c = write_form(t, &split, f);
@@ -547,7 +547,7 @@ static void test_read_back(struct test * t) {
     const char *           paths[] = { "test-report-a.nll", "test-report-b.nll" };
     const char *           json    = "test-report.json";
     const struct synthetic a       = { .model = "a \" ] \\ name",
-              .train_length                   = 256,
+              .trained_length                 = 256,
               .window                         = 1024,
               .n_windows                      = 12,
               .level                          = 0.6,
@@ -564,7 +564,7 @@ static void test_read_back(struct test * t) {
             synthetic_write(&a, paths[0], err, sizeof(err)) &&
                     synthetic_write(&b, paths[1], err, sizeof(err)),
             "%s", err);
-    if (!read_report(t, paths, 2, FIGURE_PPL, true, 0, &r)) {
+    if (!read_report(t, paths, 2, LOSS_PPL, true, 0, &r)) {
         return;
     }
     struct text        text = write_form(t, &r, JSON);
@@ -582,7 +582,7 @@ static void test_read_back(struct test * t) {
             bool same = same_estimate(&c.all.difference, &from_scores->all.difference) &&
                         same_estimate(&c.beyond.difference, &from_scores->beyond.difference) &&
                         c.all.won == from_scores->all.won &&
-                        c.n_buckets == from_scores->n_buckets && c.train_length == 256 &&
+                        c.n_buckets == from_scores->n_buckets && c.trained_length == 256 &&
                         c.all.difference.n == 9;
             for (int i = 0; i < c.n_buckets; ++i) {
                 same = same &&

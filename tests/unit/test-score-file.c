@@ -34,7 +34,7 @@ static struct score_meta sample_meta(void) {
         .eigenvalues      = "[-1,1]",
         .quantization     = "f32",
         .parameters       = INT64_C(340000000000),
-        .train_length     = 2048,
+        .trained_length   = 2048,
         .n_vocab          = 32000,
         .tokenizer_hash   = "cd",
         .dataset          = "text",

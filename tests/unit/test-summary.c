@@ -47,20 +47,19 @@ static void test_uniform_model(struct test * t) {
     const double  V      = 32000.0;
     struct scores scores = make(
             t, &(struct synthetic) {
-                       .window = 3000, .n_windows = 11, .train_length = 512, .uniform = log(V) });
-    struct summary         s        = summarise(t, &scores, 512);
-    const struct figures * groups[] = { &s.total, &s.buckets, &s.prefixes, &s.curve };
-    int                    n        = 0;
+                       .window = 3000, .n_windows = 11, .trained_length = 512, .uniform = log(V) });
+    struct summary        s        = summarise(t, &scores, 512);
+    const struct losses * groups[] = { &s.total, &s.buckets, &s.prefixes, &s.curve };
+    int                   n        = 0;
 
     for (size_t g = 0; g < sizeof(groups) / sizeof(groups[0]); ++g) {
         for (int i = 0; i < groups[g]->n; ++i, n++) {
-            const struct figure * f = &groups[g]->at[i];
+            const struct loss * f = &groups[g]->at[i];
             test_check(t,
-                    near(figure_value(f, FIGURE_PPL), V, 1e-6) &&
-                            near(figure_lo(f, FIGURE_PPL), V, 1e-6) &&
-                            near(figure_hi(f, FIGURE_PPL), V, 1e-6),
+                    near(loss_value(f, LOSS_PPL), V, 1e-6) && near(loss_lo(f, LOSS_PPL), V, 1e-6) &&
+                            near(loss_hi(f, LOSS_PPL), V, 1e-6),
                     // the nll is a float
-                    "a uniform model: perplexity %g at %d-%d", figure_value(f, FIGURE_PPL),
+                    "a uniform model: perplexity %g at %d-%d", loss_value(f, LOSS_PPL),
                     (int) f->range.from, (int) f->range.to);
         }
     }
@@ -80,12 +79,12 @@ static void test_uniform_model(struct test * t) {
 }
 
 // Every range against a loop over all targets, from the back.
-static void check_ranges(struct test * t, const struct scores * scores, const struct figures * f,
+static void check_ranges(struct test * t, const struct scores * scores, const struct losses * f,
         const char * what, struct test_worst * worst) {
     for (int i = 0; i < f->n; ++i) {
-        const struct figure * g      = &f->at[i];
-        double                nll    = 0.0;
-        int64_t               tokens = 0, bytes = 0, hits = 0;
+        const struct loss * g      = &f->at[i];
+        double              nll    = 0.0;
+        int64_t             tokens = 0, bytes = 0, hits = 0;
         for (int64_t w = scores->n_windows - 1; w >= 0; w--) {
             for (int64_t p = scores->windows[w].n_targets; p >= 1; p--) {
                 if (p >= g->range.from && p <= g->range.to) {
@@ -113,7 +112,7 @@ static void test_sums(struct test * t) {
         static const int64_t BUCKETS[] = { 300, 0, 1024 };
         struct scores        scores    = make(t, &(struct synthetic) { .window = 2048,
                                                          .n_windows            = 12 - 4 * k,
-                                                         .train_length         = 700,
+                                                         .trained_length       = 700,
                                                          .level                = 0.6,
                                                          .spread               = 0.3,
                                                          .warm                 = 1.0,
@@ -172,7 +171,7 @@ static void test_sums(struct test * t) {
 static void test_prefixes(struct test * t) {
     struct scores  scores    = make(t, &(struct synthetic) { .window = 4096,
                                                .n_windows            = 10,
-                                               .train_length         = 1500,
+                                               .trained_length       = 1500,
                                                .level                = 0.6,
                                                .spread               = 0.3,
                                                .warm                 = 1.0 });
@@ -218,7 +217,7 @@ static void test_extrapolation(struct test * t) {
     static struct score_window windows[N];
     const struct window_span   span = { .source = -1 };
     struct scores              scores =
-            make(t, &(struct synthetic) { .window = 64, .n_windows = 1, .train_length = T });
+            make(t, &(struct synthetic) { .window = 64, .n_windows = 1, .trained_length = T });
     struct scores known    = { .meta = scores.meta, .n_windows = N, .windows = windows };
     double        rise[16] = { 0 }; // mean rise of bucket i
 
@@ -244,7 +243,7 @@ static void test_extrapolation(struct test * t) {
     known.meta.n_windows           = N;
     struct summary               s = summarise(t, &known, B);
     const struct extrapolation * e = &s.extrapolation;
-    test_check(t, e->train_length == T && e->inside == 1 && e->n == 3,
+    test_check(t, e->trained_length == T && e->inside == 1 && e->n == 3,
             "inside: bucket %d; %d lengths beyond", e->inside, e->n);
     for (int i = 0; i < e->n; ++i) {
         const int bucket = (T / B << (i + 1)) - 1;
@@ -271,7 +270,7 @@ static void test_extrapolation(struct test * t) {
 static void test_divergence(struct test * t) {
     struct synthetic with = { .window = 2048,
         .n_windows                    = 15,
-        .train_length                 = 512,
+        .trained_length               = 512,
         .level                        = 0.6,
         .spread                       = 0.3,
         .warm                         = 1.0,
@@ -292,8 +291,8 @@ static void test_divergence(struct test * t) {
     test_check(t, a.n_diverged == 5 && a.diverged_from[0] == 1024 && a.diverged_from[1] == 0,
             "%d windows diverged", (int) a.n_diverged);
     for (int i = 0; i < a.buckets.n; ++i) {
-        const struct figure * f = &a.buckets.at[i];
-        const struct figure * g = f->range.to < 1024 ? &b.buckets.at[i] : &c.buckets.at[i];
+        const struct loss * f = &a.buckets.at[i];
+        const struct loss * g = f->range.to < 1024 ? &b.buckets.at[i] : &c.buckets.at[i];
         test_check(t,
                 f->nats.value == g->nats.value && f->tokens == g->tokens &&
                         f->diverged == (f->range.to < 1024 ? 0 : 5) && f->windows == g->windows,
@@ -330,7 +329,7 @@ static void test_divergence(struct test * t) {
 static void test_never_reset(struct test * t) {
     struct scores  scores = make(t, &(struct synthetic) { .window = 512,
                                             .n_windows            = 8,
-                                            .train_length         = 512,
+                                            .trained_length       = 512,
                                             .reset                = "never",
                                             .level                = 0.6,
                                             .warm                 = 1.0 });
@@ -357,7 +356,7 @@ static void test_contexts(struct test * t) {
     struct scores scores  = make(t, &(struct synthetic) { .window = 600,
                                             .n_windows            = N,
                                             .same_targets         = "100,400",
-                                            .train_length         = 100,
+                                            .trained_length       = 100,
                                             .level                = 0.6,
                                             .warm                 = 1.0 });
     double        sums[2] = { 0 };
@@ -438,7 +437,7 @@ static void test_norms(struct test * t) {
     for (int b = 0;
             b < 8 && test_check(t, s.norms != NULL && s.buckets.n == 8, "there are no norms");
             ++b) {
-        const struct norm_figure * f = &s.norms[b];
+        const struct range_norm * f = &s.norms[b];
         test_check(t,
                 f->windows == (LAST[b] > 0 ? 10 : 0) &&
                         f->median == 5.5 * 0.25 * (double) LAST[b] &&
@@ -474,13 +473,13 @@ static void test_refusals(struct test * t) {
     char              err[512];
     test_check(t, comparison_allowed(&m, &scores.meta, &bytes_only, err, sizeof(err)),
             "a run may be compared with itself");
-    m.model        = "other";
-    m.model_hash   = "x";
-    m.n_batch      = 7;
-    m.group        = 3;
-    m.tool         = "other";
-    m.train_length = 5;
-    m.quantization = "q4_0";
+    m.model          = "other";
+    m.model_hash     = "x";
+    m.n_batch        = 7;
+    m.group          = 3;
+    m.tool           = "other";
+    m.trained_length = 5;
+    m.quantization   = "q4_0";
     test_check(t, comparison_allowed(&m, &scores.meta, &bytes_only, err, sizeof(err)),
             "and another model: %s", err);
 
@@ -523,7 +522,7 @@ static void test_refusals(struct test * t) {
 static void test_comparison(struct test * t) {
     const struct synthetic a = { .window = 2048,
         .n_windows                       = 20,
-        .train_length                    = 512,
+        .trained_length                  = 512,
         .level                           = 0.6,
         .spread                          = 0.3,
         .warm                            = 1.0 };
@@ -537,7 +536,7 @@ static void test_comparison(struct test * t) {
     char              err[512];
     test_check(t,
             comparison_make(&ma, &mb, &c, err, sizeof(err)) && c.n_buckets == 8 &&
-                    c.train_length == 512 && c.n_left_out == 0,
+                    c.trained_length == 512 && c.n_left_out == 0,
             "a comparison: %s", err);
 
     // the region beyond T by a loop
@@ -594,7 +593,7 @@ static void test_bytes(struct test * t) {
     for (int k = 0; k < 3; ++k) {
         struct synthetic a = { .window = 1024,
             .n_windows                 = 14,
-            .train_length              = 256,
+            .trained_length            = 256,
             .level                     = 0.5,
             .spread                    = 0.3,
             .doc_bytes                 = k == 0   ? 900
