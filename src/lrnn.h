@@ -14,7 +14,6 @@
 // A sequence may be arbitrarily long; its memory use is constant. Only the attention layers of a
 // hybrid need a cache, whose size is fixed per session.
 //
-// Conventions
 // - Errors: a function that can fail takes `err` and `err_size`. On failure it writes one sentence
 //   to `err` (what was found, where, and what was expected) and returns false or NULL.
 // - Parameters: a zeroed struct is the default, and so is NULL.
@@ -194,10 +193,9 @@ LRNN_API bool lrnn_seq_fork(
 LRNN_API bool lrnn_seq_rewind(
         struct lrnn_session * session, int32_t seq, int64_t n_tokens, char * err, size_t err_size);
 
-struct lrnn_sampler;
-
 // Writes a sequence to a file atomically, with `sampler` unless it is NULL, and with the logits of
 // its last token if the last lrnn_eval computed them. Does not save the rewind history.
+struct lrnn_sampler;
 LRNN_API bool lrnn_seq_save(struct lrnn_session * session, int32_t seq,
         const struct lrnn_sampler * sampler, const char * path, char * err, size_t err_size);
 
