@@ -2,7 +2,7 @@
 
 from .. import eigenvalues
 from ..model import Model
-from .shell import SHELL_KEYS, conv_fact, convert_shell, divide, write_conv
+from .layer_parts import SHELL_KEYS, conv_fact, convert_shell, divide, write_conv
 
 KEYS = SHELL_KEYS + """
     expand_k expand_v num_heads use_gate use_short_conv use_beta qk_norm qk_activation allow_neg_eigval use_output_norm

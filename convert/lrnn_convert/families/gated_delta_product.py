@@ -11,7 +11,7 @@ from .. import eigenvalues
 from ..errors import ModelError
 from ..model import Model
 from ..transforms import CONCAT, CONCAT_CONV, CONV, FLAT, NEG_EXP_FLAT, conv_width
-from .shell import SHELL_KEYS, conv_fact, convert_shell, divide, write_conv
+from .layer_parts import SHELL_KEYS, conv_fact, convert_shell, divide, write_conv
 
 KEYS = SHELL_KEYS + """
     expand_v head_dim num_heads num_v_heads use_gate use_output_gate use_forget_gate use_short_conv allow_neg_eigval num_householder

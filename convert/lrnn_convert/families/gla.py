@@ -3,7 +3,7 @@
 from .. import eigenvalues
 from ..errors import ModelError
 from ..model import Model
-from .shell import SHELL_KEYS, SWISH, conv_fact, convert_shell, divide, write_conv
+from .layer_parts import SHELL_KEYS, SWISH, conv_fact, convert_shell, divide, write_conv
 
 KEYS = SHELL_KEYS + """
     expand_k expand_v num_heads num_kv_heads feature_map use_short_conv use_output_gate clamp_min elementwise_affine use_gk use_gv

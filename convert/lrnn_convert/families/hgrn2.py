@@ -5,7 +5,7 @@ import numpy as np
 from .. import eigenvalues
 from ..model import Model
 from ..transforms import How
-from .shell import SHELL_KEYS, conv_fact, convert_shell, divide, write_conv
+from .layer_parts import SHELL_KEYS, conv_fact, convert_shell, divide, write_conv
 
 KEYS = SHELL_KEYS + " expand_ratio num_heads use_lower_bound use_short_conv elementwise_affine"
 

@@ -8,7 +8,7 @@ from ..errors import ModelError
 from ..model import Model
 from ..transforms import CONV, FLAT, NEG_EXP, conv_width
 from .llama_cpp import explain, write_common
-from .shell import SWISH, write_embedding, write_sizes
+from .layer_parts import SWISH, write_embedding, write_sizes
 
 # transformers, then state-spaces, then fla; initialisation and kernels do not matter to inference
 KEYS = """

@@ -13,7 +13,7 @@ from ..transforms import CONV, FLAT, NEG_EXP_FLAT, conv_width, reshape
 from .llama_cpp import explain, write_common
 from .mamba import KEYS as MAMBA_KEYS
 from .mamba import read_eps, read_outer, read_ssm_cfg, write_biases, write_norms
-from .shell import write_embedding, write_sizes
+from .layer_parts import write_embedding, write_sizes
 
 KEYS = MAMBA_KEYS + " time_step_limit dt_limit norm_before_gate A_init_range D_has_hdim"
 

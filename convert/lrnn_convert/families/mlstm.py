@@ -4,7 +4,7 @@ from .. import eigenvalues
 from ..errors import ModelError
 from ..model import Model
 from ..transforms import rows
-from .shell import divide, write_embedding, write_sizes
+from .layer_parts import divide, write_embedding, write_sizes
 
 KEYS = """
     add_out_norm autocast_kernel_dtype chunk_size chunkwise_kernel embedding_dim eps ffn_proj_factor ffn_round_up_to_multiple_of

@@ -11,7 +11,7 @@ from ..errors import ModelError
 from ..model import Model
 from ..transforms import CONV, FLAT, NEG_EXP_FLAT, How, conv_taps, conv_width
 from .gated_delta_net import write_keys
-from .shell import Attention, write_attention_layer, write_embedding, write_sizes, write_swiglu
+from .layer_parts import Attention, write_attention_layer, write_embedding, write_sizes, write_swiglu
 from .transformer import read_rope
 
 KEYS = """

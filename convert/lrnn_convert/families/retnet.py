@@ -5,7 +5,7 @@ from ..errors import ModelError
 from ..model import Model
 from ..transforms import SAME, repeat_heads
 from .gla import FEATURE_MAPS, write_output
-from .shell import SHELL_KEYS, SWISH, convert_shell, divide
+from .layer_parts import SHELL_KEYS, SWISH, convert_shell, divide
 
 KEYS = SHELL_KEYS + " expand_k expand_v num_heads num_kv_heads feature_map use_short_conv use_output_gate elementwise_affine"
 # use_short_conv is not handed to the layer: it has no effect

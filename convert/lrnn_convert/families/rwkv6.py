@@ -9,7 +9,7 @@ from .. import eigenvalues
 from ..model import Model
 from ..transforms import FLAT, SAME, TRANSPOSE, How
 from .llama_cpp import explain, write_common
-from .shell import divide, write_embedding, write_sizes
+from .layer_parts import divide, write_embedding, write_sizes
 
 FLA_KEYS = """
     attn expand_k expand_v gate_low_rank_dim proj_low_rank_dim hidden_act norm_bias norm_eps norm_first num_heads

@@ -11,7 +11,7 @@ from ..model import Model
 from ..transforms import FLAT, SAME, TRANSPOSE, How
 from .llama_cpp import explain, write_common
 from .rwkv6 import OFFICIAL_GROUP_EPS, stack, write_norm
-from .shell import write_embedding, write_sizes
+from .layer_parts import write_embedding, write_sizes
 
 FLA_KEYS = """
     attn a_low_rank_dim decay_low_rank_dim gate_low_rank_dim v_low_rank_dim head_dim hidden_act norm_bias norm_eps norm_first num_heads

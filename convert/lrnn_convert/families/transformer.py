@@ -5,7 +5,7 @@ import math
 from .. import eigenvalues
 from ..errors import ModelError
 from ..model import Model, is_number
-from .shell import Attention, write_attention_layer, write_embedding, write_sizes, write_swiglu
+from .layer_parts import Attention, write_attention_layer, write_embedding, write_sizes, write_swiglu
 
 FLA_KEYS = "hidden_act norm_eps num_heads num_kv_heads qkv_bias qk_norm window_size rope_theta attnres_block_size elementwise_affine"
 HF_KEYS = """
