@@ -1,3 +1,3 @@
-"""lrnn-convert: trained checkpoints of linear recurrent language models to GGUF."""
+"""lrnn-convert: converts trained checkpoints of linear recurrent language models to GGUF."""
 
 __version__ = "0.1.0"

@@ -1,4 +1,4 @@
-"""A checkpoint: a configuration (where there is one) and tensors by name, whatever files they came in."""
+"""A checkpoint: a configuration, if the format has one, and tensors by name."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,19 +10,20 @@ from .readers.safetensors import read_safetensors
 from .readers.tensor import Tensor
 from .readers.torch_pickle import read_torch
 
-# torch.compile and DistributedDataParallel put these before every name
+# torch.compile and DistributedDataParallel prepend these to every name
 PREFIXES = ("_orig_mod.", "module.")
 
 INDEX_FILES = ("model.safetensors.index.json", "pytorch_model.bin.index.json")
 SINGLE_FILES = ("model.safetensors", "pytorch_model.bin")
-PICKLE_SUFFIXES = (".bin", ".pt", ".pth")
+READERS = {".safetensors": read_safetensors, ".bin": read_torch, ".pt": read_torch,
+           ".pth": read_torch}
 
 
 @dataclass
 class Checkpoint:
     name: str
     folder: Path
-    config: dict[str, Any]                 # {} where the format has none
+    config: dict[str, Any]                 # {} if the format has none
     tensors: dict[str, Tensor]
 
 
@@ -42,11 +43,10 @@ def open_checkpoint(path: Path) -> Checkpoint:
 
 
 def _read_file(path: Path) -> dict[str, Tensor]:
-    if path.suffix == ".safetensors":
-        return read_safetensors(path)
-    if path.suffix in PICKLE_SUFFIXES:
-        return read_torch(path)
-    raise DataError(f"{path}: the name ends in {path.suffix!r}, expected .safetensors, .bin, .pt or .pth")
+    if path.suffix not in READERS:
+        raise DataError(f"{path}: the name ends in {path.suffix!r}; "
+                        f"expected one of {', '.join(READERS)}")
+    return READERS[path.suffix](path)
 
 
 def _read_folder(folder: Path) -> dict[str, Tensor]:
@@ -57,34 +57,39 @@ def _read_folder(folder: Path) -> dict[str, Tensor]:
         if (folder / single).is_file():
             return _read_file(folder / single)
     if any(folder.rglob("*.distcp")):
-        raise DataError(f"{folder}: a distributed checkpoint (.distcp), convert it to a Hugging Face folder with its trainer first")
-    found = sorted(p for p in folder.iterdir() if p.suffix in PICKLE_SUFFIXES + (".safetensors",))
+        raise DataError(f"{folder}: a distributed checkpoint (.distcp); convert it to a Hugging "
+                        "Face folder with its trainer first")
+    found = sorted(p for p in folder.iterdir() if p.suffix in READERS)
     if len(found) == 1:
         return _read_file(found[0])
     if not found:
-        raise DataError(f"{folder}: no weights found, expected one of {', '.join(INDEX_FILES + SINGLE_FILES)} or a single .pth")
-    raise DataError(f"{folder}: {len(found)} weight files and no index ({', '.join(p.name for p in found[:3])}, …), name one of them")
+        raise DataError(f"{folder}: no weights; expected {', '.join(INDEX_FILES + SINGLE_FILES)} "
+                        "or a single .pth")
+    raise DataError(f"{folder}: {len(found)} weight files and no index; name one of them: "
+                    f"{', '.join(p.name for p in found[:3])}{', …' if len(found) > 3 else ''}")
 
 
 def _read_sharded(folder: Path, index_path: Path) -> dict[str, Tensor]:
     index = read_json(index_path)
     weight_map = index.get("weight_map") if isinstance(index, dict) else None
-    if not isinstance(weight_map, dict) or not all(isinstance(f, str) for f in weight_map.values()):
-        raise DataError(f"{index_path}: no weight_map from names to files")
+    if (not isinstance(weight_map, dict)
+            or not all(isinstance(f, str) for f in weight_map.values())):
+        raise DataError(f"{index_path}: no weight_map from tensor names to files")
     tensors: dict[str, Tensor] = {}
     for file in sorted(set(weight_map.values())):
         if "/" in file or "\\" in file or file in ("", ".", ".."):
-            raise DataError(f"{index_path}: the shard name {file!r} is not a plain file name")
+            raise DataError(f"{index_path}: the shard name is {file!r}; expected a plain file name")
         if not (folder / file).is_file():
-            raise DataError(f"{folder / file}: the shard is missing, {index_path.name} names it")
+            raise DataError(f"{folder / file}: this shard of {index_path.name} is missing")
         shard = _read_file(folder / file)
         for name in shard:
             if weight_map.get(name) != file:
-                raise DataError(f"{folder / file}: tensor {name} is here, {index_path.name} says {weight_map.get(name)}")
+                raise DataError(f"{folder / file}: contains tensor {name}, which "
+                                f"{index_path.name} places in {weight_map.get(name)}")
         tensors |= shard
     for name, file in weight_map.items():
         if name not in tensors:
-            raise DataError(f"{folder / file}: tensor {name} is missing, {index_path.name} says it is here")
+            raise DataError(f"{folder / file}: tensor {name} of {index_path.name} is missing")
     return tensors
 
 

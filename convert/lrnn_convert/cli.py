@@ -6,29 +6,30 @@ from pathlib import Path
 
 from . import __version__, data, families, tokenizers
 from .checkpoint import open_checkpoint
-from .errors import ConvertError, UsageError
+from .errors import ConvertError, DataError, UsageError
 from .exact import commands as exact
 from .metadata import describe
 from .model import Model
 from .types import TYPES, byte_count, type_of
-from .usage import Parser
+from .usage import Parser, check_output
 from .writer import write_gguf
 
-# the first word of the command line, where it is not a checkpoint
+# other first words of the command line than a checkpoint
 COMMANDS = {"automaton": exact.automaton, "data": data.data, "exact": exact.exact}
 
 EPILOG = """\
-The eigenvalues' range leaves no trace in a checkpoint's tensors, so it is never guessed:
-  auto      follow config.json (allow_neg_eigval, linear_allow_neg_eigval); families without such a key are [0,1]
-  signed    trained with eigenvalues in [-1,1]; refused for families that have no signed form
+The tensors of a checkpoint do not show the eigenvalue range, so it is never guessed:
+  auto      follow config.json (allow_neg_eigval, linear_allow_neg_eigval);
+            [0,1] for families without such a key
+  signed    trained with eigenvalues in [-1,1]; an error for families without a signed form
   unsigned  trained with eigenvalues in [0,1]
 
-exit codes: 0 converted, 2 wrong usage, 3 damaged or unreadable data, 4 a model that cannot be converted
+exit codes: 0 converted, 2 wrong usage, 3 damaged or unreadable data, 4 unsupported model
 
 other commands, each with its own --help:
-  automaton FILE -o M.gguf    a finite automaton as a model
-  data IN ... -o OUT.jsonl    a data set in Parquet or Arrow as JSON lines
-  exact -o DIR [NAME ...]     the hand-built models of models/exact
+  automaton FILE -o M.gguf    convert a finite automaton to a model
+  data IN ... -o OUT.jsonl    convert a data set in Parquet or Arrow to JSON lines
+  exact -o DIR [NAME ...]     write the hand-built models of models/exact
 
 examples:
   lrnn-convert delta-net-1.3B/ -o delta-net.gguf --type bf16
@@ -37,40 +38,54 @@ examples:
 
 
 def build_parser() -> argparse.ArgumentParser:
-    p = Parser(prog="lrnn-convert", description="Convert a trained checkpoint of a linear recurrent language model to GGUF.",
-               epilog=EPILOG, formatter_class=argparse.RawDescriptionHelpFormatter)
+    p = Parser(prog="lrnn-convert", epilog=EPILOG, description="Convert a trained checkpoint of a "
+               "linear recurrent language model to GGUF.")
     p.add_argument("checkpoint", type=Path,
-                   help="a Hugging Face folder (config.json and weights), or a .safetensors, .bin, .pt or .pth file")
-    p.add_argument("-o", "--output", type=Path, metavar="M.gguf", help="the file to write; required unless --dry-run")
+                   help="a Hugging Face folder (config.json and weights), or a .safetensors, .bin, "
+                        ".pt or .pth file")
+    p.add_argument("-o", "--output", type=Path, metavar="M.gguf",
+                   help="output file; required unless --dry-run")
     p.add_argument("--type", choices=list(TYPES), default="f32",
-                   help="type of the matrices (default f32); norms, biases, convolutions and gates are always f32")
+                   help="type of the matrices (default: f32); norms, biases, convolutions and "
+                        "gates are always f32")
     p.add_argument("--eigenvalues", choices=["auto", "signed", "unsigned"], default="auto",
-                   help="range of the state transition's eigenvalues, see below")
-    p.add_argument("--trained-length", type=int, metavar="N", help="tokens of a training sequence, where the checkpoint does not say")
+                   help="eigenvalue range of the transition, see below (default: auto)")
+    p.add_argument("--trained-length", type=int, metavar="N",
+                   help="context length in training, in tokens, if the checkpoint does not state "
+                        "it")
     p.add_argument("--tokenizer", type=Path, metavar="PATH",
-                   help="tokenizer file or folder, or the word bytes for one id a byte (default: beside the weights)")
-    p.add_argument("--task", metavar="TASK", help="the state-tracking task that the model was trained on, for lrnn-probe: parity, mod:5, S3 …")
-    p.add_argument("--name", help="general.name (default: the checkpoint's name)")
+                   help="tokenizer file or folder, or the word bytes for one token per byte "
+                        "(default: the files next to the weights)")
+    p.add_argument("--task", metavar="TASK",
+                   help="state-tracking task of the model, for lrnn-probe: parity, mod:5, S3 …")
+    p.add_argument("--name", help="general.name (default: the name of the checkpoint)")
     p.add_argument("--ignore-key", action="append", default=[], metavar="KEY",
-                   help="an unknown key of config.json that does not change the computation")
-    p.add_argument("--dry-run", action="store_true", help="read everything but the weights' values, print the summary, write nothing")
-    p.add_argument("--vocab-only", action="store_true", help="write metadata and tokenizer without tensors")
-    p.add_argument("--quiet", action="store_true", help="no summary")
+                   help="unknown key of config.json that does not change what the model computes; "
+                        "may be repeated")
+    p.add_argument("--dry-run", action="store_true",
+                   help="read everything except the values of the weights, print the summary and "
+                        "write nothing")
+    p.add_argument("--vocab-only", action="store_true",
+                   help="write metadata and tokenizer without tensors")
+    p.add_argument("--quiet", action="store_true", help="print no summary")
     p.add_argument("--version", action="version", version=f"lrnn-convert {__version__}")
     return p
 
 
 def summary(m: Model, tokenizer: str, args) -> list[str]:
     size = sum(byte_count(o.shape, type_of(o.name, o.shape, args.type)) for o in m.outs)
+    length = "unknown length" if m.trained_length is None else f"{m.trained_length} tokens"
     lines = [
-        ("family", m.family),
+        ("family", m.family.name),
         ("range", f"{m.eigenvalues[0]}  ({m.eigenvalues[1]})"),
         *m.facts,
-        ("trained", "unknown length" if m.trained_length is None else f"{m.trained_length} tokens"),
+        ("trained", length),
         ("tokenizer", tokenizer),
-        ("output", f"architecture {m.arch}, {args.type}, {len(m.outs)} tensors, {size / 1e6:.1f} MB"),
+        ("output", f"architecture {m.arch}, {args.type}, {len(m.outs)} tensors, "
+                   f"{size / 1e6:.1f} MB"),
+        *(("note", note) for note in m.notes),
     ]
-    return [f"{label + ':':<11}{text}" for label, text in lines] + [f"{'note:':<11}{note}" for note in m.notes]
+    return [f"{label + ':':<11}{text}" for label, text in lines]
 
 
 def run(argv: list[str]) -> None:
@@ -81,9 +96,9 @@ def run(argv: list[str]) -> None:
     if args.output is None and not args.dry_run:
         raise UsageError("-o M.gguf is required (--help lists the options)")
     if args.trained_length is not None and args.trained_length < 1:
-        raise UsageError(f"--trained-length is {args.trained_length}, expected a positive number")
-    if args.output is not None and not args.output.absolute().parent.is_dir():
-        raise UsageError(f"-o {args.output}: the folder {args.output.absolute().parent} does not exist")
+        raise UsageError(f"--trained-length is {args.trained_length}; expected a positive number")
+    if args.output is not None:
+        check_output(args.output)
 
     c = open_checkpoint(args.checkpoint)
     m = families.convert(c, args.eigenvalues, frozenset(args.ignore_key), args.trained_length)
@@ -92,11 +107,11 @@ def run(argv: list[str]) -> None:
     describe(m, args.name or c.name, args.type)
     if args.task is not None:
         m.set_str("lrnn.task", args.task)
-    told = tokenizers.write(m, tokenizer, vocab)
+    tokenizer_line = tokenizers.write(m, tokenizer, vocab)
     if args.vocab_only:
         m.outs = []
     if not args.quiet:
-        print("\n".join(summary(m, told, args)), file=sys.stderr)
+        print("\n".join(summary(m, tokenizer_line, args)), file=sys.stderr)
     if not args.dry_run:
         write_gguf(m, args.output, args.type)
 
@@ -110,7 +125,7 @@ def main(argv: list[str] | None = None) -> int:
         return e.exit_code
     except OSError as e:
         print(f"lrnn-convert: {e.filename}: {e.strerror}", file=sys.stderr)
-        return 3
+        return DataError.exit_code
     except KeyboardInterrupt:
         print("lrnn-convert: interrupted", file=sys.stderr)
         return 130

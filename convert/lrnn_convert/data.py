@@ -1,4 +1,5 @@
-"""Data sets in Parquet and Arrow to JSON lines, which lrnn-perplexity reads: the same records, in the same order, with the same fields."""
+"""Converts data sets in Parquet and Arrow to JSON lines for lrnn-perplexity: the same records in
+the same order with the same fields."""
 
 import argparse
 import base64
@@ -13,34 +14,38 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from .atomic import replacing
 from .errors import DataError, UsageError
-from .usage import Parser
+from .usage import Parser, check_output
 
-ROWS = 512            # of a batch; with the documents of a web corpus, some MB
+ROWS = 512            # per batch: a few MB with the documents of a web corpus
 
 EPILOG = """\
-Parquet and Arrow (the file and the stream format, as in the cache of datasets and in what save_to_disk writes) are told
-by their first bytes. A folder stands for its files in the order of their names; of a folder written by save_to_disk the files
-in the order of its state.json. Other files in a folder are left out and named.
+The format is detected by the first bytes: Parquet, or Arrow in its file and stream formats (as in
+the cache of the datasets library and as written by save_to_disk). A folder stands for its files in
+the order of their names, or in the order of state.json if save_to_disk wrote it. Other files in a
+folder are skipped and listed.
 
-What JSON does not have is written as a string: times in ISO 8601, decimal numbers in digits, bytes in base64. Numbers that are
-not finite become null.
+Values that JSON lacks are written as strings: times in ISO 8601, decimal numbers in digits, bytes
+in base64. Non-finite numbers become null.
 
 needs pyarrow: pip install './convert[data]'
 
 examples:
   lrnn-convert data codeparrot-valid-v2-near-dedup/ -o codeparrot.jsonl.gz
-  lrnn-convert data validation.parquet -o - | lrnn-perplexity run -m M.gguf --dataset slimpajama --data - --out results/
+  lrnn-convert data validation.parquet -o - |
+    lrnn-perplexity run -m M.gguf --dataset slimpajama --data - --out results/
 """
 
 
 def build_parser() -> argparse.ArgumentParser:
-    p = Parser(prog="lrnn-convert data", description="Convert a data set in Parquet or Arrow to JSON lines.",
-               epilog=EPILOG, formatter_class=argparse.RawDescriptionHelpFormatter)
-    p.add_argument("inputs", nargs="+", type=Path, metavar="IN", help="Parquet or Arrow files, or folders of them")
+    p = Parser(prog="lrnn-convert data", epilog=EPILOG,
+               description="Convert a data set in Parquet or Arrow to JSON lines.")
+    p.add_argument("inputs", nargs="+", type=Path, metavar="IN",
+                   help="Parquet or Arrow files, or folders of them")
     p.add_argument("-o", "--output", required=True, type=Path, metavar="OUT.jsonl[.gz]",
-                   help="the file to write, compressed if its name ends in .gz; - for standard output")
-    p.add_argument("--quiet", action="store_true", help="no summary")
+                   help="output file, compressed if its name ends in .gz; - for standard output")
+    p.add_argument("--quiet", action="store_true", help="print no summary")
     return p
 
 
@@ -50,12 +55,13 @@ def load_pyarrow():
         import pyarrow.ipc
         import pyarrow.parquet
     except ImportError:
-        raise UsageError("data needs the package pyarrow, which is not installed: pip install './convert[data]'") from None
+        raise UsageError("data needs the package pyarrow: "
+                         "pip install './convert[data]'") from None
     return pyarrow
 
 
 #
-# Which files
+# Input files
 #
 
 def kind_of(path: Path) -> str | None:
@@ -69,13 +75,14 @@ def kind_of(path: Path) -> str | None:
 
 
 def saved_files(folder: Path) -> list[Path]:
-    """The files of a folder written by save_to_disk, which may not be in the order of their names."""
+    """Files of a folder written by save_to_disk, in the order of its state.json."""
     state = folder / "state.json"
     try:
-        names = [entry["filename"] for entry in json.loads(state.read_text("utf-8"))["_data_files"]]
+        entries = json.loads(state.read_text("utf-8"))["_data_files"]
+        return [folder / entry["filename"] for entry in entries]
     except (ValueError, KeyError, TypeError):
-        raise DataError(f"{state}: expected a list _data_files of entries with a filename") from None
-    return [folder / name for name in names]
+        raise DataError(f"{state}: expected a list _data_files of entries with a "
+                        "filename") from None
 
 
 def files_of(path: Path) -> Iterator[Path]:
@@ -84,7 +91,8 @@ def files_of(path: Path) -> Iterator[Path]:
         return
     if (path / "dataset_dict.json").is_file():
         splits = sorted(p.name for p in path.iterdir() if p.is_dir())
-        raise UsageError(f"{path} holds the splits {', '.join(splits)}: name one of these folders")
+        raise UsageError(f"{path} contains several splits; name one of its folders: "
+                         f"{', '.join(splits)}")
     if (path / "state.json").is_file() and (path / "dataset_info.json").is_file():
         yield from saved_files(path)
         return
@@ -94,8 +102,8 @@ def files_of(path: Path) -> Iterator[Path]:
 
 
 def find_files(inputs: list[Path]) -> tuple[list[tuple[Path, str]], list[Path]]:
-    """(files with their kinds, files of folders that are neither Parquet nor Arrow)"""
-    found, left_out = [], []
+    """(files with their kinds, other files of the folders)"""
+    found, skipped = [], []
     for path in inputs:
         before = len(found)
         for file in files_of(path):
@@ -103,16 +111,17 @@ def find_files(inputs: list[Path]) -> tuple[list[tuple[Path, str]], list[Path]]:
             if kind is not None:
                 found.append((file, kind))
             elif file == path:
-                raise DataError(f"{file}: neither Parquet nor Arrow; lrnn-perplexity reads text and JSON, plain, gzip or zstd, as they are")
+                raise DataError(f"{file}: neither Parquet nor Arrow; lrnn-perplexity reads text "
+                                "and JSON, plain, gzip or zstd, directly")
             else:
-                left_out.append(file)
+                skipped.append(file)
         if len(found) == before:
             raise DataError(f"{path}: no Parquet or Arrow files in this folder")
-    return found, left_out
+    return found, skipped
 
 
 def ends_early(path: Path) -> bool:
-    """A stream that was cut between two batches looks whole but for the marker of its end, which writers may leave out."""
+    """A stream cut between two batches lacks only its end marker, which is optional."""
     with path.open("rb") as f:
         f.seek(-8, os.SEEK_END)
         return f.read() != b"\xff\xff\xff\xff\0\0\0\0"
@@ -140,7 +149,7 @@ def batches_of(pa, path: Path, kind: str) -> Iterator:
 
 
 def plain(value):
-    """The value in terms of JSON."""
+    """The value in the types of JSON."""
     if isinstance(value, dict):
         return {key: plain(v) for key, v in value.items()}
     if isinstance(value, (list, tuple)):
@@ -151,11 +160,16 @@ def plain(value):
         return value
     if isinstance(value, bytes):
         return base64.b64encode(value).decode("ascii")
-    if isinstance(value, (datetime.date, datetime.time)):               # a datetime is a date
+    if isinstance(value, (datetime.date, datetime.time)):      # includes datetime
         return value.isoformat()
     if isinstance(value, decimal.Decimal):
         return str(value)
     raise TypeError(type(value).__name__)
+
+
+def json_line(record: dict) -> bytes:
+    text = json.dumps(plain(record), ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+    return text.encode("utf-8") + b"\n"
 
 
 def lines_of(pa, path: Path, kind: str) -> Iterator[bytes]:
@@ -163,10 +177,11 @@ def lines_of(pa, path: Path, kind: str) -> Iterator[bytes]:
     try:
         for batch in batches_of(pa, path, kind):
             for record in batch.to_pylist():
-                yield json.dumps(plain(record), ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode("utf-8") + b"\n"
+                yield json_line(record)
                 n += 1
     except TypeError as e:
-        raise DataError(f"{path}: record {n + 1}: a value of type {e} has no form in JSON") from None
+        raise DataError(f"{path}: record {n + 1} has a value of type {e}, which has no form in "
+                        "JSON") from None
     except UnicodeError as e:
         raise DataError(f"{path}: after {n} records: not UTF-8: {e.reason}") from None
     except (pa.ArrowException, OSError) as e:
@@ -179,39 +194,34 @@ def lines_of(pa, path: Path, kind: str) -> Iterator[bytes]:
 
 @contextmanager
 def output(path: Path):
-    """A function that writes bytes. The file has a temporary name until it is complete."""
+    """Yields a function that writes bytes."""
     if str(path) == "-":
         try:
             yield sys.stdout.buffer.write
             sys.stdout.buffer.flush()
         except OSError as e:
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())     # or Python complains once more when it ends
+            # or the interpreter reports the error again at exit
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             raise DataError(f"standard output: {e.strerror}") from None
         return
-    part = path.with_name(path.name + ".part")
-    try:
-        with part.open("wb") as f:
-            if path.suffix == ".gz":
-                with gzip.GzipFile(filename="", mode="wb", compresslevel=6, fileobj=f, mtime=0) as z:   # equal data, equal bytes
-                    yield z.write
-            else:
-                yield f.write
-        os.replace(part, path)
-    except OSError as e:
-        raise DataError(f"{part}: {e.strerror}") from None
-    finally:
-        part.unlink(missing_ok=True)
+    with replacing(path) as part, part.open("wb") as f:
+        if path.suffix == ".gz":
+            # without name and time: equal data give equal bytes
+            with gzip.GzipFile(filename="", mode="wb", compresslevel=6, fileobj=f, mtime=0) as z:
+                yield z.write
+        else:
+            yield f.write
 
 
 def data(argv: list[str]) -> None:
     args = build_parser().parse_args(argv)
-    if str(args.output) != "-" and not args.output.absolute().parent.is_dir():
-        raise UsageError(f"-o {args.output}: the folder {args.output.absolute().parent} does not exist")
+    if str(args.output) != "-":
+        check_output(args.output)
     pa = load_pyarrow()
-    files, left_out = find_files(args.inputs)
+    files, skipped = find_files(args.inputs)
     say = (lambda text: None) if args.quiet else (lambda text: print(text, file=sys.stderr))
-    for file in left_out:
-        say(f"left out:  {file}: neither Parquet nor Arrow")
+    for file in skipped:
+        say(f"skipped:   {file}: neither Parquet nor Arrow")
     on_terminal = sys.stderr.isatty() and not args.quiet
     total = 0
     with output(args.output) as write:
@@ -225,5 +235,5 @@ def data(argv: list[str]) -> None:
             total += n
             say(f"{file}: {n} records")
             if kind == "stream" and ends_early(file):
-                say(f"warning:   {file}: the stream has no marker at its end; it may be cut off")
+                say(f"warning:   {file}: the stream has no end marker; it may be cut off")
     say(f"written:   {total} records of {len(files)} files to {args.output}")

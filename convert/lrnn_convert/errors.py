@@ -1,4 +1,5 @@
-"""Errors that a user sees: one sentence that names the file, key or tensor, what was found, what was expected."""
+"""Errors shown to the user: one sentence with the file, key or tensor, the value found and the
+value expected."""
 
 
 class ConvertError(Exception):
@@ -6,18 +7,18 @@ class ConvertError(Exception):
 
 
 class UsageError(ConvertError):
-    """The command line asks for something that does not exist."""
+    """The command line is wrong."""
 
     exit_code = 2
 
 
 class DataError(ConvertError):
-    """A file is damaged, incomplete or not what its name says."""
+    """A file is damaged, incomplete or not in the format that its name promises."""
 
     exit_code = 3
 
 
 class ModelError(ConvertError):
-    """The files are sound, but the model in them is not one that can be converted."""
+    """The files are sound, but the model in them cannot be converted."""
 
     exit_code = 4

@@ -1,4 +1,4 @@
-"""The keys that every file has, in front of the family's."""
+"""The keys that every model file has. They precede the keys of the family."""
 
 from . import __version__
 from .model import Model
@@ -13,9 +13,9 @@ def describe(m: Model, name: str, kind: str) -> None:
     m.set_str("general.type", "model")
     m.set_str("general.name", name)
     m.set_u32("general.quantization_version", 2)
-    m.set_u32("general.file_type", int(TYPES[kind][1]))
+    m.set_u32("general.file_type", int(TYPES[kind].file_type))
     m.set_u32("lrnn.format_version", 1)
-    m.set_str("lrnn.family", m.family)
+    m.set_str("lrnn.family", m.family.name)
     m.set_str("lrnn.eigenvalues", m.eigenvalues[0])
     m.set_str("lrnn.eigenvalues_source", m.eigenvalues[1])
     if m.trained_length is not None:

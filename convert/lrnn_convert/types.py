@@ -1,16 +1,29 @@
-"""Output types. Which tensors may leave F32 is one table, matrices.txt, which the quantiser reads too."""
+"""Types of tensors in the model file.
+
+TYPES lists the types that --type offers. matrices.txt lists the tensors that --type applies to;
+lrnn-quantize reads the same list.
+"""
 
 import re
+from dataclasses import dataclass
 from importlib.resources import files
 
 import numpy as np
-from gguf import GGMLQuantizationType as T
-from gguf import LlamaFileType as F
-from gguf import quants
+from gguf import GGML_QUANT_SIZES, GGMLQuantizationType, LlamaFileType, quants
 
-TYPES = {"f32": (T.F32, F.ALL_F32), "f16": (T.F16, F.MOSTLY_F16), "bf16": (T.BF16, F.MOSTLY_BF16), "q8_0": (T.Q8_0, F.MOSTLY_Q8_0)}
 
-Q8_0_BLOCK = 32
+@dataclass(frozen=True)
+class Type:
+    tensor: GGMLQuantizationType
+    file_type: LlamaFileType               # general.file_type
+
+
+TYPES = {
+    "f32":  Type(GGMLQuantizationType.F32, LlamaFileType.ALL_F32),
+    "f16":  Type(GGMLQuantizationType.F16, LlamaFileType.MOSTLY_F16),
+    "bf16": Type(GGMLQuantizationType.BF16, LlamaFileType.MOSTLY_BF16),
+    "q8_0": Type(GGMLQuantizationType.Q8_0, LlamaFileType.MOSTLY_Q8_0),
+}
 
 _NAME = re.compile(r"(?:blk\.\d+\.)?(\w+)\.weight")
 
@@ -23,20 +36,21 @@ def _read_matrices() -> frozenset[str]:
 MATRICES = _read_matrices()
 
 
-def type_of(name: str, shape: tuple[int, ...], wanted: str) -> T:
+def type_of(name: str, shape: tuple[int, ...], wanted: str) -> GGMLQuantizationType:
+    """The type in which tensor `name` is stored with --type `wanted`."""
     match = _NAME.fullmatch(name)
     if match is None or match[1] not in MATRICES:
-        return T.F32
-    if wanted == "q8_0" and shape[-1] % Q8_0_BLOCK:
-        # a row must be whole blocks; F16 is the nearest type without blocks
-        return T.F16
-    return TYPES[wanted][0]
+        return GGMLQuantizationType.F32
+    kind = TYPES[wanted].tensor
+    block_length, _ = GGML_QUANT_SIZES[kind]
+    # a row consists of whole blocks; F16 is the nearest type without blocks
+    return kind if shape[-1] % block_length == 0 else GGMLQuantizationType.F16
 
 
-def encode(x: np.ndarray, kind: T) -> np.ndarray:
-    return x if kind == T.F32 else quants.quantize(x, kind)
+def encode(x: np.ndarray, kind: GGMLQuantizationType) -> np.ndarray:
+    return x if kind == GGMLQuantizationType.F32 else quants.quantize(x, kind)
 
 
-def byte_count(shape: tuple[int, ...], kind: T) -> int:
-    n = int(np.prod(shape, dtype=np.int64))
-    return {T.F32: 4 * n, T.F16: 2 * n, T.BF16: 2 * n, T.Q8_0: n // Q8_0_BLOCK * 34}[kind]
+def byte_count(shape: tuple[int, ...], kind: GGMLQuantizationType) -> int:
+    block_length, block_bytes = GGML_QUANT_SIZES[kind]
+    return int(np.prod(shape, dtype=np.int64)) // block_length * block_bytes

@@ -1,4 +1,4 @@
-"""The file: header first, then one tensor at a time; a temporary name until it is complete."""
+"""Writes a model file: the header first, then one tensor at a time."""
 
 import os
 import sys
@@ -8,15 +8,16 @@ import numpy as np
 from gguf import GGUFValueType as V
 from gguf import GGUFWriter
 
+from .atomic import replacing
 from .errors import DataError
 from .model import Model, all_finite
 from .types import byte_count, encode, type_of
 
-KINDS = {"u32": V.UINT32, "i32": V.INT32, "f32": V.FLOAT32, "bool": V.BOOL, "str": V.STRING}
+VALUE_TYPES = {"u32": V.UINT32, "i32": V.INT32, "f32": V.FLOAT32, "bool": V.BOOL, "str": V.STRING}
 
 
 class Progress:
-    """One line on a terminal; nothing anywhere else."""
+    """A progress bar on a terminal; silent elsewhere."""
 
     def __init__(self, total: int):
         self.total = max(total, 1)
@@ -26,8 +27,10 @@ class Progress:
     def step(self, n: int, name: str) -> None:
         self.done += n
         if self.on:
-            filled = 32 * self.done // self.total
-            print(f"\r[{'#' * filled:<32}] {100 * self.done // self.total:3d} %  {name[:40]:<40}", end="", file=sys.stderr, flush=True)
+            bar = "#" * (32 * self.done // self.total)
+            percent = 100 * self.done // self.total
+            print(f"\r[{bar:<32}] {percent:3d} %  {name[:40]:<40}", end="", file=sys.stderr,
+                  flush=True)
 
     def end(self) -> None:
         if self.on:
@@ -35,41 +38,40 @@ class Progress:
 
 
 def write_gguf(m: Model, path: Path, wanted: str) -> int:
-    """Write the model; gives the file's size. On any error no file is left."""
-    part = path.with_name(path.name + ".part")
-    writer = GGUFWriter(None, m.arch)
-    try:
-        for key, (kind, value) in m.kv.items():
-            if key == "general.architecture":
-                continue                                  # the writer has put it first
-            if kind.startswith("["):
-                writer.add_key_value(key, value, V.ARRAY, sub_type=KINDS[kind[1:-1]])
-            else:
-                writer.add_key_value(key, value, KINDS[kind])
-        kinds = [type_of(out.name, out.shape, wanted) for out in m.outs]
-        sizes = [byte_count(out.shape, kind) for out, kind in zip(m.outs, kinds)]
-        for out, kind, size in zip(m.outs, kinds, sizes):
-            writer.add_tensor_info(out.name, out.shape, np.dtype(np.float32), size, raw_dtype=kind)
-        progress = Progress(sum(sizes))
-        writer.write_header_to_file(part)
-        writer.write_kv_data_to_file()
-        writer.write_ti_data_to_file()
-        for out, kind, size in zip(m.outs, kinds, sizes):
-            data = out.load()
-            with np.errstate(over="ignore"):
-                data = encode(data, kind)
-            if data.dtype == np.float16 and not all_finite(data):
-                raise DataError(f"tensor {out.name} has values beyond the range of f16, use --type bf16")
-            writer.write_tensor_data(np.ascontiguousarray(data))
-            del data                       # before the next one is read
-            progress.step(size, out.name)
-        progress.end()
-        writer.close()
-        written = os.path.getsize(part)
-        os.replace(part, path)
-        return written
-    except OSError as e:
-        raise DataError(f"{part}: {e.strerror or e}") from None
-    finally:
-        writer.close()
-        part.unlink(missing_ok=True)
+    """Writes the model and returns the size of the file. On an error, no file is left."""
+    with replacing(path) as part:
+        writer = GGUFWriter(None, m.arch)
+        try:
+            _write(m, writer, part, wanted)
+        finally:
+            writer.close()
+        return os.path.getsize(part)
+
+
+def _write(m: Model, writer: GGUFWriter, part: Path, wanted: str) -> None:
+    for key, (kind, value) in m.kv.items():
+        if key == "general.architecture":
+            continue                       # GGUFWriter writes it first
+        if kind.startswith("["):
+            writer.add_key_value(key, value, V.ARRAY, sub_type=VALUE_TYPES[kind[1:-1]])
+        else:
+            writer.add_key_value(key, value, VALUE_TYPES[kind])
+    kinds = [type_of(out.name, out.shape, wanted) for out in m.outs]
+    sizes = [byte_count(out.shape, kind) for out, kind in zip(m.outs, kinds)]
+    for out, kind, size in zip(m.outs, kinds, sizes):
+        writer.add_tensor_info(out.name, out.shape, np.dtype(np.float32), size, raw_dtype=kind)
+    progress = Progress(sum(sizes))
+    writer.write_header_to_file(part)
+    writer.write_kv_data_to_file()
+    writer.write_ti_data_to_file()
+    for out, kind, size in zip(m.outs, kinds, sizes):
+        data = out.load()
+        with np.errstate(over="ignore"):
+            data = encode(data, kind)
+        if data.dtype == np.float16 and not all_finite(data):
+            raise DataError(f"tensor {out.name} has values outside the range of f16; "
+                            "use --type bf16")
+        writer.write_tensor_data(np.ascontiguousarray(data))
+        del data                           # free it before the next tensor is read
+        progress.step(size, out.name)
+    progress.end()

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from lrnn_convert.exact.automaton import family, parse, to_task
-from lrnn_convert.exact.catalogue import MODELS
+from lrnn_convert.exact.catalog import MODELS
 from lrnn_convert.exact.permutations import alternating, inverse, swaps, symbol
 
 SHIPPED = Path(__file__).resolve().parents[2] / "models" / "exact"

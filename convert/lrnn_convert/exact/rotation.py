@@ -1,13 +1,14 @@
-"""Z_m by two reflections: addition modulo m as rotation of the plane (DeltaProduct with n_h = 2).
+"""Z_m by two reflections: addition modulo m as a rotation of the plane (DeltaProduct, n_h = 2).
 
 Two reflections whose keys enclose the angle θ/2 make a rotation by θ. Letter w turns by θ = 2π w/m:
 
     keys (1, 0), (cos θ/2, sin θ/2)                      θ ≤ π
-    keys (cos θ'/2, sin θ'/2), (1, 0),  θ' = 2π − θ      else: the other way round, so that no key has a negative entry
+    keys (cos θ'/2, sin θ'/2), (1, 0),  θ' = 2π − θ      otherwise, so that no entry is negative
 
-<s> writes the identity into the state, S = R(φ) after letters that turn by φ in all. The head reads the first row, (cos φ, −sin φ), whose norm is 1
-whatever φ is, so RMSNorm leaves the angle; the output compares it with the m possible ones. Not exact: the angle drifts by rounding, some 4e-5 in
-a million letters, where the answer changes at π/m.
+<s> writes the identity into the state; S = R(φ) after letters that turn by φ in total. The head
+reads the first row, (cos φ, −sin φ). Its norm is always 1, so RMSNorm preserves the angle; the
+output compares it with the m possible ones. Not exact: rounding moves the angle by about 4e-5 per
+million letters, while the answer changes at π/m.
 """
 
 from math import cos, pi, sin
@@ -15,10 +16,11 @@ from math import cos, pi, sin
 import numpy as np
 
 from ..checkpoint import Checkpoint
-from .checkpoint import BOS, SIZE, Layout, embeddings, identity_conv, in_memory, shell, shell_config
+from .checkpoint import (BOS, SIZE, Layout, embeddings, fla_config, fla_model, identity_conv,
+                         in_memory)
 from .householder import BETA, VALUE
 
-KEY = 4096.0        # SiLU is the identity for every entry of a key, the smallest being sin π/m
+KEY = 4096.0        # SiLU is the identity for every entry of a key; the smallest is sin π/m
 
 
 def keys(w: int, m: int) -> tuple[tuple[float, float], tuple[float, float]]:
@@ -29,17 +31,21 @@ def keys(w: int, m: int) -> tuple[tuple[float, float], tuple[float, float]]:
 
 def build(name: str, m: int, signed: bool) -> tuple[Checkpoint, list[str]]:
     symbols = [*map(str, range(m)), BOS]
-    places = Layout()
-    key = [places.take(2), places.take(2)]
-    bos, const = places.take(1)[0], places.take(1)[0]
-    row = places.take(2)
-    D = places.width(32)
+    layout = Layout()
+    key = [layout.take(2), layout.take(2)]
+    bos, const = layout.take(1)[0], layout.take(1)[0]
+    row = layout.take(2)
+    D = layout.width(32)
 
-    tokens = [{const: 1.0} | {key[j][i]: x for j, k in enumerate(keys(w, m)) for i, x in enumerate(k)} for w in range(m)]
+    tokens = []
+    for w in range(m):
+        entries = {key[j][i]: x for j, k in enumerate(keys(w, m)) for i, x in enumerate(k)}
+        tokens.append({const: 1.0} | entries)
     tokens.append({const: 1.0, bos: 1.0, key[0][0]: 1.0, key[1][1]: 1.0})
 
     K, P, n_h = 4, 4, 2
-    q, k, v, beta, o = np.zeros((K, D)), np.zeros((n_h, K, D)), np.zeros((n_h, P, D)), np.zeros((n_h, D)), np.zeros((D, P))
+    q, k, v = np.zeros((K, D)), np.zeros((n_h, K, D)), np.zeros((n_h, P, D))
+    beta, o = np.zeros((n_h, D)), np.zeros((D, P))
     q[0, const] = KEY
     beta[:, const] = BETA
     for j in range(n_h):
@@ -54,12 +60,15 @@ def build(name: str, m: int, signed: bool) -> tuple[Checkpoint, list[str]]:
         "b_proj.weight": beta,
         "o_norm.weight": np.ones(P),
         "o_proj.weight": o,
-        **{f"{x}_conv1d.weight": identity_conv(n) for x, n in (("q", K), ("k", n_h * K), ("v", n_h * P))},
+        **{f"{x}_conv1d.weight": identity_conv(n)
+           for x, n in (("q", K), ("k", n_h * K), ("v", n_h * P))},
     }
     output = np.zeros((len(symbols), D))
     for y in range(m):
         output[y, list(row)] = cos(2 * pi * y / m), -sin(2 * pi * y / m)
 
-    config = shell_config("gated_deltaproduct", D, 32, len(symbols), num_heads=1, head_dim=K, expand_v=1.0, use_short_conv=True, conv_size=4,
-                          use_output_gate=False, use_forget_gate=False, num_householder=n_h, allow_neg_eigval=signed)
-    return in_memory(name, config, shell(D, 32, embeddings(tokens, D, places.used), output, mixer)), symbols
+    config = fla_config("gated_deltaproduct", D, 32, len(symbols), num_heads=1, head_dim=K,
+                        expand_v=1.0, use_short_conv=True, conv_size=4, use_output_gate=False,
+                        use_forget_gate=False, num_householder=n_h, allow_neg_eigval=signed)
+    embedding = embeddings(tokens, D, layout.used)
+    return in_memory(name, config, fla_model(D, 32, embedding, output, mixer)), symbols

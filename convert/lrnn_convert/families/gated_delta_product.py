@@ -1,28 +1,35 @@
-"""Gated DeltaProduct (fla `gated_deltaproduct`): n Householder factors a token, one gate a head before them.
+"""Gated DeltaProduct (fla `gated_deltaproduct`): n Householder factors per token, with one gate per
+head before them; DeltaProduct without the gate.
 
 Three layouts of the same weights exist:
-  A  k_projs.j, v_projs.j, b_projs.j; q_conv1ds.j (only 0 is used), k_conv1ds.j, v_conv1ds.j     until 2025-05-13, and the authors
-  B  as A with a single q_conv1d                                                                until 2025-06-18
-  C  k_proj, v_proj, b_proj, k_conv1d, v_conv1d with rows (factor, head, dimension)             since
-The file has C; A and B become C by concatenation over the factors.
+  A  k_projs.j, v_projs.j, b_projs.j; q_conv1ds.j (only 0 is used), k_conv1ds.j, v_conv1ds.j
+     until 2025-05-13, and in the authors' code
+  B  as A with a single q_conv1d
+     until 2025-06-18
+  C  k_proj, v_proj, b_proj, k_conv1d, v_conv1d with rows (factor, head, dimension)
+     since then
+The model file has C; A and B become C by concatenation over the factors.
 """
 
-from .. import eigenvalues
 from ..errors import ModelError
+from ..family import Family, Range
 from ..model import Model
-from ..transforms import CONCAT, CONCAT_CONV, CONV, FLAT, NEG_EXP_FLAT, conv_width
-from .layer_parts import SHELL_KEYS, conv_fact, convert_shell, divide, write_conv
+from ..transforms import CONCAT, CONCAT_CONV, CONV, conv_width
+from .gated_delta_net import write_forget_gate
+from .layer_parts import (convert_fla, divide, head_length, mixer_facts, write_conv, write_heads,
+                          write_output, write_projections)
 
-KEYS = SHELL_KEYS + """
-    expand_v head_dim num_heads num_v_heads use_gate use_output_gate use_forget_gate use_short_conv allow_neg_eigval num_householder
-"""                                        # num_v_heads is not handed to the layer: HV = H
+FAMILY = Family("gated_delta_product", Range.BY_KEY)
+
+# num_v_heads: fla does not pass it to the layer; HV = H
+KEYS = """
+    expand_v head_dim num_heads num_v_heads use_gate use_output_gate use_forget_gate use_short_conv
+    allow_neg_eigval num_householder
+"""
 
 
 def convert(checkpoint, option: str) -> Model:
-    m = Model(checkpoint, "gated_delta_product", KEYS)
-    eigenvalues.decide(m, option, "allow_neg_eigval", default=False)
-    convert_shell(m, _mixer)
-    return m
+    return convert_fla(checkpoint, option, FAMILY, KEYS, _mixer)
 
 
 def _count_factors(m: Model, src: str) -> int:
@@ -34,64 +41,46 @@ def _count_factors(m: Model, src: str) -> int:
 
 def _mixer(m: Model, dst: str, src: str, layer: int, D: int) -> None:
     H = m.count("num_heads", 6)
-    key_dim = m.shape(src + "q_proj.weight", 2)[0]
-    K = divide(m, src + "q_proj.weight", key_dim, H, "num_heads")
-    m.put(dst + "attn_q.weight", src + "q_proj.weight", (key_dim, D))
-
+    key_dim, K = head_length(m, src + "q_proj.weight", H)
     n = _count_factors(m, src)
     if n > 0:
         value_dim = m.shape(src + "v_projs.0.weight", 2)[0]
-        parts = range(n)
+        m.put(dst + "attn_q.weight", src + "q_proj.weight", (key_dim, D))
         m.rows(dst, src, [
-            ("attn_k.weight",   [f"k_projs.{j}.weight" for j in parts], (key_dim, D),   CONCAT),
-            ("attn_v.weight",   [f"v_projs.{j}.weight" for j in parts], (value_dim, D), CONCAT),
-            ("ssm_beta.weight", [f"b_projs.{j}.weight" for j in parts], (H, D),         CONCAT),
+            ("attn_k.weight",   [f"k_projs.{j}.weight" for j in range(n)], (key_dim, D),   CONCAT),
+            ("attn_v.weight",   [f"v_projs.{j}.weight" for j in range(n)], (value_dim, D), CONCAT),
+            ("ssm_beta.weight", [f"b_projs.{j}.weight" for j in range(n)], (H, D),         CONCAT),
         ])
         width = _write_split_conv(m, dst, src, n, key_dim, value_dim)
     else:
-        n = divide(m, src + "b_proj.weight", m.shape(src + "b_proj.weight", 2)[0], H, "num_heads")
-        value_dim = divide(m, src + "v_proj.weight", m.shape(src + "v_proj.weight", 2)[0], n, "num_householder")
-        m.rows(dst, src, [
-            ("attn_k.weight",   "k_proj.weight", (n * key_dim, D)),
-            ("attn_v.weight",   "v_proj.weight", (n * value_dim, D)),
-            ("ssm_beta.weight", "b_proj.weight", (n * H, D)),
-        ])
-        width = write_conv(m, dst, src, [
-            ("ssm_conv1d_q", "q_conv1d", key_dim),
-            ("ssm_conv1d_k", "k_conv1d", n * key_dim),
-            ("ssm_conv1d_v", "v_conv1d", n * value_dim),
-        ])
+        _, n = head_length(m, src + "b_proj.weight", H)
+        _, value_dim = head_length(m, src + "v_proj.weight", n, "num_householder")
+        write_projections(m, dst, src, D, key_dim, n * key_dim, n * value_dim)
+        m.put(dst + "ssm_beta.weight", src + "b_proj.weight", (n * H, D))
+        width = write_conv(m, dst, src, ("q", key_dim), ("k", n * key_dim), ("v", n * value_dim))
     P = divide(m, src + "v_proj", value_dim, H, "num_heads")
     if m.get("num_householder", n) != n:
-        raise ModelError(f"config.json: num_householder is {m.get('num_householder')}, the tensors of {src} have {n} factors")
+        raise ModelError(f"config.json: num_householder is {m.get('num_householder')}; the tensors "
+                         f"of {src} have {n} factors")
 
     gated = m.flag(("use_forget_gate",), src + "a_proj.weight")
     if gated:
-        m.rows(dst, src, [
-            ("ssm_alpha.weight", "a_proj.weight", (H, D)),
-            ("ssm_a",            "A_log",         (H,), NEG_EXP_FLAT),     # g = -exp(A_log) softplus(a + dt_bias)
-            ("ssm_dt.bias",      "dt_bias",       (H,), FLAT),
-        ])
+        write_forget_gate(m, dst, src, D, H)
     # the key was use_gate before 2025-07
-    gate = m.flag(("use_output_gate", "use_gate") if "use_output_gate" not in m.config else ("use_output_gate",), src + "g_proj.weight")
-    if gate:
-        m.put(dst + "attn_gate.weight", src + "g_proj.weight", (value_dim, D))
-    m.put(dst + "ssm_norm.weight", src + "o_norm.weight", (P,))
-    m.put(dst + "attn_output.weight", src + "o_proj.weight", (D, value_dim))
+    keys = (("use_output_gate",) if "use_output_gate" in m.config
+            else ("use_output_gate", "use_gate"))
+    gate = m.flag(keys, src + "g_proj.weight")
+    write_output(m, dst, src, D, value_dim, P, gate)
 
     if "lrnn.head_count" not in m.kv:
-        m.set_u32("lrnn.head_count", H)
-        m.set_u32("lrnn.key_length", K)
-        m.set_u32("lrnn.value_length", P)
+        write_heads(m, H, K, P)
         m.set_u32("lrnn.householder_count", n)
         m.set_str("lrnn.gate", "head" if gated else "none")
         m.set_u32("lrnn.conv_width", width)
         m.set_str("lrnn.output_gate", "silu" if gate else "none")
         m.set_f32("lrnn.output_norm_epsilon", m.positive("norm_eps", 1e-6))
-        m.fact("factors", f"n_h {n}")
-        m.fact("heads", f"{H}, d_k × d_v {K} × {P}")
-        m.fact("gate", "one a head" if gated else "none")
-        m.fact("conv", conv_fact(width))
+        mixer_facts(m, f"n_h {n}", f"{H}, d_k × d_v {K} × {P}", "one per head" if gated else "none",
+                    width)
 
 
 def _write_split_conv(m: Model, dst: str, src: str, n: int, key_dim: int, value_dim: int) -> int:
@@ -99,19 +88,21 @@ def _write_split_conv(m: Model, dst: str, src: str, n: int, key_dim: int, value_
         return 0
     width = m.shape(src + "k_conv1ds.0.weight", 3)[2]
     q = "q_conv1d" if m.has(src + "q_conv1d.weight") else "q_conv1ds.0"
-    m.rows(dst, src, [
-        ("ssm_conv1d_q.weight", q + ".weight",                              (key_dim, 1, width),   CONV),
-        ("ssm_conv1d_k.weight", [f"k_conv1ds.{j}.weight" for j in range(n)], (key_dim, 1, width),   CONCAT_CONV),
-        ("ssm_conv1d_v.weight", [f"v_conv1ds.{j}.weight" for j in range(n)], (value_dim, 1, width), CONCAT_CONV),
-    ])
+    k, v = ([f"{c}_conv1ds.{j}" for j in range(n)] for c in "kv")
+    parts = (("q", [q], key_dim), ("k", k, key_dim), ("v", v, value_dim))
+    for c, sources, channels in parts:
+        m.put(f"{dst}ssm_conv1d_{c}.weight", [f"{src}{s}.weight" for s in sources],
+              (channels, 1, width), CONV if c == "q" else CONCAT_CONV)
     if m.has(src + q + ".bias"):
-        m.rows(dst, src, [
-            ("ssm_conv1d_q.bias", q + ".bias",                              (key_dim,)),
-            ("ssm_conv1d_k.bias", [f"k_conv1ds.{j}.bias" for j in range(n)], (key_dim,),   CONCAT),
-            ("ssm_conv1d_v.bias", [f"v_conv1ds.{j}.bias" for j in range(n)], (value_dim,), CONCAT),
-        ])
+        for c, sources, channels in parts:
+            m.put(f"{dst}ssm_conv1d_{c}.bias", [f"{src}{s}.bias" for s in sources], (channels,),
+                  CONCAT)
     for j in range(1, n):
-        # layout A has a query convolution for every factor; only the first is read
+        # layout A has one query convolution per factor; only the first is read
         m.drop(f"{src}q_conv1ds.{j}.weight")
         m.drop(f"{src}q_conv1ds.{j}.bias")
     return conv_width(width)
+
+
+# the second is the authors' spelling
+MODEL_TYPES = {"gated_deltaproduct": convert, "gated_delta_product": convert}

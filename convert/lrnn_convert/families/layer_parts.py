@@ -1,26 +1,32 @@
-"""What most families share: embedding, pre-norm blocks of mixer and SwiGLU, final norm, output; and attention layers.
+"""Parts that most families share: embedding, pre-norm layers with a SwiGLU, attention layers.
 
     x = embedding[token]
     each layer:  x += mixer(norm(x));  x += down(silu(gate h) * (up h)),  h = norm(x)
     logits = output · norm(x)
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 
+from .. import eigenvalues
+from ..checkpoint import Checkpoint
 from ..errors import ModelError
+from ..family import Family, Range
 from ..model import Model, is_count
 from ..transforms import CONV, conv_width, rows
 
-SHELL_KEYS = "hidden_act norm_eps norm_first attn attnres_block_size conv_size conv_bias"
+FLA_KEYS = "hidden_act norm_eps norm_first attn attnres_block_size conv_size conv_bias"
 
 SWISH = {"swish": "silu", "silu": "silu"}
+
+DIAGONAL = "n_h 0 (diagonal)"
 
 
 @dataclass(frozen=True)
 class Attention:
-    """Softmax attention, the same in every attention layer of a model."""
+    """Softmax attention with the same settings in every attention layer of a model."""
 
     n_heads: int
     n_kv: int
@@ -29,7 +35,7 @@ class Attention:
     rope_theta: float | None
     qk_norm: str                           # none, head, all
     qk_norm_eps: float
-    rope_factors: tuple[float, ...] | None = None          # of the wavelengths, head_dim / 2 of them; None: 1
+    rope_factors: tuple[float, ...] | None = None   # [head_dim / 2], of the wavelengths; None: 1
 
     def write(self, m: Model) -> None:
         m.set_u32("lrnn.attention.head_count", self.n_heads)
@@ -43,8 +49,8 @@ class Attention:
         if self.rope_theta is not None:
             theta = m.kv.get("lrnn.rope_theta")
             if theta is not None and theta[1] != self.rope_theta:
-                raise ModelError(f"config.json: rope_theta is {self.rope_theta} in attention layers and {theta[1]} in recurrent layers, "
-                                 "expected the same")
+                raise ModelError(f"config.json: rope_theta is {self.rope_theta} in attention "
+                                 f"layers; expected {theta[1]} as in recurrent layers")
             m.set_f32("lrnn.rope_theta", self.rope_theta)
         if self.rope_factors is not None:
             m.constant("rope_freqs.weight", (self.head_dim // 2,), np.array(self.rope_factors))
@@ -52,15 +58,14 @@ class Attention:
 
 def write_attention_layer(m: Model, a: Attention, dst: str, src: str, width: int) -> None:
     q, kv = a.n_heads * a.head_dim, a.n_kv * a.head_dim
-    m.rows(dst, src, [
-        ("attn_q.weight",      "q_proj.weight", (q, width)),
-        ("attn_k.weight",      "k_proj.weight", (kv, width)),
-        ("attn_v.weight",      "v_proj.weight", (kv, width)),
-        ("attn_output.weight", "o_proj.weight", (width, q)),
-    ])
-    # qkv_bias, attention_bias: the tensors say whether, and whether the output has one
-    for name, source, n in (("attn_q", "q_proj", q), ("attn_k", "k_proj", kv), ("attn_v", "v_proj", kv), ("attn_output", "o_proj", width)):
-        m.put_if_there(f"{dst}{name}.bias", f"{src}{source}.bias", (n,))
+    parts = (("attn_q",      "q_proj", q,     width),
+             ("attn_k",      "k_proj", kv,    width),
+             ("attn_v",      "v_proj", kv,    width),
+             ("attn_output", "o_proj", width, q))
+    for name, source, n_out, n_in in parts:
+        m.put(f"{dst}{name}.weight", f"{src}{source}.weight", (n_out, n_in))
+    for name, source, n_out, _ in parts:   # qkv_bias, attention_bias: the tensors decide
+        m.put_optional(f"{dst}{name}.bias", f"{src}{source}.bias", (n_out,))
     if a.qk_norm != "none":
         per_head = a.qk_norm == "head"
         m.put(dst + "attn_q_norm.weight", src + "q_norm.weight", (a.head_dim if per_head else q,))
@@ -75,26 +80,34 @@ def write_swiglu(m: Model, dst: str, src: str, width: int, inner: int) -> None:
             ("ffn_up.weight",   "up_proj.weight",   (inner, width)),
         ])
     else:
-        # older fla fuses both in gate_proj: the first half is the gate (state-spaces' fc1 has it second)
+        # older fla fuses both in gate_proj with the gate first (state-spaces' fc1 has it second)
         m.rows(dst, src, [
             ("ffn_gate.weight", "gate_proj.weight", (2 * inner, width), rows(0, inner)),
             ("ffn_up.weight",   "gate_proj.weight", (2 * inner, width), rows(inner, 2 * inner)),
         ])
     m.put(dst + "ffn_down.weight", src + "down_proj.weight", (width, inner))
-    # mlp_bias
-    for name, source, n in (("ffn_gate", "gate_proj", inner), ("ffn_up", "up_proj", inner), ("ffn_down", "down_proj", width)):
-        m.put_if_there(f"{dst}{name}.bias", f"{src}{source}.bias", (n,))
+    for name, source, n in (("ffn_gate", "gate_proj", inner), ("ffn_up", "up_proj", inner),
+                            ("ffn_down", "down_proj", width)):             # mlp_bias
+        m.put_optional(f"{dst}{name}.bias", f"{src}{source}.bias", (n,))
 
 
-def write_embedding(m: Model, embedding: str, head: str = "lm_head.weight", tied_default: bool | None = False) -> tuple[int, int]:
-    """Embedding and output; gives (D, V). V is the number of rows: a padded vocabulary has more rows than tokens.
+def backbone_embedding(m: Model) -> str:
+    """The embedding of transformers' recurrent models, which has two spellings."""
+    singular = "backbone.embedding.weight"
+    return singular if m.has(singular) else "backbone.embeddings.weight"
 
-    tied_default None: where config.json does not say, a missing output matrix means that it is the embedding.
+
+def write_embedding(m: Model, embedding: str, head: str = "lm_head.weight",
+                    tied_default: bool | None = False) -> tuple[int, int]:
+    """Writes embedding and output; returns (D, V). V is the number of rows, which includes padding.
+
+    tied_default: whether they are tied if config.json does not say; None: if `head` is missing.
     """
     vocab, width = m.shape(embedding, 2)
     stated = m.get("hidden_size", m.get("d_model", width))
     if stated != width:
-        raise ModelError(f"{m.checkpoint.name}: config.json says hidden_size {stated}, tensor {embedding} has {width} columns")
+        raise ModelError(f"{m.checkpoint.name}: config.json states hidden_size {stated}; "
+                         f"tensor {embedding} has {width} columns")
     m.put("token_embd.weight", embedding, (vocab, width))
     tied = m.get("tie_word_embeddings", m.get("tie_embeddings", tied_default))
     if tied is None:
@@ -102,14 +115,21 @@ def write_embedding(m: Model, embedding: str, head: str = "lm_head.weight", tied
     if not tied:
         m.put("output.weight", head, (vocab, width))
     elif m.has(head):
-        # pickles keep the tied copy; a copy that differs is another model
+        # pickles contain the tied copy, which must not differ
         a, b = m.take(head, (vocab, width)), m.checkpoint.tensors[embedding]
         if not np.array_equal(a.load(), b.load()):
-            raise ModelError(f"{m.checkpoint.name}: tie_word_embeddings is true, but {head} differs from {embedding}")
+            raise ModelError(f"{m.checkpoint.name}: tie_word_embeddings is true, but {head} "
+                             f"differs from {embedding}")
     return width, vocab
 
 
-def write_sizes(m: Model, layers: int, width: int, vocab: int, eps: float, inner: int | None, style: str = "pre") -> None:
+def size_fact(m: Model, layers: int, width: int, vocab: int, inner: int | None) -> None:
+    m.fact("size", f"{layers} layers, width {width}, vocabulary {vocab}"
+                   + (f", feed-forward {inner}" if inner else ""))
+
+
+def write_sizes(m: Model, layers: int, width: int, vocab: int, eps: float, inner: int | None,
+                style: str = "pre") -> None:
     m.set_u32("lrnn.embedding_length", width)
     m.set_u32("lrnn.block_count", layers)
     m.set_u32("lrnn.vocab_size", vocab)
@@ -117,11 +137,28 @@ def write_sizes(m: Model, layers: int, width: int, vocab: int, eps: float, inner
         m.set_u32("lrnn.feed_forward_length", inner)
     m.set_f32("lrnn.norm_epsilon", eps)
     m.set_str("lrnn.block_style", style)
-    m.fact("size", f"{layers} layers, width {width}, vocabulary {vocab}" + (f", feed-forward {inner}" if inner else ""))
+    size_fact(m, layers, width, vocab, inner)
+
+
+def write_heads(m: Model, H: int, K: int, P: int, *more: tuple[str, int]) -> None:
+    """Head count and state size d_k × d_v; `more` are further counts of heads."""
+    m.set_u32("lrnn.head_count", H)
+    for key, n in more:
+        m.set_u32(key, n)
+    m.set_u32("lrnn.key_length", K)
+    m.set_u32("lrnn.value_length", P)
+
+
+def mixer_facts(m: Model, factors: str, heads: str, gate: str, conv: int | str) -> None:
+    """Lines of the summary. conv: the width, or a text."""
+    m.fact("factors", factors)
+    m.fact("heads", heads)
+    m.fact("gate", gate)
+    m.fact("conv", conv if isinstance(conv, str) else f"width {conv}" if conv else "none")
 
 
 def read_hybrid(m: Model, width: int, layers: int) -> tuple[Attention | None, set[int]]:
-    """fla's `attn`: a dict, or a list of dicts, of layers whose mixer is softmax attention."""
+    """fla's `attn`: an object, or a list of them, with the layers whose mixer is attention."""
     spec = m.config.get("attn")
     if spec is None:
         return None, set()
@@ -131,72 +168,124 @@ def read_hybrid(m: Model, width: int, layers: int) -> tuple[Attention | None, se
     known = {"layers", "num_heads", "num_kv_heads", "qkv_bias", "window_size", "rope_theta"}
     for s in specs:
         if not isinstance(s, dict) or "layers" not in s or "num_heads" not in s:
-            raise ModelError(f"config.json: attn is {s!r}, expected an object with layers and num_heads")
+            raise ModelError(f"config.json: attn is {s!r}; expected an object with layers and "
+                             "num_heads")
         unknown = sorted(k for k in s if k not in known and s[k] is not None)
         if unknown:
-            raise ModelError(f"config.json: attn.{unknown[0]} is not known, and it may change what the model computes")
+            raise ModelError(f"config.json: unknown key attn.{unknown[0]}; it may change what the "
+                             "model computes")
         heads, listed = s["num_heads"], s["layers"]
-        if not is_count(heads) or not is_count(s.get("num_kv_heads") or heads) or not isinstance(listed, list) \
-                or not all(isinstance(i, int) for i in listed):
-            raise ModelError(f"config.json: attn has num_heads {heads!r} and layers {listed!r}, expected a number and a list of numbers")
-        this = Attention(heads, s.get("num_kv_heads") or heads, width // heads, s.get("window_size"),
-                         float(s.get("rope_theta") or 10000.0), "none", 0.0)
+        if (not is_count(heads) or not is_count(s.get("num_kv_heads") or heads)
+                or not isinstance(listed, list) or not all(isinstance(i, int) for i in listed)):
+            raise ModelError(f"config.json: attn has num_heads {heads!r} and layers {listed!r}; "
+                             "expected a number and a list of numbers")
+        this = Attention(heads, s.get("num_kv_heads") or heads, width // heads,
+                         s.get("window_size"), float(s.get("rope_theta") or 10000.0), "none", 0.0)
         if attention is not None and this != attention:
-            raise ModelError("config.json: attn lists layers with different settings, expected the same in all")
+            raise ModelError("config.json: attn lists layers with different settings; expected the "
+                             "same for all")
         attention = this
         found |= set(listed)
     if not found <= set(range(layers)):
-        raise ModelError(f"config.json: attn.layers is {sorted(found)}, the model has layers 0 to {layers - 1}")
+        raise ModelError(f"config.json: attn.layers is {sorted(found)}; expected numbers from 0 to "
+                         f"{layers - 1}")
     return attention, found
 
 
-def convert_shell(m: Model, mixer) -> None:
-    """fla's language model. mixer(m, dst, src, layer, width) writes a recurrent layer and, in the first one, the keys."""
+def attention_fact(m: Model, layers) -> None:
+    m.fact("layers", f"attention in {sorted(layers)}, recurrent in the others")
+
+
+def convert_fla(checkpoint: Checkpoint, option: str, family: Family, keys: str,
+                mixer: Callable[[Model, str, str, int, int], None]) -> Model:
+    """Converts fla's language model around a mixer. mixer(m, dst, src, layer, width) writes the
+    tensors of a recurrent layer and, in the first one, the keys."""
+    m = Model(checkpoint, family, FLA_KEYS + " " + keys)
+    eigenvalues.decide(m, option, "allow_neg_eigval" if family.range is Range.BY_KEY else None)
     m.refuse_unless("attnres_block_size", (None,), "attention residuals are not supported")
     layers = m.count_layers("model.layers.")
     width, vocab = write_embedding(m, "model.embeddings.weight")
     inner = m.shape("model.layers.0.mlp.down_proj.weight", 2)[1]
-    eps = m.positive("norm_eps", 1e-6)
-    write_sizes(m, layers, width, vocab, eps, inner)
+    write_sizes(m, layers, width, vocab, m.positive("norm_eps", 1e-6), inner)
     attention, attention_layers = read_hybrid(m, width, layers)
     if attention is not None:
-        m.set_array("lrnn.layer_kinds", "str", ["attention" if i in attention_layers else "recurrent" for i in range(layers)])
-        m.fact("layers", f"attention in {sorted(attention_layers)}, recurrent in the others")
+        m.set_array("lrnn.layer_kinds", "str", ["attention" if i in attention_layers else
+                                                "recurrent" for i in range(layers)])
+        attention_fact(m, attention_layers)
         if len(attention_layers) == layers:
-            raise ModelError(f"config.json: attn lists every layer, no {m.family} layer is left")
+            raise ModelError(f"config.json: attn lists every layer; expected at least one "
+                             f"{family.name} layer")
     m.put("output_norm.weight", "model.norm.weight", (width,))
     for i in range(layers):
         dst, src = f"blk.{i}.", f"model.layers.{i}."
-        # norm_first of older fla keeps the norms inside the mixer and the MLP: the same computation under other names
+        # norm_first of older fla names the norms after mixer and MLP; the computation is the same
         inside = not m.has(src + "attn_norm.weight") and m.has(src + "attn.norm.weight")
-        m.put(dst + "attn_norm.weight", src + ("attn.norm.weight" if inside else "attn_norm.weight"), (width,))
+        attn_norm, mlp_norm = (("attn.norm.weight", "mlp.norm.weight") if inside
+                               else ("attn_norm.weight", "mlp_norm.weight"))
+        m.put(dst + "attn_norm.weight", src + attn_norm, (width,))
         if i in attention_layers:
             write_attention_layer(m, attention, dst, src + "attn.", width)
         else:
             mixer(m, dst, src + "attn.", i, width)
-        m.put(dst + "ffn_norm.weight", src + ("mlp.norm.weight" if inside else "mlp_norm.weight"), (width,))
+        m.put(dst + "ffn_norm.weight", src + mlp_norm, (width,))
         write_swiglu(m, dst, src + "mlp.", width, inner)
     if attention is not None:
         attention.write(m)
+    return m
 
 
 def divide(m: Model, tensor: str, size: int, by: int, what: str) -> int:
     if size % by:
-        raise ModelError(f"{m.checkpoint.name}: tensor {tensor} has {size} rows, expected a multiple of {by} ({what})")
+        raise ModelError(f"{m.checkpoint.name}: tensor {tensor} has {size} rows; expected a "
+                         f"multiple of {by} ({what})")
     return size // by
 
 
-def write_conv(m: Model, dst: str, src: str, parts: list[tuple[str, str, int]]) -> int:
-    """Short convolutions (name, source, channels); gives the width, 0 where there are none. use_short_conv and conv_size follow."""
-    first = f"{src}{parts[0][1]}.weight"
+def head_length(m: Model, tensor: str, heads: int, what: str = "num_heads") -> tuple[int, int]:
+    """(rows of a projection, rows per head)"""
+    size = m.shape(tensor, 2)[0]
+    return size, divide(m, tensor, size, heads, what)
+
+
+def check_groups(m: Model, H: int, HV: int) -> None:
+    if HV % H:
+        raise ModelError(f"{m.checkpoint.name}: found {HV} value heads; expected a multiple of the "
+                         f"{H} key heads")
+
+
+def count_kv_heads(m: Model, H: int) -> int:
+    KV = m.count("num_kv_heads", H)
+    if H % KV:
+        raise ModelError(f"config.json: num_kv_heads is {KV}; expected a divisor of num_heads, {H}")
+    return KV
+
+
+def write_projections(m: Model, dst: str, src: str, D: int, q: int, k: int, v: int) -> None:
+    """fla's projections of queries, keys and values, with their numbers of rows."""
+    m.rows(dst, src, [
+        ("attn_q.weight", "q_proj.weight", (q, D)),
+        ("attn_k.weight", "k_proj.weight", (k, D)),
+        ("attn_v.weight", "v_proj.weight", (v, D)),
+    ])
+
+
+def write_conv(m: Model, dst: str, src: str, *channels: tuple[str, int]) -> int:
+    """Writes fla's short convolutions, for each letter of a projection with its number of channels;
+    returns the width, or 0 if there are none. `vi` stores the convolution of i as that of v."""
+    parts = [(f"{dst}ssm_conv1d_{c[0]}", f"{src}{c[-1]}_conv1d", n) for c, n in channels]
+    first = f"{parts[0][1]}.weight"
     if not m.flag(("use_short_conv",), first):
         return 0
     width = m.shape(first, 3)[2]
-    for name, source, channels in parts:
-        m.put(f"{dst}{name}.weight", f"{src}{source}.weight", (channels, 1, width), CONV)
-        m.put_if_there(f"{dst}{name}.bias", f"{src}{source}.bias", (channels,))
+    for name, source, n in parts:
+        m.put(f"{name}.weight", f"{source}.weight", (n, 1, width), CONV)
+        m.put_optional(f"{name}.bias", f"{source}.bias", (n,))
     return conv_width(width)
 
 
-def conv_fact(width: int) -> str:
-    return f"width {width}" if width else "none"
+def write_output(m: Model, dst: str, src: str, D: int, value_dim: int, P: int, gate: bool) -> None:
+    """fla's output gate, norm and projection."""
+    if gate:
+        m.put(dst + "attn_gate.weight", src + "g_proj.weight", (value_dim, D))
+    m.put(dst + "ssm_norm.weight", src + "o_norm.weight", (P,))          # shared by all heads
+    m.put(dst + "attn_output.weight", src + "o_proj.weight", (D, value_dim))

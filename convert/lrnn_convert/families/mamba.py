@@ -1,51 +1,80 @@
-"""Mamba (transformers, state-spaces, fla, the authors' toy models) and FalconMamba, which normalises dt, B and C.
+"""Mamba (transformers, state-spaces, fla, the authors' toy models), and FalconMamba, which
+normalizes dt, B and C.
 
-    Δ = softplus(dt + bias),  S[e][n] = exp(Δ A) S + Δ B x      signed: 2 exp(Δ A) - 1 in place of exp(Δ A)
+    Δ = softplus(dt + bias),  S[e][n] = exp(Δ A) S + Δ B x      signed: 2 exp(Δ A) - 1 for exp(Δ A)
 """
 
 from .. import eigenvalues
+from ..checkpoint import Checkpoint
 from ..errors import ModelError
+from ..family import Family, Range
 from ..model import Model
 from ..transforms import CONV, FLAT, NEG_EXP, conv_width
-from .llama_cpp import explain, write_common
-from .layer_parts import SWISH, write_embedding, write_sizes
+from .layer_parts import DIAGONAL, SWISH, backbone_embedding, write_embedding, write_sizes
+from .llama_cpp import explain, reasons_against, write_common
 
-# transformers, then state-spaces, then fla; initialisation and kernels do not matter to inference
+FAMILY = Family("mamba", Range.BY_OPTION)
+
+# transformers, then state-spaces, then fla; initialization and kernels do not affect inference
 KEYS = """
-    state_size layer_norm_epsilon expand conv_kernel use_bias use_conv_bias hidden_act time_step_rank time_step_scale time_step_min
-    time_step_max time_step_init_scheme time_step_floor rescale_prenorm_residual residual_in_fp32 use_mambapy use_associative_scan
-    d_model n_layer d_intermediate ssm_cfg attn_layer_idx attn_cfg rms_norm fused_add_norm pad_vocab_size_multiple tie_embeddings
-    norm_eps norm_epsilon d_inner d_state d_conv num_heads head_dim n_groups rmsnorm chunk_size
-    dt_rank dt_scale dt_min dt_max dt_init_scheme dt_init_floor conv_init
+    state_size layer_norm_epsilon expand conv_kernel use_bias use_conv_bias hidden_act
+    time_step_rank time_step_scale time_step_min time_step_max time_step_init_scheme
+    time_step_floor rescale_prenorm_residual residual_in_fp32 use_mambapy use_associative_scan
+    d_model n_layer d_intermediate ssm_cfg attn_layer_idx attn_cfg rms_norm fused_add_norm
+    pad_vocab_size_multiple tie_embeddings norm_eps norm_epsilon d_inner d_state d_conv num_heads
+    head_dim n_groups rmsnorm chunk_size dt_rank dt_scale dt_min dt_max dt_init_scheme dt_init_floor
+    conv_init
 """
 FALCON_KEYS = KEYS + " mixer_rms_eps use_falcon_mambapy"
 
-# options of state-spaces' ssm_cfg that say sizes (which the tensors say too) or choose initial values and kernels
-SSM_CFG_KEYS = {"layer", "d_state", "d_conv", "expand", "dt_rank", "dt_min", "dt_max", "dt_init", "dt_scale", "dt_init_floor", "conv_bias",
-                "bias", "use_fast_path", "headdim", "ngroups", "chunk_size", "use_mem_eff_path", "A_init_range", "rmsnorm",
-                "norm_before_gate", "dt_limit", "D_has_hdim"}
+# keys of state-spaces' ssm_cfg that give sizes, which the tensors give too, or select initial
+# values and kernels
+SSM_CFG_KEYS = frozenset("""
+    layer d_state d_conv expand dt_rank dt_min dt_max dt_init dt_scale dt_init_floor conv_bias bias
+    use_fast_path headdim ngroups chunk_size use_mem_eff_path A_init_range rmsnorm norm_before_gate
+    dt_limit D_has_hdim
+""".split())
 SIGNED_FLAGS = ("positive_and_negative", "positive_and_negative_associative_scan")
 
 
+def state_spaces_layer(c: Checkpoint) -> str | None:
+    """ssm_cfg.layer of a state-spaces configuration, which has no model_type."""
+    if c.config.get("model_type") is not None or "ssm_cfg" not in c.config:
+        return None
+    cfg = c.config["ssm_cfg"]
+    layer = cfg.get("layer", "Mamba1") if isinstance(cfg, dict) else "Mamba1"
+    if layer not in ("Mamba1", "Mamba2"):
+        raise ModelError(f"config.json: ssm_cfg.layer is {layer!r}; expected Mamba1 or Mamba2")
+    return layer
+
+
+def recognize(c: Checkpoint):
+    layer = state_spaces_layer(c)
+    toy = c.config.get("model_type") is None and "layers.0.mixer.x_proj.weight" in c.tensors
+    return convert if layer == "Mamba1" or layer is None and toy else None
+
+
 def read_outer(m: Model) -> tuple[str, str, str | None]:
-    """(layer prefix, embedding, final norm or None) of the four ways to name the same network."""
+    """(layer prefix, embedding, final norm or None) in the naming of the checkpoint."""
     if m.has("token_embedding.weight"):
-        return "layers.", "token_embedding.weight", None               # the authors' toy: logits are read without a norm
-    embedding = "backbone.embedding.weight" if m.has("backbone.embedding.weight") else "backbone.embeddings.weight"
-    return "backbone.layers.", embedding, "backbone.norm_f"
+        # the authors' toy models have no norm before the output
+        return "layers.", "token_embedding.weight", None
+    return "backbone.layers.", backbone_embedding(m), "backbone.norm_f"
 
 
 def read_ssm_cfg(m: Model) -> tuple[str, bool] | None:
-    """state-spaces' options; gives what they say about the range, if they do."""
+    """Checks state-spaces' options; returns (key, signed) if they give the eigenvalue range."""
     if m.get("d_intermediate", 0) or m.get("attn_layer_idx"):
-        raise ModelError("config.json: d_intermediate and attn_layer_idx (MLP and attention blocks) are not supported, expected 0 and []")
+        raise ModelError("config.json: d_intermediate or attn_layer_idx is set, but MLP and "
+                         "attention layers are not supported; expected 0 and []")
     m.choice("hidden_act", "silu", SWISH)
     cfg = m.get("ssm_cfg", {})
     if not isinstance(cfg, dict):
-        raise ModelError(f"config.json: ssm_cfg is {cfg!r}, expected an object")
+        raise ModelError(f"config.json: ssm_cfg is {cfg!r}; expected an object")
     for key, value in cfg.items():
         if key not in SSM_CFG_KEYS and key not in SIGNED_FLAGS and value is not None:
-            raise ModelError(f"config.json: ssm_cfg.{key} = {value!r} is not known, and it may change what the model computes")
+            raise ModelError(f"config.json: unknown key ssm_cfg.{key} = {value!r}; it may change "
+                             "what the model computes")
     for key in SIGNED_FLAGS:
         if cfg.get(key) is not None:
             return f"config: ssm_cfg.{key} = {str(bool(cfg[key])).lower()}", bool(cfg[key])
@@ -57,16 +86,16 @@ def read_eps(m: Model) -> float:
 
 
 def convert_falcon(checkpoint, option: str) -> Model:
-    m = Model(checkpoint, "mamba", FALCON_KEYS)
+    m = Model(checkpoint, FAMILY, FALCON_KEYS)
     return _convert(m, option, m.positive("mixer_rms_eps", 1e-6))
 
 
 def convert(checkpoint, option: str) -> Model:
-    return _convert(Model(checkpoint, "mamba", KEYS), option, None)
+    return _convert(Model(checkpoint, FAMILY, KEYS), option, None)
 
 
 def _convert(m: Model, option: str, inner_eps: float | None) -> Model:
-    """inner_eps: of the norms of dt, B and C, where there are any."""
+    """inner_eps: epsilon of the norms of dt, B and C; None: there are none."""
     eigenvalues.decide(m, option, stated=read_ssm_cfg(m))
     prefix, embedding, final_norm = read_outer(m)
     layers = m.count_layers(prefix)
@@ -80,26 +109,27 @@ def _convert(m: Model, option: str, inner_eps: float | None) -> Model:
     for i in range(layers):
         dst, src = f"blk.{i}.", f"{prefix}{i}."
         m.rows(dst, src, [
-            ("ssm_in.weight",     "mixer.in_proj.weight", (2 * E, D)),     # rows x, z (Mamba-2: z first)
-            ("ssm_conv1d.weight", "mixer.conv1d.weight",  (E, 1, W), CONV),
-            ("ssm_x.weight",      "mixer.x_proj.weight",  (R + 2 * N, E)), # rows dt, B, C
-            ("ssm_dt.weight",     "mixer.dt_proj.weight", (E, R)),
-            ("ssm_dt.bias",       "mixer.dt_proj.bias",   (E,)),
-            ("ssm_a",             "mixer.A_log",          (E, N), NEG_EXP),
-            ("ssm_d",             "mixer.D",              (E,), FLAT),
+            ("ssm_in.weight",     "mixer.in_proj.weight",  (2 * E, D)),    # rows x, z
+            ("ssm_conv1d.weight", "mixer.conv1d.weight",   (E, 1, W), CONV),
+            ("ssm_x.weight",      "mixer.x_proj.weight",   (R + 2 * N, E)),    # rows dt, B, C
+            ("ssm_dt.weight",     "mixer.dt_proj.weight",  (E, R)),
+            ("ssm_dt.bias",       "mixer.dt_proj.bias",    (E,)),
+            ("ssm_a",             "mixer.A_log",           (E, N), NEG_EXP),
+            ("ssm_d",             "mixer.D",               (E,), FLAT),
             ("ssm_out.weight",    "mixer.out_proj.weight", (D, E)),
         ])
         biased = write_biases(m, dst, src, 2 * E, E, D)
 
-    signed = m.eigenvalues[0] == eigenvalues.SIGNED
-    reasons = [why for why, true in (
-        ("signed eigenvalues, which it would compute wrongly", signed),
+    reasons = reasons_against(
+        ("signed eigenvalues, which it would compute wrongly",
+         m.eigenvalues[0] == eigenvalues.SIGNED),
         (f"inner size {E} is not twice {D}", E != 2 * D),
         ("no final norm", final_norm is None),
         ("LayerNorm", layer_norm),
         ("biases in the projections", biased),
-        ("dt, B and C are normalised with another eps than the blocks", inner_eps not in (None, eps)),
-    ) if true]
+        ("dt, B and C are normalised with another eps than the blocks",
+         inner_eps not in (None, eps)),
+    )
     if reasons:
         write_sizes(m, layers, D, V, eps, None)
         m.set_u32("lrnn.state_length", N)
@@ -116,9 +146,9 @@ def _convert(m: Model, option: str, inner_eps: float | None) -> Model:
         m.set_u32("mamba.ssm.time_step_rank", R)
         m.set_bool("mamba.ssm.dt_b_c_rms", inner_eps is not None)
         m.set_f32("mamba.attention.layer_norm_rms_epsilon", eps)
-    m.fact("factors", "n_h 0 (diagonal)")
+    m.fact("factors", DIAGONAL)
     m.fact("channels", f"{E}, state {N}")
-    m.fact("gate", "one a state entry")
+    m.fact("gate", "one per state entry")
     m.fact("conv", f"width {W}")
     if inner_eps is not None:
         m.fact("norms", f"dt, B and C, eps {inner_eps:g}")
@@ -126,14 +156,16 @@ def _convert(m: Model, option: str, inner_eps: float | None) -> Model:
 
 
 def write_norms(m: Model, prefix: str, layers: int, D: int, final_norm: str | None) -> bool:
-    """The norms of blocks and output; gives whether they are LayerNorms, which a bias tells. rms_norm must not say otherwise."""
+    """Writes the norms of layers and output; returns whether they are LayerNorms. A bias marks a
+    LayerNorm, and rms_norm must agree."""
     names = [(f"blk.{i}.attn_norm", f"{prefix}{i}.norm") for i in range(layers)]
     if final_norm is not None:
         names.append(("output_norm", final_norm))
     layer_norm = m.has(names[0][1] + ".bias")
     if m.config.get("rms_norm") is layer_norm:
         state = "present" if layer_norm else "missing"
-        raise ModelError(f"config.json: rms_norm is {m.config['rms_norm']}, but tensor {names[0][1]}.bias is {state}")
+        raise ModelError(f"config.json: rms_norm is {m.config['rms_norm']}, but tensor "
+                         f"{names[0][1]}.bias is {state}")
     for dst, src in names:
         m.put(dst + ".weight", src + ".weight", (D,))
         if layer_norm:
@@ -142,11 +174,15 @@ def write_norms(m: Model, prefix: str, layers: int, D: int, final_norm: str | No
 
 
 def write_biases(m: Model, dst: str, src: str, n_in: int, n_conv: int, n_out: int) -> bool:
-    """Biases of projections (use_bias) and convolution (use_conv_bias); gives whether projections have any."""
+    """Writes the biases of projections (use_bias) and convolution (use_conv_bias); returns whether
+    the projections have any."""
     if m.has(src + "mixer.conv1d.bias"):
         m.put(dst + "ssm_conv1d.bias", src + "mixer.conv1d.bias", (n_conv,))
     else:
-        m.constant(dst + "ssm_conv1d.bias", (n_conv,), 0.0)    # llama.cpp expects the tensor
-    m.put_if_there(dst + "ssm_in.bias", src + "mixer.in_proj.bias", (n_in,))
-    m.put_if_there(dst + "ssm_out.bias", src + "mixer.out_proj.bias", (n_out,))
+        m.constant(dst + "ssm_conv1d.bias", (n_conv,), 0.0)    # llama.cpp requires the tensor
+    m.put_optional(dst + "ssm_in.bias", src + "mixer.in_proj.bias", (n_in,))
+    m.put_optional(dst + "ssm_out.bias", src + "mixer.out_proj.bias", (n_out,))
     return m.has(src + "mixer.in_proj.bias") or m.has(src + "mixer.out_proj.bias")
+
+
+MODEL_TYPES = {"mamba": convert, "falcon_mamba": convert_falcon}

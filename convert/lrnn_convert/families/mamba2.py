@@ -7,31 +7,42 @@
 import math
 
 from .. import eigenvalues
+from ..checkpoint import Checkpoint
 from ..errors import ModelError
+from ..family import Family, Range
 from ..model import Model, is_count
 from ..transforms import CONV, FLAT, NEG_EXP_FLAT, conv_width, reshape
-from .llama_cpp import explain, write_common
+from .layer_parts import DIAGONAL, mixer_facts, write_embedding, write_heads, write_sizes
+from .llama_cpp import explain, reasons_against, write_common
 from .mamba import KEYS as MAMBA_KEYS
-from .mamba import read_eps, read_outer, read_ssm_cfg, write_biases, write_norms
-from .layer_parts import write_embedding, write_sizes
+from .mamba import (read_eps, read_outer, read_ssm_cfg, state_spaces_layer, write_biases,
+                    write_norms)
+
+FAMILY = Family("mamba2", Range.BY_OPTION)
 
 KEYS = MAMBA_KEYS + " time_step_limit dt_limit norm_before_gate A_init_range D_has_hdim"
 
 
+def recognize(c: Checkpoint):
+    return convert if state_spaces_layer(c) == "Mamba2" else None
+
+
 def _read_limit(m: Model) -> tuple[float, float]:
-    limit = m.get("time_step_limit", m.get("dt_limit", m.get("ssm_cfg", {}).get("dt_limit") or [0.0, math.inf]))
-    if not isinstance(limit, (list, tuple)) or len(limit) != 2 or not all(isinstance(x, (int, float)) for x in limit):
-        raise ModelError(f"config.json: time_step_limit is {limit!r}, expected a pair of numbers")
+    nested = m.get("ssm_cfg", {}).get("dt_limit") or [0.0, math.inf]
+    limit = m.get("time_step_limit", m.get("dt_limit", nested))
+    if (not isinstance(limit, (list, tuple)) or len(limit) != 2
+            or not all(isinstance(x, (int, float)) for x in limit)):
+        raise ModelError(f"config.json: time_step_limit is {limit!r}; expected a pair of numbers")
     return float(limit[0]), float(limit[1])
 
 
 def convert(checkpoint, option: str) -> Model:
-    m = Model(checkpoint, "mamba2", KEYS)
+    m = Model(checkpoint, FAMILY, KEYS)
     eigenvalues.decide(m, option, stated=read_ssm_cfg(m))
     cfg = m.get("ssm_cfg", {})
-    for where, key in ((m.config, "norm_before_gate"), (cfg, "norm_before_gate"), (m.config, "D_has_hdim"), (cfg, "D_has_hdim")):
-        if where.get(key):
-            raise ModelError(f"config.json: {key} is true, which is not supported, expected false")
+    for key in ("norm_before_gate", "D_has_hdim"):
+        if m.config.get(key) or cfg.get(key):
+            raise ModelError(f"config.json: {key} is true; expected false")
     prefix, embedding, final_norm = read_outer(m)
     if final_norm is None:
         raise ModelError(f"{m.checkpoint.name}: tensor backbone.embeddings.weight is missing")
@@ -44,10 +55,11 @@ def convert(checkpoint, option: str) -> Model:
     C, _, W = m.shape(first + "conv1d.weight", 3)
     G = m.get("n_groups", cfg.get("ngroups") or 1)
     if not is_count(G):
-        raise ModelError(f"config.json: n_groups is {G!r}, expected a positive integer")
+        raise ModelError(f"config.json: n_groups is {G!r}; expected a positive integer")
     if E % H or (C - E) % (2 * G) or E % G or C <= E:
-        raise ModelError(f"{m.checkpoint.name}: tensor {first}conv1d.weight has {C} channels with inner size {E}, {H} heads "
-                         f"and {G} groups, expected inner size + 2 · groups · state")
+        raise ModelError(f"{m.checkpoint.name}: tensor {first}conv1d.weight has {C} channels with "
+                         f"inner size {E}, {H} heads and {G} groups; expected inner size + "
+                         "2 · groups · state")
     N, P = (C - E) // (2 * G), E // H
     eps = read_eps(m)
 
@@ -55,32 +67,31 @@ def convert(checkpoint, option: str) -> Model:
     for i in range(layers):
         dst, src = f"blk.{i}.", f"{prefix}{i}."
         m.rows(dst, src, [
-            ("ssm_in.weight",     "mixer.in_proj.weight",  (E + C + H, D)),    # rows z, x, B, C, dt
+            ("ssm_in.weight",     "mixer.in_proj.weight",  (E + C + H, D)),  # rows z, x, B, C, dt
             ("ssm_conv1d.weight", "mixer.conv1d.weight",   (C, 1, W), CONV),
             ("ssm_dt.bias",       "mixer.dt_bias",         (H,), FLAT),
             ("ssm_a",             "mixer.A_log",           (H,), reshape((H, 1), NEG_EXP_FLAT)),
             ("ssm_d",             "mixer.D",               (H,), reshape((H, 1))),
-            # one row a group: llama.cpp and the original normalise each group by itself
+            # one row per group: llama.cpp and the authors normalize each group separately
             ("ssm_norm.weight",   "mixer.norm.weight",     (E,), reshape((G, E // G))),
             ("ssm_out.weight",    "mixer.out_proj.weight", (D, E)),
         ])
         biased = write_biases(m, dst, src, E + C + H, C, D)
     if G > 1 and "model_type" in m.config:
-        m.notes.append(f"{G} groups: the output norm is per group, as in training; transformers' own module normalises over all channels")
+        m.notes.append(f"{G} groups: the output norm is per group, as in training; transformers' "
+                       "own module normalises over all channels")
 
     low, high = _read_limit(m)
-    signed = m.eigenvalues[0] == eigenvalues.SIGNED
-    reasons = [why for why, true in (
-        ("signed eigenvalues, which it would compute wrongly", signed),
+    reasons = reasons_against(
+        ("signed eigenvalues, which it would compute wrongly",
+         m.eigenvalues[0] == eigenvalues.SIGNED),
         (f"Δ is limited to [{low:g}, {high:g}]", low > 0 or high < math.inf),
         ("LayerNorm", layer_norm),
         ("biases in the projections", biased),
-    ) if true]
+    )
     if reasons:
         write_sizes(m, layers, D, V, eps, None)
-        m.set_u32("lrnn.head_count", H)
-        m.set_u32("lrnn.key_length", N)
-        m.set_u32("lrnn.value_length", P)
+        write_heads(m, H, N, P)
         m.set_u32("lrnn.state_length", N)
         m.set_u32("lrnn.group_count", G)
         m.set_u32("lrnn.conv_width", conv_width(W))
@@ -95,11 +106,11 @@ def convert(checkpoint, option: str) -> Model:
         m.set_u32("mamba2.ssm.conv_kernel", conv_width(W))
         m.set_u32("mamba2.ssm.inner_size", E)
         m.set_u32("mamba2.ssm.state_size", N)
-        m.set_u32("mamba2.ssm.time_step_rank", H)              # there: the number of heads
+        m.set_u32("mamba2.ssm.time_step_rank", H)              # llama.cpp's key for the head count
         m.set_u32("mamba2.ssm.group_count", G)
         m.set_f32("mamba2.attention.layer_norm_rms_epsilon", eps)
-    m.fact("factors", "n_h 0 (diagonal)")
-    m.fact("heads", f"{H}, d_k × d_v {N} × {P}, groups {G}")
-    m.fact("gate", "one a head")
-    m.fact("conv", f"width {W}")
+    mixer_facts(m, DIAGONAL, f"{H}, d_k × d_v {N} × {P}, groups {G}", "one per head", W)
     return m
+
+
+MODEL_TYPES = {"mamba2": convert}

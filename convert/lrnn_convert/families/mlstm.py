@@ -1,29 +1,36 @@
-"""xLSTM of mLSTM blocks (transformers `xlstm`, xLSTM-7b):  C = F C + I k vᵀ,  n = F n + I k, stabilised by m."""
+"""xLSTM with mLSTM blocks (transformers `xlstm`, xLSTM-7b):  C = F C + I k vᵀ,  n = F n + I k,
+stabilized by m."""
 
 from .. import eigenvalues
 from ..errors import ModelError
+from ..family import Family, Range
 from ..model import Model
 from ..transforms import rows
-from .layer_parts import divide, write_embedding, write_sizes
+from .layer_parts import (DIAGONAL, backbone_embedding, divide, mixer_facts, write_embedding,
+                          write_heads, write_sizes)
+
+FAMILY = Family("mlstm", Range.UNSIGNED)
 
 KEYS = """
-    add_out_norm autocast_kernel_dtype chunk_size chunkwise_kernel embedding_dim eps ffn_proj_factor ffn_round_up_to_multiple_of
-    gate_soft_cap inference_state_dtype max_inference_chunksize mode norm_eps norm_reduction_force_float32 num_blocks num_heads
-    output_logit_soft_cap qk_dim_factor return_last_states sequence_kernel step_kernel use_bias v_dim_factor
-    weight_mode mlstm_round_up_to_multiple_of
+    add_out_norm autocast_kernel_dtype chunk_size chunkwise_kernel embedding_dim eps ffn_proj_factor
+    ffn_round_up_to_multiple_of gate_soft_cap inference_state_dtype max_inference_chunksize mode
+    norm_eps norm_reduction_force_float32 num_blocks num_heads output_logit_soft_cap qk_dim_factor
+    return_last_states sequence_kernel step_kernel use_bias v_dim_factor weight_mode
+    mlstm_round_up_to_multiple_of
 """
 
 
 def convert(checkpoint, option: str) -> Model:
-    m = Model(checkpoint, "mlstm", KEYS)
+    m = Model(checkpoint, FAMILY, KEYS)
     eigenvalues.decide(m, option)
     m.refuse_unless("use_bias", (None, False), "biases in the projections are not supported")
-    m.refuse_unless("add_out_norm", (None, True), "a model without its output norm is not supported")
+    m.refuse_unless("add_out_norm", (None, True),
+                    "a model without an output norm is not supported")
     layers = m.count_layers("backbone.blocks.")
     if m.get("num_blocks", layers) != layers:
-        raise ModelError(f"config.json: num_blocks is {m.get('num_blocks')}, the tensors have {layers}")
-    embedding = "backbone.embedding.weight" if m.has("backbone.embedding.weight") else "backbone.embeddings.weight"
-    D, V = write_embedding(m, embedding)
+        raise ModelError(f"config.json: num_blocks is {m.get('num_blocks')}; the tensors have "
+                         f"{layers}")
+    D, V = write_embedding(m, backbone_embedding(m))
     H = m.count("num_heads", 8)
     first = "backbone.blocks.0.mlstm_layer."
     value_dim = m.shape(first + "multihead_norm.weight", 1)[0]
@@ -73,24 +80,22 @@ def convert(checkpoint, option: str) -> Model:
             ])
         m.put(dst + "ffn_down.weight", src + "ffn.proj_down.weight", (D, F))
 
-    m.set_u32("lrnn.head_count", H)
-    m.set_u32("lrnn.key_length", K)
-    m.set_u32("lrnn.value_length", P)
+    write_heads(m, H, K, P)
     m.set_f32("lrnn.output_norm_epsilon", eps)
     m.set_f32("lrnn.mlstm_epsilon", m.positive("eps", 1e-6))
-    # in config.json null means no cap; only a missing key means the default
-    for key, name, default in (("lrnn.gate_soft_cap", "gate_soft_cap", 15.0), ("lrnn.logit_soft_cap", "output_logit_soft_cap", 30.0)):
+    # null in config.json means no cap; only a missing key means the default
+    for key, name, default in (("lrnn.gate_soft_cap", "gate_soft_cap", 15.0),
+                               ("lrnn.logit_soft_cap", "output_logit_soft_cap", 30.0)):
         if m.config.get(name, default) is not None:
             m.set_f32(key, m.positive(name, default))
-    m.fact("factors", "n_h 0 (diagonal)")
-    m.fact("heads", f"{H}, d_k × d_v {K} × {P}")
-    m.fact("gate", "exponential input gate and sigmoid forget gate, one each a head")
-    m.fact("conv", "none")
+    mixer_facts(m, DIAGONAL, f"{H}, d_k × d_v {K} × {P}",
+                "exponential input gate and sigmoid forget gate, one each per head", "none")
     return m
 
 
-def _fused_mixer(m: Model, dst: str, src: str, D: int, H: int, key_dim: int, value_dim: int) -> None:
-    """weight_mode = fused: rows q, k, v, o in one matrix; i, then f in another."""
+def _fused_mixer(m: Model, dst: str, src: str, D: int, H: int, key_dim: int,
+                 value_dim: int) -> None:
+    """weight_mode = fused: rows q, k, v, o in one matrix; rows i, f in another."""
     qkvo, ifgate = "qkv_opreact.weight", "ifgate_preact"
     shape = (2 * key_dim + 2 * value_dim, D)
     v, o, end = 2 * key_dim, 2 * key_dim + value_dim, shape[0]
@@ -104,3 +109,6 @@ def _fused_mixer(m: Model, dst: str, src: str, D: int, H: int, key_dim: int, val
         ("ssm_fgate.weight", ifgate + ".weight", (2 * H, D), rows(H, 2 * H)),
         ("ssm_fgate.bias",   ifgate + ".bias",   (2 * H,),   rows(H, 2 * H)),
     ])
+
+
+MODEL_TYPES = {"xlstm": convert}

@@ -1,74 +1,95 @@
-"""Transformers: fla's `transformer` and Llama-style models of transformers (llama, mistral, qwen2, qwen3)."""
+"""Transformers: fla's `transformer` and Llama-style models of transformers (llama, mistral, qwen2,
+qwen3)."""
 
 import math
 
 from .. import eigenvalues
 from ..errors import ModelError
+from ..family import Family, Range
 from ..model import Model, is_number
-from .layer_parts import Attention, write_attention_layer, write_embedding, write_sizes, write_swiglu
+from .layer_parts import (Attention, write_attention_layer, write_embedding, write_sizes,
+                          write_swiglu)
 
-FLA_KEYS = "hidden_act norm_eps num_heads num_kv_heads qkv_bias qk_norm window_size rope_theta attnres_block_size elementwise_affine"
+FAMILY = Family("transformer", Range.OWN)
+
+FLA_KEYS = """
+    hidden_act norm_eps num_heads num_kv_heads qkv_bias qk_norm window_size rope_theta
+    attnres_block_size elementwise_affine
+"""
 HF_KEYS = """
-    hidden_act rms_norm_eps num_attention_heads num_key_value_heads head_dim attention_bias mlp_bias rope_theta rope_scaling rope_parameters
-    sliding_window use_sliding_window max_window_layers layer_types
+    hidden_act rms_norm_eps num_attention_heads num_key_value_heads head_dim attention_bias mlp_bias
+    rope_theta rope_scaling rope_parameters sliding_window use_sliding_window max_window_layers
+    layer_types
 """
 
 FLA_QK_NORM_EPS = 1e-5                     # fixed in the layer, not norm_eps
 
-
-# rope_type: the options that it has of its own
+# the options that belong to each rope_type
 ROPE_TYPES = {
     "default": (),
     "linear":  ("factor",),
-    "llama3":  ("factor", "low_freq_factor", "high_freq_factor", "original_max_position_embeddings"),
+    "llama3":  ("factor", "low_freq_factor", "high_freq_factor",
+                "original_max_position_embeddings"),
 }
+ROPE_KEYS = ("rope_type", "type", "rope_theta", "partial_rotary_factor")
 
 
-def read_rope(m: Model, head_dim: int, default: float | None = 10000.0) -> tuple[float | None, tuple[float, ...] | None]:
-    """(theta or None for no RoPE, factors of the wavelengths or None for 1) of transformers 4 and 5 (rope_parameters)."""
+def read_rope(m: Model, head_dim: int,
+              default: float | None = 10000.0) -> tuple[float | None, tuple[float, ...] | None]:
+    """(theta, or None for no RoPE; factors of the wavelengths, or None for 1), as transformers 4
+    and 5 (rope_parameters) write them."""
     params = m.get("rope_parameters", m.get("rope_scaling", {}))
     if not isinstance(params, dict):
-        raise ModelError(f"config.json: rope_parameters is {params!r}, expected an object")
+        raise ModelError(f"config.json: rope_parameters is {params!r}; expected an object")
     kind = params.get("rope_type", params.get("type")) or "default"
     if kind not in ROPE_TYPES:
-        raise ModelError(f"config.json: rope_type is {kind!r}, which is not supported, expected one of {', '.join(map(repr, ROPE_TYPES))}")
+        raise ModelError(f"config.json: rope_type is {kind!r}; expected one of "
+                         f"{', '.join(map(repr, ROPE_TYPES))}")
     for key, value in params.items():
-        if key not in ("rope_type", "type", "rope_theta", "partial_rotary_factor", *ROPE_TYPES[kind]) and value is not None:
-            raise ModelError(f"config.json: rope_parameters.{key} = {value!r} is not known, and it may change what the model computes")
+        if key not in (*ROPE_KEYS, *ROPE_TYPES[kind]) and value is not None:
+            raise ModelError(f"config.json: unknown key rope_parameters.{key} = {value!r}; it may "
+                             "change what the model computes")
     partial = params.get("partial_rotary_factor")
     if partial not in (None, 1, 1.0):
-        raise ModelError(f"config.json: partial_rotary_factor is {partial!r}, which is not supported, expected 1")
+        raise ModelError(f"config.json: partial_rotary_factor is {partial!r}; expected 1")
     options = {}
     for key in ROPE_TYPES[kind]:
         options[key] = params.get(key)
         if not is_number(options[key]) or options[key] <= 0:
-            raise ModelError(f"config.json: rope_parameters.{key} is {options[key]!r}, expected a positive number (rope_type is {kind!r})")
+            raise ModelError(f"config.json: rope_parameters.{key} is {options[key]!r}; expected a "
+                             f"positive number for rope_type {kind!r}")
 
     theta = params.get("rope_theta", m.get("rope_theta", default))
     if theta is None:
         return None, None
     if not is_number(theta) or theta <= 0:
-        raise ModelError(f"config.json: rope_theta is {theta!r}, expected a positive number")
+        raise ModelError(f"config.json: rope_theta is {theta!r}; expected a positive number")
+    if kind == "default":
+        return float(theta), None
     wavelengths = [2 * math.pi * theta ** (2 * d / head_dim) for d in range(head_dim // 2)]
-    factors = {
-        "default": lambda: None,
-        "linear":  lambda: tuple(options["factor"] for _ in wavelengths),
-        "llama3":  lambda: tuple(_llama3_factor(w, *options.values()) for w in wavelengths),
-    }[kind]()
-    return float(theta), factors
+    if kind == "linear":
+        return float(theta), tuple(options["factor"] for _ in wavelengths)
+    return float(theta), tuple(_llama3_factor(w, *options.values()) for w in wavelengths)
 
 
-def _llama3_factor(wavelength: float, factor: float, low: float, high: float, trained: float) -> float:
-    """Llama 3.1: waves longer than trained / low are stretched by factor, those shorter than trained / high are not; between them
-    the frequency goes from one to the other linearly in trained / wavelength."""
+def _llama3_factor(wavelength: float, factor: float, low: float, high: float,
+                   trained: float) -> float:
+    """Llama 3.1 stretches waves longer than trained / low by `factor` and keeps those shorter than
+    trained / high; in between the frequency is linear in trained / wavelength."""
     if low >= high:
-        raise ModelError(f"config.json: low_freq_factor is {low}, expected less than high_freq_factor {high}")
+        raise ModelError(f"config.json: low_freq_factor is {low}; expected less than "
+                         f"high_freq_factor, {high}")
     smooth = min(max((trained / wavelength - low) / (high - low), 0.0), 1.0)
     return 1.0 / ((1.0 - smooth) / factor + smooth)
 
 
+def read_trained_length(m: Model) -> None:
+    trained = m.get("max_position_embeddings")
+    m.trained_length = trained if isinstance(trained, int) else None
+
+
 def _qk_norm(m: Model, src: str, head_dim: int, width: int) -> str:
-    """none, per head, or over the whole projection: the weight's length tells."""
+    """none, head or all (the whole projection); the length of the weight tells."""
     if not m.has(src + "q_norm.weight"):
         return "none"
     n = m.shape(src + "q_norm.weight", 1)[0]
@@ -76,11 +97,12 @@ def _qk_norm(m: Model, src: str, head_dim: int, width: int) -> str:
         return "head"
     if n == width:
         return "all"
-    raise ModelError(f"{m.checkpoint.name}: tensor {src}q_norm.weight has {n} entries, expected {head_dim} or {width}")
+    raise ModelError(f"{m.checkpoint.name}: tensor {src}q_norm.weight has {n} entries; expected "
+                     f"{head_dim} or {width}")
 
 
 def convert_fla(checkpoint, option: str) -> Model:
-    m = Model(checkpoint, "transformer", FLA_KEYS)
+    m = Model(checkpoint, FAMILY, FLA_KEYS)
     eigenvalues.decide(m, option)
     m.refuse_unless("attnres_block_size", (None,), "attention residuals are not supported")
     heads = m.count("num_heads", 32)
@@ -88,34 +110,39 @@ def convert_fla(checkpoint, option: str) -> Model:
     hd = D // heads
     norm = _qk_norm(m, "model.layers.0.attn.", hd, D)
     theta = float(m.positive("rope_theta", 10000.0))
-    a = Attention(heads, m.count("num_kv_heads", heads), hd, m.get("window_size"), theta, norm, FLA_QK_NORM_EPS)
-    names = {"embedding": "model.embeddings.weight", "attn": "attn.", "attn_norm": "attn_norm", "ffn_norm": "mlp_norm"}
+    a = Attention(heads, m.count("num_kv_heads", heads), hd, m.get("window_size"), theta, norm,
+                  FLA_QK_NORM_EPS)
+    names = {"embedding": "model.embeddings.weight", "attn": "attn.", "attn_norm": "attn_norm",
+             "ffn_norm": "mlp_norm"}
     return _convert(m, a, names, m.positive("norm_eps", 1e-6), tied_default=False)
 
 
 def convert_hf(checkpoint, option: str) -> Model:
-    m = Model(checkpoint, "transformer", HF_KEYS)
+    m = Model(checkpoint, FAMILY, HF_KEYS)
     eigenvalues.decide(m, option)
     if any(kind != "full_attention" for kind in m.get("layer_types", [])):
-        raise ModelError(f"config.json: layer_types is {m.get('layer_types')}, expected full_attention in every layer")
+        raise ModelError(f"config.json: layer_types is {m.get('layer_types')}; expected "
+                         "full_attention in every layer")
     heads = m.count("num_attention_heads")
     kv = m.count("num_key_value_heads", heads)
     hd = m.shape("model.layers.0.self_attn.q_proj.weight", 2)[0] // heads
     eps = m.positive("rms_norm_eps", 1e-6)
     norm = _qk_norm(m, "model.layers.0.self_attn.", hd, heads * hd)
-    # Qwen keeps sliding_window in files that do not use it; where it does, only layers from max_window_layers on have it
-    m.refuse_unless("use_sliding_window", (None, False), "a window in some layers only is not supported")
+    # Qwen sets sliding_window even if use_sliding_window is false; if it is true, only the layers
+    # from max_window_layers on have the window
+    m.refuse_unless("use_sliding_window", (None, False),
+                    "a window in only some of the layers is not supported")
     window = m.get("sliding_window") if m.config.get("use_sliding_window") is None else None
-    trained = m.get("max_position_embeddings")
-    m.trained_length = trained if isinstance(trained, int) else None
+    read_trained_length(m)
     theta, factors = read_rope(m, hd)
     a = Attention(heads, kv, hd, window, theta, norm, eps, factors)
-    names = {"embedding": "model.embed_tokens.weight", "attn": "self_attn.", "attn_norm": "input_layernorm",
-             "ffn_norm": "post_attention_layernorm"}
+    names = {"embedding": "model.embed_tokens.weight", "attn": "self_attn.",
+             "attn_norm": "input_layernorm", "ffn_norm": "post_attention_layernorm"}
     return _convert(m, a, names, eps, tied_default=None)
 
 
-def _convert(m: Model, a: Attention, names: dict[str, str], eps: float, tied_default: bool | None) -> Model:
+def _convert(m: Model, a: Attention, names: dict[str, str], eps: float,
+             tied_default: bool | None) -> Model:
     layers = m.count_layers("model.layers.")
     D, V = write_embedding(m, names["embedding"], tied_default=tied_default)
     F = m.shape("model.layers.0.mlp.down_proj.weight", 2)[1]
@@ -125,10 +152,15 @@ def _convert(m: Model, a: Attention, names: dict[str, str], eps: float, tied_def
         dst, src = f"blk.{i}.", f"model.layers.{i}."
         m.put(dst + "attn_norm.weight", f"{src}{names['attn_norm']}.weight", (D,))
         write_attention_layer(m, a, dst, src + names["attn"], D)
-        m.drop(f"{src}{names['attn']}rotary_emb.inv_freq")     # a buffer that old versions saved; it follows from rope_theta
+        # a buffer that old versions saved; it follows from rope_theta
+        m.drop(f"{src}{names['attn']}rotary_emb.inv_freq")
         m.put(dst + "ffn_norm.weight", f"{src}{names['ffn_norm']}.weight", (D,))
         write_swiglu(m, dst, src + "mlp.", D, F)
     a.write(m)
     m.fact("heads", f"{a.n_heads} (key and value heads {a.n_kv}), length {a.head_dim}")
     m.fact("window", "all" if a.window is None else f"{a.window} tokens")
     return m
+
+
+MODEL_TYPES = {"transformer": convert_fla,
+               **{kind: convert_hf for kind in ("llama", "mistral", "qwen2", "qwen3")}}

@@ -1,1 +1,1 @@
-"""Readers of container formats. Each gives lazy tensors; none executes anything that it reads."""
+"""Readers of checkpoint formats. They return lazy tensors and never execute what they read."""

@@ -1,4 +1,5 @@
-"""config.json, as Python writes it: Infinity and NaN are accepted, and transformers' {"__float__": "Infinity"}."""
+"""config.json as Python writes it, with Infinity, NaN and transformers' {"__float__": "Infinity"}.
+"""
 
 import json
 import math
@@ -26,12 +27,12 @@ def read_json(path: Path) -> Any:
 def read_config(path: Path) -> dict[str, Any]:
     config = read_json(path)
     if not isinstance(config, dict):
-        raise DataError(f"{path}: found a {type(config).__name__}, expected an object")
+        raise DataError(f"{path}: found a {type(config).__name__}; expected an object")
     return config
 
 
 def config_text(config: dict[str, Any]) -> str:
-    """The same as JSON that any parser takes: what is not a finite number is written as transformers does."""
+    """The configuration as strict JSON, with non-finite numbers as transformers writes them."""
 
     def finite(x: Any) -> Any:
         if isinstance(x, float) and not math.isfinite(x):

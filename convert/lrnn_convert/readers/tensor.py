@@ -1,18 +1,26 @@
-"""A tensor that is read when it is needed, and not kept."""
+"""A lazy tensor, and the memory-mapped files behind it."""
 
+import mmap
+import os
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
+
+from ..errors import DataError
+
+FLOAT_DTYPES = {"F32": np.dtype("<f4"), "F16": np.dtype("<f2"), "BF16": np.dtype("<u2"),
+                "F64": np.dtype("<f8")}
 
 
 @dataclass(frozen=True)
 class Tensor:
     name: str
     shape: tuple[int, ...]
-    dtype: str                             # F32 F16 BF16 F64, or another name that cannot be a weight
-    file: str                              # for messages
-    read: Callable[[], np.ndarray]         # raw elements in the shape above; BF16 as uint16
+    dtype: str                             # a key of FLOAT_DTYPES, or a type that no weight has
+    file: str                              # for error messages
+    read: Callable[[], np.ndarray]         # raw elements in this shape; BF16 as uint16
 
     def load(self) -> np.ndarray:
         """The values as float32. Exact for F32, F16 and BF16."""
@@ -25,4 +33,9 @@ class Tensor:
         return np.ascontiguousarray(raw, dtype=np.float32).reshape(self.shape)
 
 
-FLOAT_DTYPES = {"F32": np.dtype("<f4"), "F16": np.dtype("<f2"), "BF16": np.dtype("<u2"), "F64": np.dtype("<f8")}
+def map_file(path: Path, least: int, kind: str) -> mmap.mmap:
+    size = os.path.getsize(path)
+    if size < least:
+        raise DataError(f"{path}: the file has {size} bytes; a {kind} file has at least {least}")
+    with open(path, "rb") as f:
+        return mmap.mmap(f.fileno(), 0, access=mmap.ACCESS_READ)

@@ -1,11 +1,10 @@
-"""torch.save files (.bin, .pt, .pth) without torch, and without executing anything.
+"""Reads files of torch.save (.bin, .pt, .pth) without torch and without executing anything.
 
-A pickle is a program. The machine below knows the opcodes that torch writes, and GLOBAL gives a marker, never an imported object;
-a name that is not listed is refused. Tensors become views of the memory-mapped file.
+A pickle is a program. The interpreter below knows the opcodes that torch writes. GLOBAL yields a
+marker, never an imported object, and only for the names listed here. Tensors become views of the
+memory-mapped file.
 """
 
-import mmap
-import os
 import struct
 import zipfile
 from dataclasses import dataclass
@@ -15,29 +14,38 @@ from typing import Any, Callable
 import numpy as np
 
 from ..errors import DataError
-from .tensor import FLOAT_DTYPES, Tensor
+from .tensor import FLOAT_DTYPES, Tensor, map_file
 
-STORAGES = {                               # storage class -> (dtype name, bytes an element)
-    "FloatStorage": ("F32", 4), "HalfStorage": ("F16", 2), "BFloat16Storage": ("BF16", 2), "DoubleStorage": ("F64", 8),
-    "LongStorage": ("I64", 8), "IntStorage": ("I32", 4), "ShortStorage": ("I16", 2), "CharStorage": ("I8", 1),
-    "ByteStorage": ("U8", 1), "BoolStorage": ("BOOL", 1), "UntypedStorage": ("U8", 1),
-}
-DTYPES = {                                 # torch.<dtype>
-    "float32": ("F32", 4), "float16": ("F16", 2), "bfloat16": ("BF16", 2), "float64": ("F64", 8), "int64": ("I64", 8), "int32": ("I32", 4),
-    "int16": ("I16", 2), "int8": ("I8", 1), "uint8": ("U8", 1), "bool": ("BOOL", 1),
-}
+# dtype name, bytes per element, torch.<dtype>, storage class
+TORCH_TYPES = (
+    ("F32",  4, "float32",  "FloatStorage"),
+    ("F16",  2, "float16",  "HalfStorage"),
+    ("BF16", 2, "bfloat16", "BFloat16Storage"),
+    ("F64",  8, "float64",  "DoubleStorage"),
+    ("I64",  8, "int64",    "LongStorage"),
+    ("I32",  4, "int32",    "IntStorage"),
+    ("I16",  2, "int16",    "ShortStorage"),
+    ("I8",   1, "int8",     "CharStorage"),
+    ("U8",   1, "uint8",    "ByteStorage"),
+    ("BOOL", 1, "bool",     "BoolStorage"),
+)
+DTYPES = {dtype: (name, size) for name, size, dtype, _ in TORCH_TYPES}
+STORAGES = {storage: (name, size) for name, size, _, storage in TORCH_TYPES}
+UNTYPED = {"UntypedStorage": ("U8", 1)}
+
 ALLOWED = {
     "collections": {"OrderedDict"},
-    "torch": set(STORAGES) - {"UntypedStorage"} | set(DTYPES) | {"Size", "device"},
-    "torch.storage": {"UntypedStorage", "TypedStorage"},
-    "torch._utils": {"_rebuild_tensor", "_rebuild_tensor_v2", "_rebuild_tensor_v3", "_rebuild_parameter", "_rebuild_parameter_with_state"},
+    "torch": {*STORAGES, *DTYPES, "Size", "device"},
+    "torch.storage": {*UNTYPED, "TypedStorage"},
+    "torch._utils": {"_rebuild_tensor", "_rebuild_tensor_v2", "_rebuild_tensor_v3",
+                     "_rebuild_parameter", "_rebuild_parameter_with_state"},
     "torch._tensor": {"_rebuild_from_type_v2"},
     "torch.nn.parameter": {"Parameter"},
     "torch.serialization": {"_get_layout"},
     "_codecs": {"encode"},
 }
 
-# where training programs put the state dict inside what they save
+# keys under which training programs save the state dict
 NESTED = ("model", "state_dict", "model_state_dict")
 
 LEGACY_MAGIC = 0x1950A86A20F9469CFC6C
@@ -74,7 +82,8 @@ class Mark:
 
 
 class Unpickler:
-    """Pickle protocol 2 as torch writes it (its weights-only subset), and the few opcodes that protocol 4 adds."""
+    """Pickle protocol 2 as torch writes it (its weights-only subset), and a few opcodes of
+    protocol 4."""
 
     def __init__(self, data, at: int, where: str, persistent: Callable[[tuple], Storage]):
         self.data, self.at, self.where, self.persistent = data, at, where, persistent
@@ -83,11 +92,11 @@ class Unpickler:
         raise DataError(f"{self.where}: {what} at byte {self.at} of the pickle")
 
     def bytes(self, n: int) -> bytes:
-        chunk = self.data[self.at : self.at + n]
-        if n < 0 or len(chunk) != n:
+        piece = self.data[self.at : self.at + n]
+        if n < 0 or len(piece) != n:
             self.fail("the pickle ends early")
         self.at += n
-        return chunk
+        return piece
 
     def line(self) -> str:
         end = self.data.find(b"\n", self.at)
@@ -99,6 +108,9 @@ class Unpickler:
 
     def uint(self, n: int) -> int:
         return int.from_bytes(self.bytes(n), "little")
+
+    def signed(self, n: int) -> int:
+        return int.from_bytes(self.bytes(n), "little", signed=True)
 
     def load(self) -> Any:
         stack: list[Any] = []
@@ -155,7 +167,7 @@ class Unpickler:
                 case 0x81:                                                  # NEWOBJ
                     args, fn = pop(), pop()
                     stack.append(self.call(fn, args))
-                case 0x62: pop()                                            # BUILD: attributes such as _metadata are not weights
+                case 0x62: pop()             # BUILD: attributes such as _metadata are not weights
                 case 0x51: stack.append(self.persist(pop()))                # BINPERSID
                 case 0x7D: stack.append({})
                 case 0x5D: stack.append([])
@@ -181,21 +193,24 @@ class Unpickler:
                     container(list).extend(items)
                 case 0x90:                                                  # ADDITEMS
                     items = pop_mark()
-                    container(set).update(x for x in items if isinstance(x, (str, int, float, bytes)))
+                    hashable = (str, int, float, bytes)
+                    container(set).update(x for x in items if isinstance(x, hashable))
                 case 0x58: stack.append(text(self.uint(4)))                 # BINUNICODE
                 case 0x8C: stack.append(text(self.uint(1)))                 # SHORT_BINUNICODE
-                case 0x55: stack.append(self.bytes(self.uint(1)).decode("latin-1"))   # SHORT_BINSTRING
+                case 0x55:                                                  # SHORT_BINSTRING
+                    stack.append(self.bytes(self.uint(1)).decode("latin-1"))
                 case 0x42: stack.append(self.bytes(self.uint(4)))           # BINBYTES
                 case 0x43: stack.append(self.bytes(self.uint(1)))           # SHORT_BINBYTES
-                case 0x4A: stack.append(int.from_bytes(self.bytes(4), "little", signed=True))   # BININT
+                case 0x4A: stack.append(self.signed(4))                        # BININT
                 case 0x4B: stack.append(self.uint(1))
                 case 0x4D: stack.append(self.uint(2))
-                case 0x8A: stack.append(int.from_bytes(self.bytes(self.uint(1)), "little", signed=True))   # LONG1
-                case 0x47: stack.append(struct.unpack(">d", self.bytes(8))[0])   # BINFLOAT, big-endian
+                case 0x8A: stack.append(self.signed(self.uint(1)))             # LONG1
+                case 0x47:                                                  # BINFLOAT, big-endian
+                    stack.append(struct.unpack(">d", self.bytes(8))[0])
                 case 0x4E: stack.append(None)
                 case 0x88: stack.append(True)
                 case 0x89: stack.append(False)
-                case 0x71 | 0x72 | 0x94:                                    # BINPUT, LONG_BINPUT, MEMOIZE
+                case 0x71 | 0x72 | 0x94:                       # BINPUT, LONG_BINPUT, MEMOIZE
                     index = len(memo) if op == 0x94 else self.uint(1 if op == 0x71 else 4)
                     if not stack:
                         self.fail("the stack is empty")
@@ -209,11 +224,13 @@ class Unpickler:
 
     def named(self, module, name) -> Global:
         if not isinstance(module, str) or name not in ALLOWED.get(module, ()):
-            raise DataError(f"{self.where}: the pickle wants {module}.{name}, which is not one of the names that weights need; refused")
+            raise DataError(f"{self.where}: the pickle refers to {module}.{name}; refused, because "
+                            "weights do not need it")
         return Global(module, name)
 
     def persist(self, pid) -> Storage:
-        if not isinstance(pid, tuple) or len(pid) not in (5, 6) or pid[0] != "storage" or not isinstance(pid[1], Global):
+        if (not isinstance(pid, tuple) or len(pid) not in (5, 6) or pid[0] != "storage"
+                or not isinstance(pid[1], Global)):
             self.fail("an unknown persistent id")
         if not isinstance(pid[2], str) or not isinstance(pid[4], int) or pid[4] < 0:
             self.fail("a malformed storage")
@@ -221,7 +238,7 @@ class Unpickler:
 
     def call(self, fn, args):
         if not isinstance(fn, Global) or not isinstance(args, tuple):
-            self.fail("a call of something that is not a listed name")
+            self.fail("a call of something other than a listed name")
         match fn.name:
             case "OrderedDict":
                 try:
@@ -250,8 +267,10 @@ class Unpickler:
             if len(args) < 7 or not isinstance(args[6], Global) or args[6].name not in DTYPES:
                 self.fail("a tensor without a known dtype")
             dtype, itemsize = DTYPES[args[6].name]
-        sizes = (offset, *(shape if isinstance(shape, tuple) else (None,)), *(stride if isinstance(stride, tuple) else (None,)))
-        if not all(isinstance(x, int) and 0 <= x < 2**62 for x in sizes) or len(shape) != len(stride):
+        if not isinstance(shape, tuple) or not isinstance(stride, tuple):
+            self.fail("a malformed tensor")
+        if (not all(isinstance(x, int) and 0 <= x < 2**62 for x in (offset, *shape, *stride))
+                or len(shape) != len(stride)):
             self.fail("a malformed tensor")
         if all(shape):
             last = offset + sum((n - 1) * s for n, s in zip(shape, stride))
@@ -262,14 +281,11 @@ class Unpickler:
 
 
 def read_torch(path: Path) -> dict[str, Tensor]:
-    size = os.path.getsize(path)
-    if size < 4:
-        raise DataError(f"{path}: the file has {size} bytes, which is no checkpoint")
-    with open(path, "rb") as f:
-        data = mmap.mmap(f.fileno(), 0, access=mmap.ACCESS_READ)
-    read = _read_zip if data[:2] == b"PK" else _read_legacy if data[:2] == b"\x80\x02" else None
+    data = map_file(path, 4, "torch")
+    read = {b"PK": _read_zip, b"\x80\x02": _read_legacy}.get(data[:2])
     if read is None:
-        raise DataError(f"{path}: starts with {bytes(data[:4])!r}, expected a torch file (zip or pickle)")
+        raise DataError(f"{path}: starts with {bytes(data[:4])!r}; expected a torch file (zip or "
+                        "pickle)")
     try:
         obj, starts = read(path, data)
     except RecursionError:
@@ -282,14 +298,16 @@ def _collect(path: Path, data, obj, starts: dict[str, int]) -> dict[str, Tensor]
         if isinstance(obj, dict) and not any(isinstance(v, TensorRecord) for v in obj.values()):
             obj = next((obj[key] for key in NESTED if isinstance(obj.get(key), dict)), obj)
     if not isinstance(obj, dict):
-        raise DataError(f"{path}: holds a {type(obj).__name__}, expected names and tensors")
+        raise DataError(f"{path}: contains a {type(obj).__name__}; expected names and tensors")
     tensors = {}
     for name, record in obj.items():
-        if isinstance(name, str) and isinstance(record, TensorRecord):   # step counters and the like are not weights
+        # other entries, such as step counters, are not weights
+        if isinstance(name, str) and isinstance(record, TensorRecord):
             start = starts[record.storage.key]
-            tensors[name] = Tensor(name, record.shape, record.dtype, str(path), _reader(data, start, record))
+            tensors[name] = Tensor(name, record.shape, record.dtype, str(path),
+                                   _reader(data, start, record))
     if not tensors:
-        raise DataError(f"{path}: no tensors found, looked at the top and under {', '.join(NESTED)}")
+        raise DataError(f"{path}: no tensors at the top level or under {', '.join(NESTED)}")
     return tensors
 
 
@@ -302,29 +320,32 @@ def _reader(data, start: int, r: TensorRecord):
         begin = start + r.offset * r.itemsize
         flat = np.frombuffer(data, kind, count, begin)
         strides = tuple(s * r.itemsize for s in r.stride)
-        return np.ascontiguousarray(np.lib.stride_tricks.as_strided(flat, r.shape, strides, writeable=False))
+        view = np.lib.stride_tricks.as_strided(flat, r.shape, strides, writeable=False)
+        return np.ascontiguousarray(view)
 
     return read
 
 
 def _storage_type(where: str, g: Global) -> tuple[str, int]:
-    if g.name not in STORAGES:
-        raise DataError(f"{where}: the storage type {g.module}.{g.name} is not known")
-    return STORAGES[g.name]
+    known = STORAGES | UNTYPED
+    if g.name not in known:
+        raise DataError(f"{where}: the storage type {g.module}.{g.name} is unknown")
+    return known[g.name]
 
 
-# -- zip: stored members under one root, sizes from the central directory
+# -- zip: stored members under one root
 
 def _read_zip(path: Path, data) -> tuple[Any, dict[str, int]]:
     members = _zip_members(path, data)
     pickles = [name for name in members if name.endswith("/data.pkl")]
     if len(pickles) != 1:
-        raise DataError(f"{path}: {len(pickles)} members named data.pkl, expected one")
+        raise DataError(f"{path}: {len(pickles)} members are named data.pkl; expected one")
     root = pickles[0][: -len("data.pkl")]
     if root + "byteorder" in members:
         start, size = members[root + "byteorder"]
-        if data[start : start + size] != b"little":
-            raise DataError(f"{path}: byteorder is {bytes(data[start : start + size])!r}, expected 'little'")
+        order = bytes(data[start : start + size])
+        if order != b"little":
+            raise DataError(f"{path}: byteorder is {order!r}; expected 'little'")
     starts: dict[str, int] = {}
 
     def persistent(pid) -> Storage:
@@ -332,40 +353,44 @@ def _read_zip(path: Path, data) -> tuple[Any, dict[str, int]]:
         key, numel = pid[2], pid[4]
         member = members.get(f"{root}data/{key}")
         if member is None:
-            raise DataError(f"{path}: the storage {key} is missing")
+            raise DataError(f"{path}: storage {key} is missing")
         if numel * itemsize != member[1]:
-            raise DataError(f"{path}: the storage {key} has {member[1]} bytes, expected {numel * itemsize}")
+            raise DataError(f"{path}: storage {key} has {member[1]} bytes; "
+                            f"expected {numel * itemsize}")
         starts[key] = member[0]
         return Storage(dtype, itemsize, key, numel)
 
     start, size = members[pickles[0]]
-    return Unpickler(data[start : start + size], 0, f"{path}: data.pkl", persistent).load(), starts
+    unpickler = Unpickler(data[start : start + size], 0, f"{path}: data.pkl", persistent)
+    return unpickler.load(), starts
 
 
 def _zip_members(path: Path, data) -> dict[str, tuple[int, int]]:
-    """name -> (first byte, length). Local headers leave the sizes out, so they are read from the central directory."""
+    """name -> (first byte, length), with the sizes of the central directory: local headers lack
+    them."""
     try:
         with zipfile.ZipFile(path) as z:
             infos = z.infolist()
     except (zipfile.BadZipFile, ValueError, struct.error, NotImplementedError) as e:
-        raise DataError(f"{path}: not a complete zip file ({e}), truncated?") from None
+        raise DataError(f"{path}: not a complete zip file: {e} (truncated?)") from None
     members = {}
     for info in infos:
         at = info.header_offset
+        where = f"{path}: member {info.filename}"
         if info.compress_type != 0 or info.flag_bits & 1 or info.file_size != info.compress_size:
-            raise DataError(f"{path}: the member {info.filename} is compressed or encrypted, expected stored")
+            raise DataError(f"{where} is compressed or encrypted; expected stored")
         if data[at : at + 4] != b"PK\x03\x04":
-            raise DataError(f"{path}: the member {info.filename} has no header at byte {at}")
-        # the padding that aligns the data lives in the local extra field
+            raise DataError(f"{where} has no header at byte {at}")
+        # the local extra field contains the padding that aligns the data
         name_length, extra_length = struct.unpack("<HH", data[at + 26 : at + 30])
         start = at + 30 + name_length + extra_length
         if start + info.file_size > len(data):
-            raise DataError(f"{path}: the member {info.filename} reaches beyond the end of the file (truncated?)")
+            raise DataError(f"{where} extends past the end of the file (truncated?)")
         members[info.filename] = (start, info.file_size)
     return members
 
 
-# -- before torch 1.6: five pickles, then the storages in the order of the last
+# -- before torch 1.6: five pickles, then the storages in the order that the last one lists
 
 def _read_legacy(path: Path, data) -> tuple[Any, dict[str, int]]:
     where = str(path)
@@ -377,8 +402,9 @@ def _read_legacy(path: Path, data) -> tuple[Any, dict[str, int]]:
         root = storages.setdefault(pid[2], Storage(dtype, itemsize, pid[2], pid[4]))
         if view is None:
             return root
-        if not isinstance(view, tuple) or len(view) != 3 or not isinstance(view[1], int) or not isinstance(view[2], int) \
-                or view[1] < 0 or view[1] + view[2] > root.numel:
+        if (not isinstance(view, tuple) or len(view) != 3 or not isinstance(view[1], int)
+                or not isinstance(view[2], int) or view[1] < 0
+                or view[1] + view[2] > root.numel):
             raise DataError(f"{path}: a malformed view of storage {pid[2]}")
         return Storage(dtype, itemsize, pid[2], view[2], view[1])
 
@@ -390,10 +416,12 @@ def _read_legacy(path: Path, data) -> tuple[Any, dict[str, int]]:
         at = u.at
     magic, protocol, info, obj, keys = parts
     if magic != LEGACY_MAGIC or protocol != LEGACY_PROTOCOL:
-        raise DataError(f"{path}: a pickle that torch did not write, expected torch's magic number and protocol {LEGACY_PROTOCOL}")
+        raise DataError(f"{path}: not written by torch; expected its magic number and protocol "
+                        f"{LEGACY_PROTOCOL}")
     if not isinstance(info, dict) or info.get("little_endian") is not True:
-        raise DataError(f"{path}: not little-endian, expected little-endian")
-    if not isinstance(keys, list) or not all(isinstance(k, str) for k in keys) or set(keys) != set(storages):
+        raise DataError(f"{path}: the byte order is not little-endian")
+    if (not isinstance(keys, list) or not all(isinstance(k, str) for k in keys)
+            or set(keys) != set(storages)):
         raise DataError(f"{path}: the list of storages does not match the tensors")
     starts = {}
     for key in keys:
@@ -402,5 +430,6 @@ def _read_legacy(path: Path, data) -> tuple[Any, dict[str, int]]:
         starts[key] = at + 8
         at += 8 + s.numel * s.itemsize
         if numel != s.numel or at > len(data):
-            raise DataError(f"{path}: the storage {key} has {numel} elements, expected {s.numel} within the file (truncated?)")
+            raise DataError(f"{path}: storage {key} has {numel} elements; expected {s.numel}, all "
+                            "of them within the file (truncated?)")
     return obj, starts

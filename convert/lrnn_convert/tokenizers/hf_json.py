@@ -1,4 +1,4 @@
-"""tokenizer.json of Hugging Face's tokenizers: SentencePiece-style BPE, byte-level BPE, whole symbols."""
+"""tokenizer.json of Hugging Face's tokenizers: SentencePiece-style BPE, byte-level BPE, symbols."""
 
 import re
 from pathlib import Path
@@ -8,15 +8,21 @@ from ..errors import DataError, ModelError
 from ..readers.config import read_json
 from .tokenizer import BYTE, CONTROL, NORMAL, UNKNOWN, UNUSED, USER_DEFINED, Tokenizer
 
-SPACE = "\u2581"                           # SentencePiece writes a space as this
+SPACE = "\u2581"                           # a space in SentencePiece
 
-# Split patterns that the runtime knows, by the name that llama.cpp gave them
-PATTERNS = {
-    r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+": "llama-bpe",
-    r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+": "qwen2",
-}
 
-NEVER_MERGED = -1e9                        # the score of tokens that no merge makes, as SentencePiece gives to runs of spaces
+def _pattern(numbers: str) -> str:
+    """The Split pattern of Llama-3 and its relatives, which differ in how they cut numbers."""
+    return (r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|" + numbers
+            + r"| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+")
+
+
+# patterns that the runtime implements, with llama.cpp's names
+PATTERNS = {_pattern(r"\p{N}{1,3}"): "llama-bpe", _pattern(r"\p{N}"): "qwen2"}
+
+BYTE_LEVEL = "gpt-2, gpt-neox, llama-bpe, qwen2"
+
+NEVER_MERGED = -1e9                        # score of tokens that no merge makes
 
 
 def read(path: Path) -> Tokenizer:
@@ -24,7 +30,8 @@ def read(path: Path) -> Tokenizer:
     try:
         return _read(path, data)
     except (KeyError, TypeError, AttributeError, IndexError) as e:
-        raise DataError(f"{path}: not a tokenizer.json as Hugging Face's tokenizers write it ({type(e).__name__}: {e})") from None
+        raise DataError(f"{path}: not a tokenizer.json of Hugging Face's tokenizers "
+                        f"({type(e).__name__}: {e})") from None
 
 
 def _read(path: Path, data: Any) -> Tokenizer:
@@ -39,29 +46,32 @@ def _read(path: Path, data: Any) -> Tokenizer:
     elif kind == "BPE":
         t = _byte_level(path, data, model)
     else:
-        raise ModelError(f"{path}: the tokenizer model {kind!r} is not known, supported: BPE, WordLevel")
+        raise ModelError(f"{path}: the tokenizer model is {kind!r}; expected BPE or WordLevel")
     _add_specials(path, data, t)
     return t
 
 
 def _tokens(path: Path, data: dict, model: dict) -> tuple[list[str], list[int]]:
-    """Tokens by id with their types; ids between them that have no token are unused."""
+    """Tokens in the order of their ids, and their types; ids without a token are unused."""
     tokens: dict[int, tuple[str, int]] = {}
     for text, i in model["vocab"].items():
         if not isinstance(i, int) or i < 0 or i in tokens:
-            raise DataError(f"{path}: token {text!r} has the id {i!r}, expected a number of its own")
-        tokens[i] = (text, BYTE if model.get("byte_fallback") and re.fullmatch(r"<0x[0-9A-F]{2}>", text) else NORMAL)
+            raise DataError(f"{path}: token {text!r} has the id {i!r}; expected a unique number")
+        is_byte = model.get("byte_fallback") and re.fullmatch(r"<0x[0-9A-F]{2}>", text)
+        tokens[i] = (text, BYTE if is_byte else NORMAL)
     for added in data.get("added_tokens") or []:
         i, text = added["id"], added["content"]
         if i in tokens and tokens[i][0] != text:
-            raise DataError(f"{path}: added token {text!r} has the id {i} of {tokens[i][0]!r}")
+            raise DataError(f"{path}: added token {text!r} has the id {i}, which belongs to "
+                            f"{tokens[i][0]!r}")
         tokens[i] = (text, CONTROL if added.get("special") else USER_DEFINED)
     unk = model.get("unk_token")
     n = max(tokens) + 1
     if n > 4 * len(tokens) + 65536:
-        raise DataError(f"{path}: the largest id is {n - 1}, with {len(tokens)} tokens")
+        raise DataError(f"{path}: the largest id is {n - 1} for {len(tokens)} tokens")
     listed = [tokens.get(i, (f"[PAD{i}]", UNUSED)) for i in range(n)]
-    return [text for text, _ in listed], [UNKNOWN if unk is not None and text == unk else kind for text, kind in listed]
+    return ([text for text, _ in listed],
+            [UNKNOWN if unk is not None and text == unk else kind for text, kind in listed])
 
 
 def _merges(path: Path, model: dict) -> list[tuple[str, str]]:
@@ -76,8 +86,8 @@ def _merges(path: Path, model: dict) -> list[tuple[str, str]]:
 
 def _sentencepiece(path: Path, data: dict, model: dict) -> Tokenizer:
     tokens, types = _tokens(path, data, model)
-    # The runtime merges the pair whose result has the highest score; the rank of the merge that makes a token is its score.
-    # (-(id - 259) is not: runs of spaces have late ids and later ranks.)
+    # The runtime merges the pair whose result has the highest score, so a token's score is the
+    # negated rank of its merge. -(id - 259) would be wrong: runs of spaces have even later ranks.
     ranks: dict[str, int] = {}
     for rank, (a, b) in enumerate(_merges(path, model)):
         ranks.setdefault(a + b, rank)
@@ -91,23 +101,24 @@ def _sentencepiece(path: Path, data: dict, model: dict) -> Tokenizer:
 
 
 def _space_prefix(path: Path, data: dict) -> bool:
-    """Whether a space is put before the text. The two ways to say it: normalizers, or a Metaspace pre-tokenizer."""
+    """Whether a space is prepended to the text; normalizers or a Metaspace pre-tokenizer say so."""
     steps = _flat(data.get("normalizer"), "normalizers")
     pre = _flat(data.get("pre_tokenizer"), "pretokenizers")
     prefix = False
     for step in steps:
         if step["type"] == "Prepend" and step.get("prepend") == SPACE:
             prefix = True
-        elif step["type"] == "Replace" and step.get("pattern") == {"String": " "} and step.get("content") == SPACE:
-            pass
-        else:
-            raise ModelError(f"{path}: the normalizer {_name(step)} is not known for SentencePiece BPE")
+        elif (step["type"] != "Replace" or step.get("pattern") != {"String": " "}
+              or step.get("content") != SPACE):
+            raise ModelError(f"{path}: unknown normalizer {_name(step)} for SentencePiece BPE")
     for step in pre:
-        if step["type"] != "Metaspace" or step.get("replacement") != SPACE or step.get("split") is True:
-            raise ModelError(f"{path}: the pre-tokenizer {_name(step)} is not known for SentencePiece BPE")
-        prefix = prefix or step.get("prepend_scheme", "always" if step.get("add_prefix_space", True) else "never") != "never"
+        if (step["type"] != "Metaspace" or step.get("replacement") != SPACE
+                or step.get("split") is True):
+            raise ModelError(f"{path}: unknown pre-tokenizer {_name(step)} for SentencePiece BPE")
+        default = "always" if step.get("add_prefix_space", True) else "never"
+        prefix = prefix or step.get("prepend_scheme", default) != "never"
     if not steps and not pre:
-        raise ModelError(f"{path}: neither normalizer nor pre-tokenizer says how a space is written")
+        raise ModelError(f"{path}: neither a normalizer nor a pre-tokenizer replaces spaces")
     return prefix
 
 
@@ -116,53 +127,58 @@ def _byte_level(path: Path, data: dict, model: dict) -> Tokenizer:
     normalizer = None
     for step in _flat(data.get("normalizer"), "normalizers"):
         if step["type"] != "NFC":
-            raise ModelError(f"{path}: the normalizer {_name(step)} is not known, supported: NFC")
+            raise ModelError(f"{path}: the normalizer is {_name(step)}; expected NFC or none")
         normalizer = "nfc"
     steps = _flat(data.get("pre_tokenizer"), "pretokenizers")
     match [s["type"] for s in steps]:
         case ["ByteLevel"] if steps[0].get("use_regex", True):
-            # GPT-2's pattern; GPT-NeoX is the same after NFC, and llama.cpp calls that one mpt
+            # GPT-2's pattern; GPT-NeoX applies it after NFC, which llama.cpp calls mpt
             pre = "mpt" if normalizer else "gpt-2"
         case ["Split", "ByteLevel"] if not steps[1].get("use_regex", True):
             pattern = (steps[0].get("pattern") or {}).get("Regex")
-            if pattern not in PATTERNS or steps[0].get("behavior") != "Isolated" or steps[0].get("invert"):
-                raise ModelError(f"{path}: the pre-tokenizer {_name(steps[0])} is not known, supported: gpt-2, gpt-neox, llama-bpe, qwen2")
+            if (pattern not in PATTERNS or steps[0].get("behavior") != "Isolated"
+                    or steps[0].get("invert")):
+                raise ModelError(f"{path}: the pre-tokenizer is {_name(steps[0])}; expected that "
+                                 f"of {BYTE_LEVEL}")
             pre = PATTERNS[pattern]
         case _:
-            raise ModelError(f"{path}: the pre-tokenizer {' + '.join(map(_name, steps)) or 'none'} is not known, "
-                             "supported: gpt-2, gpt-neox, llama-bpe, qwen2")
+            raise ModelError(f"{path}: the pre-tokenizer is {_names(steps)}; expected that of "
+                             f"{BYTE_LEVEL}")
     if any(s.get("add_prefix_space") for s in steps):
-        raise ModelError(f"{path}: the pre-tokenizer ByteLevel has add_prefix_space, which is not supported")
+        raise ModelError(f"{path}: add_prefix_space of the pre-tokenizer ByteLevel is true; "
+                         "expected false")
     for key in ("dropout", "continuing_subword_prefix", "end_of_word_suffix"):
         if model.get(key):
-            raise ModelError(f"{path}: {key} is {model[key]!r}, which is not supported")
+            raise ModelError(f"{path}: {key} is {model[key]!r}; expected none")
     merges = [f"{a} {b}" for a, b in _merges(path, model)]
     return Tokenizer("gpt2", tokens, types, pre=pre, merges=merges, normalizer=normalizer)
 
 
 def _symbols(path: Path, data: dict, model: dict) -> Tokenizer:
-    """One token a word between white space: the state-tracking tasks."""
+    """One token per word between white space: the state-tracking tasks."""
     if data.get("normalizer") is not None:
-        raise ModelError(f"{path}: the normalizer {_name(data['normalizer'])} is not known for whole symbols")
+        raise ModelError(f"{path}: the normalizer is {_name(data['normalizer'])}; expected none "
+                         "for whole symbols")
     steps = _flat(data.get("pre_tokenizer"), "pretokenizers")
     if [s["type"] for s in steps] != ["WhitespaceSplit"]:
-        raise ModelError(f"{path}: the pre-tokenizer {' + '.join(map(_name, steps)) or 'none'} is not known for whole symbols, "
-                         "supported: WhitespaceSplit")
+        raise ModelError(f"{path}: the pre-tokenizer is {_names(steps)}; expected WhitespaceSplit "
+                         "for whole symbols")
     tokens, types = _tokens(path, data, model)
     return Tokenizer("lrnn-symbols", tokens, types, unk=_index(tokens, model.get("unk_token")))
 
 
 def _add_specials(path: Path, data: dict, t: Tokenizer) -> None:
-    """bos, eos and who adds them: tokenizer_config.json and special_tokens_map.json beside the file, else the template."""
+    """bos, eos and whether they are added: from tokenizer_config.json and special_tokens_map.json
+    next to the file, or else from the template."""
     t_config = path.with_name("tokenizer_config.json")
     s_map = path.with_name("special_tokens_map.json")
     config = read_json(t_config) if t_config.is_file() else {}
     special = read_json(s_map) if s_map.is_file() else {}
-    for attribute, key in (("bos", "bos_token"), ("eos", "eos_token"), ("unk", "unk_token"), ("pad", "pad_token")):
-        text = config.get(key) or special.get(key)
+    for name in ("bos", "eos", "unk", "pad"):
+        text = config.get(f"{name}_token") or special.get(f"{name}_token")
         text = text.get("content") if isinstance(text, dict) else text
         if isinstance(text, str) and text in t.tokens:
-            setattr(t, attribute, t.tokens.index(text))
+            setattr(t, name, t.tokens.index(text))
     before, after = _template(data.get("post_processor"))
     if before and t.bos is None:
         t.bos = _index(t.tokens, before[0])
@@ -177,7 +193,7 @@ def _add_specials(path: Path, data: dict, t: Tokenizer) -> None:
 
 
 def _template(post: Any) -> tuple[list[str], list[str]]:
-    """Special tokens before and after a text in a TemplateProcessing."""
+    """Special tokens before and after a text, from TemplateProcessing."""
     before: list[str] = []
     after: list[str] = []
     for step in _flat(post, "processors"):
@@ -202,7 +218,13 @@ def _flat(step: Any, inner: str) -> list[dict]:
 
 def _name(step: dict) -> str:
     pattern = step.get("pattern")
-    return step["type"] + (f" with {next(iter(pattern.values()))!r}" if isinstance(pattern, dict) and pattern else "")
+    if not isinstance(pattern, dict) or not pattern:
+        return step["type"]
+    return f"{step['type']} with {next(iter(pattern.values()))!r}"
+
+
+def _names(steps: list[dict]) -> str:
+    return " + ".join(map(_name, steps)) or "none"
 
 
 def _index(tokens: list[str], text: str | None) -> int | None:

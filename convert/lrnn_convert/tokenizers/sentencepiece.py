@@ -1,6 +1,8 @@
-"""SentencePiece .model: a protobuf ModelProto {1: pieces {1: text, 2: score, 3: type}, 2: trainer_spec, 3: normalizer_spec}."""
+"""SentencePiece .model, a protobuf message.
 
-import json
+    ModelProto {1: pieces {1: text, 2: score, 3: type}, 2: trainer_spec, 3: normalizer_spec}
+"""
+
 import struct
 from pathlib import Path
 from typing import Iterator
@@ -14,7 +16,7 @@ ALGORITHMS = {1: "unigram", 2: "bpe", 3: "word", 4: "char"}
 
 
 def _fields(path: Path, data: bytes) -> Iterator[tuple[int, int | bytes]]:
-    """(field, value) of a protobuf message; a value is an integer or bytes."""
+    """The fields of a protobuf message as (number, integer or bytes)."""
     at = 0
 
     def varint() -> int:
@@ -51,7 +53,8 @@ def read(path: Path) -> Tokenizer:
         _add_config(path, t)
         return t
     except (ValueError, TypeError, KeyError, AttributeError, struct.error) as e:
-        raise DataError(f"{path}: not a SentencePiece model with its configuration ({type(e).__name__}: {e})") from None
+        raise DataError(f"{path}: not a SentencePiece model with its configuration "
+                        f"({type(e).__name__}: {e})") from None
 
 
 def _read(path: Path) -> Tokenizer:
@@ -69,15 +72,17 @@ def _read(path: Path) -> Tokenizer:
             algorithm = spec.get(3, 1)
             for name, number in (("unk", 40), ("bos", 41), ("eos", 42), ("pad", 43)):
                 if number in spec:
-                    ids[name] = spec[number] if spec[number] < 2**31 else -1   # -1 is a negative varint
+                    # -1 is stored as a large varint
+                    ids[name] = spec[number] if spec[number] < 2**31 else -1
         elif field == 3:
             spec = dict(_fields(path, value))
             normalizer = spec.get(1, b"identity").decode("utf-8")
             prefix = bool(spec.get(3, 1))
     if algorithm != BPE:
-        raise ModelError(f"{path}: the tokenizer model is {ALGORITHMS.get(algorithm, algorithm)}, supported: bpe")
+        raise ModelError(f"{path}: the tokenizer model is {ALGORITHMS.get(algorithm, algorithm)}; "
+                         "expected bpe")
     if normalizer != "identity":
-        raise ModelError(f"{path}: the normalizer {normalizer} is not known for SentencePiece BPE, supported: identity")
+        raise ModelError(f"{path}: the normalizer is {normalizer}; expected identity")
 
     t = Tokenizer("llama", tokens, types, scores=scores, add_space_prefix=prefix, add_bos=True)
     for name, value in ids.items():
@@ -87,7 +92,8 @@ def _read(path: Path) -> Tokenizer:
 
 
 def _add_config(path: Path, t: Tokenizer) -> None:
-    """Tokens added after training, and who adds bos and eos: tokenizer_config.json beside the file."""
+    """Tokens added after training, and whether bos and eos are added, from tokenizer_config.json
+    next to the file."""
     config_path = path.with_name("tokenizer_config.json")
     config = read_json(config_path) if config_path.is_file() else {}
     added = {int(i): x for i, x in (config.get("added_tokens_decoder") or {}).items()}
@@ -95,10 +101,12 @@ def _add_config(path: Path, t: Tokenizer) -> None:
         content, special = added[i]["content"], added[i].get("special", False)
         if i < len(t.tokens):
             if t.tokens[i] != content:
-                raise DataError(f"{config_path}: added token {json.dumps(content)} has the id {i} of {json.dumps(t.tokens[i])}")
+                raise DataError(f"{config_path}: added token {content!r} has the id {i}, which "
+                                f"belongs to {t.tokens[i]!r}")
             continue
         if i != len(t.tokens):
-            raise DataError(f"{config_path}: added token {json.dumps(content)} has the id {i}, expected {len(t.tokens)}")
+            raise DataError(f"{config_path}: added token {content!r} has the id {i}; "
+                            f"expected {len(t.tokens)}")
         t.tokens.append(content)
         t.scores.append(0.0)
         t.types.append(CONTROL if special else USER_DEFINED)

@@ -1,4 +1,4 @@
-"""A tokenizer as the file describes it."""
+"""A tokenizer, in the terms of the model file."""
 
 from dataclasses import dataclass
 
