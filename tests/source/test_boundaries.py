@@ -22,6 +22,10 @@ def strip_comments_and_strings(text):
     return re.sub(pattern, replace, text, flags=re.S | re.M)
 
 
+def nothing(found, title):
+    assert not found, "\n".join([f"{title}:", *sorted(found)])
+
+
 def c_files(folder):
     return sorted(p for p in folder.rglob("*") if p.suffix in (".c", ".h", ".cpp"))
 
@@ -46,8 +50,8 @@ def test_library_exports_exactly_lrnn_h(config, public_functions):
     exported = {line.split()[-1] for line in out.splitlines()}
     if config["sanitize"]:
         exported = {name for name in exported if not name.startswith(("__asan", "__odr_asan"))}
-    assert sorted(exported - public_functions) == [], "exported, but not declared in lrnn.h"
-    assert sorted(public_functions - exported) == [], "declared in lrnn.h, but not exported"
+    nothing(exported - public_functions, "exported, but not declared in lrnn.h")
+    nothing(public_functions - exported, "declared in lrnn.h, but not exported")
 
 
 def test_lrnn_h_is_short(root):
@@ -69,7 +73,7 @@ def bad_includes(root, folder, quoted):
                 ours = (root / "src" / header).exists() or (root / "src/ops" / header).exists()
                 good = not ours and not header.startswith("ggml")
             else:
-                good = quoted(path, header)
+                good = quoted(header)
             if not good:
                 bad.append(f"{path.relative_to(root)}: {line.strip()}")
     return bad
@@ -80,25 +84,26 @@ def in_folder(root, folder, header):
 
 
 def test_base_includes_only_base(root):
-    assert bad_includes(root, "src/base", lambda _, h: in_folder(root, "base", h)) == []
+    bad = bad_includes(root, "src/base", lambda header: in_folder(root, "base", header))
+    nothing(bad, "private includes")
 
 
 def test_eval_includes_only_the_api_and_base(root):
-    def quoted(_, header):
+    def quoted(header):
         return header == "lrnn.h" or any(in_folder(root, f, header) for f in ("base", "eval"))
 
-    assert bad_includes(root, "src/eval", quoted) == []
+    nothing(bad_includes(root, "src/eval", quoted), "private includes")
 
 
 def test_programs_include_no_private_header(root):
     own = {p.name for p in (root / "examples").rglob("*.h")}
 
-    def quoted(_, header):
+    def quoted(header):
         return (header in own or header in ("lrnn.h", "lrnn-ops.h")
                 or re.fullmatch(r"ggml[\w-]*\.h|gguf\.h", header)
                 or any(in_folder(root, f, header) for f in ("base", "eval")))
 
-    assert bad_includes(root, "examples", quoted) == []
+    nothing(bad_includes(root, "examples", quoted), "private includes")
 
 
 def test_private_names_have_no_prefix(root, lrnn_h):
@@ -110,4 +115,4 @@ def test_private_names_have_no_prefix(root, lrnn_h):
             text = strip_comments_and_strings(path.read_text())
             for name in sorted(set(re.findall(r"\blrnn_\w+", text)) - public):
                 bad.append(f"{path.relative_to(root)}: {name}")
-    assert bad == []
+    nothing(bad, "private names with the prefix lrnn_")
