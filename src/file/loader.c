@@ -303,9 +303,18 @@ struct ggml_tensor * loader_tensor_2d(
     return loader_tensor_nd(l, il, name, need, 2, (const int64_t[2]) { ne0, ne1 });
 }
 
+bool loader_all_used(struct loader * l) {
+    char why[512];
+    if (!l->failed && !model_file_all_used(l->model->file, why, sizeof(why))) {
+        l->failed = true;
+        snprintf(l->err, l->err_size, "%s", why);
+    }
+    return !l->failed;
+}
+
 int32_t loader_state(struct loader * l, struct layer * layer, int64_t size) {
     if (layer->n_states == LAYER_STATES_MAX) {
-        loader_fail(l, "a layer of family %s has more than %d states", l->model->family->name,
+        loader_fail(l, "a layer of family %s has more than %d states", l->model->info.family,
                 LAYER_STATES_MAX);
         return 0;
     }

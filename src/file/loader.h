@@ -78,6 +78,9 @@ struct ggml_tensor * loader_tensor_2d(
 struct ggml_tensor * loader_tensor_nd(
         struct loader * l, int32_t il, const char * name, int need, int n_dims, const int64_t * ne);
 
+// False if the file has tensors that nobody read.
+bool loader_all_used(struct loader * l);
+
 // Adds the state of a recurrence, which comes first: heads of d_k × d_v, and what else a head has.
 void loader_recurrence(struct loader * l, struct layer * layer, int64_t n_head, int64_t d_k,
         int64_t d_v, int64_t extra);

@@ -1,9 +1,9 @@
-// DeltaNet
+// DeltaNet: one Householder factor per token
 //
 //     q, k, v = f(conv(W x))            β = σ(W_β x), doubled for eigenvalues in [-1,1]
-//     q, k normalised per head
+//     q, k normalized per head
 //     S ← S + β k (v − Sᵀ k)ᵀ           o = K^-1/2 Sᵀ q
-//     out = W_o ( RMSNorm(o) [∘ silu(W_g x)] )
+//     out = W_o (RMSNorm(o) [∘ silu(W_g x)])
 
 #include "models/models.h"
 
@@ -15,7 +15,7 @@ static const char * const QK_NORMS[] = { "l2", "sum", NULL };
 
 struct delta_net {
     int64_t          H, K, P, W;
-    bool             beta;
+    bool             beta; // false: β is 1, or 2 for eigenvalues in [-1,1]
     enum activation  activation;
     enum qk_norm     qk_norm;
     enum output_gate gate;
@@ -23,10 +23,9 @@ struct delta_net {
 };
 
 struct delta_net_layer {
-    struct block         block;
+    struct frame         frame;
     struct conv_proj     q, k, v;
-    struct ggml_tensor * beta; // [D, H]
-    struct ggml_tensor * gate; // [D, H·P]
+    struct ggml_tensor * beta; // [D, H] or NULL
     struct readout       readout;
 };
 
@@ -44,6 +43,7 @@ static bool load(struct loader * l) {
     f->qk_norm    = (enum qk_norm) loader_word(l, "lrnn.qk_norm", QK_NORMS);
     f->gate       = (enum output_gate) loader_word(l, "lrnn.output_gate", OUTPUT_GATES);
     f->eps        = loader_float(l, "lrnn.output_norm_epsilon", 1e-12f, 1.0f);
+
     l->model->info.n_householder = 1;
     return !l->failed;
 }
@@ -52,35 +52,40 @@ static bool load_layer(struct loader * l, int32_t il, struct layer * layer) {
     const struct delta_net * f = l->model->shared;
     struct delta_net_layer * w = layer->weights = loader_alloc(l, sizeof(*w));
     const int64_t            D                  = l->model->n_embd;
-    if (w == NULL || !block_load(l, il, false, &w->block)) {
+    if (w == NULL || !frame_load(l, il, false, &w->frame)) {
         return false;
     }
     loader_recurrence(l, layer, f->H, f->K, f->P, 0);
-    conv_proj_load(l, il, layer, "q", f->W, f->H * f->K, &w->q);
-    conv_proj_load(l, il, layer, "k", f->W, f->H * f->K, &w->k);
-    conv_proj_load(l, il, layer, "v", f->W, f->H * f->P, &w->v);
-    w->beta = f->beta ? loader_tensor_2d(l, il, "ssm_beta.weight", TENSOR_REQUIRED, D, f->H) : NULL;
-    w->gate = f->gate != OUTPUT_GATE_NONE
-                      ? loader_tensor_2d(l, il, "attn_gate.weight", TENSOR_REQUIRED, D, f->H * f->P)
-                      : NULL;
-    w->readout.norm = loader_tensor_1d(l, il, "ssm_norm.weight", TENSOR_F32, f->P);
-    w->readout.output =
-            loader_tensor_2d(l, il, "attn_output.weight", TENSOR_REQUIRED, f->H * f->P, D);
-    w->readout.eps  = f->eps;
-    w->readout.gate = f->gate;
+    conv_proj_load(l, il, layer, "attn_q.weight", "q", f->W, f->H * f->K, &w->q);
+    conv_proj_load(l, il, layer, "attn_k.weight", "k", f->W, f->H * f->K, &w->k);
+    conv_proj_load(l, il, layer, "attn_v.weight", "v", f->W, f->H * f->P, &w->v);
+    if (f->beta) {
+        w->beta = loader_tensor_2d(l, il, "ssm_beta.weight", TENSOR_REQUIRED, D, f->H);
+    }
+    readout_load(l, il, f->H, f->P, TENSOR_REQUIRED, f->eps, f->gate, &w->readout);
     return !l->failed;
 }
 
 // q or k, [H·K, T] → [K, H, 1, T]
 static struct ggml_tensor * activate(
         struct graph * g, const struct delta_net * f, struct ggml_tensor * x) {
-    if (f->activation !=
-            ACTIVATION_SILU) { // that one is in the convolution, or stands in its place
+    if (f->activation != ACTIVATION_SILU) { // conv_proj_build has applied SiLU already
         x = activation_build(g, f->activation, x);
     }
     x = ggml_reshape_4d(g->ctx, x, f->K, f->H, 1, g->n_tokens);
     return f->qk_norm == QK_NORM_L2 ? graph_l2_norm(g, x, 1e-6f)
                                     : ggml_div(g->ctx, x, ggml_sum_rows(g->ctx, x));
+}
+
+// [H, T]
+static struct ggml_tensor * build_beta(
+        struct graph * g, const struct delta_net_layer * w, struct ggml_tensor * x) {
+    const struct delta_net * f = g->model->shared;
+    if (w->beta != NULL) {
+        return graph_beta(g, graph_linear(g, w->beta, NULL, x));
+    }
+    return ggml_fill(g->ctx, ggml_new_tensor_2d(g->ctx, GGML_TYPE_F32, f->H, g->n_tokens),
+            g->model->is_signed ? 2.0f : 1.0f);
 }
 
 static struct ggml_tensor * mix(
@@ -90,33 +95,26 @@ static struct ggml_tensor * mix(
     const enum ggml_short_conv_activation conv =
             f->activation == ACTIVATION_SILU ? GGML_SHORT_CONV_SILU : GGML_SHORT_CONV_NONE;
 
-    struct ggml_tensor * q = activate(g, f, conv_proj_build(g, &w->q, conv, x)); // [K, H, 1, T]
-    struct ggml_tensor * k = activate(g, f, conv_proj_build(g, &w->k, conv, x)); // [K, H, 1, T]
-    struct ggml_tensor * v = conv_proj_build(g, &w->v, GGML_SHORT_CONV_SILU, x); // [H·P, T]
+    struct ggml_tensor * q    = activate(g, f, conv_proj_build(g, &w->q, conv, x)); // [K, H, 1, T]
+    struct ggml_tensor * k    = activate(g, f, conv_proj_build(g, &w->k, conv, x)); // [K, H, 1, T]
+    struct ggml_tensor * v    = conv_proj_build(g, &w->v, GGML_SHORT_CONV_SILU, x); // [H·P, T]
+    struct ggml_tensor * beta = build_beta(g, w, x);                                // [H, T]
 
-    struct ggml_tensor * beta; // [1, H, 1, T]
-    if (w->beta != NULL) {
-        beta = graph_beta(g, graph_linear(g, w->beta, NULL, x));
-    } else {
-        beta = ggml_fill(g->ctx, ggml_new_tensor_2d(g->ctx, GGML_TYPE_F32, f->H, g->n_tokens),
-                g->model->is_signed ? 2.0f : 1.0f);
-    }
-    struct ggml_tensor * o = graph_householder(g, (struct ggml_householder_scan_args) {
-                                                          // [P, H, T]
-                                                          .q     = q,
-                                                          .k     = k,
-                                                          .v     = graph_heads(g, v, f->P, f->H, 1),
-                                                          .beta  = graph_heads(g, beta, 1, f->H, 1),
-                                                          .scale = 1.0f / sqrtf((float) f->K),
-                                                  });
-    return readout_build(
-            g, &w->readout, o, w->gate != NULL ? graph_linear(g, w->gate, NULL, x) : NULL);
+    const struct ggml_householder_scan_args args = {
+        .q     = q,
+        .k     = k,
+        .v     = graph_heads(g, v, f->P, f->H, 1),
+        .beta  = graph_heads(g, beta, 1, f->H, 1),
+        .scale = 1.0f / sqrtf((float) f->K),
+    };
+    struct ggml_tensor * o = graph_householder(g, args); // [P, H, T]
+    return readout_build(g, &w->readout, o, x);
 }
 
-static struct ggml_tensor * block(
+static struct ggml_tensor * build_layer(
         struct graph * g, const struct layer * layer, struct ggml_tensor * x) {
     const struct delta_net_layer * w = layer->weights;
-    return block_build(g, &w->block, layer, mix, x);
+    return frame_build(g, &w->frame, layer, mix, x);
 }
 
 const struct family family_delta_net = {
@@ -124,5 +122,5 @@ const struct family family_delta_net = {
     .signed_form = true,
     .load        = load,
     .load_layer  = load_layer,
-    .block       = block,
+    .build_layer = build_layer,
 };

@@ -18,11 +18,10 @@ struct gla {
 };
 
 struct gla_layer {
-    struct block         block;
+    struct frame         frame;
     struct conv_proj     q, k, v;
     struct ggml_tensor * f_a, *f_b; // [D, R], [R, HK·K]
     struct ggml_tensor * f_bias;    // [HK·K] or NULL
-    struct ggml_tensor * gate;      // [D, H·P]
     struct readout       readout;
 };
 
@@ -54,26 +53,18 @@ static bool load_layer(struct loader * l, int32_t il, struct layer * layer) {
     const struct gla * f = l->model->shared;
     struct gla_layer * w = layer->weights = loader_alloc(l, sizeof(*w));
     const int64_t      D                  = l->model->n_embd;
-    if (w == NULL || !block_load(l, il, false, &w->block)) {
+    if (w == NULL || !frame_load(l, il, false, &w->frame)) {
         return false;
     }
     loader_recurrence(l, layer, f->H, f->K, f->P, 0);
-    conv_proj_load(l, il, layer, "q", f->W, f->H * f->K, &w->q);
-    conv_proj_load(l, il, layer, "k", f->W, f->HK * f->K, &w->k);
-    conv_proj_load(l, il, layer, "v", f->W, f->HK * f->P, &w->v);
+    conv_proj_load(l, il, layer, "attn_q.weight", "q", f->W, f->H * f->K, &w->q);
+    conv_proj_load(l, il, layer, "attn_k.weight", "k", f->W, f->HK * f->K, &w->k);
+    conv_proj_load(l, il, layer, "attn_v.weight", "v", f->W, f->HK * f->P, &w->v);
     w->f_a    = loader_tensor_2d(l, il, "ssm_f_a.weight", TENSOR_REQUIRED, D, 0);
     w->f_b    = loader_tensor_2d(l, il, "ssm_f_b.weight", TENSOR_REQUIRED,
             w->f_a != NULL ? w->f_a->ne[1] : 0, f->HK * f->K);
     w->f_bias = loader_tensor_1d(l, il, "ssm_f_b.bias", TENSOR_F32 | TENSOR_OPTIONAL, f->HK * f->K);
-    w->gate   = f->gate != OUTPUT_GATE_NONE
-                        ? loader_tensor_2d(l, il, "attn_gate.weight", TENSOR_REQUIRED, D, f->H * f->P)
-                        : NULL;
-    w->readout.norm =
-            loader_tensor_1d(l, il, "ssm_norm.weight", TENSOR_F32 | TENSOR_OPTIONAL, f->P);
-    w->readout.output =
-            loader_tensor_2d(l, il, "attn_output.weight", TENSOR_REQUIRED, f->H * f->P, D);
-    w->readout.eps  = f->eps;
-    w->readout.gate = f->gate;
+    readout_load(l, il, f->H, f->P, TENSOR_OPTIONAL, f->eps, f->gate, &w->readout);
     return !l->failed;
 }
 
@@ -103,22 +94,21 @@ static struct ggml_tensor * mix(
     if (g->model->is_signed) {
         gate = ggml_scale_bias(g->ctx, gate, 2.0f, -1.0f);
     }
-    struct ggml_tensor * o = graph_signed(g, (struct ggml_signed_scan_args) {
-                                                     // [P, H, T]
-                                                     .c     = graph_heads(g, q, f->K, f->H, 1),
-                                                     .b     = graph_heads(g, k, f->K, f->HK, 1),
-                                                     .x     = graph_heads(g, v, f->P, f->HK, 1),
-                                                     .gate  = graph_heads(g, gate, f->K, f->HK, 1),
-                                                     .scale = 1.0f / sqrtf((float) f->K),
-                                             });
-    return readout_build(
-            g, &w->readout, o, w->gate != NULL ? graph_linear(g, w->gate, NULL, x) : NULL);
+    const struct ggml_signed_scan_args args = {
+        .c     = graph_heads(g, q, f->K, f->H, 1),
+        .b     = graph_heads(g, k, f->K, f->HK, 1),
+        .x     = graph_heads(g, v, f->P, f->HK, 1),
+        .gate  = graph_heads(g, gate, f->K, f->HK, 1),
+        .scale = 1.0f / sqrtf((float) f->K),
+    };
+    struct ggml_tensor * o = graph_signed(g, args); // [P, H, T]
+    return readout_build(g, &w->readout, o, x);
 }
 
-static struct ggml_tensor * block(
+static struct ggml_tensor * build_layer(
         struct graph * g, const struct layer * layer, struct ggml_tensor * x) {
     const struct gla_layer * w = layer->weights;
-    return block_build(g, &w->block, layer, mix, x);
+    return frame_build(g, &w->frame, layer, mix, x);
 }
 
 const struct family family_gla = {
@@ -126,5 +116,5 @@ const struct family family_gla = {
     .signed_form = true,
     .load        = load,
     .load_layer  = load_layer,
-    .block       = block,
+    .build_layer = build_layer,
 };

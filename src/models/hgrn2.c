@@ -15,7 +15,7 @@ struct hgrn2 {
 };
 
 struct hgrn2_layer {
-    struct block         block;
+    struct frame         frame;
     struct conv_proj     q, f, v;
     struct ggml_tensor * lower_bound; // [H·K], NULL: 0
     struct ggml_tensor * norm;        // [H·P]
@@ -39,19 +39,13 @@ static bool load_layer(struct loader * l, int32_t il, struct layer * layer) {
     const struct hgrn2 * f = l->model->shared;
     struct hgrn2_layer * w = layer->weights = loader_alloc(l, sizeof(*w));
     const int64_t        D                  = l->model->n_embd;
-    if (w == NULL || !block_load(l, il, false, &w->block)) {
+    if (w == NULL || !frame_load(l, il, false, &w->frame)) {
         return false;
     }
     loader_recurrence(l, layer, f->H, f->K, f->P, 0);
-    conv_proj_load(l, il, layer, "q", f->W, f->H * f->K, &w->q);
-    conv_proj_load(l, il, layer, "v", f->W, f->H * f->P, &w->v);
-    w->f.proj = loader_tensor_2d(l, il, "ssm_f.weight", TENSOR_REQUIRED, D, f->H * f->K);
-    if (f->W > 0) {
-        w->f.conv = loader_tensor_2d(l, il, "ssm_conv1d_f.weight", TENSOR_F32, f->W, f->H * f->K);
-        w->f.bias = loader_tensor_1d(
-                l, il, "ssm_conv1d_f.bias", TENSOR_F32 | TENSOR_OPTIONAL, f->H * f->K);
-        w->f.state = loader_state(l, layer, (f->W - 1) * f->H * f->K);
-    }
+    conv_proj_load(l, il, layer, "attn_q.weight", "q", f->W, f->H * f->K, &w->q);
+    conv_proj_load(l, il, layer, "attn_v.weight", "v", f->W, f->H * f->P, &w->v);
+    conv_proj_load(l, il, layer, "ssm_f.weight", "f", f->W, f->H * f->K, &w->f);
     w->lower_bound = loader_tensor_1d(l, il, "ssm_lower_bound.weight",
             TENSOR_F32 | TENSOR_OPTIONAL | TENSOR_SHARE, f->H * f->K);
     w->norm        = loader_tensor_1d(l, il, "ssm_norm.weight", TENSOR_F32, f->H * f->P);
@@ -75,27 +69,27 @@ static struct ggml_tensor * mix(
     }
     struct ggml_tensor * k = ggml_scale_bias(g->ctx, gate, -1.0f, 1.0f); // [H·K, T]
 
-    struct ggml_tensor * o = graph_signed(g, (struct ggml_signed_scan_args) {
-                                                     // [P, H, T]
-                                                     .c     = graph_heads(g, q, f->K, f->H, 1),
-                                                     .b     = graph_heads(g, k, f->K, f->H, 1),
-                                                     .x     = graph_heads(g, v, f->P, f->H, 1),
-                                                     .gate  = graph_heads(g, gate, f->K, f->H, 1),
-                                                     .scale = 1.0f / sqrtf((float) f->K),
-                                             });
+    const struct ggml_signed_scan_args args = {
+        .c     = graph_heads(g, q, f->K, f->H, 1),
+        .b     = graph_heads(g, k, f->K, f->H, 1),
+        .x     = graph_heads(g, v, f->P, f->H, 1),
+        .gate  = graph_heads(g, gate, f->K, f->H, 1),
+        .scale = 1.0f / sqrtf((float) f->K),
+    };
+    struct ggml_tensor * o = graph_signed(g, args); // [P, H, T]
     o                      = ggml_reshape_2d(g->ctx, o, f->H * f->P, g->n_tokens);
     return graph_linear(g, w->output, NULL, graph_rms_norm(g, o, w->norm, f->eps));
 }
 
-static struct ggml_tensor * block(
+static struct ggml_tensor * build_layer(
         struct graph * g, const struct layer * layer, struct ggml_tensor * x) {
     const struct hgrn2_layer * w = layer->weights;
-    return block_build(g, &w->block, layer, mix, x);
+    return frame_build(g, &w->frame, layer, mix, x);
 }
 
 const struct family family_hgrn2 = {
-    .name       = "hgrn2",
-    .load       = load,
-    .load_layer = load_layer,
-    .block      = block,
+    .name        = "hgrn2",
+    .load        = load,
+    .load_layer  = load_layer,
+    .build_layer = build_layer,
 };

@@ -17,7 +17,7 @@ struct kda {
 };
 
 struct kda_layer {
-    struct block         block;
+    struct frame         frame;
     struct conv_proj     q, k, v;
     struct ggml_tensor * beta;      // [D, HV]
     struct ggml_tensor * f_a, *f_b; // [D, R], [R, HV·K]
@@ -53,13 +53,13 @@ static bool load_layer(struct loader * l, int32_t il, struct layer * layer) {
     const struct kda * f = l->model->shared;
     struct kda_layer * w = layer->weights = loader_alloc(l, sizeof(*w));
     const int64_t      D                  = l->model->n_embd;
-    if (w == NULL || !block_load(l, il, false, &w->block)) {
+    if (w == NULL || !frame_load(l, il, false, &w->frame)) {
         return false;
     }
     loader_recurrence(l, layer, f->HV, f->K, f->P, 0);
-    conv_proj_load(l, il, layer, "q", f->W, f->H * f->K, &w->q);
-    conv_proj_load(l, il, layer, "k", f->W, f->H * f->K, &w->k);
-    conv_proj_load(l, il, layer, "v", f->W, f->HV * f->P, &w->v);
+    conv_proj_load(l, il, layer, "attn_q.weight", "q", f->W, f->H * f->K, &w->q);
+    conv_proj_load(l, il, layer, "attn_k.weight", "k", f->W, f->H * f->K, &w->k);
+    conv_proj_load(l, il, layer, "attn_v.weight", "v", f->W, f->HV * f->P, &w->v);
     w->beta    = loader_tensor_2d(l, il, "ssm_beta.weight", TENSOR_REQUIRED, D, f->HV);
     w->f_a     = loader_tensor_2d(l, il, "ssm_f_a.weight", TENSOR_REQUIRED, D, 0);
     w->f_b     = loader_tensor_2d(l, il, "ssm_f_b.weight", TENSOR_REQUIRED,
@@ -73,8 +73,8 @@ static bool load_layer(struct loader * l, int32_t il, struct layer * layer) {
     w->readout.norm = loader_tensor_1d(l, il, "ssm_norm.weight", TENSOR_F32, f->P);
     w->readout.output =
             loader_tensor_2d(l, il, "attn_output.weight", TENSOR_REQUIRED, f->HV * f->P, D);
-    w->readout.eps  = f->eps;
-    w->readout.gate = OUTPUT_GATE_SIGMOID;
+    w->readout.eps        = f->eps;
+    w->readout.activation = OUTPUT_GATE_SIGMOID;
     return !l->failed;
 }
 
@@ -100,26 +100,23 @@ static struct ggml_tensor * mix(
     }
     gate = ggml_exp(g->ctx, gate);
 
-    struct ggml_tensor * o = graph_householder(
-            g, (struct ggml_householder_scan_args) {
-                       // [P, HV, T]
-                       .q = graph_l2_norm(
-                               g, ggml_reshape_4d(g->ctx, q, f->K, f->H, 1, g->n_tokens), 1e-6f),
-                       .k = graph_l2_norm(
-                               g, ggml_reshape_4d(g->ctx, k, f->K, f->H, 1, g->n_tokens), 1e-6f),
-                       .v     = graph_heads(g, v, f->P, f->HV, 1),
-                       .beta  = graph_heads(g, beta, 1, f->HV, 1),
-                       .gate  = ggml_reshape_4d(g->ctx, gate, f->K, f->HV, 1, g->n_tokens),
-                       .scale = 1.0f / sqrtf((float) f->K),
-               });
-    return readout_build(g, &w->readout, o,
+    const struct ggml_householder_scan_args args = {
+        .q     = graph_l2_norm(g, ggml_reshape_4d(g->ctx, q, f->K, f->H, 1, g->n_tokens), 1e-6f),
+        .k     = graph_l2_norm(g, ggml_reshape_4d(g->ctx, k, f->K, f->H, 1, g->n_tokens), 1e-6f),
+        .v     = graph_heads(g, v, f->P, f->HV, 1),
+        .beta  = graph_heads(g, beta, 1, f->HV, 1),
+        .gate  = ggml_reshape_4d(g->ctx, gate, f->K, f->HV, 1, g->n_tokens),
+        .scale = 1.0f / sqrtf((float) f->K),
+    };
+    struct ggml_tensor * o = graph_householder(g, args); // [P, HV, T]
+    return readout_build_gated(g, &w->readout, o,
             graph_linear(g, w->g_b, w->g_bias, graph_linear(g, w->g_a, NULL, x)));
 }
 
-static struct ggml_tensor * block(
+static struct ggml_tensor * build_layer(
         struct graph * g, const struct layer * layer, struct ggml_tensor * x) {
     const struct kda_layer * w = layer->weights;
-    return block_build(g, &w->block, layer, mix, x);
+    return frame_build(g, &w->frame, layer, mix, x);
 }
 
 const struct family family_kda = {
@@ -127,5 +124,5 @@ const struct family family_kda = {
     .signed_form = true,
     .load        = load,
     .load_layer  = load_layer,
-    .block       = block,
+    .build_layer = build_layer,
 };

@@ -1,61 +1,77 @@
-// What the blocks of most families share.
+// The parts of a layer that several families share.
 
 #include "models/models.h"
 
 #include <stdio.h>
 
-bool block_load(struct loader * l, int32_t il, bool post, struct block * block) {
+//
+// Frame: norms, residuals and MLP
+//
+
+enum layer_style layer_style_load(struct loader * l) {
+    static const char * const styles[] = { "pre", "olmo_hybrid", NULL };
+    return (enum layer_style) loader_word_or(l, "lrnn.block_style", styles, LAYER_STYLE_PRE_NORM);
+}
+
+bool frame_load(struct loader * l, int32_t il, bool post_norm, struct frame * frame) {
     const int64_t D = l->model->n_embd;
     const int64_t F = l->model->n_ff;
     if (F == 0) {
         return loader_fail(l, "key '%s' is missing", loader_key(l, "feed_forward_length"));
     }
-    block->post      = post;
-    block->attn_norm = loader_tensor_1d(
-            l, il, post ? "attn_post_norm.weight" : "attn_norm.weight", TENSOR_F32, D);
-    block->ffn_norm = loader_tensor_1d(
-            l, il, post ? "ffn_post_norm.weight" : "ffn_norm.weight", TENSOR_F32, D);
-    block->ffn_gate = loader_tensor_2d(l, il, "ffn_gate.weight", TENSOR_REQUIRED, D, F);
-    block->ffn_up   = loader_tensor_2d(l, il, "ffn_up.weight", TENSOR_REQUIRED, D, F);
-    block->ffn_down = loader_tensor_2d(l, il, "ffn_down.weight", TENSOR_REQUIRED, F, D);
-
-    block->ffn_gate_b = loader_tensor_1d(l, il, "ffn_gate.bias", TENSOR_F32 | TENSOR_OPTIONAL, F);
-    block->ffn_up_b   = loader_tensor_1d(l, il, "ffn_up.bias", TENSOR_F32 | TENSOR_OPTIONAL, F);
-    block->ffn_down_b = loader_tensor_1d(l, il, "ffn_down.bias", TENSOR_F32 | TENSOR_OPTIONAL, D);
+    frame->post_norm  = post_norm;
+    frame->mixer_norm = loader_tensor_1d(
+            l, il, post_norm ? "attn_post_norm.weight" : "attn_norm.weight", TENSOR_F32, D);
+    frame->mlp_norm = loader_tensor_1d(
+            l, il, post_norm ? "ffn_post_norm.weight" : "ffn_norm.weight", TENSOR_F32, D);
+    frame->gate   = loader_tensor_2d(l, il, "ffn_gate.weight", TENSOR_REQUIRED, D, F);
+    frame->up     = loader_tensor_2d(l, il, "ffn_up.weight", TENSOR_REQUIRED, D, F);
+    frame->down   = loader_tensor_2d(l, il, "ffn_down.weight", TENSOR_REQUIRED, F, D);
+    frame->gate_b = loader_tensor_1d(l, il, "ffn_gate.bias", TENSOR_F32 | TENSOR_OPTIONAL, F);
+    frame->up_b   = loader_tensor_1d(l, il, "ffn_up.bias", TENSOR_F32 | TENSOR_OPTIONAL, F);
+    frame->down_b = loader_tensor_1d(l, il, "ffn_down.bias", TENSOR_F32 | TENSOR_OPTIONAL, D);
     return !l->failed;
 }
 
-// down( silu(gate x) ∘ up x )
-static struct ggml_tensor * swiglu(
-        struct graph * g, const struct block * block, struct ggml_tensor * x) {
-    struct ggml_tensor * gate = graph_linear(g, block->ffn_gate, block->ffn_gate_b, x); // [F, T]
-    struct ggml_tensor * up   = graph_linear(g, block->ffn_up, block->ffn_up_b, x);
-    return graph_linear(g, block->ffn_down, block->ffn_down_b, ggml_swiglu_split(g->ctx, gate, up));
+// W_down (silu(W_gate x) ∘ W_up x), x [D, T] → [D, T]
+static struct ggml_tensor * mlp(
+        struct graph * g, const struct frame * frame, struct ggml_tensor * x) {
+    struct ggml_tensor * gate = graph_linear(g, frame->gate, frame->gate_b, x); // [F, T]
+    struct ggml_tensor * up   = graph_linear(g, frame->up, frame->up_b, x);     // [F, T]
+    return graph_linear(g, frame->down, frame->down_b, ggml_swiglu_split(g->ctx, gate, up));
 }
 
-struct ggml_tensor * block_build(struct graph * g, const struct block * block,
+struct ggml_tensor * frame_build(struct graph * g, const struct frame * frame,
         const struct layer * layer, mixer mix, struct ggml_tensor * x) {
     const float eps = g->model->norm_eps;
-    if (block->post) {
-        x = ggml_add(g->ctx, x, graph_rms_norm(g, mix(g, layer, x), block->attn_norm, eps));
-        return ggml_add(g->ctx, x, graph_rms_norm(g, swiglu(g, block, x), block->ffn_norm, eps));
+    if (frame->post_norm) {
+        x = ggml_add(g->ctx, x, graph_rms_norm(g, mix(g, layer, x), frame->mixer_norm, eps));
+        return ggml_add(g->ctx, x, graph_rms_norm(g, mlp(g, frame, x), frame->mlp_norm, eps));
     }
-    x = ggml_add(g->ctx, x, mix(g, layer, graph_rms_norm(g, x, block->attn_norm, eps)));
-    return ggml_add(g->ctx, x, swiglu(g, block, graph_rms_norm(g, x, block->ffn_norm, eps)));
+    x = ggml_add(g->ctx, x, mix(g, layer, graph_rms_norm(g, x, frame->mixer_norm, eps)));
+    return ggml_add(g->ctx, x, mlp(g, frame, graph_rms_norm(g, x, frame->mlp_norm, eps)));
 }
 
-void block_norm_load(struct loader * l, int32_t il, struct block_norm * norm) {
-    norm->weight = loader_tensor_1d(l, il, "attn_norm.weight", TENSOR_F32, l->model->n_embd);
-    norm->bias   = loader_tensor_1d(
-            l, il, "attn_norm.bias", TENSOR_F32 | TENSOR_OPTIONAL, l->model->n_embd);
+//
+// Norm before the mixer of Mamba
+//
+
+void input_norm_load(struct loader * l, int32_t il, struct input_norm * norm) {
+    const int64_t D = l->model->n_embd;
+    norm->weight    = loader_tensor_1d(l, il, "attn_norm.weight", TENSOR_F32, D);
+    norm->bias      = loader_tensor_1d(l, il, "attn_norm.bias", TENSOR_F32 | TENSOR_OPTIONAL, D);
 }
 
-struct ggml_tensor * block_norm_build(
-        struct graph * g, const struct block_norm * norm, struct ggml_tensor * x) {
+struct ggml_tensor * input_norm_build(
+        struct graph * g, const struct input_norm * norm, struct ggml_tensor * x) {
     const float eps = g->model->norm_eps;
     return norm->bias != NULL ? graph_layer_norm(g, x, norm->weight, norm->bias, eps)
                               : graph_rms_norm(g, x, norm->weight, eps);
 }
+
+//
+// Projection with short convolution
+//
 
 int64_t conv_width_load(struct loader * l) {
     const int64_t width = loader_int(l, "lrnn.conv_width", 0, 64);
@@ -65,16 +81,15 @@ int64_t conv_width_load(struct loader * l) {
     return width;
 }
 
-bool conv_proj_load(struct loader * l, int32_t il, struct layer * layer, const char * name,
-        int64_t width, int64_t channels, struct conv_proj * proj) {
-    char text[64];
-    snprintf(text, sizeof(text), "attn_%s.weight", name);
-    proj->proj = loader_tensor_2d(l, il, text, TENSOR_REQUIRED, l->model->n_embd, channels);
+bool conv_proj_load(struct loader * l, int32_t il, struct layer * layer, const char * weight,
+        const char * name, int64_t width, int64_t channels, struct conv_proj * proj) {
+    proj->proj = loader_tensor_2d(l, il, weight, TENSOR_REQUIRED, l->model->n_embd, channels);
     if (width > 0) {
-        snprintf(text, sizeof(text), "ssm_conv1d_%s.weight", name);
-        proj->conv = loader_tensor_2d(l, il, text, TENSOR_F32, width, channels);
-        snprintf(text, sizeof(text), "ssm_conv1d_%s.bias", name);
-        proj->bias  = loader_tensor_1d(l, il, text, TENSOR_F32 | TENSOR_OPTIONAL, channels);
+        char conv[64];
+        snprintf(conv, sizeof(conv), "ssm_conv1d_%s.weight", name);
+        proj->conv = loader_tensor_2d(l, il, conv, TENSOR_F32, width, channels);
+        snprintf(conv, sizeof(conv), "ssm_conv1d_%s.bias", name);
+        proj->bias  = loader_tensor_1d(l, il, conv, TENSOR_F32 | TENSOR_OPTIONAL, channels);
         proj->state = loader_state(l, layer, (width - 1) * channels);
     }
     return !l->failed;
@@ -85,6 +100,10 @@ struct ggml_tensor * conv_proj_build(struct graph * g, const struct conv_proj * 
     return graph_conv(g, proj->state, proj->conv, proj->bias, activation,
             graph_linear(g, proj->proj, NULL, x));
 }
+
+//
+// Activation of q and k
+//
 
 const char * const ACTIVATIONS[] = { "identity", "relu", "elu", "silu", NULL };
 
@@ -99,16 +118,54 @@ struct ggml_tensor * activation_build(
     return x;
 }
 
+//
+// Gate per head
+//
+
+void head_gate_load(struct loader * l, int32_t il, int64_t n_head, struct head_gate * gate) {
+    const int64_t D = l->model->n_embd;
+    gate->alpha     = loader_tensor_2d(l, il, "ssm_alpha.weight", TENSOR_REQUIRED, D, n_head);
+    gate->a         = loader_tensor_1d(l, il, "ssm_a", TENSOR_F32 | TENSOR_DECAY, n_head);
+    gate->dt_bias   = loader_tensor_1d(l, il, "ssm_dt.bias", TENSOR_F32, n_head);
+}
+
+struct ggml_tensor * head_gate_build(
+        struct graph * g, const struct head_gate * gate, struct ggml_tensor * x) {
+    x = ggml_softplus(g->ctx, graph_linear(g, gate->alpha, gate->dt_bias, x)); // [H, T]
+    return ggml_exp(g->ctx, ggml_mul(g->ctx, x, gate->a));
+}
+
+//
+// Readout
+//
+
 const char * const OUTPUT_GATES[] = { "none", "silu", "sigmoid", NULL };
 
-struct ggml_tensor * readout_build(struct graph * g, const struct readout * r,
+void readout_load(struct loader * l, int32_t il, int64_t n_head, int64_t d_v, int norm, float eps,
+        enum output_gate gate, struct readout * r) {
+    const int64_t D = l->model->n_embd;
+    if (gate != OUTPUT_GATE_NONE) {
+        r->gate = loader_tensor_2d(l, il, "attn_gate.weight", TENSOR_REQUIRED, D, n_head * d_v);
+    }
+    r->norm       = loader_tensor_1d(l, il, "ssm_norm.weight", TENSOR_F32 | norm, d_v);
+    r->output     = loader_tensor_2d(l, il, "attn_output.weight", TENSOR_REQUIRED, n_head * d_v, D);
+    r->eps        = eps;
+    r->activation = gate;
+}
+
+struct ggml_tensor * readout_build_gated(struct graph * g, const struct readout * r,
         struct ggml_tensor * o, struct ggml_tensor * gate) {
-    const int64_t width = o->ne[0] * o->ne[1];
+    const int64_t width = o->ne[0] * o->ne[1]; // P·H
     o = ggml_reshape_2d(g->ctx, graph_rms_norm(g, o, r->norm, r->eps), width, g->n_tokens);
-    switch (r->gate) {
+    switch (r->activation) {
         case OUTPUT_GATE_SILU: o = ggml_swiglu_split(g->ctx, gate, o); break;
         case OUTPUT_GATE_SIGMOID: o = ggml_mul(g->ctx, o, ggml_sigmoid(g->ctx, gate)); break;
         case OUTPUT_GATE_NONE: break;
     }
     return graph_linear(g, r->output, NULL, o);
+}
+
+struct ggml_tensor * readout_build(struct graph * g, const struct readout * r,
+        struct ggml_tensor * o, struct ggml_tensor * x) {
+    return readout_build_gated(g, r, o, r->gate != NULL ? graph_linear(g, r->gate, NULL, x) : NULL);
 }

@@ -12,7 +12,7 @@ struct mamba {
 };
 
 struct mamba_layer {
-    struct block_norm    norm;             // [D]
+    struct input_norm    norm;             // [D], [D] or NULL
     struct ggml_tensor * in, *in_bias;     // [D, 2E], [2E] or NULL
     struct ggml_tensor * conv, *conv_bias; // [W, E], [E] or NULL
     struct ggml_tensor * x;                // [E, R + 2N]
@@ -47,7 +47,7 @@ static bool load_layer(struct loader * l, int32_t il, struct layer * layer) {
     if (w == NULL) {
         return false;
     }
-    block_norm_load(l, il, &w->norm);
+    input_norm_load(l, il, &w->norm);
     w->in = loader_tensor_2d(l, il, "ssm_in.weight", TENSOR_REQUIRED, D, 0);
     if (l->failed) {
         return false;
@@ -76,7 +76,7 @@ static bool load_layer(struct loader * l, int32_t il, struct layer * layer) {
     return !l->failed;
 }
 
-static struct ggml_tensor * block(
+static struct ggml_tensor * build_layer(
         struct graph * g, const struct layer * layer, struct ggml_tensor * x) {
     const struct mamba *       f  = g->model->shared;
     const struct mamba_layer * w  = layer->weights;
@@ -87,7 +87,7 @@ static struct ggml_tensor * block(
     const size_t               sz = sizeof(float);
 
     struct ggml_tensor * uz =
-            graph_linear(g, w->in, w->in_bias, block_norm_build(g, &w->norm, x)); // [2E, T]
+            graph_linear(g, w->in, w->in_bias, input_norm_build(g, &w->norm, x)); // [2E, T]
     struct ggml_tensor * u = ggml_view_2d(c, uz, E, T, uz->nb[1], 0);
     struct ggml_tensor * z = ggml_view_2d(c, uz, E, T, uz->nb[1], (size_t) E * sz);
     u = graph_conv(g, w->conv_state, w->conv, w->conv_bias, GGML_SHORT_CONV_SILU,
@@ -104,28 +104,27 @@ static struct ggml_tensor * block(
     }
     dt = ggml_softplus(c, graph_linear(g, w->dt, w->dt_bias, dt)); // [E, T]
 
-    struct ggml_tensor * y =
-            graph_signed(g, (struct ggml_signed_scan_args) {
-                                    // [E, 1, T]
-                                    .c     = graph_heads(g, C, f->N, 1, 1),
-                                    .b     = graph_heads(g, B, f->N, 1, 1),
-                                    .x     = graph_heads(g, u, E, 1, 1),
-                                    .dt    = graph_heads(g, dt, E, 1, 1),
-                                    .A     = ggml_transpose(c, w->a),
-                                    .form  = g->model->is_signed ? GGML_SIGNED_SCAN_TWO_EXP_M1
-                                                                 : GGML_SIGNED_SCAN_EXP,
-                                    .scale = 1.0f,
-                            });
-    y = ggml_reshape_2d(c, y, E, T);
-    y = ggml_add(c, y, ggml_mul(c, u, w->d));
+    const struct ggml_signed_scan_args args = {
+        .c     = graph_heads(g, C, f->N, 1, 1),
+        .b     = graph_heads(g, B, f->N, 1, 1),
+        .x     = graph_heads(g, u, E, 1, 1),
+        .dt    = graph_heads(g, dt, E, 1, 1),
+        .A     = ggml_transpose(c, w->a),
+        .form  = g->model->is_signed ? GGML_SIGNED_SCAN_TWO_EXP_M1 : GGML_SIGNED_SCAN_EXP,
+        .scale = 1.0f,
+    };
+    struct ggml_tensor * y = graph_signed(g, args); // [E, 1, T]
+    y                      = ggml_reshape_2d(c, y, E, T);
+    y                      = ggml_add(c, y, ggml_mul(c, u, w->d));
     return ggml_add(
             c, x, graph_linear(g, w->out, w->out_bias, ggml_swiglu_split(c, z, y))); // y ∘ silu(z)
 }
 
 const struct family family_mamba = {
     .name        = "mamba",
+    .llama_cpp   = true,
     .signed_form = true,
     .load        = load,
     .load_layer  = load_layer,
-    .block       = block,
+    .build_layer = build_layer,
 };

@@ -15,7 +15,7 @@ struct mamba2 {
 };
 
 struct mamba2_layer {
-    struct block_norm    norm;             // [D]
+    struct input_norm    norm;             // [D], [D] or NULL
     struct ggml_tensor * in, *in_bias;     // [D, 2E + 2GN + H], [2E + 2GN + H] or NULL
     struct ggml_tensor * conv, *conv_bias; // [W, E + 2GN], [E + 2GN] or NULL
     struct ggml_tensor * dt_bias;          // [H]
@@ -72,7 +72,7 @@ static bool load_layer(struct loader * l, int32_t il, struct layer * layer) {
     }
     loader_recurrence(l, layer, f->H, f->N, f->P, 0);
     w->conv_state = loader_state(l, layer, (f->W - 1) * C);
-    block_norm_load(l, il, &w->norm);
+    input_norm_load(l, il, &w->norm);
     w->in      = loader_tensor_2d(l, il, "ssm_in.weight", TENSOR_REQUIRED, D, E + C + f->H);
     w->in_bias = loader_tensor_1d(l, il, "ssm_in.bias", TENSOR_F32 | TENSOR_OPTIONAL, E + C + f->H);
     w->conv    = loader_tensor_2d(l, il, "ssm_conv1d.weight", TENSOR_F32, f->W, C);
@@ -86,7 +86,7 @@ static bool load_layer(struct loader * l, int32_t il, struct layer * layer) {
     return !l->failed;
 }
 
-static struct ggml_tensor * block(
+static struct ggml_tensor * build_layer(
         struct graph * g, const struct layer * layer, struct ggml_tensor * x) {
     const struct mamba2 *       f  = g->model->shared;
     const struct mamba2_layer * w  = layer->weights;
@@ -97,7 +97,7 @@ static struct ggml_tensor * block(
     const size_t                sz = sizeof(float);
 
     struct ggml_tensor * p = graph_linear(
-            g, w->in, w->in_bias, block_norm_build(g, &w->norm, x)); // [2E + 2GN + H, T]
+            g, w->in, w->in_bias, input_norm_build(g, &w->norm, x)); // [2E + 2GN + H, T]
     struct ggml_tensor * z   = ggml_view_2d(c, p, E, T, p->nb[1], 0);
     struct ggml_tensor * uBC = ggml_view_2d(c, p, E + 2 * GN, T, p->nb[1], (size_t) E * sz);
     struct ggml_tensor * dt = ggml_view_2d(c, p, f->H, T, p->nb[1], (size_t) (2 * E + 2 * GN) * sz);
@@ -110,22 +110,19 @@ static struct ggml_tensor * block(
     struct ggml_tensor * u =
             ggml_view_3d(c, uBC, f->P, f->H, T, (size_t) f->P * sz, uBC->nb[1], 0); // [P, H, T]
 
-    struct ggml_tensor * y =
-            graph_signed(g, (struct ggml_signed_scan_args) {
-                                    // [P, H, T]
-                                    .c  = ggml_view_4d(c, uBC, f->N, f->G, 1, T, (size_t) f->N * sz,
-                                             uBC->nb[1], uBC->nb[1], (size_t) (E + GN) * sz),
-                                    .b  = ggml_view_4d(c, uBC, f->N, f->G, 1, T, (size_t) f->N * sz,
-                                             uBC->nb[1], uBC->nb[1], (size_t) E * sz),
-                                    .x  = ggml_view_4d(c, uBC, f->P, f->H, 1, T, (size_t) f->P * sz,
-                                             uBC->nb[1], uBC->nb[1], 0),
-                                    .dt = graph_heads(g, dt, 1, f->H, 1),
-                                    .A  = ggml_reshape_3d(c, w->a, 1, 1, f->H),
-                                    .form  = g->model->is_signed ? GGML_SIGNED_SCAN_TWO_EXP_M1
-                                                                 : GGML_SIGNED_SCAN_EXP,
-                                    .scale = 1.0f,
-                            });
-    y = ggml_add(c, y, ggml_mul(c, u, w->d));
+    const struct ggml_signed_scan_args args = {
+        .c  = ggml_view_4d(c, uBC, f->N, f->G, 1, T, (size_t) f->N * sz, uBC->nb[1], uBC->nb[1],
+                 (size_t) (E + GN) * sz),
+        .b  = ggml_view_4d(c, uBC, f->N, f->G, 1, T, (size_t) f->N * sz, uBC->nb[1], uBC->nb[1],
+                 (size_t) E * sz),
+        .x  = ggml_view_4d(c, uBC, f->P, f->H, 1, T, (size_t) f->P * sz, uBC->nb[1], uBC->nb[1], 0),
+        .dt = graph_heads(g, dt, 1, f->H, 1),
+        .A  = ggml_reshape_3d(c, w->a, 1, 1, f->H),
+        .form  = g->model->is_signed ? GGML_SIGNED_SCAN_TWO_EXP_M1 : GGML_SIGNED_SCAN_EXP,
+        .scale = 1.0f,
+    };
+    struct ggml_tensor * y = graph_signed(g, args); // [P, H, T]
+    y                      = ggml_add(c, y, ggml_mul(c, u, w->d));
     y = ggml_mul(c, ggml_reshape_2d(c, y, E, T), ggml_silu(c, ggml_cont(c, z)));
     y = graph_rms_norm(g, ggml_reshape_3d(c, y, E / f->G, f->G, T), w->group_norm, f->eps);
     return ggml_add(c, x, graph_linear(g, w->out, w->out_bias, ggml_reshape_2d(c, y, E, T)));
@@ -133,8 +130,9 @@ static struct ggml_tensor * block(
 
 const struct family family_mamba2 = {
     .name        = "mamba2",
+    .llama_cpp   = true,
     .signed_form = true,
     .load        = load,
     .load_layer  = load_layer,
-    .block       = block,
+    .build_layer = build_layer,
 };

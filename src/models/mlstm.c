@@ -17,7 +17,7 @@ struct mlstm {
 };
 
 struct mlstm_layer {
-    struct block         block;
+    struct frame         frame;
     struct ggml_tensor * q, *k;           // [D, H·K]
     struct ggml_tensor * v;               // [D, H·P]
     struct ggml_tensor * gate;            // [D, H·P]
@@ -45,7 +45,7 @@ static bool load_layer(struct loader * l, int32_t il, struct layer * layer) {
     const struct mlstm * f = l->model->shared;
     struct mlstm_layer * w = layer->weights = loader_alloc(l, sizeof(*w));
     const int64_t        D                  = l->model->n_embd;
-    if (w == NULL || !block_load(l, il, false, &w->block)) {
+    if (w == NULL || !frame_load(l, il, false, &w->frame)) {
         return false;
     }
     loader_recurrence(l, layer, f->H, f->K, f->P, f->K + 1); // n and m
@@ -77,32 +77,31 @@ static struct ggml_tensor * mix(
     struct ggml_tensor * log_f = gate_of(g, f, w->fgate, w->fgate_b, x);
     log_f                      = ggml_neg(c, ggml_softplus(c, ggml_neg(c, log_f))); // logσ
 
-    struct ggml_tensor * h = graph_signed(
-            g, (struct ggml_signed_scan_args) {
-                       // [P, H, T]
-                       .c     = graph_heads(g, graph_linear(g, w->q, NULL, x), f->K, f->H, 1),
-                       .b     = graph_heads(g, graph_linear(g, w->k, NULL, x), f->K, f->H, 1),
-                       .x     = graph_heads(g, graph_linear(g, w->v, NULL, x), f->P, f->H, 1),
-                       .log_f = graph_heads(g, log_f, 1, f->H, 1),
-                       .log_i = graph_heads(g, log_i, 1, f->H, 1),
-                       .scale = 1.0f / sqrtf((float) f->K),
-                       .eps   = f->epsilon,
-               });
-    h = ggml_reshape_2d(
+    const struct ggml_signed_scan_args args = {
+        .c     = graph_heads(g, graph_linear(g, w->q, NULL, x), f->K, f->H, 1),
+        .b     = graph_heads(g, graph_linear(g, w->k, NULL, x), f->K, f->H, 1),
+        .x     = graph_heads(g, graph_linear(g, w->v, NULL, x), f->P, f->H, 1),
+        .log_f = graph_heads(g, log_f, 1, f->H, 1),
+        .log_i = graph_heads(g, log_i, 1, f->H, 1),
+        .scale = 1.0f / sqrtf((float) f->K),
+        .eps   = f->epsilon,
+    };
+    struct ggml_tensor * h = graph_signed(g, args); // [P, H, T]
+    h                      = ggml_reshape_2d(
             c, graph_layer_norm(g, h, NULL, NULL, f->norm_eps), f->H * f->P, g->n_tokens);
     h = ggml_mul(c, ggml_mul(c, h, w->norm), ggml_sigmoid(c, graph_linear(g, w->gate, NULL, x)));
     return graph_linear(g, w->output, NULL, h);
 }
 
-static struct ggml_tensor * block(
+static struct ggml_tensor * build_layer(
         struct graph * g, const struct layer * layer, struct ggml_tensor * x) {
     const struct mlstm_layer * w = layer->weights;
-    return block_build(g, &w->block, layer, mix, x);
+    return frame_build(g, &w->frame, layer, mix, x);
 }
 
 const struct family family_mlstm = {
-    .name       = "mlstm",
-    .load       = load,
-    .load_layer = load_layer,
-    .block      = block,
+    .name        = "mlstm",
+    .load        = load,
+    .load_layer  = load_layer,
+    .build_layer = build_layer,
 };

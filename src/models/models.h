@@ -1,13 +1,23 @@
 #pragma once
 
-// The families, one file each. What they share: the block of projections around a mixer, and
-// attention.
+// The families of models, one file each, and the layer parts they share.
+//
+// A family file begins with the equation. Then it loads: keys that all layers share, weights of a
+// layer, with checks. Then it builds the graph: prepare the inputs of the recurrence, run the op,
+// finish with norm, gate and projection. Letters in shapes:
+//
+//     T  tokens of the batch        H  heads                     W  width of the short convolution
+//     D  embedding length           K  length of a key, d_k      F  width of the MLP
+//     V  vocabulary                 P  length of a value, d_v
 
-#include "run/graph.h"
 #include "file/loader.h"
+#include "run/graph.h"
 
-// Every family, by its name in lrnn.family: its file defines family_<name>. A new one needs its
-// file and a line here.
+//
+// families.c
+//
+
+// Every family, by its name in lrnn.family. Its file defines family_<name>.
 #define FAMILIES(X)        \
     X(delta_net)           \
     X(gated_delta_net)     \
@@ -23,68 +33,102 @@
     X(rwkv7)               \
     X(transformer)
 
+struct family {
+    const char * name;           // lrnn.family
+    bool         llama_cpp;      // llama.cpp's architecture of the same name loads, too
+    bool         signed_form;    // there is a form with eigenvalues in [-1,1]
+    bool         own_range;      // eigenvalues neither in [0,1] nor in [-1,1]: "family"
+    bool         attention_only; // no recurrent layers
+
+    // Reads the keys that all layers share into model->shared; NULL: there are none.
+    bool (*load)(struct loader * l);
+
+    // Reads the weights of layer il into layer->weights and declares its states.
+    bool (*load_layer)(struct loader * l, int32_t il, struct layer * layer);
+
+    // x [D, T] → x [D, T], with residuals
+    struct ggml_tensor * (*build_layer)(
+            struct graph * g, const struct layer * layer, struct ggml_tensor * x);
+};
+
 #define FAMILY_DECLARE(name) extern const struct family family_##name;
 FAMILIES(FAMILY_DECLARE)
 #undef FAMILY_DECLARE
 
+// NULL if there is no family of this name.
+const struct family * family_find(const char * name);
+
+// The names of all families, or of those that llama.cpp has: "mamba, mamba2, rwkv6, rwkv7".
+void family_names(bool llama_cpp, char * text, size_t size);
+
 //
-// block.c: x += mixer(norm x);  x += mlp(norm x)
+// layer-parts.c: the frame of a layer around its mixer
 //
-struct block {
-    struct ggml_tensor * attn_norm;             // [D]
-    struct ggml_tensor * ffn_norm;              // [D]
-    struct ggml_tensor * ffn_gate, *ffn_gate_b; // [D, F], [F] or NULL
-    struct ggml_tensor * ffn_up, *ffn_up_b;     // [D, F], [F] or NULL
-    struct ggml_tensor * ffn_down, *ffn_down_b; // [F, D], [D] or NULL
-    bool                 post;                  // x += norm(mixer x);  x += norm(mlp x)
+//     x += mixer(norm x);   x += mlp(norm x)           mlp(x) = W_down (silu(W_gate x) ∘ W_up x)
+//
+struct frame {
+    struct ggml_tensor * mixer_norm;    // [D]
+    struct ggml_tensor * mlp_norm;      // [D]
+    struct ggml_tensor * gate, *gate_b; // [D, F], [F] or NULL
+    struct ggml_tensor * up, *up_b;     // [D, F], [F] or NULL
+    struct ggml_tensor * down, *down_b; // [F, D], [D] or NULL
+    bool                 post_norm;     // x += norm(mixer x);   x += norm(mlp x)
 };
 
+// x [D, T] → [D, T]
 typedef struct ggml_tensor * (*mixer)(
         struct graph * g, const struct layer * layer, struct ggml_tensor * x);
 
-bool block_load(struct loader * l, int32_t il, bool post, struct block * block);
-struct ggml_tensor * block_build(struct graph * g, const struct block * block,
+// lrnn.block_style. The attention layers of OLMo-Hybrid have their norms after mixer and MLP, its
+// recurrent layers before.
+enum layer_style { LAYER_STYLE_PRE_NORM, LAYER_STYLE_OLMO_HYBRID };
+
+enum layer_style layer_style_load(struct loader * l);
+bool frame_load(struct loader * l, int32_t il, bool post_norm, struct frame * frame);
+struct ggml_tensor * frame_build(struct graph * g, const struct frame * frame,
         const struct layer * layer, mixer mix, struct ggml_tensor * x);
 
 //
-// The norm before a Mamba block: RMSNorm, LayerNorm where there is a bias
+// The norm before the mixer of Mamba: LayerNorm if it has a bias, RMSNorm otherwise
 //
-struct block_norm {
+struct input_norm {
     struct ggml_tensor *weight, *bias; // [D], [D] or NULL
 };
 
-void block_norm_load(struct loader * l, int32_t il, struct block_norm * norm);
-struct ggml_tensor * block_norm_build(
-        struct graph * g, const struct block_norm * norm, struct ggml_tensor * x);
+void input_norm_load(struct loader * l, int32_t il, struct input_norm * norm);
+struct ggml_tensor * input_norm_build(
+        struct graph * g, const struct input_norm * norm, struct ggml_tensor * x);
 
 //
-// A projection with its short convolution: y = f(conv(W x)), f SiLU or nothing
+// A projection with its short convolution: y = f(conv(W x))
 //
 struct conv_proj {
-    struct ggml_tensor * proj; // [D, channels]
-    struct ggml_tensor * conv; // [W, channels], NULL: none
-    struct ggml_tensor * bias; // [channels] or NULL
-    int32_t              state;
+    struct ggml_tensor * proj;  // [D, channels]
+    struct ggml_tensor * conv;  // [W, channels], NULL: none
+    struct ggml_tensor * bias;  // [channels] or NULL
+    int32_t              state; // its number in the layer
 };
 
-// lrnn.conv_width: 0 for none, at least 2 otherwise
+// lrnn.conv_width: 0 for none, at least 2 otherwise.
 int64_t conv_width_load(struct loader * l);
 
-// The projection is "attn_<name>.weight" and its convolution "ssm_conv1d_<name>.weight".
-bool conv_proj_load(struct loader * l, int32_t il, struct layer * layer, const char * name,
-        int64_t width, int64_t channels, struct conv_proj * proj);
+// Reads the projection `weight` ("attn_q.weight") and the convolution "ssm_conv1d_<name>.weight".
+bool conv_proj_load(struct loader * l, int32_t il, struct layer * layer, const char * weight,
+        const char * name, int64_t width, int64_t channels, struct conv_proj * proj);
+
+// x [D, T] → [channels, T]
 struct ggml_tensor * conv_proj_build(struct graph * g, const struct conv_proj * proj,
         enum ggml_short_conv_activation activation, struct ggml_tensor * x);
 
 //
-// What is applied to q and k: the words of lrnn.qk_activation and lrnn.feature_map
+// The activation of q and k: the words of lrnn.qk_activation and lrnn.feature_map
 //
 enum activation {
     ACTIVATION_IDENTITY,
     ACTIVATION_RELU,
-    ACTIVATION_ELU,
-    ACTIVATION_SILU
-}; // ELU: elu(x) + 1
+    ACTIVATION_ELU, // elu(x) + 1
+    ACTIVATION_SILU,
+};
 
 extern const char * const ACTIVATIONS[];
 
@@ -92,8 +136,22 @@ struct ggml_tensor * activation_build(
         struct graph * g, enum activation activation, struct ggml_tensor * x);
 
 //
-// The read-out of fla's mixers: per head RMSNorm(o), times the output gate, then the output
-// projection
+// The gate of (Gated) DeltaNet and DeltaProduct: g = exp(−exp(A_log) softplus(W_α x + dt_bias))
+//
+struct head_gate {
+    struct ggml_tensor * alpha;   // [D, H]
+    struct ggml_tensor * a;       // [H]            −exp(A_log)
+    struct ggml_tensor * dt_bias; // [H]
+};
+
+void head_gate_load(struct loader * l, int32_t il, int64_t n_head, struct head_gate * gate);
+
+// x [D, T] → [H, T]
+struct ggml_tensor * head_gate_build(
+        struct graph * g, const struct head_gate * gate, struct ggml_tensor * x);
+
+//
+// The readout of fla's mixers: W_o (RMSNorm(o) per head ∘ f(W_g x)), f SiLU, σ or no gate at all
 //
 enum output_gate { OUTPUT_GATE_NONE, OUTPUT_GATE_SILU, OUTPUT_GATE_SIGMOID };
 
@@ -101,18 +159,27 @@ extern const char * const OUTPUT_GATES[];
 
 struct readout {
     struct ggml_tensor * norm;   // [P] or NULL
-    struct ggml_tensor * output; // [heads·P, D]
+    struct ggml_tensor * gate;   // [D, H·P] or NULL
+    struct ggml_tensor * output; // [H·P, D]
     float                eps;
-    enum output_gate     gate;
+    enum output_gate     activation; // of the gate
 };
 
-// o [P, heads, T], gate [heads·P, T] before its activation or NULL → [D, T]
-struct ggml_tensor * readout_build(struct graph * g, const struct readout * r,
+// norm: TENSOR_REQUIRED or TENSOR_OPTIONAL. The gate is read unless `gate` is OUTPUT_GATE_NONE.
+void readout_load(struct loader * l, int32_t il, int64_t n_head, int64_t d_v, int norm, float eps,
+        enum output_gate gate, struct readout * readout);
+
+// o [P, H, T], x [D, T] → [D, T]
+struct ggml_tensor * readout_build(struct graph * g, const struct readout * readout,
+        struct ggml_tensor * o, struct ggml_tensor * x);
+
+// The same, but the caller computes W_g x: gate [H·P, T].
+struct ggml_tensor * readout_build_gated(struct graph * g, const struct readout * readout,
         struct ggml_tensor * o, struct ggml_tensor * gate);
 
 //
 // attention.c: the attention layers of hybrids and of the Transformer
 //
 bool attention_load_layer(struct loader * l, int32_t il, struct layer * layer);
-struct ggml_tensor * attention_block(
+struct ggml_tensor * attention_build_layer(
         struct graph * g, const struct layer * layer, struct ggml_tensor * x);

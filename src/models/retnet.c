@@ -17,10 +17,9 @@ struct retnet {
 };
 
 struct retnet_layer {
-    struct block         block;
+    struct frame         frame;
     struct ggml_tensor * q, *k; // [D, H·K]
     struct ggml_tensor * v;     // [D, H·P]
-    struct ggml_tensor * gate;  // [D, H·P]
     struct readout       readout;
 };
 
@@ -48,22 +47,14 @@ static bool load_layer(struct loader * l, int32_t il, struct layer * layer) {
     const struct retnet * f = l->model->shared;
     struct retnet_layer * w = layer->weights = loader_alloc(l, sizeof(*w));
     const int64_t         D                  = l->model->n_embd;
-    if (w == NULL || !block_load(l, il, false, &w->block)) {
+    if (w == NULL || !frame_load(l, il, false, &w->frame)) {
         return false;
     }
     loader_recurrence(l, layer, f->H, f->K, f->P, 0);
-    w->q    = loader_tensor_2d(l, il, "attn_q.weight", TENSOR_REQUIRED, D, f->H * f->K);
-    w->k    = loader_tensor_2d(l, il, "attn_k.weight", TENSOR_REQUIRED, D, f->H * f->K);
-    w->v    = loader_tensor_2d(l, il, "attn_v.weight", TENSOR_REQUIRED, D, f->H * f->P);
-    w->gate = f->gate != OUTPUT_GATE_NONE
-                      ? loader_tensor_2d(l, il, "attn_gate.weight", TENSOR_REQUIRED, D, f->H * f->P)
-                      : NULL;
-    w->readout.norm =
-            loader_tensor_1d(l, il, "ssm_norm.weight", TENSOR_F32 | TENSOR_OPTIONAL, f->P);
-    w->readout.output =
-            loader_tensor_2d(l, il, "attn_output.weight", TENSOR_REQUIRED, f->H * f->P, D);
-    w->readout.eps  = f->eps;
-    w->readout.gate = f->gate;
+    w->q = loader_tensor_2d(l, il, "attn_q.weight", TENSOR_REQUIRED, D, f->H * f->K);
+    w->k = loader_tensor_2d(l, il, "attn_k.weight", TENSOR_REQUIRED, D, f->H * f->K);
+    w->v = loader_tensor_2d(l, il, "attn_v.weight", TENSOR_REQUIRED, D, f->H * f->P);
+    readout_load(l, il, f->H, f->P, TENSOR_OPTIONAL, f->eps, f->gate, &w->readout);
     return !l->failed;
 }
 
@@ -85,28 +76,26 @@ static struct ggml_tensor * mix(
     gamma                      = ggml_scale_bias(
             g->ctx, ggml_exp(g->ctx, ggml_scale(g->ctx, gamma, -0.693147181f)), -1.0f, 1.0f);
 
-    struct ggml_tensor * o = graph_signed(
-            g, (struct ggml_signed_scan_args) {
-                       // [P, H, T]
-                       .c     = rotate(g, f, graph_linear(g, w->q, NULL, x)),
-                       .b     = rotate(g, f, graph_linear(g, w->k, NULL, x)),
-                       .x     = graph_heads(g, graph_linear(g, w->v, NULL, x), f->P, f->H, 1),
-                       .gate  = ggml_reshape_4d(g->ctx, gamma, 1, f->H, 1, 1),
-                       .scale = 1.0f / sqrtf((float) f->K),
-               });
-    return readout_build(
-            g, &w->readout, o, w->gate != NULL ? graph_linear(g, w->gate, NULL, x) : NULL);
+    const struct ggml_signed_scan_args args = {
+        .c     = rotate(g, f, graph_linear(g, w->q, NULL, x)),
+        .b     = rotate(g, f, graph_linear(g, w->k, NULL, x)),
+        .x     = graph_heads(g, graph_linear(g, w->v, NULL, x), f->P, f->H, 1),
+        .gate  = ggml_reshape_4d(g->ctx, gamma, 1, f->H, 1, 1),
+        .scale = 1.0f / sqrtf((float) f->K),
+    };
+    struct ggml_tensor * o = graph_signed(g, args); // [P, H, T]
+    return readout_build(g, &w->readout, o, x);
 }
 
-static struct ggml_tensor * block(
+static struct ggml_tensor * build_layer(
         struct graph * g, const struct layer * layer, struct ggml_tensor * x) {
     const struct retnet_layer * w = layer->weights;
-    return block_build(g, &w->block, layer, mix, x);
+    return frame_build(g, &w->frame, layer, mix, x);
 }
 
 const struct family family_retnet = {
-    .name       = "retnet",
-    .load       = load,
-    .load_layer = load_layer,
-    .block      = block,
+    .name        = "retnet",
+    .load        = load,
+    .load_layer  = load_layer,
+    .build_layer = build_layer,
 };

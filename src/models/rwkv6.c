@@ -136,16 +136,15 @@ static struct ggml_tensor * time_mix(
     decay                      = graph_linear(g, w->decay_w2, w->decay, decay); // [H·K, T]
     decay                      = ggml_exp(c, ggml_neg(c, ggml_exp(c, decay)));
 
-    struct ggml_tensor * y = graph_signed(g,
-            (struct ggml_signed_scan_args) {
-                    // [P, H, T]
-                    .c = graph_heads(g, graph_linear(g, w->receptance, NULL, hi[3]), f->K, f->H, 1),
-                    .b = graph_heads(g, graph_linear(g, w->key, NULL, hi[1]), f->K, f->H, 1),
-                    .x = graph_heads(g, graph_linear(g, w->value, NULL, hi[2]), f->P, f->H, 1),
-                    .gate  = graph_heads(g, decay, f->K, f->H, 1),
-                    .bonus = w->first,
-                    .scale = 1.0f,
-            });
+    const struct ggml_signed_scan_args args = {
+        .c     = graph_heads(g, graph_linear(g, w->receptance, NULL, hi[3]), f->K, f->H, 1),
+        .b     = graph_heads(g, graph_linear(g, w->key, NULL, hi[1]), f->K, f->H, 1),
+        .x     = graph_heads(g, graph_linear(g, w->value, NULL, hi[2]), f->P, f->H, 1),
+        .gate  = graph_heads(g, decay, f->K, f->H, 1),
+        .bonus = w->first,
+        .scale = 1.0f,
+    };
+    struct ggml_tensor * y = graph_signed(g, args); // [P, H, T]
     y = ggml_reshape_2d(c, graph_layer_norm(g, y, NULL, NULL, f->eps), f->H * f->P, T);
     y = ggml_add(c, ggml_mul(c, y, w->ln), w->ln_b);
     y = ggml_mul(c, y, ggml_silu(c, graph_linear(g, w->gate, NULL, hi[4])));
@@ -164,7 +163,7 @@ static struct ggml_tensor * channel_mix(
             graph_linear(g, w->ffn_value, NULL, ggml_sqr(c, ggml_relu(c, k))));
 }
 
-static struct ggml_tensor * block(
+static struct ggml_tensor * build_layer(
         struct graph * g, const struct layer * layer, struct ggml_tensor * x) {
     const struct rwkv6_layer * w   = layer->weights;
     const float                eps = g->model->norm_eps;
@@ -174,8 +173,9 @@ static struct ggml_tensor * block(
 }
 
 const struct family family_rwkv6 = {
-    .name       = "rwkv6",
-    .load       = load,
-    .load_layer = load_layer,
-    .block      = block,
+    .name        = "rwkv6",
+    .llama_cpp   = true,
+    .load        = load,
+    .load_layer  = load_layer,
+    .build_layer = build_layer,
 };

@@ -179,17 +179,16 @@ static struct ggml_tensor * time_mix(
             c, k, ggml_mul(c, ggml_sub(c, ggml_mul(c, k, a), k), w->k_a)); // k (1 + (a − 1) k_a)
 
     struct ggml_tensor * kka = ggml_mul(c, kk, ggml_reshape_3d(c, a, f->K, f->H, T));
-    struct ggml_tensor * y =
-            graph_householder(g, (struct ggml_householder_scan_args) {
-                                         // [P, H, T]
-                                         .q     = graph_heads(g, r, f->K, f->H, 1),
-                                         .k     = graph_heads(g, k, f->K, f->H, 1),
-                                         .v     = graph_heads(g, v, f->P, f->H, 1),
-                                         .gate  = graph_heads(g, decay, f->K, f->H, 1),
-                                         .r     = ggml_reshape_4d(c, kk, f->K, f->H, 1, T),
-                                         .w     = ggml_reshape_4d(c, kka, f->K, f->H, 1, T),
-                                         .scale = 1.0f,
-                                 });
+    const struct ggml_householder_scan_args args = {
+        .q     = graph_heads(g, r, f->K, f->H, 1),
+        .k     = graph_heads(g, k, f->K, f->H, 1),
+        .v     = graph_heads(g, v, f->P, f->H, 1),
+        .gate  = graph_heads(g, decay, f->K, f->H, 1),
+        .r     = ggml_reshape_4d(c, kk, f->K, f->H, 1, T),
+        .w     = ggml_reshape_4d(c, kka, f->K, f->H, 1, T),
+        .scale = 1.0f,
+    };
+    struct ggml_tensor * y = graph_householder(g, args); // [P, H, T]
     y = ggml_reshape_2d(c, graph_layer_norm(g, y, NULL, NULL, f->eps), f->H * f->P, T);
     y = ggml_add(c, ggml_mul(c, y, w->ln), w->ln_b);
 
@@ -210,7 +209,7 @@ static struct ggml_tensor * channel_mix(
     return graph_linear(g, w->ffn_value, NULL, ggml_sqr(c, ggml_relu(c, k)));
 }
 
-static struct ggml_tensor * block(
+static struct ggml_tensor * build_layer(
         struct graph * g, const struct layer * layer, struct ggml_tensor * x) {
     const struct rwkv7_layer * w   = layer->weights;
     const float                eps = g->model->norm_eps;
@@ -219,9 +218,10 @@ static struct ggml_tensor * block(
 }
 
 const struct family family_rwkv7 = {
-    .name       = "rwkv7",
-    .own_range  = true,
-    .load       = load,
-    .load_layer = load_layer,
-    .block      = block,
+    .name        = "rwkv7",
+    .llama_cpp   = true,
+    .own_range   = true,
+    .load        = load,
+    .load_layer  = load_layer,
+    .build_layer = build_layer,
 };

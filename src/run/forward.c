@@ -25,7 +25,8 @@ static struct ggml_tensor * build_layers(
         g->states                  = memory->states[il];
         g->cache_k                 = memory->cache_k[il];
         g->cache_v                 = memory->cache_v[il];
-        x = layer->attention ? attention_block(g, layer, x) : g->model->family->block(g, layer, x);
+        x                          = layer->attention ? attention_build_layer(g, layer, x)
+                                                      : g->model->family->build_layer(g, layer, x);
     }
     return x;
 }

@@ -1,23 +1,22 @@
 #pragma once
 
-// A loaded model, as the library sees it: what every family has, its layers, and the table of
-// families.
+// A loaded model: everything that does not depend on its family, and its layers.
 
 #include "lrnn.h"
 
 #include "ggml-backend.h"
 #include "ggml.h"
 
-struct model_file;
-struct graph;
+struct family;
 struct loader;
+struct model_file;
 
 enum {
-    LAYER_STATES_MAX = 5,  // of a layer: the recurrence, three convolutions, two token shifts
-    DEVICES_MAX      = 16, // as many backends as a scheduler of ggml can have
+    LAYER_STATES_MAX = 5,  // the recurrence, three convolutions; or two token shifts
+    DEVICES_MAX      = 16, // the limit of ggml's scheduler
 };
 
-// Where weights lie. Place 0 is the CPU, and its weights are the mapping of the file.
+// Holds weights. Device 0 is the CPU; its weights are in the mapped file.
 struct device {
     ggml_backend_dev_t    dev;
     struct ggml_context * ctx; // headers of its weights
@@ -26,29 +25,11 @@ struct device {
 
 struct layer {
     bool    attention;
-    int32_t device;  // of its weights, and of its states where the device can compute with them
-    void *  weights; // a struct of the family, or of attention
+    int32_t device;  // of its weights; also of its states, if the device has the ops
+    void *  weights; // a struct of the family, or struct attention
     int32_t n_states;
     int64_t state_size[LAYER_STATES_MAX]; // floats of one slot
-    int64_t cache_size;                   // floats of one token in the cache of k and in that of v
-};
-
-// A family of models: one file in src/models and one line in src/models/models.h. Its file begins
-// with the equation.
-struct family {
-    const char * name;        // lrnn.family
-    bool         signed_form; // eigenvalues in [-1,1] are defined
-    bool         own_range;   // neither [0,1] nor [-1,1]: "family"
-
-    // reads what the family has once, for all layers; NULL: nothing
-    bool (*load)(struct loader * loader);
-
-    // reads the weights of layer il and says which states it has
-    bool (*load_layer)(struct loader * loader, int32_t il, struct layer * layer);
-
-    // x [D, T] → x [D, T], the whole block with its residuals
-    struct ggml_tensor * (*block)(
-            struct graph * graph, const struct layer * layer, struct ggml_tensor * x);
+    int64_t cache_size;                   // floats of one token, for k as for v
 };
 
 struct lrnn_model {
@@ -56,37 +37,37 @@ struct lrnn_model {
     const struct family *  family;
     struct lrnn_model_info info;
     bool                   is_signed;    // eigenvalues in [-1,1]
-    bool                   is_quantized; // some matrix is
+    bool                   is_quantized; // has quantized matrices
 
     int64_t n_embd; // D
     int64_t n_ff;   // F, 0: none
     float   norm_eps;
     float   logit_soft_cap; // 0: none
     bool    final_norm;
-    void *  shared; // what family->load read
+    void *  shared; // the keys that family->load read
 
-    struct ggml_tensor * token_embd; // [D, V]
-    struct ggml_tensor * embd_norm;  // [D], NULL: none; with its bias a LayerNorm
-    struct ggml_tensor * embd_norm_b;
+    struct ggml_tensor * token_embd;    // [D, V]
+    struct ggml_tensor * embd_norm;     // [D], NULL: none; LayerNorm if there is a bias
+    struct ggml_tensor * embd_norm_b;   // [D] or NULL
     struct ggml_tensor * output_norm;   // [D]
-    struct ggml_tensor * output_norm_b; // NULL: RMSNorm
-    struct ggml_tensor * output;        // [D, V], the embedding where tied
-    struct ggml_tensor * rope_factors;  // [length/2], of all attention layers; NULL: none
+    struct ggml_tensor * output_norm_b; // [D], NULL: RMSNorm
+    struct ggml_tensor * output;        // [D, V], token_embd if tied
+    struct ggml_tensor * rope_factors;  // [L/2], of all attention layers; NULL: none
 
     struct layer * layers;
     int32_t        n_layer;
 
-    struct tokenizer * tokenizer; // NULL: ids only
+    struct tokenizer * tokenizer; // NULL: the model works on token ids only
 
     struct device devices[DEVICES_MAX];
-    int32_t       n_devices;     // 1: the CPU alone
-    int32_t       output_device; // of the output and its norm; the embedding is on the CPU
+    int32_t       n_devices;     // 1: only the CPU
+    int32_t       output_device; // of output and output_norm; token_embd is on the CPU
 
-    lrnn_log log; // NULL: nobody listens
+    lrnn_log log; // NULL: none
     void *   log_user;
 
-    struct arena * arena; // layers and weights
+    struct arena * arena; // owns layers, their weights and the strings of info
 };
 
-// The families, by lrnn.family.
-const struct family * family_find(const char * name);
+// model-load.c: reads everything from model->file.
+bool model_load(struct loader * l, const struct lrnn_model_params * params);

@@ -414,10 +414,10 @@ static void add_bos_int(struct model_edit * e) {
 static const struct refusal refusals[] = {
     { "delta_net_neg", "key 'general.architecture' is missing, expected string", no_architecture },
     { "delta_net_neg",
-            "general.architecture is 'llama'; expected lrnn, mamba, mamba2, rwkv6 or rwkv7",
+            "general.architecture is 'llama'; expected one of lrnn, mamba, mamba2, rwkv6, rwkv7",
             odd_architecture },
     { "delta_net_neg",
-            "general.architecture is 'a?b?[31m'; expected lrnn, mamba, mamba2, rwkv6 or rwkv7",
+            "general.architecture is 'a?b?[31m'; expected one of lrnn, mamba, mamba2, rwkv6, rwkv7",
             ugly_architecture },
     { "delta_net_neg", "key 'general.architecture' is of type u32, expected string",
             int_architecture },

@@ -1,0 +1,31 @@
+// The table of families.
+
+#include "models/models.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#define FAMILY_ADDRESS(name) &family_##name,
+static const struct family * const TABLE[] = { FAMILIES(FAMILY_ADDRESS) };
+#undef FAMILY_ADDRESS
+
+enum { N_FAMILIES = sizeof(TABLE) / sizeof(TABLE[0]) };
+
+const struct family * family_find(const char * name) {
+    for (int i = 0; i < N_FAMILIES; ++i) {
+        if (strcmp(TABLE[i]->name, name) == 0) {
+            return TABLE[i];
+        }
+    }
+    return NULL;
+}
+
+void family_names(bool llama_cpp, char * text, size_t size) {
+    size_t n = 0;
+    text[0]  = '\0';
+    for (int i = 0; i < N_FAMILIES && n < size; ++i) {
+        if (TABLE[i]->llama_cpp || !llama_cpp) {
+            n += (size_t) snprintf(text + n, size - n, "%s%s", n > 0 ? ", " : "", TABLE[i]->name);
+        }
+    }
+}

@@ -1,0 +1,15 @@
+// Transformer: the baseline, a model of attention layers only
+//
+//     x += attention(norm x);   x += mlp(norm x)
+//
+// The mixer and its equation are in attention.c, which the hybrids share.
+
+#include "models/models.h"
+
+const struct family family_transformer = {
+    .name           = "transformer",
+    .own_range      = true,
+    .attention_only = true,
+    .load_layer     = attention_load_layer,
+    .build_layer    = attention_build_layer,
+};

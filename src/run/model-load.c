@@ -1,0 +1,225 @@
+// Reads a model from its file: family, hyperparameters, tensors outside the layers, tokenizer, and
+// with the functions of the family the layers.
+
+#include "run/model.h"
+
+#include "file/loader.h"
+#include "file/model-file.h"
+#include "models/models.h"
+#include "run/placement.h"
+#include "run/weights.h"
+#include "text/tokenizer-load.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static const char * quote(char * buf, size_t size, const char * text) {
+    return slice_quote(buf, size, (struct slice) { text, strlen(text) });
+}
+
+// The family, and the eigenvalue range of its transitions.
+static bool load_identity(struct loader * l) {
+    struct lrnn_model * model = l->model;
+    char                quoted[80];
+    char                known[512];
+
+    const char * arch = loader_string(l, "general.architecture");
+    model->info.name  = loader_string_or(l, "general.name", "");
+    if (l->failed) {
+        return false;
+    }
+    l->arch                  = arch;
+    l->llama_cpp             = strcmp(arch, "lrnn") != 0;
+    model->info.architecture = arch;
+
+    const char * name = arch;
+    if (!l->llama_cpp) {
+        loader_int(l, "lrnn.format_version", 1, 1);
+        name = loader_string(l, "lrnn.family");
+    }
+    if (l->failed) {
+        return false;
+    }
+    model->family = family_find(name);
+    if (l->llama_cpp && (model->family == NULL || !model->family->llama_cpp)) {
+        family_names(true, known, sizeof(known));
+        return loader_fail(l, "general.architecture is %s; expected one of lrnn, %s",
+                quote(quoted, sizeof(quoted), arch), known);
+    }
+    if (model->family == NULL) {
+        family_names(false, known, sizeof(known));
+        return loader_fail(l, "lrnn.family is %s; expected one of %s",
+                quote(quoted, sizeof(quoted), name), known);
+    }
+    model->info.family = model->family->name;
+
+    enum { UNSIGNED, SIGNED, OWN_RANGE };
+    static const char * const ranges[] = { "[0,1]", "[-1,1]", "family", NULL };
+    int range = model->family->own_range ? OWN_RANGE : UNSIGNED; // in a file of llama.cpp
+    if (!l->llama_cpp) {
+        range = loader_word(l, "lrnn.eigenvalues", ranges);
+    }
+    if (l->failed) {
+        return false;
+    }
+    if (range == SIGNED && !model->family->signed_form) {
+        return loader_fail(l, "lrnn.eigenvalues is \"[-1,1]\"; family %s has no signed form", name);
+    }
+    if ((range == OWN_RANGE) != model->family->own_range) {
+        return loader_fail(l, "lrnn.eigenvalues is \"%s\"; expected \"%s\" for family %s",
+                ranges[range], model->family->own_range ? "family" : "[0,1] or [-1,1]", name);
+    }
+    model->is_signed         = range == SIGNED;
+    model->info.eigenvalues  = ranges[range];
+    model->info.range_source = loader_string_or(l, "lrnn.eigenvalues_source", "");
+    model->info.source       = loader_string_or(l, "lrnn.source", "");
+    return !l->failed;
+}
+
+// Which layers are attention layers.
+static bool load_layer_kinds(struct loader * l) {
+    struct lrnn_model * model = l->model;
+    const bool          all   = model->family->attention_only;
+    for (int32_t il = 0; il < model->n_layer; ++il) {
+        model->layers[il].attention = all;
+    }
+    size_t         n;
+    struct slice * kinds = loader_strings(l, "lrnn.layer_kinds", &n);
+    if (kinds == NULL) {
+        return !l->failed;
+    }
+    if (n != (size_t) model->n_layer) {
+        loader_fail(l, "lrnn.layer_kinds has %zu elements; expected %d", n, model->n_layer);
+    }
+    for (int32_t il = 0; il < model->n_layer && !l->failed; ++il) {
+        const bool attention = slice_is(kinds[il], "attention");
+        char       quoted[80];
+        if (!attention && !slice_is(kinds[il], "recurrent")) {
+            loader_fail(l, "lrnn.layer_kinds[%d] is %s; expected recurrent or attention", il,
+                    slice_quote(quoted, sizeof(quoted), kinds[il]));
+        } else if (all && !attention) {
+            loader_fail(l, "lrnn.layer_kinds[%d] is \"recurrent\"; family %s expects \"attention\"",
+                    il, model->family->name);
+        }
+        model->layers[il].attention = attention;
+    }
+    free(kinds);
+    return !l->failed;
+}
+
+// Hyperparameters that every family has.
+static bool load_shape(struct loader * l) {
+    struct lrnn_model * model = l->model;
+    const bool          ours  = !l->llama_cpp;
+
+    model->n_embd  = loader_int(l, loader_key(l, "embedding_length"), 1, 1 << 20);
+    model->n_layer = (int32_t) loader_int(l, loader_key(l, "block_count"), 1, 4096);
+    model->n_ff    = loader_int_or(l, loader_key(l, "feed_forward_length"), 0, 1 << 24, 0);
+    model->layers =
+            loader_alloc(l, (size_t) (l->failed ? 1 : model->n_layer) * sizeof(struct layer));
+    model->info.trained_length =
+            ours ? loader_int_or(l, "lrnn.context_length_trained", 1, INT64_MAX, 0)
+                 : loader_int_or(l, loader_key(l, "context_length"), 0, INT64_MAX, 0);
+    if (!ours && model->info.trained_length == 1048576) { // llama.cpp writes this for "unknown"
+        model->info.trained_length = 0;
+    }
+    const char * norm_epsilon = ours ? "norm_epsilon"
+                                : strncmp(l->arch, "rwkv", 4) == 0
+                                        ? "attention.layer_norm_epsilon"
+                                        : "attention.layer_norm_rms_epsilon";
+    model->norm_eps           = loader_float(l, loader_key(l, norm_epsilon), 1e-12f, 1.0f);
+    model->final_norm         = loader_bool_or(l, loader_key(l, "final_norm"), true);
+    model->logit_soft_cap = loader_float_or(l, loader_key(l, "logit_soft_cap"), 1e-6f, 1e6f, 0.0f);
+    return !l->failed && load_layer_kinds(l);
+}
+
+// Tensors outside the layers: embedding, output and their norms.
+static bool load_globals(struct loader * l) {
+    struct lrnn_model * model = l->model;
+    const int64_t       D     = model->n_embd;
+
+    model->token_embd = loader_tensor_2d(l, -1, "token_embd.weight", TENSOR_REQUIRED, D, 0);
+    if (l->failed) {
+        return false;
+    }
+    model->info.n_vocab = model->token_embd->ne[1];
+    const int64_t V     = model->info.n_vocab;
+    const int64_t said  = l->llama_cpp ? V : loader_int_or(l, "lrnn.vocab_size", 1, INT64_MAX, V);
+    if (!l->failed && said != V) {
+        return loader_fail(l, "lrnn.vocab_size is %lld; token_embd.weight has %lld rows",
+                (long long) said, (long long) V);
+    }
+    model->embd_norm =
+            loader_tensor_1d(l, -1, "token_embd_norm.weight", TENSOR_F32 | TENSOR_OPTIONAL, D);
+    model->embd_norm_b =
+            loader_tensor_1d(l, -1, "token_embd_norm.bias", TENSOR_F32 | TENSOR_OPTIONAL, D);
+
+    l->device     = model->output_device;
+    model->output = loader_tensor_2d(l, -1, "output.weight", TENSOR_OPTIONAL, D, V);
+    if (model->output == NULL) { // tied to the embedding, which is on the CPU
+        model->output = l->device == 0 ? model->token_embd
+                                       : loader_tensor_2d(
+                                                 l, -1, "token_embd.weight", TENSOR_REQUIRED, D, V);
+    }
+    if (model->final_norm) {
+        model->output_norm = loader_tensor_1d(l, -1, "output_norm.weight", TENSOR_F32, D);
+        model->output_norm_b =
+                loader_tensor_1d(l, -1, "output_norm.bias", TENSOR_F32 | TENSOR_OPTIONAL, D);
+    }
+    l->device = 0;
+    return !l->failed;
+}
+
+static bool load_layers(struct loader * l) {
+    struct lrnn_model * model = l->model;
+    if (model->family->load != NULL && !model->family->load(l)) {
+        return false;
+    }
+    for (int32_t il = 0; il < model->n_layer; ++il) {
+        struct layer * layer = &model->layers[il];
+        l->device            = layer->device;
+        if (layer->attention ? !attention_load_layer(l, il, layer)
+                             : !model->family->load_layer(l, il, layer)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+// What follows from the layers and tensors that were read.
+static void fill_info(struct lrnn_model * model) {
+    for (int32_t il = 0; il < model->n_layer; ++il) {
+        const struct layer * layer = &model->layers[il];
+        model->info.n_layer_attention += layer->attention;
+        model->info.cache_bytes += 2 * layer->cache_size * (int64_t) sizeof(float);
+        for (int32_t i = 0; i < layer->n_states; ++i) {
+            model->info.state_bytes += layer->state_size[i] * (int64_t) sizeof(float);
+        }
+    }
+    for (size_t i = 0; i < model_file_n_tensors(model->file); ++i) {
+        const struct model_tensor * t = model_file_tensor(model->file, i);
+        model->is_quantized |= ggml_is_quantized(t->type);
+        model->info.weight_bytes += (int64_t) t->size;
+    }
+    model->info.n_layer  = model->n_layer;
+    model->info.n_embd   = model->n_embd;
+    model->info.identity = model_file_identity(model->file);
+}
+
+bool model_load(struct loader * l, const struct lrnn_model_params * params) {
+    struct lrnn_model * model = l->model;
+    if (!load_identity(l) || !load_shape(l) || !placement_choose(l, params) || !weights_open(l) ||
+            !load_globals(l) || !vocab_load(l) || !load_layers(l) || !loader_all_used(l)) {
+        return false;
+    }
+    fill_info(model);
+    if (!weights_fetch(l, params)) {
+        return false;
+    }
+    const char * warning = model_file_warning(model->file);
+    if (warning != NULL && model->log != NULL) {
+        model->log(LRNN_LOG_WARNING, warning, model->log_user);
+    }
+    placement_log(model);
+    return true;
+}
