@@ -1,6 +1,6 @@
 #include "metadata.h"
 
-#include "base/json-scan.h"
+#include "base/json-read.h"
 #include "base/json-write.h"
 
 #include <inttypes.h>

@@ -6,7 +6,7 @@
 //     template   Problem: {problem}, Solution: {solution}    a field is a path of keys, {answer.value}; {{ and }} are braces
 //     where      level=Level 5   or   correct!=false         a field that is not a string is compared as JSON; a missing one equals nothing
 
-#include "base/json-scan.h"
+#include "base/json-read.h"
 
 enum { RECORD_TEXT_MAX_TEMPLATES = 8, RECORD_TEXT_MAX_PARTS = 64 };
 

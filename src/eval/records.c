@@ -1,6 +1,6 @@
 #include "eval/records.h"
 
-#include "base/json-scan.h"
+#include "base/json-read.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,7 +1,7 @@
 #include "eval/report-read.h"
 
 #include "base/arena.h"
-#include "base/json-scan.h"
+#include "base/json-read.h"
 #include "base/read-file.h"
 
 #include <inttypes.h>

@@ -2,7 +2,7 @@
 // bytes from shards and from one file, and read back as what it was made from.
 
 #include "eval/chart.h"
-#include "base/json-scan.h"
+#include "base/json-read.h"
 #include "eval/report-files.h"
 #include "eval/report-read.h"
 #include "synthetic-scores.h"

@@ -2,7 +2,7 @@
 // string stands for; and on random documents, whole and damaged, the same as Python's json module
 // (data/json-cases.txt, made by tools/make-dataset-tests.py).
 
-#include "base/json-scan.h"
+#include "base/json-read.h"
 #include "util.h"
 
 #include <stdio.h>
@@ -407,5 +407,5 @@ int main(void) {
     test_grammar(&t);
     test_paths(&t);
     test_random(&t);
-    return test_end(&t, "test-json-scan");
+    return test_end(&t, "test-json");
 }

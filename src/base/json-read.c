@@ -1,4 +1,4 @@
-#include "base/json-scan.h"
+#include "base/json-read.h"
 
 #include <string.h>
 
