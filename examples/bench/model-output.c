@@ -71,7 +71,7 @@ static void field_begin(struct fields * f, const char * key) {
 static void field_text(struct fields * f, const char * key, const char * text) {
     field_begin(f, key);
     if (f->format == FIELDS_JSON) {
-        json_string(stdout, text, strlen(text));
+        json_write_string(stdout, text);
     } else if (f->format == FIELDS_CSV) {
         printf("\"");
         for (const char * p = text; *p != '\0'; ++p) {

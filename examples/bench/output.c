@@ -1,5 +1,6 @@
 #include "output.h"
 
+#include "base/json-write.h"
 #include "lrnn.h"
 #include "terminal.h"
 
@@ -199,17 +200,9 @@ static void csv_row(const struct output * out, const struct op_result * r) {
 //
 
 static void json_string(const char * key, const char * value, const char * end) {
-    printf("\"%s\": \"", key);
-    for (const char * p = value; *p != '\0'; ++p) {
-        if (*p == '"' || *p == '\\') {
-            printf("\\%c", *p);
-        } else if ((unsigned char) *p < 0x20) {
-            printf("\\u%04x", (unsigned) *p);
-        } else {
-            printf("%c", *p);
-        }
-    }
-    printf("\"%s", end);
+    printf("\"%s\": ", key);
+    json_write_string(stdout, value);
+    printf("%s", end);
 }
 
 // JSON has no NaN and no infinity.

@@ -46,12 +46,12 @@ bool output_token(struct output * out, int32_t token, float log_prob, bool is_en
         case OUTPUT_JSONL: {
             printf("{\"id\": %" PRId32 ", \"text\": ", token);
             if (out->decoder != NULL) {
-                json_string(stdout, text, size);
+                json_write_bytes(stdout, text, size);
             } else {
                 printf("null");
             }
             printf(", \"logprob\": ");
-            json_number(stdout, (double) log_prob);
+            json_write_number(stdout, (double) log_prob);
             printf("}\n");
         } break;
     }

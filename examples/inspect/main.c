@@ -129,7 +129,7 @@ static void print_key(const char * key) {
 
 static void print_key_string(const char * key, const char * text) {
     print_key(key);
-    json_string(stdout, text, strlen(text));
+    json_write_string(stdout, text);
 }
 
 // null for what is not known
@@ -147,7 +147,7 @@ static void print_model_json(const struct lrnn_model * model, const struct lrnn_
 
     snprintf(identity, sizeof(identity), "%016" PRIx64, info->identity);
     printf("{\n  \"architecture\": ");
-    json_string(stdout, info->architecture, strlen(info->architecture));
+    json_write_string(stdout, info->architecture);
     print_key_string("name", info->name != NULL ? info->name : "");
     print_key_string("family", info->family);
     print_key_string("eigenvalues", info->eigenvalues);
@@ -178,7 +178,7 @@ static void print_model_json(const struct lrnn_model * model, const struct lrnn_
     struct lrnn_tensor_info t;
     for (int64_t i = 0; lrnn_model_get_tensor(model, i, &t); ++i) {
         printf("%s\n    { \"name\": ", i == 0 ? "[" : ",");
-        json_string(stdout, t.name, strlen(t.name));
+        json_write_string(stdout, t.name);
         printf(", \"type\": \"%s\", \"ne\": [%" PRId64 ", %" PRId64 ", %" PRId64 ", %" PRId64
                "], \"bytes\": %" PRId64 " }",
                 t.type, t.ne[0], t.ne[1], t.ne[2], t.ne[3], t.n_bytes);
@@ -218,10 +218,10 @@ static void print_cuda(bool json) {
         printf("null");
     } else {
         printf("{ \"notice\": ");
-        json_string(stdout, notice, strlen(notice));
+        json_write_string(stdout, notice);
         printf(", \"missing\": ");
         if (is_missing) {
-            json_string(stdout, missing, strlen(missing));
+            json_write_string(stdout, missing);
         } else {
             printf("null");
         }
@@ -244,13 +244,13 @@ static void print_devices(bool json) {
         ggml_backend_dev_memory(dev, &free_bytes, &total_bytes);
         if (json) {
             printf("%s\n    { \"name\": ", i == 0 ? "" : ",");
-            json_string(stdout, name, strlen(name));
+            json_write_string(stdout, name);
             printf(", \"backend\": ");
-            json_string(stdout, backend, strlen(backend));
+            json_write_string(stdout, backend);
             printf(", \"type\": ");
-            json_string(stdout, type, strlen(type));
+            json_write_string(stdout, type);
             printf(", \"description\": ");
-            json_string(stdout, what, strlen(what));
+            json_write_string(stdout, what);
             printf(",\n      \"memory_bytes\": %zu, \"memory_free_bytes\": %zu }", total_bytes,
                     free_bytes);
         } else {

@@ -17,10 +17,10 @@ void metadata_source_config(FILE * out, const struct lrnn_model * model) {
 
     if (text == NULL) {
         fputs("null", out);
-    } else if (json_scan(text, size, NULL, 0, NULL, &error) == JSON_OBJECT) {
+    } else if (json_read(text, size, NULL, 0, NULL, &error) == JSON_OBJECT) {
         fwrite(text, 1, size, out);
     } else {
-        json_string(out, text, size); // whatever it is, what is printed stays JSON
+        json_write_bytes(out, text, size); // whatever it is, what is printed stays JSON
     }
 }
 
@@ -40,7 +40,7 @@ static void print_number(FILE * out, double x) {
     char       text[32];
 
     if (!isfinite(x)) {
-        json_number(out, x);
+        json_write_number(out, x);
         return;
     }
     for (int digits = 6; digits <= 17; ++digits) {
@@ -57,7 +57,7 @@ static void print_value(FILE * out, const struct lrnn_key_info * key) {
         case LRNN_KEY_INT: fprintf(out, "%" PRId64, key->integer); break;
         case LRNN_KEY_FLOAT: print_number(out, key->number); break;
         case LRNN_KEY_BOOL: fputs(key->integer != 0 ? "true" : "false", out); break;
-        case LRNN_KEY_STRING: json_string(out, key->string, key->string_size); break;
+        case LRNN_KEY_STRING: json_write_bytes(out, key->string, key->string_size); break;
     }
 }
 
@@ -71,7 +71,7 @@ void metadata_keys(FILE * out, const struct lrnn_model * model) {
         }
         fprintf(out, "%s\n    ", separator);
         separator = ",";
-        json_string(out, key.name, key.name_size);
+        json_write_bytes(out, key.name, key.name_size);
         fputs(": ", out);
         if (!key.is_array) {
             print_value(out, &key);

@@ -141,13 +141,13 @@ static const char * main_type(const struct lrnn_model * model) {
 
 static void print_estimate_json(const char * key, const struct stats_estimate * e) {
     printf(", \"%s\": { \"value\": ", key);
-    json_number(stdout, e->value);
+    json_write_number(stdout, e->value);
     printf(", \"se\": ");
-    json_number(stdout, e->se);
+    json_write_number(stdout, e->se);
     printf(", \"lo\": ");
-    json_number(stdout, e->lo);
+    json_write_number(stdout, e->lo);
     printf(", \"hi\": ");
-    json_number(stdout, e->hi);
+    json_write_number(stdout, e->hi);
     printf(" }");
 }
 
@@ -156,9 +156,9 @@ static void print_summary_json(const struct divergence_summary * s) {
             s->range.last, s->n);
     print_estimate_json("kl", &s->kl);
     printf(", \"kl_p99\": ");
-    json_number(stdout, s->kl_p99);
+    json_write_number(stdout, s->kl_p99);
     printf(", \"kl_max\": ");
-    json_number(stdout, s->kl_max);
+    json_write_number(stdout, s->kl_max);
     print_estimate_json("nll_reference", &s->nll_p);
     print_estimate_json("nll", &s->nll_q);
     print_estimate_json("nll_change", &s->change);
@@ -170,7 +170,7 @@ static void print_model_json(const struct results * r, int i) {
     const struct lrnn_model_info info = lrnn_model_get_info(r->models[i]);
     const char *                 name = base_name(r->args->models.v[i]);
     printf("{ \"file\": ");
-    json_string(stdout, name, strlen(name));
+    json_write_string(stdout, name);
     printf(", \"family\": \"%s\", \"eigenvalues\": \"%s\", \"type\": \"%s\", \"weight_bytes\": %" PRId64
            ", \"identity\": \"%016" PRIx64 "\"",
             info.family, info.eigenvalues, main_type(r->models[i]), info.weight_bytes,
@@ -179,7 +179,7 @@ static void print_model_json(const struct results * r, int i) {
 
 static void print_json(const struct results * r) {
     printf("{\n  \"schema\": \"lrnn-compare/1\",\n  \"data\": { \"dataset\": ");
-    json_string(stdout, r->args->text.dataset, strlen(r->args->text.dataset));
+    json_write_string(stdout, r->args->text.dataset);
     printf(", \"fingerprint\": \"%s\", \"windows\": %" PRId64 ", \"window\": %" PRId64
            ", \"tokens\": %" PRId64 " },\n  \"reference\": ",
             r->sum->fingerprint, r->sum->n_windows, r->args->text.window, r->sum->n_tokens);

@@ -6,7 +6,6 @@
 #include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
-#include <string.h>
 
 enum { BAR = 24 };
 
@@ -143,24 +142,20 @@ void output_eigenvalues(FILE * out, const struct probed * probed) {
 // JSON
 //
 
-static void json_text(FILE * out, const char * text) {
-    json_string(out, text, strlen(text));
-}
-
 static void json_layer(FILE * out, const struct eigenvalues_layer * l) {
     fprintf(out,
             "{ \"counted\": %" PRId64 ", \"negative\": %" PRId64 ", \"complex\": %" PRId64
             ", \"outside\": %" PRId64 ", \"least\": ",
             l->n, l->n_negative, l->n_complex, l->n_outside);
-    json_number(out, l->lo);
+    json_write_number(out, l->lo);
     fprintf(out, ", \"greatest\": ");
-    json_number(out, l->hi);
+    json_write_number(out, l->hi);
     fprintf(out, ", \"largest_absolute\": ");
-    json_number(out, l->largest);
+    json_write_number(out, l->largest);
     fprintf(out, ", \"gate\": [");
-    json_number(out, l->gate_lo);
+    json_write_number(out, l->gate_lo);
     fprintf(out, ", ");
-    json_number(out, l->gate_hi);
+    json_write_number(out, l->gate_hi);
     fprintf(out, "], \"bins\": [");
     for (int b = 0; b < EIGENVALUES_BINS; ++b) {
         fprintf(out, "%s%" PRId64, b == 0 ? "" : ", ", l->bins[b]);
@@ -173,14 +168,14 @@ void output_json(FILE * out, const struct probed * probed, int n, bool by_length
     for (int i = 0; i < n; ++i) {
         const struct probed * p = &probed[i];
         fprintf(out, "%s\n    { \"name\": ", i == 0 ? "" : ",");
-        json_text(out, p->name);
+        json_write_string(out, p->name);
         fprintf(out, ", \"eigenvalues\": ");
-        json_text(out, p->eigenvalues);
+        json_write_string(out, p->eigenvalues);
         if (p->result.n_rows > 0) {
             fprintf(out, ", \"task\": ");
-            json_text(out, p->task);
+            json_write_string(out, p->task);
             fprintf(out, ", \"chance\": ");
-            json_number(out, p->chance);
+            json_write_number(out, p->chance);
             fprintf(out,
                     ", \"asked\": \"%s\", \"first_error\": %" PRId64
                     ", \"stopped\": %s,\n      \"lengths\": [",
@@ -192,14 +187,14 @@ void output_json(FILE * out, const struct probed * probed, int n, bool by_length
                         "%s\n        { \"length\": %" PRId64 ", \"asked\": %" PRId64
                         ", \"right\": %" PRId64 ", \"accuracy\": ",
                         r == 0 ? "" : ",", row->length, row->n_asked, row->n_right);
-                json_number(out, accuracy(row));
+                json_write_number(out, accuracy(row));
                 fprintf(out, ", \"scaled\": ");
-                json_number(out, probe_scaled(row, p->chance));
+                json_write_number(out, probe_scaled(row, p->chance));
                 fprintf(out,
                         ", \"sequences\": %" PRId64 ", \"sequences_right\": %" PRId64
                         ", \"margin\": ",
                         row->n_sequences, row->n_all_right);
-                json_number(out, row->margin);
+                json_write_number(out, row->margin);
                 fprintf(out, " }");
             }
             fprintf(out, "\n      ]");

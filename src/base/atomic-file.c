@@ -1,5 +1,7 @@
 #include "base/atomic-file.h"
 
+#include "base/error.h"
+
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,24 +11,25 @@
 bool atomic_file_open(struct atomic_file * f, const char * path, char * err, size_t err_size) {
     const size_t size = strlen(path) + 32;
     struct stat  st;
-    if (stat(path, &st) == 0 &&
-            !S_ISREG(st.st_mode)) { // the new file would take the place of /dev/null
-        snprintf(err, err_size, "%s: found %s, expected a regular file or none", path,
+    *f = (struct atomic_file) { 0 };
+    // renaming would replace /dev/null by a regular file
+    if (stat(path, &st) == 0 && !S_ISREG(st.st_mode)) {
+        return error_set(err, err_size, "%s: found %s, expected a regular file or none", path,
                 S_ISDIR(st.st_mode) ? "a directory" : "a device, pipe or socket");
-        *f = (struct atomic_file) { 0 };
-        return false;
     }
-    *f = (struct atomic_file) { .path = malloc(size), .temporary = malloc(size) };
+    f->path      = malloc(size);
+    f->temporary = malloc(size);
     if (f->path == NULL || f->temporary == NULL) {
-        snprintf(err, err_size, "%s: out of memory", path);
+        free(f->temporary);
+        f->temporary = NULL; // there is no file to delete
         atomic_file_cancel(f);
-        return false;
+        return error_set(err, err_size, "%s: out of memory", path);
     }
     snprintf(f->path, size, "%s", path);
     snprintf(f->temporary, size, "%s.%ld.tmp", path, (long) getpid());
     f->file = fopen(f->temporary, "wb");
     if (f->file == NULL) {
-        snprintf(err, err_size, "%s: cannot be written: %s", path, strerror(errno));
+        error_set(err, err_size, "%s: cannot be written: %s", path, strerror(errno));
         atomic_file_cancel(f);
         return false;
     }
@@ -35,11 +38,8 @@ bool atomic_file_open(struct atomic_file * f, const char * path, char * err, siz
 
 bool atomic_file_write(
         struct atomic_file * f, const void * data, size_t size, char * err, size_t err_size) {
-    if (fwrite(data, 1, size, f->file) != size) {
-        snprintf(err, err_size, "%s: cannot be written: %s", f->temporary, strerror(errno));
-        return false;
-    }
-    return true;
+    return fwrite(data, 1, size, f->file) == size ||
+           error_set(err, err_size, "%s: cannot be written: %s", f->temporary, strerror(errno));
 }
 
 bool atomic_file_commit(struct atomic_file * f, char * err, size_t err_size) {
@@ -49,9 +49,9 @@ bool atomic_file_commit(struct atomic_file * f, char * err, size_t err_size) {
     ok      = ok && rename(f->temporary, f->path) == 0;
     if (ok) {
         free(f->temporary);
-        f->temporary = NULL; // it is the file now
+        f->temporary = NULL; // nothing is left to delete
     } else {
-        snprintf(err, err_size, "%s: cannot be written: %s", f->path, strerror(errno));
+        error_set(err, err_size, "%s: cannot be written: %s", f->path, strerror(errno));
     }
     atomic_file_cancel(f);
     return ok;

@@ -1,7 +1,7 @@
 #pragma once
 
-// A file that is written under another name and takes its place when it is whole: what was there
-// before is lost to nothing but success.
+// A file that is written under a temporary name and renamed when it is complete, so that a failure
+// leaves the previous file intact.
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -13,9 +13,13 @@ struct atomic_file {
     char * temporary;
 };
 
+// Fails if the path names a directory or a device.
 bool atomic_file_open(struct atomic_file * f, const char * path, char * err, size_t err_size);
 bool atomic_file_write(
         struct atomic_file * f, const void * data, size_t size, char * err, size_t err_size);
-bool atomic_file_commit(struct atomic_file * f, char * err,
-        size_t err_size);                        // closes it, whether it succeeds or not
-void atomic_file_cancel(struct atomic_file * f); // the same without a result; harmless after commit
+
+// Renames the file to its path. The file is closed in any case; on failure it is deleted.
+bool atomic_file_commit(struct atomic_file * f, char * err, size_t err_size);
+
+// Deletes the temporary file. Does nothing after atomic_file_commit.
+void atomic_file_cancel(struct atomic_file * f);

@@ -1,6 +1,6 @@
 #pragma once
 
-// A growing array of bytes.
+// A byte array that grows.
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -9,13 +9,13 @@
 extern "C" {
 #endif
 
-struct buffer { // starts as { 0 }
+struct buffer { // initialize with { 0 }
     char * data;
     size_t n;
     size_t capacity;
 };
 
-// Returns false if memory is short; the buffer is then unchanged.
+// Returns false if out of memory; the buffer is then unchanged.
 bool buffer_append(struct buffer * b, const void * data, size_t n);
 void buffer_free(struct buffer * b);
 

@@ -9,7 +9,7 @@
 extern "C" {
 #endif
 
-// Writes a message to `err`. Returns false, so that a function can return the result.
+// Writes a message to `err` and returns false: "return error_set(err, err_size, ...);".
 bool error_set(char * err, size_t err_size, const char * fmt, ...)
 #ifdef __GNUC__
         __attribute__((format(printf, 3, 4)))

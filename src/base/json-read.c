@@ -1,8 +1,11 @@
 #include "base/json-read.h"
 
+#include "base/slice.h"
+#include "base/unicode.h"
+
 #include <string.h>
 
-struct scan {
+struct reader {
     const char *             begin;
     const char *             p;
     const char *             end;
@@ -46,14 +49,7 @@ bool json_path_parse(const char * text, size_t size, struct json_path * path) {
 // Strings
 //
 
-static int hex_digit(char c) {
-    return c >= '0' && c <= '9'   ? c - '0'
-           : c >= 'a' && c <= 'f' ? c - 'a' + 10
-           : c >= 'A' && c <= 'F' ? c - 'A' + 10
-                                  : -1;
-}
-
-// the number after "\u", or −1
+// Returns the number after "\u", or −1.
 static int32_t hex4(const char * p, const char * end) {
     if (end - p < 4) {
         return -1;
@@ -69,7 +65,7 @@ static int32_t hex4(const char * p, const char * end) {
     return x;
 }
 
-// the character of the escape at *p, which stands in checked JSON; goes past it
+// Returns the character of the escape at *p, in text that was checked, and advances p past it.
 static uint32_t unescape(const char ** p, const char * end, int64_t * n_lone) {
     const char c = (*p)[1];
     *p += 2;
@@ -98,7 +94,7 @@ static uint32_t unescape(const char ** p, const char * end, int64_t * n_lone) {
     return 0x10000 + ((x - 0xD800) << 10 | ((uint32_t) low - 0xDC00));
 }
 
-bool json_string_decode(struct json_value string, struct buffer * out, int64_t * n_lone) {
+bool json_read_string(struct json_value string, struct buffer * out, int64_t * n_lone) {
     const char * p   = string.data + 1;
     const char * end = string.data + string.size - 1;
     while (p < end) {
@@ -145,25 +141,24 @@ bool json_string_is(struct json_value string, const char * text, size_t size) {
 // The grammar
 //
 
-static bool fail(struct scan * s, const char * what) {
+static bool fail(struct reader * s, const char * what) {
     s->error = (struct json_error) { (size_t) (s->p - s->begin), what };
     return false;
 }
 
-// the next byte, −1 at the end
-static int peek(const struct scan * s) {
+// Returns the next byte, or −1 at the end.
+static int peek(const struct reader * s) {
     return s->p < s->end ? (uint8_t) *s->p : -1;
 }
 
-static void skip_space(struct scan * s) {
+static void skip_space(struct reader * s) {
     while (s->p < s->end && (*s->p == ' ' || *s->p == '\n' || *s->p == '\t' || *s->p == '\r')) {
         s->p++;
     }
 }
 
-// True if one of eight bytes is not a character from 0x20 to 0x7F, or is " or \. A subtraction
-// borrows from the byte above only where its own byte is such a one, so that no byte is blamed for
-// another without the answer being true already.
+// Returns true if one of eight bytes is outside 0x20 to 0x7F, or is " or \. A subtraction borrows
+// from the next byte only if its own byte is such a byte; then the result is true anyway.
 static bool has_special(uint64_t x) {
     const uint64_t ones  = UINT64_C(0x0101010101010101);
     const uint64_t quote = x ^ ones * '"';
@@ -171,8 +166,8 @@ static bool has_special(uint64_t x) {
     return ((x | (x - ones * 0x20) | (quote - ones) | (slash - ones)) & ones * 0x80) != 0;
 }
 
-// from the quote at p to behind the quote that ends it
-static bool scan_string(struct scan * s) {
+// Advances from the opening quote at p past the closing quote.
+static bool read_string(struct reader * s) {
     s->p++;
     for (;;) {
         for (uint64_t x; s->end - s->p >= 8; s->p += 8) {
@@ -190,7 +185,7 @@ static bool scan_string(struct scan * s) {
             const char e = s->end - s->p > 1 ? s->p[1] : '\0';
             if (e == 'u' ? hex4(s->p + 2, s->end) < 0
                          : e == '\0' || strchr("\"\\/bfnrt", e) == NULL) {
-                return fail(s, "an escape that JSON does not have");
+                return fail(s, "invalid escape");
             }
             s->p += e == 'u' ? 6 : 2;
         } else if (c >= 0x80) {
@@ -204,13 +199,12 @@ static bool scan_string(struct scan * s) {
         } else if (c >= 0x20) {
             s->p++;
         } else {
-            return fail(
-                    s, c < 0 ? "a string that does not end" : "a control character in a string");
+            return fail(s, c < 0 ? "unterminated string" : "control character in a string");
         }
     }
 }
 
-static bool scan_digits(struct scan * s) {
+static bool read_digits(struct reader * s) {
     const char * begin = s->p;
     while (s->p < s->end && *s->p >= '0' && *s->p <= '9') {
         s->p++;
@@ -219,18 +213,18 @@ static bool scan_digits(struct scan * s) {
 }
 
 // -? (0 | [1-9][0-9]*) (. [0-9]+)? ([eE] [+-]? [0-9]+)?
-static bool scan_number(struct scan * s) {
+static bool read_number(struct reader * s) {
     if (*s->p == '-') {
         s->p++;
     }
     if (peek(s) == '0') {
         s->p++;
-    } else if (!scan_digits(s)) {
+    } else if (!read_digits(s)) {
         return fail(s, "expected a digit");
     }
     if (peek(s) == '.') {
         s->p++;
-        if (!scan_digits(s)) {
+        if (!read_digits(s)) {
             return fail(s, "expected a digit");
         }
     }
@@ -239,14 +233,14 @@ static bool scan_number(struct scan * s) {
         if (peek(s) == '+' || peek(s) == '-') {
             s->p++;
         }
-        if (!scan_digits(s)) {
+        if (!read_digits(s)) {
             return fail(s, "expected a digit");
         }
     }
     return true;
 }
 
-static bool scan_word(struct scan * s, const char * word) {
+static bool read_word(struct reader * s, const char * word) {
     const size_t size = strlen(word);
     if ((size_t) (s->end - s->p) < size || memcmp(s->p, word, size) != 0) {
         return fail(s, "expected a value");
@@ -255,9 +249,9 @@ static bool scan_word(struct scan * s, const char * word) {
     return true;
 }
 
-static enum json_kind scan_value(struct scan * s, uint32_t active, int depth);
+static enum json_kind read_value(struct reader * s, uint32_t active, int depth);
 
-static bool scan_array(struct scan * s, int depth) {
+static bool read_array(struct reader * s, int depth) {
     s->p++;
     skip_space(s);
     if (peek(s) == ']') {
@@ -265,7 +259,7 @@ static bool scan_array(struct scan * s, int depth) {
         return true;
     }
     for (;;) {
-        if (scan_value(s, 0, depth + 1) == JSON_MISSING) { // a path does not lead into an array
+        if (read_value(s, 0, depth + 1) == JSON_MISSING) { // paths do not enter arrays
             return false;
         }
         skip_space(s);
@@ -281,8 +275,8 @@ static bool scan_array(struct scan * s, int depth) {
     }
 }
 
-// - active: the paths whose first `depth` parts lead to this object, a bit each
-static bool scan_object(struct scan * s, uint32_t active, int depth) {
+// active: bit i is set if the first `depth` parts of path i lead to this object.
+static bool read_object(struct reader * s, uint32_t active, int depth) {
     s->p++;
     skip_space(s);
     if (peek(s) == '}') {
@@ -294,7 +288,7 @@ static bool scan_object(struct scan * s, uint32_t active, int depth) {
         if (peek(s) != '"') {
             return fail(s, "expected a key in quotes");
         }
-        if (!scan_string(s)) {
+        if (!read_string(s)) {
             return false;
         }
         key.size = (size_t) (s->p - key.data);
@@ -305,9 +299,7 @@ static bool scan_object(struct scan * s, uint32_t active, int depth) {
             if ((active >> i & 1) != 0 && path->n_parts > depth &&
                     json_string_is(key, path->part[depth], path->size[depth])) {
                 here |= UINT32_C(1) << i;
-                s->values[i] = (struct json_value) {
-                    0
-                }; // an earlier value of the same key does not count
+                s->values[i] = (struct json_value) { 0 }; // drop an earlier value of the same key
             }
         }
 
@@ -318,7 +310,7 @@ static bool scan_object(struct scan * s, uint32_t active, int depth) {
         s->p++;
         skip_space(s);
         const char *         begin = s->p;
-        const enum json_kind kind  = scan_value(s, here, depth + 1);
+        const enum json_kind kind  = read_value(s, here, depth + 1);
         if (kind == JSON_MISSING) {
             return false;
         }
@@ -341,31 +333,31 @@ static bool scan_object(struct scan * s, uint32_t active, int depth) {
     }
 }
 
-static enum json_kind scan_value(struct scan * s, uint32_t active, int depth) {
+static enum json_kind read_value(struct reader * s, uint32_t active, int depth) {
     const int c = peek(s);
     if ((c == '{' || c == '[') && depth >= JSON_MAX_DEPTH) {
-        fail(s, "arrays and objects nested deeper than 256");
+        fail(s, "arrays and objects are nested deeper than 256");
         return JSON_MISSING;
     }
     switch (c) {
-        case '{': return scan_object(s, active, depth) ? JSON_OBJECT : JSON_MISSING;
-        case '[': return scan_array(s, depth) ? JSON_ARRAY : JSON_MISSING;
-        case '"': return scan_string(s) ? JSON_STRING : JSON_MISSING;
-        case 't': return scan_word(s, "true") ? JSON_TRUE : JSON_MISSING;
-        case 'f': return scan_word(s, "false") ? JSON_FALSE : JSON_MISSING;
-        case 'n': return scan_word(s, "null") ? JSON_NULL : JSON_MISSING;
+        case '{': return read_object(s, active, depth) ? JSON_OBJECT : JSON_MISSING;
+        case '[': return read_array(s, depth) ? JSON_ARRAY : JSON_MISSING;
+        case '"': return read_string(s) ? JSON_STRING : JSON_MISSING;
+        case 't': return read_word(s, "true") ? JSON_TRUE : JSON_MISSING;
+        case 'f': return read_word(s, "false") ? JSON_FALSE : JSON_MISSING;
+        case 'n': return read_word(s, "null") ? JSON_NULL : JSON_MISSING;
         default: break;
     }
     if (c == '-' || (c >= '0' && c <= '9')) {
-        return scan_number(s) ? JSON_NUMBER : JSON_MISSING;
+        return read_number(s) ? JSON_NUMBER : JSON_MISSING;
     }
     fail(s, "expected a value");
     return JSON_MISSING;
 }
 
-enum json_kind json_scan(const char * text, size_t size, const struct json_path * paths,
+enum json_kind json_read(const char * text, size_t size, const struct json_path * paths,
         int n_paths, struct json_value * values, struct json_error * error) {
-    struct scan s = {
+    struct reader s = {
         .begin = text, .p = text, .end = text + size, .paths = paths, .values = values
     };
     for (int i = 0; i < n_paths; ++i) {
@@ -373,7 +365,7 @@ enum json_kind json_scan(const char * text, size_t size, const struct json_path 
     }
     skip_space(&s);
     const uint32_t active = n_paths >= JSON_MAX_PATHS ? UINT32_MAX : (UINT32_C(1) << n_paths) - 1;
-    enum json_kind kind   = scan_value(&s, active, 0);
+    enum json_kind kind   = read_value(&s, active, 0);
     if (kind != JSON_MISSING) {
         skip_space(&s);
         if (s.p < s.end) {

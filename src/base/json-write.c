@@ -1,71 +1,39 @@
 #include "base/json-write.h"
 
+#include "base/unicode.h"
+
 #include <math.h>
-#include <stdint.h>
+#include <string.h>
 
-// Bytes of the UTF-8 character at p, of which `size` bytes are there; 0 if there is none: a stray
-// or missing continuation, an overlong form, a surrogate, a number beyond U+10FFFF (Unicode
-// standard, table 3-7).
-static size_t utf8_length(const uint8_t * p, size_t size) {
-    const uint8_t c = p[0];
-    size_t        n;
-    uint8_t       low  = 0x80; // of the second byte
-    uint8_t       high = 0xbf;
-
-    if (c < 0x80) {
-        return 1;
-    } else if (c >= 0xc2 && c <= 0xdf) {
-        n = 2;
-    } else if (c >= 0xe0 && c <= 0xef) {
-        n    = 3;
-        low  = c == 0xe0 ? 0xa0 : 0x80;
-        high = c == 0xed ? 0x9f : 0xbf;
-    } else if (c >= 0xf0 && c <= 0xf4) {
-        n    = 4;
-        low  = c == 0xf0 ? 0x90 : 0x80;
-        high = c == 0xf4 ? 0x8f : 0xbf;
-    } else {
-        return 0;
-    }
-    if (size < n || p[1] < low || p[1] > high) {
-        return 0;
-    }
-    for (size_t i = 2; i < n; ++i) {
-        if ((p[i] & 0xc0) != 0x80) {
-            return 0;
-        }
-    }
-    return n;
-}
-
-void json_string(FILE * out, const char * text, size_t size) {
-    const uint8_t * p = (const uint8_t *) text;
+void json_write_bytes(FILE * out, const char * text, size_t size) {
+    const char * end = text + size;
 
     putc('"', out);
-    for (size_t i = 0; i < size;) {
-        const size_t n = utf8_length(p + i, size - i);
+    for (const char * p = text; p < end;) {
+        uint32_t  cp;
+        int       bad;
+        const int n = utf8_decode(p, end, &cp, &bad);
         if (n == 0) {
             fputs("\\ufffd", out);
-            i++;
-            continue;
-        }
-        if (n > 1) {
-            fwrite(p + i, 1, n, out);
-        } else if (p[i] == '"' || p[i] == '\\') {
-            fprintf(out, "\\%c", p[i]);
-        } else if (p[i] == '\n') {
+        } else if (cp == '"' || cp == '\\') {
+            fprintf(out, "\\%c", (char) cp);
+        } else if (cp == '\n') {
             fputs("\\n", out);
-        } else if (p[i] < 0x20 || p[i] == 0x7f) {
-            fprintf(out, "\\u%04x", p[i]);
+        } else if (cp < 0x20 || cp == 0x7f) {
+            fprintf(out, "\\u%04x", (unsigned) cp);
         } else {
-            putc(p[i], out);
+            fwrite(p, 1, (size_t) n, out);
         }
-        i += n;
+        p += n > 0 ? n : 1;
     }
     putc('"', out);
 }
 
-void json_number(FILE * out, double x) {
+void json_write_string(FILE * out, const char * text) {
+    json_write_bytes(out, text, strlen(text));
+}
+
+void json_write_number(FILE * out, double x) {
     if (isfinite(x)) {
         fprintf(out, "%.8g", x);
     } else {

@@ -1,13 +1,15 @@
 #pragma once
 
-// JSON (RFC 8259), written as it comes.
+// Writing JSON (RFC 8259): strings and numbers. The caller writes the rest. See base/json-read.h
+// for reading.
 
 #include <stddef.h>
 #include <stdio.h>
 
-// A string with its quotes. Control characters are escaped, and every byte that is not part of a
-// UTF-8 character becomes U+FFFD: what is written is valid JSON whatever the bytes are.
-void json_string(FILE * out, const char * text, size_t size);
+// Writes a string with its quotes. Control characters are escaped. Every byte that is not part of a
+// UTF-8 character becomes U+FFFD, so the output is valid JSON for any input.
+void json_write_string(FILE * out, const char * text);
+void json_write_bytes(FILE * out, const char * text, size_t size);
 
-// A number; null if it is not finite, for which JSON has no word.
-void json_number(FILE * out, double x);
+// Writes a number with eight digits, or null if it is not finite.
+void json_write_number(FILE * out, double x);

@@ -1,5 +1,7 @@
 #include "base/read-file.h"
 
+#include "base/error.h"
+
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,24 +17,21 @@ bool read_file(const char * path, char ** data, size_t * size, char * err, size_
     *data = NULL;
     *size = 0;
     if (file == NULL) {
-        snprintf(err, err_size, "%s cannot be opened: %s", name, strerror(errno));
-        return false;
+        return error_set(err, err_size, "%s cannot be opened: %s", name, strerror(errno));
     }
     for (size_t n = 1; ok && n > 0; *size += n) {
         if (*size == room) {
             room          = 2 * room + (1 << 16);
             char * larger = realloc(*data, room);
             if (larger == NULL) {
-                snprintf(err, err_size, "%s does not fit into memory", name);
-                ok = false;
+                ok = error_set(err, err_size, "%s does not fit into memory", name);
                 break;
             }
             *data = larger;
         }
         n = fread(*data + *size, 1, room - *size, file);
         if (ferror(file)) {
-            snprintf(err, err_size, "%s cannot be read: %s", name, strerror(errno));
-            ok = false;
+            ok = error_set(err, err_size, "%s cannot be read: %s", name, strerror(errno));
         }
     }
     if (!is_stdin) {

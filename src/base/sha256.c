@@ -88,7 +88,7 @@ void sha256_add(struct sha256 * s, const void * data, size_t size) {
 }
 
 void sha256_end(const struct sha256 * s, uint8_t digest[32]) {
-    // the message is followed by a one, zeros, and its length in bits
+    // the message is padded with a 1 bit, zeros, and its length in bits
     struct sha256  t        = *s;
     const uint64_t n        = s->n_bytes * 8;
     const size_t   used     = s->n_bytes % 64;

@@ -13,6 +13,13 @@ int slice_compare(struct slice a, struct slice b) {
     return order != 0 ? order : (a.size > b.size) - (a.size < b.size);
 }
 
+int hex_digit(char c) {
+    return c >= '0' && c <= '9'   ? c - '0'
+           : c >= 'a' && c <= 'f' ? c - 'a' + 10
+           : c >= 'A' && c <= 'F' ? c - 'A' + 10
+                                  : -1;
+}
+
 // C0, DEL and C1
 static bool is_control(uint32_t cp) {
     return cp < 0x20 || (cp >= 0x7f && cp < 0xa0);
@@ -37,12 +44,12 @@ bool slice_is_utf8(struct slice text, bool * has_control) {
 const char * slice_quote(char * buf, size_t buf_size, struct slice text) {
     static const char CUT[] = "...'";
 
-    const char * p    = text.data;
-    const char * end  = text.data + text.size;
-    char *       out  = buf;
-    char *       last = buf + buf_size -
-                  sizeof(CUT); // where the cut, which includes the terminator, still fits
-    *out++ = '\'';
+    const char * p   = text.data;
+    const char * end = text.data + text.size;
+    char *       out = buf;
+    *out++           = '\'';
+
+    const char * last = buf + buf_size - sizeof(CUT); // leaves room for CUT and its terminator
     while (p < end) {
         uint32_t   cp;
         int        n;

@@ -1,6 +1,6 @@
 #pragma once
 
-// Pieces of UTF-8 inside a larger buffer, not terminated.
+// Text inside a larger buffer, not terminated.
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -17,12 +17,16 @@ struct slice {
 bool slice_is(struct slice text, const char * word);
 int slice_compare(struct slice a, struct slice b); // by bytes; < 0, 0, > 0
 
-// True if the bytes are well-formed UTF-8. Says also whether control characters are among them (NUL
-// and the rest of C0, DEL, C1).
+// Returns the value of a hexadecimal digit, or −1.
+int hex_digit(char c);
+
+// Returns true if the bytes are valid UTF-8. Sets *has_control if they contain control characters
+// (C0 including NUL, DEL, C1).
 bool slice_is_utf8(struct slice text, bool * has_control);
 
-// The text between quotes for a message: cut if it is long; control characters, which a terminal
-// may obey, and what is not UTF-8 replaced with '?'. buf_size is at least 8. Returns buf.
+// Writes the text to buf for use in a message: in quotes, truncated to fit, with '?' in place of
+// control characters, which a terminal might execute, and of invalid UTF-8. buf_size >= 8.
+// Returns buf.
 const char * slice_quote(char * buf, size_t buf_size, struct slice text);
 
 #ifdef __cplusplus

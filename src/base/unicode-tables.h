@@ -6,7 +6,7 @@
 
 #include <stdint.h>
 
-// first code point of a stretch << 2 | class: 0 other, 1 letter, 2 number, 3 white space
+// first code point of a range << 2 | class: 0 other, 1 letter, 2 number, 3 white space
 static const uint32_t unicode_classes[] = {
     0x000000, 0x000027, 0x000038, 0x000083, 0x000084, 0x0000c2, 0x0000e8, 0x000105, 0x00016c,
     0x000185, 0x0001ec, 0x000217, 0x000218, 0x000283, 0x000284, 0x0002a9, 0x0002ac, 0x0002ca,
@@ -189,7 +189,7 @@ static const uint32_t unicode_classes[] = {
     0x0bafc1, 0x0bb978, 0x0be001, 0x0be878, 0x0c0001, 0x0c4d2c, 0x0c4d41, 0x0c8ec0,
 };
 
-// first code point of a stretch << 8 | canonical combining class
+// first code point of a range << 8 | canonical combining class
 static const uint32_t unicode_combining[] = {
     0x00000000, 0x000300e6, 0x000315e8, 0x000316dc, 0x00031ae8, 0x00031bd8, 0x00031cdc, 0x000321ca,
     0x000323dc, 0x000327ca, 0x000329dc, 0x00033401, 0x000339dc, 0x00033de6, 0x00034000, 0x000342e6,
@@ -256,7 +256,7 @@ static const uint32_t unicode_combining[] = {
     0x01e944e6, 0x01e94a07, 0x01e94b00,
 };
 
-// code point, and the one or two it stands for, by code point
+// code point and its decomposition into one (then 0) or two, sorted by code point
 static const uint32_t unicode_decompositions[][3] = {
     {0xc0,0x41,0x300}, {0xc1,0x41,0x301}, {0xc2,0x41,0x302}, {0xc3,0x41,0x303}, {0xc4,0x41,0x308},
     {0xc5,0x41,0x30a}, {0xc7,0x43,0x327}, {0xc8,0x45,0x300}, {0xc9,0x45,0x301}, {0xca,0x45,0x302},
@@ -775,7 +775,7 @@ static const uint32_t unicode_decompositions[][3] = {
     {0x2fa1c,0x9f3b,0x0}, {0x2fa1d,0x2a600,0x0},
 };
 
-// indices of the decompositions that NFC undoes, by the two code points
+// indices of the decompositions that NFC undoes, sorted by the two code points
 static const uint16_t unicode_compositions[] = {
     912, 909, 913, 0, 1, 2, 3, 53, 55, 238, 4, 572, 5, 165, 208, 210, 570, 415, 57, 417, 419, 421,
     59, 61, 63, 65, 6, 425, 67, 427, 431, 433, 429, 7, 8, 9, 598, 69, 71, 73, 10, 596, 77, 212, 214,

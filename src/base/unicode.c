@@ -11,8 +11,8 @@
 // UTF-8
 //
 
-// Table 3-7 of the Unicode standard: how many bytes follow the first, and between which limits the
-// second must lie. The limits shut out overlong forms (E0, F0), surrogates (ED) and what lies
+// Table 3-7 of the Unicode standard: the number of bytes after the first (−1: invalid) and the
+// range of the second. The ranges exclude overlong forms (E0, F0), surrogates (ED) and code points
 // beyond U+10FFFF (F4).
 static int utf8_follow(uint8_t first, uint8_t * lo, uint8_t * hi) {
     *lo = first == 0xE0 ? 0xA0 : first == 0xF0 ? 0x90 : 0x80;
@@ -149,9 +149,10 @@ bool utf8_replace(const char * text, size_t len, bool each_byte, struct buffer *
 // Classes
 //
 
-// The value of the stretch that holds cp, in a table of `first << shift | value`.
-static uint32_t stretch_find(const uint32_t * table, size_t n, int shift, uint32_t cp) {
-    size_t lo = 0, hi = n; // table[lo] starts at or before cp, table[hi] behind it
+// Returns the value of the range that contains cp. An entry of the table is
+// `first << shift | value`, where first is the first code point of the range.
+static uint32_t range_find(const uint32_t * table, size_t n, int shift, uint32_t cp) {
+    size_t lo = 0, hi = n; // range lo starts at or before cp, range hi after it
     while (hi - lo > 1) {
         const size_t mid = lo + (hi - lo) / 2;
         if (table[mid] >> shift <= cp) {
@@ -173,18 +174,18 @@ enum char_class char_class_of(uint32_t cp) {
         }
         return cp == ' ' || cp - '\t' < 5 ? CHAR_CLASS_SPACE : CHAR_CLASS_OTHER;
     }
-    return (enum char_class) stretch_find(unicode_classes, COUNT(unicode_classes), 2, cp);
+    return (enum char_class) range_find(unicode_classes, COUNT(unicode_classes), 2, cp);
 }
 
 //
-// Normalisation form C: decompose, order the marks behind each starter by their class, compose
-// again (Unicode standard, section 3.11)
+// Normalization form C: decompose, sort the marks after each starter by combining class, compose
+// (Unicode standard, section 3.11)
 //
 
-#define NFC_FIRST \
-    0x300 // below it every character is its own NFC and combines with nothing before it
+// Below this, every character is its own NFC and combines with nothing before it.
+#define NFC_FIRST  0x300
 
-// Hangul syllables are arithmetic (section 3.12)
+// Hangul syllables are computed (section 3.12)
 #define HANGUL_S   0xAC00u
 #define HANGUL_L   0x1100u
 #define HANGUL_V   0x1161u
@@ -194,7 +195,7 @@ enum char_class char_class_of(uint32_t cp) {
 #define HANGUL_N_T 28u
 
 static uint32_t combining_class(uint32_t cp) {
-    return cp < NFC_FIRST ? 0 : stretch_find(unicode_combining, COUNT(unicode_combining), 8, cp);
+    return cp < NFC_FIRST ? 0 : range_find(unicode_combining, COUNT(unicode_combining), 8, cp);
 }
 
 static const uint32_t * decomposition_find(uint32_t cp) {
@@ -242,7 +243,8 @@ struct mark { // a character and its combining class
     uint32_t ccc;
 };
 
-// A starter and the marks behind it: as far as ordering and composing reach.
+// A starter and the marks after it. Sorting and composing never cross into the next segment, except
+// for the starters that segment_add composes.
 struct segment {
     struct mark * marks;
     struct mark * sorted; // second half of the same memory
@@ -265,7 +267,7 @@ static bool segment_push(struct segment * s, uint32_t cp, uint32_t ccc) {
     return true;
 }
 
-// Stable, and linear for any number of marks: a text may be one letter and a million accents.
+// A stable counting sort: hostile text may have one letter and a million accents.
 static void segment_sort(struct segment * s) {
     bool ordered = true;
     for (size_t i = 1; i < s->n; ++i) {
@@ -287,13 +289,12 @@ static void segment_sort(struct segment * s) {
     memcpy(s->marks, s->sorted, s->n * sizeof(s->marks[0]));
 }
 
-// Orders the marks and composes what composes with the starter.
+// Sorts the marks and composes those that combine with the starter.
 static void segment_compose(struct segment * s) {
     segment_sort(s);
 
-    size_t   n = 0; // marks kept
-    uint32_t last =
-            0; // class of the last one kept: a mark of the same class stands between the starter and the next
+    size_t   n    = 0; // marks kept
+    uint32_t last = 0; // class of the last mark kept; it blocks later marks of the same class
     for (size_t i = 0; i < s->n; ++i) {
         const struct mark m = s->marks[i];
         if (n > 0 && s->marks[0].ccc == 0 && (n == 1 || last < m.ccc)) {
@@ -324,8 +325,7 @@ static bool segment_add(struct segment * s, uint32_t cp, struct buffer * out) {
     const uint32_t ccc = combining_class(cp);
     if (ccc == 0 && s->n > 0) {
         segment_compose(s);
-        // two starters may compose too (Hangul, some Indic vowels), if nothing that stays stands
-        // between them
+        // two starters may also compose (Hangul, some Indic vowels) if no mark is left between them
         const uint32_t composed =
                 s->n == 1 && s->marks[0].ccc == 0 ? composition_find(s->marks[0].cp, cp) : 0;
         if (composed != 0) {
@@ -347,7 +347,7 @@ static bool segment_decompose(struct segment * s, uint32_t cp, struct buffer * o
                segment_add(s, HANGUL_V + i % (HANGUL_N_V * HANGUL_N_T) / HANGUL_N_T, out) &&
                (t == 0 || segment_add(s, HANGUL_T + t, out));
     }
-    // only the first of a pair decomposes further
+    // only the first character of a decomposition decomposes further
     uint32_t tail[8];
     int      n_tail = 0;
     for (const uint32_t * d = decomposition_find(cp); d != NULL && n_tail < 8;
@@ -366,7 +366,7 @@ static bool segment_decompose(struct segment * s, uint32_t cp, struct buffer * o
 
 bool nfc_quick_check(const char * text, size_t len) {
     for (size_t i = 0; i < len; ++i) {
-        if ((uint8_t) text[i] >= 0xCC) { // the first byte of U+0300
+        if ((uint8_t) text[i] >= 0xCC) { // first byte of U+0300 (NFC_FIRST)
             return false;
         }
     }

@@ -1,7 +1,10 @@
 #pragma once
 
-// What the tokenizers need of Unicode: UTF-8, three classes of characters, and normalisation form
-// C.
+// UTF-8, character classes and normalization form C (NFC).
+//
+// Token ids must equal those of the reference library, tokenizers, which takes classes and NFC from
+// two different versions of Unicode. We therefore generate our tables from it
+// (tests/tools/make-unicode-tables.py) instead of using a system's utf8proc, which has a third.
 
 #include "base/buffer.h"
 
@@ -20,25 +23,26 @@ extern "C" {
 #define UTF8_REPLACEMENT     "\xEF\xBF\xBD" // U+FFFD
 #define UTF8_REPLACEMENT_LEN 3
 
-// The character at p < end. Returns its length and sets *cp, or returns 0 if the bytes are not one;
-// *bad is then the number of bytes that belong to the failed attempt: 1, or more if they began a
-// character that was not completed (a "maximal subpart").
+// Decodes the character at p < end. Returns its length and sets *cp. If the bytes are not a
+// character, returns 0 and sets *bad to the length of the "maximal subpart": the bytes that start a
+// character without completing it, at least 1.
 int utf8_decode(const char * p, const char * end, uint32_t * cp, int * bad);
 
-// The character at p < end of text that is known to be valid. Advances p.
+// Decodes the character at p in text that is known to be valid, and advances p.
 uint32_t utf8_next(const char ** p);
 
-// Writes cp to out and returns its length.
+// Writes the UTF-8 of cp to out and returns its length.
 int utf8_encode(uint32_t cp, char out[4]);
 
-// Length of the longest start of the text that is valid.
+// Returns the length of the longest valid prefix.
 size_t utf8_valid(const char * text, size_t len);
 
-// Length of the text without a character at its end that more bytes could still complete.
+// Returns the length of the text without an incomplete character at its end. Bytes that no further
+// bytes could complete are kept.
 size_t utf8_complete(const char * text, size_t len);
 
-// Appends the text with U+FFFD in place of what is not UTF-8: one for each byte, or one for each
-// maximal subpart. False: out of memory.
+// Appends the text, replacing invalid UTF-8 by U+FFFD: one for each byte, or one for each maximal
+// subpart. Returns false if out of memory.
 bool utf8_replace(const char * text, size_t len, bool each_byte, struct buffer * out);
 
 //
@@ -54,10 +58,10 @@ enum char_class {
 
 enum char_class char_class_of(uint32_t cp);
 
-// True if the text cannot change under NFC, seen without a look at the tables. False says nothing.
+// Returns true if the text is in NFC for certain. This needs no tables; false means "unknown".
 bool nfc_quick_check(const char * text, size_t len);
 
-// Appends the NFC of valid UTF-8. False: out of memory.
+// Appends the NFC of valid UTF-8. Returns false if out of memory.
 bool nfc_normalize(const char * text, size_t len, struct buffer * out);
 
 #ifdef __cplusplus

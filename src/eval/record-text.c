@@ -165,7 +165,7 @@ enum record_text_status record_text_make(const struct record_text * t, const cha
     text->n                   = 0;
     source->n                 = 0;
     *n_lone                   = 0;
-    const enum json_kind kind = json_scan(json, size, t->paths, t->n_paths, values, &error);
+    const enum json_kind kind = json_read(json, size, t->paths, t->n_paths, values, &error);
     if (kind == JSON_MISSING) {
         snprintf(err, err_size, "not JSON at byte %zu of the record: %s", error.at, error.what);
         return RECORD_TEXT_MALFORMED;
@@ -202,13 +202,13 @@ enum record_text_status record_text_make(const struct record_text * t, const cha
                     json_kind_name(v.kind));
             return RECORD_TEXT_MALFORMED;
         }
-        if (!json_string_decode(v, text, n_lone)) {
+        if (!json_read_string(v, text, n_lone)) {
             return RECORD_TEXT_NO_MEMORY;
         }
     }
     int64_t n_lone_source = 0;
     if (t->source >= 0 && values[t->source].kind == JSON_STRING &&
-            !json_string_decode(values[t->source], source, &n_lone_source)) {
+            !json_read_string(values[t->source], source, &n_lone_source)) {
         return RECORD_TEXT_NO_MEMORY;
     }
     return RECORD_TEXT_TAKEN;

@@ -220,7 +220,7 @@ static bool check_wrapping(struct record_reader * r, const char * front, size_t 
     struct buffer     b     = { 0 };
     struct json_error error = { 0, "out of memory" };
     bool              ok    = buffer_append(&b, front, n_front) && buffer_append(&b, rest, n_rest);
-    ok                      = ok && json_scan(b.data, b.n, NULL, 0, NULL, &error) == JSON_OBJECT;
+    ok                      = ok && json_read(b.data, b.n, NULL, 0, NULL, &error) == JSON_OBJECT;
     if (!ok) {
         snprintf(err, err_size, "%s: line %lld: not JSON around the array Data: %s", r->name,
                 (long long) r->line, error.what);

@@ -26,12 +26,12 @@ static void key(FILE * out, const char * name, bool is_first) {
 
 static void text_field(FILE * out, const char * name, const char * text, bool is_first) {
     key(out, name, is_first);
-    json_string(out, text, strlen(text));
+    json_write_string(out, text);
 }
 
 static void number_field(FILE * out, const char * name, double x) {
     key(out, name, false);
-    json_number(out, x);
+    json_write_number(out, x);
 }
 
 static void int_field(FILE * out, const char * name, int64_t x) {
@@ -45,7 +45,7 @@ static void list_field(FILE * out, const char * name, const char * list) {
     for (const char * p = list; *p != '\0';) {
         const size_t n = strcspn(p, "\t");
         fputs(p == list ? "" : ", ", out);
-        json_string(out, p, n);
+        json_write_bytes(out, p, n);
         p += n + (p[n] == '\t');
     }
     putc(']', out);
@@ -150,7 +150,7 @@ static void write_positions(FILE * out, const struct summary * s) {
     fprintf(out, ",\n    \"positions\": { \"stride\": %" PRId64 ", \"loss\": [", s->stride);
     for (int64_t i = 0; i < s->n_positions; ++i) {
         fputs(i == 0 ? "" : ", ", out);
-        json_number(out, s->position_loss[i]);
+        json_write_number(out, s->position_loss[i]);
     }
     fputs("] }", out);
 }
@@ -282,7 +282,7 @@ static void write_warnings(FILE * out, const struct summary * s) {
     fputs(",\n    \"warnings\": [", out);
     for (int i = 0; i < s->n_warnings; ++i) {
         fputs(i == 0 ? "" : ", ", out);
-        json_string(out, s->warnings[i], strlen(s->warnings[i]));
+        json_write_string(out, s->warnings[i]);
     }
     fputs("]", out);
 }
@@ -324,10 +324,10 @@ static void write_comparison(FILE * out, const struct report_panel * panel, int 
         int_field(out, "train_length", c->trained_length);
         int_field(out, "windows_left_out", c->n_left_out);
         fputs(",\n    \"all\": { \"ppl_ratio\": ", out);
-        json_number(out, exp(c->all.difference.value));
+        json_write_number(out, exp(c->all.difference.value));
         paired_fields(out, &c->all);
         fputs(" },\n    \"beyond_train_length\": { \"ppl_ratio\": ", out);
-        json_number(out, exp(c->beyond.difference.value));
+        json_write_number(out, exp(c->beyond.difference.value));
         paired_fields(out, &c->beyond);
         fputs(" },\n    \"buckets\": [", out);
         for (int k = 0; k < c->n_buckets; ++k) {

@@ -98,7 +98,7 @@ static const char * text_of(struct arena * arena, struct json_value v) {
     struct buffer buffer = { 0 };
     int64_t       n_lone = 0;
     char *        copy   = NULL;
-    if (v.kind == JSON_STRING && json_string_decode(v, &buffer, &n_lone)) {
+    if (v.kind == JSON_STRING && json_read_string(v, &buffer, &n_lone)) {
         copy = arena_alloc(arena, buffer.n + 1);
         if (copy != NULL && buffer.n > 0) {
             memcpy(copy, buffer.data, buffer.n);
@@ -116,7 +116,7 @@ static bool find_all(const char * file, struct json_value object, const char * c
     for (int i = 0; i < n; ++i) {
         json_path_parse(names[i], strlen(names[i]), &paths[i]);
     }
-    if (json_scan(object.data, object.size, paths, n, values, &error) == JSON_MISSING) {
+    if (json_read(object.data, object.size, paths, n, values, &error) == JSON_MISSING) {
         snprintf(err, err_size, "%s: byte %zu: %s", file, error.at, error.what);
         return false;
     }

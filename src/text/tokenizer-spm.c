@@ -39,13 +39,6 @@ static bool append_spaced(const char * text, size_t len, struct buffer * out) {
 // Definition
 //
 
-static int hex_digit(char c) {
-    return c >= '0' && c <= '9'   ? c - '0'
-           : c >= 'A' && c <= 'F' ? c - 'A' + 10
-           : c >= 'a' && c <= 'f' ? c - 'a' + 10
-                                  : -1;
-}
-
 bool spm_token(struct slice text, int32_t id, enum token_type type, struct buffer * out, char * err,
         size_t err_size) {
     char quote[QUOTE_SIZE];

@@ -5,13 +5,6 @@
 // RWKV World: at each place the longest token that fits. Tokens are bytes, text is bytes, and
 // nothing is normalised.
 
-static int hex_digit(char c) {
-    return c >= '0' && c <= '9'   ? c - '0'
-           : c >= 'A' && c <= 'F' ? c - 'A' + 10
-           : c >= 'a' && c <= 'f' ? c - 'a' + 10
-                                  : -1;
-}
-
 // The file has the inside of a Python bytes literal: \t \n \r \xNN, and any other character behind
 // a backslash stands for itself.
 bool world_token(struct slice text, int32_t id, enum token_type type, struct buffer * out,

@@ -3,9 +3,11 @@
 
 usage: make-unicode-tables.py OUT.h
 
-Ids must be those of the reference library (`tokenizers`), so its version of Unicode is the one to agree with; in fact it has two, an older
-one for normalisation. The classes \\p{L}, \\p{N} and \\s are asked of it one code point at a time. Canonical decompositions and combining
-classes come from Python's unicodedata, without the characters that the library's NFC does not know yet: it takes them for starters.
+Token ids must equal those of the reference library (`tokenizers`), so the tables must agree with
+its Unicode data. The library has two versions of Unicode, an older one for normalization. The
+classes \\p{L}, \\p{N} and \\s are queried from it, one code point at a time. Canonical
+decompositions and combining classes come from Python's unicodedata, except for characters that the
+library's NFC does not know yet: it treats them as starters.
 """
 
 import sys
@@ -40,7 +42,7 @@ def combining(c):
 
 
 def runs(value_of):
-    """[(first code point, value)] of the stretches of equal value."""
+    """[(first code point, value)] of the ranges of equal value."""
     out = []
     for c in range(0x110000):
         v = value_of(c)
@@ -66,7 +68,7 @@ def main():
     def class_of(c):
         return 1 if c in letters else 2 if c in numbers else 3 if c in spaces else 0
 
-    pairs = []     # (code point, first, second or 0), without Hangul, which is arithmetic
+    pairs = []     # (code point, first, second or 0), without Hangul, which is computed
     for c in CODE_POINTS:
         d = unicodedata.decomposition(chr(c))
         if d and not d.startswith("<") and NFD(chr(c)) != chr(c):
@@ -75,27 +77,34 @@ def main():
 
     assert all(NFC(chr(c)) == unicodedata.normalize("NFC", chr(c)) for c, _, _ in pairs)
 
-    # a pair composes unless the character is excluded from composition: NFC then leaves it decomposed
+    # a pair composes unless the character is excluded from composition (NFC leaves it decomposed)
     composing = [(a, b, c) for c, a, b in pairs if b and NFC(chr(c)) == chr(c)]
     index = {c: i for i, (c, _, _) in enumerate(pairs)}
 
     with open(sys.argv[1], "w", encoding="ascii") as f:
         f.write("#pragma once\n\n")
-        f.write(f"// Made by tests/tools/make-unicode-tables.py with tokenizers {tokenizers.__version__} and Unicode "
-                f"{unicodedata.unidata_version}.\n// Do not edit.\n// clang-format off\n\n#include <stdint.h>\n\n")
+        f.write("// Made by tests/tools/make-unicode-tables.py with tokenizers "
+                f"{tokenizers.__version__} and Unicode {unicodedata.unidata_version}.\n"
+                "// Do not edit.\n// clang-format off\n\n#include <stdint.h>\n\n")
 
-        f.write("// first code point of a stretch << 2 | class: 0 other, 1 letter, 2 number, 3 white space\n")
-        write_array(f, "static const uint32_t unicode_classes[]", [f"0x{c << 2 | v:06x}" for c, v in runs(class_of)])
+        f.write("// first code point of a range << 2 | class: "
+                "0 other, 1 letter, 2 number, 3 white space\n")
+        write_array(f, "static const uint32_t unicode_classes[]",
+                    [f"0x{c << 2 | v:06x}" for c, v in runs(class_of)])
 
-        f.write("// first code point of a stretch << 8 | canonical combining class\n")
+        f.write("// first code point of a range << 8 | canonical combining class\n")
         write_array(f, "static const uint32_t unicode_combining[]",
                     [f"0x{c << 8 | v:08x}" for c, v in runs(combining)])
 
-        f.write("// code point, and the one or two it stands for, by code point\n")
-        write_array(f, "static const uint32_t unicode_decompositions[][3]", [f"{{0x{c:x},0x{a:x},0x{b:x}}}" for c, a, b in pairs])
+        f.write("// code point and its decomposition into one (then 0) or two, "
+                "sorted by code point\n")
+        write_array(f, "static const uint32_t unicode_decompositions[][3]",
+                    [f"{{0x{c:x},0x{a:x},0x{b:x}}}" for c, a, b in pairs])
 
-        f.write("// indices of the decompositions that NFC undoes, by the two code points\n")
-        write_array(f, "static const uint16_t unicode_compositions[]", [str(index[c]) for _, _, c in sorted(composing)])
+        f.write("// indices of the decompositions that NFC undoes, "
+                "sorted by the two code points\n")
+        write_array(f, "static const uint16_t unicode_compositions[]",
+                    [str(index[c]) for _, _, c in sorted(composing)])
 
 
 main()

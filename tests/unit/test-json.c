@@ -1,17 +1,17 @@
-// The JSON scanner: what RFC 8259 allows and what it does not, what is found at a path, what a
-// string stands for; and on random documents, whole and damaged, the same as Python's json module
-// (data/json-cases.txt, made by tools/make-dataset-tests.py).
+// JSON. Reading: the grammar of RFC 8259, values at paths, the text of strings; and on random
+// documents, whole and damaged, the same results as Python's json module (data/json-cases.txt, made
+// by tools/make-dataset-tests.py). Writing: strings of any bytes.
 
 #include "base/json-read.h"
+#include "base/json-write.h"
 #include "util.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-// The text in memory that ends with its last byte, so that the address sanitizer sees a read beyond
-// it.
-static enum json_kind scan(const char * text, size_t size, const char * path,
+// Reads a copy that ends with its last byte, so the address sanitizer sees any read beyond it.
+static enum json_kind read_copy(const char * text, size_t size, const char * path,
         struct json_value * value, struct buffer * decoded, int64_t * n_lone,
         struct json_error * error) {
     struct json_path paths[1];
@@ -20,11 +20,11 @@ static enum json_kind scan(const char * text, size_t size, const char * path,
         abort();
     }
     memcpy(copy, text, size);
-    const enum json_kind kind = json_scan(copy, size, paths, 1, value, error);
+    const enum json_kind kind = json_read(copy, size, paths, 1, value, error);
     decoded->n                = 0;
     *n_lone                   = 0;
     if (kind != JSON_MISSING && value->kind == JSON_STRING &&
-            !json_string_decode(*value, decoded, n_lone)) {
+            !json_read_string(*value, decoded, n_lone)) {
         abort();
     }
     free(copy);
@@ -160,7 +160,7 @@ static const char * const REFUSED[] = {
     "\xc2\xa0"
     "1",
     "1\xc2\xa0",
-    // not UTF-8: a byte that cannot begin, missing ones, overlong, surrogates, beyond U+10FFFF
+    // not UTF-8: invalid first bytes, missing bytes, overlong forms, surrogates, > U+10FFFF
     "\"\x80\"",
     "\"\xc0\x80\"",
     "\"\xc1\xbf\"",
@@ -185,32 +185,32 @@ static void test_grammar(struct test * t) {
     struct json_error error;
     for (size_t i = 0; i < sizeof(ACCEPTED) / sizeof(ACCEPTED[0]); ++i) {
         const enum json_kind kind =
-                json_scan(ACCEPTED[i], strlen(ACCEPTED[i]), NULL, 0, NULL, &error);
+                json_read(ACCEPTED[i], strlen(ACCEPTED[i]), NULL, 0, NULL, &error);
         test_check(t, kind != JSON_MISSING, "refused: %s: byte %zu: %s", ACCEPTED[i], error.at,
                 error.what);
     }
     for (size_t i = 0; i < sizeof(REFUSED) / sizeof(REFUSED[0]); ++i) {
         const size_t         size = strlen(REFUSED[i]);
-        const enum json_kind kind = json_scan(REFUSED[i], size, NULL, 0, NULL, &error);
+        const enum json_kind kind = json_read(REFUSED[i], size, NULL, 0, NULL, &error);
         test_check(t, kind == JSON_MISSING, "accepted: %s", REFUSED[i]);
         test_check(t, kind != JSON_MISSING || (error.at <= size && error.what[0] != '\0'),
                 "%s: byte %zu: no reason", REFUSED[i], error.at);
     }
-    // NUL is a byte like any other
-    test_check(t, json_scan("\"\0\"", 3, NULL, 0, NULL, &error) == JSON_MISSING && error.at == 1,
+    // NUL does not end the text
+    test_check(t, json_read("\"\0\"", 3, NULL, 0, NULL, &error) == JSON_MISSING && error.at == 1,
             "a raw NUL in a string");
-    test_check(t, json_scan("{}\0", 3, NULL, 0, NULL, &error) == JSON_MISSING && error.at == 2,
+    test_check(t, json_read("{}\0", 3, NULL, 0, NULL, &error) == JSON_MISSING && error.at == 2,
             "a NUL after the value");
-    test_check(t, json_scan("\"\\\0\"", 4, NULL, 0, NULL, &error) == JSON_MISSING,
+    test_check(t, json_read("\"\\\0\"", 4, NULL, 0, NULL, &error) == JSON_MISSING,
             "a NUL after a backslash");
-    // every byte that can stand after a backslash
+    // every byte after a backslash
     for (int c = 0; c < 256; ++c) {
         const char text[] = { '"', '\\', (char) c, '"' };
         const bool ok     = c != 0 && strchr("\"\\/bfnrt", c) != NULL;
-        test_check(t, (json_scan(text, 4, NULL, 0, NULL, &error) != JSON_MISSING) == ok,
+        test_check(t, (json_read(text, 4, NULL, 0, NULL, &error) != JSON_MISSING) == ok,
                 "backslash and byte %d: %s", c, ok ? "refused" : "accepted");
     }
-    // every byte in a string, at every place of a block of eight
+    // every byte in a string, at each of eight offsets
     for (int c = 0; c < 256; ++c) {
         for (size_t at = 0; at < 16; ++at) {
             char text[18];
@@ -218,7 +218,7 @@ static void test_grammar(struct test * t) {
             text[0] = text[17] = '"';
             text[1 + at]       = (char) c;
             const bool ok      = c >= 0x20 && c < 0x80 && c != '"' && c != '\\';
-            const bool is = json_scan(text, sizeof(text), NULL, 0, NULL, &error) != JSON_MISSING;
+            const bool is = json_read(text, sizeof(text), NULL, 0, NULL, &error) != JSON_MISSING;
             // a backslash before an x is no escape; at the end it takes the quote away: refused
             // either way
             test_check(t, is == ok, "byte %d at place %zu: %s", c, at, is ? "accepted" : "refused");
@@ -231,19 +231,19 @@ static void test_grammar(struct test * t) {
             text[i]         = '[';
             text[depth + i] = ']';
         }
-        const enum json_kind kind = json_scan(text, (size_t) (2 * depth), NULL, 0, NULL, &error);
+        const enum json_kind kind = json_read(text, (size_t) (2 * depth), NULL, 0, NULL, &error);
         test_check(t, (kind == JSON_ARRAY) == (depth <= JSON_MAX_DEPTH), "depth %d: %s", depth,
                 kind == JSON_ARRAY ? "accepted" : "refused");
     }
 }
 
-// What is at a path. The value as it stands; for a string what it stands for.
+// The value at a path: the text of a string, otherwise the bytes of the document.
 static const struct {
     const char *   text;
     const char *   path;
     enum json_kind kind;
     const char *   value;
-    size_t         size; // 0: of the value as a C string
+    size_t         size; // 0: strlen(value)
     int64_t        n_lone;
 } PATHS[] = {
     { "{\"a\":\"x\"}", "a", JSON_STRING, "x", 0, 0 },
@@ -263,7 +263,7 @@ static const struct {
     { "{\"\\u00e9\":\"x\"}", "\xc3\xa9", JSON_STRING, "x", 0, 0 },
     { "{\"\\ud83d\\ude00\":\"x\"}", "\xf0\x9f\x98\x80", JSON_STRING, "x", 0, 0 },
     { "{\"a\\u0000\":\"x\"}", "a", JSON_MISSING, "", 0, 0 },
-    // a key that stands twice counts where it stands last
+    // the last of two equal keys counts
     { "{\"a\":\"x\",\"a\":\"y\"}", "a", JSON_STRING, "y", 0, 0 },
     { "{\"a\":{\"b\":\"x\"},\"a\":{}}", "a.b", JSON_MISSING, "", 0, 0 },
     { "{\"a\":{\"b\":\"x\"},\"a\":1}", "a.b", JSON_MISSING, "", 0, 0 },
@@ -299,7 +299,7 @@ static void test_paths(struct test * t) {
         decoded.n                = 0;
         test_check(t, json_path_parse(PATHS[i].path, strlen(PATHS[i].path), &path),
                 "path %s refused", PATHS[i].path);
-        const bool is_json = json_scan(PATHS[i].text, size, &path, 1, &v, &error) != JSON_MISSING;
+        const bool is_json = json_read(PATHS[i].text, size, &path, 1, &v, &error) != JSON_MISSING;
         test_check(t, is_json && v.kind == PATHS[i].kind, "%s at %s: %s, expected %s",
                 PATHS[i].text, PATHS[i].path, json_kind_name(v.kind),
                 json_kind_name(PATHS[i].kind));
@@ -307,7 +307,7 @@ static void test_paths(struct test * t) {
             continue;
         }
         const bool is_string = v.kind == JSON_STRING;
-        if (is_string && !json_string_decode(v, &decoded, &n_lone)) {
+        if (is_string && !json_read_string(v, &decoded, &n_lone)) {
             abort();
         }
         const char * value  = is_string ? decoded.data : v.data;
@@ -332,7 +332,7 @@ static void test_paths(struct test * t) {
                 t, !json_path_parse(bad[i], strlen(bad[i]), &path), "path '%s' accepted", bad[i]);
     }
 
-    // as many paths as can be: each finds its own
+    // the maximum number of paths: each finds its own value
     char             names[JSON_MAX_PATHS][16];
     char             text[JSON_MAX_PATHS * 32 + 2] = "{";
     struct json_path paths[JSON_MAX_PATHS];
@@ -344,14 +344,14 @@ static void test_paths(struct test * t) {
     strcat(text, "}");
     struct json_value values[JSON_MAX_PATHS];
     struct json_error error;
-    bool ok = json_scan(text, strlen(text), paths, JSON_MAX_PATHS, values, &error) == JSON_OBJECT;
+    bool ok = json_read(text, strlen(text), paths, JSON_MAX_PATHS, values, &error) == JSON_OBJECT;
     for (int i = 0; i < JSON_MAX_PATHS && ok; ++i) {
         ok = values[i].kind == JSON_NUMBER && atoi(values[i].data) == i;
     }
     test_check(t, ok, "%d paths at a time", JSON_MAX_PATHS);
 }
 
-// "-", or the letter of the kind, followed by the value of a string in hexadecimal
+// "-", or the letter of the kind, followed by the text of a string in hexadecimal
 static void describe(
         struct json_value v, const struct buffer * decoded, char * out, size_t out_size) {
     static const char letters[] = { '-', 'o', 'a', 's', 'n', 't', 'f', 'z' };
@@ -375,15 +375,16 @@ static void test_random(struct test * t) {
     for (ssize_t size; (size = getline(&text, &text_capacity, file)) > 0 &&
                        getline(&told, &told_capacity, file) > 0;
             ++n) {
-        size--; // the line's end
+        size--; // the newline
         told[strcspn(told, "\n")] = '\0';
         char              k[1024], ok[1024], ours[2100];
         struct json_value value;
         struct json_error error;
         int64_t           n_lone;
-        enum json_kind    kind = scan(text, (size_t) size, "k", &value, &decoded, &n_lone, &error);
+        enum json_kind    kind =
+                read_copy(text, (size_t) size, "k", &value, &decoded, &n_lone, &error);
         describe(value, &decoded, k, sizeof(k));
-        scan(text, (size_t) size, "o.k", &value, &decoded, &n_lone, &error);
+        read_copy(text, (size_t) size, "o.k", &value, &decoded, &n_lone, &error);
         describe(value, &decoded, ok, sizeof(ok));
         if (kind == JSON_MISSING) {
             snprintf(ours, sizeof(ours), "refused");
@@ -395,11 +396,47 @@ static void test_random(struct test * t) {
                 t, strcmp(ours, told) == 0, "%.*s: %s, expected %s", (int) size, text, ours, told);
     }
     test_check(t, n >= 900, "%d documents in %s", n, LRNN_JSON_CASES);
-    printf("random documents: %d, of which %d refused, as by Python's json\n", n, n_refused);
+    printf("random documents: %d, %d of them refused, as by Python's json\n", n, n_refused);
     buffer_free(&decoded);
     free(text);
     free(told);
     fclose(file);
+}
+
+//
+// Writing
+//
+
+static void check_written(struct test * t, const char * text, size_t size, const char * expected) {
+    char * written = NULL;
+    size_t n;
+    FILE * out = open_memstream(&written, &n);
+
+    json_write_bytes(out, text, size);
+    fclose(out);
+    test_check(t, strcmp(written, expected) == 0, "wrote %s, expected %s", written, expected);
+    free(written);
+}
+
+static void test_writing(struct test * t) {
+    check_written(t, "", 0, "\"\"");
+    check_written(t, "a\"b\\c/d", 7, "\"a\\\"b\\\\c/d\"");
+    check_written(t, "\n\t\0\x1f\x7f", 5, "\"\\n\\u0009\\u0000\\u001f\\u007f\"");
+    check_written(t, "\xc3\xa9\xe2\x82\xac\xf0\x9f\x99\x82", 9,
+            "\"\xc3\xa9\xe2\x82\xac\xf0\x9f\x99\x82\""); // é € 🙂
+    // not UTF-8: a lone continuation byte, an incomplete character, overlong forms, a surrogate,
+    // a code point beyond U+10FFFF
+    check_written(t, "\x80", 1, "\"\\ufffd\"");
+    check_written(t,
+            "\xc3"
+            "a",
+            2, "\"\\ufffda\"");
+    check_written(t, "\xe2\x82", 2, "\"\\ufffd\\ufffd\"");
+    check_written(t, "\xc0\x80", 2, "\"\\ufffd\\ufffd\"");
+    check_written(t, "\xe0\x80\x80", 3, "\"\\ufffd\\ufffd\\ufffd\"");
+    check_written(t, "\xed\xa0\x80", 3, "\"\\ufffd\\ufffd\\ufffd\"");
+    check_written(t, "\xf4\x90\x80\x80", 4, "\"\\ufffd\\ufffd\\ufffd\\ufffd\"");
+    check_written(t, "\xff\xf8", 2, "\"\\ufffd\\ufffd\"");
 }
 
 int main(void) {
@@ -407,5 +444,6 @@ int main(void) {
     test_grammar(&t);
     test_paths(&t);
     test_random(&t);
+    test_writing(&t);
     return test_end(&t, "test-json");
 }

@@ -1,7 +1,5 @@
-// What the programs share: token ids and .npy files are read as they were meant or refused, and
-// what is written as JSON can be read again.
+// Code that the programs share: token ids and .npy files are read correctly or refused.
 
-#include "base/json-write.h"
 #include "npy.h"
 #include "token-ids.h"
 #include "util.h"
@@ -152,49 +150,12 @@ static void check_npy(struct test * t) {
             "the header's size is not 118");
 }
 
-//
-// JSON
-//
-
-static void check_json(struct test * t, const char * text, size_t size, const char * expected) {
-    char * written = NULL;
-    size_t n;
-    FILE * out = open_memstream(&written, &n);
-
-    json_string(out, text, size);
-    fclose(out);
-    test_check(t, strcmp(written, expected) == 0, "wrote %s, expected %s", written, expected);
-    free(written);
-}
-
-static void check_json_strings(struct test * t) {
-    check_json(t, "", 0, "\"\"");
-    check_json(t, "a\"b\\c/d", 7, "\"a\\\"b\\\\c/d\"");
-    check_json(t, "\n\t\0\x1f\x7f", 5, "\"\\n\\u0009\\u0000\\u001f\\u007f\"");
-    check_json(t, "\xc3\xa9\xe2\x82\xac\xf0\x9f\x99\x82", 9,
-            "\"\xc3\xa9\xe2\x82\xac\xf0\x9f\x99\x82\""); // é € 🙂
-    // no UTF-8: a continuation alone, a character that ends too early, overlong forms, a surrogate,
-    // beyond U+10FFFF
-    check_json(t, "\x80", 1, "\"\\ufffd\"");
-    check_json(t,
-            "\xc3"
-            "a",
-            2, "\"\\ufffda\"");
-    check_json(t, "\xe2\x82", 2, "\"\\ufffd\\ufffd\"");
-    check_json(t, "\xc0\x80", 2, "\"\\ufffd\\ufffd\"");
-    check_json(t, "\xe0\x80\x80", 3, "\"\\ufffd\\ufffd\\ufffd\"");
-    check_json(t, "\xed\xa0\x80", 3, "\"\\ufffd\\ufffd\\ufffd\"");
-    check_json(t, "\xf4\x90\x80\x80", 4, "\"\\ufffd\\ufffd\\ufffd\\ufffd\"");
-    check_json(t, "\xff\xf8", 2, "\"\\ufffd\\ufffd\"");
-}
-
 int main(void) {
     struct test t = { 0 };
 
     check_token_ids(&t);
     check_npy(&t);
-    check_json_strings(&t);
 
-    printf("token ids in text, .npy files whole, cut and wrong, JSON of any bytes\n");
+    printf("token ids in text, .npy files whole, cut and wrong\n");
     return test_end(&t, "program-parts");
 }

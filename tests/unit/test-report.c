@@ -3,6 +3,7 @@
 
 #include "eval/chart.h"
 #include "base/json-read.h"
+#include "base/unicode.h"
 #include "eval/report-files.h"
 #include "eval/report-read.h"
 #include "synthetic-scores.h"
@@ -241,7 +242,7 @@ static void check_xml(struct test * t, const struct text * text, const char * wh
 
 static void check_json(struct test * t, const struct text * text) {
     struct json_error    error;
-    const enum json_kind kind = json_scan(text->data, text->size, NULL, 0, NULL, &error);
+    const enum json_kind kind = json_read(text->data, text->size, NULL, 0, NULL, &error);
     test_check(t, kind == JSON_OBJECT, "report.json is JSON: byte %zu: %s",
             kind == JSON_OBJECT ? (size_t) 0 : error.at, kind == JSON_OBJECT ? "" : error.what);
 }
