@@ -1,12 +1,12 @@
 #pragma once
 
-// A program's table of options as a man page and as completions for shells. The build writes them
-// with --describe, and they are installed with the programs.
+// The option table of a program as a man page and as shell completions. The build writes them with
+// --describe and installs them with the programs.
 
 #include "options.h"
 
 #define DESCRIBE_WORDS "man|bash|zsh|fish"
 
-// False if `what` is none of the words. A program whose name has two words, "lrnn-perplexity run",
-// is a command of the first one: its completions are a part of that one's file.
+// Returns false if `what` is not one of the words. A program whose name has two words, such as
+// "lrnn-perplexity run", is a command of the first; its completions are part of the same file.
 bool describe(const struct program * program, const char * what, FILE * out);

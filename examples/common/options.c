@@ -1,26 +1,18 @@
 #include "options.h"
 
-#include "cuda-card.h"
 #include "describe.h"
-#include "exit-code.h"
-#include "lrnn.h"
-#include "terminal.h"
 
 #include <ctype.h>
 #include <errno.h>
-#include <inttypes.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 
 enum {
     NAME_MAX_CHARS = 48,
-    LINE_MAX_CHARS = 512,
-    HELP_WIDTH     = 80, // columns of --help
-    HELP_INDENT    = 28, // where the descriptions begin
 };
 
-// The options that every program has, after its own.
+// Options of all programs, listed after their own.
 enum general { GENERAL_GROUP, GENERAL_HELP, GENERAL_VERSION, GENERAL_DESCRIBE, N_GENERAL };
 
 static const struct option GENERAL[N_GENERAL] = {
@@ -165,7 +157,7 @@ static const struct option * find_option(const struct program * program, const c
 // The nearest name to a mistyped one
 //
 
-// How many insertions, deletions, replacements and swaps of neighbours turn a into b.
+// The number of insertions, deletions, replacements and swaps of neighbors that turn a into b.
 static int edit_distance(const char * a, const char * b) {
     const int na = (int) strlen(a);
     const int nb = (int) strlen(b);
@@ -197,14 +189,14 @@ static int edit_distance(const char * a, const char * b) {
     return d[na][nb];
 }
 
-// The long name that `name` was probably meant to be, in `nearest`; false if none is near.
+// Finds the long name most similar to a mistyped one; false if none is similar enough.
 static bool find_nearest(
         const struct program * program, const char * name, char * nearest, size_t nearest_size) {
     const int length = (int) strlen(name);
     int       best   = length / 3 < 2 ? 2 : length / 3;
     bool      found  = false;
 
-    if (length < 4) { // of a name as short as -x, every other is near
+    if (length < 4) { // everything is similar to a name as short as -x
         return false;
     }
     for (int i = 0; i < options_count(program); ++i) {
@@ -236,8 +228,8 @@ static bool parse_int(const char * text, const char ** end, int64_t * value) {
     return e != text && errno == 0 && !isspace((unsigned char) text[0]);
 }
 
-// A list: numbers and ranges between commas. first-last is every whole number, first-last+step and
-// first-last*factor take steps.
+// Parses numbers and ranges separated by commas. A range is first-last, first-last+step or
+// first-last*factor.
 static bool parse_ints(const char * text, double min, double max, struct option_ints * list) {
     struct option_ints out = { 0 };
 
@@ -269,9 +261,8 @@ static bool parse_ints(const char * text, double min, double max, struct option_
                 return false;
             }
             out.v[out.n++] = x;
-            if (how == '*' ? x > last / step
-                           : x > last - step) { // the next one would be beyond the end, or overflow
-                break;
+            if (how == '*' ? x > last / step : x > last - step) {
+                break; // the next one would be too large, or overflow
             }
             x = how == '*' ? x * step : x + step;
         }
@@ -330,7 +321,8 @@ static bool set_value(const struct option * o, const char * name, const char * t
         case OPTION_INTS: {
             if (!parse_ints(text, o->min, o->max, o->dest)) {
                 return fail(err, err_size,
-                        "%s: '%s' is not a list (1,2,4 or 64-256+64 or 64-4096*8) of at most %d whole numbers from %.0f to %.0f",
+                        "%s: '%s' is not a list (1,2,4 or 64-256+64 or 64-4096*8) of at most %d "
+                        "whole numbers from %.0f to %.0f",
                         name, text, OPTION_LIST_MAX, o->min, o->max);
             }
             return true;
@@ -351,7 +343,7 @@ static bool set_value(const struct option * o, const char * name, const char * t
 // Parsing
 //
 
-// The argument (not option) number i of the table.
+// Argument number i of the table.
 static const struct option * argument_at(const struct program * program, int i) {
     for (int j = 0; j < program->n_options; ++j) {
         if (option_is_argument(&program->options[j]) && i-- == 0) {
@@ -361,95 +353,99 @@ static const struct option * argument_at(const struct program * program, int i) 
     return NULL;
 }
 
+static bool add_argument(const struct program * program, const char * word, int * n_arguments,
+        bool * given, char * err, size_t err_size) {
+    const struct option * o = argument_at(program, *n_arguments);
+    if (o == NULL) {
+        return fail(err, err_size, "unexpected argument '%s'; see %s --help", word, program->name);
+    }
+    given[o - program->options] = true;
+    *n_arguments += o->type != OPTION_STRINGS; // a list takes all that follow
+    return set_value(o, o->names, word, err, err_size);
+}
+
+static bool unknown_option(
+        const struct program * program, const char * name, char * err, size_t err_size) {
+    char nearest[NAME_MAX_CHARS];
+    return find_nearest(program, name, nearest, sizeof(nearest))
+                   ? fail(err, err_size, "unknown option %s; did you mean %s?", name, nearest)
+                   : fail(err, err_size, "unknown option %s; see %s --help", name, program->name);
+}
+
+// Sets option argv[*at]: --name, --name VALUE or --name=VALUE.
+static enum options_status parse_option(const struct program * program, int argc, char ** argv,
+        int * at, bool * given, char * err, size_t err_size) {
+    const char * word   = argv[*at];
+    const char * equals = strncmp(word, "--", 2) == 0 ? strchr(word, '=') : NULL;
+    const char * value  = equals != NULL ? equals + 1 : NULL;
+    char         name[NAME_MAX_CHARS];
+
+    snprintf(name, sizeof(name), "%.*s",
+            equals != NULL ? (int) (equals - word) : (int) sizeof(name), word);
+    const struct option * o = find_option(program, name);
+    if (o == NULL) {
+        unknown_option(program, name, err, err_size);
+        return OPTIONS_ERROR;
+    }
+    if (o == &GENERAL[GENERAL_HELP]) {
+        options_help(program, stdout);
+        return OPTIONS_DONE;
+    }
+    if (o == &GENERAL[GENERAL_VERSION]) {
+        options_version(program, stdout);
+        return OPTIONS_DONE;
+    }
+    if (o->type == OPTION_FLAG && value != NULL) {
+        fail(err, err_size, "%s takes no value", name);
+        return OPTIONS_ERROR;
+    }
+    // -n -1 is a value, -n --help a forgotten one
+    const bool follows = *at + 1 < argc && find_option(program, argv[*at + 1]) == NULL;
+    if (o->type != OPTION_FLAG && value == NULL && follows) {
+        value = argv[++*at];
+    }
+    if (o->type != OPTION_FLAG && value == NULL) {
+        fail(err, err_size, "%s needs a value: %s", name, o->value);
+        return OPTIONS_ERROR;
+    }
+    if (o == &GENERAL[GENERAL_DESCRIBE]) {
+        return describe(program, value, stdout) ||
+                               fail(err, err_size, "%s is '%s'; expected one of %s", name, value,
+                                       DESCRIBE_WORDS)
+                       ? OPTIONS_DONE
+                       : OPTIONS_ERROR;
+    }
+    given[o - program->options] = true;
+    return set_value(o, name, value, err, err_size) ? OPTIONS_OK : OPTIONS_ERROR;
+}
+
 enum options_status options_parse(
         const struct program * program, int argc, char ** argv, char * err, size_t err_size) {
     bool given[256]     = { false }; // by index in the table
     int  n_arguments    = 0;
     bool only_arguments = false; // after --
 
-    if (options_count(program) > (int) (sizeof(given) / sizeof(given[0]))) {
-        fail(err, err_size, "the table of options is larger than the parser allows");
+    if (program->n_options > (int) (sizeof(given) / sizeof(given[0]))) {
+        fail(err, err_size, "the option table has more than %zu entries", sizeof(given));
         return OPTIONS_ERROR;
     }
-
     for (int i = 1; i < argc; ++i) {
-        const char * word = argv[i];
+        const bool is_dash = strcmp(argv[i], "-") == 0; // stdin or stdout
 
-        if (!only_arguments && strcmp(word, "--") == 0) {
+        if (!only_arguments && strcmp(argv[i], "--") == 0) {
             only_arguments = true;
-            continue;
-        }
-
-        if (only_arguments || word[0] != '-' ||
-                word[1] == '\0') { // a lone - is an argument: stdin or stdout
-            const struct option * o = argument_at(program, n_arguments);
-            if (o == NULL) {
-                fail(err, err_size, "unexpected argument '%s'; see %s --help", word, program->name);
+        } else if (only_arguments || argv[i][0] != '-' || is_dash) {
+            if (!add_argument(program, argv[i], &n_arguments, given, err, err_size)) {
                 return OPTIONS_ERROR;
             }
-            if (!set_value(o, o->names, word, err, err_size)) {
-                return OPTIONS_ERROR;
-            }
-            given[o - program->options] = true;
-            n_arguments += o->type != OPTION_STRINGS; // a list takes all that follow
-            continue;
-        }
-
-        // --name, --name VALUE or --name=VALUE
-        char         name[NAME_MAX_CHARS];
-        const char * equals = strncmp(word, "--", 2) == 0 ? strchr(word, '=') : NULL;
-        snprintf(name, sizeof(name), "%.*s",
-                equals != NULL ? (int) (equals - word) : (int) sizeof(name), word);
-
-        const struct option * o = find_option(program, name);
-        if (o == NULL) {
-            char nearest[NAME_MAX_CHARS];
-            if (find_nearest(program, name, nearest, sizeof(nearest))) {
-                fail(err, err_size, "unknown option %s; did you mean %s?", name, nearest);
-            } else {
-                fail(err, err_size, "unknown option %s; see %s --help", name, program->name);
-            }
-            return OPTIONS_ERROR;
-        }
-        if (o == &GENERAL[GENERAL_HELP]) {
-            options_help(program, stdout);
-            return OPTIONS_DONE;
-        }
-        if (o == &GENERAL[GENERAL_VERSION]) {
-            options_version(program, stdout);
-            return OPTIONS_DONE;
-        }
-
-        const char * value = NULL;
-        if (o == &GENERAL[GENERAL_DESCRIBE]) {
-            value = equals != NULL ? equals + 1 : i + 1 < argc ? argv[i + 1] : "";
-            if (!describe(program, value, stdout)) {
-                fail(err, err_size, "--describe is '%s'; expected one of %s", value,
-                        DESCRIBE_WORDS);
-                return OPTIONS_ERROR;
-            }
-            return OPTIONS_DONE;
-        }
-        if (o->type == OPTION_FLAG) {
-            if (equals != NULL) {
-                fail(err, err_size, "%s takes no value", name);
-                return OPTIONS_ERROR;
-            }
-        } else if (equals != NULL) {
-            value = equals + 1;
-        } else if (i + 1 < argc && find_option(program, argv[i + 1]) ==
-                                           NULL) { // -n -1 is a value, -n --help a forgotten one
-            value = argv[++i];
         } else {
-            fail(err, err_size, "%s needs a value: %s", name, o->value);
-            return OPTIONS_ERROR;
+            const enum options_status status =
+                    parse_option(program, argc, argv, &i, given, err, err_size);
+            if (status != OPTIONS_OK) {
+                return status;
+            }
         }
-        if (!set_value(o, name, value, err, err_size)) {
-            return OPTIONS_ERROR;
-        }
-        given[o - program->options] = true;
     }
-
     for (int i = 0; i < program->n_options; ++i) {
         const struct option * o = &program->options[i];
         if (o->required && !given[i]) {
@@ -458,115 +454,4 @@ enum options_status options_parse(
         }
     }
     return OPTIONS_OK;
-}
-
-//
-// Help
-//
-
-void option_default(const struct option * o, char * text, size_t text_size) {
-    text[0] = '\0';
-    if (o->dest == NULL || strstr(o->help, "(default: ") != NULL) {
-        return;
-    }
-    switch (o->type) {
-        case OPTION_INT: snprintf(text, text_size, "%" PRId64, *(const int64_t *) o->dest); break;
-        case OPTION_FLOAT: snprintf(text, text_size, "%g", *(const double *) o->dest); break;
-        case OPTION_CHOICE:
-            option_word(o->value, "|", *(const int *) o->dest, text, text_size);
-            break;
-        case OPTION_STRING: {
-            const char * s = *(const char * const *) o->dest;
-            snprintf(text, text_size, "%s", s != NULL ? s : "");
-        } break;
-        case OPTION_INTS: {
-            const struct option_ints * list = o->dest;
-            size_t                     used = 0;
-            for (int i = 0; i < list->n && used < text_size; ++i) {
-                used += (size_t) snprintf(
-                        text + used, text_size - used, "%s%" PRId64, i > 0 ? "," : "", list->v[i]);
-            }
-        } break;
-        case OPTION_GROUP:
-        case OPTION_FLAG:
-        case OPTION_STRINGS: break;
-    }
-}
-
-// Prints text from `column` on, in lines that begin at `indent`.
-static void print_wrapped(FILE * out, const char * text, int column, int indent) {
-    for (const char * p = text; *p != '\0';) {
-        const int n = (int) strcspn(p, " ");
-        if (column > indent && column + 1 + n > HELP_WIDTH) {
-            fprintf(out, "\n");
-            column = 0;
-        }
-        if (column < indent) {
-            fprintf(out, "%*s", indent - column, "");
-            column = indent;
-        } else if (column > indent) {
-            fprintf(out, " ");
-            column++;
-        }
-        fprintf(out, "%.*s", n, p);
-        column += n;
-        p += n + (p[n] == ' ');
-    }
-    fprintf(out, "\n");
-}
-
-static void print_option(FILE * out, const struct option * o) {
-    char left[256], value[200], text[1024];
-
-    snprintf(left, sizeof(left), "  %s%s%s", o->names, o->value != NULL ? " " : "",
-            o->value != NULL ? o->value : "");
-    option_default(o, value, sizeof(value));
-    if (value[0] != '\0') {
-        snprintf(text, sizeof(text), "%s (default: %s)", o->help, value);
-    } else {
-        snprintf(text, sizeof(text), "%s%s", o->help, o->required ? " (required)" : "");
-    }
-
-    int column = fprintf(out, "%s", left);
-    if (column >= HELP_INDENT) { // too long to share its line
-        fprintf(out, "\n");
-        column = 0;
-    }
-    print_wrapped(out, text, column, HELP_INDENT);
-}
-
-void options_version(const struct program * program, FILE * out) {
-    fprintf(out, "%s %s, ggml %s\n", program->name, lrnn_version(), lrnn_ggml_version());
-    if (cuda_notice()[0] != '\0') {
-        print_wrapped(out, cuda_notice(), 0, 0);
-    }
-}
-
-void options_help(const struct program * program, FILE * out) {
-    const bool   color = terminal_has_color(out);
-    const char * bold  = color ? TERMINAL_BOLD : "";
-    const char * reset = color ? TERMINAL_RESET : "";
-    char         line[LINE_MAX_CHARS];
-
-    fprintf(out, "%s%s%s: %s\n\n%sUsage%s\n", bold, program->name, reset, program->summary, bold,
-            reset);
-    for (int i = 0; option_word(program->usage, "\n", i, line, sizeof(line)); ++i) {
-        fprintf(out, "  %s %s\n", program->name, line);
-    }
-    for (int i = 0; i < options_count(program); ++i) {
-        const struct option * o = options_at(program, i);
-        if (o->type == OPTION_GROUP) {
-            fprintf(out, "\n%s%s%s\n", bold, o->names, reset);
-        } else {
-            print_option(out, o);
-        }
-    }
-    fprintf(out, "\n%sExample%s\n", bold, reset);
-    for (int i = 0; option_word(program->examples, "\n", i, line, sizeof(line)); ++i) {
-        fprintf(out, "  %s\n", line);
-    }
-    fprintf(out, "\n%sExit status%s\n", bold, reset);
-    for (int i = 0; i < N_EXIT_CODES; ++i) {
-        fprintf(out, "  %d %s\n", i, EXIT_CODE_TEXT[i]);
-    }
 }

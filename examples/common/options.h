@@ -5,7 +5,7 @@
 //
 //     const struct option options[] = {
 //         opt_group("Sampling"),
-//         opt_int("--top-k", "K", &args.top_k, 0, INT32_MAX, "sample from the K most likely tokens"),
+//         opt_int("--top-k", "K", &args.top_k, 0, INT32_MAX, "sample from the K most likely …"),
 //         opt_alias("--batch", opt_int("-b, --batch-size", "N", …)),
 //     };
 //

@@ -1,0 +1,123 @@
+// --help and --version.
+
+#include "cuda-card.h"
+#include "exit-code.h"
+#include "lrnn.h"
+#include "options.h"
+#include "terminal.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+enum {
+    WIDTH  = 80, // columns
+    INDENT = 28, // where descriptions begin
+    LINE   = 512,
+};
+
+void option_default(const struct option * o, char * text, size_t text_size) {
+    text[0] = '\0';
+    if (o->dest == NULL || strstr(o->help, "(default: ") != NULL) {
+        return;
+    }
+    switch (o->type) {
+        case OPTION_INT: snprintf(text, text_size, "%" PRId64, *(const int64_t *) o->dest); break;
+        case OPTION_FLOAT: snprintf(text, text_size, "%g", *(const double *) o->dest); break;
+        case OPTION_CHOICE:
+            option_word(o->value, "|", *(const int *) o->dest, text, text_size);
+            break;
+        case OPTION_STRING: {
+            const char * s = *(const char * const *) o->dest;
+            snprintf(text, text_size, "%s", s != NULL ? s : "");
+        } break;
+        case OPTION_INTS: {
+            const struct option_ints * list = o->dest;
+            size_t                     used = 0;
+            for (int i = 0; i < list->n && used < text_size; ++i) {
+                used += (size_t) snprintf(
+                        text + used, text_size - used, "%s%" PRId64, i > 0 ? "," : "", list->v[i]);
+            }
+        } break;
+        case OPTION_GROUP:
+        case OPTION_FLAG:
+        case OPTION_STRINGS: break;
+    }
+}
+
+// Prints text, wrapped at WIDTH, whose first line begins at `column` and the others at `indent`.
+static void print_wrapped(FILE * out, const char * text, int column, int indent) {
+    for (const char * p = text; *p != '\0';) {
+        const int n = (int) strcspn(p, " ");
+        if (column > indent && column + 1 + n > WIDTH) {
+            fprintf(out, "\n");
+            column = 0;
+        }
+        if (column < indent) {
+            fprintf(out, "%*s", indent - column, "");
+            column = indent;
+        } else if (column > indent) {
+            fprintf(out, " ");
+            column++;
+        }
+        fprintf(out, "%.*s", n, p);
+        column += n;
+        p += n + (p[n] == ' ');
+    }
+    fprintf(out, "\n");
+}
+
+static void print_option(FILE * out, const struct option * o) {
+    char left[256], value[200], text[1024];
+
+    snprintf(left, sizeof(left), "  %s%s%s", o->names, o->value != NULL ? " " : "",
+            o->value != NULL ? o->value : "");
+    option_default(o, value, sizeof(value));
+    if (value[0] != '\0') {
+        snprintf(text, sizeof(text), "%s (default: %s)", o->help, value);
+    } else {
+        snprintf(text, sizeof(text), "%s%s", o->help, o->required ? " (required)" : "");
+    }
+
+    int column = fprintf(out, "%s", left);
+    if (column >= INDENT) { // too long for one line
+        fprintf(out, "\n");
+        column = 0;
+    }
+    print_wrapped(out, text, column, INDENT);
+}
+
+void options_version(const struct program * program, FILE * out) {
+    fprintf(out, "%s %s, ggml %s\n", program->name, lrnn_version(), lrnn_ggml_version());
+    if (cuda_notice()[0] != '\0') {
+        print_wrapped(out, cuda_notice(), 0, 0);
+    }
+}
+
+void options_help(const struct program * program, FILE * out) {
+    const bool   color = terminal_has_color(out);
+    const char * bold  = color ? TERMINAL_BOLD : "";
+    const char * reset = color ? TERMINAL_RESET : "";
+    char         line[LINE];
+
+    fprintf(out, "%s%s%s: %s\n\n%sUsage%s\n", bold, program->name, reset, program->summary, bold,
+            reset);
+    for (int i = 0; option_word(program->usage, "\n", i, line, sizeof(line)); ++i) {
+        fprintf(out, "  %s %s\n", program->name, line);
+    }
+    for (int i = 0; i < options_count(program); ++i) {
+        const struct option * o = options_at(program, i);
+        if (o->type == OPTION_GROUP) {
+            fprintf(out, "\n%s%s%s\n", bold, o->names, reset);
+        } else {
+            print_option(out, o);
+        }
+    }
+    fprintf(out, "\n%sExample%s\n", bold, reset);
+    for (int i = 0; option_word(program->examples, "\n", i, line, sizeof(line)); ++i) {
+        fprintf(out, "  %s\n", line);
+    }
+    fprintf(out, "\n%sExit status%s\n", bold, reset);
+    for (int i = 0; i < N_EXIT_CODES; ++i) {
+        fprintf(out, "  %d %s\n", i, EXIT_CODE_TEXT[i]);
+    }
+}
