@@ -13,7 +13,7 @@ macro(expect code program)
     execute_process(COMMAND "${BIN}/${program}" ${ARGN} WORKING_DIRECTORY "${WORK}" INPUT_FILE "${WORK}/empty"
         RESULT_VARIABLE got OUTPUT_VARIABLE out ERROR_VARIABLE said)
     set(all_said "${said}")
-    string(REGEX REPLACE "^lrnn-[a-z ]+: no CUDA card was found[^\n]*; everything runs on the CPU\n" "" said "${said}")
+    string(REGEX REPLACE "^lrnn-[a-z ]+: no CUDA GPU was found[^\n]*; everything runs on the CPU\n" "" said "${said}")
     if (NOT got STREQUAL "${code}")
         message(FATAL_ERROR "${program} ${ARGN}: returned ${got}, expected ${code}; it said: ${said}")
     endif()

@@ -1,7 +1,7 @@
 // lrnn-bench: how fast models are; how fast the ops are, beside the stock ops of ggml and beside
 // what the machine can do.
 
-#include "compute.h"
+#include "compute-options.h"
 #include "machine.h"
 #include "model-bench.h"
 #include "model-output.h"

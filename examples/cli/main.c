@@ -1,7 +1,7 @@
 // lrnn-cli: continues a text.
 
 #include "base/atomic-file.h"
-#include "compute.h"
+#include "compute-options.h"
 #include "generate.h"
 #include "interrupt.h"
 #include "program.h"

@@ -1,38 +1,83 @@
-#include "cuda-card.h"
+#include "backends.h"
 
 #include "ggml-backend.h"
 
 #include <stdio.h>
 #include <string.h>
 
-static char why[256]; // the process's, as the log is; "": ggml has said nothing
+// ggml's log and its backends belong to the process, and so does this.
+static bool is_starting;
+static char startup_errors[512];
 
-bool cuda_card_on_log(const char * line) {
-    static const char start[] = "ggml_cuda_init: failed to initialize CUDA: ";
-    if (strncmp(line, start, sizeof(start) - 1) != 0) {
-        return false;
+// In debug builds ggml reports every buffer that it allocates. Users want warnings and errors.
+static void on_log(enum ggml_log_level level, const char * text, void * user) {
+    (void) user;
+    static bool is_shown; // a continued line belongs to the line before it
+    if (level != GGML_LOG_LEVEL_CONT) {
+        is_shown = level == GGML_LOG_LEVEL_WARN || level == GGML_LOG_LEVEL_ERROR;
     }
-    const char * reason = line + sizeof(start) - 1;
-    snprintf(why, sizeof(why), "%.*s", (int) strcspn(reason, "\n"), reason);
-    return true;
+    // a lost connection is reported by rpc-client.c, with the name of the server
+    if (!is_shown || strncmp(text, "recv failed", 11) == 0 ||
+            strncmp(text, "send failed", 11) == 0) {
+        return;
+    }
+    if (is_starting) {
+        const size_t used = strlen(startup_errors);
+        snprintf(startup_errors + used, sizeof(startup_errors) - used, "%s", text);
+    } else {
+        fputs(text, stderr);
+    }
 }
 
-bool cuda_card_is_missing(char * text, size_t text_size) {
+static ggml_backend_reg_t cuda_without_gpu(void) {
     ggml_backend_reg_t cuda = ggml_backend_reg_by_name("CUDA");
-    if (cuda == NULL || ggml_backend_reg_dev_count(cuda) > 0) {
+    return cuda != NULL && ggml_backend_reg_dev_count(cuda) == 0 ? cuda : NULL;
+}
+
+void backends_start_with(void (*start)(void)) {
+    ggml_log_set(on_log, NULL);
+    is_starting = true;
+    start();
+    is_starting = false;
+    if (cuda_without_gpu() == NULL) {
+        fputs(startup_errors, stderr);
+        startup_errors[0] = '\0';
+    }
+}
+
+static void register_all(void) {
+    ggml_backend_reg_count(); // the first use of the registry fills it
+}
+
+void backends_start(void) {
+    static bool is_started;
+    if (!is_started) {
+        is_started = true;
+        backends_start_with(register_all);
+    }
+}
+
+bool backends_have_gpu(void) {
+    return ggml_backend_dev_by_type(GGML_BACKEND_DEVICE_TYPE_GPU) != NULL ||
+           ggml_backend_dev_by_type(GGML_BACKEND_DEVICE_TYPE_IGPU) != NULL;
+}
+
+bool backends_lack_gpu(char * text, size_t text_size) {
+    if (cuda_without_gpu() == NULL) {
         return false;
     }
-    // without a driver the runtime speaks of one that is too old, so these are marked as its words
+    // the first line, without the name of the function in ggml that wrote it
+    const char * colon  = strstr(startup_errors, ": ");
+    const char * reason = colon != NULL ? colon + 2 : startup_errors;
     snprintf(text, text_size,
-            why[0] != '\0' ? "no CUDA card was found (the CUDA runtime says: %s)"
-                           : "no CUDA card was found",
-            why);
+            reason[0] != '\0' ? "no CUDA GPU was found (ggml: %.*s)" : "no CUDA GPU was found",
+            (int) strcspn(reason, "\n"), reason);
     return true;
 }
 
-const char * cuda_notice(void) {
+const char * backends_cuda_notice(void) {
 #ifdef LRNN_CUDA_COMPILED
-    return "CUDA kernels: compiled (" LRNN_CUDA_COMPILED ") and emulated, not run on a card";
+    return "CUDA kernels: compiled (" LRNN_CUDA_COMPILED ") and emulated, not run on a GPU";
 #else
     return "";
 #endif

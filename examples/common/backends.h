@@ -1,19 +1,24 @@
 #pragma once
 
-// Programs with the CUDA backend on a machine without a card. ggml tells of it in a line of its
-// log, which would stand between those of the program; what it says is kept for the one sentence in
-// which a program says that it computes on the CPU instead.
+// ggml's backends: their start, their messages, and GPUs that are missing.
 
 #include <stdbool.h>
 #include <stddef.h>
 
-// For the callback of ggml's log. True: the line says why CUDA does not start, and need not be
-// shown.
-bool cuda_card_on_log(const char * line);
+// Starts ggml's backends, once per process. From then on ggml prints only warnings and errors to
+// stderr. If the CUDA backend starts without a GPU, its error message is kept for
+// backends_lack_gpu.
+void backends_start(void);
 
-// True if this build has the CUDA backend and there is no card for it: text is then "no CUDA card
-// was found", and why, without a full stop.
-bool cuda_card_is_missing(char * text, size_t text_size);
+// The same with another function that registers backends, for tests.
+void backends_start_with(void (*start)(void));
 
-// How the CUDA backend of this build was compiled and tested, one sentence; "" without one.
-const char * cuda_notice(void);
+// True if ggml has a GPU, integrated ones included.
+bool backends_have_gpu(void);
+
+// True if this build has the CUDA backend, but found no GPU. `text` is then "no CUDA GPU was
+// found", followed by the reason if CUDA gave one.
+bool backends_lack_gpu(char * text, size_t text_size);
+
+// How the CUDA backend of this build was compiled and tested, in one sentence; "" without CUDA.
+const char * backends_cuda_notice(void);

@@ -1,13 +1,10 @@
-#include "compute.h"
+#include "compute-options.h"
 
-#include "cuda-card.h"
+#include "backends.h"
 #include "load-model.h"
 #include "program.h"
 #include "rpc-client.h"
 
-#include "ggml-backend.h"
-
-#include <stdio.h>
 #include <string.h>
 
 static struct lrnn_model_params params_of(const struct compute * c) {
@@ -19,55 +16,50 @@ static struct lrnn_model_params params_of(const struct compute * c) {
 int compute_options(struct compute * c, struct option * options) {
     const struct option table[] = { COMPUTE_OPTIONS(*c) };
     _Static_assert(
-            sizeof(table) / sizeof(table[0]) == COMPUTE_N_OPTIONS, "the number in compute.h");
+            sizeof(table) / sizeof(table[0]) == COMPUTE_N_OPTIONS, "the number in the header");
     memcpy(options, table, sizeof(table));
     return COMPUTE_N_OPTIONS;
 }
 
 bool compute_check(const struct compute * c, char * err, size_t err_size) {
     const struct lrnn_model_params params = params_of(c);
-    load_model_hush_ggml();
+    char                           reason[600];
+
+    backends_start();
     if (c->rpc != NULL && !rpc_client_connect(c->rpc, c->rpc_timeout, err, err_size)) {
         return false;
     }
     if (lrnn_model_params_check(&params, err, err_size)) {
         return true;
     }
-    char missing[320];
     if (c->devices != NULL && strstr(c->devices, "CUDA") != NULL &&
-            cuda_card_is_missing(missing, sizeof(missing))) {
+            backends_lack_gpu(reason, sizeof(reason))) {
         const size_t used = strlen(err);
-        snprintf(err + used, err_size - used, "; %s", missing);
+        snprintf(err + used, err_size - used, "; %s", reason);
     }
     return false;
 }
 
-static bool has_gpu(void) {
-    return ggml_backend_dev_by_type(GGML_BACKEND_DEVICE_TYPE_GPU) != NULL ||
-           ggml_backend_dev_by_type(GGML_BACKEND_DEVICE_TYPE_IGPU) != NULL;
-}
-
-// Whoever has a build for GPUs, or asks for one, learns that there is none: once, however many
-// models are loaded.
-static void say_what_is_missing(const struct compute * c) {
-    static bool is_said;
-    char        missing[320] = "no GPU was found";
-    if (is_said || c->n_gpu_layers == 0 || c->devices != NULL || has_gpu()) {
+// Tells users who have a build for GPUs, or ask for one, that there is none. Once per process, even
+// if several models are loaded.
+static void report_missing_gpu(const struct compute * c) {
+    static bool is_reported;
+    char        reason[600] = "no GPU was found";
+    if (is_reported || c->n_gpu_layers == 0 || c->devices != NULL || backends_have_gpu()) {
         return;
     }
-    if (!cuda_card_is_missing(missing, sizeof(missing)) &&
-            c->n_gpu_layers < 0) { // as many layers as fit: none, in a build for the CPU
-        return;
+    if (!backends_lack_gpu(reason, sizeof(reason)) && c->n_gpu_layers < 0) {
+        return; // by default, a build for the CPU offloads nothing
     }
-    program_say("%s; everything runs on the CPU", missing);
-    is_said = true;
+    program_say("%s; everything runs on the CPU", reason);
+    is_reported = true;
 }
 
 struct lrnn_model * compute_load(const struct compute * c, const char * path, bool quiet) {
     const struct lrnn_model_params params = params_of(c);
     struct lrnn_model *            model  = load_model_on(path, &params, quiet, c->verbose);
     if (model != NULL && !quiet) {
-        say_what_is_missing(c);
+        report_missing_gpu(c);
     }
     return model;
 }

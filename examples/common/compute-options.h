@@ -1,24 +1,23 @@
 #pragma once
 
-// Where and how a program computes: the options shared by all programs that run a model, and the
-// model that they load.
+// The options shared by all programs that run a model: where and how to compute.
 //
 //     struct compute compute = COMPUTE_DEFAULTS;
 //     const struct option options[] = { …, opt_group("Computation"), COMPUTE_THREADS(compute),
-//         COMPUTE_OPTIONS(compute), … };
-//     …                                                               // parse the command line
-//     if (!compute_check(&compute, err, sizeof(err))) …               // EXIT_CODE_USAGE
+//         COMPUTE_OPTIONS(compute), COMPUTE_BATCH(batch), … };
+//     …                                                                // parse the command line
+//     if (!compute_check(&compute, err, sizeof(err))) …                // EXIT_CODE_USAGE
 //     struct lrnn_model * model = compute_load(&compute, path, quiet); // NULL: EXIT_CODE_MODEL
 
 #include "lrnn.h"
 #include "options.h"
 
 struct compute {
-    int64_t      threads;      // 0: one for each core
-    int64_t      n_gpu_layers; // -1: as many as there is memory for
-    const char * devices;      // NULL: every GPU
-    const char * split;        // NULL: in proportion to free memory
-    const char * rpc;          // servers, HOST:PORT between commas; NULL: none
+    int64_t      threads;      // 0: one per core
+    int64_t      n_gpu_layers; // -1: as many as fit
+    const char * devices;      // NULL: all GPUs
+    const char * split;        // NULL: by free memory
+    const char * rpc;          // servers, HOST:PORT separated by commas; NULL: none
     int64_t      rpc_timeout;  // seconds
     bool         verbose;
 };
@@ -29,32 +28,36 @@ struct compute {
 
 #define COMPUTE_THREADS(c)                               \
     opt_int("-t, --threads", "N", &(c).threads, 0, 4096, \
-            "threads of the CPU (default: one for each core)")
+            "number of CPU threads (default: one per core)")
 
-#define COMPUTE_LAYERS(c)                                                                     \
-    opt_int("-ngl, --gpu-layers", "N", &(c).n_gpu_layers, -1, 1 << 20,                        \
-            "layers on devices, from the last one back, the output being one more; 0: none, " \
-            "-1: as many as there is memory for")
+#define COMPUTE_LAYERS(c)                                                                        \
+    opt_int("-ngl, --gpu-layers", "N", &(c).n_gpu_layers, -1, 1 << 20,                           \
+            "layers to offload, counted from the last; the output layer counts as one more; 0: " \
+            "none, -1: as many as fit")
 
-#define COMPUTE_DEVICES(c)                                                                  \
-    opt_string("--device", "LIST", &(c).devices,                                            \
-            "the devices, between commas, by the names that lrnn-inspect --devices shows "  \
-            "(default: every GPU)"),                                                        \
-            opt_string("--tensor-split", "LIST", &(c).split,                                \
-                    "shares of the layers for each of them, as in 3,1 "                     \
-                    "(default: in proportion to free memory)"),                             \
-            opt_string("--rpc", "LIST", &(c).rpc,                                           \
-                    "servers, HOST:PORT between commas, where lrnn-rpc-server runs: their " \
-                    "devices are then GPUs of this machine"),                               \
-            opt_int("--rpc-timeout", "S", &(c).rpc_timeout, 1, 86400,                       \
-                    "seconds without an answer after which a server counts as lost"),       \
-            opt_flag("-v, --verbose", &(c).verbose, "say on stderr which layers lie where")
+#define COMPUTE_DEVICES(c)                                                              \
+    opt_string("--device", "LIST", &(c).devices,                                        \
+            "devices to use, separated by commas; lrnn-inspect --devices lists them "   \
+            "(default: all GPUs)"),                                                     \
+            opt_string("--tensor-split", "LIST", &(c).split,                            \
+                    "shares of the layers for these devices, such as 3,1 "              \
+                    "(default: by free memory)"),                                       \
+            opt_string("--rpc", "LIST", &(c).rpc,                                       \
+                    "lrnn-rpc-server instances to use, HOST:PORT separated by commas; " \
+                    "their devices count as GPUs of this machine"),                     \
+            opt_int("--rpc-timeout", "S", &(c).rpc_timeout, 1, 86400,                   \
+                    "give up on a server after S seconds without an answer"),           \
+            opt_flag("-v, --verbose", &(c).verbose, "print the placement of the layers")
 
-// The same as COMPUTE_OPTIONS, for a table filled at run time. Returns their number.
+#define COMPUTE_BATCH(n)                                                              \
+    opt_alias("--batch, --ubatch", opt_int("-b, --batch-size", "N", &(n), 1, 1 << 20, \
+                                           "maximum number of tokens computed together"))
+
+// COMPUTE_OPTIONS for a table filled at run time. Returns their number.
 enum { COMPUTE_N_OPTIONS = 6 };
 int compute_options(struct compute * c, struct option * options);
 
-// Connects to the servers. False if a server or device cannot be used, or if the split does not
+// Connects to the servers. Fails if a server or device cannot be used, or if the split does not
 // match the devices.
 bool compute_check(const struct compute * c, char * err, size_t err_size);
 

@@ -1,6 +1,6 @@
 // --help and --version.
 
-#include "cuda-card.h"
+#include "backends.h"
 #include "exit-code.h"
 #include "lrnn.h"
 #include "options.h"
@@ -88,8 +88,8 @@ static void print_option(FILE * out, const struct option * o) {
 
 void options_version(const struct program * program, FILE * out) {
     fprintf(out, "%s %s, ggml %s\n", program->name, lrnn_version(), lrnn_ggml_version());
-    if (cuda_notice()[0] != '\0') {
-        print_wrapped(out, cuda_notice(), 0, 0);
+    if (backends_cuda_notice()[0] != '\0') {
+        print_wrapped(out, backends_cuda_notice(), 0, 0);
     }
 }
 

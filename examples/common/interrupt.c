@@ -3,7 +3,7 @@
 #include <signal.h>
 #include <stddef.h>
 
-static volatile sig_atomic_t seen; // a signal handler has nowhere else to write
+static volatile sig_atomic_t seen; // written by the signal handler
 
 static void on_signal(int number) {
     (void) number;
@@ -13,7 +13,7 @@ static void on_signal(int number) {
 void interrupt_listen(bool wakes) {
     struct sigaction action = { 0 };
 
-    // the handler serves once: the second signal finds the default, which ends the process
+    // the handler serves once; the second signal kills the process, which is the default
     action.sa_handler = on_signal;
     action.sa_flags   = (int) SA_RESETHAND | (wakes ? 0 : SA_RESTART);
     sigemptyset(&action.sa_mask);

@@ -1,13 +1,13 @@
 #pragma once
 
-// Ctrl-C as a wish: the first one asks the program to stop where nothing is lost, the second one
-// ends it at once.
+// Ctrl-C as a request: the first asks the program to stop without losing anything, the second kills
+// it.
 
 #include <stdbool.h>
 
-// Begins to listen, and forgets what was heard before.
-// - wakes: reading from a terminal ends with Ctrl-C, as if there were nothing more to read
+// Starts to listen, and clears earlier requests.
+// - wakes: Ctrl-C also ends a read from the terminal, like the end of the input
 void interrupt_listen(bool wakes);
 
-// True after Ctrl-C, or after a request to terminate.
+// True after SIGINT or SIGTERM.
 bool interrupt_seen(void);

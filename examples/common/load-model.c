@@ -1,38 +1,15 @@
 #include "load-model.h"
 
-#include "cuda-card.h"
+#include "backends.h"
 #include "program.h"
 #include "terminal.h"
 
 #include "ggml.h"
 
-#include <stdint.h>
-#include <stdio.h>
-#include <string.h>
-
 enum { PERCENT = 100 };
 
-// Most models are there before anybody could read how far they are.
+// Most models load faster than this, and show no progress.
 static const int64_t PATIENCE_US = 500 * 1000;
-
-// ggml talks on stderr: in builds with assertions about every buffer that it makes anew. A user
-// wants its warnings and errors.
-static void on_ggml_log(enum ggml_log_level level, const char * text, void * user) {
-    (void) user;
-    static bool shown; // a continued line belongs to the line before it
-    shown           = level == GGML_LOG_LEVEL_CONT
-                              ? shown
-                              : level == GGML_LOG_LEVEL_WARN || level == GGML_LOG_LEVEL_ERROR;
-    const bool lost = strncmp(text, "recv failed", 11) == 0 ||
-                      strncmp(text, "send failed", 11) == 0; // rpc-client.h says it, and where
-    if (shown && !lost && !cuda_card_on_log(text)) {
-        fputs(text, stderr);
-    }
-}
-
-void load_model_hush_ggml(void) {
-    ggml_log_set(on_ggml_log, NULL);
-}
 
 static bool on_progress(float done, void * user) {
     struct progress * p = user;
@@ -45,15 +22,15 @@ static bool on_progress(float done, void * user) {
     return true;
 }
 
-static void on_log(enum lrnn_log_level level, const char * sentence, void * user) {
+static void on_log(enum lrnn_log_level level, const char * message, void * user) {
     (void) level;
     (void) user;
-    program_say("%s", sentence);
+    program_say("%s", message);
 }
 
-static void on_warning(enum lrnn_log_level level, const char * sentence, void * user) {
+static void on_warning(enum lrnn_log_level level, const char * message, void * user) {
     if (level == LRNN_LOG_WARNING) {
-        on_log(level, sentence, user);
+        on_log(level, message, user);
     }
 }
 
@@ -62,7 +39,7 @@ static struct lrnn_model * load(
     struct progress progress;
     char            err[1024];
 
-    load_model_hush_ggml();
+    backends_start();
     progress_begin(&progress, PERCENT);
     params.progress           = is_shown ? on_progress : NULL;
     params.progress_user      = &progress;

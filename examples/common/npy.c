@@ -5,21 +5,16 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const char MAGIC[] =
-        "\x93NUMPY"; // then: major, minor, bytes of the dictionary, dictionary, data
+// A file is the magic, major and minor version, the size of the dictionary, the dictionary, data.
+static const char MAGIC[] = "\x93NUMPY";
 
-enum {
-    MAGIC_SIZE      = sizeof(MAGIC) - 1,
-    DICTIONARY_MAX  = 4096,
-    DESCRIPTION_MAX = 16,
-};
+enum { MAGIC_SIZE = sizeof(MAGIC) - 1, DICTIONARY_MAX = 4096 };
 
 bool npy_is(const char * data, size_t size) {
     return size >= MAGIC_SIZE && memcmp(data, MAGIC, MAGIC_SIZE) == 0;
 }
 
-// Where the value of a key of the dictionary begins, NULL if there is no such key. Keys are written
-// as Python does: 'key': value.
+// The value of a key in a Python dictionary {'key': value, …}; NULL if there is no such key.
 static const char * value_of(const char * dictionary, const char * key) {
     const char * p = strstr(dictionary, key);
     if (p == NULL) {
@@ -50,9 +45,8 @@ static bool parse_shape(const char * p, int64_t * n) {
 bool npy_read_int32(const char * data, size_t size, int32_t ** values, int64_t * n, char * err,
         size_t err_size) {
     const uint8_t * bytes = (const uint8_t *) data;
-    const size_t    wide =
-            size > MAGIC_SIZE && bytes[MAGIC_SIZE] > 1 ? 4 : 2; // bytes of the dictionary's size
-    const size_t begin = MAGIC_SIZE + 2 + wide;
+    const size_t    wide  = size > MAGIC_SIZE && bytes[MAGIC_SIZE] > 1 ? 4 : 2; // of the size field
+    const size_t    begin = MAGIC_SIZE + 2 + wide;
 
     *values = NULL;
     if (!npy_is(data, size) || size < begin || bytes[MAGIC_SIZE] < 1 || bytes[MAGIC_SIZE] > 3) {
@@ -65,7 +59,8 @@ bool npy_read_int32(const char * data, size_t size, int32_t ** values, int64_t *
     }
     if (length >= DICTIONARY_MAX || length > size - begin) {
         snprintf(err, err_size,
-                "the header of the .npy file would have %zu bytes; the file has %zu", length, size);
+                "the header of the .npy file has %zu bytes; expected at most %d, in a file of %zu",
+                length, DICTIONARY_MAX - 1, size);
         return false;
     }
 
@@ -77,19 +72,18 @@ bool npy_read_int32(const char * data, size_t size, int32_t ** values, int64_t *
     const char * shape = value_of(dictionary, "'shape'");
     if (type == NULL || shape == NULL || strncmp(type, "'<i4'", 5) != 0 || !parse_shape(shape, n)) {
         snprintf(err, err_size,
-                "the .npy file holds %.*s %.*s; expected '<i4' (n,): int32, one dimension",
+                "the .npy file contains %.*s %.*s; expected '<i4' (n,): int32, one dimension",
                 type != NULL ? (int) strcspn(type, ", }") : 1, type != NULL ? type : "?",
                 shape != NULL ? (int) strcspn(shape, ")}") + 1 : 1, shape != NULL ? shape : "?");
         return false;
     }
     const size_t there = (size - begin - length) / sizeof(int32_t);
     if ((uint64_t) *n > there) {
-        snprintf(err, err_size,
-                "the .npy file should hold %" PRId64 " numbers and holds %zu; it was cut", *n,
-                there);
+        snprintf(err, err_size, "the .npy file is truncated: it has %zu numbers; expected %" PRId64,
+                there, *n);
         return false;
     }
-    *values = malloc((size_t) *n * sizeof(int32_t) + 1); // + 1: NULL means failure, also for none
+    *values = malloc((size_t) *n * sizeof(int32_t) + 1); // + 1: not NULL for n = 0
     if (*values == NULL) {
         snprintf(err, err_size, "out of memory for %" PRId64 " token ids", *n);
         return false;
@@ -103,7 +97,7 @@ void npy_header_float32(int64_t rows, int64_t columns, char header[NPY_HEADER_SI
     const int rest  = NPY_HEADER_SIZE - begin;
     char      dictionary[NPY_HEADER_SIZE];
 
-    // 20 digits at most for each number: always shorter than the header
+    // numbers have at most 20 digits, so that the dictionary always fits
     snprintf(dictionary, sizeof(dictionary),
             "{'descr': '<f4', 'fortran_order': False, 'shape': (%" PRId64 ", %" PRId64 "), }", rows,
             columns);

@@ -1,7 +1,6 @@
 #pragma once
 
-// Arrays in NumPy's .npy files: what is needed of them, and no more. The format is that of
-// numpy.lib.format, versions 1 to 3.
+// The subset of NumPy's .npy format that the programs need; numpy.lib.format, versions 1 to 3.
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -10,13 +9,12 @@
 // True if the bytes begin like a .npy file.
 bool npy_is(const char * data, size_t size);
 
-// The numbers of a file that holds int32 [n]. They are copied to *values, made with malloc; the
-// caller frees it.
+// Reads a file that contains int32 [n]. The caller frees *values.
 bool npy_read_int32(const char * data, size_t size, int32_t ** values, int64_t * n, char * err,
         size_t err_size);
 
 enum { NPY_HEADER_SIZE = 128 };
 
-// The header of a file of float32 [rows, columns], which follow it row by row. It is a multiple of
-// 64 bytes, so that they can be mapped.
+// The header of a file of float32 [rows, columns]; the rows follow. Its size is a multiple of 64
+// bytes, so that they can be mapped.
 void npy_header_float32(int64_t rows, int64_t columns, char header[NPY_HEADER_SIZE]);

@@ -21,31 +21,32 @@ enum { NAME_SIZE = 288, FD_MAX = 1024 };
 struct server {
     char name[NAME_SIZE]; // as the user wrote it
     char address[RPC_ADDRESS_SIZE];
-    int  sock; // ggml's
-    ggml_backend_t
-            backend; // ggml closes a connection that nobody uses; this keeps it, with its time-outs, to the end
+    int  sock; // owned by ggml
+
+    // ggml closes unused connections; this keeps ours open, with its time-outs
+    ggml_backend_t backend;
 };
 
-// The process's, since ggml's callback has no user data.
+// Global, because ggml's abort callback has no user data.
 static struct {
     int64_t       timeout;
     int           n;
     struct server server[GGML_RPC_MAX_SERVERS];
-    char          waiting[NAME_SIZE + 128]; // what to say if ggml does not come back
+    char          waiting[NAME_SIZE + 128]; // the message if ggml does not return in time
 } rpc;
 
 //
 // A lost server
 //
 
-// The other side has closed the connection, or it broke.
+// True if the server has closed the connection, or it broke.
 static bool is_closed(int sock) {
     char          c;
     const ssize_t n = recv(sock, &c, 1, MSG_PEEK | MSG_DONTWAIT);
     return n == 0 || (n < 0 && errno != EAGAIN && errno != EWOULDBLOCK && errno != EINTR);
 }
 
-// Called by the thread that failed; ggml has flushed stdout before.
+// Called by the thread that failed, after ggml has flushed stdout.
 static void on_abort(const char * message) {
     if (strstr(message, "ggml-rpc") == NULL) {
         fprintf(stderr, "%s: %s\n", program_name(), message);
@@ -55,7 +56,8 @@ static void on_abort(const char * message) {
     for (int i = 0; i < rpc.n; ++i) {
         if (is_closed(rpc.server[i].sock)) {
             fprintf(stderr,
-                    "%s: server %s is lost: the connection is closed; it has ended, refused a request, or the network failed\n",
+                    "%s: server %s is lost: the connection is closed; the server has ended or "
+                    "rejected a request, or the network failed\n",
                     program_name(), rpc.server[i].name);
             found = true;
         }
@@ -68,24 +70,24 @@ static void on_abort(const char * message) {
         fprintf(stderr, " is lost: no answer within %lld seconds (--rpc-timeout)\n",
                 (long long) rpc.timeout);
     }
-    _exit(EXIT_CODE_SYSTEM); // other threads are still at work on what will never come
+    _exit(EXIT_CODE_SYSTEM); // not exit: other threads are still running
 }
 
 //
 // Connecting
 //
 
-// Between the probe and the time-outs there is a moment in which another client can take the
-// server, and ggml would wait for it to end.
+// Another client can take the server after the probe and before the time-outs are set; ggml would
+// wait for it to finish.
 static void on_alarm(int number) {
     (void) number;
     if (write(STDERR_FILENO, rpc.waiting, strlen(rpc.waiting)) < 0) {
-        // then nobody reads, and the exit code has to do
+        // nobody reads stderr; the exit code tells
     }
     _exit(EXIT_CODE_SYSTEM);
 }
 
-// The socket that is connected to the address; -1: there is none.
+// The socket connected to the address, or -1.
 static int find_socket(const char * address) {
     for (int fd = 0; fd < FD_MAX; ++fd) {
         struct sockaddr_in addr;
@@ -110,7 +112,7 @@ static bool add_server(
     }
     for (int i = 0; i < rpc.n; ++i) {
         if (strcmp(rpc.server[i].address, s->address) == 0) {
-            snprintf(err, err_size, "server %s is named twice", s->name);
+            snprintf(err, err_size, "server %s is listed twice", s->name);
             return false;
         }
     }
@@ -118,7 +120,7 @@ static bool add_server(
         return false;
     }
     snprintf(rpc.waiting, sizeof(rpc.waiting),
-            "%s: server %s: no answer within %d seconds; it computes for another client\n",
+            "%s: server %s: no answer within %d seconds; it serves another client\n",
             program_name(), s->name, RPC_PROBE_SECONDS);
     struct sigaction before;
     sigaction(SIGALRM, &(struct sigaction) { .sa_handler = on_alarm }, &before);
@@ -136,7 +138,7 @@ static bool add_server(
             setsockopt(s->sock, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof(patience)) != 0 ||
             setsockopt(s->sock, SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof(patience)) != 0) {
         snprintf(err, err_size, "server %s: %s", s->name,
-                reg == NULL ? "it has no devices" : "the connection cannot be given a time-out");
+                reg == NULL ? "it has no devices" : "cannot set a time-out on the connection");
         return false;
     }
     ggml_backend_register(reg);
@@ -158,15 +160,14 @@ bool rpc_client_connect(const char * servers, int64_t timeout, char * err, size_
     }
     rpc.timeout = timeout;
     ggml_set_abort_callback(on_abort);
-    signal(SIGPIPE,
-            SIG_IGN); // or a send to a server that is gone would end the program without a word
+    signal(SIGPIPE, SIG_IGN); // or sending to a lost server would silently end the program
 
     for (const char * p = servers;; ++p) {
         const size_t n = strcspn(p, ",");
         if (rpc.n == GGML_RPC_MAX_SERVERS || n >= NAME_SIZE) {
             snprintf(err, err_size,
-                    rpc.n == GGML_RPC_MAX_SERVERS ? "--rpc names more than %d servers"
-                                                  : "--rpc: a name of more than %d bytes",
+                    rpc.n == GGML_RPC_MAX_SERVERS ? "--rpc lists more than %d servers"
+                                                  : "--rpc: a server name exceeds %d bytes",
                     rpc.n == GGML_RPC_MAX_SERVERS ? GGML_RPC_MAX_SERVERS : NAME_SIZE - 1);
             return false;
         }

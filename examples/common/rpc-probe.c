@@ -16,10 +16,11 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-// The handshake of ggml-rpc, as it is on the wire; numbers are in the order of the machine.
+// The handshake of ggml-rpc. Numbers have the byte order of the machine. Capabilities describe the
+// connection; zeros mean TCP.
 //
-//     request:   command (1 byte), size (8 bytes), what the client's connection can do (24 bytes; zeros: TCP and nothing else)
-//     answer:                      size (8 bytes), major, minor, patch, 0 (1 byte each), what the server's can (24 bytes)
+//     request:  command (1 byte), size (8 bytes), capabilities of the client (24 bytes)
+//     answer:   size (8 bytes), major, minor, patch, 0 (1 byte each), capabilities of the server
 enum {
     HELLO        = 14,
     CAPS_SIZE    = 24,
@@ -30,12 +31,12 @@ enum {
 
 enum outcome {
     DONE,
-    LATE,   // the time is over
-    CLOSED, // by the other side
-    FAILED, // errno
+    LATE,   // timed out
+    CLOSED, // by the server
+    FAILED, // see errno
 };
 
-// Waits until the socket can be read from or written to.
+// Waits until the socket is readable or writable.
 static enum outcome wait_for(int sock, short events, int64_t deadline_us) {
     for (;;) {
         const int64_t left = (deadline_us - ggml_time_us() + 999) / 1000;
@@ -73,7 +74,7 @@ static enum outcome connect_within(int sock, const struct sockaddr_in * addr, in
     return error == 0 ? DONE : FAILED;
 }
 
-// The request is smaller than any socket's buffer, so that it goes out as a whole.
+// The request is smaller than any socket buffer, so that it is sent as a whole.
 static enum outcome send_hello(int sock) {
     uint8_t        request[REQUEST_SIZE] = { HELLO };
     const uint64_t size                  = CAPS_SIZE;
@@ -109,17 +110,17 @@ static bool resolve(const char * server, struct sockaddr_in * addr, char * err, 
     char host[256];
     if (port < 1 || port > UINT16_MAX || *end != '\0' || colon == server ||
             (size_t) (colon - server) >= sizeof(host)) {
-        snprintf(err, err_size, "'%s' is no server; expected HOST:PORT, as in 10.0.0.7:50052",
+        snprintf(err, err_size, "'%s' is not a server; expected HOST:PORT, as in 10.0.0.7:50052",
                 server);
         return false;
     }
     snprintf(host, sizeof(host), "%.*s", (int) (colon - server), server);
 
-    struct addrinfo * found = NULL;
-    const int         code  = getaddrinfo(host, NULL,
-                     &(struct addrinfo) { .ai_family = AF_INET, .ai_socktype = SOCK_STREAM }, &found);
+    const struct addrinfo hints = { .ai_family = AF_INET, .ai_socktype = SOCK_STREAM };
+    struct addrinfo *     found = NULL;
+    const int             code  = getaddrinfo(host, NULL, &hints, &found);
     if (code != 0) {
-        snprintf(err, err_size, "server %s: the host is not known: %s", server, gai_strerror(code));
+        snprintf(err, err_size, "server %s: unknown host: %s", server, gai_strerror(code));
         return false;
     }
     memcpy(addr, found->ai_addr, sizeof(*addr));
@@ -133,9 +134,7 @@ static bool check_answer(const char * server, const uint8_t * answer, char * err
     uint64_t        size;
     memcpy(&size, answer, sizeof(size));
     if (size != VERSION_SIZE + CAPS_SIZE) {
-        snprintf(err, err_size,
-                "server %s: what answers there is no RPC server of ggml, or a much older one",
-                server);
+        snprintf(err, err_size, "server %s is not a ggml RPC server, or a much older one", server);
         return false;
     }
     if (v[0] == RPC_PROTO_MAJOR_VERSION && v[1] == RPC_PROTO_MINOR_VERSION &&
@@ -143,7 +142,8 @@ static bool check_answer(const char * server, const uint8_t * answer, char * err
         return true;
     }
     snprintf(err, err_size,
-            "server %s speaks version %d.%d.%d of ggml's RPC protocol%s; expected %d.%d.%d, that of an lrnn-rpc-server of this version",
+            "server %s speaks version %d.%d.%d of ggml's RPC protocol%s; expected %d.%d.%d, as "
+            "spoken by an lrnn-rpc-server of this version",
             server, v[0], v[1], v[2], v[2] < 100 ? ", without the ops of lrnn" : "",
             RPC_PROTO_MAJOR_VERSION, RPC_PROTO_MINOR_VERSION, RPC_PROTO_PATCH_VERSION);
     return false;
@@ -185,13 +185,11 @@ bool rpc_probe(const char * server, const char * address, char * err, size_t err
         case LATE: {
             snprintf(err, err_size, "server %s: no %s within %d seconds%s", server,
                     reached ? "answer" : "connection", RPC_PROBE_SECONDS,
-                    reached ? "; it hangs, or computes for another client, or is no RPC server of ggml"
+                    reached ? "; it hangs, serves another client, or is not a ggml RPC server"
                             : "");
         } break;
         case CLOSED: {
-            snprintf(err, err_size,
-                    "server %s: what answers there is no RPC server of ggml, or an older one",
-                    server);
+            snprintf(err, err_size, "server %s is not a ggml RPC server, or an older one", server);
         } break;
         case FAILED: {
             snprintf(err, err_size, "server %s: %s", server, strerror(error));

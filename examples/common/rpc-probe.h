@@ -1,22 +1,24 @@
 #pragma once
 
-// Asks a server of ggml-rpc who it is, before ggml does: ggml ends the process if nobody answers,
-// and waits for ever if somebody does not.
+// Checks an RPC server before ggml connects to it.
 //
-// A server is one of ours if its protocol has our version, to the last number. ggml raises the last
-// number whenever an op is added, because the numbers of the ops cross the wire; the build adds 100
-// to it, because ours are among them (cmake/glue.cmake).
+// ggml offers no such check: its client aborts the process if nobody answers or the version
+// differs, and waits forever if the server does not respond. So this file speaks the handshake of
+// ggml-rpc's wire format itself.
+//
+// A server is compatible if its protocol version equals ours in all three numbers. ggml raises the
+// last number whenever it adds an op, because op numbers are part of the protocol; our build adds
+// 100 to it, because our ops are among them (cmake/glue.cmake).
 
 #include <stdbool.h>
 #include <stddef.h>
 
 enum { RPC_PROBE_SECONDS = 5, RPC_ADDRESS_SIZE = 32 };
 
-// Where the server HOST:PORT is, in digits, as in 10.0.0.7:50052; false with a sentence if that
-// cannot be told.
+// Resolves HOST:PORT to a numeric address, such as 10.0.0.7:50052.
 bool rpc_resolve(const char * server, char address[RPC_ADDRESS_SIZE], char * err, size_t err_size);
 
-// True if the server at this address can compute for this program; false after at most
-// RPC_PROBE_SECONDS, with a sentence.
-// - server: what the sentence calls it
+// True if the server at this address can compute for this program. Takes at most
+// RPC_PROBE_SECONDS.
+// - server: its name in error messages
 bool rpc_probe(const char * server, const char * address, char * err, size_t err_size);

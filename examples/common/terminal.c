@@ -6,7 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
-// A log file gets a line at most this often, a terminal a new one.
+// Shortest time between two updates, in a log file and on a terminal.
 static const int64_t PLAIN_LINE_EVERY_US    = 10 * 1000 * 1000;
 static const int64_t TERMINAL_LINE_EVERY_US = 50 * 1000;
 

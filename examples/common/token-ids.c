@@ -13,7 +13,7 @@ static bool is_digit(char c) {
     return c >= '0' && c <= '9';
 }
 
-// The word at p for a message: cut, and without what a terminal might obey.
+// Copies the word at p for a message, shortened and without control characters.
 static void quote(char * out, size_t out_size, const char * p, const char * end) {
     size_t n = 0;
     while (p < end && !is_space(*p) && n + 1 < out_size) {
@@ -62,8 +62,7 @@ bool token_ids_check(
         const int32_t * ids, int64_t n_ids, int64_t n_vocab, char * err, size_t err_size) {
     for (int64_t i = 0; i < n_ids; ++i) {
         if (ids[i] < 0 || ids[i] >= n_vocab) {
-            snprintf(err, err_size,
-                    "token %" PRId64 " has id %" PRId32 "; the ids of the model are 0 to %" PRId64,
+            snprintf(err, err_size, "token %" PRId64 " has id %" PRId32 "; expected 0 to %" PRId64,
                     i, ids[i], n_vocab - 1);
             return false;
         }

@@ -1,7 +1,7 @@
 // lrnn-inspect: what a model file says of itself, and what it costs to run.
 
-#include "compute.h"
-#include "cuda-card.h"
+#include "compute-options.h"
+#include "backends.h"
 #include "base/json-write.h"
 #include "load-model.h"
 #include "metadata.h"
@@ -203,9 +203,9 @@ static const char * type_name(enum ggml_backend_dev_type type) {
 // What else is to be known of GPUs: that this build has CUDA and finds no card, and how far its
 // kernels were tested.
 static void print_cuda(bool json) {
-    const char * notice = cuda_notice();
+    const char * notice = backends_cuda_notice();
     char         missing[320];
-    const bool   is_missing = cuda_card_is_missing(missing, sizeof(missing));
+    const bool   is_missing = backends_lack_gpu(missing, sizeof(missing));
 
     if (!json) {
         if (is_missing) {

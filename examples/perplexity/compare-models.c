@@ -1,7 +1,7 @@
 #include "compare-models.h"
 
 #include "program.h"
-#include "compute.h"
+#include "compute-options.h"
 #include "eval/divergence.h"
 #include "interrupt.h"
 #include "base/json-write.h"

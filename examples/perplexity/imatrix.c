@@ -1,7 +1,7 @@
 #include "imatrix.h"
 
 #include "program.h"
-#include "compute.h"
+#include "compute-options.h"
 #include "interrupt.h"
 #include "terminal.h"
 #include "data-options.h"

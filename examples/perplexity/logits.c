@@ -2,7 +2,7 @@
 
 #include "program.h"
 #include "base/atomic-file.h"
-#include "compute.h"
+#include "compute-options.h"
 #include "interrupt.h"
 #include "npy.h"
 #include "options.h"

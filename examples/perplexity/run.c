@@ -1,7 +1,7 @@
 #include "run.h"
 
 #include "program.h"
-#include "compute.h"
+#include "compute-options.h"
 #include "eval/dataset.h"
 #include "interrupt.h"
 #include "eval/model-facts.h"

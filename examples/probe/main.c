@@ -1,6 +1,6 @@
 // lrnn-probe: does a model keep track of a state, how far, and which eigenvalues does it use?
 
-#include "compute.h"
+#include "compute-options.h"
 #include "interrupt.h"
 #include "program.h"
 #include "output.h"

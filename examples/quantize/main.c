@@ -1,6 +1,7 @@
 // lrnn-quantize: a model in fewer bits, and what that does to each tensor.
 
 #include "interrupt.h"
+#include "backends.h"
 #include "load-model.h"
 #include "program.h"
 #include "lrnn.h"
@@ -170,7 +171,7 @@ static enum exit_code run(void * user) {
                 "%s is the model itself and would be lost; give the new file another name",
                 args->out);
     }
-    load_model_hush_ggml();
+    backends_start();
     struct lrnn_quantizer * q = lrnn_quantizer_new(args->in, &params, &status, err, sizeof(err));
     if (q == NULL) {
         return program_fail(exit_code_of(status), "%s", err);

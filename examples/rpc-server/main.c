@@ -1,8 +1,7 @@
 // lrnn-rpc-server: lends the devices of this machine, with our ops, to programs on others: ggml's
 // RPC server.
 
-#include "cuda-card.h"
-#include "load-model.h"
+#include "backends.h"
 #include "program.h"
 
 #include "ggml-backend.h"
@@ -33,9 +32,9 @@ struct args {
 
 static bool find_address(
         const struct args * args, struct sockaddr_in * addr, char * err, size_t err_size) {
-    struct addrinfo * found = NULL;
-    const int         code  = getaddrinfo(args->host, NULL,
-                     &(struct addrinfo) { .ai_family = AF_INET, .ai_socktype = SOCK_STREAM }, &found);
+    const struct addrinfo hints = { .ai_family = AF_INET, .ai_socktype = SOCK_STREAM };
+    struct addrinfo *     found = NULL;
+    const int             code  = getaddrinfo(args->host, NULL, &hints, &found);
     if (code != 0) {
         snprintf(err, err_size,
                 "--host %s: %s; expected an IPv4 address of this machine, or a name for one",
@@ -145,7 +144,7 @@ static enum exit_code serve(void * user) {
     struct sockaddr_in  addr;
     char                digits[INET_ADDRSTRLEN], endpoint[INET_ADDRSTRLEN + 8], err[512];
 
-    load_model_hush_ggml();
+    backends_start();
     if (!find_devices(args->device, devices, &n_devices, err, sizeof(err))) {
         return program_fail(EXIT_CODE_USAGE, "%s", err);
     }
@@ -162,7 +161,7 @@ static enum exit_code serve(void * user) {
     if (!check_address(args, &addr, err, sizeof(err))) {
         return program_fail(EXIT_CODE_SYSTEM, "%s", err);
     }
-    if (args->device == NULL && cuda_card_is_missing(err, sizeof(err))) {
+    if (args->device == NULL && backends_lack_gpu(err, sizeof(err))) {
         program_say("%s; lending the CPU", err);
     }
     const long n_cores = sysconf(_SC_NPROCESSORS_ONLN);

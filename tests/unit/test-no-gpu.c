@@ -1,11 +1,10 @@
-// The CUDA backend without a card: ggml's line about it becomes one sentence of the program, said
-// once, only to those who would have computed on a card, and the model runs on the CPU. Where this
-// build has no CUDA backend, one without devices stands in for it.
+// The CUDA backend without a GPU: the program prints one sentence with ggml's reason, once, and
+// only if the user did not choose the CPU; the model runs on the CPU. If this build has no CUDA
+// backend, one without devices stands in for it.
 
-#include "compute.h"
-#include "cuda-card.h"
+#include "backends.h"
+#include "compute-options.h"
 #include "golden.h"
-#include "load-model.h"
 #include "util.h"
 
 #include "ggml-backend-impl.h"
@@ -29,7 +28,7 @@ static struct ggml_backend_reg stand_in = {
     .iface       = { .get_name = cuda_name, .get_device_count = no_devices },
 };
 
-// What stderr gets while a model is loaded, and whether it was.
+// Loads a model and captures what is printed to stderr.
 static bool load(const struct compute * compute, const char * path, bool quiet, char * said,
         size_t said_size) {
     FILE *    file          = tmpfile();
@@ -57,33 +56,41 @@ static void check_silent(struct test * t, const struct compute * compute, const 
     test_check(t, strcmp(said, "") == 0, "%s: said '%s', expected nothing", how, said);
 }
 
-// stand_in: the backend is not ggml's, so that what ggml would say is known
+static const char LINE[] =
+        "ggml_cuda_init: failed to initialize CUDA: no CUDA-capable device is detected\n";
+
+// Registers the stand-in, and logs as ggml does when it starts.
+static void start_stand_in(void) {
+    ggml_log_callback log;
+    void *            user;
+    ggml_log_get(&log, &user);
+    ggml_backend_register(&stand_in);
+    log(GGML_LOG_LEVEL_INFO, "ggml_cuda_init: not an error\n", user);
+    log(GGML_LOG_LEVEL_ERROR, LINE, user);
+}
+
+static void register_stand_in(void) {
+    ggml_backend_register(&stand_in);
+}
+
+// is_stand_in: the backend is not ggml's, so that its messages are known
 static void check(struct test * t, const char * path, bool is_stand_in) {
-    static const char line[] =
-            "ggml_cuda_init: failed to initialize CUDA: no CUDA-capable device is detected\n";
-    static const char reason[] =
-            "no CUDA card was found (the CUDA runtime says: no CUDA-capable device is detected)";
-    struct compute compute = COMPUTE_DEFAULTS;
-    char           text[512], said[1024], err[512], expected[1024];
+    static const char reason[] = "no CUDA GPU was found (ggml: failed to initialize CUDA: no "
+                                 "CUDA-capable device is detected)";
+    struct compute    compute  = COMPUTE_DEFAULTS;
+    char              text[600], said[1024], err[1024], expected[1024];
 
-    load_model_hush_ggml();
     if (is_stand_in) {
+        backends_start_with(register_stand_in);
         test_check(t,
-                cuda_card_is_missing(text, sizeof(text)) &&
-                        strcmp(text, "no CUDA card was found") == 0,
-                "before ggml has said why: '%s'", text);
-
-        ggml_log_callback log;
-        void *            user;
-        ggml_log_get(&log, &user);
-        log(GGML_LOG_LEVEL_ERROR, line, user); // as ggml does it
-        test_check(t, !cuda_card_on_log("ggml_cuda_init: found 1 CUDA devices"),
-                "another line is not about a missing card");
-        test_check(t, cuda_card_is_missing(text, sizeof(text)) && strcmp(text, reason) == 0,
+                backends_lack_gpu(text, sizeof(text)) && strcmp(text, "no CUDA GPU was found") == 0,
+                "ggml gives no reason: '%s'", text);
+        backends_start_with(start_stand_in);
+        test_check(t, backends_lack_gpu(text, sizeof(text)) && strcmp(text, reason) == 0,
                 "'%s', expected '%s'", text, reason);
     } else {
-        test_check(t, cuda_card_is_missing(text, sizeof(text)) && strncmp(text, reason, 47) == 0,
-                "the runtime says why: '%s'", text);
+        test_check(t, backends_lack_gpu(text, sizeof(text)) && strncmp(text, reason, 55) == 0,
+                "the reason that CUDA gives: '%s'", text);
     }
 
     check_silent(t, &compute, path, true, "quiet");
@@ -118,16 +125,14 @@ int main(void) {
         printf("%s\n", err);
         return 1;
     }
-    load_model_hush_ggml();
+    backends_start();
     const bool is_stand_in = ggml_backend_reg_by_name("CUDA") == NULL;
-    if (is_stand_in) {
-        ggml_backend_register(&stand_in);
-    }
-    if (ggml_backend_reg_dev_count(ggml_backend_reg_by_name("CUDA")) > 0) {
-        printf("SKIPPED: there is a card\n");
+    if (!is_stand_in && ggml_backend_reg_dev_count(ggml_backend_reg_by_name("CUDA")) > 0) {
+        printf("SKIPPED: there is a GPU\n");
     } else {
         check(&t, models.models[0].path, is_stand_in);
-        printf("no card: one sentence with the reason, once, not if quiet, not if the CPU was chosen; a named card is refused\n");
+        printf("no GPU: one sentence with the reason, once; none if quiet or if the CPU was "
+               "chosen; a GPU by name is rejected\n");
     }
     golden_list_free(&models);
     return test_end(&t, "test-no-gpu");
