@@ -20,7 +20,6 @@ static const char * const QK_NORMS[] = { "none", "head", "all", NULL };
 struct attention {
     struct frame         frame;
     int64_t              H, HK, L;
-    int64_t              window;     // 0: none
     float                rope_theta; // 0: no RoPE
     enum attention_norm  norm;
     float                norm_eps;
@@ -33,12 +32,12 @@ struct attention {
 };
 
 static bool load_keys(struct loader * l, struct attention * w) {
-    w->H          = loader_int(l, "lrnn.attention.head_count", 1, 4096);
-    w->HK         = loader_int(l, "lrnn.attention.head_count_kv", 1, 4096);
-    w->L          = loader_int(l, "lrnn.attention.key_length", 1, 65536);
-    w->window     = loader_int_or(l, "lrnn.attention.window", 1, INT64_MAX, 0);
-    w->rope_theta = loader_float_or(l, "lrnn.rope_theta", 1.0f, 1e12f, 0.0f);
-    w->norm       = (enum attention_norm) loader_word_or(
+    w->H                       = loader_int(l, "lrnn.attention.head_count", 1, 4096);
+    w->HK                      = loader_int(l, "lrnn.attention.head_count_kv", 1, 4096);
+    w->L                       = loader_int(l, "lrnn.attention.key_length", 1, 65536);
+    l->model->attention_window = loader_int_or(l, "lrnn.attention.window", 1, INT64_MAX, 0);
+    w->rope_theta              = loader_float_or(l, "lrnn.rope_theta", 1.0f, 1e12f, 0.0f);
+    w->norm                    = (enum attention_norm) loader_word_or(
             l, "lrnn.attention.qk_norm", QK_NORMS, ATTENTION_NORM_NONE);
     if (w->norm != ATTENTION_NORM_NONE) {
         w->norm_eps = loader_float(l, "lrnn.attention.qk_norm_epsilon", 1e-12f, 1.0f);
@@ -105,7 +104,7 @@ static struct ggml_tensor * prepare(struct graph * g, const struct attention * w
 static void store(struct graph * g, struct ggml_tensor * cache, struct ggml_tensor * x) {
     cache = ggml_reshape_2d(g->ctx, cache, cache->ne[0],
             cache->ne[1] * cache->ne[2]); // [HK·L, n_cache·sequences]
-    ggml_build_forward_expand(g->gf, ggml_set_rows(g->ctx, cache, x, g->rows));
+    ggml_build_forward_expand(g->gf, ggml_set_rows(g->ctx, cache, x, g->inputs->rows));
 }
 
 // The visible rows of the cache of one sequence, [L, visible, HK]
@@ -150,7 +149,7 @@ static struct ggml_tensor * mix(
 
     struct ggml_tensor * o = NULL; // [H·L, T]
     for (int32_t i = 0; i < g->n_seqs; ++i) {
-        struct ggml_tensor * part = attend(g, w, &g->seqs[i], graph_mask(g, i, w->window), q);
+        struct ggml_tensor * part = attend(g, w, &g->seqs[i], g->inputs->masks[i], q);
         o                         = o == NULL ? part : ggml_concat(g->ctx, o, part, 1);
     }
     return graph_linear(g, w->output, w->output_b, o);

@@ -3,7 +3,7 @@
 #include <math.h>
 #include <stdio.h>
 
-enum { FEW_COLUMNS = 32 }; // sequences that are decoded together
+enum { FEW_COLUMNS = 32 }; // at most this many sequences are decoded together
 
 static struct ggml_tensor * checked(struct graph * g, struct ggml_tensor * op, const char * what,
         const char * why, int64_t ne0, int64_t ne1) {
@@ -22,10 +22,11 @@ struct ggml_tensor * graph_linear(
     struct ggml_tensor * y;
     if (g->model->is_quantized && !ggml_is_quantized(w->type) && x->ne[1] > 1 &&
             x->ne[1] <= FEW_COLUMNS && x->ne[2] == 1) {
-        // T products of one column, not one of T: ggml sums F32 and F16 in another order for
-        // several columns than for one. Quantised matrices it does not, and what is not quantised
-        // beside them (gates, short rows) must not be what lets a sequence feel its neighbours. A
-        // prompt is not worth it: it would be read 3 to 6 % slower.
+        // T products with one column instead of one product with T columns. ggml sums F32 and F16
+        // rows in a different order for one column than for several, but quantized rows always in
+        // the same order. In a quantized model the F32 matrices (gates, short rows) must not make
+        // a sequence depend on the others in its batch. Prompts do without: they would be 3 to 6 %
+        // slower.
         y = ggml_mul_mat(g->ctx, w,
                 ggml_view_3d(
                         g->ctx, x, x->ne[0], 1, x->ne[1], x->nb[1], x->nb[1], 0)); // [out, 1, T]
@@ -64,18 +65,8 @@ struct ggml_tensor * graph_soft_cap(struct graph * g, struct ggml_tensor * x, fl
 
 struct ggml_tensor * graph_rope(
         struct graph * g, struct ggml_tensor * x, float theta, struct ggml_tensor * factors) {
-    return ggml_rope_ext(g->ctx, x, g->positions, factors, (int) x->ne[0], GGML_ROPE_TYPE_NEOX, 0,
-            theta, 1.0f, 0.0f, 1.0f, 0.0f, 0.0f);
-}
-
-struct ggml_tensor * graph_mask(struct graph * g, int32_t i, int64_t window) {
-    if (g->masks[i] == NULL) {
-        g->masks[i] =
-                ggml_new_tensor_2d(g->ctx, GGML_TYPE_F32, g->seqs[i].visible, g->seqs[i].count);
-        ggml_set_input(g->masks[i]);
-        g->window = window;
-    }
-    return g->masks[i];
+    return ggml_rope_ext(g->ctx, x, g->inputs->positions, factors, (int) x->ne[0],
+            GGML_ROPE_TYPE_NEOX, 0, theta, 1.0f, 0.0f, 1.0f, 0.0f, 0.0f);
 }
 
 struct ggml_tensor * graph_conv(struct graph * g, int32_t state, struct ggml_tensor * weight,
@@ -86,7 +77,7 @@ struct ggml_tensor * graph_conv(struct graph * g, int32_t state, struct ggml_ten
     }
     const struct ggml_short_conv_args args = {
         .state      = g->states[state],
-        .ids        = g->ids,
+        .ids        = g->inputs->ids,
         .x          = x,
         .weight     = weight,
         .bias       = bias,
@@ -98,15 +89,17 @@ struct ggml_tensor * graph_conv(struct graph * g, int32_t state, struct ggml_ten
 }
 
 struct ggml_tensor * graph_shift(struct graph * g, int32_t state, struct ggml_tensor * x) {
-    const struct ggml_short_conv_args args = { .state = g->states[state], .ids = g->ids, .x = x };
-    char                              why[256];
-    struct ggml_tensor *              y = ggml_short_conv(g->ctx, &args, why, sizeof(why));
+    const struct ggml_short_conv_args args = {
+        .state = g->states[state], .ids = g->inputs->ids, .x = x
+    };
+    char                 why[256];
+    struct ggml_tensor * y = ggml_short_conv(g->ctx, &args, why, sizeof(why));
     return checked(g, y, "token shift", why, x->ne[0], 1);
 }
 
 struct ggml_tensor * graph_householder(struct graph * g, struct ggml_householder_scan_args args) {
     args.state = g->states[0];
-    args.ids   = g->ids;
+    args.ids   = g->inputs->ids;
     args.path  = g->path;
     char                 why[256];
     struct ggml_tensor * o = ggml_householder_scan(g->ctx, &args, why, sizeof(why));
@@ -115,7 +108,7 @@ struct ggml_tensor * graph_householder(struct graph * g, struct ggml_householder
 
 struct ggml_tensor * graph_signed(struct graph * g, struct ggml_signed_scan_args args) {
     args.state = g->states[0];
-    args.ids   = g->ids;
+    args.ids   = g->inputs->ids;
     args.path  = g->path;
     char                 why[256];
     struct ggml_tensor * y = ggml_signed_scan(g->ctx, &args, why, sizeof(why));
@@ -124,7 +117,7 @@ struct ggml_tensor * graph_signed(struct graph * g, struct ggml_signed_scan_args
 
 struct ggml_tensor * graph_heads(
         struct graph * g, struct ggml_tensor * x, int64_t width, int64_t heads, int64_t factors) {
-    // a view, so that columns of a fused projection need no copy: rows of x may be strided
+    // A view: rows of x may be strided, so part of a fused projection needs no copy.
     return ggml_view_4d(g->ctx, x, width, heads, factors, g->n_tokens,
             (size_t) width * sizeof(float), (size_t) (width * heads) * sizeof(float), x->nb[1], 0);
 }

@@ -1,44 +1,30 @@
 #pragma once
 
-// Building the graph of one call. All tensors of tokens are [width, T] or [width, heads, T]: the
-// tokens of all sequences of the call, one sequence after the other. Only the ops that take `ids`
-// know where one ends.
+// Functions that build graphs. Activations are [width, T] or [width, heads, T]: the tokens of all
+// sequences of a batch, one sequence after the other. Only ops that take `ids` see the boundaries.
 //
-// Errors are sticky: an op that is refused marks the graph, and building goes on with a tensor of
-// the right shape; the caller looks once, at the end.
+// Errors are sticky: a rejected op marks the graph as failed and is replaced by a tensor of the same
+// shape. The caller checks once, at the end.
 
-#include "run/model.h"
 #include "ops/lrnn-ops.h"
-
-struct graph_seq { // a sequence of the call
-    int32_t seq;
-    int64_t first, count; // its tokens in the batch
-    int64_t position;     // of its first token
-    int64_t visible; // rows of its cache that attention looks at, those behind its last token being masked
-};
+#include "run/graph-inputs.h"
 
 struct graph {
-    struct ggml_context *     ctx;
-    struct ggml_cgraph *      gf;
-    const struct lrnn_model * model;
-    int64_t                   n_tokens;  // T
-    struct ggml_tensor *      ids;       // I32 [4 + n_snap, sequences]
-    struct ggml_tensor *      positions; // I32 [T]
-    struct ggml_tensor *      rows;      // I64 [T], of the caches
-    const struct graph_seq *  seqs;
-    int32_t                   n_seqs;
-    enum ggml_scan_path       path;
+    struct ggml_context *       ctx;
+    struct ggml_cgraph *        gf;
+    const struct lrnn_model *   model;
+    const struct graph_inputs * inputs;
+    const struct graph_seq *    seqs; // [n_seqs]
+    int32_t                     n_seqs;
+    int64_t                     n_tokens; // T
+    enum ggml_scan_path         path;
 
-    struct ggml_tensor * const * states; // of this layer [n_states], F32 [size, slots]
-    struct ggml_tensor *
-            cache_k; // of this layer, F32 [cache_size, n_cache, sequences of the session]
-    struct ggml_tensor * cache_v;
-    struct ggml_tensor *
-            carry; // from layer to layer, where a family has such a thing (RWKV-7: v of the first)
+    // of the current layer
+    struct ggml_tensor * const * states;  // [n_states], F32 [state_size, slots]
+    struct ggml_tensor *         cache_k; // F32 [cache_size, rows, sequences of the session]
+    struct ggml_tensor *         cache_v;
 
-    struct ggml_tensor **
-            masks;  // [n_seqs] of attention, made by the first layer that needs them; NULL before
-    int64_t window; // of the masks: all attention layers of a model have the same
+    struct ggml_tensor * carry; // handed from layer to layer (RWKV-7: v of the first layer)
 
     bool   failed;
     char * err;
@@ -68,27 +54,23 @@ struct ggml_tensor * graph_soft_cap(struct graph * g, struct ggml_tensor * x, fl
 struct ggml_tensor * graph_rope(
         struct graph * g, struct ggml_tensor * x, float theta, struct ggml_tensor * factors);
 
-// The mask of attention for sequence i of the call, [visible, its tokens]: filled by the session;
-// window 0: none
-struct ggml_tensor * graph_mask(struct graph * g, int32_t i, int64_t window);
-
-// The short convolution with state number `state` of the layer, x [channels, T]; weight NULL: x
-// itself, with the activation
+// The short convolution of x [channels, T], with state number `state` of the layer; weight NULL:
+// only the activation
 struct ggml_tensor * graph_conv(struct graph * g, int32_t state, struct ggml_tensor * weight,
         struct ggml_tensor * bias, enum ggml_short_conv_activation activation,
         struct ggml_tensor * x);
 
-// x of the token before, [channels, T], zero before the first; state number `state` of the layer
+// Token shift: x [channels, T] of the previous token, 0 before the first; state number `state`
 struct ggml_tensor * graph_shift(struct graph * g, int32_t state, struct ggml_tensor * x);
 
-// The recurrences with state number 0 of the layer; state, ids and path are filled in. They return
-// [P, H, T].
+// The recurrence of the layer → [P, H, T]. These functions set args.state (state number 0), args.ids
+// and args.path.
 struct ggml_tensor * graph_householder(struct graph * g, struct ggml_householder_scan_args args);
 struct ggml_tensor * graph_signed(struct graph * g, struct ggml_signed_scan_args args);
 
-// [width·heads·factors, T] as [width, heads, factors, T], the shape that the ops want
+// [width·heads·factors, T] as [width, heads, factors, T], the shape that the scans expect
 struct ggml_tensor * graph_heads(
         struct graph * g, struct ggml_tensor * x, int64_t width, int64_t heads, int64_t factors);
 
-// σ(x), doubled where the model has eigenvalues in [-1,1]
+// β = σ(x), or 2σ(x) for eigenvalues in [-1,1]
 struct ggml_tensor * graph_beta(struct graph * g, struct ggml_tensor * x);

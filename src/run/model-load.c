@@ -208,8 +208,9 @@ static void fill_info(struct lrnn_model * model) {
 
 bool model_load(struct loader * l, const struct lrnn_model_params * params) {
     struct lrnn_model * model = l->model;
-    if (!load_identity(l) || !load_shape(l) || !placement_choose(l, params) || !weights_open(l) ||
-            !load_globals(l) || !vocab_load(l) || !load_layers(l) || !loader_all_used(l)) {
+    if (!load_identity(l) || !load_shape(l) || !placement_of_layers(l, params) ||
+            !weights_open(l) || !load_globals(l) || !vocab_load(l) || !load_layers(l) ||
+            !loader_all_used(l)) {
         return false;
     }
     fill_info(model);

@@ -46,13 +46,14 @@ struct lrnn_model {
     bool    final_norm;
     void *  shared; // the keys that family->load read
 
-    struct ggml_tensor * token_embd;    // [D, V]
-    struct ggml_tensor * embd_norm;     // [D], NULL: none; LayerNorm if there is a bias
-    struct ggml_tensor * embd_norm_b;   // [D] or NULL
-    struct ggml_tensor * output_norm;   // [D]
-    struct ggml_tensor * output_norm_b; // [D], NULL: RMSNorm
-    struct ggml_tensor * output;        // [D, V], token_embd if tied
-    struct ggml_tensor * rope_factors;  // [L/2], of all attention layers; NULL: none
+    struct ggml_tensor * token_embd;       // [D, V]
+    struct ggml_tensor * embd_norm;        // [D], NULL: none; LayerNorm if there is a bias
+    struct ggml_tensor * embd_norm_b;      // [D] or NULL
+    struct ggml_tensor * output_norm;      // [D]
+    struct ggml_tensor * output_norm_b;    // [D], NULL: RMSNorm
+    struct ggml_tensor * output;           // [D, V], token_embd if tied
+    int64_t              attention_window; // tokens that attention sees; 0: all
+    struct ggml_tensor * rope_factors;     // [L/2], of all attention layers; NULL: none
 
     struct layer * layers;
     int32_t        n_layer;

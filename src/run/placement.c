@@ -1,164 +1,17 @@
 #include "run/placement.h"
 
+#include "base/error.h"
 #include "file/loader.h"
 #include "file/model-file.h"
+#include "run/device-list.h"
+#include "run/forward.h"
 
-#include <stdarg.h>
+#include <inttypes.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
-enum { CANDIDATES_MAX = DEVICES_MAX - 1 };
-
-struct candidate {
-    ggml_backend_dev_t dev;
-    double             share;  // of the layers, in any unit
-    double             usable; // bytes of weights that it can take, 0: not known
-    double             taken;  // by a placement that is tried
-};
-
-struct candidates {
-    int32_t          n;
-    struct candidate list[CANDIDATES_MAX];
-};
-
 //
-// Which devices
-//
-
-// The next name of a list between commas; false behind the last.
-static bool next_name(const char ** list, char * name, size_t size) {
-    const size_t n = strcspn(*list, ",");
-    snprintf(name, size, "%.*s", (int) n, *list);
-    const bool found = **list != '\0';
-    *list += n + ((*list)[n] == ',');
-    return found;
-}
-
-#ifdef __GNUC__
-__attribute__((format(printf, 3, 4)))
-#endif
-static bool
-refuse(char * err, size_t err_size, const char * fmt, ...) {
-    va_list args;
-    va_start(args, fmt);
-    vsnprintf(err, err_size, fmt, args);
-    va_end(args);
-    return false;
-}
-
-static bool add_candidate(
-        struct candidates * d, ggml_backend_dev_t dev, char * err, size_t err_size) {
-    for (int32_t i = 0; i < d->n; ++i) {
-        if (d->list[i].dev == dev) {
-            return refuse(err, err_size, "device %s is named twice", ggml_backend_dev_name(dev));
-        }
-    }
-    if (d->n == CANDIDATES_MAX) {
-        return refuse(err, err_size, "there are more than %d devices; expected a choice of them",
-                CANDIDATES_MAX);
-    }
-    d->list[d->n++] = (struct candidate) { .dev = dev };
-    return true;
-}
-
-static bool add_type(
-        struct candidates * d, enum ggml_backend_dev_type type, char * err, size_t err_size) {
-    for (size_t i = 0; i < ggml_backend_dev_count(); ++i) {
-        ggml_backend_dev_t dev = ggml_backend_dev_get(i);
-        if (ggml_backend_dev_type(dev) == type && !add_candidate(d, dev, err, err_size)) {
-            return false;
-        }
-    }
-    return true;
-}
-
-// The names of all devices, for whoever named one that is not there.
-static void all_names(char * text, size_t size) {
-    size_t n = 0;
-    for (size_t i = 0; i < ggml_backend_dev_count() && n < size; ++i) {
-        n += (size_t) snprintf(text + n, size - n, "%s%s", i > 0 ? ", " : "",
-                ggml_backend_dev_name(ggml_backend_dev_get(i)));
-    }
-}
-
-static bool add_named(struct candidates * d, const char * list, char * err, size_t err_size) {
-    char name[128];
-    bool cpu = false;
-    for (const char * p = list; next_name(&p, name, sizeof(name));) {
-        ggml_backend_dev_t dev = ggml_backend_dev_by_name(name);
-        if (dev == NULL) {
-            char there[512] = "none";
-            all_names(there, sizeof(there));
-            return refuse(err, err_size, "there is no device '%s'; there are: %s", name, there);
-        }
-        if (ggml_backend_dev_type(dev) == GGML_BACKEND_DEVICE_TYPE_CPU) {
-            cpu = true;
-        } else if (ggml_backend_dev_type(dev) == GGML_BACKEND_DEVICE_TYPE_ACCEL) {
-            return refuse(err, err_size,
-                    "device %s has no memory of its own; it cannot hold layers", name);
-        } else if (!add_candidate(d, dev, err, err_size)) {
-            return false;
-        }
-    }
-    if (cpu && d->n > 0) {
-        return refuse(err, err_size,
-                "the CPU takes what no other device takes; expected it alone, or not at all, in '%s'",
-                list);
-    }
-    return true;
-}
-
-// The share of each device: as the user wants it, or in proportion to its free memory.
-static bool set_shares(struct candidates * d, const char * split, char * err, size_t err_size) {
-    double sum = 0.0;
-    for (int32_t i = 0; i < d->n; ++i) {
-        struct candidate * v          = &d->list[i];
-        size_t             free_bytes = 0, total_bytes = 0;
-        ggml_backend_dev_memory(v->dev, &free_bytes, &total_bytes);
-        v->usable =
-                (double) free_bytes * 0.875; // the rest for states and what a call computes with
-        v->share = v->usable > 0.0 ? v->usable : 1.0;
-        if (split != NULL) {
-            char * end;
-            v->share = strtod(split, &end);
-            if (end == split || !(v->share >= 0.0 && v->share <= 1e9) ||
-                    *end != (i < d->n - 1 ? ',' : '\0')) {
-                return refuse(err, err_size,
-                        "the split of the layers does not fit; expected a number for each of %d devices, as in 3,1",
-                        d->n);
-            }
-            split = end + 1;
-        }
-        sum += v->share;
-    }
-    return sum > 0.0 || d->n == 0 ||
-           refuse(err, err_size, "the split of the layers gives every device nothing");
-}
-
-static bool find_candidates(struct candidates * d, const struct lrnn_model_params * params,
-        char * err, size_t err_size) {
-    *d = (struct candidates) { 0 };
-    if (params->devices != NULL) {
-        if (!add_named(d, params->devices, err, err_size)) {
-            return false;
-        }
-    } else if (params->n_gpu_layers != 0) {
-        if (!add_type(d, GGML_BACKEND_DEVICE_TYPE_GPU, err, err_size) ||
-                (d->n == 0 && !add_type(d, GGML_BACKEND_DEVICE_TYPE_IGPU, err, err_size))) {
-            return false;
-        }
-    }
-    return set_shares(d, params->tensor_split, err, err_size);
-}
-
-bool lrnn_model_params_check(const struct lrnn_model_params * params, char * err, size_t err_size) {
-    struct candidates d;
-    return find_candidates(&d, params, err, err_size);
-}
-
-//
-// Which layers
+// Layers
 //
 
 static bool is_output(const struct model_file * file, const char * name) {
@@ -166,7 +19,7 @@ static bool is_output(const struct model_file * file, const char * name) {
     return strncmp(name, "output", 6) == 0 || (tied && strcmp(name, "token_embd.weight") == 0);
 }
 
-// Bytes of the weights of each layer, and behind them of the output.
+// bytes [n_layer + 1]: the weights of each layer, then those of the output.
 static void count_bytes(const struct lrnn_model * model, double * bytes) {
     for (size_t i = 0; i < model_file_n_tensors(model->file); ++i) {
         const struct model_tensor * t = model_file_tensor(model->file, i);
@@ -179,64 +32,61 @@ static void count_bytes(const struct lrnn_model * model, double * bytes) {
     }
 }
 
-// Gives the last n of n_all to the devices; place[i] is 1 + the number of the device, or 0. True if
-// there is memory for them.
-static bool try_placement(
-        struct candidates * d, const double * bytes, int32_t n_all, int32_t n, int32_t * place) {
-    double all = 0.0, shares = 0.0;
+// Assigns the last n of n_all layers to the listed devices: choice [n_all] is 1 + an index into the
+// list, or 0 for the CPU. Returns true if they fit.
+static bool assign(const struct device_list * list, const double * bytes, int32_t n_all, int32_t n,
+        int32_t * choice) {
+    double all = 0.0, shares = 0.0, taken[DEVICE_LIST_MAX] = { 0 };
     for (int32_t i = n_all - n; i < n_all; ++i) {
         all += bytes[i];
     }
-    for (int32_t i = 0; i < d->n; ++i) {
-        d->list[i].taken = 0.0;
-        shares += d->list[i].share;
+    for (int32_t i = 0; i < list->n; ++i) {
+        shares += list->at[i].share;
     }
-    memset(place, 0, (size_t) n_all * sizeof(*place));
+    memset(choice, 0, (size_t) n_all * sizeof(*choice));
 
-    int32_t at    = 0;
-    double  below = 0.0;                       // bytes of the layers before this one
-    double  limit = d->list[0].share / shares; // of the bytes, up to and with device `at`
+    int32_t at    = 0;                          // the device that takes layer i
+    double  below = 0.0;                        // bytes of the layers before layer i
+    double  limit = list->at[0].share / shares; // share of the devices up to `at`
     bool    fits  = true;
     for (int32_t i = n_all - n; i < n_all; ++i) {
-        while (at < d->n - 1 &&
-                (below + bytes[i] / 2.0 > limit * all ||
-                        d->list[at].share == 0.0)) { // a layer is where its middle is
-            limit += d->list[++at].share / shares;
+        const double middle = below + bytes[i] / 2.0; // decides where a layer belongs
+        while (at < list->n - 1 && (middle > limit * all || list->at[at].share == 0.0)) {
+            limit += list->at[++at].share / shares;
         }
-        struct candidate * v = &d->list[at];
-        place[i]             = 1 + at;
+        choice[i] = 1 + at;
         below += bytes[i];
-        v->taken += bytes[i];
-        fits = fits && (v->usable == 0.0 || v->taken <= v->usable);
+        taken[at] += bytes[i];
+        fits = fits && (list->at[at].usable == 0.0 || taken[at] <= list->at[at].usable);
     }
     return fits;
 }
 
-// Keeps the devices that are used, and numbers the places anew.
-static void keep_used(
-        struct lrnn_model * model, const struct candidates * d, const int32_t * place) {
-    int32_t of_device[CANDIDATES_MAX] = { 0 };
+// Adds the chosen devices to the model.
+static void apply(
+        struct lrnn_model * model, const struct device_list * list, const int32_t * choice) {
+    int32_t number[DEVICE_LIST_MAX] = { 0 }; // of a listed device in the model; 0: not used yet
     for (int32_t i = 0; i <= model->n_layer; ++i) {
-        int32_t at = 0;
-        if (place[i] > 0) {
-            int32_t * of = &of_device[place[i] - 1];
-            if (*of == 0) {
-                *of                     = model->n_devices++;
-                model->devices[*of].dev = d->list[place[i] - 1].dev;
+        int32_t device = 0;
+        if (choice[i] > 0) {
+            const int32_t c = choice[i] - 1;
+            if (number[c] == 0) {
+                number[c]                     = model->n_devices++;
+                model->devices[number[c]].dev = list->at[c].dev;
             }
-            at = *of;
+            device = number[c];
         }
         if (i < model->n_layer) {
-            model->layers[i].device = at;
+            model->layers[i].device = device;
         } else {
-            model->output_device = at;
+            model->output_device = device;
         }
     }
 }
 
-bool placement_choose(struct loader * l, const struct lrnn_model_params * params) {
+bool placement_of_layers(struct loader * l, const struct lrnn_model_params * params) {
     struct lrnn_model * model = l->model;
-    struct candidates   d;
+    struct device_list  list;
 
     model->devices[0].dev = ggml_backend_dev_by_type(GGML_BACKEND_DEVICE_TYPE_CPU);
     model->n_devices      = 1;
@@ -246,44 +96,115 @@ bool placement_choose(struct loader * l, const struct lrnn_model_params * params
     if (params == NULL) {
         return true;
     }
-    if (!find_candidates(&d, params, l->err, l->err_size)) {
-        l->failed = true;
-        return false;
+    char why[512];
+    if (!device_list_read(&list, params, why, sizeof(why))) {
+        return loader_fail(l, "%s", why);
     }
     const int32_t n_all = model->n_layer + 1;
     const bool    fit   = params->n_gpu_layers < 0;
     int32_t       n     = fit || params->n_gpu_layers > n_all ? n_all : params->n_gpu_layers;
-    if (d.n == 0 || n == 0) {
+    if (list.n == 0 || n == 0) {
         return true;
     }
-    double *  bytes = loader_alloc(l, (size_t) n_all * sizeof(*bytes));
-    int32_t * place = loader_alloc(l, (size_t) n_all * sizeof(*place));
-    if (bytes == NULL || place == NULL) {
+    double *  bytes  = loader_alloc(l, (size_t) n_all * sizeof(*bytes));
+    int32_t * choice = loader_alloc(l, (size_t) n_all * sizeof(*choice));
+    if (bytes == NULL || choice == NULL) {
         return false;
     }
     count_bytes(model, bytes);
-    while (!try_placement(&d, bytes, n_all, n, place) && fit && n > 0) {
+    while (!assign(&list, bytes, n_all, n, choice) && fit && n > 0) {
         n--;
     }
-    keep_used(model, &d, place);
+    apply(model, &list, choice);
     return true;
 }
 
+// One line for each run of layers on the same device.
 void placement_log(const struct lrnn_model * model) {
-    for (int32_t first = 0, end; first <= model->n_layer && model->log != NULL;
-            first      = end) { // a line for each run of layers
-        const int32_t place =
+    if (model->log == NULL) {
+        return;
+    }
+    for (int32_t first = 0, end; first <= model->n_layer; first = end) {
+        const int32_t device =
                 first < model->n_layer ? model->layers[first].device : model->output_device;
-        for (end = first; end < model->n_layer && model->layers[end].device == place; ++end) {
+        for (end = first; end < model->n_layer && model->layers[end].device == device; ++end) {
         }
-        const bool output     = end == model->n_layer && model->output_device == place;
+        const bool output     = end == model->n_layer && model->output_device == device;
         char       layers[64] = "", text[256];
         if (end > first) {
             snprintf(layers, sizeof(layers), "layers %d to %d", first, end - 1);
         }
         snprintf(text, sizeof(text), "%s%s%s on %s", layers, end > first && output ? " and " : "",
-                output ? "the output" : "", ggml_backend_dev_name(model->devices[place].dev));
+                output ? "the output" : "", ggml_backend_dev_name(model->devices[device].dev));
         model->log(LRNN_LOG_INFO, text, model->log_user);
         end += output;
     }
+}
+
+//
+// States
+//
+
+// Moves the states of scans that their device cannot compute to the CPU. Only a graph tells the
+// shapes of its scans, so one is built for a batch of n_tokens and looked at.
+static bool move_unsupported(const struct states * states, const struct lrnn_model * model,
+        int64_t n_tokens, int32_t (*devices)[LAYER_STATES_MAX], char * err, size_t err_size) {
+    struct graph_seq   seq   = { .count = n_tokens, .visible = cache_round_up(n_tokens) };
+    const struct batch batch = { .seqs = &seq, .n_seqs = 1, .n_tokens = n_tokens };
+    struct forward     f     = { 0 };
+    const bool ok = forward_build(&f, model, states, &batch, GGML_SCAN_PATH_AUTO, err, err_size);
+    for (int i = 0; ok && i < ggml_graph_n_nodes(f.graph); ++i) {
+        const struct ggml_tensor * node = ggml_graph_node(f.graph, i);
+        for (int32_t il = 0; ggml_is_scan(node) && il < model->n_layer; ++il) {
+            for (int32_t j = 0; j < model->layers[il].n_states; ++j) {
+                ggml_backend_dev_t dev = model->devices[devices[il][j]].dev;
+                if (states->state[il][j] == node->src[0] &&
+                        !ggml_backend_dev_supports_op(dev, node)) {
+                    devices[il][j] = 0;
+                }
+            }
+        }
+    }
+    forward_free(&f);
+    return ok;
+}
+
+static void log_moved(const struct lrnn_model * model, const int32_t (*devices)[LAYER_STATES_MAX]) {
+    int64_t n = 0;
+    for (int32_t il = 0; il < model->n_layer; ++il) {
+        n += !model->layers[il].attention && model->layers[il].device != devices[il][0];
+    }
+    if (n > 0 && model->log != NULL) {
+        char text[128];
+        snprintf(text, sizeof(text),
+                "the recurrences of %" PRId64 " layers run on the CPU: their devices lack the op",
+                n);
+        model->log(LRNN_LOG_WARNING, text, model->log_user);
+    }
+}
+
+bool placement_of_states(const struct lrnn_model * model, const struct states_size * size,
+        int32_t n_batch, int32_t (*devices)[LAYER_STATES_MAX], char * err, size_t err_size) {
+    for (int32_t il = 0; il < model->n_layer; ++il) {
+        for (int32_t i = 0; i < LAYER_STATES_MAX; ++i) {
+            devices[il][i] = model->layers[il].device;
+        }
+    }
+    if (model->n_devices == 1) {
+        return true;
+    }
+    const int32_t (*chosen)[LAYER_STATES_MAX] = (const int32_t (*)[LAYER_STATES_MAX]) devices;
+    struct states states;
+    if (!states_declare(&states, model, size, chosen)) {
+        return error_set(err, err_size, "out of memory for the tensors of the states");
+    }
+    const bool    cached = model->info.n_layer_attention > 0 && size->n_cache < n_batch;
+    const int64_t most   = cached ? size->n_cache : n_batch;
+    const bool    ok     = move_unsupported(&states, model, 1, devices, err, err_size) &&
+                    move_unsupported(&states, model, most, devices, err, err_size);
+    states_free(&states);
+    if (ok) {
+        log_moved(model, chosen);
+    }
+    return ok;
 }

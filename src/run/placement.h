@@ -1,15 +1,21 @@
 #pragma once
 
-// Where the layers of a model lie: on which devices, and how many on each.
+// Placement: which device holds the weights of each layer, and which holds each state.
 
-#include "run/model.h"
+#include "run/states.h"
 
 struct loader;
 
-// Fills places, n_devices, the place of every layer and that of the output from the parameters: the
-// last n_gpu_layers go to devices, in the order of the devices, each taking its share; whatever is
-// left stays on the CPU, place 0. Devices that get nothing are not among the places.
-bool placement_choose(struct loader * l, const struct lrnn_model_params * params);
+// Chooses the device of every layer and of the output. The last n_gpu_layers go to the listed
+// devices, in order, each taking its share; the others stay on the CPU, device 0. Devices without
+// layers are dropped.
+bool placement_of_layers(struct loader * l, const struct lrnn_model_params * params);
 
-// Tells the log what lies where.
+// Writes the placement of layers to the log of the model.
 void placement_log(const struct lrnn_model * model);
+
+// Chooses the device of every state, devices [n_layer]: the device of its layer, or the CPU if that
+// device cannot compute the scan. A scan always runs where its state is.
+// - n_batch: maximum number of tokens in a batch
+bool placement_of_states(const struct lrnn_model * model, const struct states_size * size,
+        int32_t n_batch, int32_t (*devices)[LAYER_STATES_MAX], char * err, size_t err_size);

@@ -1,38 +1,35 @@
 #pragma once
 
-// What the state file and the state norm need of a session: the pieces that make up one sequence,
-// in a fixed order.
+// What state files and the state norm need from a session.
 
 #include "lrnn.h"
-
-#include "ggml.h"
-
-// `size` bytes of `tensor` from `offset` on. False from the callback ends the walk.
-typedef bool (*session_piece)(struct ggml_tensor * tensor, size_t offset, size_t size, void * user);
-
-// Where the pieces of a sequence of `length` tokens lie, states of all layers and the used part of
-// the caches.
-bool session_seq_pieces(struct lrnn_session * session, int32_t seq, int64_t length,
-        session_piece visit, void * user);
-
-// Declares that the pieces of a sequence of `length` tokens are in place.
-// - has_logits: those of its last token were set before; otherwise the sequence has none
-void session_seq_set(struct lrnn_session * session, int32_t seq, int64_t length, bool has_logits);
-
-// The logits of the last token of a sequence, [V], if the last call computed them or they were
-// loaded; NULL otherwise.
-const float * session_seq_logits(const struct lrnn_session * session, int32_t seq);
-
-// Makes them lrnn_logits(session, 0), as if a call had just computed them. False: out of memory.
-bool session_seq_set_logits(struct lrnn_session * session, int32_t seq, const float * logits,
-        char * err, size_t err_size);
-
-// The tensor with the recurrence of layer il, and at *offset its bytes after the last token of a
-// sequence; NULL for an attention layer, and for a sequence without tokens.
-struct ggml_tensor * session_seq_state(
-        const struct lrnn_session * session, int32_t seq, int32_t il, size_t * offset);
+#include "run/states.h"
 
 const struct lrnn_model * session_model(const struct lrnn_session * session);
-int32_t session_n_seqs(const struct lrnn_session * session);
-int64_t session_n_cache(const struct lrnn_session *
-                session); // tokens that attention layers remember, INT64_MAX: no limit
+
+// Fails if there is no such sequence.
+bool session_check_seq(
+        const struct lrnn_session * session, int32_t seq, char * err, size_t err_size);
+
+// The largest possible length of a sequence; INT64_MAX without attention layers.
+int64_t session_max_length(const struct lrnn_session * session);
+
+// Visits the memory of a sequence of `length` tokens (see states_visit).
+bool session_visit(struct lrnn_session * session, int32_t seq, int64_t length,
+        states_visitor visitor, void * user);
+
+// Declares that the memory of a sequence of `length` tokens is in place.
+// - has_logits: keep the logits set by session_set_logits
+void session_set_seq(struct lrnn_session * session, int32_t seq, int64_t length, bool has_logits);
+
+// The logits [V] of the last token of a sequence; NULL: none.
+const float * session_seq_logits(const struct lrnn_session * session, int32_t seq);
+
+// Makes `logits` [V] those of the last token of a sequence, and row 0 of lrnn_logits.
+bool session_set_logits(struct lrnn_session * session, int32_t seq, const float * logits,
+        char * err, size_t err_size);
+
+// The recurrent state of layer il. Sets *offset to the slot of the sequence. NULL: an attention
+// layer or an empty sequence.
+struct ggml_tensor * session_seq_state(
+        const struct lrnn_session * session, int32_t seq, int32_t il, size_t * offset);

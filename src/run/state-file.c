@@ -1,14 +1,13 @@
-// A sequence in a file, all numbers little-endian:
+// State files: a sequence, and optionally a sampler. All numbers are little-endian.
 //
-//     "lrnn-seq"  u32 version  u32 what follows the pieces: 1 logits, 2 sampler
-//     u64 identity of the model   i64 tokens   u64 bytes of the pieces
-//     the pieces of the sequence, in the order of session_seq_pieces
-//     the logits of the last token, f32 [vocabulary], so that sampling can go on where it stopped
-//     the sampler: u64 random[2]   i64 accepted   i32 recent[4096]
-//     u64 checksum of everything before it
+//     "lrnn-seq"   u32 version   u32 parts: 1 logits, 2 sampler
+//     u64 model identity   i64 number of tokens   u64 bytes of memory
+//     the memory of the sequence, in the order of states_visit
+//     if parts & 1: the logits of the last token, f32 [vocabulary]
+//     if parts & 2: the sampler: u64 random[2]   i64 n_accepted   i32 recent[4096]
+//     u64 FNV-1a checksum of everything before it
 //
-// The checksum protects from damage, not from malice: what it lets pass is still refused if it
-// makes no sense, as numbers that are not finite.
+// The checksum detects damage, not malice: every value is checked as well.
 
 #include "base/atomic-file.h"
 #include "run/model.h"
@@ -28,8 +27,7 @@ enum { VERSION = 1 };
 
 enum { HAS_LOGITS = 1 << 0, HAS_SAMPLER = 1 << 1 };
 
-// Tokens that a sequence or a sampler may have behind it: more than there will ever be, and still
-// far from what overflows.
+// An upper bound for numbers of tokens, far from overflow.
 static const int64_t COUNT_MAX = INT64_C(1) << 62;
 
 struct header {
@@ -47,11 +45,11 @@ struct saved_sampler {
     int32_t  recent[SAMPLER_RECENT_MAX];
 };
 
-_Static_assert(sizeof(struct header) == 40, "the header has no holes");
+_Static_assert(sizeof(struct header) == 40, "the header has no padding");
 _Static_assert(
-        sizeof(struct saved_sampler) == 24 + 4 * SAMPLER_RECENT_MAX, "the sampler has no holes");
+        sizeof(struct saved_sampler) == 24 + 4 * SAMPLER_RECENT_MAX, "the sampler has no padding");
 #if defined(__BYTE_ORDER__) && __BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__
-#    error "state files are written as the numbers lie in memory, which must be little-endian"
+#    error "state files have the byte order of memory, which must be little-endian"
 #endif
 
 // FNV-1a
@@ -69,16 +67,6 @@ static bool add_size(struct ggml_tensor * tensor, size_t offset, size_t size, vo
     (void) tensor;
     (void) offset;
     *(uint64_t *) user += size;
-    return true;
-}
-
-static bool check_seq(
-        const struct lrnn_session * session, int32_t seq, char * err, size_t err_size) {
-    if (seq < 0 || seq >= session_n_seqs(session)) {
-        snprintf(err, err_size, "sequence %d; the session has sequences 0 to %d", seq,
-                session_n_seqs(session) - 1);
-        return false;
-    }
     return true;
 }
 
@@ -103,7 +91,7 @@ static void put(struct writer * w, const void * data, size_t size) {
     w->sum = checksum(w->sum, data, size);
 }
 
-static bool put_piece(struct ggml_tensor * tensor, size_t offset, size_t size, void * user) {
+static bool put_bytes(struct ggml_tensor * tensor, size_t offset, size_t size, void * user) {
     struct writer * w = user;
     uint8_t         block[1 << 16];
     for (size_t at = 0; w->ok && at < size; at += sizeof(block)) {
@@ -116,7 +104,7 @@ static bool put_piece(struct ggml_tensor * tensor, size_t offset, size_t size, v
 
 bool lrnn_seq_save(struct lrnn_session * session, int32_t seq, const struct lrnn_sampler * sampler,
         const char * path, char * err, size_t err_size) {
-    if (!check_seq(session, seq, err, err_size)) {
+    if (!session_check_seq(session, seq, err, err_size)) {
         return false;
     }
     const float * logits = session_seq_logits(session, seq);
@@ -127,14 +115,14 @@ bool lrnn_seq_save(struct lrnn_session * session, int32_t seq, const struct lrnn
         .length   = lrnn_seq_length(session, seq),
     };
     memcpy(header.magic, MAGIC, sizeof(MAGIC));
-    session_seq_pieces(session, seq, header.length, add_size, &header.n_bytes);
+    session_visit(session, seq, header.length, add_size, &header.n_bytes);
 
     struct writer w = { .sum = CHECKSUM_START, .ok = true, .err = err, .err_size = err_size };
     if (!atomic_file_open(&w.file, path, err, err_size)) {
         return false;
     }
     put(&w, &header, sizeof(header));
-    session_seq_pieces(session, seq, header.length, put_piece, &w);
+    session_visit(session, seq, header.length, put_bytes, &w);
     if (logits != NULL) {
         put(&w, logits, logits_size(session));
     }
@@ -154,10 +142,10 @@ bool lrnn_seq_save(struct lrnn_session * session, int32_t seq, const struct lrnn
 }
 
 //
-// Loading: the whole file is read and checked before the sequence is touched
+// Loading: the whole file is read and checked before the sequence changes
 //
 
-// The size of an open file, -1 if it is not one that has a size.
+// The size of an open file; -1: not a regular file.
 static int64_t file_size(FILE * file) {
     if (fseek(file, 0, SEEK_END) != 0) {
         return -1;
@@ -166,7 +154,7 @@ static int64_t file_size(FILE * file) {
     return size >= 0 && fseek(file, 0, SEEK_SET) == 0 ? (int64_t) size : -1;
 }
 
-// Everything after the header, malloc'ed, NULL and a sentence otherwise.
+// Everything after the header, made with malloc; NULL on failure.
 static uint8_t * read_rest(const struct lrnn_session * session, const char * path, FILE * file,
         const struct header * header, size_t * size, char * err, size_t err_size) {
     const int64_t  total    = file_size(file);
@@ -192,7 +180,7 @@ static uint8_t * read_rest(const struct lrnn_session * session, const char * pat
     const uint64_t sum = checksum(
             checksum(CHECKSUM_START, header, sizeof(*header)), data, *size - sizeof(stored));
     if (sum != stored) {
-        snprintf(err, err_size, "%s: the checksum is wrong; the file is damaged", path);
+        snprintf(err, err_size, "%s: wrong checksum; the file is damaged", path);
         free(data);
         return NULL;
     }
@@ -203,24 +191,22 @@ static bool check_header(struct lrnn_session * session, const char * path, const
         char * err, size_t err_size) {
     const uint64_t identity = session_model(session)->info.identity;
     const int64_t  most =
-            session_n_cache(session) < COUNT_MAX ? session_n_cache(session) : COUNT_MAX;
+            session_max_length(session) < COUNT_MAX ? session_max_length(session) : COUNT_MAX;
     if (memcmp(h->magic, MAGIC, sizeof(MAGIC)) != 0) {
-        snprintf(err, err_size, "%s: not a state file of lrnn", path);
+        snprintf(err, err_size, "%s: not an lrnn state file", path);
     } else if (h->version != VERSION) {
-        snprintf(err, err_size, "%s: state file of version %u; this program reads version %d", path,
-                h->version, VERSION);
+        snprintf(err, err_size, "%s: state file version is %u; expected %d", path, h->version,
+                VERSION);
     } else if (h->identity != identity) {
         snprintf(err, err_size,
-                "%s: saved from another model (%016" PRIx64 "); this one is %016" PRIx64, path,
-                h->identity, identity);
+                "%s: saved from another model: its identity is %016" PRIx64
+                "; expected %016" PRIx64,
+                path, h->identity, identity);
     } else if (h->has > (HAS_LOGITS | HAS_SAMPLER)) {
-        snprintf(err, err_size,
-                "%s: the header says 0x%x of what follows the state; expected 1 for logits, 2 for a sampler, or both",
-                path, h->has);
+        snprintf(err, err_size, "%s: the parts field is 0x%x; expected 0 to 3", path, h->has);
     } else if (h->length < 0 || h->length > most) {
-        snprintf(err, err_size,
-                "%s: a sequence of %" PRId64 " tokens; the session can hold %" PRId64, path,
-                h->length, most);
+        snprintf(err, err_size, "%s: the sequence has %" PRId64 " tokens; expected 0 to %" PRId64,
+                path, h->length, most);
     } else {
         return true;
     }
@@ -231,7 +217,7 @@ struct reader {
     const uint8_t * data;
 };
 
-static bool set_piece(struct ggml_tensor * tensor, size_t offset, size_t size, void * user) {
+static bool set_bytes(struct ggml_tensor * tensor, size_t offset, size_t size, void * user) {
     struct reader * r = user;
     ggml_backend_tensor_set(tensor, r->data, offset, size);
     r->data += size;
@@ -253,19 +239,19 @@ static bool check_sampler(
         const char * path, const struct saved_sampler * saved, char * err, size_t err_size) {
     if (saved->n_accepted < 0 || saved->n_accepted > COUNT_MAX) {
         snprintf(err, err_size,
-                "%s: a sampler that has accepted %" PRId64 " tokens; expected 0 to %" PRId64, path,
+                "%s: the sampler has accepted %" PRId64 " tokens; expected 0 to %" PRId64, path,
                 saved->n_accepted, COUNT_MAX);
         return false;
     }
     if (saved->random[0] == 0 &&
-            saved->random[1] == 0) { // the one state that the generator never leaves
-        snprintf(err, err_size, "%s: a sampler whose random numbers are all zero", path);
+            saved->random[1] == 0) { // the generator would never leave this state
+        snprintf(err, err_size, "%s: the random state of the sampler is zero", path);
         return false;
     }
     return true;
 }
 
-// From bytes that need not be aligned.
+// Copies logits from unaligned bytes.
 static bool set_logits(struct lrnn_session * session, int32_t seq, const uint8_t * data,
         size_t size, char * err, size_t err_size) {
     float * logits = malloc(size);
@@ -274,34 +260,34 @@ static bool set_logits(struct lrnn_session * session, int32_t seq, const uint8_t
         return false;
     }
     memcpy(logits, data, size);
-    const bool ok = session_seq_set_logits(session, seq, logits, err, err_size);
+    const bool ok = session_set_logits(session, seq, logits, err, err_size);
     free(logits);
     return ok;
 }
 
 bool lrnn_seq_load(struct lrnn_session * session, int32_t seq, struct lrnn_sampler * sampler,
         const char * path, char * err, size_t err_size) {
-    if (!check_seq(session, seq, err, err_size)) {
+    if (!session_check_seq(session, seq, err, err_size)) {
         return false;
     }
     FILE * file = fopen(path, "rb");
     if (file == NULL) {
-        snprintf(err, err_size, "%s: cannot be read: %s", path, strerror(errno));
+        snprintf(err, err_size, "%s: cannot be opened: %s", path, strerror(errno));
         return false;
     }
     struct header header;
     bool          ok = fread(&header, 1, sizeof(header), file) == sizeof(header);
     if (!ok) {
-        snprintf(err, err_size, "%s: too short for a state file of lrnn", path);
+        snprintf(err, err_size, "%s: too short for an lrnn state file", path);
     }
     ok = ok && check_header(session, path, &header, err, err_size);
 
     uint64_t n_bytes = 0;
     if (ok) {
-        session_seq_pieces(session, seq, header.length, add_size, &n_bytes);
+        session_visit(session, seq, header.length, add_size, &n_bytes);
         ok = n_bytes == header.n_bytes;
         if (!ok) {
-            snprintf(err, err_size, "%s: %" PRIu64 " bytes of state; this model has %" PRIu64, path,
+            snprintf(err, err_size, "%s: the state has %" PRIu64 " bytes; expected %" PRIu64, path,
                     header.n_bytes, n_bytes);
         }
     }
@@ -318,8 +304,8 @@ bool lrnn_seq_load(struct lrnn_session * session, int32_t seq, struct lrnn_sampl
     }
     ok = all_finite(data, n_bytes) && all_finite(data + n_bytes, n_logits);
     if (!ok) {
-        snprintf(err, err_size, "%s: the saved %s numbers that are not finite", path,
-                all_finite(data, n_bytes) ? "logits have" : "state has");
+        snprintf(err, err_size, "%s: the %s not finite", path,
+                all_finite(data, n_bytes) ? "logits are" : "state is");
     }
     ok = ok && check_sampler(path, &saved, err, err_size);
     ok = ok && (n_logits == 0 || set_logits(session, seq, data + n_bytes, n_logits, err, err_size));
@@ -327,8 +313,8 @@ bool lrnn_seq_load(struct lrnn_session * session, int32_t seq, struct lrnn_sampl
         free(data);
         return false;
     }
-    session_seq_pieces(session, seq, header.length, set_piece, &(struct reader) { data });
-    session_seq_set(session, seq, header.length, n_logits > 0);
+    session_visit(session, seq, header.length, set_bytes, &(struct reader) { data });
+    session_set_seq(session, seq, header.length, n_logits > 0);
     if (sampler != NULL && header.has & HAS_SAMPLER) {
         memcpy(sampler->random, saved.random, sizeof(saved.random));
         memcpy(sampler->recent, saved.recent, sizeof(saved.recent));

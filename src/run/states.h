@@ -1,40 +1,58 @@
 #pragma once
 
-// What the sequences of a session remember: the states of recurrent layers and the caches of
-// attention layers, each on the device of its layer.
+// The memory of a session: states of recurrent layers and caches of attention layers.
+//
+// Every state of a layer is one tensor [floats, slots]. A sequence owns n_rewind + 1 slots and uses
+// them as a ring: its state after p tokens is in slot p mod (n_rewind + 1). A call reads one slot
+// and writes others, so a rewind copies nothing. An empty sequence has the zero state, which needs
+// no slot.
 
 #include "run/model.h"
 
-// Attention looks at a cache in steps of so many rows, for a graph that serves as many tokens. Rows
-// behind the length of a sequence are zero, so that what the mask hides cannot be a NaN.
+// Attention reads its cache in steps of this many rows, so that one graph serves as many tokens.
+// Rows past the end of a sequence are zero: the mask hides numbers, but not a NaN.
 enum { CACHE_STEP = 64 };
 
 // n rounded up to whole steps
-int64_t cache_steps(int64_t n);
+int64_t cache_round_up(int64_t n);
 
-struct memory_size {
-    int64_t n_slots; // of every state
-    int64_t n_seqs;  // of every cache,
-    int64_t n_cache; // so many tokens each
-    int64_t n_batch; // tokens computed together at most
+struct states_size {
+    int32_t n_seqs;
+    int32_t n_rewind; // tokens a sequence can be rewound
+    int32_t n_cache;  // tokens of a sequence in the cache
 };
 
-struct memory {
-    struct ggml_tensor * (*states)[LAYER_STATES_MAX]; // [n_layer], F32 [size, slots]
-    struct ggml_tensor **
-            cache_k; // [n_layer], F32 [cache_size, n_cache in whole steps, n_seqs]; NULL for recurrent layers
+struct states {
+    struct states_size size;
+    struct ggml_tensor * (*state)[LAYER_STATES_MAX]; // [n_layer], F32 [state_size, slots]
+    struct ggml_tensor ** cache_k; // [n_layer], F32 [cache_size, rows, n_seqs]; NULL: recurrent
     struct ggml_tensor ** cache_v;
 
     struct ggml_context * ctx[DEVICES_MAX];
     ggml_backend_buffer_t buffer[DEVICES_MAX];
 };
 
-// All zero. A state whose scan its device cannot compute lies on the CPU instead: a scan is
-// computed where its state is.
-bool memory_make(struct memory * m, const struct lrnn_model * model,
-        const struct memory_size * size, char * err, size_t err_size);
-void memory_free(struct memory * m);
+// Declares all tensors without memory, each state on its device (see placement.h). Returns false if
+// memory is short.
+bool states_declare(struct states * s, const struct lrnn_model * model,
+        const struct states_size * size, const int32_t (*devices)[LAYER_STATES_MAX]);
 
-// Zeroes rows `from` to `to` − 1 of a sequence in all caches: what it forgets.
-void memory_forget(
-        struct memory * m, const struct lrnn_model * model, int32_t seq, int64_t from, int64_t to);
+// Allocates the declared tensors and sets them to zero.
+bool states_alloc(struct states * s, const struct lrnn_model * model, char * err, size_t err_size);
+void states_free(struct states * s);
+
+// The slot of a sequence after `position` tokens.
+int64_t states_slot(const struct states * s, int32_t seq, int64_t position);
+
+// Sets rows `from` to `to` - 1 of a sequence to zero in all caches.
+void states_clear_cache(
+        struct states * s, const struct lrnn_model * model, int32_t seq, int64_t from, int64_t to);
+
+// Receives `size` bytes of a tensor at `offset`. Returns false to stop.
+typedef bool (*states_visitor)(
+        struct ggml_tensor * tensor, size_t offset, size_t size, void * user);
+
+// Visits the whole memory of a sequence of `length` tokens, always in the same order: the states of
+// every layer and the used rows of the caches. Returns false if the visitor stopped.
+bool states_visit(const struct states * s, const struct lrnn_model * model, int32_t seq,
+        int64_t length, states_visitor visitor, void * user);

@@ -1,14 +1,16 @@
 #include "run/trace.h"
 
+#include "base/error.h"
 #include "ops/scan-common.h"
 
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { TENSORS_MAX = 8 }; // of a recurrence: seven inputs and the output
+enum { TENSORS_MAX = 8 }; // a scan has up to seven inputs and one output
 
-struct watched_node {
+struct traced_node {
     struct ggml_tensor *       op;
     const struct ggml_tensor * weight; // NULL: a scan
     int64_t                    slice;
@@ -21,48 +23,48 @@ struct scratch {
 };
 
 struct trace {
-    unsigned   what;
-    lrnn_trace tell;
+    unsigned   kinds; // enum lrnn_trace_kind
+    lrnn_trace callback;
     void *     user;
 
-    struct watched_node * nodes; // in the order of the graph, which is the order of computing
-    int64_t               n_nodes, cap_nodes;
-    int64_t               next; // the first that was not told of yet
+    struct traced_node * nodes; // in the order of computation
+    int64_t              n_nodes, cap_nodes;
+    int64_t              next; // the first node not yet passed to the callback
 
     struct lrnn_trace_seq * seqs;
     int32_t                 n_seqs, cap_seqs;
 
-    struct scratch copies[TENSORS_MAX]; // of tensors that are elsewhere or strided
-    struct scratch span; // the bytes of a strided tensor that is elsewhere, gaps included
+    struct scratch copies[TENSORS_MAX]; // of tensors that are strided or not in host memory
+    struct scratch span;                // all bytes of a strided tensor on a device, gaps included
 
     const char * problem; // NULL: none
 };
 
 struct trace * trace_new(const struct lrnn_session_params * params) {
-    struct trace * w = calloc(1, sizeof(*w));
-    if (w != NULL) {
-        w->what = params->trace_kinds;
-        w->tell = params->trace;
-        w->user = params->trace_user;
+    struct trace * t = calloc(1, sizeof(*t));
+    if (t != NULL) {
+        t->kinds    = params->trace_kinds;
+        t->callback = params->trace;
+        t->user     = params->trace_user;
     }
-    return w;
+    return t;
 }
 
-void trace_free(struct trace * w) {
-    if (w == NULL) {
+void trace_free(struct trace * t) {
+    if (t == NULL) {
         return;
     }
     for (int i = 0; i < TENSORS_MAX; ++i) {
-        free(w->copies[i].data);
+        free(t->copies[i].data);
     }
-    free(w->nodes);
-    free(w->seqs);
-    free(w->span.data);
-    free(w);
+    free(t->nodes);
+    free(t->seqs);
+    free(t->span.data);
+    free(t);
 }
 
 //
-// Which nodes
+// Selecting nodes
 //
 
 static bool is_weight(const struct ggml_tensor * t) {
@@ -75,69 +77,76 @@ static int32_t layer_of_weight(const struct ggml_tensor * weight) {
     return sscanf(weight->name, "blk.%d.", &layer) == 1 ? layer : -1;
 }
 
-static int32_t layer_of_state(const struct lrnn_model * model,
-        struct ggml_tensor * (*states)[LAYER_STATES_MAX], const struct ggml_tensor * state) {
+static int32_t layer_of_state(const struct lrnn_model * model, const struct states * states,
+        const struct ggml_tensor * state) {
     for (int32_t il = 0; il < model->n_layer; ++il) {
-        if (states[il][0] == state) {
+        if (states->state[il][0] == state) {
             return il;
         }
     }
     return -1;
 }
 
-bool trace_graph(struct trace * w, const struct lrnn_model *                   model,
-        struct ggml_tensor * (*states)[LAYER_STATES_MAX], struct ggml_cgraph * graph, char * err,
-        size_t err_size) {
+bool trace_graph(struct trace * t, const struct lrnn_model * model, const struct states * states,
+        struct ggml_cgraph * graph, char * err, size_t err_size) {
     const int64_t n = ggml_graph_n_nodes(graph);
-    if (n > w->cap_nodes) {
-        free(w->nodes);
-        w->nodes     = malloc((size_t) n * sizeof(*w->nodes));
-        w->cap_nodes = w->nodes != NULL ? n : 0;
+    if (n > t->cap_nodes) {
+        free(t->nodes);
+        t->nodes     = malloc((size_t) n * sizeof(*t->nodes));
+        t->cap_nodes = t->nodes != NULL ? n : 0;
     }
-    w->n_nodes = 0;
-    if (w->nodes == NULL) {
-        snprintf(err, err_size, "out of memory for watching a graph of %lld nodes", (long long) n);
-        return false;
+    t->n_nodes = 0;
+    if (t->nodes == NULL) {
+        return error_set(err, err_size, "out of memory for a trace of %" PRId64 " nodes", n);
     }
     for (int i = 0; i < n; ++i) {
-        struct ggml_tensor * node = ggml_graph_node(graph, i);
-        struct watched_node  seen = { .op = node };
-        if ((w->what & LRNN_TRACE_MATRICES) && node->op == GGML_OP_MUL_MAT) {
-            const struct ggml_tensor * view = node->src[0];
-            seen.weight                     = view->view_src != NULL ? view->view_src : view;
-            if (!is_weight(seen.weight)) {
+        struct ggml_tensor * op   = ggml_graph_node(graph, i);
+        struct traced_node   node = { .op = op };
+        if ((t->kinds & LRNN_TRACE_MATRICES) && op->op == GGML_OP_MUL_MAT) {
+            const struct ggml_tensor * view = op->src[0];
+            node.weight                     = view->view_src != NULL ? view->view_src : view;
+            if (!is_weight(node.weight)) {
                 continue; // attention: k and q
             }
-            seen.slice = (int64_t) (view->view_offs / seen.weight->nb[2]);
-            seen.layer = layer_of_weight(seen.weight);
-        } else if ((w->what & LRNN_TRACE_SCANS) &&
-                   (node->op == GGML_OP_HOUSEHOLDER_SCAN || node->op == GGML_OP_SIGNED_SCAN)) {
-            seen.layer = layer_of_state(model, states, node->src[SCAN_SRC_STATE]);
+            node.slice = (int64_t) (view->view_offs / node.weight->nb[2]);
+            node.layer = layer_of_weight(node.weight);
+        } else if ((t->kinds & LRNN_TRACE_SCANS) &&
+                   (op->op == GGML_OP_HOUSEHOLDER_SCAN || op->op == GGML_OP_SIGNED_SCAN)) {
+            node.layer = layer_of_state(model, states, op->src[SCAN_SRC_STATE]);
         } else {
             continue;
         }
-        w->nodes[w->n_nodes++] = seen;
+        t->nodes[t->n_nodes++] = node;
     }
     return true;
 }
 
-struct lrnn_trace_seq * trace_seqs(struct trace * w, int32_t n_seqs) {
-    if (n_seqs > w->cap_seqs) {
-        free(w->seqs);
-        w->seqs     = malloc((size_t) n_seqs * sizeof(*w->seqs));
-        w->cap_seqs = w->seqs != NULL ? n_seqs : 0;
+bool trace_begin(struct trace * t, const struct batch * batch) {
+    if (batch->n_seqs > t->cap_seqs) {
+        free(t->seqs);
+        t->seqs     = malloc((size_t) batch->n_seqs * sizeof(*t->seqs));
+        t->cap_seqs = t->seqs != NULL ? batch->n_seqs : 0;
     }
-    w->n_seqs  = n_seqs;
-    w->next    = 0;
-    w->problem = NULL;
-    return w->seqs;
+    if (t->seqs == NULL) {
+        return false;
+    }
+    for (int32_t i = 0; i < batch->n_seqs; ++i) {
+        const struct graph_seq * s = &batch->seqs[i];
+        t->seqs[i]                 = (struct lrnn_trace_seq) {
+                            .seq = s->seq, .first = s->first, .count = s->count, .position = s->position
+        };
+    }
+    t->n_seqs  = batch->n_seqs;
+    t->next    = 0;
+    t->problem = NULL;
+    return true;
 }
 
 //
-// Their values
+// Reading their values
 //
 
-// At least `size` bytes; what was there is lost. NULL: out of memory.
+// At least `size` bytes, uninitialized. NULL: out of memory.
 static void * room(struct scratch * s, size_t size) {
     if (size > s->size) {
         free(s->data);
@@ -147,8 +156,8 @@ static void * room(struct scratch * s, size_t size) {
     return s->data;
 }
 
-// The values of t, contiguous: t itself where it lies so in host memory, copy number i otherwise.
-// NULL: out of memory.
+// The contiguous values of a tensor: its data if possible, otherwise copy number i. NULL: out of
+// memory.
 static const float * values(struct trace * w, const struct ggml_tensor * t, int i) {
     ggml_backend_buffer_t buffer = t->view_src != NULL ? t->view_src->buffer : t->buffer;
     const bool            here   = ggml_backend_buffer_is_host(buffer);
@@ -187,7 +196,7 @@ static const float * values(struct trace * w, const struct ggml_tensor * t, int 
     return copy;
 }
 
-// A name for each source of an op; NULL: not handed over.
+// The names of the sources of an op; NULL: not part of a trace.
 static void name_householder(const char * names[GGML_MAX_SRC]) {
     names[HOUSEHOLDER_SRC_Q]    = "q";
     names[HOUSEHOLDER_SRC_K]    = "k";
@@ -223,88 +232,93 @@ static enum lrnn_transition name_signed(
     return LRNN_TRANSITION_GATE;
 }
 
-static void tell(struct trace * w, const struct watched_node * node) {
+// Describes the state and the transition of a scan. Returns the name of its result.
+static const char * describe_scan(const struct ggml_tensor * op, struct lrnn_trace_event * event,
+        const char * names[GGML_MAX_SRC]) {
+    const struct scan_params p = scan_params_get(op);
+    const struct scan_dims   d = scan_dims_get(op);
+    event->n_head              = d.n_head;
+    event->d_k                 = d.d_k;
+    event->d_v                 = d.d_v;
+    event->scale               = p.scale;
+    event->eps                 = p.eps;
+    if (op->op == GGML_OP_SIGNED_SCAN) {
+        event->transition = name_signed(&p, names);
+        return "y";
+    }
+    name_householder(names);
+    event->transition = op->src[HOUSEHOLDER_SRC_R] != NULL ? LRNN_TRANSITION_RANK_ONE
+                                                           : LRNN_TRANSITION_HOUSEHOLDER;
+    return "o";
+}
+
+static void send(struct trace * t, const struct traced_node * node) {
     const struct ggml_tensor * op                  = node->op;
     const char *               names[GGML_MAX_SRC] = { NULL };
     const char *               result              = NULL;
     struct lrnn_trace_tensor   tensors[TENSORS_MAX];
-
-    struct lrnn_trace_event seen = { .layer = node->layer,
-        .slice                              = node->slice,
-        .n_seqs                             = w->n_seqs,
-        .seqs                               = w->seqs,
-        .tensors                            = tensors };
+    struct lrnn_trace_event    event = {
+           .layer   = node->layer,
+           .slice   = node->slice,
+           .n_seqs  = t->n_seqs,
+           .seqs    = t->seqs,
+           .tensors = tensors,
+    };
     if (node->weight != NULL) {
-        seen.weight = node->weight->name;
-        names[1]    = "x";
+        event.weight = node->weight->name;
+        names[1]     = "x";
     } else {
-        const struct scan_params p = scan_params_get(op);
-        const struct scan_dims   d = scan_dims_get(op);
-        seen.n_head                = d.n_head;
-        seen.d_k                   = d.d_k;
-        seen.d_v                   = d.d_v;
-        seen.scale                 = p.scale;
-        seen.eps                   = p.eps;
-        if (op->op == GGML_OP_HOUSEHOLDER_SCAN) {
-            name_householder(names);
-            seen.transition = op->src[HOUSEHOLDER_SRC_R] != NULL ? LRNN_TRANSITION_RANK_ONE
-                                                                 : LRNN_TRANSITION_HOUSEHOLDER;
-            result          = "o";
-        } else {
-            seen.transition = name_signed(&p, names);
-            result          = "y";
-        }
+        result = describe_scan(op, &event, names);
     }
-    for (int i = 0; i <= GGML_MAX_SRC; ++i) { // behind the sources, the result
-        const struct ggml_tensor * t    = i < GGML_MAX_SRC ? op->src[i] : op;
+    for (int i = 0; i <= GGML_MAX_SRC; ++i) { // the sources, then the result
+        const struct ggml_tensor * from = i < GGML_MAX_SRC ? op->src[i] : op;
         const char *               name = i < GGML_MAX_SRC ? names[i] : result;
-        if (t == NULL || name == NULL) {
+        if (from == NULL || name == NULL) {
             continue;
         }
-        struct lrnn_trace_tensor * out = &tensors[seen.n_tensors];
-        *out = (struct lrnn_trace_tensor) { .name = name, .data = values(w, t, seen.n_tensors) };
-        memcpy(out->ne, t->ne, sizeof(out->ne));
-        if (seen.weight != NULL &&
-                t->ne[1] == 1) { // columns multiplied one by one (graph_linear): [width, 1, tokens]
-            out->ne[1] = t->ne[2];
-            out->ne[2] = 1;
+        struct lrnn_trace_tensor * to = &tensors[event.n_tensors];
+        to->name                      = name;
+        to->data                      = values(t, from, event.n_tensors);
+        memcpy(to->ne, from->ne, sizeof(to->ne));
+        if (event.weight != NULL && from->ne[1] == 1) { // [width, 1, T], from graph_linear
+            to->ne[1] = from->ne[2];
+            to->ne[2] = 1;
         }
-        if (out->data == NULL) {
-            w->problem = "out of memory for what is watched";
+        if (to->data == NULL) {
+            t->problem = "out of memory for traced values";
             return;
         }
-        seen.n_tensors++;
+        event.n_tensors++;
     }
-    if (!w->tell(&seen, w->user)) {
-        w->problem = "whoever watches stopped it";
+    if (!t->callback(&event, t->user)) {
+        t->problem = "stopped by the trace callback";
     }
 }
 
 bool trace_node(struct ggml_tensor * node, bool ask, void * user) {
-    struct trace * w = user;
-    if (w->problem != NULL || w->next >= w->n_nodes || w->nodes[w->next].op != node) {
-        return false; // not watched; or, after a problem, no longer
+    struct trace * t = user;
+    if (t->problem != NULL || t->next >= t->n_nodes || t->nodes[t->next].op != node) {
+        return false;
     }
     if (!ask) {
-        tell(w, &w->nodes[w->next++]);
+        send(t, &t->nodes[t->next++]);
     }
-    return w->problem == NULL;
+    return t->problem == NULL;
 }
 
-bool trace_ok(const struct trace * w, char * err, size_t err_size) {
-    if (w->problem == NULL && w->next == w->n_nodes) {
+bool trace_end(const struct trace * t, char * err, size_t err_size) {
+    if (t->problem == NULL && t->next == t->n_nodes) {
         return true;
     }
-    snprintf(err, err_size, "%s",
-            w->problem != NULL ? w->problem : "a watched node was not computed");
-    return false;
+    return error_set(err, err_size, "%s",
+            t->problem != NULL ? t->problem : "a traced node was not computed");
 }
 
 const struct lrnn_trace_tensor * lrnn_trace_find(
-        const struct lrnn_trace_event * watched, const char * name) {
-    for (int32_t i = 0; i < watched->n_tensors; ++i) {
-        if (strcmp(watched->tensors[i].name, name) == 0) {
-            return &watched->tensors[i];
+        const struct lrnn_trace_event * event, const char * name) {
+    for (int32_t i = 0; i < event->n_tensors; ++i) {
+        if (strcmp(event->tensors[i].name, name) == 0) {
+            return &event->tensors[i];
         }
     }
     return NULL;

@@ -1,29 +1,26 @@
 #pragma once
 
-// Handing over what a graph computes with: the watching of lrnn.h, on top of the scheduler's
-// callback.
+// Hands the inputs of matrices and scans to a callback of the user (lrnn_trace), through the
+// callback of ggml's scheduler.
 
-#include "run/model.h"
+#include "run/graph-inputs.h"
 
 struct trace;
 
-// NULL: out of memory. What and whom to tell is in the session's parameters.
+// The kinds of nodes and the callback are in the session's parameters. NULL: out of memory.
 struct trace * trace_new(const struct lrnn_session_params * params);
-void trace_free(struct trace * w);
+void trace_free(struct trace * t);
 
-// Notes which nodes of a graph are watched. Before the graph is allocated: the scheduler puts
-// copies in the place of sources, and a copy no longer tells which weight it is.
-// - states: of each layer; the first is that of its recurrence
-bool trace_graph(struct trace * w, const struct lrnn_model *                   model,
-        struct ggml_tensor * (*states)[LAYER_STATES_MAX], struct ggml_cgraph * graph, char * err,
-        size_t err_size);
+// Selects the nodes of a graph to trace. Call it before the graph is allocated: the scheduler then
+// replaces sources by copies, which no longer tell their weight.
+bool trace_graph(struct trace * t, const struct lrnn_model * model, const struct states * states,
+        struct ggml_cgraph * graph, char * err, size_t err_size);
 
-// Room for the sequences of the call that is about to be computed; the caller fills it. NULL: out
-// of memory.
-struct lrnn_trace_seq * trace_seqs(struct trace * w, int32_t n_seqs);
+// Starts the trace of a batch. Returns false if memory is short.
+bool trace_begin(struct trace * t, const struct batch * batch);
 
-// For ggml_backend_sched_set_eval_callback, with the watch as its user data.
+// A ggml_backend_sched_eval_callback with the trace as its user data.
 bool trace_node(struct ggml_tensor * node, bool ask, void * user);
 
-// After computing: false if something was not handed over, or if whoever watches wanted to stop.
-bool trace_ok(const struct trace * w, char * err, size_t err_size);
+// Fails if the callback stopped, memory was short, or a node was not computed.
+bool trace_end(const struct trace * t, char * err, size_t err_size);

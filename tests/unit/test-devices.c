@@ -261,7 +261,7 @@ static void test_refusals(struct bench * b) {
         { NULL, "1", "split" },
         { NULL, "1,2,3", "split" },
         { NULL, "1,-2", "split" },
-        { NULL, "0,0", "nothing" },
+        { NULL, "0,0", "zero" },
     };
     const char * path = b->golden.models[0].path;
     char         err[512], list[256];

@@ -159,18 +159,15 @@ static void refused_i64(struct bench * b, size_t at, int64_t value, const char *
 static void check_header(struct bench * b) {
     const struct lrnn_model_info info = lrnn_model_get_info(b->model);
     char                         sentence[256];
-    refused(b, b->file, 39, "too short for a state file of lrnn");
-    refused_with(b, 0, "lrnn-seQ", 8, "not a state file of lrnn");
-    refused_u32(b, STATE_AT_VERSION, 0, "state file of version 0; this program reads version 1");
-    refused_u32(b, STATE_AT_VERSION, 2, "state file of version 2; this program reads version 1");
-    refused_u32(b, STATE_AT_VERSION, 1u << 24,
-            "state file of version 16777216; this program reads version 1");
-    refused_u32(b, STATE_AT_HAS, 4,
-            "the header says 0x4 of what follows the state; expected 1 for logits, 2 for a sampler, or both");
-    refused_u32(b, STATE_AT_HAS, UINT32_MAX,
-            "the header says 0xffffffff of what follows the state; expected 1 for logits, 2 for a sampler, or both");
+    refused(b, b->file, 39, "too short for an lrnn state file");
+    refused_with(b, 0, "lrnn-seQ", 8, "not an lrnn state file");
+    refused_u32(b, STATE_AT_VERSION, 0, "state file version is 0; expected 1");
+    refused_u32(b, STATE_AT_VERSION, 2, "state file version is 2; expected 1");
+    refused_u32(b, STATE_AT_VERSION, 1u << 24, "state file version is 16777216; expected 1");
+    refused_u32(b, STATE_AT_HAS, 4, "the parts field is 0x4; expected 0 to 3");
+    refused_u32(b, STATE_AT_HAS, UINT32_MAX, "the parts field is 0xffffffff; expected 0 to 3");
     snprintf(sentence, sizeof(sentence),
-            "saved from another model (0000000000000001); this one is %016llx",
+            "saved from another model: its identity is 0000000000000001; expected %016llx",
             (unsigned long long) info.identity);
     refused_i64(b, STATE_AT_IDENTITY, 1, sentence);
 
@@ -178,7 +175,7 @@ static void check_header(struct bench * b) {
     // allocates nothing
     const int64_t sizes[] = { 0, 1, INT64_MAX, -1 };
     for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); ++i) {
-        snprintf(sentence, sizeof(sentence), "%llu bytes of state; this model has %llu",
+        snprintf(sentence, sizeof(sentence), "the state has %llu bytes; expected %llu",
                 (unsigned long long) sizes[i],
                 (unsigned long long) (info.state_bytes + info.cache_bytes * N_TOKENS));
         refused_i64(b, STATE_AT_SIZE, sizes[i], sentence);
@@ -193,7 +190,7 @@ static void check_length(struct bench * b, const char * most) {
     const int64_t lengths[] = { -1, INT64_MIN, INT64_MAX, INT64_MAX - 1, (INT64_C(1) << 62) + 1 };
     for (size_t i = 0; i < sizeof(lengths) / sizeof(lengths[0]); ++i) {
         char sentence[256];
-        snprintf(sentence, sizeof(sentence), "a sequence of %lld tokens; the session can hold %s",
+        snprintf(sentence, sizeof(sentence), "the sequence has %lld tokens; expected 0 to %s",
                 (long long) lengths[i], most);
         refused_i64(b, STATE_AT_LENGTH, lengths[i], sentence);
     }
@@ -206,19 +203,18 @@ static void check_numbers(struct bench * b) {
     const size_t   sampler            = logits + (size_t) info.n_vocab * sizeof(float);
     const uint32_t bits[] = { 0x7fc00000, 0xffc00000, 0x7f800000, 0xff800000 }; // ± NaN, ± infinity
     for (size_t i = 0; i < sizeof(bits) / sizeof(bits[0]); ++i) {
-        refused_u32(b, STATE_AT_PIECES, bits[i], "the saved state has numbers that are not finite");
-        refused_u32(b, STATE_AT_PIECES + n_state / 8 * 4, bits[i],
-                "the saved state has numbers that are not finite");
-        refused_u32(b, logits - 4, bits[i], "the saved state has numbers that are not finite");
-        refused_u32(b, logits, bits[i], "the saved logits have numbers that are not finite");
-        refused_u32(b, sampler - 4, bits[i], "the saved logits have numbers that are not finite");
+        refused_u32(b, STATE_AT_PIECES, bits[i], "the state is not finite");
+        refused_u32(b, STATE_AT_PIECES + n_state / 8 * 4, bits[i], "the state is not finite");
+        refused_u32(b, logits - 4, bits[i], "the state is not finite");
+        refused_u32(b, logits, bits[i], "the logits are not finite");
+        refused_u32(b, sampler - 4, bits[i], "the logits are not finite");
     }
     refused_i64(b, sampler + 16, -1,
-            "a sampler that has accepted -1 tokens; expected 0 to 4611686018427387904");
+            "the sampler has accepted -1 tokens; expected 0 to 4611686018427387904");
     refused_i64(b, sampler + 16, INT64_MAX,
-            "a sampler that has accepted 9223372036854775807 tokens; expected 0 to 4611686018427387904");
+            "the sampler has accepted 9223372036854775807 tokens; expected 0 to 4611686018427387904");
     refused_with(b, sampler, (const uint64_t[2]) { 0, 0 }, 16,
-            "a sampler whose random numbers are all zero");
+            "the random state of the sampler is zero");
 }
 
 //

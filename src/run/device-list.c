@@ -1,0 +1,125 @@
+#include "run/device-list.h"
+
+#include "base/error.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static bool add(struct device_list * list, ggml_backend_dev_t dev, char * err, size_t err_size) {
+    for (int32_t i = 0; i < list->n; ++i) {
+        if (list->at[i].dev == dev) {
+            return error_set(
+                    err, err_size, "device %s is listed twice", ggml_backend_dev_name(dev));
+        }
+    }
+    if (list->n == DEVICE_LIST_MAX) {
+        return error_set(
+                err, err_size, "more than %d devices; list the ones to use", DEVICE_LIST_MAX);
+    }
+    list->at[list->n++] = (struct device_choice) { .dev = dev };
+    return true;
+}
+
+static bool add_type(
+        struct device_list * list, enum ggml_backend_dev_type type, char * err, size_t err_size) {
+    for (size_t i = 0; i < ggml_backend_dev_count(); ++i) {
+        ggml_backend_dev_t dev = ggml_backend_dev_get(i);
+        if (ggml_backend_dev_type(dev) == type && !add(list, dev, err, err_size)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+// The names of all devices, for an error message.
+static void all_names(char * text, size_t size) {
+    size_t n = 0;
+    for (size_t i = 0; i < ggml_backend_dev_count() && n < size; ++i) {
+        n += (size_t) snprintf(text + n, size - n, "%s%s", i > 0 ? ", " : "",
+                ggml_backend_dev_name(ggml_backend_dev_get(i)));
+    }
+}
+
+static bool add_name(
+        struct device_list * list, const char * name, bool * has_cpu, char * err, size_t err_size) {
+    ggml_backend_dev_t dev = ggml_backend_dev_by_name(name);
+    if (dev == NULL) {
+        char names[512] = "none";
+        all_names(names, sizeof(names));
+        return error_set(err, err_size, "there is no device '%s'; there are: %s", name, names);
+    }
+    switch (ggml_backend_dev_type(dev)) {
+        case GGML_BACKEND_DEVICE_TYPE_CPU: *has_cpu = true; return true;
+        case GGML_BACKEND_DEVICE_TYPE_ACCEL:
+            return error_set(err, err_size,
+                    "device %s has no memory of its own; it cannot hold layers", name);
+        default: return add(list, dev, err, err_size);
+    }
+}
+
+static bool add_names(struct device_list * list, const char * names, char * err, size_t err_size) {
+    bool has_cpu = false;
+    for (const char * p = names; *p != '\0';) {
+        char         name[128];
+        const size_t n = strcspn(p, ",");
+        snprintf(name, sizeof(name), "%.*s", (int) n, p);
+        if (!add_name(list, name, &has_cpu, err, err_size)) {
+            return false;
+        }
+        p += n + (p[n] == ',');
+    }
+    if (has_cpu && list->n > 0) {
+        return error_set(err, err_size,
+                "devices are '%s'; list the CPU alone or not at all: it takes the remaining layers",
+                names);
+    }
+    return true;
+}
+
+// The share of each device: the user's, or in proportion to free memory.
+static bool set_shares(struct device_list * list, const char * split, char * err, size_t err_size) {
+    double sum = 0.0;
+    for (int32_t i = 0; i < list->n; ++i) {
+        struct device_choice * d          = &list->at[i];
+        size_t                 free_bytes = 0, total_bytes = 0;
+        ggml_backend_dev_memory(d->dev, &free_bytes, &total_bytes);
+        d->usable = (double) free_bytes * 0.875; // leaves room for states and activations
+        d->share  = d->usable > 0.0 ? d->usable : 1.0;
+        if (split != NULL) {
+            char * end;
+            d->share = strtod(split, &end);
+            if (end == split || !(d->share >= 0.0 && d->share <= 1e9) ||
+                    *end != (i < list->n - 1 ? ',' : '\0')) {
+                return error_set(err, err_size,
+                        "the tensor split needs one number per device, such as 3,1; expected %d",
+                        list->n);
+            }
+            split = end + 1;
+        }
+        sum += d->share;
+    }
+    return sum > 0.0 || list->n == 0 ||
+           error_set(err, err_size, "the tensor split is zero for every device");
+}
+
+bool device_list_read(struct device_list * list, const struct lrnn_model_params * params,
+        char * err, size_t err_size) {
+    *list = (struct device_list) { 0 };
+    if (params->devices != NULL) {
+        if (!add_names(list, params->devices, err, err_size)) {
+            return false;
+        }
+    } else if (params->n_gpu_layers != 0) {
+        if (!add_type(list, GGML_BACKEND_DEVICE_TYPE_GPU, err, err_size) ||
+                (list->n == 0 && !add_type(list, GGML_BACKEND_DEVICE_TYPE_IGPU, err, err_size))) {
+            return false;
+        }
+    }
+    return set_shares(list, params->tensor_split, err, err_size);
+}
+
+bool lrnn_model_params_check(const struct lrnn_model_params * params, char * err, size_t err_size) {
+    struct device_list list;
+    return device_list_read(&list, params, err, err_size);
+}

@@ -1,0 +1,152 @@
+// Sequences of a session: length, reset, rewind, fork, and access for state files.
+
+#include "base/error.h"
+#include "run/session-impl.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+static bool exists(const struct lrnn_session * s, int32_t seq) {
+    return seq >= 0 && seq < s->params.n_seqs;
+}
+
+bool session_check_seq(const struct lrnn_session * s, int32_t seq, char * err, size_t err_size) {
+    return exists(s, seq) ||
+           error_set(err, err_size, "sequence %d does not exist; expected 0 to %d", seq,
+                   s->params.n_seqs - 1);
+}
+
+int64_t lrnn_seq_length(const struct lrnn_session * s, int32_t seq) {
+    return exists(s, seq) ? s->seqs[seq].length : -1;
+}
+
+int64_t lrnn_seq_rewindable(const struct lrnn_session * s, int32_t seq) {
+    return exists(s, seq) ? s->seqs[seq].rewindable : -1;
+}
+
+// Replaces a sequence. Cache rows past its new length are cleared.
+static void replace(struct lrnn_session * s, int32_t seq, struct seq now) {
+    states_clear_cache(&s->states, s->model, seq, now.length, s->seqs[seq].length);
+    s->seqs[seq] = now;
+}
+
+bool lrnn_seq_reset(struct lrnn_session * s, int32_t seq, char * err, size_t err_size) {
+    if (!session_check_seq(s, seq, err, err_size)) {
+        return false;
+    }
+    replace(s, seq, (struct seq) { 0 });
+    return true;
+}
+
+bool lrnn_seq_rewind(
+        struct lrnn_session * s, int32_t seq, int64_t n_tokens, char * err, size_t err_size) {
+    if (!session_check_seq(s, seq, err, err_size)) {
+        return false;
+    }
+    const struct seq * q = &s->seqs[seq];
+    if (n_tokens < 0 || n_tokens > q->rewindable) {
+        return error_set(err, err_size,
+                "sequence %d: cannot rewind %" PRId64 " tokens; expected 0 to %" PRId64, seq,
+                n_tokens, q->rewindable);
+    }
+    if (n_tokens > 0) {
+        replace(s, seq,
+                (struct seq) {
+                        .length = q->length - n_tokens, .rewindable = q->rewindable - n_tokens });
+    }
+    return true;
+}
+
+//
+// Fork: the memory of the source is read as a whole, then written to the same places of the copy
+//
+
+struct copy {
+    uint8_t * data;
+    size_t    at;
+    bool      write;
+};
+
+static bool count_bytes(struct ggml_tensor * tensor, size_t offset, size_t size, void * user) {
+    (void) tensor;
+    (void) offset;
+    *(size_t *) user += size;
+    return true;
+}
+
+static bool copy_bytes(struct ggml_tensor * tensor, size_t offset, size_t size, void * user) {
+    struct copy * copy = user;
+    if (copy->write) {
+        ggml_backend_tensor_set(tensor, copy->data + copy->at, offset, size);
+    } else {
+        ggml_backend_tensor_get(tensor, copy->data + copy->at, offset, size);
+    }
+    copy->at += size;
+    return true;
+}
+
+bool lrnn_seq_fork(struct lrnn_session * s, int32_t from, int32_t to, char * err, size_t err_size) {
+    if (!session_check_seq(s, from, err, err_size) || !session_check_seq(s, to, err, err_size)) {
+        return false;
+    }
+    if (from == to) {
+        return true;
+    }
+    const int64_t length = s->seqs[from].length;
+    size_t        size   = 1;
+    session_visit(s, from, length, count_bytes, &size);
+    struct copy copy = { .data = malloc(size) };
+    if (copy.data == NULL) {
+        return error_set(
+                err, err_size, "out of memory for a copy of sequence %d, %zu bytes", from, size);
+    }
+    session_visit(s, from, length, copy_bytes, &copy);
+    copy.write = true;
+    copy.at    = 0;
+    session_visit(s, to, length, copy_bytes, &copy);
+    free(copy.data);
+    replace(s, to, (struct seq) { .length = length });
+    return true;
+}
+
+//
+// For state files and the state norm
+//
+
+bool session_visit(
+        struct lrnn_session * s, int32_t seq, int64_t length, states_visitor visitor, void * user) {
+    return states_visit(&s->states, s->model, seq, length, visitor, user);
+}
+
+void session_set_seq(struct lrnn_session * s, int32_t seq, int64_t length, bool has_logits) {
+    replace(s, seq,
+            (struct seq) { .length = length, .logits = has_logits ? s->seqs[seq].logits : 0 });
+}
+
+const float * session_seq_logits(const struct lrnn_session * s, int32_t seq) {
+    return s->seqs[seq].logits > 0 ? lrnn_logits(s, s->seqs[seq].logits - 1) : NULL;
+}
+
+bool session_set_logits(
+        struct lrnn_session * s, int32_t seq, const float * logits, char * err, size_t err_size) {
+    session_forget_logits(s);
+    if (!session_reserve_logits(s, 1, err, err_size)) {
+        return false;
+    }
+    memcpy(s->logits, logits, (size_t) s->model->info.n_vocab * sizeof(float));
+    s->n_logits         = 1;
+    s->seqs[seq].logits = 1;
+    return true;
+}
+
+struct ggml_tensor * session_seq_state(
+        const struct lrnn_session * s, int32_t seq, int32_t il, size_t * offset) {
+    const int64_t length = s->seqs[seq].length;
+    if (length == 0 || s->model->layers[il].attention) {
+        return NULL;
+    }
+    struct ggml_tensor * t = s->states.state[il][0];
+    *offset                = (size_t) states_slot(&s->states, seq, length) * t->nb[1];
+    return t;
+}
