@@ -1,7 +1,7 @@
 #pragma once
 
-// What the glue (cmake/glue.cmake) calls from inside ggml: each case that it inserts into a switch
-// of ggml calls one of these.
+// Functions that the glue (cmake/glue.cmake) calls from inside ggml: each case that it inserts into
+// a switch calls one of them.
 
 #include "ggml.h"
 
@@ -14,8 +14,8 @@ extern "C" {
 
 struct ggml_compute_params;
 
-// ggml-cpu: compute, number of threads, bytes of work buffer, and whether the op can run here
-// (shapes always can; the state must lie in memory that the CPU writes directly)
+// ggml-cpu: compute, number of threads, bytes of work buffer, and whether the op can run there. All
+// shapes can; the state must be in memory that the CPU can write directly.
 void ggml_lrnn_cpu_forward(const struct ggml_compute_params * params, struct ggml_tensor * dst);
 int ggml_lrnn_cpu_n_tasks(const struct ggml_tensor * op, int n_threads);
 size_t ggml_lrnn_cpu_work_size(const struct ggml_tensor * op, int n_tasks);

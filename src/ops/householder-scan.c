@@ -1,4 +1,4 @@
-// Builder of GGML_OP_HOUSEHOLDER_SCAN: checks shapes, makes the node.
+// Builder of GGML_OP_HOUSEHOLDER_SCAN: checks the shapes and makes the node.
 
 #include "scan-common.h"
 
@@ -8,7 +8,7 @@ struct ggml_tensor * ggml_householder_scan(struct ggml_context * ctx,
         const struct ggml_householder_scan_args * args, char * err, size_t err_size) {
     const struct ggml_householder_scan_args * a = args;
 
-    // sizes come from k, v and the state; everything else must fit them
+    // k, v and the state define the sizes; all other tensors must match
     if (!scan_check_state(a->state, a->ids, -1, err, err_size)) {
         return NULL;
     }
@@ -27,7 +27,7 @@ struct ggml_tensor * ggml_householder_scan(struct ggml_context * ctx,
     const int64_t H = scan_heads(a->state->ne[0], d_k, d_v, 0);
     if (H == 0) {
         return scan_refuse(err, err_size,
-                "state has %" PRId64 " floats in a slot; expected a multiple of d_k·d_v = %" PRId64
+                "state has %" PRId64 " floats per slot; expected a multiple of d_k·d_v = %" PRId64
                 "·%" PRId64,
                 a->state->ne[0], d_k, d_v);
     }
@@ -46,16 +46,16 @@ struct ggml_tensor * ggml_householder_scan(struct ggml_context * ctx,
         }
     } else {
         if (a->beta != NULL) {
-            return scan_refuse(err, err_size,
-                    "beta is given together with r and w; expected one or the other");
+            return scan_refuse(
+                    err, err_size, "beta is given with r and w; expected either beta or r and w");
         }
         if (n_h != 1) {
             return scan_refuse(
-                    err, err_size, "k has %" PRId64 " factors with r and w; expected 1", n_h);
+                    err, err_size, "k has %" PRId64 " factors; expected 1 with r and w", n_h);
         }
         if (a->path == GGML_SCAN_PATH_CHUNK) {
-            return scan_refuse(err, err_size,
-                    "the form with r and w has no chunked path; expected auto, step or reference");
+            return scan_refuse(
+                    err, err_size, "path is chunk; expected auto, step or reference with r and w");
         }
         if (!scan_check_tokens("r", a->r, d_k, H, 1, T, err, err_size) ||
                 !scan_check_tokens("w", a->w, d_k, H, 1, T, err, err_size)) {

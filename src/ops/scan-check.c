@@ -1,4 +1,4 @@
-// ggml_scan_check_values: looks at the data of a computed op for what makes a recurrence go wrong.
+// ggml_scan_check_values: checks the data of a computed op for values that break a recurrence.
 
 #include "scan-common.h"
 
@@ -9,8 +9,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-// The largest ‖k‖² that passes for a unit key: F32 normalisation leaves about 1e-7 a component,
-// summed over a few hundred of them.
+// The largest ‖k‖² of a unit key: F32 normalization leaves an error of about 1e-7 per component,
+// and there are a few hundred components.
 static const double KEY_NORM_SQUARED_MAX = 1.0 + 1e-5;
 
 struct range {
@@ -22,8 +22,8 @@ static const struct range FINITE = { -INFINITY, INFINITY, "a finite number" };
 static const struct range BETA   = { 0.0f, 2.0f, "a number in [0, 2]" };
 static const struct range GATE   = { -1.0f, 1.0f, "a number in [-1, 1]" };
 
-// Reads row (i1, i2, i3) of an F32 tensor into `row`, from whatever device it lies on. A tensor
-// without a buffer lies in host memory.
+// Reads row (i1, i2, i3) of an F32 tensor from its device. A tensor without a buffer is in host
+// memory.
 static void row_get(const struct ggml_tensor * x, int64_t i1, int64_t i2, int64_t i3, float * row) {
     const size_t offset = (size_t) i1 * x->nb[1] + (size_t) i2 * x->nb[2] + (size_t) i3 * x->nb[3];
     const struct ggml_tensor * owner = x->view_src != NULL ? x->view_src : x;
@@ -40,7 +40,7 @@ static void row_get(const struct ggml_tensor * x, int64_t i1, int64_t i2, int64_
     }
 }
 
-// What the rows of a tensor are.
+// The meaning of the rows of a tensor.
 enum rows { ROWS_TOKENS, ROWS_STATE, ROWS_OUTPUT, ROWS_CHANNELS, ROWS_PLAIN };
 
 static void row_text(enum rows rows, int64_t i1, int64_t i2, int64_t i3, char * text, size_t size) {
@@ -106,8 +106,7 @@ static const char * src_name(const struct ggml_tensor * op, int i) {
     if (op->op == GGML_OP_SHORT_CONV) {
         return conv[i];
     }
-    const int32_t kind =
-            scan_params_get(op).kind; // enum signed_scan_kind, the order of the two tables above
+    const int32_t kind = scan_params_get(op).kind; // the order of `gates` and `aux`
     return i == SIGNED_SRC_GATE ? gates[kind] : i == SIGNED_SRC_AUX ? aux[kind] : diagonal[i];
 }
 
@@ -128,7 +127,7 @@ bool ggml_scan_check_values(
     const bool plain_gate = kind == SIGNED_SCAN_HEAD || kind == SIGNED_SCAN_CHANNEL;
     const bool finite     = (checks & GGML_SCAN_CHECK_FINITE) != 0;
 
-    // inputs first: a NaN in one of them is in the state and in the output as well
+    // inputs first: a NaN in an input also reaches the state and the output
     for (int i = SCAN_SRC_IDS + 1; i < GGML_MAX_SRC; ++i) {
         const struct ggml_tensor * x = op->src[i];
         if (x == NULL) {

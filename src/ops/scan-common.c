@@ -39,8 +39,7 @@ struct scan_dims scan_dims_get(const struct ggml_tensor * op) {
         .n_slots = state->ne[1],
     };
 
-    if (op->op ==
-            GGML_OP_SHORT_CONV) { // one head of (width - 1) rows, the channels are its columns
+    if (op->op == GGML_OP_SHORT_CONV) { // one head: width − 1 rows, the channels are columns
         dims.d_v       = op->ne[0];
         dims.n_head    = 1;
         dims.n_tokens  = op->ne[1];
@@ -87,7 +86,12 @@ bool scan_seq_get(const struct ggml_tensor * op, int64_t s, struct scan_seq * se
     return ok;
 }
 
-enum { NOBODY = -1, SEVERAL = -2 }; // instead of a sequence that reads, writes or owns
+// Index after i of the slots that a sequence writes: SLOT_OUT, then the snapshots.
+static int64_t next_written(int64_t i) {
+    return i == GGML_SCAN_SLOT_OUT ? GGML_SCAN_SNAPS : i + 1;
+}
+
+enum { NOBODY = -1, SEVERAL = -2 }; // in place of a sequence that reads, writes or owns
 
 bool ggml_scan_ids_check(const int32_t * ids, int64_t n_snap, int64_t n_seqs, int64_t n_slots,
         int64_t n_tokens, char * err, size_t err_size) {
@@ -105,36 +109,34 @@ bool ggml_scan_ids_check(const int32_t * ids, int64_t n_snap, int64_t n_seqs, in
     for (int64_t s = 0; s < n_seqs; ++s) {
         const int32_t * id = ids + s * stride;
         if (id[GGML_SCAN_SLOT_IN] < -1 || id[GGML_SCAN_SLOT_IN] >= n_slots) {
-            snprintf(err, err_size,
-                    "sequence %" PRId64 " reads slot %d; expected -1 or one of %" PRId64 " slots",
-                    s, id[GGML_SCAN_SLOT_IN], n_slots);
+            snprintf(err, err_size, "sequence %" PRId64 " reads slot %d; expected -1 to %" PRId64,
+                    s, id[GGML_SCAN_SLOT_IN], n_slots - 1);
             return false;
         }
-        for (int64_t i = GGML_SCAN_SLOT_OUT; i < stride;
-                i      = i == GGML_SCAN_SLOT_OUT ? GGML_SCAN_SNAPS : i + 1) {
-            if (id[i] < (i == GGML_SCAN_SLOT_OUT ? 0 : -1) || id[i] >= n_slots) {
+        for (int64_t i = GGML_SCAN_SLOT_OUT; i < stride; i = next_written(i)) {
+            const int32_t least = i == GGML_SCAN_SLOT_OUT ? 0 : -1; // -1: no snapshot
+            if (id[i] < least || id[i] >= n_slots) {
                 snprintf(err, err_size,
-                        "sequence %" PRId64 " writes slot %d; expected one of %" PRId64 " slots", s,
-                        id[i], n_slots);
+                        "sequence %" PRId64 " writes slot %d; expected %d to %" PRId64, s, id[i],
+                        least, n_slots - 1);
                 return false;
             }
         }
         if (id[GGML_SCAN_FIRST] < 0 || id[GGML_SCAN_COUNT] < 0 ||
                 (int64_t) id[GGML_SCAN_FIRST] + id[GGML_SCAN_COUNT] > n_tokens) {
             snprintf(err, err_size,
-                    "sequence %" PRId64 " has %d tokens from token %d; the batch has %" PRId64
-                    " tokens",
+                    "sequence %" PRId64 " has %d tokens from token %d; expected tokens of a batch "
+                    "of %" PRId64,
                     s, id[GGML_SCAN_COUNT], id[GGML_SCAN_FIRST], n_tokens);
             return false;
         }
     }
 
-    // who reads and who writes each slot, who owns each token
+    // the sequence that reads and the one that writes each slot; the owner of each token
     int32_t * marks = malloc((size_t) (2 * n_slots + n_tokens + 1) * sizeof(int32_t));
     if (marks == NULL) {
-        snprintf(err, err_size,
-                "out of memory for the check of %" PRId64 " slots and %" PRId64 " tokens", n_slots,
-                n_tokens);
+        snprintf(err, err_size, "out of memory to check %" PRId64 " slots and %" PRId64 " tokens",
+                n_slots, n_tokens);
         return false;
     }
     for (int64_t i = 0; i < 2 * n_slots + n_tokens; ++i) {
@@ -154,8 +156,7 @@ bool ggml_scan_ids_check(const int32_t * ids, int64_t n_snap, int64_t n_seqs, in
     }
     for (int64_t s = 0; ok && s < n_seqs; ++s) {
         const int32_t * id = ids + s * stride;
-        for (int64_t i = GGML_SCAN_SLOT_OUT; ok && i < stride;
-                i      = i == GGML_SCAN_SLOT_OUT ? GGML_SCAN_SNAPS : i + 1) {
+        for (int64_t i = GGML_SCAN_SLOT_OUT; ok && i < stride; i = next_written(i)) {
             const int32_t slot = id[i];
             if (slot < 0) {
                 continue;
@@ -203,7 +204,7 @@ struct ggml_tensor * ggml_scan_state_after(struct ggml_context * ctx, struct ggm
     struct ggml_tensor * state = op->src[SCAN_SRC_STATE];
     struct ggml_tensor * after =
             ggml_view_2d(ctx, state, state->ne[0], state->ne[1], state->nb[1], 0);
-    after->src[0] = op; // the data is the state's, the dependency is the op's
+    after->src[0] = op; // the data of the state, a dependency on the op
     ggml_format_name(after, "%s (after)", state->name);
     return after;
 }
@@ -213,8 +214,8 @@ struct ggml_tensor * ggml_scan_state_after(struct ggml_context * ctx, struct ggm
 //
 
 int64_t scan_heads(int64_t slot_size, int64_t d_k, int64_t d_v, int64_t extra) {
-    if (d_k < 1 || d_v < 1 || slot_size < 1 || d_k > slot_size ||
-            d_v > slot_size / d_k) { // d_k·d_v cannot overflow beyond this
+    // after this d_k·d_v cannot overflow
+    if (d_k < 1 || d_v < 1 || slot_size < 1 || d_k > slot_size || d_v > slot_size / d_k) {
         return 0;
     }
     const int64_t head_size = d_k * d_v + extra;
@@ -254,7 +255,7 @@ bool scan_check_tokens(const char * name, const struct ggml_tensor * x, int64_t 
     if (x->ne[0] < 1 || x->ne[1] < 1 || x->ne[2] < 1 || x->ne[3] < 1) {
         scan_refuse(err, err_size,
                 "%s has shape [%" PRId64 ", %" PRId64 ", %" PRId64 ", %" PRId64
-                "]; expected at least one of each",
+                "]; expected at least 1 in each dimension",
                 name, x->ne[0], x->ne[1], x->ne[2], x->ne[3]);
         return false;
     }
@@ -286,34 +287,35 @@ bool scan_check_state(const struct ggml_tensor * state, const struct ggml_tensor
             state->ne[3] != 1) {
         scan_refuse(err, err_size,
                 "state is %s [%" PRId64 ", %" PRId64 ", %" PRId64 ", %" PRId64
-                "]; expected f32 [floats of a slot, slots]",
+                "]; expected f32 [floats per slot, slots] with contiguous rows",
                 ggml_type_name(state->type), state->ne[0], state->ne[1], state->ne[2],
                 state->ne[3]);
         return false;
     }
-    // ggml-rpc sends strides as 32-bit numbers; a view with overlapping slots would let one
-    // sequence write another's state
+    // ggml-rpc sends strides as 32-bit numbers; overlapping slots would let one sequence write the
+    // state of another
     if (state->nb[1] < state->nb[0] * (size_t) state->ne[0] || state->nb[1] > UINT32_MAX ||
             state->nb[1] % sizeof(float) != 0) {
         scan_refuse(err, err_size,
-                "state has slots %zu bytes apart for %" PRId64
-                " floats; expected at least that and below 4 GiB",
+                "state has slots %zu bytes apart; expected a multiple of 4, at least %" PRId64
+                " floats and less than 4 GiB",
                 state->nb[1], state->ne[0]);
         return false;
     }
     if (slot_size >= 0 && state->ne[0] != slot_size) {
-        scan_refuse(err, err_size, "state has %" PRId64 " floats in a slot; expected %" PRId64,
+        scan_refuse(err, err_size, "state has %" PRId64 " floats per slot; expected %" PRId64,
                 state->ne[0], slot_size);
         return false;
     }
     if (state->ne[0] < 1 || state->ne[1] < 1) {
         scan_refuse(err, err_size,
-                "state has %" PRId64 " floats in %" PRId64 " slots; expected at least one of each",
-                state->ne[0], state->ne[1]);
+                "state has %" PRId64 " slots of %" PRId64 " floats; expected at least 1 of each",
+                state->ne[1], state->ne[0]);
         return false;
     }
     if (ids->ne[1] < 1) {
-        scan_refuse(err, err_size, "ids has no sequences; expected at least one");
+        scan_refuse(
+                err, err_size, "ids has %" PRId64 " sequences; expected at least 1", ids->ne[1]);
         return false;
     }
     if (ids->type != GGML_TYPE_I32 || !ggml_is_contiguous(ids) || ids->ne[0] < GGML_SCAN_SNAPS ||

@@ -1,7 +1,6 @@
 #pragma once
 
-// Shared by the builders and by every backend: what stands where in a scan node, and how it is
-// read.
+// Shared by the builders and all backends: the sources and parameters of a scan node.
 
 #include "lrnn-ops.h"
 
@@ -33,34 +32,34 @@ enum scan_src {
     CONV_SRC_BIAS   = 4,
 };
 
-// What the transition of a signed scan is made from.
+// The transition of a signed-gate scan.
 enum signed_scan_kind {
     SIGNED_SCAN_NONE,    // A = 1
-    SIGNED_SCAN_HEAD,    // one gate a head
-    SIGNED_SCAN_CHANNEL, // one gate a key channel
+    SIGNED_SCAN_HEAD,    // one gate per head
+    SIGNED_SCAN_CHANNEL, // one gate per key channel
     SIGNED_SCAN_ELEMENT, // from dt [d_v] and A [d_v, d_k]: Mamba
     SIGNED_SCAN_SCALAR,  // from dt [1] and A [1]: Mamba-2
     SIGNED_SCAN_MLSTM,
 };
 
-struct scan_params { // in op_params, 64 bytes at most
+struct scan_params { // stored in op_params, at most 64 bytes
     float   scale;
     float   eps;
     int32_t path;       // enum ggml_scan_path
     int32_t kind;       // enum signed_scan_kind
     int32_t form;       // enum ggml_signed_scan_form
-    int32_t bonus;      // SIGNED_SRC_AUX is a bonus: read before write
+    int32_t bonus;      // SIGNED_SRC_AUX is a bonus: read before the update
     int32_t activation; // enum ggml_short_conv_activation
 };
 
 void scan_params_set(struct ggml_tensor * op, const struct scan_params * params);
 struct scan_params scan_params_get(const struct ggml_tensor * op);
 
-// The sizes of a scan, read off its sources.
+// The sizes of a scan, taken from its sources.
 struct scan_dims {
     int64_t d_k, d_v;
     int64_t n_head; // H, of the state
-    int64_t n_h;    // Householder factors a token
+    int64_t n_h;    // factors per token
     int64_t n_tokens;
     int64_t n_seqs;
     int64_t n_snap;
@@ -70,14 +69,14 @@ struct scan_dims {
 
 struct scan_dims scan_dims_get(const struct ggml_tensor * op);
 
-// One sequence of a batch, as the ids give it.
+// One sequence of a batch, as defined by the ids.
 struct scan_seq {
     int64_t         slot_in, slot_out;
     int64_t         first, count;
     const int32_t * snaps; // n_snap slots
 };
 
-// Reads sequence s. False if a slot or a token is out of range: such a sequence must not be
+// Reads sequence s. Returns false if a slot or a token is out of range; such a sequence must not be
 // computed.
 bool scan_seq_get(const struct ggml_tensor * op, int64_t s, struct scan_seq * seq);
 
@@ -85,7 +84,7 @@ bool scan_seq_get(const struct ggml_tensor * op, int64_t s, struct scan_seq * se
 // For the builders
 //
 
-// Formats into err and returns NULL, so that a builder can say: return scan_refuse(...)
+// Formats a message into err and returns NULL, so that a builder can return scan_refuse(...).
 struct ggml_tensor * scan_refuse(char * err, size_t err_size, const char * fmt, ...)
 #ifdef __GNUC__
         __attribute__((format(printf, 3, 4)))
@@ -97,10 +96,10 @@ struct ggml_tensor * scan_refuse(char * err, size_t err_size, const char * fmt, 
 bool scan_check_tokens(const char * name, const struct ggml_tensor * x, int64_t width,
         int64_t n_head, int64_t factors, int64_t tokens, char * err, size_t err_size);
 
-// Heads of d_k·d_v + extra floats in a slot; 0 if they do not fill it.
+// The number of heads of d_k·d_v + extra floats in a slot; 0 if they do not fill it.
 int64_t scan_heads(int64_t slot_size, int64_t d_k, int64_t d_v, int64_t extra);
 
-// Checks state and ids. The state must hold whole slots of `slot_size` floats; slot_size < 0: any.
+// Checks state and ids. Each slot must have `slot_size` floats; slot_size < 0: any size.
 bool scan_check_state(const struct ggml_tensor * state, const struct ggml_tensor * ids,
         int64_t slot_size, char * err, size_t err_size);
 

@@ -1,4 +1,4 @@
-// Builder of GGML_OP_SHORT_CONV: checks shapes, makes the node.
+// Builder of GGML_OP_SHORT_CONV: checks the shapes and makes the node.
 
 #include "scan-common.h"
 
@@ -21,7 +21,7 @@ struct ggml_tensor * ggml_short_conv(struct ggml_context * ctx,
     }
     const int64_t channels = a->x->ne[0];
     const int64_t T        = a->x->ne[1];
-    int64_t       width    = 2; // of the token shift
+    int64_t       width    = 2; // token shift
 
     if (a->weight != NULL) {
         width = a->weight->ne[0];
@@ -29,7 +29,7 @@ struct ggml_tensor * ggml_short_conv(struct ggml_context * ctx,
                 a->weight->ne[1] != channels || a->weight->ne[2] != 1 || a->weight->ne[3] != 1) {
             return scan_refuse(err, err_size,
                     "weight is %s [%" PRId64 ", %" PRId64 ", %" PRId64 ", %" PRId64
-                    "]; expected contiguous f32 [width of 2 or more, %" PRId64 "]",
+                    "]; expected contiguous f32 [2 or more, %" PRId64 "]",
                     ggml_type_name(a->weight->type), width, a->weight->ne[1], a->weight->ne[2],
                     a->weight->ne[3], channels);
         }

@@ -1,12 +1,11 @@
-// Builder of GGML_OP_SIGNED_SCAN: finds out which transition is meant, checks shapes, makes the
-// node.
+// Builder of GGML_OP_SIGNED_SCAN: determines the transition, checks the shapes and makes the node.
 
 #include "scan-common.h"
 
 #include <inttypes.h>
 
-// A is small and constant: any strides, so that a transposed view of [d_k, d_v] serves as it is in
-// the file.
+// A is small and constant. Any strides are valid, so that a transposed view of the [d_k, d_v]
+// tensor of the model file needs no copy.
 static bool check_A(const struct ggml_tensor * A, int64_t d_v, int64_t d_k, int64_t H, char * err,
         size_t err_size) {
     if (A->type != GGML_TYPE_F32 || A->ne[0] != d_v || A->ne[1] != d_k || A->ne[2] < 1 ||
@@ -31,13 +30,15 @@ struct ggml_tensor * ggml_signed_scan(struct ggml_context * ctx,
 
     if ((a->gate != NULL) + ssm + mlstm > 1) {
         return scan_refuse(err, err_size,
-                "more than one transition is given; expected one of: gate, dt and A, log_f and log_i");
+                "more than one transition is given; expected one of gate, dt and A, log_f and "
+                "log_i");
     }
     if (a->bonus != NULL && (ssm || mlstm)) {
-        return scan_refuse(err, err_size, "bonus goes with gate only");
+        return scan_refuse(err, err_size, "bonus is given with %s; expected it only with gate",
+                ssm ? "dt and A" : "log_f and log_i");
     }
 
-    // sizes come from b, x and the state; everything else must fit them
+    // b, x and the state define the sizes; all other tensors must match
     if (!scan_check_state(a->state, a->ids, -1, err, err_size)) {
         return NULL;
     }
@@ -56,8 +57,7 @@ struct ggml_tensor * ggml_signed_scan(struct ggml_context * ctx,
     if (H == 0) {
         return scan_refuse(err, err_size,
                 "state has %" PRId64
-                " floats in a slot; expected a multiple of %s for d_k = %" PRId64
-                ", d_v = %" PRId64,
+                " floats per slot; expected a multiple of %s for d_k = %" PRId64 ", d_v = %" PRId64,
                 a->state->ne[0], mlstm ? "d_k·d_v + d_k + 1" : "d_k·d_v", d_k, d_v);
     }
 
@@ -110,7 +110,7 @@ struct ggml_tensor * ggml_signed_scan(struct ggml_context * ctx,
     }
     if (a->path == GGML_SCAN_PATH_CHUNK && params.kind == SIGNED_SCAN_ELEMENT) {
         return scan_refuse(err, err_size,
-                "a transition per element has no chunked path; expected auto, step or reference");
+                "path is chunk; expected auto, step or reference with a transition per element");
     }
 
     struct ggml_tensor * op = ggml_new_tensor_3d(ctx, GGML_TYPE_F32, d_v, H, T);

@@ -1,4 +1,4 @@
-// The CPU side of the glue: from a node to its kernel.
+// The CPU side of the glue: calls the kernel of a node.
 
 #include "glue.h"
 #include "scan-cpu.h"
@@ -44,9 +44,8 @@ size_t ggml_lrnn_cpu_work_size(const struct ggml_tensor * op, int n_tasks) {
     }
 }
 
-// Every shape that a builder lets through can be computed here. A state in the memory of another
-// device cannot be written from here: the scheduler would hand over a copy, and the update would be
-// lost.
+// The kernels support every shape that a builder accepts. The state must be in host memory: the
+// scheduler would copy any other state, and the update of the copy would be lost.
 bool ggml_lrnn_cpu_supports_op(const struct ggml_tensor * op) {
     const struct ggml_tensor * state = op->src[SCAN_SRC_STATE];
     if (state->view_src != NULL) {

@@ -64,13 +64,14 @@ void householder_forward(const struct ggml_compute_params * params, struct ggml_
                                         : GATE_CHANNEL,
         .scale     = p.scale,
     };
+    const bool step = op.path == GGML_SCAN_PATH_STEP || op.r.data != NULL;
+
     const struct tile_scan scan = {
         .op          = &op,
         .dims        = dims,
         .x           = { op.v },
         .prep_floats = prep_floats(&dims),
-        .kernel =
-                op.path == GGML_SCAN_PATH_STEP || op.r.data != NULL ? &kernel_step : &kernel_chunk,
+        .kernel      = step ? &kernel_step : &kernel_chunk,
     };
 
     tile_scan_forward(params, dst, &scan, work_aligned(params->wdata));

@@ -1,6 +1,5 @@
-// The recurrences as they are written down, one line of code for one line of the equations in
-// lrnn-ops.h, in plain F32. Nothing here is fast. It is what the fast kernels are read beside and
-// tested against.
+// The equations of lrnn-ops.h, line by line, in plain F32. Nothing here is fast: the tests compare
+// the other kernels with this file.
 
 #include "scan-cpu.h"
 
@@ -9,7 +8,7 @@ static void state_copy(const struct ggml_tensor * op, const struct scan_dims * d
     memcpy(slot_head(op, slot, h, dims->head_size), S, (size_t) dims->head_size * sizeof(float));
 }
 
-// Copies the state after `done` of the sequence's tokens into the slot that asked for it.
+// Copies the state after `done` tokens of the sequence to its snapshot slot, if there is one.
 static void snapshot(const struct ggml_tensor * op, const struct scan_dims * dims,
         const struct scan_seq * seq, int64_t h, int64_t done, const float * S) {
     const int64_t back = seq->count - done; // tokens before the end
@@ -114,7 +113,7 @@ void householder_reference(const struct ggml_compute_params * params, struct ggm
     }
 }
 
-// A_t[i][j] of every kind but mLSTM; dt and A as in lrnn-ops.h
+// A_t[i][j] of every kind except mLSTM
 static float transition(const struct scan_params * p, const struct ggml_tensor * A, int64_t h,
         int64_t n_head, const float * gate, int64_t i, int64_t j) {
     switch (p->kind) {
@@ -150,8 +149,8 @@ void signed_reference(const struct ggml_compute_params * params, struct ggml_ten
     const struct tokens BONUS = tokens_of(p.bonus ? dst->src[SIGNED_SRC_AUX] : NULL, dims.n_head);
     const struct tokens LOG_I = tokens_of(mlstm ? dst->src[SIGNED_SRC_AUX] : NULL, dims.n_head);
 
-    float * S = (float *) params->wdata +
-                params->ith * dims.head_size; // [d_k][d_v], mLSTM: then n [d_k], then m
+    // [d_k][d_v]; mLSTM: then n [d_k], then m
+    float * S = (float *) params->wdata + params->ith * dims.head_size;
 
     for (int64_t sh = params->ith; sh < dims.n_seqs * dims.n_head; sh += params->nth) {
         const int64_t   h = sh % dims.n_head;
@@ -178,11 +177,12 @@ void signed_reference(const struct ggml_compute_params * params, struct ggml_ten
                 float *     m     = norm + d_k;
                 const float log_i = tokens_row(&LOG_I, h, 0, t)[0];
                 const float m_new = fmaxf(gate[0] + *m, log_i);
-                const float f     = (float) exp((double) gate[0] + (double) *m -
-                                                (double) m_new); // what rounding m' lost is kept in f'
-                const float in    = (float) exp(
-                        (double) log_i -
-                        (double) m_new); // a difference of 70 in F32 is off by 4e-6, and so is i'
+
+                // in double: f' makes up for the rounding of m', and in F32 a difference of 70
+                // would have an error of 4e-6, and so would i'
+                const float f  = (float) exp((double) gate[0] + (double) *m - (double) m_new);
+                const float in = (float) exp((double) log_i - (double) m_new);
+
                 *m       = m_new;
                 float nc = 0.0f;
                 for (int64_t i = 0; i < d_k; ++i) {
@@ -199,7 +199,7 @@ void signed_reference(const struct ggml_compute_params * params, struct ggml_ten
                 continue;
             }
 
-            if (p.bonus) { // y = scale · (S + (bonus ∘ b) xᵀ)ᵀ c, before the update
+            if (p.bonus) { // before the update: y = scale · (S + (bonus ∘ b) xᵀ)ᵀ c
                 const float * u = tokens_row(&BONUS, h, 0, 0);
                 for (int64_t j = 0; j < d_v; ++j) {
                     float sum = 0.0f;
@@ -209,7 +209,7 @@ void signed_reference(const struct ggml_compute_params * params, struct ggml_ten
                     y[j] = p.scale * sum;
                 }
             }
-            for (int64_t i = 0; i < d_k; ++i) { // S ← A ∘ S + b xᵀ, for dt and A: + b (dt ∘ x)ᵀ
+            for (int64_t i = 0; i < d_k; ++i) { // S ← A ∘ S + b xᵀ; with dt and A: + b (dt ∘ x)ᵀ
                 for (int64_t j = 0; j < d_v; ++j) {
                     const float dt = ssm ? gate[p.kind == SIGNED_SCAN_ELEMENT ? j : 0] : 1.0f;
                     S[i * d_v + j] =

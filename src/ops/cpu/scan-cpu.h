@@ -1,15 +1,15 @@
 #pragma once
 
-// What the CPU kernels share: access to the tokens and slots of a node.
+// Shared by the CPU kernels: access to the tokens and slots of a node.
 
 #include "scan-common.h"
 #include "simd.h"
 
 #include "ggml-cpu-impl.h"
 
-// A tensor of tokens, [width, heads, factors, tokens], seen from the heads of the state.
+// A tensor of tokens, [width, heads, factors, tokens], indexed by the heads of the state.
 struct tokens {
-    const char * data; // NULL if there is no such tensor
+    const char * data; // NULL: the tensor is absent
     size_t       nb_head, nb_factor, nb_token;
     int64_t      share; // state heads that use one head of this tensor
 };
@@ -22,31 +22,30 @@ static inline struct tokens tokens_of(const struct ggml_tensor * x, int64_t n_he
         .data      = x->data,
         .nb_head   = x->nb[1],
         .nb_factor = x->nb[2],
-        .nb_token =
-                x->ne[3] == 1 ? 0 : x->nb[3], // one row for all tokens: a constant gate, a bonus
-        .share = n_head / x->ne[1],
+        .nb_token  = x->ne[3] == 1 ? 0 : x->nb[3], // 0: a constant gate or a bonus
+        .share     = n_head / x->ne[1],
     };
 }
 
 SIMD_INLINE const float * tokens_row(const struct tokens * x, int64_t h, int64_t j, int64_t t) {
-    const int64_t head = x->share == 1 ? h : h / x->share; // a division for every row would be felt
+    const int64_t head = x->share == 1 ? h : h / x->share; // a division per row is too slow
     return (const float *) (x->data + head * x->nb_head + j * x->nb_factor + t * x->nb_token);
 }
 
-// State of head h in a slot.
+// The state of head h in a slot.
 static inline float * slot_head(
         const struct ggml_tensor * op, int64_t slot, int64_t h, int64_t head_size) {
     const struct ggml_tensor * state = op->src[SCAN_SRC_STATE];
     return (float *) ((char *) state->data + slot * state->nb[1]) + h * head_size;
 }
 
-// The work buffer from its first address that a vector may be stored at.
+// The first address of the work buffer that is aligned for vectors.
 static inline float * work_aligned(void * wdata) {
     return (float *) (((uintptr_t) wdata + VEC_BYTES - 1) / VEC_BYTES * VEC_BYTES);
 }
 
-// The answer for a sequence whose ids are out of range: NaN for those of its tokens that exist, and
-// no state is touched.
+// The output of a sequence whose ids are out of range: NaN for each of its tokens that exists. No
+// state is touched.
 void scan_fill_nan(
         struct ggml_tensor * dst, const struct scan_dims * dims, const struct scan_seq * seq);
 

@@ -8,7 +8,7 @@ int64_t tile_scan_segment(const struct scan_dims * dims) {
     return dims->n_h < SEGMENT_FACTORS ? SEGMENT_FACTORS / dims->n_h : 1;
 }
 
-// What a thread works in; places in its floats.
+// Offsets into the work buffer of a thread.
 struct layout {
     int64_t S;           // [tile][d_k][TILE]
     int64_t x[COLS_MAX]; // [tile][tokens][factors][TILE]
@@ -33,7 +33,7 @@ int64_t tile_scan_floats(const struct scan_dims * dims, int64_t prep_floats) {
 }
 
 //
-// Between a batch and what is packed of it
+// Packing a batch
 //
 
 void rows_pack(float * packed, const struct tokens * x, int64_t h, int64_t n_factors, int64_t t0,
@@ -50,14 +50,13 @@ static int64_t tile_cols(const struct scan_dims * dims, int64_t tile) {
     return dims->d_v - tile * TILE < TILE ? dims->d_v - tile * TILE : TILE;
 }
 
-// The columns of tiles tile0 .. tile1 − 1; those beyond the right edge read as zero.
+// Packs the columns of tiles tile0 .. tile1 − 1; columns beyond d_v are zero.
 static void cols_pack(float * packed, const struct tokens * x, const struct scan_dims * dims,
         int64_t h, int64_t t0, int64_t t1, int64_t tile0, int64_t tile1) {
     const int64_t n  = (t1 - t0) * dims->n_h;
     float *       to = packed;
     for (int64_t t = t0; t < t1; ++t) {
-        for (int64_t f = 0; f < dims->n_h;
-                ++f, to += TILE) { // to: this row in the first tile of the head
+        for (int64_t f = 0; f < dims->n_h; ++f, to += TILE) { // to: this row in the first tile
             const float * row = row_ahead(x, h, f, t, dims->d_v);
             for (int64_t i = tile0; i < tile1; ++i) {
                 const int64_t cols = tile_cols(dims, i);
@@ -90,7 +89,7 @@ static void cols_unpack(struct ggml_tensor * dst, const float * packed,
 }
 
 //
-// Between a state and its tiles
+// Copying a state to its tiles and back
 //
 
 static void tile_load(
@@ -121,8 +120,8 @@ static void tile_store(const struct tile * tile, float * state, const struct sca
     }
 }
 
-// Stores the state after all but `back` of the sequence's tokens where it is wanted: in the slot of
-// the sequence, in that of a snapshot.
+// Stores the state after all but the last `back` tokens: in slot_out, or in a snapshot slot, if
+// there is one.
 static void tile_keep(const struct tile * tile, const struct ggml_tensor * dst,
         const struct scan_dims * dims, const struct scan_seq * seq, int64_t back) {
     const int64_t slot = back == 0              ? seq->slot_out
@@ -142,8 +141,8 @@ struct task {
     int64_t tile0, tile1;
 };
 
-// Runs of tiles that a head is divided into: as few as still give every thread several tasks,
-// because what is prepared for the tiles of a head is prepared once a run.
+// The number of runs of tiles per head: as few as give every thread several tasks, because the
+// kernel's preparation is repeated for each run.
 static int64_t runs_of(const struct scan_dims * dims, int n_threads) {
     const int64_t heads = dims->n_head * dims->n_seqs;
     int64_t       runs  = 1;
@@ -164,8 +163,8 @@ static struct task task_get(const struct scan_dims * dims, int64_t runs, int64_t
     };
 }
 
-// The end of the segment that starts after n tokens: where the next snapshot is due, at most
-// SEGMENT_FACTORS factors on, and not beyond `last`.
+// The end of the segment that starts after n tokens: at the next snapshot, after at most
+// SEGMENT_FACTORS factors, and not beyond `last`.
 static int64_t segment_end(
         const struct scan_dims * dims, const struct scan_seq * seq, int64_t n, int64_t last) {
     const int64_t tokens = tile_scan_segment(dims);
@@ -179,7 +178,7 @@ static int64_t segment_end(
     return end;
 }
 
-// The columns of a head from one place to another.
+// Copies columns of a head.
 static void cols_copy(
         float * to, const float * from, const struct scan_dims * dims, int64_t col0, int64_t col1) {
     for (int64_t i = 0; i < dims->d_k; ++i) {
@@ -208,16 +207,15 @@ static void task_token(struct ggml_tensor * dst, const struct tile_scan * scan,
         }
         token.in = token.out;
     }
-    if (dims->n_snap > 0 && seq->snaps[0] >= 0 &&
-            seq->snaps[0] != seq->slot_in) { // the state before the token
+    // the state before the token
+    if (dims->n_snap > 0 && seq->snaps[0] >= 0 && seq->snaps[0] != seq->slot_in) {
         cols_copy(slot_head(dst, seq->snaps[0], task->h, dims->head_size), token.in, dims,
                 token.col0, token.col1);
     }
     scan->kernel->token(scan->op, &token, work + layout_of(dims).prep);
 }
 
-// The tokens of a sequence from number `n` up to `last`. Between two such runs the state lies in
-// the slot that is written.
+// Tokens n .. last − 1 of a sequence. Between two calls the state is stored in slot_out.
 static void task_run(struct ggml_tensor * dst, const struct tile_scan * scan,
         const struct scan_seq * seq, const struct task * task, int64_t n, int64_t last,
         float * work) {
@@ -225,7 +223,7 @@ static void task_run(struct ggml_tensor * dst, const struct tile_scan * scan,
     const struct tile_kernel * kernel = scan->kernel;
     const struct layout        l      = layout_of(dims);
 
-    // a tile that need not wait for another segment leaves its place in the cache to the next one
+    // with a single segment, all tiles use the same memory, which stays in the cache
     const bool one_segment = segment_end(dims, seq, n, last) == last;
 
     const int64_t first = n;
@@ -272,8 +270,7 @@ static void task_run(struct ggml_tensor * dst, const struct tile_scan * scan,
     } while (n < last);
 }
 
-// Tokens that all heads go through before the next ones: PASS_BYTES bytes of the widest input, in whole
-// segments.
+// Tokens per pass: PASS_BYTES of the widest input, in whole segments.
 static int64_t pass_tokens(const struct scan_dims * dims) {
     const int64_t width =
             dims->n_head * dims->n_h * (dims->d_k > dims->d_v ? dims->d_k : dims->d_v);
@@ -299,8 +296,7 @@ void tile_scan_forward(const struct ggml_compute_params * params, struct ggml_te
         }
     }
     for (int64_t w = 0; w < longest; w += pass) {
-        // threads take tasks from a common counter, so that one that is held up does not hold up
-        // the others
+        // threads take tasks from a common counter, so that a slow thread does not delay the others
         ggml_barrier(params->threadpool);
         if (params->ith == 0) {
             ggml_threadpool_chunk_set(params->threadpool, params->nth);

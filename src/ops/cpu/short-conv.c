@@ -1,6 +1,7 @@
 // GGML_OP_SHORT_CONV on the CPU.
 //
-//     y_t[c] = f( bias[c] + Σ_w weight[w][c] · x_{t − (width − 1) + w}[c] ),   or y_t[c] = x_{t − 1}[c]
+//     y_t[c] = f( bias[c] + Σ_w weight[w][c] · x_{t − (width − 1) + w}[c] )
+//     y_t[c] = x_{t − 1}[c]                                                   token shift
 //
 // Channels do not mix: a task is one sequence and one tile of TILE_CHANNELS channels. The tail of
 // the sequence and its new inputs are read in place, without concatenating them.

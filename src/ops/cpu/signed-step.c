@@ -1,33 +1,31 @@
-// The signed-gate scan on a tile of columns.
+// The step path of the signed-gate scan on a tile of columns.
 //
-//     S ← A ∘ S + b xᵀ ,   y = scale · Sᵀ c          element by element:  s ← a s + b_i x_j ,   y_j += c_i s
+//     S ← A ∘ S + b xᵀ ,   y = scale · Sᵀ c
+//     per element:  s ← a s + b_i x_j ,   y_j += c_i s
 //
-// No element needs another, so a row of a tile is loaded once and taken through several tokens in
-// registers (STEP_TOKENS of them) before the next row; the sums y of those tokens are what stays in
-// registers from row to row. Every element goes through the same operations in the same order
-// wherever a strip, a segment or a call ends.
+// Elements are independent. So a row of the tile is loaded once and goes through STEP_TOKENS tokens
+// in registers before the next row. The sums y of these tokens stay in registers from row to row.
+// Every element goes through the same operations in the same order, for any cut into groups of
+// tokens, segments or calls.
 
 #include "signed.h"
 
-enum {
-    STEP_TOKENS = 4
-}; // tokens taken together: their sums are eight vectors, as many as leave room for the rest
+enum { STEP_TOKENS = 4 }; // their sums need eight of sixteen vector registers
 
-// One token of a strip, as seen by one tile.
+// One token, for one tile.
 struct step_token {
     const float * c;
     const float * b;
     const float * gate; // per key channel
-    float         a;    // one gate for the head
-    vec2          x;    // already times dt, or the input gate of mLSTM
-    vec2          dt;   // of Mamba
+    float         a;    // gate per head
+    vec2          x;    // times dt, or times the input gate of mLSTM
+    vec2          dt;   // Mamba
 };
 
-// One element of the state, or rather a row of the tile, through one token. Flags are constants at
-// every call.
+// Takes one row of the tile through one token. kind, form and bonus are constants at every call.
 SIMD_INLINE void step_row(vec2 * s, vec2 * y, int64_t i, int kind, int form, bool bonus,
         const struct step_token * tok, const float * A) {
-    if (bonus) { // read before write
+    if (bonus) { // read before the update
         *y = vec2_fma(tok->c[i], *s, *y);
     }
     switch (kind) {
@@ -68,7 +66,7 @@ SIMD_INLINE void step_rows(float * S, int64_t d_k, int n, int kind, int form, bo
     }
 }
 
-// Chooses the loop: everything but the data is a constant inside each branch.
+// Chooses the loop: in each branch everything but the data is a constant.
 static void step_tokens(const struct signed_scan * op, float * S, int n,
         const struct step_token * tok, const float * A, vec2 y[STEP_TOKENS]) {
     const int64_t d_k = op->dims.d_k;
@@ -101,8 +99,8 @@ static void step_tokens(const struct signed_scan * op, float * S, int n,
 #undef STEP_N
 }
 
-// What is prepared for a segment: the vectors of its tokens, packed, and the whole of A in the order
-// of tiles. Places in the prepared floats.
+// Offsets into the floats prepared for a segment: the packed vectors of its tokens, and all of A in
+// the order of tiles.
 struct layout {
     int64_t c;     // [tokens][d_k]
     int64_t b;     // [tokens][d_k]

@@ -1,16 +1,16 @@
-// The signed-gate scan for a single token of a sequence, whole rows of the state at a time:
+// The token path of the signed-gate scan: one token, whole rows of the state at a time.
 //
 //     S ← A ∘ S + b xᵀ ,   y = scale · Sᵀ c
 //
-// What signed-tile.c does to a tile, operation by operation, so that the bits are the same.
+// The operations are those of signed-step.c in the same order, so the bits are the same.
 
 #include "signed.h"
 
-enum {
-    ELEMENT_COLS = 64
-}; // columns of a tile: d_k lines of A and of the state for every 16 of them
+// Columns of a tile with a transition per element. Every 16 columns need d_k cache lines of A and
+// of the state.
+enum { ELEMENT_COLS = 64 };
 
-// the sums y, and x times dt or the input gate, each [d_v]
+// y, and x times dt or the input gate; each [d_v]
 int64_t signed_token_size(const struct scan_dims * dims) {
     return 2 * dims->d_v;
 }
@@ -21,25 +21,24 @@ struct rows {
     const float * c;    // [d_k]
     const float * b;    // [d_k]
     const float * gate; // [d_k] or [1]
-    const float * dt;   // [d_v], of Mamba
-    const float * A;    // a row of A, from the first column of the sweep on
+    const float * dt;   // [d_v], Mamba
+    const float * A;    // a row of A, from the first column of the sweep
     const float * x;    // [d_v]
     float *       y;    // [d_v]
 };
 
-// n rows from row i on, the vector of columns at col; kind, form and bonus are constants at every
-// call
+// n rows from row i, the vector of columns at col; kind, form and bonus are constants at every call
 SIMD_INLINE void sweep_cols(const struct rows * w, int32_t kind, int32_t form, bool bonus,
         int64_t d_v, int64_t i, int n, int64_t col0, int64_t col, int64_t cols) {
     const bool full = cols == VEC;
     const vec  x    = full ? vec_load(w->x + col) : vec_load_n(w->x + col, cols);
     vec        y    = full ? vec_load(w->y + col) : vec_load_n(w->y + col, cols);
     for (int64_t r = i; r < i + n; ++r) {
-        if (col % LINE == 0) { // the state comes from memory, a few rows of it at a time
+        if (col % LINE == 0) { // the state is read from memory
             __builtin_prefetch(w->in + (r + 4 * TOKEN_ROWS) * d_v + col);
         }
         vec s = full ? vec_load(w->in + r * d_v + col) : vec_load_n(w->in + r * d_v + col, cols);
-        if (bonus) { // read before write
+        if (bonus) { // read before the update
             y = vec_fma(vec_set1(w->c[r]), s, y);
         }
         switch (kind) {
@@ -87,8 +86,8 @@ SIMD_INLINE void sweep(const struct rows * w, int32_t kind, bool bonus,
     }
 }
 
-// With a transition per element, a tile of columns at a time. Mamba's files have A the other way
-// round, [d_k] floats a column: a tile of it is turned while its lines are in the cache, not
+// A transition per element, one tile of columns at a time. Mamba's files store A transposed, d_k
+// floats per column. A tile of A is transposed back while its lines are in the cache; they are not
 // fetched again for every row.
 static void sweep_element(
         const struct signed_scan * op, struct rows * w, const struct token * token) {

@@ -4,11 +4,8 @@
 
 #include <stddef.h>
 
-//
-// Gates that are one number a head and token do not depend on the tile, and for mLSTM they are
-// themselves a recurrence, which carries n and m; so they are computed for all tokens before any
-// tile is touched.
-//
+// Computes the gates per head of all tokens of a sequence before any tile is touched. They do not
+// depend on the tile, and those of mLSTM are a recurrence of their own, over n and m.
 static void head_gates(const struct signed_scan * op, const struct ggml_tensor * dst,
         const struct scan_seq * seq, int64_t h, struct head_gate * gates) {
     const struct scan_dims * dims = &op->dims;
@@ -21,7 +18,7 @@ static void head_gates(const struct signed_scan * op, const struct ggml_tensor *
             const float        g   = tokens_row(&op->gate, h, 0, t)[0];
             struct head_gate * out = &gates[t * dims->n_head + h];
             *out                   = (struct head_gate) { .a = g, .in = 1.0f, .den = 1.0f };
-            if (ssm) { // A_t = exp(dt A), or 2 exp(dt A) − 1; the input is dt b xᵀ
+            if (ssm) { // A_t = exp(dt A) or 2 exp(dt A) − 1; the input is dt b xᵀ
                 const float e = expf(g * A);
                 out->a        = op->p.form == GGML_SIGNED_SCAN_EXP ? e : 2.0f * e - 1.0f;
                 out->in       = g;
@@ -30,10 +27,9 @@ static void head_gates(const struct signed_scan * op, const struct ggml_tensor *
         return;
     }
 
-    // mLSTM: m' = max(log_f + m, log_i), f' = exp(log_f + m − m'), i' = exp(log_i − m'), n ← f' n +
-    // i' b,
-    //        den = max(|scale · n·c|, exp(−m')) + eps
-    const int64_t tail  = d_k * dims->d_v; // where n and m stand in a head
+    // mLSTM: m' = max(log_f + m, log_i),  f' = exp(log_f + m − m'),  i' = exp(log_i − m')
+    //        n ← f' n + i' b,  den = max(|scale · n·c|, exp(−m')) + eps
+    const int64_t tail  = d_k * dims->d_v; // offset of n and m in a head
     float *       n_out = slot_head(dst, seq->slot_out, h, dims->head_size) + tail;
     if (seq->slot_in < 0) {
         memset(n_out, 0, (size_t) (d_k + 1) * sizeof(float));
@@ -53,11 +49,12 @@ static void head_gates(const struct signed_scan * op, const struct ggml_tensor *
         const float   log_f = tokens_row(&op->gate, h, 0, t)[0];
         const float   log_i = tokens_row(&op->log_i, h, 0, t)[0];
         const float   m_new = fmaxf(log_f + *m, log_i);
-        const float   f     = (float) exp((double) log_f + (double) *m -
-                                          (double) m_new); // what rounding m' lost is kept in f'
-        const float   in    = (float) exp(
-                (double) log_i -
-                (double) m_new); // a difference of 70 in F32 is off by 4e-6, and so is i'
+
+        // in double: f' makes up for the rounding of m', and in F32 a difference of 70 would have
+        // an error of 4e-6, and so would i'
+        const float f  = (float) exp((double) log_f + (double) *m - (double) m_new);
+        const float in = (float) exp((double) log_i - (double) m_new);
+
         *m = m_new;
         for (int64_t k = 0; k < d_k; ++k) {
             n_out[k] = fma1(in, b[k], f * n_out[k]);
@@ -73,7 +70,7 @@ static void head_gates(const struct signed_scan * op, const struct ggml_tensor *
 // The node
 //
 
-// The chunked path: two tokens at a time, where the gate is one number a head or one a key channel.
+// The chunk path: two tokens at a time, for a gate per head or per key channel.
 static struct scan_chunk chunk_of(const struct signed_scan * op) {
     struct scan_chunk chunk = {
         .dims = op->dims, .k = op->b, .q = op->c, .bonus = op->bonus, .scale = op->p.scale
@@ -158,7 +155,7 @@ void signed_forward(const struct ggml_compute_params * params, struct ggml_tenso
         .gates = gates,
     };
 
-    if (has_head_gates(p.kind)) { // the barrier in tile_scan_forward comes before anyone uses them
+    if (has_head_gates(p.kind)) { // tile_scan_forward has a barrier before they are used
         for (int64_t sh = params->ith; sh < dims.n_seqs * dims.n_head; sh += params->nth) {
             struct scan_seq seq;
             if (scan_seq_get(dst, sh / dims.n_head, &seq)) {
@@ -166,13 +163,14 @@ void signed_forward(const struct ggml_compute_params * params, struct ggml_tenso
             }
         }
     }
+    const bool step = p.path == GGML_SCAN_PATH_STEP || p.kind == SIGNED_SCAN_ELEMENT;
+
     const struct tile_scan scan = {
         .op          = &op,
         .dims        = dims,
         .x           = { op.x, p.kind == SIGNED_SCAN_ELEMENT ? op.gate : (struct tokens) { 0 } },
         .prep_floats = prep_floats(&dims),
-        .kernel      = p.path == GGML_SCAN_PATH_STEP || p.kind == SIGNED_SCAN_ELEMENT ? &kernel_step
-                                                                                      : &kernel_chunk,
+        .kernel      = step ? &kernel_step : &kernel_chunk,
     };
 
     tile_scan_forward(params, dst, &scan, work + gates_floats(&dims));

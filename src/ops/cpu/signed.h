@@ -1,13 +1,12 @@
 #pragma once
 
-// The signed-gate scan on the CPU: signed.c reads the node and computes the gates, signed-strip.c
-// and pair.c are the two ways to take a tile of state through a segment of tokens, signed-token.c
-// takes whole rows through a single token.
+// The signed-gate scan on the CPU. signed.c reads the node and computes the gates. signed-step.c
+// and scan-chunk.c take a tile of the state through a segment of tokens; signed-token.c takes whole
+// rows through a single token.
 
 #include "scan-chunk.h"
 
-// Gates that are one number a head and token: the multiplier of S, the factor on x, the divisor of
-// y.
+// The gates of one head and token: multiplier of S, multiplier of x, divisor of y.
 struct head_gate {
     float a;
     float in;
@@ -19,7 +18,7 @@ struct signed_scan {
     struct scan_params         p;
     const struct ggml_tensor * A;
     struct tokens              c, b, x, gate, bonus, log_i; // gate is gate, dt or log_f
-    const struct head_gate *   gates; // [T][H], where there is one gate a head
+    const struct head_gate *   gates;                       // [T][H]; only with gates per head
 };
 
 static inline bool has_head_gates(int32_t kind) {
@@ -36,15 +35,17 @@ static inline const char * head_A(const struct signed_scan * op, int64_t h) {
     return (const char *) op->A->data + (h / (op->dims.n_head / op->A->ne[2])) * op->A->nb[2];
 }
 
-// A_t = exp(dt A), or 2 exp(dt A) − 1
+// A_t = exp(dt A) or 2 exp(dt A) − 1
 SIMD_INLINE vec transition(int32_t form, vec dt, vec A) {
     const vec e = vec_exp(dt * A);
     return form == GGML_SIGNED_SCAN_EXP ? e : vec_fma(vec_set1(2.0f), e, vec_set1(-1.0f));
 }
 
-int64_t signed_step_size(const struct scan_dims * dims); // floats of what is prepared for a segment
+// Step: token by token.
+int64_t signed_step_size(const struct scan_dims * dims); // floats prepared per segment
 void signed_step_prepare(const void * op, int64_t h, int64_t t0, int64_t t1, float * prep);
 void signed_step_run(const void * op, const struct tile * tile, const float * prep);
 
+// Token: one token, same bits as step.
 int64_t signed_token_size(const struct scan_dims * dims);
 void signed_token_run(const void * op, const struct token * token, float * work);

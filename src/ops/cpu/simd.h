@@ -1,11 +1,10 @@
 #pragma once
 
-// Vectors of floats, as wide as the machine has them, in the compiler's vector language (GCC,
-// Clang).
+// Float vectors of the CPU's width, with the vector extensions of GCC and Clang.
 //
-// The files that include this are compiled with -ffp-contract=off: a product and a sum are fused
-// exactly where vec_fma or fma1 says so, so that two instances of an inlined function round alike,
-// which is what makes results independent of how a sequence is cut into calls.
+// Files that include this header are compiled with -ffp-contract=off: only vec_fma and fma1 fuse a
+// product and a sum. So all instances of an inlined function round alike, and results do not depend
+// on how a sequence is cut into calls.
 
 #include <math.h>
 #include <stdint.h>
@@ -42,7 +41,7 @@ SIMD_INLINE void vec_store(float * p, vec v) {
     memcpy(p, &v, sizeof(v));
 }
 
-// The first n floats of a vector; the rest reads as zero and is not written.
+// The first n floats of a vector; the others are zero when loaded and are not stored.
 SIMD_INLINE vec vec_load_n(const float * p, int64_t n) {
     vec v = { 0.0f };
     memcpy(&v, p, (size_t) n * sizeof(float));
@@ -57,7 +56,7 @@ SIMD_INLINE vec vec_set1(float x) {
     return x - (vec) { 0.0f }; // x - 0 keeps the sign of -0
 }
 
-// a·b + c, rounded once where the machine can
+// a·b + c, rounded once if the CPU supports it
 SIMD_INLINE vec vec_fma(vec a, vec b, vec c) {
 #if defined(__AVX512F__)
     return (vec) _mm512_fmadd_ps((__m512) a, (__m512) b, (__m512) c);
@@ -83,8 +82,8 @@ SIMD_INLINE vec vec_select(vec_i mask, vec a, vec b) {
     return (vec) ((mask & (vec_i) a) | (~mask & (vec_i) b));
 }
 
-// Two vectors side by side: the unit that the kernels work on. A structure and not an array,
-// because compilers keep its members in registers without having to unroll a loop first.
+// Two adjacent vectors, the unit of the kernels. A struct instead of an array, because compilers
+// keep its members in registers without unrolling a loop first.
 typedef struct {
     vec a, b;
 } vec2;
@@ -122,7 +121,7 @@ SIMD_INLINE vec2 vec2_fma(float x, vec2 y, vec2 z) {
     return (vec2) { vec_fma(s, y.a, z.a), vec_fma(s, y.b, z.b) };
 }
 
-// Σ a[i]·b[i], always summed in the same order
+// Σ a[i]·b[i], summed in a fixed order
 SIMD_INLINE float vec_dot(const float * a, const float * b, int64_t n) {
     vec     s0 = { 0.0f }, s1 = { 0.0f };
     int64_t i = 0;
@@ -144,8 +143,7 @@ SIMD_INLINE float vec_dot(const float * a, const float * b, int64_t n) {
     return sum;
 }
 
-// out = x, and out = g ∘ x, with g one number for all or one each. Inline, because a row is often
-// too short for a call.
+// out = x, and out = g ∘ x. Inline, because a row is often too short for a call.
 SIMD_INLINE void row_copy(float * out, const float * x, int64_t n) {
     int64_t i = 0;
     for (; i + VEC <= n; i += VEC) {
@@ -166,10 +164,11 @@ SIMD_INLINE void row_mul(float * out, const float * g, const float * x, int64_t 
     }
 }
 
-// e^x to about one unit in the last place; below -87.33, where the result would no longer be a
-// normal number, 0; above 88.72, infinity.
+// e^x to about one unit in the last place; 0 below -87.33, where the result would be subnormal;
+// infinity above 88.72.
 //
-//     e^x = 2^n e^r,   n = round(x / ln 2),   |r| ≤ ln 2 / 2,   e^r by its Taylor polynomial of degree 7
+//     e^x = 2^n e^r,   n = round(x / ln 2),   |r| ≤ ln 2 / 2
+//     e^r: Taylor polynomial of degree 7
 //
 SIMD_INLINE vec vec_exp(vec x) {
     const vec   lo    = vec_set1(-87.33654f);
@@ -177,22 +176,25 @@ SIMD_INLINE vec vec_exp(vec x) {
     const vec_i under = x < lo;
     const vec_i over  = x > hi;
     const vec   xc    = vec_select(under, lo, vec_select(over, hi, x));
-    const vec   magic =
-            vec_set1(12582912.0f); // 1.5·2^23: adding it rounds to an integer in the low bits
-    const vec nm   = vec_fma(xc, vec_set1(1.442695041f), magic);
-    const vec n    = nm - magic;
-    const vec r_hi = vec_fma(
-            n, vec_set1(-0.693145752f), xc); // ln 2 in two parts, the first with trailing zeros
-    const vec r = vec_fma(n, vec_set1(-1.42860677e-6f), r_hi);
-    vec       p = vec_set1(1.0f / 5040);
-    p           = vec_fma(p, r, vec_set1(1.0f / 720));
-    p           = vec_fma(p, r, vec_set1(1.0f / 120));
-    p           = vec_fma(p, r, vec_set1(1.0f / 24));
-    p           = vec_fma(p, r, vec_set1(1.0f / 6));
-    p           = vec_fma(p, r, vec_set1(0.5f));
-    p           = vec_fma(p, r, vec_set1(1.0f));
-    p           = vec_fma(p, r, vec_set1(1.0f));
-    // 2^n in two factors: n = 128 has no representation of its own
+
+    // 1.5·2^23: adding it rounds to an integer in the low bits
+    const vec magic = vec_set1(12582912.0f);
+    const vec nm    = vec_fma(xc, vec_set1(1.442695041f), magic);
+    const vec n     = nm - magic;
+
+    // ln 2 in two parts, the first with trailing zeros
+    const vec r_hi = vec_fma(n, vec_set1(-0.693145752f), xc);
+    const vec r    = vec_fma(n, vec_set1(-1.42860677e-6f), r_hi);
+
+    vec p = vec_set1(1.0f / 5040);
+    p     = vec_fma(p, r, vec_set1(1.0f / 720));
+    p     = vec_fma(p, r, vec_set1(1.0f / 120));
+    p     = vec_fma(p, r, vec_set1(1.0f / 24));
+    p     = vec_fma(p, r, vec_set1(1.0f / 6));
+    p     = vec_fma(p, r, vec_set1(0.5f));
+    p     = vec_fma(p, r, vec_set1(1.0f));
+    p     = vec_fma(p, r, vec_set1(1.0f));
+    // 2^n as two factors, because 2^128 is not representable
     const vec_i bits   = (vec_i) nm - (vec_i) magic;
     const vec_i half   = bits >> 1;
     const vec   scale1 = (vec) ((half + 127) << 23);
