@@ -368,7 +368,7 @@ int main() {
     test_conv(&t);
     test_length(&t);
     run_s5(&t, GGML_SCAN_PATH_STEP);
-    // 7 sizes x (6 householder + 5 signed), two plain kernels, the normaliser, the convolution; the
+    // 7 sizes x (6 householder + 5 signed), two plain kernels, the normalizer, the convolution; the
     // chunked ones have a test of their own
     test_check(&t, kernels_run.size() == 7 * (6 + 5) + 4, "%d kernels ran; expected %d",
             (int) kernels_run.size(), 7 * (6 + 5) + 4);

@@ -1,20 +1,22 @@
 #pragma once
 
-// The part of the chunked Householder scan that goes from chunk to chunk (householder-chunk.cuh):
-//     R = V − (P ∘ K) S ,   U = T R ,   O = scale ((P ∘ Q) S + A U) ,   S ← P_end ∘ S + (D_end ∘ K)ᵀ U
+// The part of the chunked Householder scan that takes the state from chunk to chunk
+// (householder-chunk.cuh):
+//     R = V − (P ∘ K) S ,   U = T R
+//     O = scale ((P ∘ Q) S + A U)
+//     S ← P_end ∘ S + (D_end ∘ K)ᵀ U
 //
 // A block is one sequence, one head and 16 columns of the state. A warp has 16 rows of every
-// product. Left factors (keys, queries, T, A) are read from memory by the one warp that multiplies
-// with them, so they need no shared memory; right factors (S, R, U) are what all warps need and lie
-// in shared memory, already split for the tensor core. The state itself stays in registers,
-// unsplit.
+// product. Left operands (keys, queries, T, A) are read from memory by the one warp that uses them,
+// so they need no shared memory. Right operands (S, R, U) are used by all warps and are in shared
+// memory, already split for the tensor core. The state itself stays in registers, not split.
 
 #include "householder-chunk.cuh"
 
-// A right factor of 16 columns in shared memory, already in the order in which lanes take it: rows
-// in blocks of 16, two multiplications each. Which of its 16 rows are those of a multiplication is
-// free, if the left factor's columns are the same ones: here lane % 4 = m has the rows 4m .. 4m + 3
-// of a block, two for each multiplication, so that a left factor is read four columns at a time.
+// A right operand of 16 columns in shared memory, in the order in which lanes read it: rows in
+// groups of 16, two multiplications each. The assignment of the 16 rows to the two multiplications
+// is free as long as the columns of the left operand match. Here lane % 4 = m has rows 4m .. 4m + 3
+// of a group, two per multiplication, so that a left operand is read four columns at a time.
 struct alignas(16) chunk_fragment { // of one lane, for one multiplication
     uint32_t hi[2], lo[2];
 };
@@ -22,7 +24,7 @@ struct alignas(16) chunk_fragment { // of one lane, for one multiplication
 struct chunk_right {
     chunk_fragment * data; // [multiplications][2 halves of 8 columns][32 lanes]
 
-    // lanes that put rows side by side, and lanes that get them, meet in few banks
+    // the permutation avoids bank conflicts of lanes that write adjacent rows and lanes that read
     __device__ __forceinline__ chunk_fragment & at(int step, int half, int lane) const {
         return data[(step * 2 + half) * 32 + (lane ^ lane / 8 * 2)];
     }
@@ -33,13 +35,13 @@ struct chunk_right {
         b[0].lo                = f.lo[0];
         b[1].lo                = f.lo[1];
     }
-    // a tile of 16 rows from `top`, as the product of a multiplication lies
+    // writes a tile of 16 rows from `top`, in the layout of a product
     __device__ __forceinline__ void put(int top, const float tile[2][4]) const {
 #pragma unroll
         for (int half = 0; half < 2; ++half) {
 #pragma unroll
             for (int i = 0; i < 4; ++i) {
-                const int        row  = tile_row(0, i); // of the block
+                const int        row  = tile_row(0, i); // of the group
                 const int        lane = tile_col(0, i) * 4 + row / 4;
                 chunk_fragment & f    = at(top / 8 + row / 2 % 2, half, lane);
                 const mma_split  x    = mma_split_of(tile[half][i]);
@@ -50,14 +52,14 @@ struct chunk_right {
     }
 };
 
-// A row of a left factor, zero beyond its n elements
+// A row of a left operand, zero beyond its n elements
 struct chunk_row {
     const float * data;
     int           n;
 
-    // elements 4m .. 4m + 3 of a block of 16
-    __device__ __forceinline__ void get(int block, float x[4]) const {
-        const int     first = 16 * block + (int) threadIdx.x % 4 * 4;
+    // elements 4m .. 4m + 3 of a group of 16
+    __device__ __forceinline__ void get(int group, float x[4]) const {
+        const int     first = 16 * group + (int) threadIdx.x % 4 * 4;
         const int     there = n - first;
         const float * from  = data + first;
 #pragma unroll
@@ -67,11 +69,11 @@ struct chunk_row {
     }
 };
 
-// c += (rows g and g + 8 of a tile) · (blocks of 16 rows of a right factor). The next blocks of the
-// left factor are on their way while these are multiplied: with few blocks on a multiprocessor
-// nothing else hides the way from memory.
+// c += (rows g and g + 8 of a tile) · (groups of 16 rows of a right operand). The next groups of
+// the left operand are loaded while these are multiplied: with few blocks on a multiprocessor
+// nothing else hides the latency of memory.
 static __device__ __forceinline__ void chunk_multiply(
-        float c[2][4], const chunk_row row[2], int blocks, const chunk_right & right) {
+        float c[2][4], const chunk_row row[2], int groups, const chunk_right & right) {
     constexpr int AHEAD = 2;
 
     float left[AHEAD][2][4];
@@ -79,21 +81,21 @@ static __device__ __forceinline__ void chunk_multiply(
     for (int x = 0; x < 2 * AHEAD; ++x) {
         row[x % 2].get(x / 2, left[x / 2][x % 2]);
     }
-    for (int block = 0; block < blocks; block += AHEAD) {
+    for (int group = 0; group < groups; group += AHEAD) {
 #pragma unroll
         for (int x = 0; x < AHEAD; ++x) {
             float next[2][4];
-            row[0].get(block + x + AHEAD, next[0]);
-            row[1].get(block + x + AHEAD, next[1]);
-            if (block + x < blocks) {
+            row[0].get(group + x + AHEAD, next[0]);
+            row[1].get(group + x + AHEAD, next[1]);
+            if (group + x < groups) {
 #pragma unroll
                 for (int step = 0; step < 2; ++step) {
                     const float now[4] = { left[x][0][2 * step], left[x][1][2 * step],
                         left[x][0][2 * step + 1], left[x][1][2 * step + 1] };
                     mma_split   a[4], b[2][2];
                     mma_split_four(now, a);
-                    right.get(2 * (block + x) + step, 0, b[0]);
-                    right.get(2 * (block + x) + step, 1, b[1]);
+                    right.get(2 * (group + x) + step, 0, b[0]);
+                    right.get(2 * (group + x) + step, 1, b[1]);
                     mma_add(c[0], a, b[0]);
                     mma_add(c[1], a, b[1]);
                 }
@@ -106,9 +108,9 @@ static __device__ __forceinline__ void chunk_multiply(
     }
 }
 
-// The state of a block: tiles of 16 rows, number w, w + 4, … at warp w.
+// The state of a block: warp w has the tiles of 16 rows w, w + 4, …
 template <int DK> struct chunk_state {
-    static constexpr int TILES = (DK + CHUNK_EVENTS - 1) / CHUNK_EVENTS;
+    static constexpr int TILES = (DK + CHUNK_FACTORS - 1) / CHUNK_FACTORS;
 
     float S[TILES][2][4];
 
@@ -116,7 +118,7 @@ template <int DK> struct chunk_state {
         return ((int) threadIdx.x / 32 + CHUNK_WARPS * tile) * 16;
     }
     static __device__ __forceinline__ bool there(int tile) {
-        return DK % CHUNK_EVENTS == 0 || top(tile) < DK;
+        return DK % CHUNK_FACTORS == 0 || top(tile) < DK;
     }
 
     __device__ __forceinline__ void load(
@@ -164,7 +166,7 @@ template <int DK> struct chunk_state {
         }
     }
 
-    // S ← gate ∘ S, a number a row
+    // S ← gate ∘ S, per row
     __device__ __forceinline__ void scale_rows(const float * gate, int d_k) {
 #pragma unroll
         for (int t = 0; t < TILES; ++t) {
@@ -187,15 +189,15 @@ template <int DK> struct chunk_state {
         }
     }
 
-    // The first of the two events that this lane has in multiplication number `step`
-    static __device__ __forceinline__ int event(int step) {
+    // The first of the two factors that this lane has in multiplication `step`
+    static __device__ __forceinline__ int factor_of(int step) {
         return step / 2 * 16 + (int) threadIdx.x % 4 * 4 + step % 2 * 2;
     }
 
-    // The keys of eight events, transposed, as the left factors of this warp's tiles
+    // The keys of eight factors, transposed, as the left operands of this warp's tiles
     static __device__ __forceinline__ void left(
             const float * const * key, int step, int d_k, float a[TILES][4]) {
-        const float * k[2] = { key[event(step)], key[event(step) + 1] };
+        const float * k[2] = { key[factor_of(step)], key[factor_of(step) + 1] };
 #pragma unroll
         for (int t = 0; t < TILES; ++t) {
 #pragma unroll
@@ -206,16 +208,16 @@ template <int DK> struct chunk_state {
         }
     }
 
-    // S ← S + (weight ∘ K)ᵀ U; key[e] is the row of event e, or any where U has none
+    // S ← S + (weight ∘ K)ᵀ U; key[e] is the row of factor e, or any row where U is zero
     __device__ __forceinline__ void add(const float * const * key, const float * weight, int d_k,
-            int blocks, const chunk_right & U) {
-        const int steps = 2 * blocks;
+            int groups, const chunk_right & U) {
+        const int steps = 2 * groups;
         float     now[TILES][4], next[TILES][4];
         left(key, 0, d_k, now);
         for (int step = 0; step < steps; ++step) {
             left(key, step + 1 < steps ? step + 1 : step, d_k, next);
 
-            const float y[2] = { weight[event(step)], weight[event(step) + 1] };
+            const float y[2] = { weight[factor_of(step)], weight[factor_of(step) + 1] };
             mma_split   b[2][2];
             U.get(step, 0, b[0]);
             U.get(step, 1, b[1]);
@@ -244,11 +246,11 @@ template <int DK>
 static __global__ void __launch_bounds__(CHUNK_THREADS, DK < 64 ? 3 : 2)
         householder_chunk(const householder_chunk_args a) {
     __shared__ chunk_fragment sh_S[DK * CHUNK_COLS / 2];
-    __shared__ chunk_fragment sh_U[CHUNK_EVENTS * CHUNK_COLS / 2]; // R, then U
-    __shared__ const float *  sh_key[CHUNK_EVENTS];                // rows of K, or of D_end ∘ K
-    __shared__ float          sh_gate[CHUNK_EVENTS];               // of tokens, if it is a number
-    __shared__ float          sh_in[CHUNK_EVENTS];  // P, if it is a number an event; else 1
-    __shared__ float          sh_out[CHUNK_EVENTS]; // D_end, the same
+    __shared__ chunk_fragment sh_U[CHUNK_FACTORS * CHUNK_COLS / 2]; // R, then U
+    __shared__ const float *  sh_key[CHUNK_FACTORS];                // rows of K, or of D_end ∘ K
+    __shared__ float          sh_gate[CHUNK_FACTORS]; // per token, if the gate is per head
+    __shared__ float          sh_in[CHUNK_FACTORS]; // P per factor, if the gate is per head; else 1
+    __shared__ float          sh_out[CHUNK_FACTORS]; // D_end, likewise
 
     const householder_cuda_args & s = a.scan;
     const cuda_batch &            b = s.batch;
@@ -277,11 +279,11 @@ static __global__ void __launch_bounds__(CHUNK_THREADS, DK < 64 ? 3 : 2)
     S.share(state);
 
     for (int n = 0; n < list.size(); ++n) {
-        const chunk_range range    = list.at(n);
-        const int64_t     first    = seq.first + range.begin; // token of the batch
-        const int64_t     rows     = h * b.n_tokens + first;  // its row in the work buffer
-        const int         n_events = range.n * s.n_h;
-        const int         blocks   = (n_events + 15) / 16;
+        const chunk_range range     = list.at(n);
+        const int64_t     first     = seq.first + range.begin; // token of the batch
+        const int64_t     rows      = h * b.n_tokens + first;  // its row in the work buffer
+        const int         n_factors = range.n * s.n_h;
+        const int         groups    = (n_factors + 15) / 16;
 
         if (s.gate_width == 1) {
             if (tid < range.n) {
@@ -289,10 +291,10 @@ static __global__ void __launch_bounds__(CHUNK_THREADS, DK < 64 ? 3 : 2)
             }
             __syncthreads();
         }
-        // a thread for each event: its row, and the products of gates before and after it
-        if (tid < CHUNK_EVENTS) {
-            const int e = tid < n_events ? tid : n_events - 1; // behind the last one: its row again
-            const int t = e / s.n_h;
+        // one thread per factor: its row, and the products of the gates before and after it
+        if (tid < CHUNK_FACTORS) {
+            const int e  = tid < n_factors ? tid : n_factors - 1; // after the last one, repeat it
+            const int t  = e / s.n_h;
             float     in = 1.0f, out = 1.0f;
 #pragma unroll 8
             for (int x = 0; x < (s.gate_width == 1 ? range.n : 0); ++x) {
@@ -304,12 +306,12 @@ static __global__ void __launch_bounds__(CHUNK_THREADS, DK < 64 ? 3 : 2)
             sh_key[tid] = channel ? a.key_out + (rows * s.n_h + e) * b.d_k
                                   : cuda_row(s.k, h, e % s.n_h, first + t);
         }
-        float V[2][4]; // wanted later
+        float V[2][4]; // loaded early, used below
 #pragma unroll
         for (int i = 0; i < 4; ++i) {
             const int     e = tile_row(top, i);
             const float * v =
-                    e < n_events ? cuda_row(s.v, h, e % s.n_h, first + e / s.n_h) : nullptr;
+                    e < n_factors ? cuda_row(s.v, h, e % s.n_h, first + e / s.n_h) : nullptr;
             V[0][i] = chunk_at(v, begin + tile_col(0, i), b.d_v);
             V[1][i] = chunk_at(v, begin + tile_col(1, i), b.d_v);
         }
@@ -318,12 +320,12 @@ static __global__ void __launch_bounds__(CHUNK_THREADS, DK < 64 ? 3 : 2)
         // K S and Q S
         float     R[2][4] = {}, O[2][4] = {};
         chunk_row row[2];
-        if (top < n_events) {
+        if (top < n_factors) {
 #pragma unroll
             for (int i = 0; i < 2; ++i) {
                 const int e = top + g + 8 * i;
                 row[i]      = { channel ? a.key_in + (rows * s.n_h + e) * b.d_k : sh_key[e],
-                    e < n_events ? b.d_k : 0 };
+                    e < n_factors ? b.d_k : 0 };
             }
             chunk_multiply(R, row, DK / 16, state);
         }
@@ -350,12 +352,12 @@ static __global__ void __launch_bounds__(CHUNK_THREADS, DK < 64 ? 3 : 2)
 
         // U = T R; T is zero above the diagonal
         float U[2][4] = {};
-        if (top < n_events) {
+        if (top < n_factors) {
 #pragma unroll
             for (int i = 0; i < 2; ++i) {
                 const int e = top + g + 8 * i;
-                row[i]      = { a.solve + (rows * s.n_h + e) * CHUNK_EVENTS,
-                    e < n_events ? CHUNK_EVENTS : 0 };
+                row[i]      = { a.solve + (rows * s.n_h + e) * CHUNK_FACTORS,
+                    e < n_factors ? CHUNK_FACTORS : 0 };
             }
             chunk_multiply(U, row, top / 16 + 1, right);
         }
@@ -368,7 +370,7 @@ static __global__ void __launch_bounds__(CHUNK_THREADS, DK < 64 ? 3 : 2)
 #pragma unroll
             for (int i = 0; i < 2; ++i) {
                 const int t = top + g + 8 * i;
-                row[i] = { a.read + (rows + t) * CHUNK_EVENTS, t < range.n ? CHUNK_EVENTS : 0 };
+                row[i] = { a.read + (rows + t) * CHUNK_FACTORS, t < range.n ? CHUNK_FACTORS : 0 };
             }
 #pragma unroll
             for (int i = 0; i < 4; ++i) {
@@ -377,7 +379,7 @@ static __global__ void __launch_bounds__(CHUNK_THREADS, DK < 64 ? 3 : 2)
                 O[0][i] *= y;
                 O[1][i] *= y;
             }
-            chunk_multiply(O, row, blocks, right);
+            chunk_multiply(O, row, groups, right);
 #pragma unroll
             for (int i = 0; i < 4; ++i) {
                 const int t = tile_row(top, i);
@@ -395,11 +397,11 @@ static __global__ void __launch_bounds__(CHUNK_THREADS, DK < 64 ? 3 : 2)
         if (channel) {
             S.scale_rows(a.gate_all + rows * b.d_k, b.d_k);
         } else {
-            S.scale(sh_in[n_events - 1]);
+            S.scale(sh_in[n_factors - 1]);
         }
-        S.add(sh_key, sh_out, b.d_k, blocks, right);
-        S.share(state); // S of before was read before U was made
+        S.add(sh_key, sh_out, b.d_k, groups, right);
+        S.share(state); // the old S was last read before U was computed
         S.store(b, seq, h, begin, range.begin + range.n);
-        __syncthreads(); // U, rows and gates have been read
+        __syncthreads(); // U, rows and gates have been used
     }
 }

@@ -1,7 +1,7 @@
 #pragma once
 
-// Householder scan of any size, a column a thread (plain-column.cuh). The equations are those of
-// householder-step.cuh.
+// Householder scan of any size, one column per thread (plain-column.cuh). The equations are those
+// of householder-step.cuh.
 
 #include "householder-step.cuh"
 #include "plain-column.cuh"
@@ -27,8 +27,9 @@ static __global__ void householder_plain(const householder_cuda_args a) {
 
     for (int64_t n = 0; n < seq.count; ++n) {
         const int64_t t = seq.first + n;
-        const float   u =
-                a.r.data != nullptr ? C.dot(cuda_row(a.r, h, 0, t)) : 0.0f; // Sᵀ r, before the gate
+
+        // before the gate: u = Sᵀ r
+        const float u = a.r.data != nullptr ? C.dot(cuda_row(a.r, h, 0, t)) : 0.0f;
 
         if (a.gate.data != nullptr) { // S ← g ∘ S
             const float * g = cuda_row(a.gate, h, 0, t);
@@ -53,8 +54,8 @@ static __global__ void householder_plain(const householder_cuda_args a) {
                 }
             }
         }
-        a.out[(t * b.n_head + h) * b.d_v + j] =
-                a.scale * C.dot(cuda_row(a.q, h, 0, t)); // o = scale · Sᵀ q
+        // o = scale · Sᵀ q
+        a.out[(t * b.n_head + h) * b.d_v + j] = a.scale * C.dot(cuda_row(a.q, h, 0, t));
         C.store(b, seq, h, j, n + 1);
     }
 }

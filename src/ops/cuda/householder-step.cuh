@@ -1,15 +1,15 @@
 #pragma once
 
-// Householder scan, token by token, with the state in registers.
+// Householder scan, factor by factor, with the state in registers.
 //
 //     S ← g_t ∘ S;   for j = 1 .. n_h:  S ← S + β_j k_j (v_j − Sᵀ k_j)ᵀ;   o_t = scale · Sᵀ q_t
 //
 // or, with r and w:  u = Sᵀ r;   S ← g_t ∘ S − w uᵀ + k vᵀ;   o_t = scale · Sᵀ q_t
 //
-// A block is one sequence, one head and up to MAX_COLS columns. Its threads fetch the rows of
-// EVENTS factors at a time into shared memory, padded with zeros, while each warp takes its own
-// columns through those before. Every token goes through the same operations wherever a call begins
-// or ends, so any cut of a sequence into calls gives the same bits.
+// A block is one sequence, one head and up to MAX_COLS columns. Its threads copy the rows of
+// FACTORS factors at a time into shared memory, padded with zeros, while each warp takes its
+// columns through the previous ones. Every token goes through the same operations wherever a call
+// begins or ends, so any cut of a sequence into calls gives the same bits.
 
 #include "scan-device.cuh"
 
@@ -17,7 +17,7 @@ struct householder_cuda_args {
     cuda_batch batch;
     cuda_rows  q, k, v, beta, gate, r, w;
     int        n_h;
-    int        gate_width; // 0: no gate, 1: one a head, d_k: one a key channel
+    int        gate_width; // 0: no gate, 1: per head, d_k: per key channel
     float      scale;
     float *    out; // [tokens][heads][d_v]
 };
@@ -33,18 +33,18 @@ template <int DK, int GATE, bool RW>
 static __global__ void __launch_bounds__(cuda_tile<DK>::THREADS, cuda_tile<DK>::MIN_BLOCKS)
         householder_step(const householder_cuda_args a) {
     using tile             = cuda_tile<DK>;
-    constexpr int  EVENTS  = tile::EVENTS;
+    constexpr int  FACTORS = tile::FACTORS;
     constexpr bool CHANNEL = GATE == HOUSEHOLDER_GATE_CHANNEL;
 
-    // two of each: one is used while the other is filled
-    __shared__ float4 sh_q[2][EVENTS][DK / 4];
-    __shared__ float4 sh_k[2][EVENTS][DK / 4];
-    __shared__ float4 sh_g[2][CHANNEL ? EVENTS : 1][DK / 4];
-    __shared__ float4 sh_r[2][RW ? EVENTS : 1][DK / 4];
-    __shared__ float4 sh_w[2][RW ? EVENTS : 1][DK / 4];
-    __shared__ float4 sh_v[2][EVENTS][tile::MAX_COLS / 4];
-    __shared__ float  sh_beta[2][EVENTS];
-    __shared__ float  sh_gate[2][EVENTS];
+    // two buffers: one is used while the other is filled
+    __shared__ float4 sh_q[2][FACTORS][DK / 4];
+    __shared__ float4 sh_k[2][FACTORS][DK / 4];
+    __shared__ float4 sh_g[2][CHANNEL ? FACTORS : 1][DK / 4];
+    __shared__ float4 sh_r[2][RW ? FACTORS : 1][DK / 4];
+    __shared__ float4 sh_w[2][RW ? FACTORS : 1][DK / 4];
+    __shared__ float4 sh_v[2][FACTORS][tile::MAX_COLS / 4];
+    __shared__ float  sh_beta[2][FACTORS];
+    __shared__ float  sh_gate[2][FACTORS];
 
     const cuda_batch & b = a.batch;
     cuda_wait();
@@ -62,12 +62,12 @@ static __global__ void __launch_bounds__(cuda_tile<DK>::THREADS, cuda_tile<DK>::
         return;
     }
 
-    int64_t t_next =
-            seq.first; // the event that is fetched next: factor f_next of token t_next of the batch
-    int f_next = 0;
+    // the next factor to fetch: factor f_next of token t_next of the batch
+    int64_t t_next = seq.first;
+    int     f_next = 0;
 
-    const auto fetch = [&](int x) { // the next events, as many as there are, into buffer x
-        for (int e = 0; e < EVENTS && t_next < seq.first + seq.count; ++e) {
+    const auto fetch = [&](int x) { // starts to copy up to FACTORS factors into buffer x
+        for (int e = 0; e < FACTORS && t_next < seq.first + seq.count; ++e) {
             cuda_copy_row(sh_k[x][e], cuda_row(a.k, h, f_next, t_next), b.d_k, DK);
             cuda_copy_row(sh_v[x][e], cuda_row(a.v, h, f_next, t_next) + begin, end - begin, width);
             if (f_next == a.n_h - 1) {
@@ -100,21 +100,21 @@ static __global__ void __launch_bounds__(cuda_tile<DK>::THREADS, cuda_tile<DK>::
     S.load(b, seq, h, begin);
     S.store(b, seq, h, begin, 0);
 
-    const int64_t total  = seq.count * a.n_h; // events: factors of tokens
+    const int64_t total  = seq.count * a.n_h; // factors
     int64_t       n      = 0;                 // token of the sequence
     int           factor = 0;
     int           x      = 0; // buffer in use
 
-    for (int64_t e0 = 0; e0 < total; e0 += EVENTS, x = 1 - x) {
-        const int n_ev = total - e0 < EVENTS ? (int) (total - e0) : EVENTS;
+    for (int64_t e0 = 0; e0 < total; e0 += FACTORS, x = 1 - x) {
+        const int n_now = total - e0 < FACTORS ? (int) (total - e0) : FACTORS;
 
         fetch(1 - x);
         cuda_copy_wait<1>();
         __syncthreads();
 
-        for (int e = 0; e < n_ev; ++e) {
+        for (int e = 0; e < n_now; ++e) {
             float u[tile::COLS];
-            if (RW) { // u = Sᵀ r, before the gate
+            if (RW) { // before the gate: u = Sᵀ r
                 S.dot(sh_r[x][RW ? e : 0], u);
             }
             if (factor == 0) { // S ← g ∘ S
@@ -149,6 +149,6 @@ static __global__ void __launch_bounds__(cuda_tile<DK>::THREADS, cuda_tile<DK>::
                 S.store(b, seq, h, begin, n);
             }
         }
-        __syncthreads(); // all have used these events
+        __syncthreads(); // all threads have used these factors
     }
 }

@@ -1,7 +1,6 @@
 #pragma once
 
-// The launchers of ggml-cuda. Each stands in a file of its own, because each compiles many
-// instances.
+// The launchers for ggml-cuda. Each has its own file, because each compiles many instances.
 
 #include "launch.cuh"
 

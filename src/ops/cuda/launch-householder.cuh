@@ -43,9 +43,9 @@ static void launch_householder_step(
     }
 }
 
-// From how many factors a sequence the chunked form is taken: below, the step kernel is through
-// before the two kernels of the chunked form have filled and drained. A gate with channels takes
-// longer to prepare. Estimates (README.md), not measurements.
+// Factors per sequence from which the chunk path is used. With fewer, the step kernel ends before
+// the two chunk kernels have filled and drained the device. A gate per channel takes longer to
+// prepare. These are estimates from counted instructions, not measurements.
 enum { CHUNK_CROSSOVER = 64, CHUNK_CROSSOVER_CHANNEL = 128 };
 
 static inline bool householder_gate_has_channels(const struct ggml_tensor * op) {
@@ -57,7 +57,7 @@ static inline bool householder_chunked(const struct ggml_tensor * op) {
     const struct scan_dims dims = scan_dims_get(op);
     const int              path = scan_params_get(op).path;
     const bool             can  = op->src[HOUSEHOLDER_SRC_R] == nullptr && dims.d_k <= 256 &&
-                     dims.n_h <= CHUNK_EVENTS && dims.d_v <= (int64_t) CHUNK_COLS * MAX_GRID_Y &&
+                     dims.n_h <= CHUNK_FACTORS && dims.d_v <= (int64_t) CHUNK_COLS * MAX_GRID_Y &&
                      dims.n_head <= MAX_GRID_Y;
     const int64_t from =
             householder_gate_has_channels(op) ? CHUNK_CROSSOVER_CHANNEL : CHUNK_CROSSOVER;
@@ -65,8 +65,7 @@ static inline bool householder_chunked(const struct ggml_tensor * op) {
     return can && (path == GGML_SCAN_PATH_CHUNK || (path == GGML_SCAN_PATH_AUTO && pays));
 }
 
-// Floats of the work buffer that the chunked form wants; 0: the step kernel is taken, which needs
-// none
+// Floats of work buffer that the chunk path needs; 0: the step kernel is used, which needs none
 static inline int64_t householder_work_floats(const struct ggml_tensor * op) {
     if (!householder_chunked(op)) {
         return 0;
@@ -74,7 +73,7 @@ static inline int64_t householder_work_floats(const struct ggml_tensor * op) {
     const struct scan_dims dims    = scan_dims_get(op);
     const bool             channel = householder_gate_has_channels(op);
     return dims.n_head * dims.n_tokens *
-           ((dims.n_h + 1) * CHUNK_EVENTS + (channel ? 2 * (dims.n_h + 1) * dims.d_k : 0));
+           ((dims.n_h + 1) * CHUNK_FACTORS + (channel ? 2 * (dims.n_h + 1) * dims.d_k : 0));
 }
 
 template <typename Launch>
@@ -83,21 +82,21 @@ static void launch_householder_chunk(
     const cuda_batch & b       = scan.batch;
     const bool         channel = scan.gate_width > 1;
     const int64_t      tokens  = b.n_head * b.n_tokens;
-    const int64_t      events  = tokens * scan.n_h;
+    const int64_t      factors = tokens * scan.n_h;
 
     householder_chunk_args args;
     args.scan     = scan;
     args.n_seqs   = (int) n_seqs;
-    args.tokens   = CHUNK_EVENTS / scan.n_h;
+    args.tokens   = CHUNK_FACTORS / scan.n_h;
     args.solve    = work;
-    args.read     = args.solve + events * CHUNK_EVENTS;
-    args.key_in   = channel ? args.read + tokens * CHUNK_EVENTS : nullptr;
-    args.key_out  = channel ? args.key_in + events * b.d_k : nullptr;
-    args.query_in = channel ? args.key_out + events * b.d_k : nullptr;
+    args.read     = args.solve + factors * CHUNK_FACTORS;
+    args.key_in   = channel ? args.read + tokens * CHUNK_FACTORS : nullptr;
+    args.key_out  = channel ? args.key_in + factors * b.d_k : nullptr;
+    args.query_in = channel ? args.key_out + factors * b.d_k : nullptr;
     args.gate_all = channel ? args.query_in + tokens * b.d_k : nullptr;
 
-    // Lengths are on the card; no batch has more chunks than this: a whole number, a rest and the
-    // snapshots for each sequence.
+    // The lengths are on the device. This is the maximum for any batch: the full chunks, and for
+    // each sequence one partial chunk and one chunk per snapshot.
     const int64_t chunks = b.n_tokens / args.tokens + n_seqs * (1 + b.n_snap);
     const dim3    grid((unsigned) chunks, (unsigned) b.n_head);
     switch (scan.gate_width) {
@@ -135,7 +134,7 @@ static void launch_householder_chunk(
     }
 }
 
-// - work: householder_work_floats floats; NULL: no chunks
+// work: householder_work_floats floats; NULL: use the step kernel
 template <typename Launch>
 static void launch_householder(const struct ggml_tensor * dst, float * work, Launch && launch) {
     const struct scan_dims     dims = scan_dims_get(dst);

@@ -11,10 +11,10 @@ template <int DK, typename Launch>
 static void launch_signed_step(
         Launch & launch, const signed_cuda_args & args, bool bonus, int64_t n_seqs) {
     switch (args.kind) {
-        case SIGNED_CUDA_ELEMENT:
+        case SIGNED_SCAN_ELEMENT:
             launch_tiles<DK>(launch, signed_step<DK, SIGNED_MODE_ELEMENT, false>, args, n_seqs);
             break;
-        case SIGNED_CUDA_CHANNEL:
+        case SIGNED_SCAN_CHANNEL:
             if (bonus) {
                 launch_tiles<DK>(launch, signed_step<DK, SIGNED_MODE_CHANNEL, true>, args, n_seqs);
             } else {
@@ -30,14 +30,6 @@ static void launch_signed_step(
             break;
     }
 }
-
-static_assert((int) SIGNED_CUDA_NONE == (int) SIGNED_SCAN_NONE &&
-                      (int) SIGNED_CUDA_HEAD == (int) SIGNED_SCAN_HEAD &&
-                      (int) SIGNED_CUDA_CHANNEL == (int) SIGNED_SCAN_CHANNEL &&
-                      (int) SIGNED_CUDA_ELEMENT == (int) SIGNED_SCAN_ELEMENT &&
-                      (int) SIGNED_CUDA_SCALAR == (int) SIGNED_SCAN_SCALAR &&
-                      (int) SIGNED_CUDA_MLSTM == (int) SIGNED_SCAN_MLSTM,
-        "the kinds of the kernels are those of the nodes");
 
 template <typename Launch>
 static void launch_signed(const struct ggml_tensor * dst, Launch && launch) {
@@ -86,7 +78,7 @@ static void launch_signed(const struct ggml_tensor * dst, Launch && launch) {
     }
 
     if (mlstm) {
-        launch(mlstm_normalise, dim3((unsigned) (dims.n_seqs * dims.n_head)), dim3(NORM_THREADS),
+        launch(mlstm_normalize, dim3((unsigned) (dims.n_seqs * dims.n_head)), dim3(NORM_THREADS),
                 args);
     }
 }

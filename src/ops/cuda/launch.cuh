@@ -1,10 +1,9 @@
 #pragma once
 
-// From a node to its kernel: which instance, which grid, which arguments. `launch(kernel, grid,
-// block, args)` is given by whoever runs it: the stream of ggml-cuda, or a test that has the
-// kernels run on a CPU. Nothing here depends on the contents of a tensor, nothing is allocated,
-// nothing waits, so a node can be part of a captured CUDA graph; what changes from step to step is
-// in ids, which the kernels read.
+// From a node to its kernel: instance, grid and arguments. The caller supplies `launch(kernel,
+// grid, block, args)`: ggml-cuda launches on its stream, a test runs the kernel on the CPU. Nothing
+// here depends on the contents of a tensor, allocates or waits, so a node can be part of a captured
+// CUDA graph. Everything that changes from step to step is in the ids, which the kernels read.
 
 #include "scan-common.h"
 
@@ -16,12 +15,8 @@ static inline cuda_rows cuda_rows_of(const struct ggml_tensor * x, int64_t n_hea
         rows.data   = (const float *) x->data;
         rows.head   = (int64_t) (x->nb[1] / sizeof(float));
         rows.factor = (int64_t) (x->nb[2] / sizeof(float));
-        rows.token =
-                x->ne[3] == 1
-                        ? 0
-                        : (int64_t) (x->nb[3] /
-                                     sizeof(float)); // one row for all tokens: a constant gate, a bonus
-        rows.share = (int) (n_head / x->ne[1]);
+        rows.token  = x->ne[3] == 1 ? 0 : (int64_t) (x->nb[3] / sizeof(float)); // 0: constant
+        rows.share  = (int) (n_head / x->ne[1]);
     }
     return rows;
 }
@@ -44,8 +39,7 @@ static inline cuda_batch cuda_batch_of(const struct ggml_tensor * op) {
     return b;
 }
 
-// One block for each sequence, head and group of columns. No more warps in a block than the columns
-// need.
+// One block per sequence, head and group of columns, with no more warps than the columns need.
 template <int DK, typename Launch, typename Kernel, typename Args>
 static void launch_tiles(Launch & launch, Kernel kernel, const Args & args, int64_t n_seqs) {
     using tile               = cuda_tile<DK>;
@@ -59,8 +53,8 @@ static void launch_tiles(Launch & launch, Kernel kernel, const Args & args, int6
 
 enum { PLAIN_THREADS = 128, MIN_COLUMNS = 32, MAX_GRID_Y = 65535 };
 
-// False for a node whose grid a card cannot have. Where there are many groups of columns, each has
-// at least MIN_COLUMNS.
+// False if the grid of a node exceeds the limits of CUDA. Where there are many groups of columns,
+// each has at least MIN_COLUMNS.
 static inline bool launch_fits(const struct ggml_tensor * op) {
     const struct scan_dims dims = scan_dims_get(op);
     return dims.d_v <= (int64_t) MIN_COLUMNS * MAX_GRID_Y && dims.d_k <= INT32_MAX &&

@@ -1,22 +1,22 @@
 #pragma once
 
-// The normaliser of mLSTM, after signed-step.cuh or signed-plain.cuh has left scale · Sᵀ c_t in y:
+// The normalizer of mLSTM, after signed-step.cuh or signed-plain.cuh has left scale · Sᵀ c_t in y:
 //
 //     n ← f' n + i' b_t ,   y_t ← y_t / (max(|scale · n·c_t|, exp(−m')) + eps)
 //
-// A block is one sequence and head, and takes NORM_TOKENS tokens at a time. Elements of n do not
-// mix: a thread takes its own through these tokens and adds up its share of every n·c_t; only then
-// threads meet. n is kept in slot_out from one group of tokens to the next. Any d_k.
+// A block is one sequence and head and processes NORM_TOKENS tokens at a time. Elements of n do not
+// mix: each thread takes its elements through these tokens and sums its part of every n·c_t; then
+// the parts are added. Between groups of tokens n is stored in slot_out. Any d_k.
 
 #include "signed-step.cuh"
 
 enum { NORM_THREADS = 128, NORM_TOKENS = 16 };
 
 // grid: sequences · heads, block: NORM_THREADS
-static __global__ void __launch_bounds__(NORM_THREADS) mlstm_normalise(const signed_cuda_args a) {
+static __global__ void __launch_bounds__(NORM_THREADS) mlstm_normalize(const signed_cuda_args a) {
     __shared__ float sh_log_f[NORM_TOKENS], sh_log_i[NORM_TOKENS];
     __shared__ float sh_f[NORM_TOKENS], sh_in[NORM_TOKENS], sh_max[NORM_TOKENS]; // f', i', m'
-    __shared__ float sh_sum[NORM_THREADS / 32][NORM_TOKENS]; // a warp's share of n·c_t
+    __shared__ float sh_sum[NORM_THREADS / 32][NORM_TOKENS]; // part of n·c_t per warp
 
     const cuda_batch & b = a.batch;
     cuda_wait();
@@ -26,14 +26,14 @@ static __global__ void __launch_bounds__(NORM_THREADS) mlstm_normalise(const sig
 
     cuda_seq seq;
     if (!cuda_seq_get(b, (int) (blockIdx.x / b.n_head), &seq)) {
-        return; // y is NaN by now
+        return; // y is already NaN
     }
-    const int64_t at   = (int64_t) b.d_k * b.d_v; // of n in a head
+    const int64_t at   = (int64_t) b.d_k * b.d_v; // offset of n in a head
     float *       norm = cuda_head(b, seq.slot_out, h) + at;
     float         m    = mlstm_max(b, seq, h); // before the first token of the group
-    __syncthreads();                           // all have read m, which may be overwritten
+    __syncthreads();                           // all threads have read m; it may be overwritten
 
-    // n and m before the first token: where they are wanted, and where n is kept
+    // n and m before the first token, into a snapshot if there is one; n also into slot_out
     const int before = cuda_slot_after(b, seq, 0);
     for (int i = tid; i < b.d_k; i += NORM_THREADS) {
         const float n = seq.slot_in < 0 ? 0.0f : cuda_head(b, seq.slot_in, h)[at + i];
@@ -55,7 +55,7 @@ static __global__ void __launch_bounds__(NORM_THREADS) mlstm_normalise(const sig
             sh_log_i[tid] = cuda_row(a.aux, h, 0, first + tid)[0];
         }
         __syncthreads();
-        if (tid < n_t) { // a thread has a token, and the maximum up to it
+        if (tid < n_t) { // one token per thread, with the maximum up to it
             for (int t = 0; t < tid; ++t) {
                 m = fmaxf(sh_log_f[t] + m, sh_log_i[t]);
             }
@@ -109,6 +109,6 @@ static __global__ void __launch_bounds__(NORM_THREADS) mlstm_normalise(const sig
             }
         }
         m = sh_max[n_t - 1];
-        __syncthreads(); // all have used these tokens
+        __syncthreads(); // all threads have used these tokens
     }
 }

@@ -1,8 +1,8 @@
 #pragma once
 
-// For heads of more than 256 keys, which no instance of the step kernels holds in registers: a
-// thread has one column, and keeps it where the sequence leaves it, in slot_out. Slow, and right
-// for every legal shape: a server without a scheduler has nothing to fall back on.
+// For heads with d_k > 256, which no step kernel can hold in registers: each thread keeps one
+// column in memory, in slot_out. Slow, but correct for every valid shape, because a server without
+// a scheduler has no other device to use.
 
 #include "scan-device.cuh"
 
@@ -22,7 +22,7 @@ struct plain_column {
         }
     }
 
-    // Puts the state after `done` tokens where the sequence wants it; slot_out has it already.
+    // Stores the state after `done` tokens if there is a slot for it; slot_out already has it.
     __device__ __forceinline__ void store(
             const cuda_batch & b, const cuda_seq & seq, int h, int j, int64_t done) const {
         const int slot = cuda_slot_after(b, seq, done);

@@ -1,13 +1,13 @@
 #pragma once
 
-// What the kernels share: sequences and slots as in lrnn-ops.h, rows of tokens, how a state lies
-// across the lanes of a warp. Nothing but the CUDA language is used here and in the headers with
-// kernels, so that tests run them on a CPU.
+// Shared by the kernels: sequences and slots as in lrnn-ops.h, rows of tokens, and the layout of a
+// state across the lanes of a warp. This header and those with kernels use only the CUDA language,
+// so that tests can run them on a CPU.
 
 #include <stdint.h>
 
-// Waits until the kernels before this one in the stream have ended. ggml-cuda lets a kernel begin
-// earlier (programmatic dependent launch), so every kernel here does this first.
+// Waits for the earlier kernels of the stream. ggml-cuda lets a kernel begin before they end
+// (programmatic dependent launch), so every kernel here calls this first.
 static __device__ __forceinline__ void cuda_wait() {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
     asm volatile("griddepcontrol.wait;" ::: "memory");
@@ -16,7 +16,7 @@ static __device__ __forceinline__ void cuda_wait() {
 
 // A tensor of tokens, [width, heads, factors, tokens]; strides in floats.
 struct cuda_rows {
-    const float * data; // NULL if there is no such tensor
+    const float * data; // NULL: the tensor is absent
     int64_t       head, factor, token;
     int           share; // state heads that use one head of this tensor
 };
@@ -27,7 +27,7 @@ static __device__ __forceinline__ const float * cuda_row(
 }
 
 struct cuda_batch {
-    float *         state;       // [slots], a slot is [heads][head_size]
+    float *         state;       // [slots], each [heads][head_size]
     int64_t         slot_stride; // in floats
     int64_t         head_size;
     const int32_t * ids; // [sequences][4 + n_snap]
@@ -44,7 +44,7 @@ struct cuda_seq {
     const int32_t * snaps;
 };
 
-// Reads sequence s. False if a slot or a token is out of range: such a sequence must not be
+// Reads sequence s. Returns false if a slot or a token is out of range; such a sequence must not be
 // computed.
 static __device__ __forceinline__ bool cuda_seq_get(const cuda_batch & b, int s, cuda_seq * seq) {
     const int32_t * id = b.ids + (int64_t) s * (4 + b.n_snap);
@@ -63,20 +63,20 @@ static __device__ __forceinline__ bool cuda_seq_get(const cuda_batch & b, int s,
     return ok;
 }
 
-// The slot for the state after `done` of the sequence's tokens; -1: not wanted.
+// The slot for the state after `done` tokens of the sequence; -1: none.
 static __device__ __forceinline__ int cuda_slot_after(
         const cuda_batch & b, const cuda_seq & seq, int64_t done) {
     const int64_t back = seq.count - done; // tokens before the end
     return back == 0 ? seq.slot_out : back <= b.n_snap ? seq.snaps[back - 1] : -1;
 }
 
-// State of head h in a slot.
+// The state of head h in a slot.
 static __device__ __forceinline__ float * cuda_head(const cuda_batch & b, int64_t slot, int h) {
     return b.state + slot * b.slot_stride + h * b.head_size;
 }
 
-// The answer for a sequence out of range: NaN for those of its tokens that exist, here for the
-// columns [begin, end) of head h.
+// The output of a sequence that is out of range: NaN for each of its tokens that exists, in columns
+// [begin, end) of head h.
 static __device__ __forceinline__ void cuda_fill_nan(const cuda_batch & b, const cuda_seq & seq,
         int h, int begin, int end, float * out, int thread, int n_threads) {
     const int64_t first = seq.first < 0 ? 0 : seq.first;
@@ -88,8 +88,9 @@ static __device__ __forceinline__ void cuda_fill_nan(const cuda_batch & b, const
     }
 }
 
-// exp(x) within two units in the last place, from multiplications and additions only: ggml-cuda is
-// compiled with -use_fast_math, which replaces expf by an approximation whose error grows with |x|.
+// exp(x) to within two units in the last place, with multiplications and additions only. ggml-cuda
+// is compiled with -use_fast_math, which replaces expf by an approximation whose error grows with
+// |x|.
 //     x = n ln 2 + r, |r| ≤ ln 2 / 2;   exp(x) = 2ⁿ (1 + r + r²/2! + … + r⁷/7!)
 static __device__ __forceinline__ float cuda_exp(float x) {
     if (!(x > -104.0f)) {
@@ -99,7 +100,7 @@ static __device__ __forceinline__ float cuda_exp(float x) {
         return __int_as_float(0x7F800000); // infinity
     }
     const float n = rintf(x * 1.44269504f);
-    const float r = fmaf(n, -1.42860677e-6f, fmaf(n, -0.693145752f, x)); // ln 2 in two pieces
+    const float r = fmaf(n, -1.42860677e-6f, fmaf(n, -0.693145752f, x)); // ln 2 in two parts
     float       p = 1.0f / 5040.0f;
     p             = fmaf(p, r, 1.0f / 720.0f);
     p             = fmaf(p, r, 1.0f / 120.0f);
@@ -109,7 +110,7 @@ static __device__ __forceinline__ float cuda_exp(float x) {
     p             = fmaf(p, r, 1.0f);
     p             = fmaf(p, r, 1.0f);
     const int e   = (int) n;
-    const int f   = e / 2; // 2ⁿ itself may be out of range where 2ⁿ p is not
+    const int f   = e / 2; // 2ⁿ may be out of range where 2ⁿ p is not
     return p * __int_as_float((127 + f) * 0x800000) * __int_as_float((127 + e - f) * 0x800000);
 }
 
@@ -117,32 +118,29 @@ static __device__ __forceinline__ float cuda_exp(float x) {
 // The state in registers
 //
 // Columns of S never mix, so a warp takes a few columns through the whole sequence and keeps them
-// in its registers. Of a warp's 32 lanes ROW_LANES divide the rows among them and COL_LANES the
-// columns; every lane holds ROWS rows of COLS columns. S is read from memory along rows: the
-// COL_LANES·COLS columns of a warp are 32 bytes of it (64 for DK = 16).
+// in registers. ROW_LANES of its 32 lanes share the rows, COL_LANES share the columns; each lane
+// holds ROWS rows of COLS columns. S is read from memory along rows: the COL_LANES·COLS columns of
+// a warp are 32 bytes of a row (64 for DK = 16).
 //
-// d_k and d_v may be anything up to DK and beyond; rows from d_k to DK and columns beyond d_v are
-// zero and stay so.
+// d_k may be anything up to DK, and d_v anything. Rows from d_k to DK and columns beyond d_v are
+// zero and stay zero.
 //
 template <int DK> struct cuda_tile {
     static constexpr int ROW_LANES = DK == 16 ? 4 : 8;
     static constexpr int COL_LANES = 32 / ROW_LANES;
     static constexpr int COLS      = 2;
     static constexpr int ROWS      = DK / ROW_LANES;
-    static constexpr int QUADS =
-            ROWS / 4; // rows come in groups of four: one vector of shared memory
+    static constexpr int QUADS     = ROWS / 4; // groups of four rows, one vector in shared memory
     static constexpr int WARP_COLS = COL_LANES * COLS;
     static constexpr int MAX_WARPS = 4;
     static constexpr int MAX_COLS  = MAX_WARPS * WARP_COLS; // of a block
     static constexpr int THREADS   = 32 * MAX_WARPS;
-    static constexpr int MIN_BLOCKS =
-            DK > 128
-                    ? 2
-                    : 4; // on a multiprocessor: room for 255 or 128 registers, so that nothing is spilled
-    static constexpr int EVENTS =
-            DK > 128
-                    ? 4
-                    : 8; // tokens, or factors of tokens, that a block has in shared memory at a time
+
+    // blocks per multiprocessor: leaves 255 or 128 registers per thread, so that nothing spills
+    static constexpr int MIN_BLOCKS = DK > 128 ? 2 : 4;
+
+    // factors in shared memory at a time; tokens in the signed-gate scan
+    static constexpr int FACTORS = DK > 128 ? 4 : 8;
 
     static_assert(ROWS % 4 == 0 && QUADS >= 1, "rows of a lane must be whole vectors");
 
@@ -154,7 +152,7 @@ template <int DK> struct cuda_tile {
         row_lane = (int) threadIdx.x % 32 / COL_LANES;
         col_lane = (int) threadIdx.x % COL_LANES;
     }
-    // row number m·4 + e of this lane
+    // row m·4 + e of this lane
     __device__ __forceinline__ int row(int m, int e) const {
         return (m * ROW_LANES + row_lane) * 4 + e;
     }
@@ -162,12 +160,12 @@ template <int DK> struct cuda_tile {
     __device__ __forceinline__ int quad(int m) const {
         return m * ROW_LANES + row_lane;
     }
-    // column n of this lane, from the first column of the block
+    // column n of this lane, relative to the block
     __device__ __forceinline__ int col(int n) const {
         return (int) (threadIdx.x / 32) * WARP_COLS + n * COL_LANES + col_lane;
     }
 
-    // The state before the first token. `begin` is the first column of the block.
+    // Loads the state before the first token. `begin` is the first column of the block.
     __device__ __forceinline__ void load(
             const cuda_batch & b, const cuda_seq & seq, int h, int begin) {
         const float * from = seq.slot_in < 0 ? nullptr : cuda_head(b, seq.slot_in, h);
@@ -183,7 +181,7 @@ template <int DK> struct cuda_tile {
         }
     }
 
-    // Puts the state after `done` tokens where the sequence wants it.
+    // Stores the state after `done` tokens if there is a slot for it.
     __device__ __forceinline__ void store(
             const cuda_batch & b, const cuda_seq & seq, int h, int begin, int64_t done) const {
         const int slot = cuda_slot_after(b, seq, done);
@@ -204,7 +202,7 @@ template <int DK> struct cuda_tile {
         }
     }
 
-    // sum over the lanes that share a column; all of them get it
+    // sum over the lanes that share a column; each of them gets the sum
     static __device__ __forceinline__ float sum_rows(float x) {
 #pragma unroll
         for (int lanes = COL_LANES; lanes < 32; lanes *= 2) {
@@ -277,17 +275,16 @@ template <int DK> struct cuda_tile {
         }
     }
 
-    // out[j] = factor · x for the columns of this lane; the lanes that share a column have the same
-    // x, one of them writes
+    // out[j] = factor · x for the columns of this lane. The lanes that share a column have the same
+    // x; one of them writes.
     __device__ __forceinline__ void put(const cuda_batch & b, int h, int begin, int64_t t,
             const float x[COLS], float factor, float * out) const {
         float mine = 0.0f;
 #pragma unroll
         for (int n = 0; n < COLS; ++n) {
-            const float y =
-                    factor *
-                    x[n]; // before the choice, or the compiler makes an index of it, and x goes to memory
-            mine = row_lane == n ? y : mine;
+            // multiplied first: otherwise the compiler indexes x and moves it to local memory
+            const float y = factor * x[n];
+            mine          = row_lane == n ? y : mine;
         }
         const int j = begin + col(row_lane);
         if (row_lane < COLS && j < b.d_v) {
@@ -297,13 +294,12 @@ template <int DK> struct cuda_tile {
 };
 
 //
-// Copies into shared memory that nobody waits for
+// Asynchronous copies into shared memory
 //
-// The rows of the next events are on their way while those of the last ones are used; a warp that
-// waited for memory would do nothing else. Copies between two calls of cuda_copy_commit are a
-// group.
+// The next rows are copied while the last ones are used, so that a warp does not wait for memory.
+// Copies between two calls of cuda_copy_commit are a group.
 
-// `from` need not exist unless it is there; then zero: how rows are padded.
+// Starts to copy one float. Without `there`, writes zero and does not read `from`; this pads rows.
 static __device__ __forceinline__ void cuda_copy(float * to, const float * from, bool there) {
     if (!there) {
         *to = 0.0f;
@@ -329,8 +325,8 @@ static __device__ __forceinline__ void cuda_copy_commit() {
 #endif
 }
 
-// Waits for the copies of this thread, but for the KEEP groups that were committed last. Those of
-// other threads are there after a barrier.
+// Waits for the copies of this thread, except for the KEEP groups committed last. Copies of other
+// threads are visible after a barrier.
 template <int KEEP> static __device__ __forceinline__ void cuda_copy_wait() {
 #if !defined(__CUDACC__)
     cuda_emu::copy_wait(KEEP);
@@ -339,7 +335,8 @@ template <int KEEP> static __device__ __forceinline__ void cuda_copy_wait() {
 #endif
 }
 
-// The first n elements of a row, padded to `padded`, by all threads of the block
+// Copies the first n elements of a row, padded with zeros to `padded`, with all threads of the
+// block
 static __device__ __forceinline__ void cuda_copy_row(
         float4 * to, const float * from, int n, int padded) {
     for (int i = (int) threadIdx.x; i < padded; i += (int) blockDim.x) {

@@ -2,11 +2,11 @@
 
 // Short convolution.
 //
-//     y_t[c] = f( bias[c] + Σ_w weight[w][c] · x_{t − (width − 1) + w}[c] ),   or y_t[c] = x_{t − 1}[c]
+//     y_t[c] = f( bias[c] + Σ_w weight[w][c] · x_{t − (width − 1) + w}[c] )
+//     y_t[c] = x_{t − 1}[c]                                                   token shift
 //
-// A block is one sequence and CONV_CHANNELS channels; CONV_TOKENS tokens are computed side by side.
-// The old tail is read where it lies. It is replaced after all outputs of the block exist, which is
-// the last that anyone reads of it.
+// A block is one sequence and CONV_CHANNELS channels and computes CONV_TOKENS tokens in parallel.
+// The old tail is read in place and replaced after the block has computed all outputs.
 
 #include "lrnn-ops.h"
 
@@ -24,7 +24,7 @@ struct conv_cuda_args {
     float *       out;        // [tokens][channels]
 };
 
-// Input number i of the sequence, channel c; i < 0 counts back into the tail.
+// Channel c of input i of the sequence; i < 0 counts back into the tail.
 static __device__ __forceinline__ float conv_input(
         const conv_cuda_args & a, const cuda_seq & seq, int64_t i, int c) {
     if (i >= 0) {
@@ -75,9 +75,9 @@ static __global__ void __launch_bounds__(CONV_CHANNELS * CONV_TOKENS)
     }
     __syncthreads();
 
-    // The tail after all tokens, and after all but `back` of them. The one that replaces the old
-    // tail comes last, and is filled from its old end: element w is made from element w + count −
-    // back of the old tail, or from an input.
+    // The tails after all but the last `back` tokens. The one that replaces the old tail is written
+    // last, in ascending order: element w comes from element w + count − back of the old tail, or
+    // from an input.
     for (int last = 0; there && threadIdx.y == 0 && last < 2; ++last) {
         for (int64_t back = 0; back <= b.n_snap && back <= seq.count; ++back) {
             const int slot = cuda_slot_after(b, seq, seq.count - back);

@@ -1,7 +1,7 @@
 #pragma once
 
-// Signed-gate scan of any size, a column a thread (plain-column.cuh). The equations are those of
-// signed-step.cuh.
+// Signed-gate scan of any size, one column per thread (plain-column.cuh). The equations are those
+// of signed-step.cuh.
 
 #include "plain-column.cuh"
 #include "signed-step.cuh"
@@ -21,8 +21,8 @@ static __global__ void signed_plain(const signed_cuda_args a) {
         cuda_fill_nan(b, seq, h, j, j + 1, a.out, 0, 1);
         return;
     }
-    const bool bonus = a.aux.data != nullptr && a.kind != SIGNED_CUDA_MLSTM;
-    float      m     = a.kind == SIGNED_CUDA_MLSTM ? mlstm_max(b, seq, h) : 0.0f;
+    const bool bonus = a.aux.data != nullptr && a.kind != SIGNED_SCAN_MLSTM;
+    float      m     = a.kind == SIGNED_SCAN_MLSTM ? mlstm_max(b, seq, h) : 0.0f;
 
     plain_column C;
     C.begin(b, seq, h, j);
@@ -38,28 +38,28 @@ static __global__ void signed_plain(const signed_cuda_args a) {
         float         A    = 1.0f;
         float         y    = 0.0f;
 
-        if (bonus) { // y = Σ_i (S + (bonus ∘ b) xᵀ) c, before the update
+        if (bonus) { // before the update: y = Σ_i (S + (bonus ∘ b) xᵀ) c
             const float * u = cuda_row(a.aux, h, 0, 0);
             for (int i = 0; i < b.d_k; ++i) {
                 y = fmaf(fmaf(u[i] * k[i], x, C.S[i * C.d_v]), c[i], y);
             }
         }
         switch (a.kind) {
-            case SIGNED_CUDA_HEAD: A = gate[0]; break;
-            case SIGNED_CUDA_ELEMENT: in = gate[j]; break;
-            case SIGNED_CUDA_SCALAR:
+            case SIGNED_SCAN_HEAD: A = gate[0]; break;
+            case SIGNED_SCAN_ELEMENT: in = gate[j]; break;
+            case SIGNED_SCAN_SCALAR:
                 in = gate[0];
                 A  = signed_decay(in, a.A[(h / a.A_share) * a.A_head], a.two_exp_m1);
                 break;
-            case SIGNED_CUDA_MLSTM:
+            case SIGNED_SCAN_MLSTM:
                 mlstm_gates(gate[0], cuda_row(a.aux, h, 0, t)[0], &m, &A, &in);
                 break;
             default: break;
         }
         for (int i = 0; i < b.d_k; ++i) { // S ← A ∘ S + b (f ∘ x)ᵀ
-            if (a.kind == SIGNED_CUDA_CHANNEL) {
+            if (a.kind == SIGNED_SCAN_CHANNEL) {
                 A = gate[i];
-            } else if (a.kind == SIGNED_CUDA_ELEMENT) {
+            } else if (a.kind == SIGNED_SCAN_ELEMENT) {
                 A = signed_decay(in, a.A[(h / a.A_share) * a.A_head + i * a.A_row + j * a.A_col],
                         a.two_exp_m1);
             }

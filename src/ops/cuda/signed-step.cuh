@@ -6,23 +6,15 @@
 //
 // or, with a bonus, y_t = scale · (S + (bonus ∘ b_t) x_tᵀ)ᵀ c_t before the update.
 //
-// One number a head serves as A_t in most forms: 1, the gate, exp(dt A) or the gate f' of mLSTM,
-// with f_t = 1, 1, dt or i'. It is computed while the rows are fetched; the kernel sees no
-// difference. The normaliser of mLSTM is a recurrence of its own (mlstm-normalize.cuh), which runs
-// after this kernel and divides what this one leaves in y: the state of a head is written by many
-// blocks, n and m by one that none of them waits for.
+// In most forms A_t is one number per head: 1, the gate, exp(dt A) or the gate f' of mLSTM, with
+// f_t = 1, 1, dt or i'. It is computed while the rows are fetched, so one kernel serves all of
+// them. The normalizer of mLSTM is a separate recurrence (mlstm-normalize.cuh). It runs after this
+// kernel and divides y, because many blocks write the state of a head but only one block writes n
+// and m.
+
+#include "scan-common.h"
 
 #include "scan-device.cuh"
-
-// as enum signed_scan_kind
-enum signed_cuda_kind {
-    SIGNED_CUDA_NONE,
-    SIGNED_CUDA_HEAD,
-    SIGNED_CUDA_CHANNEL,
-    SIGNED_CUDA_ELEMENT,
-    SIGNED_CUDA_SCALAR,
-    SIGNED_CUDA_MLSTM
-};
 
 struct signed_cuda_args {
     cuda_batch    batch;
@@ -32,7 +24,7 @@ struct signed_cuda_args {
     const float * A;    // [d_v, d_k, heads] or [1, 1, heads], strides in floats
     int64_t       A_col, A_row, A_head;
     int           A_share;
-    int           kind;
+    int           kind; // enum signed_scan_kind
     bool          two_exp_m1;
     float         scale, eps;
     float *       out; // [tokens][heads][d_v]
@@ -43,10 +35,11 @@ static __device__ __forceinline__ float signed_decay(float dt, float A, bool two
     return two_exp_m1 ? fmaf(2.0f, e, -1.0f) : e;
 }
 
-// One token of the running maximum: m' = max(log_f + m, log_i), f' = exp(log_f + m − m'), i' =
-// exp(log_i − m'). Both in double: f' keeps what rounding m' lost, or S·eᵐ would drift; and a
-// difference of 30, rounded to F32, would be off by 1e-6 of i', which is all there is in a state
-// that began with m = 0 and has seen small inputs only.
+// One token of the running maximum:
+//     m' = max(log_f + m, log_i) ,   f' = exp(log_f + m − m') ,   i' = exp(log_i − m')
+// Both exponents are in double. f' makes up for the rounding of m'; otherwise S·eᵐ would drift. In
+// F32 a difference of 30 would give i' a relative error of 1e-6, and a state that began with m = 0
+// and has seen only small inputs consists of nothing else.
 static __device__ __forceinline__ void mlstm_gates(
         float log_f, float log_i, float * m, float * f, float * in) {
     const float m_new = fmaxf(log_f + *m, log_i);
@@ -55,7 +48,7 @@ static __device__ __forceinline__ void mlstm_gates(
     *m                = m_new;
 }
 
-// m of the state before the first token
+// m before the first token
 static __device__ __forceinline__ float mlstm_max(
         const cuda_batch & b, const cuda_seq & seq, int h) {
     return seq.slot_in < 0 ? 0.0f : cuda_head(b, seq.slot_in, h)[b.head_size - 1];
@@ -69,23 +62,23 @@ static __global__ void __launch_bounds__(cuda_tile<DK>::THREADS,
         cuda_tile<DK>::MIN_BLOCKS - (MODE == SIGNED_MODE_ELEMENT)) // room for A
         signed_step(const signed_cuda_args a) {
     using tile             = cuda_tile<DK>;
-    constexpr int  EVENTS  = tile::EVENTS;
+    constexpr int  TOKENS  = tile::FACTORS;
     constexpr bool HEAD    = MODE == SIGNED_MODE_HEAD;
     constexpr bool CHANNEL = MODE == SIGNED_MODE_CHANNEL;
     constexpr bool ELEMENT = MODE == SIGNED_MODE_ELEMENT;
 
-    // two of each: one is used while the other is filled
-    __shared__ float4 sh_c[2][EVENTS][DK / 4];
-    __shared__ float4 sh_b[2][EVENTS][DK / 4];
-    __shared__ float4 sh_g[2][CHANNEL ? EVENTS : 1][DK / 4];
-    __shared__ float4 sh_x[2][EVENTS][tile::MAX_COLS / 4];
-    __shared__ float4 sh_dt[2][ELEMENT ? EVENTS : 1][tile::MAX_COLS / 4];
-    __shared__ float  sh_raw[2][EVENTS]; // gate, dt or log_f
-    __shared__ float  sh_aux[2][EVENTS]; // log_i
+    // two buffers: one is used while the other is filled
+    __shared__ float4 sh_c[2][TOKENS][DK / 4];
+    __shared__ float4 sh_b[2][TOKENS][DK / 4];
+    __shared__ float4 sh_g[2][CHANNEL ? TOKENS : 1][DK / 4];
+    __shared__ float4 sh_x[2][TOKENS][tile::MAX_COLS / 4];
+    __shared__ float4 sh_dt[2][ELEMENT ? TOKENS : 1][tile::MAX_COLS / 4];
+    __shared__ float  sh_raw[2][TOKENS]; // gate, dt or log_f
+    __shared__ float  sh_aux[2][TOKENS]; // log_i
 
     __shared__ float4 sh_u[BONUS ? DK / 4 : 1]; // bonus
-    __shared__ float  sh_gate[EVENTS];
-    __shared__ float  sh_in[EVENTS]; // f_t
+    __shared__ float  sh_gate[TOKENS];
+    __shared__ float  sh_in[TOKENS]; // f_t
 
     const cuda_batch & b = a.batch;
     cuda_wait();
@@ -104,9 +97,9 @@ static __global__ void __launch_bounds__(cuda_tile<DK>::THREADS,
     }
     const int64_t last = seq.first + seq.count;
 
-    const auto fetch = [&](int64_t t0,
-                               int z) { // tokens from t0 on, as many as there are, into buffer z
-        for (int e = 0; e < EVENTS && t0 + e < last; ++e) {
+    // starts to copy up to TOKENS tokens from t0 into buffer z
+    const auto fetch = [&](int64_t t0, int z) {
+        for (int e = 0; e < TOKENS && t0 + e < last; ++e) {
             const int64_t t = t0 + e;
             cuda_copy_row(sh_b[z][e], cuda_row(a.b, h, 0, t), b.d_k, DK);
             cuda_copy_row(sh_c[z][e], cuda_row(a.c, h, 0, t), b.d_k, DK);
@@ -118,10 +111,10 @@ static __global__ void __launch_bounds__(cuda_tile<DK>::THREADS,
                 cuda_copy_row(sh_dt[z][ELEMENT ? e : 0], cuda_row(a.gate, h, 0, t) + begin,
                         end - begin, width);
             }
-            if (HEAD && tid == 0 && a.kind != SIGNED_CUDA_NONE) {
+            if (HEAD && tid == 0 && a.kind != SIGNED_SCAN_NONE) {
                 cuda_copy(&sh_raw[z][e], cuda_row(a.gate, h, 0, t), true);
             }
-            if (HEAD && tid == 0 && a.kind == SIGNED_CUDA_MLSTM) {
+            if (HEAD && tid == 0 && a.kind == SIGNED_SCAN_MLSTM) {
                 cuda_copy(&sh_aux[z][e], cuda_row(a.aux, h, 0, t), true);
             }
         }
@@ -151,28 +144,27 @@ static __global__ void __launch_bounds__(cuda_tile<DK>::THREADS,
             }
         }
     }
-    float m = tid == 0 && a.kind == SIGNED_CUDA_MLSTM
-                      ? mlstm_max(b, seq, h)
-                      : 0.0f; // of the thread that computes the gates
-    int   z = 0;              // buffer in use
+    // thread 0 computes the gates of mLSTM
+    float m = tid == 0 && a.kind == SIGNED_SCAN_MLSTM ? mlstm_max(b, seq, h) : 0.0f;
+    int   z = 0; // buffer in use
 
-    for (int64_t e0 = 0; e0 < seq.count; e0 += EVENTS, z = 1 - z) {
-        const int     n_ev = seq.count - e0 < EVENTS ? (int) (seq.count - e0) : EVENTS;
-        const int64_t t0   = seq.first + e0;
+    for (int64_t n0 = 0; n0 < seq.count; n0 += TOKENS, z = 1 - z) {
+        const int     n_now = seq.count - n0 < TOKENS ? (int) (seq.count - n0) : TOKENS;
+        const int64_t t0    = seq.first + n0;
 
-        fetch(t0 + EVENTS, 1 - z);
+        fetch(t0 + TOKENS, 1 - z);
         cuda_copy_wait<1>();
         __syncthreads();
 
         if (HEAD) {
-            if (a.kind == SIGNED_CUDA_MLSTM) {
-                for (int e = 0; tid == 0 && e < n_ev; ++e) {
+            if (a.kind == SIGNED_SCAN_MLSTM) {
+                for (int e = 0; tid == 0 && e < n_now; ++e) {
                     mlstm_gates(sh_raw[z][e], sh_aux[z][e], &m, &sh_gate[e], &sh_in[e]);
                 }
             } else {
-                for (int e = tid; e < n_ev; e += n_thr) {
-                    const float gate = a.kind == SIGNED_CUDA_NONE ? 1.0f : sh_raw[z][e];
-                    const bool  ssm  = a.kind == SIGNED_CUDA_SCALAR;
+                for (int e = tid; e < n_now; e += n_thr) {
+                    const float gate = a.kind == SIGNED_SCAN_NONE ? 1.0f : sh_raw[z][e];
+                    const bool  ssm  = a.kind == SIGNED_SCAN_SCALAR;
                     sh_gate[e] =
                             ssm ? signed_decay(gate, a.A[(h / a.A_share) * a.A_head], a.two_exp_m1)
                                 : gate;
@@ -182,7 +174,7 @@ static __global__ void __launch_bounds__(cuda_tile<DK>::THREADS,
             __syncthreads();
         }
 
-        for (int e = 0; e < n_ev; ++e) {
+        for (int e = 0; e < n_now; ++e) {
             float x[tile::COLS];
             float y[tile::COLS];
 #pragma unroll
@@ -236,8 +228,8 @@ static __global__ void __launch_bounds__(cuda_tile<DK>::THREADS,
                 S.dot(sh_c[z][e], y);
             }
             S.put(b, h, begin, t0 + e, y, a.scale, a.out);
-            S.store(b, seq, h, begin, e0 + e + 1);
+            S.store(b, seq, h, begin, n0 + e + 1);
         }
-        __syncthreads(); // all have used these tokens
+        __syncthreads(); // all threads have used these tokens
     }
 }
