@@ -1,0 +1,107 @@
+"""One fixture for tests of the programs: `lrnn` runs a program and checks how it ends."""
+
+import re
+import subprocess
+from enum import IntEnum
+
+import pytest
+
+# A build with CUDA prints this on every machine without a GPU. Only test_cli.py looks at it.
+NO_GPU = re.compile(r"\Alrnn-[a-z ]+: no CUDA GPU was found[^\n]*; everything runs on the CPU\n")
+
+
+class Code(IntEnum):
+    """Exit codes of the programs."""
+
+    OK = 0
+    SYSTEM = 1
+    USAGE = 2
+    DATA = 3
+    MODEL = 4
+    STOPPED = 5
+
+
+class Result:
+    def __init__(self, code, stdout, stderr):
+        self.code, self.stdout, self.raw_stderr = code, stdout, stderr
+        self.stderr = NO_GPU.sub("", stderr)
+
+
+class Programs:
+    """The programs of a build. They run in the folder `work`, so relative paths are files in it."""
+
+    Code = Code
+
+    def __init__(self, build, root, work):
+        self.bin, self.tools = build / "bin", build / "tests"
+        self.golden, self.models = root / "tests/golden", root / "models"
+        self.work = work
+
+    def start(self, program, *args, stdin=b"", binary=False):
+        """Runs a program to its end and checks nothing."""
+        path = self.bin / program if isinstance(program, str) else program
+        done = subprocess.run([path, *map(str, args)], cwd=self.work, input=stdin,
+                              capture_output=True)
+        stdout = done.stdout if binary else done.stdout.decode(errors="replace")
+        return Result(done.returncode, stdout, done.stderr.decode(errors="replace"))
+
+    def run(self, program, *args, code=Code.OK, stdout=None, stderr=None, **options):
+        """Runs a program that must end with `code`. `stdout` and `stderr` are regular expressions
+        that must be found in its output."""
+        done = self.start(program, *args, **options)
+        command = " ".join(map(str, [program, *args]))
+        assert done.code == code, \
+            f"{command}: exit code {done.code}, expected {int(code)}: {done.stderr}"
+        for pattern, text in ((stdout, done.stdout), (stderr, done.stderr)):
+            if pattern is not None:
+                assert re.search(pattern, text, re.S), f"{command}: no '{pattern}' in: {text}"
+        return done
+
+    def fail(self, code, program, *args, stderr=None, **options):
+        """Runs a program that must fail with nothing on stdout and one line on stderr. Returns the
+        line."""
+        done = self.run(program, *args, code=code, stderr=stderr, **options)
+        command = " ".join(map(str, [program, *args]))
+        assert done.stdout == "", f"{command}: unexpected output: {done.stdout}"
+        assert re.fullmatch(rf"{program}[^\n]*: [^\n]+\n", done.stderr), \
+            f"{command}: expected one line on stderr: {done.stderr}"
+        return done.stderr
+
+    def tool(self, name, *args, code=0):
+        """Runs a helper program of the tests."""
+        return self.run(self.tools / name, *args, code=code)
+
+    def golden_models(self):
+        models = sorted(self.golden.glob("*.gguf"))
+        assert models
+        return models
+
+    def text_model(self, golden, path, *eos):
+        """Writes a golden model with a tokenizer whose ids are bytes. `eos` ends a text."""
+        self.tool("make-text-model", self.golden / f"{golden}.gguf", self.work / path, *eos)
+        return self.work / path
+
+    def write(self, path, content):
+        """Writes a file in the work folder."""
+        (self.work / path).parent.mkdir(parents=True, exist_ok=True)
+        (self.work / path).write_bytes(content.encode() if isinstance(content, str) else content)
+        return self.work / path
+
+
+@pytest.fixture(autouse=True, scope="session")
+def passive_threads():
+    # Small models: threads that spin at barriers would take the cores from those that work.
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("OMP_WAIT_POLICY", "passive")
+        yield
+
+
+@pytest.fixture(scope="session")
+def programs_in(build, root):
+    """programs_in(folder) runs the programs in that folder; for fixtures of a whole module."""
+    return lambda work: Programs(build, root, work)
+
+
+@pytest.fixture
+def lrnn(programs_in, tmp_path):
+    return programs_in(tmp_path)

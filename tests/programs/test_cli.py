@@ -1,0 +1,220 @@
+"""lrnn-cli on the golden models: prompts, sampling, states, text, stop strings."""
+
+import json
+import re
+
+import pytest
+
+PROMPT = "3 1 4 1 5 9 2 6"
+ALL_TOKENS = ["--top-k", "0", "--top-p", "1", "--min-p", "0"]
+
+
+@pytest.fixture
+def model(lrnn):
+    return lrnn.golden_models()[0]
+
+
+def parse_jsonl(text, type_of_text):
+    """The ids of --jsonl: one object per line with an id, a text and a log-probability."""
+    assert text.endswith("\n")
+    tokens = [json.loads(line) for line in text.splitlines()]
+    for token in tokens:
+        assert isinstance(token["id"], int) and token["id"] >= 0, token
+        assert isinstance(token["text"], type_of_text), token
+        assert token["logprob"] <= 0, token
+    return [token["id"] for token in tokens]
+
+
+# ---- command lines and files that are refused
+
+
+def test_usage(lrnn, model):
+    for args in (["-m", "x.gguf", "-p", "a", "-f", "b"],
+                 ["-m", "x.gguf", "-p", "a", "--stop="],
+                 ["-m", "x.gguf", "-p", "a", "--temp", "-1"],
+                 ["-m", model, "-n", "4"],                    # nothing to begin with
+                 ["-m", model, "-p", "1", "--stop", "x"]):    # no text to look into
+        lrnn.fail(lrnn.Code.USAGE, "lrnn-cli", *args)
+    lrnn.fail(lrnn.Code.USAGE, "lrnn-cli")
+
+
+def test_files_that_are_no_models(lrnn, model):
+    content = model.read_bytes()
+    lrnn.write("ids.txt", PROMPT)
+    lrnn.write("empty.gguf", b"")
+    lrnn.write("magic.gguf", b"GGUF")
+    lrnn.write("text.gguf", b"this is not a model")
+    lrnn.write("cut-data.gguf", content[:len(content) // 2])
+    lrnn.write("cut-metadata.gguf", content[:len(content) // 10])
+    for bad in ("missing", "empty.gguf", "magic.gguf", "text.gguf", "cut-data.gguf",
+                "cut-metadata.gguf"):
+        lrnn.fail(lrnn.Code.MODEL, "lrnn-cli", "-m", bad, "-p", "1")
+        lrnn.fail(lrnn.Code.MODEL, "lrnn-inspect", bad)
+        lrnn.fail(lrnn.Code.MODEL, "lrnn-perplexity", "logits", "-m", bad, "--tokens", "ids.txt",
+                  "--out", "bad.npy")
+
+
+def test_prompts_that_are_refused(lrnn, model):
+    for args in (["-f", "missing"], ["-p", "1 two 3"], ["-p", "1 -2 3"],
+                 ["-p", "1 99999999999999999999 3"], ["-p", "1 2000000000 3"]):
+        lrnn.fail(lrnn.Code.DATA, "lrnn-cli", "-m", model, *args)
+
+
+def test_states_that_are_refused(lrnn, model):
+    lrnn.write("ids.txt", PROMPT)
+    command = ["lrnn-cli", "-m", model, "-p", "1"]
+    lrnn.run(*command, "-n", "0", "--state-save", "state")
+    lrnn.write("cut", (lrnn.work / "state").read_bytes()[:1001])
+    for state in ("missing", "ids.txt", "cut"):
+        lrnn.fail(lrnn.Code.DATA, *command, "--state-load", state)
+    # an error before any token is generated
+    for state in ("missing/state", lrnn.work):
+        lrnn.fail(lrnn.Code.SYSTEM, *command, "--state-save", state)
+
+
+# ---- devices
+
+
+def test_version_tells_how_cuda_was_tested(lrnn, config):
+    version = re.sub(r"(.)\n(.)", r"\1 \2", lrnn.run("lrnn-cli", "--version").stdout)
+    if config["cuda"]:
+        assert re.search(r" CUDA kernels: compiled \(nvcc [0-9.]+, sm_[0-9a-z_, ]+\) and emulated, "
+                         r"not run on a GPU\n\Z", version)
+    else:
+        assert re.fullmatch(r"lrnn-cli [0-9.]+, ggml [^\n]+\n", version)
+        assert "CUDA" not in version
+
+
+def test_verbose_tells_the_placement(lrnn, model):
+    lrnn.run("lrnn-cli", "-m", model, "-p", PROMPT, "-n", "1", "-t", "1", "-q", "-v",
+             "--device", "CPU",
+             stderr=r"\Alrnn-cli: layers 0 to [0-9]+ and the output on CPU\n\Z")
+
+
+def test_without_gpu(lrnn, config, model):
+    """A request for a GPU that is missing is answered on stderr; no request, no answer."""
+    command = ["lrnn-cli", "-m", model, "-p", PROMPT, "-n", "1", "-t", "1"]
+    missing = None
+    if config["cuda"]:
+        devices = json.loads(lrnn.run("lrnn-inspect", "--devices", "--json").stdout)
+        missing = devices["cuda"]["missing"]
+    on_cpu = r"; everything runs on the CPU\nlrnn-cli: 8 prompt tokens"
+
+    def must_say(pattern, *args):
+        said = lrnn.run(*command, *args).raw_stderr
+        assert re.match(pattern, said), said
+
+    if not config["cuda"]:
+        must_say("lrnn-cli: no GPU was found" + on_cpu, "-ngl", "1")
+    elif missing:
+        for n_layers in ("-1", "1"):
+            must_say(r"lrnn-cli: no CUDA GPU was found [^\n]*" + on_cpu, "-ngl", n_layers)
+        lrnn.fail(lrnn.Code.USAGE, "lrnn-cli", "-m", model, "-p", "1", "--device", "CUDA0")
+    must_say("lrnn-cli: 8 prompt tokens", "-ngl", "0")
+
+
+# ---- token ids
+
+
+def test_greedy(lrnn, model):
+    """The same ids from -p and -f, with --temp 0 and --greedy, for every seed, as text and JSON."""
+    lrnn.write("ids.txt", PROMPT + "\n")
+    command = ["lrnn-cli", "-m", model, "-t", "1", "-n", "24"]
+    greedy = lrnn.run(*command, "-p", PROMPT, "--greedy", stdout=r"\A[0-9]+( [0-9]+)+\n\Z",
+                      stderr=r"\Alrnn-cli: 8 prompt tokens .*24 generated").stdout
+    quiet = lrnn.run(*command, "-f", "ids.txt", "--temp", "0", "-q", "--seed", "5")
+    assert quiet.stdout == greedy
+    assert quiet.stderr == ""
+    jsonl = lrnn.run(*command, "-f", "ids.txt", "--greedy", "--jsonl").stdout
+    assert parse_jsonl(jsonl, type(None)) == [int(i) for i in greedy.split()]
+
+
+def test_seed(lrnn, model):
+    def sample(seed):
+        return lrnn.run("lrnn-cli", "-m", model, "-t", "1", "-n", "24", "-p", PROMPT, *ALL_TOKENS,
+                        "--temp", "1", "--seed", seed).stdout
+
+    assert sample(1) == sample(1)
+    assert sample(1) != sample(2)
+
+
+def test_state_files(lrnn):
+    """Every golden model continues from a state file as if it had never stopped."""
+    last = None
+    for model in lrnn.golden_models():
+        # after a part of the prompt, with the calls that -b makes of it
+        command = ["lrnn-cli", "-m", model, "-t", "1", "-b", "4", "-n", "24"]
+        unbroken = lrnn.run(*command, "-p", PROMPT, "--repeat-penalty", "1.5", "--seed", "3").stdout
+        saved = lrnn.run(*command, "-p", PROMPT[:7], "-n", "0", "--seed", "3",
+                         "--state-save", "state")
+        assert saved.stdout == "", model
+        loaded = lrnn.run(*command, "-p", PROMPT[8:], "--repeat-penalty", "1.5",
+                          "--state-load", "state").stdout
+        assert loaded == unbroken, model
+
+        # while generating, without a prompt
+        command = ["lrnn-cli", "-m", model, "-t", "1", "--repeat-penalty", "1.5"]
+        unbroken = lrnn.run(*command, "-p", "3 1 4", "-n", "12", "--seed", "3").stdout
+        first = lrnn.run(*command, "-p", "3 1 4", "-n", "5", "--seed", "3",
+                         "--state-save", "middle").stdout
+        rest = lrnn.run(*command, "-n", "7", "--state-load", "middle").stdout
+        assert first.split() + rest.split() == unbroken.split(), model
+
+        if last is not None:  # a state of another model
+            lrnn.fail(lrnn.Code.DATA, "lrnn-cli", "-m", last, "-p", "1", "--state-load", "state")
+        last = model
+
+
+# ---- text: the ids of this tokenizer are the bytes, so the expected text is known
+
+SAMPLE = ["-t", "1", "-q", "-n", "256", "--seed", "1", "--temp", "2", *ALL_TOKENS, "-p", "a text"]
+
+
+@pytest.fixture
+def text_source(lrnn):
+    """The name of a golden model to which a tokenizer can be added."""
+    for model in reversed(lrnn.golden_models()):
+        info = json.loads(lrnn.run("lrnn-inspect", model, "--json").stdout)
+        if info["architecture"] == "lrnn":
+            return model.stem
+    raise AssertionError("no golden model has the architecture lrnn")
+
+
+@pytest.fixture
+def text_model(lrnn, text_source):
+    return lrnn.text_model(text_source, "text.gguf")
+
+
+def generate_bytes(lrnn, model, *args):
+    return lrnn.run("lrnn-cli", "-m", model, *SAMPLE, *args, binary=True).stdout
+
+
+def generate_ids(lrnn, model):
+    return parse_jsonl(lrnn.run("lrnn-cli", "-m", model, *SAMPLE, "--jsonl").stdout, str)
+
+
+def test_text(lrnn, text_model):
+    """Bytes of all kinds: control characters and invalid UTF-8."""
+    lrnn.fail(lrnn.Code.USAGE, "lrnn-cli", "-m", text_model, "--prompt=")  # no bos token
+    ids = generate_ids(lrnn, text_model)
+    assert len(ids) == 256
+    assert generate_bytes(lrnn, text_model) == bytes(ids)
+
+
+@pytest.mark.parametrize("pattern", [rb"[a-z]", rb"[a-z]{2}"], ids=["letter", "two-letters"])
+def test_stop(lrnn, text_model, pattern):
+    text = bytes(generate_ids(lrnn, text_model))
+    found = re.search(pattern, text)
+    assert found, "no letters among 256 random bytes; try another seed"
+    assert generate_bytes(lrnn, text_model, "--stop", "never to be found",
+                          "--stop", found.group().decode()) == text[:found.start()]
+
+
+def test_eos(lrnn, text_source, text_model):
+    """The model ends the text: its eos token is a line of --jsonl, but no text."""
+    ids = generate_ids(lrnn, text_model)
+    eos = ids[10]
+    n_text = ids.index(eos)
+    model = lrnn.text_model(text_source, "eos.gguf", eos)
+    assert generate_bytes(lrnn, model) == bytes(ids[:n_text])
+    assert generate_ids(lrnn, model) == ids[:n_text + 1]

@@ -1,0 +1,35 @@
+"""lrnn-perplexity logits: file sizes, equal calls, and inputs that are refused."""
+
+import json
+
+N_TOKENS = 8
+
+
+def test_usage(lrnn):
+    lrnn.fail(lrnn.Code.USAGE, "lrnn-perplexity")
+    lrnn.fail(lrnn.Code.USAGE, "lrnn-perplexity", "no-such-command")
+    lrnn.fail(lrnn.Code.USAGE, "lrnn-perplexity", "logits", "-m", "x.gguf")
+
+
+def test_logits(lrnn):
+    model = lrnn.golden_models()[-1]
+    n_vocab = json.loads(lrnn.run("lrnn-inspect", model, "--json").stdout)["n_vocab"]
+    command = ["lrnn-perplexity", "logits", "-m", model, "-t", "1"]
+    lrnn.write("ids.txt", "3 1 4 1 5 9 2 6\n")
+    lrnn.write("bad.txt", f"1 2 {n_vocab}")
+    lrnn.write("empty", "")
+    out = lrnn.work / "logits"
+    out.mkdir()
+    lrnn.run(*command, "--tokens", "ids.txt", "--out", "logits/a.npy")
+    for name in ("b", "c"):
+        lrnn.run(*command, "--tokens", "ids.txt", "--out", f"logits/{name}.npy", "--cut", "3,1,4")
+    assert (out / "b.npy").read_bytes() == (out / "c.npy").read_bytes()
+
+    lrnn.fail(lrnn.Code.DATA, *command, "--tokens", "bad.txt", "--out", "logits/a.npy")
+    for tokens in ("empty", "missing", "logits/a.npy"):  # the last is float32
+        lrnn.fail(lrnn.Code.DATA, *command, "--tokens", tokens, "--out", "logits/d.npy")
+    lrnn.fail(lrnn.Code.SYSTEM, *command, "--tokens", "ids.txt", "--out", "missing/d.npy")
+
+    header = 128
+    assert (out / "a.npy").stat().st_size == header + N_TOKENS * n_vocab * 4
+    assert sorted(p.name for p in out.iterdir()) == ["a.npy", "b.npy", "c.npy"]
