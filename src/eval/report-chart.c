@@ -1,6 +1,7 @@
 // The picture of a panel: the curves of its models, and below them how each differs from the
 // baseline.
 
+#include "eval/report-columns.h"
 #include "eval/report-files.h"
 
 #include "base/arena.h"

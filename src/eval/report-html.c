@@ -1,6 +1,7 @@
 // The whole report as one page: charts, tables, where it all comes from, warnings. No script,
 // nothing from outside.
 
+#include "eval/report-columns.h"
 #include "eval/report-files.h"
 
 #include "base/arena.h"
@@ -33,21 +34,8 @@ static const char STYLE[] =
         "body{max-width:none;font-size:10pt}figure,tr{break-inside:avoid}.scroll{overflow:visible}}\n"
         "@media (max-width:34rem){body{padding:.7rem}th,td{padding:.15rem .4rem}dl{grid-template-columns:1fr}dd{margin-bottom:.4rem}}\n";
 
-static void term(FILE * out, const char * name, const char * value) {
-    fprintf(out, "<dt>%s</dt><dd>", name);
-    markup_text(out, value[0] != '\0' ? value : "\xe2\x80\x93");
-    fputs("</dd>\n", out);
-}
-
-static void term_number(FILE * out, const char * name, int64_t value) {
-    char text[32];
-    snprintf(text, sizeof(text), "%" PRId64, value);
-    term(out, name, text);
-}
-
-// Names between tabs, one a line of the page.
-static void term_list(FILE * out, const char * name, const char * list) {
-    fprintf(out, "<dt>%s</dt><dd>", name);
+// Texts between tabs, one per line of the page.
+static void write_list(FILE * out, const char * list) {
     for (const char * p = list; *p != '\0';) {
         char         item[1024];
         const size_t n = strcspn(p, "\t");
@@ -56,44 +44,28 @@ static void term_list(FILE * out, const char * name, const char * list) {
         markup_text(out, item);
         p += n + (p[n] == '\t');
     }
-    fputs(list[0] == '\0' ? "\xe2\x80\x93</dd>\n" : "</dd>\n", out);
 }
 
 static void write_provenance(const struct report_run * run, FILE * out) {
-    const struct score_meta * m = &run->summary.meta;
+    const struct report_fact * f;
     fputs("<details><summary>", out);
     markup_text(out, run->name);
     fputs("</summary>\n<dl>\n", out);
-    term(out, "model", m->model);
-    term(out, "SHA-256 of the file", m->model_hash);
-    term(out, "family", m->model_family);
-    term(out, "eigenvalues", m->eigenvalues);
-    term(out, "weights", m->quantization);
-    term_number(out, "parameters", m->parameters);
-    term_number(out, "training length (0: unknown)", m->trained_length);
-    term(out, "tokenizer", m->tokenizer_hash);
-    term_number(out, "vocabulary", m->n_vocab);
-    term(out, "data set", m->dataset);
-    term(out, "fingerprint of the texts", m->data_fingerprint);
-    term(out, "template", m->template);
-    term_list(out, "files", m->files);
-    term_number(out, "records read", m->records);
-    term_number(out, "documents", m->documents);
-    term_number(out, "left out by the filter", m->filtered);
-    term_number(out, "malformed", m->malformed);
-    term_list(out, "complaints", m->complaints);
-    term(out, "protocol", m->protocol);
-    term(out, "mode", m->mode);
-    term(out, "bos", m->bos);
-    term(out, "eos", m->eos);
-    term(out, "reset", m->reset);
-    term_number(out, "window", m->window);
-    term_number(out, "least tokens of a document", m->min_doc_tokens);
-    term(out, "special tokens", m->skip_special ? "left out" : "counted");
-    term_number(out, "tokens a call", m->n_batch);
-    term_number(out, "windows together", m->group);
-    term_number(out, "windows", run->summary.n_windows);
-    term(out, "made with", m->tool);
+    for (int i = 0; (f = report_fact_at(i)) != NULL; ++i) {
+        const char *  text = report_fact_text(f, run);
+        const int64_t x    = report_fact_int(f, run);
+        if (f->title == NULL) {
+            continue;
+        }
+        fprintf(out, "<dt>%s</dt><dd>", f->title);
+        switch (f->type) {
+            case FACT_INT: fprintf(out, "%" PRId64, x); break;
+            case FACT_BOOL: fputs(x != 0 ? "yes" : "no", out); break;
+            case FACT_TEXT:
+            case FACT_LIST: write_list(out, text[0] != '\0' ? text : "\xe2\x80\x93"); break;
+        }
+        fputs("</dd>\n", out);
+    }
     fputs("</dl></details>\n", out);
 }
 

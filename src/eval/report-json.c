@@ -1,3 +1,4 @@
+#include "eval/report-columns.h"
 #include "eval/report-files.h"
 
 #include "base/json-write.h"
@@ -39,8 +40,7 @@ static void int_field(FILE * out, const char * name, int64_t x) {
 }
 
 // "a\tb" as an array
-static void list_field(FILE * out, const char * name, const char * list) {
-    key(out, name, false);
+static void write_list(FILE * out, const char * list) {
     putc('[', out);
     for (const char * p = list; *p != '\0';) {
         const size_t n = strcspn(p, "\t");
@@ -51,98 +51,71 @@ static void list_field(FILE * out, const char * name, const char * list) {
     putc(']', out);
 }
 
-static const char * method_name(enum stats_method m) {
-    return m == STATS_BOOTSTRAP ? "bootstrap" : m == STATS_T ? "student-t" : "none";
+static void value_field(FILE * out, const char * name, struct report_value v, bool is_first) {
+    key(out, name, is_first);
+    switch (v.type) {
+        case REPORT_INT: fprintf(out, "%" PRId64, v.integer); break;
+        case REPORT_NUMBER: json_write_number(out, v.number); break;
+        case REPORT_TEXT: json_write_string(out, v.text); break;
+    }
 }
 
-static void loss_fields(FILE * out, const struct loss * f) {
-    int_field(out, "tokens", f->tokens);
-    int_field(out, "windows", f->windows);
-    int_field(out, "diverged", f->diverged);
-    int_field(out, "bytes", f->bytes);
-    number_field(out, "nll", f->nats.value);
-    number_field(out, "se", f->nats.se);
-    number_field(out, "lo", f->nats.lo);
-    number_field(out, "hi", f->nats.hi);
-    number_field(out, "ppl", loss_value(f, LOSS_PPL));
-    number_field(out, "ppl_lo", loss_lo(f, LOSS_PPL));
-    number_field(out, "ppl_hi", loss_hi(f, LOSS_PPL));
-    number_field(out, "bpb", f->bits.value);
-    number_field(out, "bpb_lo", f->bits.lo);
-    number_field(out, "bpb_hi", f->bits.hi);
-    number_field(out, "acc", f->tokens > 0 ? (double) f->hits / (double) f->tokens : NAN);
+static void row_fields(
+        FILE * out, int in, const struct report_run * run, const struct loss * loss) {
+    const struct report_row      row = { .run = run, .loss = loss };
+    const struct report_column * c;
+    for (int i = 0; (c = report_column_at(in, i)) != NULL; ++i) {
+        value_field(out, c->key, c->get(&row), i == 0);
+    }
 }
 
-static void write_losses(FILE * out, const char * name, const struct losses * f, bool is_prefix) {
+static void write_losses(FILE * out, const char * name, int in, const struct report_run * run,
+        const struct losses * l) {
     fprintf(out, ",\n    \"%s\": [", name);
-    for (int i = 0; i < f->n; ++i) {
+    for (int i = 0; i < l->n; ++i) {
         fputs(i == 0 ? "\n      { " : ",\n      { ", out);
-        if (is_prefix) {
-            fprintf(out, "\"length\": %" PRId64, f->at[i].range.to + 1);
-        } else {
-            fprintf(out, "\"from\": %" PRId64 ", \"to\": %" PRId64, f->at[i].range.from,
-                    f->at[i].range.to);
-        }
-        loss_fields(out, &f->at[i]);
+        row_fields(out, in, run, &l->at[i]);
         fputs(" }", out);
     }
     fputs("]", out);
 }
 
+// - is_estimate: only the columns of the difference itself
+static void paired_fields(FILE * out, const struct paired * p, bool is_estimate) {
+    const struct paired_column * c;
+    for (int i = 0; (c = paired_column_at(i)) != NULL; ++i) {
+        if (!is_estimate || c->of_estimate) {
+            value_field(out, c->key, c->get(p), false);
+        }
+    }
+}
+
 static void estimate_fields(FILE * out, const struct stats_estimate * e) {
-    number_field(out, "difference", e->value);
-    number_field(out, "se", e->se);
-    number_field(out, "lo", e->lo);
-    number_field(out, "hi", e->hi);
-    int_field(out, "windows", e->n);
-    text_field(out, "method", method_name(e->method), false);
+    paired_fields(out, &(struct paired) { .difference = *e }, true);
 }
 
-static void paired_fields(FILE * out, const struct paired * p) {
-    estimate_fields(out, &p->difference);
-    int_field(out, "won", p->won);
-    number_field(out, "p", stats_p_value(&p->difference));
-}
-
-static void write_meta(FILE * out, const struct score_meta * m, const char * name) {
-    fputs("    \"model\": { ", out);
-    text_field(out, "name", m->model, true);
-    text_field(out, "shown", name, false);
-    text_field(out, "sha256", m->model_hash, false);
-    text_field(out, "family", m->model_family, false);
-    text_field(out, "eigenvalues", m->eigenvalues, false);
-    text_field(out, "quantization", m->quantization, false);
-    int_field(out, "parameters", m->parameters);
-    int_field(out, "train_length", m->trained_length);
-    fputs(" },\n    \"tokenizer\": { ", out);
-    text_field(out, "sha256", m->tokenizer_hash, true);
-    int_field(out, "n_vocab", m->n_vocab);
-    fputs(" },\n    \"data\": { ", out);
-    text_field(out, "dataset", m->dataset, true);
-    text_field(out, "fingerprint", m->data_fingerprint, false);
-    text_field(out, "template", m->template, false);
-    list_field(out, "files", m->files);
-    list_field(out, "sources", m->sources);
-    int_field(out, "records", m->records);
-    int_field(out, "documents", m->documents);
-    int_field(out, "filtered", m->filtered);
-    int_field(out, "malformed", m->malformed);
-    int_field(out, "lone_surrogates", m->lone_surrogates);
-    list_field(out, "complaints", m->complaints);
-    fputs(" },\n    \"protocol\": { ", out);
-    text_field(out, "name", m->protocol, true);
-    text_field(out, "mode", m->mode, false);
-    text_field(out, "bos", m->bos, false);
-    text_field(out, "eos", m->eos, false);
-    text_field(out, "reset", m->reset, false);
-    int_field(out, "window", m->window);
-    int_field(out, "min_doc_tokens", m->min_doc_tokens);
-    fprintf(out, ", \"skip_special\": %s", m->skip_special ? "true" : "false");
-    text_field(out, "same_targets", m->same_targets, false);
-    int_field(out, "n_batch", m->n_batch);
-    int_field(out, "group", m->group);
-    int_field(out, "n_windows", m->n_windows);
-    text_field(out, "tool", m->tool, false);
+static void write_facts(FILE * out, const struct report_run * run) {
+    const char *               section = "";
+    const struct report_fact * f;
+    for (int i = 0; (f = report_fact_at(i)) != NULL; ++i) {
+        if (f->key == NULL) {
+            continue;
+        }
+        const bool is_first = strcmp(section, f->section) != 0;
+        if (is_first) {
+            fprintf(out, "%s    \"%s\": { ", i == 0 ? "" : " },\n", f->section);
+            section = f->section;
+        }
+        key(out, f->key, is_first);
+        const char *  text = report_fact_text(f, run);
+        const int64_t x    = report_fact_int(f, run);
+        switch (f->type) {
+            case FACT_INT: fprintf(out, "%" PRId64, x); break;
+            case FACT_BOOL: fputs(x != 0 ? "true" : "false", out); break;
+            case FACT_TEXT: json_write_string(out, text); break;
+            case FACT_LIST: write_list(out, text); break;
+        }
+    }
     fputs(" }", out);
 }
 
@@ -290,18 +263,12 @@ static void write_warnings(FILE * out, const struct summary * s) {
 static void write_run(FILE * out, const struct report_run * run) {
     const struct summary * s = &run->summary;
     fputs("  {\n", out);
-    write_meta(out, &s->meta, run->name);
-    fprintf(out, ",\n    \"total\": { \"from\": %" PRId64 ", \"to\": %" PRId64,
-            s->total.at[0].range.from, s->total.at[0].range.to);
-    loss_fields(out, &s->total.at[0]);
-    text_field(out, "method", method_name(s->total.at[0].nats.method), false);
-    number_field(
-            out, "tokens_per_byte", (double) s->total.at[0].tokens / (double) s->total.at[0].bytes);
-    number_field(
-            out, "llama_perplexity_token_error", exp(s->total.at[0].nats.value) * s->token_error);
+    write_facts(out, run);
+    fputs(",\n    \"total\": { ", out);
+    row_fields(out, REPORT_JSON_TOTAL, run, &s->total.at[0]);
     fputs(" }", out);
-    write_losses(out, "buckets", &s->buckets, false);
-    write_losses(out, "prefix", &s->prefixes, true);
+    write_losses(out, "buckets", REPORT_JSON_BUCKETS, run, &s->buckets);
+    write_losses(out, "prefix", REPORT_JSON_PREFIX, run, &s->prefixes);
     write_positions(out, s);
     write_composition(out, s);
     write_norms(out, s);
@@ -325,17 +292,17 @@ static void write_comparison(FILE * out, const struct report_panel * panel, int 
         int_field(out, "windows_left_out", c->n_left_out);
         fputs(",\n    \"all\": { \"ppl_ratio\": ", out);
         json_write_number(out, exp(c->all.difference.value));
-        paired_fields(out, &c->all);
+        paired_fields(out, &c->all, false);
         fputs(" },\n    \"beyond_train_length\": { \"ppl_ratio\": ", out);
         json_write_number(out, exp(c->beyond.difference.value));
-        paired_fields(out, &c->beyond);
+        paired_fields(out, &c->beyond, false);
         fputs(" },\n    \"buckets\": [", out);
         for (int k = 0; k < c->n_buckets; ++k) {
             const struct position_range * range = &c->base->buckets.at[k].range;
             fprintf(out, "%s{ \"from\": %" PRId64 ", \"to\": %" PRId64,
                     k == 0 ? "\n      " : ",\n      ", range->from, range->to);
             number_field(out, "ppl_ratio", exp(c->buckets[k].difference.value));
-            paired_fields(out, &c->buckets[k]);
+            paired_fields(out, &c->buckets[k], false);
             fputs(" }", out);
         }
         fputs("]", out);
@@ -347,9 +314,9 @@ static void write_comparison(FILE * out, const struct report_panel * panel, int 
         number_field(out, "base_bpb", b->base.value);
         number_field(out, "other_bpb", b->other.value);
         fputs(",\n    \"all\": { \"unit\": \"bits per byte\"", out);
-        paired_fields(out, &b->all);
+        paired_fields(out, &b->all, false);
         fputs(" },\n    \"beyond_train_length\": { \"unit\": \"bits per byte\"", out);
-        paired_fields(out, &b->beyond);
+        paired_fields(out, &b->beyond, false);
         fputs(" }", out);
     } else {
         text_field(out, "refused", panel->refused[i] != NULL ? panel->refused[i] : "", false);

@@ -522,7 +522,3 @@ const char * report_warning(const struct report_panel * panel, int i, char * nam
     }
     return NULL;
 }
-
-const char * report_unit_name(enum loss_unit unit) {
-    return unit == LOSS_PPL ? "perplexity" : unit == LOSS_NATS ? "nats per token" : "bits per byte";
-}

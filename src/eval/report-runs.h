@@ -67,5 +67,3 @@ struct paired * report_pair(const struct report * report, const struct report_ru
 // Warning number i of a panel: each sentence once, and the names of the models that it is about.
 // NULL beyond the last.
 const char * report_warning(const struct report_panel * panel, int i, char * names, size_t size);
-
-const char * report_unit_name(enum loss_unit unit); // "perplexity"

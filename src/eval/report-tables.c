@@ -1,6 +1,7 @@
 #include "eval/report-tables.h"
 
 #include "base/arena.h"
+#include "eval/report-columns.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -11,54 +12,15 @@
 enum { MAX_ROWS = 64 }; // of buckets; with more of them, only some are shown
 
 //
-// Numbers
+// Cells
 //
 
-// 32768 as 32,768. Returns buf.
-static const char * thousands(int64_t x, char buf[32]) {
-    char      digits[24];
-    const int n   = snprintf(digits, sizeof(digits), "%" PRId64, x);
-    int       out = 0;
-    for (int i = 0; i < n; ++i) {
-        buf[out++] = digits[i];
-        if ((n - 1 - i) % 3 == 0 && i < n - 1 && digits[i] != '-') {
-            buf[out++] = ',';
-        }
-    }
-    buf[out] = '\0';
-    return buf;
-}
-
-static int decimals(enum loss_unit unit, double x) {
-    return unit != LOSS_PPL ? 4 : x < 100.0 ? 3 : x < 1000.0 ? 2 : x < 10000.0 ? 1 : 0;
-}
-
-// "20.113 ± 0.380 *": value, half the width of the interval, "!k" for k windows that diverged, and
-// a mark: " *", or room for it
-static bool set_loss(struct arena * a, struct table * g, int row, int col, const struct loss * f,
+// The loss, and a mark: " *", or room for it
+static bool set_loss(struct arena * a, struct table * g, int row, int col, const struct loss * l,
         enum loss_unit unit, const char * mark) {
-    const double value      = loss_value(f, unit);
-    const double half       = 0.5 * (loss_hi(f, unit) - loss_lo(f, unit));
-    char         number[48] = "", interval[48] = "", diverged[32] = "";
-
-    if (!isfinite(value)) {
-        snprintf(number, sizeof(number), f->diverged > 0 ? "diverged" : "-");
-    } else if (fabs(value) >= 1e6) {
-        snprintf(number, sizeof(number), "%.3e", value);
-    } else {
-        snprintf(number, sizeof(number), "%.*f", decimals(unit, value), value);
-    }
-    if (isfinite(value) && isfinite(half)) {
-        if (fabs(value) >= 1e6) {
-            snprintf(interval, sizeof(interval), " ± %.1e", half);
-        } else {
-            snprintf(interval, sizeof(interval), " ± %.*f", decimals(unit, value), half);
-        }
-    }
-    if (f->diverged > 0) {
-        snprintf(diverged, sizeof(diverged), " !%" PRId64, f->diverged);
-    }
-    return table_set(a, g, row, col, "%s%s%s%s", number, interval, diverged, mark);
+    char text[160];
+    report_loss(l, unit, text, sizeof(text));
+    return table_set(a, g, row, col, "%s%s", text, mark);
 }
 
 static bool set_difference(
@@ -86,49 +48,22 @@ static bool set_models(struct arena * a, struct table * g, const struct report_p
 }
 
 static struct table * make_overview(const struct report_panel * panel, struct arena * a) {
-    enum {
-        PPL = 1,
-        NATS,
-        BPB,
-        ACCURACY,
-        TOKENS_PER_BYTE,
-        TARGETS,
-        BYTES,
-        WINDOWS,
-        TRAINED,
-        WEIGHTS,
-        TOKEN_ERROR,
-        N
-    };
-    static const char * const NAMES[N] = { "", "perplexity", "nats per token", "bits per byte",
-        "top-1 accuracy", "tokens per byte", "targets", "bytes", "windows", "trained on", "weights",
-        "llama-perplexity's +/-" };
-    struct table *            g        = table_new(a, N, panel->n + 1);
-    bool                      ok       = g != NULL && set_models(a, g, panel, "over all targets");
-
-    for (int row = 1; row < N && ok; ++row) {
-        ok = table_set(a, g, row, 0, "%s", NAMES[row]);
+    const struct report_column * c;
+    int                          n = 0;
+    while (report_column_at(REPORT_TABLE_TOTAL, n) != NULL) {
+        n++;
     }
-    for (int i = 0; i < panel->n && ok; ++i) {
-        const struct summary * s = &panel->runs[i]->summary;
-        const struct loss *    f = &s->total.at[0];
-        char                   buf[32];
-        ok = set_loss(a, g, PPL, i + 1, f, LOSS_PPL, "") &&
-             set_loss(a, g, NATS, i + 1, f, LOSS_NATS, "") &&
-             set_loss(a, g, BPB, i + 1, f, LOSS_BPB, "") &&
-             table_set(a, g, ACCURACY, i + 1, "%.4f", (double) f->hits / (double) f->tokens) &&
-             table_set(a, g, TOKENS_PER_BYTE, i + 1, "%.4f",
-                     (double) f->tokens / (double) f->bytes) &&
-             table_set(a, g, TARGETS, i + 1, "%s", thousands(f->tokens, buf)) &&
-             table_set(a, g, BYTES, i + 1, "%s", thousands(f->bytes, buf)) &&
-             table_set(a, g, WINDOWS, i + 1, "%s", thousands(s->n_windows, buf)) &&
-             table_set(a, g, TRAINED, i + 1, "%s",
-                     s->extrapolation.trained_length > 0
-                             ? thousands(s->extrapolation.trained_length, buf)
-                             : "unknown") &&
-             table_set(a, g, WEIGHTS, i + 1, "%s", s->meta.quantization) &&
-             table_set(a, g, TOKEN_ERROR, i + 1, "%.*f", decimals(LOSS_PPL, exp(f->nats.value)),
-                     exp(f->nats.value) * s->token_error);
+    struct table * g  = table_new(a, n + 1, panel->n + 1);
+    bool           ok = g != NULL && set_models(a, g, panel, "over all targets");
+    for (int row = 1; row <= n && ok; ++row) {
+        c  = report_column_at(REPORT_TABLE_TOTAL, row - 1);
+        ok = table_set(a, g, row, 0, "%s", c->title);
+        for (int i = 0; i < panel->n && ok; ++i) {
+            const struct report_run * run = panel->runs[i];
+            const struct report_row   at  = { .run = run, .loss = &run->summary.total.at[0] };
+            char                      text[160];
+            ok = table_set(a, g, row, i + 1, "%s", report_column_show(c, &at, text, sizeof(text)));
+        }
     }
     if (g != NULL) {
         g->title = "Overall";
@@ -234,7 +169,7 @@ static void set_rules(struct table * g, const struct report_panel * panel,
             char   buf[32];
             char * word = arena_alloc(a, 64);
             if (word != NULL) {
-                snprintf(word, 64, "trained on %s", thousands(T, buf));
+                snprintf(word, 64, "trained on %s", report_count(T, buf));
                 g->rules[g->n_rules].before = row + 1;
                 g->rules[g->n_rules].word   = word;
                 g->n_rules++;
@@ -255,9 +190,9 @@ static bool fill_rows(const struct report * r, const struct report_panel * panel
         char                          from[32], to[32];
         ok = prefixes || contexts
                      ? table_set(a, g, k + 1, 0, "%s",
-                               thousands(row_end(&rows->at[shown[k]], prefixes, contexts), to))
-                     : table_set(a, g, k + 1, 0, "%s\xe2\x80\x93%s", thousands(range->from, from),
-                               thousands(range->to, to));
+                               report_count(row_end(&rows->at[shown[k]], prefixes, contexts), to))
+                     : table_set(a, g, k + 1, 0, "%s\xe2\x80\x93%s",
+                               report_count(range->from, from), report_count(range->to, to));
         for (int i = 0; i < panel->n && ok; ++i) {
             const struct losses * f = judge_losses(&judge, i);
             ok = shown[k] >= f->n || set_loss(a, g, k + 1, i + 1, &f->at[shown[k]], r->params.unit,
@@ -339,7 +274,7 @@ static struct table * make_extrapolation(const struct report_panel * panel, stru
         const struct extrapolation * e = &s->extrapolation;
         char                         buf[32];
         ok = table_set(a, g, 1, i + 1, "%s",
-                e->trained_length > 0 ? thousands(e->trained_length, buf) : "unknown");
+                e->trained_length > 0 ? report_count(e->trained_length, buf) : "unknown");
         if (e->inside >= 0 && ok) {
             ok = set_loss(a, g, 2, i + 1, &s->buckets.at[e->inside], LOSS_NATS, "");
             for (int k = 0; k < e->n && ok; ++k) {
@@ -350,9 +285,10 @@ static struct table * make_extrapolation(const struct report_panel * panel, stru
                 ok = set_difference(a, g, row + 3, i + 1, &e->difference[k]);
             }
         }
-        ok = ok && table_set(a, g, most + 3, i + 1, "%s",
-                           e->degrades >= 0 ? thousands(s->buckets.at[e->degrades].range.from, buf)
-                                            : "nowhere");
+        ok = ok &&
+             table_set(a, g, most + 3, i + 1, "%s",
+                     e->degrades >= 0 ? report_count(s->buckets.at[e->degrades].range.from, buf)
+                                      : "nowhere");
     }
     if (g != NULL) {
         g->title = "Beyond the training length";
@@ -398,7 +334,7 @@ static struct table * make_comparisons(const struct report_panel * panel, struct
         const char *                   name = panel->runs[i]->name;
         if (c->base != NULL) {
             char where[64], buf[32];
-            snprintf(where, sizeof(where), "beyond %s", thousands(c->trained_length, buf));
+            snprintf(where, sizeof(where), "beyond %s", report_count(c->trained_length, buf));
             n_buckets = c->n_buckets;
             ok        = set_paired(a, g, row++, name, "all, nats", &c->all, true);
             if (ok && c->beyond.difference.n > 0) {
@@ -463,8 +399,8 @@ static struct table * make_composition(const struct report_panel * panel, struct
             total += s->composition[b * n + k];
         }
         ok = table_set(a, g, row, 0, "%s\xe2\x80\x93%s",
-                thousands(s->buckets.at[b].range.from, from),
-                thousands(s->buckets.at[b].range.to, to));
+                report_count(s->buckets.at[b].range.from, from),
+                report_count(s->buckets.at[b].range.to, to));
         for (int k = 0; k < n && ok; ++k) {
             ok = table_set(a, g, row, k + 1, "%.1f %%",
                     total > 0 ? 100.0 * (double) s->composition[b * n + k] / (double) total : 0.0);
@@ -504,9 +440,10 @@ static struct table * make_norms(const struct report_panel * panel, struct arena
         if (any) {
             const struct position_range * range = &rows->at[b].range;
             char                          from[32], to[32];
-            ok = ok && (contexts ? table_set(a, g, row, 0, "%s", thousands(range->from, from))
-                                 : table_set(a, g, row, 0, "%s\xe2\x80\x93%s",
-                                           thousands(range->from, from), thousands(range->to, to)));
+            ok = ok &&
+                 (contexts ? table_set(a, g, row, 0, "%s", report_count(range->from, from))
+                           : table_set(a, g, row, 0, "%s\xe2\x80\x93%s",
+                                     report_count(range->from, from), report_count(range->to, to)));
             row++;
         }
     }
@@ -552,8 +489,8 @@ const char * report_describe(const struct report_panel * panel, char * text, siz
     snprintf(text, size,
             "protocol %s: %s, %s windows of %s tokens from %s documents, reset %s, bos %s, eos %s%s; template %s; "
             "data %.12s, tokenizer %.12s",
-            m->protocol, m->mode, thousands(panel->runs[0]->scores.n_windows, n),
-            thousands(m->window, w), thousands(m->documents, d), m->reset, m->bos, m->eos,
+            m->protocol, m->mode, report_count(panel->runs[0]->scores.n_windows, n),
+            report_count(m->window, w), report_count(m->documents, d), m->reset, m->bos, m->eos,
             m->skip_special ? ", special tokens left out" : "", m->template, m->data_fingerprint,
             m->tokenizer_hash);
     return text;

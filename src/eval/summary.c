@@ -714,6 +714,12 @@ bool summary_from_cells(const struct score_meta * meta, int64_t trained_length, 
     return true;
 }
 
+const struct range_norm * summary_norm(const struct summary * s, int bucket) {
+    return s->norms != NULL && bucket < s->buckets.n && s->norms[bucket].windows > 0
+                   ? &s->norms[bucket]
+                   : NULL;
+}
+
 void summary_free(struct summary * summary) {
     arena_free(summary->arena);
     *summary = (struct summary) { 0 };

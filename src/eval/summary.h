@@ -115,6 +115,9 @@ bool summary_make(const struct scores * scores, const struct summary_params * pa
         struct summary * summary, char * err, size_t err_size);
 void summary_free(struct summary * summary);
 
+// The norms of a bucket; NULL if no state was measured there.
+const struct range_norm * summary_norm(const struct summary * summary, int bucket);
+
 // The buckets and the total alone, out of the sums that a report keeps. Strings of meta and the
 // arrays are the caller's; cells: [n_units][n_buckets].
 bool summary_from_cells(const struct score_meta * meta, int64_t trained_length, int64_t n_units,
