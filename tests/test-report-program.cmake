@@ -47,8 +47,8 @@ string(JSON n_runs LENGTH "${json}" runs)
 string(JSON model GET "${json}" runs 0 model name)
 string(JSON n_windows LENGTH "${json}" runs 0 windows)
 string(JSON length GET "${json}" runs 0 prefix 0 length)
-string(JSON won GET "${json}" comparisons 0 beyond_train_length won)
-if (NOT "${schema} ${n_runs} ${model} ${n_windows} ${length} ${won}" STREQUAL "lrnn-perplexity/1 3 neg 12 128 12") # neg is better in every window
+string(JSON won GET "${json}" comparisons 0 beyond_trained_length won)
+if (NOT "${schema} ${n_runs} ${model} ${n_windows} ${length} ${won}" STREQUAL "lrnn-perplexity/2 3 neg 12 128 12") # neg is better in every window
     message(FATAL_ERROR "report.json: ${schema} ${n_runs} ${model} ${n_windows} ${length} ${won}")
 endif()
 file(STRINGS "${WORK}/a/prefix.csv" rows)
@@ -85,6 +85,18 @@ foreach (pair "pos/report.json;neg/report.json" "pos/report.json;runs/neg.nll" "
     if (NOT out STREQUAL from_scores)
         message(FATAL_ERROR "compare ${pair}: ${out}\ninstead of ${from_scores}")
     endif()
+endforeach()
+
+# ---- the list of columns has every column of both CSV files ---------------------------------------------------------------------------
+
+expect(0 lrnn-perplexity report --list-columns)
+set(listed "${out}")
+foreach (file buckets prefix)
+    file(STRINGS "${WORK}/a/${file}.csv" head LIMIT_COUNT 1)
+    string(REPLACE "," ";" head "${head}")
+    foreach (column IN LISTS head)
+        must_match("${listed}" "\n  ${column} ")
+    endforeach()
 endforeach()
 
 # ---- refusals --------------------------------------------------------------------------------------------------------------------------

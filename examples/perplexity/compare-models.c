@@ -1,4 +1,4 @@
-#include "compare-models.h"
+#include "commands.h"
 
 #include "program.h"
 #include "compute-options.h"
@@ -376,7 +376,7 @@ static enum exit_code run(const struct args * args) {
     return code;
 }
 
-enum exit_code compare_step_main(int argc, char ** argv) {
+enum exit_code compare_models_main(int argc, char ** argv) {
     struct args args = {
         .text = text_input_defaults(), .compute = COMPUTE_DEFAULTS, .batch = 512, .bucket = "log2"
     };

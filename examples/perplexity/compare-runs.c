@@ -1,4 +1,4 @@
-#include "compare-runs.h"
+#include "commands.h"
 
 #include "program.h"
 #include "base/arena.h"
@@ -303,7 +303,7 @@ static bool read_sides(
     return true;
 }
 
-enum exit_code compare_files_main(int argc, char ** argv) {
+enum exit_code compare_runs_main(int argc, char ** argv) {
     struct option_strings paths          = { 0 };
     int64_t               bucket         = 0;
     int64_t               trained_length = 0;

@@ -1,4 +1,4 @@
-#include "imatrix.h"
+#include "commands.h"
 
 #include "program.h"
 #include "compute-options.h"

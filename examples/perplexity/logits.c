@@ -1,4 +1,4 @@
-#include "logits.h"
+#include "commands.h"
 
 #include "program.h"
 #include "base/atomic-file.h"

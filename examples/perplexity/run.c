@@ -1,4 +1,4 @@
-#include "run.h"
+#include "commands.h"
 
 #include "program.h"
 #include "compute-options.h"

@@ -376,3 +376,19 @@ enum json_kind json_read(const char * text, size_t size, const struct json_path 
     *error = s.error;
     return kind;
 }
+
+bool json_array_next(struct json_value * array, struct json_value * item) {
+    struct reader s = { .begin = array->data, .end = array->data + array->size };
+    if (array->kind != JSON_ARRAY) {
+        return false;
+    }
+    s.p = s.begin + 1; // past '[' or ','
+    skip_space(&s);
+    item->data = s.p;
+    item->kind = peek(&s) == ']' ? JSON_MISSING : read_value(&s, 0, 0);
+    item->size = (size_t) (s.p - item->data);
+    skip_space(&s);
+    array->data = s.p;
+    array->size = (size_t) (s.end - s.p);
+    return item->kind != JSON_MISSING;
+}

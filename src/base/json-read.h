@@ -60,6 +60,9 @@ struct json_error {
 enum json_kind json_read(const char * text, size_t size, const struct json_path * paths,
         int n_paths, struct json_value * values, struct json_error * error);
 
+// Takes the first item off an array, which shrinks. Returns false if the array is empty.
+bool json_array_next(struct json_value * array, struct json_value * item);
+
 // Appends the text of a string in UTF-8. Escaped surrogates without a partner become U+FFFD; their
 // number is added to *n_lone. Returns false if out of memory.
 bool json_read_string(struct json_value string, struct buffer * out, int64_t * n_lone);

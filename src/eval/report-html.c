@@ -34,6 +34,8 @@ static const char STYLE[] =
         "body{max-width:none;font-size:10pt}figure,tr{break-inside:avoid}.scroll{overflow:visible}}\n"
         "@media (max-width:34rem){body{padding:.7rem}th,td{padding:.15rem .4rem}dl{grid-template-columns:1fr}dd{margin-bottom:.4rem}}\n";
 
+static const char NONE[] = "\xe2\x80\x93"; // en dash
+
 // Texts between tabs, one per line of the page.
 static void write_list(FILE * out, const char * list) {
     for (const char * p = list; *p != '\0';) {
@@ -61,8 +63,8 @@ static void write_provenance(const struct report_run * run, FILE * out) {
         switch (f->type) {
             case FACT_INT: fprintf(out, "%" PRId64, x); break;
             case FACT_BOOL: fputs(x != 0 ? "yes" : "no", out); break;
-            case FACT_TEXT:
-            case FACT_LIST: write_list(out, text[0] != '\0' ? text : "\xe2\x80\x93"); break;
+            case FACT_TEXT: markup_text(out, text[0] != '\0' ? text : NONE); break;
+            case FACT_LIST: write_list(out, text[0] != '\0' ? text : NONE); break;
         }
         fputs("</dd>\n", out);
     }

@@ -166,7 +166,7 @@ static void write_norms(FILE * out, const struct summary * s) {
 
 static void write_extrapolation(FILE * out, const struct summary * s) {
     const struct extrapolation * e = &s->extrapolation;
-    fprintf(out, ",\n    \"extrapolation\": { \"train_length\": %" PRId64 ", \"inside\": ",
+    fprintf(out, ",\n    \"extrapolation\": { \"trained_length\": %" PRId64 ", \"inside\": ",
             e->trained_length);
     if (e->inside >= 0) {
         const struct loss * f = &s->buckets.at[e->inside];
@@ -288,12 +288,12 @@ static void write_comparison(FILE * out, const struct report_panel * panel, int 
     text_field(out, "other", panel->runs[i]->name, false);
     if (c->base != NULL) {
         text_field(out, "unit", "nats per token", false);
-        int_field(out, "train_length", c->trained_length);
+        int_field(out, "trained_length", c->trained_length);
         int_field(out, "windows_left_out", c->n_left_out);
         fputs(",\n    \"all\": { \"ppl_ratio\": ", out);
         json_write_number(out, exp(c->all.difference.value));
         paired_fields(out, &c->all, false);
-        fputs(" },\n    \"beyond_train_length\": { \"ppl_ratio\": ", out);
+        fputs(" },\n    \"beyond_trained_length\": { \"ppl_ratio\": ", out);
         json_write_number(out, exp(c->beyond.difference.value));
         paired_fields(out, &c->beyond, false);
         fputs(" },\n    \"buckets\": [", out);
@@ -315,7 +315,7 @@ static void write_comparison(FILE * out, const struct report_panel * panel, int 
         number_field(out, "other_bpb", b->other.value);
         fputs(",\n    \"all\": { \"unit\": \"bits per byte\"", out);
         paired_fields(out, &b->all, false);
-        fputs(" },\n    \"beyond_train_length\": { \"unit\": \"bits per byte\"", out);
+        fputs(" },\n    \"beyond_trained_length\": { \"unit\": \"bits per byte\"", out);
         paired_fields(out, &b->beyond, false);
         fputs(" }", out);
     } else {
@@ -326,7 +326,7 @@ static void write_comparison(FILE * out, const struct report_panel * panel, int 
 
 bool report_write_json(const struct report * r, FILE * out) {
     bool is_first = true;
-    fputs("{ \"schema\": \"lrnn-perplexity/1\"", out);
+    fputs("{ \"schema\": \"lrnn-perplexity/2\"", out);
     text_field(out, "lrnn", lrnn_version(), false);
     text_field(out, "ggml", lrnn_ggml_version(), false);
     fprintf(out, ", \"level\": %g, \"draws\": %d, \"seed\": %" PRIu64 ",\n  \"runs\": [\n",

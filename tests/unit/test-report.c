@@ -9,6 +9,7 @@
 #include "synthetic-scores.h"
 #include "util.h"
 
+#include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -595,6 +596,23 @@ static void test_read_back(struct test * t) {
         }
         report_file_free(&file);
     }
+    // schema 1 says train_length
+    char * old = strdup(text.data);
+    for (char * p = old; (p = strstr(p, "trained_length")) != NULL;) {
+        memmove(p + 5, p + 7, strlen(p + 7) + 1);
+    }
+    memcpy(strstr(old, "lrnn-perplexity/2"), "lrnn-perplexity/1", 17);
+    if (test_check(t,
+                write_text(json, old, strlen(old)) &&
+                        report_file_read(json, &file, err, sizeof(err)),
+                "a report of schema 1 is read: %s", err)) {
+        test_check(t,
+                file.n_runs == 2 && file.runs[0].extrapolation.trained_length == 256 &&
+                        file.runs[0].meta.window == 1024,
+                "its trained length is %" PRId64, file.runs[0].extrapolation.trained_length);
+        report_file_free(&file);
+    }
+    free(old);
     // a file that ends early, or has something else somewhere, is refused or read; nothing worse
     struct test_rng rng       = { 3 };
     int             n_refused = 0;
