@@ -209,17 +209,32 @@ static enum exit_code run(void * user) {
                                       : program_fail(exit_code_of(status), "%s", err);
 }
 
+// "Q8_0, ..., F32: the type of ...", from the library's list of types
+static const char * type_help(char * text, size_t size) {
+    size_t       n = 0;
+    const char * name;
+    for (int i = 0; (name = lrnn_quantize_type(i)) != NULL && n < size; ++i) {
+        n += (size_t) snprintf(text + n, size - n, "%s%s", i > 0 ? ", " : "", name);
+    }
+    if (n < size) {
+        snprintf(text + n, size - n,
+                ": the type of projections, MLPs, embedding and output. Tensors that shape the "
+                "recurrence keep their type. Rows that are not whole blocks of the type get the "
+                "nearest type that fits");
+    }
+    return text;
+}
+
 int main(int argc, char ** argv) {
     struct args args = { 0 };
+    char        types[512];
 
     const struct option options[] = {
         opt_group("What"),
         opt_required(opt_arg("IN.gguf", &args.in, "the model, in F32, F16 or BF16")),
         opt_required(opt_arg("OUT.gguf", &args.out,
                 "the new file; written under another name until it is whole")),
-        opt_required(opt_arg("TYPE", &args.type,
-                "Q8_0, Q6_K, Q5_K, Q5_1, Q5_0, Q4_K, Q4_0, F16, BF16 or F32: of projections, feed-forward layers, embedding and output. What shapes the "
-                "recurrence stays as it is. Rows that are no whole blocks take the nearest type that fits")),
+        opt_required(opt_arg("TYPE", &args.type, type_help(types, sizeof(types)))),
         opt_flag("--dry-run", &args.dry_run, "computes and prints all, writes nothing"),
         opt_group("How"),
         opt_strings("--tensor-type", "REGEX=TYPE", &args.tensor_types,

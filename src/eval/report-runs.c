@@ -4,6 +4,8 @@
 #include "eval/chart.h"
 #include "eval/score-format.h"
 
+#include "lrnn.h"
+
 #include <dirent.h>
 #include <inttypes.h>
 #include <stdarg.h>
@@ -284,12 +286,11 @@ static bool is_quantised(const struct score_meta * m) {
 // The length of a model's name without the type of its weights at the end: "delta-q4_k" and
 // "delta-f32" are variants of "delta".
 static size_t stem_length(const char * name) {
-    static const char * const TYPES[] = { "f32", "f16", "bf16", "q8_0", "q6_k", "q5_k", "q5_0",
-        "q5_1", "q4_k", "q4_0", "q4_1", "q3_k", "q2_k", NULL };
-    const size_t              n       = strlen(name);
-    for (int i = 0; TYPES[i] != NULL; ++i) {
-        const size_t m = strlen(TYPES[i]);
-        if (n > m + 1 && strcasecmp(name + n - m, TYPES[i]) == 0 &&
+    const size_t n = strlen(name);
+    const char * type;
+    for (int i = 0; (type = lrnn_quantize_type(i)) != NULL; ++i) {
+        const size_t m = strlen(type);
+        if (n > m + 1 && strcasecmp(name + n - m, type) == 0 &&
                 strchr("-._", name[n - m - 1]) != NULL) {
             return n - m - 1;
         }

@@ -11,7 +11,7 @@
 struct lrnn_imatrix {
     const struct lrnn_model * model;
     struct imatrix            imatrix;
-    char                      err[512]; // why collecting failed; "": it did not
+    char                      err[512]; // "" unless collecting failed
 };
 
 struct lrnn_imatrix * lrnn_imatrix_new(const struct lrnn_model * model) {
@@ -29,7 +29,8 @@ void lrnn_imatrix_free(struct lrnn_imatrix * im) {
     }
 }
 
-// A weight of three dimensions [columns, rows, matrices] is several matrices with their own inputs.
+// A weight with three dimensions [columns, rows, matrices] is several matrices, each with its own
+// inputs.
 static int64_t count_matrices(const struct lrnn_model * model, const char * weight) {
     struct lrnn_tensor_info t;
     for (int64_t i = 0; lrnn_model_get_tensor(model, i, &t); ++i) {
@@ -56,8 +57,8 @@ bool lrnn_imatrix_save(const struct lrnn_imatrix * im, const char * path, const 
         return error_set(err, err_size, "%s", im->err);
     }
     struct imatrix m = im->imatrix;
-    m.n_chunks       = n_windows;
-    m.chunk_size     = window_size;
+    m.n_windows      = n_windows;
+    m.window_size    = window_size;
     snprintf(m.dataset, sizeof(m.dataset), "%s", dataset);
     return imatrix_write(&m, path, err, err_size);
 }

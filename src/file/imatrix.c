@@ -1,6 +1,7 @@
 #include "file/imatrix.h"
 
 #include "base/atomic-file.h"
+#include "file/gguf-write.h"
 #include "file/model-file.h"
 
 #include <inttypes.h>
@@ -30,7 +31,7 @@ const struct imatrix_entry * imatrix_find(const struct imatrix * m, const char *
     return NULL;
 }
 
-// A new entry of zeros; NULL without memory.
+// Appends an entry of zeros. Returns NULL if memory is out.
 static struct imatrix_entry * append(
         struct imatrix * m, const char * name, size_t size, int64_t n_per_row, int64_t n_matrices) {
     struct imatrix_entry * more = realloc(m->entries, (size_t) (m->n_entries + 1) * sizeof(*more));
@@ -39,11 +40,12 @@ static struct imatrix_entry * append(
     }
     m->entries               = more;
     struct imatrix_entry * e = &more[m->n_entries];
-    *e                       = (struct imatrix_entry) {
-                              .n_per_row  = n_per_row,
-                              .n_matrices = n_matrices,
-                              .sum2       = calloc((size_t) (n_per_row * n_matrices), sizeof(double)),
-                              .counts     = calloc((size_t) n_matrices, sizeof(double)),
+
+    *e = (struct imatrix_entry) {
+        .n_per_row  = n_per_row,
+        .n_matrices = n_matrices,
+        .sum2       = calloc((size_t) (n_per_row * n_matrices), sizeof(double)),
+        .counts     = calloc((size_t) n_matrices, sizeof(double)),
     };
     snprintf(e->name, sizeof(e->name), "%.*s", (int) size, name);
     if (e->sum2 == NULL || e->counts == NULL) {
@@ -60,7 +62,8 @@ bool imatrix_add(struct imatrix * m, const char * name, int64_t n_per_row, int64
     const struct imatrix_entry * e = imatrix_find(m, name);
     if (e == NULL) {
         if (strlen(name) + sizeof(IN_SUM2) > sizeof(e->name)) {
-            snprintf(err, err_size, "tensor %s has a name too long for an importance matrix", name);
+            snprintf(err, err_size, "tensor %s has a name of %zu bytes; expected at most %zu", name,
+                    strlen(name), sizeof(e->name) - sizeof(IN_SUM2));
             return false;
         }
         e = append(m, name, strlen(name), n_per_row, n_matrices);
@@ -71,8 +74,8 @@ bool imatrix_add(struct imatrix * m, const char * name, int64_t n_per_row, int64
     }
     if (e->n_per_row != n_per_row || e->n_matrices != n_matrices) {
         snprintf(err, err_size,
-                "tensor %s is multiplied with vectors of %" PRId64 " values in %" PRId64
-                " matrices; before they were %" PRId64 " in %" PRId64,
+                "tensor %s has inputs of %" PRId64 " values for %" PRId64
+                " matrices; expected %" PRId64 " for %" PRId64 " as before",
                 name, n_per_row, n_matrices, e->n_per_row, e->n_matrices);
         return false;
     }
@@ -97,7 +100,7 @@ bool imatrix_weights(const struct imatrix_entry * e, int64_t matrix, float * wei
         mean += sum2[j] / count / (double) e->n_per_row;
     }
     if (!(mean > 0.0)) {
-        return false; // nothing but zeros: no column matters more than another
+        return false;
     }
     for (int64_t j = 0; j < e->n_per_row; ++j) {
         weights[j] = (float) fmax(sum2[j] / count, 1e-6 * mean);
@@ -106,7 +109,7 @@ bool imatrix_weights(const struct imatrix_entry * e, int64_t matrix, float * wei
 }
 
 //
-// The file
+// File
 //
 
 static struct ggml_tensor * to_tensor(struct ggml_context * ctx, const char * name,
@@ -119,64 +122,81 @@ static struct ggml_tensor * to_tensor(struct ggml_context * ctx, const char * na
     return t;
 }
 
-bool imatrix_write(const struct imatrix * m, const char * path, char * err, size_t err_size) {
+// All tensors in one context, in the order of the entries; NULL if memory is out.
+static struct ggml_context * to_tensors(const struct imatrix * m, struct gguf_context * gguf) {
     size_t size = ggml_tensor_overhead();
     for (int i = 0; i < m->n_entries; ++i) {
         const struct imatrix_entry * e = &m->entries[i];
         size += 2 * (ggml_tensor_overhead() + GGML_MEM_ALIGN) +
                 (size_t) (e->n_matrices * (e->n_per_row + 1)) * sizeof(float);
     }
-    struct ggml_context * ctx  = ggml_init((struct ggml_init_params) { .mem_size = size });
-    struct gguf_context * gguf = gguf_init_empty();
-    struct atomic_file    file = { 0 };
-    char *                meta = NULL;
-    const char *          text = m->dataset;
-    bool                  ok   = ctx != NULL && gguf != NULL;
+    struct ggml_context * ctx = ggml_init((struct ggml_init_params) { .mem_size = size });
+    for (int i = 0; i < m->n_entries && ctx != NULL; ++i) {
+        const struct imatrix_entry * e = &m->entries[i];
+        gguf_add_tensor(
+                gguf, to_tensor(ctx, e->name, IN_SUM2, e->sum2, e->n_per_row, e->n_matrices));
+        gguf_add_tensor(gguf, to_tensor(ctx, e->name, COUNTS, e->counts, 1, e->n_matrices));
+    }
+    return ctx;
+}
 
+static bool write_file(struct gguf_context * gguf, struct ggml_context * ctx, const char * path,
+        char * err, size_t err_size) {
+    struct atomic_file file = { 0 };
+    if (!atomic_file_open(&file, path, err, err_size)) {
+        return false;
+    }
+    bool ok = gguf_write_metadata(&file, gguf, err, err_size);
+    for (struct ggml_tensor * t = ggml_get_first_tensor(ctx); t != NULL && ok;
+            t                   = ggml_get_next_tensor(ctx, t)) {
+        ok = gguf_write_tensor(
+                &file, t->data, ggml_nbytes(t), gguf_get_alignment(gguf), err, err_size);
+    }
     if (!ok) {
+        atomic_file_cancel(&file);
+        return false;
+    }
+    return atomic_file_commit(&file, err, err_size);
+}
+
+bool imatrix_write(const struct imatrix * m, const char * path, char * err, size_t err_size) {
+    struct gguf_context * gguf = gguf_init_empty();
+    struct ggml_context * ctx  = gguf != NULL ? to_tensors(m, gguf) : NULL;
+    const char *          text = m->dataset;
+    bool                  ok   = false;
+
+    if (ctx == NULL) {
         snprintf(err, err_size, "%s: out of memory", path);
     } else {
         gguf_set_val_str(gguf, "general.type", "imatrix");
         gguf_set_arr_str(gguf, "imatrix.datasets", &text, 1);
-        gguf_set_val_u32(gguf, "imatrix.chunk_count", (uint32_t) m->n_chunks);
-        gguf_set_val_u32(gguf, "imatrix.chunk_size", (uint32_t) m->chunk_size);
-        for (int i = 0; i < m->n_entries; ++i) {
-            const struct imatrix_entry * e = &m->entries[i];
-            gguf_add_tensor(
-                    gguf, to_tensor(ctx, e->name, IN_SUM2, e->sum2, e->n_per_row, e->n_matrices));
-            gguf_add_tensor(gguf, to_tensor(ctx, e->name, COUNTS, e->counts, 1, e->n_matrices));
-        }
-        const size_t meta_size = gguf_get_meta_size(gguf);
-        meta                   = malloc(meta_size);
-        ok                     = meta != NULL && atomic_file_open(&file, path, err, err_size);
-        if (meta == NULL) {
-            snprintf(err, err_size, "%s: out of memory", path);
-        } else if (ok) {
-            static const char zeros[64] = { 0 };
-            const size_t      alignment = gguf_get_alignment(gguf); // 32, ggml's default
-            gguf_get_meta_data(gguf, meta);
-            ok = atomic_file_write(&file, meta, meta_size, err, err_size);
-            for (struct ggml_tensor * t = ggml_get_first_tensor(ctx); t != NULL && ok;
-                    t                   = ggml_get_next_tensor(ctx, t)) {
-                ok = atomic_file_write(&file, t->data, ggml_nbytes(t), err, err_size) &&
-                     atomic_file_write(&file, zeros,
-                             GGML_PAD(ggml_nbytes(t), alignment) - ggml_nbytes(t), err, err_size);
-            }
-            if (ok) {
-                ok = atomic_file_commit(&file, err, err_size);
-            } else {
-                atomic_file_cancel(&file);
-            }
-        }
+        gguf_set_val_u32(gguf, "imatrix.chunk_count", (uint32_t) m->n_windows);
+        gguf_set_val_u32(gguf, "imatrix.chunk_size", (uint32_t) m->window_size);
+        ok = write_file(gguf, ctx, path, err, err_size);
     }
-    free(meta);
     gguf_free(gguf);
     ggml_free(ctx);
     return ok;
 }
 
-// The sums of one weight and their counts; the shapes must agree and the numbers be sums of
-// squares.
+// Reads the values of an F32 tensor, each a sum of squares or a count.
+static bool read_values(const struct model_tensor * t, const char * path, double * values,
+        char * err, size_t err_size) {
+    for (size_t i = 0; i < t->size / sizeof(float); ++i) {
+        float x;
+        memcpy(&x, (const char *) t->data + i * sizeof(x), sizeof(x));
+        if (!(x >= 0.0f) || isinf(x)) {
+            snprintf(err, err_size,
+                    "%s: tensor %s has %g as element %zu; expected finite numbers, none below 0",
+                    path, t->name, (double) x, i);
+            return false;
+        }
+        values[i] = (double) x;
+    }
+    return true;
+}
+
+// Reads the entry whose sums are in tensor t.
 static bool read_entry(struct imatrix * m, const struct model_file * f,
         const struct model_tensor * t, char * err, size_t err_size) {
     char         counts_name[GGML_MAX_NAME];
@@ -189,9 +209,8 @@ static bool read_entry(struct imatrix * m, const struct model_file * f,
     if (c == NULL || c->type != GGML_TYPE_F32 || t->type != GGML_TYPE_F32 ||
             c->ne[0] * c->ne[1] * c->ne[2] * c->ne[3] != n_matrices) {
         snprintf(err, err_size,
-                "%s: tensor %s of %" PRId64
-                " matrices needs a tensor %s with a count for each, both of f32",
-                path, t->name, n_matrices, counts_name);
+                "%s: expected tensors %s and %s of f32, the latter with %" PRId64 " counts", path,
+                t->name, counts_name, n_matrices);
         return false;
     }
     const struct imatrix_entry * e = append(m, t->name, size, t->ne[0], n_matrices);
@@ -199,19 +218,8 @@ static bool read_entry(struct imatrix * m, const struct model_file * f,
         snprintf(err, err_size, "%s: out of memory", path);
         return false;
     }
-    for (int64_t i = 0; i < n_matrices * (e->n_per_row + 1); ++i) {
-        const bool    is_count = i >= n_matrices * e->n_per_row;
-        const int64_t at       = is_count ? i - n_matrices * e->n_per_row : i;
-        const float   x        = ((const float *) (is_count ? c->data : t->data))[at];
-        if (!(x >= 0.0f) || isinf(x)) {
-            snprintf(err, err_size,
-                    "%s: tensor %s has a value of %f; expected sums of squares and counts", path,
-                    is_count ? c->name : t->name, (double) x);
-            return false;
-        }
-        (is_count ? e->counts : e->sum2)[at] = (double) x;
-    }
-    return true;
+    return read_values(t, path, e->sum2, err, err_size) &&
+           read_values(c, path, e->counts, err, err_size);
 }
 
 bool imatrix_read(struct imatrix * m, const char * path, char * err, size_t err_size) {
@@ -225,7 +233,7 @@ bool imatrix_read(struct imatrix * m, const char * path, char * err, size_t err_
     bool         ok = model_file_text(f, "general.type", &text, why, sizeof(why)) == KEY_OK &&
               slice_is(text, "imatrix");
     if (!ok) {
-        snprintf(err, err_size, "%s: not an importance matrix: key general.type is not 'imatrix'",
+        snprintf(err, err_size, "%s: not an importance matrix: key 'general.type' is not 'imatrix'",
                 path);
     }
     const struct model_key * names;
@@ -235,9 +243,9 @@ bool imatrix_read(struct imatrix * m, const char * path, char * err, size_t err_
                 (int) (text.size < sizeof(m->dataset) ? text.size : sizeof(m->dataset) - 1),
                 text.data);
     }
-    if (ok) { // both are for the record alone
-        model_file_int(f, "imatrix.chunk_count", 0, UINT32_MAX, &m->n_chunks, why, sizeof(why));
-        model_file_int(f, "imatrix.chunk_size", 0, UINT32_MAX, &m->chunk_size, why, sizeof(why));
+    if (ok) { // optional: only copied into the metadata of quantized files
+        model_file_int(f, "imatrix.chunk_count", 0, UINT32_MAX, &m->n_windows, why, sizeof(why));
+        model_file_int(f, "imatrix.chunk_size", 0, UINT32_MAX, &m->window_size, why, sizeof(why));
     }
     for (size_t i = 0; ok && i < model_file_n_tensors(f); ++i) {
         const struct model_tensor * t    = model_file_tensor(f, i);
@@ -248,8 +256,7 @@ bool imatrix_read(struct imatrix * m, const char * path, char * err, size_t err_
         }
     }
     if (ok && m->n_entries == 0) {
-        snprintf(
-                err, err_size, "%s: an importance matrix without any tensor NAME%s", path, IN_SUM2);
+        snprintf(err, err_size, "%s: the importance matrix has no tensor named *%s", path, IN_SUM2);
         ok = false;
     }
     model_file_free(f);

@@ -12,11 +12,13 @@
 // Types
 //
 
+// The one list of quantization types. Help texts, error messages and the report read it through
+// lrnn_quantize_type.
 static const struct type {
-    const char *   word;
+    const char *   name;
     enum ggml_type type;
-    uint32_t       file_type; // enum llama_ftype
-    enum ggml_type next;      // where the rows do not fit
+    uint32_t       file_type; // enum llama_ftype of llama.cpp
+    enum ggml_type next;      // used if the rows do not fit
 } TYPES[] = {
     { "Q8_0", GGML_TYPE_Q8_0, 7, GGML_TYPE_F16 },
     { "Q6_K", GGML_TYPE_Q6_K, 18, GGML_TYPE_Q8_0 },
@@ -32,9 +34,9 @@ static const struct type {
 
 enum { N_TYPES = sizeof(TYPES) / sizeof(TYPES[0]) };
 
-bool quantize_type_find(const char * word, enum ggml_type * type) {
+bool quantize_type_find(const char * name, enum ggml_type * type) {
     for (int i = 0; i < N_TYPES; ++i) {
-        if (strcasecmp(word, TYPES[i].word) == 0) {
+        if (strcasecmp(name, TYPES[i].name) == 0) {
             *type = TYPES[i].type;
             return true;
         }
@@ -43,14 +45,14 @@ bool quantize_type_find(const char * word, enum ggml_type * type) {
 }
 
 const char * lrnn_quantize_type(int32_t i) {
-    return i >= 0 && i < N_TYPES ? TYPES[i].word : NULL;
+    return i >= 0 && i < N_TYPES ? TYPES[i].name : NULL;
 }
 
-const char * quantize_type_words(char * text, size_t size) {
+const char * quantize_type_names(char * text, size_t size) {
     size_t n = 0;
     for (int i = 0; i < N_TYPES && n < size; ++i) {
         const char * before = i == 0 ? "" : i + 1 < N_TYPES ? ", " : " or ";
-        n += (size_t) snprintf(text + n, size - n, "%s%s", before, TYPES[i].word);
+        n += (size_t) snprintf(text + n, size - n, "%s%s", before, TYPES[i].name);
     }
     return text;
 }
@@ -64,9 +66,9 @@ static const struct type * find(enum ggml_type type) {
     return NULL;
 }
 
-const char * quantize_type_word(enum ggml_type type) {
+const char * quantize_type_name(enum ggml_type type) {
     const struct type * t = find(type);
-    return t != NULL ? t->word : ggml_type_name(type);
+    return t != NULL ? t->name : ggml_type_name(type);
 }
 
 uint32_t quantize_file_type(enum ggml_type type) {
@@ -74,10 +76,10 @@ uint32_t quantize_file_type(enum ggml_type type) {
     return t != NULL ? t->file_type : 0;
 }
 
-// The type itself, or the first below it on the ladder whose blocks make up a row.
+// The type itself, or the next one whose blocks make up a row.
 static enum ggml_type fitting(enum ggml_type type, int64_t n_per_row) {
     while (n_per_row % ggml_blck_size(type) != 0) {
-        type = find(type)->next; // ends at F16, whose blocks are single values
+        type = find(type)->next; // ends at F16: its blocks are single values
     }
     return type;
 }
@@ -86,13 +88,13 @@ static enum ggml_type fitting(enum ggml_type type, int64_t n_per_row) {
 // Roles
 //
 
-// without "blk.N." and ".weight"
+// names without "blk.N." and ".weight"
 static const char * const MATRICES[] = {
 #include "quantize-matrices.inc"
 };
 
-// Weights of matrix products too, but what they compute becomes part of the state's transition: β,
-// gates and decays, Δ with B and C, the factors of RWKV's low-rank corrections.
+// Also weights of matrix products, but their results become part of the transition: β, gates and
+// decays, Δ with B and C, the factors of RWKV's low-rank corrections.
 static const char * const RECURRENT[] = {
     "ssm_beta",
     "ssm_alpha",
@@ -115,7 +117,7 @@ static const char * const RECURRENT[] = {
     "time_mix_g2",
 };
 
-static bool is_among(const char * const * list, size_t n, const char * stem, size_t size) {
+static bool contains(const char * const * list, size_t n, const char * stem, size_t size) {
     for (size_t i = 0; i < n; ++i) {
         if (strlen(list[i]) == size && memcmp(list[i], stem, size) == 0) {
             return true;
@@ -139,8 +141,8 @@ enum quantize_role quantize_role_of(const char * name) {
             name = stem;
         }
     }
-    return is_among(MATRICES, sizeof(MATRICES) / sizeof(MATRICES[0]), name, size) ? QUANTIZE_MATRIX
-           : is_among(RECURRENT, sizeof(RECURRENT) / sizeof(RECURRENT[0]), name, size)
+    return contains(MATRICES, sizeof(MATRICES) / sizeof(MATRICES[0]), name, size) ? QUANTIZE_MATRIX
+           : contains(RECURRENT, sizeof(RECURRENT) / sizeof(RECURRENT[0]), name, size)
                    ? QUANTIZE_RECURRENT
                    : QUANTIZE_VECTOR;
 }
@@ -178,13 +180,12 @@ void quantize_overrides_free(struct quantize_overrides * overrides) {
 
 bool quantize_overrides_add(
         struct quantize_overrides * overrides, const char * text, char * err, size_t err_size) {
-    const char * sign =
-            strrchr(text, '='); // a regular expression may contain one, the name of a type may not
-    struct override o = { 0 };
+    const char *    sign = strrchr(text, '='); // the last one: the expression may contain others
+    struct override o    = { 0 };
     if (sign == NULL || sign == text || !quantize_type_find(sign + 1, &o.type)) {
-        char words[128];
+        char names[128];
         snprintf(err, err_size, "'%s' is not REGEX=TYPE with TYPE %s", text,
-                quantize_type_words(words, sizeof(words)));
+                quantize_type_names(names, sizeof(names)));
         return false;
     }
     struct override * more = realloc(overrides->list, (size_t) (overrides->n + 1) * sizeof(*more));
@@ -201,7 +202,7 @@ bool quantize_overrides_add(
     if (code != 0) {
         char why[128];
         regerror(code, &o.regex, why, sizeof(why));
-        snprintf(err, err_size, "'%s' is not a regular expression: %s", o.text, why);
+        snprintf(err, err_size, "'%s' is not a valid regular expression: %s", o.text, why);
         free(o.text);
         return false;
     }

@@ -1,7 +1,7 @@
 #include "file/quantize.h"
 
 #include "base/atomic-file.h"
-#include "lrnn.h"
+#include "file/gguf-write.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -13,16 +13,47 @@
 #include <unistd.h>
 
 //
-// The plan
+// Plan
 //
 
 static int64_t n_matrices_of(const struct model_tensor * t) {
     return t->ne[2] * t->ne[3];
 }
 
-// Whether the importance of a tensor belongs to it: one matrix, or as many as it has.
+static int64_t n_rows_of(const struct model_tensor * t) {
+    return t->ne[1] * n_matrices_of(t);
+}
+
+// The shape of an importance must match its tensor: one matrix, or as many as the tensor has.
 static bool importance_fits(const struct imatrix_entry * e, const struct model_tensor * t) {
     return e->n_per_row == t->ne[0] && (e->n_matrices == 1 || e->n_matrices == n_matrices_of(t));
+}
+
+// Whether a tensor that changes its type can be read and rounded.
+static enum lrnn_quantize_status check_tensor(const struct quantize_tensor * t, const char * path,
+        bool allow_requantize, char * err, size_t err_size) {
+    const struct model_tensor *  s = t->source;
+    const struct imatrix_entry * e = t->importance;
+    if (ggml_is_quantized(s->type) && !allow_requantize) {
+        snprintf(err, err_size,
+                "%s: tensor %s is already quantized to %s; "
+                "start from an F32, F16 or BF16 file, or give --allow-requantize",
+                path, s->name, quantize_type_name(s->type));
+        return LRNN_QUANTIZE_BAD_PARAMS;
+    }
+    if (ggml_get_type_traits(s->type)->to_float == NULL && s->type != GGML_TYPE_F32) {
+        snprintf(err, err_size, "%s: tensor %s has type %s, which cannot be converted to floats",
+                path, s->name, ggml_type_name(s->type));
+        return LRNN_QUANTIZE_BAD_PARAMS;
+    }
+    if (e != NULL && !importance_fits(e, s)) {
+        snprintf(err, err_size,
+                "the importance matrix belongs to another model: for tensor %s it has %" PRId64
+                " columns and %" PRId64 " matrices; expected %" PRId64 " and %" PRId64,
+                s->name, e->n_per_row, e->n_matrices, s->ne[0], n_matrices_of(s));
+        return LRNN_QUANTIZE_BAD_IMATRIX;
+    }
+    return LRNN_QUANTIZE_OK;
 }
 
 enum lrnn_quantize_status quantize_plan_make(struct quantize_plan * plan,
@@ -32,10 +63,10 @@ enum lrnn_quantize_status quantize_plan_make(struct quantize_plan * plan,
     const size_t n           = model_file_n_tensors(file);
     int          n_important = 0;
 
-    *plan = (struct quantize_plan) { .n_tensors = n,
-        .tensors                                = calloc(n > 0 ? n : 1, sizeof(*plan->tensors)) };
+    plan->n_tensors = n;
+    plan->tensors   = calloc(n > 0 ? n : 1, sizeof(*plan->tensors));
     if (plan->tensors == NULL) {
-        snprintf(err, err_size, "%s: out of memory for a plan of %zu tensors", path, n);
+        snprintf(err, err_size, "%s: out of memory for %zu tensors", path, n);
         return LRNN_QUANTIZE_SYSTEM;
     }
     for (size_t i = 0; i < n; ++i) {
@@ -45,53 +76,31 @@ enum lrnn_quantize_status quantize_plan_make(struct quantize_plan * plan,
         t->source = source;
         t->choice = quantize_choose(
                 params->overrides, source->name, source->type, source->ne[0], params->type);
-        t->bytes = t->choice.to == source->type
-                           ? source->size
-                           : ggml_row_size(t->choice.to, source->ne[0]) *
-                                     (size_t) (source->ne[1] * source->ne[2] * source->ne[3]);
-        plan->bytes_from += source->size;
-        plan->bytes_to += t->bytes;
         if (t->choice.to == source->type) {
+            t->bytes = source->size;
             continue;
         }
-        if (ggml_is_quantized(source->type) && !params->allow_requantize) {
-            snprintf(err, err_size,
-                    "%s: tensor %s is %s already and would be rounded a second time to %s: begin with an F32, F16 or BF16 file, or give "
-                    "--allow-requantize",
-                    path, source->name, quantize_type_word(source->type),
-                    quantize_type_word(t->choice.to));
-            return LRNN_QUANTIZE_BAD_PARAMS;
-        }
-        if (ggml_get_type_traits(source->type)->to_float == NULL && source->type != GGML_TYPE_F32) {
-            snprintf(err, err_size, "%s: tensor %s has type %s, which does not convert to floats",
-                    path, source->name, ggml_type_name(source->type));
-            return LRNN_QUANTIZE_BAD_PARAMS;
-        }
-        t->importance =
-                params->imatrix != NULL ? imatrix_find(params->imatrix, source->name) : NULL;
-        if (t->importance != NULL && !importance_fits(t->importance, source)) {
-            snprintf(err, err_size,
-                    "the importance matrix has %" PRId64 " columns and %" PRId64
-                    " matrices for tensor %s, which has %" PRId64 " and %" PRId64
-                    ": it belongs to another model",
-                    t->importance->n_per_row, t->importance->n_matrices, source->name,
-                    source->ne[0], n_matrices_of(source));
-            return LRNN_QUANTIZE_BAD_IMATRIX;
+        t->bytes = ggml_row_size(t->choice.to, source->ne[0]) * (size_t) n_rows_of(source);
+        if (params->imatrix != NULL) {
+            t->importance = imatrix_find(params->imatrix, source->name);
         }
         n_important += t->importance != NULL;
+        const enum lrnn_quantize_status status =
+                check_tensor(t, path, params->allow_requantize, err, err_size);
+        if (status != LRNN_QUANTIZE_OK) {
+            return status;
+        }
     }
     const char * unused =
             params->overrides != NULL ? quantize_overrides_unused(params->overrides) : NULL;
     if (unused != NULL) {
         snprintf(err, err_size,
-                "%s: there is no matrix that '%s' fits and no exception before it has taken", path,
-                unused);
+                "%s: tensor type '%s' applies to no matrix that an earlier one left", path, unused);
         return LRNN_QUANTIZE_BAD_PARAMS;
     }
     if (params->imatrix != NULL && n_important == 0) {
         snprintf(err, err_size,
-                "the importance matrix has nothing on any matrix that would be quantised in %s",
-                path);
+                "%s: the importance matrix covers none of the matrices to be quantized", path);
         return LRNN_QUANTIZE_BAD_IMATRIX;
     }
     return LRNN_QUANTIZE_OK;
@@ -102,13 +111,30 @@ void quantize_plan_free(struct quantize_plan * plan) {
     *plan = (struct quantize_plan) { 0 };
 }
 
+struct lrnn_quantize_tensor quantize_describe(const struct quantize_tensor * t) {
+    const int64_t * ne = t->source->ne;
+    return (struct lrnn_quantize_tensor) {
+        .name           = t->source->name,
+        .ne             = { ne[0], ne[1], ne[2], ne[3] },
+        .n_dims         = t->source->n_dims,
+        .from           = quantize_type_name(t->source->type),
+        .to             = quantize_type_name(t->choice.to),
+        .wanted         = quantize_type_name(t->choice.wanted),
+        .bytes_from     = (int64_t) t->source->size,
+        .bytes_to       = (int64_t) t->bytes,
+        .error          = t->error,
+        .is_recurrent   = t->choice.recurrent,
+        .has_importance = t->importance != NULL,
+    };
+}
+
 //
 // One tensor
 //
 
-// Rows are taken in chunks of about so many values. Sums are kept a chunk and added in their order,
-// so that they do not depend on who took which.
-static const int64_t CHUNK_VALUES = 1 << 16;
+// Threads take the rows in pieces of about this many values. Each piece has its own sums, which are
+// added in order, so that the result does not depend on which thread took which piece.
+static const int64_t PIECE_VALUES = 1 << 16;
 
 enum fault { FAULT_NONE, FAULT_SOURCE, FAULT_RANGE, FAULT_MEMORY };
 
@@ -119,11 +145,11 @@ struct job {
     const float *               importance; // [n_matrices][ne0], NULL: none
     int64_t             importance_step; // from one matrix to the next: ne0, or 0 if all share one
     int64_t             n_rows;
-    int64_t             rows_a_chunk;
-    int64_t             n_chunks;
-    double *            error2; // [n_chunks] Σ (w − w')²
-    double *            sum2;   // [n_chunks] Σ w²
-    atomic_int_fast64_t next;   // chunk
+    int64_t             rows_per_piece;
+    int64_t             n_pieces;
+    double *            error2; // [n_pieces] Σ (w − w')²
+    double *            sum2;   // [n_pieces] Σ w²
+    atomic_int_fast64_t next;   // piece
     atomic_int          fault;
 };
 
@@ -135,13 +161,13 @@ static void to_floats(enum ggml_type type, const void * from, float * to, int64_
     }
 }
 
-// w: room for the rows as they are, back: as they come back from their new type
-static enum fault run_chunk(const struct job * job, int64_t chunk, float * w, float * back) {
+// w: room for the rows; back: room for the rows after quantization
+static enum fault run_piece(const struct job * job, int64_t piece, float * w, float * back) {
     const struct model_tensor * s     = job->source;
     const int64_t               n     = s->ne[0];
-    const int64_t               first = chunk * job->rows_a_chunk;
+    const int64_t               first = piece * job->rows_per_piece;
     const int64_t               last =
-            first + job->rows_a_chunk < job->n_rows ? first + job->rows_a_chunk : job->n_rows;
+            first + job->rows_per_piece < job->n_rows ? first + job->rows_per_piece : job->n_rows;
     const size_t row_from = ggml_row_size(s->type, n);
     const size_t row_to   = ggml_row_size(job->to, n);
     double       error2   = 0.0;
@@ -156,9 +182,8 @@ static enum fault run_chunk(const struct job * job, int64_t chunk, float * w, fl
     }
     for (int64_t row = first; row < last;) {
         const int64_t matrix = row / s->ne[1];
-        const int64_t end    = (matrix + 1) * s->ne[1] < last
-                                       ? (matrix + 1) * s->ne[1]
-                                       : last; // importance changes with the matrix
+        int64_t       end    = (matrix + 1) * s->ne[1]; // each matrix has its own importance
+        end                  = end < last ? end : last;
         ggml_quantize_chunk(job->to, w + (row - first) * n, job->out + (size_t) row * row_to, 0,
                 end - row, n,
                 job->importance != NULL ? job->importance + matrix * job->importance_step : NULL);
@@ -171,24 +196,24 @@ static enum fault run_chunk(const struct job * job, int64_t chunk, float * w, fl
         }
         error2 += ((double) back[i] - (double) w[i]) * ((double) back[i] - (double) w[i]);
     }
-    job->error2[chunk] = error2;
-    job->sum2[chunk]   = sum2;
+    job->error2[piece] = error2;
+    job->sum2[piece]   = sum2;
     return FAULT_NONE;
 }
 
-static void * run_chunks(void * user) {
+static void * run_pieces(void * user) {
     struct job * job   = user;
-    const size_t size  = (size_t) (job->rows_a_chunk * job->source->ne[0]) * sizeof(float);
+    const size_t size  = (size_t) (job->rows_per_piece * job->source->ne[0]) * sizeof(float);
     float *      w     = malloc(size);
     float *      back  = malloc(size);
     enum fault   fault = w == NULL || back == NULL ? FAULT_MEMORY : FAULT_NONE;
 
     while (fault == FAULT_NONE && atomic_load(&job->fault) == FAULT_NONE) {
-        const int64_t chunk = atomic_fetch_add(&job->next, 1);
-        if (chunk >= job->n_chunks) {
+        const int64_t piece = atomic_fetch_add(&job->next, 1);
+        if (piece >= job->n_pieces) {
             break;
         }
-        fault = run_chunk(job, chunk, w, back);
+        fault = run_piece(job, piece, w, back);
     }
     if (fault != FAULT_NONE) {
         atomic_store(&job->fault, fault);
@@ -198,25 +223,25 @@ static void * run_chunks(void * user) {
     return NULL;
 }
 
-// Runs the job on n threads, the caller's among them.
+// Runs the job on n threads, including the calling one.
 static void run_threads(struct job * job, int n) {
     enum { THREADS_MAX = 256 };
     pthread_t threads[THREADS_MAX];
     int       n_more = 0;
 
     n = n < THREADS_MAX ? n : THREADS_MAX;
-    n = n < job->n_chunks ? n : (int) job->n_chunks;
-    while (n_more < n - 1 && pthread_create(&threads[n_more], NULL, run_chunks, job) == 0) {
-        n_more++; // with fewer than asked for it only takes longer
+    n = n < job->n_pieces ? n : (int) job->n_pieces;
+    while (n_more < n - 1 && pthread_create(&threads[n_more], NULL, run_pieces, job) == 0) {
+        n_more++; // a thread that cannot start costs only time
     }
-    run_chunks(job);
+    run_pieces(job);
     for (int i = 0; i < n_more; ++i) {
         pthread_join(threads[i], NULL);
     }
 }
 
-// The weights of every matrix of a tensor that has some, [n_matrices][ne0]; NULL in *weights where
-// nothing was seen.
+// Allocates the importance of all matrices of a tensor, [n_matrices][ne0]. *weights is NULL if the
+// tensor has none. Returns false if memory is out.
 static bool importance_of(const struct quantize_tensor * t, float ** weights) {
     const struct imatrix_entry * e = t->importance;
     *weights                       = NULL;
@@ -240,18 +265,19 @@ static bool importance_of(const struct quantize_tensor * t, float ** weights) {
 
 static enum lrnn_quantize_status quantize_one(struct quantize_tensor * t, const char * path,
         int n_threads, char * out, char * err, size_t err_size) {
-    const struct model_tensor * s   = t->source;
-    struct job                  job = {
-                         .source = s,
-                         .to     = t->choice.to,
-                         .out    = out,
-                         .n_rows = s->ne[1] * s->ne[2] * s->ne[3],
-                         .importance_step = t->importance != NULL && t->importance->n_matrices > 1 ? s->ne[0] : 0,
+    const struct model_tensor * s = t->source;
+
+    struct job job = {
+        .source          = s,
+        .to              = t->choice.to,
+        .out             = out,
+        .n_rows          = n_rows_of(s),
+        .importance_step = t->importance != NULL && t->importance->n_matrices > 1 ? s->ne[0] : 0,
     };
-    job.rows_a_chunk = CHUNK_VALUES / s->ne[0] > 1 ? CHUNK_VALUES / s->ne[0] : 1;
-    job.n_chunks     = (job.n_rows + job.rows_a_chunk - 1) / job.rows_a_chunk;
-    job.error2       = calloc((size_t) job.n_chunks, sizeof(double));
-    job.sum2         = calloc((size_t) job.n_chunks, sizeof(double));
+    job.rows_per_piece = PIECE_VALUES / s->ne[0] > 1 ? PIECE_VALUES / s->ne[0] : 1;
+    job.n_pieces       = (job.n_rows + job.rows_per_piece - 1) / job.rows_per_piece;
+    job.error2         = calloc((size_t) job.n_pieces, sizeof(double));
+    job.sum2           = calloc((size_t) job.n_pieces, sizeof(double));
 
     float *    importance = NULL;
     enum fault fault      = FAULT_MEMORY;
@@ -262,7 +288,7 @@ static enum lrnn_quantize_status quantize_one(struct quantize_tensor * t, const 
     }
     double error2 = 0.0;
     double sum2   = 0.0;
-    for (int64_t i = 0; i < job.n_chunks && fault == FAULT_NONE; ++i) {
+    for (int64_t i = 0; i < job.n_pieces && fault == FAULT_NONE; ++i) {
         error2 += job.error2[i];
         sum2 += job.sum2[i];
     }
@@ -276,9 +302,9 @@ static enum lrnn_quantize_status quantize_one(struct quantize_tensor * t, const 
             snprintf(err, err_size, "%s: tensor %s has values that are not finite", path, s->name);
             break;
         case FAULT_RANGE:
-            snprintf(err, err_size, "%s: tensor %s has values beyond the range of %s%s", path,
-                    s->name, quantize_type_word(job.to),
-                    job.to == GGML_TYPE_F16 ? "; BF16 has the range of F32" : "");
+            snprintf(err, err_size, "%s: tensor %s has values outside the range of %s%s", path,
+                    s->name, quantize_type_name(job.to),
+                    job.to == GGML_TYPE_F16 ? "; use BF16, which has the range of F32" : "");
             break;
         case FAULT_MEMORY:
             snprintf(err, err_size, "%s: out of memory for tensor %s", path, s->name);
@@ -288,10 +314,10 @@ static enum lrnn_quantize_status quantize_one(struct quantize_tensor * t, const 
 }
 
 //
-// The file
+// File
 //
 
-// What was there, with the new types, and what was done.
+// The metadata of the source with the new types, and keys that describe the quantization.
 static struct gguf_context * make_metadata(const struct quantize_plan * plan,
         const struct model_file * file, const struct quantize_params * params) {
     struct gguf_context * gguf = gguf_init_from_file(
@@ -304,17 +330,17 @@ static struct gguf_context * make_metadata(const struct quantize_plan * plan,
     gguf_set_val_u32(gguf, "general.file_type", quantize_file_type(params->type));
     gguf_set_val_u32(gguf, "general.quantization_version", GGML_QNT_VERSION);
     gguf_set_val_str(gguf, "lrnn.quantize.program", program);
-    gguf_set_val_str(gguf, "lrnn.quantize.type", quantize_type_word(params->type));
+    gguf_set_val_str(gguf, "lrnn.quantize.type", quantize_type_name(params->type));
     if (params->overrides_text != NULL) {
         gguf_set_val_str(gguf, "lrnn.quantize.tensor_types", params->overrides_text);
     }
-    if (params->imatrix != NULL) { // llama.cpp's keys, and the hash
+    if (params->imatrix != NULL) { // the keys of llama.cpp, and a hash
         gguf_set_val_str(gguf, "quantize.imatrix.file", params->imatrix_file);
         gguf_set_val_str(gguf, "quantize.imatrix.dataset", params->imatrix->dataset);
         gguf_set_val_u32(
                 gguf, "quantize.imatrix.entries_count", (uint32_t) params->imatrix->n_entries);
         gguf_set_val_u32(
-                gguf, "quantize.imatrix.chunks_count", (uint32_t) params->imatrix->n_chunks);
+                gguf, "quantize.imatrix.chunks_count", (uint32_t) params->imatrix->n_windows);
         gguf_set_val_str(gguf, "lrnn.quantize.imatrix_sha256", params->imatrix_sha256);
     }
     for (size_t i = 0; i < plan->n_tensors; ++i) {
@@ -327,38 +353,13 @@ static enum lrnn_quantize_status write_metadata(struct atomic_file * out,
         const struct quantize_plan * plan, const struct model_file * file,
         const struct quantize_params * params, char * err, size_t err_size) {
     struct gguf_context * gguf = make_metadata(plan, file, params);
-    const size_t          size = gguf != NULL ? gguf_get_meta_size(gguf) : 0;
-    char *                meta = gguf != NULL ? malloc(size) : NULL;
-    bool                  ok   = meta != NULL;
-
-    if (ok) {
-        gguf_get_meta_data(gguf, meta);
-        ok = atomic_file_write(out, meta, size, err, err_size);
-    } else {
-        snprintf(err, err_size, "%s: %s", model_file_path(file),
-                gguf != NULL ? "out of memory for its metadata" : "ggml cannot read its metadata");
+    if (gguf == NULL) {
+        snprintf(err, err_size, "%s: ggml cannot read the metadata", model_file_path(file));
+        return LRNN_QUANTIZE_SYSTEM;
     }
-    free(meta);
-    if (gguf != NULL) {
-        gguf_free(gguf);
-    }
+    const bool ok = gguf_write_metadata(out, gguf, err, err_size);
+    gguf_free(gguf);
     return ok ? LRNN_QUANTIZE_OK : LRNN_QUANTIZE_SYSTEM;
-}
-
-static bool write_padded(struct atomic_file * out, const void * data, size_t size, size_t alignment,
-        char * err, size_t err_size) {
-    static const char zeros[256] = { 0 };
-    if (!atomic_file_write(out, data, size, err, err_size)) {
-        return false;
-    }
-    for (size_t left = GGML_PAD(size, alignment) - size; left > 0;) {
-        const size_t n = left < sizeof(zeros) ? left : sizeof(zeros);
-        if (!atomic_file_write(out, zeros, n, err, err_size)) {
-            return false;
-        }
-        left -= n;
-    }
-    return true;
 }
 
 static int count_threads(int n_threads) {
@@ -367,7 +368,7 @@ static int count_threads(int n_threads) {
 }
 
 enum lrnn_quantize_status quantize_run(struct quantize_plan * plan, const struct model_file * file,
-        const struct quantize_params * params, const char * path, quantize_callback done,
+        const struct quantize_params * params, const char * path, lrnn_quantize_done done,
         void * user, char * err, size_t err_size) {
     const size_t              alignment = model_file_alignment(file);
     const int                 n_threads = count_threads(params->n_threads);
@@ -393,11 +394,12 @@ enum lrnn_quantize_status quantize_run(struct quantize_plan * plan, const struct
             status = quantize_one(t, model_file_path(file), n_threads, rounded, err, err_size);
         }
         if (status == LRNN_QUANTIZE_OK && path != NULL &&
-                !write_padded(&out, data, t->bytes, alignment, err, err_size)) {
+                !gguf_write_tensor(&out, data, t->bytes, alignment, err, err_size)) {
             status = LRNN_QUANTIZE_SYSTEM;
         }
         free(rounded);
-        if (status == LRNN_QUANTIZE_OK && done != NULL && !done(t, i, user)) {
+        const struct lrnn_quantize_tensor described = quantize_describe(t);
+        if (status == LRNN_QUANTIZE_OK && done != NULL && !done(&described, (int64_t) i, user)) {
             snprintf(err, err_size, "stopped after %zu of %zu tensors; nothing was written", i + 1,
                     plan->n_tensors);
             status = LRNN_QUANTIZE_STOPPED;

@@ -1,8 +1,8 @@
 #pragma once
 
-// A model file in other types. The file is mapped, and goes through memory one tensor at a time:
-// what is needed is the largest tensor in its new type. Metadata is kept as it is; keys that say
-// what was done are added.
+// Quantizes a model file. The file is mapped and processed one tensor at a time, so that memory
+// holds one tensor in its new type. Metadata is copied; keys that describe the quantization are
+// added.
 
 #include "file/imatrix.h"
 #include "file/model-file.h"
@@ -10,43 +10,41 @@
 #include "lrnn.h"
 
 struct quantize_params {
-    enum ggml_type              type;      // of the matrices that the policy quantises
+    enum ggml_type              type;      // of the large matrices
     struct quantize_overrides * overrides; // NULL: none
-    const char * overrides_text;    // the same as the user wrote them, for the file; NULL: none
-    const struct imatrix * imatrix; // NULL: columns count alike
-    const char *           imatrix_file; // its name and SHA-256, for the file; with imatrix
-    const char *           imatrix_sha256;
-    bool allow_requantize; // matrices that are quantised already: rounding the rounded
-    int  n_threads;        // 0: one for each core
+    const char *           overrides_text; // as the user wrote them, for the metadata; NULL: none
+    const struct imatrix * imatrix;        // NULL: none
+    const char *           imatrix_file;   // its name, for the metadata
+    const char *           imatrix_sha256; // its hash, for the metadata
+    bool                   allow_requantize;
+    int                    n_threads; // 0: one per core
 };
 
-// What becomes of one tensor.
 struct quantize_tensor {
     const struct model_tensor *  source;
     struct quantize_choice       choice;
     const struct imatrix_entry * importance; // NULL: none
     size_t                       bytes;      // in its new type
-    double error; // relative RMS error √(Σ (w − w')² / Σ w²); 0 for what is copied; known when it is done
+    double error; // relative RMS error √(Σ (w − w')² / Σ w²), set by quantize_run; 0 if copied
 };
 
 struct quantize_plan {
     size_t                   n_tensors;
     struct quantize_tensor * tensors;
-    size_t                   bytes_from, bytes_to; // of all tensors
 };
 
-// Decides for every tensor. Nothing is computed or written. Call quantize_plan_free in any case.
+// Chooses the type of every tensor. Call quantize_plan_free after success and failure.
 enum lrnn_quantize_status quantize_plan_make(struct quantize_plan * plan,
         const struct model_file * file, const struct quantize_params * params, char * err,
         size_t err_size);
 void quantize_plan_free(struct quantize_plan * plan);
 
-// Called when a tensor is done, in the order of the file. False stops.
-typedef bool (*quantize_callback)(const struct quantize_tensor * tensor, size_t i, void * user);
-
-// Carries the plan out and fills in its errors. The bytes that are written do not depend on the
-// number of threads.
-// - path: of the new file, which is whole or not there; NULL: the errors alone
+// Quantizes the tensors and sets their errors. The output does not depend on the number of threads.
+// - path: the new file, complete or absent afterwards; NULL: only compute the errors
+// - done: called after each tensor, in the order of the file; NULL: none
 enum lrnn_quantize_status quantize_run(struct quantize_plan * plan, const struct model_file * file,
-        const struct quantize_params * params, const char * path, quantize_callback done,
+        const struct quantize_params * params, const char * path, lrnn_quantize_done done,
         void * user, char * err, size_t err_size);
+
+// The public description of a tensor of the plan.
+struct lrnn_quantize_tensor quantize_describe(const struct quantize_tensor * tensor);

@@ -1,4 +1,4 @@
-// The public functions that quantize a model file, on top of quantize.c.
+// The public functions that quantize a model file: they check the parameters and call quantize.c.
 
 #include "base/error.h"
 #include "base/read-file.h"
@@ -16,7 +16,7 @@ struct lrnn_quantizer {
     struct imatrix         imatrix;
     char *                 imatrix_path;
     char                   imatrix_sha256[65];
-    char *                 overrides_text; // all exceptions, for the metadata of the new file
+    char *                 overrides_text; // all overrides, for the metadata
 };
 
 void lrnn_quantizer_free(struct lrnn_quantizer * q) {
@@ -68,7 +68,7 @@ static enum lrnn_quantize_status add_imatrix(
     return LRNN_QUANTIZE_OK;
 }
 
-// "REGEX=TYPE REGEX=TYPE ...", made with malloc; NULL: out of memory
+// "REGEX=TYPE REGEX=TYPE ...", for the caller to free; NULL: out of memory
 static char * join(const char * const * texts, int32_t n) {
     size_t size = 1;
     for (int32_t i = 0; i < n; ++i) {
@@ -106,10 +106,10 @@ static enum lrnn_quantize_status prepare(struct lrnn_quantizer * q, const char *
     q->params.allow_requantize = params->allow_requantize;
     q->params.n_threads        = params->n_threads;
     if (params->type == NULL || !quantize_type_find(params->type, &q->params.type)) {
-        char words[128];
+        char names[128];
         error_set(err, err_size, "the quantization type is '%s'; expected %s",
                 params->type != NULL ? params->type : "",
-                quantize_type_words(words, sizeof(words)));
+                quantize_type_names(names, sizeof(names)));
         return LRNN_QUANTIZE_BAD_PARAMS;
     }
     enum lrnn_quantize_status status = params->imatrix != NULL
@@ -121,7 +121,7 @@ static enum lrnn_quantize_status prepare(struct lrnn_quantizer * q, const char *
     if (status != LRNN_QUANTIZE_OK) {
         return status;
     }
-    // A file that cannot be loaded is not worth quantizing.
+    // Reject a file that cannot be loaded before writing another one like it.
     struct lrnn_model * model = lrnn_model_load(path, NULL, err, err_size);
     if (model == NULL) {
         return LRNN_QUANTIZE_BAD_MODEL;
@@ -150,44 +150,16 @@ struct lrnn_quantizer * lrnn_quantizer_new(const char * path,
     return q;
 }
 
-static struct lrnn_quantize_tensor describe(const struct quantize_tensor * t) {
-    return (struct lrnn_quantize_tensor) {
-        .name         = t->source->name,
-        .ne           = { t->source->ne[0], t->source->ne[1], t->source->ne[2], t->source->ne[3] },
-        .n_dims       = t->source->n_dims,
-        .from         = quantize_type_word(t->source->type),
-        .to           = quantize_type_word(t->choice.to),
-        .wanted       = quantize_type_word(t->choice.wanted),
-        .bytes_from   = (int64_t) t->source->size,
-        .bytes_to     = (int64_t) t->bytes,
-        .error        = t->error,
-        .is_recurrent = t->choice.recurrent,
-        .has_importance = t->importance != NULL,
-    };
-}
-
 bool lrnn_quantizer_get_tensor(
         const struct lrnn_quantizer * q, int64_t i, struct lrnn_quantize_tensor * tensor) {
     if (i < 0 || (uint64_t) i >= q->plan.n_tensors) {
         return false;
     }
-    *tensor = describe(&q->plan.tensors[i]);
+    *tensor = quantize_describe(&q->plan.tensors[i]);
     return true;
-}
-
-struct callback {
-    lrnn_quantize_done done;
-    void *             user;
-};
-
-static bool on_tensor(const struct quantize_tensor * t, size_t i, void * user) {
-    const struct callback *           c      = user;
-    const struct lrnn_quantize_tensor tensor = describe(t);
-    return c->done == NULL || c->done(&tensor, (int64_t) i, c->user);
 }
 
 enum lrnn_quantize_status lrnn_quantizer_run(struct lrnn_quantizer * q, const char * path,
         lrnn_quantize_done done, void * user, char * err, size_t err_size) {
-    struct callback callback = { done, user };
-    return quantize_run(&q->plan, q->file, &q->params, path, on_tensor, &callback, err, err_size);
+    return quantize_run(&q->plan, q->file, &q->params, path, done, user, err, err_size);
 }

@@ -1,9 +1,10 @@
-// Quantised files: every tensor gets the type that the plan says, with the error that the plan
-// says, and what a file may not lose is kept.
+// Quantized files: every tensor has the type and the error that the plan states, and everything
+// else is kept.
 //
-// The error is computed again from the two files by ggml's own to_float, and values are held
-// against the bound that the definition of their type gives.
+// The test computes the error from both files with ggml's to_float, and checks each value against
+// the bound that follows from the definition of its type.
 
+#include "base/read-file.h"
 #include "golden.h"
 #include "lrnn.h"
 #include "model-edit.h"
@@ -24,25 +25,11 @@ static const char FOLDER[] = "test-quantize.work";
 static const char IN[]     = "test-quantize.work/in.gguf";
 static const char OUT[]    = "test-quantize.work/out.gguf";
 
-static const enum ggml_type TYPES[] = {
-    GGML_TYPE_Q8_0,
-    GGML_TYPE_Q6_K,
-    GGML_TYPE_Q5_K,
-    GGML_TYPE_Q5_1,
-    GGML_TYPE_Q5_0,
-    GGML_TYPE_Q4_K,
-    GGML_TYPE_Q4_0,
-    GGML_TYPE_F16,
-    GGML_TYPE_BF16,
-};
-
-enum { N_TYPES = sizeof(TYPES) / sizeof(TYPES[0]) };
-
 //
 // Files
 //
 
-// Also what an earlier run may have left.
+// Removes files, including those that an earlier run left.
 static void empty_folder(void) {
     DIR * d = opendir(FOLDER);
     for (struct dirent * e; d != NULL && (e = readdir(d)) != NULL;) {
@@ -69,41 +56,25 @@ static int count_files(void) {
     return n;
 }
 
-static char * read_all(const char * path, size_t * size) {
-    FILE * f    = fopen(path, "rb");
-    char * data = NULL;
-    *size       = 0;
-    if (f != NULL && fseek(f, 0, SEEK_END) == 0) {
-        *size = (size_t) ftell(f);
-        rewind(f);
-        data = malloc(*size + 1);
-        if (data != NULL && fread(data, 1, *size, f) != *size) {
-            free(data);
-            data = NULL;
-        }
-    }
-    if (f != NULL) {
-        fclose(f);
-    }
-    return data;
-}
-
 static bool same_bytes(const char * a, const char * b) {
+    char *     da = NULL;
+    char *     db = NULL;
     size_t     na, nb;
-    char *     da   = read_all(a, &na);
-    char *     db   = read_all(b, &nb);
-    const bool same = da != NULL && db != NULL && na == nb && memcmp(da, db, na) == 0;
+    char       err[256];
+    const bool same = read_file(a, &da, &na, err, sizeof(err)) &&
+                      read_file(b, &db, &nb, err, sizeof(err)) && na == nb &&
+                      memcmp(da, db, na) == 0;
     free(da);
     free(db);
     return same;
 }
 
-// Rows of 256, of 96 (blocks of 32, none of 256) and of 40 (neither); a matrix with three
-// dimensions; what must not be touched.
+// Rows of 256, of 96 (fit blocks of 32, not of 256) and of 40 (fit neither); a matrix with three
+// dimensions; tensors that must not change.
 static const struct {
     const char * name;
     int64_t      ne[3];
-    bool         is_matrix; // that the policy quantises
+    bool         is_matrix; // quantized by the policy
 } MADE[] = {
     { "token_embd.weight", { 256, 40, 1 }, true }, { "output_norm.weight", { 256, 1, 1 }, false },
     { "blk.0.attn_q.weight", { 256, 33, 1 }, true },
@@ -111,12 +82,12 @@ static const struct {
     { "blk.0.ssm_beta.weight", { 256, 4, 1 }, false },
     { "blk.0.ssm_conv1d_q.weight", { 4, 64, 1 }, false }, { "blk.0.ssm_a", { 4, 1, 1 }, false },
     { "blk.0.time_mix_w2.weight", { 32, 6, 5 }, false },
-    { "blk.12.attn_output.weight", { 256, 300, 1 }, true }, // more than one piece of work
+    { "blk.12.attn_output.weight", { 256, 300, 1 }, true }, // several pieces of work
 };
 
 enum { N_MADE = sizeof(MADE) / sizeof(MADE[0]) };
 
-static void make_file(const char * path, int i_spoilt, float spoilt) {
+static void make_file(const char * path, int i_spoiled, float spoiled) {
     struct test_rng       rng     = { 7 };
     struct ggml_context * ctx     = ggml_init((struct ggml_init_params) { .mem_size = 4 << 20 });
     struct gguf_context * gguf    = gguf_init_empty();
@@ -135,8 +106,8 @@ static void make_file(const char * path, int i_spoilt, float spoilt) {
         for (int64_t j = 0; j < ggml_nelements(x); ++j) {
             ((float *) x->data)[j] = (float) (0.3 * test_normal(&rng));
         }
-        if (i == i_spoilt) {
-            ((float *) x->data)[ggml_nelements(x) - 1] = spoilt;
+        if (i == i_spoiled) {
+            ((float *) x->data)[ggml_nelements(x) - 1] = spoiled;
         }
         gguf_add_tensor(gguf, x);
     }
@@ -146,7 +117,7 @@ static void make_file(const char * path, int i_spoilt, float spoilt) {
 }
 
 //
-// One run of the quantiser
+// One run of the quantizer
 //
 
 struct run {
@@ -155,15 +126,15 @@ struct run {
     char                      err[512];
 };
 
-static bool stop_at_third(const struct quantize_tensor * tensor, size_t i, void * user) {
+static bool stop_at_third(const struct lrnn_quantize_tensor * tensor, int64_t i, void * user) {
     (void) tensor;
     (void) user;
     return i < 2;
 }
 
-// Plans and runs; the plan stays with the caller, who frees it while the file is open.
+// Plans and runs. The caller frees the plan while the file is open.
 static struct run run_file(const struct model_file * file, struct quantize_params params,
-        const char * out, quantize_callback done) {
+        const char * out, lrnn_quantize_done done) {
     struct run r = { .err = "" };
     r.status     = quantize_plan_make(&r.plan, file, &params, r.err, sizeof(r.err));
     if (r.status == LRNN_QUANTIZE_OK) {
@@ -172,9 +143,9 @@ static struct run run_file(const struct model_file * file, struct quantize_param
     return r;
 }
 
-// The same on IN, where only the answer counts.
-static enum lrnn_quantize_status answer(struct test * t, struct quantize_params params,
-        const char * out, quantize_callback done, char * err, size_t err_size) {
+// The same on IN; returns only the status.
+static enum lrnn_quantize_status status_of(struct test * t, struct quantize_params params,
+        const char * out, lrnn_quantize_done done, char * err, size_t err_size) {
     struct model_file * file = model_file_open(IN, err, err_size);
     if (!test_check(t, file != NULL, "%s", err)) {
         return LRNN_QUANTIZE_SYSTEM;
@@ -210,9 +181,9 @@ static float * floats_of(const struct model_tensor * x, int64_t * n) {
     return f;
 }
 
-// Half a step, as a share of the largest value of the block; what the rounding of the scale to F16
-// adds, 2⁻¹¹ of that value. Q4_0 and Q5_0 reach from −8 to 7 and −16 to 15 times their step: on one
-// side a whole step is lost. Of F16 and BF16 the share is of the value itself.
+// The largest error of a value, relative to the largest value of its block: half a step, plus 2⁻¹¹
+// because the scale is rounded to F16. Q4_0 and Q5_0 range from −8 to 7 and from −16 to 15 steps:
+// on one side the error is a whole step. For F16 and BF16 it is relative to the value itself.
 static double bound_of(enum ggml_type type) {
     const double scale = 0x1p-11;
     switch (type) {
@@ -220,16 +191,15 @@ static double bound_of(enum ggml_type type) {
         case GGML_TYPE_Q5_0: return 1.0 / 16 + scale;
         case GGML_TYPE_Q4_0: return 1.0 / 8 + scale;
         case GGML_TYPE_Q5_1:
-            return 1.0 / 31 + 2 * scale; // half of (max − min)/31 ≤ 2 amax/31; two rounded numbers
+            return 1.0 / 31 + 2 * scale; // half of (max − min)/31 ≤ 2 amax/31; two scales
         case GGML_TYPE_F16: return 0x1p-11;
         case GGML_TYPE_BF16: return 0x1p-8;
         default: return 0.0;
     }
 }
 
-// The relative RMS error of blocks of blocks, for normal weights. (Half a step in √3 of a range of
-// about ±3 σ in 15, 31 and 63 steps is 6, 3 and 1.5 %; what is lost by coarse scales and won by
-// searching for the best one is less than a third of that.)
+// A bound for the relative RMS error of the K types on normal weights. A range of about ±3 σ in 15,
+// 31 and 63 steps gives 6, 3 and 1.5 % (half a step / √3). Coarse scales add less than a third.
 static double rms_of(enum ggml_type type) {
     return type == GGML_TYPE_Q4_K   ? 0.08
            : type == GGML_TYPE_Q5_K ? 0.04
@@ -243,11 +213,11 @@ static void check_tensor(struct test * t, const struct quantize_tensor * plan,
     test_check(t,
             to->type == plan->choice.to && to->size == plan->bytes &&
                     memcmp(to->ne, from->ne, sizeof(to->ne)) == 0,
-            "%s: %s is %s with %zu bytes; the plan says %s with %zu", what, to->name,
+            "%s: %s is %s with %zu bytes; planned %s with %zu", what, to->name,
             ggml_type_name(to->type), to->size, ggml_type_name(plan->choice.to), plan->bytes);
     if (to->type == from->type) {
         test_check(t, plan->error == 0.0 && memcmp(to->data, from->data, to->size) == 0,
-                "%s: %s was to be copied", what, to->name);
+                "%s: %s should have been copied", what, to->name);
         return;
     }
     int64_t n;
@@ -261,7 +231,7 @@ static void check_tensor(struct test * t, const struct quantize_tensor * plan,
     }
     const double error = sqrt(error2 / sum2);
     test_check(t, fabs(plan->error - error) <= 1e-9 * error,
-            "%s: %s has error %.12g; the plan says %.12g", what, to->name, error, plan->error);
+            "%s: %s has error %.12g; planned %.12g", what, to->name, error, plan->error);
     test_check(t, error <= rms_of(to->type), "%s: %s, %s, has error %g", what, to->name,
             ggml_type_name(to->type), error);
 
@@ -272,9 +242,7 @@ static void check_tensor(struct test * t, const struct quantize_tensor * plan,
             max = fmaxf(max, fabsf(a[j]));
         }
         for (int64_t j = i; j < i + block; ++j) {
-            const double least = to->type == GGML_TYPE_F16
-                                         ? 0x1p-25
-                                         : 0.0; // half a step of the smallest numbers that F16 has
+            const double least = to->type == GGML_TYPE_F16 ? 0x1p-25 : 0.0; // subnormal F16
             if (!(fabs((double) b[j] - (double) a[j]) <=
                         bound_of(to->type) * (double) max * (1.0 + 1e-6) + least)) {
                 test_check(t, false, "%s: %s, %s: %g became %g in a block up to %g", what, to->name,
@@ -289,10 +257,10 @@ static void check_tensor(struct test * t, const struct quantize_tensor * plan,
 }
 
 //
-// The tests
+// Tests
 //
 
-// Ladder: what a row of so many values becomes, for every type that can be asked for.
+// The type of a row of this length, for every type that a user can choose.
 static enum ggml_type expected_type(enum ggml_type wanted, int64_t row) {
     const bool fits256 = row % 256 == 0;
     const bool fits32  = row % 32 == 0;
@@ -306,10 +274,9 @@ static enum ggml_type expected_type(enum ggml_type wanted, int64_t row) {
     }
 }
 
-// Field by field: what lies between them is nobody's.
+// Field by field: padding bytes are undefined.
 static bool same_plans(const struct quantize_plan * a, const struct quantize_plan * b) {
-    bool same = a->n_tensors == b->n_tensors && a->bytes_from == b->bytes_from &&
-                a->bytes_to == b->bytes_to;
+    bool same = a->n_tensors == b->n_tensors;
     for (size_t i = 0; same && i < a->n_tensors; ++i) {
         const struct quantize_tensor *x = &a->tensors[i], *y = &b->tensors[i];
         same = x->source == y->source && x->choice.to == y->choice.to &&
@@ -326,32 +293,35 @@ static void test_types(struct test * t) {
     if (!test_check(t, file != NULL, "%s", err)) {
         return;
     }
-    for (int i = 0; i < N_TYPES; ++i) {
-        const char * what = ggml_type_name(TYPES[i]);
-        struct run   dry  = run_file(
-                file, (struct quantize_params) { .type = TYPES[i], .n_threads = 1 }, NULL, NULL);
+    int          n_types = 0;
+    const char * what;
+    for (int i = 0; (what = lrnn_quantize_type(i)) != NULL; ++i) {
+        enum ggml_type type;
+        test_check(t, quantize_type_find(what, &type), "%s: not found", what);
+        if (type == GGML_TYPE_F32) {
+            continue;
+        }
+        n_types++;
+        struct run dry = run_file(
+                file, (struct quantize_params) { .type = type, .n_threads = 1 }, NULL, NULL);
         struct run wet = run_file(
-                file, (struct quantize_params) { .type = TYPES[i], .n_threads = 5 }, OUT, NULL);
+                file, (struct quantize_params) { .type = type, .n_threads = 5 }, OUT, NULL);
         test_check(t, dry.status == LRNN_QUANTIZE_OK && wet.status == LRNN_QUANTIZE_OK, "%s: %s%s",
                 what, dry.err, wet.err);
-        test_check(t, same_plans(&dry.plan, &wet.plan), "%s: --dry-run says otherwise", what);
+        test_check(t, same_plans(&dry.plan, &wet.plan), "%s: the plan of a dry run differs", what);
 
         struct model_file * out = model_file_open(OUT, err, sizeof(err));
         if (test_check(t, out != NULL, "%s: %s", what, err)) {
-            size_t bytes = 0;
             for (size_t j = 0; j < N_MADE; ++j) {
                 const struct model_tensor * x = model_file_tensor(out, j);
                 check_tensor(t, &wet.plan.tensors[j], x, what);
                 const enum ggml_type expected =
-                        MADE[j].is_matrix ? expected_type(TYPES[i], MADE[j].ne[0]) : GGML_TYPE_F32;
-                test_check(t, x->type == expected, "%s: %s is %s, expected %s", what, x->name,
+                        MADE[j].is_matrix ? expected_type(type, MADE[j].ne[0]) : GGML_TYPE_F32;
+                test_check(t, x->type == expected, "%s: %s is %s; expected %s", what, x->name,
                         ggml_type_name(x->type), ggml_type_name(expected));
-                bytes += x->size;
             }
-            test_check(t, bytes == wet.plan.bytes_to, "%s: %zu bytes, planned %zu", what, bytes,
-                    wet.plan.bytes_to);
 
-            // metadata: what was there, and what was done
+            // metadata: old keys are kept, new keys describe the quantization
             int64_t                  version = 0, file_type = -1;
             bool                     flag    = false;
             struct slice             text    = { "", 0 };
@@ -361,12 +331,12 @@ static void test_types(struct test * t) {
                     words != NULL && words->n == 3 && slice_is(model_key_text(words, 0), "a") &&
                             model_key_text(words, 1).size == 0 &&
                             slice_is(model_key_text(words, 2), "c"),
-                    "%s: the words were lost", what);
+                    "%s: lost the strings", what);
             test_check(t, numbers != NULL && numbers->n == 3 && model_key_float(numbers, 1) == -2.0,
-                    "%s: the numbers were lost", what);
+                    "%s: lost the numbers", what);
             test_check(t,
                     model_file_bool(out, "lrnn.flag", &flag, err, sizeof(err)) == KEY_OK && flag,
-                    "%s: the flag was lost", what);
+                    "%s: lost the flag", what);
             test_check(t,
                     model_file_int(out, "general.quantization_version", 2, 2, &version, err,
                             sizeof(err)) == KEY_OK,
@@ -374,24 +344,26 @@ static void test_types(struct test * t) {
             test_check(t,
                     model_file_int(out, "general.file_type", 0, 99, &file_type, err, sizeof(err)) ==
                                     KEY_OK &&
-                            file_type == quantize_file_type(TYPES[i]),
+                            file_type == quantize_file_type(type),
                     "%s: file type %d", what, (int) file_type);
             test_check(t,
                     model_file_text(out, "lrnn.quantize.type", &text, err, sizeof(err)) == KEY_OK &&
-                            slice_is(text, quantize_type_word(TYPES[i])),
-                    "%s: the type is not told", what);
+                            slice_is(text, quantize_type_name(type)),
+                    "%s: lrnn.quantize.type does not state it", what);
             model_file_free(out);
         }
-        // the number of threads changes nothing
+        // the output does not depend on the number of threads
         char       again[] = "test-quantize.work/again.gguf";
         struct run one     = run_file(
-                file, (struct quantize_params) { .type = TYPES[i], .n_threads = 1 }, again, NULL);
-        test_check(t, same_bytes(OUT, again), "%s: one thread writes another file than five", what);
+                file, (struct quantize_params) { .type = type, .n_threads = 1 }, again, NULL);
+        test_check(t, same_bytes(OUT, again),
+                "%s: one thread and five threads write different files", what);
         unlink(again);
         quantize_plan_free(&one.plan);
         quantize_plan_free(&dry.plan);
         quantize_plan_free(&wet.plan);
     }
+    test_check(t, n_types >= 9, "%d types beside F32; expected at least 9", n_types);
     model_file_free(file);
 }
 
@@ -403,12 +375,12 @@ static void test_overrides(struct test * t) {
             overrides_of(t, (const char * const[]) { "^token_embd\\.weight$=F32",
                                     "blk\\.(0|7)\\.(attn_q|ssm_beta)=q8_0", "blk\\.0\\.=F16",
                                     "time_mix_w2=BF16", NULL });
-    // the third fits what the second has taken, and vectors, which stay; the fourth fits what the
-    // third has
+    // the third also matches tensors of the second, and vectors, which stay; the fourth matches
+    // only tensors of the third
     struct run r = run_file(
             file, (struct quantize_params) { .type = GGML_TYPE_Q4_0, .overrides = o }, NULL, NULL);
     test_check(t, r.status == LRNN_QUANTIZE_BAD_PARAMS && strstr(r.err, "'time_mix_w2'") != NULL,
-            "an expression that takes nothing: %s", r.err);
+            "an expression that applies to nothing: %s", r.err);
     quantize_plan_free(&r.plan);
     quantize_overrides_free(o);
 
@@ -432,11 +404,11 @@ static void test_overrides(struct test * t) {
     for (int i = 0; i < N_MADE && r.status == LRNN_QUANTIZE_OK; ++i) {
         const bool recurrent = strstr(MADE[i].name, "ssm_beta") != NULL ||
                                strstr(MADE[i].name, "time_mix_w2") != NULL;
-        test_check(t, r.plan.tensors[i].choice.to == expected[i], "%s becomes %s, expected %s",
+        test_check(t, r.plan.tensors[i].choice.to == expected[i], "%s becomes %s; expected %s",
                 MADE[i].name, ggml_type_name(r.plan.tensors[i].choice.to),
                 ggml_type_name(expected[i]));
-        test_check(t, r.plan.tensors[i].choice.recurrent == recurrent,
-                "%s: whether it shapes the recurrence", MADE[i].name);
+        test_check(t, r.plan.tensors[i].choice.recurrent == recurrent, "%s: .recurrent is wrong",
+                MADE[i].name);
     }
     quantize_plan_free(&r.plan);
     quantize_overrides_free(o);
@@ -445,36 +417,37 @@ static void test_overrides(struct test * t) {
     static const char * const BAD[] = { "attn_q", "=Q8_0", "attn_q=", "attn_q=Q9_9", "attn_(q=Q8_0",
         "[a=Q8_0" };
     for (size_t i = 0; i < sizeof(BAD) / sizeof(BAD[0]); ++i) {
-        test_check(
-                t, !quantize_overrides_add(o, BAD[i], err, sizeof(err)), "'%s' was taken", BAD[i]);
+        test_check(t, !quantize_overrides_add(o, BAD[i], err, sizeof(err)), "'%s' was accepted",
+                BAD[i]);
     }
     quantize_overrides_free(o);
-    o = overrides_of(t, (const char * const[]) { "ssm_a=F16", NULL }); // no matrix
+    o = overrides_of(t, (const char * const[]) { "ssm_a=F16", NULL }); // not a matrix
     test_check(t,
-            answer(t, (struct quantize_params) { .type = GGML_TYPE_Q8_0, .overrides = o }, OUT,
+            status_of(t, (struct quantize_params) { .type = GGML_TYPE_Q8_0, .overrides = o }, OUT,
                     NULL, err, sizeof(err)) == LRNN_QUANTIZE_BAD_PARAMS,
-            "a vector was given a type: %s", err);
+            "a vector changed its type: %s", err);
     quantize_overrides_free(o);
     model_file_free(file);
 }
 
-// What was quantised is not quantised again unless a user wants that; what has its type already is
-// copied.
+// Quantized tensors are quantized again only if the user allows it. Tensors that already have their
+// type are copied.
 static void test_requantize(struct test * t) {
     char err[512] = "";
     make_file(IN, -1, 0.0f);
     test_check(t,
-            answer(t, (struct quantize_params) { .type = GGML_TYPE_Q8_0 }, OUT, NULL, err,
+            status_of(t, (struct quantize_params) { .type = GGML_TYPE_Q8_0 }, OUT, NULL, err,
                     sizeof(err)) == LRNN_QUANTIZE_OK,
             "%s", err);
     test_check(t, rename(OUT, IN) == 0, "rename: %s", strerror(errno));
     test_check(t,
-            answer(t, (struct quantize_params) { .type = GGML_TYPE_Q4_0 }, OUT, NULL, err,
+            status_of(t, (struct quantize_params) { .type = GGML_TYPE_Q4_0 }, OUT, NULL, err,
                     sizeof(err)) == LRNN_QUANTIZE_BAD_PARAMS &&
                     strstr(err, "token_embd.weight") != NULL,
             "Q8_0 to Q4_0: %s", err);
     test_check(t,
-            answer(t, (struct quantize_params) { .type = GGML_TYPE_Q4_0, .allow_requantize = true },
+            status_of(t,
+                    (struct quantize_params) { .type = GGML_TYPE_Q4_0, .allow_requantize = true },
                     OUT, NULL, err, sizeof(err)) == LRNN_QUANTIZE_OK,
             "%s", err);
 
@@ -495,13 +468,13 @@ static void test_requantize(struct test * t) {
     model_file_free(out);
     model_file_free(in);
 
-    // F16 in, and an F16 that stays because the policy does not touch it
+    // F16 as input, and an F16 tensor that the policy does not change
     make_file(IN, -1, 0.0f);
     struct quantize_overrides * o =
             overrides_of(t, (const char * const[]) { "ssm_beta=F16", NULL });
     test_check(t,
-            answer(t, (struct quantize_params) { .type = GGML_TYPE_F16, .overrides = o }, OUT, NULL,
-                    err, sizeof(err)) == LRNN_QUANTIZE_OK,
+            status_of(t, (struct quantize_params) { .type = GGML_TYPE_F16, .overrides = o }, OUT,
+                    NULL, err, sizeof(err)) == LRNN_QUANTIZE_OK,
             "%s", err);
     quantize_overrides_free(o);
     test_check(t, rename(OUT, IN) == 0, "rename: %s", strerror(errno));
@@ -520,10 +493,10 @@ static void test_requantize(struct test * t) {
     model_file_free(in);
 }
 
-// A failure leaves what was there, and nothing else.
+// A failure leaves existing files unchanged and creates none.
 static void test_failures(struct test * t) {
     char err[512] = "";
-    make_file(OUT, -1, 0.0f); // a file that must survive
+    make_file(OUT, -1, 0.0f); // must survive
     static const char kept[] = "test-quantize.work/kept.gguf";
     make_file(kept, -1, 0.0f);
 
@@ -531,7 +504,7 @@ static void test_failures(struct test * t) {
         int                       tensor;
         float                     value;
         enum ggml_type            type;
-        quantize_callback         done;
+        lrnn_quantize_done        done;
         enum lrnn_quantize_status status;
         const char *              word;
     } CASES[] = {
@@ -545,22 +518,22 @@ static void test_failures(struct test * t) {
     for (size_t i = 0; i < sizeof(CASES) / sizeof(CASES[0]); ++i) {
         make_file(IN, CASES[i].tensor, CASES[i].value);
         const enum lrnn_quantize_status status =
-                answer(t, (struct quantize_params) { .type = CASES[i].type, .n_threads = 3 }, OUT,
-                        CASES[i].done, err, sizeof(err));
+                status_of(t, (struct quantize_params) { .type = CASES[i].type, .n_threads = 3 },
+                        OUT, CASES[i].done, err, sizeof(err));
         test_check(t, status == CASES[i].status && strstr(err, CASES[i].word) != NULL,
                 "case %zu: %d, %s", i, (int) status, err);
-        test_check(t, same_bytes(OUT, kept), "case %zu: the file that was there is gone", i);
-        test_check(t, count_files() == 3, "case %zu: %d files are in the folder, expected 3", i,
+        test_check(t, same_bytes(OUT, kept), "case %zu: the existing file changed", i);
+        test_check(t, count_files() == 3, "case %zu: %d files in the folder; expected 3", i,
                 count_files());
     }
-    make_file(IN, 0, 70000.0f); // beyond F16, not beyond BF16
+    make_file(IN, 0, 70000.0f); // outside the range of F16, inside that of BF16
     test_check(t,
-            answer(t, (struct quantize_params) { .type = GGML_TYPE_BF16 }, OUT, NULL, err,
+            status_of(t, (struct quantize_params) { .type = GGML_TYPE_BF16 }, OUT, NULL, err,
                     sizeof(err)) == LRNN_QUANTIZE_OK,
             "%s", err);
-    make_file(IN, 1, NAN); // a tensor that is copied: not looked at, not lost
+    make_file(IN, 1, NAN); // a tensor that is copied unread
     test_check(t,
-            answer(t, (struct quantize_params) { .type = GGML_TYPE_Q8_0 }, OUT, NULL, err,
+            status_of(t, (struct quantize_params) { .type = GGML_TYPE_Q8_0 }, OUT, NULL, err,
                     sizeof(err)) == LRNN_QUANTIZE_OK,
             "%s", err);
     unlink(kept);
@@ -587,13 +560,12 @@ static double weighted_error(const struct model_tensor * from, const struct mode
     return sum;
 }
 
-// The weighted error is what importance is to make small: it must fall, for every matrix by its own
-// importance.
+// Importance must reduce the weighted error, of every matrix by its own importance.
 static void test_importance(struct test * t) {
     static const char * const NAMES[] = { "blk.12.attn_output.weight", "blk.0.time_mix_w2.weight" };
     static const char         path[]  = "test-quantize.work/imatrix.gguf";
     char                      err[512] = "";
-    struct imatrix            m        = { .n_chunks = 3, .chunk_size = 5 };
+    struct imatrix            m        = { .n_windows = 3, .window_size = 5 };
     struct imatrix            back     = { 0 };
 
     snprintf(m.dataset, sizeof(m.dataset), "a text");
@@ -604,7 +576,7 @@ static void test_importance(struct test * t) {
         for (int64_t matrix = 0; matrix < x->ne[2]; ++matrix) {
             float v[2][256] = { { 0 } };
             for (int64_t j = 0; j < x->ne[0]; ++j) {
-                v[0][j] = (j + matrix) % 4 == 0 ? 30.0f : 0.5f; // other columns for every matrix
+                v[0][j] = (j + matrix) % 4 == 0 ? 30.0f : 0.5f; // different columns for each matrix
                 v[1][j] = -v[0][j];
             }
             float rows[2 * 256];
@@ -617,35 +589,35 @@ static void test_importance(struct test * t) {
         }
     }
     test_check(t, !imatrix_add(&m, NAMES[0], 7, 1, 0, (const float[7]) { 0 }, 1, err, sizeof(err)),
-            "a vector of another length was taken");
+            "an input of another length was accepted");
 
-    // to a file and back
+    // write and read
     test_check(t,
             imatrix_write(&m, path, err, sizeof(err)) &&
                     imatrix_read(&back, path, err, sizeof(err)),
             "%s", err);
     test_check(t,
-            back.n_entries == 2 && back.n_chunks == 3 && back.chunk_size == 5 &&
+            back.n_entries == 2 && back.n_windows == 3 && back.window_size == 5 &&
                     strcmp(back.dataset, "a text") == 0,
-            "the file lost something");
+            "the header differs after reading");
     for (int i = 0; i < back.n_entries && back.n_entries == m.n_entries; ++i) {
         const struct imatrix_entry * a = &m.entries[i];
         const struct imatrix_entry * b = imatrix_find(&back, a->name);
         if (!test_check(t,
                     b != NULL && b->n_per_row == a->n_per_row && b->n_matrices == a->n_matrices,
-                    "%s was lost", a->name)) {
+                    "%s is missing", a->name)) {
             continue;
         }
         for (int64_t j = 0; j < a->n_per_row * a->n_matrices; ++j) {
             const double x =
                     (j % a->n_per_row + j / a->n_per_row) % 4 == 0 ? 1800.0 : 0.5; // 2·30², 2·0.5²
             test_check(t, a->sum2[j] == x && b->sum2[j] == x,
-                    "%s: Σx² of column %d is %g, in the file %g, expected %g", a->name, (int) j,
+                    "%s: Σx² of column %d is %g, in the file %g; expected %g", a->name, (int) j,
                     a->sum2[j], b->sum2[j], x);
         }
         for (int64_t j = 0; j < a->n_matrices; ++j) {
-            test_check(t, a->counts[j] == 2.0 && b->counts[j] == 2.0, "%s: %g vectors", a->name,
-                    a->counts[j]);
+            test_check(t, a->counts[j] == 2.0 && b->counts[j] == 2.0, "%s: %g inputs; expected 2",
+                    a->name, a->counts[j]);
         }
     }
 
@@ -659,12 +631,12 @@ static void test_importance(struct test * t) {
             NULL };
         struct quantize_overrides * o = overrides_of(t, texts);
         struct quantize_params      p = { .type = WITH[k], .overrides = o };
-        test_check(
-                t, answer(t, p, plain_path, NULL, err, sizeof(err)) == LRNN_QUANTIZE_OK, "%s", err);
+        test_check(t, status_of(t, p, plain_path, NULL, err, sizeof(err)) == LRNN_QUANTIZE_OK, "%s",
+                err);
         p.imatrix        = &back;
         p.imatrix_file   = "imatrix.gguf";
         p.imatrix_sha256 = "00";
-        test_check(t, answer(t, p, OUT, NULL, err, sizeof(err)) == LRNN_QUANTIZE_OK, "%s", err);
+        test_check(t, status_of(t, p, OUT, NULL, err, sizeof(err)) == LRNN_QUANTIZE_OK, "%s", err);
         struct model_file * plain = model_file_open(plain_path, err, sizeof(err));
         struct model_file * with  = model_file_open(OUT, err, sizeof(err));
         for (int i = 0; i < 2 && plain != NULL && with != NULL; ++i) {
@@ -689,7 +661,7 @@ static void test_importance(struct test * t) {
                         model_file_text(with, "quantize.imatrix.file", &text, err, sizeof(err)) ==
                                 KEY_OK &&
                         slice_is(text, "imatrix.gguf"),
-                "the importance matrix is not told: %s", err);
+                "quantize.imatrix.file is wrong: %s", err);
         model_file_free(plain);
         model_file_free(with);
         quantize_overrides_free(o);
@@ -697,19 +669,19 @@ static void test_importance(struct test * t) {
     unlink(plain_path);
     imatrix_free(&back);
 
-    // of another model; no importance matrix at all
+    // an importance matrix of another model; a file that is none
     m.entries[0].n_per_row = 128;
     test_check(t,
-            answer(t, (struct quantize_params) { .type = GGML_TYPE_Q4_K, .imatrix = &m }, OUT, NULL,
-                    err, sizeof(err)) == LRNN_QUANTIZE_BAD_IMATRIX,
-            "an importance matrix of another shape was taken: %s", err);
+            status_of(t, (struct quantize_params) { .type = GGML_TYPE_Q4_K, .imatrix = &m }, OUT,
+                    NULL, err, sizeof(err)) == LRNN_QUANTIZE_BAD_IMATRIX,
+            "an importance matrix of another shape was accepted: %s", err);
     m.entries[0].name[0] = 'x';
     test_check(t,
-            answer(t, (struct quantize_params) { .type = GGML_TYPE_Q4_K, .imatrix = &m }, OUT, NULL,
-                    err, sizeof(err)) == LRNN_QUANTIZE_BAD_IMATRIX,
-            "an importance matrix without any of the tensors was taken: %s", err);
+            status_of(t, (struct quantize_params) { .type = GGML_TYPE_Q4_K, .imatrix = &m }, OUT,
+                    NULL, err, sizeof(err)) == LRNN_QUANTIZE_BAD_IMATRIX,
+            "an importance matrix without any of the tensors was accepted: %s", err);
     test_check(t, !imatrix_read(&back, IN, err, sizeof(err)),
-            "a model was taken for an importance matrix");
+            "a model was accepted as an importance matrix");
     imatrix_free(&m);
     model_file_free(in);
     unlink(path);
@@ -739,8 +711,7 @@ static bool load_and_run(
     return ok;
 }
 
-// Weights are used where they lie in the file, in the type that they have there: nothing is
-// converted when a model is loaded.
+// Loading converts nothing: weights are used in the mapped file, in the type they have there.
 static void check_in_place(struct test * t, const char * path, const char * name) {
     char                err[512] = "";
     size_t              size;
@@ -757,15 +728,15 @@ static void check_in_place(struct test * t, const char * path, const char * name
                 f != NULL && x->type == f->type && x->data == f->data &&
                         (const char *) x->data >= bytes &&
                         (const char *) x->data + ggml_nbytes(x) <= bytes + size,
-                "%s: %s is not where it lies in the file", name, x->name);
+                "%s: %s is not used in place", name, x->name);
         n += x->type == GGML_TYPE_Q8_0;
     }
     test_check(t, n > 0, "%s: no weight is Q8_0", name);
     lrnn_model_free(model);
 }
 
-// Every family runs with all its matrices in another type, those of the recurrence too; what is no
-// matrix is refused by the loader: the policy's lists and the loader's say the same.
+// Every family runs with all its matrices in another type, including those of the recurrence. The
+// loader rejects all other tensors in another type: the lists of the policy and the loader agree.
 static void test_models(struct test * t) {
     struct golden_list list;
     char               err[1024] = "";
@@ -810,8 +781,8 @@ static void test_models(struct test * t) {
                 model_edit_close(&edit);
                 struct lrnn_model * model = lrnn_model_load(OUT, NULL, err, sizeof(err));
                 test_check(t, model == NULL && strstr(err, "expected f32") != NULL,
-                        "%s: %s in F16 was taken: the policy should know it as a matrix", g->name,
-                        name);
+                        "%s: %s in F16 was accepted; the policy should list it as a matrix",
+                        g->name, name);
                 lrnn_model_free(model);
                 n_vectors++;
             }
@@ -821,7 +792,7 @@ static void test_models(struct test * t) {
     }
     test_worst_print(&worst_q8);
     test_worst_print(&worst_bf);
-    printf("%d models; %d tensors that are no matrices are refused in F16\n", list.n, n_vectors);
+    printf("%d models; %d tensors that are not matrices are rejected in F16\n", list.n, n_vectors);
     golden_list_free(&list);
 }
 
@@ -837,6 +808,6 @@ int main(void) {
     test_models(&t);
     unlink(IN);
     unlink(OUT);
-    test_check(&t, rmdir(FOLDER) == 0, "files are left in %s", FOLDER);
+    test_check(&t, rmdir(FOLDER) == 0, "%s is not empty", FOLDER);
     return test_end(&t, "test-quantize");
 }

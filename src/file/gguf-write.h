@@ -1,0 +1,17 @@
+#pragma once
+
+// Writes a GGUF file piece by piece: metadata first, then the data of each tensor.
+
+#include "base/atomic-file.h"
+
+#include "gguf.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+
+bool gguf_write_metadata(
+        struct atomic_file * out, const struct gguf_context * gguf, char * err, size_t err_size);
+
+// Writes the data of one tensor, padded to the alignment.
+bool gguf_write_tensor(struct atomic_file * out, const void * data, size_t size, size_t alignment,
+        char * err, size_t err_size);
