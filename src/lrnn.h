@@ -174,10 +174,9 @@ LRNN_API bool lrnn_eval(struct lrnn_session * session, const struct lrnn_input *
 // tokens; NULL if there are fewer. Valid until the next call with this session.
 LRNN_API const float * lrnn_logits(const struct lrnn_session * session, int64_t i);
 
-// ---- Sequences ----------------------------------------------------------------------------------
+// ---- Sequences 0 to n_seqs - 1 ------------------------------------------------------------------
 
-// The number of tokens in a sequence, and how many of them can be removed by lrnn_seq_rewind now.
-// -1 if there is no such sequence: a session has sequences 0 to n_seqs - 1, empty at first.
+// The number of tokens in a sequence, and how many can be rewound; -1: no such sequence.
 LRNN_API int64_t lrnn_seq_length(const struct lrnn_session * session, int32_t seq);
 LRNN_API int64_t lrnn_seq_rewindable(const struct lrnn_session * session, int32_t seq);
 
@@ -316,7 +315,7 @@ LRNN_API struct lrnn_sampler * lrnn_sampler_new(
         const struct lrnn_sampler_params * params, char * err, size_t err_size);
 LRNN_API void lrnn_sampler_free(struct lrnn_sampler * sampler);
 
-// Returned instead of a token. Not finite: a logit is NaN, or all are infinite.
+// Returned instead of a token.
 enum { LRNN_SAMPLE_NOT_FINITE = -1, LRNN_SAMPLE_NO_MEMORY = -2 };
 
 // Chooses a token from logits [n_vocab]. Equal seeds and logits give equal tokens. Sets *log_prob,

@@ -1,27 +1,14 @@
 #include "run/graph-safety.h"
 
+#include "base/error.h"
 #include "ops/lrnn-ops.h"
 
 #include <limits.h>
-#include <stdarg.h>
 #include <stdint.h>
-#include <stdio.h>
 #include <stdlib.h>
 
-#ifdef __GNUC__
-__attribute__((format(printf, 3, 4)))
-#endif
-static bool
-refuse(char * err, size_t err_size, const char * fmt, ...) {
-    va_list args;
-    va_start(args, fmt);
-    vsnprintf(err, err_size, fmt, args);
-    va_end(args);
-    return false;
-}
-
 //
-// Which bytes a tensor touches
+// The bytes of a tensor
 //
 
 static ggml_backend_buffer_t buffer_of(const struct ggml_tensor * t) {
@@ -30,13 +17,10 @@ static ggml_backend_buffer_t buffer_of(const struct ggml_tensor * t) {
 }
 
 struct region {
-    ggml_backend_buffer_t
-              buffer; // NULL: a tensor that the graph allocator will place, never a state
-    uintptr_t lo,
-            hi; // from the first byte to behind the last. Without the buffer they mean nothing: addresses of two remote
-                // devices may coincide
-    size_t width;  // blocks of `width` bytes ...
-    size_t stride; // ... this far apart; 0: one block
+    ggml_backend_buffer_t buffer; // NULL: not allocated yet, so not a state
+    uintptr_t             lo, hi; // bytes lo to hi - 1. Two remote devices may use equal addresses
+    size_t                width;  // runs of `width` bytes ...
+    size_t                stride; // ... this far apart; 0: one run
 };
 
 static struct region region_of(const struct ggml_tensor * t) {
@@ -56,9 +40,8 @@ static struct region region_of(const struct ggml_tensor * t) {
     return r;
 }
 
-// True if two regions have a byte in common. Exact for contiguous tensors and for columns of one
-// matrix: the states of several layers side by side in each slot. Gaps in other layouts count as
-// touched.
+// True if two regions share a byte. Exact for contiguous tensors and for columns of one matrix, as
+// when several layers share a state tensor. In other layouts gaps count as bytes of the region.
 static bool overlap(const struct region * a, const struct region * b) {
     if (a->buffer != b->buffer || a->lo >= b->hi || b->lo >= a->hi) {
         return false;
@@ -68,7 +51,7 @@ static bool overlap(const struct region * a, const struct region * b) {
             b->width > stride) {
         return true;
     }
-    // how far behind the start of a block of a the next block of b starts
+    // distance from the start of a run of a to the next run of b
     const size_t shift = b->lo >= a->lo ? (b->lo - a->lo) % stride
                                         : (stride - (a->lo - b->lo) % stride) % stride;
     return shift < a->width || shift + b->width > stride;
@@ -82,8 +65,8 @@ struct scan {
     struct ggml_tensor * op;
     struct ggml_tensor * state;  // src[0] as built
     struct region        region; // of the state
-    uintptr_t reach; // largest hi of this entry and of those before it in the same buffer
-    int       order; // index of the node
+    uintptr_t            reach; // the largest hi of this and all earlier entries in the same buffer
+    int                  order; // index of the node
 };
 
 struct graph_scans {
@@ -103,15 +86,15 @@ static int scan_compare(const void * a, const void * b) {
     return x->order - y->order;
 }
 
-// Scans before node `before` that work on bytes of a region:
+// Finds the scans before node `before` that write bytes of a region:
 //
 //     int i = scans_end(scans, region);
-//     while ((s = scans_next(scans, region, before, &i)) != NULL) …
+//     while ((s = scans_next(scans, region, before, &i)) != NULL) ...
 //
-// A search and, unless states lie side by side in their slots, a step for each scan that is found.
+// One binary search, then one step per scan found, unless states share a tensor.
 static int scans_end(const struct graph_scans * scans, const struct region * region) {
     int lo = 0, hi = region->buffer != NULL ? scans->n : 0;
-    while (lo < hi) { // the first entry that starts at or behind the end of the region
+    while (lo < hi) { // the first entry that starts at or after the end of the region
         const int             mid = lo + (hi - lo) / 2;
         const struct region * r   = &scans->scan[mid].region;
         if ((uintptr_t) r->buffer < (uintptr_t) region->buffer ||
@@ -144,8 +127,7 @@ static bool is_view_op(const struct ggml_tensor * t) {
            t->op == GGML_OP_TRANSPOSE;
 }
 
-// The scan after which t is read: views of a state lead to the state itself or, through
-// ggml_scan_state_after, to a scan.
+// The scan whose result t is a view of, through ggml_scan_state_after; NULL: none.
 static const struct ggml_tensor * scan_before(const struct ggml_tensor * t) {
     while (t != NULL && is_view_op(t)) {
         t = t->src[0];
@@ -153,7 +135,7 @@ static const struct ggml_tensor * scan_before(const struct ggml_tensor * t) {
     return t != NULL && ggml_is_scan(t) ? t : NULL;
 }
 
-// True if t is read after `op` ran: directly, or with other scans of the chain in between.
+// True if t is read after `op`, directly or through later scans of the same chain.
 static bool is_read_after(const struct ggml_tensor * t, const struct ggml_tensor * op) {
     for (const struct ggml_tensor * s = scan_before(t); s != NULL; s = scan_before(s->src[0])) {
         if (s == op) {
@@ -163,14 +145,14 @@ static bool is_read_after(const struct ggml_tensor * t, const struct ggml_tensor
     return false;
 }
 
-// Of the scans before node `before` that work on bytes of t, one that t is not read after; NULL if
-// there is none.
+// A scan before node `before` that writes bytes of t and is not ordered before the read of t; NULL:
+// none.
 static const struct scan * scans_conflict(
         const struct graph_scans * scans, const struct ggml_tensor * t, int before) {
     const struct region region = region_of(t);
 
-    // if as many scans of the chain above t work on its bytes, it is all of them: that much is
-    // quick to say for a long chain
+    // Fast path for long chains: if the chain of t contains as many such scans as there are, it
+    // contains all of them.
     int n = 0;
     for (int i = scans_end(scans, &region); scans_next(scans, &region, before, &i) != NULL;) {
         n++;
@@ -195,7 +177,7 @@ static const struct scan * scans_conflict(
 static bool check_node(const struct graph_scans * scans, const struct ggml_tensor * node, int order,
         char * err, size_t err_size) {
     if (is_view_op(node)) {
-        return true; // touches no data; what reads the view is checked
+        return true; // reads nothing; its readers are checked
     }
     const char * op_name = ggml_op_name(node->op);
 
@@ -211,13 +193,13 @@ static bool check_node(const struct graph_scans * scans, const struct ggml_tenso
         }
         const char * s_name = ggml_op_name(s->op->op);
         if (is_state) {
-            return refuse(err, err_size,
-                    "%s '%s' works on bytes of state '%s' that %s '%s' works on too; "
+            return error_set(err, err_size,
+                    "%s '%s' writes bytes of state '%s' that %s '%s' writes too; "
                     "expected its state to be ggml_scan_state_after of '%s'",
                     op_name, node->name, s->state->name, s_name, s->op->name, s->op->name);
         }
-        return refuse(err, err_size,
-                "%s '%s' reads bytes of state '%s' through '%s', before or after %s '%s' writes them; "
+        return error_set(err, err_size,
+                "%s '%s' reads bytes of state '%s' through '%s', in no order with %s '%s'; "
                 "expected a read through ggml_scan_state_after of the last scan of the state",
                 op_name, node->name, s->state->name, src->name, s_name, s->op->name);
     }
@@ -227,8 +209,9 @@ static bool check_node(const struct graph_scans * scans, const struct ggml_tenso
         int                 i      = scans_end(scans, &region);
         const struct scan * s      = scans_next(scans, &region, INT_MAX, &i);
         if (s != NULL) {
-            return refuse(err, err_size,
-                    "%s '%s' writes bytes of state '%s', which %s '%s' works on; expected only scans to write a state",
+            return error_set(err, err_size,
+                    "%s '%s' writes bytes of state '%s' of %s '%s'; "
+                    "expected only scans to write a state",
                     op_name, node->name, s->state->name, ggml_op_name(s->op->op), s->op->name);
         }
     }
@@ -239,13 +222,13 @@ static bool check_scan(const struct scan * s, char * err, size_t err_size) {
     const char * op_name = ggml_op_name(s->op->op);
 
     if (s->op->buffer != NULL) {
-        return refuse(err, err_size,
-                "%s '%s' already lies in buffer '%s'; expected a graph that was not allocated before",
+        return error_set(err, err_size,
+                "%s '%s' is already in buffer '%s'; expected a graph that is not allocated",
                 op_name, s->op->name, ggml_backend_buffer_name(s->op->buffer));
     }
     if (s->region.buffer == NULL) {
-        return refuse(err, err_size,
-                "state '%s' of %s '%s' has no buffer; expected a state that was allocated before the graph",
+        return error_set(err, err_size,
+                "state '%s' of %s '%s' has no buffer; allocate states before the graph",
                 s->state->name, op_name, s->op->name);
     }
     return true;
@@ -261,7 +244,7 @@ struct graph_scans * graph_scans_find(struct ggml_cgraph * graph, char * err, si
 
     struct graph_scans * scans = malloc(sizeof(*scans) + (size_t) n * sizeof(scans->scan[0]));
     if (scans == NULL) {
-        refuse(err, err_size, "out of memory for the check of a graph with %d scans", n);
+        error_set(err, err_size, "out of memory to check a graph of %d scans", n);
         return NULL;
     }
     scans->n = 0;
@@ -273,7 +256,10 @@ struct graph_scans * graph_scans_find(struct ggml_cgraph * graph, char * err, si
         if (ggml_is_scan(node)) {
             struct scan * s = &scans->scan[scans->n++];
             *s              = (struct scan) {
-                             .op = node, .state = node->src[0], .region = region_of(node->src[0]), .order = i
+                             .op     = node,
+                             .state  = node->src[0],
+                             .region = region_of(node->src[0]),
+                             .order  = i,
             };
             ok = check_scan(s, err, err_size);
         }
@@ -304,12 +290,11 @@ void graph_scans_free(struct graph_scans * scans) {
 }
 
 //
-// Places
+// Backends
 //
 
-// A backend of the scheduler that computes op and works directly on memory of `buffer` (NULL: any).
-// The one whose device owns the buffer comes first, then the order of the scheduler; host memory
-// has no owner.
+// A backend of the scheduler that supports op on memory of `buffer` (NULL: any). Prefers the device
+// that owns the buffer, then the order of the scheduler. Host memory has no owner.
 static ggml_backend_t find_backend(
         ggml_backend_sched_t sched, ggml_backend_buffer_t buffer, const struct ggml_tensor * op) {
     ggml_backend_buffer_type_t buft  = buffer != NULL ? ggml_backend_buffer_get_type(buffer) : NULL;
@@ -338,41 +323,40 @@ bool graph_scans_pin(
         const struct scan * s       = &scans->scan[i];
         ggml_backend_t      backend = find_backend(sched, s->region.buffer, s->op);
         if (backend == NULL) {
-            return refuse(err, err_size,
-                    "state '%s' lies in buffer '%s', where no backend of the scheduler computes %s '%s'",
+            return error_set(err, err_size,
+                    "state '%s' is in buffer '%s', where no backend computes %s '%s'",
                     s->state->name, ggml_backend_buffer_name(s->region.buffer),
                     ggml_op_name(s->op->op), s->op->name);
         }
-        // The scheduler may still move the op to a backend of higher priority with the same type of
-        // buffers (two CPU backends): its third pass does not spare assignments by the caller. It
-        // asks that backend for every source, so the state stays in reach.
+        // The scheduler may still move the op to a backend of higher priority that uses the same
+        // buffer type (two CPU backends): its third pass ignores assignments by the caller. That
+        // backend supports every source, so the state remains accessible.
         ggml_backend_sched_set_tensor_backend(sched, s->op, backend);
     }
     return true;
 }
 
-// The scheduler aborts on a tensor that lies in a buffer out of reach of its backends, and on an op
-// that none of them supports.
-static bool check_places(
+// The scheduler aborts on a tensor that none of its backends can access, and on an op that none
+// supports.
+static bool check_backends(
         ggml_backend_sched_t sched, struct ggml_cgraph * graph, char * err, size_t err_size) {
     for (int i = 0; i < ggml_graph_n_nodes(graph); ++i) {
         const struct ggml_tensor * node   = ggml_graph_node(graph, i);
         ggml_backend_buffer_t      buffer = buffer_of(node);
         if (!ggml_is_scan(node) && find_backend(sched, buffer, node) == NULL) {
-            return refuse(err, err_size,
-                    "no backend of the scheduler computes %s '%s' in buffer '%s'",
+            return error_set(err, err_size, "no backend computes %s '%s' in buffer '%s'",
                     ggml_op_name(node->op), node->name,
                     buffer != NULL ? ggml_backend_buffer_name(buffer) : "any");
         }
         for (int j = 0; j < GGML_MAX_SRC; ++j) {
             const struct ggml_tensor * src = node->src[j];
             if (src == NULL || src->op != GGML_OP_NONE || buffer_of(src) == NULL) {
-                continue; // not a leaf, or a leaf that the scheduler will place
+                continue; // not a leaf, or not allocated yet
             }
             if (find_backend(sched, buffer_of(src), src) == NULL) {
-                return refuse(err, err_size,
-                        "tensor '%s' lies in buffer '%s', out of reach of every backend of the scheduler",
-                        src->name, ggml_backend_buffer_name(buffer_of(src)));
+                return error_set(err, err_size,
+                        "tensor '%s' is in buffer '%s', which no backend can access", src->name,
+                        ggml_backend_buffer_name(buffer_of(src)));
             }
         }
     }
@@ -383,13 +367,12 @@ bool graph_scans_verify(
         const struct graph_scans * scans, ggml_backend_sched_t sched, char * err, size_t err_size) {
     for (int i = 0; i < scans->n; ++i) {
         const struct scan * s = &scans->scan[i];
-        // The scheduler makes its copies while it splits the graph and writes them into the nodes
-        // of the caller, so they can be seen here.
+        // The scheduler writes its copies into the sources of the nodes, so they are visible here.
         if (s->op->src[0] != s->state) {
             ggml_backend_t backend = ggml_backend_sched_get_tensor_backend(sched, s->op);
-            return refuse(err, err_size,
-                    "%s '%s' is placed on backend '%s', away from its state '%s' in buffer '%s': "
-                    "it would work on the copy '%s' and the update would be lost",
+            return error_set(err, err_size,
+                    "%s '%s' runs on backend '%s', but its state '%s' is in buffer '%s': "
+                    "the update of the copy '%s' would be lost",
                     ggml_op_name(s->op->op), s->op->name,
                     backend != NULL ? ggml_backend_name(backend) : "none", s->state->name,
                     ggml_backend_buffer_name(s->region.buffer), s->op->src[0]->name);
@@ -400,8 +383,7 @@ bool graph_scans_verify(
 
 bool graph_alloc(
         ggml_backend_sched_t sched, struct ggml_cgraph * graph, char * err, size_t err_size) {
-    ggml_backend_sched_reset(
-            sched); // first: an allocated scheduler computes the graph it has, whatever graph it is given
+    ggml_backend_sched_reset(sched); // an allocated scheduler ignores a new graph
 
     struct graph_scans * scans = graph_scans_find(graph, err, err_size);
     if (scans == NULL) {
@@ -409,11 +391,11 @@ bool graph_alloc(
     }
 
     bool ok = graph_scans_pin(scans, sched, err, err_size) &&
-              check_places(sched, graph, err, err_size);
+              check_backends(sched, graph, err, err_size);
     if (ok) {
         ok = ggml_backend_sched_alloc_graph(sched, graph)
                      ? graph_scans_verify(scans, sched, err, err_size)
-                     : refuse(err, err_size, "not enough memory for a graph of %d nodes",
+                     : error_set(err, err_size, "out of memory for a graph of %d nodes",
                                ggml_graph_n_nodes(graph));
     }
     if (!ok) {

@@ -1,25 +1,25 @@
 #pragma once
 
-// Scans inside a ggml graph.
+// Safe graphs with scans.
 //
-// A scan (ggml_is_scan: the ops of ops/lrnn-ops.h) writes its first source, the state. ggml knows
-// nothing of such an op, and two things can go wrong without a word:
+// A scan (ggml_is_scan: the ops of lrnn-ops.h) writes its first source, the state. ggml does not know
+// such ops, and two things can go wrong silently:
 //
-//   place   The scheduler may compute the op on another backend than the one that holds the state. It then hands the op a copy of the
-//           state, and the update is lost with the copy.
-//   order   Nodes are ordered by their sources alone. Whatever else reads or writes the state in the same graph comes before or after the
-//           scan as the graph happened to be built; on another backend it may even read a copy that was made before the scan ran.
+//   placement   The scheduler may run the op on another backend than that of the state. The op then
+//               updates a copy, and the update is lost.
+//   order       Nodes are ordered by their sources only. Another reader or writer of the state may
+//               run before or after the scan, or read an old copy.
 //
-// graph_alloc takes care of both and stands where ggml_backend_sched_alloc_graph would stand.
-// Its rules for a graph:
+// graph_alloc prevents both. Call it instead of ggml_backend_sched_alloc_graph. Its rules:
 //
-//   - a state has a buffer of its own before the graph is allocated;
-//   - only scans write a state, and whatever reads it in the graph reads it through ggml_scan_state_after of the last scan that writes
-//     those bytes;
-//   - scans on the same bytes form a chain: the second takes as its state ggml_scan_state_after of the first. Scans on separate bytes, of
-//     one tensor too, are free;
-//   - a graph is given to a scheduler once, be it to reserve or to allocate: the scheduler rewrites the sources of the nodes, to copies of
-//     its own that are gone with the next graph. Compute an allocated graph as often as you like; to allocate again, build again.
+//   - A state has a buffer before the graph is allocated.
+//   - Only scans write a state. Everything else reads it through ggml_scan_state_after of the last
+//     scan that writes those bytes.
+//   - Scans on the same bytes form a chain: the second takes ggml_scan_state_after of the first as
+//     its state. Scans on different bytes, even of one tensor, are independent.
+//   - A graph is given to a scheduler once, to reserve or to allocate: the scheduler replaces sources
+//     by copies that exist only until the next graph. An allocated graph can be computed any number
+//     of times. To allocate again, build again.
 
 #include "ggml.h"
 #include "ggml-backend.h"
@@ -31,36 +31,34 @@
 extern "C" {
 #endif
 
-// Resets the scheduler, checks the rules, pins every scan to the backend of its state, allocates
-// the graph, and makes sure that every scan works on its state and not on a copy. False with one
-// sentence in `err` otherwise; a refused graph must not be computed.
+// Resets the scheduler, checks the rules, pins every scan to the backend of its state, allocates the
+// graph, and verifies that every scan updates its state and not a copy. On failure the graph must not
+// be computed.
 //
-// The scheduler must have been made for a graph_size of at least the nodes and leafs of the graph:
-// it aborts on a larger one and there is no way to ask. What else would make it abort (a tensor in
-// a buffer, or an op, that none of its backends can handle) is refused here.
+// The graph_size of the scheduler must cover all nodes and leafs: ggml aborts on a larger graph and
+// offers no way to ask. Other causes of an abort (a tensor or an op that no backend supports) are
+// reported as errors.
 bool graph_alloc(
         ggml_backend_sched_t sched, struct ggml_cgraph * graph, char * err, size_t err_size);
 
 //
-// The steps of graph_alloc, for a caller who does something between them: his own
-// ggml_backend_sched_set_tensor_backend, or ggml_backend_sched_reserve, which plans for other
-// places than the real ones unless the scans are pinned.
+// The steps of graph_alloc, for callers that do something in between, such as
+// ggml_backend_sched_set_tensor_backend or ggml_backend_sched_reserve:
 //
 //     find → ggml_backend_sched_reset → pin → ggml_backend_sched_alloc_graph → verify → free
 //
 
 struct graph_scans; // the scans of a graph, each with the state it was built on
 
-// Checks the rules. NULL if the graph breaks one; never NULL for a graph without scans.
+// Checks the rules. Returns NULL if the graph breaks one; a graph without scans is valid.
 struct graph_scans * graph_scans_find(struct ggml_cgraph * graph, char * err, size_t err_size);
 void graph_scans_free(struct graph_scans * scans);
 
-// Assigns every scan to the backend of its state, after a reset of the scheduler: a reset forgets
-// assignments.
+// Assigns every scan to the backend of its state. A reset of the scheduler undoes this.
 bool graph_scans_pin(
         const struct graph_scans * scans, ggml_backend_sched_t sched, char * err, size_t err_size);
 
-// True if every scan of the allocated graph works on its state itself.
+// Checks that every scan of the allocated graph updates its state and not a copy.
 bool graph_scans_verify(
         const struct graph_scans * scans, ggml_backend_sched_t sched, char * err, size_t err_size);
 

@@ -3,8 +3,8 @@
 // Functions that build graphs. Activations are [width, T] or [width, heads, T]: the tokens of all
 // sequences of a batch, one sequence after the other. Only ops that take `ids` see the boundaries.
 //
-// Errors are sticky: a rejected op marks the graph as failed and is replaced by a tensor of the same
-// shape. The caller checks once, at the end.
+// Errors are sticky: a rejected op marks the graph as failed and becomes a tensor of its shape. The
+// caller checks once, at the end.
 
 #include "ops/lrnn-ops.h"
 #include "run/graph-inputs.h"
@@ -63,8 +63,8 @@ struct ggml_tensor * graph_conv(struct graph * g, int32_t state, struct ggml_ten
 // Token shift: x [channels, T] of the previous token, 0 before the first; state number `state`
 struct ggml_tensor * graph_shift(struct graph * g, int32_t state, struct ggml_tensor * x);
 
-// The recurrence of the layer → [P, H, T]. These functions set args.state (state number 0), args.ids
-// and args.path.
+// The recurrence of the layer → [P, H, T]. args.state (state number 0), args.ids and args.path are
+// set here.
 struct ggml_tensor * graph_householder(struct graph * g, struct ggml_householder_scan_args args);
 struct ggml_tensor * graph_signed(struct graph * g, struct ggml_signed_scan_args args);
 

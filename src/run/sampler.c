@@ -1,5 +1,5 @@
-// Sampling: penalty → top-k → top-p → min-p → temperature, in this order, as llama.cpp's tools do
-// by default.
+// Sampling: repeat penalty → top-k → top-p → min-p → temperature. llama.cpp's tools use the same
+// order by default.
 
 #include "run/sampler.h"
 
@@ -14,10 +14,6 @@ struct candidate {
     float   logit;
     int32_t token;
 };
-
-//
-// Making one
-//
 
 struct lrnn_sampler * lrnn_sampler_new(
         const struct lrnn_sampler_params * params, char * err, size_t err_size) {
@@ -77,7 +73,7 @@ void lrnn_sampler_accept(struct lrnn_sampler * s, int32_t token) {
 // Sampling
 //
 
-// The most likely first; of two alike, the lower id.
+// By falling logit; equal logits by rising id.
 static int by_logit(const void * a, const void * b) {
     const struct candidate * x = a;
     const struct candidate * y = b;
@@ -87,8 +83,8 @@ static int by_logit(const void * a, const void * b) {
     return x->token < y->token ? -1 : 1;
 }
 
-// A penalty falls on a token once, however often it occurred.
-static void penalise(const struct lrnn_sampler * s, struct candidate * c, int64_t n_vocab) {
+// Penalizes each recent token once, however often it occurred.
+static void penalize(const struct lrnn_sampler * s, struct candidate * c, int64_t n_vocab) {
     const int64_t known =
             s->n_accepted < s->params.repeat_last ? s->n_accepted : s->params.repeat_last;
     for (int64_t i = 0; i < known; ++i) {
@@ -105,7 +101,7 @@ static void penalise(const struct lrnn_sampler * s, struct candidate * c, int64_
     }
 }
 
-// How many of the sorted candidates remain. Probabilities are those before the temperature.
+// The number of sorted candidates that remain. Probabilities are taken before the temperature.
 static int64_t truncate(
         const struct lrnn_sampler_params * p, const struct candidate * c, int64_t n) {
     if (p->top_k > 0 && n > p->top_k) {
@@ -130,7 +126,7 @@ static int64_t truncate(
     return keep;
 }
 
-// log(Σ exp(logits)), NaN if one is NaN, −∞ if none is finite
+// log Σ exp(logits); NaN if one is NaN, infinite if none is finite
 static double log_sum(const float * logits, int64_t n) {
     float  max = -INFINITY;
     double sum = 0.0;
@@ -150,15 +146,13 @@ int32_t lrnn_sampler_sample(struct lrnn_sampler * s, const float * logits, int64
         float * log_prob, char * err, size_t err_size) {
     const double norm = log_sum(logits, n_vocab);
     if (!isfinite(norm)) {
-        snprintf(err, err_size, "%s",
-                isnan(norm) ? "a logit is not a number" : "no logit is finite");
+        snprintf(err, err_size, "%s", isnan(norm) ? "a logit is NaN" : "no logit is finite");
         return LRNN_SAMPLE_NOT_FINITE;
     }
     if (n_vocab > s->cap_candidates) {
         struct candidate * c = realloc(s->candidates, (size_t) n_vocab * sizeof(*c));
         if (c == NULL) {
-            snprintf(err, err_size, "out of memory for a choice among %lld tokens",
-                    (long long) n_vocab);
+            snprintf(err, err_size, "out of memory for %lld candidates", (long long) n_vocab);
             return LRNN_SAMPLE_NO_MEMORY;
         }
         s->candidates     = c;
@@ -169,7 +163,7 @@ int32_t lrnn_sampler_sample(struct lrnn_sampler * s, const float * logits, int64
         c[i] = (struct candidate) { logits[i], (int32_t) i };
     }
     if (s->params.repeat_penalty != 1.0f) {
-        penalise(s, c, n_vocab);
+        penalize(s, c, n_vocab);
     }
     int64_t chosen = 0;
     if (s->params.temperature == 0.0f) {

@@ -133,7 +133,10 @@ bool trace_begin(struct trace * t, const struct batch * batch) {
     for (int32_t i = 0; i < batch->n_seqs; ++i) {
         const struct graph_seq * s = &batch->seqs[i];
         t->seqs[i]                 = (struct lrnn_trace_seq) {
-                            .seq = s->seq, .first = s->first, .count = s->count, .position = s->position
+                            .seq      = s->seq,
+                            .first    = s->first,
+                            .count    = s->count,
+                            .position = s->position,
         };
     }
     t->n_seqs  = batch->n_seqs;

@@ -1,6 +1,6 @@
 #include "lrnn.h"
 
-// what is in capitals is defined by the build
+// The build defines LRNN_VERSION and LRNN_GGML_VERSION.
 
 const char * lrnn_version(void) {
     return LRNN_VERSION;

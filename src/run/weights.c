@@ -13,7 +13,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-enum { PIECE = 16 << 20 }; // bytes copied between two reports
+enum { PIECE = 16 << 20 }; // bytes between two progress reports
 
 bool weights_open(struct loader * l) {
     struct lrnn_model * model     = l->model;
@@ -48,7 +48,7 @@ struct ggml_tensor * weights_add(struct loader * l, int32_t device, const char *
         if (ggml_backend_tensor_alloc(
                     buffer, tensor, (char *) ggml_backend_buffer_get_base(buffer) + t->offset) !=
                 GGML_STATUS_SUCCESS) {
-            loader_fail(l, "tensor %s cannot be placed in the mapping of the file", name);
+            loader_fail(l, "tensor %s: ggml rejects its place in the mapped file", name);
             return NULL;
         }
     }
@@ -56,11 +56,11 @@ struct ggml_tensor * weights_add(struct loader * l, int32_t device, const char *
 }
 
 //
-// To the devices, and from the disk
+// Copying and prefetching
 //
 
 struct fetch {
-    lrnn_progress report; // NULL: nobody
+    lrnn_progress report; // NULL: none
     void *        user;
     double        done, all; // bytes
 };
@@ -69,10 +69,10 @@ static bool report(struct loader * l, struct fetch * f, size_t n) {
     f->done += (double) n;
     return f->report == NULL ||
            f->report(f->done < f->all ? (float) (f->done / f->all) : 1.0f, f->user) ||
-           loader_fail(l, "loading was stopped");
+           loader_fail(l, "stopped by the progress callback");
 }
 
-// Whole pages between the two ends: a hint, nothing depends on it.
+// A hint for the whole pages of a range.
 static void advise(const uint8_t * data, size_t size, int advice) {
     const uintptr_t page  = (uintptr_t) sysconf(_SC_PAGESIZE);
     const uintptr_t begin = ((uintptr_t) data + page - 1) / page * page;
@@ -82,7 +82,7 @@ static void advise(const uint8_t * data, size_t size, int advice) {
     }
 }
 
-// Reads a byte of every page.
+// Reads one byte of every page.
 static void touch(const uint8_t * data, size_t size) {
     const size_t page = (size_t) sysconf(_SC_PAGESIZE);
     advise(data, size, MADV_WILLNEED);
@@ -108,7 +108,7 @@ static bool fetch_tensor(
         }
     }
     if (upload) {
-        advise(data, t->size, MADV_DONTNEED); // what was copied need not stay in memory
+        advise(data, t->size, MADV_DONTNEED); // the copy is enough
     }
     return true;
 }
@@ -133,13 +133,13 @@ bool weights_fetch(struct loader * l, const struct lrnn_model_params * params) {
                 device->ctx, ggml_backend_dev_buffer_type(device->dev));
         if (device->buffer == NULL) {
             return loader_fail(l,
-                    "device %s has no room for %.0f bytes of weights; fewer layers may fit",
+                    "device %s: out of memory for %.0f bytes of weights; offload fewer layers",
                     ggml_backend_dev_name(device->dev), count_bytes(device));
         }
         ggml_backend_buffer_set_usage(device->buffer, GGML_BACKEND_BUFFER_USAGE_WEIGHTS);
         f.all += count_bytes(device);
     }
-    // reading more than there is memory for would only drive out what was read before
+    // A file larger than the memory would evict its own pages.
     const double memory = (double) sysconf(_SC_PHYS_PAGES) * (double) sysconf(_SC_PAGESIZE);
     const bool   read   = f.report != NULL && count_bytes(&model->devices[0]) < memory;
     f.all += read ? count_bytes(&model->devices[0]) : 0.0;

@@ -1,20 +1,17 @@
 #pragma once
 
-// The data of a model's weights: those on the CPU are the mapping of the file, those on a device
-// are copied there.
+// The data of the weights. On the CPU they stay in the mapped file; other devices get a copy.
 
 #include "file/loader.h"
 
-// The mapping as a buffer, and for each device headers for as many tensors as the file has.
+// Makes the mapped file a buffer, and a context per device for the tensor headers.
 bool weights_open(struct loader * l);
 
-// Gives tensor `t` of the file a header in a device. On the CPU its data is there at once, on a
-// device after weights_fetch.
+// Adds a tensor of the file to a device. Its data is available at once on the CPU, and after
+// weights_fetch elsewhere.
 struct ggml_tensor * weights_add(struct loader * l, int32_t device, const char * name, int n_dims);
 
-// Copies to the devices what lies there, and reads from the disk what stays in the file, piece by
-// piece, reporting how far it is. Without anybody to report to, what stays in the file is left to
-// the first call.
+// Copies weights to their devices. If params->progress is set, also prefetches the mapped weights.
 bool weights_fetch(struct loader * l, const struct lrnn_model_params * params);
 
 void weights_free(struct lrnn_model * model);

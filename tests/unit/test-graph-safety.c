@@ -318,7 +318,7 @@ static void test_once(
     acc_expand(&a, acc_scan(&a, a.state, "op"));
     is_accepted(t, &a, sched, "a new graph");
     is_refused(t, &a, sched, "a graph that was allocated before", "SIGNED_SCAN 'op'",
-            "allocated before");
+            "is already in buffer");
     test_check(t, acc_holds(&a, 1), "a refused graph changed the state");
 
     acc_free(&a);
