@@ -14,7 +14,7 @@ from lrnn_convert.cli import main  # noqa: E402
 
 
 class File:
-    """A GGUF file read back by the gguf package."""
+    """A GGUF file, read by the gguf package."""
 
     def __init__(self, path):
         reader = GGUFReader(path)
@@ -25,7 +25,7 @@ class File:
 
 
 class Bench:
-    """Writes a tiny checkpoint, converts it, reads the result."""
+    """Writes a tiny checkpoint, converts it and reads the result."""
 
     def __init__(self, path, capsys):
         self.path, self.capsys = path, capsys
@@ -35,10 +35,12 @@ class Bench:
 
     def save(self, config, tensors):
         self.folder.mkdir(exist_ok=True)
+        config_path = self.folder / "config.json"
+        config_path.unlink(missing_ok=True)
         if config is not None:
-            text = config if isinstance(config, str) else json.dumps(config)
-            (self.folder / "config.json").write_text(text)
-        save_file({k: np.ascontiguousarray(v) for k, v in tensors.items()}, self.folder / "model.safetensors")
+            config_path.write_text(config if isinstance(config, str) else json.dumps(config))
+        save_file({k: np.ascontiguousarray(v) for k, v in tensors.items()},
+                  self.folder / "model.safetensors")
         return self.folder
 
     def run(self, *args, source=None):
@@ -53,14 +55,38 @@ class Bench:
         return File(self.out)
 
     def refuse(self, config, tensors, *args):
-        """Converting must fail: gives (exit code, the sentence), and no file may be left."""
+        """Converting must fail and leave no file; returns (exit code, error message)."""
         self.save(config, tensors)
         code = self.run(*args)
         assert code != 0
         assert not list(self.path.glob("out.gguf*"))
-        said = [line for line in self.err.splitlines() if line.startswith("lrnn-convert: ")]
-        assert len(said) == 1 and self.err.endswith(said[0] + "\n")       # values are read after the summary was printed
-        return code, said[0]
+        errors = [line for line in self.err.splitlines() if line.startswith("lrnn-convert: ")]
+        # one line, after the summary if a value is wrong
+        assert len(errors) == 1 and self.err.endswith(errors[0] + "\n")
+        return code, errors[0]
+
+
+def header_of(path):
+    """(header, data) of a safetensors file."""
+    data = path.read_bytes()
+    n = int.from_bytes(data[:8], "little")
+    return json.loads(data[8 : 8 + n]), data[8 + n :]
+
+
+def rewrite_header(path, change):
+    """Changes the header of a safetensors file in place; the data stay."""
+    header, data = header_of(path)
+    change(header)
+    text = json.dumps(header).encode()
+    path.write_bytes(len(text).to_bytes(8, "little") + text + data)
+
+
+def read_strict_json(text):
+    """Parses JSON without NaN and Infinity."""
+    def refuse(word):
+        raise AssertionError(f"{word} is not JSON")
+
+    return json.loads(text, parse_constant=refuse)
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""A data set in Parquet or Arrow becomes the same records in JSON lines, whatever the container."""
+"""Data sets in Parquet and Arrow: every container gives the same records in JSON lines."""
 
 import gzip
 import json
@@ -14,9 +14,12 @@ pa = pytest.importorskip("pyarrow")
 import pyarrow.ipc  # noqa: E402
 import pyarrow.parquet as pq  # noqa: E402
 
-# what bites readers of lines and of JSON: line ends that are none, NUL, quotes, characters beyond the first plane, an empty text, a missing one
-TEXTS = ["plain", "a\u2028b\u2029c\u0085d\u000be", "\u0000 and \u001f", "\"quoted\" \\ back", "😀 e\u0301", "", None, "line\r\nline\n", "x" * 7000]
-RECORDS = [{"text": t, "meta": {"redpajama_set_name": f"Set{i % 3}", "scores": [i, None]}, "size": str(i), "n": i, "ok": i % 2 == 0}
+# hard cases for readers of lines and of JSON: line separators of Unicode, NUL, quotes, characters
+# outside the first plane, an empty text, a missing one
+TEXTS = ["plain", "a\u2028b\u2029c\u0085d\u000be", "\u0000 and \u001f", "\"quoted\" \\ back",
+         "😀 e\u0301", "", None, "line\r\nline\n", "x" * 7000]
+RECORDS = [{"text": t, "meta": {"redpajama_set_name": f"Set{i % 3}", "scores": [i, None]},
+            "size": str(i), "n": i, "ok": i % 2 == 0}
            for i, t in enumerate(TEXTS * 40)]
 
 
@@ -34,11 +37,15 @@ def write_file(path, t, rows=50):
         w.write_table(t, max_chunksize=rows)
 
 
+def parquet(**options):
+    return lambda path, t: pq.write_table(t, path, **options)
+
+
 CONTAINERS = {
-    "snappy":       lambda p, t: pq.write_table(t, p, compression="snappy", row_group_size=100),
-    "gzip":         lambda p, t: pq.write_table(t, p, compression="gzip", use_dictionary=False),
-    "zstd":         lambda p, t: pq.write_table(t, p, compression="zstd", data_page_version="2.0", row_group_size=7),
-    "uncompressed": lambda p, t: pq.write_table(t, p, compression="none", data_page_size=64),
+    "snappy":       parquet(compression="snappy", row_group_size=100),
+    "gzip":         parquet(compression="gzip", use_dictionary=False),
+    "zstd":         parquet(compression="zstd", data_page_version="2.0", row_group_size=7),
+    "uncompressed": parquet(compression="none", data_page_size=64),
     "arrow file":   write_file,
     "arrow stream": write_stream,
 }
@@ -67,7 +74,7 @@ def test_records(container, tmp_path, capsys):
     assert not list(tmp_path.glob("*.part"))
 
 
-def test_gzip_is_the_same_every_time(tmp_path, capsys):
+def test_gzip_is_deterministic(tmp_path, capsys):
     write_stream(tmp_path / "a.arrow", table())
     for name in "x.jsonl.gz", "y.jsonl.gz":
         assert convert(capsys, tmp_path / "a.arrow", "-o", tmp_path / name)[0] == 0
@@ -75,7 +82,7 @@ def test_gzip_is_the_same_every_time(tmp_path, capsys):
     assert (tmp_path / "x.jsonl.gz").read_bytes() == (tmp_path / "y.jsonl.gz").read_bytes()
 
 
-def test_folders_in_order_of_names(tmp_path, capsys):
+def test_folders_in_the_order_of_names(tmp_path, capsys):
     folder = tmp_path / "set"
     (folder / "b").mkdir(parents=True)
     (folder / ".cache").mkdir()
@@ -96,7 +103,8 @@ def save_to_disk(folder, t, order):
     write_stream(folder / names[0], t.slice(0, 150))
     write_stream(folder / names[1], t.slice(150))
     (folder / "dataset_info.json").write_text("{}")
-    (folder / "state.json").write_text(json.dumps({"_data_files": [{"filename": n} for n in names]}))
+    state = {"_data_files": [{"filename": n} for n in names]}
+    (folder / "state.json").write_text(json.dumps(state))
 
 
 def test_save_to_disk(tmp_path, capsys):
@@ -120,13 +128,16 @@ def test_standard_output(tmp_path, capfdbinary):
     assert [json.loads(line) for line in out[:-1].split(b"\n")] == RECORDS and err == b""
 
 
-def test_what_json_does_not_have(tmp_path, capsys):
-    t = pa.table({"when": [datetime(2024, 1, 2, 3, 4, 5)], "raw": [b"\xff\x00"], "exact": [Decimal("1.10")], "nan": [math.nan],
-                  "inf": pa.array([math.inf], pa.float32()), "words": pa.array(["w"]).dictionary_encode(), "none": [None]})
+def test_values_that_json_lacks(tmp_path, capsys):
+    t = pa.table({"when": [datetime(2024, 1, 2, 3, 4, 5)], "raw": [b"\xff\x00"],
+                  "exact": [Decimal("1.10")], "nan": [math.nan],
+                  "inf": pa.array([math.inf], pa.float32()),
+                  "words": pa.array(["w"]).dictionary_encode(), "none": [None]})
     write_file(tmp_path / "a.arrow", t)
     assert convert(capsys, tmp_path / "a.arrow", "-o", tmp_path / "out.jsonl")[0] == 0
-    assert read(tmp_path / "out.jsonl") == [{"when": "2024-01-02T03:04:05", "raw": "/wA=", "exact": "1.10", "nan": None, "inf": None,
-                                             "words": "w", "none": None}]
+    assert read(tmp_path / "out.jsonl") == [
+        {"when": "2024-01-02T03:04:05", "raw": "/wA=", "exact": "1.10", "nan": None, "inf": None,
+         "words": "w", "none": None}]
 
 
 @pytest.mark.parametrize("container", CONTAINERS)
@@ -152,13 +163,14 @@ def test_a_stream_that_is_cut_between_batches(tmp_path, capsys):
 
 def test_text_that_is_not_utf8(tmp_path, capsys):
     raw = pa.array([b"fine", b"\xff\xfe"], pa.binary())
-    write_stream(tmp_path / "a.arrow", pa.table({"text": pa.Array.from_buffers(pa.string(), 2, raw.buffers())}))
+    text = pa.Array.from_buffers(pa.string(), 2, raw.buffers())
+    write_stream(tmp_path / "a.arrow", pa.table({"text": text}))
     code, err = convert(capsys, tmp_path / "a.arrow", "-o", tmp_path / "out.jsonl")
     assert code == 3 and "not UTF-8" in err and not (tmp_path / "out.jsonl").exists()
 
 
 def test_other_files_are_refused(tmp_path, capsys):
-    (tmp_path / "a.parquet").write_text('{"text": "JSON, whatever the name"}\n')
+    (tmp_path / "a.parquet").write_text('{"text": "JSON under another name"}\n')
     code, err = convert(capsys, tmp_path / "a.parquet", "-o", tmp_path / "out.jsonl")
     assert code == 3 and "neither Parquet nor Arrow" in err
     code, err = convert(capsys, tmp_path / "missing.parquet", "-o", tmp_path / "out.jsonl")

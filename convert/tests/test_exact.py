@@ -1,10 +1,11 @@
-"""Hand-built models: what ships is what the recipe makes, and the recipe is right about permutations and automata."""
+"""Exact models: the shipped files are reproducible; permutations and automata are right."""
 
 from itertools import permutations
 from pathlib import Path
 
 import pytest
 
+from lrnn_convert.cli import main
 from lrnn_convert.exact.automaton import family, parse, to_task
 from lrnn_convert.exact.catalog import MODELS
 from lrnn_convert.exact.permutations import alternating, inverse, swaps, symbol
@@ -13,17 +14,15 @@ SHIPPED = Path(__file__).resolve().parents[2] / "models" / "exact"
 
 
 def test_shipped_files_are_reproduced_to_the_byte(tmp_path):
-    from lrnn_convert.cli import main
-
     assert main(["exact", "-o", str(tmp_path)]) == 0
-    made, shipped = sorted(p.name for p in tmp_path.iterdir()), sorted(p.name for p in SHIPPED.glob("*.gguf"))
-    assert made == shipped
+    made = sorted(p.name for p in tmp_path.iterdir())
+    assert made == sorted(p.name for p in SHIPPED.glob("*.gguf"))
     for name in made:
         assert (tmp_path / name).read_bytes() == (SHIPPED / name).read_bytes(), name
 
 
 @pytest.mark.parametrize("n", [2, 3, 4, 5])
-def test_swaps_make_the_permutation_and_are_as_few_as_can_be(n):
+def test_swaps_make_the_permutation_and_are_minimal(n):
     for p in permutations(range(n)):
         h = list(range(n))
         for i, j in swaps(p):
@@ -46,12 +45,11 @@ def test_the_alternating_group_is_half_and_closed():
     assert {tuple(a[b[i]] for i in range(5)) for a in group for b in group} == set(group)
 
 
-def test_factors_are_what_the_theorem_asks_for():
-    def factors(name, signed=True):
-        config = MODELS[name].build(name, signed)[0].config
-        return config.get("num_householder", 1)
-
-    assert (factors("s3"), factors("s5"), factors("a5"), factors("a5-nh2"), factors("s5-swaps"), factors("s5-nh3")) == (2, 4, 4, 2, 1, 3)
+@pytest.mark.parametrize("name, factors", [("s3", 2), ("s5", 4), ("a5", 4), ("a5-nh2", 2),
+                                           ("s5-swaps", 1), ("s5-nh3", 3)])
+def test_factors_agree_with_the_theorem(name, factors):
+    config = MODELS[name].build(name, True)[0].config
+    assert config.get("num_householder", 1) == factors
 
 
 TWINS = [name for name, entry in MODELS.items() if entry.twin]
@@ -77,7 +75,7 @@ def test_an_automaton_is_read():
     assert task.resets == {"r": 2} and task.factors == 2 and family(task) == "gated_delta_product"
 
 
-@pytest.mark.parametrize("text, says", [
+@pytest.mark.parametrize("text, message", [
     ("", "states are missing"),
     ("states: a b\n0: a b\n", "start is missing"),
     ("states: a b\nstart: a\n", "letters are missing"),
@@ -91,17 +89,15 @@ def test_an_automaton_is_read():
     ("states: a b\nstart: a\n<s>: a b\n", "'<s>' cannot be a letter"),
     ("states: a b c\nstart: a\nm: b b a\n", "letter 'm' takes a and b to b"),
 ])
-def test_what_is_not_an_automaton_is_refused(tmp_path, capsys, text, says):
-    from lrnn_convert.cli import main
-
+def test_malformed_automata_are_refused(tmp_path, capsys, text, message):
     (tmp_path / "a.txt").write_text(text)
     assert main(["automaton", str(tmp_path / "a.txt"), "-o", str(tmp_path / "a.gguf")]) in (3, 4)
-    assert says in capsys.readouterr().err
+    assert message in capsys.readouterr().err
     assert not (tmp_path / "a.gguf").exists()
 
 
-@pytest.mark.parametrize("argv", [["exact", "nothing", "-o", "."], ["exact", "-o", "no/such/folder"], ["automaton"], ["exact", "--wrong"]])
+@pytest.mark.parametrize("argv", [["exact", "nothing", "-o", "."],
+                                  ["exact", "-o", "no/such/folder"],
+                                  ["automaton"], ["exact", "--wrong"]])
 def test_wrong_usage(argv):
-    from lrnn_convert.cli import main
-
     assert main(argv) == 2

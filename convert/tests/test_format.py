@@ -1,20 +1,30 @@
-"""FORMAT.md keeps up with the code: every key and every tensor that the converter writes is in it, and no key that nobody writes."""
+"""FORMAT.md describes exactly what the converter writes: families, keys, tensors, types."""
 
 import re
 from pathlib import Path
 
-import numpy as np
 import pytest
 import tiny
+
+from lrnn_convert.family import Range
+from lrnn_convert.families import FAMILIES
+from lrnn_convert.tokenizers import tokenizer
+from lrnn_convert.types import TYPES
 
 ROOT = Path(__file__).resolve().parents[1]
 TEXT = (ROOT / "FORMAT.md").read_text(encoding="utf-8")
 WORDS = set(re.findall(r"`([^`\s]+)`", TEXT))
 
-SET = re.compile(r'\bset_(?:u32|f32|bool|str|array)\(f?"([^"]+)"')
+SET = re.compile(r'\bset_(?:u32|f32|bool|str|array)\(\s*f?"([^"]+)"')
 IN_A_TABLE = re.compile(r'"(lrnn\.[a-z0-9_.]+)"')          # keys that are set in a loop
 NAMES = {"{arch}": "a", "{m.arch}": "a"}
 TOKEN_IDS = ("bos", "eos", "unknown", "padding", "eot")
+
+
+def row_of(key):
+    """The text after `key` in its row of a table."""
+    start = f"| {key} |"
+    return next(line[len(start):] for line in TEXT.splitlines() if line.startswith(start))
 
 
 def keys_of_the_code():
@@ -31,56 +41,82 @@ def keys_of_the_code():
 def test_every_key_is_described():
     keys = keys_of_the_code()
     assert len(keys) > 80                                  # the pattern still finds them
-    # tokenizer.ggml's are listed without their prefix
-    missing = {key for key in keys if key not in WORDS and key.removeprefix("tokenizer.ggml") not in WORDS}
+    # those of tokenizer.ggml are listed without this prefix
+    missing = {key for key in keys
+               if key not in WORDS and key.removeprefix("tokenizer.ggml") not in WORDS}
     assert not missing
 
 
-def test_every_key_that_is_described_exists():
-    described = {word for word in WORDS if re.fullmatch(r"(lrnn|a|mamba2?|rwkv[67])\.[a-z0-9_.]+", word)}
+def test_every_described_key_exists():
+    described = {word for word in WORDS
+                 if re.fullmatch(r"(lrnn|a|mamba2?|rwkv[67])\.[a-z0-9_.]+", word)}
     assert len(described) > 60
     assert not described - keys_of_the_code()
 
 
-def hybrid():
-    config, t = tiny.delta_net()
-    a = "model.layers.1.attn."
-    t = {n: x for n, x in t.items() if not n.startswith(a)}
-    t |= tiny.randoms({f"{a}{c}_proj.{x}": (tiny.D, tiny.D)[: 2 if x == "weight" else 1] for c in "qkvo" for x in ("weight", "bias")})
-    t |= tiny.randoms({n.replace("weight", "bias"): t[n].shape[:1] for n in t if "conv1d" in n or ".mlp." in n})
-    return config | {"attn": {"layers": [1], "num_heads": 2}}, t
+def test_every_family_is_described():
+    assert re.findall(r"`(\w+)`", row_of("`lrnn.family`")) == list(FAMILIES)
+    for name in FAMILIES:
+        assert row_of(name)                                # its tensors
 
 
-def biased(make):
+def test_eigenvalue_ranges_are_described():
+    own = re.search(r'`"family"` .*?\((.*?)\)', row_of("`lrnn.eigenvalues`"))[1]
+    assert own.split(", ") == tiny.families(Range.OWN)
+    doubled, stretched = re.search(r'"\[-1,1\]"` doubles β in (.*?), and turns .*? of (.*?) into',
+                                   TEXT, re.S).groups()
+    assert re.findall(r"\w+_\w+|kda", doubled) == tiny.families(Range.BY_KEY)
+    assert re.findall(r"mamba2?|gla", stretched) == tiny.families(Range.BY_OPTION)
+
+
+def test_file_types_are_described():
+    row = row_of("`general.file_type`, `general.quantization_version`")
+    for name, kind in TYPES.items():
+        assert f"{int(kind.file_type)} {name.upper()}" in row
+
+
+def biased(make, pattern):
+    """A checkpoint with a bias for every weight whose name matches the pattern."""
     config, t = make()
-    names = [n for n in t if n.endswith(("in_proj.weight", "out_proj.weight", "norm_f.weight")) or re.search(r"layers\.\d+\.norm\.weight", n)]
-    return config, t | tiny.randoms({n.replace("weight", "bias"): t[n].shape[:1] for n in names})
+    names = [n for n in t if re.search(pattern, n)]
+    assert names
+    return config, t | tiny.biases_of(t, names)
 
 
 def gated():
     config, t = tiny.delta_net()
-    return config, t | tiny.randoms({f"model.layers.{i}.attn.g_proj.weight": (10, tiny.D) for i in range(tiny.L)})
+    gates = {f"model.layers.{i}.attn.g_proj.weight": (10, tiny.D) for i in range(tiny.L)}
+    return config, t | tiny.randoms(gates)
 
 
 def with_convolutions(make, parts):
     config, t = make()
-    more = {f"model.layers.{i}.attn.{c}_conv1d.weight": (t[f"model.layers.{i}.attn.{c}_proj.weight"].shape[0], 1, 4)
-            for i in range(tiny.L) for c in parts}
-    return config, t | tiny.randoms(more | {n.replace("weight", "bias"): shape[:1] for n, shape in more.items()})
+    weights = tiny.randoms({f"model.layers.{i}.attn.{c}_conv1d.weight":
+                            (t[f"model.layers.{i}.attn.{c}_proj.weight"].shape[0], 1, 4)
+                            for i in range(tiny.L) for c in parts})
+    return config, t | weights | tiny.biases_of(weights, weights)
 
 
 def scaled_rope():
-    config, t = tiny.llama()
-    norms = {f"model.layers.{i}.self_attn.{c}_norm.weight": (2,) for i in range(tiny.L) for c in "qk"}
-    return config | {"rope_scaling": {"rope_type": "linear", "factor": 2.0}}, t | tiny.randoms(norms)
+    config, t = tiny.transformer()
+    norms = {f"model.layers.{i}.self_attn.{c}_norm.weight": (2,)
+             for i in range(tiny.L) for c in "qk"}
+    scaling = {"rope_scaling": {"rope_type": "linear", "factor": 2.0}}
+    return config | scaling, t | tiny.randoms(norms)
 
 
-MODELS = {
-    "hybrid": hybrid, "gated": gated, "gated_delta_net": tiny.gated_delta_net, "delta_product": lambda: tiny.delta_product("C"),
-    "kda": tiny.kda, "gla": lambda: with_convolutions(tiny.gla, "qkv"), "retnet": tiny.retnet,
-    "hgrn2": lambda: with_convolutions(tiny.hgrn2, "qfi"), "mamba": lambda: biased(tiny.mamba), "mamba2": lambda: biased(tiny.mamba2),
-    "rwkv6": tiny.rwkv6_official, "rwkv7": tiny.rwkv7_official, "xlstm": tiny.xlstm, "olmo_hybrid": tiny.olmo_hybrid,
-    "llama": scaled_rope,
+MAMBA_BIASES = r"(in_proj|out_proj|norm_f|layers\.\d+\.norm)\.weight"
+
+# every family, and variants with tensors that it does not always have
+MODELS = {family: lambda family=family: tiny.make(family) for family in FAMILIES} | {
+    "hybrid": lambda: biased(tiny.hybrid, r"conv1d|\.mlp\.|layers\.1\.attn\."),
+    "olmo_hybrid": tiny.olmo_hybrid,
+    "output gate": gated,
+    "convolutions of gla": lambda: with_convolutions(tiny.gla, "qkv"),
+    "convolutions of hgrn2": lambda: with_convolutions(tiny.hgrn2, "qfi"),
+    "biases of mamba": lambda: biased(tiny.mamba, MAMBA_BIASES),
+    "biases of mamba2": lambda: biased(tiny.mamba2, MAMBA_BIASES),
+    "scaled RoPE": scaled_rope,
 }
 
 
@@ -91,5 +127,6 @@ def test_every_tensor_is_described(bench, model):
         assert plain in WORDS or plain.removesuffix(".weight") in WORDS, name
 
 
-def test_types_of_ids_are_described():
-    assert np.all([f"type {n}" in TEXT for n in (3, 5, 6)])
+def test_token_types_are_described():
+    for kind in (tokenizer.CONTROL, tokenizer.UNUSED, tokenizer.BYTE):
+        assert f"type {kind}" in TEXT

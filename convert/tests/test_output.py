@@ -1,4 +1,4 @@
-"""Types, determinism, the file that is left."""
+"""Types, determinism, and the files that remain."""
 
 import json
 import re
@@ -6,39 +6,51 @@ import re
 import numpy as np
 import pytest
 import tiny
-from conftest import File
+from conftest import File, read_strict_json, rewrite_header
 from gguf import GGMLQuantizationType as T
 from gguf import quants
 
 from lrnn_convert.types import MATRICES
 
-F32_ALWAYS = re.compile(r"norm|bias|conv1d|ssm_(a|d|x|dt|beta|alpha|f|f_a|f_b|igate|fgate|lower_bound)\b|lerp|"
+F32_ALWAYS = re.compile(r"norm|bias|conv1d|lerp|"
+                        r"ssm_(a|d|x|dt|beta|alpha|f|f_a|f_b|igate|fgate|lower_bound)\b|"
                         r"time_mix_(first|decay.*|ln|k_k|k_a|r_k|[wavg][012])\b")
 
 
-FAMILIES = (tiny.delta_net, tiny.gated_delta_net, tiny.kda, tiny.gla, tiny.hgrn2, tiny.mamba, tiny.mamba2, tiny.rwkv6_official,
-            tiny.rwkv7_official, tiny.xlstm)
-
-
-@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("family", tiny.families())
 @pytest.mark.parametrize("kind", ["f16", "bf16"])
-def test_matrices_only(bench, family, kind):
-    f = bench.convert(*family(), "--type", kind)
+def test_only_matrices_change_their_type(bench, family, kind):
+    f = bench.convert(*tiny.make(family), "--type", kind)
     for name, found in f.types.items():
         assert (found == "F32") == bool(F32_ALWAYS.search(name)), name
     assert f.types["token_embd.weight"] == kind.upper()
+
+
+def test_every_matrix_of_the_list_exists(bench):
+    found = set()
+    for family in tiny.families():
+        tensors = bench.convert(*tiny.make(family)).data
+        found |= {n.removesuffix(".weight").split(".")[-1] for n in tensors}
+    assert MATRICES <= found
+
+
+def widened(config, t, times):
+    """The checkpoint with `times` as many columns, made by repetition."""
+    wide = dict(t)
+    for n, x in t.items():
+        if x.shape[-1:] == (tiny.D,) and not n.endswith("o_proj.weight"):
+            wide[n] = np.repeat(x, times, axis=-1)
+        if n.endswith(("o_proj.weight", "down_proj.weight")):
+            wide[n] = np.repeat(x, times, axis=0)
+    return config | {"hidden_size": times * tiny.D}, wide
 
 
 def test_q8_0(bench):
     config, t = tiny.delta_net()
     f = bench.convert(config, t, "--type", "q8_0")
     assert f.types["token_embd.weight"] == "F16"           # rows of 8 are not whole blocks of 32
-    wide = dict(t)
-    for n, x in t.items():
-        wide[n] = np.repeat(x, 4, axis=-1) if x.shape[-1] == tiny.D and n != "model.layers.0.attn.o_proj.weight" else x
-        if n.endswith("o_proj.weight") or n.endswith("down_proj.weight"):
-            wide[n] = np.repeat(x, 4, axis=0)
-    f = bench.convert(config | {"hidden_size": 32}, wide, "--type", "q8_0")
+    config, wide = widened(config, t, 4)
+    f = bench.convert(config, wide, "--type", "q8_0")
     assert f.types["blk.0.attn_q.weight"] == "Q8_0" and f.types["blk.0.ssm_beta.weight"] == "F32"
     got = quants.dequantize(f.data["blk.0.attn_q.weight"], T.Q8_0)
     want = wide["model.layers.0.attn.q_proj.weight"]
@@ -46,32 +58,32 @@ def test_q8_0(bench):
     assert (np.abs(got - want) <= 0.51 * step).all()
 
 
-def test_bf16_and_f16_weights_are_read_exactly(bench):
+def test_f16_weights_are_read_exactly(bench):
     config, t = tiny.delta_net()
     half = {n: x.astype(np.float16) for n, x in t.items()}
     f = bench.convert(config, half)
     assert all(f.types[n] == "F32" for n in f.types)
-    assert np.array_equal(f.data["blk.0.attn_q.weight"], half["model.layers.0.attn.q_proj.weight"].astype(np.float32))
+    want = half["model.layers.0.attn.q_proj.weight"].astype(np.float32)
+    assert np.array_equal(f.data["blk.0.attn_q.weight"], want)
 
 
-def test_bf16_source(bench):
+def test_bf16_weights_are_read_exactly(bench):
+    def change(header):
+        for name, info in header.items():
+            if name != "__metadata__":
+                info["dtype"] = "BF16"
+
     config, t = tiny.delta_net()
     cut = {n: (x.view(np.uint32) >> 16).astype(np.uint16) for n, x in t.items()}
     bench.save(config, cut)
-    path = bench.folder / "model.safetensors"
-    data = path.read_bytes()
-    n = int.from_bytes(data[:8], "little")
-    header = json.loads(data[8 : 8 + n])
-    for name, info in header.items():
-        if name != "__metadata__":
-            info["dtype"] = "BF16"
-    text = json.dumps(header).encode()
-    path.write_bytes(len(text).to_bytes(8, "little") + text + data[8 + n :])
+    rewrite_header(bench.folder / "model.safetensors", change)
     assert bench.run("--type", "bf16") == 0, bench.err
     f = File(bench.out)
-    name = "model.layers.0.attn.q_proj.weight"
-    assert np.array_equal(f.data["blk.0.attn_q.weight"].view(np.uint16).reshape(cut[name].shape), cut[name])     # the very same bits
-    assert np.array_equal(f.data["output_norm.weight"].view(np.uint32), cut["model.norm.weight"].astype(np.uint32) << 16)
+    want = cut["model.layers.0.attn.q_proj.weight"]
+    got = f.data["blk.0.attn_q.weight"].view(np.uint16).reshape(want.shape)
+    assert np.array_equal(got, want)                       # the same bits
+    assert np.array_equal(f.data["output_norm.weight"].view(np.uint32),
+                          cut["model.norm.weight"].astype(np.uint32) << 16)
 
 
 def test_same_input_same_bytes(bench):
@@ -83,7 +95,7 @@ def test_same_input_same_bytes(bench):
     assert bench.out.read_bytes() == first
 
 
-def test_only_the_result_is_left(bench):
+def test_only_the_result_remains(bench):
     bench.convert(*tiny.delta_net())
     assert [p.name for p in bench.path.iterdir() if p.is_file()] == ["out.gguf"]
 
@@ -103,25 +115,24 @@ def test_dry_run_and_vocab_only(bench):
     assert bench.run("--vocab-only") == 0 and not File(bench.out).data
 
 
-def test_the_config_travels_along(bench):
+def test_the_configuration_is_stored(bench):
     config, t = tiny.delta_net()
     assert json.loads(bench.convert(config, t).kv["lrnn.source_config"]) == config
 
 
-def test_what_is_not_finite_travels_as_json(bench):
-    def refuse(word):
-        raise AssertionError(f"{word} is not JSON")
-
+def test_non_finite_numbers_are_stored_as_json(bench):
     config, t = tiny.mamba2()
-    f = bench.convert(config | {"time_step_limit": [0.0, float("inf")]}, t)            # a bare Infinity in config.json
-    found = json.loads(f.kv["lrnn.source_config"], parse_constant=refuse)
+    # Python writes a bare Infinity into config.json
+    f = bench.convert(config | {"time_step_limit": [0.0, float("inf")]}, t)
+    found = read_strict_json(f.kv["lrnn.source_config"])
     assert found["time_step_limit"] == [0.0, {"__float__": "Infinity"}]
 
 
 def test_trained_length(bench):
     config, t = tiny.delta_net()
+    # fla always writes 2048, whatever the context length in training
     f = bench.convert(config | {"max_position_embeddings": 2048}, t)
-    assert "lrnn.context_length_trained" not in f.kv and "unknown" in bench.err       # fla writes 2048 whatever was trained
+    assert "lrnn.context_length_trained" not in f.kv and "unknown" in bench.err
     f = bench.convert(config, t, "--trained-length", "64")
     assert f.kv["lrnn.context_length_trained"] == 64
     f = bench.convert(*tiny.mamba(), "--trained-length", "64")
@@ -131,11 +142,3 @@ def test_trained_length(bench):
 def test_task(bench):
     assert "lrnn.task" not in bench.convert(*tiny.delta_net()).kv
     assert bench.convert(*tiny.delta_net(), "--task", "mod:5").kv["lrnn.task"] == "mod:5"
-
-
-def test_table_names_tensors_that_exist(bench):
-    made = set()
-    for make in FAMILIES:
-        made |= {n.removesuffix(".weight").split(".")[-1] for n in bench.convert(*make()).data}
-        (bench.folder / "config.json").unlink(missing_ok=True)
-    assert MATRICES <= made

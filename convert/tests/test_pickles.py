@@ -1,6 +1,7 @@
-"""torch files, written here with Python's own pickler and stand-ins for torch's names."""
+"""Files of torch, written here by Python's pickler with stand-ins for torch's names."""
 
 import io
+import math
 import pickle
 import struct
 import sys
@@ -13,15 +14,18 @@ import pytest
 import tiny
 
 from lrnn_convert.errors import DataError
+from lrnn_convert.readers.tensor import FLOAT_DTYPES
 from lrnn_convert.readers.torch_pickle import read_torch
 
-STORAGE_OF = {"float32": "FloatStorage", "float16": "HalfStorage", "uint16": "BFloat16Storage", "int64": "LongStorage"}
+STORAGE_OF = {"float32": "FloatStorage", "float16": "HalfStorage", "uint16": "BFloat16Storage",
+              "int64": "LongStorage"}
 
 
 @pytest.fixture
 def torch(monkeypatch):
-    """Modules with torch's names, so that the pickler can write references to them."""
-    made = {name: types.ModuleType(name) for name in ("torch", "torch._utils", "torch.nn", "torch.nn.parameter")}
+    """Modules with torch's names, so that the pickler can refer to them."""
+    made = {name: types.ModuleType(name)
+            for name in ("torch", "torch._utils", "torch.nn", "torch.nn.parameter")}
     for storage in STORAGE_OF.values():
         setattr(made["torch"], storage, type(storage, (), {"__module__": "torch"}))
 
@@ -44,13 +48,16 @@ class Fake:
     def __init__(self, storage, shape=None, stride=None, offset=0, parameter=False):
         self.storage, self.offset, self.parameter = storage, offset, parameter
         self.shape = storage.shape if shape is None else shape
-        self.stride = stride or tuple(int(np.prod(self.shape[i + 1 :])) for i in range(len(self.shape)))
+        self.stride = stride or tuple(math.prod(self.shape[i + 1 :])
+                                      for i in range(len(self.shape)))
 
     def __reduce__(self):
         utils = sys.modules["torch._utils"]
         if self.parameter:
-            return utils._rebuild_parameter, (Fake(self.storage, self.shape, self.stride, self.offset), True, OrderedDict())
-        return utils._rebuild_tensor_v2, (Ref(self.storage), self.offset, self.shape, self.stride, False, OrderedDict())
+            tensor = Fake(self.storage, self.shape, self.stride, self.offset)
+            return utils._rebuild_parameter, (tensor, True, OrderedDict())
+        return utils._rebuild_tensor_v2, (Ref(self.storage), self.offset, self.shape, self.stride,
+                                          False, OrderedDict())
 
 
 class Ref:
@@ -96,7 +103,8 @@ def save_legacy(path, obj):
     data, p = dump(obj, legacy=True)
     keys = [p.keys[id(x)] for x in p.data]
     head = [pickle.dumps(x, 2) for x in (0x1950A86A20F9469CFC6C, 1001, {"little_endian": True})]
-    path.write_bytes(b"".join(head) + data + pickle.dumps(keys, 2) + b"".join(struct.pack("<Q", x.size) + x.tobytes() for x in p.data))
+    storages = [struct.pack("<Q", x.size) + x.tobytes() for x in p.data]
+    path.write_bytes(b"".join([*head, data, pickle.dumps(keys, 2), *storages]))
 
 
 SAVERS = {"zip": save_zip, "legacy": save_legacy}
@@ -108,9 +116,11 @@ def test_views_types_and_parameters(torch, tmp_path, saver):
     h = np.arange(6, dtype=np.float16)
     b = (np.arange(4, dtype=np.float32).view(np.uint32) >> 16).astype(np.uint16)
     state = OrderedDict(
-        plain=Fake(a, (3, 4)), transposed=Fake(a, (4, 3), (1, 4)), part=Fake(a, (4,), offset=4), half=Fake(h, parameter=True),
-        bf16=Fake(b), steps=Fake(np.arange(3, dtype=np.int64)), epoch=3, empty=Fake(a, (0, 4)))
-    saver(tmp_path / "m.pth", {"state_dict": state, "optimizer": {"lr": 0.1, "betas": (0.9, 0.95)}})
+        plain=Fake(a, (3, 4)), transposed=Fake(a, (4, 3), (1, 4)), part=Fake(a, (4,), offset=4),
+        half=Fake(h, parameter=True), bf16=Fake(b), steps=Fake(np.arange(3, dtype=np.int64)),
+        epoch=3, empty=Fake(a, (0, 4)))
+    optimizer = {"lr": 0.1, "betas": (0.9, 0.95)}
+    saver(tmp_path / "m.pth", {"state_dict": state, "optimizer": optimizer})
     t = read_torch(tmp_path / "m.pth")
     assert set(t) == set(state) - {"epoch"}
     assert np.array_equal(t["plain"].load(), a.reshape(3, 4))
@@ -122,8 +132,8 @@ def test_views_types_and_parameters(torch, tmp_path, saver):
 
 
 @pytest.mark.parametrize("saver", SAVERS.values(), ids=SAVERS)
-def test_a_pickled_checkpoint_is_the_same_file(torch, bench, saver):
-    _, t = tiny.rwkv7_official()
+def test_a_pickled_checkpoint_gives_the_same_file(torch, bench, saver):
+    _, t = tiny.rwkv7()
     bench.convert(None, t)
     want = bench.out.read_bytes()
     source = bench.path / "ckpt.pth"       # the name is written into the file
@@ -169,7 +179,8 @@ def test_compressed_and_big_endian_are_refused(torch, tmp_path):
 @pytest.mark.parametrize("saver", SAVERS.values(), ids=SAVERS)
 def test_truncated_anywhere(torch, tmp_path, saver):
     path = tmp_path / "m.pth"
-    saver(path, {"w": Fake(np.arange(5, dtype=np.float32)), "v": Fake(np.arange(7, dtype=np.float32))})
+    saver(path, {"w": Fake(np.arange(5, dtype=np.float32)),
+                 "v": Fake(np.arange(7, dtype=np.float32))})
     data = path.read_bytes()
     for n in range(len(data) - 1):
         path.write_bytes(data[:n])
@@ -179,16 +190,17 @@ def test_truncated_anywhere(torch, tmp_path, saver):
 
 @pytest.mark.parametrize("saver", SAVERS.values(), ids=SAVERS)
 def test_damaged_anywhere(torch, tmp_path, saver):
-    """A flipped byte either gives a readable file or a DataError, never another exception."""
+    """A changed byte leaves a readable file or causes a DataError, never another exception."""
     path = tmp_path / "m.pth"
-    saver(path, {"w": Fake(np.arange(5, dtype=np.float32)), "v": Fake(np.arange(7, dtype=np.float32), parameter=True)})
+    saver(path, {"w": Fake(np.arange(5, dtype=np.float32)),
+                 "v": Fake(np.arange(7, dtype=np.float32), parameter=True)})
     data = path.read_bytes()
     for i in range(len(data)):
         for flip in (0x01, 0x80, 0xFF):
             path.write_bytes(data[:i] + bytes([data[i] ^ flip]) + data[i + 1 :])
             try:
                 for tensor in read_torch(path).values():
-                    if tensor.dtype in ("F32", "F16", "BF16", "F64"):
+                    if tensor.dtype in FLOAT_DTYPES:
                         tensor.load()
             except DataError:
                 pass

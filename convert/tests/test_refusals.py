@@ -1,10 +1,12 @@
-"""What is missing, extra, misshapen or damaged is named in one sentence, and no file is left."""
+"""An error is one sentence that names the wrong file, key or tensor, and no file remains."""
 
 import json
 
 import numpy as np
 import pytest
 import tiny
+from conftest import rewrite_header
+from safetensors.numpy import save_file
 from tiny import D
 
 
@@ -17,8 +19,9 @@ def test_missing_tensor(bench):
 
 def test_extra_tensor(bench):
     config, t = tiny.delta_net()
-    code, err = bench.refuse(config, t | {"model.layers.0.attn.h_conv1d.weight": np.ones((D, 1, 4), np.float32)})
-    assert code == 4 and "model.layers.0.attn.h_conv1d.weight" in err
+    name = "model.layers.0.attn.h_conv1d.weight"
+    code, err = bench.refuse(config, t | {name: np.ones((D, 1, 4), np.float32)})
+    assert code == 4 and name in err
 
 
 def test_wrong_shape(bench):
@@ -29,20 +32,20 @@ def test_wrong_shape(bench):
 
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf])
-def test_values_that_are_not_finite(bench, bad):
+def test_non_finite_values(bench, bad):
     config, t = tiny.delta_net()
     t["model.layers.1.mlp.up_proj.weight"][3, 2] = bad
     code, err = bench.refuse(config, t)
     assert code == 3 and "model.layers.1.mlp.up_proj.weight" in err
 
 
-def test_a_hole_in_the_layers(bench):
+def test_a_gap_in_the_layers(bench):
     config, t = tiny.delta_net()
     t = {n.replace("model.layers.1.", "model.layers.2."): x for n, x in t.items()}
     assert bench.refuse(config, t)[0] == 4
 
 
-def test_layers_that_config_does_not_have(bench):
+def test_another_number_of_layers(bench):
     config, t = tiny.delta_net()
     code, err = bench.refuse(config | {"num_hidden_layers": 3}, t)
     assert code == 4 and "3" in err
@@ -62,9 +65,11 @@ def test_unknown_value(bench):
 
 
 @pytest.mark.parametrize("make, key", [
-    (tiny.delta_net, "num_heads"), (tiny.delta_net, "norm_eps"), (tiny.delta_net, "attn"), (tiny.delta_net, "qk_norm"), (tiny.mamba, "ssm_cfg"),
-    (tiny.mamba2, "n_groups"), (tiny.mamba2, "time_step_limit"), (tiny.olmo_hybrid, "layer_types"), (tiny.llama, "rope_parameters"),
-    (tiny.gla, "num_kv_heads"), (tiny.xlstm, "num_blocks"), (tiny.xlstm, "gate_soft_cap"),
+    (tiny.delta_net, "num_heads"), (tiny.delta_net, "norm_eps"), (tiny.delta_net, "attn"),
+    (tiny.delta_net, "qk_norm"), (tiny.delta_net, "model_type"), (tiny.mamba, "ssm_cfg"),
+    (tiny.mamba2, "n_groups"), (tiny.mamba2, "time_step_limit"), (tiny.olmo_hybrid, "layer_types"),
+    (tiny.transformer, "rope_parameters"), (tiny.gla, "num_kv_heads"), (tiny.mlstm, "num_blocks"),
+    (tiny.mlstm, "gate_soft_cap"),
 ])
 @pytest.mark.parametrize("value", ["text", [1, "x"], {"layers": "all", "num_heads": 2}, -1])
 def test_values_of_another_kind(bench, make, key, value):
@@ -101,7 +106,8 @@ def test_f16_overflow_is_refused(bench):
 
 def test_usage(bench):
     bench.save(*tiny.delta_net())
-    for args in (["--type", "q3"], ["--eigenvalues", "perhaps"], ["--trained-length", "0"], ["--nonsense"]):
+    for args in (["--type", "q3"], ["--eigenvalues", "perhaps"], ["--trained-length", "0"],
+                 ["--nonsense"]):
         assert bench.run(*args) == 2
         assert bench.err.startswith("lrnn-convert: ") and bench.err.count("\n") == 1
     bench.run(source=bench.path / "nowhere")
@@ -111,15 +117,9 @@ def test_usage(bench):
 # -- safetensors
 
 def rewrite(bench, change):
-    """Change the header of a sound file; the data stays."""
+    """Converts a file with a changed header; returns the error message."""
     bench.save(*tiny.delta_net())
-    path = bench.folder / "model.safetensors"
-    data = path.read_bytes()
-    n = int.from_bytes(data[:8], "little")
-    header = json.loads(data[8 : 8 + n])
-    change(header)
-    text = json.dumps(header).encode()
-    path.write_bytes(len(text).to_bytes(8, "little") + text + data[8 + n :])
+    rewrite_header(bench.folder / "model.safetensors", change)
     code = bench.run()
     assert code == 3 and not bench.out.exists()
     return bench.err
@@ -133,7 +133,8 @@ def test_hole(bench):
 
 def test_overlap(bench):
     def change(h):
-        h["model.norm.weight"]["data_offsets"] = h["model.layers.0.attn_norm.weight"]["data_offsets"]
+        other = h["model.layers.0.attn_norm.weight"]
+        h["model.norm.weight"]["data_offsets"] = other["data_offsets"]
     assert "overlap" in rewrite(bench, change)
 
 
@@ -164,7 +165,6 @@ def test_truncated(bench, keep):
 
 
 def shard(bench):
-    from safetensors.numpy import save_file
     config, t = tiny.delta_net()
     bench.save(config, t)
     (bench.folder / "model.safetensors").unlink()
@@ -179,7 +179,7 @@ def shard(bench):
     return config, t, index, where
 
 
-def test_sharded_is_the_same(bench):
+def test_shards_give_the_same_file(bench):
     config, t, _, _ = shard(bench)
     assert bench.run() == 0, bench.err
     sharded = bench.out.read_bytes()
@@ -188,7 +188,7 @@ def test_sharded_is_the_same(bench):
     assert bench.out.read_bytes() == sharded
 
 
-def test_sharded_damage(bench):
+def test_damaged_shards(bench):
     _, _, index, where = shard(bench)
     (bench.folder / "model-00002-of-00002.safetensors").rename(bench.folder / "elsewhere")
     assert bench.run() == 3 and "model-00002-of-00002" in bench.err
@@ -201,5 +201,3 @@ def test_sharded_damage(bench):
     index.write_text(json.dumps({"weight_map": {n: f for n, f in where.items() if n != name}}))
     assert bench.run() == 3 and name in bench.err
     assert not bench.out.exists()
-
-

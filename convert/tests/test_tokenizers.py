@@ -1,15 +1,21 @@
-"""Tokenizers: small ones of every kind, and what is refused by name."""
+"""Tokenizers: small ones of every kind, and errors that name the unknown part."""
 
 import json
 import struct
 
 import pytest
 import tiny
+from gguf import TokenType
 
 from lrnn_convert.errors import DataError, ModelError
 from lrnn_convert.tokenizers import hf_json, rwkv_world, sentencepiece
+from lrnn_convert.tokenizers.tokenizer import (BYTE, CONTROL, NORMAL, UNKNOWN, UNUSED,
+                                               USER_DEFINED)
 
-NORMAL, UNKNOWN, CONTROL, USER_DEFINED, UNUSED, BYTE = 1, 2, 3, 4, 5, 6
+
+def test_token_types_are_those_of_gguf():
+    for name in ("NORMAL", "UNKNOWN", "CONTROL", "USER_DEFINED", "UNUSED", "BYTE"):
+        assert globals()[name] == TokenType[name]
 
 
 def write(path, data):
@@ -18,56 +24,65 @@ def write(path, data):
 
 
 SPM = {
-    "added_tokens": [{"id": 0, "content": "<unk>", "special": True}, {"id": 1, "content": "<s>", "special": True}],
-    "normalizer": {"type": "Sequence", "normalizers": [{"type": "Prepend", "prepend": "\u2581"},
-                                                       {"type": "Replace", "pattern": {"String": " "}, "content": "\u2581"}]},
+    "added_tokens": [{"id": 0, "content": "<unk>", "special": True},
+                     {"id": 1, "content": "<s>", "special": True}],
+    "normalizer": {"type": "Sequence", "normalizers": [
+        {"type": "Prepend", "prepend": "\u2581"},
+        {"type": "Replace", "pattern": {"String": " "}, "content": "\u2581"}]},
     "pre_tokenizer": None,
-    "post_processor": {"type": "TemplateProcessing", 
-                       "single": [{"SpecialToken": {"id": "<s>", "type_id": 0}}, {"Sequence": {"id": "A", "type_id": 0}}]},
+    "post_processor": {"type": "TemplateProcessing", "single": [
+        {"SpecialToken": {"id": "<s>", "type_id": 0}}, {"Sequence": {"id": "A", "type_id": 0}}]},
     "model": {"type": "BPE", "byte_fallback": True, "unk_token": "<unk>",
-              "vocab": {"<unk>": 0, "<s>": 1, "<0x0A>": 2, "a": 3, "b": 4, "ab": 5, "\u2581\u2581": 6, "abb": 7, "\u2581": 8},
+              "vocab": {"<unk>": 0, "<s>": 1, "<0x0A>": 2, "a": 3, "b": 4, "ab": 5,
+                        "\u2581\u2581": 6, "abb": 7, "\u2581": 8},
               "merges": ["ab b", ["a", "b"], "\u2581 \u2581", "a bb"]},
 }
 
 
 def test_sentencepiece_scores_are_merge_ranks(tmp_path):
     t = hf_json.read(write(tmp_path / "tokenizer.json", SPM))
-    assert t.model == "llama" and t.tokens[5] == "ab" and t.bos == 1 and t.unk == 0 and t.add_bos and not t.add_eos and t.add_space_prefix
+    assert t.model == "llama" and t.tokens[5] == "ab" and t.bos == 1 and t.unk == 0
+    assert t.add_bos and not t.add_eos and t.add_space_prefix
     assert t.types == [UNKNOWN, CONTROL, BYTE, NORMAL, NORMAL, NORMAL, NORMAL, NORMAL, NORMAL]
-    # of two merges that make a token the first counts; ids play no part
+    # the first of two merges that make a token counts; the ids do not matter
     assert t.scores == [0, 0, 0, 0, 0, -1, -2, 0, 0]
 
 
-def test_tokenizer_config_decides_who_adds_bos(tmp_path):
-    write(tmp_path / "tokenizer_config.json", {"add_bos_token": False, "add_eos_token": True, "eos_token": {"content": "b"}})
+def test_tokenizer_config_decides_whether_bos_is_added(tmp_path):
+    write(tmp_path / "tokenizer_config.json",
+          {"add_bos_token": False, "add_eos_token": True, "eos_token": {"content": "b"}})
     t = hf_json.read(write(tmp_path / "tokenizer.json", SPM))
     assert not t.add_bos and t.add_eos and t.eos == 4
 
 
 def test_metaspace(tmp_path):
-    metaspace = {"type": "Metaspace", "replacement": "\u2581", "prepend_scheme": "never", "split": False}
+    metaspace = {"type": "Metaspace", "replacement": "\u2581", "prepend_scheme": "never",
+                 "split": False}
     data = SPM | {"normalizer": None, "pre_tokenizer": metaspace}
     assert hf_json.read(write(tmp_path / "t.json", data)).add_space_prefix is False
 
 
 GPT2 = {
-    "added_tokens": [{"id": 0, "content": "<|endoftext|>", "special": True}, {"id": 4, "content": "  ", "special": False}],
+    "added_tokens": [{"id": 0, "content": "<|endoftext|>", "special": True},
+                     {"id": 4, "content": "  ", "special": False}],
     "normalizer": {"type": "NFC"},
     "pre_tokenizer": {"type": "ByteLevel", "add_prefix_space": False},
-    "model": {"type": "BPE", "vocab": {"<|endoftext|>": 0, "a": 1, "b": 2, "ab": 3}, "merges": ["a b"]},
+    "model": {"type": "BPE", "vocab": {"<|endoftext|>": 0, "a": 1, "b": 2, "ab": 3},
+              "merges": ["a b"]},
 }
 
 
 def split(pattern):
-    return {"type": "Sequence", "pretokenizers": [{"type": "Split", "pattern": {"Regex": pattern}, "behavior": "Isolated", "invert": False},
-                                                  {"type": "ByteLevel", "add_prefix_space": False, "use_regex": False}]}
+    return {"type": "Sequence", "pretokenizers": [
+        {"type": "Split", "pattern": {"Regex": pattern}, "behavior": "Isolated", "invert": False},
+        {"type": "ByteLevel", "add_prefix_space": False, "use_regex": False}]}
 
 
 def test_byte_level(tmp_path):
     t = hf_json.read(write(tmp_path / "t.json", GPT2))
     assert (t.model, t.pre, t.normalizer) == ("gpt2", "mpt", "nfc") and t.merges == ["a b"]
     assert t.types == [CONTROL, NORMAL, NORMAL, NORMAL, USER_DEFINED]
-    assert (t.bos, t.eos, t.add_bos) == (0, 0, False)      # explicit: readers have other defaults
+    assert (t.bos, t.eos, t.add_bos) == (0, 0, False)      # explicit: defaults of readers differ
     t = hf_json.read(write(tmp_path / "t.json", GPT2 | {"normalizer": None}))
     assert (t.pre, t.normalizer) == ("gpt-2", None)
 
@@ -75,7 +90,8 @@ def test_byte_level(tmp_path):
 @pytest.mark.parametrize("name", ["llama-bpe", "qwen2"])
 def test_known_patterns(tmp_path, name):
     pattern = next(p for p, n in hf_json.PATTERNS.items() if n == name)
-    assert hf_json.read(write(tmp_path / "t.json", GPT2 | {"pre_tokenizer": split(pattern)})).pre == name
+    data = GPT2 | {"pre_tokenizer": split(pattern)}
+    assert hf_json.read(write(tmp_path / "t.json", data)).pre == name
 
 
 @pytest.mark.parametrize("change, named", [
@@ -93,11 +109,13 @@ def test_unknown_steps_are_refused_by_name(tmp_path, change, named):
 
 def test_symbols(tmp_path):
     model = {"type": "WordLevel", "vocab": {"0": 0, "1": 1, "[UNK]": 2}, "unk_token": "[UNK]"}
-    t = hf_json.read(write(tmp_path / "t.json", {"model": model, "pre_tokenizer": {"type": "WhitespaceSplit"}}))
+    data = {"model": model, "pre_tokenizer": {"type": "WhitespaceSplit"}}
+    t = hf_json.read(write(tmp_path / "t.json", data))
     assert t.model == "lrnn-symbols" and t.tokens == ["0", "1", "[UNK]"] and t.unk == 2
 
 
-@pytest.mark.parametrize("data", [[], {}, {"vocab": {"a": "x"}}, {"vocab": {"a": 0, "b": 0}}, {"vocab": {"a": 0}, "merges": ["a"]}])
+@pytest.mark.parametrize("data", [[], {}, {"vocab": {"a": "x"}}, {"vocab": {"a": 0, "b": 0}},
+                                  {"vocab": {"a": 0}, "merges": ["a"]}])
 def test_broken_json(tmp_path, data):
     data = GPT2 | {"model": {"type": "BPE", "merges": []} | data} if data else data
     with pytest.raises(DataError):
@@ -120,18 +138,23 @@ def field(number, value):
 
 
 def model_proto(algorithm=2, normalizer=b"identity"):
-    pieces = [(b"<unk>", 0.0, 2), (b"<s>", 0.0, 3), (b"</s>", 0.0, 3), (b"<0x41>", 0.0, 6), ("\u2581a".encode(), -1.5, None)]
-    data = b"".join(field(1, field(1, text) + field(2, score) + (field(3, kind) if kind else b"")) for text, score, kind in pieces)
-    return data + field(2, field(3, algorithm) + field(43, 2**64 - 1)) + field(3, field(1, normalizer) + field(3, 0))
+    pieces = [(b"<unk>", 0.0, UNKNOWN), (b"<s>", 0.0, CONTROL), (b"</s>", 0.0, CONTROL),
+              (b"<0x41>", 0.0, BYTE), ("\u2581a".encode(), -1.5, None)]
+    data = b"".join(field(1, field(1, text) + field(2, score) + (field(3, kind) if kind else b""))
+                    for text, score, kind in pieces)
+    trainer = field(3, algorithm) + field(43, 2**64 - 1)
+    return data + field(2, trainer) + field(3, field(1, normalizer) + field(3, 0))
 
 
 def test_sentencepiece_model(tmp_path):
     path = tmp_path / "tokenizer.model"
     path.write_bytes(model_proto())
     added = {"1": {"content": "<s>"}, "5": {"content": "<x>", "special": True}}
-    write(tmp_path / "tokenizer_config.json", {"add_bos_token": True, "added_tokens_decoder": added})
+    write(tmp_path / "tokenizer_config.json",
+          {"add_bos_token": True, "added_tokens_decoder": added})
     t = sentencepiece.read(path)
-    assert t.tokens == ["<unk>", "<s>", "</s>", "<0x41>", "\u2581a", "<x>"] and t.scores[4] == -1.5
+    assert t.tokens == ["<unk>", "<s>", "</s>", "<0x41>", "\u2581a", "<x>"]
+    assert t.scores[4] == -1.5
     assert t.types == [UNKNOWN, CONTROL, CONTROL, BYTE, NORMAL, CONTROL]
     assert (t.unk, t.bos, t.eos, t.pad) == (0, 1, 2, None) and t.add_space_prefix is False
 
@@ -151,7 +174,8 @@ def test_sentencepiece_refusals(tmp_path):
 
 # -- RWKV World
 
-WORLD = "1 '\\x00' 1\n2 ' a b' 4\n3 b'\\xe4\\xbd' 2\n4 '\\xe9' 2\n5 \"it's\" 4\n7 '\\n\\n' 2\n8 '\\\\' 1\n9 '\u2028' 3\n"
+WORLD = ("1 '\\x00' 1\n2 ' a b' 4\n3 b'\\xe4\\xbd' 2\n4 '\\xe9' 2\n5 \"it's\" 4\n7 '\\n\\n' 2\n"
+         "8 '\\\\' 1\n9 '\u2028' 3\n")
 
 
 @pytest.mark.parametrize("end", ["\n", "\r\n"])
@@ -159,13 +183,15 @@ def test_world(tmp_path, end):
     path = tmp_path / "rwkv_vocab.txt"
     path.write_bytes(WORLD.replace("\n", end).encode())
     t = rwkv_world.read(path)
-    # \xe9 is a code point in a string (two bytes in UTF-8), \xe4 a byte in bytes
-    assert t.tokens == ["<s>", "\\x00", " a b", "\\xe4\\xbd", "\\xc3\\xa9", "it's", "[PAD6]", "\\n\\n", "\\\\", "\\xe2\\x80\\xa8"]
-    assert t.types == [CONTROL, NORMAL, NORMAL, NORMAL, NORMAL, NORMAL, UNUSED, NORMAL, NORMAL, NORMAL]
+    # \xe9 is a code point in a string (two bytes in UTF-8) and \xe4 a byte in bytes
+    assert t.tokens == ["<s>", "\\x00", " a b", "\\xe4\\xbd", "\\xc3\\xa9", "it's", "[PAD6]",
+                        "\\n\\n", "\\\\", "\\xe2\\x80\\xa8"]
+    assert t.types == [CONTROL, *[NORMAL] * 5, UNUSED, *[NORMAL] * 3]
     assert (t.bos, t.eos, t.eot) == (0, 0, 7)
 
 
-@pytest.mark.parametrize("line", ["1 'ab' 3", "x 'a' 1", "1 __import__('os') 1", "1 'a", "0 'a' 1"])
+@pytest.mark.parametrize("line", ["1 'ab' 3", "x 'a' 1", "1 __import__('os') 1", "1 'a", "0 'a' 1",
+                                  "1 '\\ud800' 3", "1 2 1"])
 def test_world_refusals(tmp_path, line):
     path = tmp_path / "v.txt"
     path.write_text(line + "\n")
@@ -182,8 +208,10 @@ def test_rows_without_a_token_are_padded(bench):
     f = bench.convert(config | {"eos_token_id": [2, 5], "pad_token_id": 100}, t)
     kv = f.kv
     assert kv["tokenizer.ggml.model"] == "llama"
-    assert len(kv["tokenizer.ggml.tokens"]) == tiny.V and kv["tokenizer.ggml.tokens"][-1] == "[PAD10]"
-    assert kv["tokenizer.ggml.token_type"][-1] == UNUSED and kv["tokenizer.ggml.add_bos_token"] is True
+    assert len(kv["tokenizer.ggml.tokens"]) == tiny.V
+    assert kv["tokenizer.ggml.tokens"][-1] == "[PAD10]"
+    assert kv["tokenizer.ggml.token_type"][-1] == UNUSED
+    assert kv["tokenizer.ggml.add_bos_token"] is True
     assert kv["tokenizer.ggml.eos_token_id"] == 2 and "tokenizer.ggml.padding_token_id" not in kv
     assert "2 padding rows" in bench.err
 
@@ -191,7 +219,7 @@ def test_rows_without_a_token_are_padded(bench):
 def test_none_and_bytes(bench):
     f = bench.convert(*tiny.delta_net())
     assert f.kv["tokenizer.ggml.model"] == "none" and "none found" in bench.err
-    assert bench.run("--tokenizer", "bytes") == 3 and "256" in bench.err           # 11 rows cannot hold them
+    assert bench.run("--tokenizer", "bytes") == 3 and "256" in bench.err   # for 11 rows
 
 
 def test_more_tokens_than_rows(bench):
@@ -203,7 +231,7 @@ def test_more_tokens_than_rows(bench):
     assert code == 3 and "51" in err and "11" in err
 
 
-def test_bos_that_nobody_names(bench):
+def test_eos_without_an_id(bench):
     config, t = tiny.delta_net()
     bench.save(config, t)
     write(bench.folder / "tokenizer.json", SPM | {"post_processor": None})
