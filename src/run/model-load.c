@@ -8,7 +8,7 @@
 #include "models/models.h"
 #include "run/placement.h"
 #include "run/weights.h"
-#include "text/tokenizer-load.h"
+#include "text/tokenizer.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -209,7 +209,7 @@ static void fill_info(struct lrnn_model * model) {
 bool model_load(struct loader * l, const struct lrnn_model_params * params) {
     struct lrnn_model * model = l->model;
     if (!load_identity(l) || !load_shape(l) || !placement_of_layers(l, params) ||
-            !weights_open(l) || !load_globals(l) || !vocab_load(l) || !load_layers(l) ||
+            !weights_open(l) || !load_globals(l) || !tokenizer_load(l) || !load_layers(l) ||
             !loader_all_used(l)) {
         return false;
     }

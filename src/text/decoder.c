@@ -1,49 +1,41 @@
-// Tokens to text, one at a time.
-
-#include "text/tokenizer-impl.h"
+// Tokens to text, one token at a time. The output never ends inside a UTF-8 character: bytes that
+// may still become a character are held back. Bytes that cannot are passed on unchanged.
+//
+// SentencePiece prepends a space to the text, which the decoder removes again. Symbols are
+// separated by spaces. Special tokens produce no text.
 
 #include "lrnn.h"
 #include "run/model.h"
+#include "text/tokenizer-impl.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 struct lrnn_decoder {
     const struct tokenizer * tok;
-    unsigned                 flags;
-    bool                     started; // something came out before
-    size_t                   n_ready; // bytes of text that were handed out by the last call
-    size_t                   n;       // bytes of text
-    char                     text[];  // a token, a space, and the start of a character
+    bool                     started; // there is earlier text
+    size_t                   n_ready; // bytes of `text` that the last call returned
+    size_t                   n;       // bytes of `text`
+    char                     text[];  // room for an incomplete character, a space and a token
 };
 
-struct lrnn_decoder * decoder_new(const struct tokenizer * tok, unsigned flags) {
+struct lrnn_decoder * decoder_new(const struct tokenizer * tok, bool continues) {
     struct lrnn_decoder * d = malloc(sizeof(*d) + tok->max_len + 8);
     if (d != NULL) {
-        d->tok   = tok;
-        d->flags = flags;
-        decoder_reset(d);
+        *d = (struct lrnn_decoder) { .tok = tok, .started = continues };
     }
     return d;
 }
 
 struct lrnn_decoder * lrnn_decoder_new(const struct lrnn_model * model, bool continues) {
-    return model->tokenizer == NULL
-                   ? NULL
-                   : decoder_new(model->tokenizer, continues ? DECODER_CONTINUE : 0);
+    return model->tokenizer != NULL ? decoder_new(model->tokenizer, continues) : NULL;
 }
 
 void lrnn_decoder_free(struct lrnn_decoder * d) {
     free(d);
 }
 
-void decoder_reset(struct lrnn_decoder * d) {
-    d->started = (d->flags & DECODER_CONTINUE) != 0;
-    d->n_ready = 0;
-    d->n       = 0;
-}
-
-// Drops what was handed out.
+// Drops the bytes that the last call returned.
 static void advance(struct lrnn_decoder * d) {
     memmove(d->text, d->text + d->n_ready, d->n - d->n_ready);
     d->n -= d->n_ready;
@@ -54,7 +46,7 @@ const char * lrnn_decoder_push(struct lrnn_decoder * d, int32_t id, size_t * siz
     advance(d);
 
     struct slice s = tokenizer_token_bytes(d->tok, id);
-    if (s.size > 0 && (!tokenizer_is_special(d->tok, id) || (d->flags & DECODER_SPECIAL) != 0)) {
+    if (s.size > 0 && !tokenizer_is_special(d->tok, id)) {
         if (d->started && d->tok->kind == TOKENIZER_SYMBOLS) {
             d->text[d->n++] = ' ';
         }

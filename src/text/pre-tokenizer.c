@@ -1,13 +1,14 @@
+// Pre-tokenizers cut text into pieces; merges never cross their boundaries. They are published as
+// regular expressions, quoted above each function: an alternative is a few lines of code, and they
+// are tried in the same order.
+
 #include "text/tokenizer-impl.h"
 
 #include <string.h>
 
-// Pre-tokenisers cut text into the pieces within which merges happen. They are published as regular
-// expressions; here each alternative is a few lines of code, tried in the same order. L, N and S
-// are letters, numbers and white space, O is everything else.
-
-static enum char_class class_at(
-        const char * p, const char * end, const char ** next) { // OTHER at the end, where next is p
+// Returns the class of the character at p and sets *next to the one after it. At the end of the
+// text the class is OTHER and *next is p.
+static enum char_class class_at(const char * p, const char * end, const char ** next) {
     if (p == end) {
         *next = p;
         return CHAR_CLASS_OTHER;
@@ -16,7 +17,7 @@ static enum char_class class_at(
     return char_class_of(utf8_next(next));
 }
 
-// Behind the run of characters of a class, at most max of them.
+// Skips characters of a class, at most `max`.
 static const char * skip_class(
         const char * p, const char * end, enum char_class class, size_t max) {
     const char * next;
@@ -28,8 +29,8 @@ static const char * skip_class(
 
 //  's|'t|'re|'ve|'m|'ll|'d
 //
-// behind an apostrophe at p, or NULL. Without regard to case if `fold`: U+017F, the long s, is then
-// an s.
+// Returns the end of the contraction at p, or NULL. `fold` ignores case, where the long s (U+017F)
+// is an s.
 static const char * contraction(const char * p, const char * end, bool fold) {
     static const char * const endings[] = { "s", "t", "re", "ve", "m", "ll", "d" };
 
@@ -57,7 +58,7 @@ static const char * contraction(const char * p, const char * end, bool fold) {
 
 //  \s+(?!\S)|\s+
 //
-// White space, but its last character is left to the word that follows.
+// Skips white space, except for its last character if a word follows.
 static const char * space_run(const char * p, const char * end) {
     const char * last = p;
     const char * q    = p;
@@ -92,13 +93,14 @@ static const char * skip_newlines(const char * p, const char * end) {
 
 // Llama-3 (n_digits = 3), Qwen2 (n_digits = 1)
 //
-//  (?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,n_digits}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+
+//  (?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,n_digits}|
+//   ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+
 static const char * llama3_next(const char * p, const char * end, size_t n_digits) {
     const char * q = contraction(p, end, true);
     if (q != NULL) {
         return q;
     }
-    const char * second; // where the second character starts
+    const char * second; // the second character
     const char * third;
     enum char_class class = class_at(p, end, &second);
 
@@ -117,7 +119,7 @@ static const char * llama3_next(const char * p, const char * end, size_t n_digit
     if (*p == ' ' && second < end && class_at(second, end, &third) == CHAR_CLASS_OTHER) {
         return skip_newlines(skip_class(second, end, CHAR_CLASS_OTHER, SIZE_MAX), end);
     }
-    // \s*[\r\n]+ goes as far as the last line end of the white space
+    // \s*[\r\n]+ ends after the last line break in the white space
     const char * line_end = NULL;
     const char * next;
     for (q = p; q < end && class_at(q, end, &next) == CHAR_CLASS_SPACE; q = next) {
@@ -128,25 +130,25 @@ static const char * llama3_next(const char * p, const char * end, size_t n_digit
     return line_end != NULL ? line_end : space_run(p, end);
 }
 
-const char * pretokenizer_next(enum pretokenizer pre, const char * p, const char * end) {
+const char * pre_tokenizer_next(enum pre_tokenizer pre, const char * p, const char * end) {
     switch (pre) {
-        case PRETOKENIZER_LLAMA3: return llama3_next(p, end, 3);
-        case PRETOKENIZER_QWEN2: return llama3_next(p, end, 1);
-        case PRETOKENIZER_GPT2: break;
+        case PRE_TOKENIZER_LLAMA3: return llama3_next(p, end, 3);
+        case PRE_TOKENIZER_QWEN2: return llama3_next(p, end, 1);
+        case PRE_TOKENIZER_GPT2: break;
     }
     return gpt2_next(p, end);
 }
 
-bool pretokenizer_find(const char * name, enum pretokenizer * pre) {
+bool pre_tokenizer_find(const char * name, enum pre_tokenizer * pre) {
     static const struct {
-        const char *      name;
-        enum pretokenizer pre;
+        const char *       name;
+        enum pre_tokenizer pre;
     } table[] = {
-        { "gpt-2", PRETOKENIZER_GPT2 },
-        { "gpt-neox", PRETOKENIZER_GPT2 },
-        { "mpt", PRETOKENIZER_GPT2 }, // as llama.cpp calls GPT-NeoX
-        { "llama-bpe", PRETOKENIZER_LLAMA3 },
-        { "qwen2", PRETOKENIZER_QWEN2 },
+        { "gpt-2", PRE_TOKENIZER_GPT2 },
+        { "gpt-neox", PRE_TOKENIZER_GPT2 },
+        { "mpt", PRE_TOKENIZER_GPT2 }, // the name in files of llama.cpp
+        { "llama-bpe", PRE_TOKENIZER_LLAMA3 },
+        { "qwen2", PRE_TOKENIZER_QWEN2 },
     };
     for (size_t i = 0; i < sizeof(table) / sizeof(table[0]); ++i) {
         if (strcmp(name, table[i].name) == 0) {

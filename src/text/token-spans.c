@@ -1,16 +1,15 @@
-// How many bytes of its text each token covers.
+// Byte spans: the number of bytes of the text that each token covers.
 
 #include "lrnn.h"
 #include "run/model.h"
 #include "text/tokenizer-impl.h"
 
 #include <inttypes.h>
-#include <stdio.h>
 #include <string.h>
 
 static const char SPACE_MARK[3] = { '\xE2', '\x96', '\x81' }; // U+2581
 
-// The document and how far tokens have covered it.
+// A text and the number of its bytes that tokens have covered so far.
 struct cover {
     const char * text;
     size_t       size;
@@ -22,17 +21,18 @@ static bool starts_with(const struct cover * c, const char * bytes, size_t n) {
 }
 
 //
-// SentencePiece. A space and U+2581 are one symbol to it: in the text either may stand where a
-// token has a space, and where the vocabulary has no token for it, the three bytes of U+2581 do.
+// SentencePiece
 //
+// SentencePiece treats a space and U+2581 as equal. Where a token has a space, the text may have
+// either. If the vocabulary has no token for a space, three byte tokens spell U+2581.
 
+// in_mark: the number of bytes of such a U+2581 that are still to come
 static size_t cover_spm(struct cover * c, struct slice token, bool is_byte, int * in_mark) {
     const size_t before = c->at;
     for (size_t i = 0; i < token.size; ++i) {
         const char b = token.data[i];
-        if (*in_mark >
-                0) { // the rest of a mark written in bytes, which the first of them has covered
-            --*in_mark;
+        if (*in_mark > 0) {
+            --*in_mark; // the first byte of the mark has covered the space
         } else if (starts_with(c, &b, 1)) {
             c->at++;
         } else if (b == ' ' && starts_with(c, SPACE_MARK, sizeof(SPACE_MARK))) {
@@ -46,15 +46,16 @@ static size_t cover_spm(struct cover * c, struct slice token, bool is_byte, int 
 }
 
 //
-// Normalised text. NFC changes nothing across the beginning of an ASCII character that follows
-// another kind of character: such stretches are normalised one by one, to see which of them changed
-// in length.
+// Normalized text
 //
+// NFC never acts across the boundary between a non-ASCII character and an ASCII character after it.
+// The text is cut into stretches at these boundaries, and each is normalized on its own to find the
+// stretches whose length changes.
 
 struct stretch {
-    size_t start, raw;    // in the text, its beginning and its bytes
-    size_t begin, normal; // the same after normalisation
-    bool   same;          // nothing changed
+    size_t start, raw;    // offset and size in the text
+    size_t begin, normal; // offset and size after normalization
+    bool   same;          // normalization changes nothing
 };
 
 static bool next_stretch(const struct cover * c, struct stretch * s, struct buffer * work) {
@@ -83,7 +84,8 @@ static bool next_stretch(const struct cover * c, struct stretch * s, struct buff
     return true;
 }
 
-// Byte `at` of the normalised text as a byte of the text. Calls come in ascending order.
+// Converts offset `at` of the normalized text to an offset of the text. Offsets must not decrease
+// from call to call.
 static bool raw_offset(
         const struct cover * c, struct stretch * s, struct buffer * work, size_t at, size_t * raw) {
     while (at >= s->begin + s->normal && s->start + s->raw < c->size) {
@@ -96,16 +98,16 @@ static bool raw_offset(
     return true;
 }
 
-static bool is_space(char b) {
-    return b == ' ' || (b >= '\t' && b <= '\r');
-}
+//
+// Symbols
+//
 
 static size_t cover_symbol(struct cover * c, bool last) {
     const size_t before = c->at;
-    while (c->at < c->size && is_space(c->text[c->at])) {
+    while (c->at < c->size && symbols_is_space(c->text[c->at])) {
         c->at++;
     }
-    while (c->at < c->size && !is_space(c->text[c->at])) {
+    while (c->at < c->size && !symbols_is_space(c->text[c->at])) {
         c->at++;
     }
     if (last) {
@@ -118,13 +120,13 @@ bool lrnn_token_spans(const struct lrnn_model * model, const char * text, size_t
         const int32_t * tokens, int64_t n_tokens, size_t * n_bytes, char * err, size_t err_size) {
     const struct tokenizer * tok = model->tokenizer;
     if (tok == NULL) {
-        return error_set(err, err_size, "the model has no tokenizer; it works on token ids only");
+        return error_set(err, err_size, NO_TOKENIZER);
     }
-    const bool     normalised = tok->nfc && !nfc_quick_check(text, size);
+    const bool     normalized = tok->nfc && !nfc_quick_check(text, size);
     struct cover   c          = { .text = text, .size = size };
     struct stretch s          = { .same = true };
     struct buffer  work       = { 0 };
-    size_t         normal     = 0; // bytes of the tokens so far
+    size_t         normal     = 0; // bytes of all tokens so far
     int            in_mark    = 0;
     bool           ok         = true;
 
@@ -139,7 +141,7 @@ bool lrnn_token_spans(const struct lrnn_model * model, const char * text, size_t
             n = cover_spm(&c, token, tokenizer_token_type(tok, tokens[i]) == TOKEN_BYTE, &in_mark);
         } else if (tok->kind == TOKENIZER_SYMBOLS) {
             n = cover_symbol(&c, i == n_tokens - 1);
-        } else if (normalised) {
+        } else if (normalized) {
             const size_t before = c.at;
             normal += token.size;
             ok = raw_offset(&c, &s, &work, normal, &c.at);
@@ -151,11 +153,9 @@ bool lrnn_token_spans(const struct lrnn_model * model, const char * text, size_t
     }
     buffer_free(&work);
     if (!ok) {
-        snprintf(err, err_size, "out of memory for normalising a text of %zu bytes", size);
-    } else if (n_tokens > 0 && c.at != size) {
-        snprintf(err, err_size, "its %" PRId64 " tokens stand for %zu bytes; the text has %zu",
-                n_tokens, c.at, size);
-        ok = false;
+        return error_set(err, err_size, "out of memory for the NFC of a text of %zu bytes", size);
     }
-    return ok;
+    return n_tokens == 0 || c.at == size ||
+           error_set(err, err_size, "the %" PRId64 " tokens cover %zu bytes; the text has %zu",
+                   n_tokens, c.at, size);
 }

@@ -1,17 +1,18 @@
+// Byte-level BPE (gpt2): the pre-tokenizer cuts text into pieces; each byte of a piece is a symbol,
+// and symbols are merged in the order of the list of merges.
+
 #include "text/tokenizer-impl.h"
 
 #include <string.h>
-
-// Byte-level BPE: text is cut into pieces, each byte of a piece is a symbol, and symbols are merged
-// in the order of the list of merges.
 
 //
 // GPT-2's alphabet
 //
 // Vocabularies write bytes as printable characters: a byte that is printable in Latin-1 stands for
-// itself, the others are U+0100 and up in their order.
+// itself; the others are U+0100 and up, in order.
 
-static int alphabet_byte(uint32_t cp) { // -1: not in the alphabet
+// Returns the byte of a character, or -1.
+static int alphabet_byte(uint32_t cp) {
     if (cp < 0x100) {
         return (cp >= '!' && cp <= '~') || (cp >= 0xA1 && cp != 0xAD) ? (int) cp : -1;
     }
@@ -36,7 +37,7 @@ static bool in_alphabet(struct slice text) {
     return all;
 }
 
-// Appends the bytes that a text of the alphabet stands for. False: out of memory.
+// Appends the bytes of a text in the alphabet. Returns false if out of memory.
 static bool alphabet_decode(struct slice text, struct buffer * out) {
     bool         ok  = true;
     const char * end = text.data + text.size;
@@ -53,8 +54,8 @@ static bool alphabet_decode(struct slice text, struct buffer * out) {
 
 bool bpe_token(
         struct slice text, enum token_type type, struct buffer * out, char * err, size_t err_size) {
-    // added tokens are written as they are, and so does the reference library read a token with a
-    // character outside the alphabet
+    // Added tokens are plain text. The reference library also treats tokens with a character
+    // outside the alphabet as plain text.
     const bool ok = type == TOKEN_NORMAL && in_alphabet(text)
                             ? alphabet_decode(text, out)
                             : buffer_append(out, text.data, text.size);
@@ -76,7 +77,7 @@ static bool add_merge(struct tokenizer * tok, struct slice merge, size_t rank,
     const size_t n     = space != NULL ? (size_t) (space - merge.data) : 0;
     if (n == 0 || n + 1 == merge.size || memchr(space + 1, ' ', merge.size - n - 1) != NULL) {
         return error_set(err, err_size,
-                "tokenizer.ggml.merges[%zu] is %s; expected two tokens with one space between them",
+                "tokenizer.ggml.merges[%zu] is %s; expected two tokens separated by one space",
                 rank, slice_quote(quote, sizeof(quote), merge));
     }
     const struct slice part[2] = { { merge.data, n }, { space + 1, merge.size - n - 1 } };
@@ -100,7 +101,7 @@ static bool add_merge(struct tokenizer * tok, struct slice merge, size_t rank,
                 "tokenizer.ggml.merges[%zu] is %s, whose result is not a token", rank,
                 slice_quote(quote, sizeof(quote), merge));
     }
-    // of two merges of the same parts the last one counts, as in the reference library
+    // if two merges have the same parts, the last one counts, as in the reference library
     return merges_put(&tok->merges, id[0], id[1], (uint32_t) rank, result) ||
            error_set(err, err_size, "out of memory for the merges");
 }
@@ -108,7 +109,7 @@ static bool add_merge(struct tokenizer * tok, struct slice merge, size_t rank,
 bool bpe_init(
         struct tokenizer * tok, const struct tokenizer_def * def, char * err, size_t err_size) {
     for (int32_t id = 0; id < tok->n_tokens; ++id) {
-        // others are never made from text
+        // other tokens are not results of merges
         if (tok->type[id] == TOKEN_NORMAL && in_alphabet(def->tokens[id]) &&
                 !symbol_insert(tok, id, err, err_size)) {
             return false;
@@ -117,7 +118,7 @@ bool bpe_init(
     for (unsigned byte = 0; byte < 256; ++byte) {
         const char c       = (char) byte;
         tok->byte_id[byte] = symbol_find(tok, &c, 1);
-        // the bytes that UTF-8 does not have never occur, and vocabularies may lack them
+        // bytes that never occur in UTF-8 may be missing
         if (tok->byte_id[byte] < 0 && byte != 0xC0 && byte != 0xC1 && byte < 0xF5) {
             return error_set(
                     err, err_size, "tokenizer.ggml.tokens has no token for the byte 0x%02X", byte);
@@ -142,8 +143,7 @@ static bool encode_piece(
     if (len == 1) {
         return token_ids_push(w->ids, tok->byte_id[(uint8_t) *text]);
     }
-    if (tok->pre ==
-            PRETOKENIZER_LLAMA3) { // a piece that is a token needs no merges to be one ("ignore_merges")
+    if (tok->pre == PRE_TOKENIZER_LLAMA3) { // "ignore_merges": a piece may be a token as a whole
         const int32_t id = len <= tok->max_len ? symbol_find(tok, text, len) : -1;
         if (id >= 0) {
             return token_ids_push(w->ids, id);
@@ -166,7 +166,7 @@ bool bpe_encode(
         const struct tokenizer * tok, const char * text, size_t len, struct tokenize_work * w) {
     const char * end = text + len;
     while (text < end) {
-        const char * next = pretokenizer_next(tok->pre, text, end);
+        const char * next = pre_tokenizer_next(tok->pre, text, end);
         if (!encode_piece(tok, text, (size_t) (next - text), w)) {
             return false;
         }

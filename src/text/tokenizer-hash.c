@@ -1,4 +1,4 @@
-// The identity of a tokenizer: a hash of everything that determines its tokens.
+// The identity of a tokenizer: a hash of all keys that determine its tokens.
 
 #include "base/sha256.h"
 #include "file/model-file.h"
@@ -15,8 +15,8 @@ static void add_int(struct sha256 * sha, int64_t value) {
     sha256_add(sha, bytes, sizeof(bytes));
 }
 
-// Key and value, the same whatever integer type the file uses; an absent key is one without
-// elements.
+// Adds a key and its value, independent of the integer type in the file. A missing key counts as
+// one without elements.
 static void add_key(struct sha256 * sha, const struct model_file * file, const char * name) {
     const struct model_key * key = model_file_find_key(file, name);
     const size_t             n   = key != NULL ? key->n : 0;
@@ -56,9 +56,8 @@ void lrnn_model_get_tokenizer_hash(const struct lrnn_model * model, char hex[65]
     for (size_t i = 0; i < sizeof(keys) / sizeof(keys[0]); ++i) {
         add_key(&sha, model->file, keys[i]);
     }
-    add_int(&sha,
-            model->info
-                    .bos); // as they are used, whether the file says it or the kind of tokenizer does
+    // as used, whether the file states them or the kind of tokenizer implies them
+    add_int(&sha, model->info.bos);
     add_int(&sha, model->info.eos);
     add_int(&sha, model->info.add_bos);
     sha256_hex(&sha, hex);

@@ -1,28 +1,29 @@
 #pragma once
 
-// What the files of the tokenizer share. The interface is tokenizer.h.
+// Shared by the files of src/text. The interface for the rest of the library is tokenizer.h.
 
 #include "base/error.h"
-#include "text/tokenizer.h"
 #include "base/unicode.h"
+#include "text/tokenizer.h"
 
 #ifdef __cplusplus
 extern "C" {
 #endif
 
+#define NO_TOKENIZER "the model has no tokenizer; it works on token ids only"
+
 //
 // Sets of byte strings
 //
 
-// Longest match: a trie in breadth-first order. Edge e leads to node e + 1, so a node is where its
-// edges begin.
+// A trie in breadth-first order, for longest matches. Edge e leads to node e + 1, so a node is the
+// index of its first edge.
 struct trie {
-    uint32_t n_nodes; // 0: an empty set
-    uint32_t *
-            first; // [n_nodes + 1] edges of node i are first[i] .. first[i + 1] − 1, sorted by byte
-    int32_t * id;  // [n_nodes] -1: no string ends here
-    uint8_t * byte;      // [n_nodes − 1] of the edge
-    int32_t   root[256]; // child of the root by byte; 0: none
+    uint32_t   n_nodes;   // 0: the empty set
+    uint32_t * first;     // [n_nodes + 1] node i has edges first[i] .. first[i + 1] − 1, by byte
+    int32_t *  id;        // [n_nodes] id of the string that ends here; -1: none
+    uint8_t *  byte;      // [n_nodes − 1] byte of an edge
+    int32_t    root[256]; // child of the root for each byte; 0: none
 };
 
 struct trie_entry {
@@ -31,12 +32,12 @@ struct trie_entry {
     int32_t      id;
 };
 
-// Sorts the entries. False: out of memory, or two entries are equal; then duplicate[0] and [1] are
-// their ids, otherwise -1.
+// Builds a trie; sorts the entries. Returns false if out of memory or if two entries are equal:
+// then duplicate[0] and duplicate[1] are their ids, otherwise -1.
 bool trie_build(struct trie * trie, struct trie_entry * entries, size_t n, int32_t duplicate[2]);
 void trie_free(struct trie * trie);
 
-// Length and id of the longest string of the set at p; 0 if there is none.
+// Returns the length of the longest string of the set at p and sets *id; 0 if there is none.
 size_t trie_longest(const struct trie * trie, const char * p, const char * end, int32_t * id);
 
 //
@@ -50,28 +51,28 @@ struct merges {       // hash table with open addressing
     size_t     n;
 };
 
-bool merges_put(struct merges * m, int32_t left, int32_t right, uint32_t rank,
-        int32_t result); // false: out of memory
+// Returns false if out of memory.
+bool merges_put(struct merges * m, int32_t left, int32_t right, uint32_t rank, int32_t result);
 bool merges_has(const struct merges * m, int32_t left, int32_t right);
 void merges_free(struct merges * m);
 
-#define SYMBOL_NONE   (-1)      // a symbol that no merge has
-#define SYMBOL_FROZEN (1 << 30) // or-ed to an id: the symbol is final
+#define SYMBOL_NONE   (-1)      // a symbol without merges
+#define SYMBOL_FROZEN (1 << 30) // flag of an id: the symbol is never merged
 
 struct symbol {
     int32_t  id;
     int32_t  prev;  // -1: first
     int32_t  next;  // -1: last
-    uint32_t start; // of its text; merging keeps it
+    uint32_t start; // of its text; a merge keeps the start of the left symbol
 };
 
-// Merges not yet done: the lowest rank first, among equals the leftmost.
+// Possible merges, ordered by rank, then from left to right.
 struct merge_candidate {
     uint64_t order; // rank << 32 | index of the left symbol
     int32_t  result;
 };
 
-struct merge_work { // memory that grows and is used again; start with { 0 }
+struct merge_work { // memory that is reused; initialize with { 0 }
     struct symbol *          symbols;
     size_t                   n_symbols;
     size_t                   capacity;
@@ -83,25 +84,25 @@ struct merge_work { // memory that grows and is used again; start with { 0 }
 bool merge_work_push(struct merge_work * w, int32_t id, uint32_t start); // false: out of memory
 void merge_work_free(struct merge_work * w);
 
-// Merges the symbols in n log n steps. What remains are the symbols reached from symbols[0] over
-// `next`. False: out of memory.
+// Merges the symbols in O(n log n). The remaining symbols are a list that starts at symbols[0] and
+// is linked by `next`. Returns false if out of memory.
 bool merge_symbols(const struct merges * m, struct merge_work * w);
 
 //
-// Pre-tokenisers
+// Pre-tokenizers
 //
 
-enum pretokenizer {
-    PRETOKENIZER_GPT2,
-    PRETOKENIZER_LLAMA3,
-    PRETOKENIZER_QWEN2,
+enum pre_tokenizer {
+    PRE_TOKENIZER_GPT2,
+    PRE_TOKENIZER_LLAMA3,
+    PRE_TOKENIZER_QWEN2,
 };
 
-// False if there is none of that name.
-bool pretokenizer_find(const char * name, enum pretokenizer * pre);
+// Returns false if no pre-tokenizer has this name.
+bool pre_tokenizer_find(const char * name, enum pre_tokenizer * pre);
 
-// Where the piece ends that starts at p < end. Valid UTF-8 only.
-const char * pretokenizer_next(enum pretokenizer pre, const char * p, const char * end);
+// Returns the end of the piece that starts at p < end. The text must be valid UTF-8.
+const char * pre_tokenizer_next(enum pre_tokenizer pre, const char * p, const char * end);
 
 //
 // The tokenizer
@@ -115,32 +116,33 @@ enum tokenizer_kind {
     TOKENIZER_SYMBOLS,
 };
 
+// A symbol is a string that has an id: the tokens come first. SPM adds the single characters of
+// tokens that are not tokens themselves.
 struct tokenizer {
     enum tokenizer_kind kind;
-    enum pretokenizer   pre;
+    enum pre_tokenizer  pre;
     bool                nfc;
 
-    int32_t n_tokens;
-    int32_t n_symbols; // tokens, then single characters that tokens are made of without being tokens (SPM)
-    struct buffer bytes;   // of all symbols, one behind the other
+    int32_t       n_tokens;
+    int32_t       n_symbols;
+    struct buffer bytes;   // of all symbols, concatenated
     uint32_t *    offset;  // [n_symbols + 1]
     uint8_t *     type;    // [n_tokens]
     uint32_t      max_len; // of a token
 
-    int32_t bos_id, eos_id, unknown_id, padding_id;
+    int32_t bos_id, eos_id, unknown_id, padding_id; // -1: none
     bool    add_bos, add_eos, add_space_prefix;
 
-    uint32_t * slots;   // hash table of the symbols that text is made of: id + 1; 0: free
+    uint32_t * slots;   // hash table of the symbols that occur in text: id + 1; 0: free
     size_t     n_slots; // power of two, or 0
     size_t     n_used;
 
     int32_t       byte_id[256]; // SPM, BPE: the token of a byte; -1: none
     struct merges merges;       // SPM, BPE
-    struct merges
-            joints; // SPM: pairs of characters that stand side by side in a token; ranks and results mean nothing
-    struct trie words;   // World
-    struct trie control; // control and unknown tokens
-    struct trie user;    // user-defined tokens
+    struct merges joints;       // SPM: pairs of adjacent characters in tokens; only the keys count
+    struct trie   words;        // World
+    struct trie   control;      // control and unknown tokens
+    struct trie   user;         // user-defined tokens
 };
 
 static inline struct slice symbol_bytes(const struct tokenizer * tok, int32_t id) {
@@ -148,22 +150,29 @@ static inline struct slice symbol_bytes(const struct tokenizer * tok, int32_t id
         tok->offset[id + 1] - tok->offset[id] };
 }
 
-// Hash of bytes: h(s) = Σ (s_i + 1)·B^(n−1−i) mod 2^64, so that a piece of a string is hashed from
-// two prefixes of it.
+// The polynomial hash h(s) = Σ (s_i + 1)·B^(n−1−i) mod 2^64. Unlike FNV-1a (base/hash.h) it gives
+// the hash of any substring from the hashes of two prefixes:
+//
+//     h(s[i:j]) = h(s[:j]) − h(s[:i])·B^(j−i)
+//
+// So SPM gets the hashes of both parts of every cut of a token cheaply.
 #define SYMBOL_HASH_BASE UINT64_C(0x9E3779B97F4A7C15)
 
 uint64_t symbol_hash(const char * data, size_t len);
 
-// The symbol with these bytes, or -1.
+// Returns the symbol with these bytes, or -1.
 int32_t symbol_find(const struct tokenizer * tok, const char * data, size_t len);
 int32_t symbol_find_hashed(
         const struct tokenizer * tok, const char * data, size_t len, uint64_t hash);
 
-// Enters the symbol into the table. Refuses a second one with the same bytes.
+// Adds a symbol to the hash table. Fails if another symbol has the same bytes.
 bool symbol_insert(struct tokenizer * tok, int32_t id, char * err, size_t err_size);
 
-// What is special to a kind: check the definition and complete the tokenizer, whose tokens and
-// types are there.
+// Builds the trie of the tokens of two types, which may be equal. Fails if two have the same bytes.
+bool tokens_trie(const struct tokenizer * tok, enum token_type type_a, enum token_type type_b,
+        struct trie * trie, char * err, size_t err_size);
+
+// Check the definition and complete a tokenizer that already has its tokens and types.
 bool spm_init(
         struct tokenizer * tok, const struct tokenizer_def * def, char * err, size_t err_size);
 bool bpe_init(
@@ -172,7 +181,7 @@ bool world_init(struct tokenizer * tok, char * err, size_t err_size);
 bool bytes_init(struct tokenizer * tok, char * err, size_t err_size);
 bool symbols_init(struct tokenizer * tok, char * err, size_t err_size);
 
-// What a token of the file stands for, appended to `out`.
+// Append the bytes of a token, given its text in the file.
 bool spm_token(struct slice text, int32_t id, enum token_type type, struct buffer * out, char * err,
         size_t err_size);
 bool bpe_token(
@@ -180,7 +189,7 @@ bool bpe_token(
 bool world_token(struct slice text, int32_t id, enum token_type type, struct buffer * out,
         char * err, size_t err_size);
 
-// What one call of tokenizer_encode works with.
+// Memory of one call of tokenizer_encode.
 struct tokenize_work {
     struct merge_work  merge;
     struct buffer      text;
@@ -189,7 +198,7 @@ struct tokenize_work {
 
 bool token_ids_push(struct token_ids * ids, int32_t id); // false: out of memory
 
-// Ids of text between special tokens. False: out of memory.
+// Append the ids of text between special tokens. Return false if out of memory.
 bool spm_encode(
         const struct tokenizer * tok, const char * text, size_t len, struct tokenize_work * w);
 bool bpe_encode(
@@ -199,11 +208,12 @@ bool world_encode(
 bool bytes_encode(
         const struct tokenizer * tok, const char * text, size_t len, struct tokenize_work * w);
 
-// Symbols keep their special tokens among themselves, and may fail.
+// For symbols, special tokens are words like others. Fails also if a symbol is unknown.
 bool symbols_encode(const struct tokenizer * tok, const char * text, size_t len, bool parse_special,
         struct tokenize_work * w, char * err, size_t err_size);
+bool symbols_is_space(char c); // white space between symbols
 
-#define QUOTE_SIZE 64
+#define QUOTE_SIZE 64 // of a buffer for slice_quote
 
 #ifdef __cplusplus
 }

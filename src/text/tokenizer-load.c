@@ -1,14 +1,13 @@
-// From the tokenizer.ggml keys of a model file to a tokenizer.
+// Makes a tokenizer from the keys of a model file.
 
-#include "text/tokenizer-load.h"
-
-#include "text/tokenizer.h"
+#include "file/loader.h"
+#include "text/tokenizer-impl.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
-bool vocab_load(struct loader * l) {
+bool tokenizer_load(struct loader * l) {
     struct lrnn_model * model = l->model;
     model->info.bos = model->info.eos = -1;
 
@@ -23,8 +22,7 @@ bool vocab_load(struct loader * l) {
     def.normalizer = loader_string_or(l, "lrnn.tokenizer.normalizer", NULL);
     if (def.normalizer == NULL && def.pre != NULL &&
             (strcmp(def.pre, "mpt") == 0 || strcmp(def.pre, "gpt-neox") == 0)) {
-        def.normalizer =
-                "nfc"; // what the tokenizer of GPT-NeoX does; llama.cpp's files have no key to say so
+        def.normalizer = "nfc"; // GPT-NeoX uses it; files of llama.cpp have no key for it
     }
     def.bos_id           = loader_int_or(l, "tokenizer.ggml.bos_token_id", 0, INT32_MAX, -1);
     def.eos_id           = loader_int_or(l, "tokenizer.ggml.eos_token_id", 0, INT32_MAX, -1);
@@ -60,9 +58,9 @@ bool vocab_load(struct loader * l) {
         return false;
     }
     model->info.has_tokenizer = true;
-    model->info.bos           = tokenizer_bos_id(model->tokenizer);
-    model->info.eos           = tokenizer_eos_id(model->tokenizer);
-    model->info.add_bos       = tokenizer_adds_bos(model->tokenizer);
-    model->info.add_eos       = tokenizer_adds_eos(model->tokenizer);
+    model->info.bos           = model->tokenizer->bos_id;
+    model->info.eos           = model->tokenizer->eos_id;
+    model->info.add_bos       = model->tokenizer->add_bos;
+    model->info.add_eos       = model->tokenizer->add_eos;
     return true;
 }

@@ -1,6 +1,7 @@
-#include "text/tokenizer-impl.h"
+// Byte-pair encoding: the table of merges, and merging a list of symbols.
 
 #include "base/hash.h"
+#include "text/tokenizer-impl.h"
 
 #include <stdlib.h>
 
@@ -14,8 +15,8 @@ static uint64_t pair_key(int32_t left, int32_t right) {
     return (uint64_t) (uint32_t) left << 32 | (uint32_t) right;
 }
 
-// The place of the key, or the free one where it belongs.
-static size_t merges_place(const struct merges * m, uint64_t key) {
+// Returns the slot of the key, or the free slot where it belongs.
+static size_t merges_slot(const struct merges * m, uint64_t key) {
     size_t i = (size_t) hash_mix(key) & (m->size - 1);
     while (m->key[i] != FREE && m->key[i] != key) {
         i = (i + 1) & (m->size - 1);
@@ -36,9 +37,9 @@ static bool merges_grow(struct merges * m) {
     }
     for (size_t i = 0; i < m->size; ++i) {
         if (m->key[i] != FREE) {
-            const size_t place = merges_place(&big, m->key[i]);
-            big.key[place]     = m->key[i];
-            big.value[place]   = m->value[i];
+            const size_t slot = merges_slot(&big, m->key[i]);
+            big.key[slot]     = m->key[i];
+            big.value[slot]   = m->value[i];
         }
     }
     merges_free(m);
@@ -50,11 +51,11 @@ bool merges_put(struct merges * m, int32_t left, int32_t right, uint32_t rank, i
     if (m->n * 2 >= m->size && !merges_grow(m)) {
         return false;
     }
-    const uint64_t key   = pair_key(left, right);
-    const size_t   place = merges_place(m, key);
-    m->n += m->key[place] == FREE;
-    m->key[place]   = key;
-    m->value[place] = (uint64_t) rank << 32 | (uint32_t) result;
+    const uint64_t key  = pair_key(left, right);
+    const size_t   slot = merges_slot(m, key);
+    m->n += m->key[slot] == FREE;
+    m->key[slot]   = key;
+    m->value[slot] = (uint64_t) rank << 32 | (uint32_t) result;
     return true;
 }
 
@@ -69,12 +70,12 @@ static bool merges_get(
     if (m->size == 0 || left < 0 || right < 0) {
         return false;
     }
-    const size_t place = merges_place(m, pair_key(left, right));
-    if (m->key[place] == FREE) {
+    const size_t slot = merges_slot(m, pair_key(left, right));
+    if (m->key[slot] == FREE) {
         return false;
     }
-    *rank   = (uint32_t) (m->value[place] >> 32);
-    *result = (int32_t) (m->value[place] & UINT32_MAX);
+    *rank   = (uint32_t) (m->value[slot] >> 32);
+    *result = (int32_t) (m->value[slot] & UINT32_MAX);
     return true;
 }
 
@@ -125,8 +126,8 @@ static void heap_rise(struct merge_candidate * heap, size_t i) {
     heap[i] = c;
 }
 
-// Appends the merge of a symbol and its right neighbour, if there is one; where it belongs in the
-// heap is left to the caller.
+// Appends the merge of a symbol with its right neighbor to the heap; the caller restores the order.
+// Returns false if there is no such merge.
 static bool candidate_add(const struct merges * m, struct merge_work * w, int32_t left) {
     const int32_t right = left >= 0 ? w->symbols[left].next : -1;
     uint32_t      rank;
@@ -168,8 +169,7 @@ void merge_work_free(struct merge_work * w) {
 }
 
 bool merge_symbols(const struct merges * m, struct merge_work * w) {
-    // each merge takes one candidate out and puts at most two in, and there are at most n − 1
-    // merges
+    // There are at most n − 1 merges; each removes one candidate and adds at most two.
     if (!heap_reserve(w, 2 * w->n_symbols + 2)) {
         return false;
     }
@@ -189,7 +189,7 @@ bool merge_symbols(const struct merges * m, struct merge_work * w) {
             heap_sink(w->heap, w->n_heap, 0);
         }
 
-        // the symbols may have been merged with others since
+        // the symbols may have been merged with others in the meantime
         const int32_t left  = (int32_t) (c.order & UINT32_MAX);
         const int32_t right = s[left].next;
         uint32_t      rank;
@@ -204,7 +204,7 @@ bool merge_symbols(const struct merges * m, struct merge_work * w) {
         if (s[left].next >= 0) {
             s[s[left].next].prev = left;
         }
-        s[right].id   = SYMBOL_NONE; // candidates with it on the left are void
+        s[right].id   = SYMBOL_NONE; // invalidates the candidates that start here
         s[right].next = -1;
 
         if (candidate_add(m, w, s[left].prev)) {

@@ -1,20 +1,20 @@
+// SentencePiece BPE (llama): each character of the text is a symbol. Of all neighbors that together
+// form a token, the pair whose token has the highest score is merged first. Remaining symbols that
+// are not tokens become one byte token per byte.
+//
+// SentencePiece writes spaces as U+2581 in its tokens and in the text. We do the opposite and write
+// U+2581 as a space in both, which gives the same ids.
+
 #include "text/tokenizer-impl.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-// SentencePiece BPE: each character of the text is a symbol; of all neighbours whose bytes together
-// are a token, those whose token has the highest score are merged first. What remains and is not a
-// token becomes one token a byte.
-//
-// SentencePiece writes a space as U+2581 in its tokens and in the text. Here it is the other way
-// round, both have spaces: a text with U+2581 in it comes to the same.
-
 #define SPACE_MARK     "\xE2\x96\x81"
 #define SPACE_MARK_LEN 3
 
-// Appends text with spaces in place of U+2581.
+// Appends the text, replacing U+2581 by spaces. Returns false if out of memory.
 static bool append_spaced(const char * text, size_t len, struct buffer * out) {
     const char * end = text + len;
     while (text < end) {
@@ -49,7 +49,7 @@ bool spm_token(struct slice text, int32_t id, enum token_type type, struct buffe
                             hex_digit(text.data[4]) >= 0;
         if (!formed) {
             return error_set(err, err_size,
-                    "tokenizer.ggml.tokens[%d] is the byte token %s; expected \"<0x00>\" to \"<0xFF>\"",
+                    "tokenizer.ggml.tokens[%d] is the byte token %s; expected <0x00> to <0xFF>",
                     (int) id, slice_quote(quote, sizeof(quote), text));
         }
         const char byte = (char) (hex_digit(text.data[3]) * 16 + hex_digit(text.data[4]));
@@ -70,8 +70,8 @@ static bool is_text(const struct tokenizer * tok, int32_t id) {
     return tok->type[id] == TOKEN_NORMAL || tok->type[id] == TOKEN_USER_DEFINED;
 }
 
-// Enters the characters that tokens are made of and that are no tokens: merging starts from them.
-// They are symbols behind the tokens.
+// Adds the characters of tokens that are not tokens themselves as symbols, because merging starts
+// from single characters. Their ids follow those of the tokens.
 static bool add_characters(struct tokenizer * tok, char * err, size_t err_size) {
     size_t capacity = (size_t) tok->n_tokens + 1;
     for (int32_t id = 0; id < tok->n_tokens; ++id) {
@@ -111,8 +111,8 @@ static bool add_characters(struct tokenizer * tok, char * err, size_t err_size) 
     return true;
 }
 
-// No merge ever reaches over two characters that do not stand side by side in any token: text can
-// be cut there before it is merged.
+// Records the pairs of adjacent characters of a token. Where two characters of the text are
+// adjacent in no token, no merge can join them, so the text can be cut there before merging.
 static bool add_joints(struct tokenizer * tok, int32_t id) {
     const struct slice text = symbol_bytes(tok, id);
     const char *       end  = text.data + text.size;
@@ -135,10 +135,10 @@ static int score_compare(const void * a, const void * b) { // highest first
     return x > y ? -1 : x < y;
 }
 
-// Scores become ranks: how many different scores are higher.
+// Returns the rank of a score: the number of higher scores.
 static uint32_t rank_of(const float * sorted, size_t n, float score) {
     size_t lo = 0, hi = n;
-    while (lo < hi) { // the first that is not higher
+    while (lo < hi) { // finds the first score that is not higher
         const size_t mid = lo + (hi - lo) / 2;
         if (sorted[mid] > score) {
             lo = mid + 1;
@@ -149,7 +149,7 @@ static uint32_t rank_of(const float * sorted, size_t n, float score) {
     return (uint32_t) lo;
 }
 
-// Every way to cut a token in two symbols is a merge.
+// Adds a merge for every cut of a token into two symbols.
 static bool add_merges(struct tokenizer * tok, int32_t id, uint32_t rank) {
     uint64_t hash[TOKENIZER_MAX_TOKEN_LEN + 1];  // of the first i bytes
     uint64_t power[TOKENIZER_MAX_TOKEN_LEN + 1]; // B^i
@@ -163,7 +163,7 @@ static bool add_merges(struct tokenizer * tok, int32_t id, uint32_t rank) {
     }
     for (size_t cut = 1; cut < text.size; ++cut) {
         if (((uint8_t) text.data[cut] & 0xC0) == 0x80) {
-            continue;
+            continue; // inside a character
         }
         const int32_t left = symbol_find_hashed(tok, text.data, cut, hash[cut]);
         if (left < 0) {
@@ -182,7 +182,7 @@ bool spm_init(
         struct tokenizer * tok, const struct tokenizer_def * def, char * err, size_t err_size) {
     if (def->scores == NULL || def->n_scores != def->n_tokens) {
         return error_set(err, err_size,
-                "tokenizer.ggml.scores has %zu numbers; expected one for each of the %zu tokens",
+                "tokenizer.ggml.scores has %zu numbers; expected %zu, one per token",
                 def->scores != NULL ? def->n_scores : 0, def->n_tokens);
     }
     for (unsigned byte = 0; byte < 256; ++byte) {
@@ -207,7 +207,7 @@ bool spm_init(
     for (unsigned byte = 0; byte < 256; ++byte) {
         if (tok->byte_id[byte] < 0) {
             return error_set(err, err_size,
-                    "tokenizer.ggml.tokens has no byte token <0x%02X>; expected all 256 for byte fallback",
+                    "tokenizer.ggml.tokens has no byte token <0x%02X>; expected all 256 of them",
                     byte);
         }
     }
@@ -250,7 +250,7 @@ static bool push_bytes(
     return ok;
 }
 
-// Merges the symbols that were collected, up to byte `end` of the text, and puts out their ids.
+// Merges the symbols collected so far, which end at byte `end` of the text, and appends their ids.
 static bool encode_run(const struct tokenizer * tok, size_t end, struct tokenize_work * w) {
     bool ok = merge_symbols(&tok->merges, &w->merge);
     for (int32_t i = w->merge.n_symbols > 0 ? 0 : -1; ok && i >= 0; i = w->merge.symbols[i].next) {
@@ -259,8 +259,8 @@ static bool encode_run(const struct tokenizer * tok, size_t end, struct tokenize
         if (id >= 0 && id < tok->n_tokens) {
             ok = token_ids_push(w->ids, id);
         } else {
-            const size_t behind = s->next >= 0 ? w->merge.symbols[s->next].start : end;
-            ok = push_bytes(tok, w->text.data + s->start, behind - s->start, w->ids);
+            const size_t stop = s->next >= 0 ? w->merge.symbols[s->next].start : end;
+            ok                = push_bytes(tok, w->text.data + s->start, stop - s->start, w->ids);
         }
     }
     w->merge.n_symbols = 0;

@@ -1,8 +1,8 @@
-#include "text/tokenizer-impl.h"
-
 // Symbols separated by white space (lrnn-symbols).
 
-static bool is_space(char c) {
+#include "text/tokenizer-impl.h"
+
+bool symbols_is_space(char c) {
     return c == ' ' || (c >= '\t' && c <= '\r');
 }
 
@@ -14,7 +14,7 @@ bool symbols_init(struct tokenizer * tok, char * err, size_t err_size) {
             continue;
         }
         for (size_t i = 0; i < s.size; ++i) {
-            if (is_space(s.data[i])) {
+            if (symbols_is_space(s.data[i])) {
                 return error_set(err, err_size,
                         "tokenizer.ggml.tokens[%d] is the symbol %s; expected no white space in it",
                         (int) id, slice_quote(quote, sizeof(quote), s));
@@ -30,12 +30,12 @@ bool symbols_init(struct tokenizer * tok, char * err, size_t err_size) {
 bool symbols_encode(const struct tokenizer * tok, const char * text, size_t len, bool parse_special,
         struct tokenize_work * w, char * err, size_t err_size) {
     for (size_t i = 0; i < len;) {
-        if (is_space(text[i])) {
+        if (symbols_is_space(text[i])) {
             i++;
             continue;
         }
         const size_t start = i;
-        while (i < len && !is_space(text[i])) {
+        while (i < len && !symbols_is_space(text[i])) {
             i++;
         }
         int32_t id = symbol_find(tok, text + start, i - start);

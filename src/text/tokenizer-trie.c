@@ -1,3 +1,5 @@
+// Sets of byte strings, for longest matches.
+
 #include "text/tokenizer-impl.h"
 
 #include <stdlib.h>
@@ -11,7 +13,7 @@ static int entry_compare(const void * a, const void * b) {
     return c != 0 ? c : x->len != y->len ? (x->len < y->len ? -1 : 1) : (x->id < y->id ? -1 : 1);
 }
 
-// How many bytes two neighbours have in common.
+// Returns the length of the common prefix.
 static uint32_t entry_common(const struct trie_entry * a, const struct trie_entry * b) {
     uint32_t n = 0;
     while (n < a->len && n < b->len && a->data[n] == b->data[n]) {
@@ -28,7 +30,7 @@ bool trie_build(struct trie * trie, struct trie_entry * entries, size_t n, int32
     }
     qsort(entries, n, sizeof(entries[0]), entry_compare);
 
-    // every byte behind the common start of two neighbours is a node
+    // each byte after the common prefix of two neighbors is a node
     size_t n_nodes = 1 + entries[0].len;
     for (size_t i = 1; i < n; ++i) {
         const uint32_t common = entry_common(&entries[i - 1], &entries[i]);
@@ -40,7 +42,7 @@ bool trie_build(struct trie * trie, struct trie_entry * entries, size_t n, int32
         n_nodes += entries[i].len - common;
     }
 
-    // node i stands for entries begin[i] .. end[i] − 1, which share its bytes
+    // node i is the prefix of length depth[i] that entries begin[i] .. end[i] − 1 share
     uint32_t * begin = malloc(n_nodes * sizeof(*begin));
     uint32_t * end   = malloc(n_nodes * sizeof(*end));
     uint32_t * depth = malloc(n_nodes * sizeof(*depth));
@@ -60,7 +62,7 @@ bool trie_build(struct trie * trie, struct trie_entry * entries, size_t n, int32
 
             trie->first[node] = made - 1;
             trie->id[node]    = -1;
-            if (entries[i].len == d) { // the shortest comes first
+            if (entries[i].len == d) { // the shortest entry comes first
                 trie->id[node] = entries[i++].id;
             }
             while (i < end[node]) {
@@ -110,7 +112,7 @@ size_t trie_longest(const struct trie * trie, const char * p, const char * end, 
         }
         const uint8_t c  = (uint8_t) p[depth++];
         uint32_t      lo = trie->first[node], hi = trie->first[node + 1];
-        while (lo < hi) { // the first edge that is not below c
+        while (lo < hi) { // finds the first edge that is not below c
             const uint32_t mid = lo + (hi - lo) / 2;
             if (trie->byte[mid] < c) {
                 lo = mid + 1;

@@ -1,12 +1,10 @@
+// RWKV World (rwkv): at each position the longest token that matches. Tokens and text are bytes;
+// nothing is normalized.
+
 #include "text/tokenizer-impl.h"
 
-#include <stdlib.h>
-
-// RWKV World: at each place the longest token that fits. Tokens are bytes, text is bytes, and
-// nothing is normalised.
-
-// The file has the inside of a Python bytes literal: \t \n \r \xNN, and any other character behind
-// a backslash stands for itself.
+// The file has the inside of a Python bytes literal: \t, \n, \r and \xNN are escapes; after a
+// backslash any other character stands for itself.
 bool world_token(struct slice text, int32_t id, enum token_type type, struct buffer * out,
         char * err, size_t err_size) {
     if (type != TOKEN_NORMAL) {
@@ -23,8 +21,8 @@ bool world_token(struct slice text, int32_t id, enum token_type type, struct buf
             if (left == 0 || (c == 'x' && !is_hex)) {
                 char quote[QUOTE_SIZE];
                 return error_set(err, err_size,
-                        "tokenizer.ggml.tokens[%d] is %s, with an escape that is not complete",
-                        (int) id, slice_quote(quote, sizeof(quote), text));
+                        "tokenizer.ggml.tokens[%d] is %s, with an incomplete escape", (int) id,
+                        slice_quote(quote, sizeof(quote), text));
             }
             if (is_hex) {
                 c = (char) (hex_digit(text.data[i + 1]) * 16 + hex_digit(text.data[i + 2]));
@@ -41,26 +39,8 @@ bool world_token(struct slice text, int32_t id, enum token_type type, struct buf
 }
 
 bool world_init(struct tokenizer * tok, char * err, size_t err_size) {
-    struct trie_entry * entries = malloc((size_t) tok->n_tokens * sizeof(*entries));
-    if (entries == NULL) {
-        return error_set(err, err_size, "out of memory for %d tokens", (int) tok->n_tokens);
-    }
-    size_t n = 0;
-    for (int32_t id = 0; id < tok->n_tokens; ++id) {
-        if (tok->type[id] == TOKEN_NORMAL) {
-            const struct slice s = symbol_bytes(tok, id);
-            entries[n++]         = (struct trie_entry) { s.data, (uint32_t) s.size, id };
-        }
-    }
-    int32_t    duplicate[2];
-    const bool ok = trie_build(&tok->words, entries, n, duplicate);
-    free(entries);
-    if (!ok) {
-        return duplicate[0] >= 0
-                       ? error_set(err, err_size,
-                                 "tokenizer.ggml.tokens[%d] and [%d] are the same bytes",
-                                 (int) duplicate[0], (int) duplicate[1])
-                       : error_set(err, err_size, "out of memory for a trie of %zu tokens", n);
+    if (!tokens_trie(tok, TOKEN_NORMAL, TOKEN_NORMAL, &tok->words, err, err_size)) {
+        return false;
     }
     for (unsigned byte = 0; byte < 256; ++byte) {
         const int32_t node = tok->words.root[byte];

@@ -1,9 +1,10 @@
-#include "text/tokenizer-impl.h"
+// Tokenizers of all kinds: checking a definition, finding special tokens in text. The rest depends
+// on the kind: tokenizer-spm.c, -bpe.c, -world.c, -bytes.c and -symbols.c.
 
 #include "base/hash.h"
 #include "lrnn.h"
+#include "text/tokenizer-impl.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -23,7 +24,7 @@ uint64_t symbol_hash(const char * data, size_t len) {
     return h;
 }
 
-// The slot that has the symbol, or the free one where it belongs.
+// Returns the slot of the symbol, or the free slot where it belongs.
 static size_t slot_find(
         const struct tokenizer * tok, const char * data, size_t len, uint64_t hash) {
     const size_t mask = tok->n_slots - 1;
@@ -76,7 +77,7 @@ bool symbol_insert(struct tokenizer * tok, int32_t id, char * err, size_t err_si
     uint32_t * slot      = &tok->slots[slot_find(tok, s.data, s.size, symbol_hash(s.data, s.size))];
     if (*slot != 0) {
         char quote[QUOTE_SIZE];
-        return error_set(err, err_size, "tokenizer.ggml.tokens[%d] and [%d] both stand for %s",
+        return error_set(err, err_size, "tokenizer.ggml.tokens[%d] and [%d] are both %s",
                 (int) *slot - 1, (int) id, slice_quote(quote, sizeof(quote), s));
     }
     *slot = (uint32_t) id + 1;
@@ -106,7 +107,8 @@ static bool check_model(
     }
     if (def->model == NULL || kind == sizeof(names) / sizeof(names[0])) {
         return error_set(err, err_size,
-                "tokenizer.ggml.model is %s; expected llama, gpt2, rwkv, lrnn-bytes or lrnn-symbols",
+                "tokenizer.ggml.model is %s; "
+                "expected llama, gpt2, rwkv, lrnn-bytes or lrnn-symbols",
                 def->model == NULL ? "missing"
                                    : slice_quote(quote, sizeof(quote), text_of(def->model)));
     }
@@ -114,12 +116,12 @@ static bool check_model(
     if (tok->kind != TOKENIZER_BPE) {
         if (def->normalizer != NULL) {
             return error_set(err, err_size,
-                    "lrnn.tokenizer.normalizer is %s; expected none with the model %s",
+                    "lrnn.tokenizer.normalizer is %s; expected none for tokenizer.ggml.model %s",
                     slice_quote(quote, sizeof(quote), text_of(def->normalizer)), def->model);
         }
         return true;
     }
-    if (def->pre == NULL || !pretokenizer_find(def->pre, &tok->pre)) {
+    if (def->pre == NULL || !pre_tokenizer_find(def->pre, &tok->pre)) {
         return error_set(err, err_size,
                 "tokenizer.ggml.pre is %s; expected gpt-2, gpt-neox, mpt, llama-bpe or qwen2",
                 def->pre == NULL ? "missing"
@@ -155,7 +157,7 @@ static bool load_tokens(
     }
     if (def->types != NULL && def->n_types != def->n_tokens) {
         return error_set(err, err_size,
-                "tokenizer.ggml.token_type has %zu numbers; expected one for each of the %zu tokens",
+                "tokenizer.ggml.token_type has %zu numbers; expected %zu, one per token",
                 def->n_types, def->n_tokens);
     }
     tok->n_tokens  = (int32_t) def->n_tokens;
@@ -182,7 +184,7 @@ static bool load_tokens(
         }
         if (tok->bytes.n > INT32_MAX - TOKENIZER_MAX_TOKEN_LEN) {
             return error_set(err, err_size,
-                    "tokenizer.ggml.tokens has more than %zu bytes; expected less than 2^31",
+                    "tokenizer.ggml.tokens has more than %zu bytes; expected fewer than 2^31",
                     tok->bytes.n);
         }
         if (!append_token(tok, text, id, err, err_size)) {
@@ -216,18 +218,17 @@ static bool load_flags(
             def->add_space_prefix < 0 ? is_spm : is_spm && def->add_space_prefix != 0;
     if (tok->add_bos && tok->bos_id < 0) {
         return error_set(err, err_size,
-                "tokenizer.ggml.add_bos_token is true, but there is no tokenizer.ggml.bos_token_id");
+                "tokenizer.ggml.add_bos_token is true, but tokenizer.ggml.bos_token_id is missing");
     }
     if (tok->add_eos && tok->eos_id < 0) {
         return error_set(err, err_size,
-                "tokenizer.ggml.add_eos_token is true, but there is no tokenizer.ggml.eos_token_id");
+                "tokenizer.ggml.add_eos_token is true, but tokenizer.ggml.eos_token_id is missing");
     }
     return true;
 }
 
-// The set of the tokens of one or two types.
-static bool build_trie(const struct tokenizer * tok, int type_a, int type_b, struct trie * trie,
-        char * err, size_t err_size) {
+bool tokens_trie(const struct tokenizer * tok, enum token_type type_a, enum token_type type_b,
+        struct trie * trie, char * err, size_t err_size) {
     size_t n = 0;
     for (int32_t id = 0; id < tok->n_tokens; ++id) {
         n += tok->type[id] == type_a || tok->type[id] == type_b;
@@ -254,12 +255,12 @@ static bool build_trie(const struct tokenizer * tok, int type_a, int type_b, str
     }
     return duplicate[0] >= 0
                    ? error_set(err, err_size,
-                             "tokenizer.ggml.tokens[%d] and [%d] stand for the same bytes",
+                             "tokenizer.ggml.tokens[%d] and [%d] are the same bytes",
                              (int) duplicate[0], (int) duplicate[1])
                    : error_set(err, err_size, "out of memory for a trie of %zu tokens", n);
 }
 
-static bool tokenizer_load(
+static bool load(
         struct tokenizer * tok, const struct tokenizer_def * def, char * err, size_t err_size) {
     if (!check_model(tok, def, err, err_size) || !load_tokens(tok, def, err, err_size) ||
             !load_id(tok, "bos_token_id", def->bos_id, &tok->bos_id, err, err_size) ||
@@ -277,9 +278,8 @@ static bool tokenizer_load(
         case TOKENIZER_BYTES: ok = bytes_init(tok, err, err_size); break;
         case TOKENIZER_SYMBOLS: return symbols_init(tok, err, err_size);
     }
-    // the tries need nothing of the bytes, which may have moved, once they are built
-    return ok && build_trie(tok, TOKEN_CONTROL, TOKEN_UNKNOWN, &tok->control, err, err_size) &&
-           build_trie(tok, TOKEN_USER_DEFINED, TOKEN_USER_DEFINED, &tok->user, err, err_size);
+    return ok && tokens_trie(tok, TOKEN_CONTROL, TOKEN_UNKNOWN, &tok->control, err, err_size) &&
+           tokens_trie(tok, TOKEN_USER_DEFINED, TOKEN_USER_DEFINED, &tok->user, err, err_size);
 }
 
 bool tokenizer_new(
@@ -288,7 +288,7 @@ bool tokenizer_new(
     if (*tok == NULL) {
         return error_set(err, err_size, "out of memory for a tokenizer");
     }
-    if (!tokenizer_load(*tok, def, err, err_size)) {
+    if (!load(*tok, def, err, err_size)) {
         tokenizer_free(*tok);
         *tok = NULL;
         return false;
@@ -321,19 +321,6 @@ int32_t tokenizer_bos_id(const struct tokenizer * tok) {
 int32_t tokenizer_eos_id(const struct tokenizer * tok) {
     return tok->eos_id;
 }
-int32_t tokenizer_unknown_id(const struct tokenizer * tok) {
-    return tok->unknown_id;
-}
-int32_t tokenizer_padding_id(const struct tokenizer * tok) {
-    return tok->padding_id;
-}
-bool tokenizer_adds_bos(const struct tokenizer * tok) {
-    return tok->add_bos;
-}
-bool tokenizer_adds_eos(const struct tokenizer * tok) {
-    return tok->add_eos;
-}
-
 //
 // Text to ids
 //
@@ -360,12 +347,12 @@ void token_ids_free(struct token_ids * ids) {
 typedef bool (*encode_fn)(
         const struct tokenizer * tok, const char * text, size_t len, struct tokenize_work * w);
 
-// Cuts the strings of a set out of the text, the longest first; what lies between them goes to
-// `encode`.
+// Finds the strings of a set in the text, the longest at each position, and passes the text between
+// them to `encode`.
 static bool encode_between(const struct tokenizer * tok, const struct trie * trie, encode_fn encode,
         const char * text, size_t len, struct tokenize_work * w) {
     const char * end   = text + len;
-    const char * start = text; // of what is not encoded yet
+    const char * start = text; // of the text not encoded yet
     for (const char * p = text; trie->n_nodes > 0 && p < end;) {
         int32_t      id;
         const size_t n = trie_longest(trie, p, end, &id);
@@ -382,8 +369,8 @@ static bool encode_between(const struct tokenizer * tok, const struct trie * tri
     return encode(tok, start, (size_t) (end - start), w);
 }
 
-// Text without control tokens. Normalisation comes before user-defined tokens are looked for; SPM
-// looks for them itself.
+// Encodes text without control tokens. Text is normalized before user-defined tokens are searched;
+// SPM searches for them itself.
 static bool encode_text(
         const struct tokenizer * tok, const char * text, size_t len, struct tokenize_work * w) {
     switch (tok->kind) {
@@ -410,8 +397,8 @@ bool tokenizer_encode(const struct tokenizer * tok, const char * text, size_t le
     const bool   parse    = (flags & LRNN_TOKENIZE_PARSE_SPECIAL) != 0;
     const bool   bos      = (flags & LRNN_TOKENIZE_ADD_BOS) != 0 && tok->add_bos;
     const bool   eos      = (flags & LRNN_TOKENIZE_ADD_EOS) != 0 && tok->add_eos;
-    error_set(err, err_size, "out of memory for the tokens of a text of %zu bytes",
-            len); // if nothing else is wrong
+    // the only error of most kinds; symbols_encode may replace it
+    error_set(err, err_size, "out of memory for the tokens of a text of %zu bytes", len);
 
     struct tokenize_work work     = { .ids = ids };
     struct buffer        replaced = { 0 };
@@ -424,11 +411,13 @@ bool tokenizer_encode(const struct tokenizer * tok, const char * text, size_t le
         len  = replaced.n;
     }
     if (ok && len > 0) {
-        static const struct trie none = { 0 };
-        ok                            = tok->kind == TOKENIZER_SYMBOLS
-                                                ? symbols_encode(tok, text, len, parse, &work, err, err_size)
-                                                : encode_between(
-                               tok, parse ? &tok->control : &none, encode_text, text, len, &work);
+        static const struct trie none    = { 0 };
+        const struct trie *      special = parse ? &tok->control : &none;
+        if (tok->kind == TOKENIZER_SYMBOLS) {
+            ok = symbols_encode(tok, text, len, parse, &work, err, err_size);
+        } else {
+            ok = encode_between(tok, special, encode_text, text, len, &work);
+        }
     }
     ok = ok && (!eos || token_ids_push(ids, tok->eos_id));
 
@@ -458,9 +447,4 @@ struct slice tokenizer_token_bytes(const struct tokenizer * tok, int32_t id) {
 bool tokenizer_is_special(const struct tokenizer * tok, int32_t id) {
     const enum token_type type = tokenizer_token_type(tok, id);
     return type == TOKEN_CONTROL || type == TOKEN_UNKNOWN || type == TOKEN_UNUSED;
-}
-
-size_t tokenizer_text_size(const struct tokenizer * tok, int32_t id) {
-    const size_t size = tokenizer_is_special(tok, id) ? 0 : tokenizer_token_bytes(tok, id).size;
-    return size > 0 && tok->kind == TOKENIZER_SYMBOLS ? size + 1 : size; // with the space before it
 }

@@ -34,7 +34,7 @@ static uint32_t take_varint(struct reader * r) {
     return v;
 }
 
-// A count of things of at least `size` bytes each: no more than the rest of the data can hold.
+// A count of items of at least `size` bytes each, limited by the rest of the data.
 static size_t take_count(struct reader * r, size_t size) {
     const size_t n = take_varint(r);
     r->ok          = r->ok && n <= (size_t) (r->end - r->p) / size;
@@ -59,8 +59,7 @@ static struct slice take_string(struct reader * r) {
     return p == NULL ? (struct slice) { "", 0 } : (struct slice) { (const char *) p, n };
 }
 
-// Memory for everything, handed out piece by piece. Every piece of data yields less than 64 bytes
-// of it a byte.
+// One allocation for everything. One byte of data needs less than 64 bytes of it.
 struct arena {
     char * p;
 };

@@ -1,16 +1,19 @@
 #pragma once
 
-// Tokenizer definitions with texts and the ids that the reference library gives them, as
-// tests/tools/make-tokenizer-tests.py writes them:
+// Files with a tokenizer definition, texts, and the ids of the texts in the reference library,
+// written by tests/tools/make-tokenizer-tests.py:
 //
-//     "LRNNTOK1"  model  pre  normalizer                              strings; empty: none
-//     bos  eos  unknown  padding                                      4 × int32, little endian
-//     add_bos  add_eos  add_space_prefix                              3 × int8
-//     n tokens · n types (uint8 each) · n scores (float32 each) · n merges
-//     n cases: flags (uint8)  text  n                                 n = 0: the text is refused; otherwise n − 1 ids follow
+//     "LRNNTOK1"  model  pre  normalizer   strings; empty: none
+//     bos  eos  unknown  padding           4 × int32, little endian
+//     add_bos  add_eos  add_space_prefix   3 × int8
+//     n  tokens                            n strings
+//     n  types                             n × uint8
+//     n  scores                            n × float32
+//     n  merges                            n strings
+//     n  cases                             flags (uint8)  text  m, then m − 1 ids; m = 0: refused
 //
-// Counts, lengths and ids are varints (seven bits a byte, lowest first); a string is its length and
-// its bytes.
+// Counts, lengths and ids are varints (seven bits per byte, lowest first). A string is its length
+// and its bytes.
 
 #include "lrnn.h"
 #include "text/tokenizer.h"
@@ -25,7 +28,7 @@ struct tokenizer_case {
     bool            refused;
     const int32_t * ids;
     size_t          n_ids;
-    size_t          end; // where the case ends in the data
+    size_t          end; // offset of the end of the case in the data
 };
 
 struct tokenizer_data {
@@ -36,8 +39,8 @@ struct tokenizer_data {
     void *                  memory;   // all of the above
 };
 
-// Any bytes are accepted or refused without harm: `data` is what a fuzzer likes. The texts stay
-// where they are, inside `data`.
+// Reads data that may be arbitrary bytes; returns false if it has another format. The texts point
+// into `data`.
 bool tokenizer_data_read(struct tokenizer_data * t, const void * data, size_t size);
 void tokenizer_data_free(struct tokenizer_data * t);
 

@@ -1,6 +1,6 @@
-// Text through the public header: what is put around a text, which tokens are text, and how much of
-// it. A golden model gets a tokenizer of symbols with a bos, an eos and an unused id; what it must
-// answer is written down here.
+// The public text functions: bos and eos around a text, special tokens, and the bytes that a token
+// adds to the text. The model is a golden one with a tokenizer of symbols that has bos, eos and an
+// unused id.
 
 #include "golden.h"
 #include "lrnn.h"
@@ -84,7 +84,7 @@ static void test_tokens(struct test * t, const struct lrnn_model * model) {
         test_check(t, lrnn_token_text_size(model, id) == (special ? 0u : 4u),
                 "id %d adds %zu bytes", id, lrnn_token_text_size(model, id));
     }
-    // what the decoder writes behind other text is what the sizes say
+    // lrnn_token_text_size agrees with the decoder
     struct lrnn_decoder * d    = lrnn_decoder_new(model, true);
     size_t                said = 0, written = 0;
     for (int32_t i = 0; i < 200; ++i) {
@@ -94,8 +94,8 @@ static void test_tokens(struct test * t, const struct lrnn_model * model) {
         written += size;
         said += lrnn_token_text_size(model, id);
     }
-    test_check(t, said == written && said > 0, "200 tokens are %zu bytes; their sizes say %zu",
-            written, said);
+    test_check(t, said == written && said > 0,
+            "200 tokens have %zu bytes; the sum of their sizes is %zu", written, said);
     lrnn_decoder_free(d);
 }
 
@@ -122,17 +122,17 @@ int main(void) {
         }
         lrnn_model_free(model);
     }
-    // a model of ids only
+    // a model without a tokenizer
     struct lrnn_model * ids = lrnn_model_load(golden.models[0].path, NULL, err, sizeof(err));
     int32_t *           tokens;
     int64_t             n_tokens;
     test_check(&t,
             ids != NULL && !lrnn_tokenize(ids, "s05", 3, 0, &tokens, &n_tokens, err, sizeof(err)) &&
                     strstr(err, "no tokenizer") != NULL,
-            "a model of ids has no text: %s", err);
+            "a model without a tokenizer accepts text: %s", err);
     test_check(&t,
             ids != NULL && !lrnn_token_is_special(ids, 0) && lrnn_token_text_size(ids, 5) == 0,
-            "and its tokens are no text");
+            "a model without a tokenizer has special tokens or text");
     lrnn_model_free(ids);
     golden_list_free(&golden);
     remove(path);

@@ -1,6 +1,7 @@
-// Definitions that are wrong are refused with a sentence that names what is wrong; and what a
-// definition does not say.
+// Wrong definitions are refused with a message that names the wrong part. Decoding: leading spaces,
+// special tokens, incomplete characters.
 
+#include "base/read-file.h"
 #include "tokenizer-data.h"
 #include "util.h"
 
@@ -11,7 +12,7 @@
 
 #define TEXT(s) ((struct slice) { s, sizeof(s) - 1 })
 
-// A definition whose arrays can be changed.
+// A definition with arrays that can be changed.
 struct draft {
     struct tokenizer_def def;
     struct slice *       tokens;
@@ -21,8 +22,8 @@ struct draft {
 };
 
 struct refusal {
-    const char * file;   // of the good definition
-    const char * expect; // in the sentence
+    const char * file;   // a valid definition
+    const char * expect; // part of the message
     void (*change)(struct draft * d);
 };
 
@@ -172,8 +173,8 @@ static const struct refusal refusals[] = {
     { "spm", "tokenizer.ggml.eos_token_id is -2", eos_negative },
     { "spm", "unknown_token_id is 4294967295", unknown_u32 },
     { "spm", "tokenizer.ggml.padding_token_id is", padding_high },
-    { "spm", "no tokenizer.ggml.bos_token_id", bos_missing },
-    { "spm", "no tokenizer.ggml.eos_token_id", eos_missing },
+    { "spm", "tokenizer.ggml.bos_token_id is missing", bos_missing },
+    { "spm", "tokenizer.ggml.eos_token_id is missing", eos_missing },
     { "spm", "tokenizer.ggml.tokens[400] has 0 bytes", token_empty },
     { "spm", "tokenizer.ggml.tokens[400] has 4097", token_long },
     { "spm", "tokenizer.ggml.tokens[400] and [401]", token_twice },
@@ -193,12 +194,12 @@ static const struct refusal refusals[] = {
     { "gpt-2", "has the part 'qqqq'", merge_unknown },
     { "gpt-2", "whose result is not a token", merge_result },
     { "gpt-2", "no token for the byte 0x21", byte_missing },
-    { "rwkv", "with an escape that is not complete", escape_cut },
-    { "rwkv", "with an escape that is not complete", escape_not_hex },
+    { "rwkv", "with an incomplete escape", escape_cut },
+    { "rwkv", "with an incomplete escape", escape_not_hex },
     { "rwkv", "are the same bytes", token_twice },
     { "bytes", "tokenizer.ggml.tokens[65]", bytes_order },
     { "bytes", "tokenizer.ggml.tokens[256]", bytes_normal },
-    { "bytes", "expected the 256 bytes first", bytes_few },
+    { "bytes", "expected at least the 256 bytes", bytes_few },
     { "symbols", "tokenizer.ggml.tokens[5]", symbol_space },
     { "symbols", "tokenizer.ggml.tokens[5] and [6]", symbol_twice },
 };
@@ -215,17 +216,12 @@ static void * copy(const void * p, size_t size) {
 }
 
 static bool load(struct loaded * l, const char * name) {
-    char path[4096];
+    char   path[4096], err[256];
+    size_t size;
     snprintf(path, sizeof(path), "%s/%s.bin", LRNN_TOKENIZER_DATA, name);
     memset(l, 0, sizeof(*l));
-
-    FILE * f          = fopen(path, "rb");
-    l->file           = malloc(1 << 20);
-    const size_t size = f != NULL && l->file != NULL ? fread(l->file, 1, 1 << 20, f) : 0;
-    if (f != NULL) {
-        fclose(f);
-    }
-    if (!tokenizer_data_read(&l->data, l->file, size)) {
+    if (!read_file(path, &l->file, &size, err, sizeof(err)) ||
+            !tokenizer_data_read(&l->data, l->file, size)) {
         return false;
     }
     struct draft * d = &l->draft;
@@ -262,26 +258,26 @@ static void check_refusal(struct test * t, const struct refusal * r) {
 }
 
 //
-// Output
+// Decoding
 //
 
-static void check_text(struct test * t, const struct tokenizer * tok, unsigned flags,
+static void check_text(struct test * t, const struct tokenizer * tok, bool continues,
         const int32_t * ids, size_t n, const char * want) {
     char                  got[256];
     size_t                size = 0;
-    struct lrnn_decoder * d    = decoder_new(tok, flags);
+    struct lrnn_decoder * d    = decoder_new(tok, continues);
     for (size_t i = 0; i <= n; ++i) {
         const struct slice s = i < n ? decode(d, ids[i]) : decode_end(d);
         memcpy(got + size, s.data, s.size);
         size += s.size;
     }
     got[size] = '\0';
-    test_check(
-            t, strcmp(got, want) == 0, "flags %u: expected \"%s\", got \"%s\"", flags, want, got);
+    test_check(t, strcmp(got, want) == 0, "%s: expected \"%s\", got \"%s\"",
+            continues ? "continued" : "from the start", want, got);
     lrnn_decoder_free(d);
 }
 
-static void check_output(struct test * t) {
+static void check_decoder(struct test * t) {
     struct loaded      l;
     struct tokenizer * tok;
     struct token_ids   ids = { 0 };
@@ -294,19 +290,22 @@ static void check_output(struct test * t) {
                         &ids, err, sizeof(err)) &&
                         ids.data[0] == 1,
                 "%s", err);
-        check_text(t, tok, 0, ids.data, ids.n, "state one");
-        check_text(t, tok, DECODER_CONTINUE, ids.data, ids.n, " state one");
-        check_text(t, tok, DECODER_SPECIAL, ids.data, ids.n, "<s> state one");
-        check_text(t, tok, 0, (const int32_t[]) { -1, INT32_MAX, 0 }, 3, "");
+        check_text(t, tok, false, ids.data, ids.n, "state one");
+        check_text(t, tok, true, ids.data, ids.n, " state one");
+        check_text(t, tok, false, (const int32_t[]) { -1, INT32_MAX, 0 }, 3, "");
+        test_check(t,
+                tokenizer_is_special(tok, ids.data[0]) &&
+                        slice_is(tokenizer_token_bytes(tok, ids.data[0]), "<s>"),
+                "the name of bos is not <s>");
 
-        // the bytes of U+20AC one by one: nothing, nothing, all; then a character that never ends
+        // U+20AC byte by byte comes out with its last byte; then incomplete characters
         int32_t bytes[256] = { 0 };
         for (int32_t id = 0; id < tokenizer_n_tokens(tok); ++id) {
             if (tokenizer_token_type(tok, id) == TOKEN_BYTE) {
                 bytes[(uint8_t) tokenizer_token_bytes(tok, id).data[0]] = id;
             }
         }
-        struct lrnn_decoder * d = decoder_new(tok, 0);
+        struct lrnn_decoder * d = decoder_new(tok, false);
         static const struct {
             uint8_t byte;
             size_t  size;
@@ -323,10 +322,10 @@ static void check_output(struct test * t) {
         };
         for (size_t i = 0; i < sizeof(steps) / sizeof(steps[0]); ++i) {
             const size_t size = decode(d, bytes[steps[i].byte]).size;
-            test_check(t, size == steps[i].size, "step %zu: %zu bytes came out, expected %zu", i,
+            test_check(t, size == steps[i].size, "step %zu: %zu bytes decoded, expected %zu", i,
                     size, steps[i].size);
         }
-        test_check(t, decode_end(d).size == 1, "the byte that was left did not come out");
+        test_check(t, decode_end(d).size == 1, "the last byte was not decoded");
         lrnn_decoder_free(d);
         tokenizer_free(tok);
     }
@@ -336,10 +335,10 @@ static void check_output(struct test * t) {
     if (test_check(t, load(&l, "symbols") && tokenizer_new(&l.draft.def, &tok, err, sizeof(err)),
                 "symbols: cannot be read")) {
         test_check(t, tokenizer_encode(tok, "g1\ng2  =", 8, 0, &ids, err, sizeof(err)), "%s", err);
-        check_text(t, tok, 0, ids.data, ids.n, "g1 g2 =");
-        check_text(t, tok, DECODER_CONTINUE, ids.data, ids.n, " g1 g2 =");
+        check_text(t, tok, false, ids.data, ids.n, "g1 g2 =");
+        check_text(t, tok, true, ids.data, ids.n, " g1 g2 =");
 
-        // a refused text leaves the ids as they were
+        // a refused text leaves the ids unchanged
         const size_t n = ids.n;
         test_check(t,
                 !tokenizer_encode(tok, "g1 g77", 6, 0, &ids, err, sizeof(err)) && ids.n == n &&
@@ -357,6 +356,6 @@ int main(void) {
     for (size_t i = 0; i < sizeof(refusals) / sizeof(refusals[0]); ++i) {
         check_refusal(&t, &refusals[i]);
     }
-    check_output(&t);
+    check_decoder(&t);
     return test_end(&t, "test-tokenizer-def");
 }

@@ -1,11 +1,12 @@
 // Tokenizers against the ids of the reference libraries.
 //
-//     test-tokenizer               the files that come with the tests
-//     test-tokenizer FILE.bin...   others; the format is in tokenizer-data.h
+//     test-tokenizer               checks the files in tests/data/tokenizer
+//     test-tokenizer FILE.bin...   checks other files; tokenizer-data.h describes the format
 //     test-tokenizer DIRECTORY     writes seeds for the fuzzer
 
-#include "tokenizer-data.h"
+#include "base/read-file.h"
 #include "base/unicode.h"
+#include "tokenizer-data.h"
 #include "util.h"
 
 #include <inttypes.h>
@@ -16,37 +17,21 @@
 
 static double seconds(void) {
     struct timespec t;
-    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t); // of the processor: other processes do not count
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t); // not disturbed by other processes
     return (double) t.tv_sec + 1e-9 * (double) t.tv_nsec;
-}
-
-static char * read_file(const char * path, size_t * size) {
-    FILE * f = fopen(path, "rb");
-    if (f == NULL) {
-        return NULL;
-    }
-    struct buffer b = { 0 };
-    char          block[65536];
-    for (size_t n; (n = fread(block, 1, sizeof(block), f)) > 0;) {
-        buffer_append(&b, block, n);
-    }
-    fclose(f);
-    *size = b.n;
-    return b.data;
 }
 
 //
 // Ids
 //
 
-// What detokenising must give back: the text itself, or what the kind makes of it before it looks
-// for tokens.
+// The text that the decoder must return: the text as the tokenizer normalizes it.
 static void expected_text(
         const struct tokenizer_def * def, struct slice text, struct buffer * out) {
     struct buffer valid = { 0 };
     if (strcmp(def->model, "llama") == 0) {
         utf8_replace(text.data, text.size, true, &valid);
-        for (size_t i = 0; i < valid.n;) { // U+2581 is how SentencePiece writes a space
+        for (size_t i = 0; i < valid.n;) { // SentencePiece writes a space as U+2581
             const bool mark = valid.n - i >= 3 && memcmp(valid.data + i, "\xE2\x96\x81", 3) == 0;
             buffer_append(out, mark ? " " : valid.data + i, 1);
             i += mark ? 3 : 1;
@@ -64,16 +49,15 @@ static void expected_text(
     buffer_free(&valid);
 }
 
-// The ids back to text: it is the text, and each piece of it ends where a character ends if the
-// text is UTF-8.
-static void check_detokenize(struct test * t, const char * name, size_t i,
+// The decoder returns the text. If the text is UTF-8, every piece of output ends after a character.
+static void check_decoder(struct test * t, const char * name, size_t i,
         const struct tokenizer * tok, const struct tokenizer_def * def,
         const struct tokenizer_case * c, const struct token_ids * ids) {
     struct buffer want = { 0 }, got = { 0 };
     expected_text(def, c->text, &want);
     const bool is_utf8 = utf8_valid(want.data, want.n) == want.n;
 
-    struct lrnn_decoder * d     = decoder_new(tok, 0);
+    struct lrnn_decoder * d     = decoder_new(tok, false);
     bool                  whole = true;
     for (size_t k = 0; k < ids->n; ++k) {
         const struct slice s = decode(d, ids->data[k]);
@@ -86,7 +70,7 @@ static void check_detokenize(struct test * t, const char * name, size_t i,
 
     test_check(t, whole, "%s: case %zu: a piece of the output ends inside a character", name, i);
     test_check(t, got.n == want.n && (got.n == 0 || memcmp(got.data, want.data, got.n) == 0),
-            "%s: case %zu: %zu bytes came back as %zu others", name, i, want.n, got.n);
+            "%s: case %zu: %zu bytes came back as %zu different ones", name, i, want.n, got.n);
     buffer_free(&want);
     buffer_free(&got);
 }
@@ -107,13 +91,14 @@ static void check_case(struct test * t, const char * name, size_t i, const struc
             same++;
         }
         test_check(t, same == ids.n && same == c->n_ids,
-                "%s: case %zu, flags %u, %zu bytes: %zu ids where the reference has %zu; number %zu is %d instead of %d",
+                "%s: case %zu, flags %u, %zu bytes: "
+                "%zu ids, expected %zu; id %zu is %d, expected %d",
                 name, i, c->flags, c->text.size, ids.n, c->n_ids, same,
                 same < ids.n ? (int) ids.data[same] : -1,
                 same < c->n_ids ? (int) c->ids[same] : -1);
-        if (c->flags == 0 && strcmp(data->def.model, "lrnn-symbols") !=
-                                     0) { // symbols come back with other white space
-            check_detokenize(t, name, i, tok, &data->def, c, &ids);
+        // symbols come back with other white space
+        if (c->flags == 0 && strcmp(data->def.model, "lrnn-symbols") != 0) {
+            check_decoder(t, name, i, tok, &data->def, c, &ids);
         }
     }
     token_ids_free(&ids);
@@ -123,9 +108,8 @@ static void check_case(struct test * t, const char * name, size_t i, const struc
 // Time
 //
 
-// No text takes more than linear time, within the logarithm of a heap: 16 times the text in less
-// than 40 times the time, and a megabyte in less than ten seconds even on a slow machine with
-// sanitizers.
+// Every text takes O(n log n) time: 16 times the text takes less than 40 times as long, and one
+// megabyte less than ten seconds, even on a slow machine with sanitizers.
 static void check_time(struct test * t, const char * name, const struct tokenizer * tok) {
     enum { MEGABYTE = 1 << 20 };
     static const char * const patterns[] = { "a", " ", "ab", "a ", "\xCC\x81", "\n", "1", "'",
@@ -159,19 +143,21 @@ static void check_time(struct test * t, const char * name, const struct tokenize
 }
 
 static void check_file(struct test * t, const char * path) {
-    size_t                size = 0;
-    char *                file = read_file(path, &size);
+    size_t                size;
+    char *                file;
+    char                  err[512] = "";
     struct tokenizer_data data;
-    if (!test_check(t, file != NULL && tokenizer_data_read(&data, file, size), "%s: cannot be read",
-                path)) {
+    if (!test_check(t,
+                read_file(path, &file, &size, err, sizeof(err)) &&
+                        tokenizer_data_read(&data, file, size),
+                "%s: cannot be read: %s", path, err)) {
         free(file);
         return;
     }
     const char * name = strrchr(path, '/') != NULL ? strrchr(path, '/') + 1 : path;
 
     struct tokenizer * tok;
-    char               err[512] = "";
-    double             start    = seconds();
+    double             start = seconds();
     if (test_check(t, tokenizer_new(&data.def, &tok, err, sizeof(err)), "%s: %s", name, err)) {
         const double load = seconds() - start;
         size_t       n    = 0;
@@ -180,7 +166,8 @@ static void check_file(struct test * t, const char * path) {
             check_case(t, name, i, tok, &data);
             n += data.cases[i].text.size;
         }
-        printf("%s: %d tokens loaded in %.3f s; %zu texts, %zu bytes there and back in %.3f s\n",
+        printf("%s: %d tokens loaded in %.3f s; "
+               "%zu texts, %zu bytes encoded and decoded in %.3f s\n",
                 name, (int) tokenizer_n_tokens(tok), load, data.n_cases, n, seconds() - start);
         if (strcmp(data.def.model, "lrnn-symbols") != 0) {
             check_time(t, name, tok);
@@ -197,15 +184,17 @@ static void check_file(struct test * t, const char * path) {
 
 static bool write_seed(const char * path, const char * name, const char * directory) {
     enum { N_CASES = 16 };
-    size_t                size = 0;
-    char *                file = read_file(path, &size);
+    size_t                size;
+    char *                file;
+    char                  err[512];
     struct tokenizer_data data;
-    bool                  ok = file != NULL && tokenizer_data_read(&data, file, size);
+    bool                  ok = read_file(path, &file, &size, err, sizeof(err)) &&
+              tokenizer_data_read(&data, file, size);
     if (ok && data.n_cases >= N_CASES) {
         char out[4096];
         snprintf(out, sizeof(out), "%s/%s", directory, name);
-        const size_t start =
-                data.def_size + (data.n_cases < 128 ? 1 : 2); // behind the count, a varint
+        // after the count of cases, a varint
+        const size_t  start = data.def_size + (data.n_cases < 128 ? 1 : 2);
         const uint8_t count = N_CASES;
         FILE *        f     = fopen(out, "wb");
         ok                  = f != NULL && fwrite(file, 1, data.def_size, f) == data.def_size &&
@@ -233,7 +222,7 @@ int main(int argc, char ** argv) {
         char path[4096];
         snprintf(path, sizeof(path), "%s/%s.bin", LRNN_TOKENIZER_DATA, files[i]);
         if (seeds) {
-            test_check(&t, write_seed(path, files[i], argv[1]), "%s: no seed made of it", path);
+            test_check(&t, write_seed(path, files[i], argv[1]), "%s: no seed was written", path);
         } else {
             check_file(&t, path);
         }
