@@ -1,18 +1,22 @@
-# ggml with our ops in it: find the sources, copy them into the build tree, insert the glue, build the copy.
+# Builds ggml with our ops: finds the sources, copies them into the build tree, inserts the glue and
+# builds the copy.
 
 include(cmake/cuda-architectures.cmake)
 include(cmake/ggml-source.cmake)
 include(cmake/glue.cmake)
 
-lrnn_ggml_source(LRNN_GGML_SOURCE LRNN_GGML_BUILD_COMMIT "${PROJECT_SOURCE_DIR}" "${PROJECT_BINARY_DIR}/ggml-source")
+lrnn_ggml_source(LRNN_GGML_SOURCE LRNN_GGML_BUILD_COMMIT
+    "${PROJECT_SOURCE_DIR}" "${PROJECT_BINARY_DIR}/ggml-source")
 set(LRNN_GGML_COPY "${PROJECT_BINARY_DIR}/ggml-copy")
 glue_apply("${LRNN_GGML_SOURCE}" "${LRNN_GGML_COPY}")
 
 foreach (name IN LISTS GLUE_EDITS)
-    set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS "${LRNN_GGML_SOURCE}/${GLUE_${name}_FILE}")
+    set_property(DIRECTORY APPEND PROPERTY
+        CMAKE_CONFIGURE_DEPENDS "${LRNN_GGML_SOURCE}/${GLUE_${name}_FILE}")
 endforeach()
 
-# The options that llama.cpp sets, off in a bare ggml: without them a comparison with llama.cpp would compare builds, not kernels.
+# Options that llama.cpp sets and ggml does not. Without them, a benchmark against llama.cpp would
+# compare builds, not kernels.
 set(GGML_LLAMAFILE_DEFAULT   ON)
 set(GGML_CUDA_GRAPHS_DEFAULT ON)
 if (NOT DEFINED GGML_RPC)
@@ -29,7 +33,7 @@ endif()
 if (LRNN_CUDA)
     set(GGML_CUDA ON)
     if (NOT DEFINED GGML_CUDA_FA)
-        set(GGML_CUDA_FA OFF) # no graph of ours has the op, and its kernels would be most of the time of the build
+        set(GGML_CUDA_FA OFF) # our graphs do not use it, and its kernels take longest to compile
     endif()
     # By default ggml asks for the GPU of the build machine, which may have none. One architecture
     # is compiled to code, and to PTX for later ones.
@@ -41,28 +45,32 @@ if (LRNN_CUDA)
     endif()
 endif()
 
-# These compile ggml's CPU or CUDA sources under other target names, which would lack our kernels.
+# These options compile ggml's sources under other target names, which would lack our kernels.
 foreach (option GGML_BACKEND_DL GGML_CPU_ALL_VARIANTS GGML_HIP GGML_MUSA)
     if (${option})
-        message(FATAL_ERROR "${option} is on, but the ops of lrnn are built for one CPU variant and for CUDA only: turn it off.")
+        message(FATAL_ERROR "${option} is ${${option}}; expected OFF, because lrnn builds its ops "
+                            "for one CPU variant and for CUDA only.")
     endif()
 endforeach()
 
-# The copy lies in our repository's build tree, and ggml would report our commit as its own.
+# The copy is inside our repository, so ggml would report our commit as its own.
 set(GIT_EXE OFF)
 set(GGML_BUILD_COMMIT "${LRNN_GGML_BUILD_COMMIT}")
 
-# EXCLUDE_FROM_ALL: what we do not link is not built, and cmake/install.cmake installs ggml where it cannot clash with another one.
+# EXCLUDE_FROM_ALL: only the parts that we link are built, and ggml's install rules do not run.
+# cmake/install.cmake installs ggml under names that cannot clash with another ggml.
 add_subdirectory("${LRNN_GGML_COPY}" "${PROJECT_BINARY_DIR}/ggml" EXCLUDE_FROM_ALL)
 if (LRNN_SANITIZE)
-    # without ggml's assertions against numbers that are not finite: a file or a state can hold what overflows, and must not end the process
+    # disables ggml's assertions that values are finite: values of a model file or a state may
+    # overflow and must not end the process
     target_compile_definitions(ggml-cpu PRIVATE NDEBUG)
 endif()
 
 get_directory_property(LRNN_GGML_VERSION DIRECTORY "${LRNN_GGML_COPY}" DEFINITION GGML_VERSION)
 
-if (TARGET ggml-cuda) # by which compiler, for which cards: lrnn_cuda_notice says it
-    get_directory_property(compiler DIRECTORY "${LRNN_GGML_COPY}/src/ggml-cuda" DEFINITION CMAKE_CUDA_COMPILER_VERSION)
+if (TARGET ggml-cuda) # compiler and architectures, which the programs print
+    get_directory_property(compiler
+        DIRECTORY "${LRNN_GGML_COPY}/src/ggml-cuda" DEFINITION CMAKE_CUDA_COMPILER_VERSION)
     get_target_property(archs ggml-cuda CUDA_ARCHITECTURES)
     list(TRANSFORM archs REPLACE "^([0-9]+[af]?).*$" "sm_\\1")
     list(JOIN archs ", " archs)

@@ -1,10 +1,12 @@
-# Edits on a copy of ggml, anchored on text. The table of edits is cmake/glue.cmake.
+# Applies text edits to a copy of ggml. cmake/glue.cmake contains the table of edits.
 #
-# File contents are handled as whole strings, never as lists: semicolons, brackets and backslashes pass through untouched.
+# File contents are handled as strings, never as lists, so semicolons, brackets and backslashes are
+# preserved.
 
 # glue_edit(<name> <file> <times> before|after|replace <anchor> <text>)
 #
-# Notes one edit. The anchor must occur exactly <times> times in <file>; <text> goes before it, after it, or in its place, each time.
+# Adds an edit to the table. The anchor must occur exactly <times> times in <file>. <text> is
+# inserted before or after each occurrence, or replaces it.
 function(glue_edit name file times where anchor text)
     list(APPEND GLUE_EDITS "${name}")
     set(GLUE_EDITS          "${GLUE_EDITS}" PARENT_SCOPE)
@@ -27,16 +29,19 @@ endfunction()
 
 # glue_apply(<from> <to>)
 #
-# Makes <to> a copy of the ggml tree <from> with every noted edit in it; <from> is only read. Nothing is written unless every anchor was
-# found, and a file is written only when its content changes, so that configuring again rebuilds nothing.
+# Makes <to> a copy of the ggml tree <from> with all edits applied. <from> is only read. Nothing is
+# written unless every anchor was found. A file is written only if its content changes, so that a
+# second configure run rebuilds nothing.
 function(glue_apply from to)
     set(edited "")
     foreach (name IN LISTS GLUE_EDITS)
         set(file "${GLUE_${name}_FILE}")
         if (NOT file IN_LIST edited)
             if (NOT EXISTS "${from}/${file}")
-                message(FATAL_ERROR "glue: ${from} has no file ${file}, which the anchor '${name}' needs; "
-                                    "use the pinned ggml: run `git submodule update --init`, or configure without LRNN_GGML_DIR.")
+                message(FATAL_ERROR
+                    "glue: ${from}/${file} does not exist, but edit '${name}' needs it; "
+                    "use the pinned ggml: run `git submodule update --init`, or configure without "
+                    "LRNN_GGML_DIR.")
             endif()
             file(READ "${from}/${file}" content/${file})
             list(APPEND edited "${file}")
@@ -46,9 +51,11 @@ function(glue_apply from to)
         set(text   "${GLUE_${name}_TEXT}")
         glue_count(found "${content/${file}}" "${anchor}")
         if (NOT found EQUAL GLUE_${name}_TIMES)
-            message(FATAL_ERROR "glue: the anchor '${name}' occurs ${found} times instead of ${GLUE_${name}_TIMES} in ${from}/${file}; "
-                                "use the pinned ggml (run `git submodule update --init`, or configure without LRNN_GGML_DIR), or "
-                                "move the anchor in cmake/glue.cmake to where that code went.")
+            message(FATAL_ERROR
+                "glue: ${from}/${file} contains the anchor of edit '${name}' ${found} times; "
+                "expected ${GLUE_${name}_TIMES}; use the pinned ggml (run `git submodule update "
+                "--init`, or configure without LRNN_GGML_DIR), or adapt the anchor in "
+                "cmake/glue.cmake.")
         endif()
 
         if (GLUE_${name}_WHERE STREQUAL "before")
@@ -60,12 +67,13 @@ function(glue_apply from to)
         endif()
     endforeach()
 
-    # what ggml builds from; its tests, examples and documents stay behind
+    # all files of ggml's build; not its tests, examples and documents
     file(GLOB_RECURSE files LIST_DIRECTORIES false RELATIVE "${from}"
         "${from}/CMakeLists.txt" "${from}/cmake/*" "${from}/include/*" "${from}/src/*")
 
-    # a file that ggml no longer has would still be found by its globs
-    file(GLOB_RECURSE stale LIST_DIRECTORIES false RELATIVE "${to}" "${to}/cmake/*" "${to}/include/*" "${to}/src/*")
+    # remove files that ggml no longer has: its build would still find them with globs
+    file(GLOB_RECURSE stale LIST_DIRECTORIES false RELATIVE "${to}"
+        "${to}/cmake/*" "${to}/include/*" "${to}/src/*")
     list(REMOVE_ITEM stale ${files})
     foreach (file IN LISTS stale)
         file(REMOVE "${to}/${file}")

@@ -1,18 +1,18 @@
-# The glue: what makes ggml know our three ops, and multiply matrices of F32 in F32 on a card. Everything of substance is in src/ops; a case
-# inserted here only calls a function that src/ops/glue.h declares.
+# The glue: the edits that add our three ops to ggml, and make ggml-cuda multiply F32 matrices in
+# F32. The ops themselves are in src/ops; an inserted case only calls a function of src/ops/glue.h.
 #
-#        name, file, how often the anchor must occur, where the text goes
-#        the anchor
-#        the text
+#     name, file, number of occurrences of the anchor, position of the text
+#     the anchor
+#     the text
 #
-# Each anchor holds in ggml 0.21.0 and in 0.25.3. The new enumerators stand last, so that the numbers of the stock ops, which cross the
-# wire in ggml-rpc, do not move.
+# Every anchor exists in ggml 0.21.0 and 0.25.3. The new enumerators are the last ones, because
+# ggml-rpc sends the numbers of the stock ops.
 
 include("${CMAKE_CURRENT_LIST_DIR}/glue-apply.cmake")
 
 set(GLUE_EDITS "")
 
-# ---- ggml-base: the enumerators and their names --------------------------------------------------------------------------------------
+# ---- ggml-base: the enumerators and their names
 
 glue_edit(op-enum include/ggml.h 1 before
 [[
@@ -51,7 +51,10 @@ glue_edit(op-count src/ggml.c 2 replace
     "static_assert(GGML_OP_COUNT == "
     "static_assert(GGML_OP_COUNT - 3 == ")
 
-# ---- ggml-rpc: same wire format, but a client can tell that a server has our ops: its patch version is 100 or more. One op more of ours: 101 --
+# ---- ggml-rpc: the same wire format
+#
+# The patch version tells a client that a server has our ops: it is 100 or more. Increase 100 with
+# every new op.
 
 glue_edit(rpc-op-count include/ggml-rpc.h 1 replace
     "static_assert(GGML_OP_COUNT == "
@@ -59,9 +62,11 @@ glue_edit(rpc-op-count include/ggml-rpc.h 1 replace
 
 glue_edit(rpc-patch-version include/ggml-rpc.h 1 replace
     "#define RPC_PROTO_PATCH_VERSION "
-    "#define RPC_PROTO_PATCH_VERSION    (100 + RPC_PROTO_PATCH_VERSION_GGML)\n#define RPC_PROTO_PATCH_VERSION_GGML ")
+[[
+#define RPC_PROTO_PATCH_VERSION    (100 + RPC_PROTO_PATCH_VERSION_GGML)
+#define RPC_PROTO_PATCH_VERSION_GGML ]])
 
-# ---- ggml-cpu: compute, number of threads, work buffer, what can run -------------------------------------------------------------------
+# ---- ggml-cpu: compute, number of threads, work buffer, supported ops
 
 glue_edit(cpu-include src/ggml-cpu/ggml-cpu.c 1 after
 [[
@@ -134,7 +139,7 @@ glue_edit(cpu-supports-op src/ggml-cpu/ggml-cpu.cpp 1 before
             return ggml_lrnn_cpu_supports_op(op);
 ]])
 
-# ---- ggml-cuda: compute, what can run --------------------------------------------------------------------------------------------------
+# ---- ggml-cuda: compute, supported ops
 
 glue_edit(cuda-include src/ggml-cuda/ggml-cuda.cu 1 after
 [[
@@ -171,10 +176,11 @@ glue_edit(cuda-supports-op src/ggml-cuda/ggml-cuda.cu 1 after
             return ggml_lrnn_cuda_supports_op(op);
 ]])
 
-# ---- ggml-cuda: F32 means F32 -------------------------------------------------------------------------------------------------------------
+# ---- ggml-cuda: F32 matrices
 #
-# ggml-cuda rounds both factors of a product to TF32, 10 bits of fraction, if the matrix is F32 and has more than 3 columns to multiply. What is F32
-# in a file was left so because it shapes the recurrence (gates, β, Δ), or because its user wants to compare numbers.
+# ggml-cuda rounds both operands to TF32, with 10 fraction bits, if the matrix is F32 and multiplies
+# more than 3 columns. A tensor is F32 in a model file because it shapes the recurrence (gates, β,
+# Δ), or because its user wants exact results.
 
 glue_edit(cuda-cublas-f32 src/ggml-cuda/common.cuh 1 replace
     "CUBLAS_TF32_TENSOR_OP_MATH"
@@ -186,7 +192,7 @@ glue_edit(cuda-cublas-f32-again src/ggml-cuda/solve_tri.cu 1 replace
     CUBLAS_CHECK(cublasSetMathMode(ctx.cublas_handle(), CUBLAS_TF32_TENSOR_OP_MATH));
 ]]
 [[
-    // the standard mode from common.cuh stays
+    // keep the standard mode from common.cuh
 ]])
 
 glue_edit(cuda-mma-f32 src/ggml-cuda/mmf.cu 1 replace

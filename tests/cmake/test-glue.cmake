@@ -1,8 +1,8 @@
-# The glue applies to the ggml that this build uses, changes nothing but what its table says, and stops with the name of the anchor on a
-# tree where one anchor is missing, or there once too often.
+# The glue applies to the ggml of this build and changes only what its table says. If an anchor is
+# missing or occurs too often, it stops and names the edit.
 #
 #   cmake -DGGML=<ggml> -DWORK=<scratch folder> -P test-glue.cmake
-#   cmake -DFROM=<ggml> -DTO=<copy> -P test-glue.cmake              applies the glue, and nothing else
+#   cmake -DFROM=<ggml> -DTO=<copy> -P test-glue.cmake              only applies the glue
 
 cmake_minimum_required(VERSION 3.25)
 include("${CMAKE_CURRENT_LIST_DIR}/../../cmake/glue.cmake")
@@ -27,15 +27,19 @@ function(fingerprint out dir what)
     set(${out} "${all}" PARENT_SCOPE)
 endfunction()
 
-# Fails unless the glue stops on WORK/moved, names the anchor and its file, says how to go on, and writes nothing.
+# Fails unless the glue stops on WORK/moved, names the edit and its file, gives advice, and writes
+# nothing.
 function(expect_stop name why)
-    execute_process(COMMAND "${CMAKE_COMMAND}" "-DFROM=${WORK}/moved" "-DTO=${WORK}/refused" -P "${CMAKE_CURRENT_LIST_FILE}"
+    execute_process(
+        COMMAND "${CMAKE_COMMAND}" "-DFROM=${WORK}/moved" "-DTO=${WORK}/refused"
+            -P "${CMAKE_CURRENT_LIST_FILE}"
         RESULT_VARIABLE failed ERROR_VARIABLE said OUTPUT_QUIET)
     string(REGEX REPLACE "[ \n]+" " " said "${said}")
     foreach (part "'${name}'" "${GLUE_${name}_FILE}" "git submodule update --init")
         string(FIND "${said}" "${part}" at)
         if (NOT failed OR at EQUAL -1 OR EXISTS "${WORK}/refused")
-            message(FATAL_ERROR "${name}, ${why}: the glue should have stopped with a sentence that has \"${part}\" in it, and said: ${said}")
+            message(FATAL_ERROR
+                "${name}, ${why}: expected an error message with \"${part}\", got: ${said}")
         endif()
     endforeach()
 endfunction()
@@ -43,7 +47,7 @@ endfunction()
 file(REMOVE_RECURSE "${WORK}")
 fingerprint(before "${GGML}" SHA256)
 
-# ---- it applies, and does what the table says and no more -----------------------------------------------------------------------------
+# ---- it applies, and does only what the table says
 
 glue_apply("${GGML}" "${WORK}/copy")
 
@@ -67,27 +71,29 @@ foreach (file IN LISTS files)
             endif()
             glue_count(found "${undone}" "${glued}")
             if (NOT found EQUAL GLUE_${name}_TIMES)
-                message(FATAL_ERROR "${name}: the text is ${found} times in the copy's ${file}, not ${GLUE_${name}_TIMES}")
+                message(FATAL_ERROR
+                    "${name}: the copy of ${file} contains the text ${found} times; "
+                    "expected ${GLUE_${name}_TIMES}")
             endif()
             string(REPLACE "${glued}" "${anchor}" undone "${undone}")
         endif()
     endforeach()
     if (NOT undone STREQUAL stock)
-        message(FATAL_ERROR "${file}: the copy without the glue is not the file of ggml")
+        message(FATAL_ERROR "${file}: the copy without the glue differs from ggml's file")
     endif()
 endforeach()
 
-# ---- once more on the same copy: no file is touched, what ggml no longer has is gone -------------------------------------------------
+# ---- a second run on the same copy touches no file, and removes files that ggml no longer has
 
 fingerprint(first "${WORK}/copy" TIMESTAMP)
 file(WRITE "${WORK}/copy/src/ggml-cuda/gone.cu" "")
 glue_apply("${GGML}" "${WORK}/copy")
 fingerprint(second "${WORK}/copy" TIMESTAMP)
 if (NOT first STREQUAL second)
-    message(FATAL_ERROR "applying the glue again touched files of the copy, or left one that ggml does not have")
+    message(FATAL_ERROR "the second run touched files of the copy, or kept one that ggml lacks")
 endif()
 
-# ---- each anchor once too few and once too many ------------------------------------------------------------------------------------------
+# ---- each anchor missing, and each anchor doubled
 
 foreach (file IN LISTS files)
     cmake_path(GET file PARENT_PATH dir)
@@ -101,23 +107,23 @@ foreach (name IN LISTS GLUE_EDITS)
 
     string(FIND   "${stock}" "${anchor}" at)
     string(LENGTH "${anchor}" length)
-    math(EXPR behind "${at} + ${length}")
+    math(EXPR after "${at} + ${length}")
     string(SUBSTRING "${stock}" 0 ${at} head)
-    string(SUBSTRING "${stock}" ${behind} -1 tail)
+    string(SUBSTRING "${stock}" ${after} -1 tail)
 
     file(WRITE "${path}" "${head}${tail}")
-    expect_stop(${name} "removed")
+    expect_stop(${name} "anchor missing")
     file(WRITE "${path}" "${head}${anchor}${anchor}${tail}")
-    expect_stop(${name} "doubled")
+    expect_stop(${name} "anchor doubled")
     file(WRITE "${path}" "${stock}")
 endforeach()
 
 list(GET files 0 file)
 file(REMOVE "${WORK}/moved/${file}")
 list(GET GLUE_EDITS 0 name)
-expect_stop(${name} "without its file")
+expect_stop(${name} "file missing")
 
-# ---- and all that without a trace in ggml itself ------------------------------------------------------------------------------------------
+# ---- ggml itself is unchanged
 
 fingerprint(after "${GGML}" SHA256)
 if (NOT before STREQUAL after)
@@ -127,4 +133,5 @@ endif()
 list(LENGTH GLUE_EDITS n_edits)
 list(LENGTH files      n_files)
 file(REMOVE_RECURSE "${WORK}")
-message(STATUS "${n_edits} edits in ${n_files} files apply and can be undone; every anchor, removed or doubled, is named; ggml is untouched")
+message(STATUS "${n_edits} edits in ${n_files} files apply and can be undone; a missing or doubled "
+               "anchor is reported; ggml is unchanged")
