@@ -127,7 +127,7 @@ expect(2 lrnn-rpc-server --device no-such-device)
 expect_match("${said}" "no device 'no-such-device'")
 expect(1 lrnn-rpc-server --cache "${WORK}/no/such/folder")
 expect(1 lrnn-rpc-server --cache "${WORK}/empty")
-expect_match("${said}" "is no folder")
+expect_match("${said}" "is not a folder")
 begin(pid open "${BIN}/lrnn-rpc-server" --host 192.0.2.1) # an address of no machine: it says what it thinks of it, and cannot listen
 finish(open 1)
 expect_match("${said}" "^lrnn-rpc-server: warning: [^\n]*neither passwords nor encryption[^\n]*\nlrnn-rpc-server: cannot listen on 192.0.2.1[^\n]*\n$")

@@ -7,22 +7,19 @@
 
 #include <inttypes.h>
 
-const char * finish_text(enum finish finish) {
-    switch (finish) {
-        case FINISH_LENGTH: return "ended by -n";
-        case FINISH_EOS: return "ended by the model";
-        case FINISH_STOP: return "ended by a stop string";
-        case FINISH_INTERRUPT: return "interrupted";
-        case FINISH_PROMPT: return "interrupted in the prompt";
-        case FINISH_CLOSED: return "no longer read";
-        case FINISH_CACHE: return "ended by the cache of the attention layers";
-        case FINISH_NUMBERS: return "ended by numbers that are not finite";
-        case FINISH_ERROR: return "failed";
-    }
-    return "";
-}
+const struct finish_info FINISH_INFO[N_FINISHES] = {
+    [FINISH_LENGTH]    = { "ended by -n", EXIT_CODE_OK },
+    [FINISH_EOS]       = { "ended by the model", EXIT_CODE_OK },
+    [FINISH_STOP]      = { "ended by a stop string", EXIT_CODE_OK },
+    [FINISH_INTERRUPT] = { "interrupted", EXIT_CODE_STOPPED },
+    [FINISH_PROMPT]    = { "interrupted in the prompt", EXIT_CODE_STOPPED },
+    [FINISH_CLOSED]    = { "output closed", EXIT_CODE_OK },
+    [FINISH_CACHE]     = { "ended by a full attention cache", EXIT_CODE_STOPPED },
+    [FINISH_NUMBERS]   = { "ended by logits that are not finite", EXIT_CODE_NUMBERS },
+    [FINISH_ERROR]     = { "failed", EXIT_CODE_SYSTEM },
+};
 
-// How many more tokens the sequence can take.
+// The number of tokens that still fit into the cache.
 static int64_t room(const struct generator * g) {
     return g->info.n_layer_attention > 0 ? g->n_cache - lrnn_seq_length(g->session, 0) : INT64_MAX;
 }
@@ -44,8 +41,8 @@ enum finish generator_feed(struct generator * g, const int32_t * tokens, int64_t
 
     if (n_tokens > room(g)) {
         snprintf(err, err_size,
-                "the sequence would have %" PRId64
-                " tokens and the attention layers can remember %" PRId64 "; -c makes it more",
+                "the sequence would have %" PRId64 " tokens, but the attention cache holds %" PRId64
+                "; raise it with -c",
                 lrnn_seq_length(g->session, 0) + n_tokens, g->n_cache);
         return FINISH_CACHE;
     }
@@ -81,8 +78,8 @@ enum finish generator_run(
     const int64_t start_us = ggml_time_us();
     enum finish   finish   = FINISH_LENGTH;
 
-    // Whoever goes on from a saved sequence makes the same calls as whoever never stopped: one
-    // token each, logits of it.
+    // One token and its logits per call. A run that continues from a saved sequence makes the same
+    // calls as one that never stopped, and gives the same bits.
     for (int64_t i = 0; (n < 0 || i < n) && finish == FINISH_LENGTH; ++i) {
         float log_prob;
 
@@ -90,7 +87,7 @@ enum finish generator_run(
             finish = FINISH_INTERRUPT;
             break;
         }
-        if (room(g) < 1) { // a token could be chosen, but not be fed
+        if (room(g) < 1) { // a token could be sampled, but not fed
             finish = FINISH_CACHE;
             break;
         }
@@ -105,7 +102,7 @@ enum finish generator_run(
 
         g->n_made++;
         if (is_end) {
-            finish = FINISH_EOS; // not part of the text, which may go on
+            finish = FINISH_EOS; // not fed: the text may continue
             break;
         }
         if (is_stop) {

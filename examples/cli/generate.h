@@ -1,23 +1,29 @@
 #pragma once
 
-// Feeding a prompt, and generating behind it.
+// Feeds a prompt, and generates text after it.
 
+#include "exit-code.h"
 #include "lrnn.h"
 #include "output.h"
 
+// Why the generation ended.
 enum finish {
-    FINISH_LENGTH,    // as many tokens as asked for
+    FINISH_LENGTH,    // -n tokens were generated
     FINISH_EOS,       // the model ended the text
     FINISH_STOP,      // a stop string
     FINISH_INTERRUPT, // Ctrl-C
     FINISH_PROMPT,    // Ctrl-C in the middle of the prompt
-    FINISH_CLOSED,    // nobody reads the output, or it could not be written
-    FINISH_CACHE,     // attention layers can remember no more
+    FINISH_CLOSED,    // the output cannot be written, or nobody reads it
+    FINISH_CACHE,     // the attention cache is full
     FINISH_NUMBERS,   // logits that are not finite
-    FINISH_ERROR,     // err says what
+    FINISH_ERROR,     // see err
+    N_FINISHES,
 };
 
-const char * finish_text(enum finish finish);
+extern const struct finish_info {
+    const char *   text;
+    enum exit_code code;
+} FINISH_INFO[N_FINISHES];
 
 struct generator {
     struct lrnn_model *    model;
@@ -25,8 +31,8 @@ struct generator {
     struct lrnn_sampler *  sampler;
     struct lrnn_model_info info;
     int64_t                n_batch;
-    int64_t                n_cache; // tokens that attention layers can remember
-    bool                   keep; // the sequence is used afterwards: its last token is fed as well
+    int64_t                n_cache; // size of the attention cache, in tokens
+    bool                   keep;    // the sequence is used afterwards: feed its last token too
     bool                   quiet;
 
     int64_t n_prompt; // tokens fed
@@ -35,12 +41,11 @@ struct generator {
     int64_t made_us;
 };
 
-// Feeds a prompt, in pieces of n_batch tokens, so that it can be interrupted. FINISH_LENGTH: it is
-// all there.
+// Feeds a prompt, n_batch tokens at a time, so that it can be interrupted. FINISH_LENGTH: all of it
+// was fed.
 enum finish generator_feed(struct generator * g, const int32_t * tokens, int64_t n_tokens,
         char * err, size_t err_size);
 
-// Generates n tokens, -1: until something else ends it. There must be logits: lrnn_logits(session,
-// 0).
+// Generates n tokens; -1: no limit. lrnn_logits(session, 0) must not be NULL.
 enum finish generator_run(
         struct generator * g, int64_t n, struct output * out, char * err, size_t err_size);

@@ -48,83 +48,45 @@ struct args {
 };
 
 //
-// The end of a run
+// One prompt
 //
 
-static enum exit_code finish_code(enum finish finish) {
-    switch (finish) {
-        case FINISH_LENGTH:
-        case FINISH_EOS:
-        case FINISH_STOP:
-        case FINISH_CLOSED: return EXIT_CODE_OK; // whoever read it had enough
-        case FINISH_INTERRUPT:
-        case FINISH_PROMPT:
-        case FINISH_CACHE: return EXIT_CODE_STOPPED;
-        case FINISH_NUMBERS: return EXIT_CODE_NUMBERS;
-        case FINISH_ERROR: return EXIT_CODE_SYSTEM;
-    }
-    return EXIT_CODE_SYSTEM;
-}
-
-// Says what went wrong, if something did.
+// Prints the error that ended a run, if any. Returns the exit code.
 static enum exit_code report(enum finish finish, const struct generator * g,
         const struct output * out, const char * err) {
+    const enum exit_code code = FINISH_INFO[finish].code;
     switch (finish) {
         case FINISH_NUMBERS:
-            return program_fail(EXIT_CODE_NUMBERS,
-                    "the logits after %" PRId64 " tokens are not finite",
+            return program_fail(code, "the logits after %" PRId64 " tokens are not finite",
                     lrnn_seq_length(g->session, 0));
-        case FINISH_ERROR: return program_fail(EXIT_CODE_SYSTEM, "%s", err);
+        case FINISH_ERROR: return program_fail(code, "%s", err);
         case FINISH_CACHE:
-            return program_fail(EXIT_CODE_STOPPED,
-                    "the attention layers can remember %" PRId64
-                    " tokens, and have; -c makes it more",
+            return program_fail(code,
+                    "the attention cache is full (%" PRId64 " tokens); raise it with -c",
                     g->n_cache);
         case FINISH_CLOSED: {
-            clearerr(stdout); // reported here
+            clearerr(stdout); // reported here, not at the end of the program
             if (out->error != EPIPE) {
-                return program_fail(EXIT_CODE_SYSTEM, "the text could not be written to stdout: %s",
-                        strerror(out->error));
+                return program_fail(
+                        EXIT_CODE_SYSTEM, "cannot write to stdout: %s", strerror(out->error));
             }
         } break;
         default: break;
     }
-    return finish_code(finish);
+    return code;
 }
 
-static double per_second(int64_t n, int64_t us) {
-    return us > 0 ? 1e6 * (double) n / (double) us : 0.0;
-}
-
-static void print_summary(
-        const struct generator * g, enum finish finish, const struct args * args) {
-    fprintf(stderr,
-            "lrnn-cli: %" PRId64 " prompt token%s (%.1f/s), %" PRId64 " generated (%.1f/s), %s",
-            g->n_prompt, g->n_prompt == 1 ? "" : "s", per_second(g->n_prompt, g->prompt_us),
-            g->n_made, per_second(g->n_made, g->made_us), finish_text(finish));
-    if (!args->greedy && args->seed >= 0) {
-        fprintf(stderr, "; seed %" PRId64, args->seed);
-    }
-    fprintf(stderr, "\n");
-}
-
-//
-// One prompt
-//
-
-static enum output_format output_format(const struct args * args) {
-    return args->jsonl ? OUTPUT_JSONL : args->ids ? OUTPUT_IDS : OUTPUT_TEXT;
-}
-
-// Feeds a prompt and generates behind it. Sets *finish to how that ended, unless the prompt was
-// refused.
+// Feeds a prompt and generates text after it. Sets *finish, unless the prompt was rejected.
 static enum exit_code continue_text(const struct args * args, struct generator * g,
         const char * text, size_t size, enum finish * finish) {
-    const bool    continues = lrnn_seq_length(g->session, 0) > 0;
-    int32_t *     tokens;
-    int64_t       n_tokens;
-    struct output out;
-    char          err[1024];
+    const bool               continues = lrnn_seq_length(g->session, 0) > 0;
+    const enum output_format format    = args->jsonl ? OUTPUT_JSONL
+                                         : args->ids ? OUTPUT_IDS
+                                                     : OUTPUT_TEXT;
+    int32_t *                tokens;
+    int64_t                  n_tokens;
+    struct output            out;
+    char                     err[1024];
 
     if (!prompt_to_tokens(g->model, text, size, args->ids, continues, args->special, &tokens,
                 &n_tokens, err, sizeof(err))) {
@@ -132,25 +94,23 @@ static enum exit_code continue_text(const struct args * args, struct generator *
     }
     if (n_tokens == 0 && args->n_predict != 0 && lrnn_logits(g->session, 0) == NULL) {
         free(tokens);
-        return program_fail(EXIT_CODE_USAGE,
-                "it is not known what follows the last token of the sequence; give a prompt to go on with");
+        return program_fail(
+                EXIT_CODE_USAGE, "the sequence has no logits to continue from; give a prompt");
     }
     *finish = generator_feed(g, tokens, n_tokens, err, sizeof(err));
     free(tokens);
-    if (*finish == FINISH_CACHE) {
-        return program_fail(EXIT_CODE_USAGE, "%s", err);
+    switch (*finish) {
+        case FINISH_LENGTH: break;
+        case FINISH_CACHE: return program_fail(EXIT_CODE_USAGE, "%s", err);
+        case FINISH_PROMPT:
+            return program_fail(EXIT_CODE_STOPPED,
+                    "interrupted after %" PRId64 " of %" PRId64
+                    " tokens of the prompt; the state is not saved",
+                    g->n_prompt, n_tokens);
+        default: return program_fail(EXIT_CODE_SYSTEM, "%s", err);
     }
-    if (*finish == FINISH_PROMPT) {
-        return program_fail(EXIT_CODE_STOPPED,
-                "interrupted after %" PRId64 " of %" PRId64
-                " tokens of the prompt; the state is not saved",
-                g->n_prompt, n_tokens);
-    }
-    if (*finish == FINISH_ERROR) {
-        return program_fail(EXIT_CODE_SYSTEM, "%s", err);
-    }
-    if (!output_begin(&out, output_format(args), g->model, continues || size > 0, &args->stops, err,
-                sizeof(err))) {
+    if (!output_begin(
+                &out, format, g->model, continues || size > 0, &args->stops, err, sizeof(err))) {
         *finish = FINISH_ERROR;
         return program_fail(EXIT_CODE_SYSTEM, "%s", err);
     }
@@ -173,7 +133,7 @@ static enum exit_code converse(
     enum exit_code code = EXIT_CODE_OK;
 
     if (!args->quiet) {
-        fprintf(stderr, "%s; an empty line goes on, Ctrl-C interrupts, Ctrl-D ends\n",
+        fprintf(stderr, "%s; an empty line continues, Ctrl-C interrupts, Ctrl-D ends\n",
                 args->ids ? "Each line of token ids continues the sequence"
                           : "Each line continues the text");
     }
@@ -192,7 +152,7 @@ static enum exit_code converse(
         }
         code = continue_text(args, g, line, (size_t) size, finish);
         if (*finish == FINISH_CLOSED || *finish == FINISH_NUMBERS || code == EXIT_CODE_SYSTEM) {
-            break; // the others can be answered with another line
+            break; // after other errors the user can enter another line
         }
         code = EXIT_CODE_OK;
     }
@@ -204,9 +164,9 @@ static enum exit_code converse(
 // A run
 //
 
-// Makes session and sampler, and puts the saved sequence into them.
+// Creates session and sampler, and loads the saved sequence.
 static enum exit_code prepare(struct args * args, struct generator * g) {
-    // a saved sequence has its random numbers with it, unless the user wants others
+    // a saved sequence includes the random state, unless the user gives a seed
     const bool own_seed = args->state_load != NULL && args->seed < 0;
     if (args->seed < 0 && !own_seed) {
         args->seed = (int64_t) (((uint64_t) time(NULL) << 20 ^ (uint64_t) clock() << 8 ^
@@ -231,13 +191,13 @@ static enum exit_code prepare(struct args * args, struct generator * g) {
 
     if (args->stops.n > 0 && !g->info.has_tokenizer) {
         return program_fail(
-                EXIT_CODE_USAGE, "--stop looks for text, and the model has no tokenizer");
+                EXIT_CODE_USAGE, "--stop compares text, but the model has no tokenizer");
     }
     g->sampler = lrnn_sampler_new(&sampling, err, sizeof(err));
     if (g->sampler == NULL) {
         return program_fail(EXIT_CODE_USAGE, "%s", err);
     }
-    if (args->state_save != NULL) { // better to know now than after an hour of generating
+    if (args->state_save != NULL) { // fail now rather than after an hour of generation
         struct atomic_file file;
         if (!atomic_file_open(&file, args->state_save, err, sizeof(err))) {
             return program_fail(EXIT_CODE_SYSTEM, "%s", err);
@@ -255,8 +215,7 @@ static enum exit_code prepare(struct args * args, struct generator * g) {
     return EXIT_CODE_OK;
 }
 
-// What was made is kept however it ended, unless it is of no use: numbers that are not finite, or
-// half a prompt.
+// Saves the sequence, also after an interrupt, but not after an error or half a prompt.
 static enum exit_code save(
         const struct args * args, const struct generator * g, enum finish finish) {
     const bool is_whole = finish != FINISH_NUMBERS && finish != FINISH_ERROR &&
@@ -270,17 +229,33 @@ static enum exit_code save(
     return EXIT_CODE_OK;
 }
 
+static double per_second(int64_t n, int64_t us) {
+    return us > 0 ? 1e6 * (double) n / (double) us : 0.0;
+}
+
+static void print_summary(
+        const struct generator * g, enum finish finish, const struct args * args) {
+    fprintf(stderr,
+            "lrnn-cli: %" PRId64 " prompt token%s (%.1f/s), %" PRId64 " generated (%.1f/s), %s",
+            g->n_prompt, g->n_prompt == 1 ? "" : "s", per_second(g->n_prompt, g->prompt_us),
+            g->n_made, per_second(g->n_made, g->made_us), FINISH_INFO[finish].text);
+    if (!args->greedy && args->seed >= 0) {
+        fprintf(stderr, "; seed %" PRId64, args->seed);
+    }
+    fprintf(stderr, "\n");
+}
+
 static bool check_args(const struct args * args, char * err, size_t err_size) {
     if (!compute_check(&args->compute, err, err_size)) {
         return false;
     }
     if (args->prompt != NULL && args->file != NULL) {
-        snprintf(err, err_size, "-p and -f both give the prompt; use one of them");
+        snprintf(err, err_size, "-p and -f both set the prompt; give only one of them");
         return false;
     }
     for (int i = 0; i < args->stops.n; ++i) {
         if (args->stops.v[i][0] == '\0') {
-            snprintf(err, err_size, "--stop: an empty string would stop at once");
+            snprintf(err, err_size, "--stop is empty; expected a text");
             return false;
         }
     }
@@ -305,8 +280,7 @@ static enum exit_code run(void * user) {
         if (!read_file(args->file != NULL ? args->file : "-", &text, &size, err, sizeof(err))) {
             return program_fail(EXIT_CODE_DATA, "%s", err);
         }
-        size -= size > 0 &&
-                text[size - 1] == '\n'; // a line's end belongs to the file, not to the prompt
+        size -= size > 0 && text[size - 1] == '\n'; // the end of the last line
     }
     g.model = compute_load(&args->compute, args->model, args->quiet);
     if (g.model == NULL) {
@@ -346,82 +320,79 @@ static enum exit_code run(void * user) {
 //
 
 int main(int argc, char ** argv) {
-    const struct lrnn_sampler_params sampling = {
-        .temperature    = 0.8f,
-        .top_k          = 40,
-        .top_p          = 0.95f,
-        .min_p          = 0.05f,
-        .repeat_penalty = 1.0f,
-        .repeat_last    = 64,
-    };
     struct args args = {
         .compute        = COMPUTE_DEFAULTS,
         .n_predict      = 128,
-        .temperature    = (double) sampling.temperature,
-        .top_k          = sampling.top_k,
-        .top_p          = (double) sampling.top_p,
-        .min_p          = (double) sampling.min_p,
-        .repeat_penalty = (double) sampling.repeat_penalty,
-        .repeat_last    = sampling.repeat_last,
+        .temperature    = 0.8,
+        .top_k          = 40,
+        .top_p          = 0.95,
+        .min_p          = 0.05,
+        .repeat_penalty = 1.0,
+        .repeat_last    = 64,
         .seed           = -1,
         .batch          = 512,
         .cache          = 4096,
     };
-
     const struct option options[] = {
         opt_group("Prompt"),
         opt_required(opt_string("-m, --model", "M.gguf", &args.model, "the model")),
         opt_string("-p, --prompt", "TEXT", &args.prompt, "the text to continue"),
         opt_string("-f, --file", "FILE", &args.file,
-                "a file with the text to continue, without its last line end (default: - for stdin)"),
+                "a file with the text to continue; the end of its last line is dropped (default: "
+                "-, stdin)"),
         opt_flag("--ids", &args.ids,
-                "prompt and output are decimal token ids; always so for a model without a tokenizer"),
+                "prompt and output are decimal token ids; implied if the model has no tokenizer"),
         opt_flag("--special", &args.special,
-                "special tokens written out in the prompt become their ids"),
+                "turn the names of special tokens in the prompt into their ids"),
+
         opt_group("Generation"),
         opt_int("-n, --predict", "N", &args.n_predict, -1, 1e15,
                 "tokens to generate; 0: only read the prompt, -1: until the model ends the text"),
-        opt_strings(
-                "--stop", "TEXT", &args.stops, "stop before this text; may be given several times"),
+        opt_strings("--stop", "TEXT", &args.stops, "stop before this text; may be repeated"),
+
         opt_group("Sampling"),
         opt_float("--temp", "T", &args.temperature, 0, 1e6,
                 "temperature; 0: always the most likely token"),
         opt_flag("--greedy", &args.greedy, "the same as --temp 0"),
         opt_int("--top-k", "K", &args.top_k, 0, INT32_MAX,
-                "of the K most likely tokens; 0: of all"),
+                "sample from the K most likely tokens; 0: from all"),
         opt_float("--top-p", "P", &args.top_p, 0, 1,
-                "of the most likely that together have probability P; 1: of all"),
+                "sample from the most likely tokens that together have probability P; 1: from all"),
         opt_float("--min-p", "P", &args.min_p, 0, 1,
-                "of those at least P times as likely as the most likely; 0: of all"),
+                "drop tokens less likely than P times the most likely one; 0: none"),
         opt_float("--repeat-penalty", "X", &args.repeat_penalty, 1e-6, 1e6,
-                "makes recent tokens less likely; 1: off"),
-        opt_int("--repeat-last", "N", &args.repeat_last, 0, 4096, "how many tokens are recent"),
+                "make recent tokens less likely; 1: off"),
+        opt_int("--repeat-last", "N", &args.repeat_last, 0, 4096,
+                "number of recent tokens; 0: none"),
         opt_int("-s, --seed", "N", &args.seed, 0, 1e15,
-                "of the random numbers (default: that of the loaded state, otherwise a new one)"),
+                "random seed (default: that of the loaded state, or a new one)"),
+
         opt_group("State"),
         opt_string("--state-load", "FILE", &args.state_load,
-                "go on behind a saved sequence; the prompt follows it"),
+                "continue a saved sequence; the prompt follows it"),
         opt_string("--state-save", "FILE", &args.state_save,
                 "save the sequence at the end, also after Ctrl-C"),
+
         opt_group("Output"),
         opt_flag("--jsonl", &args.jsonl,
-                "an object a token: id, text (null without a tokenizer), logprob (natural, before sampling). A stop string is in it; "
-                "a character of several tokens is in the last of them"),
-        opt_flag("-q, --quiet", &args.quiet, "nothing on stderr but errors"),
+                "one JSON object per token: id, text (null without a tokenizer), logprob (natural, "
+                "before sampling). The text includes stop strings; a character made of several "
+                "tokens belongs to the last of them"),
+        opt_flag("-q, --quiet", &args.quiet, "print only errors to stderr"),
+
         opt_group("Computation"),
         COMPUTE_THREADS(args.compute),
         COMPUTE_OPTIONS(args.compute),
-        opt_int("-b, --batch", "N", &args.batch, 1, 1 << 20,
-                "tokens of a prompt that are computed together"),
+        COMPUTE_BATCH(args.batch),
         opt_int("-c, --cache", "N", &args.cache, 1, 1 << 30,
-                "tokens that the attention layers of a hybrid can remember; recurrent models have no such limit"),
+                "size of the attention cache of a hybrid, in tokens; recurrent models need none"),
     };
     const struct program program = {
         .name     = "lrnn-cli",
         .summary  = "continues a text",
         .usage    = "-m M.gguf -p TEXT [options]      continue a text\n"
                     "-m M.gguf -f FILE [options]      continue a file\n"
-                    "-m M.gguf [options] < FILE       continue what comes in\n"
+                    "-m M.gguf [options] < FILE       continue stdin\n"
                     "-m M.gguf                        on a terminal: line by line",
         .examples = "lrnn-cli -m model.gguf -p 'Once upon a time' -n 64 --state-save tale.state\n"
                     "lrnn-cli -m model.gguf -p ' and then' -n 64 --state-load tale.state --jsonl",

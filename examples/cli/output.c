@@ -23,7 +23,7 @@ bool output_begin(struct output * out, enum output_format format, const struct l
     return true;
 }
 
-// The first write that fails is remembered; nothing is written after it.
+// Records the first write that fails.
 static void flush(struct output * out) {
     errno = 0;
     if ((fflush(stdout) != 0 || ferror(stdout)) && out->error == 0) {
@@ -39,7 +39,7 @@ bool output_token(struct output * out, int32_t token, float log_prob, bool is_en
         text = lrnn_decoder_push(out->decoder, token, &size);
     }
     switch (out->format) {
-        case OUTPUT_TEXT: break; // through the filter
+        case OUTPUT_TEXT: break; // written by the filter
         case OUTPUT_IDS: {
             printf("%s%" PRId32, out->n_tokens > 0 ? " " : "", token);
         } break;

@@ -1,7 +1,6 @@
 #pragma once
 
-// What is generated, on stdout, a token at a time: as text, as ids, or as a JSON object on a line
-// of its own.
+// Writes generated tokens to stdout: as text, as ids, or as JSON, one object per line.
 
 #include "lrnn.h"
 #include "stop.h"
@@ -14,20 +13,20 @@ enum output_format {
 
 struct output {
     enum output_format    format;
-    struct lrnn_decoder * decoder; // NULL without a tokenizer: ids have no text
+    struct lrnn_decoder * decoder; // NULL without a tokenizer
     struct stop_filter    filter;
     int64_t               n_tokens;
-    int                   error; // errno of the write that failed, 0: none did
+    int                   error; // errno of the first failed write; 0: none failed
 };
 
-// - continues: there is text before it
+// - continues: the output follows other text
 bool output_begin(struct output * out, enum output_format format, const struct lrnn_model * model,
         bool continues, const struct option_strings * stops, char * err, size_t err_size);
 
-// Writes a token, and lets the reader see it. True: a stop string is complete.
-// - is_end: the token that ends the text. It is no text itself.
+// Writes a token and flushes. Returns true if a stop string is complete.
+// - is_end: the token ends the text and has no text itself
 bool output_token(struct output * out, int32_t token, float log_prob, bool is_end);
 
-// Writes what was held back.
-// - newline: the next line is somebody else's
+// Writes text that was held back.
+// - newline: end the line
 void output_end(struct output * out, bool newline);

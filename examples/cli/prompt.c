@@ -15,7 +15,7 @@ static bool ids_to_tokens(const struct lrnn_model_info * info, const char * text
         return true;
     }
     snprintf(err, err_size, "the prompt must be token ids%s: %s",
-            info->has_tokenizer ? "" : ", since the model has no tokenizer", why);
+            info->has_tokenizer ? "" : ", because the model has no tokenizer", why);
     free(*tokens);
     return false;
 }
@@ -30,7 +30,7 @@ bool prompt_to_tokens(const struct lrnn_model * model, const char * text, size_t
             return false;
         }
     } else {
-        // no eos, which some models want after every text: this text is about to go on
+        // no eos, even if the model wants it after every text: this text continues
         const unsigned flags = (continues ? 0u : (unsigned) LRNN_TOKENIZE_ADD_BOS) |
                                (special ? (unsigned) LRNN_TOKENIZE_PARSE_SPECIAL : 0u);
         if (!lrnn_tokenize(model, text, size, flags, tokens, n_tokens, err, err_size)) {
@@ -42,7 +42,7 @@ bool prompt_to_tokens(const struct lrnn_model * model, const char * text, size_t
     }
     if (info.bos < 0) {
         snprintf(err, err_size,
-                "the prompt is empty, and the model has no token that begins a text; give it a prompt");
+                "the prompt is empty, and the model has no bos token; give a prompt");
         free(*tokens);
         return false;
     }

@@ -21,13 +21,12 @@ bool stop_begin(struct stop_filter * f, const struct option_strings * stops, FIL
     return f->held != NULL;
 }
 
-// True if what is held ends with the first n bytes of a stop string.
+// True if the held text ends with the first n bytes of a stop string.
 static bool ends_with(const struct stop_filter * f, const char * stop, size_t n) {
     return n <= f->n_held && memcmp(f->held + f->n_held - n, stop, n) == 0;
 }
 
-// How many bytes at the end of what is held are the longest stop string that is complete, 0: none
-// is.
+// The size of the longest stop string that ends the held text; 0: none does.
 static size_t complete(const struct stop_filter * f) {
     size_t longest = 0;
     for (int i = 0; i < f->stops->n; ++i) {
@@ -39,7 +38,7 @@ static size_t complete(const struct stop_filter * f) {
     return longest;
 }
 
-// How many bytes at the end of what is held may become a stop string.
+// The number of bytes at the end of the held text that may become a stop string.
 static size_t begun(const struct stop_filter * f) {
     size_t longest = 0;
     for (int i = 0; i < f->stops->n; ++i) {

@@ -1,7 +1,7 @@
 #pragma once
 
-// Stop strings: text passes through until one of them is complete. What may be the beginning of one
-// is held back until it is known.
+// Stop strings: passes text on until one of them is complete. Text that may be the beginning of one
+// is held back.
 
 #include "options.h"
 
@@ -11,13 +11,16 @@
 
 struct stop_filter {
     const struct option_strings * stops;
-    FILE * out;  // where the text goes; NULL: nowhere, the strings are only looked for
-    char * held; // as long as the longest stop string
-    size_t n_held;
+    FILE *                        out;  // NULL: write nothing, only look for the strings
+    char *                        held; // as long as the longest stop string
+    size_t                        n_held;
 };
 
-bool stop_begin(struct stop_filter * filter, const struct option_strings * stops,
-        FILE * out); // false: out of memory
-bool stop_push(struct stop_filter * filter, const char * text,
-        size_t size);                       // true: a stop string is complete, stop
-void stop_end(struct stop_filter * filter); // lets go what was held back, and frees
+// False: out of memory.
+bool stop_begin(struct stop_filter * filter, const struct option_strings * stops, FILE * out);
+
+// True: a stop string is complete.
+bool stop_push(struct stop_filter * filter, const char * text, size_t size);
+
+// Writes the text that was held back, and frees the filter.
+void stop_end(struct stop_filter * filter);

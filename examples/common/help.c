@@ -99,8 +99,9 @@ void options_help(const struct program * program, FILE * out) {
     const char * reset = color ? TERMINAL_RESET : "";
     char         line[LINE];
 
-    fprintf(out, "%s%s%s: %s\n\n%sUsage%s\n", bold, program->name, reset, program->summary, bold,
-            reset);
+    fprintf(out, "%s%s%s:", bold, program->name, reset);
+    print_wrapped(out, program->summary, (int) strlen(program->name) + 1, 0);
+    fprintf(out, "\n%sUsage%s\n", bold, reset);
     for (int i = 0; option_word(program->usage, "\n", i, line, sizeof(line)); ++i) {
         fprintf(out, "  %s %s\n", program->name, line);
     }

@@ -1,4 +1,4 @@
-// lrnn-inspect: what a model file says of itself, and what it costs to run.
+// lrnn-inspect: describes a model file, or the devices of this machine.
 
 #include "compute-options.h"
 #include "backends.h"
@@ -17,15 +17,15 @@ struct args {
     const char *   model;
     bool           json;
     bool           devices;
-    struct compute compute; // by default nothing is uploaded
+    struct compute compute; // by default, nothing is offloaded
 };
 
 //
 // A model
 //
 
-// Where the range of eigenvalues was read: a file of ours says it, llama.cpp's architectures imply
-// theirs.
+// Where the range of the eigenvalues comes from. Our files state it; the architectures of llama.cpp
+// imply it.
 static const char * eigenvalues_source(const struct lrnn_model_info * info) {
     return info->range_source[0] != '\0'             ? info->range_source
            : strcmp(info->architecture, "lrnn") == 0 ? "stated in the file"
@@ -57,7 +57,7 @@ static void print_id(const char * name, int32_t id) {
     }
 }
 
-// Of names that come from the file, what a terminal might obey is left out.
+// Prints a name from the file without control characters, which a terminal would interpret.
 static void print_name(const char * name) {
     for (const char * p = name; *p != '\0'; ++p) {
         putchar((unsigned char) *p < ' ' || *p == 0x7f ? '?' : *p);
@@ -71,8 +71,8 @@ static void print_model(const struct lrnn_model_info * info) {
     printf("family            %s\n", info->family);
     printf("eigenvalues       %s (%s)\n", eigenvalues_text(info), eigenvalues_source(info));
     if (info->n_householder > 0) {
-        printf("n_h               %" PRId64 " Householder factor%s a token\n", info->n_householder,
-                info->n_householder > 1 ? "s" : "");
+        printf("n_h               %" PRId64 " Householder factor%s per token\n",
+                info->n_householder, info->n_householder > 1 ? "s" : "");
     }
     if (info->n_head > 0) {
         printf("heads             %" PRId64 " of %" PRId64 " x %" PRId64 " (d_k x d_v)\n",
@@ -80,7 +80,7 @@ static void print_model(const struct lrnn_model_info * info) {
     }
     printf("layers            %" PRId64, info->n_layer);
     if (info->n_layer_attention > 0) {
-        printf(", of which %" PRId64 " of attention", info->n_layer_attention);
+        printf(", %" PRId64 " of them attention", info->n_layer_attention);
     }
     printf("\nwidth             %" PRId64 "\n", info->n_embd);
     printf("vocabulary        %" PRId64, info->n_vocab);
@@ -96,11 +96,11 @@ static void print_model(const struct lrnn_model_info * info) {
     print_bytes(info->weight_bytes);
     printf("\nstate             ");
     print_bytes(info->state_bytes);
-    printf(" a sequence, of any length\n");
+    printf(" per sequence of any length\n");
     if (info->n_layer_attention > 0) {
         printf("cache             ");
         print_bytes(info->cache_bytes);
-        printf(" a token\n");
+        printf(" per token\n");
     }
     printf("identity          %016" PRIx64 "\n", info->identity);
     if (info->source[0] != '\0') {
@@ -132,7 +132,7 @@ static void print_key_string(const char * key, const char * text) {
     json_write_string(stdout, text);
 }
 
-// null for what is not known
+// null if unknown
 static void print_key_int(const char * key, bool known, int64_t x) {
     print_key(key);
     if (known) {
@@ -200,8 +200,7 @@ static const char * type_name(enum ggml_backend_dev_type type) {
     }
 }
 
-// What else is to be known of GPUs: that this build has CUDA and finds no card, and how far its
-// kernels were tested.
+// The state of CUDA: whether a GPU is missing, and how the kernels of this build were tested.
 static void print_cuda(bool json) {
     const char * notice = backends_cuda_notice();
     char         missing[320];
@@ -273,9 +272,7 @@ static enum exit_code run(void * user) {
 
     if ((args->model != NULL) == args->devices) {
         return program_fail(EXIT_CODE_USAGE, "%s; see lrnn-inspect --help",
-                args->devices
-                        ? "--devices is about this machine, not about a model: give one of the two"
-                        : "M.gguf is missing");
+                args->devices ? "--devices takes no model" : "M.gguf is missing");
     }
     if (!compute_check(&args->compute, err, sizeof(err))) {
         return program_fail(EXIT_CODE_USAGE, "%s", err);
@@ -283,8 +280,7 @@ static enum exit_code run(void * user) {
     if (args->devices) {
         print_devices(args->json);
     } else {
-        const bool place = args->compute.n_gpu_layers != 0 ||
-                           args->compute.verbose; // otherwise the weights need not be read
+        const bool          place = args->compute.n_gpu_layers != 0 || args->compute.verbose;
         struct lrnn_model * model = place ? compute_load(&args->compute, args->model, false)
                                           : load_model(args->model, false);
         if (model == NULL) {
@@ -310,16 +306,19 @@ int main(int argc, char ** argv) {
         opt_group("What"),
         opt_arg("M.gguf", &args.model, "the model"),
         opt_flag("--devices", &args.devices, "list the devices that ggml finds, with their memory"),
+
         opt_group("Output"),
-        opt_flag("--json", &args.json, "as JSON; null where the file does not say"),
-        opt_group("Placement, which -v shows"),
+        opt_flag("--json", &args.json, "print JSON; unknown values are null"),
+
+        opt_group("Placement, shown by -v"),
         opt_int("-ngl, --gpu-layers", "N", &args.compute.n_gpu_layers, -1, 1 << 20,
-                "layers on devices, as in the other programs; the model is loaded there"),
+                "layers to offload, as in the other programs; the model is loaded onto the "
+                "devices"),
         COMPUTE_DEVICES(args.compute),
     };
     const struct program program = {
         .name     = "lrnn-inspect",
-        .summary  = "what a model is, and what it costs to run",
+        .summary  = "describes a model file and its memory use, or the devices of this machine",
         .usage    = "M.gguf [--json]       a model\n"
                     "--devices [--json]    this machine, and servers",
         .examples = "lrnn-inspect model.gguf\n"

@@ -20,7 +20,7 @@ void metadata_source_config(FILE * out, const struct lrnn_model * model) {
     } else if (json_read(text, size, NULL, 0, NULL, &error) == JSON_OBJECT) {
         fwrite(text, 1, size, out);
     } else {
-        json_write_bytes(out, text, size); // whatever it is, what is printed stays JSON
+        json_write_bytes(out, text, size); // not an object, but the output stays valid JSON
     }
 }
 
@@ -28,13 +28,14 @@ static bool begins_with(const struct lrnn_key_info * key, const char * prefix) {
     return key->name_size >= strlen(prefix) && memcmp(key->name, prefix, strlen(prefix)) == 0;
 }
 
-static bool is_left_out(const struct lrnn_key_info * key) {
+static bool is_omitted(const struct lrnn_key_info * key) {
     const bool is_config =
             key->name_size == strlen(SOURCE_CONFIG) && begins_with(key, SOURCE_CONFIG);
     return is_config || (key->is_array && begins_with(key, "tokenizer."));
 }
 
-// As few digits as give the value back, which is an F32 in most files: 0.01, not 0.0099999998.
+// Prints the fewest digits that restore the value, which is an F32 in most files: 0.01, not
+// 0.0099999998.
 static void print_number(FILE * out, double x) {
     const bool is_f32 = (double) (float) x == x;
     char       text[32];
@@ -66,7 +67,7 @@ void metadata_keys(FILE * out, const struct lrnn_model * model) {
     const char *         separator = "{";
 
     for (int64_t i = 0; lrnn_model_get_key(model, i, 0, &key); ++i) {
-        if (is_left_out(&key)) {
+        if (is_omitted(&key)) {
             continue;
         }
         fprintf(out, "%s\n    ", separator);
@@ -85,5 +86,5 @@ void metadata_keys(FILE * out, const struct lrnn_model * model) {
         }
         putc(']', out);
     }
-    fputs("\n  }", out); // general.architecture is always there
+    fputs("\n  }", out); // never empty: general.architecture is required
 }

@@ -1,15 +1,14 @@
 #pragma once
 
-// What a model file says of itself, as JSON.
+// The metadata of a model file, as JSON.
 
 #include "lrnn.h"
 
 #include <stdio.h>
 
-// The configuration of the checkpoint that the file was made from, as it was: an object; null if
-// the file has none.
+// The configuration of the checkpoint that the file was converted from: an object, or null.
 void metadata_source_config(FILE * out, const struct lrnn_model * model);
 
-// Every key of the file with its value: an object. Left out are the configuration above, and the
-// lists of the vocabulary.
+// All keys of the file with their values, as an object. Omits the configuration above and the lists
+// of the vocabulary.
 void metadata_keys(FILE * out, const struct lrnn_model * model);

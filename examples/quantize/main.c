@@ -1,4 +1,4 @@
-// lrnn-quantize: a model in fewer bits, and what that does to each tensor.
+// lrnn-quantize: stores a model in fewer bits per weight.
 
 #include "interrupt.h"
 #include "backends.h"
@@ -101,44 +101,60 @@ static void print_sum(const struct lrnn_quantizer * q) {
         to += t.bytes_to;
     }
     printf("%" PRId64 " tensors, %" PRId64 " weights: %" PRId64 " bytes become %" PRId64
-           ", %.2f bits a weight become %.2f\n",
+           ", %.2f bits per weight become %.2f\n",
             n, n_weights, from, to, 8.0 * (double) from / (double) n_weights,
             8.0 * (double) to / (double) n_weights);
 }
 
-// - reflects: the model has Householder transitions with eigenvalues down to −1
-static void warn(const struct lrnn_quantizer * q, bool reflects, bool has_imatrix, bool quiet) {
+static bool is_quantized(const struct lrnn_quantize_tensor * t) {
+    return t->to[0] == 'Q';
+}
+
+// A hint for models that track a state by reflections: those with Householder transitions and
+// eigenvalues down to −1.
+static void print_hint(const struct lrnn_quantizer * q, const char * path) {
     struct lrnn_quantize_tensor t;
-    int                         n_recurrent = 0, n_fallback = 0, n_plain = 0, n_keys = 0;
+    int                         n_keys = 0;
+    for (int64_t i = 0; lrnn_quantizer_get_tensor(q, i, &t); ++i) {
+        n_keys += is_quantized(&t) && strstr(t.name, "attn_k.weight") != NULL;
+    }
+    struct lrnn_model * model = n_keys > 0 ? load_model(path, false) : NULL;
+    if (model == NULL) {
+        return;
+    }
+    const struct lrnn_model_info info = lrnn_model_get_info(model);
+    if (info.n_householder > 0 && strcmp(info.eigenvalues, "[-1,1]") == 0) {
+        program_say("if this model tracks a state by reflections, keep their directions precise: "
+                    "--tensor-type '(attn_k|token_embd)=F16'");
+    }
+    lrnn_model_free(model);
+}
+
+static void print_warnings(const struct lrnn_quantizer * q, bool has_imatrix) {
+    struct lrnn_quantize_tensor t;
+    int                         n_recurrent = 0, n_fallback = 0, n_plain = 0;
     const char *                plain = "";
     for (int64_t i = 0; lrnn_quantizer_get_tensor(q, i, &t); ++i) {
         n_recurrent += t.is_recurrent;
         n_fallback += strcmp(t.to, t.wanted) != 0;
-        n_keys += t.to[0] == 'Q' && strstr(t.name, "attn_k.weight") != NULL;
         if (has_imatrix && strcmp(t.to, t.from) != 0 && !t.has_importance) {
             plain = n_plain++ == 0 ? t.name : plain;
         }
     }
     if (n_recurrent > 0) {
-        program_say("warning: %d tensor%s shape the recurrence and would better stay F32: an error "
-                    "there is applied again at every token",
+        program_say("warning: %d tensor%s shape the recurrence and should stay F32: their error is "
+                    "applied again at every token",
                 n_recurrent, n_recurrent > 1 ? "s" : "");
     }
     if (n_fallback > 0) {
-        program_say(
-                "the rows of %d tensor%s are not whole blocks of the type asked for; the nearest "
-                "type that fits is taken",
+        program_say("the rows of %d tensor%s are not whole blocks of the requested type; the "
+                    "nearest type that fits is used",
                 n_fallback, n_fallback > 1 ? "s" : "");
     }
-    if (reflects && n_keys > 0 && !quiet) {
-        program_say("should this model track a state by reflections, keep their directions: "
-                    "--tensor-type '(attn_k|token_embd)=F16'");
-    }
     if (n_plain > 0) {
-        program_say(
-                "the importance matrix has nothing on %d of the tensors, first %s: their columns "
-                "count alike",
-                n_plain, plain);
+        program_say("the importance matrix does not cover %d tensor%s (the first is %s); all their "
+                    "columns count alike",
+                n_plain, n_plain > 1 ? "s" : "", plain);
     }
 }
 
@@ -147,10 +163,6 @@ static bool is_same_file(const char * a, const char * b) {
     return stat(a, &sa) == 0 && stat(b, &sb) == 0 && sa.st_dev == sb.st_dev &&
            sa.st_ino == sb.st_ino;
 }
-
-//
-// The run
-//
 
 static enum exit_code run(void * user) {
     const struct args *               args   = user;
@@ -162,39 +174,32 @@ static enum exit_code run(void * user) {
         .allow_requantize = args->allow_requantize,
         .n_threads        = (int32_t) args->threads,
     };
-    enum lrnn_quantize_status status;
-    struct output             out = { .quiet = args->quiet };
-    char                      err[1024];
+    enum lrnn_quantize_status   status;
+    struct lrnn_quantize_tensor t;
+    struct output               out = { .quiet = args->quiet };
+    int                         n   = 0;
+    char                        err[1024];
 
     if (is_same_file(args->in, args->out)) {
-        return program_fail(EXIT_CODE_USAGE,
-                "%s is the model itself and would be lost; give the new file another name",
-                args->out);
+        return program_fail(
+                EXIT_CODE_USAGE, "OUT.gguf is IN.gguf (%s); expected another file", args->out);
     }
     backends_start();
     struct lrnn_quantizer * q = lrnn_quantizer_new(args->in, &params, &status, err, sizeof(err));
     if (q == NULL) {
         return program_fail(exit_code_of(status), "%s", err);
     }
-    struct lrnn_model * model = load_model(args->in, args->quiet);
-    if (model == NULL) {
-        lrnn_quantizer_free(q);
-        return EXIT_CODE_MODEL;
+    print_warnings(q, args->imatrix != NULL);
+    if (!args->quiet) {
+        print_hint(q, args->in);
     }
-    const struct lrnn_model_info info = lrnn_model_get_info(model);
-    warn(q, info.n_householder > 0 && strcmp(info.eigenvalues, "[-1,1]") == 0,
-            args->imatrix != NULL, args->quiet);
-    lrnn_model_free(model);
-
-    int64_t                     n = 0;
-    struct lrnn_quantize_tensor t;
     while (lrnn_quantizer_get_tensor(q, n, &t)) {
         n++;
     }
     print_head();
     interrupt_listen(false);
     out.quantizer = q;
-    progress_begin(&out.progress, (int) n);
+    progress_begin(&out.progress, n);
     show_progress(&out, 0);
     status = lrnn_quantizer_run(
             q, args->dry_run ? NULL : args->out, on_tensor, &out, err, sizeof(err));
@@ -232,30 +237,33 @@ int main(int argc, char ** argv) {
     const struct option options[] = {
         opt_group("What"),
         opt_required(opt_arg("IN.gguf", &args.in, "the model, in F32, F16 or BF16")),
-        opt_required(opt_arg("OUT.gguf", &args.out,
-                "the new file; written under another name until it is whole")),
+        opt_required(opt_arg(
+                "OUT.gguf", &args.out, "the new file; it has a temporary name until complete")),
         opt_required(opt_arg("TYPE", &args.type, type_help(types, sizeof(types)))),
-        opt_flag("--dry-run", &args.dry_run, "computes and prints all, writes nothing"),
+        opt_flag("--dry-run", &args.dry_run, "compute and print everything, but write no file"),
+
         opt_group("How"),
         opt_strings("--tensor-type", "REGEX=TYPE", &args.tensor_types,
-                "another type for the matrices whose names the regular expression (POSIX, extended) fits, also for those of the recurrence; "
-                "may be repeated, the first that fits counts"),
+                "another type for the matrices whose names match the POSIX extended regular "
+                "expression, even if they shape the recurrence; may be repeated, the first match "
+                "wins"),
         opt_string("--imatrix", "F", &args.imatrix,
-                "importance matrix, of lrnn-perplexity imatrix: columns that matter more are rounded with more care"),
+                "importance matrix written by lrnn-perplexity imatrix: round important columns "
+                "more precisely"),
         opt_flag("--allow-requantize", &args.allow_requantize,
-                "take also matrices that are quantised already; their errors add up"),
+                "accept matrices that are already quantized; the errors add up"),
         opt_int("-t, --threads", "N", &args.threads, 0, 256,
-                "threads; the file does not depend on their number (default: one for each core)"),
+                "number of threads; the file does not depend on it (default: one per core)"),
         opt_flag("-q, --quiet", &args.quiet, "no progress"),
     };
     const struct program program = {
-        .name = "lrnn-quantize",
-        .summary =
-                "a model in fewer bits; prints for each tensor what becomes of it, with the relative RMS error of its weights",
-        .usage = "IN.gguf OUT.gguf TYPE [options]",
-        .examples =
-                "lrnn-quantize model.gguf model-q8_0.gguf Q8_0\n"
-                "lrnn-quantize model.gguf model-q4_k.gguf Q4_K --imatrix model.imatrix.gguf --tensor-type '^output\\.weight$=Q6_K'",
+        .name     = "lrnn-quantize",
+        .summary  = "stores a model in fewer bits per weight, and prints one line per tensor with "
+                    "the relative RMS error of its weights",
+        .usage    = "IN.gguf OUT.gguf TYPE [options]",
+        .examples = "lrnn-quantize model.gguf model-q8_0.gguf Q8_0\n"
+                    "lrnn-quantize model.gguf model-q4_k.gguf Q4_K --imatrix model.imatrix.gguf "
+                    "--tensor-type '^output\\.weight$=Q6_K'",
         OPTIONS(options),
     };
     return program_main(&program, argc, argv, run, &args);

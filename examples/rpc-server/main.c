@@ -1,5 +1,5 @@
-// lrnn-rpc-server: lends the devices of this machine, with our ops, to programs on others: ggml's
-// RPC server.
+// lrnn-rpc-server: lends the devices of this machine to programs on other machines. It is ggml's
+// RPC server with our ops.
 
 #include "backends.h"
 #include "program.h"
@@ -36,8 +36,7 @@ static bool find_address(
     struct addrinfo *     found = NULL;
     const int             code  = getaddrinfo(args->host, NULL, &hints, &found);
     if (code != 0) {
-        snprintf(err, err_size,
-                "--host %s: %s; expected an IPv4 address of this machine, or a name for one",
+        snprintf(err, err_size, "--host %s: %s; expected the name or IPv4 address of this machine",
                 args->host, gai_strerror(code));
         return false;
     }
@@ -47,11 +46,11 @@ static bool find_address(
     return true;
 }
 
-// A try to listen: ggml tells only that it could not.
+// Tries to listen. ggml would fail without a reason.
 static bool check_address(
         const struct args * args, const struct sockaddr_in * addr, char * err, size_t err_size) {
     const int  sock  = socket(AF_INET, SOCK_STREAM, 0);
-    const int  reuse = 1; // as ggml does: connections that were closed a moment ago do not count
+    const int  reuse = 1; // as ggml does: ignore connections that were just closed
     const bool ok =
             sock >= 0 && setsockopt(sock, SOL_SOCKET, SO_REUSEADDR, &reuse, sizeof(reuse)) == 0 &&
             bind(sock, (const struct sockaddr *) addr, sizeof(*addr)) == 0 && listen(sock, 1) == 0;
@@ -65,24 +64,24 @@ static bool check_address(
     return ok;
 }
 
-// The folder is made if it is not there, and must be writable: ggml would go on without a word, and
-// send everything again each time.
+// Creates the folder if necessary and checks that it is writable. ggml would silently continue
+// without a cache.
 static bool check_cache(const char * path, char * err, size_t err_size) {
     struct stat st;
     if (mkdir(path, 0777) != 0 && errno != EEXIST) {
-        snprintf(err, err_size, "--cache %s: the folder cannot be made: %s", path, strerror(errno));
+        snprintf(err, err_size, "--cache %s: cannot create the folder: %s", path, strerror(errno));
     } else if (stat(path, &st) != 0 || !S_ISDIR(st.st_mode)) {
-        snprintf(err, err_size, "--cache %s is no folder", path);
+        snprintf(err, err_size, "--cache %s is not a folder", path);
     } else if (access(path, R_OK | W_OK | X_OK) != 0) {
-        snprintf(err, err_size, "--cache %s: the folder cannot be written to: %s", path,
-                strerror(errno));
+        snprintf(
+                err, err_size, "--cache %s: the folder is not writable: %s", path, strerror(errno));
     } else {
         return true;
     }
     return false;
 }
 
-// Those that are named; else every GPU; else the CPU.
+// The devices in `list`; if it is NULL, all GPUs; if there are none, the CPU.
 static bool find_devices(
         const char * list, ggml_backend_dev_t * devices, size_t * n, char * err, size_t err_size) {
     char name[128];
@@ -91,9 +90,8 @@ static bool find_devices(
         ggml_backend_dev_t dev = ggml_backend_dev_by_name(name);
         if (dev == NULL || *n == DEVICES_MAX) {
             snprintf(err, err_size,
-                    dev == NULL
-                            ? "there is no device '%s'; lrnn-inspect --devices lists those there are"
-                            : "'%s' is one device too many",
+                    dev == NULL ? "there is no device '%s'; lrnn-inspect --devices lists them"
+                                : "--device: '%s' exceeds the limit of 16 devices",
                     name);
             return false;
         }
@@ -111,16 +109,16 @@ static bool find_devices(
     }
     if (*n == 0) {
         snprintf(err, err_size,
-                list != NULL ? "--device names nothing" : "ggml finds no device on this machine");
+                list != NULL ? "--device is empty" : "ggml found no device on this machine");
     }
     return *n > 0;
 }
 
-// A client whose machine vanished never says goodbye, and ggml would wait for it with the next one
-// in the queue. The socket that listens is ggml's: found as soon as it is there, it is told to ask
-// after silent clients, and hands that on to the connections it takes.
+// If the machine of a client vanishes, its connection stays open, and ggml would wait forever while
+// other clients queue. So this thread looks for the socket on which ggml listens and turns on TCP
+// keep-alive; accepted connections inherit it.
 static void * keep_alive(void * unused) {
-    enum { FD_MAX = 1024, IDLE_S = 30, EACH_S = 10, TRIES = 3 }; // lost for sure after 60 seconds
+    enum { FD_MAX = 1024, IDLE_S = 30, EACH_S = 10, TRIES = 3 }; // lost after 60 seconds
     for (;;) {
         for (int fd = 0; fd < FD_MAX; ++fd) {
             int       listens = 0;
@@ -153,9 +151,9 @@ static enum exit_code serve(void * user) {
         return program_fail(EXIT_CODE_SYSTEM, "%s", err);
     }
     if (ntohl(addr.sin_addr.s_addr) >> 24 != IN_LOOPBACKNET) {
-        program_say(
-                "warning: whoever reaches %s port %lld can use this machine's memory and read what others compute: "
-                "ggml's RPC has neither passwords nor encryption; keep it inside a trusted network or a tunnel",
+        program_say("warning: anyone who reaches %s port %lld can use the memory of this machine "
+                    "and read all computations: ggml's RPC has neither passwords nor encryption; "
+                    "use a trusted network or a tunnel",
                 args->host, (long long) args->port);
     }
     if (!check_address(args, &addr, err, sizeof(err))) {
@@ -168,17 +166,16 @@ static enum exit_code serve(void * user) {
     snprintf(endpoint, sizeof(endpoint), "%s:%lld",
             inet_ntop(AF_INET, &addr.sin_addr, digits, sizeof(digits)), (long long) args->port);
 
-    signal(SIGPIPE, SIG_IGN); // a client that went away is no reason to end
-    dup2(STDERR_FILENO,
-            STDOUT_FILENO); // what ggml prints is for people; stdout is for data, and a server has none
+    signal(SIGPIPE, SIG_IGN);           // clients may disconnect
+    dup2(STDERR_FILENO, STDOUT_FILENO); // ggml prints messages to stdout
     setvbuf(stdout, NULL, _IOLBF, 0);
-    pthread_t watch;
-    if (pthread_create(&watch, NULL, keep_alive, NULL) != 0) {
-        return program_fail(EXIT_CODE_SYSTEM, "no thread can be started");
+    pthread_t thread;
+    if (pthread_create(&thread, NULL, keep_alive, NULL) != 0) {
+        return program_fail(EXIT_CODE_SYSTEM, "cannot start a thread");
     }
     const int64_t n_threads = args->threads > 0 ? args->threads : n_cores > 0 ? n_cores : 1;
     ggml_backend_rpc_start_server(endpoint, args->cache, (size_t) n_threads, n_devices, devices);
-    return program_fail(EXIT_CODE_SYSTEM, "ggml cannot serve on %s any more", endpoint);
+    return program_fail(EXIT_CODE_SYSTEM, "ggml stopped serving on %s", endpoint);
 }
 
 int main(int argc, char ** argv) {
@@ -187,20 +184,23 @@ int main(int argc, char ** argv) {
     const struct option options[] = {
         opt_group("Where"),
         opt_string("--host", "ADDRESS", &args.host,
-                "IPv4 address to listen on; any but the loopback is open to whoever reaches it"),
+                "IPv4 address to listen on; anyone who reaches it can use the server"),
         opt_int("--port", "N", &args.port, 1, 65535, "TCP port"),
+
         opt_group("What"),
         opt_string("--device", "LIST", &args.device,
-                "the devices, between commas, by the names that lrnn-inspect --devices shows (default: every GPU, or else the CPU)"),
+                "devices to lend, separated by commas; lrnn-inspect --devices lists them "
+                "(default: all GPUs, or the CPU if there are none)"),
         opt_string("--cache", "DIR", &args.cache,
-                "folder for weights of more than 10 MiB, so that they are sent once (default: none)"),
+                "folder for weights of more than 10 MiB, so that they are sent only once "
+                "(default: none)"),
         opt_int("-t, --threads", "N", &args.threads, 0, 4096,
-                "threads of the CPU (default: one for each core)"),
+                "number of CPU threads (default: one per core)"),
     };
     const struct program program = {
-        .name = "lrnn-rpc-server",
-        .summary =
-                "lends the devices of this machine to lrnn's programs on others, one client at a time",
+        .name     = "lrnn-rpc-server",
+        .summary  = "lends the devices of this machine to programs of lrnn on other machines, one "
+                    "client at a time",
         .usage    = "[--host ADDRESS] [--port N] [options]",
         .examples = "lrnn-rpc-server --cache ~/.cache/lrnn-rpc\n"
                     "lrnn-cli -m model.gguf -p 'Once' --rpc 127.0.0.1:50052",
