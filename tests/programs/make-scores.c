@@ -26,7 +26,7 @@ int main(int argc, char ** argv) {
         { "reset", &s.reset, NULL, NULL },
         { "sources", &s.sources, NULL, NULL },
         { "same_targets", &s.same_targets, NULL, NULL },
-        { "train_length", NULL, &s.trained_length, NULL },
+        { "trained_length", NULL, &s.trained_length, NULL },
         { "window", NULL, &s.window, NULL },
         { "n_windows", NULL, &s.n_windows, NULL },
         { "n_write", NULL, &s.n_write, NULL },

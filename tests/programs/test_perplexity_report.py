@@ -1,0 +1,141 @@
+"""lrnn-perplexity report and compare on synthetic score files."""
+
+import itertools
+import json
+
+import pytest
+
+FILES = ["report.json", "buckets.csv", "prefix.csv", "report.svg", "report.html"]
+POS = ["model=pos", "dataset=code", "rise=0.2", "wobble=0.02"]
+NEG = ["model=neg", "dataset=code", "wobble=0.02"]
+PROSE = ["model=neg", "dataset=prose"]
+
+
+class Reports:
+    def __init__(self, lrnn):
+        self.lrnn, self.work, self.Code = lrnn, lrnn.work, lrnn.Code
+        self.scores("runs/pos.nll", *POS)
+        self.scores("runs/neg.nll", *NEG)
+        self.scores("runs/prose.nll", *PROSE)
+
+    def scores(self, path, *settings):
+        (self.work / path).parent.mkdir(parents=True, exist_ok=True)
+        self.lrnn.tool("make-scores", path, "trained_length=256", "window=1024", "n_windows=12",
+                       *settings)
+
+    def run(self, *args, **options):
+        return self.lrnn.run("lrnn-perplexity", *args, **options)
+
+    def fail(self, code, *args, **options):
+        return self.lrnn.fail(code, "lrnn-perplexity", *args, **options)
+
+    def files(self, folder):
+        return {name: (self.work / folder / name).read_bytes() for name in FILES}
+
+
+@pytest.fixture
+def reports(lrnn):
+    return Reports(lrnn)
+
+
+def test_every_format(reports):
+    done = reports.run("report", "runs", "--format", "table,json,csv,svg,html", "--baseline", "pos",
+                       "--out", "a", stderr="wrote a/report.svg")
+    for title in ("The first L tokens: perplexity", "-- trained on 256 --",
+                  "Less pos, paired by window"):
+        assert title in done.stdout
+    for name in FILES:
+        assert (reports.work / "a" / name).exists()
+
+    report = json.loads((reports.work / "a/report.json").read_text())
+    assert report["schema"] == "lrnn-perplexity/2"
+    assert len(report["runs"]) == 3
+    assert report["runs"][0]["model"]["name"] == "neg"
+    assert len(report["runs"][0]["windows"]) == 12
+    assert report["runs"][0]["prefix"][0]["length"] == 128
+    assert report["comparisons"][0]["beyond_trained_length"]["won"] == 12
+
+    rows = (reports.work / "a/prefix.csv").read_text().splitlines()
+    assert len(rows) == 1 + 3 * 4  # 3 runs with prefixes of 128, 256, 512, 1024
+    assert rows[0].startswith("model,dataset,protocol,length,tokens,")
+
+
+def test_list_of_columns(reports):
+    """--list-columns names every column of both CSV files."""
+    listed = reports.run("report", "--list-columns").stdout
+    reports.run("report", "runs", "--format", "csv", "--out", "a")
+    for name in ("buckets.csv", "prefix.csv"):
+        head = (reports.work / "a" / name).read_text().splitlines()[0]
+        missing = [column for column in head.split(",") if f"\n  {column} " not in listed]
+        assert missing == []
+
+
+def test_equal_bytes(reports):
+    """The same report again, and from shards in folders in another order."""
+    options = ["--format", "json,csv,svg,html", "--baseline", "pos", "--out"]
+    for folder in ("a", "b"):
+        reports.run("report", "runs", *options, folder)
+    for shard in (1, 2, 3):
+        reports.scores(f"shards/neg-{shard}.nll", *NEG, f"shard={shard}", "n_shards=3")
+    reports.scores("shards/deep/pos.nll", *POS)
+    reports.scores("shards/prose.nll", *PROSE)
+    reports.run("report", "shards/neg-3.nll", "shards/neg-1.nll", "shards/neg-2.nll", "shards/deep",
+                "shards/prose.nll", *options, "c")
+    assert reports.files("a") == reports.files("b")
+    assert reports.files("a") == reports.files("c")
+
+
+def test_compare(reports):
+    """The same comparison from score files, reports, and one of each."""
+    for name in ("pos", "neg"):
+        reports.run("report", f"runs/{name}.nll", "--format", "json", "--out", name)
+    from_scores = reports.run("compare", "runs/pos.nll", "runs/neg.nll",
+                              stdout="beyond 256 .* 12 of 12").stdout
+    assert "neg (second) less pos (first), nats per token" in from_scores
+    for a, b in itertools.product(("pos/report.json", "runs/pos.nll"),
+                                  ("neg/report.json", "runs/neg.nll")):
+        assert reports.run("compare", a, b).stdout == from_scores, (a, b)
+
+
+def test_compare_refuses(reports):
+    data = reports.Code.DATA
+    reports.fail(data, "compare", "runs/neg.nll", "runs/prose.nll",
+                 stderr="data_fingerprint is 'code' in the one and 'prose' in the other")
+    reports.scores("other-window.nll", "model=w", "dataset=code", "window=2048")
+    reports.fail(data, "compare", "runs/neg.nll", "other-window.nll",
+                 stderr="window is 1024 in the one and 2048 in the other")
+    reports.scores("other-tokens.nll", "model=t", "dataset=code", "tokenizer=t1")
+    reports.run("compare", "runs/neg.nll", "other-tokens.nll", stdout="bits per byte")
+    reports.run("report", "runs/neg.nll", "--format", "json,csv", "--out", "neg")
+    reports.fail(data, "compare", "neg/report.json", "other-tokens.nll",
+                 stderr=r"tokenizer_hash is .*; their score files \(.nll\) can be, "
+                        r"in bits per byte")
+    reports.fail(data, "compare", "runs/neg.nll", "neg/buckets.csv")
+    reports.fail(reports.Code.USAGE, "compare", "runs/neg.nll")
+
+
+def test_incomplete_runs(reports):
+    reports.scores("part.nll", "model=part", "dataset=code", "n_write=7")
+    reports.fail(reports.Code.DATA, "report", "part.nll", stderr="it has 7 of 12 windows")
+    done = reports.run("report", "part.nll", "--partial")
+    assert "partial: 7 of 12 windows are there" in done.stdout
+    assert "Student's t on window means" in done.stdout
+    for shard in (1, 3):
+        reports.scores(f"shards/neg-{shard}.nll", *NEG, f"shard={shard}", "n_shards=3")
+    reports.fail(reports.Code.DATA, "report", "shards/neg-1.nll", "shards/neg-3.nll",
+                 stderr="shard 2 is missing")
+
+
+def test_report_refuses(reports):
+    data, usage = reports.Code.DATA, reports.Code.USAGE
+    reports.run("report", "runs", "--format", "json,csv,svg,html", "--out", "a")
+    reports.fail(data, "report", "nowhere")
+    reports.fail(data, "report", "a", stderr="no score files")
+    reports.lrnn.write("text.nll", "not a score file, but long enough to be looked at as one")
+    reports.fail(data, "report", "text.nll")
+    reports.fail(data, "report", "runs", "--baseline", "nobody", stderr="no model 'nobody'")
+    reports.fail(usage, "report")
+    reports.fail(usage, "report", "runs", "--format", "pdf",
+                 stderr="none of table, json, csv, svg, html")
+    reports.fail(usage, "report", "runs", "--bucket", "few")
+    reports.fail(usage, "report", "runs", "--smooth", "10")
