@@ -1,10 +1,10 @@
 #include "options.h"
 
+#include "base/error.h"
 #include "describe.h"
 
 #include <ctype.h>
 #include <errno.h>
-#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -103,14 +103,6 @@ bool option_is_argument(const struct option * o) {
 
 bool option_is_named(const struct option * o) {
     return o->names[0] == '-';
-}
-
-static bool fail(char * err, size_t err_size, const char * format, ...) {
-    va_list args;
-    va_start(args, format);
-    vsnprintf(err, err_size, format, args);
-    va_end(args);
-    return false;
 }
 
 //
@@ -289,8 +281,8 @@ static bool set_value(const struct option * o, const char * name, const char * t
             int64_t      x;
             if (!parse_int(text, &end, &x) || *end != '\0' || (double) x < o->min ||
                     (double) x > o->max) {
-                return fail(err, err_size, "%s: '%s' is not a whole number from %.0f to %.0f", name,
-                        text, o->min, o->max);
+                return error_set(err, err_size, "%s: '%s' is not a whole number from %.0f to %.0f",
+                        name, text, o->min, o->max);
             }
             *(int64_t *) o->dest = x;
             return true;
@@ -300,8 +292,8 @@ static bool set_value(const struct option * o, const char * name, const char * t
             const double x = strtod(text, &end);
             if (end == text || *end != '\0' || isspace((unsigned char) text[0]) ||
                     !(x >= o->min && x <= o->max)) {
-                return fail(err, err_size, "%s: '%s' is not a number from %g to %g", name, text,
-                        o->min, o->max);
+                return error_set(err, err_size, "%s: '%s' is not a number from %g to %g", name,
+                        text, o->min, o->max);
             }
             *(double *) o->dest = x;
             return true;
@@ -313,14 +305,14 @@ static bool set_value(const struct option * o, const char * name, const char * t
         case OPTION_CHOICE: {
             const int i = word_index(o->value, "|", text);
             if (i < 0) {
-                return fail(err, err_size, "%s: '%s' is not one of %s", name, text, o->value);
+                return error_set(err, err_size, "%s: '%s' is not one of %s", name, text, o->value);
             }
             *(int *) o->dest = i;
             return true;
         }
         case OPTION_INTS: {
             if (!parse_ints(text, o->min, o->max, o->dest)) {
-                return fail(err, err_size,
+                return error_set(err, err_size,
                         "%s: '%s' is not a list (1,2,4 or 64-256+64 or 64-4096*8) of at most %d "
                         "whole numbers from %.0f to %.0f",
                         name, text, OPTION_LIST_MAX, o->min, o->max);
@@ -330,7 +322,8 @@ static bool set_value(const struct option * o, const char * name, const char * t
         case OPTION_STRINGS: {
             struct option_strings * list = o->dest;
             if (list->n == OPTION_LIST_MAX) {
-                return fail(err, err_size, "%s: given more than %d times", name, OPTION_LIST_MAX);
+                return error_set(
+                        err, err_size, "%s: given more than %d times", name, OPTION_LIST_MAX);
             }
             list->v[list->n++] = text;
             return true;
@@ -357,7 +350,8 @@ static bool add_argument(const struct program * program, const char * word, int 
         bool * given, char * err, size_t err_size) {
     const struct option * o = argument_at(program, *n_arguments);
     if (o == NULL) {
-        return fail(err, err_size, "unexpected argument '%s'; see %s --help", word, program->name);
+        return error_set(
+                err, err_size, "unexpected argument '%s'; see %s --help", word, program->name);
     }
     given[o - program->options] = true;
     *n_arguments += o->type != OPTION_STRINGS; // a list takes all that follow
@@ -368,8 +362,9 @@ static bool unknown_option(
         const struct program * program, const char * name, char * err, size_t err_size) {
     char nearest[NAME_MAX_CHARS];
     return find_nearest(program, name, nearest, sizeof(nearest))
-                   ? fail(err, err_size, "unknown option %s; did you mean %s?", name, nearest)
-                   : fail(err, err_size, "unknown option %s; see %s --help", name, program->name);
+                   ? error_set(err, err_size, "unknown option %s; did you mean %s?", name, nearest)
+                   : error_set(err, err_size, "unknown option %s; see %s --help", name,
+                             program->name);
 }
 
 // Sets option argv[*at]: --name, --name VALUE or --name=VALUE.
@@ -396,7 +391,7 @@ static enum options_status parse_option(const struct program * program, int argc
         return OPTIONS_DONE;
     }
     if (o->type == OPTION_FLAG && value != NULL) {
-        fail(err, err_size, "%s takes no value", name);
+        error_set(err, err_size, "%s takes no value", name);
         return OPTIONS_ERROR;
     }
     // -n -1 is a value, -n --help a forgotten one
@@ -405,13 +400,13 @@ static enum options_status parse_option(const struct program * program, int argc
         value = argv[++*at];
     }
     if (o->type != OPTION_FLAG && value == NULL) {
-        fail(err, err_size, "%s needs a value: %s", name, o->value);
+        error_set(err, err_size, "%s needs a value: %s", name, o->value);
         return OPTIONS_ERROR;
     }
     if (o == &GENERAL[GENERAL_DESCRIBE]) {
         return describe(program, value, stdout) ||
-                               fail(err, err_size, "%s is '%s'; expected one of %s", name, value,
-                                       DESCRIBE_WORDS)
+                               error_set(err, err_size, "%s is '%s'; expected one of %s", name,
+                                       value, DESCRIBE_WORDS)
                        ? OPTIONS_DONE
                        : OPTIONS_ERROR;
     }
@@ -426,7 +421,7 @@ enum options_status options_parse(
     bool only_arguments = false; // after --
 
     if (program->n_options > (int) (sizeof(given) / sizeof(given[0]))) {
-        fail(err, err_size, "the option table has more than %zu entries", sizeof(given));
+        error_set(err, err_size, "the option table has more than %zu entries", sizeof(given));
         return OPTIONS_ERROR;
     }
     for (int i = 1; i < argc; ++i) {
@@ -449,7 +444,7 @@ enum options_status options_parse(
     for (int i = 0; i < program->n_options; ++i) {
         const struct option * o = &program->options[i];
         if (o->required && !given[i]) {
-            fail(err, err_size, "%s is missing; see %s --help", o->names, program->name);
+            error_set(err, err_size, "%s is missing; see %s --help", o->names, program->name);
             return OPTIONS_ERROR;
         }
     }

@@ -1,5 +1,7 @@
 #include "eval/comparison.h"
 
+#include "base/error.h"
+
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -241,9 +243,8 @@ bool byte_comparison_make(const struct scores * base, const struct scores * othe
     *c = (struct byte_comparison) { .base_trained = base_trained, .other_trained = other_trained };
     if (!comparison_allowed(&base->meta, &other->meta, &bytes_only, why, sizeof(why)) &&
             !bytes_only) {
-        snprintf(err, err_size, "%s and %s cannot be compared: %s", base->meta.model,
+        return error_set(err, err_size, "%s and %s cannot be compared: %s", base->meta.model,
                 other->meta.model, why);
-        return false;
     }
     struct unit * units = calloc((size_t) base->n_windows + 1, sizeof(*units));
     bool          ok    = units != NULL;

@@ -1,5 +1,7 @@
 #include "eval/byte-source.h"
 
+#include "base/error.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -199,8 +201,7 @@ bool byte_source_read(
         }
     }
     if (*n == 0 && s->failure[0] != '\0') {
-        snprintf(err, err_size, "%s", s->failure);
-        return false;
+        return error_set(err, err_size, "%s", s->failure);
     }
     return true;
 }
@@ -241,11 +242,10 @@ static bool begin_decoder(struct byte_source * s, char * err, size_t err_size) {
             return s->inside;
 #endif
         default:
-            snprintf(err, err_size,
+            return error_set(err, err_size,
                     "%s: compressed with %s, which this build was made without; give the data through a pipe: "
                     "%s -dc %s | lrnn-perplexity run ... --data -",
                     s->path, command, command, s->path);
-            return false;
     }
 }
 

@@ -1,5 +1,7 @@
 #include "eval/comparison.h"
 
+#include "base/error.h"
+
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
@@ -15,17 +17,16 @@ static const double LN2 = 0.69314718055994530942;
 static bool same_text(
         const char * key, const char * a, const char * b, char * err, size_t err_size) {
     if (strcmp(a, b) != 0) {
-        snprintf(err, err_size, "%s is '%.64s' in the one and '%.64s' in the other", key, a, b);
-        return false;
+        return error_set(
+                err, err_size, "%s is '%.64s' in the one and '%.64s' in the other", key, a, b);
     }
     return true;
 }
 
 static bool same_number(const char * key, int64_t a, int64_t b, char * err, size_t err_size) {
     if (a != b) {
-        snprintf(err, err_size, "%s is %" PRId64 " in the one and %" PRId64 " in the other", key, a,
-                b);
-        return false;
+        return error_set(err, err_size, "%s is %" PRId64 " in the one and %" PRId64 " in the other",
+                key, a, b);
     }
     return true;
 }
@@ -176,14 +177,12 @@ bool comparison_make(const struct summary * base, const struct summary * other,
 
     *c = (struct comparison) { .base = base, .other = other, .n_buckets = base->buckets.n };
     if (!comparison_allowed(&base->meta, &other->meta, &bytes_only, why, sizeof(why))) {
-        snprintf(err, err_size, "%s and %s cannot be compared token by token: %s", base->meta.model,
-                other->meta.model, why);
-        return false;
+        return error_set(err, err_size, "%s and %s cannot be compared token by token: %s",
+                base->meta.model, other->meta.model, why);
     }
     if (!same_ranges(&base->buckets, &other->buckets)) {
-        snprintf(err, err_size, "%s and %s have different buckets", base->meta.model,
+        return error_set(err, err_size, "%s and %s have different buckets", base->meta.model,
                 other->meta.model);
-        return false;
     }
     const int64_t ta  = base->extrapolation.trained_length;
     const int64_t tb  = other->extrapolation.trained_length;

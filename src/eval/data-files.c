@@ -1,5 +1,7 @@
 #include "eval/data-files.h"
 
+#include "base/error.h"
+
 #include <dirent.h>
 #include <errno.h>
 #include <stdio.h>
@@ -10,8 +12,7 @@
 enum { MAX_DEPTH = 32 }; // of folders; a link that leads back up ends here
 
 static bool no_memory(const char * path, char * err, size_t err_size) {
-    snprintf(err, err_size, "%s: out of memory", path);
-    return false;
+    return error_set(err, err_size, "%s: out of memory", path);
 }
 
 static bool add_file(struct data_files * f, const char * path, int64_t bytes, bool in_folder,
@@ -53,8 +54,8 @@ static bool list_folder(
     *n        = 0;
     DIR * dir = opendir(folder);
     if (dir == NULL) {
-        snprintf(err, err_size, "%s: the folder cannot be opened: %s", folder, strerror(errno));
-        return false;
+        return error_set(
+                err, err_size, "%s: the folder cannot be opened: %s", folder, strerror(errno));
     }
     size_t capacity = 0;
     bool   ok       = true;
@@ -103,18 +104,16 @@ static bool add_path(
         return add_file(f, path, -1, false, err, err_size);
     }
     if (stat(path, &info) != 0) {
-        snprintf(err, err_size, "%s: %s", path, strerror(errno));
-        return false;
+        return error_set(err, err_size, "%s: %s", path, strerror(errno));
     }
     if (!S_ISDIR(info.st_mode)) {
         return add_file(f, path, S_ISREG(info.st_mode) ? (int64_t) info.st_size : -1, depth > 0,
                 err, err_size);
     }
     if (depth == MAX_DEPTH) {
-        snprintf(err, err_size,
+        return error_set(err, err_size,
                 "%s: more than %d folders inside each other; is there a link that leads back?",
                 path, MAX_DEPTH);
-        return false;
     }
     char ** names;
     size_t  n;

@@ -1,5 +1,6 @@
 #include "eval/dataset.h"
 
+#include "base/error.h"
 #include "eval/data-files.h"
 #include "eval/document-store.h"
 #include "eval/record-text.h"
@@ -61,8 +62,7 @@ static bool copy_strings(struct dataset * ds, const struct dataset_params * para
     ds->strings            = malloc(size + strlen(where) + 1);
     ds->used_names         = calloc(used_size, 1);
     if (ds->strings == NULL || ds->used_names == NULL) {
-        snprintf(err, err_size, "out of memory");
-        return false;
+        return error_set(err, err_size, "out of memory");
     }
     snprintf(ds->strings, size, params->text_field != NULL ? "{%s}" : "%s", templates);
     strcpy(ds->strings + size, where);
@@ -103,19 +103,17 @@ static bool check_params(const struct dataset_params * params, const struct data
         return false;
     }
     if (params->n_paths < 1) {
-        snprintf(err, err_size, "no data: expected files, folders or - for standard input");
-        return false;
+        return error_set(err, err_size, "no data: expected files, folders or - for standard input");
     }
     if (params->template != NULL && params->text_field != NULL) {
-        snprintf(err, err_size, "a template and a text field were given: expected one of them");
-        return false;
+        return error_set(
+                err, err_size, "a template and a text field were given: expected one of them");
     }
     if (params->start_doc < 0 || params->max_docs < 0 ||
             !(params->max_bad_share >= 0 && params->max_bad_share <= 1)) {
-        snprintf(err, err_size,
+        return error_set(err, err_size,
                 "start_doc %lld, max_docs %lld, max_bad_share %g: expected numbers that are not negative, and a share up to 1",
                 (long long) params->start_doc, (long long) params->max_docs, params->max_bad_share);
-        return false;
     }
     return true;
 }
@@ -196,11 +194,10 @@ static bool count_malformed(
     if (c->malformed <= 10 || (double) c->malformed <= ds->max_bad_share * (double) c->records) {
         return true;
     }
-    snprintf(err, err_size,
+    return error_set(err, err_size,
             "%lld of %lld records are malformed, more than a share of %g; the first: %s",
             (long long) c->malformed, (long long) c->records, ds->max_bad_share,
             ds->n_complaints > 0 ? ds->complaints[0] : why);
-    return false;
 }
 
 // Remembers that a template was used: i, or one behind the last for a whole file.

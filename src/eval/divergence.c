@@ -1,5 +1,7 @@
 #include "eval/divergence.h"
 
+#include "base/error.h"
+
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
@@ -116,10 +118,9 @@ bool divergence_measure(struct lrnn_session * const * sessions, int n_sessions, 
     }
     for (int s = 1; s < n_sessions; ++s) {
         if (append(&out[s - 1], window->n_tokens - 1) == NULL) {
-            snprintf(err, err_size,
+            return error_set(err, err_size,
                     "out of memory for the %" PRId64 " positions of window %" PRId64,
                     window->n_tokens - 1, window->index);
-            return false;
         }
     }
     for (int64_t at = 0; at < window->n_tokens - 1; at += n_batch) {

@@ -1,8 +1,8 @@
 #include "eval/document-store.h"
 
+#include "base/error.h"
 #include "base/random.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -11,26 +11,23 @@ bool document_store_add(
     const size_t source_size = strlen(doc->source) + 1;
     const size_t cost        = doc->size + source_size + sizeof(struct stored_document);
     if (cost > s->max_bytes - s->bytes) {
-        snprintf(err, err_size,
+        return error_set(err, err_size,
                 "%s:%lld: to shuffle, all texts are kept in memory, and they are more than the limit of %zu bytes; "
                 "raise it, or shuffle the files once before",
                 doc->file, (long long) doc->line, s->max_bytes);
-        return false;
     }
     if (s->n == s->capacity) {
         const size_t             capacity = s->capacity > 0 ? 2 * s->capacity : 1024;
         struct stored_document * more     = realloc(s->documents, capacity * sizeof(*more));
         if (more == NULL) {
-            snprintf(err, err_size, "out of memory for %zu documents", capacity);
-            return false;
+            return error_set(err, err_size, "out of memory for %zu documents", capacity);
         }
         s->documents = more;
         s->capacity  = capacity;
     }
     char * copy = malloc(doc->size + source_size); // the source, then the text
     if (copy == NULL) {
-        snprintf(err, err_size, "out of memory for a text of %zu bytes", doc->size);
-        return false;
+        return error_set(err, err_size, "out of memory for a text of %zu bytes", doc->size);
     }
     memcpy(copy, doc->source, source_size);
     if (doc->size > 0) {

@@ -1,5 +1,6 @@
 #include "eval/record-text.h"
 
+#include "base/error.h"
 #include "base/slice.h"
 
 #include <stdio.h>
@@ -42,8 +43,8 @@ static bool add_part(struct record_text * t, const char * literal, size_t size, 
         return true;
     }
     if (t->n_parts == RECORD_TEXT_MAX_PARTS) {
-        snprintf(err, err_size, "more than %d pieces in the templates", RECORD_TEXT_MAX_PARTS);
-        return false;
+        return error_set(
+                err, err_size, "more than %d pieces in the templates", RECORD_TEXT_MAX_PARTS);
     }
     t->parts[t->n_parts].literal = literal;
     t->parts[t->n_parts].size    = size;
@@ -55,8 +56,7 @@ static bool add_part(struct record_text * t, const char * literal, size_t size, 
 bool record_text_add_template(
         struct record_text * t, const char * text, size_t size, char * err, size_t err_size) {
     if (t->n_templates == RECORD_TEXT_MAX_TEMPLATES) {
-        snprintf(err, err_size, "more than %d templates", RECORD_TEXT_MAX_TEMPLATES);
-        return false;
+        return error_set(err, err_size, "more than %d templates", RECORD_TEXT_MAX_TEMPLATES);
     }
     const int    begin    = t->n_parts;
     bool         has_path = false;
@@ -76,11 +76,10 @@ bool record_text_add_template(
             const char * close = *p == '{' ? memchr(p, '}', (size_t) (end - p)) : NULL;
             if (close == NULL) {
                 char quote[256];
-                snprintf(err, err_size,
+                return error_set(err, err_size,
                         "template %s: '%c' without its partner (%c%c stands for the brace itself)",
                         slice_quote(quote, sizeof(quote), (struct slice) { text, size }), *p, *p,
                         *p);
-                return false;
             }
             const int path = add_path(t, p + 1, (size_t) (close - p - 1), err, err_size);
             if (path < 0 || !add_part(t, literal, (size_t) (p - literal), -1, err, err_size) ||
@@ -96,9 +95,8 @@ bool record_text_add_template(
     }
     if (!has_path) {
         char quote[256];
-        snprintf(err, err_size, "template %s has no field in braces",
+        return error_set(err, err_size, "template %s has no field in braces",
                 slice_quote(quote, sizeof(quote), (struct slice) { text, size }));
-        return false;
     }
     t->templates[t->n_templates].parts_begin = begin;
     t->templates[t->n_templates].parts_end   = t->n_parts;
@@ -112,9 +110,8 @@ bool record_text_set_where(
     const char * field = where;
     if (equal == NULL || equal == where) {
         char quote[256];
-        snprintf(err, err_size, "filter %s: expected field=value or field!=value",
+        return error_set(err, err_size, "filter %s: expected field=value or field!=value",
                 slice_quote(quote, sizeof(quote), (struct slice) { where, strlen(where) }));
-        return false;
     }
     t->where_not   = equal[-1] == '!';
     t->where_value = equal + 1;

@@ -1,5 +1,6 @@
 #include "eval/records.h"
 
+#include "base/error.h"
 #include "base/json-read.h"
 
 #include <stdio.h>
@@ -37,9 +38,8 @@ static bool read_more(struct record_reader * r, char * err, size_t err_size) {
                 b->capacity * 2 > b->n + READ_SIZE ? b->capacity * 2 : b->n + READ_SIZE;
         char * data = realloc(b->data, capacity);
         if (data == NULL) {
-            snprintf(err, err_size, "%s: out of memory for a record of more than %zu bytes",
+            return error_set(err, err_size, "%s: out of memory for a record of more than %zu bytes",
                     r->name, b->n);
-            return false;
         }
         b->data     = data;
         b->capacity = capacity;
@@ -256,8 +256,7 @@ bool record_reader_open(struct record_reader * r, const char * path, char * err,
     }
     const char * what = foreign(data_of(r), left_of(r));
     if (what != NULL) {
-        snprintf(err, err_size, "%s: this is %s", r->name, what);
-        return false;
+        return error_set(err, err_size, "%s: this is %s", r->name, what);
     }
     if (left_of(r) >= 3 && memcmp(data_of(r), "\xef\xbb\xbf", 3) == 0) {
         r->begin = 3; // a byte order mark

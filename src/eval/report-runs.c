@@ -1,6 +1,7 @@
 #include "eval/report-runs.h"
 
 #include "base/arena.h"
+#include "base/error.h"
 #include "eval/chart.h"
 #include "eval/score-format.h"
 
@@ -15,8 +16,7 @@
 #include <sys/stat.h>
 
 static bool out_of_memory(char * err, size_t err_size) {
-    snprintf(err, err_size, "out of memory");
-    return false;
+    return error_set(err, err_size, "out of memory");
 }
 
 static char * format(struct arena * arena, const char * fmt, ...)
@@ -131,8 +131,8 @@ static bool files_find(
                 return false;
             }
             if (n_found == 0) {
-                snprintf(err, err_size, "%s: there are no score files (*.nll) in it", p->paths[i]);
-                return false;
+                return error_set(
+                        err, err_size, "%s: there are no score files (*.nll) in it", p->paths[i]);
             }
         } else if (!files_add(list, p->paths[i], err, err_size)) {
             return false;

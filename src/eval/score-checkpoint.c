@@ -1,6 +1,7 @@
 #include "eval/score-checkpoint.h"
 
 #include "base/atomic-file.h"
+#include "base/error.h"
 #include "base/hash.h"
 
 #include <dirent.h>
@@ -31,8 +32,8 @@ static bool partial_path(const struct score_params * params, int64_t first, char
         char * err, size_t err_size) {
     if (snprintf(path, PATH_SIZE, "%s/%" PRId64 ".partial", params->checkpoints, first) >=
             PATH_SIZE) {
-        snprintf(err, err_size, "%s: the path is too long for a checkpoint", params->checkpoints);
-        return false;
+        return error_set(
+                err, err_size, "%s: the path is too long for a checkpoint", params->checkpoints);
     }
     return true;
 }
@@ -42,8 +43,8 @@ static bool state_path(const struct score_params * params, const struct score_gr
     const int n = snprintf(path, PATH_SIZE, "%s/%" PRId64 ".%" PRId64 ".%" PRId64 ".state",
             params->checkpoints, g->first, g->n_calls, s);
     if (n >= PATH_SIZE) {
-        snprintf(err, err_size, "%s: the path is too long for a checkpoint", params->checkpoints);
-        return false;
+        return error_set(
+                err, err_size, "%s: the path is too long for a checkpoint", params->checkpoints);
     }
     return true;
 }
@@ -105,8 +106,8 @@ static bool save_partial(const struct score_params * params, const struct score_
 bool score_checkpoint_save(const struct score_params * params, const struct score_group * g,
         struct lrnn_session * session, char * err, size_t err_size) {
     if (mkdir(params->checkpoints, 0777) != 0 && errno != EEXIST) {
-        snprintf(err, err_size, "%s: cannot be made: %s", params->checkpoints, strerror(errno));
-        return false;
+        return error_set(
+                err, err_size, "%s: cannot be made: %s", params->checkpoints, strerror(errno));
     }
     for (int64_t s = 0; s < g->n; ++s) {
         char path[PATH_SIZE];
@@ -141,13 +142,11 @@ static bool load_partial(const struct score_params * params, struct score_group 
     struct header header;
     if (!get(r, &header, sizeof(header)) ||
             memcmp(header.magic, MAGIC, sizeof(header.magic)) != 0) {
-        snprintf(err, err_size, "it is not a checkpoint");
-        return false;
+        return error_set(err, err_size, "it is not a checkpoint");
     }
     if (memcmp(header.identity, params->identity, sizeof(header.identity)) != 0 ||
             header.first != g->first || header.n != g->n) {
-        snprintf(err, err_size, "it belongs to another run");
-        return false;
+        return error_set(err, err_size, "it belongs to another run");
     }
     g->n_calls = header.n_calls;
     for (int64_t s = 0; s < g->n; ++s) {
@@ -155,29 +154,25 @@ static bool load_partial(const struct score_params * params, struct score_group 
         struct slot_header  h;
         if (!get(r, &h, sizeof(h)) || h.n_tokens != slot->window.n_tokens || h.at < 0 ||
                 h.at > h.n_tokens) {
-            snprintf(err, err_size, "it is damaged");
-            return false;
+            return error_set(err, err_size, "it is damaged");
         }
         slot->at     = h.at;
         has_state[s] = h.has_state != 0;
         if (!get(r, slot->nll, n_found(slot) * sizeof(*slot->nll)) ||
                 !get(r, slot->flags, n_found(slot))) {
-            snprintf(err, err_size, "it is damaged");
-            return false;
+            return error_set(err, err_size, "it is damaged");
         }
         if (params->state_norm &&
                 (!get(r, &slot->n_norms, sizeof(slot->n_norms)) || slot->n_norms < 0 ||
                         slot->n_norms > slot->max_norms ||
                         !get(r, slot->norms, (size_t) slot->n_norms * sizeof(*slot->norms)))) {
-            snprintf(err, err_size, "it is damaged");
-            return false;
+            return error_set(err, err_size, "it is damaged");
         }
     }
     const uint64_t sum = r->sum;
     uint64_t       stored;
     if (!get(r, &stored, sizeof(stored)) || stored != sum) {
-        snprintf(err, err_size, "it is damaged: its checksum is another");
-        return false;
+        return error_set(err, err_size, "it is damaged: its checksum is another");
     }
     return true;
 }

@@ -1,5 +1,6 @@
 #include "eval/score-format.h"
 
+#include "base/error.h"
 #include "base/hash.h"
 #include "base/sha256.h"
 
@@ -231,10 +232,9 @@ static bool parse_value(const char * file, const struct key * key, char * value,
         struct score_meta * meta, char * err, size_t err_size) {
     if (key->type == KEY_TEXT) {
         if (!unescape(value)) {
-            snprintf(err, err_size,
+            return error_set(err, err_size,
                     "%s: header key %s: a backslash stands before something else than n, r or a backslash",
                     file, key->name);
-            return false;
         }
         const char * text = value;
         memcpy((char *) meta + key->offset, &text, sizeof(text));
@@ -244,10 +244,9 @@ static bool parse_value(const char * file, const struct key * key, char * value,
     errno                  = 0;
     const long long number = strtoll(value, &end, 10);
     if (errno != 0 || end == value || *end != '\0' || number < key->min || number > key->max) {
-        snprintf(err, err_size,
+        return error_set(err, err_size,
                 "%s: header key %s is '%.32s'; expected a number from %" PRId64 " to %" PRId64,
                 file, key->name, value, key->min, key->max);
-        return false;
     }
     set_int(meta, key, number);
     return true;
@@ -257,8 +256,7 @@ bool score_meta_parse(const char * file, char * text, size_t size, struct score_
         char * err, size_t err_size) {
     *meta = (struct score_meta) { 0 };
     if (memchr(text, '\0', size) != NULL) {
-        snprintf(err, err_size, "%s: there is a zero byte in the header text", file);
-        return false;
+        return error_set(err, err_size, "%s: there is a zero byte in the header text", file);
     }
     char * p    = text;
     char * end  = text + size;
@@ -273,9 +271,9 @@ bool score_meta_parse(const char * file, char * text, size_t size, struct score_
                 continue;
             }
             const int n_shown = (int) ((stop != NULL ? stop : end) - line);
-            snprintf(err, err_size, "%s: line %d of the header is '%.*s'; expected the key %s",
-                    file, line_number, n_shown < 40 ? n_shown : 40, line, KEYS[i].name);
-            return false;
+            return error_set(err, err_size,
+                    "%s: line %d of the header is '%.*s'; expected the key %s", file, line_number,
+                    n_shown < 40 ? n_shown : 40, line, KEYS[i].name);
         }
         *stop = '\0';
         p     = stop + 1;
@@ -286,20 +284,17 @@ bool score_meta_parse(const char * file, char * text, size_t size, struct score_
     }
     for (; p < end; ++p) {
         if (*p != '\n') {
-            snprintf(err, err_size, "%s: the header goes on after the key %s", file,
+            return error_set(err, err_size, "%s: the header goes on after the key %s", file,
                     KEYS[N_KEYS - 1].name);
-            return false;
         }
     }
     if (*meta->probe != '\0' && strcmp(meta->probe, "state-norm") != 0) {
-        snprintf(err, err_size, "%s: header key probe is '%.32s'; expected state-norm", file,
-                meta->probe);
-        return false;
+        return error_set(err, err_size, "%s: header key probe is '%.32s'; expected state-norm",
+                file, meta->probe);
     }
     if (meta->shard > meta->n_shards) {
-        snprintf(err, err_size, "%s: is shard %" PRId64 " of %" PRId64, file, meta->shard,
+        return error_set(err, err_size, "%s: is shard %" PRId64 " of %" PRId64, file, meta->shard,
                 meta->n_shards);
-        return false;
     }
     return true;
 }

@@ -1,5 +1,7 @@
 #include "eval/score-format.h"
 
+#include "base/error.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -70,8 +72,7 @@ static bool shard_open(struct shard * s, const char * path, char * err, size_t e
     const size_t n_text = s->start - SCORE_PREFIX_SIZE - SCORE_DIGEST_SIZE;
     s->text             = malloc(n_text + 1);
     if (s->text == NULL) {
-        snprintf(err, err_size, "%s: out of memory for its header", path);
-        return false;
+        return error_set(err, err_size, "%s: out of memory for its header", path);
     }
     memcpy(s->text, s->data + SCORE_PREFIX_SIZE, n_text);
     return score_meta_parse(path, s->text, n_text, &s->meta, err, err_size);
@@ -91,25 +92,23 @@ static bool check_shards(
         char         a[64], b[64];
         const char * key = score_meta_difference(first, &shards[i].meta, false, a, b);
         if (key != NULL) {
-            snprintf(err, err_size,
+            return error_set(err, err_size,
                     "%s and %s are not of one run: %s is '%s' in the one and '%s' in the other",
                     shards[0].path, shards[i].path, key, a, b);
-            return false;
         }
         if (shards[i].meta.shard == shards[i - 1].meta.shard) {
-            snprintf(err, err_size, "%s and %s overlap: both are shard %" PRId64 " of %" PRId64,
-                    shards[i - 1].path, shards[i].path, shards[i].meta.shard, first->n_shards);
-            return false;
+            return error_set(err, err_size,
+                    "%s and %s overlap: both are shard %" PRId64 " of %" PRId64, shards[i - 1].path,
+                    shards[i].path, shards[i].meta.shard, first->n_shards);
         }
     }
     for (int i = 0; i < n && !partial; ++i) {
         const int64_t missing = i + 1;
         if (shards[i].meta.shard != missing || (i == n - 1 && missing != first->n_shards)) {
-            snprintf(err, err_size,
+            return error_set(err, err_size,
                     "%s: is shard %" PRId64 " of %" PRId64 "; shard %" PRId64 " is missing",
                     shards[i].path, shards[i].meta.shard, first->n_shards,
                     shards[i].meta.shard != missing ? missing : missing + 1);
-            return false;
         }
     }
     return true;
@@ -128,28 +127,26 @@ static bool read_windows(struct shard * s, bool partial, struct score_window ** 
             case SCORE_RECORD_END:
             case SCORE_RECORD_TORN:
                 if (first + s->n_read < end && !partial) {
-                    snprintf(err, err_size,
+                    return error_set(err, err_size,
                             "%s: is not finished: it has %" PRId64 " of %" PRId64
                             " windows; --resume goes on with it",
                             s->path, s->n_read, end - first);
-                    return false;
                 }
                 return true;
             case SCORE_RECORD_OK: break;
         }
         if (window.index != first + s->n_read || window.index >= end) {
-            snprintf(err, err_size,
+            return error_set(err, err_size,
                     "%s: window %" PRId64 " comes where %" PRId64
                     " is expected; the shard ends with %" PRId64,
                     s->path, window.index, first + s->n_read, end - 1);
-            return false;
         }
         if (*n == *capacity) {
             const int64_t         more  = *capacity > 0 ? *capacity * 2 : 64;
             struct score_window * grown = realloc(*windows, (size_t) more * sizeof(**windows));
             if (grown == NULL) {
-                snprintf(err, err_size, "%s: out of memory for %" PRId64 " windows", s->path, more);
-                return false;
+                return error_set(
+                        err, err_size, "%s: out of memory for %" PRId64 " windows", s->path, more);
             }
             *windows  = grown;
             *capacity = more;
@@ -167,8 +164,7 @@ static bool open_all(const char * const * paths, int n_paths, struct scores * sc
         m->shards = calloc((size_t) n_paths + 1, sizeof(*m->shards));
     }
     if (m == NULL || m->shards == NULL) {
-        snprintf(err, err_size, "out of memory for %d score files", n_paths);
-        return false;
+        return error_set(err, err_size, "out of memory for %d score files", n_paths);
     }
     for (int i = 0; i < n_paths; ++i) {
         m->n_shards = i + 1;
@@ -185,8 +181,7 @@ bool scores_read(const char * const * paths, int n_paths, bool partial, struct s
     bool    ok       = n_paths > 0;
     *scores          = (struct scores) { 0 };
     if (!ok) {
-        snprintf(err, err_size, "there are no score files to read");
-        return false;
+        return error_set(err, err_size, "there are no score files to read");
     }
     ok                = open_all(paths, n_paths, scores, err, err_size);
     struct memory * m = scores->memory;

@@ -1,5 +1,7 @@
 #include "eval/score-format.h"
 
+#include "base/error.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -19,8 +21,7 @@ struct score_writer {
 };
 
 static bool fail(const struct score_writer * w, const char * what, char * err, size_t err_size) {
-    snprintf(err, err_size, "%s: %s: %s", w->path, what, strerror(errno));
-    return false;
+    return error_set(err, err_size, "%s: %s: %s", w->path, what, strerror(errno));
 }
 
 static bool write_all(
@@ -135,11 +136,10 @@ static bool count_windows(struct score_writer * w, const uint8_t * data, size_t 
             case SCORE_RECORD_OK: break;
         }
         if (window.index != w->next || window.index >= w->end) {
-            snprintf(err, err_size,
+            return error_set(err, err_size,
                     "%s: window %" PRId64 " comes where %" PRId64
                     " is expected; the shard ends with %" PRId64,
                     w->path, window.index, w->next, w->end - 1);
-            return false;
         }
         w->next++;
     }
@@ -199,17 +199,16 @@ bool score_writer_append(
         struct score_writer * w, const struct score_window * window, char * err, size_t err_size) {
     if (window->index != w->next || window->index >= w->end || window->n_targets < 1 ||
             window->n_targets > w->max_targets || window->n_spans < 1) {
-        snprintf(err, err_size,
+        return error_set(err, err_size,
                 "%s: window %" PRId64 " with %" PRId64 " targets; expected window %" PRId64
                 " of %" PRId64 " with 1 to %" PRId64,
                 w->path, window->index, window->n_targets, w->next, w->end, w->max_targets);
-        return false;
     }
     size_t    size;
     uint8_t * record = score_record_new(window, w->has_norms, &size);
     if (record == NULL) {
-        snprintf(err, err_size, "%s: out of memory for window %" PRId64, w->path, window->index);
-        return false;
+        return error_set(
+                err, err_size, "%s: out of memory for window %" PRId64, w->path, window->index);
     }
     const bool ok = write_all(w, record, size, err, err_size);
     free(record);

@@ -1,5 +1,6 @@
 #include "eval/score.h"
 
+#include "base/error.h"
 #include "eval/nll.h"
 #include "eval/score-checkpoint.h"
 
@@ -229,11 +230,10 @@ static bool group_resume(struct engine * e, char * err, size_t err_size) {
             return true;
     }
     if (e->params->reset == SCORE_RESET_NEVER && e->group.first > e->params->first) {
-        snprintf(err, err_size,
+        return error_set(err, err_size,
                 "the state before window %" PRId64
                 ", which --reset never goes on from, is lost (%s); --force begins anew",
                 e->group.first, why[0] != '\0' ? why : "there is no checkpoint");
-        return false;
     }
     return true;
 }

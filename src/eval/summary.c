@@ -1,6 +1,7 @@
 #include "eval/summary.h"
 
 #include "base/arena.h"
+#include "base/error.h"
 #include "eval/summary-impl.h"
 
 #include <inttypes.h>
@@ -168,11 +169,10 @@ static bool make_buckets(struct summary * s, const struct scores * scores, int64
     for (int64_t from = 1; from <= s->length; ++n) {
         const int64_t to = bucket > 0 ? from + bucket - 1 : from == 1 ? 2 : 2 * (from - 1);
         if (n == MAX_BUCKETS) {
-            snprintf(err, err_size,
+            return error_set(err, err_size,
                     "%s: %" PRId64 " positions make more than %d buckets of %" PRId64
                     "; --bucket needs more",
                     s->meta.model, s->length, MAX_BUCKETS, bucket);
-            return false;
         }
         ranges[n] = (struct position_range) { from, to < s->length ? to : s->length };
         from      = to + 1;
@@ -519,9 +519,8 @@ bool summary_warn(struct summary * s, const char * format, ...) {
 }
 
 bool summary_out_of_memory(const struct summary * s, char * err, size_t err_size) {
-    snprintf(err, err_size, "%s: out of memory for the figures of %" PRId64 " windows",
+    return error_set(err, err_size, "%s: out of memory for the figures of %" PRId64 " windows",
             s->meta.model, s->n_windows);
-    return false;
 }
 
 static bool warn_of_divergence(struct summary * s, const struct scores * scores) {

@@ -47,14 +47,12 @@ struct block {
 };
 
 static bool no_memory(char * err, size_t err_size) {
-    snprintf(err, err_size, "out of memory for windows of tokens");
-    return false;
+    return error_set(err, err_size, "out of memory for windows of tokens");
 }
 
 static bool cannot_keep(char * err, size_t err_size) {
-    snprintf(err, err_size, "the windows cannot be kept in the folder of the results: %s",
+    return error_set(err, err_size, "the windows cannot be kept in the folder of the results: %s",
             strerror(errno));
-    return false;
 }
 
 //
@@ -314,8 +312,7 @@ static bool add_all(struct windows * ws, struct dataset * ds, windows_progress p
         }
         ws->summary.counts = dataset_get_counts(ds);
         if (progress != NULL && !progress(&ws->summary, user)) {
-            snprintf(err, err_size, "stopped while reading the data");
-            return false;
+            return error_set(err, err_size, "stopped while reading the data");
         }
     }
     ws->n_tokens = ws->n_spans = 0; // a tail that fills no window is dropped
@@ -328,13 +325,12 @@ static bool add_all(struct windows * ws, struct dataset * ds, windows_progress p
     }
     ws->summary.counts.template = strcpy(ws->template, ws->summary.counts.template);
     if (ws->n == 0) {
-        snprintf(err, err_size,
+        return error_set(err, err_size,
                 "the data gives no window: %" PRId64 " documents have %" PRId64
                 " tokens%s; a window has %" PRId64,
                 ws->summary.counts.documents, ws->summary.stream_tokens,
                 ws->params.mode == WINDOW_DOCUMENT ? ", and each is too short" : "",
                 ws->params.mode == WINDOW_DOCUMENT ? ws->params.min_doc_tokens : ws->params.length);
-        return false;
     }
     return fflush(ws->file) == 0 || cannot_keep(err, err_size);
 }
@@ -364,18 +360,16 @@ static FILE * nameless_file(const char * folder, char * err, size_t err_size) {
 
 static bool check_params(const struct window_params * p, char * err, size_t err_size) {
     if (p->length < 2 || p->length > WINDOW_MAX_LENGTH) {
-        snprintf(err, err_size, "windows of %" PRId64 " tokens; expected 2 to %d", p->length,
-                WINDOW_MAX_LENGTH);
-        return false;
+        return error_set(err, err_size, "windows of %" PRId64 " tokens; expected 2 to %d",
+                p->length, WINDOW_MAX_LENGTH);
     }
     for (int i = 0; i < p->n_contexts; ++i) {
         if (p->mode != WINDOW_PACKED || p->contexts[i] < 1 ||
                 p->contexts[i] > p->length - WINDOW_SAME_TARGETS) {
-            snprintf(err, err_size,
+            return error_set(err, err_size,
                     "the same %d targets after %" PRId64
                     " tokens; expected packed windows and a context of 1 to %" PRId64,
                     WINDOW_SAME_TARGETS, p->contexts[i], p->length - WINDOW_SAME_TARGETS);
-            return false;
         }
     }
     return true;
@@ -386,8 +380,7 @@ static bool prepare(struct windows * ws, const char * folder, char * err, size_t
     struct window_params *       p    = &ws->params;
 
     if (!info.has_tokenizer) {
-        snprintf(err, err_size, "the model has no tokenizer: it cannot read text");
-        return false;
+        return error_set(err, err_size, "the model has no tokenizer: it cannot read text");
     }
     p->min_doc_tokens =
             p->mode != WINDOW_DOCUMENT || p->min_doc_tokens == 0 || p->min_doc_tokens > p->length
@@ -400,13 +393,12 @@ static bool prepare(struct windows * ws, const char * folder, char * err, size_t
     ws->bos_window    = p->bos == WINDOW_BOS_WINDOW;
     ws->summary.bos   = ws->bos_doc ? "doc" : ws->bos_window ? "window" : "none";
     if ((ws->bos_doc || ws->bos_window) && ws->bos < 0) {
-        snprintf(err, err_size,
+        return error_set(err, err_size,
                 "the model has no token that begins a text; --bos none does without");
-        return false;
     }
     if (p->eos == WINDOW_EOS_DOC && ws->eos < 0) {
-        snprintf(err, err_size, "the model has no token that ends a text; --eos none does without");
-        return false;
+        return error_set(
+                err, err_size, "the model has no token that ends a text; --eos none does without");
     }
     const size_t w = (size_t) p->length;
     ws->tokens     = malloc(w * sizeof(*ws->tokens));
@@ -504,8 +496,8 @@ bool windows_read(
     struct block  block;
     *window = (struct window) { .index = index };
     if (index < 0 || index >= ws->n * n_contexts) {
-        snprintf(err, err_size, "window %" PRId64 " of %" PRId64, index, ws->n * n_contexts);
-        return false;
+        return error_set(
+                err, err_size, "window %" PRId64 " of %" PRId64, index, ws->n * n_contexts);
     }
     bool ok = fseeko(ws->file, ws->offsets[index / n_contexts], SEEK_SET) == 0 &&
               fread(&block, sizeof(block), 1, ws->file) == 1;

@@ -10,6 +10,8 @@
 // The checksum detects damage, not malice: every value is checked as well.
 
 #include "base/atomic-file.h"
+#include "base/error.h"
+#include "base/hash.h"
 #include "run/model.h"
 #include "run/sampler.h"
 #include "run/session.h"
@@ -52,17 +54,6 @@ _Static_assert(
 #    error "state files have the byte order of memory, which must be little-endian"
 #endif
 
-// FNV-1a
-static uint64_t checksum(uint64_t sum, const void * data, size_t size) {
-    const uint8_t * p = data;
-    for (size_t i = 0; i < size; ++i) {
-        sum = (sum ^ p[i]) * 0x100000001b3u;
-    }
-    return sum;
-}
-
-static const uint64_t CHECKSUM_START = 0xcbf29ce484222325u;
-
 static bool add_size(struct ggml_tensor * tensor, size_t offset, size_t size, void * user) {
     (void) tensor;
     (void) offset;
@@ -88,7 +79,7 @@ struct writer {
 
 static void put(struct writer * w, const void * data, size_t size) {
     w->ok  = w->ok && atomic_file_write(&w->file, data, size, w->err, w->err_size);
-    w->sum = checksum(w->sum, data, size);
+    w->sum = hash_add(w->sum, data, size);
 }
 
 static bool put_bytes(struct ggml_tensor * tensor, size_t offset, size_t size, void * user) {
@@ -117,7 +108,7 @@ bool lrnn_seq_save(struct lrnn_session * session, int32_t seq, const struct lrnn
     memcpy(header.magic, MAGIC, sizeof(MAGIC));
     session_visit(session, seq, header.length, add_size, &header.n_bytes);
 
-    struct writer w = { .sum = CHECKSUM_START, .ok = true, .err = err, .err_size = err_size };
+    struct writer w = { .sum = HASH_START, .ok = true, .err = err, .err_size = err_size };
     if (!atomic_file_open(&w.file, path, err, err_size)) {
         return false;
     }
@@ -177,8 +168,8 @@ static uint8_t * read_rest(const struct lrnn_session * session, const char * pat
     }
     uint64_t stored;
     memcpy(&stored, data + *size - sizeof(stored), sizeof(stored));
-    const uint64_t sum = checksum(
-            checksum(CHECKSUM_START, header, sizeof(*header)), data, *size - sizeof(stored));
+    const uint64_t sum =
+            hash_add(hash_add(HASH_START, header, sizeof(*header)), data, *size - sizeof(stored));
     if (sum != stored) {
         snprintf(err, err_size, "%s: wrong checksum; the file is damaged", path);
         free(data);
@@ -238,15 +229,13 @@ static bool all_finite(const uint8_t * data, uint64_t size) {
 static bool check_sampler(
         const char * path, const struct saved_sampler * saved, char * err, size_t err_size) {
     if (saved->n_accepted < 0 || saved->n_accepted > COUNT_MAX) {
-        snprintf(err, err_size,
+        return error_set(err, err_size,
                 "%s: the sampler has accepted %" PRId64 " tokens; expected 0 to %" PRId64, path,
                 saved->n_accepted, COUNT_MAX);
-        return false;
     }
     if (saved->random[0] == 0 &&
             saved->random[1] == 0) { // the generator would never leave this state
-        snprintf(err, err_size, "%s: the random state of the sampler is zero", path);
-        return false;
+        return error_set(err, err_size, "%s: the random state of the sampler is zero", path);
     }
     return true;
 }
@@ -256,8 +245,7 @@ static bool set_logits(struct lrnn_session * session, int32_t seq, const uint8_t
         size_t size, char * err, size_t err_size) {
     float * logits = malloc(size);
     if (logits == NULL) {
-        snprintf(err, err_size, "out of memory for %zu bytes of logits", size);
-        return false;
+        return error_set(err, err_size, "out of memory for %zu bytes of logits", size);
     }
     memcpy(logits, data, size);
     const bool ok = session_set_logits(session, seq, logits, err, err_size);
@@ -272,8 +260,7 @@ bool lrnn_seq_load(struct lrnn_session * session, int32_t seq, struct lrnn_sampl
     }
     FILE * file = fopen(path, "rb");
     if (file == NULL) {
-        snprintf(err, err_size, "%s: cannot be opened: %s", path, strerror(errno));
-        return false;
+        return error_set(err, err_size, "%s: cannot be opened: %s", path, strerror(errno));
     }
     struct header header;
     bool          ok = fread(&header, 1, sizeof(header), file) == sizeof(header);
