@@ -1,14 +1,17 @@
-# lrnn-convert: a Python package in convert/, run from a virtual environment in the build tree with the pinned packages of
-# convert/requirements.txt. `pip install ./convert` gives a user the same command without any of this.
+# lrnn-convert: a Python package in convert/. The build runs it in a virtual environment with the
+# pinned packages of convert/requirements.txt. `pip install ./convert` installs the same command
+# without the build.
 
-option(LRNN_CONVERTER "Make the virtual environment of lrnn-convert" ${PROJECT_IS_TOP_LEVEL})
+option(LRNN_CONVERTER "Create the virtual environment of lrnn-convert" ${PROJECT_IS_TOP_LEVEL})
 if (NOT LRNN_CONVERTER)
     return()
 endif()
 
 find_package(Python3 3.11 COMPONENTS Interpreter)
 if (NOT Python3_FOUND)
-    message(FATAL_ERROR "lrnn-convert needs Python 3.11 or later with venv and pip: install it, or configure with -DLRNN_CONVERTER=OFF.")
+    message(FATAL_ERROR
+        "lrnn-convert needs Python 3.11 or later with venv and pip; install it, or configure with "
+        "-DLRNN_CONVERTER=OFF.")
 endif()
 
 set(convert_source "${PROJECT_SOURCE_DIR}/convert")
@@ -25,17 +28,19 @@ add_custom_command(
     OUTPUT  "${convert_env}/stamp"
     COMMAND "${CMAKE_COMMAND}" -E rm -rf "${convert_env}"
     COMMAND "${Python3_EXECUTABLE}" -m venv "${convert_env}"
-    COMMAND "${convert_python}" -m pip install --quiet --disable-pip-version-check --require-hashes --only-binary :all: ${requirement_options}
+    COMMAND "${convert_python}" -m pip install --quiet --disable-pip-version-check
+            --require-hashes --only-binary :all: ${requirement_options}
     COMMAND "${CMAKE_COMMAND}" -E touch "${convert_env}/stamp"
     DEPENDS ${requirements}
-    COMMENT "Python environment of lrnn-convert"
+    COMMENT "Creating the Python environment of lrnn-convert"
     VERBATIM)
 add_custom_target(lrnn-convert ALL DEPENDS "${convert_env}/stamp")
 
 file(CONFIGURE OUTPUT "${PROJECT_BINARY_DIR}/bin/lrnn-convert" @ONLY CONTENT [=[
 #!/bin/sh
-# starts lrnn-convert from the source tree in the environment that the build made
-PYTHONPATH="@convert_source@" PYTHONDONTWRITEBYTECODE=1 exec "@convert_python@" -m lrnn_convert "$@"
+# runs lrnn-convert from the source tree in the environment of the build
+export PYTHONPATH="@convert_source@" PYTHONDONTWRITEBYTECODE=1
+exec "@convert_python@" -m lrnn_convert "$@"
 ]=])
 file(CHMOD "${PROJECT_BINARY_DIR}/bin/lrnn-convert" PERMISSIONS
     OWNER_READ OWNER_WRITE OWNER_EXECUTE GROUP_READ GROUP_EXECUTE WORLD_READ WORLD_EXECUTE)

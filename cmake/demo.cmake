@@ -1,17 +1,17 @@
-# cmake --workflow --preset demo: what lrnn is for, in less than a minute.
+# cmake --workflow --preset demo: shows the purpose of lrnn in less than a minute.
 #
 #     cmake -DBIN=<programs> -DMODELS=<models/> -DOUT=<folder> -P demo.cmake
 
 cmake_minimum_required(VERSION 3.25)
 
-set(ENV{OMP_WAIT_POLICY} passive) # threads that wait do not take the cores from whatever else runs
+set(ENV{OMP_WAIT_POLICY} passive) # waiting threads leave the cores to other processes
 
-# to stdout, where the programs write, so that the order is kept in a pipe
+# Prints to stdout, like the programs, so that the order is preserved in a pipe.
 function(show text)
     execute_process(COMMAND "${CMAKE_COMMAND}" -E echo "${text}")
 endfunction()
 
-# Prints a command as a user would type it in the source folder, and runs it.
+# Prints a command as typed in the source folder, and runs it.
 function(run program)
     set(line "${program}")
     foreach (word IN LISTS ARGN)
@@ -29,18 +29,33 @@ function(run program)
     endif()
 endfunction()
 
-show("\nState tracking: the parity of a million bits. The two files hold the same tensors; only the range of the eigenvalues differs.\n")
-run(lrnn-probe -m ${MODELS}/exact/parity-delta-net.gguf -m ${MODELS}/exact/parity-delta-net-01.gguf --length 100-1000000*10 --trials 1 -t 1)
+show("
+State tracking: the parity of a million bits.
+The two files contain the same tensors; only the eigenvalue range differs.
+")
+run(lrnn-probe -m ${MODELS}/exact/parity-delta-net.gguf -m ${MODELS}/exact/parity-delta-net-01.gguf
+    --length 100-1000000*10 --trials 1 -t 1)
 
-show("\nThe product of a million permutations of five things (S5), by four reflections a letter.\n")
-run(lrnn-probe -m ${MODELS}/exact/s5.gguf -m ${MODELS}/exact/s5-01.gguf --length 100-1000000*10 --trials 1 -t 1)
+show("
+The product of a million permutations of five elements (S5), with four reflections per letter.
+")
+run(lrnn-probe -m ${MODELS}/exact/s5.gguf -m ${MODELS}/exact/s5-01.gguf
+    --length 100-1000000*10 --trials 1 -t 1)
 
-show("\nText from a byte-level model of 1.7 million parameters, trained on a CPU for half an hour: words, not sense.\n")
-run(lrnn-cli -m ${MODELS}/text-deltaproduct2-neg.gguf -p "The old man looked at" -n 160 --temp 0.6 -s 1)
+show("
+Text from a byte-level model with 1.7 million parameters, trained on a CPU for half an hour: words,
+but no meaning.
+")
+run(lrnn-cli -m ${MODELS}/text-deltaproduct2-neg.gguf -p "The old man looked at" -n 160
+    --temp 0.6 -s 1)
 
-show("\n\nLength extrapolation: three models trained on 512 bytes read 4,096 bytes of novels that they have not seen.\n")
+show("
+
+Length extrapolation: three models trained on 512 bytes read 4,096 bytes of unseen novels.
+")
 file(REMOVE_RECURSE "${OUT}")
-run(lrnn-perplexity run -q -m ${MODELS}/text-delta-pos.gguf -m ${MODELS}/text-delta-neg.gguf -m ${MODELS}/text-deltaproduct2-neg.gguf
-    --dataset slimpajama --data ${MODELS}/sample.jsonl --window 4096 --out ${OUT})
+run(lrnn-perplexity run -q -m ${MODELS}/text-delta-pos.gguf -m ${MODELS}/text-delta-neg.gguf
+    -m ${MODELS}/text-deltaproduct2-neg.gguf --dataset slimpajama --data ${MODELS}/sample.jsonl
+    --window 4096 --out ${OUT})
 run(lrnn-perplexity report ${OUT} --format table,svg,html --baseline text-delta-pos --out ${OUT})
-show("\nThe picture: ${OUT}/report.html")
+show("\nThe charts: ${OUT}/report.html")

@@ -1,6 +1,7 @@
-# The table of tensors that may leave F32, convert/lrnn_convert/matrices.txt, as the lines of a C array: converter and quantiser read one file.
+# Turns convert/lrnn_convert/matrices.txt, the only list of the tensors that may have another type
+# than F32, into the lines of a C array. The converter reads the list itself.
 #
-#   cmake -DTABLE=<matrices.txt> -DOUT=<file> -P matrices.cmake
+#     cmake -DTABLE=<matrices.txt> -DOUT=<file> -P matrices.cmake
 
 file(STRINGS "${TABLE}" lines ENCODING UTF-8)
 set(text "")

@@ -1,8 +1,10 @@
-# cmake --build build --target paper-table: the table of Grazzi et al. (arXiv 2411.12537, table 3) from the models that ship, in F32 and in Q8_0.
+# cmake --build build --target paper-table: reproduces table 3 of Grazzi et al. (arXiv 2411.12537)
+# with the shipped models, in F32 and in Q8_0.
 #
-#     cmake -DBIN=<programs> -DMODELS=<models/> -DOUT=<folder> [-DTRIALS=<sequences>] -P paper-table.cmake
+#     cmake -DBIN=<programs> -DMODELS=<models/> -DOUT=<folder> [-DTRIALS=<sequences>]
+#           -P paper-table.cmake
 #
-# Scaled accuracy of the last answer, sequences of 40 to 256 tokens.
+# Values are scaled accuracies of the last answer to sequences of 40 to 256 tokens.
 
 cmake_minimum_required(VERSION 3.25)
 
@@ -11,11 +13,14 @@ if (NOT DEFINED TRIALS)
 endif()
 file(MAKE_DIRECTORY "${OUT}")
 
-# score(<variable> <file>): three digits
+# score(<variable> <file>): rounds to three digits
 function(score out file)
-    execute_process(COMMAND "${BIN}/lrnn-probe" -m "${file}" --sample 40,256 --trials ${TRIALS} --json OUTPUT_VARIABLE json COMMAND_ERROR_IS_FATAL ANY)
+    execute_process(
+        COMMAND "${BIN}/lrnn-probe" -m "${file}" --sample 40,256 --trials ${TRIALS} --json
+        OUTPUT_VARIABLE json
+        COMMAND_ERROR_IS_FATAL ANY)
     string(JSON scaled GET "${json}" models 0 lengths 0 scaled)
-    # CMake has no decimals: thousandths, rounded
+    # CMake has no decimals: compute in thousandths
     if (scaled MATCHES "^(-?)([0-9]+)(\\.([0-9]*))?$")
         string(SUBSTRING "${CMAKE_MATCH_4}0000" 0 4 digits)
         math(EXPR thousandths "(${CMAKE_MATCH_2}*10000 + 1${digits} - 10000 + 5)/10")
@@ -44,16 +49,21 @@ set(name_delta DeltaNet)
 set(range_pos "[0,1]")
 set(range_neg "[-1,1]")
 
-set(table "| model | eigenvalues | parity: paper | F32 | Q8_0 | modular arithmetic: paper | F32 | Q8_0 |\n|---|---|---|---|---|---|---|---|\n")
+string(CONCAT table
+    "| model | eigenvalues | parity: paper | F32 | Q8_0 "
+    "| modular arithmetic: paper | F32 | Q8_0 |\n"
+    "|---|---|---|---|---|---|---|---|\n")
 foreach (family IN ITEMS mamba delta)
     foreach (sign IN ITEMS pos neg)
         string(APPEND table "| ${name_${family}} | ${range_${sign}} |")
         foreach (task IN ITEMS parity arith5)
             set(model "${task}-${family}-${sign}")
-            execute_process(COMMAND "${BIN}/lrnn-quantize" -q "${MODELS}/${model}.gguf" "${OUT}/${model}-q8_0.gguf" Q8_0
+            set(quantized "${OUT}/${model}-q8_0.gguf")
+            execute_process(
+                COMMAND "${BIN}/lrnn-quantize" -q "${MODELS}/${model}.gguf" "${quantized}" Q8_0
                 OUTPUT_QUIET ERROR_QUIET COMMAND_ERROR_IS_FATAL ANY)
             score(f32  "${MODELS}/${model}.gguf")
-            score(q8_0 "${OUT}/${model}-q8_0.gguf")
+            score(q8_0 "${quantized}")
             string(APPEND table " ${paper_${task}_${family}_${sign}} | ${f32} | ${q8_0} |")
         endforeach()
         string(APPEND table "\n")

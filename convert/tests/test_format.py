@@ -64,7 +64,7 @@ def test_eigenvalue_ranges_are_described():
     own = re.search(r'`"family"` .*?\((.*?)\)', row_of("`lrnn.eigenvalues`"))[1]
     assert own.split(", ") == tiny.families(Range.OWN)
     doubled, stretched = re.search(r'"\[-1,1\]"` doubles β in (.*?), and turns .*? of (.*?) into',
-                                   TEXT, re.S).groups()
+                                   " ".join(TEXT.split())).groups()
     assert re.findall(r"\w+_\w+|kda", doubled) == tiny.families(Range.BY_KEY)
     assert re.findall(r"mamba2?|gla", stretched) == tiny.families(Range.BY_OPTION)
 
