@@ -7,17 +7,17 @@
 #include <string.h>
 
 enum {
-    MIN_KEY_BYTES = 8 + 1 + 4 + 1, // length, one byte of name, type, the smallest value
-    MIN_TENSOR_BYTES =
-            8 + 1 + 4 + 8 + 4 + 8, // length, one byte of name, n_dims, one dimension, type, offset
-    MAX_KEY_NAME  = 65535,         // of the GGUF specification
-    MIN_ALIGNMENT = 8,             // of the GGUF specification
-    MAX_ALIGNMENT = 65536,         // the largest page in use: a mapping promises no more
+    MIN_KEY_BYTES    = 8 + 1 + 4 + 1,         // length and 1 byte of name, type, smallest value
+    MIN_TENSOR_BYTES = 8 + 1 + 4 + 8 + 4 + 8, // length and 1 byte of name, n_dims, 1 dimension,
+                                              // type, offset
+    MAX_KEY_NAME  = 65535,                    // of the GGUF specification
+    MIN_ALIGNMENT = 8,                        // of the GGUF specification
+    MAX_ALIGNMENT = 65536, // the largest page size in use: a mapping is not aligned to more
 };
 
 static const struct {
     const char * name;
-    size_t       size; // 0 = varies
+    size_t       size; // 0: varies
 } VALUE_TYPES[GGUF_TYPE_COUNT] = {
     [GGUF_TYPE_UINT8]   = { "u8", 1 },
     [GGUF_TYPE_INT8]    = { "i8", 1 },
@@ -39,7 +39,7 @@ const char * gguf_index_type_name(enum gguf_type type) {
 }
 
 //
-// The cursor
+// Cursor
 //
 
 struct cursor {
@@ -47,7 +47,7 @@ struct cursor {
     const char * data;
     size_t       size;
     size_t       pos;       // never above size
-    char         where[96]; // what is being read, for messages
+    char         where[96]; // the current item, for messages
     char *       err;
     size_t       err_size;
 };
@@ -56,7 +56,7 @@ struct cursor {
 __attribute__((format(printf, 2, 3)))
 #endif
 static bool
-refuse(const struct cursor * c, const char * fmt, ...) {
+reject(const struct cursor * c, const char * fmt, ...) {
     char    text[512];
     va_list args;
     va_start(args, fmt);
@@ -72,7 +72,7 @@ static size_t left(const struct cursor * c) {
 
 static bool read_bytes(struct cursor * c, void * out, size_t n) {
     if (n > left(c)) {
-        return refuse(c, "the file ends inside %s: found %zu bytes at byte %zu, expected %zu",
+        return reject(c, "the file ends inside %s: found %zu bytes at byte %zu; expected %zu",
                 c->where, left(c), c->pos, n);
     }
     memcpy(out, c->data + c->pos, n);
@@ -88,16 +88,16 @@ static bool read_u64(struct cursor * c, uint64_t * out) {
     return read_bytes(c, out, sizeof(*out));
 }
 
-// any bytes
+// The bytes of a string are not checked.
 static bool read_string(struct cursor * c, struct slice * text) {
     uint64_t n = 0;
     if (!read_u64(c, &n)) {
         return false;
     }
     if (n > left(c)) {
-        return refuse(c,
-                "%s holds a string of %" PRIu64
-                " bytes at byte %zu, expected at most the %zu that the file has left",
+        return reject(c,
+                "%s contains a string of %" PRIu64
+                " bytes at byte %zu; expected at most %zu, the rest of the file",
                 c->where, n, c->pos, left(c));
     }
     text->data = c->data + c->pos;
@@ -106,7 +106,7 @@ static bool read_string(struct cursor * c, struct slice * text) {
     return true;
 }
 
-// the name of key or tensor `i`; where becomes "<what> '<name>'"
+// Reads the name of key or tensor `i` and sets `where` to "<what> '<name>'".
 static bool read_name(
         struct cursor * c, const char * what, size_t i, size_t max, struct slice * name) {
     bool has_control;
@@ -115,24 +115,23 @@ static bool read_name(
         return false;
     }
     if (name->size == 0 || name->size > max) {
-        return refuse(
-                c, "%s %zu has a name of %zu bytes, expected 1 to %zu", what, i, name->size, max);
+        return reject(
+                c, "%s %zu has a name of %zu bytes; expected 1 to %zu", what, i, name->size, max);
     }
     if (!slice_is_utf8(*name, &has_control)) {
-        return refuse(c, "%s %zu has a name that is not UTF-8", what, i);
+        return reject(c, "%s %zu has a name that is not UTF-8", what, i);
     }
     char quoted[80];
     slice_quote(quoted, sizeof(quoted), *name);
     if (has_control) {
-        return refuse(
-                c, "%s %zu has a NUL or another control character in its name %s", what, i, quoted);
+        return reject(c, "%s %zu has a control character in its name %s", what, i, quoted);
     }
     snprintf(c->where, sizeof(c->where), "%s %s", what, quoted);
     return true;
 }
 
-// Room for element n of a list. Lists grow with what was read, so that a count alone allocates
-// nothing.
+// Makes room for element n of a list. Lists grow with the data read; a large count in the header
+// alone allocates nothing.
 static bool reserve(const struct cursor * c, void ** list, size_t * cap, size_t n, size_t size) {
     if (n < *cap) {
         return true;
@@ -140,7 +139,7 @@ static bool reserve(const struct cursor * c, void ** list, size_t * cap, size_t 
     const size_t more = *cap > 0 ? 2 * *cap : 64;
     void *       p    = more <= SIZE_MAX / 2 / size ? realloc(*list, more * size) : NULL;
     if (p == NULL) {
-        return refuse(c, "out of memory at %s", c->where);
+        return reject(c, "out of memory at %s", c->where);
     }
     *list = p;
     *cap  = more;
@@ -162,7 +161,7 @@ static bool sort_names(
     for (size_t i = 1; i < n; ++i) {
         if (compare_names(&names[i - 1], &names[i]) == 0) {
             char quoted[80];
-            return refuse(c, "%s %s is there twice, expected once", what,
+            return reject(c, "%s %s occurs twice; expected once", what,
                     slice_quote(quoted, sizeof(quoted), names[i].text));
         }
     }
@@ -172,7 +171,7 @@ static bool sort_names(
 size_t gguf_index_find(const struct gguf_index_name * names, size_t n, const char * name) {
     const struct slice text  = { name, strlen(name) };
     size_t             first = 0;
-    while (n > 0) { // the name is in names[first .. first + n − 1] or nowhere
+    while (n > 0) { // invariant: if the name exists, it is in names[first .. first + n − 1]
         const size_t half  = n / 2;
         const int    order = slice_compare(text, names[first + half].text);
         if (order == 0) {
@@ -193,10 +192,10 @@ size_t gguf_index_find(const struct gguf_index_name * names, size_t n, const cha
 //
 
 static bool read_strings(struct cursor * c, struct model_key * key) {
-    if (key->is_array && key->n > 0) { // n is at most an eighth of the bytes left
+    if (key->is_array && key->n > 0) { // read_value has checked that n · 8 bytes are left
         key->strings = malloc(key->n * sizeof(key->strings[0]));
         if (key->strings == NULL) {
-            return refuse(c, "out of memory at %s", c->where);
+            return reject(c, "out of memory at %s", c->where);
         }
     }
     for (size_t i = 0; i < key->n; ++i) {
@@ -209,13 +208,13 @@ static bool read_strings(struct cursor * c, struct model_key * key) {
             return false;
         }
         if (!slice_is_utf8(text, &has_control)) {
-            return refuse(c, "string %zu of %s is not UTF-8", i, c->where);
+            return reject(c, "string %zu of %s is not UTF-8", i, c->where);
         }
     }
     return true;
 }
 
-// the value after the name
+// Reads the value after the name.
 static bool read_value(struct cursor * c, struct model_key * key) {
     uint32_t type = 0;
     uint64_t n    = 1;
@@ -227,20 +226,20 @@ static bool read_value(struct cursor * c, struct model_key * key) {
         return false;
     }
     if (type >= GGUF_TYPE_COUNT) {
-        return refuse(c, "%s has %s of type %" PRIu32 ", expected a type below %d", c->where,
+        return reject(c, "%s has %s of type %" PRIu32 "; expected a type below %d", c->where,
                 key->is_array ? "elements" : "a value", type, GGUF_TYPE_COUNT);
     }
     if (type == GGUF_TYPE_ARRAY) {
-        return refuse(c, "%s is an array of arrays, expected numbers, bools or strings in an array",
+        return reject(c, "%s is an array of arrays; expected an array of numbers, bools or strings",
                 c->where);
     }
-    const size_t size =
-            type == GGUF_TYPE_STRING ? sizeof(uint64_t) : VALUE_TYPES[type].size; // at least, each
+    const size_t size = // of an element, at least
+            type == GGUF_TYPE_STRING ? sizeof(uint64_t) : VALUE_TYPES[type].size;
     if (n > left(c) / size) {
-        return refuse(c,
+        return reject(c,
                 "%s has %" PRIu64
-                " element%s of type %s at byte %zu, more than fit into the %zu bytes that the file has left",
-                c->where, n, n == 1 ? "" : "s", VALUE_TYPES[type].name, c->pos, left(c));
+                " element%s of type %s at byte %zu; expected at most %zu, which fit into the file",
+                c->where, n, n == 1 ? "" : "s", VALUE_TYPES[type].name, c->pos, left(c) / size);
     }
     key->type = (enum gguf_type) type;
     key->n    = (size_t) n;
@@ -252,7 +251,7 @@ static bool read_value(struct cursor * c, struct model_key * key) {
         for (size_t i = 0; i < key->n; ++i) {
             const unsigned value = (unsigned char) key->data[i];
             if (value > 1) {
-                return refuse(c, "%s has a bool of %u, expected 0 or 1", c->where, value);
+                return reject(c, "%s has a bool of %u; expected 0 or 1", c->where, value);
             }
         }
     }
@@ -271,7 +270,7 @@ static bool read_keys(struct cursor * c, struct gguf_index * g, uint64_t n) {
         if (ok) {
             ok                   = read_value(c, &key);
             g->keys              = list;
-            g->keys[g->n_keys++] = key; // also if its value is bad: its strings are freed with it
+            g->keys[g->n_keys++] = key; // even if the value is bad, so that its strings are freed
         }
     }
     if (!ok || n == 0) {
@@ -280,7 +279,7 @@ static bool read_keys(struct cursor * c, struct gguf_index * g, uint64_t n) {
 
     g->key_names = malloc(g->n_keys * sizeof(g->key_names[0]));
     if (g->key_names == NULL) {
-        return refuse(c, "out of memory for the names of %zu keys", g->n_keys);
+        return reject(c, "out of memory for the names of %zu keys", g->n_keys);
     }
     for (size_t i = 0; i < g->n_keys; ++i) {
         g->key_names[i] = (struct gguf_index_name) { g->keys[i].name, i };
@@ -296,13 +295,13 @@ static bool read_alignment(const struct cursor * c, struct gguf_index * g) {
     }
     const struct model_key * key = &g->keys[i];
     if (key->is_array || key->type != GGUF_TYPE_UINT32) {
-        return refuse(c, "key '%s' is %s%s, expected u32", GGUF_KEY_GENERAL_ALIGNMENT,
+        return reject(c, "key '%s' is %s%s; expected u32", GGUF_KEY_GENERAL_ALIGNMENT,
                 key->is_array ? "an array of " : "of type ", VALUE_TYPES[key->type].name);
     }
     uint32_t value;
     memcpy(&value, key->data, sizeof(value));
     if (value < MIN_ALIGNMENT || value > MAX_ALIGNMENT || (value & (value - 1)) != 0) {
-        return refuse(c, "key '%s' is %" PRIu32 ", expected a power of two from %d to %d",
+        return reject(c, "key '%s' is %" PRIu32 "; expected a power of two from %d to %d",
                 GGUF_KEY_GENERAL_ALIGNMENT, value, MIN_ALIGNMENT, MAX_ALIGNMENT);
     }
     g->alignment = value;
@@ -317,8 +316,7 @@ static struct slice tensor_name(const struct model_tensor * t) {
     return (struct slice) { t->name, strlen(t->name) };
 }
 
-// bytes of a tensor = ne0 / block · ne1 · ne2 · ne3 · bytes of a block; both it and the number of
-// elements must be representable
+// bytes = ne0 / block · ne1 · ne2 · ne3 · bytes per block. Bytes and elements must not overflow.
 static bool tensor_size(const struct cursor * c, struct model_tensor * t, uint32_t type) {
     char shape[96];
     int  pos = 0;
@@ -329,32 +327,33 @@ static bool tensor_size(const struct cursor * c, struct model_tensor * t, uint32
     int64_t n = 1;
     for (int d = 0; d < t->n_dims; ++d) {
         if (t->ne[d] <= 0) {
-            return refuse(c, "%s has shape [%s], expected dimensions above 0", c->where, shape);
+            return reject(c, "%s has shape [%s]; expected dimensions above 0", c->where, shape);
         }
         if (t->ne[d] > INT64_MAX / n) {
-            return refuse(
-                    c, "%s has shape [%s], expected fewer than 2^63 elements", c->where, shape);
+            return reject(
+                    c, "%s has shape [%s]; expected fewer than 2^63 elements", c->where, shape);
         }
         n *= t->ne[d];
     }
     if (type >= GGML_TYPE_COUNT) {
-        return refuse(c, "%s is of type %" PRIu32 ", expected a type below %d", c->where, type,
+        return reject(c, "%s is of type %" PRIu32 "; expected a type below %d", c->where, type,
                 GGML_TYPE_COUNT);
     }
     t->type                  = (enum ggml_type) type;
     const int64_t block      = ggml_blck_size(t->type);
     const size_t  block_size = ggml_type_size(t->type);
     if (block <= 0 || block_size == 0) {
-        return refuse(c, "%s is of type %" PRIu32 ", which ggml no longer has", c->where, type);
+        return reject(c, "%s is of type %" PRIu32 "; expected a type that ggml still has", c->where,
+                type);
     }
     if (t->ne[0] % block != 0) {
-        return refuse(c,
-                "%s has shape [%s], expected a multiple of %" PRId64
+        return reject(c,
+                "%s has shape [%s]; expected a multiple of %" PRId64
                 " in the first dimension, the block of %s",
                 c->where, shape, block, ggml_type_name(t->type));
     }
     if ((uint64_t) (n / block) > PTRDIFF_MAX / block_size) {
-        return refuse(c, "%s has shape [%s] of %s, expected fewer than 2^63 bytes", c->where, shape,
+        return reject(c, "%s has shape [%s] of %s; expected fewer than 2^63 bytes", c->where, shape,
                 ggml_type_name(t->type));
     }
     t->size = (size_t) (n / block) * block_size;
@@ -370,7 +369,7 @@ static bool read_tensor(struct cursor * c, size_t i, struct model_tensor * t) {
         return false;
     }
     if (n_dims < 1 || n_dims > GGML_MAX_DIMS) {
-        return refuse(c, "%s has %" PRIu32 " dimensions, expected 1 to %d", c->where, n_dims,
+        return reject(c, "%s has %" PRIu32 " dimensions; expected 1 to %d", c->where, n_dims,
                 GGML_MAX_DIMS);
     }
     memcpy(t->name, name.data, name.size);
@@ -385,12 +384,12 @@ static bool read_tensor(struct cursor * c, size_t i, struct model_tensor * t) {
         return false;
     }
     if (offset > c->size) {
-        return refuse(c,
+        return reject(c,
                 "%s starts at offset %" PRIu64
-                " of the data, expected at most the %zu bytes of the file",
+                " of the data; expected at most %zu, the size of the file",
                 c->where, offset, c->size);
     }
-    t->offset = (size_t) offset; // of the data, until place_tensors
+    t->offset = (size_t) offset; // relative to the data; place_tensors makes it absolute
     return true;
 }
 
@@ -412,7 +411,7 @@ static bool read_tensors(struct cursor * c, struct gguf_index * g, uint64_t n) {
 
     g->tensor_names = malloc(g->n_tensors * sizeof(g->tensor_names[0]));
     if (g->tensor_names == NULL) {
-        return refuse(c, "out of memory for the names of %zu tensors", g->n_tensors);
+        return reject(c, "out of memory for the names of %zu tensors", g->n_tensors);
     }
     for (size_t i = 0; i < g->n_tensors; ++i) {
         g->tensor_names[i] = (struct gguf_index_name) { tensor_name(&g->tensors[i]), i };
@@ -421,12 +420,11 @@ static bool read_tensors(struct cursor * c, struct gguf_index * g, uint64_t n) {
 }
 
 static size_t pad(size_t n, size_t alignment) {
-    return (n + alignment - 1) / alignment *
-           alignment; // n is at most the size of an object, so there is room for the sum
+    return (n + alignment - 1) / alignment * alignment; // n ≤ PTRDIFF_MAX: no overflow
 }
 
-// The data of the tensors follow each other in the order of the infos, each padded to the
-// alignment; the last padding may be missing.
+// The data of the tensors are stored in the order of the descriptions, each padded to the
+// alignment. The last padding may be missing.
 static bool place_tensors(const struct cursor * c, struct gguf_index * g) {
     const size_t start = pad(g->meta_size, g->alignment);
     size_t       end   = start;
@@ -435,18 +433,19 @@ static bool place_tensors(const struct cursor * c, struct gguf_index * g) {
         char                  quoted[80];
         slice_quote(quoted, sizeof(quoted), tensor_name(t));
         if (t->offset % g->alignment != 0) {
-            return refuse(c,
-                    "tensor %s starts at offset %zu of the data, expected a multiple of the alignment %zu",
+            return reject(c,
+                    "tensor %s starts at offset %zu of the data; expected a multiple of the "
+                    "alignment %zu",
                     quoted, t->offset, g->alignment);
         }
         if (t->offset != end - start) {
-            return refuse(c,
-                    "tensor %s starts at offset %zu of the data, expected %zu, where the tensors before it end",
+            return reject(c,
+                    "tensor %s starts at offset %zu of the data; expected %zu, where the previous "
+                    "tensor ends",
                     quoted, t->offset, end - start);
         }
         if (end > c->size || t->size > c->size - end) {
-            return refuse(c,
-                    "tensor %s has %zu bytes at byte %zu, beyond the end of the file at byte %zu",
+            return reject(c, "tensor %s has %zu bytes at byte %zu; the file ends at byte %zu",
                     quoted, t->size, end, c->size);
         }
         t->offset = end;
@@ -455,14 +454,13 @@ static bool place_tensors(const struct cursor * c, struct gguf_index * g) {
     }
     if (c->size > end) {
         snprintf(g->warning, sizeof(g->warning),
-                "the file has %zu bytes after its last tensor, expected none; they are ignored",
-                c->size - end);
+                "the file has %zu bytes after its last tensor; they are ignored", c->size - end);
     }
     return true;
 }
 
 //
-// The file
+// File
 //
 
 static bool read_header(struct cursor * c, uint64_t * n_keys, uint64_t * n_tensors) {
@@ -470,14 +468,15 @@ static bool read_header(struct cursor * c, uint64_t * n_keys, uint64_t * n_tenso
     uint32_t      version = 0;
     snprintf(c->where, sizeof(c->where), "the header");
     if (c->size == 0) {
-        return refuse(c, "the file is empty, expected a GGUF");
+        return reject(c, "the file is empty; expected a GGUF file");
     }
     if (!read_bytes(c, magic, sizeof(magic))) {
         return false;
     }
     if (memcmp(magic, GGUF_MAGIC, sizeof(magic)) != 0) {
-        return refuse(c,
-                "the file begins with the bytes %02x %02x %02x %02x, expected 47 47 55 46 (\"GGUF\")",
+        return reject(c,
+                "the file begins with the bytes %02x %02x %02x %02x; expected 47 47 55 46 "
+                "(\"GGUF\")",
                 magic[0], magic[1], magic[2], magic[3]);
     }
     if (!read_u32(c, &version)) {
@@ -485,22 +484,21 @@ static bool read_header(struct cursor * c, uint64_t * n_keys, uint64_t * n_tenso
     }
     if (version != GGUF_VERSION) {
         const bool swapped = version == (uint32_t) GGUF_VERSION << 24;
-        return refuse(c, "the file is GGUF version %" PRIu32 "%s, expected %d", version,
-                swapped ? ", written in the other byte order" : "", GGUF_VERSION);
+        return reject(c, "the file is GGUF version %" PRIu32 "%s; expected %d", version,
+                swapped ? " in the other byte order" : "", GGUF_VERSION);
     }
     if (!read_u64(c, n_tensors) || !read_u64(c, n_keys)) {
         return false;
     }
     if (*n_keys > left(c) / MIN_KEY_BYTES) {
-        return refuse(c,
-                "the header counts %" PRIu64
-                " keys, expected at most the %zu that fit into the file",
+        return reject(c,
+                "the header counts %" PRIu64 " keys; expected at most %zu, which fit into the file",
                 *n_keys, left(c) / MIN_KEY_BYTES);
     }
     if (*n_tensors > left(c) / MIN_TENSOR_BYTES) {
-        return refuse(c,
+        return reject(c,
                 "the header counts %" PRIu64
-                " tensors, expected at most the %zu that fit into the file",
+                " tensors; expected at most %zu, which fit into the file",
                 *n_tensors, left(c) / MIN_TENSOR_BYTES);
     }
     return true;

@@ -1,17 +1,17 @@
 #pragma once
 
-// The structure of a GGUF file, checked as a whole before anyone trusts a byte of it.
+// Checks the structure of a GGUF file completely before anything uses it.
 //
-// This stands in place of ggml's own reader. That one takes shapes with a zero in them, empty
-// tensor names, keys with a NUL inside and bools of 2; it does not ask whether the data of a tensor
-// lies inside the file unless it copies them; its getters abort the process on a key of another
-// type than expected; and it copies every string of the vocabulary. Here the file is looked at
-// where it lies, every length is compared with the bytes that are left before it is used, and the
-// answer to a bad file is one sentence.
+// This replaces ggml's reader. That reader accepts shapes with a zero, empty tensor names, keys
+// that contain NUL and bools with the value 2. It checks that tensor data is inside the file only
+// if it copies the data. Its getters abort the process if a key has an unexpected type. And it
+// copies every string of the vocabulary. This reader works on the mapped file, compares every
+// length with the remaining bytes before using it, and rejects a bad file with a one-sentence
+// error.
 //
-// The walk is linear in the bytes of the metadata, and what it allocates is at most a few times
-// those bytes. Names are sorted, not hashed: n log n for every file, where a hash whose collisions
-// can be computed would let a file choose n².
+// Time is linear in the size of the metadata, and memory at most a small multiple of it. Names are
+// sorted rather than hashed: this is n log n for every file, while a file with computed hash
+// collisions could cause n².
 
 #include "ggml.h"
 #include "gguf.h" // enum gguf_type; none of its functions
@@ -25,34 +25,34 @@
 extern "C" {
 #endif
 
-// A key with its value. A scalar is an array of one that says is_array = false.
+// A key with its value. A scalar is stored like an array of one element.
 struct model_key {
-    struct slice   name; // at least one byte, no control characters
-    enum gguf_type type; // of the value, or of the elements; never GGUF_TYPE_ARRAY
+    struct slice   name; // not empty, no control characters
+    enum gguf_type type; // of the value or of the elements; never GGUF_TYPE_ARRAY
     bool           is_array;
-    size_t         n;  // elements
-    const char * data; // the first element, not aligned; a string is its length (u64) and its bytes
-    const char ** strings; // for an array of strings: where each begins; otherwise NULL
+    size_t         n;    // elements
+    const char *   data; // the first element, not aligned; a string is a u64 length and its bytes
+    const char **  strings; // start of each string of an array of strings; otherwise NULL
 };
 
 struct model_tensor {
-    char           name[GGML_MAX_NAME]; // at least one byte, no control characters
-    enum ggml_type type;                // one that this ggml has
+    char           name[GGML_MAX_NAME]; // not empty, no control characters
+    enum ggml_type type;                // supported by this ggml
     int            n_dims;              // 1 .. GGML_MAX_DIMS
-    int64_t        ne[GGML_MAX_DIMS];   // all > 0; 1 beyond n_dims
+    int64_t        ne[GGML_MAX_DIMS];   // all > 0; 1 from n_dims on
     size_t         size;                // bytes
     size_t         offset;              // from the start of the file
     const void *   data;                // inside the file
     bool           used;                // see model_file_use_tensor
 };
 
-// A name and where it belongs, in the sorted lists that serve lookups.
+// An entry of a sorted list of names, for lookups.
 struct gguf_index_name {
     struct slice text;
     size_t       index;
 };
 
-// What a checked file contains, in the order of the file.
+// The keys and tensors of a checked file, in the order of the file.
 struct gguf_index {
     size_t                   n_keys;
     struct model_key *       keys;
@@ -62,11 +62,11 @@ struct gguf_index {
     struct gguf_index_name * tensor_names;
     size_t                   meta_size;    // bytes before the padding that precedes the data
     size_t                   alignment;    // of the data; a power of two
-    char                     warning[256]; // a sentence about something odd but harmless, or ""
+    char                     warning[256]; // about a harmless irregularity, or ""
 };
 
-// False with one sentence in `err` if the bytes are not a GGUF v3 that can be trusted. `file` names
-// them in the sentence. What is returned points into `data`. Call gguf_index_free in either case.
+// Checks the bytes of a GGUF v3 file. The index points into `data`. `file` is the name for error
+// messages. Call gguf_index_free after success and failure.
 bool gguf_check(struct gguf_index * g, const char * file, const void * data, size_t size,
         char * err, size_t err_size);
 void gguf_index_free(struct gguf_index * g);
@@ -74,7 +74,7 @@ void gguf_index_free(struct gguf_index * g);
 // The index of a name, or SIZE_MAX.
 size_t gguf_index_find(const struct gguf_index_name * names, size_t n, const char * name);
 
-// "u32", "string", ...; NULL for what is not a type
+// "u32", "string", ...; NULL if the type is invalid
 const char * gguf_index_type_name(enum gguf_type type);
 
 #ifdef __cplusplus

@@ -154,7 +154,25 @@ int loader_word_or(struct loader * l, const char * key, const char * const * wor
     return get_word(l, key, words, false, absent);
 }
 
-// Memory for the elements of an array that was found, and their number in *n.
+bool loader_multiple(
+        struct loader * l, const char * key, int64_t value, const char * of, int64_t n) {
+    if (!l->failed && value % n != 0) {
+        loader_fail(l, "key '%s' is %" PRId64 "; expected a multiple of %s = %" PRId64, key, value,
+                of, n);
+    }
+    return !l->failed;
+}
+
+bool loader_divisor(
+        struct loader * l, const char * key, int64_t value, const char * of, int64_t n) {
+    if (!l->failed && n % value != 0) {
+        loader_fail(l, "key '%s' is %" PRId64 "; expected a divisor of %s = %" PRId64, key, value,
+                of, n);
+    }
+    return !l->failed;
+}
+
+// Allocates memory for the elements of an array, and sets *n to their number.
 static void * alloc_array(struct loader * l, const char * key, const struct model_key * array,
         size_t size, size_t * n) {
     void * elements = malloc((array->n + 1) * size); // + 1: never empty, so NULL is an error
@@ -230,7 +248,7 @@ static void shape_text(int n_dims, const int64_t * ne, bool any, char * text, si
     }
 }
 
-// Whether its type is of use, and its numbers finite. Large matrices are not read for that.
+// Checks type and values. The values of large matrices are not read.
 static bool check_numbers(struct loader * l, const struct model_tensor * t, int need) {
     const size_t small = 1 << 20;
     if ((need & TENSOR_F32) && t->type != GGML_TYPE_F32) {
@@ -240,7 +258,8 @@ static bool check_numbers(struct loader * l, const struct model_tensor * t, int 
     if (ggml_get_type_traits_cpu(t->type)->vec_dot == NULL ||
             (t->type != GGML_TYPE_F32 && ggml_get_type_traits(t->type)->to_float == NULL)) {
         return loader_fail(l,
-                "tensor %s has type %s; expected one that ggml multiplies with: f32, f16, bf16, q8_0 and others",
+                "tensor %s has type %s; expected f32, f16, bf16, q8_0 or another type that ggml "
+                "multiplies",
                 t->name, ggml_type_name(t->type));
     }
     if (t->type != GGML_TYPE_F32 || (!(need & TENSOR_F32) && t->size > small)) {

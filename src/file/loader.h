@@ -1,9 +1,9 @@
 #pragma once
 
-// Reading a model out of its file: keys and tensors by name, each checked, each error naming the
-// key or the tensor, what was found and what was expected. Errors are sticky: after the first one
-// every call does nothing and returns false or NULL, so that a family reads all it needs and looks
-// once, at the end.
+// Reads the keys and tensors of a model file while a model is loaded. Every value is checked; an
+// error names the key or tensor, the value found and the value expected. Errors are sticky: after
+// the first one, all calls do nothing and return false, NULL or a valid value, so that a family can
+// read everything it needs and check l->failed once at the end.
 
 #include "base/slice.h"
 #include "run/model.h"
@@ -12,33 +12,31 @@ struct loader {
     struct lrnn_model * model;
     const char *        arch;      // general.architecture: the prefix of the model's keys
     bool                llama_cpp; // a file of llama.cpp: arch is not "lrnn"
-    int32_t             device;    // of the tensors that are read now
+    int32_t             device;    // for the tensors that are read next
     bool                failed;
     char *              err;
     size_t              err_size;
-    char                key[128]; // of loader_key
+    char                key[128]; // the result of loader_key
 };
 
 enum tensor_need {
     TENSOR_REQUIRED = 0,
-    TENSOR_OPTIONAL = 1 << 0, // NULL if there is none
-    TENSOR_F32 =
-            1
-            << 1, // of this type only: not the weight of a matrix product, so that no op takes it otherwise
-    TENSOR_DECAY =
-            1
-            << 2, // no number above 0: A of exp(Δ A), which would leave the range of eigenvalues that the file states
-    TENSOR_SHARE = 1 << 3, // from 0 to 1: a lower bound of gates, for the same reason
+    TENSOR_OPTIONAL = 1 << 0, // the result is NULL if there is none
+    TENSOR_F32      = 1 << 1, // must be F32: only weights of matrix products may have other types
+
+    // Values outside these ranges would violate the eigenvalue range that the file states.
+    TENSOR_DECAY = 1 << 2, // values up to 0: A of exp(Δ A)
+    TENSOR_SHARE = 1 << 3, // values from 0 to 1: a lower bound of gates
 };
 
-// Says what is wrong; the first one counts. Returns false.
+// Reports an error, unless there is one already. Returns false.
 bool loader_fail(struct loader * l, const char * fmt, ...)
 #ifdef __GNUC__
         __attribute__((format(printf, 2, 3)))
 #endif
         ;
 
-// Memory that lives as long as the model, zeroed.
+// Allocates zeroed memory that lives as long as the model.
 void * loader_alloc(struct loader * l, size_t size);
 
 // Keys, by their full names: "general.name", "lrnn.head_count", "tokenizer.ggml.tokens". Without
@@ -65,12 +63,17 @@ struct slice * loader_strings(struct loader * l, const char * key, size_t * n);
 int32_t * loader_ints(struct loader * l, const char * key, int32_t min, int32_t max, size_t * n);
 float * loader_floats(struct loader * l, const char * key, float min, float max, size_t * n);
 
+// Fails unless the value of `key` is a multiple, or a divisor, of n, the value of key `of`.
+bool loader_multiple(
+        struct loader * l, const char * key, int64_t value, const char * of, int64_t n);
+bool loader_divisor(struct loader * l, const char * key, int64_t value, const char * of, int64_t n);
+
 // The full name of a key that files of lrnn and of llama.cpp both have: "lrnn.block_count",
 // "mamba.block_count". Valid until the next call.
 const char * loader_key(struct loader * l, const char * name);
 
-// Tensors. ne0 = 0: any. `name` is without "blk.N."; il < 0: a tensor of the whole model. Each is
-// marked as used.
+// Tensors. `name` is without "blk.N."; il is the layer, or −1 for a tensor outside the layers. A
+// length of 0 accepts any length. Marks the tensor as used.
 struct ggml_tensor * loader_tensor_1d(
         struct loader * l, int32_t il, const char * name, int need, int64_t ne0);
 struct ggml_tensor * loader_tensor_2d(
@@ -78,12 +81,13 @@ struct ggml_tensor * loader_tensor_2d(
 struct ggml_tensor * loader_tensor_nd(
         struct loader * l, int32_t il, const char * name, int need, int n_dims, const int64_t * ne);
 
-// False if the file has tensors that nobody read.
+// Fails if the file has tensors that were not read.
 bool loader_all_used(struct loader * l);
 
-// Adds the state of a recurrence, which comes first: heads of d_k × d_v, and what else a head has.
+// Declares the state of the recurrence: n_head heads of d_k × d_v + extra floats. Must be the first
+// state of the layer.
 void loader_recurrence(struct loader * l, struct layer * layer, int64_t n_head, int64_t d_k,
         int64_t d_v, int64_t extra);
 
-// Adds a state of `size` floats to the layer and returns its number.
+// Declares a state of `size` floats and returns its number in the layer.
 int32_t loader_state(struct loader * l, struct layer * layer, int64_t size);

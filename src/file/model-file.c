@@ -45,11 +45,10 @@ struct model_file * model_file_from_memory(
     return f;
 }
 
-// The bytes of a regular file; NULL with a sentence if there are none.
+// Maps a regular file.
 static void * map_file(const char * path, size_t * size, char * err, size_t err_size) {
-    const int fd =
-            open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY |
-                               O_NONBLOCK); // a pipe without a writer must not keep us waiting
+    // O_NONBLOCK: do not wait for the writer of a pipe
+    const int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
     if (fd < 0) {
         snprintf(err, err_size, "%s: %s", path, strerror(errno));
         return NULL;
@@ -59,20 +58,19 @@ static void * map_file(const char * path, size_t * size, char * err, size_t err_
     if (fstat(fd, &st) != 0) {
         snprintf(err, err_size, "%s: %s", path, strerror(errno));
     } else if (!S_ISREG(st.st_mode)) {
-        snprintf(err, err_size, "%s: found %s, expected a regular file", path,
+        snprintf(err, err_size, "%s: found %s; expected a regular file", path,
                 S_ISDIR(st.st_mode) ? "a directory" : "a device, pipe or socket");
     } else if (st.st_size == 0) {
-        snprintf(err, err_size, "%s: the file is empty, expected a GGUF", path);
+        snprintf(err, err_size, "%s: the file is empty; expected a GGUF file", path);
     } else if ((uintmax_t) st.st_size > PTRDIFF_MAX) {
         snprintf(err, err_size,
-                "%s: the file has %jd bytes, expected at most the %td that this machine can address",
+                "%s: the file has %jd bytes; expected at most %td, the size of the address space",
                 path, (intmax_t) st.st_size, PTRDIFF_MAX);
     } else {
         *size = (size_t) st.st_size;
         data  = mmap(NULL, *size, PROT_READ, MAP_SHARED, fd, 0);
         if (data == MAP_FAILED) {
-            snprintf(err, err_size, "%s: cannot map its %zu bytes: %s", path, *size,
-                    strerror(errno));
+            snprintf(err, err_size, "%s: cannot map %zu bytes: %s", path, *size, strerror(errno));
             data = NULL;
         }
     }
@@ -240,27 +238,26 @@ static enum kind kind_of(enum gguf_type type) {
         case GGUF_TYPE_FLOAT64: return KIND_FLOAT;
         case GGUF_TYPE_BOOL: return KIND_BOOL;
         case GGUF_TYPE_STRING: return KIND_TEXT;
-        default:
-            return KIND_INT; // all the others: GGUF_TYPE_ARRAY is never the type of a value or element
+        default: return KIND_INT; // GGUF_TYPE_ARRAY is never the type of a value or element
     }
 }
 
-// the key, if it is a scalar or an array of the kind
+// Finds a scalar or an array of the kind.
 static enum key_status find(const struct model_file * f, const char * key, enum kind kind,
         bool is_array, const struct model_key ** out, char * err, size_t err_size) {
     static const char * const EXPECTED[][2] = {
         [KIND_INT]   = { "an integer", "an array of integers" },
-        [KIND_FLOAT] = { "f32 or f64", "an array of f32 or of f64" },
+        [KIND_FLOAT] = { "f32 or f64", "an array of f32 or f64" },
         [KIND_BOOL]  = { "bool", "an array of bool" },
         [KIND_TEXT]  = { "string", "an array of string" },
     };
     const struct model_key * k = model_file_find_key(f, key);
     if (k == NULL) {
-        bad(f, key, err, err_size, "is missing, expected %s", EXPECTED[kind][is_array]);
+        bad(f, key, err, err_size, "is missing; expected %s", EXPECTED[kind][is_array]);
         return KEY_ABSENT;
     }
     if (kind_of(k->type) != kind || k->is_array != is_array) {
-        return bad(f, key, err, err_size, "is %s%s, expected %s",
+        return bad(f, key, err, err_size, "is %s%s; expected %s",
                 k->is_array ? "an array of " : "of type ", gguf_index_type_name(k->type),
                 EXPECTED[kind][is_array]);
     }
@@ -274,7 +271,7 @@ static enum key_status bad_element(const struct model_file * f, const char * key
                        : bad(f, key, err, err_size, "is %s", found);
 }
 
-// the same with every element in min .. max
+// Like find; every element must be in min .. max.
 static enum key_status find_ints(const struct model_file * f, const char * key, bool is_array,
         int64_t min, int64_t max, const struct model_key ** out, char * err, size_t err_size) {
     const struct model_key * k      = NULL;
@@ -284,7 +281,7 @@ static enum key_status find_ints(const struct model_file * f, const char * key, 
     }
     for (size_t i = 0; i < k->n; ++i) {
         const int64_t v = model_key_int(k, i);
-        uint64_t      u = 0; // of u64, whose upper half an int64_t does not hold
+        uint64_t      u = 0; // a u64 may exceed int64_t
         if (k->type == GGUF_TYPE_UINT64) {
             memcpy(&u, k->data + 8 * i, 8);
         }
@@ -293,7 +290,7 @@ static enum key_status find_ints(const struct model_file * f, const char * key, 
             const int pos = u > INT64_MAX ? snprintf(found, sizeof(found), "%" PRIu64, u)
                                           : snprintf(found, sizeof(found), "%" PRId64, v);
             snprintf(found + pos, sizeof(found) - (size_t) pos,
-                    ", expected %" PRId64 " to %" PRId64, min, max);
+                    "; expected %" PRId64 " to %" PRId64, min, max);
             return bad_element(f, key, k, i, found, err, err_size);
         }
     }
@@ -312,7 +309,7 @@ static enum key_status find_floats(const struct model_file * f, const char * key
         const double v = model_key_float(k, i);
         if (!(v >= min && v <= max)) {
             char found[96];
-            snprintf(found, sizeof(found), "%g, expected %g to %g", v, min, max);
+            snprintf(found, sizeof(found), "%g; expected %g to %g", v, min, max);
             return bad_element(f, key, k, i, found, err, err_size);
         }
     }
@@ -400,7 +397,7 @@ enum key_status model_file_choice(const struct model_file * f, const char * key,
         }
     }
     char quoted[80];
-    return bad(f, key, err, err_size, "is %s, expected one of %s",
+    return bad(f, key, err, err_size, "is %s; expected one of %s",
             slice_quote(quoted, sizeof(quoted), text), list);
 }
 
@@ -430,7 +427,7 @@ const struct model_tensor * model_file_use_tensor(struct model_file * f, const c
 }
 
 int64_t model_tensor_outside(const struct model_tensor * t, float min, float max, float * found) {
-    const char * data = t->data; // aligned to no more than the file is
+    const char * data = t->data; // possibly unaligned
     for (size_t i = 0; i < t->size / sizeof(float); ++i) {
         memcpy(found, data + i * sizeof(float), sizeof(float));
         if (!(*found >= min && *found <= max)) {
@@ -454,12 +451,12 @@ bool model_file_all_used(const struct model_file * f, char * err, size_t err_siz
             pos += (size_t) snprintf(
                     list + pos, sizeof(list) - pos, "%s'%s'", n > 0 ? ", " : "", t->name);
         }
-        n++;
+        ++n;
     }
     if (n == 0) {
         return true;
     }
-    snprintf(err, err_size, "%s: found %zu tensor%s that this model does not have: %s%s", f->path,
-            n, n > 1 ? "s" : "", list, n > N_NAMED ? ", ..." : "");
+    snprintf(err, err_size, "%s: found %zu unknown tensor%s: %s%s", f->path, n, n > 1 ? "s" : "",
+            list, n > N_NAMED ? ", ..." : "");
     return false;
 }

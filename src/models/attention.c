@@ -42,15 +42,10 @@ static bool load_keys(struct loader * l, struct attention * w) {
     if (w->norm != ATTENTION_NORM_NONE) {
         w->norm_eps = loader_float(l, "lrnn.attention.qk_norm_epsilon", 1e-12f, 1.0f);
     }
-    if (!l->failed && w->H % w->HK != 0) {
-        return loader_fail(l,
-                "lrnn.attention.head_count_kv is %lld; "
-                "expected a divisor of lrnn.attention.head_count = %lld",
-                (long long) w->HK, (long long) w->H);
-    }
+    loader_divisor(l, "lrnn.attention.head_count_kv", w->HK, "lrnn.attention.head_count", w->H);
     if (!l->failed && w->rope_theta > 0.0f && w->L % 2 != 0) {
         return loader_fail(l,
-                "lrnn.attention.key_length is %lld; expected an even number, for RoPE",
+                "key 'lrnn.attention.key_length' is %lld; expected an even number, for RoPE",
                 (long long) w->L);
     }
     return !l->failed;

@@ -38,11 +38,7 @@ static bool load(struct loader * l) {
     f->gate = (enum output_gate) loader_word(l, "lrnn.output_gate", OUTPUT_GATES);
     f->eps  = loader_float(l, "lrnn.output_norm_epsilon", 1e-12f, 1.0f);
     layer_style_load(l); // checked only: both styles build these layers in the same way
-    if (!l->failed && f->HV % f->H != 0) {
-        return loader_fail(l,
-                "lrnn.head_count_value is %lld; expected a multiple of lrnn.head_count = %lld",
-                (long long) f->HV, (long long) f->H);
-    }
+    loader_multiple(l, "lrnn.head_count_value", f->HV, "lrnn.head_count", f->H);
     l->model->info.n_householder = 1;
     return !l->failed;
 }

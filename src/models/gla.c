@@ -41,12 +41,7 @@ static bool load(struct loader * l) {
     f->eps        = loader_float(l, "lrnn.output_norm_epsilon", 1e-12f, 1.0f);
     f->normalizer = loader_float(l, "lrnn.gate_normalizer", 1e-6f, 1e6f);
     f->clamp_min  = loader_float_or(l, "lrnn.gate_clamp_min", -1e6f, 0.0f, -INFINITY);
-    if (!l->failed && f->H % f->HK != 0) {
-        return loader_fail(l,
-                "lrnn.head_count_kv is %lld; expected a divisor of lrnn.head_count = %lld",
-                (long long) f->HK, (long long) f->H);
-    }
-    return !l->failed;
+    return loader_divisor(l, "lrnn.head_count_kv", f->HK, "lrnn.head_count", f->H);
 }
 
 static bool load_layer(struct loader * l, int32_t il, struct layer * layer) {

@@ -40,11 +40,7 @@ static bool load(struct loader * l) {
     f->W           = conv_width_load(l);
     f->lower_bound = loader_float_or(l, "lrnn.gate_lower_bound", -1e6f, -1e-6f, 0.0f);
     f->eps         = loader_float(l, "lrnn.output_norm_epsilon", 1e-12f, 1.0f);
-    if (!l->failed && f->HV % f->H != 0) {
-        return loader_fail(l,
-                "lrnn.head_count_value is %lld; expected a multiple of lrnn.head_count = %lld",
-                (long long) f->HV, (long long) f->H);
-    }
+    loader_multiple(l, "lrnn.head_count_value", f->HV, "lrnn.head_count", f->H);
     l->model->info.n_householder = 1;
     return !l->failed;
 }

@@ -76,7 +76,7 @@ struct ggml_tensor * input_norm_build(
 int64_t conv_width_load(struct loader * l) {
     const int64_t width = loader_int(l, "lrnn.conv_width", 0, 64);
     if (width == 1) {
-        loader_fail(l, "lrnn.conv_width is 1; expected 0 or at least 2");
+        loader_fail(l, "key 'lrnn.conv_width' is 1; expected 0 or 2 to 64");
     }
     return width;
 }

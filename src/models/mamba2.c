@@ -40,25 +40,18 @@ static bool load(struct loader * l) {
         f->P = loader_int(l, "lrnn.value_length", 1, 65536);
     } else {
         const int64_t E = loader_int(l, "mamba2.ssm.inner_size", 1, 1 << 24);
-        if (!l->failed && E % f->H != 0) {
-            return loader_fail(l,
-                    "mamba2.ssm.inner_size is %lld; expected a multiple of ssm.time_step_rank = %lld",
-                    (long long) E, (long long) f->H);
-        }
+        loader_multiple(l, "mamba2.ssm.inner_size", E, "mamba2.ssm.time_step_rank", f->H);
         f->P = E / f->H;
     }
     f->dt_min = loader_float_or(l, loader_key(l, "dt_min"), 0.0f, 1e6f, 0.0f);
     f->dt_max = loader_float_or(l, loader_key(l, "dt_max"), 0.0f, 1e6f, INFINITY);
     f->eps = ours ? loader_float(l, "lrnn.output_norm_epsilon", 1e-12f, 1.0f) : l->model->norm_eps;
     if (!l->failed && f->dt_min > f->dt_max) {
-        return loader_fail(l, "%s.dt_min is %g; expected at most %s.dt_max, which is %g", l->arch,
+        loader_fail(l, "key '%s.dt_min' is %g; expected at most %s.dt_max = %g", l->arch,
                 (double) f->dt_min, l->arch, (double) f->dt_max);
     }
-    if (!l->failed && (f->H % f->G != 0 || (f->H * f->P) % f->G != 0)) {
-        return loader_fail(
-                l, "%lld heads do not divide into %lld groups", (long long) f->H, (long long) f->G);
-    }
-    return !l->failed;
+    return loader_divisor(l, ours ? "lrnn.group_count" : "mamba2.ssm.group_count", f->G,
+            ours ? "lrnn.head_count" : "mamba2.ssm.time_step_rank", f->H);
 }
 
 static bool load_layer(struct loader * l, int32_t il, struct layer * layer) {

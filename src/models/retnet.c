@@ -37,8 +37,8 @@ static bool load(struct loader * l) {
     f->eps        = loader_float(l, "lrnn.output_norm_epsilon", 1e-12f, 1.0f);
     f->rope_theta = loader_float(l, "lrnn.rope_theta", 1.0f, 1e12f);
     if (!l->failed && f->K % 2 != 0) {
-        return loader_fail(
-                l, "lrnn.key_length is %lld; expected an even number, for RoPE", (long long) f->K);
+        return loader_fail(l, "key 'lrnn.key_length' is %lld; expected an even number, for RoPE",
+                (long long) f->K);
     }
     return !l->failed;
 }

@@ -52,11 +52,7 @@ static bool load(struct loader * l) {
         f->H             = l->failed ? 0 : l->model->n_embd / f->K;
         f->eps           = 64e-5f;
         f->rescale_every = loader_int_or(l, "rwkv6.rescale_every_n_layers", 0, 4096, 0);
-        if (!l->failed && l->model->n_embd % f->K != 0) {
-            return loader_fail(l,
-                    "rwkv6.wkv.head_size is %lld; expected a divisor of the embedding length %lld",
-                    (long long) f->K, (long long) l->model->n_embd);
-        }
+        loader_divisor(l, "rwkv6.wkv.head_size", f->K, "rwkv6.embedding_length", l->model->n_embd);
     }
     return !l->failed;
 }

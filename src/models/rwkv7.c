@@ -55,11 +55,7 @@ static bool load(struct loader * l) {
         f->K = f->P = loader_int(l, "rwkv7.wkv.head_size", 1, 65536);
         f->H        = l->failed ? 0 : l->model->n_embd / f->K;
         f->eps      = 64e-5f;
-        if (!l->failed && l->model->n_embd % f->K != 0) {
-            return loader_fail(l,
-                    "rwkv7.wkv.head_size is %lld; expected a divisor of the embedding length %lld",
-                    (long long) f->K, (long long) l->model->n_embd);
-        }
+        loader_divisor(l, "rwkv7.wkv.head_size", f->K, "rwkv7.embedding_length", l->model->n_embd);
     }
     return !l->failed;
 }

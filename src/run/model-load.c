@@ -43,31 +43,32 @@ static bool load_identity(struct loader * l) {
     model->family = family_find(name);
     if (l->llama_cpp && (model->family == NULL || !model->family->llama_cpp)) {
         family_names(true, known, sizeof(known));
-        return loader_fail(l, "general.architecture is %s; expected one of lrnn, %s",
+        return loader_fail(l, "key 'general.architecture' is %s; expected one of lrnn, %s",
                 quote(quoted, sizeof(quoted), arch), known);
     }
     if (model->family == NULL) {
         family_names(false, known, sizeof(known));
-        return loader_fail(l, "lrnn.family is %s; expected one of %s",
+        return loader_fail(l, "key 'lrnn.family' is %s; expected one of %s",
                 quote(quoted, sizeof(quoted), name), known);
     }
     model->info.family = model->family->name;
 
     enum { UNSIGNED, SIGNED, OWN_RANGE };
     static const char * const ranges[] = { "[0,1]", "[-1,1]", "family", NULL };
-    int range = model->family->own_range ? OWN_RANGE : UNSIGNED; // in a file of llama.cpp
+
+    const struct family * family = model->family;
+    int range = family->own_range ? OWN_RANGE : UNSIGNED; // in a file of llama.cpp
     if (!l->llama_cpp) {
         range = loader_word(l, "lrnn.eigenvalues", ranges);
     }
-    if (l->failed) {
-        return false;
-    }
-    if (range == SIGNED && !model->family->signed_form) {
-        return loader_fail(l, "lrnn.eigenvalues is \"[-1,1]\"; family %s has no signed form", name);
-    }
-    if ((range == OWN_RANGE) != model->family->own_range) {
-        return loader_fail(l, "lrnn.eigenvalues is \"%s\"; expected \"%s\" for family %s",
-                ranges[range], model->family->own_range ? "family" : "[0,1] or [-1,1]", name);
+    if (!l->failed && ((range == SIGNED && !family->signed_form) ||
+                              (range == OWN_RANGE) != family->own_range)) {
+        return loader_fail(l, "key 'lrnn.eigenvalues' is '%s'; expected %s for family %s",
+                ranges[range],
+                family->own_range     ? "'family'"
+                : family->signed_form ? "'[0,1]' or '[-1,1]'"
+                                      : "'[0,1]'",
+                name);
     }
     model->is_signed         = range == SIGNED;
     model->info.eigenvalues  = ranges[range];
@@ -89,16 +90,20 @@ static bool load_layer_kinds(struct loader * l) {
         return !l->failed;
     }
     if (n != (size_t) model->n_layer) {
-        loader_fail(l, "lrnn.layer_kinds has %zu elements; expected %d", n, model->n_layer);
+        loader_fail(l, "key 'lrnn.layer_kinds' has %zu elements; expected %d", n, model->n_layer);
     }
     for (int32_t il = 0; il < model->n_layer && !l->failed; ++il) {
         const bool attention = slice_is(kinds[il], "attention");
         char       quoted[80];
         if (!attention && !slice_is(kinds[il], "recurrent")) {
-            loader_fail(l, "lrnn.layer_kinds[%d] is %s; expected recurrent or attention", il,
-                    slice_quote(quoted, sizeof(quoted), kinds[il]));
+            loader_fail(l,
+                    "key 'lrnn.layer_kinds' has element %d = %s; "
+                    "expected 'recurrent' or 'attention'",
+                    il, slice_quote(quoted, sizeof(quoted), kinds[il]));
         } else if (all && !attention) {
-            loader_fail(l, "lrnn.layer_kinds[%d] is \"recurrent\"; family %s expects \"attention\"",
+            loader_fail(l,
+                    "key 'lrnn.layer_kinds' has element %d = 'recurrent'; "
+                    "expected 'attention' for family %s",
                     il, model->family->name);
         }
         model->layers[il].attention = attention;
@@ -146,7 +151,9 @@ static bool load_globals(struct loader * l) {
     const int64_t V     = model->info.n_vocab;
     const int64_t said  = l->llama_cpp ? V : loader_int_or(l, "lrnn.vocab_size", 1, INT64_MAX, V);
     if (!l->failed && said != V) {
-        return loader_fail(l, "lrnn.vocab_size is %lld; token_embd.weight has %lld rows",
+        return loader_fail(l,
+                "key 'lrnn.vocab_size' is %lld; expected %lld, the rows of "
+                "token_embd.weight",
                 (long long) said, (long long) V);
     }
     model->embd_norm =

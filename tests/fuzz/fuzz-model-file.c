@@ -1,5 +1,5 @@
-// The reader of model files on any bytes: it accepts or refuses them, and what it accepts holds
-// together.
+// The reader of model files on arbitrary bytes: accepted files are consistent, and all others are
+// rejected with a message.
 
 #include "model-file-walk.h"
 
@@ -15,7 +15,7 @@ int LLVMFuzzerTestOneInput(const uint8_t * data, size_t size) {
     struct model_file * f        = model_file_from_memory("fuzz", data, size, err, sizeof(err));
     if (f == NULL) {
         if (strncmp(err, "fuzz: ", 6) != 0 || strchr(err, '\n') != NULL) {
-            fprintf(stderr, "refused without a reason: %s\n", err);
+            fprintf(stderr, "rejected without a proper message: %s\n", err);
             abort();
         }
         return 0;

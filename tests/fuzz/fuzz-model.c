@@ -1,13 +1,14 @@
-// Models that are not what their file says: a model of tests/golden with keys and tensors changed
-// at random. It is refused with a sentence, or a session can be made of it that takes tokens. ggml
-// ends the process where a graph makes no sense, so that nothing of the kind may get that far.
+// Loads golden models with random changes of keys and tensors. A model is rejected with a message,
+// or a session can run it. ggml aborts the process if a graph is invalid, so the loader must reject
+// everything that would lead there.
 //
-// An input is a byte that names the model, then changes of 8 bytes each: what is changed, in which
-// key or tensor, to what.
+// An input is one byte that selects the model, then changes of 8 bytes each: kind of change, key or
+// tensor, value.
 
 #include "golden.h"
 #include "lrnn.h"
 #include "model-edit.h"
+#include "models/models.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -71,43 +72,17 @@ static const int64_t INTS[] = {
 static const float FLOATS[] = { 0.0f, -0.0f, 1.0f, -1.0f, 1e-12f, 1e-5f, 0.5f, 2.0f, 1e6f, 1e12f,
     1e30f, -1e30f, 1e-45f, INFINITY, -INFINITY, NAN };
 
-static const char * const WORDS[] = {
-    "",
-    "none",
-    "head",
-    "pre",
-    "olmo_hybrid",
-    "identity",
-    "relu",
-    "elu",
-    "silu",
-    "sigmoid",
-    "l2",
-    "sum",
-    "[0,1]",
-    "[-1,1]",
-    "family",
-    "lrnn",
-    "mamba",
-    "mamba2",
-    "rwkv6",
-    "rwkv7",
-    "delta_net",
-    "gated_delta_net",
-    "gated_delta_product",
-    "gla",
-    "hgrn2",
-    "kda",
-    "mlstm",
-    "retnet",
-    "transformer",
-    "a\nb\x1b[31m",
+static const char * const WORDS[] = { "", "none", "head", "pre", "olmo_hybrid", "identity", "relu",
+    "elu", "silu", "sigmoid", "l2", "sum", "[0,1]", "[-1,1]", "family", "lrnn", "a\nb\x1b[31m",
+#define FAMILY_WORD(name) #name,
+    FAMILIES(FAMILY_WORD)
+#undef FAMILY_WORD
 };
 
 #define N(array) (sizeof(array) / sizeof((array)[0]))
 
 static struct golden_list golden;
-static char               path[64]; // in memory where the machine has such a place
+static char               path[64]; // in /dev/shm if it exists
 
 static void require(bool ok, const char * what, const char * detail) {
     if (!ok) {
@@ -135,7 +110,7 @@ static void prepare(void) {
     require(golden_list_load(&golden, err, sizeof(err)), "golden models", err);
 }
 
-// The same numbers, again and again, in another shape or type.
+// Replaces a tensor by one of another shape or type, with its bytes repeated.
 static void remake(struct model_edit * e, struct ggml_tensor * t, enum ggml_type type, int n_dims,
         const int64_t * ne) {
     int64_t n = 1;
@@ -261,7 +236,7 @@ int LLVMFuzzerTestOneInput(const uint8_t * data, size_t size) {
     } else {
         require(strncmp(err, path, strlen(path)) == 0 && strchr(err, '\n') == NULL &&
                         strchr(err, '\x1b') == NULL,
-                "refused without a reason", err);
+                "rejected without a proper message", err);
     }
     return 0;
 }

@@ -120,8 +120,8 @@ void put_sample(struct bytes * b) {
 }
 
 struct model_file * open_bytes(
-        const struct bytes * b, unsigned char ** block, char * err, size_t err_size) {
-    *block = malloc(b->n > 0 ? b->n : 1);
-    memcpy(*block, b->data, b->n);
-    return model_file_from_memory("f.gguf", *block, b->n, err, err_size);
+        const struct bytes * b, unsigned char ** copy, char * err, size_t err_size) {
+    *copy = malloc(b->n > 0 ? b->n : 1);
+    memcpy(*copy, b->data, b->n);
+    return model_file_from_memory("f.gguf", *copy, b->n, err, err_size);
 }

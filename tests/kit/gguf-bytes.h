@@ -1,6 +1,6 @@
 #pragma once
 
-// GGUF files piece by piece, so that each piece can be wrong.
+// Builds GGUF files piece by piece, so that a test can make each piece wrong.
 
 #include "file/model-file.h"
 
@@ -22,7 +22,7 @@ void put_text_n(struct bytes * b, const char * text, size_t n);
 void put_zeros(struct bytes * b, size_t n);
 void put_padding(struct bytes * b, size_t alignment);
 
-void put_header(struct bytes * b, uint64_t n_tensors, uint64_t n_keys); // starts over
+void put_header(struct bytes * b, uint64_t n_tensors, uint64_t n_keys); // clears b first
 void put_key(struct bytes * b, const char * name, uint32_t type);       // the value follows
 void put_key_u32(struct bytes * b, const char * name, uint32_t value);
 void put_array(
@@ -30,15 +30,15 @@ void put_array(
 void put_tensor(struct bytes * b, const char * name, uint32_t n_dims, int64_t ne0, int64_t ne1,
         uint32_t type, uint64_t offset);
 
-// A whole file with a key of each type and two tensors.
+// A complete file with a key of each type and two tensors.
 void put_sample(struct bytes * b);
 
-enum { SAMPLE_DATA = 96 + 8 }; // bytes of it that are not metadata
+enum { SAMPLE_DATA = 96 + 8 }; // bytes of tensor data at its end
 
-// Opens the bytes, under the name "f.gguf", in a block that ends with the last of them, so that the
-// address sanitizer sees a read beyond. The block is freed by the caller.
+// Opens a copy of the bytes under the name "f.gguf". The copy is a heap block of exactly their
+// size, so that the address sanitizer detects reads past the end. The caller frees it.
 struct model_file * open_bytes(
-        const struct bytes * b, unsigned char ** block, char * err, size_t err_size);
+        const struct bytes * b, unsigned char ** copy, char * err, size_t err_size);
 
 #ifdef __cplusplus
 }

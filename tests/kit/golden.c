@@ -10,7 +10,7 @@ enum { MAX_TOKENS = 1 << 16, MAX_VOCAB = 1 << 16 };
 static bool read_golden(struct golden * g, const char * path, char * err, size_t err_size) {
     FILE * f = fopen(path, "rb");
     if (f == NULL) {
-        snprintf(err, err_size, "%s cannot be opened", path);
+        snprintf(err, err_size, "%s: cannot open", path);
         return false;
     }
     char    magic[8];
@@ -18,9 +18,11 @@ static bool read_golden(struct golden * g, const char * path, char * err, size_t
     bool    done = false;
     if (fread(magic, sizeof(magic), 1, f) != 1 || memcmp(magic, "golden01", sizeof(magic)) != 0 ||
             fread(n, sizeof(n), 1, f) != 1) {
-        snprintf(err, err_size, "%s does not begin with golden01 and two sizes", path);
+        snprintf(err, err_size, "%s: expected golden01 and two sizes at the start", path);
     } else if (n[0] < 1 || n[0] > MAX_TOKENS || n[1] < 1 || n[1] > MAX_VOCAB) {
-        snprintf(err, err_size, "%s is of %d tokens and %d logits each, expected up to %d and %d",
+        snprintf(err, err_size,
+                "%s: has %d tokens and %d logits per token; expected at most %d "
+                "and %d",
                 path, n[0], n[1], MAX_TOKENS, MAX_VOCAB);
     } else {
         g->n_tokens           = n[0];
@@ -33,7 +35,8 @@ static bool read_golden(struct golden * g, const char * path, char * err, size_t
                        (size_t) g->n_tokens &&
                fread(g->logits, sizeof(*g->logits), n_logits, f) == n_logits && fgetc(f) == EOF;
         if (!done) {
-            snprintf(err, err_size, "%s does not end after %d tokens and their logits", path, n[0]);
+            snprintf(err, err_size, "%s: expected to end after %d tokens and their logits", path,
+                    n[0]);
         }
     }
     fclose(f);
@@ -48,7 +51,7 @@ bool golden_list_load(struct golden_list * list, char * err, size_t err_size) {
     *list     = (struct golden_list) { 0 };
     DIR * dir = opendir(LRNN_GOLDEN_DIR);
     if (dir == NULL) {
-        snprintf(err, err_size, "folder %s cannot be opened", LRNN_GOLDEN_DIR);
+        snprintf(err, err_size, "%s: cannot open the folder", LRNN_GOLDEN_DIR);
         return false;
     }
     bool done = true;
@@ -74,7 +77,7 @@ bool golden_list_load(struct golden_list * list, char * err, size_t err_size) {
     }
     closedir(dir);
     if (done && list->n == 0) {
-        snprintf(err, err_size, "folder %s has no *.gguf", LRNN_GOLDEN_DIR);
+        snprintf(err, err_size, "%s: no *.gguf in the folder", LRNN_GOLDEN_DIR);
         done = false;
     }
     if (!done) {

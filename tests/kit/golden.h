@@ -1,7 +1,7 @@
 #pragma once
 
-// The models of tests/golden, each with tokens and the logits that the library which defines it
-// gives for them.
+// The golden models of tests/golden, each with tokens and golden logits: those of the library that
+// defines the family.
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -22,10 +22,10 @@ struct golden {
 
 struct golden_list {
     int             n;
-    struct golden * models; // by name
+    struct golden * models; // sorted by name
 };
 
-// Every *.gguf of the folder with its *.golden; a folder without one is an error.
+// Loads every *.gguf of the folder with its *.golden. An empty folder is an error.
 bool golden_list_load(struct golden_list * list, char * err, size_t err_size);
 void golden_list_free(struct golden_list * list);
 

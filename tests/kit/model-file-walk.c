@@ -1,24 +1,11 @@
 #include "model-file-walk.h"
 
-#include <inttypes.h>
-#include <stdarg.h>
-#include <stdio.h>
+#include "base/error.h"
+
 #include <stdlib.h>
 #include <string.h>
 
-#ifdef __GNUC__
-__attribute__((format(printf, 3, 4)))
-#endif
-static bool
-broken(char * err, size_t err_size, const char * fmt, ...) {
-    va_list args;
-    va_start(args, fmt);
-    vsnprintf(err, err_size, fmt, args);
-    va_end(args);
-    return false;
-}
-
-// the text lies in the file, and all of it is UTF-8
+// Whether the text is inside the file and valid UTF-8.
 static bool text_inside(struct slice text, const char * begin, const char * end) {
     bool       has_control;
     const bool inside = text.size == 0 || (text.data >= begin && text.data < end &&
@@ -34,7 +21,7 @@ static bool walk_key(
     char         why[512];
 
     if (!text_inside(key->name, begin, end) || key->name.size == 0) {
-        return broken(err, err_size, "the name of a key lies outside");
+        return error_set(err, err_size, "the name of a key is outside the file");
     }
     char * name = malloc(key->name.size + 1);
     if (name == NULL) {
@@ -45,7 +32,7 @@ static bool walk_key(
 
     bool ok = model_file_find_key(f, name) == key;
 
-    // exactly one of the eight kinds of access takes it
+    // exactly one of the eight kinds of access accepts it
     const struct model_key * array = NULL;
     int64_t                  i64;
     double                   f64;
@@ -70,7 +57,7 @@ static bool walk_key(
         ok = text_inside(model_key_text(key, i), begin, end);
     }
     free(name);
-    return ok || broken(err, err_size, "a key of type %s is not what it seems",
+    return ok || error_set(err, err_size, "a key of type %s is inconsistent",
                          gguf_index_type_name(key->type));
 }
 
@@ -81,23 +68,23 @@ static bool walk_tensor(
 
     if (t->data != begin + t->offset || t->offset > size || t->size > size - t->offset ||
             t->offset % model_file_alignment(f) != 0) {
-        return broken(err, err_size, "tensor '%s' lies outside the file", t->name);
+        return error_set(err, err_size, "tensor '%s' is outside the file", t->name);
     }
-    // the size in double, where nothing wraps
+    // compute the size in double, without overflow
     double bytes = (double) ggml_type_size(t->type) / (double) ggml_blck_size(t->type);
     for (int d = 0; d < GGML_MAX_DIMS; ++d) {
         if (t->ne[d] < 1) {
-            return broken(err, err_size, "tensor '%s' has no elements", t->name);
+            return error_set(err, err_size, "tensor '%s' has no elements", t->name);
         }
         bytes *= (double) t->ne[d];
     }
     if (bytes != (double) t->size || t->ne[0] % ggml_blck_size(t->type) != 0) {
-        return broken(err, err_size, "tensor '%s' has %zu bytes, but its shape has %.0f", t->name,
-                t->size, bytes);
+        return error_set(err, err_size, "tensor '%s' has %zu bytes, but its shape has %.0f",
+                t->name, t->size, bytes);
     }
     if (model_file_find_tensor(f, t->name) != t || t->used ||
             model_file_use_tensor(f, t->name) != t || !t->used) {
-        return broken(err, err_size, "tensor '%s' is not found by its name", t->name);
+        return error_set(err, err_size, "tensor '%s' is not found by its name", t->name);
     }
     return true;
 }
@@ -116,7 +103,7 @@ static bool walk_like_ggml(struct model_file * f, char * err, size_t err_size) {
             gguf_init_from_buffer(bytes, size, (struct gguf_init_params) { .no_alloc = true });
     ggml_log_set(NULL, NULL);
     if (gguf == NULL) {
-        return broken(err, err_size, "ggml refuses the file");
+        return error_set(err, err_size, "ggml rejects the file");
     }
     bool ok = gguf_get_alignment(gguf) == model_file_alignment(f) &&
               (size_t) gguf_get_n_kv(gguf) == model_file_n_keys(f) &&
@@ -138,7 +125,7 @@ static bool walk_like_ggml(struct model_file * f, char * err, size_t err_size) {
              memcmp(t->ne, gguf_get_tensor_ne(gguf, (int64_t) i), sizeof(t->ne)) == 0;
     }
     gguf_free(gguf);
-    return ok || broken(err, err_size, "ggml reads the file differently");
+    return ok || error_set(err, err_size, "ggml reads the file differently");
 }
 
 bool model_file_walk(struct model_file * f, char * err, size_t err_size) {
@@ -152,13 +139,13 @@ bool model_file_walk(struct model_file * f, char * err, size_t err_size) {
             return false;
         }
     }
-    if (!model_file_all_used(f, err, err_size)) { // walk_tensor used them all
+    if (!model_file_all_used(f, err, err_size)) { // walk_tensor has used them all
         return false;
     }
     if (model_file_find_key(f, "") != NULL || model_file_find_tensor(f, "") != NULL ||
             model_file_key(f, model_file_n_keys(f)) != NULL ||
             model_file_tensor(f, model_file_n_tensors(f)) != NULL) {
-        return broken(err, err_size, "something is found that is not there");
+        return error_set(err, err_size, "a lookup finds a key or tensor that does not exist");
     }
     model_file_identity(f); // reads both ends of every tensor
     return walk_like_ggml(f, err, err_size);

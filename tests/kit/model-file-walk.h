@@ -1,6 +1,6 @@
 #pragma once
 
-// What must hold for every model file that was accepted, whatever its bytes are.
+// Checks what must hold for every accepted model file, whatever its bytes.
 
 #include "file/model-file.h"
 
@@ -8,9 +8,8 @@
 extern "C" {
 #endif
 
-// Reads every key in every way and every tensor's ends; looks every name up; asks ggml's own
-// reader, which is less strict, for its opinion of the same bytes. False with a sentence if
-// something does not hold.
+// Reads every key in every way and both ends of every tensor, looks up every name, and compares
+// with ggml's less strict reader. Returns false with a message in `err` if they differ.
 bool model_file_walk(struct model_file * f, char * err, size_t err_size);
 
 #ifdef __cplusplus

@@ -1,5 +1,5 @@
-// Model files: what was written is read, by type and by name, and a key that is not what was
-// expected is refused with a sentence.
+// model-file.c reads the keys and tensors that were written, and rejects unexpected keys with an
+// exact message.
 
 #include "gguf-bytes.h"
 #include "model-file-walk.h"
@@ -20,13 +20,13 @@ static void check_status(struct test * t, enum key_status found, enum key_status
         const char * err, const char * sentence) {
     char want[512];
     snprintf(want, sizeof(want), "f.gguf: %s", sentence);
-    test_check(t, found == expected, "status %d, expected %d: %s", (int) found, (int) expected,
+    test_check(t, found == expected, "status %d; expected %d: %s", (int) found, (int) expected,
             sentence);
     test_check(
             t, found == KEY_OK || strcmp(err, want) == 0, "said: %s\n    expected: %s", err, want);
 }
 
-// what put_sample wrote
+// The values that put_sample wrote.
 static void check_values(struct test * t, const struct model_file * f) {
     static const struct {
         const char * key;
@@ -45,9 +45,9 @@ static void check_values(struct test * t, const struct model_file * f) {
         const int64_t v     = INTS[i].value;
         int64_t       found = 0;
         test_check(t, model_file_int(f, INTS[i].key, v, v, &found, err, sizeof(err)) == KEY_OK,
-                "refused: %s", err);
+                "rejected: %s", err);
         test_check(
-                t, found == v, "key %s is %" PRId64 ", expected %" PRId64, INTS[i].key, found, v);
+                t, found == v, "key %s is %" PRId64 "; expected %" PRId64, INTS[i].key, found, v);
     }
 
     double       x    = 0.0;
@@ -62,9 +62,9 @@ static void check_values(struct test * t, const struct model_file * f) {
     test_check(t, model_file_bool(f, "bool", &flag, err, sizeof(err)) == KEY_OK && flag,
             "bool is false");
     test_check(
-            t, model_file_text(f, "text", &text, err, sizeof(err)) == KEY_OK, "refused: %s", err);
+            t, model_file_text(f, "text", &text, err, sizeof(err)) == KEY_OK, "rejected: %s", err);
     test_check(t, slice_is(text, "silu") && !slice_is(text, "sil") && !slice_is(text, "silus"),
-            "text is another");
+            "text differs");
     const char * const words[] = { "relu", "silu", NULL };
     test_check(t,
             model_file_choice(f, "text", words, &word, err, sizeof(err)) == KEY_OK && word == 1,
@@ -72,26 +72,26 @@ static void check_values(struct test * t, const struct model_file * f) {
 
     const struct model_key * a = NULL;
     if (test_check(t, model_file_ints(f, "ints", -2, 3, &a, err, sizeof(err)) == KEY_OK,
-                "refused: %s", err)) {
+                "rejected: %s", err)) {
         test_check(t,
                 a->n == 3 && model_key_int(a, 0) == 1 && model_key_int(a, 1) == -2 &&
                         model_key_int(a, 2) == 3 && model_key_int(a, 3) == 0,
                 "ints differ");
     }
     if (test_check(t, model_file_floats(f, "floats", -2, 1, &a, err, sizeof(err)) == KEY_OK,
-                "refused: %s", err)) {
+                "rejected: %s", err)) {
         test_check(t,
                 a->n == 3 && model_key_float(a, 0) == 0.5 && model_key_float(a, 1) == -2.0 &&
                         model_key_float(a, 2) == (double) 1e-5f && model_key_float(a, 3) == 0.0,
                 "floats differ");
     }
-    if (test_check(t, model_file_bools(f, "bools", &a, err, sizeof(err)) == KEY_OK, "refused: %s",
+    if (test_check(t, model_file_bools(f, "bools", &a, err, sizeof(err)) == KEY_OK, "rejected: %s",
                 err)) {
         test_check(t,
                 a->n == 2 && !model_key_bool(a, 0) && model_key_bool(a, 1) && !model_key_bool(a, 2),
                 "bools differ");
     }
-    if (test_check(t, model_file_texts(f, "texts", &a, err, sizeof(err)) == KEY_OK, "refused: %s",
+    if (test_check(t, model_file_texts(f, "texts", &a, err, sizeof(err)) == KEY_OK, "rejected: %s",
                 err)) {
         test_check(t,
                 a->n == 3 && slice_is(model_key_text(a, 0), "a") &&
@@ -102,33 +102,33 @@ static void check_values(struct test * t, const struct model_file * f) {
     }
 }
 
-// Absent, another type, out of range: each has its sentence, and the default survives.
-static void check_refusals(struct test * t, const struct model_file * f) {
+// Absent, wrong type, out of range: each has its message, and the default is unchanged.
+static void check_rejections(struct test * t, const struct model_file * f) {
     static const struct {
         const char *    key;
         int64_t         min, max;
         enum key_status status;
         const char *    sentence;
     } INTS[] = {
-        { "none", 0, 9, KEY_ABSENT, "key 'none' is missing, expected an integer" },
-        { "text", 0, 9, KEY_BAD, "key 'text' is of type string, expected an integer" },
-        { "f32", 0, 9, KEY_BAD, "key 'f32' is of type f32, expected an integer" },
-        { "bool", 0, 9, KEY_BAD, "key 'bool' is of type bool, expected an integer" },
-        { "ints", 0, 9, KEY_BAD, "key 'ints' is an array of i32, expected an integer" },
-        { "i32", 0, 9, KEY_BAD, "key 'i32' is -7, expected 0 to 9" },
-        { "u8", 0, 199, KEY_BAD, "key 'u8' is 200, expected 0 to 199" },
+        { "none", 0, 9, KEY_ABSENT, "key 'none' is missing; expected an integer" },
+        { "text", 0, 9, KEY_BAD, "key 'text' is of type string; expected an integer" },
+        { "f32", 0, 9, KEY_BAD, "key 'f32' is of type f32; expected an integer" },
+        { "bool", 0, 9, KEY_BAD, "key 'bool' is of type bool; expected an integer" },
+        { "ints", 0, 9, KEY_BAD, "key 'ints' is an array of i32; expected an integer" },
+        { "i32", 0, 9, KEY_BAD, "key 'i32' is -7; expected 0 to 9" },
+        { "u8", 0, 199, KEY_BAD, "key 'u8' is 200; expected 0 to 199" },
         { "u64", 0, INT64_MAX, KEY_BAD,
-                "key 'u64' is 9223372036854775808, expected 0 to 9223372036854775807" },
+                "key 'u64' is 9223372036854775808; expected 0 to 9223372036854775807" },
     };
     static const struct {
         const char *    key;
         enum key_status status;
         const char *    sentence;
     } ARRAYS[] = {
-        { "none", KEY_ABSENT, "key 'none' is missing, expected an array of integers" },
-        { "u8", KEY_BAD, "key 'u8' is of type u8, expected an array of integers" },
-        { "ints", KEY_BAD, "key 'ints' has element 1 = -2, expected 0 to 3" },
-        { "bools", KEY_BAD, "key 'bools' is an array of bool, expected an array of integers" },
+        { "none", KEY_ABSENT, "key 'none' is missing; expected an array of integers" },
+        { "u8", KEY_BAD, "key 'u8' is of type u8; expected an array of integers" },
+        { "ints", KEY_BAD, "key 'ints' has element 1 = -2; expected 0 to 3" },
+        { "bools", KEY_BAD, "key 'bools' is an array of bool; expected an array of integers" },
     };
     const struct model_key * a        = NULL;
     int64_t                  n        = 42;
@@ -147,20 +147,20 @@ static void check_refusals(struct test * t, const struct model_file * f) {
                 ARRAYS[i].status, err, ARRAYS[i].sentence);
     }
     check_status(t, model_file_float(f, "f32", 1, 2, &x, err, sizeof(err)), KEY_BAD, err,
-            "key 'f32' is 0.5, expected 1 to 2");
+            "key 'f32' is 0.5; expected 1 to 2");
     check_status(t, model_file_float(f, "u32", 1, 2, &x, err, sizeof(err)), KEY_BAD, err,
-            "key 'u32' is of type u32, expected f32 or f64");
+            "key 'u32' is of type u32; expected f32 or f64");
     check_status(t, model_file_floats(f, "floats", 0, 1, &a, err, sizeof(err)), KEY_BAD, err,
-            "key 'floats' has element 1 = -2, expected 0 to 1");
+            "key 'floats' has element 1 = -2; expected 0 to 1");
     check_status(t, model_file_floats(f, "bools", 0, 1, &a, err, sizeof(err)), KEY_BAD, err,
-            "key 'bools' is an array of bool, expected an array of f32 or of f64");
+            "key 'bools' is an array of bool; expected an array of f32 or f64");
     check_status(t, model_file_bool(f, "u8", &flag, err, sizeof(err)), KEY_BAD, err,
-            "key 'u8' is of type u8, expected bool");
+            "key 'u8' is of type u8; expected bool");
     check_status(t, model_file_text(f, "texts", &text, err, sizeof(err)), KEY_BAD, err,
-            "key 'texts' is an array of string, expected string");
+            "key 'texts' is an array of string; expected string");
     const char * const words[] = { "relu", "elu", NULL };
     check_status(t, model_file_choice(f, "text", words, &word, err, sizeof(err)), KEY_BAD, err,
-            "key 'text' is 'silu', expected one of 'relu', 'elu'");
+            "key 'text' is 'silu'; expected one of 'relu', 'elu'");
     test_check(t, n == 42 && x == 42.0 && flag && word == 42 && text.size == 42 && a == NULL,
             "a default was overwritten");
 }
@@ -174,8 +174,7 @@ static void check_tensors(struct test * t, struct model_file * f) {
             "w differs");
     test_check(t, model_file_use_tensor(f, "v") == NULL, "tensor 'v' was found");
     test_check(t, !model_file_all_used(f, err, sizeof(err)), "'bias' was not used");
-    test_check(t, strcmp(err, "f.gguf: found 1 tensor that this model does not have: 'bias'") == 0,
-            "said: %s", err);
+    test_check(t, strcmp(err, "f.gguf: found 1 unknown tensor: 'bias'") == 0, "said: %s", err);
     test_check(t,
             model_file_use_tensor(f, "bias") != NULL && model_file_all_used(f, err, sizeof(err)),
             "said: %s", err);
@@ -183,29 +182,28 @@ static void check_tensors(struct test * t, struct model_file * f) {
 
 static void check_access(struct test * t) {
     struct bytes    b = { 0 };
-    unsigned char * block;
+    unsigned char * copy;
     char            err[512] = "";
     put_sample(&b);
-    struct model_file * f = open_bytes(&b, &block, err, sizeof(err));
-    if (test_check(t, f != NULL, "refused: %s", err)) {
+    struct model_file * f = open_bytes(&b, &copy, err, sizeof(err));
+    if (test_check(t, f != NULL, "rejected: %s", err)) {
         check_values(t, f);
-        check_refusals(t, f);
+        check_rejections(t, f);
         check_tensors(t, f);
     }
     model_file_free(f);
-    free(block);
+    free(copy);
     free(b.data);
 }
 
-// A float that is not a number, or infinite, is in no range; a list of unexpected tensors stays a
-// sentence.
+// NaN and infinity are in no range. A long list of unknown tensors is cut.
 static void check_edges(struct test * t) {
     static const char * const KEYS[]    = { "a", "b", "c", "d" };
     static const uint32_t     BITS[]    = { 0x7fc00000, 0xffc00000, 0x7f800000,
                0xff800000 }; // ± NaN, ± infinity
     static const char * const TENSORS[] = { "t0", "t1", "t2", "t3", "t4" };
     struct bytes              b         = { 0 };
-    unsigned char *           block;
+    unsigned char *           copy;
     char                      err[512] = "";
     put_header(&b, 5, 4);
     for (int i = 0; i < 4; ++i) {
@@ -217,8 +215,8 @@ static void check_edges(struct test * t) {
     }
     put_padding(&b, 32);
     put_zeros(&b, 5 * 32);
-    struct model_file * f = open_bytes(&b, &block, err, sizeof(err));
-    if (test_check(t, f != NULL, "refused: %s", err)) {
+    struct model_file * f = open_bytes(&b, &copy, err, sizeof(err));
+    if (test_check(t, f != NULL, "rejected: %s", err)) {
         for (int i = 0; i < 4; ++i) {
             double                x = 0.0;
             const enum key_status status =
@@ -227,9 +225,7 @@ static void check_edges(struct test * t) {
         }
         test_check(t,
                 !model_file_all_used(f, err, sizeof(err)) &&
-                        strcmp(err,
-                                "f.gguf: found 5 tensors that this model does not have: 't0', 't1', 't2', ...") ==
-                                0,
+                        strcmp(err, "f.gguf: found 5 unknown tensors: 't0', 't1', 't2', ...") == 0,
                 "said: %s", err);
         char small[8] = "";
         test_check(t,
@@ -237,12 +233,12 @@ static void check_edges(struct test * t) {
                 "said: %s", small);
     }
     model_file_free(f);
-    free(block);
+    free(copy);
     free(b.data);
 }
 
-// One file has one identity, and another byte in a key, in the name of a tensor or at an end of its
-// data gives another.
+// The identity of a file is constant. It changes with a byte of a key, of the name of a tensor or
+// at either end of its data.
 static void check_identity(struct test * t) {
     struct bytes b = { 0 };
     put_header(&b, 1, 1);
@@ -259,21 +255,21 @@ static void check_identity(struct test * t) {
     uint64_t      ids[5];
     for (int i = 0; i < 5; ++i) {
         for (int again = 0; again < 2; ++again) {
-            unsigned char * block;
+            unsigned char * copy;
             char            err[512] = "";
             b.data[at[i]] ^= flip[i];
-            struct model_file * f = open_bytes(&b, &block, err, sizeof(err));
+            struct model_file * f = open_bytes(&b, &copy, err, sizeof(err));
             b.data[at[i]] ^= flip[i];
-            if (test_check(t, f != NULL, "refused: %s", err)) {
+            if (test_check(t, f != NULL, "rejected: %s", err)) {
                 const uint64_t id = model_file_identity(f);
                 test_check(t, again == 0 || id == ids[i], "file %d has two identities", i);
                 ids[i] = id;
             }
             model_file_free(f);
-            free(block);
+            free(copy);
         }
         for (int j = 0; j < i; ++j) {
-            test_check(t, ids[i] != ids[j], "files %d and %d have one identity", i, j);
+            test_check(t, ids[i] != ids[j], "files %d and %d have the same identity", i, j);
         }
     }
     free(b.data);
@@ -283,7 +279,7 @@ static void check_identity(struct test * t) {
 // Paths
 //
 
-static void refused_path(struct test * t, const char * path, const char * sentence) {
+static void rejected_path(struct test * t, const char * path, const char * sentence) {
     char                err[512] = "";
     char                want[512];
     struct model_file * f = model_file_open(path, err, sizeof(err));
@@ -295,18 +291,18 @@ static void refused_path(struct test * t, const char * path, const char * senten
 static void check_paths(struct test * t) {
     const char * path = "test-model-file.tmp";
     unlink(path);
-    refused_path(t, path, "No such file or directory");
-    refused_path(t, ".", "found a directory, expected a regular file");
-    refused_path(t, "/dev/null", "found a device, pipe or socket, expected a regular file");
+    rejected_path(t, path, "No such file or directory");
+    rejected_path(t, ".", "found a directory; expected a regular file");
+    rejected_path(t, "/dev/null", "found a device, pipe or socket; expected a regular file");
     if (test_check(t, mkfifo(path, 0600) == 0, "cannot make a pipe")) {
-        refused_path(t, path,
-                "found a device, pipe or socket, expected a regular file"); // and does not wait for a writer
+        // must not wait for a writer
+        rejected_path(t, path, "found a device, pipe or socket; expected a regular file");
     }
     unlink(path);
     FILE * file = fopen(path, "wb");
     if (test_check(t, file != NULL, "cannot write %s", path)) {
         fclose(file);
-        refused_path(t, path, "the file is empty, expected a GGUF");
+        rejected_path(t, path, "the file is empty; expected a GGUF file");
     }
     unlink(path);
 }
@@ -315,7 +311,7 @@ static void check_paths(struct test * t) {
 // Round trips
 //
 
-// a random file in ggml's hands
+// A random file, made by ggml.
 static struct gguf_context * random_gguf(struct test_rng * r, struct ggml_context * ctx) {
     static const size_t         SIZES[] = { 1, 1, 2, 2, 4, 4, 4, 1, 0, 0, 8, 8, 8 };
     static const enum ggml_type TYPES[] = {
@@ -372,7 +368,7 @@ static struct gguf_context * random_gguf(struct test_rng * r, struct ggml_contex
     return gguf;
 }
 
-// key i as ggml has it
+// Compares key i with the value that ggml has.
 static bool same_value(const struct gguf_context * gguf, int64_t i, const struct model_key * key) {
     if (key->type == GGUF_TYPE_STRING) {
         for (size_t j = 0; j < key->n; ++j) {
@@ -427,7 +423,7 @@ static void check_round_trips(struct test * t) {
         char                  err[512] = "";
         test_check(t, gguf_write_to_file(gguf, path, false), "ggml cannot write %s", path);
         struct model_file * f = model_file_open(path, err, sizeof(err));
-        if (test_check(t, f != NULL, "refused: %s", err)) {
+        if (test_check(t, f != NULL, "rejected: %s", err)) {
             test_check(t, model_file_walk(f, err, sizeof(err)), "accepted, but %s", err);
             test_check(t, model_file_warning(f) == NULL, "warned: %s", model_file_warning(f));
             for (int64_t i = 0; i < gguf_get_n_kv(gguf); ++i) {

@@ -1,14 +1,14 @@
-// Models that are refused: one of tests/golden with one thing wrong in its metadata or in a tensor.
-// Each is refused with one sentence that names the key or tensor, what was found and what was
-// expected. What is wrong with the file itself is test-gguf-check's business.
+// The loader rejects golden models with one wrong key or tensor. Each message names the key or
+// tensor, the value found and the value expected. test-gguf-check tests malformed files.
 //
-//     test-model-load              all
-//     test-model-load DIRECTORY    the files are left there, one for each refusal, for test-bad-models.cmake
-//     test-model-load --seeds DIRECTORY    writes seeds for fuzz-model there
+//     test-model-load                      all tests
+//     test-model-load DIRECTORY            only the rejected models; leaves the files there
+//     test-model-load --seeds DIRECTORY    writes seeds for fuzz-model
 
 #include "golden.h"
 #include "lrnn.h"
 #include "model-edit.h"
+#include "models/models.h"
 #include "util.h"
 
 #include <math.h>
@@ -16,9 +16,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-struct refusal {
+struct rejection {
     const char * model;
-    const char * sentence; // after "<file>: "
+    const char * sentence; // after "<file>: "; {families} and {llama.cpp} are replaced
     void (*change)(struct model_edit * e);
 };
 
@@ -329,7 +329,7 @@ static void igate_nan(struct model_edit * e) {
     set_number(e, "blk.0.ssm_igate.bias", 0, NAN);
 }
 
-// tokenizer: bytes whose ids are their values, of which the model has 48
+// tokenizer of bytes; the model has 48 tokens
 static void set_bytes(struct model_edit * e, size_t n) {
     static char  text[256][8];
     const char * tokens[256];
@@ -411,109 +411,114 @@ static void add_bos_int(struct model_edit * e) {
     set_u32(e, "tokenizer.ggml.add_bos_token", 1);
 }
 
-static const struct refusal refusals[] = {
-    { "delta_net_neg", "key 'general.architecture' is missing, expected string", no_architecture },
-    { "delta_net_neg",
-            "general.architecture is 'llama'; expected one of lrnn, mamba, mamba2, rwkv6, rwkv7",
+static const struct rejection REJECTIONS[] = {
+    { "delta_net_neg", "key 'general.architecture' is missing; expected string", no_architecture },
+    { "delta_net_neg", "key 'general.architecture' is 'llama'; expected one of lrnn, {llama.cpp}",
             odd_architecture },
     { "delta_net_neg",
-            "general.architecture is 'a?b?[31m'; expected one of lrnn, mamba, mamba2, rwkv6, rwkv7",
+            "key 'general.architecture' is 'a?b?[31m'; expected one of lrnn, {llama.cpp}",
             ugly_architecture },
-    { "delta_net_neg", "key 'general.architecture' is of type u32, expected string",
+    { "delta_net_neg", "key 'general.architecture' is of type u32; expected string",
             int_architecture },
-    { "delta_net_neg", "key 'lrnn.format_version' is missing, expected an integer", no_version },
-    { "delta_net_neg", "key 'lrnn.format_version' is 2, expected 1 to 1", new_version },
-    { "delta_net_neg", "key 'lrnn.family' is missing, expected string", no_family },
-    { "delta_net_neg",
-            "lrnn.family is 'lstm'; expected one of delta_net, gated_delta_net, gated_delta_product, gla, hgrn2, kda, mamba, mamba2, mlstm, "
-            "retnet, rwkv6, rwkv7, transformer",
-            odd_family },
+    { "delta_net_neg", "key 'lrnn.format_version' is missing; expected an integer", no_version },
+    { "delta_net_neg", "key 'lrnn.format_version' is 2; expected 1 to 1", new_version },
+    { "delta_net_neg", "key 'lrnn.family' is missing; expected string", no_family },
+    { "delta_net_neg", "key 'lrnn.family' is 'lstm'; expected one of {families}", odd_family },
 
-    { "delta_net_neg", "key 'lrnn.eigenvalues' is missing, expected string", no_range },
+    { "delta_net_neg", "key 'lrnn.eigenvalues' is missing; expected string", no_range },
     { "delta_net_neg",
-            "key 'lrnn.eigenvalues' is '[0,2]', expected one of '[0,1]', '[-1,1]', 'family'",
+            "key 'lrnn.eigenvalues' is '[0,2]'; expected one of '[0,1]', '[-1,1]', 'family'",
             odd_range },
-    { "delta_net_neg", "key 'lrnn.eigenvalues' is of type bool, expected string", bool_range },
-    { "retnet", "lrnn.eigenvalues is \"[-1,1]\"; family retnet has no signed form", signed_range },
+    { "delta_net_neg", "key 'lrnn.eigenvalues' is of type bool; expected string", bool_range },
+    { "retnet", "key 'lrnn.eigenvalues' is '[-1,1]'; expected '[0,1]' for family retnet",
+            signed_range },
     { "delta_net_neg",
-            "lrnn.eigenvalues is \"family\"; expected \"[0,1] or [-1,1]\" for family delta_net",
+            "key 'lrnn.eigenvalues' is 'family'; expected '[0,1]' or '[-1,1]' for family delta_net",
             own_range },
-    { "rwkv7", "lrnn.eigenvalues is \"[0,1]\"; expected \"family\" for family rwkv7", plain_range },
+    { "rwkv7", "key 'lrnn.eigenvalues' is '[0,1]'; expected 'family' for family rwkv7",
+            plain_range },
 
-    { "delta_net_neg", "key 'lrnn.block_count' is 0, expected 1 to 4096", no_layers },
-    { "delta_net_neg", "key 'lrnn.block_count' is 4097, expected 1 to 4096", many_layers },
-    { "delta_net_neg", "key 'lrnn.block_count' is 4294967295, expected 1 to 4096", layers_u32_max },
-    { "delta_net_neg", "key 'lrnn.block_count' is -2, expected 1 to 4096", negative_layers },
-    { "delta_net_neg", "key 'lrnn.block_count' is of type string, expected an integer",
+    { "delta_net_neg", "key 'lrnn.block_count' is 0; expected 1 to 4096", no_layers },
+    { "delta_net_neg", "key 'lrnn.block_count' is 4097; expected 1 to 4096", many_layers },
+    { "delta_net_neg", "key 'lrnn.block_count' is 4294967295; expected 1 to 4096", layers_u32_max },
+    { "delta_net_neg", "key 'lrnn.block_count' is -2; expected 1 to 4096", negative_layers },
+    { "delta_net_neg", "key 'lrnn.block_count' is of type string; expected an integer",
             text_layers },
-    { "delta_net_neg", "key 'lrnn.block_count' is of type f32, expected an integer", float_layers },
+    { "delta_net_neg", "key 'lrnn.block_count' is of type f32; expected an integer", float_layers },
     { "delta_net_neg", "tensor blk.2.attn_norm.weight is missing", one_layer_more },
     { "xlstm",
-            "found 15 tensors that this model does not have: 'blk.1.attn_norm.weight', 'blk.1.attn_q.weight', 'blk.1.attn_k.weight', ...",
+            "found 15 unknown tensors: 'blk.1.attn_norm.weight', 'blk.1.attn_q.weight', "
+            "'blk.1.attn_k.weight', ...",
             one_layer_less },
-    { "delta_net_neg", "key 'lrnn.embedding_length' is missing, expected an integer", no_width },
+    { "delta_net_neg", "key 'lrnn.embedding_length' is missing; expected an integer", no_width },
     { "delta_net_neg", "tensor token_embd.weight has shape [32, 48]; expected [64, any]",
             other_width },
-    { "delta_net_neg", "lrnn.vocab_size is 50; token_embd.weight has 48 rows", other_vocab },
+    { "delta_net_neg", "key 'lrnn.vocab_size' is 50; expected 48, the rows of token_embd.weight",
+            other_vocab },
     { "delta_net_neg", "key 'lrnn.feed_forward_length' is missing", no_feed_forward },
-    { "delta_net_neg", "key 'lrnn.context_length_trained' is 0, expected 1 to 9223372036854775807",
+    { "delta_net_neg", "key 'lrnn.context_length_trained' is 0; expected 1 to 9223372036854775807",
             trained_zero },
-    { "delta_net_neg", "key 'lrnn.norm_epsilon' is 0, expected 1e-12 to 1", eps_zero },
-    { "delta_net_neg", "key 'lrnn.norm_epsilon' is -1e-05, expected 1e-12 to 1", eps_negative },
-    { "delta_net_neg", "key 'lrnn.norm_epsilon' is nan, expected 1e-12 to 1", eps_nan },
-    { "delta_net_neg", "lrnn.layer_kinds has 1 elements; expected 2", kinds_short },
-    { "delta_net_neg", "lrnn.layer_kinds[1] is 'r?'; expected recurrent or attention", kinds_odd },
-    { "delta_net_neg", "key 'lrnn.layer_kinds' is an array of u32, expected an array of string",
+    { "delta_net_neg", "key 'lrnn.norm_epsilon' is 0; expected 1e-12 to 1", eps_zero },
+    { "delta_net_neg", "key 'lrnn.norm_epsilon' is -1e-05; expected 1e-12 to 1", eps_negative },
+    { "delta_net_neg", "key 'lrnn.norm_epsilon' is nan; expected 1e-12 to 1", eps_nan },
+    { "delta_net_neg", "key 'lrnn.layer_kinds' has 1 elements; expected 2", kinds_short },
+    { "delta_net_neg",
+            "key 'lrnn.layer_kinds' has element 1 = 'r?'; expected 'recurrent' or "
+            "'attention'",
+            kinds_odd },
+    { "delta_net_neg", "key 'lrnn.layer_kinds' is an array of u32; expected an array of string",
             kinds_numbers },
     { "transformer",
-            "lrnn.layer_kinds[1] is \"recurrent\"; family transformer expects \"attention\"",
+            "key 'lrnn.layer_kinds' has element 1 = 'recurrent'; expected 'attention' for family "
+            "transformer",
             kinds_recurrent },
 
-    { "delta_net_neg", "key 'lrnn.head_count' is 0, expected 1 to 4096", heads_zero },
+    { "delta_net_neg", "key 'lrnn.head_count' is 0; expected 1 to 4096", heads_zero },
     { "delta_net_neg", "tensor blk.0.attn_q.weight has shape [32, 16]; expected [32, 24]",
             heads_other },
     { "gated_deltanet_gqa",
-            "lrnn.head_count_value is 4; expected a multiple of lrnn.head_count = 3",
+            "key 'lrnn.head_count_value' is 4; expected a multiple of lrnn.head_count = 3",
             heads_undivided },
-    { "delta_net_neg", "key 'lrnn.key_length' is 0, expected 1 to 65536", key_length_zero },
+    { "delta_net_neg", "key 'lrnn.key_length' is 0; expected 1 to 65536", key_length_zero },
     { "delta_net_neg", "tensor blk.0.attn_q.weight has shape [32, 16]; expected [32, 131072]",
             key_length_huge },
-    { "retnet", "lrnn.key_length is 7; expected an even number, for RoPE", key_length_odd },
-    { "deltaproduct3_neg", "key 'lrnn.householder_count' is 0, expected 1 to 256", factors_zero },
-    { "deltaproduct3_neg", "key 'lrnn.householder_count' is -1, expected 1 to 256",
+    { "retnet", "key 'lrnn.key_length' is 7; expected an even number, for RoPE", key_length_odd },
+    { "deltaproduct3_neg", "key 'lrnn.householder_count' is 0; expected 1 to 256", factors_zero },
+    { "deltaproduct3_neg", "key 'lrnn.householder_count' is -1; expected 1 to 256",
             factors_negative },
-    { "deltaproduct3_neg", "key 'lrnn.householder_count' is 257, expected 1 to 256", factors_many },
+    { "deltaproduct3_neg", "key 'lrnn.householder_count' is 257; expected 1 to 256", factors_many },
     { "gated_deltaproduct2_neg", "tensor blk.0.attn_k.weight has shape [32, 32]; expected [32, 48]",
             factors_other },
-    { "delta_net_neg", "lrnn.conv_width is 1; expected 0 or at least 2", conv_one },
-    { "delta_net_neg", "key 'lrnn.conv_width' is 65, expected 0 to 64", conv_huge },
+    { "delta_net_neg", "key 'lrnn.conv_width' is 1; expected 0 or 2 to 64", conv_one },
+    { "delta_net_neg", "key 'lrnn.conv_width' is 65; expected 0 to 64", conv_huge },
     { "delta_net_neg", "tensor blk.0.ssm_conv1d_q.weight has shape [4, 16]; expected [3, 16]",
             conv_other },
     { "delta_net_neg",
-            "found 6 tensors that this model does not have: 'blk.0.ssm_conv1d_q.weight', 'blk.0.ssm_conv1d_k.weight', "
+            "found 6 unknown tensors: 'blk.0.ssm_conv1d_q.weight', 'blk.0.ssm_conv1d_k.weight', "
             "'blk.0.ssm_conv1d_v.weight', ...",
             conv_none },
-    { "deltaproduct3_neg", "key 'lrnn.gate' is 'channel', expected one of 'none', 'head'",
+    { "deltaproduct3_neg", "key 'lrnn.gate' is 'channel'; expected one of 'none', 'head'",
             gate_odd },
     { "delta_net_neg",
-            "key 'lrnn.output_gate' is 'tanh', expected one of 'none', 'silu', 'sigmoid'",
+            "key 'lrnn.output_gate' is 'tanh'; expected one of 'none', 'silu', 'sigmoid'",
             output_gate_odd },
-    { "mamba", "key 'mamba.ssm.state_size' is 0, expected 1 to 65536", state_zero },
-    { "mamba2_groups", "4 heads do not divide into 3 groups", groups_undivided },
-    { "mamba2", "mamba2.dt_min is 2; expected at most mamba2.dt_max, which is 1", dt_reversed },
+    { "mamba", "key 'mamba.ssm.state_size' is 0; expected 1 to 65536", state_zero },
+    { "mamba2_groups",
+            "key 'mamba2.ssm.group_count' is 3; expected a divisor of "
+            "mamba2.ssm.time_step_rank = 4",
+            groups_undivided },
+    { "mamba2", "key 'mamba2.dt_min' is 2; expected at most mamba2.dt_max = 1", dt_reversed },
     { "delta_net_hybrid",
-            "lrnn.attention.head_count_kv is 3; expected a divisor of lrnn.attention.head_count = 4",
+            "key 'lrnn.attention.head_count_kv' is 3; "
+            "expected a divisor of lrnn.attention.head_count = 4",
             kv_heads },
-    { "delta_net_hybrid", "key 'lrnn.attention.window' is 0, expected 1 to 9223372036854775807",
+    { "delta_net_hybrid", "key 'lrnn.attention.window' is 0; expected 1 to 9223372036854775807",
             window_zero },
-    { "delta_net_hybrid", "key 'lrnn.rope_theta' is 0, expected 1 to 1e+12", theta_zero },
+    { "delta_net_hybrid", "key 'lrnn.rope_theta' is 0; expected 1 to 1e+12", theta_zero },
 
     { "delta_net_neg", "tensor blk.1.attn_v.weight is missing", tensor_missing },
-    { "delta_net_neg", "found 1 tensor that this model does not have: 'blk.0.attn_o.weight'",
-            tensor_extra },
-    { "delta_net_neg",
-            "found 2 tensors that this model does not have: 'x', 'blk.2.attn_norm.weight'",
-            tensor_two_extra },
+    { "delta_net_neg", "found 1 unknown tensor: 'blk.0.attn_o.weight'", tensor_extra },
+    { "delta_net_neg", "found 2 unknown tensors: 'x', 'blk.2.attn_norm.weight'", tensor_two_extra },
     { "delta_net_neg", "tensor blk.0.attn_q.weight has shape [16, 32]; expected [32, 16]",
             tensor_transposed },
     { "delta_net_neg", "tensor blk.0.attn_q.weight has shape [32, 16, 2]; expected [32, 16]",
@@ -525,13 +530,16 @@ static const struct refusal refusals[] = {
     { "gated_deltanet_neg", "tensor blk.0.ssm_a has type f16; expected f32", a_f16 },
     { "delta_net_neg", "tensor blk.0.ssm_conv1d_q.weight has type f16; expected f32", conv_f16 },
     { "delta_net_neg",
-            "tensor blk.0.attn_q.weight has type i32; expected one that ggml multiplies with: f32, f16, bf16, q8_0 and others",
+            "tensor blk.0.attn_q.weight has type i32; expected f32, f16, bf16, q8_0 or another "
+            "type that ggml multiplies",
             matrix_i32 },
     { "delta_net_neg",
-            "tensor blk.0.attn_q.weight has type f64; expected one that ggml multiplies with: f32, f16, bf16, q8_0 and others",
+            "tensor blk.0.attn_q.weight has type f64; expected f32, f16, bf16, q8_0 or another "
+            "type that ggml multiplies",
             matrix_f64 },
     { "delta_net_neg",
-            "tensor token_embd.weight has type i32; expected one that ggml multiplies with: f32, f16, bf16, q8_0 and others",
+            "tensor token_embd.weight has type i32; expected f32, f16, bf16, q8_0 or another type "
+            "that ggml multiplies",
             embedding_i32 },
     { "mamba", "tensor blk.0.ssm_in.weight has 65 rows; expected an even number", ssm_in_odd },
 
@@ -550,7 +558,8 @@ static const struct refusal refusals[] = {
     { "mamba2", "tensor blk.0.ssm_a has 0.25 as element 0; expected finite numbers, none above 0",
             a_positive },
     { "hgrn2",
-            "tensor blk.1.ssm_lower_bound.weight has 1.5 as element 2; expected finite numbers from 0 to 1",
+            "tensor blk.1.ssm_lower_bound.weight has 1.5 as element 2; expected finite numbers "
+            "from 0 to 1",
             bound_above },
     { "mamba2", "tensor blk.0.ssm_dt.bias has inf as element 0; expected finite numbers",
             dt_bias_inf },
@@ -571,9 +580,10 @@ static const struct refusal refusals[] = {
             igate_nan },
 
     { "delta_net_neg",
-            "tokenizer: tokenizer.ggml.model is 'bert?'; expected llama, gpt2, rwkv, lrnn-bytes or lrnn-symbols",
+            "tokenizer: tokenizer.ggml.model is 'bert?'; expected llama, gpt2, rwkv, lrnn-bytes "
+            "or lrnn-symbols",
             tokenizer_odd },
-    { "delta_net_neg", "key 'tokenizer.ggml.model' is of type u32, expected string",
+    { "delta_net_neg", "key 'tokenizer.ggml.model' is of type u32; expected string",
             tokenizer_int },
     { "delta_net_neg", "tokenizer: tokenizer.ggml.tokens has 0 tokens; expected 1 to 16777216",
             tokens_missing },
@@ -583,30 +593,30 @@ static const struct refusal refusals[] = {
             "tokenizer: tokenizer.ggml.tokens has 48 tokens; expected at least the 256 bytes",
             tokens_few },
     { "delta_net_neg",
-            "key 'tokenizer.ggml.tokens' is an array of u32, expected an array of string",
+            "key 'tokenizer.ggml.tokens' is an array of u32; expected an array of string",
             tokens_numbers },
     { "delta_net_neg",
-            "key 'tokenizer.ggml.token_type' is an array of f32, expected an array of integers",
+            "key 'tokenizer.ggml.token_type' is an array of f32; expected an array of integers",
             types_float },
     { "delta_net_neg",
             "tokenizer: tokenizer.ggml.token_type has 2 numbers; expected 48, one per token",
             types_short },
-    { "delta_net_neg", "key 'tokenizer.ggml.token_type' has element 1 = 256, expected 0 to 255",
+    { "delta_net_neg", "key 'tokenizer.ggml.token_type' has element 1 = 256; expected 0 to 255",
             types_high },
-    { "delta_net_neg", "key 'tokenizer.ggml.scores' has element 1 = nan, expected -1e+30 to 1e+30",
+    { "delta_net_neg", "key 'tokenizer.ggml.scores' has element 1 = nan; expected -1e+30 to 1e+30",
             scores_nan },
     { "delta_net_neg",
             "tokenizer: tokenizer.ggml.eos_token_id is 48; expected a token from 0 to 47",
             eos_high },
-    { "delta_net_neg", "key 'tokenizer.ggml.eos_token_id' is 4294967295, expected 0 to 2147483647",
+    { "delta_net_neg", "key 'tokenizer.ggml.eos_token_id' is 4294967295; expected 0 to 2147483647",
             eos_u32_max },
-    { "delta_net_neg", "key 'tokenizer.ggml.bos_token_id' is -1, expected 0 to 2147483647",
+    { "delta_net_neg", "key 'tokenizer.ggml.bos_token_id' is -1; expected 0 to 2147483647",
             bos_negative },
-    { "delta_net_neg", "key 'tokenizer.ggml.add_bos_token' is of type u32, expected bool",
+    { "delta_net_neg", "key 'tokenizer.ggml.add_bos_token' is of type u32; expected bool",
             add_bos_int },
 };
 
-enum { N_REFUSALS = sizeof(refusals) / sizeof(refusals[0]) };
+enum { N_REJECTIONS = sizeof(REJECTIONS) / sizeof(REJECTIONS[0]) };
 
 static const struct golden * find(const struct golden_list * list, const char * name) {
     for (int i = 0; i < list->n; ++i) {
@@ -617,19 +627,31 @@ static const struct golden * find(const struct golden_list * list, const char * 
     return NULL;
 }
 
-static void check_refusal(struct test * t, const struct golden_list * list,
-        const struct refusal * r, const char * path) {
+// "<path>: <sentence>" with the names of families in place of {families} or {llama.cpp}.
+static void fill_in(char * text, size_t size, const char * path, const char * sentence) {
+    const size_t start = strcspn(sentence, "{");
+    char         names[512];
+    if (sentence[start] == '\0') {
+        snprintf(text, size, "%s: %s", path, sentence);
+        return;
+    }
+    family_names(strcmp(sentence + start, "{llama.cpp}") == 0, names, sizeof(names));
+    snprintf(text, size, "%s: %.*s%s", path, (int) start, sentence, names);
+}
+
+static void check_rejection(struct test * t, const struct golden_list * list,
+        const struct rejection * r, const char * path) {
     const struct golden * g = find(list, r->model);
     struct model_edit     e;
     char                  err[2048] = "", want[2048];
-    if (!test_check(t, g != NULL && model_edit_open(&e, g->path), "%s cannot be read", r->model)) {
+    if (!test_check(t, g != NULL && model_edit_open(&e, g->path), "cannot read %s", r->model)) {
         return;
     }
     r->change(&e);
-    snprintf(want, sizeof(want), "%s: %s", path, r->sentence);
-    if (test_check(t, model_edit_write(&e, path), "%s cannot be written", path)) {
+    fill_in(want, sizeof(want), path, r->sentence);
+    if (test_check(t, model_edit_write(&e, path), "cannot write %s", path)) {
         struct lrnn_model * model = lrnn_model_load(path, NULL, err, sizeof(err));
-        test_check(t, model == NULL, "%s: accepted, expected: %s", r->model, want);
+        test_check(t, model == NULL, "%s: accepted; expected: %s", r->model, want);
         test_check(t, model != NULL || strcmp(err, want) == 0, "%s: said: %s\n    expected: %s",
                 r->model, err, want);
         lrnn_model_free(model);
@@ -637,12 +659,13 @@ static void check_refusal(struct test * t, const struct golden_list * list,
     model_edit_close(&e);
 }
 
-// What is taken apart and written again unchanged still loads: it is the change that is refused.
+// A golden model that is read and written without a change loads: the changes above are the cause
+// of the rejections.
 static void check_unchanged(struct test * t, const struct golden_list * list, const char * path) {
     for (int i = 0; i < list->n; ++i) {
         struct model_edit e;
         char              err[1024] = "";
-        if (test_check(t, model_edit_open(&e, list->models[i].path), "%s cannot be read",
+        if (test_check(t, model_edit_open(&e, list->models[i].path), "cannot read %s",
                     list->models[i].path)) {
             struct lrnn_model * model = model_edit_write(&e, path)
                                                 ? lrnn_model_load(path, NULL, err, sizeof(err))
@@ -654,7 +677,7 @@ static void check_unchanged(struct test * t, const struct golden_list * list, co
     }
 }
 
-// Random changes of each model.
+// Random changes of each golden model.
 static void write_seeds(struct test * t, const struct golden_list * list, const char * folder) {
     struct test_rng rng = { 1 };
     for (int i = 0; i < list->n; ++i) {
@@ -666,7 +689,7 @@ static void write_seeds(struct test * t, const struct golden_list * list, const 
         snprintf(path, sizeof(path), "%s/%s", folder, list->models[i].name);
         FILE * f = fopen(path, "wb");
         if (test_check(t, f != NULL && fwrite(bytes, 1, 9 + 8 * ((size_t) i % 4), f) > 0,
-                    "%s cannot be written", path)) {
+                    "cannot write %s", path)) {
             fclose(f);
         }
     }
@@ -685,12 +708,12 @@ int main(int argc, char ** argv) {
         golden_list_free(&list);
         return test_end(&t, "model-load, seeds");
     }
-    char path[1024] = "test-model-load.gguf"; // where the test runs: in the build directory
-    for (int i = 0; i < N_REFUSALS; ++i) {
+    char path[1024] = "test-model-load.gguf"; // in the build directory
+    for (int i = 0; i < N_REJECTIONS; ++i) {
         if (folder != NULL) {
             snprintf(path, sizeof(path), "%s/%03d.gguf", folder, i);
         }
-        check_refusal(&t, &list, &refusals[i], path);
+        check_rejection(&t, &list, &REJECTIONS[i], path);
     }
     if (folder == NULL) {
         check_unchanged(&t, &list, path);
