@@ -387,8 +387,12 @@ bool json_array_next(struct json_value * array, struct json_value * item) {
     item->data = s.p;
     item->kind = peek(&s) == ']' ? JSON_MISSING : read_value(&s, 0, 0);
     item->size = (size_t) (s.p - item->data);
+    if (item->kind == JSON_MISSING) {
+        *array = (struct json_value) { 0 };
+        return false;
+    }
     skip_space(&s);
-    array->data = s.p;
+    array->data = s.p; // at ',' or ']'
     array->size = (size_t) (s.end - s.p);
-    return item->kind != JSON_MISSING;
+    return true;
 }

@@ -60,7 +60,7 @@ struct json_error {
 enum json_kind json_read(const char * text, size_t size, const struct json_path * paths,
         int n_paths, struct json_value * values, struct json_error * error);
 
-// Takes the first item off an array, which shrinks. Returns false if the array is empty.
+// Removes the first item from an array of checked JSON. Returns false if none is left.
 bool json_array_next(struct json_value * array, struct json_value * item);
 
 // Appends the text of a string in UTF-8. Escaped surrogates without a partner become U+FFFD; their

@@ -7,8 +7,6 @@
 #include <inttypes.h>
 #include <string.h>
 
-static const char SPACE_MARK[3] = { '\xE2', '\x96', '\x81' }; // U+2581
-
 // A text and the number of its bytes that tokens have covered so far.
 struct cover {
     const char * text;
@@ -35,11 +33,11 @@ static size_t cover_spm(struct cover * c, struct slice token, bool is_byte, int 
             --*in_mark; // the first byte of the mark has covered the space
         } else if (starts_with(c, &b, 1)) {
             c->at++;
-        } else if (b == ' ' && starts_with(c, SPACE_MARK, sizeof(SPACE_MARK))) {
-            c->at += sizeof(SPACE_MARK);
+        } else if (b == ' ' && starts_with(c, SPACE_MARK, SPACE_MARK_LEN)) {
+            c->at += SPACE_MARK_LEN;
         } else if (is_byte && b == SPACE_MARK[0] && starts_with(c, " ", 1)) {
             c->at++;
-            *in_mark = 2;
+            *in_mark = SPACE_MARK_LEN - 1;
         }
     }
     return c->at - before;

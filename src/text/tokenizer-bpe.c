@@ -8,7 +8,7 @@
 //
 // GPT-2's alphabet
 //
-// Vocabularies write bytes as printable characters: a byte that is printable in Latin-1 stands for
+// Vocabularies write bytes as printable characters: a byte that is printable in Latin-1 represents
 // itself; the others are U+0100 and up, in order.
 
 // Returns the byte of a character, or -1.

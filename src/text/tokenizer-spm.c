@@ -11,9 +11,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define SPACE_MARK     "\xE2\x96\x81"
-#define SPACE_MARK_LEN 3
-
 // Appends the text, replacing U+2581 by spaces. Returns false if out of memory.
 static bool append_spaced(const char * text, size_t len, struct buffer * out) {
     const char * end = text + len;

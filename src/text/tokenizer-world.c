@@ -4,7 +4,7 @@
 #include "text/tokenizer-impl.h"
 
 // The file has the inside of a Python bytes literal: \t, \n, \r and \xNN are escapes; after a
-// backslash any other character stands for itself.
+// backslash any other character means itself.
 bool world_token(struct slice text, int32_t id, enum token_type type, struct buffer * out,
         char * err, size_t err_size) {
     if (type != TOKEN_NORMAL) {

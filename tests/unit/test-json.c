@@ -351,6 +351,27 @@ static void test_paths(struct test * t) {
     test_check(t, ok, "%d paths at a time", JSON_MAX_PATHS);
 }
 
+static void test_arrays(struct test * t) {
+    static const char * const items[]  = { "1", "\"a,]\"", "[2, 3]", "{\"b\": []}", "null" };
+    static const char * const arrays[] = { "[]", " [ ] ", "[1,\"a,]\",[2, 3],{\"b\": []},null]",
+        "[ 1 , \"a,]\" ,[2, 3],\n{\"b\": []}\t,null ]" };
+    for (size_t i = 0; i < sizeof(arrays) / sizeof(arrays[0]); ++i) {
+        const size_t      n_items = i < 2 ? 0 : sizeof(items) / sizeof(items[0]);
+        struct json_value array   = { JSON_ARRAY, strchr(arrays[i], '['), 0 };
+        struct json_value item;
+        array.size = (size_t) (strrchr(arrays[i], ']') + 1 - array.data);
+        for (size_t k = 0; k < n_items; ++k) {
+            test_check(t,
+                    json_array_next(&array, &item) && item.size == strlen(items[k]) &&
+                            memcmp(item.data, items[k], item.size) == 0,
+                    "%s: item %zu is not %s", arrays[i], k, items[k]);
+        }
+        for (int k = 0; k < 3; ++k) {
+            test_check(t, !json_array_next(&array, &item), "%s has more items", arrays[i]);
+        }
+    }
+}
+
 // "-", or the letter of the kind, followed by the text of a string in hexadecimal
 static void describe(
         struct json_value v, const struct buffer * decoded, char * out, size_t out_size) {
@@ -443,6 +464,7 @@ int main(void) {
     struct test t = { 0 };
     test_grammar(&t);
     test_paths(&t);
+    test_arrays(&t);
     test_random(&t);
     test_writing(&t);
     return test_end(&t, "test-json");
