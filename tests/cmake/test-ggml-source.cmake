@@ -150,7 +150,8 @@ run("LRNN_GGML_DIR without ggml" STOP "LRNN_GGML_DIR;not a checkout of ggml"
     WITH "-DLRNN_GGML_DIR=${WORK}/full-tree/ggml")
 
 # the submodule of this repository is at the pinned commit
-execute_process(COMMAND git ls-files --stage ggml WORKING_DIRECTORY "${CMAKE_CURRENT_LIST_DIR}/../.."
+execute_process(COMMAND git ls-files --stage ggml
+    WORKING_DIRECTORY "${CMAKE_CURRENT_LIST_DIR}/../.."
     OUTPUT_VARIABLE link RESULT_VARIABLE failed ERROR_QUIET)
 if (link MATCHES "^160000 ([0-9a-f]+)" AND NOT CMAKE_MATCH_1 STREQUAL LRNN_GGML_COMMIT)
     message(FATAL_ERROR "the submodule ggml is at ${CMAKE_MATCH_1}; expected the pinned commit "

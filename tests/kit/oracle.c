@@ -4,13 +4,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-// element of a tensor of any strides
+// An element of a tensor with any strides
 static double at(const struct ggml_tensor * x, int64_t i0, int64_t i1, int64_t i2, int64_t i3) {
     return *(const float *) ((const char *) x->data + i0 * x->nb[0] + i1 * x->nb[1] +
                              i2 * x->nb[2] + i3 * x->nb[3]);
 }
 
-// the head of x that head h of the state reads
+// The head of x that head h of the state reads
 static int64_t head_of(const struct ggml_tensor * x, int64_t h, int64_t n_heads) {
     return h / (n_heads / x->ne[1]);
 }
@@ -71,29 +71,30 @@ struct seq {
     int64_t         slot_in, slot_out, first, count;
     int64_t         n_snap;
     const int32_t * snaps;
-    bool            legal;
+    bool            valid;
 };
 
 static struct seq seq_get(
         const struct ggml_tensor * ids, int64_t s, int64_t n_slots, int64_t n_tokens) {
     const int32_t * id = (const int32_t *) ((const char *) ids->data + s * ids->nb[1]);
-    struct seq      q  = {
-              .slot_in  = id[GGML_SCAN_SLOT_IN],
-              .slot_out = id[GGML_SCAN_SLOT_OUT],
-              .first    = id[GGML_SCAN_FIRST],
-              .count    = id[GGML_SCAN_COUNT],
-              .n_snap   = ids->ne[0] - GGML_SCAN_SNAPS,
-              .snaps    = id + GGML_SCAN_SNAPS,
+
+    struct seq q = {
+        .slot_in  = id[GGML_SCAN_SLOT_IN],
+        .slot_out = id[GGML_SCAN_SLOT_OUT],
+        .first    = id[GGML_SCAN_FIRST],
+        .count    = id[GGML_SCAN_COUNT],
+        .n_snap   = ids->ne[0] - GGML_SCAN_SNAPS,
+        .snaps    = id + GGML_SCAN_SNAPS,
     };
-    q.legal = q.slot_in >= -1 && q.slot_in < n_slots && q.slot_out >= 0 && q.slot_out < n_slots &&
+    q.valid = q.slot_in >= -1 && q.slot_in < n_slots && q.slot_out >= 0 && q.slot_out < n_slots &&
               q.first >= 0 && q.count >= 0 && q.first + q.count <= n_tokens;
     for (int64_t i = 0; i < q.n_snap; ++i) {
-        q.legal = q.legal && q.snaps[i] >= -1 && q.snaps[i] < n_slots;
+        q.valid = q.valid && q.snaps[i] >= -1 && q.snaps[i] < n_slots;
     }
     return q;
 }
 
-// the part [offset, offset + n) of the state before the first token
+// The part [offset, offset + n) of the state before the first token
 static void seq_load(const struct seq * q, const struct ggml_tensor * state, int64_t offset,
         int64_t n, double * S) {
     for (int64_t i = 0; i < n; ++i) {
@@ -101,13 +102,13 @@ static void seq_load(const struct seq * q, const struct ggml_tensor * state, int
     }
 }
 
-// the slot for the state after `done` tokens; -1: not wanted
+// The slot for the state after `done` tokens; -1: none
 static int64_t seq_slot(const struct seq * q, int64_t done) {
-    const int64_t back = q->count - done; // how many tokens before the end
+    const int64_t back = q->count - done; // tokens before the end
     return back == 0 ? q->slot_out : back <= q->n_snap ? q->snaps[back - 1] : -1;
 }
 
-// puts the part [offset, offset + n) of the state after `done` tokens where the sequence wants it
+// Stores the part [offset, offset + n) of the state after `done` tokens if there is a slot for it
 static void seq_store(const struct seq * q, struct oracle * o, int64_t done, int64_t offset,
         int64_t n, const double * S) {
     const int64_t slot = seq_slot(q, done);
@@ -140,7 +141,7 @@ struct oracle oracle_householder(const struct ggml_householder_scan_args * a) {
 
     for (int64_t s = 0; s < a->ids->ne[1]; ++s) {
         const struct seq sq = seq_get(a->ids, s, o.n_slots, o.n_tokens);
-        if (!sq.legal) {
+        if (!sq.valid) {
             continue;
         }
         for (int64_t h = 0; h < H; ++h) {
@@ -150,7 +151,7 @@ struct oracle oracle_householder(const struct ggml_householder_scan_args * a) {
             for (int64_t n = 0; n < sq.count; ++n) {
                 const int64_t t = sq.first + n;
 
-                // u = Sᵀ r, before the gate
+                // before the gate: u = Sᵀ r
                 if (a->r != NULL) {
                     row(r, d_k, a->r, h, H, 0, t);
                     row(w, d_k, a->w, h, H, 0, t);
@@ -231,19 +232,18 @@ struct oracle oracle_householder(const struct ggml_householder_scan_args * a) {
 // Signed-gate scan
 //
 
-// mLSTM, without its stabiliser: S ← f S + i b xᵀ, n ← f n + i b with f = exp(log_f), i =
-// exp(log_i) as they are. That needs the range of long double (exponents of 15 bits), not its
-// precision. In the same terms the read-out is
+// mLSTM without its stabilizer:
 //
+//     S ← f S + i b xᵀ ,   n ← f n + i b ,   f = exp(log_f) ,   i = exp(log_i)
 //     y = scale · Sᵀ c / (max(|scale · n·c|, 1) + eps · exp(m)) ,   m ← max(log_f + m, log_i)
 //
-// where m matters only through eps. The result is compared as S / exp(m), n / exp(m), which double
-// can hold.
+// This needs the range of long double (15 exponent bits), not its precision. m only matters through
+// eps. The results S / exp(m) and n / exp(m), which are compared, fit a double.
 
-// How much an output counts, where the denominator is `share` of |scale| |n| |c|. The terms of n·c
-// may cancel; the sum in F32 then has an error of about 2^-24 |n||c|, and the quotient 1/share
-// times that, relatively. From 1/10 on that is within the limit of the step, below 1/100 the
-// quotient is not compared, between them it counts by its share.
+// The weight of an output whose denominator is `share` of |scale| |n| |c|. The terms of n·c may
+// cancel. Then the F32 sum has an error of about 2^-24 |n||c|, and the relative error of the
+// quotient is 1/share of that. With a share of 1/10 or more it is within the limit of the step
+// path. Below 1/100 the quotient is not compared; in between its weight is its share.
 static double quotient_weight(double share) {
     return share < 0.01 ? 0.0 : share < 0.1 ? share : 1.0;
 }
@@ -265,7 +265,7 @@ static struct oracle oracle_mlstm(const struct ggml_signed_scan_args * a) {
 
     for (int64_t s = 0; s < a->ids->ne[1]; ++s) {
         const struct seq sq = seq_get(a->ids, s, o.n_slots, o.n_tokens);
-        if (!sq.legal) {
+        if (!sq.valid) {
             continue;
         }
         for (int64_t h = 0; h < H; ++h) {
@@ -361,7 +361,7 @@ struct oracle oracle_signed(const struct ggml_signed_scan_args * a) {
 
     for (int64_t s = 0; s < a->ids->ne[1]; ++s) {
         const struct seq sq = seq_get(a->ids, s, o.n_slots, o.n_tokens);
-        if (!sq.legal) {
+        if (!sq.valid) {
             continue;
         }
         for (int64_t h = 0; h < H; ++h) {
@@ -377,7 +377,7 @@ struct oracle oracle_signed(const struct ggml_signed_scan_args * a) {
                 double * y = o.out + (t * H + h) * d_v;
                 memset(y, 0, d_v * sizeof(double));
 
-                // y = scale · (S + (bonus ∘ b) xᵀ)ᵀ c, before the update
+                // before the update: y = scale · (S + (bonus ∘ b) xᵀ)ᵀ c
                 if (a->bonus != NULL) {
                     for (int64_t i = 0; i < d_k; ++i) {
                         const double u = at(a->bonus, i, head_of(a->bonus, h, H), 0, 0);
@@ -455,12 +455,11 @@ struct oracle oracle_short_conv(const struct ggml_short_conv_args * a) {
 
     struct oracle o = oracle_new(a->state, a->x->ne[1], 1, n_ch);
 
-    double * past =
-            numbers(n_ch * width); // the last width inputs, oldest first; the last of them is x_t
+    double * past = numbers(n_ch * width); // the last `width` inputs, oldest first, up to x_t
 
     for (int64_t s = 0; s < a->ids->ne[1]; ++s) {
         const struct seq sq = seq_get(a->ids, s, o.n_slots, o.n_tokens);
-        if (!sq.legal) {
+        if (!sq.valid) {
             continue;
         }
         seq_load(&sq, a->state, 0, n_ch * tail, past);

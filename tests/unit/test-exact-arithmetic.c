@@ -1,6 +1,6 @@
-// Exact arithmetic. Where nothing rounds, the answer is known to the last bit after any number of
-// tokens: words in S_5, parity, powers of 2. Where only keys round, the norm of the state is kept
-// within what that rounding does.
+// Exact arithmetic. Where nothing rounds, the result is known to the last bit after any number of
+// tokens: words in S_5, parity, powers of 2. Where only keys round, the norm of the state stays
+// within the error of that rounding.
 
 #include "util.h"
 
@@ -12,44 +12,43 @@
 //
 // S_5 as products of transpositions
 //
-// A state column holds a number for each of 5 places; letter σ makes h'[i] = h[σ(i)]. A permutation
-// of 5 places is a product of at most 4 swaps, and the reflection with β = 2 and key (e_i − e_j)/√2
-// swaps places i and j. Each place is stored twice, so that the key becomes (e_i + e_i' − e_j −
-// e_j')/2 and all factors are 1/2 and 2. With plus signs instead it swaps and negates: a
-// permutation up to sign.
+// A column of the state holds one number per point; letter σ makes h'[i] = h[σ(i)]. A permutation
+// of 5 points is a product of at most 4 swaps, and the reflection with β = 2 and key (e_i − e_j)/√2
+// swaps points i and j. Each point is stored twice. So the key is (e_i + e_i' − e_j − e_j')/2, and
+// all multipliers are 1/2 and 2. With plus signs it swaps and negates: a permutation up to sign.
 //
 
-enum { PLACES = 5, D_K = 2 * PLACES, D_V = 8, N_LETTERS = 120 };
+enum { POINTS = 5, D_K = 2 * POINTS, D_V = 8, N_LETTERS = 120 };
 
 struct letter {
-    int image[PLACES]; // σ(i)
+    int image[POINTS]; // σ(i)
     int n_swaps;
     int swaps[4][2]; // in the order in which they act
 };
 
-// all permutations; a swap exchanges what stands at two places
+// All permutations. A swap exchanges the values of two points.
 static void letters_make(struct letter * letters) {
     int n = 0;
-    for (int code = 0; code < PLACES * PLACES * PLACES * PLACES * PLACES; ++code) {
+    for (int code = 0; code < POINTS * POINTS * POINTS * POINTS * POINTS; ++code) {
         struct letter l    = { 0 };
         int           seen = 0;
-        for (int i = 0, c = code; i < PLACES; ++i, c /= PLACES) {
-            l.image[i] = c % PLACES;
+        for (int i = 0, c = code; i < POINTS; ++i, c /= POINTS) {
+            l.image[i] = c % POINTS;
             seen |= 1 << l.image[i];
         }
-        if (seen != (1 << PLACES) - 1) {
+        if (seen != (1 << POINTS) - 1) {
             continue;
         }
-        int now[PLACES] = { 0, 1, 2, 3, 4 };
-        for (int i = 0; i < PLACES; ++i) {
+        int now[POINTS] = { 0, 1, 2, 3, 4 };
+        for (int i = 0; i < POINTS; ++i) {
             int j = i;
             while (now[j] != l.image[i]) {
-                j++;
+                ++j;
             }
             if (j != i) {
                 l.swaps[l.n_swaps][0] = i;
                 l.swaps[l.n_swaps][1] = j;
-                l.n_swaps++;
+                ++l.n_swaps;
                 const int kept = now[i];
                 now[i]         = now[j];
                 now[j]         = kept;
@@ -59,12 +58,11 @@ static void letters_make(struct letter * letters) {
     }
 }
 
-// what column j holds at place i in the beginning: a one-hot for each place, then small integers,
-// then nothing
+// The initial value of point i in column j: a one-hot column per point, then small integers, then 0
 static float start_value(int i, int j) {
-    return j < PLACES        ? (float) (i == j)
-           : j == PLACES     ? (float) (i + 1)
-           : j == PLACES + 1 ? (float) -(i + 1) * (i + 1)
+    return j < POINTS        ? (float) (i == j)
+           : j == POINTS     ? (float) (i + 1)
+           : j == POINTS + 1 ? (float) -(i + 1) * (i + 1)
                              : 0.0f;
 }
 
@@ -72,12 +70,12 @@ struct word {
     struct test_arena a;
     struct test_scan  s;
     float *           start;
-    float *           want; // [T][PLACES][D_V]: the right outputs
+    float *           want; // [T][POINTS][D_V]: the correct outputs
 };
 
 static void word_key(struct test_scan * s, int64_t t, int f, int i, int j, bool positive) {
     for (int c = 0; c < D_K; ++c) {
-        const bool at_i = c % PLACES == i, at_j = c % PLACES == j;
+        const bool at_i = c % POINTS == i, at_j = c % POINTS == j;
         test_set(s->householder.k, c, 0, f, t,
                 at_i   ? 0.5f
                 : at_j ? (positive ? 0.5f : -0.5f)
@@ -86,8 +84,8 @@ static void word_key(struct test_scan * s, int64_t t, int f, int i, int j, bool 
     test_set(s->householder.beta, 0, 0, f, t, 2.0f);
 }
 
-// T letters, n_h factors a token, unused factors with β = 0; one head reads each place. The right
-// answer is tracked as a permutation.
+// T letters with n_h factors per token; unused factors have β = 0. One head reads each point. The
+// correct outputs are tracked as a permutation.
 static void word_init(struct word * w, const struct letter * letters, const int * text, int64_t T,
         int n_h, bool positive) {
     memset(w, 0, sizeof(*w));
@@ -96,15 +94,16 @@ static void word_init(struct word * w, const struct letter * letters, const int 
         .op = TEST_HOUSEHOLDER, .batch = { .n_seqs = 1, .len = { T } }, .text = "a word in S_5"
     };
     struct ggml_householder_scan_args * args = &w->s.householder;
-    *args                                    = (struct ggml_householder_scan_args) {
-                                           .state = test_tensor(&w->a, GGML_TYPE_F32, TEST_DENSE, "state", D_K * D_V * PLACES,
-                                                   test_batch_slots(&w->s.batch), 1, 1),
-                                           .ids   = test_batch_ids(&w->a, &w->s.batch),
-                                           .q     = test_tensor(&w->a, GGML_TYPE_F32, TEST_DENSE, "q", D_K, PLACES, 1, T),
-                                           .k     = test_tensor(&w->a, GGML_TYPE_F32, TEST_DENSE, "k", D_K, 1, n_h, T),
-                                           .v     = test_tensor(&w->a, GGML_TYPE_F32, TEST_DENSE, "v", D_V, 1, n_h, T),
-                                           .beta  = test_tensor(&w->a, GGML_TYPE_F32, TEST_DENSE, "beta", 1, 1, n_h, T),
-                                           .scale = 1.0f,
+
+    *args = (struct ggml_householder_scan_args) {
+        .state = test_tensor(&w->a, GGML_TYPE_F32, TEST_DENSE, "state", D_K * D_V * POINTS,
+                test_batch_slots(&w->s.batch), 1, 1),
+        .ids   = test_batch_ids(&w->a, &w->s.batch),
+        .q     = test_tensor(&w->a, GGML_TYPE_F32, TEST_DENSE, "q", D_K, POINTS, 1, T),
+        .k     = test_tensor(&w->a, GGML_TYPE_F32, TEST_DENSE, "k", D_K, 1, n_h, T),
+        .v     = test_tensor(&w->a, GGML_TYPE_F32, TEST_DENSE, "v", D_V, 1, n_h, T),
+        .beta  = test_tensor(&w->a, GGML_TYPE_F32, TEST_DENSE, "beta", 1, 1, n_h, T),
+        .scale = 1.0f,
     };
     test_fill(args->q, 0.0f);
     test_fill(args->k, 0.0f);
@@ -112,41 +111,41 @@ static void word_init(struct word * w, const struct letter * letters, const int 
     test_fill(args->beta, 0.0f);
     test_fill(args->state, 0.0f);
     for (int64_t slot = 0; slot < args->state->ne[1]; ++slot) {
-        for (int h = 0; h < PLACES; ++h) {
+        for (int h = 0; h < POINTS; ++h) {
             for (int c = 0; c < D_K; ++c) {
                 for (int j = 0; j < D_V; ++j) {
                     test_set(args->state, (h * D_K + c) * D_V + j, slot, 0, 0,
-                            start_value(c % PLACES, j));
+                            start_value(c % POINTS, j));
                 }
             }
         }
     }
     w->start = test_copy(args->state);
-    w->want  = malloc(T * PLACES * D_V * sizeof(float));
+    w->want  = malloc(T * POINTS * D_V * sizeof(float));
 
-    int place[PLACES] = { 0, 1, 2, 3, 4 }; // h: which of the first places stands here
-    int sign[PLACES]  = { 1, 1, 1, 1, 1 };
+    int point[POINTS] = { 0, 1, 2, 3, 4 }; // the initial point whose value is here
+    int sign[POINTS]  = { 1, 1, 1, 1, 1 };
     for (int64_t t = 0; t < T; ++t) {
         const struct letter * l = &letters[text[t]];
-        int                   new_place[PLACES];
-        for (int i = 0; i < PLACES; ++i) {
-            new_place[i] = place[l->image[i]];
+        int                   new_point[POINTS];
+        for (int i = 0; i < POINTS; ++i) {
+            new_point[i] = point[l->image[i]];
         }
-        if (positive) { // each swap negates both; places move as before
+        if (positive) { // each swap also negates both
             for (int f = 0; f < l->n_swaps; ++f) {
                 const int i = l->swaps[f][0], j = l->swaps[f][1], kept = sign[i];
                 sign[i] = -sign[j];
                 sign[j] = -kept;
             }
         }
-        memcpy(place, new_place, sizeof(place));
+        memcpy(point, new_point, sizeof(point));
         for (int f = 0; f < l->n_swaps && f < n_h; ++f) {
             word_key(&w->s, t, f, l->swaps[f][0], l->swaps[f][1], positive);
         }
-        for (int i = 0; i < PLACES; ++i) {
+        for (int i = 0; i < POINTS; ++i) {
             test_set(args->q, i, i, 0, t, 1.0f);
             for (int j = 0; j < D_V; ++j) {
-                w->want[(t * PLACES + i) * D_V + j] = (float) sign[i] * start_value(place[i], j);
+                w->want[(t * POINTS + i) * D_V + j] = (float) sign[i] * start_value(point[i], j);
             }
         }
     }
@@ -158,27 +157,27 @@ static void word_free(struct word * w) {
     test_arena_free(&w->a);
 }
 
-// tokens with a wrong output
+// The number of tokens with a wrong output
 static int64_t word_errors(const struct word * w, const struct ggml_tensor * out) {
     int64_t n = 0;
     for (int64_t t = 0; t < out->ne[2]; ++t) {
         bool right = true;
-        for (int64_t i = 0; i < PLACES * D_V; ++i) {
-            right = right && ((const float *) out->data)[t * PLACES * D_V + i] ==
-                                     w->want[t * PLACES * D_V + i];
+        for (int64_t i = 0; i < POINTS * D_V; ++i) {
+            right = right && ((const float *) out->data)[t * POINTS * D_V + i] ==
+                                     w->want[t * POINTS * D_V + i];
         }
         n += !right;
     }
     return n;
 }
 
-// the word in calls of random length, in place
+// Computes the word in calls of random length, in place.
 static struct ggml_tensor * word_cut(struct test * t, struct word * w, enum ggml_scan_path path,
         int64_t most, struct test_rng * rng) {
     struct ggml_householder_scan_args * args = &w->s.householder;
     const int64_t                       T    = args->q->ne[3];
     struct ggml_tensor *                out =
-            test_tensor(&w->a, GGML_TYPE_F32, TEST_DENSE, "out", D_V, PLACES, T, 1);
+            test_tensor(&w->a, GGML_TYPE_F32, TEST_DENSE, "out", D_V, POINTS, T, 1);
     int32_t * id = args->ids->data;
     test_restore(args->state, w->start);
     for (int64_t done = 0; done < T;) {
@@ -218,9 +217,8 @@ static void test_words(struct test * t, const struct letter * letters, bool posi
 
     struct ggml_tensor * step       = test_scan_build(t, &w.a, &w.s, GGML_SCAN_PATH_STEP);
     float *              step_state = NULL;
-    for (int path = GGML_SCAN_PATH_STEP; path <= GGML_SCAN_PATH_REFERENCE + 1;
-            ++path) { // step first, auto last
-        const int            p = path % 4;
+    for (int path = GGML_SCAN_PATH_STEP; path <= GGML_SCAN_PATH_REFERENCE + 1; ++path) {
+        const int            p = path % 4; // step first, auto last
         struct ggml_tensor * op =
                 p == GGML_SCAN_PATH_STEP ? step : test_scan_build(t, &w.a, &w.s, p);
         test_restore(state, w.start);
@@ -232,9 +230,9 @@ static void test_words(struct test * t, const struct letter * letters, bool posi
             step_state = test_copy(state);
         } else {
             test_check(t, memcmp(op->data, step->data, ggml_nbytes(op)) == 0,
-                    "S_5: outputs of %s are not those of step, to the bit", test_path_names[p]);
+                    "S_5: outputs of %s differ from those of step", test_path_names[p]);
             test_check(t, memcmp(state->data, step_state, ggml_nbytes(state)) == 0,
-                    "S_5: state of %s is not that of step, to the bit", test_path_names[p]);
+                    "S_5: state of %s differs from that of step", test_path_names[p]);
         }
     }
     for (int c = 0; c < 6; ++c) {
@@ -251,7 +249,7 @@ static void test_words(struct test * t, const struct letter * letters, bool posi
                 test_path_names[p]);
     }
 
-    // the twin with eigenvalues in [0, 1]: β = 1 with the same keys projects instead of reflecting
+    // eigenvalues in [0, 1]: β = 1 with the same keys projects instead of reflecting
     for (int64_t i = 0; i < T * 4; ++i) {
         ((float *) w.s.householder.beta->data)[i] *= 0.5f;
     }
@@ -262,22 +260,23 @@ static void test_words(struct test * t, const struct letter * letters, bool posi
             "S_5 with beta = 1 should fail, but only %lld of %lld tokens are wrong",
             (long long) wrong, (long long) T);
 
-    printf("exact, S_5, %s keys: %lld random letters, n_h = 4: no error; step, chunk, auto, reference and any cut equal to the bit; "
-           "with beta = 1 %lld wrong\n",
+    printf("exact, S_5, %s keys: %lld random letters, n_h = 4: no error; step, chunk, auto,\n"
+           "  reference and any cut bit-identical; with beta = 1 %lld wrong\n",
             positive ? "nonnegative" : "signed", (long long) T, (long long) wrong);
     free(step_state);
     free(text);
     word_free(&w);
 }
 
-// A short word token by token, as in decoding: equal to the oracle, and to one call.
+// A short word token by token, as in decode: equal to the oracle and to one call.
 static void test_decode(struct test * t, const struct letter * letters) {
     enum { T = 200 };
-    struct test_limits lim = { .step = { .what = "S_5 token by token, step and reference",
-                                       .limit  = 0.0 },
-        .chunk = { .what = "S_5 token by token, chunk and auto", .limit = 0.0 } };
-    struct test_rng    rng = { 13 };
-    int                text[T];
+    struct test_limits lim = {
+        .step  = { .what = "S_5 token by token, step and reference", .limit = 0.0 },
+        .chunk = { .what = "S_5 token by token, chunk and auto", .limit = 0.0 },
+    };
+    struct test_rng rng = { 13 };
+    int             text[T];
     for (int i = 0; i < T; ++i) {
         text[i] = (int) test_below(&rng, N_LETTERS);
     }
@@ -285,10 +284,10 @@ static void test_decode(struct test * t, const struct letter * letters) {
     word_init(&w, letters, text, T, 4, false);
     test_scan_cuts(t, &w.a, &w.s, &lim, 1, &rng);
     word_free(&w);
-    printf("exact, S_5 token by token: %d letters in as many calls\n", T);
+    printf("exact, S_5 token by token: %d letters, one per call\n", T);
 }
 
-// Three swaps are enough for all letters but the 4! cycles of length 5. Factors act in their order:
+// Three swaps are enough for all letters except the 4! cycles of length 5. Factors act in order:
 // reversed, they give the inverse.
 static void test_letters(struct test * t, const struct letter * letters) {
     int n_wrong = 0, n_cycles = 0, n_reversed = 0;
@@ -313,7 +312,7 @@ static void test_letters(struct test * t, const struct letter * letters) {
             memcpy(reversed.swaps[f], letters[i].swaps[reversed.n_swaps - 1 - f],
                     sizeof(reversed.swaps[f]));
         }
-        for (int j = 0; j < PLACES; ++j) {
+        for (int j = 0; j < POINTS; ++j) {
             reversed.image[letters[i].image[j]] = j; // σ⁻¹
         }
         for (int path = GGML_SCAN_PATH_AUTO; path <= GGML_SCAN_PATH_REFERENCE; ++path) {
@@ -330,8 +329,8 @@ static void test_letters(struct test * t, const struct letter * letters) {
     }
     test_check(t, n_cycles == 24, "%d letters need 4 swaps; expected the 24 cycles of length 5",
             n_cycles);
-    printf("exact, letters: with n_h = 3 exactly the %d cycles of length 5 are wrong; reversed factors give the inverse (%d letters are not "
-           "their own)\n",
+    printf("exact, letters: with n_h = 3 exactly the %d cycles of length 5 are wrong; reversed\n"
+           "  factors give the inverse (%d letters are not their own inverse)\n",
             n_wrong / 4, n_reversed);
 }
 
@@ -339,7 +338,7 @@ static void test_letters(struct test * t, const struct letter * letters) {
 // Parity
 //
 
-// DeltaNet: bit 1 reflects and adds, S ← −S + c; bit 0 does nothing. With β = 1 the state sticks at
+// DeltaNet: bit 1 reflects and adds, S ← −S + c; bit 0 does nothing. With β = 1 the state stays at
 // c/2.
 static void test_parity_delta(struct test * t) {
     const int64_t     T = 1000000;
@@ -350,15 +349,16 @@ static void test_parity_delta(struct test * t) {
         .op = TEST_HOUSEHOLDER, .batch = { .n_seqs = 1, .len = { T }, .turn = 2 }, .text = "parity"
     };
     struct ggml_householder_scan_args * args = &s.householder;
-    *args                                    = (struct ggml_householder_scan_args) {
-                                           .state = test_tensor(
+
+    *args = (struct ggml_householder_scan_args) {
+        .state = test_tensor(
                 &a, GGML_TYPE_F32, TEST_DENSE, "state", 2 * 1, test_batch_slots(&s.batch), 1, 1),
-                                           .ids   = test_batch_ids(&a, &s.batch),
-                                           .q     = test_tensor(&a, GGML_TYPE_F32, TEST_DENSE, "q", 2, 1, 1, T),
-                                           .k     = test_tensor(&a, GGML_TYPE_F32, TEST_DENSE, "k", 2, 1, 1, T),
-                                           .v     = test_tensor(&a, GGML_TYPE_F32, TEST_DENSE, "v", 1, 1, 1, T),
-                                           .beta  = test_tensor(&a, GGML_TYPE_F32, TEST_DENSE, "beta", 1, 1, 1, T),
-                                           .scale = 1.0f,
+        .ids   = test_batch_ids(&a, &s.batch),
+        .q     = test_tensor(&a, GGML_TYPE_F32, TEST_DENSE, "q", 2, 1, 1, T),
+        .k     = test_tensor(&a, GGML_TYPE_F32, TEST_DENSE, "k", 2, 1, 1, T),
+        .v     = test_tensor(&a, GGML_TYPE_F32, TEST_DENSE, "v", 1, 1, 1, T),
+        .beta  = test_tensor(&a, GGML_TYPE_F32, TEST_DENSE, "beta", 1, 1, 1, T),
+        .scale = 1.0f,
     };
     test_fill(args->state, 0.0f);
     test_fill(args->q, 0.0f);
@@ -390,8 +390,8 @@ static void test_parity_delta(struct test * t) {
                         test_path_names[path], (long long) wrong, (long long) T);
             } else {
                 test_check(t, stuck > T - 100 && wrong == stuck,
-                        "parity, beta in {0, 1}, %s: the state should stick at c/2 from the first 1 on; "
-                        "it is there for %lld of %lld bits, %lld are wrong",
+                        "parity, beta in {0, 1}, %s: the state is c/2 for %lld of %lld bits, %lld "
+                        "are wrong; expected c/2 from the first 1 on",
                         test_path_names[path], (long long) stuck, (long long) T, (long long) wrong);
             }
         }
@@ -401,12 +401,13 @@ static void test_parity_delta(struct test * t) {
     }
     free(parity);
     test_arena_free(&a);
-    printf("exact, parity by the delta rule: %lld bits, no error on any path; with beta in {0, 1} the state sticks at c/2\n",
+    printf("exact, parity by the delta rule: %lld bits, no error on any path; with beta in {0, 1}\n"
+           "  the state stays at c/2\n",
             (long long) T);
 }
 
-// Mamba: with A = −1 and dt = 32 the factor 2 exp(dt A) − 1 is −1 in F32, with a tiny dt it is 1.
-// The form exp(dt A) forgets instead.
+// Mamba: with A = −1 and dt = 32 the transition 2 exp(dt A) − 1 is −1 in F32, with a tiny dt it is
+// 1. The form exp(dt A) forgets instead.
 static void test_parity_mamba(struct test * t, bool mamba2) {
     const int64_t     T = 1000000, d_k = 2, d_v = 3;
     const float       c = 3.0f;
@@ -416,17 +417,18 @@ static void test_parity_mamba(struct test * t, bool mamba2) {
         .op = TEST_SIGNED, .batch = { .n_seqs = 1, .len = { T }, .turn = 2 }, .text = "parity"
     };
     struct ggml_signed_scan_args * args = &s.sign;
-    *args                               = (struct ggml_signed_scan_args) {
-                                      .state = test_tensor(&a, GGML_TYPE_F32, TEST_DENSE, "state", d_k * d_v,
-                                              test_batch_slots(&s.batch), 1, 1),
-                                      .ids   = test_batch_ids(&a, &s.batch),
-                                      .c     = test_tensor(&a, GGML_TYPE_F32, TEST_DENSE, "c", d_k, 1, 1, T),
-                                      .b     = test_tensor(&a, GGML_TYPE_F32, TEST_DENSE, "b", d_k, 1, 1, T),
-                                      .x     = test_tensor(&a, GGML_TYPE_F32, TEST_DENSE, "x", d_v, 1, 1, T),
-                                      .dt    = test_tensor(&a, GGML_TYPE_F32, TEST_DENSE, "dt", mamba2 ? 1 : d_v, 1, 1, T),
-                                      .A     = test_tensor(
+
+    *args = (struct ggml_signed_scan_args) {
+        .state = test_tensor(&a, GGML_TYPE_F32, TEST_DENSE, "state", d_k * d_v,
+                test_batch_slots(&s.batch), 1, 1),
+        .ids   = test_batch_ids(&a, &s.batch),
+        .c     = test_tensor(&a, GGML_TYPE_F32, TEST_DENSE, "c", d_k, 1, 1, T),
+        .b     = test_tensor(&a, GGML_TYPE_F32, TEST_DENSE, "b", d_k, 1, 1, T),
+        .x     = test_tensor(&a, GGML_TYPE_F32, TEST_DENSE, "x", d_v, 1, 1, T),
+        .dt    = test_tensor(&a, GGML_TYPE_F32, TEST_DENSE, "dt", mamba2 ? 1 : d_v, 1, 1, T),
+        .A     = test_tensor(
                 &a, GGML_TYPE_F32, TEST_DENSE, "A", mamba2 ? 1 : d_v, mamba2 ? 1 : d_k, 1, 1),
-                                      .scale = 0.5f,
+        .scale = 0.5f,
     };
     test_fill(args->state, 0.0f);
     test_fill(args->c, 1.0f);
@@ -471,19 +473,21 @@ static void test_parity_mamba(struct test * t, bool mamba2) {
                         test_path_names[path], (long long) wrong, (long long) T);
             } else {
                 test_check(t, ever > T - 100,
-                        "parity with exp(dt A), %s: the state should be c since the first 1; it is for %lld of %lld bits",
+                        "parity with exp(dt A), %s: the state is c for %lld of %lld bits; expected "
+                        "c from the first 1 on",
                         test_path_names[path], (long long) ever, (long long) T);
             }
         }
     }
     free(parity);
     test_arena_free(&a);
-    printf("exact, parity by %s with 2 exp(dt A) - 1: %lld bits, no error; with exp(dt A) the state stays at c\n",
+    printf("exact, parity by %s with 2 exp(dt A) - 1: %lld bits, no error; with exp(dt A) the\n"
+           "  state stays at c\n",
             mamba2 ? "Mamba-2" : "Mamba", (long long) T);
 }
 
 //
-// One gate a token, before the first factor; one read, after the last
+// One gate per token, before the first factor; one output, after the last
 //
 
 static void test_gate_once(struct test * t) {
@@ -495,16 +499,17 @@ static void test_gate_once(struct test * t) {
             .op = TEST_HOUSEHOLDER, .batch = { .n_seqs = 1, .len = { T } }, .text = "gate 1/2"
         };
         struct ggml_householder_scan_args * args = &s.householder;
-        *args                                    = (struct ggml_householder_scan_args) {
-                                               .state = test_tensor(&a, GGML_TYPE_F32, TEST_DENSE, "state", 8 * 8,
-                                                       test_batch_slots(&s.batch), 1, 1),
-                                               .ids   = test_batch_ids(&a, &s.batch),
-                                               .q     = test_tensor(&a, GGML_TYPE_F32, TEST_DENSE, "q", 8, 1, 1, T),
-                                               .k     = test_tensor(&a, GGML_TYPE_F32, TEST_DENSE, "k", 8, 1, n_h, T),
-                                               .v     = test_tensor(&a, GGML_TYPE_F32, TEST_DENSE, "v", 8, 1, n_h, T),
-                                               .beta  = test_tensor(&a, GGML_TYPE_F32, TEST_DENSE, "beta", 1, 1, n_h, T),
-                                               .gate  = test_tensor(&a, GGML_TYPE_F32, TEST_DENSE, "gate", 1, 1, 1, T),
-                                               .scale = 1.0f,
+
+        *args = (struct ggml_householder_scan_args) {
+            .state = test_tensor(&a, GGML_TYPE_F32, TEST_DENSE, "state", 8 * 8,
+                    test_batch_slots(&s.batch), 1, 1),
+            .ids   = test_batch_ids(&a, &s.batch),
+            .q     = test_tensor(&a, GGML_TYPE_F32, TEST_DENSE, "q", 8, 1, 1, T),
+            .k     = test_tensor(&a, GGML_TYPE_F32, TEST_DENSE, "k", 8, 1, n_h, T),
+            .v     = test_tensor(&a, GGML_TYPE_F32, TEST_DENSE, "v", 8, 1, n_h, T),
+            .beta  = test_tensor(&a, GGML_TYPE_F32, TEST_DENSE, "beta", 1, 1, n_h, T),
+            .gate  = test_tensor(&a, GGML_TYPE_F32, TEST_DENSE, "gate", 1, 1, 1, T),
+            .scale = 1.0f,
         };
         test_fill(args->state, 1.0f);
         test_fill(args->q, 0.0f);
@@ -513,8 +518,8 @@ static void test_gate_once(struct test * t) {
         test_fill(args->beta, 2.0f);
         test_fill(args->gate, 0.5f);
         float * start = test_copy(args->state);
-        // factor f of every token negates row f (key e_f), so row 0 after t tokens is (−1/2)^t, and
-        // a read before the last factor would see row n_h − 1 with the other sign
+        // factor f of every token negates row f (key e_f): row 0 after t tokens is (−1/2)^t, and an
+        // output before the last factor would have row n_h − 1 with the other sign
         for (int64_t i = 0; i < T; ++i) {
             test_set(args->q, n_h - 1, 0, 0, i, 1.0f);
             for (int f = 0; f < n_h; ++f) {
@@ -537,38 +542,37 @@ static void test_gate_once(struct test * t) {
             const float * state = (const float *) args->state->data +
                                   64 * ((int32_t *) args->ids->data)[GGML_SCAN_SLOT_OUT];
             right = true;
-            for (int64_t i = 0; i < 64; ++i) {
-                right = right &&
-                        state[i] ==
-                                ldexpf(1.0f,
-                                        -T); // T is even; rows without a factor have decayed alike
+            for (int64_t i = 0; i < 64; ++i) { // T is even, so all rows have the same sign
+                right = right && state[i] == ldexpf(1.0f, -T);
             }
             test_check(t, right, "gate 1/2, n_h %d, %s: the state after %d tokens is not 2^-%d",
                     n_h, test_path_names[path], T, T);
         }
-        // token by token: exactly what the oracle says
-        struct test_limits lim = { .step = { .what = "gate 1/2, token by token" },
-            .chunk                       = { .what = "gate 1/2, token by token" } };
-        struct test_rng    rng = { 41 };
+        // token by token: equal to the oracle
+        struct test_limits lim = {
+            .step  = { .what = "gate 1/2, token by token" },
+            .chunk = { .what = "gate 1/2, token by token" },
+        };
+        struct test_rng rng = { 41 };
         test_restore(args->state, start);
         test_scan_cuts(t, &a, &s, &lim, 1, &rng);
         free(start);
         test_arena_free(&a);
     }
-    printf("exact, gate 1/2 with n_h 1..4: (-1/2)^t after t tokens on every path, in one call or token by token: one gate a token, one read,\n"
-           "  after the last factor\n");
+    printf("exact, gate 1/2 with n_h 1..4: (-1/2)^t after t tokens on every path, in one call or\n"
+           "  token by token: one gate per token, one output, after the last factor\n");
 }
 
 //
 // The norm of the state, β = 2, unit keys, no gate
 //
-// With ‖k‖² = 1 + δ the factor I − 2 k kᵀ has the eigenvalue −(1 + 2δ) along k and 1 elsewhere, so
+// With ‖k‖² = 1 + δ the factor I − 2 k kᵀ has the eigenvalue −(1 + 2δ) along k and 1 elsewhere. So
 // the exact product changes the logarithm of the Frobenius norm by at most Σ |log|1 + 2δ_t||. A key
-// of length 1 rounded to F32 has |δ| ≤ 2^-23, with random sign, and the state has 1/d_k of its
-// square along it: the sum is a random walk, 2 |δ| √T / d_k at most in the mean. The kernel adds
-// its own rounding: errors of the steps are independent and a reflection keeps their length, so
-// their squares add up, and the limit on NMSE grows in proportion to T: from 1e-11 at 4096 for the
-// step, from 1e-10 at 512 for chunks. The norm is off by no more than its root.
+// of length 1 rounded to F32 has |δ| ≤ 2^-23 with a random sign, and 1/d_k of the square of the
+// state is along it. So the sum is a random walk with a mean of at most 2 |δ| √T / d_k. The kernel
+// adds its own rounding: the errors of the steps are independent, and a reflection keeps their
+// length. So their squares add up, and the limit on the NMSE is proportional to T: 1e-11 at 4096
+// tokens for step, 1e-10 at 512 for chunk. The relative error of the norm is at most its root.
 //
 static void test_norm(struct test * t) {
     const int64_t     T = 100000, d_k = 64, d_v = 16;
@@ -578,15 +582,16 @@ static void test_norm(struct test * t) {
         .op = TEST_HOUSEHOLDER, .batch = { .n_seqs = 1, .len = { T } }, .text = "norm"
     };
     struct ggml_householder_scan_args * args = &s.householder;
-    *args                                    = (struct ggml_householder_scan_args) {
-                                           .state = test_tensor(&a, GGML_TYPE_F32, TEST_DENSE, "state", d_k * d_v,
-                                                   test_batch_slots(&s.batch), 1, 1),
-                                           .ids   = test_batch_ids(&a, &s.batch),
-                                           .q     = test_tensor(&a, GGML_TYPE_F32, TEST_DENSE, "q", d_k, 1, 1, T),
-                                           .k     = test_tensor(&a, GGML_TYPE_F32, TEST_DENSE, "k", d_k, 1, 1, T),
-                                           .v     = test_tensor(&a, GGML_TYPE_F32, TEST_DENSE, "v", d_v, 1, 1, T),
-                                           .beta  = test_tensor(&a, GGML_TYPE_F32, TEST_DENSE, "beta", 1, 1, 1, T),
-                                           .scale = 1.0f,
+
+    *args = (struct ggml_householder_scan_args) {
+        .state = test_tensor(&a, GGML_TYPE_F32, TEST_DENSE, "state", d_k * d_v,
+                test_batch_slots(&s.batch), 1, 1),
+        .ids   = test_batch_ids(&a, &s.batch),
+        .q     = test_tensor(&a, GGML_TYPE_F32, TEST_DENSE, "q", d_k, 1, 1, T),
+        .k     = test_tensor(&a, GGML_TYPE_F32, TEST_DENSE, "k", d_k, 1, 1, T),
+        .v     = test_tensor(&a, GGML_TYPE_F32, TEST_DENSE, "v", d_v, 1, 1, T),
+        .beta  = test_tensor(&a, GGML_TYPE_F32, TEST_DENSE, "beta", 1, 1, 1, T),
+        .scale = 1.0f,
     };
     struct test_rng rng = { 31 };
     test_fill_normal(args->state, &rng, 1.0);
@@ -613,14 +618,15 @@ static void test_norm(struct test * t) {
     }
     const double drift = 0.5 * log(exact / before);
     const double walk  = 6.0 * 2.0 * 0x1p-23 * sqrt((double) T) / (double) d_k;
-    test_check(t, fabs(drift) <= most, "the exact norm changed by %g; the keys allow %g at most",
+    test_check(t, fabs(drift) <= most, "the exact norm changed by %g; the keys allow at most %g",
             drift, most);
     test_check(t, fabs(drift) <= walk,
             "the exact norm changed by %g; a random walk over %lld steps allows %g", drift,
             (long long) T, walk);
 
-    printf("exact, norm of the state over %lld reflections with keys rounded to F32: relative change %.2e in exact arithmetic "
-           "(worst case of the keys %.2e, six sigma of a random walk %.2e)\n",
+    printf("exact, norm of the state over %lld reflections with keys rounded to F32: relative\n"
+           "  change %.2e in exact arithmetic (worst case of the keys %.2e, six sigma of a random\n"
+           "  walk %.2e)\n",
             (long long) T, drift, most, walk);
     for (int path = GGML_SCAN_PATH_AUTO; path <= GGML_SCAN_PATH_REFERENCE; ++path) {
         const bool   step  = test_scan_is_step(&s, path);
@@ -633,9 +639,9 @@ static void test_norm(struct test * t) {
             after += x * x;
         }
         const double change = 0.5 * log(after / exact);
-        test_check(t, fabs(change) <= limit, "the norm after %lld reflections, %s: off by %g > %g",
+        test_check(t, fabs(change) <= limit, "the norm after %lld reflections, %s: error %g > %g",
                 (long long) T, test_path_names[path], change, limit);
-        printf("  %-9s norm off the exact one by %9.2e (limit %.2e)\n", test_path_names[path],
+        printf("  %-9s relative error of the norm %9.2e (limit %.2e)\n", test_path_names[path],
                 change, limit);
     }
     free(start);

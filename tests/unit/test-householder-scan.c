@@ -1,6 +1,6 @@
-// GGML_OP_HOUSEHOLDER_SCAN on the CPU against the double-precision loop: every form of the
-// transition, every path, ragged batches, slots, snapshots, forks, strides, head counts; the same
-// bits for any number of threads and, on the step path, for any cut into calls.
+// GGML_OP_HOUSEHOLDER_SCAN on the CPU against the oracle: every form of the transition, every path,
+// ragged batches, slots, snapshots, forks, strides, head counts; the same bits for any number of
+// threads and, on the step path, for any cut into calls.
 
 #include "util.h"
 
@@ -19,11 +19,11 @@ struct problem {
     bool           rw;   // r and w instead of beta
     double         mean; // of the keys
     double         beta_lo, beta_hi;
-    double         gate_lo,
-            gate_hi; // of the gate's magnitude; in the form with beta its sign is random, and it may be 0
-    int               heads; // picks the head counts of the inputs
+    double         gate_lo, gate_hi; // magnitude of the gates; with beta, some are negative or 0
+
+    int               heads; // selects the head counts of the inputs
     enum test_layout  layout;
-    bool              state_gaps; // slots stand apart
+    bool              state_gaps; // gaps between slots
     struct test_batch batch;
 };
 
@@ -49,7 +49,7 @@ static struct test_scan make(
     test_fill_unit(args->k, rng, p->mean);
     test_fill_normal(args->v, rng, 1.0);
 
-    if (p->rw) { // as RWKV-7 makes them: r of length 1, w = r ∘ a with a in (0, 1)
+    if (p->rw) { // as in RWKV-7: r of length 1, w = r ∘ a with a in (0, 1)
         args->r = test_tensor(
                 a, GGML_TYPE_F32, p->layout, "r", p->d_k, test_divisor(p->H, p->heads + 3), 1, T);
         args->w = test_tensor(
@@ -81,7 +81,7 @@ static struct test_scan make(
                         test_set(args->gate, i, h, 0, t, -test_get(args->gate, i, h, 0, t));
                     }
                     if (test_below(rng, 50) == 0) {
-                        test_set(args->gate, i, h, 0, t, 0.0f); // whoever divides by gates is found
+                        test_set(args->gate, i, h, 0, t, 0.0f); // detects divisions by gates
                     }
                 }
             }
@@ -89,7 +89,8 @@ static struct test_scan make(
     }
 
     int n = snprintf(s.text, sizeof(s.text),
-            "%s, %s, %dx%d, H %d, n_h %d, layout %d, head counts %d, turn %d, snapshots %d, lengths",
+            "%s, %s, %dx%d, H %d, n_h %d, layout %d, head counts %d, turn %d, snapshots %d, "
+            "lengths",
             p->rw ? "r and w" : "beta", gate_names[p->gate], p->d_k, p->d_v, p->H, p->n_h,
             p->layout, p->heads, p->batch.turn, p->batch.n_snap);
     for (int i = 0; i < p->batch.n_seqs; ++i) {
@@ -123,7 +124,7 @@ static void test_modes(struct test * t) {
         for (int size = 0; size < 8; ++size) {
             const bool rw  = mode >= 3;
             const bool big = sizes[size] >= 96;
-            for (int n_h = 1; n_h <= (rw ? 1 : 4); ++n_h, n++) {
+            for (int n_h = 1; n_h <= (rw ? 1 : 4); ++n_h, ++n) {
                 struct problem p = {
                     .d_k        = sizes[size],
                     .d_v        = n_h == 4   ? sizes[size]
@@ -140,12 +141,12 @@ static void test_modes(struct test * t) {
                     .gate_lo    = rw ? 0.55 : 0.8,
                     .gate_hi    = 1.0,
                     .heads      = n,
-                    .layout     = n % TEST_REVERSED, // all that keep rows contiguous
+                    .layout     = n % TEST_REVERSED, // all layouts with contiguous rows
                     .state_gaps = n % 4 == 3,
                     .batch      = { .n_seqs = 1 + n % 3, .n_snap = n % 4, .turn = n },
                 };
-                // one sequence of up to 256 factors, more than a chunk; one of fewer tokens than
-                // snapshots or a few more; one of a single token or none
+                // one sequence of up to 256 factors; one with fewer tokens than snapshots, or a few
+                // more; one with a single token or none
                 p.batch.len[0] = big ? 70 / ((n_h + 1) / 2) : n_h == 1 ? 139 : 256 / n_h;
                 p.batch.len[1] = 2 + n % 7;
                 p.batch.len[2] = n % 2;
@@ -153,15 +154,17 @@ static void test_modes(struct test * t) {
             }
         }
     }
-    printf("householder, modes: %d cases = {beta with n_h 1..4, r and w} x {no gate, gate per head, gate per channel} x d_k "
-           "{8,16,24,64,96,128,192,256};\n  d_v is another of these (the same for n_h = 4), 1..3 sequences, 0..3 snapshots, 5 layouts, "
-           "head counts all divisors of H = 2, 4, 6;\n  outputs and states on every path; threads 1, 2, 5 to the bit in every second case\n",
+    printf("householder, modes: %d cases = {beta with n_h 1..4, r and w}\n"
+           "  x {no gate, gate per head, gate per channel} x d_k {8,16,24,64,96,128,192,256};\n"
+           "  d_v is another of these (the same for n_h = 4), 1..3 sequences, 0..3 snapshots,\n"
+           "  5 layouts, head counts: divisors of H = 2, 4, 6; outputs and states on every path;\n"
+           "  every second case bit-identical with 1, 2 and 5 threads\n",
             n);
     test_limits_print(&lim);
 }
 
-// long sequences, with the hardest beta, and with keys that share a mean, as those of trained
-// models do
+// Long sequences with the hardest beta, and with keys that have a common mean, as in trained
+// models.
 static void test_lengths(struct test * t) {
     static const struct {
         int            d_k, d_v, n_h, T;
@@ -179,8 +182,8 @@ static void test_lengths(struct test * t) {
         { 64, 64, 3, 512, 1.0, 2.0, GATE_NONE, 1e-11, 1e-8 },
         { 64, 64, 1, 512, 3.0, 2.0, GATE_HEAD, 1e-11, 1e-8 },
         { 64, 64, 1, 512, 1.0, 0.0, GATE_CHANNEL, 1e-11, 1e-8 },
-        { 64, 32, 1, 4096, 0.0, 0.0, GATE_NONE, 1e-11,
-                1e-9 }, // errors add up alike: 16 times the tokens, 10 times the limit
+        // errors accumulate: 16 times the tokens, 10 times the limit
+        { 64, 32, 1, 4096, 0.0, 0.0, GATE_NONE, 1e-11, 1e-9 },
         { 32, 64, 2, 4096, 0.0, 0.0, GATE_HEAD, 1e-11, 1e-9 },
     };
     struct test_rng rng = { 2 };
@@ -221,20 +224,21 @@ static void test_cuts(struct test * t) {
     struct test_rng rng     = { 3 };
     int64_t         n_calls = 0;
     for (int c = 0; c < 14; ++c) {
-        const bool     rw = c >= 11;
-        struct problem p  = {
-             .d_k     = sizes[c % 6],
-             .d_v     = sizes[(c + 2) % 6],
-             .H       = 2,
-             .n_h     = rw ? 1 : 1 + c % 4,
-             .gate    = c % 3,
-             .rw      = rw,
-             .beta_hi = 2.0,
-             .gate_lo = 0.8,
-             .gate_hi = 1.0,
-             .heads   = c,
-             .layout  = c % TEST_REVERSED,
-             .batch   = { .n_seqs = 3, .len = { 280, 9, 37 }, .turn = c },
+        const bool rw = c >= 11;
+
+        struct problem p = {
+            .d_k     = sizes[c % 6],
+            .d_v     = sizes[(c + 2) % 6],
+            .H       = 2,
+            .n_h     = rw ? 1 : 1 + c % 4,
+            .gate    = c % 3,
+            .rw      = rw,
+            .beta_hi = 2.0,
+            .gate_lo = 0.8,
+            .gate_hi = 1.0,
+            .heads   = c,
+            .layout  = c % TEST_REVERSED,
+            .batch   = { .n_seqs = 3, .len = { 280, 9, 37 }, .turn = c },
         };
         static const int64_t most[3] = { 20, 1, 90 };
         struct test_arena    a;
@@ -243,7 +247,8 @@ static void test_cuts(struct test * t) {
         n_calls += test_scan_cuts(t, &a, &s, &lim, most[c % 3], &rng);
         test_arena_free(&a);
     }
-    printf("householder, cuts: 14 cases, 3 sequences of 280, 9 and 37 tokens in %lld calls; step and reference equal one call to the bit\n",
+    printf("householder, cuts: 14 cases, 3 sequences of 280, 9 and 37 tokens in %lld calls;\n"
+           "  step and reference bit-identical to one call\n",
             (long long) n_calls);
     test_limits_print(&lim);
 }
@@ -252,20 +257,21 @@ static void test_snapshots(struct test * t) {
     struct test_limits lim = { .chunk = { .what = "snapshots of chunk and auto", .limit = 1e-10 } };
     struct test_rng    rng = { 4 };
     for (int c = 0; c < 15; ++c) {
-        static const int64_t lengths[5] = { 1, 3, 64, 130,
-            258 }; // fewer than snapshots; around the borders of blocks of 64, 128, 256
-        struct problem       p          = {
-                           .d_k     = sizes[c % 5],
-                           .d_v     = sizes[(c + 1) % 5],
-                           .H       = 2,
-                           .n_h     = 1 + c % 3,
-                           .gate    = c % 3,
-                           .beta_hi = 2.0,
-                           .gate_lo = 0.8,
-                           .gate_hi = 1.0,
-                           .heads   = c,
-                           .rw      = c % 4 == 2,
-                           .batch   = { .n_seqs = 1, .len = { lengths[c % 5] }, .n_snap = 5, .turn = c },
+        // fewer tokens than snapshots; around multiples of 64 and 128
+        static const int64_t lengths[5] = { 1, 3, 64, 130, 258 };
+
+        struct problem p = {
+            .d_k     = sizes[c % 5],
+            .d_v     = sizes[(c + 1) % 5],
+            .H       = 2,
+            .n_h     = 1 + c % 3,
+            .gate    = c % 3,
+            .beta_hi = 2.0,
+            .gate_lo = 0.8,
+            .gate_hi = 1.0,
+            .heads   = c,
+            .rw      = c % 4 == 2,
+            .batch   = { .n_seqs = 1, .len = { lengths[c % 5] }, .n_snap = 5, .turn = c },
         };
         p.n_h = p.rw ? 1 : p.n_h;
         struct test_arena a;
@@ -274,8 +280,8 @@ static void test_snapshots(struct test * t) {
         test_scan_snapshots(t, &a, &s, &lim);
         test_arena_free(&a);
     }
-    printf("householder, snapshots: 15 cases of 1, 3, 64, 130, 258 tokens, 5 snapshots, each against a shorter run, also in a ring of slots; step "
-           "and reference to the bit\n");
+    printf("householder, snapshots: 15 cases of 1, 3, 64, 130 or 258 tokens, 5 snapshots, each\n"
+           "  against a shorter run, also in a ring of slots; step and reference bit-identical\n");
     test_limits_print(&lim);
 }
 
@@ -301,25 +307,27 @@ static void test_out_of_range(struct test * t) {
         n += test_scan_out_of_range(t, &a, &s);
         test_arena_free(&a);
     }
-    printf("householder, ids out of range: %d cases: NaN for the sequence, no state touched, the others computed\n",
+    printf("householder, ids out of range: %d cases: NaN for the sequence, no state touched,\n"
+           "  the others computed\n",
             n);
 }
 
-// A NaN stays a NaN, and where it belongs: in its column, from its token on, in its sequence. Beta
-// above 2 is computed, not clamped.
+// A NaN stays a NaN, and stays in its column and its sequence, from its token on. Beta above 2 is
+// not clamped.
 static void test_nan(struct test * t) {
     struct test_rng rng = { 6 };
-    struct problem  p   = {
-           .d_k     = 24,
-           .d_v     = 40,
-           .H       = 2,
-           .n_h     = 2,
-           .gate    = GATE_HEAD,
-           .beta_hi = 2.0,
-           .gate_lo = 0.8,
-           .gate_hi = 1.0,
-           .heads   = 3,
-           .batch   = { .n_seqs = 2, .len = { 100, 80 } },
+
+    struct problem p = {
+        .d_k     = 24,
+        .d_v     = 40,
+        .H       = 2,
+        .n_h     = 2,
+        .gate    = GATE_HEAD,
+        .beta_hi = 2.0,
+        .gate_lo = 0.8,
+        .gate_hi = 1.0,
+        .heads   = 3,
+        .batch   = { .n_seqs = 2, .len = { 100, 80 } },
     };
     struct test_arena a;
     test_arena_init(&a);
@@ -353,8 +361,8 @@ static void test_nan(struct test * t) {
                 }
             }
         }
-        test_check(t, there, "a NaN in v is gone from the output: %s", test_path_names[path]);
-        test_check(t, !elsewhere, "a NaN in v came out at another column or token: %s",
+        test_check(t, there, "a NaN in v is missing in the output: %s", test_path_names[path]);
+        test_check(t, !elsewhere, "a NaN in v reached another column or token: %s",
                 test_path_names[path]);
         test_check(t, memcmp(clean->data, op->data, first * p.d_v * p.H * sizeof(float)) == 0,
                 "a NaN changed another sequence: %s", test_path_names[path]);
@@ -370,12 +378,12 @@ static void test_nan(struct test * t) {
     p.beta_hi = 2.5;
     p.batch   = (struct test_batch) { .n_seqs = 1, .len = { 30 } };
     run(t, &p, &lim, (const int[]) { 1 }, 1, &rng);
-    printf("householder, NaN: on step and reference it stays in its column from its token on; it never reaches another sequence; "
-           "beta above 2 is not clamped\n");
+    printf("householder, NaN: with step and reference it stays in its column, from its token on;\n"
+           "  it never reaches another sequence; beta above 2 is not clamped\n");
     test_limits_print(&lim);
 }
 
-// q, k, v, beta and gate as views of one fused projection, a matrix with a row per token
+// q, k, v, beta and gate as views of one fused projection, a matrix with one row per token
 static void test_fused(struct test * t) {
     struct test_limits lim = {
         .step  = { .what = "views of one projection, step and reference", .limit = 1e-12 },
@@ -390,27 +398,30 @@ static void test_fused(struct test * t) {
     struct ggml_tensor * row = test_tensor(&a, GGML_TYPE_F32, TEST_DENSE, "row", width, T, 1, 1);
     test_fill_normal(row, &rng, 0.15);
 
-    struct test_scan s = { .op = TEST_HOUSEHOLDER,
-        .batch                 = { .n_seqs = 2, .len = { 71, 19 }, .turn = 1 },
-        .text                  = "fused" };
-    s.householder      = (struct ggml_householder_scan_args) {
-             .state = test_tensor(&a, GGML_TYPE_F32, TEST_DENSE, "state", d_k * d_v * H,
-                     test_batch_slots(&s.batch), 1, 1),
-             .ids   = test_batch_ids(&a, &s.batch),
-             .q     = ggml_view_4d(a.ctx, row, d_k, H, 1, T, d_k * f, d_k * H * f, width * f, 0),
-             .k = ggml_view_4d(a.ctx, row, d_k, H, n_h, T, d_k * f, d_k * H * f, width * f, d_k * H * f),
-             .v = ggml_view_4d(a.ctx, row, d_v, H, n_h, T, d_v * f, d_v * H * f, width * f,
-                     (d_k * H + n_h * H * d_k) * f),
-             .beta  = ggml_view_4d(a.ctx, row, 1, H, n_h, T, f, H * f, width * f,
-                      (d_k * H + n_h * H * (d_k + d_v)) * f),
-             .gate  = ggml_view_4d(a.ctx, row, 1, H, 1, T, f, H * f, width * f,
-                      (d_k * H + n_h * H * (d_k + d_v + 1)) * f),
-             .scale = 0.25f,
+    struct test_scan s = {
+        .op    = TEST_HOUSEHOLDER,
+        .batch = { .n_seqs = 2, .len = { 71, 19 }, .turn = 1 },
+        .text  = "fused",
+    };
+
+    s.householder = (struct ggml_householder_scan_args) {
+        .state = test_tensor(&a, GGML_TYPE_F32, TEST_DENSE, "state", d_k * d_v * H,
+                test_batch_slots(&s.batch), 1, 1),
+        .ids   = test_batch_ids(&a, &s.batch),
+        .q     = ggml_view_4d(a.ctx, row, d_k, H, 1, T, d_k * f, d_k * H * f, width * f, 0),
+        .k = ggml_view_4d(a.ctx, row, d_k, H, n_h, T, d_k * f, d_k * H * f, width * f, d_k * H * f),
+        .v = ggml_view_4d(a.ctx, row, d_v, H, n_h, T, d_v * f, d_v * H * f, width * f,
+                (d_k * H + n_h * H * d_k) * f),
+        .beta  = ggml_view_4d(a.ctx, row, 1, H, n_h, T, f, H * f, width * f,
+                 (d_k * H + n_h * H * (d_k + d_v)) * f),
+        .gate  = ggml_view_4d(a.ctx, row, 1, H, 1, T, f, H * f, width * f,
+                 (d_k * H + n_h * H * (d_k + d_v + 1)) * f),
+        .scale = 0.25f,
     };
     test_fill_normal(s.householder.state, &rng, 1.0);
     test_scan_run(t, &a, &s, &lim, (const int[]) { 1, 2 }, 2);
     test_arena_free(&a);
-    printf("householder, all inputs views of one fused projection\n");
+    printf("householder, all inputs are views of one fused projection\n");
     test_limits_print(&lim);
 }
 

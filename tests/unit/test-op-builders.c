@@ -1,5 +1,5 @@
-// The builders refuse every illegal shape, type and combination with NULL and a sentence that names
-// the tensor, and accept the legal edges. Nothing is computed here but the last test, so tensors
+// The builders return NULL and a sentence that names the tensor for every invalid shape, type and
+// combination, and accept the limits of the valid ones. Only the last test computes, so tensors
 // have no data.
 
 #include "util.h"
@@ -18,13 +18,13 @@ static struct ggml_tensor * new_i32(
     return ggml_new_tensor_4d(ctx, GGML_TYPE_I32, ne0, ne1, ne2, ne3);
 }
 
-// x with another type, element by element
+// A tensor with the shape of x and another type
 static struct ggml_tensor * typed(
         struct ggml_context * ctx, const struct ggml_tensor * x, enum ggml_type type) {
     return ggml_new_tensor(ctx, type, 4, x->ne);
 }
 
-// x with dimension d of another size
+// A tensor like x, with n elements in dimension d
 static struct ggml_tensor * sized(
         struct ggml_context * ctx, const struct ggml_tensor * x, int d, int64_t n) {
     int64_t ne[4] = { x->ne[0], x->ne[1], x->ne[2], x->ne[3] };
@@ -32,7 +32,7 @@ static struct ggml_tensor * sized(
     return ggml_new_tensor(ctx, x->type, 4, ne);
 }
 
-// x with another stride
+// A tensor like x, with another stride
 static struct ggml_tensor * strided(
         struct ggml_context * ctx, const struct ggml_tensor * x, int d, size_t nb) {
     struct ggml_tensor * y = ggml_new_tensor(ctx, x->type, 4, x->ne);
@@ -47,7 +47,7 @@ static void check_refused(struct test * t, const struct ggml_tensor * op, const 
         test_check(t, test_has_word(err, name), "the message does not name %s: \"%s\": %s", name,
                 err, what);
         test_check(t, strlen(err) >= 10 && strchr(err, '\n') == NULL,
-                "not one sentence: \"%s\": %s", err, what);
+                "expected one sentence, got \"%s\": %s", err, what);
     }
 }
 
@@ -86,8 +86,8 @@ static void test_householder(struct test * t) {
             ggml_init((struct ggml_init_params) { .mem_size = 4u << 20, .no_alloc = true });
     const int64_t n0 = t->n_checks;
 
-// one illegal case: the legal arguments of `make`, one statement that spoils them, the tensor that
-// the message must name
+// One invalid case: the valid arguments of `make`, a statement that makes them invalid, and the
+// name that the message must contain
 #define REFUSE(make, spoil, name)                                                   \
     do {                                                                            \
         struct ggml_householder_scan_args a        = make(ctx);                     \
@@ -113,7 +113,7 @@ static void test_householder(struct test * t) {
                 "wrong node: householder: " #make ", " #change);                                   \
     } while (0)
 
-    // every tensor but the gate must be there
+    // only the gate is optional
     REFUSE(householder_args, a.state = NULL, "state");
     REFUSE(householder_args, a.ids = NULL, "ids");
     REFUSE(householder_args, a.q = NULL, "q");
@@ -170,7 +170,7 @@ static void test_householder(struct test * t) {
     REFUSE(householder_args, a.gate = sized(ctx, a.gate, 2, N_H), "gate");
     REFUSE(householder_args, a.k = sized(ctx, a.k, 2, 0), "k");
     REFUSE(rwkv7_args, a.k = sized(ctx, a.k, 2, 2);
-            a.v = sized(ctx, a.v, 2, 2), "k"); // r and w go with one factor
+            a.v = sized(ctx, a.v, 2, 2), "k"); // r and w allow one factor
     REFUSE(rwkv7_args, a.r = sized(ctx, a.r, 2, 2), "r");
     ACCEPT(householder_args, a.k = sized(ctx, a.k, 2, 7); a.v = sized(ctx, a.v, 2, 7);
             a.beta = sized(ctx, a.beta, 2, 7));
@@ -183,7 +183,7 @@ static void test_householder(struct test * t) {
     REFUSE(rwkv7_args, a.r = sized(ctx, a.r, 3, T + 1), "r");
     REFUSE(rwkv7_args, a.w = sized(ctx, a.w, 3, 0), "w");
 
-    // strides: rows are contiguous, everything else is free, in whole floats
+    // strides: rows are contiguous, other strides are any multiple of a float
     REFUSE(householder_args, a.q = strided(ctx, a.q, 0, 8), "q");
     REFUSE(householder_args, a.k = strided(ctx, a.k, 0, 32), "k");
     REFUSE(householder_args, a.v = strided(ctx, a.v, 0, 0), "v");
@@ -211,10 +211,10 @@ static void test_householder(struct test * t) {
     ACCEPT(householder_args, a.ids = sized(ctx, a.ids, 0, GGML_SCAN_SNAPS));
     ACCEPT(householder_args, a.ids = sized(ctx, a.ids, 1, 100));
 
-    // no tokens: ggml would skip the node, and with it the fork of a sequence without tokens
+    // no tokens: ggml would skip the node, and also the fork of a sequence without tokens
     REFUSE(householder_args, a.q = sized(ctx, a.q, 3, 0); a.k = sized(ctx, a.k, 3, 0);
             a.v = sized(ctx, a.v, 3, 0); a.beta = sized(ctx, a.beta, 3, 0); a.gate = NULL, "k");
-    // sizes whose product leaves 64 bits
+    // sizes whose product exceeds 64 bits
     REFUSE(householder_args, a.k = new_f32(ctx, (int64_t) 1 << 32, 1, N_H, T);
             a.v = new_f32(ctx, (int64_t) 1 << 32, 1, N_H, T), "state");
     REFUSE(householder_args, a.k = new_f32(ctx, ((int64_t) 1 << 33) + 1, 1, N_H, T);
@@ -226,7 +226,7 @@ static void test_householder(struct test * t) {
     ACCEPT(rwkv7_args, a.path = GGML_SCAN_PATH_REFERENCE);
     ACCEPT(householder_args, a.path = GGML_SCAN_PATH_CHUNK);
 
-    // a buffer that is too small, or none
+    // a message buffer that is too small, and no buffer
     {
         struct ggml_householder_scan_args a = householder_args(ctx);
         a.q                                 = NULL;
@@ -234,13 +234,12 @@ static void test_householder(struct test * t) {
         test_check(t,
                 ggml_householder_scan(ctx, &a, err, 5) == NULL && memchr(err, 0, 5) != NULL &&
                         err[5] == 'x',
-                "a message ran over its buffer");
-        test_check(
-                t, ggml_householder_scan(ctx, &a, NULL, 0) == NULL, "a message without a buffer");
+                "a message overran its buffer");
+        test_check(t, ggml_householder_scan(ctx, &a, NULL, 0) == NULL, "accepted without a buffer");
     }
 #undef REFUSE
 #undef ACCEPT
-    printf("builder of the householder scan: %lld checks\n", (long long) (t->n_checks - n0));
+    printf("builder of the Householder scan: %lld checks\n", (long long) (t->n_checks - n0));
     ggml_free(ctx);
 }
 
@@ -327,7 +326,7 @@ static void test_signed(struct test * t) {
     ACCEPT(mamba2_args, (void) a);
     ACCEPT(mlstm_args, (void) a);
 
-    // every transition is whole, and there is one
+    // exactly one complete transition
     REFUSE(gate_args, a.state = NULL, "state");
     REFUSE(gate_args, a.ids = NULL, "ids");
     REFUSE(gate_args, a.c = NULL, "c");
@@ -365,8 +364,8 @@ static void test_signed(struct test * t) {
     REFUSE(bonus_args, a.bonus = sized(ctx, a.bonus, 0, D_K + 1), "bonus");
     REFUSE(bonus_args, a.bonus = sized(ctx, a.bonus, 0, 1), "bonus");
     REFUSE(mamba_args, a.dt = sized(ctx, a.dt, 0, D_K), "dt");
-    REFUSE(mamba_args, a.dt = sized(ctx, a.dt, 0, 1), "dt");    // of Mamba-2 with A of Mamba
-    REFUSE(mamba2_args, a.dt = sized(ctx, a.dt, 0, D_V), "dt"); // and the other way round
+    REFUSE(mamba_args, a.dt = sized(ctx, a.dt, 0, 1), "dt");    // dt of Mamba-2, A of Mamba
+    REFUSE(mamba2_args, a.dt = sized(ctx, a.dt, 0, D_V), "dt"); // dt of Mamba, A of Mamba-2
     REFUSE(mamba_args, a.A = sized(ctx, a.A, 0, D_K), "A");
     REFUSE(mamba_args, a.A = sized(ctx, a.A, 1, D_V), "A");
     REFUSE(mamba_args, a.A = sized(ctx, a.A, 1, 1), "A");
@@ -413,7 +412,7 @@ static void test_signed(struct test * t) {
     REFUSE(mamba_args, a.A = strided(ctx, a.A, 1, 50), "A");
     ACCEPT(gate_args, a.x = strided(ctx, a.x, 3, 4000));
     ACCEPT(mamba_args, a.A = ggml_permute(ctx, new_f32(ctx, D_K, D_V, 2, 1), 1, 0, 2,
-                               3)); // as checkpoints have it
+                               3)); // as in checkpoints
 
     // state
     REFUSE(gate_args, a.state = sized(ctx, a.state, 0, D_K * D_V * H + 1), "state");
@@ -438,7 +437,7 @@ static void test_signed(struct test * t) {
     ACCEPT(mlstm_args, a.path = GGML_SCAN_PATH_REFERENCE);
 #undef REFUSE
 #undef ACCEPT
-    printf("builder of the signed scan: %lld checks\n", (long long) (t->n_checks - n0));
+    printf("builder of the signed-gate scan: %lld checks\n", (long long) (t->n_checks - n0));
     ggml_free(ctx);
 }
 
@@ -539,11 +538,11 @@ static void test_conv(struct test * t) {
 }
 
 //
-// The state after
+// ggml_scan_state_after
 //
 
-// A reader through ggml_scan_state_after sees the new state, although its node was put into the
-// graph by itself: the view brings the op.
+// A reader through ggml_scan_state_after sees the new state, even if only its node is added to the
+// graph: the view depends on the op.
 static void test_state_after(struct test * t) {
     struct test_arena a;
     test_arena_init(&a);
@@ -561,7 +560,7 @@ static void test_state_after(struct test * t) {
     test_check(t,
             after->view_src == s.conv.state && after->src[0] == op &&
                     ggml_are_same_shape(after, s.conv.state),
-            "the state after is not a view of the whole state that depends on the op");
+            "expected a view of the whole state that depends on the op");
     test_check(t, ggml_is_scan(op) && !ggml_is_scan(after), "ggml_is_scan");
     struct ggml_tensor * copy = ggml_dup(a.ctx, after);
     test_alloc(&a, op);
@@ -569,7 +568,7 @@ static void test_state_after(struct test * t) {
     const int64_t slot = ((int32_t *) s.conv.ids->data)[GGML_SCAN_SLOT_OUT];
     for (int64_t i = 0; i < copy->ne[1]; ++i) {
         test_check(t, test_get(copy, 0, i, 0, 0) == (i == slot ? 5.0f : 1.0f),
-                "a reader of the state after saw %g in slot %d",
+                "a reader of the state after the op saw %g in slot %d",
                 (double) test_get(copy, 0, i, 0, 0), (int) i);
     }
     test_arena_free(&a);

@@ -1,5 +1,5 @@
-// ggml_scan_ids_check against a plain reading of its rules, on hand-made and on random ids;
-// ggml_scan_check_values on inputs that are spoiled one number at a time.
+// ggml_scan_ids_check against a direct implementation of its rules, on hand-made and random ids;
+// ggml_scan_check_values on inputs with one invalid number at a time.
 
 #include "util.h"
 
@@ -14,9 +14,9 @@
 
 enum { MAX_IDS = 64 };
 
-// The rules, one by one: slots and tokens in range, every token in exactly one sequence, no slot
-// written twice, none written by one sequence and read by another.
-static bool legal(const int32_t * ids, int n_snap, int n_seqs, int n_slots, int n_tokens) {
+// The rules, one by one: slots and tokens are in range, every token belongs to exactly one
+// sequence, no slot is written twice, and no slot is written by one sequence and read by another.
+static bool valid(const int32_t * ids, int n_snap, int n_seqs, int n_slots, int n_tokens) {
     const int stride = GGML_SCAN_SNAPS + n_snap;
     for (int s = 0; s < n_seqs; ++s) {
         const int32_t * id = ids + s * stride;
@@ -91,9 +91,9 @@ static void test_ids_by_hand(struct test * t) {
         { "two forks of one source", true, 0, 2, 3, 5, { 0, 1, 0, 2, 0, 2, 2, 3 } },
         { "sequences in any order", true, 0, 2, 2, 5, { 1, 1, 3, 2, 0, 0, 0, 3 } },
         { "a sequence without tokens", true, 0, 2, 3, 5, { 0, 2, 0, 0, 1, 1, 0, 5 } },
-        { "one without tokens behind the last", true, 0, 2, 2, 5, { 0, 0, 5, 0, 1, 1, 0, 5 } },
+        { "one without tokens after the last", true, 0, 2, 2, 5, { 0, 0, 5, 0, 1, 1, 0, 5 } },
         { "snapshots", true, 2, 1, 4, 5, { 0, 1, 0, 5, 2, 3 } },
-        { "snapshots not wanted", true, 2, 1, 1, 5, { 0, 0, 0, 5, -1, -1 } },
+        { "no snapshots", true, 2, 1, 1, 5, { 0, 0, 0, 5, -1, -1 } },
         { "a ring: a snapshot in its own source", true, 1, 1, 2, 5, { 0, 1, 0, 5, 0 } },
         { "slot_in -2", false, 0, 1, 2, 5, { -2, 0, 0, 5 } },
         { "slot_in too large", false, 0, 1, 2, 5, { 2, 0, 0, 5 } },
@@ -128,26 +128,28 @@ static void test_ids_by_hand(struct test * t) {
                 cases[i].n_tokens, err, sizeof(err));
         test_check(t, ok == cases[i].ok, "%s: %s", cases[i].what, ok ? "accepted" : err);
         test_check(t,
-                ok == legal(cases[i].ids, cases[i].n_snap, cases[i].n_seqs, cases[i].n_slots,
+                ok == valid(cases[i].ids, cases[i].n_snap, cases[i].n_seqs, cases[i].n_slots,
                               cases[i].n_tokens),
                 "the rules: %s", cases[i].what);
         test_check(t, ok || (strlen(err) > 10 && strchr(err, '\n') == NULL),
-                "no sentence about: %s: \"%s\"", cases[i].what, err);
+                "expected one sentence: %s: \"%s\"", cases[i].what, err);
     }
-    // the message names who and what
+    // the message names the slot
     char          err[256];
     const int32_t clash[] = { 0, 7, 0, 2, 1, 7, 2, 3 };
     test_check(t,
             !check(clash, 0, 2, 9, 5, err, sizeof(err)) && test_has_word(err, "7") &&
                     test_has_word(err, "slot"),
             "the message does not name slot 7: %s", err);
-    test_check(t, !ggml_scan_ids_check(clash, 0, 2, 9, 5, NULL, 0), "a message without a buffer");
+    test_check(t, !ggml_scan_ids_check(clash, 0, 2, 9, 5, NULL, 0),
+            "accepted without a message "
+            "buffer");
     printf("ggml_scan_ids_check: %d cases by hand\n", (int) (sizeof(cases) / sizeof(cases[0])));
 }
 
 static void test_ids_random(struct test * t) {
     struct test_rng rng     = { 1 };
-    int             n_legal = 0, n_wrong = 0;
+    int             n_valid = 0, n_wrong = 0;
     const int       n = 300000;
     for (int c = 0; c < n; ++c) {
         const int n_snap   = (int) test_below(&rng, 3);
@@ -156,7 +158,7 @@ static void test_ids_random(struct test * t) {
         const int n_tokens = 1 + (int) test_below(&rng, 6);
         const int stride   = GGML_SCAN_SNAPS + n_snap;
         int32_t   ids[MAX_IDS];
-        int       next = 0; // a partition of the tokens, most of the time
+        int       next = 0; // mostly a partition of the tokens
         for (int s = 0; s < n_seqs; ++s) {
             int32_t *     id      = ids + s * stride;
             const int32_t in      = (int32_t) test_below(&rng, n_slots + 1) - 1;
@@ -176,15 +178,15 @@ static void test_ids_random(struct test * t) {
             ids[test_below(&rng, n_seqs * stride)] += (int32_t) test_below(&rng, 5) - 2;
         }
         char       err[256];
-        const bool want = legal(ids, n_snap, n_seqs, n_slots, n_tokens);
-        n_legal += want;
+        const bool want = valid(ids, n_snap, n_seqs, n_slots, n_tokens);
+        n_valid += want;
         n_wrong += check(ids, n_snap, n_seqs, n_slots, n_tokens, err, sizeof(err)) != want;
     }
-    test_check(t, n_wrong == 0, "%d of %d random ids are judged wrongly", n_wrong, n);
-    test_check(t, n_legal > n / 20 && n_legal < n * 19 / 20,
-            "the random ids do not test much: %d of %d are legal", n_legal, n);
-    printf("ggml_scan_ids_check: %d random ids, %d of them legal, judged as by the rules\n", n,
-            n_legal);
+    test_check(t, n_wrong == 0, "%d of %d random ids give a wrong result", n_wrong, n);
+    test_check(t, n_valid > n / 20 && n_valid < n * 19 / 20,
+            "the random ids test too little: %d of %d are valid", n_valid, n);
+    printf("ggml_scan_ids_check: %d random ids, %d of them valid, agree with the rules\n", n,
+            n_valid);
 }
 
 //
@@ -202,8 +204,8 @@ enum {
                  GGML_SCAN_CHECK_KEYS
 };
 
-// puts `value` into x at one place, computes, expects that exactly the checks in `finds` notice and
-// name the place, and puts the old value back
+// Sets one element of x to `value` and computes. Exactly the checks in `finds` must fail and name
+// the element. Then restores the old value.
 static void spoil(struct test * t, struct test_arena * a, struct test_scan * s,
         struct ggml_tensor * x, const char * name, const int64_t * at, float value, int finds,
         bool has_head, int64_t head, int64_t token) {
@@ -216,8 +218,8 @@ static void spoil(struct test * t, struct test_arena * a, struct test_scan * s,
     for (int bit = 1; bit < ALL_CHECKS; bit <<= 1) {
         char       err[256] = "";
         const bool ok       = ggml_scan_check_values(op, bit, err, sizeof(err));
-        test_check(t, ok == !(finds & bit), "check %d says %s of %s = %g: %s", bit,
-                ok ? "nothing" : "something", name, (double) value, err);
+        test_check(t, ok == !(finds & bit), "check %d %s %s = %g: %s", bit,
+                ok ? "accepts" : "reports", name, (double) value, err);
         if (!ok) {
             test_check(t, test_has_word(err, name), "the message does not name %s: %s", name, err);
             test_check(t, !has_head || has_number(err, head),
@@ -226,8 +228,7 @@ static void spoil(struct test * t, struct test_arena * a, struct test_scan * s,
                     "the message does not name token %d: %s", (int) token, err);
         }
     }
-    test_check(t, ggml_scan_check_values(op, 0, NULL, 0),
-            "something is found although nothing is asked");
+    test_check(t, ggml_scan_check_values(op, 0, NULL, 0), "a value is reported without a check");
     test_set(x, at[0], at[1], at[2], at[3], old);
     test_restore(state, before);
     free(before);
@@ -245,16 +246,17 @@ static void test_values(struct test * t) {
     test_arena_init(&a);
     struct test_scan s = { .op = TEST_HOUSEHOLDER, .batch = batch, .text = "values" };
     struct ggml_householder_scan_args * args = &s.householder;
-    *args                                    = (struct ggml_householder_scan_args) {
-                                           .state = test_tensor(&a, GGML_TYPE_F32, TEST_DENSE, "state", D_K * D_V * H,
-                                                   test_batch_slots(&batch), 1, 1),
-                                           .ids   = test_batch_ids(&a, &batch),
-                                           .q     = test_tensor(&a, GGML_TYPE_F32, TEST_GAPS, "q", D_K, H, 1, T),
-                                           .k     = test_tensor(&a, GGML_TYPE_F32, TEST_GAPS, "k", D_K, H, n_h, T),
-                                           .v     = test_tensor(&a, GGML_TYPE_F32, TEST_GAPS, "v", D_V, H, n_h, T),
-                                           .beta  = test_tensor(&a, GGML_TYPE_F32, TEST_GAPS, "beta", 1, H, n_h, T),
-                                           .gate  = test_tensor(&a, GGML_TYPE_F32, TEST_GAPS, "gate", D_K, H, 1, T),
-                                           .scale = 1.0f,
+
+    *args = (struct ggml_householder_scan_args) {
+        .state = test_tensor(&a, GGML_TYPE_F32, TEST_DENSE, "state", D_K * D_V * H,
+                test_batch_slots(&batch), 1, 1),
+        .ids   = test_batch_ids(&a, &batch),
+        .q     = test_tensor(&a, GGML_TYPE_F32, TEST_GAPS, "q", D_K, H, 1, T),
+        .k     = test_tensor(&a, GGML_TYPE_F32, TEST_GAPS, "k", D_K, H, n_h, T),
+        .v     = test_tensor(&a, GGML_TYPE_F32, TEST_GAPS, "v", D_V, H, n_h, T),
+        .beta  = test_tensor(&a, GGML_TYPE_F32, TEST_GAPS, "beta", 1, H, n_h, T),
+        .gate  = test_tensor(&a, GGML_TYPE_F32, TEST_GAPS, "gate", D_K, H, 1, T),
+        .scale = 1.0f,
     };
     test_fill_normal(args->state, &rng, 1.0);
     test_fill_unit(args->q, &rng, 0.0);
@@ -272,14 +274,14 @@ static void test_values(struct test * t) {
     const int            in_keys  = GGML_SCAN_CHECK_KEYS;
     struct ggml_tensor * op       = test_scan_build(t, &a, &s, GGML_SCAN_PATH_STEP);
     char                 err[256] = "";
-    // what lies at the ends of the ranges is legal
+    // the ends of the ranges are valid
     test_set(args->beta, 0, 0, 0, 0, 0.0f);
     test_set(args->beta, 0, 1, 0, 0, 2.0f);
     test_set(args->gate, 0, 0, 0, 0, -1.0f);
     test_set(args->gate, 0, 1, 0, 0, 1.0f);
     test_compute(&a, op, 1);
     test_check(t, ggml_scan_check_values(op, ALL_CHECKS, err, sizeof(err)),
-            "legal values are reported: %s", err);
+            "valid values are reported: %s", err);
 
     spoil(t, &a, &s, args->q, "q", at, NAN, finite, true, head, token);
     spoil(t, &a, &s, args->q, "q", at, INFINITY, finite, true, head, token);
@@ -293,11 +295,11 @@ static void test_values(struct test * t) {
     spoil(t, &a, &s, args->gate, "gate", at, NAN, finite | in_gate, true, head, token);
     spoil(t, &a, &s, args->gate, "gate", at, 1.001f, in_gate, true, head, token);
     spoil(t, &a, &s, args->gate, "gate", at, -1.001f, in_gate, true, head, token);
-    // a state that is not finite, in a slot that is read and written
+    // a non-finite state in a slot that is read and written
     const int64_t in_state[4] = { 17, ((int32_t *) args->ids->data)[GGML_SCAN_SLOT_IN], 0, 0 };
     spoil(t, &a, &s, args->state, "state", in_state, NAN, finite, false, 0, -1);
 
-    // finite inputs whose output is not: 1e30 in v, 1e30 in q
+    // finite inputs with a non-finite output: 1e30 in v and q
     for (int64_t i = 0; i < D_K; ++i) {
         test_set(args->q, i, head, 0, token, 1e30f);
         test_set(args->v, i, head, 1, token, 1e30f);
@@ -307,24 +309,25 @@ static void test_values(struct test * t) {
     test_check(t,
             !ggml_scan_check_values(op, finite, err, sizeof(err)) && test_has_word(err, "output") &&
                     has_number(err, token),
-            "an output that overflowed is not reported: %s", err);
+            "an output that overflows is not reported: %s", err);
     test_check(t, ggml_scan_check_values(op, in_beta | in_gate | in_keys, err, sizeof(err)),
             "finite values are reported: %s", err);
     test_arena_free(&a);
 
-    // signed scan: gate, bonus; Mamba; mLSTM
+    // signed-gate scan: gate and bonus; Mamba; mLSTM
     for (int form = 0; form < 3; ++form) {
         test_arena_init(&a);
         const int64_t    size = form == 2 ? D_K * D_V + D_K + 1 : D_K * D_V;
         struct test_scan g    = { .op = TEST_SIGNED, .batch = batch, .text = "values" };
-        g.sign                = (struct ggml_signed_scan_args) {
-                           .state = test_tensor(&a, GGML_TYPE_F32, TEST_DENSE, "state", size * H,
-                                   test_batch_slots(&batch), 1, 1),
-                           .ids   = test_batch_ids(&a, &batch),
-                           .c     = test_tensor(&a, GGML_TYPE_F32, TEST_GAPS, "c", D_K, H, 1, T),
-                           .b     = test_tensor(&a, GGML_TYPE_F32, TEST_GAPS, "b", D_K, H, 1, T),
-                           .x     = test_tensor(&a, GGML_TYPE_F32, TEST_GAPS, "x", D_V, H, 1, T),
-                           .scale = 1.0f,
+
+        g.sign = (struct ggml_signed_scan_args) {
+            .state = test_tensor(&a, GGML_TYPE_F32, TEST_DENSE, "state", size * H,
+                    test_batch_slots(&batch), 1, 1),
+            .ids   = test_batch_ids(&a, &batch),
+            .c     = test_tensor(&a, GGML_TYPE_F32, TEST_GAPS, "c", D_K, H, 1, T),
+            .b     = test_tensor(&a, GGML_TYPE_F32, TEST_GAPS, "b", D_K, H, 1, T),
+            .x     = test_tensor(&a, GGML_TYPE_F32, TEST_GAPS, "x", D_V, H, 1, T),
+            .scale = 1.0f,
         };
         test_fill_normal(g.sign.state, &rng, 1.0);
         test_fill_normal(g.sign.c, &rng, 1.0);
@@ -359,8 +362,8 @@ static void test_values(struct test * t) {
             test_fill_uniform(g.sign.log_i, &rng, -3.0, 3.0);
             spoil(t, &a, &g, g.sign.log_f, "log_f", at_g, NAN, finite, true, head, token);
             spoil(t, &a, &g, g.sign.log_i, "log_i", at_g, NAN, finite, true, head, token);
-            spoil(t, &a, &g, g.sign.log_i, "log_i", at_g, 5.0f, 0, true, head,
-                    token); // nor have logarithms
+            // logarithms have no range
+            spoil(t, &a, &g, g.sign.log_i, "log_i", at_g, 5.0f, 0, true, head, token);
         }
         test_arena_free(&a);
     }
@@ -368,13 +371,14 @@ static void test_values(struct test * t) {
     // short convolution
     test_arena_init(&a);
     struct test_scan c = { .op = TEST_CONV, .batch = batch, .text = "values" };
-    c.conv             = (struct ggml_short_conv_args) {
-                    .state = test_tensor(
+
+    c.conv = (struct ggml_short_conv_args) {
+        .state = test_tensor(
                 &a, GGML_TYPE_F32, TEST_DENSE, "state", 3 * 10, test_batch_slots(&batch), 1, 1),
-                    .ids    = test_batch_ids(&a, &batch),
-                    .x      = test_tensor(&a, GGML_TYPE_F32, TEST_GAPS, "x", 10, T, 1, 1),
-                    .weight = test_tensor(&a, GGML_TYPE_F32, TEST_DENSE, "weight", 4, 10, 1, 1),
-                    .bias   = test_tensor(&a, GGML_TYPE_F32, TEST_DENSE, "bias", 10, 1, 1, 1),
+        .ids    = test_batch_ids(&a, &batch),
+        .x      = test_tensor(&a, GGML_TYPE_F32, TEST_GAPS, "x", 10, T, 1, 1),
+        .weight = test_tensor(&a, GGML_TYPE_F32, TEST_DENSE, "weight", 4, 10, 1, 1),
+        .bias   = test_tensor(&a, GGML_TYPE_F32, TEST_DENSE, "bias", 10, 1, 1, 1),
     };
     test_fill_normal(c.conv.state, &rng, 1.0);
     test_fill_normal(c.conv.x, &rng, 1.0);
@@ -386,8 +390,9 @@ static void test_values(struct test * t) {
     spoil(t, &a, &c, c.conv.bias, "bias", (int64_t[]) { 3, 0, 0, 0 }, NAN, finite, false, 0, -1);
     test_arena_free(&a);
 
-    printf("ggml_scan_check_values: every input of every op spoiled with NaN, infinity, beta outside [0, 2], gates outside [-1, 1], long keys: "
-           "%lld checks\n",
+    printf("ggml_scan_check_values: every input of every op with NaN, infinity, beta outside [0, "
+           "2],\n"
+           "  gates outside [-1, 1], long keys: %lld checks\n",
             (long long) (t->n_checks - n0));
 }
 

@@ -1,6 +1,6 @@
-// GGML_OP_SHORT_CONV on the CPU against the double-precision loop: widths from 2, bias or none,
-// SiLU or none, the token shift; ragged batches, slots, snapshots, strides; the same bits for any
-// number of threads and any cut into calls. The tail holds inputs, so it is exact.
+// GGML_OP_SHORT_CONV on the CPU against the oracle: widths from 2, with and without bias, every
+// activation, token shift; ragged batches, slots, snapshots, strides; the same bits for any number
+// of threads and any cut into calls. The tail consists of inputs, so it is exact.
 
 #include "util.h"
 
@@ -56,16 +56,16 @@ enum {
     N_CHANNELS = sizeof(channels) / sizeof(channels[0])
 };
 
-// all widths, channels and forms; sequences shorter than the width, so that a tail is made of the
-// old tail and new inputs
+// All widths, channels and forms. Some sequences are shorter than the width, so that a tail
+// consists of the old tail and new inputs.
 static void test_modes(struct test * t) {
     struct test_limits lim = { .step = { .what = "outputs and tails", .limit = 1e-12 } };
     struct test_rng    rng = { 1 };
     int                n   = 0;
     for (int w = 0; w < N_WIDTHS; ++w) {
         for (int c = 0; c < N_CHANNELS; ++c) {
-            for (int form = 0; form < (widths[w] == 0 ? 1 : 2 * GGML_SHORT_CONV_ACTIVATIONS);
-                    ++form, n++) {
+            const int n_forms = widths[w] == 0 ? 1 : 2 * GGML_SHORT_CONV_ACTIVATIONS;
+            for (int form = 0; form < n_forms; ++form, ++n) {
                 struct problem p = {
                     .n_ch       = channels[c],
                     .width      = widths[w],
@@ -82,7 +82,7 @@ static void test_modes(struct test * t) {
                 struct test_scan s = make(&a, &p, &rng);
                 test_scan_run(t, &a, &s, &lim, (const int[]) { 1, 2, 5 }, 3);
 
-                // a tail is a copy of inputs: equal to the bit
+                // a tail is a copy of inputs: bit-identical
                 struct oracle o = test_scan_oracle(&s);
                 test_compute(&a, test_scan_build(t, &a, &s, GGML_SCAN_PATH_STEP), 2);
                 test_check(t, test_scan_nmse_state(&o, &s) == 0.0,
@@ -92,8 +92,10 @@ static void test_modes(struct test * t) {
             }
         }
     }
-    printf("short convolution: %d cases = width {token shift, 2, 3, 4, 5, 9, 15} x channels {1, 7, 16, 100, 128, 1000} x {bias} x {activation};\n"
-           "  1..4 sequences of 0..40 tokens, 0..3 snapshots; threads 1, 2, 5 to the bit; tails equal the inputs to the bit\n",
+    printf("short convolution: %d cases = width {token shift, 2, 3, 4, 5, 9, 15}\n"
+           "  x channels {1, 7, 16, 100, 128, 1000} x {bias} x {activation};\n"
+           "  1..4 sequences of 0..40 tokens, 0..3 snapshots; bit-identical with 1, 2, 5 threads;\n"
+           "  tails are bit-identical to the inputs\n",
             n);
     test_limits_print(&lim);
 }
@@ -119,7 +121,8 @@ static void test_cuts(struct test * t) {
             test_arena_free(&a);
         }
     }
-    printf("short convolution, cuts: every width, 3 sequences of 60, 9 and 21 tokens in %lld calls; equal to one call to the bit\n",
+    printf("short convolution, cuts: every width, 3 sequences of 60, 9, 21 tokens in %lld calls;\n"
+           "  bit-identical to one call\n",
             (long long) n_calls);
     test_limits_print(&lim);
 }
@@ -131,10 +134,13 @@ static void test_slots(struct test * t) {
     for (int w = 0; w < N_WIDTHS; ++w) {
         for (int c = 0; c < 9; ++c) {
             static const int64_t lengths[3] = { 1, 3, 20 };
-            struct problem       p          = {
-                               .n_ch  = 40,
-                               .width = widths[w],
-                               .batch = { .n_seqs = 1, .len = { lengths[c % 3] }, .n_snap = 5, .turn = c / 3 },
+
+            const int64_t length = lengths[c % 3];
+
+            struct problem p = {
+                .n_ch  = 40,
+                .width = widths[w],
+                .batch = { .n_seqs = 1, .len = { length }, .n_snap = 5, .turn = c / 3 },
             };
             struct test_arena a;
             test_arena_init(&a);
@@ -142,18 +148,21 @@ static void test_slots(struct test * t) {
             test_scan_snapshots(t, &a, &s, &lim);
             test_arena_free(&a);
         }
-        struct problem    p = { .n_ch = 40,
-               .width                 = widths[w],
-               .batch = { .n_seqs = 3, .len = { 30, 12, 9 }, .n_snap = 1, .turn = w } };
+        struct problem p = {
+            .n_ch  = 40,
+            .width = widths[w],
+            .batch = { .n_seqs = 3, .len = { 30, 12, 9 }, .n_snap = 1, .turn = w },
+        };
         struct test_arena a;
         test_arena_init(&a);
         struct test_scan s = make(&a, &p, &rng);
         n += test_scan_out_of_range(t, &a, &s);
         test_arena_free(&a);
     }
-    printf("short convolution, snapshots: every width, 1, 3 or 20 tokens, 5 snapshots, each equal to the bit to a shorter run, "
-           "also in a ring of slots\n");
-    printf("short convolution, ids out of range: %d cases: NaN for the sequence, no tail touched, the others computed\n",
+    printf("short convolution, snapshots: every width, 1, 3 or 20 tokens, 5 snapshots, each\n"
+           "  bit-identical to a shorter run, also in a ring of slots\n");
+    printf("short convolution, ids out of range: %d cases: NaN for the sequence, no tail touched,\n"
+           "  the others computed\n",
             n);
 }
 

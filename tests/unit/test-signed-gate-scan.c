@@ -1,6 +1,6 @@
-// GGML_OP_SIGNED_SCAN on the CPU against the double-precision loop: every transition, both forms of
-// exp(dt A), the bonus, mLSTM against its definition without a stabiliser, ragged batches, slots,
-// snapshots, strides, head counts; the same bits for any number of threads and cuts.
+// GGML_OP_SIGNED_SCAN on the CPU against the oracle: every transition, both forms of exp(dt A), the
+// bonus, mLSTM against its definition without a stabilizer, ragged batches, slots, snapshots,
+// strides, head counts; the same bits for any number of threads and any cut.
 
 #include "util.h"
 
@@ -11,19 +11,19 @@
 
 enum mode {
     MODE_NONE,       // A = 1
-    MODE_HEAD,       // a gate per head, any sign
-    MODE_CHANNEL,    // a gate per key channel, any sign
+    MODE_HEAD,       // gate per head, any sign
+    MODE_CHANNEL,    // gate per key channel, any sign
     MODE_CONST_HEAD, // the same gate for all tokens
     MODE_CONST_CHANNEL,
-    MODE_BONUS, // RWKV-6: gate per channel, read before write
+    MODE_BONUS, // RWKV-6: gate per channel, read before the update
     MODE_BONUS_HEAD,
     MODE_BONUS_NONE,
     MODE_MAMBA,
     MODE_MAMBA_SIGNED,
     MODE_MAMBA2,
     MODE_MAMBA2_SIGNED,
-    MODE_MLSTM,      // gates as a trained model has them
-    MODE_MLSTM_HARD, // log_i and the argument of log_f anywhere in -100 .. 100
+    MODE_MLSTM,      // gates as in a trained model
+    MODE_MLSTM_HARD, // log_i and the argument of log_f from -100 to 100
     N_MODES,
 };
 
@@ -47,12 +47,12 @@ static const char * const mode_names[N_MODES] = {
 struct problem {
     enum mode         mode;
     int               d_k, d_v, H;
-    int               heads; // picks the head counts of the inputs
-    double            keep;  // gates have magnitudes from here to 1
-    float             eps;   // of mLSTM
+    int               heads; // selects the head counts of the inputs
+    double            keep;  // smallest magnitude of the gates; the largest is 1
+    float             eps;   // mLSTM
     bool              faint; // mLSTM: log_i far below the m of the zero state
     enum test_layout  layout;
-    bool              state_gaps; // slots stand apart
+    bool              state_gaps; // gaps between slots
     struct test_batch batch;
 };
 
@@ -64,15 +64,15 @@ static bool is_mamba(enum mode mode) {
     return mode >= MODE_MAMBA && mode <= MODE_MAMBA2_SIGNED;
 }
 
-// With an eps this large the denominator of mLSTM is eps, and what comes out is the numerator Sᵀ c.
-// It is relative to exp(m), so this needs a small m: F32 rounds one of 100 by 4e-6.
+// With an eps this large the denominator of mLSTM is eps, and the output shows the numerator Sᵀ c.
+// The numerator is relative to exp(m), so m must be small: F32 rounds an m of 100 by 4e-6.
 static const float eps_numerator = 0x1p100f;
 
 static double log_sigmoid(double x) {
     return x < 0.0 ? x - log1p(exp(x)) : -log1p(exp(-x));
 }
 
-// a third with the other sign, some 0: whoever divides by gates is found
+// Negates a third of the gates and sets some to 0, to detect divisions by gates.
 static void flip_signs(struct ggml_tensor * x, struct test_rng * rng) {
     for (int64_t t = 0; t < x->ne[3]; ++t) {
         for (int64_t h = 0; h < x->ne[1]; ++h) {
@@ -160,8 +160,8 @@ static struct test_scan make(
             }
         }
         for (int64_t slot = 0; slot < args->state->ne[1]; ++slot) {
-            for (int64_t h = 0; h < p->H && !isnan(test_get(args->state, 0, slot, 0, 0));
-                    ++h) { // any m is legal in a state
+            // any m is valid in a state
+            for (int64_t h = 0; h < p->H && !isnan(test_get(args->state, 0, slot, 0, 0)); ++h) {
                 test_set(args->state, h * size + size - 1, slot, 0, 0,
                         (float) test_uniform(rng, hard ? -50.0 : -2.0, hard ? 50.0 : 2.0));
             }
@@ -195,29 +195,34 @@ static void test_modes(struct test * t) {
     const int       all[3] = { 1, 2, 5 };
     int             n      = 0;
 
-    printf("signed, modes x d_k {8,16,24,64,96,128,192,256}; d_v is another of these, every third time the same; 1..3 sequences,\n"
-           "  0..3 snapshots, 5 layouts, head counts all divisors of H = 2, 4, 6; outputs and states on every path; threads 1, 2, 5 to the bit:\n");
+    printf("signed, modes x d_k {8,16,24,64,96,128,192,256}; d_v is another of these, every third\n"
+           "  time the same; 1..3 sequences, 0..3 snapshots, 5 layouts, head counts: divisors of\n"
+           "  H = 2, 4, 6; outputs and states on every path;\n"
+           "  bit-identical with 1, 2, 5 threads:\n");
     for (int mode = 0; mode < N_MODES; ++mode) {
         char what[2][64];
         snprintf(what[0], sizeof(what[0]), "%s, step and reference", mode_names[mode]);
         snprintf(what[1], sizeof(what[1]), "%s, chunk and auto", mode_names[mode]);
-        struct test_limits lim = { .step = { .what = what[0], .limit = 1e-12 },
-            .chunk                       = { .what = what[1], .limit = 1e-12 } };
-        for (int size = 0; size < 8; ++size, n++) {
-            const bool     big = sizes[size] >= 96;
-            struct problem p   = {
-                  .mode       = mode,
-                  .d_k        = sizes[size],
-                  .d_v        = n % 3 == 2 ? sizes[size] : other[size],
-                  .H          = big          ? 2
-                                : n % 2 == 0 ? 4
-                                             : 6,
-                  .heads      = n,
-                  .keep       = 0.8,
-                  .eps        = 1e-6f,
-                  .layout     = n % TEST_REVERSED, // all that keep rows contiguous
-                  .state_gaps = n % 4 == 3,
-                  .batch      = { .n_seqs = 1 + n % 3, .n_snap = n % 4, .turn = n },
+        struct test_limits lim = {
+            .step  = { .what = what[0], .limit = 1e-12 },
+            .chunk = { .what = what[1], .limit = 1e-12 },
+        };
+        for (int size = 0; size < 8; ++size, ++n) {
+            const bool big = sizes[size] >= 96;
+
+            struct problem p = {
+                .mode       = mode,
+                .d_k        = sizes[size],
+                .d_v        = n % 3 == 2 ? sizes[size] : other[size],
+                .H          = big          ? 2
+                              : n % 2 == 0 ? 4
+                                           : 6,
+                .heads      = n,
+                .keep       = 0.8,
+                .eps        = 1e-6f,
+                .layout     = n % TEST_REVERSED, // all layouts with contiguous rows
+                .state_gaps = n % 4 == 3,
+                .batch      = { .n_seqs = 1 + n % 3, .n_snap = n % 4, .turn = n },
             };
             p.batch.len[0] = big ? 70 : 139;
             p.batch.len[1] = 2 + n % 7;
@@ -232,7 +237,7 @@ static void test_modes(struct test * t) {
     }
 }
 
-// A state of 16 numbers per channel and many channels, as Mamba has it; long sequences
+// A state of 16 numbers per channel and many channels, as in Mamba; long sequences
 static void test_shapes(struct test * t) {
     static const struct {
         enum mode mode;
@@ -241,10 +246,10 @@ static void test_shapes(struct test * t) {
     } cases[] = {
         { MODE_MAMBA, 16, 384, 1, 100, 0.0, 1e-12 },
         { MODE_MAMBA_SIGNED, 16, 384, 1, 100, 0.0, 1e-12 },
-        { MODE_MAMBA_SIGNED, 16, 1, 96, 100, 0.0, 1e-12 }, // one channel a head
+        { MODE_MAMBA_SIGNED, 16, 1, 96, 100, 0.0, 1e-12 }, // one channel per head
         { MODE_MAMBA2_SIGNED, 128, 64, 3, 100, 0.0, 1e-12 },
         { MODE_HEAD, 1, 1, 3, 100, 0.8, 1e-12 },     // the smallest
-        { MODE_CHANNEL, 7, 13, 2, 100, 0.8, 1e-12 }, // no multiple of any vector
+        { MODE_CHANNEL, 7, 13, 2, 100, 0.8, 1e-12 }, // not a multiple of any vector
         { MODE_BONUS, 7, 13, 2, 100, 0.8, 1e-12 },
         { MODE_MLSTM, 7, 13, 2, 100, 0.0, 1e-12 },
         { MODE_MAMBA, 7, 13, 2, 100, 0.0, 1e-12 },
@@ -265,17 +270,19 @@ static void test_shapes(struct test * t) {
                 cases[i].d_k, cases[i].d_v, cases[i].T);
         snprintf(what[1], sizeof(what[1]), "%s, %dx%d, T = %d, chunk", mode_names[cases[i].mode],
                 cases[i].d_k, cases[i].d_v, cases[i].T);
-        struct test_limits lim = { .step = { .what = what[0], .limit = cases[i].limit },
-            .chunk                       = { .what = what[1], .limit = cases[i].limit } };
-        struct problem     p   = {
-                  .mode  = cases[i].mode,
-                  .d_k   = cases[i].d_k,
-                  .d_v   = cases[i].d_v,
-                  .H     = cases[i].H,
-                  .heads = 1,
-                  .keep  = cases[i].keep,
-                  .eps   = 1e-6f,
-                  .batch = { .n_seqs = 1, .len = { cases[i].T }, .turn = 2 },
+        struct test_limits lim = {
+            .step  = { .what = what[0], .limit = cases[i].limit },
+            .chunk = { .what = what[1], .limit = cases[i].limit },
+        };
+        struct problem p = {
+            .mode  = cases[i].mode,
+            .d_k   = cases[i].d_k,
+            .d_v   = cases[i].d_v,
+            .H     = cases[i].H,
+            .heads = 1,
+            .keep  = cases[i].keep,
+            .eps   = 1e-6f,
+            .batch = { .n_seqs = 1, .len = { cases[i].T }, .turn = 2 },
         };
         run(t, &p, &lim, (const int[]) { 2, 1 }, 2, &rng);
         test_limits_print(&lim);
@@ -283,11 +290,12 @@ static void test_shapes(struct test * t) {
 }
 
 static void test_cuts(struct test * t) {
-    struct test_limits lim     = { .step = { .what = "cut into calls, step and reference",
-                                           .limit  = 1e-11 },
-            .chunk = { .what = "cut into calls, chunk and auto", .limit = 1e-11 } };
-    struct test_rng    rng     = { 3 };
-    int64_t            n_calls = 0;
+    struct test_limits lim = {
+        .step  = { .what = "cut into calls, step and reference", .limit = 1e-11 },
+        .chunk = { .what = "cut into calls, chunk and auto", .limit = 1e-11 },
+    };
+    struct test_rng rng     = { 3 };
+    int64_t         n_calls = 0;
     for (int c = 0; c < N_MODES; ++c) {
         struct problem p = {
             .mode   = c,
@@ -307,7 +315,8 @@ static void test_cuts(struct test * t) {
         n_calls += test_scan_cuts(t, &a, &s, &lim, most[c % 3], &rng);
         test_arena_free(&a);
     }
-    printf("signed, cuts: every mode, 3 sequences of 280, 9 and 37 tokens in %lld calls; step and reference equal one call to the bit\n",
+    printf("signed, cuts: every mode, 3 sequences of 280, 9 and 37 tokens in %lld calls;\n"
+           "  step and reference bit-identical to one call\n",
             (long long) n_calls);
     test_limits_print(&lim);
 }
@@ -330,8 +339,11 @@ static void test_slots(struct test * t) {
         struct test_scan  s;
         for (int turn = 0; turn < 3; ++turn) { // in place, forked, from zero
             static const int64_t lengths[3] = { 1, 3, 258 };
-            p.batch                         = (struct test_batch) {
-                                        .n_seqs = 1, .len = { lengths[(c + turn) % 3] }, .n_snap = 5, .turn = turn
+
+            const int64_t length = lengths[(c + turn) % 3];
+
+            p.batch = (struct test_batch) {
+                .n_seqs = 1, .len = { length }, .n_snap = 5, .turn = turn
             };
             test_arena_init(&a);
             s = make(&a, &p, &rng);
@@ -345,14 +357,16 @@ static void test_slots(struct test * t) {
         n += test_scan_out_of_range(t, &a, &s);
         test_arena_free(&a);
     }
-    printf("signed, snapshots: every mode, 1, 3 and 258 tokens, 5 snapshots, each against a shorter run, also in a ring of slots; step and "
-           "reference to the bit\n");
+    printf("signed, snapshots: every mode, 1, 3 and 258 tokens, 5 snapshots, each against a "
+           "shorter\n"
+           "  run, also in a ring of slots; step and reference bit-identical\n");
     test_limits_print(&lim);
-    printf("signed, ids out of range: %d cases: NaN for the sequence, no state touched, the others computed\n",
+    printf("signed, ids out of range: %d cases: NaN for the sequence, no state touched,\n"
+           "  the others computed\n",
             n);
 }
 
-// A NaN stays a NaN, and where it belongs: in its column, from its token on, in its sequence.
+// A NaN stays a NaN, and stays in its column and its sequence, from its token on.
 static void test_nan(struct test * t) {
     struct test_rng rng = { 6 };
     for (int c = 0; c < N_MODES; ++c) {
@@ -397,7 +411,7 @@ static void test_nan(struct test * t) {
                     }
                 }
             }
-            test_check(t, there, "a NaN in x is gone from the output: %s, %s", mode_names[c],
+            test_check(t, there, "a NaN in x is missing in the output: %s, %s", mode_names[c],
                     test_path_names[path]);
             test_check(t, same, "a NaN in x changed another column, token or sequence: %s, %s",
                     mode_names[c], test_path_names[path]);
@@ -405,27 +419,31 @@ static void test_nan(struct test * t) {
         free(before);
         test_arena_free(&a);
     }
-    printf("signed, NaN: every mode; on step and reference it stays in its column, from its token on; it never reaches another sequence\n");
+    printf("signed, NaN: every mode; with step and reference it stays in its column, from its "
+           "token\n"
+           "  on; it never reaches another sequence\n");
 }
 
-// The head of the state is S, then n, then m; the zero state is S = 0, n = 0, m = 0: one token by
-// hand.
+// One token computed by hand. A head of the state is S, then n, then m; the zero state has m = 0.
 static void test_mlstm_by_hand(struct test * t) {
     struct test_arena a;
     test_arena_init(&a);
-    struct test_scan s = { .op = TEST_SIGNED,
-        .batch                 = { .n_seqs = 1, .len = { 1 }, .turn = 2 },
-        .text                  = "mLSTM by hand" };
-    s.sign             = (struct ggml_signed_scan_args) {
-                    .state = test_tensor(&a, GGML_TYPE_F32, TEST_DENSE, "state", 2 * 1 + 2 + 1,
-                            test_batch_slots(&s.batch), 1, 1),
-                    .ids   = test_batch_ids(&a, &s.batch),
-                    .c     = test_tensor(&a, GGML_TYPE_F32, TEST_DENSE, "c", 2, 1, 1, 1),
-                    .b     = test_tensor(&a, GGML_TYPE_F32, TEST_DENSE, "b", 2, 1, 1, 1),
-                    .x     = test_tensor(&a, GGML_TYPE_F32, TEST_DENSE, "x", 1, 1, 1, 1),
-                    .log_f = test_tensor(&a, GGML_TYPE_F32, TEST_DENSE, "log_f", 1, 1, 1, 1),
-                    .log_i = test_tensor(&a, GGML_TYPE_F32, TEST_DENSE, "log_i", 1, 1, 1, 1),
-                    .scale = 0.5f,
+    struct test_scan s = {
+        .op    = TEST_SIGNED,
+        .batch = { .n_seqs = 1, .len = { 1 }, .turn = 2 },
+        .text  = "mLSTM by hand",
+    };
+
+    s.sign = (struct ggml_signed_scan_args) {
+        .state = test_tensor(&a, GGML_TYPE_F32, TEST_DENSE, "state", 2 * 1 + 2 + 1,
+                test_batch_slots(&s.batch), 1, 1),
+        .ids   = test_batch_ids(&a, &s.batch),
+        .c     = test_tensor(&a, GGML_TYPE_F32, TEST_DENSE, "c", 2, 1, 1, 1),
+        .b     = test_tensor(&a, GGML_TYPE_F32, TEST_DENSE, "b", 2, 1, 1, 1),
+        .x     = test_tensor(&a, GGML_TYPE_F32, TEST_DENSE, "x", 1, 1, 1, 1),
+        .log_f = test_tensor(&a, GGML_TYPE_F32, TEST_DENSE, "log_f", 1, 1, 1, 1),
+        .log_i = test_tensor(&a, GGML_TYPE_F32, TEST_DENSE, "log_i", 1, 1, 1, 1),
+        .scale = 0.5f,
     };
     test_fill(s.sign.state, 7.0f);
     test_fill(s.sign.c, 1.0f);
@@ -449,14 +467,14 @@ static void test_mlstm_by_hand(struct test * t) {
     printf("signed, mLSTM: one token by hand\n");
 }
 
-// From the zero state, whose m is 0, by inputs far below it: all that the state holds came in
-// through i' = exp(log_i − m'). A difference of 70 that is rounded to F32 is off by up to 4e-6, and
-// so is i'.
+// From the zero state, whose m is 0, with log_i far below 0: the whole state comes from i' =
+// exp(log_i − m'). In F32 a difference of 70 would have an error of up to 4e-6, and so would i'.
 static void test_mlstm_faint(struct test * t) {
-    struct test_limits lim = { .step = { .what = "mLSTM, faint inputs, step and reference",
-                                       .limit  = 1e-12 },
-        .chunk = { .what = "mLSTM, faint inputs, chunk and auto", .limit = 1e-12 } };
-    struct test_rng    rng = { 7 };
+    struct test_limits lim = {
+        .step  = { .what = "mLSTM, faint inputs, step and reference", .limit = 1e-12 },
+        .chunk = { .what = "mLSTM, faint inputs, chunk and auto", .limit = 1e-12 },
+    };
+    struct test_rng rng = { 7 };
     for (int n = 1; n <= 4; ++n) {
         const struct problem p = {
             .mode  = MODE_MLSTM,

@@ -1,6 +1,6 @@
-// Our ops against ggml's own, wherever one of those can express the case. Both compute in F32, in
-// different orders. ggml's want sequences of equal length, pack outputs and new states into one
-// tensor, and most keep the state transposed (contiguous over keys).
+// Our ops against the stock ops of ggml, in every case that those support. Both compute in F32, in
+// different orders. The stock ops need sequences of equal length, return outputs and new states in
+// one tensor, and most of them store the state transposed (contiguous over keys).
 
 #include "util.h"
 
@@ -11,7 +11,7 @@
 
 enum { N_SEQS = 2 };
 
-// a dense copy of x with other dimensions over the same number of elements
+// A dense copy of x with other dimensions and the same number of elements
 static struct ggml_tensor * shaped(struct test_arena * a, const struct ggml_tensor * x, int64_t ne0,
         int64_t ne1, int64_t ne2, int64_t ne3) {
     struct ggml_tensor * y = test_tensor(a, GGML_TYPE_F32, TEST_DENSE, x->name, ne0, ne1, ne2, ne3);
@@ -48,8 +48,7 @@ static void transpose(float * dst, const float * src, int64_t n, int64_t rows, i
     }
 }
 
-// N_SEQS sequences of n tokens, one after the other, each updated in place in the slot of its
-// number
+// N_SEQS sequences of n tokens in a row; sequence s is updated in place in slot s
 static struct ggml_tensor * plain_ids(struct test_arena * a, int64_t n) {
     struct ggml_tensor * ids =
             test_tensor(a, GGML_TYPE_I32, TEST_DENSE, "ids", GGML_SCAN_SNAPS, N_SEQS, 1, 1);
@@ -84,7 +83,7 @@ static struct limits limits_new(void) {
     };
 }
 
-// every path of ours against outputs and states of the stock op
+// Compares every path of our op with the outputs and states of the stock op.
 static void compare(struct test * t, struct test_arena * a, struct test_scan * s, const float * out,
         const float * state, struct limits * lim) {
     struct ggml_tensor * own    = *test_scan_state(s);
@@ -107,11 +106,11 @@ static void compare(struct test * t, struct test_arena * a, struct test_scan * s
 }
 
 //
-// ggml_gated_delta_net: logarithms of gates, head count of q and k by modulo, scale 1/√S, square
-// states, transposed
+// ggml_gated_delta_net: logarithms of gates, heads of q and k modulo their number, scale 1/√S,
+// square and transposed states
 //
 
-// n_h factors a token are n_h tokens there: the gate on the first, the query on the last
+// n_h factors per token are n_h tokens of the stock op: the first has the gate, the last the query.
 static void test_gated_delta_net(struct test * t) {
     struct limits   lim = limits_new();
     struct test_rng rng = { 1 };
@@ -119,19 +118,20 @@ static void test_gated_delta_net(struct test * t) {
         static const int  sizes[3] = { 16, 64, 128 };
         const int64_t     S = sizes[c % 3], H = 3, n = 40, T = n * N_SEQS;
         const int64_t     n_h = 1 + c / 3 % 4;
-        const int64_t     n_g = c < 12 ? 1 : S; // per head, per channel
+        const int64_t     n_g = c < 12 ? 1 : S; // gate per head or per channel
         struct test_arena a;
         test_arena_init(&a);
         struct test_scan s = { .op = TEST_HOUSEHOLDER };
-        s.householder      = (struct ggml_householder_scan_args) {
-                 .state = dense(&a, "state", S * S * H, N_SEQS, 1, 1),
-                 .ids   = plain_ids(&a, n),
-                 .q     = dense(&a, "q", S, H, 1, T),
-                 .k     = dense(&a, "k", S, H, n_h, T),
-                 .v     = dense(&a, "v", S, H, n_h, T),
-                 .beta  = dense(&a, "beta", 1, H, n_h, T),
-                 .gate  = dense(&a, "gate", n_g, H, 1, T),
-                 .scale = 1.0f / sqrtf((float) S),
+
+        s.householder = (struct ggml_householder_scan_args) {
+            .state = dense(&a, "state", S * S * H, N_SEQS, 1, 1),
+            .ids   = plain_ids(&a, n),
+            .q     = dense(&a, "q", S, H, 1, T),
+            .k     = dense(&a, "k", S, H, n_h, T),
+            .v     = dense(&a, "v", S, H, n_h, T),
+            .beta  = dense(&a, "beta", 1, H, n_h, T),
+            .gate  = dense(&a, "gate", n_g, H, 1, T),
+            .scale = 1.0f / sqrtf((float) S),
         };
         snprintf(s.text, sizeof(s.text), "S %d, n_h %d, gate per %s", (int) S, (int) n_h,
                 n_g == 1 ? "head" : "channel");
@@ -141,7 +141,7 @@ static void test_gated_delta_net(struct test * t) {
         test_fill_normal(s.householder.v, &rng, 1.0);
         test_fill_uniform(s.householder.beta, &rng, 0.0, 2.0);
 
-        // ours by tokens and factors is theirs by sub-tokens, as it lies in memory
+        // in memory, our tokens and factors are the sub-tokens of the stock op
         struct ggml_tensor * q    = dense(&a, "q", S, H, n_h * n, N_SEQS);
         struct ggml_tensor * g    = dense(&a, "g", n_g, H, n_h * n, N_SEQS);
         struct ggml_tensor * k    = shaped(&a, s.householder.k, S, H, n_h * n, N_SEQS);
@@ -174,13 +174,13 @@ static void test_gated_delta_net(struct test * t) {
         free(state);
         test_arena_free(&a);
     }
-    limits_print(
-            "ggml_gated_delta_net, S {16,64,128}, gate per head and per channel, n_h 1..4 (fed n_h sub-tokens a token)",
+    limits_print("ggml_gated_delta_net, S {16,64,128}, gate per head and per channel, n_h 1..4 "
+                 "(n_h sub-tokens per token)",
             &lim);
 }
 
 //
-// ggml_rwkv_wkv7: right only for heads of 64 or 128 on some CPUs
+// ggml_rwkv_wkv7: on some CPUs correct only for heads of 64 or 128
 //
 
 static void test_rwkv_wkv7(struct test * t) {
@@ -192,16 +192,17 @@ static void test_rwkv_wkv7(struct test * t) {
         test_arena_init(&a);
         struct test_scan                    s    = { .op = TEST_HOUSEHOLDER };
         struct ggml_householder_scan_args * args = &s.householder;
-        *args                                    = (struct ggml_householder_scan_args) {
-                                               .state = dense(&a, "state", S * S * H, N_SEQS, 1, 1),
-                                               .ids   = plain_ids(&a, n),
-                                               .q     = dense(&a, "q", S, H, 1, T),
-                                               .k     = dense(&a, "k", S, H, 1, T),
-                                               .v     = dense(&a, "v", S, H, 1, T),
-                                               .r     = dense(&a, "r", S, H, 1, T),
-                                               .w     = dense(&a, "w", S, H, 1, T),
-                                               .gate  = dense(&a, "gate", S, H, 1, T),
-                                               .scale = 1.0f,
+
+        *args = (struct ggml_householder_scan_args) {
+            .state = dense(&a, "state", S * S * H, N_SEQS, 1, 1),
+            .ids   = plain_ids(&a, n),
+            .q     = dense(&a, "q", S, H, 1, T),
+            .k     = dense(&a, "k", S, H, 1, T),
+            .v     = dense(&a, "v", S, H, 1, T),
+            .r     = dense(&a, "r", S, H, 1, T),
+            .w     = dense(&a, "w", S, H, 1, T),
+            .gate  = dense(&a, "gate", S, H, 1, T),
+            .scale = 1.0f,
         };
         snprintf(s.text, sizeof(s.text), "S %d", (int) S);
         test_fill_normal(args->state, &rng, 1.0);
@@ -232,7 +233,7 @@ static void test_rwkv_wkv7(struct test * t) {
 }
 
 //
-// ggml_gated_linear_attn, ggml_rwkv_wkv6: gates as multipliers, states as ours
+// ggml_gated_linear_attn, ggml_rwkv_wkv6: gates are multipliers, states have our layout
 //
 
 static void test_linear(struct test * t, bool bonus) {
@@ -244,14 +245,15 @@ static void test_linear(struct test * t, bool bonus) {
         test_arena_init(&a);
         struct test_scan               s    = { .op = TEST_SIGNED };
         struct ggml_signed_scan_args * args = &s.sign;
-        *args                               = (struct ggml_signed_scan_args) {
-                                          .state = dense(&a, "state", S * S * H, N_SEQS, 1, 1),
-                                          .ids   = plain_ids(&a, n),
-                                          .c     = dense(&a, "c", S, H, 1, T),
-                                          .b     = dense(&a, "b", S, H, 1, T),
-                                          .x     = dense(&a, "x", S, H, 1, T),
-                                          .gate  = dense(&a, "gate", S, H, 1, T),
-                                          .scale = bonus ? 1.0f : 0.125f,
+
+        *args = (struct ggml_signed_scan_args) {
+            .state = dense(&a, "state", S * S * H, N_SEQS, 1, 1),
+            .ids   = plain_ids(&a, n),
+            .c     = dense(&a, "c", S, H, 1, T),
+            .b     = dense(&a, "b", S, H, 1, T),
+            .x     = dense(&a, "x", S, H, 1, T),
+            .gate  = dense(&a, "gate", S, H, 1, T),
+            .scale = bonus ? 1.0f : 0.125f,
         };
         snprintf(s.text, sizeof(s.text), "S %d", (int) S);
         test_fill_normal(args->state, &rng, 1.0);
@@ -282,7 +284,7 @@ static void test_linear(struct test * t, bool bonus) {
 }
 
 //
-// ggml_ssm_scan: softplus inside, states transposed
+// ggml_ssm_scan: applies softplus itself, states transposed
 //
 
 static void test_ssm_scan(struct test * t, bool mamba2) {
@@ -300,7 +302,7 @@ static void test_ssm_scan(struct test * t, bool mamba2) {
         struct test_arena a;
         test_arena_init(&a);
 
-        // theirs
+        // the stock op
         struct ggml_tensor * init = dense(&a, "s", N, P, H, N_SEQS);
         struct ggml_tensor * x    = dense(&a, "x", P, H, n, N_SEQS);
         struct ggml_tensor * dt   = dense(&a, "dt", H, n, N_SEQS, 1);
@@ -321,8 +323,7 @@ static void test_ssm_scan(struct test * t, bool mamba2) {
         struct ggml_tensor * stock = ggml_ssm_scan(a.ctx, init, x, dt, A, B, C, ids, 1);
         test_compute(&a, stock, 2);
 
-        // ours: Mamba is one head as wide as all its channels, and A is the transposed view of
-        // theirs
+        // our op: Mamba has one head with all channels, and A is a transposed view
         struct test_scan     s    = { .op = TEST_SIGNED };
         struct ggml_tensor * soft = dense(&a, "dt", mamba2 ? 1 : H, mamba2 ? H : 1, 1, T);
         map(soft, dt, softplus);
@@ -354,7 +355,7 @@ static void test_ssm_scan(struct test * t, bool mamba2) {
 }
 
 //
-// ggml_concat + ggml_ssm_conv (+ ggml_add, ggml_silu): tokens innermost, the tail in front of them
+// ggml_concat + ggml_ssm_conv (+ ggml_add, ggml_silu): tokens innermost, after the tail
 //
 
 static void test_ssm_conv(struct test * t) {
@@ -365,13 +366,14 @@ static void test_ssm_conv(struct test * t) {
         struct test_arena a;
         test_arena_init(&a);
         struct test_scan s = { .op = TEST_CONV };
-        s.conv             = (struct ggml_short_conv_args) {
-                        .state      = dense(&a, "state", n_ch * (width - 1), N_SEQS, 1, 1),
-                        .ids        = plain_ids(&a, n),
-                        .x          = dense(&a, "x", n_ch, T, 1, 1),
-                        .weight     = dense(&a, "weight", width, n_ch, 1, 1),
-                        .bias       = c % 2 == 0 ? NULL : dense(&a, "bias", n_ch, 1, 1, 1),
-                        .activation = c % 2 == 1 ? GGML_SHORT_CONV_SILU : GGML_SHORT_CONV_NONE,
+
+        s.conv = (struct ggml_short_conv_args) {
+            .state      = dense(&a, "state", n_ch * (width - 1), N_SEQS, 1, 1),
+            .ids        = plain_ids(&a, n),
+            .x          = dense(&a, "x", n_ch, T, 1, 1),
+            .weight     = dense(&a, "weight", width, n_ch, 1, 1),
+            .bias       = c % 2 == 0 ? NULL : dense(&a, "bias", n_ch, 1, 1, 1),
+            .activation = c % 2 == 1 ? GGML_SHORT_CONV_SILU : GGML_SHORT_CONV_NONE,
         };
         snprintf(s.text, sizeof(s.text), "width %d, %d channels, %d tokens", (int) width,
                 (int) n_ch, (int) n);
