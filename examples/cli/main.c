@@ -1,6 +1,7 @@
 // lrnn-cli: continues a text.
 
 #include "base/atomic-file.h"
+#include "base/error.h"
 #include "compute-options.h"
 #include "generate.h"
 #include "interrupt.h"
@@ -250,13 +251,11 @@ static bool check_args(const struct args * args, char * err, size_t err_size) {
         return false;
     }
     if (args->prompt != NULL && args->file != NULL) {
-        snprintf(err, err_size, "-p and -f both set the prompt; give only one of them");
-        return false;
+        return error_set(err, err_size, "-p and -f both set the prompt; give only one of them");
     }
     for (int i = 0; i < args->stops.n; ++i) {
         if (args->stops.v[i][0] == '\0') {
-            snprintf(err, err_size, "--stop is empty; expected a text");
-            return false;
+            return error_set(err, err_size, "--stop is empty; expected a text");
         }
     }
     return true;

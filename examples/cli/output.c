@@ -1,5 +1,6 @@
 #include "output.h"
 
+#include "base/error.h"
 #include "base/json-write.h"
 
 #include <errno.h>
@@ -9,8 +10,7 @@ bool output_begin(struct output * out, enum output_format format, const struct l
         bool continues, const struct option_strings * stops, char * err, size_t err_size) {
     *out = (struct output) { .format = format };
     if (!stop_begin(&out->filter, stops, format == OUTPUT_TEXT ? stdout : NULL)) {
-        snprintf(err, err_size, "out of memory for the stop strings");
-        return false;
+        return error_set(err, err_size, "out of memory for the stop strings");
     }
     if (lrnn_model_get_info(model).has_tokenizer) {
         out->decoder = lrnn_decoder_new(model, continues);

@@ -1,5 +1,7 @@
 #include "npy.h"
 
+#include "base/error.h"
+
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -50,18 +52,16 @@ bool npy_read_int32(const char * data, size_t size, int32_t ** values, int64_t *
 
     *values = NULL;
     if (!npy_is(data, size) || size < begin || bytes[MAGIC_SIZE] < 1 || bytes[MAGIC_SIZE] > 3) {
-        snprintf(err, err_size, "not a .npy file of version 1, 2 or 3");
-        return false;
+        return error_set(err, err_size, "not a .npy file of version 1, 2 or 3");
     }
     size_t length = 0;
     for (size_t i = 0; i < wide; ++i) {
         length |= (size_t) bytes[MAGIC_SIZE + 2 + i] << 8 * i;
     }
     if (length >= DICTIONARY_MAX || length > size - begin) {
-        snprintf(err, err_size,
+        return error_set(err, err_size,
                 "the header of the .npy file has %zu bytes; expected at most %d, in a file of %zu",
                 length, DICTIONARY_MAX - 1, size);
-        return false;
     }
 
     char dictionary[DICTIONARY_MAX];
@@ -71,22 +71,19 @@ bool npy_read_int32(const char * data, size_t size, int32_t ** values, int64_t *
     const char * type  = value_of(dictionary, "'descr'");
     const char * shape = value_of(dictionary, "'shape'");
     if (type == NULL || shape == NULL || strncmp(type, "'<i4'", 5) != 0 || !parse_shape(shape, n)) {
-        snprintf(err, err_size,
+        return error_set(err, err_size,
                 "the .npy file contains %.*s %.*s; expected '<i4' (n,): int32, one dimension",
                 type != NULL ? (int) strcspn(type, ", }") : 1, type != NULL ? type : "?",
                 shape != NULL ? (int) strcspn(shape, ")}") + 1 : 1, shape != NULL ? shape : "?");
-        return false;
     }
     const size_t there = (size - begin - length) / sizeof(int32_t);
     if ((uint64_t) *n > there) {
-        snprintf(err, err_size, "the .npy file is truncated: it has %zu numbers; expected %" PRId64,
-                there, *n);
-        return false;
+        return error_set(err, err_size,
+                "the .npy file is truncated: it has %zu numbers; expected %" PRId64, there, *n);
     }
     *values = malloc((size_t) *n * sizeof(int32_t) + 1); // + 1: not NULL for n = 0
     if (*values == NULL) {
-        snprintf(err, err_size, "out of memory for %" PRId64 " token ids", *n);
-        return false;
+        return error_set(err, err_size, "out of memory for %" PRId64 " token ids", *n);
     }
     memcpy(*values, data + begin + length, (size_t) *n * sizeof(int32_t));
     return true;

@@ -1,5 +1,6 @@
 #include "rpc-client.h"
 
+#include "base/error.h"
 #include "program.h"
 #include "rpc-probe.h"
 
@@ -112,8 +113,7 @@ static bool add_server(
     }
     for (int i = 0; i < rpc.n; ++i) {
         if (strcmp(rpc.server[i].address, s->address) == 0) {
-            snprintf(err, err_size, "server %s is listed twice", s->name);
-            return false;
+            return error_set(err, err_size, "server %s is listed twice", s->name);
         }
     }
     if (!rpc_probe(s->name, s->address, err, err_size)) {
@@ -137,9 +137,8 @@ static bool add_server(
     if (s->sock < 0 ||
             setsockopt(s->sock, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof(patience)) != 0 ||
             setsockopt(s->sock, SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof(patience)) != 0) {
-        snprintf(err, err_size, "server %s: %s", s->name,
+        return error_set(err, err_size, "server %s: %s", s->name,
                 reg == NULL ? "it has no devices" : "cannot set a time-out on the connection");
-        return false;
     }
     ggml_backend_register(reg);
     rpc.n++;
@@ -155,8 +154,7 @@ bool rpc_client_connect(const char * servers, int64_t timeout, char * err, size_
                                                  reg, "ggml_backend_rpc_add_server")
                                        : NULL };
     if (found.pointer == NULL) {
-        snprintf(err, err_size, "--rpc: this build of ggml has no RPC backend");
-        return false;
+        return error_set(err, err_size, "--rpc: this build of ggml has no RPC backend");
     }
     rpc.timeout = timeout;
     ggml_set_abort_callback(on_abort);
@@ -165,11 +163,10 @@ bool rpc_client_connect(const char * servers, int64_t timeout, char * err, size_
     for (const char * p = servers;; ++p) {
         const size_t n = strcspn(p, ",");
         if (rpc.n == GGML_RPC_MAX_SERVERS || n >= NAME_SIZE) {
-            snprintf(err, err_size,
+            return error_set(err, err_size,
                     rpc.n == GGML_RPC_MAX_SERVERS ? "--rpc lists more than %d servers"
                                                   : "--rpc: a server name exceeds %d bytes",
                     rpc.n == GGML_RPC_MAX_SERVERS ? GGML_RPC_MAX_SERVERS : NAME_SIZE - 1);
-            return false;
         }
         struct server * s = &rpc.server[rpc.n];
         snprintf(s->name, sizeof(s->name), "%.*s", (int) n, p);

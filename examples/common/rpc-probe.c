@@ -1,5 +1,6 @@
 #include "rpc-probe.h"
 
+#include "base/error.h"
 #include "ggml.h"
 #include "ggml-rpc.h"
 
@@ -110,9 +111,8 @@ static bool resolve(const char * server, struct sockaddr_in * addr, char * err, 
     char host[256];
     if (port < 1 || port > UINT16_MAX || *end != '\0' || colon == server ||
             (size_t) (colon - server) >= sizeof(host)) {
-        snprintf(err, err_size, "'%s' is not a server; expected HOST:PORT, as in 10.0.0.7:50052",
-                server);
-        return false;
+        return error_set(err, err_size,
+                "'%s' is not a server; expected HOST:PORT, as in 10.0.0.7:50052", server);
     }
     snprintf(host, sizeof(host), "%.*s", (int) (colon - server), server);
 
@@ -120,8 +120,7 @@ static bool resolve(const char * server, struct sockaddr_in * addr, char * err, 
     struct addrinfo *     found = NULL;
     const int             code  = getaddrinfo(host, NULL, &hints, &found);
     if (code != 0) {
-        snprintf(err, err_size, "server %s: unknown host: %s", server, gai_strerror(code));
-        return false;
+        return error_set(err, err_size, "server %s: unknown host: %s", server, gai_strerror(code));
     }
     memcpy(addr, found->ai_addr, sizeof(*addr));
     addr->sin_port = htons((uint16_t) port);
@@ -134,19 +133,18 @@ static bool check_answer(const char * server, const uint8_t * answer, char * err
     uint64_t        size;
     memcpy(&size, answer, sizeof(size));
     if (size != VERSION_SIZE + CAPS_SIZE) {
-        snprintf(err, err_size, "server %s is not a ggml RPC server, or a much older one", server);
-        return false;
+        return error_set(
+                err, err_size, "server %s is not a ggml RPC server, or a much older one", server);
     }
     if (v[0] == RPC_PROTO_MAJOR_VERSION && v[1] == RPC_PROTO_MINOR_VERSION &&
             v[2] == RPC_PROTO_PATCH_VERSION) {
         return true;
     }
-    snprintf(err, err_size,
+    return error_set(err, err_size,
             "server %s speaks version %d.%d.%d of ggml's RPC protocol%s; expected %d.%d.%d, as "
             "spoken by an lrnn-rpc-server of this version",
             server, v[0], v[1], v[2], v[2] < 100 ? ", without the ops of lrnn" : "",
             RPC_PROTO_MAJOR_VERSION, RPC_PROTO_MINOR_VERSION, RPC_PROTO_PATCH_VERSION);
-    return false;
 }
 
 bool rpc_resolve(const char * server, char address[RPC_ADDRESS_SIZE], char * err, size_t err_size) {

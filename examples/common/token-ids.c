@@ -1,5 +1,7 @@
 #include "token-ids.h"
 
+#include "base/error.h"
+
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -30,8 +32,7 @@ bool token_ids_parse(const char * text, size_t size, int32_t ** ids, int64_t * n
     *n_ids = 0;
     *ids   = malloc((size / 2 + 1) * sizeof(**ids)); // an id takes a digit and a separator
     if (*ids == NULL) {
-        snprintf(err, err_size, "out of memory for token ids in %zu bytes of text", size);
-        return false;
+        return error_set(err, err_size, "out of memory for token ids in %zu bytes of text", size);
     }
     for (const char * p = text;;) {
         while (p < end && is_space(*p)) {
@@ -62,9 +63,9 @@ bool token_ids_check(
         const int32_t * ids, int64_t n_ids, int64_t n_vocab, char * err, size_t err_size) {
     for (int64_t i = 0; i < n_ids; ++i) {
         if (ids[i] < 0 || ids[i] >= n_vocab) {
-            snprintf(err, err_size, "token %" PRId64 " has id %" PRId32 "; expected 0 to %" PRId64,
-                    i, ids[i], n_vocab - 1);
-            return false;
+            return error_set(err, err_size,
+                    "token %" PRId64 " has id %" PRId32 "; expected 0 to %" PRId64, i, ids[i],
+                    n_vocab - 1);
         }
     }
     return true;

@@ -1,5 +1,6 @@
 #include "probe.h"
 
+#include "base/error.h"
 #include "interrupt.h"
 #include "terminal.h"
 
@@ -68,9 +69,8 @@ static bool find_tokens(const struct lrnn_model * model, const struct task * tas
     for (int i = 0; i < task_n_symbols(task); ++i) {
         ids[i] = find_token(model, n_vocab, task_symbol(task, i));
         if (ids[i] < 0) {
-            snprintf(err, err_size, "the model has no token '%s', which the task needs",
+            return error_set(err, err_size, "the model has no token '%s', which the task needs",
                     task_symbol(task, i));
-            return false;
         }
     }
     return lrnn_tokenize(model, "", 0, LRNN_TOKENIZE_ADD_BOS, prefix, n_prefix, err, err_size);

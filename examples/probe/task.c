@@ -1,5 +1,6 @@
 #include "task.h"
 
+#include "base/error.h"
 #include "base/random.h"
 
 #include <stdio.h>
@@ -226,18 +227,16 @@ static bool make_automaton(struct task * t, char * text, char * err, size_t err_
         }
         const int n = key != NULL ? split(colon + 1, words, STATES_MAX) : -1;
         if (n < 1) {
-            snprintf(err, err_size,
+            return error_set(err, err_size,
                     "line %d of the automaton is not 'states: …', 'start: …' or 'LETTER: …' with at most %d words",
                     number, STATES_MAX);
-            return false;
         }
         if (strcmp(key, "states") == 0) {
             for (int i = 0; i < n; ++i) {
                 if (n_states > 0 || find_symbol(t, words[i]) >= 0) {
-                    snprintf(err, err_size,
+                    return error_set(err, err_size,
                             "line %d of the automaton: expected one line of different states",
                             number);
-                    return false;
                 }
                 add_symbol(t, words[i], true);
             }
@@ -246,9 +245,9 @@ static bool make_automaton(struct task * t, char * text, char * err, size_t err_
         }
         const bool is_start = strcmp(key, "start") == 0;
         if (n != (is_start ? 1 : n_states)) {
-            snprintf(err, err_size, "line %d of the automaton: '%s' has %d words, expected %d",
-                    number, key, n, is_start ? 1 : n_states);
-            return false;
+            return error_set(err, err_size,
+                    "line %d of the automaton: '%s' has %d words, expected %d", number, key, n,
+                    is_start ? 1 : n_states);
         }
         int letter = -1;
         if (!is_start) {
@@ -260,9 +259,9 @@ static bool make_automaton(struct task * t, char * text, char * err, size_t err_
         for (int i = 0; i < n; ++i) {
             const int state = find_symbol(t, words[i]);
             if (state < 0 || state >= n_states) {
-                snprintf(err, err_size, "line %d of the automaton: '%s' is not one of its states",
-                        number, words[i]);
-                return false;
+                return error_set(err, err_size,
+                        "line %d of the automaton: '%s' is not one of its states", number,
+                        words[i]);
             }
             if (is_start) {
                 t->start = state;
@@ -275,11 +274,10 @@ static bool make_automaton(struct task * t, char * text, char * err, size_t err_
         }
     }
     if (n_states == 0 || t->start < 0 || t->n_letters == 0) {
-        snprintf(err, err_size, "the automaton has no %s",
+        return error_set(err, err_size, "the automaton has no %s",
                 n_states == 0  ? "states"
                 : t->start < 0 ? "start"
                                : "letters");
-        return false;
     }
     return true;
 }

@@ -2,6 +2,7 @@
 // RPC server with our ops.
 
 #include "backends.h"
+#include "base/error.h"
 #include "program.h"
 
 #include "ggml-backend.h"
@@ -36,9 +37,9 @@ static bool find_address(
     struct addrinfo *     found = NULL;
     const int             code  = getaddrinfo(args->host, NULL, &hints, &found);
     if (code != 0) {
-        snprintf(err, err_size, "--host %s: %s; expected the name or IPv4 address of this machine",
-                args->host, gai_strerror(code));
-        return false;
+        return error_set(err, err_size,
+                "--host %s: %s; expected the name or IPv4 address of this machine", args->host,
+                gai_strerror(code));
     }
     memcpy(addr, found->ai_addr, sizeof(*addr));
     addr->sin_port = htons((uint16_t) args->port);
@@ -89,11 +90,10 @@ static bool find_devices(
     for (int i = 0; list != NULL && option_word(list, ",", i, name, sizeof(name)); ++i) {
         ggml_backend_dev_t dev = ggml_backend_dev_by_name(name);
         if (dev == NULL || *n == DEVICES_MAX) {
-            snprintf(err, err_size,
+            return error_set(err, err_size,
                     dev == NULL ? "there is no device '%s'; lrnn-inspect --devices lists them"
                                 : "--device: '%s' exceeds the limit of 16 devices",
                     name);
-            return false;
         }
         devices[(*n)++] = dev;
     }

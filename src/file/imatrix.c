@@ -1,6 +1,7 @@
 #include "file/imatrix.h"
 
 #include "base/atomic-file.h"
+#include "base/error.h"
 #include "file/gguf-write.h"
 #include "file/model-file.h"
 
@@ -62,22 +63,20 @@ bool imatrix_add(struct imatrix * m, const char * name, int64_t n_per_row, int64
     const struct imatrix_entry * e = imatrix_find(m, name);
     if (e == NULL) {
         if (strlen(name) + sizeof(IN_SUM2) > sizeof(e->name)) {
-            snprintf(err, err_size, "tensor %s has a name of %zu bytes; expected at most %zu", name,
-                    strlen(name), sizeof(e->name) - sizeof(IN_SUM2));
-            return false;
+            return error_set(err, err_size,
+                    "tensor %s has a name of %zu bytes; expected at most %zu", name, strlen(name),
+                    sizeof(e->name) - sizeof(IN_SUM2));
         }
         e = append(m, name, strlen(name), n_per_row, n_matrices);
         if (e == NULL) {
-            snprintf(err, err_size, "out of memory for the importance of %s", name);
-            return false;
+            return error_set(err, err_size, "out of memory for the importance of %s", name);
         }
     }
     if (e->n_per_row != n_per_row || e->n_matrices != n_matrices) {
-        snprintf(err, err_size,
+        return error_set(err, err_size,
                 "tensor %s has inputs of %" PRId64 " values for %" PRId64
                 " matrices; expected %" PRId64 " for %" PRId64 " as before",
                 name, n_per_row, n_matrices, e->n_per_row, e->n_matrices);
-        return false;
     }
     double * sum2 = e->sum2 + matrix * n_per_row;
     for (int64_t i = 0; i < n; ++i) {
@@ -186,10 +185,9 @@ static bool read_values(const struct model_tensor * t, const char * path, double
         float x;
         memcpy(&x, (const char *) t->data + i * sizeof(x), sizeof(x));
         if (!(x >= 0.0f) || isinf(x)) {
-            snprintf(err, err_size,
+            return error_set(err, err_size,
                     "%s: tensor %s has %g as element %zu; expected finite numbers, none below 0",
                     path, t->name, (double) x, i);
-            return false;
         }
         values[i] = (double) x;
     }
@@ -208,15 +206,13 @@ static bool read_entry(struct imatrix * m, const struct model_file * f,
     const int64_t               n_matrices = t->ne[1] * t->ne[2] * t->ne[3];
     if (c == NULL || c->type != GGML_TYPE_F32 || t->type != GGML_TYPE_F32 ||
             c->ne[0] * c->ne[1] * c->ne[2] * c->ne[3] != n_matrices) {
-        snprintf(err, err_size,
+        return error_set(err, err_size,
                 "%s: expected tensors %s and %s of f32, the latter with %" PRId64 " counts", path,
                 t->name, counts_name, n_matrices);
-        return false;
     }
     const struct imatrix_entry * e = append(m, t->name, size, t->ne[0], n_matrices);
     if (e == NULL) {
-        snprintf(err, err_size, "%s: out of memory", path);
-        return false;
+        return error_set(err, err_size, "%s: out of memory", path);
     }
     return read_values(t, path, e->sum2, err, err_size) &&
            read_values(c, path, e->counts, err, err_size);

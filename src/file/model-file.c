@@ -1,5 +1,6 @@
 #include "file/model-file.h"
 
+#include "base/error.h"
 #include "base/hash.h"
 
 #include <errno.h>
@@ -456,7 +457,6 @@ bool model_file_all_used(const struct model_file * f, char * err, size_t err_siz
     if (n == 0) {
         return true;
     }
-    snprintf(err, err_size, "%s: found %zu unknown tensor%s: %s%s", f->path, n, n > 1 ? "s" : "",
-            list, n > N_NAMED ? ", ..." : "");
-    return false;
+    return error_set(err, err_size, "%s: found %zu unknown tensor%s: %s%s", f->path, n,
+            n > 1 ? "s" : "", list, n > N_NAMED ? ", ..." : "");
 }

@@ -1,5 +1,6 @@
 #include "file/quantize-policy.h"
 
+#include "base/error.h"
 #include "lrnn.h"
 
 #include <regex.h>
@@ -184,9 +185,8 @@ bool quantize_overrides_add(
     struct override o    = { 0 };
     if (sign == NULL || sign == text || !quantize_type_find(sign + 1, &o.type)) {
         char names[128];
-        snprintf(err, err_size, "'%s' is not REGEX=TYPE with TYPE %s", text,
+        return error_set(err, err_size, "'%s' is not REGEX=TYPE with TYPE %s", text,
                 quantize_type_names(names, sizeof(names)));
-        return false;
     }
     struct override * more = realloc(overrides->list, (size_t) (overrides->n + 1) * sizeof(*more));
     if (more != NULL) {
@@ -194,8 +194,7 @@ bool quantize_overrides_add(
         o.text          = strdup(text);
     }
     if (more == NULL || o.text == NULL) {
-        snprintf(err, err_size, "out of memory");
-        return false;
+        return error_set(err, err_size, "out of memory");
     }
     o.text[sign - text] = '\0';
     const int code      = regcomp(&o.regex, o.text, REG_EXTENDED | REG_NOSUB);
