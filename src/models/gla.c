@@ -1,20 +1,24 @@
-// GLA, gated linear attention: one gate a key channel
+// GLA, gated linear attention: one gate per key channel
 //
-//     q, k, v = W x [conv, silu]        α = σ(W_f2 W_f1 x + b)^(1/16), clamped from below; 2α − 1 for eigenvalues in [-1,1]
+//     q, k, v = W x, with a short convolution silu(conv(W x))
+//     α = σ(W_f2 W_f1 x + b)^(1/16), clamped from below;   2α − 1 for eigenvalues in [-1,1]
 //     S ← α ∘ S + k vᵀ                  o = K^-1/2 Sᵀ q
-//     out = W_o ( RMSNorm(o) ∘ silu(W_g x) )
+//     out = W_o (RMSNorm(o) ∘ silu(W_g x))
+//
+// The exponent is 1 / lrnn.gate_normalizer, 16 in most models.
 
 #include "models/models.h"
 
 #include <math.h>
 
 struct gla {
-    int64_t          H, HK, K, P, W; // HK: heads of k, v and the gate
+    int64_t          H, K, P, W;
+    int64_t          HK; // heads of k, v and the gate
     enum activation  feature_map;
     enum output_gate gate;
     float            eps;
     float            normalizer;
-    float            clamp_min; // −∞: none
+    float            clamp_min; // of log α; −∞: none
 };
 
 struct gla_layer {
@@ -63,7 +67,7 @@ static bool load_layer(struct loader * l, int32_t il, struct layer * layer) {
     return !l->failed;
 }
 
-// A projection with the SiLU that comes with a convolution, and only with one.
+// The SiLU is part of the convolution: without a convolution there is none.
 static struct ggml_tensor * project(
         struct graph * g, const struct conv_proj * p, struct ggml_tensor * x) {
     return conv_proj_build(g, p, p->conv != NULL ? GGML_SHORT_CONV_SILU : GGML_SHORT_CONV_NONE, x);
@@ -78,7 +82,7 @@ static struct ggml_tensor * mix(
     struct ggml_tensor * k = activation_build(g, f->feature_map, project(g, &w->k, x)); // [HK·K, T]
     struct ggml_tensor * v = project(g, &w->v, x);                                      // [HK·P, T]
 
-    // log α = logσ(·) / normalizer = −softplus(−·) / normalizer
+    // log α = logσ(f) / normalizer = −softplus(−f) / normalizer
     struct ggml_tensor * gate =
             graph_linear(g, w->f_b, w->f_bias, graph_linear(g, w->f_a, NULL, x)); // [HK·K, T]
     gate = ggml_scale(g->ctx, ggml_softplus(g->ctx, ggml_neg(g->ctx, gate)), -1.0f / f->normalizer);

@@ -1,9 +1,11 @@
-// HGRN2: linear attention whose key is what the gate forgets
+// HGRN2: linear attention with the key 1 − gate
 //
-//     q = silu(conv(W_q x))             g = b + (1 − b) σ(conv(W_f x)),  b the lower bound of the layer, 0 in the first
+//     q = silu(conv(W_q x))             g = b + (1 − b) σ(conv(W_f x))
 //     k = 1 − g                         v = conv(W_v x)
 //     S ← g ∘ S + k vᵀ                  o = K^-1/2 Sᵀ q
-//     out = W_o RMSNorm(o)              over all heads at once
+//     out = W_o RMSNorm(o), over all heads at once
+//
+// b is the lower bound of the layer, 0 in the first one.
 
 #include "models/models.h"
 
@@ -64,7 +66,7 @@ static struct ggml_tensor * mix(
     struct ggml_tensor * gate =
             ggml_sigmoid(g->ctx, conv_proj_build(g, &w->f, GGML_SHORT_CONV_NONE, x)); // [H·K, T]
     if (w->lower_bound != NULL) { // b + (1 − b) σ
-        struct ggml_tensor * rest = ggml_scale_bias(g->ctx, w->lower_bound, -1.0f, 1.0f);
+        struct ggml_tensor * rest = ggml_scale_bias(g->ctx, w->lower_bound, -1.0f, 1.0f); // [H·K]
         gate                      = ggml_add(g->ctx, ggml_mul(g->ctx, gate, rest), w->lower_bound);
     }
     struct ggml_tensor * k = ggml_scale_bias(g->ctx, gate, -1.0f, 1.0f); // [H·K, T]
@@ -77,7 +79,8 @@ static struct ggml_tensor * mix(
         .scale = 1.0f / sqrtf((float) f->K),
     };
     struct ggml_tensor * o = graph_signed(g, args); // [P, H, T]
-    o                      = ggml_reshape_2d(g->ctx, o, f->H * f->P, g->n_tokens);
+
+    o = ggml_reshape_2d(g->ctx, o, f->H * f->P, g->n_tokens); // [H·P, T]
     return graph_linear(g, w->output, NULL, graph_rms_norm(g, o, w->norm, f->eps));
 }
 

@@ -1,10 +1,12 @@
-// KDA, Kimi delta attention: the gated delta rule with one gate a key channel
+// KDA, Kimi delta attention: the gated delta rule with one gate per key channel
 //
 //     q, k, v = silu(conv(W x))         β = σ(W_β x), doubled for eigenvalues in [-1,1]
 //     q, k / ‖·‖                        f = W_f2 W_f1 x + dt_bias
-//     g = exp( −exp(A_log) softplus(f) ),  or with a lower bound b:  exp( b σ(exp(A_log) f) )
+//     g = exp(−exp(A_log) softplus(f));   with a lower bound b:  g = exp(b σ(exp(A_log) f))
 //     S ← g ∘ S;   S ← S + β k (v − Sᵀ k)ᵀ;   o = K^-1/2 Sᵀ q
-//     out = W_o ( RMSNorm(o) ∘ σ(W_g2 W_g1 x + b_g) )
+//     out = W_o (RMSNorm(o) ∘ σ(W_g2 W_g1 x + b_g))
+//
+// There are HV heads of v, β and the gate, a multiple of the H heads of q and k.
 
 #include "models/models.h"
 
@@ -74,39 +76,46 @@ static bool load_layer(struct loader * l, int32_t il, struct layer * layer) {
     return !l->failed;
 }
 
+// [D, T] → [K, HV, T]
+static struct ggml_tensor * build_gate(
+        struct graph * g, const struct kda_layer * w, struct ggml_tensor * x) {
+    const struct kda *    f = g->model->shared;
+    struct ggml_context * c = g->ctx;
+
+    struct ggml_tensor * a = ggml_reshape_2d(c, w->a, 1, f->HV); // [1, HV]      −exp(A_log)
+    x = graph_linear(g, w->f_b, w->dt_bias, graph_linear(g, w->f_a, NULL, x)); // [HV·K, T]
+    x = ggml_reshape_3d(c, x, f->K, f->HV, g->n_tokens);                       // [K, HV, T]
+    if (f->lower_bound == 0.0f) {
+        return ggml_exp(c, ggml_mul(c, ggml_softplus(c, x), a));
+    }
+    x = ggml_sigmoid(c, ggml_neg(c, ggml_mul(c, x, a)));
+    return ggml_exp(c, ggml_scale(c, x, f->lower_bound));
+}
+
 static struct ggml_tensor * mix(
         struct graph * g, const struct layer * layer, struct ggml_tensor * x) {
     const struct kda *       f = g->model->shared;
     const struct kda_layer * w = layer->weights;
+    const int64_t            T = g->n_tokens;
 
     struct ggml_tensor * q    = conv_proj_build(g, &w->q, GGML_SHORT_CONV_SILU, x); // [H·K, T]
     struct ggml_tensor * k    = conv_proj_build(g, &w->k, GGML_SHORT_CONV_SILU, x); // [H·K, T]
     struct ggml_tensor * v    = conv_proj_build(g, &w->v, GGML_SHORT_CONV_SILU, x); // [HV·P, T]
     struct ggml_tensor * beta = graph_beta(g, graph_linear(g, w->beta, NULL, x));   // [HV, T]
-
-    struct ggml_tensor * a = ggml_reshape_2d(g->ctx, w->a, 1, f->HV); // [1, HV]
-    struct ggml_tensor * gate =
-            graph_linear(g, w->f_b, w->dt_bias, graph_linear(g, w->f_a, NULL, x));
-    gate = ggml_reshape_3d(g->ctx, gate, f->K, f->HV, g->n_tokens); // [K, HV, T]
-    if (f->lower_bound == 0.0f) {
-        gate = ggml_mul(g->ctx, ggml_softplus(g->ctx, gate), a);
-    } else { // a is −exp(A_log)
-        gate = ggml_scale(g->ctx, ggml_sigmoid(g->ctx, ggml_neg(g->ctx, ggml_mul(g->ctx, gate, a))),
-                f->lower_bound);
-    }
-    gate = ggml_exp(g->ctx, gate);
+    struct ggml_tensor * gate = build_gate(g, w, x);                                // [K, HV, T]
 
     const struct ggml_householder_scan_args args = {
-        .q     = graph_l2_norm(g, ggml_reshape_4d(g->ctx, q, f->K, f->H, 1, g->n_tokens), 1e-6f),
-        .k     = graph_l2_norm(g, ggml_reshape_4d(g->ctx, k, f->K, f->H, 1, g->n_tokens), 1e-6f),
+        .q     = graph_l2_norm(g, ggml_reshape_4d(g->ctx, q, f->K, f->H, 1, T), 1e-6f),
+        .k     = graph_l2_norm(g, ggml_reshape_4d(g->ctx, k, f->K, f->H, 1, T), 1e-6f),
         .v     = graph_heads(g, v, f->P, f->HV, 1),
         .beta  = graph_heads(g, beta, 1, f->HV, 1),
-        .gate  = ggml_reshape_4d(g->ctx, gate, f->K, f->HV, 1, g->n_tokens),
+        .gate  = ggml_reshape_4d(g->ctx, gate, f->K, f->HV, 1, T),
         .scale = 1.0f / sqrtf((float) f->K),
     };
     struct ggml_tensor * o = graph_householder(g, args); // [P, HV, T]
-    return readout_build_gated(g, &w->readout, o,
-            graph_linear(g, w->g_b, w->g_bias, graph_linear(g, w->g_a, NULL, x)));
+
+    x = graph_linear(g, w->g_b, w->g_bias, graph_linear(g, w->g_a, NULL, x)); // [HV·P, T]
+    return readout_build_gated(g, &w->readout, o, x);
 }
 
 static struct ggml_tensor * build_layer(

@@ -101,6 +101,15 @@ struct ggml_tensor * conv_proj_build(struct graph * g, const struct conv_proj * 
             graph_linear(g, proj->proj, NULL, x));
 }
 
+struct ggml_tensor * columns(struct graph * g, struct ggml_tensor * x, int64_t first, int64_t n) {
+    return ggml_view_2d(g->ctx, x, n, x->ne[1], x->nb[1], (size_t) first * sizeof(float));
+}
+
+struct ggml_tensor * lerp(
+        struct graph * g, struct ggml_tensor * h, struct ggml_tensor * d, struct ggml_tensor * mu) {
+    return ggml_add(g->ctx, ggml_mul(g->ctx, d, mu), h);
+}
+
 //
 // Activation of q and k
 //

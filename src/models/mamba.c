@@ -1,14 +1,19 @@
-// Mamba (S6): a transition per element
+// Mamba (S6): one transition per element of the state
 //
-//     (u, z) = W_in x;   u = silu(conv(u));   (δ, B, C) = W_x u  [each RMSNorm, without weight];   Δ = softplus(W_Δ δ + b)
+//     (u, z) = W_in x                   u = silu(conv(u))
+//     (δ, B, C) = W_x u                 [each RMSNorm without weight]
+//     Δ = softplus(W_Δ δ + b)
 //     S ← a ∘ S + B (Δ ∘ u)ᵀ            a = exp(Δ A), 2 exp(Δ A) − 1 for eigenvalues in [-1,1]
-//     y = Sᵀ C + d ∘ u;   out = W_out (y ∘ silu(z));   x += out, no MLP
+//     y = Sᵀ C + d ∘ u
+//     x += W_out (y ∘ silu(z))          no MLP
+//
+// N is the length of B and C, E = P the inner width, R the length of δ.
 
 #include "models/models.h"
 
 struct mamba {
-    int64_t W, N;   // convolution, state
-    float   bc_eps; // of the norms of δ, B and C; 0: none
+    int64_t W, N;
+    float   bc_eps; // of the norms of δ, B and C; 0: no norms
 };
 
 struct mamba_layer {
@@ -33,8 +38,7 @@ static bool load(struct loader * l) {
     f->N            = loader_int(l, ours ? "lrnn.state_length" : "mamba.ssm.state_size", 1, 65536);
     if (ours) {
         f->bc_eps = loader_float_or(l, "lrnn.dt_b_c_norm_epsilon", 1e-12f, 1.0f, 0.0f);
-    } else if (loader_bool_or(
-                       l, "mamba.ssm.dt_b_c_rms", false)) { // llama.cpp has one eps for all norms
+    } else if (loader_bool_or(l, "mamba.ssm.dt_b_c_rms", false)) { // one eps for all norms
         f->bc_eps = l->model->norm_eps;
     }
     return !l->failed;
@@ -78,25 +82,24 @@ static bool load_layer(struct loader * l, int32_t il, struct layer * layer) {
 
 static struct ggml_tensor * build_layer(
         struct graph * g, const struct layer * layer, struct ggml_tensor * x) {
-    const struct mamba *       f  = g->model->shared;
-    const struct mamba_layer * w  = layer->weights;
-    struct ggml_context *      c  = g->ctx;
-    const int64_t              E  = w->in->ne[1] / 2;
-    const int64_t              R  = w->dt->ne[0];
-    const int64_t              T  = g->n_tokens;
-    const size_t               sz = sizeof(float);
+    const struct mamba *       f = g->model->shared;
+    const struct mamba_layer * w = layer->weights;
+    struct ggml_context *      c = g->ctx;
+    const int64_t              E = w->in->ne[1] / 2;
+    const int64_t              R = w->dt->ne[0];
+    const int64_t              T = g->n_tokens;
 
-    struct ggml_tensor * uz =
-            graph_linear(g, w->in, w->in_bias, input_norm_build(g, &w->norm, x)); // [2E, T]
-    struct ggml_tensor * u = ggml_view_2d(c, uz, E, T, uz->nb[1], 0);
-    struct ggml_tensor * z = ggml_view_2d(c, uz, E, T, uz->nb[1], (size_t) E * sz);
+    struct ggml_tensor * h  = input_norm_build(g, &w->norm, x);      // [D, T]
+    struct ggml_tensor * uz = graph_linear(g, w->in, w->in_bias, h); // [2E, T]
+    struct ggml_tensor * u  = columns(g, uz, 0, E);                  // [E, T]
+    struct ggml_tensor * z  = columns(g, uz, E, E);                  // [E, T]
     u = graph_conv(g, w->conv_state, w->conv, w->conv_bias, GGML_SHORT_CONV_SILU,
             w->conv != NULL ? u : ggml_cont(c, u)); // [E, T]
 
     struct ggml_tensor * p  = graph_linear(g, w->x, NULL, u); // [R + 2N, T]
-    struct ggml_tensor * dt = ggml_view_2d(c, p, R, T, p->nb[1], 0);
-    struct ggml_tensor * B  = ggml_view_2d(c, p, f->N, T, p->nb[1], (size_t) R * sz);
-    struct ggml_tensor * C  = ggml_view_2d(c, p, f->N, T, p->nb[1], (size_t) (R + f->N) * sz);
+    struct ggml_tensor * dt = columns(g, p, 0, R);            // [R, T]
+    struct ggml_tensor * B  = columns(g, p, R, f->N);         // [N, T]
+    struct ggml_tensor * C  = columns(g, p, R + f->N, f->N);  // [N, T]
     if (f->bc_eps > 0.0f) {
         dt = graph_rms_norm(g, dt, NULL, f->bc_eps);
         B  = graph_rms_norm(g, B, NULL, f->bc_eps);
@@ -114,10 +117,10 @@ static struct ggml_tensor * build_layer(
         .scale = 1.0f,
     };
     struct ggml_tensor * y = graph_signed(g, args); // [E, 1, T]
-    y                      = ggml_reshape_2d(c, y, E, T);
-    y                      = ggml_add(c, y, ggml_mul(c, u, w->d));
-    return ggml_add(
-            c, x, graph_linear(g, w->out, w->out_bias, ggml_swiglu_split(c, z, y))); // y ∘ silu(z)
+
+    y = ggml_add(c, ggml_reshape_2d(c, y, E, T), ggml_mul(c, u, w->d)); // [E, T]
+    y = ggml_swiglu_split(c, z, y);                                     // y ∘ silu(z)
+    return ggml_add(c, x, graph_linear(g, w->out, w->out_bias, y));
 }
 
 const struct family family_mamba = {

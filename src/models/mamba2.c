@@ -1,8 +1,13 @@
-// Mamba-2 (SSD): one transition a head
+// Mamba-2 (SSD): one transition per head
 //
-//     (z, u, B, C, δ) = W_in x;   (u, B, C) = silu(conv(u, B, C));   Δ = clamp(softplus(δ + b))
-//     S ← a S + B (Δ u)ᵀ               a = exp(Δ A), 2 exp(Δ A) − 1 for eigenvalues in [-1,1]
-//     y = Sᵀ C + d u;   y = y ∘ silu(z);   y = RMSNorm(y) per group;   x += W_out y, no MLP
+//     (z, u, B, C, δ) = W_in x          (u, B, C) = silu(conv(u, B, C))
+//     Δ = clamp(softplus(δ + b))
+//     S ← a S + B (Δ u)ᵀ                a = exp(Δ A), 2 exp(Δ A) − 1 for eigenvalues in [-1,1]
+//     y = Sᵀ C + d u
+//     y = RMSNorm(y ∘ silu(z)), per group
+//     x += W_out y                      no MLP
+//
+// N is the length of B and C, G the number of groups that share them, E = H·P the inner width.
 
 #include "models/models.h"
 
@@ -59,7 +64,7 @@ static bool load_layer(struct loader * l, int32_t il, struct layer * layer) {
     struct mamba2_layer * w = layer->weights = loader_alloc(l, sizeof(*w));
     const int64_t         D                  = l->model->n_embd;
     const int64_t         E                  = f->H * f->P;
-    const int64_t         C                  = E + 2 * f->G * f->N;
+    const int64_t         C                  = E + 2 * f->G * f->N; // convolved channels
     if (w == NULL) {
         return false;
     }
@@ -87,38 +92,37 @@ static struct ggml_tensor * build_layer(
     const int64_t               E  = f->H * f->P;
     const int64_t               GN = f->G * f->N;
     const int64_t               T  = g->n_tokens;
-    const size_t                sz = sizeof(float);
 
-    struct ggml_tensor * p = graph_linear(
-            g, w->in, w->in_bias, input_norm_build(g, &w->norm, x)); // [2E + 2GN + H, T]
-    struct ggml_tensor * z   = ggml_view_2d(c, p, E, T, p->nb[1], 0);
-    struct ggml_tensor * uBC = ggml_view_2d(c, p, E + 2 * GN, T, p->nb[1], (size_t) E * sz);
-    struct ggml_tensor * dt = ggml_view_2d(c, p, f->H, T, p->nb[1], (size_t) (2 * E + 2 * GN) * sz);
-    uBC                     = graph_conv(
-            g, w->conv_state, w->conv, w->conv_bias, GGML_SHORT_CONV_SILU, uBC); // [E + 2GN, T]
-    dt = ggml_softplus(c, ggml_add(c, dt, w->dt_bias)); // [H, T]
+    struct ggml_tensor * h   = input_norm_build(g, &w->norm, x);      // [D, T]
+    struct ggml_tensor * p   = graph_linear(g, w->in, w->in_bias, h); // [2E + 2GN + H, T]
+    struct ggml_tensor * z   = columns(g, p, 0, E);                   // [E, T]
+    struct ggml_tensor * uBC = columns(g, p, E, E + 2 * GN);          // [E + 2GN, T]
+    struct ggml_tensor * dt  = columns(g, p, 2 * E + 2 * GN, f->H);   // [H, T]
+
+    uBC = graph_conv(g, w->conv_state, w->conv, w->conv_bias, GGML_SHORT_CONV_SILU, uBC);
+    dt  = ggml_softplus(c, ggml_add(c, dt, w->dt_bias));
     if (f->dt_min > 0.0f || f->dt_max < INFINITY) {
         dt = ggml_clamp(c, dt, f->dt_min, f->dt_max);
     }
-    struct ggml_tensor * u =
-            ggml_view_3d(c, uBC, f->P, f->H, T, (size_t) f->P * sz, uBC->nb[1], 0); // [P, H, T]
+    struct ggml_tensor * u = // [P, H, T]
+            ggml_view_3d(c, uBC, f->P, f->H, T, (size_t) f->P * sizeof(float), uBC->nb[1], 0);
 
     const struct ggml_signed_scan_args args = {
-        .c  = ggml_view_4d(c, uBC, f->N, f->G, 1, T, (size_t) f->N * sz, uBC->nb[1], uBC->nb[1],
-                 (size_t) (E + GN) * sz),
-        .b  = ggml_view_4d(c, uBC, f->N, f->G, 1, T, (size_t) f->N * sz, uBC->nb[1], uBC->nb[1],
-                 (size_t) E * sz),
-        .x  = ggml_view_4d(c, uBC, f->P, f->H, 1, T, (size_t) f->P * sz, uBC->nb[1], uBC->nb[1], 0),
-        .dt = graph_heads(g, dt, 1, f->H, 1),
-        .A  = ggml_reshape_3d(c, w->a, 1, 1, f->H),
+        .c     = graph_heads(g, columns(g, uBC, E + GN, GN), f->N, f->G, 1),
+        .b     = graph_heads(g, columns(g, uBC, E, GN), f->N, f->G, 1),
+        .x     = graph_heads(g, columns(g, uBC, 0, E), f->P, f->H, 1),
+        .dt    = graph_heads(g, dt, 1, f->H, 1),
+        .A     = ggml_reshape_3d(c, w->a, 1, 1, f->H),
         .form  = g->model->is_signed ? GGML_SIGNED_SCAN_TWO_EXP_M1 : GGML_SIGNED_SCAN_EXP,
         .scale = 1.0f,
     };
     struct ggml_tensor * y = graph_signed(g, args); // [P, H, T]
-    y                      = ggml_add(c, y, ggml_mul(c, u, w->d));
-    y = ggml_mul(c, ggml_reshape_2d(c, y, E, T), ggml_silu(c, ggml_cont(c, z)));
+
+    y = ggml_reshape_2d(c, ggml_add(c, y, ggml_mul(c, u, w->d)), E, T); // [E, T]
+    y = ggml_mul(c, y, ggml_silu(c, ggml_cont(c, z)));
     y = graph_rms_norm(g, ggml_reshape_3d(c, y, E / f->G, f->G, T), w->group_norm, f->eps);
-    return ggml_add(c, x, graph_linear(g, w->out, w->out_bias, ggml_reshape_2d(c, y, E, T)));
+    y = ggml_reshape_2d(c, y, E, T);
+    return ggml_add(c, x, graph_linear(g, w->out, w->out_bias, y));
 }
 
 const struct family family_mamba2 = {

@@ -1,9 +1,12 @@
-// mLSTM (xLSTM-7B): exponential input gate, normaliser, running maximum
+// mLSTM (xLSTM-7B): exponential input gate, normalizer, running maximum
 //
-//     q, k, v = W x                     i = cap(W_i x + b_i),  f = cap(W_f x + b_f),  cap(a) = c tanh(a / c)
+//     q, k, v = W x                     cap(a) = c tanh(a / c)
+//     i = cap(W_i x + b_i)              f = cap(W_f x + b_f)
 //     C ← e^{logσ(f)} C + e^i k vᵀ      n ← e^{logσ(f)} n + e^i k
-//     h = K^-1/2 Cᵀ q / (max(|K^-1/2 n·q|, 1) + ε …)          stabilised inside the op
-//     out = W_o ( LayerNorm(h) per head ∘ w ∘ σ(W_g x) )
+//     h = K^-1/2 Cᵀ q / (max(|K^-1/2 n·q|, 1) + ε)
+//     out = W_o (LayerNorm(h) per head ∘ w ∘ σ(W_g x))
+//
+// The op keeps C and n in range with a running maximum m; see lrnn-ops.h.
 
 #include "models/models.h"
 
@@ -11,8 +14,8 @@
 
 struct mlstm {
     int64_t H, K, P;
-    float   cap; // 0: none
-    float   epsilon;
+    float   cap;     // c; 0: no cap
+    float   epsilon; // ε
     float   norm_eps;
 };
 
@@ -48,7 +51,7 @@ static bool load_layer(struct loader * l, int32_t il, struct layer * layer) {
     if (w == NULL || !frame_load(l, il, false, &w->frame)) {
         return false;
     }
-    loader_recurrence(l, layer, f->H, f->K, f->P, f->K + 1); // n and m
+    loader_recurrence(l, layer, f->H, f->K, f->P, f->K + 1); // + n and m
     w->q       = loader_tensor_2d(l, il, "attn_q.weight", TENSOR_REQUIRED, D, f->H * f->K);
     w->k       = loader_tensor_2d(l, il, "attn_k.weight", TENSOR_REQUIRED, D, f->H * f->K);
     w->v       = loader_tensor_2d(l, il, "attn_v.weight", TENSOR_REQUIRED, D, f->H * f->P);
@@ -62,9 +65,10 @@ static bool load_layer(struct loader * l, int32_t il, struct layer * layer) {
     return !l->failed;
 }
 
-static struct ggml_tensor * gate_of(struct graph * g, const struct mlstm * f,
+// cap(W x + b), [D, T] → [H, T]
+static struct ggml_tensor * build_gate(struct graph * g, const struct mlstm * f,
         struct ggml_tensor * w, struct ggml_tensor * b, struct ggml_tensor * x) {
-    return graph_soft_cap(g, graph_linear(g, w, b, x), f->cap); // [H, T]
+    return graph_soft_cap(g, graph_linear(g, w, b, x), f->cap);
 }
 
 static struct ggml_tensor * mix(
@@ -73,23 +77,27 @@ static struct ggml_tensor * mix(
     const struct mlstm_layer * w = layer->weights;
     struct ggml_context *      c = g->ctx;
 
-    struct ggml_tensor * log_i = gate_of(g, f, w->igate, w->igate_b, x);
-    struct ggml_tensor * log_f = gate_of(g, f, w->fgate, w->fgate_b, x);
+    struct ggml_tensor * q     = graph_linear(g, w->q, NULL, x);                    // [H·K, T]
+    struct ggml_tensor * k     = graph_linear(g, w->k, NULL, x);                    // [H·K, T]
+    struct ggml_tensor * v     = graph_linear(g, w->v, NULL, x);                    // [H·P, T]
+    struct ggml_tensor * log_i = build_gate(g, f, w->igate, w->igate_b, x);         // [H, T]
+    struct ggml_tensor * log_f = build_gate(g, f, w->fgate, w->fgate_b, x);         // [H, T]
     log_f                      = ggml_neg(c, ggml_softplus(c, ggml_neg(c, log_f))); // logσ
 
     const struct ggml_signed_scan_args args = {
-        .c     = graph_heads(g, graph_linear(g, w->q, NULL, x), f->K, f->H, 1),
-        .b     = graph_heads(g, graph_linear(g, w->k, NULL, x), f->K, f->H, 1),
-        .x     = graph_heads(g, graph_linear(g, w->v, NULL, x), f->P, f->H, 1),
+        .c     = graph_heads(g, q, f->K, f->H, 1),
+        .b     = graph_heads(g, k, f->K, f->H, 1),
+        .x     = graph_heads(g, v, f->P, f->H, 1),
         .log_f = graph_heads(g, log_f, 1, f->H, 1),
         .log_i = graph_heads(g, log_i, 1, f->H, 1),
         .scale = 1.0f / sqrtf((float) f->K),
         .eps   = f->epsilon,
     };
     struct ggml_tensor * h = graph_signed(g, args); // [P, H, T]
-    h                      = ggml_reshape_2d(
-            c, graph_layer_norm(g, h, NULL, NULL, f->norm_eps), f->H * f->P, g->n_tokens);
-    h = ggml_mul(c, ggml_mul(c, h, w->norm), ggml_sigmoid(c, graph_linear(g, w->gate, NULL, x)));
+
+    h = graph_layer_norm(g, h, NULL, NULL, f->norm_eps);
+    h = ggml_mul(c, ggml_reshape_2d(c, h, f->H * f->P, g->n_tokens), w->norm); // [H·P, T]
+    h = ggml_mul(c, h, ggml_sigmoid(c, graph_linear(g, w->gate, NULL, x)));
     return graph_linear(g, w->output, NULL, h);
 }
 

@@ -120,6 +120,13 @@ bool conv_proj_load(struct loader * l, int32_t il, struct layer * layer, const c
 struct ggml_tensor * conv_proj_build(struct graph * g, const struct conv_proj * proj,
         enum ggml_short_conv_activation activation, struct ggml_tensor * x);
 
+// Columns first .. first + n − 1 of a fused projection x [width, T] → [n, T], a view
+struct ggml_tensor * columns(struct graph * g, struct ggml_tensor * x, int64_t first, int64_t n);
+
+// The mix of a token with the one before in RWKV: h + d ∘ μ, h and d = h_{t−1} − h [D, T], μ [D]
+struct ggml_tensor * lerp(
+        struct graph * g, struct ggml_tensor * h, struct ggml_tensor * d, struct ggml_tensor * mu);
+
 //
 // The activation of q and k: the words of lrnn.qk_activation and lrnn.feature_map
 //

@@ -1,8 +1,9 @@
-// RetNet: linear attention with a constant gate a head
+// RetNet: linear attention with a constant gate per head
 //
-//     q, k = RoPE(W x),  v = W x        γ_h = 1 − 2^(−5−h)
+//     q, k = RoPE(W x)                  v = W x
+//     γ_h = 1 − 2^(−5−h)                h = 0 .. H − 1
 //     S ← γ_h S + k vᵀ                  o = K^-1/2 Sᵀ q
-//     out = W_o ( RMSNorm(o) ∘ silu(W_g x) )
+//     out = W_o (RMSNorm(o) ∘ silu(W_g x))
 
 #include "models/models.h"
 
@@ -28,7 +29,7 @@ static bool load(struct loader * l) {
     if (f == NULL) {
         return false;
     }
-    f->H = loader_int(l, "lrnn.head_count", 1, 100); // 2^(−5−h) is no longer a float beyond
+    f->H = loader_int(l, "lrnn.head_count", 1, 100); // above, 2^(−5−h) is too small for a float
     f->K = loader_int(l, "lrnn.key_length", 2, 65536);
     f->P = loader_int(l, "lrnn.value_length", 1, 65536);
     f->feature_map = (enum activation) loader_word_or(
@@ -58,7 +59,7 @@ static bool load_layer(struct loader * l, int32_t il, struct layer * layer) {
     return !l->failed;
 }
 
-// q or k → [K, H, 1, T]
+// q or k, [H·K, T] → [K, H, 1, T]
 static struct ggml_tensor * rotate(
         struct graph * g, const struct retnet * f, struct ggml_tensor * x) {
     x = activation_build(g, f->feature_map, x);
@@ -70,17 +71,22 @@ static struct ggml_tensor * mix(
         struct graph * g, const struct layer * layer, struct ggml_tensor * x) {
     const struct retnet *       f = g->model->shared;
     const struct retnet_layer * w = layer->weights;
+    struct ggml_context *       c = g->ctx;
+
+    struct ggml_tensor * q = rotate(g, f, graph_linear(g, w->q, NULL, x)); // [K, H, 1, T]
+    struct ggml_tensor * k = rotate(g, f, graph_linear(g, w->k, NULL, x)); // [K, H, 1, T]
+    struct ggml_tensor * v = graph_linear(g, w->v, NULL, x);               // [H·P, T]
 
     // γ_h = 1 − e^(−(5 + h) ln 2)
-    struct ggml_tensor * gamma = ggml_arange(g->ctx, 5.0f, 5.0f + (float) f->H, 1.0f); // [H]
-    gamma                      = ggml_scale_bias(
-            g->ctx, ggml_exp(g->ctx, ggml_scale(g->ctx, gamma, -0.693147181f)), -1.0f, 1.0f);
+    struct ggml_tensor * gamma = ggml_arange(c, 5.0f, 5.0f + (float) f->H, 1.0f); // [H]
+    gamma                      = ggml_exp(c, ggml_scale(c, gamma, -0.693147181f));
+    gamma                      = ggml_scale_bias(c, gamma, -1.0f, 1.0f);
 
     const struct ggml_signed_scan_args args = {
-        .c     = rotate(g, f, graph_linear(g, w->q, NULL, x)),
-        .b     = rotate(g, f, graph_linear(g, w->k, NULL, x)),
-        .x     = graph_heads(g, graph_linear(g, w->v, NULL, x), f->P, f->H, 1),
-        .gate  = ggml_reshape_4d(g->ctx, gamma, 1, f->H, 1, 1),
+        .c     = q,
+        .b     = k,
+        .x     = graph_heads(g, v, f->P, f->H, 1),
+        .gate  = ggml_reshape_4d(c, gamma, 1, f->H, 1, 1),
         .scale = 1.0f / sqrtf((float) f->K),
     };
     struct ggml_tensor * o = graph_signed(g, args); // [P, H, T]

@@ -1,40 +1,42 @@
 // RWKV-6 "Finch"
 //
 //     time mix:     h = LN(x),  d = h_{t−1} − h
-//                   m = tanh((h + d ∘ μ_x) W1),  in five parts;   h_i = h + d ∘ (μ_i + m_i W2_i)        i = w, k, v, r, g
+//                   (m_w, m_k, m_v, m_r, m_g) = tanh((h + d ∘ μ_x) W1)
+//                   h_i = h + d ∘ (μ_i + m_i W2_i)                      i = w, k, v, r, g
+//                   r, k, v = W h_r, W h_k, W h_v
 //                   w = exp(−exp(w0 + tanh(h_w D1) D2))
-//                   y = (S + (u ∘ k) vᵀ)ᵀ r;   S ← w ∘ S + k vᵀ                                         read before write
-//                   x += W_o ( GroupNorm(y) ∘ silu(W_g h_g) )
+//                   y = (S + (u ∘ k) vᵀ)ᵀ r                             read before write
+//                   S ← w ∘ S + k vᵀ
+//                   x += W_o (GroupNorm(y) ∘ silu(W_g h_g))
 //     channel mix:  h = LN(x),  d = h_{t−1} − h
 //                   x += σ(W_r (h + d ∘ μ_r)) ∘ W_v relu(W_k (h + d ∘ μ_k))²
 
 #include "models/models.h"
 
-#include <string.h>
-
-enum { PARTS = 5 }; // of the lerp: w, k, v, r, g
+enum { PART_W, PART_K, PART_V, PART_R, PART_G, PARTS }; // h_i
 
 struct rwkv6 {
     int64_t H, K, P;
     float   eps;           // of the group norm
-    int64_t rescale_every; // the state of the block is halved every so many layers; 0: never
+    int64_t rescale_every; // x is halved after every such number of layers; 0: never
 };
 
 struct rwkv6_layer {
     struct ggml_tensor * ln1, *ln1_b, *ln2, *ln2_b;   // [D]
-    struct ggml_tensor * lerp_x;                      // [D]
-    struct ggml_tensor * lerp;                        // [D, 1, 1, 5]
+    struct ggml_tensor * lerp_x;                      // [D]           μ_x
+    struct ggml_tensor * lerp;                        // [D, 1, 1, 5]  μ_i
     struct ggml_tensor * w1, *w2;                     // [D, 5r], [r, D, 5]
     struct ggml_tensor * decay, *decay_w1, *decay_w2; // [H·K], [D, r2], [r2, H·K]
-    struct ggml_tensor * first;                       // [K, H]
+    struct ggml_tensor * first;                       // [K, H]        u
     struct ggml_tensor * receptance, *key;            // [D, H·K]
     struct ggml_tensor * value, *gate;                // [D, H·P]
     struct ggml_tensor * ln, *ln_b;                   // [H·P]
     struct ggml_tensor * output;                      // [H·P, D]
     struct ggml_tensor * lerp_k, *lerp_r;             // [D]
-    struct ggml_tensor * ffn_key, *ffn_value, *ffn_receptance;
+    struct ggml_tensor * ffn_key, *ffn_value;         // [D, F], [F, D]
+    struct ggml_tensor * ffn_receptance;              // [D, D]
     int32_t              shift1, shift2;
-    bool                 halve;
+    bool                 halve; // x, after this layer
 };
 
 static bool load(struct loader * l) {
@@ -107,56 +109,69 @@ static bool load_layer(struct loader * l, int32_t il, struct layer * layer) {
     return !l->failed;
 }
 
+// h_i = h + d ∘ (μ_i + m_i W2_i), each [D, T]
+static void mix_parts(struct graph * g, const struct rwkv6_layer * w, struct ggml_tensor * h,
+        struct ggml_tensor * hi[PARTS]) {
+    struct ggml_context * c = g->ctx;
+    const int64_t         D = h->ne[0];
+    const int64_t         r = w->w1->ne[1] / PARTS;
+
+    struct ggml_tensor * d = ggml_sub(c, graph_shift(g, w->shift1, h), h); // [D, T]
+    struct ggml_tensor * m = graph_linear(g, w->w1, NULL, lerp(g, h, d, w->lerp_x));
+    m                      = ggml_tanh(c, m); // [5r, T]
+    for (int i = 0; i < PARTS; ++i) {
+        const size_t         at  = (size_t) i;
+        struct ggml_tensor * m_i = ggml_cont(c, columns(g, m, i * r, r)); // [r, T]
+        struct ggml_tensor * w2_i =
+                ggml_view_2d(c, w->w2, r, D, w->w2->nb[1], at * w->w2->nb[2]);        // [r, D]
+        struct ggml_tensor * mu_i = ggml_view_1d(c, w->lerp, D, at * w->lerp->nb[3]); // [D]
+        hi[i] = lerp(g, h, d, ggml_add(c, graph_linear(g, w2_i, NULL, m_i), mu_i));
+    }
+}
+
 static struct ggml_tensor * time_mix(
         struct graph * g, const struct rwkv6_layer * w, struct ggml_tensor * h) {
     const struct rwkv6 *  f = g->model->shared;
     struct ggml_context * c = g->ctx;
-    const int64_t         D = h->ne[0];
-    const int64_t         T = g->n_tokens;
-    const int64_t         r = w->w1->ne[1] / PARTS;
+    struct ggml_tensor *  hi[PARTS];
+    mix_parts(g, w, h, hi);
 
-    struct ggml_tensor * d = ggml_sub(c, graph_shift(g, w->shift1, h), h); // [D, T]
-    struct ggml_tensor * m = ggml_tanh(
-            c, graph_linear(g, w->w1, NULL, ggml_add(c, ggml_mul(c, d, w->lerp_x), h))); // [5r, T]
-    struct ggml_tensor * hi[PARTS];
-    for (int i = 0; i < PARTS; ++i) {
-        struct ggml_tensor * m_i =
-                ggml_view_2d(c, m, r, T, m->nb[1], (size_t) (i * r) * sizeof(float));
-        struct ggml_tensor * w2_i =
-                ggml_view_2d(c, w->w2, r, D, w->w2->nb[1], (size_t) i * w->w2->nb[2]);
-        struct ggml_tensor * mu_i = ggml_view_1d(c, w->lerp, D, (size_t) i * w->lerp->nb[3]);
-        m_i   = ggml_add(c, graph_linear(g, w2_i, NULL, ggml_cont(c, m_i)), mu_i);
-        hi[i] = ggml_add(c, ggml_mul(c, d, m_i), h); // [D, T]
-    }
-    struct ggml_tensor * decay = ggml_tanh(c, graph_linear(g, w->decay_w1, NULL, hi[0]));
-    decay                      = graph_linear(g, w->decay_w2, w->decay, decay); // [H·K, T]
-    decay                      = ggml_exp(c, ggml_neg(c, ggml_exp(c, decay)));
+    struct ggml_tensor * r     = graph_linear(g, w->receptance, NULL, hi[PART_R]); // [H·K, T]
+    struct ggml_tensor * k     = graph_linear(g, w->key, NULL, hi[PART_K]);        // [H·K, T]
+    struct ggml_tensor * v     = graph_linear(g, w->value, NULL, hi[PART_V]);      // [H·P, T]
+    struct ggml_tensor * gate  = graph_linear(g, w->gate, NULL, hi[PART_G]);       // [H·P, T]
+    struct ggml_tensor * decay = graph_linear(g, w->decay_w1, NULL, hi[PART_W]);   // [r2, T]
+
+    decay = graph_linear(g, w->decay_w2, w->decay, ggml_tanh(c, decay)); // [H·K, T]
+    decay = ggml_exp(c, ggml_neg(c, ggml_exp(c, decay)));
 
     const struct ggml_signed_scan_args args = {
-        .c     = graph_heads(g, graph_linear(g, w->receptance, NULL, hi[3]), f->K, f->H, 1),
-        .b     = graph_heads(g, graph_linear(g, w->key, NULL, hi[1]), f->K, f->H, 1),
-        .x     = graph_heads(g, graph_linear(g, w->value, NULL, hi[2]), f->P, f->H, 1),
+        .c     = graph_heads(g, r, f->K, f->H, 1),
+        .b     = graph_heads(g, k, f->K, f->H, 1),
+        .x     = graph_heads(g, v, f->P, f->H, 1),
         .gate  = graph_heads(g, decay, f->K, f->H, 1),
         .bonus = w->first,
         .scale = 1.0f,
     };
     struct ggml_tensor * y = graph_signed(g, args); // [P, H, T]
-    y = ggml_reshape_2d(c, graph_layer_norm(g, y, NULL, NULL, f->eps), f->H * f->P, T);
+
+    y = graph_layer_norm(g, y, NULL, NULL, f->eps);
+    y = ggml_reshape_2d(c, y, f->H * f->P, g->n_tokens); // [H·P, T]
     y = ggml_add(c, ggml_mul(c, y, w->ln), w->ln_b);
-    y = ggml_mul(c, y, ggml_silu(c, graph_linear(g, w->gate, NULL, hi[4])));
-    return graph_linear(g, w->output, NULL, y);
+    return graph_linear(g, w->output, NULL, ggml_mul(c, y, ggml_silu(c, gate)));
 }
 
 static struct ggml_tensor * channel_mix(
         struct graph * g, const struct rwkv6_layer * w, struct ggml_tensor * h) {
     struct ggml_context * c = g->ctx;
-    struct ggml_tensor *  d = ggml_sub(c, graph_shift(g, w->shift2, h), h); // [D, T]
-    struct ggml_tensor *  k =
-            graph_linear(g, w->ffn_key, NULL, ggml_add(c, ggml_mul(c, d, w->lerp_k), h)); // [F, T]
+
+    struct ggml_tensor * d = ggml_sub(c, graph_shift(g, w->shift2, h), h);                // [D, T]
+    struct ggml_tensor * k = graph_linear(g, w->ffn_key, NULL, lerp(g, h, d, w->lerp_k)); // [F, T]
     struct ggml_tensor * r =
-            graph_linear(g, w->ffn_receptance, NULL, ggml_add(c, ggml_mul(c, d, w->lerp_r), h));
-    return ggml_mul(c, ggml_sigmoid(c, r),
-            graph_linear(g, w->ffn_value, NULL, ggml_sqr(c, ggml_relu(c, k))));
+            graph_linear(g, w->ffn_receptance, NULL, lerp(g, h, d, w->lerp_r)); // [D, T]
+    struct ggml_tensor * v =
+            graph_linear(g, w->ffn_value, NULL, ggml_sqr(c, ggml_relu(c, k))); // [D, T]
+    return ggml_mul(c, ggml_sigmoid(c, r), v);
 }
 
 static struct ggml_tensor * build_layer(

@@ -1,41 +1,52 @@
-// RWKV-7 "Goose": diagonal plus rank one. Its eigenvalues are its own: negative down to about
+// RWKV-7 "Goose": diagonal plus rank one. It has its own eigenvalue range: negative down to about
 // −0.46, never −1.
 //
-//     time mix:     h = LN(x),  d = h_{t−1} − h,  h_i = h + d ∘ μ_i                                    i = r, w, k, v, a, g
-//                   w = exp(−0.6065 σ(w0 + tanh(h_w W1) W2)),  a = σ(a0 + h_a A1 A2),  g = σ(h_g G1) G2
-//                   v += (v_first − v) ∘ σ(v0 + h_v V1 V2)                                             but in the first layer
-//                   κ = k ∘ k_k / ‖·‖,   k = k ∘ (1 + (a − 1) ∘ k_a)
-//                   S ← w ∘ S − (κ ∘ a)(Sᵀ κ)ᵀ + k vᵀ;   y = Sᵀ r                                       Sᵀκ before the gate
-//                   x += W_o ( (GroupNorm(y) + (Σ r k r_k) v) ∘ g )
-//     channel mix:  h = LN(x),  d = h_{t−1} − h;   x += W_v relu(W_k (h + d ∘ μ_k))²
+//     time mix:     h = LN(x),  d = h_{t−1} − h
+//                   h_i = h + d ∘ μ_i                                   i = r, w, k, v, a, g
+//                   r, k, v = W h_r, W h_k, W h_v
+//                   w = exp(−0.6065 σ(w0 + tanh(h_w W1) W2))
+//                   a = σ(a0 + h_a A1 A2)
+//                   g = σ(h_g G1) G2
+//                   v += (v_first − v) ∘ σ(v0 + h_v V1 V2)              not in the first layer
+//                   κ = k ∘ k_k / ‖·‖
+//                   k = k ∘ (1 + (a − 1) ∘ k_a)
+//                   S ← w ∘ S − (κ ∘ a)(Sᵀ κ)ᵀ + k vᵀ                   Sᵀ κ before the gate
+//                   y = Sᵀ r
+//                   x += W_o ((GroupNorm(y) + (Σ r k r_k) v) ∘ g)
+//     channel mix:  h = LN(x),  d = h_{t−1} − h
+//                   x += W_v relu(W_k (h + d ∘ μ_k))²
 
 #include "models/models.h"
 
 #include <stdio.h>
-#include <string.h>
 
-enum { PARTS = 6 }; // of the lerp: r, w, k, v, a, g
+enum { PART_R, PART_W, PART_K, PART_V, PART_A, PART_G, PARTS }; // h_i
 
 struct rwkv7 {
     int64_t H, K, P;
     float   eps;         // of the group norm
-    float   key_epsilon; // inside the root; 0: the length is clamped from below instead
+    float   key_epsilon; // under the root of ‖·‖; 0: ‖·‖ is clamped from below instead
+};
+
+// h W1 W2, with an activation between, plus an offset
+struct low_rank {
+    struct ggml_tensor * offset; // [out] or NULL
+    struct ggml_tensor * down;   // [D, r]
+    struct ggml_tensor * up;     // [r, out]
 };
 
 struct rwkv7_layer {
     struct ggml_tensor * ln1, *ln1_b, *ln2, *ln2_b; // [D]
-    struct ggml_tensor * lerp;                      // [D, 1, 1, 6]
-    struct ggml_tensor * w0, *w1, *w2;              // [H·K], [D, r], [r, H·K]
-    struct ggml_tensor * a0, *a1, *a2;
-    struct ggml_tensor * v0, *v1, *v2; // [H·P] …, NULL in the first layer
-    struct ggml_tensor * g1, *g2;
+    struct ggml_tensor * lerp;                      // [D, 1, 1, 6]  μ_i
+    struct low_rank      w, a;                      // out = H·K
+    struct low_rank      v, g;             // out = H·P; v not in the first layer, g without offset
     struct ggml_tensor * k_k, *k_a, *r_k;  // [H·K]
     struct ggml_tensor * receptance, *key; // [D, H·K]
     struct ggml_tensor * value;            // [D, H·P]
     struct ggml_tensor * ln, *ln_b;        // [H·P]
     struct ggml_tensor * output;           // [H·P, D]
     struct ggml_tensor * lerp_k;           // [D]
-    struct ggml_tensor * ffn_key, *ffn_value;
+    struct ggml_tensor * ffn_key, *ffn_value; // [D, F], [F, D]
     int32_t              shift1, shift2;
     bool                 is_first;
 };
@@ -60,20 +71,18 @@ static bool load(struct loader * l) {
     return !l->failed;
 }
 
-// A low-rank map [D, r], [r, out] with its offset [out].
-static void load_lora(struct loader * l, int32_t il, const char * letter, int64_t D, int64_t out,
-        bool optional, struct ggml_tensor ** zero, struct ggml_tensor ** one,
-        struct ggml_tensor ** two) {
-    char      name[64];
-    const int need = optional ? TENSOR_OPTIONAL : TENSOR_REQUIRED;
-    if (zero != NULL) {
-        snprintf(name, sizeof(name), "time_mix_%s0.weight", letter);
-        *zero = loader_tensor_1d(l, il, name, TENSOR_F32 | need, out);
+// A low-rank map of h_i; `letter` is that of its tensors. Without an offset for the gate.
+static void load_low_rank(
+        struct loader * l, int32_t il, char letter, int64_t out, int need, struct low_rank * map) {
+    char name[64];
+    if (letter != 'g') {
+        snprintf(name, sizeof(name), "time_mix_%c0.weight", letter);
+        map->offset = loader_tensor_1d(l, il, name, TENSOR_F32 | need, out);
     }
-    snprintf(name, sizeof(name), "time_mix_%s1.weight", letter);
-    *one = loader_tensor_2d(l, il, name, need, D, 0);
-    snprintf(name, sizeof(name), "time_mix_%s2.weight", letter);
-    *two = loader_tensor_2d(l, il, name, need, *one != NULL ? (*one)->ne[1] : 0, out);
+    snprintf(name, sizeof(name), "time_mix_%c1.weight", letter);
+    map->down = loader_tensor_2d(l, il, name, need, l->model->n_embd, 0);
+    snprintf(name, sizeof(name), "time_mix_%c2.weight", letter);
+    map->up = loader_tensor_2d(l, il, name, need, map->down != NULL ? map->down->ne[1] : 0, out);
 }
 
 static bool load_layer(struct loader * l, int32_t il, struct layer * layer) {
@@ -95,11 +104,11 @@ static bool load_layer(struct loader * l, int32_t il, struct layer * layer) {
     w->ln2_b = loader_tensor_1d(l, il, "attn_norm_2.bias", TENSOR_F32, D);
     w->lerp  = loader_tensor_nd(l, il, "time_mix_lerp_fused.weight", TENSOR_F32, 4,
              (const int64_t[4]) { D, 1, 1, PARTS });
-    load_lora(l, il, "w", D, f->H * f->K, false, &w->w0, &w->w1, &w->w2);
-    load_lora(l, il, "a", D, f->H * f->K, false, &w->a0, &w->a1, &w->a2);
-    load_lora(l, il, "v", D, f->H * f->P, il == 0, &w->v0, &w->v1,
-            &w->v2); // llama.cpp's files have dummies in the first layer
-    load_lora(l, il, "g", D, f->H * f->P, false, NULL, &w->g1, &w->g2);
+    load_low_rank(l, il, 'w', f->H * f->K, TENSOR_REQUIRED, &w->w);
+    load_low_rank(l, il, 'a', f->H * f->K, TENSOR_REQUIRED, &w->a);
+    load_low_rank(l, il, 'g', f->H * f->P, TENSOR_REQUIRED, &w->g);
+    // unused in the first layer; files of llama.cpp have it nevertheless
+    load_low_rank(l, il, 'v', f->H * f->P, il == 0 ? TENSOR_OPTIONAL : TENSOR_REQUIRED, &w->v);
     w->k_k = loader_tensor_1d(l, il, "time_mix_k_k.weight", TENSOR_F32, f->H * f->K);
     w->k_a = loader_tensor_1d(l, il, "time_mix_k_a.weight", TENSOR_F32, f->H * f->K);
     w->r_k = loader_tensor_1d(l, il, "time_mix_r_k.weight", TENSOR_F32, f->H * f->K);
@@ -116,28 +125,40 @@ static bool load_layer(struct loader * l, int32_t il, struct layer * layer) {
     return !l->failed;
 }
 
-static struct ggml_tensor * low_rank(struct graph * g, struct ggml_tensor * one,
-        struct ggml_tensor * two, struct ggml_tensor * x) {
-    return graph_linear(g, two, NULL, graph_linear(g, one, NULL, x));
+// a0 + h A1 A2, [D, T] → [out, T]
+static struct ggml_tensor * low_rank(
+        struct graph * g, const struct low_rank * map, struct ggml_tensor * h) {
+    h = graph_linear(g, map->up, NULL, graph_linear(g, map->down, NULL, h));
+    return ggml_add(g->ctx, h, map->offset);
 }
 
-// h_i = h + d ∘ μ_i. For a single token all six are one product and one sum: there a node costs
-// more than what it computes.
-static void lerp(struct graph * g, struct ggml_tensor * mu, struct ggml_tensor * d,
-        struct ggml_tensor * h, struct ggml_tensor * hi[PARTS]) {
-    struct ggml_context * c   = g->ctx;
-    const int64_t         D   = h->ne[0];
-    struct ggml_tensor *  all = NULL; // [D, 6]
+// h_i = h + d ∘ μ_i, each [D, T]. For a single token this is one product and one sum for all six: a
+// node costs more than its arithmetic there.
+static void mix_parts(struct graph * g, const struct rwkv7_layer * w, struct ggml_tensor * h,
+        struct ggml_tensor * hi[PARTS]) {
+    struct ggml_context * c  = g->ctx;
+    struct ggml_tensor *  mu = w->lerp;
+    const int64_t         D  = h->ne[0];
+
+    struct ggml_tensor * d   = ggml_sub(c, graph_shift(g, w->shift1, h), h); // [D, T]
+    struct ggml_tensor * all = NULL;                                         // [D, 6]
     if (g->n_tokens == 1) {
         all = ggml_add(c, ggml_mul(c, ggml_reshape_2d(c, mu, D, PARTS), d), h);
     }
     for (int i = 0; i < PARTS; ++i) {
-        hi[i] = all != NULL
-                        ? ggml_view_2d(c, all, D, 1, all->nb[1], (size_t) i * all->nb[1])
-                        : ggml_add(c,
-                                  ggml_mul(c, d, ggml_view_1d(c, mu, D, (size_t) i * mu->nb[3])),
-                                  h); // [D, T]
+        const size_t at = (size_t) i;
+        hi[i]           = all != NULL ? ggml_view_2d(c, all, D, 1, all->nb[1], at * all->nb[1])
+                                      : lerp(g, h, d, ggml_view_1d(c, mu, D, at * mu->nb[3]));
     }
+}
+
+// κ = k ∘ k_k / ‖·‖, [H·K, T] → [K, H, T]
+static struct ggml_tensor * normalize_key(
+        struct graph * g, const struct rwkv7_layer * w, struct ggml_tensor * k) {
+    const struct rwkv7 * f = g->model->shared;
+    k = ggml_reshape_3d(g->ctx, ggml_mul(g->ctx, k, w->k_k), f->K, f->H, g->n_tokens);
+    return f->key_epsilon > 0.0f ? graph_l2_norm(g, k, f->key_epsilon)
+                                 : ggml_l2_norm(g->ctx, k, 1e-12f);
 }
 
 static struct ggml_tensor * time_mix(
@@ -145,63 +166,60 @@ static struct ggml_tensor * time_mix(
     const struct rwkv7 *  f = g->model->shared;
     struct ggml_context * c = g->ctx;
     const int64_t         T = g->n_tokens;
+    struct ggml_tensor *  hi[PARTS];
+    mix_parts(g, w, h, hi);
 
-    struct ggml_tensor * d = ggml_sub(c, graph_shift(g, w->shift1, h), h); // [D, T]
-    struct ggml_tensor * hi[PARTS];
-    lerp(g, w->lerp, d, h, hi);
-    struct ggml_tensor * r = graph_linear(g, w->receptance, NULL, hi[0]); // [H·K, T]
-    struct ggml_tensor * k = graph_linear(g, w->key, NULL, hi[2]);        // [H·K, T]
-    struct ggml_tensor * v = graph_linear(g, w->value, NULL, hi[3]);      // [H·P, T]
+    struct ggml_tensor * r = graph_linear(g, w->receptance, NULL, hi[PART_R]); // [H·K, T]
+    struct ggml_tensor * k = graph_linear(g, w->key, NULL, hi[PART_K]);        // [H·K, T]
+    struct ggml_tensor * v = graph_linear(g, w->value, NULL, hi[PART_V]);      // [H·P, T]
 
-    struct ggml_tensor * decay =
-            graph_linear(g, w->w2, NULL, ggml_tanh(c, graph_linear(g, w->w1, NULL, hi[1])));
-    decay = ggml_exp(c, ggml_scale(c, ggml_sigmoid(c, ggml_add(c, decay, w->w0)),
-                                -0.6065306597126334f)); // [H·K, T]
-    struct ggml_tensor * a =
-            ggml_sigmoid(c, ggml_add(c, low_rank(g, w->a1, w->a2, hi[4]), w->a0)); // [H·K, T]
-    struct ggml_tensor * gate = graph_linear(
-            g, w->g2, NULL, ggml_sigmoid(c, graph_linear(g, w->g1, NULL, hi[5]))); // [H·P, T]
+    struct ggml_tensor * decay = ggml_tanh(c, graph_linear(g, w->w.down, NULL, hi[PART_W]));
+    decay                      = ggml_add(c, graph_linear(g, w->w.up, NULL, decay), w->w.offset);
+    decay = ggml_exp(c, ggml_scale(c, ggml_sigmoid(c, decay), -0.6065306597126334f)); // [H·K, T]
+
+    struct ggml_tensor * gate = ggml_sigmoid(c, graph_linear(g, w->g.down, NULL, hi[PART_G]));
+    gate                      = graph_linear(g, w->g.up, NULL, gate); // [H·P, T]
     if (w->is_first) {
-        g->carry = v;
+        g->carry = v; // v_first
     } else {
-        struct ggml_tensor * mix =
-                ggml_sigmoid(c, ggml_add(c, low_rank(g, w->v1, w->v2, hi[3]), w->v0));
-        v = ggml_add(c, v, ggml_mul(c, ggml_sub(c, g->carry, v), mix));
+        struct ggml_tensor * share = ggml_sigmoid(c, low_rank(g, &w->v, hi[PART_V])); // [H·P, T]
+        v                          = ggml_add(c, v, ggml_mul(c, ggml_sub(c, g->carry, v), share));
     }
-    struct ggml_tensor * kk =
-            ggml_reshape_3d(c, ggml_mul(c, k, w->k_k), f->K, f->H, T); // [K, H, T]
-    kk = f->key_epsilon > 0.0f ? graph_l2_norm(g, kk, f->key_epsilon) : ggml_l2_norm(c, kk, 1e-12f);
-    k  = ggml_add(
+    struct ggml_tensor * a     = ggml_sigmoid(c, low_rank(g, &w->a, hi[PART_A])); // [H·K, T]
+    struct ggml_tensor * kappa = normalize_key(g, w, k);                          // [K, H, T]
+    struct ggml_tensor * kappa_a =
+            ggml_mul(c, kappa, ggml_reshape_3d(c, a, f->K, f->H, T)); // [K, H, T]
+
+    k = ggml_add(
             c, k, ggml_mul(c, ggml_sub(c, ggml_mul(c, k, a), k), w->k_a)); // k (1 + (a − 1) k_a)
 
-    struct ggml_tensor * kka = ggml_mul(c, kk, ggml_reshape_3d(c, a, f->K, f->H, T));
     const struct ggml_householder_scan_args args = {
         .q     = graph_heads(g, r, f->K, f->H, 1),
         .k     = graph_heads(g, k, f->K, f->H, 1),
         .v     = graph_heads(g, v, f->P, f->H, 1),
         .gate  = graph_heads(g, decay, f->K, f->H, 1),
-        .r     = ggml_reshape_4d(c, kk, f->K, f->H, 1, T),
-        .w     = ggml_reshape_4d(c, kka, f->K, f->H, 1, T),
+        .r     = ggml_reshape_4d(c, kappa, f->K, f->H, 1, T),
+        .w     = ggml_reshape_4d(c, kappa_a, f->K, f->H, 1, T),
         .scale = 1.0f,
     };
     struct ggml_tensor * y = graph_householder(g, args); // [P, H, T]
-    y = ggml_reshape_2d(c, graph_layer_norm(g, y, NULL, NULL, f->eps), f->H * f->P, T);
+
+    y = ggml_reshape_2d(c, graph_layer_norm(g, y, NULL, NULL, f->eps), f->H * f->P, T); // [H·P, T]
     y = ggml_add(c, ggml_mul(c, y, w->ln), w->ln_b);
 
-    struct ggml_tensor * rk =
-            ggml_reshape_3d(c, ggml_mul(c, ggml_mul(c, r, k), w->r_k), f->K, f->H, T);
-    struct ggml_tensor * rv =
-            ggml_mul(c, ggml_reshape_3d(c, v, f->P, f->H, T), ggml_sum_rows(c, rk)); // [P, H, T]
-    y = ggml_add(c, y, ggml_reshape_2d(c, rv, f->H * f->P, T));
+    struct ggml_tensor * rk  = ggml_mul(c, ggml_mul(c, r, k), w->r_k);                  // [H·K, T]
+    rk                       = ggml_sum_rows(c, ggml_reshape_3d(c, rk, f->K, f->H, T)); // [1, H, T]
+    struct ggml_tensor * rkv = ggml_mul(c, ggml_reshape_3d(c, v, f->P, f->H, T), rk);   // [P, H, T]
+    y                        = ggml_add(c, y, ggml_reshape_2d(c, rkv, f->H * f->P, T));
     return graph_linear(g, w->output, NULL, ggml_mul(c, y, gate));
 }
 
 static struct ggml_tensor * channel_mix(
         struct graph * g, const struct rwkv7_layer * w, struct ggml_tensor * h) {
     struct ggml_context * c = g->ctx;
-    struct ggml_tensor *  d = ggml_sub(c, graph_shift(g, w->shift2, h), h); // [D, T]
-    struct ggml_tensor *  k =
-            graph_linear(g, w->ffn_key, NULL, ggml_add(c, ggml_mul(c, d, w->lerp_k), h)); // [F, T]
+
+    struct ggml_tensor * d = ggml_sub(c, graph_shift(g, w->shift2, h), h);                // [D, T]
+    struct ggml_tensor * k = graph_linear(g, w->ffn_key, NULL, lerp(g, h, d, w->lerp_k)); // [F, T]
     return graph_linear(g, w->ffn_value, NULL, ggml_sqr(c, ggml_relu(c, k)));
 }
 
