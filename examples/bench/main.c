@@ -4,10 +4,10 @@
 #include "compute-options.h"
 #include "machine.h"
 #include "model-bench.h"
-#include "model-output.h"
+#include "model-results.h"
 #include "op-bench.h"
 #include "program.h"
-#include "output.h"
+#include "op-results.h"
 #include "terminal.h"
 
 #include <stdio.h>

@@ -22,7 +22,7 @@ enum { REFERENCE_TOKENS_MAX = 1024 };
 // Selection: which cases, at which shapes
 //
 
-static bool is_selected(const struct op_bench_params * p, const struct op_case * c) {
+static bool is_selected(const struct op_bench_params * p, const struct bench_case * c) {
     for (int i = 0; i < p->modes.n; ++i) {
         if (fnmatch(p->modes.v[i], c->name, 0) == 0) {
             return true;
@@ -32,9 +32,9 @@ static bool is_selected(const struct op_bench_params * p, const struct op_case *
 }
 
 // Case number i of the selection; NULL at its end.
-static const struct op_case * case_at(const struct op_bench_params * p, int i) {
-    const struct op_case * tables[] = { op_cases_householder, op_cases_signed, op_cases_conv };
-    const int              sizes[] = { n_op_cases_householder, n_op_cases_signed, n_op_cases_conv };
+static const struct bench_case * case_at(const struct op_bench_params * p, int i) {
+    const struct bench_case * tables[] = { cases_householder, cases_signed_gate, cases_short_conv };
+    const int sizes[] = { n_cases_householder, n_cases_signed_gate, n_cases_short_conv };
 
     for (int f = 0; f < OP_FAMILY_ALL; ++f) {
         for (int j = 0; (p->family == f || p->family == OP_FAMILY_ALL) && j < sizes[f]; ++j) {
@@ -49,7 +49,7 @@ static const struct op_case * case_at(const struct op_bench_params * p, int i) {
 // Shape number i of a case: one for each token count. False at their end. Decode cases, of one
 // token, stay so: a list without 1 skips them.
 static bool shape_at(
-        const struct op_bench_params * p, const struct op_case * c, int i, struct op_shape * s) {
+        const struct op_bench_params * p, const struct bench_case * c, int i, struct op_shape * s) {
     const bool is_decode = c->shape.tokens == 1;
 
     *s = c->shape;
@@ -101,7 +101,7 @@ int op_bench_count(const struct op_bench_params * p) {
 
 void op_bench_list(const struct op_bench_params * p, FILE * out) {
     for (int i = 0; case_at(p, i) != NULL; ++i) {
-        const struct op_case * c = case_at(p, i);
+        const struct bench_case * c = case_at(p, i);
         fprintf(out, "%-14s %s\n", c->name, c->what);
     }
 }
@@ -120,16 +120,16 @@ struct side {
 };
 
 struct instance {
-    const struct op_case * c;
-    struct op_shape        shape;
-    ggml_backend_t         backend;
-    struct op_inputs       inputs;
-    ggml_backend_buffer_t  buffer; // of inputs and states
-    struct side            ours;
-    struct side            other; // stock, or the reference path where there is none
-    bool                   has_stock;
-    const char *           no_stock;
-    bool                   refused; // by our builder
+    const struct bench_case * c;
+    struct op_shape           shape;
+    ggml_backend_t            backend;
+    struct op_inputs          inputs;
+    ggml_backend_buffer_t     buffer; // of inputs and states
+    struct side               ours;
+    struct side               other; // stock, or the reference path where there is none
+    bool                      has_stock;
+    const char *              no_stock;
+    bool                      refused; // by our builder
 };
 
 static void side_free(struct side * side) {
@@ -151,9 +151,9 @@ static void instance_free(struct instance * it) {
 // one uses again.
 static bool side_build(struct side * side, struct instance * it, bool is_stock,
         enum ggml_scan_path path, char * err, size_t err_size) {
-    const struct op_case *  c       = it->c;
-    const struct op_shape * s       = &it->shape;
-    const size_t            n_nodes = 32 * (size_t) s->layers + 32;
+    const struct bench_case * c       = it->c;
+    const struct op_shape *   s       = &it->shape;
+    const size_t              n_nodes = 32 * (size_t) s->layers + 32;
 
     side->ctx   = ggml_init((struct ggml_init_params) {
               .mem_size =
@@ -233,7 +233,7 @@ static bool fill_states(struct instance * it, char * err, size_t err_size) {
     return ok;
 }
 
-static bool instance_build(struct instance * it, const struct op_case * c,
+static bool instance_build(struct instance * it, const struct bench_case * c,
         const struct op_shape * s, ggml_backend_t backend, enum ggml_scan_path path, char * err,
         size_t err_size) {
     memset(it, 0, sizeof(*it));
@@ -448,7 +448,7 @@ static double least_bytes(const struct instance * it) {
 // Run
 //
 
-static bool run_shape(const struct op_bench_params * p, const struct op_case * c,
+static bool run_shape(const struct op_bench_params * p, const struct bench_case * c,
         const struct op_shape * s, ggml_backend_t backend, op_bench_progress progress,
         op_result_callback result, void * user, char * err, size_t err_size) {
     if (s->tokens * s->seqs > INT32_MAX) {

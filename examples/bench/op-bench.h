@@ -4,7 +4,7 @@
 // compute the same.
 
 #include "machine.h"
-#include "op-case.h"
+#include "bench-case.h"
 #include "options.h"
 
 enum op_family {
@@ -38,10 +38,10 @@ struct op_times {
 };
 
 struct op_result {
-    const struct op_case * c;
-    struct op_shape        shape;
-    int                    threads;
-    double                 goal; // 0: none for this shape
+    const struct bench_case * c;
+    struct op_shape           shape;
+    int                       threads;
+    double                    goal; // 0: none for this shape
 
     const char *
             refused; // why our builder would not take this shape or path; NULL: it did. The rest is not set then.

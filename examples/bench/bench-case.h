@@ -75,7 +75,7 @@ struct op_output {
     int64_t              stride;
 };
 
-struct op_case {
+struct bench_case {
     const char * name;
     const char * what;       // one line
     const char * stock_name; // NULL: no stock ops compute this
@@ -86,25 +86,26 @@ struct op_case {
     bool            products;   // n_h may be more than 1
     bool            transposed; // a head's state is kept [d_v][d_k] by the stock op
 
-    void (*inputs)(const struct op_case * c, const struct op_shape * s, struct op_inputs * in);
-    struct op_output (*ours)(const struct op_case * c, const struct op_shape * s,
+    void (*inputs)(const struct bench_case * c, const struct op_shape * s, struct op_inputs * in);
+    struct op_output (*ours)(const struct bench_case * c, const struct op_shape * s,
             const struct op_inputs * in, struct ggml_context * ctx, struct ggml_tensor * state,
             enum ggml_scan_path path, char * err, size_t err_size);
-    struct op_output (*stock)(const struct op_case * c, const struct op_shape * s,
+    struct op_output (*stock)(const struct bench_case * c, const struct op_shape * s,
             const struct op_inputs * in, struct ggml_context * ctx, struct ggml_tensor * state);
     const char * (*limit)(const struct op_shape *
                     s); // why the stock ops cannot do this shape, or NULL; absent: they can do any
     int64_t (*state)(
             const struct op_shape * s); // numbers of one sequence's state; absent: d_k·d_v·heads
-    double (*flops)(const struct op_case * c, const struct op_shape * s); // of one token, all heads
+    double (*flops)(
+            const struct bench_case * c, const struct op_shape * s); // of one token, all heads
 };
 
-extern const struct op_case op_cases_householder[];
-extern const struct op_case op_cases_signed[];
-extern const struct op_case op_cases_conv[];
-extern const int            n_op_cases_householder;
-extern const int            n_op_cases_signed;
-extern const int            n_op_cases_conv;
+extern const struct bench_case cases_householder[];
+extern const struct bench_case cases_signed_gate[];
+extern const struct bench_case cases_short_conv[];
+extern const int               n_cases_householder;
+extern const int               n_cases_signed_gate;
+extern const int               n_cases_short_conv;
 
 // Declares an input [ne0, ne1, ne2, ne3] that op_inputs_fill will fill.
 struct ggml_tensor * op_input(struct op_inputs * in, enum op_fill fill, float lo, float hi,
@@ -114,10 +115,10 @@ struct ggml_tensor * op_input(struct op_inputs * in, enum op_fill fill, float lo
 bool op_inputs_fill(struct op_inputs * in, const struct op_shape * s, char * err, size_t err_size);
 
 // Numbers of the state of one sequence.
-int64_t op_state_size(const struct op_case * c, const struct op_shape * s);
+int64_t op_state_size(const struct bench_case * c, const struct op_shape * s);
 
 // True if stock ops compute this case at this shape; else *why says why not.
-bool op_has_stock(const struct op_case * c, const struct op_shape * s, const char ** why);
+bool op_has_stock(const struct bench_case * c, const struct op_shape * s, const char ** why);
 
 // A uniform number in [lo, hi], and the state of the generator, which must not be 0.
 float op_random(uint64_t * seed, float lo, float hi);

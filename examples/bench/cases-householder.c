@@ -1,6 +1,6 @@
 // Cases of the Householder scan.
 
-#include "op-case.h"
+#include "bench-case.h"
 
 #include <math.h>
 
@@ -11,7 +11,7 @@
 //
 
 static void delta_inputs(
-        const struct op_case * c, const struct op_shape * s, struct op_inputs * in) {
+        const struct bench_case * c, const struct op_shape * s, struct op_inputs * in) {
     const int64_t T = s->tokens * s->seqs;
 
     const int64_t gate_width = c->gate == OP_GATE_CHANNEL ? s->d_k : 1;
@@ -38,7 +38,7 @@ static void delta_inputs(
     }
 }
 
-static struct op_output delta_ours(const struct op_case * c, const struct op_shape * s,
+static struct op_output delta_ours(const struct bench_case * c, const struct op_shape * s,
         const struct op_inputs * in, struct ggml_context * ctx, struct ggml_tensor * state,
         enum ggml_scan_path path, char * err, size_t err_size) {
     struct ggml_tensor * gate = c->gate == OP_GATE_NONE ? NULL
@@ -62,7 +62,7 @@ static struct op_output delta_ours(const struct op_case * c, const struct op_sha
     };
 }
 
-static struct op_output delta_stock(const struct op_case * c, const struct op_shape * s,
+static struct op_output delta_stock(const struct bench_case * c, const struct op_shape * s,
         const struct op_inputs * in, struct ggml_context * ctx, struct ggml_tensor * state) {
     (void) c;
 
@@ -95,7 +95,7 @@ static const char * delta_limit(const struct op_shape * s) {
 // The gate 1, a factor 4 (Sᵀk and the update), the read-out 2, for each element of the state. These
 // are the operations of the equations; the chunked form computes the same with another number of
 // them, and its GFLOP/s are an equivalent.
-static double delta_flops(const struct op_case * c, const struct op_shape * s) {
+static double delta_flops(const struct bench_case * c, const struct op_shape * s) {
     const double per_element = (c->gate != OP_GATE_NONE) + 4.0 * (double) s->n_h + 2.0;
 
     return per_element * (double) (s->d_k * s->d_v * s->heads);
@@ -108,7 +108,7 @@ static double delta_flops(const struct op_case * c, const struct op_shape * s) {
 //
 
 static void rwkv7_inputs(
-        const struct op_case * c, const struct op_shape * s, struct op_inputs * in) {
+        const struct bench_case * c, const struct op_shape * s, struct op_inputs * in) {
     (void) c;
     const int64_t T = s->tokens * s->seqs;
 
@@ -122,7 +122,7 @@ static void rwkv7_inputs(
     in->neg_w = op_input(in, OP_FILL_TIMES, -1.0f, -1.0f, s->d_k, s->heads, 1, T);
 }
 
-static struct op_output rwkv7_ours(const struct op_case * c, const struct op_shape * s,
+static struct op_output rwkv7_ours(const struct bench_case * c, const struct op_shape * s,
         const struct op_inputs * in, struct ggml_context * ctx, struct ggml_tensor * state,
         enum ggml_scan_path path, char * err, size_t err_size) {
     (void) c;
@@ -146,7 +146,7 @@ static struct op_output rwkv7_ours(const struct op_case * c, const struct op_sha
 }
 
 // S ← S ∘ w + v kᵀ + (S a) bᵀ with S transposed: a = r, b = −w
-static struct op_output rwkv7_stock(const struct op_case * c, const struct op_shape * s,
+static struct op_output rwkv7_stock(const struct bench_case * c, const struct op_shape * s,
         const struct op_inputs * in, struct ggml_context * ctx, struct ggml_tensor * state) {
     (void) c;
     const int64_t T = s->tokens * s->seqs;
@@ -174,7 +174,7 @@ static const char * rwkv7_limit(const struct op_shape * s) {
 }
 
 // u 2, gate 1, the two rank-one terms 2 each, the read-out 2, for each element of the state.
-static double rwkv7_flops(const struct op_case * c, const struct op_shape * s) {
+static double rwkv7_flops(const struct bench_case * c, const struct op_shape * s) {
     (void) c;
     return 9.0 * (double) (s->d_k * s->d_v * s->heads);
 }
@@ -196,7 +196,7 @@ static double rwkv7_flops(const struct op_case * c, const struct op_shape * s) {
 //                d_k  d_v heads n_h T  seqs layers
 #define SHAPE(...) .shape = { __VA_ARGS__ }
 
-const struct op_case op_cases_householder[] = {
+const struct bench_case cases_householder[] = {
     { SHAPE(128, 128, 16, 1, 512, 1, 1), .goal = 4.0, DELTA_OURS, DELTA_STOCK, .name = "delta",
             .what = "delta rule" },
     { SHAPE(128, 128, 16, 1, 1, 1, 24), .goal = 1.5, DELTA_OURS, DELTA_STOCK,
@@ -216,4 +216,4 @@ const struct op_case op_cases_householder[] = {
     { SHAPE(128, 128, 16, 1, 512, 1, 1), .gate = OP_GATE_CHANNEL, .negative = true, DELTA_OURS,
             .name = "kda-signed", .what = "KDA, gates in [-1, 1]" },
 };
-const int n_op_cases_householder = sizeof(op_cases_householder) / sizeof(op_cases_householder[0]);
+const int n_cases_householder = sizeof(cases_householder) / sizeof(cases_householder[0]);

@@ -1,7 +1,7 @@
-#include "model-output.h"
+#include "model-results.h"
 
 #include "base/json-write.h"
-#include "output.h"
+#include "op-results.h"
 
 #include <inttypes.h>
 #include <stdio.h>

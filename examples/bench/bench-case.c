@@ -1,4 +1,4 @@
-#include "op-case.h"
+#include "bench-case.h"
 
 #include "base/random.h"
 #include "ggml-backend.h"
@@ -99,11 +99,11 @@ bool op_inputs_fill(struct op_inputs * in, const struct op_shape * s, char * err
     return true;
 }
 
-int64_t op_state_size(const struct op_case * c, const struct op_shape * s) {
+int64_t op_state_size(const struct bench_case * c, const struct op_shape * s) {
     return c->state != NULL ? c->state(s) : s->d_k * s->d_v * s->heads;
 }
 
-bool op_has_stock(const struct op_case * c, const struct op_shape * s, const char ** why) {
+bool op_has_stock(const struct bench_case * c, const struct op_shape * s, const char ** why) {
     *why = c->stock == NULL ? "no stock op computes this" : c->limit != NULL ? c->limit(s) : NULL;
     return *why == NULL;
 }

@@ -1,4 +1,4 @@
-#include "output.h"
+#include "op-results.h"
 
 #include "base/json-write.h"
 #include "lrnn.h"

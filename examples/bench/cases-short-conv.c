@@ -1,6 +1,6 @@
 // Cases of the short convolution. d_k is the number of taps, d_v the number of channels.
 
-#include "op-case.h"
+#include "bench-case.h"
 
 static int64_t conv_state(const struct op_shape * s) {
     return (s->d_k - 1) * s->d_v;
@@ -13,13 +13,13 @@ static int64_t conv_state(const struct op_shape * s) {
 //
 
 static void conv_inputs(
-        const struct op_case * c, const struct op_shape * s, struct op_inputs * in) {
+        const struct bench_case * c, const struct op_shape * s, struct op_inputs * in) {
     (void) c;
     in->x      = op_input(in, OP_FILL_UNIFORM, -1.0f, 1.0f, s->d_v, s->tokens * s->seqs, 1, 1);
     in->weight = op_input(in, OP_FILL_UNIFORM, -1.0f, 1.0f, s->d_k, s->d_v, 1, 1);
 }
 
-static struct op_output conv_ours(const struct op_case * c, const struct op_shape * s,
+static struct op_output conv_ours(const struct bench_case * c, const struct op_shape * s,
         const struct op_inputs * in, struct ggml_context * ctx, struct ggml_tensor * state,
         enum ggml_scan_path path, char * err, size_t err_size) {
     (void) c;
@@ -38,7 +38,7 @@ static struct op_output conv_ours(const struct op_case * c, const struct op_shap
     };
 }
 
-static struct op_output conv_stock(const struct op_case * c, const struct op_shape * s,
+static struct op_output conv_stock(const struct bench_case * c, const struct op_shape * s,
         const struct op_inputs * in, struct ggml_context * ctx, struct ggml_tensor * state) {
     (void) c;
     const int64_t tail = s->d_k - 1;
@@ -58,7 +58,7 @@ static struct op_output conv_stock(const struct op_case * c, const struct op_sha
 }
 
 // A multiply-add for each tap, and 4 for silu: negation, exp, sum, quotient.
-static double conv_flops(const struct op_case * c, const struct op_shape * s) {
+static double conv_flops(const struct bench_case * c, const struct op_shape * s) {
     (void) c;
     return (2.0 * (double) s->d_k + 4.0) * (double) s->d_v;
 }
@@ -70,12 +70,12 @@ static double conv_flops(const struct op_case * c, const struct op_shape * s) {
 //
 
 static void shift_inputs(
-        const struct op_case * c, const struct op_shape * s, struct op_inputs * in) {
+        const struct bench_case * c, const struct op_shape * s, struct op_inputs * in) {
     (void) c;
     in->x = op_input(in, OP_FILL_UNIFORM, -1.0f, 1.0f, s->d_v, s->tokens * s->seqs, 1, 1);
 }
 
-static struct op_output shift_stock(const struct op_case * c, const struct op_shape * s,
+static struct op_output shift_stock(const struct bench_case * c, const struct op_shape * s,
         const struct op_inputs * in, struct ggml_context * ctx, struct ggml_tensor * state) {
     (void) c;
     struct ggml_tensor * x   = ggml_reshape_3d(ctx, in->x, s->d_v, s->tokens, s->seqs);
@@ -96,7 +96,7 @@ static const char * shift_limit(const struct op_shape * s) {
     return s->tokens < 2 ? "one token needs no concat" : NULL;
 }
 
-static double shift_flops(const struct op_case * c, const struct op_shape * s) {
+static double shift_flops(const struct bench_case * c, const struct op_shape * s) {
     (void) c;
     (void) s;
     return 0.0;
@@ -114,7 +114,7 @@ static double shift_flops(const struct op_case * c, const struct op_shape * s) {
 //               taps channels  n_h T  seqs layers
 #define SHAPE(...) .shape = { __VA_ARGS__ }
 
-const struct op_case op_cases_conv[] = {
+const struct bench_case cases_short_conv[] = {
     { SHAPE(4, 2048, 1, 1, 512, 1, 1), .goal = 2.0, CONV, .name = "conv",
             .what = "short convolution, SiLU" },
     { SHAPE(4, 2048, 1, 1, 1, 1, 24), CONV, .name = "conv-decode",
@@ -124,4 +124,4 @@ const struct op_case op_cases_conv[] = {
             .stock = shift_stock, .limit = shift_limit, .name = "token-shift",
             .what = "token shift" },
 };
-const int n_op_cases_conv = sizeof(op_cases_conv) / sizeof(op_cases_conv[0]);
+const int n_cases_short_conv = sizeof(cases_short_conv) / sizeof(cases_short_conv[0]);

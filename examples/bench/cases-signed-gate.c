@@ -1,6 +1,6 @@
 // Cases of the signed-gate scan.
 
-#include "op-case.h"
+#include "bench-case.h"
 
 #include <math.h>
 
@@ -11,7 +11,8 @@
 //     RWKV-6   y = (S + (u ∘ b) xᵀ)ᵀ c;   S ← g ∘ S + b xᵀ
 //
 
-static void gla_inputs(const struct op_case * c, const struct op_shape * s, struct op_inputs * in) {
+static void gla_inputs(
+        const struct bench_case * c, const struct op_shape * s, struct op_inputs * in) {
     const int64_t T = s->tokens * s->seqs;
 
     in->c = op_input(in, OP_FILL_UNIFORM, -1.0f, 1.0f, s->d_k, s->heads, 1, T);
@@ -21,7 +22,7 @@ static void gla_inputs(const struct op_case * c, const struct op_shape * s, stru
             op_input(in, OP_FILL_UNIFORM, c->negative ? -1.0f : 0.9f, 1.0f, s->d_k, s->heads, 1, T);
 }
 
-static struct op_output gla_ours(const struct op_case * c, const struct op_shape * s,
+static struct op_output gla_ours(const struct bench_case * c, const struct op_shape * s,
         const struct op_inputs * in, struct ggml_context * ctx, struct ggml_tensor * state,
         enum ggml_scan_path path, char * err, size_t err_size) {
     (void) c;
@@ -43,7 +44,7 @@ static struct op_output gla_ours(const struct op_case * c, const struct op_shape
     };
 }
 
-static struct op_output gla_stock(const struct op_case * c, const struct op_shape * s,
+static struct op_output gla_stock(const struct bench_case * c, const struct op_shape * s,
         const struct op_inputs * in, struct ggml_context * ctx, struct ggml_tensor * state) {
     (void) c;
     const int64_t T = s->tokens * s->seqs;
@@ -72,13 +73,13 @@ static const char * gla_limit(const struct op_shape * s) {
 
 // The gate 1, the update 2, the read-out 2, for each element of the state. (The bonus of RWKV-6 is
 // a number for each token.)
-static double gla_flops(const struct op_case * c, const struct op_shape * s) {
+static double gla_flops(const struct bench_case * c, const struct op_shape * s) {
     (void) c;
     return 5.0 * (double) (s->d_k * s->d_v * s->heads);
 }
 
 static void rwkv6_inputs(
-        const struct op_case * c, const struct op_shape * s, struct op_inputs * in) {
+        const struct bench_case * c, const struct op_shape * s, struct op_inputs * in) {
     gla_inputs(c, s, in);
     in->bonus = op_input(in, OP_FILL_UNIFORM, -1.0f, 1.0f, s->d_k, s->heads, 1, 1);
 }
@@ -97,7 +98,7 @@ static void rwkv6_inputs(
 //
 
 static void mamba_inputs(
-        const struct op_case * c, const struct op_shape * s, struct op_inputs * in) {
+        const struct bench_case * c, const struct op_shape * s, struct op_inputs * in) {
     const int64_t T = s->tokens * s->seqs;
 
     in->c  = op_input(in, OP_FILL_UNIFORM, -1.0f, 1.0f, s->d_k, 1, 1, T);
@@ -110,7 +111,7 @@ static void mamba_inputs(
                                    T); // softplus makes it the same range
 }
 
-static struct op_output mamba_ours(const struct op_case * c, const struct op_shape * s,
+static struct op_output mamba_ours(const struct bench_case * c, const struct op_shape * s,
         const struct op_inputs * in, struct ggml_context * ctx, struct ggml_tensor * state,
         enum ggml_scan_path path, char * err, size_t err_size) {
     const size_t row = (size_t) s->d_k * sizeof(float);
@@ -135,7 +136,7 @@ static struct op_output mamba_ours(const struct op_case * c, const struct op_sha
     };
 }
 
-static struct op_output mamba_stock(const struct op_case * c, const struct op_shape * s,
+static struct op_output mamba_stock(const struct bench_case * c, const struct op_shape * s,
         const struct op_inputs * in, struct ggml_context * ctx, struct ggml_tensor * state) {
     (void) c;
     const int64_t T     = s->tokens;
@@ -156,7 +157,7 @@ static struct op_output mamba_stock(const struct op_case * c, const struct op_sh
 }
 
 // Δ·A 1, exp counted as 1, 2 e − 1 as 2, then 5 as in gla_flops, for each element of the state.
-static double mamba_flops(const struct op_case * c, const struct op_shape * s) {
+static double mamba_flops(const struct bench_case * c, const struct op_shape * s) {
     return (c->negative ? 9.0 : 7.0) * (double) (s->d_k * s->d_v * s->heads);
 }
 
@@ -169,7 +170,7 @@ static double mamba_flops(const struct op_case * c, const struct op_shape * s) {
 //
 
 static void mamba2_inputs(
-        const struct op_case * c, const struct op_shape * s, struct op_inputs * in) {
+        const struct bench_case * c, const struct op_shape * s, struct op_inputs * in) {
     const int64_t T = s->tokens * s->seqs;
 
     in->c  = op_input(in, OP_FILL_UNIFORM, -1.0f, 1.0f, s->d_k, 1, 1, T);
@@ -180,7 +181,7 @@ static void mamba2_inputs(
                          : op_input(in, OP_FILL_UNIFORM, -7.0f, -2.0f, 1, s->heads, 1, T);
 }
 
-static struct op_output mamba2_ours(const struct op_case * c, const struct op_shape * s,
+static struct op_output mamba2_ours(const struct bench_case * c, const struct op_shape * s,
         const struct op_inputs * in, struct ggml_context * ctx, struct ggml_tensor * state,
         enum ggml_scan_path path, char * err, size_t err_size) {
     const struct ggml_signed_scan_args args = {
@@ -201,7 +202,7 @@ static struct op_output mamba2_ours(const struct op_case * c, const struct op_sh
     };
 }
 
-static struct op_output mamba2_stock(const struct op_case * c, const struct op_shape * s,
+static struct op_output mamba2_stock(const struct bench_case * c, const struct op_shape * s,
         const struct op_inputs * in, struct ggml_context * ctx, struct ggml_tensor * state) {
     (void) c;
     const int64_t H = s->heads;
@@ -230,7 +231,7 @@ static struct op_output mamba2_stock(const struct op_case * c, const struct op_s
 //
 
 static void mlstm_inputs(
-        const struct op_case * c, const struct op_shape * s, struct op_inputs * in) {
+        const struct bench_case * c, const struct op_shape * s, struct op_inputs * in) {
     (void) c;
     const int64_t T = s->tokens * s->seqs;
 
@@ -245,7 +246,7 @@ static int64_t mlstm_state(const struct op_shape * s) {
     return (s->d_k * s->d_v + s->d_k + 1) * s->heads;
 }
 
-static struct op_output mlstm_ours(const struct op_case * c, const struct op_shape * s,
+static struct op_output mlstm_ours(const struct bench_case * c, const struct op_shape * s,
         const struct op_inputs * in, struct ggml_context * ctx, struct ggml_tensor * state,
         enum ggml_scan_path path, char * err, size_t err_size) {
     (void) c;
@@ -286,7 +287,7 @@ static struct op_output mlstm_ours(const struct op_case * c, const struct op_sha
 //                d_k  d_v heads n_h T  seqs layers
 #define SHAPE(...)   .shape = { __VA_ARGS__ }
 
-const struct op_case op_cases_signed[] = {
+const struct bench_case cases_signed_gate[] = {
     { SHAPE(64, 64, 32, 1, 512, 1, 1), .goal = 3.0, GLA_OURS, GLA_STOCK, .name = "gla",
             .what = "GLA" },
     { SHAPE(16, 1536, 1, 1, 512, 1, 1), .goal = 3.0, MAMBA, MAMBA_STOCK, .name = "mamba",
@@ -312,4 +313,4 @@ const struct op_case op_cases_signed[] = {
     { SHAPE(128, 64, 24, 1, 1, 1, 24), MAMBA2, MAMBA2_STOCK, .name = "mamba2-decode",
             .what = "Mamba-2, one token" },
 };
-const int n_op_cases_signed = sizeof(op_cases_signed) / sizeof(op_cases_signed[0]);
+const int n_cases_signed_gate = sizeof(cases_signed_gate) / sizeof(cases_signed_gate[0]);
