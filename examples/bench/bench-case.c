@@ -7,7 +7,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-// The benchmark needs numbers that are neither special nor equal, and the same ones in every run.
 float op_random(uint64_t * seed, float lo, float hi) {
     return lo + (hi - lo) * (float) (splitmix64(seed) >> 40) / (float) (1 << 24);
 }
@@ -48,7 +47,7 @@ bool op_inputs_fill(struct op_inputs * in, const struct op_shape * s, char * err
 
         float * data = malloc(ggml_nbytes(t));
         if (data == NULL) {
-            snprintf(err, err_size, "no memory for an input of %zu bytes", ggml_nbytes(t));
+            snprintf(err, err_size, "out of memory for an input of %zu bytes", ggml_nbytes(t));
             free(prev);
             return false;
         }
@@ -108,10 +107,17 @@ bool op_has_stock(const struct bench_case * c, const struct op_shape * s, const 
     return *why == NULL;
 }
 
-struct ggml_tensor * op_store_tail(struct ggml_context * ctx, struct ggml_tensor * result,
-        int64_t first, struct ggml_tensor * state) {
-    struct ggml_tensor * tail =
-            ggml_view_1d(ctx, result, ggml_nelements(state), (size_t) first * sizeof(float));
+struct op_output op_stock_output(const struct op_build * b, struct ggml_tensor * result) {
+    const struct op_shape * s     = b->s;
+    const int64_t           n     = ggml_nelements(b->state);
+    const int64_t           width = s->d_v * s->heads; // of the output of a factor
+    const int64_t           first = width * s->n_h * s->tokens * s->seqs;
+    struct ggml_tensor *    tail  = ggml_view_1d(b->ctx, result, n, (size_t) first * sizeof(float));
 
-    return ggml_cpy(ctx, tail, ggml_reshape_1d(ctx, state, ggml_nelements(state)));
+    return (struct op_output) {
+        .tensor = result,
+        .store  = ggml_cpy(b->ctx, tail, ggml_reshape_1d(b->ctx, b->state, n)),
+        .first  = width * (s->n_h - 1), // the output of a token is that of its last factor
+        .stride = width * s->n_h,
+    };
 }

@@ -4,16 +4,38 @@
 
 #include <math.h>
 
+// Inputs that a family does not use are NULL.
+static struct op_output householder_scan(
+        const struct op_build * b, struct ggml_tensor * gate, float scale) {
+    const struct op_inputs *                in   = b->in;
+    const struct ggml_householder_scan_args args = {
+        .state = b->state,
+        .ids   = in->ids,
+        .q     = in->q,
+        .k     = in->k,
+        .v     = in->v,
+        .beta  = in->beta,
+        .gate  = gate,
+        .r     = in->r,
+        .w     = in->w,
+        .scale = scale,
+        .path  = b->path,
+    };
+    return (struct op_output) {
+        .tensor = ggml_householder_scan(b->ctx, &args, b->err, b->err_size),
+        .stride = b->s->d_v * b->s->heads,
+    };
+}
+
 //
-// Delta rule, gated or not, with n_h factors a token
+// Delta rule, gated or not, with n_h factors per token
 //
 //     S ← g ∘ S;   n_h times  S ← S + β k (v − Sᵀk)ᵀ;   o = Sᵀq / √d_k
 //
 
 static void delta_inputs(
         const struct bench_case * c, const struct op_shape * s, struct op_inputs * in) {
-    const int64_t T = s->tokens * s->seqs;
-
+    const int64_t T          = s->tokens * s->seqs;
     const int64_t gate_width = c->gate == OP_GATE_CHANNEL ? s->d_k : 1;
 
     in->q = in->stock_q = op_input(in, OP_FILL_UNIT, -1.0f, 1.0f, s->d_k, s->heads, 1, T);
@@ -28,7 +50,7 @@ static void delta_inputs(
         in->gate = op_input(in, OP_FILL_UNIFORM, -1.0f, 1.0f, gate_width, s->heads, 1, T);
         return;
     }
-    // without a gate too, the stock op multiplies by exp(log-gate)
+    // the stock op multiplies by exp(log-gate) even without a gate
     const float lowest = c->gate == OP_GATE_NONE ? 0.0f : -0.1f;
     in->log_gate       = in->stock_log_gate =
             op_input(in, OP_FILL_UNIFORM, lowest, 0.0f, gate_width, s->heads, 1, T);
@@ -38,63 +60,38 @@ static void delta_inputs(
     }
 }
 
-static struct op_output delta_ours(const struct bench_case * c, const struct op_shape * s,
-        const struct op_inputs * in, struct ggml_context * ctx, struct ggml_tensor * state,
-        enum ggml_scan_path path, char * err, size_t err_size) {
-    struct ggml_tensor * gate = c->gate == OP_GATE_NONE ? NULL
-                                : c->negative           ? in->gate
-                                                        : ggml_exp(ctx, in->log_gate);
-
-    const struct ggml_householder_scan_args args = {
-        .state = state,
-        .ids   = in->ids,
-        .q     = in->q,
-        .k     = in->k,
-        .v     = in->v,
-        .beta  = in->beta,
-        .gate  = gate,
-        .scale = 1.0f / sqrtf((float) s->d_k),
-        .path  = path,
-    };
-    return (struct op_output) {
-        .tensor = ggml_householder_scan(ctx, &args, err, err_size),
-        .stride = s->d_v * s->heads,
-    };
+static struct op_output delta_ours(const struct op_build * b) {
+    const float scale = 1.0f / sqrtf((float) b->s->d_k);
+    return householder_scan(b,
+            b->c->gate == OP_GATE_NONE ? NULL
+            : b->c->negative           ? b->in->gate
+                                       : ggml_exp(b->ctx, b->in->log_gate),
+            scale);
 }
 
-static struct op_output delta_stock(const struct bench_case * c, const struct op_shape * s,
-        const struct op_inputs * in, struct ggml_context * ctx, struct ggml_tensor * state) {
-    (void) c;
+// Every factor becomes a token: the gate is 1 except on the first, the query 0 except on the last.
+static struct op_output delta_stock(const struct op_build * b) {
+    const struct op_inputs * in   = b->in;
+    struct ggml_context *    ctx  = b->ctx;
+    struct ggml_tensor *     gate = in->stock_log_gate;
+    const int64_t            d_k = b->s->d_k, d_v = b->s->d_v, H = b->s->heads, n = b->s->seqs;
+    const int64_t            T = b->s->tokens * b->s->n_h;
 
-    // a factor is a token of its own: the gate is 1 but on the first, the query 0 but on the last
-    const int64_t H = s->heads;
-    const int64_t T = s->tokens * s->n_h;
-    const int64_t n = s->seqs;
-
-    struct ggml_tensor * result =
-            ggml_gated_delta_net(ctx, ggml_reshape_4d(ctx, in->stock_q, s->d_k, H, T, n),
-                    ggml_reshape_4d(ctx, in->k, s->d_k, H, T, n),
-                    ggml_reshape_4d(ctx, in->v, s->d_v, H, T, n),
-                    ggml_reshape_4d(ctx, in->stock_log_gate, in->stock_log_gate->ne[0], H, T, n),
-                    ggml_reshape_4d(ctx, in->beta, 1, H, T, n),
-                    ggml_reshape_4d(ctx, state, s->d_k, s->d_v, H, n), 1);
-
-    const int64_t width = s->d_v * H; // outputs of one sub-token
-    return (struct op_output) {
-        .tensor = result,
-        .store  = op_store_tail(ctx, result, width * T * n, state),
-        .first  = width * (s->n_h - 1),
-        .stride = width * s->n_h,
-    };
+    return op_stock_output(
+            b, ggml_gated_delta_net(ctx, ggml_reshape_4d(ctx, in->stock_q, d_k, H, T, n),
+                       ggml_reshape_4d(ctx, in->k, d_k, H, T, n),
+                       ggml_reshape_4d(ctx, in->v, d_v, H, T, n),
+                       ggml_reshape_4d(ctx, gate, gate->ne[0], H, T, n),
+                       ggml_reshape_4d(ctx, in->beta, 1, H, T, n),
+                       ggml_reshape_4d(ctx, b->state, d_k, d_v, H, n), 1));
 }
 
 static const char * delta_limit(const struct op_shape * s) {
     return s->d_k != s->d_v ? "ggml_gated_delta_net wants d_k = d_v" : NULL;
 }
 
-// The gate 1, a factor 4 (Sᵀk and the update), the read-out 2, for each element of the state. These
-// are the operations of the equations; the chunked form computes the same with another number of
-// them, and its GFLOP/s are an equivalent.
+// Per element of the state: gate 1, each factor 4 (Sᵀk and the update), read-out 2. These are the
+// operations of the equations; the chunk path computes the same with a different number.
 static double delta_flops(const struct bench_case * c, const struct op_shape * s) {
     const double per_element = (c->gate != OP_GATE_NONE) + 4.0 * (double) s->n_h + 2.0;
 
@@ -104,7 +101,9 @@ static double delta_flops(const struct bench_case * c, const struct op_shape * s
 //
 // RWKV-7: diagonal plus rank one
 //
-//     u = Sᵀr;   S ← g ∘ S − w uᵀ + k vᵀ;   o = Sᵀq           r = κ̂ of norm 1, w = κ̂ ∘ a, a in (0, 1)
+//     u = Sᵀr;   S ← g ∘ S − w uᵀ + k vᵀ;   o = Sᵀq
+//
+// r = κ̂ of norm 1, w = κ̂ ∘ a, a in (0, 1), g = exp(−e^{−1/2} σ(·)) in (0.545, 1)
 //
 
 static void rwkv7_inputs(
@@ -115,65 +114,36 @@ static void rwkv7_inputs(
     in->q     = op_input(in, OP_FILL_UNIFORM, -1.0f, 1.0f, s->d_k, s->heads, 1, T);
     in->k     = op_input(in, OP_FILL_UNIFORM, -1.0f, 1.0f, s->d_k, s->heads, 1, T);
     in->v     = op_input(in, OP_FILL_UNIFORM, -1.0f, 1.0f, s->d_v, s->heads, 1, T);
-    in->gate  = op_input(in, OP_FILL_UNIFORM, 0.545f, 1.0f, s->d_k, s->heads, 1,
-             T); // the range of exp(−e^{−1/2} σ(·))
+    in->gate  = op_input(in, OP_FILL_UNIFORM, 0.545f, 1.0f, s->d_k, s->heads, 1, T);
     in->r     = op_input(in, OP_FILL_UNIT, -1.0f, 1.0f, s->d_k, s->heads, 1, T);
     in->w     = op_input(in, OP_FILL_TIMES, 0.0f, 1.0f, s->d_k, s->heads, 1, T);
     in->neg_w = op_input(in, OP_FILL_TIMES, -1.0f, -1.0f, s->d_k, s->heads, 1, T);
 }
 
-static struct op_output rwkv7_ours(const struct bench_case * c, const struct op_shape * s,
-        const struct op_inputs * in, struct ggml_context * ctx, struct ggml_tensor * state,
-        enum ggml_scan_path path, char * err, size_t err_size) {
-    (void) c;
-
-    const struct ggml_householder_scan_args args = {
-        .state = state,
-        .ids   = in->ids,
-        .q     = in->q,
-        .k     = in->k,
-        .v     = in->v,
-        .gate  = in->gate,
-        .r     = in->r,
-        .w     = in->w,
-        .scale = 1.0f,
-        .path  = path,
-    };
-    return (struct op_output) {
-        .tensor = ggml_householder_scan(ctx, &args, err, err_size),
-        .stride = s->d_v * s->heads,
-    };
+static struct op_output rwkv7_ours(const struct op_build * b) {
+    return householder_scan(b, b->in->gate, 1.0f);
 }
 
 // S ← S ∘ w + v kᵀ + (S a) bᵀ with S transposed: a = r, b = −w
-static struct op_output rwkv7_stock(const struct bench_case * c, const struct op_shape * s,
-        const struct op_inputs * in, struct ggml_context * ctx, struct ggml_tensor * state) {
-    (void) c;
-    const int64_t T = s->tokens * s->seqs;
+static struct op_output rwkv7_stock(const struct op_build * b) {
+    const struct op_inputs * in    = b->in;
+    struct ggml_tensor *     src[] = { in->q, in->gate, in->k, in->v, in->r, in->neg_w };
 
-    struct ggml_tensor * src[] = { in->q, in->gate, in->k, in->v, in->r, in->neg_w };
     for (int i = 0; i < 6; ++i) {
-        src[i] = ggml_reshape_3d(ctx, src[i], s->d_k, s->heads, T);
+        src[i] = ggml_reshape_3d(b->ctx, src[i], b->s->d_k, b->s->heads, b->s->tokens * b->s->seqs);
     }
-    struct ggml_tensor * result =
-            ggml_rwkv_wkv7(ctx, src[0], src[1], src[2], src[3], src[4], src[5], state);
-
-    const int64_t width = s->d_v * s->heads;
-    return (struct op_output) {
-        .tensor = result,
-        .store  = op_store_tail(ctx, result, width * T, state),
-        .stride = width,
-    };
+    return op_stock_output(
+            b, ggml_rwkv_wkv7(b->ctx, src[0], src[1], src[2], src[3], src[4], src[5], b->state));
 }
 
-// Its vector code leaves the end of a row out where the row is not a multiple of 64 floats
-// (AVX-512) or 32 (AVX2).
+// ggml's vector code omits the end of rows that are not a multiple of 64 floats (AVX-512) or 32
+// (AVX2).
 static const char * rwkv7_limit(const struct op_shape * s) {
     return s->d_k != s->d_v || s->d_k % 64 != 0 ? "ggml_rwkv_wkv7 wants d_k = d_v, a multiple of 64"
                                                 : NULL;
 }
 
-// u 2, gate 1, the two rank-one terms 2 each, the read-out 2, for each element of the state.
+// Per element of the state: u 2, gate 1, two rank-one terms 2 each, read-out 2.
 static double rwkv7_flops(const struct bench_case * c, const struct op_shape * s) {
     (void) c;
     return 9.0 * (double) (s->d_k * s->d_v * s->heads);
@@ -202,7 +172,7 @@ const struct bench_case cases_householder[] = {
     { SHAPE(128, 128, 16, 1, 1, 1, 24), .goal = 1.5, DELTA_OURS, DELTA_STOCK,
             .name = "delta-decode", .what = "delta rule, one token" },
     { SHAPE(128, 128, 16, 3, 512, 1, 1), .goal = 5.0, DELTA_OURS, DELTA_STOCK,
-            .name = "deltaproduct", .what = "DeltaProduct; stock is fed n_h sub-tokens a token" },
+            .name = "deltaproduct", .what = "DeltaProduct; stock gets n_h sub-tokens per token" },
     { SHAPE(64, 64, 32, 1, 512, 1, 1), .goal = 2.0, RWKV7, .name = "rwkv7", .what = "RWKV-7" },
     { SHAPE(64, 64, 32, 1, 1, 1, 24), RWKV7, .name = "rwkv7-decode", .what = "RWKV-7, one token" },
     { SHAPE(128, 128, 16, 1, 512, 1, 1), .gate = OP_GATE_HEAD, DELTA_OURS, DELTA_STOCK,

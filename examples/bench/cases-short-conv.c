@@ -19,45 +19,40 @@ static void conv_inputs(
     in->weight = op_input(in, OP_FILL_UNIFORM, -1.0f, 1.0f, s->d_k, s->d_v, 1, 1);
 }
 
-static struct op_output conv_ours(const struct bench_case * c, const struct op_shape * s,
-        const struct op_inputs * in, struct ggml_context * ctx, struct ggml_tensor * state,
-        enum ggml_scan_path path, char * err, size_t err_size) {
-    (void) c;
-    (void) path; // there is one kernel
-
+static struct op_output conv_ours(const struct op_build * b) {
     const struct ggml_short_conv_args args = {
-        .state      = state,
-        .ids        = in->ids,
-        .x          = in->x,
-        .weight     = in->weight, // NULL for token shift
-        .activation = in->weight != NULL ? GGML_SHORT_CONV_SILU : GGML_SHORT_CONV_NONE,
+        .state      = b->state,
+        .ids        = b->in->ids,
+        .x          = b->in->x,
+        .weight     = b->in->weight, // NULL for token shift
+        .activation = b->in->weight != NULL ? GGML_SHORT_CONV_SILU : GGML_SHORT_CONV_NONE,
     };
     return (struct op_output) {
-        .tensor = ggml_short_conv(ctx, &args, err, err_size),
-        .stride = s->d_v,
+        .tensor = ggml_short_conv(b->ctx, &args, b->err, b->err_size),
+        .stride = b->s->d_v,
     };
 }
 
-static struct op_output conv_stock(const struct bench_case * c, const struct op_shape * s,
-        const struct op_inputs * in, struct ggml_context * ctx, struct ggml_tensor * state) {
-    (void) c;
-    const int64_t tail = s->d_k - 1;
+static struct op_output conv_stock(const struct op_build * b) {
+    const struct op_shape * s    = b->s;
+    struct ggml_context *   ctx  = b->ctx;
+    const int64_t           tail = s->d_k - 1;
 
-    struct ggml_tensor * x   = ggml_reshape_3d(ctx, in->x, s->d_v, s->tokens, s->seqs);
-    struct ggml_tensor * old = ggml_reshape_3d(ctx, state, tail, s->d_v, s->seqs);
-    struct ggml_tensor * sx =
-            ggml_concat(ctx, old, ggml_transpose(ctx, x), 0); // [tail + T, channels, seqs]
+    struct ggml_tensor * x   = ggml_reshape_3d(ctx, b->in->x, s->d_v, s->tokens, s->seqs);
+    struct ggml_tensor * old = ggml_reshape_3d(ctx, b->state, tail, s->d_v, s->seqs);
+    struct ggml_tensor * sx  = ggml_concat(ctx, old, ggml_transpose(ctx, x), 0);
     struct ggml_tensor * new = ggml_view_3d(
             ctx, sx, tail, s->d_v, s->seqs, sx->nb[1], sx->nb[2], (size_t) s->tokens * sx->nb[0]);
 
     return (struct op_output) {
-        .tensor = ggml_silu(ctx, ggml_ssm_conv(ctx, sx, in->weight)), // [channels, T, seqs]
+        // [channels, T, seqs]
+        .tensor = ggml_silu(ctx, ggml_ssm_conv(ctx, sx, b->in->weight)),
         .store  = ggml_cpy(ctx, new, old),
         .stride = s->d_v,
     };
 }
 
-// A multiply-add for each tap, and 4 for silu: negation, exp, sum, quotient.
+// A multiply-add per tap, and 4 for SiLU: negation, exp, sum, quotient.
 static double conv_flops(const struct bench_case * c, const struct op_shape * s) {
     (void) c;
     return (2.0 * (double) s->d_k + 4.0) * (double) s->d_v;
@@ -75,18 +70,20 @@ static void shift_inputs(
     in->x = op_input(in, OP_FILL_UNIFORM, -1.0f, 1.0f, s->d_v, s->tokens * s->seqs, 1, 1);
 }
 
-static struct op_output shift_stock(const struct bench_case * c, const struct op_shape * s,
-        const struct op_inputs * in, struct ggml_context * ctx, struct ggml_tensor * state) {
-    (void) c;
-    struct ggml_tensor * x   = ggml_reshape_3d(ctx, in->x, s->d_v, s->tokens, s->seqs);
-    struct ggml_tensor * old = ggml_reshape_3d(ctx, state, s->d_v, 1, s->seqs);
+static struct op_output shift_stock(const struct op_build * b) {
+    const struct op_shape * s   = b->s;
+    struct ggml_context *   ctx = b->ctx;
+
+    struct ggml_tensor * x   = ggml_reshape_3d(ctx, b->in->x, s->d_v, s->tokens, s->seqs);
+    struct ggml_tensor * old = ggml_reshape_3d(ctx, b->state, s->d_v, 1, s->seqs);
     struct ggml_tensor * most =
             ggml_view_3d(ctx, x, s->d_v, s->tokens - 1, s->seqs, x->nb[1], x->nb[2], 0);
     struct ggml_tensor * last = ggml_view_3d(
             ctx, x, s->d_v, 1, s->seqs, x->nb[1], x->nb[2], (size_t) (s->tokens - 1) * x->nb[1]);
 
     return (struct op_output) {
-        .tensor = ggml_concat(ctx, old, most, 1), // [channels, T, seqs]
+        // [channels, T, seqs]
+        .tensor = ggml_concat(ctx, old, most, 1),
         .store  = ggml_cpy(ctx, last, old),
         .stride = s->d_v,
     };

@@ -4,6 +4,34 @@
 
 #include <math.h>
 
+// Inputs that a family does not use are NULL.
+static struct op_output signed_scan(
+        const struct op_build * b, struct ggml_tensor * A, float scale) {
+    const struct op_inputs *           in     = b->in;
+    const bool                         is_raw = in->dt != NULL && !b->c->negative;
+    const struct ggml_signed_scan_args args   = {
+          .state = b->state,
+          .ids   = in->ids,
+          .c     = in->c,
+          .b     = in->b,
+          .x     = in->x,
+          .gate  = in->gate,
+          .bonus = in->bonus,
+          .dt    = is_raw ? ggml_softplus(b->ctx, in->dt) : in->dt,
+          .A     = A,
+          .log_f = in->log_f,
+          .log_i = in->log_i,
+          .form  = A != NULL && b->c->negative ? GGML_SIGNED_SCAN_TWO_EXP_M1 : GGML_SIGNED_SCAN_EXP,
+          .scale = scale,
+          .eps   = in->log_f != NULL ? 1e-6f : 0.0f,
+          .path  = b->path,
+    };
+    return (struct op_output) {
+        .tensor = ggml_signed_scan(b->ctx, &args, b->err, b->err_size),
+        .stride = b->s->d_v * b->s->heads,
+    };
+}
+
 //
 // A gate per key channel: GLA; with a bonus for the current token: RWKV-6
 //
@@ -13,69 +41,13 @@
 
 static void gla_inputs(
         const struct bench_case * c, const struct op_shape * s, struct op_inputs * in) {
-    const int64_t T = s->tokens * s->seqs;
+    const int64_t T   = s->tokens * s->seqs;
+    const float   low = c->negative ? -1.0f : 0.9f;
 
-    in->c = op_input(in, OP_FILL_UNIFORM, -1.0f, 1.0f, s->d_k, s->heads, 1, T);
-    in->b = op_input(in, OP_FILL_UNIFORM, -1.0f, 1.0f, s->d_k, s->heads, 1, T);
-    in->x = op_input(in, OP_FILL_UNIFORM, -1.0f, 1.0f, s->d_v, s->heads, 1, T);
-    in->gate =
-            op_input(in, OP_FILL_UNIFORM, c->negative ? -1.0f : 0.9f, 1.0f, s->d_k, s->heads, 1, T);
-}
-
-static struct op_output gla_ours(const struct bench_case * c, const struct op_shape * s,
-        const struct op_inputs * in, struct ggml_context * ctx, struct ggml_tensor * state,
-        enum ggml_scan_path path, char * err, size_t err_size) {
-    (void) c;
-
-    const struct ggml_signed_scan_args args = {
-        .state = state,
-        .ids   = in->ids,
-        .c     = in->c,
-        .b     = in->b,
-        .x     = in->x,
-        .gate  = in->gate,
-        .bonus = in->bonus, // NULL for GLA
-        .scale = in->bonus != NULL ? 1.0f : 1.0f / sqrtf((float) s->d_k),
-        .path  = path,
-    };
-    return (struct op_output) {
-        .tensor = ggml_signed_scan(ctx, &args, err, err_size),
-        .stride = s->d_v * s->heads,
-    };
-}
-
-static struct op_output gla_stock(const struct bench_case * c, const struct op_shape * s,
-        const struct op_inputs * in, struct ggml_context * ctx, struct ggml_tensor * state) {
-    (void) c;
-    const int64_t T = s->tokens * s->seqs;
-
-    struct ggml_tensor * q = ggml_reshape_3d(ctx, in->c, s->d_k, s->heads, T);
-    struct ggml_tensor * k = ggml_reshape_3d(ctx, in->b, s->d_k, s->heads, T);
-    struct ggml_tensor * v = ggml_reshape_3d(ctx, in->x, s->d_v, s->heads, T);
-    struct ggml_tensor * g = ggml_reshape_3d(ctx, in->gate, s->d_k, s->heads, T);
-
-    struct ggml_tensor * result =
-            in->bonus != NULL
-                    ? ggml_rwkv_wkv6(ctx, k, v, q, in->bonus, g, state)
-                    : ggml_gated_linear_attn(ctx, k, v, q, g, state, 1.0f / sqrtf((float) s->d_k));
-
-    const int64_t width = s->d_v * s->heads;
-    return (struct op_output) {
-        .tensor = result,
-        .store  = op_store_tail(ctx, result, width * T, state),
-        .stride = width,
-    };
-}
-
-static const char * gla_limit(const struct op_shape * s) {
-    return s->d_k != s->d_v ? "ggml_gated_linear_attn and ggml_rwkv_wkv6 want d_k = d_v" : NULL;
-}
-
-// The gate 1, the update 2, the read-out 2, for each element of the state. (The bonus of RWKV-6 is
-// a number for each token.)
-static double gla_flops(const struct bench_case * c, const struct op_shape * s) {
-    (void) c;
-    return 5.0 * (double) (s->d_k * s->d_v * s->heads);
+    in->c    = op_input(in, OP_FILL_UNIFORM, -1.0f, 1.0f, s->d_k, s->heads, 1, T);
+    in->b    = op_input(in, OP_FILL_UNIFORM, -1.0f, 1.0f, s->d_k, s->heads, 1, T);
+    in->x    = op_input(in, OP_FILL_UNIFORM, -1.0f, 1.0f, s->d_v, s->heads, 1, T);
+    in->gate = op_input(in, OP_FILL_UNIFORM, low, 1.0f, s->d_k, s->heads, 1, T);
 }
 
 static void rwkv6_inputs(
@@ -84,150 +56,125 @@ static void rwkv6_inputs(
     in->bonus = op_input(in, OP_FILL_UNIFORM, -1.0f, 1.0f, s->d_k, s->heads, 1, 1);
 }
 
+static struct op_output gla_ours(const struct op_build * b) {
+    return signed_scan(b, NULL, b->in->bonus != NULL ? 1.0f : 1.0f / sqrtf((float) b->s->d_k));
+}
+
+static struct op_output gla_stock(const struct op_build * b) {
+    const struct op_shape *  s   = b->s;
+    const struct op_inputs * in  = b->in;
+    struct ggml_context *    ctx = b->ctx;
+    const int64_t            T   = s->tokens * s->seqs;
+    struct ggml_tensor *     q   = ggml_reshape_3d(ctx, in->c, s->d_k, s->heads, T);
+    struct ggml_tensor *     k   = ggml_reshape_3d(ctx, in->b, s->d_k, s->heads, T);
+    struct ggml_tensor *     v   = ggml_reshape_3d(ctx, in->x, s->d_v, s->heads, T);
+    struct ggml_tensor *     g   = ggml_reshape_3d(ctx, in->gate, s->d_k, s->heads, T);
+
+    return op_stock_output(b, in->bonus != NULL
+                                      ? ggml_rwkv_wkv6(ctx, k, v, q, in->bonus, g, b->state)
+                                      : ggml_gated_linear_attn(ctx, k, v, q, g, b->state,
+                                                1.0f / sqrtf((float) s->d_k)));
+}
+
+static const char * gla_limit(const struct op_shape * s) {
+    return s->d_k != s->d_v ? "ggml_gated_linear_attn and ggml_rwkv_wkv6 want d_k = d_v" : NULL;
+}
+
+// Per element of the state: gate 1, update 2, read-out 2. The bonus of RWKV-6 is one number per
+// token.
+static double gla_flops(const struct bench_case * c, const struct op_shape * s) {
+    (void) c;
+    return 5.0 * (double) (s->d_k * s->d_v * s->heads);
+}
+
 //
 // Mamba: a gate per element, from Δ and A
 //
 //     S[i][j] ← exp(Δ[j] A[i][j]) S[i][j] + b[i] Δ[j] x[j];   y = Sᵀc         Δ = softplus(dt)
 //     signed: 2 exp(·) − 1 in place of exp(·)
 //
-// d_k = d_state, d_v = d_inner, one head; to the stock op every channel of d_inner is a head of its
-// own.
-//
-// The signed form, which has no stock op to be compared with, takes Δ as it is: its time is that of
-// the op alone.
-//
-
-static void mamba_inputs(
-        const struct bench_case * c, const struct op_shape * s, struct op_inputs * in) {
-    const int64_t T = s->tokens * s->seqs;
-
-    in->c  = op_input(in, OP_FILL_UNIFORM, -1.0f, 1.0f, s->d_k, 1, 1, T);
-    in->b  = op_input(in, OP_FILL_UNIFORM, -1.0f, 1.0f, s->d_k, 1, 1, T);
-    in->x  = op_input(in, OP_FILL_UNIFORM, -1.0f, 1.0f, s->d_v, s->heads, 1, T);
-    in->A  = op_input(in, OP_FILL_UNIFORM, -(float) s->d_k, -1.0f, s->d_k, s->d_v * s->heads, 1,
-             1); // Mamba begins with −1 … −d_state
-    in->dt = c->negative ? op_input(in, OP_FILL_UNIFORM, 0.001f, 0.1f, s->d_v, s->heads, 1, T)
-                         : op_input(in, OP_FILL_UNIFORM, -7.0f, -2.0f, s->d_v, s->heads, 1,
-                                   T); // softplus makes it the same range
-}
-
-static struct op_output mamba_ours(const struct bench_case * c, const struct op_shape * s,
-        const struct op_inputs * in, struct ggml_context * ctx, struct ggml_tensor * state,
-        enum ggml_scan_path path, char * err, size_t err_size) {
-    const size_t row = (size_t) s->d_k * sizeof(float);
-
-    const struct ggml_signed_scan_args args = {
-        .state = state,
-        .ids   = in->ids,
-        .c     = in->c,
-        .b     = in->b,
-        .x     = in->x,
-        .dt    = c->negative ? in->dt : ggml_softplus(ctx, in->dt),
-        .A     = ggml_permute(ctx,
-                    ggml_view_3d(ctx, in->A, s->d_k, s->d_v, s->heads, row, row * (size_t) s->d_v, 0),
-                    1, 0, 2, 3),
-        .form  = c->negative ? GGML_SIGNED_SCAN_TWO_EXP_M1 : GGML_SIGNED_SCAN_EXP,
-        .scale = 1.0f,
-        .path  = path,
-    };
-    return (struct op_output) {
-        .tensor = ggml_signed_scan(ctx, &args, err, err_size),
-        .stride = s->d_v * s->heads,
-    };
-}
-
-static struct op_output mamba_stock(const struct bench_case * c, const struct op_shape * s,
-        const struct op_inputs * in, struct ggml_context * ctx, struct ggml_tensor * state) {
-    (void) c;
-    const int64_t T     = s->tokens;
-    const int64_t n     = s->seqs;
-    const int64_t width = s->d_v * s->heads;
-
-    struct ggml_tensor * result = ggml_ssm_scan(ctx,
-            ggml_reshape_4d(ctx, state, s->d_k, 1, width, n),
-            ggml_reshape_4d(ctx, in->x, 1, width, T, n), ggml_reshape_3d(ctx, in->dt, width, T, n),
-            in->A, ggml_reshape_4d(ctx, in->b, s->d_k, 1, T, n),
-            ggml_reshape_4d(ctx, in->c, s->d_k, 1, T, n), in->stock_ids, 1);
-
-    return (struct op_output) {
-        .tensor = result,
-        .store  = op_store_tail(ctx, result, width * T * n, state),
-        .stride = width,
-    };
-}
-
-// Δ·A 1, exp counted as 1, 2 e − 1 as 2, then 5 as in gla_flops, for each element of the state.
-static double mamba_flops(const struct bench_case * c, const struct op_shape * s) {
-    return (c->negative ? 9.0 : 7.0) * (double) (s->d_k * s->d_v * s->heads);
-}
-
+// d_k = d_state, d_v = d_inner, one head; the stock op treats every channel of d_inner as a head.
 //
 // Mamba-2: a gate per head
 //
 //     S ← exp(Δ A) S + b (Δ x)ᵀ;   y = Sᵀc         Δ = softplus(dt);   signed: 2 exp(·) − 1
 //
-// d_k = d_state, d_v = the width of a head; b and c are shared by all heads.
+// d_k = d_state, d_v = the width of a head; all heads share b and c.
 //
+// No stock op computes the signed forms. Their input is Δ, so that only the op is timed.
+//
+
+// - width: of dt, per head
+static void ssm_inputs(const struct bench_case * c, const struct op_shape * s,
+        struct op_inputs * in, int64_t width) {
+    const int64_t T = s->tokens * s->seqs;
+
+    in->c = op_input(in, OP_FILL_UNIFORM, -1.0f, 1.0f, s->d_k, 1, 1, T);
+    in->b = op_input(in, OP_FILL_UNIFORM, -1.0f, 1.0f, s->d_k, 1, 1, T);
+    in->x = op_input(in, OP_FILL_UNIFORM, -1.0f, 1.0f, s->d_v, s->heads, 1, T);
+    // softplus maps [−7, −2] to [0.001, 0.13]
+    in->dt = c->negative ? op_input(in, OP_FILL_UNIFORM, 0.001f, 0.1f, width, s->heads, 1, T)
+                         : op_input(in, OP_FILL_UNIFORM, -7.0f, -2.0f, width, s->heads, 1, T);
+}
+
+// - width, heads: as the stock op sees them
+static struct op_output ssm_stock(const struct op_build * b, int64_t width, int64_t heads) {
+    const struct op_inputs * in  = b->in;
+    struct ggml_context *    ctx = b->ctx;
+    const int64_t            N = b->s->d_k, T = b->s->tokens, n = b->s->seqs;
+
+    return op_stock_output(b, ggml_ssm_scan(ctx, ggml_reshape_4d(ctx, b->state, N, width, heads, n),
+                                      ggml_reshape_4d(ctx, in->x, width, heads, T, n),
+                                      ggml_reshape_3d(ctx, in->dt, heads, T, n), in->A,
+                                      ggml_reshape_4d(ctx, in->b, N, 1, T, n),
+                                      ggml_reshape_4d(ctx, in->c, N, 1, T, n), in->stock_ids, 1));
+}
+
+static void mamba_inputs(
+        const struct bench_case * c, const struct op_shape * s, struct op_inputs * in) {
+    const int64_t width = s->d_v * s->heads;
+
+    ssm_inputs(c, s, in, s->d_v);
+    in->A = op_input(in, OP_FILL_UNIFORM, -(float) s->d_k, -1.0f, s->d_k, width, 1, 1);
+}
+
+static struct op_output mamba_ours(const struct op_build * b) {
+    const struct op_shape * s   = b->s;
+    const size_t            row = (size_t) s->d_k * sizeof(float);
+    struct ggml_tensor *    view =
+            ggml_view_3d(b->ctx, b->in->A, s->d_k, s->d_v, s->heads, row, row * (size_t) s->d_v, 0);
+
+    return signed_scan(b, ggml_permute(b->ctx, view, 1, 0, 2, 3), 1.0f);
+}
+
+static struct op_output mamba_stock(const struct op_build * b) {
+    return ssm_stock(b, 1, b->s->d_v * b->s->heads);
+}
+
+// Per element of the state: Δ A 1, exp counted as 1, 2 e − 1 as 2, then 5 as in gla_flops.
+static double mamba_flops(const struct bench_case * c, const struct op_shape * s) {
+    return (c->negative ? 9.0 : 7.0) * (double) (s->d_k * s->d_v * s->heads);
+}
 
 static void mamba2_inputs(
         const struct bench_case * c, const struct op_shape * s, struct op_inputs * in) {
-    const int64_t T = s->tokens * s->seqs;
-
-    in->c  = op_input(in, OP_FILL_UNIFORM, -1.0f, 1.0f, s->d_k, 1, 1, T);
-    in->b  = op_input(in, OP_FILL_UNIFORM, -1.0f, 1.0f, s->d_k, 1, 1, T);
-    in->x  = op_input(in, OP_FILL_UNIFORM, -1.0f, 1.0f, s->d_v, s->heads, 1, T);
-    in->A  = op_input(in, OP_FILL_UNIFORM, -16.0f, -1.0f, 1, s->heads, 1, 1);
-    in->dt = c->negative ? op_input(in, OP_FILL_UNIFORM, 0.001f, 0.1f, 1, s->heads, 1, T)
-                         : op_input(in, OP_FILL_UNIFORM, -7.0f, -2.0f, 1, s->heads, 1, T);
+    ssm_inputs(c, s, in, 1);
+    in->A = op_input(in, OP_FILL_UNIFORM, -16.0f, -1.0f, 1, s->heads, 1, 1);
 }
 
-static struct op_output mamba2_ours(const struct bench_case * c, const struct op_shape * s,
-        const struct op_inputs * in, struct ggml_context * ctx, struct ggml_tensor * state,
-        enum ggml_scan_path path, char * err, size_t err_size) {
-    const struct ggml_signed_scan_args args = {
-        .state = state,
-        .ids   = in->ids,
-        .c     = in->c,
-        .b     = in->b,
-        .x     = in->x,
-        .dt    = c->negative ? in->dt : ggml_softplus(ctx, in->dt),
-        .A     = ggml_reshape_3d(ctx, in->A, 1, 1, s->heads),
-        .form  = c->negative ? GGML_SIGNED_SCAN_TWO_EXP_M1 : GGML_SIGNED_SCAN_EXP,
-        .scale = 1.0f,
-        .path  = path,
-    };
-    return (struct op_output) {
-        .tensor = ggml_signed_scan(ctx, &args, err, err_size),
-        .stride = s->d_v * s->heads,
-    };
+static struct op_output mamba2_ours(const struct op_build * b) {
+    return signed_scan(b, ggml_reshape_3d(b->ctx, b->in->A, 1, 1, b->s->heads), 1.0f);
 }
 
-static struct op_output mamba2_stock(const struct bench_case * c, const struct op_shape * s,
-        const struct op_inputs * in, struct ggml_context * ctx, struct ggml_tensor * state) {
-    (void) c;
-    const int64_t H = s->heads;
-    const int64_t T = s->tokens;
-    const int64_t n = s->seqs;
-
-    struct ggml_tensor * result = ggml_ssm_scan(ctx,
-            ggml_reshape_4d(ctx, state, s->d_k, s->d_v, H, n),
-            ggml_reshape_4d(ctx, in->x, s->d_v, H, T, n), ggml_reshape_3d(ctx, in->dt, H, T, n),
-            in->A, ggml_reshape_4d(ctx, in->b, s->d_k, 1, T, n),
-            ggml_reshape_4d(ctx, in->c, s->d_k, 1, T, n), in->stock_ids, 1);
-
-    const int64_t width = s->d_v * H;
-    return (struct op_output) {
-        .tensor = result,
-        .store  = op_store_tail(ctx, result, width * T * n, state),
-        .stride = width,
-    };
+static struct op_output mamba2_stock(const struct op_build * b) {
+    return ssm_stock(b, b->s->d_v, b->s->heads);
 }
 
 //
-// mLSTM: exponential gates, a normaliser n and a running maximum m beside S; see lrnn-ops.h
+// mLSTM: exponential gates, with a normalizer n and a running maximum m beside S; see lrnn-ops.h
 //
-// Keys and queries are positive here, which keeps n·c away from zero: near it the quotient
-// magnifies the rounding of both sides, and their agreement would say nothing.
+// Keys and queries are positive, which keeps n·c away from zero. Near zero the quotient magnifies
+// the rounding errors of both sides, and comparing them would be meaningless.
 //
 
 static void mlstm_inputs(
@@ -246,27 +193,8 @@ static int64_t mlstm_state(const struct op_shape * s) {
     return (s->d_k * s->d_v + s->d_k + 1) * s->heads;
 }
 
-static struct op_output mlstm_ours(const struct bench_case * c, const struct op_shape * s,
-        const struct op_inputs * in, struct ggml_context * ctx, struct ggml_tensor * state,
-        enum ggml_scan_path path, char * err, size_t err_size) {
-    (void) c;
-
-    const struct ggml_signed_scan_args args = {
-        .state = state,
-        .ids   = in->ids,
-        .c     = in->c,
-        .b     = in->b,
-        .x     = in->x,
-        .log_f = in->log_f,
-        .log_i = in->log_i,
-        .scale = 1.0f / sqrtf((float) s->d_k),
-        .eps   = 1e-6f,
-        .path  = path,
-    };
-    return (struct op_output) {
-        .tensor = ggml_signed_scan(ctx, &args, err, err_size),
-        .stride = s->d_v * s->heads,
-    };
+static struct op_output mlstm_ours(const struct op_build * b) {
+    return signed_scan(b, NULL, 1.0f / sqrtf((float) b->s->d_k));
 }
 
 //

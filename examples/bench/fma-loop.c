@@ -14,16 +14,15 @@ int fma_loop_vector_bits(void) {
     return 8 * VECTOR_BYTES;
 }
 
-// An FMA takes 4 or 5 cycles and two can begin in each: 10 chains keep both units busy, 12 leave
-// room, and with the two constants they fit into 16 registers.
+// An FMA takes 4 or 5 cycles, and two can start per cycle: 10 chains keep both units busy. 12 leave
+// a margin, and with the two constants they fit into 16 registers.
 #define CHAINS(X) X(0) X(1) X(2) X(3) X(4) X(5) X(6) X(7) X(8) X(9) X(10) X(11)
 
 double fma_loop(int64_t n) {
-    volatile float scale_source = 0.999f,
-                   shift_source =
-                           0.001f; // unknown to the compiler, or it would compute the result itself
-    const vec scale = (vec) { 0 } + scale_source;
-    const vec shift = (vec) { 0 } + shift_source;
+    // volatile, or the compiler would compute the result
+    volatile float scale_source = 0.999f, shift_source = 0.001f;
+    const vec      scale = (vec) { 0 } + scale_source;
+    const vec      shift = (vec) { 0 } + shift_source;
 
 #define DECLARE(i) vec x##i = shift * (float) (i + 1);
     CHAINS(DECLARE)

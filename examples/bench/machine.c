@@ -3,6 +3,7 @@
 #include "machine.h"
 
 #include "fma-loop.h"
+#include "lrnn.h"
 
 #include "ggml-cpu.h"
 
@@ -21,10 +22,11 @@
 
 enum {
     REPETITIONS = 10,
-    FMA_ROUNDS  = 4 * 1000 * 1000, // of fma_loop: 10 to 20 ms
+    FMA_ROUNDS  = 4 * 1000 * 1000, // 10 to 20 ms
 };
-static const size_t COPY_BYTES =
-        (size_t) 256 << 20; // larger than a last-level cache, but for the largest servers
+
+// Larger than the last-level cache of all but the largest servers.
+static const size_t COPY_BYTES = (size_t) 256 << 20;
 
 //
 // Description
@@ -85,6 +87,11 @@ void machine_describe(struct machine * m) {
     m->vector_bits = fma_loop_vector_bits();
 }
 
+void machine_print(const struct machine * m) {
+    printf("%s, %d CPUs, %s; lrnn %s, ggml %s\n", m->cpu, m->cpus, m->features, lrnn_version(),
+            lrnn_ggml_version());
+}
+
 const struct machine_point * machine_point(const struct machine * m, int threads) {
     for (int i = 0; i < m->n_points; ++i) {
         if (m->points[i].threads == threads) {
@@ -98,10 +105,9 @@ const struct machine_point * machine_point(const struct machine * m, int threads
 // Measurement
 //
 
-// A piece of work that all threads do at once: `n_ready` counts the threads that wait, `go` lets
-// them run.
+// Lets all threads start at once.
 struct team {
-    atomic_int  n_ready;
+    atomic_int  n_ready; // threads that wait
     atomic_bool go;
 };
 
@@ -111,11 +117,10 @@ struct worker {
     const char *  from; // NULL: multiply-adds; else copy `size` bytes
     char *        to;
     size_t        size;
-    double        rate; // operations, or bytes read plus written, in 10^9 a second
+    double        rate; // 10^9 operations, or bytes read plus written, per second
 };
 
-// Seconds that this thread has been running. A ceiling should not come out lower because the
-// machine had other things to do too.
+// CPU time of this thread: other work of the machine must not lower the measured peak.
 static double thread_seconds(void) {
     struct timespec t;
     clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
@@ -140,7 +145,7 @@ static void * worker_run(void * arg) {
     return NULL;
 }
 
-// The sum of the rates of all workers, which run at once; 0 if a thread could not be made.
+// Runs all workers at once. Returns the sum of their rates, or 0 if a thread cannot be created.
 static double team_run(struct worker * workers, int n) {
     struct team team;
     int         n_started = 0;
@@ -168,7 +173,7 @@ static double team_run(struct worker * workers, int n) {
 
 bool machine_measure(struct machine * m, int threads, char * err, size_t err_size) {
     if (m->n_points == MACHINE_POINTS_MAX) {
-        snprintf(err, err_size, "more than %d thread counts", MACHINE_POINTS_MAX);
+        snprintf(err, err_size, "-t lists more than %d thread counts", MACHINE_POINTS_MAX);
         return false;
     }
 
@@ -180,11 +185,10 @@ bool machine_measure(struct machine * m, int threads, char * err, size_t err_siz
 
     if (!ok) {
         snprintf(err, err_size,
-                "no memory for two buffers of %zu MiB, which the copy bandwidth is measured with",
+                "out of memory for two buffers of %zu MiB to measure the copy bandwidth",
                 COPY_BYTES >> 20);
     } else {
-        memset(from, 1,
-                COPY_BYTES); // pages that were never written would all be the same page of zeros
+        memset(from, 1, COPY_BYTES); // pages never written would share one page of zeros
         memset(to, 2, COPY_BYTES);
     }
 
@@ -199,7 +203,7 @@ bool machine_measure(struct machine * m, int threads, char * err, size_t err_siz
         const double rate = team_run(workers, threads);
         double *     best = is_copy ? &point.copy_gbps : &point.fma_gflops;
         if (rate == 0.0) {
-            snprintf(err, err_size, "the system gave no %d threads", threads);
+            snprintf(err, err_size, "cannot start %d threads", threads);
             ok = false;
         } else if (rate > *best) {
             *best = rate;

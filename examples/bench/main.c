@@ -1,5 +1,5 @@
-// lrnn-bench: how fast models are; how fast the ops are, beside the stock ops of ggml and beside
-// what the machine can do.
+// lrnn-bench: measures the speed of models, and of the ops next to ggml's stock ops and to the peak
+// performance of the machine.
 
 #include "compute-options.h"
 #include "machine.h"
@@ -15,12 +15,12 @@
 struct args {
     struct option_strings     models; // none: the op benchmark
     struct model_bench_params model;
-    struct compute            compute; // of models; its threads are not used
+    struct compute            compute; // of models; its threads are ignored
     struct op_bench_params    op;
-    int                       format; // enum output_format
+    int                       format; // enum results_format
     bool                      list;
 
-    // of both
+    // both benchmarks
     struct option_ints threads;
     int64_t            repetitions;
 };
@@ -30,11 +30,11 @@ struct args {
 //
 
 struct op_run {
-    struct output   output;
-    struct progress progress;
-    int             n_refused;
-    int             n_wrong;
-    int             n_noisy;
+    struct op_results results;
+    struct progress   progress;
+    int               n_rejected;
+    int               n_wrong;
+    int               n_noisy;
 };
 
 static void on_progress(const char * what, void * user) {
@@ -46,14 +46,13 @@ static void on_result(const struct op_result * r, void * user) {
     struct op_run * run = user;
 
     progress_clear(&run->progress);
-    output_row(&run->output, r);
+    op_results_row(&run->results, r);
     progress_done(&run->progress);
-    if (r->refused != NULL) {
-        program_say("%s: %s", r->c->name, r->refused);
-        run->n_refused++;
+    if (r->rejected != NULL) {
+        program_say("%s: %s", r->c->name, r->rejected);
+        run->n_rejected++;
     } else if (!r->agrees) {
-        program_say(
-                "%s: not timed, since the result is wrong: NMSE %.1e of outputs, %.1e of states against %s",
+        program_say("%s: wrong results, not timed: NMSE %.1e of outputs, %.1e of states against %s",
                 r->c->name, r->nmse_output, r->nmse_state, r->checked);
         run->n_wrong++;
     } else if (op_result_is_noisy(r)) {
@@ -67,8 +66,8 @@ static enum exit_code bench_ops(const struct args * args) {
     struct op_run  run = { 0 };
 
     if (op_bench_count(&args->op) == 0) {
-        return program_fail(
-                EXIT_CODE_USAGE, "no case fits --op, --mode and --tokens; see lrnn-bench --list");
+        return program_fail(EXIT_CODE_USAGE,
+                "no case matches --op, --mode and --tokens; see lrnn-bench --list");
     }
 
     machine_describe(&machine);
@@ -77,7 +76,7 @@ static enum exit_code bench_ops(const struct args * args) {
             return program_fail(EXIT_CODE_SYSTEM, "%s", err);
         }
     }
-    if (!output_begin(&run.output, args->format, &machine, err, sizeof(err))) {
+    if (!op_results_begin(&run.results, args->format, &machine, err, sizeof(err))) {
         return program_fail(EXIT_CODE_SYSTEM, "%s", err);
     }
     progress_begin(&run.progress, op_bench_count(&args->op));
@@ -85,16 +84,19 @@ static enum exit_code bench_ops(const struct args * args) {
     const bool ok = op_bench_run(&args->op, on_progress, on_result, &run, err, sizeof(err));
 
     progress_clear(&run.progress);
-    output_end(&run.output);
+    op_results_end(&run.results);
     if (!ok) {
         return program_fail(EXIT_CODE_SYSTEM, "%s", err);
     }
     if (run.n_noisy > 0) {
         program_say(
-                "%d of %d rows are noisy (marked ~ in the table): the machine had other work, or its speed changed",
-                run.n_noisy, run.output.n_rows);
+                "%d of %d rows are noisy (marked ~ in the table): the machine did other work, or "
+                "changed its speed",
+                run.n_noisy, run.results.n_rows);
     }
-    return run.n_wrong > 0 ? EXIT_CODE_NUMBERS : run.n_refused > 0 ? EXIT_CODE_USAGE : EXIT_CODE_OK;
+    return run.n_wrong > 0      ? EXIT_CODE_NUMBERS
+           : run.n_rejected > 0 ? EXIT_CODE_USAGE
+                                : EXIT_CODE_OK;
 }
 
 //
@@ -102,7 +104,7 @@ static enum exit_code bench_ops(const struct args * args) {
 //
 
 struct model_run {
-    struct model_output    output;
+    struct model_results   results;
     struct progress        progress;
     const char *           path;
     struct lrnn_model_info info;
@@ -122,11 +124,11 @@ static void on_model_result(const struct model_result * r, void * user) {
     struct model_run * run = user;
 
     progress_clear(&run->progress);
-    model_output_row(&run->output, run->path, &run->info, r);
+    model_results_row(&run->results, run->path, &run->info, r);
     progress_done(&run->progress);
 }
 
-// One model after the other; the first failure ends the run, behind the rows that there are.
+// The first failure ends the run.
 static enum exit_code bench_models(const struct args * args) {
     char             err[512];
     struct machine   machine;
@@ -134,7 +136,7 @@ static enum exit_code bench_models(const struct args * args) {
     enum exit_code   status = EXIT_CODE_OK;
 
     machine_describe(&machine);
-    model_output_begin(&run.output, args->format, &machine);
+    model_results_begin(&run.results, args->format, &machine);
     progress_begin(&run.progress, args->models.n * model_bench_count(&args->model));
 
     for (int i = 0; status == EXIT_CODE_OK && i < args->models.n; ++i) {
@@ -154,7 +156,7 @@ static enum exit_code bench_models(const struct args * args) {
         lrnn_model_free(model);
     }
     progress_clear(&run.progress);
-    model_output_end(&run.output);
+    model_results_end(&run.results);
     return status;
 }
 
@@ -162,7 +164,7 @@ static enum exit_code bench_models(const struct args * args) {
 // Command line
 //
 
-// An option of one benchmark is refused by the other: it would do nothing.
+// Each benchmark rejects the options of the other: they would have no effect.
 static bool has_op_options(const struct op_bench_params * op) {
     return op->family != OP_FAMILY_ALL || op->modes.n > 0 || op->tokens.n > 0 || op->d > 0 ||
            op->d_k > 0 || op->d_v > 0 || op->heads > 0 || op->n_h > 0 || op->seqs > 0 ||
@@ -173,7 +175,8 @@ static bool has_model_options(const struct model_bench_params * model) {
     return model->n_prompt.n > 0 || model->n_gen.n > 0 || model->n_batch > 0;
 }
 
-// What was not given: -r is not the same for the two, and -p, -n and -b must be seen to be given.
+// The defaults are set here because those of -r differ, and because it matters whether -p, -n and
+// -b were given.
 static void set_defaults(struct args * args) {
     args->op.threads = args->model.threads = args->threads;
     args->op.repetitions                   = args->repetitions > 0 ? args->repetitions : 7;
@@ -195,15 +198,15 @@ static enum exit_code run(void * user) {
         return program_fail(EXIT_CODE_USAGE, "%s", err);
     }
     if (args->models.n > 0 && (args->list || has_op_options(&args->op))) {
-        return program_fail(EXIT_CODE_USAGE, "-m times a model, and takes no options of an op");
+        return program_fail(
+                EXIT_CODE_USAGE, "-m times a model; --list and the options of an op do not apply");
     }
     if (args->models.n == 0 && has_model_options(&args->model)) {
-        return program_fail(
-                EXIT_CODE_USAGE, "-p, -n and -b are options of a model, and -m names none");
+        return program_fail(EXIT_CODE_USAGE, "-p, -n and -b need a model; give -m");
     }
     set_defaults(args);
     if (args->models.n > 0 && model_bench_count(&args->model) == 0) {
-        return program_fail(EXIT_CODE_USAGE, "-p and -n leave no test");
+        return program_fail(EXIT_CODE_USAGE, "-p and -n are both 0; there is no test");
     }
     if (args->list) {
         op_bench_list(&args->op, stdout);
@@ -214,73 +217,75 @@ static enum exit_code run(void * user) {
 
 int main(int argc, char ** argv) {
     struct args args = {
-        .op = {
-            .family   = OP_FAMILY_ALL,
-            .path     = GGML_SCAN_PATH_AUTO,
-            .min_time = 0.02,
-        },
+        .op      = { .family = OP_FAMILY_ALL, .path = GGML_SCAN_PATH_AUTO, .min_time = 0.02 },
         .compute = COMPUTE_DEFAULTS,
         .threads = { .n = 2, .v = { 1, 2 } },
-        .format  = OUTPUT_MD,
+        .format  = RESULTS_MD,
     };
 
     const double        size_max  = 65536;
     const struct option options[] = {
         opt_group("Models"),
         opt_strings("-m, --model", "M.gguf", &args.models,
-                "time this model instead of the ops; may be given several times"),
+                "time this model instead of the ops; may be repeated"),
         opt_ints("-p, --n-prompt", "LIST", &args.model.n_prompt, 0, 1 << 24,
-                "tokens of a prompt; 0: no prompt (default: 512)"),
+                "tokens of the prompt; 0: no prompt (default: 512)"),
         opt_ints("-n, --n-gen", "LIST", &args.model.n_gen, 0, 1 << 24,
-                "tokens generated, one at a time; 0: none (default: 128)"),
-        opt_int("-b, --batch-size", "N", &args.model.n_batch, 1, 65536,
-                "tokens of a prompt computed together at most (default: 512)"),
+                "tokens to generate, one at a time; 0: none (default: 128)"),
+        opt_alias("--batch, --ubatch",
+                opt_int("-b, --batch-size", "N", &args.model.n_batch, 1, 65536,
+                        "maximum number of tokens computed together (default: 512)")),
         COMPUTE_OPTIONS(args.compute),
+
         opt_group("Cases of an op"),
-        opt_choice("--op", "householder|signed|conv|all", &args.op.family, "which op"),
+        opt_choice("--op", "householder|signed|conv|all", &args.op.family, "the op"),
         opt_strings("--mode", "GLOB", &args.op.modes,
-                "only cases whose name fits, as in 'delta*'; may be given several times (default: all)"),
+                "only cases whose name matches, such as 'delta*'; may be repeated (default: all)"),
         opt_flag("--list", &args.list, "list the cases and stop"),
-        opt_group("Shape (goals are shown only for the shapes that they were set for)"),
+
+        opt_group("Shape (goals are shown only for the shape of the case)"),
         opt_ints("-T, --tokens", "LIST", &args.op.tokens, 1, 1 << 24,
-                "tokens of a sequence, as 64,512 or 64-32768*8; decode cases keep their one token, and are left out where the list lacks 1 (default: of the case)"),
-        opt_int("--seqs", "N", &args.op.seqs, 1, 4096, "sequences in a call (default: 1)"),
+                "tokens per sequence, such as 64,512 or 64-32768*8; decode cases keep their single "
+                "token and are skipped if the list has no 1 (default: as in the case)"),
+        opt_int("--seqs", "N", &args.op.seqs, 1, 4096, "sequences per call (default: 1)"),
         opt_int("-d", "N", &args.op.d, 1, size_max,
-                "d_k and d_v of the cases in which they are equal (default: of the case)"),
+                "d_k and d_v, of cases in which they are equal (default: as in the case)"),
         opt_int("--dk", "N", &args.op.d_k, 2, size_max,
-                "rows of a head's state; taps of a convolution (default: of the case)"),
+                "rows of a state; taps of a convolution (default: as in the case)"),
         opt_int("--dv", "N", &args.op.d_v, 1, size_max,
-                "columns of a head's state; channels of a convolution (default: of the case)"),
+                "columns of a state; channels of a convolution (default: as in the case)"),
         opt_int("--heads", "N", &args.op.heads, 1, size_max,
-                "heads, of the cases with more than one (default: of the case)"),
+                "heads, of cases with more than one (default: as in the case)"),
         opt_int("--n-h", "N", &args.op.n_h, 1, 64,
-                "Householder factors a token, of the delta rule (default: of the case)"),
+                "Householder factors per token, of the delta rule (default: as in the case)"),
         opt_int("--layers", "N", &args.op.layers, 1, 1024,
-                "states that the op is computed for in turn, as in a model with that many layers: with one, the state stays in the cache (default: 1, decode cases 24)"),
+                "states to compute in turn, as in a model with that many layers; a single state "
+                "stays in the cache (default: 1; decode cases: 24)"),
+
         opt_group("Measurement"),
-        opt_ints("-t, --threads", "LIST", &args.threads, 1, 512, "threads"),
+        opt_ints("-t, --threads", "LIST", &args.threads, 1, 512, "numbers of threads"),
         opt_int("-r, --repetitions", "N", &args.repetitions, 1, 10000,
-                "repetitions; of models the mean counts, of ops, where ours and stock take turns, the best of each (default: 5 of a model, 7 of an op)"),
+                "repetitions; models report the mean, ops the best; ours and stock take turns "
+                "(default: 5 for models, 7 for ops)"),
         opt_float("--min-time", "S", &args.op.min_time, 0, 3600,
-                "seconds that a repetition of an op lasts at least"),
-        opt_choice("--path", "auto|step|chunk|reference", &args.op.path,
-                "which kernel of an op of ours"),
+                "minimum seconds per repetition of an op"),
+        opt_choice("--path", "auto|step|chunk|reference", &args.op.path, "the path of our op"),
+
         opt_group("Output"),
         opt_choice("-o, --output", "md|csv|json", &args.format, "format of the results on stdout"),
     };
     const struct program program = {
-        .name = "lrnn-bench",
-        .summary =
-                "times models, or our ops against the stock ops of ggml that compute the same, in one run",
-        .usage = "-m M.gguf [options]      prompt processing and generation of a model\n"
-                 "[--op NAME] [options]    the table of an op, or of all\n"
-                 "--list                   names of the cases of an op",
-        .examples =
-                "lrnn-bench -m model.gguf -p 512,4096 -n 128 -t 1,2\n"
-                "lrnn-bench --op householder\n"
-                "lrnn-bench --op signed --mode 'mamba*' -T 64,512,4096,32768 -t 1 -o json > mamba.json",
+        .name    = "lrnn-bench",
+        .summary = "measures the speed of models, or of our ops next to the stock ops of ggml that "
+                   "compute the same",
+        .usage   = "-m M.gguf [options]      prompt and generation of a model\n"
+                   "[--op NAME] [options]    the cases of an op, or of all ops\n"
+                   "--list                   the names of the cases",
+        .examples = "lrnn-bench -m model.gguf -p 512,4096 -n 128 -t 1,2\n"
+                    "lrnn-bench --op householder\n"
+                    "lrnn-bench --op signed --mode 'mamba*' -T 64,512,4096,32768 -t 1 -o json > "
+                    "mamba.json",
         OPTIONS(options),
     };
-
     return program_main(&program, argc, argv, run, &args);
 }

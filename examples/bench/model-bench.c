@@ -9,10 +9,10 @@
 #include <time.h>
 
 //
-// Selection: for each number of threads, all prompts, then all generations
+// Selection: for each thread count, all prompts, then all generations
 //
 
-// Test number i; false at their end.
+// Test i; false if there are fewer.
 static bool test_at(const struct model_bench_params * p, int i, struct model_test * test) {
     const struct option_ints * lists[] = { &p->n_prompt, &p->n_gen };
 
@@ -55,8 +55,7 @@ static double now_ns(void) {
     return 1e9 * (double) t.tv_sec + (double) t.tv_nsec;
 }
 
-// Ids all over the vocabulary, the same in every run: a model reads its embedding row by row, and
-// one row would stay in the cache.
+// Random ids, the same in every run. The embedding row of a single id would stay in the cache.
 static void fill_random(int32_t * ids, int64_t n, int64_t n_vocab) {
     uint64_t seed = 1;
     for (int64_t i = 0; i < n; ++i) {
@@ -64,7 +63,7 @@ static void fill_random(int32_t * ids, int64_t n, int64_t n_vocab) {
     }
 }
 
-// Advances the sequence by the first n ids: at once, or one by one.
+// Feeds the first n ids, at once or one by one.
 static bool advance(struct lrnn_session * session, bool one_by_one, const int32_t * ids, int64_t n,
         char * err, size_t err_size) {
     const int64_t step = one_by_one ? 1 : n;
@@ -102,12 +101,11 @@ static bool run_test(struct lrnn_session * session, const struct model_test * te
     double *   ns         = samples;
     double *   ts         = samples + repetitions;
 
-    // the weights come into memory and the graph is made; of a generation, the first token does all
-    // that
+    // warm-up: load the weights into memory and build the graph; one generated token is enough
     if (!advance(session, one_by_one, ids, one_by_one ? 1 : test->n_tokens, err, err_size)) {
         return false;
     }
-    clock_t running = 0; // of all threads; those that wait for others are running too
+    clock_t running = 0; // of all threads, including those that wait for others
     for (int64_t r = 0; r < repetitions; ++r) {
         if (!lrnn_seq_reset(session, 0, err, err_size)) {
             return false;
@@ -143,7 +141,7 @@ bool model_bench_run(struct lrnn_model * model, const struct model_bench_params 
         double *  samples = malloc((size_t) params->repetitions * 2 * sizeof(*samples));
         if (ids == NULL || samples == NULL) {
             snprintf(err, err_size,
-                    "no memory for %" PRId64 " token ids and the times of %" PRId64 " repetitions",
+                    "out of memory for %" PRId64 " token ids and %" PRId64 " repetitions",
                     test.n_tokens, params->repetitions);
             free(ids);
             free(samples);

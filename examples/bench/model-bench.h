@@ -3,11 +3,10 @@
 // Times a whole model, as llama-bench does: a prompt (pp) and generation (tg), each from an empty
 // sequence.
 //
-//   pp   n random tokens in one call, computed n_batch at a time; logits for the last one
-//   tg   n random tokens, a call and its logits for each; nothing is sampled
+//   pp   n random tokens in one call, computed n_batch at a time; logits of the last one
+//   tg   n random tokens, one call per token with its logits; no sampling
 //
-// A speed is tokens over seconds, of each repetition; their mean and standard deviation are the
-// result.
+// The result is the mean and standard deviation of the tokens per second of all repetitions.
 
 #include "lrnn.h"
 #include "options.h"
@@ -17,8 +16,8 @@
 #include <stdint.h>
 
 struct model_bench_params {
-    struct option_ints n_prompt; // tokens of pp; 0 is no test
-    struct option_ints n_gen;    // tokens of tg; 0 is no test
+    struct option_ints n_prompt; // tokens of pp; 0: no test
+    struct option_ints n_gen;    // tokens of tg; 0: no test
     struct option_ints threads;
     int64_t            n_batch;
     int64_t            repetitions;
@@ -37,18 +36,18 @@ struct model_result {
     struct model_test test;
     int64_t           n_batch;
     int64_t           n_samples;
-    const double *    samples_ns; // [n_samples] of a repetition; valid during the callback
-    const double *    samples_ts; // [n_samples] tokens a second
+    const double *    samples_ns; // [n_samples], one per repetition; valid during the callback
+    const double *    samples_ts; // [n_samples] tokens per second
     double            mean_ns, stddev_ns;
     double            mean_ts, stddev_ts;
-    double busy; // share of the time that all threads were running; less than 1 if others wanted the machine too
+    double            busy; // share of the time that all threads ran; below 1: other work
 };
 
-typedef void (*model_bench_progress)(
-        const struct model_test * test, void * user); // before each test
+// Called before and after each test.
+typedef void (*model_bench_progress)(const struct model_test * test, void * user);
 typedef void (*model_result_callback)(const struct model_result * result, void * user);
 
-// How many results model_bench_run will give.
+// The number of results of model_bench_run.
 int model_bench_count(const struct model_bench_params * params);
 
 // Runs all tests on a model.

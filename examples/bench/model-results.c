@@ -1,29 +1,18 @@
 #include "model-results.h"
 
-#include "base/json-write.h"
-#include "op-results.h"
-
-#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
 
-//
-// Table
-//
+static const struct results_column COLUMNS[] = { { "model", -30 }, { "size", 10 },
+    { "family", -19 }, { "eigenvalues", -11 }, { "threads", 7 }, { "test", 8 }, { "t/s", 20 } };
 
-static void table_begin(const struct machine * m) {
-    printf("%s, %d CPUs, %s; lrnn %s, ggml %s\n\n", m->cpu, m->cpus, m->features, lrnn_version(),
-            lrnn_ggml_version());
-    printf("| %-30s | %10s | %-19s | %-11s | %7s | %8s | %20s |\n", "model", "size", "family",
-            "eigenvalues", "threads", "test", "t/s");
-    printf("| :----------------------------- | ---------: | :------------------ | :---------- | ------: | -------: | -------------------: |\n");
-}
+enum { N_COLUMNS = sizeof(COLUMNS) / sizeof(COLUMNS[0]) };
 
-// The name of a model comes from a file of any origin: what would break the table, or command a
-// terminal, is not shown.
-static void table_name(const char * name, char * text, size_t text_size) {
-    snprintf(text, text_size, "%s", name);
+// The name comes from a file of any origin: characters that would break the table or control the
+// terminal become '?'.
+static void copy_name(char * text, const char * name) {
+    snprintf(text, RESULTS_CELL, "%s", name);
     for (char * p = text; *p != '\0'; ++p) {
         if ((unsigned char) *p < 0x20 || *p == 0x7f || *p == '|') {
             *p = '?';
@@ -31,170 +20,95 @@ static void table_name(const char * name, char * text, size_t text_size) {
     }
 }
 
-static void table_row(
+static void print_cells(
         const struct lrnn_model_info * info, const char * name, const struct model_result * r) {
-    char model[128], size[32], test[32], speed[64];
+    char cells[N_COLUMNS][RESULTS_CELL];
 
-    table_name(name, model, sizeof(model));
-    model_test_name(&r->test, test, sizeof(test));
-    snprintf(size, sizeof(size), "%.2f MiB", (double) info->weight_bytes / (1 << 20));
-    snprintf(speed, sizeof(speed), "%.2f ± %.2f", r->mean_ts, r->stddev_ts);
-    printf("| %-30s | %10s | %-19s | %-11s | %7d | %8s | %21s |\n", // ± is two bytes wide
-            model, size, info->family, info->eigenvalues, r->test.threads, test, speed);
+    copy_name(cells[0], name);
+    snprintf(cells[1], RESULTS_CELL, "%.2f MiB", (double) info->weight_bytes / (1 << 20));
+    snprintf(cells[2], RESULTS_CELL, "%s", info->family);
+    snprintf(cells[3], RESULTS_CELL, "%s", info->eigenvalues);
+    snprintf(cells[4], RESULTS_CELL, "%d", r->test.threads);
+    model_test_name(&r->test, cells[5], RESULTS_CELL);
+    snprintf(cells[6], RESULTS_CELL, "%.2f ± %.2f", r->mean_ts, r->stddev_ts);
+    results_table_row(COLUMNS, N_COLUMNS, cells);
 }
 
-//
-// CSV and JSON: the same fields, each row complete in itself
-//
-
-enum fields_format {
-    FIELDS_CSV_HEADER,
-    FIELDS_CSV,
-    FIELDS_JSON,
-};
-
-struct fields {
-    enum fields_format format;
-    int                n;
-};
-
-// What comes before the value of a field.
-static void field_begin(struct fields * f, const char * key) {
-    if (f->format == FIELDS_JSON) {
-        printf("%s\"%s\": ", f->n > 0 ? ",\n    " : "", key);
-    } else {
-        printf("%s%s", f->n > 0 ? "," : "", f->format == FIELDS_CSV_HEADER ? key : "");
-    }
-    f->n++;
-}
-
-static void field_text(struct fields * f, const char * key, const char * text) {
-    field_begin(f, key);
-    if (f->format == FIELDS_JSON) {
-        json_write_string(stdout, text);
-    } else if (f->format == FIELDS_CSV) {
-        printf("\"");
-        for (const char * p = text; *p != '\0'; ++p) {
-            printf("%s%c", *p == '"' ? "\"" : "", *p); // RFC 4180: a quote is doubled
-        }
-        printf("\"");
-    }
-}
-
-static void field_int(struct fields * f, const char * key, int64_t x) {
-    field_begin(f, key);
-    if (f->format != FIELDS_CSV_HEADER) {
-        printf("%" PRId64, x);
-    }
-}
-
-static void field_real(struct fields * f, const char * key, double x) {
-    field_begin(f, key);
-    if (f->format != FIELDS_CSV_HEADER) {
-        printf("%.6f", x);
-    }
-}
-
-// In CSV, the numbers are one field with spaces between them.
-static void field_reals(
-        struct fields * f, const char * key, const double * x, int64_t n, int decimals) {
-    field_begin(f, key);
-    if (f->format == FIELDS_CSV_HEADER) {
-        return;
-    }
-    printf("%s", f->format == FIELDS_JSON ? "[" : "\"");
-    for (int64_t i = 0; i < n; ++i) {
-        printf("%s%.*f", i == 0 ? "" : f->format == FIELDS_JSON ? ", " : " ", decimals, x[i]);
-    }
-    printf("%s", f->format == FIELDS_JSON ? "]" : "\"");
-}
-
-static void fields_write(enum fields_format format, const struct machine * m, const char * path,
+// Every row is complete in itself, machine included.
+static void print_fields(struct results * out, const struct machine * m, const char * path,
         const struct lrnn_model_info * info, const struct model_result * r) {
-    struct fields f = { .format = format };
-    char          test[32], when[32];
-    const time_t  now = time(NULL);
+    char         test[32], when[32];
+    const time_t now = time(NULL);
 
     model_test_name(&r->test, test, sizeof(test));
     strftime(when, sizeof(when), "%Y-%m-%dT%H:%M:%SZ", gmtime(&now));
 
-    field_text(&f, "lrnn_version", lrnn_version());
-    field_text(&f, "ggml_version", lrnn_ggml_version());
-    field_text(&f, "cpu_info", m->cpu);
-    field_int(&f, "cpus", m->cpus);
-    field_text(&f, "cpu_features", m->features);
-    field_text(&f, "model_filename", path);
-    field_text(&f, "model_name", info->name != NULL ? info->name : "");
-    field_text(&f, "model_architecture", info->architecture);
-    field_text(&f, "model_family", info->family);
-    field_text(&f, "model_eigenvalues", info->eigenvalues);
-    field_int(&f, "model_size", info->weight_bytes);
-    field_int(&f, "n_layer", info->n_layer);
-    field_int(&f, "n_layer_attention", info->n_layer_attention);
-    field_int(&f, "n_embd", info->n_embd);
-    field_int(&f, "n_vocab", info->n_vocab);
-    field_int(&f, "n_householder", info->n_householder);
-    field_int(&f, "state_size", info->state_bytes);
-    field_int(&f, "n_batch", r->n_batch);
-    field_int(&f, "n_threads", r->test.threads);
-    field_text(&f, "test", test);
-    field_int(&f, "n_prompt", r->test.is_generation ? 0 : r->test.n_tokens);
-    field_int(&f, "n_gen", r->test.is_generation ? r->test.n_tokens : 0);
-    field_text(&f, "test_time", when);
-    field_real(&f, "avg_ns", r->mean_ns);
-    field_real(&f, "stddev_ns", r->stddev_ns);
-    field_real(&f, "avg_ts", r->mean_ts);
-    field_real(&f, "stddev_ts", r->stddev_ts);
-    field_real(&f, "busy", r->busy);
-    field_reals(&f, "samples_ns", r->samples_ns, r->n_samples, 0);
-    field_reals(&f, "samples_ts", r->samples_ts, r->n_samples, 6);
+    results_row_begin(out);
+    results_text(out, "lrnn_version", lrnn_version());
+    results_text(out, "ggml_version", lrnn_ggml_version());
+    results_text(out, "cpu_info", m->cpu);
+    results_int(out, "cpus", m->cpus);
+    results_text(out, "cpu_features", m->features);
+    results_text(out, "model_filename", path);
+    results_text(out, "model_name", info->name != NULL ? info->name : "");
+    results_text(out, "model_architecture", info->architecture);
+    results_text(out, "model_family", info->family);
+    results_text(out, "model_eigenvalues", info->eigenvalues);
+    results_int(out, "model_size", info->weight_bytes);
+    results_int(out, "n_layer", info->n_layer);
+    results_int(out, "n_layer_attention", info->n_layer_attention);
+    results_int(out, "n_embd", info->n_embd);
+    results_int(out, "n_vocab", info->n_vocab);
+    results_int(out, "n_householder", info->n_householder);
+    results_int(out, "state_size", info->state_bytes);
+    results_int(out, "n_batch", r->n_batch);
+    results_int(out, "n_threads", r->test.threads);
+    results_text(out, "test", test);
+    results_int(out, "n_prompt", r->test.is_generation ? 0 : r->test.n_tokens);
+    results_int(out, "n_gen", r->test.is_generation ? r->test.n_tokens : 0);
+    results_text(out, "test_time", when);
+    results_real(out, "avg_ns", true, r->mean_ns, 6);
+    results_real(out, "stddev_ns", true, r->stddev_ns, 6);
+    results_real(out, "avg_ts", true, r->mean_ts, 6);
+    results_real(out, "stddev_ts", true, r->stddev_ts, 6);
+    results_real(out, "busy", true, r->busy, 6);
+    results_reals(out, "samples_ns", r->samples_ns, r->n_samples, 0);
+    results_reals(out, "samples_ts", r->samples_ts, r->n_samples, 6);
+    results_row_end(out);
 }
 
-//
-// All formats
-//
-
-void model_output_begin(struct model_output * out, int format, const struct machine * machine) {
-    *out = (struct model_output) { .format = format, .machine = machine };
-
+void model_results_begin(struct model_results * out, int format, const struct machine * machine) {
+    *out = (struct model_results) { .results = { .format = format }, .machine = machine };
     switch (format) {
-        case OUTPUT_MD: table_begin(machine); break;
-        case OUTPUT_CSV: {
-            const struct lrnn_model_info no_info   = { 0 };
-            const struct model_result    no_result = { 0 };
-            fields_write(FIELDS_CSV_HEADER, machine, NULL, &no_info, &no_result);
+        case RESULTS_MD: {
+            machine_print(machine);
             printf("\n");
+            results_table_head(COLUMNS, N_COLUMNS);
         } break;
-        case OUTPUT_JSON: printf("["); break;
+        case RESULTS_CSV: {
+            out->results.is_head = true;
+            print_fields(&out->results, machine, NULL, &(struct lrnn_model_info) { 0 },
+                    &(struct model_result) { 0 });
+            out->results.is_head = false;
+        } break;
+        case RESULTS_JSON: printf("["); break;
     }
-    fflush(stdout);
 }
 
-void model_output_row(struct model_output * out, const char * path,
+void model_results_row(struct model_results * out, const char * path,
         const struct lrnn_model_info * info, const struct model_result * r) {
     const char * slash = strrchr(path, '/');
     const char * file  = slash != NULL ? slash + 1 : path;
 
-    switch (out->format) {
-        case OUTPUT_MD:
-            table_row(info, info->name != NULL && info->name[0] != '\0' ? info->name : file, r);
-            break;
-        case OUTPUT_CSV: {
-            fields_write(FIELDS_CSV, out->machine, path, info, r);
-            printf("\n");
-        } break;
-        case OUTPUT_JSON: {
-            printf("%s\n  { ", out->n_rows > 0 ? "," : "");
-            fields_write(FIELDS_JSON, out->machine, path, info, r);
-            printf(" }");
-        } break;
+    if (out->results.format == RESULTS_MD) {
+        print_cells(info, info->name != NULL && info->name[0] != '\0' ? info->name : file, r);
+    } else {
+        print_fields(&out->results, out->machine, path, info, r);
     }
-    fflush(stdout);
-    out->n_rows++;
 }
 
-void model_output_end(struct model_output * out) {
-    if (out->format == OUTPUT_JSON) {
+void model_results_end(struct model_results * out) {
+    if (out->results.format == RESULTS_JSON) {
         printf("\n]\n");
     }
 }

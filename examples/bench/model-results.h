@@ -1,18 +1,18 @@
 #pragma once
 
-// The results of the model benchmark as a table, CSV or JSON, on stdout. The columns of CSV and the
-// keys of JSON are those of llama-bench where they mean the same.
+// Output of the model benchmark. CSV columns and JSON keys are those of llama-bench where they have
+// the same meaning.
 
 #include "machine.h"
 #include "model-bench.h"
+#include "results.h"
 
-struct model_output {
-    int                    format; // enum output_format
+struct model_results {
+    struct results         results;
     const struct machine * machine;
-    int                    n_rows;
 };
 
-void model_output_begin(struct model_output * out, int format, const struct machine * machine);
-void model_output_row(struct model_output * out, const char * path,
+void model_results_begin(struct model_results * out, int format, const struct machine * machine);
+void model_results_row(struct model_results * out, const char * path,
         const struct lrnn_model_info * info, const struct model_result * r);
-void model_output_end(struct model_output * out);
+void model_results_end(struct model_results * out);

@@ -9,9 +9,23 @@
 #include <stdlib.h>
 #include <string.h>
 
-// Rows that our builder refused have no numbers, rows that disagree have no times.
+static const struct results_column COLUMNS[] = { { "case", -13 }, { "T", 5 }, { "thr", 3 },
+    { "stock us", 9 }, { "ours us", 8 }, { "ratio", 6 }, { "goal", -7 }, { "GFLOP/s", 7 },
+    { "peak", 4 }, { "GB/s", 5 }, { "ns/tok/hd", 9 } };
+
+enum { N_COLUMNS = sizeof(COLUMNS) / sizeof(COLUMNS[0]) };
+
+// False if our builder rejected the shape, or if the results are wrong.
 static bool has_times(const struct op_result * r) {
-    return r->refused == NULL && r->agrees;
+    return r->rejected == NULL && r->agrees;
+}
+
+static bool has_ratio(const struct op_result * r) {
+    return has_times(r) && r->no_stock == NULL;
+}
+
+static double ratio(const struct op_result * r) {
+    return r->stock.best / r->ours.best;
 }
 
 static double gflops(const struct op_result * r) {
@@ -26,76 +40,54 @@ static double ns_per_token_head(const struct op_result * r) {
     return 1e3 * r->ours.best / (double) (r->shape.tokens * r->shape.seqs * r->shape.heads);
 }
 
-static bool has_ratio(const struct op_result * r) {
-    return has_times(r) && r->no_stock == NULL;
-}
-
-static double ratio(const struct op_result * r) {
-    return r->stock.best / r->ours.best;
-}
-
 //
-// Table
+// Markdown
 //
 
-static void table_begin(const struct output * out) {
-    const struct machine * m = out->machine;
+// Three or four digits.
+static void format_us(char * text, double us) {
+    snprintf(text, RESULTS_CELL, us < 100.0 ? "%.2f" : us < 1000.0 ? "%.1f" : "%.0f", us);
+}
 
-    printf("%s, %d CPUs, %s; lrnn %s, ggml %s\n", m->cpu, m->cpus, m->features, lrnn_version(),
-            lrnn_ggml_version());
-    for (int i = 0; i < m->n_points; ++i) {
-        printf("%d thread%s: %.1f GFLOP/s of multiply-adds in %d-bit vectors, %.1f GB/s of memory copied (read + written)\n",
-                m->points[i].threads, m->points[i].threads > 1 ? "s" : "", m->points[i].fma_gflops,
-                m->vector_bits, m->points[i].copy_gbps);
+static void print_cells(const struct op_results * out, const struct op_result * r) {
+    const char * noise = op_result_is_noisy(r) ? "~" : "";
+    char         cells[N_COLUMNS][RESULTS_CELL];
+
+    for (int i = 0; i < N_COLUMNS; ++i) {
+        snprintf(cells[i], RESULTS_CELL, "-");
     }
-    printf("\n");
-    printf("| %-13s | %5s | %3s | %9s | %8s | %6s | %-7s | %7s | %4s | %5s | %9s |\n", "case", "T",
-            "thr", "stock us", "ours us", "ratio", "goal", "GFLOP/s", "peak", "GB/s", "ns/tok/hd");
-    printf("| :------------ | ----: | --: | --------: | -------: | -----: | :------ | ------: | ---: | ----: | --------: |\n");
-    fflush(stdout);
-}
-
-// Three or four digits, as a machine's time deserves.
-static void format_us(char * text, size_t size, double us) {
-    snprintf(text, size, us < 100.0 ? "%.2f" : us < 1000.0 ? "%.1f" : "%.0f", us);
-}
-
-static void table_row(const struct output * out, const struct op_result * r) {
-    const struct machine_point * point  = machine_point(out->machine, r->threads);
-    const bool                   is_met = has_ratio(r) && ratio(r) >= r->goal;
-
-    char stock[24] = "-", ours[24], times[24] = "-", goal[24] = "";
+    snprintf(cells[0], RESULTS_CELL, "%s", r->c->name);
+    snprintf(cells[1], RESULTS_CELL, "%" PRId64, r->shape.tokens);
+    snprintf(cells[2], RESULTS_CELL, "%d", r->threads);
+    snprintf(cells[4], RESULTS_CELL, "%s", r->rejected != NULL ? "refused" : "WRONG");
     if (has_times(r)) {
-        format_us(ours, sizeof(ours), r->ours.best);
-        snprintf(times, sizeof(times), "%s", op_result_is_noisy(r) ? "-~" : "-");
-    } else {
-        snprintf(ours, sizeof(ours), "%s", r->refused != NULL ? "refused" : "WRONG");
+        format_us(cells[4], r->ours.best);
+        snprintf(cells[5], RESULTS_CELL, "-%s", noise);
+        snprintf(cells[7], RESULTS_CELL, "%.1f", gflops(r));
+        snprintf(cells[8], RESULTS_CELL, "%.0f%%",
+                100.0 * gflops(r) / machine_point(out->machine, r->threads)->fma_gflops);
+        snprintf(cells[9], RESULTS_CELL, "%.1f", gbps(r));
+        snprintf(cells[10], RESULTS_CELL, "%.1f", ns_per_token_head(r));
     }
     if (has_ratio(r)) {
-        format_us(stock, sizeof(stock), r->stock.best);
-        snprintf(times, sizeof(times), "%.2f%s", ratio(r), op_result_is_noisy(r) ? "~" : "");
+        format_us(cells[3], r->stock.best);
+        snprintf(cells[5], RESULTS_CELL, "%.2f%s", ratio(r), noise);
     }
+    cells[6][0] = '\0';
     if (r->goal > 0.0) {
+        const bool is_met = has_ratio(r) && ratio(r) >= r->goal;
+        const bool color  = terminal_has_color(stdout);
+        char       goal[24];
         snprintf(goal, sizeof(goal), "%g %s", r->goal, is_met ? "met" : "not");
+        snprintf(cells[6], RESULTS_CELL, "%s%-7s%s",
+                color ? (is_met ? TERMINAL_GREEN : TERMINAL_RED) : "", goal,
+                color ? TERMINAL_RESET : "");
     }
-    const char * color = goal[0] == '\0' || !terminal_has_color(stdout) ? ""
-                         : is_met                                       ? TERMINAL_GREEN
-                                                                        : TERMINAL_RED;
-
-    printf("| %-13s | %5" PRId64 " | %3d | %9s | %8s | %6s | %s%-7s%s ", r->c->name,
-            r->shape.tokens, r->threads, stock, ours, times, color, goal,
-            color[0] != '\0' ? TERMINAL_RESET : "");
-    if (has_times(r)) {
-        printf("| %7.1f | %3.0f%% | %5.1f | %9.1f |\n", gflops(r),
-                100.0 * gflops(r) / point->fma_gflops, gbps(r), ns_per_token_head(r));
-    } else {
-        printf("| %7s | %4s | %5s | %9s |\n", "-", "-", "-", "-");
-    }
-    fflush(stdout);
+    results_table_row(COLUMNS, N_COLUMNS, cells);
 }
 
-// A line below the table for each case: shape, what stands against it, and how well the two agree.
-static void note_write(struct output * out) {
+// One line per case below the table: its shape, the stock ops, and how well both sides agree.
+static void write_note(struct op_results * out) {
     const struct op_result * r = &out->noted;
     const struct op_shape *  s = &r->shape;
     FILE *                   f = out->notes_file;
@@ -116,7 +108,7 @@ static void note_write(struct output * out) {
     if (s->layers > 1) {
         fprintf(f, ", states of %" PRId64 " layers in turn", s->layers);
     }
-    if (r->refused != NULL) {
+    if (r->rejected != NULL) {
         fprintf(f, "; refused\n");
     } else {
         fprintf(f, "; stock: %s; NMSE against %s: outputs %.0e, states %.0e\n",
@@ -129,9 +121,9 @@ static double worse(double a, double b) {
     return a > b || isnan(a) ? a : b;
 }
 
-static void note_add(struct output * out, const struct op_result * r) {
+static void add_note(struct op_results * out, const struct op_result * r) {
     if (out->noted.c != r->c) {
-        note_write(out);
+        write_note(out);
         out->noted = *r;
     } else {
         out->noted.nmse_output = worse(out->noted.nmse_output, r->nmse_output);
@@ -139,190 +131,148 @@ static void note_add(struct output * out, const struct op_result * r) {
     }
 }
 
-static void table_end(const struct output * out) {
-    printf("\nTimes are those of one call, the best of all repetitions. GFLOP/s count the operations of the equations, peak is their share of\n"
-           "the measured multiply-adds; GB/s count every tensor once. The new state is back in its place at the end of both sides.\n"
-           "~ marks a row during which the machine had other work.\n\n%s",
+static void print_notes(struct op_results * out) {
+    write_note(out);
+    fclose(out->notes_file);
+    printf("\nTimes are per call, the best of all repetitions. GFLOP/s counts the operations of\n"
+           "the equations; peak is their share of the measured multiply-adds. GB/s counts every\n"
+           "tensor once. Both sides store the new state. ~ marks rows during which the machine\n"
+           "was also doing other work.\n\n%s",
             out->notes);
+    free(out->notes);
 }
 
 //
-// CSV: one self-contained line for each row
+// CSV and JSON
 //
 
-static void csv_begin(void) {
-    printf("cpu,cpus,features,lrnn,ggml,case,d_k,d_v,heads,n_h,tokens,seqs,layers,threads,checked,agrees,nmse_output,nmse_state,"
-           "stock,stock_us,stock_median_us,ours_us,ours_median_us,ratio,goal,ns_per_token_head,gflops,peak_gflops,gbps,copy_gbps,busy\n");
-}
+static void print_fields(struct op_results * out, const struct op_result * r) {
+    const struct machine_point * point   = machine_point(out->machine, r->threads);
+    const struct op_shape *      s       = &r->shape;
+    struct results *             f       = &out->results;
+    const bool                   is_json = f->format == RESULTS_JSON;
+    const bool                   checked = r->rejected == NULL;
 
-// A field that may be empty.
-static void csv_number(bool has, double x) {
-    if (has) {
-        printf("%.6g", x);
+    results_row_begin(f);
+    if (!is_json) { // every row is complete in itself; in JSON the machine comes first
+        results_text(f, "cpu", out->machine->cpu);
+        results_int(f, "cpus", out->machine->cpus);
+        results_text(f, "features", out->machine->features);
+        results_text(f, "lrnn", lrnn_version());
+        results_text(f, "ggml", lrnn_ggml_version());
     }
-    printf(",");
-}
-
-static void csv_row(const struct output * out, const struct op_result * r) {
-    const struct machine *       m     = out->machine;
-    const struct machine_point * point = machine_point(m, r->threads);
-    const struct op_shape *      s     = &r->shape;
-
-    printf("\"%s\",%d,\"%s\",\"%s\",\"%s\",", m->cpu, m->cpus, m->features, lrnn_version(),
-            lrnn_ggml_version());
-    printf("%s,%" PRId64 ",%" PRId64 ",%" PRId64 ",%" PRId64 ",%" PRId64 ",%" PRId64 ",%" PRId64
-           ",%d,",
-            r->c->name, s->d_k, s->d_v, s->heads, s->n_h, s->tokens, s->seqs, s->layers,
-            r->threads);
-    if (r->refused != NULL) {
-        printf("refused,,,,");
+    results_text(f, "case", r->c != NULL ? r->c->name : NULL);
+    if (is_json) {
+        results_text(f, "what", r->c->what);
+        results_text(f, "refused", r->rejected);
+    }
+    results_int(f, "d_k", s->d_k);
+    results_int(f, "d_v", s->d_v);
+    results_int(f, "heads", s->heads);
+    results_int(f, "n_h", s->n_h);
+    results_int(f, "tokens", s->tokens);
+    results_int(f, "seqs", s->seqs);
+    results_int(f, "layers", s->layers);
+    results_int(f, "threads", r->threads);
+    results_text(f, "checked", checked ? r->checked : is_json ? NULL : "refused");
+    if (checked) {
+        results_bool(f, "agrees", r->agrees);
     } else {
-        printf("%s,%d,%.3g,%.3g,", r->checked, r->agrees, r->nmse_output, r->nmse_state);
+        results_text(f, "agrees", NULL);
     }
-    printf("\"%s\",", has_ratio(r) ? r->c->stock_name : "");
-    csv_number(has_ratio(r), r->stock.best);
-    csv_number(has_ratio(r), r->stock.median);
-    csv_number(has_times(r), r->ours.best);
-    csv_number(has_times(r), r->ours.median);
-    csv_number(has_ratio(r), ratio(r));
-    csv_number(r->goal > 0.0, r->goal);
-    csv_number(has_times(r), ns_per_token_head(r));
-    csv_number(has_times(r), gflops(r));
-    csv_number(true, point->fma_gflops);
-    csv_number(has_times(r), gbps(r));
-    csv_number(true, point->copy_gbps);
-    printf("%.3f\n", has_times(r) ? r->busy : 0.0);
-    fflush(stdout);
-}
-
-//
-// JSON: the machine, then the results
-//
-
-static void json_string(const char * key, const char * value, const char * end) {
-    printf("\"%s\": ", key);
-    json_write_string(stdout, value);
-    printf("%s", end);
-}
-
-// JSON has no NaN and no infinity.
-static void json_number(const char * key, double x, const char * end) {
-    if (isfinite(x)) {
-        printf("\"%s\": %.6g%s", key, x, end);
-    } else {
-        printf("\"%s\": null%s", key, end);
+    results_real(f, "nmse_output", checked, r->nmse_output, -1);
+    results_real(f, "nmse_state", checked, r->nmse_state, -1);
+    if (is_json && checked) {
+        results_text(f, "no_stock", r->no_stock);
     }
+    results_text(f, "stock", has_ratio(r) && r->c != NULL ? r->c->stock_name : NULL);
+    results_real(f, "stock_us", has_ratio(r), r->stock.best, -1);
+    results_real(f, "stock_median_us", has_ratio(r), r->stock.median, -1);
+    results_real(f, "ours_us", has_times(r), r->ours.best, -1);
+    results_real(f, "ours_median_us", has_times(r), r->ours.median, -1);
+    results_real(f, "ratio", has_ratio(r), ratio(r), -1);
+    results_real(f, "goal", r->goal > 0.0, r->goal, -1);
+    results_real(f, "ns_per_token_head", has_times(r), ns_per_token_head(r), -1);
+    results_real(f, "gflops", has_times(r), gflops(r), -1);
+    results_real(f, "peak_gflops", point != NULL, point != NULL ? point->fma_gflops : 0.0, -1);
+    results_real(f, "gbps", has_times(r), gbps(r), -1);
+    results_real(f, "copy_gbps", point != NULL, point != NULL ? point->copy_gbps : 0.0, -1);
+    results_real(f, "busy", has_times(r), r->busy, 3);
+    if (is_json) {
+        results_real(f, "stock_gflops", has_ratio(r), 1e-3 * r->flops / r->stock.best, -1);
+        if (r->goal > 0.0) {
+            results_bool(f, "goal_met", has_ratio(r) && ratio(r) >= r->goal);
+        }
+        results_real(f, "flops", true, r->flops, -1);
+        results_real(f, "bytes", true, r->bytes, -1);
+    }
+    results_row_end(f);
 }
 
-static void json_begin(const struct output * out) {
-    const struct machine * m = out->machine;
-
-    printf("{\n  \"machine\": {\n    ");
-    json_string("cpu", m->cpu, ", ");
-    printf("\"cpus\": %d, ", m->cpus);
-    json_string("features", m->features, ", ");
-    printf("\"vector_bits\": %d,\n    ", m->vector_bits);
-    json_string("lrnn", lrnn_version(), ", ");
-    json_string("ggml", lrnn_ggml_version(), ",\n    \"measured\": [\n");
+static void print_machine_json(const struct machine * m) {
+    printf("{\n  \"machine\": {\n    \"cpu\": ");
+    json_write_string(stdout, m->cpu);
+    printf(", \"cpus\": %d, \"features\": ", m->cpus);
+    json_write_string(stdout, m->features);
+    printf(", \"vector_bits\": %d,\n    \"lrnn\": \"%s\", \"ggml\": \"%s\",\n    \"measured\": [",
+            m->vector_bits, lrnn_version(), lrnn_ggml_version());
     for (int i = 0; i < m->n_points; ++i) {
-        printf("      { \"threads\": %d, ", m->points[i].threads);
-        json_number("fma_gflops", m->points[i].fma_gflops, ", ");
-        json_number("copy_gbps", m->points[i].copy_gbps, i + 1 < m->n_points ? " },\n" : " }\n");
+        printf("%s\n      { \"threads\": %d, \"fma_gflops\": %.6g, \"copy_gbps\": %.6g }",
+                i > 0 ? "," : "", m->points[i].threads, m->points[i].fma_gflops,
+                m->points[i].copy_gbps);
     }
-    printf("    ]\n  },\n  \"results\": [");
-}
-
-static void json_row(const struct output * out, const struct op_result * r) {
-    const struct machine_point * point = machine_point(out->machine, r->threads);
-    const struct op_shape *      s     = &r->shape;
-
-    printf("%s\n    { ", out->n_rows > 0 ? "," : "");
-    json_string("case", r->c->name, ", ");
-    json_string("what", r->c->what, ",\n      ");
-    printf("\"d_k\": %" PRId64 ", \"d_v\": %" PRId64 ", \"heads\": %" PRId64 ", \"n_h\": %" PRId64
-           ", \"tokens\": %" PRId64 ", \"seqs\": %" PRId64 ", \"layers\": %" PRId64
-           ", \"threads\": %d,\n      ",
-            s->d_k, s->d_v, s->heads, s->n_h, s->tokens, s->seqs, s->layers, r->threads);
-    if (r->refused != NULL) {
-        json_string("refused", r->refused, ",\n      ");
-    } else {
-        json_string("checked", r->checked, ", ");
-        printf("\"agrees\": %s, ", r->agrees ? "true" : "false");
-        json_number("nmse_output", r->nmse_output, ", ");
-        json_number("nmse_state", r->nmse_state, ",\n      ");
-    }
-    if (has_ratio(r)) {
-        json_string("stock", r->c->stock_name, ", ");
-        json_number("stock_us", r->stock.best, ", ");
-        json_number("stock_median_us", r->stock.median, ", ");
-        json_number("ratio", ratio(r), ", ");
-        json_number("stock_gflops", 1e-3 * r->flops / r->stock.best, ",\n      ");
-    } else if (r->no_stock != NULL) {
-        json_string("no_stock", r->no_stock, ",\n      ");
-    }
-    if (r->goal > 0.0) {
-        json_number("goal", r->goal, ", ");
-        printf("\"goal_met\": %s,\n      ", has_ratio(r) && ratio(r) >= r->goal ? "true" : "false");
-    }
-    if (has_times(r)) {
-        json_number("ours_us", r->ours.best, ", ");
-        json_number("ours_median_us", r->ours.median, ", ");
-        json_number("ns_per_token_head", ns_per_token_head(r), ",\n      ");
-        json_number("gflops", gflops(r), ", ");
-        json_number("gbps", gbps(r), ", ");
-        json_number("busy", r->busy, ", ");
-    }
-    json_number("flops", r->flops, ", ");
-    json_number("bytes", r->bytes, ", ");
-    json_number("peak_gflops", point->fma_gflops, ", ");
-    json_number("copy_gbps", point->copy_gbps, " }");
-    fflush(stdout);
+    printf("\n    ]\n  },\n  \"results\": [");
 }
 
 //
 // All formats
 //
 
-bool output_begin(struct output * out, int format, const struct machine * machine, char * err,
-        size_t err_size) {
-    *out = (struct output) { .format = format, .machine = machine };
-
+bool op_results_begin(struct op_results * out, int format, const struct machine * machine,
+        char * err, size_t err_size) {
+    *out = (struct op_results) { .results = { .format = format }, .machine = machine };
     switch (format) {
-        case OUTPUT_MD: {
+        case RESULTS_MD: {
             out->notes_file = open_memstream(&out->notes, &out->notes_size);
             if (out->notes_file == NULL) {
-                snprintf(err, err_size, "no memory for the notes of the table");
+                snprintf(err, err_size, "out of memory for the notes of the table");
                 return false;
             }
-            table_begin(out);
+            machine_print(machine);
+            for (int i = 0; i < machine->n_points; ++i) {
+                const struct machine_point * p = &machine->points[i];
+                printf("%d thread%s: %.1f GFLOP/s of multiply-adds in %d-bit vectors, %.1f GB/s of "
+                       "memory copied (read + written)\n",
+                        p->threads, p->threads > 1 ? "s" : "", p->fma_gflops, machine->vector_bits,
+                        p->copy_gbps);
+            }
+            printf("\n");
+            results_table_head(COLUMNS, N_COLUMNS);
         } break;
-        case OUTPUT_CSV: csv_begin(); break;
-        case OUTPUT_JSON: json_begin(out); break;
+        case RESULTS_CSV: {
+            out->results.is_head = true;
+            print_fields(out, &(struct op_result) { 0 });
+            out->results.is_head = false;
+        } break;
+        case RESULTS_JSON: print_machine_json(machine); break;
     }
     return true;
 }
 
-void output_row(struct output * out, const struct op_result * r) {
-    switch (out->format) {
-        case OUTPUT_MD: {
-            table_row(out, r);
-            note_add(out, r);
-        } break;
-        case OUTPUT_CSV: csv_row(out, r); break;
-        case OUTPUT_JSON: json_row(out, r); break;
+void op_results_row(struct op_results * out, const struct op_result * r) {
+    if (out->results.format == RESULTS_MD) {
+        print_cells(out, r);
+        add_note(out, r);
+    } else {
+        print_fields(out, r);
     }
     out->n_rows++;
 }
 
-void output_end(struct output * out) {
-    switch (out->format) {
-        case OUTPUT_MD: {
-            note_write(out);
-            fclose(out->notes_file);
-            table_end(out);
-            free(out->notes);
-        } break;
-        case OUTPUT_CSV: break;
-        case OUTPUT_JSON: printf("\n  ]\n}\n"); break;
+void op_results_end(struct op_results * out) {
+    if (out->results.format == RESULTS_MD) {
+        print_notes(out);
+    } else if (out->results.format == RESULTS_JSON) {
+        printf("\n  ]\n}\n");
     }
 }
