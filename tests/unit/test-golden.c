@@ -1,10 +1,12 @@
-// The models of tests/golden give the logits that the libraries which define them gave, however the
-// tokens are fed: in one call, in one call that the session cuts into small batches, token by
-// token, cut at random, with another sequence beside, with rewinds and forks on the way. And the
-// comparison sees every weight: with any one tensor a little off, the logits differ.
+// Golden models give the golden logits however the tokens are fed: in one call, in one call that
+// the session splits into small batches, token by token, in random pieces, next to another
+// sequence, with rewinds and forks. The comparison is sensitive to every weight: if one tensor is
+// slightly wrong, the logits differ.
 
+#include "base/read-file.h"
 #include "golden.h"
 #include "lrnn.h"
+#include "models/models.h"
 #include "util.h"
 
 #include "gguf.h"
@@ -16,11 +18,13 @@
 
 enum { N_REWIND = 5, N_BATCH = 7 };
 
-static const double LIMIT_LIBRARY =
-        1e-4; // largest absolute difference of a logit; they are of size 1 to 10
-static const double LIMIT_ALONE =
-        1e-4; // of two sequences together and each alone: ggml rounds products of one column and of many differently
-static const double SEEN = 1e-3; // the least that a tensor that is off by up to 20 % must change
+// Largest absolute difference between a logit and its golden logit; logits are about 1 to 10.
+static const double LIMIT_LIBRARY = 1e-4;
+// The same between two sequences together and each alone: ggml rounds products of one column and of
+// several columns differently.
+static const double LIMIT_ALONE = 1e-4;
+// Smallest change of the logits if a tensor is wrong by up to 20 %.
+static const double SEEN = 1e-3;
 
 enum feed { FEED_ONE, FEED_BATCHES, FEED_STEPS, FEED_CUTS, FEED_BESIDE, FEED_REWIND, FEEDS };
 
@@ -62,8 +66,8 @@ static bool open_session(
     return ok(r, r->session != NULL);
 }
 
-// The difference of `n` logits of the last call, from logit `first` on, from the library's at
-// position `at`.
+// The largest difference between the logits of n tokens of the last call, starting with output
+// `first`, and the golden logits from position `at` on.
 static double against_library(const struct run * r, int64_t first, int64_t at, int64_t n) {
     double worst = 0.0;
     for (int64_t i = 0; i < n; ++i) {
@@ -76,7 +80,7 @@ static double against_library(const struct run * r, int64_t first, int64_t at, i
     return worst;
 }
 
-// Feeds the tokens to sequence 0 in calls of `most` tokens, or of 1 to −most at random.
+// Feeds the tokens to sequence 0 in calls of `most` tokens, or of a random 1 to −most tokens.
 static double feed_cut(struct run * r, int64_t most) {
     double  worst = 0.0;
     int64_t at    = 0;
@@ -95,8 +99,8 @@ static double feed_cut(struct run * r, int64_t most) {
     return worst;
 }
 
-// Two sequences of the same text and of different lengths, both cut at random: the shorter one
-// starts and ends somewhere within the other, and stands before it in half of the calls.
+// Two sequences of the same text and different lengths in random pieces. The shorter one starts
+// later and ends earlier than the other, and comes first in half of the calls.
 static double feed_beside(struct run * r) {
     const int64_t ends[2] = { r->g->n_tokens, r->g->n_tokens * 3 / 5 };
     int64_t       at[2]   = { 0, 0 };
@@ -131,16 +135,15 @@ static double feed_beside(struct run * r) {
     return worst;
 }
 
-// Cuts at random; after some calls the sequence goes back by some tokens, having seen wrong ones in
-// between half of the time, or moves to another place by a fork, the place it leaves being used for
-// something else.
+// Random pieces. After some calls the sequence rewinds by some tokens, in half of the cases after
+// wrong tokens; or it continues as a fork while the original is used for other tokens.
 static double feed_rewind(struct run * r) {
     const struct golden * g     = r->g;
     double                worst = 0.0;
     int64_t               at    = 0;
     int32_t               seq   = 0;
     int64_t               turns = 0;
-    int64_t               can   = 0; // go back by
+    int64_t               can   = 0; // rewind by
     while (at < g->n_tokens) {
         int64_t n                  = 1 + test_below(&r->rng, 9);
         n                          = n < g->n_tokens - at ? n : g->n_tokens - at;
@@ -154,13 +157,13 @@ static double feed_rewind(struct run * r) {
         at += n;
         can = can + n < N_REWIND ? can + n : N_REWIND;
         if (!test_check(r->t, lrnn_seq_rewindable(r->session, seq) == can,
-                    "%s: after %lld tokens it can go back by %lld, expected %lld", r->where,
-                    (long long) at, (long long) lrnn_seq_rewindable(r->session, seq),
+                    "%s: can rewind by %lld after %lld tokens; expected %lld", r->where,
+                    (long long) lrnn_seq_rewindable(r->session, seq), (long long) at,
                     (long long) can)) {
             return NAN;
         }
         if (++turns > 2 * g->n_tokens) {
-            continue; // enough; straight to the end
+            continue; // enough changes; feed the rest
         }
         switch (test_below(&r->rng, 4)) {
             case 0: {
@@ -171,7 +174,7 @@ static double feed_rewind(struct run * r) {
                 at -= back;
                 can -= back;
             } break;
-            case 1: { // wrong tokens, forgotten
+            case 1: { // wrong tokens, then rewind
                 const int64_t           wrong = 1 + test_below(&r->rng, N_REWIND);
                 const struct lrnn_input bad   = {
                       .seq = seq, .tokens = g->tokens, .n_tokens = wrong, .n_logits = 0
@@ -193,12 +196,12 @@ static double feed_rewind(struct run * r) {
                     return NAN;
                 }
                 seq = to;
-                can = 0; // a fork cannot go back behind the point where it began
+                can = 0; // a fork cannot rewind beyond its start
             } break;
             default: break;
         }
         if (!test_check(r->t, lrnn_seq_length(r->session, seq) == at,
-                    "%s: length %lld, expected %lld", r->where,
+                    "%s: length %lld; expected %lld", r->where,
                     (long long) lrnn_seq_length(r->session, seq), (long long) at)) {
             return NAN;
         }
@@ -217,8 +220,8 @@ static double feed(struct run * r, enum feed how) {
     }
 }
 
-// Decoding, a token of each sequence a call: the text, and the text backwards, which starts later
-// and ends earlier. `alone`: only one of them.
+// Decodes one token per sequence and call: the text, and the text backwards, which starts later and
+// ends earlier. alone ≥ 0: only this sequence.
 static bool decode(struct run * r, int alone, float * out[2]) {
     const struct golden * g       = r->g;
     const int64_t         from[2] = { 0, 5 }, to[2] = { g->n_tokens, g->n_tokens - 7 };
@@ -284,9 +287,8 @@ static void test_model(struct test * t, const struct golden * g, struct lrnn_mod
                 d = feed(&r, (enum feed) how);
                 lrnn_session_free(r.session);
             }
-            test_check(t, d < LIMIT_LIBRARY,
-                    "%s: differs from the library by %.3g, expected less than %.0e", r.where, d,
-                    LIMIT_LIBRARY);
+            test_check(t, d < LIMIT_LIBRARY, "%s: logits differ by %.3g; expected less than %.0e",
+                    r.where, d, LIMIT_LIBRARY);
             worst[how] = worse(d, worst[how]);
         }
         const struct lrnn_session_params params = {
@@ -300,36 +302,17 @@ static void test_model(struct test * t, const struct golden * g, struct lrnn_mod
 // Every tensor matters
 //
 
-static const char * const spoiled_path =
-        "test-golden-spoiled.gguf"; // where the test runs: in the build directory
+static const char * const spoiled_path = "test-golden-spoiled.gguf"; // in the build directory
 
-static unsigned char * read_file(const char * path, size_t * size) {
-    FILE *          f    = fopen(path, "rb");
-    unsigned char * data = NULL;
-    if (f != NULL && fseek(f, 0, SEEK_END) == 0 && ftell(f) > 0) {
-        *size = (size_t) ftell(f);
-        data  = malloc(*size);
-        rewind(f);
-        if (data != NULL && fread(data, *size, 1, f) != 1) {
-            free(data);
-            data = NULL;
-        }
-    }
-    if (f != NULL) {
-        fclose(f);
-    }
-    return data;
-}
-
-// the difference that a file with these bytes makes
-static double spoiled(struct run * r, const unsigned char * file, size_t size) {
+// The difference from the golden logits with a model file of these bytes.
+static double spoiled(struct run * r, const char * file, size_t size) {
     FILE * f      = fopen(spoiled_path, "wb");
     bool   stored = f != NULL && fwrite(file, size, 1, f) == 1;
     double d      = NAN;
     if (f != NULL) {
         stored = fclose(f) == 0 && stored;
     }
-    if (!test_check(r->t, stored, "%s: %s cannot be written", r->where, spoiled_path)) {
+    if (!test_check(r->t, stored, "%s: cannot write %s", r->where, spoiled_path)) {
         return NAN;
     }
     r->model = lrnn_model_load(spoiled_path, NULL, r->err, sizeof(r->err));
@@ -344,29 +327,28 @@ static double spoiled(struct run * r, const unsigned char * file, size_t size) {
     return d;
 }
 
-// llama.cpp's RWKV-7 has v0, v1 and v2 in the first layer as well, where there is no earlier value
-// to mix with.
-static bool is_dummy(const char * name) {
+// RWKV-7 files of llama.cpp have v0, v1 and v2 in the first layer, where nothing uses them.
+static bool is_unused(const char * name) {
     static const char prefix[] = "blk.0.time_mix_v";
     const size_t      n        = sizeof(prefix) - 1;
     return strncmp(name, prefix, n) == 0 && name[n] >= '0' && name[n] <= '2';
 }
 
-// Each tensor in turn, every element off by up to 20 %: more than rounding, less than any mistake
-// in how it is read.
+// Changes every element of each tensor in turn by up to 20 %: more than rounding, less than any
+// error in reading it.
 static double least_seen(struct test * t, const struct golden * g) {
     struct run            r    = { .t = t, .g = g, .rng = { 1 } };
     size_t                size = 0;
-    unsigned char *       file = read_file(g->path, &size);
+    char *                file = NULL;
     struct gguf_context * gguf =
             gguf_init_from_file(g->path, (struct gguf_init_params) { .no_alloc = true });
     double least = INFINITY;
     snprintf(r.where, sizeof(r.where), "%s", g->name);
-    if (test_check(t, file != NULL && gguf != NULL, "%s cannot be read", g->path)) {
+    if (test_check(t, read_file(g->path, &file, &size, r.err, sizeof(r.err)) && gguf != NULL,
+                "%s: %s", g->path, r.err)) {
         for (int64_t i = 0; i < gguf_get_n_tensors(gguf); ++i) {
-            unsigned char * data =
-                    file + gguf_get_data_offset(gguf) + gguf_get_tensor_offset(gguf, i);
-            const size_t n      = gguf_get_tensor_size(gguf, i) / sizeof(float);
+            char *       data = file + gguf_get_data_offset(gguf) + gguf_get_tensor_offset(gguf, i);
+            const size_t n    = gguf_get_tensor_size(gguf, i) / sizeof(float);
             float *      values = malloc(n * sizeof(float));
             if (!test_check(t, values != NULL && gguf_get_tensor_type(gguf, i) == GGML_TYPE_F32,
                         "%s: a tensor is not F32", r.where)) {
@@ -375,17 +357,17 @@ static double least_seen(struct test * t, const struct golden * g) {
             }
             memcpy(values, data, n * sizeof(float));
             for (size_t k = 0; k < n; ++k) {
-                const float off = values[k] * (float) test_uniform(&r.rng, 0.8, 1.2);
-                memcpy(data + k * sizeof(float), &off, sizeof(off));
+                const float wrong = values[k] * (float) test_uniform(&r.rng, 0.8, 1.2);
+                memcpy(data + k * sizeof(float), &wrong, sizeof(wrong));
             }
-            snprintf(r.where, sizeof(r.where), "%s with %s off", g->name,
+            snprintf(r.where, sizeof(r.where), "%s with wrong %s", g->name,
                     gguf_get_tensor_name(gguf, i));
             const double d = spoiled(&r, file, size);
-            if (is_dummy(gguf_get_tensor_name(gguf, i))) {
-                test_check(t, d < SEEN,
-                        "%s: the logits differ by %.3g, though nothing should read it", r.where, d);
+            if (is_unused(gguf_get_tensor_name(gguf, i))) {
+                test_check(t, d < SEEN, "%s: logits differ by %.3g, but nothing should read it",
+                        r.where, d);
             } else {
-                test_check(t, d > SEEN, "%s: the logits differ by %.3g, expected more than %.0e",
+                test_check(t, d > SEEN, "%s: logits differ by %.3g; expected more than %.0e",
                         r.where, d, SEEN);
                 least = d < least ? d : least;
             }
@@ -399,22 +381,10 @@ static double least_seen(struct test * t, const struct golden * g) {
     return least;
 }
 
-// Every family has a model here, so that none can lose its own unnoticed.
-static const char * const families[] = {
-    "delta_net",
-    "gated_delta_net",
-    "gated_delta_product",
-    "gla",
-    "hgrn2",
-    "kda",
-    "mamba",
-    "mamba2",
-    "mlstm",
-    "retnet",
-    "rwkv6",
-    "rwkv7",
-    "transformer",
-};
+// Every family has a golden model.
+#define FAMILY_NAME(name) #name,
+static const char * const families[] = { FAMILIES(FAMILY_NAME) };
+#undef FAMILY_NAME
 enum { N_FAMILIES = sizeof(families) / sizeof(families[0]) };
 
 int main(void) {
@@ -425,12 +395,13 @@ int main(void) {
     if (!test_check(&t, golden_list_load(&list, err, sizeof(err)), "%s", err)) {
         return test_end(&t, "test-golden");
     }
-    printf("largest absolute difference from the library's logits; of two sequences together from each alone; least with a tensor off\n");
+    printf("largest absolute difference from the golden logits; between two sequences together and "
+           "each alone; smallest with a wrong tensor\n");
     printf("%-28s %-20s %-7s", "model", "family", "range");
     for (int i = 0; i < FEEDS; ++i) {
         printf(" %9s", feed_names[i]);
     }
-    printf(" %9s %9s\n", "together", "off");
+    printf(" %9s %9s\n", "together", "wrong");
 
     for (int i = 0; i < list.n; ++i) {
         const struct golden * g     = &list.models[i];
@@ -455,7 +426,7 @@ int main(void) {
         lrnn_model_free(model);
     }
     for (int f = 0; f < N_FAMILIES; ++f) {
-        test_check(&t, seen[f], "no model of family %s", families[f]);
+        test_check(&t, seen[f], "no golden model of family %s", families[f]);
     }
     golden_list_free(&list);
     return test_end(&t, "test-golden");

@@ -1,9 +1,9 @@
-// Importance matrices: the sums of squares that a session collects, against sums over inputs that
-// were computed by hand from the file.
+// Importance matrices: the sums of squares that a session collects.
 //
-// The first product of most families is with a norm of the embedding: x = w ∘ e / √(mean e² + ε),
-// so its sums need no model. All others are held against what must be: each weight sees every token
-// once, and importance does not depend on how tokens are cut into calls.
+// The input of the first product of most families is a norm of the embedding,
+// x = w ∘ e / √(mean e² + ε). The test computes its sums from the file. For all other products it
+// checks that each weight has one input per token, and that the sums do not depend on how tokens
+// are distributed over calls.
 
 #include "golden.h"
 #include "file/imatrix.h"
@@ -19,25 +19,25 @@
 
 static bool collect(const struct golden * g, struct lrnn_model * model, int64_t cut,
         struct imatrix * im, char * err, size_t err_size) {
-    static const char     path[]    = "test-importance.gguf";
-    struct lrnn_imatrix * collected = lrnn_imatrix_new(model);
-    *im                             = (struct imatrix) { 0 };
-    struct lrnn_session * s         = lrnn_session_new(model,
-                    &(struct lrnn_session_params) { .n_threads = 1,
-                            .trace_kinds                       = LRNN_TRACE_MATRICES,
-                            .trace                             = lrnn_imatrix_collect,
-                            .trace_user                        = collected },
-                    err, err_size);
-    bool                  ok        = s != NULL;
+    static const char path[] = "test-imatrix.gguf";
+
+    struct lrnn_imatrix *            collected = lrnn_imatrix_new(model);
+    const struct lrnn_session_params params    = {
+           .n_threads   = 1,
+           .trace_kinds = LRNN_TRACE_MATRICES,
+           .trace       = lrnn_imatrix_collect,
+           .trace_user  = collected,
+    };
+    struct lrnn_session * s  = lrnn_session_new(model, &params, err, err_size);
+    bool                  ok = s != NULL;
     for (int64_t at = 0; at < g->n_tokens && ok; at += cut) {
-        const int64_t n = cut < g->n_tokens - at ? cut : g->n_tokens - at;
-        ok              = lrnn_eval(s,
-                             &(struct lrnn_input) {
-                                     .seq = 0, .tokens = g->tokens + at, .n_tokens = n, .n_logits = n },
-                             1, err, err_size);
+        const int64_t           n  = cut < g->n_tokens - at ? cut : g->n_tokens - at;
+        const struct lrnn_input in = { .tokens = g->tokens + at, .n_tokens = n, .n_logits = n };
+        ok                         = lrnn_eval(s, &in, 1, err, err_size);
     }
     lrnn_session_free(s);
-    ok = ok && lrnn_imatrix_save(collected, path, "golden", 1, g->n_tokens, err, err_size) &&
+    *im = (struct imatrix) { 0 };
+    ok  = ok && lrnn_imatrix_save(collected, path, "golden", 1, g->n_tokens, err, err_size) &&
          imatrix_read(im, path, err, err_size);
     lrnn_imatrix_free(collected);
     remove(path);
@@ -50,7 +50,7 @@ static const float * tensor_of(const struct model_file * f, const char * name) {
 }
 
 // Σ_tokens x_j², in double
-static void sums_by_hand(const struct golden * g, const float * embd, const float * norm,
+static void sums_from_file(const struct golden * g, const float * embd, const float * norm,
         double eps, int64_t n, double * sums) {
     memset(sums, 0, (size_t) n * sizeof(*sums));
     for (int64_t i = 0; i < g->n_tokens; ++i) {
@@ -69,13 +69,13 @@ static void sums_by_hand(const struct golden * g, const float * embd, const floa
 int main(void) {
     struct test        t = { 0 };
     struct golden_list list;
-    struct test_worst  hand     = { .what = "Σ x² of the first product, by hand", .limit = 1e-6 };
-    struct test_worst  cuts     = { .what = "Σ x² for calls of 36 and of 5 tokens", .limit = 2e-5 };
-    char               err[512] = "";
-    int                n_by_hand = 0, n_weights = 0, n_matrices = 0;
+    struct test_worst  hand = { .what = "Σ x² of the first product, from the file", .limit = 1e-6 };
+    struct test_worst  cuts = { .what = "Σ x² for calls of 36 and of 5 tokens", .limit = 2e-5 };
+    char               err[512]    = "";
+    int                n_from_file = 0, n_weights = 0, n_matrices = 0;
 
     if (!test_check(&t, golden_list_load(&list, err, sizeof(err)), "%s", err)) {
-        return test_end(&t, "test-importance");
+        return test_end(&t, "test-imatrix");
     }
     for (int i = 0; i < list.n; ++i) {
         const struct golden * g     = &list.models[i];
@@ -87,8 +87,8 @@ int main(void) {
                         collect(g, model, 5, &again, err, sizeof(err)),
                 "%s: %s", g->name, err);
 
-        // what is collected: all matrices of the file but the embedding, unless it is the output as
-        // well, and copies that llama.cpp puts into layer 0 of RWKV-7 and nobody reads
+        // Expected are all matrices except the embedding, unless it is also the output, and except
+        // the unused tensors of llama.cpp in layer 0 of RWKV-7.
         int64_t n_expected = 0;
         for (size_t j = 0; j < model_file_n_tensors(file); ++j) {
             const struct model_tensor * w      = model_file_tensor(file, j);
@@ -100,21 +100,21 @@ int main(void) {
             const struct imatrix_entry * e = imatrix_find(&im, w->name);
             n_expected += wanted;
             if (!test_check(&t, (e != NULL) == wanted, "%s: %s is %s", g->name, w->name,
-                        wanted ? "missing" : "there") ||
+                        wanted ? "missing" : "unexpected") ||
                     e == NULL) {
                 continue;
             }
             test_check(&t, e->n_per_row == w->ne[0] && e->n_matrices == w->ne[2] * w->ne[3],
-                    "%s: %s has another shape", g->name, w->name);
+                    "%s: %s has the wrong shape", g->name, w->name);
             for (int64_t m = 0; m < e->n_matrices; ++m) {
                 test_check(&t, e->counts[m] == (double) g->n_tokens,
-                        "%s: %s saw %g vectors of %d tokens", g->name, w->name, e->counts[m],
+                        "%s: %s has %g inputs for %d tokens", g->name, w->name, e->counts[m],
                         (int) g->n_tokens);
                 double sum = 0.0;
                 for (int64_t k = 0; k < e->n_per_row; ++k) {
                     sum += e->sum2[m * e->n_per_row + k];
                 }
-                test_check(&t, sum > 0.0, "%s: matrix %d of %s has seen nothing", g->name, (int) m,
+                test_check(&t, sum > 0.0, "%s: matrix %d of %s has only zeros", g->name, (int) m,
                         w->name);
                 n_matrices++;
             }
@@ -123,7 +123,7 @@ int main(void) {
                 test_bound(&t, &cuts, fabs(e->sum2[k] - b->sum2[k]) / (e->sum2[k] + 1e-3), w->name);
             }
         }
-        test_check(&t, im.n_entries == n_expected, "%s: %d entries, expected %d", g->name,
+        test_check(&t, im.n_entries == n_expected, "%s: %d entries; expected %d", g->name,
                 im.n_entries, (int) n_expected);
         n_weights += im.n_entries;
 
@@ -139,11 +139,11 @@ int main(void) {
             const struct imatrix_entry * e = imatrix_find(&im, FIRST[k]);
             double                       sums[256];
             if (e != NULL) {
-                sums_by_hand(g, embd, norm, eps, e->n_per_row, sums);
+                sums_from_file(g, embd, norm, eps, e->n_per_row, sums);
                 for (int64_t j = 0; j < e->n_per_row; ++j) {
                     test_bound(&t, &hand, fabs(e->sum2[j] - sums[j]) / sums[j], g->name);
                 }
-                n_by_hand++;
+                n_from_file++;
             }
         }
         imatrix_free(&im);
@@ -151,11 +151,12 @@ int main(void) {
         lrnn_model_free(model);
         model_file_free(file);
     }
-    test_check(&t, n_by_hand >= 20, "only %d products were computed by hand", n_by_hand);
+    test_check(&t, n_from_file >= 20, "only %d products were computed from the file; expected 20",
+            n_from_file);
     test_worst_print(&hand);
     test_worst_print(&cuts);
-    printf("%d weights of %d models, %d matrices; %d by hand\n", n_weights, list.n, n_matrices,
-            n_by_hand);
+    printf("%d weights of %d models, %d matrices; %d computed from the file\n", n_weights, list.n,
+            n_matrices, n_from_file);
     golden_list_free(&list);
-    return test_end(&t, "test-importance");
+    return test_end(&t, "test-imatrix");
 }
