@@ -13,14 +13,6 @@ static struct lrnn_model_params params_of(const struct compute * c) {
     };
 }
 
-int compute_options(struct compute * c, struct option * options) {
-    const struct option table[] = { COMPUTE_OPTIONS(*c) };
-    _Static_assert(
-            sizeof(table) / sizeof(table[0]) == COMPUTE_N_OPTIONS, "the number in the header");
-    memcpy(options, table, sizeof(table));
-    return COMPUTE_N_OPTIONS;
-}
-
 bool compute_check(const struct compute * c, char * err, size_t err_size) {
     const struct lrnn_model_params params = params_of(c);
     char                           reason[600];

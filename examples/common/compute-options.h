@@ -53,10 +53,6 @@ struct compute {
     opt_alias("--batch, --ubatch", opt_int("-b, --batch-size", "N", &(n), 1, 1 << 20, \
                                            "maximum number of tokens computed together"))
 
-// COMPUTE_OPTIONS for a table filled at run time. Returns their number.
-enum { COMPUTE_N_OPTIONS = 6 };
-int compute_options(struct compute * c, struct option * options);
-
 // Connects to the servers. Fails if a server or device cannot be used, or if the split does not
 // match the devices.
 bool compute_check(const struct compute * c, char * err, size_t err_size);

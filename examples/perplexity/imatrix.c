@@ -1,165 +1,155 @@
+// lrnn-perplexity imatrix: how much each column of each weight matters, from text.
+
 #include "commands.h"
 
-#include "program.h"
 #include "compute-options.h"
-#include "interrupt.h"
-#include "terminal.h"
 #include "data-options.h"
+#include "interrupt.h"
+#include "program.h"
+#include "terminal.h"
 
 #include <inttypes.h>
 
-static const char NAME[] = "lrnn-perplexity imatrix";
-
 struct args {
-    struct text_input text;
-    const char *      model;
-    const char *      out;
-    struct compute    compute;
-    int64_t           batch;
-    bool              quiet;
+    struct data_options data;
+    const char *        model;
+    const char *        out;
+    struct compute      compute;
+    int64_t             batch;
+    bool                quiet;
 };
 
-static enum exit_code fail(enum exit_code code, const char * err) {
-    fprintf(stderr, "%s: %s\n", NAME, err);
-    return code;
+// Feeds one window from an empty state. Logits are requested for every token, so that the input of
+// the output matrix is collected too.
+static enum exit_code feed(const struct args * args, struct lrnn_session * session,
+        const struct window * window, char * err, size_t err_size) {
+    bool ok = lrnn_seq_reset(session, 0, err, err_size);
+    for (int64_t at = 0; at < window->n_tokens && ok; at += args->batch) {
+        const int64_t left = window->n_tokens - at;
+        const int64_t n    = args->batch < left ? args->batch : left;
+        if (interrupt_seen()) {
+            snprintf(err, err_size, "stopped in window %" PRId64 "; %s was not written",
+                    window->index + 1, args->out);
+            return EXIT_CODE_STOPPED;
+        }
+        const struct lrnn_input input = {
+            .seq = 0, .tokens = window->tokens + at, .n_tokens = n, .n_logits = n
+        };
+        ok = lrnn_eval(session, &input, 1, err, err_size);
+    }
+    return ok ? EXIT_CODE_OK : EXIT_CODE_SYSTEM;
 }
 
-// Feeds the windows, each from an empty state. Every product is watched, the output's too: it is
-// computed for every token.
 static enum exit_code collect(
         const struct args * args, struct lrnn_session * session, struct windows * ws) {
-    const struct windows_summary * sum = windows_get_summary(ws);
-    struct progress                progress;
-    char                           err[1024];
-    enum exit_code                 code = EXIT_CODE_OK;
+    const int64_t   n_windows = windows_get_summary(ws)->n_windows;
+    struct progress progress;
+    char            err[1024];
+    enum exit_code  code = EXIT_CODE_OK;
 
-    progress_begin(&progress, (int) sum->n_windows);
-    for (int64_t i = 0; i < sum->n_windows && code == EXIT_CODE_OK; ++i) {
+    progress_begin(&progress, args->quiet ? 0 : (int) n_windows);
+    for (int64_t i = 0; i < n_windows && code == EXIT_CODE_OK; ++i) {
         struct window window;
-        if (!args->quiet) {
-            progress_step(&progress, "windows");
-        }
+        progress_step(&progress, "windows");
         if (!windows_read(ws, i, &window, err, sizeof(err))) {
             code = EXIT_CODE_SYSTEM;
-            break;
+        } else {
+            code = feed(args, session, &window, err, sizeof(err));
+            window_free(&window);
         }
-        if (!lrnn_seq_reset(session, 0, err, sizeof(err))) {
-            code = EXIT_CODE_SYSTEM;
-        }
-        for (int64_t at = 0; at < window.n_tokens && code == EXIT_CODE_OK; at += args->batch) {
-            const int64_t n =
-                    args->batch < window.n_tokens - at ? args->batch : window.n_tokens - at;
-            if (interrupt_seen()) {
-                snprintf(err, sizeof(err),
-                        "stopped in window %" PRId64 " of %" PRId64 "; %s was not written", i + 1,
-                        sum->n_windows, args->out);
-                code = EXIT_CODE_STOPPED;
-            } else if (!lrnn_eval(session,
-                               &(struct lrnn_input) { .seq = 0,
-                                       .tokens             = window.tokens + at,
-                                       .n_tokens           = n,
-                                       .n_logits           = n },
-                               1, err, sizeof(err))) {
-                code = EXIT_CODE_SYSTEM;
-            }
-        }
-        window_free(&window);
         progress_done(&progress);
     }
-    if (!args->quiet) {
-        progress_clear(&progress);
-    }
-    return code == EXIT_CODE_OK ? code : fail(code, err);
+    progress_clear(&progress);
+    return code == EXIT_CODE_OK ? code : program_fail(code, "%s", err);
 }
 
-static enum exit_code run(const struct args * args) {
-    struct lrnn_model *   model   = compute_load(&args->compute, args->model, args->quiet);
+static enum exit_code save(
+        const struct args * args, struct lrnn_imatrix * im, const struct windows * ws) {
+    const struct windows_summary * sum = windows_get_summary(ws);
+    char                           dataset[256], err[1024];
+    snprintf(dataset, sizeof(dataset), "%s %s", args->data.data.preset, sum->fingerprint);
+    if (!lrnn_imatrix_save(im, args->out, dataset, sum->n_windows, args->data.window.length, err,
+                sizeof(err))) {
+        return program_fail(EXIT_CODE_SYSTEM, "%s", err);
+    }
+    if (!args->quiet) {
+        program_say("%" PRId64 " windows of %s, %" PRId64 " tokens: %s", sum->n_windows,
+                args->data.data.preset, sum->n_tokens, args->out);
+    }
+    return EXIT_CODE_OK;
+}
+
+static enum exit_code run(void * arg) {
+    struct args *         args    = arg;
     struct lrnn_session * session = NULL;
     struct lrnn_imatrix * im      = NULL;
+    struct windows *      ws      = NULL;
     enum exit_code        code    = EXIT_CODE_OK;
     char                  err[1024];
 
+    if (!data_options_check(&args->data, err, sizeof(err)) ||
+            !compute_check(&args->compute, err, sizeof(err))) {
+        return program_fail(EXIT_CODE_USAGE, "%s", err);
+    }
+    struct lrnn_model * model = compute_load(&args->compute, args->model, args->quiet);
     if (model == NULL) {
         return EXIT_CODE_MODEL;
     }
     interrupt_listen(false);
-    struct windows * ws = text_input_windows(&args->text, model, NAME, args->quiet, &code);
+    ws = data_windows(&args->data, model, NULL, NULL, NULL, &code);
     if (ws != NULL) {
-        im = lrnn_imatrix_new(model);
-        if (im == NULL) {
-            code = fail(EXIT_CODE_SYSTEM, "out of memory");
+        if (!args->quiet) {
+            data_complain(ws);
         }
-    }
-    if (im != NULL) {
-        session = lrnn_session_new(model,
-                &(struct lrnn_session_params) {
-                        .n_threads   = (int32_t) args->compute.threads,
-                        .n_batch     = (int32_t) args->batch,
-                        .n_cache     = lrnn_model_get_info(model).n_layer_attention > 0
-                                               ? (int32_t) args->text.window
-                                               : 0,
-                        .trace_kinds = LRNN_TRACE_MATRICES,
-                        .trace       = lrnn_imatrix_collect,
-                        .trace_user  = im,
-                },
-                err, sizeof(err));
-        code    = session != NULL ? collect(args, session, ws) : fail(EXIT_CODE_SYSTEM, err);
+        im                                      = lrnn_imatrix_new(model);
+        const struct lrnn_session_params params = {
+            .n_threads   = (int32_t) args->compute.threads,
+            .n_batch     = (int32_t) args->batch,
+            .n_cache     = (int32_t) args->data.window.length,
+            .trace_kinds = LRNN_TRACE_MATRICES,
+            .trace       = lrnn_imatrix_collect,
+            .trace_user  = im,
+        };
+        snprintf(err, sizeof(err), "out of memory");
+        session = im != NULL ? lrnn_session_new(model, &params, err, sizeof(err)) : NULL;
+        code    = session != NULL ? collect(args, session, ws)
+                                  : program_fail(EXIT_CODE_SYSTEM, "%s", err);
     }
     if (code == EXIT_CODE_OK) {
-        const struct windows_summary * sum = windows_get_summary(ws);
-        char                           dataset[256];
-        snprintf(dataset, sizeof(dataset), "%s %s", args->text.dataset, sum->fingerprint);
-        if (!lrnn_imatrix_save(
-                    im, args->out, dataset, sum->n_windows, args->text.window, err, sizeof(err))) {
-            code = fail(EXIT_CODE_SYSTEM, err);
-        } else if (!args->quiet) {
-            fprintf(stderr, "%s: %" PRId64 " windows of %s, %" PRId64 " tokens: %s\n", NAME,
-                    sum->n_windows, args->text.dataset, sum->n_tokens, args->out);
-        }
+        code = save(args, im, ws);
     }
-    lrnn_imatrix_free(im);
     lrnn_session_free(session);
+    lrnn_imatrix_free(im);
     windows_free(ws);
     lrnn_model_free(model);
     return code;
 }
 
 enum exit_code imatrix_main(int argc, char ** argv) {
-    struct args args = { .text = text_input_defaults(), .compute = COMPUTE_DEFAULTS, .batch = 512 };
-    struct option options[TEXT_INPUT_OPTIONS + COMPUTE_N_OPTIONS + 16];
-    int           n = 0;
-
-    options[n++] = opt_group("Files");
-    options[n++] = opt_required(
-            opt_string("-m, --model", "M.gguf", &args.model, "the model, better not quantised"));
-    options[n++] = opt_required(opt_string("--out", "F", &args.out,
-            "a GGUF for lrnn-quantize --imatrix, and for llama.cpp's tools; written under another name until it is whole"));
-    n += text_input_options(&args.text, options + n);
-    options[n++] = opt_group("Computation");
-    options[n++] = opt_int("-b, --batch", "N", &args.batch, 1, 1 << 20, "tokens computed together");
-    options[n++] = COMPUTE_THREADS(args.compute);
-    n += compute_options(&args.compute, options + n);
-    options[n++] = opt_flag("-q, --quiet", &args.quiet, "no progress");
-
+    struct args         args = { .data = DATA_DEFAULTS, .compute = COMPUTE_DEFAULTS, .batch = 512 };
+    const struct option options[] = {
+        opt_group("Files"),
+        opt_required(opt_string(
+                "-m, --model", "M.gguf", &args.model, "the model, preferably not quantized")),
+        opt_required(opt_string("--out", "F", &args.out,
+                "GGUF file for lrnn-quantize --imatrix and llama.cpp's tools")),
+        DATA_OPTIONS(args.data),
+        WINDOW_OPTIONS(args.data, ""),
+        opt_group("Computation"),
+        COMPUTE_BATCH(args.batch),
+        COMPUTE_THREADS(args.compute),
+        COMPUTE_OPTIONS(args.compute),
+        opt_flag("-q, --quiet", &args.quiet, "no progress"),
+    };
     const struct program program = {
-        .name = NAME,
-        .summary =
-                "the importance matrix of a model: mean squares of what every weight is multiplied with, over a text",
-        .usage = "-m M.gguf --data PATH --out F [options]",
+        .name    = "lrnn-perplexity imatrix",
+        .summary = "compute the importance matrix of a model: the mean squares of the inputs of "
+                   "every weight matrix, over a text",
+        .usage   = "-m M.gguf --data PATH --out F [options]",
         .examples =
                 "lrnn-perplexity imatrix -m model.gguf --data train.txt --out model.imatrix.gguf\n"
                 "lrnn-quantize model.gguf model-q4_k.gguf Q4_K --imatrix model.imatrix.gguf",
-        .options   = options,
-        .n_options = n,
+        OPTIONS(options),
     };
-    char           err[512];
-    enum exit_code code;
-
-    if (!program_begin(&program, argc, argv, &code)) {
-        return code;
-    }
-    if (!compute_check(&args.compute, err, sizeof(err))) {
-        return fail(EXIT_CODE_USAGE, err);
-    }
-    return run(&args);
+    return program_main(&program, argc, argv, run, &args);
 }

@@ -2,6 +2,7 @@
 
 #include "base/atomic-file.h"
 #include "base/error.h"
+#include "data-options.h"
 #include "eval/report-columns.h"
 #include "eval/report-files.h"
 #include "program.h"
@@ -18,16 +19,12 @@
 enum { MAX_COLUMNS = 100, MIN_COLUMNS = 40 };
 
 struct args {
+    struct report_params  params;
     struct option_strings paths;
     const char *          format;
     const char *          out;
-    const char *          baseline;
     const char *          bucket;
     int                   y, x; // index of the choice
-    int64_t               smooth;
-    int64_t               trained_length;
-    double                tolerance;
-    bool                  partial;
     bool                  list_columns;
 };
 
@@ -73,31 +70,19 @@ static bool parse_formats(const char * list, bool wanted[N_FORMATS], char * err,
     }
 }
 
-static bool parse_bucket(const char * text, int64_t * bucket, char * err, size_t err_size) {
-    char * end;
-    *bucket = text == NULL ? -1 : 0;
-    if (text == NULL || strcmp(text, "log2") == 0) {
-        return true;
-    }
-    errno   = 0;
-    *bucket = strtoll(text, &end, 10);
-    return (errno == 0 && *end == '\0' && end != text && *bucket >= 1 && *bucket <= INT32_MAX) ||
-           error_set(err, err_size, "--bucket: '%s' is neither log2 nor a number from 1 to %d",
-                   text, INT32_MAX);
-}
-
 //
 // Output
 //
 
-static bool says_utf8(const char * variable, bool * utf8) {
-    const char * value = getenv(variable);
-    if (value == NULL || value[0] == '\0') {
-        return false;
+static bool has_utf8_locale(void) {
+    static const char * const NAMES[] = { "LC_ALL", "LC_CTYPE",
+        "LANG" }; // the first one set counts
+    const char *              value   = NULL;
+    for (int i = 0; i < 3 && (value == NULL || value[0] == '\0'); ++i) {
+        value = getenv(NAMES[i]);
     }
-    *utf8 = strstr(value, "UTF-8") != NULL || strstr(value, "utf8") != NULL ||
-            strstr(value, "utf-8") != NULL;
-    return true;
+    return value != NULL && (strstr(value, "UTF-8") != NULL || strstr(value, "utf-8") != NULL ||
+                                    strstr(value, "utf8") != NULL);
 }
 
 // At most 100 columns. A file or pipe gets plain ASCII.
@@ -109,9 +94,7 @@ static struct report_screen find_screen(void) {
                 size.ws_col < MAX_COLUMNS) {
             s.columns = size.ws_col;
         }
-        // the first one that is set decides
-        (void) (says_utf8("LC_ALL", &s.utf8) || says_utf8("LC_CTYPE", &s.utf8) ||
-                says_utf8("LANG", &s.utf8));
+        s.utf8  = has_utf8_locale();
         s.color = terminal_has_color(stdout);
     }
     return s;
@@ -161,23 +144,12 @@ static enum exit_code write_all(
 }
 
 static enum exit_code run(void * arg) {
-    const struct args *  args              = arg;
-    bool                 wanted[N_FORMATS] = { false };
-    struct report        report;
-    char                 err[4608];
-    struct report_params params = {
-        .paths          = args->paths.v,
-        .n_paths        = args->paths.n,
-        .baseline       = args->baseline,
-        .trained_length = args->trained_length,
-        .tolerance      = args->tolerance,
-        .unit           = args->y == 0   ? LOSS_PPL
-                          : args->y == 1 ? LOSS_NATS
-                                         : LOSS_BPB,
-        .log2_x         = args->x == 0,
-        .smooth         = args->smooth,
-        .partial        = args->partial,
-    };
+    struct args *          args              = arg;
+    struct report_params * p                 = &args->params;
+    bool                   wanted[N_FORMATS] = { false };
+    struct report          report;
+    char                   err[4608];
+
     if (args->list_columns) {
         report_list_columns(stdout);
         return EXIT_CODE_OK;
@@ -185,15 +157,20 @@ static enum exit_code run(void * arg) {
     if (args->paths.n == 0) {
         return program_fail(EXIT_CODE_USAGE, "PATH is missing; see %s --help", program_name());
     }
+    p->paths   = args->paths.v;
+    p->n_paths = args->paths.n;
+    p->unit    = args->y == 0 ? LOSS_PPL : args->y == 1 ? LOSS_NATS : LOSS_BPB;
+    p->log2_x  = args->x == 0;
+    p->bucket  = -1;
     if (!parse_formats(args->format, wanted, err, sizeof(err)) ||
-            !parse_bucket(args->bucket, &params.bucket, err, sizeof(err))) {
+            (args->bucket != NULL && !parse_bucket(args->bucket, &p->bucket, err, sizeof(err)))) {
         return program_fail(EXIT_CODE_USAGE, "%s", err);
     }
-    if (args->smooth > 0 && args->smooth % 2 == 0) {
+    if (p->smooth > 0 && p->smooth % 2 == 0) {
         return program_fail(
-                EXIT_CODE_USAGE, "--smooth is %" PRId64 "; expected an odd number", args->smooth);
+                EXIT_CODE_USAGE, "--smooth is %" PRId64 "; expected an odd number", p->smooth);
     }
-    if (!report_read(&params, &report, err, sizeof(err))) {
+    if (!report_read(p, &report, err, sizeof(err))) {
         return program_fail(EXIT_CODE_DATA, "%s", err);
     }
     const enum exit_code code = write_all(&report, wanted, args->out);
@@ -202,12 +179,12 @@ static enum exit_code run(void * arg) {
 }
 
 enum exit_code report_main(int argc, char ** argv) {
-    struct args         args      = { .format = "table", .out = ".", .tolerance = 0.02 };
+    struct args         args = { .format = "table", .out = ".", .params = { .tolerance = 0.02 } };
     const struct option options[] = {
         opt_group("Input"),
         opt_args("PATH", &args.paths,
                 "score files of lrnn-perplexity run, or folders of them; shards are joined"),
-        opt_flag("--partial", &args.partial, "accept unfinished runs"),
+        opt_flag("--partial", &args.params.partial, "accept unfinished runs"),
         opt_group("Output"),
         opt_string("--format", "LIST", &args.format,
                 "comma-separated: table (to stdout), json, csv, svg, html (files in --out)"),
@@ -215,20 +192,20 @@ enum exit_code report_main(int argc, char ** argv) {
         opt_flag("--list-columns", &args.list_columns,
                 "print the columns of the JSON and CSV files and exit"),
         opt_group("Estimates"),
-        opt_string("--baseline", "NAME", &args.baseline,
+        opt_string("--baseline", "NAME", &args.params.baseline,
                 "model to compare the others with (default: the first one not quantized)"),
         opt_string("--bucket", "N|log2", &args.bucket,
                 "positions per bucket; log2: 1-2, 3-4, 5-8 ... (default: 2048, or less for short "
                 "windows and trained lengths)"),
         opt_alias("--train-ctx",
-                opt_int("--trained-length", "N", &args.trained_length, 0, 1e15,
+                opt_int("--trained-length", "N", &args.params.trained_length, 0, 1e15,
                         "context length in training (default: as the model file says)")),
-        opt_float("--tolerance", "X", &args.tolerance, 0.0, 100.0,
+        opt_float("--tolerance", "X", &args.params.tolerance, 0.0, 100.0,
                 "rise of the loss, in nats, from which a model counts as degraded"),
         opt_group("Charts and tables"),
         opt_choice("--y", "ppl|nats|bpb", &args.y, "unit of the loss"),
         opt_choice("--x", "log2|linear", &args.x, "scale of the position axis"),
-        opt_int("--smooth", "N", &args.smooth, 0, 1 << 24,
+        opt_int("--smooth", "N", &args.params.smooth, 0, 1 << 24,
                 "draw a moving average over N positions, an odd number (default: means over "
                 "buckets or quarter octaves)"),
     };

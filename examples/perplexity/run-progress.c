@@ -5,6 +5,7 @@
 #include "ggml.h"
 
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -24,75 +25,66 @@ void run_progress_begin(struct run_progress * p, bool quiet, double limit_s) {
     };
 }
 
-bool run_progress_is_over(const struct run_progress * p) {
-    return interrupt_seen() ||
-           (p->limit_s > 0.0 && 1e-6 * (double) (ggml_time_us() - p->start_us) >= p->limit_s);
+void run_progress_clear(const struct run_progress * p) {
+    if (p->is_terminal && !p->quiet) {
+        fprintf(stderr, "\r\033[K");
+        fflush(stderr);
+    }
 }
 
-// True if it is time for another line.
-static bool is_due(struct run_progress * p) {
+// Begins a line if it is time for one.
+static bool begin_line(struct run_progress * p) {
     const int64_t now = ggml_time_us();
     if (p->quiet ||
             now - p->shown_us < (p->is_terminal ? TERMINAL_LINE_EVERY_US : PLAIN_LINE_EVERY_US)) {
         return false;
     }
     p->shown_us = now;
+    run_progress_clear(p);
+    fprintf(stderr, "%s: ", p->model);
     return true;
 }
 
-static void print_time(double s) {
-    if (s < 100.0) {
-        fprintf(stderr, "about %.0f s left", s);
-    } else if (s < 100.0 * 60.0) {
-        fprintf(stderr, "about %.0f min left", s / 60.0);
-    } else {
-        fprintf(stderr, "about %.1f h left", s / 3600.0);
-    }
+static void end_line(const struct run_progress * p) {
+    fprintf(stderr, "%s", p->is_terminal ? "" : "\n");
+    fflush(stderr);
 }
 
 bool run_progress_score(const struct score_progress * s, void * user) {
-    struct run_progress * p = user;
-    if (is_due(p)) {
-        const int64_t left = p->n_tokens - s->n_resumed - s->n_tokens;
-        const double  rate =
-                (double) s->n_tokens / (1e-6 * (double) (ggml_time_us() - p->begun_us) + 1e-9);
-        fprintf(stderr, "%s%s: ", p->is_terminal ? "\r\033[K" : "", p->model);
-        if (s->n_windows > 1) {
-            fprintf(stderr, "windows %" PRId64 "-%" PRId64, s->window + 1,
-                    s->window + s->n_windows);
-        } else {
-            fprintf(stderr, "window %" PRId64, s->window + 1);
-        }
-        fprintf(stderr, " of %" PRId64 ", token %" PRId64 " of %" PRId64 ", %.0f tokens/s, ",
-                p->n_windows, s->at, s->length, rate);
-        print_time((double) (left > 0 ? left : 0) / rate);
-        fprintf(stderr, "%s", p->is_terminal ? "" : "\n");
-        fflush(stderr);
+    struct run_progress * p   = user;
+    const int64_t         now = ggml_time_us();
+    const double  rate        = (double) s->n_tokens / (1e-6 * (double) (now - p->begun_us) + 1e-9);
+    const int64_t left        = p->n_tokens - s->n_resumed - s->n_tokens;
+    const double  left_s      = (double) (left > 0 ? left : 0) / rate;
+    if (begin_line(p)) {
+        fprintf(stderr,
+                "windows %" PRId64 "-%" PRId64 " of %" PRId64 ", token %" PRId64 " of %" PRId64
+                ", %.0f tokens/s, about %.*f %s left",
+                s->window + 1, s->window + s->n_windows, p->n_windows, s->at, s->length, rate,
+                left_s < 6000.0 ? 0 : 1,
+                left_s < 100.0    ? left_s
+                : left_s < 6000.0 ? left_s / 60.0
+                                  : left_s / 3600.0,
+                left_s < 100.0    ? "s"
+                : left_s < 6000.0 ? "min"
+                                  : "h");
+        end_line(p);
     }
-    return !run_progress_is_over(p);
+    const double used_s = 1e-6 * (double) (now - p->start_us);
+    return !interrupt_seen() && (p->limit_s == 0.0 || used_s < p->limit_s);
 }
 
 bool run_progress_data(const struct windows_summary * so_far, void * user) {
-    struct run_progress * p = user;
-    if (is_due(p)) {
-        const struct dataset_counts * c = &so_far->counts;
-        fprintf(stderr,
-                "%s%s: reading, %" PRId64 " documents, %" PRId64 " tokens, %" PRId64 " windows",
-                p->is_terminal ? "\r\033[K" : "", p->model, c->documents, so_far->stream_tokens,
-                so_far->n_windows);
+    struct run_progress *         p = user;
+    const struct dataset_counts * c = &so_far->counts;
+    if (begin_line(p)) {
+        fprintf(stderr, "reading, %" PRId64 " documents, %" PRId64 " tokens, %" PRId64 " windows",
+                c->documents, so_far->stream_tokens, so_far->n_windows);
         if (c->bytes_total > 0) {
             fprintf(stderr, ", %.0f %% of the data",
                     100.0 * (double) c->bytes_read / (double) c->bytes_total);
         }
-        fprintf(stderr, "%s", p->is_terminal ? "" : "\n");
-        fflush(stderr);
+        end_line(p);
     }
-    return !interrupt_seen(); // not the time: a run that has read its data makes at least one call, so that resuming gets on
-}
-
-void run_progress_clear(const struct run_progress * p) {
-    if (p->is_terminal && !p->quiet) {
-        fprintf(stderr, "\r\033[K");
-        fflush(stderr);
-    }
+    return !interrupt_seen();
 }

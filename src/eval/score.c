@@ -8,6 +8,7 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 // What one call of score_run works with.
 struct engine {
@@ -409,4 +410,45 @@ enum score_status score_run(struct lrnn_model * model, struct windows * windows,
     free(e.inputs);
     free(e.of_input);
     return status;
+}
+
+static double now(void) { // seconds
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double) t.tv_sec + 1e-9 * (double) t.tv_nsec;
+}
+
+double score_speed(struct lrnn_model * model, struct windows * windows, int32_t n_threads,
+        int64_t group, int64_t n_batch) {
+    const struct lrnn_session_params params = {
+        .n_threads = n_threads,
+        .n_seqs    = (int32_t) group,
+        .n_batch   = (int32_t) (group * n_batch),
+        .n_cache   = (int32_t) n_batch,
+    };
+    char                  err[256];
+    struct window         window  = { 0 };
+    struct lrnn_session * session = lrnn_session_new(model, &params, err, sizeof(err));
+    struct lrnn_input *   inputs  = calloc((size_t) group, sizeof(*inputs));
+    bool                  ok      = session != NULL && inputs != NULL &&
+              windows_read(windows, 0, &window, err, sizeof(err));
+    const int64_t n       = window.n_tokens < n_batch ? window.n_tokens : n_batch;
+    int64_t       n_calls = -1; // the first one also builds graphs and reads the file
+    double        start   = 0.0;
+    while (ok && (n_calls < 1 || now() - start < 1.0)) {
+        start = n_calls <= 0 ? now() : start;
+        for (int32_t s = 0; s < group && ok; ++s) {
+            inputs[s] = (struct lrnn_input) {
+                .seq = s, .tokens = window.tokens, .n_tokens = n, .n_logits = n
+            };
+            ok = lrnn_seq_reset(session, s, err, sizeof(err));
+        }
+        ok = ok && lrnn_eval(session, inputs, (int32_t) group, err, sizeof(err));
+        n_calls++;
+    }
+    const double seconds = now() - start;
+    window_free(&window);
+    free(inputs);
+    lrnn_session_free(session);
+    return ok ? (double) (n_calls * group * n) / seconds : 0.0;
 }

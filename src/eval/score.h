@@ -63,3 +63,7 @@ struct score_result {
 enum score_status score_run(struct lrnn_model * model, struct windows * windows,
         struct score_writer * writer, const struct score_params * params,
         struct score_result * result, char * err, size_t err_size);
+
+// Tokens per second, measured for about a second with calls like those of score_run. 0: failed.
+double score_speed(struct lrnn_model * model, struct windows * windows, int32_t n_threads,
+        int64_t group, int64_t n_batch);

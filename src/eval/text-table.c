@@ -32,6 +32,14 @@ bool table_set(struct arena * arena, struct table * g, int row, int col, const c
     return true;
 }
 
+void table_add_rule(struct table * t, const char * word) {
+    if (t->n_rules < TABLE_MAX_RULES) {
+        t->rules[t->n_rules].before = t->n_rows;
+        t->rules[t->n_rules].word   = word;
+        t->n_rules++;
+    }
+}
+
 bool table_set_p_value(struct arena * arena, struct table * g, int row, int col, double p) {
     return p < 1e-6 ? table_set(arena, g, row, col, "< 1e-6")
                     : table_set(arena, g, row, col, p < 1e-3 ? "%.0e" : "%.4f", p);

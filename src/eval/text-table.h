@@ -33,6 +33,10 @@ bool table_set(struct arena * arena, struct table * g, int row, int col, const c
 #endif
         ;
 
+// Draws a line with a word across the table before the next row, number n_rows. Ignored if there are
+// too many.
+void table_add_rule(struct table * t, const char * word);
+
 // A probability; below 1e-6 it says more about the model of the noise than about the data, and only
 // that much is shown.
 bool table_set_p_value(struct arena * arena, struct table * g, int row, int col, double p);

@@ -38,6 +38,7 @@ struct windows {
 
     struct names files, sources;
     char * template;
+    char *                 complaints;
     struct windows_summary summary;
 };
 
@@ -289,6 +290,31 @@ static bool add_document(struct windows * ws, const struct document * doc, const
     return !alone || ws->n_tokens == 0 || flush(ws, err, err_size);
 }
 
+// A complaint begins with the path of its file, here without the folder: equal data gives equal
+// score files on every machine.
+static const char * without_folder(const char * complaint) {
+    const size_t n_path = strcspn(complaint, ":");
+    const char * name   = complaint;
+    for (size_t i = 0; i < n_path; ++i) {
+        name = complaint[i] == '/' ? complaint + i + 1 : name;
+    }
+    return name;
+}
+
+// The complaints of the data set, separated by tabs. NULL: out of memory.
+static char * join_complaints(const struct dataset * ds) {
+    size_t       size = 1, n = 0;
+    const char * c;
+    for (int i = 0; (c = dataset_complaint(ds, i)) != NULL; ++i) {
+        size += strlen(c) + 1;
+    }
+    char * text = calloc(size, 1);
+    for (int i = 0; text != NULL && (c = dataset_complaint(ds, i)) != NULL; ++i) {
+        n += (size_t) snprintf(text + n, size - n, "%s%s", i > 0 ? "\t" : "", without_folder(c));
+    }
+    return text;
+}
+
 static bool add_all(struct windows * ws, struct dataset * ds, windows_progress progress,
         void * user, char * err, size_t err_size) {
     const int64_t w =
@@ -324,6 +350,11 @@ static bool add_all(struct windows * ws, struct dataset * ds, windows_progress p
         return no_memory(err, err_size);
     }
     ws->summary.counts.template = strcpy(ws->template, ws->summary.counts.template);
+    ws->complaints              = join_complaints(ds);
+    if (ws->complaints == NULL) {
+        return no_memory(err, err_size);
+    }
+    ws->summary.complaints = ws->complaints;
     if (ws->n == 0) {
         return error_set(err, err_size,
                 "the data gives no window: %" PRId64 " documents have %" PRId64
@@ -454,6 +485,7 @@ void windows_free(struct windows * ws) {
     free(ws->files.text);
     free(ws->sources.text);
     free(ws->template);
+    free(ws->complaints);
     free(ws);
 }
 

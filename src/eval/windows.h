@@ -74,10 +74,11 @@ struct windows_summary {
     int64_t               n_bytes;       // of the targets
     int64_t               stream_tokens; // of all documents that were read
     int64_t               stream_bytes;
-    int64_t               left_out; // document mode: documents that are too short
-    const char *          files;    // names without folders, separated by '\t'
-    const char *          sources;  // the same; "" if records carry none
-    const char *          bos;      // what the choice came to: "doc", "window", "none"
+    int64_t               left_out;   // document mode: documents that are too short
+    const char *          files;      // names without folders, separated by '\t'
+    const char *          sources;    // the same; "" if records carry none
+    const char *          bos;        // what the choice came to: "doc", "window", "none"
+    const char *          complaints; // of the data set, "file:line: why", separated by '\t'
     struct dataset_counts counts;
     char                  fingerprint[65]; // of the documents that were read
 };

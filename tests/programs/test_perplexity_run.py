@@ -74,7 +74,7 @@ def test_refusals(scoring):
                  ["--time-limit", "5x"], ["--name", "a", "--name", "b"], ["--resume", "--force"],
                  ["--reset", "never", "--shard", "1/2"], ["--probe", "something"]):
         scoring.run(*MODEL, *DATA, *args, code=usage)
-    scoring.run(*MODEL, *MODEL, *DATA, "-o", "twice", code=usage, stderr="--name tells them apart")
+    scoring.run(*MODEL, *MODEL, *DATA, "-o", "twice", code=usage, stderr="use --name to tell them apart")
     refused = ["-o", "refused"]
     scoring.run(*MODEL, "--data", "no-such-file", *refused, code=data)
     scoring.run(*MODEL, "--data", "text.txt", "-w", "1000000", *refused, code=data,
@@ -104,7 +104,7 @@ def test_run_again(scoring, finished):
     scoring.run(*MODEL, *DATA, *into, "--force")
     assert scoring.scores("a") == scores
     scoring.run(*MODEL, *DATA, *into, code=scoring.Code.USAGE,
-                stderr="is there already; --resume goes on with it")
+                stderr="exists; use --resume to continue it")
     assert scoring.run(*MODEL, *DATA, *into, "--resume").stdout == stdout
     scoring.run(*MODEL, *DATA, *into, "--resume", "-b", "32", code=scoring.Code.DATA,
                 stderr="its n_batch is '48', here it is '32'")

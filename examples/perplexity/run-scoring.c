@@ -1,0 +1,257 @@
+#include "run.h"
+
+#include "eval/model-facts.h"
+#include "interrupt.h"
+#include "program.h"
+#include "run-progress.h"
+
+#include "ggml.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+static const char * const MODE_NAMES[]  = { "packed", "document", "llama" };
+static const char * const EOS_NAMES[]   = { "none", "doc" };
+static const char * const RESET_NAMES[] = { "window", "document", "never" };
+
+// The run of all models. Models with equal tokenizers share the windows.
+struct scoring {
+    struct run_plan *   plan;
+    struct run_progress progress;
+    struct windows *    windows;
+    char                tokenizer_hash[65];
+    bool                complained; // about the data
+};
+
+struct run_model {
+    const struct run_files * files;
+    struct lrnn_model *      model;
+    struct model_facts       facts;
+};
+
+static struct score_meta make_meta(
+        const struct scoring * s, const struct run_model * m, const char * tool) {
+    const struct run_plan *        plan   = s->plan;
+    const struct windows_summary * data   = windows_get_summary(s->windows);
+    const struct lrnn_model_info   info   = lrnn_model_get_info(m->model);
+    const struct window_params *   window = &plan->data.window;
+    const int64_t min_tokens = window->min_doc_tokens > 0 ? window->min_doc_tokens : window->length;
+    const int64_t given      = plan->args->trained_length;
+    return (struct score_meta) {
+        .tool             = tool,
+        .model            = m->files->name,
+        .model_hash       = m->facts.hash,
+        .model_family     = info.family,
+        .eigenvalues      = info.eigenvalues,
+        .quantization     = m->facts.quantization,
+        .parameters       = m->facts.parameters,
+        .trained_length   = given > 0 ? given : info.trained_length,
+        .n_vocab          = info.n_vocab,
+        .tokenizer_hash   = m->facts.tokenizer_hash,
+        .dataset          = plan->data.data.preset,
+        .data_fingerprint = data->fingerprint,
+        .template         = data->counts.template,
+        .files            = data->files,
+        .sources          = data->sources,
+        .records          = data->counts.records,
+        .documents        = data->counts.documents,
+        .filtered         = data->counts.filtered,
+        .malformed        = data->counts.malformed,
+        .lone_surrogates  = data->counts.lone_surrogates,
+        .complaints       = data->complaints,
+        .protocol         = plan->protocol,
+        .mode             = MODE_NAMES[window->mode],
+        .bos              = data->bos,
+        .eos              = EOS_NAMES[window->eos],
+        .reset            = RESET_NAMES[plan->reset],
+        .window           = window->length,
+        .min_doc_tokens   = window->mode == WINDOW_DOCUMENT ? min_tokens : 0,
+        .skip_special     = window->skip_special,
+        .same_targets     = plan->same_targets,
+        .probe            = plan->args->probe >= 0 ? "state-norm" : "",
+        .n_batch          = plan->n_batch,
+        .group            = plan->group,
+        .n_windows        = data->n_windows,
+        .shard            = plan->shard,
+        .n_shards         = plan->n_shards,
+    };
+}
+
+// Scores the windows params->next to params->end.
+static enum exit_code score_windows(struct scoring * s, const struct run_model * m,
+        struct score_writer * writer, const struct score_params * params) {
+    const struct windows_summary * data   = windows_get_summary(s->windows);
+    struct score_result            result = { 0 };
+    char                           err[1024], why[512];
+
+    s->progress.n_windows = data->n_windows;
+    s->progress.n_tokens =
+            (int64_t) ((double) data->n_tokens * (double) (params->end - params->next) /
+                       (double) data->n_windows);
+    s->progress.begun_us = ggml_time_us();
+    const enum score_status status =
+            score_run(m->model, s->windows, writer, params, &result, err, sizeof(err));
+    run_progress_clear(&s->progress);
+    if (result.warning[0] != '\0' && !s->plan->args->quiet) {
+        program_say("%s", result.warning);
+    }
+    const bool closed = score_writer_close(writer, why, sizeof(why));
+    if (status == SCORE_FAILED || !closed) {
+        return program_fail(EXIT_CODE_SYSTEM, "%s", status == SCORE_FAILED ? err : why);
+    }
+    return run_print_result(m->files, params->end - params->first, status == SCORE_STOPPED);
+}
+
+static enum exit_code score_model(struct scoring * s, const struct run_model * m) {
+    const struct run_plan * plan = s->plan;
+    const struct run_args * args = plan->args;
+    char                    err[1024], tool[64];
+    snprintf(tool, sizeof(tool), "lrnn-perplexity %s", lrnn_version());
+    const struct score_meta meta   = make_meta(s, m, tool);
+    struct score_params     params = {
+            .n_threads        = (int32_t) args->compute.threads,
+            .n_batch          = plan->n_batch,
+            .group            = plan->group,
+            .reset            = plan->reset,
+            .state_norm       = args->probe >= 0,
+            .resume           = args->resume,
+            .max_length       = plan->data.window.length,
+            .checkpoint_every = args->checkpoint_every,
+            .checkpoints      = m->files->checkpoints,
+            .callback         = run_progress_score,
+            .user             = &s->progress,
+    };
+    score_shard_range(&meta, &params.first, &params.end);
+    if (params.first == params.end && !args->quiet) {
+        program_say("shard %" PRId64 "/%" PRId64 " is empty: %" PRId64
+                    " windows in groups of %" PRId64 "; use --group 1",
+                plan->shard, plan->n_shards, meta.n_windows, plan->group);
+    }
+    if (!score_meta_identity(&meta, params.identity)) {
+        return program_fail(EXIT_CODE_SYSTEM, "out of memory");
+    }
+    int64_t               n_done = 0;
+    struct score_writer * writer =
+            args->resume ? score_writer_resume(m->files->scores, &meta, &n_done, err, sizeof(err))
+                         : score_writer_create(m->files->scores, &meta, err, sizeof(err));
+    if (writer == NULL) {
+        return program_fail(EXIT_CODE_DATA, "%s", err);
+    }
+    params.next = params.first + n_done;
+    return score_windows(s, m, writer, &params);
+}
+
+static enum exit_code read_data(struct scoring * s, const struct run_model * m) {
+    const struct run_plan * plan      = s->plan;
+    bool                    has_stdin = false;
+    enum exit_code          code      = EXIT_CODE_OK;
+    for (int i = 0; i < plan->data.paths.n; ++i) {
+        has_stdin = has_stdin || strcmp(plan->data.paths.v[i], "-") == 0;
+    }
+    if (s->windows != NULL && has_stdin) {
+        return program_fail(EXIT_CODE_USAGE,
+                "%s has a different tokenizer than the model before it, and stdin can be read "
+                "only once",
+                m->files->model);
+    }
+    windows_free(s->windows);
+    s->windows = data_windows(
+            &plan->data, m->model, plan->args->out, run_progress_data, &s->progress, &code);
+    run_progress_clear(&s->progress);
+    if (s->windows == NULL) {
+        return code;
+    }
+    memcpy(s->tokenizer_hash, m->facts.tokenizer_hash, sizeof(s->tokenizer_hash));
+    if (!plan->args->quiet && !s->complained) {
+        const int64_t shortest = plan->data.window.min_doc_tokens;
+        data_complain(s->windows);
+        if (plan->data.window.mode == WINDOW_DOCUMENT && shortest > 0 &&
+                shortest < plan->data.window.length) {
+            program_say("documents shorter than the window are scored, so only long documents "
+                        "contribute to late positions");
+        }
+    }
+    s->complained = true;
+    return EXIT_CODE_OK;
+}
+
+static enum exit_code run_model(struct scoring * s, struct run_model * m) {
+    const struct run_args * args = s->plan->args;
+    char                    err[1024];
+    m->model = compute_load(&args->compute, m->files->model, args->quiet);
+    if (m->model == NULL) {
+        return EXIT_CODE_MODEL;
+    }
+    s->progress.model = m->files->name;
+    if (!model_facts_get(m->model, m->files->model, interrupt_seen, &m->facts, err, sizeof(err))) {
+        return program_fail(interrupt_seen() ? EXIT_CODE_STOPPED : EXIT_CODE_MODEL, "%s", err);
+    }
+    if (!lrnn_model_get_info(m->model).has_tokenizer) {
+        return program_fail(EXIT_CODE_MODEL, "%s: has no tokenizer", m->files->model);
+    }
+    if (s->windows == NULL || strcmp(s->tokenizer_hash, m->facts.tokenizer_hash) != 0) {
+        const enum exit_code code = read_data(s, m);
+        if (code != EXIT_CODE_OK) {
+            return code;
+        }
+    }
+    run_plan_calls(s->plan, windows_get_summary(s->windows)->n_windows);
+    if (args->dry_run) {
+        run_print_dry(s->plan, m->files, m->model, s->windows);
+        return EXIT_CODE_OK;
+    }
+    return score_model(s, m);
+}
+
+// Names the files of all models before any work is done. No two may be the same, and no file is
+// overwritten by accident.
+static enum exit_code name_files(const struct run_plan * plan, struct run_files * files) {
+    const struct run_args * args = plan->args;
+    struct stat             st;
+    for (int i = 0; i < args->models.n; ++i) {
+        if (!run_files_make(plan, i, &files[i])) {
+            return program_fail(
+                    EXIT_CODE_USAGE, "%s: the name of its score file is too long", files[i].model);
+        }
+        for (int j = 0; j < i; ++j) {
+            if (strcmp(files[i].scores, files[j].scores) == 0) {
+                return program_fail(EXIT_CODE_USAGE,
+                        "%s and %s would both write %s; use --name to tell them apart",
+                        files[j].model, files[i].model, files[i].scores);
+            }
+        }
+        if (!args->resume && !args->force && !args->dry_run && stat(files[i].scores, &st) == 0) {
+            return program_fail(EXIT_CODE_USAGE,
+                    "%s exists; use --resume to continue it or --force to replace it",
+                    files[i].scores);
+        }
+    }
+    if (mkdir(args->out, 0777) != 0 && errno != EEXIST) {
+        return program_fail(
+                EXIT_CODE_SYSTEM, "%s: cannot create the folder: %s", args->out, strerror(errno));
+    }
+    return EXIT_CODE_OK;
+}
+
+enum exit_code run_models(struct run_plan * plan) {
+    const int          n     = plan->args->models.n;
+    struct run_files * files = calloc((size_t) n, sizeof(*files));
+    struct scoring     s     = { .plan = plan };
+    if (files == NULL) {
+        return program_fail(EXIT_CODE_SYSTEM, "out of memory");
+    }
+    run_progress_begin(&s.progress, plan->args->quiet, plan->limit_s);
+    enum exit_code code = name_files(plan, files);
+    for (int i = 0; i < n && (code == EXIT_CODE_OK || code == EXIT_CODE_NUMBERS); ++i) {
+        struct run_model     m   = { .files = &files[i] };
+        const enum exit_code one = run_model(&s, &m);
+        code = one != EXIT_CODE_OK ? one : code; // the next model runs even if this one diverged
+        lrnn_model_free(m.model);
+    }
+    windows_free(s.windows);
+    free(files);
+    return code;
+}

@@ -1,0 +1,22 @@
+#pragma once
+
+// The two sides of a comparison. Each is a report.json, a score file, or a folder of score files.
+
+#include "eval/report-read.h"
+#include "eval/report-runs.h"
+
+struct comparison_side {
+    const char *       path;
+    bool               is_report;
+    struct report_file file;   // if is_report
+    struct report      scores; // otherwise
+};
+
+// Reads both sides with equal buckets. On failure, free them all the same.
+// - params: bucket, trained_length, tolerance and partial are used
+bool comparison_sides_read(struct comparison_side sides[2], const char * const paths[2],
+        const struct report_params * params, char * err, size_t err_size);
+void comparison_sides_free(struct comparison_side sides[2]);
+
+int comparison_side_count(const struct comparison_side * s);
+const struct summary * comparison_side_summary(const struct comparison_side * s, int i);
