@@ -1,29 +1,34 @@
 #pragma once
 
-// The CUDA language on a CPU (C++17): enough to compile kernels as they are and to run them, one
+// The CUDA language on a CPU (C++17): enough to compile unmodified kernels and to run them, one
 // grid after another, thread by thread. Include this, then the headers with the kernels.
 //
-// Every thread of a block is a fiber with a stack of its own. It runs until it waits at a barrier
-// or at a shuffle, or ends. What a card would not forgive is found and told:
+// Every thread of a block is a fiber with its own stack. It runs until it waits at a barrier or a
+// shuffle, or ends. The emulator detects:
 //
-//   a barrier not reached by all threads      __syncthreads() where some threads ended, or wait elsewhere
-//   a shuffle from an inactive lane           a lane of the mask that ended or waits elsewhere, a source or a caller not in the mask; and so for
-//                                             a tensor-core instruction, which takes all 32 lanes
-//   shared memory read before it was written  every block finds it filled with 0xFF: a float is NaN, an int -1
-//   out of bounds on a device buffer          a buffer ends at a page that cannot be touched, and begins after one; what lies between the first
-//                                             page and the data is compared afterwards. A constant buffer cannot be written.
-//   a race                                    a launch runs three times, its blocks, warps and lanes in forward, reverse and random order, and
-//                                             every buffer must come out the same to the bit. A warp runs as far as it can before the next one
-//                                             does, so that warps are as far apart as their barriers allow
+// - a barrier not reached by all threads: at __syncthreads() some threads ended or wait elsewhere;
+// - a shuffle from an inactive lane: a lane of the mask ended or waits elsewhere, or the source or
+//   the caller is not in the mask; the same for tensor-core instructions, which need all 32 lanes;
+// - shared memory read before it is written: a block begins with 0xFF in all bytes of it, which is
+//   NaN as a float and -1 as an int;
+// - device buffers out of bounds: an inaccessible page precedes and follows each buffer, the bytes
+//   between the first page and the data are compared afterwards, and a constant buffer is
+//   write-protected;
+// - races: a launch runs three times, with its blocks, warps and lanes in forward, reverse and
+//   random order, and all buffers must be bit-identical. A warp runs as far as it can before the
+//   next one, so that warps are as far apart as their barriers allow.
 //
-// What cannot be seen here:
+// It does not model:
 //
-//   -use_fast_math, flushed denormals, a·b + c fused where nvcc pleases: numbers are those of the host's compiler, and so are the bits of a NaN
-//   the memory model: a store is seen by all threads at once, so a missing fence or `volatile` is not found. Nor is a race that leaves the same
-//       bits in all three orders, such as two threads that store the same number
-//   threads of a warp that run in step: here they never do, which finds a missing __syncwarp() but not what a card makes of one
-//   a tensor-core instruction in two branches of a warp, if both reach it through the same line of the source
-//   out of bounds inside static shared memory, registers and spills, limits of a card, alignment of vector loads, and time
+// - -use_fast_math, flushed denormals, or a·b + c fused by nvcc: numbers, and the bits of a NaN,
+//   are those of the host's compiler;
+// - the memory model: all threads see a store at once, so a missing fence or `volatile` is not
+//   found, nor is a race with the same bits in all three orders, such as two threads that store the
+//   same number;
+// - lockstep execution of a warp: a missing __syncwarp() is found, but not its effect on a GPU;
+// - a tensor-core instruction in two branches of a warp, if both use the same source line;
+// - bounds inside static shared memory, registers and spills, limits of a GPU, alignment of vector
+//   loads, and time.
 
 #include "base/random.h"
 
@@ -52,7 +57,7 @@
 #endif
 
 //
-// The words of the language
+// The keywords of the language
 //
 
 #define __global__
@@ -62,9 +67,9 @@
 #define __launch_bounds__(...)
 #define __align__(n) alignas(n)
 
-// Shared memory is the thread-local memory of the program, one block being run at a time by one
-// thread of the host: its address and size are known (see poison_shared), in templates too. A
-// program that uses this header must have no other thread-local variables.
+// Shared memory is the thread-local memory of the program: one host thread runs one block at a
+// time. Its address and size are known (see poison_shared), in templates too. A program that uses
+// this header must have no other thread-local variables.
 #define __shared__   thread_local
 
 struct uint3 {
@@ -124,24 +129,24 @@ namespace cuda_emu {
 enum wait_kind { READY, AT_BARRIER, AT_WARP, DONE };
 
 struct fiber;
-using warp_fn = void(fiber * lanes); // what the 32 lanes of a warp do together
+using warp_fn = void(fiber * lanes); // an operation of all 32 lanes of a warp
 
 struct fiber {
     uint3     thread{};
     int       index  = 0; // in the block
     wait_kind state  = DONE;
-    int       line   = 0; // where it waits
-    unsigned  mask   = 0; // of the lanes it waits for
-    int       source = 0; // the lane it reads, -1: its own value
+    int       line   = 0; // source line of the wait
+    unsigned  mask   = 0; // lanes it waits for
+    int       source = 0; // lane it reads; -1: its own value
     uint64_t  value = 0, result = 0;
-    warp_fn * work = nullptr; // done once all are there
+    warp_fn * work = nullptr; // called when all lanes are there
     struct copy {
         float *       to;
         const float * from;
         int           group;
     };
-    std::vector<copy>       copies;    // begun and not waited for
-    int                     group = 0; // that the next copy belongs to
+    std::vector<copy>       copies;    // pending
+    int                     group = 0; // group of the next copy
     std::unique_ptr<char[]> stack;
 #if defined(__x86_64__)
     void * sp = nullptr;
@@ -157,7 +162,7 @@ struct machine {
     std::vector<unsigned> at_warp; // lanes of each warp that wait at a warp operation
     int                   n_threads = 0;
     std::function<void()> body;
-    std::string           failure; // of the launch that runs; empty: none
+    std::string           failure; // of the current launch; empty: none
     uint3                 block{};
     dim3                  block_dim, grid_dim;
     uint64_t              random = 1;
@@ -172,8 +177,8 @@ inline machine m;
 inline fiber * current = nullptr;
 
 #if defined(__x86_64__)
-// Saves what the calling convention wants kept, exchanges stacks, restores. (swapcontext makes a
-// system call for signal masks.)
+// Saves the registers that a call must preserve, switches stacks, and restores the registers.
+// (swapcontext makes a system call for signal masks.)
 extern "C" void cuda_emu_switch(void ** save, void * load);
 asm(R"(
 .pushsection .text
@@ -216,7 +221,7 @@ inline void to_fiber() {
 inline void fiber_main() {
     m.body();
     current->state = DONE;
-    to_scheduler(); // never comes back
+    to_scheduler(); // does not return
     abort();
 }
 
@@ -225,15 +230,16 @@ inline void fiber_begin(fiber & f) {
         f.stack.reset(new char[STACK_BYTES]);
     }
 #if defined(__SANITIZE_ADDRESS__)
-    __asan_unpoison_memory_region(
-            f.stack.get(), STACK_BYTES); // a fiber may have been left in the middle of a function
+    // the last launch may have left the fiber inside a function
+    __asan_unpoison_memory_region(f.stack.get(), STACK_BYTES);
 #endif
 #if defined(__x86_64__)
-    const uintptr_t end = (uintptr_t) f.stack.get() + STACK_BYTES -
-                          f.index % 64 * 192; // not all stacks in the same sets of the cache
-    void ** sp = (void **) (end / 16 * 16);
-    *--sp      = nullptr; // keeps the stack aligned as after a call
-    *--sp      = (void *) fiber_main;
+    // the offset spreads the stacks over the sets of the cache
+    const uintptr_t end = (uintptr_t) f.stack.get() + STACK_BYTES - f.index % 64 * 192;
+    void **         sp  = (void **) (end / 16 * 16);
+
+    *--sp = nullptr; // the alignment of a stack after a call
+    *--sp = (void *) fiber_main;
     for (int i = 0; i < 6; ++i) {
         *--sp = nullptr;
     }
@@ -250,7 +256,7 @@ inline void fiber_begin(fiber & f) {
     f.group = 0;
 }
 
-// Ends the launch: the fiber that calls is left where it is.
+// Ends the launch. The calling fiber does not continue.
 [[gnu::cold, gnu::noinline]] inline void fail(const std::string & text) {
     char where[200];
     snprintf(where, sizeof(where), ", block (%u, %u, %u), thread %d", m.block.x, m.block.y,
@@ -276,8 +282,8 @@ inline void barrier_block(int line) {
                                                ", which is not in the mask"));
 }
 
-// Waits until all lanes of the mask are here, has the last of them do `work`, then returns the
-// value of lane `source`.
+// Waits for all lanes of the mask, lets the last of them call `work`, then returns the value of
+// lane `source`.
 inline uint64_t warp_exchange(
         unsigned mask, int source, uint64_t value, int line, warp_fn * work = nullptr) {
     fiber &   me   = *current;
@@ -326,7 +332,7 @@ template <typename T> T shuffle(unsigned mask, T value, int source, int line) {
     return value;
 }
 
-// the lanes [first, first + width) that exchange with each other
+// The first of the `width` lanes that exchange values with each other
 inline int lane_first(int width) {
     return current->index % WARP / width * width;
 }
@@ -353,7 +359,7 @@ struct barrier_warp {
     }
 };
 
-// Fibers change only where they wait, so a plain read and write is atomic.
+// Fibers switch only where they wait, so a plain read and write is atomic.
 template <typename T> T atomic_add(T * p, T value) {
     const T old = *p;
     *p          = old + value;
@@ -363,23 +369,24 @@ template <typename T> T atomic_add(T * p, T value) {
 //
 // Tensor cores
 //
-// mma.sync.m16n8k8 of TF32: c (16 × 8) += a (16 × 8) · b (8 × 8). Of an operand the sign, the
-// exponent and the upper 10 bits of the fraction are used. NVIDIA does not say how a tensor core
-// adds. Fasi, Higham, Mikaitis, Pranesh (2021, "Numerical behavior of NVIDIA tensor cores") found
-// by experiment that products are exact, that they and c are aligned to the largest exponent among
-// them and cut there, towards zero, that the sum is not normalised in between, that it is cut
-// towards zero to F32, and that subnormal numbers count. Here
+// mma.sync.m16n8k8 of TF32: c (16 × 8) += a (16 × 8) · b (8 × 8). Each operand contributes its
+// sign, its exponent and the upper 10 bits of its fraction. NVIDIA does not document how a tensor
+// core adds. Fasi, Higham, Mikaitis, Pranesh (2021, "Numerical behavior of NVIDIA tensor cores")
+// found by experiment: products are exact; they and c are aligned to the largest exponent among
+// them and truncated there; the sum is not normalized in between; it is truncated to F32; subnormal
+// numbers are not flushed. Here
 //
-//     c' = cut₂₄(Σ cut(x)),   x over the eight products and c;   cut: towards zero, to multiples of 2⁻²³ of the largest power of two in any |x|
+//     c' = cut₂₄(Σ cut(x)) ,   x over the eight products and c
+//     cut: truncates to multiples of 2⁻²³ of the largest power of two in any |x|
 //
-// which is the coarsest adder they saw, that of the V100. Later cards keep more bits and add in
-// blocks of other sizes (Khattak, Mikaitis 2025, "Accurate Models of NVIDIA Tensor Cores", arXiv
-// 2512.07004, up to the B200); that is not modelled, so a card may lose less, and its last bits are
-// others. The sign of a zero and what becomes of a sum beyond the range of F32 (here: infinity) are
+// This is the coarsest adder that they found, that of the V100. Later GPUs keep more bits and add
+// in groups of other sizes (Khattak, Mikaitis 2025, "Accurate Models of NVIDIA Tensor Cores", arXiv
+// 2512.07004, up to the B200). That is not modeled, so a GPU may lose less, and its last bits
+// differ. The sign of a zero, and the result of a sum beyond the range of F32 (here: infinity), are
 // not known.
 //
 
-struct mma_fragments { // of one lane
+struct mma_fragments { // per lane
     float *          c;
     const uint32_t * a;
     const uint32_t * b;
@@ -398,11 +405,11 @@ inline mma_pair mma_abs(mma_pair x) {
     return (mma_pair) ((mma_pair_u64) x & 0x7FFFFFFFFFFFFFFFu);
 }
 
-// Two elements of the result, from finite numbers. A product of two TF32 is exact in a double, and
-// so is its product with a power of two.
+// Two elements of the result, for finite operands. The product of two TF32 numbers is exact in a
+// double, and so is its product with a power of two.
 inline void mma_two(float c[2], const double a[8], const double b[8][8], int col) {
     mma_pair x[9];
-    mma_pair top = { 0x1p-300, 0x1p-300 }; // less than any product: an exponent where all are zero
+    mma_pair top = { 0x1p-300, 0x1p-300 }; // less than any product; used if all are zero
     x[8]         = mma_pair{ c[0], c[1] };
     for (int k = 0; k < 8; ++k) {
         x[k] = a[k] * mma_pair{ b[k][col], b[k][col + 1] };
@@ -415,8 +422,8 @@ inline void mma_two(float c[2], const double a[8], const double b[8][8], int col
     const mma_pair     unit     = (mma_pair) ((e - 23) << 52);
     mma_pair_i32       sum      = {};
     for (int k = 0; k < 9; ++k) {
-        sum += __builtin_convertvector(
-                x[k] * to_units, mma_pair_i32); // below 2²⁴ each; the conversion cuts
+        // each is below 2²⁴; the conversion truncates
+        sum += __builtin_convertvector(x[k] * to_units, mma_pair_i32);
     }
     const mma_pair exact = __builtin_convertvector(sum, mma_pair) * unit;
     const mma_pair cut   = (mma_pair) ((mma_pair_u64) exact & ~0x1FFFFFFFull); // 24 bits
@@ -431,7 +438,7 @@ struct mma_matrices {
     float  c[16][8];
 };
 
-// Results that are not finite, and zero in the place of the operands that made them so.
+// Stores the non-finite results in `special`, and replaces non-finite operands by zero.
 inline void mma_set_aside(mma_matrices & x, float special[16][8]) {
     for (int i = 0; i < 16; ++i) {
         for (int j = 0; j < 8; ++j) {
@@ -493,8 +500,10 @@ inline void mma_warp(fiber * lanes) {
     }
 }
 
-// c += a·b by all lanes of the warp. With g = lane/4 and m = lane % 4 a lane holds
-//     a: [g][m], [g + 8][m], [g][m + 4], [g + 8][m + 4];   b: [m][g], [m + 4][g];   c: [g][2m], [g][2m + 1], [g + 8][2m], [g + 8][2m + 1]
+// c += a·b by all lanes of the warp. With g = lane/4 and m = lane % 4, a lane holds
+//     a: [g][m], [g + 8][m], [g][m + 4], [g + 8][m + 4]
+//     b: [m][g], [m + 4][g]
+//     c: [g][2m], [g][2m + 1], [g + 8][2m], [g + 8][2m + 1]
 inline void mma_m16n8k8_tf32(float c[4], const uint32_t a[4], const uint32_t b[2], int line) {
     const mma_fragments mine = { c, a, b };
     warp_exchange(0xFFFFFFFFu, -1, (uint64_t) (uintptr_t) &mine, line, mma_warp);
@@ -504,7 +513,7 @@ inline void mma_m16n8k8_tf32(float c[4], const uint32_t a[4], const uint32_t b[2
 // Shared memory
 //
 
-struct dynamic_shared { // of extern __shared__ arrays
+struct dynamic_shared { // an extern __shared__ array
     char * data;
     size_t size;
 };
@@ -516,7 +525,7 @@ struct dynamic_register {
     }
 };
 
-// the thread-local memory of the program itself, which is the first object in the list
+// Fills the thread-local memory of the program itself, which is the first object in the list.
 inline int poison_object(struct dl_phdr_info * info, size_t, void *) {
     for (int i = 0; i < info->dlpi_phnum; ++i) {
         if (info->dlpi_phdr[i].p_type == PT_TLS && info->dlpi_tls_data != nullptr) {
@@ -530,17 +539,17 @@ inline void poison_shared() {
     dl_iterate_phdr(poison_object, nullptr);
 }
 
-// A copy that is not waited for arrives at the last moment: when its thread waits. Until then its
-// place is NaN, so whoever reads too early, or still reads what was there before, is found.
+// An asynchronous copy arrives as late as possible: when its thread waits for it. Until then its
+// target is NaN, which detects threads that read it too early or still read the old value.
 inline void copy_async(float * to, const float * from) {
     *to = __int_as_float(-1);
     current->copies.push_back({ to, from, current->group });
 }
 inline void copy_commit() {
-    current->group++;
+    ++current->group;
 }
 
-// all but the last `keep` groups
+// Completes all but the last `keep` groups.
 inline void copy_wait(int keep) {
     std::vector<fiber::copy> & list = current->copies;
     size_t                     n    = 0;
@@ -566,7 +575,8 @@ class buffer {
                 nullptr, inner_ + 2 * page_, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
         if (base_ == (char *) MAP_FAILED ||
                 mprotect(base_ + page_, inner_, PROT_READ | PROT_WRITE) != 0) {
-            fprintf(stderr, "cuda-emu: no memory for buffer %s of %zu bytes\n", name.c_str(), size);
+            fprintf(stderr, "cuda-emu: out of memory for buffer %s of %zu bytes\n", name.c_str(),
+                    size);
             exit(1);
         }
         memset(base_ + page_, 0xFF, inner_);
@@ -585,9 +595,9 @@ class buffer {
     template <typename T = char> T * as() {
         return (T *) data();
     }
-    char * data() const {
+    char * data() const { // ends at a page
         return base_ + page_ + inner_ - size_;
-    } // ends with the page
+    }
     size_t size() const {
         return size_;
     }
@@ -598,7 +608,7 @@ class buffer {
         return name_;
     }
 
-    // The kernels may only read it from now on.
+    // Write-protects the buffer.
     void set_constant() {
         constant_ = true;
         mprotect(base_ + page_, inner_, PROT_READ);
@@ -620,25 +630,25 @@ class buffer {
     bool        constant_ = false;
 };
 
-// Runs on the stack of the fiber that touched the page, and leaves it there.
+// Runs on the stack of the fiber that touched the page. The fiber does not continue.
 inline void on_fault(int sig, siginfo_t * info, void *) {
     const char * p = (const char *) info->si_addr;
     if (current == nullptr) {
-        signal(sig, SIG_DFL); // not a kernel: the instruction runs again, and the program ends
+        signal(sig, SIG_DFL); // not a kernel: the instruction faults again and ends the program
         return;
     }
     for (const buffer * b : buffers) {
         if (b->owns(p)) {
             const long long at = p - b->data();
             fail(at >= 0 && at < (long long) b->size()
-                            ? "constant buffer " + b->name() + " is written at byte " +
+                            ? "constant buffer " + b->name() + " written at byte " +
                                       std::to_string(at)
                             : "out of bounds: buffer " + b->name() + " of " +
                                       std::to_string(b->size()) + " bytes at byte " +
                                       std::to_string(at));
         }
     }
-    fail("out of bounds: an address that is in no buffer");
+    fail("out of bounds: an address in no buffer");
 }
 
 //
@@ -652,7 +662,7 @@ inline uint64_t next_random() {
 }
 
 inline void arrange(std::vector<int> & list, order how) {
-    for (size_t i = list.size(); how == RANDOM && i > 1; i--) {
+    for (size_t i = list.size(); how == RANDOM && i > 1; --i) {
         std::swap(list[i - 1], list[next_random() % i]);
     }
 }
@@ -666,8 +676,8 @@ inline std::vector<int> arranged(int n, order how) {
     return list;
 }
 
-// All threads wait or have ended. True if that is a barrier that all of them reached, which is then
-// behind them.
+// All threads wait or have ended. If all of them wait at one barrier, releases them and returns
+// true.
 inline bool pass_barrier() {
     int           n_barrier = 0, n_warp = 0, n_done = 0, line = 0;
     bool          same  = true;
@@ -682,14 +692,14 @@ inline bool pass_barrier() {
         if (f.state == AT_BARRIER) {
             same = same && (n_barrier == 0 || f.line == line);
             line = f.line;
-            n_barrier++;
+            ++n_barrier;
         }
     }
     char text[300];
     if (n_warp > 0) {
         snprintf(text, sizeof(text),
-                "line %d: lane %d of warp %d waits for lanes %08X that do not come: %d threads at warp operations, %d at "
-                "barriers, %d ended",
+                "line %d: lane %d of warp %d waits in vain for lanes %08X: %d threads at warp "
+                "operations, %d at barriers, %d ended",
                 waits->line, waits->index % WARP, waits->index / WARP, waits->mask, n_warp,
                 n_barrier, n_done);
         m.failure = text;
@@ -706,8 +716,8 @@ inline bool pass_barrier() {
     return m.failure.empty();
 }
 
-// Has every lane of warp w that does not wait run until it waits. False if none did, or something
-// was found.
+// Runs every lane of warp w that is ready until it waits. Returns false if none was ready, or on a
+// failure.
 inline bool run_warp(int w, const std::vector<int> & lanes) {
     bool ran = false;
     for (int l : lanes) {
@@ -742,10 +752,10 @@ inline void run_block(order how) {
     for (;;) {
         bool ran = false;
         for (int w : warps) {
-            // Warps are kept as far apart as barriers let them: each runs until it can go no
-            // further, or, in random order, for a while.
+            // Warps are kept as far apart as barriers allow: each runs as far as it can, or, in
+            // random order, for some turns.
             for (uint64_t turns = how == RANDOM ? 1 + next_random() % 16 : UINT64_MAX;
-                    turns > 0 && run_warp(w, lanes); turns--) {
+                    turns > 0 && run_warp(w, lanes); --turns) {
                 ran = true;
                 arrange(lanes, how);
             }
@@ -771,7 +781,7 @@ inline void run_grid(order how, size_t shared_bytes) {
             if (m.failure.empty() &&
                     !std::all_of(d.data + std::min(shared_bytes, d.size), d.data + d.size,
                             [](char c) { return (unsigned char) c == 0xFF; })) {
-                m.failure = "dynamic shared memory is written beyond the " +
+                m.failure = "dynamic shared memory written beyond the " +
                             std::to_string(shared_bytes) + " bytes of the launch";
             }
         }
@@ -781,7 +791,7 @@ inline void run_grid(order how, size_t shared_bytes) {
     }
     for (const buffer * b : buffers) {
         if (!b->slack_intact()) {
-            m.failure = "out of bounds: written before the begin of buffer " + b->name();
+            m.failure = "out of bounds: written before the start of buffer " + b->name();
         }
     }
 }
@@ -804,14 +814,14 @@ inline void restore_buffers(const contents & all) {
     }
 }
 
-// Runs body() as every thread of the grid, in the first n_orders orders, each from the same
-// contents of the buffers. Returns what was found, empty if nothing was.
+// Runs body() as every thread of the grid, in the first n_orders orders, each time with the same
+// initial contents of the buffers. Returns a description of the first failure; empty: none.
 inline std::string launch(dim3 grid, dim3 block, size_t shared_bytes, std::function<void()> body,
         int n_orders = N_ORDERS) {
     const unsigned n_threads = block.x * block.y * block.z;
     if (n_threads == 0 || n_threads > MAX_BLOCK_THREADS || grid.x == 0 || grid.y == 0 ||
             grid.z == 0 || grid.y > 65535 || grid.z > 65535) {
-        return "a card cannot launch this grid or block";
+        return "a GPU cannot launch this grid or block";
     }
     m.n_threads = (int) n_threads;
     m.grid_dim  = grid;
@@ -858,7 +868,7 @@ inline std::string launch(dim3 grid, dim3 block, size_t shared_bytes, std::funct
 
 } // namespace cuda_emu
 
-// An `extern __shared__ type name[]` of a kernel is defined by this, once, at file scope.
+// Defines an `extern __shared__ type name[]` of a kernel. Use it once, at file scope.
 #define CUDA_EMU_DYNAMIC_SHARED(type, name)                       \
     alignas(16) thread_local type name[48 * 1024 / sizeof(type)]; \
     static const cuda_emu::dynamic_register name##_registered(name, sizeof(name))

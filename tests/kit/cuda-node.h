@@ -1,8 +1,7 @@
 #pragma once
 
-// What the tests of the CUDA kernels share: a node run by cuda-emu.h and compared with the
-// double-precision loop, and Householder scans of any shape. Include the launchers of the kernels
-// first.
+// Shared by the tests of the CUDA kernels: runs a node with cuda-emu.h and compares it with the
+// oracle, and makes Householder scans of any shape. Include the launchers of the kernels first.
 
 #include "util.h"
 
@@ -16,15 +15,15 @@
 // Running a node
 //
 
-// A launch runs in all orders; once under the sanitizers, which are slow and find no races.
+// A launch runs in all orders; with sanitizers, which are slow and find no races, in one.
 enum { ALL_ORDERS = LRNN_SANITIZE ? 1 : (int) cuda_emu::N_ORDERS };
 
-inline std::set<const void *> kernels_run;  // addresses of all instances that were launched,
-inline std::set<const void *> kernels_last; // and of those that the last node needed
+inline std::set<const void *> kernels_run;  // addresses of all instances launched so far
+inline std::set<const void *> kernels_last; // those launched for the last node
 
-// The node on buffers of the device: out and state are copied back, everything else must not be
-// written. `dispatch(node, work, launch)` calls its launcher; `work` is a buffer full of NaN.
-// Returns what the emulation found.
+// Runs a node on device buffers. Output and state are copied back; nothing else may be written.
+// `dispatch(node, work, launch)` calls its launcher; `work` is a buffer full of NaN. Returns the
+// failure that the emulator found; empty: none.
 template <typename Dispatch>
 std::string run_on_device(
         ggml_tensor * op, int64_t work_floats, int n_orders, Dispatch && dispatch) {
@@ -45,7 +44,7 @@ std::string run_on_device(
     }
     cuda_emu::buffer out("out", ggml_nbytes(op));
     cuda_emu::buffer work("work", work_floats * sizeof(float));
-    memset(out.data(), 0x41, out.size()); // no NaN, so that every NaN in it was written
+    memset(out.data(), 0x41, out.size()); // not NaN, so every NaN in it was written
     node.data = out.data();
 
     std::string found;
@@ -63,7 +62,7 @@ std::string run_on_device(
     return found;
 }
 
-// Each test defines it, with the launchers that it has.
+// Each test defines it with its launchers.
 static std::string run_node(ggml_tensor * op, int n_orders = ALL_ORDERS);
 
 inline ggml_tensor * build(test * t, test_arena * a, const test_scan * s, ggml_scan_path path) {
@@ -72,7 +71,7 @@ inline ggml_tensor * build(test * t, test_arena * a, const test_scan * s, ggml_s
     return op;
 }
 
-// bytes of a tensor as they are, gaps included
+// The bytes of a tensor, gaps included
 inline std::string bytes_of(const ggml_tensor * x) {
     return std::string((const char *) x->data, ggml_nbytes(x));
 }
@@ -88,7 +87,7 @@ inline bool untouched(const oracle & o, const ggml_tensor * state, const std::st
     return true;
 }
 
-// One call against the oracle.
+// Compares one call with the oracle.
 inline void run(test * t, test_arena * a, test_scan * s, test_worst * worst,
         ggml_scan_path path = GGML_SCAN_PATH_STEP, int n_orders = ALL_ORDERS) {
     ggml_tensor *     state  = *test_scan_state(s);
@@ -100,7 +99,7 @@ inline void run(test * t, test_arena * a, test_scan * s, test_worst * worst,
     test_bound(t, worst, test_scan_nmse_out(&o, op), s->text);
     test_bound(t, worst, test_scan_nmse_state(&o, s), s->text);
     test_check(
-            t, untouched(o, state, before), "a slot that ids do not name was written: %s", s->text);
+            t, untouched(o, state, before), "a slot that is not in ids was written: %s", s->text);
     oracle_free(&o);
 }
 
@@ -124,9 +123,9 @@ inline void run_out_of_range(test * t, test_arena * a, test_scan * s, test_rng *
         ggml_tensor *     op    = build(t, a, s, path);
         const std::string found = run_node(op);
         test_check(t, found.empty(), "ids out of range: %s: %s", found.c_str(), s->text);
-        if (column[c] != GGML_SCAN_COUNT) { // else it has no tokens that could be told
+        if (column[c] != GGML_SCAN_COUNT) { // with an invalid count, its tokens are unknown
             test_check(t, test_scan_nmse_out(&o, op) <= limit,
-                    "ids out of range: not NaN, or the others are wrong: %s", s->text);
+                    "ids out of range: not NaN, or other sequences are wrong: %s", s->text);
         }
         test_check(t, test_scan_nmse_state(&o, s) <= limit && untouched(o, state, before),
                 "ids out of range: a state is wrong: %s", s->text);
@@ -136,8 +135,8 @@ inline void run_out_of_range(test * t, test_arena * a, test_scan * s, test_rng *
     memcpy(state->data, before.data(), before.size());
 }
 
-// A sequence of its own, cut into calls of up to `most` tokens. Its outputs; the state is left as
-// it is after the last of them.
+// Runs a single sequence, cut into calls of up to `most` tokens. Returns the outputs and leaves the
+// state after the last call.
 inline std::string run_in_calls(
         test * t, test_scan * s, test_rng * rng, ggml_scan_path path, int64_t most) {
     const int64_t T   = test_batch_tokens(&s->batch);
@@ -168,7 +167,7 @@ inline std::string run_in_calls(
     return out;
 }
 
-// On the step path a sequence cut into calls gives the bits of one call.
+// On the step path a sequence cut into calls gives the same bits as one call.
 inline void run_cuts(test * t, test_arena * a, test_scan * s, test_rng * rng) {
     ggml_tensor *     state  = *test_scan_state(s);
     const std::string before = bytes_of(state);
@@ -179,7 +178,7 @@ inline void run_cuts(test * t, test_arena * a, test_scan * s, test_rng * rng) {
     memcpy(state->data, before.data(), before.size());
     const std::string out = run_in_calls(t, s, rng, GGML_SCAN_PATH_STEP, 6);
     test_check(t, out == bytes_of(whole) && bytes_of(state) == whole_state,
-            "calls of 1 to 6 tokens give other bits than one call: %s", s->text);
+            "calls of 1 to 6 tokens differ from one call: %s", s->text);
     memcpy(state->data, before.data(), before.size());
 }
 
@@ -188,10 +187,10 @@ inline void run_cuts(test * t, test_arena * a, test_scan * s, test_rng * rng) {
 //
 
 struct problem {
-    int mode;
-    int d_k, d_v, H, n_h;
-    int turn; // of the batch; also picks layout, head counts, and beta: 2 in every third case, else up to 2
-    double     mean; // of keys: a direction that they share
+    int        mode;
+    int        d_k, d_v, H, n_h;
+    int        turn; // selects layout, head counts and beta: 2 in every third case, else 0 to 2
+    double     mean; // of the keys
     test_batch batch;
 };
 
@@ -204,8 +203,8 @@ inline void describe(test_scan * s, const char * mode, const problem & p) {
     }
 }
 
-// up to three sequences of 0 .. most tokens; the first has at least three, because the output of a
-// single one may cancel to nothing
+// Up to three sequences of fewer than `most` tokens. The first has three more, because the output
+// of a single token may cancel to zero.
 inline test_batch random_batch(test_rng * rng, int turn, int64_t most) {
     test_batch b = {};
     b.n_seqs     = 1 + (int) test_below(rng, 3);
@@ -217,9 +216,10 @@ inline test_batch random_batch(test_rng * rng, int turn, int64_t most) {
     return b;
 }
 
+// Any layout with contiguous rows
 inline test_layout layout_of(const problem & p) {
     return (test_layout) (p.turn % TEST_REVERSED);
-} // all that keep rows contiguous
+}
 
 inline ggml_tensor * tokens(test_arena * a, const problem & p, const char * name, int width,
         int heads, int factors, int64_t T) {
@@ -232,7 +232,7 @@ inline ggml_tensor * state_of(test_arena * a, const problem & p, int64_t size) {
             size * p.H, test_batch_slots(&p.batch), 1, 1);
 }
 
-// any sign, and sometimes 0: whoever divides by gates is found
+// Gates of any sign; some are 0, to detect divisions by gates.
 inline void fill_gates(ggml_tensor * x, test_rng * rng, double lo) {
     test_fill_uniform(x, rng, lo, 1.0);
     for (int64_t t = 0; t < x->ne[3]; ++t) {
@@ -247,7 +247,7 @@ inline void fill_gates(ggml_tensor * x, test_rng * rng, double lo) {
     }
 }
 
-// modes 0..5: {beta, r and w} x {no gate, gate per head, gate per channel}
+// Modes 0 to 5: {beta, r and w} x {no gate, gate per head, gate per channel}
 inline const char * const householder_names[6] = { "beta, no gate", "beta, gate per head",
     "beta, gate per channel", "r and w, no gate", "r and w, gate per head",
     "r and w, gate per channel" };
@@ -269,7 +269,7 @@ inline test_scan make_householder(test_arena * a, const problem & p, test_rng * 
     test_fill_unit(x.q, rng, 0.0);
     test_fill_unit(x.k, rng, p.mean);
     test_fill_normal(x.v, rng, 1.0);
-    if (rw) { // as RWKV-7 makes them: r of length 1, w = r ∘ a with a in (0, 1)
+    if (rw) { // as in RWKV-7: r of length 1, w = r ∘ a with a in (0, 1)
         x.r = tokens(a, p, "r", p.d_k, 3, 1, T);
         x.w = tokens(a, p, "w", p.d_k, 3, 1, T);
         test_fill_unit(x.r, rng, 0.0);
@@ -298,11 +298,11 @@ inline test_scan make_householder(test_arena * a, const problem & p, test_rng * 
     return s;
 }
 
-// T letters of S_5, each a product of four random transpositions: Householder matrices of β = 2 and
-// keys (e_i − e_j)/√2, rounded to F32; or, exact, (e_i + e_i' − e_j − e_j')/2 with every place
-// stored twice and something written at every factor, which gives S_i ← S_j + v, S_j ← S_i − v. S
-// begins as the identity, with two columns of other integers beside it; o = Sᵀ (1, 2, 3, 4, 5).
-// `want` are the right outputs.
+// T letters of S_5, each a product of four random transpositions: Householder matrices with β = 2.
+// The keys are (e_i − e_j)/√2, rounded to F32; or, if `exact`, (e_i + e_i' − e_j − e_j')/2, with
+// every point stored twice and a value v written with every factor: S_i ← S_j + v, S_j ← S_i − v. S
+// starts as the identity with two more columns of integers; o = Sᵀ (1, 2, 3, 4, 5). Sets `want` to
+// the correct outputs.
 inline test_scan make_word(
         test_arena * a, test_rng * rng, int T, bool exact, std::vector<float> * want) {
     const int N = 5, M = 7, n_h = 4, d_k = exact ? 2 * N : N;
@@ -368,11 +368,10 @@ inline test_scan make_word(
     return s;
 }
 
-// a long word with keys that round
+// A long word with keys that round.
 inline void run_s5(test * t, ggml_scan_path path) {
-    const int          T   = LRNN_SANITIZE
-                                     ? 2000
-                                     : 20000; // sanitizers make it slow, and have seen all of the code by then
+    // with sanitizers, which are slow, fewer tokens reach all of the code
+    const int          T   = LRNN_SANITIZE ? 2000 : 20000;
     test_rng           rng = { 5 };
     std::vector<float> want;
     test_arena         a;
@@ -393,8 +392,8 @@ inline void run_s5(test * t, ggml_scan_path path) {
     oracle_free(&o);
     test_check(t, wrong == 0, "%s, %s: %d of %d numbers are wrong", s.text, test_path_names[path],
             wrong, (int) want.size());
-    printf("S_5, %s: %d letters, n_h = 4, unit keys rounded to F32, beta = 2: %d errors, the largest deviation is %.1e;\n"
-           "  what the rounding of the keys alone does, in double: %.1e\n",
+    printf("S_5, %s: %d letters, n_h = 4, unit keys rounded to F32, beta = 2: %d errors, largest\n"
+           "  deviation %.1e; from the rounding of the keys alone, in double: %.1e\n",
             test_path_names[path], T, wrong, worst, keys);
     test_arena_free(&a);
 }

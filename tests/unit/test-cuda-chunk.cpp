@@ -1,9 +1,9 @@
-// The chunked CUDA kernels of the Householder scan, run by cuda-emu.h on the CPU, against the
-// double-precision loop: every instance with every kind of gate, random shapes, lengths around the
-// borders of chunks, ragged batches, slots in place, forks, snapshots, strides, head counts, ids
-// out of range, cuts into calls, long sequences; where nothing rounds, the bits of the step kernel.
-// Tensor cores are emulated too: cuda-emu.h says how. The kernels are chosen by the code that
-// chooses them on a card (launch-householder.cuh).
+// The CUDA chunk kernels of the Householder scan, run by cuda-emu.h on the CPU, against the oracle:
+// every instance with every kind of gate, random shapes, lengths around the ends of chunks, ragged
+// batches, slots in place, forks, snapshots, strides, head counts, ids out of range, cuts into
+// calls, long sequences; where nothing rounds, the bits of the step kernel. cuda-emu.h emulates the
+// tensor cores too. The code that chooses kernels on a GPU also chooses them here
+// (launch-householder.cuh).
 
 #include "cuda-emu.h"
 
@@ -42,15 +42,15 @@ static const std::set<const void *> & chunk_kernels() {
     return all;
 }
 
-// how many of these ran
+// The number of kernels of `of` that ran
 static int count(const std::set<const void *> & ran, const std::set<const void *> & of) {
     return (int) std::count_if(
             ran.begin(), ran.end(), [&](const void * k) { return of.count(k) > 0; });
 }
 
-static const double independent =
-        1e-10; // NMSE for keys that are independent of each other, up to 512 tokens
-static const double shared_mean = 1e-8; // for keys that share a mean
+// Limits of the NMSE, up to 512 tokens
+static const double independent = 1e-10; // independent keys
+static const double shared_mean = 1e-8;  // keys with a common mean
 
 static test_worst worst_of(const char * what, double limit) {
     test_worst w = {};
@@ -68,7 +68,7 @@ static void run_chunk(test * t, const problem & p, test_rng * rng, test_worst * 
     test_check(t,
             kernels_last.size() == 2 && count(kernels_last, prepare_kernels()) == 1 &&
                     count(kernels_last, chunk_kernels()) == 1,
-            "not the chunked kernels: %s", s.text);
+            "the chunk kernels did not run: %s", s.text);
     test_arena_free(&a);
 }
 
@@ -76,7 +76,7 @@ static void run_chunk(test * t, const problem & p, test_rng * rng, test_worst * 
 // Shapes
 //
 
-// padded and exact sizes of every instance, with every gate
+// Padded and exact sizes of every instance, with every kind of gate
 static void test_instances(test * t) {
     static const int sizes[2 * n_sizes] = { 4, 16, 20, 32, 36, 64, 68, 96, 100, 128, 132, 192, 196,
         256 };
@@ -84,13 +84,13 @@ static void test_instances(test * t) {
     int              n                  = 0;
     for (int gate = 0; gate < 3; ++gate) {
         test_worst worst = worst_of(householder_names[gate], independent);
-        for (int i = 0; i < 2 * n_sizes; ++i, n++) {
+        for (int i = 0; i < 2 * n_sizes; ++i, ++n) {
+            static const int columns[] = { 20, 16, 7 }; // two blocks, one, part of one
+
             problem p      = {};
             p.mode         = gate;
             p.d_k          = sizes[i];
-            p.d_v          = i % 3 == 0   ? 20
-                             : i % 3 == 1 ? 16
-                                          : 7; // two blocks of columns, a whole one, a part of one
+            p.d_v          = columns[i % 3];
             p.H            = p.d_k > 64 ? 1 : 2;
             p.n_h          = 1 + n % 4;
             p.turn         = n;
@@ -105,7 +105,7 @@ static void test_instances(test * t) {
     }
 }
 
-// heads as checkpoints have them: OLMo-Hybrid, DeltaProduct of fla, KDA
+// Heads of real checkpoints: OLMo-Hybrid, DeltaProduct of fla, KDA
 static void test_real_sizes(test * t) {
     static const struct {
         int gate, d_k, d_v, n_h;
@@ -129,12 +129,13 @@ static void test_real_sizes(test * t) {
     test_worst_print(&worst);
 }
 
-// a length in tokens: often at a border of chunks of 64 factors
+// A length in tokens, often at the end of a chunk of 64 factors
 static int64_t random_length(test_rng * rng, int n_h, int64_t most) {
-    static const int events[] = { 0, 1, 15, 16, 17, 63, 64, 65, 127, 128, 129, 130 };
-    const int64_t    n        = test_below(rng, 3) == 0 ? 1 + test_below(rng, most)
-                                                        : (events[test_below(rng, 12)] + n_h - 1) / n_h;
-    return std::min(n, most);
+    static const int factors[] = { 0, 1, 15, 16, 17, 63, 64, 65, 127, 128, 129, 130 };
+    if (test_below(rng, 3) == 0) {
+        return 1 + test_below(rng, most);
+    }
+    return std::min<int64_t>((factors[test_below(rng, 12)] + n_h - 1) / n_h, most);
 }
 
 static void test_random(test * t) {
@@ -163,11 +164,11 @@ static void test_random(test * t) {
     }
 }
 
-// every border of chunks, with snapshots behind, at and before it; numbers of factors that do not
-// divide 64, up to a token a chunk
+// Snapshots before, at and after every end of a chunk; numbers of factors that do not divide 64, up
+// to one token per chunk
 static void test_borders(test * t) {
     test_rng   rng   = { 3 };
-    test_worst worst = worst_of("borders of chunks", independent);
+    test_worst worst = worst_of("ends of chunks", independent);
     static const struct {
         int     n_h;
         int64_t len[4];
@@ -201,7 +202,7 @@ static void test_borders(test * t) {
         }
     }
 
-    // a ring: the newest snapshot takes the slot that the sequence came from, another is not wanted
+    // a ring: the newest snapshot uses the slot that the sequence reads; one snapshot is -1
     for (int gate = 0; gate < 3; ++gate) {
         problem p      = {};
         p.mode         = gate;
@@ -226,8 +227,8 @@ static void test_borders(test * t) {
     test_worst_print(&worst);
 }
 
-// Gates that are very small, so that products of them vanish, or larger than 1; betas beyond 2.
-// None is clamped, none is divided by.
+// Gates so small that their products vanish, gates larger than 1, and beta above 2. Nothing is
+// clamped or divided by a gate.
 static void test_hard_gates(test * t) {
     test_rng   rng   = { 4 };
     test_worst worst = worst_of("gates 1e-30 .. 1.2, beta 2.2 .. 2.5", independent);
@@ -262,7 +263,7 @@ static void test_hard_gates(test * t) {
 }
 
 //
-// What every path promises
+// Properties of every path
 //
 
 static void test_out_of_range(test * t) {
@@ -290,7 +291,7 @@ static void test_out_of_range(test * t) {
     printf("  ids out of range: NaN for the sequence, no state touched, the others computed\n");
 }
 
-// A NaN in v comes out in its column, from its token on, and in no other column, head or sequence.
+// A NaN in v appears in its column, from its token on, and in no other column, head or sequence.
 static void test_nan(test * t) {
     test_rng rng   = { 6 };
     problem  p     = {};
@@ -324,16 +325,15 @@ static void test_nan(test * t) {
             for (int64_t j = 0; j < p.d_v; ++j) {
                 const float x = test_get(op, j, h, n, 0);
                 if (h == 1 && j == column && n >= first && n < first + p.batch.len[0]) {
-                    there = there &&
-                            (n < token ||
-                                    isnan(x)); // before it, the chunk has zeros to multiply it with
+                    // earlier tokens of the chunk multiply the NaN by zero
+                    there = there && (n < token || isnan(x));
                 } else {
                     elsewhere = elsewhere || x != test_get(clean, j, h, n, 0);
                 }
             }
         }
     }
-    test_check(t, there, "a NaN in v is gone from the output");
+    test_check(t, there, "a NaN in v is missing in the output");
     test_check(t, !elsewhere, "a NaN in v changed another column, head or sequence");
     test_arena_free(&a);
     printf("  a NaN stays in its column, head and sequence\n");
@@ -360,7 +360,7 @@ static void test_cuts(test * t) {
         const std::string before = bytes_of(state);
         oracle            o      = test_scan_oracle(&s);
         for (int path = GGML_SCAN_PATH_AUTO; path <= GGML_SCAN_PATH_CHUNK;
-                path += GGML_SCAN_PATH_CHUNK) { // auto: some calls go token by token
+                path += GGML_SCAN_PATH_CHUNK) { // auto: some calls use the step kernel
             memcpy(state->data, before.data(), before.size());
             ggml_tensor *     op  = build(t, &a, &s, (ggml_scan_path) path);
             const std::string out = run_in_calls(
@@ -390,7 +390,7 @@ static void test_lengths(test * t) {
         { 64, 3, 512, 0, 0.0, 0.0, independent }, { 128, 1, 512, 0, 1.0, 2.0, shared_mean },
         { 64, 3, 512, 0, 1.0, 2.0, shared_mean }, { 64, 1, 512, 1, 3.0, 2.0, shared_mean },
         { 64, 1, 512, 2, 1.0, 2.0, shared_mean }, { 64, 1, 4096, 0, 0.0, 2.0, 1e-9 },
-        { 32, 2, 4096, 1, 0.0, 0.0, 1e-9 }, // errors add up: 8 times the tokens, 10 times the limit
+        { 32, 2, 4096, 1, 0.0, 0.0, 1e-9 }, // 8 times the tokens, 10 times the limit
     };
     test_rng rng = { 8 };
     printf("long sequences:\n");
@@ -416,7 +416,7 @@ static void test_lengths(test * t) {
         test_arena_init(&a);
         test_scan s = make_householder(&a, p, &rng);
         test_fill_uniform(s.householder.beta, &rng, one.beta_lo, 2.0);
-        if (ggml_tensor * gate = s.householder.gate) { // so that not all is forgotten
+        if (ggml_tensor * gate = s.householder.gate) { // close to 1, so that little is forgotten
             test_fill_uniform(gate, &rng, 0.97, 1.0);
             for (int64_t x = 0; x < gate->ne[3] * gate->ne[0]; x += 1 + test_below(&rng, 7)) {
                 test_set(gate, x % gate->ne[0], 0, 0, x / gate->ne[0],
@@ -429,8 +429,7 @@ static void test_lengths(test * t) {
     }
 }
 
-// Where nothing rounds, the chunked kernels have the bits of the step kernel, in one call or in
-// many, and both are right.
+// Where nothing rounds, chunk and step kernels give the same, correct bits, in one call or in many.
 static void test_exact(test * t) {
     const int          T   = LRNN_SANITIZE ? 400 : 4000;
     test_rng           rng = { 9 };
@@ -451,21 +450,22 @@ static void test_exact(test * t) {
     ggml_tensor * chunk = build(t, &a, &s, GGML_SCAN_PATH_CHUNK);
     test_check(t, run_node(chunk, 1).empty(), "chunk: %s", s.text);
     test_check(t, bytes_of(chunk) == right, "chunk is wrong: %s", s.text);
-    test_check(
-            t, bytes_of(state) == step_state, "the state of chunk is not that of step: %s", s.text);
+    test_check(t, bytes_of(state) == step_state, "the states of chunk and step differ: %s", s.text);
 
     memcpy(state->data, before.data(), before.size());
     test_check(t,
             run_in_calls(t, &s, &rng, GGML_SCAN_PATH_AUTO, 300) == right &&
                     bytes_of(state) == step_state,
-            "in calls it is wrong: %s", s.text);
+            "chunk in several calls is wrong: %s", s.text);
     test_arena_free(&a);
-    printf("exact: %d letters of S_5 and something written at every factor: step, chunk and calls of up to 300 letters are right, to the bit\n",
+    printf("exact: %d letters of S_5 with a value written at every factor: step, chunk and calls "
+           "of\n"
+           "  up to 300 letters are correct to the bit\n",
             T);
 }
 
 //
-// Which kernels run
+// Choice of kernels
 //
 
 static void test_paths(test * t) {
@@ -492,7 +492,7 @@ static void test_paths(test * t) {
         { 0, 8, 64, 1, 3, GGML_SCAN_PATH_CHUNK, true },
     };
     test_rng   rng   = { 10 };
-    test_worst worst = worst_of("whichever kernel is taken", independent);
+    test_worst worst = worst_of("choice of kernels", independent);
     for (const auto & one : cases) {
         problem p      = {};
         p.mode         = one.mode;
@@ -504,8 +504,8 @@ static void test_paths(test * t) {
         p.batch.n_seqs = one.n_seqs;
         p.batch.turn   = 0;
         for (int i = 0; i < one.n_seqs; ++i) {
-            p.batch.len[i] =
-                    i == 0 ? one.T - 10 * (one.n_seqs - 1) : 10; // what counts is the average
+            // the average length decides
+            p.batch.len[i] = i == 0 ? one.T - 10 * (one.n_seqs - 1) : 10;
         }
         test_arena a;
         test_arena_init(&a);
@@ -516,11 +516,10 @@ static void test_paths(test * t) {
         test_check(t, took == one.chunk && kernels_last.size() == (one.chunk ? 2u : 1u),
                 "%s, %d tokens, n_h %d, d_k %d: %s", test_path_names[one.path], one.T, one.n_h,
                 one.d_k,
-                took ? "the chunked kernels; expected a step kernel"
-                     : "a step kernel; expected the chunked ones");
+                took ? "chunk kernels; expected a step kernel"
+                     : "a step kernel; expected chunk kernels");
 
-        // without a work buffer, as on a card that has no TF32, the step kernel is taken whatever
-        // the path
+        // without a work buffer, as on a GPU without TF32, every path uses the step kernel
         ggml_tensor *     op = build(t, &a, &s, one.path);
         const std::string found =
                 run_on_device(op, 0, 1, [](const ggml_tensor * node, float * work, auto && launch) {
@@ -537,10 +536,10 @@ static void test_paths(test * t) {
 
 int main() {
     test t = {};
-    printf("householder, chunked: every instance with every gate; NMSE of outputs and states:\n");
+    printf("householder, chunk: every instance with every gate; NMSE of outputs and states:\n");
     test_instances(&t);
     test_real_sizes(&t);
-    printf("50 random shapes a gate, up to 200 tokens, n_h 1 to 4:\n");
+    printf("50 random shapes per gate, up to 200 tokens, n_h 1 to 4:\n");
     test_random(&t);
     test_borders(&t);
     test_hard_gates(&t);
@@ -555,7 +554,7 @@ int main() {
               n_chunk   = count(kernels_run, chunk_kernels());
     test_check(&t, n_prepare == 3 && n_chunk == n_sizes, "%d of 3 and %d of %d kernels ran",
             n_prepare, n_chunk, n_sizes);
-    printf("all %d chunked kernels were run: %d that prepare, %d that go from chunk to chunk\n",
+    printf("all %d chunk kernels ran: %d that prepare, %d that take the state through chunks\n",
             n_prepare + n_chunk, n_prepare, n_chunk);
     return test_end(&t, "test-cuda-chunk");
 }

@@ -1,12 +1,15 @@
-// Models on a card that computes nothing (fake-cuda.h), in a build with CUDA: what ggml-cuda is
-// asked to do, of every family.
+// Models of every family on a CUDA runtime that computes nothing (fake-cuda.h), in a build with
+// CUDA:
 //
-//   whole     all of a layer is computed on the card; on the CPU are only the embedding of the tokens and what is made from it before the first layer
-//   legal     no grid, block or shared memory that a card does not have; nothing is allocated and nobody waits while a graph is captured
-//   captured  after the first few tokens, generation is launches of captured graphs and nothing else: nothing that changes from token to token is
-//             part of a graph
-//   chosen    a long prompt of the delta rule takes the chunked kernels, a token the step kernel
-//   F32       no product of F32 matrices may be rounded to TF32
+// - placement: the device computes all of every layer; only the embedding of the tokens, and what
+//   precedes the first layer, is on the CPU;
+// - limits: grids, blocks and shared memory are valid, and nothing allocates or waits while a graph
+//   is captured;
+// - capture: after the first few tokens, decode only launches captured graphs, because nothing that
+//   changes from token to token is part of a graph;
+// - choice of kernels: a long prompt of a Householder family uses the chunk kernels, a single token
+//   the step kernel;
+// - precision: no product of F32 matrices may be rounded to TF32.
 
 #include "fake-cuda.h"
 #include "golden.h"
@@ -21,22 +24,22 @@
 
 enum { PROMPT = 160, FEW = 8, STEPS = 8, WARM = 4, N_CACHE = 256 };
 
-// What the scheduler says of its splits: "## SPLIT #0: CUDA0 # …", and of their nodes "node #  3 (
+// From the log of the scheduler: splits, "## SPLIT #0: CUDA0 # …", and their nodes, "node #  3 (
 // MUL_MAT): …"
 struct splits {
-    bool on_card;        // the split that is being told
-    int  n_card, n_cpu;  // splits
-    char cpu_nodes[256]; // ops on the CPU that are no views
-    char line[4096];     // so far
+    bool on_device;       // the current split
+    int  n_device, n_cpu; // splits
+    char cpu_nodes[256];  // ops on the CPU, without views
+    char line[4096];      // the current line
 };
 
 static void on_line(struct splits * s, const char * line) {
     char split[64], op[64];
     if (sscanf(line, "## SPLIT #%*d: %63s", split) == 1) {
-        s->on_card = strncmp(split, "CUDA", 4) == 0;
-        s->n_card += s->on_card;
-        s->n_cpu += !s->on_card;
-    } else if (sscanf(line, "node #%*d (%63[^)])", op) == 1 && !s->on_card) {
+        s->on_device = strncmp(split, "CUDA", 4) == 0;
+        s->n_device += s->on_device;
+        s->n_cpu += !s->on_device;
+    } else if (sscanf(line, "node #%*d (%63[^)])", op) == 1 && !s->on_device) {
         const size_t used = strlen(s->cpu_nodes);
         snprintf(s->cpu_nodes + used, sizeof(s->cpu_nodes) - used, "%s%s", used == 0 ? "" : " ",
                 op + strspn(op, " "));
@@ -71,9 +74,9 @@ static bool eval(struct test * t, struct lrnn_session * s, const struct golden *
 static void check_splits(struct test * t, struct splits * s, const char * name, const char * what) {
     const bool embedding =
             strncmp(s->cpu_nodes, "GET_ROWS", 8) == 0 && strstr(s->cpu_nodes, "MUL_MAT") == NULL;
-    test_check(t, s->n_card == 1 && s->n_cpu == 1 && embedding,
-            "%s, %s: %d splits on the card and %d on the CPU (%s)", name, what, s->n_card, s->n_cpu,
-            s->cpu_nodes);
+    test_check(t, s->n_device == 1 && s->n_cpu == 1 && embedding,
+            "%s, %s: %d splits on the device and %d on the CPU (%s)", name, what, s->n_device,
+            s->n_cpu, s->cpu_nodes);
     printf("  %-28s %-8s on the CPU: %s\n", name, what, s->cpu_nodes);
     memset(s, 0, sizeof(*s));
 }
@@ -95,46 +98,47 @@ static void run(struct test * t, const struct golden * g, struct splits * splits
         return;
     }
 
-    fake_card_reset();
+    fake_cuda_reset();
     memset(splits, 0, sizeof(*splits));
     eval(t, s, g, PROMPT);
     check_splits(t, splits, g->name, "prompt");
-    test_check(t, fake_card_get().kernels > 0, "%s: the prompt launched nothing", g->name);
+    test_check(t, fake_cuda_get().kernels > 0, "%s: the prompt launched nothing", g->name);
     if (info.n_householder > 0) {
         test_check(t,
-                fake_card_ran("householder_chunk_prepare") &&
-                        fake_card_ran("17householder_chunkI") && !fake_card_ran("householder_step"),
-                "%s: a prompt of %d tokens does not take the chunked kernels", g->name,
-                (int) PROMPT);
+                fake_cuda_ran("householder_chunk_prepare") &&
+                        fake_cuda_ran("17householder_chunkI") && !fake_cuda_ran("householder_step"),
+                "%s: a prompt of %d tokens does not use the chunk kernels", g->name, (int) PROMPT);
     }
 
     eval(t, s, g, FEW); // ggml-cuda has other kernels for a few columns
-    test_check(t, fake_card_get().tf32_products == 0 && !fake_card_ran("mul_mat_fIf"),
-            "%s: products of F32 are rounded to TF32", g->name);
+    test_check(t, fake_cuda_get().tf32_products == 0 && !fake_cuda_ran("mul_mat_fIf"),
+            "%s: F32 products are rounded to TF32", g->name);
     memset(splits, 0, sizeof(*splits));
 
-    struct fake_card_count before = { 0 };
+    struct fake_cuda_count before = { 0 };
     for (int i = 0; i < STEPS; ++i) {
         if (i == WARM) {
-            before = fake_card_get();
+            before = fake_cuda_get();
         }
         eval(t, s, g, 1);
         if (i == 0) {
             check_splits(t, splits, g->name, "token");
         }
     }
-    const struct fake_card_count now = fake_card_get();
+    const struct fake_cuda_count now = fake_cuda_get();
     test_check(t,
             now.kernels == before.kernels && now.captures == before.captures &&
                     now.graphs - before.graphs == STEPS - WARM,
-            "%s: %d tokens launched %d kernels outside of graphs and %d graphs, %d of them captured anew",
+            "%s: %d tokens launched %d kernels outside of graphs and %d graphs, %d of them "
+            "captured "
+            "again",
             g->name, STEPS - WARM, (int) (now.kernels - before.kernels),
             (int) (now.graphs - before.graphs), (int) (now.captures - before.captures));
     if (info.n_householder > 0) {
-        test_check(t, fake_card_ran("householder_step"),
-                "%s: a token does not take the step kernel", g->name);
+        test_check(t, fake_cuda_ran("householder_step"), "%s: a token does not use the step kernel",
+                g->name);
     }
-    test_check(t, fake_card_wrong()[0] == '\0', "%s: %s", g->name, fake_card_wrong());
+    test_check(t, fake_cuda_error()[0] == '\0', "%s: %s", g->name, fake_cuda_error());
     lrnn_session_free(s);
     lrnn_model_free(model);
 }

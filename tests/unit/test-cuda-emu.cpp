@@ -1,5 +1,5 @@
-// cuda-emu.h itself: kernels that are right give the right numbers, kernels that are wrong on
-// purpose are each caught, by the finding they deserve.
+// cuda-emu.h itself: correct kernels give the correct numbers, and each deliberate error is found
+// with the right message.
 
 #include "cuda-emu.h"
 
@@ -13,7 +13,7 @@
 CUDA_EMU_DYNAMIC_SHARED(float, dynamic);
 
 //
-// Right
+// Correct kernels
 //
 
 static __global__ void where_am_i(int * out) {
@@ -22,7 +22,7 @@ static __global__ void where_am_i(int * out) {
     out[block * (blockDim.x * blockDim.y * blockDim.z) + thread] = 1000 * block + thread;
 }
 
-// sum of a block, by shuffles and static shared memory; a template, as the real ones are
+// Sum over a block with shuffles and static shared memory; a template, like the real kernels
 template <int WARPS>
 static __global__ void __launch_bounds__(32 * WARPS)
         block_sum(const float * __restrict__ in, float * __restrict__ out) {
@@ -55,14 +55,14 @@ static __global__ void all_shuffles(int * out) { // [5][32]
     out[1 * 32 + lane] = __shfl_up_sync(0xFFFFFFFF, lane, 3);
     out[2 * 32 + lane] = __shfl_down_sync(0xFFFFFFFF, lane, 3, 8);
     out[3 * 32 + lane] = __shfl_xor_sync(0xFFFFFFFF, lane, 1, 16);
-    if (lane < 16) { // half a warp, with a mask that says so
+    if (lane < 16) { // half a warp, with the matching mask
         out[4 * 32 + lane] = __shfl_xor_sync(0x0000FFFF, lane, 15);
     } else {
         out[4 * 32 + lane] = __shfl_xor_sync(0xFFFF0000, lane, 15);
     }
 }
 
-static __global__ void warp_neighbour(const float * in, float * out) {
+static __global__ void warp_neighbor(const float * in, float * out) {
     __shared__ float row[32];
     row[threadIdx.x] = in[threadIdx.x];
     __syncwarp();
@@ -78,7 +78,7 @@ static __global__ void vectors(const float4 * in, float2 * out) {
     out[threadIdx.x] = make_float2(v.x + v.z, v.y + v.w);
 }
 
-// c [16][8] += a [16][k] b [k][8]; a lane holds what the PTX manual gives it for m16n8k8
+// c [16][8] += a [16][k] b [k][8]; lanes hold the elements that the PTX manual defines for m16n8k8
 struct mma_operands {
     const float * a;
     const float * b;
@@ -89,7 +89,7 @@ struct mma_operands {
 enum multiply_how {
     AS_TF32,    // the instruction alone
     AS_F32,     // mma_add
-    AS_CARRIED, // split in the same way, but the sum goes through the tensor core from the first product to the last
+    AS_CARRIED, // split like mma_add, but the tensor core adds all products
 };
 
 template <int HOW> static __global__ void multiply(const mma_operands x) {
@@ -130,7 +130,7 @@ template <int HOW> static __global__ void multiply(const mma_operands x) {
 }
 
 //
-// Wrong
+// Kernels with errors
 //
 
 static __global__ void barrier_in_branch(float * out) {
@@ -183,7 +183,7 @@ static __global__ void shared_unwritten(float * out) {
     out[threadIdx.x] = row[threadIdx.x];
 }
 
-// what the block before left there must not be seen
+// The values of the previous block must not be visible
 static __global__ void shared_of_other_block(float * out) {
     __shared__ float word;
     if (blockIdx.x == 0 && threadIdx.x == 0) {
@@ -212,7 +212,7 @@ static __global__ void no_barrier(const float * in, float * out) {
     out[threadIdx.x] = row[63 - threadIdx.x];
 }
 
-// right in forward order, and the numbers are never NaN
+// Correct in forward order, and never NaN
 static __global__ void forward_only(float * io) {
     const float left = threadIdx.x == 0 ? 1.0f : io[threadIdx.x - 1];
     io[threadIdx.x]  = left + 1.0f;
@@ -224,19 +224,19 @@ static __global__ void second_barrier_missing(const float * in, float * out) {
     for (int i = 0; i < 3; ++i) {
         row[threadIdx.x] = in[threadIdx.x] * i;
         __syncthreads();
-        sum += row[(threadIdx.x + 1) % 64]; // the next turn may overwrite it
+        sum += row[(threadIdx.x + 1) % 64]; // the next iteration may overwrite it
     }
     out[threadIdx.x] = sum;
 }
 
-static __global__ void warp_neighbour_unsynced(const float * in, float * out) {
+static __global__ void warp_neighbor_unsynced(const float * in, float * out) {
     __shared__ float row[32];
     row[threadIdx.x] = in[threadIdx.x];
     out[threadIdx.x] = row[(threadIdx.x + 1) % 32];
 }
 
-// A warp reads the numbers of those before it, one a shuffle, and then writes its own. Were warps
-// run in step, every number would be read in time.
+// A warp reads the numbers of the previous warps, one per shuffle, and then writes its own. If
+// warps ran in lockstep, every number would be read in time.
 static __global__ void warps_in_step(const float * in, float * out) {
     __shared__ float row[4];
     const int        warp = threadIdx.x / 32;
@@ -249,19 +249,19 @@ static __global__ void warps_in_step(const float * in, float * out) {
         sum += __shfl_sync(0xFFFFFFFF, row[w], 0);
     }
     if (threadIdx.x % 32 == 0) {
-        row[warp] = sum; // those after it may not have read it
+        row[warp] = sum; // later warps may not have read it
     }
     __syncthreads();
     out[warp] = row[warp];
 }
 
-static __global__ void blocks_meet(float * io) { // a block reads what another writes
+static __global__ void blocks_meet(float * io) { // a block reads a value that another one writes
     const float other = io[(blockIdx.x + 1) % gridDim.x];
     io[blockIdx.x]    = other + 1.0f;
 }
 
 static __global__ void sum_of_floats(float * sum, const float * in) {
-    atomicAdd(sum, in[threadIdx.x]); // rounds by order
+    atomicAdd(sum, in[threadIdx.x]); // the rounding depends on the order
 }
 
 static __global__ void dynamic_too_small() {
@@ -305,12 +305,12 @@ static __global__ void mma_and_shuffle(float * out) {
 //
 
 static void right(test * t, const char * name, const std::string & found) {
-    test_check(t, found.empty(), "%s is right, but: %s", name, found.c_str());
+    test_check(t, found.empty(), "%s is correct, but: %s", name, found.c_str());
 }
 
 static void wrong(test * t, const char * name, const std::string & found, const char * expected) {
     test_check(t, found.find(expected) != std::string::npos,
-            "%s is wrong; expected a finding with \"%s\", found \"%s\"", name, expected,
+            "%s has an error; expected a message with \"%s\", got \"%s\"", name, expected,
             found.c_str());
     printf("  %-26s %s\n", name, found.c_str());
 }
@@ -331,7 +331,7 @@ static void test_right(test * t) {
         }));
         for (int i = 0; i < 2 * 3 * 2 * 24; ++i) {
             test_check(t, out.as<int>()[i] == 1000 * (i / 24) + i % 24,
-                    "thread %d of block %d is told it is %d", i % 24, i / 24, out.as<int>()[i]);
+                    "thread %d of block %d has index %d", i % 24, i / 24, out.as<int>()[i]);
         }
     }
     {
@@ -351,9 +351,9 @@ static void test_right(test * t) {
             test_check(t, y[i] == numbers[127 - i], "reverse_dynamic: %g; expected %g", y[i],
                     numbers[127 - i]);
         }
-        right(t, "warp_neighbour", cuda_emu::launch(1, 32, 0, [&] { warp_neighbour(x, y); }));
+        right(t, "warp_neighbor", cuda_emu::launch(1, 32, 0, [&] { warp_neighbor(x, y); }));
         for (int i = 0; i < 32; ++i) {
-            test_check(t, y[i] == numbers[(i + 1) % 32], "warp_neighbour: %g; expected %g", y[i],
+            test_check(t, y[i] == numbers[(i + 1) % 32], "warp_neighbor: %g; expected %g", y[i],
                     numbers[(i + 1) % 32]);
         }
         right(t, "vectors",
@@ -382,7 +382,8 @@ static void test_right(test * t) {
         test_check(
                 t, *n.as<int>() == 150, "atomicAdd counts %d threads; expected 150", *n.as<int>());
     }
-    printf("cuda-emu: kernels that are right: indices, shuffles, static and dynamic shared memory, barriers, atomics, vectors\n");
+    printf("cuda-emu, correct kernels: indices, shuffles, static and dynamic shared memory,\n"
+           "  barriers, atomics, vectors\n");
 }
 
 static void test_wrong(test * t) {
@@ -400,23 +401,23 @@ static void test_wrong(test * t) {
     memset(y, 0, out.size());
 
     using cuda_emu::launch;
-    printf("cuda-emu: kernels that are wrong, and what was found:\n");
+    printf("cuda-emu, kernels with errors, and the messages:\n");
     wrong(t, "barrier_in_branch", launch(1, 64, 0, [&] { barrier_in_branch(y); }),
             "barrier not reached by all threads: 40 wait, 24 have ended");
     wrong(t, "two_barriers", launch(1, 64, 0, [&] { two_barriers(y); }), "at different barriers");
     wrong(t, "shuffle_after_return", launch(1, 32, 0, [&] { shuffle_after_return(y); }),
-            "waits for lanes FFFFFFFF that do not come");
+            "waits in vain for lanes FFFFFFFF");
     wrong(t, "shuffle_and_barrier", launch(1, 32, 0, [&] { shuffle_and_barrier(y); }),
             "16 threads at warp operations, 16 at barriers");
     wrong(t, "shuffle_outside_mask", launch(1, 32, 0, [&] { shuffle_outside_mask(y); }),
             "which is not in the mask");
     wrong(t, "shuffle_not_in_mask", launch(1, 32, 0, [&] { shuffle_not_in_mask(y); }),
             "not in its own mask");
-    wrong(t, "half a warp", launch(1, 16, 0, [&] { shuffle_after_return(y); }), "do not come");
+    wrong(t, "half a warp", launch(1, 16, 0, [&] { shuffle_after_return(y); }), "waits in vain");
     wrong(t, "mma_half_a_warp", launch(1, 32, 0, [&] { mma_half_a_warp(y); }),
             "16 threads at warp operations");
     wrong(t, "mma, warp of 16", launch(1, 16, 0, [&] { mma_half_a_warp(y); }),
-            "waits for lanes FFFFFFFF that do not come");
+            "waits in vain for lanes FFFFFFFF");
     wrong(t, "mma_in_two_branches", launch(1, 32, 0, [&] { mma_in_two_branches(y); }),
             "32 threads at warp operations");
     wrong(t, "mma_and_shuffle", launch(1, 32, 0, [&] { mma_and_shuffle(y); }),
@@ -426,19 +427,19 @@ static void test_wrong(test * t) {
     wrong(t, "write_beyond", launch(1, 64, 0, [&] { write_beyond(y, 1); }),
             "out of bounds: buffer out of 256 bytes at byte 256");
     wrong(t, "write_before", launch(1, 64, 0, [&] { write_beyond(y, -1); }),
-            "written before the begin of buffer out");
-    y[-1]                  = cuda_emu::buffer("unwritten", sizeof(float)).as<float>()[0]; // heal it
+            "written before the start of buffer out");
+    y[-1]                  = cuda_emu::buffer("unwritten", sizeof(float)).as<float>()[0]; // repair
     const uint64_t nowhere = 0x1000;
     memcpy(p, &nowhere, sizeof(nowhere));
     wrong(t, "read_nowhere", launch(1, 1, 0, [&] { read_nowhere((const float **) p, y); }),
-            "an address that is in no buffer");
+            "an address in no buffer");
     wrong(t, "write_input", launch(1, 64, 0, [&] { write_input(x); }),
-            "constant buffer in is written");
+            "constant buffer in written");
     wrong(t, "no_barrier", launch(1, 64, 0, [&] { no_barrier(x, y); }), "a race: buffer out");
     wrong(t, "forward_only", launch(1, 64, 0, [&] { forward_only(y); }), "a race: buffer out");
     wrong(t, "second_barrier_missing", launch(1, 64, 0, [&] { second_barrier_missing(x, y); }),
             "a race: buffer out");
-    wrong(t, "warp_neighbour_unsynced", launch(1, 32, 0, [&] { warp_neighbour_unsynced(x, y); }),
+    wrong(t, "warp_neighbor_unsynced", launch(1, 32, 0, [&] { warp_neighbor_unsynced(x, y); }),
             "a race: buffer out");
     wrong(t, "warps_in_step", launch(1, 128, 0, [&] { warps_in_step(x, y); }),
             "a race: buffer out");
@@ -452,7 +453,7 @@ static void test_wrong(test * t) {
     wrong(t, "block of 1025 threads", launch(1, 1025, 0, [&] { write_beyond(y, 0); }),
             "cannot launch");
 
-    // poison is not a finding of its own: it arrives in the results
+    // unwritten shared memory gives no message: it appears as NaN in the results
     const std::string unwritten = launch(1, 64, 0, [&] { shared_unwritten(y); });
     for (int i = 0; i < 64; ++i) {
         test_check(t, unwritten.empty() && (i == 9) == (bool) isnan(y[i]),
@@ -466,7 +467,7 @@ static void test_wrong(test * t) {
     printf("  %-26s NaN in the results, only where nothing was written\n",
             "shared memory unwritten");
 
-    // after all of these the machine is as good as new
+    // after all of these the emulator still works
     right(t, "block_sum", launch(1, 64, 0, [&] { block_sum<2>(x, y); }));
 }
 
@@ -474,7 +475,7 @@ static void test_wrong(test * t) {
 // Tensor cores
 //
 
-// A product on the emulated tensor core. Numbers are kept as F32.
+// A product on the emulated tensor core, with F32 operands
 struct product {
     int                k;
     std::vector<float> a, b, c; // [16][k], [k][8], [16][8]
@@ -503,7 +504,7 @@ struct product {
     }
 };
 
-// Every element is another integer, so that no two can be exchanged unseen.
+// Every element is a different integer, so that any exchange is detected.
 static void test_mma_layout(test * t) {
     product p(8);
     for (int i = 0; i < 128; ++i) {
@@ -521,7 +522,7 @@ static void test_mma_layout(test * t) {
                 i / 8, i % 8, p.c[i], want);
     }
 
-    product low = before; // the low 13 bits are not there for a tensor core
+    product low = before; // a tensor core ignores the low 13 bits
     for (float & x : low.a) {
         x = __uint_as_float(__float_as_uint(x) | 0x1FFF);
     }
@@ -532,8 +533,7 @@ static void test_mma_layout(test * t) {
     test_check(t, low.c == p.c, "mma reads more than 19 bits of an operand");
 }
 
-// Row 0 of a times column 0 of b, plus c, and what comes out, by hand. x: a product of two powers
-// of two.
+// Row 0 of a times column 0 of b, plus c, computed by hand. x: the products.
 static void test_mma_rounding(test * t) {
     const double u = 0x1p-23;
     struct {
@@ -541,19 +541,19 @@ static void test_mma_rounding(test * t) {
         double       c, x[8];
         double       want;
     } cases[] = {
-        { "an addend below the unit is cut: to nearest it would be 1 + u", 1.0, { 0.75 * u }, 1.0 },
-        { "one of a unit and a half is cut to one", 1.0, { 1.5 * u }, 1.0 + u },
-        { "addends are cut one by one: together they are 2 u", 1.0, { u / 2, u / 2, u / 2, u / 2 },
-                1.0 },
-        { "whichever is the largest", 0.5 * u, { 1.0, 0.75 * u, 0.75 * u }, 1.0 },
-        { "the sum is cut: 2 + 3u is halfway, to nearest it would be 2 + 4u", 2.0 - u, { 4 * u },
-                2.0 + 2 * u },
-        { "the largest counts even if it cancels: 0.75 is less than 2", 0.75, { 0x1p24, -0x1p24 },
+        { "an addend below u is truncated (to nearest: 1 + u)", 1.0, { 0.75 * u }, 1.0 },
+        { "1.5 u is truncated to u", 1.0, { 1.5 * u }, 1.0 + u },
+        { "addends are truncated one by one (their sum is 2 u)", 1.0,
+                { u / 2, u / 2, u / 2, u / 2 }, 1.0 },
+        { "the largest may be a product", 0.5 * u, { 1.0, 0.75 * u, 0.75 * u }, 1.0 },
+        { "the sum is truncated (2 + 3u; to nearest: 2 + 4u)", 2.0 - u, { 4 * u }, 2.0 + 2 * u },
+        { "the largest counts even if it cancels: 0.75 < 2 is lost", 0.75, { 0x1p24, -0x1p24 },
                 0.0 },
-        { "and 3 is cut to 2", 3.0, { 0x1p24, -0x1p24 }, 2.0 },
-        { "nothing is normalised in between: 3 + u would be 3", u, { 1.5, 1.5, -1.5, -1.5 }, u },
-        { "subnormal numbers count", 0x1p-149, { 0x1p-130 }, 0x1p-149 + 0x1p-130 },
-        { "a subnormal sum is cut", 0.0, { 0x1p-148, 0x1p-149, 0x1p-150 }, 0x1p-148 + 0x1p-149 },
+        { "the same: 3 is truncated to 2", 3.0, { 0x1p24, -0x1p24 }, 2.0 },
+        { "no normalization in between (3 + u would be 3)", u, { 1.5, 1.5, -1.5, -1.5 }, u },
+        { "subnormal numbers are not flushed", 0x1p-149, { 0x1p-130 }, 0x1p-149 + 0x1p-130 },
+        { "a subnormal sum is truncated", 0.0, { 0x1p-148, 0x1p-149, 0x1p-150 },
+                0x1p-148 + 0x1p-149 },
         { "zero", 0.0, { 0.0 }, 0.0 },
     };
     for (const auto & one : cases) {
@@ -572,11 +572,11 @@ static void test_mma_rounding(test * t) {
                     p.c[0], sign * one.want);
         }
     }
-    printf("mma: %d hand-computed sums, both signs, cut towards zero as described\n",
+    printf("mma: %d hand-computed sums, both signs, truncated as described\n",
             (int) (sizeof(cases) / sizeof(cases[0])));
 }
 
-// the formula of cuda-emu.h, one number after another
+// The formula of cuda-emu.h, number by number
 static double mma_by_formula(const product & p, int i, int j) {
     double x[9] = { p.c[i * 8 + j] };
     int    top  = INT_MIN;
@@ -619,10 +619,11 @@ static void test_mma_formula(test * t) {
         p.run<AS_TF32>(t);
         for (int i = 0; i < 128; ++i) {
             const double want = mma_by_formula(before, i / 8, i % 8);
-            test_check(t, p.c[i] == want, "mma: %.9g; by the formula it is %.9g", p.c[i], want);
+            test_check(t, p.c[i] == want, "mma: %.9g; expected %.9g by the formula", p.c[i], want);
         }
     }
-    printf("mma: 300 products of random matrices, exponents up to 30 apart, by the formula to the bit\n");
+    printf("mma: 300 products of random matrices, exponents up to 30 apart, bit-identical to the\n"
+           "  formula\n");
 }
 
 static void test_mma_not_finite(test * t) {
@@ -657,7 +658,7 @@ static void test_mma_not_finite(test * t) {
     }
 }
 
-// F32 products by three of TF32
+// F32 products from three TF32 products
 static void test_mma_add(test * t) {
     test_rng rng   = { 2 };
     double   worst = 0.0;
@@ -676,10 +677,9 @@ static void test_mma_add(test * t) {
         }
     }
     test_check(t, worst <= 0x1p-21,
-            "mma_add is off by %g of the sum of |a||b|; expected 2^-21 at most", worst);
+            "mma_add has an error of %g of the sum of |a||b|; expected at most 2^-21", worst);
 
-    for (int n = 0; n < 20;
-            ++n) { // halves of small integers: no error at all, in a sum of any length
+    for (int n = 0; n < 20; ++n) { // halves of small integers: exact, in sums of any length
         product p(256);
         for (float & x : p.a) {
             x = 0.5f * (float) (test_below(&rng, 65) - 32);
@@ -694,9 +694,9 @@ static void test_mma_add(test * t) {
         }
     }
 
-    // A long sum of one sign, K products. mma_add: K/8 additions rounded to nearest, whose errors
-    // go both ways and grow like the root of their number, each sum of eight being off by 2⁻²² at
-    // most. Carried through the tensor core, all nine addends are cut towards zero every time.
+    // A long sum of one sign, K products. mma_add: K/8 additions rounded to nearest; their errors
+    // have both signs and grow with the root of their number, and each sum of eight has an error of
+    // at most 2⁻²². If the tensor core adds all products, every addition truncates nine addends.
     const int    K     = 4096;
     const double limit = sqrt(K / 8.0) * 0x1p-24 + 0x1p-22;
     product      p(K);
@@ -715,12 +715,14 @@ static void test_mma_add(test * t) {
         err               = std::max(err, fabs(p.c[i] - want) / want);
         least             = std::min(least, (want - carried.c[i]) / want);
     }
-    test_check(t, err <= limit, "mma_add, a sum of %d products is off by %g; expected %g at most",
-            K, err, limit);
+    test_check(t, err <= limit,
+            "mma_add, a sum of %d products has an error of %g; expected at most %g", K, err, limit);
     test_check(t, least > 10.0 * limit,
-            "a sum carried through the tensor core is off by %g only: it should show", least);
-    printf("mma_add: products of 16x8 and 8x8 random numbers off by 2^%.1f of the sum of |a||b| at most; halves exact;\n"
-           "  a sum of %d numbers of one sign off by %.1e at most; carried through the tensor core by %.1e at least\n",
+            "a sum by the tensor core has an error of only %g; expected more than %g", least,
+            10.0 * limit);
+    printf("mma_add: error of random 16x8 times 8x8 at most 2^%.1f of the sum of |a||b|; halves\n"
+           "  exact; a sum of %d numbers of one sign: error at most %.1e; if the tensor core adds\n"
+           "  them: at least %.1e\n",
             log2(worst), K, err, least);
 }
 

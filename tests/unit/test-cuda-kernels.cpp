@@ -1,9 +1,9 @@
-// The CUDA kernels that go token by token, run by cuda-emu.h on the CPU, against the
-// double-precision loop: every instance, random shapes in every mode, heads of real checkpoints,
-// ragged batches, slots in place, forks, snapshots, strides, head counts, ids out of range, cuts
-// into calls, long sequences. Every launch runs in three orders of its threads and blocks, which
-// agree to the bit; the longest ones in one. The instance and the grid are chosen by the code that
-// chooses them on a card (launch*.cuh).
+// The CUDA step and plain kernels and the short convolution, run by cuda-emu.h on the CPU, against
+// the oracle: every instance, random shapes in every mode, heads of real checkpoints, ragged
+// batches, slots in place, forks, snapshots, strides, head counts, ids out of range, cuts into
+// calls, long sequences. Every launch runs in three orders of its threads and blocks, with
+// bit-identical results; the longest ones run in one order. The code that chooses instance and grid
+// on a GPU also chooses them here (launch*.cuh).
 
 #include "cuda-emu.h"
 
@@ -53,10 +53,9 @@ static double log_sigmoid(double x) {
 }
 
 static test_scan make_signed(test_arena * a, const problem & p, test_rng * rng) {
-    const int64_t T     = test_batch_tokens(&p.batch);
-    const bool    mlstm = p.mode >= MLSTM;
-    const double  hard =
-            60.0; // F32 has no number for exp(−88), and from the zero state a short sequence may have no other
+    const int64_t T           = test_batch_tokens(&p.batch);
+    const bool    mlstm       = p.mode >= MLSTM;
+    const double  hard        = 60.0; // exp(−88) is not representable in F32
     const int64_t size        = (int64_t) p.d_k * p.d_v + (mlstm ? p.d_k + 1 : 0);
     test_scan     s           = {};
     s.op                      = test_scan::TEST_SIGNED;
@@ -111,8 +110,8 @@ static test_scan make_signed(test_arena * a, const problem & p, test_rng * rng) 
             }
         }
         for (int64_t slot = 0; slot < x.state->ne[1]; ++slot) {
-            for (int64_t h = 0; h < p.H && !isnan(test_get(x.state, 0, slot, 0, 0));
-                    ++h) { // any m is legal in a state
+            // any m is valid in a state
+            for (int64_t h = 0; h < p.H && !isnan(test_get(x.state, 0, slot, 0, 0)); ++h) {
                 test_set(x.state, h * size + size - 1, slot, 0, 0,
                         (float) test_uniform(rng, any ? -50.0 : -2.0, any ? 50.0 : 2.0));
             }
@@ -124,11 +123,11 @@ static test_scan make_signed(test_arena * a, const problem & p, test_rng * rng) 
 
 typedef test_scan make_fn(test_arena *, const problem &, test_rng *);
 
-// padded and exact sizes of every instance, then one that only the plain kernel takes
+// Padded and exact sizes of every instance, then one that only the plain kernel supports
 static const int instance_sizes[] = { 4, 16, 20, 32, 36, 64, 68, 96, 100, 128, 132, 192, 196, 256,
     260 };
 
-// every mode in every instance, then fifty random shapes a mode
+// Every mode in every instance, then fifty random shapes per mode
 static void test_modes(test * t, make_fn * make, int n_modes, const char * const * names) {
     test_rng rng = { 1 };
     int      n   = 0;
@@ -140,20 +139,20 @@ static void test_modes(test * t, make_fn * make, int n_modes, const char * const
         worst.limit           = 1e-12;
         const bool one_factor = make == make_signed || mode >= 3;
         const int  n_sizes    = (int) (sizeof(instance_sizes) / sizeof(instance_sizes[0]));
-        for (int i = 0; i < n_sizes + 50; ++i, n++) {
+        for (int i = 0; i < n_sizes + 50; ++i, ++n) {
             problem p = {};
             p.mode    = mode;
             p.turn    = n;
             p.n_h     = one_factor ? 1 : 1 + n % 4;
             if (i < n_sizes) {
+                // columns: more than a block, one warp, in between
+                const int columns[] = { instance_sizes[i] <= 16 ? 72 : 40, 8, 20 };
+
                 p.d_k   = instance_sizes[i];
-                p.d_v   = i % 3 == 0 ? (p.d_k <= 16 ? 72 : 40)
-                          : i % 3 == 1
-                                  ? 8
-                                  : 20; // more than a block of columns, one warp, something between
+                p.d_v   = columns[i % 3];
                 p.H     = 2;
                 p.batch = random_batch(&rng, n, p.d_k > 128 ? 2 : 5);
-            } else { // small ones more often; the contract says multiples of 4, the kernels take any
+            } else { // small sizes more often, not only multiples of 4
                 const int64_t largest = test_below(&rng, 5) == 0 ? 256 : 64;
                 p.d_k                 = 1 + (int) test_below(&rng, largest);
                 p.d_v                 = 1 + (int) test_below(&rng, 40);
@@ -170,7 +169,7 @@ static void test_modes(test * t, make_fn * make, int n_modes, const char * const
     }
 }
 
-// heads as checkpoints have them: many groups of columns a head, none of them padded
+// Heads of real checkpoints: many groups of columns per head, none of them padded
 static void test_real_sizes(test * t) {
     static const struct {
         const char * what;
@@ -216,7 +215,7 @@ static void test_real_sizes(test * t) {
 static void test_slots(test * t, make_fn * make, int n_modes) {
     test_rng rng = { 2 };
     for (int mode = 0; mode < n_modes; ++mode) {
-        for (int big = 0; big < 2; ++big) { // an instance, the plain kernel
+        for (int big = 0; big < 2; ++big) { // a step kernel, the plain kernel
             problem p = {};
             p.mode    = mode;
             p.d_k     = big ? 260 : 24;
@@ -239,17 +238,19 @@ static void test_slots(test * t, make_fn * make, int n_modes) {
 
             p.batch        = {};
             p.batch.n_seqs = 1;
-            p.batch.len[0] = big ? 7 : 29; // more than one piece of events
+            p.batch.len[0] = big ? 7 : 29; // more than one buffer of factors
             p.batch.turn   = mode;
             s              = make(&a, p, &rng);
             run_cuts(t, &a, &s, &rng);
             test_arena_free(&a);
         }
     }
-    printf("  ids out of range: NaN for the sequence, no state touched, the others computed; calls of 1 to 6 tokens give the bits of one call\n");
+    printf("  ids out of range: NaN for the sequence, no state touched, the others computed;\n"
+           "  calls of 1 to 6 tokens are bit-identical to one call\n");
 }
 
-// 256 tokens in all orders, then 4,096 in one; with no gate nothing is forgotten and errors add up
+// 256 tokens in all orders, then 4,096 in one. Without a gate nothing is forgotten and errors add
+// up.
 static void test_length(test * t) {
     test_rng rng = { 3 };
     for (int longer = 0; longer < (LRNN_SANITIZE ? 1 : 2); ++longer) {
@@ -317,9 +318,8 @@ static void test_conv(test * t) {
         p.H       = 1;
         p.n_h     = 1;
         p.turn    = n;
-        p.batch   = random_batch(&rng, n,
-                n % 2 == 0 ? 4
-                             : 30); // often shorter than the width: a tail of old tail and new inputs
+        // often shorter than the width: a tail consists of the old tail and new inputs
+        p.batch = random_batch(&rng, n, n % 2 == 0 ? 4 : 30);
         test_arena a;
         test_arena_init(&a);
         test_scan s = make_conv(&a, p, &rng);
@@ -335,18 +335,18 @@ static void test_conv(test * t) {
         }
         test_arena_free(&a);
     }
-    printf("short convolution: 300 random shapes; ids out of range and cuts into calls in 30 of them\n");
+    printf("short convolution: 300 random shapes; 30 of them with ids out of range and cuts\n");
     test_worst_print(&worst);
 }
 
-// cuda_exp over its whole range, against double
+// cuda_exp over its whole range against double
 static void test_exp(test * t) {
     double worst = 0.0;
     for (double x = -87.0; x < 88.7; x += 0.00137) {
         const double got = cuda_exp((float) x), want = exp((double) (float) x);
         worst = std::max(worst, fabs(got - want) / want);
     }
-    test_check(t, worst < 2.0 * 0x1p-24 * 2.0, "cuda_exp is off by %g of its value", worst);
+    test_check(t, worst < 2.0 * 0x1p-24 * 2.0, "cuda_exp has a relative error of %g", worst);
     test_check(t,
             cuda_exp(0.0f) == 1.0f && cuda_exp(-200.0f) == 0.0f && cuda_exp(-INFINITY) == 0.0f &&
                     isinf(cuda_exp(100.0f)) && isinf(cuda_exp(INFINITY)) && isnan(cuda_exp(NAN)),
@@ -357,10 +357,11 @@ static void test_exp(test * t) {
 int main() {
     test t = {};
     test_exp(&t);
-    printf("householder: every instance, then 50 random shapes a mode; NMSE of outputs and states:\n");
+    printf("householder: every instance, then 50 random shapes per mode; NMSE of outputs and "
+           "states:\n");
     test_modes(&t, make_householder, 6, householder_names);
     test_slots(&t, make_householder, 6);
-    printf("signed: every instance, then 50 random shapes a mode:\n");
+    printf("signed: every instance, then 50 random shapes per mode:\n");
     test_modes(&t, make_signed, N_SIGNED, signed_names);
     test_slots(&t, make_signed, N_SIGNED);
     printf("heads of checkpoints:\n");
@@ -368,10 +369,10 @@ int main() {
     test_conv(&t);
     test_length(&t);
     run_s5(&t, GGML_SCAN_PATH_STEP);
-    // 7 sizes x (6 householder + 5 signed), two plain kernels, the normalizer, the convolution; the
-    // chunked ones have a test of their own
+    // 7 sizes x (6 householder + 5 signed), two plain kernels, the normalizer, the convolution;
+    // test-cuda-chunk runs the chunk kernels
     test_check(&t, kernels_run.size() == 7 * (6 + 5) + 4, "%d kernels ran; expected %d",
             (int) kernels_run.size(), 7 * (6 + 5) + 4);
-    printf("%d kernels were run, which are all but the chunked ones\n", (int) kernels_run.size());
+    printf("%d kernels ran: all except the chunk kernels\n", (int) kernels_run.size());
     return test_end(&t, "test-cuda-kernels");
 }
