@@ -1,4 +1,4 @@
-"""Compare scan.c with plain loops in double precision: values and every gradient.
+"""Compares values and gradients of scan.c with plain loops in double precision.
 
     python check_scan.py
 """
@@ -55,18 +55,25 @@ def compare(name: str, fast, slow, tensors, *options) -> None:
 def main() -> None:
     torch.manual_seed(0)
     R = torch.randn
-    # 37 steps: two whole strides of kept states and a part of one
-    for K, P, n, gated in ((8, 8, 1, False), (16, 16, 2, True), (32, 32, 2, True), (12, 20, 3, True)):
+    # 37 steps: two whole strides of saved states and a part of one
+    for K, P, n, gated in ((8, 8, 1, False), (16, 16, 2, True), (32, 32, 2, True),
+                           (12, 20, 3, True)):
         B, T, H = 2, 37, 3
         g = -torch.rand(B, T, H) if gated else None
-        tensors = (R(B, T, H, K), R(B, T * n, H, K), R(B, T * n, H, P), 2 * torch.rand(B, T * n, H), g)
-        compare(f"delta rule K {K} P {P} factors {n} gate {gated}", DeltaRule.apply, delta_rule, tensors, n)
+        tensors = (R(B, T, H, K), R(B, T * n, H, K), R(B, T * n, H, P),
+                   2 * torch.rand(B, T * n, H), g)
+        compare(f"delta rule K {K} P {P} factors {n} gate {gated}", DeltaRule.apply, delta_rule,
+                tensors, n)
     for signed in (False, True):
-        tensors = (R(2, 19, 5), torch.rand(2, 19, 5), -3 * torch.rand(5, 16), R(2, 19, 16), R(2, 19, 16))
-        compare(f"selective scan signed {signed}", SelectiveScan.apply, selective_scan, tensors, signed)
+        tensors = (R(2, 19, 5), torch.rand(2, 19, 5), -3 * torch.rand(5, 16), R(2, 19, 16),
+                   R(2, 19, 16))
+        compare(f"selective scan signed {signed}", SelectiveScan.apply, selective_scan, tensors,
+                signed)
     for width in (1, 4):
-        compare(f"convolution width {width}", ConvSiLU.apply, conv_silu, (R(2, 11, 6), R(6, 1, width), R(6)))
-    compare("convolution without bias", ConvSiLU.apply, conv_silu, (R(2, 11, 6), R(6, 1, 4), None))
+        compare(f"convolution width {width}", ConvSiLU.apply, conv_silu,
+                (R(2, 11, 6), R(6, 1, width), R(6)))
+    compare("convolution without bias", ConvSiLU.apply, conv_silu,
+            (R(2, 11, 6), R(6, 1, 4), None))
 
 
 if __name__ == "__main__":

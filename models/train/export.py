@@ -1,9 +1,9 @@
-"""Convert trained checkpoints to GGUF with lrnn-convert, and print the tables of ../README.md.
+"""Converts trained checkpoints to GGUF with lrnn-convert, and prints the tables of ../README.md.
 
     python export.py RUNS MODELS
 
-RUNS is the folder that train_tasks.py and train_text.py wrote to; MODELS/NAME.gguf is written for every run that is finished.
-Task models stay F32; language models become Q8_0.
+RUNS is the output folder of train_tasks.py and train_text.py. Every finished run becomes
+MODELS/NAME.gguf: state-tracking models in F32, language models in Q8_0.
 """
 
 import json
@@ -16,7 +16,8 @@ CONVERTER = Path(__file__).resolve().parents[2] / "convert"
 
 
 def convert(folder: Path, output: Path, signed: bool, *options: str) -> int:
-    command = [sys.executable, "-m", "lrnn_convert", str(folder), "-o", str(output), "--name", output.stem, "--quiet",
+    command = [sys.executable, "-m", "lrnn_convert", str(folder), "-o", str(output),
+               "--name", output.stem, "--quiet",
                "--eigenvalues", "signed" if signed else "unsigned", *options]
     subprocess.run(command, check=True, env=os.environ | {"PYTHONPATH": str(CONVERTER)})
     return output.stat().st_size
@@ -27,26 +28,30 @@ def number(x: float) -> str:
 
 
 def export_tasks(runs: Path, models: Path) -> None:
-    scores, cards = [], []
+    scores, seeds = [], []
     for path in sorted(runs.glob("*/scores.json")):
         r, name = json.loads(path.read_text()), path.parent.name
-        size = convert(path.parent, models / f"{name}.gguf", r["signed"], "--task", r["task"], "--trained-length", "40")
-        scores.append([f"`{name}`", r["task"], "[-1,1]" if r["signed"] else "[0,1]", *map(number, r["scores"].values())])
+        size = convert(path.parent, models / f"{name}.gguf", r["signed"], "--task", r["task"],
+                       "--trained-length", "40")
+        scores.append([f"`{name}`", r["task"], "[-1,1]" if r["signed"] else "[0,1]",
+                       *map(number, r["scores"].values())])
         tried = ", ".join(f"{number(t['validation'])} ({t['reached']})" for t in r["seeds"])
-        cards.append([f"`{name}`", tried, r["seed"], r["steps"], f"{r['cpu_seconds']} s", f"{r['parameters']:,}", f"{size / 1000:.0f} kB"])
+        seeds.append([f"`{name}`", tried, r["seed"], r["steps"], f"{r['cpu_seconds']} s",
+                      f"{r['parameters']:,}", f"{size / 1000:.0f} kB"])
     if scores:
         table(["file", "task", "range", *r["scores"]], scores)
-        table(["file", "validation of each seed (length reached)", "shipped seed", "steps a seed", "CPU time", "parameters", "size"], cards)
+        table(["file", "validation of each seed (length reached)", "shipped seed",
+               "steps per seed", "CPU time", "parameters", "size"], seeds)
 
 
 def export_text(runs: Path, models: Path) -> None:
     rows = []
     for path in sorted(runs.glob("text-*/log.jsonl")):
         last, name = json.loads(path.read_text().splitlines()[-1]), path.parent.name
-        size = convert(path.parent, models / f"{name}.gguf", name.endswith("neg"), "--type", "q8_0", "--tokenizer", "bytes",
-                       "--trained-length", "512")
-        rows.append([f"`{name}`", last["step"], *(f"{x:.3f}" for x in last["held_out"].values()), f"{last['cpu_seconds'] / 60:.0f} min",
-                     f"{size / 1e6:.2f} MB"])
+        size = convert(path.parent, models / f"{name}.gguf", name.endswith("neg"),
+                       "--type", "q8_0", "--tokenizer", "bytes", "--trained-length", "512")
+        rows.append([f"`{name}`", last["step"], *(f"{x:.3f}" for x in last["held_out"].values()),
+                     f"{last['cpu_seconds'] / 60:.0f} min", f"{size / 1e6:.2f} MB"])
     if rows:
         table(["file", "steps", *last["held_out"], "CPU time", "size"], rows)
 

@@ -1,7 +1,8 @@
 """DeltaNet, (Gated) DeltaProduct and Mamba language models for training on a CPU.
 
-The modules carry the names of their libraries' checkpoints (flash-linear-attention, transformers), so that a saved model is what
-those libraries and lrnn-convert read. The recurrences are in scan.c, which is compiled on first use.
+Modules have the names of the checkpoints of their libraries (flash-linear-attention, transformers),
+so those libraries and lrnn-convert can read a saved model. The recurrences are in scan.c, which is
+compiled on first use.
 """
 
 import ctypes
@@ -23,7 +24,8 @@ from torch import nn
 
 def compile_scan() -> ctypes.CDLL:
     source = Path(__file__).with_name("scan.c")
-    command = [os.environ.get("CC", "cc"), "-std=gnu11", "-O3", "-march=native", "-ffast-math", "-shared", "-fPIC"]
+    command = [os.environ.get("CC", "cc"), "-std=gnu11", "-O3", "-march=native", "-ffast-math",
+               "-shared", "-fPIC"]
     tag = hashlib.sha256(source.read_bytes() + " ".join(command).encode()).hexdigest()[:16]
     library = Path(tempfile.gettempdir()) / f"lrnn-train-{os.getuid()}-{tag}.so"
     if not library.exists():
@@ -43,8 +45,10 @@ def shape_of(*sizes: int) -> ctypes.Array:
 
 def call(function, shape: ctypes.Array, *tensors: torch.Tensor | None) -> None:
     for x in tensors:
-        assert x is None or (x.dtype == torch.float32 and x.is_contiguous()), "scan.c takes dense float32"
-    status = function(shape, *(ctypes.c_void_p(None if x is None else x.data_ptr()) for x in tensors))
+        assert x is None or (x.dtype == torch.float32 and x.is_contiguous()), \
+            "scan.c takes dense float32"
+    pointers = (ctypes.c_void_p(None if x is None else x.data_ptr()) for x in tensors)
+    status = function(shape, *pointers)
     if function.restype is ctypes.c_int and status != 0:
         raise MemoryError(function.__name__)
 
@@ -54,7 +58,8 @@ for name in ("delta_forward", "ssm_forward", "conv_forward", "conv_backward"):
 
 
 class DeltaRule(torch.autograd.Function):
-    """q [B,T,H,K], k [B,T·n,H,K], v [B,T·n,H,P], beta [B,T·n,H], g [B,T,H] or None -> o [B,T,H,P]; q and k are L2-normalised inside."""
+    """q [B,T,H,K], k [B,T·n,H,K], v [B,T·n,H,P], beta [B,T·n,H], g [B,T,H] or None -> o [B,T,H,P].
+    Normalizes q and k (L2)."""
 
     @staticmethod
     def forward(ctx, q, k, v, beta, g, factors):
@@ -75,7 +80,8 @@ class DeltaRule(torch.autograd.Function):
         q, k, v, beta, g, u, kept = ctx.saved_tensors
         dq, dk, dv, dbeta = (torch.empty_like(x) for x in (q, k, v, beta))
         dg = None if g is None else torch.empty_like(g)
-        call(SCAN.delta_backward, ctx.shape, q, k, v, beta, g, u, kept, d_o.contiguous(), dq, dk, dv, dbeta, dg)
+        call(SCAN.delta_backward, ctx.shape, q, k, v, beta, g, u, kept, d_o.contiguous(),
+             dq, dk, dv, dbeta, dg)
         return dq, dk, dv, dbeta, dg, None
 
 
@@ -158,17 +164,20 @@ class Mixer(nn.Module):
     def __init__(self, c: dict):
         super().__init__()
         D, H = c["hidden_size"], c["num_heads"]
-        self.heads, self.factors, self.signed = H, c.get("num_householder", 1), c["allow_neg_eigval"]
+        self.heads, self.factors = H, c.get("num_householder", 1)
+        self.signed = c["allow_neg_eigval"]
         n, inner = self.factors, H * c["head_dim"] if "head_dim" in c else D
-        self.q_proj, self.k_proj, self.v_proj = linear(D, inner), linear(D, n * inner), linear(D, n * inner)
+        self.q_proj = linear(D, inner)
+        self.k_proj, self.v_proj = linear(D, n * inner), linear(D, n * inner)
         self.b_proj, self.o_proj = linear(D, n * H), linear(inner, D)
         self.conv = c["use_short_conv"]
         if self.conv:
             W = c["conv_size"]
-            self.q_conv1d, self.k_conv1d, self.v_conv1d = ShortConv(inner, W), ShortConv(n * inner, W), ShortConv(n * inner, W)
+            self.q_conv1d = ShortConv(inner, W)
+            self.k_conv1d, self.v_conv1d = ShortConv(n * inner, W), ShortConv(n * inner, W)
         self.forget = c.get("use_forget_gate", False)
         if self.forget:
-            # as fla: rates of 0 to 16, time steps of 0.001 to 0.1
+            # as in fla: rates of 0 to 16, time steps of 0.001 to 0.1
             self.a_proj = linear(D, H)
             self.A_log = nn.Parameter(torch.empty(H).uniform_(0, 16).log())
             dt = torch.exp(torch.rand(H) * math.log(100) + math.log(0.001))
@@ -185,8 +194,9 @@ class Mixer(nn.Module):
             q, k, v = self.q_conv1d(q), self.k_conv1d(k), self.v_conv1d(v)
         else:
             q, k, v = F.silu(q), F.silu(k), F.silu(v)
-        # rows of k, v and β are (factor, head, dimension): the factors of a token are neighbours in time
-        q, k, v = q.view(B, T, self.heads, -1), k.view(B, T * self.factors, self.heads, -1), v.view(B, T * self.factors, self.heads, -1)
+        # rows of k, v and β are (factor, head, dimension): the factors of a token are adjacent
+        q = q.view(B, T, self.heads, -1)
+        k, v = (x.view(B, T * self.factors, self.heads, -1) for x in (k, v))
         beta = self.b_proj(x).sigmoid().view(B, T * self.factors, self.heads)
         if self.signed:
             beta = 2 * beta
@@ -200,17 +210,19 @@ class Mixer(nn.Module):
 class SwiGLU(nn.Module):
     def __init__(self, width: int, inner: int):
         super().__init__()
-        self.gate_proj, self.up_proj, self.down_proj = linear(width, inner), linear(width, inner), linear(inner, width)
+        self.gate_proj, self.up_proj = linear(width, inner), linear(width, inner)
+        self.down_proj = linear(inner, width)
 
     def forward(self, x):
         return self.down_proj(F.silu(self.gate_proj(x)) * self.up_proj(x))
 
 
-class Block(nn.Module):
+class Layer(nn.Module):
     def __init__(self, c: dict):
         super().__init__()
-        self.attn_norm, self.attn = RMSNorm(c["hidden_size"], c["norm_eps"]), Mixer(c)
-        self.mlp_norm, self.mlp = RMSNorm(c["hidden_size"], c["norm_eps"]), SwiGLU(c["hidden_size"], c["intermediate_size"])
+        D, eps = c["hidden_size"], c["norm_eps"]
+        self.attn_norm, self.attn = RMSNorm(D, eps), Mixer(c)
+        self.mlp_norm, self.mlp = RMSNorm(D, eps), SwiGLU(D, c["intermediate_size"])
 
     def forward(self, x):
         x = x + self.attn(self.attn_norm(x))
@@ -218,7 +230,8 @@ class Block(nn.Module):
 
 
 class MambaMixer(nn.Module):
-    """h = a h + Δ B x,  a = exp(Δ A), signed 2 exp(Δ A) - 1;  y = C·h + D x;  out = W (y silu(z))."""
+    """h = a h + Δ B x,  a = exp(Δ A), signed: 2 exp(Δ A) - 1;  y = C·h + D x;  out = W (y silu(z)).
+    """
 
     def __init__(self, c: dict):
         super().__init__()
@@ -229,18 +242,20 @@ class MambaMixer(nn.Module):
         self.x_proj, self.dt_proj = linear(E, R + 2 * N), nn.Linear(R, E)
         self.A_log = nn.Parameter(torch.arange(1, N + 1, dtype=torch.float32).repeat(E, 1).log())
         self.D = nn.Parameter(torch.ones(E))
-        dt = torch.exp(torch.rand(E) * math.log(c["time_step_max"] / c["time_step_min"]) + math.log(c["time_step_min"]))
+        low, high = c["time_step_min"], c["time_step_max"]
+        dt = torch.exp(torch.rand(E) * math.log(high / low) + math.log(low))
         self.dt_proj.bias = nn.Parameter(dt + torch.log(-torch.expm1(-dt)))
 
     def forward(self, x):
         x, z = self.in_proj(x).chunk(2, dim=-1)
         x = self.conv1d(x)
         dt, B, C = self.x_proj(x).split(self.split, dim=-1)
-        y = SelectiveScan.apply(x, F.softplus(self.dt_proj(dt)), -self.A_log.exp(), B, C, self.signed)
+        dt = F.softplus(self.dt_proj(dt))
+        y = SelectiveScan.apply(x, dt, -self.A_log.exp(), B, C, self.signed)
         return self.out_proj((y + self.D * x) * F.silu(z))
 
 
-class MambaBlock(nn.Module):
+class MambaLayer(nn.Module):
     def __init__(self, c: dict):
         super().__init__()
         self.norm, self.mixer = RMSNorm(c["hidden_size"], c["layer_norm_epsilon"]), MambaMixer(c)
@@ -250,12 +265,12 @@ class MambaBlock(nn.Module):
 
 
 class Stack(nn.Module):
-    """Embedding, blocks and final norm; `final` is what the library calls the norm."""
+    """Embedding, layers and final norm; `final` is the library's name of the norm."""
 
-    def __init__(self, c: dict, block: type, final: str, eps: float):
+    def __init__(self, c: dict, layer: type, final: str, eps: float):
         super().__init__()
         self.embeddings = nn.Embedding(c["vocab_size"], c["hidden_size"])
-        self.layers = nn.ModuleList(block(c) for _ in range(c["num_hidden_layers"]))
+        self.layers = nn.ModuleList(layer(c) for _ in range(c["num_hidden_layers"]))
         self.final = final
         setattr(self, final, RMSNorm(c["hidden_size"], eps))
 
@@ -273,54 +288,63 @@ class LanguageModel(nn.Module):
         super().__init__()
         self.config = config
         if config["model_type"] == "mamba":
-            self.backbone = Stack(config, MambaBlock, "norm_f", config["layer_norm_epsilon"])
+            self.backbone = Stack(config, MambaLayer, "norm_f", config["layer_norm_epsilon"])
         else:
-            self.model = Stack(config, Block, "norm", config["norm_eps"])
+            self.model = Stack(config, Layer, "norm", config["norm_eps"])
         self.lm_head = linear(config["hidden_size"], config["vocab_size"])
         for name, parameter in self.named_parameters():
             if parameter.dim() == 2 and not name.endswith(("A_log", "dt_proj.weight")):
                 nn.init.normal_(parameter, std=config["initializer_range"])
 
     def forward(self, ids):
-        return self.lm_head((self.backbone if hasattr(self, "backbone") else self.model)(ids))
+        stack = self.backbone if hasattr(self, "backbone") else self.model
+        return self.lm_head(stack(ids))
 
 
 # ---- configurations, as the libraries write them
 
 
-def delta_config(vocab: int, width: int, layers: int, heads: int, inner: int, signed: bool, conv: bool = True, factors: int = 0,
-                 forget: bool = False, gate: bool = False, init: float = 0.02) -> dict:
-    """factors 0: DeltaNet; n > 0: DeltaProduct with n factors."""
-    c = dict(vocab_size=vocab, hidden_size=width, num_hidden_layers=layers, num_heads=heads, intermediate_size=inner, hidden_act="swish",
-             expand_v=1, use_short_conv=conv, conv_size=4, allow_neg_eigval=signed, norm_eps=1e-6, tie_word_embeddings=False,
+def delta_config(vocab: int, width: int, layers: int, heads: int, inner: int, signed: bool,
+                 conv: bool = True, factors: int = 0, forget: bool = False, gate: bool = False,
+                 init: float = 0.02) -> dict:
+    """factors = 0: DeltaNet; n > 0: DeltaProduct with n factors."""
+    c = dict(vocab_size=vocab, hidden_size=width, num_hidden_layers=layers, num_heads=heads,
+             intermediate_size=inner, hidden_act="swish", expand_v=1, use_short_conv=conv,
+             conv_size=4, allow_neg_eigval=signed, norm_eps=1e-6, tie_word_embeddings=False,
              initializer_range=init, bos_token_id=None, eos_token_id=None)
     if factors == 0:
-        return c | dict(architectures=["DeltaNetForCausalLM"], model_type="delta_net", expand_k=1, use_beta=True, use_gate=gate,
-                        qk_activation="silu", qk_norm="l2")
-    return c | dict(architectures=["GatedDeltaProductForCausalLM"], model_type="gated_deltaproduct", head_dim=width // heads,
+        return c | dict(architectures=["DeltaNetForCausalLM"], model_type="delta_net", expand_k=1,
+                        use_beta=True, use_gate=gate, qk_activation="silu", qk_norm="l2")
+    return c | dict(architectures=["GatedDeltaProductForCausalLM"],
+                    model_type="gated_deltaproduct", head_dim=width // heads,
                     num_householder=factors, use_forget_gate=forget, use_output_gate=gate)
 
 
-def mamba_config(vocab: int, width: int, layers: int, signed: bool, conv: int = 4, state: int = 16, init: float = 0.02) -> dict:
-    return dict(architectures=["MambaForCausalLM"], model_type="mamba", vocab_size=vocab, hidden_size=width, num_hidden_layers=layers,
-                intermediate_size=2 * width, expand=2, state_size=state, conv_kernel=conv, use_bias=False, use_conv_bias=True,
-                hidden_act="silu", time_step_rank=math.ceil(width / 16), time_step_min=0.001, time_step_max=0.1, layer_norm_epsilon=1e-5,
-                tie_word_embeddings=False, initializer_range=init, bos_token_id=None, eos_token_id=None, signed=signed)
+def mamba_config(vocab: int, width: int, layers: int, signed: bool, conv: int = 4, state: int = 16,
+                 init: float = 0.02) -> dict:
+    return dict(architectures=["MambaForCausalLM"], model_type="mamba", vocab_size=vocab,
+                hidden_size=width, num_hidden_layers=layers, intermediate_size=2 * width, expand=2,
+                state_size=state, conv_kernel=conv, use_bias=False, use_conv_bias=True,
+                hidden_act="silu", time_step_rank=math.ceil(width / 16), time_step_min=0.001,
+                time_step_max=0.1, layer_norm_epsilon=1e-5, tie_word_embeddings=False,
+                initializer_range=init, bos_token_id=None, eos_token_id=None, signed=signed)
 
 
 # ---- checkpoints
 
 
 def save_model(model: LanguageModel, folder: Path) -> None:
-    """config.json and model.safetensors. Mamba's configuration has no word for its range: lrnn-convert must be told."""
+    """Writes config.json and model.safetensors. Mamba's configuration has no key for the eigenvalue
+    range: it is an option of lrnn-convert."""
     folder.mkdir(parents=True, exist_ok=True)
     config = {k: v for k, v in model.config.items() if k != "signed"}
     (folder / "config.json").write_text(json.dumps(config, indent=2, sort_keys=True) + "\n")
-    save_file({k: v.contiguous() for k, v in model.state_dict().items()}, folder / "model.safetensors", metadata={"format": "pt"})
+    save_file({k: v.contiguous() for k, v in model.state_dict().items()},
+              folder / "model.safetensors", metadata={"format": "pt"})
 
 
 def load_model(folder: Path, signed: bool = False) -> LanguageModel:
-    """signed is read for Mamba only."""
+    """signed: for Mamba only."""
     config = json.loads((folder / "config.json").read_text())
     if config["model_type"] == "mamba":
         config["signed"] = signed

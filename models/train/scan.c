@@ -1,13 +1,13 @@
-// The three recurrent pieces of the trained models, forward and backward, in F32. Called from
-// layers.py through ctypes.
+// The recurrent parts of the trained models, forward and backward, in F32. layers.py calls them
+// through ctypes.
 //
-//   delta_*   products of generalised Householder matrices with a gate      DeltaNet, (Gated) DeltaProduct
-//   ssm_*     diagonal gates, as they are or stretched to [-1,1]            Mamba
-//   conv_*    causal depthwise convolution and SiLU                         all of them
+//   delta_*   generalized Householder factors with a gate: DeltaNet, (Gated) DeltaProduct
+//   ssm_*     diagonal gates, unsigned or signed: Mamba
+//   conv_*    causal depthwise convolution and SiLU: all of them
 //
-// The models are so small that a plain loop over time beats chunked matrix products: the state
-// stays in the cache. Arrays are dense, the last index fastest. Gradients of what all sequences
-// share (dw, db, da) are added to; others are written.
+// The models are so small that a plain loop over time is faster than chunked matrix products: the
+// state stays in the cache. Arrays are dense, with the last index fastest. Gradients of parameters
+// that all sequences share (dw, db, dA) are accumulated; others are overwritten.
 
 #include <math.h>
 #include <stdlib.h>
@@ -15,7 +15,7 @@
 
 #define INLINE static inline __attribute__((always_inline))
 
-// steps between the states that delta_forward keeps for delta_backward
+// Steps between the states that delta_forward keeps for delta_backward.
 #define STRIDE 16
 
 #define L2_EPS 1e-6f
@@ -73,7 +73,7 @@ INLINE void delta_factor(float * restrict S, float * restrict u, const float * r
     }
 }
 
-// One head of one sequence. Factor j of step t has index t n_factor + j; neighbours in time are
+// One head of one sequence. Factor j of step t has index t n_factor + j; consecutive factors are
 // n_head rows apart.
 //   S = exp(g) S;  every factor as above, k = l2(k);  o = S^T l2(q) / sqrt(K)
 INLINE void delta_forward_head(const struct delta_shape * s, const float * q, const float * k,
@@ -110,9 +110,9 @@ INLINE void delta_forward_head(const struct delta_shape * s, const float * q, co
     }
 }
 
-// The states are made again from the kept ones, STRIDE steps at a time. A step has n_factor + 1 of
-// them in all: after the gate, and after each factor. With G the gradient of the state after a
-// factor, S the state before it:
+// Recomputes the states from the kept ones, STRIDE steps at a time. A step has n_factor + 1 states:
+// after the gate, and after each factor. G is the gradient of the state after a factor, S the state
+// before it:
 //   du = G^T k;  dbeta = du . (v - S^T k);  dv = beta du;  dk = G u - S dv;  G = G - k dv^T
 // and of a gate:  dg = <G, exp(g) S>,  G = exp(g) G
 INLINE void delta_backward_head(const struct delta_shape * s, const float * q, const float * k,
@@ -150,9 +150,9 @@ INLINE void delta_backward_head(const struct delta_shape * s, const float * q, c
             next += size;
         }
 
-        for (int t = last - 1; t >= first; t--) {
-            const float * at =
-                    all + (size_t) (t - first) * (n + 1) * size; // n + 1 states of this step
+        for (int t = last - 1; t >= first; --t) {
+            // the n + 1 states of this step
+            const float * at  = all + (size_t) (t - first) * (n + 1) * size;
             const float * go  = d_o + t * H * P;
             const float * end = at + n * size;
             const float   r   = l2_norm(kn, q + t * H * K, K);
@@ -162,7 +162,7 @@ INLINE void delta_backward_head(const struct delta_shape * s, const float * q, c
             }
             l2_norm_backward(dq + t * H * K, kn, dkn, r, K);
 
-            for (int j = n - 1; j >= 0; j--) {
+            for (int j = n - 1; j >= 0; --j) {
                 const int     f   = (t * n + j) * H;
                 const float * Sj  = at + j * size;
                 const float * uf  = u + f * P;
@@ -199,7 +199,7 @@ INLINE void delta_backward_head(const struct delta_shape * s, const float * q, c
     }
 }
 
-// the common widths as constants, so that rows of the state live in registers
+// Common widths are constants, so that the compiler keeps rows of the state in registers.
 #define BY_WIDTH(call)                    \
     switch (s->K == s->P ? s->P : 0) {    \
         case 8: {                         \
@@ -234,7 +234,7 @@ int delta_kept_states(int n_step) {
 }
 
 // q[seq][step][head][K]  k[seq][step][factor][head][K]  v[..][P]  beta[seq][step][factor][head]
-// g[seq][step][head] or NULL o[seq][step][head][P]  u as v
+// g[seq][step][head] or NULL  o[seq][step][head][P]  u as v
 // kept[seq][head][delta_kept_states][K][P]
 void delta_forward(const struct delta_shape * s, const float * q, const float * k, const float * v,
         const float * beta, const float * g, float * o, float * u, float * kept) {
@@ -250,7 +250,7 @@ void delta_forward(const struct delta_shape * s, const float * q, const float * 
     }
 }
 
-// 0, or -1 without memory
+// Returns 0, or -1 if out of memory.
 int delta_backward(const struct delta_shape * s, const float * q, const float * k, const float * v,
         const float * beta, const float * g, const float * u, const float * kept, const float * d_o,
         float * dq, float * dk, float * dv, float * dbeta, float * dg) {
@@ -303,7 +303,7 @@ void ssm_forward(const struct ssm_shape * s, const float * x, const float * dt, 
     }
 }
 
-// 0, or -1 without memory. dA is added to; dB and dC must be zero on entry.
+// Returns 0, or -1 if out of memory. dA is accumulated; dB and dC must be zero on entry.
 int ssm_backward(const struct ssm_shape * s, const float * x, const float * dt, const float * A,
         const float * B, const float * C, const float * dy, float * dx, float * ddt, float * dA,
         float * dB, float * dC) {
@@ -331,7 +331,7 @@ int ssm_backward(const struct ssm_shape * s, const float * x, const float * dt, 
                 }
             }
             memset(G, 0, sizeof(G));
-            for (int t = T - 1; t >= 0; t--) {
+            for (int t = T - 1; t >= 0; --t) {
                 const size_t at = (size_t) b * T + t;
                 const float  d = dt[at * E + e], xe = x[at * E + e], gy = dy[at * E + e];
                 float        din = 0.0f, dd = 0.0f;
@@ -376,8 +376,8 @@ INLINE void conv_row(float * restrict z, const struct conv_shape * s, const floa
     }
 }
 
-// y[t] = silu(z),  z = bias + sum_j w[j] x[t - W + 1 + j]          x, y[seq][step][C]  w[W][C]
-// bias[C] or NULL
+// y[t] = silu(z),  z = bias + sum_j w[j] x[t - W + 1 + j]
+// x, y[seq][step][C]  w[W][C]  bias[C] or NULL
 void conv_forward(const struct conv_shape * s, const float * x, const float * w, const float * bias,
         float * y) {
     const int C = s->C;
@@ -393,7 +393,7 @@ void conv_forward(const struct conv_shape * s, const float * x, const float * w,
     }
 }
 
-// dx must be zero on entry; dw and dbias are added to
+// dx must be zero on entry; dw and dbias are accumulated.
 void conv_backward(const struct conv_shape * s, const float * x, const float * w,
         const float * bias, const float * dy, float * dx, float * dw, float * dbias) {
     const int C = s->C;

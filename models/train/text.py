@@ -1,14 +1,7 @@
-"""The text that the language models are trained on: which files, how a record becomes text, what is held out, in which order it is read.
+"""The training text of the language models: files, shares, held-out parts and order of windows.
 
-Only texts whose licence lets anyone train on them and redistribute them, and asks nothing of the weights:
-
-    share  file (below the data folder)                  what                                             licence
-    0.35   slimpajama/gutenberg_books.standin.jsonl      two novels, 1839 and 1890                        public domain
-    0.25   math-hard/gsm8k_train4000.standin.jsonl       GSM8K, the first 4,000 training problems         MIT
-    0.35   codeparrot/debian_python.standin.jsonl        343 Python files of 14 projects                  MIT, BSD-3-Clause, Apache-2.0
-    0.05   triviaqa/triviaqa_nocontext_3000.jsonl        TriviaQA, 3,000 questions with one answer each   Apache-2.0
-
-Every file is JSON lines. The last 5% of each document (novels) or of the documents (all others) are held out.
+SOURCES lists the files, JSON lines below the data folder; ../README.md describes their content and
+licenses. The last 5% of each document (novels) or of the documents (all others) are held out.
 """
 
 import json
@@ -28,13 +21,16 @@ class Source:
     file: str
     share: float                           # of the windows
     text: Callable[[dict], str]            # of a record
-    by_document: bool                      # hold out documents, not ends of documents
+    by_document: bool                      # hold out documents instead of their ends
 
 
 SOURCES = (
-    Source("novels", "slimpajama/gutenberg_books.standin.jsonl", 0.35, lambda r: r["text"], False),
-    Source("gsm8k", "math-hard/gsm8k_train4000.standin.jsonl", 0.25, lambda r: f"Problem: {r['question']}, Solution: {r['answer']}", True),
-    Source("python", "codeparrot/debian_python.standin.jsonl", 0.35, lambda r: r["content"], True),
+    Source("novels", "slimpajama/gutenberg_books.standin.jsonl", 0.35,
+           lambda r: r["text"], False),
+    Source("gsm8k", "math-hard/gsm8k_train4000.standin.jsonl", 0.25,
+           lambda r: f"Problem: {r['question']}, Solution: {r['answer']}", True),
+    Source("python", "codeparrot/debian_python.standin.jsonl", 0.35,
+           lambda r: r["content"], True),
     Source("triviaqa", "triviaqa/triviaqa_nocontext_3000.jsonl", 0.05,
            lambda r: f"Question: {r['question']}, Answer: {r['answer']['value']}", True),
 )
@@ -42,7 +38,7 @@ SOURCES = (
 
 def split(source: Source, folder: Path) -> tuple[bytes, bytes]:
     """(train, held out)"""
-    # not splitlines(): strings hold U+2028
+    # not splitlines(): strings contain U+2028
     lines = (folder / source.file).read_bytes().split(b"\n")
     texts = [source.text(json.loads(line)) for line in lines if line]
     if source.by_document:
@@ -50,7 +46,8 @@ def split(source: Source, folder: Path) -> tuple[bytes, bytes]:
         train, held = texts[:cut], texts[cut:]
     else:
         cuts = [round(len(t) * (1 - HELD_OUT)) for t in texts]
-        train, held = [t[:c] for t, c in zip(texts, cuts)], [t[c:] for t, c in zip(texts, cuts)]
+        train = [t[:c] for t, c in zip(texts, cuts)]
+        held = [t[c:] for t, c in zip(texts, cuts)]
     return BETWEEN.join(train).encode(), BETWEEN.join(held).encode()
 
 
@@ -66,7 +63,7 @@ class Corpus:
         self.shares = torch.tensor([s.share for s in SOURCES])
 
     def batch(self, step: int, rows: int, length: int) -> torch.Tensor:
-        """Windows [rows, length + 1] of a step: the same for every model."""
+        """Windows [rows, length + 1] of a step, the same for every model."""
         g = torch.Generator().manual_seed(step)
         picks = torch.multinomial(self.shares, rows, replacement=True, generator=g)
         windows = []

@@ -1,16 +1,15 @@
-"""Train the task models.
+"""Trains the state-tracking models.
 
-    python train_tasks.py --out RUNS                         all of them, about twenty minutes of one core
+    python train_tasks.py --out RUNS                         all, about 20 minutes on one core
     python train_tasks.py --out RUNS parity-delta-neg …      only these
 
-RUNS/NAME gets the checkpoint (config.json, model.safetensors, tokenizer.json) and scores.json. A model that has its scores.json is left
-alone.
+Writes the checkpoint (config.json, model.safetensors, tokenizer.json) and scores.json to RUNS/NAME.
+Skips models that already have a scores.json.
 
-Recipe, the same for both ranges: answers asked at every position; a curriculum of lengths, from 4 letters to 40, that moves on when the last
-three answers of the longest sequences are right often enough; AdamW without weight decay, a large learning rate, cosine to zero.
-Nothing in 40 letters asks for a state that is exact after 10,000, so two terms join the loss once the length is 40: β is pushed to its ends
-(PushEnds), and positions with the same answer are asked for the same logits (spread), which shows a drifting state long before it errs.
-Of several seeds the best on validation sequences of VALIDATION letters is kept; a run that is perfect there ends the search.
+The recipe, the same for both eigenvalue ranges, is in ../README.md. 40 letters do not require a
+state that is still exact after 10,000, so two terms join the loss at that length: PushEnds pushes β
+to the ends of its range, and spread asks for equal logits at positions with equal answers, which
+reveals a drifting state long before an error.
 """
 
 import argparse
@@ -41,36 +40,43 @@ class Recipe:
     rate: float = 1e-2
     push: float = 0.01                     # weight of PushEnds
     alike: float = 1.0                     # weight of spread
-    enough: float = 0.97                   # right answers before the next length
+    enough: float = 0.97                   # accuracy required for the next length
     seeds: int = 3
 
 
 def recipes() -> dict[str, Recipe]:
     found = {}
-    sets = (("parity", "parity", 1), ("mod3", "mod:3", 2), ("mod5", "mod:5", 2), ("s3", "S3", 2), ("arith5", "mod-arith:5", 3))
+    sets = (("parity", "parity", 1), ("mod3", "mod:3", 2), ("mod5", "mod:5", 2), ("s3", "S3", 2),
+            ("arith5", "mod-arith:5", 3))
     for name, task, layers in sets:
         vocab = len(TASKS[task].symbols)
         hard = name == "arith5"
         width, inner = (48, 96) if hard else (32, 64)
         options = dict(steps=4000, rate=5e-3, push=0.0, enough=0.9, seeds=1) if hard else {}
         for signed, suffix in ((False, "pos"), (True, "neg")):
-            delta = delta_config(vocab, width, layers, width // 16, inner, signed, conv=False, init=0.1)
+            delta = delta_config(vocab, width, layers, width // 16, inner, signed, conv=False,
+                                 init=0.1)
             mamba = mamba_config(vocab, width, layers, signed, conv=1, init=0.1)
             found[f"{name}-delta-{suffix}"] = Recipe(task, delta, **options)
             found[f"{name}-mamba-{suffix}"] = Recipe(task, mamba, **options)
             if name == "s3":
-                product = delta_config(vocab, width, 1, width // 16, inner, signed, conv=False, factors=2, init=0.1)
+                product = delta_config(vocab, width, 1, width // 16, inner, signed, conv=False,
+                                       factors=2, init=0.1)
                 found[f"{name}-deltaproduct2-{suffix}"] = Recipe(task, product, **options)
     return found
 
 
 class PushEnds:
-    """Penalty on β away from its ends: mean of max(0, FULL_LOGIT - |logit|). The gradient does not vanish as σ's does."""
+    """Penalty on β between its ends: mean of max(0, FULL_LOGIT - |logit|). Unlike that of σ, its
+    gradient does not vanish."""
 
     def __init__(self, model: LanguageModel):
         self.logits = []
-        self.hooks = [module.register_forward_hook(lambda module, inputs, output: self.logits.append(output))
+        self.hooks = [module.register_forward_hook(self._keep)
                       for name, module in model.named_modules() if name.endswith("b_proj")]
+
+    def _keep(self, module, inputs, output) -> None:
+        self.logits.append(output)
 
     def take(self) -> torch.Tensor:
         total = sum((F.relu(FULL_LOGIT - x.abs()).mean() for x in self.logits), torch.zeros(()))
@@ -83,7 +89,7 @@ class PushEnds:
 
 
 def spread(logits: torch.Tensor, answers: torch.Tensor) -> torch.Tensor:
-    """The part of the logits' variance that their answers do not explain, 0 to 1."""
+    """The share of the variance of the logits, 0 to 1, that the answers do not explain."""
     asked = answers.flatten() != NO_ANSWER
     x, y = logits.flatten(0, 1)[asked], answers.flatten()[asked]
     group = F.one_hot(y, logits.shape[-1]).float()
@@ -98,11 +104,13 @@ def train(recipe: Recipe, seed: int) -> tuple[LanguageModel, int]:
     task = TASKS[recipe.task]
     model = LanguageModel(recipe.config)
     ends = PushEnds(model)
-    optimizer = torch.optim.AdamW(model.parameters(), weight_decay=0.0, betas=(0.9, 0.99), fused=True)
+    optimizer = torch.optim.AdamW(model.parameters(), weight_decay=0.0, betas=(0.9, 0.99),
+                                  fused=True)
     length, right = SHORTEST + 1, 0.5
     for step in range(recipe.steps):
+        cosine = 0.5 + 0.5 * math.cos(math.pi * step / recipe.steps)
         for group in optimizer.param_groups:
-            group["lr"] = recipe.rate * min(1.0, (step + 1) / 50) * (0.5 + 0.5 * math.cos(math.pi * step / recipe.steps))
+            group["lr"] = recipe.rate * min(1.0, (step + 1) / 50) * cosine
         letters = length if rng.random() < 0.7 else int(rng.integers(SHORTEST, length + 1))
         ids, answers = task.batch(rng, ROWS, letters)
         logits = model(ids)
@@ -115,7 +123,8 @@ def train(recipe: Recipe, seed: int) -> tuple[LanguageModel, int]:
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimizer.step()
         if letters == length and length < LONGEST:
-            right = 0.8 * right + 0.2 * (logits[:, -3:].argmax(-1) == answers[:, -3:]).float().mean().item()
+            hit = logits[:, -3:].argmax(-1) == answers[:, -3:]
+            right = 0.8 * right + 0.2 * hit.float().mean().item()
             if right > recipe.enough:
                 length, right = min(length + (1 if length < 10 else 3), LONGEST), 0.5
     ends.detach()
@@ -123,8 +132,9 @@ def train(recipe: Recipe, seed: int) -> tuple[LanguageModel, int]:
 
 
 @torch.no_grad()
-def hits(model: LanguageModel, task: Task, rng: np.random.Generator, rows: int, letters: int) -> torch.Tensor:
-    """1 where the answer is right, [rows, letters]."""
+def hits(model: LanguageModel, task: Task, rng: np.random.Generator, rows: int,
+         letters: int) -> torch.Tensor:
+    """1 for right answers, 0 for wrong ones, [rows, letters]."""
     ids, answers = task.batch(rng, rows, letters)
     return (model(ids).argmax(-1) == answers)[:, 1:].float()
 
@@ -132,30 +142,37 @@ def hits(model: LanguageModel, task: Task, rng: np.random.Generator, rows: int, 
 def validate(model: LanguageModel, task: Task) -> float:
     """Scaled accuracy at letters 40 to VALIDATION."""
     rng = np.random.default_rng(1_000_001)
-    return task.scaled(torch.cat([hits(model, task, rng, 32, VALIDATION)[:, LONGEST - 1 :] for _ in range(2)]).mean().item())
+    parts = [hits(model, task, rng, 32, VALIDATION)[:, LONGEST - 1 :] for _ in range(2)]
+    return task.scaled(torch.cat(parts).mean().item())
 
 
 def score(model: LanguageModel, task: Task) -> dict:
-    """Scaled accuracies. 40-256: every length as often as any other; for expressions at the final =, elsewhere at every position of
-    long sequences, which is the same question. 1000 and 10000: the last hundred answers."""
+    """Scaled accuracies. 40-256: all lengths equally frequent, at the final = of expressions and at
+    every position of other sequences, which is equivalent. 1000 and 10000: the last hundred
+    answers."""
     rng = np.random.default_rng(1_000_002)
     if task.name.startswith("mod-arith"):
         inside = torch.cat([hits(model, task, rng, 32, n)[:, -1] for n in range(40, 257, 2)])
     else:
         inside = torch.cat([hits(model, task, rng, 64, 256)[:, 39:].flatten() for _ in range(8)])
-    scores = {"3-40": torch.cat([hits(model, task, rng, 64, 40)[:, 2:] for _ in range(8)]).mean().item(), "40-256": inside.mean().item()}
+    short = torch.cat([hits(model, task, rng, 64, 40)[:, 2:] for _ in range(8)])
+    scores = {"3-40": short.mean().item(), "40-256": inside.mean().item()}
     for n, rows in ((1000, 64), (10000, 16)):
         scores[str(n)] = hits(model, task, rng, rows, n)[:, -100:].mean().item()
     return {k: round(task.scaled(v), 4) for k, v in scores.items()}
 
 
 def save_tokenizer(task: Task, folder: Path) -> None:
-    """Whole symbols between white space, <s> in front: what the tokenizers library reads."""
-    tokenizer = dict(version="1.0", truncation=None, padding=None, normalizer=None, pre_tokenizer=dict(type="WhitespaceSplit"),
-                     post_processor=None, decoder=None, model=dict(type="WordLevel", vocab={s: i for i, s in enumerate(task.symbols)}, unk_token=""),
-                     added_tokens=[dict(id=0, content=BOS, single_word=False, lstrip=False, rstrip=False, normalized=False, special=True)])
+    """A tokenizer of whole symbols between white space, in the format of the tokenizers library."""
+    vocab = {s: i for i, s in enumerate(task.symbols)}
+    bos = dict(id=0, content=BOS, single_word=False, lstrip=False, rstrip=False, normalized=False,
+               special=True)
+    tokenizer = dict(version="1.0", truncation=None, padding=None, normalizer=None,
+                     pre_tokenizer=dict(type="WhitespaceSplit"), post_processor=None, decoder=None,
+                     model=dict(type="WordLevel", vocab=vocab, unk_token=""), added_tokens=[bos])
     (folder / "tokenizer.json").write_text(json.dumps(tokenizer, indent=2) + "\n")
-    (folder / "tokenizer_config.json").write_text(json.dumps(dict(bos_token=BOS, add_bos_token=True)) + "\n")
+    config = dict(bos_token=BOS, add_bos_token=True)
+    (folder / "tokenizer_config.json").write_text(json.dumps(config) + "\n")
 
 
 def run(name: str, recipe: Recipe, out: Path) -> None:
@@ -174,22 +191,25 @@ def run(name: str, recipe: Recipe, out: Path) -> None:
     save_model(model, folder)
     save_tokenizer(task, folder)
     scores = score(model, task)
-    result = dict(task=recipe.task, signed=recipe.config.get("signed", recipe.config.get("allow_neg_eigval")), steps=recipe.steps,
-                  rate=recipe.rate, parameters=sum(p.numel() for p in model.parameters()), cpu_seconds=round(time.process_time() - began),
-                  seed=seed, seeds=tried, scores=scores)
+    signed = recipe.config.get("signed", recipe.config.get("allow_neg_eigval"))
+    result = dict(task=recipe.task, signed=signed, steps=recipe.steps, rate=recipe.rate,
+                  parameters=sum(p.numel() for p in model.parameters()),
+                  cpu_seconds=round(time.process_time() - began), seed=seed, seeds=tried,
+                  scores=scores)
     (folder / "scores.json").write_text(json.dumps(result, indent=1) + "\n")
     print(name, "seed", seed, scores, flush=True)
 
 
 def main() -> None:
     known = recipes()
-    p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    p = argparse.ArgumentParser(description=__doc__,
+                                formatter_class=argparse.RawDescriptionHelpFormatter)
     p.add_argument("names", nargs="*", metavar="NAME", help=", ".join(known))
-    p.add_argument("--out", type=Path, required=True)
+    p.add_argument("--out", type=Path, required=True, metavar="RUNS", help="output folder")
     args = p.parse_args()
     for name in args.names:
         if name not in known:
-            p.error(f"no model {name}, expected one of {', '.join(known)}")
+            p.error(f"unknown model {name}; expected one of {', '.join(known)}")
     torch.set_num_threads(1)
     for name in args.names or known:
         if not (args.out / name / "scores.json").exists():

@@ -1,11 +1,13 @@
-"""Train one byte-level language model.
+"""Trains one byte-level language model.
 
     python train_text.py delta-neg --data DATA --out RUNS/text-delta-neg
 
-DATA is the folder of the files that text.py lists. RUNS/… gets the checkpoint (config.json, model.safetensors), the
-optimiser's state (state.pt, every --save-every steps; the same command goes on from there) and log.jsonl. The three models see the same
-windows in the same order with the same learning rate: constant after a warm-up, then linearly to zero over the last quarter of the steps.
-Until that quarter begins, a run may be stopped and continued with another --steps.
+DATA is the folder with the files that text.py lists. The output folder receives the checkpoint
+(config.json, model.safetensors), log.jsonl, and every --save-every steps the state of the optimizer
+(state.pt), from which the same command continues. All three models see the same windows in the same
+order with the same learning rate: constant after a warm-up, then linear to zero over the last
+quarter of the steps. Until that quarter begins, a run may be stopped and continued with another
+--steps.
 """
 
 import argparse
@@ -41,13 +43,15 @@ def make_optimizer(model: LanguageModel) -> torch.optim.Optimizer:
     """Weight decay on matrices only."""
     matrices = [p for p in model.parameters() if p.dim() == 2]
     others = [p for p in model.parameters() if p.dim() != 2]
-    return torch.optim.AdamW([dict(params=matrices, weight_decay=WEIGHT_DECAY), dict(params=others, weight_decay=0.0)],
-                             lr=RATE, betas=(0.9, 0.98), fused=True)
+    groups = [dict(params=matrices, weight_decay=WEIGHT_DECAY),
+              dict(params=others, weight_decay=0.0)]
+    return torch.optim.AdamW(groups, lr=RATE, betas=(0.9, 0.98), fused=True)
 
 
 @torch.no_grad()
 def bits_per_byte(model: LanguageModel, text: torch.Tensor, windows: int) -> float:
-    """Over windows of LENGTH predictions, each from an empty state, spread evenly over the text."""
+    """Mean over windows of LENGTH predictions, each from an empty state, spaced evenly in the text.
+    """
     total = 0.0
     for at in torch.linspace(0, len(text) - LENGTH - 1, windows).long().tolist():
         w = text[at : at + LENGTH + 1]
@@ -58,12 +62,14 @@ def bits_per_byte(model: LanguageModel, text: torch.Tensor, windows: int) -> flo
 def save(model, optimizer, step: int, seconds: float, out: Path) -> None:
     save_model(model, out)
     fresh = out / "state.pt.new"
-    torch.save(dict(model=model.state_dict(), optimizer=optimizer.state_dict(), step=step, seconds=seconds), fresh)
+    torch.save(dict(model=model.state_dict(), optimizer=optimizer.state_dict(), step=step,
+                    seconds=seconds), fresh)
     fresh.rename(out / "state.pt")
 
 
 def main() -> None:
-    p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    p = argparse.ArgumentParser(description=__doc__,
+                                formatter_class=argparse.RawDescriptionHelpFormatter)
     p.add_argument("model", choices=list(MODELS))
     p.add_argument("--data", type=Path, required=True)
     p.add_argument("--out", type=Path, required=True)
@@ -102,9 +108,12 @@ def main() -> None:
             mean = 0.0
         if done % args.save_every == 0 or done == args.steps:
             windows = 64 if done == args.steps else 8
-            held_out = {name: round(bits_per_byte(model, t, windows), 4) for name, t in corpus.held_out.items()}
-            log.write(json.dumps(dict(step=done, cpu_seconds=round(time.process_time() - began), held_out=held_out)) + "\n")
-            save(model, optimizer, done, time.process_time() - began, args.out)
+            held_out = {name: round(bits_per_byte(model, t, windows), 4)
+                        for name, t in corpus.held_out.items()}
+            seconds = time.process_time() - began
+            entry = dict(step=done, cpu_seconds=round(seconds), held_out=held_out)
+            log.write(json.dumps(entry) + "\n")
+            save(model, optimizer, done, seconds, args.out)
 
 
 if __name__ == "__main__":
