@@ -1,16 +1,16 @@
 #!/usr/bin/env python3
-"""Makes the models of this folder and the logits that their libraries give for them.
-
-Needs what no test needs:
-
-    torch 2.15.0, transformers 5.22.2, flash-linear-attention 0.6.0, einops, safetensors, gguf, numpy
-
-on a CPU; about three minutes.
+"""Makes the golden models of this folder and the logits of their libraries.
 
     python tests/golden/make.py [name...]
 
-Each model is built by the library that defines it, from a small configuration, its weights drawn anew (see `draw`), saved as that library saves it,
-and converted with convert/. The tokens are random; the logits are the library's, for all tokens in one call from an empty state, in float32.
+Takes about three minutes on a CPU. The following packages are needed here and by no test:
+
+    torch 2.15.0, transformers 5.22.2, flash-linear-attention 0.6.0, einops, safetensors, gguf,
+    numpy
+
+The library that defines a model builds it from a small configuration and saves it; convert/
+converts it. Its weights are random (see `draw`), and so are the tokens. The logits are those of the
+library in float32, for all tokens in one call from an empty state.
 """
 
 import contextlib
@@ -24,8 +24,8 @@ import types
 import zlib
 from pathlib import Path
 
-# flash-linear-attention is written in Triton, which compiles for a GPU, but can also interpret its kernels with numpy. It must know before it is
-# imported. What is compiled by torch itself would only take longer.
+# flash-linear-attention is written in Triton, which compiles kernels for a GPU or interprets them
+# with numpy. The choice must be made before the import. Compilation by torch would take longer.
 os.environ["TRITON_INTERPRET"] = "1"
 os.environ["TORCHDYNAMO_DISABLE"] = "1"
 
@@ -36,7 +36,7 @@ HERE = Path(__file__).resolve().parent
 CONVERTER = HERE.parent.parent / "convert"
 
 VOCAB = 48
-TOKENS = 36                                # fla takes the kernels that work interpreted for up to 64
+TOKENS = 36                                # up to 64, fla selects kernels that can be interpreted
 
 
 #
@@ -44,7 +44,8 @@ TOKENS = 36                                # fla takes the kernels that work int
 #
 
 def without_timing() -> None:
-    """Triton's autotuner times each variant of a kernel, which takes a GPU's clock; interpreted, any variant does: all are equally fast."""
+    """Disables the timing of Triton's autotuner, which needs a GPU. All variants of an interpreted
+    kernel are equally fast."""
     from triton.runtime.autotuner import Autotuner
 
     def no_time(self, *args, **kwargs):
@@ -54,7 +55,8 @@ def without_timing() -> None:
 
 
 def plain_attention(q, k, v, causal=True, window_size=(-1, -1), **_):
-    """In place of flash-attn, which needs a GPU: [B, T, H, d] in and out, `window_size` (left, right) tokens beside the own one."""
+    """Replaces flash-attn, which needs a GPU. Input and output are [B, T, H, d]; `window_size` is
+    the number of tokens (left, right) of the current one."""
     groups = q.shape[2] // k.shape[2]
     k, v = (x.repeat_interleave(groups, dim=2) for x in (k, v))
     i, j = torch.arange(q.shape[1])[:, None], torch.arange(k.shape[1])[None, :]
@@ -74,29 +76,37 @@ def from_fla(name: str, **config):
     attn = importlib.import_module("fla.layers.attn")
     attn.flash_attn_func = plain_attention
     models = importlib.import_module("fla.models")
-    # the fused norms and losses are for speed; unfused, less has to be interpreted
-    common = dict(hidden_size=32, num_hidden_layers=2, vocab_size=VOCAB, fuse_norm=False, fuse_swiglu=False, fuse_cross_entropy=False)
-    return getattr(models, name + "ForCausalLM")(getattr(models, name + "Config")(**(common | config)))
+    # without fused norms and losses, fewer kernels have to be interpreted
+    common = dict(hidden_size=32, num_hidden_layers=2, vocab_size=VOCAB, fuse_norm=False,
+                  fuse_swiglu=False, fuse_cross_entropy=False)
+    return build(models, name, common | config)
 
 
 def from_transformers(name: str, **config):
-    sys.modules["fla"] = None              # or it takes fla's kernels, for a GPU, where it can
+    sys.modules["fla"] = None              # or transformers uses fla's GPU kernels where it can
     transformers = importlib.import_module("transformers")
     common = dict(hidden_size=32, num_hidden_layers=2, vocab_size=VOCAB)
-    return getattr(transformers, name + "ForCausalLM")(getattr(transformers, name + "Config")(**(common | config)))
+    return build(transformers, name, common | config)
+
+
+def build(library, name: str, config: dict):
+    return getattr(library, name + "ForCausalLM")(getattr(library, name + "Config")(**config))
 
 
 def norm_per_group(model, n_groups: int):
-    """Mamba-2 was trained with an output norm over each group by itself; transformers has one over all channels, but its Zamba-2 has the former."""
+    """Replaces the output norm of Mamba-2. In training each group is normalized separately;
+    transformers' Mamba-2 normalizes over all channels, but its Zamba-2 does it per group."""
     module = importlib.import_module("transformers.models.zamba2.modeling_zamba2")
     for layer in model.backbone.layers:
         size = layer.mixer.intermediate_size
-        layer.mixer.norm = module.Zamba2RMSNormGated(size, size // n_groups, layer.mixer.layer_norm_epsilon)
+        layer.mixer.norm = module.Zamba2RMSNormGated(size, size // n_groups,
+                                                     layer.mixer.layer_norm_epsilon)
     return model
 
 
 def with_layer_norms(model, eps: float):
-    """Mamba's first authors have a switch for it, transformers has not."""
+    """Replaces RMSNorms by LayerNorms, for which Mamba's authors have an option and transformers
+    has none."""
     for layer in model.backbone.layers:
         layer.norm = torch.nn.LayerNorm(layer.norm.weight.shape[0], eps)
     model.backbone.norm_f = torch.nn.LayerNorm(model.backbone.norm_f.weight.shape[0], eps)
@@ -105,7 +115,8 @@ def with_layer_norms(model, eps: float):
 
 @contextlib.contextmanager
 def signed_mamba():
-    """The factor exp(Δ A) of the state is the one exp of four dimensions in transformers' Mamba; 2 exp(Δ A) − 1 is its signed form."""
+    """Replaces the gate exp(Δ A), the only exp of four dimensions in transformers' Mamba, by its
+    signed form 2 exp(Δ A) − 1."""
     module = importlib.import_module("transformers.models.mamba.modeling_mamba")
     seen = types.SimpleNamespace(calls=0)
 
@@ -123,7 +134,7 @@ def signed_mamba():
         yield
     finally:
         module.torch = torch
-    assert seen.calls == 2, f"{seen.calls} factors were replaced, expected one in each of two layers"
+    assert seen.calls == 2, f"{seen.calls} gates were replaced; expected one in each of two layers"
 
 
 #
@@ -131,28 +142,30 @@ def signed_mamba():
 #
 
 def draw(name: str, shape: tuple[int, ...], tied: bool, normal, uniform) -> torch.Tensor:
-    """Values under which every tensor matters to the logits: nothing is at the neutral value that libraries start from."""
+    """Values with which every tensor affects the logits, unlike the neutral initial values of the
+    libraries."""
     leaf = name.split(".")[-1]
     matrix = len(shape) >= 2
 
-    if leaf == "A_log":                                # gates exp(−exp(A_log) softplus(dt_bias + ·)) from nearly 0.1 to nearly 1
+    if leaf == "A_log":                    # gates exp(−exp(A_log) softplus(dt_bias + ·)): 0.1 to 1
         return uniform(math.log(0.1), math.log(2.0))
     if leaf == "dt_bias" or name.endswith("dt_proj.bias"):
         return uniform(-3.0, 0.5)
-    if name.endswith("linear_attn.v_proj.weight"):     # OLMo-Hybrid: small, so that the fixed eps of the norm behind it counts
+    if name.endswith("linear_attn.v_proj.weight"):
+        # OLMo-Hybrid: small, so that the fixed eps of the norm after it matters
         return 0.05/math.sqrt(shape[-1])*normal()
-    if name.endswith("gk_proj.1.bias"):                # GLA: gates σ(·)^(1/16)
+    if name.endswith("gk_proj.1.bias"):    # GLA: gates σ(·)^(1/16)
         return uniform(-12.0, 2.0)
-    if name.endswith("w_proj.linear.lora.2.bias"):     # RWKV-6: gates exp(−exp(·))
+    if name.endswith("w_proj.linear.lora.2.bias"):         # RWKV-6: gates exp(−exp(·))
         return uniform(-4.0, 0.5)
-    if name.endswith("w_lora.lora.2.bias"):            # RWKV-7: gates exp(−0.61 σ(·))
+    if name.endswith("w_lora.lora.2.bias"):                # RWKV-7: gates exp(−0.61 σ(·))
         return uniform(-4.0, 2.0)
     if name.endswith("fgate_preact.bias"):
         return uniform(0.0, 5.0)
     if name.endswith("igate_preact.bias"):
         return uniform(-3.0, 3.0)
-    if leaf in ("mu", "x_bias") or leaf.startswith("x_") and leaf[2:] in "rwkvag":  # how much of the last token
-        return uniform(0.0, 1.0)
+    if leaf in ("mu", "x_bias") or leaf.startswith("x_") and leaf[2:] in "rwkvag":
+        return uniform(0.0, 1.0)           # share of the previous token
     if leaf in ("bonus", "r_k"):
         return 0.5*normal()
     if leaf == "lower_bounds":
@@ -165,8 +178,9 @@ def draw(name: str, shape: tuple[int, ...], tied: bool, normal, uniform) -> torc
         return 0.5*normal()
     if leaf == "bias":
         return 0.3*normal()
-    if name.endswith(("o_proj.weight", "out_proj.weight", "down_proj.weight", "proj_down.weight", "ffn.value.weight")):
-        return 0.5/math.sqrt(shape[-1])*normal()       # what a block adds does not drown what it adds to
+    if name.endswith(("o_proj.weight", "out_proj.weight", "down_proj.weight", "proj_down.weight",
+                      "ffn.value.weight")):
+        return 0.5/math.sqrt(shape[-1])*normal()           # a layer must not dominate its input
     if matrix:
         return 1.0/math.sqrt(shape[-1])*normal()
     raise ValueError(f"no rule for {name} of shape {shape}")
@@ -178,7 +192,8 @@ def draw_all(model, seed: int) -> None:
     with torch.no_grad():
         for name, p in sorted(model.named_parameters()):
             shape = tuple(p.shape)
-            value = draw(name, shape, tied, lambda: rng.standard_normal(shape), lambda low, high: rng.uniform(low, high, shape))
+            value = draw(name, shape, tied, lambda: rng.standard_normal(shape),
+                         lambda low, high: rng.uniform(low, high, shape))
             p.copy_(torch.from_numpy(np.asarray(value)).to(p.dtype))
 
 
@@ -186,8 +201,8 @@ def draw_all(model, seed: int) -> None:
 # The models
 #
 
-# eps is far from what everybody has, so that one which is not read is seen; and so that a head whose output nearly cancels is not blown up,
-# rounding and all, by the norm behind it
+# eps is far from all defaults, so that an eps that is not read is noticed. It also keeps the norm
+# of a head's output from amplifying rounding errors when that output nearly vanishes.
 FLA = dict(intermediate_size=12, norm_eps=1e-2, tie_word_embeddings=True)
 DELTA = FLA | dict(num_heads=2, expand_k=0.5, expand_v=0.75)           # K 8, P 12
 GATED = FLA | dict(num_heads=2, head_dim=8, expand_v=1.5)              # K 8, P 12
@@ -195,64 +210,90 @@ UNTIED = dict(tie_word_embeddings=False)
 MAMBA = dict(state_size=4, time_step_rank=2, layer_norm_epsilon=1e-2)
 MAMBA2 = dict(state_size=8, num_heads=4, layer_norm_epsilon=1e-2, tie_word_embeddings=True)
 RWKV6 = FLA | dict(num_heads=2, proj_low_rank_dim=4, gate_low_rank_dim=4)
-RWKV7 = FLA | dict(head_dim=16, decay_low_rank_dim=4, gate_low_rank_dim=4, a_low_rank_dim=4, v_low_rank_dim=4)
-LLAMA = dict(intermediate_size=24, rms_norm_eps=1e-2, tie_word_embeddings=True, num_attention_heads=4, num_key_value_heads=2)
-SIGNED = ("--eigenvalues", "signed")
+RWKV7 = FLA | dict(head_dim=16, decay_low_rank_dim=4, gate_low_rank_dim=4, a_low_rank_dim=4,
+                   v_low_rank_dim=4)
+LLAMA = dict(intermediate_size=24, rms_norm_eps=1e-2, tie_word_embeddings=True,
+             num_attention_heads=4, num_key_value_heads=2)
+OLMO = dict(intermediate_size=8, rms_norm_eps=1e-2, num_hidden_layers=4, num_attention_heads=4,
+            num_key_value_heads=2, linear_num_key_heads=1, linear_num_value_heads=2,
+            linear_key_head_dim=8, linear_value_head_dim=10, max_position_embeddings=512,
+            bos_token_id=1, eos_token_id=2, pad_token_id=0,
+            layer_types=["linear_attention"]*3 + ["full_attention"],
+            rope_parameters=dict(rope_theta=10000.0, rope_type="default"))
+LLAMA3_ROPE = dict(rope_type="llama3", rope_theta=500.0, factor=8.0, low_freq_factor=1.0,
+                   high_freq_factor=4.0, original_max_position_embeddings=16)
+HYBRID = dict(layers=[1], num_heads=4, num_kv_heads=2, qkv_bias=True, window_size=11,
+              rope_theta=10000.0)
+SIGNED = dict(allow_neg_eigval=True)
+SIGNED_OPTION = ("--eigenvalues", "signed")
 
-# name: (how to build it, options of the converter); those of transformers first, which must not see fla
+# name: function that builds the model; those of transformers come first, which must not see fla
 MODELS = {
-    "mamba":                     (lambda: from_transformers("Mamba", **MAMBA, tie_word_embeddings=True), ()),
-    "mamba_neg":                 (lambda: from_transformers("Mamba", **MAMBA, **UNTIED, expand=1), SIGNED),
-    "mamba_layer_norm":          (lambda: with_layer_norms(from_transformers("Mamba", **MAMBA, tie_word_embeddings=True, expand=1), 1e-2), ()),
-    "falcon_mamba":              (lambda: from_transformers("FalconMamba", **MAMBA, tie_word_embeddings=True, use_bias=True, mixer_rms_eps=1e-1), ()),
-    "mamba2":                    (lambda: from_transformers("Mamba2", **MAMBA2, n_groups=1, head_dim=16, expand=2), ()),
-    "mamba2_groups":             (lambda: norm_per_group(from_transformers("Mamba2", **MAMBA2, n_groups=2, head_dim=8, expand=1), 2), ()),
-    "mamba2_limit":              (lambda: from_transformers("Mamba2", **MAMBA2, n_groups=1, head_dim=8, expand=1, use_bias=True,
-                                      time_step_limit=(0.1, 0.4)), ()),
-    "xlstm":                     (lambda: from_transformers("xLSTM", num_heads=2, norm_eps=1e-2, eps=1e-2, num_blocks=2,
-                                      ffn_proj_factor=0.25, ffn_round_up_to_multiple_of=8), ()),
-    "olmo_hybrid":               (lambda: from_transformers("OlmoHybrid", intermediate_size=8, rms_norm_eps=1e-2, **UNTIED,
-                                      num_hidden_layers=4, num_attention_heads=4,
-                                      num_key_value_heads=2, linear_num_key_heads=1, linear_num_value_heads=2, linear_key_head_dim=8,
-                                      linear_value_head_dim=10, max_position_embeddings=512, bos_token_id=1, eos_token_id=2, pad_token_id=0,
-                                      layer_types=["linear_attention"]*3 + ["full_attention"],
-                                      rope_parameters=dict(rope_theta=10000.0, rope_type="default")), ()),
-    "transformer":               (lambda: from_transformers("Llama", **LLAMA), ()),
-    "transformer_llama3":        (lambda: from_transformers("Llama", **(LLAMA | dict(num_attention_heads=2)), attention_bias=True, mlp_bias=True,
-                                      rope_parameters=dict(rope_type="llama3", rope_theta=500.0, factor=8.0, low_freq_factor=1.0,
-                                          high_freq_factor=4.0, original_max_position_embeddings=16)), ()),
-    "transformer_qk_norm":       (lambda: from_transformers("Qwen3", **LLAMA, head_dim=6), ()),
-    "delta_net_pos":             (lambda: from_fla("DeltaNet", **DELTA, allow_neg_eigval=False), ()),
-    "delta_net_neg":             (lambda: from_fla("DeltaNet", **(DELTA | UNTIED), allow_neg_eigval=True), ()),
-    "delta_net_neg_sum_elu":     (lambda: from_fla("DeltaNet", **DELTA, allow_neg_eigval=True, qk_norm="sum", qk_activation="elu"), ()),
-    "delta_net_neg_noconv_gate": (lambda: from_fla("DeltaNet", **DELTA, allow_neg_eigval=True, use_short_conv=False, use_gate=True), ()),
-    "delta_net_hybrid":          (lambda: from_fla("DeltaNet", **DELTA, allow_neg_eigval=True, attn=dict(
-                                      layers=[1], num_heads=4, num_kv_heads=2, qkv_bias=True, window_size=11, rope_theta=10000.0)), ()),
-    "gated_deltanet_neg":        (lambda: from_fla("GatedDeltaNet", **GATED, allow_neg_eigval=True), ()),
-    "gated_deltanet_gqa":        (lambda: from_fla("GatedDeltaNet", **(GATED | dict(expand_v=1.0)), num_v_heads=4), ()),
-    "gated_deltaproduct2_neg":   (lambda: from_fla("GatedDeltaProduct", **GATED, num_householder=2, use_forget_gate=True, allow_neg_eigval=True), ()),
-    "deltaproduct3_neg":         (lambda: from_fla("GatedDeltaProduct", **(FLA | dict(num_heads=1, head_dim=8, expand_v=2.0)), num_householder=3,
-                                                   use_forget_gate=False, allow_neg_eigval=True), ()),
-    "kda":                       (lambda: from_fla("KDA", **GATED), ()),
-    "kda_neg":                   (lambda: from_fla("KDA", **(GATED | dict(expand_v=1.0)), allow_neg_eigval=True), ()),
-    "kda_bound":                 (lambda: from_fla("KDA", **(GATED | dict(expand_v=1.0)), num_v_heads=4, lower_bound=-5.0, safe_gate=True,
-                                      use_short_conv=False), ()),
-    "gla":                       (lambda: from_fla("GLA", **FLA, num_heads=2, expand_k=0.5, expand_v=0.75), ()),
-    "gla_gqa":                   (lambda: from_fla("GLA", **FLA, num_heads=4, num_kv_heads=2, expand_k=0.5, expand_v=1.0), ()),
-    "gla_conv":                  (lambda: from_fla("GLA", **FLA, num_heads=2, expand_k=0.5, expand_v=1.0, use_short_conv=True, feature_map="relu",
-                                      clamp_min=-0.3, use_output_gate=False), ()),
-    "hgrn2":                     (lambda: from_fla("HGRN2", **FLA, num_heads=4, expand_ratio=8), ()),
-    "hgrn2_conv":                (lambda: from_fla("HGRN2", **FLA, num_heads=2, expand_ratio=16, use_short_conv=True,
-                                      use_lower_bound=False), ()),
-    "retnet":                    (lambda: from_fla("RetNet", **FLA, num_heads=2, expand_k=0.5, expand_v=1.0), ()),
-    "rwkv6":                     (lambda: from_fla("RWKV6", **RWKV6, expand_k=0.5), ()),
-    "rwkv7":                     (lambda: from_fla("RWKV7", **RWKV7), ()),
+    "mamba": lambda: from_transformers("Mamba", **MAMBA, tie_word_embeddings=True),
+    "mamba_neg": lambda: from_transformers("Mamba", **MAMBA, **UNTIED, expand=1),
+    "mamba_layer_norm": lambda: with_layer_norms(
+        from_transformers("Mamba", **MAMBA, tie_word_embeddings=True, expand=1), 1e-2),
+    "falcon_mamba": lambda: from_transformers(
+        "FalconMamba", **MAMBA, tie_word_embeddings=True, use_bias=True, mixer_rms_eps=1e-1),
+    "mamba2": lambda: from_transformers("Mamba2", **MAMBA2, n_groups=1, head_dim=16, expand=2),
+    "mamba2_groups": lambda: norm_per_group(
+        from_transformers("Mamba2", **MAMBA2, n_groups=2, head_dim=8, expand=1), 2),
+    "mamba2_limit": lambda: from_transformers(
+        "Mamba2", **MAMBA2, n_groups=1, head_dim=8, expand=1, use_bias=True,
+        time_step_limit=(0.1, 0.4)),
+    "xlstm": lambda: from_transformers(
+        "xLSTM", num_heads=2, norm_eps=1e-2, eps=1e-2, num_blocks=2, ffn_proj_factor=0.25,
+        ffn_round_up_to_multiple_of=8),
+    "olmo_hybrid": lambda: from_transformers("OlmoHybrid", **OLMO, **UNTIED),
+    "transformer": lambda: from_transformers("Llama", **LLAMA),
+    "transformer_llama3": lambda: from_transformers(
+        "Llama", **(LLAMA | dict(num_attention_heads=2)), attention_bias=True, mlp_bias=True,
+        rope_parameters=LLAMA3_ROPE),
+    "transformer_qk_norm": lambda: from_transformers("Qwen3", **LLAMA, head_dim=6),
+    "delta_net_pos": lambda: from_fla("DeltaNet", **DELTA, allow_neg_eigval=False),
+    "delta_net_neg": lambda: from_fla("DeltaNet", **(DELTA | UNTIED), **SIGNED),
+    "delta_net_neg_sum_elu": lambda: from_fla(
+        "DeltaNet", **DELTA, **SIGNED, qk_norm="sum", qk_activation="elu"),
+    "delta_net_neg_noconv_gate": lambda: from_fla(
+        "DeltaNet", **DELTA, **SIGNED, use_short_conv=False, use_gate=True),
+    "delta_net_hybrid": lambda: from_fla("DeltaNet", **DELTA, **SIGNED, attn=HYBRID),
+    "gated_deltanet_neg": lambda: from_fla("GatedDeltaNet", **GATED, **SIGNED),
+    "gated_deltanet_gqa": lambda: from_fla(
+        "GatedDeltaNet", **(GATED | dict(expand_v=1.0)), num_v_heads=4),
+    "gated_deltaproduct2_neg": lambda: from_fla(
+        "GatedDeltaProduct", **GATED, **SIGNED, num_householder=2, use_forget_gate=True),
+    "deltaproduct3_neg": lambda: from_fla(
+        "GatedDeltaProduct", **(FLA | dict(num_heads=1, head_dim=8, expand_v=2.0)), **SIGNED,
+        num_householder=3, use_forget_gate=False),
+    "kda": lambda: from_fla("KDA", **GATED),
+    "kda_neg": lambda: from_fla("KDA", **(GATED | dict(expand_v=1.0)), **SIGNED),
+    "kda_bound": lambda: from_fla(
+        "KDA", **(GATED | dict(expand_v=1.0)), num_v_heads=4, lower_bound=-5.0, safe_gate=True,
+        use_short_conv=False),
+    "gla": lambda: from_fla("GLA", **FLA, num_heads=2, expand_k=0.5, expand_v=0.75),
+    "gla_gqa": lambda: from_fla(
+        "GLA", **FLA, num_heads=4, num_kv_heads=2, expand_k=0.5, expand_v=1.0),
+    "gla_conv": lambda: from_fla(
+        "GLA", **FLA, num_heads=2, expand_k=0.5, expand_v=1.0, use_short_conv=True,
+        feature_map="relu", clamp_min=-0.3, use_output_gate=False),
+    "hgrn2": lambda: from_fla("HGRN2", **FLA, num_heads=4, expand_ratio=8),
+    "hgrn2_conv": lambda: from_fla(
+        "HGRN2", **FLA, num_heads=2, expand_ratio=16, use_short_conv=True, use_lower_bound=False),
+    "retnet": lambda: from_fla("RetNet", **FLA, num_heads=2, expand_k=0.5, expand_v=1.0),
+    "rwkv6": lambda: from_fla("RWKV6", **RWKV6, expand_k=0.5),
+    "rwkv7": lambda: from_fla("RWKV7", **RWKV7),
     # with the eps of the official models: llama.cpp's architectures
-    "rwkv6_llama":               (lambda: from_fla("RWKV6", **(RWKV6 | UNTIED | dict(norm_eps=64e-5)), expand_k=1.0), ()),
-    "rwkv7_llama":               (lambda: from_fla("RWKV7", **(RWKV7 | UNTIED | dict(hidden_size=64, head_dim=64, norm_eps=64e-5/64))), ()),
+    "rwkv6_llama": lambda: from_fla(
+        "RWKV6", **(RWKV6 | UNTIED | dict(norm_eps=64e-5)), expand_k=1.0),
+    "rwkv7_llama": lambda: from_fla(
+        "RWKV7", **(RWKV7 | UNTIED | dict(hidden_size=64, head_dim=64, norm_eps=64e-5/64))),
 }
 
-# Drawn again: at first a head's key or output nearly vanished for some token, and rounding alone moved the logits by more than 1e-5.
+# options of the converter
+OPTIONS = {"mamba_neg": SIGNED_OPTION}
+
+# Offsets of seeds. Without them, the key or output of a head nearly vanishes for some token, and
+# rounding alone moves the logits by more than 1e-5.
 REDRAWN = {"delta_net_neg_noconv_gate": 1}
 
 
@@ -262,7 +303,8 @@ REDRAWN = {"delta_net_neg_noconv_gate": 1}
 
 def logits_of(model, tokens: np.ndarray) -> np.ndarray:
     with torch.no_grad():
-        return model(torch.from_numpy(tokens.astype(np.int64))[None], use_cache=False).logits[0].float().numpy()
+        ids = torch.from_numpy(tokens.astype(np.int64))[None]
+        return model(ids, use_cache=False).logits[0].float().numpy()
 
 
 def write_golden(path: Path, tokens: np.ndarray, logits: np.ndarray) -> None:
@@ -274,35 +316,43 @@ def write_golden(path: Path, tokens: np.ndarray, logits: np.ndarray) -> None:
         f.write(logits.astype("<f4").tobytes())
 
 
+def convert(model, name: str, path: Path, *options: str) -> None:
+    """Saves the model and converts it to `path`."""
+    with tempfile.TemporaryDirectory() as scratch:
+        folder = Path(scratch) / name
+        model.save_pretrained(folder)
+        command = [sys.executable, "-m", "lrnn_convert", str(folder), "-o", str(path), "--quiet"]
+        environment = {"PYTHONPATH": str(CONVERTER), "PYTHONDONTWRITEBYTECODE": "1"}
+        subprocess.run([*command, *options], check=True, env=os.environ | environment)
+
+
 def make(name: str) -> None:
-    build, options = MODELS[name]
     seed = zlib.crc32(name.encode()) + REDRAWN.get(name, 0)
     torch.manual_seed(0)
-    model = build().float().eval()
+    model = MODELS[name]().float().eval()
     draw_all(model, seed)
     tokens = np.random.default_rng(seed + 1).integers(0, VOCAB, TOKENS).astype(np.int32)
     with signed_mamba() if name == "mamba_neg" else contextlib.nullcontext():
         logits = logits_of(model, tokens)
     short = logits_of(model, tokens[-8:])[-1]
     write_golden(HERE / f"{name}.golden", tokens, logits)
-
-    with tempfile.TemporaryDirectory() as scratch:
-        folder = Path(scratch) / name
-        model.save_pretrained(folder)
-        subprocess.run([sys.executable, "-m", "lrnn_convert", str(folder), "-o", str(HERE / f"{name}.gguf"), "--quiet", *options],
-                       check=True, env=os.environ | {"PYTHONPATH": str(CONVERTER), "PYTHONDONTWRITEBYTECODE": "1"})
+    convert(model, name, HERE / f"{name}.gguf", *OPTIONS.get(name, ()))
     size = sum((HERE / f"{name}.{end}").stat().st_size for end in ("gguf", "golden"))
-    print(f"{name:<28}{size:>8} bytes   logits ± {logits.std():.2f}   tokens before the last eight move them by {abs(logits[-1] - short).max():.2f}",
-          flush=True)
+    print(f"{name:<28}{size:>8} bytes   logits ± {logits.std():.2f}   tokens before the last eight "
+          f"move them by {abs(logits[-1] - short).max():.2f}", flush=True)
+
+
+def chosen(names: list[str], models: dict) -> list[str]:
+    """The named models, or all, in the order of `models`."""
+    unknown = [name for name in names if name not in models]
+    if unknown:
+        sys.exit(f"{sys.argv[0]}: unknown model {unknown[0]}; expected {', '.join(models)}")
+    return [name for name in models if name in names or not names]
 
 
 def main() -> None:
-    unknown = [name for name in sys.argv[1:] if name not in MODELS]
-    if unknown:
-        sys.exit(f"make.py: no model {unknown[0]}; there are {', '.join(MODELS)}")
-    for name in MODELS:
-        if name in sys.argv[1:] or len(sys.argv) == 1:
-            make(name)
+    for name in chosen(sys.argv[1:], MODELS):
+        make(name)
 
 
 if __name__ == "__main__":
