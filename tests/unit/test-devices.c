@@ -16,34 +16,7 @@
 #include <string.h>
 #include <unistd.h>
 
-// matrix states with convolutions, factors, a state per element, a normaliser, token shifts with a
-// tensor from layer to layer, a cache
-static const char * const MODELS[] = {
-    // one of every family
-    "delta_net_neg",
-    "gated_deltanet_neg",
-    "gated_deltaproduct2_neg",
-    "kda_neg",
-    "mamba_neg",
-    "mamba2",
-    "gla",
-    "retnet",
-    "hgrn2",
-    "rwkv6",
-    "rwkv7",
-    "xlstm",
-    "olmo_hybrid",
-    "transformer",
-};
-
-enum {
-    N_MODELS = sizeof(MODELS) / sizeof(MODELS[0]),
-    PROMPT   = 13,
-    STEPS    = 6,
-    REWIND   = 2,
-    CALLS    = 3 + 2 * STEPS,
-    V_MAX    = 64
-};
+enum { PROMPT = 13, STEPS = 6, REWIND = 2, CALLS = 3 + 2 * STEPS, V_MAX = 64 };
 
 struct result {
     int   n;
@@ -320,8 +293,8 @@ int main(void) {
     snprintf(b.state_path, sizeof(b.state_path), "test-devices-%ld.state", (long) getpid());
 
     if (test_check(&t, golden_list_load(&b.golden, err, sizeof(err)), "%s", err)) {
-        for (int i = 0; i < N_MODELS; ++i) {
-            test_model(&b, MODELS[i]);
+        for (int i = 0; i < b.golden.n; ++i) {
+            test_model(&b, b.golden.models[i].name);
         }
         test_watch(&b);
         test_refusals(&b);

@@ -26,9 +26,9 @@ static const double LIMIT_ALONE = 1e-4;
 // Smallest change of the logits if a tensor is wrong by up to 20 %.
 static const double SEEN = 1e-3;
 
-enum feed { FEED_ONE, FEED_BATCHES, FEED_STEPS, FEED_CUTS, FEED_BESIDE, FEED_REWIND, FEEDS };
+enum feed { FEED_ONE, FEED_BATCHES, FEED_STEPS, FEED_CUTS, FEED_TWO, FEED_REWIND, FEEDS };
 
-static const char * const feed_names[FEEDS] = { "one call", "batches", "steps", "cuts", "beside",
+static const char * const feed_names[FEEDS] = { "one call", "batches", "steps", "cuts", "two",
     "rewind" };
 
 struct run {
@@ -101,7 +101,7 @@ static double feed_cut(struct run * r, int64_t most) {
 
 // Two sequences of the same text and different lengths in random pieces. The shorter one starts
 // later and ends earlier than the other, and comes first in half of the calls.
-static double feed_beside(struct run * r) {
+static double feed_two(struct run * r) {
     const int64_t ends[2] = { r->g->n_tokens, r->g->n_tokens * 3 / 5 };
     int64_t       at[2]   = { 0, 0 };
     double        worst   = 0.0;
@@ -215,7 +215,7 @@ static double feed(struct run * r, enum feed how) {
         case FEED_BATCHES: return feed_cut(r, r->g->n_tokens);
         case FEED_STEPS: return feed_cut(r, 1);
         case FEED_CUTS: return feed_cut(r, -17);
-        case FEED_BESIDE: return feed_beside(r);
+        case FEED_TWO: return feed_two(r);
         default: return feed_rewind(r);
     }
 }
@@ -257,8 +257,7 @@ static double together_and_alone(struct run * r, struct lrnn_session_params para
         float *together[2] = { all, all + n }, *alone[2] = { all + 2 * n, all + 3 * n };
         bool   done = true;
         for (int who = -1; who < 2 && done; ++who) {
-            done = open_session(r, FEED_BESIDE, &params) &&
-                   decode(r, who, who < 0 ? together : alone);
+            done = open_session(r, FEED_TWO, &params) && decode(r, who, who < 0 ? together : alone);
             lrnn_session_free(r->session);
         }
         d = done ? max_diff(all, all + 2 * n, 2 * n) : NAN;

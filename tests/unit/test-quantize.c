@@ -363,7 +363,7 @@ static void test_types(struct test * t) {
         quantize_plan_free(&dry.plan);
         quantize_plan_free(&wet.plan);
     }
-    test_check(t, n_types >= 9, "%d types beside F32; expected at least 9", n_types);
+    test_check(t, n_types >= 9, "%d types besides F32; expected at least 9", n_types);
     model_file_free(file);
 }
 
@@ -486,7 +486,7 @@ static void test_requantize(struct test * t) {
             check_tensor(t, &r.plan.tensors[i], model_file_tensor(out, i), "from F16");
         }
         test_check(t, model_file_find_tensor(out, "blk.0.ssm_beta.weight")->type == GGML_TYPE_F16,
-                "F16 to Q8_0 does not keep β as it is");
+                "F16 to Q8_0 does not keep β");
     }
     quantize_plan_free(&r.plan);
     model_file_free(out);
