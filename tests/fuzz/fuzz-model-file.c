@@ -1,7 +1,7 @@
 // The reader of model files on arbitrary bytes: accepted files are consistent, and all others are
 // rejected with a message.
 
-#include "model-file-walk.h"
+#include "kit/model-file-walk.h"
 
 #include <stdint.h>
 #include <stdio.h>

@@ -5,9 +5,9 @@
 // An input is one byte that selects the model, then changes of 8 bytes each: kind of change, key or
 // tensor, value.
 
-#include "golden.h"
+#include "kit/golden.h"
+#include "kit/model-edit.h"
 #include "lrnn.h"
-#include "model-edit.h"
 #include "models/models.h"
 
 #include <math.h>

@@ -1,10 +1,10 @@
 // State files of any bytes: one is refused with a reason, and everything stays as it was; or it is
 // loaded, gives the same bytes when it is saved again, and the sequence goes on.
 
-#include "golden.h"
+#include "kit/golden.h"
+#include "kit/state-file-bytes.h"
 #include "lrnn.h"
 #include "run/sampler.h"
-#include "state-file-bytes.h"
 
 #include <math.h>
 #include <stdio.h>

@@ -2,7 +2,7 @@
 // with a message, or it encodes any text, and the tokens decode to the text.
 
 #include "base/unicode.h"
-#include "tokenizer-data.h"
+#include "kit/tokenizer-data.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -3,7 +3,7 @@
 // Shared by the tests of the CUDA kernels: runs a node with cuda-emu.h and compares it with the
 // oracle, and makes Householder scans of any shape. Include the launchers of the kernels first.
 
-#include "util.h"
+#include "kit/scan-case.h"
 
 #include <cstdio>
 #include <memory>

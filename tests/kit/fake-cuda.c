@@ -1,4 +1,4 @@
-#include "fake-cuda.h"
+#include "kit/fake-cuda.h"
 
 #include <cublas_v2.h>
 #include <cuda_runtime_api.h>

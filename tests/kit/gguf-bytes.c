@@ -1,4 +1,4 @@
-#include "gguf-bytes.h"
+#include "kit/gguf-bytes.h"
 
 #include <stdlib.h>
 #include <string.h>

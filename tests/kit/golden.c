@@ -1,4 +1,4 @@
-#include "golden.h"
+#include "kit/golden.h"
 
 #include <dirent.h>
 #include <stdio.h>

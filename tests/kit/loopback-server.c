@@ -1,4 +1,4 @@
-#include "loopback-server.h"
+#include "kit/loopback-server.h"
 
 #include "ggml-backend.h"
 #include "ggml-rpc.h"

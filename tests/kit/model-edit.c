@@ -1,4 +1,4 @@
-#include "model-edit.h"
+#include "kit/model-edit.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,4 +1,4 @@
-#include "model-file-walk.h"
+#include "kit/model-file-walk.h"
 
 #include "base/error.h"
 

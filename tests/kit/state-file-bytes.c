@@ -1,4 +1,4 @@
-#include "state-file-bytes.h"
+#include "kit/state-file-bytes.h"
 
 #include "base/hash.h"
 

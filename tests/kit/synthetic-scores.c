@@ -1,4 +1,4 @@
-#include "synthetic-scores.h"
+#include "kit/synthetic-scores.h"
 
 #include "base/hash.h"
 #include "base/random.h"

@@ -1,4 +1,4 @@
-#include "tokenizer-data.h"
+#include "kit/tokenizer-data.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,7 +1,7 @@
 // Writes a synthetic score file for the tests of lrnn-perplexity report: make-scores OUT.nll
 // key=value...
 
-#include "synthetic-scores.h"
+#include "kit/synthetic-scores.h"
 
 #include <stdio.h>
 #include <stdlib.h>

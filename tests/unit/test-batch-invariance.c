@@ -6,10 +6,12 @@
 // unless it is told to take them one by one, as it is in a quantised model for up to 32 tokens.
 // Lengths differ, sequences begin and end while others go on, and go back on the way.
 
-#include "golden.h"
+#include "ggml.h"
+#include "kit/check.h"
+#include "kit/golden.h"
+#include "kit/model-edit.h"
+#include "kit/rng.h"
 #include "lrnn.h"
-#include "model-edit.h"
-#include "util.h"
 
 #include <math.h>
 #include <stdio.h>

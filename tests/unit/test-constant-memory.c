@@ -4,9 +4,10 @@
 // sanitizer, which slows everything and keeps what was freed, it is a tenth of the tokens and
 // memory is not looked at.
 
-#include "golden.h"
+#include "kit/check.h"
+#include "kit/golden.h"
+#include "kit/rng.h"
 #include "lrnn.h"
-#include "util.h"
 
 #include <math.h>
 #include <stdio.h>

@@ -5,11 +5,11 @@
 // tensor cores too. The code that chooses kernels on a GPU also chooses them here
 // (launch-householder.cuh).
 
-#include "cuda-emu.h"
+#include "kit/cuda-emu.h"
 
 #include "cuda/launch-householder.cuh"
 
-#include "cuda-node.h"
+#include "kit/cuda-node.h"
 
 static std::string run_node(ggml_tensor * op, int n_orders) {
     return run_on_device(op, householder_work_floats(op), n_orders,

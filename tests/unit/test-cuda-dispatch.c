@@ -11,10 +11,10 @@
 //   the step kernel;
 // - precision: no product of F32 matrices may be rounded to TF32.
 
-#include "fake-cuda.h"
-#include "golden.h"
+#include "kit/check.h"
+#include "kit/fake-cuda.h"
+#include "kit/golden.h"
 #include "lrnn.h"
-#include "util.h"
 
 #include "ggml-backend.h"
 

@@ -1,11 +1,12 @@
 // cuda-emu.h itself: correct kernels give the correct numbers, and each deliberate error is found
 // with the right message.
 
-#include "cuda-emu.h"
+#include "kit/cuda-emu.h"
 
 #include "cuda/mma.cuh"
 
-#include "util.h"
+#include "kit/check.h"
+#include "kit/rng.h"
 
 #include <climits>
 #include <cstdio>

@@ -5,13 +5,13 @@
 // bit-identical results; the longest ones run in one order. The code that chooses instance and grid
 // on a GPU also chooses them here (launch*.cuh).
 
-#include "cuda-emu.h"
+#include "kit/cuda-emu.h"
 
 #include "cuda/launch-householder.cuh"
 #include "cuda/launch-short-conv.cuh"
 #include "cuda/launch-signed.cuh"
 
-#include "cuda-node.h"
+#include "kit/cuda-node.h"
 
 static std::string run_node(ggml_tensor * op, int n_orders) {
     const int64_t n = op->op == GGML_OP_HOUSEHOLDER_SCAN ? householder_work_floats(op) : 0;

@@ -7,7 +7,7 @@
 //     test-dataset same FILE...  checks that each file holds the records of data/dataset, as texts
 
 #include "eval/dataset.h"
-#include "util.h"
+#include "kit/check.h"
 
 #include <ftw.h>
 #include <stdio.h>

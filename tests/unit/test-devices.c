@@ -3,10 +3,10 @@
 // every logit must be the same to the bit wherever a layer lies: in the prompt, in generation,
 // after a rewind, in a fork, and after a state was saved on one placement and loaded on another.
 
-#include "golden.h"
-#include "loopback-server.h"
+#include "kit/check.h"
+#include "kit/golden.h"
+#include "kit/loopback-server.h"
 #include "lrnn.h"
-#include "util.h"
 
 #include "ggml-backend.h"
 #include "ggml-rpc.h"

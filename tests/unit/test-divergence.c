@@ -2,9 +2,11 @@
 // logits of each model run by itself, and the summaries against sums done by hand.
 
 #include "eval/divergence.h"
-#include "golden.h"
 #include "file/quantize.h"
-#include "util.h"
+#include "ggml.h"
+#include "kit/check.h"
+#include "kit/golden.h"
+#include "kit/rng.h"
 
 #include <math.h>
 #include <stdio.h>

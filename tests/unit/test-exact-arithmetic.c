@@ -2,7 +2,7 @@
 // tokens: words in S_5, parity, powers of 2. Where only keys round, the norm of the state stays
 // within the error of that rounding.
 
-#include "util.h"
+#include "kit/scan-checks.h"
 
 #include <math.h>
 #include <stdio.h>

@@ -3,9 +3,9 @@
 //     test-gguf-check              all tests
 //     test-gguf-check DIRECTORY    only the crafted files; also writes them there as fuzz seeds
 
-#include "gguf-bytes.h"
-#include "model-file-walk.h"
-#include "util.h"
+#include "kit/check.h"
+#include "kit/gguf-bytes.h"
+#include "kit/model-file-walk.h"
 
 #include <inttypes.h>
 #include <stdio.h>

@@ -4,10 +4,11 @@
 // slightly wrong, the logits differ.
 
 #include "base/read-file.h"
-#include "golden.h"
+#include "kit/check.h"
+#include "kit/golden.h"
+#include "kit/rng.h"
 #include "lrnn.h"
 #include "models/models.h"
-#include "util.h"
 
 #include "gguf.h"
 

@@ -5,8 +5,10 @@
 //   3. two scans on one state: refused unless chained; on separate bytes they are free
 //   4. the CPU does not offer to work on a state in memory that it cannot write
 
-#include "loopback-server.h"
-#include "util.h"
+#include "ggml-backend.h"
+#include "kit/check.h"
+#include "kit/loopback-server.h"
+#include "lrnn-ops.h"
 
 #include "run/graph-safety.h"
 

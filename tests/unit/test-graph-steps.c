@@ -1,8 +1,11 @@
 // States that scans write in place, over many graphs that a scheduler spreads over two backends:
 // they survive and accumulate, and every output is right, to the bit, wherever the states lie.
 
-#include "loopback-server.h"
-#include "util.h"
+#include "ggml-backend.h"
+#include "kit/check.h"
+#include "kit/loopback-server.h"
+#include "kit/rng.h"
+#include "lrnn-ops.h"
 
 #include "run/graph-safety.h"
 

@@ -3,7 +3,8 @@
 
 #include "base/hash.h"
 #include "base/sha256.h"
-#include "util.h"
+#include "kit/check.h"
+#include "kit/rng.h"
 
 #include <inttypes.h>
 #include <string.h>

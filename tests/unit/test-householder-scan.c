@@ -2,7 +2,7 @@
 // ragged batches, slots, snapshots, forks, strides, head counts; the same bits for any number of
 // threads and, on the step path, for any cut into calls.
 
-#include "util.h"
+#include "kit/scan-checks.h"
 
 #include <math.h>
 #include <stdio.h>

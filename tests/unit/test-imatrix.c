@@ -5,12 +5,12 @@
 // checks that each weight has one input per token, and that the sums do not depend on how tokens
 // are distributed over calls.
 
-#include "golden.h"
 #include "file/imatrix.h"
-#include "lrnn.h"
 #include "file/model-file.h"
 #include "file/quantize-policy.h"
-#include "util.h"
+#include "kit/check.h"
+#include "kit/golden.h"
+#include "lrnn.h"
 
 #include <math.h>
 #include <stdio.h>

@@ -4,7 +4,7 @@
 
 #include "base/json-read.h"
 #include "base/json-write.h"
-#include "util.h"
+#include "kit/check.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,9 +1,10 @@
 // model-file.c reads the keys and tensors that were written, and rejects unexpected keys with an
 // exact message.
 
-#include "gguf-bytes.h"
-#include "model-file-walk.h"
-#include "util.h"
+#include "kit/check.h"
+#include "kit/gguf-bytes.h"
+#include "kit/model-file-walk.h"
+#include "kit/rng.h"
 
 #include <inttypes.h>
 #include <stdio.h>

@@ -5,11 +5,13 @@
 //     test-model-load DIRECTORY            only the rejected models; leaves the files there
 //     test-model-load --seeds DIRECTORY    writes seeds for fuzz-model
 
-#include "golden.h"
+#include "ggml.h"
+#include "kit/check.h"
+#include "kit/golden.h"
+#include "kit/model-edit.h"
+#include "kit/rng.h"
 #include "lrnn.h"
-#include "model-edit.h"
 #include "models/models.h"
-#include "util.h"
 
 #include <math.h>
 #include <stdio.h>

@@ -4,8 +4,9 @@
 
 #include "backends.h"
 #include "compute-options.h"
-#include "golden.h"
-#include "util.h"
+#include "ggml-backend.h"
+#include "kit/check.h"
+#include "kit/golden.h"
 
 #include "ggml-backend-impl.h"
 

@@ -2,7 +2,7 @@
 // combination, and accept the limits of the valid ones. Only the last test computes, so tensors
 // have no data.
 
-#include "util.h"
+#include "kit/scan-case.h"
 
 #include <stdio.h>
 #include <stdlib.h>

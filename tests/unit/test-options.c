@@ -3,8 +3,8 @@
 
 #include "describe.h"
 #include "exit-code.h"
+#include "kit/check.h"
 #include "options.h"
-#include "util.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -2,8 +2,8 @@
 // expressions in src/text/pre-tokenizer.c). Comparing ids is not enough: a cut between bytes that
 // no merge joins does not change them.
 
+#include "kit/check.h"
 #include "text/tokenizer-impl.h"
-#include "util.h"
 
 #include <string.h>
 

@@ -1,8 +1,8 @@
 // Code that the programs share: token ids and .npy files are read correctly or refused.
 
+#include "kit/check.h"
 #include "npy.h"
 #include "token-ids.h"
-#include "util.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -5,12 +5,15 @@
 // the bound that follows from the definition of its type.
 
 #include "base/read-file.h"
-#include "golden.h"
-#include "lrnn.h"
-#include "model-edit.h"
-#include "run/model.h"
 #include "file/quantize.h"
-#include "util.h"
+#include "ggml.h"
+#include "kit/check.h"
+#include "kit/golden.h"
+#include "kit/model-edit.h"
+#include "kit/nmse.h"
+#include "kit/rng.h"
+#include "lrnn.h"
+#include "run/model.h"
 
 #include <dirent.h>
 #include <errno.h>

@@ -1,7 +1,7 @@
 // The random generators against published numbers, and the ranges of random_below.
 
 #include "base/random.h"
-#include "util.h"
+#include "kit/check.h"
 
 #include <inttypes.h>
 

@@ -1,13 +1,14 @@
 // A report in all its forms: well-formed whatever a model is called, within its columns, the same
 // bytes from shards and from one file, and read back as what it was made from.
 
-#include "eval/chart.h"
 #include "base/json-read.h"
 #include "base/unicode.h"
+#include "eval/chart.h"
 #include "eval/report-files.h"
 #include "eval/report-read.h"
-#include "synthetic-scores.h"
-#include "util.h"
+#include "kit/check.h"
+#include "kit/rng.h"
+#include "kit/synthetic-scores.h"
 
 #include <inttypes.h>
 #include <math.h>

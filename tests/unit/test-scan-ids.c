@@ -1,7 +1,7 @@
 // ggml_scan_ids_check against a direct implementation of its rules, on hand-made and random ids;
 // ggml_scan_check_values on inputs with one invalid number at a time.
 
-#include "util.h"
+#include "kit/scan-case.h"
 
 #include <math.h>
 #include <stdio.h>

@@ -3,7 +3,7 @@
 
 #include "base/hash.h"
 #include "eval/score-file.h"
-#include "util.h"
+#include "kit/check.h"
 
 #include <errno.h>
 #include <inttypes.h>

@@ -2,10 +2,12 @@
 // running it against every other. A run that is killed and continued, and shards of it, have the
 // bytes of the run that was not.
 
-#include "golden.h"
-#include "model-edit.h"
 #include "eval/score.h"
-#include "util.h"
+#include "ggml.h"
+#include "kit/check.h"
+#include "kit/golden.h"
+#include "kit/model-edit.h"
+#include "kit/rng.h"
 
 #include <errno.h>
 #include <inttypes.h>

@@ -1,9 +1,9 @@
 // Sequences of a session: state files, misuse, numbers that are not finite, two threads. That the
 // numbers are right is test-golden's business.
 
-#include "golden.h"
+#include "kit/golden.h"
+#include "kit/model-edit.h"
 #include "lrnn.h"
-#include "model-edit.h"
 
 #include <math.h>
 #include <pthread.h>

@@ -2,7 +2,7 @@
 // activation, token shift; ragged batches, slots, snapshots, strides; the same bits for any number
 // of threads and any cut into calls. The tail consists of inputs, so it is exact.
 
-#include "util.h"
+#include "kit/scan-checks.h"
 
 #include <math.h>
 #include <stdio.h>

@@ -2,7 +2,7 @@
 // bonus, mLSTM against its definition without a stabilizer, ragged batches, slots, snapshots,
 // strides, head counts; the same bits for any number of threads and any cut.
 
-#include "util.h"
+#include "kit/scan-checks.h"
 
 #include <math.h>
 #include <stdio.h>

@@ -2,10 +2,10 @@
 // adds to the text. The model is a golden one with a tokenizer of symbols that has bos, eos and an
 // unused id.
 
-#include "golden.h"
+#include "kit/check.h"
+#include "kit/golden.h"
+#include "kit/model-edit.h"
 #include "lrnn.h"
-#include "model-edit.h"
-#include "util.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,7 +1,8 @@
 // Eigenvalues: against matrices whose eigenvalues are known, and two ways to the same ones.
 
+#include "kit/check.h"
+#include "kit/rng.h"
 #include "spectrum.h"
-#include "util.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -5,11 +5,11 @@
 //     test-state-file              all
 //     test-state-file DIRECTORY    writes seeds for the fuzz target there
 
-#include "golden.h"
+#include "kit/check.h"
+#include "kit/golden.h"
+#include "kit/state-file-bytes.h"
 #include "lrnn.h"
 #include "run/sampler.h"
-#include "state-file-bytes.h"
-#include "util.h"
 
 #include <math.h>
 #include <stdio.h>

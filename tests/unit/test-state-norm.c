@@ -2,11 +2,12 @@
 // families with convolutions, attention layers, token shifts, normalisers; in a ring of slots, for
 // one sequence among others; and where numbers are not finite.
 
-#include "golden.h"
+#include "ggml-backend.h"
+#include "kit/check.h"
+#include "kit/golden.h"
+#include "kit/state-file-bytes.h"
 #include "run/model.h"
 #include "run/session.h"
-#include "state-file-bytes.h"
-#include "util.h"
 
 #include <errno.h>
 #include <math.h>

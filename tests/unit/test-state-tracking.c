@@ -3,9 +3,10 @@
 // and across a state that was saved and loaded; the same tensors with eigenvalues in [0,1] fail,
 // and so does one factor too few.
 
-#include "model-edit.h"
+#include "ggml.h"
+#include "kit/check.h"
+#include "kit/model-edit.h"
 #include "probe.h"
-#include "util.h"
 
 #include <inttypes.h>
 #include <math.h>

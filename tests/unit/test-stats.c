@@ -2,7 +2,8 @@
 // an interval promises.
 
 #include "eval/stats.h"
-#include "util.h"
+#include "kit/check.h"
+#include "kit/rng.h"
 
 #include <math.h>
 #include <stdio.h>

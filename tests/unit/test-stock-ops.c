@@ -2,7 +2,8 @@
 // different orders. The stock ops need sequences of equal length, return outputs and new states in
 // one tensor, and most of them store the state transposed (contiguous over keys).
 
-#include "util.h"
+#include "kit/nmse.h"
+#include "kit/scan-case.h"
 
 #include <math.h>
 #include <stdio.h>

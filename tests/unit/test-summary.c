@@ -2,8 +2,9 @@
 // answers, and against runs cut down by hand.
 
 #include "eval/comparison.h"
-#include "synthetic-scores.h"
-#include "util.h"
+#include "kit/check.h"
+#include "kit/rng.h"
+#include "kit/synthetic-scores.h"
 
 #include <inttypes.h>
 #include <math.h>

@@ -2,9 +2,10 @@
 // the bit: prompts, single tokens, two sequences in a call, forks, rewinds, sampling. What a model
 // has is only read, and nothing in the library is shared otherwise.
 
-#include "golden.h"
+#include "kit/check.h"
+#include "kit/golden.h"
+#include "kit/rng.h"
 #include "lrnn.h"
-#include "util.h"
 
 #include <pthread.h>
 #include <stdio.h>

@@ -2,8 +2,8 @@
 // special tokens, incomplete characters.
 
 #include "base/read-file.h"
-#include "tokenizer-data.h"
-#include "util.h"
+#include "kit/check.h"
+#include "kit/tokenizer-data.h"
 
 #include <math.h>
 #include <stdio.h>

@@ -6,8 +6,9 @@
 
 #include "base/read-file.h"
 #include "base/unicode.h"
-#include "tokenizer-data.h"
-#include "util.h"
+#include "kit/check.h"
+#include "kit/rng.h"
+#include "kit/tokenizer-data.h"
 
 #include <inttypes.h>
 #include <stdio.h>

@@ -4,9 +4,9 @@
 // file by ggml, must give the logits. Every family, two sequences of different length, cut into
 // calls.
 
-#include "golden.h"
+#include "kit/check.h"
+#include "kit/golden.h"
 #include "lrnn.h"
-#include "util.h"
 
 #include "gguf.h"
 

@@ -1,13 +1,14 @@
 // Documents as windows of tokens: with every kind of tokenizer, bytes add up to the documents and
 // tokens are those of the documents; every way to cut, to begin and to end; what is scored.
 
-#include "golden.h"
-#include "run/model.h"
 #include "eval/nll.h"
-#include "tokenizer-data.h"
-#include "text/tokenizer.h"
-#include "util.h"
 #include "eval/windows.h"
+#include "kit/check.h"
+#include "kit/golden.h"
+#include "kit/rng.h"
+#include "kit/tokenizer-data.h"
+#include "run/model.h"
+#include "text/tokenizer.h"
 
 #include <errno.h>
 #include <inttypes.h>
