@@ -1,11 +1,13 @@
 #!/usr/bin/env python3
-"""Makes tests/data/dataset/ and tests/data/json-cases.txt.
+"""Writes tests/data/dataset/ and tests/data/json-cases.txt.
 
-    make-dataset-tests.py tests/data
+usage: make-dataset-tests.py tests/data
 
-Needs pyarrow and the programs gzip and zstd. The folder holds the same records in every container; their fingerprint, which is printed,
-stands in test-dataset.c. The file holds random documents, whole and damaged, with what Python's json module makes of them: a line with the
-document; a line with "refused", or with the kinds of the document and of what is at the paths k and o.k, and strings in hexadecimal.
+Needs pyarrow and the programs gzip and zstd. The folder contains the same records in every
+container; test-dataset.c contains their fingerprint, which this program prints. The file contains
+random JSON documents, intact and damaged, with the verdict of Python's json module: one line with
+the document, and one line with "refused" or with the types of the document and of its values at the
+paths k and o.k. Strings are followed by their bytes in hexadecimal.
 """
 
 import hashlib
@@ -17,17 +19,22 @@ import subprocess
 import sys
 from pathlib import Path
 
-# one line each, as it stands in the file; what a reader of lines or of JSON may stumble over
+# one line of the file each: hard cases for readers of lines and of JSON
 LINES = [
     r'''{"text": "plain", "meta": {"redpajama_set_name": "RedPajamaC4"}}''',
     '''{"text": "a\u2028b\u2029c\u0085d\x7fe", "meta": {"redpajama_set_name": "RedPajamaBook"}}''',
-    r'''  {"meta":{"redpajama_set_name":"\u0052edPajama\u0043\u0034"} , "te\u0078t" :"\u0041\/\b\f\n\r\t\"\\" }''',
-    '''{"text": "\\uD83D\\uDE00 = \U0001F600, e\u0301, \ufeff", "meta": {"redpajama_set_name": "RedPajamaC4"}}''',
+    (r'''  {"meta":{"redpajama_set_name":"\u0052edPajama\u0043\u0034"} , '''
+     r'''"te\u0078t" :"\u0041\/\b\f\n\r\t\"\\" }'''),
+    ('''{"text": "\\uD83D\\uDE00 = \U0001F600, e\u0301, \ufeff", '''
+     '''"meta": {"redpajama_set_name": "RedPajamaC4"}}'''),
     r'''{"text": "a\u0000b", "meta": {"redpajama_set_name": "RedPajamaC4"}}''',
     r'''{"text": "", "meta": {"redpajama_set_name": "RedPajamaC4"}}''',
-    r'''{"text": "first", "meta": {"redpajama_set_name": "x"}, "text": "last", "meta": {"redpajama_set_name": "RedPajamaC4"}}''',
-    r'''{"meta": {"text": "no", "redpajama_set_name": "RedPajamaC4"}, "a": [{"text": "no"}, [], -0.5e+3, true, null], "text": "yes"}''',
-    json.dumps({"text": "".join(f"{i} words of a longer text, " for i in range(300)), "meta": {"redpajama_set_name": "RedPajamaC4"}}),
+    (r'''{"text": "first", "meta": {"redpajama_set_name": "x"}, '''
+     r'''"text": "last", "meta": {"redpajama_set_name": "RedPajamaC4"}}'''),
+    (r'''{"meta": {"text": "no", "redpajama_set_name": "RedPajamaC4"}, '''
+     r'''"a": [{"text": "no"}, [], -0.5e+3, true, null], "text": "yes"}'''),
+    json.dumps({"text": "".join(f"{i} words of a longer text, " for i in range(300)),
+                "meta": {"redpajama_set_name": "RedPajamaC4"}}),
 ]
 ENDS = ["\n", "\n\n", "\r\n", "\n \t\r\n", "\n", "\n", "\n", "\n", ""]
 
@@ -47,26 +54,35 @@ def make_containers(folder):
 
     records = [json.loads(line) for line in LINES]
     lines = "".join(line + end for line, end in zip(LINES, ENDS)).encode()
-    cut = len(lines) // 3                                    # members and frames do not end with lines
-    wrapped = {"Version": 1.0, "Note": "\"Data\": [", "Data": records, "Domain": "Web", "More": {"Data": [1]}}
+    cut = len(lines) // 3                  # members and frames do not end at line ends
+    head, tail = lines[:cut], lines[cut:]
+    wrapped = {"Version": 1.0, "Note": "\"Data\": [", "Data": records, "Domain": "Web",
+               "More": {"Data": [1]}}
+    members = [tool(["gzip", "-1n"], head), tool(["gzip", "-n"], b""),
+               tool(["gzip", "-9n"], tail), bytes(512)]
+    frames = [skippable(b"a skippable frame", 0), tool(["zstd", "-c"], head), skippable(b"", 15),
+              tool(["zstd", "-c"], b""), tool(["zstd", "-c", "-19", "--no-check"], tail),
+              skippable(b"end", 3)]
     files = {
         "lines":       lines,
         "lines-bom":   b"\xef\xbb\xbf" + lines + b"\n",
         "array":       json.dumps(records, indent=2).encode(),
-        "array-dense": json.dumps(records, ensure_ascii=False, separators=(",", ":")).encode() + b"\n",
+        "array-dense": json.dumps(records, ensure_ascii=False,
+                                  separators=(",", ":")).encode() + b"\n",
         "wrapped":     json.dumps(wrapped, indent=1).encode(),
         "values":      "\n".join(json.dumps(r, indent=4) for r in records).encode(),
         "gzip":        tool(["gzip", "-9n"], lines),
-        "members":     tool(["gzip", "-1n"], lines[:cut]) + tool(["gzip", "-n"], b"") + tool(["gzip", "-9n"], lines[cut:]) + bytes(512),
+        "members":     b"".join(members),
         "zstd":        tool(["zstd", "-c", "--check"], lines),
-        "frames":      skippable(b"a skippable frame", 0) + tool(["zstd", "-c"], lines[:cut]) + skippable(b"", 15)
-                       + tool(["zstd", "-c"], b"") + tool(["zstd", "-c", "-19", "--no-check"], lines[cut:]) + skippable(b"end", 3),
+        "frames":      b"".join(frames),
         "window":      tool(["zstd", "-c", "--long=28"], lines),
     }
     folder.mkdir(exist_ok=True)
     for name, data in files.items():
         (folder / name).write_bytes(data)
-    table = pa.Table.from_pylist([{"text": r["text"], "meta": {"redpajama_set_name": r["meta"]["redpajama_set_name"]}} for r in records])
+    table = pa.Table.from_pylist([
+        {"text": r["text"], "meta": {"redpajama_set_name": r["meta"]["redpajama_set_name"]}}
+        for r in records])
     pa.parquet.write_table(table, folder / "parquet", compression="snappy", row_group_size=4)
     with pa.ipc.new_stream(folder / "arrow-stream", table.schema) as w:
         w.write_table(table, max_chunksize=5)
@@ -85,15 +101,18 @@ def make_containers(folder):
 #
 
 ESCAPES = [
-    "\\n", "\\\"", "\\\\", "\\/", "\\b", "\\u0000", "\\u00e9", "\\uD83D\\uDE00", "\\ud83d", "\\uDE00", "\\uD83D\\u0041", "\\uffff",
-    "\\uD83D\\uD83D\\uDE00",
+    "\\n", "\\\"", "\\\\", "\\/", "\\b", "\\u0000", "\\u00e9", "\\uD83D\\uDE00", "\\ud83d",
+    "\\uDE00", "\\uD83D\\u0041", "\\uffff", "\\uD83D\\uD83D\\uDE00",
 ]
-PIECES = ["a", "Z9", " ", "é", "😀", "\u2028", "\x7f", "\ufeff", "\U0010ffff", "/", "'", "{", "]", ",", ":"]
-NUMBERS = ["0", "-0", "1", "-12", "3.25", "1e5", "1E-5", "-0.5e+3", "123456789012345678901234567890", "1e999"]
+PIECES = ["a", "Z9", " ", "é", "😀", "\u2028", "\x7f", "\ufeff", "\U0010ffff", "/", "'", "{", "]",
+          ",", ":"]
+NUMBERS = ["0", "-0", "1", "-12", "3.25", "1e5", "1E-5", "-0.5e+3",
+           "123456789012345678901234567890", "1e999"]
 
 
 def random_string(r):
-    return '"' + "".join(r.choice(ESCAPES if r.random() < 0.3 else PIECES) for _ in range(r.randrange(8))) + '"'
+    pieces = [r.choice(ESCAPES if r.random() < 0.3 else PIECES) for _ in range(r.randrange(8))]
+    return '"' + "".join(pieces) + '"'
 
 
 def random_key(r):
@@ -113,12 +132,14 @@ def random_value(r, depth):
     if kind < 5:
         return r.choice(["true", "false", "null"])
     if kind == 5:
-        return "[" + ",".join(space(r) + random_value(r, depth + 1) + space(r) for _ in range(r.randrange(4))) + "]"
+        values = [space(r) + random_value(r, depth + 1) + space(r) for _ in range(r.randrange(4))]
+        return "[" + ",".join(values) + "]"
     return random_object(r, depth)
 
 
 def random_object(r, depth):
-    members = [space(r) + random_key(r) + space(r) + ":" + space(r) + random_value(r, depth + 1) + space(r) for _ in range(r.randrange(6))]
+    members = [space(r) + random_key(r) + space(r) + ":" + space(r) + random_value(r, depth + 1)
+               + space(r) for _ in range(r.randrange(6))]
     return "{" + (",".join(members) or space(r)) + "}"
 
 
@@ -147,7 +168,8 @@ def refuse(name):
 def describe(value):
     if isinstance(value, str):
         return "s" + re.sub("[\ud800-\udfff]", "\ufffd", value).encode().hex()
-    return {dict: "o", list: "a", bool: "t" if value is True else "f", type(None): "z", int: "n", float: "n"}[type(value)]
+    return {dict: "o", list: "a", bool: "t" if value is True else "f", type(None): "z", int: "n",
+            float: "n"}[type(value)]
 
 
 def verdict(data):
@@ -157,7 +179,8 @@ def verdict(data):
         return "refused"
     top = value if isinstance(value, dict) else {}
     inner = top["o"] if isinstance(top.get("o"), dict) else {}
-    return " ".join([describe(value)[0]] + [describe(d["k"]) if "k" in d else "-" for d in (top, inner)])
+    at_k = [describe(d["k"]) if "k" in d else "-" for d in (top, inner)]
+    return " ".join([describe(value)[0], *at_k])
 
 
 def make_cases(path):
@@ -165,16 +188,18 @@ def make_cases(path):
     with path.open("wb") as f:
         n = refused = 0
         while n < 900:
-            data = (space(r) + (random_object(r, 0) if r.random() < 0.8 else random_value(r, 0)) + space(r)).encode()
+            before = space(r)
+            value = random_object(r, 0) if r.random() < 0.8 else random_value(r, 0)
+            data = (before + value + space(r)).encode()
             if n % 2 == 1:
                 data = damage(r, data)
             if len(data) > 160:
                 continue
-            told = verdict(data)
-            f.write(data + b"\n" + told.encode() + b"\n")
+            line = verdict(data)
+            f.write(data + b"\n" + line.encode() + b"\n")
             n += 1
-            refused += told == "refused"
-    print(f"{n} documents, {refused} of them refused, {path.stat().st_size} bytes")
+            refused += line == "refused"
+    print(f"{n} documents, {refused} refused, {path.stat().st_size} bytes")
 
 
 if __name__ == "__main__":
