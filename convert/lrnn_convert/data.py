@@ -22,8 +22,8 @@ ROWS = 512            # per batch: a few MB with the documents of a web corpus
 
 EPILOG = """\
 The format is detected by the first bytes: Parquet, or Arrow in its file and stream formats (as in
-the cache of the datasets library and as written by save_to_disk). A folder stands for its files in
-the order of their names, or in the order of state.json if save_to_disk wrote it. Other files in a
+the cache of the datasets library and as written by save_to_disk). Files of a folder are read in the
+order of their names, or in the order of state.json if save_to_disk wrote it. Other files in a
 folder are skipped and listed.
 
 Values that JSON lacks are written as strings: times in ISO 8601, decimal numbers in digits, bytes

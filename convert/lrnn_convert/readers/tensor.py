@@ -1,4 +1,4 @@
-"""A lazy tensor, and the memory-mapped files behind it."""
+"""Lazy tensors and memory-mapped files."""
 
 import mmap
 import os

@@ -40,8 +40,8 @@ def find(path: Path, required: bool) -> Tokenizer | None:
 
 
 def _id(m: Model, t: Tokenizer, own: int | None, key: str) -> int | None:
-    """A special token of the tokenizer, or else of config.json. There eos may be a list, of which
-    the first ends a text."""
+    """A special token of the tokenizer, or else of config.json. There eos may be a list; its first
+    entry ends a text."""
     if own is not None:
         return own
     value = m.config.get(key)
