@@ -143,7 +143,7 @@ static void test_random(test * t) {
     int      n   = 0;
     for (int gate = 0; gate < 3; ++gate) {
         test_worst worst = worst_of(householder_names[gate], independent);
-        for (int i = 0; i < 50; ++i, n++) {
+        for (int i = 0; i < 50; ++i, ++n) {
             problem p          = {};
             p.mode             = gate;
             p.d_k              = 1 + (int) test_below(&rng, i % 8 == 0 ? 256 : 40);
@@ -186,7 +186,7 @@ static void test_borders(test * t) {
     };
     int n = 0;
     for (const auto & one : cases) {
-        for (int gate = 0; gate < 3; ++gate, n++) {
+        for (int gate = 0; gate < 3; ++gate, ++n) {
             problem p      = {};
             p.mode         = gate;
             p.d_k          = 12;

@@ -55,7 +55,7 @@ static bool valid(const int32_t * ids, int n_snap, int n_seqs, int n_slots, int 
             const int32_t * id = ids + s * stride;
             for (int i = GGML_SCAN_SLOT_OUT; i < stride; ++i) {
                 if ((i == GGML_SCAN_SLOT_OUT || i >= GGML_SCAN_SNAPS) && id[i] == slot) {
-                    writes++;
+                    ++writes;
                     writer = s;
                 }
             }

@@ -147,7 +147,7 @@ static int64_t runs_of(const struct scan_dims * dims, int n_threads) {
     const int64_t heads = dims->n_head * dims->n_seqs;
     int64_t       runs  = 1;
     while (n_threads > 1 && heads * runs < 4 * n_threads && runs < tiles_of(dims)) {
-        runs++;
+        ++runs;
     }
     return runs;
 }

@@ -116,22 +116,9 @@ static void launch_householder_chunk(
 
     const dim3 blocks(
             (unsigned) (n_seqs * b.n_head), (unsigned) ((b.d_v + CHUNK_COLS - 1) / CHUNK_COLS));
-    const int d_k = b.d_k;
-    if (d_k <= 16) {
-        launch(householder_chunk<16>, blocks, dim3(CHUNK_THREADS), args);
-    } else if (d_k <= 32) {
-        launch(householder_chunk<32>, blocks, dim3(CHUNK_THREADS), args);
-    } else if (d_k <= 64) {
-        launch(householder_chunk<64>, blocks, dim3(CHUNK_THREADS), args);
-    } else if (d_k <= 96) {
-        launch(householder_chunk<96>, blocks, dim3(CHUNK_THREADS), args);
-    } else if (d_k <= 128) {
-        launch(householder_chunk<128>, blocks, dim3(CHUNK_THREADS), args);
-    } else if (d_k <= 192) {
-        launch(householder_chunk<192>, blocks, dim3(CHUNK_THREADS), args);
-    } else {
-        launch(householder_chunk<256>, blocks, dim3(CHUNK_THREADS), args);
-    }
+    with_instance(b.d_k, [&](auto size) {
+        launch(householder_chunk<decltype(size)::DK>, blocks, dim3(CHUNK_THREADS), args);
+    });
 }
 
 // work: householder_work_floats floats; NULL: use the step kernel
@@ -158,22 +145,10 @@ static void launch_householder(const struct ggml_tensor * dst, float * work, Lau
         launch_householder_chunk(launch, args, dims.n_seqs, work);
         return;
     }
-    const int64_t d_k = dims.d_k;
-    if (d_k <= 16) {
-        launch_householder_step<16>(launch, args, dims.n_seqs);
-    } else if (d_k <= 32) {
-        launch_householder_step<32>(launch, args, dims.n_seqs);
-    } else if (d_k <= 64) {
-        launch_householder_step<64>(launch, args, dims.n_seqs);
-    } else if (d_k <= 96) {
-        launch_householder_step<96>(launch, args, dims.n_seqs);
-    } else if (d_k <= 128) {
-        launch_householder_step<128>(launch, args, dims.n_seqs);
-    } else if (d_k <= 192) {
-        launch_householder_step<192>(launch, args, dims.n_seqs);
-    } else if (d_k <= 256) {
-        launch_householder_step<256>(launch, args, dims.n_seqs);
-    } else {
+    const bool step = with_instance(dims.d_k, [&](auto size) {
+        launch_householder_step<decltype(size)::DK>(launch, args, dims.n_seqs);
+    });
+    if (!step) {
         launch_plain(launch, householder_plain, args, dims.n_seqs);
     }
 }

@@ -57,23 +57,10 @@ static void launch_signed(const struct ggml_tensor * dst, Launch && launch) {
     args.eps        = params.eps;
     args.out        = (float *) dst->data;
 
-    const int64_t d_k   = dims.d_k;
-    const bool    bonus = params.bonus != 0;
-    if (d_k <= 16) {
-        launch_signed_step<16>(launch, args, bonus, dims.n_seqs);
-    } else if (d_k <= 32) {
-        launch_signed_step<32>(launch, args, bonus, dims.n_seqs);
-    } else if (d_k <= 64) {
-        launch_signed_step<64>(launch, args, bonus, dims.n_seqs);
-    } else if (d_k <= 96) {
-        launch_signed_step<96>(launch, args, bonus, dims.n_seqs);
-    } else if (d_k <= 128) {
-        launch_signed_step<128>(launch, args, bonus, dims.n_seqs);
-    } else if (d_k <= 192) {
-        launch_signed_step<192>(launch, args, bonus, dims.n_seqs);
-    } else if (d_k <= 256) {
-        launch_signed_step<256>(launch, args, bonus, dims.n_seqs);
-    } else {
+    const bool step = with_instance(dims.d_k, [&](auto size) {
+        launch_signed_step<decltype(size)::DK>(launch, args, params.bonus != 0, dims.n_seqs);
+    });
+    if (!step) {
         launch_plain(launch, signed_plain, args, dims.n_seqs);
     }
 

@@ -51,6 +51,33 @@ static void launch_tiles(Launch & launch, Kernel kernel, const Args & args, int6
             dim3((unsigned) (32 * warps)), args);
 }
 
+// The sizes that step and chunk kernels are compiled for. Calls `call(instance<DK>())` with the
+// smallest DK ≥ d_k; returns false if there is none.
+template <int N> struct instance {
+    static constexpr int DK = N;
+};
+
+template <typename Call> static bool with_instance(int64_t d_k, Call && call) {
+    if (d_k <= 16) {
+        call(instance<16>());
+    } else if (d_k <= 32) {
+        call(instance<32>());
+    } else if (d_k <= 64) {
+        call(instance<64>());
+    } else if (d_k <= 96) {
+        call(instance<96>());
+    } else if (d_k <= 128) {
+        call(instance<128>());
+    } else if (d_k <= 192) {
+        call(instance<192>());
+    } else if (d_k <= 256) {
+        call(instance<256>());
+    } else {
+        return false;
+    }
+    return true;
+}
+
 enum { PLAIN_THREADS = 128, MIN_COLUMNS = 32, MAX_GRID_Y = 65535 };
 
 // False if the grid of a node exceeds the limits of CUDA. Where there are many groups of columns,
