@@ -119,6 +119,31 @@ glue_edit(cpu-work-size src/ggml-cpu/ggml-cpu.c 1 before
                     } break;
 ]])
 
+# libgomp's barrier spins for milliseconds before it sleeps, and ggml's own spins forever. On a busy
+# machine the other thread may not even be scheduled meanwhile.
+glue_edit(cpu-barrier src/ggml-cpu/ggml-cpu.c 1 replace
+[[
+#ifdef GGML_USE_OPENMP
+    #pragma omp barrier
+#else
+]]
+[[
+#if 0
+#else
+]])
+
+glue_edit(cpu-barrier-wait src/ggml-cpu/ggml-cpu.c 1 replace
+[[
+    while (atomic_load_explicit(&tp->n_barrier_passed, memory_order_relaxed) == n_passed) {
+        ggml_thread_cpu_relax();
+    }
+]]
+[[
+    for (int n = 0; atomic_load_explicit(&tp->n_barrier_passed, memory_order_relaxed) == n_passed; ++n) {
+        ggml_lrnn_cpu_wait(n);
+    }
+]])
+
 glue_edit(cpu-device-include src/ggml-cpu/ggml-cpu.cpp 1 after
 [[
 #include "traits.h"

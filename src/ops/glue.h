@@ -21,6 +21,10 @@ int ggml_lrnn_cpu_n_tasks(const struct ggml_tensor * op, int n_threads);
 size_t ggml_lrnn_cpu_work_size(const struct ggml_tensor * op, int n_tasks);
 bool ggml_lrnn_cpu_supports_op(const struct ggml_tensor * op);
 
+// ggml-cpu: called for the n-th time by a thread that waits for the others at a barrier. Spins for
+// about 50 microseconds, then yields its core each time.
+void ggml_lrnn_cpu_wait(int n);
+
 #ifdef __cplusplus
 }
 

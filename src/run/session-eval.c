@@ -4,6 +4,8 @@
 #include "run/graph-safety.h"
 #include "run/session-impl.h"
 
+#include "ggml-cpu.h"
+
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
@@ -54,9 +56,13 @@ static bool compute(
     if (s->trace != NULL && !trace_begin(s->trace, batch)) {
         return error_set(err, err_size, "out of memory for a trace of %d sequences", batch->n_seqs);
     }
+    const int64_t start = ggml_time_us();
+    ggml_backend_cpu_set_n_threads(
+            s->backends[s->n_backends - 1], threads_choose(&s->threads, batch->n_tokens));
     if (ggml_backend_sched_graph_compute(s->sched, s->forward.graph) != GGML_STATUS_SUCCESS) {
         return error_set(err, err_size, "the graph could not be computed");
     }
+    threads_measure(&s->threads, (double) (ggml_time_us() - start) * 1e-6);
     return s->trace == NULL || trace_end(s->trace, err, err_size);
 }
 

@@ -4,6 +4,7 @@
 
 #include "run/forward.h"
 #include "run/session.h"
+#include "run/threads.h"
 #include "run/trace.h"
 
 struct seq {
@@ -19,6 +20,7 @@ struct lrnn_session {
     ggml_backend_t       backends[DEVICES_MAX]; // one per device, the CPU last
     int                  n_backends;
     ggml_backend_sched_t sched;
+    struct threads       threads;
     struct states        states;
     struct seq *         seqs; // [n_seqs]
 

@@ -41,6 +41,17 @@ static void set_defaults(struct lrnn_session_params * p) {
 // Parts
 //
 
+// The weights that a token is multiplied with: all but the embedding, which is a table.
+static double count_work(const struct lrnn_model * model) {
+    struct lrnn_tensor_info t;
+    double                  n = 0.0;
+    for (int64_t i = 0; lrnn_model_get_tensor(model, i, &t); ++i) {
+        n += (double) (t.ne[0] * t.ne[1] * t.ne[2] * t.ne[3]);
+    }
+    const bool tied = model->output == model->token_embd;
+    return tied ? n : n - (double) ggml_nelements(model->token_embd);
+}
+
 // One backend per device, and a scheduler over them. The CPU comes last: it computes what no other
 // backend can.
 static bool make_backends(struct lrnn_session * s, char * err, size_t err_size) {
@@ -55,7 +66,6 @@ static bool make_backends(struct lrnn_session * s, char * err, size_t err_size) 
         }
         s->backends[s->n_backends++] = backend;
     }
-    ggml_backend_cpu_set_n_threads(s->backends[s->n_backends - 1], s->params.n_threads);
     s->sched = ggml_backend_sched_new(s->backends, NULL, s->n_backends,
             2 * forward_max_nodes(model, s->params.n_seqs), false, false);
     return s->sched != NULL ||
@@ -115,6 +125,8 @@ struct lrnn_session * lrnn_session_new(struct lrnn_model * model,
     bool ok = check_params(&s->params, err, err_size);
     if (ok) {
         set_defaults(&s->params);
+        s->threads.n_max          = s->params.n_threads;
+        s->threads.work_per_token = count_work(model);
         ok = make_backends(s, err, err_size) && make_trace(s, err, err_size) &&
              make_seqs(s, err, err_size) && make_states(s, err, err_size);
     }
