@@ -193,7 +193,8 @@ LRNN_API bool lrnn_seq_rewind(
         struct lrnn_session * session, int32_t seq, int64_t n_tokens, char * err, size_t err_size);
 
 // Writes a sequence to a file atomically, with `sampler` unless it is NULL, and with the logits of
-// its last token if the last lrnn_eval computed them. Does not save the rewind history.
+// its last token if the last lrnn_eval computed them. Does not save the rewind history. Replaces
+// only state files.
 struct lrnn_sampler;
 LRNN_API bool lrnn_seq_save(struct lrnn_session * session, int32_t seq,
         const struct lrnn_sampler * sampler, const char * path, char * err, size_t err_size);

@@ -2,9 +2,11 @@
 
 #include "base/atomic-file.h"
 #include "base/error.h"
+#include "base/file-magic.h"
 #include "compute-options.h"
 #include "generate.h"
 #include "interrupt.h"
+#include "output-check.h"
 #include "program.h"
 #include "output.h"
 #include "prompt.h"
@@ -198,13 +200,6 @@ static enum exit_code prepare(struct args * args, struct generator * g) {
     if (g->sampler == NULL) {
         return program_fail(EXIT_CODE_USAGE, "%s", err);
     }
-    if (args->state_save != NULL) { // fail now rather than after an hour of generation
-        struct atomic_file file;
-        if (!atomic_file_open(&file, args->state_save, err, sizeof(err))) {
-            return program_fail(EXIT_CODE_SYSTEM, "%s", err);
-        }
-        atomic_file_cancel(&file);
-    }
     g->session = lrnn_session_new(g->model, &params, err, sizeof(err));
     if (g->session == NULL) {
         return program_fail(EXIT_CODE_SYSTEM, "%s", err);
@@ -261,6 +256,24 @@ static bool check_args(const struct args * args, char * err, size_t err_size) {
     return true;
 }
 
+// Checks --state-save now rather than after an hour of generation. The state that was loaded may be
+// replaced.
+static enum exit_code check_state_save(const struct args * args) {
+    const char * const prompt   = args->file == NULL && args->prompt == NULL ? "-" : args->file;
+    const char * const inputs[] = { args->model, prompt };
+    char               err[1024];
+
+    if (args->state_save == NULL) {
+        return EXIT_CODE_OK;
+    }
+    const enum exit_code code = output_check(args->state_save, inputs, 2);
+    if (code == EXIT_CODE_OK && !atomic_file_may_replace(args->state_save, STATE_FILE_MAGIC,
+                                        "a state file", err, sizeof(err))) {
+        return program_fail(EXIT_CODE_USAGE, "%s", err);
+    }
+    return code;
+}
+
 static enum exit_code run(void * user) {
     struct args *    args       = user;
     const bool       has_prompt = args->prompt != NULL || args->file != NULL;
@@ -272,6 +285,10 @@ static enum exit_code run(void * user) {
 
     if (!check_args(args, err, sizeof(err))) {
         return program_fail(EXIT_CODE_USAGE, "%s", err);
+    }
+    enum exit_code code = check_state_save(args);
+    if (code != EXIT_CODE_OK) {
+        return code;
     }
     args->greedy = args->greedy || args->temperature == 0.0;
     signal(SIGPIPE, SIG_IGN); // the reader may stop reading; the state is still saved
@@ -290,7 +307,7 @@ static enum exit_code run(void * user) {
     g.keep    = is_dialog || args->state_save != NULL;
     args->ids = args->ids || !g.info.has_tokenizer;
 
-    enum exit_code code = prepare(args, &g);
+    code = prepare(args, &g);
     if (code == EXIT_CODE_OK) {
         enum finish finish = FINISH_ERROR;
         if (is_dialog) {
@@ -370,7 +387,7 @@ int main(int argc, char ** argv) {
         opt_string("--state-load", "FILE", &args.state_load,
                 "continue a saved sequence; the prompt follows it"),
         opt_string("--state-save", "FILE", &args.state_save,
-                "save the sequence at the end, also after Ctrl-C"),
+                "save the sequence at the end, also after Ctrl-C; replaces only a state file"),
 
         opt_group("Output"),
         opt_flag("--jsonl", &args.jsonl,

@@ -1,7 +1,9 @@
 #include "data-options.h"
 
 #include "base/error.h"
+#include "eval/data-files.h"
 #include "interrupt.h"
+#include "output-check.h"
 #include "program.h"
 
 #include <errno.h>
@@ -28,6 +30,21 @@ bool data_options_check(struct data_options * d, char * err, size_t err_size) {
            error_set(err, err_size,
                    "--dataset is '%s'; lrnn-perplexity run --list-datasets prints the known ones",
                    d->data.preset);
+}
+
+enum exit_code data_check_output(const struct data_options * d, const char * path) {
+    struct data_files files;
+    enum exit_code    code = EXIT_CODE_OK;
+    char              err[512];
+
+    if (!data_files_find(&files, d->paths.v, d->paths.n, err, sizeof(err))) {
+        return EXIT_CODE_OK; // data_windows reports it
+    }
+    for (int64_t i = 0; i < files.n && code == EXIT_CODE_OK; ++i) {
+        code = output_check_inputs(path, (const char * const[]) { files.files[i].path }, 1);
+    }
+    data_files_free(&files);
+    return code;
 }
 
 void data_options_list(void) {

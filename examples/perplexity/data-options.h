@@ -70,6 +70,9 @@ struct data_options {
 // Checks the options and completes data and window, once all choices are set.
 bool data_options_check(struct data_options * d, char * err, size_t err_size);
 
+// Whether an output file is one of the data files. Prints an error if so.
+enum exit_code data_check_output(const struct data_options * d, const char * path);
+
 // Prints the data sets that --dataset knows.
 void data_options_list(void);
 

@@ -5,6 +5,7 @@
 #include "compute-options.h"
 #include "data-options.h"
 #include "interrupt.h"
+#include "output-check.h"
 #include "program.h"
 #include "terminal.h"
 
@@ -90,6 +91,13 @@ static enum exit_code run(void * arg) {
     if (!data_options_check(&args->data, err, sizeof(err)) ||
             !compute_check(&args->compute, err, sizeof(err))) {
         return program_fail(EXIT_CODE_USAGE, "%s", err);
+    }
+    code = output_check(args->out, (const char * const[]) { args->model }, 1);
+    if (code == EXIT_CODE_OK) {
+        code = data_check_output(&args->data, args->out);
+    }
+    if (code != EXIT_CODE_OK) {
+        return code;
     }
     struct lrnn_model * model = compute_load(&args->compute, args->model, args->quiet);
     if (model == NULL) {

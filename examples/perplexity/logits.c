@@ -8,6 +8,7 @@
 #include "compute-options.h"
 #include "interrupt.h"
 #include "npy.h"
+#include "output-check.h"
 #include "program.h"
 #include "terminal.h"
 #include "token-ids.h"
@@ -153,6 +154,11 @@ static enum exit_code run(void * arg) {
 
     if (!compute_check(&args->compute, err, sizeof(err))) {
         return program_fail(EXIT_CODE_USAGE, "%s", err);
+    }
+    const enum exit_code out =
+            output_check(args->out, (const char * const[]) { args->model, args->tokens }, 2);
+    if (out != EXIT_CODE_OK) {
+        return out;
     }
     if (args->cut.n == 0) {
         args->cut = (struct option_ints) { .n = 1, .v = { args->batch } };

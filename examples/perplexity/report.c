@@ -5,6 +5,7 @@
 #include "data-options.h"
 #include "eval/report-columns.h"
 #include "eval/report-files.h"
+#include "output-check.h"
 #include "program.h"
 #include "terminal.h"
 
@@ -127,10 +128,29 @@ static bool write_file(const struct report * r, const struct format * f, const c
     return true;
 }
 
+// Whether one of the files to be written is a score file that was read.
+static enum exit_code check_outputs(
+        const struct report * r, const bool wanted[N_FORMATS], const char * folder) {
+    enum exit_code code = EXIT_CODE_OK;
+    for (int i = 0; i < N_FORMATS && code == EXIT_CODE_OK; ++i) {
+        char path[4096];
+        if (wanted[i] && FORMATS[i].file != NULL &&
+                snprintf(path, sizeof(path), "%s/%s", folder, FORMATS[i].file) <
+                        (int) sizeof(path)) {
+            code = output_check_inputs(path, r->files, r->n_files);
+        }
+    }
+    return code;
+}
+
 static enum exit_code write_all(
         const struct report * r, const bool wanted[N_FORMATS], const char * folder) {
     const struct report_screen screen    = find_screen();
     char                       err[4608] = "out of memory";
+    const enum exit_code       code      = check_outputs(r, wanted, folder);
+    if (code != EXIT_CODE_OK) {
+        return code;
+    }
     for (int i = 0; i < N_FORMATS; ++i) {
         const bool ok = !wanted[i] ? true
                         : FORMATS[i].file == NULL

@@ -2,6 +2,7 @@
 
 #include "eval/model-facts.h"
 #include "interrupt.h"
+#include "output-check.h"
 #include "program.h"
 #include "run-progress.h"
 
@@ -222,6 +223,13 @@ static enum exit_code name_files(const struct run_plan * plan, struct run_files 
                         "%s and %s would both write %s; use --name to tell them apart",
                         files[j].model, files[i].model, files[i].scores);
             }
+        }
+        enum exit_code code = output_check_inputs(files[i].scores, args->models.v, args->models.n);
+        if (code == EXIT_CODE_OK && stat(files[i].scores, &st) == 0) {
+            code = data_check_output(&plan->data, files[i].scores);
+        }
+        if (code != EXIT_CODE_OK) {
+            return code;
         }
         if (!args->resume && !args->force && !args->dry_run && stat(files[i].scores, &st) == 0) {
             return program_fail(EXIT_CODE_USAGE,

@@ -3,6 +3,7 @@
 #include "compute-options.h"
 #include "interrupt.h"
 #include "program.h"
+#include "output-check.h"
 #include "output.h"
 #include "base/read-file.h"
 #include "token-ids.h"
@@ -206,6 +207,12 @@ static enum exit_code check_args(const struct args * args) {
     }
     if (!compute_check(&args->compute, err, sizeof(err))) {
         return program_fail(EXIT_CODE_USAGE, "%s", err);
+    }
+    if (args->svg != NULL) {
+        const char * inputs[OPTION_LIST_MAX + 3] = { args->automaton, args->text_file,
+            args->ids_file };
+        memcpy(inputs + 3, args->models.v, (size_t) args->models.n * sizeof(*inputs));
+        return output_check(args->svg, inputs, args->models.n + 3);
     }
     return EXIT_CODE_OK;
 }

@@ -3,6 +3,7 @@
 #include "interrupt.h"
 #include "backends.h"
 #include "load-model.h"
+#include "output-check.h"
 #include "program.h"
 #include "lrnn.h"
 #include "terminal.h"
@@ -10,7 +11,6 @@
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 
 struct args {
     const char *          in;
@@ -158,12 +158,6 @@ static void print_warnings(const struct lrnn_quantizer * q, bool has_imatrix) {
     }
 }
 
-static bool is_same_file(const char * a, const char * b) {
-    struct stat sa, sb;
-    return stat(a, &sa) == 0 && stat(b, &sb) == 0 && sa.st_dev == sb.st_dev &&
-           sa.st_ino == sb.st_ino;
-}
-
 static enum exit_code run(void * user) {
     const struct args *               args   = user;
     const struct lrnn_quantize_params params = {
@@ -180,9 +174,12 @@ static enum exit_code run(void * user) {
     int                         n   = 0;
     char                        err[1024];
 
-    if (is_same_file(args->in, args->out)) {
-        return program_fail(
-                EXIT_CODE_USAGE, "OUT.gguf is IN.gguf (%s); expected another file", args->out);
+    if (!args->dry_run) {
+        const char * const   inputs[] = { args->in, args->imatrix };
+        const enum exit_code code     = output_check(args->out, inputs, 2);
+        if (code != EXIT_CODE_OK) {
+            return code;
+        }
     }
     backends_start();
     struct lrnn_quantizer * q = lrnn_quantizer_new(args->in, &params, &status, err, sizeof(err));

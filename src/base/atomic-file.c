@@ -8,10 +8,31 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+bool atomic_file_may_replace(
+        const char * path, const char * magic, const char * kind, char * err, size_t err_size) {
+    struct stat st;
+    char        found[16] = "";
+
+    if (stat(path, &st) != 0 || !S_ISREG(st.st_mode) || st.st_size == 0) {
+        return true; // atomic_file_open has a better message than ours
+    }
+    FILE * file = fopen(path, "rb");
+    if (file != NULL) {
+        const size_t n = fread(found, 1, strlen(magic), file);
+        found[n]       = '\0';
+        fclose(file);
+    }
+    return strcmp(found, magic) == 0 ||
+           error_set(err, err_size, "%s: not %s; expected %s or a new file name", path, kind, kind);
+}
+
 bool atomic_file_open(struct atomic_file * f, const char * path, char * err, size_t err_size) {
     const size_t size = strlen(path) + 32;
     struct stat  st;
     *f = (struct atomic_file) { 0 };
+    if (path[0] == '\0') {
+        return error_set(err, err_size, "the name of the output file is empty");
+    }
     // renaming would replace /dev/null by a regular file
     if (stat(path, &st) == 0 && !S_ISREG(st.st_mode)) {
         return error_set(err, err_size, "%s: found %s, expected a regular file or none", path,
@@ -43,7 +64,7 @@ bool atomic_file_write(
 }
 
 bool atomic_file_commit(struct atomic_file * f, char * err, size_t err_size) {
-    bool ok = fflush(f->file) == 0 && fsync(fileno(f->file)) == 0;
+    bool ok = !ferror(f->file) && fflush(f->file) == 0 && fsync(fileno(f->file)) == 0;
     ok      = fclose(f->file) == 0 && ok;
     f->file = NULL;
     ok      = ok && rename(f->temporary, f->path) == 0;

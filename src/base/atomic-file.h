@@ -13,7 +13,12 @@ struct atomic_file {
     char * temporary;
 };
 
-// Fails if the path names a directory or a device.
+// False, with an error message, if `path` names a file whose content does not begin with `magic`.
+// An empty file may be replaced. For formats whose files replace only files of their own kind.
+bool atomic_file_may_replace(
+        const char * path, const char * magic, const char * kind, char * err, size_t err_size);
+
+// Fails if the path is empty or names a directory, a device or a pipe.
 bool atomic_file_open(struct atomic_file * f, const char * path, char * err, size_t err_size);
 bool atomic_file_write(
         struct atomic_file * f, const void * data, size_t size, char * err, size_t err_size);

@@ -141,6 +141,18 @@ static bool files_find(
     return true;
 }
 
+static bool keep_names(struct report * r, const struct file_list * list) {
+    r->files = arena_alloc(r->arena, ((size_t) list->n + 1) * sizeof(*r->files));
+    for (int i = 0; i < list->n && r->files != NULL; ++i) {
+        char * copy = arena_alloc(r->arena, strlen(list->v[i].path) + 1);
+        if (copy == NULL) {
+            return false;
+        }
+        r->files[r->n_files++] = strcpy(copy, list->v[i].path);
+    }
+    return r->files != NULL;
+}
+
 //
 // Runs
 //
@@ -427,6 +439,7 @@ bool report_read(
     *r      = (struct report) { .params = *params, .arena = arena_new() };
     bool ok = r->arena != NULL || out_of_memory(err, err_size);
     ok      = ok && files_find(params, &list, err, err_size);
+    ok      = ok && (keep_names(r, &list) || out_of_memory(err, err_size));
     if (ok) {
         r->n_runs = files_group(&list);
         r->runs   = arena_alloc(r->arena, ((size_t) r->n_runs + 1) * sizeof(*r->runs));

@@ -45,6 +45,8 @@ struct report_panel {
 
 struct report {
     struct report_params  params;
+    int                   n_files;
+    const char **         files; // score files that were read
     int                   n_runs;
     struct report_run *   runs;
     int                   n_panels;

@@ -11,6 +11,7 @@
 
 #include "base/atomic-file.h"
 #include "base/error.h"
+#include "base/file-magic.h"
 #include "base/hash.h"
 #include "run/model.h"
 #include "run/sampler.h"
@@ -23,7 +24,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const char MAGIC[8] = { 'l', 'r', 'n', 'n', '-', 's', 'e', 'q' };
+static const char MAGIC[] = STATE_FILE_MAGIC;
 
 enum { VERSION = 1 };
 
@@ -47,6 +48,7 @@ struct saved_sampler {
     int32_t  recent[SAMPLER_RECENT_MAX];
 };
 
+_Static_assert(sizeof(MAGIC) == sizeof(((struct header *) 0)->magic) + 1, "the magic fits");
 _Static_assert(sizeof(struct header) == 40, "the header has no padding");
 _Static_assert(
         sizeof(struct saved_sampler) == 24 + 4 * SAMPLER_RECENT_MAX, "the sampler has no padding");
@@ -105,11 +107,12 @@ bool lrnn_seq_save(struct lrnn_session * session, int32_t seq, const struct lrnn
         .identity = session_model(session)->info.identity,
         .length   = lrnn_seq_length(session, seq),
     };
-    memcpy(header.magic, MAGIC, sizeof(MAGIC));
+    memcpy(header.magic, MAGIC, sizeof(header.magic));
     session_visit(session, seq, header.length, add_size, &header.n_bytes);
 
     struct writer w = { .sum = HASH_START, .ok = true, .err = err, .err_size = err_size };
-    if (!atomic_file_open(&w.file, path, err, err_size)) {
+    if (!atomic_file_may_replace(path, MAGIC, "a state file", err, err_size) ||
+            !atomic_file_open(&w.file, path, err, err_size)) {
         return false;
     }
     put(&w, &header, sizeof(header));
@@ -183,7 +186,7 @@ static bool check_header(struct lrnn_session * session, const char * path, const
     const uint64_t identity = session_model(session)->info.identity;
     const int64_t  most =
             session_max_length(session) < COUNT_MAX ? session_max_length(session) : COUNT_MAX;
-    if (memcmp(h->magic, MAGIC, sizeof(MAGIC)) != 0) {
+    if (memcmp(h->magic, MAGIC, sizeof(h->magic)) != 0) {
         snprintf(err, err_size, "%s: not an lrnn state file", path);
     } else if (h->version != VERSION) {
         snprintf(err, err_size, "%s: state file version is %u; expected %d", path, h->version,

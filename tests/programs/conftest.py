@@ -38,10 +38,11 @@ class Programs:
         self.work = work
 
     def start(self, program, *args, stdin=b"", binary=False):
-        """Runs a program to its end and checks nothing."""
+        """Runs a program to its end and checks nothing. `stdin` is bytes or an open file."""
         path = self.bin / program if isinstance(program, str) else program
-        done = subprocess.run([path, *map(str, args)], cwd=self.work, input=stdin,
-                              capture_output=True)
+        source = {"input" if isinstance(stdin, bytes) else "stdin": stdin}
+        done = subprocess.run([path, *map(str, args)], cwd=self.work, capture_output=True,
+                              **source)
         stdout = done.stdout if binary else done.stdout.decode(errors="replace")
         return Result(done.returncode, stdout, done.stderr.decode(errors="replace"))
 

@@ -283,6 +283,24 @@ static void check_paths(struct bench * b) {
                 "a pipe was replaced by a file");
         remove(b->path);
     }
+    test_check(b->t,
+            !lrnn_seq_save(b->session, 0, NULL, "", err, sizeof(err)) &&
+                    strcmp(err, "the name of the output file is empty") == 0,
+            "said: %s", err);
+    snprintf(want, sizeof(want), "%s: not a state file; expected a state file or a new file name",
+            b->path);
+    for (const char * text = "lrnn-sea"; *text != '\0'; ++text) { // and shorter ones
+        size_t size = 0;
+        test_check(b->t,
+                spit(b->path, "", 0, text, strlen(text)) &&
+                        !lrnn_seq_save(b->session, 0, NULL, b->path, err, sizeof(err)) &&
+                        strcmp(err, want) == 0,
+                "'%s' was to be kept, but: %s", text, err);
+        uint8_t * file = slurp(b->path, &size);
+        test_check(b->t, file != NULL && size == strlen(text) && memcmp(file, text, size) == 0,
+                "'%s' was overwritten", text);
+        free(file);
+    }
 }
 
 // A position that 32 bits do not hold is refused where it is needed, and only there.

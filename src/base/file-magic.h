@@ -1,0 +1,5 @@
+#pragma once
+
+// The first bytes of files that must not be mistaken for others.
+
+#define STATE_FILE_MAGIC "lrnn-seq" // src/run/state-file.c
