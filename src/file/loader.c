@@ -172,10 +172,15 @@ bool loader_divisor(
     return !l->failed;
 }
 
-// Allocates memory for the elements of an array, and sets *n to their number.
-static void * alloc_array(struct loader * l, const char * key, const struct model_key * array,
-        size_t size, size_t * n) {
-    void * elements = malloc((array->n + 1) * size); // + 1: never empty, so NULL is an error
+// Allocates memory for the elements of an array and sets *n to their number; NULL and 0 if there is
+// no array.
+static void * alloc_array(struct loader * l, const char * key, enum key_status status,
+        const char * why, const struct model_key * array, size_t size, size_t * n) {
+    *n = 0;
+    if (!has_value(l, status, false, why)) {
+        return NULL;
+    }
+    void * elements = malloc((array->n + 1) * size); // + 1: never empty, so that NULL is an error
     if (elements == NULL) {
         loader_fail(l, "out of memory for the %zu elements of key '%s'", array->n, key);
         return NULL;
@@ -187,12 +192,11 @@ static void * alloc_array(struct loader * l, const char * key, const struct mode
 struct slice * loader_strings(struct loader * l, const char * key, size_t * n) {
     const struct model_key * array = NULL;
     char                     why[512];
-    *n = 0;
-    if (l->failed || !has_value(l, model_file_texts(l->model->file, key, &array, why, sizeof(why)),
-                             false, why)) {
-        return NULL;
+    enum key_status          status = KEY_ABSENT;
+    if (!l->failed) {
+        status = model_file_texts(l->model->file, key, &array, why, sizeof(why));
     }
-    struct slice * strings = alloc_array(l, key, array, sizeof(*strings), n);
+    struct slice * strings = alloc_array(l, key, status, why, array, sizeof(*strings), n);
     for (size_t i = 0; i < *n; ++i) {
         strings[i] = model_key_text(array, i);
     }
@@ -202,13 +206,11 @@ struct slice * loader_strings(struct loader * l, const char * key, size_t * n) {
 int32_t * loader_ints(struct loader * l, const char * key, int32_t min, int32_t max, size_t * n) {
     const struct model_key * array = NULL;
     char                     why[512];
-    *n = 0;
-    if (l->failed ||
-            !has_value(l, model_file_ints(l->model->file, key, min, max, &array, why, sizeof(why)),
-                    false, why)) {
-        return NULL;
+    enum key_status          status = KEY_ABSENT;
+    if (!l->failed) {
+        status = model_file_ints(l->model->file, key, min, max, &array, why, sizeof(why));
     }
-    int32_t * ints = alloc_array(l, key, array, sizeof(*ints), n);
+    int32_t * ints = alloc_array(l, key, status, why, array, sizeof(*ints), n);
     for (size_t i = 0; i < *n; ++i) {
         ints[i] = (int32_t) model_key_int(array, i);
     }
@@ -218,14 +220,12 @@ int32_t * loader_ints(struct loader * l, const char * key, int32_t min, int32_t 
 float * loader_floats(struct loader * l, const char * key, float min, float max, size_t * n) {
     const struct model_key * array = NULL;
     char                     why[512];
-    *n = 0;
-    if (l->failed || !has_value(l,
-                             model_file_floats(l->model->file, key, (double) min, (double) max,
-                                     &array, why, sizeof(why)),
-                             false, why)) {
-        return NULL;
+    enum key_status          status = KEY_ABSENT;
+    if (!l->failed) {
+        status = model_file_floats(
+                l->model->file, key, (double) min, (double) max, &array, why, sizeof(why));
     }
-    float * floats = alloc_array(l, key, array, sizeof(*floats), n);
+    float * floats = alloc_array(l, key, status, why, array, sizeof(*floats), n);
     for (size_t i = 0; i < *n; ++i) {
         floats[i] = (float) model_key_float(array, i);
     }

@@ -18,7 +18,6 @@ enum attention_norm { ATTENTION_NORM_NONE, ATTENTION_NORM_HEAD, ATTENTION_NORM_A
 static const char * const QK_NORMS[] = { "none", "head", "all", NULL };
 
 struct attention {
-    struct frame         frame;
     int64_t              H, HK, L;
     float                rope_theta; // 0: no RoPE
     enum attention_norm  norm;
@@ -51,11 +50,10 @@ static bool load_keys(struct loader * l, struct attention * w) {
     return !l->failed;
 }
 
-bool attention_load_layer(struct loader * l, int32_t il, struct layer * layer) {
+bool attention_load(struct loader * l, int32_t il, struct layer * layer) {
     struct attention * w = layer->weights = loader_alloc(l, sizeof(*w));
     const int64_t      D                  = l->model->n_embd;
-    const bool         post_norm          = layer_style_load(l) == LAYER_STYLE_OLMO_HYBRID;
-    if (w == NULL || !frame_load(l, il, post_norm, &w->frame) || !load_keys(l, w)) {
+    if (w == NULL || !load_keys(l, w)) {
         return false;
     }
     if (w->rope_theta > 0.0f && l->model->rope_factors == NULL) { // one tensor for all layers
@@ -130,7 +128,7 @@ static struct ggml_tensor * attend(struct graph * g, const struct attention * w,
     return ggml_reshape_2d(c, ggml_cont(c, ggml_permute(c, o, 0, 2, 1, 3)), w->H * w->L, n);
 }
 
-static struct ggml_tensor * mix(
+struct ggml_tensor * attention_mix(
         struct graph * g, const struct layer * layer, struct ggml_tensor * x) {
     const struct attention * w = layer->weights;
 
@@ -148,10 +146,4 @@ static struct ggml_tensor * mix(
         o                         = o == NULL ? part : ggml_concat(g->ctx, o, part, 1);
     }
     return graph_linear(g, w->output, w->output_b, o);
-}
-
-struct ggml_tensor * attention_build_layer(
-        struct graph * g, const struct layer * layer, struct ggml_tensor * x) {
-    const struct attention * w = layer->weights;
-    return frame_build(g, &w->frame, layer, mix, x);
 }

@@ -24,7 +24,6 @@ struct delta_product {
 };
 
 struct delta_product_layer {
-    struct frame         frame;
     struct conv_proj     q, k, v;
     struct ggml_tensor * beta; // [D, n·H]
     struct head_gate     gate; // [D, H], [H], [H]; or none
@@ -32,10 +31,8 @@ struct delta_product_layer {
 };
 
 static bool load(struct loader * l) {
-    struct delta_product * f = l->model->shared = loader_alloc(l, sizeof(*f));
-    if (f == NULL) {
-        return false;
-    }
+    struct delta_product * f = l->model->shared;
+
     f->H     = loader_int(l, "lrnn.head_count", 1, 4096);
     f->K     = loader_int(l, "lrnn.key_length", 1, 65536);
     f->P     = loader_int(l, "lrnn.value_length", 1, 65536);
@@ -52,11 +49,9 @@ static bool load(struct loader * l) {
 
 static bool load_layer(struct loader * l, int32_t il, struct layer * layer) {
     const struct delta_product * f = l->model->shared;
-    struct delta_product_layer * w = layer->weights = loader_alloc(l, sizeof(*w));
-    const int64_t                D                  = l->model->n_embd;
-    if (w == NULL || !frame_load(l, il, false, &w->frame)) {
-        return false;
-    }
+    struct delta_product_layer * w = layer->weights;
+    const int64_t                D = l->model->n_embd;
+
     loader_recurrence(l, layer, f->H, f->K, f->P, 0);
     conv_proj_load(l, il, layer, "attn_q.weight", "q", f->W, f->H * f->K, &w->q);
     conv_proj_load(l, il, layer, "attn_k.weight", "k", f->W, f->n * f->H * f->K, &w->k);
@@ -95,16 +90,12 @@ static struct ggml_tensor * mix(
     return readout_build(g, &w->readout, o, x);
 }
 
-static struct ggml_tensor * build_layer(
-        struct graph * g, const struct layer * layer, struct ggml_tensor * x) {
-    const struct delta_product_layer * w = layer->weights;
-    return frame_build(g, &w->frame, layer, mix, x);
-}
-
 const struct family family_gated_delta_product = {
     .name        = "gated_delta_product",
     .signed_form = true,
+    .shared_size = sizeof(struct delta_product),
+    .layer_size  = sizeof(struct delta_product_layer),
     .load        = load,
     .load_layer  = load_layer,
-    .build_layer = build_layer,
+    .mix         = mix,
 };

@@ -18,7 +18,6 @@ struct gdn {
 };
 
 struct gdn_layer {
-    struct frame         frame;
     struct conv_proj     q, k, v;
     struct ggml_tensor * beta; // [D, HV]
     struct head_gate     gate; // [D, HV], [HV], [HV]
@@ -26,10 +25,8 @@ struct gdn_layer {
 };
 
 static bool load(struct loader * l) {
-    struct gdn * f = l->model->shared = loader_alloc(l, sizeof(*f));
-    if (f == NULL) {
-        return false;
-    }
+    struct gdn * f = l->model->shared;
+
     f->H    = loader_int(l, "lrnn.head_count", 1, 4096);
     f->HV   = loader_int_or(l, "lrnn.head_count_value", 1, 4096, f->H);
     f->K    = loader_int(l, "lrnn.key_length", 1, 65536);
@@ -45,11 +42,9 @@ static bool load(struct loader * l) {
 
 static bool load_layer(struct loader * l, int32_t il, struct layer * layer) {
     const struct gdn * f = l->model->shared;
-    struct gdn_layer * w = layer->weights = loader_alloc(l, sizeof(*w));
-    const int64_t      D                  = l->model->n_embd;
-    if (w == NULL || !frame_load(l, il, false, &w->frame)) {
-        return false;
-    }
+    struct gdn_layer * w = layer->weights;
+    const int64_t      D = l->model->n_embd;
+
     loader_recurrence(l, layer, f->HV, f->K, f->P, 0);
     conv_proj_load(l, il, layer, "attn_q.weight", "q", f->W, f->H * f->K, &w->q);
     conv_proj_load(l, il, layer, "attn_k.weight", "k", f->W, f->H * f->K, &w->k);
@@ -84,16 +79,12 @@ static struct ggml_tensor * mix(
     return readout_build(g, &w->readout, o, x);
 }
 
-static struct ggml_tensor * build_layer(
-        struct graph * g, const struct layer * layer, struct ggml_tensor * x) {
-    const struct gdn_layer * w = layer->weights;
-    return frame_build(g, &w->frame, layer, mix, x);
-}
-
 const struct family family_gated_delta_net = {
     .name        = "gated_delta_net",
     .signed_form = true,
+    .shared_size = sizeof(struct gdn),
+    .layer_size  = sizeof(struct gdn_layer),
     .load        = load,
     .load_layer  = load_layer,
-    .build_layer = build_layer,
+    .mix         = mix,
 };

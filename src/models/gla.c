@@ -22,7 +22,6 @@ struct gla {
 };
 
 struct gla_layer {
-    struct frame         frame;
     struct conv_proj     q, k, v;
     struct ggml_tensor * f_a, *f_b; // [D, R], [R, HK·K]
     struct ggml_tensor * f_bias;    // [HK·K] or NULL
@@ -30,10 +29,8 @@ struct gla_layer {
 };
 
 static bool load(struct loader * l) {
-    struct gla * f = l->model->shared = loader_alloc(l, sizeof(*f));
-    if (f == NULL) {
-        return false;
-    }
+    struct gla * f = l->model->shared;
+
     f->H           = loader_int(l, "lrnn.head_count", 1, 4096);
     f->HK          = loader_int_or(l, "lrnn.head_count_kv", 1, 4096, f->H);
     f->K           = loader_int(l, "lrnn.key_length", 1, 65536);
@@ -50,11 +47,9 @@ static bool load(struct loader * l) {
 
 static bool load_layer(struct loader * l, int32_t il, struct layer * layer) {
     const struct gla * f = l->model->shared;
-    struct gla_layer * w = layer->weights = loader_alloc(l, sizeof(*w));
-    const int64_t      D                  = l->model->n_embd;
-    if (w == NULL || !frame_load(l, il, false, &w->frame)) {
-        return false;
-    }
+    struct gla_layer * w = layer->weights;
+    const int64_t      D = l->model->n_embd;
+
     loader_recurrence(l, layer, f->H, f->K, f->P, 0);
     conv_proj_load(l, il, layer, "attn_q.weight", "q", f->W, f->H * f->K, &w->q);
     conv_proj_load(l, il, layer, "attn_k.weight", "k", f->W, f->HK * f->K, &w->k);
@@ -104,16 +99,12 @@ static struct ggml_tensor * mix(
     return readout_build(g, &w->readout, o, x);
 }
 
-static struct ggml_tensor * build_layer(
-        struct graph * g, const struct layer * layer, struct ggml_tensor * x) {
-    const struct gla_layer * w = layer->weights;
-    return frame_build(g, &w->frame, layer, mix, x);
-}
-
 const struct family family_gla = {
     .name        = "gla",
     .signed_form = true,
+    .shared_size = sizeof(struct gla),
+    .layer_size  = sizeof(struct gla_layer),
     .load        = load,
     .load_layer  = load_layer,
-    .build_layer = build_layer,
+    .mix         = mix,
 };

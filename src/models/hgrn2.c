@@ -17,7 +17,6 @@ struct hgrn2 {
 };
 
 struct hgrn2_layer {
-    struct frame         frame;
     struct conv_proj     q, f, v;
     struct ggml_tensor * lower_bound; // [H·K], NULL: 0
     struct ggml_tensor * norm;        // [H·P]
@@ -25,10 +24,8 @@ struct hgrn2_layer {
 };
 
 static bool load(struct loader * l) {
-    struct hgrn2 * f = l->model->shared = loader_alloc(l, sizeof(*f));
-    if (f == NULL) {
-        return false;
-    }
+    struct hgrn2 * f = l->model->shared;
+
     f->H   = loader_int(l, "lrnn.head_count", 1, 4096);
     f->K   = loader_int(l, "lrnn.key_length", 1, 65536);
     f->P   = loader_int(l, "lrnn.value_length", 1, 65536);
@@ -39,11 +36,9 @@ static bool load(struct loader * l) {
 
 static bool load_layer(struct loader * l, int32_t il, struct layer * layer) {
     const struct hgrn2 * f = l->model->shared;
-    struct hgrn2_layer * w = layer->weights = loader_alloc(l, sizeof(*w));
-    const int64_t        D                  = l->model->n_embd;
-    if (w == NULL || !frame_load(l, il, false, &w->frame)) {
-        return false;
-    }
+    struct hgrn2_layer * w = layer->weights;
+    const int64_t        D = l->model->n_embd;
+
     loader_recurrence(l, layer, f->H, f->K, f->P, 0);
     conv_proj_load(l, il, layer, "attn_q.weight", "q", f->W, f->H * f->K, &w->q);
     conv_proj_load(l, il, layer, "attn_v.weight", "v", f->W, f->H * f->P, &w->v);
@@ -84,15 +79,11 @@ static struct ggml_tensor * mix(
     return graph_linear(g, w->output, NULL, graph_rms_norm(g, o, w->norm, f->eps));
 }
 
-static struct ggml_tensor * build_layer(
-        struct graph * g, const struct layer * layer, struct ggml_tensor * x) {
-    const struct hgrn2_layer * w = layer->weights;
-    return frame_build(g, &w->frame, layer, mix, x);
-}
-
 const struct family family_hgrn2 = {
     .name        = "hgrn2",
+    .shared_size = sizeof(struct hgrn2),
+    .layer_size  = sizeof(struct hgrn2_layer),
     .load        = load,
     .load_layer  = load_layer,
-    .build_layer = build_layer,
+    .mix         = mix,
 };

@@ -19,7 +19,6 @@ struct kda {
 };
 
 struct kda_layer {
-    struct frame         frame;
     struct conv_proj     q, k, v;
     struct ggml_tensor * beta;      // [D, HV]
     struct ggml_tensor * f_a, *f_b; // [D, R], [R, HV·K]
@@ -31,10 +30,8 @@ struct kda_layer {
 };
 
 static bool load(struct loader * l) {
-    struct kda * f = l->model->shared = loader_alloc(l, sizeof(*f));
-    if (f == NULL) {
-        return false;
-    }
+    struct kda * f = l->model->shared;
+
     f->H           = loader_int(l, "lrnn.head_count", 1, 4096);
     f->HV          = loader_int_or(l, "lrnn.head_count_value", 1, 4096, f->H);
     f->K           = loader_int(l, "lrnn.key_length", 1, 65536);
@@ -49,11 +46,9 @@ static bool load(struct loader * l) {
 
 static bool load_layer(struct loader * l, int32_t il, struct layer * layer) {
     const struct kda * f = l->model->shared;
-    struct kda_layer * w = layer->weights = loader_alloc(l, sizeof(*w));
-    const int64_t      D                  = l->model->n_embd;
-    if (w == NULL || !frame_load(l, il, false, &w->frame)) {
-        return false;
-    }
+    struct kda_layer * w = layer->weights;
+    const int64_t      D = l->model->n_embd;
+
     loader_recurrence(l, layer, f->HV, f->K, f->P, 0);
     conv_proj_load(l, il, layer, "attn_q.weight", "q", f->W, f->H * f->K, &w->q);
     conv_proj_load(l, il, layer, "attn_k.weight", "k", f->W, f->H * f->K, &w->k);
@@ -118,16 +113,12 @@ static struct ggml_tensor * mix(
     return readout_build_gated(g, &w->readout, o, x);
 }
 
-static struct ggml_tensor * build_layer(
-        struct graph * g, const struct layer * layer, struct ggml_tensor * x) {
-    const struct kda_layer * w = layer->weights;
-    return frame_build(g, &w->frame, layer, mix, x);
-}
-
 const struct family family_kda = {
     .name        = "kda",
     .signed_form = true,
+    .shared_size = sizeof(struct kda),
+    .layer_size  = sizeof(struct kda_layer),
     .load        = load,
     .load_layer  = load_layer,
-    .build_layer = build_layer,
+    .mix         = mix,
 };

@@ -5,54 +5,6 @@
 #include <stdio.h>
 
 //
-// Frame: norms, residuals and MLP
-//
-
-enum layer_style layer_style_load(struct loader * l) {
-    static const char * const styles[] = { "pre", "olmo_hybrid", NULL };
-    return (enum layer_style) loader_word_or(l, "lrnn.block_style", styles, LAYER_STYLE_PRE_NORM);
-}
-
-bool frame_load(struct loader * l, int32_t il, bool post_norm, struct frame * frame) {
-    const int64_t D = l->model->n_embd;
-    const int64_t F = l->model->n_ff;
-    if (F == 0) {
-        return loader_fail(l, "key '%s' is missing", loader_key(l, "feed_forward_length"));
-    }
-    frame->post_norm  = post_norm;
-    frame->mixer_norm = loader_tensor_1d(
-            l, il, post_norm ? "attn_post_norm.weight" : "attn_norm.weight", TENSOR_F32, D);
-    frame->mlp_norm = loader_tensor_1d(
-            l, il, post_norm ? "ffn_post_norm.weight" : "ffn_norm.weight", TENSOR_F32, D);
-    frame->gate   = loader_tensor_2d(l, il, "ffn_gate.weight", TENSOR_REQUIRED, D, F);
-    frame->up     = loader_tensor_2d(l, il, "ffn_up.weight", TENSOR_REQUIRED, D, F);
-    frame->down   = loader_tensor_2d(l, il, "ffn_down.weight", TENSOR_REQUIRED, F, D);
-    frame->gate_b = loader_tensor_1d(l, il, "ffn_gate.bias", TENSOR_F32 | TENSOR_OPTIONAL, F);
-    frame->up_b   = loader_tensor_1d(l, il, "ffn_up.bias", TENSOR_F32 | TENSOR_OPTIONAL, F);
-    frame->down_b = loader_tensor_1d(l, il, "ffn_down.bias", TENSOR_F32 | TENSOR_OPTIONAL, D);
-    return !l->failed;
-}
-
-// W_down (silu(W_gate x) ∘ W_up x), x [D, T] → [D, T]
-static struct ggml_tensor * mlp(
-        struct graph * g, const struct frame * frame, struct ggml_tensor * x) {
-    struct ggml_tensor * gate = graph_linear(g, frame->gate, frame->gate_b, x); // [F, T]
-    struct ggml_tensor * up   = graph_linear(g, frame->up, frame->up_b, x);     // [F, T]
-    return graph_linear(g, frame->down, frame->down_b, ggml_swiglu_split(g->ctx, gate, up));
-}
-
-struct ggml_tensor * frame_build(struct graph * g, const struct frame * frame,
-        const struct layer * layer, mixer mix, struct ggml_tensor * x) {
-    const float eps = g->model->norm_eps;
-    if (frame->post_norm) {
-        x = ggml_add(g->ctx, x, graph_rms_norm(g, mix(g, layer, x), frame->mixer_norm, eps));
-        return ggml_add(g->ctx, x, graph_rms_norm(g, mlp(g, frame, x), frame->mlp_norm, eps));
-    }
-    x = ggml_add(g->ctx, x, mix(g, layer, graph_rms_norm(g, x, frame->mixer_norm, eps)));
-    return ggml_add(g->ctx, x, mlp(g, frame, graph_rms_norm(g, x, frame->mlp_norm, eps)));
-}
-
-//
 // Norm before the mixer of Mamba
 //
 

@@ -29,10 +29,8 @@ struct mamba_layer {
 };
 
 static bool load(struct loader * l) {
-    struct mamba * f = l->model->shared = loader_alloc(l, sizeof(*f));
-    if (f == NULL) {
-        return false;
-    }
+    struct mamba * f = l->model->shared;
+
     const bool ours = !l->llama_cpp;
     f->W            = ours ? conv_width_load(l) : loader_int(l, "mamba.ssm.conv_kernel", 2, 64);
     f->N            = loader_int(l, ours ? "lrnn.state_length" : "mamba.ssm.state_size", 1, 65536);
@@ -46,11 +44,9 @@ static bool load(struct loader * l) {
 
 static bool load_layer(struct loader * l, int32_t il, struct layer * layer) {
     const struct mamba * f = l->model->shared;
-    struct mamba_layer * w = layer->weights = loader_alloc(l, sizeof(*w));
-    const int64_t        D                  = l->model->n_embd;
-    if (w == NULL) {
-        return false;
-    }
+    struct mamba_layer * w = layer->weights;
+    const int64_t        D = l->model->n_embd;
+
     input_norm_load(l, il, &w->norm);
     w->in = loader_tensor_2d(l, il, "ssm_in.weight", TENSOR_REQUIRED, D, 0);
     if (l->failed) {
@@ -127,6 +123,8 @@ const struct family family_mamba = {
     .name        = "mamba",
     .llama_cpp   = true,
     .signed_form = true,
+    .shared_size = sizeof(struct mamba),
+    .layer_size  = sizeof(struct mamba_layer),
     .load        = load,
     .load_layer  = load_layer,
     .build_layer = build_layer,

@@ -32,10 +32,8 @@ struct mamba2_layer {
 };
 
 static bool load(struct loader * l) {
-    struct mamba2 * f = l->model->shared = loader_alloc(l, sizeof(*f));
-    if (f == NULL) {
-        return false;
-    }
+    struct mamba2 * f = l->model->shared;
+
     const bool ours = !l->llama_cpp;
     f->W            = loader_int(l, ours ? "lrnn.conv_width" : "mamba2.ssm.conv_kernel", 2, 64);
     f->N            = loader_int(l, ours ? "lrnn.state_length" : "mamba2.ssm.state_size", 1, 65536);
@@ -61,13 +59,11 @@ static bool load(struct loader * l) {
 
 static bool load_layer(struct loader * l, int32_t il, struct layer * layer) {
     const struct mamba2 * f = l->model->shared;
-    struct mamba2_layer * w = layer->weights = loader_alloc(l, sizeof(*w));
-    const int64_t         D                  = l->model->n_embd;
-    const int64_t         E                  = f->H * f->P;
-    const int64_t         C                  = E + 2 * f->G * f->N; // convolved channels
-    if (w == NULL) {
-        return false;
-    }
+    struct mamba2_layer * w = layer->weights;
+    const int64_t         D = l->model->n_embd;
+    const int64_t         E = f->H * f->P;
+    const int64_t         C = E + 2 * f->G * f->N; // convolved channels
+
     loader_recurrence(l, layer, f->H, f->N, f->P, 0);
     w->conv_state = loader_state(l, layer, (f->W - 1) * C);
     input_norm_load(l, il, &w->norm);
@@ -129,6 +125,8 @@ const struct family family_mamba2 = {
     .name        = "mamba2",
     .llama_cpp   = true,
     .signed_form = true,
+    .shared_size = sizeof(struct mamba2),
+    .layer_size  = sizeof(struct mamba2_layer),
     .load        = load,
     .load_layer  = load_layer,
     .build_layer = build_layer,

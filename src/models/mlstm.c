@@ -20,7 +20,6 @@ struct mlstm {
 };
 
 struct mlstm_layer {
-    struct frame         frame;
     struct ggml_tensor * q, *k;           // [D, H·K]
     struct ggml_tensor * v;               // [D, H·P]
     struct ggml_tensor * gate;            // [D, H·P]
@@ -31,10 +30,8 @@ struct mlstm_layer {
 };
 
 static bool load(struct loader * l) {
-    struct mlstm * f = l->model->shared = loader_alloc(l, sizeof(*f));
-    if (f == NULL) {
-        return false;
-    }
+    struct mlstm * f = l->model->shared;
+
     f->H        = loader_int(l, "lrnn.head_count", 1, 4096);
     f->K        = loader_int(l, "lrnn.key_length", 1, 65536);
     f->P        = loader_int(l, "lrnn.value_length", 1, 65536);
@@ -46,11 +43,9 @@ static bool load(struct loader * l) {
 
 static bool load_layer(struct loader * l, int32_t il, struct layer * layer) {
     const struct mlstm * f = l->model->shared;
-    struct mlstm_layer * w = layer->weights = loader_alloc(l, sizeof(*w));
-    const int64_t        D                  = l->model->n_embd;
-    if (w == NULL || !frame_load(l, il, false, &w->frame)) {
-        return false;
-    }
+    struct mlstm_layer * w = layer->weights;
+    const int64_t        D = l->model->n_embd;
+
     loader_recurrence(l, layer, f->H, f->K, f->P, f->K + 1); // + n and m
     w->q       = loader_tensor_2d(l, il, "attn_q.weight", TENSOR_REQUIRED, D, f->H * f->K);
     w->k       = loader_tensor_2d(l, il, "attn_k.weight", TENSOR_REQUIRED, D, f->H * f->K);
@@ -101,15 +96,11 @@ static struct ggml_tensor * mix(
     return graph_linear(g, w->output, NULL, h);
 }
 
-static struct ggml_tensor * build_layer(
-        struct graph * g, const struct layer * layer, struct ggml_tensor * x) {
-    const struct mlstm_layer * w = layer->weights;
-    return frame_build(g, &w->frame, layer, mix, x);
-}
-
 const struct family family_mlstm = {
     .name        = "mlstm",
+    .shared_size = sizeof(struct mlstm),
+    .layer_size  = sizeof(struct mlstm_layer),
     .load        = load,
     .load_layer  = load_layer,
-    .build_layer = build_layer,
+    .mix         = mix,
 };

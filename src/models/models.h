@@ -33,6 +33,10 @@
     X(rwkv7)               \
     X(transformer)
 
+// x [D, T] → [D, T]
+typedef struct ggml_tensor * (*build_function)(
+        struct graph * g, const struct layer * layer, struct ggml_tensor * x);
+
 struct family {
     const char * name;           // lrnn.family
     bool         llama_cpp;      // llama.cpp's architecture of the same name loads, too
@@ -40,15 +44,17 @@ struct family {
     bool         own_range;      // eigenvalues neither in [0,1] nor in [-1,1]: "family"
     bool         attention_only; // no recurrent layers
 
-    // Reads the keys that all layers share into model->shared; NULL: there are none.
-    bool (*load)(struct loader * l);
+    size_t shared_size; // bytes of model->shared, the keys that all layers share
+    size_t layer_size;  // bytes of layer->weights
 
-    // Reads the weights of layer il into layer->weights and declares its states.
+    // Reads the keys into model->shared, and the weights of layer il into layer->weights. Declares
+    // the states of the layer. The memory is zeroed.
+    bool (*load)(struct loader * l);
     bool (*load_layer)(struct loader * l, int32_t il, struct layer * layer);
 
-    // x [D, T] → x [D, T], with residuals
-    struct ggml_tensor * (*build_layer)(
-            struct graph * g, const struct layer * layer, struct ggml_tensor * x);
+    // One of the two: the mixer, to which layer.c adds norms, MLP and residuals; or a whole layer.
+    build_function mix;
+    build_function build_layer;
 };
 
 #define FAMILY_DECLARE(name) extern const struct family family_##name;
@@ -62,21 +68,12 @@ const struct family * family_find(const char * name);
 void family_names(bool llama_cpp, char * text, size_t size);
 
 //
-// layer-parts.c: the frame of a layer around its mixer
+// layer.c: layers of all kinds
 //
-//     x += mixer(norm x);   x += mlp(norm x)           mlp(x) = W_down (silu(W_gate x) ∘ W_up x)
-//
-struct frame {
-    struct ggml_tensor * mixer_norm;    // [D]
-    struct ggml_tensor * mlp_norm;      // [D]
-    struct ggml_tensor * gate, *gate_b; // [D, F], [F] or NULL
-    struct ggml_tensor * up, *up_b;     // [D, F], [F] or NULL
-    struct ggml_tensor * down, *down_b; // [F, D], [D] or NULL
-    bool                 post_norm;     // x += norm(mixer x);   x += norm(mlp x)
-};
+bool layer_load(struct loader * l, int32_t il, struct layer * layer);
 
 // x [D, T] → [D, T]
-typedef struct ggml_tensor * (*mixer)(
+struct ggml_tensor * layer_build(
         struct graph * g, const struct layer * layer, struct ggml_tensor * x);
 
 // lrnn.block_style. The attention layers of OLMo-Hybrid have their norms after mixer and MLP, its
@@ -84,12 +81,9 @@ typedef struct ggml_tensor * (*mixer)(
 enum layer_style { LAYER_STYLE_PRE_NORM, LAYER_STYLE_OLMO_HYBRID };
 
 enum layer_style layer_style_load(struct loader * l);
-bool frame_load(struct loader * l, int32_t il, bool post_norm, struct frame * frame);
-struct ggml_tensor * frame_build(struct graph * g, const struct frame * frame,
-        const struct layer * layer, mixer mix, struct ggml_tensor * x);
 
 //
-// The norm before the mixer of Mamba: LayerNorm if it has a bias, RMSNorm otherwise
+// layer-parts.c: the norm before the mixer of Mamba, LayerNorm if it has a bias
 //
 struct input_norm {
     struct ggml_tensor *weight, *bias; // [D], [D] or NULL
@@ -187,6 +181,6 @@ struct ggml_tensor * readout_build_gated(struct graph * g, const struct readout 
 //
 // attention.c: the attention layers of hybrids and of the Transformer
 //
-bool attention_load_layer(struct loader * l, int32_t il, struct layer * layer);
-struct ggml_tensor * attention_build_layer(
+bool attention_load(struct loader * l, int32_t il, struct layer * layer);
+struct ggml_tensor * attention_mix(
         struct graph * g, const struct layer * layer, struct ggml_tensor * x);

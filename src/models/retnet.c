@@ -18,17 +18,14 @@ struct retnet {
 };
 
 struct retnet_layer {
-    struct frame         frame;
     struct ggml_tensor * q, *k; // [D, H·K]
     struct ggml_tensor * v;     // [D, H·P]
     struct readout       readout;
 };
 
 static bool load(struct loader * l) {
-    struct retnet * f = l->model->shared = loader_alloc(l, sizeof(*f));
-    if (f == NULL) {
-        return false;
-    }
+    struct retnet * f = l->model->shared;
+
     f->H = loader_int(l, "lrnn.head_count", 1, 100); // above, 2^(−5−h) is too small for a float
     f->K = loader_int(l, "lrnn.key_length", 2, 65536);
     f->P = loader_int(l, "lrnn.value_length", 1, 65536);
@@ -46,11 +43,9 @@ static bool load(struct loader * l) {
 
 static bool load_layer(struct loader * l, int32_t il, struct layer * layer) {
     const struct retnet * f = l->model->shared;
-    struct retnet_layer * w = layer->weights = loader_alloc(l, sizeof(*w));
-    const int64_t         D                  = l->model->n_embd;
-    if (w == NULL || !frame_load(l, il, false, &w->frame)) {
-        return false;
-    }
+    struct retnet_layer * w = layer->weights;
+    const int64_t         D = l->model->n_embd;
+
     loader_recurrence(l, layer, f->H, f->K, f->P, 0);
     w->q = loader_tensor_2d(l, il, "attn_q.weight", TENSOR_REQUIRED, D, f->H * f->K);
     w->k = loader_tensor_2d(l, il, "attn_k.weight", TENSOR_REQUIRED, D, f->H * f->K);
@@ -93,15 +88,11 @@ static struct ggml_tensor * mix(
     return readout_build(g, &w->readout, o, x);
 }
 
-static struct ggml_tensor * build_layer(
-        struct graph * g, const struct layer * layer, struct ggml_tensor * x) {
-    const struct retnet_layer * w = layer->weights;
-    return frame_build(g, &w->frame, layer, mix, x);
-}
-
 const struct family family_retnet = {
     .name        = "retnet",
+    .shared_size = sizeof(struct retnet),
+    .layer_size  = sizeof(struct retnet_layer),
     .load        = load,
     .load_layer  = load_layer,
-    .build_layer = build_layer,
+    .mix         = mix,
 };

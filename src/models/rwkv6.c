@@ -40,10 +40,8 @@ struct rwkv6_layer {
 };
 
 static bool load(struct loader * l) {
-    struct rwkv6 * f = l->model->shared = loader_alloc(l, sizeof(*f));
-    if (f == NULL) {
-        return false;
-    }
+    struct rwkv6 * f = l->model->shared;
+
     if (!l->llama_cpp) {
         f->H   = loader_int(l, "lrnn.head_count", 1, 65536);
         f->K   = loader_int(l, "lrnn.key_length", 1, 65536);
@@ -61,12 +59,10 @@ static bool load(struct loader * l) {
 
 static bool load_layer(struct loader * l, int32_t il, struct layer * layer) {
     const struct rwkv6 * f = l->model->shared;
-    struct rwkv6_layer * w = layer->weights = loader_alloc(l, sizeof(*w));
-    const int64_t        D                  = l->model->n_embd;
-    const int64_t        F                  = l->model->n_ff;
-    if (w == NULL) {
-        return false;
-    }
+    struct rwkv6_layer * w = layer->weights;
+    const int64_t        D = l->model->n_embd;
+    const int64_t        F = l->model->n_ff;
+
     loader_recurrence(l, layer, f->H, f->K, f->P, 0);
     w->shift1 = loader_state(l, layer, D);
     w->shift2 = loader_state(l, layer, D);
@@ -186,6 +182,8 @@ static struct ggml_tensor * build_layer(
 const struct family family_rwkv6 = {
     .name        = "rwkv6",
     .llama_cpp   = true,
+    .shared_size = sizeof(struct rwkv6),
+    .layer_size  = sizeof(struct rwkv6_layer),
     .load        = load,
     .load_layer  = load_layer,
     .build_layer = build_layer,

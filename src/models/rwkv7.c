@@ -52,10 +52,8 @@ struct rwkv7_layer {
 };
 
 static bool load(struct loader * l) {
-    struct rwkv7 * f = l->model->shared = loader_alloc(l, sizeof(*f));
-    if (f == NULL) {
-        return false;
-    }
+    struct rwkv7 * f = l->model->shared;
+
     if (!l->llama_cpp) {
         f->H           = loader_int(l, "lrnn.head_count", 1, 65536);
         f->K           = loader_int(l, "lrnn.key_length", 1, 65536);
@@ -87,12 +85,10 @@ static void load_low_rank(
 
 static bool load_layer(struct loader * l, int32_t il, struct layer * layer) {
     const struct rwkv7 * f = l->model->shared;
-    struct rwkv7_layer * w = layer->weights = loader_alloc(l, sizeof(*w));
-    const int64_t        D                  = l->model->n_embd;
-    const int64_t        F                  = l->model->n_ff;
-    if (w == NULL) {
-        return false;
-    }
+    struct rwkv7_layer * w = layer->weights;
+    const int64_t        D = l->model->n_embd;
+    const int64_t        F = l->model->n_ff;
+
     loader_recurrence(l, layer, f->H, f->K, f->P, 0);
     w->shift1   = loader_state(l, layer, D);
     w->shift2   = loader_state(l, layer, D);
@@ -235,6 +231,8 @@ const struct family family_rwkv7 = {
     .name        = "rwkv7",
     .llama_cpp   = true,
     .own_range   = true,
+    .shared_size = sizeof(struct rwkv7),
+    .layer_size  = sizeof(struct rwkv7_layer),
     .load        = load,
     .load_layer  = load_layer,
     .build_layer = build_layer,

@@ -10,6 +10,4 @@ const struct family family_transformer = {
     .name           = "transformer",
     .own_range      = true,
     .attention_only = true,
-    .load_layer     = attention_load_layer,
-    .build_layer    = attention_build_layer,
 };

@@ -16,8 +16,7 @@ static struct ggml_tensor * build_layers(
         g->states                  = states->state[il];
         g->cache_k                 = states->cache_k[il];
         g->cache_v                 = states->cache_v[il];
-        x                          = layer->attention ? attention_build_layer(g, layer, x)
-                                                      : g->model->family->build_layer(g, layer, x);
+        x                          = layer_build(g, layer, x);
     }
     return x;
 }

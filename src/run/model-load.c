@@ -178,15 +178,18 @@ static bool load_globals(struct loader * l) {
 }
 
 static bool load_layers(struct loader * l) {
-    struct lrnn_model * model = l->model;
-    if (model->family->load != NULL && !model->family->load(l)) {
-        return false;
+    struct lrnn_model *   model  = l->model;
+    const struct family * family = model->family;
+    if (family->load != NULL) {
+        model->shared = loader_alloc(l, family->shared_size);
+        if (model->shared == NULL || !family->load(l)) {
+            return false;
+        }
     }
     for (int32_t il = 0; il < model->n_layer; ++il) {
         struct layer * layer = &model->layers[il];
         l->device            = layer->device;
-        if (layer->attention ? !attention_load_layer(l, il, layer)
-                             : !model->family->load_layer(l, il, layer)) {
+        if (!layer_load(l, il, layer)) {
             return false;
         }
     }
