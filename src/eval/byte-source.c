@@ -23,12 +23,12 @@ enum compression { COMPRESSION_NONE, COMPRESSION_GZIP, COMPRESSION_ZSTD };
 struct byte_source {
     char *           path;
     int              fd;
-    bool             at_end; // of the file: read() gave nothing
+    bool             at_end; // of the file
     int64_t          n_read; // from the file
     enum compression compression;
-    bool             inside;       // a member or frame has begun and not ended
-    char             failure[512]; // told as soon as what came before it has been handed out
-    size_t           begin, end;   // of what is left of the input
+    bool             inside;       // of a member or frame
+    char             failure[512]; // reported after the bytes before it
+    size_t           begin, end;   // unused part of input
     uint8_t          input[INPUT_SIZE];
 #ifdef LRNN_ZLIB
     z_stream gzip;
@@ -39,7 +39,7 @@ struct byte_source {
 #endif
 };
 
-// Appends to the input what one read() gives; sets at_end if that is nothing.
+// Appends one read() to the input; sets at_end at the end of the file.
 static bool read_more(struct byte_source * s) {
     ssize_t n;
     do {
@@ -56,7 +56,7 @@ static bool read_more(struct byte_source * s) {
     return true;
 }
 
-// There is input, unless the file has ended.
+// Makes sure that there is input, unless the file has ended.
 static bool fill(struct byte_source * s) {
     if (s->begin < s->end || s->at_end) {
         return true;
@@ -69,7 +69,7 @@ int64_t byte_source_position(const struct byte_source * s) {
     return s->n_read - (int64_t) (s->end - s->begin);
 }
 
-// true if nothing is left of the input and of the file
+// True if all input of the file is used.
 static bool is_used_up(const struct byte_source * s) {
     return s->at_end && s->begin == s->end;
 }
@@ -91,12 +91,12 @@ static bool fail_at(struct byte_source * s, const char * what) {
 #ifdef LRNN_ZLIB
 
 static bool gzip_begin(struct byte_source * s) {
-    s->gzip_ready = inflateInit2(&s->gzip, 15 + 16) ==
-                    Z_OK; // the largest window; 16: gzip's header, not zlib's
+    // 15: the largest window; 16: a gzip header
+    s->gzip_ready = inflateInit2(&s->gzip, 15 + 16) == Z_OK;
     return s->gzip_ready;
 }
 
-// Between two members. Some writers fill a file up with zeros.
+// Between two members. Some writers pad the file with zeros.
 static bool gzip_next_member(struct byte_source * s) {
     if (s->input[s->begin] == 0) {
         while (s->begin < s->end && s->input[s->begin] == 0) {
@@ -105,13 +105,13 @@ static bool gzip_next_member(struct byte_source * s) {
         return true;
     }
     if (s->input[s->begin] != 0x1f) {
-        return fail_at(s, "neither a gzip member nor the end of the file after a whole member");
+        return fail_at(s, "expected a gzip member or the end of the file");
     }
     s->inside = inflateReset(&s->gzip) == Z_OK;
     return s->inside || fail_at(s, "zlib failed");
 }
 
-// One step: appends to out what one piece of input gives.
+// Decompresses some input and appends to out.
 static bool gzip_step(struct byte_source * s, uint8_t * out, size_t size, size_t * n) {
     if (!s->inside) {
         return gzip_next_member(s);
@@ -141,18 +141,17 @@ static bool gzip_step(struct byte_source * s, uint8_t * out, size_t size, size_t
 
 static bool zstd_begin(struct byte_source * s) {
     s->zstd = ZSTD_createDStream();
-    // zstd --long=31 is read; the window is only as much memory as a frame says that it needs
+    // allow zstd --long=31; a frame takes only as much memory as its window needs
     return s->zstd != NULL && !ZSTD_isError(ZSTD_DCtx_setParameter(s->zstd, ZSTD_d_windowLogMax,
                                       ZSTD_dParam_getBounds(ZSTD_d_windowLogMax).upperBound));
 }
 
 static bool zstd_step(struct byte_source * s, uint8_t * out, size_t size, size_t * n) {
-    ZSTD_inBuffer  from = { s->input, s->end, s->begin };
-    ZSTD_outBuffer to   = { out, size, *n };
-    const size_t   status =
-            ZSTD_decompressStream(s->zstd, &to, &from); // skippable frames are skipped inside
-    s->begin = from.pos;
-    *n       = to.pos;
+    ZSTD_inBuffer  from   = { s->input, s->end, s->begin };
+    ZSTD_outBuffer to     = { out, size, *n };
+    const size_t   status = ZSTD_decompressStream(s->zstd, &to, &from);
+    s->begin              = from.pos;
+    *n                    = to.pos;
     if (ZSTD_isError(status)) {
         return fail_at(s, ZSTD_getErrorName(status));
     }
@@ -192,12 +191,10 @@ bool byte_source_read(
         if (!fill(s) || (is_used_up(s) && !s->inside) || !step(s, out, size, n)) {
             break;
         }
-        if (is_used_up(s) && s->inside &&
-                *n == before) { // what the decoder held back has been handed out, too
+        if (is_used_up(s) && s->inside && *n == before) { // the decoder has no output left
             snprintf(s->failure, sizeof(s->failure),
-                    "%s: the file is cut off: it ends at byte %lld, inside a compressed %s",
-                    s->path, (long long) s->n_read,
-                    s->compression == COMPRESSION_GZIP ? "member" : "frame");
+                    "%s: truncated: the file ends at byte %lld, inside a compressed %s", s->path,
+                    (long long) s->n_read, s->compression == COMPRESSION_GZIP ? "member" : "frame");
         }
     }
     if (*n == 0 && s->failure[0] != '\0') {
@@ -229,7 +226,7 @@ static bool begin_decoder(struct byte_source * s, char * err, size_t err_size) {
         case COMPRESSION_GZIP:
             s->inside = gzip_begin(s);
             if (!s->inside) {
-                snprintf(err, err_size, "%s: zlib failed to begin", s->path);
+                snprintf(err, err_size, "%s: cannot initialize zlib", s->path);
             }
             return s->inside;
 #endif
@@ -237,13 +234,13 @@ static bool begin_decoder(struct byte_source * s, char * err, size_t err_size) {
         case COMPRESSION_ZSTD:
             s->inside = zstd_begin(s);
             if (!s->inside) {
-                snprintf(err, err_size, "%s: zstd failed to begin", s->path);
+                snprintf(err, err_size, "%s: cannot initialize zstd", s->path);
             }
             return s->inside;
 #endif
         default:
             return error_set(err, err_size,
-                    "%s: compressed with %s, which this build was made without; give the data through a pipe: "
+                    "%s is compressed with %s, which this build does not support; use a pipe: "
                     "%s -dc %s | lrnn-perplexity run ... --data -",
                     s->path, command, command, s->path);
     }
@@ -264,7 +261,7 @@ struct byte_source * byte_source_open(const char * path, char * err, size_t err_
         byte_source_free(s);
         return NULL;
     }
-    while (s->end < 4 && !s->at_end) { // a pipe may give less
+    while (s->end < 4 && !s->at_end) { // a pipe may return less
         if (!read_more(s)) {
             snprintf(err, err_size, "%s", s->failure);
             byte_source_free(s);

@@ -1,11 +1,11 @@
 #pragma once
 
-// The bytes of a file or of standard input, decompressed as they are read. gzip and zstd are told
-// by their first bytes, never by a name; a file may be several gzip members or zstd frames, one
-// after the other, and zstd's windows may be as large as the format allows.
+// The bytes of a file or of standard input, decompressed. The first bytes tell gzip and zstd, never
+// the name. A file may consist of several gzip members or zstd frames; zstd windows may have any
+// size that the format allows.
 //
-// A file that ends inside a member or frame, or is damaged, gives what came before and then an
-// error with the byte of the file.
+// A damaged or truncated file gives the bytes before the damage, then an error with the offset in
+// the file.
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -13,13 +13,13 @@
 
 struct byte_source;
 
-struct byte_source * byte_source_open(
-        const char * path, char * err, size_t err_size); // "-": standard input
+// - path: "-" for standard input
+struct byte_source * byte_source_open(const char * path, char * err, size_t err_size);
 void byte_source_free(struct byte_source * s);
 
-// Reads up to size bytes; *n == 0: the end.
+// Reads up to size bytes. *n == 0: end of file.
 bool byte_source_read(
         struct byte_source * s, void * out, size_t size, size_t * n, char * err, size_t err_size);
 
-// Bytes of the file, compressed as it is, that were used so far.
+// The number of bytes of the (compressed) file used so far.
 int64_t byte_source_position(const struct byte_source * s);

@@ -9,7 +9,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-enum { MAX_DEPTH = 32 }; // of folders; a link that leads back up ends here
+enum { MAX_DEPTH = 32 }; // of folders; ends loops of links
 
 static bool no_memory(const char * path, char * err, size_t err_size) {
     return error_set(err, err_size, "%s: out of memory", path);
@@ -47,15 +47,14 @@ static void free_names(char ** names, size_t n) {
     free(names);
 }
 
-// The names in a folder with the folder before them, in order.
+// The sorted paths of the files in a folder.
 static bool list_folder(
         const char * folder, char *** names, size_t * n, char * err, size_t err_size) {
     *names    = NULL;
     *n        = 0;
     DIR * dir = opendir(folder);
     if (dir == NULL) {
-        return error_set(
-                err, err_size, "%s: the folder cannot be opened: %s", folder, strerror(errno));
+        return error_set(err, err_size, "%s: cannot open the folder: %s", folder, strerror(errno));
     }
     size_t capacity = 0;
     bool   ok       = true;
@@ -82,7 +81,7 @@ static bool list_folder(
         }
     }
     if (ok && errno != 0) {
-        snprintf(err, err_size, "%s: the folder cannot be read: %s", folder, strerror(errno));
+        snprintf(err, err_size, "%s: cannot read the folder: %s", folder, strerror(errno));
         ok = false;
     }
     closedir(dir);
@@ -96,7 +95,7 @@ static bool list_folder(
     return true;
 }
 
-// - depth: of folders around the path; 0: it was named
+// - depth: number of folders around the path; 0: given by name
 static bool add_path(
         struct data_files * f, const char * path, int depth, char * err, size_t err_size) {
     struct stat info;
@@ -112,8 +111,7 @@ static bool add_path(
     }
     if (depth == MAX_DEPTH) {
         return error_set(err, err_size,
-                "%s: more than %d folders inside each other; is there a link that leads back?",
-                path, MAX_DEPTH);
+                "%s: more than %d nested folders; is there a loop of links?", path, MAX_DEPTH);
     }
     char ** names;
     size_t  n;
@@ -135,11 +133,11 @@ bool data_files_find(struct data_files * f, const char * const * paths, int n_pa
         const int64_t before = f->n;
         bool          ok     = paths[i][0] != '\0';
         if (!ok) {
-            snprintf(err, err_size, "the name of a data file is empty");
+            snprintf(err, err_size, "a data path is empty");
         }
         ok = ok && add_path(f, paths[i], 0, err, err_size);
         if (ok && f->n == before) {
-            snprintf(err, err_size, "%s: the folder has no files", paths[i]);
+            snprintf(err, err_size, "%s: the folder is empty", paths[i]);
             ok = false;
         }
         if (!ok) {

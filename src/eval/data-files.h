@@ -1,7 +1,7 @@
 #pragma once
 
-// The files that a list of paths stands for. A folder stands for the files below it, in the order
-// of their names, byte by byte, folder by folder; names that begin with '.' are left out.
+// The data files of a list of paths. A folder contributes the files below it, sorted bytewise
+// folder by folder, without names that begin with '.'.
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -9,14 +9,14 @@
 
 struct data_file {
     char * path;
-    bool   in_folder; // found in a folder, not named
+    bool   in_folder; // found in a folder, not given by name
 };
 
 struct data_files {
     struct data_file * files;
     int64_t            n;
     int64_t            capacity;
-    int64_t            bytes; // of all; −1 if one has no size, such as a pipe
+    int64_t            bytes; // of all files; −1: unknown, because of a pipe
 };
 
 bool data_files_find(struct data_files * f, const char * const * paths, int n_paths, char * err,

@@ -2,53 +2,29 @@
 
 #include <string.h>
 
-// Templates as the papers on length extrapolation of these models have them: automl/DeltaProduct at
-// 38cd4e4b, language_modeling/custom_evals.
+// Templates of the papers on length extrapolation of these models: automl/DeltaProduct at 38cd4e4b,
+// language_modeling/custom_evals.
 static const struct dataset_preset PRESETS[] = {
-    {
-            .name      = "codeparrot",
-            .templates = "{content}",
-            .about     = "CodeParrot (codeparrot-clean, codeparrot-*-near-dedup): Python files",
-    },
-    {
-            .name      = "math-hard",
-            .templates = "Problem: {problem}, Solution: {solution}",
-            .where     = "level=Level 5",
-            .source    = "type",
-            .about =
-                    "MATH-Hard (lighteval/MATH-Hard, or all of hendrycks MATH): problems of level 5 with solutions",
-    },
-    {
-            .name      = "triviaqa",
-            .templates = "Question: {query}, Answer: {answer}\n"
-                         "Question: {question}, Answer: {answer.value}\n"
-                         "Question: {Question}, Answer: {Answer.Value}",
-            .about =
-                    "TriviaQA (sentence-transformers/trivia-qa, mandarjoshi/trivia_qa, the original): questions with answers",
-    },
-    {
-            .name      = "slimpajama",
-            .templates = "{text}",
-            .source    = "meta.redpajama_set_name",
-            .about =
-                    "SlimPajama (SlimPajama-627B, SlimPajama-6B): documents of the web, books, code",
-    },
-    {
-            .name      = "openthoughts",
-            .templates = "Problem: {problem}, Solution: {solution}",
-            .about =
-                    "OpenThoughts (open-r1/OpenThoughts-114k-math): problems of mathematics with long solutions",
-    },
-    {
-            .name      = "gsm8k",
-            .templates = "Problem: {question}, Solution: {answer}",
-            .about     = "GSM8K (openai/gsm8k): word problems of grade school with solutions",
-    },
-    {
-            .name      = "text",
-            .templates = "{text}",
-            .about     = "plain text, a document a file; or JSON records with a field text",
-    },
+    // name, templates, where, source, about
+    { "codeparrot", "{content}", NULL, NULL,
+            "CodeParrot (codeparrot-clean, codeparrot-*-near-dedup): Python files" },
+    { "math-hard", "Problem: {problem}, Solution: {solution}", "level=Level 5", "type",
+            "MATH-Hard (lighteval/MATH-Hard, hendrycks MATH): level 5 problems with solutions" },
+    { "triviaqa",
+            "Question: {query}, Answer: {answer}\n"
+            "Question: {question}, Answer: {answer.value}\n"
+            "Question: {Question}, Answer: {Answer.Value}",
+            NULL, NULL,
+            "TriviaQA (sentence-transformers/trivia-qa, mandarjoshi/trivia_qa, the original): "
+            "questions with answers" },
+    { "slimpajama", "{text}", NULL, "meta.redpajama_set_name",
+            "SlimPajama (SlimPajama-627B, SlimPajama-6B): web pages, books, code" },
+    { "openthoughts", "Problem: {problem}, Solution: {solution}", NULL, NULL,
+            "OpenThoughts (open-r1/OpenThoughts-114k-math): math problems with long solutions" },
+    { "gsm8k", "Problem: {question}, Solution: {answer}", NULL, NULL,
+            "GSM8K (openai/gsm8k): grade school word problems with solutions" },
+    { "text", "{text}", NULL, NULL,
+            "plain text, one document per file; or JSON records with a field text" },
 };
 
 const struct dataset_preset * dataset_preset_at(int i) {

@@ -6,6 +6,7 @@
 #include "eval/record-text.h"
 #include "eval/records.h"
 #include "base/sha256.h"
+#include "base/unicode.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -16,21 +17,21 @@ enum { MAX_COMPLAINTS = 16 };
 static const char WHOLE_FILE[] = "(whole file)";
 
 struct dataset {
-    char *                strings; // copies of what the caller gave
+    char *                strings; // copies of parameters
     const char *          templates[RECORD_TEXT_MAX_TEMPLATES];
     size_t                template_sizes[RECORD_TEXT_MAX_TEMPLATES];
     const char *          where; // NULL: every record
     struct record_text    text_of;
-    bool                  takes_text; // a file that is not JSON is a document
+    bool                  takes_text; // files that are not JSON are documents
     int64_t               start_doc, max_docs;
     double                max_bad_share;
     struct data_files     files;
-    int64_t               file; // being read
+    int64_t               file; // current
     bool                  is_open;
-    int64_t               bytes_done; // of the files before it
+    int64_t               bytes_done; // of the previous files
     struct record_reader  reader;
     struct buffer         text, source;
-    unsigned              used;       // templates, a bit each; the bit above them: a whole file
+    unsigned              used;       // templates, one bit each; the bit above: whole files
     char *                used_names; // counts.template
     struct document_store store;      // shuffled documents
     bool                  shuffle, is_stored;
@@ -47,7 +48,7 @@ struct dataset {
 // Opening
 //
 
-// Copies what the caller gave to one piece of memory.
+// Copies the strings of the parameters.
 static bool copy_strings(struct dataset * ds, const struct dataset_params * params,
         const struct dataset_preset * preset, char * err, size_t err_size) {
     const bool   of_preset = params->template == NULL && params->text_field == NULL;
@@ -68,7 +69,7 @@ static bool copy_strings(struct dataset * ds, const struct dataset_params * para
     strcpy(ds->strings + size, where);
     ds->where = where[0] != '\0' ? ds->strings + size : NULL;
 
-    // only a preset has alternatives: in a template of the user's, a line break is a line break
+    // only presets have alternatives: a line break in a user's template is a line break
     const char * p = ds->strings;
     int          n = 0;
     do {
@@ -94,8 +95,7 @@ static bool copy_strings(struct dataset * ds, const struct dataset_params * para
 static bool check_params(const struct dataset_params * params, const struct dataset_preset * preset,
         char * err, size_t err_size) {
     if (preset == NULL) {
-        int n = snprintf(
-                err, err_size, "there is no data set named '%s'; there are", params->preset);
+        int n = snprintf(err, err_size, "unknown data set '%s'; expected one of", params->preset);
         for (int i = 0; dataset_preset_at(i) != NULL && n >= 0 && (size_t) n < err_size; ++i) {
             n += snprintf(err + n, err_size - (size_t) n, "%s %s", i > 0 ? "," : "",
                     dataset_preset_at(i)->name);
@@ -103,17 +103,20 @@ static bool check_params(const struct dataset_params * params, const struct data
         return false;
     }
     if (params->n_paths < 1) {
-        return error_set(err, err_size, "no data: expected files, folders or - for standard input");
+        return error_set(err, err_size, "no data; expected files, folders or - for standard input");
     }
     if (params->template != NULL && params->text_field != NULL) {
         return error_set(
-                err, err_size, "a template and a text field were given: expected one of them");
+                err, err_size, "both a template and a text field are given; expected one of them");
     }
-    if (params->start_doc < 0 || params->max_docs < 0 ||
-            !(params->max_bad_share >= 0 && params->max_bad_share <= 1)) {
-        return error_set(err, err_size,
-                "start_doc %lld, max_docs %lld, max_bad_share %g: expected numbers that are not negative, and a share up to 1",
-                (long long) params->start_doc, (long long) params->max_docs, params->max_bad_share);
+    if (params->start_doc < 0 || params->max_docs < 0) {
+        return error_set(err, err_size, "%s is %lld; expected 0 or more",
+                params->start_doc < 0 ? "start_doc" : "max_docs",
+                (long long) (params->start_doc < 0 ? params->start_doc : params->max_docs));
+    }
+    if (!(params->max_bad_share >= 0 && params->max_bad_share <= 1)) {
+        return error_set(
+                err, err_size, "max_bad_share is %g; expected 0 to 1", params->max_bad_share);
     }
     return true;
 }
@@ -168,6 +171,7 @@ void dataset_free(struct dataset * ds) {
 // Reading
 //
 
+// Complaints are part of score files: a change of a text changes their bytes.
 static void complain(struct dataset * ds, int64_t line, const char * why) {
     if (ds->n_complaints == MAX_COMPLAINTS) {
         return;
@@ -175,7 +179,7 @@ static void complain(struct dataset * ds, int64_t line, const char * why) {
     const size_t size = strlen(ds->reader.name) + strlen(why) + 32;
     char *       text = malloc(size);
     if (text == NULL) {
-        return; // it is counted nevertheless
+        return; // it is still counted
     }
     if (line > 0) {
         snprintf(text, size, "%s:%lld: %s", ds->reader.name, (long long) line, why);
@@ -185,7 +189,7 @@ static void complain(struct dataset * ds, int64_t line, const char * why) {
     ds->complaints[ds->n_complaints++] = text;
 }
 
-// False: there are too many of them.
+// Returns false if there are too many.
 static bool count_malformed(
         struct dataset * ds, int64_t line, const char * why, char * err, size_t err_size) {
     struct dataset_counts * c = &ds->counts;
@@ -195,12 +199,12 @@ static bool count_malformed(
         return true;
     }
     return error_set(err, err_size,
-            "%lld of %lld records are malformed, more than a share of %g; the first: %s",
+            "%lld of %lld records are malformed, more than the fraction %g; the first: %s",
             (long long) c->malformed, (long long) c->records, ds->max_bad_share,
             ds->n_complaints > 0 ? ds->complaints[0] : why);
 }
 
-// Remembers that a template was used: i, or one behind the last for a whole file.
+// Records that template i was used; n_templates stands for a whole file.
 static void count_template(struct dataset * ds, int i) {
     if ((ds->used >> i & 1) != 0) {
         return;
@@ -222,7 +226,7 @@ static void count_template(struct dataset * ds, int i) {
     *out = '\0';
 }
 
-// Opens the next file that has records. DATASET_DOCUMENT: there is one.
+// Opens the next file with records. Returns DATASET_DOCUMENT if there is one.
 static enum dataset_status next_file(struct dataset * ds, char * err, size_t err_size) {
     for (; ds->file < ds->files.n; ++ds->file) {
         const struct data_file * file = &ds->files.files[ds->file];
@@ -248,7 +252,7 @@ static enum dataset_status next_file(struct dataset * ds, char * err, size_t err
     return DATASET_END;
 }
 
-// The text of a file that is not JSON.
+// Takes a file that is not JSON as a document.
 static enum record_text_status take_text(struct dataset * ds, const struct record * record,
         struct document * doc, char * err, size_t err_size) {
     const size_t valid = utf8_valid(record->data, record->size);
@@ -289,7 +293,7 @@ static enum record_text_status take_json(struct dataset * ds, const struct recor
     return RECORD_TEXT_TAKEN;
 }
 
-// The next document of the files, in their order.
+// The next document, in the order of the files.
 static enum dataset_status next_in_order(
         struct dataset * ds, struct document * doc, char * err, size_t err_size) {
     for (;;) {
@@ -373,10 +377,11 @@ static enum dataset_status next_or_fail(
     }
     if (status == DATASET_END && c->documents == 0) {
         snprintf(err, err_size,
-                "no document in the data: %lld files, %lld records, of which %lld skipped, %lld left out by %s, %lld malformed%s%s",
+                "no document in the data: %lld files, %lld records, %lld skipped, %lld excluded by "
+                "%s, %lld malformed%s%s",
                 (long long) c->files, (long long) c->records, (long long) c->skipped,
                 (long long) c->filtered, ds->where != NULL ? ds->where : "no filter",
-                (long long) c->malformed, ds->n_complaints > 0 ? "; the first complaint: " : "",
+                (long long) c->malformed, ds->n_complaints > 0 ? "; first complaint: " : "",
                 ds->n_complaints > 0 ? ds->complaints[0] : "");
         return DATASET_ERROR;
     }

@@ -12,8 +12,8 @@ bool document_store_add(
     const size_t cost        = doc->size + source_size + sizeof(struct stored_document);
     if (cost > s->max_bytes - s->bytes) {
         return error_set(err, err_size,
-                "%s:%lld: to shuffle, all texts are kept in memory, and they are more than the limit of %zu bytes; "
-                "raise it, or shuffle the files once before",
+                "%s:%lld: shuffling keeps all texts in memory, and they exceed the limit of %zu "
+                "bytes; shuffle the files beforehand",
                 doc->file, (long long) doc->line, s->max_bytes);
     }
     if (s->n == s->capacity) {
@@ -42,7 +42,7 @@ bool document_store_add(
 }
 
 void document_store_shuffle(struct document_store * s, uint64_t seed) {
-    for (size_t i = s->n; i > 1; --i) { // Fisher and Yates
+    for (size_t i = s->n; i > 1; --i) { // Fisher-Yates
         const size_t                 k = (size_t) random_below(&seed, i);
         const struct stored_document d = s->documents[i - 1];
         s->documents[i - 1]            = s->documents[k];

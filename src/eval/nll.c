@@ -4,15 +4,14 @@
 #include <string.h>
 
 // exp(x) for −87 ≤ x ≤ 0, within two units in the last place: x = n ln 2 + r with |r| ≤ ln 2 / 2,
-// and exp(r) by its series. There is no branch and no call in it, so that the loop over a
-// vocabulary becomes vectors.
+// and exp(r) by its series. Without branches and calls, so that compilers vectorize the loop over
+// the vocabulary.
 static inline float exp_of(float x) {
-    const float magic = 12582912.0f; // 1.5 · 2²³: what is added to it is rounded to an integer
+    const float magic = 12582912.0f; // 1.5 · 2²³: adding it rounds to an integer
     const float n     = (x * 1.44269504f + magic) - magic;
-    const float r =
-            (x - n * 0.693359375f) -
-            n * -2.12194440e-4f; // ln 2 in two parts, the first with few bits: n times it is exact
-    float p            = 1.0f / 5040.0f;
+    // ln 2 in two parts; the first has few bits, so that its product with n is exact
+    const float r      = (x - n * 0.693359375f) - n * -2.12194440e-4f;
+    float       p      = 1.0f / 5040.0f;
     p                  = p * r + 1.0f / 720.0f;
     p                  = p * r + 1.0f / 120.0f;
     p                  = p * r + 1.0f / 24.0f;
@@ -28,7 +27,7 @@ static inline float exp_of(float x) {
 
 enum { LANES = 16 };
 
-// The largest logit; NaN if one is not finite.
+// The largest logit; NaN if any logit is not finite.
 static float largest(const float * z, int64_t n) {
     float max[LANES];
     float zero[LANES]; // 0 z: stays 0 unless z is infinite or NaN

@@ -1,14 +1,14 @@
 #pragma once
 
-// What a row of logits says of one token.
+// The negative log-likelihood of one token under a row of logits.
 
 #include <stdbool.h>
 #include <stdint.h>
 
 struct nll {
     float nats; // −ln p(target); NaN if a logit is not finite
-    bool  top1; // the target is the most likely token, the first of them if there are several
+    bool  top1; // the target is the most likely token; of several, the first
 };
 
-// p = softmax(logits). The maximum is taken off, exponentials are in float, their sum in double.
+// p = softmax(logits), computed as exp(logit − maximum) in float, summed in double.
 struct nll nll_of(const float * logits, int64_t n_vocab, int32_t target);

@@ -10,14 +10,13 @@ void record_text_init(struct record_text * t) {
     *t = (struct record_text) { .where = -1, .source = -1 };
 }
 
-// The number of the path among those that are looked for; −1: *err says why there is none.
+// Returns the index of the path, which is added if it is new; −1: error.
 static int add_path(
         struct record_text * t, const char * text, size_t size, char * err, size_t err_size) {
     char             quote[128];
     struct json_path path;
     if (!json_path_parse(text, size, &path)) {
-        snprintf(err, err_size,
-                "%s is not the name of a field: expected 1 to %d keys, separated by '.'",
+        snprintf(err, err_size, "%s is not a field name; expected 1 to %d keys separated by '.'",
                 slice_quote(quote, sizeof(quote), (struct slice) { text, size }), JSON_MAX_PARTS);
         return -1;
     }
@@ -44,7 +43,7 @@ static bool add_part(struct record_text * t, const char * literal, size_t size, 
     }
     if (t->n_parts == RECORD_TEXT_MAX_PARTS) {
         return error_set(
-                err, err_size, "more than %d pieces in the templates", RECORD_TEXT_MAX_PARTS);
+                err, err_size, "the templates have more than %d parts", RECORD_TEXT_MAX_PARTS);
     }
     t->parts[t->n_parts].literal = literal;
     t->parts[t->n_parts].size    = size;
@@ -66,8 +65,7 @@ bool record_text_add_template(
     while (p < end) {
         if (*p != '{' && *p != '}') {
             p++;
-        } else if (end - p > 1 &&
-                   p[1] == *p) { // a brace: the first of the two belongs to the piece before
+        } else if (end - p > 1 && p[1] == *p) { // a brace: the first of the two is literal
             if (!add_part(t, literal, (size_t) (p + 1 - literal), -1, err, err_size)) {
                 return false;
             }
@@ -77,7 +75,7 @@ bool record_text_add_template(
             if (close == NULL) {
                 char quote[256];
                 return error_set(err, err_size,
-                        "template %s: '%c' without its partner (%c%c stands for the brace itself)",
+                        "template %s: unmatched '%c' (%c%c is a literal brace)",
                         slice_quote(quote, sizeof(quote), (struct slice) { text, size }), *p, *p,
                         *p);
             }
@@ -129,15 +127,17 @@ static bool passes(const struct record_text * t, const struct json_value * value
     if (t->where < 0) {
         return true;
     }
-    const struct json_value v     = values[t->where];
-    const size_t            size  = strlen(t->where_value);
-    const bool              equal = v.kind == JSON_STRING ? json_string_is(v, t->where_value, size)
-                                                          : v.kind != JSON_MISSING && v.size == size &&
-                                                       memcmp(v.data, t->where_value, size) == 0;
+    const struct json_value v    = values[t->where];
+    const size_t            size = strlen(t->where_value);
+    if (v.kind == JSON_STRING) {
+        return json_string_is(v, t->where_value, size) != t->where_not;
+    }
+    const bool equal =
+            v.kind != JSON_MISSING && v.size == size && memcmp(v.data, t->where_value, size) == 0;
     return equal != t->where_not;
 }
 
-// The first field of the template that the record does not have; −1: it has them all.
+// The first field of the template that the record lacks; −1: none.
 static int missing_field(const struct record_text * t, int i, const struct json_value * values) {
     for (int k = t->templates[i].parts_begin; k < t->templates[i].parts_end; ++k) {
         const int path = t->parts[k].literal == NULL ? t->parts[k].path : -1;

@@ -1,10 +1,11 @@
 #pragma once
 
-// The text of a record: which records are taken, which of a few templates fits, and the template
-// filled in.
+// Turns a record into text: applies the filter and fills in the first template that fits.
 //
-//     template   Problem: {problem}, Solution: {solution}    a field is a path of keys, {answer.value}; {{ and }} are braces
-//     where      level=Level 5   or   correct!=false         a field that is not a string is compared as JSON; a missing one equals nothing
+//     template   Problem: {problem}, Solution: {solution}
+//                A field is a path of keys, {answer.value}. {{ and }} are braces.
+//     where      level=Level 5   or   correct!=false
+//                A field that is not a string is compared as JSON. A missing field equals nothing.
 
 #include "base/json-read.h"
 
@@ -23,14 +24,13 @@ struct record_text {
         size_t       size;
         int          path;
     } parts[RECORD_TEXT_MAX_PARTS];
-    int          where; // path, −1: every record
+    int          where; // path; −1: all records
     bool         where_not;
     const char * where_value;
-    int          source; // path, −1: none
+    int          source; // path; −1: none
 };
 
-// Filled in piece by piece; the strings must live as long as *t. False: *err says what is wrong
-// with one.
+// The strings must live as long as *t.
 void record_text_init(struct record_text * t);
 bool record_text_add_template(
         struct record_text * t, const char * text, size_t size, char * err, size_t err_size);
@@ -45,8 +45,8 @@ enum record_text_status {
     RECORD_TEXT_NO_MEMORY
 };
 
-// Makes the text of a record, and its source (empty: it has none), in the buffers. *used: the
-// template. Malformed: *err says why.
+// Writes the text of a record and its source (empty: none) to the buffers. *used: the template. If
+// the record is malformed, err says why.
 enum record_text_status record_text_make(const struct record_text * t, const char * json,
         size_t size, struct buffer * text, struct buffer * source, int * used, int64_t * n_lone,
         char * err, size_t err_size);

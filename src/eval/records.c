@@ -9,7 +9,7 @@
 
 enum {
     READ_SIZE = 1 << 17,
-    HEAD_SIZE = 1 << 16, // what the form is told from
+    HEAD_SIZE = 1 << 16, // bytes that decide the form
 };
 
 //
@@ -24,8 +24,7 @@ static size_t left_of(const struct record_reader * r) {
     return r->buffer.n - r->begin;
 }
 
-// Appends to the buffer what the source gives; sets at_end if that is nothing. Whatever lies before
-// `begin` is thrown away.
+// Discards the bytes before `begin` and reads more from the source; sets at_end at its end.
 static bool read_more(struct record_reader * r, char * err, size_t err_size) {
     struct buffer * b = &r->buffer;
     if (r->begin > 0) {
@@ -53,7 +52,7 @@ static bool read_more(struct record_reader * r, char * err, size_t err_size) {
     return true;
 }
 
-// Uses n bytes, in which lines are counted.
+// Advances by n bytes and counts their lines.
 static void use(struct record_reader * r, size_t n) {
     const char * p   = data_of(r);
     const char * end = p + n;
@@ -65,156 +64,11 @@ static void use(struct record_reader * r, size_t n) {
 }
 
 //
-// What a file is
+// Opening
 //
 
-static bool is_space(char c) {
-    return c == ' ' || c == '\n' || c == '\r' || c == '\t';
-}
-
-static size_t skip_space(const char * p, size_t n, size_t i) {
-    while (i < n && is_space(p[i])) {
-        i++;
-    }
-    return i;
-}
-
-// from the quote at i to behind the quote that ends the string, or n
-static size_t skip_string(const char * p, size_t n, size_t i) {
-    for (i++; i < n && p[i] != '"'; ++i) {
-        i += p[i] == '\\';
-    }
-    return i < n ? i + 1 : n;
-}
-
-// Files that hold records in a way that is not read here.
-static const struct {
-    size_t       at, size;
-    const char * magic;
-    const char * what;
-} FOREIGN[] = {
-    { 0, 5, "PAR1\x15", "Parquet; make JSON lines of it: lrnn-convert data FILE -o OUT.jsonl" },
-    { 0, 6, "ARROW1", "an Arrow file; make JSON lines of it: lrnn-convert data FILE -o OUT.jsonl" },
-    { 0, 4, "\xff\xff\xff\xff",
-            "an Arrow stream; make JSON lines of it: lrnn-convert data FILE -o OUT.jsonl" },
-    { 0, 2, "\x1f\x8b", "compressed twice; decompress it once" },
-    { 0, 4, "\x28\xb5\x2f\xfd", "compressed twice; decompress it once" },
-    { 0, 6,
-            "\xfd"
-            "7zXZ\0",
-            "compressed with xz; use a pipe: xz -dc FILE | lrnn-perplexity run ... --data -" },
-    { 4, 6, "1AY&SY",
-            "compressed with bzip2; use a pipe: bzip2 -dc FILE | lrnn-perplexity run ... --data -" },
-    { 0, 4, "\x04\x22\x4d\x18",
-            "compressed with lz4; use a pipe: lz4 -dc FILE | lrnn-perplexity run ... --data -" },
-    { 0, 4, "PK\3\4", "a ZIP archive; unpack it and name the folder" },
-    { 257, 5, "ustar", "a tar archive; unpack it and name the folder" },
-    { 0, 2, "\xff\xfe", "UTF-16; make UTF-8 of it: iconv -f UTF-16 -t UTF-8" },
-    { 0, 2, "\xfe\xff", "UTF-16; make UTF-8 of it: iconv -f UTF-16 -t UTF-8" },
-};
-
-static const char * foreign(const char * p, size_t n) {
-    for (size_t i = 0; i < sizeof(FOREIGN) / sizeof(FOREIGN[0]); ++i) {
-        if (n >= FOREIGN[i].at + FOREIGN[i].size &&
-                memcmp(p + FOREIGN[i].at, FOREIGN[i].magic, FOREIGN[i].size) == 0) {
-            return FOREIGN[i].what;
-        }
-    }
-    return NULL;
-}
-
-// { "key": scalar, … "Data": [ : the byte behind the bracket, or 0 if the object at i does not
-// begin like this.
-static size_t wrapped_at(const char * p, size_t n, size_t i) {
-    do {
-        i = skip_space(p, n, i + 1);
-        if (i == n || p[i] != '"') {
-            return 0;
-        }
-        const size_t key   = i;
-        i                  = skip_string(p, n, i);
-        const bool is_data = i - key == 6 && memcmp(p + key, "\"Data\"", 6) == 0;
-        i                  = skip_space(p, n, i);
-        if (i == n || p[i] != ':') {
-            return 0;
-        }
-        i = skip_space(p, n, i + 1);
-        if (i == n) {
-            return 0;
-        }
-        if (is_data) {
-            return p[i] == '[' ? i + 1 : 0;
-        }
-        if (p[i] == '"') {
-            i = skip_space(p, n, skip_string(p, n, i));
-        } else {
-            while (i < n && strchr(",}[]{\"", p[i]) == NULL) {
-                i++;
-            }
-        }
-    } while (i < n && p[i] == ',');
-    return 0;
-}
-
-// True if the value that begins at i stands alone on its line, as far as it can be seen: records
-// then go by lines, and a bad line is one bad record. A line break inside a string is not JSON:
-// also one bad line.
-static bool is_a_line(const char * p, size_t n, size_t i) {
-    int depth = 0;
-    for (; i < n; ++i) {
-        switch (p[i]) {
-            case '{':
-            case '[': depth++; break;
-            case '}':
-            case ']':
-                if (--depth == 0) {
-                    for (i++; i < n && p[i] != '\n'; ++i) {
-                        if (!is_space(p[i])) {
-                            return false;
-                        }
-                    }
-                    return true;
-                }
-                break;
-            case '\n': return false;
-            case '"':
-                for (i++; i < n && p[i] != '"'; ++i) {
-                    if (p[i] == '\n') {
-                        return true;
-                    }
-                    i += p[i] == '\\';
-                }
-                break;
-            default: break;
-        }
-    }
-    return true;
-}
-
-// *start: where the first record is looked for.
-static enum record_form form_of(const char * p, size_t n, size_t * start) {
-    *start = 0;
-    if (n == 0) {
-        return RECORD_FORM_EMPTY;
-    }
-    const size_t i = skip_space(p, n, 0);
-    const size_t k = i < n ? skip_space(p, n, i + 1) : n; // what follows the bracket
-    if (k == n || (p[i] == '{' ? p[k] != '"' && p[k] != '}'
-                               : p[i] != '[' || (p[k] != '{' && p[k] != ']'))) {
-        return RECORD_FORM_TEXT;
-    }
-    if (p[i] == '[') {
-        *start = i + 1;
-        return RECORD_FORM_ARRAY;
-    }
-    *start = wrapped_at(p, n, i);
-    return *start > 0           ? RECORD_FORM_WRAPPED
-           : is_a_line(p, n, i) ? RECORD_FORM_LINES
-                                : RECORD_FORM_VALUES;
-}
-
-// What stands around the array of a wrapped file is JSON: the front with the array and the object
-// closed, the rest behind an object with an empty array.
+// Checks the JSON around the array of a wrapped file: its front with array and object closed, or
+// its rest after an object with an empty array.
 static bool check_wrapping(struct record_reader * r, const char * front, size_t n_front,
         const char * rest, size_t n_rest, char * err, size_t err_size) {
     struct buffer     b     = { 0 };
@@ -254,15 +108,15 @@ bool record_reader_open(struct record_reader * r, const char * path, char * err,
             return false;
         }
     }
-    const char * what = foreign(data_of(r), left_of(r));
+    const char * what = record_form_foreign(data_of(r), left_of(r));
     if (what != NULL) {
-        return error_set(err, err_size, "%s: this is %s", r->name, what);
+        return error_set(err, err_size, "%s is %s", r->name, what);
     }
     if (left_of(r) >= 3 && memcmp(data_of(r), "\xef\xbb\xbf", 3) == 0) {
         r->begin = 3; // a byte order mark
     }
     size_t start;
-    r->form = form_of(data_of(r), left_of(r), &start);
+    r->form = record_form_of(data_of(r), left_of(r), &start);
     if (r->form == RECORD_FORM_WRAPPED &&
             !check_wrapping(r, data_of(r), start, "]}", 2, err, err_size)) {
         return false;
@@ -275,7 +129,7 @@ bool record_reader_open(struct record_reader * r, const char * path, char * err,
 // Records
 //
 
-// the record from `begin` on, of n bytes
+// Returns the record of n bytes at `begin`.
 static enum record_status give(
         struct record_reader * r, struct record * record, size_t n, int64_t line) {
     const bool too_long = n > r->max_record;
@@ -292,7 +146,7 @@ static enum record_status next_line(
         if (newline == NULL && !r->at_end) {
             if (left_of(r) > r->max_record) {
                 too_long = true;
-                r->begin = r->buffer.n; // go on to the end of the line without keeping it
+                r->begin = r->buffer.n; // discard the rest of the line
             }
             seen = left_of(r);
             if (!read_more(r, err, err_size)) {
@@ -301,7 +155,7 @@ static enum record_status next_line(
             continue;
         }
         const size_t  n    = newline != NULL ? (size_t) (newline - data_of(r)) : left_of(r);
-        const size_t  text = skip_space(data_of(r), n, 0);
+        const size_t  text = record_skip_space(data_of(r), n, 0);
         const int64_t line = r->line;
         if (too_long || text < n) {
             const enum record_status status = give(r, record, too_long ? SIZE_MAX : n, line);
@@ -318,10 +172,10 @@ static enum record_status next_line(
     }
 }
 
-// Goes to the next byte that is not white space. *c: that byte, −1 at the end.
+// Advances to the next byte that is not white space. *c: that byte; −1: end of file.
 static bool next_byte(struct record_reader * r, int * c, char * err, size_t err_size) {
     for (;;) {
-        const size_t n = skip_space(data_of(r), left_of(r), 0);
+        const size_t n = record_skip_space(data_of(r), left_of(r), 0);
         use(r, n);
         if (left_of(r) > 0) {
             *c = (uint8_t) *data_of(r);
@@ -337,8 +191,8 @@ static bool next_byte(struct record_reader * r, int * c, char * err, size_t err_
     }
 }
 
-// The value from `begin` on, by its brackets and quotes alone: whether it is JSON is for others to
-// say, and if it is not, the next one is found nevertheless.
+// The value at `begin`, delimited by brackets and quotes alone. It may not be valid JSON; the next
+// value is found in any case.
 static enum record_status next_value(
         struct record_reader * r, struct record * record, char * err, size_t err_size) {
     const int64_t line      = r->line;
@@ -367,10 +221,10 @@ static enum record_status next_value(
                 depth++;
             } else if (c == '}' || c == ']') {
                 if (depth == 0) {
-                    break; // of the array around a number or a word
+                    break; // the end of the array, after a number or word
                 }
                 done = --depth == 0;
-            } else if (depth == 0 && (c == ',' || is_space(c))) {
+            } else if (depth == 0 && (c == ',' || record_is_space(c))) {
                 break;
             }
         }
@@ -380,8 +234,8 @@ static enum record_status next_value(
             return status;
         }
         if (r->at_end) {
-            snprintf(err, err_size, "%s: the file ends inside the record that begins in line %lld",
-                    r->name, (long long) line);
+            snprintf(err, err_size, "%s: the file ends inside the record of line %lld", r->name,
+                    (long long) line);
             return RECORD_ERROR;
         }
         if (n > r->max_record) {
@@ -395,7 +249,7 @@ static enum record_status next_value(
     }
 }
 
-// Reads what is left of the file into memory. *too_long: it is more than a record may have.
+// Reads the rest of the file into memory. *too_long: it exceeds the limit of a record.
 static bool read_rest(struct record_reader * r, bool * too_long, char * err, size_t err_size) {
     *too_long = false;
     while (!r->at_end) {
@@ -421,7 +275,7 @@ static enum record_status next_text(
     return give(r, record, too_long ? SIZE_MAX : left_of(r), 0);
 }
 
-// Behind the bracket that ends an array.
+// Checks what follows the end of an array.
 static enum record_status end_array(struct record_reader * r, char * err, size_t err_size) {
     static const char EMPTY[] = "{\"Data\":[]";
 

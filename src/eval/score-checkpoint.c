@@ -49,7 +49,7 @@ static bool state_path(const struct score_params * params, const struct score_gr
     return true;
 }
 
-// Targets of a slot that have been found.
+// The number of targets scored so far.
 static size_t n_found(const struct score_slot * slot) {
     const int64_t n = slot->window.n_tokens - 1;
     return (size_t) (slot->at < n ? slot->at : n);
@@ -66,8 +66,8 @@ struct writer {
 
 static bool put(struct writer * w, const void * data, size_t size, char * err, size_t err_size) {
     w->sum = hash_add(w->sum, data, size);
-    return size == 0 || atomic_file_write(&w->file, data, size, err,
-                                err_size); // a window that is yet to begin has no arrays
+    // a window that has not begun has no arrays
+    return size == 0 || atomic_file_write(&w->file, data, size, err, err_size);
 }
 
 static bool save_partial(const struct score_params * params, const struct score_group * g,
@@ -106,8 +106,8 @@ static bool save_partial(const struct score_params * params, const struct score_
 bool score_checkpoint_save(const struct score_params * params, const struct score_group * g,
         struct lrnn_session * session, char * err, size_t err_size) {
     if (mkdir(params->checkpoints, 0777) != 0 && errno != EEXIST) {
-        return error_set(
-                err, err_size, "%s: cannot be made: %s", params->checkpoints, strerror(errno));
+        return error_set(err, err_size, "%s: cannot create the folder: %s", params->checkpoints,
+                strerror(errno));
     }
     for (int64_t s = 0; s < g->n; ++s) {
         char path[PATH_SIZE];
@@ -142,11 +142,11 @@ static bool load_partial(const struct score_params * params, struct score_group 
     struct header header;
     if (!get(r, &header, sizeof(header)) ||
             memcmp(header.magic, MAGIC, sizeof(header.magic)) != 0) {
-        return error_set(err, err_size, "it is not a checkpoint");
+        return error_set(err, err_size, "not a checkpoint");
     }
     if (memcmp(header.identity, params->identity, sizeof(header.identity)) != 0 ||
             header.first != g->first || header.n != g->n) {
-        return error_set(err, err_size, "it belongs to another run");
+        return error_set(err, err_size, "belongs to another run");
     }
     g->n_calls = header.n_calls;
     for (int64_t s = 0; s < g->n; ++s) {
@@ -154,25 +154,25 @@ static bool load_partial(const struct score_params * params, struct score_group 
         struct slot_header  h;
         if (!get(r, &h, sizeof(h)) || h.n_tokens != slot->window.n_tokens || h.at < 0 ||
                 h.at > h.n_tokens) {
-            return error_set(err, err_size, "it is damaged");
+            return error_set(err, err_size, "damaged");
         }
         slot->at     = h.at;
         has_state[s] = h.has_state != 0;
         if (!get(r, slot->nll, n_found(slot) * sizeof(*slot->nll)) ||
                 !get(r, slot->flags, n_found(slot))) {
-            return error_set(err, err_size, "it is damaged");
+            return error_set(err, err_size, "damaged");
         }
         if (params->state_norm &&
                 (!get(r, &slot->n_norms, sizeof(slot->n_norms)) || slot->n_norms < 0 ||
                         slot->n_norms > slot->max_norms ||
                         !get(r, slot->norms, (size_t) slot->n_norms * sizeof(*slot->norms)))) {
-            return error_set(err, err_size, "it is damaged");
+            return error_set(err, err_size, "damaged");
         }
     }
     const uint64_t sum = r->sum;
     uint64_t       stored;
     if (!get(r, &stored, sizeof(stored)) || stored != sum) {
-        return error_set(err, err_size, "it is damaged: its checksum is another");
+        return error_set(err, err_size, "damaged: wrong checksum");
     }
     return true;
 }
@@ -194,7 +194,7 @@ enum score_checkpoint score_checkpoint_load(const struct score_params * params,
         struct score_group * g, struct lrnn_session * session, char * err, size_t err_size) {
     char path[PATH_SIZE], why[512] = "out of memory";
     if (!partial_path(params, g->first, path, err, err_size)) {
-        return CHECKPOINT_NONE; // none can have been saved
+        return CHECKPOINT_NONE;
     }
     struct reader r = { .file = fopen(path, "rb"), .sum = HASH_START };
     if (r.file == NULL) {
@@ -218,7 +218,7 @@ enum score_checkpoint score_checkpoint_load(const struct score_params * params,
     return CHECKPOINT_LOADED;
 }
 
-// Calls of the newest checkpoint of a group, −1: there is none.
+// The number of calls of the newest checkpoint of a group; −1: none.
 static int64_t newest_calls(const struct score_params * params, int64_t first) {
     char          path[PATH_SIZE], err[64];
     struct header header = { .n_calls = -1 };
@@ -245,8 +245,8 @@ void score_checkpoint_clean(const struct score_params * params, int64_t first) {
         const char * name     = entry->d_name;
         const size_t n        = strlen(name);
         const bool   is_state = n > 6 && strcmp(name + n - 6, ".state") == 0;
-        const bool   is_ours  = strspn(name, "0123456789") >
-                                     0 && // or was to be: temporary names end with something else
+        // temporary names have something after these endings
+        const bool is_ours = strspn(name, "0123456789") > 0 &&
                              (strstr(name, ".partial") != NULL || strstr(name, ".state") != NULL);
         const bool is_kept =
                 n_calls >= 0 &&

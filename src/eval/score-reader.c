@@ -11,15 +11,15 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-// A file, mapped. Windows point into it.
+// A mapped file. Windows point into it.
 struct shard {
     const char *      path;
     uint8_t *         data;
     size_t            size;
     size_t            start; // of the records
-    char *            text;  // of the header; meta points into it
+    char *            text;  // header; meta points into it
     struct score_meta meta;
-    int64_t           n_read; // windows that are there
+    int64_t           n_read; // windows
 };
 
 struct memory {
@@ -59,7 +59,7 @@ static bool map_file(struct shard * s, char * err, size_t err_size) {
     return ok;
 }
 
-// The header of a file.
+// Maps a file and parses its header.
 static bool shard_open(struct shard * s, const char * path, char * err, size_t err_size) {
     s->path = path;
     if (!map_file(s, err, err_size)) {
@@ -84,7 +84,7 @@ static int compare_shards(const void * a, const void * b) {
     return (x->meta.shard > y->meta.shard) - (x->meta.shard < y->meta.shard);
 }
 
-// All files are of one run, and no shard is there twice.
+// Checks that all files are of one run, without duplicate or missing shards.
 static bool check_shards(
         const struct shard * shards, int n, bool partial, char * err, size_t err_size) {
     const struct score_meta * first = &shards[0].meta;
@@ -93,7 +93,7 @@ static bool check_shards(
         const char * key = score_meta_difference(first, &shards[i].meta, false, a, b);
         if (key != NULL) {
             return error_set(err, err_size,
-                    "%s and %s are not of one run: %s is '%s' in the one and '%s' in the other",
+                    "%s and %s are not of one run: %s is '%s' in one and '%s' in the other",
                     shards[0].path, shards[i].path, key, a, b);
         }
         if (shards[i].meta.shard == shards[i - 1].meta.shard) {
@@ -106,7 +106,7 @@ static bool check_shards(
         const int64_t missing = i + 1;
         if (shards[i].meta.shard != missing || (i == n - 1 && missing != first->n_shards)) {
             return error_set(err, err_size,
-                    "%s: is shard %" PRId64 " of %" PRId64 "; shard %" PRId64 " is missing",
+                    "%s is shard %" PRId64 " of %" PRId64 "; shard %" PRId64 " is missing",
                     shards[i].path, shards[i].meta.shard, first->n_shards,
                     shards[i].meta.shard != missing ? missing : missing + 1);
         }
@@ -114,7 +114,7 @@ static bool check_shards(
     return true;
 }
 
-// The windows of a shard, appended to those of the memory.
+// Appends the windows of a shard.
 static bool read_windows(struct shard * s, bool partial, struct score_window ** windows,
         int64_t * n, int64_t * capacity, char * err, size_t err_size) {
     int64_t first, end;
@@ -128,8 +128,8 @@ static bool read_windows(struct shard * s, bool partial, struct score_window ** 
             case SCORE_RECORD_TORN:
                 if (first + s->n_read < end && !partial) {
                     return error_set(err, err_size,
-                            "%s: is not finished: it has %" PRId64 " of %" PRId64
-                            " windows; --resume goes on with it",
+                            "%s is unfinished: it has %" PRId64 " of %" PRId64
+                            " windows; use run --resume to continue it",
                             s->path, s->n_read, end - first);
                 }
                 return true;
@@ -137,8 +137,8 @@ static bool read_windows(struct shard * s, bool partial, struct score_window ** 
         }
         if (window.index != first + s->n_read || window.index >= end) {
             return error_set(err, err_size,
-                    "%s: window %" PRId64 " comes where %" PRId64
-                    " is expected; the shard ends with %" PRId64,
+                    "%s: found window %" PRId64 "; expected %" PRId64
+                    " (the shard ends with %" PRId64 ")",
                     s->path, window.index, first + s->n_read, end - 1);
         }
         if (*n == *capacity) {
@@ -181,7 +181,7 @@ bool scores_read(const char * const * paths, int n_paths, bool partial, struct s
     bool    ok       = n_paths > 0;
     *scores          = (struct scores) { 0 };
     if (!ok) {
-        return error_set(err, err_size, "there are no score files to read");
+        return error_set(err, err_size, "no score files");
     }
     ok                = open_all(paths, n_paths, scores, err, err_size);
     struct memory * m = scores->memory;

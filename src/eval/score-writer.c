@@ -14,10 +14,10 @@
 struct score_writer {
     char *  path;
     int     fd;
-    int64_t next, end; // the window that comes next, and the one behind the last of the shard
+    int64_t next, end; // next window; end of the shard
     int64_t max_targets;
     bool    has_norms;
-    bool    dirty; // something was written that may not be on the disk
+    bool    dirty; // written since the last sync
 };
 
 static bool fail(const struct score_writer * w, const char * what, char * err, size_t err_size) {
@@ -42,7 +42,7 @@ static bool write_all(
     return true;
 }
 
-// Opens the file, makes it if there is none, and keeps others from writing to it.
+// Opens or creates a file and locks it.
 static struct score_writer * open_writer(
         const char * path, const struct score_meta * meta, char * err, size_t err_size) {
     struct score_writer * w    = calloc(1, sizeof(*w));
@@ -60,9 +60,8 @@ static struct score_writer * open_writer(
     w->fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0666);
     if (w->fd < 0) {
         fail(w, "cannot be opened for writing", err, err_size);
-    } else if (lockf(w->fd, F_TLOCK, 0) != 0 &&
-               (errno == EAGAIN ||
-                       errno == EACCES)) { // a file system without locks is no reason to stop
+    } else if (lockf(w->fd, F_TLOCK, 0) != 0 && (errno == EAGAIN || errno == EACCES)) {
+        // other errors mean that the file system has no locks
         snprintf(err, err_size, "%s: another process is writing to it", path);
     } else {
         return w;
@@ -71,11 +70,11 @@ static struct score_writer * open_writer(
     return NULL;
 }
 
-// Cuts the file at `size` and appends the data there.
+// Truncates the file to `size` bytes and appends the data.
 static bool start_at(struct score_writer * w, size_t size, const void * data, size_t n_data,
         char * err, size_t err_size) {
     if (ftruncate(w->fd, (off_t) size) != 0 || lseek(w->fd, (off_t) size, SEEK_SET) < 0) {
-        return fail(w, "cannot be cut", err, err_size);
+        return fail(w, "cannot be truncated", err, err_size);
     }
     return write_all(w, data, n_data, err, err_size);
 }
@@ -100,7 +99,7 @@ struct score_writer * score_writer_create(
     return w;
 }
 
-// Why a file with another header is not continued.
+// Explains why a file with another header cannot be continued.
 static void explain(const char * path, const uint8_t * data, size_t size,
         const struct score_meta * meta, char * err, size_t err_size) {
     const size_t start = score_header_check(path, data, size, err, err_size);
@@ -118,13 +117,13 @@ static void explain(const char * path, const uint8_t * data, size_t size,
     if (score_meta_parse(path, text, n_text, &old, err, err_size)) {
         char         a[64], b[64];
         const char * key = score_meta_difference(&old, meta, true, a, b);
-        snprintf(err, err_size, "%s: was begun by another run: its %s is '%s', here it is '%s'",
-                path, key != NULL ? key : "header", a, b);
+        snprintf(err, err_size, "%s belongs to another run: its %s is '%s', here it is '%s'", path,
+                key != NULL ? key : "header", a, b);
     }
     free(text);
 }
 
-// Reads the file as far as it is whole. What follows *good is torn.
+// Reads all complete windows and sets *good to their end.
 static bool count_windows(struct score_writer * w, const uint8_t * data, size_t size,
         const struct score_meta * meta, size_t * good, char * err, size_t err_size) {
     for (;;) {
@@ -137,8 +136,8 @@ static bool count_windows(struct score_writer * w, const uint8_t * data, size_t 
         }
         if (window.index != w->next || window.index >= w->end) {
             return error_set(err, err_size,
-                    "%s: window %" PRId64 " comes where %" PRId64
-                    " is expected; the shard ends with %" PRId64,
+                    "%s: found window %" PRId64 "; expected %" PRId64
+                    " (the shard ends with %" PRId64 ")",
                     w->path, window.index, w->next, w->end - 1);
         }
         w->next++;
@@ -169,8 +168,8 @@ static bool resume(struct score_writer * w, const struct score_meta * meta, cons
         ok   = count_windows(w, data, size, meta, &good, err, err_size);
     }
     munmap(data, size);
-    return ok && start_at(w, good, header, good == 0 ? n_header : 0, err,
-                         err_size); // a torn header is written again
+    // a torn header is written again
+    return ok && start_at(w, good, header, good == 0 ? n_header : 0, err, err_size);
 }
 
 struct score_writer * score_writer_resume(const char * path, const struct score_meta * meta,

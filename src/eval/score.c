@@ -10,7 +10,7 @@
 #include <string.h>
 #include <time.h>
 
-// What one call of score_run works with.
+// The state of one call of score_run.
 struct engine {
     struct lrnn_model *         model;
     struct windows *            windows;
@@ -19,9 +19,9 @@ struct engine {
     struct score_result *       result;
     struct lrnn_session *       session;
     struct lrnn_input *         inputs;   // [group]
-    int64_t *                   of_input; // [group] its slot
+    int64_t *                   of_input; // [group] slot of an input
     int64_t                     n_vocab;
-    int64_t                     saved_at; // tokens that the group had at its last checkpoint
+    int64_t                     saved_at; // tokens of the group at its last checkpoint
     struct score_group          group;
 };
 
@@ -29,12 +29,13 @@ struct engine {
 // The next call of a group
 //
 
-// How many tokens of a window are fed: its last predicts nothing, unless the stream goes on.
+// The number of tokens of a window to feed. The last one predicts nothing, unless the stream
+// continues.
 static int64_t feed_end(const struct engine * e, const struct score_slot * slot) {
     return slot->window.n_tokens - (e->params->reset == SCORE_RESET_NEVER ? 0 : 1);
 }
 
-// Where a document begins behind `at`.
+// Where the next document after `at` begins.
 static int64_t next_document(const struct window * w, int64_t at) {
     for (int32_t i = 0; i < w->n_spans; ++i) {
         if (w->spans[i].first > at) {
@@ -44,8 +45,7 @@ static int64_t next_document(const struct window * w, int64_t at) {
     return w->n_tokens;
 }
 
-// Tokens at .. at + n − 1 and the logits that are needed of them: from the first whose successor is
-// a target.
+// The next tokens of a slot. Logits are needed from the first token that is followed by a target.
 static struct lrnn_input next_input(const struct engine * e, int64_t s) {
     const struct score_slot * slot = &e->group.slots[s];
     const struct window *     w    = &slot->window;
@@ -65,13 +65,13 @@ static struct lrnn_input next_input(const struct engine * e, int64_t s) {
         .n_logits                     = end - first_logit };
 }
 
-// Takes in the logits of one input, which begin with row `row`.
+// Scores the targets of one input, whose logits begin at row `row`.
 static void take_logits(
         struct engine * e, const struct lrnn_input * input, struct score_slot * slot, int64_t row) {
     const struct window * w   = &slot->window;
     const int64_t         end = slot->at + input->n_tokens;
-    for (int64_t i = slot->at; i < end && i + 1 < w->n_tokens;
-            ++i) { // token i predicts target i + 1, which has index i
+    // token i predicts target i + 1, which has index i
+    for (int64_t i = slot->at; i < end && i + 1 < w->n_tokens; ++i) {
         slot->nll[i]   = 0.0f;
         slot->flags[i] = 0;
         if (w->scored[i + 1]) {
@@ -87,9 +87,10 @@ static void take_logits(
 
 enum { NORM_EVERY = 2048 };
 
-// The state is measured by the first call that reaches a power of two or a multiple of 2,048
-// tokens, and by the one that ends the window. `from` and `to`, where the call begins and ends, are
-// fixed by the window's number, so that stopped runs and shards measure where others do.
+// The norm is taken after the first call that reaches a power of two or a multiple of 2,048 tokens,
+// and after the last call of a window. The calls depend only on the index of the window, so resumed
+// runs and shards measure at the same positions.
+// - from, to: tokens before and after the call
 static bool norm_is_due(
         const struct engine * e, const struct score_slot * slot, int64_t from, int64_t to) {
     int64_t power = 1;
@@ -99,7 +100,7 @@ static bool norm_is_due(
     return power <= to || from / NORM_EVERY < to / NORM_EVERY || to == feed_end(e, slot);
 }
 
-// How many there can be in a window: powers of two, multiples, and the end.
+// An upper bound: powers of two, multiples, and the end.
 static int64_t max_norms(int64_t n_tokens) {
     return 63 + n_tokens / NORM_EVERY + 1;
 }
@@ -124,7 +125,8 @@ static bool is_document_start(const struct window * w, int64_t at) {
     return false;
 }
 
-// One call: the next tokens of every window that is not finished. *n_tokens is 0 if all are.
+// Makes one call with the next tokens of every unfinished window. *n_tokens: tokens fed; 0: all
+// windows are finished.
 static bool advance(struct engine * e, int64_t * n_tokens, char * err, size_t err_size) {
     struct score_group * g        = &e->group;
     int32_t              n_inputs = 0;
@@ -150,7 +152,7 @@ static bool advance(struct engine * e, int64_t * n_tokens, char * err, size_t er
         take_norm(e, &e->inputs[i], slot);
         row += e->inputs[i].n_logits;
     }
-    for (int32_t i = 0; i < n_inputs; ++i) { // only now: a reset takes the logits away
+    for (int32_t i = 0; i < n_inputs; ++i) { // after all logits are read: a reset discards them
         struct score_slot * slot = &g->slots[e->of_input[i]];
         if (e->params->reset == SCORE_RESET_DOCUMENT &&
                 is_document_start(&slot->window, slot->at) &&
@@ -180,8 +182,8 @@ static void group_free(struct score_group * g) {
 static bool group_begin(struct engine * e, int64_t first, char * err, size_t err_size) {
     const int64_t        left = e->params->end - first;
     struct score_group * g    = &e->group;
-    *g                        = (struct score_group) { .first = first,
-                               .n                             = left < e->params->group ? left : e->params->group };
+    const int64_t        n    = left < e->params->group ? left : e->params->group;
+    *g                        = (struct score_group) { .first = first, .n = n };
     g->slots                  = calloc((size_t) g->n, sizeof(*g->slots));
     bool ok                   = g->slots != NULL;
     for (int64_t s = 0; s < g->n && ok; ++s) {
@@ -200,13 +202,13 @@ static bool group_begin(struct engine * e, int64_t first, char * err, size_t err
         }
     }
     if (!ok) {
-        snprintf(err, err_size, "out of memory for %" PRId64 " windows from number %" PRId64, g->n,
+        snprintf(err, err_size, "out of memory for %" PRId64 " windows from window %" PRId64, g->n,
                 first);
     }
     return ok;
 }
 
-// Tokens that the longest window of the group has behind it.
+// Tokens fed of the window that is furthest.
 static int64_t group_at(const struct score_group * g) {
     int64_t at = 0;
     for (int64_t s = 0; s < g->n; ++s) {
@@ -215,13 +217,13 @@ static int64_t group_at(const struct score_group * g) {
     return at;
 }
 
-// Continues from a checkpoint if this group has one.
+// Loads the checkpoint of this group, if there is one.
 static bool group_resume(struct engine * e, char * err, size_t err_size) {
     char why[480];
     switch (score_checkpoint_load(e->params, &e->group, e->session, why, sizeof(why))) {
         case CHECKPOINT_NONE: why[0] = '\0'; break;
         case CHECKPOINT_BAD:
-            snprintf(e->result->warning, sizeof(e->result->warning), "%s; not used", why);
+            snprintf(e->result->warning, sizeof(e->result->warning), "%s; ignored", why);
             break;
         case CHECKPOINT_LOADED:
             for (int64_t s = 0; s < e->group.n; ++s) {
@@ -232,8 +234,8 @@ static bool group_resume(struct engine * e, char * err, size_t err_size) {
     }
     if (e->params->reset == SCORE_RESET_NEVER && e->group.first > e->params->first) {
         return error_set(err, err_size,
-                "the state before window %" PRId64
-                ", which --reset never goes on from, is lost (%s); --force begins anew",
+                "--reset never needs the state before window %" PRId64
+                ", which is lost (%s); use --force to start again",
                 e->group.first, why[0] != '\0' ? why : "there is no checkpoint");
     }
     return true;
@@ -255,8 +257,7 @@ static bool group_end(struct engine * e, char * err, size_t err_size) {
             .norms     = slot->norms,
             .n_norms   = (int32_t) slot->n_norms,
         };
-        if (scored.index <
-                e->params->next) { // the process was ended in the middle of this loop, before
+        if (scored.index < e->params->next) { // a previous process was killed inside this loop
             continue;
         }
         if (!score_writer_append(e->writer, &scored, err, err_size)) {
@@ -277,9 +278,8 @@ static bool group_end(struct engine * e, char * err, size_t err_size) {
     return score_writer_sync(e->writer, err, err_size);
 }
 
-// Where the stream goes on, the group that follows begins with the state that this one ends with:
-// that state is a checkpoint of its own, saved before this group is appended, so that one of the
-// two is always there.
+// With --reset never, the next group starts from the final state of this one. That state is saved
+// as a checkpoint before the group is appended, so one of the two always exists.
 static bool save_next_start(struct engine * e, char * err, size_t err_size) {
     struct score_slot        start = { .window = { .index = e->group.first + 1 } };
     const struct score_group next  = { .first = e->group.first + 1, .n = 1, .slots = &start };
@@ -337,8 +337,8 @@ static enum score_status run_group(struct engine * e, char * err, size_t err_siz
 }
 
 static enum score_status run(struct engine * e, char * err, size_t err_size) {
-    const struct score_params * p       = e->params;
-    bool                        resumes = true; // only the first group can have a checkpoint
+    const struct score_params * p        = e->params;
+    bool                        is_first = true; // only the first group can have a checkpoint
     if (!p->resume) {
         score_checkpoint_clean(p, -1);
     }
@@ -346,10 +346,11 @@ static enum score_status run(struct engine * e, char * err, size_t err_size) {
             p->next < p->end ? p->first + (p->next - p->first) / p->group * p->group : p->end;
     for (int64_t first = start; first < p->end; first += p->group) {
         e->saved_at = 0;
-        if (!group_begin(e, first, err, err_size) || (resumes && !group_resume(e, err, err_size))) {
+        if (!group_begin(e, first, err, err_size) ||
+                (is_first && !group_resume(e, err, err_size))) {
             return SCORE_FAILED;
         }
-        resumes                        = false;
+        is_first                       = false;
         const enum score_status status = run_group(e, err, err_size);
         if (status != SCORE_DONE) {
             return status;
@@ -385,13 +386,12 @@ enum score_status score_run(struct lrnn_model * model, struct windows * windows,
     } else if (params->group * params->n_batch > INT32_MAX) {
         snprintf(err, err_size,
                 "%" PRId64 " windows of %" PRId64
-                " tokens in a call; expected less than 2^31 tokens",
+                " tokens per call; expected less than 2^31 tokens",
                 params->group, params->n_batch);
     } else if (params->reset == SCORE_RESET_NEVER &&
                (params->group != 1 || info.n_layer_attention > 0)) {
         snprintf(err, err_size,
-                "a stream that never ends takes one window at a time, and a model without attention layers, "
-                "whose memory does not grow");
+                "--reset never needs groups of one window and a model without attention layers");
     } else {
         e.session = lrnn_session_new(model,
                 &(struct lrnn_session_params) {

@@ -1,63 +1,65 @@
 #pragma once
 
-// Windows through a model: the negative logarithm of the probability of every target, appended to a
-// score file.
+// Scores windows with a model: appends the negative log-probability of every target to a score
+// file.
 //
-// Windows are evaluated in groups, side by side, and every call of the model is fixed by the
-// window's number: which windows, which tokens. So a run that was stopped and continued, and shards
-// of it, give the bytes of a run that was not, although matrix products round differently for other
-// calls. Checkpoints fall between calls.
+// Windows are evaluated in groups, and every call of the model is fixed by the index of the window:
+// which windows, which tokens. Matrix products round differently for other calls, so this is why
+// resumed runs and shards give the same bytes as an uninterrupted run. Checkpoints fall between
+// calls.
 
 #include "eval/score-file.h"
 
+// Where the state is emptied.
 enum score_reset {
-    SCORE_RESET_WINDOW,   // the state is empty where a window begins
-    SCORE_RESET_DOCUMENT, // also where a document begins inside a window; what predicts its first token is the document before
-    SCORE_RESET_NEVER,    // only where the run begins: one endless stream
+    SCORE_RESET_WINDOW,   // at the start of a window
+    SCORE_RESET_DOCUMENT, // also at the start of a document; its first token is still predicted by
+                          // the previous document
+    SCORE_RESET_NEVER,    // only at the start of the run: one endless sequence
 };
 
 struct score_progress {
-    int64_t window;     // the first of the group
+    int64_t window;     // first window of the group
     int64_t n_windows;  // in the group
-    int64_t at;         // tokens of the longest of them that are done
-    int64_t length;     // of its tokens
+    int64_t at;         // tokens done, of the window that is furthest
+    int64_t length;     // tokens of the longest window
     int64_t n_tokens;   // evaluated by this call of score_run
-    int64_t n_resumed;  // that came out of a checkpoint instead
-    bool    not_finite; // a number that is not finite has been met
+    int64_t n_resumed;  // tokens that came from a checkpoint instead
+    bool    not_finite; // a non-finite loss has occurred
 };
 
-// Called after every call of the model. False: stop here, with a checkpoint.
+// Called after every call of the model. Return false to stop with a checkpoint.
 typedef bool (*score_callback)(const struct score_progress * progress, void * user);
 
 struct score_params {
-    int32_t          n_threads; // 0: as many as there are cores
-    int64_t          n_batch;   // tokens of one window in a call
-    int64_t          group;     // windows side by side
+    int32_t          n_threads; // 0: one per core
+    int64_t          n_batch;   // tokens of one window per call
+    int64_t          group;     // windows evaluated together
     enum score_reset reset;
-    bool             state_norm;       // record how large the state is, now and then (norm_is_due)
-    int64_t          first, next, end; // windows of this shard; those before `next` are in the file
-    bool             resume;     // a checkpoint that is there is used; otherwise it is removed
-    int64_t          max_length; // of a window, tokens
-    int64_t          checkpoint_every; // tokens of a window; 0: only where the run is stopped
-    const char *   checkpoints;  // folder for them: made when there is one, gone when there is none
-    uint8_t        identity[32]; // of the run: a checkpoint of another is not used
-    score_callback callback;     // may be NULL
-    void *         user;
+    bool             state_norm;       // record norms of the states
+    int64_t          first, next, end; // windows of this shard; those before next are in the file
+    bool             resume;           // use an existing checkpoint; otherwise it is removed
+    int64_t          max_length;       // tokens of the longest window
+    int64_t          checkpoint_every; // tokens of a window; 0: only when stopped
+    const char *     checkpoints;      // folder, created and removed as needed
+    uint8_t          identity[32];     // of the run; checkpoints of other runs are ignored
+    score_callback   callback;         // may be NULL
+    void *           user;
 };
 
 enum score_status {
     SCORE_DONE,
-    SCORE_STOPPED, // a checkpoint was saved
+    SCORE_STOPPED, // with a checkpoint
     SCORE_FAILED,
 };
 
 struct score_result {
-    int64_t n_windows;  // appended by this call
-    int64_t n_tokens;   // evaluated by it
-    int64_t n_resumed;  // tokens that came out of a checkpoint
-    int64_t n_diverged; // windows with a number that is not finite, of those appended
+    int64_t n_windows;                    // appended by this call
+    int64_t n_tokens;                     // evaluated by it
+    int64_t n_resumed;                    // tokens from a checkpoint
+    int64_t n_diverged;                   // appended windows with a non-finite loss
     int64_t diverged_window, diverged_at; // the first of them, and the position
-    char    warning[512];                 // why a checkpoint was not used, "" if nothing happened
+    char    warning[512];                 // why a checkpoint was ignored; "": none
 };
 
 enum score_status score_run(struct lrnn_model * model, struct windows * windows,

@@ -1,6 +1,7 @@
 #include "eval/windows.h"
 
 #include "base/error.h"
+#include "eval/name-list.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -9,26 +10,17 @@
 #include <string.h>
 #include <unistd.h>
 
-// Names that spans count in: files, sources.
-struct names {
-    char *  text; // separated by '\t'
-    size_t  size, capacity;
-    int32_t n;
-    int32_t last; // found by the last call: documents of a file come one after another
-    size_t  last_at;
-};
-
 struct windows {
     struct window_params      params;
     bool                      bos_doc, bos_window;
     int32_t                   bos, eos;
     const struct lrnn_model * model;
 
-    FILE *    file;    // the windows, one behind the other
+    FILE *    file;    // holds the windows
     int64_t * offsets; // of each in the file
     int64_t   n, capacity;
 
-    // the window in the making
+    // the current window
     int64_t              n_tokens;
     int32_t *            tokens; // [W]
     uint16_t *           bytes;
@@ -36,14 +28,14 @@ struct windows {
     struct window_span * spans;
     int64_t              n_spans, cap_spans;
 
-    struct names files, sources;
+    struct name_list files, sources;
     char * template;
     char *                 complaints;
     struct windows_summary summary;
 };
 
-// What stands before a window in the file.
-struct block {
+// Precedes a window in the file.
+struct window_header {
     int64_t n_tokens, n_spans;
 };
 
@@ -52,76 +44,25 @@ static bool no_memory(char * err, size_t err_size) {
 }
 
 static bool cannot_keep(char * err, size_t err_size) {
-    return error_set(err, err_size, "the windows cannot be kept in the folder of the results: %s",
-            strerror(errno));
-}
-
-//
-// Names
-//
-
-// Index of a name, which is added if it is new; −1: out of memory. Tabs in it become spaces.
-static int32_t names_find(struct names * names, const char * name) {
-    const size_t n = strlen(name);
-    for (int pass = 0; pass < 2; ++pass) { // the name of the last document, then all
-        int32_t index = pass == 0 ? names->last : 0;
-        size_t  at    = pass == 0 ? names->last_at : 0;
-        while (index < names->n) {
-            const char * p    = names->text + at;
-            const char * end  = memchr(p, '\t', names->size - at);
-            const size_t len  = end != NULL ? (size_t) (end - p) : names->size - at;
-            bool         same = len == n;
-            for (size_t i = 0; i < n && same; ++i) {
-                same = p[i] == (name[i] == '\t' ? ' ' : name[i]);
-            }
-            if (same) {
-                names->last    = index;
-                names->last_at = at;
-                return index;
-            }
-            if (pass == 0) {
-                break;
-            }
-            at += len + 1;
-            index++;
-        }
-    }
-    if (names->size + n + 2 > names->capacity) {
-        const size_t more = 2 * names->capacity + n + 256;
-        char *       text = realloc(names->text, more);
-        if (text == NULL) {
-            return -1;
-        }
-        names->text     = text;
-        names->capacity = more;
-    }
-    if (names->n > 0) {
-        names->text[names->size++] = '\t';
-    }
-    names->last    = names->n++;
-    names->last_at = names->size;
-    for (size_t i = 0; i < n; ++i) {
-        names->text[names->size++] = name[i] == '\t' ? ' ' : name[i];
-    }
-    names->text[names->size] = '\0';
-    return names->last;
+    return error_set(
+            err, err_size, "cannot write the temporary file of windows: %s", strerror(errno));
 }
 
 //
 // Making
 //
 
-// Neither the number of windows nor that of tokens allows another window of n tokens.
+// True if max_windows or max_tokens forbids another window of n tokens.
 static bool is_full(const struct windows * ws, int64_t n) {
     return (ws->params.max_windows > 0 && ws->n >= ws->params.max_windows) ||
            (ws->params.max_tokens > 0 && ws->summary.n_tokens + n > ws->params.max_tokens);
 }
 
-// Puts the window in the making into the file.
+// Appends the current window to the file.
 static bool flush(struct windows * ws, char * err, size_t err_size) {
-    const size_t       n       = (size_t) ws->n_tokens;
-    const size_t       n_spans = (size_t) ws->n_spans;
-    const struct block block   = { ws->n_tokens, ws->n_spans };
+    const size_t               n       = (size_t) ws->n_tokens;
+    const size_t               n_spans = (size_t) ws->n_spans;
+    const struct window_header header  = { ws->n_tokens, ws->n_spans };
 
     if (ws->params.mode == WINDOW_LLAMA && (ws->bos_doc || ws->bos_window)) {
         ws->tokens[0] = ws->bos;
@@ -144,7 +85,7 @@ static bool flush(struct windows * ws, char * err, size_t err_size) {
         ws->capacity = more;
     }
     ws->offsets[ws->n] = ftello(ws->file);
-    if (fwrite(&block, sizeof(block), 1, ws->file) != 1 ||
+    if (fwrite(&header, sizeof(header), 1, ws->file) != 1 ||
             fwrite(ws->spans, sizeof(*ws->spans), n_spans, ws->file) != n_spans ||
             fwrite(ws->tokens, sizeof(*ws->tokens), n, ws->file) != n ||
             fwrite(ws->bytes, sizeof(*ws->bytes), n, ws->file) != n ||
@@ -173,9 +114,10 @@ static bool push_span(struct windows * ws, struct window_span span, char * err, 
     return true;
 }
 
-// Appends a token to the window in the making. `at` says where in its document it stands; a window
-// that begins gets a span from there, and one more from its first target: scores begin with that
-// one, and who reads them must know which byte it is at.
+// Appends a token to the current window. A new window gets a span at its first token and another
+// one at its first target, because scores begin there and readers need its byte.
+// - starts: the token begins a document
+// - at: position of the token in its document
 static bool push(struct windows * ws, int32_t token, uint16_t bytes, bool starts,
         const struct window_span * at, char * err, size_t err_size) {
     if (ws->n_tokens <= 1 || starts) {
@@ -196,8 +138,7 @@ static bool push(struct windows * ws, int32_t token, uint16_t bytes, bool starts
     return ws->n_tokens < ws->params.length || flush(ws, err, err_size);
 }
 
-// A document with what stands before and after it: tokens first .. end − 1, where −1 is the bos and
-// n the eos.
+// A tokenized document. With bos and eos, its tokens are −1 … n.
 struct encoded {
     int32_t *  tokens;
     uint16_t * bytes;
@@ -205,7 +146,7 @@ struct encoded {
     bool       bos, eos;
 };
 
-// The bytes of each token, which a score file stores in 16 bits.
+// Fills the bytes of each token, which a score file stores in 16 bits.
 static bool cover(const struct lrnn_model * model, const struct document * doc, struct encoded * e,
         char * err, size_t err_size) {
     size_t * spans = malloc(((size_t) e->n + 1) * sizeof(*spans));
@@ -246,13 +187,13 @@ static bool encode(struct windows * ws, const struct document * doc, struct enco
     return ok;
 }
 
-// Cuts a document into windows, or as much of it as there is room for.
+// Cuts a document into windows, until the limits are reached.
 static bool add_document(struct windows * ws, const struct document * doc, const struct encoded * e,
         char * err, size_t err_size) {
     const bool    alone = ws->params.mode == WINDOW_DOCUMENT;
     const int64_t first = e->bos ? -1 : 0;
     const int64_t end   = e->eos ? e->n + 1 : e->n;
-    const int64_t extra = alone && ws->bos_window ? 1 : 0; // a bos that `push` adds
+    const int64_t extra = alone && ws->bos_window ? 1 : 0; // a bos added by push
     const int64_t w     = ws->params.length;
 
     ws->summary.stream_tokens += end - first;
@@ -267,9 +208,9 @@ static bool add_document(struct windows * ws, const struct document * doc, const
     const char *       name = strrchr(doc->file, '/');
     struct window_span at   = {
           .document = doc->index,
-          .file     = names_find(&ws->files, name != NULL ? name + 1 : doc->file),
+          .file     = name_list_find(&ws->files, name != NULL ? name + 1 : doc->file),
           .source   = doc->source != NULL && *doc->source != '\0'
-                              ? names_find(&ws->sources, doc->source)
+                              ? name_list_find(&ws->sources, doc->source)
                               : -1,
     };
     if (at.file < 0 || (at.source < 0 && doc->source != NULL && *doc->source != '\0')) {
@@ -280,7 +221,7 @@ static bool add_document(struct windows * ws, const struct document * doc, const
         const int32_t  token = i < 0 ? ws->bos : i < e->n ? e->tokens[i] : ws->eos;
         const uint16_t bytes = i < 0 || i >= e->n ? 0 : e->bytes[i];
         if ((alone && ws->n > n_before) || (!alone && ws->n_tokens == 0 && is_full(ws, w))) {
-            return true; // cut at W, or enough
+            return true; // W tokens, or a limit is reached
         }
         if (!push(ws, token, bytes, i == first, &at, err, err_size)) {
             return false;
@@ -341,11 +282,10 @@ static bool add_all(struct windows * ws, struct dataset * ds, windows_progress p
             return error_set(err, err_size, "stopped while reading the data");
         }
     }
-    ws->n_tokens = ws->n_spans = 0; // a tail that fills no window is dropped
+    ws->n_tokens = ws->n_spans = 0; // an incomplete last window is dropped
     ws->summary.counts         = dataset_get_counts(ds);
     dataset_fingerprint(ds, ws->summary.fingerprint);
-    ws->template = malloc(
-            strlen(ws->summary.counts.template) + 1); // the data set may go before the windows do
+    ws->template = malloc(strlen(ws->summary.counts.template) + 1); // may outlive the data set
     if (ws->template == NULL) {
         return no_memory(err, err_size);
     }
@@ -358,7 +298,7 @@ static bool add_all(struct windows * ws, struct dataset * ds, windows_progress p
     if (ws->n == 0) {
         return error_set(err, err_size,
                 "the data gives no window: %" PRId64 " documents have %" PRId64
-                " tokens%s; a window has %" PRId64,
+                " tokens%s; a window needs %" PRId64,
                 ws->summary.counts.documents, ws->summary.stream_tokens,
                 ws->params.mode == WINDOW_DOCUMENT ? ", and each is too short" : "",
                 ws->params.mode == WINDOW_DOCUMENT ? ws->params.min_doc_tokens : ws->params.length);
@@ -366,7 +306,7 @@ static bool add_all(struct windows * ws, struct dataset * ds, windows_progress p
     return fflush(ws->file) == 0 || cannot_keep(err, err_size);
 }
 
-// A file that is gone with the process, however it ends.
+// A temporary file without a name, which disappears with the process.
 static FILE * nameless_file(const char * folder, char * err, size_t err_size) {
     const size_t size = strlen(folder) + 32;
     char *       path = malloc(size);
@@ -383,7 +323,7 @@ static FILE * nameless_file(const char * folder, char * err, size_t err_size) {
         }
     }
     if (file == NULL) {
-        snprintf(err, err_size, "%s: no file can be made in it: %s", folder, strerror(errno));
+        snprintf(err, err_size, "%s: cannot create a temporary file: %s", folder, strerror(errno));
     }
     free(path);
     return file;
@@ -391,15 +331,15 @@ static FILE * nameless_file(const char * folder, char * err, size_t err_size) {
 
 static bool check_params(const struct window_params * p, char * err, size_t err_size) {
     if (p->length < 2 || p->length > WINDOW_MAX_LENGTH) {
-        return error_set(err, err_size, "windows of %" PRId64 " tokens; expected 2 to %d",
+        return error_set(err, err_size, "the window has %" PRId64 " tokens; expected 2 to %d",
                 p->length, WINDOW_MAX_LENGTH);
     }
     for (int i = 0; i < p->n_contexts; ++i) {
         if (p->mode != WINDOW_PACKED || p->contexts[i] < 1 ||
                 p->contexts[i] > p->length - WINDOW_SAME_TARGETS) {
             return error_set(err, err_size,
-                    "the same %d targets after %" PRId64
-                    " tokens; expected packed windows and a context of 1 to %" PRId64,
+                    "same targets (%d) after a context of %" PRId64
+                    " tokens; expected packed windows and 1 to %" PRId64 " tokens",
                     WINDOW_SAME_TARGETS, p->contexts[i], p->length - WINDOW_SAME_TARGETS);
         }
     }
@@ -411,7 +351,7 @@ static bool prepare(struct windows * ws, const char * folder, char * err, size_t
     struct window_params *       p    = &ws->params;
 
     if (!info.has_tokenizer) {
-        return error_set(err, err_size, "the model has no tokenizer: it cannot read text");
+        return error_set(err, err_size, "the model has no tokenizer");
     }
     p->min_doc_tokens =
             p->mode != WINDOW_DOCUMENT || p->min_doc_tokens == 0 || p->min_doc_tokens > p->length
@@ -424,12 +364,10 @@ static bool prepare(struct windows * ws, const char * folder, char * err, size_t
     ws->bos_window    = p->bos == WINDOW_BOS_WINDOW;
     ws->summary.bos   = ws->bos_doc ? "doc" : ws->bos_window ? "window" : "none";
     if ((ws->bos_doc || ws->bos_window) && ws->bos < 0) {
-        return error_set(err, err_size,
-                "the model has no token that begins a text; --bos none does without");
+        return error_set(err, err_size, "the model has no bos token; use --bos none");
     }
     if (p->eos == WINDOW_EOS_DOC && ws->eos < 0) {
-        return error_set(
-                err, err_size, "the model has no token that ends a text; --eos none does without");
+        return error_set(err, err_size, "the model has no eos token; use --eos none");
     }
     const size_t w = (size_t) p->length;
     ws->tokens     = malloc(w * sizeof(*ws->tokens));
@@ -482,8 +420,8 @@ void windows_free(struct windows * ws) {
     free(ws->bytes);
     free(ws->scored);
     free(ws->spans);
-    free(ws->files.text);
-    free(ws->sources.text);
+    name_list_free(&ws->files);
+    name_list_free(&ws->sources);
     free(ws->template);
     free(ws->complaints);
     free(ws);
@@ -497,13 +435,13 @@ const struct windows_summary * windows_get_summary(const struct windows * ws) {
 // Reading
 //
 
-// Leaves only the last `context` + WINDOW_SAME_TARGETS tokens of a window, of which the last
-// WINDOW_SAME_TARGETS are scored.
+// Keeps only the last `context` + WINDOW_SAME_TARGETS tokens of a window and scores the last
+// WINDOW_SAME_TARGETS.
 static void keep_tail(struct window * w, struct window_span * spans, int32_t * tokens,
         uint16_t * bytes, uint8_t * scored, int64_t context) {
     const int64_t n    = context + WINDOW_SAME_TARGETS;
     const int64_t skip = w->n_tokens - n;
-    int32_t       from = 0; // the span that the tail begins in
+    int32_t       from = 0; // the span in which the tail begins
     while (from + 1 < w->n_spans && spans[from + 1].first <= skip) {
         from++;
     }
@@ -524,18 +462,18 @@ static void keep_tail(struct window * w, struct window_span * spans, int32_t * t
 
 bool windows_read(
         struct windows * ws, int64_t index, struct window * window, char * err, size_t err_size) {
-    const int64_t n_contexts = ws->params.n_contexts > 0 ? ws->params.n_contexts : 1;
-    struct block  block;
+    const int64_t        n_contexts = ws->params.n_contexts > 0 ? ws->params.n_contexts : 1;
+    struct window_header header;
     *window = (struct window) { .index = index };
     if (index < 0 || index >= ws->n * n_contexts) {
-        return error_set(
-                err, err_size, "window %" PRId64 " of %" PRId64, index, ws->n * n_contexts);
+        return error_set(err, err_size, "window %" PRId64 "; expected 0 to %" PRId64, index,
+                ws->n * n_contexts - 1);
     }
     bool ok = fseeko(ws->file, ws->offsets[index / n_contexts], SEEK_SET) == 0 &&
-              fread(&block, sizeof(block), 1, ws->file) == 1;
+              fread(&header, sizeof(header), 1, ws->file) == 1;
     if (ok) {
-        const size_t n       = (size_t) block.n_tokens;
-        const size_t n_spans = (size_t) block.n_spans * sizeof(struct window_span);
+        const size_t n       = (size_t) header.n_tokens;
+        const size_t n_spans = (size_t) header.n_spans * sizeof(struct window_span);
         const size_t size    = n_spans + n * (sizeof(int32_t) + sizeof(uint16_t) + 1);
         char *       memory  = malloc(size);
         if (memory == NULL) {
@@ -548,12 +486,12 @@ bool windows_read(
         ok                          = fread(memory, 1, size, ws->file) == size;
         *window                     = (struct window) {
                                 .index    = index,
-                                .n_tokens = block.n_tokens,
+                                .n_tokens = header.n_tokens,
                                 .tokens   = tokens,
                                 .bytes    = bytes,
                                 .scored   = scored,
                                 .spans    = spans,
-                                .n_spans  = (int32_t) block.n_spans,
+                                .n_spans  = (int32_t) header.n_spans,
                                 .memory   = memory,
         };
         if (ok && ws->params.n_contexts > 0) {
@@ -562,7 +500,7 @@ bool windows_read(
         }
     }
     if (!ok) {
-        snprintf(err, err_size, "window %" PRId64 " cannot be read back: %s", index,
+        snprintf(err, err_size, "cannot read window %" PRId64 " from the temporary file: %s", index,
                 strerror(errno));
         window_free(window);
     }

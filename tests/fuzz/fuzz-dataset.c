@@ -1,8 +1,8 @@
-// The reader of data sets on any bytes: decompression, the form of the file, JSON, templates. It
-// gives documents or an error with a reason; documents are UTF-8, the counts add up, and the same
-// documents written as JSON lines have the same fingerprint.
+// Reads arbitrary bytes as a data set: decompression, form of the file, JSON, templates. The result
+// is documents or an error message. Documents are UTF-8, the counts add up, and the same documents
+// written as JSON lines have the same fingerprint.
 //
-// The first byte of the input chooses the preset and the limit for a record, the others are the
+// The first byte of the input selects the preset and the size limit of a record; the rest is the
 // file.
 
 #include "eval/dataset.h"
@@ -15,7 +15,7 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t * data, size_t size);
 
-enum { MAX_SIZE = 20000 }; // a few bytes of zstd can stand for a hundred thousand
+enum { MAX_SIZE = 20000 }; // a few bytes of zstd may expand to a hundred thousand
 
 static void require(bool ok, const char * what, const char * err) {
     if (!ok) {
@@ -27,7 +27,7 @@ static void require(bool ok, const char * what, const char * err) {
 static FILE * create(const char * path) {
     remove(path);
     FILE * file = fopen(path, "wb");
-    require(file != NULL, "cannot be written", path);
+    require(file != NULL, "cannot write", path);
     return file;
 }
 
@@ -44,8 +44,7 @@ static void write_record(FILE * file, const char * text, size_t size) {
     fputs("\"}\n", file);
 }
 
-// Reads all documents and writes them to `out`, if there is one. Returns how many there were, −1:
-// the data were refused.
+// Reads all documents and writes them to `out`, unless NULL. Returns their number; −1: error.
 static int64_t read_all(const struct dataset_params * params, FILE * out, char hex[65]) {
     char             err[1024] = "";
     struct dataset * ds        = dataset_open(params, err, sizeof(err));
@@ -54,7 +53,7 @@ static int64_t read_all(const struct dataset_params * params, FILE * out, char h
     enum dataset_status status;
     int64_t             n = 0, bytes = 0;
     while ((status = dataset_next(ds, &doc, err, sizeof(err))) == DATASET_DOCUMENT) {
-        require(doc.index == n++, "documents are not counted", doc.file);
+        require(doc.index == n++, "wrong index of a document", doc.file);
         require(utf8_valid(doc.text, doc.size) == doc.size &&
                         utf8_valid(doc.source, strlen(doc.source)) == strlen(doc.source),
                 "not UTF-8", doc.file);
@@ -64,13 +63,13 @@ static int64_t read_all(const struct dataset_params * params, FILE * out, char h
         }
     }
     const struct dataset_counts c = dataset_get_counts(ds);
-    require(c.documents == n && c.bytes == bytes, "documents are counted wrong", "");
+    require(c.documents == n && c.bytes == bytes, "wrong number of documents", "");
     require(status == DATASET_ERROR || (n > 0 && c.records == n + c.filtered + c.malformed),
-            "records are counted wrong", "");
+            "wrong number of records", "");
     require(status == DATASET_ERROR || c.bytes_read == c.bytes_total,
             "the file was not read to its end", "");
     require(status == DATASET_END || (err[0] != '\0' && strchr(err, '\n') == NULL),
-            "refused without a reason", err);
+            "error without a message", err);
     dataset_fingerprint(ds, hex);
     dataset_free(ds);
     return status == DATASET_ERROR ? -1 : n;
@@ -89,8 +88,8 @@ int LLVMFuzzerTestOneInput(const uint8_t * data, size_t size) {
         return 0;
     }
     FILE * file = create(in);
-    require(fwrite(data + 1, 1, size - 1, file) == size - 1 && fclose(file) == 0,
-            "cannot be written", in);
+    require(fwrite(data + 1, 1, size - 1, file) == size - 1 && fclose(file) == 0, "cannot write",
+            in);
 
     int n_presets = 0;
     while (dataset_preset_at(n_presets) != NULL) {
@@ -105,11 +104,11 @@ int LLVMFuzzerTestOneInput(const uint8_t * data, size_t size) {
     params.max_record = (data[0] & 0x80) != 0 ? 64 : 1 << 20;
     file              = create(out);
     const int64_t n   = read_all(&params, file, first);
-    require(fclose(file) == 0, "cannot be written", out);
+    require(fclose(file) == 0, "cannot write", out);
     if (n > 0) {
         params = (struct dataset_params) { .paths = copies, .n_paths = 1, .preset = "text" };
         require(read_all(&params, NULL, second) == n && strcmp(first, second) == 0,
-                "another fingerprint as JSON lines", second);
+                "different fingerprint as JSON lines", second);
     }
     remove(in);
     remove(out);

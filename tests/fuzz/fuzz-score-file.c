@@ -1,6 +1,5 @@
-// Score files of any bytes: refused with a reason, or every window that is read can be used as it
-// is. Checksums are put right first, since a mutation would hardly ever get past them: what lies
-// behind must not trust them.
+// Reads arbitrary bytes as a score file. The result is an error message, or windows with valid
+// values. Checksums are corrected first, so that mutations reach the code after them.
 
 #include "eval/score-format.h"
 #include "base/hash.h"
@@ -41,7 +40,7 @@ static void repair(uint8_t * data, size_t size) {
     }
 }
 
-// Reads everything that a window says is there.
+// Reads all values of a window.
 static void use(const struct score_window * w, const struct score_meta * meta) {
     volatile double sum = 0.0;
     for (int64_t i = 0; i < w->n_targets; ++i) {

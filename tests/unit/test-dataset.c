@@ -1,10 +1,11 @@
-// Data sets: the same records in every container give the same texts and the same fingerprint,
-// which Python computed; a cut or damaged file is an error, never a shorter data set; malformed
-// records are counted and named; presets, templates, filters, folders, shuffling.
+// Tests of data sets. Equal records give equal texts and fingerprints in every container; the
+// expected fingerprint was computed by Python. A truncated or damaged file is an error, never a
+// shorter data set. Malformed records are counted and named. Also: presets, templates, filters,
+// folders, shuffling.
 //
-//     test-dataset               all of it
+//     test-dataset               runs all tests
 //     test-dataset DIRECTORY     writes the seeds of fuzz-dataset
-//     test-dataset same FILE...  checks that each file holds the records of data/dataset, as texts
+//     test-dataset same FILE...  checks that the texts of each file are those of data/dataset
 
 #include "eval/dataset.h"
 #include "kit/check.h"
@@ -18,7 +19,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-// of data/dataset, printed by tools/make-dataset-tests.py
+// of data/dataset, by tools/make-dataset-tests.py
 static const char FINGERPRINT[] =
         "5702c6ad4aa6eed6db25b2dbf073675724346077d0aa420b8ee743aed89edca7";
 
@@ -26,7 +27,7 @@ static const char FINGERPRINT[] =
 // Files
 //
 
-static char folder[1024]; // a temporary one
+static char folder[1024]; // temporary
 
 static const char * path_of(const char * name) {
     static char paths[8][1200];
@@ -43,7 +44,7 @@ static const char * data_path(const char * name) {
 }
 
 static void write_bytes(const char * path, const void * data, size_t size) {
-    remove(path); // a file system may flush one that is written anew to the disk, which takes long
+    remove(path); // some file systems flush a file that is rewritten, which is slow
     FILE * file = fopen(path, "wb");
     if (file == NULL || fwrite(data, 1, size, file) != size || fclose(file) != 0) {
         fprintf(stderr, "cannot write %s\n", path);
@@ -80,14 +81,14 @@ static int remove_entry(const char * path, const struct stat * info, int kind, s
 // Reading
 //
 
-// What a stream gave: its texts as "[text]", one after the other, and how it ended.
+// The result of a stream: its texts as "[text]", and its end.
 struct reading {
-    char    texts[16384]; // the beginning of a long one
+    char    texts[16384]; // truncated
     char    sources[512]; // separated by ','
     int64_t lines[16];
     bool    failed;
     char    err[1024];
-    char    complaints[2048]; // a line each
+    char    complaints[2048]; // one per line
     char template[256];
     struct dataset_counts counts;
     char                  hex[65];
@@ -119,7 +120,7 @@ static struct reading read_with(const struct dataset_params * params) {
         }
     }
     r.failed = status == DATASET_ERROR;
-    if (r.failed) { // and stays so
+    if (r.failed) { // the error persists
         char again[1024];
         r.failed = dataset_next(ds, &doc, again, sizeof(again)) == DATASET_ERROR &&
                    strcmp(again, r.err) == 0;
@@ -141,7 +142,7 @@ static struct reading read_one(const char * preset, const char * path) {
     return read_with(&(struct dataset_params) { .paths = &path, .n_paths = 1, .preset = preset });
 }
 
-// The texts of a file with this content.
+// Checks the texts of a file with this content.
 static void check_texts(
         struct test * t, const char * preset, const char * content, const char * texts) {
     const struct reading r = read_one(preset, write_text("texts", content));
@@ -149,7 +150,7 @@ static void check_texts(
             r.texts, r.err, texts);
 }
 
-// A file with this content ends in an error that says this.
+// Checks that a file with this content gives an error that contains `says`.
 static void check_error(
         struct test * t, const char * preset, const char * content, const char * says) {
     const struct reading r = read_one(preset, write_text("error", content));
@@ -201,7 +202,7 @@ static void check_records(struct test * t, const char * path, bool sources) {
     test_check(t, !r.failed, "%s: %s", path, r.err);
     test_check(t, strcmp(r.hex, FINGERPRINT) == 0, "%s: fingerprint %s, expected %s", path, r.hex,
             FINGERPRINT);
-    test_check(t, memcmp(r.texts, TEXTS, sizeof(TEXTS) - 1) == 0, "%s: other texts: %s", path,
+    test_check(t, memcmp(r.texts, TEXTS, sizeof(TEXTS) - 1) == 0, "%s: unexpected texts: %s", path,
             r.texts);
     test_check(t,
             r.counts.records == 9 && r.counts.documents == 9 && r.counts.malformed == 0 &&
@@ -211,10 +212,10 @@ static void check_records(struct test * t, const char * path, bool sources) {
     test_check(t, r.counts.bytes_read == r.counts.bytes_total, "%s: %lld bytes read of %lld", path,
             (long long) r.counts.bytes_read, (long long) r.counts.bytes_total);
     test_check(t,
-            !sources ||
-                    strcmp(r.sources,
-                            "RedPajamaC4,RedPajamaBook,RedPajamaC4,RedPajamaC4,RedPajamaC4,RedPajamaC4,RedPajamaC4,RedPajamaC4,"
-                            "RedPajamaC4,") == 0,
+            !sources || strcmp(r.sources,
+                                "RedPajamaC4,RedPajamaBook,RedPajamaC4,RedPajamaC4,RedPajamaC4,"
+                                "RedPajamaC4,RedPajamaC4,RedPajamaC4,"
+                                "RedPajamaC4,") == 0,
             "%s: sources %s", path, r.sources);
 }
 
@@ -232,7 +233,7 @@ static void test_containers(struct test * t) {
         test_check(t, r.failed && strstr(r.err, "lrnn-convert data") != NULL, "%s: %s", foreign[i],
                 r.err);
     }
-    // what the build cannot decompress names the pipe
+    // a format that this build cannot decompress: the error suggests a pipe
 #ifndef LRNN_ZLIB
     const struct reading gz = read_one("text", data_path("gzip"));
     test_check(t,
@@ -252,8 +253,8 @@ static void test_containers(struct test * t) {
 // Standard input
 //
 
-// Reads what a child writes into a pipe: the beginning, whose first byte comes alone, a piece many
-// times, the end.
+// Reads the output of a child process from a pipe: `begin`, whose first byte is written alone,
+// `piece` n_pieces times, `end`.
 static struct reading read_piped(const struct dataset_params * params, const char * begin,
         const char * piece, int n_pieces, const char * end) {
     int       ends[2];
@@ -299,8 +300,8 @@ static void test_stdin(struct test * t) {
             "standard input is one text: %s %s", text.texts, text.err);
 }
 
-// A record of 64 MB, of which a limit of 100 kB keeps nothing: memory does not grow with it, nor
-// with the number of records.
+// Memory depends neither on the size of a record beyond the limit (64 MB, limit 100 kB) nor on the
+// number of records.
 static void test_memory(struct test * t) {
     static char piece[65537], many[65537];
     memset(piece, 'x', sizeof(piece) - 1);
@@ -328,8 +329,8 @@ static void test_memory(struct test * t) {
 
 #if defined(LRNN_ZLIB) || defined(LRNN_ZSTD)
 
-// Every file that is cut off is an error that names the byte; every bit that flips is one, too, or
-// changes nothing (a date, a name).
+// Every truncation is an error that names the byte. Every flipped bit is an error or is in a field
+// that does not matter, such as a date or a name.
 static void test_damage(struct test * t, const char * name, size_t magic) {
     size_t       size;
     uint8_t *    data     = read_bytes(data_path(name), &size);
@@ -340,8 +341,8 @@ static void test_damage(struct test * t, const char * name, size_t magic) {
         write_bytes(path, data, n);
         const struct reading r = read_one("slimpajama", path);
         snprintf(says, sizeof(says), "ends at byte %zu", n);
-        test_check(t, r.failed && strstr(r.err, says) != NULL, "%s cut at byte %zu: '%s'", name, n,
-                r.err);
+        test_check(t, r.failed && strstr(r.err, says) != NULL, "%s truncated at byte %zu: '%s'",
+                name, n, r.err);
     }
     for (size_t bit = 0; bit < 8 * size; bit += 5) {
         data[bit / 8] ^= (uint8_t) (1u << bit % 8);
@@ -349,17 +350,17 @@ static void test_damage(struct test * t, const char * name, size_t magic) {
         const struct reading r = read_one("slimpajama", path);
         data[bit / 8] ^= (uint8_t) (1u << bit % 8);
         test_check(t, r.failed || strcmp(r.hex, FINGERPRINT) == 0,
-                "%s: bit %zu flipped and not noticed", name, bit);
+                "%s: flipped bit %zu was not detected", name, bit);
         n_errors += r.failed;
         n_same += !r.failed;
     }
-    // whole, and something behind it
+    // trailing garbage
     data[size] = 'x';
     write_bytes(path, data, size + 1);
     const struct reading r = read_one("slimpajama", path);
-    test_check(t, r.failed, "%s: a byte behind the end was not noticed", name);
-    printf("%s: %zu cuts and %d of %d flipped bits noticed; %d in fields that mean nothing\n", name,
-            size - magic, n_errors, n_errors + n_same, n_same);
+    test_check(t, r.failed, "%s: a byte after the end was not detected", name);
+    printf("%s: %zu truncations and %d of %d flipped bits detected; %d in unimportant fields\n",
+            name, size - magic, n_errors, n_errors + n_same, n_same);
     free(data);
 }
 
@@ -386,19 +387,20 @@ static void test_forms(struct test * t) {
             "[a ] } \" \\][b]");
     check_texts(t, "text", "{\"Data\":[{\"text\":\"a\"},{\"text\":\"b\"}]}", "[a][b]");
     check_texts(t, "text",
-            "{\"a\":\"\\\"Data\\\":[\",\"b\" : 1.5, \"c\":null , \"Data\" : [ {\"text\":\"a\"} ] , \"d\":[]}",
+            "{\"a\":\"\\\"Data\\\":[\",\"b\" : 1.5, \"c\":null , \"Data\" : [ {\"text\":\"a\"} ] "
+            ", \"d\":[]}",
             "[a]");
     check_texts(t, "text", "{\"Data\":\"no array\",\"text\":\"a\"}", "[a]");
     check_texts(t, "text", "{\"data\":[{\"text\":\"no\"}],\"text\":\"a\"}", "[a]");
 
-    // an empty data set is an error, and says what became of the records
+    // an empty data set is an error with counts of records
     check_error(t, "text", "", "no document");
     check_error(t, "codeparrot", "\n\n", "no document");
     check_error(t, "text", " [ ] ", "1 files, 0 records");
     check_error(t, "codeparrot", "{\"text\":1}\n", "no field 'content'");
-    check_error(t, "math-hard", "{\"level\":\"Level 4\"}\n", "1 left out by level=Level 5");
+    check_error(t, "math-hard", "{\"level\":\"Level 4\"}\n", "1 excluded by level=Level 5");
 
-    // structure that cannot be mended
+    // errors in the structure
     check_error(t, "text", "[{\"text\":\"a\"}", "ends inside the array");
     check_error(t, "text", "[{\"text\":\"a\"},", "ends inside the array");
     check_error(t, "text", "[{\"text\":\"a\"", "ends inside the record");
@@ -409,9 +411,9 @@ static void test_forms(struct test * t) {
     check_error(t, "text", "{\"Data\":[{\"text\":\"a\"}]", "around the array Data");
     check_error(t, "text", "{\"Data\":[{\"text\":\"a\"}]}}", "around the array Data");
     check_error(t, "text", "{\"a\":nul,\"Data\":[{\"text\":\"a\"}]}", "around the array Data");
-    check_error(t, "text", "{\n\"text\":\"a\"", "ends inside the record that begins in line 1");
+    check_error(t, "text", "{\n\"text\":\"a\"", "ends inside the record of line 1");
 
-    // files of other kinds say what to do
+    // for foreign formats, the error says what to do
     check_error(t, "text", "PAR1\x15", "lrnn-convert data");
     check_error(t, "text", "ARROW1", "lrnn-convert data");
     check_error(t, "text", "\xff\xff\xff\xff", "lrnn-convert data");
@@ -421,7 +423,7 @@ static void test_forms(struct test * t) {
 }
 
 static void test_malformed(struct test * t) {
-    // each is one record, counted and named with its line; the others are read
+    // each is counted and named with its line; the others are read
     static const char    content[] = "{\"text\":\"a\"}\n"
                                      "not JSON\n"
                                      "{\"text\":\"b\"\n"
@@ -452,16 +454,16 @@ static void test_malformed(struct test * t) {
         "malformed:11: field 'text' is null, expected a string\n",
     };
     for (size_t i = 0; i < sizeof(said) / sizeof(said[0]); ++i) {
-        test_check(t, strstr(r.complaints, said[i]) != NULL, "not said: %s in: %s", said[i],
+        test_check(t, strstr(r.complaints, said[i]) != NULL, "%s is missing in: %s", said[i],
                 r.complaints);
     }
-    // in an array, too, as long as brackets and quotes hold
+    // also in an array, as long as brackets and quotes match
     check_texts(t, "text",
-            "[{\"text\":\"a\"}, 1, \"x\", {\"text\":tru}, {\"text\":\"\\q\"}, [{\"text\":\"no\"}], null, {\"text\":\"b\"}]",
+            "[{\"text\":\"a\"}, 1, \"x\", {\"text\":tru}, {\"text\":\"\\q\"}, "
+            "[{\"text\":\"no\"}], null, {\"text\":\"b\"}]",
             "[a][b]");
 
-    // a share of them ends the run, as soon as it is reached: 11 of 1,100 are 1 %, 11 of 1,099 are
-    // more
+    // more than the allowed fraction is an error at once: 11 of 1,100 is 1 %, 11 of 1,099 is more
     for (int n_bad = 11; n_bad <= 12; ++n_bad) {
         const char * path = path_of("share");
         FILE *       file = fopen(path, "wb");
@@ -478,15 +480,14 @@ static void test_malformed(struct test * t) {
                 (long long) share.counts.malformed);
         const struct reading more = read_with(
                 &(struct dataset_params) { .paths = &path, .n_paths = 1, .max_bad_share = 0.02 });
-        test_check(t, !more.failed, "%d of 1100 malformed, of which 0.02 are allowed: %s", n_bad,
-                more.err);
+        test_check(t, !more.failed, "%d of 1100 malformed, limit 0.02: %s", n_bad, more.err);
     }
 
     // text that is not UTF-8
     check_error(t, "text", "good\xc3(bad", "not UTF-8 at byte 4");
 }
 
-// A record that is longer than the limit is malformed, and what follows it is read.
+// A record beyond the size limit is malformed; the following records are read.
 static void test_long_records(struct test * t) {
     static char content[400000];
     for (int form = 0; form < 4; ++form) {
@@ -529,9 +530,11 @@ static void test_long_records(struct test * t) {
 
 static void check_template(struct test * t, const char * preset, const char * template,
         const char * where, const char * content, const char * texts) {
-    const char *         path = write_text("template", content);
-    const struct reading r    = read_with(&(struct dataset_params) {
-               .paths = &path, .n_paths = 1, .preset = preset, .template = template, .where = where });
+    const char *                path = write_text("template", content);
+    const struct dataset_params p    = {
+           .paths = &path, .n_paths = 1, .preset = preset, .template = template, .where = where
+    };
+    const struct reading r = read_with(&p);
     test_check(t,
             strcmp(r.failed ? r.err : r.texts, texts) == 0 ||
                     (r.failed && strstr(r.err, texts) != NULL),
@@ -539,8 +542,8 @@ static void check_template(struct test * t, const char * preset, const char * te
 }
 
 static void test_templates(struct test * t) {
-    static const char abc[] =
-            "{\"a\":\"1\",\"b\":{\"c\":\"2\",\"d\":3},\"e\":true}\n{\"a\":\"4\",\"b\":{\"c\":\"5\"},\"e\":false}";
+    static const char abc[] = "{\"a\":\"1\",\"b\":{\"c\":\"2\",\"d\":3},\"e\":true}\n"
+                              "{\"a\":\"4\",\"b\":{\"c\":\"5\"},\"e\":false}";
     check_template(t, NULL, "{a}-{b.c}", NULL, abc, "[1-2][4-5]");
     check_template(t, NULL, "{{{a}}}{{}}{a}", NULL, abc, "[{1}{}1][{4}{}4]");
     check_template(t, NULL, "x\ny{a}", NULL, abc, "[x\ny1][x\ny4]");
@@ -551,23 +554,26 @@ static void test_templates(struct test * t) {
     check_template(t, NULL, "{a}", "b.d!=3", abc, "[4]");
     check_template(t, NULL, "{a}", "b.c=5", abc, "[4]");
     check_template(t, NULL, "{a}", "x=", abc, "no document");
-    check_template(t, NULL, "{a", NULL, abc, "'{' without its partner");
-    check_template(t, NULL, "a}", NULL, abc, "'}' without its partner");
-    check_template(t, NULL, "{}", NULL, abc, "not the name of a field");
-    check_template(t, NULL, "{a..b}", NULL, abc, "not the name of a field");
+    check_template(t, NULL, "{a", NULL, abc, "unmatched '{'");
+    check_template(t, NULL, "a}", NULL, abc, "unmatched '}'");
+    check_template(t, NULL, "{}", NULL, abc, "is not a field name");
+    check_template(t, NULL, "{a..b}", NULL, abc, "is not a field name");
     check_template(t, NULL, "abc", NULL, abc, "no field in braces");
     check_template(t, NULL, "{a}", "a", abc, "expected field=value");
     check_template(t, NULL, "{a}", "=a", abc, "expected field=value");
     check_template(t, "nothing", NULL, NULL, abc,
-            "there are codeparrot, math-hard, triviaqa, slimpajama, openthoughts, gsm8k, text");
+            "expected one of codeparrot, math-hard, triviaqa, slimpajama, openthoughts, gsm8k, "
+            "text");
 
-    // the presets on records as they are distributed
+    // presets, on records in the form in which they are distributed
     check_template(t, "codeparrot", NULL, NULL,
-            "{\"repo_name\":\"a/b\",\"path\":\"c.py\",\"copies\":\"1\",\"size\":\"9\",\"content\":\"import os\",\"license\":\"mit\","
+            "{\"repo_name\":\"a/b\",\"path\":\"c.py\",\"copies\":\"1\",\"size\":\"9\","
+            "\"content\":\"import os\",\"license\":\"mit\","
             "\"hash\":-1,\"line_mean\":9.0,\"autogenerated\":false}",
             "[import os]");
     check_template(t, "math-hard", NULL, NULL,
-            "{\"problem\":\"P\",\"level\":\"Level 5\",\"type\":\"Algebra\",\"solution\":\"S\"}\n{\"problem\":\"Q\",\"level\":\"Level 4\","
+            "{\"problem\":\"P\",\"level\":\"Level 5\",\"type\":\"Algebra\",\"solution\":\"S\"}\n"
+            "{\"problem\":\"Q\",\"level\":\"Level 4\","
             "\"type\":\"Algebra\",\"solution\":\"S\"}",
             "[Problem: P, Solution: S]");
     check_template(t, "math-hard", NULL, "",
@@ -585,17 +591,19 @@ static void test_templates(struct test * t) {
             "{\"question\":\"Q\",\"answer\":{\"value\":\"V\",\"aliases\":[\"A\"]}}",
             "[Question: Q, Answer: V]");
     check_template(t, "triviaqa", NULL, NULL,
-            "{\n \"Data\": [\n {\"Answer\":{\"Aliases\":[],\"Value\":\"V\"},\"Question\":\"Q\"} ],\n \"Domain\": \"Web\" }",
+            "{\n \"Data\": [\n {\"Answer\":{\"Aliases\":[],\"Value\":\"V\"},\"Question\":\"Q\"} "
+            "],\n \"Domain\": \"Web\" }",
             "[Question: Q, Answer: V]");
 
-    // which template was used
+    // the templates used
     const char *   path = write_text("used",
-              "{\"query\":\"Q\",\"answer\":\"A\"}\n{\"Question\":\"Q\",\"Answer\":{\"Value\":\"V\"}}\n{\"answer\":\"A\"}");
+              "{\"query\":\"Q\",\"answer\":\"A\"}\n"
+                "{\"Question\":\"Q\",\"Answer\":{\"Value\":\"V\"}}\n{\"answer\":\"A\"}");
     struct reading r    = read_one("triviaqa", path);
     test_check(t,
             strcmp(r.template,
-                    "Question: {query}, Answer: {answer} | Question: {Question}, Answer: {Answer.Value}") ==
-                    0,
+                    "Question: {query}, Answer: {answer} | Question: {Question}, Answer: "
+                    "{Answer.Value}") == 0,
             "used: %s", r.template);
     test_check(t,
             strstr(r.complaints,
@@ -605,7 +613,7 @@ static void test_templates(struct test * t) {
     test_check(t, strcmp(r.template, "(whole file)") == 0, "used: %s", r.template);
     r = read_with(&(struct dataset_params) { .paths = &path, .n_paths = 1, .text_field = "query" });
     test_check(t, r.failed && strstr(r.err, "malformed") != NULL,
-            "a text, but a field was asked for: %s", r.err);
+            "plain text, although a field is required: %s", r.err);
     path = write_text("used", "{\"a\":{\"b\":\"x\"}}");
     r = read_with(&(struct dataset_params) { .paths = &path, .n_paths = 1, .text_field = "a.b" });
     test_check(t, strcmp(r.texts, "[x]") == 0 && strcmp(r.template, "{a.b}") == 0,
@@ -629,8 +637,8 @@ static void test_folders(struct test * t) {
     write_text("set/a.json", "{\"problem\":\"1\",\"level\":\"Level 5\",\"solution\":\"s\"}");
     write_text("set/b/10.json", "{\n\"problem\":\"2\",\"level\":\"Level 5\",\"solution\":\"s\"}");
     write_text("set/b/9.json", "{\"problem\":\"3\",\"level\":\"Level 5\",\"solution\":\"s\"}");
-    write_text("set/c.jsonl",
-            "{\"problem\":\"4\",\"level\":\"Level 5\",\"solution\":\"s\"}\n{\"problem\":\"5\",\"level\":\"Level 3\",\"solution\":\"s\"}\n");
+    write_text("set/c.jsonl", "{\"problem\":\"4\",\"level\":\"Level 5\",\"solution\":\"s\"}\n"
+                              "{\"problem\":\"5\",\"level\":\"Level 3\",\"solution\":\"s\"}\n");
     write_text("set/README.md", "# about\n");
     write_text("set/empty", "");
     write_text("set/.git/x", "{\"problem\":\"hidden\",\"level\":\"Level 5\",\"solution\":\"s\"}");
@@ -646,24 +654,26 @@ static void test_folders(struct test * t) {
     test_check(t, r.counts.bytes_read == r.counts.bytes_total, "folder: %lld bytes of %lld",
             (long long) r.counts.bytes_read, (long long) r.counts.bytes_total);
 
-    const char * several[] = { path_of("set/c.jsonl"), path_of("set/b") };
-    r                      = read_with(&(struct dataset_params) {
-                                 .paths = several, .n_paths = 2, .preset = "math-hard", .template = "{problem}" });
+    const char *                several[] = { path_of("set/c.jsonl"), path_of("set/b") };
+    const struct dataset_params p         = {
+                .paths = several, .n_paths = 2, .preset = "math-hard", .template = "{problem}"
+    };
+    r = read_with(&p);
     test_check(t, strcmp(r.texts, "[4][2][3]") == 0, "files and folders in the order given: %s %s",
             r.texts, r.err);
 
     path = path_of("set/README.md");
     r    = read_one("math-hard", path);
     test_check(t, r.failed && strstr(r.err, "1 malformed") != NULL,
-            "a file that was named is not left out: %s", r.err);
+            "a file given by name is not skipped: %s", r.err);
     path = path_of("none");
     r    = read_one("text", path);
-    test_check(t, r.failed && strstr(r.err, "the folder has no files") != NULL, "%s", r.err);
+    test_check(t, r.failed && strstr(r.err, "the folder is empty") != NULL, "%s", r.err);
     r = read_one("text", path_of("missing"));
     test_check(t, r.failed && strstr(r.err, "missing: No such file") != NULL, "%s", r.err);
     if (symlink("..", path_of("set/b/loop")) == 0) {
         r = read_one("text", path_of("set"));
-        test_check(t, r.failed && strstr(r.err, "leads back") != NULL, "%s", r.err);
+        test_check(t, r.failed && strstr(r.err, "loop of links") != NULL, "%s", r.err);
     }
 }
 
@@ -673,14 +683,15 @@ static int compare_bytes(const void * a, const void * b) {
 
 static void test_parts(struct test * t) {
     const char *          path = write_text("parts",
-                     "{\"text\":\"a\"}\n{\"text\":\"b\"}\n{}\n{\"text\":\"c\"}\n{\"text\":\"d\"}\n{\"text\":\"e\"}");
+                     "{\"text\":\"a\"}\n{\"text\":\"b\"}\n{}\n{\"text\":\"c\"}\n{\"text\":\"d\"}\n"
+                              "{\"text\":\"e\"}");
     struct dataset_params p    = { .paths = &path, .n_paths = 1, .start_doc = 1, .max_docs = 2 };
     struct reading        r    = read_with(&p);
     test_check(t,
             strcmp(r.texts, "[b][c]") == 0 && r.counts.skipped == 1 && r.counts.documents == 2,
             "parts: %s %s", r.texts, r.err);
 
-    // the fingerprint is that of the texts returned
+    // the fingerprint covers the returned texts
     const struct reading same =
             read_one("text", write_text("parts-same", "[{\"text\":\"b\"},{\"text\":\"c\"}]"));
     test_check(t, strcmp(r.hex, same.hex) == 0, "parts: fingerprint");
@@ -689,7 +700,7 @@ static void test_parts(struct test * t) {
     r    = read_with(&p);
     test_check(t, r.failed && strstr(r.err, "5 skipped") != NULL, "parts: %s", r.err);
 
-    // shuffled: all of them, in an order that the seed alone decides; all orders of five occur
+    // shuffled: all documents, in an order given by the seed; all orders of five occur
     bool seen[3125] = { false };
     int  n_orders   = 0;
     for (uint64_t seed = 0; seed < 1500; ++seed) {
@@ -713,12 +724,12 @@ static void test_parts(struct test * t) {
                 "shuffled: %s %s", r.texts, r.err);
         if (seed == 7) {
             test_check(t, strcmp(r.hex, read_with(&p).hex) == 0,
-                    "shuffled: another order for the same seed");
+                    "shuffled: the same seed gives another order");
             p.start_doc               = 1;
             p.max_docs                = 2;
             const struct reading part = read_with(&p);
             test_check(t, strlen(part.texts) == 6 && strncmp(part.texts, r.texts + 3, 6) == 0,
-                    "a part of the shuffled: %s of %s", part.texts, r.texts);
+                    "a part of the shuffled documents: %s of %s", part.texts, r.texts);
         }
     }
     test_check(t, n_orders == 120, "shuffled: %d of 120 orders", n_orders);
@@ -751,8 +762,8 @@ static int write_seeds(const char * directory) {
         const size_t n_texts = sizeof(texts) / sizeof(texts[0]);
         uint8_t      data[16384];
         size_t       size = 0;
-        data[size++] =
-                (uint8_t) (i < n_texts ? i : 3); // the first byte chooses the preset and the limits
+        // the first byte selects the preset and the limits
+        data[size++] = (uint8_t) (i < n_texts ? i : 3);
         if (i < n_texts) {
             memcpy(data + size, texts[i], strlen(texts[i]));
             size += strlen(texts[i]);

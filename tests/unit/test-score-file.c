@@ -1,5 +1,5 @@
-// Score files: what is written is read back; a file torn at any byte is continued to the same
-// bytes; any damage is refused; shards add up to the run that was never split, and only then.
+// Tests of score files: what is written is read back; a file torn at any byte is continued to the
+// same bytes; any damage is detected; only complete shards give the unsplit run.
 
 #include "base/hash.h"
 #include "eval/score-file.h"
@@ -18,9 +18,9 @@ enum { W = 9, N = W - 1, N_WINDOWS = 11, GROUP = 2, N_SPANS = 2, N_NORMS = 3 };
 
 static struct test t;
 static char        folder[256];
-static bool        with_norms; // of states, all that follows
+static bool        with_norms; // with norms of states
 
-// Bytes of a record, the first 24 of its body without the number of norms.
+// The size of a record in bytes.
 static size_t record_size(void) {
     return 16 + 24 + N_SPANS * 32 + N * 7 + (with_norms ? 8 + N_NORMS * 16 : 0);
 }
@@ -64,7 +64,7 @@ static struct score_meta sample_meta(void) {
     };
 }
 
-// Window i, from a formula, with a NaN and infinities among the numbers.
+// Window i, by a formula, with some NaN and infinity.
 struct sample {
     float              nll[N];
     uint16_t           bytes[N];
@@ -124,7 +124,7 @@ static uint8_t * read_bytes(const char * path, size_t * size) {
     FILE *      f = fopen(path, "rb");
     struct stat st;
     if (f == NULL || fstat(fileno(f), &st) != 0) {
-        printf("FAILED: %s cannot be read\n", path);
+        printf("FAILED: cannot read %s\n", path);
         exit(1);
     }
     *size          = (size_t) st.st_size;
@@ -139,12 +139,12 @@ static uint8_t * read_bytes(const char * path, size_t * size) {
 static void write_bytes(const char * path, const uint8_t * data, size_t size) {
     FILE * f = fopen(path, "wb");
     if (f == NULL || fwrite(data, 1, size, f) != size || fclose(f) != 0) {
-        printf("FAILED: %s cannot be written\n", path);
+        printf("FAILED: cannot write %s\n", path);
         exit(1);
     }
 }
 
-// Appends windows from the next one on to an open file and closes it.
+// Appends the missing windows and closes the file.
 static void write_rest(struct score_writer * w, const struct score_meta * meta, int64_t n_done) {
     char    err[512] = "";
     int64_t first, end;
@@ -191,12 +191,12 @@ static void test_roundtrip(const char * path) {
         struct sample             s;
         const struct score_window expected = sample_window(&s, i);
         test_check(&t, same_window(&scores.windows[i], &expected),
-                "window %" PRId64 " is not what was written", i);
+                "window %" PRId64 " differs from what was written", i);
     }
     scores_free(&scores);
 }
 
-// The layout, read by hand: where things stand is a promise to other programs.
+// Reads the layout by hand: other programs rely on it.
 static void test_layout(const char * path) {
     size_t    size;
     uint8_t * data = read_bytes(path, &size);
@@ -216,7 +216,7 @@ static void test_layout(const char * path) {
                     strstr((char *) data + 16, "\nshard 1\n") != NULL,
             "numbers");
     test_check(&t, strstr((char *) data + 16, "\nprobe ") == NULL,
-            "a run without a probe has the line of one");
+            "a run without a probe has a line for it");
     const uint8_t * record = data + 16 + n_text + 32;
     memcpy(&magic, record, 4);
     memcpy(&n_body, record + 4, 4);
@@ -234,8 +234,8 @@ static void test_layout(const char * path) {
     free(data);
 }
 
-// Cut anywhere, a file is continued to what it would have been: in the header, in records and
-// between them.
+// A file truncated anywhere (in the header, in a record, between records) is continued to the same
+// bytes.
 static void test_torn(const char * whole) {
     const struct score_meta meta = sample_meta();
     char                    path[512];
@@ -243,7 +243,7 @@ static void test_torn(const char * whole) {
     uint8_t *               data     = read_bytes(whole, &size);
     const size_t            n_record = record_size();
     const size_t            n_header = size - N_WINDOWS * n_record;
-    test_check(&t, n_record % 61 != 0, "cuts fall on the same bytes of each record");
+    test_check(&t, n_record % 61 != 0, "truncations hit the same bytes of each record");
     in_folder(path, "torn.nll");
     for (size_t cut = 0; cut <= size; cut += cut < n_header ? 203 : 61) {
         char    err[512] = "";
@@ -251,16 +251,16 @@ static void test_torn(const char * whole) {
         size_t  n;
         write_bytes(path, data, cut);
         struct score_writer * w = score_writer_resume(path, &meta, &n_done, err, sizeof(err));
-        if (!test_check(&t, w != NULL, "cut at byte %zu: %s", cut, err)) {
+        if (!test_check(&t, w != NULL, "truncated at byte %zu: %s", cut, err)) {
             continue;
         }
         write_rest(w, &meta, n_done);
         uint8_t * again = read_bytes(path, &n);
         test_check(&t, n == size && memcmp(again, data, size) == 0,
-                "cut at byte %zu and continued, the file has other bytes", cut);
+                "truncated at byte %zu and continued, the file has other bytes", cut);
         free(again);
     }
-    // the last block was given to the file but never filled
+    // the last block was allocated but never written
     memset(data + size - n_record, 0, n_record);
     write_bytes(path, data, size);
     char                  err[512] = "";
@@ -271,16 +271,15 @@ static void test_torn(const char * whole) {
     free(data);
 }
 
-// With any byte changed, the file is refused: as damaged, or as not finished where the last record
-// is hit.
+// A change of any byte is detected: as damage, or as an unfinished run if it hits the last record.
 static void test_damage(const char * whole) {
     char         path[512];
     size_t       size;
     uint8_t *    data    = read_bytes(whole, &size);
     const char * paths[] = { in_folder(path, "damaged.nll") };
     write_bytes(path, data, size);
-    FILE * f = fopen(path,
-            "r+b"); // bytes are changed in place: a file that is written again and again takes a disk's time
+    FILE * f =
+            fopen(path, "r+b"); // changes bytes in place, which is faster than rewriting the file
     for (size_t at = 0; at < size && f != NULL; ++at) {
         struct scores scores;
         char          err[512] = "";
@@ -290,8 +289,8 @@ static void test_damage(const char * whole) {
             break;
         }
         const bool read = scores_read(paths, 1, false, &scores, err, sizeof(err));
-        test_check(&t, !read && strstr(err, "damaged.nll") != NULL, "byte %zu is another: %s", at,
-                read ? "the file is taken" : err);
+        test_check(&t, !read && strstr(err, "damaged.nll") != NULL, "byte %zu was changed: %s", at,
+                read ? "accepted" : err);
         if (read) {
             scores_free(&scores);
         }
@@ -309,8 +308,7 @@ static void test_damage(const char * whole) {
     free(data);
 }
 
-// Changes bytes of record `r`, and gives it the checksum that belongs to them: the numbers
-// themselves must be looked at.
+// Changes bytes of record `r` and corrects its checksum, so that the values themselves are checked.
 static void refuse_field(const char * whole, int r, size_t offset, const void * value,
         size_t n_value, const char * word) {
     char      path[512];
@@ -329,8 +327,7 @@ static void refuse_field(const char * whole, int r, size_t offset, const void * 
     char          err[512] = "";
     write_bytes(path, data, size);
     const bool read = scores_read(paths, 1, true, &scores, err, sizeof(err));
-    test_check(&t, !read && strstr(err, word) != NULL, "%s: %s", word,
-            read ? "the file is taken" : err);
+    test_check(&t, !read && strstr(err, word) != NULL, "%s: %s", word, read ? "accepted" : err);
     if (read) {
         scores_free(&scores);
     }
@@ -342,9 +339,9 @@ static void test_fields(const char * whole) {
                   again = 1, none = 0;
     const int32_t file = 2, source = 1;
     const uint8_t flags = 4;
-    refuse_field(whole, 2, 0, &last, 8, "window 11 of a run of 11");
-    refuse_field(whole, 2, 0, &minus, 8, "window -1");
-    refuse_field(whole, 2, 0, &again, 8, "window 1 comes where 2 is expected");
+    refuse_field(whole, 2, 0, &last, 8, "its window is 11; the run has 11 windows");
+    refuse_field(whole, 2, 0, &minus, 8, "its window is -1");
+    refuse_field(whole, 2, 0, &again, 8, "found window 1; expected 2");
     refuse_field(whole, 2, 8, &huge, 8, "targets");
     refuse_field(whole, 2, 8, &many, 8, "targets");
     refuse_field(whole, 2, 8, &none, 8, "targets");
@@ -365,11 +362,11 @@ static void refuse_resume(const char * whole, struct score_meta meta, const char
     int64_t               n_done;
     struct score_writer * w = score_writer_resume(whole, &meta, &n_done, err, sizeof(err));
     test_check(&t, w == NULL && strstr(err, word) != NULL, "resuming with another %s: %s", word,
-            w != NULL ? "it goes on" : err);
+            w != NULL ? "accepted" : err);
     score_writer_close(w, err, sizeof(err));
 }
 
-// The same of norms, which stand behind their number and the spans.
+// The same for norms, which follow their number and the spans.
 static void test_norm_fields(const char * whole) {
     const size_t  at    = 24 + 8 + N_SPANS * 32;
     const int64_t minus = -1, huge = INT64_MAX, fewer = N_NORMS - 1, two = 2, beyond = W + 1;
@@ -416,10 +413,10 @@ static void test_other_run(const char * whole) {
     struct stat st;
     uint8_t *   data = read_bytes(whole, &before);
     after            = stat(whole, &st) == 0 ? (size_t) st.st_size : 0;
-    test_check(&t, before == after, "a file that was not continued has changed");
+    test_check(&t, before == after, "a refused file has changed");
     free(data);
 
-    // of its own kind, and what is no score file
+    // not a score file
     char          path[512], err[512] = "";
     struct scores scores;
     write_bytes(in_folder(path, "text.nll"),
@@ -432,8 +429,8 @@ static void test_other_run(const char * whole) {
     refuse_resume(path, sample_meta(), "not a score file");
 }
 
-// Shards: names of the files that are read, and what must be in the sentence; NULL: they are the
-// run.
+// Reads shards.
+// - word: expected in the error message; NULL: the shards give the run
 static void read_shards(
         const char * const * names, int n, bool partial, const char * word, int64_t n_windows) {
     char          path[16][512], err[512] = "";
@@ -444,7 +441,7 @@ static void read_shards(
     }
     const bool read = scores_read(paths, n, partial, &scores, err, sizeof(err));
     if (word != NULL) {
-        test_check(&t, !read && strstr(err, word) != NULL, "%s: %s", word, read ? "taken" : err);
+        test_check(&t, !read && strstr(err, word) != NULL, "%s: %s", word, read ? "accepted" : err);
     } else if (test_check(&t, read, "%s", err)) {
         bool same = scores.n_windows == n_windows && scores.meta.n_shards == 1 &&
                     scores.meta.shard == 1;
@@ -454,7 +451,8 @@ static void read_shards(
             same = same_window(&scores.windows[i], &expected) && scores.windows[i].index > last;
             last = scores.windows[i].index;
         }
-        test_check(&t, same, "%d shards are not the run: %" PRId64 " windows", n, scores.n_windows);
+        test_check(&t, same, "%d shards differ from the run: %" PRId64 " windows", n,
+                scores.n_windows);
     }
     if (read) {
         scores_free(&scores);
@@ -508,12 +506,12 @@ static void test_shards(void) {
     read_shards((const char *[]) { "s1.nll", "other.nll", "s3.nll", "s4.nll" }, 4, false,
             "data_fingerprint is 'ef'", 0);
     read_shards((const char *[]) { "s1.nll", "half.nll", "s3.nll", "s4.nll" }, 4, false,
-            "half.nll: is not finished: it has 1 of 4", 0);
+            "half.nll is unfinished: it has 1 of 4", 0);
     read_shards((const char *[]) { "s1.nll", "half.nll", "s4.nll" }, 3, true, NULL, 2 + 1 + 3);
     read_shards((const char *[]) { "s1.nll", "whole.nll" }, 2, false, "n_shards", 0);
     read_shards((const char *[]) { "missing.nll" }, 1, false, "cannot be read", 0);
 
-    // more shards than groups: some own nothing, and their files are whole
+    // more shards than groups: some are empty
     int64_t n = 0;
     for (int64_t i = 1; i <= 9; ++i) {
         struct score_meta meta = sample_meta();
@@ -525,7 +523,7 @@ static void test_shards(void) {
                 "shard %" PRId64 " of 9: %" PRId64 " to %" PRId64, i, first, end);
         n = end;
     }
-    test_check(&t, n == N_WINDOWS, "nine shards own %" PRId64 " windows", n);
+    test_check(&t, n == N_WINDOWS, "nine shards have %" PRId64 " windows", n);
 }
 
 static void test_order(void) {
@@ -540,7 +538,7 @@ static void test_order(void) {
                     strstr(err, "expected window 0") != NULL,
             "%s", err);
 
-    // a second process cannot write to it meanwhile
+    // a second process cannot write to it
     const pid_t child = fork();
     if (child == 0) {
         int64_t               n_done;
@@ -553,7 +551,7 @@ static void test_order(void) {
     score_writer_close(w, err, sizeof(err));
 }
 
-// The files as seeds for fuzz-score-file.
+// Writes the files as seeds for fuzz-score-file.
 static void write_seeds(const char * seeds) {
     static const char * const names[] = { "whole.nll", "half.nll", "s4.nll", "norms.nll" };
     for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); ++i) {
@@ -570,7 +568,7 @@ int main(int argc, char ** argv) {
     snprintf(folder, sizeof(folder), "%s/lrnn-score-file.XXXXXX",
             getenv("TMPDIR") != NULL ? getenv("TMPDIR") : "/tmp");
     if (mkdtemp(folder) == NULL) {
-        printf("FAILED: no folder: %s\n", strerror(errno));
+        printf("FAILED: cannot create a folder: %s\n", strerror(errno));
         return 1;
     }
     char whole[512];

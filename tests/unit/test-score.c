@@ -1,6 +1,5 @@
-// The engine that scores windows: its numbers against the logits of the library, and every way of
-// running it against every other. A run that is killed and continued, and shards of it, have the
-// bytes of the run that was not.
+// Tests of scoring: losses against the logits of the library, for several call sizes, groups and
+// resets. Resumed runs, also after SIGKILL, and shards give the bytes of an uninterrupted run.
 
 #include "eval/score.h"
 #include "ggml.h"
@@ -26,7 +25,7 @@ static char               folder[256], data_path[512];
 enum { N_DOCS = 9, N_VOCAB = 48 };
 
 //
-// A model with symbols s0 .. s47, of which s0 begins a text, and documents of them
+// A model with symbols s0 … s47 (s0 is the bos), and documents of them
 //
 
 static struct model_edit open_golden(const char * name) {
@@ -37,7 +36,7 @@ static struct model_edit open_golden(const char * name) {
             return e;
         }
     }
-    printf("FAILED: there is no model %s\n", name);
+    printf("FAILED: no model %s\n", name);
     exit(1);
 }
 
@@ -58,7 +57,7 @@ static void add_symbols(struct model_edit * e) {
 }
 
 static struct lrnn_model * load(struct model_edit * e, const char * name) {
-    char path[512], err[512] = "the file cannot be written";
+    char path[512], err[512] = "cannot write the file";
     snprintf(path, sizeof(path), "%s/%s.gguf", folder, name);
     struct lrnn_model * model =
             model_edit_write(e, path) ? lrnn_model_load(path, NULL, err, sizeof(err)) : NULL;
@@ -123,9 +122,9 @@ struct run {
     int64_t              shard, n_shards;
     const char *         name; // of the file
     bool                 resume;
-    bool                 probe;      // norms of states as well
+    bool                 probe;      // also record norms of states
     int                  stop_after; // calls; 0: never
-    bool                 killed;     // not asked to stop, but killed
+    bool                 killed;     // by SIGKILL instead of a request to stop
     struct score_result  result;
 };
 
@@ -134,7 +133,7 @@ struct stop {
     bool killed;
 };
 
-static bool watch(const struct score_progress * progress, void * user) {
+static bool on_progress(const struct score_progress * progress, void * user) {
     struct stop * stop = user;
     (void) progress;
     if (++stop->calls != stop->after) {
@@ -186,17 +185,20 @@ static enum score_status go(struct run * run) {
         .resume           = run->resume,
         .checkpoint_every = run->checkpoint_every,
         .checkpoints      = checkpoints,
-        .callback         = watch,
+        .callback         = on_progress,
         .user             = &stop,
         .state_norm       = run->probe,
     };
     int64_t n_done = 0;
     score_shard_range(&meta, &params.first, &params.end);
-    struct score_writer * w      = run->resume
-                                           ? score_writer_resume(path, &meta, &n_done, err, sizeof(err))
-                                           : score_writer_create(path, &meta, err, sizeof(err));
     enum score_status     status = SCORE_FAILED;
-    params.next                  = params.first + n_done;
+    struct score_writer * w      = NULL;
+    if (run->resume) {
+        w = score_writer_resume(path, &meta, &n_done, err, sizeof(err));
+    } else {
+        w = score_writer_create(path, &meta, err, sizeof(err));
+    }
+    params.next = params.first + n_done;
     if (w != NULL && score_meta_identity(&meta, params.identity)) {
         status = score_run(run->model, ws, w, &params, &run->result, err, sizeof(err));
     }
@@ -249,12 +251,12 @@ static void forget(const char * name) {
 }
 
 //
-// The numbers
+// Losses
 //
 
-// -ln p of each target by hand: one token a call, softmax in double.
-static void by_hand(struct lrnn_session * session, const struct window * w, bool reset_documents,
-        double * nll) {
+// −ln p of each target: one token per call, softmax in double precision.
+static void reference_nll(struct lrnn_session * session, const struct window * w,
+        bool reset_documents, double * nll) {
     char err[512] = "";
     for (int64_t i = 0; i + 1 < w->n_tokens; ++i) {
         bool fresh = i == 0;
@@ -289,7 +291,7 @@ static double worst_difference(const struct score_window * w, const double * nll
     return worst;
 }
 
-// Token by token against calls of every size, groups of every size, windows reset at documents too.
+// Compares single tokens with calls and groups of several sizes, also with resets at documents.
 static void test_numbers(const char * name) {
     struct lrnn_model * model = symbol_model(name);
     struct test_worst   worst = { .what = name, .limit = 2e-5 };
@@ -325,7 +327,7 @@ static void test_numbers(const char * name) {
             double        nll[120];
             char          where[64];
             windows_read(ws, i, &w, err, sizeof(err));
-            by_hand(session, &w, cases[c].reset == SCORE_RESET_DOCUMENT, nll);
+            reference_nll(session, &w, cases[c].reset == SCORE_RESET_DOCUMENT, nll);
             snprintf(where, sizeof(where), "case %zu, window %d", c, (int) i);
             test_bound(&t, &worst, worst_difference(&scores.windows[i], nll), where);
             test_check(&t, scores.windows[i].n_targets == w.n_tokens - 1,
@@ -341,7 +343,8 @@ static void test_numbers(const char * name) {
     lrnn_model_free(model);
 }
 
-// The first L tokens of a long window are a window of L: to the bit, if calls end where they did.
+// The first L tokens of a long window score like a window of L tokens: bit-identical if calls end
+// at the same tokens.
 static void test_prefix(void) {
     struct lrnn_model * model = symbol_model("gated_deltanet_neg");
     struct run          run   = { .model = model,
@@ -371,8 +374,7 @@ static void test_prefix(void) {
                 same  = same && d == 0.0;
             }
         }
-        // 16 tokens a call: windows of 17 and 33 are fed 16 and 32, where calls of the long one end
-        // too
+        // 16 tokens per call: windows of 17 and 33 are fed 16 and 32 tokens, like the long one
         test_check(&t, worst < 2e-5 && (k >= 2 || same), "prefix of %" PRId64 " tokens: off by %g",
                 lengths[k], worst);
         scores_free(&scores);
@@ -383,7 +385,7 @@ static void test_prefix(void) {
     lrnn_model_free(model);
 }
 
-// A state that is never emptied: the windows are pieces of one long one.
+// With --reset never, windows are parts of one long window.
 static void test_never(void) {
     struct lrnn_model * model  = symbol_model("rwkv7");
     struct run          pieces = { .model = model,
@@ -406,7 +408,7 @@ static void test_never(void) {
             same = same && a.windows[i].nll[j - 1] == b.windows[0].nll[i * 100 + j - 1];
         }
     }
-    test_check(&t, same, "windows of one stream are not the stream");
+    test_check(&t, same, "the windows differ from one long window");
     scores_free(&a);
     scores_free(&b);
     forget("pieces");
@@ -414,21 +416,20 @@ static void test_never(void) {
     lrnn_model_free(model);
 }
 
-// Without output weights every token is as likely as any other: perplexity is the vocabulary, at
-// every position.
+// Without output weights all tokens are equally likely: the perplexity is the size of the
+// vocabulary at every position.
 static void test_uniform_model(void) {
     struct model_edit e = open_golden("mamba_neg");
     add_symbols(&e);
     struct ggml_tensor * output = model_edit_find(&e, "output.weight");
-    if (output == NULL) { // tied to the embedding: one of its own
+    if (output == NULL) { // tied to the embedding: add an output matrix
         const int64_t * ne = model_edit_find(&e, "token_embd.weight")->ne;
         output             = model_edit_put(&e, "output.weight", GGML_TYPE_F32, 2, ne);
     }
     memset(output->data, 0, ggml_nbytes(output));
     struct lrnn_model * model = load(&e, "uniform");
-    struct run          run   = {
-                   .model = model, .name = "uniform", .n_batch = 32, .group = 2, .window = { .length = 100 }
-    };
+    struct run          run   = { .model = model, .name = "uniform", .n_batch = 32, .group = 2 };
+    run.window.length         = 100;
     go(&run);
     struct scores scores = read_scores("uniform");
     bool          same   = scores.n_windows > 0;
@@ -438,27 +439,26 @@ static void test_uniform_model(void) {
                    (scores.windows[i].flags[j] & SCORE_COUNTED) != 0;
         }
     }
-    test_check(&t, same, "a uniform model does not give the vocabulary");
+    test_check(&t, same, "wrong losses of a uniform model");
     scores_free(&scores);
     forget("uniform");
     lrnn_model_free(model);
 }
 
-// A logit that overflows at some positions: recorded there and nowhere else, counted, and the run
-// goes on.
+// Logits overflow at some positions: the losses there are non-finite, and only there; the run
+// continues.
 static void test_not_finite(void) {
     struct model_edit e = open_golden("delta_net_neg");
     add_symbols(&e);
     struct ggml_tensor * output = model_edit_find(&e, "output.weight");
     for (int64_t i = 0; i < output->ne[0]; ++i) {
-        ((float *) output->data)[5 * output->ne[0] + i] =
-                i == 0 ? 3e38f : 0.0f; // times one number, which is above 1.13 now and then
+        // overflows if the first component exceeds 1.13
+        ((float *) output->data)[5 * output->ne[0] + i] = i == 0 ? 3e38f : 0.0f;
     }
     struct lrnn_model * model = load(&e, "odd");
-    struct run          run   = {
-                   .model = model, .name = "odd", .n_batch = 16, .group = 2, .window = { .length = 60 }
-    };
-    test_check(&t, go(&run) == SCORE_DONE, "numbers that are not finite stop the run");
+    struct run          run   = { .model = model, .name = "odd", .n_batch = 16, .group = 2 };
+    run.window.length         = 60;
+    test_check(&t, go(&run) == SCORE_DONE, "a non-finite loss stopped the run");
     char                  err[512];
     struct scores         scores  = read_scores("odd");
     struct windows *      ws      = make(model, run.window);
@@ -488,7 +488,8 @@ static void test_not_finite(void) {
         }
         window_free(&w);
     }
-    test_check(&t, right && n_diverged > 0 && n_finite > 0, "what is not finite stands elsewhere");
+    test_check(&t, right && n_diverged > 0 && n_finite > 0,
+            "non-finite losses at the wrong positions");
     test_check(&t,
             run.result.n_diverged == n_diverged && run.result.diverged_window == first_window &&
                     run.result.diverged_at == first_at,
@@ -504,11 +505,11 @@ static void test_not_finite(void) {
 }
 
 //
-// How large states are
+// Norms of states
 //
 
-// Norms stand where calls of 24 tokens first reach a power of two, and at the end; they are those
-// of a session that takes the same calls.
+// Norms are taken where calls of 24 tokens first reach a power of two, and at the end. They equal
+// those of a session that makes the same calls.
 static void test_norms(void) {
     static const int64_t AT[] = { 24, 48, 72, 144, 149 }; // 1 to 16, 32, 64, 128, the end
     enum { N_AT = sizeof(AT) / sizeof(AT[0]) };
@@ -550,8 +551,7 @@ static void test_norms(void) {
                 k++;
             }
         }
-        test_check(&t, same, "window %" PRId64 " has %d norms, or others than its states have", i,
-                w->n_norms);
+        test_check(&t, same, "window %" PRId64 ": wrong norms (%d of them)", i, w->n_norms);
         test_check(&t,
                 plain.windows[i].n_norms == 0 &&
                         memcmp(plain.windows[i].nll, w->nll, 149 * sizeof(*w->nll)) == 0,
@@ -567,8 +567,8 @@ static void test_norms(void) {
     lrnn_model_free(model);
 }
 
-// GLA with gates that forget, and with gates of 1, so that S = Σ k vᵀ: the one stays as large as it
-// is, the other grows with the text.
+// GLA with gates that forget, and with gates of 1, so that S = Σ k vᵀ: the first state is bounded,
+// the second grows with the text.
 static double growth(float normalizer) {
     struct model_edit e = open_golden("gla");
     add_symbols(&e);
@@ -596,14 +596,14 @@ static double growth(float normalizer) {
 
 static void test_growth(void) {
     const double bounded = growth(1.0f), grows = growth(1e6f);
-    printf("state norm after 699 tokens over that after 64: %.3g with gates that forget, %.3g with gates of 1\n",
+    printf("state norm after 699 tokens, relative to 64 tokens: %.3g with gates that forget, %.3g "
+           "with gates of 1\n",
             bounded, grows);
-    test_check(&t, bounded < 2.0 && grows > 4.0,
-            "a state that grows is not told from one that does not");
+    test_check(&t, bounded < 2.0 && grows > 4.0, "growth of a state is not measured");
 }
 
 //
-// Stopped and continued
+// Resumed runs
 //
 
 static bool no_checkpoint(const char * name) {
@@ -613,8 +613,8 @@ static bool no_checkpoint(const char * name) {
     return stat(checkpoints, &st) != 0;
 }
 
-// Runs in a process of its own that is killed after so many calls. True if it was still running
-// then.
+// Runs in a child process that is killed after a number of calls. Returns true if it was still
+// running.
 static bool killed_after(struct run run, int calls) {
     run.stop_after = calls;
     run.killed     = true;
@@ -627,10 +627,9 @@ static bool killed_after(struct run run, int calls) {
         _exit(t.n_failed == before ? 0 : 1);
     }
     int status = 0;
-    test_check(&t, child > 0 && waitpid(child, &status, 0) == child, "no process: %s",
+    test_check(&t, child > 0 && waitpid(child, &status, 0) == child, "cannot create a process: %s",
             strerror(errno));
-    test_check(&t, WIFSIGNALED(status) || WEXITSTATUS(status) == 0,
-            "the process that is to be killed has failed");
+    test_check(&t, WIFSIGNALED(status) || WEXITSTATUS(status) == 0, "the child process failed");
     return WIFSIGNALED(status);
 }
 
@@ -650,9 +649,9 @@ static void test_resume(
     struct run unbroken = run;
     unbroken.name       = "unbroken";
     go(&unbroken);
-    test_check(&t, no_checkpoint("unbroken"), "a finished run leaves a checkpoint");
+    test_check(&t, no_checkpoint("unbroken"), "a finished run left a checkpoint");
 
-    // asked to stop after every fourth call
+    // stopped after every fourth call
     int        n_stops  = 0;
     int64_t    n_tokens = 0;
     struct run asked    = run;
@@ -667,11 +666,11 @@ static void test_resume(
             "%s, reset %d: stopped %d times, the file has other bytes", model_name, (int) reset,
             n_stops);
     test_check(&t, n_tokens == unbroken.result.n_tokens,
-            "a run that was asked to stop computes %" PRId64 " tokens, unbroken %" PRId64, n_tokens,
+            "a stopped run computed %" PRId64 " tokens, an uninterrupted one %" PRId64, n_tokens,
             unbroken.result.n_tokens);
-    test_check(&t, no_checkpoint("resumed"), "a finished run leaves a checkpoint");
+    test_check(&t, no_checkpoint("resumed"), "a finished run left a checkpoint");
 
-    // killed after more and more calls, each time in another place
+    // killed after more and more calls
     forget("resumed");
     struct run again   = run;
     int        n_kills = 0;
@@ -681,46 +680,45 @@ static void test_resume(
     test_check(&t, n_kills > 1 && same_files("unbroken", "resumed"),
             "%s, reset %d: killed %d times, the file has other bytes", model_name, (int) reset,
             n_kills);
-    test_check(&t, no_checkpoint("resumed"), "a finished run leaves a checkpoint");
+    test_check(&t, no_checkpoint("resumed"), "a finished run left a checkpoint");
 
-    // ended in the middle of appending a group: its first window is there, the others are computed
-    // again with it
+    // killed while appending a group: the missing windows are computed again
     again.resume = true;
     if (reset != SCORE_RESET_NEVER) {
         char        path[512];
         struct stat st;
         test_check(&t,
                 stat(path_of("resumed", path), &st) == 0 && truncate(path, st.st_size - 40) == 0,
-                "the file cannot be cut");
+                "cannot truncate the file");
         test_check(&t,
                 go(&again) == SCORE_DONE && again.result.n_windows == 1 &&
                         same_files("unbroken", "resumed"),
-                "%s: cut inside a group", model_name);
+                "%s: truncated inside a group", model_name);
     }
 
-    // resuming what is finished changes nothing
+    // resuming a finished run changes nothing
     test_check(&t,
             go(&again) == SCORE_DONE && again.result.n_tokens == 0 &&
                     same_files("unbroken", "resumed"),
-            "a finished run was continued");
+            "a finished run was changed");
 
-    // a checkpoint of another run is not taken for one of this
+    // a run without --resume ignores checkpoints
     forget("resumed");
     asked.resume = false;
     test_check(&t, go(&asked) == SCORE_STOPPED && !no_checkpoint("resumed"),
-            "no checkpoint where a run was stopped");
-    struct run anew = run;
+            "a stopped run left no checkpoint");
+    struct run restarted = run;
     test_check(&t,
-            go(&anew) == SCORE_DONE && anew.result.n_resumed == 0 &&
+            go(&restarted) == SCORE_DONE && restarted.result.n_resumed == 0 &&
                     same_files("unbroken", "resumed"),
-            "a run that begins anew goes on with the old one");
+            "a restarted run used a checkpoint");
 
     forget("resumed");
     forget("unbroken");
     lrnn_model_free(model);
 }
 
-// Four shards, one of them killed and continued, are the run that was not split.
+// Four shards, one of them killed and resumed, equal the unsplit run.
 static void test_shards(void) {
     struct lrnn_model * model   = symbol_model("deltaproduct3_neg");
     const struct run    run     = { .model = model,
@@ -741,7 +739,7 @@ static void test_shards(void) {
         part.shard      = i + 1;
         part.n_shards   = 4;
         if (i == 2) {
-            test_check(&t, killed_after(part, 4), "the shard was finished before it was killed");
+            test_check(&t, killed_after(part, 4), "the shard finished before it was killed");
             part.resume = true;
         }
         go(&part);
@@ -762,7 +760,7 @@ static void test_shards(void) {
                    a->n_norms == b->n_norms && a->n_norms > 2 &&
                    memcmp(a->norms, b->norms, (size_t) a->n_norms * sizeof(*a->norms)) == 0;
         }
-        test_check(&t, same, "four shards are not the run");
+        test_check(&t, same, "four shards differ from the run");
         scores_free(&parts);
     }
     scores_free(&whole);
@@ -782,7 +780,7 @@ int main(void) {
     snprintf(folder, sizeof(folder), "%s/lrnn-score.XXXXXX",
             getenv("TMPDIR") != NULL ? getenv("TMPDIR") : "/tmp");
     if (mkdtemp(folder) == NULL) {
-        printf("FAILED: no folder: %s\n", strerror(errno));
+        printf("FAILED: cannot create a folder: %s\n", strerror(errno));
         return 1;
     }
     snprintf(data_path, sizeof(data_path), "%s/data.jsonl", folder);
@@ -802,7 +800,7 @@ int main(void) {
     test_resume("rwkv6", SCORE_RESET_NEVER, 1, true);
     test_shards();
     unlink(data_path);
-    test_check(&t, rmdir(folder) == 0, "%s: something was left behind", folder);
+    test_check(&t, rmdir(folder) == 0, "%s: not empty", folder);
     golden_list_free(&golden);
     return test_end(&t, "score");
 }

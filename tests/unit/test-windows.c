@@ -1,5 +1,5 @@
-// Documents as windows of tokens: with every kind of tokenizer, bytes add up to the documents and
-// tokens are those of the documents; every way to cut, to begin and to end; what is scored.
+// Tests of windows. With every kind of tokenizer, windows contain the tokens of the documents and
+// bytes add up to their sizes. Also: all modes, bos and eos, scored tokens, fingerprints.
 
 #include "eval/nll.h"
 #include "eval/windows.h"
@@ -22,13 +22,13 @@ static struct golden_list golden;
 static char               folder[256], data_path[512];
 
 //
-// Models whose tokenizer is one of the fixtures, and data
+// Models with the tokenizers of the fixtures, and data
 //
 
 static struct tokenizer_data fixture;
 static char *                fixture_bytes;
 
-// The numbers of the model do not matter here, so that any model can have any tokenizer.
+// The weights do not matter here, so any model can have any tokenizer.
 static struct lrnn_model * model_with(const char * kind) {
     char   path[1024], err[512] = "";
     size_t size = 0;
@@ -65,7 +65,7 @@ struct doc {
 
 #define DOC(text) { text, sizeof(text) - 1 }
 
-// Documents as lines of JSON: whatever bytes they have, the reader gives them back.
+// Writes documents as JSON lines.
 static void write_docs(const struct doc * docs, int n) {
     FILE * f = fopen(data_path, "wb");
     for (int i = 0; i < n && f != NULL; ++i) {
@@ -118,13 +118,12 @@ static struct window get(struct windows * ws, int64_t i) {
 // Bytes
 //
 
-// Every document alone, then all packed: tokens and bytes are those of the documents, one after
-// another.
+// Checks that tokens and bytes of packed windows are those of the documents.
 static void check_docs(
         const char * kind, const struct lrnn_model * model, const struct doc * docs, int n) {
     write_docs(docs, n);
-    struct windows *               ws       = must_make(model,
-                                (struct window_params) { .mode = WINDOW_PACKED, .bos = WINDOW_BOS_NONE, .length = 7 });
+    const struct window_params     params   = { .bos = WINDOW_BOS_NONE, .length = 7 };
+    struct windows *               ws       = must_make(model, params);
     const struct windows_summary * s        = windows_get_summary(ws);
     int64_t                        i_window = 0, in_window = 0;
     struct window                  w     = get(ws, 0);
@@ -141,12 +140,12 @@ static void check_docs(
             if (in_window == w.n_tokens) {
                 window_free(&w);
                 in_window = 0;
-                if (++i_window >= n_windows) { // the tail that fills no window
+                if (++i_window >= n_windows) { // the incomplete last window is dropped
                     break;
                 }
                 w = get(ws, i_window);
             }
-            if (in_window == 0 || i == 0) { // a span begins here, and says where in the document
+            if (in_window == 0 || i == 0) { // a span begins here
                 const struct window_span * span = NULL;
                 for (int32_t j = 0; j < w.n_spans; ++j) {
                     span = w.spans[j].first == in_window ? &w.spans[j] : span;
@@ -160,10 +159,9 @@ static void check_docs(
             n_seen++;
         }
         if (i_window < n_windows || n_seen == total) {
-            test_check(
-                    &t, same, "%s: document %d: the windows have other tokens or spans", kind, d);
+            test_check(&t, same, "%s: document %d: wrong tokens or spans", kind, d);
             test_check(&t, n_ids == 0 || i_window >= n_windows || sum == (int64_t) docs[d].size,
-                    "%s: document %d: bytes add up to %" PRId64 ", it has %zu", kind, d, sum,
+                    "%s: document %d: bytes add up to %" PRId64 ", expected %zu", kind, d, sum,
                     docs[d].size);
         }
         free(ids);
@@ -185,12 +183,13 @@ static void test_bytes(void) {
         DOC("a\xE2\x96\x81"
                   "b \xE2\x96\x81 c"), // U+2581 is a space to SentencePiece
         DOC("\xE2\x96\x81"),
-        DOC("cafe\xCC\x81 \xE2\x84\xA6 e\xCC\x81"), // decomposed, and the Ohm sign: NFC makes both shorter
+        // decomposed characters and the ohm sign: NFC makes them shorter
+        DOC("cafe\xCC\x81 \xE2\x84\xA6 e\xCC\x81"),
         DOC("\xE0\xA5\x98\xE0\xA5\x99 x"), // NFC makes these longer
         DOC("\xF0\x9F\x98\x80\xE4\xBD\xA0\xE5\xA5\xBD"),
         DOC("line\n\n\ttab\r\n"),
         DOC("\xED\x95\x9C"
-                  "\xE1\x84\x92\xE1\x85\xA1\xE1\x86\xAB!"), // one syllable, and the same in three parts
+                  "\xE1\x84\x92\xE1\x85\xA1\xE1\x86\xAB!"), // a syllable, composed and decomposed
         DOC("the end of it, plain and simple"),
     };
     for (size_t k = 0; k < sizeof(kinds) / sizeof(kinds[0]); ++k) {
@@ -217,14 +216,14 @@ static void test_bytes(void) {
     }
 }
 
-// By hand, where it matters which token gets the byte.
+// Cases in which it matters which token gets a byte.
 static void test_bytes_by_hand(void) {
     char                err[256] = "";
     size_t              bytes[8];
     int32_t *           ids;
     int64_t             n;
     struct lrnn_model * model = model_with("gpt-neox");
-    // é in two characters is one of two bytes to the tokenizer; in the text it has three
+    // decomposed é: three bytes of text, two bytes after normalization
     const char * text = "e\xCC\x81";
     const bool   ok   = lrnn_tokenize(model, text, 3, 0, &ids, &n, err, sizeof(err)) && n <= 8 &&
                     lrnn_token_spans(model, text, 3, ids, n, bytes, err, sizeof(err));
@@ -235,7 +234,7 @@ static void test_bytes_by_hand(void) {
     }
     test_check(&t, ok && sum == 3 && decoded == 2, "NFC: %d bytes of text, %d of tokens: %s", sum,
             decoded, err);
-    // tokens of another text do not pass for those of this one
+    // tokens of another text are an error
     test_check(&t,
             !lrnn_token_spans(model, "something else", 14, ids, n, bytes, err, sizeof(err)) &&
                     strstr(err, "14") != NULL,
@@ -243,33 +242,33 @@ static void test_bytes_by_hand(void) {
     free(ids);
     model_free(model);
 
-    // " a" becomes "  a", which is " " and " a": the first is the space that SentencePiece makes up
+    // " a" becomes "  a", which is " " and " a": the first is the space added by SentencePiece
     model = model_with("spm");
     test_check(&t,
             lrnn_tokenize(model, " a", 2, 0, &ids, &n, err, sizeof(err)) && n == 2 &&
                     lrnn_token_spans(model, " a", 2, ids, n, bytes, err, sizeof(err)) &&
                     bytes[0] == 0 && bytes[1] == 2,
-            "the space made up: %s", err);
+            "the added space: %s", err);
     free(ids);
     model_free(model);
 }
 
 //
-// Cutting: bytes are tokens here, so that everything can be said beforehand
+// Cutting, with bytes as tokens
 //
 
 enum { BOS = 256, EOS = 257 };
 
 static struct lrnn_model * byte_model(void) {
     struct lrnn_model * model = model_with("bytes");
-    model->info.bos           = BOS; // ids behind the bytes are special
+    model->info.bos           = BOS; // ids after the bytes are special
     model->info.eos           = EOS;
     return model;
 }
 
 static const struct doc ABC[] = { DOC("abcde"), DOC("fg"), DOC("hijklmnop") };
 
-// The windows as a text: bos ^, eos $, windows separated by spaces.
+// The windows as text: ^ is the bos, $ the eos; windows are separated by spaces.
 static const char * shown(struct windows * ws, char * out) {
     size_t n = 0;
     for (int64_t i = 0; i < windows_get_summary(ws)->n_windows; ++i) {
@@ -312,7 +311,7 @@ static void test_cuts(void) {
             (struct window_params) {
                     .mode = packed, .bos = WINDOW_BOS_DOC, .eos = WINDOW_EOS_DOC, .length = 11 },
             "^abcde$^fg$ ^hijklmnop$");
-    model->info.add_bos = true; // auto is what the tokenizer does
+    model->info.add_bos = true; // auto follows the tokenizer
     expect(model, (struct window_params) { .mode = packed, .length = 5 }, "^abcd e^fg^ hijkl");
     expect(model, (struct window_params) { .mode = packed, .length = 5, .max_windows = 2 },
             "^abcd e^fg^");
@@ -335,7 +334,7 @@ static void test_cuts(void) {
     expect(model, (struct window_params) { .mode = document, .length = 5, .max_windows = 1 },
             "^abcd");
 
-    // one text: a bos before it, and in place of the first token of each window
+    // llama: a bos before the text, and instead of the first token of each window
     expect(model, (struct window_params) { .mode = llama, .length = 6 }, "^abcde ^ghijk");
     model->info.add_bos = false;
     expect(model, (struct window_params) { .mode = llama, .length = 6 }, "abcdef ghijkl");
@@ -372,8 +371,8 @@ static void test_scored(void) {
         struct window         w            = get(ws, 1);
         static const uint8_t  scored[2][5] = { { 0, 1, 1, 1, 1 }, { 0, 0, 1, 1, 0 } };
         static const uint16_t bytes[5]     = { 1, 0, 1, 1, 0 };
-        test_check(&t, memcmp(w.scored, scored[skip], 5) == 0, "what is scored, special tokens %s",
-                skip ? "left out" : "included");
+        test_check(&t, memcmp(w.scored, scored[skip], 5) == 0, "scored tokens, special tokens %s",
+                skip ? "excluded" : "included");
         test_check(&t, memcmp(w.bytes, bytes, sizeof(bytes)) == 0, "bytes");
         test_check(&t,
                 w.n_spans == 3 && w.spans[0].first == 0 && w.spans[0].document == 0 &&
@@ -406,7 +405,7 @@ static void test_scored(void) {
     model_free(model);
 }
 
-// The fingerprint is of the documents that were read, and reading stops where windows are enough.
+// The fingerprint covers the documents read, and reading stops when there are enough windows.
 static void test_fingerprint(void) {
     struct lrnn_model * model = byte_model();
     char                all[65], two[65];
@@ -444,7 +443,7 @@ static void test_same_targets(void) {
     test_check(&t,
             windows_get_summary(ws)->n_windows == 6 &&
                     windows_get_summary(ws)->n_targets == 6 * WINDOW_SAME_TARGETS,
-            "contexts times stretches");
+            "number of windows and targets");
     for (int64_t stretch = 0; stretch < 2; ++stretch) {
         struct window longest = get(ws, stretch * 3 + 2);
         for (int k = 0; k < 3; ++k) {
@@ -460,11 +459,9 @@ static void test_same_targets(void) {
                             memcmp(w.tokens, longest.tokens + 100 - context,
                                     (size_t) w.n_tokens * sizeof(*w.tokens)) == 0,
                     "context %" PRId64, context);
-            // the first stretch has the documents' border 30 tokens in; behind a short context it
-            // is not seen
-            const int64_t at = stretch * (WINDOW_SAME_TARGETS + 100) + 100 - context;
-            const int     whole =
-                    context == 100; // not cut at the front: the first target has a span of its own
+            // a document ends 30 tokens into the first stretch; short contexts begin after it
+            const int64_t at    = stretch * (WINDOW_SAME_TARGETS + 100) + 100 - context;
+            const int     whole = context == 100; // not shortened: the first target has a span
             test_check(&t,
                     w.spans[0].first == 0 && w.spans[0].byte == (at < 30 ? at : at - 30) &&
                             w.spans[0].document == (at < 30 ? 0 : 1) &&
@@ -488,7 +485,7 @@ static void test_same_targets(void) {
     model_free(model);
 }
 
-// −ln softmax against a loop in double.
+// −ln softmax, compared with a loop in double precision.
 static void test_nll(void) {
     static const int64_t sizes[] = { 1, 2, 15, 16, 17, 48, 1000, 50277 };
     struct test_rng      rng     = { 7 };
@@ -524,7 +521,7 @@ static void test_nll(void) {
     test_check(&t,
             nll_of(z, 40, 0).top1 && !nll_of(z, 40, 7).top1 &&
                     nll_of(z, 40, 7).nats == (float) log(40.0),
-            "equal logits: the first is the top");
+            "equal logits: the first one is the top");
     static const float odd[] = { NAN, INFINITY, -INFINITY };
     for (int k = 0; k < 3 && z != NULL; ++k) {
         for (int at = 0; at < 40; at += 13) {
@@ -546,7 +543,7 @@ int main(void) {
     snprintf(folder, sizeof(folder), "%s/lrnn-windows.XXXXXX",
             getenv("TMPDIR") != NULL ? getenv("TMPDIR") : "/tmp");
     if (mkdtemp(folder) == NULL) {
-        printf("FAILED: no folder: %s\n", strerror(errno));
+        printf("FAILED: cannot create a folder: %s\n", strerror(errno));
         return 1;
     }
     snprintf(data_path, sizeof(data_path), "%s/data.jsonl", folder);
@@ -558,7 +555,7 @@ int main(void) {
     test_same_targets();
     test_nll();
     unlink(data_path);
-    test_check(&t, rmdir(folder) == 0, "%s: something was left behind", folder);
+    test_check(&t, rmdir(folder) == 0, "%s: not empty", folder);
     golden_list_free(&golden);
     return test_end(&t, "windows");
 }
