@@ -2,7 +2,7 @@
 
 // What was found, as a table, as JSON and as a picture.
 
-#include "eigenvalues.h"
+#include "eval/eigenvalues.h"
 #include "probe.h"
 
 #include <stdio.h>

@@ -4,7 +4,7 @@
 // at once, in memory that does not depend on their length.
 
 #include "lrnn.h"
-#include "task.h"
+#include "eval/task.h"
 
 enum { PROBE_LENGTHS_MAX = 64 };
 

@@ -1,8 +1,8 @@
 // Eigenvalues: against matrices whose eigenvalues are known, and two ways to the same ones.
 
+#include "eval/spectrum.h"
 #include "kit/check.h"
 #include "kit/rng.h"
-#include "spectrum.h"
 
 #include <math.h>
 #include <stdlib.h>

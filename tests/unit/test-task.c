@@ -1,8 +1,8 @@
 // The tasks of lrnn-probe ask what they say: every answer is computed again from the symbols alone,
 // in another way.
 
+#include "eval/task.h"
 #include "kit/check.h"
-#include "task.h"
 
 #include <stdio.h>
 #include <stdlib.h>

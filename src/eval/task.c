@@ -1,4 +1,4 @@
-#include "task.h"
+#include "eval/task.h"
 
 #include "base/error.h"
 #include "base/random.h"

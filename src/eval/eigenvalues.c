@@ -1,6 +1,6 @@
-#include "eigenvalues.h"
+#include "eval/eigenvalues.h"
 
-#include "spectrum.h"
+#include "eval/spectrum.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -1,4 +1,4 @@
-#include "spectrum.h"
+#include "eval/spectrum.h"
 
 #include <float.h>
 #include <math.h>
