@@ -73,7 +73,7 @@ void output_lengths(FILE * out, const struct probed * probed, int n, int64_t n_s
 }
 
 void output_scores(FILE * out, const struct probed * probed, int n, int64_t lo, int64_t hi) {
-    fprintf(out, "the last answer of sequences of %" PRId64 " to %" PRId64 " tokens\n\n", lo, hi);
+    fprintf(out, "last answer of sequences of %" PRId64 " to %" PRId64 " tokens\n\n", lo, hi);
     fprintf(out, "%-34s %-12s %-8s %9s %8s %8s\n", "model", "task", "range", "sequences",
             "accuracy", "scaled");
     for (int i = 0; i < n; ++i) {
@@ -87,7 +87,7 @@ void output_scores(FILE * out, const struct probed * probed, int n, int64_t lo, 
 static const char * counted(enum lrnn_transition kind) {
     switch (kind) {
         case LRNN_TRANSITION_HOUSEHOLDER:
-            return "of the factors a token; every other one is the gate";
+            return "those of the factors of each token; all others are the gate";
         case LRNN_TRANSITION_RANK_ONE: return "all";
         case LRNN_TRANSITION_GATE:
         case LRNN_TRANSITION_EXP:
@@ -102,12 +102,12 @@ void output_eigenvalues(FILE * out, const struct probed * probed) {
     const struct eigenvalues *     e     = &probed->spectrum;
     const struct eigenvalues_layer total = eigenvalues_total(e);
 
-    fprintf(out, "%s, %s by its file: eigenvalues used on this input (%s)\n\n", probed->name,
+    fprintf(out, "%s, range %s: eigenvalues on this input (%s)\n\n", probed->name,
             probed->eigenvalues, counted(e->kind));
     if (total.n == 0) {
         return;
     }
-    fprintf(out, "%-8s %12s %9s %9s %10s %9s %9s\n", "layer", "counted", "least", "greatest",
+    fprintf(out, "%-8s %12s %9s %9s %10s %9s %9s\n", "layer", "counted", "smallest", "largest",
             "negative", "complex", "|.| > 1");
     for (int i = 0; i <= e->n_layers; ++i) {
         const struct eigenvalues_layer * l = i < e->n_layers ? &e->layers[i] : &total;
@@ -129,7 +129,7 @@ void output_eigenvalues(FILE * out, const struct probed * probed) {
         most = total.bins[b] > most ? total.bins[b] : most;
     }
     fprintf(out, "\nreal part       share\n");
-    for (int b = 0; b < EIGENVALUES_BINS; b += 2) { // pairs of bins: twenty lines
+    for (int b = 0; b < EIGENVALUES_BINS; b += 2) { // two bins per line: twenty lines
         const int64_t n  = total.bins[b] + total.bins[b + 1];
         const double  lo = -1.0 + 2.0 * b / EIGENVALUES_BINS;
         fprintf(out, "%5.1f to %4.1f  %6.2f%%  ", lo, lo + 4.0 / EIGENVALUES_BINS,
@@ -216,7 +216,7 @@ void output_json(FILE * out, const struct probed * probed, int n, bool by_length
 }
 
 //
-// Pictures
+// Charts
 //
 
 void output_svg(FILE * out, const struct probed * probed, int n) {

@@ -1,32 +1,32 @@
 #pragma once
 
-// What was found, as a table, as JSON and as a picture.
+// Results of lrnn-probe: tables, JSON and a chart.
 
 #include "eval/eigenvalues.h"
-#include "probe.h"
+#include "eval/probe.h"
 
 #include <stdio.h>
 
-// A model and what it answered.
+// A model and its results.
 struct probed {
-    const char *        name; // of the file, without folder and ending
-    const char *        task;
-    const char *        eigenvalues; // range
+    char                name[128]; // of the file, without folder and extension
+    char                task[64];
+    char                eigenvalues[16]; // the range that the file states
     double              chance;
     struct probe_result result;
-    struct eigenvalues  spectrum; // without layers if it was not asked for
+    struct eigenvalues  spectrum; // no layers: not counted
 };
 
-// Accuracy by length, one column a model; all have the same task.
+// Accuracy by length, one column per model. All models have the same task.
 void output_lengths(FILE * out, const struct probed * probed, int n, int64_t n_sequences);
 
-// The paper's score, one row a model.
+// The score of the paper, one row per model.
 void output_scores(FILE * out, const struct probed * probed, int n, int64_t lo, int64_t hi);
 
-// Range and histogram.
+// Range and histogram of the eigenvalues.
 void output_eigenvalues(FILE * out, const struct probed * probed);
 
 void output_json(FILE * out, const struct probed * probed, int n, bool by_length);
 
-// One panel for the accuracies, one for each model's eigenvalues, where there are such.
+// One panel for all accuracies, and one per model for its eigenvalues.
 void output_svg(FILE * out, const struct probed * probed, int n);

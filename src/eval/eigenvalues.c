@@ -21,7 +21,7 @@ void eigenvalues_free(struct eigenvalues * e) {
 }
 
 static void count(struct eigenvalues_layer * l, double re, double im) {
-    const double rounding = 1e-6; // of keys in F32: a zero may come out as −1e-8
+    const double rounding = 1e-6; // keys are F32: a zero may become −1e-8
     const double size     = im == 0.0 ? fabs(re) : hypot(re, im);
     int          bin      = (int) floor((re + 1.0) / 2.0 * EIGENVALUES_BINS);
     bin                   = bin < 0 ? 0 : bin >= EIGENVALUES_BINS ? EIGENVALUES_BINS - 1 : bin;
@@ -35,36 +35,36 @@ static void count(struct eigenvalues_layer * l, double re, double im) {
     l->largest = size > l->largest ? size : l->largest;
 }
 
-// What head h of the state reads of a tensor [width, heads, factors, tokens]: heads are shared by
-// division; one token is all tokens (RetNet's gates).
-static const float * at(const struct lrnn_trace_event * w, const struct lrnn_trace_tensor * t,
+// The values that head h of the state reads of a tensor [width, heads, factors, tokens]. Several
+// heads of the state may share one; a single token stands for all (the gates of RetNet).
+static const float * at(const struct lrnn_trace_event * event, const struct lrnn_trace_tensor * t,
         int64_t h, int64_t token) {
     return t->data +
-           ((t->ne[3] > 1 ? token : 0) * t->ne[2] * t->ne[1] + h / (w->n_head / t->ne[1])) *
+           ((t->ne[3] > 1 ? token : 0) * t->ne[2] * t->ne[1] + h / (event->n_head / t->ne[1])) *
                    t->ne[0];
 }
 
-// Every eigenvalue but those of the factors is the gate's.
-static bool householder(const struct lrnn_trace_event * w, struct eigenvalues * e,
+// Π_j (I − β_j k_j k_jᵀ) diag(gate). Counts the eigenvalues of the factors; others are the gate.
+static bool householder(const struct lrnn_trace_event * event, struct eigenvalues * e,
         struct eigenvalues_layer * l, int64_t h, int64_t token, double * work) {
-    const struct lrnn_trace_tensor * k    = lrnn_trace_find(w, "k");
-    const struct lrnn_trace_tensor * beta = lrnn_trace_find(w, "beta");
-    const struct lrnn_trace_tensor * gate = lrnn_trace_find(w, "gate");
+    const struct lrnn_trace_tensor * k    = lrnn_trace_find(event, "k");
+    const struct lrnn_trace_tensor * beta = lrnn_trace_find(event, "beta");
+    const struct lrnn_trace_tensor * gate = lrnn_trace_find(event, "gate");
     const int                        n    = (int) k->ne[2];
-    const float *                    kh   = at(w, k, h, token);
-    const float *                    bh   = at(w, beta, h, token);
-    const float *                    gh   = gate != NULL ? at(w, gate, h, token) : NULL;
+    const float *                    kh   = at(event, k, h, token);
+    const float *                    bh   = at(event, beta, h, token);
+    const float *                    gh   = gate != NULL ? at(event, gate, h, token) : NULL;
 
     if (gh != NULL && gate->ne[0] > 1) {
         // (I − β k kᵀ) diag(g) is similar to diag(g) − β u uᵀ, u = g^½ ∘ k
         if (n != 1) {
-            e->error = "a gate for every key channel and more than one factor";
+            e->error = "it has a gate per key channel and more than one factor";
             return false;
         }
-        double *g = work, *z2 = work + w->d_k, *out = work + 2 * w->d_k;
-        for (int64_t i = 0; i < w->d_k; ++i) {
+        double *g = work, *z2 = work + event->d_k, *out = work + 2 * event->d_k;
+        for (int64_t i = 0; i < event->d_k; ++i) {
             if (gh[i] < 0.0f) {
-                e->error = "a negative gate for a key channel beside a reflection";
+                e->error = "it has a negative gate of a key channel together with a reflection";
                 return false;
             }
             g[i]       = gh[i];
@@ -72,16 +72,16 @@ static bool householder(const struct lrnn_trace_event * w, struct eigenvalues * 
             l->gate_lo = fmin(l->gate_lo, gh[i]);
             l->gate_hi = fmax(l->gate_hi, gh[i]);
         }
-        spectrum_of_rank_one(w->d_k, g, z2, out, work + 3 * w->d_k);
-        for (int64_t i = 0; i < w->d_k; ++i) {
+        spectrum_of_rank_one(event->d_k, g, z2, out, work + 3 * event->d_k);
+        for (int64_t i = 0; i < event->d_k; ++i) {
             count(l, out[i], 0.0);
         }
         return true;
     }
     double re[SPECTRUM_FACTORS_MAX], im[SPECTRUM_FACTORS_MAX];
     if (!spectrum_of_reflections(
-                w->d_k, n, kh, k->ne[0] * k->ne[1], bh, beta->ne[0] * beta->ne[1], re, im)) {
-        e->error = "more factors than can be analysed";
+                event->d_k, n, kh, k->ne[0] * k->ne[1], bh, beta->ne[0] * beta->ne[1], re, im)) {
+        e->error = "it has more than 16 factors per token";
         return false;
     }
     const double g = gh != NULL ? gh[0] : 1.0;
@@ -94,78 +94,81 @@ static bool householder(const struct lrnn_trace_event * w, struct eigenvalues * 
 }
 
 // diag(g) − w rᵀ
-static bool rank_one(const struct lrnn_trace_event * w, struct eigenvalues * e,
+static bool rank_one(const struct lrnn_trace_event * event, struct eigenvalues * e,
         struct eigenvalues_layer * l, int64_t h, int64_t token, double * work) {
-    const float * gh = at(w, lrnn_trace_find(w, "gate"), h, token);
-    const float * rh = at(w, lrnn_trace_find(w, "r"), h, token);
-    const float * wh = at(w, lrnn_trace_find(w, "w"), h, token);
-    double *      g = work, *z2 = work + w->d_k, *out = work + 2 * w->d_k;
-    for (int64_t i = 0; i < w->d_k; ++i) {
+    const float * gh = at(event, lrnn_trace_find(event, "gate"), h, token);
+    const float * rh = at(event, lrnn_trace_find(event, "r"), h, token);
+    const float * wh = at(event, lrnn_trace_find(event, "w"), h, token);
+    double *      g = work, *z2 = work + event->d_k, *out = work + 2 * event->d_k;
+    for (int64_t i = 0; i < event->d_k; ++i) {
         g[i]  = gh[i];
         z2[i] = (double) wh[i] * rh[i];
         if (z2[i] < 0.0) {
-            e->error = "a rank-one part that is not similar to a symmetric one";
+            e->error = "its rank-one part is not similar to a symmetric one";
             return false;
         }
     }
-    spectrum_of_rank_one(w->d_k, g, z2, out, work + 3 * w->d_k);
-    for (int64_t i = 0; i < w->d_k; ++i) {
+    spectrum_of_rank_one(event->d_k, g, z2, out, work + 3 * event->d_k);
+    for (int64_t i = 0; i < event->d_k; ++i) {
         count(l, out[i], 0.0);
     }
     return true;
 }
 
-static void diagonal(const struct lrnn_trace_event * w, const char * name, bool log,
+static void diagonal(const struct lrnn_trace_event * event, const char * name, bool log,
         struct eigenvalues_layer * l, int64_t h, int64_t token) {
-    const struct lrnn_trace_tensor * t = lrnn_trace_find(w, name);
-    const float *                    x = at(w, t, h, token);
+    const struct lrnn_trace_tensor * t = lrnn_trace_find(event, name);
+    const float *                    x = at(event, t, h, token);
     for (int64_t i = 0; i < t->ne[0]; ++i) {
         count(l, log ? exp((double) x[i]) : x[i], 0.0);
     }
 }
 
-// exp(dt A), or twice that minus 1: A [d_v, d_k, heads] and dt [d_v, heads, 1, tokens], or one
-// number a head each
-static void exponential(
-        const struct lrnn_trace_event * w, struct eigenvalues_layer * l, int64_t h, int64_t token) {
-    const struct lrnn_trace_tensor * A  = lrnn_trace_find(w, "A");
-    const struct lrnn_trace_tensor * dt = lrnn_trace_find(w, "dt");
-    const float *                    d  = at(w, dt, h, token);
-    const float *                    a = A->data + h / (w->n_head / A->ne[2]) * A->ne[0] * A->ne[1];
+// exp(dt A), or 2 exp(dt A) − 1. A [d_v, d_k, heads] and dt [d_v, heads, 1, tokens], or one number
+// per head each.
+static void exponential(const struct lrnn_trace_event * event, struct eigenvalues_layer * l,
+        int64_t h, int64_t token) {
+    const struct lrnn_trace_tensor * A  = lrnn_trace_find(event, "A");
+    const struct lrnn_trace_tensor * dt = lrnn_trace_find(event, "dt");
+    const float *                    d  = at(event, dt, h, token);
+    const float * a = A->data + h / (event->n_head / A->ne[2]) * A->ne[0] * A->ne[1];
     for (int64_t i = 0; i < A->ne[1]; ++i) {
         for (int64_t j = 0; j < A->ne[0]; ++j) {
             const double x = exp((double) d[dt->ne[0] > 1 ? j : 0] * a[i * A->ne[0] + j]);
-            count(l, w->transition == LRNN_TRANSITION_TWO_EXP_M1 ? 2.0 * x - 1.0 : x, 0.0);
+            count(l, event->transition == LRNN_TRANSITION_TWO_EXP_M1 ? 2.0 * x - 1.0 : x, 0.0);
         }
     }
 }
 
-bool eigenvalues_watch(const struct lrnn_trace_event * w, void * user) {
+bool eigenvalues_trace(const struct lrnn_trace_event * event, void * user) {
     struct eigenvalues *       e = user;
     struct eigenvalues_layer * l =
-            w->layer >= 0 && w->layer < e->n_layers ? &e->layers[w->layer] : NULL;
-    double * work  = l != NULL ? malloc((size_t) w->d_k * 5 * sizeof(*work)) : NULL;
+            event->layer >= 0 && event->layer < e->n_layers ? &e->layers[event->layer] : NULL;
+    double * work  = l != NULL ? malloc((size_t) event->d_k * 5 * sizeof(*work)) : NULL;
     bool     going = work != NULL;
     if (!going) {
-        e->error = l == NULL ? "a recurrence outside the layers" : "out of memory";
+        e->error = l == NULL ? "it has a recurrence outside the layers" : "out of memory";
         return false;
     }
-    e->kind = w->transition;
-    for (int32_t s = 0; s < w->n_seqs; ++s) {
-        for (int64_t i = 0; i < w->seqs[s].count; ++i) {
-            const int64_t token = w->seqs[s].first + i;
-            for (int64_t h = 0; h < w->n_head && going && (w->seqs[s].position + i) % e->every == 0;
+    e->kind = event->transition;
+    for (int32_t s = 0; s < event->n_seqs; ++s) {
+        for (int64_t i = 0; i < event->seqs[s].count; ++i) {
+            const int64_t token = event->seqs[s].first + i;
+            for (int64_t h = 0;
+                    h < event->n_head && going && (event->seqs[s].position + i) % e->every == 0;
                     ++h) {
                 const int64_t before = l->n;
-                switch (w->transition) {
+                switch (event->transition) {
                     case LRNN_TRANSITION_HOUSEHOLDER:
-                        going = householder(w, e, l, h, token, work);
+                        going = householder(event, e, l, h, token, work);
                         break;
-                    case LRNN_TRANSITION_RANK_ONE: going = rank_one(w, e, l, h, token, work); break;
-                    case LRNN_TRANSITION_GATE: diagonal(w, "gate", false, l, h, token); break;
-                    case LRNN_TRANSITION_MLSTM: diagonal(w, "log_f", true, l, h, token); break;
+                    case LRNN_TRANSITION_RANK_ONE:
+                        going = rank_one(event, e, l, h, token, work);
+                        break;
+                    case LRNN_TRANSITION_GATE: diagonal(event, "gate", false, l, h, token); break;
+                    case LRNN_TRANSITION_MLSTM: diagonal(event, "log_f", true, l, h, token); break;
                     case LRNN_TRANSITION_EXP:
-                    case LRNN_TRANSITION_TWO_EXP_M1: exponential(w, l, h, token); break;
+                    case LRNN_TRANSITION_TWO_EXP_M1: exponential(event, l, h, token); break;
                     case LRNN_TRANSITION_NONE: break;
                 }
                 e->per_token = l->n - before;

@@ -1,37 +1,40 @@
 #pragma once
 
-// The eigenvalues of every transition that a model makes on an input, counted layer by layer.
+// Counts the eigenvalues of the transitions that a model makes on an input, per layer.
 
 #include "lrnn.h"
 
 enum { EIGENVALUES_BINS = 40 }; // from −1 to 1
 
 struct eigenvalues_layer {
-    int64_t n;          // counted; 0: an attention layer, or nothing was seen
+    int64_t n;          // counted; 0: an attention layer, or no input
     int64_t n_negative; // with a real part below zero
     int64_t n_complex;
     int64_t n_outside;              // with an absolute value above 1 + 1e-5
-    int64_t bins[EIGENVALUES_BINS]; // of the real part; what lies outside counts at the edge
+    int64_t bins[EIGENVALUES_BINS]; // of the real part; values outside are in the outer bins
     double  lo, hi;                 // of the real part
     double  largest;                // absolute value
-    double  gate_lo,
-            gate_hi; // Householder families: of the gate, which is every eigenvalue that no key touches; 1 without a gate
+
+    // Householder families: range of the gate, which is the eigenvalue in all directions orthogonal
+    // to the keys; 1 without a gate
+    double gate_lo, gate_hi;
 };
 
 struct eigenvalues {
     int                        n_layers;
     struct eigenvalues_layer * layers;
-    int64_t                    every; // tokens are looked at, one in so many
+    int64_t                    every; // count one token in this many
     enum lrnn_transition       kind;
-    int64_t                    per_token; // counted a head and token: n_h, d_k, or d_k × d_v
-    const char *               error;     // NULL, or why the callback stopped the call
+    int64_t                    per_token; // per head and token: n_h, d_k, or d_k × d_v
+    const char *               error;     // why the callback stopped the call; NULL: it did not
 };
 
+// - every: count one token in this many. False: out of memory.
 bool eigenvalues_init(struct eigenvalues * e, int n_layers, int64_t every);
 void eigenvalues_free(struct eigenvalues * e);
 
-// For lrnn_session_params: watch, with LRNN_TRACE_SCANS and the struct as user data.
-bool eigenvalues_watch(const struct lrnn_trace_event * watched, void * user);
+// The trace callback of a session, for LRNN_TRACE_SCANS. `user` is a struct eigenvalues.
+bool eigenvalues_trace(const struct lrnn_trace_event * event, void * user);
 
-// All layers together.
+// The sum of all layers.
 struct eigenvalues_layer eigenvalues_total(const struct eigenvalues * e);

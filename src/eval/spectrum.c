@@ -6,7 +6,7 @@
 #include <string.h>
 
 //
-// A real matrix: Hessenberg form by elimination, then QR steps with two shifts (Francis), on the
+// A real matrix: Hessenberg form by elimination, then QR steps with two shifts (Francis) on the
 // part that is not yet split off
 //
 
@@ -50,7 +50,7 @@ static void two_by_two(double a, double b, double c, double d, double * re, doub
     const double half = 0.5 * (a + d);
     const double disc = 0.25 * (a - d) * (a - d) + b * c;
     if (disc >= 0.0) {
-        // the larger root first; the other from the product, which does not cancel
+        // the larger root; the other from their product, which avoids cancellation
         const double root = sqrt(disc);
         const double big  = half >= 0.0 ? half + root : half - root;
         re[0]             = big;
@@ -63,8 +63,8 @@ static void two_by_two(double a, double b, double c, double d, double * re, doub
     }
 }
 
-// A QR step on rows lo … hi of the Hessenberg matrix h, implicit, with the shifts x ± i y as their
-// sum s and product p
+// An implicit QR step on rows lo … hi of the Hessenberg matrix h. The two shifts are given by their
+// sum s and product p.
 static void francis_step(int n, double * h, int lo, int hi, double s, double p) {
 #define H(i, j) h[(i) * n + (j)]
     double x = H(lo, lo) * H(lo, lo) + H(lo, lo + 1) * H(lo + 1, lo) - s * H(lo, lo) + p;
@@ -133,8 +133,7 @@ bool spectrum_of_matrix(int n, double * a, double * re, double * im) {
             }
             double s = A(hi - 1, hi - 1) + A(hi, hi);
             double p = A(hi - 1, hi - 1) * A(hi, hi) - A(hi - 1, hi) * A(hi, hi - 1);
-            if (tries % 10 ==
-                    0) { // a matrix can be a fixed point of the step: another shift moves it on
+            if (tries % 10 == 0) { // the matrix may be a fixed point: use another shift
                 const double e = fabs(A(hi, hi - 1)) + fabs(A(hi - 1, hi - 2));
                 s              = 1.5 * e;
                 p              = e * e;
@@ -192,8 +191,8 @@ bool spectrum_of_reflections(int64_t d, int n, const float * k, int64_t k_stride
 //
 // Diagonal minus rank one
 //
-// Eigenvalues are the zeros of f(λ) = 1 − Σ z_i²/(g_i − λ), which falls from pole to pole: one
-// below the least g, one between each two neighbours.
+// The eigenvalues are the zeros of f(λ) = 1 − Σ z_i²/(g_i − λ), which decreases from pole to pole:
+// one below the smallest g, one between each two neighbors.
 //
 
 struct entry {
@@ -215,8 +214,8 @@ void spectrum_of_rank_one(
     }
     qsort(e, (size_t) d, sizeof(*e), compare);
     for (int64_t i = 0; i < d; ++i) {
-        double lo = i > 0 ? e[i - 1].g : e[0].g - total,
-               hi = e[i].g; // the trace moves by no more than the total
+        // the trace changes by the total, so that no eigenvalue moves further
+        double lo = i > 0 ? e[i - 1].g : e[0].g - total, hi = e[i].g;
         for (int step = 0; step < 64 && lo < hi; ++step) {
             const double mid = 0.5 * (lo + hi);
             if (mid <= lo || mid >= hi) {
@@ -226,7 +225,7 @@ void spectrum_of_rank_one(
             for (int64_t j = 0; j < d; ++j) {
                 f -= e[j].z2 / (e[j].g - mid);
             }
-            if (f > 0.0) { // f falls as λ rises to the pole above it
+            if (f > 0.0) { // f decreases up to the next pole
                 lo = mid;
             } else {
                 hi = mid;

@@ -1,5 +1,4 @@
-// The command line: every kind of value is taken as it was meant, and what was not meant is
-// answered with one sentence that names it.
+// The command line: values of every type, aliases, error messages, and --help.
 
 #include "describe.h"
 #include "exit-code.h"
@@ -53,7 +52,7 @@ static void table(struct values * v, struct option * out) {
     memcpy(out, options, sizeof(options));
 }
 
-// Parses a line of words between blanks.
+// Parses words separated by blanks.
 static enum options_status parse(
         struct values * v, const char * line, char * err, size_t err_size) {
     static char text[256]; // values point into it
@@ -164,7 +163,6 @@ static void check_hidden(struct test * t, const struct program * program) {
     }
 }
 
-// What --help says, as text.
 static void check_help(struct test * t) {
     struct values v = DEFAULTS;
     struct option options[N_OPTIONS];
@@ -206,7 +204,7 @@ static void check_help(struct test * t) {
     for (const char * line = text; *line != '\0'; line += strcspn(line, "\n") + 1) {
         check(t, strcspn(line, "\n") <= 110, "lines of --help fit a terminal", line);
     }
-    check(t, strchr(text, '\033') == NULL, "no colour in a file", "an escape code");
+    check(t, strchr(text, '\033') == NULL, "no color in a file", "an escape code");
 }
 
 int main(void) {
@@ -243,12 +241,13 @@ int main(void) {
         char line[64], expected[256];
         snprintf(line, sizeof(line), "m.gguf --tokens=%s", bad_lists[i]);
         snprintf(expected, sizeof(expected),
-                "--tokens: '%s' is not a list (1,2,4 or 64-256+64 or 64-4096*8) of at most 64 whole numbers from 1 to 4096",
+                "--tokens: '%s' is not a list (1,2,4 or 64-256+64 or 64-4096*8) of at most 64 "
+                "whole numbers from 1 to 4096",
                 bad_lists[i]);
         check_error(&t, line, expected);
     }
     check_help(&t);
 
-    printf("values of every type, lists and ranges, what errors say, what --help says\n");
+    printf("values of every type, lists and ranges, aliases, error messages, --help\n");
     return test_end(&t, "options");
 }

@@ -1,4 +1,4 @@
-// Code that the programs share: token ids and .npy files are read correctly or refused.
+// Shared parts of the programs: reading token ids and .npy files.
 
 #include "kit/check.h"
 #include "npy.h"
@@ -73,7 +73,7 @@ static void check_token_ids(struct test * t) {
 
 enum { NPY_MAX = 512 };
 
-// A file as the format's description has it: version, dictionary, data.
+// Builds a file of the given version.
 static size_t make_npy(
         char * file, int version, const char * dictionary, const int32_t * values, size_t n) {
     const size_t length = strlen(dictionary);
@@ -90,7 +90,7 @@ static size_t make_npy(
     return 8 + wide + length + n * sizeof(*values);
 }
 
-static void check_npy_refused(struct test * t, const char * dictionary, const char * word) {
+static void check_npy_rejected(struct test * t, const char * dictionary, const char * word) {
     static const int32_t values[] = { 5, 6, 7 };
     char                 file[NPY_MAX], err[512] = "";
     int32_t *            read;
@@ -99,7 +99,7 @@ static void check_npy_refused(struct test * t, const char * dictionary, const ch
     const bool ok = npy_read_int32(
             file, make_npy(file, 1, dictionary, values, 3), &read, &n, err, sizeof(err));
     test_check(t, !ok && read == NULL && strstr(err, word) != NULL,
-            "%s: said '%s', expected something with '%s'", dictionary, err, word);
+            "%s: '%s', expected a message with '%s'", dictionary, err, word);
     free(read);
 }
 
@@ -116,8 +116,8 @@ static void check_npy(struct test * t) {
         test_check(t, ok && n == 3 && memcmp(read, values, sizeof(values)) == 0, "version %d: %s",
                 version, err);
         free(read);
-        for (size_t cut = 0; cut < size;
-                ++cut) { // each on its own, so that a byte too far is found
+        // each prefix is in a buffer of its size, so that sanitizers find reads beyond it
+        for (size_t cut = 0; cut < size; ++cut) {
             char * part = malloc(cut + 1);
             memcpy(part, file, cut);
             part = realloc(part, cut > 0 ? cut : 1);
@@ -127,18 +127,19 @@ static void check_npy(struct test * t) {
             free(part);
         }
     }
-    check_npy_refused(t, "{'descr': '<i8', 'fortran_order': False, 'shape': (3,), }", "'<i8' (3,)");
-    check_npy_refused(t, "{'descr': '>i4', 'fortran_order': False, 'shape': (3,), }", "'>i4'");
-    check_npy_refused(t, "{'descr': '<i4', 'fortran_order': False, 'shape': (1, 3), }", "(1, 3)");
-    check_npy_refused(t, "{'descr': '<i4', 'fortran_order': False, 'shape': (), }", "()");
-    check_npy_refused(t, "{'descr': '<i4', 'fortran_order': False, 'shape': (-3,), }", "(-3,)");
-    check_npy_refused(t, "{'descr': '<i4', 'fortran_order': False, 'shape': (4,), }",
+    check_npy_rejected(
+            t, "{'descr': '<i8', 'fortran_order': False, 'shape': (3,), }", "'<i8' (3,)");
+    check_npy_rejected(t, "{'descr': '>i4', 'fortran_order': False, 'shape': (3,), }", "'>i4'");
+    check_npy_rejected(t, "{'descr': '<i4', 'fortran_order': False, 'shape': (1, 3), }", "(1, 3)");
+    check_npy_rejected(t, "{'descr': '<i4', 'fortran_order': False, 'shape': (), }", "()");
+    check_npy_rejected(t, "{'descr': '<i4', 'fortran_order': False, 'shape': (-3,), }", "(-3,)");
+    check_npy_rejected(t, "{'descr': '<i4', 'fortran_order': False, 'shape': (4,), }",
             "3 numbers; expected 4");
-    check_npy_refused(t, "{'descr': '<i4', 'shape': (999999999999999,), }",
+    check_npy_rejected(t, "{'descr': '<i4', 'shape': (999999999999999,), }",
             "3 numbers; expected 999999999999999");
-    check_npy_refused(
+    check_npy_rejected(
             t, "{'descr': '<i4', 'shape': (99999999999999999999999,), }", "expected '<i4' (n,)");
-    check_npy_refused(t, "", "? ?");
+    check_npy_rejected(t, "", "? ?");
 
     char header[NPY_HEADER_SIZE];
     npy_header_float32(INT64_MAX, INT64_MAX, header);
@@ -156,6 +157,6 @@ int main(void) {
     check_token_ids(&t);
     check_npy(&t);
 
-    printf("token ids in text, .npy files whole, cut and wrong\n");
+    printf("token ids in text; whole, truncated and invalid .npy files\n");
     return test_end(&t, "program-parts");
 }

@@ -1,4 +1,4 @@
-// Eigenvalues: against matrices whose eigenvalues are known, and two ways to the same ones.
+// Eigenvalues: of matrices with known eigenvalues, and computed in two ways.
 
 #include "eval/spectrum.h"
 #include "kit/check.h"
@@ -17,14 +17,14 @@ static int compare(const void * a, const void * b) {
     return (x > y) - (x < y);
 }
 
-// X diag(λ) X⁻¹ for X = product of a few elementary matrices: eigenvalues are λ, real
+// X diag(λ) X⁻¹, where X is a product of elementary matrices, has the real eigenvalues λ.
 static void check_real(struct test * t, struct test_rng * r, int n) {
     double a[N_MAX * N_MAX] = { 0 }, lambda[N_MAX], re[N_MAX], im[N_MAX];
     for (int i = 0; i < n; ++i) {
         a[i * n + i] = lambda[i] = test_uniform(r, -1.0, 1.0);
     }
-    for (int step = 0; step < 3 * n && n > 1;
-            ++step) { // row i += c · row j and column j −= c · column i: a similarity
+    // row i += c · row j and column j −= c · column i: a similarity
+    for (int step = 0; step < 3 * n && n > 1; ++step) {
         const int    i = (int) test_below(r, n), j = (i + 1 + (int) test_below(r, n - 1)) % n;
         const double c = test_uniform(r, -0.5, 0.5);
         for (int k = 0; k < n; ++k) {
@@ -41,11 +41,11 @@ static void check_real(struct test * t, struct test_rng * r, int n) {
     for (int i = 0; i < n; ++i) {
         worst = fmax(worst, fmax(fabs(re[i] - lambda[i]), fabs(im[i])));
     }
-    test_check(t, found && worst < 1e-4, "%d real eigenvalues are off by %g", n,
-            worst); // close ones are ill-conditioned
+    // the tolerance is large because close eigenvalues are ill-conditioned
+    test_check(t, found && worst < 1e-4, "%d real eigenvalues are off by %g", n, worst);
 }
 
-// The cyclic shift of n points: the n-th roots of one
+// The cyclic shift of n points has the n-th roots of one.
 static void check_cycle(struct test * t, int n) {
     double a[N_MAX * N_MAX] = { 0 }, re[N_MAX], im[N_MAX];
     for (int i = 0; i < n; ++i) {
@@ -64,7 +64,7 @@ static void check_cycle(struct test * t, int n) {
     }
 }
 
-// Two reflections whose keys enclose the angle θ/2 turn by θ: exp(± i θ). One factor: 1 − β ‖k‖².
+// Two reflections whose keys are at angle θ/2 rotate by θ: exp(± i θ). One factor: 1 − β ‖k‖².
 static void check_reflections(struct test * t) {
     for (int i = 1; i < 8; ++i) {
         const double theta   = 2.0 * PI * i / 17.0;
@@ -86,8 +86,8 @@ static void check_reflections(struct test * t) {
             "1 − β ‖k‖² is %g", re);
 }
 
-// A product of n random factors, multiplied out: its trace and its determinant are those of the
-// eigenvalues, and of d − n ones
+// A product of n random factors: its trace and determinant follow from the n eigenvalues and d − n
+// ones.
 static void check_product(struct test * t, struct test_rng * r, int d, int n) {
     float  k[N_MAX * N_MAX] = { 0 }, beta[N_MAX] = { 0 };
     double p[N_MAX * N_MAX] = { 0 }, re[N_MAX], im[N_MAX], determinant = 1.0, trace = 0.0;
@@ -129,7 +129,7 @@ static void check_product(struct test * t, struct test_rng * r, int d, int n) {
             determinant);
 }
 
-// diag(g) − z zᵀ by its secular equation and as a matrix
+// diag(g) − z zᵀ, by its secular equation and as a general matrix
 static void check_rank_one(struct test * t, struct test_rng * r, int d, bool repeated) {
     double g[N_MAX] = { 0 }, z2[N_MAX] = { 0 }, z[N_MAX], a[N_MAX * N_MAX], ours[N_MAX], re[N_MAX],
            im[N_MAX], work[2 * N_MAX];

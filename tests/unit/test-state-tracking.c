@@ -1,12 +1,11 @@
-// State tracking, shown: the hand-built models of models/exact answer every letter right however
-// far the sequence goes, stepped or chunked, alone or beside another sequence, in F32 and in Q8_0,
-// and across a state that was saved and loaded; the same tensors with eigenvalues in [0,1] fail,
-// and so does one factor too few.
+// State tracking: the exact models of models/exact answer every letter correctly at any length, on
+// the step and chunk paths, alone or with another sequence, in F32 and Q8_0, and after saving and
+// loading their state. With eigenvalues in [0,1], or with one factor too few, they fail.
 
+#include "eval/probe.h"
 #include "ggml.h"
 #include "kit/check.h"
 #include "kit/model-edit.h"
-#include "probe.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -14,7 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-// a sanitizer makes everything ten times slower
+// sanitizers are ten times slower
 static const int64_t LONG   = LRNN_SANITIZE ? 20000 : 200000;
 static const int64_t LONGER = LRNN_SANITIZE ? 100000 : 10000000;
 
@@ -43,7 +42,7 @@ struct score {
     double  margin;
 };
 
-// One thread: these models are so small that two would do little else than wait for each other.
+// One thread: the models are too small for two.
 static struct score probe(struct test * t, struct lrnn_model * model, const char * spec,
         int64_t length, int64_t n_sequences, int32_t n_batch) {
     char                err[512] = "";
@@ -58,7 +57,6 @@ static struct score probe(struct test * t, struct lrnn_model * model, const char
             .seed        = 1,
             .n_threads   = 1,
             .n_batch     = n_batch,
-            .quiet       = true,
         };
         const enum probe_status status =
                 probe_by_length(model, task, &params, &result, err, sizeof(err));
@@ -80,17 +78,17 @@ static void check_exact(struct test * t, const char * name, const char * spec, i
     lrnn_model_free(model);
 }
 
-// Not better than a guess: what is learned from the first letters is soon lost.
+// No better than a guess: the state of the first letters is soon lost.
 static void check_fails(struct test * t, const char * name, const char * spec, double chance) {
     struct lrnn_model * model = load_exact(t, name);
     const struct score  s     = probe(t, model, spec, 2000, 4, 512);
     const double        right = 1.0 - (double) s.wrong / (double) s.asked;
     test_check(t, s.asked == 8000 && right < chance + 0.05,
-            "%s: %.3f of its answers are right; expected about %.3f, a guess", name, right, chance);
+            "%s: %.3f of the answers are right; expected about %.3f, a guess", name, right, chance);
     lrnn_model_free(model);
 }
 
-// RWKV-7 cannot reach −1: right at first, with a margin that dies, and a guess in the end.
+// RWKV-7 cannot reach −1: it is right at first, with a shrinking margin, and guesses in the end.
 static void check_decay(struct test * t) {
     struct lrnn_model * model = load_exact(t, "parity-rwkv7");
     const struct score  near  = probe(t, model, "parity", 100, 4, 512);
@@ -102,14 +100,14 @@ static void check_decay(struct test * t) {
     lrnn_model_free(model);
 }
 
-// The matrices as Q8_0; what shapes the recurrence stays F32.
+// Converts the matrices to Q8_0. Tensors that shape the recurrence stay F32.
 static struct lrnn_model * load_q8(struct test * t, const char * name, const char * path) {
     static const char * const MATRICES[] = { "attn_q", "attn_k", "attn_v", "attn_output",
         "ffn_gate", "ffn_up", "ffn_down" };
     char                      from[512], tensor[64];
     struct model_edit         e;
     snprintf(from, sizeof(from), "%s/exact/%s.gguf", LRNN_MODELS, name);
-    bool ok = test_check(t, model_edit_open(&e, from), "%s cannot be taken apart", from);
+    bool ok = test_check(t, model_edit_open(&e, from), "cannot open %s", from);
     if (!ok) {
         return NULL;
     }
@@ -122,7 +120,7 @@ static struct lrnn_model * load_q8(struct test * t, const char * name, const cha
             model_edit_convert(&e, tensor, GGML_TYPE_Q8_0);
         }
     }
-    ok = test_check(t, model_edit_write(&e, path), "%s cannot be written", path);
+    ok = test_check(t, model_edit_write(&e, path), "cannot write %s", path);
     model_edit_close(&e);
     return ok ? load(t, path) : NULL;
 }
@@ -138,8 +136,8 @@ static void check_q8(struct test * t, const char * name, const char * spec, int6
     remove(path);
 }
 
-// Half of the letters, a state file, another session: the answers of the second half are right as
-// well.
+// Saves the state after half of the letters and loads it into another session: the answers to the
+// second half are right.
 static void check_saved(struct test * t, const char * name, const char * spec, int64_t length) {
     static const char   STATE[]  = "test-state-tracking.state";
     char                err[512] = "";
@@ -166,7 +164,7 @@ static void check_saved(struct test * t, const char * name, const char * spec, i
                               lrnn_seq_save(a, 0, NULL, STATE, err, sizeof(err)) &&
                               lrnn_seq_load(b, 0, NULL, STATE, err, sizeof(err)),
                       "%s", err);
-    // the answers again, from the same stream
+    // the same stream gives the answers
     struct task_stream * stream = task_stream_new(task, 9, length);
     for (int64_t i = prefix; i < n && ok; ++i) {
         int32_t symbol, answer;
@@ -174,11 +172,8 @@ static void check_saved(struct test * t, const char * name, const char * spec, i
         if (i < half || !ok) {
             continue;
         }
-        ok                   = test_check(t,
-                                  lrnn_eval(b,
-                                          &(struct lrnn_input) { .tokens = tokens + i, .n_tokens = 1, .n_logits = 1 },
-                                          1, err, sizeof(err)),
-                                  "%s", err);
+        const struct lrnn_input input = { .tokens = tokens + i, .n_tokens = 1, .n_logits = 1 };
+        ok                   = test_check(t, lrnn_eval(b, &input, 1, err, sizeof(err)), "%s", err);
         const float * logits = ok ? lrnn_logits(b, 0) : NULL;
         int32_t       best   = 0;
         for (int32_t v = 1; ok && v < lrnn_model_get_info(model).n_vocab; ++v) {
@@ -190,7 +185,7 @@ static void check_saved(struct test * t, const char * name, const char * spec, i
                                memcmp(said, task_symbol(task, answer), size) != 0);
     }
     test_check(t, ok && wrong == 0,
-            "%s: %" PRId64 " answers wrong after its state was saved and loaded", name, wrong);
+            "%s: %" PRId64 " answers wrong after saving and loading the state", name, wrong);
     task_stream_free(stream);
     lrnn_session_free(a);
     lrnn_session_free(b);
@@ -234,9 +229,9 @@ int main(void) {
         check_fails(&t, name, spec, 1.0 / MODULI[i]);
     }
 
-    check_exact(&t, "s5", "S5", LONG, 1, 512);     // chunked
-    check_exact(&t, "s5", "S5", LONG / 10, 1, 1);  // stepped
-    check_exact(&t, "s5", "S5", LONG / 4, 2, 514); // two sequences beside each other
+    check_exact(&t, "s5", "S5", LONG, 1, 512);     // chunk path
+    check_exact(&t, "s5", "S5", LONG / 10, 1, 1);  // step path
+    check_exact(&t, "s5", "S5", LONG / 4, 2, 514); // two sequences at once
     check_q8(&t, "s5", "S5", LONG);
     check_saved(&t, "s5", "S5", LONG / 10);
     check_exact(&t, "s3", "S3", LONG / 10, 2, 512);

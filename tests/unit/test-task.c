@@ -1,5 +1,4 @@
-// The tasks of lrnn-probe ask what they say: every answer is computed again from the symbols alone,
-// in another way.
+// State-tracking tasks: recomputes every answer from the symbols alone, in another way.
 
 #include "eval/task.h"
 #include "kit/check.h"
@@ -28,7 +27,7 @@ static bool draw(struct test * t, const struct task * task, uint64_t seed, int64
         s->symbols[i] = task_symbol(task, symbol);
         s->answers[i] = answer < 0 ? NULL : task_symbol(task, answer);
         test_check(t, answer < 0 || task_is_answer(task, answer),
-                "%s is given as an answer, and is none", task_symbol(task, answer));
+                "the answer %s is not marked as one", task_symbol(task, answer));
     }
     task_stream_free(stream);
     return ok;
@@ -63,7 +62,7 @@ static void check_sums(struct test * t, const char * spec, int m) {
             check_answer(t, spec, &s, i, expected);
         }
         for (int i = 0; i < m; ++i) {
-            test_check(t, seen[i], "%s: %d was never drawn in 1000 letters", spec, i);
+            test_check(t, seen[i], "%s: no %d among 1000 letters", spec, i);
         }
         test_check(t, task_n_symbols(task) == m && task_chance(task) * m == 1.0,
                 "%s: %d symbols, chance %g", spec, task_n_symbols(task), task_chance(task));
@@ -71,7 +70,7 @@ static void check_sums(struct test * t, const char * spec, int m) {
     task_free(task);
 }
 
-// y_t(i) = x_1(x_2(… x_t(i))), computed from the front for every point and prefix
+// y_t(i) = x_1(x_2(… x_t(i))), for every point and prefix
 static void check_group(
         struct test * t, const char * spec, int points, int n_elements, int max_swaps) {
     struct task *   task = make(t, spec, NULL);
@@ -100,8 +99,9 @@ static void check_group(
     task_free(task);
 }
 
-// expression := term { ('+'|'-') term },  term := factor { '*' factor },  factor := digit | '-'
-// digit | '(' expression ')'
+// expression := term { ('+'|'-') term }
+// term       := factor { '*' factor }
+// factor     := digit | '-' digit | '(' expression ')'
 struct parser {
     const struct sequence * s;
     int64_t                 at, end;
@@ -202,8 +202,7 @@ static void check_brackets(struct test * t) {
     task_free(task);
 }
 
-// The automaton that reads a number in base 2 and keeps its remainder modulo 3: the remainder of
-// the number itself
+// The automaton reads a binary number and keeps its remainder modulo 3.
 static void check_automaton(struct test * t) {
     static const char TEXT[] =
             "# binary numbers modulo 3\nstates: r0 r1 r2\nstart: r0\n0: r0 r2 r1\n1: r1 r0 r2\n";
@@ -221,13 +220,13 @@ static void check_automaton(struct test * t) {
     task_free(task);
 }
 
-static void check_refused(
+static void check_rejected(
         struct test * t, const char * spec, const char * automaton, const char * says) {
     char          err[256] = "";
     struct task * task =
             task_new(spec, automaton, automaton != NULL ? strlen(automaton) : 0, err, sizeof(err));
     test_check(t, task == NULL && strstr(err, says) != NULL,
-            "%s: expected to hear '%s', heard '%s'", spec, says, err);
+            "%s: expected an error with '%s', found '%s'", spec, says, err);
     task_free(task);
 }
 
@@ -248,14 +247,14 @@ int main(void) {
     check_brackets(&t);
     check_automaton(&t);
 
-    check_refused(&t, "mod:1", NULL, "no task 'mod:1'");
-    check_refused(&t, "S9", NULL, "no task 'S9'");
-    check_refused(&t, "parity:2", NULL, "no task");
-    check_refused(&t, "automaton", NULL, "--automaton FILE");
-    check_refused(&t, "automaton", "states: a b\nstart: a\n0: a\n", "'0' has 1 words, expected 2");
-    check_refused(&t, "automaton", "states: a b\nstart: c\n", "'c' is not one of its states");
-    check_refused(&t, "automaton", "states: a a\n", "different states");
-    check_refused(&t, "automaton", "states: a b\n0: a b\n", "no start");
-    check_refused(&t, "automaton", "what is this\n", "line 1");
+    check_rejected(&t, "mod:1", NULL, "no task 'mod:1'");
+    check_rejected(&t, "S9", NULL, "no task 'S9'");
+    check_rejected(&t, "parity:2", NULL, "no task");
+    check_rejected(&t, "automaton", NULL, "--automaton FILE");
+    check_rejected(&t, "automaton", "states: a b\nstart: a\n0: a\n", "'0' has 1 words, expected 2");
+    check_rejected(&t, "automaton", "states: a b\nstart: c\n", "'c' is not one of its states");
+    check_rejected(&t, "automaton", "states: a a\n", "different states");
+    check_rejected(&t, "automaton", "states: a b\n0: a b\n", "no start");
+    check_rejected(&t, "automaton", "what is this\n", "line 1");
     return test_end(&t, "tasks");
 }

@@ -1,0 +1,50 @@
+#pragma once
+
+// The inside of a task, shared by the files task*.c.
+
+#include "eval/task.h"
+
+enum {
+    TASK_POINTS_MAX  = 7, // of a permutation: 5,040 elements
+    TASK_MODULUS_MAX = 1024,
+    TASK_STATES_MAX  = 64,
+    TASK_NAME_MAX    = 64,
+};
+
+enum task_kind {
+    TASK_SUM,
+    TASK_GROUP,
+    TASK_ARITHMETIC,
+    TASK_BRACKETS,
+    TASK_AUTOMATON,
+};
+
+struct task {
+    enum task_kind kind;
+    int            n_symbols, n_answers;
+    char (*symbols)[TASK_NAME_MAX];
+    bool * is_answer;
+    int *  letters; // symbols that are drawn
+    int    n_letters;
+
+    int modulus; // TASK_SUM, TASK_ARITHMETIC, TASK_BRACKETS
+    int first_digit, plus, minus, times, open, close, equals; // symbols
+
+    int points;                           // TASK_GROUP
+    uint8_t (*elements)[TASK_POINTS_MAX]; // sorted, in the order of the symbols
+
+    int   start; // TASK_AUTOMATON
+    int * next;  // [letters][TASK_STATES_MAX], symbols of states
+};
+
+// Allocates room for n symbols. False: out of memory.
+bool task_reserve(struct task * t, int n);
+int task_add_symbol(struct task * t, const char * name, bool is_answer);
+int task_find_symbol(const struct task * t, const char * name); // −1: none
+
+// task-group.c: the permutations of n points, or the even ones. Letters have at most max_swaps.
+bool task_make_group(struct task * t, bool even, int n, int max_swaps);
+int task_find_element(const struct task * t, const uint8_t * permutation);
+
+// task-automaton.c: parses `text`, which is changed.
+bool task_make_automaton(struct task * t, char * text, char * err, size_t err_size);
