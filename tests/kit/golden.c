@@ -1,5 +1,7 @@
 #include "kit/golden.h"
 
+#include "lrnn.h"
+
 #include <dirent.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -95,4 +97,25 @@ void golden_list_free(struct golden_list * list) {
     }
     free(list->models);
     *list = (struct golden_list) { 0 };
+}
+
+const struct golden * golden_find(const struct golden_list * list, const char * name) {
+    for (int i = 0; i < list->n; ++i) {
+        if (strcmp(list->models[i].name, name) == 0) {
+            return &list->models[i];
+        }
+    }
+    printf("FAILED: %s: no model %s\n", LRNN_GOLDEN_DIR, name);
+    exit(1);
+}
+
+struct lrnn_model * golden_load_model(const char * name) {
+    char path[1024], err[512];
+    snprintf(path, sizeof(path), "%s/%s.gguf", LRNN_GOLDEN_DIR, name);
+    struct lrnn_model * model = lrnn_model_load(path, NULL, err, sizeof(err));
+    if (model == NULL) {
+        printf("FAILED: %s\n", err);
+        exit(1);
+    }
+    return model;
 }

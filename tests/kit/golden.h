@@ -29,6 +29,13 @@ struct golden_list {
 bool golden_list_load(struct golden_list * list, char * err, size_t err_size);
 void golden_list_free(struct golden_list * list);
 
+// The functions below end the program if there is no such model.
+
+const struct golden * golden_find(const struct golden_list * list, const char * name);
+
+struct lrnn_model;
+struct lrnn_model * golden_load_model(const char * name);
+
 #ifdef __cplusplus
 }
 #endif

@@ -1,10 +1,10 @@
-// Sequences computed together give what each gives alone: to the bit in a model with matrices in
-// Q8_0, within rounding otherwise.
+// Sequences computed in one batch give the logits of each sequence alone: bit by bit in a model with
+// matrices in Q8_0, within rounding otherwise.
 //
-// A product with a matrix in Q8_0 takes a column at a time, however many there are, so that a token
-// does not feel its neighbours; with F32 ggml sums several columns in another order than one,
-// unless it is told to take them one by one, as it is in a quantised model for up to 32 tokens.
-// Lengths differ, sequences begin and end while others go on, and go back on the way.
+// A product with a Q8_0 matrix computes one column at a time, so tokens cannot affect each other.
+// With F32, ggml sums several columns in another order than one, unless it is told to compute them
+// one by one, as in a quantized model for up to 32 tokens. The sequences differ in length, start and
+// end at different calls, and are rewound.
 
 #include "ggml.h"
 #include "kit/check.h"
@@ -20,13 +20,10 @@
 
 enum { N_SEQS = 3, N_TOKENS = 40, N_REWIND = 3, MAX_CALLS = 96, MAX_PART = 5 };
 
-static const double LIMIT_F32 =
-        1e-4; // largest absolute difference of a logit; they are of size 1 to 10
-static const char * const path =
-        "test-batch-invariance.gguf"; // where the test runs: in the build directory
+static const double       LIMIT_F32 = 1e-4; // absolute difference of logits, which are 1 to 10
+static const char * const path      = "test-batch-invariance.gguf";
 
-// What a sequence is told in one round: so many tokens, after going back by some. Alone and
-// together it is told the same.
+// One call for one sequence: rewind, then append tokens. The same alone and in a batch.
 struct turn {
     int32_t back;
     int32_t n;
@@ -49,7 +46,7 @@ static void make_plan(struct plan * p, int64_t n_vocab, bool decoding, uint64_t 
         for (int i = starts[s]; i < ends[s]; ++i) {
             struct turn * turn = &p->turns[s][i];
             if (!decoding && i % 3 == s) {
-                continue; // this sequence rests
+                continue; // this sequence is not in the call
             }
             if (can > 0 && test_below(&rng, 4) == 0) {
                 turn->back = (int32_t) (1 + test_below(&rng, can));
@@ -66,8 +63,8 @@ static void make_plan(struct plan * p, int64_t n_vocab, bool decoding, uint64_t 
     }
 }
 
-// Runs the plan for all sequences, or for one; logits of the last token of each turn go to
-// out[sequence][call].
+// Runs the plan for all sequences, or for sequence `alone` if it is not negative. Stores the logits
+// of the last token of each turn in out[sequence][call].
 static bool run(struct test * t, const char * name, struct lrnn_model * model,
         const struct plan * p, int alone, struct lrnn_session_params params, float * out) {
     const int64_t         V = lrnn_model_get_info(model).n_vocab;
@@ -78,7 +75,7 @@ static bool run(struct test * t, const char * name, struct lrnn_model * model,
         struct lrnn_input in[N_SEQS];
         int32_t           n_in = 0;
         for (int k = 0; done && k < N_SEQS; ++k) {
-            const int           s    = (k + i) % N_SEQS; // not always in the same order
+            const int           s    = (k + i) % N_SEQS; // the order varies
             const struct turn * turn = &p->turns[s][i];
             if (turn->n > 0 && (alone < 0 || alone == s)) {
                 done = turn->back == 0 || lrnn_seq_rewind(session, s, turn->back, err, sizeof(err));
@@ -98,7 +95,7 @@ static bool run(struct test * t, const char * name, struct lrnn_model * model,
     return done;
 }
 
-// The largest difference of a logit, together and alone.
+// The largest difference of a logit between a batch and single sequences.
 static double compare(struct test * t, const char * name, struct lrnn_model * model, bool decoding,
         int32_t n_threads) {
     const int64_t                    V      = lrnn_model_get_info(model).n_vocab;
@@ -124,7 +121,7 @@ static double compare(struct test * t, const char * name, struct lrnn_model * mo
 }
 
 //
-// Models: those of tests/golden, wider, so that every row is whole blocks of Q8_0 and more than one
+// Models: golden models, widened so that every row has several whole blocks of Q8_0
 //
 
 enum { LENGTH = 32, WIDTH = 3 * LENGTH, RANK = 5 * LENGTH };
@@ -144,8 +141,7 @@ static const struct {
     { "wkv.head_size", LENGTH },
 };
 
-// What is multiplied with. The others are two-dimensional, too, but no op takes them otherwise than
-// in F32.
+// True for operands of matrix products. The other two-dimensional tensors must be F32.
 static bool is_matrix(const struct ggml_tensor * x) {
     static const char * const others[] = { "conv1d", "norm", "ssm_a", "ssm_d", "time_mix_first",
         "time_mix_lerp_fused" };
@@ -158,7 +154,7 @@ static bool is_matrix(const struct ggml_tensor * x) {
     return ggml_n_dims(x) > 1;
 }
 
-// Another shape: a matrix of random numbers, or the numbers that were there, again and again.
+// Changes a shape. A matrix gets random values, other tensors repeat their values.
 static void reshape(struct model_edit * e, const char * name, int n_dims, const int64_t * ne,
         struct test_rng * rng) {
     const struct ggml_tensor * from = model_edit_find(e, name);
@@ -171,10 +167,10 @@ static void reshape(struct model_edit * e, const char * name, int n_dims, const 
     }
 }
 
-// What the loader expects of a tensor: "… tensor NAME has shape [a, b]; expected [c, any]".
-static bool parse(const char * sentence, char name[GGML_MAX_NAME], int * n_dims, int64_t ne[4]) {
-    const char * p = strstr(sentence, "tensor ");
-    const char * q = strstr(sentence, "expected [");
+// Parses an error message of the loader: "… tensor NAME has shape [a, b]; expected [c, any]".
+static bool parse(const char * message, char name[GGML_MAX_NAME], int * n_dims, int64_t ne[4]) {
+    const char * p = strstr(message, "tensor ");
+    const char * q = strstr(message, "expected [");
     if (p == NULL || q == NULL || sscanf(p, "tensor %63s", name) != 1) {
         return false;
     }
@@ -187,8 +183,8 @@ static bool parse(const char * sentence, char name[GGML_MAX_NAME], int * n_dims,
     return *n_dims > 0;
 }
 
-// The loader knows the shapes that follow from the keys: it is asked until it has no more to say.
-// NULL with its last sentence if that is another.
+// Sets the keys, then changes each tensor that the loader rejects to the shape that it expects, until
+// the model loads. Returns NULL with the message of the loader if it fails for another reason.
 static struct lrnn_model * widen(struct model_edit * e, char * err, size_t err_size) {
     const char * arch   = gguf_get_val_str(e->gguf, gguf_find_key(e->gguf, "general.architecture"));
     struct test_rng rng = { 1 };
@@ -197,11 +193,11 @@ static struct lrnn_model * widen(struct model_edit * e, char * err, size_t err_s
         snprintf(key, sizeof(key), "%.32s.%s", arch, keys[i].key);
         const int64_t at = gguf_find_key(e->gguf, key);
         if (at >= 0 && gguf_get_kv_type(e->gguf, at) == GGUF_TYPE_UINT32 &&
-                gguf_get_val_u32(e->gguf, at) > 0) { // 0: there is no such layer
+                gguf_get_val_u32(e->gguf, at) > 0) { // 0: no such layer
             gguf_set_val_u32(e->gguf, key, keys[i].value);
         }
     }
-    for (int64_t i = 0; i < e->n_tensors; ++i) { // shapes that the loader takes as they are
+    for (int64_t i = 0; i < e->n_tensors; ++i) { // shapes that the loader accepts
         const struct ggml_tensor * x = e->tensors[i];
         if (strcmp(x->name, "token_embd.weight") == 0) {
             reshape(e, x->name, 2, (const int64_t[2]) { WIDTH, x->ne[1] }, &rng);
@@ -223,9 +219,9 @@ static struct lrnn_model * widen(struct model_edit * e, char * err, size_t err_s
     return NULL;
 }
 
-// Every matrix, or those that quantising takes: gates, β and low ranks stay F32, and rows that are
-// no whole blocks become F16.
-static struct lrnn_model * quantise(struct model_edit * e, bool all, char * err, size_t err_size) {
+// Quantizes all matrices, or those of the default policy, which keeps gates, β and low ranks in F32.
+// Rows that are not whole blocks become F16.
+static struct lrnn_model * quantize(struct model_edit * e, bool all, char * err, size_t err_size) {
     static const char * const kept[] = { "ssm_beta", "ssm_alpha", "ssm_f_", "ssm_g_", "time_mix_",
         "ssm_dt", "ssm_x", "igate", "fgate" };
     for (int64_t i = 0; i < e->n_tensors; ++i) {
@@ -242,33 +238,34 @@ static struct lrnn_model * quantise(struct model_edit * e, bool all, char * err,
 }
 
 static void test_model(struct test * t, const struct golden * g) {
-    static const char * const TYPES[]  = { "F32", "Q8_0 beside F32", "Q8_0" };
+    static const char * const TYPES[]  = { "F32", "Q8_0 and F32", "Q8_0" };
     double                    worst[3] = { 0.0, 0.0, 0.0 };
     struct model_edit         e;
     char                      err[512] = "";
-    if (!test_check(t, model_edit_open(&e, g->path), "%s cannot be read", g->path)) {
+    if (!test_check(t, model_edit_open(&e, g->path), "%s: cannot be read", g->path)) {
         return;
     }
     for (int type = 0; type < 3; ++type) {
         struct lrnn_model * model =
-                type > 0 ? quantise(&e, type == 2, err, sizeof(err)) : widen(&e, err, sizeof(err));
+                type > 0 ? quantize(&e, type == 2, err, sizeof(err)) : widen(&e, err, sizeof(err));
         const double limit = type > 0 ? 0.0 : LIMIT_F32;
         if (!test_check(t, model != NULL, "%s: %s", g->name, err)) {
             break;
         }
-        for (int how = 0; how < 3;
-                ++how) { // a token a call; cut at random; the same with two threads
+        // one token per call; random cuts; random cuts with two threads
+        for (int how = 0; how < 3; ++how) {
             const double d = compare(t, g->name, model, how == 0, 1 + how / 2);
             test_check(t, d <= limit,
-                    "%s, %s, %s, %d threads: together and alone differ by %.3g, expected at most %.0e",
-                    g->name, TYPES[type], how == 0 ? "a token a call" : "cut at random",
+                    "%s, %s, %s, %d threads: batch and single sequences differ by %.3g; expected "
+                    "at most %.0e",
+                    g->name, TYPES[type], how == 0 ? "one token per call" : "random cuts",
                     1 + how / 2, d, limit);
             worst[type] = d <= worst[type] ? worst[type] : d;
         }
         lrnn_model_free(model);
     }
-    printf("%-28s together and alone differ by %.1e in F32, %.1e in Q8_0 beside F32, %.1e in Q8_0\n",
-            g->name, worst[0], worst[1], worst[2]);
+    printf("%-28s largest difference: F32 %.1e, Q8_0 and F32 %.1e, Q8_0 %.1e\n", g->name, worst[0],
+            worst[1], worst[2]);
     model_edit_close(&e);
 }
 

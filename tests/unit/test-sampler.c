@@ -1,6 +1,6 @@
-// The sampler against what its parameters promise: argmax, exact frequencies, what is cut off,
-// reproducible numbers.
+// The sampler does what its parameters say: argmax, frequencies, truncation, penalties, seeds.
 
+#include "kit/check.h"
 #include "lrnn.h"
 
 #include <math.h>
@@ -8,20 +8,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-static int n_checks, n_failed;
-
-static void check(bool ok, const char * what) {
-    n_checks++;
-    if (!ok) {
-        n_failed++;
-        printf("FAILED: %s\n", what);
-    }
-}
+static struct test t;
 
 enum { V = 6 };
 
-static const float LOGITS[V] = { 1.0f, 3.0f, 2.0f, -1.0f, 0.5f,
-    2.5f }; // by likelihood: 1, 5, 2, 0, 4, 3
+// from the most likely token to the least: 1, 5, 2, 0, 4, 3
+static const float LOGITS[V] = { 1.0f, 3.0f, 2.0f, -1.0f, 0.5f, 2.5f };
 
 static struct lrnn_sampler * make(struct lrnn_sampler_params p) {
     char                  err[256];
@@ -39,14 +31,14 @@ static struct lrnn_sampler_params plain(uint64_t seed) {
     };
 }
 
-// How often each token is drawn in n draws with these parameters.
+// Counts how often each token is sampled in n draws.
 static void draw(struct lrnn_sampler_params p, int n, int counts[V]) {
     struct lrnn_sampler * s = make(p);
     memset(counts, 0, V * sizeof(int));
     for (int i = 0; i < n; ++i) {
-        const int32_t t = lrnn_sampler_sample(s, LOGITS, V, NULL, NULL, 0);
-        if (t >= 0 && t < V) {
-            counts[t]++;
+        const int32_t token = lrnn_sampler_sample(s, LOGITS, V, NULL, NULL, 0);
+        if (token >= 0 && token < V) {
+            counts[token]++;
         }
     }
     lrnn_sampler_free(s);
@@ -57,21 +49,22 @@ static void test_greedy(void) {
     p.temperature                = 0.0f;
     struct lrnn_sampler * s      = make(p);
     float                 lp;
-    check(lrnn_sampler_sample(s, LOGITS, V, &lp, NULL, 0) == 1,
-            "temperature 0 takes the most likely token");
+    test_check(&t, lrnn_sampler_sample(s, LOGITS, V, &lp, NULL, 0) == 1,
+            "temperature 0 does not choose the most likely token");
     double sum = 0.0;
     for (int i = 0; i < V; ++i) {
         sum += exp((double) LOGITS[i]);
     }
-    check(fabs((double) lp - (3.0 - log(sum))) < 1e-6,
-            "its log-probability is that of the softmax");
+    test_check(&t, fabs((double) lp - (3.0 - log(sum))) < 1e-6,
+            "log-probability %g; expected that of the softmax, %g", (double) lp, 3.0 - log(sum));
     const float tie[3] = { 0.0f, 1.0f, 1.0f };
-    check(lrnn_sampler_sample(s, tie, 3, NULL, NULL, 0) == 1, "of two alike the lower id is taken");
+    test_check(&t, lrnn_sampler_sample(s, tie, 3, NULL, NULL, 0) == 1,
+            "a tie does not choose the lower id");
     lrnn_sampler_free(s);
 }
 
-// Chi-squared of the frequencies against softmax(logits / temperature); 5 degrees of freedom, 25.7
-// is exceeded once in 10,000.
+// Chi-squared of the frequencies against softmax(logits / temperature), 5 degrees of freedom. It
+// exceeds 25.7 once in 10,000.
 static void test_frequencies(void) {
     const float temperatures[] = { 0.5f, 1.0f, 2.0f };
     for (int k = 0; k < 3; ++k) {
@@ -90,7 +83,8 @@ static void test_frequencies(void) {
         }
         printf("temperature %.1f: chi-squared %.1f of 5 degrees of freedom\n",
                 (double) p.temperature, chi);
-        check(chi < 25.7, "frequencies are those of softmax(logits / temperature)");
+        test_check(&t, chi < 25.7, "temperature %.1f: the frequencies are not those of the softmax",
+                (double) p.temperature);
     }
 }
 
@@ -99,22 +93,26 @@ static void test_truncation(void) {
     struct lrnn_sampler_params p = plain(3);
     p.top_k                      = 3;
     draw(p, 5000, counts);
-    check(counts[1] > 0 && counts[5] > 0 && counts[2] > 0 && counts[0] + counts[3] + counts[4] == 0,
-            "top_k keeps the k most likely");
+    test_check(&t,
+            counts[1] > 0 && counts[5] > 0 && counts[2] > 0 &&
+                    counts[0] + counts[3] + counts[4] == 0,
+            "top_k 3 does not keep the 3 most likely tokens");
 
-    // probabilities 0.415 0.252 0.153 …: 0.6 is reached with the second
+    // probabilities 0.415 0.252 0.153 …: two tokens reach 0.6
     p       = plain(4);
     p.top_p = 0.6f;
     draw(p, 5000, counts);
-    check(counts[1] > 0 && counts[5] > 0 && counts[0] + counts[2] + counts[3] + counts[4] == 0,
-            "top_p keeps the fewest that reach it");
+    test_check(&t,
+            counts[1] > 0 && counts[5] > 0 && counts[0] + counts[2] + counts[3] + counts[4] == 0,
+            "top_p 0.6 does not keep the 2 most likely tokens");
 
     // exp(−0.5) = 0.607, exp(−1) = 0.368
     p       = plain(5);
     p.min_p = 0.5f;
     draw(p, 5000, counts);
-    check(counts[1] > 0 && counts[5] > 0 && counts[0] + counts[2] + counts[3] + counts[4] == 0,
-            "min_p drops what is less likely than its share");
+    test_check(&t,
+            counts[1] > 0 && counts[5] > 0 && counts[0] + counts[2] + counts[3] + counts[4] == 0,
+            "min_p 0.5 does not keep the 2 most likely tokens");
 }
 
 static void test_penalty(void) {
@@ -123,18 +121,17 @@ static void test_penalty(void) {
     p.repeat_penalty             = 2.0f;
     p.repeat_last                = 2;
     struct lrnn_sampler * s      = make(p);
-    // 3.0 → 1.5 after the first, so 5 (2.5) follows, then 2 (2.0); then 1 is out of the last two
-    // again
+    // 1 drops from 3.0 to 1.5, so 5 (2.5) follows, then 2 (2.0); then 1 is no longer recent
     const int32_t expected[] = { 1, 5, 2, 1 };
     for (int i = 0; i < 4; ++i) {
-        check(lrnn_sampler_sample(s, LOGITS, V, NULL, NULL, 0) == expected[i],
-                "a penalty lasts as long as repeat_last");
+        test_check(&t, lrnn_sampler_sample(s, LOGITS, V, NULL, NULL, 0) == expected[i],
+                "token %d is not %d: a penalty lasts for repeat_last tokens", i, expected[i]);
     }
     lrnn_sampler_free(s);
     s = make(p);
     lrnn_sampler_accept(s, 1);
-    check(lrnn_sampler_sample(s, LOGITS, V, NULL, NULL, 0) == 5,
-            "accepted tokens are penalised too");
+    test_check(&t, lrnn_sampler_sample(s, LOGITS, V, NULL, NULL, 0) == 5,
+            "an accepted token is not penalized");
     lrnn_sampler_free(s);
 }
 
@@ -146,14 +143,14 @@ static void test_seeds(void) {
         b[i] = lrnn_sampler_sample(s[1], LOGITS, V, NULL, NULL, 0);
         c[i] = lrnn_sampler_sample(s[2], LOGITS, V, NULL, NULL, 0);
     }
-    check(memcmp(a, b, sizeof(a)) == 0, "a seed gives the same tokens again");
-    check(memcmp(a, c, sizeof(a)) != 0, "another seed gives others");
+    test_check(&t, memcmp(a, b, sizeof(a)) == 0, "equal seeds give different tokens");
+    test_check(&t, memcmp(a, c, sizeof(a)) != 0, "different seeds give equal tokens");
     for (int i = 0; i < 3; ++i) {
         lrnn_sampler_free(s[i]);
     }
 }
 
-static void test_refusals(void) {
+static void test_invalid(void) {
     struct lrnn_sampler_params bad[8];
     for (int i = 0; i < 8; ++i) {
         bad[i] = plain(0);
@@ -169,8 +166,8 @@ static void test_refusals(void) {
     for (int i = 0; i < 8; ++i) {
         char                  err[256] = "";
         struct lrnn_sampler * s        = lrnn_sampler_new(&bad[i], err, sizeof(err));
-        check(s == NULL && err[0] != '\0',
-                "parameters that make no sense are refused with a sentence");
+        test_check(&t, s == NULL && err[0] != '\0',
+                "invalid parameters %d: accepted, or rejected without a message", i);
         lrnn_sampler_free(s);
     }
     struct lrnn_sampler * s             = make(plain(0));
@@ -178,14 +175,16 @@ static void test_refusals(void) {
     const float           no_logits[2]  = { -INFINITY, -INFINITY };
     const float           one_logit[2]  = { -INFINITY, 0.0f };
     char                  err[256]      = "";
-    check(lrnn_sampler_sample(s, nan_logits, 3, NULL, err, sizeof(err)) == LRNN_SAMPLE_NOT_FINITE,
-            "NaN logits give no token");
-    check(strstr(err, "NaN") != NULL, "and a sentence that says so");
-    check(lrnn_sampler_sample(s, no_logits, 2, NULL, err, sizeof(err)) == LRNN_SAMPLE_NOT_FINITE,
-            "no finite logit gives no token");
-    check(strstr(err, "no logit is finite") != NULL, "and a sentence that says so");
-    check(lrnn_sampler_sample(s, one_logit, 2, NULL, NULL, 0) == 1,
-            "a logit of minus infinity is never drawn");
+    test_check(&t,
+            lrnn_sampler_sample(s, nan_logits, 3, NULL, err, sizeof(err)) == LRNN_SAMPLE_NOT_FINITE,
+            "a token is sampled from NaN");
+    test_check(&t, strstr(err, "NaN") != NULL, "the message does not name NaN: %s", err);
+    test_check(&t,
+            lrnn_sampler_sample(s, no_logits, 2, NULL, err, sizeof(err)) == LRNN_SAMPLE_NOT_FINITE,
+            "a token is sampled without a finite logit");
+    test_check(&t, strstr(err, "no logit is finite") != NULL, "unexpected message: %s", err);
+    test_check(&t, lrnn_sampler_sample(s, one_logit, 2, NULL, NULL, 0) == 1,
+            "a token with logit -infinity is sampled");
     lrnn_sampler_free(s);
 }
 
@@ -195,7 +194,6 @@ int main(void) {
     test_truncation();
     test_penalty();
     test_seeds();
-    test_refusals();
-    printf("test-sampler: %d checks, %d failed\n", n_checks, n_failed);
-    return n_failed > 0;
+    test_invalid();
+    return test_end(&t, "test-sampler");
 }

@@ -1,6 +1,8 @@
-// Sequences of a session: state files, misuse, numbers that are not finite, two threads. That the
-// numbers are right is test-golden's business.
+// Sequences of a session: state files, invalid calls, non-finite values, the attention cache, two
+// threads. test-golden checks the logits.
 
+#include "kit/check.h"
+#include "kit/files.h"
 #include "kit/golden.h"
 #include "kit/model-edit.h"
 #include "lrnn.h"
@@ -12,46 +14,26 @@
 #include <string.h>
 #include <unistd.h>
 
-static int n_checks, n_failed;
+static struct test        t;
+static struct golden_list golden;
 
-static bool check(bool ok, const char * what, const char * detail) {
-    n_checks++;
-    if (!ok) {
-        n_failed++;
-        printf("FAILED: %s: %s\n", what, detail);
-    }
-    return ok;
-}
-
-// one of each kind of state: matrix with convolutions, per element, with normaliser, token shifts,
-// attention cache
+// One of each kind of state: matrix with convolutions, per element, with normalizer, token shifts,
+// attention cache.
 static const char * const MODELS[] = { "delta_net_neg", "mamba_neg", "xlstm", "rwkv7",
     "olmo_hybrid" };
 
-// those whose first layer begins with an RMSNorm
+// Models whose first layer begins with an RMSNorm.
 static const char * const PRE_NORM[] = { "delta_net_neg", "mamba_neg", "transformer",
     "delta_net_hybrid" };
 
 enum { N_MODELS = sizeof(MODELS) / sizeof(MODELS[0]), PROMPT = 11, AFTER = 16 };
 
-static struct golden_list golden;
-
-static struct lrnn_model * load(const char * name) {
-    char err[512] = "no such model in the golden folder";
-    for (int i = 0; i < golden.n; ++i) {
-        if (strcmp(golden.models[i].name, name) == 0) {
-            struct lrnn_model * model =
-                    lrnn_model_load(golden.models[i].path, NULL, err, sizeof(err));
-            if (model != NULL) {
-                return model;
-            }
-        }
-    }
-    printf("FAILED: %s: %s\n", name, err);
-    exit(1);
+// A check with a fixed description; `detail` is an error message or "".
+static bool check(bool ok, const char * what, const char * detail) {
+    return test_check(&t, ok, "%s: %s", what, detail);
 }
 
-static struct lrnn_session * session_of(struct lrnn_model * model, int n_seqs, int n_rewind) {
+static struct lrnn_session * new_session(struct lrnn_model * model, int n_seqs, int n_rewind) {
     char                       err[512];
     struct lrnn_session_params p = {
         .n_threads = 1, .n_seqs = n_seqs, .n_rewind = n_rewind, .n_cache = 128
@@ -69,7 +51,7 @@ static bool eval(struct lrnn_session * s, int seq, const int32_t * tokens, int n
     return lrnn_eval(s, &in, 1, err, 512);
 }
 
-// Samples AFTER tokens, beginning with `token`.
+// Samples AFTER tokens, starting from `token`.
 static void generate(struct lrnn_session * s, int seq, struct lrnn_sampler * sampler,
         int64_t n_vocab, int32_t token, int32_t out[AFTER]) {
     char err[512];
@@ -79,29 +61,29 @@ static void generate(struct lrnn_session * s, int seq, struct lrnn_sampler * sam
     }
 }
 
-static void prompt_of(const struct lrnn_model * model, int32_t tokens[PROMPT]) {
+static void make_prompt(const struct lrnn_model * model, int32_t tokens[PROMPT]) {
     for (int i = 0; i < PROMPT; ++i) {
         tokens[i] = (int32_t) ((i * 13 + 5) % lrnn_model_get_info(model).n_vocab);
     }
 }
 
-// The text after a state was saved and loaded, into another session and another sequence, is that
-// of the unbroken run.
+// A state is saved and loaded into another session and another sequence. The tokens that follow are
+// those of the uninterrupted run.
 static void test_state_file(const char * name, const char * path) {
-    struct lrnn_model *        model = load(name);
+    struct lrnn_model *        model = golden_load_model(name);
     const int64_t              V     = lrnn_model_get_info(model).n_vocab;
-    struct lrnn_session *      a     = session_of(model, 1, 0);
-    struct lrnn_session *      b     = session_of(model, 3, 2);
+    struct lrnn_session *      a     = new_session(model, 1, 0);
+    struct lrnn_session *      b     = new_session(model, 3, 2);
     struct lrnn_sampler_params p     = {
             .temperature = 0.8f, .top_k = 40, .top_p = 0.95f, .min_p = 0.05f
     };
     char    err[512] = "";
     int32_t tokens[PROMPT], unbroken[AFTER], resumed[AFTER];
-    prompt_of(model, tokens);
+    make_prompt(model, tokens);
     p.seed                   = 5;
     p.repeat_penalty         = 1.2f;
     struct lrnn_sampler * sa = lrnn_sampler_new(&p, err, sizeof(err));
-    p.seed                   = 6; // what is loaded must replace it
+    p.seed                   = 6; // must be replaced by the state file
     struct lrnn_sampler * sb = lrnn_sampler_new(&p, err, sizeof(err));
 
     check(eval(a, 0, tokens, PROMPT, err), name, err);
@@ -112,15 +94,16 @@ static void test_state_file(const char * name, const char * path) {
     generate(a, 0, sa, V, first, unbroken);
 
     check(lrnn_seq_load(b, 2, sb, path, err, sizeof(err)), name, err);
-    check(lrnn_seq_length(b, 2) == PROMPT, name, "the length is saved");
-    check(lrnn_seq_rewindable(b, 2) == 0, name, "what was before cannot be rewound");
+    check(lrnn_seq_length(b, 2) == PROMPT, name, "the length is not saved");
+    check(lrnn_seq_rewindable(b, 2) == 0, name, "tokens before the state file can be rewound");
     check(lrnn_logits(b, 0) != NULL && lrnn_logits(b, 1) == NULL, name,
-            "the logits of the last token are saved");
-    check(memcmp(logits, lrnn_logits(b, 0), (size_t) V * sizeof(float)) == 0, name, "to the bit");
+            "expected the logits of the last token");
+    check(memcmp(logits, lrnn_logits(b, 0), (size_t) V * sizeof(float)) == 0, name,
+            "the loaded logits differ");
     free(logits);
     generate(b, 2, sb, V, first, resumed);
     check(memcmp(unbroken, resumed, sizeof(unbroken)) == 0, name,
-            "the tokens after loading are those of the unbroken run");
+            "the tokens differ from those of the uninterrupted run");
 
     lrnn_sampler_free(sa);
     lrnn_sampler_free(sb);
@@ -129,70 +112,53 @@ static void test_state_file(const char * name, const char * path) {
     lrnn_model_free(model);
 }
 
-static unsigned char * slurp(const char * path, size_t * size) {
-    FILE * f = fopen(path, "rb");
-    fseek(f, 0, SEEK_END);
-    *size = (size_t) ftell(f);
-    rewind(f);
-    unsigned char * data = malloc(*size);
-    if (fread(data, 1, *size, f) != *size) {
-        printf("FAILED: %s cannot be read\n", path);
-        exit(1);
-    }
-    fclose(f);
-    return data;
-}
-
-static void spit(const char * path, const unsigned char * data, size_t size) {
-    FILE * f = fopen(path, "wb");
-    fwrite(data, 1, size, f);
-    fclose(f);
-}
-
-// A damaged file is refused and the sequence stays as it was.
+// A damaged file is rejected and the sequence is unchanged.
 static void test_damage(const char * path) {
-    struct lrnn_model *   model    = load("delta_net_neg");
-    struct lrnn_model *   other    = load("xlstm");
-    struct lrnn_session * s        = session_of(model, 2, 0);
-    struct lrnn_session * so       = session_of(other, 1, 0);
+    struct lrnn_model *   model    = golden_load_model("delta_net_neg");
+    struct lrnn_model *   other    = golden_load_model("xlstm");
+    struct lrnn_session * s        = new_session(model, 2, 0);
+    struct lrnn_session * so       = new_session(other, 1, 0);
     char                  err[512] = "";
     int32_t               tokens[PROMPT];
     size_t                size;
-    prompt_of(model, tokens);
+    make_prompt(model, tokens);
     check(eval(s, 0, tokens, PROMPT, err) && lrnn_seq_save(s, 0, NULL, path, err, sizeof(err)),
             "save", err);
     check(eval(s, 1, tokens, 3, err), "eval", err);
-    unsigned char * data = slurp(path, &size);
+    uint8_t * data = test_read_file(path, &size);
 
     check(!lrnn_seq_load(so, 0, NULL, path, err, sizeof(err)) &&
                     strstr(err, "another model") != NULL,
-            "another model is refused", err);
+            "a state of another model is loaded", err);
     check(!lrnn_seq_load(s, 1, NULL, "no-such-file", err, sizeof(err)) &&
                     strstr(err, "no-such-file") != NULL,
-            "a missing file is named", err);
-    check(!lrnn_seq_load(s, 7, NULL, path, err, sizeof(err)), "a missing sequence is refused", err);
+            "expected an error that names the missing file", err);
+    check(!lrnn_seq_load(s, 7, NULL, path, err, sizeof(err)),
+            "a state is loaded into a missing sequence", err);
 
     int n_damaged = 0;
     for (size_t cut = 0; cut < size; cut += cut < 64 ? 1 : 997) {
-        spit(path, data, cut);
+        test_write_file(path, data, cut);
         n_damaged++;
-        check(!lrnn_seq_load(s, 1, NULL, path, err, sizeof(err)), "a truncated file is refused",
+        check(!lrnn_seq_load(s, 1, NULL, path, err, sizeof(err)), "a truncated file is loaded",
                 err);
     }
     for (size_t at = 0; at < size; at += at < 64 ? 1 : 1009) {
         data[at] ^= 0x10;
-        spit(path, data, size);
+        test_write_file(path, data, size);
         n_damaged++;
-        check(!lrnn_seq_load(s, 1, NULL, path, err, sizeof(err)), "a flipped bit is noticed", err);
+        check(!lrnn_seq_load(s, 1, NULL, path, err, sizeof(err)),
+                "a file with a flipped bit is loaded", err);
         data[at] ^= 0x10;
     }
-    unsigned char * longer = malloc(size + 1);
+    uint8_t * longer = malloc(size + 1);
     memcpy(longer, data, size);
     longer[size] = 0;
-    spit(path, longer, size + 1);
-    check(!lrnn_seq_load(s, 1, NULL, path, err, sizeof(err)), "extra bytes are refused", err);
-    check(lrnn_seq_length(s, 1) == 3, "a sequence that was not loaded is as it was", "");
-    printf("state file: %d damaged copies refused\n", n_damaged + 1);
+    test_write_file(path, longer, size + 1);
+    check(!lrnn_seq_load(s, 1, NULL, path, err, sizeof(err)), "a file with an extra byte is loaded",
+            err);
+    check(lrnn_seq_length(s, 1) == 3, "a rejected file changes the sequence", "");
+    printf("state file: %d damaged copies rejected\n", n_damaged + 1);
 
     free(longer);
     free(data);
@@ -203,8 +169,8 @@ static void test_damage(const char * path) {
 }
 
 static void test_misuse(void) {
-    struct lrnn_model *   model    = load("olmo_hybrid");
-    struct lrnn_session * s        = session_of(model, 2, 1);
+    struct lrnn_model *   model    = golden_load_model("olmo_hybrid");
+    struct lrnn_session * s        = new_session(model, 2, 1);
     const int64_t         V        = lrnn_model_get_info(model).n_vocab;
     char                  err[512] = "";
     const int32_t         good[2]  = { 1, 2 };
@@ -225,39 +191,40 @@ static void test_misuse(void) {
     for (size_t i = 0; i < sizeof(inputs) / sizeof(inputs[0]); ++i) {
         err[0] = '\0';
         check(!lrnn_eval(s, inputs[i], 1, err, sizeof(err)) && err[0] != '\0',
-                "a call that makes no sense is refused with a sentence", err);
+                "an invalid call is accepted, or rejected without a message", err);
     }
     const struct lrnn_input twice[2] = { { .seq = 0, .tokens = good, .n_tokens = 2 },
         { .seq = 0, .tokens = good, .n_tokens = 2 } };
-    check(!lrnn_eval(s, twice, 2, err, sizeof(err)), "a sequence named twice is refused", err);
+    check(!lrnn_eval(s, twice, 2, err, sizeof(err)), "a call with a sequence twice is accepted",
+            err);
     check(!lrnn_eval(s, twice, 0, err, sizeof(err)) && !lrnn_eval(s, twice, 3, err, sizeof(err)),
-            "no sequence, or too many, are refused", err);
-    check(lrnn_seq_length(s, 0) == 0, "a refused call advances nothing", "");
-    check(eval(s, 0, good, 2, err), "and the session works on", err);
+            "a call with no or too many sequences is accepted", err);
+    check(lrnn_seq_length(s, 0) == 0, "a rejected call changes the length", "");
+    check(eval(s, 0, good, 2, err), "a valid call after rejected ones fails", err);
     check(lrnn_logits(s, 0) != NULL && lrnn_logits(s, 1) == NULL && lrnn_logits(s, -1) == NULL,
-            "logits that were not asked for are NULL", "");
+            "expected NULL for logits that were not requested", "");
     check(!lrnn_seq_rewind(s, 0, 2, err, sizeof(err)) && lrnn_seq_rewind(s, 0, 1, err, sizeof(err)),
-            "a rewind beyond what is remembered is refused", err);
+            "expected to rewind 1 token and not 2", err);
     check(!lrnn_seq_fork(s, 0, 5, err, sizeof(err)) && !lrnn_seq_reset(s, 5, err, sizeof(err)),
-            "missing sequences are refused", err);
-    check(lrnn_seq_length(s, 5) == -1 && lrnn_seq_rewindable(s, -1) == -1, "and have no length",
-            "");
+            "a missing sequence is accepted", err);
+    check(lrnn_seq_length(s, 5) == -1 && lrnn_seq_rewindable(s, -1) == -1,
+            "a missing sequence has a length", "");
 
     const struct lrnn_session_params bad[] = { { .n_threads = -1 }, { .n_seqs = -1 },
         { .n_rewind = -1 }, { .n_batch = -1 }, { .n_cache = -1 } };
     for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); ++i) {
         check(lrnn_session_new(model, &bad[i], err, sizeof(err)) == NULL,
-                "a session of negative size is refused", err);
+                "a session with a negative parameter is created", err);
     }
     check(lrnn_model_load("no-such-model.gguf", NULL, err, sizeof(err)) == NULL &&
                     strstr(err, "no-such-model") != NULL,
-            "a missing model is named", err);
+            "expected an error that names the missing model", err);
     lrnn_session_free(s);
     lrnn_model_free(model);
 }
 
-// Channel 0 belongs to token `bad` alone, which has nothing else: √D after the norm. The weight of
-// the norm takes it beyond what a float can hold.
+// Only token `bad` uses channel 0, and it uses no other: √D after the norm. The weight of the norm
+// makes it overflow.
 static void overflow_at(struct model_edit * e, int bad) {
     struct ggml_tensor * embd = model_edit_find(e, "token_embd.weight");
     struct ggml_tensor * norm = model_edit_find(e, "blk.0.attn_norm.weight");
@@ -269,33 +236,31 @@ static void overflow_at(struct model_edit * e, int bad) {
     ((float *) norm->data)[0] = 3e38f;
 }
 
-// A token that gives numbers which are not finite: nothing of it is left after a rewind or a reset,
-// and it never touches another sequence. Attention looks at rows of its cache behind a sequence's
-// end, where what was forgotten must not be.
+// A token whose values overflow leaves no trace after a rewind or a reset, and never affects another
+// sequence. Attention reads rows of its cache after the end of a sequence; they must not contain
+// values of removed tokens.
 static void test_not_finite(const char * name, const char * path) {
     enum { BAD = 9, N = 5 };
     const int32_t     good[N] = { 3, 1, 4, 1, 5 }, bad[N] = { 3, 1, BAD, BAD, BAD };
-    char              err[512] = "no such model in the golden folder";
+    char              err[512] = "";
     struct model_edit e;
-    for (int i = 0; i < golden.n; ++i) {
-        if (strcmp(golden.models[i].name, name) == 0 &&
-                model_edit_open(&e, golden.models[i].path)) {
-            overflow_at(&e, BAD);
-            check(model_edit_write(&e, path), name, "the model can be written");
-            model_edit_close(&e);
-        }
+    if (!check(model_edit_open(&e, golden_find(&golden, name)->path), name, "cannot be read")) {
+        return;
     }
+    overflow_at(&e, BAD);
+    check(model_edit_write(&e, path), name, "cannot be written");
+    model_edit_close(&e);
     struct lrnn_model * model = lrnn_model_load(path, NULL, err, sizeof(err));
     if (!check(model != NULL, name, err)) {
         return;
     }
     const int64_t         V        = lrnn_model_get_info(model).n_vocab;
     const size_t          row      = (size_t) V * sizeof(float);
-    struct lrnn_session * s        = session_of(model, 2, N);
-    float *               expected = malloc(4 * row); // of the long prompts, then of the short ones
+    struct lrnn_session * s        = new_session(model, 2, N);
+    float *               expected = malloc(4 * row); // of two long prompts, then of two short ones
 
-    const struct lrnn_input both[2] = { { 0, good, N, 1 },
-        { 1, good, N, 1 } }; // sequence, tokens, their number, logits of the last
+    // sequence, tokens, number of tokens, logits of the last one
+    const struct lrnn_input both[2] = { { 0, good, N, 1 }, { 1, good, N, 1 } };
     const struct lrnn_input half[2] = { { 0, bad, N, 1 }, { 1, good, N, 1 } };
     const struct lrnn_input less[2] = { { 0, good, 2, 1 }, { 1, good, 2, 1 } };
     check(lrnn_eval(s, less, 2, err, sizeof(err)), name, err);
@@ -311,9 +276,9 @@ static void test_not_finite(const char * name, const char * path) {
                     name, err);
         }
         check(lrnn_eval(s, half, 2, err, sizeof(err)), name, err);
-        check(!isfinite(lrnn_logits(s, 0)[0]), name, "the logits of an overflow are not finite");
+        check(!isfinite(lrnn_logits(s, 0)[0]), name, "the logits of an overflow are finite");
         check(memcmp(lrnn_logits(s, 1), expected + V, row) == 0, name,
-                "the sequence beside it does not notice");
+                "an overflow affects the other sequence");
         for (int i = 0; i < 2; ++i) {
             check(how == 0 ? lrnn_seq_rewind(s, i, N, err, sizeof(err))
                            : lrnn_seq_reset(s, i, err, sizeof(err)),
@@ -321,26 +286,26 @@ static void test_not_finite(const char * name, const char * path) {
         }
         check(lrnn_eval(s, less, 2, err, sizeof(err)), name, err);
         check(memcmp(lrnn_logits(s, 0), expected + 2 * V, 2 * row) == 0, name,
-                "nor does who comes after it");
+                "an overflow affects the tokens that follow");
     }
-    // a fork over a sequence that was longer
+    // a fork that replaces a longer sequence
     check(lrnn_seq_reset(s, 0, err, sizeof(err)) && eval(s, 0, bad, N, err), name, err);
     check(lrnn_seq_reset(s, 1, err, sizeof(err)) && eval(s, 1, good, 2, err) &&
                     lrnn_seq_fork(s, 1, 0, err, sizeof(err)),
             name, err);
     check(eval(s, 0, good + 2, 1, err) && isfinite(lrnn_logits(s, 0)[0]), name,
-            "nor does a fork in its place");
+            "an overflow affects a fork that replaces it");
     free(expected);
     lrnn_session_free(s);
     lrnn_model_free(model);
 }
 
-// Attention over more rows than one step of its cache, up to the last row there is: token by token,
-// in uneven calls, and at once.
+// Attention up to the last row of a cache of several steps: in one call, token by token, and in
+// uneven calls.
 static void test_cache(const char * name) {
-    enum { N = 150 }; // more than two steps of 64, and not a whole number of them
+    enum { N = 150 }; // more than two steps of 64, not a multiple
     static const int           cuts[]   = { 1, 40, 30, 1, 1, 60 };
-    struct lrnn_model *        model    = load(name);
+    struct lrnn_model *        model    = golden_load_model(name);
     const int64_t              V        = lrnn_model_get_info(model).n_vocab;
     struct lrnn_session_params p        = { .n_threads = 1, .n_seqs = 2, .n_cache = N };
     float *                    whole    = malloc((size_t) (N * V) * sizeof(float));
@@ -372,25 +337,25 @@ static void test_cache(const char * name) {
             }
             at += n;
         }
-        check(!eval(s, 1, tokens, 1, err), name, "a full cache takes no more");
+        check(!eval(s, 1, tokens, 1, err), name, "a full cache accepts another token");
         lrnn_session_free(s);
     }
-    printf("%s: %d tokens in the cache, logits of different cuts differ by %.1e\n", name, N, worst);
-    check(worst < 1e-4, name, "the logits do not depend on the cut");
+    printf("%s: %d tokens in the cache; logits of different cuts differ by %.1e\n", name, N, worst);
+    check(worst < 1e-4, name, "the logits depend on the cut");
     free(whole);
     lrnn_model_free(model);
 }
 
-// Two sessions of one model on two threads at once give what each gives alone, to the bit.
+// Two sessions of one model, run at once by two threads, give the bits of each alone.
 struct job {
     struct lrnn_model * model;
-    int                 stride; // of the tokens
+    int                 stride; // between token ids
     float *             logits; // [AFTER][V]
 };
 
 static void * work(void * user) {
     struct job *          job = user;
-    struct lrnn_session * s   = session_of(job->model, 1, 0);
+    struct lrnn_session * s   = new_session(job->model, 1, 0);
     const int64_t         V   = lrnn_model_get_info(job->model).n_vocab;
     char                  err[512];
     for (int i = 0; i < AFTER; ++i) {
@@ -405,7 +370,7 @@ static void * work(void * user) {
 }
 
 static void test_threads(const char * name) {
-    struct lrnn_model * model = load(name);
+    struct lrnn_model * model = golden_load_model(name);
     const size_t        size =
             (size_t) AFTER * (size_t) lrnn_model_get_info(model).n_vocab * sizeof(float);
     struct job jobs[4];
@@ -423,7 +388,7 @@ static void test_threads(const char * name) {
     work(&jobs[3]);
     check(memcmp(jobs[0].logits, jobs[2].logits, size) == 0 &&
                     memcmp(jobs[1].logits, jobs[3].logits, size) == 0,
-            name, "two sessions on two threads give what each gives alone");
+            name, "two threads give other logits than one");
     for (int i = 0; i < 4; ++i) {
         free(jobs[i].logits);
     }
@@ -432,9 +397,8 @@ static void test_threads(const char * name) {
 
 int main(void) {
     char path[64], err[512];
-    if (!golden_list_load(&golden, err, sizeof(err))) {
-        printf("FAILED: %s\n", err);
-        return 1;
+    if (!test_check(&t, golden_list_load(&golden, err, sizeof(err)), "%s", err)) {
+        return test_end(&t, "test-session");
     }
     snprintf(path, sizeof(path), "test-session-%ld.state", (long) getpid());
     for (int i = 0; i < N_MODELS; ++i) {
@@ -444,13 +408,12 @@ int main(void) {
     test_damage(path);
     test_misuse();
     test_cache("transformer");
-    test_cache("delta_net_hybrid"); // with a window
+    test_cache("delta_net_hybrid"); // has a sliding window
     test_cache("olmo_hybrid");
     for (size_t i = 0; i < sizeof(PRE_NORM) / sizeof(PRE_NORM[0]); ++i) {
         test_not_finite(PRE_NORM[i], path);
     }
     remove(path);
     golden_list_free(&golden);
-    printf("test-session: %d models, %d checks, %d failed\n", (int) N_MODELS, n_checks, n_failed);
-    return n_failed > 0;
+    return test_end(&t, "test-session");
 }

@@ -1,11 +1,12 @@
-// State files whose checksum is right and whose contents are not: each is refused with a sentence
-// that says what was found and what was expected, and sequence and sampler stay as they were.
-// Damage that the checksum sees is test-session's business.
+// State files with a valid checksum and invalid content. Each is rejected with a message that names
+// the value found and the one expected; sequence and sampler are unchanged. test-session tests
+// damage that the checksum detects.
 //
-//     test-state-file              all
-//     test-state-file DIRECTORY    writes seeds for the fuzz target there
+//     test-state-file              all checks
+//     test-state-file DIRECTORY    writes seeds of the fuzz target to DIRECTORY
 
 #include "kit/check.h"
+#include "kit/files.h"
 #include "kit/golden.h"
 #include "kit/state-file-bytes.h"
 #include "lrnn.h"
@@ -22,7 +23,7 @@ enum { N_TOKENS = 7, N_BEFORE = 3 };
 
 static const int32_t tokens[N_TOKENS] = { 3, 1, 4, 1, 5, 9, 2 };
 
-// A model with a session of two sequences; what is saved is sequence 0, what is loaded sequence 1.
+// A model with a session of two sequences: 0 is saved, 1 is loaded.
 struct bench {
     struct test *         t;
     struct lrnn_model *   model;
@@ -32,51 +33,6 @@ struct bench {
     uint8_t *             file; // with logits and sampler
     size_t                size;
 };
-
-static struct lrnn_model * load_model(struct test * t, const char * name) {
-    struct golden_list  list;
-    struct lrnn_model * model = NULL;
-    char                err[512];
-    if (test_check(t, golden_list_load(&list, err, sizeof(err)), "%s", err)) {
-        for (int i = 0; i < list.n; ++i) {
-            if (strcmp(list.models[i].name, name) == 0) {
-                model = lrnn_model_load(list.models[i].path, NULL, err, sizeof(err));
-            }
-        }
-        golden_list_free(&list);
-    }
-    test_check(t, model != NULL, "%s cannot be loaded: %s", name, err);
-    return model;
-}
-
-static uint8_t * slurp(const char * path, size_t * size) {
-    FILE *    f    = fopen(path, "rb");
-    uint8_t * data = NULL;
-    if (f != NULL && fseek(f, 0, SEEK_END) == 0) {
-        *size = (size_t) ftell(f);
-        data  = malloc(*size);
-        rewind(f);
-        if (data != NULL && fread(data, 1, *size, f) != *size) {
-            free(data);
-            data = NULL;
-        }
-    }
-    if (f != NULL) {
-        fclose(f);
-    }
-    return data;
-}
-
-static bool spit(
-        const char * path, const void * head, size_t head_size, const void * data, size_t size) {
-    FILE * f  = fopen(path, "wb");
-    bool   ok = f != NULL && fwrite(head, 1, head_size, f) == head_size &&
-              fwrite(data, 1, size, f) == size;
-    if (f != NULL) {
-        ok = fclose(f) == 0 && ok;
-    }
-    return ok;
-}
 
 static bool eval(struct bench * b, int32_t seq, int64_t n, int64_t n_logits) {
     char                    err[512];
@@ -88,11 +44,8 @@ static bool eval(struct bench * b, int32_t seq, int64_t n, int64_t n_logits) {
 
 static bool open_bench(struct bench * b, struct test * t, const char * name) {
     char err[512];
-    *b = (struct bench) { .t = t, .model = load_model(t, name) };
+    *b = (struct bench) { .t = t, .model = golden_load_model(name) };
     snprintf(b->path, sizeof(b->path), "test-state-file-%ld.state", (long) getpid());
-    if (b->model == NULL) {
-        return false;
-    }
     const struct lrnn_session_params params = { .n_threads = 1, .n_seqs = 2, .n_cache = 64 };
     b->session                              = lrnn_session_new(b->model, &params, err, sizeof(err));
     b->sampler                              = lrnn_sampler_new(NULL, err, sizeof(err));
@@ -106,8 +59,8 @@ static bool open_bench(struct bench * b, struct test * t, const char * name) {
                 "%s: %s", name, err)) {
         return false;
     }
-    b->file = slurp(b->path, &b->size);
-    return test_check(t, b->file != NULL, "%s cannot be read", b->path);
+    b->file = test_read_file(b->path, &b->size);
+    return true;
 }
 
 static void close_bench(struct bench * b) {
@@ -119,80 +72,81 @@ static void close_bench(struct bench * b) {
 }
 
 //
-// Refusals
+// Rejected files
 //
 
-static void refused(struct bench * b, const uint8_t * file, size_t size, const char * sentence) {
+// Checks that a file is rejected with this message, after its path.
+static void rejected(struct bench * b, const uint8_t * file, size_t size, const char * message) {
     char                      err[512] = "";
-    char                      want[512];
+    char                      expected[512];
     const struct lrnn_sampler before = *b->sampler;
-    snprintf(want, sizeof(want), "%s: %s", b->path, sentence);
-    test_check(b->t, spit(b->path, "", 0, file, size), "%s cannot be written", b->path);
+    snprintf(expected, sizeof(expected), "%s: %s", b->path, message);
+    test_write_file(b->path, file, size);
     const bool loaded = lrnn_seq_load(b->session, 1, b->sampler, b->path, err, sizeof(err));
-    test_check(b->t, !loaded, "accepted, expected: %s", want);
-    test_check(b->t, loaded || strcmp(err, want) == 0, "said: %s\n    expected: %s", err, want);
+    test_check(b->t, !loaded, "accepted; expected: %s", expected);
+    test_check(b->t, loaded || strcmp(err, expected) == 0, "found: %s\n    expected: %s", err,
+            expected);
     test_check(b->t, lrnn_seq_length(b->session, 1) == N_BEFORE, "%s: the sequence has changed",
-            sentence);
+            message);
     test_check(b->t, memcmp(&before, b->sampler, sizeof(before)) == 0,
-            "%s: the sampler has changed", sentence);
+            "%s: the sampler has changed", message);
 }
 
-// The file with `size` other bytes at `at`, and its checksum put right.
-static void refused_with(
-        struct bench * b, size_t at, const void * bytes, size_t size, const char * sentence) {
+// Replaces `size` bytes at `at` and repairs the checksum.
+static void rejected_with(
+        struct bench * b, size_t at, const void * bytes, size_t size, const char * message) {
     uint8_t * file = malloc(b->size);
     memcpy(file, b->file, b->size);
     memcpy(file + at, bytes, size);
     state_put_sum(file, b->size);
-    refused(b, file, b->size, sentence);
+    rejected(b, file, b->size, message);
     free(file);
 }
 
-static void refused_u32(struct bench * b, size_t at, uint32_t value, const char * sentence) {
-    refused_with(b, at, &value, sizeof(value), sentence);
+static void rejected_u32(struct bench * b, size_t at, uint32_t value, const char * message) {
+    rejected_with(b, at, &value, sizeof(value), message);
 }
 
-static void refused_i64(struct bench * b, size_t at, int64_t value, const char * sentence) {
-    refused_with(b, at, &value, sizeof(value), sentence);
+static void rejected_i64(struct bench * b, size_t at, int64_t value, const char * message) {
+    rejected_with(b, at, &value, sizeof(value), message);
 }
 
 static void check_header(struct bench * b) {
     const struct lrnn_model_info info = lrnn_model_get_info(b->model);
-    char                         sentence[256];
-    refused(b, b->file, 39, "too short for an lrnn state file");
-    refused_with(b, 0, "lrnn-seQ", 8, "not an lrnn state file");
-    refused_u32(b, STATE_AT_VERSION, 0, "state file version is 0; expected 1");
-    refused_u32(b, STATE_AT_VERSION, 2, "state file version is 2; expected 1");
-    refused_u32(b, STATE_AT_VERSION, 1u << 24, "state file version is 16777216; expected 1");
-    refused_u32(b, STATE_AT_HAS, 4, "the parts field is 0x4; expected 0 to 3");
-    refused_u32(b, STATE_AT_HAS, UINT32_MAX, "the parts field is 0xffffffff; expected 0 to 3");
-    snprintf(sentence, sizeof(sentence),
+    char                         message[256];
+    rejected(b, b->file, 39, "too short for an lrnn state file");
+    rejected_with(b, 0, "lrnn-seQ", 8, "not an lrnn state file");
+    rejected_u32(b, STATE_AT_VERSION, 0, "state file version is 0; expected 1");
+    rejected_u32(b, STATE_AT_VERSION, 2, "state file version is 2; expected 1");
+    rejected_u32(b, STATE_AT_VERSION, 1u << 24, "state file version is 16777216; expected 1");
+    rejected_u32(b, STATE_AT_HAS, 4, "the parts field is 0x4; expected 0 to 3");
+    rejected_u32(b, STATE_AT_HAS, UINT32_MAX, "the parts field is 0xffffffff; expected 0 to 3");
+    snprintf(message, sizeof(message),
             "saved from another model: its identity is 0000000000000001; expected %016llx",
             (unsigned long long) info.identity);
-    refused_i64(b, STATE_AT_IDENTITY, 1, sentence);
+    rejected_i64(b, STATE_AT_IDENTITY, 1, message);
 
-    // the size of what lies in the file follows from model and length; a number that says otherwise
-    // allocates nothing
+    // the size follows from model and length; another one must not be allocated
     const int64_t sizes[] = { 0, 1, INT64_MAX, -1 };
     for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); ++i) {
-        snprintf(sentence, sizeof(sentence), "the state has %llu bytes; expected %llu",
+        snprintf(message, sizeof(message), "the state has %llu bytes; expected %llu",
                 (unsigned long long) sizes[i],
                 (unsigned long long) (info.state_bytes + info.cache_bytes * N_TOKENS));
-        refused_i64(b, STATE_AT_SIZE, sizes[i], sentence);
+        rejected_i64(b, STATE_AT_SIZE, sizes[i], message);
     }
     uint32_t has = 1;
-    snprintf(sentence, sizeof(sentence), "the file has %zu bytes; expected %zu", b->size,
+    snprintf(message, sizeof(message), "the file has %zu bytes; expected %zu", b->size,
             b->size - STATE_SAMPLER_BYTES);
-    refused_with(b, STATE_AT_HAS, &has, sizeof(has), sentence);
+    rejected_with(b, STATE_AT_HAS, &has, sizeof(has), message);
 }
 
 static void check_length(struct bench * b, const char * most) {
     const int64_t lengths[] = { -1, INT64_MIN, INT64_MAX, INT64_MAX - 1, (INT64_C(1) << 62) + 1 };
     for (size_t i = 0; i < sizeof(lengths) / sizeof(lengths[0]); ++i) {
-        char sentence[256];
-        snprintf(sentence, sizeof(sentence), "the sequence has %lld tokens; expected 0 to %s",
+        char message[256];
+        snprintf(message, sizeof(message), "the sequence has %lld tokens; expected 0 to %s",
                 (long long) lengths[i], most);
-        refused_i64(b, STATE_AT_LENGTH, lengths[i], sentence);
+        rejected_i64(b, STATE_AT_LENGTH, lengths[i], message);
     }
 }
 
@@ -203,38 +157,37 @@ static void check_numbers(struct bench * b) {
     const size_t   sampler            = logits + (size_t) info.n_vocab * sizeof(float);
     const uint32_t bits[] = { 0x7fc00000, 0xffc00000, 0x7f800000, 0xff800000 }; // ± NaN, ± infinity
     for (size_t i = 0; i < sizeof(bits) / sizeof(bits[0]); ++i) {
-        refused_u32(b, STATE_AT_PIECES, bits[i], "the state is not finite");
-        refused_u32(b, STATE_AT_PIECES + n_state / 8 * 4, bits[i], "the state is not finite");
-        refused_u32(b, logits - 4, bits[i], "the state is not finite");
-        refused_u32(b, logits, bits[i], "the logits are not finite");
-        refused_u32(b, sampler - 4, bits[i], "the logits are not finite");
+        rejected_u32(b, STATE_AT_PIECES, bits[i], "the state is not finite");
+        rejected_u32(b, STATE_AT_PIECES + n_state / 8 * 4, bits[i], "the state is not finite");
+        rejected_u32(b, logits - 4, bits[i], "the state is not finite");
+        rejected_u32(b, logits, bits[i], "the logits are not finite");
+        rejected_u32(b, sampler - 4, bits[i], "the logits are not finite");
     }
-    refused_i64(b, sampler + 16, -1,
+    rejected_i64(b, sampler + 16, -1,
             "the sampler has accepted -1 tokens; expected 0 to 4611686018427387904");
-    refused_i64(b, sampler + 16, INT64_MAX,
+    rejected_i64(b, sampler + 16, INT64_MAX,
             "the sampler has accepted 9223372036854775807 tokens; expected 0 to 4611686018427387904");
-    refused_with(b, sampler, (const uint64_t[2]) { 0, 0 }, 16,
+    rejected_with(b, sampler, (const uint64_t[2]) { 0, 0 }, 16,
             "the random state of the sampler is zero");
 }
 
 //
-// What is accepted
+// Accepted files
 //
 
-// The file loads, and saves as the same bytes; a file without logits leaves none behind that belong
-// to what was there before.
+// A file loads, and saves as the same bytes. After a file without logits, no logits of an earlier
+// call are saved.
 static void check_again(struct bench * b) {
     char err[512];
-    test_check(b->t,
-            spit(b->path, "", 0, b->file, b->size) &&
-                    lrnn_seq_load(b->session, 1, b->sampler, b->path, err, sizeof(err)),
-            "%s", err);
+    test_write_file(b->path, b->file, b->size);
+    test_check(
+            b->t, lrnn_seq_load(b->session, 1, b->sampler, b->path, err, sizeof(err)), "%s", err);
     test_check(
             b->t, lrnn_seq_save(b->session, 1, b->sampler, b->path, err, sizeof(err)), "%s", err);
     size_t    size = 0;
-    uint8_t * file = slurp(b->path, &size);
-    test_check(b->t, file != NULL && size == b->size && memcmp(file, b->file, size) == 0,
-            "loaded and saved, the file is another");
+    uint8_t * file = test_read_file(b->path, &size);
+    test_check(b->t, size == b->size && memcmp(file, b->file, size) == 0,
+            "a loaded state is saved as other bytes");
     free(file);
 
     size_t   bare_size = 0, again_size = 0;
@@ -243,34 +196,32 @@ static void check_again(struct bench * b) {
             eval(b, 0, N_TOKENS, 0) &&
             test_check(b->t, lrnn_seq_save(b->session, 0, NULL, b->path, err, sizeof(err)), "%s",
                     err)) {
-        bare = slurp(b->path, &bare_size);
-        eval(b, 1, 2, 2); // logits of another sequence of the same name
+        bare = test_read_file(b->path, &bare_size);
+        eval(b, 1, 2, 2); // logits of the sequence that the file replaces
         test_check(b->t, lrnn_seq_load(b->session, 1, NULL, b->path, err, sizeof(err)), "%s", err);
         test_check(b->t, lrnn_seq_save(b->session, 1, NULL, b->path, err, sizeof(err)), "%s", err);
-        again = slurp(b->path, &again_size);
-        test_check(b->t,
-                again != NULL && bare != NULL && bare_size == again_size &&
-                        memcmp(bare, again, bare_size) == 0,
-                "a file without logits is saved again with %zu bytes, expected %zu", again_size,
+        again = test_read_file(b->path, &again_size);
+        test_check(b->t, bare_size == again_size && memcmp(bare, again, bare_size) == 0,
+                "a file without logits is saved again with %zu bytes; expected %zu", again_size,
                 bare_size);
     }
     free(bare);
     free(again);
 }
 
-// What is not a file is not replaced by one.
+// Only regular files are overwritten.
 static void check_paths(struct bench * b) {
     char        err[512] = "", want[512];
     struct stat st;
     test_check(b->t, !lrnn_seq_save(b->session, 0, NULL, ".", err, sizeof(err)),
             "a directory was overwritten");
     test_check(b->t, strcmp(err, ".: found a directory, expected a regular file or none") == 0,
-            "said: %s", err);
+            "found: %s", err);
     test_check(b->t, !lrnn_seq_save(b->session, 0, NULL, "no/such/folder", err, sizeof(err)),
-            "a file in no folder was written");
+            "a file was written to a folder that does not exist");
     test_check(b->t,
             strcmp(err, "no/such/folder: cannot be written: No such file or directory") == 0,
-            "said: %s", err);
+            "found: %s", err);
     remove(b->path);
     if (test_check(b->t, mkfifo(b->path, 0600) == 0, "cannot make a pipe")) {
         snprintf(want, sizeof(want),
@@ -278,7 +229,7 @@ static void check_paths(struct bench * b) {
         test_check(b->t,
                 !lrnn_seq_save(b->session, 0, NULL, b->path, err, sizeof(err)) &&
                         strcmp(err, want) == 0,
-                "said: %s", err);
+                "found: %s", err);
         test_check(b->t, stat(b->path, &st) == 0 && S_ISFIFO(st.st_mode),
                 "a pipe was replaced by a file");
         remove(b->path);
@@ -303,7 +254,7 @@ static void check_paths(struct bench * b) {
     }
 }
 
-// A position that 32 bits do not hold is refused where it is needed, and only there.
+// A position that does not fit into 32 bits is an error only in models with positions.
 static void check_far(struct test * t, const char * name, bool has_positions) {
     struct bench  b;
     char          err[512] = "";
@@ -311,18 +262,18 @@ static void check_far(struct test * t, const char * name, bool has_positions) {
     if (open_bench(&b, t, name)) {
         memcpy(b.file + STATE_AT_LENGTH, &far, sizeof(far));
         state_put_sum(b.file, b.size);
-        test_check(t,
-                spit(b.path, "", 0, b.file, b.size) &&
-                        lrnn_seq_load(b.session, 1, NULL, b.path, err, sizeof(err)),
-                "%s: %s", name, err);
+        test_write_file(b.path, b.file, b.size);
+        test_check(t, lrnn_seq_load(b.session, 1, NULL, b.path, err, sizeof(err)), "%s: %s", name,
+                err);
         const struct lrnn_input in   = { .seq = 1, .tokens = tokens, .n_tokens = 1, .n_logits = 1 };
         const bool              done = lrnn_eval(b.session, &in, 1, err, sizeof(err));
         test_check(t, done != has_positions, "%s: token 2^31 was %s: %s", name,
-                done ? "accepted" : "refused", err);
+                done ? "accepted" : "rejected", err);
         test_check(t,
                 done || strcmp(err, "sequence 1 is too long: its positions have 32 bits") == 0,
-                "%s: said: %s", name, err);
-        test_check(t, lrnn_seq_length(b.session, 1) == far + done, "%s: another length", name);
+                "%s: found: %s", name, err);
+        test_check(t, lrnn_seq_length(b.session, 1) == far + done, "%s: %lld tokens; expected %lld",
+                name, (long long) lrnn_seq_length(b.session, 1), (long long) far + done);
     }
     close_bench(&b);
 }
@@ -331,33 +282,38 @@ static void check_far(struct test * t, const char * name, bool has_positions) {
 // Seeds
 //
 
+// An input of the fuzz target: one byte and a state file.
+static void write_seed(
+        const char * folder, int model, const char * name, const uint8_t * file, size_t size) {
+    char      path[4096];
+    uint8_t * seed = malloc(size + 1);
+    seed[0]        = (uint8_t) (model | STATE_PUT_IDENTITY | STATE_PUT_SUM);
+    memcpy(seed + 1, file, size);
+    snprintf(path, sizeof(path), "%s/%s-%s", folder, state_models[model], name);
+    test_write_file(path, seed, size + 1);
+    free(seed);
+}
+
+// Saves sequence 0 without logits and sampler and makes a seed of it.
+static void write_bare_seed(struct bench * b, const char * folder, int model, const char * name) {
+    char   err[512];
+    size_t size = 0;
+    test_check(b->t, lrnn_seq_save(b->session, 0, NULL, b->path, err, sizeof(err)), "%s", err);
+    uint8_t * file = test_read_file(b->path, &size);
+    write_seed(folder, model, name, file, size);
+    free(file);
+}
+
 static void write_seeds(struct test * t, const char * folder) {
     for (int m = 0; m < STATE_N_MODELS; ++m) {
         struct bench b;
+        char         err[512];
         if (open_bench(&b, t, state_models[m])) {
-            char          path[4096], err[512];
-            size_t        size = 0;
-            const uint8_t head = (uint8_t) (m | STATE_PUT_IDENTITY | STATE_PUT_SUM);
-            snprintf(path, sizeof(path), "%s/%s-whole", folder, state_models[m]);
-            test_check(t, spit(path, &head, 1, b.file, b.size), "%s cannot be written", path);
-            snprintf(path, sizeof(path), "%s/%s-bare", folder, state_models[m]);
-            test_check(t,
-                    eval(&b, 0, 1, 0) &&
-                            lrnn_seq_save(b.session, 0, NULL, b.path, err, sizeof(err)),
-                    "no state to save");
-            uint8_t * file = slurp(b.path, &size);
-            test_check(t, file != NULL && spit(path, &head, 1, file, size), "%s cannot be written",
-                    path);
-            free(file);
-            snprintf(path, sizeof(path), "%s/%s-empty", folder, state_models[m]);
-            test_check(t,
-                    lrnn_seq_reset(b.session, 0, err, sizeof(err)) &&
-                            lrnn_seq_save(b.session, 0, NULL, b.path, err, sizeof(err)),
-                    "no state to save");
-            file = slurp(b.path, &size);
-            test_check(t, file != NULL && spit(path, &head, 1, file, size), "%s cannot be written",
-                    path);
-            free(file);
+            write_seed(folder, m, "whole", b.file, b.size);
+            eval(&b, 0, 1, 0);
+            write_bare_seed(&b, folder, m, "bare");
+            test_check(t, lrnn_seq_reset(b.session, 0, err, sizeof(err)), "%s", err);
+            write_bare_seed(&b, folder, m, "empty");
         }
         close_bench(&b);
     }
@@ -367,7 +323,7 @@ int main(int argc, char ** argv) {
     struct test t = { 0 };
     if (argc > 1) {
         write_seeds(&t, argv[1]);
-        return test_end(&t, "state-file, seeds");
+        return test_end(&t, "test-state-file, seeds");
     }
     for (int m = 0; m < STATE_N_MODELS; ++m) {
         struct bench b;
@@ -384,5 +340,5 @@ int main(int argc, char ** argv) {
     }
     check_far(&t, "retnet", true); // RoPE
     check_far(&t, "xlstm", false);
-    return test_end(&t, "state-file");
+    return test_end(&t, "test-state-file");
 }

@@ -1,6 +1,6 @@
-// Two threads with a session each on one model, at the same time, give what each gives alone, to
-// the bit: prompts, single tokens, two sequences in a call, forks, rewinds, sampling. What a model
-// has is only read, and nothing in the library is shared otherwise.
+// Two threads, each with a session of the same model, give the bits of each session alone: prompts,
+// single tokens, two sequences per call, forks, rewinds, sampling. Sessions only read the model, and
+// the library has no other shared data.
 
 #include "kit/check.h"
 #include "kit/golden.h"
@@ -24,7 +24,7 @@ struct job {
     bool                done;
 };
 
-// A session from beginning to end.
+// Creates a session, runs it and frees it.
 static bool run_round(struct job * job, struct test_rng * rng, float * out) {
     const int64_t                    V      = lrnn_model_get_info(job->model).n_vocab;
     const struct lrnn_session_params params = {
@@ -114,11 +114,11 @@ static void test_model(struct test * t, const struct golden * g, int32_t n_threa
         test_check(t, together[i].done, "%s: %s", g->name, together[i].err);
         test_check(t, alone[i].done, "%s: %s", g->name, alone[i].err);
         test_check(t, memcmp(together[i].logits, alone[i].logits, n * sizeof(float)) == 0,
-                "%s, %d threads a session: another session beside changes the logits", g->name,
+                "%s, %d threads per session: a concurrent session changes the logits", g->name,
                 n_threads);
     }
     test_check(t, memcmp(alone[0].logits, alone[1].logits, n * sizeof(float)) != 0,
-            "%s: both threads computed the same", g->name);
+            "%s: both threads computed the same logits", g->name);
     for (int i = 0; i < N_JOBS; ++i) {
         free(together[i].logits);
         free(alone[i].logits);
@@ -135,7 +135,7 @@ int main(void) {
         for (int i = 0; i < list.n; ++i) {
             test_model(&t, &list.models[i], 1 + i % 2);
         }
-        printf("%d models, two sessions each on two threads\n", list.n);
+        printf("%d models, two concurrent sessions each\n", list.n);
         golden_list_free(&list);
     }
     return test_end(&t, "test-thread-safety");

@@ -1,0 +1,41 @@
+#include "kit/files.h"
+
+#include "base/read-file.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+uint8_t * test_read_file(const char * path, size_t * size) {
+    char * data;
+    char   err[512];
+    if (!read_file(path, &data, size, err, sizeof(err))) {
+        printf("FAILED: %s\n", err);
+        exit(1);
+    }
+    return (uint8_t *) data;
+}
+
+void test_write_file(const char * path, const void * data, size_t size) {
+    remove(path); // some file systems flush a file that is truncated and written again: slow
+    FILE * file = fopen(path, "wb");
+    bool   ok   = file != NULL && (size == 0 || fwrite(data, 1, size, file) == size);
+    if (file != NULL) {
+        ok = fclose(file) == 0 && ok;
+    }
+    if (!ok) {
+        printf("FAILED: %s cannot be written: %s\n", path, strerror(errno));
+        exit(1);
+    }
+}
+
+bool test_same_files(const char * a, const char * b) {
+    size_t     size_a, size_b;
+    uint8_t *  data_a = test_read_file(a, &size_a);
+    uint8_t *  data_b = test_read_file(b, &size_b);
+    const bool same   = size_a == size_b && memcmp(data_a, data_b, size_a) == 0;
+    free(data_a);
+    free(data_b);
+    return same;
+}

@@ -1,0 +1,22 @@
+#pragma once
+
+// Files of the tests. No test can continue without its files: if a file cannot be read or written,
+// the program prints a message and ends.
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+// The caller frees the result.
+uint8_t * test_read_file(const char * path, size_t * size);
+void test_write_file(const char * path, const void * data, size_t size);
+
+bool test_same_files(const char * a, const char * b);
+
+#ifdef __cplusplus
+}
+#endif
