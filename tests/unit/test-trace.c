@@ -1,8 +1,7 @@
-// Watching a session. Whatever it hands over of a recurrence is put through the recurrence again,
-// in double precision and from nothing but the equations of lrnn.h and lrnn-ops.h, and must give
-// the outputs it hands over; the activations of the output matrix times that matrix, read from the
-// file by ggml, must give the logits. Every family, two sequences of different length, cut into
-// calls.
+// The trace of a session. The traced inputs of a recurrence, replayed in double precision from the
+// equations of lrnn.h and lrnn-ops.h, give its traced outputs. The traced input of the output matrix
+// times that matrix, read from the file by ggml, gives the logits. Every family, two sequences of
+// different length, cut into calls.
 
 #include "kit/check.h"
 #include "kit/golden.h"
@@ -17,10 +16,11 @@
 
 enum { N_LAYERS = 8, N_SEQS = 2, N_CALLS = 3 };
 
-// of the tokens of a golden model, how many go into each call, for each sequence
+// tokens per call and sequence
 static const int64_t CUTS[N_CALLS][N_SEQS] = { { 9, 4 }, { 1, 7 }, { 6, 1 } };
 
-struct watcher {
+// Receives the events of a session.
+struct tracer {
     struct test *       t;
     struct test_worst * worst;
     const char *        model;
@@ -28,12 +28,12 @@ struct watcher {
     int64_t             call;
     int64_t             n_scans, n_matrices;
     double *            states[N_LAYERS][N_SEQS];
-    float *             x; // of the output matrix [D, rows]
+    float *             x; // input of the output matrix [D, rows]
     int64_t             n_embd, n_rows;
-    int64_t             stop_at; // the matrix at which to stop, -1: none
+    int64_t             stop_at; // stop the call at this matrix; -1: never
 };
 
-// element i of a tensor of tokens, for state head h of H
+// Element i of a traced tensor, for head h of the H heads of the state.
 static double at(const struct lrnn_trace_tensor * t, int64_t i, int64_t h, int64_t H,
         int64_t factor, int64_t token) {
     const int64_t head = h / (H / t->ne[1]);
@@ -108,7 +108,7 @@ static double transition(const struct scan * s, int64_t i, int64_t j) {
     return s->w->transition == LRNN_TRANSITION_TWO_EXP_M1 ? 2 * e - 1 : e;
 }
 
-// S ← A ∘ S + b xᵀ; y = scale Sᵀ c, with a bonus read before the write
+// S ← A ∘ S + b xᵀ; y = scale Sᵀ c. With a bonus, y is read before the update.
 static void diagonal(const struct scan * s, double * y) {
     const int64_t K = s->w->d_k, P = s->w->d_v;
     const bool    ssm = s->w->transition != LRNN_TRANSITION_GATE,
@@ -148,7 +148,7 @@ static void mlstm(const struct scan * s, double * y) {
     }
 }
 
-static void replay(struct watcher * u, const struct lrnn_trace_event * w) {
+static void replay(struct tracer * u, const struct lrnn_trace_event * w) {
     const struct lrnn_trace_tensor * out =
             lrnn_trace_find(w, w->transition <= LRNN_TRANSITION_RANK_ONE ? "o" : "y");
     const int64_t P = w->d_v, size = w->d_k * P + w->d_k + 1;
@@ -156,7 +156,7 @@ static void replay(struct watcher * u, const struct lrnn_trace_event * w) {
     double *      o = calloc((size_t) P, sizeof(*o));
 
     test_check(u->t, out != NULL && out->ne[0] == P && out->ne[1] == w->n_head,
-            "%s: layer %d hands over its output", u->model, w->layer);
+            "%s: layer %d does not trace its output", u->model, w->layer);
     for (int32_t i = 0; i < w->n_seqs; ++i) {
         const struct lrnn_trace_seq * q     = &w->seqs[i];
         double **                     state = &u->states[w->layer][q->seq];
@@ -187,8 +187,8 @@ static void replay(struct watcher * u, const struct lrnn_trace_event * w) {
     free(o);
 }
 
-static bool watch(const struct lrnn_trace_event * w, void * user) {
-    struct watcher * u = user;
+static bool trace(const struct lrnn_trace_event * w, void * user) {
+    struct tracer * u = user;
 
     int64_t n_tokens = 0;
     for (int32_t i = 0; i < w->n_seqs; ++i) {
@@ -214,7 +214,7 @@ static bool watch(const struct lrnn_trace_event * w, void * user) {
     }
     const struct lrnn_trace_tensor * x = lrnn_trace_find(w, "x");
     if (!test_check(u->t, w->n_tensors == 1 && x != NULL && w->transition == LRNN_TRANSITION_NONE,
-                "%s: %s has one input x", u->model, w->weight)) {
+                "%s: %s: expected one input x", u->model, w->weight)) {
         return false;
     }
     if (strcmp(w->weight, u->output) == 0) {
@@ -226,11 +226,12 @@ static bool watch(const struct lrnn_trace_event * w, void * user) {
     return u->n_matrices++ != u->stop_at;
 }
 
-// logits [row] against the output matrix of the file times x
-static void check_output(struct watcher * u, const struct golden * g, const float * logits,
+// Compares the logits with the output matrix of the file times x.
+static void check_output(struct tracer * u, const struct golden * g, const float * logits,
         const float * W, struct test_worst * worst) {
-    test_check(u->t, u->n_rows == N_SEQS && u->x != NULL, "%s: the output matrix sees %lld columns",
-            u->model, (long long) u->n_rows);
+    test_check(u->t, u->n_rows == N_SEQS && u->x != NULL,
+            "%s: the output matrix has %lld inputs; expected %d", u->model, (long long) u->n_rows,
+            N_SEQS);
     double err = 0, all = 0;
     for (int64_t row = 0; u->x != NULL && row < N_SEQS; ++row) {
         for (int64_t v = 0; v < g->n_vocab; ++v) {
@@ -272,41 +273,41 @@ static void test_model(struct test * t, const struct golden * g, struct test_wor
     struct ggml_tensor * W = ggml_get_tensor(ctx, "output.weight");
     W                      = W != NULL ? W : ggml_get_tensor(ctx, "token_embd.weight");
 
-    struct watcher u = {
+    struct tracer u = {
         .t = t, .worst = scans, .model = g->name, .output = W->name, .stop_at = -1
     };
     struct lrnn_session_params params = {
-        .n_threads = 2, .n_seqs = N_SEQS, .n_cache = 64, .trace = watch, .trace_user = &u
+        .n_threads = 2, .n_seqs = N_SEQS, .n_cache = 64, .trace = trace, .trace_user = &u
     };
-    struct lrnn_session * plain =
-            lrnn_session_new(model, &params, err, sizeof(err)); // trace_kinds 0: nobody watches
-    params.trace_kinds         = LRNN_TRACE_SCANS | LRNN_TRACE_MATRICES;
-    struct lrnn_session * seen = lrnn_session_new(model, &params, err, sizeof(err));
-    test_check(t, plain != NULL && seen != NULL, "%s: %s", g->name, err);
+    struct lrnn_session * plain  = lrnn_session_new(model, &params, err, sizeof(err)); // no events
+    params.trace_kinds           = LRNN_TRACE_SCANS | LRNN_TRACE_MATRICES;
+    struct lrnn_session * traced = lrnn_session_new(model, &params, err, sizeof(err));
+    test_check(t, plain != NULL && traced != NULL, "%s: %s", g->name, err);
 
     for (u.call = 0; u.call < N_CALLS; ++u.call) {
         test_check(t, advance(plain, g, u.call, err, sizeof(err)), "%s: %s", g->name, err);
         test_check(t, u.n_matrices == 0 || u.call > 0,
-                "%s: a session without a watcher tells nothing", g->name);
-        test_check(t, advance(seen, g, u.call, err, sizeof(err)), "%s: %s", g->name, err);
+                "%s: a session without trace_kinds sends events", g->name);
+        test_check(t, advance(traced, g, u.call, err, sizeof(err)), "%s: %s", g->name, err);
         test_check(t,
-                memcmp(lrnn_logits(plain, 0), lrnn_logits(seen, 0),
+                memcmp(lrnn_logits(plain, 0), lrnn_logits(traced, 0),
                         (size_t) (N_SEQS * g->n_vocab) * sizeof(float)) == 0,
-                "%s: watching changes nothing", g->name);
-        if (strcmp(g->name, "xlstm") != 0) { // its logits go through a soft cap after the product
-            check_output(&u, g, lrnn_logits(seen, 0), W->data, outputs);
+                "%s: tracing changes the logits", g->name);
+        if (strcmp(g->name, "xlstm") != 0) { // applies a soft cap to the product
+            check_output(&u, g, lrnn_logits(traced, 0), W->data, outputs);
         }
     }
     test_check(t, u.n_scans == N_CALLS * (info.n_layer - info.n_layer_attention),
-            "%s: %lld recurrences seen", g->name, (long long) u.n_scans);
-    test_check(t, u.n_matrices >= N_CALLS * (2 * info.n_layer + 1), "%s: %lld matrices seen",
+            "%s: %lld recurrences traced; expected %lld", g->name, (long long) u.n_scans,
+            (long long) (N_CALLS * (info.n_layer - info.n_layer_attention)));
+    test_check(t, u.n_matrices >= N_CALLS * (2 * info.n_layer + 1), "%s: only %lld matrices traced",
             g->name, (long long) u.n_matrices);
 
-    u.stop_at    = 1; // false from the watcher
+    u.stop_at    = 1;
     u.call       = 0;
     u.n_matrices = 0;
     for (int32_t q = 0; q < N_SEQS; ++q) {
-        lrnn_seq_reset(seen, q, err, sizeof(err));
+        lrnn_seq_reset(traced, q, err, sizeof(err));
     }
     for (int il = 0; il < N_LAYERS; ++il) {
         for (int q = 0; q < N_SEQS; ++q) {
@@ -315,9 +316,9 @@ static void test_model(struct test * t, const struct golden * g, struct test_wor
         }
     }
     test_check(t,
-            !advance(seen, g, 0, err, sizeof(err)) && u.n_matrices == 2 &&
-                    lrnn_seq_length(seen, 0) == 0 && lrnn_logits(seen, 0) == NULL,
-            "%s: a watcher can stop a call", g->name);
+            !advance(traced, g, 0, err, sizeof(err)) && u.n_matrices == 2 &&
+                    lrnn_seq_length(traced, 0) == 0 && lrnn_logits(traced, 0) == NULL,
+            "%s: the callback does not stop the call", g->name);
     for (int il = 0; il < N_LAYERS; ++il) {
         for (int q = 0; q < N_SEQS; ++q) {
             free(u.states[il][q]);
@@ -325,7 +326,7 @@ static void test_model(struct test * t, const struct golden * g, struct test_wor
     }
     free(u.x);
     lrnn_session_free(plain);
-    lrnn_session_free(seen);
+    lrnn_session_free(traced);
     lrnn_model_free(model);
     gguf_free(gguf);
     ggml_free(ctx);
@@ -335,7 +336,7 @@ int main(void) {
     struct test        t       = { 0 };
     struct golden_list golden  = { 0 };
     struct test_worst  scans   = { .what = "recurrences replayed in double, NMSE", .limit = 1e-11 };
-    struct test_worst  outputs = { .what = "logits from the watched activations, NMSE",
+    struct test_worst  outputs = { .what = "logits from the traced activations, NMSE",
          .limit                          = 1e-13 };
     char               err[512];
     if (!test_check(&t, golden_list_load(&golden, err, sizeof(err)), "%s", err)) {
