@@ -237,19 +237,19 @@ static void check_paths(struct bench * b) {
     test_check(b->t,
             !lrnn_seq_save(b->session, 0, NULL, "", err, sizeof(err)) &&
                     strcmp(err, "the name of the output file is empty") == 0,
-            "said: %s", err);
+            "found: %s", err);
     snprintf(want, sizeof(want), "%s: not a state file; expected a state file or a new file name",
             b->path);
     for (const char * text = "lrnn-sea"; *text != '\0'; ++text) { // and shorter ones
         size_t size = 0;
+        test_write_file(b->path, text, strlen(text));
         test_check(b->t,
-                spit(b->path, "", 0, text, strlen(text)) &&
-                        !lrnn_seq_save(b->session, 0, NULL, b->path, err, sizeof(err)) &&
+                !lrnn_seq_save(b->session, 0, NULL, b->path, err, sizeof(err)) &&
                         strcmp(err, want) == 0,
-                "'%s' was to be kept, but: %s", text, err);
-        uint8_t * file = slurp(b->path, &size);
-        test_check(b->t, file != NULL && size == strlen(text) && memcmp(file, text, size) == 0,
-                "'%s' was overwritten", text);
+                "a file '%s' is not refused: %s", text, err);
+        uint8_t * file = test_read_file(b->path, &size);
+        test_check(b->t, size == strlen(text) && memcmp(file, text, size) == 0,
+                "a file '%s' was overwritten", text);
         free(file);
     }
 }
