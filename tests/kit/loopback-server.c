@@ -14,14 +14,17 @@
 #include <time.h>
 #include <unistd.h>
 
-// Not ours: ggml-rpc keeps its servers and types of buffers as long as the process lives, and does
+// Leaks of ggml-rpc: it keeps its servers and buffer types as long as the process lives, and does
 // not free the events of a scheduler.
 const char * __lsan_default_suppressions(void);
 const char * __lsan_default_suppressions(void) {
-    return "leak:^ggml_backend_rpc_add_server$\nleak:^ggml_backend_rpc_buffer_type$\nleak:^ggml_backend_rpc_device_event_new$\n";
+    return "leak:^ggml_backend_rpc_add_server$\n"
+           "leak:^ggml_backend_rpc_buffer_type$\n"
+           "leak:^ggml_backend_rpc_device_event_new$\n";
 }
 
-static void * server_watch(void * arg) {
+// Ends the server when the write end of the pipe is closed.
+static void * wait_for_end(void * arg) {
     char c;
     while (read(*(int *) arg, &c, 1) > 0) {
     }
@@ -75,22 +78,21 @@ static bool try_start(struct loopback_server * server) {
     }
     if (server->pid == 0) {
         close(ends[1]);
-        pthread_t watch;
-        if (pthread_create(&watch, NULL, server_watch, &ends[0]) != 0 ||
+        pthread_t thread;
+        if (pthread_create(&thread, NULL, wait_for_end, &ends[0]) != 0 ||
                 freopen("/dev/null", "w", stdout) == NULL) {
             _exit(1);
         }
         ggml_backend_dev_t dev = ggml_backend_dev_by_type(GGML_BACKEND_DEVICE_TYPE_CPU);
         ggml_backend_rpc_start_server(server->endpoint, NULL, 1, 1, &dev);
-        _exit(1); // the port was taken in the meantime
+        _exit(1); // another process took the port
     }
     close(ends[0]);
 
-    // a client that cannot connect aborts, so ask before ggml does
+    // ggml aborts if it cannot connect, so try first
     for (int i = 0; i < 1000; ++i) {
         const bool answers = server_answers(port);
-        if (waitpid(server->pid, NULL, WNOHANG) ==
-                server->pid) { // then it was another one that answered, if any
+        if (waitpid(server->pid, NULL, WNOHANG) == server->pid) { // another server answered, if any
             close(server->lifeline);
             return false;
         }

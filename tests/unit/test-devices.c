@@ -1,7 +1,7 @@
-// Models on several devices. The other devices are two servers on the loopback: ggml's RPC backend,
-// which has no memory in common with this process and computes with the same CPU kernels, so that
-// every logit must be the same to the bit wherever a layer lies: in the prompt, in generation,
-// after a rewind, in a fork, and after a state was saved on one placement and loaded on another.
+// Models on several devices give the bits of the CPU for every placement: in the prompt, in
+// generation, after a rewind, in a fork, and from a state file of another placement. The devices are
+// two servers on the loopback. ggml's RPC backend shares no memory with this process and computes
+// with the same CPU kernels.
 
 #include "kit/check.h"
 #include "kit/golden.h"
@@ -25,8 +25,8 @@ struct result {
 
 struct bench {
     struct test *      t;
-    char               names[2][64]; // of the devices
-    char               both[130];
+    char               names[2][64]; // the devices
+    char               both[130];    // their names, separated by a comma
     char               state_path[64];
     struct golden_list golden;
 };
@@ -41,7 +41,7 @@ static void eval(struct bench * b, struct lrnn_session * s, int32_t seq, const i
     r->n++;
 }
 
-// Everything that touches states: a prompt, steps, a rewind, a fork, a state file.
+// Runs everything that changes states: a prompt, steps, a rewind, a fork, a state file.
 static void run(
         struct bench * b, struct lrnn_model * model, const struct golden * g, struct result * r) {
     const struct lrnn_session_params params = {
@@ -70,7 +70,7 @@ static void run(
     lrnn_session_free(s);
 }
 
-// Goes on from a state file that another placement may have written.
+// Continues from the state file, which another placement may have written.
 static void resume(
         struct bench * b, struct lrnn_model * model, const struct golden * g, struct result * r) {
     char                  err[512];
@@ -92,10 +92,10 @@ struct log {
     char text[1024];
 };
 
-static void on_log(enum lrnn_log_level level, const char * sentence, void * user) {
+static void on_log(enum lrnn_log_level level, const char * message, void * user) {
     struct log * log = user;
     log->n += level == LRNN_LOG_INFO;
-    strncat(log->text, sentence, sizeof(log->text) - strlen(log->text) - 2);
+    strncat(log->text, message, sizeof(log->text) - strlen(log->text) - 2);
     strcat(log->text, "\n");
 }
 
@@ -112,20 +112,12 @@ static bool stop_at_once(float done, void * user) {
     return false;
 }
 
-static const struct golden * find(const struct bench * b, const char * name) {
-    for (int i = 0; i < b->golden.n; ++i) {
-        if (strcmp(b->golden.models[i].name, name) == 0) {
-            return &b->golden.models[i];
-        }
-    }
-    return NULL;
-}
-
-static void test_model(struct bench * b, const char * name) {
-    const struct golden * g = find(b, name);
-    char                  err[512];
-    if (!test_check(b->t, g != NULL && g->n_vocab <= V_MAX && g->n_tokens >= PROMPT + STEPS,
-                "%s: no such golden model", name)) {
+static void test_model(struct bench * b, const struct golden * g) {
+    const char * const name = g->name;
+    char               err[512];
+    if (!test_check(b->t, g->n_vocab <= V_MAX && g->n_tokens >= PROMPT + STEPS,
+                "%s: %lld tokens with %lld logits; expected at least %d and at most %d", g->name,
+                (long long) g->n_tokens, (long long) g->n_vocab, PROMPT + STEPS, V_MAX)) {
         return;
     }
     struct lrnn_model * local = lrnn_model_load(g->path, NULL, err, sizeof(err));
@@ -136,7 +128,7 @@ static void test_model(struct bench * b, const char * name) {
     struct result *const expected = malloc(sizeof(*expected)), *const got = malloc(sizeof(*got));
     run(b, local, g, expected);
 
-    // nothing, the output, one layer with it, all that fits, all on two devices by any share
+    // nothing, the output, the output and one layer, all that fit, all on two devices
     const struct lrnn_model_params placements[] = {
         { .n_gpu_layers = 0, .devices = b->both },
         { .n_gpu_layers = 1, .devices = b->names[0] },
@@ -158,33 +150,34 @@ static void test_model(struct bench * b, const char * name) {
         if (!test_check(b->t, model != NULL, "%s: %s", name, err)) {
             continue;
         }
-        test_check(b->t, done == 1.0f, "%s: loading is reported from 0 to 1", name);
+        test_check(b->t, done == 1.0f, "%s: progress does not rise from 0 to 1", name);
         test_check(b->t,
                 log.n >= 1 && (strstr(log.text, "CPU") != NULL) ==
                                       (p.n_gpu_layers >= 0 && p.n_gpu_layers <= n_layer),
-                "%s, %d layers on devices: %s", name, p.n_gpu_layers, log.text);
+                "%s, %d layers on devices: unexpected messages: %s", name, p.n_gpu_layers,
+                log.text);
         for (int d = 0; d < 2 && i == 4; ++d) {
-            test_check(b->t, strstr(log.text, b->names[d]) != NULL, "%s: %s takes its share: %s",
-                    name, b->names[d], log.text);
+            test_check(b->t, strstr(log.text, b->names[d]) != NULL, "%s: no layers on %s: %s", name,
+                    b->names[d], log.text);
         }
         test_check(b->t, i != 5 || strstr(log.text, b->names[0]) == NULL,
-                "%s: a share of 0 is nothing: %s", name, log.text);
+                "%s: layers on a device with share 0: %s", name, log.text);
 
-        run(b, model, g, got); // writes the state file that `local` goes on from
+        run(b, model, g, got); // writes the state file
         test_check(b->t,
                 got->n == expected->n &&
                         memcmp(got->logits, expected->logits, sizeof(got->logits)) == 0,
-                "%s, placement %zu: the logits are those of the CPU, to the bit", name, i);
+                "%s, placement %zu: the logits differ from those of the CPU", name, i);
         resume(b, local, g, got);
         test_check(b->t,
                 memcmp(got->logits[0], expected->logits[expected->n - STEPS],
                         STEPS * sizeof(got->logits[0])) == 0,
-                "%s, placement %zu: a state from devices goes on on the CPU", name, i);
+                "%s, placement %zu: a state of the devices differs on the CPU", name, i);
         resume(b, model, g, got);
         test_check(b->t,
                 memcmp(got->logits[0], expected->logits[expected->n - STEPS],
                         STEPS * sizeof(got->logits[0])) == 0,
-                "%s, placement %zu: and on the devices", name, i);
+                "%s, placement %zu: a state of the devices differs on the devices", name, i);
         lrnn_model_free(model);
     }
     lrnn_model_free(local);
@@ -192,7 +185,7 @@ static void test_model(struct bench * b, const char * name) {
     free(got);
 }
 
-// A watcher sees the same values wherever they are: k of every layer, summed.
+// The trace has the same values on all devices: a sum over k of every layer.
 static bool add_keys(const struct lrnn_trace_event * w, void * user) {
     const struct lrnn_trace_tensor * k = lrnn_trace_find(w, "k");
     for (int64_t i = 0; k != NULL && i < k->ne[0] * k->ne[1] * k->ne[2] * k->ne[3]; ++i) {
@@ -201,17 +194,17 @@ static bool add_keys(const struct lrnn_trace_event * w, void * user) {
     return true;
 }
 
-static void test_watch(struct bench * b) {
-    const struct golden * g      = find(b, "gated_deltanet_gqa");
+static void test_trace(struct bench * b) {
+    const struct golden * g      = golden_find(&b->golden, "gated_deltanet_gqa");
     double                sum[2] = { 0.0, 0.0 };
     for (int i = 0; i < 2; ++i) {
-        const struct lrnn_model_params   place = { .n_gpu_layers = -i, .devices = b->both };
+        const struct lrnn_model_params   where = { .n_gpu_layers = -i, .devices = b->both };
         const struct lrnn_session_params p     = { .n_threads = 1,
                 .trace_kinds                                  = LRNN_TRACE_SCANS,
                 .trace                                        = add_keys,
                 .trace_user                                   = &sum[i] };
         char                             err[512];
-        struct lrnn_model *              model = lrnn_model_load(g->path, &place, err, sizeof(err));
+        struct lrnn_model *              model = lrnn_model_load(g->path, &where, err, sizeof(err));
         struct lrnn_session *            s =
                 model != NULL ? lrnn_session_new(model, &p, err, sizeof(err)) : NULL;
         struct result r = { 0 };
@@ -222,10 +215,10 @@ static void test_watch(struct bench * b) {
         lrnn_model_free(model);
     }
     test_check(b->t, sum[0] != 0.0 && sum[0] == sum[1],
-            "a watcher sees the same values on devices: %g and %g", sum[0], sum[1]);
+            "the trace sums to %g on the CPU and to %g on devices", sum[0], sum[1]);
 }
 
-static void test_refusals(struct bench * b) {
+static void test_invalid(struct bench * b) {
     const struct {
         const char *devices, *split, *word;
     } cases[] = {
@@ -247,28 +240,28 @@ static void test_refusals(struct bench * b) {
         test_check(b->t,
                 !lrnn_model_params_check(&p, err, sizeof(err)) &&
                         strstr(err, cases[i].word) != NULL,
-                "case %zu is refused: %s", i, err);
+                "case %zu: expected an error with '%s': %s", i, cases[i].word, err);
         test_check(b->t,
                 lrnn_model_load(path, &p, err, sizeof(err)) == NULL &&
                         strstr(err, cases[i].word) != NULL,
-                "also by loading: %s", err);
+                "case %zu: expected an error with '%s' in loading: %s", i, cases[i].word, err);
     }
     struct lrnn_model_params p = { .n_gpu_layers = -1, .devices = list };
     snprintf(list, sizeof(list), "%s,%s", b->names[0], b->names[0]);
     test_check(b->t, !lrnn_model_params_check(&p, err, sizeof(err)) && strstr(err, "twice") != NULL,
-            "a device named twice is refused: %s", err);
+            "a device is accepted twice: %s", err);
     snprintf(list, sizeof(list), "CPU,%s", b->names[0]);
     test_check(b->t, !lrnn_model_params_check(&p, err, sizeof(err)) && strstr(err, "alone") != NULL,
-            "the CPU beside others is refused: %s", err);
+            "the CPU is accepted with other devices: %s", err);
     p.devices = "CPU";
-    test_check(
-            b->t, lrnn_model_params_check(&p, err, sizeof(err)), "the CPU alone is not: %s", err);
+    test_check(b->t, lrnn_model_params_check(&p, err, sizeof(err)),
+            "the CPU alone is not accepted: %s", err);
     p = (struct lrnn_model_params) {
         .n_gpu_layers = -1, .devices = b->both, .progress = stop_at_once
     };
     test_check(b->t,
             lrnn_model_load(path, &p, err, sizeof(err)) == NULL && strstr(err, "stopped") != NULL,
-            "loading can be stopped: %s", err);
+            "loading is not stopped: %s", err);
 }
 
 int main(void) {
@@ -277,9 +270,9 @@ int main(void) {
     struct loopback_server servers[2];
     char                   err[512];
 
-    for (int i = 0; i < 2; ++i) { // before there are threads
+    for (int i = 0; i < 2; ++i) { // forks: before there are threads
         if (!loopback_server_start(&servers[i])) {
-            printf("FAILED: no server on the loopback\n");
+            printf("FAILED: cannot start a server on the loopback\n");
             return 1;
         }
     }
@@ -294,10 +287,10 @@ int main(void) {
 
     if (test_check(&t, golden_list_load(&b.golden, err, sizeof(err)), "%s", err)) {
         for (int i = 0; i < b.golden.n; ++i) {
-            test_model(&b, b.golden.models[i].name);
+            test_model(&b, &b.golden.models[i]);
         }
-        test_watch(&b);
-        test_refusals(&b);
+        test_trace(&b);
+        test_invalid(&b);
     }
     remove(b.state_path);
     golden_list_free(&b.golden);
