@@ -1,6 +1,6 @@
 // Models on several devices give the bits of the CPU for every placement: in the prompt, in
-// generation, after a rewind, in a fork, and from a state file of another placement. The devices are
-// two servers on the loopback. ggml's RPC backend shares no memory with this process and computes
+// generation, after a rewind, in a fork, and from a state file of another placement. Two servers on
+// the loopback are the devices. ggml's RPC backend shares no memory with this process and computes
 // with the same CPU kernels.
 
 #include "kit/check.h"

@@ -1,9 +1,12 @@
-// Graphs in which a scan and its state could come apart. What src/graph-safety.h promises:
+// Graphs that could separate a scan from its state. graph-safety.h promises:
 //
-//   1. an op away from its state loses the update: the scheduler does that, and it is found out and refused
-//   2. reads of a state: plain ones are refused, those through ggml_scan_state_after see the new state in every order
-//   3. two scans on one state: refused unless chained; on separate bytes they are free
-//   4. the CPU does not offer to work on a state in memory that it cannot write
+//   1. An op on another device than its state would lose the update. The scheduler can do that; it
+//      is detected and rejected.
+//   2. Plain reads of a state are rejected. Reads through ggml_scan_state_after see the new state
+//      in every order of nodes.
+//   3. Two scans of one state are rejected unless they are chained. Scans of separate bytes are
+//      independent.
+//   4. The CPU does not accept an op whose state is in memory that it cannot write.
 
 #include "ggml-backend.h"
 #include "kit/check.h"
@@ -27,7 +30,7 @@ enum { ACC_SIZE = 8, ACC_SLOTS = 4 };
 
 // state[slot][i] = 100·slot + i at the start; x[i] = i + 1 for slot 0
 struct acc {
-    struct ggml_context * ctx; // of what outlives a graph
+    struct ggml_context * ctx; // outlives the graphs
     ggml_backend_buffer_t buffer;
     struct ggml_tensor *  state; // [ACC_SIZE, ACC_SLOTS]
 
@@ -39,7 +42,7 @@ struct acc {
     ggml_backend_buffer_t buffer_w;
     struct ggml_tensor *  two; // weights [ACC_SIZE], all 2
 
-    struct ggml_context * ctx_g; // of the graph in work
+    struct ggml_context * ctx_g; // the current graph
     struct ggml_cgraph *  graph;
 };
 
@@ -125,7 +128,7 @@ static struct ggml_tensor * acc_scan_x(
 
 static struct ggml_tensor * acc_scan(
         struct acc * a, struct ggml_tensor * state, const char * name) {
-    // as much of x as fits a slot of the state
+    // the part of x that fits a slot of the state
     return acc_scan_x(a, state,
             ggml_view_4d(a->ctx_g, a->x, state->ne[0], 1, 1, 1, a->x->nb[1], a->x->nb[2],
                     a->x->nb[3], 0),
@@ -152,7 +155,7 @@ static void acc_expand(struct acc * a, struct ggml_tensor * t) {
     ggml_build_forward_expand(a->graph, t);
 }
 
-// True if the state holds what it should after slot 0 had n_adds additions of x.
+// True if x was added n_adds times to slot 0, and all other slots are unchanged.
 static bool acc_holds(const struct acc * a, int n_adds) {
     float got[ACC_SLOTS][ACC_SIZE];
     bool  ok = true;
@@ -166,8 +169,8 @@ static bool acc_holds(const struct acc * a, int n_adds) {
     return ok;
 }
 
-// Refused, with a message that has both words in it.
-static bool is_refused(struct test * t, struct acc * a, ggml_backend_sched_t sched,
+// Checks that the graph is rejected with a message that contains both words.
+static bool must_reject(struct test * t, struct acc * a, ggml_backend_sched_t sched,
         const char * what, const char * word_1, const char * word_2) {
     char       err[512] = "";
     const bool ok       = graph_alloc(sched, a->graph, err, sizeof(err));
@@ -176,17 +179,17 @@ static bool is_refused(struct test * t, struct acc * a, ggml_backend_sched_t sch
                    "%s: the message does not name %s and %s: %s", what, word_1, word_2, err);
 }
 
-static bool is_accepted(
+static bool must_accept(
         struct test * t, struct acc * a, ggml_backend_sched_t sched, const char * what) {
     char err[512] = "";
-    return test_check(t, graph_alloc(sched, a->graph, err, sizeof(err)), "%s is refused: %s", what,
+    return test_check(t, graph_alloc(sched, a->graph, err, sizeof(err)), "%s is rejected: %s", what,
                    err) &&
            test_check(t, ggml_backend_sched_graph_compute(sched, a->graph) == GGML_STATUS_SUCCESS,
                    "%s: compute failed", what);
 }
 
-// The op is computed away from its state, because the caller says so or because its neighbours are
-// there.
+// The op is computed on another device than its state, because the caller requests it or because
+// its neighbors are there.
 static void test_misplaced(struct test * t, ggml_backend_sched_t sched, ggml_backend_t cpu,
         ggml_backend_t home, ggml_backend_t away, bool drift) {
     const char * what = drift         ? "unpinned"
@@ -223,20 +226,20 @@ static void test_misplaced(struct test * t, ggml_backend_sched_t sched, ggml_bac
             if (pinned) {
                 test_check(t, ok, "%s, then pinned: %s", what, err);
                 test_check(t, ggml_backend_sched_get_tensor_backend(sched, op) == home,
-                        "%s, then pinned: still away", what);
+                        "%s, then pinned: not on the device of the state", what);
             } else {
-                test_check(t, !ok, "%s: not noticed", what);
-                test_check(t, op->src[0] != state, "%s: works on its state, the case is not one",
+                test_check(t, !ok, "%s: not detected", what);
+                test_check(t, op->src[0] != state, "%s: the op uses its state: not a valid case",
                         what);
                 test_check(t,
                         strstr(err, "SIGNED_SCAN 'op'") != NULL && strstr(err, "'acc'") != NULL,
                         "%s: the message does not name op and state: %s", what, err);
                 if (view == 0) {
-                    printf("  refused: %s\n", err);
+                    printf("  rejected: %s\n", err);
                 }
             }
 
-            // what would have happened: the output is right, the state is as it was
+            // without the check: the output is right, the state is unchanged
             float got[ACC_SIZE];
             ggml_backend_sched_graph_compute(sched, a.graph);
             ggml_backend_tensor_get(y, got, 0, sizeof(got));
@@ -245,7 +248,7 @@ static void test_misplaced(struct test * t, ggml_backend_sched_t sched, ggml_bac
                         what, i, got[i]);
             }
             test_check(t, acc_holds(&a, pinned ? 2 : 0), "%s: the update is %s", what,
-                    pinned ? "lost" : "not lost: no case for the check");
+                    pinned ? "lost" : "not lost: not a valid case");
 
             graph_scans_free(scans);
         }
@@ -254,8 +257,7 @@ static void test_misplaced(struct test * t, ggml_backend_sched_t sched, ggml_bac
     }
 }
 
-// Two backends that share memory: wherever the op runs, the state is in reach, and the check must
-// not cry.
+// Two backends that share memory: both can access the state, so every placement is valid.
 static void test_shared_memory(
         struct test * t, ggml_backend_sched_t sched, ggml_backend_t cpu_1, ggml_backend_t cpu_2) {
     struct acc a;
@@ -289,24 +291,24 @@ static void test_unreachable(
 
     acc_new_graph(&a);
     acc_expand(&a, acc_scan(&a, a.state, "op"));
-    is_refused(t, &a, only_cpu, "a state out of reach of the scheduler", "'acc'",
+    must_reject(t, &a, only_cpu, "a state out of reach of the scheduler", "'acc'",
             ggml_backend_buffer_name(a.buffer));
 
     acc_new_graph(&a);
     acc_expand(&a, ggml_mul(a.ctx_g, a.x, a.two));
-    is_refused(t, &a, only_cpu, "a weight out of reach of the scheduler", a.two->name,
+    must_reject(t, &a, only_cpu, "a weight out of reach of the scheduler", a.two->name,
             ggml_backend_buffer_name(a.buffer_w));
 
     acc_new_graph(&a);
     acc_expand(&a, ggml_scale_inplace(a.ctx_g, a.two, 2.0f));
-    is_refused(t, &a, only_cpu, "a result out of reach of the scheduler", "SCALE",
+    must_reject(t, &a, only_cpu, "a result out of reach of the scheduler", "SCALE",
             ggml_backend_buffer_name(a.buffer_w));
 
     acc_new_graph(&a);
     struct ggml_tensor * state = ggml_new_tensor_2d(a.ctx_g, GGML_TYPE_F32, ACC_SIZE, ACC_SLOTS);
-    ggml_set_name(state, "homeless");
+    ggml_set_name(state, "no-buffer");
     acc_expand(&a, acc_scan(&a, state, "op"));
-    is_refused(t, &a, only_cpu, "a state without a buffer", "SIGNED_SCAN 'op'", "'homeless'");
+    must_reject(t, &a, only_cpu, "a state without a buffer", "SIGNED_SCAN 'op'", "'no-buffer'");
 
     acc_free(&a);
 }
@@ -318,10 +320,10 @@ static void test_once(
 
     acc_new_graph(&a);
     acc_expand(&a, acc_scan(&a, a.state, "op"));
-    is_accepted(t, &a, sched, "a new graph");
-    is_refused(t, &a, sched, "a graph that was allocated before", "SIGNED_SCAN 'op'",
+    must_accept(t, &a, sched, "a new graph");
+    must_reject(t, &a, sched, "a graph that was allocated before", "SIGNED_SCAN 'op'",
             "is already in buffer");
-    test_check(t, acc_holds(&a, 1), "a refused graph changed the state");
+    test_check(t, acc_holds(&a, 1), "a rejected graph changed the state");
 
     acc_free(&a);
 }
@@ -332,7 +334,7 @@ static void test_reads(struct test * t, ggml_backend_sched_t sched, ggml_backend
     acc_init(&a, cpu, home, reader);
     struct ggml_tensor * op;
 
-    // plain reads, before and after the scan in the order of nodes, directly and through views
+    // plain reads before and after the scan, directly and through views
     for (int order = 0; order < 2; ++order) {
         for (int way = 0; way < 5; ++way) {
             acc_new_graph(&a);
@@ -352,40 +354,40 @@ static void test_reads(struct test * t, ggml_backend_sched_t sched, ggml_backend
             ggml_set_name(reads[way], "reader");
             acc_expand(&a, reads[way]);
             acc_expand(&a, op);
-            is_refused(t, &a, sched, "a plain read of a state", "'reader'", "'acc'");
+            must_reject(t, &a, sched, "a plain read of a state", "'reader'", "'acc'");
         }
     }
-    test_check(t, acc_holds(&a, 0), "a refused graph changed the state");
+    test_check(t, acc_holds(&a, 0), "a rejected graph changed the state");
 
-    // the state as one of the other sources of the scan
+    // the state as another source of the scan
     acc_new_graph(&a);
     acc_expand(&a,
             acc_scan_x(&a, a.state,
                     ggml_reshape_4d(a.ctx_g, slots(&a, a.state, 1, 1), ACC_SIZE, 1, 1, 1), "op"));
-    is_refused(t, &a, sched, "a scan that reads its own state twice", "'op'", "'acc'");
+    must_reject(t, &a, sched, "a scan that reads its own state twice", "'op'", "'acc'");
 
-    // in place, through the state after
+    // in-place ops through the state after
     acc_new_graph(&a);
     op = acc_scan(&a, a.state, "op");
     acc_expand(&a, ggml_scale_inplace(a.ctx_g, after(&a, op), 3.0f));
-    is_refused(t, &a, sched, "an op that writes a state and is no scan", "SCALE", "'acc'");
+    must_reject(t, &a, sched, "an op that writes a state and is not a scan", "SCALE", "'acc'");
 
-    // reads through the state after: the order in which nodes are expanded must not matter, nor on
-    // which backend the reader is
+    // reads through the state after: in every order of nodes, on every backend
     int n_adds = 0;
     for (int order = 0; order < 3; ++order) {
         for (int way = 0; way < 3; ++way) {
             acc_new_graph(&a);
             op                             = acc_scan(&a, a.state, "op");
             struct ggml_tensor * new_state = after(&a, op);
-            struct ggml_tensor * read =
-                    way == 0 ? ggml_mul(a.ctx_g, new_state, a.two) : // placed with its weight
-                            way == 1 ? ggml_scale(a.ctx_g, new_state, 2.0f)
-                                     : // could be computed in place, and must not
-                            ggml_cont(a.ctx_g, ggml_mul(a.ctx_g,
-                                                       ggml_reshape_3d(a.ctx_g, new_state, ACC_SIZE,
-                                                               1, ACC_SLOTS),
-                                                       a.two));
+            struct ggml_tensor * read;
+            if (way == 0) { // placed with its weight
+                read = ggml_mul(a.ctx_g, new_state, a.two);
+            } else if (way == 1) { // must not be computed in place
+                read = ggml_scale(a.ctx_g, new_state, 2.0f);
+            } else {
+                read = ggml_reshape_3d(a.ctx_g, new_state, ACC_SIZE, 1, ACC_SLOTS);
+                read = ggml_cont(a.ctx_g, ggml_mul(a.ctx_g, read, a.two));
+            }
             struct ggml_tensor * y =
                     ggml_mul(a.ctx_g, ggml_reshape_1d(a.ctx_g, op, ACC_SIZE), a.two);
             ggml_set_output(read);
@@ -398,7 +400,7 @@ static void test_reads(struct test * t, ggml_backend_sched_t sched, ggml_backend
             }
             acc_expand(&a, read);
             acc_expand(&a, y);
-            if (!is_accepted(t, &a, sched, "a read through the state after")) {
+            if (!must_accept(t, &a, sched, "a read through the state after")) {
                 continue;
             }
             n_adds++;
@@ -418,12 +420,12 @@ static void test_reads(struct test * t, ggml_backend_sched_t sched, ggml_backend
         }
     }
 
-    // what the scan does not work on may be read as it is
+    // slots and columns that no scan uses may be read directly
     acc_new_graph(&a);
     op = acc_scan(&a, slots(&a, a.state, 0, 2), "op");
     acc_expand(&a, ggml_cont(a.ctx_g, slots(&a, a.state, 2, 2)));
     acc_expand(&a, op);
-    n_adds += is_accepted(t, &a, sched, "a plain read of other slots");
+    n_adds += must_accept(t, &a, sched, "a plain read of other slots");
     test_check(t, acc_holds(&a, n_adds), "a plain read of other slots: the state is wrong");
 
     acc_new_graph(&a);
@@ -432,13 +434,13 @@ static void test_reads(struct test * t, ggml_backend_sched_t sched, ggml_backend
     acc_expand(&a, ggml_cont(a.ctx_g,
                            ggml_view_1d(a.ctx_g, a.state, 3, a.state->nb[1] + 5 * sizeof(float))));
     acc_expand(&a, op);
-    is_accepted(t, &a, sched, "a plain read of other columns");
+    must_accept(t, &a, sched, "a plain read of other columns");
 
     acc_new_graph(&a);
     op = acc_scan(&a, columns(&a, a.state, 0, 5), "op");
     acc_expand(&a, ggml_cont(a.ctx_g, columns(&a, a.state, 4, 4)));
     acc_expand(&a, op);
-    is_refused(t, &a, sched, "a plain read of a column that the scan writes", "'op'", "CONT");
+    must_reject(t, &a, sched, "a plain read of a column that the scan writes", "'op'", "CONT");
 
     acc_free(&a);
 }
@@ -454,12 +456,12 @@ static void test_two_scans(
     acc_new_graph(&a);
     acc_expand(&a, acc_scan(&a, a.state, "one"));
     acc_expand(&a, acc_scan(&a, a.state, "two"));
-    is_refused(t, &a, sched, "two scans on one state", "'two'", "'one'");
+    must_reject(t, &a, sched, "two scans on one state", "'two'", "'one'");
 
     acc_new_graph(&a);
     acc_expand(&a, acc_scan(&a, slots(&a, a.state, 0, 3), "one"));
     acc_expand(&a, acc_scan(&a, slots(&a, a.state, 2, 2), "two"));
-    is_refused(t, &a, sched, "two scans with one slot in common", "'two'", "'one'");
+    must_reject(t, &a, sched, "two scans with one slot in common", "'two'", "'one'");
 
     // a chain, and a reader at its end
     acc_new_graph(&a);
@@ -469,15 +471,15 @@ static void test_two_scans(
     struct ggml_tensor * read = ggml_scale(a.ctx_g, after(&a, three), 0.5f);
     ggml_set_output(read);
     acc_expand(&a, read);
-    if (is_accepted(t, &a, sched, "a chain of three scans")) {
+    if (must_accept(t, &a, sched, "a chain of three scans")) {
         float got;
         n_adds += 3;
         ggml_backend_tensor_get(read, &got, 0, sizeof(got));
-        test_check(t, got == 1.5f, "the reader behind three scans saw %g; expected 1.5", got);
+        test_check(t, got == 1.5f, "the reader after three scans sees %g; expected 1.5", got);
         test_check(t, acc_holds(&a, n_adds), "a chain of three scans: the state is wrong");
     }
 
-    // a reader in the middle of a chain sees this state or the next
+    // a reader in the middle of a chain could see this state or the next
     acc_new_graph(&a);
     one  = acc_scan(&a, a.state, "one");
     two  = acc_scan(&a, after(&a, one), "two");
@@ -485,9 +487,9 @@ static void test_two_scans(
     ggml_set_name(read, "reader");
     acc_expand(&a, read);
     acc_expand(&a, two);
-    is_refused(t, &a, sched, "a read between two scans", "'reader'", "'two'");
+    must_reject(t, &a, sched, "a read between two scans", "'reader'", "'two'");
 
-    // a plain read behind the end of one scan and before the end of the other
+    // a plain read after one scan and before the end of the other
     acc_new_graph(&a);
     one  = acc_scan(&a, a.state, "one");
     two  = acc_scan(&a, slots(&a, after(&a, one), 0, 2), "two");
@@ -495,17 +497,17 @@ static void test_two_scans(
     ggml_set_name(read, "reader");
     acc_expand(&a, two);
     acc_expand(&a, read);
-    is_refused(t, &a, sched, "a plain read of slots that the first of two scans works on",
-            "'reader'", "'one'");
+    must_reject(
+            t, &a, sched, "a plain read of slots of the first of two scans", "'reader'", "'one'");
 
-    // there, the state after the first is the last state of those slots
+    // the state after the first scan is the final state of those slots
     acc_new_graph(&a);
     one = acc_scan(&a, a.state, "one");
     two = acc_scan(&a, slots(&a, after(&a, one), 0, 2), "two");
     acc_expand(&a, two);
     acc_expand(&a, ggml_cont(a.ctx_g, slots(&a, after(&a, one), 3, 1)));
-    n_adds += 2 * is_accepted(t, &a, sched,
-                          "a read of slots that the second of two scans leaves alone");
+    n_adds += 2 * must_accept(t, &a, sched,
+                          "a read of slots that the second of two scans does not use");
     test_check(
             t, acc_holds(&a, n_adds), "two scans, the second on fewer slots: the state is wrong");
 
@@ -513,7 +515,7 @@ static void test_two_scans(
     acc_new_graph(&a);
     acc_expand(&a, acc_scan(&a, slots(&a, a.state, 0, 1), "one"));
     acc_expand(&a, acc_scan(&a, slots(&a, a.state, 1, 3), "two"));
-    if (is_accepted(t, &a, sched, "two scans on separate slots")) {
+    if (must_accept(t, &a, sched, "two scans on separate slots")) {
         float got[2][ACC_SIZE];
         ggml_backend_tensor_get(a.state, got, 0, sizeof(got));
         n_adds++;
@@ -526,7 +528,7 @@ static void test_two_scans(
     acc_new_graph(&a);
     acc_expand(&a, acc_scan(&a, columns(&a, a.state, 0, 3), "one"));
     acc_expand(&a, acc_scan(&a, columns(&a, a.state, 3, 5), "two"));
-    is_accepted(t, &a, sched, "two scans on separate columns");
+    must_accept(t, &a, sched, "two scans on separate columns");
 
     for (int first = 0; first < 2; ++first) {
         acc_new_graph(&a);
@@ -534,7 +536,7 @@ static void test_two_scans(
                 acc_scan(&a, columns(&a, a.state, first == 0 ? 0 : 3, first == 0 ? 4 : 5), "one"));
         acc_expand(&a,
                 acc_scan(&a, columns(&a, a.state, first == 0 ? 3 : 0, first == 0 ? 5 : 4), "two"));
-        is_refused(t, &a, sched, "two scans with one column in common", "'two'", "'one'");
+        must_reject(t, &a, sched, "two scans with one column in common", "'two'", "'one'");
     }
 
     acc_new_graph(&a);
@@ -543,7 +545,7 @@ static void test_two_scans(
     three = acc_scan(&a, slots(&a, after(&a, one), 2, 2), "three");
     acc_expand(&a, two);
     acc_expand(&a, three);
-    is_accepted(t, &a, sched, "two scans on separate slots after a third");
+    must_accept(t, &a, sched, "two scans on separate slots after a third");
 
     acc_new_graph(&a);
     one   = acc_scan(&a, slots(&a, a.state, 0, 2), "one");
@@ -552,7 +554,7 @@ static void test_two_scans(
             ggml_view_2d(a.ctx_g, after(&a, one), ACC_SIZE, ACC_SLOTS, a.state->nb[1], 0), "three");
     acc_expand(&a, two);
     acc_expand(&a, three);
-    is_refused(t, &a, sched, "a scan on the slots of two others that follows one of them",
+    must_reject(t, &a, sched, "a scan on the slots of two others that follows one of them",
             "'three'", "'two'");
 
     acc_free(&a);
@@ -564,12 +566,12 @@ static void test_supports_op(struct test * t, ggml_backend_t cpu, ggml_backend_t
         acc_init(&a, cpu, remote ? rpc : cpu, cpu);
         acc_new_graph(&a);
         test_check(t, ggml_backend_supports_op(cpu, acc_scan(&a, a.state, "op")) == !remote,
-                "state in buffer '%s': the CPU says %s", ggml_backend_buffer_name(a.buffer),
+                "state in buffer '%s': the CPU answers %s", ggml_backend_buffer_name(a.buffer),
                 remote ? "yes" : "no");
         test_check(t,
                 ggml_backend_supports_op(cpu, acc_scan(&a, slots(&a, a.state, 1, 2), "op")) ==
                         !remote,
-                "view of a state in buffer '%s': the CPU says %s",
+                "view of a state in buffer '%s': the CPU answers %s",
                 ggml_backend_buffer_name(a.buffer), remote ? "yes" : "no");
         acc_free(&a);
     }
@@ -579,15 +581,14 @@ int main(void) {
     struct test            t = { 0 };
     struct loopback_server server;
     if (!test_check(&t, loopback_server_start(&server),
-                "no RPC server could be started on the loopback interface")) {
-        return test_end(&t, "graph-safety");
+                "cannot start an RPC server on the loopback interface")) {
+        return test_end(&t, "test-graph-safety");
     }
 
     ggml_backend_t rpc   = ggml_backend_rpc_init(server.endpoint, 0);
     ggml_backend_t cpu   = ggml_backend_cpu_init();
     ggml_backend_t cpu_2 = ggml_backend_cpu_init();
-    ggml_backend_cpu_set_n_threads(
-            cpu, 1); // the work is tiny: more threads would only wait for each other
+    ggml_backend_cpu_set_n_threads(cpu, 1); // tiny graphs: more threads would only wait
     ggml_backend_cpu_set_n_threads(cpu_2, 1);
 
     const size_t         size = GGML_DEFAULT_GRAPH_SIZE;
@@ -604,7 +605,7 @@ int main(void) {
     test_shared_memory(&t, cpu_cpu, cpu, cpu_2);
     test_unreachable(&t, only_cpu, cpu, rpc);
     test_once(&t, rpc_cpu, cpu, rpc);
-    printf("  misplaced scans, states out of reach, graphs allocated twice: refused\n");
+    printf("  misplaced scans, unreachable states, graphs allocated twice: rejected\n");
 
     ggml_backend_t homes[] = { cpu, rpc };
     for (int i = 0; i < 2; ++i) {
@@ -614,7 +615,7 @@ int main(void) {
     }
     test_reads(&t, cpu_cpu, cpu, cpu_2, cpu);
     test_two_scans(&t, cpu_cpu, cpu, cpu_2);
-    printf("  reads and second scans: refused where their order is open, right where it is not\n");
+    printf("  reads and second scans: rejected if their order is open, right otherwise\n");
 
     test_supports_op(&t, cpu, rpc);
 
@@ -626,5 +627,5 @@ int main(void) {
     ggml_backend_free(rpc);
     loopback_server_stop(&server);
 
-    return test_end(&t, "graph-safety");
+    return test_end(&t, "test-graph-safety");
 }

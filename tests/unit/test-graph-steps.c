@@ -1,5 +1,5 @@
-// States that scans write in place, over many graphs that a scheduler spreads over two backends:
-// they survive and accumulate, and every output is right, to the bit, wherever the states lie.
+// States that scans write in place, over many graphs that a scheduler splits between two backends:
+// they accumulate, and every output has the same bits for every placement of the states.
 
 #include "ggml-backend.h"
 #include "kit/check.h"
@@ -20,9 +20,10 @@
 //
 // A small network with all three ops
 //
-//     x1 = w ∘ x,   y = short_conv(x1),   o = householder_scan(v = w ∘ y),   z = o + signed_scan(x = w ∘ o)
+//     x1 = w ∘ x,   y = short_conv(x1),   o = householder_scan(v = w ∘ y),
+//     z = o + signed_scan(x = w ∘ o)
 //
-// The weights w lie on the other backend than the states, so that every scan has neighbours there.
+// The weights w are on another backend than the states, so that every scan has neighbors there.
 //
 
 enum {
@@ -61,14 +62,12 @@ struct net_weights {
 
 struct net_result {
     float z[STEPS][MAX_TOKENS][CHANNELS];
-    float after[STEPS]
-               [STATE_SIZE * SLOTS]; // of the householder scan, as a reader in the graph saw it
-    float state[SLOTS][SLOT_SIZE];   // at the end
+    float after[STEPS][STATE_SIZE * SLOTS]; // Householder state, as read in the graph
+    float state[SLOTS][SLOT_SIZE];          // at the end
 };
 
-// Small whole numbers, keys ± e_i, β in {0, 1, 2}, gates in {-1, 0, 1}: every kernel must give the
-// exact answer, in whatever order it sums. Otherwise random numbers, for bits that depend on every
-// rounding.
+// Exact: small integers, keys ± e_i, β in {0, 1, 2}, gates in {-1, 0, 1}, so that the result does not
+// depend on the order of sums. Otherwise random values, so that every rounding shows in the bits.
 static void net_data(
         struct net_step * steps, struct net_weights * weights, bool exact, bool ragged) {
     struct test_rng rng = { exact ? 11 : 12 };
@@ -86,8 +85,8 @@ static void net_data(
         struct net_step * s = &steps[n];
         s->n_tokens         = ragged ? 1 + (int) test_below(&rng, MAX_TOKENS) : MAX_TOKENS / 2;
 
-        // sequence 0 stays in slot 0; sequence 1 goes round slots 2 and 3; slots 1 and 4 belong to
-        // nobody
+        // sequence 0 stays in slot 0, sequence 1 alternates between slots 2 and 3; slots 1 and 4 are
+        // unused
         const int     n0                         = (int) test_below(&rng, s->n_tokens + 1);
         const int32_t ids[SEQS][GGML_SCAN_SNAPS] = {
             { n == 0 ? -1 : 0, 0, 0, n0 },
@@ -129,8 +128,7 @@ static float net_initial(int slot, int i) {
     return (float) (1 + slot * 7 + i % 13);
 }
 
-// The states, before any graph: three tensors, or three views side by side in every slot of one
-// tensor.
+// The states, allocated before any graph: three tensors, or three views into one tensor.
 struct memory {
     struct ggml_context * ctx;
     ggml_backend_buffer_t buffer;
@@ -158,9 +156,9 @@ static void rows_get(const struct ggml_tensor * t, float * data, int64_t stride)
     }
 }
 
-static struct memory memory_new(ggml_backend_t backend, bool side_by_side) {
+static struct memory memory_new(ggml_backend_t backend, bool interleaved) {
     struct memory m = { .ctx = new_context() };
-    if (side_by_side) {
+    if (interleaved) {
         struct ggml_tensor * all = ggml_new_tensor_2d(m.ctx, GGML_TYPE_F32, SLOT_SIZE, SLOTS);
         m.conv                   = ggml_view_2d(m.ctx, all, CONV_SIZE, SLOTS, all->nb[1], 0);
         m.householder =
@@ -302,30 +300,31 @@ static void net_set(const struct net * net, const struct net_step * s) {
     }
 }
 
-struct place {
+struct placement {
     const char *         name;
     ggml_backend_sched_t sched; // NULL: everything on `state`, no scheduler
     ggml_backend_t       state;
     ggml_backend_t       weights;
-    bool                 crosses; // memory is not shared: the graph must have fallen into splits
+    bool                 crosses; // no shared memory: the graph must be split
 };
 
-static struct net_result * net_run(struct test * t, const struct place * place, bool side_by_side,
-        bool rebuild, const struct net_step * steps, const struct net_weights * weights) {
+static struct net_result * net_run(struct test * t, const struct placement * placement,
+        bool interleaved, bool rebuild, const struct net_step * steps,
+        const struct net_weights * weights) {
     struct net_result * result = calloc(1, sizeof(*result));
-    struct memory       memory = memory_new(place->state, side_by_side);
+    struct memory       memory = memory_new(placement->state, interleaved);
 
     struct ggml_context * ctx_w = new_context();
     struct ggml_tensor *  w     = ggml_new_tensor_1d(ctx_w, GGML_TYPE_F32, CHANNELS);
     struct ggml_tensor *  conv  = ggml_new_tensor_2d(ctx_w, GGML_TYPE_F32, WIDTH, CHANNELS);
-    ggml_backend_buffer_t buf_w = ggml_backend_alloc_ctx_tensors(ctx_w, place->weights);
+    ggml_backend_buffer_t buf_w = ggml_backend_alloc_ctx_tensors(ctx_w, placement->weights);
     ggml_backend_buffer_set_usage(buf_w, GGML_BACKEND_BUFFER_USAGE_WEIGHTS);
     ggml_backend_tensor_set(w, weights->w, 0, ggml_nbytes(w));
     ggml_backend_tensor_set(conv, weights->conv, 0, ggml_nbytes(conv));
 
     ggml_gallocr_t galloc =
-            place->sched == NULL
-                    ? ggml_gallocr_new(ggml_backend_get_default_buffer_type(place->state))
+            placement->sched == NULL
+                    ? ggml_gallocr_new(ggml_backend_get_default_buffer_type(placement->state))
                     : NULL;
     struct net net = { 0 };
     bool       ok  = true;
@@ -338,20 +337,21 @@ static struct net_result * net_run(struct test * t, const struct place * place, 
                 ok = ggml_gallocr_alloc_graph(galloc, net.graph);
             } else {
                 char err[512] = "";
-                ok            = graph_alloc(place->sched, net.graph, err, sizeof(err));
-                test_check(t, ok, "%s, step %d: refused: %s", place->name, n, err);
+                ok            = graph_alloc(placement->sched, net.graph, err, sizeof(err));
+                test_check(t, ok, "%s, step %d: rejected: %s", placement->name, n, err);
                 test_check(t,
-                        !ok || !place->crosses || ggml_backend_sched_get_n_splits(place->sched) > 3,
-                        "%s: the graph crosses backends, but has %d splits", place->name,
-                        ggml_backend_sched_get_n_splits(place->sched));
+                        !ok || !placement->crosses ||
+                                ggml_backend_sched_get_n_splits(placement->sched) > 3,
+                        "%s: the graph uses two backends, but has %d splits", placement->name,
+                        ggml_backend_sched_get_n_splits(placement->sched));
             }
         }
         if (ok) {
             net_set(&net, &steps[n]);
-            ok = (galloc != NULL ? ggml_backend_graph_compute(place->state, net.graph)
-                                 : ggml_backend_sched_graph_compute(place->sched, net.graph)) ==
+            ok = (galloc != NULL ? ggml_backend_graph_compute(placement->state, net.graph)
+                                 : ggml_backend_sched_graph_compute(placement->sched, net.graph)) ==
                  GGML_STATUS_SUCCESS;
-            test_check(t, ok, "%s, step %d: compute failed", place->name, n);
+            test_check(t, ok, "%s, step %d: compute failed", placement->name, n);
         }
         if (ok) {
             ggml_backend_tensor_get(net.z, result->z[n], 0, ggml_nbytes(net.z));
@@ -362,8 +362,8 @@ static struct net_result * net_run(struct test * t, const struct place * place, 
     rows_get(memory.householder, &result->state[0][CONV_SIZE], SLOT_SIZE);
     rows_get(memory.gated, &result->state[0][CONV_SIZE + STATE_SIZE], SLOT_SIZE);
 
-    if (place->sched != NULL) {
-        ggml_backend_sched_reset(place->sched);
+    if (placement->sched != NULL) {
+        ggml_backend_sched_reset(placement->sched);
     }
     ggml_gallocr_free(galloc);
     ggml_free(net.ctx);
@@ -373,8 +373,7 @@ static struct net_result * net_run(struct test * t, const struct place * place, 
     return result;
 }
 
-// The same in whole numbers, as loops. Every sum that is made stays below 2^24 in absolute value,
-// so F32 must give the same.
+// The network as loops over integers. All sums are below 2^24, so F32 must give the same values.
 static struct net_result * net_loop(
         struct test * t, const struct net_step * steps, const struct net_weights * weights) {
     struct net_result * result = calloc(1, sizeof(*result));
@@ -450,13 +449,13 @@ static struct net_result * net_loop(
             result->state[slot][i] = (float) state[slot][i];
         }
     }
-    test_check(t, largest < 1 << 24, "the whole numbers grow to %lld; expected less than 2^24",
+    test_check(t, largest < 1 << 24, "integers grow to %lld; expected less than 2^24",
             (long long) largest);
     return result;
 }
 
-static bool same_values(
-        const float * a, const float * b, size_t size) { // 0 and −0 are the same whole number
+// 0 equals −0.
+static bool same_values(const float * a, const float * b, size_t size) {
     for (size_t i = 0; i < size / sizeof(float); ++i) {
         if (a[i] != b[i]) {
             return false;
@@ -484,7 +483,7 @@ static void check_same(struct test * t, const struct net_result * a, const struc
     }
 }
 
-static void test_steps(struct test * t, const struct place * places, int n_places) {
+static void test_steps(struct test * t, const struct placement * placements, int n_placements) {
     static struct net_step    steps[STEPS];
     static struct net_weights weights;
 
@@ -493,39 +492,38 @@ static void test_steps(struct test * t, const struct place * places, int n_place
         const bool rebuild = mode / 2 == 0;
         net_data(steps, &weights, exact, rebuild);
 
-        struct net_result * plain = net_run(t, &places[0], false, rebuild, steps, &weights);
+        struct net_result * plain = net_run(t, &placements[0], false, rebuild, steps, &weights);
         if (exact) {
             struct net_result * loop = net_loop(t, steps, &weights);
-            check_same(t, loop, plain, false, "loop in whole numbers");
+            check_same(t, loop, plain, false, "loop over integers");
             free(loop);
         }
-        for (int i = 1; i < n_places; ++i) {
-            for (int side_by_side = 0; side_by_side < 2; ++side_by_side) {
+        for (int i = 1; i < n_placements; ++i) {
+            for (int interleaved = 0; interleaved < 2; ++interleaved) {
                 struct net_result * result =
-                        net_run(t, &places[i], side_by_side, rebuild, steps, &weights);
-                check_same(t, plain, result, true, places[i].name);
+                        net_run(t, &placements[i], interleaved, rebuild, steps, &weights);
+                check_same(t, plain, result, true, placements[i].name);
                 free(result);
             }
         }
         free(plain);
     }
-    printf("  %d steps, graph rebuilt and reused, exact and rounded: equal to the bit in %d placements of the states\n",
-            STEPS, 2 * (n_places - 1));
+    printf("  %d steps, graph rebuilt and reused, exact and rounded: equal bits in %d placements\n",
+            STEPS, 2 * (n_placements - 1));
 }
 
 int main(void) {
     struct test            t = { 0 };
     struct loopback_server server;
     if (!test_check(&t, loopback_server_start(&server),
-                "no RPC server could be started on the loopback interface")) {
-        return test_end(&t, "graph-steps");
+                "cannot start an RPC server on the loopback interface")) {
+        return test_end(&t, "test-graph-steps");
     }
 
     ggml_backend_t rpc   = ggml_backend_rpc_init(server.endpoint, 0);
     ggml_backend_t cpu   = ggml_backend_cpu_init();
     ggml_backend_t cpu_2 = ggml_backend_cpu_init();
-    ggml_backend_cpu_set_n_threads(
-            cpu, 1); // the work is tiny: more threads would only wait for each other
+    ggml_backend_cpu_set_n_threads(cpu, 1); // tiny graphs: more threads would only wait
     ggml_backend_cpu_set_n_threads(cpu_2, 1);
 
     const size_t         size = GGML_DEFAULT_GRAPH_SIZE;
@@ -538,7 +536,7 @@ int main(void) {
     ggml_backend_sched_t only_cpu =
             ggml_backend_sched_new((ggml_backend_t[]) { cpu }, NULL, 1, size, false, true);
 
-    const struct place places[] = {
+    const struct placement placements[] = {
         { "no scheduler", NULL, cpu, cpu, false },
         { "one CPU backend", only_cpu, cpu, cpu, false },
         { "two CPU backends", cpu_cpu, cpu_2, cpu, false },
@@ -548,7 +546,7 @@ int main(void) {
         { "states on the server, pipelined", pipelined, rpc, cpu, true },
         { "states on the CPU, pipelined", pipelined, cpu, rpc, true },
     };
-    test_steps(&t, places, (int) (sizeof(places) / sizeof(places[0])));
+    test_steps(&t, placements, (int) (sizeof(placements) / sizeof(placements[0])));
 
     ggml_backend_sched_free(only_cpu);
     ggml_backend_sched_free(cpu_cpu);
@@ -559,5 +557,5 @@ int main(void) {
     ggml_backend_free(rpc);
     loopback_server_stop(&server);
 
-    return test_end(&t, "graph-steps");
+    return test_end(&t, "test-graph-steps");
 }
