@@ -60,6 +60,10 @@ set(GGML_BUILD_COMMIT "${LRNN_GGML_BUILD_COMMIT}")
 # EXCLUDE_FROM_ALL: only the parts that we link are built, and ggml's install rules do not run.
 # cmake/install.cmake installs ggml under names that cannot clash with another ggml.
 add_subdirectory("${LRNN_GGML_COPY}" "${PROJECT_BINARY_DIR}/ggml" EXCLUDE_FROM_ALL)
+# The scheduler reserves headers for this many copied tensors per node. ggml's 30 add up to 160 MB
+# for a model of 24 layers; our graphs copy two or three tensors per change of device.
+set(LRNN_SCHED_SPLIT_INPUTS 4)
+target_compile_definitions(ggml-base PRIVATE GGML_SCHED_MAX_SPLIT_INPUTS=${LRNN_SCHED_SPLIT_INPUTS})
 if (LRNN_SANITIZE)
     # disables ggml's assertions that values are finite: values of a model file or a state may
     # overflow and must not end the process

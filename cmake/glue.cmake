@@ -152,6 +152,11 @@ glue_edit(cpu-device-include src/ggml-cpu/ggml-cpu.cpp 1 after
 #include "glue.h"
 ]])
 
+# Without memory for the work buffer, ggml returns an error only if operator new does not throw.
+glue_edit(cpu-work-data src/ggml-cpu/ggml-cpu.cpp 1 replace
+    "cpu_ctx->work_data = new uint8_t[cplan.work_size];"
+    "cpu_ctx->work_data = new (std::nothrow) uint8_t[cplan.work_size];")
+
 glue_edit(cpu-supports-op src/ggml-cpu/ggml-cpu.cpp 1 before
 [[
         case GGML_OP_CPY:

@@ -65,12 +65,12 @@ struct lrnn_model_params {
 LRNN_API bool lrnn_model_params_check(
         const struct lrnn_model_params * params, char * err, size_t err_size);
 
-// Maps a GGUF file and checks it. Fails if a key or tensor is missing, invalid or unknown.
+// Maps a GGUF file and checks it. Fails if a key or tensor is missing, invalid or unknown, or, with
+// errno ENOMEM, if memory is short.
 LRNN_API struct lrnn_model * lrnn_model_load(
         const char * path, const struct lrnn_model_params * params, char * err, size_t err_size);
 
-// Free the sessions of a model first.
-LRNN_API void lrnn_model_free(struct lrnn_model * model);
+LRNN_API void lrnn_model_free(struct lrnn_model * model); // free its sessions first
 
 struct lrnn_model_info {
     const char * architecture;      // "lrnn", or llama.cpp's "mamba", "mamba2", "rwkv6", "rwkv7"

@@ -2,6 +2,7 @@
 // performance of the machine.
 
 #include "compute-options.h"
+#include "load-model.h"
 #include "machine.h"
 #include "model-bench.h"
 #include "model-results.h"
@@ -142,7 +143,7 @@ static enum exit_code bench_models(const struct args * args) {
     for (int i = 0; status == EXIT_CODE_OK && i < args->models.n; ++i) {
         struct lrnn_model * model = compute_load(&args->compute, args->models.v[i], false);
         if (model == NULL) {
-            status = EXIT_CODE_MODEL;
+            status = load_model_exit_code();
             continue;
         }
         run.path = args->models.v[i];

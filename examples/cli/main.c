@@ -6,6 +6,7 @@
 #include "compute-options.h"
 #include "generate.h"
 #include "interrupt.h"
+#include "load-model.h"
 #include "output-check.h"
 #include "program.h"
 #include "output.h"
@@ -301,7 +302,7 @@ static enum exit_code run(void * user) {
     g.model = compute_load(&args->compute, args->model, args->quiet);
     if (g.model == NULL) {
         free(text);
-        return EXIT_CODE_MODEL;
+        return load_model_exit_code();
     }
     g.info    = lrnn_model_get_info(g.model);
     g.keep    = is_dialog || args->state_save != NULL;

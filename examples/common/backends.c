@@ -1,9 +1,12 @@
 #include "backends.h"
 
+#include "program.h"
+
 #include "ggml-backend.h"
 
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 // ggml's log and its backends belong to the process, and so does this.
 static bool is_starting;
@@ -49,10 +52,17 @@ static void register_all(void) {
     ggml_backend_reg_count(); // the first use of the registry fills it
 }
 
+// ggml aborts where it cannot report an error, mostly because memory is short.
+void backends_on_abort(const char * message) {
+    fprintf(stderr, "%s: %s; memory may be short\n", program_name(), message);
+    _exit(EXIT_CODE_SYSTEM); // not exit: other threads are still running
+}
+
 void backends_start(void) {
     static bool is_started;
     if (!is_started) {
         is_started = true;
+        ggml_set_abort_callback(backends_on_abort);
         backends_start_with(register_all);
     }
 }

@@ -10,6 +10,9 @@
 // backends_lack_gpu.
 void backends_start(void);
 
+// Prints the last message of ggml and ends the program. backends_start installs it.
+void backends_on_abort(const char * message);
+
 // The same with another function that registers backends, for tests.
 void backends_start_with(void (*start)(void));
 

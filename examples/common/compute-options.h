@@ -7,7 +7,7 @@
 //         COMPUTE_OPTIONS(compute), COMPUTE_BATCH(batch), … };
 //     …                                                                // parse the command line
 //     if (!compute_check(&compute, err, sizeof(err))) …                // EXIT_CODE_USAGE
-//     struct lrnn_model * model = compute_load(&compute, path, quiet); // NULL: EXIT_CODE_MODEL
+//     struct lrnn_model * model = compute_load(&compute, path, quiet); // NULL: load_model_exit_code()
 
 #include "lrnn.h"
 #include "options.h"

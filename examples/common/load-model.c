@@ -6,7 +6,15 @@
 
 #include "ggml.h"
 
+#include <errno.h>
+
 enum { PERCENT = 100 };
+
+static enum exit_code exit_code = EXIT_CODE_MODEL; // of the last load that failed
+
+enum exit_code load_model_exit_code(void) {
+    return exit_code;
+}
 
 // Most models load faster than this, and show no progress.
 static const int64_t PATIENCE_US = 500 * 1000;
@@ -49,6 +57,7 @@ static struct lrnn_model * load(
         progress_clear(&progress);
     }
     if (model == NULL) {
+        exit_code = errno == ENOMEM ? EXIT_CODE_SYSTEM : EXIT_CODE_MODEL;
         program_say("%s", err);
     }
     return model;

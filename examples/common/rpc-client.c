@@ -1,6 +1,7 @@
 #include "rpc-client.h"
 
 #include "base/error.h"
+#include "backends.h"
 #include "program.h"
 #include "rpc-probe.h"
 
@@ -50,8 +51,7 @@ static bool is_closed(int sock) {
 // Called by the thread that failed, after ggml has flushed stdout.
 static void on_abort(const char * message) {
     if (strstr(message, "ggml-rpc") == NULL) {
-        fprintf(stderr, "%s: %s\n", program_name(), message);
-        return; // to abort()
+        backends_on_abort(message);
     }
     bool found = false;
     for (int i = 0; i < rpc.n; ++i) {

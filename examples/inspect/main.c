@@ -284,7 +284,7 @@ static enum exit_code run(void * user) {
         struct lrnn_model * model = place ? compute_load(&args->compute, args->model, false)
                                           : load_model(args->model, false);
         if (model == NULL) {
-            return EXIT_CODE_MODEL;
+            return load_model_exit_code();
         }
         const struct lrnn_model_info info = lrnn_model_get_info(model);
         if (args->json) {

@@ -9,6 +9,7 @@
 #include "eval/divergence-report.h"
 #include "eval/model-facts.h"
 #include "interrupt.h"
+#include "load-model.h"
 #include "program.h"
 #include "terminal.h"
 
@@ -58,7 +59,7 @@ static enum exit_code load(const struct args * args, struct comparison_models * 
         const int i  = m->n;
         m->models[i] = compute_load(&args->compute, args->models.v[i], args->quiet);
         if (m->models[i] == NULL) {
-            return EXIT_CODE_MODEL;
+            return load_model_exit_code();
         }
         if (!check_vocabularies(args, m->models[0], m->models[i], i, err, sizeof(err))) {
             m->n++;

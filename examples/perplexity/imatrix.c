@@ -5,6 +5,7 @@
 #include "compute-options.h"
 #include "data-options.h"
 #include "interrupt.h"
+#include "load-model.h"
 #include "output-check.h"
 #include "program.h"
 #include "terminal.h"
@@ -101,7 +102,7 @@ static enum exit_code run(void * arg) {
     }
     struct lrnn_model * model = compute_load(&args->compute, args->model, args->quiet);
     if (model == NULL) {
-        return EXIT_CODE_MODEL;
+        return load_model_exit_code();
     }
     interrupt_listen(false);
     ws = data_windows(&args->data, model, NULL, NULL, NULL, &code);

@@ -7,6 +7,7 @@
 #include "base/read-file.h"
 #include "compute-options.h"
 #include "interrupt.h"
+#include "load-model.h"
 #include "npy.h"
 #include "output-check.h"
 #include "program.h"
@@ -168,7 +169,7 @@ static enum exit_code run(void * arg) {
         return program_fail(EXIT_CODE_DATA, "%s", err);
     }
     struct lrnn_model * model = compute_load(&args->compute, args->model, args->quiet);
-    enum exit_code      code  = EXIT_CODE_MODEL; // compute_load has printed the error
+    enum exit_code      code  = load_model_exit_code();
     if (model != NULL) {
         code = compute_logits(args, model, ids, n_ids, err, sizeof(err));
         if (code != EXIT_CODE_OK) {

@@ -1,3 +1,4 @@
+#include "load-model.h"
 #include "run.h"
 
 #include "eval/model-facts.h"
@@ -184,7 +185,7 @@ static enum exit_code run_model(struct scoring * s, struct run_model * m) {
     char                    err[1024];
     m->model = compute_load(&args->compute, m->files->model, args->quiet);
     if (m->model == NULL) {
-        return EXIT_CODE_MODEL;
+        return load_model_exit_code();
     }
     s->progress.model = m->files->name;
     if (!model_facts_get(m->model, m->files->model, interrupt_seen, &m->facts, err, sizeof(err))) {

@@ -4,6 +4,7 @@
 #include "base/read-file.h"
 #include "compute-options.h"
 #include "interrupt.h"
+#include "load-model.h"
 #include "output-check.h"
 #include "output.h"
 #include "program.h"
@@ -166,7 +167,7 @@ static enum exit_code probe_model(const struct args * args, const char * path, s
     struct task *       task  = NULL;
     struct lrnn_model * model = compute_load(&args->compute, path, args->json);
     if (model == NULL) {
-        return EXIT_CODE_MODEL;
+        return load_model_exit_code();
     }
     const char * slash = strrchr(path, '/');
     const char * file  = slash != NULL ? slash + 1 : path;

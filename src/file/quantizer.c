@@ -6,6 +6,7 @@
 #include "file/quantize.h"
 #include "lrnn.h"
 
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -124,7 +125,7 @@ static enum lrnn_quantize_status prepare(struct lrnn_quantizer * q, const char *
     // Reject a file that cannot be loaded before writing another one like it.
     struct lrnn_model * model = lrnn_model_load(path, NULL, err, err_size);
     if (model == NULL) {
-        return LRNN_QUANTIZE_BAD_MODEL;
+        return errno == ENOMEM ? LRNN_QUANTIZE_SYSTEM : LRNN_QUANTIZE_BAD_MODEL;
     }
     lrnn_model_free(model);
     q->file = model_file_open(path, err, err_size);

@@ -28,6 +28,8 @@ void ggml_lrnn_cpu_wait(int n);
 #ifdef __cplusplus
 }
 
+#    include <new> // std::nothrow, for ggml-cpu
+
 // ggml-cuda
 struct ggml_backend_cuda_context;
 

@@ -2,6 +2,7 @@
 
 #include "base/error.h"
 #include "models/models.h"
+#include "run/context.h"
 
 size_t forward_max_nodes(const struct lrnn_model * model, int32_t n_seqs) {
     // No family builds more. Attention builds a part of its graph for each sequence.
@@ -41,11 +42,7 @@ bool forward_build(struct forward * f, const struct lrnn_model * model,
     const size_t max_nodes = forward_max_nodes(model, batch->n_seqs);
 
     forward_free(f);
-    f->ctx = ggml_init((struct ggml_init_params) {
-            .mem_size = ggml_tensor_overhead() * 2 * max_nodes +
-                        ggml_graph_overhead_custom(max_nodes, false),
-            .no_alloc = true,
-    });
+    f->ctx = context_new(2 * max_nodes, max_nodes);
     if (f->ctx == NULL ||
             !graph_inputs_declare(&f->inputs, f->ctx, model, batch, states->size.n_rewind)) {
         return error_set(err, err_size, "out of memory for a graph of %zu nodes", max_nodes);
@@ -78,7 +75,7 @@ bool forward_build(struct forward * f, const struct lrnn_model * model,
 }
 
 void forward_free(struct forward * f) {
-    ggml_free(f->ctx);
+    context_free(f->ctx);
     graph_inputs_free(&f->inputs);
     *f = (struct forward) { 0 };
 }

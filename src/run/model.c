@@ -8,11 +8,13 @@
 #include "run/weights.h"
 #include "text/tokenizer.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 
 struct lrnn_model * lrnn_model_load(
         const char * path, const struct lrnn_model_params * params, char * err, size_t err_size) {
+    errno                     = 0; // ENOMEM tells the caller that memory was short
     struct lrnn_model * model = calloc(1, sizeof(*model));
     struct arena *      arena = arena_new();
     if (model == NULL || arena == NULL) {
@@ -30,7 +32,9 @@ struct lrnn_model * lrnn_model_load(
 
     struct loader l = { .model = model, .err = err, .err_size = err_size };
     if (model->file == NULL || !model_load(&l, params)) {
+        const int reason = errno;
         lrnn_model_free(model);
+        errno = reason;
         return NULL;
     }
     return model;

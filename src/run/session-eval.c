@@ -1,6 +1,7 @@
 // lrnn_eval: cuts the inputs of a call into batches and runs the graph of each.
 
 #include "base/error.h"
+#include "run/context.h"
 #include "run/graph-safety.h"
 #include "run/session-impl.h"
 
@@ -31,6 +32,13 @@ static bool can_reuse(const struct lrnn_session * s, const struct batch * batch)
     return true;
 }
 
+// ggml aborts without memory for the tables of its graph allocator.
+static bool check_memory(struct ggml_cgraph * graph, char * err, size_t err_size) {
+    const int n = ggml_graph_n_nodes(graph);
+    return memory_is_available((size_t) n * 1024 + (1 << 20)) ||
+           error_set(err, err_size, "out of memory for a graph of %d nodes", n);
+}
+
 static bool build(
         struct lrnn_session * s, const struct batch * batch, char * err, size_t err_size) {
     const enum ggml_scan_path path =
@@ -40,6 +48,7 @@ static bool build(
     if (!forward_build(f, s->model, &s->states, batch, path, err, err_size) ||
             (s->trace != NULL &&
                     !trace_graph(s->trace, s->model, &s->states, f->graph, err, err_size)) ||
+            !check_memory(f->graph, err, err_size) ||
             !graph_alloc(s->sched, f->graph, err, err_size)) {
         return false;
     }
@@ -59,8 +68,11 @@ static bool compute(
     const int64_t start = ggml_time_us();
     ggml_backend_cpu_set_n_threads(
             s->backends[s->n_backends - 1], threads_choose(&s->threads, batch->n_tokens));
-    if (ggml_backend_sched_graph_compute(s->sched, s->forward.graph) != GGML_STATUS_SUCCESS) {
-        return error_set(err, err_size, "the graph could not be computed");
+    const enum ggml_status status = ggml_backend_sched_graph_compute(s->sched, s->forward.graph);
+    if (status != GGML_STATUS_SUCCESS) {
+        return error_set(err, err_size, "%s",
+                status == GGML_STATUS_ALLOC_FAILED ? "out of memory for the work buffer of a graph"
+                                                   : "the graph could not be computed");
     }
     threads_measure(&s->threads, (double) (ggml_time_us() - start) * 1e-6);
     return s->trace == NULL || trace_end(s->trace, err, err_size);

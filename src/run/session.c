@@ -1,6 +1,7 @@
 // Sessions: parameters, backends, memory.
 
 #include "base/error.h"
+#include "run/context.h"
 #include "run/placement.h"
 #include "run/session-impl.h"
 
@@ -52,6 +53,14 @@ static double count_work(const struct lrnn_model * model) {
     return tied ? n : n - (double) ggml_nelements(model->token_embd);
 }
 
+// The memory of a scheduler. ggml aborts if it is short, so it is checked before.
+static size_t scheduler_size(const struct lrnn_model * model, int32_t n_seqs) {
+    const size_t n_nodes  = 2 * forward_max_nodes(model, n_seqs);
+    const size_t n_copies = n_nodes * LRNN_SCHED_SPLIT_INPUTS * 2;
+    return n_copies * (sizeof(struct ggml_tensor) + 4 * sizeof(int)) +
+           2 * ggml_graph_overhead_custom(n_nodes, false) + (1 << 20);
+}
+
 // One backend per device, and a scheduler over them. The CPU comes last: it computes what no other
 // backend can.
 static bool make_backends(struct lrnn_session * s, char * err, size_t err_size) {
@@ -65,6 +74,10 @@ static bool make_backends(struct lrnn_session * s, char * err, size_t err_size) 
                     err, err_size, "device %s cannot be started", ggml_backend_dev_name(dev));
         }
         s->backends[s->n_backends++] = backend;
+    }
+    if (!memory_is_available(scheduler_size(model, s->params.n_seqs))) {
+        return error_set(err, err_size, "out of memory for a scheduler of %zu bytes",
+                scheduler_size(model, s->params.n_seqs));
     }
     s->sched = ggml_backend_sched_new(s->backends, NULL, s->n_backends,
             2 * forward_max_nodes(model, s->params.n_seqs), false, false);

@@ -1,6 +1,7 @@
 #include "run/states.h"
 
 #include "base/error.h"
+#include "run/context.h"
 
 #include "ggml-alloc.h"
 
@@ -45,10 +46,7 @@ bool states_declare(struct states * s, const struct lrnn_model * model,
     s->cache_v           = calloc(n_layer, sizeof(*s->cache_v));
     bool ok              = s->state != NULL && s->cache_k != NULL && s->cache_v != NULL;
     for (int32_t i = 0; ok && i < model->n_devices; ++i) {
-        s->ctx[i] = ggml_init((struct ggml_init_params) {
-                .mem_size = ggml_tensor_overhead() * (n_layer * (LAYER_STATES_MAX + 2) + 1),
-                .no_alloc = true,
-        });
+        s->ctx[i] = context_new(n_layer * (LAYER_STATES_MAX + 2) + 1, 0);
         ok        = s->ctx[i] != NULL;
     }
     for (int32_t il = 0; ok && il < model->n_layer; ++il) {
@@ -84,7 +82,7 @@ bool states_alloc(struct states * s, const struct lrnn_model * model, char * err
 void states_free(struct states * s) {
     for (int32_t i = 0; i < DEVICES_MAX; ++i) {
         ggml_backend_buffer_free(s->buffer[i]);
-        ggml_free(s->ctx[i]);
+        context_free(s->ctx[i]);
     }
     free(s->state);
     free(s->cache_k);

@@ -3,6 +3,7 @@
 #include "run/weights.h"
 
 #include "file/model-file.h"
+#include "run/context.h"
 
 #include "ggml-alloc.h"
 #include "ggml-cpu.h"
@@ -24,10 +25,7 @@ bool weights_open(struct loader * l) {
     model->devices[0].buffer = ggml_backend_cpu_buffer_from_ptr((void *) (uintptr_t) bytes, size);
     bool ok                  = model->devices[0].buffer != NULL;
     for (int32_t i = 0; ok && i < model->n_devices; ++i) {
-        model->devices[i].ctx = ggml_init((struct ggml_init_params) {
-                .mem_size = ggml_tensor_overhead() * (n_tensors + 1),
-                .no_alloc = true,
-        });
+        model->devices[i].ctx = context_new(n_tensors + 1, 0);
         ok                    = model->devices[i].ctx != NULL;
     }
     if (!ok) {
@@ -159,6 +157,6 @@ bool weights_fetch(struct loader * l, const struct lrnn_model_params * params) {
 void weights_free(struct lrnn_model * model) {
     for (int32_t i = 0; i < model->n_devices; ++i) {
         ggml_backend_buffer_free(model->devices[i].buffer);
-        ggml_free(model->devices[i].ctx);
+        context_free(model->devices[i].ctx);
     }
 }
