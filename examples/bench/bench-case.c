@@ -2,9 +2,9 @@
 
 #include "base/random.h"
 #include "ggml-backend.h"
+#include "program.h"
 
 #include <math.h>
-#include <stdio.h>
 #include <stdlib.h>
 
 float op_random(uint64_t * seed, float lo, float hi) {
@@ -35,7 +35,7 @@ static void make_unit(float * row, int64_t n) {
     }
 }
 
-bool op_inputs_fill(struct op_inputs * in, const struct op_shape * s, char * err, size_t err_size) {
+void op_inputs_fill(struct op_inputs * in, const struct op_shape * s) {
     uint64_t seed = 1;
     float *  prev = NULL;
 
@@ -45,12 +45,7 @@ bool op_inputs_fill(struct op_inputs * in, const struct op_shape * s, char * err
         const int64_t        n    = ggml_nelements(t);
         const int64_t        row  = t->ne[0];
 
-        float * data = malloc(ggml_nbytes(t));
-        if (data == NULL) {
-            snprintf(err, err_size, "out of memory for an input of %zu bytes", ggml_nbytes(t));
-            free(prev);
-            return false;
-        }
+        float * data = program_alloc((size_t) n, sizeof(*data));
         for (int64_t i = 0; i < n; ++i) {
             data[i] = op_random(&seed, in->list[l].lo, in->list[l].hi);
         }
@@ -95,7 +90,6 @@ bool op_inputs_fill(struct op_inputs * in, const struct op_shape * s, char * err
         ggml_backend_tensor_set(in->ids, ids, (size_t) i * sizeof(ids), sizeof(ids));
         ggml_backend_tensor_set(in->stock_ids, ids, (size_t) i * sizeof(ids[0]), sizeof(ids[0]));
     }
-    return true;
 }
 
 int64_t op_state_size(const struct bench_case * c, const struct op_shape * s) {

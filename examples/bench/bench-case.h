@@ -118,7 +118,7 @@ struct ggml_tensor * op_input(struct op_inputs * in, enum op_fill fill, float lo
         int64_t ne0, int64_t ne1, int64_t ne2, int64_t ne3);
 
 // Fills all inputs. Sequence i gets slot i and `tokens` adjacent tokens.
-bool op_inputs_fill(struct op_inputs * in, const struct op_shape * s, char * err, size_t err_size);
+void op_inputs_fill(struct op_inputs * in, const struct op_shape * s);
 
 // Numbers in the state of one sequence.
 int64_t op_state_size(const struct bench_case * c, const struct op_shape * s);

@@ -77,9 +77,7 @@ static enum exit_code bench_ops(const struct args * args) {
             return program_fail(EXIT_CODE_SYSTEM, "%s", err);
         }
     }
-    if (!op_results_begin(&run.results, args->format, &machine, err, sizeof(err))) {
-        return program_fail(EXIT_CODE_SYSTEM, "%s", err);
-    }
+    op_results_begin(&run.results, args->format, &machine);
     progress_begin(&run.progress, op_bench_count(&args->op));
 
     const bool ok = op_bench_run(&args->op, on_progress, on_result, &run, err, sizeof(err));

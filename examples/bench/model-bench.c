@@ -1,6 +1,7 @@
 #include "model-bench.h"
 
 #include "base/random.h"
+#include "program.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -137,16 +138,8 @@ bool model_bench_run(struct lrnn_model * model, const struct model_bench_params 
     bool              ok = true;
 
     for (int i = 0; ok && test_at(params, i, &test); ++i) {
-        int32_t * ids     = malloc((size_t) test.n_tokens * sizeof(*ids));
-        double *  samples = malloc((size_t) params->repetitions * 2 * sizeof(*samples));
-        if (ids == NULL || samples == NULL) {
-            snprintf(err, err_size,
-                    "out of memory for %" PRId64 " token ids and %" PRId64 " repetitions",
-                    test.n_tokens, params->repetitions);
-            free(ids);
-            free(samples);
-            return false;
-        }
+        int32_t * ids     = program_alloc((size_t) test.n_tokens, sizeof(*ids));
+        double *  samples = program_alloc((size_t) params->repetitions * 2, sizeof(*samples));
         progress(&test, user);
         fill_random(ids, test.n_tokens, n_vocab);
 

@@ -2,6 +2,7 @@
 
 #include "ggml-alloc.h"
 #include "ggml-backend.h"
+#include "program.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -85,14 +86,13 @@ static int64_t stock_index(const struct op_instance * it, int64_t i) {
 }
 
 // Both sides begin with the same states: small and positive numbers, which suit every recurrence.
-static bool fill_states(struct op_instance * it, char * err, size_t err_size) {
+static void fill_states(struct op_instance * it) {
     const int64_t n     = op_state_size(it->c, &it->shape);
-    float *       ours  = malloc((size_t) n * sizeof(float));
-    float *       other = malloc((size_t) n * sizeof(float));
+    float *       ours  = program_alloc((size_t) n, sizeof(*ours));
+    float *       other = program_alloc((size_t) n, sizeof(*other));
     uint64_t      seed  = 0x853C49E6748FEA9BULL;
-    const bool    ok    = ours != NULL && other != NULL;
 
-    for (int64_t l = 0; ok && l < it->shape.layers * it->shape.seqs; ++l) {
+    for (int64_t l = 0; l < it->shape.layers * it->shape.seqs; ++l) {
         struct ggml_tensor * a      = it->ours.states[l / it->shape.seqs];
         struct ggml_tensor * b      = it->other.states[l / it->shape.seqs];
         const size_t         offset = (size_t) (l % it->shape.seqs) * a->nb[1];
@@ -104,12 +104,8 @@ static bool fill_states(struct op_instance * it, char * err, size_t err_size) {
         ggml_backend_tensor_set(a, ours, offset, a->nb[1]);
         ggml_backend_tensor_set(b, other, offset, b->nb[1]);
     }
-    if (!ok) {
-        snprintf(err, err_size, "%s: out of memory for a state", it->c->name);
-    }
     free(ours);
     free(other);
-    return ok;
 }
 
 bool op_instance_build(struct op_instance * it, const struct bench_case * c,
@@ -125,9 +121,9 @@ bool op_instance_build(struct op_instance * it, const struct bench_case * c,
               .mem_size = (OP_INPUTS_MAX + 2 + 2 * (size_t) s->layers) * ggml_tensor_overhead(),
               .no_alloc = true,
     });
-    it->ours.states  = calloc((size_t) s->layers, sizeof(*it->ours.states));
-    it->other.states = calloc((size_t) s->layers, sizeof(*it->other.states));
-    if (it->inputs.ctx == NULL || it->ours.states == NULL || it->other.states == NULL) {
+    it->ours.states  = program_alloc((size_t) s->layers, sizeof(*it->ours.states));
+    it->other.states = program_alloc((size_t) s->layers, sizeof(*it->other.states));
+    if (it->inputs.ctx == NULL) {
         snprintf(err, err_size, "%s: out of memory", c->name);
         return false;
     }
@@ -148,8 +144,9 @@ bool op_instance_build(struct op_instance * it, const struct bench_case * c,
         return false;
     }
 
-    return op_inputs_fill(&it->inputs, s, err, err_size) && fill_states(it, err, err_size) &&
-           side_build(&it->ours, it, false, path, err, err_size) &&
+    op_inputs_fill(&it->inputs, s);
+    fill_states(it);
+    return side_build(&it->ours, it, false, path, err, err_size) &&
            side_build(&it->other, it, it->has_stock, GGML_SCAN_PATH_REFERENCE, err, err_size);
 }
 
@@ -185,10 +182,8 @@ static double nmse_value(const struct nmse * e) {
 }
 
 static float * tensor_read(const struct ggml_tensor * t) {
-    float * data = malloc(ggml_nbytes(t));
-    if (data != NULL) {
-        ggml_backend_tensor_get(t, data, 0, ggml_nbytes(t));
-    }
+    float * data = program_alloc(ggml_nbytes(t), 1);
+    ggml_backend_tensor_get(t, data, 0, ggml_nbytes(t));
     return data;
 }
 
@@ -201,37 +196,32 @@ bool op_instance_check(struct op_instance * it, struct op_result * r, char * err
         return false;
     }
 
-    float *    y_ours  = tensor_read(it->ours.output.tensor);
-    float *    y_other = tensor_read(it->other.output.tensor);
-    float *    s_ours  = tensor_read(it->ours.states[s->layers - 1]);
-    float *    s_other = tensor_read(it->other.states[s->layers - 1]);
-    const bool ok      = y_ours != NULL && y_other != NULL && s_ours != NULL && s_other != NULL;
+    const struct op_output * a       = &it->ours.output;
+    const struct op_output * b       = &it->other.output;
+    float *                  y_ours  = tensor_read(a->tensor);
+    float *                  y_other = tensor_read(b->tensor);
+    float *                  s_ours  = tensor_read(it->ours.states[s->layers - 1]);
+    float *                  s_other = tensor_read(it->other.states[s->layers - 1]);
+    struct nmse              output = { 0 }, state = { 0 };
 
-    if (ok) {
-        struct nmse output = { 0 }, state = { 0 };
-        for (int64_t t = 0; t < s->tokens * s->seqs; ++t) {
-            for (int64_t i = 0; i < s->d_v * s->heads; ++i) {
-                nmse_add(&output, y_ours[it->ours.output.first + t * it->ours.output.stride + i],
-                        y_other[it->other.output.first + t * it->other.output.stride + i]);
-            }
+    for (int64_t t = 0; t < s->tokens * s->seqs; ++t) {
+        for (int64_t i = 0; i < s->d_v * s->heads; ++i) {
+            nmse_add(&output, y_ours[a->first + t * a->stride + i],
+                    y_other[b->first + t * b->stride + i]);
         }
-        for (int64_t i = 0; i < n_state * s->seqs; ++i) {
-            nmse_add(&state, s_ours[i],
-                    s_other[i / n_state * n_state + stock_index(it, i % n_state)]);
-        }
-        r->checked     = it->has_stock ? "stock" : "reference";
-        r->nmse_output = nmse_value(&output);
-        r->nmse_state  = nmse_value(&state);
-        r->agrees      = r->nmse_output <= NMSE_MAX && r->nmse_state <= NMSE_MAX;
-    } else {
-        snprintf(err, err_size, "%s: out of memory to compare results", it->c->name);
     }
-
+    for (int64_t i = 0; i < n_state * s->seqs; ++i) {
+        nmse_add(&state, s_ours[i], s_other[i / n_state * n_state + stock_index(it, i % n_state)]);
+    }
+    r->checked     = it->has_stock ? "stock" : "reference";
+    r->nmse_output = nmse_value(&output);
+    r->nmse_state  = nmse_value(&state);
+    r->agrees      = r->nmse_output <= NMSE_MAX && r->nmse_state <= NMSE_MAX;
     free(y_ours);
     free(y_other);
     free(s_ours);
     free(s_other);
-    return ok;
+    return true;
 }
 
 //
@@ -273,13 +263,10 @@ bool op_instance_time(const struct op_instance * it, const struct op_bench_param
 
     // warm up, and find how many graphs take min_time
     for (int i = 0; ok && i < n_sides; ++i) {
-        times[i]        = calloc((size_t) p->repetitions, sizeof(double));
+        times[i]        = program_alloc((size_t) p->repetitions, sizeof(double));
         const double us = time_side(sides[i], it, 1, err, err_size) * (double) it->shape.layers;
-        if (times[i] == NULL) {
-            snprintf(err, err_size, "out of memory for %" PRId64 " times", p->repetitions);
-        }
-        n[i] = (int64_t) fmax(1.0, ceil(p->min_time * 1e6 / fmax(us, 1.0)));
-        ok   = times[i] != NULL && us >= 0.0;
+        n[i]            = (int64_t) fmax(1.0, ceil(p->min_time * 1e6 / fmax(us, 1.0)));
+        ok              = us >= 0.0;
     }
     const clock_t start    = clock(); // of all threads, including those that wait for others
     const int64_t start_us = ggml_time_us();

@@ -2,6 +2,7 @@
 
 #include "base/json-write.h"
 #include "lrnn.h"
+#include "program.h"
 #include "terminal.h"
 
 #include <inttypes.h>
@@ -228,15 +229,13 @@ static void print_machine_json(const struct machine * m) {
 // All formats
 //
 
-bool op_results_begin(struct op_results * out, int format, const struct machine * machine,
-        char * err, size_t err_size) {
+void op_results_begin(struct op_results * out, int format, const struct machine * machine) {
     *out = (struct op_results) { .results = { .format = format }, .machine = machine };
     switch (format) {
         case RESULTS_MD: {
             out->notes_file = open_memstream(&out->notes, &out->notes_size);
             if (out->notes_file == NULL) {
-                snprintf(err, err_size, "out of memory for the notes of the table");
-                return false;
+                exit(program_fail(EXIT_CODE_SYSTEM, "out of memory for the notes of the table"));
             }
             machine_print(machine);
             for (int i = 0; i < machine->n_points; ++i) {
@@ -256,7 +255,6 @@ bool op_results_begin(struct op_results * out, int format, const struct machine 
         } break;
         case RESULTS_JSON: print_machine_json(machine); break;
     }
-    return true;
 }
 
 void op_results_row(struct op_results * out, const struct op_result * r) {

@@ -18,7 +18,6 @@ struct op_results {
     struct op_result noted; // the current case, with the worst agreement of its rows
 };
 
-bool op_results_begin(struct op_results * out, int format, const struct machine * machine,
-        char * err, size_t err_size);
+void op_results_begin(struct op_results * out, int format, const struct machine * machine);
 void op_results_row(struct op_results * out, const struct op_result * r);
 void op_results_end(struct op_results * out);

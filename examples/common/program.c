@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <stdarg.h>
+#include <stdlib.h>
 #include <string.h>
 
 static const char * name = "lrnn"; // one program per process
@@ -31,27 +32,26 @@ enum exit_code program_fail(enum exit_code code, const char * format, ...) {
     return code;
 }
 
-bool program_begin(const struct program * program, int argc, char ** argv, enum exit_code * code) {
-    char err[512];
-
-    name = program->name;
-    switch (options_parse(program, argc, argv, err, sizeof(err))) {
-        case OPTIONS_OK: return true;
-        case OPTIONS_DONE: *code = EXIT_CODE_OK; break;
-        case OPTIONS_ERROR: *code = program_fail(EXIT_CODE_USAGE, "%s", err); break;
+void * program_alloc(size_t n, size_t size) {
+    void * memory = calloc(n > 0 ? n : 1, size);
+    if (memory == NULL) {
+        exit(program_fail(EXIT_CODE_SYSTEM, "out of memory for %zu bytes", n * size));
     }
-    return false;
+    return memory;
 }
 
 enum exit_code program_main(const struct program * program, int argc, char ** argv,
         enum exit_code (*run)(void * args), void * args) {
-    enum exit_code code;
+    char err[512];
 
-    if (!program_begin(program, argc, argv, &code)) {
-        return code;
+    name = program->name;
+    switch (options_parse(program, argc, argv, err, sizeof(err))) {
+        case OPTIONS_OK: break;
+        case OPTIONS_DONE: return EXIT_CODE_OK;
+        case OPTIONS_ERROR: return program_fail(EXIT_CODE_USAGE, "%s", err);
     }
-    code  = run(args);
-    errno = 0;
+    const enum exit_code code = run(args);
+    errno                     = 0;
     if (fflush(stdout) == 0 && !ferror(stdout)) {
         return code;
     }

@@ -5,14 +5,10 @@
 #include "exit-code.h"
 #include "options.h"
 
-// Parses the command line and calls run(args), unless --help or the like was given or the command
-// line is wrong. Fails if the output of run cannot be written to stdout.
-// Returns the exit code of the program.
+// Parses the command line and calls run(args), unless the command line is wrong or has an option
+// such as --help. Fails if the output of run cannot be written to stdout. Returns the exit code.
 enum exit_code program_main(const struct program * program, int argc, char ** argv,
         enum exit_code (*run)(void * args), void * args);
-
-// The first half of program_main: parses and reports errors. False: exit with *code.
-bool program_begin(const struct program * program, int argc, char ** argv, enum exit_code * code);
 
 // The name of the running program, for messages; "lrnn" before program_main.
 const char * program_name(void);
@@ -23,3 +19,7 @@ void program_say(const char * format, ...) __attribute__((format(printf, 1, 2)))
 // The same, for an error that ends the program. Returns the code.
 enum exit_code program_fail(enum exit_code code, const char * format, ...)
         __attribute__((format(printf, 2, 3)));
+
+// Allocates zeroed memory for n elements; free it with free(). Ends the program with an error
+// message if there is none, so it is not for functions that have unfinished output.
+void * program_alloc(size_t n, size_t size);
