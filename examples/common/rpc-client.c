@@ -83,7 +83,7 @@ static void on_abort(const char * message) {
 static void on_alarm(int number) {
     (void) number;
     if (write(STDERR_FILENO, rpc.waiting, strlen(rpc.waiting)) < 0) {
-        // nobody reads stderr; the exit code tells
+        // stderr is closed; the exit code remains
     }
     _exit(EXIT_CODE_SYSTEM);
 }

@@ -349,9 +349,9 @@ int main(int argc, char ** argv) {
     const struct program program = {
         .name     = "lrnn-probe",
         .summary  = "measures whether a model tracks a state, how far, and with which eigenvalues",
-        .usage    = "-m M.gguf --length 256,65536           accuracy by position\n"
-                    "-m M.gguf --sample 40,256              the score of the paper\n"
-                    "-m M.gguf --eigenvalues [-f TEXT]      eigenvalues of the transitions",
+        .usage    = "-m M.gguf --length 256,65536       accuracy by position\n"
+                    "-m M.gguf --sample 40,256          the score of the paper\n"
+                    "-m M.gguf --eigenvalues [-f TEXT]  eigenvalues of the transitions",
         .examples = "lrnn-probe -m s5.gguf -m s5-01.gguf --length 100-1000000*10 --trials 1\n"
                     "lrnn-probe -m delta-net.gguf --eigenvalues -f book.txt --svg spectrum.svg",
         OPTIONS(options),
