@@ -5,13 +5,14 @@ import sys
 from pathlib import Path
 
 from . import __version__, data, families, tokenizers
+from .atomic import check_output
 from .checkpoint import open_checkpoint
 from .errors import ConvertError, DataError, UsageError
 from .exact import commands as exact
 from .metadata import describe
 from .model import Model
 from .types import TYPES, byte_count, type_of
-from .usage import Parser, check_output
+from .usage import Parser, output_path
 from .writer import write_gguf
 
 # other first words of the command line than a checkpoint
@@ -43,7 +44,7 @@ def build_parser() -> argparse.ArgumentParser:
     p.add_argument("checkpoint", type=Path,
                    help="a Hugging Face folder (config.json and weights), or a .safetensors, .bin, "
                         ".pt or .pth file")
-    p.add_argument("-o", "--output", type=Path, metavar="M.gguf",
+    p.add_argument("-o", "--output", type=output_path, metavar="M.gguf",
                    help="output file; required unless --dry-run")
     p.add_argument("--type", choices=list(TYPES), default="f32",
                    help="type of the matrices (default: f32); norms, biases, convolutions and "

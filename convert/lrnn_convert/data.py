@@ -14,9 +14,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from .atomic import replacing
+from .atomic import check_output, replacing
 from .errors import DataError, UsageError
-from .usage import Parser, check_output
+from .usage import Parser, output_path_or_stdout
 
 ROWS = 512            # per batch: a few MB with the documents of a web corpus
 
@@ -43,7 +43,8 @@ def build_parser() -> argparse.ArgumentParser:
                description="Convert a data set in Parquet or Arrow to JSON lines.")
     p.add_argument("inputs", nargs="+", type=Path, metavar="IN",
                    help="Parquet or Arrow files, or folders of them")
-    p.add_argument("-o", "--output", required=True, type=Path, metavar="OUT.jsonl[.gz]",
+    p.add_argument("-o", "--output", required=True, type=output_path_or_stdout,
+                   metavar="OUT.jsonl[.gz]",
                    help="output file, compressed if its name ends in .gz; - for standard output")
     p.add_argument("--quiet", action="store_true", help="print no summary")
     return p
@@ -193,9 +194,9 @@ def lines_of(pa, path: Path, kind: str) -> Iterator[bytes]:
 #
 
 @contextmanager
-def output(path: Path):
-    """Yields a function that writes bytes."""
-    if str(path) == "-":
+def output(path: Path | None):
+    """Yields a function that writes bytes; None is standard output."""
+    if path is None:
         try:
             yield sys.stdout.buffer.write
             sys.stdout.buffer.flush()
@@ -215,7 +216,7 @@ def output(path: Path):
 
 def data(argv: list[str]) -> None:
     args = build_parser().parse_args(argv)
-    if str(args.output) != "-":
+    if args.output is not None:
         check_output(args.output)
     pa = load_pyarrow()
     files, skipped = find_files(args.inputs)
@@ -236,4 +237,5 @@ def data(argv: list[str]) -> None:
             say(f"{file}: {n} records")
             if kind == "stream" and ends_early(file):
                 say(f"warning:   {file}: the stream has no end marker; it may be cut off")
-    say(f"written:   {total} records of {len(files)} files to {args.output}")
+    say(f"written:   {total} records of {len(files)} files to "
+        f"{args.output or 'standard output'}")

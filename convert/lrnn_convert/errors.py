@@ -6,6 +6,10 @@ class ConvertError(Exception):
     exit_code = 1
 
 
+class OutputError(ConvertError):
+    """The output cannot be written."""
+
+
 class UsageError(ConvertError):
     """The command line is wrong."""
 

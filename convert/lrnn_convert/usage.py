@@ -16,7 +16,15 @@ class Parser(argparse.ArgumentParser):
         raise UsageError(f"{message} (--help lists the options)")
 
 
-def check_output(path: Path) -> None:
-    folder = path.absolute().parent
-    if not folder.is_dir():
-        raise UsageError(f"-o {path}: the folder {folder} does not exist")
+def output_path(text: str) -> Path:
+    """The type of -o. A model file is written out of order, so standard output will not do."""
+    if not text:
+        raise argparse.ArgumentTypeError("the name is empty")
+    if text == "-":
+        raise argparse.ArgumentTypeError("a model file cannot be written to standard output")
+    return Path(text)
+
+
+def output_path_or_stdout(text: str) -> Path | None:
+    """None for standard output."""
+    return None if text == "-" else output_path(text)

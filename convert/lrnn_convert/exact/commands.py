@@ -4,12 +4,13 @@ import sys
 from pathlib import Path
 
 from .. import families, tokenizers
+from ..atomic import check_output
 from ..checkpoint import Checkpoint
 from ..errors import DataError, UsageError
 from ..metadata import describe
 from ..tokenizers.tokenizer import CONTROL, NORMAL, Tokenizer
 from ..types import TYPES
-from ..usage import Parser
+from ..usage import Parser, output_path
 from ..writer import write_gguf
 from . import householder
 from .automaton import family, parse, to_task
@@ -36,7 +37,7 @@ def exact(argv: list[str]) -> None:
     p = Parser(prog="lrnn-convert exact",
                description="Write models built by hand, each with its twin in [0,1].")
     p.add_argument("names", nargs="*", metavar="NAME", help=f"default: all of {' '.join(MODELS)}")
-    p.add_argument("-o", "--output", type=Path, required=True, metavar="DIR",
+    p.add_argument("-o", "--output", type=output_path, required=True, metavar="DIR",
                    help="output folder for NAME.gguf and NAME-01.gguf")
     args = p.parse_args(argv)
     for name in args.names:
@@ -44,14 +45,17 @@ def exact(argv: list[str]) -> None:
             raise UsageError(f"unknown exact model {name!r}; expected one of {' '.join(MODELS)}")
     if not args.output.is_dir():
         raise UsageError(f"-o {args.output}: no such folder")
-    for name in args.names or MODELS:
+    outputs = [(args.output / f"{name}{TWIN if eigenvalues == 'unsigned' else ''}.gguf", name,
+                eigenvalues)
+               for name in args.names or MODELS
+               for eigenvalues in (("signed", "unsigned") if MODELS[name].twin else ("auto",))]
+    for path, _, _ in outputs:
+        check_output(path)
+    for path, name, eigenvalues in outputs:
         entry = MODELS[name]
-        ranges = ("signed", "unsigned") if entry.twin else ("auto",)
-        for eigenvalues in ranges:
-            path = args.output / f"{name}{TWIN if eigenvalues == 'unsigned' else ''}.gguf"
-            size = write(*entry.build(name, eigenvalues == "signed"), {"lrnn.task": entry.task},
-                         eigenvalues, path, "f32")
-            print(f"{path.name:<36}{size:>8} bytes", file=sys.stderr)
+        size = write(*entry.build(name, eigenvalues == "signed"), {"lrnn.task": entry.task},
+                     eigenvalues, path, "f32")
+        print(f"{path.name:<36}{size:>8} bytes", file=sys.stderr)
 
 
 AUTOMATON_EPILOG = """\
@@ -64,12 +68,14 @@ def automaton(argv: list[str]) -> None:
     p = Parser(prog="lrnn-convert automaton", epilog=AUTOMATON_EPILOG,
                description="Convert a finite automaton to a model that tracks its state exactly.")
     p.add_argument("file", type=Path, help="the automaton, see below")
-    p.add_argument("-o", "--output", type=Path, required=True, metavar="M.gguf", help="output file")
+    p.add_argument("-o", "--output", type=output_path, required=True, metavar="M.gguf",
+                   help="output file")
     p.add_argument("--type", choices=list(TYPES), default="f32",
                    help="type of the matrices (default: f32)")
     p.add_argument("--eigenvalues", choices=["signed", "unsigned"], default="signed",
                    help="unsigned: write the twin in [0,1], which fails (default: signed)")
     args = p.parse_args(argv)
+    check_output(args.output)
     try:
         a = parse(args.file.read_text(encoding="utf-8"), str(args.file))
     except UnicodeDecodeError as e:

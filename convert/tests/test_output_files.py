@@ -1,0 +1,104 @@
+"""Output files: complete or absent, never in place of an input, a device, a pipe or a folder."""
+
+import os
+import signal
+import socket
+import stat
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import tiny
+from conftest import File
+from lrnn_convert import model
+from lrnn_convert.cli import main
+
+PACKAGE = Path(__file__).resolve().parents[1]
+AUTOMATON = "states: a b\nstart: a\nx: b a\n"
+EXACT = "parity-delta-net"
+
+
+@pytest.fixture
+def inputs(bench):
+    """A folder with an input for every command; returns {command: argv without its output}."""
+    bench.save(*tiny.delta_net())
+    (bench.path / "a.txt").write_text(AUTOMATON)
+    commands = {"checkpoint": [bench.folder], "automaton": ["automaton", bench.path / "a.txt"],
+                "exact": ["exact", EXACT]}
+    if pyarrow := pytest.importorskip("pyarrow", reason="data needs pyarrow"):
+        import pyarrow.parquet
+        pyarrow.parquet.write_table(pyarrow.table({"text": ["one", "two"]}), bench.path / "t.parquet")
+        commands["data"] = ["data", bench.path / "t.parquet"]
+    return commands
+
+
+COMMANDS = ("checkpoint", "automaton", "exact", "data")
+
+
+def arguments(inputs, command, out):
+    """The command line that writes `out`."""
+    target = out.parent if command == "exact" else out
+    return [*map(str, inputs[command]), "-o", str(target)]
+
+
+def names(folder):
+    return sorted(str(p.relative_to(folder)) for p in folder.rglob("*"))
+
+
+def make_fifo(path):
+    os.mkfifo(path)
+
+
+def make_socket(path):
+    # the name of a socket has at most 107 bytes
+    here = os.open(path.parent, os.O_RDONLY)
+    with socket.socket(socket.AF_UNIX) as s:
+        s.bind(f"/proc/self/fd/{here}/{path.name}")
+    os.close(here)
+
+
+SPECIAL = {
+    "a fifo": make_fifo,
+    "a socket": make_socket,
+    "a folder": lambda p: p.mkdir(),
+    "a link to a fifo": lambda p: (os.mkfifo(p.with_name("fifo")), p.symlink_to("fifo")),
+    "a link to a device": lambda p: p.symlink_to("/dev/null"),
+    "a link to a folder": lambda p: (p.with_name("d").mkdir(), p.symlink_to("d")),
+}
+
+
+@pytest.mark.parametrize("special", SPECIAL)
+@pytest.mark.parametrize("command", COMMANDS)
+def test_only_regular_files_are_replaced(bench, inputs, command, special):
+    out = bench.path / "out" / f"{EXACT}.gguf"
+    out.parent.mkdir()
+    SPECIAL[special](out)
+    before, kind = names(bench.path), stat.S_IFMT(out.lstat().st_mode)
+    assert main(arguments(inputs, command, out)) == 1
+    what = "a directory" if "folder" in special else "a device, pipe or socket"
+    assert bench.capsys.readouterr().err == (
+        f"lrnn-convert: {out}: found {what}, expected a regular file or none\n")
+    assert stat.S_IFMT(out.lstat().st_mode) == kind and names(bench.path) == before
+    assert stat.S_ISCHR(os.stat("/dev/null").st_mode)
+
+
+@pytest.mark.parametrize("command", ["checkpoint", "automaton", "exact"])
+def test_a_model_file_is_not_written_to_standard_output(bench, inputs, monkeypatch, command):
+    monkeypatch.chdir(bench.path)          # a file named - would be written here
+    before = names(bench.path)
+    assert main([*map(str, inputs[command]), "-o", "-"]) == 2
+    assert "standard output" in bench.capsys.readouterr().err and names(bench.path) == before
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_an_output_without_a_name(inputs, command):
+    assert main([*map(str, inputs[command]), "-o", ""]) == 2
+
+
+def test_a_file_named_like_standard_output(bench, inputs, monkeypatch):
+    monkeypatch.chdir(bench.path)
+    assert main([str(bench.folder), "-o", "./-"]) == 0 and File(bench.path / "-").data
+    (bench.path / "-").unlink()
+    assert main([*map(str, inputs["data"]), "-o", "./-", "--quiet"]) == 0
+    assert (bench.path / "-").read_text() == '{"text":"one"}\n{"text":"two"}\n'
