@@ -1,5 +1,5 @@
-// Stands in for libFuzzer where the compiler has none: feeds every file of a directory to the
-// target, then mutations of them.
+// Replaces libFuzzer if the compiler has none: runs the target on every file of a folder, then on
+// mutations of these files.
 //
 //     fuzz-<target> DIRECTORY MUTATIONS
 
@@ -26,7 +26,7 @@ static size_t below(size_t n) {
     return n > 0 ? (size_t) (splitmix64(&rng_state) % n) : 0;
 }
 
-// a copy that ends with its last byte, so that the address sanitizer sees a read beyond it
+// Runs the target on an exact copy, so that the address sanitizer sees every read beyond its end.
 static void run(const uint8_t * data, size_t size) {
     uint8_t * copy = malloc(size > 0 ? size : 1);
     if (copy != NULL) {
@@ -38,7 +38,7 @@ static void run(const uint8_t * data, size_t size) {
     }
 }
 
-static int load(const char * directory, struct seed * seeds) {
+static int load_seeds(const char * directory, struct seed * seeds) {
     int   n   = 0;
     DIR * dir = opendir(directory);
     for (struct dirent * e = NULL; dir != NULL && n < MAX_SEEDS && (e = readdir(dir)) != NULL;) {
@@ -60,10 +60,10 @@ static int load(const char * directory, struct seed * seeds) {
     return n;
 }
 
-// one to four changes: a bit, a byte, a number at the edge of its range, a piece of another seed, a
-// piece cut out, the end cut off
+// Makes one to four changes: flips a bit, replaces a byte, writes an integer at the limit of its
+// range, copies a part of another seed, deletes a part, or truncates. Returns the new size.
 static size_t mutate(uint8_t * data, size_t size, const struct seed * other) {
-    static const uint64_t EDGES[] = {
+    static const uint64_t LIMITS[] = {
         0,
         1,
         2,
@@ -82,16 +82,16 @@ static size_t mutate(uint8_t * data, size_t size, const struct seed * other) {
         UINT64_MAX - 7,
         UINT64_MAX,
     };
-    for (size_t k = 1 + below(4); k > 0 && size > 8; k--) {
+    for (size_t k = 1 + below(4); k > 0 && size > 8; --k) {
         const size_t   at    = below(size);
         const size_t   room  = size - at;
-        const uint64_t edge  = EDGES[below(sizeof(EDGES) / sizeof(EDGES[0]))];
+        const uint64_t limit = LIMITS[below(sizeof(LIMITS) / sizeof(LIMITS[0]))];
         const size_t   width = (size_t) 1 << below(4);
         const size_t   n     = 1 + below(32);
         switch (below(6)) {
             case 0: data[at] ^= (uint8_t) (1u << below(8)); break;
             case 1: data[at] = (uint8_t) splitmix64(&rng_state); break;
-            case 2: memcpy(data + at, &edge, width < room ? width : room); break;
+            case 2: memcpy(data + at, &limit, width < room ? width : room); break;
             case 3:
                 if (other->size > n && n <= room) {
                     memcpy(data + at, other->data + below(other->size - n), n);
@@ -116,7 +116,7 @@ int main(int argc, char ** argv) {
         fprintf(stderr, "usage: %s DIRECTORY MUTATIONS\n", argv[0]);
         return 2;
     }
-    const int  n_seeds = load(argv[1], seeds);
+    const int  n_seeds = load_seeds(argv[1], seeds);
     const long n       = atol(argv[2]);
     if (n_seeds == 0) {
         fprintf(stderr, "%s: no files in %s\n", argv[0], argv[1]);

@@ -1,6 +1,7 @@
-// State files of any bytes: one is refused with a reason, and everything stays as it was; or it is
-// loaded, gives the same bytes when it is saved again, and the sequence goes on.
+// State files of arbitrary bytes. A file is rejected with a reason and changes nothing; or it is
+// loaded, is saved as the same bytes, and the sequence continues.
 
+#include "kit/files.h"
 #include "kit/golden.h"
 #include "kit/state-file-bytes.h"
 #include "lrnn.h"
@@ -14,17 +15,17 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t * data, size_t size);
 
-enum { N_BEFORE = 3 }; // tokens of the sequence that a file is loaded into
+enum { N_BEFORE = 3 }; // length of the sequence that a file replaces
 
 static struct {
     struct lrnn_model *   model;
-    struct lrnn_session * session; // sequence 0 is as sequence 1 was
+    struct lrnn_session * session; // sequence 0 is a copy of what a file replaces
     struct lrnn_sampler * sampler;
     int64_t               n_vocab;
     uint64_t              identity;
 } models[STATE_N_MODELS];
 
-static char path_in[64], path_out[64]; // in memory where the machine has such a place
+static char path_in[64], path_out[64]; // in memory if possible
 
 static void require(bool ok, const char * what, const char * detail) {
     if (!ok) {
@@ -39,20 +40,13 @@ static void remove_files(void) {
 }
 
 static void prepare(void) {
-    const char *       folder = access("/dev/shm", W_OK) == 0 ? "/dev/shm" : "/tmp";
-    struct golden_list list;
-    char               err[512];
+    const char * folder = access("/dev/shm", W_OK) == 0 ? "/dev/shm" : "/tmp";
+    char         err[512];
     snprintf(path_in, sizeof(path_in), "%s/fuzz-state-%ld.in", folder, (long) getpid());
     snprintf(path_out, sizeof(path_out), "%s/fuzz-state-%ld.out", folder, (long) getpid());
     atexit(remove_files);
-    require(golden_list_load(&list, err, sizeof(err)), "golden models", err);
     for (int m = 0; m < STATE_N_MODELS; ++m) {
-        for (int i = 0; i < list.n; ++i) {
-            if (strcmp(list.models[i].name, state_models[m]) == 0) {
-                models[m].model = lrnn_model_load(list.models[i].path, NULL, err, sizeof(err));
-            }
-        }
-        require(models[m].model != NULL, state_models[m], err);
+        models[m].model                         = golden_load_model(state_models[m]);
         const struct lrnn_session_params params = {
             .n_threads = 1, .n_seqs = 2, .n_rewind = 1, .n_cache = 64
         };
@@ -66,23 +60,13 @@ static void prepare(void) {
         };
         require(lrnn_eval(models[m].session, &in, 1, err, sizeof(err)), state_models[m], err);
     }
-    golden_list_free(&list);
-}
-
-static void spit(const char * path, const uint8_t * data, size_t size) {
-    FILE * file = fopen(path, "wb");
-    require(file != NULL && (size == 0 || fwrite(data, 1, size, file) == size), path,
-            "cannot be written");
-    fclose(file);
 }
 
 static void check_same(const char * path, const uint8_t * data, size_t size) {
-    uint8_t * saved = malloc(size + 1);
-    FILE *    file  = fopen(path, "rb");
-    require(saved != NULL && file != NULL, path, "cannot be read");
-    require(fread(saved, 1, size + 1, file) == size && memcmp(saved, data, size) == 0, path,
-            "what was loaded is saved as other bytes");
-    fclose(file);
+    size_t    saved_size;
+    uint8_t * saved = test_read_file(path, &saved_size);
+    require(saved_size == size && memcmp(saved, data, size) == 0, path,
+            "a loaded state is saved as other bytes");
     free(saved);
 }
 
@@ -91,15 +75,15 @@ static void check_file(int m, const uint8_t * file, size_t size) {
     struct lrnn_sampler * sampler  = models[m].sampler;
     char                  err[512] = "";
     require(lrnn_seq_fork(session, 0, 1, err, sizeof(err)), "fork", err);
-    spit(path_in, file, size);
+    test_write_file(path_in, file, size);
 
     const struct lrnn_sampler before = *sampler;
     if (!lrnn_seq_load(session, 1, sampler, path_in, err, sizeof(err))) {
         require(strncmp(err, path_in, strlen(path_in)) == 0 && strchr(err, '\n') == NULL,
-                "refused without a reason", err);
-        require(lrnn_seq_length(session, 1) == N_BEFORE, "refused",
-                "but the sequence has another length");
-        require(memcmp(&before, sampler, sizeof(before)) == 0, "refused",
+                "rejected without a reason", err);
+        require(lrnn_seq_length(session, 1) == N_BEFORE, "rejected",
+                "but the length of the sequence has changed");
+        require(memcmp(&before, sampler, sizeof(before)) == 0, "rejected",
                 "but the sampler has changed");
         return;
     }
@@ -108,22 +92,22 @@ static void check_file(int m, const uint8_t * file, size_t size) {
     memcpy(&length, file + STATE_AT_LENGTH, sizeof(length));
     memcpy(&has, file + STATE_AT_HAS, sizeof(has));
     require(lrnn_seq_length(session, 1) == length && lrnn_seq_rewindable(session, 1) == 0, "loaded",
-            "another length");
+            "but the length is wrong");
     require(lrnn_seq_save(session, 1, has & 2 ? sampler : NULL, path_out, err, sizeof(err)), "save",
             err);
     check_same(path_out, file, size);
 
-    if (has & 1) { // logits are finite, so that there is always a token to choose
+    if (has & 1) { // loaded logits are finite
         const int32_t token = lrnn_sampler_sample(
                 sampler, lrnn_logits(session, 0), models[m].n_vocab, NULL, NULL, 0);
-        require(token >= 0 && token < models[m].n_vocab, "loaded", "no token can be sampled");
+        require(token >= 0 && token < models[m].n_vocab, "loaded", "but no token can be sampled");
     }
     const struct lrnn_input in = {
         .seq = 1, .tokens = (const int32_t[1]) { 5 }, .n_tokens = 1, .n_logits = 1
     };
     if (!lrnn_eval(session, &in, 1, err, sizeof(err))) {
-        require(err[0] != '\0' && strchr(err, '\n') == NULL, "the sequence cannot go on",
-                err); // at the end of a cache
+        // the attention cache may be full
+        require(err[0] != '\0' && strchr(err, '\n') == NULL, "failed without a reason", err);
     }
 }
 
@@ -135,7 +119,7 @@ int LLVMFuzzerTestOneInput(const uint8_t * data, size_t size) {
         return 0;
     }
     const int m    = data[0] & STATE_MODEL;
-    uint8_t * file = malloc(size); // one byte more than the file has
+    uint8_t * file = malloc(size); // the file has size - 1 bytes
     require(file != NULL, "out of memory", "");
     memcpy(file, data + 1, size - 1);
     if (data[0] & STATE_PUT_IDENTITY && size - 1 >= STATE_AT_PIECES) {

@@ -1,5 +1,4 @@
-// A program outside this project that uses what was installed: the library, its ops, and the ggml
-// beside it.
+// A program outside this project. It uses the installed library, its ops and its ggml.
 
 #include "lrnn.h"
 #include "lrnn-ops.h"

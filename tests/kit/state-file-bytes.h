@@ -1,7 +1,7 @@
 #pragma once
 
-// State files byte by byte, so that each byte can be wrong: where what stands (see
-// src/state-file.c), and the models whose files are tried.
+// The bytes of state files (see src/run/state-file.c), so that each of them can be changed, and the
+// models whose state files are tested.
 
 #include <stddef.h>
 #include <stdint.h>
@@ -22,9 +22,9 @@ enum {
     STATE_SUM_BYTES     = 8,
 };
 
-// An input of the fuzz target is a byte and a file. The byte names the model and says what is put
-// right before the file is read: a damaged checksum or identity is refused at once, and what lies
-// behind them would never be seen.
+// An input of the fuzz target is one byte and a state file. The byte selects the model and what is
+// repaired before the file is read: a wrong checksum or identity ends reading at once, and the code
+// after these checks would never run.
 enum {
     STATE_MODEL        = 3, // mask
     STATE_PUT_IDENTITY = 4,
@@ -32,12 +32,11 @@ enum {
     STATE_N_MODELS     = 4,
 };
 
-// one of each kind of state: matrix with convolutions; a cache of keys and values; a position;
-// normaliser and running maximum
+// One of each kind of state: matrix with convolutions, attention cache, position, normalizer with
+// running maximum.
 extern const char * const state_models[STATE_N_MODELS];
 
-// Writes the checksum of everything before it to the end of a file. Files that are too short stay
-// as they are.
+// Writes the checksum to the end of a file. Does nothing if the file is too short.
 void state_put_sum(uint8_t * file, size_t size);
 
 #ifdef __cplusplus

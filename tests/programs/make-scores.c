@@ -1,5 +1,6 @@
-// Writes a synthetic score file for the tests of lrnn-perplexity report: make-scores OUT.nll
-// key=value...
+// Writes a synthetic score file for the tests of lrnn-perplexity report.
+//
+//     make-scores OUT.nll key=value...
 
 #include "kit/synthetic-scores.h"
 

@@ -1,8 +1,8 @@
-// Gives a model without a tokenizer that of plain bytes, so that what programs do with text can be
-// tried on it. If the model has fewer than 256 ids, it gets more: the rows of its embedding and of
-// its output once again, each time a little weaker.
+// Adds a tokenizer whose tokens are bytes to a model without tokenizer, for tests of programs that
+// read and write text. A model with fewer than 256 ids gets more: the rows of its embedding and its
+// output are repeated, each time with slightly smaller values.
 //
-//     make-text-model IN.gguf OUT.gguf [EOS]      EOS: the id that ends a text
+//     make-text-model IN.gguf OUT.gguf [EOS]      EOS: id of the end-of-text token
 
 #include "ggml.h"
 #include "gguf.h"
@@ -48,13 +48,13 @@ int main(int argc, char ** argv) {
     struct ggml_context * more = ggml_init((struct ggml_init_params) { .mem_size = 64 << 20 });
 
     if (argc < 3 || argc > 4) {
-        fprintf(stderr, "make-text-model IN.gguf OUT.gguf [EOS]\n");
+        fprintf(stderr, "usage: make-text-model IN.gguf OUT.gguf [EOS]\n");
         return 2;
     }
     struct gguf_context * in = gguf_init_from_file(
             argv[1], (struct gguf_init_params) { .no_alloc = false, .ctx = &ctx });
     if (in == NULL) {
-        fprintf(stderr, "make-text-model: %s cannot be read\n", argv[1]);
+        fprintf(stderr, "make-text-model: %s: cannot be read\n", argv[1]);
         return 1;
     }
     struct gguf_context * out = gguf_init_empty();
@@ -76,7 +76,7 @@ int main(int argc, char ** argv) {
     }
     ok = ok && gguf_write_to_file(out, argv[2], false);
     if (!ok) {
-        fprintf(stderr, "make-text-model: %s cannot be written, or the embedding is not F32\n",
+        fprintf(stderr, "make-text-model: %s: cannot be written, or the embedding is not F32\n",
                 argv[2]);
     }
     gguf_free(out);

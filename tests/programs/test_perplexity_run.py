@@ -74,7 +74,8 @@ def test_refusals(scoring):
                  ["--time-limit", "5x"], ["--name", "a", "--name", "b"], ["--resume", "--force"],
                  ["--reset", "never", "--shard", "1/2"], ["--probe", "something"]):
         scoring.run(*MODEL, *DATA, *args, code=usage)
-    scoring.run(*MODEL, *MODEL, *DATA, "-o", "twice", code=usage, stderr="use --name to tell them apart")
+    scoring.run(*MODEL, *MODEL, *DATA, "-o", "twice", code=usage,
+                stderr="use --name to tell them apart")
     refused = ["-o", "refused"]
     scoring.run(*MODEL, "--data", "no-such-file", *refused, code=data)
     scoring.run(*MODEL, "--data", "text.txt", "-w", "1000000", *refused, code=data,

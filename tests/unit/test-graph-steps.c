@@ -66,7 +66,7 @@ struct net_result {
     float state[SLOTS][SLOT_SIZE];          // at the end
 };
 
-// Exact: small integers, keys ± e_i, β in {0, 1, 2}, gates in {-1, 0, 1}, so that the result does not
+// Exact: small integers, keys ± e_i, β in {0, 1, 2}, gates in {-1, 0, 1}; the result does not
 // depend on the order of sums. Otherwise random values, so that every rounding shows in the bits.
 static void net_data(
         struct net_step * steps, struct net_weights * weights, bool exact, bool ragged) {
@@ -85,8 +85,7 @@ static void net_data(
         struct net_step * s = &steps[n];
         s->n_tokens         = ragged ? 1 + (int) test_below(&rng, MAX_TOKENS) : MAX_TOKENS / 2;
 
-        // sequence 0 stays in slot 0, sequence 1 alternates between slots 2 and 3; slots 1 and 4 are
-        // unused
+        // sequence 0 stays in slot 0, sequence 1 alternates between slots 2 and 3
         const int     n0                         = (int) test_below(&rng, s->n_tokens + 1);
         const int32_t ids[SEQS][GGML_SCAN_SNAPS] = {
             { n == 0 ? -1 : 0, 0, 0, n0 },
