@@ -1,5 +1,7 @@
 """A checkpoint: a configuration, if the format has one, and tensors by name."""
 
+import os
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -25,6 +27,15 @@ class Checkpoint:
     folder: Path
     config: dict[str, Any]                 # {} if the format has none
     tensors: dict[str, Tensor]
+
+
+def input_files(path: Path) -> Iterator[Path]:
+    """Files that belong to the checkpoint: all files of a folder, or a file and its configuration.
+    They need not exist."""
+    if not path.is_dir():
+        yield from (path, path.parent / "config.json")
+    for folder, _, names in os.walk(path):
+        yield from (Path(folder, name) for name in names)
 
 
 def open_checkpoint(path: Path) -> Checkpoint:

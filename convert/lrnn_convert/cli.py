@@ -2,11 +2,12 @@
 
 import argparse
 import sys
+from itertools import chain
 from pathlib import Path
 
 from . import __version__, data, families, tokenizers
 from .atomic import check_output
-from .checkpoint import open_checkpoint
+from .checkpoint import input_files, open_checkpoint
 from .errors import ConvertError, DataError, UsageError
 from .exact import commands as exact
 from .metadata import describe
@@ -99,7 +100,9 @@ def run(argv: list[str]) -> None:
     if args.trained_length is not None and args.trained_length < 1:
         raise UsageError(f"--trained-length is {args.trained_length}; expected a positive number")
     if args.output is not None:
-        check_output(args.output)
+        tokenizer = args.tokenizer or args.checkpoint
+        check_output(args.output, chain(input_files(args.checkpoint),
+                                        tokenizers.input_files(tokenizer)))
 
     c = open_checkpoint(args.checkpoint)
     m = families.convert(c, args.eigenvalues, frozenset(args.ignore_key), args.trained_length)

@@ -20,6 +20,8 @@ from .usage import Parser, output_path_or_stdout
 
 ROWS = 512            # per batch: a few MB with the documents of a web corpus
 
+SAVED = ("state.json", "dataset_info.json")    # of save_to_disk
+
 EPILOG = """\
 The format is detected by the first bytes: Parquet, or Arrow in its file and stream formats (as in
 the cache of the datasets library and as written by save_to_disk). Files of a folder are read in the
@@ -94,7 +96,7 @@ def files_of(path: Path) -> Iterator[Path]:
         splits = sorted(p.name for p in path.iterdir() if p.is_dir())
         raise UsageError(f"{path} contains several splits; name one of its folders: "
                          f"{', '.join(splits)}")
-    if (path / "state.json").is_file() and (path / "dataset_info.json").is_file():
+    if all((path / name).is_file() for name in SAVED):
         yield from saved_files(path)
         return
     for entry in sorted(path.iterdir(), key=lambda p: os.fsencode(p.name)):
@@ -119,6 +121,14 @@ def find_files(inputs: list[Path]) -> tuple[list[tuple[Path, str]], list[Path]]:
         if len(found) == before:
             raise DataError(f"{path}: no Parquet or Arrow files in this folder")
     return found, skipped
+
+
+def input_files(files: list[tuple[Path, str]]) -> Iterator[Path]:
+    """The files and the descriptions that save_to_disk writes next to them."""
+    for file, _ in files:
+        yield file
+        for name in SAVED:
+            yield file.parent / name
 
 
 def ends_early(path: Path) -> bool:
@@ -216,10 +226,10 @@ def output(path: Path | None):
 
 def data(argv: list[str]) -> None:
     args = build_parser().parse_args(argv)
-    if args.output is not None:
-        check_output(args.output)
     pa = load_pyarrow()
     files, skipped = find_files(args.inputs)
+    if args.output is not None:
+        check_output(args.output, input_files(files))
     say = (lambda text: None) if args.quiet else (lambda text: print(text, file=sys.stderr))
     for file in skipped:
         say(f"skipped:   {file}: neither Parquet nor Arrow")

@@ -102,3 +102,94 @@ def test_a_file_named_like_standard_output(bench, inputs, monkeypatch):
     (bench.path / "-").unlink()
     assert main([*map(str, inputs["data"]), "-o", "./-", "--quiet"]) == 0
     assert (bench.path / "-").read_text() == '{"text":"one"}\n{"text":"two"}\n'
+
+
+#
+# Inputs
+#
+
+def check_inputs(bench, argv, paths):
+    """No file of `paths` is replaced: by its name, by a symbolic link or by a hard link to it."""
+    for path in paths:
+        content, link = path.read_bytes(), bench.path / "links"
+        link.mkdir()
+        (link / "symbolic").symlink_to(path)
+        os.link(path, link / "hard")
+        before = names(bench.path)
+        for out in (path, path.parent / ".." / path.parent.name / path.name, link / "symbolic",
+                    link / "hard"):
+            assert main([*map(str, argv), "-o", str(out)]) == 2
+            err = bench.capsys.readouterr().err
+            assert err.startswith(f"lrnn-convert: the output file {out} is also an input (")
+            assert err.count("\n") == 1
+            assert path.read_bytes() == content and names(bench.path) == before
+        (link / "symbolic").unlink()
+        (link / "hard").unlink()
+        link.rmdir()
+
+
+TOKENIZER = {"tokenizer.json": "{}", "tokenizer_config.json": "{}", "special_tokens_map.json": "{}",
+             "tokenizer.model": "", "rwkv_vocab_v1.txt": "", "README.md": "# about"}
+
+
+def test_files_of_a_checkpoint_are_not_replaced(bench, inputs):
+    for name, text in TOKENIZER.items():
+        (bench.folder / name).write_text(text)
+    (bench.folder / "nested").mkdir()
+    (bench.folder / "nested" / "other.bin").write_bytes(b"x")
+    check_inputs(bench, inputs["checkpoint"], [p for p in bench.folder.rglob("*") if p.is_file()])
+
+
+def test_files_beside_a_single_file_checkpoint_are_not_replaced(bench, inputs):
+    for name, text in TOKENIZER.items():
+        (bench.folder / name).write_text(text)
+    read = [bench.folder / n for n in TOKENIZER if n != "README.md"]
+    check_inputs(bench, [bench.folder / "model.safetensors"],
+                 [bench.folder / "model.safetensors", bench.folder / "config.json", *read])
+
+
+@pytest.mark.parametrize("named", ["a file", "a folder"])
+def test_a_tokenizer_is_not_replaced(bench, inputs, named):
+    folder = bench.path / "tokenizer"
+    folder.mkdir()
+    for name, text in TOKENIZER.items():
+        (folder / name).write_text(text)
+    name = folder / "tokenizer.json" if named == "a file" else folder
+    check_inputs(bench, [*inputs["checkpoint"], "--tokenizer", name],
+                 [folder / n for n in ("tokenizer.json", "tokenizer_config.json",
+                                       "special_tokens_map.json")])
+
+
+def test_an_automaton_is_not_replaced(bench, inputs):
+    check_inputs(bench, inputs["automaton"], [bench.path / "a.txt"])
+
+
+def test_data_are_not_replaced(bench, inputs):
+    folder = bench.path / "set"
+    folder.mkdir()
+    (bench.path / "t.parquet").rename(folder / "t.parquet")
+    (folder / "README.md").write_text("# about")
+    check_inputs(bench, ["data", folder / "t.parquet"], [folder / "t.parquet"])
+    check_inputs(bench, ["data", folder], [folder / "t.parquet"])
+    # a file that is not an input may be replaced: an earlier result
+    assert main(["data", str(folder), "-o", str(folder / "out.jsonl"), "--quiet"]) == 0
+    assert main(["data", str(folder), "-o", str(folder / "out.jsonl"), "--quiet"]) == 0
+
+
+def test_saved_data_are_not_replaced(bench, inputs):
+    folder = bench.path / "set"
+    folder.mkdir()
+    (bench.path / "t.parquet").rename(folder / "data.parquet")
+    (folder / "dataset_info.json").write_text("{}")
+    (folder / "state.json").write_text('{"_data_files": [{"filename": "data.parquet"}]}')
+    check_inputs(bench, ["data", folder], [p for p in folder.iterdir()])
+
+
+def test_a_model_file_in_the_folder_of_the_checkpoint_is_replaced(bench, inputs):
+    out = bench.folder / "model.gguf"
+    for _ in range(2):
+        assert main([str(bench.folder), "-o", str(out), "--quiet"]) == 0
+        assert File(out).data
+    # --dry-run reports what would fail
+    assert main([str(bench.folder), "-o", str(bench.folder / "config.json"), "--dry-run",
+                 "--quiet"]) == 2

@@ -75,7 +75,7 @@ def automaton(argv: list[str]) -> None:
     p.add_argument("--eigenvalues", choices=["signed", "unsigned"], default="signed",
                    help="unsigned: write the twin in [0,1], which fails (default: signed)")
     args = p.parse_args(argv)
-    check_output(args.output)
+    check_output(args.output, [args.file])
     try:
         a = parse(args.file.read_text(encoding="utf-8"), str(args.file))
     except UnicodeDecodeError as e:

@@ -3,6 +3,7 @@
 A tokenizer that the runtime does not implement is an error that names the unknown part.
 """
 
+from collections.abc import Iterator
 from pathlib import Path
 
 from ..errors import DataError
@@ -12,6 +13,7 @@ from .tokenizer import BYTE, UNUSED, Tokenizer
 
 # in order of preference: the library of the checkpoint itself reads tokenizer.json
 FILES = ("tokenizer.json", "tokenizer.model", "rwkv_vocab*.txt")
+CONFIG_FILES = ("tokenizer_config.json", "special_tokens_map.json")
 READERS = {".json": hf_json.read, ".model": sentencepiece.read, ".txt": rwkv_world.read}
 
 
@@ -19,6 +21,16 @@ def bytes_tokenizer() -> Tokenizer:
     """One token per byte: --tokenizer bytes."""
     tokens = [f"<0x{i:02X}>" for i in range(256)]
     return Tokenizer("lrnn-bytes", tokens, [BYTE] * 256, add_bos=False, add_eos=False)
+
+
+def input_files(path: Path) -> Iterator[Path]:
+    """Files that `find` may read. They need not exist."""
+    folder = path
+    if not path.is_dir():
+        yield path
+        folder = path.parent
+    for pattern in (*FILES, *CONFIG_FILES):
+        yield from folder.glob(pattern)
 
 
 def find(path: Path, required: bool) -> Tokenizer | None:
