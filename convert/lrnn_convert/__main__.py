@@ -1,5 +1,13 @@
 import sys
 
-from .cli import main
+from . import signals
 
-sys.exit(main())
+
+def main() -> int:
+    signals.install()
+    from . import cli                      # slow: numpy
+    return cli.main()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

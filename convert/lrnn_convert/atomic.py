@@ -2,12 +2,15 @@
 """
 
 import os
+import re
 import stat
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import BinaryIO
 
-from .errors import DataError, OutputError, UsageError
+from . import signals
+from .errors import OutputError, UsageError
 
 
 GGUF_MAGIC = b"GGUF"
@@ -55,14 +58,66 @@ def _check_kind(path: Path) -> None:
 
 
 @contextmanager
-def replacing(path: Path) -> Iterator[Path]:
-    """Yields a temporary path. It replaces `path` on success and is deleted on failure."""
+def replacing(path: Path) -> Iterator[BinaryIO]:
+    """Yields a file under a temporary name. It replaces `path` on success and is deleted on
+    failure."""
     _check_kind(path)
-    part = path.with_name(path.name + ".part")
+    _remove_stale(path)
+    temporary = path.with_name(f"{path.name}.{os.getpid()}.tmp")
     try:
-        yield part
-        os.replace(part, path)
+        with _create(temporary) as file:
+            signals.temporary_files.add(str(temporary))
+            try:
+                yield file
+                file.flush()
+                os.fsync(file.fileno())
+                if not _is_at(file, temporary):
+                    raise OutputError(f"{temporary}: replaced by another process")
+                os.replace(temporary, path)
+            except BaseException:
+                with suppress(OSError):
+                    if _is_at(file, temporary):
+                        temporary.unlink()
+                raise
+            finally:
+                signals.temporary_files.discard(str(temporary))
     except OSError as e:
-        raise DataError(f"{part}: {e.strerror or e}") from None
-    finally:
-        part.unlink(missing_ok=True)
+        raise OutputError(f"{path}: cannot be written: {e.strerror or e}") from None
+
+
+def _create(path: Path) -> BinaryIO:
+    """Creates a file that does not exist; a link of this name is not followed."""
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+    return os.fdopen(os.open(path, flags, 0o666), "wb")
+
+
+def _is_at(file: BinaryIO, path: Path) -> bool:
+    """Whether the open file still has this name. Processes in different containers that share a
+    folder can have the same number and thus the same temporary name."""
+    try:
+        return os.path.samestat(os.fstat(file.fileno()), path.lstat())
+    except FileNotFoundError:
+        return False
+
+
+def _remove_stale(path: Path) -> None:
+    """Deletes temporary files of this output that killed processes left."""
+    pattern = re.compile(re.escape(path.name) + r"\.(\d{1,10})\.tmp")
+    with suppress(OSError), os.scandir(path.absolute().parent) as entries:
+        for entry in entries:
+            match = pattern.fullmatch(entry.name)
+            if match and entry.is_file(follow_symlinks=False) and _is_dead(int(match[1])):
+                with suppress(OSError):
+                    os.unlink(entry.path)
+
+
+def _is_dead(pid: int) -> bool:
+    if pid == os.getpid():
+        return True                        # an earlier process with our number
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return True
+    except (OSError, OverflowError):
+        pass                               # a process of somebody else, or not a number of any
+    return False

@@ -215,7 +215,7 @@ def output(path: Path | None):
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             raise DataError(f"standard output: {e.strerror}") from None
         return
-    with replacing(path) as part, part.open("wb") as f:
+    with replacing(path) as f:
         if path.suffix == ".gz":
             # without name and time: equal data give equal bytes
             with gzip.GzipFile(filename="", mode="wb", compresslevel=6, fileobj=f, mtime=0) as z:

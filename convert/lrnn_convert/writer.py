@@ -1,12 +1,13 @@
 """Writes a model file: the header first, then one tensor at a time."""
 
-import os
 import sys
 from pathlib import Path
+from typing import BinaryIO
 
 import numpy as np
 from gguf import GGUFValueType as V
 from gguf import GGUFWriter
+from gguf.gguf_writer import WriterState
 
 from .atomic import replacing
 from .errors import DataError
@@ -39,16 +40,13 @@ class Progress:
 
 def write_gguf(m: Model, path: Path, wanted: str) -> int:
     """Writes the model and returns the size of the file. On an error, no file is left."""
-    with replacing(path) as part:
-        writer = GGUFWriter(None, m.arch)
-        try:
-            _write(m, writer, part, wanted)
-        finally:
-            writer.close()
-        return os.path.getsize(part)
+    with replacing(path) as file:
+        _write(m, file, wanted)
+        return file.tell()
 
 
-def _write(m: Model, writer: GGUFWriter, part: Path, wanted: str) -> None:
+def _write(m: Model, file: BinaryIO, wanted: str) -> None:
+    writer = GGUFWriter(None, m.arch)
     for key, (kind, value) in m.kv.items():
         if key == "general.architecture":
             continue                       # GGUFWriter writes it first
@@ -61,7 +59,8 @@ def _write(m: Model, writer: GGUFWriter, part: Path, wanted: str) -> None:
     for out, kind, size in zip(m.outs, kinds, sizes):
         writer.add_tensor_info(out.name, out.shape, np.dtype(np.float32), size, raw_dtype=kind)
     progress = Progress(sum(sizes))
-    writer.write_header_to_file(part)
+    writer.fout, writer.state = [file], WriterState.EMPTY      # the file is already open
+    writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_ti_data_to_file()
     for out, kind, size in zip(m.outs, kinds, sizes):
@@ -71,7 +70,10 @@ def _write(m: Model, writer: GGUFWriter, part: Path, wanted: str) -> None:
         if data.dtype == np.float16 and not all_finite(data):
             raise DataError(f"tensor {out.name} has values outside the range of f16; "
                             "use --type bf16")
-        writer.write_tensor_data(np.ascontiguousarray(data))
+        # not write_tensor_data: numpy's tofile() does not tell why a write failed
+        writer.write_padding(file, file.tell())
+        file.write(np.ascontiguousarray(data).reshape(-1).view(np.uint8))
+        writer.write_padding(file, size)
         del data                           # free it before the next tensor is read
         progress.step(size, out.name)
     progress.end()

@@ -193,3 +193,122 @@ def test_a_model_file_in_the_folder_of_the_checkpoint_is_replaced(bench, inputs)
     # --dry-run reports what would fail
     assert main([str(bench.folder), "-o", str(bench.folder / "config.json"), "--dry-run",
                  "--quiet"]) == 2
+
+
+#
+# Temporary files
+#
+
+# runs lrnn-convert in another process; it stops before its first tensor, says so and waits
+STOPPED = """
+import sys, time
+from lrnn_convert import model
+from lrnn_convert.__main__ import main
+def wait(self):
+    print("stopped", flush=True)
+    time.sleep(60)
+model.OutputTensor.load = wait
+sys.exit(main())
+"""
+
+
+def start_stopped(bench, *prefix):
+    running = subprocess.Popen([*prefix, sys.executable, "-c", STOPPED, bench.folder, "-o",
+                                bench.out, "--quiet"], cwd=PACKAGE, stdout=subprocess.PIPE,
+                               stderr=subprocess.PIPE, text=True)
+    assert running.stdout.readline() == "stopped\n"
+    return running
+
+
+def temporary_files(bench):
+    return [n for n in names(bench.path) if ".tmp" in n or ".part" in n]
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_leaves_no_files(bench, inputs, number):
+    before = names(bench.path)
+    running = start_stopped(bench)
+    assert temporary_files(bench) == [f"out.gguf.{running.pid}.tmp"]
+    running.send_signal(number)
+    _, err = running.communicate(timeout=20)
+    assert running.returncode == -number   # a shell shows 128 + number
+    assert err.startswith("lrnn-convert: ") and err.count("\n") == 1
+    assert names(bench.path) == before
+
+
+def test_an_ignored_signal_stays_ignored(bench, inputs):
+    running = start_stopped(bench, "nohup")
+    running.send_signal(signal.SIGHUP)
+    with pytest.raises(subprocess.TimeoutExpired):
+        running.wait(timeout=1)
+    running.terminate()
+    running.communicate(timeout=20)
+    assert not temporary_files(bench)
+
+
+def test_files_of_dead_processes_are_removed(bench, inputs):
+    running = start_stopped(bench)
+    running.kill()
+    running.communicate()
+    assert temporary_files(bench) == [f"out.gguf.{running.pid}.tmp"]
+    # a name of this process, from an earlier process with the same number
+    (bench.path / f"out.gguf.{os.getpid()}.tmp").write_bytes(b"old")
+    living = start_stopped(bench)
+    mine = {"out.gguf.part": b"mine", "out.gguf.tmp": b"mine", "out.gguf.x.tmp": b"mine",
+            f"other.gguf.{running.pid}.tmp": b"mine", f"out.gguf.{running.pid}.tmp.txt": b"mine"}
+    for name, content in mine.items():
+        (bench.path / name).write_bytes(content)
+    (bench.path / "out.gguf.1.tmp").mkdir()
+    assert bench.run() == 0 and File(bench.out).data
+    assert sorted(temporary_files(bench)) == sorted([f"out.gguf.{living.pid}.tmp",
+                                                     "out.gguf.1.tmp", *mine])
+    assert all((bench.path / name).read_bytes() == content for name, content in mine.items())
+    living.kill()
+    living.communicate()
+
+
+@pytest.mark.parametrize("name", ["out.gguf.part", f"out.gguf.{os.getpid()}.tmp"])
+def test_links_are_not_followed(bench, inputs, name):
+    other = bench.path / "other"
+    other.write_bytes(b"other")
+    (bench.path / name).symlink_to(other)
+    code = bench.run()
+    assert other.read_bytes() == b"other" and (bench.path / name).is_symlink()
+    if name.endswith(".part"):
+        assert code == 0 and File(bench.out).data
+    else:
+        assert code == 1 and "out.gguf: cannot be written: File exists" in bench.err
+
+
+def test_two_converters_with_the_same_output(bench, inputs, monkeypatch):
+    """Both write at the same time; each leaves a complete file."""
+    assert bench.run("--type", "f16") == 0
+    other = bench.out.read_bytes()
+    assert bench.run() == 0
+    mine = bench.out.read_bytes()
+    load, seen = model.OutputTensor.load, []
+
+    def load_after_the_other(self):
+        if not seen:
+            subprocess.run([sys.executable, "-m", "lrnn_convert", bench.folder, "-o", bench.out,
+                            "--type", "f16", "--quiet"], check=True, cwd=PACKAGE)
+            seen.append(bench.out.read_bytes())
+        return load(self)
+
+    monkeypatch.setattr(model.OutputTensor, "load", load_after_the_other)
+    assert bench.run() == 0
+    assert seen == [other] and bench.out.read_bytes() == mine and not temporary_files(bench)
+
+
+def test_a_temporary_file_that_another_process_replaced(bench, inputs, monkeypatch):
+    """Processes in different containers can have the same number and share a folder."""
+    load = model.OutputTensor.load
+
+    def load_after_the_other(self):
+        path = bench.path / f"out.gguf.{os.getpid()}.tmp"
+        path.unlink(missing_ok=True)
+        path.write_bytes(b"of another process")
+        return load(self)
+
+    monkeypatch.setattr(model.OutputTensor, "load", load_after_the_other)
+    assert bench.run() == 1 and "out.gguf" in bench.err and not bench.out.exists()
