@@ -1,10 +1,10 @@
-// Sequences computed in one batch give the logits of each sequence alone: bit by bit in a model with
-// matrices in Q8_0, within rounding otherwise.
+// Sequences computed in one batch give the logits of each sequence alone: bit by bit in a model
+// with matrices in Q8_0, within rounding otherwise.
 //
 // A product with a Q8_0 matrix computes one column at a time, so tokens cannot affect each other.
 // With F32, ggml sums several columns in another order than one, unless it is told to compute them
-// one by one, as in a quantized model for up to 32 tokens. The sequences differ in length, start and
-// end at different calls, and are rewound.
+// one by one, as in a quantized model for up to 32 tokens. The sequences differ in length, start
+// and end at different calls, and are rewound.
 
 #include "ggml.h"
 #include "kit/check.h"
@@ -183,8 +183,9 @@ static bool parse(const char * message, char name[GGML_MAX_NAME], int * n_dims, 
     return *n_dims > 0;
 }
 
-// Sets the keys, then changes each tensor that the loader rejects to the shape that it expects, until
-// the model loads. Returns NULL with the message of the loader if it fails for another reason.
+// Sets the keys, then changes each tensor that the loader rejects to the shape that it expects,
+// until the model loads. Returns NULL with the message of the loader if it fails for another
+// reason.
 static struct lrnn_model * widen(struct model_edit * e, char * err, size_t err_size) {
     const char * arch   = gguf_get_val_str(e->gguf, gguf_find_key(e->gguf, "general.architecture"));
     struct test_rng rng = { 1 };
@@ -219,8 +220,8 @@ static struct lrnn_model * widen(struct model_edit * e, char * err, size_t err_s
     return NULL;
 }
 
-// Quantizes all matrices, or those of the default policy, which keeps gates, β and low ranks in F32.
-// Rows that are not whole blocks become F16.
+// Quantizes all matrices, or those of the default policy, which keeps gates, β and low ranks in
+// F32. Rows that are not whole blocks become F16.
 static struct lrnn_model * quantize(struct model_edit * e, bool all, char * err, size_t err_size) {
     static const char * const kept[] = { "ssm_beta", "ssm_alpha", "ssm_f_", "ssm_g_", "time_mix_",
         "ssm_dt", "ssm_x", "igate", "fgate" };

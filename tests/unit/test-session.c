@@ -236,9 +236,9 @@ static void overflow_at(struct model_edit * e, int bad) {
     ((float *) norm->data)[0] = 3e38f;
 }
 
-// A token whose values overflow leaves no trace after a rewind or a reset, and never affects another
-// sequence. Attention reads rows of its cache after the end of a sequence; they must not contain
-// values of removed tokens.
+// A token whose values overflow leaves no trace after a rewind or a reset, and never affects
+// another sequence. Attention reads rows of its cache after the end of a sequence; they must not
+// contain values of removed tokens.
 static void test_not_finite(const char * name, const char * path) {
     enum { BAD = 9, N = 5 };
     const int32_t     good[N] = { 3, 1, 4, 1, 5 }, bad[N] = { 3, 1, BAD, BAD, BAD };
@@ -319,9 +319,8 @@ static void test_cache(const char * name) {
         struct lrnn_session * s = lrnn_session_new(model, &p, err, sizeof(err));
         check(s != NULL, name, err);
         for (int at = 0, call = 0; at < N; ++call) {
-            const int               want = how == 0   ? N
-                                           : how == 1 ? 1
-                                                      : cuts[(size_t) call % (sizeof(cuts) / sizeof(cuts[0]))];
+            const int               cut  = cuts[(size_t) call % (sizeof(cuts) / sizeof(cuts[0]))];
+            const int               want = how == 0 ? N : how == 1 ? 1 : cut;
             const int               n    = want < N - at ? want : N - at;
             const struct lrnn_input in   = {
                   .seq = 1, .tokens = tokens + at, .n_tokens = n, .n_logits = n

@@ -166,7 +166,8 @@ static void check_numbers(struct bench * b) {
     rejected_i64(b, sampler + 16, -1,
             "the sampler has accepted -1 tokens; expected 0 to 4611686018427387904");
     rejected_i64(b, sampler + 16, INT64_MAX,
-            "the sampler has accepted 9223372036854775807 tokens; expected 0 to 4611686018427387904");
+            "the sampler has accepted 9223372036854775807 tokens; "
+            "expected 0 to 4611686018427387904");
     rejected_with(b, sampler, (const uint64_t[2]) { 0, 0 }, 16,
             "the random state of the sampler is zero");
 }

@@ -1,6 +1,6 @@
 // Two threads, each with a session of the same model, give the bits of each session alone: prompts,
-// single tokens, two sequences per call, forks, rewinds, sampling. Sessions only read the model, and
-// the library has no other shared data.
+// single tokens, two sequences per call, forks, rewinds, sampling. Sessions only read the model,
+// and the library has no other shared data.
 
 #include "kit/check.h"
 #include "kit/golden.h"

@@ -1,7 +1,7 @@
 // The trace of a session. The traced inputs of a recurrence, replayed in double precision from the
-// equations of lrnn.h and lrnn-ops.h, give its traced outputs. The traced input of the output matrix
-// times that matrix, read from the file by ggml, gives the logits. Every family, two sequences of
-// different length, cut into calls.
+// equations of lrnn.h and lrnn-ops.h, give its traced outputs. The traced input of the output
+// matrix times that matrix, read from the file by ggml, gives the logits. Every family, two
+// sequences of different length, cut into calls.
 
 #include "kit/check.h"
 #include "kit/golden.h"
@@ -251,10 +251,10 @@ static bool advance(struct lrnn_session * s, const struct golden * g, int64_t ca
         size_t err_size) {
     struct lrnn_input in[N_SEQS];
     for (int32_t q = 0; q < N_SEQS; ++q) {
-        const int64_t length = lrnn_seq_length(s, q);
-        in[q]                = (struct lrnn_input) {
-                           .seq = q, .tokens = g->tokens + length, .n_tokens = CUTS[call][q], .n_logits = 1
-        };
+        in[q].seq      = q;
+        in[q].tokens   = g->tokens + lrnn_seq_length(s, q);
+        in[q].n_tokens = CUTS[call][q];
+        in[q].n_logits = 1;
     }
     return lrnn_eval(s, in, N_SEQS, err, err_size);
 }
