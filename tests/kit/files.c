@@ -14,7 +14,10 @@ uint8_t * test_read_file(const char * path, size_t * size) {
         printf("FAILED: %s\n", err);
         exit(1);
     }
-    return (uint8_t *) data;
+    uint8_t * copy = calloc(*size + 1, 1);
+    memcpy(copy, data, *size);
+    free(data);
+    return copy;
 }
 
 void test_write_file(const char * path, const void * data, size_t size) {

@@ -11,7 +11,7 @@
 extern "C" {
 #endif
 
-// The caller frees the result.
+// The result has a NUL byte after its end. The caller frees it.
 uint8_t * test_read_file(const char * path, size_t * size);
 void test_write_file(const char * path, const void * data, size_t size);
 

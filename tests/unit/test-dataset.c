@@ -9,6 +9,7 @@
 
 #include "eval/dataset.h"
 #include "kit/check.h"
+#include "kit/files.h"
 
 #include <ftw.h>
 #include <stdio.h>
@@ -43,31 +44,10 @@ static const char * data_path(const char * name) {
     return path;
 }
 
-static void write_bytes(const char * path, const void * data, size_t size) {
-    remove(path); // some file systems flush a file that is rewritten, which is slow
-    FILE * file = fopen(path, "wb");
-    if (file == NULL || fwrite(data, 1, size, file) != size || fclose(file) != 0) {
-        fprintf(stderr, "cannot write %s\n", path);
-        exit(1);
-    }
-}
-
 static const char * write_text(const char * name, const char * text) {
     const char * path = path_of(name);
-    write_bytes(path, text, strlen(text));
+    test_write_file(path, text, strlen(text));
     return path;
-}
-
-static uint8_t * read_bytes(const char * path, size_t * size) {
-    FILE *    file = fopen(path, "rb");
-    uint8_t * data = malloc(1 << 20);
-    if (file == NULL || data == NULL) {
-        fprintf(stderr, "cannot read %s\n", path);
-        exit(1);
-    }
-    *size = fread(data, 1, 1 << 20, file);
-    fclose(file);
-    return data;
 }
 
 static int remove_entry(const char * path, const struct stat * info, int kind, struct FTW * at) {
@@ -286,10 +266,9 @@ static struct reading read_piped(const struct dataset_params * params, const cha
 }
 
 static void test_stdin(struct test * t) {
-    size_t    size;
-    uint8_t * data         = read_bytes(data_path("lines"), &size);
-    data[size]             = '\0';
-    const struct reading r = read_piped(
+    size_t               size;
+    uint8_t *            data = test_read_file(data_path("lines"), &size);
+    const struct reading r    = read_piped(
             &(struct dataset_params) { .preset = "slimpajama" }, (const char *) data, "", 0, "\n");
     test_check(t, strcmp(r.hex, FINGERPRINT) == 0 && r.counts.bytes_total == -1,
             "standard input: %s %s", r.hex, r.err);
@@ -333,12 +312,12 @@ static void test_memory(struct test * t) {
 // that does not matter, such as a date or a name.
 static void test_damage(struct test * t, const char * name, size_t magic) {
     size_t       size;
-    uint8_t *    data     = read_bytes(data_path(name), &size);
+    uint8_t *    data     = test_read_file(data_path(name), &size);
     const char * path     = path_of("damaged");
     int          n_errors = 0, n_same = 0;
     for (size_t n = magic; n < size; ++n) {
         char says[64];
-        write_bytes(path, data, n);
+        test_write_file(path, data, n);
         const struct reading r = read_one("slimpajama", path);
         snprintf(says, sizeof(says), "ends at byte %zu", n);
         test_check(t, r.failed && strstr(r.err, says) != NULL, "%s truncated at byte %zu: '%s'",
@@ -346,7 +325,7 @@ static void test_damage(struct test * t, const char * name, size_t magic) {
     }
     for (size_t bit = 0; bit < 8 * size; bit += 5) {
         data[bit / 8] ^= (uint8_t) (1u << bit % 8);
-        write_bytes(path, data, size);
+        test_write_file(path, data, size);
         const struct reading r = read_one("slimpajama", path);
         data[bit / 8] ^= (uint8_t) (1u << bit % 8);
         test_check(t, r.failed || strcmp(r.hex, FINGERPRINT) == 0,
@@ -356,7 +335,7 @@ static void test_damage(struct test * t, const char * name, size_t magic) {
     }
     // trailing garbage
     data[size] = 'x';
-    write_bytes(path, data, size + 1);
+    test_write_file(path, data, size + 1);
     const struct reading r = read_one("slimpajama", path);
     test_check(t, r.failed, "%s: a byte after the end was not detected", name);
     printf("%s: %zu truncations and %d of %d flipped bits detected; %d in unimportant fields\n",
@@ -769,13 +748,13 @@ static int write_seeds(const char * directory) {
             size += strlen(texts[i]);
         } else {
             size_t    file_size;
-            uint8_t * file = read_bytes(data_path(CONTAINERS[i - n_texts]), &file_size);
+            uint8_t * file = test_read_file(data_path(CONTAINERS[i - n_texts]), &file_size);
             memcpy(data + size, file, file_size);
             size += file_size;
             free(file);
         }
         snprintf(path, sizeof(path), "%s/%d", directory, n++);
-        write_bytes(path, data, size);
+        test_write_file(path, data, size);
     }
     printf("%d seeds\n", n);
     return 0;

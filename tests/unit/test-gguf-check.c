@@ -4,6 +4,7 @@
 //     test-gguf-check DIRECTORY    only the crafted files; also writes them there as fuzz seeds
 
 #include "kit/check.h"
+#include "kit/files.h"
 #include "kit/gguf-bytes.h"
 #include "kit/model-file-walk.h"
 
@@ -27,11 +28,7 @@ static void write_seed(struct craft * c) {
     if (c->seeds != NULL) {
         char path[4096];
         snprintf(path, sizeof(path), "%s/%03d.gguf", c->seeds, c->n_seeds++);
-        FILE * file = fopen(path, "wb");
-        if (test_check(c->t, file != NULL, "cannot write %s", path)) {
-            test_check(c->t, fwrite(c->b.data, 1, c->b.n, file) == c->b.n, "cannot write %s", path);
-            fclose(file);
-        }
+        test_write_file(path, c->b.data, c->b.n);
     }
 }
 

@@ -5,6 +5,7 @@
 
 #include "base/read-file.h"
 #include "kit/check.h"
+#include "kit/files.h"
 #include "kit/golden.h"
 #include "kit/rng.h"
 #include "lrnn.h"
@@ -306,15 +307,8 @@ static const char * const spoiled_path = "test-golden-spoiled.gguf"; // in the b
 
 // The difference from the golden logits with a model file of these bytes.
 static double spoiled(struct run * r, const char * file, size_t size) {
-    FILE * f      = fopen(spoiled_path, "wb");
-    bool   stored = f != NULL && fwrite(file, size, 1, f) == 1;
-    double d      = NAN;
-    if (f != NULL) {
-        stored = fclose(f) == 0 && stored;
-    }
-    if (!test_check(r->t, stored, "%s: cannot write %s", r->where, spoiled_path)) {
-        return NAN;
-    }
+    double d = NAN;
+    test_write_file(spoiled_path, file, size);
     r->model = lrnn_model_load(spoiled_path, NULL, r->err, sizeof(r->err));
     if (ok(r, r->model != NULL)) {
         r->session = lrnn_session_new(r->model,

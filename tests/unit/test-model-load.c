@@ -7,6 +7,7 @@
 
 #include "ggml.h"
 #include "kit/check.h"
+#include "kit/files.h"
 #include "kit/golden.h"
 #include "kit/model-edit.h"
 #include "kit/rng.h"
@@ -680,7 +681,7 @@ static void check_unchanged(struct test * t, const struct golden_list * list, co
 }
 
 // Random changes of each golden model.
-static void write_seeds(struct test * t, const struct golden_list * list, const char * folder) {
+static void write_seeds(const struct golden_list * list, const char * folder) {
     struct test_rng rng = { 1 };
     for (int i = 0; i < list->n; ++i) {
         char    path[4096];
@@ -689,11 +690,7 @@ static void write_seeds(struct test * t, const struct golden_list * list, const 
             bytes[k] = (uint8_t) test_next(&rng);
         }
         snprintf(path, sizeof(path), "%s/%s", folder, list->models[i].name);
-        FILE * f = fopen(path, "wb");
-        if (test_check(t, f != NULL && fwrite(bytes, 1, 9 + 8 * ((size_t) i % 4), f) > 0,
-                    "cannot write %s", path)) {
-            fclose(f);
-        }
+        test_write_file(path, bytes, 9 + 8 * ((size_t) i % 4));
     }
 }
 
@@ -706,7 +703,7 @@ int main(int argc, char ** argv) {
         return test_end(&t, "model-load");
     }
     if (argc == 3) {
-        write_seeds(&t, &list, argv[2]);
+        write_seeds(&list, argv[2]);
         golden_list_free(&list);
         return test_end(&t, "model-load, seeds");
     }

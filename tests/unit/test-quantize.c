@@ -8,6 +8,7 @@
 #include "file/quantize.h"
 #include "ggml.h"
 #include "kit/check.h"
+#include "kit/files.h"
 #include "kit/golden.h"
 #include "kit/model-edit.h"
 #include "kit/nmse.h"
@@ -57,19 +58,6 @@ static int count_files(void) {
         closedir(d);
     }
     return n;
-}
-
-static bool same_bytes(const char * a, const char * b) {
-    char *     da = NULL;
-    char *     db = NULL;
-    size_t     na, nb;
-    char       err[256];
-    const bool same = read_file(a, &da, &na, err, sizeof(err)) &&
-                      read_file(b, &db, &nb, err, sizeof(err)) && na == nb &&
-                      memcmp(da, db, na) == 0;
-    free(da);
-    free(db);
-    return same;
 }
 
 // Rows of 256, of 96 (fit blocks of 32, not of 256) and of 40 (fit neither); a matrix with three
@@ -359,7 +347,7 @@ static void test_types(struct test * t) {
         char       again[] = "test-quantize.work/again.gguf";
         struct run one     = run_file(
                 file, (struct quantize_params) { .type = type, .n_threads = 1 }, again, NULL);
-        test_check(t, same_bytes(OUT, again),
+        test_check(t, test_same_files(OUT, again),
                 "%s: one thread and five threads write different files", what);
         unlink(again);
         quantize_plan_free(&one.plan);
@@ -525,7 +513,7 @@ static void test_failures(struct test * t) {
                         OUT, CASES[i].done, err, sizeof(err));
         test_check(t, status == CASES[i].status && strstr(err, CASES[i].word) != NULL,
                 "case %zu: %d, %s", i, (int) status, err);
-        test_check(t, same_bytes(OUT, kept), "case %zu: the existing file changed", i);
+        test_check(t, test_same_files(OUT, kept), "case %zu: the existing file changed", i);
         test_check(t, count_files() == 3, "case %zu: %d files in the folder; expected 3", i,
                 count_files());
     }

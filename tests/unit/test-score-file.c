@@ -4,6 +4,7 @@
 #include "base/hash.h"
 #include "eval/score-file.h"
 #include "kit/check.h"
+#include "kit/files.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -120,30 +121,6 @@ static const char * in_folder(char * path, const char * name) {
     return path;
 }
 
-static uint8_t * read_bytes(const char * path, size_t * size) {
-    FILE *      f = fopen(path, "rb");
-    struct stat st;
-    if (f == NULL || fstat(fileno(f), &st) != 0) {
-        printf("FAILED: cannot read %s\n", path);
-        exit(1);
-    }
-    *size          = (size_t) st.st_size;
-    uint8_t * data = malloc(*size + 1);
-    if (data == NULL || fread(data, 1, *size, f) != *size) {
-        exit(1);
-    }
-    fclose(f);
-    return data;
-}
-
-static void write_bytes(const char * path, const uint8_t * data, size_t size) {
-    FILE * f = fopen(path, "wb");
-    if (f == NULL || fwrite(data, 1, size, f) != size || fclose(f) != 0) {
-        printf("FAILED: cannot write %s\n", path);
-        exit(1);
-    }
-}
-
 // Appends the missing windows and closes the file.
 static void write_rest(struct score_writer * w, const struct score_meta * meta, int64_t n_done) {
     char    err[512] = "";
@@ -199,7 +176,7 @@ static void test_roundtrip(const char * path) {
 // Reads the layout by hand: other programs rely on it.
 static void test_layout(const char * path) {
     size_t    size;
-    uint8_t * data = read_bytes(path, &size);
+    uint8_t * data = test_read_file(path, &size);
     uint32_t  version, n_text, magic, n_body;
     memcpy(&version, data + 8, 4);
     memcpy(&n_text, data + 12, 4);
@@ -240,7 +217,7 @@ static void test_torn(const char * whole) {
     const struct score_meta meta = sample_meta();
     char                    path[512];
     size_t                  size;
-    uint8_t *               data     = read_bytes(whole, &size);
+    uint8_t *               data     = test_read_file(whole, &size);
     const size_t            n_record = record_size();
     const size_t            n_header = size - N_WINDOWS * n_record;
     test_check(&t, n_record % 61 != 0, "truncations hit the same bytes of each record");
@@ -249,20 +226,20 @@ static void test_torn(const char * whole) {
         char    err[512] = "";
         int64_t n_done   = -1;
         size_t  n;
-        write_bytes(path, data, cut);
+        test_write_file(path, data, cut);
         struct score_writer * w = score_writer_resume(path, &meta, &n_done, err, sizeof(err));
         if (!test_check(&t, w != NULL, "truncated at byte %zu: %s", cut, err)) {
             continue;
         }
         write_rest(w, &meta, n_done);
-        uint8_t * again = read_bytes(path, &n);
+        uint8_t * again = test_read_file(path, &n);
         test_check(&t, n == size && memcmp(again, data, size) == 0,
                 "truncated at byte %zu and continued, the file has other bytes", cut);
         free(again);
     }
     // the last block was allocated but never written
     memset(data + size - n_record, 0, n_record);
-    write_bytes(path, data, size);
+    test_write_file(path, data, size);
     char                  err[512] = "";
     int64_t               n_done   = -1;
     struct score_writer * w        = score_writer_resume(path, &meta, &n_done, err, sizeof(err));
@@ -275,9 +252,9 @@ static void test_torn(const char * whole) {
 static void test_damage(const char * whole) {
     char         path[512];
     size_t       size;
-    uint8_t *    data    = read_bytes(whole, &size);
+    uint8_t *    data    = test_read_file(whole, &size);
     const char * paths[] = { in_folder(path, "damaged.nll") };
-    write_bytes(path, data, size);
+    test_write_file(path, data, size);
     FILE * f =
             fopen(path, "r+b"); // changes bytes in place, which is faster than rewriting the file
     for (size_t at = 0; at < size && f != NULL; ++at) {
@@ -313,7 +290,7 @@ static void refuse_field(const char * whole, int r, size_t offset, const void * 
         size_t n_value, const char * word) {
     char      path[512];
     size_t    size;
-    uint8_t * data = read_bytes(whole, &size);
+    uint8_t * data = test_read_file(whole, &size);
     uint32_t  n_text, n_body;
     memcpy(&n_text, data + 12, 4);
     uint8_t * record = data + 16 + n_text + 32;
@@ -325,7 +302,7 @@ static void refuse_field(const char * whole, int r, size_t offset, const void * 
     const char *  paths[] = { in_folder(path, "wrong.nll") };
     struct scores scores;
     char          err[512] = "";
-    write_bytes(path, data, size);
+    test_write_file(path, data, size);
     const bool read = scores_read(paths, 1, true, &scores, err, sizeof(err));
     test_check(&t, !read && strstr(err, word) != NULL, "%s: %s", word, read ? "accepted" : err);
     if (read) {
@@ -411,7 +388,7 @@ static void test_other_run(const char * whole) {
 
     size_t      before, after;
     struct stat st;
-    uint8_t *   data = read_bytes(whole, &before);
+    uint8_t *   data = test_read_file(whole, &before);
     after            = stat(whole, &st) == 0 ? (size_t) st.st_size : 0;
     test_check(&t, before == after, "a refused file has changed");
     free(data);
@@ -419,8 +396,8 @@ static void test_other_run(const char * whole) {
     // not a score file
     char          path[512], err[512] = "";
     struct scores scores;
-    write_bytes(in_folder(path, "text.nll"),
-            (const uint8_t *) "this is a text that was put there by mistake", 44);
+    test_write_file(
+            in_folder(path, "text.nll"), "this is a text that was put there by mistake", 44);
     const char * paths[] = { path };
     test_check(&t,
             !scores_read(paths, 1, true, &scores, err, sizeof(err)) &&
@@ -557,9 +534,9 @@ static void write_seeds(const char * seeds) {
     for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); ++i) {
         char      path[512], seed[1024];
         size_t    size;
-        uint8_t * data = read_bytes(in_folder(path, names[i]), &size);
+        uint8_t * data = test_read_file(in_folder(path, names[i]), &size);
         snprintf(seed, sizeof(seed), "%s/%s", seeds, names[i]);
-        write_bytes(seed, data, size);
+        test_write_file(seed, data, size);
         free(data);
     }
 }

@@ -4,6 +4,7 @@
 #include "eval/score.h"
 #include "ggml.h"
 #include "kit/check.h"
+#include "kit/files.h"
 #include "kit/golden.h"
 #include "kit/model-edit.h"
 #include "kit/rng.h"
@@ -221,28 +222,8 @@ static struct scores read_scores(const char * name) {
 }
 
 static bool same_files(const char * a, const char * b) {
-    char         path[512];
-    char *       data[2];
-    long         size[2];
-    const char * names[] = { a, b };
-    for (int i = 0; i < 2; ++i) {
-        FILE * f = fopen(path_of(names[i], path), "rb");
-        if (f == NULL) {
-            return false;
-        }
-        fseek(f, 0, SEEK_END);
-        size[i] = ftell(f);
-        rewind(f);
-        data[i] = malloc((size_t) size[i] + 1);
-        if (fread(data[i], 1, (size_t) size[i], f) != (size_t) size[i]) {
-            size[i] = -1 - i;
-        }
-        fclose(f);
-    }
-    const bool same = size[0] == size[1] && memcmp(data[0], data[1], (size_t) size[0]) == 0;
-    free(data[0]);
-    free(data[1]);
-    return same;
+    char path_a[512], path_b[512];
+    return test_same_files(path_of(a, path_a), path_of(b, path_b));
 }
 
 static void forget(const char * name) {

@@ -4,6 +4,7 @@
 #include "eval/nll.h"
 #include "eval/windows.h"
 #include "kit/check.h"
+#include "kit/files.h"
 #include "kit/golden.h"
 #include "kit/rng.h"
 #include "kit/tokenizer-data.h"
@@ -33,12 +34,7 @@ static struct lrnn_model * model_with(const char * kind) {
     char   path[1024], err[512] = "";
     size_t size = 0;
     snprintf(path, sizeof(path), "%s/%s.bin", LRNN_TOKENIZER_DATA, kind);
-    FILE * f      = fopen(path, "rb");
-    fixture_bytes = malloc(4 << 20);
-    if (f != NULL && fixture_bytes != NULL) {
-        size = fread(fixture_bytes, 1, 4 << 20, f);
-        fclose(f);
-    }
+    fixture_bytes             = (char *) test_read_file(path, &size);
     struct lrnn_model * model = lrnn_model_load(golden.models[0].path, NULL, err, sizeof(err));
     if (model == NULL || !tokenizer_data_read(&fixture, fixture_bytes, size) ||
             !tokenizer_new(&fixture.def, &model->tokenizer, err, sizeof(err))) {
