@@ -221,10 +221,10 @@ void output_json(FILE * out, const struct probed * probed, int n, bool by_length
 
 void output_svg(FILE * out, const struct probed * probed, int n) {
     enum { MODELS_MAX = 64 };
-    static const struct chart_block NONE                   = { 0 };
+    static const struct chart_stack NONE                   = { 0 };
     struct chart_series             accuracies[MODELS_MAX] = { 0 }, spectra[MODELS_MAX] = { 0 };
     struct chart_panel              panels[MODELS_MAX + 1] = { 0 };
-    struct chart_block              blocks[MODELS_MAX + 1];
+    struct chart_stack              stacks[MODELS_MAX + 1];
     int                             n_panels = 0;
     double x[MODELS_MAX][PROBE_LENGTHS_MAX], y[MODELS_MAX][PROBE_LENGTHS_MAX];
     double bins[EIGENVALUES_BINS + 1], shares[MODELS_MAX][EIGENVALUES_BINS];
@@ -289,11 +289,11 @@ void output_svg(FILE * out, const struct probed * probed, int n) {
         };
     }
     for (int i = 0; i < n_panels; ++i) {
-        blocks[i] = (struct chart_block) { .panels = &panels[i], .n_panels = 1 };
+        stacks[i] = (struct chart_stack) { .panels = &panels[i], .n_panels = 1 };
     }
-    chart_write_svg(&(struct chart) { .blocks = n_panels > 0 ? blocks : &NONE,
-                            .n_blocks         = n_panels,
+    chart_write_svg(&(struct chart) { .stacks = n_panels > 0 ? stacks : &NONE,
+                            .n_stacks         = n_panels,
                             .n_across         = n_panels < 4 ? 1 : 2,
-                            .plot_width       = 480 },
+                            .panel_width      = 480 },
             out);
 }

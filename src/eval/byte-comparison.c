@@ -9,27 +9,27 @@
 
 static const double LN2 = 0.69314718055994530942;
 
-// A place in the text.
-struct place {
+// A byte of the text.
+struct position {
     int64_t document, byte;
 };
 
-static int place_compare(struct place a, struct place b) {
+static int position_compare(struct position a, struct position b) {
     return a.document != b.document ? (a.document > b.document) - (a.document < b.document)
                                     : (a.byte > b.byte) - (a.byte < b.byte);
 }
 
 //
-// The counted targets of a run in the order of the text
+// Reads the targets of a run in the order of the text
 //
 
 struct reader {
     const struct scores * scores;
-    int64_t               window; // number of the next target's window
-    int64_t               t;      // its position; 0: the window has not been begun
+    int64_t               window; // of the next target
+    int64_t               t;      // the next target; 0: at the start of the window
     int32_t               span;
-    struct place          from;  // where it begins
-    bool                  known; // … if that is known
+    struct position       from;  // where it begins
+    bool                  known; // from is known
     bool                  at_end;
 };
 
@@ -37,24 +37,24 @@ static const struct score_window * reader_window(const struct reader * r) {
     return &r->scores->windows[r->window];
 }
 
-static struct place reader_to(const struct reader * r) {
-    return (struct place) { r->from.document, r->from.byte + reader_window(r)->bytes[r->t - 1] };
+static struct position reader_to(const struct reader * r) {
+    return (struct position) { r->from.document, r->from.byte + reader_window(r)->bytes[r->t - 1] };
 }
 
-// Does the document that a window begins with begin there, at x_0?
+// True if x_0 of a window begins a document.
 static bool begins_document(const struct scores * s, int64_t window) {
     const struct score_window * w = &s->windows[window];
     if (w->spans[0].byte != 0 || w->index == 0) {
         return w->spans[0].byte == 0;
     }
-    const struct score_window * before =
-            window > 0 ? w - 1 : NULL; // whose last token may have been the BOS
+    // the last token of the window before may have been the bos
+    const struct score_window * before = window > 0 ? w - 1 : NULL;
     return before != NULL && before->index == w->index - 1 && before->n_spans > 0 &&
            before->spans[before->n_spans - 1].document != w->spans[0].document;
 }
 
-// The bytes of x_0, which is no target, so that a file does not tell: none if it is a BOS;
-// otherwise what is missing up to the window in which the document goes on. False if neither helps.
+// The bytes of x_0, which is not a target, so the file does not contain them: none if it is a bos;
+// otherwise they follow from the next window, if it continues the document. False: unknown.
 static bool first_token_bytes(const struct scores * s, int64_t window, int64_t * n) {
     const struct score_window * w    = &s->windows[window];
     const struct score_window * next = window + 1 < s->n_windows ? w + 1 : NULL;
@@ -84,21 +84,20 @@ static void reader_next(struct reader * r) {
         if (r->t == 0) {
             int64_t n = 0;
             r->known  = first_token_bytes(r->scores, r->window, &n);
-            r->from   = (struct place) { w->spans[0].document, w->spans[0].byte + n };
+            r->from   = (struct position) { w->spans[0].document, w->spans[0].byte + n };
             r->span   = 0;
         } else {
             r->from = reader_to(r);
         }
         r->t++;
-        if (r->t > w->n_targets ||
-                !isfinite(w->nll[r->t - 1])) { // a window that has diverged ends there
+        if (r->t > w->n_targets || !isfinite(w->nll[r->t - 1])) { // a diverged window ends here
             r->window++;
             r->t = 0;
             continue;
         }
         if (r->span + 1 < w->n_spans && w->spans[r->span + 1].first == r->t) {
             r->span++;
-            r->from  = (struct place) { w->spans[r->span].document, w->spans[r->span].byte };
+            r->from  = (struct position) { w->spans[r->span].document, w->spans[r->span].byte };
             r->known = true;
         }
         if (r->known && (w->flags[r->t - 1] & SCORE_COUNTED)) {
@@ -109,17 +108,17 @@ static void reader_next(struct reader * r) {
 }
 
 //
-// Stretches that both have scored
+// Stretches that both runs scored
 //
 
 struct unit {
     double  base, other; // nats
     int64_t bytes;
-    double  base_beyond, other_beyond; // of these beyond both training lengths
+    double  base_beyond, other_beyond; // beyond both trained lengths
     int64_t bytes_beyond;
 };
 
-// What was taken in since both stood at the same place.
+// Tokens read since both runs were at the same byte.
 struct stretch {
     double  base, other;
     int64_t bytes;
@@ -127,7 +126,8 @@ struct stretch {
     bool    beyond;
 };
 
-static double take(struct reader * r, struct place * end, int64_t trained_length, bool * beyond) {
+static double take_token(
+        struct reader * r, struct position * end, int64_t trained_length, bool * beyond) {
     const double nll = (double) reader_window(r)->nll[r->t - 1];
     *beyond &= r->t > trained_length;
     *end = reader_to(r);
@@ -147,42 +147,43 @@ static void commit(struct unit * units, const struct stretch * s) {
     }
 }
 
-// Where two runs stand.
+// The bytes up to which two runs were read.
 struct ends {
-    struct place a, b;
+    struct position a, b;
 };
 
-static bool continues(const struct reader * r, struct place end) {
-    return !r->at_end && place_compare(r->from, end) == 0;
+static bool continues(const struct reader * r, struct position end) {
+    return !r->at_end && position_compare(r->from, end) == 0;
 }
 
-// Whoever is behind has to go on without a gap; where they are level, both have to.
-static bool can_go_on(const struct reader * a, const struct reader * b, const struct ends * e) {
-    const int order = place_compare(e->a, e->b);
+// True if the run that is behind continues without a gap; at the same byte, both must.
+static bool can_continue(const struct reader * a, const struct reader * b, const struct ends * e) {
+    const int order = position_compare(e->a, e->b);
     return (order > 0 || continues(a, e->a)) && (order < 0 || continues(b, e->b));
 }
 
-// Whoever is behind takes in its next token; where both are level, a stretch ends and another
-// begins. Tokens without bytes (BOS) count where text of the same document follows them.
+// Reads both runs, always a token of the one that is behind. Where both are at the same byte, a
+// stretch ends and the next begins. Tokens without bytes (bos) count if text of the same document
+// follows.
 static void walk(struct reader * a, struct reader * b, int64_t train_a, int64_t train_b,
         struct unit * units) {
     while (!a->at_end && !b->at_end) {
-        const int order = place_compare(a->from, b->from);
+        const int order = position_compare(a->from, b->from);
         if (order != 0) {
             reader_next(order < 0 ? a : b);
             continue;
         }
         struct ends    e = { a->from, b->from };
         struct stretch s = { .unit = a->window, .beyond = true };
-        while (can_go_on(a, b, &e)) {
-            if (place_compare(e.a, e.b) <= 0) {
+        while (can_continue(a, b, &e)) {
+            if (position_compare(e.a, e.b) <= 0) {
                 const int64_t before = e.a.byte;
-                s.base += take(a, &e.a, train_a, &s.beyond);
+                s.base += take_token(a, &e.a, train_a, &s.beyond);
                 s.bytes += e.a.byte - before;
             } else {
-                s.other += take(b, &e.b, train_b, &s.beyond);
+                s.other += take_token(b, &e.b, train_b, &s.beyond);
             }
-            if (place_compare(e.a, e.b) == 0 && s.bytes > 0) {
+            if (position_compare(e.a, e.b) == 0 && s.bytes > 0) {
                 commit(units, &s);
                 s = (struct stretch) { .unit = a->window, .beyond = true };
             }
@@ -251,7 +252,7 @@ bool byte_comparison_make(const struct scores * base, const struct scores * othe
     if (ok) {
         struct reader a = { .scores = base };
         struct reader b = { .scores = other };
-        // without a training length nothing is known to be beyond it
+        // without a trained length, nothing is beyond it
         const int64_t ta = base_trained > 0 ? base_trained : INT64_MAX;
         const int64_t tb = other_trained > 0 ? other_trained : INT64_MAX;
         reader_next(&a);
@@ -266,7 +267,7 @@ bool byte_comparison_make(const struct scores * base, const struct scores * othe
         snprintf(err, err_size, "out of memory to compare %s and %s", base->meta.model,
                 other->meta.model);
     } else if (c->bytes == 0) {
-        snprintf(err, err_size, "%s and %s have no stretch of text in common", base->meta.model,
+        snprintf(err, err_size, "%s and %s have no text in common", base->meta.model,
                 other->meta.model);
         ok = false;
     }

@@ -1,16 +1,15 @@
 #pragma once
 
-// What the files of the chart writer share: the picture as a whole (chart.c), one panel
-// (chart-panel.c).
+// Shared by the files that write charts: the whole chart (chart.c) and one panel (chart-panel.c).
 
 #include "eval/chart.h"
 
 #define CHART_PAD         14.0
 #define CHART_GAP         26.0
 #define CHART_LINE_HEIGHT 16.0
-#define CHART_CHAR_WIDTH  6.7 // of a 12 px sans-serif, on average, with something to spare
+#define CHART_CHAR_WIDTH  6.7 // of a 12 px sans-serif font, on average, with some reserve
 
-// Left and right of every plot: numbers of the y axis; names of the lines.
+// Space on both sides of the axes: numbers on the left, names of lines on the right.
 struct margins {
     double left, right;
 };
@@ -18,22 +17,22 @@ struct margins {
 struct axis {
     enum chart_scale scale;
     double           lo, hi;         // values
-    double           from, to;       // where these are in the picture
+    double           from, to;       // their coordinates
     double           step;           // between ticks of a linear axis
-    bool             cut_lo, cut_hi; // the data go on beyond lo, hi
+    bool             cut_lo, cut_hi; // the data extend beyond lo, hi
 };
 
-void axis_x(const struct chart_panel * p, struct axis * a); // lo, hi
-void axis_y(const struct chart_panel * p, struct axis * a); // lo, hi, step, cuts
-double axis_place(const struct axis * a, double value);
+void axis_x(const struct chart_panel * p, struct axis * a); // sets lo, hi
+void axis_y(const struct chart_panel * p, struct axis * a); // sets lo, hi, step, cuts
+double axis_coordinate(const struct axis * a, double value);
 
-double panel_height(const struct chart_panel * p, double width); // width: with its margins
+double panel_height(const struct chart_panel * p, double width); // width: with margins
 double panel_label_width(const struct chart_panel * p);
 void panel_write(const struct chart_panel * p, FILE * out, double x, double y, double width,
         const struct margins * m);
 
-// Text of several lines: broken at '\n', and where it would be wider than `width`.
-int chart_lines(const char * text, double width); // how many
+// Text in lines, broken at '\n' and at `width`.
+int chart_lines(const char * text, double width); // their number
 void chart_write_lines(
         FILE * out, const char * text, double width, double x, double y, const char * class);
 

@@ -10,11 +10,11 @@
 
 enum { MAX_NAME_CHARS = 30 };
 
-static const double HEAD_HEIGHT   = 36.0; // title, and the words of the marks
+static const double HEAD_HEIGHT   = 36.0; // title and labels of marks
 static const double TICK_HEIGHT   = 24.0; // numbers of the x axis
-static const double NAME_HEIGHT   = 20.0; // its name
+static const double NAME_HEIGHT   = 20.0; // label of the x axis
 static const double SPACE_BELOW   = 14.0;
-static const double SWATCH_WIDTH  = 26.0; // a piece of the line before its name
+static const double SWATCH_WIDTH  = 26.0; // sample of the line before its name
 static const double LABEL_SPACING = 15.0;
 
 //
@@ -29,7 +29,7 @@ static int count_chars(const char * text) {
     return n;
 }
 
-// A long name without its middle: what tells models apart stands at either end.
+// Removes the middle of a long name: models usually differ at the ends.
 static void shorten(const char * name, char * out, size_t size) {
     const int n = count_chars(name);
     if (n <= MAX_NAME_CHARS) {
@@ -83,7 +83,7 @@ static void write_number(FILE * out, double v, double step) {
     if (fabs(v) >= 1e6) {
         fprintf(out, "%.3g", v);
     } else {
-        fprintf(out, "%s%.*f", v < 0.0 ? "\xe2\x88\x92" : "", digits, fabs(v)); // with a real minus
+        fprintf(out, "%s%.*f", v < 0.0 ? "\xe2\x88\x92" : "", digits, fabs(v)); // with U+2212
     }
 }
 
@@ -93,7 +93,7 @@ static void write_y_axis(
     const double first = ceil(y->lo / y->step - 1e-9) * y->step;
     for (int i = 0; first + i * y->step <= y->hi + 1e-9 * y->step; ++i) {
         const double v  = first + i * y->step;
-        const double at = axis_place(y, v);
+        const double at = axis_coordinate(y, v);
         fprintf(out, "<path class=\"lc-thin lc-grid\" d=\"M%.1f %.1fH%.1f\"/>", x->from, at, x->to);
         fprintf(out, "<text class=\"lc-faint\" x=\"%.1f\" y=\"%.1f\" text-anchor=\"end\">",
                 x->from - 7.0, at + 4.0);
@@ -102,7 +102,8 @@ static void write_y_axis(
     }
     if (label != NULL) {
         fprintf(out,
-                "<text class=\"lc-ink\" transform=\"translate(%.1f %.1f) rotate(-90)\" text-anchor=\"middle\">",
+                "<text class=\"lc-ink\" transform=\"translate(%.1f %.1f) rotate(-90)\" "
+                "text-anchor=\"middle\">",
                 x->from - 46.0, mid);
         markup_text(out, label);
         fputs("</text>\n", out);
@@ -117,7 +118,7 @@ static void write_y_axis(
 
 static void write_tick(FILE * out, const struct axis * x, double bottom, double v,
         const char * text, bool is_named) {
-    const double at = axis_place(x, v);
+    const double at = axis_coordinate(x, v);
     fprintf(out, "<path class=\"lc-thin lc-axis\" d=\"M%.1f %.1fv%d\"/>", at, bottom,
             is_named ? 5 : 3);
     if (is_named) {
@@ -144,13 +145,12 @@ static void write_x_axis(
         }
         for (int k = first; k <= last; ++k) {
             write_tick(out, x, y->from, exp2(k), chart_power(exp2(k), text),
-                    (last - k) % every == 0); // the longest has its name
+                    (last - k) % every == 0); // the last tick has a label
         }
     } else {
-        const double span = x->hi - x->lo;
-        double       step = pow(10.0, floor(log10(span)));
-        const bool   is_length =
-                x->lo >= 0.0 && span >= 2048.0; // lengths in tokens are counted by powers of two
+        const double span      = x->hi - x->lo;
+        double       step      = pow(10.0, floor(log10(span)));
+        const bool   is_length = x->lo >= 0.0 && span >= 2048.0; // tokens: ticks at powers of two
         if (is_length) {
             step = exp2(floor(log2(span)));
         }
@@ -179,13 +179,13 @@ static void write_x_axis(
 // Lines
 //
 
-// A value's place, kept within what a renderer can add up.
-static double place_y(const struct axis * y, double v) {
-    const double at = axis_place(y, v);
+// The coordinate of a value, limited to what renderers handle.
+static double limited_y(const struct axis * y, double v) {
+    const double at = axis_coordinate(y, v);
     return fmax(-1e4, fmin(1e4, at));
 }
 
-// - n_bands: that lie over each other; the more there are, the fainter is each
+// - n_bands: overlapping bands; more of them are fainter
 static void write_band(FILE * out, const struct chart_series * s, const struct axis * x,
         const struct axis * y, int n_bands) {
     for (int i = 0; i < s->n;) {
@@ -197,11 +197,11 @@ static void write_band(FILE * out, const struct chart_series * s, const struct a
             fprintf(out, "<path class=\"lc-f%d\" fill-opacity=\"%.2f\" d=\"",
                     s->color % CHART_COLORS, fmin(0.15, 0.45 / n_bands));
             for (int k = i; k < end; ++k) {
-                fprintf(out, "%c%.1f %.1f", k == i ? 'M' : 'L', axis_place(x, s->x[k]),
-                        place_y(y, s->hi[k]));
+                fprintf(out, "%c%.1f %.1f", k == i ? 'M' : 'L', axis_coordinate(x, s->x[k]),
+                        limited_y(y, s->hi[k]));
             }
             for (int k = end - 1; k >= i; k--) {
-                fprintf(out, "L%.1f %.1f", axis_place(x, s->x[k]), place_y(y, s->lo[k]));
+                fprintf(out, "L%.1f %.1f", axis_coordinate(x, s->x[k]), limited_y(y, s->lo[k]));
             }
             fputs("Z\"/>\n", out);
         }
@@ -217,8 +217,8 @@ static void write_line(
     fputs(" d=\"", out);
     for (int i = 0; i < s->n; ++i) {
         if (isfinite(s->y[i])) {
-            fprintf(out, "%c%.1f %.1f", down ? 'L' : 'M', axis_place(x, s->x[i]),
-                    place_y(y, s->y[i]));
+            fprintf(out, "%c%.1f %.1f", down ? 'L' : 'M', axis_coordinate(x, s->x[i]),
+                    limited_y(y, s->y[i]));
         }
         down = isfinite(s->y[i]);
     }
@@ -234,16 +234,16 @@ static void write_steps(
         if (pass == 1) {
             chart_write_dash(out, s->dash);
         }
-        fprintf(out, " d=\"M%.1f %.1f", axis_place(x, s->x[0]), place_y(y, 0.0));
+        fprintf(out, " d=\"M%.1f %.1f", axis_coordinate(x, s->x[0]), limited_y(y, 0.0));
         for (int i = 0; i < s->n; ++i) {
-            fprintf(out, "V%.1fH%.1f", place_y(y, isfinite(s->y[i]) ? s->y[i] : 0.0),
-                    axis_place(x, s->x[i + 1]));
+            fprintf(out, "V%.1fH%.1f", limited_y(y, isfinite(s->y[i]) ? s->y[i] : 0.0),
+                    axis_coordinate(x, s->x[i + 1]));
         }
-        fprintf(out, "V%.1f%s\"/>\n", place_y(y, 0.0), pass == 0 ? "Z" : "");
+        fprintf(out, "V%.1f%s\"/>\n", limited_y(y, 0.0), pass == 0 ? "Z" : "");
     }
 }
 
-// Circle, square, triangle, diamond, by colour: for readers without it.
+// Circle, square, triangle or diamond, by color: for readers who cannot see it.
 static void write_marker(FILE * out, int color, double cx, double cy) {
     fprintf(out, "<path class=\"lc-f%d\" d=\"", color % CHART_COLORS);
     switch (color % 4) {
@@ -258,15 +258,15 @@ static void write_marker(FILE * out, int color, double cx, double cy) {
 static void write_markers(
         FILE * out, const struct chart_series * s, const struct axis * x, const struct axis * y) {
     const int every = s->n > 12 ? (s->n + 9) / 10 : 1;
-    for (int i = s->n - 1; i >= 0; i -= every) { // the last point has one
+    for (int i = s->n - 1; i >= 0; i -= every) { // the last point has a marker
         if (isfinite(s->y[i]) && s->y[i] >= y->lo && s->y[i] <= y->hi) {
-            write_marker(out, s->color, axis_place(x, s->x[i]), place_y(y, s->y[i]));
+            write_marker(out, s->color, axis_coordinate(x, s->x[i]), limited_y(y, s->y[i]));
         }
     }
     fputs("\n", out);
 }
 
-// Where a line leaves a cut axis: an arrow, and how far it goes. Returns whether it does.
+// Marks where a line leaves a cut axis, with the value it reaches. Returns false if it does not.
 static bool write_exit(FILE * out, const struct chart_series * s, const struct axis * x,
         const struct axis * y, bool is_top, int row) {
     double most = 0.0;
@@ -280,14 +280,15 @@ static bool write_exit(FILE * out, const struct chart_series * s, const struct a
     if (at < 0) {
         return false;
     }
-    const double cx      = axis_place(x, s->x[at]);
+    const double cx      = axis_coordinate(x, s->x[at]);
     const bool   to_left = cx + 80.0 > x->to;
     const double edge    = is_top ? y->to + 1.0 : y->from - 1.0;
     const double cy      = is_top ? y->to + 12.0 + 15.0 * row : y->from - 5.0 - 15.0 * row;
     fprintf(out, "<path class=\"lc-f%d\" d=\"M%.1f %.1fl5 %dh-10Z\"/>", s->color % CHART_COLORS, cx,
             edge, is_top ? 9 : -9);
     fprintf(out,
-            "<text class=\"lc-ink lc-small lc-halo\" x=\"%.1f\" y=\"%.1f\" text-anchor=\"%s\">%s to ",
+            "<text class=\"lc-ink lc-small lc-halo\" x=\"%.1f\" y=\"%.1f\" text-anchor=\"%s\">%s "
+            "to ",
             cx + (to_left ? -9.0 : 9.0), cy, to_left ? "end" : "start", is_top ? "up" : "down");
     fprintf(out, fabs(most) < 100.0 ? "%.3g" : fabs(most) < 1e5 ? "%.0f" : "%.1e", most);
     fputs("</text>\n", out);
@@ -299,9 +300,9 @@ static bool write_exit(FILE * out, const struct chart_series * s, const struct a
 //
 
 struct label {
-    int    series;   // −1: the line at 0
-    double want, at; // y of the line's end, of the name
-    double x;        // of the line's end
+    int    series;   // −1: the zero line
+    double want, at; // y of the end of the line, y of the name
+    double x;        // of the end of the line
 };
 
 static int compare_labels(const void * a, const void * b) {
@@ -311,8 +312,8 @@ static int compare_labels(const void * a, const void * b) {
                               : (p->series > q->series) - (p->series < q->series);
 }
 
-// Names that would overlap share the room around their middle: neighbours become groups, and groups
-// that meet become one.
+// Spreads names that would overlap around their mean: neighbors form groups, and groups that meet
+// are merged.
 static void spread_labels(struct label * labels, int n, double top, double bottom) {
     for (int first = 0; first < n;) {
         int start = first, end = first + 1;
@@ -331,7 +332,7 @@ static void spread_labels(struct label * labels, int n, double top, double botto
             if (start > 0 && labels[start - 1].at + LABEL_SPACING > labels[start].at) {
                 start--;
                 while (start > 0 && labels[start - 1].at + 1.001 * LABEL_SPACING >
-                                            labels[start].at) { // the group that it belongs to
+                                            labels[start].at) { // its group
                     start--;
                 }
                 moved = true;
@@ -344,7 +345,7 @@ static void spread_labels(struct label * labels, int n, double top, double botto
     }
 }
 
-// A thin line from the end of the line, a piece of the line itself, its name.
+// Draws a thin connecting line, a sample of the line, and its name.
 static void write_label(
         const struct chart_panel * p, FILE * out, const struct label * l, const struct axis * x) {
     const struct chart_series * s    = l->series >= 0 ? &p->series[l->series] : NULL;
@@ -384,16 +385,16 @@ static void write_labels(
         while (last >= 0 && !isfinite(s->y[last])) {
             last--;
         }
-        const double end = last < 0 ? y->to : fmax(y->to, fmin(y->from, place_y(y, s->y[last])));
-        labels[n++]      = (struct label) { .series = i,
-                 .want                              = end,
-                 .x = last < 0 ? x->to : axis_place(x, s->x[last + (s->kind == CHART_STEPS)]) };
+        const double end = last < 0 ? y->to : fmax(y->to, fmin(y->from, limited_y(y, s->y[last])));
+        const double at =
+                last < 0 ? x->to : axis_coordinate(x, s->x[last + (s->kind == CHART_STEPS)]);
+        labels[n++] = (struct label) { .series = i, .want = end, .x = at };
     }
     if (labels == NULL) {
         return;
     }
     if (p->zero != NULL) {
-        labels[n++] = (struct label) { .series = -1, .want = axis_place(y, 0.0), .x = x->to };
+        labels[n++] = (struct label) { .series = -1, .want = axis_coordinate(y, 0.0), .x = x->to };
     }
     qsort(labels, (size_t) n, sizeof(*labels), compare_labels);
     spread_labels(labels, n, y->to + 4.0, y->from - 4.0);
@@ -412,17 +413,17 @@ static void write_marks(
         if (!(m->x >= x->lo && m->x <= x->hi)) {
             continue;
         }
-        const double at = axis_place(x, m->x);
+        const double at = axis_coordinate(x, m->x);
         fprintf(out,
-                "<path class=\"lc-thin lc-mark\" stroke-dasharray=\"4 3\" d=\"M%.1f %.1fV%.1f\"/>\n",
+                "<path class=\"lc-thin lc-mark\" stroke-dasharray=\"4 3\" d=\"M%.1f "
+                "%.1fV%.1f\"/>\n",
                 at, y->from, y->to - 4.0);
         if (m->label != NULL) {
             const double half = 0.5 * 5.9 * count_chars(m->label);
             double       mid  = fmax(x->from + half, fmin(x->to - half, at));
-            row               = mid - half < last_end + 6.0
-                                        ? row + 1
-                                        : 0; // a word that would touch the one before it goes above it
-            last_end          = mid + half;
+            // a label that would touch the previous one goes above it
+            row      = mid - half < last_end + 6.0 ? row + 1 : 0;
+            last_end = mid + half;
             fprintf(out,
                     "<text class=\"lc-ink lc-small\" x=\"%.1f\" y=\"%.1f\" text-anchor=\"middle\">",
                     mid, y->to - 7.0 - 12.0 * (row % 2));
@@ -450,14 +451,15 @@ void panel_write(const struct chart_panel * p, FILE * out, double x0, double y0,
     write_marks(p, out, &x, &y);
     if (p->zero != NULL) {
         fprintf(out, "<path class=\"lc-thin lc-mark\" d=\"M%.1f %.1fH%.1f\"/>\n", x.from,
-                axis_place(&y, 0.0), x.to);
+                axis_coordinate(&y, 0.0), x.to);
     }
 
-    // an inner picture with the same coordinates, which clips what is in it
+    // an inner <svg> with the same coordinates clips the lines
     const double top    = y.to - (y.cut_hi ? 0.0 : 4.0);
     const double height = y.from + (y.cut_lo ? 0.0 : 4.0) - top;
     fprintf(out,
-            "<svg x=\"%.1f\" y=\"%.1f\" width=\"%.1f\" height=\"%.1f\" viewBox=\"%.1f %.1f %.1f %.1f\" overflow=\"hidden\">\n",
+            "<svg x=\"%.1f\" y=\"%.1f\" width=\"%.1f\" height=\"%.1f\" viewBox=\"%.1f %.1f %.1f "
+            "%.1f\" overflow=\"hidden\">\n",
             x.from - 4.0, top, width + 8.0, height, x.from - 4.0, top, width + 8.0, height);
     for (int i = 0; i < p->n_series; ++i) {
         if (p->series[i].kind == CHART_LINE && p->series[i].lo != NULL) {

@@ -8,10 +8,10 @@
 #include <string.h>
 
 //
-// Style. Classes rather than variables, which not every reader of SVG knows.
+// Style, with classes instead of CSS variables, which not all SVG viewers support.
 //
 
-// Okabe and Ito's set for readers of every kind of colour vision, without its yellow, which is too
+// The palette of Okabe and Ito for all kinds of color vision, without its yellow, which is too
 // faint on paper; for dark screens the same hues, lighter.
 static const char * const COLORS_LIGHT[CHART_COLORS] = { "#0072b2", "#d55e00", "#009e73", "#a8558a",
     "#3a9bd8", "#b87a00", "#555555" };
@@ -21,7 +21,8 @@ static const char * const COLORS_DARK[CHART_COLORS]  = { "#5ab4ef", "#ff8a3d", "
 static void write_theme(FILE * out, const char * const * colors, const char * paper,
         const char * ink, const char * faint, const char * grid) {
     fprintf(out,
-            ".lc-paper{fill:%s}.lc-ink{fill:%s}.lc-faint{fill:%s}.lc-grid{stroke:%s}.lc-axis{stroke:%s}.lc-mark{stroke:%s}.lc-halo{stroke:%s}\n",
+            ".lc-paper{fill:%s}.lc-ink{fill:%s}.lc-faint{fill:%s}.lc-grid{stroke:%s}.lc-axis{strok"
+            "e:%s}.lc-mark{stroke:%s}.lc-halo{stroke:%s}\n",
             paper, ink, faint, grid, faint, ink, paper);
     for (int i = 0; i < CHART_COLORS; ++i) {
         fprintf(out, ".lc-s%d{stroke:%s}.lc-f%d{fill:%s}\n", i, colors[i], i, colors[i]);
@@ -29,16 +30,20 @@ static void write_theme(FILE * out, const char * const * colors, const char * pa
 }
 
 void chart_write_style(FILE * out) {
-    fputs(".lc{font-family:system-ui,-apple-system,'Segoe UI',Roboto,'DejaVu Sans',Arial,sans-serif;font-size:12px}\n"
+    fputs(".lc{font-family:system-ui,-apple-system,'Segoe UI',Roboto,'DejaVu "
+          "Sans',Arial,sans-serif;font-size:12px}\n"
           ".lc text{font-variant-numeric:tabular-nums}\n"
-          ".lc-title{font-size:17px;font-weight:600}.lc-head{font-size:13.5px;font-weight:600}.lc-small{font-size:11px}\n"
-          ".lc-line{fill:none;stroke-width:1.9;stroke-linejoin:round;stroke-linecap:butt}.lc-steps{opacity:.3}\n"
-          ".lc-thin{fill:none;stroke-width:1}.lc-halo{stroke-width:3;stroke-linejoin:round;paint-order:stroke}\n",
+          ".lc-title{font-size:17px;font-weight:600}.lc-head{font-size:13.5px;font-weight:600}.lc-"
+          "small{font-size:11px}\n"
+          ".lc-line{fill:none;stroke-width:1.9;stroke-linejoin:round;stroke-linecap:butt}.lc-steps"
+          "{opacity:.3}\n"
+          ".lc-thin{fill:none;stroke-width:1}.lc-halo{stroke-width:3;stroke-linejoin:round;paint-o"
+          "rder:stroke}\n",
             out);
     write_theme(out, COLORS_LIGHT, "#ffffff", "#1b1b1b", "#5b5b5b", "#e3e3e3");
     fputs("@media (prefers-color-scheme:dark){\n", out);
     write_theme(out, COLORS_DARK, "#15171a", "#eceef0", "#a3a8ae", "#30343a");
-    fputs("}\n@media print{\n", out); // paper is white whatever the screen was
+    fputs("}\n@media print{\n", out); // paper is white
     write_theme(out, COLORS_LIGHT, "#ffffff", "#1b1b1b", "#5b5b5b", "#e3e3e3");
     fputs("}\n", out);
 }
@@ -62,7 +67,7 @@ const char * chart_power(double x, char buf[16]) {
     return buf;
 }
 
-double axis_place(const struct axis * a, double value) {
+double axis_coordinate(const struct axis * a, double value) {
     const bool   is_log = a->scale == CHART_LOG2;
     const double v      = is_log ? log2(value) : value;
     const double lo     = is_log ? log2(a->lo) : a->lo;
@@ -70,7 +75,7 @@ double axis_place(const struct axis * a, double value) {
     return a->from + (v - lo) / (hi - lo) * (a->to - a->from);
 }
 
-// 1, 2 or 5 times a power of ten, so that about n steps fit.
+// 1, 2 or 5 times a power of ten, for about n steps.
 static double nice_step(double span, int n) {
     const double raw   = span / n;
     const double power = pow(10.0, floor(log10(raw)));
@@ -107,8 +112,8 @@ void axis_x(const struct chart_panel * p, struct axis * a) {
     a->hi    = hi;
 }
 
-// From the lines; bands may widen it by half, so that one uncertain point does not flatten the
-// rest. Only a line is a reason to cut it.
+// Spans the lines. Bands widen it by at most half, so that one uncertain point does not flatten the
+// rest. Only lines cause a cut.
 void axis_y(const struct chart_panel * p, struct axis * a) {
     double lo = INFINITY, hi = -INFINITY, band_lo = INFINITY, band_hi = -INFINITY;
     if (p->zero != NULL) {
@@ -131,7 +136,7 @@ void axis_y(const struct chart_panel * p, struct axis * a) {
         lo = 0.0;
         hi = 1.0;
     }
-    if (hi - lo < 1e-9 * (fabs(lo) + fabs(hi)) || hi == lo) { // all alike
+    if (hi - lo < 1e-9 * (fabs(lo) + fabs(hi)) || hi == lo) { // all equal
         const double half = hi == 0.0 ? 0.01 : 0.05 * fabs(hi);
         lo -= half;
         hi += half;
@@ -150,23 +155,22 @@ void axis_y(const struct chart_panel * p, struct axis * a) {
 }
 
 //
-// Layout of the whole
+// Layout
 //
 
-// The next line of a text: up to '\n', or as many words as fit. Returns its length; *skip is what
-// comes between it and the next one.
+// The length of the next line of a text: up to '\n', or as many words as fit. *skip: characters
+// between it and the following line.
 static size_t next_line(const char * text, double width, size_t * skip) {
     const size_t whole = strcspn(text, "\n");
     const size_t most =
-            (size_t) (width /
-                      CHART_CHAR_WIDTH); // bytes: more than characters, which errs on the safe side
+            (size_t) (width / CHART_CHAR_WIDTH); // bytes, at least as many as characters
     size_t n = whole;
     if (whole > most) {
         n = most;
         while (n > 0 && text[n] != ' ') {
             n--;
         }
-        n = n > 0 ? n : strcspn(text, " \n"); // a word that is longer than the line stays whole
+        n = n > 0 ? n : strcspn(text, " \n"); // a long word is not broken
     }
     *skip = text[n] != '\0';
     return n;
@@ -205,14 +209,14 @@ static void write_content(const struct chart * c, FILE * out, double width, doub
     chart_write_lines(out, c->subtitle, width - 2.0 * CHART_PAD, CHART_PAD,
             CHART_PAD + (c->title != NULL ? 34.0 : 12.0), "lc-faint");
     double y = top;
-    for (int b = 0; b < c->n_blocks; ++b) {
+    for (int b = 0; b < c->n_stacks; ++b) {
         const double x =
-                CHART_PAD + (b % c->n_across) * (m->left + c->plot_width + m->right + CHART_GAP);
+                CHART_PAD + (b % c->n_across) * (m->left + c->panel_width + m->right + CHART_GAP);
         double v = y;
-        for (int i = 0; i < c->blocks[b].n_panels; ++i) {
-            const struct chart_panel * p = &c->blocks[b].panels[i];
-            panel_write(p, out, x + m->left, v, c->plot_width, m);
-            v += panel_height(p, m->left + c->plot_width + m->right);
+        for (int i = 0; i < c->stacks[b].n_panels; ++i) {
+            const struct chart_panel * p = &c->stacks[b].panels[i];
+            panel_write(p, out, x + m->left, v, c->panel_width, m);
+            v += panel_height(p, m->left + c->panel_width + m->right);
         }
         if (b % c->n_across == c->n_across - 1) {
             y += row_heights[b / c->n_across];
@@ -222,8 +226,8 @@ static void write_content(const struct chart * c, FILE * out, double width, doub
 
 static bool write_chart(const struct chart * c, FILE * out, bool is_file) {
     struct margins m       = { .left = 58.0, .right = 16.0 };
-    const int      across  = c->n_blocks < c->n_across ? c->n_blocks : c->n_across;
-    const int      n_rows  = across > 0 ? (c->n_blocks + across - 1) / across : 0;
+    const int      across  = c->n_stacks < c->n_across ? c->n_stacks : c->n_across;
+    const int      n_rows  = across > 0 ? (c->n_stacks + across - 1) / across : 0;
     double *       heights = calloc((size_t) n_rows + 1, sizeof(*heights));
     struct chart   chart   = *c;
     double         total   = 0.0;
@@ -232,18 +236,18 @@ static bool write_chart(const struct chart * c, FILE * out, bool is_file) {
         return false;
     }
     chart.n_across = across > 0 ? across : 1;
-    for (int b = 0; b < c->n_blocks; ++b) {
-        for (int i = 0; i < c->blocks[b].n_panels; ++i) {
-            const double right = panel_label_width(&c->blocks[b].panels[i]);
+    for (int b = 0; b < c->n_stacks; ++b) {
+        for (int i = 0; i < c->stacks[b].n_panels; ++i) {
+            const double right = panel_label_width(&c->stacks[b].panels[i]);
             m.right            = right > m.right ? right : m.right;
         }
     }
-    const double width = 2.0 * CHART_PAD + across * (m.left + c->plot_width + m.right) +
+    const double width = 2.0 * CHART_PAD + across * (m.left + c->panel_width + m.right) +
                          (across - 1) * CHART_GAP;
-    for (int b = 0; b < c->n_blocks; ++b) {
+    for (int b = 0; b < c->n_stacks; ++b) {
         double h = 0.0;
-        for (int i = 0; i < c->blocks[b].n_panels; ++i) {
-            h += panel_height(&c->blocks[b].panels[i], m.left + c->plot_width + m.right);
+        for (int i = 0; i < c->stacks[b].n_panels; ++i) {
+            h += panel_height(&c->stacks[b].panels[i], m.left + c->panel_width + m.right);
         }
         heights[b / chart.n_across] =
                 h > heights[b / chart.n_across] ? h : heights[b / chart.n_across];
@@ -257,7 +261,8 @@ static bool write_chart(const struct chart * c, FILE * out, bool is_file) {
     const double height = top + total + CHART_PAD;
 
     fprintf(out,
-            "<svg xmlns=\"http://www.w3.org/2000/svg\" class=\"lc\" viewBox=\"0 0 %.0f %.0f\" role=\"img\"",
+            "<svg xmlns=\"http://www.w3.org/2000/svg\" class=\"lc\" viewBox=\"0 0 %.0f %.0f\" "
+            "role=\"img\"",
             width, height);
     if (is_file) {
         fprintf(out, " width=\"%.0f\" height=\"%.0f\"", width, height);

@@ -50,7 +50,7 @@ static struct table * begin(struct arena * a, int max_rows, const char * base, c
     if (!ok) {
         return NULL;
     }
-    snprintf(title, size, "%s (second) less %s (first), %s", other, base, unit);
+    snprintf(title, size, "%s (second) minus %s (first), %s", other, base, unit);
     t->title  = title;
     t->note   = *note;
     t->n_rows = 1;
@@ -95,13 +95,14 @@ struct table * comparison_table(const struct comparison * c, struct arena * a) {
         return NULL;
     }
     const int n = snprintf(note, NOTE_SIZE,
-            "Paired by window; negative: the second is better. %d buckets were looked at, and of "
-            "20 that do not differ one seems to: %s is the one test to go by.",
-            c->n_buckets,
-            has_beyond ? "the row beyond the training length" : "the row of all targets");
+            "Paired by window; negative: the second is better. Rely on %s: of %d buckets, one in "
+            "20 "
+            "seems to differ by chance.",
+            has_beyond ? "the row beyond the trained length" : "the row of all targets",
+            c->n_buckets);
     if (c->n_left_out > 0) {
         snprintf(note + n, NOTE_SIZE - (size_t) n,
-                " %" PRId64 " windows are in one run only and are left out.", c->n_left_out);
+                " %" PRId64 " windows are in only one run and are excluded.", c->n_left_out);
     }
     return t;
 }
@@ -120,9 +121,10 @@ struct table * byte_comparison_table(const struct byte_comparison * c, const cha
         return NULL;
     }
     snprintf(note, NOTE_SIZE,
-            "The tokenizers differ: compared are the stretches of text that both have scored and "
-            "that begin and end between tokens of both, %" PRId64 " bytes of %" PRId64
-            " and %" PRId64 ", paired by windows of the first.",
+            "The tokenizers differ, so the comparison covers stretches of text that both runs "
+            "scored "
+            "and that begin and end between tokens of both: %" PRId64 " of %" PRId64 " and %" PRId64
+            " bytes, paired by windows of the first.",
             c->bytes, c->base_bytes, c->other_bytes);
     return t;
 }

@@ -8,32 +8,29 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const double LN2 = 0.69314718055994530942;
-
 //
-// What may be compared
+// Comparable runs
 //
 
 static bool same_text(
         const char * key, const char * a, const char * b, char * err, size_t err_size) {
     if (strcmp(a, b) != 0) {
-        return error_set(
-                err, err_size, "%s is '%.64s' in the one and '%.64s' in the other", key, a, b);
+        return error_set(err, err_size, "%s is '%.64s' in one and '%.64s' in the other", key, a, b);
     }
     return true;
 }
 
 static bool same_number(const char * key, int64_t a, int64_t b, char * err, size_t err_size) {
     if (a != b) {
-        return error_set(err, err_size, "%s is %" PRId64 " in the one and %" PRId64 " in the other",
-                key, a, b);
+        return error_set(
+                err, err_size, "%s is %" PRId64 " in one and %" PRId64 " in the other", key, a, b);
     }
     return true;
 }
 
 bool comparison_allowed(const struct score_meta * a, const struct score_meta * b, bool * bytes_only,
         char * err, size_t err_size) {
-    // n_batch and group fix the rounding of a run, not what it measures
+    // n_batch and group affect only the rounding of a run
     const bool same_data =
             same_text(
                     "data_fingerprint", a->data_fingerprint, b->data_fingerprint, err, err_size) &&
@@ -54,11 +51,6 @@ bool comparison_allowed(const struct score_meta * a, const struct score_meta * b
 //
 // Pairs
 //
-
-static struct stats_pair cell_pair(const struct score_cell * c, enum loss_unit unit) {
-    return (struct stats_pair) { c->nll,
-        unit == LOSS_BPB ? LN2 * (double) c->bytes : (double) c->tokens };
-}
 
 static int64_t count_won(const struct stats_pair * base, const struct stats_pair * other, int64_t n,
         int64_t stride) {
@@ -84,8 +76,8 @@ static bool pair_columns(const struct stats_pair * base, const struct stats_pair
     return ok;
 }
 
-// The cells of one run that belong to a unit of the other; NULL: the other has no such window. Both
-// are in ascending order.
+// The cells of a unit; NULL: the run does not have it. Units are in ascending order, and *at is the
+// position of the search.
 static const struct score_cell * cells_of(
         const struct summary * s, const struct losses * f, int64_t unit, int64_t * at) {
     while (*at < s->n_units && s->unit[*at] < unit) {
@@ -108,8 +100,8 @@ bool paired_losses(const struct summary * base, const struct losses * fb,
         const struct score_cell * y = cells_of(other, fo, base->unit[u], &v);
         if (y != NULL) {
             for (int i = 0; i < n; ++i) {
-                a[n_units * n + i] = cell_pair(&x[i], unit);
-                b[n_units * n + i] = cell_pair(&y[i], unit);
+                a[n_units * n + i] = score_cell_pair(&x[i], unit);
+                b[n_units * n + i] = score_cell_pair(&y[i], unit);
             }
             n_units++;
         }
@@ -120,21 +112,6 @@ bool paired_losses(const struct summary * base, const struct losses * fb,
     return ok;
 }
 
-// The sum of a row of cells from number `first` on; nothing if one of them diverged.
-static struct score_cell sum_cells(const struct score_cell * cells, int first, int n) {
-    struct score_cell sum = { 0 };
-    for (int i = first; i < n; ++i) {
-        if (cells[i].diverged) {
-            return (struct score_cell) { .diverged = true };
-        }
-        sum.nll += cells[i].nll;
-        sum.tokens += cells[i].tokens;
-        sum.bytes += cells[i].bytes;
-        sum.hits += cells[i].hits;
-    }
-    return sum;
-}
-
 static bool same_ranges(const struct losses * a, const struct losses * b) {
     bool same = a->n == b->n;
     for (int i = 0; i < a->n && same; ++i) {
@@ -143,7 +120,7 @@ static bool same_ranges(const struct losses * a, const struct losses * b) {
     return same;
 }
 
-// All buckets from number `first` on as one range.
+// Pairs all buckets from `first` on as one range.
 static bool pair_from(
         const struct comparison * c, int first, struct paired * out, int64_t * n_common) {
     struct stats_pair * a  = calloc((size_t) c->base->n_units + 1, sizeof(*a));
@@ -154,11 +131,11 @@ static bool pair_from(
     for (int64_t u = 0, v = 0; u < c->base->n_units && ok; ++u) {
         const struct score_cell * y = cells_of(c->other, &c->other->buckets, c->base->unit[u], &v);
         if (y != NULL) {
-            const struct score_cell sx =
-                    sum_cells(c->base->buckets.cells + u * c->n_buckets, first, c->n_buckets);
-            const struct score_cell sy = sum_cells(y, first, c->n_buckets);
-            a[n]                       = cell_pair(&sx, LOSS_NATS);
-            b[n]                       = cell_pair(&sy, LOSS_NATS);
+            const struct score_cell * x  = c->base->buckets.cells + u * c->n_buckets;
+            const struct score_cell   sx = score_cell_sum(x + first, c->n_buckets - first);
+            const struct score_cell   sy = score_cell_sum(y + first, c->n_buckets - first);
+            a[n]                         = score_cell_pair(&sx, LOSS_NATS);
+            b[n]                         = score_cell_pair(&sy, LOSS_NATS);
             n++;
         }
     }

@@ -1,60 +1,59 @@
 #pragma once
 
-// Two runs on the same text, window by window. Windows differ far more than models do, so only
-// paired differences tell.
+// Compares two runs on the same text, window by window. Windows differ far more than models do, so
+// only paired differences are meaningful.
 //
-// Runs are comparable if data, tokenizer and protocol are the same: a window then is the same
+// Runs are comparable if data, tokenizer and protocol are equal, so that windows contain the same
 // tokens. Runs with different tokenizers are comparable in bits per byte, over the stretches of
 // text that both scored.
 //
-// A difference is other − base throughout: negative where the other is better.
+// A difference is other − base: negative if the other is better.
 
 #include "eval/summary.h"
 
 struct paired {
-    struct stats_estimate difference; // nats a token, or bits a byte
-    int64_t               won;        // windows in which the other is better; of difference.n
+    struct stats_estimate difference; // nats per token, or bits per byte
+    int64_t               won;        // windows in which the other is better, of difference.n
 };
 
-// True if two runs may be compared token by token. Otherwise err names the key that differs, with
-// both values, and *bytes_only says whether they may be compared in bits per byte.
+// True if two runs can be compared token by token. Otherwise err names the key that differs, with
+// both values, and *bytes_only tells whether they can be compared in bits per byte.
 bool comparison_allowed(const struct score_meta * base, const struct score_meta * other,
         bool * bytes_only, char * err, size_t err_size);
 
-// Pairs every range of two groups of figures with equal ranges. Windows that only one run has, or
-// that diverged in one, are left out.
-// - unit: LOSS_BPB for bits a byte, otherwise nats
+// Pairs the losses of equal ranges. Windows that only one run has, or that diverged in one, are
+// excluded. Returns false if out of memory.
+// - unit: LOSS_BPB for bits per byte, otherwise nats
 bool paired_losses(const struct summary * base, const struct losses * base_losses,
         const struct summary * other, const struct losses * other_losses, enum loss_unit unit,
         struct paired * out);
 
-// The comparison as a whole, from the buckets.
+// A comparison token by token, from the buckets.
 struct comparison {
     const struct summary * base;
     const struct summary * other;
-    int                    n_buckets; // looked at
-    struct paired *        buckets;   // nats
+    int                    n_buckets;
+    struct paired *        buckets; // nats
     struct paired          all;
     int64_t                trained_length; // T, the larger of the two; 0: unknown
-    struct paired
-            beyond; // all targets in buckets that begin beyond T: the one overall test; n = 0 without any
-    int64_t n_left_out; // windows that only one of them has
+    struct paired beyond;     // all targets in buckets beyond T: the overall test; may be n = 0
+    int64_t       n_left_out; // windows that only one run has
 };
 
 bool comparison_make(const struct summary * base, const struct summary * other,
         struct comparison * c, char * err, size_t err_size);
 void comparison_free(struct comparison * c);
 
-// The same for different tokenizers. A stretch is a run of bytes of one document that begins and
-// ends between tokens of both and was scored by both throughout; the unit of resampling is the
-// window of `base` that it lies in.
+// A comparison of runs with different tokenizers. A stretch is bytes of one document that both runs
+// scored completely, starting and ending between tokens of both. The unit of resampling is the
+// window of `base` that contains it.
 struct byte_comparison {
     int64_t               bytes;                   // compared
     int64_t               base_bytes, other_bytes; // scored
-    struct stats_estimate base, other;             // bits a byte over these stretches
+    struct stats_estimate base, other;             // bits per byte of the stretches
     struct paired         all;
-    int64_t               base_trained, other_trained; // training lengths
-    struct paired         beyond; // stretches beyond the training lengths of both
+    int64_t               base_trained, other_trained; // trained lengths
+    struct paired         beyond;                      // stretches beyond both trained lengths
 };
 
 bool byte_comparison_make(const struct scores * base, const struct scores * other,

@@ -12,7 +12,7 @@
 // One position
 //
 
-// max_v z_v, and the first v that has it
+// max_v z_v, and the first v that attains it
 static float top_of(const float * z, int64_t n, int64_t * top) {
     *top = 0;
     for (int64_t v = 1; v < n; ++v) {
@@ -72,7 +72,7 @@ void divergence_windows_free(struct divergence_windows * w) {
     *w = (struct divergence_windows) { 0 };
 }
 
-// Room for n more positions, none scored yet; NULL without memory.
+// Appends a window of n positions, none scored. NULL: out of memory.
 static struct divergence_window * append(struct divergence_windows * w, int64_t n) {
     struct divergence_window * more = realloc(w->windows, (size_t) (w->n + 1) * sizeof(*more));
     if (more == NULL) {
@@ -134,7 +134,7 @@ bool divergence_measure(struct lrnn_session * const * sessions, int n_sessions, 
             }
         }
         for (int64_t i = 0; i < n; ++i) {
-            const int64_t t = at + i + 1; // the position, and the target's place in the window
+            const int64_t t = at + i + 1; // position, and index of the target
             if (!window->scored[t]) {
                 continue;
             }
@@ -143,8 +143,8 @@ bool divergence_measure(struct lrnn_session * const * sessions, int n_sessions, 
                 const float * q = lrnn_logits(sessions[s], i);
                 if (!all_finite(p, n_vocab) || !all_finite(q, n_vocab)) {
                     snprintf(err, err_size,
-                            "window %" PRId64 ": the logits of model %d after %" PRId64
-                            " tokens are not finite",
+                            "window %" PRId64 ": model %d has non-finite logits after %" PRId64
+                            " tokens",
                             window->index, all_finite(p, n_vocab) ? s + 1 : 1, t);
                     *not_finite = true;
                     return false;
@@ -213,7 +213,7 @@ static bool summarize(const struct divergence_windows * w, struct divergence_ran
     out->nll_q    = estimates[COLUMN_Q];
     out->same_top = estimates[COLUMN_TOP];
 
-    // p and q side by side, so that both are drawn together
+    // p and q in one call, so that they share the draws
     struct stats_pair * p = malloc((size_t) (2 * w->n + 1) * sizeof(*p));
     if (p == NULL) {
         return false;

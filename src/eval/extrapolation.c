@@ -2,7 +2,7 @@
 
 #include <stdlib.h>
 
-// Loss of bucket i less that of bucket j, paired by window.
+// Loss of bucket i minus that of bucket j, paired by window.
 static bool bucket_difference(const struct summary * s, int i, int j, struct stats_estimate * out) {
     const struct losses * f  = &s->buckets;
     struct stats_pair *   a  = malloc(((size_t) s->n_units + 1) * sizeof(*a));
@@ -21,13 +21,13 @@ static bool bucket_difference(const struct summary * s, int i, int j, struct sta
     return ok;
 }
 
-// Where a bucket ends, in tokens fed: its last target is the token that follows them. With the same
-// targets after contexts: the context.
+// The end of a bucket, in tokens fed: its last target is the next token. With same targets, the
+// context length.
 static int64_t bucket_end(const struct summary * s, int i) {
     return s->n_contexts > 0 ? s->buckets.at[i].range.from : s->buckets.at[i].range.to;
 }
 
-// The last bucket that ends inside `length` tokens, −1: none.
+// The last bucket that ends inside `length` tokens; −1: none.
 static int last_inside(const struct summary * s, int64_t length) {
     int last = -1;
     for (int i = 0; i < s->buckets.n; ++i) {
@@ -39,7 +39,7 @@ static int last_inside(const struct summary * s, int64_t length) {
 bool summary_extrapolate(struct summary * s, double tolerance) {
     struct extrapolation * e = &s->extrapolation;
     const int64_t          T = e->trained_length;
-    // a window of W has targets to W − 1
+    // a window of W tokens has targets up to W − 1
     const int64_t reach =
             s->buckets.n > 0 ? bucket_end(s, s->buckets.n - 1) + (s->n_contexts == 0) : 0;
 

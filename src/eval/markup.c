@@ -4,7 +4,7 @@
 
 #include <string.h>
 
-// The characters of an XML 1.0 document.
+// The characters that XML 1.0 allows.
 static bool is_xml(uint32_t cp) {
     return cp == '\t' || cp == '\n' || cp == '\r' || (cp >= 0x20 && cp <= 0xd7ff) ||
            (cp >= 0xe000 && cp <= 0xfffd) || cp >= 0x10000;

@@ -4,6 +4,6 @@
 
 #include <stdio.h>
 
-// Writes the text so that it stands for itself, in an element or between double quotes. What no
-// document may hold (control characters, bytes that are not UTF-8) becomes U+FFFD.
+// Writes text with escapes, for elements and for attributes in double quotes. Control characters
+// and invalid UTF-8 become U+FFFD.
 void markup_text(FILE * out, const char * text);

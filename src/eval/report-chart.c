@@ -1,5 +1,4 @@
-// The picture of a panel: the curves of its models, and below them how each differs from the
-// baseline.
+// The chart of a panel: the curves of its models, and below them the differences from the baseline.
 
 #include "eval/report-columns.h"
 #include "eval/report-files.h"
@@ -15,17 +14,17 @@
 static const double CURVE_HEIGHT      = 260.0;
 static const double DIFFERENCE_HEIGHT = 150.0;
 static const double MAX_DIFFERENCE =
-        1.5; // nats, a factor of 4.5 in perplexity: beyond that one of the two has diverged
+        1.5; // nats, a factor of 4.5 in perplexity; the axis is cut here
 
 enum { N_PANELS = 2 };
 
 struct panel_chart {
     struct arena *     arena;
     struct chart_panel panels[N_PANELS];
-    struct chart_block block;
+    struct chart_stack stack;
 };
 
-static double centre(
+static double center(
         const struct report * r, const struct summary * s, const struct position_range * range) {
     if (s->n_contexts > 0) {
         return (double) range->from;
@@ -55,7 +54,7 @@ static bool make_curve(struct arena * arena, const struct report * r, const stru
         return false;
     }
     for (int i = 0; i < f->n; ++i) {
-        v[i]            = centre(r, &run->summary, &f->at[i].range);
+        v[i]            = center(r, &run->summary, &f->at[i].range);
         v[f->n + i]     = loss_value(&f->at[i], r->params.unit);
         v[2 * f->n + i] = loss_lo(&f->at[i], r->params.unit);
         v[3 * f->n + i] = loss_hi(&f->at[i], r->params.unit);
@@ -72,7 +71,7 @@ static bool make_difference(struct arena * arena, const struct report * r,
         return false;
     }
     for (int i = 0; i < f->n; ++i) {
-        v[i]            = centre(r, &run->summary, &f->at[i].range);
+        v[i]            = center(r, &run->summary, &f->at[i].range);
         v[f->n + i]     = pairs[i].difference.value;
         v[2 * f->n + i] = pairs[i].difference.lo;
         v[3 * f->n + i] = pairs[i].difference.hi;
@@ -80,7 +79,7 @@ static bool make_difference(struct arena * arena, const struct report * r,
     return true;
 }
 
-// One dashed line for each training length.
+// One dashed line per trained length.
 static bool make_marks(
         struct arena * arena, const struct report_panel * panel, struct chart_panel * p) {
     struct chart_mark * marks = arena_alloc(arena, ((size_t) panel->n + 1) * sizeof(*marks));
@@ -108,8 +107,8 @@ static bool make_marks(
     return marks != NULL;
 }
 
-// A model that has diverged would flatten the others: the axis ends at four times the models'
-// largest best value (ln 4 more, in nats).
+// A diverged model would flatten the others, so the axis ends at four times the largest of the
+// models' best values (in nats: ln 4 above it).
 static double cut_at(const struct chart_series * series, int n, enum loss_unit unit) {
     double reference = -INFINITY;
     for (int i = 0; i < n; ++i) {
@@ -133,14 +132,13 @@ static bool make_note(struct arena * arena, const struct report_panel * panel,
             beyond |= y_max > 0.0 && series[i].y[k] > y_max;
         }
         if (beyond && n < sizeof(text)) {
-            n += (size_t) snprintf(text + n, sizeof(text) - n,
-                    "%sThe axis is cut: %s goes beyond it.", n > 0 ? "\n" : "",
-                    panel->runs[i]->name);
+            n += (size_t) snprintf(text + n, sizeof(text) - n, "%sThe axis is cut: %s exceeds it.",
+                    n > 0 ? "\n" : "", panel->runs[i]->name);
         }
         if (s->n_diverged > 0 && n < sizeof(text)) {
             n += (size_t) snprintf(text + n, sizeof(text) - n,
                     "%s%s: %" PRId64 " of %" PRId64
-                    " windows have scores that are not finite and are left out from there on.",
+                    " windows have non-finite losses and are excluded from there on.",
                     n > 0 ? "\n" : "", panel->runs[i]->name, s->n_diverged, s->n_windows);
         }
     }
@@ -170,19 +168,20 @@ static bool make_top(
         }
         x_hi = fmax(x_hi, (double) panel->runs[i]->summary.length + 1.0);
     }
-    struct chart_panel * top = &p->panels[0];
-    *top                     = (struct chart_panel) {
-                            .title    = panel->title,
-                            .x_label  = panel->runs[0]->summary.n_contexts > 0 ? "context before the targets (tokens)"
-                                                                               : "position in the window (tokens seen)",
-                            .y_label  = report_unit_name(r->params.unit),
-                            .x_scale  = r->params.log2_x ? CHART_LOG2 : CHART_LINEAR,
-                            .x_lo     = isfinite(x_lo) ? x_lo : 1.0,
-                            .x_hi     = x_hi,
-                            .y_max    = cut_at(curves, panel->n, r->params.unit),
-                            .height   = CURVE_HEIGHT,
-                            .series   = curves,
-                            .n_series = panel->n,
+    const bool           contexts = panel->runs[0]->summary.n_contexts > 0;
+    struct chart_panel * top      = &p->panels[0];
+    *top                          = (struct chart_panel) {
+                                 .title    = panel->title,
+                                 .x_label  = contexts ? "context before the targets (tokens)"
+                                                      : "position in the window (tokens seen)",
+                                 .y_label  = report_unit_name(r->params.unit),
+                                 .x_scale  = r->params.log2_x ? CHART_LOG2 : CHART_LINEAR,
+                                 .x_lo     = isfinite(x_lo) ? x_lo : 1.0,
+                                 .x_hi     = x_hi,
+                                 .y_max    = cut_at(curves, panel->n, r->params.unit),
+                                 .height   = CURVE_HEIGHT,
+                                 .series   = curves,
+                                 .n_series = panel->n,
     };
     return make_marks(p->arena, panel, top) &&
            make_note(p->arena, panel, curves, top->y_max, &top->note);
@@ -210,7 +209,7 @@ static bool make_bottom(
     if (!ok || n == 0) {
         return ok;
     }
-    for (int k = 0; k < top->n_marks; ++k) { // named above
+    for (int k = 0; k < top->n_marks; ++k) { // labeled above
         marks[k].x = top->marks[k].x;
     }
     sprintf(title, "difference from %s; below 0: better", base->name);
@@ -225,14 +224,14 @@ static bool make_bottom(
     p->panels[1].series   = series;
     p->panels[1].n_series = n;
     p->panels[1].marks    = marks;
-    p->block.n_panels     = 2;
-    top->x_label          = NULL; // the lower one has it
+    p->stack.n_panels     = 2;
+    top->x_label          = NULL; // below the lower panel
     return true;
 }
 
 static bool make_panels(
         struct panel_chart * p, const struct report * r, const struct report_panel * panel) {
-    p->block = (struct chart_block) { p->panels, 1 };
+    p->stack = (struct chart_stack) { p->panels, 1 };
     return make_top(p, r, panel) && make_bottom(p, r, panel);
 }
 
@@ -266,7 +265,7 @@ const char * report_subtitle(const struct report * r, char * text, size_t size) 
     const struct report_run * run = &r->runs[0];
     char                      how[160];
     if (run->summary.n_contexts > 0) {
-        snprintf(how, sizeof(how), "Lines: the same targets after contexts of different lengths.");
+        snprintf(how, sizeof(how), "Lines: same targets after contexts of several lengths.");
     } else if (r->params.smooth > 0) {
         snprintf(how, sizeof(how), "Lines: moving average over %" PRId64 " positions.",
                 r->params.smooth);
@@ -276,43 +275,43 @@ const char * report_subtitle(const struct report * r, char * text, size_t size) 
         snprintf(how, sizeof(how), "Lines: mean over buckets of positions.");
     }
     snprintf(text, size,
-            "%s Bands: 95 %% intervals over windows, clipped at the frame. Dashed: quantised.",
+            "%s Bands: 95 %% intervals over windows, clipped at the frame. Dashed: quantized.",
             how);
     return text;
 }
 
 bool report_write_chart(const struct report * r, int first, int n, bool is_file, FILE * out) {
     struct panel_chart ** charts = calloc((size_t) n + 1, sizeof(*charts));
-    struct chart_block *  blocks = calloc((size_t) n + 1, sizeof(*blocks));
+    struct chart_stack *  stacks = calloc((size_t) n + 1, sizeof(*stacks));
     char                  text[256];
     int                   made = 0;
-    bool                  ok   = charts != NULL && blocks != NULL;
+    bool                  ok   = charts != NULL && stacks != NULL;
 
     while (ok && made < n) {
         charts[made] = panel_chart_new(r, &r->panels[first + made]);
         ok           = charts[made] != NULL;
         if (ok) {
-            if (!is_file) { // the page has it as a heading
+            if (!is_file) { // a heading of the page
                 charts[made]->panels[0].title = NULL;
             }
-            blocks[made] = charts[made]->block;
+            stacks[made] = charts[made]->stack;
             made++;
         }
     }
     const struct chart chart = {
-        .title      = is_file ? title(r->params.unit) : NULL,
-        .subtitle   = is_file ? report_subtitle(r, text, sizeof(text)) : NULL,
-        .blocks     = blocks,
-        .n_blocks   = n,
-        .n_across   = 2,
-        .plot_width = is_file ? 430.0 : 600.0,
+        .title       = is_file ? title(r->params.unit) : NULL,
+        .subtitle    = is_file ? report_subtitle(r, text, sizeof(text)) : NULL,
+        .stacks      = stacks,
+        .n_stacks    = n,
+        .n_across    = 2,
+        .panel_width = is_file ? 430.0 : 600.0,
     };
     ok = ok && (is_file ? chart_write_svg(&chart, out) : chart_write_element(&chart, out));
     for (int i = 0; i < made; ++i) {
         panel_chart_free(charts[i]);
     }
     free(charts);
-    free(blocks);
+    free(stacks);
     return ok;
 }
 

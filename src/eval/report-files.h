@@ -1,7 +1,7 @@
 #pragma once
 
-// The forms that a report is written in. Each returns false if memory is short; writing errors are
-// those of the stream: ferror tells.
+// Writes a report in several formats. Functions return false if out of memory; for write errors,
+// check ferror.
 
 #include "eval/report-runs.h"
 
@@ -13,7 +13,7 @@ bool report_write_prefix_csv(const struct report * r, FILE * out);
 bool report_write_svg(const struct report * r, FILE * out);
 bool report_write_html(const struct report * r, FILE * out);
 
-// Where tables are shown.
+// The terminal or file that tables are written to.
 struct report_screen {
     int  columns;
     bool utf8; // otherwise plain ASCII
@@ -22,10 +22,10 @@ struct report_screen {
 
 bool report_write_text(const struct report * r, const struct report_screen * screen, FILE * out);
 
-// Panels first .. first + n − 1 as one picture: the curves, and below them the differences from the
-// baseline.
+// Writes panels first … first + n − 1 as one chart: the curves, and below them the differences from
+// the baseline.
 // - is_file: an SVG file; otherwise an element of HTML
 bool report_write_chart(const struct report * r, int first, int n, bool is_file, FILE * out);
 
-// What lines and bands are, in one sentence or two. Returns text.
+// Explains lines and bands. Returns text.
 const char * report_subtitle(const struct report * r, char * text, size_t size);

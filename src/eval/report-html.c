@@ -1,5 +1,4 @@
-// The whole report as one page: charts, tables, where it all comes from, warnings. No script,
-// nothing from outside.
+// The report as one self-contained page without scripts: charts, tables, provenance, warnings.
 
 #include "eval/report-columns.h"
 #include "eval/report-files.h"
@@ -13,26 +12,55 @@
 #include <inttypes.h>
 #include <string.h>
 
+#define LIGHT                                                                \
+    "--paper:#fff;--ink:#1b1b1b;--faint:#5b5b5b;--line:#ddd;--head:#f4f5f6;" \
+    "--warn:#8a4b00;--best:#e5f1fa"
+#define DARK                                                                       \
+    "--paper:#15171a;--ink:#eceef0;--faint:#a3a8ae;--line:#30343a;--head:#1d2024;" \
+    "--warn:#ffb866;--best:#16324a"
+
+// clang-format off
 static const char STYLE[] =
-        ":root{color-scheme:light dark;--paper:#fff;--ink:#1b1b1b;--faint:#5b5b5b;--line:#ddd;--head:#f4f5f6;--warn:#8a4b00;--best:#e5f1fa}\n"
-        "@media (prefers-color-scheme:dark){:root{--paper:#15171a;--ink:#eceef0;--faint:#a3a8ae;--line:#30343a;--head:#1d2024;--warn:#ffb866;--best:#16324a}}\n"
-        "body{margin:0 auto;padding:1.2rem;max-width:60rem;background:var(--paper);color:var(--ink);"
+        ":root{color-scheme:light dark;" LIGHT "}\n"
+        "@media (prefers-color-scheme:dark){:root{" DARK "}}\n"
+        "body{margin:0 auto;padding:1.2rem;max-width:60rem;background:var(--paper);"
+        "color:var(--ink);"
         "font:15px/1.5 system-ui,-apple-system,'Segoe UI',Roboto,'DejaVu Sans',Arial,sans-serif}\n"
-        "h1{font-size:1.5rem;margin:.2rem 0}h2{font-size:1.2rem;margin:2.2rem 0 .3rem;border-top:1px solid var(--line);padding-top:1rem}"
-        "h3{font-size:1rem;margin:1.4rem 0 .3rem}p{margin:.4rem 0}\n"
-        ".faint,.note,figcaption{color:var(--faint)}.note{font-size:.87rem}figure{margin:1.2rem "
-        "0}figcaption{font-weight:600;color:var(--ink);margin-bottom:.3rem}\n"
-        ".scroll{overflow-x:auto}table{border-collapse:collapse;font-variant-numeric:tabular-nums;font-size:.87rem}\n"
-        "th,td{padding:.18rem .7rem;text-align:right;white-space:nowrap;border-bottom:1px solid var(--line)}"
-        "th{font-weight:600}tr:first-child th{background:var(--head)}th:first-child,table.left th,table.left td{text-align:left}\n"
-        "tr.rule td{text-align:left;color:var(--faint);font-size:.8rem;border-bottom:1.5px dashed var(--faint);padding-top:0}"
+        "h1{font-size:1.5rem;margin:.2rem 0}"
+        "h2{font-size:1.2rem;margin:2.2rem 0 .3rem;border-top:1px solid var(--line);"
+        "padding-top:1rem}"
+        "h3{font-size:1rem;margin:1.4rem 0 .3rem}"
+        "p{margin:.4rem 0}\n"
+        ".faint,.note,figcaption{color:var(--faint)}"
+        ".note{font-size:.87rem}"
+        "figure{margin:1.2rem 0}"
+        "figcaption{font-weight:600;color:var(--ink);margin-bottom:.3rem}\n"
+        ".scroll{overflow-x:auto}"
+        "table{border-collapse:collapse;font-variant-numeric:tabular-nums;font-size:.87rem}\n"
+        "th,td{padding:.18rem .7rem;text-align:right;white-space:nowrap;"
+        "border-bottom:1px solid var(--line)}"
+        "th{font-weight:600}"
+        "tr:first-child th{background:var(--head)}"
+        "th:first-child,table.left th,table.left td{text-align:left}\n"
+        "tr.rule td{text-align:left;color:var(--faint);font-size:.8rem;"
+        "border-bottom:1.5px dashed var(--faint);padding-top:0}"
         "td.best{background:var(--best);font-weight:600}\n"
-        ".warn{color:var(--warn)}code{font-size:.87em;overflow-wrap:anywhere}dl{display:grid;grid-template-columns:max-content 1fr;gap:.1rem "
-        "1rem;font-size:.87rem}"
-        "dt{color:var(--faint)}dd{margin:0;overflow-wrap:anywhere}details{margin:.5rem 0}summary{cursor:pointer}\n"
-        "@media print{:root{--paper:#fff;--ink:#1b1b1b;--faint:#5b5b5b;--line:#ddd;--head:#f4f5f6;--warn:#8a4b00;--best:#e5f1fa}"
-        "body{max-width:none;font-size:10pt}figure,tr{break-inside:avoid}.scroll{overflow:visible}}\n"
-        "@media (max-width:34rem){body{padding:.7rem}th,td{padding:.15rem .4rem}dl{grid-template-columns:1fr}dd{margin-bottom:.4rem}}\n";
+        ".warn{color:var(--warn)}"
+        "code{font-size:.87em;overflow-wrap:anywhere}"
+        "dl{display:grid;grid-template-columns:max-content 1fr;gap:.1rem 1rem;font-size:.87rem}"
+        "dt{color:var(--faint)}"
+        "dd{margin:0;overflow-wrap:anywhere}"
+        "details{margin:.5rem 0}"
+        "summary{cursor:pointer}\n"
+        "@media print{:root{" LIGHT "}"
+        "body{max-width:none;font-size:10pt}"
+        "figure,tr{break-inside:avoid}"
+        ".scroll{overflow:visible}}\n"
+        "@media (max-width:34rem){body{padding:.7rem}"
+        "th,td{padding:.15rem .4rem}"
+        "dl{grid-template-columns:1fr}"
+        "dd{margin-bottom:.4rem}}\n";
+// clang-format on
 
 static const char NONE[] = "\xe2\x80\x93"; // en dash
 
@@ -104,7 +132,7 @@ static bool write_panel(const struct report * r, int number, FILE * out) {
         for (int i = 0; i < n; ++i) {
             table_write_html(tables[i], out);
         }
-        fputs("<h3>Where it comes from</h3>\n", out);
+        fputs("<h3>Provenance</h3>\n", out);
         for (int i = 0; i < panel->n; ++i) {
             write_provenance(panel->runs[i], out);
         }
@@ -116,7 +144,8 @@ static bool write_panel(const struct report * r, int number, FILE * out) {
 bool report_write_html(const struct report * r, FILE * out) {
     char text[256];
     bool ok = true;
-    fputs("<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\"/>\n<meta name=\"viewport\" content=\"width=device-width, "
+    fputs("<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\"/>\n"
+          "<meta name=\"viewport\" content=\"width=device-width, "
           "initial-scale=1\"/>\n"
           "<title>Length extrapolation</title>\n<style>\n",
             out);
@@ -128,10 +157,9 @@ bool report_write_html(const struct report * r, FILE * out) {
     for (int p = 0; p < r->n_panels && ok; ++p) {
         ok = write_panel(r, p, out);
     }
-    fprintf(out,
-            "<p class=\"note\">&#177; is half the width of the 95 %% interval over windows; * marks the best where paired intervals "
-            "against all others exclude 0; !k: k windows diverged and are left out. lrnn %s, ggml ",
-            lrnn_version());
+    fputs("<p class=\"note\">", out);
+    markup_text(out, REPORT_LEGEND);
+    fprintf(out, " lrnn %s, ggml ", lrnn_version());
     markup_text(out, lrnn_ggml_version());
     fputs(".</p>\n</body>\n</html>\n", out);
     return ok;

@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-// The fewest digits that read back as the same double.
+// Writes the fewest digits that read back as the same double.
 static void exact_number(FILE * out, double x) {
     char text[40] = "null";
     for (int digits = 9; digits <= 17 && isfinite(x); ++digits) {
@@ -132,7 +132,7 @@ static void write_composition(FILE * out, const struct summary * s) {
     if (s->n_sources == 0) {
         return;
     }
-    fputs(",\n    \"composition\": [", out); // targets of each source, and of none, by bucket
+    fputs(",\n    \"composition\": [", out); // targets by source, then of none, per bucket
     for (int b = 0; b < s->buckets.n; ++b) {
         fputs(b == 0 ? "[" : ", [", out);
         for (int k = 0; k <= s->n_sources; ++k) {
@@ -196,8 +196,7 @@ static void write_extrapolation(FILE * out, const struct summary * s) {
     }
 }
 
-// What a paired comparison needs: the sums of every window in every bucket, exactly; null for what
-// a diverged window lacks.
+// For paired comparisons: the exact sums of every window in every bucket; null: diverged.
 static void write_units(FILE * out, const struct summary * s) {
     fputs(",\n    \"units\": [", out);
     for (int64_t u = 0; u < s->n_units; ++u) {

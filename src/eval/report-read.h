@@ -1,7 +1,7 @@
 #pragma once
 
-// report.json read back, as far as a comparison needs it: what was measured, and the sums of every
-// window in every bucket.
+// Reads a report.json for a comparison: the facts about each run, and the sums of every window in
+// every bucket. The result equals that of the score files to the bit.
 
 #include "eval/summary.h"
 

@@ -9,13 +9,18 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MAX_ROWS = 64 }; // of buckets; with more of them, only some are shown
+enum { MAX_ROWS = 64 }; // of buckets; of more, only some are shown
+
+const char REPORT_LEGEND[] =
+        "\xc2\xb1 is half the width of the 95 % interval over windows; * marks the best model if "
+        "its paired "
+        "intervals against all others exclude 0; !k: k windows diverged and are excluded.";
 
 //
 // Cells
 //
 
-// The loss, and a mark: " *", or room for it
+// - mark: " *", or space for it
 static bool set_loss(struct arena * a, struct table * g, int row, int col, const struct loss * l,
         enum loss_unit unit, const char * mark) {
     char text[160];
@@ -67,17 +72,17 @@ static struct table * make_overview(const struct report_panel * panel, struct ar
     }
     if (g != NULL) {
         g->title = "Overall";
-        g->note  = "llama-perplexity's +/- takes tokens as independent; the intervals here do not.";
+        g->note = "llama-perplexity's +/- treats tokens as independent; the intervals here do not.";
     }
     return ok ? g : NULL;
 }
 
-// Which run is best in a row, if its paired interval against every other excludes zero; −1: none.
+// Finds the best run of a row, if its paired interval against every other run excludes zero.
 struct judge {
     const struct report *       r;
     const struct report_panel * panel;
-    bool                        prefixes; // of buckets otherwise
-    struct paired **            pairs;    // [n][n], made when they are needed
+    bool                        prefixes; // otherwise buckets
+    struct paired **            pairs;    // [n][n], made on demand
     bool *                      tried;
 };
 
@@ -136,7 +141,7 @@ static void judge_free(struct judge * j) {
     free(j->tried);
 }
 
-// The model with the longest table of the two kinds gives the rows.
+// The run with the most rows.
 static const struct losses * longest(const struct report_panel * panel, bool prefixes) {
     const struct losses * most = NULL;
     for (int i = 0; i < panel->n; ++i) {
@@ -151,7 +156,7 @@ static int64_t row_end(const struct loss * f, bool prefixes, bool contexts) {
     return prefixes ? f->range.to + 1 : contexts ? f->range.from : f->range.to;
 }
 
-// A line where each training length is passed.
+// Adds a line at each trained length.
 static void set_rules(struct table * g, const struct report_panel * panel,
         const struct losses * rows, const int * shown, int n, bool prefixes, struct arena * a) {
     for (int i = 0; i < panel->n; ++i) {
@@ -211,7 +216,7 @@ static const char * table_title(
     if (title != NULL) {
         snprintf(title, 160,
                 prefixes   ? "The first L tokens: %s"
-                : contexts ? "The same targets after a context of so many tokens: %s"
+                : contexts ? "Same targets after contexts of several lengths: %s"
                            : "Buckets of positions: %s",
                 report_unit_name(r->params.unit));
     }
@@ -226,7 +231,7 @@ static struct table * make_lengths(const struct report * r, const struct report_
     int                   shown[MAX_ROWS + 1];
     int                   n = 0;
 
-    for (int i = 0; i < rows->n; ++i) { // the last is always there
+    for (int i = 0; i < rows->n; ++i) { // always with the last one
         if ((rows->n - 1 - i) % every == 0) {
             shown[n++] = i;
         }
@@ -243,13 +248,13 @@ static struct table * make_lengths(const struct report * r, const struct report_
     set_rules(g, panel, rows, shown, n, prefixes, a);
     g->title = table_title(r, prefixes, contexts, a);
     if (every > 1) {
-        g->note = "Not every bucket is shown; all of them are in buckets.csv and report.json.";
+        g->note = "Not all buckets are shown; see buckets.csv or report.json.";
     }
     return g->title != NULL ? g : NULL;
 }
 
 static struct table * make_extrapolation(const struct report_panel * panel, struct arena * a) {
-    int  most = 0; // doublings of the training length, of the model that goes furthest
+    int  most = 0; // doublings of the trained length
     bool any  = false;
     for (int i = 0; i < panel->n; ++i) {
         const struct extrapolation * e = &panel->runs[i]->summary.extrapolation;
@@ -263,11 +268,11 @@ static struct table * make_extrapolation(const struct report_panel * panel, stru
     }
     struct table * g  = table_new(a, most + 4, panel->n + 1);
     bool           ok = g != NULL && set_models(a, g, panel, "nats per token") &&
-              table_set(a, g, 1, 0, "trained on, T") &&
+              table_set(a, g, 1, 0, "trained length T") &&
               table_set(a, g, 2, 0, "last bucket inside T") &&
               table_set(a, g, most + 3, 0, "degrades from");
     for (int k = 0; k < most && ok; ++k) {
-        ok = table_set(a, g, k + 3, 0, "%d T, less that", 2 << k);
+        ok = table_set(a, g, k + 3, 0, "%d T, minus that", 2 << k);
     }
     for (int i = 0; i < panel->n && ok; ++i) {
         const struct summary *       s = &panel->runs[i]->summary;
@@ -291,16 +296,18 @@ static struct table * make_extrapolation(const struct report_panel * panel, stru
                                       : "nowhere");
     }
     if (g != NULL) {
-        g->title = "Beyond the training length";
+        g->title = "Beyond the trained length";
         g->note =
-                "Differences are paired by window, with 95 % intervals. \"Degrades from\" is the first bucket whose loss exceeds that of "
-                "the best bucket before it by more than the tolerance, with its whole interval.";
+                "Differences are paired by window, with 95 % intervals. \"Degrades from\" is the "
+                "first "
+                "bucket whose loss minus that of the best earlier bucket has an interval above the "
+                "tolerance.";
     }
     return ok ? g : NULL;
 }
 
 //
-// Against the baseline
+// Comparison with the baseline
 //
 
 static bool set_paired(struct arena * a, struct table * g, int row, const char * name,
@@ -355,10 +362,11 @@ static struct table * make_comparisons(const struct report_panel * panel, struct
     if (!ok || row == 1) {
         return NULL;
     }
-    sprintf(title, "Less %s, paired by window", panel->runs[panel->baseline]->name);
+    sprintf(title, "Difference from %s, paired by window", panel->runs[panel->baseline]->name);
     snprintf(note, 512,
-            "Negative: better. p is of Student's t on window differences. The row beyond the training length is the one test to "
-            "go by: %d buckets were looked at, and of 20 that do not differ one seems to.",
+            "Negative values are better. p is from Student's t on window differences. Rely on the "
+            "row "
+            "beyond the trained length: of %d buckets, one in 20 seems to differ by chance.",
             n_buckets);
     g->n_rows = row;
     g->left   = true;
@@ -368,7 +376,7 @@ static struct table * make_comparisons(const struct report_panel * panel, struct
 }
 
 //
-// Where the text comes from
+// Sources
 //
 
 static struct table * make_composition(const struct report_panel * panel, struct arena * a) {
@@ -384,8 +392,8 @@ static struct table * make_composition(const struct report_panel * panel, struct
 
     for (int k = 0; k < n && ok; ++k) {
         const size_t length = strcspn(p, "\t");
-        ok                  = k == s->n_sources ? table_set(a, g, 0, k + 1, "none")
-                                                : table_set(a, g, 0, k + 1, "%.*s", (int) length, p);
+        const bool   named  = k < s->n_sources;
+        ok = table_set(a, g, 0, k + 1, "%.*s", named ? (int) length : 4, named ? p : "none");
         p += length + (p[length] == '\t');
     }
     int row = 1;
@@ -411,16 +419,16 @@ static struct table * make_composition(const struct report_panel * panel, struct
         return NULL;
     }
     g->n_rows = row;
-    g->title  = "Where the targets come from";
-    g->note   = "Where shares change along the window, so may the loss.";
+    g->title  = "Sources of the targets";
+    g->note   = "If the shares change along the window, so may the loss.";
     return g;
 }
 
 //
-// How large states are
+// Norms of states
 //
 
-// Rows are the buckets in which a state was measured, of any model.
+// One row per bucket in which a state of any model was measured.
 static struct table * make_norms(const struct report_panel * panel, struct arena * a) {
     const struct losses * rows     = longest(panel, false);
     const bool            contexts = panel->runs[0]->summary.n_contexts > 0;
@@ -430,11 +438,10 @@ static struct table * make_norms(const struct report_panel * panel, struct arena
     for (int b = 0; b < rows->n && ok; ++b) {
         bool any = false;
         for (int i = 0; i < panel->n && ok; ++i) {
-            const struct summary * s = &panel->runs[i]->summary;
-            if (s->norms != NULL && b < s->buckets.n && s->norms[b].windows > 0) {
+            const struct range_norm * norm = summary_norm(&panel->runs[i]->summary, b);
+            if (norm != NULL) {
                 any = true;
-                ok  = table_set(
-                        a, g, row, i + 1, "%.4g / %.4g", s->norms[b].median, s->norms[b].most);
+                ok  = table_set(a, g, row, i + 1, "%.4g / %.4g", norm->median, norm->most);
             }
         }
         if (any) {
@@ -451,9 +458,10 @@ static struct table * make_norms(const struct report_panel * panel, struct arena
         return NULL;
     }
     g->n_rows = row;
-    g->title  = "Largest state norm: median of windows / of all windows";
+    g->title  = "Largest state norm: median / maximum over windows";
     g->note =
-            "Frobenius, over layers and heads. A state that explodes grows with the position; one that is merely of no use does not.";
+            "Frobenius norm, over layers and heads. An exploding state grows with the position; a "
+            "useless one does not.";
     return g;
 }
 
@@ -487,11 +495,12 @@ const char * report_describe(const struct report_panel * panel, char * text, siz
     const struct score_meta * m = &panel->runs[0]->scores.meta;
     char                      w[32], n[32], d[32];
     snprintf(text, size,
-            "protocol %s: %s, %s windows of %s tokens from %s documents, reset %s, bos %s, eos %s%s; template %s; "
-            "data %.12s, tokenizer %.12s",
+            "protocol %s: %s, %s windows of %s tokens from %s documents, reset %s, bos %s, eos "
+            "%s%s; "
+            "template %s; data %.12s, tokenizer %.12s",
             m->protocol, m->mode, report_count(panel->runs[0]->scores.n_windows, n),
             report_count(m->window, w), report_count(m->documents, d), m->reset, m->bos, m->eos,
-            m->skip_special ? ", special tokens left out" : "", m->template, m->data_fingerprint,
+            m->skip_special ? ", special tokens skipped" : "", m->template, m->data_fingerprint,
             m->tokenizer_hash);
     return text;
 }

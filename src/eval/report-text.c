@@ -53,9 +53,6 @@ bool report_write_text(const struct report * r, const struct report_screen * scr
             return false;
         }
     }
-    text_write_wrapped(
-            "\xc2\xb1 is half the width of the 95 % interval over windows; * marks the best where paired intervals against all "
-            "others exclude 0; !k: k windows diverged and are left out.",
-            0, screen->columns, 0, screen->utf8, out);
+    text_write_wrapped(REPORT_LEGEND, 0, screen->columns, 0, screen->utf8, out);
     return true;
 }

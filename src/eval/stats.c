@@ -10,7 +10,7 @@
 // Estimates
 //
 
-// One window in one column of a difference. A plain ratio is the difference with b = 0/1.
+// One window in one column of a difference. A ratio is the difference from b = 0/1.
 struct item {
     struct stats_pair a, b;
 };
@@ -87,8 +87,8 @@ static bool bootstrap(const struct item * items, int64_t n_windows, int64_t n_co
     for (int64_t d = 0; d < STATS_DRAWS && ok; ++d) {
         draw_sums(items, n_windows, n_cols, &rng, sums);
         for (int64_t c = 0; c < n_cols; ++c) {
-            // A draw without any window of the column (once in e^10 for 10 windows among many) says
-            // nothing, and counts as the value.
+            // A draw may contain no window of the column (once in e^10 for 10 windows among many).
+            // It counts as the value.
             draws[c * STATS_DRAWS + d] =
                     sums[c].a.den > 0.0 ? item_difference(&sums[c]) : out[c].value;
         }
@@ -156,11 +156,11 @@ double stats_p_value(const struct stats_estimate * e) {
 // Student's t
 //
 
-// The regularised incomplete beta function I_x(a, b), by its continued fraction (Abramowitz and
-// Stegun 26.5.8), evaluated from the front with numerators and denominators kept as ratios (Lentz
-// 1976). Converges fast for x < (a + 1)/(a + b + 2), which the caller sees to.
+// The regularized incomplete beta function I_x(a, b) without its front factor, by its continued
+// fraction (Abramowitz and Stegun 26.5.8), evaluated with Lentz's method (1976). Converges fast for
+// x < (a + 1)/(a + b + 2); the caller makes sure of that.
 static double beta_fraction(double a, double b, double x) {
-    const double tiny = 1e-300; // in the place of a zero, which would be divided by
+    const double tiny = 1e-300; // replaces zero divisors
     double       c    = 1.0;
     double       d    = 1.0 - (a + b) * x / (a + 1.0);
     d                 = 1.0 / (fabs(d) < tiny ? tiny : d);
@@ -186,7 +186,7 @@ static double beta_fraction(double a, double b, double x) {
     return f;
 }
 
-// - y: 1 − x, which the caller knows without the rounding of the subtraction
+// - y: 1 − x, without the rounding of a subtraction
 static double beta_incomplete(double a, double b, double x, double y) {
     if (x <= 0.0 || y <= 0.0) {
         return x <= 0.0 ? 0.0 : 1.0;
@@ -204,7 +204,7 @@ double stats_t_cdf(double t, double df) {
     return t > 0.0 ? 1.0 - tail : tail;
 }
 
-// By bisection: the function is monotone, and nothing here is in a hurry.
+// By bisection: the function is monotone, and speed does not matter here.
 double stats_t_quantile(double p, double df) {
     if (p > 0.5) {
         return -stats_t_quantile(1.0 - p, df);

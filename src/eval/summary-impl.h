@@ -1,16 +1,13 @@
 #pragma once
 
-// What the files of a summary share.
+// Shared by the files of the summary.
 
 #include "eval/summary.h"
 
-// Fills summary->extrapolation from its buckets. False: out of memory.
+// Fills summary->extrapolation from the buckets. Returns false if out of memory.
 bool summary_extrapolate(struct summary * s, double tolerance);
 
-bool summary_warn(struct summary * s, const char * format, ...)
-#ifdef __GNUC__
-        __attribute__((format(printf, 2, 3)))
-#endif
-        ;
-bool summary_out_of_memory(
-        const struct summary * s, char * err, size_t err_size); // false, with a sentence in err
+// Fills summary->warnings. Returns false if out of memory.
+bool summary_add_warnings(struct summary * s, const struct scores * scores);
+
+bool summary_out_of_memory(const struct summary * s, char * err, size_t err_size); // returns false

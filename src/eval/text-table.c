@@ -9,16 +9,16 @@
 #include <string.h>
 
 struct table * table_new(struct arena * arena, int n_rows, int n_cols) {
-    struct table * g = arena_alloc(arena, sizeof(*g));
-    if (g != NULL) {
-        g->n_rows = n_rows;
-        g->n_cols = n_cols;
-        g->cells  = arena_alloc(arena, ((size_t) n_rows * (size_t) n_cols + 1) * sizeof(*g->cells));
+    struct table * t = arena_alloc(arena, sizeof(*t));
+    if (t != NULL) {
+        t->n_rows = n_rows;
+        t->n_cols = n_cols;
+        t->cells  = arena_alloc(arena, ((size_t) n_rows * (size_t) n_cols + 1) * sizeof(*t->cells));
     }
-    return g != NULL && g->cells != NULL ? g : NULL;
+    return t != NULL && t->cells != NULL ? t : NULL;
 }
 
-bool table_set(struct arena * arena, struct table * g, int row, int col, const char * format, ...) {
+bool table_set(struct arena * arena, struct table * t, int row, int col, const char * format, ...) {
     char    text[512];
     va_list args;
     va_start(args, format);
@@ -28,7 +28,7 @@ bool table_set(struct arena * arena, struct table * g, int row, int col, const c
     if (copy == NULL) {
         return false;
     }
-    g->cells[row * g->n_cols + col] = strcpy(copy, text);
+    t->cells[row * t->n_cols + col] = strcpy(copy, text);
     return true;
 }
 
@@ -40,16 +40,16 @@ void table_add_rule(struct table * t, const char * word) {
     }
 }
 
-bool table_set_p_value(struct arena * arena, struct table * g, int row, int col, double p) {
-    return p < 1e-6 ? table_set(arena, g, row, col, "< 1e-6")
-                    : table_set(arena, g, row, col, p < 1e-3 ? "%.0e" : "%.4f", p);
+bool table_set_p_value(struct arena * arena, struct table * t, int row, int col, double p) {
+    return p < 1e-6 ? table_set(arena, t, row, col, "< 1e-6")
+                    : table_set(arena, t, row, col, p < 1e-3 ? "%.0e" : "%.4f", p);
 }
 
 //
 // Text
 //
 
-// Characters that reports use, in ASCII; what is in names besides becomes '?'.
+// ASCII forms of the characters in reports; others, in names, become '?'.
 static const char * ascii_of(uint32_t cp) {
     switch (cp) {
         case 0x00b1: return "+-";
@@ -61,7 +61,7 @@ static const char * ascii_of(uint32_t cp) {
     }
 }
 
-// Writes one character of the text and returns how many columns it takes; to NULL, only counts.
+// Writes one character and returns its width in columns. Only counts if out is NULL.
 static int put_char(const char ** p, const char * end, bool utf8, FILE * out) {
     uint32_t     cp = 0;
     int          bad;
@@ -89,7 +89,7 @@ static int width_of(const char * text, bool utf8) {
     return text == NULL ? 0 : put_text(text, strlen(text), utf8, NULL);
 }
 
-// A text in a field of `width` columns, cut with its last character if it is longer.
+// Writes text in a field of `width` columns. Longer text is cut and ends with "..".
 static void put_field(const char * text, int width, bool left, bool utf8, FILE * out) {
     const int n = width_of(text, utf8);
     if (n > width) {
@@ -108,7 +108,7 @@ static void put_field(const char * text, int width, bool left, bool utf8, FILE *
 }
 
 void text_write_wrapped(const char * text, int at, int columns, int indent, bool utf8, FILE * out) {
-    bool is_first = true; // word of its line
+    bool is_first = true; // word of a line
     for (const char * p = text; *p != '\0';) {
         const size_t n     = strcspn(p, " \n");
         const int    width = put_text(p, n, utf8, NULL);
@@ -152,23 +152,23 @@ static void write_rule(int width, const char * word, bool utf8, FILE * out) {
     putc('\n', out);
 }
 
-static void write_row(const struct table * g, int row, const int * widths, int first, int end,
+static void write_row(const struct table * t, int row, const int * widths, int first, int end,
         bool utf8, FILE * out) {
-    put_field(g->cells[row * g->n_cols], widths[0], true, utf8, out);
+    put_field(t->cells[row * t->n_cols], widths[0], true, utf8, out);
     for (int c = first; c < end; ++c) {
         fputs("  ", out);
-        put_field(g->cells[row * g->n_cols + c], widths[c], g->left, utf8, out);
+        put_field(t->cells[row * t->n_cols + c], widths[c], t->left, utf8, out);
     }
 }
 
-// Without the blanks at its end.
-static void write_trimmed(const struct table * g, int row, const int * widths, int first, int end,
+// Writes a row without trailing blanks.
+static void write_trimmed(const struct table * t, int row, const int * widths, int first, int end,
         bool utf8, FILE * out) {
     char * line = NULL;
     size_t n    = 0;
     FILE * file = open_memstream(&line, &n);
     if (file != NULL) {
-        write_row(g, row, widths, first, end, utf8, file);
+        write_row(t, row, widths, first, end, utf8, file);
         fclose(file);
         while (n > 0 && line[n - 1] == ' ') {
             n--;
@@ -179,49 +179,49 @@ static void write_trimmed(const struct table * g, int row, const int * widths, i
     putc('\n', out);
 }
 
-static void write_columns(const struct table * g, const int * widths, int first, int end, int total,
+static void write_columns(const struct table * t, const int * widths, int first, int end, int total,
         bool utf8, FILE * out) {
-    for (int row = 0; row < g->n_rows; ++row) {
-        for (int i = 0; i < g->n_rules; ++i) {
-            if (g->rules[i].before == row) {
-                write_rule(total, g->rules[i].word, utf8, out);
+    for (int row = 0; row < t->n_rows; ++row) {
+        for (int i = 0; i < t->n_rules; ++i) {
+            if (t->rules[i].before == row) {
+                write_rule(total, t->rules[i].word, utf8, out);
             }
         }
-        write_trimmed(g, row, widths, first, end, utf8, out);
+        write_trimmed(t, row, widths, first, end, utf8, out);
         if (row == 0) {
             write_rule(total, NULL, utf8, out);
         }
     }
 }
 
-void table_write_text(const struct table * g, int columns, bool utf8, FILE * out) {
-    int * widths = calloc((size_t) g->n_cols + 1, sizeof(*widths));
+void table_write_text(const struct table * t, int columns, bool utf8, FILE * out) {
+    int * widths = calloc((size_t) t->n_cols + 1, sizeof(*widths));
     if (widths == NULL) {
         return;
     }
-    for (int c = 0; c < g->n_cols; ++c) {
-        for (int row = 0; row < g->n_rows; ++row) {
-            const int n = width_of(g->cells[row * g->n_cols + c], utf8);
+    for (int c = 0; c < t->n_cols; ++c) {
+        for (int row = 0; row < t->n_rows; ++row) {
+            const int n = width_of(t->cells[row * t->n_cols + c], utf8);
             widths[c]   = n > widths[c] ? n : widths[c];
         }
-        const int most = c == 0 ? columns / 3
-                                : columns - 2 - widths[0]; // a column must fit beside the first
+        // any column must fit next to the first
+        const int most = c == 0 ? columns / 3 : columns - 2 - widths[0];
         widths[c]      = widths[c] > most ? most : widths[c];
     }
-    text_write_wrapped(g->title, 0, columns, 0, utf8, out);
-    for (int first = 1; first < g->n_cols || first == 1;) {
+    text_write_wrapped(t->title, 0, columns, 0, utf8, out);
+    for (int first = 1; first < t->n_cols || first == 1;) {
         int total = widths[0], end = first;
-        while (end < g->n_cols && (end == first || total + 2 + widths[end] <= columns)) {
+        while (end < t->n_cols && (end == first || total + 2 + widths[end] <= columns)) {
             total += 2 + widths[end++];
         }
         if (first > 1) {
             putc('\n', out);
         }
-        write_columns(g, widths, first, end, total, utf8, out);
+        write_columns(t, widths, first, end, total, utf8, out);
         first = end > first ? end : first + 1;
     }
-    if (g->note != NULL) {
-        text_write_wrapped(g->note, 0, columns, 0, utf8, out);
+    if (t->note != NULL) {
+        text_write_wrapped(t->note, 0, columns, 0, utf8, out);
     }
     putc('\n', out);
     free(widths);
@@ -231,22 +231,22 @@ void table_write_text(const struct table * g, int columns, bool utf8, FILE * out
 // HTML
 //
 
-void table_write_html(const struct table * g, FILE * out) {
+void table_write_html(const struct table * t, FILE * out) {
     fputs("<figure class=\"table\"><figcaption>", out);
-    markup_text(out, g->title);
+    markup_text(out, t->title);
     fprintf(out, "</figcaption>\n<div class=\"scroll\"><table%s>\n",
-            g->left ? " class=\"left\"" : "");
-    for (int row = 0; row < g->n_rows; ++row) {
-        for (int i = 0; i < g->n_rules; ++i) {
-            if (g->rules[i].before == row) {
-                fprintf(out, "<tr class=\"rule\"><td colspan=\"%d\">", g->n_cols);
-                markup_text(out, g->rules[i].word);
+            t->left ? " class=\"left\"" : "");
+    for (int row = 0; row < t->n_rows; ++row) {
+        for (int i = 0; i < t->n_rules; ++i) {
+            if (t->rules[i].before == row) {
+                fprintf(out, "<tr class=\"rule\"><td colspan=\"%d\">", t->n_cols);
+                markup_text(out, t->rules[i].word);
                 fputs("</td></tr>\n", out);
             }
         }
         fputs("<tr>", out);
-        for (int c = 0; c < g->n_cols; ++c) {
-            const char * cell = g->cells[row * g->n_cols + c];
+        for (int c = 0; c < t->n_cols; ++c) {
+            const char * cell = t->cells[row * t->n_cols + c];
             const char * tag  = row == 0 || c == 0 ? "th" : "td";
             const bool   best = row > 0 && cell != NULL && strlen(cell) > 2 &&
                               strcmp(cell + strlen(cell) - 2, " *") == 0;
@@ -257,9 +257,9 @@ void table_write_html(const struct table * g, FILE * out) {
         fputs("</tr>\n", out);
     }
     fputs("</table></div>\n", out);
-    if (g->note != NULL) {
+    if (t->note != NULL) {
         fputs("<p class=\"note\">", out);
-        markup_text(out, g->note);
+        markup_text(out, t->note);
         fputs("</p>\n", out);
     }
     fputs("</figure>\n", out);

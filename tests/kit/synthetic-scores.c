@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-// A number that depends on its arguments alone.
+// A pseudo-random number that depends only on its arguments.
 static uint64_t mix(uint64_t a, uint64_t b) {
     return hash_mix(a * UINT64_C(0x9e3779b97f4a7c15) + b + UINT64_C(0x632be59bd9b4e019));
 }
@@ -25,7 +25,7 @@ static uint64_t hash_text(const char * text) {
     return h;
 }
 
-// The stream of tokens, and where it stands.
+// The stream of tokens, and the current position.
 struct stream {
     const struct synthetic * s;
     uint64_t                 data, tokenizer;
@@ -139,7 +139,7 @@ static double nll_of(
                                      s->rise * beyond + s->shift + wobble;
 }
 
-// The buffers of one window, as the writer wants it.
+// The arrays of one window.
 struct buffers {
     float *              nll;
     uint16_t *           bytes;

@@ -1,17 +1,18 @@
 #pragma once
 
-// Score files of models that do not exist, on texts that do not exist, for which every figure can
-// be told beforehand.
+// Synthetic score files, whose losses are known in advance.
 //
-// A text is a number of documents with so many bytes; a tokenizer cuts them into tokens of 1 to 8
-// bytes after a BOS without any; a byte costs what its place in the text says, so that two
-// tokenizers spend the same on the same bytes.
+// A text is a number of documents; a tokenizer cuts them into tokens of 1 to 8 bytes after a bos
+// without bytes. The cost of a byte depends only on its position in the text, so two tokenizers
+// have equal costs for equal bytes:
 //
-//     nll of a token at position t = Σ over its bytes of cost(document, byte) · (1 + warm/(1 + t/64)) + rise·max(0, log2(t/T)) + shift + wobble·z'
+//     nll of a token at position t = Σ over its bytes of cost(document, byte) ·
+//                                    (1 + warm/(1 + t/64)) + rise·max(0, log2(t/T)) + shift +
+//                                    wobble·z'
 //     cost                         = level · e^(spread·z) · u
 //
-// with z a standard normal number of the document, z' one of the model and window, and u uniform in
-// (0.5, 1.5). A BOS costs 0.
+// z is standard normal per document, z' per model and window, and u is uniform in (0.5, 1.5). A bos
+// costs 0.
 
 #include "eval/score-file.h"
 
@@ -19,24 +20,23 @@ struct synthetic {
     const char * model; // all strings have defaults
     const char * dataset;
     const char * quantization;
-    const char * tokenizer; // its hash; also decides the tokens
+    const char * tokenizer; // hash; decides the tokens
     const char * fingerprint;
     const char * mode, *reset;
-    const char * sources; // documents take them in turn
+    const char * sources; // of documents, in turn
     const char * same_targets;
     int64_t      trained_length; // T
     int64_t      window;         // W
     int64_t      n_windows;
-    int64_t      n_write;                // windows written, 0: all of the shard
+    int64_t      n_write;                // windows to write; 0: all of the shard
     int64_t      shard, n_shards, group; // 0: 1
     int64_t      doc_bytes;              // about; 0: 4,000
     double       level, spread, warm, rise, shift, wobble;
-    double       uniform; // > 0: every token costs this, whatever the rest says
-    int64_t      nan_window,
-            nan_position; // position > 0: NaN from there on in that window, and in all windows whose index is a multiple
-                          // of it
-    double norm; // > 0: with norms of states, norm·(1 + window)·at after at = 64, 128 … tokens, of layer window % 3
-    int64_t short_every; // > 0: every so many windows one of half the length (mode document)
+    double       uniform; // > 0: the cost of every token
+    // position > 0: NaN from there on in every window whose index is a multiple of nan_window
+    int64_t nan_window, nan_position;
+    double  norm;        // > 0: norms of states, norm·(1 + window)·at after at = 64, 128 … tokens
+    int64_t short_every; // > 0: every short_every-th window has half the length
 };
 
 bool synthetic_write(const struct synthetic * s, const char * path, char * err, size_t err_size);

@@ -1,4 +1,5 @@
-// Writes a synthetic score file for the tests of lrnn-perplexity report.
+// Writes a synthetic score file (synthetic-scores.h) for tests of lrnn-perplexity. Keys are those of
+// struct synthetic; train_length is its trained_length.
 //
 //     make-scores OUT.nll key=value...
 
@@ -64,7 +65,7 @@ int main(int argc, char ** argv) {
             }
         }
         if (!found) {
-            fprintf(stderr, "make-scores: %s: there is no such key\n", argv[i]);
+            fprintf(stderr, "make-scores: %s: unknown key\n", argv[i]);
             return 2;
         }
     }

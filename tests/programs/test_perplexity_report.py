@@ -42,7 +42,7 @@ def test_every_format(reports):
     done = reports.run("report", "runs", "--format", "table,json,csv,svg,html", "--baseline", "pos",
                        "--out", "a", stderr="wrote a/report.svg")
     for title in ("The first L tokens: perplexity", "-- trained on 256 --",
-                  "Less pos, paired by window"):
+                  "Difference from pos, paired by window"):
         assert title in done.stdout
     for name in FILES:
         assert (reports.work / "a" / name).exists()
@@ -91,7 +91,7 @@ def test_compare(reports):
         reports.run("report", f"runs/{name}.nll", "--format", "json", "--out", name)
     from_scores = reports.run("compare", "runs/pos.nll", "runs/neg.nll",
                               stdout="beyond 256 .* 12 of 12").stdout
-    assert "neg (second) less pos (first), nats per token" in from_scores
+    assert "neg (second) minus pos (first), nats per token" in from_scores
     for a, b in itertools.product(("pos/report.json", "runs/pos.nll"),
                                   ("neg/report.json", "runs/neg.nll")):
         assert reports.run("compare", a, b).stdout == from_scores, (a, b)
@@ -100,10 +100,10 @@ def test_compare(reports):
 def test_compare_refuses(reports):
     data = reports.Code.DATA
     reports.fail(data, "compare", "runs/neg.nll", "runs/prose.nll",
-                 stderr="data_fingerprint is 'code' in the one and 'prose' in the other")
+                 stderr="data_fingerprint is 'code' in one and 'prose' in the other")
     reports.scores("other-window.nll", "model=w", "dataset=code", "window=2048")
     reports.fail(data, "compare", "runs/neg.nll", "other-window.nll",
-                 stderr="window is 1024 in the one and 2048 in the other")
+                 stderr="window is 1024 in one and 2048 in the other")
     reports.scores("other-tokens.nll", "model=t", "dataset=code", "tokenizer=t1")
     reports.run("compare", "runs/neg.nll", "other-tokens.nll", stdout="bits per byte")
     reports.run("report", "runs/neg.nll", "--format", "json,csv", "--out", "neg")

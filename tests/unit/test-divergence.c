@@ -1,5 +1,5 @@
-// Models run in step: KL divergence, losses and top-1 at every position against a loop over the
-// logits of each model run by itself, and the summaries against sums done by hand.
+// Tests of comparing models side by side: KL divergence, losses and top-1 at every position,
+// against a loop over the logits of each model alone; summaries against sums by hand.
 
 #include "eval/divergence.h"
 #include "file/quantize.h"
@@ -20,7 +20,7 @@ static const char QUANTIZED[] = "test-divergence.gguf";
 // One position
 //
 
-// Straight from the definition, in long double, without taking the maximum off.
+// The definition, in long double, without subtracting the maximum.
 static struct divergence by_definition(
         const float * p, const float * q, int64_t n, int32_t target) {
     long double zp = 0.0L, zq = 0.0L, kl = 0.0L;
@@ -68,15 +68,14 @@ static void test_position(struct test * t) {
         test_check(t, same.kl == 0.0 && same.nll_p == same.nll_q && same.same_top,
                 "a model differs from itself by %g", same.kl);
     }
-    // a fair coin and one that falls on its face three times of four: KL = ½ ln(½/¾) + ½ ln(½/¼) =
-    // ½ ln(4/3)
+    // a fair coin and one with p = ¾: KL = ½ ln(½/¾) + ½ ln(½/¼) = ½ ln(4/3)
     const struct divergence coin = divergence_of(
             (const float[2]) { 80.0f, 80.0f }, (const float[2]) { logf(3.0f), 0.0f }, 2, 1);
     test_check(t,
             fabs(coin.kl - 0.5 * log(4.0 / 3.0)) < 1e-6 && fabs(coin.nll_p - log(2.0)) < 1e-12 &&
                     fabs(coin.nll_q - log(4.0)) < 1e-6,
             "coins: %g", coin.kl);
-    // beyond what exp can hold
+    // beyond the range of exp
     const struct divergence far = divergence_of(
             (const float[2]) { 0.0f, 5000.0f }, (const float[2]) { 3000.0f, 0.0f }, 2, 0);
     test_check(t, fabs(far.kl - 3000.0) < 1e-9 && far.nll_p == 5000.0 && !far.same_top,
@@ -85,7 +84,7 @@ static void test_position(struct test * t) {
 }
 
 //
-// Models in step
+// Models side by side
 //
 
 static struct lrnn_session * open_session(
@@ -118,17 +117,17 @@ static bool quantize(const char * path, enum ggml_type type) {
 
 static void test_models(struct test * t) {
     struct golden_list list;
-    struct test_worst  worst = { .what = "models in step against each by itself", .limit = 1e-7 };
+    struct test_worst  worst = { .what = "models side by side against each alone", .limit = 1e-7 };
     char               err[512] = "";
     int                n_seen   = 0;
 
     if (!test_check(t, golden_list_load(&list, err, sizeof(err)), "%s", err)) {
         return;
     }
-    for (int i = 0; i < list.n; i += 3) { // every third family: the loop is the same for all
+    for (int i = 0; i < list.n; i += 3) { // every third family: the code is the same for all
         const struct golden * g = &list.models[i];
         struct lrnn_model *   models[3];
-        if (!test_check(t, quantize(g->path, GGML_TYPE_Q4_0), "%s cannot be quantised", g->name)) {
+        if (!test_check(t, quantize(g->path, GGML_TYPE_Q4_0), "%s cannot be quantized", g->name)) {
             continue;
         }
         struct lrnn_session * sessions[3] = {
@@ -145,7 +144,7 @@ static void test_models(struct test * t) {
         };
         struct divergence_windows found[2] = { { 0 } };
         bool                      not_finite;
-        for (int twice = 0; twice < 2; ++twice) { // a window must not see the one before it
+        for (int twice = 0; twice < 2; ++twice) { // windows must be independent
             test_check(t,
                     divergence_measure(sessions, 3, g->n_vocab, &window, 7, found, &not_finite, err,
                             sizeof(err)) &&
@@ -156,7 +155,7 @@ static void test_models(struct test * t) {
                 found[0].n == 2 && found[1].n == 2 && found[0].windows[0].n == g->n_tokens - 1,
                 "%s: windows are missing", g->name);
 
-        // each by itself, all at once
+        // each model alone, in one call
         float * logits[2];
         for (int m = 0; m < 2; ++m) {
             const struct lrnn_input input = {
@@ -177,12 +176,12 @@ static void test_models(struct test * t) {
                 const struct divergence_window * w = &found[0].windows[twice];
                 const struct divergence_window * s = &found[1].windows[twice];
                 if (!scored[pos]) {
-                    test_check(t, isnan(w->kl[pos - 1]), "%s: position %d is not to be scored",
+                    test_check(t, isnan(w->kl[pos - 1]), "%s: position %d must not be scored",
                             g->name, (int) pos);
                     continue;
                 }
-                // rounding differs with the shape of the calls, by 1e-6 of the logits; the
-                // divergence is of second order in it
+                // rounding depends on the shape of calls, by 1e-6 of the logits; the divergence
+                // depends on it to second order
                 test_bound(t, &worst,
                         fabs((double) w->kl[pos - 1] - e.kl) /
                                 (1.0 + 100.0 * sqrt(fmax(e.kl, 0.0))),
@@ -259,14 +258,14 @@ static void test_summary(struct test * t) {
             "losses: %g, %g", s[1].nll_p.value, s[1].nll_q.value);
     test_check(t, fabs(s[1].same_top.value - 0.76) < 1e-12, "top-1: %g",
             s[1].same_top.value); // 52, 56, … 96 of 50 … 99
-    test_check(t, s[1].change.method == STATS_NONE, "an interval of two windows");
+    test_check(t, s[1].change.method == STATS_NONE, "two windows have no interval");
 
     test_check(t,
             divergence_ranges(300, 0, ranges, 4) == 4 && ranges[0].first == 1 &&
                     ranges[0].last == 64 && ranges[1].first == 65 && ranges[1].last == 128 &&
                     ranges[2].first == 129 && ranges[2].last == 256 && ranges[3].first == 257 &&
                     ranges[3].last == 300,
-            "ranges by powers of two");
+            "ranges of powers of two");
 }
 
 int main(void) {

@@ -1,5 +1,5 @@
-// A report in all its forms: well-formed whatever a model is called, within its columns, the same
-// bytes from shards and from one file, and read back as what it was made from.
+// Tests of reports in all formats: well-formed for any model name, within the columns, equal bytes
+// from shards and from one file, and equal comparisons when read back.
 
 #include "base/json-read.h"
 #include "base/unicode.h"
@@ -18,7 +18,7 @@
 #include <unistd.h>
 
 //
-// What is written, in memory
+// Formats, in memory
 //
 
 struct text {
@@ -48,7 +48,7 @@ static struct text write_form(struct test * t, const struct report * r, enum for
         case N_FORMS: break;
     }
     fclose(out);
-    test_check(t, ok && text.size > 0, "%s is written", FORM_NAMES[form]);
+    test_check(t, ok && text.size > 0, "%s was written", FORM_NAMES[form]);
     return text;
 }
 
@@ -62,12 +62,12 @@ static bool read_report(struct test * t, const char * const * paths, int n, enum
                .log2_x                             = log2_x,
                .smooth                             = smooth };
     char                       err[512] = "";
-    return test_check(t, report_read(&p, r, err, sizeof(err)), "a report: %s", err);
+    return test_check(t, report_read(&p, r, err, sizeof(err)), "report: %s", err);
 }
 
 //
-// Well-formed XML: one root, elements that end in the order in which they began, quoted attributes,
-// known entities, allowed characters
+// Well-formed XML: one root, properly nested elements, quoted attributes, known entities, allowed
+// characters
 //
 
 struct xml {
@@ -89,7 +89,7 @@ static bool xml_text(struct xml * x, const char * stop) {
     while (x->p < x->end && strchr(stop, *x->p) == NULL) {
         const unsigned char c = (unsigned char) *x->p;
         if (c == '<' || (c < 0x20 && c != '\t' && c != '\n' && c != '\r')) {
-            return xml_fail(x, "a character that may not be there");
+            return xml_fail(x, "a character that is not allowed");
         }
         if (c == '&') {
             static const char * const KNOWN[] = { "&amp;", "&lt;", "&gt;", "&quot;", "&#177;" };
@@ -98,7 +98,7 @@ static bool xml_text(struct xml * x, const char * stop) {
                 known |= strncmp(x->p, KNOWN[i], strlen(KNOWN[i])) == 0;
             }
             if (!known) {
-                return xml_fail(x, "an entity that is not known");
+                return xml_fail(x, "an unknown entity");
             }
         }
         x->p++;
@@ -146,7 +146,7 @@ static bool xml_is_well_formed(const struct text * text, const char ** why) {
         } else if (ends) {
             if (depth == 0 || open[depth - 1].n != n ||
                     strncmp(open[depth - 1].name, name, n) != 0 || *x.p != '>') {
-                xml_fail(&x, "an end without its beginning");
+                xml_fail(&x, "an end tag without a start tag");
             }
             depth--;
             x.p++;
@@ -187,13 +187,13 @@ static bool xml_is_well_formed(const struct text * text, const char ** why) {
         }
     }
     if (x.why == NULL && (depth != 0 || n_roots != 1)) {
-        xml_fail(&x, "not one root that ends");
+        xml_fail(&x, "expected one complete root");
     }
     *why = x.why;
     return x.why == NULL;
 }
 
-// The checker itself must be able to fail.
+// The checker must be able to fail.
 static void test_checker(struct test * t) {
     const char * why;
     const struct {
@@ -220,14 +220,14 @@ static void test_checker(struct test * t) {
 }
 
 //
-// Forms
+// Formats
 //
 
 static void check_xml(struct test * t, const struct text * text, const char * what) {
     const char * why;
     const bool   ok = xml_is_well_formed(text, &why);
     test_check(t, ok, "%s is well-formed XML: %s", what, ok ? "" : why);
-    // nothing from outside; the name of a namespace is no address that anything is fetched from
+    // no external resources; the name of a namespace is not fetched
     const char * p = text->data;
     int          n = 0;
     while ((p = strstr(p, "http")) != NULL) {
@@ -237,9 +237,9 @@ static void check_xml(struct test * t, const struct text * text, const char * wh
     test_check(t,
             n == 0 && strstr(text->data, "<script") == NULL && strstr(text->data, "url(") == NULL &&
                     strstr(text->data, "@import") == NULL,
-            "%s has nothing from outside", what);
-    test_check(t, strstr(text->data, "prefers-color-scheme:dark") != NULL, "%s knows dark screens",
-            what);
+            "%s is self-contained", what);
+    test_check(t, strstr(text->data, "prefers-color-scheme:dark") != NULL,
+            "%s supports dark screens", what);
 }
 
 static void check_json(struct test * t, const struct text * text) {
@@ -249,7 +249,7 @@ static void check_json(struct test * t, const struct text * text) {
             kind == JSON_OBJECT ? (size_t) 0 : error.at, kind == JSON_OBJECT ? "" : error.what);
 }
 
-// The same number of fields in every row, quotes in pairs.
+// Every row has the same number of fields, and quotes are balanced.
 static void check_csv(struct test * t, const struct text * text, const char * what) {
     int  fields = 1, expected = 0, rows = 0;
     bool quoted = false;
@@ -259,8 +259,8 @@ static void check_csv(struct test * t, const struct text * text, const char * wh
         fields += c == ',' && !quoted;
         if (c == '\n' && !quoted) {
             expected = rows++ == 0 ? fields : expected;
-            test_check(t, fields == expected, "%s: row %d has %d fields, the head %d", what, rows,
-                    fields, expected);
+            test_check(t, fields == expected, "%s: row %d has %d fields, the header has %d", what,
+                    rows, fields, expected);
             fields = 1;
         }
     }
@@ -278,7 +278,7 @@ static void check_columns(
         longest = n > longest ? n : longest;
     }
     test_check(t, longest <= columns && longest > columns / 2,
-            "%s: the longest line has %d columns, %d are there", what, longest, columns);
+            "%s: the longest line has %d columns, limit %d", what, longest, columns);
     test_check(t, !ascii || plain, "%s is plain ASCII", what);
 }
 
@@ -298,8 +298,8 @@ static void check_forms(struct test * t, const struct report * r) {
     }
 }
 
-// Names that would break each form if it did not look after them; a model that diverges, one whose
-// scores are not finite, two tokenizers, sources.
+// Names that need escapes in every format, a degrading model, non-finite losses, two tokenizers,
+// sources.
 static void test_forms(struct test * t) {
     const char * paths[]          = { "test-report-0.nll", "test-report-1.nll", "test-report-2.nll",
                  "test-report-3.nll", "test-report-4.nll", "test-report-5.nll" };
@@ -322,7 +322,8 @@ static void test_forms(struct test * t) {
                 .spread         = 0.2,
                 .warm           = 1.0,
                 .sources        = "web\t<b>&\"books\"" },
-        { .model = "a name that is a good deal longer than any table or picture would like it to be \xc3\xa9\xe4\xb8\xad",
+        { .model = "a name that is a good deal longer than any table or chart would like it to be "
+                   "\xc3\xa9\xe4\xb8\xad",
                 .trained_length = 1024,
                 .window         = 4096,
                 .n_windows      = 12,
@@ -364,13 +365,13 @@ static void test_forms(struct test * t) {
                              : LOSS_BPB,
                     k != 1, k == 3 ? 101 : 0, &r)) {
             test_check(t, r.n_panels == (k < 2 ? 3 : 2),
-                    "%d panels: tokenizers share one in bits per byte only", r.n_panels);
-            test_check(t, r.runs[1].dash > 0 && r.runs[0].dash == 0, "a quantised model is dashed");
+                    "%d panels: tokenizers share one only in bits per byte", r.n_panels);
+            test_check(t, r.runs[1].dash > 0 && r.runs[0].dash == 0, "a quantized model is dashed");
             check_forms(t, &r);
             report_free(&r);
         }
     }
-    // one run alone
+    // a single run
     struct report r;
     if (read_report(t, paths, 1, LOSS_PPL, true, 0, &r)) {
         check_forms(t, &r);
@@ -381,7 +382,7 @@ static void test_forms(struct test * t) {
     }
 }
 
-// Four shards, in any order, give the bytes of one file in every form; and a second time the same.
+// Four shards, in any order, give the bytes of one file in every format. So does a second report.
 static void test_shards(struct test * t) {
     const char *     whole[]  = { "test-report-whole.nll", "test-report-other.nll" };
     const char *     shards[] = { "test-report-3of4.nll", "test-report-1of4.nll",
@@ -416,9 +417,9 @@ static void test_shards(struct test * t) {
             struct text a = write_form(t, &one, f), b = write_form(t, &again, f),
                         c = write_form(t, &split, f);
             test_check(t, a.size == b.size && memcmp(a.data, b.data, a.size) == 0,
-                    "%s: a second time the same bytes", FORM_NAMES[f]);
+                    "%s: equal bytes the second time", FORM_NAMES[f]);
             test_check(t, a.size == c.size && memcmp(a.data, c.data, a.size) == 0,
-                    "%s: shards give the same bytes", FORM_NAMES[f]);
+                    "%s: equal bytes from shards", FORM_NAMES[f]);
             free(a.data);
             free(b.data);
             free(c.data);
@@ -427,12 +428,12 @@ static void test_shards(struct test * t) {
         report_free(&again);
         report_free(&split);
     }
-    // a shard that is missing, and one that is there twice under another name
+    // a missing shard, and a duplicate under another name
     const struct report_params missing = { .paths = shards, .n_paths = 3, .bucket = -1 };
     test_check(t,
             !report_read(&missing, &one, err, sizeof(err)) &&
                     strstr(err, "shard 2 is missing") != NULL,
-            "a gap is refused: %s", err);
+            "a missing shard: %s", err);
     s.model    = "a";
     s.wobble   = 0.0;
     s.n_shards = 4;
@@ -440,7 +441,7 @@ static void test_shards(struct test * t) {
     test_check(t, synthetic_write(&s, whole[1], err, sizeof(err)), "%s", err);
     const struct report_params overlap = { .paths = shards, .n_paths = 5, .bucket = -1 };
     test_check(t, !report_read(&overlap, &one, err, sizeof(err)) && strstr(err, "overlap") != NULL,
-            "an overlap is refused: %s", err);
+            "a duplicate shard: %s", err);
     for (int i = 0; i < 5; ++i) {
         unlink(shards[i]);
     }
@@ -451,8 +452,8 @@ static void test_shards(struct test * t) {
 // Charts
 //
 
-// Lines that end in almost the same place have names that do not touch, inside the plot; histograms
-// and one point are charts as well.
+// Names of lines that end close together do not touch and stay next to the axes. Also histograms, a
+// single point, an empty panel.
 static void test_chart(struct test * t) {
     enum { N = 12, POINTS = 20, BINS = 8 };
     static double       x[POINTS], y[N][POINTS], edges[BINS + 1], counts[BINS];
@@ -499,9 +500,13 @@ static void test_chart(struct test * t) {
                 .n_series = 2 },
         { .title = "nothing", .x_label = "x", .height = 100.0 },
     };
-    const struct chart_block blocks[] = { { &panels[0], 1 }, { &panels[1], 2 } };
+    const struct chart_stack stacks[] = { { &panels[0], 1 }, { &panels[1], 2 } };
     const struct chart       chart    = {
-                 .title = "test", .blocks = blocks, .n_blocks = 2, .n_across = 2, .plot_width = 300.0
+                 .title       = "test",
+                 .stacks      = stacks,
+                 .n_stacks    = 2,
+                 .n_across    = 2,
+                 .panel_width = 300.0,
     };
     struct text text = { 0 };
     FILE *      out  = open_memstream(&text.data, &text.size);
@@ -512,7 +517,7 @@ static void test_chart(struct test * t) {
     double       ys[N + 2];
     int          n = 0;
     const char * p = text.data;
-    while ((p = strstr(p, "<text class=\"lc-ink\" x=\"")) != NULL) { // names have a title in them
+    while ((p = strstr(p, "<text class=\"lc-ink\" x=\"")) != NULL) { // names contain a <title>
         double       tx, ty;
         const char * end = strchr(p, '>');
         if (sscanf(p, "<text class=\"lc-ink\" x=\"%lf\" y=\"%lf\">", &tx, &ty) == 2 &&
@@ -524,15 +529,14 @@ static void test_chart(struct test * t) {
     test_check(t, n == N, "%d names", n);
     stats_sort(ys, n);
     for (int i = 1; i < n; ++i) {
-        test_check(t, ys[i] - ys[i - 1] > 14.0, "names %.1f and %.1f are too near to be read",
-                ys[i - 1], ys[i]);
+        test_check(t, ys[i] - ys[i - 1] > 14.0, "names at %.1f and %.1f overlap", ys[i - 1], ys[i]);
     }
-    test_check(t, ys[n - 1] - ys[0] < 255.0, "they stay beside the plot");
+    test_check(t, ys[n - 1] - ys[0] < 255.0, "names stay next to the axes");
     free(text.data);
 }
 
 //
-// Read back
+// Reading report.json
 //
 
 static bool write_text(const char * path, const char * data, size_t size) {
@@ -576,12 +580,12 @@ static void test_read_back(struct test * t) {
     if (test_check(t,
                 write_text(json, text.data, text.size) &&
                         report_file_read(json, &file, err, sizeof(err)) && file.n_runs == 2,
-                "report.json is read: %s", err)) {
+                "report.json: %s", err)) {
         const struct comparison * from_scores = &r.panels[0].comparisons[1];
         test_check(t, strcmp(file.runs[0].meta.model, a.model) == 0, "its name is %s",
                 file.runs[0].meta.model);
         if (test_check(t, comparison_make(&file.runs[0], &file.runs[1], &c, err, sizeof(err)),
-                    "a comparison of what was read: %s", err)) {
+                    "comparison: %s", err)) {
             bool same = same_estimate(&c.all.difference, &from_scores->all.difference) &&
                         same_estimate(&c.beyond.difference, &from_scores->beyond.difference) &&
                         c.all.won == from_scores->all.won &&
@@ -591,7 +595,7 @@ static void test_read_back(struct test * t) {
                 same = same &&
                        same_estimate(&c.buckets[i].difference, &from_scores->buckets[i].difference);
             }
-            test_check(t, same, "the comparison is the same to the bit: %.17g, %.17g",
+            test_check(t, same, "comparisons are bit-identical: %.17g, %.17g",
                     c.all.difference.value, from_scores->all.difference.value);
             comparison_free(&c);
         }
@@ -614,7 +618,7 @@ static void test_read_back(struct test * t) {
         report_file_free(&file);
     }
     free(old);
-    // a file that ends early, or has something else somewhere, is refused or read; nothing worse
+    // truncated files are errors; altered ones are errors or are read
     struct test_rng rng       = { 3 };
     int             n_refused = 0;
     for (int k = 0; k < 200; ++k) {
@@ -629,25 +633,25 @@ static void test_read_back(struct test * t) {
                         "[]{},:\"\\0-9e.nulltrue\n"[test_below(&rng, 22)];
             }
         }
-        test_check(t, write_text(json, bad, size), "a damaged file");
+        test_check(t, write_text(json, bad, size), "write a damaged file");
         if (report_file_read(json, &file, err, sizeof(err))) {
-            test_check(t, k % 2 == 1, "a file that ends at byte %zu of %zu is refused", size,
+            test_check(t, k % 2 == 1, "a file truncated at byte %zu of %zu is an error", size,
                     text.size);
             report_file_free(&file);
         } else {
             n_refused++;
-            test_check(t, strncmp(err, json, strlen(json)) == 0, "the sentence names the file: %s",
-                    err);
+            test_check(
+                    t, strncmp(err, json, strlen(json)) == 0, "the error names the file: %s", err);
         }
         free(bad);
     }
-    printf("of 200 damaged reports %d were refused\n", n_refused);
+    printf("%d of 200 damaged reports are errors\n", n_refused);
     const char * other = "{ \"schema\": \"other/2\", \"runs\": [] }";
     test_check(t,
             write_text(json, other, strlen(other)) &&
                     !report_file_read(json, &file, err, sizeof(err)) &&
                     strstr(err, "other/2") != NULL,
-            "another schema is refused: %s", err);
+            "another schema: %s", err);
     free(text.data);
     report_free(&r);
     unlink(paths[0]);

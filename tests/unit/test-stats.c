@@ -1,5 +1,5 @@
-// Statistics against closed forms, numerical integrals, hand-computed values and the coverage that
-// an interval promises.
+// Tests of statistics, against closed forms, numerical integrals, values computed by hand and the
+// coverage of intervals.
 
 #include "eval/stats.h"
 #include "kit/check.h"
@@ -60,7 +60,7 @@ static void test_student(struct test * t) {
     test_worst_print(&integral);
     test_worst_print(&inverse);
 
-    // the printed tables of every textbook
+    // tables of textbooks
     const struct {
         double p, df, t;
     } table[] = {
@@ -77,7 +77,7 @@ static void test_student(struct test * t) {
     };
     for (size_t i = 0; i < sizeof(table) / sizeof(table[0]); ++i) {
         const double got = stats_t_quantile(table[i].p, table[i].df);
-        test_check(t, fabs(got - table[i].t) < 5.1e-4, "t(%g, %g) is %g, tables say %g", table[i].p,
+        test_check(t, fabs(got - table[i].t) < 5.1e-4, "t(%g, %g) is %g, expected %g", table[i].p,
                 table[i].df, got, table[i].t);
     }
 }
@@ -88,14 +88,14 @@ static void test_quantiles(struct test * t) {
     test_check(t, x[0] == 1.0 && x[1] == 2.0 && x[2] == 4.0 && x[3] == 7.0, "sorting");
     test_check(t, stats_quantile(x, 4, 0.0) == 1.0 && stats_quantile(x, 4, 1.0) == 7.0,
             "quantiles 0 and 1 are the ends");
-    test_check(t, stats_quantile(x, 4, 0.5) == 3.0, "the median lies between the middle two");
+    test_check(t, stats_quantile(x, 4, 0.5) == 3.0, "median of four numbers");
     // at 2.7
     test_check(t, fabs(stats_quantile(x, 4, 0.9) - 6.1) < 1e-12,
-            "quantile 0.9 is %g, by hand 4 + 0.7*3", stats_quantile(x, 4, 0.9));
-    test_check(t, stats_quantile(x, 1, 0.3) == 1.0, "of one number");
+            "quantile 0.9 is %g, expected 4 + 0.7*3", stats_quantile(x, 4, 0.9));
+    test_check(t, stats_quantile(x, 1, 0.3) == 1.0, "quantile of one number");
 }
 
-// One ratio out of two arrays.
+// Estimates one ratio.
 static bool ratio(
         const double * num, const double * den, int n, uint64_t seed, struct stats_estimate * e) {
     struct stats_pair x[64];
@@ -105,8 +105,8 @@ static bool ratio(
     return stats_ratios(x, n, 1, seed, e);
 }
 
-// Five windows by hand: means 2, 3, 4, 5, 6 over 10 tokens each. Mean 4, sd √2.5, se √(2.5/5) =
-// √0.5, t(0.975, 4) = 2.776445.
+// Five windows: means 2, 3, 4, 5, 6 over 10 tokens each. Mean 4, sd √2.5, se √(2.5/5) = √0.5,
+// t(0.975, 4) = 2.776445.
 static void test_small(struct test * t) {
     const double          num[] = { 20.0, 30.0, 40.0, 50.0, 60.0 };
     const double          den[] = { 10.0, 10.0, 10.0, 10.0, 10.0 };
@@ -132,18 +132,18 @@ static void test_small(struct test * t) {
     test_check(t,
             ratio(num, den, 1, STATS_SEED, &e) && e.value == 2.0 && isnan(e.se) &&
                     isnan(stats_p_value(&e)),
-            "one window: a mean only");
+            "one window: only a mean");
     test_check(t, ratio(num, den, 0, STATS_SEED, &e) && isnan(e.value) && e.n == 0,
-            "no window: nothing");
+            "no windows: no estimate");
 
-    // uneven windows: the ratio of sums, not the mean of means; windows without anything do not
+    // windows of different lengths: the ratio of sums, not the mean of means; empty windows do not
     // count
     const double uneven_num[] = { 10.0, 0.0, 90.0, 0.0 };
     const double uneven_den[] = { 10.0, 0.0, 30.0, 0.0 };
     test_check(t, ratio(uneven_num, uneven_den, 4, STATS_SEED, &e) && e.value == 2.5 && e.n == 2,
             "ratio %g of %d windows", e.value, (int) e.n);
     test_check(t, fabs(e.se - sqrt(2.0 * (15.0 * 15.0 + 15.0 * 15.0)) / 40.0) < 1e-12,
-            "its standard error %g", e.se); // residuals ∓15
+            "standard error %g", e.se); // residuals ∓15
 
     const double bad[] = { 1.0, NAN, 2.0 };
     test_check(t, ratio(bad, den, 3, STATS_SEED, &e) && isnan(e.value) && e.method == STATS_NONE,
@@ -153,12 +153,11 @@ static void test_small(struct test * t) {
     test_check(t,
             ratio(same, den, 4, STATS_SEED, &e) && e.value == 3.0 && e.se == 0.0 && e.lo == 3.0 &&
                     e.hi == 3.0,
-            "no spread, no width");
-    test_check(t, stats_p_value(&e) == 0.0, "and not zero");
+            "equal windows: an interval of width 0");
+    test_check(t, stats_p_value(&e) == 0.0, "p of a nonzero constant");
 }
 
-// n windows, k of which are 1: draws are Binomial(n, k/n), whose quantiles are found by summing its
-// terms.
+// Of n windows, k are 1: draws are Binomial(n, k/n). Its quantiles are computed by summation.
 static void test_binomial(struct test * t) {
     enum { N = 40 };
     const double          p = 0.25;
@@ -179,11 +178,11 @@ static void test_binomial(struct test * t) {
     test_check(t, ratio(num, den, N, STATS_SEED, &e) && e.method == STATS_BOOTSTRAP,
             "forty windows: bootstrap");
     test_check(t, fabs(e.lo * N - lo) < 1e-9 && fabs(e.hi * N - hi) < 1e-9,
-            "interval %g .. %g of %d, the binomial's is %d .. %d", e.lo * N, e.hi * N, N, lo, hi);
+            "interval %g .. %g of %d, expected %d .. %d", e.lo * N, e.hi * N, N, lo, hi);
 }
 
-// An interval of 95 % must hold the truth about 95 times in 100. The percentile bootstrap of 50
-// windows is known to fall a little short.
+// A 95 % interval contains the true value about 95 times in 100; the percentile bootstrap of 50
+// windows is known to be slightly too narrow.
 static void test_coverage(struct test * t) {
     enum { RUNS = 400, N = 50, SMALL = 6 };
     struct test_rng rng  = { 7 };
@@ -193,7 +192,7 @@ static void test_coverage(struct test * t) {
         double                num[N], den[N];
         struct stats_estimate e;
         for (int i = 0; i < N; ++i) {
-            den[i] = 100.0 + (double) test_below(&rng, 100); // windows of unlike length
+            den[i] = 100.0 + (double) test_below(&rng, 100); // different lengths
             num[i] = den[i] * (3.0 + 0.3 * test_normal(&rng));
         }
         if (ratio(num, den, N, STATS_SEED, &e)) {
@@ -204,12 +203,12 @@ static void test_coverage(struct test * t) {
         }
     }
     // ± 4 standard deviations of a count with p = 0.945: 0.945 ± 0.046
-    printf("coverage of the truth: bootstrap of %d windows %.3f, t of %d windows %.3f\n", N,
+    printf("coverage: bootstrap of %d windows %.3f, t of %d windows %.3f\n", N,
             (double) held / RUNS, SMALL, (double) held_small / RUNS);
     test_check(t, fabs((double) held / RUNS - 0.945) < 0.046,
-            "bootstrap holds the truth %d times of %d", held, RUNS);
+            "bootstrap: %d of %d intervals contain the true value", held, RUNS);
     test_check(t, fabs((double) held_small / RUNS - 0.95) < 0.046,
-            "t holds the truth %d times of %d", held_small, RUNS);
+            "t: %d of %d intervals contain the true value", held_small, RUNS);
 }
 
 static bool is_same(const struct stats_estimate * a, const struct stats_estimate * b) {
@@ -217,7 +216,7 @@ static bool is_same(const struct stats_estimate * a, const struct stats_estimate
            a->n == b->n && a->method == b->method;
 }
 
-// Two models on windows that differ a lot, by a little: only the paired interval sees it.
+// Windows differ a lot, models a little: only the paired interval detects it.
 static void test_paired(struct test * t) {
     enum { N = 30, COLS = 2 };
     struct test_rng       rng = { 11 };
@@ -240,47 +239,46 @@ static void test_paired(struct test * t) {
     test_check(t, ea.hi - ea.lo > 0.1 && stats_excludes_zero(&ed) && ed.lo > 0.0 && ed.hi < 0.02,
             "paired %g .. %g", ed.lo, ed.hi);
 
-    // columns of one call are what single calls give, to the bit; and a second run is the first
+    // columns of one call equal single calls to the bit, and so does a second call
     test_check(t, stats_ratios(&x[0][0], N, COLS, STATS_SEED, both), "columns");
-    test_check(t, is_same(&both[0], &ea) && is_same(&both[1], &ed), "columns are single calls");
+    test_check(t, is_same(&both[0], &ea) && is_same(&both[1], &ed), "columns equal single calls");
     test_check(t, ratio(a, den, N, STATS_SEED, &again) && is_same(&again, &ea),
-            "a second run is the first");
+            "a second call gives the same");
     test_check(t,
             ratio(a, den, N, STATS_SEED + 1, &again) && again.lo != ea.lo &&
                     fabs(again.lo - ea.lo) < 0.3 * ea.se,
-            "another seed is near");
+            "another seed gives a similar interval");
     test_check(t,
             fabs(ea.lo - (ea.value - 1.96 * ea.se)) < 0.3 * ea.se &&
                     fabs(ea.hi - (ea.value + 1.96 * ea.se)) < 0.3 * ea.se,
             "the interval of a mean of 30 is near ± 1.96 se");
 
-    // a difference of two ratios is the ratio of differences where the denominators are equal, and
-    // takes nothing away if b is 0
+    // with equal denominators, the difference of ratios is the ratio of differences; b = 0
+    // subtracts nothing
     test_check(
             t, stats_differences(&x[0][0], &y[0][0], N, COLS, STATS_SEED, paired), "differences");
     test_check(t,
             fabs(paired[0].value - ed.value) < 1e-12 && fabs(paired[0].se - ed.se) < 1e-12 &&
                     fabs(paired[0].lo - ed.lo) < 1e-12 && fabs(paired[0].hi - ed.hi) < 1e-12,
-            "a − b, paired: %.15g, by hand %.15g", paired[0].value, ed.value);
-    test_check(t, is_same(&paired[1], &ed), "minus nothing");
+            "a − b, paired: %.15g, expected %.15g", paired[0].value, ed.value);
+    test_check(t, is_same(&paired[1], &ed), "minus zero");
 
-    // a window that one side lacks is left out on both
+    // a window that one side lacks is excluded on both
     y[3][0].den = 0.0;
     a[3] = b[3] = diff[3] = den[3] = 0.0;
     test_check(t,
             stats_differences(&x[0][0], &y[0][0], N, COLS, STATS_SEED, paired) &&
                     ratio(diff, den, N, STATS_SEED, &again),
-            "with a gap");
+            "with a missing window");
     test_check(t,
             paired[0].n == N - 1 && fabs(paired[0].value - again.value) < 1e-12 &&
                     fabs(paired[0].lo - again.lo) < 1e-12,
             "%d windows", (int) paired[0].n);
 }
 
-// Buckets of one model with unlike numbers of targets: the standard error of the difference against
-// one computed window by window from resamples that leave one out (the jackknife, which the formula
-// linearises).
-static void test_unlike_denominators(struct test * t) {
+// Buckets with different numbers of targets: the standard error of the difference, compared with
+// the jackknife, which the formula linearizes.
+static void test_different_denominators(struct test * t) {
     enum { N = 200 };
     struct test_rng          rng = { 5 };
     static struct stats_pair a[N], b[N];
@@ -324,6 +322,6 @@ int main(void) {
     test_binomial(&t);
     test_coverage(&t);
     test_paired(&t);
-    test_unlike_denominators(&t);
+    test_different_denominators(&t);
     return test_end(&t, "test-stats");
 }

@@ -1,5 +1,5 @@
-// The figures of a run and the comparison of two, against loops of their own, against exact
-// answers, and against runs cut down by hand.
+// Tests of summaries and comparisons of runs, against loops over all targets, exact values and
+// runs shortened by hand.
 
 #include "eval/comparison.h"
 #include "kit/check.h"
@@ -15,7 +15,7 @@
 
 static const double LN2 = 0.69314718055994530942;
 
-// A run in memory, read back from a file that is gone again.
+// Writes a synthetic run to a file, reads it and removes the file.
 static struct scores make(struct test * t, const struct synthetic * s) {
     struct scores scores   = { 0 };
     char          err[512] = "";
@@ -28,7 +28,7 @@ static struct scores make(struct test * t, const struct synthetic * s) {
     return scores;
 }
 
-static struct summary summarise(struct test * t, const struct scores * scores, int64_t bucket) {
+static struct summary summarize(struct test * t, const struct scores * scores, int64_t bucket) {
     struct summary              s        = { 0 };
     char                        err[512] = "";
     const struct summary_params p = { .bucket = bucket, .tolerance = 0.02, .log2_curve = true };
@@ -41,7 +41,7 @@ static bool near(double a, double b, double tolerance) {
 }
 
 //
-// Figures
+// Losses
 //
 
 static void test_uniform_model(struct test * t) {
@@ -49,7 +49,7 @@ static void test_uniform_model(struct test * t) {
     struct scores scores = make(
             t, &(struct synthetic) {
                        .window = 3000, .n_windows = 11, .trained_length = 512, .uniform = log(V) });
-    struct summary        s        = summarise(t, &scores, 512);
+    struct summary        s        = summarize(t, &scores, 512);
     const struct losses * groups[] = { &s.total, &s.buckets, &s.prefixes, &s.curve };
     int                   n        = 0;
 
@@ -69,17 +69,17 @@ static void test_uniform_model(struct test * t) {
                 s.position_loss[i]);
     }
     test_check(t, s.extrapolation.n == 2 && s.extrapolation.degrades == -1,
-            "up to 4 T of 512, and nowhere worse");
+            "extrapolates to 4 T = 2,048 without degrading");
     test_check(t,
             s.buckets.n == 6 && s.buckets.at[5].range.from == 2561 &&
                     s.buckets.at[5].range.to == 2999,
-            "six buckets, the last to 2,999");
-    printf("a uniform model: %d figures\n", n);
+            "six buckets, the last one up to 2,999");
+    printf("a uniform model: %d values\n", n);
     summary_free(&s);
     scores_free(&scores);
 }
 
-// Every range against a loop over all targets, from the back.
+// Checks every range against a loop over all targets, in reverse order.
 static void check_ranges(struct test * t, const struct scores * scores, const struct losses * f,
         const char * what, struct test_worst * worst) {
     for (int i = 0; i < f->n; ++i) {
@@ -103,12 +103,12 @@ static void check_ranges(struct test * t, const struct scores * scores, const st
                         g->windows == scores->n_windows && g->diverged == 0,
                 "%s: counts", what);
         test_check(t, g->nats.lo < g->nats.value && g->nats.value < g->nats.hi && g->nats.se > 0.0,
-                "%s: an interval around the value", what);
+                "%s: the interval contains the value", what);
     }
 }
 
 static void test_sums(struct test * t) {
-    struct test_worst worst = { .what = "figures against a loop over all targets", .limit = 1e-12 };
+    struct test_worst worst = { .what = "losses against a loop over all targets", .limit = 1e-12 };
     for (int k = 0; k < 3; ++k) {
         static const int64_t BUCKETS[] = { 300, 0, 1024 };
         struct scores        scores    = make(t, &(struct synthetic) { .window = 2048,
@@ -118,13 +118,13 @@ static void test_sums(struct test * t) {
                                                          .spread               = 0.3,
                                                          .warm                 = 1.0,
                                                          .sources              = "web\tbooks" });
-        struct summary       s         = summarise(t, &scores, BUCKETS[k]);
+        struct summary       s         = summarize(t, &scores, BUCKETS[k]);
         check_ranges(t, &scores, &s.buckets, "buckets", &worst);
         check_ranges(t, &scores, &s.prefixes, "prefixes", &worst);
         check_ranges(t, &scores, &s.curve, "curve", &worst);
         check_ranges(t, &scores, &s.total, "total", &worst);
 
-        // buckets cover every target once, and so do sources within a bucket
+        // buckets cover every target once, and sources every target of a bucket
         int64_t tokens = 0, bytes = 0;
         double  nll = 0.0;
         for (int i = 0; i < s.buckets.n; ++i) {
@@ -168,7 +168,7 @@ static void test_sums(struct test * t) {
     test_worst_print(&worst);
 }
 
-// The first L tokens of long windows are windows of length L.
+// The first L tokens of long windows score like windows of length L.
 static void test_prefixes(struct test * t) {
     struct scores  scores    = make(t, &(struct synthetic) { .window = 4096,
                                                .n_windows            = 10,
@@ -193,7 +193,7 @@ static void test_prefixes(struct test * t) {
             short_run.windows[w]           = scores.windows[w];
             short_run.windows[w].n_targets = expected[i] - 1;
         }
-        struct summary               c = summarise(t, &short_run, 512);
+        struct summary               c = summarize(t, &short_run, 512);
         const struct stats_estimate *a = &s.prefixes.at[i].nats, *b = &c.total.at[0].nats;
         test_check(t,
                 s.prefixes.at[i].range.to == expected[i] - 1 && near(a->value, b->value, 1e-12) &&
@@ -208,8 +208,7 @@ static void test_prefixes(struct test * t) {
     scores_free(&scores);
 }
 
-// Loss as it is told: 2 nats up to T, then 0.1 more for every doubling; windows differ by
-// constants. All differences are known.
+// A known loss: 2 nats up to T, then 0.1 more per doubling; windows differ by constants.
 static void test_extrapolation(struct test * t) {
     enum { W = 4097, N = 12, T = 512, B = 256 };
     static float               nll[N][W];
@@ -242,7 +241,7 @@ static void test_extrapolation(struct test * t) {
     }
     known.meta.window              = W;
     known.meta.n_windows           = N;
-    struct summary               s = summarise(t, &known, B);
+    struct summary               s = summarize(t, &known, B);
     const struct extrapolation * e = &s.extrapolation;
     test_check(t, e->trained_length == T && e->inside == 1 && e->n == 3,
             "inside: bucket %d; %d lengths beyond", e->inside, e->n);
@@ -251,23 +250,24 @@ static void test_extrapolation(struct test * t) {
         test_check(t,
                 e->factor[i] == 2 << i && e->bucket[i] == bucket &&
                         near(e->difference[i].value, rise[bucket], 1e-6) &&
-                        // paired: what windows differ by is gone
+                        // paired: constants of windows cancel
                         near(e->difference[i].lo, rise[bucket], 1e-6) &&
                         near(e->difference[i].hi, rise[bucket], 1e-6),
-                "at %d T: %g nats, told %g", e->factor[i], e->difference[i].value, rise[bucket]);
+                "at %d T: %g nats, expected %g", e->factor[i], e->difference[i].value,
+                rise[bucket]);
     }
     int first = 0;
     while (rise[first] <= 0.02) {
         first++;
     }
     test_check(t, e->degrades == first && near(e->rise.value, rise[first], 1e-6),
-            "degrades from bucket %d, told %d", e->degrades, first);
+            "degrades from bucket %d, expected %d", e->degrades, first);
     summary_free(&s);
     scores_free(&scores);
 }
 
-// NaN from position 1,024 on, the last of a bucket, in every third window: nothing changes before,
-// and after it is as if these windows were not there.
+// NaN from position 1,024 on, the last of a bucket, in every third window. Earlier buckets do not
+// change; later ones equal those of a run without these windows.
 static void test_divergence(struct test * t) {
     struct synthetic with = { .window = 2048,
         .n_windows                    = 15,
@@ -287,8 +287,8 @@ static void test_divergence(struct test * t) {
             rest.windows[rest.n_windows++] = good.windows[w];
         }
     }
-    struct summary a = summarise(t, &bad, 256), b = summarise(t, &good, 256),
-                   c = summarise(t, &rest, 256);
+    struct summary a = summarize(t, &bad, 256), b = summarize(t, &good, 256),
+                   c = summarize(t, &rest, 256);
     test_check(t, a.n_diverged == 5 && a.diverged_from[0] == 1024 && a.diverged_from[1] == 0,
             "%d windows diverged", (int) a.n_diverged);
     for (int i = 0; i < a.buckets.n; ++i) {
@@ -302,15 +302,15 @@ static void test_divergence(struct test * t) {
     test_check(t,
             a.total.at[0].diverged == 5 &&
                     near(a.total.at[0].nats.value, c.total.at[0].nats.value, 1e-12),
-            "the whole");
+            "total");
     bool warned = false;
     for (int i = 0; i < a.n_warnings; ++i) {
         warned |= strstr(a.warnings[i], "diverged: 5 of 15 windows") != NULL &&
                   strstr(a.warnings[i], "position 1024 of window 0") != NULL;
     }
-    test_check(t, warned, "it is said where");
+    test_check(t, warned, "the warning names window and position");
 
-    // a comparison leaves them out on both sides
+    // a comparison excludes them on both sides
     struct comparison cmp;
     char              err[512];
     test_check(t,
@@ -326,7 +326,7 @@ static void test_divergence(struct test * t) {
     scores_free(&good);
 }
 
-// Windows that are one endless sequence: positions go on.
+// Windows of one endless sequence: positions continue.
 static void test_never_reset(struct test * t) {
     struct scores  scores = make(t, &(struct synthetic) { .window = 512,
                                             .n_windows            = 8,
@@ -334,7 +334,7 @@ static void test_never_reset(struct test * t) {
                                             .reset                = "never",
                                             .level                = 0.6,
                                             .warm                 = 1.0 });
-    struct summary s      = summarise(t, &scores, 512);
+    struct summary s      = summarize(t, &scores, 512);
     test_check(t, s.length == 8 * 512 - 1 && s.buckets.n == 8, "positions to %d, %d buckets",
             (int) s.length, s.buckets.n);
     for (int i = 0; i < s.buckets.n; ++i) {
@@ -351,7 +351,7 @@ static void test_never_reset(struct test * t) {
     scores_free(&scores);
 }
 
-// Two contexts: windows 0, 2, 4 … have a short one, 1, 3, 5 … a long one; the unit is the pair.
+// Two contexts: windows 0, 2, 4 … have the short one, 1, 3, 5 … the long one. A unit is a pair.
 static void test_contexts(struct test * t) {
     enum { N = 24 };
     struct scores scores  = make(t, &(struct synthetic) { .window = 600,
@@ -372,7 +372,7 @@ static void test_contexts(struct test * t) {
             sums[w % 2] += (double) window->nll[p] / 200.0 / (N / 2);
         }
     }
-    struct summary s = summarise(t, &scores, 512);
+    struct summary s = summarize(t, &scores, 512);
     test_check(t, s.n_contexts == 2 && s.n_units == N / 2 && s.buckets.n == 2 && s.prefixes.n == 0,
             "%d contexts, %d units", s.n_contexts, (int) s.n_units);
     for (int k = 0; k < 2; ++k) {
@@ -383,7 +383,7 @@ static void test_contexts(struct test * t) {
                 "context %d: %g", k, s.buckets.at[k].nats.value);
     }
     test_check(t, s.total.at[0].nats.value == s.buckets.at[1].nats.value,
-            "the whole is the longest context");
+            "the total is that of the longest context");
     double square = 0.0;
     for (int w = 1; w < N; w += 2) {
         for (int64_t p = 399; p < 599; ++p) {
@@ -391,12 +391,12 @@ static void test_contexts(struct test * t) {
         }
     }
     test_check(t, near(s.token_error, sqrt(square / (100 * N) / (100 * N - 1)), 1e-12),
-            "and so is the token-wise error");
+            "token-wise error of the longest context");
     test_check(t,
             s.extrapolation.inside == 0 && s.extrapolation.n == 1 &&
                     s.extrapolation.factor[0] == 4 &&
                     near(s.extrapolation.difference[0].value, sums[1] - sums[0], 1e-12),
-            "4 T less T: %g", s.extrapolation.difference[0].value);
+            "4 T minus T: %g", s.extrapolation.difference[0].value);
     for (int w = 0; w < N; ++w) {
         free(flags[w]);
     }
@@ -410,33 +410,27 @@ static void test_selection(struct test * t) {
                                             .mode                 = "document",
                                             .short_every          = 3,
                                             .level                = 0.6 });
-    struct summary s      = summarise(t, &scores, 256);
+    struct summary s      = summarize(t, &scores, 256);
     bool           warned = false;
     for (int i = 0; i < s.n_warnings; ++i) {
         warned |= strstr(s.warnings[i],
                           "selection: 12 windows have targets in the first bucket, 8 at 513-768") !=
                   NULL;
     }
-    test_check(t, warned && s.buckets.at[3].windows == 8,
-            "fewer documents reach the end, and it is said");
+    test_check(t, warned && s.buckets.at[3].windows == 8, "warning: fewer documents reach the end");
     summary_free(&s);
     scores_free(&scores);
 }
 
-//
-// Comparisons
-//
-
-// Norms of windows 0 to 9 are 1 to 10 times the number of tokens: the median of a bucket is 5.5
-// times the last power of two in it.
+// The norms of windows 0 to 9 are 1 to 10 times the number of tokens, so the median of a bucket is
+// 5.5 times the last power of two in it.
 static void test_norms(struct test * t) {
     struct scores scores = make(
             t, &(struct synthetic) { .window = 1024, .n_windows = 10, .level = 0.6, .norm = 0.25 });
-    struct summary       s       = summarise(t, &scores, 128);
-    static const int64_t LAST[8] = { 128, 256, 0, 512, 0, 0, 0,
-        1024 }; // the last is one beyond the last target
-    for (int b = 0;
-            b < 8 && test_check(t, s.norms != NULL && s.buckets.n == 8, "there are no norms");
+    struct summary s = summarize(t, &scores, 128);
+    // the last one is after the last target
+    static const int64_t LAST[8] = { 128, 256, 0, 512, 0, 0, 0, 1024 };
+    for (int b = 0; b < 8 && test_check(t, s.norms != NULL && s.buckets.n == 8, "there are norms");
             ++b) {
         const struct range_norm * f = &s.norms[b];
         test_check(t,
@@ -448,11 +442,11 @@ static void test_norms(struct test * t) {
     }
     summary_free(&s);
 
-    // a state that is not finite is larger than all others
+    // a non-finite norm is larger than all others
     struct score_norm norms[1] = { { .at = 128, .layer = 2, .norm = NAN } };
     scores.windows[7].norms    = norms;
     scores.windows[7].n_norms  = 1;
-    s                          = summarise(t, &scores, 128);
+    s                          = summarize(t, &scores, 128);
     test_check(t,
             isinf(s.norms[0].most) && s.norms[0].layer == 2 && s.norms[0].windows == 10 &&
                     s.norms[1].windows == 9,
@@ -461,19 +455,23 @@ static void test_norms(struct test * t) {
     scores_free(&scores);
 
     scores = make(t, &(struct synthetic) { .window = 1024, .n_windows = 10, .level = 0.6 });
-    s      = summarise(t, &scores, 128);
-    test_check(t, s.norms == NULL, "norms of a run that has none");
+    s      = summarize(t, &scores, 128);
+    test_check(t, s.norms == NULL, "a run without a probe has no norms");
     summary_free(&s);
     scores_free(&scores);
 }
 
-static void test_refusals(struct test * t) {
+//
+// Comparisons
+//
+
+static void test_comparable(struct test * t) {
     struct scores     scores = make(t, &(struct synthetic) { .window = 64, .n_windows = 1 });
     struct score_meta m      = scores.meta;
     bool              bytes_only;
     char              err[512];
     test_check(t, comparison_allowed(&m, &scores.meta, &bytes_only, err, sizeof(err)),
-            "a run may be compared with itself");
+            "a run is comparable with itself");
     m.model          = "other";
     m.model_hash     = "x";
     m.n_batch        = 7;
@@ -482,7 +480,7 @@ static void test_refusals(struct test * t) {
     m.trained_length = 5;
     m.quantization   = "q4_0";
     test_check(t, comparison_allowed(&m, &scores.meta, &bytes_only, err, sizeof(err)),
-            "and another model: %s", err);
+            "other models are comparable: %s", err);
 
     const struct {
         const char *  key;
@@ -532,7 +530,7 @@ static void test_comparison(struct test * t) {
     b.wobble                 = 0.03;
     b.rise                   = 0.05;
     struct scores     sa = make(t, &a), sb = make(t, &b);
-    struct summary    ma = summarise(t, &sa, 256), mb = summarise(t, &sb, 256);
+    struct summary    ma = summarize(t, &sa, 256), mb = summarize(t, &sb, 256);
     struct comparison c;
     char              err[512];
     test_check(t,
@@ -540,7 +538,7 @@ static void test_comparison(struct test * t) {
                     c.trained_length == 512 && c.n_left_out == 0,
             "a comparison: %s", err);
 
-    // the region beyond T by a loop
+    // beyond T, with a loop
     double sum = 0.0;
     int    won = 0;
     for (int64_t w = 0; w < 20; ++w) {
@@ -555,30 +553,30 @@ static void test_comparison(struct test * t) {
     test_check(t,
             near(c.beyond.difference.value, sum, 1e-12) && c.beyond.won == won &&
                     c.beyond.difference.n == 20,
-            "beyond T: %g, by a loop %g", c.beyond.difference.value, sum);
+            "beyond T: %g, expected %g", c.beyond.difference.value, sum);
     for (int i = 0; i < c.n_buckets; ++i) {
         test_check(t,
                 near(c.buckets[i].difference.value,
                         mb.buckets.at[i].nats.value - ma.buckets.at[i].nats.value, 1e-12) &&
                         c.buckets[i].difference.hi - c.buckets[i].difference.lo <
                                 0.3 * (ma.buckets.at[i].nats.hi - ma.buckets.at[i].nats.lo),
-                "bucket %d: the difference of the figures, with a far narrower interval", i);
+                "bucket %d: the difference of the losses, with a much narrower interval", i);
     }
     comparison_free(&c);
 
-    // a run that is not finished: the windows that both have
+    // an unfinished run: only common windows
     sb.n_windows      = 13;
-    struct summary mc = summarise(t, &sb, 256);
+    struct summary mc = summarize(t, &sb, 256);
     test_check(t,
             comparison_make(&ma, &mc, &c, err, sizeof(err)) && c.all.difference.n == 13 &&
                     c.n_left_out == 7,
             "13 of 20 windows");
     comparison_free(&c);
-    struct summary wide = summarise(t, &sa, 512);
+    struct summary wide = summarize(t, &sa, 512);
     test_check(t,
             !comparison_make(&wide, &mb, &c, err, sizeof(err)) &&
                     strstr(err, "different buckets") != NULL,
-            "other buckets are refused: %s", err);
+            "different buckets: %s", err);
     summary_free(&ma);
     summary_free(&mb);
     summary_free(&mc);
@@ -587,9 +585,8 @@ static void test_comparison(struct test * t) {
     scores_free(&sb);
 }
 
-// Two tokenizers, and bytes that cost the same whoever cuts them: over equal stretches there is no
-// difference; and exactly a tenth if all costs are a tenth higher. Anything counted on one side
-// only would show.
+// Two tokenizers; a byte has the same cost with both. Over equal stretches there is no difference,
+// and exactly a tenth if all costs are a tenth higher.
 static void test_bytes(struct test * t) {
     for (int k = 0; k < 3; ++k) {
         struct synthetic a = { .window = 1024,
@@ -610,7 +607,7 @@ static void test_bytes(struct test * t) {
         test_check(t,
                 byte_comparison_make(&sa, &sb, 256, 256, &same, err, sizeof(err)) &&
                         byte_comparison_make(&sa, &sc, 256, 256, &more, err, sizeof(err)),
-                "by bytes: %s", err);
+                "comparison by bytes: %s", err);
         printf("documents of about %d bytes: %.1f %% of the bytes compared, difference %.1e\n",
                 (int) a.doc_bytes, 100.0 * (double) same.bytes / (double) same.base_bytes,
                 same.all.difference.value);
@@ -621,13 +618,13 @@ static void test_bytes(struct test * t) {
                 "a tenth more: %g of %g", more.all.difference.value, more.base.value);
         test_check(t,
                 near(same.beyond.difference.value, 0.0, 1e-6) && same.beyond.difference.n > 10,
-                "beyond the training lengths");
-        // where a document ends in the window after the one that it began in, the place of its last
-        // part is not known (see first_token_bytes)
+                "beyond the trained lengths");
+        // if a document ends in the window after the one it began in, the position of its last part
+        // is unknown (see first_token_bytes)
         test_check(t, same.bytes > same.base_bytes * (k == 1 ? 5 : 8) / 10,
                 "most of the text is compared: %d of %d", (int) same.bytes, (int) same.base_bytes);
 
-        // where it is the same tokenizer, all of what is compared is what the figures say
+        // the same run
         struct byte_comparison self;
         test_check(t,
                 byte_comparison_make(&sa, &sa, 256, 256, &self, err, sizeof(err)) &&
@@ -650,7 +647,7 @@ int main(void) {
     test_contexts(&t);
     test_selection(&t);
     test_norms(&t);
-    test_refusals(&t);
+    test_comparable(&t);
     test_comparison(&t);
     test_bytes(&t);
     return test_end(&t, "test-summary");
