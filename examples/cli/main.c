@@ -22,6 +22,11 @@
 #include <time.h>
 #include <unistd.h>
 
+enum {
+    SEED_RANDOM = -1, // a new seed for each run
+    SEED_UNSET  = -2, // that of the loaded state, or a new one
+};
+
 struct args {
     const char * model;
     const char * prompt;
@@ -39,7 +44,7 @@ struct args {
     double  min_p;
     double  repeat_penalty;
     int64_t repeat_last;
-    int64_t seed; // -1: a new one
+    int64_t seed; // SEED_RANDOM, SEED_UNSET
     bool    greedy;
 
     const char * state_load;
@@ -171,7 +176,7 @@ static enum exit_code converse(
 // Creates session and sampler, and loads the saved sequence.
 static enum exit_code prepare(struct args * args, struct generator * g) {
     // a saved sequence includes the random state, unless the user gives a seed
-    const bool own_seed = args->state_load != NULL && args->seed < 0;
+    const bool own_seed = args->state_load != NULL && args->seed == SEED_UNSET;
     if (args->seed < 0 && !own_seed) {
         args->seed = (int64_t) (((uint64_t) time(NULL) << 20 ^ (uint64_t) clock() << 8 ^
                                         (uint64_t) getpid()) &
@@ -346,7 +351,7 @@ int main(int argc, char ** argv) {
         .min_p          = 0.05,
         .repeat_penalty = 1.0,
         .repeat_last    = 64,
-        .seed           = -1,
+        .seed           = SEED_UNSET,
         .batch          = 512,
         .cache          = 4096,
     };
@@ -368,8 +373,8 @@ int main(int argc, char ** argv) {
         opt_strings("--stop", "TEXT", &args.stops, "stop before this text; may be repeated"),
 
         opt_group("Sampling"),
-        opt_float("--temp", "T", &args.temperature, 0, 1e6,
-                "temperature; 0: always the most likely token"),
+        opt_alias("--temperature", opt_float("--temp", "T", &args.temperature, 0, 1e6,
+                                           "temperature; 0: always the most likely token")),
         opt_flag("--greedy", &args.greedy, "the same as --temp 0"),
         opt_int("--top-k", "K", &args.top_k, 0, INT32_MAX,
                 "sample from the K most likely tokens; 0: from all"),
@@ -381,8 +386,8 @@ int main(int argc, char ** argv) {
                 "make recent tokens less likely; 1: off"),
         opt_int("--repeat-last", "N", &args.repeat_last, 0, 4096,
                 "number of recent tokens; 0: none"),
-        opt_int("-s, --seed", "N", &args.seed, 0, 1e15,
-                "random seed (default: that of the loaded state, or a new one)"),
+        opt_int("-s, --seed", "N", &args.seed, SEED_RANDOM, 1e15,
+                "random seed; -1: a new one (default: that of the loaded state, or -1)"),
 
         opt_group("State"),
         opt_string("--state-load", "FILE", &args.state_load,

@@ -5,6 +5,7 @@
 
 #include <ctype.h>
 #include <errno.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -279,10 +280,17 @@ static bool set_value(const struct option * o, const char * name, const char * t
         case OPTION_INT: {
             const char * end;
             int64_t      x;
-            if (!parse_int(text, &end, &x) || *end != '\0' || (double) x < o->min ||
-                    (double) x > o->max) {
+            if (!parse_int(text, &end, &x) || *end != '\0') {
                 return error_set(err, err_size, "%s: '%s' is not a whole number from %.0f to %.0f",
                         name, text, o->min, o->max);
+            }
+            if ((double) x < o->min) {
+                return error_set(
+                        err, err_size, "%s is %s; the minimum is %.0f", name, text, o->min);
+            }
+            if ((double) x > o->max) {
+                return error_set(
+                        err, err_size, "%s is %s; the maximum is %.0f", name, text, o->max);
             }
             *(int64_t *) o->dest = x;
             return true;
@@ -290,10 +298,15 @@ static bool set_value(const struct option * o, const char * name, const char * t
         case OPTION_FLOAT: {
             char *       end;
             const double x = strtod(text, &end);
-            if (end == text || *end != '\0' || isspace((unsigned char) text[0]) ||
-                    !(x >= o->min && x <= o->max)) {
+            if (end == text || *end != '\0' || isspace((unsigned char) text[0]) || isnan(x)) {
                 return error_set(err, err_size, "%s: '%s' is not a number from %g to %g", name,
                         text, o->min, o->max);
+            }
+            if (x < o->min) {
+                return error_set(err, err_size, "%s is %s; the minimum is %g", name, text, o->min);
+            }
+            if (x > o->max) {
+                return error_set(err, err_size, "%s is %s; the maximum is %g", name, text, o->max);
             }
             *(double *) o->dest = x;
             return true;

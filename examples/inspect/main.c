@@ -64,7 +64,42 @@ static void print_name(const char * name) {
     }
 }
 
-static void print_model(const struct lrnn_model_info * info) {
+// Loading the model has checked these two keys. The pre-tokenizer belongs to byte-level BPE.
+static const char KEY_TOKENIZER[]     = "tokenizer.ggml.model";
+static const char KEY_PRE_TOKENIZER[] = "tokenizer.ggml.pre";
+
+static bool is_bpe(const struct lrnn_model * model) {
+    size_t       size;
+    const char * name = lrnn_model_get_string(model, KEY_TOKENIZER, &size);
+    return name != NULL && size == strlen("gpt2") && memcmp(name, "gpt2", size) == 0;
+}
+
+// Names the tokenizer: "byte-level BPE (gpt2), pre-tokenizer llama-bpe".
+static void print_tokenizer(const struct lrnn_model * model) {
+    static const struct {
+        const char *name, *text;
+    } KINDS[] = {
+        { "llama", "SentencePiece" },
+        { "gpt2", "byte-level BPE" },
+        { "rwkv", "World" },
+        { "lrnn-bytes", "bytes" },
+        { "lrnn-symbols", "symbols" },
+    };
+    size_t       size;
+    const char * name = lrnn_model_get_string(model, KEY_TOKENIZER, &size);
+
+    for (size_t i = 0; i < sizeof(KINDS) / sizeof(KINDS[0]); ++i) {
+        if (size == strlen(KINDS[i].name) && memcmp(name, KINDS[i].name, size) == 0) {
+            printf("%s (%s)", KINDS[i].text, KINDS[i].name);
+        }
+    }
+    if (is_bpe(model)) {
+        name = lrnn_model_get_string(model, KEY_PRE_TOKENIZER, &size);
+        printf(", pre-tokenizer %.*s", (int) size, name);
+    }
+}
+
+static void print_model(const struct lrnn_model * model, const struct lrnn_model_info * info) {
     printf("name              ");
     print_name(info->name != NULL ? info->name : "");
     printf("\narchitecture      %s\n", info->architecture);
@@ -86,7 +121,13 @@ static void print_model(const struct lrnn_model_info * info) {
     printf("vocabulary        %" PRId64, info->n_vocab);
     print_id("bos", info->bos);
     print_id("eos", info->eos);
-    printf("\ntokenizer         %s\n", info->has_tokenizer ? "yes" : "no: prompts are token ids");
+    printf("\ntokenizer         ");
+    if (info->has_tokenizer) {
+        print_tokenizer(model);
+    } else {
+        printf("none: prompts are token ids");
+    }
+    printf("\n");
     if (info->trained_length > 0) {
         printf("trained length    %" PRId64 " tokens\n", info->trained_length);
     } else {
@@ -102,7 +143,8 @@ static void print_model(const struct lrnn_model_info * info) {
         print_bytes(info->cache_bytes);
         printf(" per token\n");
     }
-    printf("identity          %016" PRIx64 "\n", info->identity);
+    printf("identity          %016" PRIx64 " (hash of the model file; state files store it)\n",
+            info->identity);
     if (info->source[0] != '\0') {
         printf("source            ");
         print_name(info->source);
@@ -142,6 +184,20 @@ static void print_key_int(const char * key, bool known, int64_t x) {
     }
 }
 
+// A string key of the file; null if `file_key` is NULL.
+static void print_key_name(
+        const char * key, const struct lrnn_model * model, const char * file_key) {
+    size_t       size = 0;
+    const char * text = file_key != NULL ? lrnn_model_get_string(model, file_key, &size) : NULL;
+
+    print_key(key);
+    if (text != NULL) {
+        json_write_bytes(stdout, text, size);
+    } else {
+        printf("null");
+    }
+}
+
 static void print_model_json(const struct lrnn_model * model, const struct lrnn_model_info * info) {
     char identity[17];
 
@@ -164,6 +220,8 @@ static void print_model_json(const struct lrnn_model * model, const struct lrnn_
     print_key_int("eos", info->eos >= 0, info->eos);
     print_key("tokenizer");
     printf("%s", info->has_tokenizer ? "true" : "false");
+    print_key_name("tokenizer_model", model, info->has_tokenizer ? KEY_TOKENIZER : NULL);
+    print_key_name("pre_tokenizer", model, is_bpe(model) ? KEY_PRE_TOKENIZER : NULL);
     print_key_int("trained_length", info->trained_length > 0, info->trained_length);
     print_key_int("weight_bytes", true, info->weight_bytes);
     print_key_int("state_bytes", true, info->state_bytes);
@@ -290,7 +348,7 @@ static enum exit_code run(void * user) {
         if (args->json) {
             print_model_json(model, &info);
         } else {
-            print_model(&info);
+            print_model(model, &info);
             print_tensors(model);
         }
         lrnn_model_free(model);

@@ -19,6 +19,7 @@ class Code(IntEnum):
     DATA = 3
     MODEL = 4
     STOPPED = 5
+    NUMBERS = 6
 
 
 class Result:

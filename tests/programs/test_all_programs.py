@@ -2,6 +2,7 @@
 
 import re
 import shutil
+import struct
 import subprocess
 from pathlib import Path
 
@@ -33,6 +34,67 @@ def test_fits_a_terminal(lrnn, program, option):
 def test_unknown_option(lrnn, programs):
     for program in programs:
         lrnn.fail(lrnn.Code.USAGE, program, "--no-such-option")
+
+
+# ---- exit codes
+
+
+@pytest.fixture
+def overflow(lrnn):
+    """A model with finite weights whose logits overflow."""
+    content = (lrnn.golden / "delta_net_neg.gguf").read_bytes()
+    return lrnn.write("overflow.gguf", content[:-4096] + struct.pack("<f", 3e38) * 1024)
+
+
+def test_help_lists_the_exit_codes(lrnn, programs):
+    texts = {re.search(r"\nExit status\n(.*)\Z", lrnn.run(p, "--help").stdout, re.S).group(1)
+             for p in programs}
+    assert len(texts) == 1
+    codes = re.findall(r"^  ([0-9]+) \S", texts.pop(), re.M)
+    assert codes == [str(int(code)) for code in lrnn.Code]
+
+
+def test_exit_codes(lrnn, overflow):
+    """Every code, from a program that most users run."""
+    model = lrnn.golden / "delta_net_neg.gguf"
+    hybrid = lrnn.golden / "delta_net_hybrid.gguf"
+    command = ["lrnn-cli", "-t", "1", "-p", "3 1 4", "-n", "8"]
+    lrnn.run(*command, "-m", model)
+    lrnn.fail(lrnn.Code.SYSTEM, *command, "-m", model, "--state-save", "missing/state")
+    lrnn.fail(lrnn.Code.USAGE, *command, "-m", model, "-n", "-2")
+    lrnn.fail(lrnn.Code.DATA, *command, "-m", model, "-p", "3 1 x")
+    lrnn.fail(lrnn.Code.MODEL, *command, "-m", "missing.gguf")
+    lrnn.run(*command, "-m", hybrid, "-c", "6", code=lrnn.Code.STOPPED,
+             stderr="the attention cache is full")
+    lrnn.fail(lrnn.Code.NUMBERS, *command, "-m", overflow, "-q", stderr="not finite")
+
+
+def test_stopped_run_can_be_resumed(lrnn):
+    """Code 5 keeps its promise: the state of a stopped generation is saved, and continues."""
+    hybrid = lrnn.golden / "delta_net_hybrid.gguf"
+    command = ["lrnn-cli", "-m", hybrid, "-t", "1", "--greedy", "-q"]
+    whole = lrnn.run(*command, "-p", "3 1 4", "-n", "8").stdout.split()
+    stopped = lrnn.run(*command, "-p", "3 1 4", "-n", "8", "-c", "6", "--state-save", "state",
+                       code=lrnn.Code.STOPPED).stdout.split()
+    n_left = str(8 - len(stopped))
+    rest = lrnn.run(*command, "--state-load", "state", "-n", n_left).stdout.split()
+    assert stopped + rest == whole
+
+
+def test_numbers_that_are_not_finite(lrnn, overflow):
+    lrnn.write("ids.txt", "3 1 4 1 5 9 2 6")
+    lrnn.run("lrnn-perplexity", "logits", "-m", overflow, "--tokens", "ids.txt", "--out", "x.npy",
+             code=lrnn.Code.NUMBERS)
+
+
+# ---- options
+
+
+@pytest.mark.parametrize("value, limit", [("1", "the minimum is 2"),
+                                          ("999999999999", "the maximum is [0-9]+")])
+def test_option_out_of_range(lrnn, value, limit):
+    lrnn.fail(lrnn.Code.USAGE, "lrnn-perplexity", "run", "-m", "x.gguf", "--data", "x.txt",
+              "--min-doc-tokens", value, stderr=f"--min-doc-tokens is {value}; {limit}\n")
 
 
 @pytest.mark.parametrize("devices", [["--device", "no-such-device"],

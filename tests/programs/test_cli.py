@@ -136,6 +136,26 @@ def test_seed(lrnn, model):
 
     assert sample(1) == sample(1)
     assert sample(1) != sample(2)
+    assert sample(-1) != sample(-1)
+    lrnn.fail(lrnn.Code.USAGE, "lrnn-cli", "-m", model, "-p", PROMPT, "-s", "-2",
+              stderr="-s is -2; the minimum is -1")
+
+
+def test_random_seed_after_a_loaded_state(lrnn, model):
+    """-s -1 replaces the random state of the file; without -s it continues."""
+    command = ["lrnn-cli", "-m", model, "-t", "1", "-n", "24", *ALL_TOKENS, "--temp", "1"]
+    lrnn.run(*command, "-p", PROMPT, "-s", "7", "--state-save", "state")
+    command += ["--state-load", "state"]
+    assert lrnn.run(*command).stdout == lrnn.run(*command).stdout
+    done = lrnn.run(*command, "-s", "-1", stderr=r"; seed [0-9]+\n\Z")
+    assert done.stdout != lrnn.run(*command, "-s", "-1").stdout
+
+
+def test_temperature_is_another_name_of_temp(lrnn, model):
+    command = ["lrnn-cli", "-m", model, "-t", "1", "-n", "24", "-p", PROMPT, *ALL_TOKENS, "-s", "1"]
+    hot = lrnn.run(*command, "--temp", "3").stdout
+    assert lrnn.run(*command, "--temperature", "3").stdout == hot
+    assert lrnn.run(*command, "--temperature=0.1").stdout != hot
 
 
 def test_state_files(lrnn):

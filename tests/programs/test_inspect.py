@@ -4,6 +4,7 @@ import json
 import re
 
 import pytest
+from gguf import GGUFReader, GGUFWriter
 
 
 def test_usage(lrnn):
@@ -44,3 +45,51 @@ def test_bad_models(lrnn, bad_models, every, command):
     for model in bad_models[::every]:
         line = lrnn.fail(lrnn.Code.MODEL, *command, model)
         assert line.startswith(f"{command[0]}: {model}: "), line
+
+
+# ---- names and explanations
+
+
+# the 256 letters that stand for bytes in byte-level BPE
+PLAIN = [*range(33, 127), *range(161, 173), *range(174, 256)]
+LETTERS = [chr(b) for b in PLAIN] + [chr(256 + i) for i in range(256 - len(PLAIN))]
+
+
+def write_bpe_model(source, path):
+    """Copies a model whose ids are bytes, with a byte-level BPE tokenizer without merges."""
+    reader = GGUFReader(source)
+    writer = GGUFWriter(path, "lrnn")
+    for name, field in reader.fields.items():
+        if not name.startswith(("GGUF.", "tokenizer.")) and name != "general.architecture":
+            sub_type = field.types[-1] if len(field.types) > 1 else None
+            writer.add_key_value(name, field.contents(), field.types[0], sub_type=sub_type)
+    writer.add_tokenizer_model("gpt2")
+    writer.add_tokenizer_pre("llama-bpe")
+    writer.add_token_list(LETTERS)
+    writer.add_token_types([1] * 256)
+    for tensor in reader.tensors:
+        writer.add_tensor(tensor.name, tensor.data)
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    return path
+
+
+def test_names_the_tokenizer(lrnn):
+    """Kind and pre-tokenizer as text and as JSON."""
+    text = lrnn.text_model("delta_net_neg", "text.gguf")
+    bpe = write_bpe_model(text, lrnn.work / "bpe.gguf")
+    for model, line, names in (
+            (text, "bytes (lrnn-bytes)", (True, "lrnn-bytes", None)),
+            (bpe, "byte-level BPE (gpt2), pre-tokenizer llama-bpe", (True, "gpt2", "llama-bpe")),
+            (lrnn.golden / "delta_net_neg.gguf", "none: prompts are token ids",
+             (False, None, None))):
+        assert f"\ntokenizer         {line}\n" in lrnn.run("lrnn-inspect", model).stdout
+        info = json.loads(lrnn.run("lrnn-inspect", model, "--json").stdout)
+        assert (info["tokenizer"], info["tokenizer_model"], info["pre_tokenizer"]) == names
+
+
+def test_explains_the_identity(lrnn):
+    lrnn.run("lrnn-inspect", lrnn.golden_models()[0], stdout=r"\nidentity          [0-9a-f]{16} "
+             r"\(hash of the model file; state files store it\)\n")

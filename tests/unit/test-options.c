@@ -225,7 +225,10 @@ int main(void) {
     check_error(&t, "m.gguf -x", "unknown option -x; see prog --help");
     check_error(&t, "m.gguf -n", "-n needs a value: N");
     check_error(&t, "m.gguf -n --verbose", "-n needs a value: N");
-    check_error(&t, "m.gguf -n 1001", "-n: '1001' is not a whole number from -1 to 1000");
+    check_error(&t, "m.gguf -n 1001", "-n is 1001; the maximum is 1000");
+    check_error(&t, "m.gguf -n -2", "-n is -2; the minimum is -1");
+    check_error(&t, "m.gguf --temp -1", "--temp is -1; the minimum is 0");
+    check_error(&t, "m.gguf --temp 1e3", "--temp is 1e3; the maximum is 10");
     check_error(&t, "m.gguf -n 1x", "-n: '1x' is not a whole number from -1 to 1000");
     check_error(&t, "m.gguf -n 99999999999999999999",
             "-n: '99999999999999999999' is not a whole number from -1 to 1000");
