@@ -17,16 +17,11 @@
 static struct test        t;
 static struct golden_list golden;
 
-// One of each kind of state: matrix with convolutions, per element, with normalizer, token shifts,
-// attention cache.
-static const char * const MODELS[] = { "delta_net_neg", "mamba_neg", "xlstm", "rwkv7",
-    "olmo_hybrid" };
-
 // Models whose first layer begins with an RMSNorm.
 static const char * const PRE_NORM[] = { "delta_net_neg", "mamba_neg", "transformer",
     "delta_net_hybrid" };
 
-enum { N_MODELS = sizeof(MODELS) / sizeof(MODELS[0]), PROMPT = 11, AFTER = 16 };
+enum { PROMPT = 11, AFTER = 16 };
 
 // A check with a fixed description; `detail` is an error message or "".
 static bool check(bool ok, const char * what, const char * detail) {
@@ -400,9 +395,9 @@ int main(void) {
         return test_end(&t, "test-session");
     }
     snprintf(path, sizeof(path), "test-session-%ld.state", (long) getpid());
-    for (int i = 0; i < N_MODELS; ++i) {
-        test_state_file(MODELS[i], path);
-        test_threads(MODELS[i]);
+    for (int i = 0; i < golden.n; ++i) {
+        test_state_file(golden.models[i].name, path);
+        test_threads(golden.models[i].name);
     }
     test_damage(path);
     test_misuse();
