@@ -139,7 +139,8 @@ glue_edit(cpu-barrier-wait src/ggml-cpu/ggml-cpu.c 1 replace
     }
 ]]
 [[
-    for (int n = 0; atomic_load_explicit(&tp->n_barrier_passed, memory_order_relaxed) == n_passed; ++n) {
+    for (int n = 0;
+            atomic_load_explicit(&tp->n_barrier_passed, memory_order_relaxed) == n_passed; ++n) {
         ggml_lrnn_cpu_wait(n);
     }
 ]])

@@ -7,7 +7,8 @@
 //         COMPUTE_OPTIONS(compute), COMPUTE_BATCH(batch), … };
 //     …                                                                // parse the command line
 //     if (!compute_check(&compute, err, sizeof(err))) …                // EXIT_CODE_USAGE
-//     struct lrnn_model * model = compute_load(&compute, path, quiet); // NULL: load_model_exit_code()
+//     struct lrnn_model * model = compute_load(&compute, path, quiet);
+//     if (model == NULL) return load_model_exit_code();
 
 #include "lrnn.h"
 #include "options.h"

@@ -6,7 +6,8 @@
 
 #include <stdbool.h>
 
-// Room for `n_tensors` headers and, if it is not 0, a graph of `n_nodes` nodes. NULL: out of memory.
+// Room for `n_tensors` headers and, if it is not 0, a graph of `n_nodes` nodes. NULL: out of
+// memory.
 struct ggml_context * context_new(size_t n_tensors, size_t n_nodes);
 void context_free(struct ggml_context * ctx);
 

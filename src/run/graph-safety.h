@@ -2,8 +2,8 @@
 
 // Safe graphs with scans.
 //
-// A scan (ggml_is_scan: the ops of lrnn-ops.h) writes its first source, the state. ggml does not know
-// such ops, and two things can go wrong silently:
+// A scan (ggml_is_scan: the ops of lrnn-ops.h) writes its first source, the state. ggml does not
+// know such ops, and two things can go wrong silently:
 //
 //   placement   The scheduler may run the op on another backend than that of the state. The op then
 //               updates a copy, and the update is lost.
@@ -31,9 +31,9 @@
 extern "C" {
 #endif
 
-// Resets the scheduler, checks the rules, pins every scan to the backend of its state, allocates the
-// graph, and verifies that every scan updates its state and not a copy. On failure the graph must not
-// be computed.
+// Resets the scheduler, checks the rules, pins every scan to the backend of its state, allocates
+// the graph, and verifies that every scan updates its state and not a copy. On failure the graph
+// must not be computed.
 //
 // The graph_size of the scheduler must cover all nodes and leafs: ggml aborts on a larger graph and
 // offers no way to ask. Other causes of an abort (a tensor or an op that no backend supports) are

@@ -2,10 +2,10 @@
 
 // The number of threads of a batch.
 //
-// Threads meet at a barrier after every node of a graph. On a busy machine a thread then often waits
-// until another one is scheduled again, and several threads can be a hundred times slower than one.
-// So small batches of small models use one thread, and other small batches use whatever was faster
-// lately. Results do not depend on the number of threads.
+// Threads meet at a barrier after every node of a graph. On a busy machine a thread then often
+// waits until another one is scheduled again, and several threads can be a hundred times slower
+// than one. So small batches of small models use one thread, and other small batches use whatever
+// was faster lately. Results do not depend on the number of threads.
 
 #include <stdbool.h>
 #include <stdint.h>

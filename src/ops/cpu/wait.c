@@ -1,8 +1,8 @@
 // Waiting at a barrier.
 //
-// Between two products the threads of a graph are microseconds apart, so a short spin is the fastest
-// way to wait. But if another process runs on the core of the thread that is waited for, spinning
-// only keeps that thread from running: yield instead.
+// Between two products the threads of a graph are microseconds apart, so a short spin is the
+// fastest way to wait. But if another process runs on the core of the thread that is waited for,
+// spinning only keeps that thread from running: yield instead.
 
 #include "glue.h"
 
