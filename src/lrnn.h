@@ -19,7 +19,7 @@
 // - Parameters: a zeroed struct is the default, and so is NULL.
 // - Ownership: free what *_new and *_load return with *_free, which accepts NULL. Other pointers
 //   live as long as the object they came from, unless stated otherwise.
-// - No function exits, prints, or keeps global state.
+// - No function exits, prints, or keeps global state other than the list of its temporary files.
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -35,8 +35,7 @@
 extern "C" {
 #endif
 
-// The version of this library, such as "0.2.0", and that of its ggml with the commit, such as
-// "0.25.3 (353b63b4+lrnn)".
+// The version of this library, such as "0.2.0", and of its ggml, such as "0.25.3 (353b63b4+lrnn)".
 LRNN_API const char * lrnn_version(void);
 LRNN_API const char * lrnn_ggml_version(void);
 
@@ -192,9 +191,8 @@ LRNN_API bool lrnn_seq_fork(
 LRNN_API bool lrnn_seq_rewind(
         struct lrnn_session * session, int32_t seq, int64_t n_tokens, char * err, size_t err_size);
 
-// Writes a sequence to a file atomically, with `sampler` unless it is NULL, and with the logits of
-// its last token if the last lrnn_eval computed them. Does not save the rewind history. Replaces
-// only state files.
+// Writes a sequence atomically to a new file or over a state file: with `sampler` unless it is
+// NULL, with its last logits if the last lrnn_eval computed them, without its rewind history.
 struct lrnn_sampler;
 LRNN_API bool lrnn_seq_save(struct lrnn_session * session, int32_t seq,
         const struct lrnn_sampler * sampler, const char * path, char * err, size_t err_size);
@@ -292,8 +290,7 @@ struct lrnn_decoder;
 LRNN_API struct lrnn_decoder * lrnn_decoder_new(const struct lrnn_model * model, bool continues);
 LRNN_API void lrnn_decoder_free(struct lrnn_decoder * decoder);
 
-// Adds a token and returns the text that is now complete, not NUL-terminated and possibly empty.
-// Valid until the next call.
+// Adds a token. Returns the text that it completes: not NUL-terminated, valid until the next call.
 LRNN_API const char * lrnn_decoder_push(
         struct lrnn_decoder * decoder, int32_t token, size_t * size);
 
@@ -394,6 +391,9 @@ LRNN_API bool lrnn_imatrix_collect(const struct lrnn_trace_event * event, void *
 // Fails if a call of lrnn_imatrix_collect failed.
 LRNN_API bool lrnn_imatrix_save(const struct lrnn_imatrix * imatrix, const char * path,
         const char * dataset, int64_t n_windows, int64_t window_size, char * err, size_t err_size);
+
+// Deletes the temporary files of unfinished saves before the process ends. Async-signal-safe.
+LRNN_API void lrnn_remove_temporaries(void);
 
 #ifdef __cplusplus
 }

@@ -1,25 +1,68 @@
 #include "interrupt.h"
 
+#include "base/atomic-file.h"
+#include "lrnn.h"
+
 #include <signal.h>
-#include <stddef.h>
+#include <stdlib.h>
+
+// the signals that end a process without being a crash
+static const int SIGNALS[] = { SIGHUP, SIGINT, SIGTERM, SIGQUIT, SIGPIPE, SIGALRM, SIGXCPU,
+    SIGXFSZ };
+
+enum { N_SIGNALS = sizeof(SIGNALS) / sizeof(SIGNALS[0]) };
 
 static volatile sig_atomic_t seen; // written by the signal handler
 
-static void on_signal(int number) {
-    (void) number;
-    seen = 1;
+static void remove_temporaries(void) {
+    atomic_file_remove_temporaries();
+    lrnn_remove_temporaries();
+}
+
+static void on_end(int number) {
+    remove_temporaries();
+    signal(number, SIG_DFL);
+    raise(number);
+}
+
+static void on_request(int number) {
+    if (!seen) {
+        seen = 1;
+    } else if (number != SIGHUP) { // kernel and shell both send it when a terminal is closed
+        on_end(number);
+    }
+}
+
+static bool is_ignored(int number) { // SIGHUP under nohup
+    struct sigaction action;
+    return sigaction(number, NULL, &action) == 0 && action.sa_handler == SIG_IGN;
+}
+
+static void handle(int number, void (*handler)(int), int flags) {
+    struct sigaction action = { 0 };
+    action.sa_handler       = handler;
+    action.sa_flags         = flags;
+    sigfillset(&action.sa_mask); // one handler at a time
+    sigaction(number, &action, NULL);
+}
+
+void interrupt_begin(void) {
+    atexit(remove_temporaries);
+    for (int i = 0; i < N_SIGNALS; ++i) {
+        if (!is_ignored(SIGNALS[i])) {
+            handle(SIGNALS[i], on_end, 0);
+        }
+    }
 }
 
 void interrupt_listen(bool wakes) {
-    struct sigaction action = { 0 };
-
-    // the handler serves once; the second signal kills the process, which is the default
-    action.sa_handler = on_signal;
-    action.sa_flags   = (int) SA_RESETHAND | (wakes ? 0 : SA_RESTART);
-    sigemptyset(&action.sa_mask);
-    seen = 0;
-    sigaction(SIGINT, &action, NULL);
-    sigaction(SIGTERM, &action, NULL);
+    seen            = 0;
+    const int flags = wakes ? 0 : SA_RESTART;
+    handle(SIGINT, on_request, flags);
+    handle(SIGTERM, on_request, flags);
+    if (!is_ignored(SIGHUP)) {
+        handle(SIGHUP, on_request, flags);
+    }
 }
 
 bool interrupt_seen(void) {

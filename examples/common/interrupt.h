@@ -1,13 +1,17 @@
 #pragma once
 
-// Ctrl-C as a request: the first asks the program to stop without losing anything, the second kills
-// it.
+// Signals. Whatever ends a program deletes the temporary files of its unfinished outputs first.
+// While it listens, the first Ctrl-C (SIGINT), SIGTERM or SIGHUP only asks it to stop, so that
+// nothing is lost; the second ends it.
 
 #include <stdbool.h>
+
+// Called once, when the program begins.
+void interrupt_begin(void);
 
 // Starts to listen, and clears earlier requests.
 // - wakes: Ctrl-C also ends a read from the terminal, like the end of the input
 void interrupt_listen(bool wakes);
 
-// True after SIGINT or SIGTERM.
+// True after a request to stop.
 bool interrupt_seen(void);

@@ -1,5 +1,7 @@
 #include "program.h"
 
+#include "interrupt.h"
+
 #include <errno.h>
 #include <stdarg.h>
 #include <stdlib.h>
@@ -45,6 +47,7 @@ enum exit_code program_main(const struct program * program, int argc, char ** ar
     char err[512];
 
     name = program->name;
+    interrupt_begin();
     switch (options_parse(program, argc, argv, err, sizeof(err))) {
         case OPTIONS_OK: break;
         case OPTIONS_DONE: return EXIT_CODE_OK;

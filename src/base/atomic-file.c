@@ -2,11 +2,170 @@
 
 #include "base/error.h"
 
+#include <dirent.h>
 #include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
+
+//
+// Temporary files of this process
+//
+
+struct temporary {
+    struct temporary * next;
+    pid_t              owner; // not a child that inherited the list
+    char               name[];
+};
+
+static atomic_flag        locked = ATOMIC_FLAG_INIT; // guards the list and `ended`
+static struct temporary * temporaries;
+static bool               ended; // atomic_file_remove_temporaries was called
+
+// Signals are blocked while the list is locked, so that a handler never waits for its own thread.
+static void lock_list(sigset_t * before) {
+    sigset_t all;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, before);
+    while (atomic_flag_test_and_set_explicit(&locked, memory_order_acquire)) {
+        sched_yield();
+    }
+}
+
+static void unlock_list(const sigset_t * before) {
+    atomic_flag_clear_explicit(&locked, memory_order_release);
+    pthread_sigmask(SIG_SETMASK, before, NULL);
+}
+
+void atomic_file_remove_temporaries(void) {
+    const int   saved = errno;
+    const pid_t self  = getpid();
+    sigset_t    before;
+    lock_list(&before);
+    ended = true;
+    for (const struct temporary * t = temporaries; t != NULL; t = t->next) {
+        if (t->owner == self) {
+            unlink(t->name);
+        }
+    }
+    unlock_list(&before);
+    errno = saved;
+}
+
+// Creates the file and adds it to the list. Returns its descriptor, or -1 with errno.
+static int create(struct temporary * t) {
+    sigset_t before;
+    lock_list(&before);
+    errno           = EINTR;
+    const int fd    = ended ? -1 : open(t->name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+    const int error = errno;
+    if (fd >= 0) {
+        t->next     = temporaries;
+        temporaries = t;
+    }
+    unlock_list(&before);
+    errno = error;
+    return fd;
+}
+
+// Renames the file to `path`, or deletes it if `path` is NULL. Removes it from the list.
+static bool finish(struct temporary * t, const char * path) {
+    sigset_t before;
+    lock_list(&before);
+    const bool ok    = path != NULL ? rename(t->name, path) == 0 : unlink(t->name) == 0;
+    const int  error = errno;
+    if (!ok && path != NULL) {
+        unlink(t->name);
+    }
+    struct temporary ** link = &temporaries;
+    while (*link != t) {
+        link = &(*link)->next;
+    }
+    *link = t->next;
+    unlock_list(&before);
+    errno = error;
+    return ok;
+}
+
+static bool is_open(const char * name) {
+    sigset_t before;
+    bool     found = false;
+    lock_list(&before);
+    for (const struct temporary * t = temporaries; t != NULL && !found; t = t->next) {
+        found = t->owner == getpid() && strcmp(t->name, name) == 0;
+    }
+    unlock_list(&before);
+    return found;
+}
+
+//
+// Temporary files of processes that were killed
+//
+
+// The process id in "PID.tmp", exactly as we write it; 0: another name.
+static pid_t parse_name(const char * text) {
+    const size_t n = strspn(text, "0123456789");
+    if (n == 0 || n > 10 || text[0] == '0' || strcmp(text + n, ".tmp") != 0) {
+        return 0;
+    }
+    const long long pid = strtoll(text, NULL, 10);
+    return (pid_t) pid == pid ? (pid_t) pid : 0;
+}
+
+// Deletes a temporary file if nobody writes it. The lock matters where ids do not identify a
+// process: on a file system that containers or machines share.
+static void remove_stale(const char * name, pid_t pid) {
+    struct stat st;
+    if (pid == getpid() ? is_open(name) : kill(pid, 0) == 0 || errno != ESRCH) {
+        return;
+    }
+    const int fd = open(name, O_WRONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+    if (fd < 0) {
+        return;
+    }
+    if (fstat(fd, &st) == 0 && S_ISREG(st.st_mode) && st.st_uid == geteuid() &&
+            lockf(fd, F_TLOCK, 0) == 0) {
+        unlink(name);
+    }
+    close(fd);
+}
+
+// Deletes the stale temporary files of `path`.
+static void remove_all_stale(const char * path) {
+    const char * slash = strrchr(path, '/');
+    const char * base  = slash != NULL ? slash + 1 : path;
+    const size_t n     = strlen(base);
+    const int    n_dir = (int) (base - path); // with its slash
+    char *       name  = malloc(strlen(path) + 32);
+    if (name == NULL) {
+        return;
+    }
+    sprintf(name, "%.*s", n_dir, path);
+    DIR * dir = opendir(n_dir > 0 ? name : ".");
+    for (const struct dirent * e; dir != NULL && (e = readdir(dir)) != NULL;) {
+        if (strncmp(e->d_name, base, n) == 0 && e->d_name[n] == '.') {
+            const pid_t pid = parse_name(e->d_name + n + 1);
+            if (pid > 0) {
+                sprintf(name, "%.*s%s", n_dir, path, e->d_name);
+                remove_stale(name, pid);
+            }
+        }
+    }
+    if (dir != NULL) {
+        closedir(dir);
+    }
+    free(name);
+}
+
+//
+// Files
+//
 
 bool atomic_file_may_replace(
         const char * path, const char * magic, const char * kind, char * err, size_t err_size) {
@@ -26,9 +185,31 @@ bool atomic_file_may_replace(
            error_set(err, err_size, "%s: not %s; expected %s or a new file name", path, kind, kind);
 }
 
+// Creates the temporary file. Returns false with errno.
+static bool open_temporary(struct atomic_file * f) {
+    const size_t       size = strlen(f->path) + 32;
+    struct temporary * t    = malloc(sizeof(*t) + size);
+    if (t == NULL) {
+        return false;
+    }
+    t->owner = getpid();
+    snprintf(t->name, size, "%s.%ld.tmp", f->path, (long) t->owner);
+    const int fd = create(t);
+    if (fd < 0) {
+        free(t);
+        return false;
+    }
+    f->temporary = t;
+    (void) !lockf(fd, F_TLOCK, 0); // on a file system without locks, the process id remains
+    f->file = fdopen(fd, "wb");
+    if (f->file == NULL) {
+        close(fd);
+    }
+    return f->file != NULL;
+}
+
 bool atomic_file_open(struct atomic_file * f, const char * path, char * err, size_t err_size) {
-    const size_t size = strlen(path) + 32;
-    struct stat  st;
+    struct stat st;
     *f = (struct atomic_file) { 0 };
     if (path[0] == '\0') {
         return error_set(err, err_size, "the name of the output file is empty");
@@ -38,19 +219,18 @@ bool atomic_file_open(struct atomic_file * f, const char * path, char * err, siz
         return error_set(err, err_size, "%s: found %s, expected a regular file or none", path,
                 S_ISDIR(st.st_mode) ? "a directory" : "a device, pipe or socket");
     }
-    f->path      = malloc(size);
-    f->temporary = malloc(size);
-    if (f->path == NULL || f->temporary == NULL) {
-        free(f->temporary);
-        f->temporary = NULL; // there is no file to delete
-        atomic_file_cancel(f);
+    f->path = strdup(path);
+    if (f->path == NULL) {
         return error_set(err, err_size, "%s: out of memory", path);
     }
-    snprintf(f->path, size, "%s", path);
-    snprintf(f->temporary, size, "%s.%ld.tmp", path, (long) getpid());
-    f->file = fopen(f->temporary, "wb");
-    if (f->file == NULL) {
-        error_set(err, err_size, "%s: cannot be written: %s", path, strerror(errno));
+    remove_all_stale(path);
+    if (!open_temporary(f)) {
+        if (errno == EEXIST) {
+            error_set(err, err_size, "%s: cannot be written: %s.%ld.tmp: %s", path, path,
+                    (long) getpid(), strerror(errno));
+        } else {
+            error_set(err, err_size, "%s: cannot be written: %s", path, strerror(errno));
+        }
         atomic_file_cancel(f);
         return false;
     }
@@ -60,18 +240,20 @@ bool atomic_file_open(struct atomic_file * f, const char * path, char * err, siz
 bool atomic_file_write(
         struct atomic_file * f, const void * data, size_t size, char * err, size_t err_size) {
     return fwrite(data, 1, size, f->file) == size ||
-           error_set(err, err_size, "%s: cannot be written: %s", f->temporary, strerror(errno));
+           error_set(err, err_size, "%s: cannot be written: %s", f->path, strerror(errno));
 }
 
 bool atomic_file_commit(struct atomic_file * f, char * err, size_t err_size) {
+    errno   = EIO; // of an earlier write that nobody checked
     bool ok = !ferror(f->file) && fflush(f->file) == 0 && fsync(fileno(f->file)) == 0;
     ok      = fclose(f->file) == 0 && ok;
     f->file = NULL;
-    ok      = ok && rename(f->temporary, f->path) == 0;
     if (ok) {
+        ok = finish(f->temporary, f->path);
         free(f->temporary);
-        f->temporary = NULL; // nothing is left to delete
-    } else {
+        f->temporary = NULL;
+    }
+    if (!ok) {
         error_set(err, err_size, "%s: cannot be written: %s", f->path, strerror(errno));
     }
     atomic_file_cancel(f);
@@ -83,9 +265,9 @@ void atomic_file_cancel(struct atomic_file * f) {
         fclose(f->file);
     }
     if (f->temporary != NULL) {
-        unlink(f->temporary);
+        finish(f->temporary, NULL);
+        free(f->temporary);
     }
     free(f->path);
-    free(f->temporary);
     *f = (struct atomic_file) { 0 };
 }

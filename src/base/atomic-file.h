@@ -2,15 +2,20 @@
 
 // A file that is written under a temporary name and renamed when it is complete, so that a failure
 // leaves the previous file intact.
+//
+// The temporary name of "out" is "out.PID.tmp". A process that is killed may leave one behind; the
+// next process that writes the same file deletes it.
 
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdio.h>
 
+struct temporary;
+
 struct atomic_file {
-    FILE * file;
-    char * path;
-    char * temporary;
+    FILE *             file;
+    char *             path;
+    struct temporary * temporary;
 };
 
 // False, with an error message, if `path` names a file whose content does not begin with `magic`.
@@ -28,3 +33,7 @@ bool atomic_file_commit(struct atomic_file * f, char * err, size_t err_size);
 
 // Deletes the temporary file. Does nothing after atomic_file_commit.
 void atomic_file_cancel(struct atomic_file * f);
+
+// Deletes the temporary files of all open files of this process. After this call no file can be
+// opened or committed. For signal handlers that end the process: it is async-signal-safe.
+void atomic_file_remove_temporaries(void);
