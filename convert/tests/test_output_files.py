@@ -28,7 +28,8 @@ def inputs(bench):
                 "exact": ["exact", EXACT]}
     if pyarrow := pytest.importorskip("pyarrow", reason="data needs pyarrow"):
         import pyarrow.parquet
-        pyarrow.parquet.write_table(pyarrow.table({"text": ["one", "two"]}), bench.path / "t.parquet")
+        table = pyarrow.table({"text": ["one", "two"]})
+        pyarrow.parquet.write_table(table, bench.path / "t.parquet")
         commands["data"] = ["data", bench.path / "t.parquet"]
     return commands
 

@@ -17,9 +17,9 @@
 //     scan that writes those bytes.
 //   - Scans on the same bytes form a chain: the second takes ggml_scan_state_after of the first as
 //     its state. Scans on different bytes, even of one tensor, are independent.
-//   - A graph is given to a scheduler once, to reserve or to allocate: the scheduler replaces sources
-//     by copies that exist only until the next graph. An allocated graph can be computed any number
-//     of times. To allocate again, build again.
+//   - A graph is given to a scheduler once, to reserve or to allocate: the scheduler replaces
+//     sources by copies that exist only until the next graph. An allocated graph can be computed
+//     any number of times. To allocate again, build again.
 
 #include "ggml.h"
 #include "ggml-backend.h"

@@ -1,5 +1,4 @@
-// Writes a synthetic score file (synthetic-scores.h) for tests of lrnn-perplexity. Keys are those of
-// struct synthetic; train_length is its trained_length.
+// Writes a synthetic score file for tests of lrnn-perplexity. Keys are those of struct synthetic.
 //
 //     make-scores OUT.nll key=value...
 
