@@ -3,6 +3,7 @@
 // sequence, with rewinds and forks. The comparison is sensitive to every weight: if one tensor is
 // slightly wrong, the logits differ.
 
+#include "base/hash.h"
 #include "base/read-file.h"
 #include "kit/check.h"
 #include "kit/files.h"
@@ -28,10 +29,19 @@ static const double LIMIT_ALONE = 1e-4;
 // Smallest change of the logits if a tensor is wrong by up to 20 %.
 static const double SEEN = 1e-3;
 
-enum feed { FEED_ONE, FEED_BATCHES, FEED_STEPS, FEED_CUTS, FEED_TWO, FEED_REWIND, FEEDS };
+enum feed {
+    FEED_ONE,
+    FEED_BATCHES,
+    FEED_STEPS,
+    FEED_CUTS,
+    FEED_TWO,
+    FEED_REWIND,
+    FEED_REWINDS,
+    FEEDS
+};
 
 static const char * const feed_names[FEEDS] = { "one call", "batches", "steps", "cuts", "two",
-    "rewind" };
+    "rewind", "rewinds" };
 
 struct run {
     struct test *         t;
@@ -211,6 +221,45 @@ static double feed_rewind(struct run * r) {
     return worst;
 }
 
+// Every rewind after a call of up to 6 tokens at the start of a sequence and after 4 tokens. The
+// tokens that the rewind drops are wrong ones, so that a stale state gives wrong logits.
+static double feed_rewinds(struct run * r) {
+    enum { MOST = 6, BEFORE = 4, AFTER = 2 };
+    const struct golden * g     = r->g;
+    double                worst = 0.0;
+    for (int64_t start = 0; start <= BEFORE; start += BEFORE) {
+        for (int64_t n = 1; n <= MOST; ++n) {
+            for (int64_t back = 0; back <= N_REWIND && back <= start + n; ++back) {
+                const int64_t keep = start + n - back; // right tokens
+                int32_t       tokens[BEFORE + MOST];
+                for (int64_t i = 0; i < start + n; ++i) {
+                    tokens[i] =
+                            i < keep ? g->tokens[i] : (int32_t) ((g->tokens[i] + 1) % g->n_vocab);
+                }
+                const struct lrnn_input in[3] = {
+                    { .tokens = tokens, .n_tokens = start },
+                    { .tokens = tokens + start, .n_tokens = n },
+                    { .tokens = g->tokens + keep, .n_tokens = AFTER, .n_logits = AFTER },
+                };
+                if (!ok(r, lrnn_seq_reset(r->session, 0, r->err, sizeof(r->err))) ||
+                        (start > 0 &&
+                                !ok(r, lrnn_eval(r->session, &in[0], 1, r->err, sizeof(r->err)))) ||
+                        !ok(r, lrnn_eval(r->session, &in[1], 1, r->err, sizeof(r->err))) ||
+                        !ok(r, lrnn_seq_rewind(r->session, 0, back, r->err, sizeof(r->err))) ||
+                        !ok(r, lrnn_eval(r->session, &in[2], 1, r->err, sizeof(r->err)))) {
+                    return NAN;
+                }
+                const double d = against_library(r, 0, keep, AFTER);
+                test_check(r->t, d < LIMIT_LIBRARY,
+                        "%s: %lld tokens, then %lld, rewound by %lld: logits differ by %.3g",
+                        r->where, (long long) start, (long long) n, (long long) back, d);
+                worst = worse(d, worst);
+            }
+        }
+    }
+    return worst;
+}
+
 static double feed(struct run * r, enum feed how) {
     switch (how) {
         case FEED_ONE:
@@ -218,6 +267,7 @@ static double feed(struct run * r, enum feed how) {
         case FEED_STEPS: return feed_cut(r, 1);
         case FEED_CUTS: return feed_cut(r, -17);
         case FEED_TWO: return feed_two(r);
+        case FEED_REWINDS: return feed_rewinds(r);
         default: return feed_rewind(r);
     }
 }
@@ -273,14 +323,18 @@ static double together_and_alone(struct run * r, struct lrnn_session_params para
 static void test_model(struct test * t, const struct golden * g, struct lrnn_model * model,
         double worst[FEEDS + 1]) {
     for (int setting = 0; setting < 4; ++setting) {
-        struct run r = { .t = t, .g = g, .model = model, .rng = { (uint64_t) (1 + setting) } };
+        // every model and every setting has other random pieces
+        const uint64_t seed = hash_add(HASH_START, g->name, strlen(g->name)) + (uint64_t) setting;
+        struct run     r    = { .t = t, .g = g, .model = model, .rng = { seed } };
         for (int how = 0; how < FEEDS; ++how) {
             const struct lrnn_session_params params = {
                 .n_threads  = 1 + setting % 2,
                 .exact_cuts = setting / 2 == 1,
                 .n_seqs     = how == FEED_REWIND ? 3 : 2,
-                .n_rewind   = how == FEED_REWIND ? N_REWIND : 0,
-                .n_batch    = how == FEED_BATCHES ? N_BATCH : 0,
+                .n_rewind   = how == FEED_REWIND || how == FEED_REWINDS ? N_REWIND : 0,
+                .n_batch    = how == FEED_BATCHES                   ? N_BATCH
+                              : how == FEED_REWINDS && setting == 3 ? 4 // split calls
+                                                                    : 0,
                 .n_cache    = 64,
             };
             double d = NAN;

@@ -1,6 +1,7 @@
 // The sampler does what its parameters say: argmax, frequencies, truncation, penalties, seeds.
 
 #include "kit/check.h"
+#include "kit/rng.h"
 #include "lrnn.h"
 
 #include <math.h>
@@ -66,19 +67,19 @@ static void test_greedy(void) {
 // Chi-squared of the frequencies against softmax(logits / temperature), 5 degrees of freedom. It
 // exceeds 25.7 once in 10,000.
 static void test_frequencies(void) {
+    enum { DRAWS = 60000 };
     const float temperatures[] = { 0.5f, 1.0f, 2.0f };
     for (int k = 0; k < 3; ++k) {
         struct lrnn_sampler_params p = plain(11 + (uint64_t) k);
         p.temperature                = temperatures[k];
-        enum { N = 60000 };
         int    counts[V];
         double sum = 0.0, chi = 0.0;
-        draw(p, N, counts);
+        draw(p, DRAWS, counts);
         for (int i = 0; i < V; ++i) {
             sum += exp((double) (LOGITS[i] / p.temperature));
         }
         for (int i = 0; i < V; ++i) {
-            const double expected = N * exp((double) (LOGITS[i] / p.temperature)) / sum;
+            const double expected = DRAWS * exp((double) (LOGITS[i] / p.temperature)) / sum;
             chi += (counts[i] - expected) * (counts[i] - expected) / expected;
         }
         printf("temperature %.1f: chi-squared %.1f of 5 degrees of freedom\n",
@@ -135,6 +136,168 @@ static void test_penalty(void) {
     lrnn_sampler_free(s);
 }
 
+// A recent token has its logit lowered once, in either half of the number line.
+static void test_penalty_values(void) {
+    const struct {
+        const char * what;
+        float        logits[2];
+        int          n_recent; // times that token 0 was accepted
+        int32_t      expected;
+    } cases[] = {
+        { "a positive logit is divided: 3 / 2 < 2", { 3.0f, 2.0f }, 1, 1 },
+        { "a positive logit is divided by no more: 3 / 2 > 1.25", { 3.0f, 1.25f }, 1, 0 },
+        { "a negative logit is multiplied: -1 * 2 < -1.5", { -1.0f, -1.5f }, 1, 1 },
+        { "a negative logit is multiplied by no more: -1 * 2 > -2.5", { -1.0f, -2.5f }, 1, 0 },
+        { "a token is penalized once: 8 / 2 > 3", { 8.0f, 3.0f }, 2, 0 },
+        { "a token is penalized once: -1 * 2 > -3", { -1.0f, -3.0f }, 3, 0 },
+    };
+    for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); ++i) {
+        struct lrnn_sampler_params p = plain(0);
+        p.temperature                = 0.0f;
+        p.repeat_penalty             = 2.0f;
+        struct lrnn_sampler * s      = make(p);
+        for (int k = 0; k < cases[i].n_recent; ++k) {
+            lrnn_sampler_accept(s, 0);
+        }
+        test_check(&t,
+                lrnn_sampler_sample(s, cases[i].logits, 2, NULL, NULL, 0) == cases[i].expected,
+                "not true: %s", cases[i].what);
+        lrnn_sampler_free(s);
+    }
+}
+
+// Four equal logits have probabilities of exactly 1/4, so that top_p can be reached exactly.
+static void test_top_p_boundary(void) {
+    static const float logits[4] = { 0.0f };
+    for (int keep = 1; keep <= 4; ++keep) {
+        struct lrnn_sampler_params p  = plain(9);
+        p.top_p                       = 0.25f * (float) keep;
+        struct lrnn_sampler * s       = make(p);
+        bool                  seen[4] = { false };
+        for (int i = 0; i < 1000; ++i) {
+            const int32_t token = lrnn_sampler_sample(s, logits, 4, NULL, NULL, 0);
+            seen[token >= 0 && token < 4 ? token : 0] = true;
+        }
+        for (int i = 0; i < 4; ++i) {
+            test_check(&t, seen[i] == (i < keep), "top_p %g of four equal tokens: token %d is %s",
+                    (double) p.top_p, i, seen[i] ? "sampled" : "never sampled");
+        }
+        lrnn_sampler_free(s);
+    }
+}
+
+//
+// Random parameters, against the definitions
+//
+
+enum { N = 12 }; // tokens of the vocabulary
+
+// xoroshiro128+, seeded by splitmix64, as published
+struct generator {
+    uint64_t a, b;
+};
+
+static uint64_t splitmix(uint64_t * x) {
+    uint64_t z = *x += UINT64_C(0x9e3779b97f4a7c15);
+    z          = (z ^ z >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
+    z          = (z ^ z >> 27) * UINT64_C(0x94d049bb133111eb);
+    return z ^ z >> 31;
+}
+
+static double generator_next(struct generator * g) {
+    const uint64_t sum = g->a + g->b, x = g->a ^ g->b;
+    g->a = (g->a << 24 | g->a >> 40) ^ x ^ x << 16;
+    g->b = x << 37 | x >> 27;
+    return ldexp((double) (sum >> 11), -53);
+}
+
+// The token that the parameters define for the random number u in [0, 1), or -1 if u is too close
+// to the boundary between two tokens.
+static int32_t define_token(const struct lrnn_sampler_params * p, const float * logits,
+        const int32_t * history, int n_history, double u) {
+    double  logit[N], sum = 0.0, before = 0.0, total = 0.0;
+    int     order[N], n = N;
+    bool    recent[N] = { false };
+    int32_t token     = -1;
+    for (int i = n_history - p->repeat_last; i < n_history; ++i) {
+        if (i >= 0) {
+            recent[history[i]] = true;
+        }
+    }
+    for (int i = 0; i < N; ++i) {
+        const double penalty = recent[i] ? (double) p->repeat_penalty : 1.0;
+        logit[i] = logits[i] > 0.0f ? (double) logits[i] / penalty : (double) logits[i] * penalty;
+        int at   = i;
+        for (; at > 0 && logit[order[at - 1]] < logit[i]; --at) {
+            order[at] = order[at - 1];
+        }
+        order[at] = i;
+    }
+    if (p->temperature == 0.0f) {
+        return order[0];
+    }
+    n = p->top_k > 0 && p->top_k < n ? p->top_k : n;
+    for (int i = 0; i < n; ++i) {
+        sum += exp(logit[order[i]]);
+    }
+    int keep = 0; // a token stays if those before it do not reach top_p
+    for (int i = 0; i < n && before < (double) p->top_p * sum; ++i) {
+        before += exp(logit[order[i]]);
+        keep += exp(logit[order[i]] - logit[order[0]]) >= (double) p->min_p;
+    }
+    for (int i = 0; i < keep; ++i) {
+        total += exp(logit[order[i]] / (double) p->temperature);
+    }
+    double edge = 0.0;
+    for (int i = 0; i < keep && edge < u * total; ++i) {
+        token = order[i];
+        edge += exp(logit[order[i]] / (double) p->temperature);
+        if (fabs(edge - u * total) < 1e-5 * total) {
+            return -1;
+        }
+    }
+    return token;
+}
+
+static void test_definition(void) {
+    struct test_rng rng    = { 1 };
+    int             n_edge = 0;
+    for (int i = 0; i < 400; ++i) {
+        struct lrnn_sampler_params p = {
+            .temperature    = test_below(&rng, 8) == 0 ? 0.0f : (float) test_uniform(&rng, 0.3, 2),
+            .top_k          = (int32_t) test_below(&rng, N + 2),
+            .top_p          = (float) test_uniform(&rng, 0.3, 1.0),
+            .min_p          = (float) test_uniform(&rng, 0.0, 0.3),
+            .repeat_penalty = (float) test_uniform(&rng, 0.7, 2.0),
+            .repeat_last    = (int32_t) (1 + test_below(&rng, 6)),
+            .seed           = test_next(&rng),
+        };
+        uint64_t              seed = p.seed;
+        struct generator      g    = { splitmix(&seed), splitmix(&seed) };
+        struct lrnn_sampler * s    = make(p);
+        int32_t               history[48];
+        for (int k = 0; k < 48; ++k) {
+            float logits[N];
+            for (int j = 0; j < N; ++j) {
+                logits[j] = (float) test_normal(&rng);
+            }
+            // the generator is used only if there is something to choose
+            const double  u        = p.temperature == 0.0f ? 0.0 : generator_next(&g);
+            const int32_t expected = define_token(&p, logits, history, k, u);
+            const int32_t token    = lrnn_sampler_sample(s, logits, N, NULL, NULL, 0);
+            n_edge += expected < 0;
+            if (!test_check(&t, expected < 0 || token == expected,
+                        "parameters %d, token %d: %d, by definition %d", i, k, token, expected) ||
+                    token < 0 || token >= N) {
+                break;
+            }
+            history[k] = token;
+        }
+        lrnn_sampler_free(s);
+    }
+    test_check(&t, n_edge < 100, "%d of 19200 numbers are close to a boundary", n_edge);
+}
+
 static void test_seeds(void) {
     int32_t               a[64], b[64], c[64];
     struct lrnn_sampler * s[3] = { make(plain(42)), make(plain(42)), make(plain(43)) };
@@ -145,6 +308,14 @@ static void test_seeds(void) {
     }
     test_check(&t, memcmp(a, b, sizeof(a)) == 0, "equal seeds give different tokens");
     test_check(&t, memcmp(a, c, sizeof(a)) != 0, "different seeds give equal tokens");
+    for (int bit = 0; bit < 64; ++bit) {
+        struct lrnn_sampler * other = make(plain(42 ^ UINT64_C(1) << bit));
+        for (int i = 0; i < 64; ++i) {
+            b[i] = lrnn_sampler_sample(other, LOGITS, V, NULL, NULL, 0);
+        }
+        test_check(&t, memcmp(a, b, sizeof(a)) != 0, "bit %d of the seed changes nothing", bit);
+        lrnn_sampler_free(other);
+    }
     for (int i = 0; i < 3; ++i) {
         lrnn_sampler_free(s[i]);
     }
@@ -193,6 +364,9 @@ int main(void) {
     test_frequencies();
     test_truncation();
     test_penalty();
+    test_penalty_values();
+    test_top_p_boundary();
+    test_definition();
     test_seeds();
     test_invalid();
     return test_end(&t, "test-sampler");
