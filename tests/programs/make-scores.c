@@ -45,6 +45,7 @@ int main(int argc, char ** argv) {
         { "shift", NULL, NULL, &s.shift },
         { "wobble", NULL, NULL, &s.wobble },
         { "uniform", NULL, NULL, &s.uniform },
+        { "norm", NULL, NULL, &s.norm },
     };
     char err[512];
     for (int i = 2; i < argc; ++i) {
