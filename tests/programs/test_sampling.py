@@ -1,5 +1,5 @@
-"""Every sampling option of lrnn-cli has its effect: the tokens are those that the definitions of the
-options give for the logits of lrnn-perplexity logits and the published random generator."""
+"""Every sampling option of lrnn-cli has its effect: the tokens are those that the definitions of
+the options give for the logits of lrnn-perplexity logits and the published random generator."""
 
 import json
 
