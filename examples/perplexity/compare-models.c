@@ -11,7 +11,6 @@
 #include "interrupt.h"
 #include "load-model.h"
 #include "program.h"
-#include "terminal.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
@@ -36,6 +35,7 @@ struct comparison_models {
     struct lrnn_model *       models[MODELS_MAX];
     struct lrnn_session *     sessions[MODELS_MAX];
     struct divergence_windows found[MODELS_MAX]; // [n − 1]
+    int64_t                   n_batch;
 };
 
 static bool check_vocabularies(const struct args * args, const struct lrnn_model * a,
@@ -86,35 +86,15 @@ static enum exit_code open_sessions(const struct args * args, struct comparison_
 }
 
 static enum exit_code measure(
-        const struct args * args, struct comparison_models * m, struct windows * ws) {
-    const int64_t   n_windows = windows_get_summary(ws)->n_windows;
-    const int64_t   n_vocab   = lrnn_model_get_info(m->models[0]).n_vocab;
-    struct progress progress;
-    enum exit_code  code = EXIT_CODE_OK;
-    char            err[1024];
-
-    progress_begin(&progress, args->quiet ? 0 : (int) n_windows);
-    for (int64_t i = 0; i < n_windows && code == EXIT_CODE_OK; ++i) {
-        struct window window;
-        bool          not_finite;
-        progress_step(&progress, "windows");
-        if (interrupt_seen()) {
-            snprintf(err, sizeof(err), "stopped after %" PRId64 " of %" PRId64 " windows", i,
-                    n_windows);
-            code = EXIT_CODE_STOPPED;
-        } else if (!windows_read(ws, i, &window, err, sizeof(err))) {
-            code = EXIT_CODE_SYSTEM;
-        } else {
-            if (!divergence_measure(m->sessions, m->n, n_vocab, &window, args->batch, m->found,
-                        &not_finite, err, sizeof(err))) {
-                code = not_finite ? EXIT_CODE_NUMBERS : EXIT_CODE_SYSTEM;
-            }
-            window_free(&window);
-        }
-        progress_done(&progress);
+        const struct window * window, void * user, char * err, size_t err_size) {
+    struct comparison_models * m       = user;
+    const int64_t              n_vocab = lrnn_model_get_info(m->models[0]).n_vocab;
+    bool                       not_finite;
+    if (divergence_measure(m->sessions, m->n, n_vocab, window, m->n_batch, m->found, &not_finite,
+                err, err_size)) {
+        return EXIT_CODE_OK;
     }
-    progress_clear(&progress);
-    return code == EXIT_CODE_OK ? code : program_fail(code, "%s", err);
+    return not_finite ? EXIT_CODE_NUMBERS : EXIT_CODE_SYSTEM;
 }
 
 static enum exit_code print(
@@ -163,7 +143,7 @@ static bool check_args(struct args * args, char * err, size_t err_size) {
 
 static enum exit_code run(void * arg) {
     struct args *            args = arg;
-    struct comparison_models m    = { 0 };
+    struct comparison_models m    = { .n_batch = args->batch };
     struct windows *         ws   = NULL;
     char                     err[512];
 
@@ -173,13 +153,10 @@ static enum exit_code run(void * arg) {
     enum exit_code code = load(args, &m);
     interrupt_listen(false);
     if (code == EXIT_CODE_OK) {
-        ws = data_windows(&args->data, m.models[0], NULL, NULL, NULL, &code);
-        if (ws != NULL && !args->quiet) {
-            data_complain(ws);
-        }
+        ws = data_windows(&args->data, m.models[0], NULL, NULL, NULL, args->quiet, &code);
     }
     code = code == EXIT_CODE_OK ? open_sessions(args, &m) : code;
-    code = code == EXIT_CODE_OK ? measure(args, &m, ws) : code;
+    code = code == EXIT_CODE_OK ? data_for_each(ws, args->quiet, measure, &m) : code;
     code = code == EXIT_CODE_OK ? print(args, &m, ws) : code;
     for (int i = 0; i < m.n; ++i) {
         divergence_windows_free(&m.found[i]);

@@ -5,6 +5,7 @@
 #include "interrupt.h"
 #include "output-check.h"
 #include "program.h"
+#include "terminal.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -69,7 +70,8 @@ static bool stop_on_interrupt(const struct windows_summary * so_far, void * user
 }
 
 struct windows * data_windows(const struct data_options * d, const struct lrnn_model * model,
-        const char * folder, windows_progress progress, void * user, enum exit_code * code) {
+        const char * folder, windows_progress progress, void * user, bool quiet,
+        enum exit_code * code) {
     const char *     tmp = getenv("TMPDIR");
     char             err[1024];
     struct windows * ws = NULL;
@@ -82,8 +84,35 @@ struct windows * data_windows(const struct data_options * d, const struct lrnn_m
     dataset_free(ds);
     if (ws == NULL) {
         *code = program_fail(interrupt_seen() ? EXIT_CODE_STOPPED : EXIT_CODE_DATA, "%s", err);
+    } else if (!quiet) {
+        data_complain(ws);
     }
     return ws;
+}
+
+enum exit_code data_for_each(struct windows * ws, bool quiet, data_window_callback f, void * user) {
+    const int64_t   n    = windows_get_summary(ws)->n_windows;
+    enum exit_code  code = EXIT_CODE_OK;
+    struct progress progress;
+    char            err[1024];
+
+    progress_begin(&progress, quiet ? 0 : (int) n);
+    for (int64_t i = 0; i < n && code == EXIT_CODE_OK; ++i) {
+        struct window window;
+        progress_step(&progress, "windows");
+        if (interrupt_seen()) {
+            snprintf(err, sizeof(err), "stopped after %" PRId64 " of %" PRId64 " windows", i, n);
+            code = EXIT_CODE_STOPPED;
+        } else if (!windows_read(ws, i, &window, err, sizeof(err))) {
+            code = EXIT_CODE_SYSTEM;
+        } else {
+            code = f(&window, user, err, sizeof(err));
+            window_free(&window);
+        }
+        progress_done(&progress);
+    }
+    progress_clear(&progress);
+    return code == EXIT_CODE_OK ? code : program_fail(code, "%s", err);
 }
 
 void data_complain(const struct windows * windows) {

@@ -80,8 +80,16 @@ void data_options_list(void);
 // stderr: exit with *code.
 // - folder: for a temporary file; NULL: TMPDIR
 // - progress: NULL: none; Ctrl-C stops in any case
+// - quiet: do not call data_complain
 struct windows * data_windows(const struct data_options * d, const struct lrnn_model * model,
-        const char * folder, windows_progress progress, void * user, enum exit_code * code);
+        const char * folder, windows_progress progress, void * user, bool quiet,
+        enum exit_code * code);
+
+// Calls f for every window, with progress unless quiet, until one fails. f returns an exit code and
+// a message, which is printed. Ctrl-C stops between windows.
+typedef enum exit_code (*data_window_callback)(
+        const struct window * window, void * user, char * err, size_t err_size);
+enum exit_code data_for_each(struct windows * ws, bool quiet, data_window_callback f, void * user);
 
 // Prints the first complaints about the data to stderr, and the number of malformed records if
 // there are more.

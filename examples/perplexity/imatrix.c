@@ -8,7 +8,6 @@
 #include "load-model.h"
 #include "output-check.h"
 #include "program.h"
-#include "terminal.h"
 
 #include <inttypes.h>
 
@@ -19,50 +18,28 @@ struct args {
     struct compute      compute;
     int64_t             batch;
     bool                quiet;
+
+    struct lrnn_session * session;
 };
 
 // Feeds one window from an empty state. Logits are requested for every token, so that the input of
 // the output matrix is collected too.
-static enum exit_code feed(const struct args * args, struct lrnn_session * session,
-        const struct window * window, char * err, size_t err_size) {
-    bool ok = lrnn_seq_reset(session, 0, err, err_size);
+static enum exit_code feed(const struct window * window, void * user, char * err, size_t err_size) {
+    const struct args * args = user;
+    bool                ok   = lrnn_seq_reset(args->session, 0, err, err_size);
     for (int64_t at = 0; at < window->n_tokens && ok; at += args->batch) {
-        const int64_t left = window->n_tokens - at;
-        const int64_t n    = args->batch < left ? args->batch : left;
         if (interrupt_seen()) {
-            snprintf(err, err_size, "stopped in window %" PRId64 "; %s was not written",
-                    window->index + 1, args->out);
+            snprintf(err, err_size, "stopped in window %" PRId64, window->index + 1);
             return EXIT_CODE_STOPPED;
         }
+        const int64_t           left  = window->n_tokens - at;
+        const int64_t           n     = args->batch < left ? args->batch : left;
         const struct lrnn_input input = {
             .seq = 0, .tokens = window->tokens + at, .n_tokens = n, .n_logits = n
         };
-        ok = lrnn_eval(session, &input, 1, err, err_size);
+        ok = lrnn_eval(args->session, &input, 1, err, err_size);
     }
     return ok ? EXIT_CODE_OK : EXIT_CODE_SYSTEM;
-}
-
-static enum exit_code collect(
-        const struct args * args, struct lrnn_session * session, struct windows * ws) {
-    const int64_t   n_windows = windows_get_summary(ws)->n_windows;
-    struct progress progress;
-    char            err[1024];
-    enum exit_code  code = EXIT_CODE_OK;
-
-    progress_begin(&progress, args->quiet ? 0 : (int) n_windows);
-    for (int64_t i = 0; i < n_windows && code == EXIT_CODE_OK; ++i) {
-        struct window window;
-        progress_step(&progress, "windows");
-        if (!windows_read(ws, i, &window, err, sizeof(err))) {
-            code = EXIT_CODE_SYSTEM;
-        } else {
-            code = feed(args, session, &window, err, sizeof(err));
-            window_free(&window);
-        }
-        progress_done(&progress);
-    }
-    progress_clear(&progress);
-    return code == EXIT_CODE_OK ? code : program_fail(code, "%s", err);
 }
 
 static enum exit_code save(
@@ -82,11 +59,10 @@ static enum exit_code save(
 }
 
 static enum exit_code run(void * arg) {
-    struct args *         args    = arg;
-    struct lrnn_session * session = NULL;
-    struct lrnn_imatrix * im      = NULL;
-    struct windows *      ws      = NULL;
-    enum exit_code        code    = EXIT_CODE_OK;
+    struct args *         args = arg;
+    struct lrnn_imatrix * im   = NULL;
+    struct windows *      ws   = NULL;
+    enum exit_code        code = EXIT_CODE_OK;
     char                  err[1024];
 
     if (!data_options_check(&args->data, err, sizeof(err)) ||
@@ -105,11 +81,8 @@ static enum exit_code run(void * arg) {
         return load_model_exit_code();
     }
     interrupt_listen(false);
-    ws = data_windows(&args->data, model, NULL, NULL, NULL, &code);
+    ws = data_windows(&args->data, model, NULL, NULL, NULL, args->quiet, &code);
     if (ws != NULL) {
-        if (!args->quiet) {
-            data_complain(ws);
-        }
         im                                      = lrnn_imatrix_new(model);
         const struct lrnn_session_params params = {
             .n_threads   = (int32_t) args->compute.threads,
@@ -120,14 +93,14 @@ static enum exit_code run(void * arg) {
             .trace_user  = im,
         };
         snprintf(err, sizeof(err), "out of memory");
-        session = im != NULL ? lrnn_session_new(model, &params, err, sizeof(err)) : NULL;
-        code    = session != NULL ? collect(args, session, ws)
-                                  : program_fail(EXIT_CODE_SYSTEM, "%s", err);
+        args->session = im != NULL ? lrnn_session_new(model, &params, err, sizeof(err)) : NULL;
+        code          = args->session != NULL ? data_for_each(ws, args->quiet, feed, args)
+                                              : program_fail(EXIT_CODE_SYSTEM, "%s", err);
     }
     if (code == EXIT_CODE_OK) {
         code = save(args, im, ws);
     }
-    lrnn_session_free(session);
+    lrnn_session_free(args->session);
     lrnn_imatrix_free(im);
     windows_free(ws);
     lrnn_model_free(model);

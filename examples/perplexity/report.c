@@ -101,17 +101,15 @@ static struct report_screen find_screen(void) {
     return s;
 }
 
-static bool write_file(const struct report * r, const struct format * f, const char * folder,
+// The path of a file in the folder --out; the name may be cut.
+static const char * path_of(const struct format * f, const char * folder, char path[4096]) {
+    snprintf(path, 4096, "%s/%s", folder, f->file);
+    return path;
+}
+
+static bool write_file(const struct report * r, const struct format * f, const char * path,
         char * err, size_t err_size) {
     struct atomic_file file;
-    char               path[4096];
-    if (mkdir(folder, 0777) != 0 && errno != EEXIST) {
-        return error_set(
-                err, err_size, "%s: cannot create the folder: %s", folder, strerror(errno));
-    }
-    if (snprintf(path, sizeof(path), "%s/%s", folder, f->file) >= (int) sizeof(path)) {
-        return error_set(err, err_size, "--out: the path is longer than %zu bytes", sizeof(path));
-    }
     if (!atomic_file_open(&file, path, err, err_size)) {
         return false;
     }
@@ -121,23 +119,24 @@ static bool write_file(const struct report * r, const struct format * f, const c
         return error_set(
                 err, err_size, "%s: %s", path, written ? "cannot be written" : "out of memory");
     }
-    if (!atomic_file_commit(&file, err, err_size)) {
-        return false;
-    }
-    fprintf(stderr, "wrote %s\n", path);
-    return true;
+    return atomic_file_commit(&file, err, err_size);
 }
 
-// Whether one of the files to be written is a score file that was read.
+// Creates the folder and checks that no output is a score file that was read.
 static enum exit_code check_outputs(
         const struct report * r, const bool wanted[N_FORMATS], const char * folder) {
     enum exit_code code = EXIT_CODE_OK;
+    char           path[4096];
+    if (strlen(folder) + 16 > sizeof(path)) {
+        return program_fail(EXIT_CODE_USAGE, "--out: the path is too long");
+    }
     for (int i = 0; i < N_FORMATS && code == EXIT_CODE_OK; ++i) {
-        char path[4096];
-        if (wanted[i] && FORMATS[i].file != NULL &&
-                snprintf(path, sizeof(path), "%s/%s", folder, FORMATS[i].file) <
-                        (int) sizeof(path)) {
-            code = output_check_inputs(path, r->files, r->n_files);
+        if (wanted[i] && FORMATS[i].file != NULL) {
+            if (mkdir(folder, 0777) != 0 && errno != EEXIST) {
+                return program_fail(EXIT_CODE_SYSTEM, "%s: cannot create the folder: %s", folder,
+                        strerror(errno));
+            }
+            code = output_check_inputs(path_of(&FORMATS[i], folder, path), r->files, r->n_files);
         }
     }
     return code;
@@ -146,21 +145,23 @@ static enum exit_code check_outputs(
 static enum exit_code write_all(
         const struct report * r, const bool wanted[N_FORMATS], const char * folder) {
     const struct report_screen screen    = find_screen();
-    char                       err[4608] = "out of memory";
+    char                       err[4608] = "out of memory", path[4096];
     const enum exit_code       code      = check_outputs(r, wanted, folder);
-    if (code != EXIT_CODE_OK) {
-        return code;
-    }
-    for (int i = 0; i < N_FORMATS; ++i) {
-        const bool ok = !wanted[i] ? true
-                        : FORMATS[i].file == NULL
-                                ? report_write_text(r, &screen, stdout)
-                                : write_file(r, &FORMATS[i], folder, err, sizeof(err));
-        if (!ok) {
+    for (int i = 0; i < N_FORMATS && code == EXIT_CODE_OK; ++i) {
+        const bool is_file = FORMATS[i].file != NULL;
+        if (!wanted[i]) {
+            continue;
+        }
+        if (!(is_file ? write_file(r, &FORMATS[i], path_of(&FORMATS[i], folder, path), err,
+                                sizeof(err))
+                      : report_write_text(r, &screen, stdout))) {
             return program_fail(EXIT_CODE_SYSTEM, "%s", err);
         }
+        if (is_file) {
+            fprintf(stderr, "wrote %s\n", path);
+        }
     }
-    return EXIT_CODE_OK;
+    return code;
 }
 
 static enum exit_code run(void * arg) {

@@ -5,17 +5,6 @@
 
 #include <inttypes.h>
 
-static void say_diverged(
-        const struct run_files * files, const struct scores * scores, const struct summary * s) {
-    int64_t first = 0;
-    while (s->diverged_from[first] == 0) {
-        first++;
-    }
-    program_say("%s: %" PRId64 " windows have non-finite losses; the first is window %" PRId64
-                ", from position %" PRId64,
-            files->name, s->n_diverged, scores->windows[first].index + 1, s->diverged_from[first]);
-}
-
 enum exit_code run_print_result(const struct run_files * files, int64_t n_windows, bool stopped) {
     const char * const          paths[] = { files->scores };
     const struct summary_params params  = { .bucket = 0 };
@@ -43,12 +32,18 @@ enum exit_code run_print_result(const struct run_files * files, int64_t n_window
     fflush(stdout);
     enum exit_code code = EXIT_CODE_OK;
     if (s.n_diverged > 0) {
-        say_diverged(files, &scores, &s);
-        code = EXIT_CODE_NUMBERS;
+        int64_t i = 0;
+        while (s.diverged_from[i] == 0) {
+            i++;
+        }
+        code = program_fail(EXIT_CODE_NUMBERS,
+                "%s: %" PRId64 " windows have non-finite losses; the first is window %" PRId64
+                ", from position %" PRId64,
+                files->name, s.n_diverged, scores.windows[i].index + 1, s.diverged_from[i]);
     }
     if (stopped) {
-        program_say("%s: stopped; continue with the same command and --resume", files->name);
-        code = EXIT_CODE_STOPPED;
+        code = program_fail(EXIT_CODE_STOPPED,
+                "%s: stopped; continue with the same command and --resume", files->name);
     }
     summary_free(&s);
     scores_free(&scores);

@@ -42,16 +42,10 @@ static bool parse_time(const char * text, double * seconds) {
 
 // "2/8"
 static bool parse_shard(const char * text, int64_t * shard, int64_t * n_shards) {
-    char * end;
-    if (!isdigit((unsigned char) text[0])) {
-        return false;
-    }
-    *shard = strtoll(text, &end, 10);
-    if (*end != '/' || !isdigit((unsigned char) end[1])) {
-        return false;
-    }
-    *n_shards = strtoll(end + 1, &end, 10);
-    return *end == '\0' && *shard >= 1 && *shard <= *n_shards && *n_shards <= 1 << 20;
+    int n = 0;
+    return strspn(text, "0123456789/") == strlen(text) &&
+           sscanf(text, "%" SCNd64 "/%" SCNd64 "%n", shard, n_shards, &n) == 2 && text[n] == '\0' &&
+           *shard >= 1 && *shard <= *n_shards && *n_shards <= 1 << 20;
 }
 
 // Sets an unset choice to that of the protocol. Returns true if the user chose another one.

@@ -1,4 +1,4 @@
-#include "run-progress.h"
+#include "run.h"
 
 #include "interrupt.h"
 

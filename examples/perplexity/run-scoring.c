@@ -1,11 +1,10 @@
-#include "load-model.h"
 #include "run.h"
 
 #include "eval/model-facts.h"
 #include "interrupt.h"
+#include "load-model.h"
 #include "output-check.h"
 #include "program.h"
-#include "run-progress.h"
 
 #include "ggml.h"
 
@@ -15,10 +14,6 @@
 #include <string.h>
 #include <sys/stat.h>
 
-static const char * const MODE_NAMES[]  = { "packed", "document", "llama" };
-static const char * const EOS_NAMES[]   = { "none", "doc" };
-static const char * const RESET_NAMES[] = { "window", "document", "never" };
-
 // The run of all models. Models with equal tokenizers share the windows.
 struct scoring {
     struct run_plan *   plan;
@@ -26,65 +21,34 @@ struct scoring {
     struct windows *    windows;
     char                tokenizer_hash[65];
     bool                complained; // about the data
-};
-
-struct run_model {
+    // the current model:
     const struct run_files * files;
     struct lrnn_model *      model;
     struct model_facts       facts;
 };
 
-static struct score_meta make_meta(
-        const struct scoring * s, const struct run_model * m, const char * tool) {
-    const struct run_plan *        plan   = s->plan;
-    const struct windows_summary * data   = windows_get_summary(s->windows);
-    const struct lrnn_model_info   info   = lrnn_model_get_info(m->model);
-    const struct window_params *   window = &plan->data.window;
-    const int64_t min_tokens = window->min_doc_tokens > 0 ? window->min_doc_tokens : window->length;
-    const int64_t given      = plan->args->trained_length;
-    return (struct score_meta) {
-        .tool             = tool,
-        .model            = m->files->name,
-        .model_hash       = m->facts.hash,
-        .model_family     = info.family,
-        .eigenvalues      = info.eigenvalues,
-        .quantization     = m->facts.quantization,
-        .parameters       = m->facts.parameters,
-        .trained_length   = given > 0 ? given : info.trained_length,
-        .n_vocab          = info.n_vocab,
-        .tokenizer_hash   = m->facts.tokenizer_hash,
-        .dataset          = plan->data.data.preset,
-        .data_fingerprint = data->fingerprint,
-        .template         = data->counts.template,
-        .files            = data->files,
-        .sources          = data->sources,
-        .records          = data->counts.records,
-        .documents        = data->counts.documents,
-        .filtered         = data->counts.filtered,
-        .malformed        = data->counts.malformed,
-        .lone_surrogates  = data->counts.lone_surrogates,
-        .complaints       = data->complaints,
-        .protocol         = plan->protocol,
-        .mode             = MODE_NAMES[window->mode],
-        .bos              = data->bos,
-        .eos              = EOS_NAMES[window->eos],
-        .reset            = RESET_NAMES[plan->reset],
-        .window           = window->length,
-        .min_doc_tokens   = window->mode == WINDOW_DOCUMENT ? min_tokens : 0,
-        .skip_special     = window->skip_special,
-        .same_targets     = plan->same_targets,
-        .probe            = plan->args->probe >= 0 ? "state-norm" : "",
-        .n_batch          = plan->n_batch,
-        .group            = plan->group,
-        .n_windows        = data->n_windows,
-        .shard            = plan->shard,
-        .n_shards         = plan->n_shards,
-    };
+static struct score_meta make_meta(const struct scoring * s, const char * tool) {
+    const struct run_plan * plan = s->plan;
+    const int64_t           T    = plan->args->trained_length;
+    struct score_meta       meta =
+            score_meta_of(s->model, &s->facts, s->windows, &plan->data.window, plan->reset);
+    meta.tool           = tool;
+    meta.model          = s->files->name;
+    meta.trained_length = T > 0 ? T : meta.trained_length;
+    meta.dataset        = plan->data.data.preset;
+    meta.protocol       = plan->protocol;
+    meta.same_targets   = plan->same_targets;
+    meta.probe          = plan->args->probe >= 0 ? "state-norm" : "";
+    meta.n_batch        = plan->n_batch;
+    meta.group          = plan->group;
+    meta.shard          = plan->shard;
+    meta.n_shards       = plan->n_shards;
+    return meta;
 }
 
 // Scores the windows params->next to params->end.
-static enum exit_code score_windows(struct scoring * s, const struct run_model * m,
-        struct score_writer * writer, const struct score_params * params) {
+static enum exit_code score_windows(
+        struct scoring * s, struct score_writer * writer, const struct score_params * params) {
     const struct windows_summary * data   = windows_get_summary(s->windows);
     struct score_result            result = { 0 };
     char                           err[1024], why[512];
@@ -95,7 +59,7 @@ static enum exit_code score_windows(struct scoring * s, const struct run_model *
                        (double) data->n_windows);
     s->progress.begun_us = ggml_time_us();
     const enum score_status status =
-            score_run(m->model, s->windows, writer, params, &result, err, sizeof(err));
+            score_run(s->model, s->windows, writer, params, &result, err, sizeof(err));
     run_progress_clear(&s->progress);
     if (result.warning[0] != '\0' && !s->plan->args->quiet) {
         program_say("%s", result.warning);
@@ -104,15 +68,15 @@ static enum exit_code score_windows(struct scoring * s, const struct run_model *
     if (status == SCORE_FAILED || !closed) {
         return program_fail(EXIT_CODE_SYSTEM, "%s", status == SCORE_FAILED ? err : why);
     }
-    return run_print_result(m->files, params->end - params->first, status == SCORE_STOPPED);
+    return run_print_result(s->files, params->end - params->first, status == SCORE_STOPPED);
 }
 
-static enum exit_code score_model(struct scoring * s, const struct run_model * m) {
+static enum exit_code score_model(struct scoring * s) {
     const struct run_plan * plan = s->plan;
     const struct run_args * args = plan->args;
     char                    err[1024], tool[64];
     snprintf(tool, sizeof(tool), "lrnn-perplexity %s", lrnn_version());
-    const struct score_meta meta   = make_meta(s, m, tool);
+    const struct score_meta meta   = make_meta(s, tool);
     struct score_params     params = {
             .n_threads        = (int32_t) args->compute.threads,
             .n_batch          = plan->n_batch,
@@ -122,7 +86,7 @@ static enum exit_code score_model(struct scoring * s, const struct run_model * m
             .resume           = args->resume,
             .max_length       = plan->data.window.length,
             .checkpoint_every = args->checkpoint_every,
-            .checkpoints      = m->files->checkpoints,
+            .checkpoints      = s->files->checkpoints,
             .callback         = run_progress_score,
             .user             = &s->progress,
     };
@@ -137,16 +101,16 @@ static enum exit_code score_model(struct scoring * s, const struct run_model * m
     }
     int64_t               n_done = 0;
     struct score_writer * writer =
-            args->resume ? score_writer_resume(m->files->scores, &meta, &n_done, err, sizeof(err))
-                         : score_writer_create(m->files->scores, &meta, err, sizeof(err));
+            args->resume ? score_writer_resume(s->files->scores, &meta, &n_done, err, sizeof(err))
+                         : score_writer_create(s->files->scores, &meta, err, sizeof(err));
     if (writer == NULL) {
         return program_fail(EXIT_CODE_DATA, "%s", err);
     }
     params.next = params.first + n_done;
-    return score_windows(s, m, writer, &params);
+    return score_windows(s, writer, &params);
 }
 
-static enum exit_code read_data(struct scoring * s, const struct run_model * m) {
+static enum exit_code read_data(struct scoring * s) {
     const struct run_plan * plan      = s->plan;
     bool                    has_stdin = false;
     enum exit_code          code      = EXIT_CODE_OK;
@@ -157,16 +121,16 @@ static enum exit_code read_data(struct scoring * s, const struct run_model * m) 
         return program_fail(EXIT_CODE_USAGE,
                 "%s has a different tokenizer than the model before it, and stdin can be read "
                 "only once",
-                m->files->model);
+                s->files->model);
     }
     windows_free(s->windows);
     s->windows = data_windows(
-            &plan->data, m->model, plan->args->out, run_progress_data, &s->progress, &code);
+            &plan->data, s->model, plan->args->out, run_progress_data, &s->progress, true, &code);
     run_progress_clear(&s->progress);
     if (s->windows == NULL) {
         return code;
     }
-    memcpy(s->tokenizer_hash, m->facts.tokenizer_hash, sizeof(s->tokenizer_hash));
+    memcpy(s->tokenizer_hash, s->facts.tokenizer_hash, sizeof(s->tokenizer_hash));
     if (!plan->args->quiet && !s->complained) {
         const int64_t shortest = plan->data.window.min_doc_tokens;
         data_complain(s->windows);
@@ -180,32 +144,32 @@ static enum exit_code read_data(struct scoring * s, const struct run_model * m) 
     return EXIT_CODE_OK;
 }
 
-static enum exit_code run_model(struct scoring * s, struct run_model * m) {
+static enum exit_code run_model(struct scoring * s) {
     const struct run_args * args = s->plan->args;
     char                    err[1024];
-    m->model = compute_load(&args->compute, m->files->model, args->quiet);
-    if (m->model == NULL) {
+    s->model = compute_load(&args->compute, s->files->model, args->quiet);
+    if (s->model == NULL) {
         return load_model_exit_code();
     }
-    s->progress.model = m->files->name;
-    if (!model_facts_get(m->model, m->files->model, interrupt_seen, &m->facts, err, sizeof(err))) {
+    s->progress.model = s->files->name;
+    if (!model_facts_get(s->model, s->files->model, interrupt_seen, &s->facts, err, sizeof(err))) {
         return program_fail(interrupt_seen() ? EXIT_CODE_STOPPED : EXIT_CODE_MODEL, "%s", err);
     }
-    if (!lrnn_model_get_info(m->model).has_tokenizer) {
-        return program_fail(EXIT_CODE_MODEL, "%s: has no tokenizer", m->files->model);
+    if (!lrnn_model_get_info(s->model).has_tokenizer) {
+        return program_fail(EXIT_CODE_MODEL, "%s: has no tokenizer", s->files->model);
     }
-    if (s->windows == NULL || strcmp(s->tokenizer_hash, m->facts.tokenizer_hash) != 0) {
-        const enum exit_code code = read_data(s, m);
+    if (s->windows == NULL || strcmp(s->tokenizer_hash, s->facts.tokenizer_hash) != 0) {
+        const enum exit_code code = read_data(s);
         if (code != EXIT_CODE_OK) {
             return code;
         }
     }
     run_plan_calls(s->plan, windows_get_summary(s->windows)->n_windows);
     if (args->dry_run) {
-        run_print_dry(s->plan, m->files, m->model, s->windows);
+        run_print_dry(s->plan, s->files, s->model, s->windows);
         return EXIT_CODE_OK;
     }
-    return score_model(s, m);
+    return score_model(s);
 }
 
 // Names the files of all models before any work is done. No two may be the same, and no file is
@@ -255,10 +219,10 @@ enum exit_code run_models(struct run_plan * plan) {
     run_progress_begin(&s.progress, plan->args->quiet, plan->limit_s);
     enum exit_code code = name_files(plan, files);
     for (int i = 0; i < n && (code == EXIT_CODE_OK || code == EXIT_CODE_NUMBERS); ++i) {
-        struct run_model     m   = { .files = &files[i] };
-        const enum exit_code one = run_model(&s, &m);
+        s.files                  = &files[i];
+        const enum exit_code one = run_model(&s);
         code = one != EXIT_CODE_OK ? one : code; // the next model runs even if this one diverged
-        lrnn_model_free(m.model);
+        lrnn_model_free(s.model);
     }
     windows_free(s.windows);
     free(files);

@@ -1,8 +1,9 @@
 // One panel of a chart.
 
 #include "eval/chart-impl.h"
-#include "eval/markup.h"
+
 #include "base/unicode.h"
+#include "eval/markup.h"
 
 #include <math.h>
 #include <stdlib.h>

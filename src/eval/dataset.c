@@ -1,12 +1,12 @@
 #include "eval/dataset.h"
 
 #include "base/error.h"
+#include "base/sha256.h"
+#include "base/unicode.h"
 #include "eval/data-files.h"
 #include "eval/document-store.h"
 #include "eval/record-text.h"
 #include "eval/records.h"
-#include "base/sha256.h"
-#include "base/unicode.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -204,7 +204,7 @@ static bool count_malformed(
             ds->n_complaints > 0 ? ds->complaints[0] : why);
 }
 
-// Records that template i was used; n_templates stands for a whole file.
+// Records that template i was used; n_templates: a whole file.
 static void count_template(struct dataset * ds, int i) {
     if ((ds->used >> i & 1) != 0) {
         return;

@@ -1,10 +1,10 @@
 // The chart of a panel: the curves of its models, and below them the differences from the baseline.
 
-#include "eval/report-columns.h"
 #include "eval/report-files.h"
 
 #include "base/arena.h"
 #include "eval/chart.h"
+#include "eval/report-columns.h"
 
 #include <inttypes.h>
 #include <math.h>

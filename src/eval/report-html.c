@@ -1,13 +1,13 @@
 // The report as one self-contained page without scripts: charts, tables, provenance, warnings.
 
-#include "eval/report-columns.h"
 #include "eval/report-files.h"
 
 #include "base/arena.h"
 #include "eval/chart.h"
-#include "lrnn.h"
 #include "eval/markup.h"
+#include "eval/report-columns.h"
 #include "eval/report-tables.h"
+#include "lrnn.h"
 
 #include <inttypes.h>
 #include <string.h>

@@ -18,6 +18,14 @@ enum score_reset {
     SCORE_RESET_NEVER,    // only at the start of the run: one endless sequence
 };
 
+// The part of a score file's header that follows from model, data and windows. The caller sets
+// tool, model, dataset, protocol, same_targets, probe, n_batch, group and shards. Strings belong to
+// the arguments.
+struct model_facts;
+struct score_meta score_meta_of(const struct lrnn_model * model, const struct model_facts * facts,
+        const struct windows * windows, const struct window_params * window,
+        enum score_reset reset);
+
 struct score_progress {
     int64_t window;     // first window of the group
     int64_t n_windows;  // in the group

@@ -34,7 +34,7 @@ struct summary_params {
     int64_t         trained_length; // 0: as the file says
     double          tolerance;      // nats, for `degrades`
     bool            log2_curve;     // the curve has quarters of an octave; otherwise the buckets
-    int64_t         smooth;         // > 0: the curve is a moving average of so many positions
+    int64_t         smooth;         // > 0: the curve is a moving average of `smooth` positions
     const int64_t * lengths;        // additional prefixes: the trained lengths of a panel
     int             n_lengths;
 };
