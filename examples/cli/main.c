@@ -12,6 +12,7 @@
 #include "output.h"
 #include "prompt.h"
 #include "base/read-file.h"
+#include "terminal.h"
 
 #include <errno.h>
 #include <float.h>
@@ -135,6 +136,11 @@ static enum exit_code continue_text(const struct args * args, struct generator *
 // Line by line, on a terminal
 //
 
+static const char GREETING_TEXT[] = "Each line continues the text; an empty line continues, "
+                                    "Ctrl-C interrupts, Ctrl-D ends";
+static const char GREETING_IDS[]  = "Each line of token ids continues the sequence; an empty line "
+                                    "continues, Ctrl-C interrupts, Ctrl-D ends";
+
 static enum exit_code converse(
         const struct args * args, struct generator * g, enum finish * finish) {
     char *         line = NULL;
@@ -142,9 +148,7 @@ static enum exit_code converse(
     enum exit_code code = EXIT_CODE_OK;
 
     if (!args->quiet) {
-        fprintf(stderr, "%s; an empty line continues, Ctrl-C interrupts, Ctrl-D ends\n",
-                args->ids ? "Each line of token ids continues the sequence"
-                          : "Each line continues the text");
+        terminal_print(stderr, args->ids ? GREETING_IDS : GREETING_TEXT);
     }
     *finish = FINISH_LENGTH;
     for (;;) {
@@ -237,14 +241,16 @@ static double per_second(int64_t n, int64_t us) {
 
 static void print_summary(
         const struct generator * g, enum finish finish, const struct args * args) {
-    fprintf(stderr,
-            "lrnn-cli: %" PRId64 " prompt token%s (%.1f/s), %" PRId64 " generated (%.1f/s), %s",
-            g->n_prompt, g->n_prompt == 1 ? "" : "s", per_second(g->n_prompt, g->prompt_us),
-            g->n_made, per_second(g->n_made, g->made_us), FINISH_INFO[finish].text);
+    char seed[32] = "", line[256];
+
     if (!args->greedy && args->seed >= 0) {
-        fprintf(stderr, "; seed %" PRId64, args->seed);
+        snprintf(seed, sizeof(seed), "; seed %" PRId64, args->seed);
     }
-    fprintf(stderr, "\n");
+    snprintf(line, sizeof(line),
+            "lrnn-cli: %" PRId64 " prompt token%s (%.1f/s), %" PRId64 " generated (%.1f/s), %s%s",
+            g->n_prompt, g->n_prompt == 1 ? "" : "s", per_second(g->n_prompt, g->prompt_us),
+            g->n_made, per_second(g->n_made, g->made_us), FINISH_INFO[finish].text, seed);
+    terminal_print(stderr, line);
 }
 
 static bool check_args(const struct args * args, char * err, size_t err_size) {

@@ -44,28 +44,6 @@ void option_default(const struct option * o, char * text, size_t text_size) {
     }
 }
 
-// Prints text, wrapped at WIDTH, whose first line begins at `column` and the others at `indent`.
-static void print_wrapped(FILE * out, const char * text, int column, int indent) {
-    for (const char * p = text; *p != '\0';) {
-        const int n = (int) strcspn(p, " ");
-        if (column > indent && column + 1 + n > WIDTH) {
-            fprintf(out, "\n");
-            column = 0;
-        }
-        if (column < indent) {
-            fprintf(out, "%*s", indent - column, "");
-            column = indent;
-        } else if (column > indent) {
-            fprintf(out, " ");
-            column++;
-        }
-        fprintf(out, "%.*s", n, p);
-        column += n;
-        p += n + (p[n] == ' ');
-    }
-    fprintf(out, "\n");
-}
-
 static void print_option(FILE * out, const struct option * o) {
     char left[256], value[200], text[1024];
 
@@ -83,13 +61,13 @@ static void print_option(FILE * out, const struct option * o) {
         fprintf(out, "\n");
         column = 0;
     }
-    print_wrapped(out, text, column, INDENT);
+    terminal_print_wrapped(out, text, column, INDENT, WIDTH);
 }
 
 void options_version(const struct program * program, FILE * out) {
     fprintf(out, "%s %s, ggml %s\n", program->name, lrnn_version(), lrnn_ggml_version());
     if (backends_cuda_notice()[0] != '\0') {
-        print_wrapped(out, backends_cuda_notice(), 0, 0);
+        terminal_print_wrapped(out, backends_cuda_notice(), 0, 0, WIDTH);
     }
 }
 
@@ -100,7 +78,7 @@ void options_help(const struct program * program, FILE * out) {
     char         line[LINE];
 
     fprintf(out, "%s%s%s:", bold, program->name, reset);
-    print_wrapped(out, program->summary, (int) strlen(program->name) + 1, 0);
+    terminal_print_wrapped(out, program->summary, (int) strlen(program->name) + 1, 0, WIDTH);
     fprintf(out, "\n%sUsage%s\n", bold, reset);
     for (int i = 0; option_word(program->usage, "\n", i, line, sizeof(line)); ++i) {
         fprintf(out, "  %s %s\n", program->name, line);

@@ -1,7 +1,14 @@
 """One fixture for tests of the programs: `lrnn` runs a program and checks how it ends."""
 
+import fcntl
+import os
+import pty
 import re
+import select
+import struct
 import subprocess
+import termios
+import time
 from enum import IntEnum
 
 import pytest
@@ -28,6 +35,74 @@ class Result:
         self.stderr = NO_GPU.sub("", stderr)
 
 
+class Terminal:
+    """A program on a pseudo-terminal: its stdin, stdout and stderr unless `streams` replaces them.
+    """
+
+    TIMEOUT_S = 60
+
+    def __init__(self, command, cwd, columns=80, term="xterm", env=None, **streams):
+        self.master, slave = pty.openpty()
+        fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
+        streams = {name: slave for name in ("stdin", "stdout", "stderr")} | streams
+
+        def own_terminal():  # so that Ctrl-C on it sends a signal
+            os.setsid()
+            fcntl.ioctl(slave, termios.TIOCSCTTY, 0)
+
+        self.process = subprocess.Popen(
+            command, cwd=cwd, preexec_fn=own_terminal, **streams,
+            env={k: v for k, v in os.environ.items() if k != "COLUMNS"} | {"TERM": term}
+            | (env or {}))
+        os.close(slave)
+        self.seen = b""  # everything that was printed
+        self.at = 0      # up to here `expect` has found its patterns
+
+    def send(self, data):
+        data = data.encode() if isinstance(data, str) else data
+        while data:
+            data = data[os.write(self.master, data):]
+            self._read(0)  # the echo, before it blocks the program
+
+    def _read(self, timeout_s):
+        """Reads what there is. False: nothing, or the program has closed the terminal."""
+        if not select.select([self.master], [], [], timeout_s)[0]:
+            return False
+        try:
+            data = os.read(self.master, 65536)
+        except OSError:  # Linux: EIO after the last close
+            data = b""
+        self.seen += data
+        return data != b""
+
+    def expect(self, pattern):
+        """Reads until the output after the last match matches `pattern`. Returns the match."""
+        end = time.monotonic() + self.TIMEOUT_S
+        while not (found := re.search(pattern, self.text()[self.at:], re.S)):
+            more = self._read(0.1)
+            assert more or (self.process.poll() is None and time.monotonic() < end), \
+                f"no {pattern!r} in {self.text()[self.at:]!r}"
+        self.at += found.end()
+        return found
+
+    def text(self):
+        return self.seen.decode(errors="replace")
+
+    def close(self):
+        """Reads to the end. Returns the exit code: negative if a signal ended the program."""
+        end = time.monotonic() + self.TIMEOUT_S
+        while self._read(0.1) or self.process.poll() is None:
+            if time.monotonic() > end:
+                self.process.kill()
+        os.close(self.master)
+        return self.process.wait()
+
+    def lines(self):
+        """Lines as they appear on the screen; a progress line counts each time it is drawn."""
+        text = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", self.text())
+        return re.split(r"[\r\n]+", text)
+
+
 class Programs:
     """The programs of a build. They run in the folder `work`, so relative paths are files in it."""
 
@@ -46,6 +121,10 @@ class Programs:
                               **source)
         stdout = done.stdout if binary else done.stdout.decode(errors="replace")
         return Result(done.returncode, stdout, done.stderr.decode(errors="replace"))
+
+    def on_terminal(self, program, *args, **options):
+        """Starts a program on a terminal."""
+        return Terminal([self.bin / program, *map(str, args)], self.work, **options)
 
     def run(self, program, *args, code=Code.OK, stdout=None, stderr=None, **options):
         """Runs a program that must end with `code`. `stdout` and `stderr` are regular expressions

@@ -127,3 +127,30 @@ def test_descriptions_name_every_option(lrnn, programs, config, folder, name, pr
 def test_bash_reads_its_completions(config, programs):
     for program in programs:
         subprocess.run(["bash", "-n", Path(config["share"]) / "bash" / program], check=True)
+
+
+# ---- on a terminal
+
+
+LONG_NAME = "modèle-au-nom-très-long-" * 3
+
+
+@pytest.mark.parametrize("columns", [40, 80, 120])
+def test_progress_fits_the_terminal(lrnn, columns):
+    """One line that overwrites itself, never two. It keeps both of its ends."""
+    model = lrnn.text_model("delta_net_neg", f"{LONG_NAME}.gguf")
+    lrnn.write("text.txt", "All work and no play. " * 12000)
+    for command, begin, end in (
+            (["lrnn-bench", "-m", model, "-p", "0", "-n", "8192,16384", "-t", "1", "-r", "2"],
+             r"\[[0-9]+/2\] ", r" thread(, about [0-9]+ s left)?"),
+            (["lrnn-perplexity", "run", "-m", model, "--data", "text.txt", "-w", "1024", "-t", "1",
+              "-o", "scores"],
+             LONG_NAME[:8], r"about [0-9.]+ (s|min|h) left")):
+        terminal = lrnn.on_terminal(*command, columns=columns)
+        assert terminal.close() == lrnn.Code.OK, terminal.text()
+        progress = [line for line in terminal.lines() if re.match(begin, line)
+                    and re.search(end + r"\Z", line)]
+        assert progress, terminal.text()
+        too_long = [line for line in progress if len(line) >= columns]
+        assert too_long == []
+        assert "\ufffd" not in terminal.text()  # no character is cut

@@ -238,3 +238,26 @@ def test_eos(lrnn, text_source, text_model):
     model = lrnn.text_model(text_source, "eos.gguf", eos)
     assert generate_bytes(lrnn, model) == bytes(ids[:n_text])
     assert generate_ids(lrnn, model) == ids[:n_text + 1]
+
+
+# ---- on a terminal
+
+
+@pytest.mark.parametrize("columns, env, expected", [(40, {}, 40), (80, {}, 80), (120, {}, 120),
+                                                    (0, {"COLUMNS": "50"}, 50), (0, {}, 80),
+                                                    (0, {"COLUMNS": "x"}, 80)])
+def test_greeting_fits_the_terminal(lrnn, model, columns, env, expected):
+    """Greeting and summary wrap between words. A terminal of 0 columns does not know its width."""
+    terminal = lrnn.on_terminal("lrnn-cli", "-m", model, "-t", "1", "-n", "1", columns=columns,
+                                env=env)
+    terminal.expect("> ")
+    terminal.send("3 1 4\n")
+    terminal.expect("\n> ")
+    terminal.send("\x04")
+    assert terminal.close() == lrnn.Code.OK
+    lines = terminal.lines()
+    assert expected - 20 < max(map(len, lines)) <= expected
+    text = " ".join(lines)
+    assert "Each line of token ids continues the sequence; " in text
+    assert re.search(r"lrnn-cli: 3 prompt tokens \([0-9.]+/s\), 1 generated \([0-9.]+/s\), "
+                     r"ended by -n; seed [0-9]+ \Z", text)
