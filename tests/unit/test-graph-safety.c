@@ -8,15 +8,10 @@
 //      independent.
 //   4. The CPU does not accept an op whose state is in memory that it cannot write.
 
-#include "ggml-backend.h"
+#include "kit/backends.h"
 #include "kit/check.h"
-#include "kit/loopback-server.h"
 #include "lrnn-ops.h"
-
 #include "run/graph-safety.h"
-
-#include "ggml-cpu.h"
-#include "ggml-rpc.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -46,25 +41,20 @@ struct acc {
     struct ggml_cgraph *  graph;
 };
 
-static struct ggml_context * new_context(void) {
-    return ggml_init((struct ggml_init_params) {
-            .mem_size = 256 * ggml_tensor_overhead() + ggml_graph_overhead(), .no_alloc = true });
-}
-
 static void acc_init(
         struct acc * a, ggml_backend_t cpu, ggml_backend_t state, ggml_backend_t weights) {
-    a->ctx   = new_context();
+    a->ctx   = test_graph_context();
     a->state = ggml_new_tensor_2d(a->ctx, GGML_TYPE_F32, ACC_SIZE, ACC_SLOTS);
     ggml_set_name(a->state, "acc");
     a->buffer = ggml_backend_alloc_ctx_tensors(a->ctx, state);
 
-    a->ctx_in    = new_context();
+    a->ctx_in    = test_graph_context();
     a->ids       = ggml_new_tensor_2d(a->ctx_in, GGML_TYPE_I32, GGML_SCAN_SNAPS, 1);
     a->one       = ggml_new_tensor_4d(a->ctx_in, GGML_TYPE_F32, 1, 1, 1, 1);
     a->x         = ggml_new_tensor_4d(a->ctx_in, GGML_TYPE_F32, ACC_SIZE, 1, 1, 1);
     a->buffer_in = ggml_backend_alloc_ctx_tensors(a->ctx_in, cpu);
 
-    a->ctx_w    = new_context();
+    a->ctx_w    = test_graph_context();
     a->two      = ggml_new_tensor_1d(a->ctx_w, GGML_TYPE_F32, ACC_SIZE);
     a->buffer_w = ggml_backend_alloc_ctx_tensors(a->ctx_w, weights);
     ggml_backend_buffer_set_usage(a->buffer_w, GGML_BACKEND_BUFFER_USAGE_WEIGHTS);
@@ -100,7 +90,7 @@ static void acc_free(struct acc * a) {
 
 static void acc_new_graph(struct acc * a) {
     ggml_free(a->ctx_g);
-    a->ctx_g = new_context();
+    a->ctx_g = test_graph_context();
     a->graph = ggml_new_graph(a->ctx_g);
 }
 
@@ -578,54 +568,31 @@ static void test_supports_op(struct test * t, ggml_backend_t cpu, ggml_backend_t
 }
 
 int main(void) {
-    struct test            t = { 0 };
-    struct loopback_server server;
-    if (!test_check(&t, loopback_server_start(&server),
+    struct test          t = { 0 };
+    struct test_backends b;
+    if (!test_check(&t, test_backends_open(&b),
                 "cannot start an RPC server on the loopback interface")) {
         return test_end(&t, "test-graph-safety");
     }
-
-    ggml_backend_t rpc   = ggml_backend_rpc_init(server.endpoint, 0);
-    ggml_backend_t cpu   = ggml_backend_cpu_init();
-    ggml_backend_t cpu_2 = ggml_backend_cpu_init();
-    ggml_backend_cpu_set_n_threads(cpu, 1); // tiny graphs: more threads would only wait
-    ggml_backend_cpu_set_n_threads(cpu_2, 1);
-
-    const size_t         size = GGML_DEFAULT_GRAPH_SIZE;
-    ggml_backend_sched_t rpc_cpu =
-            ggml_backend_sched_new((ggml_backend_t[]) { rpc, cpu }, NULL, 2, size, false, true);
-    ggml_backend_sched_t cpu_cpu =
-            ggml_backend_sched_new((ggml_backend_t[]) { cpu, cpu_2 }, NULL, 2, size, false, true);
-    ggml_backend_sched_t only_cpu =
-            ggml_backend_sched_new((ggml_backend_t[]) { cpu }, NULL, 1, size, false, true);
-
-    test_misplaced(&t, rpc_cpu, cpu, rpc, cpu, false);
-    test_misplaced(&t, rpc_cpu, cpu, cpu, rpc, false);
-    test_misplaced(&t, rpc_cpu, cpu, cpu, rpc, true);
-    test_shared_memory(&t, cpu_cpu, cpu, cpu_2);
-    test_unreachable(&t, only_cpu, cpu, rpc);
-    test_once(&t, rpc_cpu, cpu, rpc);
+    test_misplaced(&t, b.rpc_cpu, b.cpu, b.rpc, b.cpu, false);
+    test_misplaced(&t, b.rpc_cpu, b.cpu, b.cpu, b.rpc, false);
+    test_misplaced(&t, b.rpc_cpu, b.cpu, b.cpu, b.rpc, true);
+    test_shared_memory(&t, b.cpu_cpu, b.cpu, b.cpu_2);
+    test_unreachable(&t, b.only_cpu, b.cpu, b.rpc);
+    test_once(&t, b.rpc_cpu, b.cpu, b.rpc);
     printf("  misplaced scans, unreachable states, graphs allocated twice: rejected\n");
 
-    ggml_backend_t homes[] = { cpu, rpc };
+    ggml_backend_t homes[] = { b.cpu, b.rpc };
     for (int i = 0; i < 2; ++i) {
-        test_reads(&t, rpc_cpu, cpu, homes[i], homes[i]);
-        test_reads(&t, rpc_cpu, cpu, homes[i], homes[1 - i]);
-        test_two_scans(&t, rpc_cpu, cpu, homes[i]);
+        test_reads(&t, b.rpc_cpu, b.cpu, homes[i], homes[i]);
+        test_reads(&t, b.rpc_cpu, b.cpu, homes[i], homes[1 - i]);
+        test_two_scans(&t, b.rpc_cpu, b.cpu, homes[i]);
     }
-    test_reads(&t, cpu_cpu, cpu, cpu_2, cpu);
-    test_two_scans(&t, cpu_cpu, cpu, cpu_2);
+    test_reads(&t, b.cpu_cpu, b.cpu, b.cpu_2, b.cpu);
+    test_two_scans(&t, b.cpu_cpu, b.cpu, b.cpu_2);
     printf("  reads and second scans: rejected if their order is open, right otherwise\n");
 
-    test_supports_op(&t, cpu, rpc);
-
-    ggml_backend_sched_free(only_cpu);
-    ggml_backend_sched_free(cpu_cpu);
-    ggml_backend_sched_free(rpc_cpu);
-    ggml_backend_free(cpu_2);
-    ggml_backend_free(cpu);
-    ggml_backend_free(rpc);
-    loopback_server_stop(&server);
-
+    test_supports_op(&t, b.cpu, b.rpc);
+    test_backends_close(&b);
     return test_end(&t, "test-graph-safety");
 }

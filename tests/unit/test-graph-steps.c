@@ -1,17 +1,13 @@
 // States that scans write in place, over many graphs that a scheduler splits between two backends:
 // they accumulate, and every output has the same bits for every placement of the states.
 
-#include "ggml-backend.h"
+#include "kit/backends.h"
 #include "kit/check.h"
-#include "kit/loopback-server.h"
 #include "kit/rng.h"
 #include "lrnn-ops.h"
-
 #include "run/graph-safety.h"
 
 #include "ggml-alloc.h"
-#include "ggml-cpu.h"
-#include "ggml-rpc.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -136,11 +132,6 @@ struct memory {
     struct ggml_tensor *  gated;       // [STATE_SIZE, SLOTS]
 };
 
-static struct ggml_context * new_context(void) {
-    return ggml_init((struct ggml_init_params) {
-            .mem_size = 256 * ggml_tensor_overhead() + ggml_graph_overhead(), .no_alloc = true });
-}
-
 static void rows_set(struct ggml_tensor * t, const float * data, int64_t stride) {
     for (int64_t i = 0; i < t->ne[1]; ++i) {
         ggml_backend_tensor_set(
@@ -156,7 +147,7 @@ static void rows_get(const struct ggml_tensor * t, float * data, int64_t stride)
 }
 
 static struct memory memory_new(ggml_backend_t backend, bool interleaved) {
-    struct memory m = { .ctx = new_context() };
+    struct memory m = { .ctx = test_graph_context() };
     if (interleaved) {
         struct ggml_tensor * all = ggml_new_tensor_2d(m.ctx, GGML_TYPE_F32, SLOT_SIZE, SLOTS);
         m.conv                   = ggml_view_2d(m.ctx, all, CONV_SIZE, SLOTS, all->nb[1], 0);
@@ -211,7 +202,7 @@ static struct ggml_tensor * output(struct ggml_cgraph * graph, struct ggml_tenso
 
 static struct net net_build(
         const struct memory * m, struct ggml_tensor * w, struct ggml_tensor * conv, int64_t T) {
-    struct ggml_context * ctx = new_context();
+    struct ggml_context * ctx = test_graph_context();
     struct net            net = {
                    .ctx   = ctx,
                    .graph = ggml_new_graph(ctx),
@@ -313,7 +304,7 @@ static struct net_result * net_run(struct test * t, const struct placement * pla
     struct net_result * result = calloc(1, sizeof(*result));
     struct memory       memory = memory_new(placement->state, interleaved);
 
-    struct ggml_context * ctx_w = new_context();
+    struct ggml_context * ctx_w = test_graph_context();
     struct ggml_tensor *  w     = ggml_new_tensor_1d(ctx_w, GGML_TYPE_F32, CHANNELS);
     struct ggml_tensor *  conv  = ggml_new_tensor_2d(ctx_w, GGML_TYPE_F32, WIDTH, CHANNELS);
     ggml_backend_buffer_t buf_w = ggml_backend_alloc_ctx_tensors(ctx_w, placement->weights);
@@ -512,49 +503,23 @@ static void test_steps(struct test * t, const struct placement * placements, int
 }
 
 int main(void) {
-    struct test            t = { 0 };
-    struct loopback_server server;
-    if (!test_check(&t, loopback_server_start(&server),
+    struct test          t = { 0 };
+    struct test_backends b;
+    if (!test_check(&t, test_backends_open(&b),
                 "cannot start an RPC server on the loopback interface")) {
         return test_end(&t, "test-graph-steps");
     }
-
-    ggml_backend_t rpc   = ggml_backend_rpc_init(server.endpoint, 0);
-    ggml_backend_t cpu   = ggml_backend_cpu_init();
-    ggml_backend_t cpu_2 = ggml_backend_cpu_init();
-    ggml_backend_cpu_set_n_threads(cpu, 1); // tiny graphs: more threads would only wait
-    ggml_backend_cpu_set_n_threads(cpu_2, 1);
-
-    const size_t         size = GGML_DEFAULT_GRAPH_SIZE;
-    ggml_backend_sched_t rpc_cpu =
-            ggml_backend_sched_new((ggml_backend_t[]) { rpc, cpu }, NULL, 2, size, false, true);
-    ggml_backend_sched_t pipelined =
-            ggml_backend_sched_new((ggml_backend_t[]) { rpc, cpu }, NULL, 2, size, true, true);
-    ggml_backend_sched_t cpu_cpu =
-            ggml_backend_sched_new((ggml_backend_t[]) { cpu, cpu_2 }, NULL, 2, size, false, true);
-    ggml_backend_sched_t only_cpu =
-            ggml_backend_sched_new((ggml_backend_t[]) { cpu }, NULL, 1, size, false, true);
-
     const struct placement placements[] = {
-        { "no scheduler", NULL, cpu, cpu, false },
-        { "one CPU backend", only_cpu, cpu, cpu, false },
-        { "two CPU backends", cpu_cpu, cpu_2, cpu, false },
-        { "everything on the server", rpc_cpu, rpc, rpc, false },
-        { "states on the server", rpc_cpu, rpc, cpu, true },
-        { "states on the CPU", rpc_cpu, cpu, rpc, true },
-        { "states on the server, pipelined", pipelined, rpc, cpu, true },
-        { "states on the CPU, pipelined", pipelined, cpu, rpc, true },
+        { "no scheduler", NULL, b.cpu, b.cpu, false },
+        { "one CPU backend", b.only_cpu, b.cpu, b.cpu, false },
+        { "two CPU backends", b.cpu_cpu, b.cpu_2, b.cpu, false },
+        { "everything on the server", b.rpc_cpu, b.rpc, b.rpc, false },
+        { "states on the server", b.rpc_cpu, b.rpc, b.cpu, true },
+        { "states on the CPU", b.rpc_cpu, b.cpu, b.rpc, true },
+        { "states on the server, pipelined", b.rpc_cpu_pipelined, b.rpc, b.cpu, true },
+        { "states on the CPU, pipelined", b.rpc_cpu_pipelined, b.cpu, b.rpc, true },
     };
     test_steps(&t, placements, (int) (sizeof(placements) / sizeof(placements[0])));
-
-    ggml_backend_sched_free(only_cpu);
-    ggml_backend_sched_free(cpu_cpu);
-    ggml_backend_sched_free(pipelined);
-    ggml_backend_sched_free(rpc_cpu);
-    ggml_backend_free(cpu_2);
-    ggml_backend_free(cpu);
-    ggml_backend_free(rpc);
-    loopback_server_stop(&server);
-
+    test_backends_close(&b);
     return test_end(&t, "test-graph-steps");
 }
