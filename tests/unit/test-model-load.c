@@ -621,15 +621,6 @@ static const struct rejection REJECTIONS[] = {
 
 enum { N_REJECTIONS = sizeof(REJECTIONS) / sizeof(REJECTIONS[0]) };
 
-static const struct golden * find(const struct golden_list * list, const char * name) {
-    for (int i = 0; i < list->n; ++i) {
-        if (strcmp(list->models[i].name, name) == 0) {
-            return &list->models[i];
-        }
-    }
-    return NULL;
-}
-
 // "<path>: <sentence>" with the names of families in place of {families} or {llama.cpp}.
 static void fill_in(char * text, size_t size, const char * path, const char * sentence) {
     const size_t start = strcspn(sentence, "{");
@@ -644,7 +635,7 @@ static void fill_in(char * text, size_t size, const char * path, const char * se
 
 static void check_rejection(struct test * t, const struct golden_list * list,
         const struct rejection * r, const char * path) {
-    const struct golden * g = find(list, r->model);
+    const struct golden * g = golden_find(list, r->model);
     struct model_edit     e;
     char                  err[2048] = "", want[2048];
     if (!test_check(t, g != NULL && model_edit_open(&e, g->path), "cannot read %s", r->model)) {

@@ -7,6 +7,7 @@
 #include "eval/report-files.h"
 #include "eval/report-read.h"
 #include "kit/check.h"
+#include "kit/files.h"
 #include "kit/rng.h"
 #include "kit/synthetic-scores.h"
 
@@ -539,12 +540,6 @@ static void test_chart(struct test * t) {
 // Reading report.json
 //
 
-static bool write_text(const char * path, const char * data, size_t size) {
-    FILE *     f  = fopen(path, "wb");
-    const bool ok = f != NULL && fwrite(data, 1, size, f) == size;
-    return f != NULL && fclose(f) == 0 && ok;
-}
-
 static bool same_estimate(const struct stats_estimate * a, const struct stats_estimate * b) {
     return a->value == b->value && a->se == b->se && a->lo == b->lo && a->hi == b->hi &&
            a->n == b->n && a->method == b->method;
@@ -577,9 +572,8 @@ static void test_read_back(struct test * t) {
     struct text        text = write_form(t, &r, JSON);
     struct report_file file;
     struct comparison  c;
-    if (test_check(t,
-                write_text(json, text.data, text.size) &&
-                        report_file_read(json, &file, err, sizeof(err)) && file.n_runs == 2,
+    test_write_file(json, text.data, text.size);
+    if (test_check(t, report_file_read(json, &file, err, sizeof(err)) && file.n_runs == 2,
                 "report.json: %s", err)) {
         const struct comparison * from_scores = &r.panels[0].comparisons[1];
         test_check(t, strcmp(file.runs[0].meta.model, a.model) == 0, "its name is %s",
@@ -607,9 +601,8 @@ static void test_read_back(struct test * t) {
         memmove(p + 5, p + 7, strlen(p + 7) + 1);
     }
     memcpy(strstr(old, "lrnn-perplexity/2"), "lrnn-perplexity/1", 17);
-    if (test_check(t,
-                write_text(json, old, strlen(old)) &&
-                        report_file_read(json, &file, err, sizeof(err)),
+    test_write_file(json, old, strlen(old));
+    if (test_check(t, report_file_read(json, &file, err, sizeof(err)),
                 "a report of schema 1 is read: %s", err)) {
         test_check(t,
                 file.n_runs == 2 && file.runs[0].extrapolation.trained_length == 256 &&
@@ -633,7 +626,7 @@ static void test_read_back(struct test * t) {
                         "[]{},:\"\\0-9e.nulltrue\n"[test_below(&rng, 22)];
             }
         }
-        test_check(t, write_text(json, bad, size), "write a damaged file");
+        test_write_file(json, bad, size);
         if (report_file_read(json, &file, err, sizeof(err))) {
             test_check(t, k % 2 == 1, "a file truncated at byte %zu of %zu is an error", size,
                     text.size);
@@ -647,10 +640,9 @@ static void test_read_back(struct test * t) {
     }
     printf("%d of 200 damaged reports are errors\n", n_refused);
     const char * other = "{ \"schema\": \"other/2\", \"runs\": [] }";
+    test_write_file(json, other, strlen(other));
     test_check(t,
-            write_text(json, other, strlen(other)) &&
-                    !report_file_read(json, &file, err, sizeof(err)) &&
-                    strstr(err, "other/2") != NULL,
+            !report_file_read(json, &file, err, sizeof(err)) && strstr(err, "other/2") != NULL,
             "another schema: %s", err);
     free(text.data);
     report_free(&r);

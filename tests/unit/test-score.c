@@ -31,14 +31,11 @@ enum { N_DOCS = 9, N_VOCAB = 48 };
 
 static struct model_edit open_golden(const char * name) {
     struct model_edit e;
-    for (int i = 0; i < golden.n; ++i) {
-        if (strcmp(golden.models[i].name, name) == 0 &&
-                model_edit_open(&e, golden.models[i].path)) {
-            return e;
-        }
+    if (!model_edit_open(&e, golden_find(&golden, name)->path)) {
+        printf("FAILED: %s: cannot be read\n", name);
+        exit(1);
     }
-    printf("FAILED: no model %s\n", name);
-    exit(1);
+    return e;
 }
 
 static void add_symbols(struct model_edit * e) {
