@@ -86,7 +86,7 @@ static bool has_utf8_locale(void) {
                                     strstr(value, "utf8") != NULL);
 }
 
-// At most 100 columns. A file or pipe gets plain ASCII.
+// At most 100 columns. A file or pipe gets ASCII symbols.
 static struct report_screen find_screen(void) {
     struct report_screen s = { .columns = MAX_COLUMNS };
     struct winsize       size;

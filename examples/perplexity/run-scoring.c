@@ -182,6 +182,11 @@ static enum exit_code name_files(const struct run_plan * plan, struct run_files 
             return program_fail(
                     EXIT_CODE_USAGE, "%s: the name of its score file is too long", files[i].model);
         }
+        if (files[i].name[0] == '.' || files[i].name[0] == '\0') { // report skips hidden files
+            return program_fail(EXIT_CODE_USAGE,
+                    "the name of the run is '%s'; give --name a text without a leading dot",
+                    files[i].name);
+        }
         for (int j = 0; j < i; ++j) {
             if (strcmp(files[i].scores, files[j].scores) == 0) {
                 return program_fail(EXIT_CODE_USAGE,

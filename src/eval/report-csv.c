@@ -9,12 +9,16 @@
 #include <math.h>
 #include <string.h>
 
+// Spreadsheets calculate cells that begin with one of these; after an apostrophe they are text.
+static const char FORMULA[] = "=+-@\t\r\n";
+
 static void write_text(FILE * out, const char * text) {
+    const char * prefix = text[0] != '\0' && strchr(FORMULA, text[0]) != NULL ? "'" : "";
     if (strpbrk(text, ",\"\r\n") == NULL) {
-        fputs(text, out);
+        fprintf(out, "%s%s", prefix, text);
         return;
     }
-    putc('"', out);
+    fprintf(out, "\"%s", prefix);
     for (const char * p = text; *p != '\0'; ++p) {
         if (*p == '"') {
             putc('"', out);

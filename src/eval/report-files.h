@@ -16,7 +16,7 @@ bool report_write_html(const struct report * r, FILE * out);
 // The terminal or file that tables are written to.
 struct report_screen {
     int  columns;
-    bool utf8; // otherwise plain ASCII
+    bool utf8; // otherwise ASCII symbols
     bool color;
 };
 

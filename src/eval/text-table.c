@@ -49,7 +49,7 @@ bool table_set_p_value(struct arena * arena, struct table * t, int row, int col,
 // Text
 //
 
-// ASCII forms of the characters in reports; others, in names, become '?'.
+// ASCII forms of the symbols in reports; NULL: a character of a name, which stays UTF-8.
 static const char * ascii_of(uint32_t cp) {
     switch (cp) {
         case 0x00b1: return "+-";
@@ -57,8 +57,13 @@ static const char * ascii_of(uint32_t cp) {
         case 0x2013: return "-";
         case 0x2026: return "...";
         case 0x00d7: return "x";
-        default: return "?";
+        default: return NULL;
     }
+}
+
+// C0 and C1: a terminal would obey them.
+static bool is_control(uint32_t cp) {
+    return cp < 0x20 || (cp >= 0x7f && cp < 0xa0);
 }
 
 // Writes one character and returns its width in columns. Only counts if out is NULL.
@@ -66,9 +71,7 @@ static int put_char(const char ** p, const char * end, bool utf8, FILE * out) {
     uint32_t     cp = 0;
     int          bad;
     const int    n     = utf8_decode(*p, end, &cp, &bad);
-    const char * ascii = n == 0 || cp < 0x20 || cp == 0x7f ? "?"
-                         : cp < 0x80 || utf8               ? NULL
-                                                           : ascii_of(cp);
+    const char * ascii = n == 0 || is_control(cp) ? "?" : utf8 ? NULL : ascii_of(cp);
 
     if (out != NULL) {
         fwrite(ascii != NULL ? ascii : *p, 1, ascii != NULL ? strlen(ascii) : (size_t) n, out);

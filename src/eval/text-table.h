@@ -42,7 +42,7 @@ bool table_set_p_value(struct arena * arena, struct table * t, int row, int col,
 
 // Writes text of at most `columns` columns. Wider tables are split; each part repeats the first
 // column.
-// - utf8: otherwise plain ASCII, with "+-" for "±"
+// - utf8: otherwise symbols are ASCII, "+-" for "±"; names are UTF-8 in any case
 void table_write_text(const struct table * t, int columns, bool utf8, FILE * out);
 void table_write_html(const struct table * t, FILE * out);
 

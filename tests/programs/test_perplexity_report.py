@@ -1,5 +1,6 @@
 """lrnn-perplexity report and compare on synthetic score files."""
 
+import csv
 import itertools
 import json
 
@@ -112,6 +113,42 @@ def test_compare_refuses(reports):
                         r"in bits per byte")
     reports.fail(data, "compare", "runs/neg.nll", "neg/buckets.csv")
     reports.fail(reports.Code.USAGE, "compare", "runs/neg.nll")
+
+
+@pytest.mark.parametrize("locale", ["C", "en_US.UTF-8"])
+def test_names_in_other_alphabets(reports, monkeypatch, locale):
+    """A redirected table has ASCII symbols, but names as they are, without control characters."""
+    monkeypatch.setenv("LC_ALL", locale)
+    names = ["größe-±2", "модель", "模型"]
+    for i, name in enumerate(names):
+        reports.scores(f"names/{i}.nll", f"model={name}", "dataset=café", "wobble=0.02")
+    reports.scores("names/evil.nll", "model=red\033[31m\u009b31m", "dataset=café", "wobble=0.02")
+    done = reports.run("report", "names", binary=True).stdout
+    text = done.decode("utf-8")
+    for name in ["café", "größe-+-2", "модель", "模型", "red?[31m?31m"]:
+        assert name in text, text
+    assert "+-" in text and "±" not in text and "\033" not in text and "\u009b" not in text
+    compared = reports.run("compare", "names/0.nll", "names/1.nll", binary=True).stdout
+    assert "модель" in compared.decode("utf-8")
+
+
+FORMULAS = ["=1+1", "=HYPERLINK(\"http://x\",\"y\")", "+1", "-1", "@SUM(1)", "\t=1", "\r=1"]
+
+
+def test_names_that_are_formulas(reports):
+    """Spreadsheets calculate cells that begin like these; an apostrophe makes them text."""
+    for i, name in enumerate([*FORMULAS, "a=b", "1-2"]):
+        reports.scores(f"formulas/{i}.nll", f"model={name}", "dataset=@set", "wobble=0.02")
+    reports.run("report", "formulas", "--format", "csv,json", "--out", "a")
+    for name in ("buckets.csv", "prefix.csv"):
+        with open(reports.work / "a" / name, encoding="utf-8", newline="") as file:
+            rows = list(csv.DictReader(file))
+        assert {row["model"] for row in rows} == {*("'" + f for f in FORMULAS), "a=b", "1-2"}
+        assert {row["dataset"] for row in rows} == {"'@set"}
+        for row in rows:
+            assert [v for v in row.values() if v and v[0] in "=+@\t\r"] == []
+    report = json.loads((reports.work / "a/report.json").read_text())
+    assert {run["model"]["name"] for run in report["runs"]} == {*FORMULAS, "a=b", "1-2"}
 
 
 def test_incomplete_runs(reports):

@@ -126,6 +126,23 @@ def test_names(scoring):
     assert scoring.files("two") == ["x_1.text.nll", "y.text.nll"]
 
 
+@pytest.mark.parametrize("name", ["../../x", ".x", ".", "..", ""])
+def test_names_that_would_be_hidden(scoring, name):
+    """report does not look at hidden files."""
+    scoring.lrnn.fail(scoring.Code.USAGE, "lrnn-perplexity", "run", *MODEL, "--name", name, *DATA,
+                      "-o", "hidden", stderr=f"the name of the run is '{re.escape(name)}'")
+    assert scoring.files("hidden") == []
+
+
+def test_hidden_model(scoring):
+    """A model whose file is hidden needs a name."""
+    (scoring.lrnn.work / ".m.gguf").symlink_to(f"{NAME}.gguf")
+    scoring.run("-m", ".m.gguf", *DATA, "-o", "hidden", code=scoring.Code.USAGE, stderr="--name")
+    scoring.run("-m", ".m.gguf", "--name", "größe", *DATA, "-o", "shown")
+    assert scoring.files("shown") == ["größe.text.nll"]
+    scoring.report("shown", stdout="größe")
+
+
 def test_stopped_and_resumed(scoring, finished):
     n_stops = scoring.run_in_pieces(*MODEL, *DATA, "-o", "stopped")
     assert n_stops >= 9  # 4 groups of 3 calls; nothing is left after the last one

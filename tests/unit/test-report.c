@@ -270,17 +270,24 @@ static void check_csv(struct test * t, const struct text * text, const char * wh
 
 static void check_columns(
         struct test * t, const struct text * text, int columns, bool ascii, const char * what) {
-    int  n = 0, longest = 0;
-    bool plain = true;
+    static const char * const SYMBOLS[] = { "±", "−", "–", "…", "×" };
+    int                       n = 0, longest = 0;
+    bool                      plain = true, has_controls = false;
+    for (int i = 0; i < 5; ++i) {
+        plain &= strstr(text->data, SYMBOLS[i]) == NULL;
+    }
     for (size_t i = 0; i < text->size; ++i) {
         const unsigned char c = (unsigned char) text->data[i];
-        plain &= c < 0x80 && (c >= 0x20 || c == '\n');
+        has_controls |= (c < 0x20 && c != '\n') || c == 0x7f ||
+                        (c == 0xc2 && (unsigned char) text->data[i + 1] < 0xa0);
         n       = c == '\n' ? 0 : n + ((c & 0xc0) != 0x80);
         longest = n > longest ? n : longest;
     }
     test_check(t, longest <= columns && longest > columns / 2,
             "%s: the longest line has %d columns, limit %d", what, longest, columns);
-    test_check(t, !ascii || plain, "%s is plain ASCII", what);
+    test_check(t, !ascii || plain, "%s: a symbol is not ASCII", what);
+    test_check(t, !has_controls, "%s: control characters", what);
+    test_check(t, utf8_valid(text->data, text->size) == text->size, "%s: not UTF-8", what);
 }
 
 static void check_forms(struct test * t, const struct report * r) {
