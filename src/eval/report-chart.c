@@ -33,50 +33,51 @@ static double center(
                             : 0.5 * ((double) range->from + (double) range->to);
 }
 
-static bool series_alloc(struct arena * arena, struct chart_series * s, double ** v, int n) {
-    *v = arena_alloc(arena, (4 * (size_t) n + 1) * sizeof(double));
-    if (*v != NULL) {
-        s->n  = n;
-        s->x  = *v;
-        s->y  = *v + n;
-        s->lo = *v + 2 * n;
-        s->hi = *v + 3 * n;
+// A series with the x values of a run's curve. Returns its values [4][n]: x, y, lo, hi; NULL: out
+// of memory.
+static double * make_series(struct arena * arena, const struct report * r,
+        const struct report_run * run, struct chart_series * s) {
+    const struct losses * l = &run->summary.curve;
+    const int             n = l->n;
+    double *              v = arena_alloc(arena, (4 * (size_t) n + 1) * sizeof(double));
+    if (v != NULL) {
+        *s = (struct chart_series) { .name = run->name,
+            .color                         = run->color,
+            .dash                          = run->dash,
+            .n                             = n,
+            .x                             = v,
+            .y                             = v + n,
+            .lo                            = v + 2 * n,
+            .hi                            = v + 3 * n };
+        for (int i = 0; i < n; ++i) {
+            v[i] = center(r, &run->summary, &l->at[i].range);
+        }
     }
-    return *v != NULL;
+    return v;
 }
 
 static bool make_curve(struct arena * arena, const struct report * r, const struct report_run * run,
         struct chart_series * s) {
-    const struct losses * f = &run->summary.curve;
-    double *              v;
-    *s = (struct chart_series) { .name = run->name, .color = run->color, .dash = run->dash };
-    if (!series_alloc(arena, s, &v, f->n)) {
-        return false;
+    const struct losses * l = &run->summary.curve;
+    double *              v = make_series(arena, r, run, s);
+    for (int i = 0; i < l->n && v != NULL; ++i) {
+        v[l->n + i]     = loss_value(&l->at[i], r->params.unit);
+        v[2 * l->n + i] = loss_lo(&l->at[i], r->params.unit);
+        v[3 * l->n + i] = loss_hi(&l->at[i], r->params.unit);
     }
-    for (int i = 0; i < f->n; ++i) {
-        v[i]            = center(r, &run->summary, &f->at[i].range);
-        v[f->n + i]     = loss_value(&f->at[i], r->params.unit);
-        v[2 * f->n + i] = loss_lo(&f->at[i], r->params.unit);
-        v[3 * f->n + i] = loss_hi(&f->at[i], r->params.unit);
-    }
-    return true;
+    return v != NULL;
 }
 
 static bool make_difference(struct arena * arena, const struct report * r,
         const struct report_run * run, const struct paired * pairs, struct chart_series * s) {
-    const struct losses * f = &run->summary.curve;
-    double *              v;
-    *s = (struct chart_series) { .name = run->name, .color = run->color, .dash = run->dash };
-    if (!series_alloc(arena, s, &v, f->n)) {
-        return false;
+    const int n = run->summary.curve.n;
+    double *  v = make_series(arena, r, run, s);
+    for (int i = 0; i < n && v != NULL; ++i) {
+        v[n + i]     = pairs[i].difference.value;
+        v[2 * n + i] = pairs[i].difference.lo;
+        v[3 * n + i] = pairs[i].difference.hi;
     }
-    for (int i = 0; i < f->n; ++i) {
-        v[i]            = center(r, &run->summary, &f->at[i].range);
-        v[f->n + i]     = pairs[i].difference.value;
-        v[2 * f->n + i] = pairs[i].difference.lo;
-        v[3 * f->n + i] = pairs[i].difference.hi;
-    }
-    return true;
+    return v != NULL;
 }
 
 // One dashed line per trained length.

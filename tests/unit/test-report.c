@@ -309,58 +309,33 @@ static void check_forms(struct test * t, const struct report * r) {
 // Names that need escapes in every format, a degrading model, non-finite losses, two tokenizers,
 // sources.
 static void test_forms(struct test * t) {
-    const char * paths[]          = { "test-report-0.nll", "test-report-1.nll", "test-report-2.nll",
-                 "test-report-3.nll", "test-report-4.nll", "test-report-5.nll" };
-    const struct synthetic runs[] = {
-        { .model                = "plain",
-                .trained_length = 512,
-                .window         = 4096,
-                .n_windows      = 12,
-                .level          = 0.6,
-                .spread         = 0.2,
-                .warm           = 1.0,
-                .norm           = 1.0,
-                .sources        = "web\t<b>&\"books\"" },
-        { .model                = "<script>\"x\" & 'y', z</script>-q4_k",
-                .quantization   = "q4_k",
-                .trained_length = 512,
-                .window         = 4096,
-                .n_windows      = 12,
-                .level          = 0.61,
-                .spread         = 0.2,
-                .warm           = 1.0,
-                .sources        = "web\t<b>&\"books\"" },
-        { .model = "a name that is a good deal longer than any table or chart would like it to be "
-                   "\xc3\xa9\xe4\xb8\xad",
-                .trained_length = 1024,
-                .window         = 4096,
-                .n_windows      = 12,
-                .level          = 0.6,
-                .spread         = 0.2,
-                .warm           = 1.0,
-                .rise           = 2.0,
-                .sources        = "web\t<b>&\"books\"" },
-        { .model                = "nan",
-                .trained_length = 512,
-                .window         = 4096,
-                .n_windows      = 12,
-                .level          = 0.6,
-                .spread         = 0.2,
-                .warm           = 1.0,
-                .nan_window     = 5,
-                .nan_position   = 3000,
-                .sources        = "web\t<b>&\"books\"" },
-        { .model                = "other tokens",
-                .tokenizer      = "t1",
-                .trained_length = 512,
-                .window         = 4096,
-                .n_windows      = 12,
-                .level          = 0.6,
-                .spread         = 0.2,
-                .warm           = 1.0,
-                .sources        = "web\t<b>&\"books\"" },
-        { .model = "few windows", .dataset = "other", .window = 600, .n_windows = 2, .level = 0.6 },
-    };
+    const char * paths[]         = { "test-report-0.nll", "test-report-1.nll", "test-report-2.nll",
+                "test-report-3.nll", "test-report-4.nll", "test-report-5.nll" };
+    const struct synthetic plain = { .model = "plain",
+        .trained_length                     = 512,
+        .window                             = 4096,
+        .n_windows                          = 12,
+        .level                              = 0.6,
+        .spread                             = 0.2,
+        .warm                               = 1.0,
+        .sources                            = "web\t<b>&\"books\"" };
+    struct synthetic       runs[6] = { plain, plain, plain, plain, plain, plain };
+    runs[0].norm                   = 1.0;
+    runs[1].model                  = "<script>\"x\" & 'y', z</script>-q4_k";
+    runs[1].quantization           = "q4_k";
+    runs[1].level                  = 0.61;
+    runs[2].model = "a name that is a good deal longer than any table or chart would like it to be "
+                    "\xc3\xa9\xe4\xb8\xad";
+    runs[2].trained_length = 1024;
+    runs[2].rise           = 2.0;
+    runs[3].model          = "nan";
+    runs[3].nan_window     = 5;
+    runs[3].nan_position   = 3000;
+    runs[4].model          = "other tokens";
+    runs[4].tokenizer      = "t1";
+    runs[5] = (struct synthetic) { .model = "few windows", .dataset = "other", .level = 0.6 };
+    runs[5].window    = 600;
+    runs[5].n_windows = 2;
     char err[512];
     for (int i = 0; i < 6; ++i) {
         test_check(t, synthetic_write(&runs[i], paths[i], err, sizeof(err)), "run %d: %s", i, err);
