@@ -25,7 +25,7 @@ def parse_jsonl(text, type_of_text):
     return [token["id"] for token in tokens]
 
 
-# ---- command lines and files that are refused
+# ---- invalid command lines and files
 
 
 def test_usage(lrnn, model):

@@ -1,4 +1,4 @@
-"""lrnn-inspect: devices, and model files that must be refused."""
+"""lrnn-inspect: devices, and invalid model files."""
 
 import json
 import re
@@ -29,7 +29,7 @@ def test_devices(lrnn, config):
 
 @pytest.fixture(scope="module")
 def bad_models(programs_in, tmp_path_factory):
-    """Every model file that test-model-load says is refused."""
+    """All invalid model files of test-model-load."""
     folder = tmp_path_factory.mktemp("bad-models")
     programs_in(folder).tool("test-model-load", folder)
     models = sorted(folder.glob("*.gguf"))

@@ -1,4 +1,4 @@
-"""lrnn-perplexity logits: file sizes, equal calls, and inputs that are refused."""
+"""lrnn-perplexity logits: file sizes, equal calls, and invalid inputs."""
 
 import json
 

@@ -105,7 +105,7 @@ def on_servers(*servers):
     return ["--rpc", ",".join(s.address for s in servers), "--tensor-split", "1,1"]
 
 
-# ---- what a server refuses
+# ---- command lines that the server rejects
 
 
 def test_server_refusals(lrnn, spawn):
@@ -129,7 +129,7 @@ def test_warning_beyond_the_loopback(lrnn, spawn):
     assert "warning" not in spawn.server().err.read_text()
 
 
-# ---- what a client refuses
+# ---- servers that a client rejects
 
 
 def test_addresses_that_are_refused(lrnn, spawn):
