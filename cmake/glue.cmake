@@ -1,5 +1,6 @@
-# The glue: the edits that add our three ops to ggml, and make ggml-cuda multiply F32 matrices in
-# F32. The ops themselves are in src/ops; an inserted case only calls a function of src/ops/glue.h.
+# The glue: the edits that add our three ops to ggml, make ggml-cuda multiply F32 matrices in F32,
+# and make an RPC server drop a client that sends malformed messages. The ops themselves are in
+# src/ops; an inserted case only calls a function of src/ops/glue.h.
 #
 #     name, file, number of occurrences of the anchor, position of the text
 #     the anchor
@@ -65,6 +66,234 @@ glue_edit(rpc-patch-version include/ggml-rpc.h 1 replace
 [[
 #define RPC_PROTO_PATCH_VERSION    (100 + RPC_PROTO_PATCH_VERSION_GGML)
 #define RPC_PROTO_PATCH_VERSION_GGML ]])
+
+# ---- ggml-rpc: malformed messages
+#
+# The server asserts what a client sends, and ends. Here it drops the client instead. The rules are
+# in src/ops/rpc-check.c.
+
+glue_edit(rpc-include src/ggml-rpc/ggml-rpc.cpp 1 after
+[[
+#include "ggml-rpc.h"
+]]
+[[
+#include "glue.h"
+]])
+
+# The memory for a message grows with the bytes that arrive, not with the announced size.
+glue_edit(rpc-receive src/ggml-rpc/ggml-rpc.cpp 1 replace
+[[
+    try {
+        input.resize(size);
+    } catch (const std::bad_alloc & e) {
+        GGML_LOG_ERROR("Failed to allocate input buffer of size %" PRIu64 "\n", size);
+        return false;
+    }
+    return sock->recv_data(input.data(), size);
+]]
+[[
+    if (size > UINT32_MAX) {
+        GGML_LOG_ERROR("[%s] message of %" PRIu64 " bytes; expected less than 4 GiB\n",
+                       __func__, size);
+        return false;
+    }
+    for (uint64_t n = 0, part; n < size; n += part) {
+        part = std::min<uint64_t>(size - n, 64u << 20);
+        input.resize(n + part);
+        if (!sock->recv_data(input.data() + n, part)) {
+            return false;
+        }
+    }
+    return true;
+]])
+
+glue_edit(rpc-source-size src/ggml-rpc/ggml-rpc.cpp 1 after
+[[
+            tensor->src[i] = deserialize_tensor(ctx, &request.srcs[i]);
+]]
+[[
+            if (tensor->src[i] == nullptr) {
+                return false;
+            }
+]])
+
+glue_edit(rpc-alloc src/ggml-rpc/ggml-rpc.cpp 1 replace
+[[
+    ggml_backend_buffer_t buffer = ggml_backend_buft_alloc_buffer(buft, request.size);
+]]
+[[
+    uint64_t in_use = 0;
+    for (auto other : buffers) {
+        in_use += other->size;
+    }
+    ggml_backend_buffer_t buffer = nullptr;
+    if (ggml_lrnn_rpc_alloc_ok(backends[dev_id], request.size, buffers.size(), in_use)) {
+        buffer = ggml_backend_buft_alloc_buffer(buft, request.size);
+    }
+]])
+
+glue_edit(rpc-tensor src/ggml-rpc/ggml-rpc.cpp 1 before
+[[
+    ggml_tensor * result = ggml_new_tensor_4d(ctx, (ggml_type) tensor->type,
+]]
+[[
+    uint32_t ne[GGML_MAX_DIMS], nb[GGML_MAX_DIMS];
+    memcpy(ne, tensor->ne, sizeof(ne));
+    memcpy(nb, tensor->nb, sizeof(nb));
+    if (!ggml_lrnn_rpc_tensor_ok(tensor->type, tensor->op, ne, nb, tensor->data)) {
+        GGML_LOG_ERROR("[%s] malformed tensor\n", __func__);
+        return nullptr;
+    }
+
+]])
+
+glue_edit(rpc-tensor-range src/ggml-rpc/ggml-rpc.cpp 1 before
+[[
+        GGML_ASSERT(tensor->data + tensor_size >= tensor->data); // check for overflow
+]]
+[[
+        if (tensor->data < buffer_start || tensor->data - buffer_start > buffer_size ||
+                tensor_size > buffer_size - (tensor->data - buffer_start)) {
+            GGML_LOG_ERROR("[%s] tensor outside of its buffer\n", __func__);
+            return nullptr;
+        }
+]])
+
+glue_edit(rpc-set-range src/ggml-rpc/ggml-rpc.cpp 1 replace
+    "if (in_tensor->data + offset < p0 ||"
+[[
+if (offset > ggml_nbytes(tensor) || size > ggml_nbytes(tensor) - offset ||
+            in_tensor->data + offset < p0 ||]])
+
+glue_edit(rpc-hash-range src/ggml-rpc/ggml-rpc.cpp 1 replace
+[[
+        if (request.tensor.data + request.offset < p0
+]]
+[[
+        if (request.offset > ggml_nbytes(tensor) || size > ggml_nbytes(tensor) - request.offset
+         || request.tensor.data + request.offset < p0
+]])
+
+glue_edit(rpc-get-range src/ggml-rpc/ggml-rpc.cpp 1 replace
+[[
+        if (request.tensor.data + request.offset < p0 ||
+]]
+[[
+        if (request.offset > ggml_nbytes(tensor) ||
+            request.size > ggml_nbytes(tensor) - request.offset ||
+            request.tensor.data + request.offset < p0 ||
+]])
+
+glue_edit(rpc-init src/ggml-rpc/ggml-rpc.cpp 1 before
+[[
+    if (buffer && buffer->iface.init_tensor) {
+]]
+[[
+    if (buffer && !ggml_lrnn_rpc_init_ok(buffer, tensor)) {
+        GGML_LOG_ERROR("[%s] no room for the padding of a tensor\n", __func__);
+        return false;
+    }
+]])
+
+glue_edit(rpc-copy src/ggml-rpc/ggml-rpc.cpp 1 replace
+    "if (dst_data + src_size > dst_base + dst_buf_sz) {"
+    "if (!ggml_lrnn_rpc_copy_ok(src, dst) || dst_data + src_size > dst_base + dst_buf_sz) {")
+
+# create_node calls itself for each source. The nodes of a graph are in the order of computation, so
+# that it is deep only for sources that another server computed.
+glue_edit(rpc-depth src/ggml-rpc/ggml-rpc.cpp 1 before
+[[
+    // Safely find the tensor pointer
+    auto it_ptr = tensor_ptrs.find(id);
+]]
+[[
+    static thread_local int depth = 0;
+    struct one_deeper {
+        one_deeper()  { ++depth; }
+        ~one_deeper() { --depth; }
+    } one_deeper;
+    if (depth > 10000) {
+        GGML_LOG_ERROR("[%s] sources of sources are nested too deeply\n", __func__);
+        return nullptr;
+    }
+]])
+
+glue_edit(rpc-graph-size src/ggml-rpc/ggml-rpc.cpp 1 before
+[[
+    size_t buf_size = ggml_tensor_overhead()*(n_nodes + n_tensors) + ]]
+[[
+    if (!ggml_lrnn_rpc_graph_size_ok(n_nodes, n_tensors)) {
+        GGML_LOG_ERROR("[%s] graph of %u nodes and %u tensors\n", __func__, n_nodes, n_tensors);
+        return false;
+    }
+]])
+
+glue_edit(rpc-graph-null src/ggml-rpc/ggml-rpc.cpp 1 replace
+    "if (graph->nodes[i] == nullptr && id != 0) {"
+    "if (graph->nodes[i] == nullptr) {")
+
+glue_edit(rpc-graph-twice src/ggml-rpc/ggml-rpc.cpp 1 before
+[[
+            graph->use_counts[hash_pos] = tensor_ptrs.at(id)->use_count;
+]]
+[[
+            if (hash_pos == GGML_HASHSET_ALREADY_EXISTS) {
+                GGML_LOG_ERROR("[%s] node %d occurs twice\n", __func__, i);
+                return false;
+            }
+]])
+
+glue_edit(rpc-graph-compute src/ggml-rpc/ggml-rpc.cpp 1 replace
+[[
+        }
+    }
+    ggml_status status = ggml_backend_graph_compute(backends[device], graph);
+]]
+[[
+        }
+    }
+    if (!ggml_lrnn_rpc_graph_ok(backends[device], graph, false)) {
+        return false;
+    }
+    ggml_status status = ggml_backend_graph_compute(backends[device], graph);
+]])
+
+glue_edit(rpc-graph-recompute src/ggml-rpc/ggml-rpc.cpp 1 replace
+[[
+    LOG_DBG("[%s] device: %u\n", __func__, device);
+    ggml_status status = ggml_backend_graph_compute(backends[device], graph);
+]]
+[[
+    LOG_DBG("[%s] device: %u\n", __func__, device);
+    if (!ggml_lrnn_rpc_graph_ok(backends[device], graph, true)) {
+        return false;
+    }
+    ggml_status status = ggml_backend_graph_compute(backends[device], graph);
+]])
+
+glue_edit(rpc-graph-status src/ggml-rpc/ggml-rpc.cpp 2 before
+[[
+    GGML_ASSERT(status == GGML_STATUS_SUCCESS && "Unsuccessful graph computations ]]
+[[
+    if (status != GGML_STATUS_SUCCESS) {
+        GGML_LOG_ERROR("[%s] the graph was not computed: %s\n",
+                       __func__, ggml_status_to_string(status));
+        return false;
+    }
+]])
+
+# Lack of memory, mostly.
+glue_edit(rpc-exceptions src/ggml-rpc/ggml-rpc.cpp 1 replace
+[[
+        rpc_serve_client(backends, cache_dir, client_socket);
+]]
+[[
+        try {
+            rpc_serve_client(backends, cache_dir, client_socket);
+        } catch (const std::exception & e) {
+            GGML_LOG_ERROR("[%s] client dropped: %s\n", __func__, e.what());
+        }
+]])
 
 # ---- ggml-cpu: compute, number of threads, work buffer, supported ops
 

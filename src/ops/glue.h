@@ -3,10 +3,12 @@
 // Functions that the glue (cmake/glue.cmake) calls from inside ggml: each case that it inserts into
 // a switch calls one of them.
 
+#include "ggml-backend.h"
 #include "ggml.h"
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 #ifdef __cplusplus
 extern "C" {
@@ -24,6 +26,29 @@ bool ggml_lrnn_cpu_supports_op(const struct ggml_tensor * op);
 // ggml-cpu: called for the n-th time by a thread that waits for the others at a barrier. Spins for
 // about 50 microseconds, then yields its core each time.
 void ggml_lrnn_cpu_wait(int n);
+
+// ggml-rpc, server: checks of what a client sends. If one returns false, the server drops the
+// client.
+
+// A tensor: known type and op, aligned data and strides, sizes that do not overflow.
+bool ggml_lrnn_rpc_tensor_ok(
+        uint32_t type, uint32_t op, const uint32_t * ne, const uint32_t * nb, uint64_t data);
+
+// COPY_TENSOR: the same layout, and no partial overlap.
+bool ggml_lrnn_rpc_copy_ok(const struct ggml_tensor * from, const struct ggml_tensor * to);
+
+// ALLOC_BUFFER: all buffers of a client fit into the memory of the device.
+bool ggml_lrnn_rpc_alloc_ok(
+        ggml_backend_t backend, uint64_t size, uint64_t n_buffers, uint64_t in_use);
+
+// INIT_TENSOR: the buffer has room for the padding that its device adds to the tensor.
+bool ggml_lrnn_rpc_init_ok(ggml_backend_buffer_t buffer, struct ggml_tensor * tensor);
+
+// GRAPH_COMPUTE: limits of the message, then every rule of the kernels for every node. Of a graph
+// that was computed before, only the ids may have changed.
+bool ggml_lrnn_rpc_graph_size_ok(uint64_t n_nodes, uint64_t n_tensors);
+bool ggml_lrnn_rpc_graph_ok(
+        ggml_backend_t backend, const struct ggml_cgraph * graph, bool computed_before);
 
 #ifdef __cplusplus
 }

@@ -187,6 +187,10 @@ struct ggml_short_conv_args {
 GGML_API struct ggml_tensor * ggml_short_conv(struct ggml_context * ctx,
         const struct ggml_short_conv_args * args, char * err, size_t err_size);
 
+// Checks a node that another process built: it has exactly the type, shape, parameters and sources
+// that a builder would give it. The sources must be valid tensors. The ids are not checked.
+GGML_API bool ggml_scan_check_node(const struct ggml_tensor * op, char * err, size_t err_size);
+
 //
 // Optional checks. The kernels compute with any values: a NaN stays a NaN, β = 3 expands.
 //

@@ -1,3 +1,4 @@
+// ggml_scan_check_node: checks a node that another process built.
 // ggml_scan_check_values: checks the data of a computed op for values that break a recurrence.
 
 #include "scan-common.h"
@@ -8,6 +9,101 @@
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
+
+//
+// Nodes
+//
+
+// Builds the op again from the sources and parameters of a node.
+static struct ggml_tensor * rebuild(
+        struct ggml_context * ctx, const struct ggml_tensor * op, char * err, size_t err_size) {
+    struct ggml_tensor * const * src = op->src;
+    const struct scan_params     p   = scan_params_get(op);
+
+    if (op->op == GGML_OP_HOUSEHOLDER_SCAN) {
+        const struct ggml_householder_scan_args args = {
+            .state = src[SCAN_SRC_STATE],
+            .ids   = src[SCAN_SRC_IDS],
+            .q     = src[HOUSEHOLDER_SRC_Q],
+            .k     = src[HOUSEHOLDER_SRC_K],
+            .v     = src[HOUSEHOLDER_SRC_V],
+            .beta  = src[HOUSEHOLDER_SRC_BETA],
+            .gate  = src[HOUSEHOLDER_SRC_GATE],
+            .r     = src[HOUSEHOLDER_SRC_R],
+            .w     = src[HOUSEHOLDER_SRC_W],
+            .scale = p.scale,
+            .path  = (enum ggml_scan_path) p.path,
+        };
+        return ggml_householder_scan(ctx, &args, err, err_size);
+    }
+    if (op->op == GGML_OP_SIGNED_SCAN) {
+        const bool ssm   = p.kind == SIGNED_SCAN_ELEMENT || p.kind == SIGNED_SCAN_SCALAR;
+        const bool mlstm = p.kind == SIGNED_SCAN_MLSTM;
+        struct ggml_tensor * const gate = src[SIGNED_SRC_GATE];
+        struct ggml_tensor * const aux  = src[SIGNED_SRC_AUX];
+
+        const struct ggml_signed_scan_args args = {
+            .state = src[SCAN_SRC_STATE],
+            .ids   = src[SCAN_SRC_IDS],
+            .c     = src[SIGNED_SRC_C],
+            .b     = src[SIGNED_SRC_B],
+            .x     = src[SIGNED_SRC_X],
+            .gate  = ssm || mlstm ? NULL : gate,
+            .bonus = ssm || mlstm ? NULL : aux,
+            .dt    = ssm ? gate : NULL,
+            .A     = ssm ? aux : NULL,
+            .log_f = mlstm ? gate : NULL,
+            .log_i = mlstm ? aux : NULL,
+            .form  = (enum ggml_signed_scan_form) p.form,
+            .scale = p.scale,
+            .eps   = p.eps,
+            .path  = (enum ggml_scan_path) p.path,
+        };
+        return ggml_signed_scan(ctx, &args, err, err_size);
+    }
+    const struct ggml_short_conv_args args = {
+        .state      = src[SCAN_SRC_STATE],
+        .ids        = src[SCAN_SRC_IDS],
+        .x          = src[CONV_SRC_X],
+        .weight     = src[CONV_SRC_WEIGHT],
+        .bias       = src[CONV_SRC_BIAS],
+        .activation = (enum ggml_short_conv_activation) p.activation,
+    };
+    return ggml_short_conv(ctx, &args, err, err_size);
+}
+
+bool ggml_scan_check_node(const struct ggml_tensor * op, char * err, size_t err_size) {
+    const struct scan_params p = scan_params_get(op);
+    if (!ggml_is_scan(op) || p.path < GGML_SCAN_PATH_AUTO || p.path > GGML_SCAN_PATH_REFERENCE ||
+            p.form < GGML_SIGNED_SCAN_EXP || p.form > GGML_SIGNED_SCAN_TWO_EXP_M1) {
+        snprintf(err, err_size, "op %s, path %d, form %d; expected a scan with a known path",
+                ggml_op_name(op->op), p.path, p.form);
+        return false;
+    }
+    struct ggml_context * ctx =
+            ggml_init((struct ggml_init_params) { ggml_tensor_overhead(), NULL, true });
+    if (ctx == NULL) {
+        snprintf(err, err_size, "out of memory to check a node");
+        return false;
+    }
+    const struct ggml_tensor * built = rebuild(ctx, op, err, err_size);
+
+    bool ok = built != NULL;
+    if (ok && (op->type != built->type || !ggml_are_same_shape(op, built) ||
+                      !ggml_is_contiguous(op) ||
+                      memcmp(op->op_params, built->op_params, sizeof(op->op_params)) != 0 ||
+                      memcmp(op->src, built->src, sizeof(op->src)) != 0)) {
+        snprintf(err, err_size, "the node differs from the one that its builder makes");
+        ok = false;
+    }
+    ggml_free(ctx);
+    return ok;
+}
+
+//
+// Values
+//
 
 // The largest ‖k‖² of a unit key: F32 normalization leaves an error of about 1e-7 per component,
 // and there are a few hundred components.

@@ -1,10 +1,13 @@
 """lrnn-rpc-server: the same bytes as local devices, and clear errors when a server is unusable."""
 
 import contextlib
+import dataclasses
+import itertools
 import json
 import re
 import signal
 import socket
+import struct
 import subprocess
 import threading
 import time
@@ -12,6 +15,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from rpc_messages import (BF16, F16, F32, HUGE, I32, I64, MAX_SRC, Q4_0, Q8_K, REMOVED_TYPE, Client,
+                          Tensor, graph, op_numbers)
 
 POLL_SECONDS = 0.05
 
@@ -214,6 +219,364 @@ def test_server_survives_noise(lrnn, spawn):
     assert device["name"] == "RPC0"
     assert device["description"] == server.address
     assert device["memory_bytes"] > 0
+
+
+# ---- malformed messages of a client that greets properly
+
+
+@pytest.fixture(scope="module")
+def ops(config):
+    return op_numbers(config["ggml"])
+
+
+def floats(*values):
+    return struct.pack(f"<{len(values)}f", *values)
+
+
+def ints(*values):
+    return struct.pack(f"<{len(values)}i", *values)
+
+
+def valid_nodes(c, ops):
+    """One valid node for each op that a server computes, by name. The ids are in the server."""
+    def ids(*values, **fields):
+        t = c.tensor(len(values), type=I32, **fields)
+        c.set(t, ints(*values))
+        return t
+
+    def unary(name, *, params=b"", ne=(8, 3)):
+        return c.tensor(*ne, op=ops[name], params=params, src=(c.tensor(*ne),))
+
+    def binary(name):
+        return c.tensor(8, 3, op=ops[name], src=(c.tensor(8, 3), c.tensor(8)))
+
+    nodes = {name: binary(name) for name in ("ADD", "SUB", "MUL", "DIV")}
+    nodes |= {name: unary(name) for name in ("SQR", "CONT", "FILL")}
+    nodes["SCALE"] = unary("SCALE", params=floats(2, 1))
+    nodes["CLAMP"] = unary("CLAMP", params=floats(-1, 1))
+    nodes |= {name: unary(name, params=floats(1e-5)) for name in ("NORM", "RMS_NORM", "L2_NORM")}
+    nodes |= {f"UNARY {i}": unary("UNARY", params=ints(i)) for i in (2, 4, 5, 6, 7, 10, 13, 15)}
+    nodes["SUM_ROWS"] = c.tensor(1, 3, op=ops["SUM_ROWS"], src=(c.tensor(8, 3),))
+    nodes["GLU"] = c.tensor(8, 3, op=ops["GLU"], params=ints(2),
+                            src=(c.tensor(8, 3), c.tensor(8, 3)))
+    nodes["MUL_MAT"] = c.tensor(5, 3, op=ops["MUL_MAT"], src=(c.tensor(32, 5), c.tensor(32, 3)))
+    nodes["MUL_MAT q"] = c.tensor(5, 3, op=ops["MUL_MAT"],
+                                  src=(c.tensor(32, 5, type=Q4_0), c.tensor(32, 3)))
+    nodes["OUT_PROD"] = c.tensor(8, 5, op=ops["OUT_PROD"], src=(c.tensor(8, 3), c.tensor(5, 3)))
+    nodes["GET_ROWS"] = c.tensor(32, 3, op=ops["GET_ROWS"], src=(c.tensor(32, 5), ids(4, 0, 2)))
+    nodes["GET_ROWS q"] = c.tensor(32, 2, op=ops["GET_ROWS"],
+                                   src=(c.tensor(32, 5, type=Q4_0), ids(4, 1)))
+    cache = c.tensor(8, 5)
+    rows = c.tensor(2, type=I64)
+    c.set(rows, struct.pack("<2q", 4, 1))
+    nodes["SET_ROWS"] = Tensor((8, 5), c.buffer, cache.data, op=ops["SET_ROWS"], view_src=cache,
+                               src=(c.tensor(8, 2), rows, cache))
+    nodes["CONCAT"] = c.tensor(8, 5, op=ops["CONCAT"], params=ints(1),
+                               src=(c.tensor(8, 2), c.tensor(8, 3)))
+    rope = ints(0, 8, 2, 0, 0) + floats(10000, 1, 0, 1, 0, 0)
+    nodes["ROPE"] = c.tensor(8, 2, 3, op=ops["ROPE"], params=rope,
+                             src=(c.tensor(8, 2, 3), ids(0, 1, 2), c.tensor(4)))
+    nodes["SOFT_MAX"] = c.tensor(8, 3, op=ops["SOFT_MAX"], params=floats(1, 0),
+                                 src=(c.tensor(8, 3), c.tensor(8, 3)))
+    nodes["ARANGE"] = c.tensor(7, op=ops["ARANGE"], params=floats(5, 12, 1))
+
+    # 2 heads of 4 × 4, 2 slots, 3 tokens, one sequence
+    slots = c.tensor(4, 1, type=I32)
+    c.set(slots, ints(0, 1, 0, 3))
+    state, one = c.tensor(32, 2), (1, 2, 1, 3)
+    qkv = [c.tensor(4, 2, 1, 3) for _ in range(3)]
+    scan = ops["HOUSEHOLDER_SCAN"]
+    nodes["HOUSEHOLDER_SCAN"] = c.tensor(4, 2, 3, op=scan, params=floats(1),
+                                         src=(state, slots, *qkv, c.tensor(*one), c.tensor(*one)))
+    nodes["HOUSEHOLDER_SCAN r"] = c.tensor(
+        4, 2, 3, op=scan, params=floats(1),
+        src=(state, slots, *qkv, 0, 0, c.tensor(4, 2, 1, 3), c.tensor(4, 2, 1, 3)))
+    scan = ops["SIGNED_SCAN"]
+    for kind, more in enumerate([(), (c.tensor(*one),), (c.tensor(4, 2, 1, 3),),
+                                 (c.tensor(4, 2, 1, 3), c.tensor(4, 4, 2)),
+                                 (c.tensor(*one), c.tensor(1, 1, 2))]):
+        nodes[f"SIGNED_SCAN {kind}"] = c.tensor(4, 2, 3, op=scan, src=(state, slots, *qkv, *more),
+                                                params=floats(1, 0) + ints(0, kind))
+    nodes["SIGNED_SCAN 5"] = c.tensor(
+        4, 2, 3, op=scan, params=floats(1, 0) + ints(0, 5),
+        src=(c.tensor(42, 2), slots, *qkv, c.tensor(*one), c.tensor(*one)))
+    nodes["SHORT_CONV"] = c.tensor(8, 3, op=ops["SHORT_CONV"], params=bytes(24) + ints(1),
+                                   src=(c.tensor(24, 2), slots, c.tensor(8, 3), c.tensor(4, 8),
+                                        c.tensor(8)))
+    nodes["token shift"] = c.tensor(8, 3, op=ops["SHORT_CONV"],
+                                    src=(c.tensor(8, 2), slots, c.tensor(8, 3)))
+    return nodes
+
+
+def compute(c, node, **options):
+    src = [s for s in node.src if isinstance(s, Tensor)]
+    c.send("GRAPH_COMPUTE", graph([*src, node], [node], **options))
+
+
+NUMBERS = (0, 1, 2, 3, 5, 7, 31, 33, 255, 4096, 65536, 2**31 - 1, 2**31, 2**32 - 4, 2**32 - 1)
+
+
+def field_changes(n_ops):
+    """Changes of one field of a tensor: dicts of a field, an index in it, and a value."""
+    for i, value in itertools.product(range(4), NUMBERS):
+        yield {"field": "ne", "at": i, "value": value}
+        yield {"field": "nb", "at": i, "value": value}
+    for i, value in itertools.product(range(16), (0, 1, -1, 3, 2**31 - 1, 0x7fc00000)):
+        yield {"field": "params", "at": i, "value": value}
+    for i, value in itertools.product(range(MAX_SRC), (0, "self", "next", 12345, HUGE)):
+        yield {"field": "src", "at": i, "value": value}
+    for value in (F32, F16, Q4_0, REMOVED_TYPE, Q8_K, I32, I64, BF16, 24, 43, 2**32 - 1):
+        yield {"field": "type", "value": value}
+    for value in (*range(n_ops + 2), 2**31, 2**32 - 1):
+        yield {"field": "op", "value": value}
+    for base, value in itertools.product(("base", "end", None), (0, 1, 2, 4, 64, -1, -4, -64)):
+        yield {"field": "data", "base": base, "value": value}
+    for value in (0, 1, 4096, HUGE):
+        yield {"field": "buffer", "value": value}
+    for value in ("self", "next", 12345, HUGE):
+        yield {"field": "view_src", "value": value}
+    for name, value in (("name", b"x" * 64), ("flags", -1), ("use_count", -2**31),
+                        ("view_offs", HUGE), ("id", 0), ("id", HUGE)):
+        yield {"field": name, "value": value}
+
+
+def changed(c, t, change, other=None):
+    """The tensor with a change."""
+    name, value = change["field"], change["value"]
+    value = {"self": t.id, "next": (other or t).id}.get(value, value)
+    if name == "data":
+        value = (value + {"base": c.base, "end": c.base + c.size, None: 0}[change["base"]]) % 2**64
+    elif name == "params":
+        words = bytearray(t.params.ljust(64, b"\0"))
+        words[4 * change["at"]:4 * change["at"] + 4] = ints(value)
+        value = bytes(words)
+    elif name in ("ne", "nb", "src"):
+        values = [*getattr(t, name), *[0] * (MAX_SRC if name == "src" else 0)]
+        values[change["at"]] = value
+        value = tuple(values[:MAX_SRC if name == "src" else 4])
+    return dataclasses.replace(t, **{"id": t.id, name: value})
+
+
+class Attacker:
+    """Sends malformed messages. The server may close the connection, but must not end."""
+
+    def __init__(self, server, prepare):
+        self.server, self.prepare, self.client, self.refused = server, prepare, None, 0
+
+    def send(self, what, message):
+        """message(client, prepared) sends one message."""
+        if self.client is None:
+            self.client = Client(self.server.port)
+            self.prepared = self.prepare(self.client)
+        try:
+            message(self.client, self.prepared)
+            dropped = not self.client.alive()
+        except OSError:
+            dropped = True
+        if dropped:
+            self.refused += 1
+            self.close()
+            for _ in range(100):  # a server that has crashed may still write its message
+                with contextlib.suppress(OSError):
+                    socket.create_connection(("127.0.0.1", self.server.port)).close()
+                    break
+                time.sleep(POLL_SECONDS)
+        assert self.server.running(), f"{what}: {self.server.err.read_text()[-2000:]}"
+
+    def close(self):
+        if self.client is not None:
+            self.client.sock.close()
+            self.client = None
+
+
+def served(lrnn, server):
+    """A valid client gets the same text as without the server."""
+    command = ["lrnn-cli", "-m", lrnn.golden / "delta_net_neg.gguf", "-p", "1 2 3", "-n", "5", "-t",
+               "1", "-q", "-s", "3"]
+    assert lrnn.run(*command, "--rpc", server.address).stdout == lrnn.run(*command).stdout
+
+
+def test_valid_nodes(spawn, ops):
+    server = spawn.server()
+    with Client(server.port) as c:
+        for name, node in valid_nodes(c, ops).items():
+            compute(c, node)
+            assert c.alive(), f"{name}: {server.err.read_text()}"
+            c.send("GRAPH_RECOMPUTE", struct.pack("<I", 0))
+            assert c.alive(), f"{name}: {server.err.read_text()}"
+
+
+def test_malformed_tensors(lrnn, spawn, ops):
+    """Each request with changed fields of its tensor."""
+    server = spawn.server("--cache", lrnn.work / "cache")
+    attacker = Attacker(server, lambda c: (c.tensor(8, 3), c.tensor(8, 3)))
+    requests = {
+        "SET_TENSOR": lambda t, _: t + bytes(9) + bytes(4),
+        "SET_TENSOR_HASH": lambda t, _: t + struct.pack("<QQ", 0, 0xcbf29ce484222325),
+        "GET_TENSOR": lambda t, _: t + struct.pack("<QQ", 0, 4),
+        "INIT_TENSOR": lambda t, _: t,
+        "COPY_TENSOR": lambda t, other: t + other,
+        "COPY_TENSOR ": lambda t, other: other + t,
+        "MEMSET_TENSOR": lambda t, _: t + struct.pack("<QQB", 0, 4, 1),
+        "GET_ALLOC_SIZE": lambda t, other: bytes(4) + t + other + bytes(296 * 9),
+        "GET_ALLOC_SIZE ": lambda t, other: bytes(4) + other + t + bytes(296 * 9),
+    }
+    answered = ("SET_TENSOR_HASH", "GET_TENSOR", "COPY_TENSOR", "GET_ALLOC_SIZE")
+    attacker.send("cache", lambda c, t: c.set(t[0], b"", cache=1))
+    for (name, body), change in itertools.product(requests.items(), field_changes(ops["COUNT"])):
+        def message(c, tensors):
+            t, other = tensors
+            c.send(name.strip(), body(changed(c, t, change, other).pack(), other.pack()))
+            if name.strip() in answered:
+                c.answer()
+        attacker.send(f"{name} {change}", message)
+    assert attacker.refused > 0
+    attacker.close()
+    served(lrnn, server)
+
+
+def test_malformed_offsets(lrnn, spawn):
+    server = spawn.server("--cache", lrnn.work / "cache")
+    attacker = Attacker(server, lambda c: [c.tensor(64), c.tensor(8, 3)][1])
+    for offset, size in ((0, 97), (96, 1), (97, 0), (4, HUGE - 3), (HUGE - 3, 4), (HUGE, HUGE),
+                         (2**63, 2**63), (HUGE - 63, 64), (HUGE - 63, 4), (0, 1 << 40)):
+        for command in ("SET_TENSOR", "GET_TENSOR", "MEMSET_TENSOR", "SET_TENSOR_HASH"):
+            def message(c, t):
+                body = {"SET_TENSOR": struct.pack("<BQ", 0, offset) + bytes(min(size, 4096)),
+                        "MEMSET_TENSOR": struct.pack("<QQB", offset, size, 1)}
+                c.send(command, t.pack() + body.get(command, struct.pack("<QQ", offset, size)))
+                if command in ("GET_TENSOR", "SET_TENSOR_HASH"):
+                    c.answer()
+            attacker.send(f"{command} {offset:#x}, {size:#x}", message)
+    attacker.close()
+    served(lrnn, server)
+
+
+def test_malformed_buffers_and_sizes(lrnn, spawn):
+    server = spawn.server()
+    attacker = Attacker(server, lambda c: c)
+    for size in (0, 1, 1 << 50, 2**63, HUGE - 4096, HUGE - 64, HUGE):
+        def message(c, _):
+            buffer, n = c.alloc(size)
+            assert n < 1 << 40
+            if n > 0:
+                c.send("BUFFER_CLEAR", struct.pack("<QB", buffer, 1))
+            c.set(Tensor((4,), buffer, c.get_base(buffer)), bytes(16))
+        attacker.send(f"buffer of {size}", message)
+    for command, value in itertools.product(
+            ("BUFFER_GET_BASE", "FREE_BUFFER", "BUFFER_CLEAR"), (0, 1, 4096, HUGE)):
+        attacker.send(f"{command} {value:#x}", lambda c, _: c.send(
+            command, struct.pack("<QB", value, 1)[:9 if command == "BUFFER_CLEAR" else 8]))
+    for _ in range(2):
+        attacker.send("free", lambda c, _: c.send("FREE_BUFFER", struct.pack("<Q", c.buffer)))
+    for device, command in itertools.product((1, 2**31, 2**32 - 1), (
+            "ALLOC_BUFFER", "GET_ALIGNMENT", "GET_MAX_SIZE", "GET_DEVICE_MEMORY",
+            "GRAPH_RECOMPUTE", "GET_ALLOC_SIZE")):
+        rest = {"ALLOC_BUFFER": 8, "GET_ALLOC_SIZE": 11 * 296}.get(command, 0)
+        attacker.send(f"{command} of device {device}", lambda c, _: c.send(
+            command, struct.pack("<I", device) + bytes(rest)))
+    for command, size in itertools.product((*range(20), 255), (0, 1, 7, 296, 1 << 40, HUGE)):
+        attacker.send(f"command {command}, size {size:#x}", lambda c, _: (
+            c.send(command, bytes(64), size=size), c.sock.shutdown(socket.SHUT_WR)))
+    attacker.close()
+    served(lrnn, server)
+
+
+def test_malformed_graphs(lrnn, spawn, ops):
+    """Each op with changed fields of its node and its sources. A seeded sample of the changes."""
+    server = spawn.server()
+    attacker = Attacker(server, lambda c: valid_nodes(c, ops))
+    with Client(server.port) as c:
+        names = {name: len(node.src) + 1 for name, node in valid_nodes(c, ops).items()}
+    changes = list(field_changes(ops["COUNT"]))
+    rng = np.random.default_rng(1)
+    for name, n in names.items():
+        for i in range(n):
+            for k in rng.choice(len(changes), 25, replace=False):
+                def message(c, nodes):
+                    node = nodes[name]
+                    tensors = [s for s in node.src if isinstance(s, Tensor)] + [node]
+                    t = tensors[i % len(tensors)]
+                    tensors[i % len(tensors)] = changed(c, t, changes[k], tensors[0])
+                    c.send("GRAPH_COMPUTE", graph(tensors, [node.id]))
+                attacker.send(f"{name}, tensor {i}, {changes[k]}", message)
+    assert attacker.refused > 0
+    attacker.close()
+    served(lrnn, server)
+
+
+# Graphs that no single change of a field makes.
+def bad_graphs(c, ops):
+    nodes = valid_nodes(c, ops)
+    add = nodes["ADD"]
+    tensors = [*add.src, add]
+
+    yield "no nodes", graph(tensors, [])
+    yield "no tensors", graph([], [add])
+    yield "node without a tensor", graph(tensors, [12345])
+    yield "node 0", graph(tensors, [0, add])
+    yield "node twice", graph(tensors, [add, add])
+    yield "device", graph(tensors, [add], device=1)
+    for n in (2, 1000, 2**29, 2**32 - 1):
+        yield f"{n} nodes", graph(tensors, [add], n_nodes=n)
+        yield f"{n} tensors", graph(tensors, [add], n_tensors=n)
+    yield "truncated", graph(tensors, [add])[:-1]
+    yield "empty", b""
+
+    for name in ("HOUSEHOLDER_SCAN", "HOUSEHOLDER_SCAN r", "SIGNED_SCAN 3", "SIGNED_SCAN 5",
+                 "SHORT_CONV"):
+        node = nodes[name]
+        sources = [x for x in node.src if isinstance(x, Tensor)]
+        five = c.tensor(5)
+        for i, x in itertools.product(range(4), (0, five)):
+            wrong = dataclasses.replace(node, id=node.id, src=(*node.src[:i], x, *node.src[i + 1:]))
+            yield f"{name}, source {i}", graph([*sources, five, wrong], [wrong])
+        for i, value in ((2, 4), (2, -1), (3, 6), (4, 2), (6, 2), (7, 1)):
+            params = bytearray(node.params.ljust(64, b"\0"))
+            params[4 * i:4 * i + 4] = ints(value)
+            wrong = dataclasses.replace(node, id=node.id, params=bytes(params))
+            yield f"{name}, parameter {i} = {value}", graph([*sources, wrong], [wrong])
+
+    # ids that are out of range, or that the graph itself writes
+    for name, values in (("GET_ROWS", (4, 5, 2)), ("GET_ROWS", (-1, 0, 2)),
+                         ("HOUSEHOLDER_SCAN", (0, 2, 0, 3)), ("HOUSEHOLDER_SCAN", (0, 1, 1, 3)),
+                         ("SHORT_CONV", (-2, 1, 0, 3)), ("SIGNED_SCAN 0", (0, 1, 0, 2))):
+        ids = nodes[name].src[1]
+        c.set(ids, ints(*values))
+        yield f"{name} with ids {values}", graph([*nodes[name].src, nodes[name]], [nodes[name]])
+        c.set(ids, ints(*(0, 1, 0, 3)[:len(values)]))
+    node = nodes["GET_ROWS"]
+    ids = Tensor((3,), c.buffer, node.src[1].data)
+    fill = Tensor((3,), c.buffer, ids.data, op=ops["FILL"], src=(ids,), params=floats(1e9))
+    yield "ids written by the graph", graph([*node.src, node, ids, fill], [fill, node])
+    view = dataclasses.replace(node.src[1], id=node.src[1].id, view_src=Tensor((3,), type=I32))
+    yield "ids in another buffer than their view", graph([view.view_src, node.src[0], view, node],
+                                                         [node])
+    node = nodes["SHORT_CONV"]
+    inside = dataclasses.replace(node, id=node.id, data=node.src[0].data + 4)
+    yield "output in the state", graph([*node.src, inside], [inside])
+    node = nodes["CONT"]
+    inside = dataclasses.replace(node, id=node.id, data=node.src[0].data + 4)
+    yield "output inside its source", graph([*node.src, inside], [inside])
+    deep = [Tensor((8, 3), c.buffer, add.data, op=ops["SQR"]) for _ in range(50000)]
+    for a, b in itertools.pairwise(deep):
+        a.src = (b,)
+    deep[-1].src = (add.src[0],)
+    yield "chain", graph([*deep, add.src[0]], [deep[0]])
+
+
+def test_bad_graphs(lrnn, spawn, ops):
+    server = spawn.server()
+    with Client(server.port) as c:
+        names = [name for name, _ in bad_graphs(c, ops)]
+    for i, name in enumerate(names):
+        with Client(server.port) as c:
+            _, body = next(itertools.islice(bad_graphs(c, ops), i, None))
+            with contextlib.suppress(OSError):
+                c.send("GRAPH_COMPUTE", body)
+            assert not c.alive(), f"{name} was accepted"
+        assert server.running(), f"{name}: {server.err.read_text()[-2000:]}"
+    served(lrnn, server)
 
 
 # ---- the same bytes as local devices

@@ -1,0 +1,537 @@
+// Checks of received messages, for the RPC server. ggml checks shapes when a graph is built and
+// asserts them when it is computed. A graph that arrives from a client was built elsewhere, if at
+// all, so that every rule of a kernel is checked here before it runs.
+//
+// A server computes the ops that graphs of lrnn contain, with the types and layouts that they have
+// there, and no others.
+
+#include "glue.h"
+#include "lrnn-ops.h"
+
+#include "ggml-backend-impl.h"
+#include "ggml-backend.h"
+#include "ggml-impl.h"
+
+#include <limits.h>
+#include <math.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+    TENSORS_MAX = 1 << 20, // of a graph
+    BUFFERS_MAX = 1 << 16,
+    IDS_MAX     = 256, // different tensors of ids in a graph
+};
+
+static const uint64_t BYTES_MAX = UINT64_C(1) << 60; // sums of a few of them do not overflow
+
+//
+// Tensors
+//
+
+static bool op_is_known(uint32_t op) {
+    switch (op) {
+        case GGML_OP_NONE:
+        case GGML_OP_VIEW:
+        case GGML_OP_RESHAPE:
+        case GGML_OP_PERMUTE:
+        case GGML_OP_TRANSPOSE:
+        case GGML_OP_ADD:
+        case GGML_OP_SUB:
+        case GGML_OP_MUL:
+        case GGML_OP_DIV:
+        case GGML_OP_SQR:
+        case GGML_OP_SCALE:
+        case GGML_OP_CLAMP:
+        case GGML_OP_UNARY:
+        case GGML_OP_GLU:
+        case GGML_OP_SUM_ROWS:
+        case GGML_OP_NORM:
+        case GGML_OP_RMS_NORM:
+        case GGML_OP_L2_NORM:
+        case GGML_OP_SOFT_MAX:
+        case GGML_OP_MUL_MAT:
+        case GGML_OP_OUT_PROD:
+        case GGML_OP_GET_ROWS:
+        case GGML_OP_SET_ROWS:
+        case GGML_OP_CONCAT:
+        case GGML_OP_CONT:
+        case GGML_OP_ROPE:
+        case GGML_OP_FILL:
+        case GGML_OP_ARANGE:
+        case GGML_OP_HOUSEHOLDER_SCAN:
+        case GGML_OP_SIGNED_SCAN:
+        case GGML_OP_SHORT_CONV: return true;
+        default: return false;
+    }
+}
+
+// The alignment of every element, if the first one is aligned: the largest power of two that
+// divides the size of an element or block, at most 8.
+static uint64_t type_alignment(enum ggml_type type) {
+    const uint64_t size  = ggml_type_size(type);
+    const uint64_t align = size & (~size + 1);
+    return align < 8 ? align : 8;
+}
+
+bool ggml_lrnn_rpc_tensor_ok(
+        uint32_t type, uint32_t op, const uint32_t * ne, const uint32_t * nb, uint64_t data) {
+    if (type >= GGML_TYPE_COUNT || ggml_blck_size((enum ggml_type) type) == 0 ||
+            ggml_type_size((enum ggml_type) type) == 0 || !op_is_known(op)) {
+        return false;
+    }
+    const uint64_t align = type_alignment((enum ggml_type) type);
+    uint64_t       bytes = ggml_type_size((enum ggml_type) type); // of as many elements, contiguous
+    bool           ok    = data % align == 0 && ne[0] % ggml_blck_size((enum ggml_type) type) == 0;
+    for (int i = 0; ok && i < GGML_MAX_DIMS; ++i) {
+        const uint64_t n = ne[i] > 0 ? ne[i] : 1;
+        ok = nb[i] % align == 0 && n <= BYTES_MAX / bytes && (nb[i] == 0 || n <= BYTES_MAX / nb[i]);
+        bytes *= n;
+    }
+    return ok;
+}
+
+// The bytes [from, to) of a tensor.
+struct range {
+    uint64_t from, to;
+};
+
+static struct range range_of(const struct ggml_tensor * x) {
+    const uint64_t from = (uint64_t) (uintptr_t) x->data;
+    return (struct range) { from, from + ggml_nbytes(x) };
+}
+
+static bool ranges_overlap(struct range a, struct range b) {
+    return a.from < b.to && b.from < a.to;
+}
+
+static bool same_layout(const struct ggml_tensor * a, const struct ggml_tensor * b) {
+    bool same = a->type == b->type;
+    for (int i = 0; i < GGML_MAX_DIMS; ++i) {
+        same = same && a->ne[i] == b->ne[i] && (a->ne[i] == 1 || a->nb[i] == b->nb[i]);
+    }
+    return same;
+}
+
+bool ggml_lrnn_rpc_copy_ok(const struct ggml_tensor * from, const struct ggml_tensor * to) {
+    return same_layout(from, to) &&
+           (from->data == to->data || !ranges_overlap(range_of(from), range_of(to)));
+}
+
+bool ggml_lrnn_rpc_alloc_ok(
+        ggml_backend_t backend, uint64_t size, uint64_t n_buffers, uint64_t in_use) {
+    size_t free, total;
+    ggml_backend_dev_memory(ggml_backend_get_device(backend), &free, &total);
+    const uint64_t limit = total > 0 && total < BYTES_MAX ? total : BYTES_MAX;
+    return n_buffers < BUFFERS_MAX && in_use <= limit && size <= limit - in_use;
+}
+
+bool ggml_lrnn_rpc_init_ok(ggml_backend_buffer_t buffer, struct ggml_tensor * tensor) {
+    tensor->op         = GGML_OP_NONE; // its sources are not known here
+    const uint64_t end = (uint64_t) (uintptr_t) ggml_backend_buffer_get_base(buffer) + buffer->size;
+    return ggml_backend_buffer_get_alloc_size(buffer, tensor) <= end - range_of(tensor).from;
+}
+
+//
+// Nodes
+//
+
+static bool is_f32(const struct ggml_tensor * x) {
+    return x != NULL && x->type == GGML_TYPE_F32;
+}
+
+static bool is_f32_rows(const struct ggml_tensor * x) {
+    return is_f32(x) && x->nb[0] == sizeof(float);
+}
+
+static bool same_shape(const struct ggml_tensor * a, const struct ggml_tensor * b) {
+    return ggml_are_same_shape(a, b);
+}
+
+static bool shape_is(
+        const struct ggml_tensor * x, int64_t ne0, int64_t ne1, int64_t ne2, int64_t ne3) {
+    return x->ne[0] == ne0 && x->ne[1] == ne1 && x->ne[2] == ne2 && x->ne[3] == ne3;
+}
+
+// Every dimension of `whole` is a multiple of that of `part`, from dimension `first` on.
+static bool repeats(const struct ggml_tensor * whole, const struct ggml_tensor * part, int first) {
+    bool ok = true;
+    for (int i = first; i < GGML_MAX_DIMS; ++i) {
+        ok = ok && whole->ne[i] % part->ne[i] == 0;
+    }
+    return ok;
+}
+
+// A matrix of weights: rows of floats or blocks that ggml can multiply. Q8_1 and Q8_K only hold
+// intermediate results.
+static bool is_matrix(const struct ggml_tensor * x) {
+    const struct ggml_type_traits * traits = ggml_get_type_traits(x->type);
+    const bool type_ok                     = x->type == GGML_TYPE_F32 || x->type == GGML_TYPE_F16 ||
+                         x->type == GGML_TYPE_BF16 ||
+                         (traits->is_quantized && traits->to_float != NULL &&
+                                 x->type != GGML_TYPE_Q8_1 && x->type != GGML_TYPE_Q8_K);
+    const size_t size = ggml_type_size(x->type);
+    return type_ok && x->nb[0] == size && x->nb[1] % size == 0 && x->nb[2] % size == 0 &&
+           x->nb[3] % size == 0;
+}
+
+static int32_t param_i32(const struct ggml_tensor * op, int i) {
+    return op->op_params[i];
+}
+
+static float param_f32(const struct ggml_tensor * op, int i) {
+    float value;
+    memcpy(&value, op->op_params + i, sizeof(value));
+    return value;
+}
+
+static bool unary_ok(const struct ggml_tensor * op) {
+    switch (param_i32(op, 0)) {
+        case GGML_UNARY_OP_NEG:
+        case GGML_UNARY_OP_TANH:
+        case GGML_UNARY_OP_ELU:
+        case GGML_UNARY_OP_RELU:
+        case GGML_UNARY_OP_SIGMOID:
+        case GGML_UNARY_OP_SILU:
+        case GGML_UNARY_OP_EXP:
+        case GGML_UNARY_OP_SOFTPLUS: return is_f32_rows(op->src[0]) && same_shape(op, op->src[0]);
+        default: return false;
+    }
+}
+
+static bool mul_mat_ok(const struct ggml_tensor * op) {
+    const struct ggml_tensor * a = op->src[0];
+    const struct ggml_tensor * b = op->src[1];
+    return is_matrix(a) && is_f32_rows(b) && a->ne[0] == b->ne[0] && repeats(b, a, 2) &&
+           shape_is(op, a->ne[1], b->ne[1], b->ne[2], b->ne[3]) &&
+           param_i32(op, 1) == 0; // no hint about the matrix
+}
+
+static bool out_prod_ok(const struct ggml_tensor * op) {
+    const struct ggml_tensor * a = op->src[0];
+    const struct ggml_tensor * b = op->src[1];
+    return is_f32_rows(a) && is_f32(b) && a->ne[1] == b->ne[1] && repeats(b, a, 2) &&
+           shape_is(op, a->ne[0], b->ne[0], b->ne[2], b->ne[3]);
+}
+
+static bool get_rows_ok(const struct ggml_tensor * op) {
+    const struct ggml_tensor * a   = op->src[0];
+    const struct ggml_tensor * ids = op->src[1];
+    return is_matrix(a) && ids->type == GGML_TYPE_I32 && ggml_is_contiguous(ids) &&
+           a->ne[2] == ids->ne[1] && a->ne[3] == ids->ne[2] && ids->ne[3] == 1 &&
+           shape_is(op, a->ne[0], ids->ne[0], ids->ne[1], ids->ne[2]);
+}
+
+static bool set_rows_ok(const struct ggml_tensor * op) {
+    const struct ggml_tensor * rows = op->src[0];
+    const struct ggml_tensor * ids  = op->src[1];
+    const struct ggml_tensor * into = op->src[2];
+    return (into->type == GGML_TYPE_F32 || into->type == GGML_TYPE_F16) &&
+           into->nb[0] == ggml_type_size(into->type) && into->data == op->data &&
+           same_layout(into, op) && is_f32_rows(rows) &&
+           shape_is(op, rows->ne[0], op->ne[1], rows->ne[2], rows->ne[3]) &&
+           (ids->type == GGML_TYPE_I32 || ids->type == GGML_TYPE_I64) && ggml_is_contiguous(ids) &&
+           ids->ne[0] == rows->ne[1] && ids->ne[3] == 1 && rows->ne[2] % ids->ne[1] == 0 &&
+           rows->ne[3] % ids->ne[2] == 0;
+}
+
+static bool concat_ok(const struct ggml_tensor * op) {
+    const int32_t dim = param_i32(op, 0);
+    if (!is_f32(op->src[0]) || !is_f32(op->src[1]) || dim < 0 || dim >= GGML_MAX_DIMS) {
+        return false;
+    }
+    bool ok = true;
+    for (int i = 0; i < GGML_MAX_DIMS; ++i) {
+        const int64_t a = op->src[0]->ne[i];
+        const int64_t b = op->src[1]->ne[i];
+        ok              = ok && (i == dim ? op->ne[i] == a + b : op->ne[i] == a && a == b);
+    }
+    return ok;
+}
+
+static bool rope_ok(const struct ggml_tensor * op) {
+    const struct ggml_tensor * positions = op->src[1];
+    const struct ggml_tensor * factors   = op->src[2];
+    const int32_t              n_dims    = param_i32(op, 1);
+    const int32_t              mode      = param_i32(op, 2);
+    bool ok = is_f32_rows(op->src[0]) && same_shape(op, op->src[0]) && op->ne[0] % 2 == 0 &&
+              n_dims > 0 && n_dims % 2 == 0 && n_dims <= op->ne[0] &&
+              (mode == GGML_ROPE_TYPE_NORMAL || mode == GGML_ROPE_TYPE_NEOX) &&
+              positions->type == GGML_TYPE_I32 && ggml_is_contiguous(positions) &&
+              shape_is(positions, op->ne[2], 1, 1, 1) &&
+              (factors == NULL || (is_f32(factors) && ggml_is_contiguous(factors) &&
+                                          factors->ne[0] >= op->ne[0] / 2));
+    for (int i = 11; i < 16; ++i) { // sections and offset of other modes
+        ok = ok && param_i32(op, i) == 0;
+    }
+    return ok;
+}
+
+static bool soft_max_ok(const struct ggml_tensor * op) {
+    const struct ggml_tensor * mask = op->src[1];
+    return is_f32(op->src[0]) && ggml_is_contiguous(op->src[0]) && same_shape(op, op->src[0]) &&
+           param_f32(op, 1) == 0.0f && // ALiBi
+           (mask == NULL || ((is_f32(mask) || mask->type == GGML_TYPE_F16) &&
+                                    ggml_is_contiguous(mask) && mask->ne[0] == op->ne[0] &&
+                                    mask->ne[1] >= op->ne[1] && repeats(op, mask, 2)));
+}
+
+static bool arange_ok(const struct ggml_tensor * op) {
+    const float n = ceilf((param_f32(op, 1) - param_f32(op, 0)) / param_f32(op, 2));
+    return n >= 1.0f && n <= (float) (1 << 24) && ggml_nelements(op) == (int64_t) n;
+}
+
+static bool glu_ok(const struct ggml_tensor * op) {
+    return param_i32(op, 0) == GGML_GLU_OP_SWIGLU && is_f32(op->src[0]) && is_f32(op->src[1]) &&
+           ggml_is_contiguous_1(op->src[0]) && ggml_is_contiguous_1(op->src[1]) &&
+           same_shape(op, op->src[0]) && same_shape(op, op->src[1]);
+}
+
+// Types, shapes and parameters of a node whose sources exist.
+static bool node_shape_ok(const struct ggml_tensor * op) {
+    const struct ggml_tensor * a = op->src[0];
+    char                       err[256];
+    switch (op->op) {
+        case GGML_OP_ADD:
+        case GGML_OP_SUB:
+        case GGML_OP_MUL:
+        case GGML_OP_DIV:
+            return is_f32_rows(a) && is_f32(op->src[1]) && same_shape(op, a) &&
+                   repeats(a, op->src[1], 0);
+        case GGML_OP_SQR: return is_f32_rows(a) && same_shape(op, a);
+        case GGML_OP_SCALE:
+        case GGML_OP_CLAMP: return is_f32(a) && ggml_is_contiguous(a) && same_shape(op, a);
+        case GGML_OP_NORM:
+        case GGML_OP_RMS_NORM:
+        case GGML_OP_L2_NORM:
+            return is_f32_rows(a) && same_shape(op, a) && param_f32(op, 0) >= 0.0f;
+        case GGML_OP_SUM_ROWS:
+            return is_f32_rows(a) && shape_is(op, 1, a->ne[1], a->ne[2], a->ne[3]);
+        case GGML_OP_CONT:
+            return a->type == op->type && ggml_nelements(a) == ggml_nelements(op) &&
+                   ggml_nelements(op) <= INT32_MAX;
+        case GGML_OP_FILL: return is_f32(a) && same_shape(op, a);
+        case GGML_OP_UNARY: return unary_ok(op);
+        case GGML_OP_GLU: return glu_ok(op);
+        case GGML_OP_SOFT_MAX: return soft_max_ok(op);
+        case GGML_OP_MUL_MAT: return mul_mat_ok(op);
+        case GGML_OP_OUT_PROD: return out_prod_ok(op);
+        case GGML_OP_GET_ROWS: return get_rows_ok(op);
+        case GGML_OP_SET_ROWS: return set_rows_ok(op);
+        case GGML_OP_CONCAT: return concat_ok(op);
+        case GGML_OP_ROPE: return rope_ok(op);
+        case GGML_OP_ARANGE: return arange_ok(op);
+        default: return ggml_is_scan(op) && ggml_scan_check_node(op, err, sizeof(err));
+    }
+}
+
+// The numbers of sources that a stock op has.
+static void n_sources(enum ggml_op op, int * min, int * max) {
+    switch (op) {
+        case GGML_OP_ARANGE: *min = *max = 0; break;
+        case GGML_OP_ADD:
+        case GGML_OP_SUB:
+        case GGML_OP_MUL:
+        case GGML_OP_DIV:
+        case GGML_OP_GLU:
+        case GGML_OP_MUL_MAT:
+        case GGML_OP_OUT_PROD:
+        case GGML_OP_GET_ROWS:
+        case GGML_OP_CONCAT: *min = *max = 2; break;
+        case GGML_OP_SET_ROWS: *min = *max = 3; break;
+        case GGML_OP_SOFT_MAX:
+            *min = 1;
+            *max = 2;
+            break;
+        case GGML_OP_ROPE:
+            *min = 2;
+            *max = 3;
+            break;
+        default: *min = *max = 1; break;
+    }
+}
+
+static bool sources_exist(const struct ggml_tensor * op) {
+    if (ggml_is_scan(op)) {
+        return true; // ggml_scan_check_node looks at them
+    }
+    int min, max;
+    n_sources(op->op, &min, &max);
+    bool ok = true;
+    for (int i = 0; i < GGML_MAX_SRC; ++i) {
+        ok = ok && (op->src[i] != NULL ? i < max : i >= min);
+    }
+    return ok;
+}
+
+// The tensor is in a buffer of the backend and has elements, and no two of them share memory that
+// would make it larger than its buffer.
+static bool memory_ok(ggml_backend_t backend, const struct ggml_tensor * x) {
+    if (x->buffer == NULL || (x->view_src != NULL && x->view_src->buffer != x->buffer) ||
+            x->data == NULL || ggml_is_empty(x) || x->ne[0] > INT32_MAX ||
+            ggml_nrows(x) > INT32_MAX) {
+        return false;
+    }
+    const uint64_t n_blocks = (uint64_t) ggml_nelements(x) / (uint64_t) ggml_blck_size(x->type);
+    return n_blocks <= x->buffer->size / ggml_type_size(x->type) &&
+           ggml_backend_supports_buft(backend, x->buffer->buft);
+}
+
+// A node may be computed in place of a source of the same layout. Otherwise it must not share
+// memory with its sources, and a scan not even then.
+static bool places_ok(const struct ggml_tensor * op) {
+    const struct ggml_tensor * state = ggml_is_scan(op) ? op->src[0] : NULL;
+    for (int i = 0; i < GGML_MAX_SRC; ++i) {
+        const struct ggml_tensor * x = op->src[i];
+        if (x == NULL) {
+            continue;
+        }
+        const bool in_place = state == NULL && x->data == op->data && same_layout(x, op);
+        if (!in_place && ranges_overlap(range_of(op), range_of(x))) {
+            return false;
+        }
+        if (state != NULL && i > 0 && ranges_overlap(range_of(state), range_of(x))) {
+            return false;
+        }
+    }
+    return true;
+}
+
+static bool is_computed(const struct ggml_tensor * x) {
+    switch (x->op) {
+        case GGML_OP_NONE:
+        case GGML_OP_VIEW:
+        case GGML_OP_RESHAPE:
+        case GGML_OP_PERMUTE:
+        case GGML_OP_TRANSPOSE: return false;
+        default: return true;
+    }
+}
+
+static bool node_ok(ggml_backend_t backend, const struct ggml_tensor * op) {
+    if (!is_computed(op)) {
+        return true;
+    }
+    if (!sources_exist(op) || !memory_ok(backend, op)) {
+        return false;
+    }
+    for (int i = 0; i < GGML_MAX_SRC; ++i) {
+        if (op->src[i] != NULL && !memory_ok(backend, op->src[i])) {
+            return false;
+        }
+    }
+    const bool own = op->op != GGML_OP_SET_ROWS; // not a view
+    return (!own || (ggml_is_contiguous(op) &&
+                            (op->type == GGML_TYPE_F32 || op->op == GGML_OP_CONT))) &&
+           node_shape_ok(op) && places_ok(op) && ggml_backend_supports_op(backend, op);
+}
+
+//
+// Ids: numbers of rows, slots and tokens. They are data, so that a call may change them.
+//
+
+struct ids {
+    const struct ggml_tensor * tensors[IDS_MAX];
+    void *                     values[IDS_MAX];
+    int                        last_use[IDS_MAX]; // index of a node
+    int                        n;
+};
+
+static const struct ggml_tensor * ids_of(const struct ggml_tensor * op) {
+    const bool has = ggml_is_scan(op) || op->op == GGML_OP_GET_ROWS || op->op == GGML_OP_SET_ROWS;
+    return has ? op->src[1] : NULL;
+}
+
+// Copies the ids of node i_node from their device, once.
+static const void * ids_get(struct ids * ids, const struct ggml_tensor * x, int i_node) {
+    for (int i = 0; i < ids->n; ++i) {
+        const struct ggml_tensor * y = ids->tensors[i];
+        if (y == x || (y->data == x->data && same_layout(y, x))) {
+            ids->last_use[i] = i_node;
+            return ids->values[i];
+        }
+    }
+    void * values = ids->n < IDS_MAX ? malloc(ggml_nbytes(x)) : NULL;
+    if (values != NULL) {
+        ggml_backend_tensor_get(x, values, 0, ggml_nbytes(x));
+        ids->tensors[ids->n]  = x;
+        ids->last_use[ids->n] = i_node;
+        ids->values[ids->n++] = values;
+    }
+    return values;
+}
+
+static bool rows_in_range(const struct ggml_tensor * ids, const void * values, int64_t n_rows) {
+    bool ok = true;
+    for (int64_t i = 0; ok && i < ggml_nelements(ids); ++i) {
+        const int64_t row = ids->type == GGML_TYPE_I64 ? ((const int64_t *) values)[i]
+                                                       : ((const int32_t *) values)[i];
+        ok                = row >= 0 && row < n_rows;
+    }
+    return ok;
+}
+
+static bool node_ids_ok(struct ids * ids, const struct ggml_tensor * op, int i_node) {
+    const struct ggml_tensor * x = ids_of(op);
+    if (x == NULL) {
+        return true;
+    }
+    const void * values = ids_get(ids, x, i_node);
+    if (values == NULL) {
+        return false;
+    }
+    if (ggml_is_scan(op)) {
+        char          err[256];
+        const int64_t n_tokens = op->op == GGML_OP_SHORT_CONV ? op->ne[1] : op->ne[2];
+        return ggml_scan_ids_check(values, x->ne[0] - GGML_SCAN_SNAPS, x->ne[1], op->src[0]->ne[1],
+                n_tokens, err, sizeof(err));
+    }
+    return rows_in_range(x, values, op->op == GGML_OP_GET_ROWS ? op->src[0]->ne[1] : op->ne[1]);
+}
+
+// The graph must not write the ids that were checked before their last use. Later it may: the
+// allocator of a graph reuses memory.
+static bool ids_stay(const struct ids * ids, const struct ggml_cgraph * graph) {
+    for (int i = 0; i < graph->n_nodes; ++i) {
+        const struct ggml_tensor * op = graph->nodes[i];
+        for (int k = 0; is_computed(op) && k < ids->n; ++k) {
+            const struct range range = range_of(ids->tensors[k]);
+            if (i <= ids->last_use[k] &&
+                    (ranges_overlap(range, range_of(op)) ||
+                            (ggml_is_scan(op) && ranges_overlap(range, range_of(op->src[0]))))) {
+                return false;
+            }
+        }
+    }
+    return true;
+}
+
+//
+// Graphs
+//
+
+bool ggml_lrnn_rpc_graph_size_ok(uint64_t n_nodes, uint64_t n_tensors) {
+    return n_nodes > 0 && n_nodes <= n_tensors && n_tensors <= TENSORS_MAX;
+}
+
+bool ggml_lrnn_rpc_graph_ok(
+        ggml_backend_t backend, const struct ggml_cgraph * graph, bool computed_before) {
+    struct ids ids = { .n = 0 };
+    bool       ok  = true;
+    for (int i = 0; ok && i < graph->n_nodes; ++i) {
+        const struct ggml_tensor * op = graph->nodes[i];
+        ok = (computed_before || node_ok(backend, op)) && node_ids_ok(&ids, op, i);
+        if (!ok) {
+            GGML_LOG_ERROR("[%s] node %d (%s) is malformed\n", __func__, i, ggml_op_name(op->op));
+        }
+    }
+    if (ok && !computed_before && !ids_stay(&ids, graph)) {
+        GGML_LOG_ERROR("[%s] the graph writes ids before their last use\n", __func__);
+        ok = false;
+    }
+    for (int i = 0; i < ids.n; ++i) {
+        free(ids.values[i]);
+    }
+    return ok;
+}
