@@ -1,7 +1,7 @@
 #pragma once
 
 // The data files of a list of paths. A folder contributes the files below it, sorted bytewise
-// folder by folder, without names that begin with '.'.
+// folder by folder, without names that begin with '.' (see folder-walk.h).
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -2,9 +2,9 @@
 
 #include "base/arena.h"
 #include "base/error.h"
+#include "eval/folder-walk.h"
 #include "eval/score-format.h"
 
-#include <dirent.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -65,45 +65,32 @@ static bool has_suffix(const char * text, const char * suffix) {
     return n >= m && strcmp(text + n - m, suffix) == 0;
 }
 
-// Adds all *.nll below a folder, sorted, and their number to *n_found.
-static bool files_scan(
-        struct file_list * list, const char * folder, int * n_found, char * err, size_t err_size) {
-    struct dirent ** entries;
-    const int        n = scandir(folder, &entries, NULL, alphasort);
-    if (n < 0) {
-        return error_set(err, err_size, "%s: cannot read the folder", folder);
+// Score files in a folder, and their number.
+struct search {
+    struct file_list * list;
+    int                n_found;
+};
+
+static bool add_found(
+        void * user, const char * path, const struct stat * info, char * err, size_t err_size) {
+    struct search * search = user;
+    if (info == NULL || !has_suffix(path, ".nll")) {
+        return true;
     }
-    bool ok = true;
-    for (int i = 0; i < n; ++i) {
-        const char * name = entries[i]->d_name;
-        struct stat  st;
-        char         path[4096];
-        if (ok && name[0] != '.' &&
-                snprintf(path, sizeof(path), "%s/%s", folder, name) < (int) sizeof(path) &&
-                stat(path, &st) == 0) {
-            if (S_ISDIR(st.st_mode)) {
-                ok = files_scan(list, path, n_found, err, err_size);
-            } else if (has_suffix(name, ".nll")) {
-                ok = files_add(list, path, err, err_size);
-                ++*n_found;
-            }
-        }
-        free(entries[i]);
-    }
-    free(entries);
-    return ok;
+    search->n_found++;
+    return files_add(search->list, path, err, err_size);
 }
 
 static bool files_find(struct file_list * list, const char * const * paths, int n_paths, char * err,
         size_t err_size) {
     for (int i = 0; i < n_paths; ++i) {
-        struct stat st;
-        int         n_found = 0;
+        struct stat   st;
+        struct search search = { list, 0 };
         if (stat(paths[i], &st) == 0 && S_ISDIR(st.st_mode)) {
-            if (!files_scan(list, paths[i], &n_found, err, err_size)) {
+            if (!folder_walk(paths[i], FOLDER_NATURAL, add_found, &search, err, err_size)) {
                 return false;
             }
-            if (n_found == 0) {
+            if (search.n_found == 0) {
                 return error_set(err, err_size, "%s: no score files (*.nll) in it", paths[i]);
             }
         } else if (!files_add(list, paths[i], err, err_size)) {

@@ -113,12 +113,13 @@ class Programs:
         self.golden, self.models = root / "tests/golden", root / "models"
         self.work = work
 
-    def start(self, program, *args, stdin=b"", binary=False):
-        """Runs a program to its end and checks nothing. `stdin` is bytes or an open file."""
+    def start(self, program, *args, stdin=b"", binary=False, timeout=None):
+        """Runs a program to its end and checks nothing. `stdin` is bytes or an open file, `timeout`
+        in seconds."""
         path = self.bin / program if isinstance(program, str) else program
         source = {"input" if isinstance(stdin, bytes) else "stdin": stdin}
         done = subprocess.run([path, *map(str, args)], cwd=self.work, capture_output=True,
-                              **source)
+                              timeout=timeout, **source)
         stdout = done.stdout if binary else done.stdout.decode(errors="replace")
         return Result(done.returncode, stdout, done.stderr.decode(errors="replace"))
 

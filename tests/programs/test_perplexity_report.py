@@ -176,3 +176,31 @@ def test_report_refuses(reports):
                  stderr="none of table, json, csv, svg, html")
     reports.fail(usage, "report", "runs", "--bucket", "few")
     reports.fail(usage, "report", "runs", "--smooth", "10")
+
+
+def test_loops_of_links(reports):
+    """Links to a folder above end with a message, not after 2^40 paths; others are followed."""
+    for name in ("up", "again"):
+        (reports.work / "runs" / name).symlink_to("..")
+    reports.fail(reports.Code.DATA, "report", "runs", timeout=20,
+                 stderr="runs/again: is a loop of links: it leads to a folder that contains it|"
+                        "runs/again/runs: is a loop of links")
+
+    # two links per level: 2^20 paths to one folder, which counts once
+    reports.scores("levels/20/pos.nll", *POS)
+    for i in range(20):
+        (reports.work / f"levels/{i}").mkdir()
+        for name in ("a", "b"):
+            (reports.work / f"levels/{i}/{name}").symlink_to(f"../{i + 1}")
+    (reports.work / "levels/20/dangling.nll").symlink_to("nowhere")
+    reports.run("report", "levels/0", timeout=20, stdout="pos")
+
+
+def test_order_of_files(reports):
+    """Numbers in names are ordered by value."""
+    names = ["step2", "step20000", "step100000", "step100000a"]
+    for name in reversed(names):
+        reports.scores(f"steps/{name}.nll", f"model={name}", "dataset=code", "wobble=0.02")
+    reports.run("report", "steps", "--format", "json", "--out", "a")
+    report = json.loads((reports.work / "a/report.json").read_text())
+    assert [run["model"]["name"] for run in report["runs"]] == names

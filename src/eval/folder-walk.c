@@ -1,0 +1,196 @@
+#include "eval/folder-walk.h"
+
+#include "base/error.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { MAX_DEPTH = 32 }; // of folders
+
+struct folder_id {
+    dev_t device;
+    ino_t inode;
+    bool  is_open; // its files are being visited
+};
+
+struct walk {
+    enum folder_order  order;
+    folder_visit       visit;
+    void *             user;
+    struct folder_id * seen;
+    size_t             n_seen, capacity;
+    char *             err;
+    size_t             err_size;
+};
+
+static bool no_memory(const struct walk * w, const char * path) {
+    return error_set(w->err, w->err_size, "%s: out of memory", path);
+}
+
+//
+// Order
+//
+
+static bool is_digit(char c) {
+    return c >= '0' && c <= '9';
+}
+
+int compare_natural(const char * a, const char * b) {
+    const char * p = a;
+    const char * q = b;
+    while (*p != '\0' && *q != '\0') {
+        if (!is_digit(*p) || !is_digit(*q)) {
+            if (*p != *q) {
+                break;
+            }
+            p++;
+            q++;
+            continue;
+        }
+        p += strspn(p, "0");
+        q += strspn(q, "0");
+        const size_t n = strspn(p, "0123456789"), m = strspn(q, "0123456789");
+        const int    c = n != m ? (n > m) - (n < m) : strncmp(p, q, n);
+        if (c != 0) {
+            return c;
+        }
+        p += n;
+        q += m;
+    }
+    return *p != *q ? ((unsigned char) *p > (unsigned char) *q) -
+                              ((unsigned char) *p < (unsigned char) *q)
+                    : strcmp(a, b); // 7 and 07
+}
+
+static int compare_names_bytewise(const void * a, const void * b) {
+    return strcmp(*(char * const *) a, *(char * const *) b);
+}
+
+static int compare_names_natural(const void * a, const void * b) {
+    return compare_natural(*(char * const *) a, *(char * const *) b);
+}
+
+//
+// Folders
+//
+
+static void free_names(char ** names, size_t n) {
+    for (size_t i = 0; i < n; ++i) {
+        free(names[i]);
+    }
+    free(names);
+}
+
+static bool read_names(
+        const struct walk * w, DIR * dir, const char * folder, char *** names, size_t * n) {
+    size_t capacity = 0;
+    errno           = 0;
+    for (struct dirent * e; (e = readdir(dir)) != NULL; errno = 0) {
+        if (e->d_name[0] == '.') {
+            continue;
+        }
+        if (*n == capacity) {
+            capacity     = capacity > 0 ? 2 * capacity : 64;
+            char ** more = realloc(*names, capacity * sizeof(**names));
+            if (more == NULL) {
+                return no_memory(w, folder);
+            }
+            *names = more;
+        }
+        const size_t size = strlen(folder) + strlen(e->d_name) + 2;
+        char *       path = malloc(size);
+        if (path == NULL) {
+            return no_memory(w, folder);
+        }
+        const bool slash = folder[strlen(folder) - 1] == '/';
+        snprintf(path, size, "%s%s%s", folder, slash ? "" : "/", e->d_name);
+        (*names)[(*n)++] = path;
+    }
+    return errno == 0 || error_set(w->err, w->err_size, "%s: cannot read the folder: %s", folder,
+                                 strerror(errno));
+}
+
+// The sorted paths of the files in a folder.
+static bool list_folder(const struct walk * w, const char * folder, char *** names, size_t * n) {
+    *names    = NULL;
+    *n        = 0;
+    DIR * dir = opendir(folder);
+    if (dir == NULL) {
+        return error_set(
+                w->err, w->err_size, "%s: cannot open the folder: %s", folder, strerror(errno));
+    }
+    const bool ok = read_names(w, dir, folder, names, n);
+    closedir(dir);
+    if (!ok) {
+        free_names(*names, *n);
+        return false;
+    }
+    if (*n > 1) {
+        qsort(*names, *n, sizeof(**names),
+                w->order == FOLDER_NATURAL ? compare_names_natural : compare_names_bytewise);
+    }
+    return true;
+}
+
+static bool add_seen(struct walk * w, const char * path, const struct stat * info) {
+    if (w->n_seen == w->capacity) {
+        const size_t       capacity = w->capacity > 0 ? 2 * w->capacity : 16;
+        struct folder_id * seen     = realloc(w->seen, capacity * sizeof(*seen));
+        if (seen == NULL) {
+            return no_memory(w, path);
+        }
+        w->seen     = seen;
+        w->capacity = capacity;
+    }
+    w->seen[w->n_seen++] = (struct folder_id) { info->st_dev, info->st_ino, true };
+    return true;
+}
+
+// - depth: number of folders around this one
+static bool walk_folder(struct walk * w, const char * folder, const struct stat * info, int depth) {
+    for (size_t i = 0; i < w->n_seen; ++i) {
+        if (w->seen[i].device == info->st_dev && w->seen[i].inode == info->st_ino) {
+            return !w->seen[i].is_open ||
+                   error_set(w->err, w->err_size,
+                           "%s: is a loop of links: it leads to a folder that contains it", folder);
+        }
+    }
+    if (depth == MAX_DEPTH) {
+        return error_set(w->err, w->err_size, "%s: more than %d nested folders", folder, MAX_DEPTH);
+    }
+    const size_t self = w->n_seen;
+    char **      names;
+    size_t       n;
+    if (!add_seen(w, folder, info) || !list_folder(w, folder, &names, &n)) {
+        return false;
+    }
+    bool ok = true;
+    for (size_t i = 0; i < n && ok; ++i) {
+        struct stat st;
+        const bool  found = stat(names[i], &st) == 0;
+        if (found && S_ISDIR(st.st_mode)) {
+            ok = walk_folder(w, names[i], &st, depth + 1);
+        } else {
+            ok = w->visit(w->user, names[i], found ? &st : NULL, w->err, w->err_size);
+        }
+    }
+    free_names(names, n);
+    w->seen[self].is_open = false;
+    return ok;
+}
+
+bool folder_walk(const char * folder, enum folder_order order, folder_visit visit, void * user,
+        char * err, size_t err_size) {
+    struct walk w = {
+        .order = order, .visit = visit, .user = user, .err = err, .err_size = err_size
+    };
+    struct stat info;
+    const bool  ok = stat(folder, &info) == 0
+                             ? walk_folder(&w, folder, &info, 0)
+                             : error_set(err, err_size, "%s: %s", folder, strerror(errno));
+    free(w.seen);
+    return ok;
+}

@@ -1,0 +1,24 @@
+#pragma once
+
+// Visits the files below a folder, without names that begin with '.'. Links are followed. A folder
+// that several links lead to is visited once; a link to a folder that contains it is an error.
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <sys/stat.h>
+
+enum folder_order {
+    FOLDER_BYTEWISE,
+    FOLDER_NATURAL, // numbers by value: step20000 before step100000
+};
+
+// Called for each file. Return false and set err to stop.
+// - info: NULL: the file cannot be examined, e.g. a dangling link; errno says why
+typedef bool (*folder_visit)(
+        void * user, const char * path, const struct stat * info, char * err, size_t err_size);
+
+bool folder_walk(const char * folder, enum folder_order order, folder_visit visit, void * user,
+        char * err, size_t err_size);
+
+// Compares names; runs of digits count as numbers. 0: equal bytes.
+int compare_natural(const char * a, const char * b);
