@@ -64,8 +64,8 @@ struct lrnn_model_params {
 LRNN_API bool lrnn_model_params_check(
         const struct lrnn_model_params * params, char * err, size_t err_size);
 
-// Maps a GGUF file and checks it. Fails if a key or tensor is missing, invalid or unknown, or, with
-// errno ENOMEM, if memory is short.
+// Maps a GGUF file and checks it. Fails if a key or tensor is missing or invalid, if a tensor is
+// unknown, or, with errno ENOMEM, if memory is short.
 LRNN_API struct lrnn_model * lrnn_model_load(
         const char * path, const struct lrnn_model_params * params, char * err, size_t err_size);
 
