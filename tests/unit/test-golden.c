@@ -92,20 +92,24 @@ static double against_library(const struct run * r, int64_t first, int64_t at, i
     return worst;
 }
 
-// Feeds the tokens to sequence 0 in calls of `most` tokens, or of a random 1 to −most tokens.
+// Feeds the tokens to sequence 0 in calls of `most` tokens; or of a random 1 to −most tokens, with
+// logits of a random number of them.
 static double feed_cut(struct run * r, int64_t most) {
     double  worst = 0.0;
     int64_t at    = 0;
     while (at < r->g->n_tokens) {
-        int64_t n                  = most > 0 ? most : 1 + test_below(&r->rng, -most);
-        n                          = n < r->g->n_tokens - at ? n : r->g->n_tokens - at;
-        const struct lrnn_input in = {
-            .seq = 0, .tokens = r->g->tokens + at, .n_tokens = n, .n_logits = n
+        int64_t n                        = most > 0 ? most : 1 + test_below(&r->rng, -most);
+        n                                = n < r->g->n_tokens - at ? n : r->g->n_tokens - at;
+        const int64_t           n_logits = most > 0 ? n : test_below(&r->rng, n + 1); // the last
+        const struct lrnn_input in       = {
+                  .seq = 0, .tokens = r->g->tokens + at, .n_tokens = n, .n_logits = n_logits
         };
         if (!ok(r, lrnn_eval(r->session, &in, 1, r->err, sizeof(r->err)))) {
             return NAN;
         }
-        worst = worse(against_library(r, 0, at, n), worst);
+        worst = worse(against_library(r, 0, at + n - n_logits, n_logits), worst);
+        test_check(r->t, lrnn_logits(r->session, n_logits) == NULL,
+                "%s: more logits than asked for", r->where);
         at += n;
     }
     return worst;

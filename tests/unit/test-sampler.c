@@ -166,8 +166,9 @@ static void test_penalty_values(void) {
     }
 }
 
-// Four equal logits have probabilities of exactly 1/4, so that top_p can be reached exactly.
-static void test_top_p_boundary(void) {
+// Four equal logits have probabilities of exactly 1/4, so that top_p can be reached exactly, and
+// min_p as well.
+static void test_boundaries(void) {
     static const float logits[4] = { 0.0f };
     for (int keep = 1; keep <= 4; ++keep) {
         struct lrnn_sampler_params p  = plain(9);
@@ -284,13 +285,20 @@ static void test_definition(void) {
             // the generator is used only if there is something to choose
             const double  u        = p.temperature == 0.0f ? 0.0 : generator_next(&g);
             const int32_t expected = define_token(&p, logits, history, k, u);
-            const int32_t token    = lrnn_sampler_sample(s, logits, N, NULL, NULL, 0);
+            float         log_prob = NAN;
+            const int32_t token    = lrnn_sampler_sample(s, logits, N, &log_prob, NULL, 0);
             n_edge += expected < 0;
             if (!test_check(&t, expected < 0 || token == expected,
                         "parameters %d, token %d: %d, by definition %d", i, k, token, expected) ||
                     token < 0 || token >= N) {
                 break;
             }
+            double sum = 0.0; // the softmax before any of the parameters
+            for (int j = 0; j < N; ++j) {
+                sum += exp((double) logits[j]);
+            }
+            test_check(&t, fabs((double) log_prob - ((double) logits[token] - log(sum))) < 1e-5,
+                    "parameters %d, token %d: log-probability %g", i, k, (double) log_prob);
             history[k] = token;
         }
         lrnn_sampler_free(s);
@@ -365,7 +373,7 @@ int main(void) {
     test_truncation();
     test_penalty();
     test_penalty_values();
-    test_top_p_boundary();
+    test_boundaries();
     test_definition();
     test_seeds();
     test_invalid();

@@ -200,6 +200,7 @@ static void test_misuse(void) {
             "expected NULL for logits that were not requested", "");
     check(!lrnn_seq_rewind(s, 0, 2, err, sizeof(err)) && lrnn_seq_rewind(s, 0, 1, err, sizeof(err)),
             "expected to rewind 1 token and not 2", err);
+    check(!lrnn_seq_rewind(s, 0, -1, err, sizeof(err)), "expected not to rewind -1 tokens", err);
     check(!lrnn_seq_fork(s, 0, 5, err, sizeof(err)) && !lrnn_seq_reset(s, 5, err, sizeof(err)),
             "a missing sequence is accepted", err);
     check(lrnn_seq_length(s, 5) == -1 && lrnn_seq_rewindable(s, -1) == -1,
