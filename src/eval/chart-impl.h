@@ -26,6 +26,7 @@ void axis_x(const struct chart_panel * p, struct axis * a); // sets lo, hi
 void axis_y(const struct chart_panel * p, struct axis * a); // sets lo, hi, step, cuts
 double axis_coordinate(const struct axis * a, double value);
 
+double panel_axes_height(const struct chart_panel * p);
 double panel_height(const struct chart_panel * p, double width); // width: with margins
 double panel_label_width(const struct chart_panel * p);
 void panel_write(const struct chart_panel * p, FILE * out, double x, double y, double width,

@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MAX_NAME_CHARS = 30 };
+enum { MAX_NAME_CHARS = CHART_LABEL_CHARS, MAX_EXITS = 4 };
 
 static const double HEAD_HEIGHT   = 36.0; // title and labels of marks
 static const double TICK_HEIGHT   = 24.0; // numbers of the x axis
@@ -53,22 +53,38 @@ static void shorten(const char * name, char * out, size_t size) {
     out[w] = '\0';
 }
 
-double panel_label_width(const struct chart_panel * p) {
-    int longest = p->zero != NULL ? count_chars(p->zero) : 0;
-    for (int i = 0; i < p->n_series; ++i) {
-        const int n = count_chars(p->series[i].name);
-        longest     = n > longest ? n : longest;
+// Characters of a shortened name; an ellipsis is as wide as two.
+static int label_chars(const char * text) {
+    const int n     = count_chars(text);
+    int       chars = n < MAX_NAME_CHARS ? n : MAX_NAME_CHARS;
+    for (const char * p = text; (p = strstr(p, "\xe2\x80\xa6")) != NULL; ++p) {
+        chars++;
     }
-    return SWATCH_WIDTH + 12.0 +
-           CHART_CHAR_WIDTH * (longest < MAX_NAME_CHARS ? longest : MAX_NAME_CHARS);
+    return chars;
+}
+
+double panel_label_width(const struct chart_panel * p) {
+    const char * zero    = p->zero_label != NULL ? p->zero_label : p->zero;
+    int          longest = zero != NULL ? label_chars(zero) : 0;
+    for (int i = 0; i < p->n_series; ++i) {
+        const struct chart_series * s = &p->series[i];
+        const int                   n = label_chars(s->label != NULL ? s->label : s->name);
+        longest                       = n > longest ? n : longest;
+    }
+    return SWATCH_WIDTH + 12.0 + CHART_CHAR_WIDTH * longest;
 }
 
 static double foot_height(const struct chart_panel * p) {
     return TICK_HEIGHT + (p->x_label != NULL ? NAME_HEIGHT : 0.0);
 }
 
+double panel_axes_height(const struct chart_panel * p) {
+    const double labels = LABEL_SPACING * (p->n_series + (p->zero != NULL));
+    return labels > p->height ? labels : p->height;
+}
+
 double panel_height(const struct chart_panel * p, double width) {
-    return HEAD_HEIGHT + p->height + foot_height(p) +
+    return HEAD_HEIGHT + panel_axes_height(p) + foot_height(p) +
            CHART_LINE_HEIGHT * chart_lines(p->note, width) + SPACE_BELOW;
 }
 
@@ -244,13 +260,14 @@ static void write_steps(
     }
 }
 
-// Circle, square, triangle or diamond, by color: for readers who cannot see it.
+// Circle, square, diamond or triangle, by color: for readers who cannot see it.
 static void write_marker(FILE * out, int color, double cx, double cy) {
     fprintf(out, "<path class=\"lc-f%d\" d=\"", color % CHART_COLORS);
-    switch (color % 4) {
+    switch (color % 5) {
         case 0: fprintf(out, "M%.1f %.1fa3 3 0 1 0 6 0a3 3 0 1 0 -6 0Z", cx - 3.0, cy); break;
         case 1: fprintf(out, "M%.1f %.1fh5.4v5.4h-5.4Z", cx - 2.7, cy - 2.7); break;
         case 2: fprintf(out, "M%.1f %.1fl3.5 6h-7Z", cx, cy - 3.8); break;
+        case 4: fprintf(out, "M%.1f %.1fl3.5 -6h-7Z", cx, cy + 3.8); break;
         default: fprintf(out, "M%.1f %.1fl3.8 3.8l-3.8 3.8l-3.8 -3.8Z", cx, cy - 3.8); break;
     }
     fputs("\"/>", out);
@@ -287,6 +304,10 @@ static bool write_exit(FILE * out, const struct chart_series * s, const struct a
     const double cy      = is_top ? y->to + 12.0 + 15.0 * row : y->from - 5.0 - 15.0 * row;
     fprintf(out, "<path class=\"lc-f%d\" d=\"M%.1f %.1fl5 %dh-10Z\"/>", s->color % CHART_COLORS, cx,
             edge, is_top ? 9 : -9);
+    if (row >= MAX_EXITS) { // the note names the models
+        fputs("\n", out);
+        return true;
+    }
     fprintf(out,
             "<text class=\"lc-ink lc-small lc-halo\" x=\"%.1f\" y=\"%.1f\" text-anchor=\"%s\">%s "
             "to ",
@@ -367,7 +388,8 @@ static void write_label(
     if (s != NULL && s->kind == CHART_LINE) {
         write_marker(out, s->color, from + 0.5 * (SWATCH_WIDTH - 4.0), l->at);
     }
-    shorten(full, name, sizeof(name));
+    const char * label = s != NULL ? s->label : p->zero_label;
+    shorten(label != NULL ? label : full, name, sizeof(name));
     fprintf(out, "<text class=\"lc-ink\" x=\"%.1f\" y=\"%.1f\"><title>", from + SWATCH_WIDTH,
             l->at + 4.0);
     markup_text(out, full);
@@ -437,7 +459,7 @@ static void write_marks(
 void panel_write(const struct chart_panel * p, FILE * out, double x0, double y0, double width,
         const struct margins * m) {
     struct axis x = { .from = x0, .to = x0 + width };
-    struct axis y = { .from = y0 + HEAD_HEIGHT + p->height, .to = y0 + HEAD_HEIGHT };
+    struct axis y = { .from = y0 + HEAD_HEIGHT + panel_axes_height(p), .to = y0 + HEAD_HEIGHT };
     axis_x(p, &x);
     axis_y(p, &y);
 

@@ -48,7 +48,8 @@ void chart_write_style(FILE * out) {
     fputs("}\n", out);
 }
 
-static const char * const DASHES[CHART_DASHES] = { NULL, "7 3", "2.5 2.5", "9 3 2 3" };
+static const char * const DASHES[CHART_DASHES] = { NULL, "7 3", "2.5 2.5", "9 3 2 3", "14 3",
+    "9 3 2 3 2 3", "5 5", "14 3 5 3" };
 
 //
 // Axes
@@ -149,7 +150,7 @@ void axis_y(const struct chart_panel * p, struct axis * a) {
     hi                   = a->cut_hi ? p->y_max : band_hi > hi ? fmin(band_hi, hi + room) : hi;
 
     a->scale = CHART_LINEAR;
-    a->step  = nice_step(hi - lo, p->height > 200.0 ? 6 : 4);
+    a->step  = nice_step(hi - lo, panel_axes_height(p) > 200.0 ? 6 : 4);
     a->lo    = a->cut_lo ? lo : floor(lo / a->step + 1e-9) * a->step;
     a->hi    = a->cut_hi ? hi : ceil(hi / a->step - 1e-9) * a->step;
 }

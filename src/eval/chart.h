@@ -18,19 +18,21 @@ enum chart_kind {
 };
 
 enum {
-    CHART_COLORS = 7,
-    CHART_DASHES = 4, // 0: solid
+    CHART_LABEL_CHARS = 30, // of a name; longer ones are shortened
+    CHART_COLORS      = 7,
+    CHART_DASHES      = 8, // 0: solid
 };
 
 struct chart_series {
     const char *    name;
+    const char *    label; // short name at the end of the line; NULL: the name, shortened
     enum chart_kind kind;
     int             n;
     const double *  x;
     const double *  y;     // NaN: a gap
     const double *  lo;    // band around the line; NaN: a gap; NULL: none
     const double *  hi;    // the same
-    int             color; // modulo CHART_COLORS
+    int             color; // modulo CHART_COLORS; the shape of markers differs beyond that
     int             dash;  // modulo CHART_DASHES
 };
 
@@ -44,12 +46,13 @@ struct chart_panel {
     const char *                title;   // NULL: none
     const char *                x_label; // NULL: none, it is on the panel below
     const char *                y_label;
-    const char *                note; // below the panel, lines separated by '\n'; NULL: none
-    const char *                zero; // name of a line at y = 0; NULL: none
+    const char *                note;       // below the panel, lines separated by '\n'; NULL: none
+    const char *                zero;       // name of a line at y = 0; NULL: none
+    const char *                zero_label; // its short name; NULL: the name, shortened
     enum chart_scale            x_scale;
     double                      x_lo, x_hi;   // both 0: from the data
     double                      y_min, y_max; // cut the axis beyond these; both 0: never
-    double                      height;       // of the axes
+    double                      height;       // of the axes; more if labels need it
     const struct chart_series * series;
     int                         n_series;
     const struct chart_mark *   marks;

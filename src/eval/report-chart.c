@@ -5,6 +5,7 @@
 #include "base/arena.h"
 #include "eval/chart.h"
 #include "eval/report-columns.h"
+#include "eval/short-names.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -42,6 +43,7 @@ static double * make_series(struct arena * arena, const struct report * r,
     double *              v = arena_alloc(arena, (4 * (size_t) n + 1) * sizeof(double));
     if (v != NULL) {
         *s = (struct chart_series) { .name = run->name,
+            .label                         = run->label,
             .color                         = run->color,
             .dash                          = run->dash,
             .n                             = n,
@@ -124,24 +126,37 @@ static double cut_at(const struct chart_series * series, int n, enum loss_unit u
 
 static bool make_note(struct arena * arena, const struct report_panel * panel,
         const struct chart_series * series, double y_max, const char ** note) {
-    char   text[1024] = "";
-    size_t n          = 0;
+    enum { MAX_LINES = 4 };
+    char               text[2048] = "", names[512];
+    struct name_series beyond     = { .text = names, .size = sizeof(names) };
+    size_t             n          = 0;
+    int                n_diverged = 0;
     for (int i = 0; i < panel->n; ++i) {
-        const struct summary * s      = &panel->runs[i]->summary;
-        bool                   beyond = false;
+        bool is_beyond = false;
         for (int k = 0; k < series[i].n; ++k) {
-            beyond |= y_max > 0.0 && series[i].y[k] > y_max;
+            is_beyond |= y_max > 0.0 && series[i].y[k] > y_max;
         }
-        if (beyond && n < sizeof(text)) {
-            n += (size_t) snprintf(text + n, sizeof(text) - n, "%sThe axis is cut: %s exceeds it.",
-                    n > 0 ? "\n" : "", panel->runs[i]->name);
+        if (is_beyond) {
+            name_series_add(&beyond, panel->runs[i]->label);
         }
-        if (s->n_diverged > 0 && n < sizeof(text)) {
+    }
+    name_series_end(&beyond);
+    if (beyond.n_shown > 0) {
+        n += (size_t) snprintf(text, sizeof(text), "The axis is cut: %s exceed%s it.", names,
+                beyond.n_shown == 1 ? "s" : "");
+    }
+    for (int i = 0; i < panel->n; ++i) {
+        const struct summary * s = &panel->runs[i]->summary;
+        if (s->n_diverged > 0 && n_diverged++ < MAX_LINES) {
             n += (size_t) snprintf(text + n, sizeof(text) - n,
                     "%s%s: %" PRId64 " of %" PRId64
                     " windows have non-finite losses and are excluded from there on.",
-                    n > 0 ? "\n" : "", panel->runs[i]->name, s->n_diverged, s->n_windows);
+                    n > 0 ? "\n" : "", panel->runs[i]->label, s->n_diverged, s->n_windows);
         }
+    }
+    if (n_diverged > MAX_LINES) {
+        snprintf(text + n, sizeof(text) - n, "\nThe same applies to %d more.",
+                n_diverged - MAX_LINES);
     }
     char * copy = arena_alloc(arena, strlen(text) + 1);
     if (copy != NULL) {
@@ -194,7 +209,7 @@ static bool make_bottom(
     struct chart_panel *      top  = &p->panels[0];
     struct chart_series * series = arena_alloc(p->arena, ((size_t) panel->n + 1) * sizeof(*series));
     struct chart_mark * marks = arena_alloc(p->arena, ((size_t) top->n_marks + 1) * sizeof(*marks));
-    char *              title = arena_alloc(p->arena, strlen(base->name) + 64);
+    char *              title = arena_alloc(p->arena, strlen(base->label) + 64);
     int                 n     = 0;
     bool                ok    = series != NULL && marks != NULL && title != NULL;
 
@@ -213,20 +228,21 @@ static bool make_bottom(
     for (int k = 0; k < top->n_marks; ++k) { // labeled above
         marks[k].x = top->marks[k].x;
     }
-    sprintf(title, "difference from %s; below 0: better", base->name);
-    p->panels[1]          = *top;
-    p->panels[1].title    = title;
-    p->panels[1].y_label  = r->params.unit == LOSS_BPB ? "bits per byte" : "nats per token";
-    p->panels[1].zero     = base->name;
-    p->panels[1].y_min    = -MAX_DIFFERENCE;
-    p->panels[1].y_max    = MAX_DIFFERENCE;
-    p->panels[1].height   = DIFFERENCE_HEIGHT;
-    p->panels[1].note     = NULL;
-    p->panels[1].series   = series;
-    p->panels[1].n_series = n;
-    p->panels[1].marks    = marks;
-    p->stack.n_panels     = 2;
-    top->x_label          = NULL; // below the lower panel
+    sprintf(title, "difference from %s; below 0: better", base->label);
+    p->panels[1]            = *top;
+    p->panels[1].title      = title;
+    p->panels[1].y_label    = r->params.unit == LOSS_BPB ? "bits per byte" : "nats per token";
+    p->panels[1].zero       = base->name;
+    p->panels[1].zero_label = base->label;
+    p->panels[1].y_min      = -MAX_DIFFERENCE;
+    p->panels[1].y_max      = MAX_DIFFERENCE;
+    p->panels[1].height     = DIFFERENCE_HEIGHT;
+    p->panels[1].note       = NULL;
+    p->panels[1].series     = series;
+    p->panels[1].n_series   = n;
+    p->panels[1].marks      = marks;
+    p->stack.n_panels       = 2;
+    top->x_label            = NULL; // below the lower panel
     return true;
 }
 
@@ -275,9 +291,8 @@ const char * report_subtitle(const struct report * r, char * text, size_t size) 
     } else {
         snprintf(how, sizeof(how), "Lines: mean over buckets of positions.");
     }
-    snprintf(text, size,
-            "%s Bands: 95 %% intervals over windows, clipped at the frame. Dashed: quantized.",
-            how);
+    snprintf(text, size, "%s Bands: 95 %% intervals over windows, clipped at the frame.%s", how,
+            report_is_crowded(r) ? "" : " Dashed: quantized.");
     return text;
 }
 

@@ -5,6 +5,7 @@
 #include "eval/chart.h"
 #include "eval/position-ranges.h"
 #include "eval/report-input.h"
+#include "eval/short-names.h"
 
 #include "lrnn.h"
 
@@ -124,6 +125,26 @@ static bool name_runs(struct report * r, char * err, size_t err_size) {
     return true;
 }
 
+static bool label_runs(struct report * r, char * err, size_t err_size) {
+    for (int p = 0; p < r->n_panels; ++p) {
+        const struct report_panel * panel  = &r->panels[p];
+        const size_t                size   = ((size_t) panel->n + 1) * sizeof(const char *);
+        const char **               names  = arena_alloc(r->arena, size);
+        const char **               labels = arena_alloc(r->arena, size);
+        for (int i = 0; i < panel->n && names != NULL; ++i) {
+            names[i] = panel->runs[i]->name;
+        }
+        if (names == NULL || labels == NULL ||
+                !short_names(names, panel->n, CHART_LABEL_CHARS, r->arena, labels)) {
+            return out_of_memory(err, err_size);
+        }
+        for (int i = 0; i < panel->n; ++i) {
+            panel->runs[i]->label = labels[i];
+        }
+    }
+    return true;
+}
+
 //
 // Colors
 //
@@ -146,6 +167,28 @@ static size_t stem_length(const char * name) {
         }
     }
     return n;
+}
+
+bool report_is_crowded(const struct report * r) {
+    bool crowded = false;
+    for (int i = 0; i < r->n_runs; ++i) {
+        crowded |= r->runs[i].color >= CHART_COLORS;
+    }
+    return crowded;
+}
+
+// Every model has its own combination of color and dashes, the same in every panel.
+static void color_many(struct report * r) {
+    int n_styles = 0;
+    for (int i = 0; i < r->n_runs; ++i) {
+        int k = 0;
+        while (strcmp(r->runs[k].scores.meta.model, r->runs[i].scores.meta.model) != 0) {
+            k++;
+        }
+        const int style  = k < i ? r->runs[k].color : n_styles++;
+        r->runs[i].color = style;
+        r->runs[i].dash  = style / CHART_COLORS % CHART_DASHES;
+    }
 }
 
 // A model has the same color in every panel. Its quantized variants share it, with different
@@ -178,6 +221,9 @@ static void color_runs(struct report * r) {
             }
             run->dash = is_plain ? 0 : 1 + n_alike % (CHART_DASHES - 1);
         }
+    }
+    if (report_is_crowded(r)) {
+        color_many(r);
     }
 }
 
@@ -276,7 +322,7 @@ bool report_read(
     ok      = ok &&
          report_find_runs(r, params->paths, params->n_paths, params->partial, err, err_size) &&
          make_panels(r, err, err_size) && name_panels(r, err, err_size) &&
-         name_runs(r, err, err_size);
+         name_runs(r, err, err_size) && label_runs(r, err, err_size);
     if (ok) {
         color_runs(r);
     }
@@ -352,14 +398,13 @@ const char * report_warning(const struct report_panel * panel, int i, char * nam
             if (known || i-- > 0) {
                 continue;
             }
-            size_t n = 0;
-            names[0] = '\0';
+            struct name_series list = { .text = names, .size = size };
             for (int j = run; j < panel->n; ++j) {
-                if (has_warning(&panel->runs[j]->summary, text) && n < size) {
-                    n += (size_t) snprintf(
-                            names + n, size - n, "%s%s", n > 0 ? ", " : "", panel->runs[j]->name);
+                if (has_warning(&panel->runs[j]->summary, text)) {
+                    name_series_add(&list, panel->runs[j]->label);
                 }
             }
+            name_series_end(&list);
             return text;
         }
     }

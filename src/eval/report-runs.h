@@ -21,10 +21,11 @@ struct report_params {
 struct report_run {
     struct scores  scores;
     struct summary summary;
-    char *         name; // of the model, unique in its panel
+    char *         name;  // of the model, unique in its panel
+    const char *   label; // the name, shortened for charts and heads of tables
     int            panel;
-    int            color; // in charts; variants of one model share it
-    int            dash;  // 0: not quantized
+    int            color; // in charts; variants of one model share it, if there are few models
+    int            dash;  // 0: not quantized, if there are few models
 };
 
 // Runs on the same data with the same protocol and tokenizer. In bits per byte, tokenizers may
@@ -59,6 +60,9 @@ void report_free(struct report * report);
 struct paired * report_pair(const struct report * report, const struct report_run * base,
         const struct losses * base_losses, const struct report_run * other,
         const struct losses * other_losses);
+
+// Are there too many models for one color each? Then dashes also distinguish models.
+bool report_is_crowded(const struct report * report);
 
 // Warning i of a panel, without duplicates, and the names of the models it concerns; NULL after the
 // last.

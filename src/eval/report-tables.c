@@ -47,7 +47,7 @@ static bool set_models(struct arena * a, struct table * g, const struct report_p
         const char * corner) {
     bool ok = table_set(a, g, 0, 0, "%s", corner);
     for (int i = 0; i < panel->n && ok; ++i) {
-        ok = table_set(a, g, 0, 1 + i, "%s", panel->runs[i]->name);
+        ok = table_set(a, g, 0, 1 + i, "%s", panel->runs[i]->label);
     }
     return ok;
 }

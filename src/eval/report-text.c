@@ -23,6 +23,13 @@ static void write_heading(
     fputs(screen->color ? "\033[0m" : "", out);
     text_write_wrapped(
             report_describe(panel, text, sizeof(text)), 0, screen->columns, 2, screen->utf8, out);
+    for (int i = 0; i < panel->n; ++i) { // the key of shortened names
+        const struct report_run * run = panel->runs[i];
+        if (strcmp(run->label, run->name) != 0) {
+            snprintf(text, sizeof(text), "%s: %s", run->label, run->name);
+            text_write_wrapped(text, 0, screen->columns, 4, screen->utf8, out);
+        }
+    }
     putc('\n', out);
 }
 

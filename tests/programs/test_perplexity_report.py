@@ -3,6 +3,7 @@
 import csv
 import itertools
 import json
+import re
 
 import pytest
 
@@ -204,3 +205,45 @@ def test_order_of_files(reports):
     reports.run("report", "steps", "--format", "json", "--out", "a")
     report = json.loads((reports.work / "a/report.json").read_text())
     assert [run["model"]["name"] for run in report["runs"]] == names
+
+
+LABEL = re.compile(r'<path class="lc-line (lc-s\d+)"((?: stroke-dasharray="[^"]*")?) '
+                   r'd="M[\d.]+ [\d.]+h[\d.]+"/>'  # a sample of the line and its marker
+                   r'<path class="lc-f\d+" d="M[\d.]+ [\d.]+([^"]*)"/>'
+                   r'<text class="lc-ink" x="([\d.]+)" y="([\d.]+)"><title>([^<]*)</title>([^<]*)<')
+
+
+@pytest.mark.parametrize("n", [3, 20, 60])
+def test_many_models(reports, n):
+    """Every line has a label that no other one touches, its own style, and the part of its name
+    that distinguishes it; a warning of many models names some."""
+    names = [f"a-long-beginning-340M-{family}-negative-eigenvalues-lr3e-4-step{step}0000-seed1-end"
+             for step in range(1, n // 3 + 2) for family in ("deltanet", "gated-deltanet", "mamba")]
+    for i, name in enumerate(names[:n]):
+        reports.scores(f"many/{name}.nll", f"model={name}", "dataset=code", "wobble=0.02",
+                       f"shift={0.01 * i}", "nan_window=3", "nan_position=700")
+    done = reports.run("report", "many", "--format", "table,svg,html", "--out", "a")
+    svg = (reports.work / "a/report.svg").read_text(encoding="utf-8")
+    height = float(re.search(r'viewBox="0 0 \d+ (\d+)"', svg)[1])
+    found = LABEL.findall(svg)
+    assert len(found) == n + n - 1  # the lower panel lacks the baseline
+    found = found[:n]
+    assert {label[5] for label in found} == set(names[:n])
+    assert len({label[:3] for label in found}) == n  # color, dashes, marker
+    assert len({label[6] for label in found}) == n
+    for *_, name, text in found:
+        assert len(text) <= 30
+        assert n == 3 or name.split("-step")[1].split("-")[0] in text, text
+        assert ("gated" in text, "mamba" in text) == ("gated" in name, "mamba" in name), text
+    at = sorted(float(label[4]) for label in found)
+    assert all(b - a > 14 for a, b in itertools.pairwise(at))
+    assert at[-1] < float(re.search(r'class="lc-thin lc-axis" d="M[\d.]+ ([\d.]+)H', svg)[1]) + 5
+    assert at[-1] < height
+
+    page = (reports.work / "a/report.html").read_text(encoding="utf-8")
+    for text in (re.sub(r"\s+", " ", done.stdout), page):
+        assert (f" and {n - 4} more: diverged: " in text) == (n > 4)
+        assert " more: " in text or n == 3
+    assert ("Dashed: quantized." in svg.replace("\n", " ")) == (n == 3)
+    for name in names[:n]:  # shortened names are explained
+        assert f": {name}\n" in done.stdout or name in re.sub(r"\n *", "", done.stdout)
