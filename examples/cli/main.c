@@ -6,6 +6,7 @@
 #include "compute-options.h"
 #include "generate.h"
 #include "interrupt.h"
+#include "line-input.h"
 #include "load-model.h"
 #include "output-check.h"
 #include "program.h"
@@ -50,6 +51,8 @@ struct args {
 
     const char * state_load;
     const char * state_save;
+
+    bool echo; // print the prompt before the generated text
 
     struct compute compute;
     int64_t        batch;
@@ -124,8 +127,12 @@ static enum exit_code continue_text(const struct args * args, struct generator *
         *finish = FINISH_ERROR;
         return program_fail(EXIT_CODE_SYSTEM, "%s", err);
     }
+    if (args->echo) {
+        fwrite(text, 1, size, stdout);
+        printf("%s", args->ids && size > 0 ? " " : "");
+    }
     *finish = generator_run(g, args->n_predict, &out, err, sizeof(err));
-    output_end(&out, out.n_tokens > 0 && !args->jsonl && (args->ids || isatty(STDOUT_FILENO)));
+    output_end(&out, (out.n_tokens > 0 || args->echo) && !args->jsonl);
     if (out.error != 0) {
         *finish = FINISH_CLOSED;
     }
@@ -136,40 +143,49 @@ static enum exit_code continue_text(const struct args * args, struct generator *
 // Line by line, on a terminal
 //
 
-static const char GREETING_TEXT[] = "Each line continues the text; an empty line continues, "
-                                    "Ctrl-C interrupts, Ctrl-D ends";
-static const char GREETING_IDS[]  = "Each line of token ids continues the sequence; an empty line "
-                                    "continues, Ctrl-C interrupts, Ctrl-D ends";
+#define GREETING_END                                                                     \
+    ", an empty line too. A line that ends with \\ continues on the next. Ctrl-C stops " \
+    "the generation, Ctrl-D ends."
+
+static const char GREETING_TEXT[] = "Each line continues the text" GREETING_END;
+static const char GREETING_IDS[]  = "Each line of token ids continues the sequence" GREETING_END;
+
+// After most errors the user can enter another line.
+static bool is_over(enum exit_code code, enum finish finish) {
+    return finish == FINISH_CLOSED || finish == FINISH_NUMBERS || code == EXIT_CODE_SYSTEM;
+}
 
 static enum exit_code converse(
         const struct args * args, struct generator * g, enum finish * finish) {
-    char *         line = NULL;
-    size_t         room = 0;
-    enum exit_code code = EXIT_CODE_OK;
+    struct line_input * input = line_input_new();
+    enum exit_code      code  = EXIT_CODE_OK;
+    enum line_status    status;
+    bool                is_final; // SIGTERM or SIGHUP while waiting for a line
+    const char *        text;
+    size_t              size;
 
     if (!args->quiet) {
         terminal_print(stderr, args->ids ? GREETING_IDS : GREETING_TEXT);
     }
     *finish = FINISH_LENGTH;
-    for (;;) {
+    do {
         interrupt_listen(true);
-        printf("> ");
-        fflush(stdout);
-        ssize_t size = getline(&line, &room, stdin);
-        if (size < 0) { // Ctrl-D, or Ctrl-C
-            printf("\n");
-            break;
+        status   = input != NULL ? line_input_read(input, &text, &size) : LINE_MEMORY;
+        is_final = interrupt_is_final();
+        interrupt_listen(false);
+        if (status == LINE_CUT) {
+            program_say(LINE_INPUT_CUT, LINE_INPUT_MAX);
+        } else if (status == LINE_MEMORY) {
+            code = program_fail(EXIT_CODE_SYSTEM, "out of memory for a line");
+        } else if (status == LINE_OK) {
+            code = continue_text(args, g, text, size, finish);
+            code = is_over(code, *finish) ? code : EXIT_CODE_OK;
         }
-        if (size > 0 && line[size - 1] == '\n') {
-            size--;
+        if ((is_final || interrupt_is_final()) && code == EXIT_CODE_OK) {
+            code = EXIT_CODE_STOPPED;
         }
-        code = continue_text(args, g, line, (size_t) size, finish);
-        if (*finish == FINISH_CLOSED || *finish == FINISH_NUMBERS || code == EXIT_CODE_SYSTEM) {
-            break; // after other errors the user can enter another line
-        }
-        code = EXIT_CODE_OK;
-    }
-    free(line);
+    } while (status != LINE_END && code == EXIT_CODE_OK && *finish != FINISH_CLOSED);
+    line_input_free(input);
     return code;
 }
 
@@ -291,8 +307,9 @@ static enum exit_code run(void * user) {
     const bool       has_prompt = args->prompt != NULL || args->file != NULL;
     const bool       is_dialog  = !has_prompt && isatty(STDIN_FILENO) && isatty(STDOUT_FILENO);
     struct generator g = { .n_batch = args->batch, .n_cache = args->cache, .quiet = args->quiet };
-    char *           text = NULL;
-    size_t           size = 0;
+    char *           text     = NULL;
+    size_t           size     = 0;
+    bool             is_typed = false; // the prompt is already on the terminal
     char             err[1024];
 
     if (!check_args(args, err, sizeof(err))) {
@@ -305,11 +322,19 @@ static enum exit_code run(void * user) {
     args->greedy = args->greedy || args->temperature == 0.0;
     signal(SIGPIPE, SIG_IGN); // the reader may stop reading; the state is still saved
     if (!is_dialog && args->prompt == NULL) {
-        if (!read_file(args->file != NULL ? args->file : "-", &text, &size, err, sizeof(err))) {
+        const char * const file = args->file != NULL ? args->file : "-";
+        is_typed                = strcmp(file, "-") == 0 && isatty(STDIN_FILENO);
+        if (!read_file(file, &text, &size, err, sizeof(err))) {
             return program_fail(EXIT_CODE_DATA, "%s", err);
+        }
+        if (is_typed && line_input_is_cut(text, size)) {
+            free(text);
+            return program_fail(EXIT_CODE_DATA, LINE_INPUT_CUT, LINE_INPUT_MAX);
         }
         size -= size > 0 && text[size - 1] == '\n'; // the end of the last line
     }
+    args->echo = !is_dialog && !is_typed && !args->jsonl && args->n_predict != 0 &&
+                 isatty(STDOUT_FILENO);
     g.model = compute_load(&args->compute, args->model, args->quiet);
     if (g.model == NULL) {
         free(text);

@@ -5,6 +5,7 @@
 
 #include <signal.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 // the signals that end a process without being a crash
 static const int SIGNALS[] = { SIGHUP, SIGINT, SIGTERM, SIGQUIT, SIGPIPE, SIGALRM, SIGXCPU,
@@ -12,7 +13,8 @@ static const int SIGNALS[] = { SIGHUP, SIGINT, SIGTERM, SIGQUIT, SIGPIPE, SIGALR
 
 enum { N_SIGNALS = sizeof(SIGNALS) / sizeof(SIGNALS[0]) };
 
-static volatile sig_atomic_t seen; // written by the signal handler
+static volatile sig_atomic_t seen;       // number of the first signal; set by the signal handler
+static volatile sig_atomic_t is_reading; // Ctrl-C ends a read, and never the program
 
 static void remove_temporaries(void) {
     atomic_file_remove_temporaries();
@@ -25,10 +27,22 @@ static void on_end(int number) {
     raise(number);
 }
 
+// Ends a read that began after the request, which the request could not end.
+static void on_alarm(int number) {
+    (void) number;
+    if (seen && is_reading) {
+        alarm(1);
+    }
+}
+
 static void on_request(int number) {
+    if (is_reading) {
+        alarm(1);
+    }
     if (!seen) {
-        seen = 1;
-    } else if (number != SIGHUP) { // kernel and shell both send it when a terminal is closed
+        seen = number;
+    } else if (number != SIGHUP && // kernel and shell both send it when a terminal is closed
+               !(is_reading && number == SIGINT)) {
         on_end(number);
     }
 }
@@ -56,10 +70,14 @@ void interrupt_begin(void) {
 }
 
 void interrupt_listen(bool wakes) {
-    seen            = 0;
     const int flags = wakes ? 0 : SA_RESTART;
+
+    is_reading = wakes;
+    alarm(0);
+    seen = 0;
     handle(SIGINT, on_request, flags);
     handle(SIGTERM, on_request, flags);
+    handle(SIGALRM, wakes ? on_alarm : on_end, 0);
     if (!is_ignored(SIGHUP)) {
         handle(SIGHUP, on_request, flags);
     }
@@ -67,4 +85,8 @@ void interrupt_listen(bool wakes) {
 
 bool interrupt_seen(void) {
     return seen != 0;
+}
+
+bool interrupt_is_final(void) {
+    return seen != 0 && seen != SIGINT;
 }

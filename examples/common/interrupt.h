@@ -10,8 +10,11 @@
 void interrupt_begin(void);
 
 // Starts to listen, and clears earlier requests.
-// - wakes: Ctrl-C also ends a read from the terminal, like the end of the input
+// - wakes: a request also ends a read from the terminal; Ctrl-C, however often, does no more
 void interrupt_listen(bool wakes);
 
 // True after a request to stop.
 bool interrupt_seen(void);
+
+// True if the request was not Ctrl-C: a dialog stops too, not only its current answer.
+bool interrupt_is_final(void);

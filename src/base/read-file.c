@@ -19,7 +19,8 @@ bool read_file(const char * path, char ** data, size_t * size, char * err, size_
     if (file == NULL) {
         return error_set(err, err_size, "%s cannot be opened: %s", name, strerror(errno));
     }
-    for (size_t n = 1; ok && n > 0; *size += n) {
+    // feof: after its end a terminal could be read again
+    for (size_t n = 1; ok && n > 0 && !feof(file); *size += n) {
         if (*size == room) {
             room          = 2 * room + (1 << 16);
             char * larger = realloc(*data, room);

@@ -2,6 +2,8 @@
 
 import json
 import re
+import signal
+import subprocess
 
 import pytest
 
@@ -218,7 +220,7 @@ def test_text(lrnn, text_model):
     lrnn.fail(lrnn.Code.USAGE, "lrnn-cli", "-m", text_model, "--prompt=")  # no bos token
     ids = generate_ids(lrnn, text_model)
     assert len(ids) == 256
-    assert generate_bytes(lrnn, text_model) == bytes(ids)
+    assert generate_bytes(lrnn, text_model) == bytes(ids) + b"\n"
 
 
 @pytest.mark.parametrize("pattern", [rb"[a-z]", rb"[a-z]{2}"], ids=["letter", "two-letters"])
@@ -227,7 +229,7 @@ def test_stop(lrnn, text_model, pattern):
     found = re.search(pattern, text)
     assert found, "no letters among 256 random bytes; try another seed"
     assert generate_bytes(lrnn, text_model, "--stop", "never to be found",
-                          "--stop", found.group().decode()) == text[:found.start()]
+                          "--stop", found.group().decode()) == text[:found.start()] + b"\n"
 
 
 def test_eos(lrnn, text_source, text_model):
@@ -236,7 +238,7 @@ def test_eos(lrnn, text_source, text_model):
     eos = ids[10]
     n_text = ids.index(eos)
     model = lrnn.text_model(text_source, "eos.gguf", eos)
-    assert generate_bytes(lrnn, model) == bytes(ids[:n_text])
+    assert generate_bytes(lrnn, model) == bytes(ids[:n_text]) + b"\n"
     assert generate_ids(lrnn, model) == ids[:n_text + 1]
 
 
@@ -258,6 +260,177 @@ def test_greeting_fits_the_terminal(lrnn, model, columns, env, expected):
     lines = terminal.lines()
     assert expected - 20 < max(map(len, lines)) <= expected
     text = " ".join(lines)
-    assert "Each line of token ids continues the sequence; " in text
+    assert "Each line of token ids continues the sequence, an empty line too. " in text
     assert re.search(r"lrnn-cli: 3 prompt tokens \([0-9.]+/s\), 1 generated \([0-9.]+/s\), "
                      r"ended by -n; seed [0-9]+ \Z", text)
+
+
+@pytest.mark.parametrize("args, prompt", [(["-p", "a text"], "a text"), (["-f", "file"], "a file"),
+                                          (["-p", "97 32", "--ids"], "97 32 ")])
+def test_terminal_shows_the_prompt(lrnn, text_model, args, prompt):
+    """The generated text continues it. A pipe gets only the generated text."""
+    lrnn.write("file", "a file\n")
+    command = ["lrnn-cli", "-m", text_model, "-t", "1", "-q", "-n", "4", "--greedy", *args]
+    piped = lrnn.run(*command).stdout
+    assert piped.endswith("\n")
+    terminal = lrnn.on_terminal(*command)
+    assert terminal.close() == lrnn.Code.OK
+    assert terminal.text().replace("\r\n", "\n") == prompt + piped
+    assert lrnn.on_terminal(*command, "--jsonl").expect(r".").group() == "{"
+
+
+class Dialog:
+    """lrnn-cli on a terminal: line by line."""
+
+    def __init__(self, lrnn, model, *args, **options):
+        self.terminal = lrnn.on_terminal("lrnn-cli", "-m", model, "-t", "1", *args, **options)
+        self.terminal.expect("> ")
+        self.send, self.expect = self.terminal.send, self.terminal.expect
+
+    def enter(self, text):
+        """Enters a line and waits until another one can be typed."""
+        self.send(text + "\n")
+        self.expect("\n[^\n]*> ")
+
+    def clear(self):
+        """Ctrl-C while a line is typed."""
+        self.send("\x03")
+        self.expect(r"\^C\r?\n[^\n]*> ")
+
+    def end(self, code=0):
+        """Ctrl-D. Returns the number of prompt tokens."""
+        self.send("\x04")
+        assert self.terminal.close() == code, self.terminal.text()
+        return int(re.search(r"lrnn-cli: ([0-9]+) prompt token", self.terminal.text()).group(1))
+
+
+@pytest.fixture(params=["xterm", "dumb"])
+def dialog(lrnn, config, request):
+    """dialog(model, ...) with line editing, and without."""
+    if request.param == "xterm" and not config["libedit"]:
+        pytest.skip("the build has no libedit")
+    return lambda model, *args: Dialog(lrnn, model, *args, term=request.param)
+
+
+@pytest.fixture
+def editor(lrnn, config):
+    if not config["libedit"]:
+        pytest.skip("the build has no libedit")
+    return lambda *args, **options: Dialog(lrnn, *args, **options)
+
+
+@pytest.fixture
+def recurrent_model(lrnn):
+    return lrnn.golden / "delta_net_neg.gguf"
+
+
+def test_ctrl_c_clears_a_line(dialog, recurrent_model):
+    d = dialog(recurrent_model, "-n", "2")
+    d.send("3 1 half a li")
+    d.expect("half a li")
+    d.clear()
+    d.enter("3 1 4")
+    assert d.end() == 3
+    assert "interrupt" not in d.terminal.text().split("Ctrl-D")[1]
+
+
+def test_ctrl_c_clears_continued_lines(dialog, recurrent_model):
+    d = dialog(recurrent_model, "-n", "2")
+    d.send("3 1 \\\n")
+    d.expect(r"\n\S*\.\.\. ")
+    d.clear()
+    d.clear()  # nothing was typed
+    d.enter("3 1 4")
+    assert d.end() == 3
+
+
+def test_ctrl_c_stops_only_the_generation(dialog, recurrent_model):
+    d = dialog(recurrent_model, "-n", "-1")
+    for _ in range(2):
+        d.send("3 1 4\n")
+        d.expect("\n[0-9]+( [0-9]+){20}")
+        d.send("\x03")
+        d.expect("\n[^\n]*> ")
+    assert d.end() == 6
+
+
+def test_ctrl_d_ends(dialog, recurrent_model):
+    d = dialog(recurrent_model, "-n", "2")
+    d.enter("3 1 4")
+    d.enter("")
+    assert d.end() == 3
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_a_request_to_stop_ends_the_dialog(lrnn, dialog, recurrent_model, number):
+    d = dialog(recurrent_model, "-n", "2", "--state-save", "state")
+    d.enter("3 1 4")
+    d.terminal.process.send_signal(number)
+    assert d.terminal.close() == lrnn.Code.STOPPED
+    lrnn.run("lrnn-cli", "-m", recurrent_model, "--state-load", "state", "-n", "1")
+
+
+def test_backslash_continues_a_line(dialog, text_model):
+    """The line end stays, the backslash does not; elsewhere a backslash means nothing."""
+    d = dialog(text_model, "-n", "1")
+    d.send("a\\\n")
+    d.expect(r"\.\.\. ")
+    d.send("\\\n")
+    d.expect(r"\.\.\. ")
+    d.enter("b\\c")
+    assert d.end() == len("a\n\nb\\c")
+
+
+@pytest.mark.parametrize("size", [4094, 4095, 6000])
+def test_long_lines_without_an_editor(lrnn, text_model, size):
+    """The terminal drops the rest silently; the program does not."""
+    d = Dialog(lrnn, text_model, "-n", "1", term="dumb")
+    d.send("x" * size + "\n")
+    if size >= 4095:
+        d.expect("lrnn-cli: the terminal cut this line at 4095 characters; use -f FILE\r\n> ")
+    else:
+        d.expect("\n[^\n]*> ")
+    d.enter("abc")
+    assert d.end() == (3 if size >= 4095 else size + 3)
+
+
+def test_text_from_the_terminal_into_a_pipe(lrnn, text_model):
+    """One Ctrl-D ends the text."""
+    terminal = lrnn.on_terminal("lrnn-cli", "-m", text_model, "-n", "1", stdout=subprocess.DEVNULL)
+    terminal.send("short\nlines\n\x04")
+    assert terminal.close() == lrnn.Code.OK
+    assert f"lrnn-cli: {len('short lines')} prompt tokens" in terminal.text()
+
+
+def test_long_lines_from_the_terminal_into_a_pipe(lrnn, text_model):
+    terminal = lrnn.on_terminal("lrnn-cli", "-m", text_model, "-n", "1", stdout=subprocess.DEVNULL)
+    terminal.send("short\n" + "x" * 6000 + "\n\x04")
+    assert terminal.close() == lrnn.Code.DATA
+    assert "lrnn-cli: the terminal cut this line at 4095 characters; use -f FILE" in terminal.text()
+
+
+def test_editor_long_lines(editor, text_model):
+    d = editor(text_model, "-n", "1")
+    d.enter("x" * 6000)
+    assert d.end() == 6000
+
+
+def test_editor_history(editor, recurrent_model):
+    d = editor(recurrent_model, "-n", "1")
+    d.enter("3 1 4 1")
+    d.enter("5 9")
+    d.enter("\x1b[A\x1b[A")    # two lines up
+    assert d.end() == 4 + 2 + 4
+
+
+def test_editor_edits(editor, recurrent_model):
+    d = editor(recurrent_model, "-n", "1")
+    d.enter("x 1 4\x01\x1b[3~3\x1b[C\x1b[C 7 ")  # Ctrl-A, delete, type, twice right, type
+    assert d.end() == 4
+
+
+@pytest.mark.parametrize("locale", ["C", "C.UTF-8"])
+def test_editor_reads_utf8(editor, text_model, locale):
+    d = editor(text_model, "-n", "1", env={"LC_ALL": locale})
+    d.enter("né 語")
+    assert d.end() == len("né 語".encode())

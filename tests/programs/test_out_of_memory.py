@@ -45,6 +45,8 @@ def test_limited_memory(lrnn, config, program):
         if done.returncode == 127:  # the dynamic linker
             continue
         text = done.stderr.decode(errors="replace")
+        if text.strip() == "libgomp: Out of memory allocating 8 bytes":  # before main
+            continue
         assert done.returncode in (0, 1), f"{limit} bytes: exit code {done.returncode}: {text}"
         if done.returncode == 1:
             assert re.match(rf"{program}[^\n]*: [^\n]*memory", text), f"{limit} bytes: {text}"
