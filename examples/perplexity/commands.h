@@ -6,6 +6,7 @@
 
 enum exit_code run_main(int argc, char ** argv);
 enum exit_code report_main(int argc, char ** argv);
+enum exit_code export_main(int argc, char ** argv);
 enum exit_code compare_runs_main(int argc, char ** argv);
 enum exit_code compare_models_main(int argc, char ** argv);
 enum exit_code imatrix_main(int argc, char ** argv);

@@ -21,6 +21,7 @@ static enum exit_code compare_main(int argc, char ** argv) {
 
 static const struct command COMMANDS[] = {
     { "compare", compare_main },
+    { "export", export_main },
     { "imatrix", imatrix_main },
     { "logits", logits_main },
     { "report", report_main },
@@ -42,6 +43,7 @@ int main(int argc, char ** argv) {
                 "report PATH... --format table,svg --out DIR  tables and charts of score files\n"
                 "compare A B                                  compare two runs by window\n"
                 "compare -m A.gguf -m B.gguf --data PATH      compare models by position\n"
+                "export RUN --format csv|npy --out F          the loss of every token\n"
                 "imatrix -m M.gguf --data PATH --out F        importance matrix for lrnn-quantize\n"
                 "logits -m M.gguf --tokens IDS --out L.npy    logits of given token ids\n"
                 "COMMAND --help                               options of a command",

@@ -127,3 +127,8 @@ void scores_free(struct scores * scores);
 
 // Reads only the header of one file, to find out which files belong together.
 bool scores_read_meta(const char * path, struct scores * scores, char * err, size_t err_size);
+
+// The bytes of x_0 of windows[window], which is not a target, so the file does not contain them:
+// none if it is a bos; otherwise they follow from the next window, if it continues the document.
+// False: unknown.
+bool score_first_token_bytes(const struct scores * scores, int64_t window, int64_t * n);
