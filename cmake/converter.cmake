@@ -36,11 +36,20 @@ add_custom_command(
     VERBATIM)
 add_custom_target(lrnn-convert ALL DEPENDS "${convert_env}/stamp")
 
+# Until lrnn-convert handles SIGINT, Python would answer it with a traceback. GNU env holds it back.
+set(convert_env_command env --block-signal=INT)
+execute_process(COMMAND ${convert_env_command} true
+    RESULT_VARIABLE result OUTPUT_QUIET ERROR_QUIET)
+if (NOT result EQUAL 0)
+    set(convert_env_command "")
+endif()
+list(JOIN convert_env_command " " convert_env_command)
+
 file(CONFIGURE OUTPUT "${PROJECT_BINARY_DIR}/bin/lrnn-convert" @ONLY CONTENT [=[
 #!/bin/sh
 # runs lrnn-convert from the source tree in the environment of the build
 export PYTHONPATH="@convert_source@" PYTHONDONTWRITEBYTECODE=1
-exec "@convert_python@" -m lrnn_convert "$@"
+exec @convert_env_command@ "@convert_python@" -m lrnn_convert "$@"
 ]=])
 file(CHMOD "${PROJECT_BINARY_DIR}/bin/lrnn-convert" PERMISSIONS
     OWNER_READ OWNER_WRITE OWNER_EXECUTE GROUP_READ GROUP_EXECUTE WORLD_READ WORLD_EXECUTE)

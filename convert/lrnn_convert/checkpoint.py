@@ -14,6 +14,8 @@ from .readers.torch_pickle import read_torch
 
 # torch.compile and DistributedDataParallel prepend these to every name
 PREFIXES = ("_orig_mod.", "module.")
+MAX_NAME = 1000
+MAX_PREFIXES = 4                           # of each; both can wrap a model more than once
 
 INDEX_FILES = ("model.safetensors.index.json", "pytorch_model.bin.index.json")
 SINGLE_FILES = ("model.safetensors", "pytorch_model.bin")
@@ -47,6 +49,8 @@ def open_checkpoint(path: Path) -> Checkpoint:
         tensors = _read_file(path)
     else:
         raise DataError(f"{path}: no such file or folder")
+    if any(len(name) > MAX_NAME for name in tensors):
+        raise DataError(f"{path}: the name of a tensor has more than {MAX_NAME} characters")
     config_path = folder / "config.json"
     config = read_config(config_path) if config_path.is_file() else {}
     name = path.resolve().name if path.is_dir() else path.stem
@@ -105,11 +109,8 @@ def _read_sharded(folder: Path, index_path: Path) -> dict[str, Tensor]:
 
 
 def _strip_prefixes(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
-    stripped = True
-    while stripped and tensors:
-        stripped = False
+    for _ in range(MAX_PREFIXES):
         for prefix in PREFIXES:
             if all(name.startswith(prefix) for name in tensors):
                 tensors = {name[len(prefix):]: t for name, t in tensors.items()}
-                stripped = True
     return tensors

@@ -1,6 +1,7 @@
 """The command line."""
 
 import argparse
+import errno
 import sys
 from itertools import chain
 from pathlib import Path
@@ -15,6 +16,10 @@ from .model import Model
 from .types import TYPES, byte_count, type_of
 from .usage import Parser, output_path
 from .writer import write_gguf
+
+SYSTEM_ERROR = ConvertError.exit_code
+SYSTEM_ERRORS = {errno.ENOMEM, errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EMFILE,
+                 errno.ENFILE}
 
 # other first words of the command line than a checkpoint
 COMMANDS = {"automaton": exact.automaton, "data": data.data, "exact": exact.exact}
@@ -97,8 +102,9 @@ def run(argv: list[str]) -> None:
     args = build_parser().parse_args(argv)
     if args.output is None and not args.dry_run:
         raise UsageError("-o M.gguf is required (--help lists the options)")
-    if args.trained_length is not None and args.trained_length < 1:
-        raise UsageError(f"--trained-length is {args.trained_length}; expected a positive number")
+    if args.trained_length is not None and not 1 <= args.trained_length < 1 << 32:
+        raise UsageError(f"--trained-length is {args.trained_length}; expected 1 to "
+                         f"{(1 << 32) - 1}")
     if args.output is not None:
         tokenizer = args.tokenizer or args.checkpoint
         check_output(args.output, chain(input_files(args.checkpoint),
@@ -120,16 +126,24 @@ def run(argv: list[str]) -> None:
         write_gguf(m, args.output, args.type)
 
 
+def fail(message: str, code: int) -> int:
+    # names and texts of files can contain characters that no encoding has
+    text = message.encode("utf-8", "backslashreplace").decode("utf-8")
+    print(f"lrnn-convert: {text}", file=sys.stderr)
+    return code
+
+
 def main(argv: list[str] | None = None) -> int:
     try:
         run(sys.argv[1:] if argv is None else argv)
         return 0
     except ConvertError as e:
-        print(f"lrnn-convert: {e}", file=sys.stderr)
-        return e.exit_code
+        return fail(str(e), e.exit_code)
+    except MemoryError:
+        return fail("out of memory", SYSTEM_ERROR)
     except OSError as e:
-        print(f"lrnn-convert: {e.filename}: {e.strerror}", file=sys.stderr)
-        return DataError.exit_code
-    except KeyboardInterrupt:
-        print("lrnn-convert: interrupted", file=sys.stderr)
-        return 130
+        code = SYSTEM_ERROR if e.errno in SYSTEM_ERRORS else DataError.exit_code
+        where = f"{e.filename}: " if e.filename else ""
+        return fail(where + (e.strerror or str(e)), code)
+    except KeyboardInterrupt:              # only if signals.py installed no handler
+        return fail("interrupted", 130)

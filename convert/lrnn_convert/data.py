@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from .atomic import check_output, replacing
-from .errors import DataError, UsageError
+from .errors import DataError, OutputError, UsageError
 from .usage import Parser, output_path_or_stdout
 
 ROWS = 512            # per batch: a few MB with the documents of a web corpus
@@ -213,7 +213,7 @@ def output(path: Path | None):
         except OSError as e:
             # or the interpreter reports the error again at exit
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-            raise DataError(f"standard output: {e.strerror}") from None
+            raise OutputError(f"standard output: cannot be written: {e.strerror}") from None
         return
     with replacing(path) as f:
         if path.suffix == ".gz":

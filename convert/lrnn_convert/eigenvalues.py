@@ -29,9 +29,8 @@ def decide(m: Model, option: str, key: str | None = None, default: bool = False,
         return
 
     if key is not None and m.config.get(key) is not None:
-        if not isinstance(m.config[key], bool):
-            raise ModelError(f"config.json: {key} is {m.config[key]!r}; expected true or false")
-        stated = (f"config: {key} = {str(m.config[key]).lower()}", m.config[key])
+        signed = m.truth(key, default)
+        stated = (f"config: {key} = {str(signed).lower()}", signed)
     elif key is not None:
         stated = (f"config: {key} absent, its default is {str(default).lower()}", default)
     elif stated is None:

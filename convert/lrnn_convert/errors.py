@@ -1,6 +1,16 @@
 """Errors shown to the user: one sentence with the file, key or tensor, the value found and the
 value expected."""
 
+from typing import Any
+
+SHOWN = 120                                # characters of a value in a message
+
+
+def shown(value: Any) -> str:
+    """A value of a file as text, shortened."""
+    text = repr(value)
+    return text if len(text) <= SHOWN else text[:SHOWN] + "…"
+
 
 class ConvertError(Exception):
     exit_code = 1

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from .checkpoint import Checkpoint
-from .errors import DataError, ModelError
+from .errors import DataError, ModelError, shown
 from .family import Family
 from .readers.tensor import FLOAT_DTYPES, Tensor
 from .transforms import SAME, Shape, Transform
@@ -40,8 +40,19 @@ def is_count(value: Any) -> bool:
 
 
 def is_number(value: Any) -> bool:
+    """A number that a float can hold."""
     return (isinstance(value, (int, float)) and not isinstance(value, bool)
-            and math.isfinite(value))
+            and abs(value) < float(1 << 127))              # false for NaN
+
+
+def is_text(value: Any) -> bool:
+    """A string that UTF-8 can encode; JSON can contain half of a surrogate pair."""
+    return isinstance(value, str) and not any("\ud800" <= c <= "\udfff" for c in value)
+
+
+# what an item of an array must be
+ARRAY_ITEMS = {"str": is_text, "f32": is_number,
+               "i32": lambda x: isinstance(x, int) and -1 << 31 <= x < 1 << 31}
 
 
 def all_finite(x: np.ndarray) -> bool:
@@ -105,12 +116,12 @@ class Model:
     def number(self, key: str, default: float | None = None) -> float:
         value = self.get(key, default)
         if not is_number(value):
-            raise ModelError(f"config.json: {key} is {value!r}; expected a number")
+            raise ModelError(f"config.json: {key} is {shown(value)}; expected a number")
         return value
 
     def positive(self, key: str, default: float) -> float:
         value = self.number(key, default)
-        if value <= 0:
+        if np.float32(value) <= 0:         # the file has f32
             raise ModelError(f"config.json: {key} is {value!r}; expected a positive number")
         return value
 
@@ -120,11 +131,17 @@ class Model:
             raise ModelError(f"config.json: {key} is {value!r}; expected a positive integer")
         return int(value)
 
+    def truth(self, key: str, default: bool) -> bool:
+        value = self.get(key, default)
+        if not isinstance(value, bool):
+            raise ModelError(f"config.json: {key} is {shown(value)}; expected true or false")
+        return value
+
     def choice(self, key: str, default: str, choices: dict[str, str]) -> str:
         """One of the values that the runtime supports, translated to the runtime's name."""
         value = self.get(key, default)
         if not isinstance(value, str) or value not in choices:
-            raise ModelError(f"config.json: {key} is {value!r}; expected one of "
+            raise ModelError(f"config.json: {key} is {shown(value)}; expected one of "
                              f"{', '.join(map(repr, choices))}")
         return choices[value]
 
@@ -132,7 +149,7 @@ class Model:
         """Whether an optional part exists. The tensors decide; the configuration must agree."""
         present = self.has(tensor)
         for key in keys:
-            if self.config.get(key) is not None and bool(self.config[key]) != present:
+            if self.truth(key, present) != present:
                 state = "present" if present else "missing"
                 raise ModelError(f"config.json: {key} is {self.config[key]!r}, but tensor {tensor} "
                                  f"is {state}")
@@ -141,30 +158,38 @@ class Model:
     def refuse_unless(self, key: str, allowed: tuple, why: str) -> None:
         value = self.config.get(key)
         if value not in allowed:
-            raise ModelError(f"config.json: {key} is {value!r}: {why}")
+            raise ModelError(f"config.json: {key} is {shown(value)}: {why}")
 
     def check_keys(self, ignored: frozenset[str]) -> None:
         for key, value in self.config.items():
             if value is not None and key not in self.known_keys and key not in ignored:
-                raise ModelError(f"config.json: unknown key {key} = {value!r} for "
+                raise ModelError(f"config.json: unknown key {key} = {shown(value)} for "
                                  f"{self.family.name}; it may change what the model computes "
                                  f"(if it does not: --ignore-key {key})")
 
     # -- metadata
 
     def set_u32(self, key: str, value: int) -> None:
-        self.kv[key] = ("u32", int(value))
+        if not isinstance(value, int) or not 0 <= value < 1 << 32:
+            raise ModelError(f"{key} is {shown(value)}; expected 0 to {(1 << 32) - 1}")
+        self.kv[key] = ("u32", value)
 
     def set_f32(self, key: str, value: float) -> None:
+        if not is_number(value):
+            raise ModelError(f"{key} is {shown(value)}; expected a number")
         self.kv[key] = ("f32", float(value))
 
     def set_bool(self, key: str, value: bool) -> None:
         self.kv[key] = ("bool", bool(value))
 
     def set_str(self, key: str, value: str) -> None:
-        self.kv[key] = ("str", value)
+        # names of files and options can contain bytes that are not UTF-8
+        self.kv[key] = ("str", value.encode("utf-8", "replace").decode("utf-8"))
 
     def set_array(self, key: str, kind: str, value: list) -> None:
+        for i, x in enumerate(value):
+            if not ARRAY_ITEMS[kind](x):
+                raise DataError(f"{key}: item {i} is {shown(x)}, which is not valid")
         self.kv[key] = (f"[{kind}]", value)
 
     # -- tensors
@@ -247,7 +272,7 @@ class Model:
                              f"expected {prefix}0, {prefix}1, … without gaps")
         stated = self.get("num_hidden_layers", self.get("n_layer", n))
         if stated != n:
-            raise ModelError(f"{self.checkpoint.name}: config.json states {stated} layers; "
+            raise ModelError(f"{self.checkpoint.name}: config.json states {shown(stated)} layers; "
                              f"the tensors have {n}")
         return n
 

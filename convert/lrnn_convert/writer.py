@@ -41,11 +41,11 @@ class Progress:
 def write_gguf(m: Model, path: Path, wanted: str) -> int:
     """Writes the model and returns the size of the file. On an error, no file is left."""
     with replacing(path) as file:
-        _write(m, file, wanted)
+        write(m, file, wanted)
         return file.tell()
 
 
-def _write(m: Model, file: BinaryIO, wanted: str) -> None:
+def write(m: Model, file: BinaryIO, wanted: str) -> None:
     writer = GGUFWriter(None, m.arch)
     for key, (kind, value) in m.kv.items():
         if key == "general.architecture":

@@ -10,7 +10,7 @@ and contains names, shapes and transformations of the tensors, with the reason f
 """
 
 from ..checkpoint import Checkpoint
-from ..errors import ModelError
+from ..errors import ModelError, shown
 from ..model import Model
 from . import (delta_net, gated_delta_net, gated_delta_product, gla, hgrn2, kda, mamba, mamba2,
                mlstm, olmo_hybrid, retnet, rwkv6, rwkv7, transformer)
@@ -35,7 +35,7 @@ def choose(c: Checkpoint):
         raise ModelError(f"{c.name}: no config.json with a model_type, and the tensors are not "
                          "those of an official RWKV-6, RWKV-7 or Mamba model")
     if not isinstance(kind, str) or kind not in BY_MODEL_TYPE:
-        raise ModelError(f"config.json: model_type is {kind!r}; expected one of "
+        raise ModelError(f"config.json: model_type is {shown(kind)}; expected one of "
                          f"{', '.join(sorted(BY_MODEL_TYPE))}")
     return BY_MODEL_TYPE[kind]
 
@@ -51,7 +51,8 @@ def convert(c: Checkpoint, option: str, ignored: frozenset[str],
         if m.arch != "lrnn":
             m.set_u32(f"{m.arch}.context_length", trained_length)
     elif m.trained_length is None and c.config.get("max_position_embeddings") is not None:
-        m.notes.append(f"max_position_embeddings = {c.config['max_position_embeddings']} is a "
+        m.notes.append(f"max_position_embeddings = "
+                       f"{shown(c.config['max_position_embeddings'])} is a "
                        "default that training does not set; --trained-length N states what is "
                        "known")
     return m

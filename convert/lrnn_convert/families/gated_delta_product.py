@@ -11,7 +11,7 @@ Three layouts of the same weights exist:
 The model file has C; A and B become C by concatenation over the factors.
 """
 
-from ..errors import ModelError
+from ..errors import ModelError, shown
 from ..family import Family, Range
 from ..model import Model
 from ..transforms import CONCAT, CONCAT_CONV, CONV, conv_width
@@ -60,8 +60,8 @@ def _mixer(m: Model, dst: str, src: str, layer: int, D: int) -> None:
         width = write_conv(m, dst, src, ("q", key_dim), ("k", n * key_dim), ("v", n * value_dim))
     P = divide(m, src + "v_proj", value_dim, H, "num_heads")
     if m.get("num_householder", n) != n:
-        raise ModelError(f"config.json: num_householder is {m.get('num_householder')}; the tensors "
-                         f"of {src} have {n} factors")
+        raise ModelError(f"config.json: num_householder is {shown(m.get('num_householder'))}; the "
+                         f"tensors of {src} have {n} factors")
 
     gated = m.flag(("use_forget_gate",), src + "a_proj.weight")
     if gated:

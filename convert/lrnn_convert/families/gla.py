@@ -31,10 +31,13 @@ def write_gated_output(m: Model, dst: str, src: str, D: int, value_dim: int, P: 
         m.put(dst + "attn_gate.weight", src + "g_proj.weight", (value_dim, D))
     # two names of one norm: the first belongs to the kernel fused with the gate
     norms = [n for n in ("g_norm_swish_gate.weight", "g_norm.weight") if m.has(src + n)]
-    if norms:
+    affine = m.truth("elementwise_affine", True)
+    if affine != bool(norms):
+        state = "present" if norms else "missing"
+        raise ModelError(f"config.json: elementwise_affine is {affine}, but tensor "
+                         f"{src}g_norm.weight is {state}")
+    if affine:
         m.put(dst + "ssm_norm.weight", src + norms[0], (P,))
-    elif m.get("elementwise_affine", True):
-        raise ModelError(f"{m.checkpoint.name}: tensor {src}g_norm.weight is missing")
     else:
         m.constant(dst + "ssm_norm.weight", (P,), 1.0)
     m.put(dst + "attn_output.weight", src + "o_proj.weight", (D, value_dim))

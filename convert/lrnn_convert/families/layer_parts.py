@@ -12,9 +12,9 @@ import numpy as np
 
 from .. import eigenvalues
 from ..checkpoint import Checkpoint
-from ..errors import ModelError
+from ..errors import ModelError, shown
 from ..family import Family, Range
-from ..model import Model, is_count
+from ..model import Model, is_count, is_number
 from ..transforms import CONV, conv_width, rows
 
 FLA_KEYS = "hidden_act norm_eps norm_first attn attnres_block_size conv_size conv_bias"
@@ -106,12 +106,11 @@ def write_embedding(m: Model, embedding: str, head: str = "lm_head.weight",
     vocab, width = m.shape(embedding, 2)
     stated = m.get("hidden_size", m.get("d_model", width))
     if stated != width:
-        raise ModelError(f"{m.checkpoint.name}: config.json states hidden_size {stated}; "
+        raise ModelError(f"{m.checkpoint.name}: config.json states hidden_size {shown(stated)}; "
                          f"tensor {embedding} has {width} columns")
     m.put("token_embd.weight", embedding, (vocab, width))
-    tied = m.get("tie_word_embeddings", m.get("tie_embeddings", tied_default))
-    if tied is None:
-        tied = not m.has(head)
+    key = "tie_word_embeddings" if m.get("tie_word_embeddings") is not None else "tie_embeddings"
+    tied = m.truth(key, not m.has(head) if tied_default is None else tied_default)
     if not tied:
         m.put("output.weight", head, (vocab, width))
     elif m.has(head):
@@ -168,19 +167,27 @@ def read_hybrid(m: Model, width: int, layers: int) -> tuple[Attention | None, se
     known = {"layers", "num_heads", "num_kv_heads", "qkv_bias", "window_size", "rope_theta"}
     for s in specs:
         if not isinstance(s, dict) or "layers" not in s or "num_heads" not in s:
-            raise ModelError(f"config.json: attn is {s!r}; expected an object with layers and "
+            raise ModelError(f"config.json: attn is {shown(s)}; expected an object with layers and "
                              "num_heads")
         unknown = sorted(k for k in s if k not in known and s[k] is not None)
         if unknown:
             raise ModelError(f"config.json: unknown key attn.{unknown[0]}; it may change what the "
                              "model computes")
         heads, listed = s["num_heads"], s["layers"]
-        if (not is_count(heads) or not is_count(s.get("num_kv_heads") or heads)
+        kv = heads if s.get("num_kv_heads") is None else s["num_kv_heads"]
+        if (not is_count(heads) or not is_count(kv)
                 or not isinstance(listed, list) or not all(isinstance(i, int) for i in listed)):
-            raise ModelError(f"config.json: attn has num_heads {heads!r} and layers {listed!r}; "
-                             "expected a number and a list of numbers")
-        this = Attention(heads, s.get("num_kv_heads") or heads, width // heads,
-                         s.get("window_size"), float(s.get("rope_theta") or 10000.0), "none", 0.0)
+            raise ModelError(f"config.json: attn has num_heads {shown(heads)} and layers "
+                             f"{shown(listed)}; expected a number and a list of numbers")
+        window = s.get("window_size")
+        theta = 10000.0 if s.get("rope_theta") is None else s["rope_theta"]
+        if window is not None and not is_count(window):
+            raise ModelError(f"config.json: attn.window_size is {shown(window)}; expected a "
+                             "positive integer")
+        if not is_number(theta) or theta <= 0:
+            raise ModelError(f"config.json: attn.rope_theta is {shown(theta)}; expected a positive "
+                             "number")
+        this = Attention(heads, kv, width // heads, window, float(theta), "none", 0.0)
         if attention is not None and this != attention:
             raise ModelError("config.json: attn lists layers with different settings; expected the "
                              "same for all")

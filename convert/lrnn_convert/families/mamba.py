@@ -6,7 +6,7 @@ normalizes dt, B and C.
 
 from .. import eigenvalues
 from ..checkpoint import Checkpoint
-from ..errors import ModelError
+from ..errors import ModelError, shown
 from ..family import Family, Range
 from ..model import Model
 from ..transforms import CONV, FLAT, NEG_EXP, conv_width
@@ -44,7 +44,7 @@ def state_spaces_layer(c: Checkpoint) -> str | None:
     cfg = c.config["ssm_cfg"]
     layer = cfg.get("layer", "Mamba1") if isinstance(cfg, dict) else "Mamba1"
     if layer not in ("Mamba1", "Mamba2"):
-        raise ModelError(f"config.json: ssm_cfg.layer is {layer!r}; expected Mamba1 or Mamba2")
+        raise ModelError(f"config.json: ssm_cfg.layer is {shown(layer)}; expected Mamba1 or Mamba2")
     return layer
 
 
@@ -70,14 +70,17 @@ def read_ssm_cfg(m: Model) -> tuple[str, bool] | None:
     m.choice("hidden_act", "silu", SWISH)
     cfg = m.get("ssm_cfg", {})
     if not isinstance(cfg, dict):
-        raise ModelError(f"config.json: ssm_cfg is {cfg!r}; expected an object")
+        raise ModelError(f"config.json: ssm_cfg is {shown(cfg)}; expected an object")
     for key, value in cfg.items():
         if key not in SSM_CFG_KEYS and key not in SIGNED_FLAGS and value is not None:
-            raise ModelError(f"config.json: unknown key ssm_cfg.{key} = {value!r}; it may change "
-                             "what the model computes")
+            raise ModelError(f"config.json: unknown key ssm_cfg.{key} = {shown(value)}; it may "
+                             "change what the model computes")
     for key in SIGNED_FLAGS:
         if cfg.get(key) is not None:
-            return f"config: ssm_cfg.{key} = {str(bool(cfg[key])).lower()}", bool(cfg[key])
+            if not isinstance(cfg[key], bool):
+                raise ModelError(f"config.json: ssm_cfg.{key} is {shown(cfg[key])}; expected true "
+                                 "or false")
+            return f"config: ssm_cfg.{key} = {str(cfg[key]).lower()}", cfg[key]
     return None
 
 
@@ -162,7 +165,7 @@ def write_norms(m: Model, prefix: str, layers: int, D: int, final_norm: str | No
     if final_norm is not None:
         names.append(("output_norm", final_norm))
     layer_norm = m.has(names[0][1] + ".bias")
-    if m.config.get("rms_norm") is layer_norm:
+    if m.truth("rms_norm", not layer_norm) == layer_norm:
         state = "present" if layer_norm else "missing"
         raise ModelError(f"config.json: rms_norm is {m.config['rms_norm']}, but tensor "
                          f"{names[0][1]}.bias is {state}")

@@ -8,9 +8,9 @@ import math
 
 from .. import eigenvalues
 from ..checkpoint import Checkpoint
-from ..errors import ModelError
+from ..errors import ModelError, shown
 from ..family import Family, Range
-from ..model import Model, is_count
+from ..model import Model, is_count, is_number
 from ..transforms import CONV, FLAT, NEG_EXP_FLAT, conv_width, reshape
 from .layer_parts import DIAGONAL, mixer_facts, write_embedding, write_heads, write_sizes
 from .llama_cpp import explain, reasons_against, write_common
@@ -28,11 +28,13 @@ def recognize(c: Checkpoint):
 
 
 def _read_limit(m: Model) -> tuple[float, float]:
-    nested = m.get("ssm_cfg", {}).get("dt_limit") or [0.0, math.inf]
-    limit = m.get("time_step_limit", m.get("dt_limit", nested))
+    limit = m.get("time_step_limit", m.get("dt_limit", m.get("ssm_cfg", {}).get("dt_limit")))
+    if limit is None:
+        return 0.0, math.inf
     if (not isinstance(limit, (list, tuple)) or len(limit) != 2
-            or not all(isinstance(x, (int, float)) for x in limit)):
-        raise ModelError(f"config.json: time_step_limit is {limit!r}; expected a pair of numbers")
+            or not all(is_number(x) or x == math.inf for x in limit)):
+        raise ModelError(f"config.json: time_step_limit is {shown(limit)}; expected a pair of "
+                         "numbers")
     return float(limit[0]), float(limit[1])
 
 
@@ -41,8 +43,9 @@ def convert(checkpoint, option: str) -> Model:
     eigenvalues.decide(m, option, stated=read_ssm_cfg(m))
     cfg = m.get("ssm_cfg", {})
     for key in ("norm_before_gate", "D_has_hdim"):
-        if m.config.get(key) or cfg.get(key):
-            raise ModelError(f"config.json: {key} is true; expected false")
+        for value in (m.config.get(key), cfg.get(key)):
+            if value is not None and value is not False:
+                raise ModelError(f"config.json: {key} is {shown(value)}; expected false")
     prefix, embedding, final_norm = read_outer(m)
     if final_norm is None:
         raise ModelError(f"{m.checkpoint.name}: tensor backbone.embeddings.weight is missing")
@@ -53,9 +56,10 @@ def convert(checkpoint, option: str) -> Model:
     E = m.shape(first + "out_proj.weight", 2)[1]
     H = m.shape(first + "A_log", 1)[0]
     C, _, W = m.shape(first + "conv1d.weight", 3)
-    G = m.get("n_groups", cfg.get("ngroups") or 1)
+    G = m.get("n_groups", cfg.get("ngroups"))
+    G = 1 if G is None else G
     if not is_count(G):
-        raise ModelError(f"config.json: n_groups is {G!r}; expected a positive integer")
+        raise ModelError(f"config.json: n_groups is {shown(G)}; expected a positive integer")
     if E % H or (C - E) % (2 * G) or E % G or C <= E:
         raise ModelError(f"{m.checkpoint.name}: tensor {first}conv1d.weight has {C} channels with "
                          f"inner size {E}, {H} heads and {G} groups; expected inner size + "

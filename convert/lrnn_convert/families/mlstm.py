@@ -2,7 +2,7 @@
 stabilized by m."""
 
 from .. import eigenvalues
-from ..errors import ModelError
+from ..errors import ModelError, shown
 from ..family import Family, Range
 from ..model import Model
 from ..transforms import rows
@@ -28,8 +28,8 @@ def convert(checkpoint, option: str) -> Model:
                     "a model without an output norm is not supported")
     layers = m.count_layers("backbone.blocks.")
     if m.get("num_blocks", layers) != layers:
-        raise ModelError(f"config.json: num_blocks is {m.get('num_blocks')}; the tensors have "
-                         f"{layers}")
+        raise ModelError(f"config.json: num_blocks is {shown(m.get('num_blocks'))}; the tensors "
+                         f"have {layers}")
     D, V = write_embedding(m, backbone_embedding(m))
     H = m.count("num_heads", 8)
     first = "backbone.blocks.0.mlstm_layer."

@@ -8,7 +8,7 @@ which renames a norm and splits the convolutions wrongly.
 import numpy as np
 
 from .. import eigenvalues
-from ..errors import ModelError
+from ..errors import ModelError, shown
 from ..model import Model
 from ..transforms import CONV, Transform, conv_taps, conv_width
 from .gated_delta_net import FAMILY, write_gates, write_keys
@@ -33,8 +33,8 @@ def convert(checkpoint, option: str) -> Model:
     kinds = m.get("layer_types")
     if (not isinstance(kinds, list) or len(kinds) != layers
             or not all(k in ("linear_attention", "full_attention") for k in kinds)):
-        raise ModelError(f"config.json: layer_types is {kinds!r}; expected linear_attention or "
-                         f"full_attention for each of {layers} layers")
+        raise ModelError(f"config.json: layer_types is {shown(kinds)}; expected linear_attention "
+                         f"or full_attention for each of {layers} layers")
     if "linear_attention" not in kinds:
         raise ModelError("config.json: layer_types has no linear_attention layer")
     D, V = write_embedding(m, "model.embed_tokens.weight")

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from .. import eigenvalues
 from ..checkpoint import Checkpoint
-from ..errors import ModelError
+from ..errors import ModelError, shown
 from ..family import Family, Range
 from ..model import Model, OutputTensor
 from ..transforms import FLAT, SAME, TRANSPOSE, Transform, reshape
@@ -100,8 +100,8 @@ def convert_fla(checkpoint, option: str) -> Model:
     H, N = m.shape(f"{prefix}0.attn.r_k", 2)
     value_dim = m.get("value_dim", D)
     if any(v != D for v in (value_dim if isinstance(value_dim, list) else [value_dim])):
-        raise ModelError(f"config.json: value_dim is {value_dim}; expected hidden_size, {D}, in "
-                         "every layer, as in fla")
+        raise ModelError(f"config.json: value_dim is {shown(value_dim)}; expected hidden_size, "
+                         f"{D}, in every layer, as in fla")
     pre_norm = m.flag(("norm_first",), f"{prefix}0.pre_norm.weight")
     write_outer_norms(m, f"{prefix}0.pre_norm" if pre_norm else None, "model.norm", D)
     F = m.shape(f"{prefix}0.ffn.key.weight", 2)[0]
@@ -116,7 +116,7 @@ def convert_fla(checkpoint, option: str) -> Model:
         lerps = f"{src}x_x" if m.has(f"{src}x_x") else [f"{src}x_{c}" for c in "rwkvag"]
         _layer(m, i, f"{prefix}{i}.", sizes, FLA, lora, SAME, lerps)
     eps = m.positive("norm_eps", 1e-5)
-    key_eps = FUSED_KEY_NORM_EPS if m.get("fuse_norm", True) else 0.0
+    key_eps = FUSED_KEY_NORM_EPS if m.truth("fuse_norm", True) else 0.0
     _finish(m, sizes, eps, N * eps, key_eps, pre_norm)
     return m
 

@@ -4,7 +4,7 @@ qwen3)."""
 import math
 
 from .. import eigenvalues
-from ..errors import ModelError
+from ..errors import ModelError, shown
 from ..family import Family, Range
 from ..model import Model, is_number
 from .layer_parts import (Attention, write_attention_layer, write_embedding, write_sizes,
@@ -40,30 +40,30 @@ def read_rope(m: Model, head_dim: int,
     and 5 (rope_parameters) write them."""
     params = m.get("rope_parameters", m.get("rope_scaling", {}))
     if not isinstance(params, dict):
-        raise ModelError(f"config.json: rope_parameters is {params!r}; expected an object")
+        raise ModelError(f"config.json: rope_parameters is {shown(params)}; expected an object")
     kind = params.get("rope_type", params.get("type")) or "default"
-    if kind not in ROPE_TYPES:
-        raise ModelError(f"config.json: rope_type is {kind!r}; expected one of "
+    if not isinstance(kind, str) or kind not in ROPE_TYPES:
+        raise ModelError(f"config.json: rope_type is {shown(kind)}; expected one of "
                          f"{', '.join(map(repr, ROPE_TYPES))}")
     for key, value in params.items():
         if key not in (*ROPE_KEYS, *ROPE_TYPES[kind]) and value is not None:
-            raise ModelError(f"config.json: unknown key rope_parameters.{key} = {value!r}; it may "
-                             "change what the model computes")
+            raise ModelError(f"config.json: unknown key rope_parameters.{key} = {shown(value)}; it "
+                             "may change what the model computes")
     partial = params.get("partial_rotary_factor")
     if partial not in (None, 1, 1.0):
-        raise ModelError(f"config.json: partial_rotary_factor is {partial!r}; expected 1")
+        raise ModelError(f"config.json: partial_rotary_factor is {shown(partial)}; expected 1")
     options = {}
     for key in ROPE_TYPES[kind]:
         options[key] = params.get(key)
         if not is_number(options[key]) or options[key] <= 0:
-            raise ModelError(f"config.json: rope_parameters.{key} is {options[key]!r}; expected a "
-                             f"positive number for rope_type {kind!r}")
+            raise ModelError(f"config.json: rope_parameters.{key} is {shown(options[key])}; "
+                             f"expected a positive number for rope_type {kind!r}")
 
     theta = params.get("rope_theta", m.get("rope_theta", default))
     if theta is None:
         return None, None
     if not is_number(theta) or theta <= 0:
-        raise ModelError(f"config.json: rope_theta is {theta!r}; expected a positive number")
+        raise ModelError(f"config.json: rope_theta is {shown(theta)}; expected a positive number")
     if kind == "default":
         return float(theta), None
     wavelengths = [2 * math.pi * theta ** (2 * d / head_dim) for d in range(head_dim // 2)]
@@ -84,8 +84,12 @@ def _llama3_factor(wavelength: float, factor: float, low: float, high: float,
 
 
 def read_trained_length(m: Model) -> None:
-    trained = m.get("max_position_embeddings")
-    m.trained_length = trained if isinstance(trained, int) else None
+    if m.get("max_position_embeddings") is not None:
+        m.trained_length = m.count("max_position_embeddings")
+
+
+def _window(m: Model, key: str) -> int | None:
+    return None if m.get(key) is None else m.count(key)
 
 
 def _qk_norm(m: Model, src: str, head_dim: int, width: int) -> str:
@@ -110,8 +114,8 @@ def convert_fla(checkpoint, option: str) -> Model:
     hd = D // heads
     norm = _qk_norm(m, "model.layers.0.attn.", hd, D)
     theta = float(m.positive("rope_theta", 10000.0))
-    a = Attention(heads, m.count("num_kv_heads", heads), hd, m.get("window_size"), theta, norm,
-                  FLA_QK_NORM_EPS)
+    a = Attention(heads, m.count("num_kv_heads", heads), hd, _window(m, "window_size"), theta,
+                  norm, FLA_QK_NORM_EPS)
     names = {"embedding": "model.embeddings.weight", "attn": "attn.", "attn_norm": "attn_norm",
              "ffn_norm": "mlp_norm"}
     return _convert(m, a, names, m.positive("norm_eps", 1e-6), tied_default=False)
@@ -120,9 +124,10 @@ def convert_fla(checkpoint, option: str) -> Model:
 def convert_hf(checkpoint, option: str) -> Model:
     m = Model(checkpoint, FAMILY, HF_KEYS)
     eigenvalues.decide(m, option)
-    if any(kind != "full_attention" for kind in m.get("layer_types", [])):
-        raise ModelError(f"config.json: layer_types is {m.get('layer_types')}; expected "
-                         "full_attention in every layer")
+    kinds = m.get("layer_types", [])
+    if not isinstance(kinds, list) or any(kind != "full_attention" for kind in kinds):
+        raise ModelError(f"config.json: layer_types is {shown(kinds)}; expected full_attention in "
+                         "every layer")
     heads = m.count("num_attention_heads")
     kv = m.count("num_key_value_heads", heads)
     hd = m.shape("model.layers.0.self_attn.q_proj.weight", 2)[0] // heads
@@ -132,7 +137,7 @@ def convert_hf(checkpoint, option: str) -> Model:
     # from max_window_layers on have the window
     m.refuse_unless("use_sliding_window", (None, False),
                     "a window in only some of the layers is not supported")
-    window = m.get("sliding_window") if m.config.get("use_sliding_window") is None else None
+    window = _window(m, "sliding_window") if m.get("use_sliding_window") is None else None
     read_trained_length(m)
     theta, factors = read_rope(m, hd)
     a = Attention(heads, kv, hd, window, theta, norm, eps, factors)

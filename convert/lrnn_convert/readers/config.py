@@ -8,6 +8,8 @@ from typing import Any
 
 from ..errors import DataError
 
+MAX_DEPTH = 64                             # of lists and objects; recursion over them is safe
+
 
 def _floats(obj: dict) -> Any:
     if set(obj) == {"__float__"}:
@@ -15,9 +17,22 @@ def _floats(obj: dict) -> Any:
     return obj
 
 
+def _check_depth(value: Any) -> None:
+    todo = [(value, 0)]
+    while todo:
+        value, depth = todo.pop()
+        if isinstance(value, (dict, list)):
+            if depth == MAX_DEPTH:
+                raise ValueError(f"nested more than {MAX_DEPTH} deep")
+            inner = value.values() if isinstance(value, dict) else value
+            todo += [(x, depth + 1) for x in inner]
+
+
 def read_json(path: Path) -> Any:
     try:
-        return json.loads(path.read_text(encoding="utf-8"), object_hook=_floats)
+        value = json.loads(path.read_text(encoding="utf-8"), object_hook=_floats)
+        _check_depth(value)
+        return value
     except (ValueError, RecursionError, TypeError) as e:
         raise DataError(f"{path}: not valid JSON: {e}") from None
     except OSError as e:

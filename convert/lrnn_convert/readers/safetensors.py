@@ -10,8 +10,8 @@ from pathlib import Path
 
 import numpy as np
 
-from ..errors import DataError
-from .tensor import FLOAT_DTYPES, Tensor, map_file
+from ..errors import DataError, shown
+from .tensor import FLOAT_DTYPES, MAX_RANK, Tensor, map_file
 
 HEADER_MAX = 100_000_000
 
@@ -37,7 +37,7 @@ def _is_size(x) -> bool:
 
 
 def _are_sizes(x) -> bool:
-    return isinstance(x, list) and all(map(_is_size, x))
+    return isinstance(x, list) and len(x) <= MAX_RANK and all(map(_is_size, x))
 
 
 def _read_header(path: Path, data, n: int) -> dict:
@@ -67,16 +67,17 @@ def read_safetensors(path: Path) -> dict[str, Tensor]:
         if not isinstance(info, dict) or set(info) != {"dtype", "shape", "data_offsets"}:
             raise DataError(f"{where}: expected dtype, shape and data_offsets")
         dtype, shape, offsets = info["dtype"], info["shape"], info["data_offsets"]
-        if dtype not in BITS:
-            raise DataError(f"{where}: dtype is {dtype!r}, which is unknown")
+        if not isinstance(dtype, str) or dtype not in BITS:
+            raise DataError(f"{where}: dtype is {shown(dtype)}, which is unknown")
         if not _are_sizes(shape):
-            raise DataError(f"{where}: shape is {shape!r}; expected a list of sizes")
+            raise DataError(f"{where}: shape is {shown(shape)}; expected a list of at most "
+                            f"{MAX_RANK} sizes")
         if not _are_sizes(offsets) or len(offsets) != 2:
-            raise DataError(f"{where}: data_offsets is {offsets!r}; expected a pair of sizes")
+            raise DataError(f"{where}: data_offsets is {shown(offsets)}; expected a pair of sizes")
         begin, end = offsets
         bits = BITS[dtype] * math.prod(shape)
         if bits % 8 or begin + bits // 8 != end:
-            raise DataError(f"{where}: {end - begin} bytes for {dtype} {shape}; "
+            raise DataError(f"{where}: {end - begin} bytes for {dtype} {shown(shape)}; "
                             f"expected {bits // 8}")
         spans.append((begin, end, name))
         tensors[name] = Tensor(name, tuple(shape), dtype, str(path),

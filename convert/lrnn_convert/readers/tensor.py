@@ -13,6 +13,8 @@ from ..errors import DataError
 FLOAT_DTYPES = {"F32": np.dtype("<f4"), "F16": np.dtype("<f2"), "BF16": np.dtype("<u2"),
                 "F64": np.dtype("<f8")}
 
+MAX_RANK = 64                              # torch has no larger tensors
+
 
 @dataclass(frozen=True)
 class Tensor:

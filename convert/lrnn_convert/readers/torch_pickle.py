@@ -5,6 +5,7 @@ marker, never an imported object, and only for the names listed here. Tensors be
 memory-mapped file.
 """
 
+import math
 import struct
 import zipfile
 from dataclasses import dataclass
@@ -13,8 +14,8 @@ from typing import Any, Callable
 
 import numpy as np
 
-from ..errors import DataError
-from .tensor import FLOAT_DTYPES, Tensor, map_file
+from ..errors import SHOWN, DataError
+from .tensor import FLOAT_DTYPES, MAX_RANK, Tensor, map_file
 
 # dtype name, bytes per element, torch.<dtype>, storage class
 TORCH_TYPES = (
@@ -81,12 +82,24 @@ class Mark:
     pass
 
 
+SCALARS = (str, bytes, int, float, type(None))
+MAX_KEY = 16                               # entries of a tuple that is a key
+
+
+def is_key(x: Any) -> bool:
+    """A key that is hashed in bounded time. Nested pairs that share their parts are not: a pickle
+    of 230 bytes can describe 2^60 leaves."""
+    return isinstance(x, (*SCALARS, Global)) or (
+        isinstance(x, tuple) and len(x) <= MAX_KEY and all(isinstance(y, SCALARS) for y in x))
+
+
 class Unpickler:
     """Pickle protocol 2 as torch writes it (its weights-only subset), and a few opcodes of
-    protocol 4."""
+    protocol 4. Time and memory are linear in the size of the pickle."""
 
     def __init__(self, data, at: int, where: str, persistent: Callable[[tuple], Storage]):
         self.data, self.at, self.where, self.persistent = data, at, where, persistent
+        self.copied = 0                    # entries of containers
 
     def fail(self, what: str):
         raise DataError(f"{self.where}: {what} at byte {self.at} of the pickle")
@@ -139,10 +152,7 @@ class Unpickler:
                 self.fail("a key without a value")
             target = container(dict)
             for key, value in zip(items[::2], items[1::2]):
-                try:
-                    target[key] = value
-                except TypeError:
-                    self.fail("a key that is not hashable")
+                target[self.key(key)] = value
 
         def text(n: int) -> str:
             try:
@@ -222,10 +232,27 @@ class Unpickler:
                     stack.append(memo[index])
                 case _: self.fail(f"opcode 0x{op:02x} is not allowed")
 
+    def key(self, x: Any) -> Any:
+        if not is_key(x):
+            self.fail(f"a {type(x).__name__} as a key; expected a name or a number")
+        return x
+
+    def copy(self, x: Any) -> list:
+        """The entries of a list or a tuple. A pickle cannot repeat them more often than it has
+        bytes."""
+        if not isinstance(x, (list, tuple)):
+            self.fail(f"a {type(x).__name__} in place of a list")
+        self.copied += len(x)
+        if self.copied > len(self.data):
+            self.fail("too many copies")
+        return list(x)
+
     def named(self, module, name) -> Global:
-        if not isinstance(module, str) or name not in ALLOWED.get(module, ()):
-            raise DataError(f"{self.where}: the pickle refers to {module}.{name}; refused, because "
-                            "weights do not need it")
+        if not isinstance(module, str) or not isinstance(name, str):
+            self.fail("a name that is not a string")
+        if name not in ALLOWED.get(module, ()):
+            raise DataError(f"{self.where}: the pickle refers to {module[:SHOWN]}.{name[:SHOWN]}; "
+                            "refused, because weights do not need it")
         return Global(module, name)
 
     def persist(self, pid) -> Storage:
@@ -241,10 +268,10 @@ class Unpickler:
             self.fail("a call of something other than a listed name")
         match fn.name:
             case "OrderedDict":
-                try:
-                    return dict(args[0]) if args else {}
-                except (TypeError, ValueError):
+                pairs = [self.copy(pair) for pair in self.copy(args[0])] if args else []
+                if any(len(pair) != 2 for pair in pairs):
                     self.fail("a malformed dictionary")
+                return {self.key(key): value for key, value in pairs}
             case "_rebuild_tensor_v2" | "_rebuild_tensor" | "_rebuild_tensor_v3":
                 return self.tensor(fn.name, args)
             case "_rebuild_parameter" | "_rebuild_parameter_with_state" | "Parameter":
@@ -254,7 +281,7 @@ class Unpickler:
                     self.fail("a malformed tensor")
                 return self.call(args[0], args[2])
             case "Size":
-                return tuple(args[0]) if args and isinstance(args[0], (tuple, list)) else ()
+                return tuple(self.copy(args[0])) if args else ()
             case _:
                 return None                # device, layout, encoded strings: not weights
 
@@ -267,7 +294,8 @@ class Unpickler:
             if len(args) < 7 or not isinstance(args[6], Global) or args[6].name not in DTYPES:
                 self.fail("a tensor without a known dtype")
             dtype, itemsize = DTYPES[args[6].name]
-        if not isinstance(shape, tuple) or not isinstance(stride, tuple):
+        if (not isinstance(shape, tuple) or not isinstance(stride, tuple)
+                or len(shape) > MAX_RANK or len(stride) > MAX_RANK):
             self.fail("a malformed tensor")
         if (not all(isinstance(x, int) and 0 <= x < 2**62 for x in (offset, *shape, *stride))
                 or len(shape) != len(stride)):
@@ -303,6 +331,10 @@ def _collect(path: Path, data, obj, starts: dict[str, int]) -> dict[str, Tensor]
     for name, record in obj.items():
         # other entries, such as step counters, are not weights
         if isinstance(name, str) and isinstance(record, TensorRecord):
+            count, room = math.prod(record.shape), record.storage.numel
+            if count * record.itemsize > room * record.storage.itemsize:
+                raise DataError(f"{path}: tensor {name} has {count} elements in a storage of "
+                                f"{room}")
             start = starts[record.storage.key]
             tensors[name] = Tensor(name, record.shape, record.dtype, str(path),
                                    _reader(data, start, record))

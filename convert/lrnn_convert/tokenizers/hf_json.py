@@ -4,7 +4,7 @@ import re
 from pathlib import Path
 from typing import Any
 
-from ..errors import DataError, ModelError
+from ..errors import SHOWN, DataError, ModelError, shown
 from ..readers.config import read_json
 from .tokenizer import BYTE, CONTROL, NORMAL, UNKNOWN, UNUSED, USER_DEFINED, Tokenizer
 
@@ -29,9 +29,9 @@ def read(path: Path) -> Tokenizer:
     data = read_json(path)
     try:
         return _read(path, data)
-    except (KeyError, TypeError, AttributeError, IndexError) as e:
+    except (KeyError, TypeError, AttributeError, IndexError, ValueError) as e:
         raise DataError(f"{path}: not a tokenizer.json of Hugging Face's tokenizers "
-                        f"({type(e).__name__}: {e})") from None
+                        f"({type(e).__name__}: {str(e)[:SHOWN]})") from None
 
 
 def _read(path: Path, data: Any) -> Tokenizer:
@@ -46,7 +46,8 @@ def _read(path: Path, data: Any) -> Tokenizer:
     elif kind == "BPE":
         t = _byte_level(path, data, model)
     else:
-        raise ModelError(f"{path}: the tokenizer model is {kind!r}; expected BPE or WordLevel")
+        raise ModelError(f"{path}: the tokenizer model is {shown(kind)}; expected BPE or "
+                         "WordLevel")
     _add_specials(path, data, t)
     return t
 
@@ -56,14 +57,15 @@ def _tokens(path: Path, data: dict, model: dict) -> tuple[list[str], list[int]]:
     tokens: dict[int, tuple[str, int]] = {}
     for text, i in model["vocab"].items():
         if not isinstance(i, int) or i < 0 or i in tokens:
-            raise DataError(f"{path}: token {text!r} has the id {i!r}; expected a unique number")
+            raise DataError(f"{path}: token {shown(text)} has the id {shown(i)}; expected a unique "
+                            "number")
         is_byte = model.get("byte_fallback") and re.fullmatch(r"<0x[0-9A-F]{2}>", text)
         tokens[i] = (text, BYTE if is_byte else NORMAL)
     for added in data.get("added_tokens") or []:
         i, text = added["id"], added["content"]
         if i in tokens and tokens[i][0] != text:
-            raise DataError(f"{path}: added token {text!r} has the id {i}, which belongs to "
-                            f"{tokens[i][0]!r}")
+            raise DataError(f"{path}: added token {shown(text)} has the id {i}, which belongs to "
+                            f"{shown(tokens[i][0])}")
         tokens[i] = (text, CONTROL if added.get("special") else USER_DEFINED)
     unk = model.get("unk_token")
     n = max(tokens) + 1
@@ -79,7 +81,7 @@ def _merges(path: Path, model: dict) -> list[tuple[str, str]]:
     for merge in model.get("merges") or []:
         pair = merge.split(" ") if isinstance(merge, str) else merge
         if len(pair) != 2:
-            raise DataError(f"{path}: the merge {merge!r} is not a pair")
+            raise DataError(f"{path}: the merge {shown(merge)} is not a pair")
         pairs.append((pair[0], pair[1]))
     return pairs
 
@@ -149,7 +151,7 @@ def _byte_level(path: Path, data: dict, model: dict) -> Tokenizer:
                          "expected false")
     for key in ("dropout", "continuing_subword_prefix", "end_of_word_suffix"):
         if model.get(key):
-            raise ModelError(f"{path}: {key} is {model[key]!r}; expected none")
+            raise ModelError(f"{path}: {key} is {shown(model[key])}; expected none")
     merges = [f"{a} {b}" for a, b in _merges(path, model)]
     return Tokenizer("gpt2", tokens, types, pre=pre, merges=merges, normalizer=normalizer)
 
@@ -220,7 +222,7 @@ def _name(step: dict) -> str:
     pattern = step.get("pattern")
     if not isinstance(pattern, dict) or not pattern:
         return step["type"]
-    return f"{step['type']} with {next(iter(pattern.values()))!r}"
+    return f"{step['type']} with {shown(next(iter(pattern.values())))}"
 
 
 def _names(steps: list[dict]) -> str:

@@ -34,7 +34,7 @@ def read(path: Path) -> Tokenizer:
             value = ast.literal_eval(line[first + 1 : last])
             # \xNN is a code point in a string and a byte in bytes; the length confirms the reading
             data = value.encode("utf-8") if isinstance(value, str) else value
-        except (ValueError, SyntaxError, TypeError):
+        except (ValueError, SyntaxError, TypeError, RecursionError, MemoryError):
             raise DataError(f"{where}; expected an id, a literal and a length") from None
         if not isinstance(data, bytes) or len(data) != length or index < 1 or index in found:
             raise DataError(f"{where}; expected a new id and a token of {length} bytes")

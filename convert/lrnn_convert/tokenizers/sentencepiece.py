@@ -7,7 +7,7 @@ import struct
 from pathlib import Path
 from typing import Iterator
 
-from ..errors import DataError, ModelError
+from ..errors import SHOWN, DataError, ModelError, shown
 from ..readers.config import read_json
 from .tokenizer import CONTROL, USER_DEFINED, Tokenizer
 
@@ -54,7 +54,7 @@ def read(path: Path) -> Tokenizer:
         return t
     except (ValueError, TypeError, KeyError, AttributeError, struct.error) as e:
         raise DataError(f"{path}: not a SentencePiece model with its configuration "
-                        f"({type(e).__name__}: {e})") from None
+                        f"({type(e).__name__}: {str(e)[:SHOWN]})") from None
 
 
 def _read(path: Path) -> Tokenizer:
@@ -101,11 +101,11 @@ def _add_config(path: Path, t: Tokenizer) -> None:
         content, special = added[i]["content"], added[i].get("special", False)
         if i < len(t.tokens):
             if t.tokens[i] != content:
-                raise DataError(f"{config_path}: added token {content!r} has the id {i}, which "
-                                f"belongs to {t.tokens[i]!r}")
+                raise DataError(f"{config_path}: added token {shown(content)} has the id {i}, "
+                                f"which belongs to {shown(t.tokens[i])}")
             continue
         if i != len(t.tokens):
-            raise DataError(f"{config_path}: added token {content!r} has the id {i}; "
+            raise DataError(f"{config_path}: added token {shown(content)} has the id {i}; "
                             f"expected {len(t.tokens)}")
         t.tokens.append(content)
         t.scores.append(0.0)
