@@ -1,6 +1,7 @@
 """Output files: complete or absent, and never in place of an input, a device, a pipe or a folder.
 """
 
+import fcntl
 import os
 import re
 import stat
@@ -86,14 +87,16 @@ def replacing(path: Path) -> Iterator[BinaryIO]:
 
 
 def _create(path: Path) -> BinaryIO:
-    """Creates a file that does not exist; a link of this name is not followed."""
+    """Creates and locks a file that does not exist; a link of this name is not followed."""
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-    return os.fdopen(os.open(path, flags, 0o666), "wb")
+    file = os.fdopen(os.open(path, flags, 0o666), "wb")
+    with suppress(OSError):                # not every file system has locks
+        fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    return file
 
 
 def _is_at(file: BinaryIO, path: Path) -> bool:
-    """Whether the open file still has this name. Processes in different containers that share a
-    folder can have the same number and thus the same temporary name."""
+    """Whether the open file still has this name."""
     try:
         return os.path.samestat(os.fstat(file.fileno()), path.lstat())
     except FileNotFoundError:
@@ -101,14 +104,27 @@ def _is_at(file: BinaryIO, path: Path) -> bool:
 
 
 def _remove_stale(path: Path) -> None:
-    """Deletes temporary files of this output that killed processes left."""
-    pattern = re.compile(re.escape(path.name) + r"\.(\d{1,10})\.tmp")
+    """Deletes temporary files of this output that killed processes left, as atomic-file.c does."""
+    pattern = re.compile(re.escape(path.name) + r"\.([1-9]\d{0,9})\.tmp", re.ASCII)
     with suppress(OSError), os.scandir(path.absolute().parent) as entries:
         for entry in entries:
             match = pattern.fullmatch(entry.name)
-            if match and entry.is_file(follow_symlinks=False) and _is_dead(int(match[1])):
+            if match and _is_dead(int(match[1])):
                 with suppress(OSError):
-                    os.unlink(entry.path)
+                    _remove_unlocked(entry.path)
+
+
+def _remove_unlocked(name: str) -> None:
+    """Deletes a file of ours that nobody has locked. The lock matters where numbers do not identify
+    a process: on a file system that containers or machines share."""
+    fd = os.open(name, os.O_WRONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    try:
+        found = os.fstat(fd)
+        if stat.S_ISREG(found.st_mode) and found.st_uid == os.geteuid():
+            fcntl.lockf(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            os.unlink(name)
+    finally:
+        os.close(fd)
 
 
 def _is_dead(pid: int) -> bool:

@@ -301,8 +301,29 @@ def test_two_converters_with_the_same_output(bench, inputs, monkeypatch):
     assert seen == [other] and bench.out.read_bytes() == mine and not temporary_files(bench)
 
 
+# locks a file until its input ends, like a process with our number in another container
+LOCK = """
+import fcntl, sys
+file = open(sys.argv[1], "wb")
+fcntl.lockf(file, fcntl.LOCK_EX)
+print("locked", flush=True)
+sys.stdin.read()
+"""
+
+
+def test_a_file_that_another_process_locks(bench, inputs):
+    path = bench.path / f"out.gguf.{os.getpid()}.tmp"
+    other = subprocess.Popen([sys.executable, "-c", LOCK, path], stdin=subprocess.PIPE,
+                             stdout=subprocess.PIPE)
+    assert other.stdout.readline() == b"locked\n"
+    assert bench.run() == 1 and "out.gguf: cannot be written: File exists" in bench.err
+    assert path.exists() and not bench.out.exists()
+    other.communicate()
+    assert bench.run() == 0 and not temporary_files(bench)
+
+
 def test_a_temporary_file_that_another_process_replaced(bench, inputs, monkeypatch):
-    """Processes in different containers can have the same number and share a folder."""
+    """On file systems without locks."""
     load = model.OutputTensor.load
 
     def load_after_the_other(self):
