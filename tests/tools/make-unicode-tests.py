@@ -44,6 +44,14 @@ def blocking_cases(pairs, marks, rng):
             yield starter + m + m + mark
 
 
+def nested_cases(decomposing):
+    """Characters that decompose in two steps, with a mark that belongs between the two."""
+    for c in decomposing:
+        if len(canonical(c)) == 2 and canonical(canonical(c)[0]):
+            for mark in "\u0323\u0327\u0345":
+                yield c + mark
+
+
 def random_cases(pairs, marks, rng):
     starters = [starter for starter, _ in pairs] + ["x", "\u1100", "\u1161", "\u11a8", "\uac00"]
     every_mark = [m for group in marks.values() for m in group]
@@ -70,6 +78,7 @@ def main():
     texts += [unicodedata.normalize("NFD", chr(0xAC00 + i)) for i in range(0, 11172, 311)]
     texts += ["\uac00\u11a7", "\uac00\u11a8", "\uac01\u11a8", "\u1100\u1161\u11a7",
               "\u1100\u0300\u1161", "\uac00\u0300\u11a8"]
+    texts += nested_cases(decomposing)
     texts += blocking_cases(pairs, marks, rng)
     texts += random_cases(pairs, marks, rng)
 

@@ -740,8 +740,23 @@ static void test_foreign_checkpoint(void) {
             "a checkpoint of another run was used");
     test_check(&t, no_checkpoint("mine"), "a finished run left a checkpoint");
 
-    // the run's own checkpoint, for comparison
-    stopped.resume = false;
+    // the run's own checkpoint, with a wrong loss and unharmed
+    forget("mine");
+    stopped.stop_after = 4;
+    test_check(&t, go(&stopped) == SCORE_STOPPED, "the run was not stopped");
+    char   partial[700];
+    size_t size;
+    snprintf(partial, sizeof(partial), "%s/0.partial", mine);
+    uint8_t * data = test_read_file(partial, &size);
+    data[92] ^= 1; // after the headers of file and window
+    test_write_file(partial, data, size);
+    free(data);
+    resumed.warning = "checksum";
+    test_check(&t,
+            go(&resumed) == SCORE_DONE && resumed.result.n_resumed == 0 &&
+                    same_files("unbroken", "mine"),
+            "a damaged checkpoint was used");
+
     forget("mine");
     test_check(&t, go(&stopped) == SCORE_STOPPED, "the run was not stopped");
     resumed.warning = NULL;

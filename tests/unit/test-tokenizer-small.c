@@ -1,5 +1,5 @@
-// Tokenizers small enough to know their ids by hand: the order of merges does not follow the ids,
-// and SentencePiece without a token for the space.
+// Tokenizers small enough to know their ids by hand: merges whose order is not that of the ids,
+// tokens without merges, user-defined tokens, SentencePiece without a token for the space.
 
 #include "kit/check.h"
 #include "lrnn.h"
@@ -105,6 +105,34 @@ static void test_merge_order(struct test * t) {
     tokenizer_free(tok);
 }
 
+// A token without merges: only Llama 3 looks up whole pieces. U+00AD is not in the alphabet, in
+// which U+0143 is the byte 0xAD: a token with it is plain text.
+static void test_pieces_and_alphabet(struct test * t) {
+    static const struct slice merges[] = { { "x y", 3 } };
+    static struct vocabulary  v;
+    add_alphabet(&v);
+    const int32_t        xy    = add(&v, "xy", TOKEN_NORMAL, 0.0f);
+    const int32_t        xyz   = add(&v, "xyz", TOKEN_NORMAL, 0.0f);
+    const int32_t        plain = add(&v, "\xC2\xADq", TOKEN_NORMAL, 0.0f);
+    const int32_t        byte  = add(&v, "\xC5\x83q", TOKEN_NORMAL, 0.0f);
+    struct tokenizer_def def   = TOKENIZER_DEF_NONE;
+    def.model                  = "gpt2";
+    def.merges                 = merges;
+    def.n_merges               = 1;
+    def.pre                    = "gpt-2";
+    struct tokenizer * tok     = make(t, &v, def);
+    check_ids(t, tok, "xyz", IDS(xy, 'z'));
+    test_check(t, slice_is(tokenizer_token_bytes(tok, plain), "\xC2\xADq"), "U+00AD was decoded");
+    test_check(t, slice_is(tokenizer_token_bytes(tok, byte), "\xADq"), "U+0143 was not decoded");
+    tokenizer_free(tok);
+
+    def.pre = "llama-bpe";
+    tok     = make(t, &v, def);
+    check_ids(t, tok, "xyz", IDS(xyz));
+    check_ids(t, tok, "xyzz", IDS(xy, 'z', 'z'));
+    tokenizer_free(tok);
+}
+
 //
 // SentencePiece
 //
@@ -178,9 +206,37 @@ static void test_no_space_token(struct test * t) {
     tokenizer_free(tok);
 }
 
+// A user-defined token is found first and never merged with its neighbors.
+static void test_user_defined(struct test * t) {
+    static struct vocabulary v;
+    char                     text[8];
+    add(&v, "<unk>", TOKEN_UNKNOWN, 0.0f);
+    for (unsigned byte = 0; byte < N_BYTES; ++byte) {
+        snprintf(text, sizeof(text), "<0x%02X>", byte);
+        add(&v, text, TOKEN_BYTE, 0.0f);
+    }
+    const int32_t a = add(&v, "a", TOKEN_NORMAL, -4.0f), b = add(&v, "b", TOKEN_NORMAL, -5.0f);
+    const int32_t c  = add(&v, "c", TOKEN_NORMAL, -6.0f);
+    const int32_t ab = add(&v, "ab", TOKEN_USER_DEFINED, 0.0f);
+    const int32_t bc = add(&v, "bc", TOKEN_NORMAL, -2.0f);
+    add(&v, "abc", TOKEN_NORMAL, -1.0f);
+    struct tokenizer_def def = TOKENIZER_DEF_NONE;
+    def.model                = "llama";
+    def.unknown_id           = 0;
+    def.add_bos              = 0;
+    def.add_space_prefix     = 0;
+    struct tokenizer * tok   = make(t, &v, def);
+    check_ids(t, tok, "abc", IDS(ab, c));
+    check_ids(t, tok, "bc", IDS(bc));
+    check_ids(t, tok, "aabcb", IDS(a, ab, c, b));
+    tokenizer_free(tok);
+}
+
 int main(void) {
     struct test t = { 0 };
     test_merge_order(&t);
+    test_pieces_and_alphabet(&t);
+    test_user_defined(&t);
     test_no_space_token(&t);
     return test_end(&t, "test-tokenizer-small");
 }
