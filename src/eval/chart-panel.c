@@ -284,17 +284,38 @@ static void write_markers(
     fputs("\n", out);
 }
 
-// Marks where a line leaves a cut axis, with the value it reaches. Returns false if it does not.
-static bool write_exit(FILE * out, const struct chart_series * s, const struct axis * x,
-        const struct axis * y, bool is_top, int row) {
+// The farthest value of a line beyond an end of the axis, or 0. *at: the first point beyond it; −1:
+// none.
+static double farthest(
+        const struct chart_series * s, const struct axis * y, bool is_top, int * at) {
     double most = 0.0;
-    int    at   = -1;
+    *at         = -1;
     for (int i = 0; i < s->n; ++i) {
         if (isfinite(s->y[i]) && (is_top ? s->y[i] > y->hi : s->y[i] < y->lo)) {
-            at   = at < 0 ? i : at;
+            *at  = *at < 0 ? i : *at;
             most = fabs(s->y[i]) > fabs(most) ? s->y[i] : most;
         }
     }
+    return most;
+}
+
+// True if the line is one of the MAX_EXITS that extend farthest beyond an end of the axis.
+static bool is_far(const struct chart_panel * p, int series, const struct axis * y, bool is_top) {
+    int          at, n_farther = 0;
+    const double most = fabs(farthest(&p->series[series], y, is_top, &at));
+    for (int i = 0; i < p->n_series; ++i) {
+        const double other = fabs(farthest(&p->series[i], y, is_top, &at));
+        n_farther += other > most || (other == most && i < series);
+    }
+    return n_farther < MAX_EXITS;
+}
+
+// Marks where a line leaves a cut axis. Returns true if it is far beyond; then it has its value.
+static bool write_exit(const struct chart_panel * p, int series, FILE * out, const struct axis * x,
+        const struct axis * y, bool is_top, int row) {
+    const struct chart_series * s = &p->series[series];
+    int                         at;
+    const double                most = farthest(s, y, is_top, &at);
     if (at < 0) {
         return false;
     }
@@ -304,9 +325,9 @@ static bool write_exit(FILE * out, const struct chart_series * s, const struct a
     const double cy      = is_top ? y->to + 12.0 + 15.0 * row : y->from - 5.0 - 15.0 * row;
     fprintf(out, "<path class=\"lc-f%d\" d=\"M%.1f %.1fl5 %dh-10Z\"/>", s->color % CHART_COLORS, cx,
             edge, is_top ? 9 : -9);
-    if (row >= MAX_EXITS) { // the note names the models
+    if (!is_far(p, series, y, is_top)) {
         fputs("\n", out);
-        return true;
+        return false;
     }
     fprintf(out,
             "<text class=\"lc-ink lc-small lc-halo\" x=\"%.1f\" y=\"%.1f\" text-anchor=\"%s\">%s "
@@ -500,7 +521,7 @@ void panel_write(const struct chart_panel * p, FILE * out, double x0, double y0,
     fputs("</svg>\n", out);
     for (int end = 0, row = 0; end < 2; ++end, row = 0) {
         for (int i = 0; i < p->n_series && (end == 0 ? y.cut_hi : y.cut_lo); ++i) {
-            row += write_exit(out, &p->series[i], &x, &y, end == 0, row);
+            row += write_exit(p, i, out, &x, &y, end == 0, row);
         }
     }
     write_labels(p, out, &x, &y);

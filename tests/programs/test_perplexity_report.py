@@ -247,3 +247,17 @@ def test_many_models(reports, n):
     assert ("Dashed: quantized." in svg.replace("\n", " ")) == (n == 3)
     for name in names[:n]:  # shortened names are explained
         assert f": {name}\n" in done.stdout or name in re.sub(r"\n *", "", done.stdout)
+
+
+def test_values_beyond_a_cut_axis(reports):
+    """Of many lines that leave the chart, the four that go farthest have their values."""
+    for i in range(12):
+        reports.scores(f"cut/{i}.nll", f"model=m{i}", "dataset=code", f"rise={1.2 + 0.2 * i}")
+    reports.run("report", "cut", "--format", "svg", "--out", "a")
+    svg = (reports.work / "a/report.svg").read_text(encoding="utf-8")
+    top, bottom = ([float(v) for v in re.findall(r">up to ([\d.e+]+)<", part)]
+                   for part in svg.split("difference from"))
+    assert len(top) == 4 and top == sorted(top)
+    assert len(bottom) == 4
+    for i, value in enumerate(bottom):  # m8 ... m11 differ from m0 by 8 ... 11 steps
+        assert value / bottom[3] == pytest.approx((8 + i) / 11, rel=0.01)
