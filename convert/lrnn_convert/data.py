@@ -9,17 +9,19 @@ import gzip
 import json
 import math
 import os
+import stat
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from .atomic import check_output, replacing
-from .errors import DataError, OutputError, UsageError
+from .errors import DataError, OutputError, UsageError, shown
+from .readers.config import read_json
 from .usage import Parser, output_path_or_stdout
 
 ROWS = 512            # per batch: a few MB with the documents of a web corpus
-
+MAX_DEPTH = 32        # of folders
 SAVED = ("state.json", "dataset_info.json")    # of save_to_disk
 
 EPILOG = """\
@@ -68,6 +70,9 @@ def load_pyarrow():
 #
 
 def kind_of(path: Path) -> str | None:
+    """None: neither Parquet nor Arrow. A pipe would wait for its writer, and cannot be sought."""
+    if not stat.S_ISREG(path.stat().st_mode):
+        return None
     with path.open("rb") as f:
         head = f.read(8)
     if head.startswith(b"PAR1"):
@@ -81,27 +86,50 @@ def saved_files(folder: Path) -> list[Path]:
     """Files of a folder written by save_to_disk, in the order of its state.json."""
     state = folder / "state.json"
     try:
-        entries = json.loads(state.read_text("utf-8"))["_data_files"]
-        return [folder / entry["filename"] for entry in entries]
-    except (ValueError, KeyError, TypeError):
+        names = [entry["filename"] for entry in read_json(state)["_data_files"]]
+    except (KeyError, TypeError):
         raise DataError(f"{state}: expected a list _data_files of entries with a "
                         "filename") from None
+    for name in names:
+        if not isinstance(name, str) or "/" in name or name in ("", ".", ".."):
+            raise DataError(f"{state}: the filename is {shown(name)}; expected the name of a file "
+                            "in this folder")
+    return [folder / name for name in names]
 
 
-def files_of(path: Path) -> Iterator[Path]:
-    if not path.is_dir():
-        yield path
-        return
-    if (path / "dataset_dict.json").is_file():
-        splits = sorted(p.name for p in path.iterdir() if p.is_dir())
-        raise UsageError(f"{path} contains several splits; name one of its folders: "
-                         f"{', '.join(splits)}")
-    if all((path / name).is_file() for name in SAVED):
-        yield from saved_files(path)
-        return
-    for entry in sorted(path.iterdir(), key=lambda p: os.fsencode(p.name)):
-        if not entry.name.startswith("."):
-            yield from files_of(entry)
+class Walk:
+    """The files of a folder, by the same rules as in lrnn-perplexity (folder-walk.c): names in the
+    order of their bytes, hidden ones skipped, links followed, no folder twice."""
+
+    def __init__(self):
+        self.is_open: dict[tuple[int, int], bool] = {}     # of the folders seen
+
+    def files(self, folder: Path, depth: int = 0) -> Iterator[Path]:
+        info = folder.stat()
+        folder_id = info.st_dev, info.st_ino
+        if folder_id in self.is_open:
+            if self.is_open[folder_id]:
+                raise DataError(f"{folder}: is a loop of links: it leads to a folder that contains "
+                                "it")
+            return
+        if depth == MAX_DEPTH:
+            raise DataError(f"{folder}: more than {MAX_DEPTH} nested folders")
+        self.is_open[folder_id] = True
+        if (folder / "dataset_dict.json").is_file():
+            splits = sorted(p.name for p in folder.iterdir() if p.is_dir())
+            raise UsageError(f"{folder} contains several splits; name one of its folders: "
+                             f"{', '.join(splits)}")
+        if all((folder / name).is_file() for name in SAVED):
+            yield from saved_files(folder)
+        else:
+            for entry in sorted(folder.iterdir(), key=lambda p: os.fsencode(p.name)):
+                if entry.name.startswith("."):
+                    continue
+                if entry.is_dir():
+                    yield from self.files(entry, depth + 1)
+                else:
+                    yield entry
+        self.is_open[folder_id] = False
 
 
 def find_files(inputs: list[Path]) -> tuple[list[tuple[Path, str]], list[Path]]:
@@ -109,15 +137,18 @@ def find_files(inputs: list[Path]) -> tuple[list[tuple[Path, str]], list[Path]]:
     found, skipped = [], []
     for path in inputs:
         before = len(found)
-        for file in files_of(path):
+        is_folder = path.is_dir()
+        for file in Walk().files(path) if is_folder else [path]:
             kind = kind_of(file)
             if kind is not None:
                 found.append((file, kind))
-            elif file == path:
+            elif is_folder:
+                skipped.append(file)
+            elif not file.is_file():
+                raise DataError(f"{file}: found a device, pipe or socket; expected a regular file")
+            else:
                 raise DataError(f"{file}: neither Parquet nor Arrow; lrnn-perplexity reads text "
                                 "and JSON, plain, gzip or zstd, directly")
-            else:
-                skipped.append(file)
         if len(found) == before:
             raise DataError(f"{path}: no Parquet or Arrow files in this folder")
     return found, skipped

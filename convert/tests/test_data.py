@@ -3,6 +3,7 @@
 import gzip
 import json
 import math
+import os
 import sys
 from datetime import datetime
 from decimal import Decimal
@@ -184,3 +185,74 @@ def test_without_pyarrow(tmp_path, capsys, monkeypatch):
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     code, err = convert(capsys, tmp_path, "-o", tmp_path / "out.jsonl")
     assert code == 2 and "pip install './convert[data]'" in err
+
+
+#
+# Links and special files
+#
+
+@pytest.mark.parametrize("links", [["up"], ["up1", "up2"]])
+def test_links_that_lead_back(links, tmp_path, capsys):
+    """Two of them describe 2^32 paths of at most 32 folders."""
+    folder = tmp_path / "set" / "deep"
+    folder.mkdir(parents=True)
+    write_stream(folder / "a.arrow", table())
+    for link in links:
+        (folder / link).symlink_to("..")
+    code, err = convert(capsys, tmp_path / "set", "-o", tmp_path / "out.jsonl")
+    assert code == 3 and err == (f"lrnn-convert: {folder / links[0]}: is a loop of links: it leads "
+                                 "to a folder that contains it\n")
+    assert not (tmp_path / "out.jsonl").exists()
+
+
+def test_a_link_to_itself(tmp_path, capsys):
+    (tmp_path / "set").mkdir()
+    (tmp_path / "set" / "self").symlink_to("self")
+    code, err = convert(capsys, tmp_path / "set", "-o", tmp_path / "out.jsonl")
+    assert code == 3 and err.count("\n") == 1 and str(tmp_path / "set" / "self") in err
+
+
+def test_a_folder_is_read_once(tmp_path, capsys):
+    """Also if links lead to it from several places, as in lrnn-perplexity run --data."""
+    folder = tmp_path / "set"
+    (folder / "b").mkdir(parents=True)
+    write_stream(folder / "b" / "a.arrow", table())
+    (folder / "c").symlink_to("b")
+    (folder / "a").symlink_to("b")
+    code, err = convert(capsys, folder, "-o", tmp_path / "out.jsonl")
+    assert code == 0 and read(tmp_path / "out.jsonl") == RECORDS and "a/a.arrow" in err
+    # folders that are named are read as often as they are named
+    code, err = convert(capsys, folder, folder, "-o", tmp_path / "out.jsonl")
+    assert code == 0 and read(tmp_path / "out.jsonl") == RECORDS + RECORDS
+
+
+@pytest.mark.parametrize("depth, code", [(32, 0), (33, 3)])
+def test_nested_folders(depth, code, tmp_path, capsys):
+    folder = tmp_path / "set"
+    deepest = folder.joinpath(*["d"] * (depth - 1))
+    deepest.mkdir(parents=True)
+    write_stream(deepest / "a.arrow", table())
+    found, err = convert(capsys, folder, "-o", tmp_path / "out.jsonl")
+    assert found == code and ("more than 32 nested folders" in err) == (code == 3)
+
+
+def test_special_files(tmp_path, capsys):
+    folder = tmp_path / "set"
+    folder.mkdir()
+    write_stream(folder / "a.arrow", table())
+    os.mkfifo(folder / "pipe")             # opening it would wait for a writer
+    code, err = convert(capsys, folder, "-o", tmp_path / "out.jsonl")
+    assert code == 0 and f"skipped:   {folder / 'pipe'}" in err
+    code, err = convert(capsys, folder / "pipe", "-o", tmp_path / "out.jsonl")
+    assert code == 3 and "expected a regular file" in err
+
+
+@pytest.mark.parametrize("name", ["../a.arrow", "/etc/hostname", "", "..", 1, None, [],
+                                  "x/a.arrow"])
+def test_state_files_name_files_of_their_folder(name, tmp_path, capsys):
+    save_to_disk(tmp_path / "saved", table(), [0, 1])
+    write_stream(tmp_path / "a.arrow", table())
+    state = {"_data_files": [{"filename": name}]}
+    (tmp_path / "saved" / "state.json").write_text(json.dumps(state))
+    code, err = convert(capsys, tmp_path / "saved", "-o", tmp_path / "out.jsonl")
+    assert code == 3 and "state.json" in err and err.count("\n") == 1
