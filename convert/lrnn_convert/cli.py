@@ -9,7 +9,7 @@ from pathlib import Path
 from . import __version__, data, families, tokenizers
 from .atomic import check_output
 from .checkpoint import input_files, open_checkpoint
-from .errors import ConvertError, DataError, UsageError
+from .errors import ConvertError, DataError, OutputError, UsageError
 from .exact import commands as exact
 from .metadata import describe
 from .model import Model
@@ -17,7 +17,6 @@ from .types import TYPES, byte_count, type_of
 from .usage import Parser, output_path
 from .writer import write_gguf
 
-SYSTEM_ERROR = ConvertError.exit_code
 SYSTEM_ERRORS = {errno.ENOMEM, errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EMFILE,
                  errno.ENFILE}
 
@@ -30,8 +29,6 @@ The tensors of a checkpoint do not show the eigenvalue range, so it is never gue
             [0,1] for families without such a key
   signed    trained with eigenvalues in [-1,1]; an error for families without a signed form
   unsigned  trained with eigenvalues in [0,1]
-
-exit codes: 0 converted, 2 wrong usage, 3 damaged or unreadable data, 4 unsupported model
 
 other commands, each with its own --help:
   automaton FILE -o M.gguf    convert a finite automaton to a model
@@ -140,9 +137,9 @@ def main(argv: list[str] | None = None) -> int:
     except ConvertError as e:
         return fail(str(e), e.exit_code)
     except MemoryError:
-        return fail("out of memory", SYSTEM_ERROR)
+        return fail("out of memory", OutputError.exit_code)
     except OSError as e:
-        code = SYSTEM_ERROR if e.errno in SYSTEM_ERRORS else DataError.exit_code
+        code = (OutputError if e.errno in SYSTEM_ERRORS else DataError).exit_code
         where = f"{e.filename}: " if e.filename else ""
         return fail(where + (e.strerror or str(e)), code)
     except KeyboardInterrupt:              # only if signals.py installed no handler

@@ -12,6 +12,16 @@ def shown(value: Any) -> str:
     return text if len(text) <= SHOWN else text[:SHOWN] + "…"
 
 
+# those of examples/common/exit-code.c that the converter has
+EXIT_CODES = {
+    0: "done",
+    1: "system error (memory, disk, device)",
+    2: "usage error",
+    3: "bad data",
+    4: "bad model",
+}
+
+
 class ConvertError(Exception):
     exit_code = 1
 
@@ -19,9 +29,11 @@ class ConvertError(Exception):
 class OutputError(ConvertError):
     """The output cannot be written."""
 
+    exit_code = 1
+
 
 class UsageError(ConvertError):
-    """The command line is wrong."""
+    """The command line is wrong, or a package that it needs is not installed."""
 
     exit_code = 2
 

@@ -3,14 +3,17 @@
 import argparse
 from pathlib import Path
 
-from .errors import UsageError
+from .errors import EXIT_CODES, UsageError
 
 
 class Parser(argparse.ArgumentParser):
     """Reports errors the way the rest of the converter does."""
 
-    def __init__(self, **options):
-        super().__init__(formatter_class=argparse.RawDescriptionHelpFormatter, **options)
+    def __init__(self, epilog: str = "", **options):
+        codes = [f"  {code} {text}" for code, text in EXIT_CODES.items()]
+        codes = ["exit status:", *codes, "  128 + N ended by signal N"]
+        super().__init__(formatter_class=argparse.RawDescriptionHelpFormatter,
+                         epilog="\n".join([epilog, *codes]).lstrip(), **options)
 
     def error(self, message):
         raise UsageError(f"{message} (--help lists the options)")
