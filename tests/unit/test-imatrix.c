@@ -66,6 +66,36 @@ static void sums_from_file(const struct golden * g, const float * embd, const fl
     }
 }
 
+// Weights by hand: Σ x² / count, at least a millionth of the mean, so that no column is ignored. A
+// file with a negative sum is refused.
+static void check_weights(struct test * t) {
+    static const char  path[]   = "test-imatrix-weights.gguf";
+    static const float x[2 * 4] = { 1.0f, 0.0f, 2.0f, 3.0f, 1.0f, 0.0f, 0.0f, 1.0f };
+    struct imatrix     m        = { 0 }, again;
+    float              w[4]     = { 0.0f };
+    char               err[512] = "";
+    if (!test_check(t, imatrix_add(&m, "a.weight", 4, 2, 1, x, 2, err, sizeof(err)), "%s", err)) {
+        return;
+    }
+    const struct imatrix_entry * e = imatrix_find(&m, "a.weight");
+    // sums 2, 0, 4, 10 over 2 inputs; their mean is 2
+    test_check(t,
+            imatrix_weights(e, 1, w) && w[0] == 1.0f && w[1] == 2e-6f && w[2] == 2.0f &&
+                    w[3] == 5.0f,
+            "weights %g %g %g %g", (double) w[0], (double) w[1], (double) w[2], (double) w[3]);
+    test_check(t, !imatrix_weights(e, 0, w), "a matrix without inputs has weights");
+
+    e->sum2[4] = -2.0;
+    test_check(t, imatrix_write(&m, path, err, sizeof(err)), "%s", err);
+    const bool read = imatrix_read(&again, path, err, sizeof(err));
+    test_check(t, !read && strstr(err, "-2") != NULL, "a negative sum is read: %s", err);
+    if (read) {
+        imatrix_free(&again);
+    }
+    imatrix_free(&m);
+    remove(path);
+}
+
 int main(void) {
     struct test        t = { 0 };
     struct golden_list list;
@@ -151,6 +181,7 @@ int main(void) {
         lrnn_model_free(model);
         model_file_free(file);
     }
+    check_weights(&t);
     test_check(&t, n_from_file >= 20, "only %d products were computed from the file; expected 20",
             n_from_file);
     test_worst_print(&hand);

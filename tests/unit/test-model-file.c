@@ -391,10 +391,10 @@ static bool same_value(const struct gguf_context * gguf, int64_t i, const struct
             case GGUF_TYPE_UINT32: same = v == ((const uint32_t *) (const void *) data)[j]; break;
             case GGUF_TYPE_INT32: same = v == ((const int32_t *) (const void *) data)[j]; break;
             case GGUF_TYPE_INT64: same = v == ((const int64_t *) (const void *) data)[j]; break;
-            case GGUF_TYPE_UINT64:
-                same = (uint64_t) v == ((const uint64_t *) (const void *) data)[j] ||
-                       v == INT64_MAX;
-                break;
+            case GGUF_TYPE_UINT64: {
+                const uint64_t x = ((const uint64_t *) (const void *) data)[j];
+                same             = v == (x > INT64_MAX ? INT64_MAX : (int64_t) x);
+            } break;
             case GGUF_TYPE_BOOL: same = model_key_bool(key, j) == (data[j] != 0); break;
             case GGUF_TYPE_FLOAT32: {
                 const float x = (float) model_key_float(key, j);

@@ -173,6 +173,7 @@ static void test_boundaries(void) {
     for (int keep = 1; keep <= 4; ++keep) {
         struct lrnn_sampler_params p  = plain(9);
         p.top_p                       = 0.25f * (float) keep;
+        p.min_p                       = 1.0f;
         struct lrnn_sampler * s       = make(p);
         bool                  seen[4] = { false };
         for (int i = 0; i < 1000; ++i) {
