@@ -126,6 +126,22 @@ static bool write_out(char * err, size_t err_size) {
            atomic_file_commit(&file, err, err_size);
 }
 
+// A cancelled file deletes its temporary file and leaves the previous file intact.
+static void check_cancel(struct test * t) {
+    struct atomic_file file;
+    char               out[PATH_SIZE], temporary[PATH_SIZE], err[512] = "";
+    write_text(in_folder(out, "out"), "before");
+    if (test_check(t,
+                atomic_file_open(&file, out, err, sizeof(err)) &&
+                        atomic_file_write(&file, "mine", 4, err, sizeof(err)),
+                "%s", err)) {
+        test_check(t, exists(temporary_of(temporary, getpid())), "%s is missing", temporary);
+        atomic_file_cancel(&file);
+        test_check(t, !exists(temporary), "cancelled: %s is left", temporary);
+        test_check(t, has_text(out, "before"), "cancelled: the file changed");
+    }
+}
+
 // A signal deletes the temporary file and leaves the previous file intact.
 static void check_signals(struct test * t) {
     const int signals[] = { SIGTERM, SIGHUP };
@@ -269,6 +285,7 @@ static void check_end(struct test * t) {
 int main(void) {
     struct test t = { 0 };
     if (test_check(&t, mkdtemp(folder) != NULL, "cannot make a folder")) {
+        check_cancel(&t);
         check_signals(&t);
         const pid_t dead = check_stale(&t);
         check_living(&t, dead);

@@ -52,11 +52,29 @@ static void check_below(struct test * t, uint32_t n) {
     }
 }
 
+// A third of all numbers is below a third of n, or a multiple of 3. Without the rejected numbers it
+// would be half of them, because 2⁶⁴ and 2³² are no multiples of n.
+static void check_large(struct test * t) {
+    const uint64_t n     = UINT64_C(3) << 62;
+    const uint32_t n_u32 = UINT32_C(3) << 30;
+    uint64_t       state = 1;
+    int            n_low = 0, n_multiples = 0;
+    for (int i = 0; i < N_DRAWS; ++i) {
+        n_low += random_below(&state, n) < n / 3;
+        n_multiples += random_below_u32(&state, n_u32) % 3 == 0;
+    }
+    test_check(t, n_low > 0.3 * N_DRAWS && n_low < 0.37 * N_DRAWS,
+            "%d of %d numbers are in the lower third", n_low, N_DRAWS);
+    test_check(t, n_multiples > 0.3 * N_DRAWS && n_multiples < 0.37 * N_DRAWS,
+            "%d of %d numbers are multiples of 3", n_multiples, N_DRAWS);
+}
+
 int main(void) {
     struct test t = { 0 };
     check_published(&t);
     for (uint32_t n = 1; n <= 8; ++n) {
         check_below(&t, n);
     }
+    check_large(&t);
     return test_end(&t, "test-random");
 }

@@ -220,6 +220,8 @@ static void test_user_defined(struct test * t) {
     const int32_t ab = add(&v, "ab", TOKEN_USER_DEFINED, 0.0f);
     const int32_t bc = add(&v, "bc", TOKEN_NORMAL, -2.0f);
     add(&v, "abc", TOKEN_NORMAL, -1.0f);
+    const int32_t u = add(&v, "u", TOKEN_USER_DEFINED, 0.0f); // a single character
+    add(&v, "au", TOKEN_NORMAL, -1.0f);
     struct tokenizer_def def = TOKENIZER_DEF_NONE;
     def.model                = "llama";
     def.unknown_id           = 0;
@@ -229,6 +231,7 @@ static void test_user_defined(struct test * t) {
     check_ids(t, tok, "abc", IDS(ab, c));
     check_ids(t, tok, "bc", IDS(bc));
     check_ids(t, tok, "aabcb", IDS(a, ab, c, b));
+    check_ids(t, tok, "au", IDS(a, u));
     tokenizer_free(tok);
 }
 
