@@ -204,7 +204,8 @@ static bool mul_mat_ok(const struct ggml_tensor * op) {
     const struct ggml_tensor * a = op->src[0];
     const struct ggml_tensor * b = op->src[1];
     return is_matrix(a) && is_f32_rows(b) && a->ne[0] == b->ne[0] && repeats(b, a, 2) &&
-           shape_is(op, a->ne[1], b->ne[1], b->ne[2], b->ne[3]) &&
+           shape_is(op, a->ne[1], b->ne[1], b->ne[2], b->ne[3]) && op->nb[0] <= op->nb[1] &&
+           op->nb[1] <= op->nb[2] && op->nb[2] <= op->nb[3] &&
            param_i32(op, 1) == 0; // no hint about the matrix
 }
 
