@@ -271,8 +271,8 @@ static bool rope_ok(const struct ggml_tensor * op) {
 
 static bool soft_max_ok(const struct ggml_tensor * op) {
     const struct ggml_tensor * mask = op->src[1];
-    return is_f32(op->src[0]) && ggml_is_contiguous(op->src[0]) && same_shape(op, op->src[0]) &&
-           param_f32(op, 1) == 0.0f && // ALiBi
+    return is_f32_rows(op->src[0]) && ggml_is_contiguous(op->src[0]) &&
+           same_shape(op, op->src[0]) && param_f32(op, 1) == 0.0f && // ALiBi
            (mask == NULL || ((is_f32(mask) || mask->type == GGML_TYPE_F16) &&
                                     ggml_is_contiguous(mask) && mask->ne[0] == op->ne[0] &&
                                     mask->ne[1] >= op->ne[1] && repeats(op, mask, 2)));
@@ -284,9 +284,10 @@ static bool arange_ok(const struct ggml_tensor * op) {
 }
 
 static bool glu_ok(const struct ggml_tensor * op) {
-    return param_i32(op, 0) == GGML_GLU_OP_SWIGLU && is_f32(op->src[0]) && is_f32(op->src[1]) &&
-           ggml_is_contiguous_1(op->src[0]) && ggml_is_contiguous_1(op->src[1]) &&
-           same_shape(op, op->src[0]) && same_shape(op, op->src[1]);
+    return param_i32(op, 0) == GGML_GLU_OP_SWIGLU && is_f32_rows(op->src[0]) &&
+           is_f32_rows(op->src[1]) && ggml_is_contiguous_1(op->src[0]) &&
+           ggml_is_contiguous_1(op->src[1]) && same_shape(op, op->src[0]) &&
+           same_shape(op, op->src[1]);
 }
 
 // Types, shapes and parameters of a node whose sources exist.
@@ -302,7 +303,7 @@ static bool node_shape_ok(const struct ggml_tensor * op) {
                    repeats(a, op->src[1], 0);
         case GGML_OP_SQR: return is_f32_rows(a) && same_shape(op, a);
         case GGML_OP_SCALE:
-        case GGML_OP_CLAMP: return is_f32(a) && ggml_is_contiguous(a) && same_shape(op, a);
+        case GGML_OP_CLAMP: return is_f32_rows(a) && ggml_is_contiguous(a) && same_shape(op, a);
         case GGML_OP_NORM:
         case GGML_OP_RMS_NORM:
         case GGML_OP_L2_NORM:
@@ -423,7 +424,7 @@ static bool node_ok(ggml_backend_t backend, const struct ggml_tensor * op) {
         }
     }
     const bool own = op->op != GGML_OP_SET_ROWS; // not a view
-    return (!own || (ggml_is_contiguous(op) &&
+    return (!own || (ggml_is_contiguous(op) && op->nb[0] == ggml_type_size(op->type) &&
                             (op->type == GGML_TYPE_F32 || op->op == GGML_OP_CONT))) &&
            node_shape_ok(op) && places_ok(op) && ggml_backend_supports_op(backend, op);
 }

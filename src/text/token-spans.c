@@ -146,6 +146,8 @@ bool lrnn_token_spans(const struct lrnn_model * model, const char * text, size_t
             n  = c.at - before;
         } else if (starts_with(&c, token.data, token.size)) {
             c.at += token.size;
+        } else {
+            n = 0; // such as bos
         }
         n_bytes[i] = n;
     }

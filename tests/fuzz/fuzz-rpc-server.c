@@ -29,8 +29,9 @@
 enum {
     MAX_CONVERSATIONS = 128,
     MAX_BUFFERS       = 64,
-    SECONDS_MAX       = 60, // that one message may take
-    CHANGE_ONE_IN     = 40, // messages
+    BUFFER_MAX        = 1 << 24, // bytes of a buffer with a changed size
+    SECONDS_MAX       = 60,      // that one message may take
+    CHANGE_ONE_IN     = 40,      // messages
     ADD_ONE_IN        = 80,
     CHECK_EVERY       = 25, // conversations: one is repeated without changes
 };
@@ -517,6 +518,15 @@ static void change_message(const struct client * c, struct message * m) {
             struct bytes part = { m->body.data + (last ? tail : 0),
                 last ? m->body.n - tail : head };
             change_bytes(&part);
+        }
+    }
+    // a server lends memory: a large buffer is valid, but the machine may have other work
+    uint64_t size = 0;
+    if (m->command == ALLOC_BUFFER && m->body.n == 12) {
+        memcpy(&size, m->body.data + 4, sizeof(size));
+        if (size > BUFFER_MAX && size <= UINT64_C(1) << 40) {
+            size += UINT64_C(1) << 62;
+            memcpy(m->body.data + 4, &size, sizeof(size));
         }
     }
 }
