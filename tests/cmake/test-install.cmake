@@ -10,12 +10,14 @@ cmake_minimum_required(VERSION 3.25)
 set(source "${CMAKE_CURRENT_LIST_DIR}/../..")
 set(prefix "${WORK}/prefix")
 
-# run(<command>...): sets `said` to the output of the command, which must succeed
+# run(<command>...): sets `said` to the standard output of the command, which must succeed. In a
+# build with assertions, ggml logs to standard error.
 function(run)
-    execute_process(COMMAND ${ARGN} RESULT_VARIABLE failed OUTPUT_VARIABLE said ERROR_VARIABLE said)
+    execute_process(COMMAND ${ARGN}
+        RESULT_VARIABLE failed OUTPUT_VARIABLE said ERROR_VARIABLE errors)
     if (failed)
         list(JOIN ARGN " " command)
-        message(FATAL_ERROR "${command}\nfailed with ${failed}:\n${said}")
+        message(FATAL_ERROR "${command}\nfailed with ${failed}:\n${said}\n${errors}")
     endif()
     set(said "${said}" PARENT_SCOPE)
 endfunction()
