@@ -27,7 +27,7 @@ OPTIONS = {
     "mamba": {"layer_norm_epsilon": 1e-5, "use_bias": False},
     "mamba2": {"time_step_limit": [0.001, math.inf], "layer_norm_epsilon": 1e-5},
     "mlstm": {"gate_soft_cap": 7.5, "output_logit_soft_cap": None, "norm_eps": 1e-6, "eps": 1e-4},
-    "transformer": {"sliding_window": 64,
+    "transformer": {"model_type": "mistral", "sliding_window": 64,
                     "rope_scaling": {"rope_type": "linear", "factor": 2.0}},
     "olmo_hybrid": {"linear_allow_neg_eigval": False, "rope_theta": 500000.0},
 }

@@ -323,21 +323,22 @@ def transformer(H=4, KV=2, hd=2, F=12):
             "tie_word_embeddings": False}, randoms(s)
 
 
-def olmo_hybrid(H=2, K=3, P=6, W=4, F=12, hd=4):
+def olmo_hybrid(H=2, K=3, P=6, W=4, F=12, hd=4, KV=1):
     """A second layout of gated_delta_net."""
     kinds = ["linear_attention", "full_attention"]
     recurrent = {"attention_layer_norm.weight": (D,), "feedforward_layer_norm.weight": (D,),
                  **with_prefix("linear_attn.", gated_delta_net_mixer(H, H, K, P, W))}
     full = {"post_attention_layernorm.weight": (D,), "post_feedforward_layernorm.weight": (D,),
-            **with_prefix("self_attn.", {**attention(2, 1, hd), "q_norm.weight": (2 * hd,),
-                                         "k_norm.weight": (hd,)})}
+            **with_prefix("self_attn.", {**attention(2, KV, hd), "q_norm.weight": (2 * hd,),
+                                         "k_norm.weight": (KV * hd,)})}
     s = {"model.embed_tokens.weight": (V, D), "model.norm.weight": (D,), "lm_head.weight": (V, D),
          **with_prefix("model.layers.0.", recurrent | swiglu(F)),
          **with_prefix("model.layers.1.", full | swiglu(F))}
     return {"model_type": "olmo_hybrid", "hidden_size": D, "num_hidden_layers": 2,
-            "layer_types": kinds, "num_attention_heads": 2, "num_key_value_heads": 1,
+            "layer_types": kinds, "num_attention_heads": 2, "num_key_value_heads": KV,
             "linear_num_key_heads": H, "linear_num_value_heads": H, "rms_norm_eps": 1e-6,
-            "max_position_embeddings": 512, "tie_word_embeddings": False}, randoms(s)
+            "max_position_embeddings": 512, "rope_parameters": {"rope_theta": None},
+            "tie_word_embeddings": False}, randoms(s)
 
 
 def hybrid(make=delta_net, **options):

@@ -38,6 +38,28 @@ def _read_limit(m: Model) -> tuple[float, float]:
     return float(limit[0]), float(limit[1])
 
 
+def _count_groups(m: Model, channels: int) -> int:
+    """channels: of B and C, 2 · groups · state. The default of n_groups is 8 in transformers and 1
+    in fla, under the same model_type; that of state_size is 128 in both."""
+    cfg = m.get("ssm_cfg", {})
+    N = m.get("state_size")
+    G = m.get("n_groups", cfg.get("ngroups"))
+    if G is None and "model_type" not in m.config:
+        G = 1                              # state-spaces
+    elif G is None:
+        N = m.count("state_size", 128)
+        if channels % (2 * N):
+            raise ModelError(f"config.json: n_groups is missing, and {channels} channels of B and "
+                             f"C are not a multiple of 2 · {N} (state_size)")
+        return channels // (2 * N)
+    if not is_count(G):
+        raise ModelError(f"config.json: n_groups is {shown(G)}; expected a positive integer")
+    if N is not None and 2 * G * m.count("state_size") != channels:
+        raise ModelError(f"config.json: n_groups is {G} and state_size {N}; expected a product of "
+                         f"{channels // 2}, as in the tensors")
+    return G
+
+
 def convert(checkpoint, option: str) -> Model:
     m = Model(checkpoint, FAMILY, KEYS)
     eigenvalues.decide(m, option, stated=read_ssm_cfg(m))
@@ -56,10 +78,7 @@ def convert(checkpoint, option: str) -> Model:
     E = m.shape(first + "out_proj.weight", 2)[1]
     H = m.shape(first + "A_log", 1)[0]
     C, _, W = m.shape(first + "conv1d.weight", 3)
-    G = m.get("n_groups", cfg.get("ngroups"))
-    G = 1 if G is None else G
-    if not is_count(G):
-        raise ModelError(f"config.json: n_groups is {shown(G)}; expected a positive integer")
+    G = _count_groups(m, C - E)
     if E % H or (C - E) % (2 * G) or E % G or C <= E:
         raise ModelError(f"{m.checkpoint.name}: tensor {first}conv1d.weight has {C} channels with "
                          f"inner size {E}, {H} heads and {G} groups; expected inner size + "

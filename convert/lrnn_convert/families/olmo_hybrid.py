@@ -50,7 +50,13 @@ def convert(checkpoint, option: str) -> Model:
         first = f"model.layers.{kinds.index('full_attention')}.self_attn."
         heads = m.count("num_attention_heads")
         hd = m.shape(first + "q_proj.weight", 2)[0] // heads
-        # q_norm and k_norm span all heads; RoPE only if theta is set (not in the released model)
+        # Released files say rope_parameters = null, {"rope_type": null} or {"rope_theta": null} for
+        # no RoPE. Without any of these keys transformers had no RoPE at first, and has theta 10000
+        # now.
+        if not any(key in m.config for key in ("rope_parameters", "rope_theta", "rope_scaling")):
+            raise ModelError("config.json: rope_parameters is missing; expected an object, or null "
+                             "for no RoPE")
+        # q_norm and k_norm span all heads
         theta, factors = read_rope(m, hd, default=None)
         attention = Attention(heads, m.count("num_key_value_heads", heads), hd, None, theta, "all",
                               eps, factors)
@@ -84,7 +90,7 @@ def _conv_part(begin: int, end: int) -> Transform:
 
 
 def _recurrent_layer(m: Model, dst: str, src: str, D: int) -> None:
-    H = m.count("linear_num_key_heads")
+    H = m.count("linear_num_key_heads", m.count("num_attention_heads"))
     HV = m.shape(src + "b_proj.weight", 2)[0]
     key_dim = m.shape(src + "q_proj.weight", 2)[0]
     value_dim = m.shape(src + "v_proj.weight", 2)[0]

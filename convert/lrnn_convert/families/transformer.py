@@ -22,6 +22,7 @@ HF_KEYS = """
     layer_types
 """
 
+MISTRAL_WINDOW = 4096                      # of transformers' configuration class
 FLA_QK_NORM_EPS = 1e-5                     # fixed in the layer, not norm_eps
 
 # the options that belong to each rope_type
@@ -92,6 +93,21 @@ def _window(m: Model, key: str) -> int | None:
     return None if m.get(key) is None else m.count(key)
 
 
+def _hf_window(m: Model) -> int | None:
+    """Only Mistral has a window in all layers; null means none, a missing key the default. Qwen
+    sets sliding_window even if use_sliding_window is false, its default; if it is true, only the
+    layers from max_window_layers on have the window. Llama has none."""
+    m.refuse_unless("use_sliding_window", (None, False),
+                    "a window in only some of the layers is not supported")
+    window = _window(m, "sliding_window")
+    if m.config["model_type"] == "mistral":
+        return window if "sliding_window" in m.config else MISTRAL_WINDOW
+    if window is not None and m.get("use_sliding_window") is None:
+        m.notes.append(f"sliding_window = {window} is ignored, as in transformers' "
+                       f"{m.config['model_type']}")
+    return None
+
+
 def _qk_norm(m: Model, src: str, head_dim: int, width: int) -> str:
     """none, head or all (the whole projection); the length of the weight tells."""
     if not m.has(src + "q_norm.weight"):
@@ -129,15 +145,13 @@ def convert_hf(checkpoint, option: str) -> Model:
         raise ModelError(f"config.json: layer_types is {shown(kinds)}; expected full_attention in "
                          "every layer")
     heads = m.count("num_attention_heads")
-    kv = m.count("num_key_value_heads", heads)
     hd = m.shape("model.layers.0.self_attn.q_proj.weight", 2)[0] // heads
+    # the default depends on the model_type; the tensors have the same number
+    kv_rows = m.shape("model.layers.0.self_attn.k_proj.weight", 2)[0]
+    kv = m.count("num_key_value_heads", kv_rows // hd if 0 < hd <= kv_rows else heads)
     eps = m.positive("rms_norm_eps", 1e-6)
     norm = _qk_norm(m, "model.layers.0.self_attn.", hd, heads * hd)
-    # Qwen sets sliding_window even if use_sliding_window is false; if it is true, only the layers
-    # from max_window_layers on have the window
-    m.refuse_unless("use_sliding_window", (None, False),
-                    "a window in only some of the layers is not supported")
-    window = _window(m, "sliding_window") if m.get("use_sliding_window") is None else None
+    window = _hf_window(m)
     read_trained_length(m)
     theta, factors = read_rope(m, hd)
     a = Attention(heads, kv, hd, window, theta, norm, eps, factors)

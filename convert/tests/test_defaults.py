@@ -1,0 +1,435 @@
+"""Keys that config.json lacks have the defaults of the library that defines the model.
+
+DEFAULTS is what the configuration classes of flash-linear-attention 0.6.0 and transformers 5.22.2
+say; where these libraries are installed, a test compares it with them. Every optional key of every
+layout is in DEFAULTS, or in one of the lists below with the reason why it has no default here.
+"""
+
+import importlib
+import inspect
+import json
+import math
+
+import numpy as np
+import pytest
+import tiny
+from conftest import File
+from lrnn_convert import families
+from lrnn_convert.families.layer_parts import FLA_KEYS
+
+FLA = {"norm_eps": 1e-6, "hidden_act": "swish", "tie_word_embeddings": False, "attn": None,
+       "attnres_block_size": None}
+HF = {"rms_norm_eps": 1e-6, "hidden_act": "silu", "tie_word_embeddings": False}
+MAMBA = {"layer_norm_epsilon": 1e-5, "hidden_act": "silu", "use_bias": False, "use_conv_bias": True}
+FLA_MAMBA = {"norm_eps": 1e-5, "hidden_act": "silu", "tie_word_embeddings": False,
+             "use_bias": False, "use_conv_bias": True}
+LLAMA = HF | {"rope_parameters": {"rope_theta": 10000.0, "rope_type": "default"}}
+QWEN = LLAMA | {"num_key_value_heads": 32, "use_sliding_window": False,
+                "layer_types": ["full_attention"] * tiny.L}
+
+# kind: (class, its defaults that are not sizes)
+DEFAULTS = {
+    "delta_net": ("fla.models.DeltaNetConfig", FLA | {
+        "num_heads": 16, "use_gate": False, "use_short_conv": True, "use_beta": True,
+        "use_output_norm": True, "qk_norm": "l2", "qk_activation": "silu",
+        "allow_neg_eigval": False}),
+    "gated_delta_net": ("fla.models.GatedDeltaNetConfig", FLA | {
+        "num_heads": 6, "num_v_heads": None, "use_gate": True, "use_short_conv": True,
+        "allow_neg_eigval": False, "output_gate_activation": "swish"}),
+    "gated_delta_product": ("fla.models.GatedDeltaProductConfig", FLA | {
+        "num_heads": 6, "use_output_gate": True, "use_forget_gate": False, "use_short_conv": True,
+        "allow_neg_eigval": False, "num_householder": 1}),
+    "kda": ("fla.models.KDAConfig", FLA | {
+        "num_heads": 16, "num_v_heads": None, "use_short_conv": True, "allow_neg_eigval": False,
+        "safe_gate": False, "lower_bound": None}),
+    "gla": ("fla.models.GLAConfig", FLA | {
+        "num_heads": 4, "num_kv_heads": None, "feature_map": None, "use_short_conv": False,
+        "use_output_gate": True, "clamp_min": None, "elementwise_affine": True, "use_gk": True,
+        "use_gv": False}),
+    "retnet": ("fla.models.RetNetConfig", FLA | {
+        "num_heads": 8, "num_kv_heads": None, "feature_map": None, "use_short_conv": False,
+        "use_output_gate": True, "elementwise_affine": True}),
+    "hgrn2": ("fla.models.HGRN2Config", FLA | {
+        "num_heads": None, "expand_ratio": 128, "use_short_conv": False, "use_lower_bound": True,
+        "elementwise_affine": True}),
+    "rwkv6 of fla": ("fla.models.RWKV6Config", {
+        "num_heads": 4, "hidden_act": "sqrelu", "norm_first": True, "norm_bias": True,
+        "norm_eps": 1e-5, "attn": None, "tie_word_embeddings": False}),
+    "rwkv7 of fla": ("fla.models.RWKV7Config", {
+        "num_heads": None, "hidden_act": "sqrelu", "norm_first": True, "norm_bias": True,
+        "norm_eps": 1e-5, "attn": None, "fuse_norm": True, "value_dim": None,
+        "tie_word_embeddings": False}),
+    "transformer of fla": ("fla.models.TransformerConfig", {
+        "num_heads": 32, "num_kv_heads": None, "qkv_bias": False, "qk_norm": False,
+        "window_size": None, "rope_theta": 10000.0, "hidden_act": "swish", "norm_eps": 1e-6,
+        "elementwise_affine": True, "attnres_block_size": None, "tie_word_embeddings": False}),
+    "mamba of fla": ("fla.models.MambaConfig", FLA_MAMBA),
+    "mamba2 of fla": ("fla.models.Mamba2Config", FLA_MAMBA | {
+        "state_size": 128, "n_groups": 1, "D_has_hdim": False, "dt_limit": (0.0, math.inf),
+        "norm_before_gate": False, "rmsnorm": True}),
+    "mamba": ("transformers.MambaConfig", MAMBA | {"tie_word_embeddings": True}),
+    "falcon_mamba": ("transformers.FalconMambaConfig", MAMBA | {
+        "tie_word_embeddings": True, "mixer_rms_eps": 1e-6}),
+    "mamba2": ("transformers.Mamba2Config", MAMBA | {
+        "tie_word_embeddings": False, "state_size": 128, "n_groups": 8,
+        "time_step_limit": (0.0, math.inf)}),
+    "mlstm": ("transformers.xLSTMConfig", {
+        "num_heads": 8, "use_bias": False, "add_out_norm": True, "norm_eps": 1e-6, "eps": 1e-6,
+        "gate_soft_cap": 15.0, "output_logit_soft_cap": 30.0, "weight_mode": "single",
+        "tie_word_embeddings": False}),
+    "olmo_hybrid": ("transformers.OlmoHybridConfig", HF | {
+        "attention_bias": False, "linear_allow_neg_eigval": True}),
+    "llama": ("transformers.LlamaConfig", LLAMA | {"attention_bias": False, "mlp_bias": False}),
+    "mistral": ("transformers.MistralConfig", LLAMA | {"num_key_value_heads": 8,
+                                                       "sliding_window": 4096}),
+    "qwen2": ("transformers.Qwen2Config", QWEN),
+    "qwen3": ("transformers.Qwen3Config", QWEN | {"attention_bias": False}),
+}
+
+# None: the class computes it from another key, or the network from its tensors
+DERIVED = {"olmo_hybrid": {"num_key_value_heads": "num_attention_heads",
+                           "linear_num_key_heads": "num_attention_heads"},
+           "llama": {"num_key_value_heads": "num_attention_heads"}}
+
+SIZES = """
+    expand_k expand_v head_dim expand_ratio conv_size conv_bias state_size expand conv_kernel
+    time_step_rank d_model n_layer d_inner d_state d_conv dt_rank n_groups num_heads
+    pad_vocab_size_multiple qk_dim_factor v_dim_factor ffn_proj_factor ffn_round_up_to_multiple_of
+    mlstm_round_up_to_multiple_of embedding_dim num_blocks gate_low_rank_dim proj_low_rank_dim
+    a_low_rank_dim decay_low_rank_dim v_low_rank_dim linear_conv_kernel_dim linear_key_head_dim
+    linear_value_head_dim linear_num_value_heads num_v_heads num_heads num_householder
+    max_window_layers
+""".split()                                # the tensors have them
+TRAINING = """
+    time_step_scale time_step_min time_step_max time_step_init_scheme time_step_floor
+    rescale_prenorm_residual dt_scale dt_min dt_max dt_init_scheme dt_init_floor conv_init
+    A_init_range linear_a_log_max linear_a_log_min linear_dt_init_floor linear_dt_max linear_dt_min
+""".split()                                # initial values
+KERNELS = """
+    residual_in_fp32 use_mambapy use_falcon_mambapy use_associative_scan fused_add_norm chunk_size
+    chunkwise_kernel sequence_kernel step_kernel mode max_inference_chunksize return_last_states
+    inference_state_dtype autocast_kernel_dtype norm_reduction_force_float32
+""".split()
+# keys of older versions and of state-spaces, which test_state_spaces covers
+OTHER = """
+    norm_first use_gate ssm_cfg attn_layer_idx attn_cfg d_intermediate rms_norm tie_embeddings
+    norm_epsilon norm_eps layer_norm_epsilon rmsnorm rope_scaling rope_theta dt_limit
+    time_step_limit norm_before_gate D_has_hdim sliding_window use_sliding_window layer_types
+    mlp_bias attention_bias num_v_heads
+""".split()
+REQUIRED = {"num_attention_heads", "layer_types", "rope_parameters"}   # an error names them
+
+
+def without_parts(config, tensors, *parts):
+    return config, {n: x for n, x in tensors.items() if not any(p in n for p in parts)}
+
+
+def gated_delta_product():
+    """Without a forget gate and with an output gate, as the library does by default."""
+    config, t = without_parts(*tiny.gated_delta_product(H=6, n=1), "a_proj", "A_log", "dt_bias")
+    t |= tiny.randoms({f"model.layers.{i}.attn.g_proj.weight": (30, tiny.D)
+                       for i in range(tiny.L)})
+    return {"model_type": "gated_deltaproduct"}, t
+
+
+def rwkv6():
+    _, t = tiny.rwkv6(H=4, N=2)
+    return tiny.rwkv6_fla_of(t, H=4)
+
+
+def attention_only(H, KV, hd=2):
+    config, t = tiny.transformer(H, KV, hd)
+    return config | {"num_attention_heads": H}, t
+
+
+def fla_transformer():
+    _, t = attention_only(32, 32)
+    names = {"embed_tokens": "embeddings", "self_attn": "attn", "input_layernorm": "attn_norm",
+             "post_attention_layernorm": "mlp_norm"}
+    for old, new in names.items():
+        t = {n.replace(old, new): x for n, x in t.items()}
+    return {"model_type": "transformer"}, t
+
+
+def tied(config, t):
+    return config, {n: x for n, x in t.items() if n != "lm_head.weight"}
+
+
+# checkpoints whose tensors have the library's default numbers of heads and groups
+CHECKPOINTS = {
+    "delta_net": lambda: tiny.delta_net(H=16),
+    "gated_delta_net": lambda: tiny.gated_delta_net(H=6, HV=6),
+    "gated_delta_product": gated_delta_product,
+    "kda": lambda: tiny.kda(H=16),
+    "gla": lambda: tiny.gla(H=4, KV=4),
+    "retnet": lambda: tiny.retnet(H=8, KV=8),
+    "hgrn2": lambda: tiny.hgrn2(H=2, K=128),
+    "rwkv6 of fla": rwkv6,
+    "rwkv7 of fla": lambda: tiny.rwkv7_fla_of(tiny.rwkv7()[1]),
+    "transformer of fla": fla_transformer,
+    "mamba of fla": tiny.mamba,
+    "mamba2 of fla": lambda: tiny.mamba2(H=4, P=4, G=1, N=128),
+    "mamba": lambda: tied(*tiny.mamba()),
+    "falcon_mamba": lambda: tied(*tiny.mamba()),
+    "mamba2": lambda: tiny.mamba2(H=8, P=4, G=8, N=128),
+    "mlstm": lambda: tiny.mlstm(H=8),
+    "olmo_hybrid": lambda: tiny.olmo_hybrid(KV=2),
+    "llama": lambda: attention_only(4, 4),
+    "mistral": lambda: attention_only(16, 8),
+    "qwen2": lambda: attention_only(32, 32),
+    "qwen3": lambda: attention_only(32, 32),
+}
+
+MODEL_TYPES = {"gated_delta_net": "gated_deltanet", "gated_delta_product": "gated_deltaproduct",
+               "mlstm": "xlstm"}
+# what remains of config.json; these have no default, or one that depends on the size of the model
+KEEP = {"olmo_hybrid": ("num_attention_heads", "layer_types", "rope_parameters"),
+        **{kind: ("num_attention_heads",) for kind in ("llama", "mistral", "qwen2", "qwen3")}}
+
+
+@pytest.fixture(autouse=True)
+def wide(request, monkeypatch):
+    """32 heads need a width of 64."""
+    if any(kind in request.node.name for kind in ("qwen", "mistral", "transformer of fla")):
+        monkeypatch.setattr(tiny, "D", 64)
+
+
+def bare(kind):
+    """A checkpoint whose config.json has no optional key."""
+    config, t = CHECKPOINTS[kind]()
+    model_type = MODEL_TYPES.get(kind, kind.removesuffix(" of fla"))
+    return {"model_type": model_type, **{k: config[k] for k in KEEP.get(kind, ())}}, t
+
+
+def converted(bench, config, tensors):
+    """Keys and tensors of the file, without the configuration itself and what follows from it."""
+    f = bench.convert(config, tensors)
+    kv = {k: v for k, v in f.kv.items()
+          if k not in ("lrnn.source_config", "lrnn.source", "lrnn.eigenvalues_source")}
+    return kv, f.data
+
+
+@pytest.mark.parametrize("kind", DEFAULTS)
+def test_a_missing_key_has_the_default_of_the_library(bench, kind):
+    config, tensors = bare(kind)
+    without = converted(bench, config, tensors)
+    defaults = dict(DEFAULTS[kind][1])
+    for key, source in DERIVED.get(kind, {}).items():
+        defaults[key] = config[source]
+    if kind == "mamba2 of fla":
+        # both libraries have this model_type; the state size that they share tells the groups
+        assert without[0]["mamba2.ssm.group_count"] == 1
+    for key, value in [*defaults.items(), (None, None)]:
+        more = defaults if key is None else {key: value}   # at last, all of them
+        found = converted(bench, config | more, tensors)
+        assert found[0] == without[0], key
+        assert found[1].keys() == without[1].keys(), key
+        for name, x in found[1].items():
+            assert np.array_equal(x, without[1][name]), (key, name)
+
+
+# the keys of a file made from such a configuration
+FILES = {
+    "delta_net": {"norm_epsilon": 1e-6, "output_norm_epsilon": 1e-6, "eigenvalues": "[0,1]",
+                  "qk_norm": "l2", "qk_activation": "silu", "head_count": 16, "beta": True,
+                  "output_gate": "none", "conv_width": 4},
+    "gated_delta_net": {"norm_epsilon": 1e-6, "output_norm_epsilon": 1e-6, "eigenvalues": "[0,1]",
+                        "head_count": 6, "head_count_value": 6, "output_gate": "silu"},
+    "gated_delta_product": {"norm_epsilon": 1e-6, "output_norm_epsilon": 1e-6,
+                            "eigenvalues": "[0,1]", "head_count": 6, "householder_count": 1,
+                            "gate": "none", "output_gate": "silu"},
+    "kda": {"norm_epsilon": 1e-6, "output_norm_epsilon": 1e-6, "eigenvalues": "[0,1]",
+            "head_count": 16, "gate_lower_bound": None},
+    "gla": {"norm_epsilon": 1e-6, "output_norm_epsilon": 1e-6, "eigenvalues": "[0,1]",
+            "head_count": 4, "head_count_kv": 4, "feature_map": "identity", "output_gate": "silu",
+            "gate_normalizer": 16.0, "gate_clamp_min": None, "conv_width": 0},
+    "retnet": {"norm_epsilon": 1e-6, "output_norm_epsilon": 1e-6, "head_count": 8,
+               "feature_map": "identity", "output_gate": "silu", "rope_theta": 10000.0},
+    "hgrn2": {"norm_epsilon": 1e-6, "output_norm_epsilon": 1e-5, "head_count": 2,
+              "key_length": 128, "conv_width": 0},
+    "rwkv6 of fla": {"norm_epsilon": 1e-5, "output_norm_epsilon": 1e-5, "head_count": 4,
+                     "pre_norm": True},
+    "rwkv7 of fla": {"norm_epsilon": 1e-5, "output_norm_epsilon": 4e-5, "key_norm_epsilon": 1e-6,
+                     "head_count": 2, "pre_norm": True},
+    "transformer of fla": {"norm_epsilon": 1e-6, "attention.head_count": 32,
+                           "attention.head_count_kv": 32, "attention.window": None,
+                           "attention.qk_norm": "none", "rope_theta": 10000.0},
+    "mamba of fla": {"mamba.attention.layer_norm_rms_epsilon": 1e-5, "eigenvalues": "[0,1]",
+                     "mamba.ssm.dt_b_c_rms": False},
+    "mamba2 of fla": {"mamba2.attention.layer_norm_rms_epsilon": 1e-5,
+                      "mamba2.ssm.group_count": 1, "mamba2.ssm.state_size": 128},
+    "mamba": {"mamba.attention.layer_norm_rms_epsilon": 1e-5, "eigenvalues": "[0,1]"},
+    "falcon_mamba": {"norm_epsilon": 1e-5, "dt_b_c_norm_epsilon": 1e-6},
+    "mamba2": {"mamba2.attention.layer_norm_rms_epsilon": 1e-5, "mamba2.ssm.group_count": 8,
+               "mamba2.ssm.state_size": 128, "eigenvalues": "[0,1]"},
+    "mlstm": {"norm_epsilon": 1e-6, "output_norm_epsilon": 1e-6, "mlstm_epsilon": 1e-6,
+              "gate_soft_cap": 15.0, "logit_soft_cap": 30.0, "head_count": 8},
+    "olmo_hybrid": {"norm_epsilon": 1e-6, "output_norm_epsilon": 1e-5, "eigenvalues": "[-1,1]",
+                    "output_gate": "silu", "attention.head_count_kv": 2, "head_count": 2},
+    "llama": {"norm_epsilon": 1e-6, "attention.head_count_kv": 4, "attention.window": None,
+              "rope_theta": 10000.0},
+    "mistral": {"norm_epsilon": 1e-6, "attention.head_count_kv": 8, "attention.window": 4096,
+                "rope_theta": 10000.0},
+    "qwen2": {"norm_epsilon": 1e-6, "attention.head_count_kv": 32, "attention.window": None,
+              "rope_theta": 10000.0},
+    "qwen3": {"norm_epsilon": 1e-6, "attention.head_count_kv": 32, "attention.window": None,
+              "rope_theta": 10000.0},
+}
+
+
+@pytest.mark.parametrize("kind", FILES)
+def test_the_file_of_a_configuration_without_optional_keys(bench, kind):
+    kv, data = converted(bench, *bare(kind))
+    for key, want in FILES[kind].items():
+        found = kv.get(key if key.startswith("mamba") else f"lrnn.{key}")
+        if isinstance(want, float):
+            assert found is not None and math.isclose(found, want, rel_tol=1e-6), key
+        else:
+            assert found == want, key
+    assert ("output.weight" in data) == (DEFAULTS[kind][1]["tie_word_embeddings"] is False)
+
+
+def test_every_kind_is_here():
+    known = {t for module in families.MODULES for t in module.MODEL_TYPES}
+    aliases = {"gated_delta_product"}                      # the authors' spelling
+    assert known - aliases == {MODEL_TYPES.get(k, k.removesuffix(" of fla")) for k in DEFAULTS}
+    assert DEFAULTS.keys() == CHECKPOINTS.keys() == FILES.keys()
+
+
+def test_every_optional_key_has_a_default():
+    """A key that the converter knows is in DEFAULTS of a layout of its family, or has a reason."""
+    modules = {families.mlstm: ["mlstm"], families.olmo_hybrid: ["olmo_hybrid"],
+               families.transformer: ["transformer of fla", "llama", "mistral", "qwen2", "qwen3"],
+               families.rwkv6: ["rwkv6 of fla"], families.rwkv7: ["rwkv7 of fla"],
+               families.mamba: ["mamba", "mamba of fla", "falcon_mamba"],
+               families.mamba2: ["mamba2", "mamba2 of fla"]}
+    for module in families.MODULES:
+        kinds = modules.get(module, [module.FAMILY.name])
+        known = set()
+        for name in ("KEYS", "FLA_KEYS", "FALCON_KEYS"):
+            known |= set(getattr(module, name, "").split())
+        if module is families.transformer:
+            known |= set(module.HF_KEYS.split())
+        elif not hasattr(module, "FLA_KEYS") and "fla." in DEFAULTS[kinds[0]][0]:
+            known |= set(FLA_KEYS.split())
+        stated = {key for kind in kinds for key in (*DEFAULTS[kind][1], *DERIVED.get(kind, ()))}
+        left = known - stated - REQUIRED - {*SIZES, *TRAINING, *KERNELS, *OTHER}
+        assert not left, (module.__name__, left)
+
+
+@pytest.mark.parametrize("kind", KEEP)
+def test_required_keys(bench, kind):
+    config, tensors = bare(kind)
+    for key in KEEP[kind]:
+        code, err = bench.refuse({k: v for k, v in config.items() if k != key}, tensors)
+        assert code == 4 and key in err, key
+
+
+def test_no_rope_in_olmo_hybrid(bench):
+    """Three spellings, all of them in released files; a configuration without any is refused."""
+    config, tensors = bare("olmo_hybrid")
+    for value in (None, {"rope_theta": None}, {"rope_type": None}):
+        assert "lrnn.rope_theta" not in bench.convert(config | {"rope_parameters": value},
+                                                      tensors).kv
+    bench.out.unlink()
+    del config["rope_parameters"]
+    assert "rope_parameters" in bench.refuse(config, tensors)[1]
+    assert bench.convert(config | {"rope_theta": 5000.0}, tensors).kv["lrnn.rope_theta"] == 5000.0
+    assert "lrnn.rope_theta" not in bench.convert(config | {"rope_theta": None}, tensors).kv
+
+
+def test_no_window(bench):
+    """null is not the default of Mistral's window, and the others never have one."""
+    for kind, value, want in (("mistral", None, None), ("mistral", 64, 64), ("llama", 64, None),
+                              ("qwen2", 64, None), ("qwen3", 64, None)):
+        config, tensors = tiny.transformer()
+        config |= {"model_type": kind, "sliding_window": value}
+        f = bench.convert(config, tensors)
+        assert f.kv.get("lrnn.attention.window") == want, kind
+        assert ("sliding_window" in f.kv["lrnn.source"]) == (kind != "mistral")
+
+
+def test_groups_of_mamba2(bench):
+    """Without n_groups, state_size tells them; without both, a shape that does not fit is refused.
+    """
+    config, tensors = tiny.mamba2(G=2, N=3)
+    del config["n_groups"]
+    f = bench.convert(config | {"state_size": 3}, tensors)
+    assert f.kv["mamba2.ssm.group_count"] == 2 and f.kv["mamba2.ssm.state_size"] == 3
+    bench.out.unlink()
+    assert "n_groups" in bench.refuse(config, tensors)[1]
+    assert "state_size" in bench.refuse(config | {"n_groups": 2, "state_size": 6}, tensors)[1]
+
+
+def test_state_spaces(bench):
+    """state-spaces' configuration class: rms_norm true, tie_embeddings true, no layers of other
+    kinds, Mamba-1; Mamba-2 with one group; eps 1e-5 in the code."""
+    bare_config = {"d_model": tiny.D, "n_layer": tiny.L, "ssm_cfg": {}}
+    _, t = tied(*tiny.mamba(embedding="backbone.embedding.weight"))
+    defaults = {"rms_norm": True, "tie_embeddings": True, "d_intermediate": 0, "attn_layer_idx": [],
+                "attn_cfg": {}, "norm_epsilon": 1e-5, "residual_in_fp32": True,
+                "fused_add_norm": True, "pad_vocab_size_multiple": 8}
+    without = converted(bench, bare_config, t)[0]
+    assert math.isclose(without["mamba.attention.layer_norm_rms_epsilon"], 1e-5, rel_tol=1e-6)
+    for key, value in defaults.items():
+        assert converted(bench, bare_config | {key: value}, t)[0] == without, key
+    assert converted(bench, bare_config | {"ssm_cfg": {"layer": "Mamba1"}}, t)[0] == without
+
+    _, t = tied(*tiny.mamba2(H=4, P=4, G=1, N=128))
+    cfg = {"layer": "Mamba2"}
+    without = converted(bench, bare_config | {"ssm_cfg": cfg}, t)[0]
+    assert without["mamba2.ssm.group_count"] == 1 and without["mamba2.ssm.state_size"] == 128
+    for key, value in {"ngroups": 1, "d_state": 128, "dt_limit": [0.0, math.inf],
+                       "norm_before_gate": False, "D_has_hdim": False, "rmsnorm": True}.items():
+        found = converted(bench, bare_config | {"ssm_cfg": cfg | {key: value}}, t)[0]
+        assert found == without, key
+
+
+def test_rwkv6_as_transformers_exports_it(bench):
+    _, t = tiny.rwkv6()
+    without = bench.convert(None, t)
+    assert math.isclose(without.kv["rwkv6.attention.layer_norm_epsilon"], 1e-5, rel_tol=1e-6)
+    f = bench.convert({"layer_norm_epsilon": 1e-5, "rescale_every": 6}, t)
+    assert f.kv["rwkv6.attention.layer_norm_epsilon"] == (
+        without.kv["rwkv6.attention.layer_norm_epsilon"])
+
+
+def test_defaults_of_attention_in_hybrid_models(bench):
+    """fla: num_kv_heads = num_heads, qkv_bias false, no window, rope_theta 10000."""
+    config, t = tiny.hybrid()
+    t |= tiny.randoms({f"model.layers.1.attn.{c}_proj.weight": (tiny.D, tiny.D) for c in "kv"})
+    bare_attn = {"layers": [1], "num_heads": 4}
+    without = converted(bench, config | {"attn": bare_attn}, t)[0]
+    assert without["lrnn.attention.head_count_kv"] == 4
+    assert without["lrnn.rope_theta"] == 10000.0 and "lrnn.attention.window" not in without
+    for key, value in {"num_kv_heads": 4, "qkv_bias": False, "window_size": None,
+                       "rope_theta": 10000.0}.items():
+        assert converted(bench, config | {"attn": bare_attn | {key: value}}, t)[0] == without, key
+
+
+#
+# The libraries
+#
+
+def library_defaults(name):
+    """{key: default} of a configuration class."""
+    module, _, cls = name.rpartition(".")
+    config = getattr(importlib.import_module(module), cls)
+    if module.startswith("fla"):
+        parameters = inspect.signature(config.__init__).parameters
+        return {k: p.default for k, p in parameters.items() if p.default is not p.empty}
+    return config().to_dict()
+
+
+@pytest.mark.parametrize("kind", DEFAULTS)
+def test_the_table_agrees_with_the_library(kind):
+    name, table = DEFAULTS[kind]
+    pytest.importorskip("torch", reason="needs torch and the library")
+    pytest.importorskip(name.split(".")[0])
+    found = library_defaults(name)
+    for key, value in table.items():
+        assert key in found, key
+        if key == "layer_types":
+            assert set(found[key]) == set(value)
+        else:
+            assert json.dumps(found[key]) == json.dumps(value), key
