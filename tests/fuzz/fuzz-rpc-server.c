@@ -30,7 +30,7 @@ enum {
     MAX_CONVERSATIONS = 128,
     MAX_BUFFERS       = 64,
     BUFFER_MAX        = 1 << 24, // bytes of a buffer with a changed size
-    SECONDS_MAX       = 60,      // that one message may take
+    SECONDS_MAX       = 240,     // that one message may take
     CHANGE_ONE_IN     = 40,      // messages
     ADD_ONE_IN        = 80,
     CHECK_EVERY       = 25, // conversations: one is repeated without changes
