@@ -120,6 +120,10 @@ bool lrnn_token_spans(const struct lrnn_model * model, const char * text, size_t
     if (tok == NULL) {
         return error_set(err, err_size, NO_TOKENIZER);
     }
+    if (tok->nfc && utf8_valid(text, size) != size) {
+        return error_set(
+                err, err_size, "the text is not valid UTF-8 at byte %zu", utf8_valid(text, size));
+    }
     const bool     normalized = tok->nfc && !nfc_quick_check(text, size);
     struct cover   c          = { .text = text, .size = size };
     struct stretch s          = { .same = true };
