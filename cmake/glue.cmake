@@ -355,11 +355,22 @@ glue_edit(cpu-barrier src/ggml-cpu/ggml-cpu.c 1 replace
 #ifdef GGML_USE_OPENMP
     #pragma omp barrier
 #else
-]]
+    int n_passed]]
 [[
-#if 0
-#else
-]])
+    int n_passed]])
+
+glue_edit(cpu-barrier-end src/ggml-cpu/ggml-cpu.c 1 replace
+[[
+    #endif
+#endif
+}
+
+void ggml_threadpool_chunk_set]]
+[[
+    #endif
+}
+
+void ggml_threadpool_chunk_set]])
 
 glue_edit(cpu-barrier-wait src/ggml-cpu/ggml-cpu.c 1 replace
 [[
