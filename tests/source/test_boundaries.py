@@ -5,7 +5,7 @@ import subprocess
 
 import pytest
 
-LRNN_H_MAX_LINES = 400
+LRNN_H_MAX_LINES = 480
 PRIVATE = ["base", "file", "text", "models", "run", "eval"]
 
 
