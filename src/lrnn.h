@@ -297,6 +297,48 @@ LRNN_API const char * lrnn_decoder_push(
 // Returns what is left: the bytes of an incomplete character.
 LRNN_API const char * lrnn_decoder_end(struct lrnn_decoder * decoder, size_t * size);
 
+// ---- Chat ---------------------------------------------------------------------------------------
+
+// How a conversation becomes tokens. Messages are text: the names of special tokens in them never
+// become special tokens.
+struct lrnn_chat;
+
+// The chat format of a model: that of its file if `format` is NULL, or else a built-in one by name,
+// or that in a file written by `lrnn-convert chat-format`. Free it before the model.
+LRNN_API struct lrnn_chat * lrnn_chat_new(
+        const struct lrnn_model * model, const char * format, char * err, size_t err_size);
+LRNN_API void lrnn_chat_free(struct lrnn_chat * chat);
+
+// The name of built-in format `i`, such as "chatml", or NULL if there are no more.
+LRNN_API const char * lrnn_chat_format(int32_t i);
+
+struct lrnn_message {
+    const char *    role;    // "system" (only the first), then "user" and "assistant" in turn
+    const char *    content; // UTF-8
+    size_t          size;
+    const int32_t * tokens; // of an answer: the tokens that were generated; NULL: unknown
+    int64_t         n_tokens;
+};
+
+// Converts a conversation that ends with a user message to tokens; the answer follows them. On
+// success the caller frees *tokens with free(). With the generated tokens of its answers, a longer
+// conversation begins with the tokens of a shorter one and its answer, unless the format changes
+// earlier answers: most drop the thinking section. In any case it begins with the first *n_stable
+// tokens. `no_thinking` asks for an answer without a thinking section. n_stable may be NULL.
+LRNN_API bool lrnn_chat_tokenize(const struct lrnn_chat * chat,
+        const struct lrnn_message * messages, int64_t n_messages, bool no_thinking,
+        int32_t ** tokens, int64_t * n_tokens, int64_t * n_stable, char * err, size_t err_size);
+
+// True if a token ends an answer. It is not part of the answer.
+LRNN_API bool lrnn_chat_is_end(const struct lrnn_chat * chat, int32_t token);
+
+// The text that opens or closes the thinking section of an answer, not NUL-terminated; NULL: none.
+LRNN_API const char * lrnn_chat_thinking_mark(
+        const struct lrnn_chat * chat, bool closing, size_t * size);
+
+// True if the prompt for an answer already opens the thinking section.
+LRNN_API bool lrnn_chat_begins_thinking(const struct lrnn_chat * chat, bool no_thinking);
+
 // ---- Sampling -----------------------------------------------------------------------------------
 
 struct lrnn_sampler_params {

@@ -6,8 +6,9 @@ import sys
 from itertools import chain
 from pathlib import Path
 
-from . import __version__, data, families, tokenizers
+from . import __version__, chat, data, families, tokenizers
 from .atomic import check_output
+from .chat.command import chat_format
 from .checkpoint import input_files, open_checkpoint
 from .errors import ConvertError, DataError, OutputError, UsageError
 from .exact import commands as exact
@@ -21,7 +22,8 @@ SYSTEM_ERRORS = {errno.ENOMEM, errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EI
                  errno.ENFILE}
 
 # other first words of the command line than a checkpoint
-COMMANDS = {"automaton": exact.automaton, "data": data.data, "exact": exact.exact}
+COMMANDS = {"automaton": exact.automaton, "chat-format": chat_format, "data": data.data,
+            "exact": exact.exact}
 
 EPILOG = """\
 The tensors of a checkpoint do not show the eigenvalue range, so it is never guessed:
@@ -32,6 +34,7 @@ The tensors of a checkpoint do not show the eigenvalue range, so it is never gue
 
 other commands, each with its own --help:
   automaton FILE -o M.gguf    convert a finite automaton to a model
+  chat-format IN -o F.json    compile the chat template of a model file or checkpoint
   data IN ... -o OUT.jsonl    convert a data set in Parquet or Arrow to JSON lines
   exact -o DIR [NAME ...]     write the hand-built models of models/exact
 
@@ -76,7 +79,7 @@ def build_parser() -> argparse.ArgumentParser:
     return p
 
 
-def summary(m: Model, tokenizer: str, args) -> list[str]:
+def summary(m: Model, tokenizer: str, chat_line: str, args) -> list[str]:
     size = sum(byte_count(o.shape, type_of(o.name, o.shape, args.type)) for o in m.outs)
     length = "unknown length" if m.trained_length is None else f"{m.trained_length} tokens"
     lines = [
@@ -85,6 +88,7 @@ def summary(m: Model, tokenizer: str, args) -> list[str]:
         *m.facts,
         ("trained", length),
         ("tokenizer", tokenizer),
+        ("chat", chat_line),
         ("output", f"architecture {m.arch}, {args.type}, {len(m.outs)} tensors, "
                    f"{size / 1e6:.1f} MB"),
         *(("note", note) for note in m.notes),
@@ -105,7 +109,8 @@ def run(argv: list[str]) -> None:
     if args.output is not None:
         tokenizer = args.tokenizer or args.checkpoint
         check_output(args.output, chain(input_files(args.checkpoint),
-                                        tokenizers.input_files(tokenizer)))
+                                        tokenizers.input_files(tokenizer),
+                                        chat.input_files(args.checkpoint)))
 
     c = open_checkpoint(args.checkpoint)
     m = families.convert(c, args.eigenvalues, frozenset(args.ignore_key), args.trained_length)
@@ -115,10 +120,11 @@ def run(argv: list[str]) -> None:
     if args.task is not None:
         m.set_str("lrnn.task", args.task)
     tokenizer_line = tokenizers.write(m, tokenizer, vocab)
+    chat_line = chat.write(m, tokenizer, c.folder)
     if args.vocab_only:
         m.outs = []
     if not args.quiet:
-        print("\n".join(summary(m, tokenizer_line, args)), file=sys.stderr)
+        print("\n".join(summary(m, tokenizer_line, chat_line, args)), file=sys.stderr)
     if not args.dry_run:
         write_gguf(m, args.output, args.type)
 
