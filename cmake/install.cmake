@@ -1,4 +1,5 @@
-# cmake --install: programs, liblrnn, our ggml, headers, a CMake package and a pkg-config file.
+# cmake --install: programs, liblrnn, our ggml, headers, lrnn.py, a CMake package and a pkg-config
+# file.
 #
 # Our ggml has ops that a system's ggml lacks. To keep them apart, its libraries are named
 # liblrnn-ggml* and its headers are installed next to ours in include/lrnn.
@@ -50,6 +51,9 @@ endif()
 install(FILES src/lrnn.h src/ops/lrnn-ops.h DESTINATION "${include_dir}")
 install(DIRECTORY "${LRNN_GGML_COPY}/include/" DESTINATION "${include_dir}"
     FILES_MATCHING PATTERN "*.h")
+if (BUILD_SHARED_LIBS) # lrnn.py finds the library from here; any version of Python can import it
+    install(FILES examples/python/lrnn.py DESTINATION "${CMAKE_INSTALL_DATADIR}/lrnn/python")
+endif()
 set(license_dir "${CMAKE_INSTALL_DATADIR}/licenses/lrnn")
 install(FILES LICENSE DESTINATION "${license_dir}")
 find_file(ggml_license LICENSE

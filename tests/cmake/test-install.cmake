@@ -1,6 +1,6 @@
 # An installed lrnn can be moved, its programs run, and other projects build against it: with
-# find_package, with pkg-config, and with nothing but the header and the library. A ggml without our
-# ops in the same prefix does not interfere.
+# find_package, with pkg-config, and with nothing but the header and the library, or with lrnn.py. A
+# ggml without our ops in the same prefix does not interfere.
 #
 #   cmake -DBUILD=<build tree> -DCONFIG=… -DGENERATOR=… -DC_COMPILER=… -DSANITIZE=… -DSHARED=…
 #         -DWORK=<scratch folder> -P test-install.cmake
@@ -70,6 +70,21 @@ if (SHARED)
         message(FATAL_ERROR "examples/simple does not continue the prompt:\n${said}")
     endif()
     message(STATUS "examples/simple: ${said}")
+endif()
+
+# ---- Python
+
+if (SHARED AND NOT SANITIZE AND EXISTS "${BUILD}/convert-env/bin/python")
+    run("${CMAKE_COMMAND}" -E env "PYTHONPATH=${prefix}/share/lrnn/python"
+        PYTHONDONTWRITEBYTECODE=1 --unset=LRNN_LIBRARY
+        "${BUILD}/convert-env/bin/python" -c "import lrnn
+with lrnn.Model('${source}/models/text-delta-neg.gguf') as model, lrnn.Session(model) as session:
+    print(lrnn.version(), lrnn._lib._name, session.eval(model.tokenize('The')).shape)")
+    string(FIND "${said}" "${library_dir}/liblrnn." at)
+    if (at EQUAL -1 OR NOT said MATCHES "\\(1, 256\\)")
+        message(FATAL_ERROR "lrnn.py does not use the installed library:\n${said}")
+    endif()
+    message(STATUS "Python: ${said}")
 endif()
 
 # ---- find_package

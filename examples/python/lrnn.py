@@ -1,0 +1,576 @@
+"""lrnn in Python: the C API of lrnn.h through ctypes, with numpy arrays. Nothing is compiled.
+
+    import lrnn
+
+    with lrnn.Model("model.gguf") as model, lrnn.Session(model, n_rewind=8) as session:
+        logits = session.eval(model.tokenize("The old man"))        # [1, n_vocab]
+        sampler = lrnn.Sampler(temperature=0.8, seed=1)
+        decoder = lrnn.Decoder(model)
+        for _ in range(40):
+            token, log_prob = sampler.sample(logits[-1])
+            print(decoder.push(token), end="", flush=True)
+            logits = session.eval([token])
+
+A failed call raises `lrnn.Error` with the message of the library. Objects are freed by `close`, at
+the end of a `with` block, or when they are no longer used, in any order: a session keeps its model
+in memory. Threads may share all objects; calls with one session wait for each other.
+
+The library is searched in this order: the path in the environment variable LRNN_LIBRARY, the
+installation or the build that this file belongs to, the folders of the dynamic loader.
+"""
+
+import collections
+import ctypes
+import ctypes.util
+import operator
+import os
+import sys
+import threading
+import weakref
+from ctypes import (CFUNCTYPE, POINTER, c_bool, c_char_p, c_double, c_float, c_int, c_int32,
+                    c_int64, c_size_t, c_uint, c_uint64, c_void_p)
+from pathlib import Path
+
+import numpy as np
+
+__all__ = ["Decoder", "Error", "Model", "Sampler", "Session", "ggml_version", "version"]
+
+# Before 1.0, a minor version may change the API.
+API_VERSION = "0.2"
+
+
+class Error(Exception):
+    """One sentence: what was found, where, and what was expected."""
+
+
+# ---- Declarations of lrnn.h. A test compares them with the header. -------------------------------
+
+_progress = CFUNCTYPE(c_bool, c_float, c_void_p)
+_log = CFUNCTYPE(None, c_int, c_char_p, c_void_p)
+_trace = CFUNCTYPE(c_bool, c_void_p, c_void_p)
+
+
+class _ModelParams(ctypes.Structure):
+    c_name = "lrnn_model_params"
+    _fields_ = [
+        ("progress", _progress),
+        ("progress_user", c_void_p),
+        ("log", _log),
+        ("log_user", c_void_p),
+        ("n_gpu_layers", c_int32),
+        ("devices", c_char_p),
+        ("tensor_split", c_char_p),
+    ]
+
+
+class _ModelInfo(ctypes.Structure):
+    c_name = "lrnn_model_info"
+    _fields_ = [
+        ("architecture", c_char_p),
+        ("family", c_char_p),
+        ("eigenvalues", c_char_p),
+        ("range_source", c_char_p),
+        ("name", c_char_p),
+        ("source", c_char_p),
+        ("n_vocab", c_int64),
+        ("n_layer", c_int64),
+        ("n_layer_attention", c_int64),
+        ("n_embd", c_int64),
+        ("n_householder", c_int64),
+        ("n_head", c_int64),
+        ("d_k", c_int64),
+        ("d_v", c_int64),
+        ("trained_length", c_int64),
+        ("weight_bytes", c_int64),
+        ("state_bytes", c_int64),
+        ("cache_bytes", c_int64),
+        ("identity", c_uint64),
+        ("has_tokenizer", c_bool),
+        ("bos", c_int32),
+        ("eos", c_int32),
+        ("add_bos", c_bool),
+        ("add_eos", c_bool),
+    ]
+
+
+class _SessionParams(ctypes.Structure):
+    c_name = "lrnn_session_params"
+    _fields_ = [
+        ("n_threads", c_int32),
+        ("n_seqs", c_int32),
+        ("n_rewind", c_int32),
+        ("n_batch", c_int32),
+        ("n_cache", c_int32),
+        ("exact_cuts", c_bool),
+        ("trace_kinds", c_uint),
+        ("trace", _trace),
+        ("trace_user", c_void_p),
+    ]
+
+
+class _Input(ctypes.Structure):
+    c_name = "lrnn_input"
+    _fields_ = [
+        ("seq", c_int32),
+        ("tokens", POINTER(c_int32)),
+        ("n_tokens", c_int64),
+        ("n_logits", c_int64),
+    ]
+
+
+class _SamplerParams(ctypes.Structure):
+    c_name = "lrnn_sampler_params"
+    _fields_ = [
+        ("temperature", c_float),
+        ("top_k", c_int32),
+        ("top_p", c_float),
+        ("min_p", c_float),
+        ("repeat_penalty", c_float),
+        ("repeat_last", c_int32),
+        ("seed", c_uint64),
+    ]
+
+
+_STRUCTS = [_ModelParams, _ModelInfo, _SessionParams, _Input, _SamplerParams]
+
+_TOKENIZE_ADD_BOS = 1 << 0
+_TOKENIZE_ADD_EOS = 1 << 1
+_TOKENIZE_PARSE_SPECIAL = 1 << 2
+
+_object = c_void_p                         # a pointer to a struct that only the library knows
+_bytes = POINTER(ctypes.c_char)            # char * that is not NUL-terminated
+_size = POINTER(c_size_t)
+_err = [c_char_p, c_size_t]
+
+# function: result, arguments
+_FUNCTIONS = {
+    "lrnn_version": (c_char_p, []),
+    "lrnn_ggml_version": (c_char_p, []),
+    "lrnn_model_load": (_object, [c_char_p, POINTER(_ModelParams), *_err]),
+    "lrnn_model_free": (None, [_object]),
+    "lrnn_model_get_info": (_ModelInfo, [_object]),
+    "lrnn_session_new": (_object, [_object, POINTER(_SessionParams), *_err]),
+    "lrnn_session_free": (None, [_object]),
+    "lrnn_eval": (c_bool, [_object, POINTER(_Input), c_int32, *_err]),
+    "lrnn_logits": (POINTER(c_float), [_object, c_int64]),
+    "lrnn_seq_length": (c_int64, [_object, c_int32]),
+    "lrnn_seq_rewindable": (c_int64, [_object, c_int32]),
+    "lrnn_seq_reset": (c_bool, [_object, c_int32, *_err]),
+    "lrnn_seq_fork": (c_bool, [_object, c_int32, c_int32, *_err]),
+    "lrnn_seq_rewind": (c_bool, [_object, c_int32, c_int64, *_err]),
+    "lrnn_seq_save": (c_bool, [_object, c_int32, _object, c_char_p, *_err]),
+    "lrnn_seq_load": (c_bool, [_object, c_int32, _object, c_char_p, *_err]),
+    "lrnn_seq_state_norm": (c_double, [_object, c_int32, POINTER(c_int32)]),
+    "lrnn_tokenize": (c_bool, [_object, c_char_p, c_size_t, c_uint, POINTER(POINTER(c_int32)),
+                               POINTER(c_int64), *_err]),
+    "lrnn_token_bytes": (_bytes, [_object, c_int32, _size]),
+    "lrnn_token_is_special": (c_bool, [_object, c_int32]),
+    "lrnn_decoder_new": (_object, [_object, c_bool]),
+    "lrnn_decoder_free": (None, [_object]),
+    "lrnn_decoder_push": (_bytes, [_object, c_int32, _size]),
+    "lrnn_decoder_end": (_bytes, [_object, _size]),
+    "lrnn_sampler_new": (_object, [POINTER(_SamplerParams), *_err]),
+    "lrnn_sampler_free": (None, [_object]),
+    "lrnn_sampler_sample": (c_int32, [_object, POINTER(c_float), c_int64, POINTER(c_float), *_err]),
+    "lrnn_sampler_accept": (None, [_object, c_int32]),
+}
+
+
+# ---- The library ---------------------------------------------------------------------------------
+
+def _candidates():
+    """Paths of the library, the best first."""
+    if "LRNN_LIBRARY" in os.environ:
+        yield os.environ["LRNN_LIBRARY"]
+        return
+    name = "liblrnn.dylib" if sys.platform == "darwin" else "liblrnn.so"
+    here = Path(__file__).resolve().parent
+    if here.parts[-2:] == ("examples", "python"):
+        yield here.parents[1] / "build" / "lib" / name
+    else:                                  # PREFIX/share/lrnn/python
+        for pattern in (f"lib*/{name}", f"lib/*/{name}"):
+            yield from here.parents[2].glob(pattern)
+    yield ctypes.util.find_library("lrnn") or name
+
+
+def _open_library():
+    tried = []
+    for path in map(str, _candidates()):
+        if "/" in path and not os.path.exists(path):
+            tried.append(f"{path} does not exist")
+            continue
+        try:
+            library = ctypes.CDLL(path)
+            break
+        except OSError as e:
+            tried.append(str(e))
+    else:
+        raise Error(f"liblrnn was not found: {'; '.join(tried)}. Build lrnn with shared libraries, "
+                    "or set LRNN_LIBRARY to the path of the library")
+    for function, (result, arguments) in _FUNCTIONS.items():
+        try:
+            f = getattr(library, function)
+        except AttributeError:
+            raise Error(f"{path} has no function {function}; expected lrnn {API_VERSION}") from None
+        f.restype, f.argtypes = result, arguments
+    found = library.lrnn_version().decode()
+    if found.split(".")[:2] != API_VERSION.split("."):
+        raise Error(f"{path} is lrnn {found}; lrnn.py is for version {API_VERSION}")
+    return library
+
+
+_lib = _open_library()
+_free = ctypes.CDLL(None).free
+_free.restype, _free.argtypes = None, [c_void_p]
+
+
+def version():
+    """The version of the library, such as "0.2.0"."""
+    return _lib.lrnn_version().decode()
+
+
+def ggml_version():
+    """The version of its ggml."""
+    return _lib.lrnn_ggml_version().decode()
+
+
+# ---- Arguments -----------------------------------------------------------------------------------
+
+def _checked(function, *arguments):
+    """Calls a function that takes `err` and `err_size`. Raises its message on failure."""
+    err = ctypes.create_string_buffer(1024)
+    result = function(*arguments, err, len(err))
+    if not result:
+        raise Error(err.value.decode(errors="replace"))
+    return result
+
+
+def _int(value, c_type, name):
+    """An integer that the C type can hold; ctypes would silently cut a larger one."""
+    value = operator.index(value)
+    if c_type(value).value != value:
+        span = 1 << 8*ctypes.sizeof(c_type)
+        low, high = (0, span - 1) if c_type(-1).value > 0 else (-span//2, span//2 - 1)
+        raise Error(f"{name} is {value}; expected {low} to {high}")
+    return value
+
+
+_VALUE_TYPES = (c_bool, c_char_p, c_float, c_int32, c_uint64)
+
+
+def _string(value, name):
+    """A NUL-terminated string: a path or the value of a parameter."""
+    encoded = os.fsencode(value)
+    if b"\0" in encoded:
+        raise Error(f"{name} is {value!r}; expected no NUL character")
+    return encoded
+
+
+def _params(struct, values, **callbacks):
+    """A zeroed parameter struct with some fields set."""
+    types = {name: kind for name, kind in struct._fields_ if kind in _VALUE_TYPES}
+    params = struct(**callbacks)
+    for name, value in values.items():
+        if name not in types:
+            raise TypeError(f"unknown parameter {name!r}; expected one of {', '.join(types)}")
+        if types[name] is c_char_p:
+            value = None if value is None else _string(value, name)
+        elif types[name] is c_int32 or types[name] is c_uint64:
+            value = _int(value, types[name], name)
+        setattr(params, name, value)
+    return params
+
+
+def _tokens(tokens):
+    """Token ids as a contiguous int32 array."""
+    array = np.asarray(tokens)
+    if array.ndim != 1 or (array.size and array.dtype.kind not in "iu"):
+        raise TypeError(f"tokens have the type {array.dtype} and {array.ndim} dimensions; expected "
+                        "one dimension of integers")
+    for extreme in (array.min(), array.max()) if array.size else ():
+        _int(extreme, c_int32, "a token")
+    return np.ascontiguousarray(array, np.int32)
+
+
+def _int_array(array):
+    return array.ctypes.data_as(POINTER(c_int32))
+
+
+# ---- Objects -------------------------------------------------------------------------------------
+
+def _release(free, pointer, needs):
+    free(pointer)
+
+
+class _Handle:
+    """A C object. It is freed when the last reference to this handle is gone, or at exit, and
+    always before the handles in `needs`, which its finalizer keeps alive."""
+
+    def __init__(self, pointer, free, *needs):
+        self.pointer = pointer
+        weakref.finalize(self, _release, free, pointer, needs)
+
+
+class _Object:
+    """An object with a handle and a lock. The library allows one thread at a time."""
+
+    _handle = None
+
+    def __init__(self):
+        self._lock = threading.RLock()
+
+    def _open(self):
+        """The handle. Callers keep it in a variable while the library uses it, so that another
+        thread cannot free it."""
+        handle = self._handle
+        if handle is None:
+            raise Error(f"the {type(self).__name__.lower()} is closed")
+        return handle
+
+    def close(self):
+        """Frees the object, as soon as no other object needs it. May be called again."""
+        with self._lock:
+            self._handle = None
+
+    def __enter__(self):
+        self._open()
+        return self
+
+    def __exit__(self, *_):
+        self.close()
+
+
+ModelInfo = collections.namedtuple("ModelInfo", [name for name, _ in _ModelInfo._fields_])
+ModelInfo.__doc__ = "Facts about a model; struct lrnn_model_info of lrnn.h describes the fields."
+
+
+class Model(_Object):
+    """The content of a GGUF file. Sessions and threads may share it.
+
+    `progress(done)` receives the progress of loading, from 0 to 1, and returns False to cancel.
+    `log(level, message)` receives messages of the model and its sessions; level 1 is a warning.
+    `params` are other fields of struct lrnn_model_params: n_gpu_layers, devices, tensor_split."""
+
+    def __init__(self, path, *, progress=None, log=None, **params):
+        super().__init__()
+        callbacks = {}                     # must live as long as the model
+        if progress is not None:
+            callbacks["progress"] = _progress(lambda done, _: bool(progress(done)))
+        if log is not None:
+            callbacks["log"] = _log(
+                lambda level, message, _: log(level, message.decode(errors="replace")))
+        c_params = _params(_ModelParams, params, **callbacks)
+        pointer = _checked(_lib.lrnn_model_load, _string(path, "path"), ctypes.byref(c_params))
+        self._handle = _Handle(pointer, _lib.lrnn_model_free, callbacks)
+        info = _lib.lrnn_model_get_info(pointer)
+        values = (getattr(info, name) for name in ModelInfo._fields)
+        self.info = ModelInfo(*(v.decode(errors="replace") if isinstance(v, bytes) else v
+                                for v in values))
+
+    def tokenize(self, text, *, add_bos=True, add_eos=False, parse_special=False):
+        """The tokens of a str, or of bytes, as an int32 array. bos and eos are added if the model
+        wants them. `parse_special` turns the names of special tokens into their ids."""
+        data = text.encode() if isinstance(text, str) else bytes(text)
+        flags = (_TOKENIZE_ADD_BOS*bool(add_bos) | _TOKENIZE_ADD_EOS*bool(add_eos)
+                 | _TOKENIZE_PARSE_SPECIAL*bool(parse_special))
+        handle = self._open()
+        tokens, n_tokens = POINTER(c_int32)(), c_int64()
+        _checked(_lib.lrnn_tokenize, handle.pointer, data, len(data), flags, ctypes.byref(tokens),
+                 ctypes.byref(n_tokens))
+        try:
+            if not n_tokens.value:
+                return np.empty(0, np.int32)
+            return np.ctypeslib.as_array(tokens, (n_tokens.value,)).copy()
+        finally:
+            _free(tokens)
+
+    def detokenize(self, tokens, *, continues=False):
+        """The text of tokens. With `continues` it follows earlier text and keeps a leading space.
+        Bytes that are not UTF-8 become U+FFFD."""
+        with Decoder(self, continues=continues) as decoder:
+            return "".join([decoder.push(token) for token in _tokens(tokens)]) + decoder.end()
+
+    def token_bytes(self, token):
+        """The bytes of a token, or the name of a special one."""
+        handle, size = self._open(), c_size_t()
+        data = _lib.lrnn_token_bytes(handle.pointer, _int(token, c_int32, "token"),
+                                     ctypes.byref(size))
+        if not data:
+            raise Error(f"token {token} does not exist, or the model has no tokenizer")
+        return ctypes.string_at(data, size.value)
+
+    def is_special(self, token):
+        """Whether a token is not text: a control token, an unknown or an unused one."""
+        handle = self._open()
+        return _lib.lrnn_token_is_special(handle.pointer, _int(token, c_int32, "token"))
+
+
+class Session(_Object):
+    """Runs a model and owns sequences 0 to n_seqs - 1.
+
+    `params` are fields of struct lrnn_session_params: n_threads, n_seqs, n_rewind, n_batch,
+    n_cache, exact_cuts."""
+
+    def __init__(self, model, **params):
+        super().__init__()
+        needed = model._open()
+        c_params = _params(_SessionParams, params)
+        pointer = _checked(_lib.lrnn_session_new, needed.pointer, ctypes.byref(c_params))
+        self._handle = _Handle(pointer, _lib.lrnn_session_free, needed)
+        self.model = model
+
+    def _call(self, function, seq, *arguments):
+        with self._lock:
+            handle = self._open()
+            return _checked(function, handle.pointer, _int(seq, c_int32, "seq"), *arguments)
+
+    def eval(self, tokens, seq=0, *, n_logits=1):
+        """Appends tokens to a sequence. Returns the logits after the last `n_logits` of them, None:
+        after all, as a float32 array [n_logits, n_vocab]."""
+        return self.eval_batch({seq: tokens}, n_logits=n_logits)[seq]
+
+    def eval_batch(self, inputs, *, n_logits=1):
+        """Appends tokens to several sequences at once: inputs {seq: tokens}. Returns the logits of
+        each, as `eval` does: {seq: array}."""
+        arrays = {seq: _tokens(tokens) for seq, tokens in inputs.items()}
+        counts = {seq: len(a) if n_logits is None else _int(n_logits, c_int64, "n_logits")
+                  for seq, a in arrays.items()}
+        c_inputs = (_Input*len(arrays))(*(
+            _Input(_int(seq, c_int32, "seq"), _int_array(a), len(a), counts[seq])
+            for seq, a in arrays.items()))
+        with self._lock:
+            handle = self._open()
+            _checked(_lib.lrnn_eval, handle.pointer, c_inputs, len(c_inputs))
+            results, row = {}, 0
+            for seq, count in counts.items():
+                results[seq] = np.empty((count, self.model.info.n_vocab), np.float32)
+                for i in range(count):
+                    results[seq][i] = self._row(handle, row + i)
+                row += count
+            return results
+
+    def _row(self, handle, i):
+        """A view of the library's memory, valid until the next call."""
+        data = _lib.lrnn_logits(handle.pointer, i)
+        if not data:
+            raise Error(f"the last call computed no logits with row number {i}")
+        return np.ctypeslib.as_array(data, (self.model.info.n_vocab,))
+
+    def logits(self, i=0):
+        """Row `i` of the logits of the last call, in the order of its inputs: [n_vocab]. After
+        `load`, row 0 holds the saved logits, if any."""
+        with self._lock:
+            return self._row(self._open(), _int(i, c_int64, "i")).copy()
+
+    def _count(self, function, seq):
+        with self._lock:
+            handle = self._open()
+            count = function(handle.pointer, _int(seq, c_int32, "seq"))
+            if count < 0:
+                raise Error(f"sequence {seq} does not exist")
+            return count
+
+    def length(self, seq=0):
+        """The number of tokens in a sequence."""
+        return self._count(_lib.lrnn_seq_length, seq)
+
+    def rewindable(self, seq=0):
+        """How many tokens can be rewound."""
+        return self._count(_lib.lrnn_seq_rewindable, seq)
+
+    def reset(self, seq=0):
+        """Empties a sequence."""
+        self._call(_lib.lrnn_seq_reset, seq)
+
+    def fork(self, source, target):
+        """Copies sequence `source` to `target`. The copy cannot be rewound past the fork."""
+        self._call(_lib.lrnn_seq_fork, source, _int(target, c_int32, "target"))
+
+    def rewind(self, n_tokens, seq=0):
+        """Removes the last `n_tokens` tokens of a sequence."""
+        self._call(_lib.lrnn_seq_rewind, seq, _int(n_tokens, c_int64, "n_tokens"))
+
+    def save(self, path, seq=0, *, sampler=None):
+        """Writes a sequence to a state file, with its last logits if the last call computed them,
+        and with the sampler if there is one."""
+        self._state_file(_lib.lrnn_seq_save, path, seq, sampler)
+
+    def load(self, path, seq=0, *, sampler=None):
+        """Restores a sequence from a state file, and the sampler if both are present."""
+        self._state_file(_lib.lrnn_seq_load, path, seq, sampler)
+
+    def _state_file(self, function, path, seq, sampler):
+        path = _string(path, "path")
+        if sampler is None:
+            self._call(function, seq, None, path)
+        else:
+            with sampler._lock:
+                handle = sampler._open()
+                self._call(function, seq, handle.pointer, path)
+
+    def state_norm(self, seq=0):
+        """The largest Frobenius norm of a state matrix, and the first layer that has it: (norm,
+        layer). Layer -1: the sequence has no state."""
+        with self._lock:
+            handle, layer = self._open(), c_int32()
+            self.length(seq)               # an error if there is no such sequence
+            norm = _lib.lrnn_seq_state_norm(handle.pointer, seq, ctypes.byref(layer))
+            return norm, layer.value
+
+
+class Decoder(_Object):
+    """Converts tokens to text as they arrive. No piece ends inside a UTF-8 character."""
+
+    def __init__(self, model, *, continues=False):
+        super().__init__()
+        needed = model._open()
+        pointer = _lib.lrnn_decoder_new(needed.pointer, bool(continues))
+        if not pointer:
+            raise Error("the model has no tokenizer, or memory is short")
+        self._handle = _Handle(pointer, _lib.lrnn_decoder_free, needed)
+
+    def _text(self, function, *arguments):
+        with self._lock:
+            handle, size = self._open(), c_size_t()
+            data = function(handle.pointer, *arguments, ctypes.byref(size))
+            return ctypes.string_at(data, size.value).decode(errors="replace") if data else ""
+
+    def push(self, token):
+        """Adds a token. Returns the text that it completes."""
+        return self._text(_lib.lrnn_decoder_push, _int(token, c_int32, "token"))
+
+    def end(self):
+        """The rest: U+FFFD for an incomplete character."""
+        return self._text(_lib.lrnn_decoder_end)
+
+
+class Sampler(_Object):
+    """Chooses tokens. `params` are the fields of struct lrnn_sampler_params: temperature, top_k,
+    top_p, min_p, repeat_penalty, repeat_last, seed. Without any, it takes the most likely token."""
+
+    def __init__(self, **params):
+        super().__init__()
+        pointer = _checked(_lib.lrnn_sampler_new, ctypes.byref(_params(_SamplerParams, params)))
+        self._handle = _Handle(pointer, _lib.lrnn_sampler_free)
+
+    def sample(self, logits):
+        """A token chosen from logits [n_vocab], and its log-probability before any of the
+        parameters applied: (token, log_prob)."""
+        logits = np.ascontiguousarray(logits, np.float32)
+        if logits.ndim != 1 or not logits.size:
+            raise TypeError(f"logits have the shape {list(logits.shape)}; expected [n_vocab]")
+        err, log_prob = ctypes.create_string_buffer(1024), c_float()
+        with self._lock:
+            handle = self._open()
+            token = _lib.lrnn_sampler_sample(
+                handle.pointer, logits.ctypes.data_as(POINTER(c_float)), len(logits),
+                ctypes.byref(log_prob), err, len(err))
+        if token < 0:
+            raise Error(err.value.decode(errors="replace"))
+        return token, log_prob.value
+
+    def accept(self, token):
+        """Adds a token, such as one of the prompt, to the history of the repeat penalty."""
+        with self._lock:
+            handle = self._open()
+            _lib.lrnn_sampler_accept(handle.pointer, _int(token, c_int32, "token"))
