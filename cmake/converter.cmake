@@ -47,9 +47,10 @@ list(JOIN convert_env_command " " convert_env_command)
 
 file(CONFIGURE OUTPUT "${PROJECT_BINARY_DIR}/bin/lrnn-convert" @ONLY CONTENT [=[
 #!/bin/sh
-# runs lrnn-convert from the source tree in the environment of the build
-export PYTHONPATH="@convert_source@" PYTHONDONTWRITEBYTECODE=1
-exec @convert_env_command@ "@convert_python@" -m lrnn_convert "$@"
+# runs lrnn-convert from the source tree in the environment of the build, next to its programs
+export PYTHONPATH="@convert_source@" PYTHONDONTWRITEBYTECODE=1 PATH="@PROJECT_BINARY_DIR@/bin:$PATH"
+# -P: without the current folder, which may be a checkpoint with modules of its own
+exec @convert_env_command@ "@convert_python@" -P -m lrnn_convert "$@"
 ]=])
 file(CHMOD "${PROJECT_BINARY_DIR}/bin/lrnn-convert" PERMISSIONS
     OWNER_READ OWNER_WRITE OWNER_EXECUTE GROUP_READ GROUP_EXECUTE WORLD_READ WORLD_EXECUTE)

@@ -16,6 +16,7 @@ from .metadata import describe
 from .model import Model
 from .types import TYPES, byte_count, type_of
 from .usage import Parser, output_path
+from .verify import Verification
 from .writer import write_gguf
 
 SYSTEM_ERRORS = {errno.ENOMEM, errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EMFILE,
@@ -41,6 +42,7 @@ other commands, each with its own --help:
 examples:
   lrnn-convert delta-net-1.3B/ -o delta-net.gguf --type bf16
   lrnn-convert parity.pth -o parity.gguf --eigenvalues signed
+  lrnn-convert mamba-130m-hf/ -o mamba.gguf --verify --verify-python ~/torch/bin/python
 """
 
 
@@ -74,6 +76,12 @@ def build_parser() -> argparse.ArgumentParser:
                         "write nothing")
     p.add_argument("--vocab-only", action="store_true",
                    help="write metadata and tokenizer without tensors")
+    p.add_argument("--verify", action="store_true",
+                   help="after the conversion, compare the logits of 64 tokens with those of the "
+                        "library that defines the checkpoint (transformers or fla)")
+    p.add_argument("--verify-python", type=Path, metavar="PYTHON",
+                   help="Python interpreter that can import the library; implies --verify "
+                        "(default: that of lrnn-convert, then python3)")
     p.add_argument("--quiet", action="store_true", help="print no summary")
     p.add_argument("--version", action="version", version=f"lrnn-convert {__version__}")
     return p
@@ -106,6 +114,11 @@ def run(argv: list[str]) -> None:
     if args.trained_length is not None and not 1 <= args.trained_length < 1 << 32:
         raise UsageError(f"--trained-length is {args.trained_length}; expected 1 to "
                          f"{(1 << 32) - 1}")
+    if args.verify_python is not None:
+        args.verify = True
+    if args.verify and (args.dry_run or args.vocab_only):
+        raise UsageError("--verify needs a complete model file; leave out --dry-run and "
+                         "--vocab-only")
     if args.output is not None:
         tokenizer = args.tokenizer or args.checkpoint
         check_output(args.output, chain(input_files(args.checkpoint),
@@ -121,12 +134,17 @@ def run(argv: list[str]) -> None:
         m.set_str("lrnn.task", args.task)
     tokenizer_line = tokenizers.write(m, tokenizer, vocab)
     chat_line = chat.write(m, tokenizer, c.folder)
+    verification = Verification(m, args.verify_python) if args.verify else None
     if args.vocab_only:
         m.outs = []
     if not args.quiet:
         print("\n".join(summary(m, tokenizer_line, chat_line, args)), file=sys.stderr)
     if not args.dry_run:
         write_gguf(m, args.output, args.type)
+    if verification is not None:
+        lines = verification.run(args.output, args.type, vocab)
+        if not args.quiet:
+            print("\n".join(f"{'verified:':<11}{line}" for line in lines), file=sys.stderr)
 
 
 def fail(message: str, code: int) -> int:

@@ -15,6 +15,7 @@ def decide(m: Model, option: str, key: str | None = None, default: bool = False,
     value) of a switch that is not at the top level of config.json. All texts go into the file.
     """
     name = m.family.name
+    m.eigenvalue_key = key
     if m.family.range is Range.OWN:
         if option != "auto":
             raise ModelError(f"--eigenvalues is {option}; expected auto: {name} has a range of its "

@@ -19,6 +19,7 @@ EXIT_CODES = {
     2: "usage error",
     3: "bad data",
     4: "bad model",
+    6: "non-finite or wrong results",
 }
 
 
@@ -48,3 +49,9 @@ class ModelError(ConvertError):
     """The files are sound, but the model in them cannot be converted."""
 
     exit_code = 4
+
+
+class VerifyError(ConvertError):
+    """The model file computes something else than the library of the checkpoint."""
+
+    exit_code = 6

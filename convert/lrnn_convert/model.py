@@ -98,6 +98,7 @@ class Model:
         self.notes: list[str] = []                        # for the user; also in lrnn.source
         self.facts: list[tuple[str, str]] = []            # lines of the summary
         self.eigenvalues = ("", "")                       # range, its source
+        self.eigenvalue_key: str | None = None            # its switch in config.json
         self.trained_length: int | None = None
         self.taken: set[str] = set()
         self.known_keys = IGNORED_KEYS | frozenset(known_keys.split())

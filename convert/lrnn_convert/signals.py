@@ -4,6 +4,7 @@ Imports nothing else of the package, so that the handlers are there before the s
 """
 
 import os
+import shutil
 import signal
 from contextlib import suppress
 
@@ -11,12 +12,21 @@ TEXTS = {signal.SIGINT: "interrupted", signal.SIGTERM: "terminated", signal.SIGH
 
 # removed on a signal
 temporary_files: set[str] = set()
+temporary_folders: set[str] = set()
+
+# processes that are ended on a signal
+children: set[int] = set()
 
 
 def _end(number: int, _frame) -> None:
+    for pid in children:
+        with suppress(OSError):
+            os.kill(pid, signal.SIGKILL)
     for name in temporary_files:
         with suppress(OSError):
             os.unlink(name)
+    for name in temporary_folders:
+        shutil.rmtree(name, ignore_errors=True)
     with suppress(OSError):
         os.write(2, f"lrnn-convert: {TEXTS[number]}\n".encode())    # print() is not reentrant
     # end by the signal itself, so that the calling shell notices it

@@ -1,0 +1,1 @@
+"""Runs in the Python environment of the library that defines a checkpoint, not in our own."""
