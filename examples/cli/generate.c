@@ -97,7 +97,8 @@ enum finish generator_run(
             finish = token == LRNN_SAMPLE_NOT_FINITE ? FINISH_NUMBERS : FINISH_ERROR;
             break;
         }
-        const bool is_end  = token == g->info.eos;
+        const bool is_end =
+                g->chat != NULL ? lrnn_chat_is_end(g->chat, token) : token == g->info.eos;
         const bool is_stop = output_token(out, token, log_prob, is_end);
 
         g->n_made++;
@@ -113,6 +114,8 @@ enum finish generator_run(
         const bool is_last = finish != FINISH_LENGTH || i + 1 == n;
         if ((g->keep || !is_last) && !eval(g, &token, 1, true, err, err_size)) {
             finish = FINISH_ERROR;
+        } else if (g->made != NULL) {
+            token_list_add(g->made, &token, 1);
         }
     }
     g->made_us += ggml_time_us() - start_us;

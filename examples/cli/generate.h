@@ -5,6 +5,7 @@
 #include "exit-code.h"
 #include "lrnn.h"
 #include "output.h"
+#include "token-list.h"
 
 // Why the generation ended.
 enum finish {
@@ -34,6 +35,9 @@ struct generator {
     int64_t                n_cache; // size of the attention cache, in tokens
     bool                   keep;    // the sequence is used afterwards: feed its last token too
     bool                   quiet;
+
+    const struct lrnn_chat * chat; // its tokens end an answer; NULL: only eos does
+    struct token_list *      made; // receives the generated tokens; NULL: nobody does
 
     int64_t n_prompt; // tokens fed
     int64_t prompt_us;

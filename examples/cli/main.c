@@ -3,6 +3,8 @@
 #include "base/atomic-file.h"
 #include "base/error.h"
 #include "base/file-magic.h"
+#include "chat.h"
+#include "chat-memory.h"
 #include "compute-options.h"
 #include "generate.h"
 #include "interrupt.h"
@@ -27,6 +29,9 @@
 enum {
     SEED_RANDOM = -1, // a new seed for each run
     SEED_UNSET  = -2, // that of the loaded state, or a new one
+
+    PREDICT_UNSET   = -2,
+    PREDICT_DEFAULT = 128,
 };
 
 struct args {
@@ -51,6 +56,11 @@ struct args {
 
     const char * state_load;
     const char * state_save;
+
+    bool         chat;
+    const char * chat_format;
+    const char * system;
+    bool         no_thinking;
 
     bool echo; // print the prompt before the generated text
 
@@ -122,8 +132,8 @@ static enum exit_code continue_text(const struct args * args, struct generator *
                     g->n_prompt, n_tokens);
         default: return program_fail(EXIT_CODE_SYSTEM, "%s", err);
     }
-    if (!output_begin(
-                &out, format, g->model, continues || size > 0, &args->stops, err, sizeof(err))) {
+    if (!output_begin(&out, format, g->model, continues || size > 0, &args->stops, text_to_stdout,
+                NULL, err, sizeof(err))) {
         *finish = FINISH_ERROR;
         return program_fail(EXIT_CODE_SYSTEM, "%s", err);
     }
@@ -215,6 +225,7 @@ static enum exit_code prepare(struct args * args, struct generator * g) {
         .n_threads = (int32_t) args->compute.threads,
         .n_batch   = (int32_t) args->batch,
         .n_cache   = (int32_t) args->cache,
+        .n_seqs    = 1 + (args->chat ? chat_memory_count(&g->info, args->cache) : 0),
     };
     char err[1024];
 
@@ -230,8 +241,9 @@ static enum exit_code prepare(struct args * args, struct generator * g) {
     if (g->session == NULL) {
         return program_fail(EXIT_CODE_SYSTEM, "%s", err);
     }
-    if (args->state_load != NULL && !lrnn_seq_load(g->session, 0, own_seed ? g->sampler : NULL,
-                                            args->state_load, err, sizeof(err))) {
+    if (args->state_load != NULL && !args->chat &&
+            !lrnn_seq_load(g->session, 0, own_seed ? g->sampler : NULL, args->state_load, err,
+                    sizeof(err))) {
         return program_fail(EXIT_CODE_DATA, "%s", err);
     }
     return EXIT_CODE_OK;
@@ -244,7 +256,7 @@ static enum exit_code save(
                           finish != FINISH_PROMPT && lrnn_seq_length(g->session, 0) > 0;
     char err[1024];
 
-    if (args->state_save != NULL && is_whole &&
+    if (args->state_save != NULL && is_whole && !args->chat &&
             !lrnn_seq_save(g->session, 0, g->sampler, args->state_save, err, sizeof(err))) {
         return program_fail(EXIT_CODE_SYSTEM, "%s", err);
     }
@@ -276,6 +288,14 @@ static bool check_args(const struct args * args, char * err, size_t err_size) {
     if (args->prompt != NULL && args->file != NULL) {
         return error_set(err, err_size, "-p and -f both set the prompt; give only one of them");
     }
+    if (args->chat && (args->ids || args->jsonl || args->special || args->n_predict == 0)) {
+        return error_set(err, err_size,
+                "--chat cannot be combined with --ids, --jsonl, --special "
+                "or -n 0");
+    }
+    if (!args->chat && (args->chat_format != NULL || args->system != NULL || args->no_thinking)) {
+        return error_set(err, err_size, "--chat-format, --system and --no-thinking need --chat");
+    }
     for (int i = 0; i < args->stops.n; ++i) {
         if (args->stops.v[i][0] == '\0') {
             return error_set(err, err_size, "--stop is empty; expected a text");
@@ -302,10 +322,29 @@ static enum exit_code check_state_save(const struct args * args) {
     return code;
 }
 
+// A conversation, with the file of -f as its only message.
+static enum exit_code run_chat(const struct args * args, struct generator * g, const char * text,
+        size_t size, enum finish * finish) {
+    const struct chat_options options = {
+        .format      = args->chat_format,
+        .system      = args->system,
+        .prompt      = args->prompt != NULL ? args->prompt : text,
+        .prompt_size = args->prompt != NULL ? strlen(args->prompt) : size,
+        .load        = args->state_load,
+        .save        = args->state_save,
+        .stops       = &args->stops,
+        .n_predict   = args->n_predict,
+        .no_thinking = args->no_thinking,
+        .n_copies    = chat_memory_count(&g->info, args->cache),
+    };
+    return chat_run(&options, g, finish);
+}
+
 static enum exit_code run(void * user) {
     struct args *    args       = user;
     const bool       has_prompt = args->prompt != NULL || args->file != NULL;
     const bool       is_dialog  = !has_prompt && isatty(STDIN_FILENO) && isatty(STDOUT_FILENO);
+    const bool       is_piped   = args->chat && !has_prompt; // messages are read line by line
     struct generator g = { .n_batch = args->batch, .n_cache = args->cache, .quiet = args->quiet };
     char *           text     = NULL;
     size_t           size     = 0;
@@ -320,8 +359,11 @@ static enum exit_code run(void * user) {
         return code;
     }
     args->greedy = args->greedy || args->temperature == 0.0;
+    if (args->n_predict == PREDICT_UNSET) {
+        args->n_predict = args->chat ? -1 : PREDICT_DEFAULT;
+    }
     signal(SIGPIPE, SIG_IGN); // the reader may stop reading; the state is still saved
-    if (!is_dialog && args->prompt == NULL) {
+    if (!is_dialog && !is_piped && args->prompt == NULL) {
         const char * const file = args->file != NULL ? args->file : "-";
         is_typed                = strcmp(file, "-") == 0 && isatty(STDIN_FILENO);
         if (!read_file(file, &text, &size, err, sizeof(err))) {
@@ -347,7 +389,9 @@ static enum exit_code run(void * user) {
     code = prepare(args, &g);
     if (code == EXIT_CODE_OK) {
         enum finish finish = FINISH_ERROR;
-        if (is_dialog) {
+        if (args->chat) {
+            code = run_chat(args, &g, text, size, &finish);
+        } else if (is_dialog) {
             code = converse(args, &g, &finish);
         } else {
             interrupt_listen(false);
@@ -375,7 +419,7 @@ static enum exit_code run(void * user) {
 int main(int argc, char ** argv) {
     struct args args = {
         .compute        = COMPUTE_DEFAULTS,
-        .n_predict      = 128,
+        .n_predict      = PREDICT_UNSET,
         .temperature    = 0.8,
         .top_k          = 40,
         .top_p          = 0.95,
@@ -398,9 +442,21 @@ int main(int argc, char ** argv) {
         opt_flag("--special", &args.special,
                 "turn the names of special tokens in the prompt into their ids"),
 
+        opt_group("Chat"),
+        opt_flag("--chat", &args.chat,
+                "a conversation: each line of the terminal or of stdin is a message, and -p or -f "
+                "the only one; /help lists the commands"),
+        opt_string("--system", "TEXT", &args.system, "the system message"),
+        opt_string("--chat-format", "FORMAT", &args.chat_format,
+                "chatml, qwen3.5, olmo-3, olmo-2, llama-3, rwkv-world, or a file written by "
+                "lrnn-convert chat-format (default: the format of the model file)"),
+        opt_flag("--no-thinking", &args.no_thinking,
+                "ask for answers without a thinking section, if the format can"),
+
         opt_group("Generation"),
         opt_int("-n, --predict", "N", &args.n_predict, -1, 1e15,
-                "tokens to generate; 0: only read the prompt, -1: until the model ends the text"),
+                "tokens to generate; 0: only read the prompt, -1: until the model ends the text "
+                "(default: 128, or -1 for each answer of a chat)"),
         opt_strings("--stop", "TEXT", &args.stops, "stop before this text; may be repeated"),
 
         opt_group("Sampling"),
@@ -424,7 +480,8 @@ int main(int argc, char ** argv) {
         opt_string("--state-load", "FILE", &args.state_load,
                 "continue a saved sequence; the prompt follows it"),
         opt_string("--state-save", "FILE", &args.state_save,
-                "save the sequence at the end, also after Ctrl-C; replaces only a state file"),
+                "save the sequence at the end, also after Ctrl-C; replaces only a state file. The "
+                "messages of a chat go to FILE.json"),
 
         opt_group("Output"),
         opt_flag("--jsonl", &args.jsonl,
@@ -446,7 +503,8 @@ int main(int argc, char ** argv) {
         .usage    = "-m M.gguf -p TEXT [options]      continue a text\n"
                     "-m M.gguf -f FILE [options]      continue a file\n"
                     "-m M.gguf [options] < FILE       continue stdin\n"
-                    "-m M.gguf                        on a terminal: line by line",
+                    "-m M.gguf                        on a terminal: line by line\n"
+                    "-m M.gguf --chat [options]       a conversation",
         .examples = "lrnn-cli -m model.gguf -p 'Once upon a time' -n 64 --state-save tale.state\n"
                     "lrnn-cli -m model.gguf -p ' and then' -n 64 --state-load tale.state --jsonl",
         OPTIONS(options),

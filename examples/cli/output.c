@@ -7,9 +7,10 @@
 #include <inttypes.h>
 
 bool output_begin(struct output * out, enum output_format format, const struct lrnn_model * model,
-        bool continues, const struct option_strings * stops, char * err, size_t err_size) {
+        bool continues, const struct option_strings * stops, text_write write, void * write_user,
+        char * err, size_t err_size) {
     *out = (struct output) { .format = format };
-    if (!stop_begin(&out->filter, stops, format == OUTPUT_TEXT ? stdout : NULL)) {
+    if (!stop_begin(&out->filter, stops, format == OUTPUT_TEXT ? write : NULL, write_user)) {
         return error_set(err, err_size, "out of memory for the stop strings");
     }
     if (lrnn_model_get_info(model).has_tokenizer) {

@@ -1,23 +1,32 @@
 #include "stop.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 static void release(struct stop_filter * f, size_t n) {
-    if (f->out != NULL) {
-        fwrite(f->held, 1, n, f->out);
+    if (f->write != NULL && n > 0) {
+        f->write(f->held, n, f->write_user);
     }
     f->n_held -= n;
     memmove(f->held, f->held + n, f->n_held);
 }
 
-bool stop_begin(struct stop_filter * f, const struct option_strings * stops, FILE * out) {
+void text_to_stdout(const char * text, size_t size, void * user) {
+    (void) user;
+    fwrite(text, 1, size, stdout);
+}
+
+bool stop_begin(struct stop_filter * f, const struct option_strings * stops, text_write write,
+        void * write_user) {
     size_t longest = 1;
     for (int i = 0; i < stops->n; ++i) {
         const size_t length = strlen(stops->v[i]);
         longest             = length > longest ? length : longest;
     }
-    *f = (struct stop_filter) { .stops = stops, .out = out, .held = malloc(longest) };
+    *f = (struct stop_filter) {
+        .stops = stops, .write = write, .write_user = write_user, .held = malloc(longest)
+    };
     return f->held != NULL;
 }
 

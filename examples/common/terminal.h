@@ -32,6 +32,7 @@ void terminal_redraw(FILE * out, const char * text);
 void terminal_clear(FILE * out);
 
 #define TERMINAL_BOLD  "\033[1m"
+#define TERMINAL_DIM   "\033[2m"
 #define TERMINAL_RED   "\033[31m"
 #define TERMINAL_GREEN "\033[32m"
 #define TERMINAL_RESET "\033[0m"

@@ -1,0 +1,489 @@
+#include "chat.h"
+
+#include "base/buffer.h"
+#include "base/error.h"
+#include "chat-memory.h"
+#include "conversation.h"
+#include "interrupt.h"
+#include "line-input.h"
+#include "program.h"
+#include "terminal.h"
+#include "thinking.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+struct branch {
+    char *              name;
+    struct conversation conversation;
+    struct branch *     next;
+};
+
+struct chat {
+    const struct chat_options * options;
+    struct generator *          g;
+    struct lrnn_chat *          format;
+    struct conversation         conversation;
+    struct chat_memory          memory;
+    struct branch *             branches;
+    bool                        is_styled;
+    bool                        is_over; // /exit, or nothing more can be done
+    enum finish                 finish;
+    enum exit_code              code;
+};
+
+//
+// Answers
+//
+
+// Reads the conversation up to the prompt for the answer. Sets chat->finish.
+static bool feed(struct chat * chat, const int32_t * tokens, int64_t n, int64_t n_stable,
+        char * err, size_t err_size) {
+    struct chat_memory * m = &chat->memory;
+    size_t               size;
+
+    chat->finish = FINISH_ERROR;
+    if (!chat_memory_restore(m, tokens, n, err, err_size)) {
+        return false;
+    }
+    // A format with thinking sections changes earlier answers: the next turn continues from the
+    // stable tokens. Otherwise /undo returns to where this turn began.
+    const bool thinks = lrnn_chat_thinking_mark(chat->format, true, &size) != NULL;
+    if (!thinks && !chat_memory_keep(m, err, err_size)) {
+        return false;
+    }
+    const int64_t ends[2] = { thinks && n_stable < n ? n_stable : 0, n };
+    for (int i = 0; i < 2; ++i) {
+        const int64_t at = m->live.n;
+        if (ends[i] <= at) {
+            continue;
+        }
+        chat->finish = generator_feed(chat->g, tokens + at, ends[i] - at, err, err_size);
+        chat_memory_set(m, tokens, ends[i]);
+        if (chat->finish != FINISH_LENGTH) {
+            return false;
+        }
+        if (i == 0 && !chat_memory_keep(m, err, err_size)) {
+            chat->finish = FINISH_ERROR;
+            return false;
+        }
+    }
+    return true;
+}
+
+// The text of generated tokens, without the white space before it. The caller frees it.
+static char * text_of(const struct lrnn_model * model, const struct token_list * tokens,
+        const char ** text, size_t * size) {
+    struct lrnn_decoder * d   = lrnn_decoder_new(model, true);
+    struct buffer         out = { 0 };
+    bool                  ok  = d != NULL;
+    size_t                n   = 0;
+    for (int64_t i = 0; ok && i < tokens->n; ++i) {
+        const char * part = lrnn_decoder_push(d, tokens->ids[i], &n);
+        ok                = buffer_append(&out, part, n);
+    }
+    if (ok) {
+        const char * part = lrnn_decoder_end(d, &n);
+        ok                = buffer_append(&out, part, n);
+    }
+    lrnn_decoder_free(d);
+    *text = ok && out.data != NULL ? out.data : "";
+    *size = ok ? out.n : 0;
+    while (*size > 0 && isspace((unsigned char) (*text)[0])) {
+        ++*text;
+        --*size;
+    }
+    return out.data;
+}
+
+// Generates the answer to the last message and adds it to the conversation.
+static bool generate(struct chat * chat, char * err, size_t err_size) {
+    const struct chat_options * o = chat->options;
+    struct generator *          g = chat->g;
+    struct output               out;
+    struct thinking_printer     printer;
+    struct token_list           made = { 0 };
+    const char *                text;
+    size_t                      size;
+
+    thinking_begin(&printer, chat->format, chat->is_styled,
+            lrnn_chat_begins_thinking(chat->format, o->no_thinking));
+    if (!output_begin(&out, OUTPUT_TEXT, g->model, true, o->stops, thinking_write, &printer, err,
+                err_size)) {
+        chat->finish = FINISH_ERROR;
+        return false;
+    }
+    g->made      = &made;
+    chat->finish = generator_run(g, o->n_predict, &out, err, err_size);
+    g->made      = NULL;
+    output_end(&out, false);
+    thinking_end(&printer);
+    putchar('\n');
+    fflush(stdout);
+    if (out.error != 0) {
+        chat->finish = FINISH_CLOSED;
+        errno        = out.error;
+    }
+    char * data = text_of(g->model, &made, &text, &size);
+    conversation_add(&chat->conversation, "assistant", text, size, &made);
+    free(data);
+    token_list_add(&chat->memory.live, made.ids, made.n);
+    chat_memory_set(&chat->memory, chat->memory.live.ids, chat->memory.live.n);
+    token_list_free(&made);
+    return chat->finish != FINISH_ERROR && chat->finish != FINISH_NUMBERS;
+}
+
+// After these a conversation cannot continue.
+static void report(struct chat * chat, const char * err) {
+    const struct finish_info * info = &FINISH_INFO[chat->finish];
+    switch (chat->finish) {
+        case FINISH_CACHE:
+            program_say(
+                    "%s", err[0] != '\0' ? err : "the attention cache is full; raise it with -c");
+            break;
+        case FINISH_NUMBERS:
+            chat->is_over = true;
+            chat->code    = program_fail(info->code, "the logits are not finite");
+            break;
+        case FINISH_ERROR:
+            chat->is_over = true;
+            chat->code    = program_fail(info->code, "%s", err);
+            break;
+        case FINISH_CLOSED:
+            clearerr(stdout);
+            chat->is_over = true;
+            chat->code    = errno == EPIPE ? EXIT_CODE_OK
+                                           : program_fail(EXIT_CODE_SYSTEM,
+                                                     "cannot write to stdout: %s", strerror(errno));
+            break;
+        default: break;
+    }
+}
+
+static void answer(struct chat * chat, const char * text, size_t size) {
+    int32_t * tokens;
+    int64_t   n, n_stable;
+    char      err[1024] = "";
+
+    conversation_add(&chat->conversation, "user", text, size, NULL);
+    if (!lrnn_chat_tokenize(chat->format, chat->conversation.messages, chat->conversation.n,
+                chat->options->no_thinking, &tokens, &n, &n_stable, err, sizeof(err))) {
+        conversation_drop(&chat->conversation, 1);
+        program_say("%s", err);
+        return;
+    }
+    const bool is_fed = feed(chat, tokens, n, n_stable, err, sizeof(err));
+    free(tokens);
+    if (!is_fed) {
+        conversation_drop(&chat->conversation, 1);
+    } else {
+        generate(chat, err, sizeof(err));
+    }
+    report(chat, err);
+}
+
+//
+// Commands
+//
+
+static void undo(struct chat * chat, const char * text) {
+    struct conversation * c        = &chat->conversation;
+    const bool            has_turn = c->n >= 2 + conversation_has_system(c);
+    char                  err[1024];
+    int32_t *             tokens;
+    int64_t               n;
+
+    (void) text;
+    if (!has_turn) {
+        program_say("there is nothing to undo");
+        return;
+    }
+    // the state where any next question would be asked, or an earlier one
+    conversation_drop(c, 2);
+    conversation_add(c, "user", "", 0, NULL);
+    bool ok = lrnn_chat_tokenize(chat->format, c->messages, c->n, chat->options->no_thinking,
+            &tokens, &n, NULL, err, sizeof(err));
+    conversation_drop(c, 1);
+    if (ok) {
+        ok = chat_memory_restore(&chat->memory, tokens, n, err, sizeof(err));
+        free(tokens);
+    }
+    if (!ok) {
+        program_say("%s", err);
+    }
+}
+
+static struct branch * find_branch(struct chat * chat, const char * name) {
+    struct branch * b = chat->branches;
+    while (b != NULL && strcmp(b->name, name) != 0) {
+        b = b->next;
+    }
+    return b;
+}
+
+static void fork_branch(struct chat * chat, const char * name) {
+    struct branch * b = find_branch(chat, name);
+    char            err[1024];
+
+    if (b == NULL) {
+        b       = program_alloc(1, sizeof(*b));
+        b->name = program_alloc(strlen(name) + 1, 1);
+        memcpy(b->name, name, strlen(name));
+        b->next        = chat->branches;
+        chat->branches = b;
+    }
+    conversation_copy(&b->conversation, &chat->conversation);
+    if (!chat_memory_keep(&chat->memory, err, sizeof(err))) {
+        program_say("%s", err);
+    }
+}
+
+static void go_back(struct chat * chat, const char * name) {
+    const struct branch * b = find_branch(chat, name);
+    if (b == NULL) {
+        program_say("there is no conversation with the name %s; /fork NAME makes one", name);
+        return;
+    }
+    conversation_copy(&chat->conversation, &b->conversation);
+}
+
+// FILE is a state file as of --state-save, FILE.json has the messages.
+static bool save(struct chat * chat, const char * path, char * err, size_t err_size) {
+    char json[4096];
+    if (snprintf(json, sizeof(json), "%s.json", path) >= (int) sizeof(json)) {
+        return error_set(err, err_size, "the name of the file is too long");
+    }
+    if (chat->memory.live.n == 0) {
+        return error_set(err, err_size, "the conversation is empty");
+    }
+    return lrnn_seq_save(chat->g->session, 0, chat->g->sampler, path, err, err_size) &&
+           conversation_save(&chat->conversation, &chat->memory.live, json, err, err_size);
+}
+
+static bool load(struct chat * chat, const char * path, char * err, size_t err_size) {
+    struct conversation c      = { 0 };
+    struct token_list   tokens = { 0 };
+    char                json[4096];
+    if (snprintf(json, sizeof(json), "%s.json", path) >= (int) sizeof(json)) {
+        return error_set(err, err_size, "the name of the file is too long");
+    }
+    if (!conversation_load(&c, &tokens, chat->g->info.n_vocab, json, err, err_size)) {
+        return false;
+    }
+    bool ok = lrnn_seq_load(chat->g->session, 0, chat->g->sampler, path, err, err_size);
+    if (ok && lrnn_seq_length(chat->g->session, 0) != tokens.n) {
+        lrnn_seq_reset(chat->g->session, 0, err, err_size);
+        chat->memory.live.n = 0;
+        ok = error_set(err, err_size, "%s and %s are of different conversations", path, json);
+    }
+    if (ok) {
+        conversation_copy(&chat->conversation, &c);
+        token_list_set(&chat->memory.live, tokens.ids, tokens.n);
+    }
+    conversation_drop(&c, c.n);
+    token_list_free(&tokens);
+    return ok;
+}
+
+static void save_command(struct chat * chat, const char * path) {
+    char err[1024];
+    if (!save(chat, path, err, sizeof(err))) {
+        program_say("%s", err);
+    }
+}
+
+static void load_command(struct chat * chat, const char * path) {
+    char err[1024];
+    if (!load(chat, path, err, sizeof(err))) {
+        program_say("%s", err);
+    }
+}
+
+static void set_system(struct chat * chat, const char * text) {
+    conversation_set_system(&chat->conversation, text[0] != '\0' ? text : NULL);
+}
+
+static void leave(struct chat * chat, const char * text) {
+    (void) text;
+    chat->is_over = true;
+}
+
+static void help(struct chat * chat, const char * text);
+
+static const struct command {
+    const char * name;
+    const char * argument; // NULL: none
+    const char * text;
+    bool         is_optional;
+    void (*run)(struct chat * chat, const char * argument);
+} COMMANDS[] = {
+    { "undo", NULL, "remove the last question and its answer", false, undo },
+    { "fork", "NAME", "remember the conversation as it is now", false, fork_branch },
+    { "back", "NAME", "return to the conversation of /fork NAME", false, go_back },
+    { "save", "FILE", "write the state to FILE and the messages to FILE.json", false,
+            save_command },
+    { "load", "FILE", "continue a saved conversation", false, load_command },
+    { "system", "TEXT", "set the system message; without TEXT: remove it", true, set_system },
+    { "help", NULL, "list the commands", false, help },
+    { "exit", NULL, "end; so does Ctrl-D", false, leave },
+};
+
+enum { N_COMMANDS = sizeof(COMMANDS) / sizeof(COMMANDS[0]) };
+
+static void help(struct chat * chat, const char * text) {
+    (void) chat;
+    (void) text;
+    for (int i = 0; i < N_COMMANDS; ++i) {
+        const struct command * c = &COMMANDS[i];
+        fprintf(stderr, "  /%-6s %-5s %s\n", c->name, c->argument != NULL ? c->argument : "",
+                c->text);
+    }
+    fprintf(stderr, "  //...        a message that begins with /\n");
+}
+
+static void command(struct chat * chat, const char * line) {
+    char         word[16] = "";
+    const size_t n        = strcspn(line, " \t");
+    const char * argument = line + n + strspn(line + n, " \t");
+
+    snprintf(word, sizeof(word), "%.*s", (int) (n < sizeof(word) ? n : sizeof(word) - 1), line);
+    for (int i = 0; i < N_COMMANDS; ++i) {
+        const struct command * c = &COMMANDS[i];
+        if (strcmp(word, c->name) != 0 || n >= sizeof(word)) {
+            continue;
+        }
+        if ((argument[0] != '\0') != (c->argument != NULL) && !c->is_optional) {
+            program_say("usage: /%s%s%s", c->name, c->argument != NULL ? " " : "",
+                    c->argument != NULL ? c->argument : "");
+        } else {
+            c->run(chat, argument);
+        }
+        return;
+    }
+    program_say("there is no command /%.*s; /help lists them", (int) (n < 32 ? n : 32), line);
+}
+
+// One line or several lines of input: a message or a command.
+static void take_line(struct chat * chat, const char * text, size_t size) {
+    if (size > 0 && text[0] == '/' && !(size > 1 && text[1] == '/')) {
+        char * line = program_alloc(size, 1);
+        memcpy(line, text + 1, size - 1);
+        command(chat, line);
+        free(line);
+    } else if (size > 0) {
+        const size_t skip = text[0] == '/';
+        answer(chat, text + skip, size - skip);
+    }
+}
+
+//
+// Input
+//
+
+static const char GREETING[] =
+        "Each line is a message; a line that ends with \\ continues on the next. Ctrl-C stops the "
+        "answer, Ctrl-D ends, /help lists the commands.";
+
+static void run_on_terminal(struct chat * chat) {
+    struct line_input * input = line_input_new();
+    const char *        text;
+    size_t              size;
+
+    if (!chat->g->quiet) {
+        terminal_print(stderr, GREETING);
+    }
+    while (!chat->is_over) {
+        interrupt_listen(true);
+        const enum line_status status =
+                input != NULL ? line_input_read(input, &text, &size) : LINE_MEMORY;
+        bool is_final = interrupt_is_final();
+        interrupt_listen(false);
+        if (status == LINE_CUT) {
+            program_say(LINE_INPUT_CUT, LINE_INPUT_MAX);
+        } else if (status == LINE_MEMORY) {
+            chat->code    = program_fail(EXIT_CODE_SYSTEM, "out of memory for a line");
+            chat->is_over = true;
+        } else if (status == LINE_OK) {
+            take_line(chat, text, size);
+            is_final = is_final || interrupt_is_final();
+        }
+        if (is_final && chat->code == EXIT_CODE_OK) {
+            chat->code = EXIT_CODE_STOPPED;
+        }
+        chat->is_over = chat->is_over || status == LINE_END || is_final;
+    }
+    line_input_free(input);
+}
+
+static void run_on_pipe(struct chat * chat) {
+    char * line = NULL;
+    size_t room = 0;
+
+    interrupt_listen(false);
+    while (!chat->is_over) {
+        const ssize_t n = getline(&line, &room, stdin);
+        if (n < 0) {
+            break;
+        }
+        const size_t size = (size_t) n - (n > 0 && line[n - 1] == '\n');
+        take_line(chat, line, size);
+        if (interrupt_seen()) {
+            chat->code    = EXIT_CODE_STOPPED;
+            chat->is_over = true;
+        }
+    }
+    free(line);
+}
+
+enum exit_code chat_run(
+        const struct chat_options * options, struct generator * g, enum finish * finish) {
+    struct chat chat = { .options = options, .g = g, .finish = FINISH_LENGTH };
+    char        err[1024];
+
+    chat.format = lrnn_chat_new(g->model, options->format, err, sizeof(err));
+    if (chat.format == NULL) {
+        return program_fail(options->format != NULL ? EXIT_CODE_USAGE : EXIT_CODE_MODEL, "%s", err);
+    }
+    g->chat        = chat.format;
+    g->keep        = true;
+    chat.is_styled = terminal_is_smart(stdout);
+    chat_memory_begin(&chat.memory, g->session, options->n_copies);
+    if (options->load != NULL && !load(&chat, options->load, err, sizeof(err))) {
+        chat.code    = program_fail(EXIT_CODE_DATA, "%s", err);
+        chat.is_over = true;
+    }
+    if (options->system != NULL) {
+        set_system(&chat, options->system);
+    }
+    if (chat.is_over) {
+        // the conversation could not be loaded
+    } else if (options->prompt != NULL) {
+        interrupt_listen(false);
+        answer(&chat, options->prompt, options->prompt_size);
+        chat.code = chat.code == EXIT_CODE_OK ? FINISH_INFO[chat.finish].code : chat.code;
+    } else if (isatty(STDIN_FILENO) && isatty(STDOUT_FILENO)) {
+        run_on_terminal(&chat);
+    } else {
+        run_on_pipe(&chat);
+    }
+    if (options->save != NULL && chat.memory.live.n > 0 && chat.finish != FINISH_NUMBERS &&
+            !save(&chat, options->save, err, sizeof(err))) {
+        chat.code = program_fail(EXIT_CODE_SYSTEM, "%s", err);
+    }
+    *finish = chat.finish;
+    while (chat.branches != NULL) {
+        struct branch * next = chat.branches->next;
+        conversation_drop(&chat.branches->conversation, chat.branches->conversation.n);
+        free(chat.branches->name);
+        free(chat.branches);
+        chat.branches = next;
+    }
+    conversation_drop(&chat.conversation, chat.conversation.n);
+    chat_memory_end(&chat.memory);
+    lrnn_chat_free(chat.format);
+    return chat.code;
+}

@@ -1,0 +1,38 @@
+#pragma once
+
+// The messages of a conversation, in memory and in a file. The program ends with a message if
+// memory runs out.
+
+#include "lrnn.h"
+#include "token-list.h"
+
+struct conversation {
+    struct lrnn_message * messages; // own their contents and tokens
+    int64_t               n;
+    int64_t               room;
+};
+
+// - role:   a string constant
+// - tokens: of an answer; NULL otherwise
+void conversation_add(struct conversation * c, const char * role, const char * content, size_t size,
+        const struct token_list * tokens);
+
+// Removes the last n messages.
+void conversation_drop(struct conversation * c, int64_t n);
+
+// Replaces, adds or removes (NULL) the system message.
+void conversation_set_system(struct conversation * c, const char * text);
+
+void conversation_copy(struct conversation * to, const struct conversation * from);
+
+static inline bool conversation_has_system(const struct conversation * c) {
+    return c->n > 0 && c->messages[0].role[0] == 's';
+}
+
+// conversation-file.c: JSON with the messages and the tokens of the sequence.
+bool conversation_save(const struct conversation * c, const struct token_list * sequence,
+        const char * path, char * err, size_t err_size);
+
+// Leaves `c` and `sequence` unchanged on failure. Tokens must be below n_vocab.
+bool conversation_load(struct conversation * c, struct token_list * sequence, int64_t n_vocab,
+        const char * path, char * err, size_t err_size);

@@ -1,0 +1,185 @@
+"""lrnn-cli --chat with the templates of OLMo-Hybrid and Qwen3.5 on a random hybrid: the tokens that
+are fed are those of the template."""
+
+import json
+import re
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "convert"))
+
+from lrnn_convert.chat.sandbox import Template  # noqa: E402
+
+TEMPLATES = ROOT / "tests" / "data" / "chat"
+SPECIAL = ["<|endoftext|>", "<|im_start|>", "<|im_end|>"]
+EOS = 256
+GREEDY = ["-t", "1", "-q", "-n", "5", "--greedy"]
+
+
+def encode(text):
+    """Ids of bytes and of the names of special tokens."""
+    ids = []
+    for part in re.split("(" + "|".join(map(re.escape, SPECIAL)) + ")", text):
+        ids += [EOS + SPECIAL.index(part)] if part in SPECIAL else list(part.encode())
+    return ids
+
+
+class Chat:
+    def __init__(self, lrnn, name):
+        self.lrnn = lrnn
+        path = TEMPLATES / f"{name}.jinja"
+        self.template = Template(path.read_text(), {"bos_token": "", "eos_token": SPECIAL[0]})
+        self.model = lrnn.text_model("olmo_hybrid", f"{name}.gguf", EOS, path, *SPECIAL)
+
+    def run(self, *lines, args=(), **options):
+        """Enters lines; returns the result."""
+        stdin = "".join(line + "\n" for line in lines).encode()
+        return self.lrnn.run("lrnn-cli", "-m", self.model, "--chat", *GREEDY, *args, stdin=stdin,
+                             **options)
+
+    def saved(self, name):
+        """(messages, tokens of the sequence, tokens of the answers) of /save."""
+        data = json.loads((self.lrnn.work / f"{name}.json").read_text())
+        messages = [{"role": m["role"], "content": m["content"]} for m in data["messages"]]
+        return messages, data["sequence"], [m["tokens"] for m in data["messages"] if "tokens" in m]
+
+    def check(self, name, **settings):
+        """The sequence is the prompt of the last answer, rendered by Jinja, and that answer.
+        Returns the messages."""
+        messages, sequence, answers = self.saved(name)
+        prompt = self.template.render(messages[:-1], **settings)
+        assert sequence == encode(prompt) + answers[-1]
+        return messages
+
+
+@pytest.fixture(params=["olmo-3", "qwen3.5"])
+def chat(lrnn, request):
+    return Chat(lrnn, request.param)
+
+
+def test_tokens_are_those_of_the_template(chat):
+    chat.run("Hello", "  Über\u00a0", "//slash", "", "/save s")
+    messages = chat.check("s")
+    assert [m["content"] for m in messages[::2]] == ["Hello", "  Über\u00a0", "/slash"]
+
+
+def test_system_messages(chat):
+    chat.run("a", "/system Be brief.", "b", "/save s", "/system", "c", "/save t",
+             args=["--system", "Be kind."])
+    assert chat.check("s")[0] == {"role": "system", "content": "Be brief."}
+    assert chat.check("t")[0]["role"] == "user"
+
+
+def test_special_tokens_in_messages_are_text(chat):
+    done = chat.run("x<|im_end|>y<|endoftext|>", "/save s")
+    _, sequence, answers = chat.saved("s")
+    prompt = sequence[:len(sequence) - len(answers[0])]
+    assert bytes(i for i in prompt if i < 256).decode().count("x<|im_end|>y<|endoftext|>") == 1
+    plain = encode(chat.template.render([{"role": "user", "content": "xy"}]))
+    assert sum(i >= EOS for i in prompt) == sum(i >= EOS for i in plain)
+    assert done.stderr == ""
+
+
+def test_undo_returns_to_the_state_before(chat):
+    chat.run("a", "b", "/undo", "c", "/save s")
+    chat.run("a", "c", "/save t")
+    assert chat.check("s") == chat.check("t")
+    assert chat.run("/undo").stderr == "lrnn-cli: there is nothing to undo\n"
+    chat.run("/system S", "a", "/undo", "b", "/save u")
+    assert [m["content"] for m in chat.check("u")][:2] == ["S", "b"]
+
+
+def test_undo_rewinds_the_state_at_once(chat):
+    chat.run("first", "second", "/undo", "/save s")
+    messages, sequence, _ = chat.saved("s")
+    assert len(messages) == 2
+    text = bytes(i for i in sequence if i < 256)
+    assert b"first" in text and b"second" not in text
+
+
+def test_branches(chat):
+    chat.run("a", "/fork here", "b", "/fork there", "c", "/back here", "d", "/save s",
+             "/back there", "e", "/save t")
+    assert [m["content"] for m in chat.check("s")[::2]] == ["a", "d"]
+    assert [m["content"] for m in chat.check("t")[::2]] == ["a", "b", "e"]
+    assert "no conversation with the name x" in chat.run("/back x").stderr
+
+
+def test_saved_conversations_continue(chat):
+    chat.run("a", "/save s", "b", "/save t")
+    chat.run("/load s", "b", "/save u")
+    assert chat.check("t") == chat.check("u")
+    assert chat.saved("t") == chat.saved("u")
+    # the options are the commands
+    chat.run("b", args=["--state-load", "s", "--state-save", "v"])
+    assert chat.saved("t") == chat.saved("v")
+    # a state and messages that do not belong together
+    (chat.lrnn.work / "s.json").write_bytes((chat.lrnn.work / "t.json").read_bytes())
+    assert "of different conversations" in chat.run("/load s").stderr
+    (chat.lrnn.work / "s.json").write_text("{}")
+    assert "not a conversation" in chat.run("/load s").stderr
+    assert "cannot be opened" in chat.run("/load none").stderr
+
+
+def test_thinking_can_be_suppressed(lrnn):
+    chat = Chat(lrnn, "qwen3.5")
+    chat.run("a", "b", "/save s", args=["--no-thinking"])
+    chat.check("s", enable_thinking=False)
+
+
+def test_one_message(chat):
+    for args in (["-p", "a b"], ["-f", "file"]):
+        chat.lrnn.write("file", "a b\n")
+        chat.run(args=[*args, "--state-save", "s"])
+        assert chat.check("s")[0]["content"] == "a b"
+
+
+def test_piped_answers(chat):
+    """One line or more per answer. A thinking section that the prompt opens is marked."""
+    done = chat.run("a", "b")
+    chat.run("a", "b", "/save s")
+    answers = chat.saved("s")[2]
+    mark = b"<think>\n" if "qwen" in str(chat.model) else b""
+    text = b"".join(mark + bytes(i for i in a if i < 256) + b"\n" for a in answers)
+    assert done.stdout == text.decode(errors="replace")
+
+
+def test_bad_commands(chat):
+    for line, error in (("/fork", "usage: /fork NAME"), ("/undo now", "usage: /undo"),
+                        ("/nope", "no command /nope")):
+        assert error in chat.run(line).stderr
+
+
+def test_options_that_do_not_fit(chat):
+    lrnn, model = chat.lrnn, ["-m", chat.model]
+    for args in (["--chat", "--ids"], ["--chat", "--jsonl"], ["--system", "x"],
+                 ["--chat", "-n", "0"], ["--chat", "--chat-format", "none"]):
+        lrnn.fail(lrnn.Code.USAGE, "lrnn-cli", *model, *args)
+    unknown = lrnn.write("t.jinja", "{{ messages }}")
+    other = lrnn.text_model("olmo_hybrid", "other.gguf", EOS, unknown, *SPECIAL)
+    line = lrnn.fail(lrnn.Code.MODEL, "lrnn-cli", "-m", other, "--chat")
+    assert "lrnn-convert chat-format" in line
+    lrnn.run("lrnn-cli", "-m", other, "--chat", "--chat-format", "chatml", *GREEDY, stdin=b"a\n")
+
+
+def test_terminal(chat):
+    """Ctrl-C stops an answer, not the program; thinking is dimmed."""
+    t = chat.lrnn.on_terminal("lrnn-cli", "-m", chat.model, "--chat", "-t", "1", "-n", "2000000",
+                              "--greedy", "-c", "100000")
+    t.expect("/help")
+    t.expect("> ")
+    t.send("Hello\n")
+    t.expect("Hello\r?\n")
+    if "qwen" in str(chat.model):
+        t.expect("\x1b\\[2m")
+    t.expect("..")
+    t.send("\x03")
+    t.expect("\n[^\n]*> ")
+    t.send("/save s\n")
+    t.expect("\n[^\n]*> ")
+    t.send("\x04")
+    assert t.close() == chat.lrnn.Code.OK, t.text()
+    assert len(chat.check("s")) == 2
