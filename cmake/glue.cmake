@@ -1,6 +1,7 @@
-# The glue: the edits that add our three ops to ggml, make ggml-cuda multiply F32 matrices in F32,
-# and make an RPC server drop a client that sends malformed messages. The ops themselves are in
-# src/ops; an inserted case only calls a function of src/ops/glue.h.
+# The glue: the edits that add our three ops to ggml, replace its attention on the CPU, make
+# ggml-cuda multiply F32 matrices in F32, and make an RPC server drop a client that sends malformed
+# messages. The ops themselves are in src/ops; an inserted case only calls a function of
+# src/ops/glue.h.
 #
 #     name, file, number of occurrences of the anchor, position of the text
 #     the anchor
@@ -346,6 +347,24 @@ glue_edit(cpu-work-size src/ggml-cpu/ggml-cpu.c 1 before
                     {
                         cur = ggml_lrnn_cpu_work_size(node, n_tasks);
                     } break;
+]])
+
+glue_edit(cpu-attention src/ggml-cpu/ggml-cpu.c 1 replace
+[[
+                ggml_compute_forward_flash_attn_ext(params, tensor);
+]]
+[[
+                if (!ggml_lrnn_cpu_attention(params, tensor)) {
+                    ggml_compute_forward_flash_attn_ext(params, tensor);
+                }
+]])
+
+glue_edit(cpu-attention-work-size src/ggml-cpu/ggml-cpu.c 1 before
+[[
+        work_size = MAX(work_size, cur);
+]]
+[[
+        cur = MAX(cur, ggml_lrnn_cpu_attention_size(node, n_tasks));
 ]])
 
 # libgomp's barrier spins for milliseconds before it sleeps, and ggml's own spins forever. On a busy

@@ -87,7 +87,7 @@ struct lrnn_model_info {
     int64_t      trained_length;    // context length in training, in tokens; 0: unknown
     int64_t      weight_bytes;      // all tensors
     int64_t      state_bytes;       // recurrent state of one sequence
-    int64_t      cache_bytes;       // attention cache of one token
+    int64_t      cache_bytes;       // attention cache of one token, in F16
     uint64_t     identity;          // hash of the model file; state files store it
     bool         has_tokenizer;     // false: the model works on token ids only
     int32_t      bos, eos;          // token ids; -1: none
@@ -140,12 +140,17 @@ struct lrnn_trace_event;
 // Receives the values that flow through a running model. Return false to make lrnn_eval fail.
 typedef bool (*lrnn_trace)(const struct lrnn_trace_event * event, void * user);
 
+// The number format of the attention cache.
+enum lrnn_cache_type { LRNN_CACHE_F16, LRNN_CACHE_F32, LRNN_CACHE_Q8_0 };
+LRNN_API const char * lrnn_cache_type_name(enum lrnn_cache_type type); // "f16", "f32", "q8_0"
+
 struct lrnn_session_params {
-    int32_t  n_threads;   // 0: one per core
-    int32_t  n_seqs;      // number of sequences; 0: 1
-    int32_t  n_rewind;    // tokens a sequence can be rewound; each costs n_seqs * state_bytes
-    int32_t  n_batch;     // maximum number of tokens computed together; 0: 512
-    int32_t  n_cache;     // size of the attention cache, in tokens per sequence; 0: 4096
+    int32_t n_threads; // 0: one per core
+    int32_t n_seqs;    // number of sequences; 0: 1
+    int32_t n_rewind;  // tokens a sequence can be rewound; each costs n_seqs * state_bytes
+    int32_t n_batch;   // maximum number of tokens computed together; 0: 512
+    int32_t n_cache;   // size of the attention cache, in tokens per sequence; 0: 4096
+    enum lrnn_cache_type cache_type;
     bool     exact_cuts;  // the recurrence does not depend on how tokens are cut into calls; slower
     unsigned trace_kinds; // enum lrnn_trace_kind; 0: none
     lrnn_trace trace;

@@ -181,6 +181,7 @@ static void set_defaults(struct args * args) {
     args->op.repetitions                   = args->repetitions > 0 ? args->repetitions : 7;
     args->model.repetitions                = args->repetitions > 0 ? args->repetitions : 5;
     args->model.n_batch                    = args->model.n_batch > 0 ? args->model.n_batch : 512;
+    args->model.cache_type                 = (enum lrnn_cache_type) args->compute.cache_type;
     if (args->model.n_prompt.n == 0) {
         args->model.n_prompt = (struct option_ints) { .n = 1, .v = { 512 } };
     }

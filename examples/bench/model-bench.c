@@ -146,9 +146,10 @@ bool model_bench_run(struct lrnn_model * model, const struct model_bench_params 
         struct model_result   r       = { .test = test, .n_batch = params->n_batch };
         struct lrnn_session * session = lrnn_session_new(model,
                 &(struct lrnn_session_params) {
-                        .n_threads = test.threads,
-                        .n_batch   = (int32_t) params->n_batch,
-                        .n_cache   = (int32_t) test.n_tokens,
+                        .n_threads  = test.threads,
+                        .n_batch    = (int32_t) params->n_batch,
+                        .n_cache    = (int32_t) test.n_tokens,
+                        .cache_type = params->cache_type,
                 },
                 err, err_size);
 

@@ -21,6 +21,8 @@ struct model_bench_params {
     struct option_ints threads;
     int64_t            n_batch;
     int64_t            repetitions;
+
+    enum lrnn_cache_type cache_type;
 };
 
 struct model_test {

@@ -222,10 +222,11 @@ static enum exit_code prepare(struct args * args, struct generator * g) {
         .seed           = (uint64_t) args->seed,
     };
     const struct lrnn_session_params params = {
-        .n_threads = (int32_t) args->compute.threads,
-        .n_batch   = (int32_t) args->batch,
-        .n_cache   = (int32_t) args->cache,
-        .n_seqs    = 1 + (args->chat ? chat_memory_count(&g->info, args->cache) : 0),
+        .n_threads  = (int32_t) args->compute.threads,
+        .n_batch    = (int32_t) args->batch,
+        .n_cache    = (int32_t) args->cache,
+        .cache_type = (enum lrnn_cache_type) args->compute.cache_type,
+        .n_seqs     = 1 + (args->chat ? chat_memory_count(&g->info, args->cache) : 0),
     };
     char err[1024];
 

@@ -20,16 +20,21 @@ struct compute {
     const char * split;        // NULL: by free memory
     const char * rpc;          // servers, HOST:PORT separated by commas; NULL: none
     int64_t      rpc_timeout;  // seconds
+    int          cache_type;   // enum lrnn_cache_type
     bool         verbose;
 };
 
 #define COMPUTE_DEFAULTS   { .n_gpu_layers = -1, .rpc_timeout = 120 }
 
-#define COMPUTE_OPTIONS(c) COMPUTE_LAYERS(c), COMPUTE_DEVICES(c)
+#define COMPUTE_OPTIONS(c) COMPUTE_CACHE_TYPE(c), COMPUTE_LAYERS(c), COMPUTE_DEVICES(c)
 
 #define COMPUTE_THREADS(c)                               \
     opt_int("-t, --threads", "N", &(c).threads, 0, 4096, \
             "number of CPU threads (default: one per core)")
+
+#define COMPUTE_CACHE_TYPE(c)                                   \
+    opt_choice("--cache-type", "f16|f32|q8_0", &(c).cache_type, \
+            "number format of the attention cache")
 
 #define COMPUTE_LAYERS(c)                                                                        \
     opt_int("-ngl, --gpu-layers", "N", &(c).n_gpu_layers, -1, 1 << 20,                           \

@@ -141,7 +141,7 @@ static void print_model(const struct lrnn_model * model, const struct lrnn_model
     if (info->n_layer_attention > 0) {
         printf("cache             ");
         print_bytes(info->cache_bytes);
-        printf(" per token\n");
+        printf(" per token (f16)\n");
     }
     printf("identity          %016" PRIx64 " (hash of the model file; state files store it)\n",
             info->identity);

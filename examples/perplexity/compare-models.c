@@ -71,9 +71,10 @@ static enum exit_code load(const struct args * args, struct comparison_models * 
 
 static enum exit_code open_sessions(const struct args * args, struct comparison_models * m) {
     const struct lrnn_session_params params = {
-        .n_threads = (int32_t) args->compute.threads,
-        .n_batch   = (int32_t) args->batch,
-        .n_cache   = (int32_t) args->data.window.length,
+        .n_threads  = (int32_t) args->compute.threads,
+        .n_batch    = (int32_t) args->batch,
+        .n_cache    = (int32_t) args->data.window.length,
+        .cache_type = (enum lrnn_cache_type) args->compute.cache_type,
     };
     char err[1024];
     for (int i = 0; i < m->n; ++i) {

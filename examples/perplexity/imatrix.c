@@ -88,6 +88,7 @@ static enum exit_code run(void * arg) {
             .n_threads   = (int32_t) args->compute.threads,
             .n_batch     = (int32_t) args->batch,
             .n_cache     = (int32_t) args->data.window.length,
+            .cache_type  = (enum lrnn_cache_type) args->compute.cache_type,
             .trace_kinds = LRNN_TRACE_MATRICES,
             .trace       = lrnn_imatrix_collect,
             .trace_user  = im,

@@ -128,9 +128,10 @@ static enum exit_code compute_logits(const struct args * args, struct lrnn_model
         return EXIT_CODE_DATA;
     }
     const struct lrnn_session_params params = {
-        .n_threads = (int32_t) args->compute.threads,
-        .n_batch   = (int32_t) args->batch,
-        .n_cache   = info.n_layer_attention > 0 ? (int32_t) n_ids : 0,
+        .n_threads  = (int32_t) args->compute.threads,
+        .n_batch    = (int32_t) args->batch,
+        .n_cache    = info.n_layer_attention > 0 ? (int32_t) n_ids : 0,
+        .cache_type = (enum lrnn_cache_type) args->compute.cache_type,
     };
     struct lrnn_session * session = lrnn_session_new(model, &params, err, err_size);
     enum exit_code        code    = EXIT_CODE_SYSTEM;

@@ -38,11 +38,15 @@ static struct score_meta make_meta(const struct scoring * s, const char * tool) 
     meta.dataset        = plan->data.data.preset;
     meta.protocol       = plan->protocol;
     meta.same_targets   = plan->same_targets;
-    meta.probe          = plan->args->probe >= 0 ? "state-norm" : "";
-    meta.n_batch        = plan->n_batch;
-    meta.group          = plan->group;
-    meta.shard          = plan->shard;
-    meta.n_shards       = plan->n_shards;
+    if (lrnn_model_get_info(s->model).n_layer_attention > 0) {
+        meta.cache_type =
+                lrnn_cache_type_name((enum lrnn_cache_type) plan->args->compute.cache_type);
+    }
+    meta.probe    = plan->args->probe >= 0 ? "state-norm" : "";
+    meta.n_batch  = plan->n_batch;
+    meta.group    = plan->group;
+    meta.shard    = plan->shard;
+    meta.n_shards = plan->n_shards;
     return meta;
 }
 
@@ -85,6 +89,7 @@ static enum exit_code score_model(struct scoring * s) {
             .state_norm       = args->probe >= 0,
             .resume           = args->resume,
             .max_length       = plan->data.window.length,
+            .cache_type       = (enum lrnn_cache_type) args->compute.cache_type,
             .checkpoint_every = args->checkpoint_every,
             .checkpoints      = s->files->checkpoints,
             .callback         = run_progress_score,

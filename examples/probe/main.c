@@ -110,6 +110,7 @@ static bool count_eigenvalues(const struct args * args, struct lrnn_model * mode
     const struct lrnn_session_params params = {
         .n_threads   = (int32_t) args->compute.threads,
         .n_batch     = 512,
+        .cache_type  = (enum lrnn_cache_type) args->compute.cache_type,
         .trace_kinds = LRNN_TRACE_SCANS,
         .trace       = eigenvalues_trace,
         .trace_user  = e,
@@ -145,6 +146,7 @@ static enum exit_code probe(const struct args * args, struct lrnn_model * model,
                  .seed        = (uint64_t) args->seed,
                  .n_threads   = (int32_t) args->compute.threads,
                  .n_batch     = (int32_t) args->batch,
+                 .cache_type  = (enum lrnn_cache_type) args->compute.cache_type,
                  .progress    = on_progress,
                  .user        = &progress,
     };

@@ -101,6 +101,7 @@ class _SessionParams(ctypes.Structure):
         ("n_rewind", c_int32),
         ("n_batch", c_int32),
         ("n_cache", c_int32),
+        ("cache_type", c_int),
         ("exact_cuts", c_bool),
         ("trace_kinds", c_uint),
         ("trace", _trace),
@@ -409,7 +410,7 @@ class Session(_Object):
     """Runs a model and owns sequences 0 to n_seqs - 1.
 
     `params` are fields of struct lrnn_session_params: n_threads, n_seqs, n_rewind, n_batch,
-    n_cache, exact_cuts."""
+    n_cache, cache_type (0: F16, 1: F32, 2: Q8_0), exact_cuts."""
 
     def __init__(self, model, **params):
         super().__init__()

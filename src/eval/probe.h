@@ -12,14 +12,16 @@ enum { PROBE_LENGTHS_MAX = 64 };
 typedef bool (*probe_progress)(int64_t done, int64_t total, void * user);
 
 struct probe_params {
-    int64_t        lengths[PROBE_LENGTHS_MAX]; // ascending
-    int            n_lengths;
-    int64_t        n_sequences;
-    uint64_t       seed;
-    int32_t        n_threads;
-    int32_t        n_batch;  // tokens per call, all sequences together
-    probe_progress progress; // may be NULL
-    void *         user;
+    int64_t  lengths[PROBE_LENGTHS_MAX]; // ascending
+    int      n_lengths;
+    int64_t  n_sequences;
+    uint64_t seed;
+    int32_t  n_threads;
+    int32_t  n_batch; // tokens per call, all sequences together
+
+    enum lrnn_cache_type cache_type;
+    probe_progress       progress; // may be NULL
+    void *               user;
 };
 
 // Counts for the positions after the previous length, up to this one.

@@ -120,8 +120,9 @@ static bool read_facts(const struct reader * r, struct json_value object, struct
             return no_memory(r);
         }
     }
-    run->summary.meta.model = run->name;
-    run->summary.meta.probe = "";
+    run->summary.meta.model      = run->name;
+    run->summary.meta.probe      = "";
+    run->summary.meta.cache_type = "";
     return true;
 }
 

@@ -52,10 +52,11 @@ struct score_meta {
     // context lengths "512,1024,…", n of them: window i is stretch i/n of the stream after context
     // number i mod n, and only its last 2,048 targets count; "": plain windows
     const char * same_targets;
-    const char * probe;     // "state-norm": windows have norms; "": none, and no line in the header
-    int64_t      n_batch;   // tokens per call and sequence; together with group, fixes every call
-    int64_t      group;     // windows evaluated together
-    int64_t      n_windows; // of the whole run, all shards
+    const char * probe; // "state-norm": windows have norms; "": none, and no line in the header
+    const char * cache_type; // "f16", "f32", "q8_0"; "": no attention layers, and no line
+    int64_t      n_batch;    // tokens per call and sequence; together with group, fixes every call
+    int64_t      group;      // windows evaluated together
+    int64_t      n_windows;  // of the whole run, all shards
     int64_t      shard, n_shards; // shard 1 … n_shards
 };
 

@@ -395,10 +395,11 @@ enum score_status score_run(struct lrnn_model * model, struct windows * windows,
     } else {
         e.session = lrnn_session_new(model,
                 &(struct lrnn_session_params) {
-                        .n_threads = params->n_threads,
-                        .n_seqs    = (int32_t) params->group,
-                        .n_batch   = (int32_t) (params->group * params->n_batch),
-                        .n_cache   = (int32_t) params->max_length,
+                        .n_threads  = params->n_threads,
+                        .n_seqs     = (int32_t) params->group,
+                        .n_batch    = (int32_t) (params->group * params->n_batch),
+                        .n_cache    = (int32_t) params->max_length,
+                        .cache_type = params->cache_type,
                 },
                 err, err_size);
         if (e.session != NULL) {
@@ -419,12 +420,13 @@ static double now(void) { // seconds
 }
 
 double score_speed(struct lrnn_model * model, struct windows * windows, int32_t n_threads,
-        int64_t group, int64_t n_batch) {
+        int64_t group, int64_t n_batch, enum lrnn_cache_type cache_type) {
     const struct lrnn_session_params params = {
-        .n_threads = n_threads,
-        .n_seqs    = (int32_t) group,
-        .n_batch   = (int32_t) (group * n_batch),
-        .n_cache   = (int32_t) n_batch,
+        .n_threads  = n_threads,
+        .n_seqs     = (int32_t) group,
+        .n_batch    = (int32_t) (group * n_batch),
+        .n_cache    = (int32_t) n_batch,
+        .cache_type = cache_type,
     };
     char                  err[256];
     struct window         window  = { 0 };

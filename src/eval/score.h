@@ -19,8 +19,8 @@ enum score_reset {
 };
 
 // The part of a score file's header that follows from model, data and windows. The caller sets
-// tool, model, dataset, protocol, same_targets, probe, n_batch, group and shards. Strings belong to
-// the arguments.
+// tool, model, dataset, protocol, same_targets, probe, cache_type, n_batch, group and shards.
+// Strings belong to the arguments.
 struct model_facts;
 struct score_meta score_meta_of(const struct lrnn_model * model, const struct model_facts * facts,
         const struct windows * windows, const struct window_params * window,
@@ -48,11 +48,13 @@ struct score_params {
     int64_t          first, next, end; // windows of this shard; those before next are in the file
     bool             resume;           // use an existing checkpoint; otherwise it is removed
     int64_t          max_length;       // tokens of the longest window
-    int64_t          checkpoint_every; // tokens of a window; 0: only when stopped
-    const char *     checkpoints;      // folder, created and removed as needed
-    uint8_t          identity[32];     // of the run; checkpoints of other runs are ignored
-    score_callback   callback;         // may be NULL
-    void *           user;
+
+    enum lrnn_cache_type cache_type;
+    int64_t              checkpoint_every; // tokens of a window; 0: only when stopped
+    const char *         checkpoints;      // folder, created and removed as needed
+    uint8_t              identity[32];     // of the run; checkpoints of other runs are ignored
+    score_callback       callback;         // may be NULL
+    void *               user;
 };
 
 enum score_status {
@@ -76,4 +78,4 @@ enum score_status score_run(struct lrnn_model * model, struct windows * windows,
 
 // Tokens per second, measured for about a second with calls like those of score_run. 0: failed.
 double score_speed(struct lrnn_model * model, struct windows * windows, int32_t n_threads,
-        int64_t group, int64_t n_batch);
+        int64_t group, int64_t n_batch, enum lrnn_cache_type cache_type);

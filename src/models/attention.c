@@ -5,9 +5,9 @@
 //     out = W_o o + b
 //
 // There are H heads of q and HK heads of k and v, each of length L. A cache holds k and v of all
-// tokens so far, [HK·L, tokens, sequences]. Each sequence of the batch is computed separately, on
-// the visible rows of its cache: all its tokens and a few masked rows of zeros after them, so that
-// the shape of the graph does not change with every token.
+// tokens so far, [HK·L, tokens, sequences], in F16, F32 or Q8_0. Each sequence of the batch is
+// computed separately, on the visible rows of its cache: all its tokens and a few masked rows of
+// zeros after them, so that the shape of the graph does not change with every token.
 
 #include "models/models.h"
 
@@ -76,6 +76,7 @@ bool attention_load(struct loader * l, int32_t il, struct layer * layer) {
         w->k_norm      = loader_tensor_1d(l, il, "attn_k_norm.weight", TENSOR_F32, all ? kv : w->L);
     }
     layer->cache_size = kv;
+    layer->cache_head = w->L;
     return !l->failed;
 }
 
@@ -104,7 +105,7 @@ static void store(struct graph * g, struct ggml_tensor * cache, struct ggml_tens
 static struct ggml_tensor * visible(struct graph * g, const struct attention * w,
         const struct graph_seq * seq, struct ggml_tensor * cache) {
     return ggml_view_3d(g->ctx, cache, w->L, seq->visible, w->HK, cache->nb[1],
-            (size_t) w->L * sizeof(float), (size_t) seq->seq * cache->nb[2]);
+            ggml_row_size(cache->type, w->L), (size_t) seq->seq * cache->nb[2]);
 }
 
 // The n tokens of one sequence: q [L, H, T] against its cache → [H·L, n]
@@ -112,20 +113,13 @@ static struct ggml_tensor * attend(struct graph * g, const struct attention * w,
         const struct graph_seq * seq, struct ggml_tensor * mask, struct ggml_tensor * q) {
     struct ggml_context * c = g->ctx;
     const int64_t         n = seq->count;
-    struct ggml_tensor *  k = visible(g, w, seq, g->cache_k);
-    struct ggml_tensor *  v = visible(g, w, seq, g->cache_v);
 
     q = ggml_view_3d(c, q, w->L, w->H, n, q->nb[1], q->nb[2], (size_t) seq->first * q->nb[2]);
-    struct ggml_tensor * p = ggml_mul_mat(c, k, ggml_permute(c, q, 0, 2, 1, 3)); // [visible, n, H]
-    p                      = ggml_soft_max_ext(c, p, mask, 1.0f / sqrtf((float) w->L), 0.0f);
-
-    if (n == 1) { // for a single column, transposing all of v would cost more than it saves
-        struct ggml_tensor * o = ggml_out_prod(c, v, ggml_permute(c, p, 1, 0, 2, 3)); // [L, 1, H]
-        return ggml_reshape_2d(c, o, w->H * w->L, 1);
-    }
-    v                      = ggml_cont(c, ggml_permute(c, v, 1, 0, 2, 3)); // [visible, L, HK]
-    struct ggml_tensor * o = ggml_mul_mat(c, v, p);                        // [L, n, H]
-    return ggml_reshape_2d(c, ggml_cont(c, ggml_permute(c, o, 0, 2, 1, 3)), w->H * w->L, n);
+    struct ggml_tensor * o = ggml_flash_attn_ext(c, ggml_permute(c, q, 0, 2, 1, 3),
+            visible(g, w, seq, g->cache_k), visible(g, w, seq, g->cache_v), mask,
+            1.0f / sqrtf((float) w->L), 0.0f, 0.0f); // [L, H, n]
+    ggml_prec_set_acc(o, GGML_PREC_F32);
+    return ggml_reshape_2d(c, o, w->H * w->L, n);
 }
 
 struct ggml_tensor * attention_mix(

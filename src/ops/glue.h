@@ -23,6 +23,11 @@ int ggml_lrnn_cpu_n_tasks(const struct ggml_tensor * op, int n_threads);
 size_t ggml_lrnn_cpu_work_size(const struct ggml_tensor * op, int n_tasks);
 bool ggml_lrnn_cpu_supports_op(const struct ggml_tensor * op);
 
+// ggml-cpu: attention as the graphs of lrnn use it; false if the op has another form, which ggml
+// then computes. And its bytes of work buffer; 0 for other ops.
+bool ggml_lrnn_cpu_attention(const struct ggml_compute_params * params, struct ggml_tensor * op);
+size_t ggml_lrnn_cpu_attention_size(struct ggml_tensor * op, int n_threads);
+
 // ggml-cpu: called for the n-th time by a thread that waits for the others at a barrier. Spins for
 // about 50 microseconds, then yields its core each time.
 void ggml_lrnn_cpu_wait(int n);

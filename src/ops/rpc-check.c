@@ -50,9 +50,8 @@ static bool op_is_known(uint32_t op) {
         case GGML_OP_NORM:
         case GGML_OP_RMS_NORM:
         case GGML_OP_L2_NORM:
-        case GGML_OP_SOFT_MAX:
+        case GGML_OP_FLASH_ATTN_EXT:
         case GGML_OP_MUL_MAT:
-        case GGML_OP_OUT_PROD:
         case GGML_OP_GET_ROWS:
         case GGML_OP_SET_ROWS:
         case GGML_OP_CONCAT:
@@ -209,13 +208,6 @@ static bool mul_mat_ok(const struct ggml_tensor * op) {
            param_i32(op, 1) == 0; // no hint about the matrix
 }
 
-static bool out_prod_ok(const struct ggml_tensor * op) {
-    const struct ggml_tensor * a = op->src[0];
-    const struct ggml_tensor * b = op->src[1];
-    return is_f32_rows(a) && is_f32(b) && a->ne[1] == b->ne[1] && repeats(b, a, 2) &&
-           shape_is(op, a->ne[0], b->ne[0], b->ne[2], b->ne[3]);
-}
-
 static bool get_rows_ok(const struct ggml_tensor * op) {
     const struct ggml_tensor * a   = op->src[0];
     const struct ggml_tensor * ids = op->src[1];
@@ -224,11 +216,16 @@ static bool get_rows_ok(const struct ggml_tensor * op) {
            shape_is(op, a->ne[0], ids->ne[0], ids->ne[1], ids->ne[2]);
 }
 
+// The types of attention caches.
+static bool is_cache_type(enum ggml_type type) {
+    return type == GGML_TYPE_F32 || type == GGML_TYPE_F16 || type == GGML_TYPE_Q8_0;
+}
+
 static bool set_rows_ok(const struct ggml_tensor * op) {
     const struct ggml_tensor * rows = op->src[0];
     const struct ggml_tensor * ids  = op->src[1];
     const struct ggml_tensor * into = op->src[2];
-    return (into->type == GGML_TYPE_F32 || into->type == GGML_TYPE_F16) &&
+    return is_cache_type(into->type) && into->ne[0] % ggml_blck_size(into->type) == 0 &&
            into->nb[0] == ggml_type_size(into->type) && into->data == op->data &&
            same_layout(into, op) && is_f32_rows(rows) &&
            shape_is(op, rows->ne[0], op->ne[1], rows->ne[2], rows->ne[3]) &&
@@ -269,13 +266,16 @@ static bool rope_ok(const struct ggml_tensor * op) {
     return ok;
 }
 
-static bool soft_max_ok(const struct ggml_tensor * op) {
-    const struct ggml_tensor * mask = op->src[1];
-    return is_f32_rows(op->src[0]) && ggml_is_contiguous(op->src[0]) &&
-           same_shape(op, op->src[0]) && param_f32(op, 1) == 0.0f && // ALiBi
-           (mask == NULL || ((is_f32(mask) || mask->type == GGML_TYPE_F16) &&
-                                    ggml_is_contiguous(mask) && mask->ne[0] == op->ne[0] &&
-                                    mask->ne[1] >= op->ne[1] && repeats(op, mask, 2)));
+// o [L, H, n] = attention of q [L, n, H] to k and v [L, rows, HK], with mask F16 [rows, n]
+static bool flash_attn_ok(const struct ggml_tensor * op) {
+    const struct ggml_tensor *q = op->src[0], *k = op->src[1], *v = op->src[2], *mask = op->src[3];
+    return is_f32_rows(q) && q->ne[3] == 1 && is_cache_type(k->type) && is_matrix(k) &&
+           v->type == k->type && is_matrix(v) && k->ne[0] == q->ne[0] && same_shape(v, k) &&
+           repeats(q, k, 2) && mask->type == GGML_TYPE_F16 && ggml_is_contiguous(mask) &&
+           shape_is(mask, k->ne[1], q->ne[1], 1, 1) &&
+           shape_is(op, v->ne[0], q->ne[2], q->ne[1], 1) && isfinite(param_f32(op, 0)) &&
+           param_f32(op, 1) == 0.0f && param_f32(op, 2) == 0.0f && // ALiBi, soft cap
+           param_i32(op, 3) == GGML_PREC_F32;
 }
 
 static bool arange_ok(const struct ggml_tensor * op) {
@@ -316,9 +316,8 @@ static bool node_shape_ok(const struct ggml_tensor * op) {
         case GGML_OP_FILL: return is_f32(a) && same_shape(op, a);
         case GGML_OP_UNARY: return unary_ok(op);
         case GGML_OP_GLU: return glu_ok(op);
-        case GGML_OP_SOFT_MAX: return soft_max_ok(op);
+        case GGML_OP_FLASH_ATTN_EXT: return flash_attn_ok(op);
         case GGML_OP_MUL_MAT: return mul_mat_ok(op);
-        case GGML_OP_OUT_PROD: return out_prod_ok(op);
         case GGML_OP_GET_ROWS: return get_rows_ok(op);
         case GGML_OP_SET_ROWS: return set_rows_ok(op);
         case GGML_OP_CONCAT: return concat_ok(op);
@@ -338,14 +337,10 @@ static void n_sources(enum ggml_op op, int * min, int * max) {
         case GGML_OP_DIV:
         case GGML_OP_GLU:
         case GGML_OP_MUL_MAT:
-        case GGML_OP_OUT_PROD:
         case GGML_OP_GET_ROWS:
         case GGML_OP_CONCAT: *min = *max = 2; break;
         case GGML_OP_SET_ROWS: *min = *max = 3; break;
-        case GGML_OP_SOFT_MAX:
-            *min = 1;
-            *max = 2;
-            break;
+        case GGML_OP_FLASH_ATTN_EXT: *min = *max = 4; break;
         case GGML_OP_ROPE:
             *min = 2;
             *max = 3;

@@ -30,7 +30,7 @@ bool graph_inputs_declare(struct graph_inputs * in, struct ggml_context * ctx,
         }
         for (int32_t i = 0; i < batch->n_seqs; ++i) {
             const struct graph_seq * s = &batch->seqs[i];
-            in->masks[i]               = declare(ctx, GGML_TYPE_F32, s->visible, s->count);
+            in->masks[i]               = declare(ctx, GGML_TYPE_F16, s->visible, s->count);
         }
     }
     return true;
@@ -122,13 +122,14 @@ static void fill_outputs(struct ggml_tensor * t, const struct batch * batch, int
 
 // mask[t][j] = 0 if token t sees row j of the cache, else -inf
 static void fill_mask(
-        struct ggml_tensor * t, const struct graph_seq * s, int64_t window, float * data) {
-    const int64_t visible = t->ne[0];
+        struct ggml_tensor * t, const struct graph_seq * s, int64_t window, ggml_fp16_t * data) {
+    const ggml_fp16_t zero = ggml_fp32_to_fp16(0.0f), minus_inf = ggml_fp32_to_fp16(-INFINITY);
+    const int64_t     visible = t->ne[0];
     for (int64_t i = 0; i < s->count; ++i) {
         const int64_t now = s->position + i;
         for (int64_t j = 0; j < visible; ++j) {
             const bool hidden     = j > now || (window > 0 && j <= now - window);
-            data[i * visible + j] = hidden ? -INFINITY : 0.0f;
+            data[i * visible + j] = hidden ? minus_inf : zero;
         }
     }
     set(t, data);

@@ -28,7 +28,7 @@ struct graph_inputs {
     struct ggml_tensor *  rows;      // I64 [T], the cache row of each token
     struct ggml_tensor *  ids;       // I32 [4 + n_rewind, n_seqs], the slots of each sequence
     struct ggml_tensor *  outputs;   // I32 [n_outputs], tokens with logits; NULL: none
-    struct ggml_tensor ** masks;     // [n_seqs], F32 [visible, count]; NULL: no attention layer
+    struct ggml_tensor ** masks;     // [n_seqs], F16 [visible, count]; NULL: no attention layer
 };
 
 // Returns false if memory is short.

@@ -21,7 +21,7 @@ struct graph {
 
     // of the current layer
     struct ggml_tensor * const * states;  // [n_states], F32 [state_size, slots]
-    struct ggml_tensor *         cache_k; // F32 [cache_size, rows, sequences of the session]
+    struct ggml_tensor *         cache_k; // [cache_size, rows, sequences of the session]
     struct ggml_tensor *         cache_v;
 
     struct ggml_tensor * carry; // handed from layer to layer (RWKV-7: v of the first layer)

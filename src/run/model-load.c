@@ -201,7 +201,7 @@ static void fill_info(struct lrnn_model * model) {
     for (int32_t il = 0; il < model->n_layer; ++il) {
         const struct layer * layer = &model->layers[il];
         model->info.n_layer_attention += layer->attention;
-        model->info.cache_bytes += 2 * layer->cache_size * (int64_t) sizeof(float);
+        model->info.cache_bytes += 2 * layer->cache_size * (int64_t) sizeof(ggml_fp16_t);
         for (int32_t i = 0; i < layer->n_states; ++i) {
             model->info.state_bytes += layer->state_size[i] * (int64_t) sizeof(float);
         }

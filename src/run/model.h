@@ -31,7 +31,8 @@ struct layer {
     struct frame * frame;   // norms and MLP; NULL if they are part of weights
     int32_t        n_states;
     int64_t        state_size[LAYER_STATES_MAX]; // floats of one slot
-    int64_t        cache_size;                   // floats of one token, for k as for v
+    int64_t        cache_size;                   // values of one token, for k as for v
+    int64_t        cache_head;                   // values of one head
 };
 
 struct lrnn_model {

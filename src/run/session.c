@@ -7,6 +7,7 @@
 
 #include "ggml-cpu.h"
 
+#include <inttypes.h>
 #include <stdlib.h>
 #include <unistd.h>
 
@@ -36,6 +37,25 @@ static void set_defaults(struct lrnn_session_params * p) {
     p->n_seqs  = p->n_seqs == 0 ? 1 : p->n_seqs;
     p->n_batch = p->n_batch == 0 ? 512 : p->n_batch;
     p->n_cache = p->n_cache == 0 ? 4096 : p->n_cache;
+}
+
+// A head must be a whole number of blocks.
+static bool check_cache_type(const struct lrnn_model * model, enum lrnn_cache_type cache_type,
+        char * err, size_t err_size) {
+    if (cache_type < LRNN_CACHE_F16 || cache_type > LRNN_CACHE_Q8_0) {
+        return error_set(err, err_size, "cache_type is %d; expected %d to %d", (int) cache_type,
+                LRNN_CACHE_F16, LRNN_CACHE_Q8_0);
+    }
+    const enum ggml_type type = cache_ggml_type(cache_type);
+    for (int32_t il = 0; il < model->n_layer; ++il) {
+        if (model->layers[il].cache_head % ggml_blck_size(type) != 0) {
+            return error_set(err, err_size,
+                    "an attention cache in %s needs heads of a multiple of %" PRId64
+                    " values; those of layer %d have %" PRId64,
+                    ggml_type_name(type), ggml_blck_size(type), il, model->layers[il].cache_head);
+        }
+    }
+    return true;
 }
 
 //
@@ -99,9 +119,10 @@ static bool make_trace(struct lrnn_session * s, char * err, size_t err_size) {
 
 static bool make_states(struct lrnn_session * s, char * err, size_t err_size) {
     const struct states_size size = {
-        .n_seqs   = s->params.n_seqs,
-        .n_rewind = s->params.n_rewind,
-        .n_cache  = s->params.n_cache,
+        .n_seqs     = s->params.n_seqs,
+        .n_rewind   = s->params.n_rewind,
+        .n_cache    = s->params.n_cache,
+        .cache_type = cache_ggml_type(s->params.cache_type),
     };
     int32_t (*devices)[LAYER_STATES_MAX] = calloc((size_t) s->model->n_layer, sizeof(*devices));
     bool ok                              = devices != NULL;
@@ -135,7 +156,8 @@ struct lrnn_session * lrnn_session_new(struct lrnn_model * model,
     if (params != NULL) {
         s->params = *params;
     }
-    bool ok = check_params(&s->params, err, err_size);
+    bool ok = check_params(&s->params, err, err_size) &&
+              check_cache_type(model, s->params.cache_type, err, err_size);
     if (ok) {
         set_defaults(&s->params);
         s->threads.n_max          = s->params.n_threads;
@@ -169,6 +191,10 @@ void lrnn_session_free(struct lrnn_session * s) {
 
 const struct lrnn_model * session_model(const struct lrnn_session * s) {
     return s->model;
+}
+
+enum ggml_type session_cache_type(const struct lrnn_session * s) {
+    return s->states.size.cache_type;
 }
 
 int64_t session_max_length(const struct lrnn_session * s) {

@@ -11,6 +11,8 @@ const struct lrnn_model * session_model(const struct lrnn_session * session);
 bool session_check_seq(
         const struct lrnn_session * session, int32_t seq, char * err, size_t err_size);
 
+enum ggml_type session_cache_type(const struct lrnn_session * session);
+
 // The largest possible length of a sequence; INT64_MAX without attention layers.
 int64_t session_max_length(const struct lrnn_session * session);
 

@@ -1,11 +1,13 @@
 // State files: a sequence, and optionally a sampler. All numbers are little-endian.
 //
-//     "lrnn-seq"   u32 version   u32 parts: 1 logits, 2 sampler
+//     "lrnn-seq"   u32 version   u16 parts: 1 logits, 2 sampler   u16 cache type
 //     u64 model identity   i64 number of tokens   u64 bytes of memory
 //     the memory of the sequence, in the order of states_visit
 //     if parts & 1: the logits of the last token, f32 [vocabulary]
 //     if parts & 2: the sampler: u64 random[2]   i64 n_accepted   i32 recent[4096]
 //     u64 FNV-1a checksum of everything before it
+//
+// The cache type is 0 (F32), 1 (F16) or 2 (Q8_0); 0 in models without attention layers.
 //
 // The checksum detects damage, not malice: every value is checked as well.
 
@@ -33,10 +35,15 @@ enum { HAS_LOGITS = 1 << 0, HAS_SAMPLER = 1 << 1 };
 // An upper bound for numbers of tokens, far from overflow.
 static const int64_t COUNT_MAX = INT64_C(1) << 62;
 
+static const enum ggml_type CACHE_TYPES[] = { GGML_TYPE_F32, GGML_TYPE_F16, GGML_TYPE_Q8_0 };
+
+enum { N_CACHE_TYPES = sizeof(CACHE_TYPES) / sizeof(CACHE_TYPES[0]) };
+
 struct header {
     char     magic[8];
     uint32_t version;
-    uint32_t has;
+    uint16_t has;
+    uint16_t cache_type; // index into CACHE_TYPES
     uint64_t identity;
     int64_t  length;
     uint64_t n_bytes;
@@ -61,6 +68,16 @@ static bool add_size(struct ggml_tensor * tensor, size_t offset, size_t size, vo
     (void) offset;
     *(uint64_t *) user += size;
     return true;
+}
+
+// The number of the session's cache type in a file.
+static uint16_t cache_type_of(const struct lrnn_session * session) {
+    uint16_t i = 0;
+    while (session_model(session)->info.n_layer_attention > 0 && i + 1 < N_CACHE_TYPES &&
+            CACHE_TYPES[i] != session_cache_type(session)) {
+        ++i;
+    }
+    return i;
 }
 
 static size_t logits_size(const struct lrnn_session * session) {
@@ -102,10 +119,11 @@ bool lrnn_seq_save(struct lrnn_session * session, int32_t seq, const struct lrnn
     }
     const float * logits = session_seq_logits(session, seq);
     struct header header = {
-        .version  = VERSION,
-        .has      = (logits != NULL ? HAS_LOGITS : 0u) | (sampler != NULL ? HAS_SAMPLER : 0u),
-        .identity = session_model(session)->info.identity,
-        .length   = lrnn_seq_length(session, seq),
+        .version = VERSION,
+        .has = (uint16_t) ((logits != NULL ? HAS_LOGITS : 0) | (sampler != NULL ? HAS_SAMPLER : 0)),
+        .cache_type = cache_type_of(session),
+        .identity   = session_model(session)->info.identity,
+        .length     = lrnn_seq_length(session, seq),
     };
     memcpy(header.magic, MAGIC, sizeof(header.magic));
     session_visit(session, seq, header.length, add_size, &header.n_bytes);
@@ -198,6 +216,13 @@ static bool check_header(struct lrnn_session * session, const char * path, const
                 path, h->identity, identity);
     } else if (h->has > (HAS_LOGITS | HAS_SAMPLER)) {
         snprintf(err, err_size, "%s: the parts field is 0x%x; expected 0 to 3", path, h->has);
+    } else if (h->cache_type >= N_CACHE_TYPES) {
+        snprintf(err, err_size, "%s: the cache type is %u; expected 0 to %d", path, h->cache_type,
+                N_CACHE_TYPES - 1);
+    } else if (h->cache_type != cache_type_of(session)) {
+        snprintf(err, err_size, "%s: the attention cache has the type %s; expected %s", path,
+                ggml_type_name(CACHE_TYPES[h->cache_type]),
+                ggml_type_name(CACHE_TYPES[cache_type_of(session)]));
     } else if (h->length < 0 || h->length > most) {
         snprintf(err, err_size, "%s: the sequence has %" PRId64 " tokens; expected 0 to %" PRId64,
                 path, h->length, most);
@@ -218,15 +243,31 @@ static bool set_bytes(struct ggml_tensor * tensor, size_t offset, size_t size, v
     return true;
 }
 
-static bool all_finite(const uint8_t * data, uint64_t size) {
-    for (uint64_t i = 0; i + sizeof(float) <= size; i += sizeof(float)) {
-        float x;
-        memcpy(&x, data + i, sizeof(x));
+// True if the numbers of a type in `data` are finite. A block of Q8_0 begins with its F16 scale.
+static bool all_finite(enum ggml_type type, const uint8_t * data, size_t size) {
+    const size_t step = ggml_type_size(type);
+    for (size_t i = 0; i + step <= size; i += step) {
+        float       x;
+        ggml_fp16_t half;
+        if (type == GGML_TYPE_F32) {
+            memcpy(&x, data + i, sizeof(x));
+        } else {
+            memcpy(&half, data + i, sizeof(half));
+            x = ggml_fp16_to_fp32(half);
+        }
         if (!isfinite(x)) {
             return false;
         }
     }
     return true;
+}
+
+static bool check_bytes(struct ggml_tensor * tensor, size_t offset, size_t size, void * user) {
+    struct reader * r = user;
+    (void) offset;
+    const bool ok = all_finite(tensor->type, r->data, size);
+    r->data += size;
+    return ok;
 }
 
 static bool check_sampler(
@@ -292,10 +333,11 @@ bool lrnn_seq_load(struct lrnn_session * session, int32_t seq, struct lrnn_sampl
     if (header.has & HAS_SAMPLER) {
         memcpy(&saved, data + n_bytes + n_logits, sizeof(saved));
     }
-    ok = all_finite(data, n_bytes) && all_finite(data + n_bytes, n_logits);
+    const bool finite =
+            session_visit(session, seq, header.length, check_bytes, &(struct reader) { data });
+    ok = finite && all_finite(GGML_TYPE_F32, data + n_bytes, n_logits);
     if (!ok) {
-        snprintf(err, err_size, "%s: the %s not finite", path,
-                all_finite(data, n_bytes) ? "logits are" : "state is");
+        snprintf(err, err_size, "%s: the %s not finite", path, finite ? "logits are" : "state is");
     }
     ok = ok && check_sampler(path, &saved, err, err_size);
     ok = ok && (n_logits == 0 || set_logits(session, seq, data + n_bytes, n_logits, err, err_size));

@@ -1,12 +1,25 @@
 #include "run/states.h"
 
 #include "base/error.h"
+#include "lrnn.h"
 #include "run/context.h"
 
 #include "ggml-alloc.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
+
+enum ggml_type cache_ggml_type(enum lrnn_cache_type type) {
+    switch (type) {
+        case LRNN_CACHE_F32: return GGML_TYPE_F32;
+        case LRNN_CACHE_Q8_0: return GGML_TYPE_Q8_0;
+        default: return GGML_TYPE_F16;
+    }
+}
+
+const char * lrnn_cache_type_name(enum lrnn_cache_type type) {
+    return ggml_type_name(cache_ggml_type(type));
+}
 
 int64_t cache_round_up(int64_t n) {
     return (n + CACHE_STEP - 1) / CACHE_STEP * CACHE_STEP;
@@ -18,8 +31,8 @@ static int64_t ring(const struct states * s) {
 
 static struct ggml_tensor * declare_cache(const struct states * s, struct ggml_context * ctx,
         const struct layer * layer, const char * name, int32_t il) {
-    struct ggml_tensor * cache = ggml_new_tensor_3d(
-            ctx, GGML_TYPE_F32, layer->cache_size, cache_round_up(s->size.n_cache), s->size.n_seqs);
+    struct ggml_tensor * cache = ggml_new_tensor_3d(ctx, s->size.cache_type, layer->cache_size,
+            cache_round_up(s->size.n_cache), s->size.n_seqs);
     ggml_format_name(cache, "cache %s %d", name, il);
     return cache;
 }
@@ -58,6 +71,15 @@ bool states_declare(struct states * s, const struct lrnn_model * model,
     return ok;
 }
 
+// The bytes of one token in the caches of all layers.
+static int64_t cache_bytes(const struct states * s, const struct lrnn_model * model) {
+    int64_t n = 0;
+    for (int32_t il = 0; il < model->n_layer; ++il) {
+        n += 2 * (int64_t) ggml_row_size(s->size.cache_type, model->layers[il].cache_size);
+    }
+    return n;
+}
+
 bool states_alloc(struct states * s, const struct lrnn_model * model, char * err, size_t err_size) {
     for (int32_t i = 0; i < model->n_devices; ++i) {
         if (ggml_get_first_tensor(s->ctx[i]) == NULL) {
@@ -72,7 +94,7 @@ bool states_alloc(struct states * s, const struct lrnn_model * model, char * err
                     " slots of %" PRId64 " bytes, and per sequence a cache of %d tokens of %" PRId64
                     " bytes",
                     ggml_backend_dev_name(dev), s->size.n_seqs, s->size.n_seqs * ring(s),
-                    model->info.state_bytes, s->size.n_cache, model->info.cache_bytes);
+                    model->info.state_bytes, s->size.n_cache, cache_bytes(s, model));
         }
         ggml_backend_buffer_clear(s->buffer[i], 0);
     }

@@ -11,7 +11,10 @@
 
 // Attention reads its cache in steps of this many rows, so that one graph serves as many tokens.
 // Rows past the end of a sequence are zero: the mask hides numbers, but not a NaN.
-enum { CACHE_STEP = 64 };
+// CUDA's fast kernels want multiples of 256.
+enum { CACHE_STEP = 256 };
+
+enum ggml_type cache_ggml_type(enum lrnn_cache_type type);
 
 // n rounded up to whole steps
 int64_t cache_round_up(int64_t n);
@@ -20,12 +23,14 @@ struct states_size {
     int32_t n_seqs;
     int32_t n_rewind; // tokens a sequence can be rewound
     int32_t n_cache;  // tokens of a sequence in the cache
+
+    enum ggml_type cache_type;
 };
 
 struct states {
     struct states_size size;
     struct ggml_tensor * (*state)[LAYER_STATES_MAX]; // [n_layer], F32 [state_size, slots]
-    struct ggml_tensor ** cache_k; // [n_layer], F32 [cache_size, rows, n_seqs]; NULL: recurrent
+    struct ggml_tensor ** cache_k; // [n_layer], [cache_size, rows, n_seqs]; NULL: recurrent
     struct ggml_tensor ** cache_v;
 
     struct ggml_context * ctx[DEVICES_MAX];

@@ -15,8 +15,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from rpc_messages import (BF16, F16, F32, HUGE, I32, I64, MAX_SRC, Q4_0, Q8_K, REMOVED_TYPE, Client,
-                          Tensor, graph, op_numbers)
+from rpc_messages import (BF16, F16, F32, HUGE, I32, I64, MAX_SRC, Q4_0, Q8_0, Q8_K, REMOVED_TYPE,
+                          Client, Tensor, graph, op_numbers)
 
 POLL_SECONDS = 0.05
 
@@ -262,7 +262,6 @@ def valid_nodes(c, ops):
     nodes["MUL_MAT"] = c.tensor(5, 3, op=ops["MUL_MAT"], src=(c.tensor(32, 5), c.tensor(32, 3)))
     nodes["MUL_MAT q"] = c.tensor(5, 3, op=ops["MUL_MAT"],
                                   src=(c.tensor(32, 5, type=Q4_0), c.tensor(32, 3)))
-    nodes["OUT_PROD"] = c.tensor(8, 5, op=ops["OUT_PROD"], src=(c.tensor(8, 3), c.tensor(5, 3)))
     nodes["GET_ROWS"] = c.tensor(32, 3, op=ops["GET_ROWS"], src=(c.tensor(32, 5), ids(4, 0, 2)))
     nodes["GET_ROWS q"] = c.tensor(32, 2, op=ops["GET_ROWS"],
                                    src=(c.tensor(32, 5, type=Q4_0), ids(4, 1)))
@@ -276,8 +275,12 @@ def valid_nodes(c, ops):
     rope = ints(0, 8, 2, 0, 0) + floats(10000, 1, 0, 1, 0, 0)
     nodes["ROPE"] = c.tensor(8, 2, 3, op=ops["ROPE"], params=rope,
                              src=(c.tensor(8, 2, 3), ids(0, 1, 2), c.tensor(4)))
-    nodes["SOFT_MAX"] = c.tensor(8, 3, op=ops["SOFT_MAX"], params=floats(1, 0),
-                                 src=(c.tensor(8, 3), c.tensor(8, 3)))
+    for name, type in (("f32", F32), ("f16", F16), ("q8_0", Q8_0)):  # 4 heads share 2 of the cache
+        mask = c.tensor(6, 3, type=F16)
+        nodes[f"FLASH_ATTN_EXT {name}"] = c.tensor(
+            32, 4, 3, op=ops["FLASH_ATTN_EXT"], params=floats(1, 0, 0) + ints(10),
+            src=(c.tensor(32, 3, 4), c.tensor(32, 6, 2, type=type), c.tensor(32, 6, 2, type=type),
+                 mask))
     nodes["ARANGE"] = c.tensor(7, op=ops["ARANGE"], params=floats(5, 12, 1))
 
     # 2 heads of 4 × 4, 2 slots, 3 tokens, one sequence
@@ -325,7 +328,7 @@ def field_changes(n_ops):
         yield {"field": "params", "at": i, "value": value}
     for i, value in itertools.product(range(MAX_SRC), (0, "self", "next", 12345, HUGE)):
         yield {"field": "src", "at": i, "value": value}
-    for value in (F32, F16, Q4_0, REMOVED_TYPE, Q8_K, I32, I64, BF16, 24, 43, 2**32 - 1):
+    for value in (F32, F16, Q4_0, REMOVED_TYPE, Q8_0, Q8_K, I32, I64, BF16, 24, 43, 2**32 - 1):
         yield {"field": "type", "value": value}
     for value in (*range(n_ops + 2), 2**31, 2**32 - 1):
         yield {"field": "op", "value": value}

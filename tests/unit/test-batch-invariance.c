@@ -17,6 +17,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 enum { N_SEQS = 3, N_TOKENS = 40, N_REWIND = 3, MAX_CALLS = 96, MAX_PART = 5 };
 
@@ -97,11 +98,15 @@ static bool run(struct test * t, const char * name, struct lrnn_model * model,
 
 // The largest difference of a logit between a batch and single sequences.
 static double compare(struct test * t, const char * name, struct lrnn_model * model, bool decoding,
-        int32_t n_threads) {
+        int32_t n_threads, enum lrnn_cache_type cache_type) {
     const int64_t                    V      = lrnn_model_get_info(model).n_vocab;
     const size_t                     n      = (size_t) (N_SEQS * MAX_CALLS * V);
     const struct lrnn_session_params params = {
-        .n_threads = n_threads, .n_seqs = N_SEQS, .n_rewind = N_REWIND, .n_cache = 4 * N_TOKENS
+        .n_threads  = n_threads,
+        .n_seqs     = N_SEQS,
+        .n_rewind   = N_REWIND,
+        .n_cache    = 4 * N_TOKENS,
+        .cache_type = cache_type,
     };
     struct plan * plan  = malloc(sizeof(*plan));
     float *       all   = calloc(2 * n, sizeof(float));
@@ -118,6 +123,53 @@ static double compare(struct test * t, const char * name, struct lrnn_model * mo
     free(plan);
     free(all);
     return done ? worst : NAN;
+}
+
+// A sequence, its fork, and a sequence loaded from its state file continue with the same bits.
+static void compare_copies(
+        struct test * t, const char * name, struct lrnn_model * model, enum lrnn_cache_type type) {
+    enum { N = 9 };
+    const struct lrnn_session_params params = {
+        .n_threads = 1, .n_seqs = 3, .n_cache = 4 * N, .cache_type = type
+    };
+    const struct lrnn_model_info info = lrnn_model_get_info(model);
+    int32_t                      tokens[N];
+    char                         err[512], state[64];
+    snprintf(state, sizeof(state), "test-batch-invariance-%ld.state", (long) getpid());
+    for (int i = 0; i < N; ++i) {
+        tokens[i] = (int32_t) ((7 * i + 3) % info.n_vocab);
+    }
+    struct lrnn_session * s  = lrnn_session_new(model, &params, err, sizeof(err));
+    struct lrnn_input     in = { .tokens = tokens, .n_tokens = N };
+    bool                  ok = s != NULL && lrnn_eval(s, &in, 1, err, sizeof(err)) &&
+              lrnn_seq_fork(s, 0, 1, err, sizeof(err)) &&
+              lrnn_seq_save(s, 0, NULL, state, err, sizeof(err)) &&
+              lrnn_seq_load(s, 2, NULL, state, err, sizeof(err));
+    const size_t size  = (size_t) info.n_vocab * sizeof(float);
+    float *      first = malloc(size);
+    in.n_tokens = in.n_logits = 1;
+    for (; ok && in.seq < 3; ++in.seq) {
+        ok = lrnn_eval(s, &in, 1, err, sizeof(err));
+        if (ok && in.seq == 0) {
+            memcpy(first, lrnn_logits(s, 0), size);
+        }
+        test_check(t, !ok || memcmp(first, lrnn_logits(s, 0), size) == 0,
+                "%s, cache in %s: a %s continues with other bits", name, lrnn_cache_type_name(type),
+                in.seq == 1 ? "fork" : "loaded sequence");
+    }
+    test_check(t, ok, "%s: %s", name, err);
+    lrnn_session_free(s);
+    // another type of the cache
+    s  = lrnn_session_new(model,
+             &(struct lrnn_session_params) {
+                     .n_threads = 1, .n_cache = 4 * N, .cache_type = (type + 1) % 3 },
+             err, sizeof(err));
+    ok = s != NULL && lrnn_seq_load(s, 0, NULL, state, err, sizeof(err));
+    test_check(t, !ok && strstr(err, "the attention cache has the type ") != NULL,
+            "%s: a state with another type of the cache was accepted", name);
+    lrnn_session_free(s);
+    remove(state);
+    free(first);
 }
 
 //
@@ -239,10 +291,12 @@ static struct lrnn_model * quantize(struct model_edit * e, bool all, char * err,
 }
 
 static void test_model(struct test * t, const struct golden * g) {
-    static const char * const TYPES[]  = { "F32", "Q8_0 and F32", "Q8_0" };
-    double                    worst[3] = { 0.0, 0.0, 0.0 };
-    struct model_edit         e;
-    char                      err[512] = "";
+    static const char * const         TYPES[]  = { "F32", "Q8_0 and F32", "Q8_0" };
+    static const enum lrnn_cache_type CACHES[] = { LRNN_CACHE_F32, LRNN_CACHE_F16,
+        LRNN_CACHE_Q8_0 };
+    double                            worst[3] = { 0.0, 0.0, 0.0 };
+    struct model_edit                 e;
+    char                              err[512] = "";
     if (!test_check(t, model_edit_open(&e, g->path), "%s: cannot be read", g->path)) {
         return;
     }
@@ -255,13 +309,16 @@ static void test_model(struct test * t, const struct golden * g) {
         }
         // one token per call; random cuts; random cuts with two threads
         for (int how = 0; how < 3; ++how) {
-            const double d = compare(t, g->name, model, how == 0, 1 + how / 2);
+            const double d = compare(t, g->name, model, how == 0, 1 + how / 2, CACHES[type]);
             test_check(t, d <= limit,
                     "%s, %s, %s, %d threads: batch and single sequences differ by %.3g; expected "
                     "at most %.0e",
                     g->name, TYPES[type], how == 0 ? "one token per call" : "random cuts",
                     1 + how / 2, d, limit);
             worst[type] = d <= worst[type] ? worst[type] : d;
+        }
+        if (lrnn_model_get_info(model).n_layer_attention > 0) {
+            compare_copies(t, g->name, model, CACHES[type]);
         }
         lrnn_model_free(model);
     }

@@ -207,10 +207,11 @@ static void test_misuse(void) {
             "a missing sequence has a length", "");
 
     const struct lrnn_session_params bad[] = { { .n_threads = -1 }, { .n_seqs = -1 },
-        { .n_rewind = -1 }, { .n_batch = -1 }, { .n_cache = -1 } };
+        { .n_rewind = -1 }, { .n_batch = -1 }, { .n_cache = -1 },
+        { .cache_type = (enum lrnn_cache_type) 3 } };
     for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); ++i) {
         check(lrnn_session_new(model, &bad[i], err, sizeof(err)) == NULL,
-                "a session with a negative parameter is created", err);
+                "a session with an invalid parameter is created", err);
     }
     check(lrnn_model_load("no-such-model.gguf", NULL, err, sizeof(err)) == NULL &&
                     strstr(err, "no-such-model") != NULL,
@@ -299,15 +300,17 @@ static void test_not_finite(const char * name, const char * path) {
 // Attention up to the last row of a cache of several steps: in one call, token by token, and in
 // uneven calls.
 static void test_cache(const char * name) {
-    enum { N = 150 }; // more than two steps of 64, not a multiple
-    static const int           cuts[]   = { 1, 40, 30, 1, 1, 60 };
-    struct lrnn_model *        model    = golden_load_model(name);
-    const int64_t              V        = lrnn_model_get_info(model).n_vocab;
-    struct lrnn_session_params p        = { .n_threads = 1, .n_seqs = 2, .n_cache = N };
-    float *                    whole    = malloc((size_t) (N * V) * sizeof(float));
-    double                     worst    = 0.0;
-    char                       err[512] = "";
-    int32_t                    tokens[N];
+    enum { N = 600 }; // more than two steps of 256, not a multiple
+    static const int           cuts[] = { 1, 160, 120, 1, 1, 240 };
+    struct lrnn_model *        model  = golden_load_model(name);
+    const int64_t              V      = lrnn_model_get_info(model).n_vocab;
+    struct lrnn_session_params p      = {
+             .n_threads = 1, .n_seqs = 2, .n_cache = N, .cache_type = LRNN_CACHE_F32
+    };
+    float * whole    = malloc((size_t) (N * V) * sizeof(float));
+    double  worst    = 0.0;
+    char    err[512] = "";
+    int32_t tokens[N];
     for (int i = 0; i < N; ++i) {
         tokens[i] = (int32_t) ((i * i + 3 * i + 1) % V);
     }

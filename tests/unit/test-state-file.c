@@ -137,8 +137,10 @@ static void check_header(struct bench * b) {
     rejected_u32(b, STATE_AT_VERSION, 0, "state file version is 0; expected 1");
     rejected_u32(b, STATE_AT_VERSION, 2, "state file version is 2; expected 1");
     rejected_u32(b, STATE_AT_VERSION, 1u << 24, "state file version is 16777216; expected 1");
-    rejected_u32(b, STATE_AT_HAS, 4, "the parts field is 0x4; expected 0 to 3");
-    rejected_u32(b, STATE_AT_HAS, UINT32_MAX, "the parts field is 0xffffffff; expected 0 to 3");
+    rejected_with(b, STATE_AT_HAS, (const uint16_t[1]) { 4 }, 2,
+            "the parts field is 0x4; expected 0 to 3");
+    rejected_with(b, STATE_AT_HAS, (const uint16_t[1]) { 0xffff }, 2,
+            "the parts field is 0xffff; expected 0 to 3");
     snprintf(message, sizeof(message),
             "saved from another model: its identity is 0000000000000001; expected %016llx",
             (unsigned long long) info.identity);
@@ -152,7 +154,13 @@ static void check_header(struct bench * b) {
                 (unsigned long long) (info.state_bytes + info.cache_bytes * N_TOKENS));
         rejected_i64(b, STATE_AT_SIZE, sizes[i], message);
     }
-    uint32_t has = 1;
+    rejected_with(b, STATE_AT_HAS + 2, (const uint16_t[1]) { 3 }, 2,
+            "the cache type is 3; expected 0 to 2");
+    if (info.n_layer_attention > 0) {
+        rejected_with(b, STATE_AT_HAS + 2, (const uint16_t[1]) { 0 }, 2,
+                "the attention cache has the type f32; expected f16");
+    }
+    uint16_t has = 1;
     snprintf(message, sizeof(message), "the file has %zu bytes; expected %zu", b->size,
             b->size - STATE_SAMPLER_BYTES);
     rejected_with(b, STATE_AT_HAS, &has, sizeof(has), message);
