@@ -68,7 +68,7 @@ def generate(lrnn, session, sampler, logits, n):
 def test_logits_of_the_reference_library(lrnn, root, name):
     tokens, expected = read_golden(root / "tests/golden" / f"{name}.golden")
     with lrnn.Model(root / "tests/golden" / f"{name}.gguf") as model:
-        with lrnn.Session(model, n_seqs=2) as session:
+        with lrnn.Session(model, n_seqs=2, cache_type=1) as session:
             logits = session.eval(tokens, n_logits=None)
             assert logits.shape == expected.shape and logits.dtype == np.float32
             assert abs(logits - expected).max() < LIMIT_LIBRARY
