@@ -33,7 +33,8 @@ from pathlib import Path
 
 import numpy as np
 
-__all__ = ["Decoder", "Error", "Model", "Sampler", "Session", "ggml_version", "version"]
+__all__ = ["CACHE_F16", "CACHE_F32", "CACHE_Q8_0", "Decoder", "Error", "Model", "Sampler",
+           "Session", "ggml_version", "version"]
 
 # Before 1.0, a minor version may change the API.
 API_VERSION = "0.2"
@@ -133,6 +134,8 @@ class _SamplerParams(ctypes.Structure):
 
 
 _STRUCTS = [_ModelParams, _ModelInfo, _SessionParams, _Input, _SamplerParams]
+
+CACHE_F16, CACHE_F32, CACHE_Q8_0 = range(3)
 
 _TOKENIZE_ADD_BOS = 1 << 0
 _TOKENIZE_ADD_EOS = 1 << 1
@@ -410,7 +413,7 @@ class Session(_Object):
     """Runs a model and owns sequences 0 to n_seqs - 1.
 
     `params` are fields of struct lrnn_session_params: n_threads, n_seqs, n_rewind, n_batch,
-    n_cache, cache_type (0: F16, 1: F32, 2: Q8_0), exact_cuts."""
+    n_cache, cache_type (CACHE_F16, CACHE_F32 or CACHE_Q8_0), exact_cuts."""
 
     def __init__(self, model, **params):
         super().__init__()

@@ -13,6 +13,8 @@ import weakref
 import numpy as np
 import pytest
 
+import test_convert_verify
+
 TEXT_MODEL = "text-deltaproduct2-neg.gguf"
 PROMPT = "The old man looked at"
 LIMIT_LIBRARY = 1e-4  # as in tests/unit/test-golden.c
@@ -68,7 +70,7 @@ def generate(lrnn, session, sampler, logits, n):
 def test_logits_of_the_reference_library(lrnn, root, name):
     tokens, expected = read_golden(root / "tests/golden" / f"{name}.golden")
     with lrnn.Model(root / "tests/golden" / f"{name}.gguf") as model:
-        with lrnn.Session(model, n_seqs=2, cache_type=1) as session:
+        with lrnn.Session(model, n_seqs=2, cache_type=lrnn.CACHE_F32) as session:
             logits = session.eval(tokens, n_logits=None)
             assert logits.shape == expected.shape and logits.dtype == np.float32
             assert abs(logits - expected).max() < LIMIT_LIBRARY
@@ -409,6 +411,63 @@ def test_document(lrnn, root, tmp_path, monkeypatch, capsys):
     assert names["session"].length(0) == len("It was a dark and stormy night")
     for name in ("session", "decoder", "sampler", "model"):
         names[name].close()
+
+
+# ---- compare_logits.py ---------------------------------------------------------------------------
+
+@pytest.fixture
+def compare(root, config, lrnn, build):
+    """compare(verify, *options): runs the script, with the stand-ins for libraries of
+    test_convert_verify.py."""
+    def run(verify, *options):
+        environment = os.environ | {"LRNN_LIBRARY": config["liblrnn"],
+                                    "PATH": f"{build / 'bin'}:{os.environ['PATH']}"}
+        return subprocess.run([verify.python, root / "examples/python/compare_logits.py", *options],
+                              cwd=verify.lrnn.work, env=environment, capture_output=True, text=True)
+    return run
+
+
+@pytest.fixture
+def stand_ins(programs_in, tmp_path, root, monkeypatch):
+    monkeypatch.syspath_prepend(root / "convert")
+    monkeypatch.syspath_prepend(root / "convert/tests")
+    import tiny
+    return test_convert_verify.Verify(programs_in(tmp_path), tiny)
+
+
+def test_compare_logits(compare, stand_ins):
+    stand_ins.checkpoint()
+    tokens, logits = stand_ins.logits()
+    changed = logits.copy()
+    changed[17, 5] += 2
+    changed[30, 7] -= 1
+    np.save(stand_ins.fake / "logits.npy", changed)
+    done = compare(stand_ins, "ckpt", "--save", "both.npz")
+    assert done.returncode == 0, done.stderr
+    lines = done.stdout.splitlines()
+    assert lines[0].startswith("mamba, eigenvalues [0,1], f32, 64 tokens; logits of transformers 1")
+    assert len(lines) == 3
+    for line in lines[1:]:
+        assert re.match(r"largest difference, [a-z ]+: +2, logit of id 5 after 18 tokens: ", line)
+        assert " of 64 times" in line
+    both = np.load(stand_ins.lrnn.work / "both.npz")
+    assert (both["tokens"] == tokens).all() and (both["library"] == changed).all()
+    assert abs(both["lrnn"] - logits).max() < 1e-5
+
+
+def test_compare_logits_fails(compare, stand_ins):
+    done = compare(stand_ins, "missing")
+    assert done.returncode == 3 and "lrnn-convert: missing" in done.stderr
+    stand_ins.checkpoint()
+    for arguments, message in ((["--length", "0"], "there are no tokens to compare"),
+                               (["--text", "x"], "tokenizer")):
+        done = compare(stand_ins, "ckpt", *arguments)
+        assert done.returncode == 1
+        last = done.stderr.splitlines()[-1]
+        assert last.startswith("compare_logits.py: ") and message in last
+    stand_ins.lrnn.write("fake/torch/__init__.py", "raise ImportError")
+    done = compare(stand_ins, "ckpt")
+    assert done.stderr.endswith("compare_logits.py: pip install torch transformers\n")
 
 
 # ---- The library ---------------------------------------------------------------------------------

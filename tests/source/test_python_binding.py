@@ -134,8 +134,9 @@ def test_callbacks(binding, header):
 
 def test_layout(binding, config, root, tmp_path):
     """What the compiler says about sizes, offsets and constants."""
-    constants = {name: f"LRNN{name}" for name in vars(binding) if name.startswith("_TOKENIZE_")}
-    assert len(constants) == 3
+    constants = {name: f"LRNN_{name.lstrip('_')}" for name in vars(binding)
+                 if name.startswith(("_TOKENIZE_", "CACHE_"))}
+    assert len(constants) == 6
     values = {f"sizeof(struct {s.c_name})": ctypes.sizeof(s) for s in binding._STRUCTS}
     values |= {f"offsetof(struct {s.c_name}, {name})": getattr(s, name).offset
                for s in binding._STRUCTS for name, _ in s._fields_}
