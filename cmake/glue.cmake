@@ -68,6 +68,39 @@ glue_edit(rpc-patch-version include/ggml-rpc.h 1 replace
 #define RPC_PROTO_PATCH_VERSION    (100 + RPC_PROTO_PATCH_VERSION_GGML)
 #define RPC_PROTO_PATCH_VERSION_GGML ]])
 
+# ---- ggml-rpc: interrupted calls
+#
+# A socket with a time-out returns EINTR when its process is stopped and continued (Ctrl-Z and fg),
+# even without a signal handler. ggml-rpc would take it for a lost connection.
+
+glue_edit(rpc-errno src/ggml-rpc/transport.cpp 1 before
+[[
+#include <cstring>
+]]
+[[
+#include <cerrno>
+]])
+
+glue_edit(rpc-send-interrupted src/ggml-rpc/transport.cpp 1 after
+[[
+        ssize_t n = send(fd, (const char *)data + bytes_sent, size_to_send, 0);
+]]
+[[
+        if (n < 0 && errno == EINTR) {
+            continue;
+        }
+]])
+
+glue_edit(rpc-recv-interrupted src/ggml-rpc/transport.cpp 1 after
+[[
+        ssize_t n = recv(fd, (char *)data + bytes_recv, size_to_recv, 0);
+]]
+[[
+        if (n < 0 && errno == EINTR) {
+            continue;
+        }
+]])
+
 # ---- ggml-rpc: malformed messages
 #
 # The server asserts what a client sends, and ends. Here it drops the client instead. The rules are

@@ -13,6 +13,7 @@
 #include "ggml-rpc.h"
 
 #include <arpa/inet.h>
+#include <errno.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <poll.h>
@@ -157,6 +158,9 @@ static int connect_to(uint16_t port) {
 static bool send_all(int sock, const void * data, size_t n) {
     for (size_t at = 0; at < n;) {
         const ssize_t sent = send(sock, (const char *) data + at, n - at, MSG_NOSIGNAL);
+        if (sent < 0 && errno == EINTR) {
+            continue; // SIGCONT interrupts a socket with a time-out
+        }
         if (sent <= 0) {
             return false;
         }
@@ -168,6 +172,9 @@ static bool send_all(int sock, const void * data, size_t n) {
 static bool receive_all(int sock, void * data, size_t n) {
     for (size_t at = 0; at < n;) {
         const ssize_t got = recv(sock, (char *) data + at, n - at, 0);
+        if (got < 0 && errno == EINTR) {
+            continue;
+        }
         if (got <= 0) {
             return false;
         }

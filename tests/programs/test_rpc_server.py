@@ -110,6 +110,29 @@ def on_servers(*servers):
     return ["--rpc", ",".join(s.address for s in servers), "--tensor-split", "1,1"]
 
 
+# ---- a client that is stopped and continued
+
+
+def test_stopped_client(lrnn, spawn):
+    """Ctrl-Z and fg interrupt a call that waits for the server. The client must wait again."""
+    server = spawn.server()
+    model = lrnn.models / "text-delta-neg.gguf"
+    generate = ["lrnn-cli", "-m", model, "-p", "a", "-n", "200", "-s", "1", "-q"]
+    expected = lrnn.run(*generate).stdout
+    client = spawn(*generate, "--rpc", server.address)
+    while client.running() and not client.out.read_text():
+        time.sleep(0.001)
+    server.signal(signal.SIGSTOP)          # now the client waits for an answer
+    time.sleep(0.3)
+    assert client.running()
+    for number in (signal.SIGSTOP, signal.SIGCONT):
+        client.signal(number)
+        time.sleep(0.1)
+    server.signal(signal.SIGCONT)
+    client.finish(lrnn.Code.OK)
+    assert client.out.read_text() == expected
+
+
 # ---- command lines that the server rejects
 
 
