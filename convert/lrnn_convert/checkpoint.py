@@ -8,6 +8,7 @@ from typing import Any
 
 from .errors import DataError
 from .readers.config import read_config, read_json
+from .readers.distcp import METADATA, read_distcp
 from .readers.safetensors import read_safetensors
 from .readers.tensor import Tensor
 from .readers.torch_pickle import read_torch
@@ -40,7 +41,8 @@ def input_files(path: Path) -> Iterator[Path]:
         yield from (Path(folder, name) for name in names)
 
 
-def open_checkpoint(path: Path) -> Checkpoint:
+def open_checkpoint(path: Path, config_path: Path | None = None) -> Checkpoint:
+    """config_path: default is config.json next to the weights."""
     if path.is_dir():
         folder = path
         tensors = _read_folder(folder)
@@ -51,8 +53,9 @@ def open_checkpoint(path: Path) -> Checkpoint:
         raise DataError(f"{path}: no such file or folder")
     if any(len(name) > MAX_NAME for name in tensors):
         raise DataError(f"{path}: the name of a tensor has more than {MAX_NAME} characters")
-    config_path = folder / "config.json"
-    config = read_config(config_path) if config_path.is_file() else {}
+    if config_path is None and (folder / "config.json").is_file():
+        config_path = folder / "config.json"
+    config = read_config(config_path) if config_path is not None else {}
     name = path.resolve().name if path.is_dir() else path.stem
     return Checkpoint(name, folder, config, _strip_prefixes(tensors))
 
@@ -71,9 +74,12 @@ def _read_folder(folder: Path) -> dict[str, Tensor]:
     for single in SINGLE_FILES:
         if (folder / single).is_file():
             return _read_file(folder / single)
-    if any(folder.rglob("*.distcp")):
-        raise DataError(f"{folder}: a distributed checkpoint (.distcp); convert it to a Hugging "
-                        "Face folder with its trainer first")
+    distributed = sorted(p.parent for p in folder.rglob(METADATA) if p.is_file())
+    if len(distributed) == 1:
+        return read_distcp(distributed[0])
+    if distributed:
+        raise DataError(f"{folder}: {len(distributed)} distributed checkpoints; name one of them: "
+                        + some([str(p) for p in distributed]))
     found = sorted(p for p in folder.iterdir() if p.suffix in READERS)
     if len(found) == 1:
         return _read_file(found[0])
@@ -81,7 +87,11 @@ def _read_folder(folder: Path) -> dict[str, Tensor]:
         raise DataError(f"{folder}: no weights; expected {', '.join(INDEX_FILES + SINGLE_FILES)} "
                         "or a single .pth")
     raise DataError(f"{folder}: {len(found)} weight files and no index; name one of them: "
-                    f"{', '.join(p.name for p in found[:3])}{', …' if len(found) > 3 else ''}")
+                    + some([p.name for p in found]))
+
+
+def some(names: list[str]) -> str:
+    return ", ".join(names[:3]) + (", …" if len(names) > 3 else "")
 
 
 def _read_sharded(folder: Path, index_path: Path) -> dict[str, Tensor]:

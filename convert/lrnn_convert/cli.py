@@ -42,6 +42,7 @@ other commands, each with its own --help:
 examples:
   lrnn-convert delta-net-1.3B/ -o delta-net.gguf --type bf16
   lrnn-convert parity.pth -o parity.gguf --eigenvalues signed
+  lrnn-convert exp/checkpoint/step-20480 --config delta_net_340M.json -o delta-net.gguf
   lrnn-convert mamba-130m-hf/ -o mamba.gguf --verify --verify-python ~/torch/bin/python
 """
 
@@ -50,8 +51,8 @@ def build_parser() -> argparse.ArgumentParser:
     p = Parser(prog="lrnn-convert", epilog=EPILOG, description="Convert a trained checkpoint of a "
                "linear recurrent language model to GGUF.")
     p.add_argument("checkpoint", type=Path,
-                   help="a Hugging Face folder (config.json and weights), or a .safetensors, .bin, "
-                        ".pt or .pth file")
+                   help="a Hugging Face folder (config.json and weights), a folder of "
+                        "torch.distributed.checkpoint, or a .safetensors, .bin, .pt or .pth file")
     p.add_argument("-o", "--output", type=output_path, metavar="M.gguf",
                    help="output file; required unless --dry-run")
     p.add_argument("--type", choices=list(TYPES), default="f32",
@@ -62,6 +63,8 @@ def build_parser() -> argparse.ArgumentParser:
     p.add_argument("--trained-length", type=int, metavar="N",
                    help="context length in training, in tokens, if the checkpoint does not state "
                         "it")
+    p.add_argument("--config", type=Path, metavar="FILE",
+                   help="configuration of the model (default: config.json next to the weights)")
     p.add_argument("--tokenizer", type=Path, metavar="PATH",
                    help="tokenizer file or folder, or the word bytes for one token per byte "
                         "(default: the files next to the weights)")
@@ -122,10 +125,11 @@ def run(argv: list[str]) -> None:
     if args.output is not None:
         tokenizer = args.tokenizer or args.checkpoint
         check_output(args.output, chain(input_files(args.checkpoint),
+                                        [args.config] if args.config else [],
                                         tokenizers.input_files(tokenizer),
                                         chat.input_files(args.checkpoint)))
 
-    c = open_checkpoint(args.checkpoint)
+    c = open_checkpoint(args.checkpoint, args.config)
     m = families.convert(c, args.eigenvalues, frozenset(args.ignore_key), args.trained_length)
     vocab = next(o.shape[0] for o in m.outs if o.name == "token_embd.weight")
     tokenizer = tokenizers.find(args.tokenizer or c.folder, required=args.tokenizer is not None)

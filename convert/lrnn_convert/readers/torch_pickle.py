@@ -97,6 +97,8 @@ class Unpickler:
     """Pickle protocol 2 as torch writes it (its weights-only subset), and a few opcodes of
     protocol 4. Time and memory are linear in the size of the pickle."""
 
+    allowed = ALLOWED
+
     def __init__(self, data, at: int, where: str, persistent: Callable[[tuple], Storage]):
         self.data, self.at, self.where, self.persistent = data, at, where, persistent
         self.copied = 0                    # entries of containers
@@ -177,7 +179,9 @@ class Unpickler:
                 case 0x81:                                                  # NEWOBJ
                     args, fn = pop(), pop()
                     stack.append(self.call(fn, args))
-                case 0x62: pop()             # BUILD: attributes such as _metadata are not weights
+                case 0x62:                                                  # BUILD
+                    state = pop()
+                    self.build(container(object), state)
                 case 0x51: stack.append(self.persist(pop()))                # BINPERSID
                 case 0x7D: stack.append({})
                 case 0x5D: stack.append([])
@@ -250,10 +254,13 @@ class Unpickler:
     def named(self, module, name) -> Global:
         if not isinstance(module, str) or not isinstance(name, str):
             self.fail("a name that is not a string")
-        if name not in ALLOWED.get(module, ()):
+        if name not in self.allowed.get(module, ()):
             raise DataError(f"{self.where}: the pickle refers to {module[:SHOWN]}.{name[:SHOWN]}; "
                             "refused, because weights do not need it")
         return Global(module, name)
+
+    def build(self, target: Any, state: Any) -> None:
+        """Attributes such as _metadata are not weights."""
 
     def persist(self, pid) -> Storage:
         if (not isinstance(pid, tuple) or len(pid) not in (5, 6) or pid[0] != "storage"
@@ -367,8 +374,18 @@ def _storage_type(where: str, g: Global) -> tuple[str, int]:
 
 # -- zip: stored members under one root
 
-def _read_zip(path: Path, data) -> tuple[Any, dict[str, int]]:
-    members = _zip_members(path, data)
+def read_record(path: str, file, data: bytes) -> tuple[Any, Callable[[], np.ndarray]]:
+    """A file of torch.save that is a single tensor: (record, function that reads it). The record is
+    something else if the file is."""
+    obj, starts = _read_zip(path, data, file)
+    if not isinstance(obj, TensorRecord) or obj.dtype not in FLOAT_DTYPES:
+        return obj, lambda: np.empty(0)
+    return obj, _reader(data, starts[obj.storage.key], obj)
+
+
+def _read_zip(path: Path | str, data, file=None) -> tuple[Any, dict[str, int]]:
+    """data: the bytes of `file`, or of the file at `path`."""
+    members = _zip_members(path, data, file)
     pickles = [name for name in members if name.endswith("/data.pkl")]
     if len(pickles) != 1:
         raise DataError(f"{path}: {len(pickles)} members are named data.pkl; expected one")
@@ -397,11 +414,11 @@ def _read_zip(path: Path, data) -> tuple[Any, dict[str, int]]:
     return unpickler.load(), starts
 
 
-def _zip_members(path: Path, data) -> dict[str, tuple[int, int]]:
+def _zip_members(path: Path | str, data, file=None) -> dict[str, tuple[int, int]]:
     """name -> (first byte, length), with the sizes of the central directory: local headers lack
     them."""
     try:
-        with zipfile.ZipFile(path) as z:
+        with zipfile.ZipFile(file or path) as z:
             infos = z.infolist()
     except (zipfile.BadZipFile, ValueError, struct.error, NotImplementedError) as e:
         raise DataError(f"{path}: not a complete zip file: {e} (truncated?)") from None
