@@ -1,37 +1,8 @@
 #include "eval/model-facts.h"
 
-#include "base/sha256.h"
+#include "eval/hash-cache.h"
 
-#include <errno.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-
-static bool hash_file(
-        const char * path, bool (*stop)(void), char hex[65], char * err, size_t err_size) {
-    enum { SIZE = 1 << 20 };
-    FILE *        file = fopen(path, "rb");
-    char *        data = malloc(SIZE);
-    bool          ok   = file != NULL && data != NULL;
-    struct sha256 sha;
-    sha256_begin(&sha);
-    for (size_t n = 1; ok && n > 0;) {
-        n = fread(data, 1, SIZE, file);
-        sha256_add(&sha, data, n);
-        ok = !ferror(file) && (stop == NULL || !stop());
-    }
-    if (ok) {
-        sha256_hex(&sha, hex);
-    } else {
-        snprintf(err, err_size, "%s: cannot compute its hash: %s", path,
-                errno != 0 ? strerror(errno) : "stopped");
-    }
-    if (file != NULL) {
-        fclose(file);
-    }
-    free(data);
-    return ok;
-}
 
 const char * model_type(const struct lrnn_model * model, int64_t * n_parameters) {
     enum { TYPES_MAX = 64 };
@@ -65,8 +36,7 @@ const char * model_type(const struct lrnn_model * model, int64_t * n_parameters)
 bool model_facts_get(const struct lrnn_model * model, const char * path, bool (*stop)(void),
         struct model_facts * facts, char * err, size_t err_size) {
     *facts = (struct model_facts) { 0 };
-    errno  = 0;
-    if (!hash_file(path, stop, facts->hash, err, err_size)) {
+    if (!hash_of_file(path, stop, facts->hash, err, err_size)) {
         return false;
     }
     lrnn_model_get_tokenizer_hash(model, facts->tokenizer_hash);

@@ -1,7 +1,9 @@
 #include "eval/nll.h"
 
 #include <math.h>
+#include <pthread.h>
 #include <string.h>
+#include <unistd.h>
 
 // exp(x) for −87 ≤ x ≤ 0, within two units in the last place: x = n ln 2 + r with |r| ≤ ln 2 / 2,
 // and exp(r) by its series. Without branches and calls, so that compilers vectorize the loop over
@@ -85,4 +87,49 @@ struct nll nll_of(const float * logits, int64_t n_vocab, int32_t target) {
     const double nats =
             log(sum_of_exp(logits, n_vocab, max)) - ((double) logits[target] - (double) max);
     return (struct nll) { .nats = (float) nats, .top1 = top1 };
+}
+
+//
+// Rows
+//
+
+enum { THREADS_MAX = 64, LOGITS_PER_THREAD = 1 << 18 }; // less is not worth starting a thread
+
+struct part { // every n_parts-th row, from `first` on
+    struct nll_row * rows;
+    int64_t          n_rows, n_vocab, first, n_parts;
+};
+
+static void * run_part(void * arg) {
+    const struct part * p = arg;
+    for (int64_t i = p->first; i < p->n_rows; i += p->n_parts) {
+        p->rows[i].nll = nll_of(p->rows[i].logits, p->n_vocab, p->rows[i].target);
+    }
+    return NULL;
+}
+
+void nll_of_rows(struct nll_row * rows, int64_t n_rows, int64_t n_vocab, int32_t n_threads) {
+    const long    n_cores = sysconf(_SC_NPROCESSORS_ONLN);
+    const int64_t wanted  = n_threads > 0 ? n_threads : n_cores;
+    const int64_t useful  = 1 + n_rows * n_vocab / LOGITS_PER_THREAD;
+    int64_t       n       = wanted < useful ? wanted : useful;
+    n                     = n < 1 ? 1 : n > THREADS_MAX ? THREADS_MAX : n;
+
+    pthread_t   threads[THREADS_MAX];
+    struct part parts[THREADS_MAX];
+    bool        started[THREADS_MAX];
+    for (int64_t i = 0; i < n; ++i) { // part 0 is for this thread
+        parts[i]   = (struct part) { rows, n_rows, n_vocab, i, n };
+        started[i] = i > 0 && pthread_create(&threads[i], NULL, run_part, &parts[i]) == 0;
+    }
+    for (int64_t i = 0; i < n; ++i) {
+        if (!started[i]) {
+            run_part(&parts[i]);
+        }
+    }
+    for (int64_t i = 0; i < n; ++i) {
+        if (started[i]) {
+            pthread_join(threads[i], NULL);
+        }
+    }
 }

@@ -12,3 +12,13 @@ struct nll {
 
 // p = softmax(logits), computed as exp(logit − maximum) in float, summed in double.
 struct nll nll_of(const float * logits, int64_t n_vocab, int32_t target);
+
+struct nll_row {
+    const float * logits; // [n_vocab]
+    int32_t       target;
+    struct nll    nll; // the result
+};
+
+// Computes nll of every row. The results do not depend on the number of threads.
+// - n_threads: 0: one per core
+void nll_of_rows(struct nll_row * rows, int64_t n_rows, int64_t n_vocab, int32_t n_threads);

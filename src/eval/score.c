@@ -20,6 +20,7 @@ struct engine {
     struct lrnn_session *       session;
     struct lrnn_input *         inputs;   // [group]
     int64_t *                   of_input; // [group] slot of an input
+    struct nll_row *            rows;     // [group · n_batch] the targets of a call
     int64_t                     n_vocab;
     int64_t                     saved_at; // tokens of the group at its last checkpoint
     struct score_group          group;
@@ -65,21 +66,34 @@ static struct lrnn_input next_input(const struct engine * e, int64_t s) {
         .n_logits                     = end - first_logit };
 }
 
-// Scores the targets of one input, whose logits begin at row `row`.
-static void take_logits(
-        struct engine * e, const struct lrnn_input * input, struct score_slot * slot, int64_t row) {
+// Appends the targets of one input, whose logits begin at row `row`, to the n rows to compute.
+static void add_targets(struct engine * e, const struct lrnn_input * input,
+        const struct score_slot * slot, int64_t row, int64_t * n) {
     const struct window * w   = &slot->window;
     const int64_t         end = slot->at + input->n_tokens;
     // token i predicts target i + 1, which has index i
     for (int64_t i = slot->at; i < end && i + 1 < w->n_tokens; ++i) {
+        if (w->scored[i + 1]) {
+            e->rows[(*n)++] = (struct nll_row) {
+                .logits = lrnn_logits(e->session, row + i - (end - input->n_logits)),
+                .target = w->tokens[i + 1],
+            };
+        }
+    }
+}
+
+// Stores the scores of the targets that add_targets appended, in the same order.
+static void take_scores(
+        struct engine * e, const struct lrnn_input * input, struct score_slot * slot, int64_t * n) {
+    const struct window * w   = &slot->window;
+    const int64_t         end = slot->at + input->n_tokens;
+    for (int64_t i = slot->at; i < end && i + 1 < w->n_tokens; ++i) {
         slot->nll[i]   = 0.0f;
         slot->flags[i] = 0;
         if (w->scored[i + 1]) {
-            const struct nll nll =
-                    nll_of(lrnn_logits(e->session, row + i - (end - input->n_logits)), e->n_vocab,
-                            w->tokens[i + 1]);
-            slot->nll[i]   = nll.nats;
-            slot->flags[i] = (uint8_t) (SCORE_COUNTED | (nll.top1 ? SCORE_TOP1 : 0));
+            const struct nll nll = e->rows[(*n)++].nll;
+            slot->nll[i]         = nll.nats;
+            slot->flags[i]       = (uint8_t) (SCORE_COUNTED | (nll.top1 ? SCORE_TOP1 : 0));
         }
     }
     slot->at = end;
@@ -145,12 +159,16 @@ static bool advance(struct engine * e, int64_t * n_tokens, char * err, size_t er
     if (!lrnn_eval(e->session, e->inputs, n_inputs, err, err_size)) {
         return false;
     }
-    int64_t row = 0;
+    int64_t row = 0, n_targets = 0, n_taken = 0;
+    for (int32_t i = 0; i < n_inputs; ++i) {
+        add_targets(e, &e->inputs[i], &g->slots[e->of_input[i]], row, &n_targets);
+        row += e->inputs[i].n_logits;
+    }
+    nll_of_rows(e->rows, n_targets, e->n_vocab, e->params->n_threads);
     for (int32_t i = 0; i < n_inputs; ++i) {
         struct score_slot * slot = &g->slots[e->of_input[i]];
-        take_logits(e, &e->inputs[i], slot, row);
+        take_scores(e, &e->inputs[i], slot, &n_taken);
         take_norm(e, &e->inputs[i], slot);
-        row += e->inputs[i].n_logits;
     }
     for (int32_t i = 0; i < n_inputs; ++i) { // after all logits are read: a reset discards them
         struct score_slot * slot = &g->slots[e->of_input[i]];
@@ -380,14 +398,17 @@ enum score_status score_run(struct lrnn_model * model, struct windows * windows,
                             .inputs   = calloc((size_t) params->group, sizeof(*e.inputs)),
                             .of_input = calloc((size_t) params->group, sizeof(*e.of_input)),
     };
+    const int64_t per_call = // tokens of a window
+            params->n_batch < params->max_length ? params->n_batch : params->max_length;
     *result = (struct score_result) { 0 };
-    if (e.inputs == NULL || e.of_input == NULL) {
-        snprintf(err, err_size, "out of memory for groups of %" PRId64 " windows", params->group);
-    } else if (params->group * params->n_batch > INT32_MAX) {
+    if (params->group * params->n_batch > INT32_MAX) {
         snprintf(err, err_size,
                 "%" PRId64 " windows of %" PRId64
                 " tokens per call; expected less than 2^31 tokens",
                 params->group, params->n_batch);
+    } else if (e.inputs == NULL || e.of_input == NULL ||
+               (e.rows = calloc((size_t) (params->group * per_call), sizeof(*e.rows))) == NULL) {
+        snprintf(err, err_size, "out of memory for groups of %" PRId64 " windows", params->group);
     } else if (params->reset == SCORE_RESET_NEVER &&
                (params->group != 1 || info.n_layer_attention > 0)) {
         snprintf(err, err_size,
@@ -410,6 +431,7 @@ enum score_status score_run(struct lrnn_model * model, struct windows * windows,
     lrnn_session_free(e.session);
     free(e.inputs);
     free(e.of_input);
+    free(e.rows);
     return status;
 }
 

@@ -6,6 +6,7 @@
 #include "kit/rng.h"
 
 #include <math.h>
+#include <stdlib.h>
 
 enum { N_MOST = 100 };
 
@@ -25,6 +26,31 @@ static void check(struct test * t, const float * z, int64_t n) {
         test_check(t, found.top1 == (target == best), "%lld logits, target %d: top-1 is %d",
                 (long long) n, target, found.top1);
     }
+}
+
+// Rows on several threads: the bits of each row alone.
+static void check_rows(struct test * t, struct test_rng * rng) {
+    enum { ROWS = 100, VOCAB = 20000 };
+    float *          z = malloc(sizeof(*z) * ROWS * VOCAB);
+    struct nll_row * r = calloc(ROWS, sizeof(*r));
+    for (int64_t i = 0; i < ROWS * VOCAB; ++i) {
+        z[i] = (float) test_normal(rng);
+    }
+    for (int32_t n_threads = 0; n_threads <= 5; ++n_threads) {
+        bool same = true;
+        for (int64_t i = 0; i < ROWS; ++i) {
+            r[i] = (struct nll_row) { z + i * VOCAB, (int32_t) test_below(rng, VOCAB),
+                { NAN, false } };
+        }
+        nll_of_rows(r, ROWS, VOCAB, n_threads);
+        for (int64_t i = 0; i < ROWS; ++i) {
+            const struct nll one = nll_of(r[i].logits, VOCAB, r[i].target);
+            same                 = same && one.nats == r[i].nll.nats && one.top1 == r[i].nll.top1;
+        }
+        test_check(t, same, "%d threads: other bits than row by row", n_threads);
+    }
+    free(z);
+    free(r);
 }
 
 int main(void) {
@@ -50,5 +76,6 @@ int main(void) {
             z[at] = x;
         }
     }
+    check_rows(&t, &rng);
     return test_end(&t, "test-nll");
 }
