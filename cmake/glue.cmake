@@ -392,12 +392,24 @@ glue_edit(cpu-attention src/ggml-cpu/ggml-cpu.c 1 replace
                 }
 ]])
 
-glue_edit(cpu-attention-work-size src/ggml-cpu/ggml-cpu.c 1 before
+# Matrix products with many columns.
+glue_edit(cpu-mul-mat src/ggml-cpu/ggml-cpu.c 1 replace
+[[
+                ggml_compute_forward_mul_mat(params, tensor);
+]]
+[[
+                if (!ggml_lrnn_cpu_mul_mat(params, tensor)) {
+                    ggml_compute_forward_mul_mat(params, tensor);
+                }
+]])
+
+glue_edit(cpu-other-work-sizes src/ggml-cpu/ggml-cpu.c 1 before
 [[
         work_size = MAX(work_size, cur);
 ]]
 [[
         cur = MAX(cur, ggml_lrnn_cpu_attention_size(node, n_tasks));
+        cur = MAX(cur, ggml_lrnn_cpu_mul_mat_work_size(node, n_tasks));
 ]])
 
 # libgomp's barrier spins for milliseconds before it sleeps, and ggml's own spins forever. On a busy

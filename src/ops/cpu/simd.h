@@ -77,6 +77,21 @@ SIMD_INLINE float fma1(float a, float b, float c) {
 #endif
 }
 
+// VEC small integers as floats
+SIMD_INLINE vec vec_from_i8(const int8_t * p) {
+#if defined(__AVX512F__)
+    return (vec) _mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(_mm_loadu_si128((const __m128i *) p)));
+#elif defined(__AVX2__)
+    return (vec) _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_loadl_epi64((const __m128i *) p)));
+#else
+    vec v;
+    for (int i = 0; i < VEC; ++i) {
+        v[i] = (float) p[i];
+    }
+    return v;
+#endif
+}
+
 // a where the mask is set, b elsewhere
 SIMD_INLINE vec vec_select(vec_i mask, vec a, vec b) {
     return (vec) ((mask & (vec_i) a) | (~mask & (vec_i) b));

@@ -1,0 +1,251 @@
+// Matrix products on the CPU against sums in double precision: every type of weights, numbers of
+// rows and columns around the sizes of tiles and panels, any K, broadcast matrices, strides. The
+// bits are the same for any number of threads, and a column does not depend on the others.
+//
+// With many columns, weights are converted to F32 and nothing else is rounded (src/ops/cpu/
+// mul-mat.c). ggml, which computes the other products, rounds the columns to the type of its dot
+// products: 8 bits, F16 or BF16.
+
+#include "kit/check.h"
+#include "kit/nmse.h"
+#include "kit/tensors.h"
+#include "ops/glue.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+// NMSE, measured: 2.7e-13 in F32, up to 1.1e-4 with columns in 8 bits
+static const double LIMIT_F32     = 1e-12;
+static const double LIMIT_ROUNDED = 3e-4;
+
+struct shape {
+    int64_t          K, R, C; // y [R, C] = w [K, R]ᵀ x [K, C]
+    int64_t          n2, n3;  // matrices of x
+    int64_t          r2, r3;  // matrices of x that share one of w
+    enum test_layout x;
+};
+
+struct problem {
+    struct test_arena    arena;
+    struct ggml_tensor * w;    // [K, R, n2/r2, n3/r3]
+    struct ggml_tensor * x;    // [K, C, n2, n3]
+    struct ggml_tensor * y;    // [R, C, n2, n3]
+    float *              rows; // w in F32, converted by ggml
+};
+
+static void problem_init(
+        struct problem * p, enum ggml_type type, const struct shape * s, struct test_rng * rng) {
+    test_arena_init(&p->arena);
+    const int64_t n2 = s->n2 / s->r2, n3 = s->n3 / s->r3;
+    const int64_t n_rows = s->R * n2 * n3;
+    p->w                 = test_tensor(&p->arena, type, TEST_DENSE, "w", s->K, s->R, n2, n3);
+    p->x               = test_tensor(&p->arena, GGML_TYPE_F32, s->x, "x", s->K, s->C, s->n2, s->n3);
+    p->rows            = malloc((size_t) (s->K * n_rows) * sizeof(float));
+    float * importance = malloc((size_t) s->K * sizeof(float));
+    for (int64_t k = 0; k < s->K; ++k) {
+        importance[k] = 1.0f;
+    }
+    for (int64_t i = 0; i < s->K * n_rows; ++i) {
+        p->rows[i] = (float) test_normal(rng);
+    }
+    ggml_quantize_chunk(type, p->rows, p->w->data, 0, n_rows, s->K, importance);
+    if (type != GGML_TYPE_F32) {
+        ggml_get_type_traits(type)->to_float(p->w->data, p->rows, s->K * n_rows);
+    }
+    free(importance);
+    test_fill_normal(p->x, rng, 1.0);
+    p->y = ggml_mul_mat(p->arena.ctx, p->w, p->x);
+    test_alloc(&p->arena, p->y);
+}
+
+static void problem_free(struct problem * p) {
+    test_arena_free(&p->arena);
+    free(p->rows);
+}
+
+// The error of y, against y[r, c] = Σ_k w[r, k] x[k, c] in double.
+static double problem_error(const struct problem * p, const struct shape * s) {
+    struct nmse error = { 0 };
+    for (int64_t i3 = 0; i3 < s->n3; ++i3) {
+        for (int64_t i2 = 0; i2 < s->n2; ++i2) {
+            const int64_t matrix = i3 / s->r3 * (s->n2 / s->r2) + i2 / s->r2;
+            for (int64_t c = 0; c < s->C; ++c) {
+                const float * column =
+                        (const float *) ((const char *) p->x->data + c * p->x->nb[1] +
+                                         i2 * p->x->nb[2] + i3 * p->x->nb[3]);
+                for (int64_t r = 0; r < s->R; ++r) {
+                    const float * row = p->rows + (matrix * s->R + r) * s->K;
+                    double        sum = 0.0;
+                    for (int64_t k = 0; k < s->K; ++k) {
+                        sum += (double) row[k] * (double) column[k];
+                    }
+                    nmse_add(&error, test_get(p->y, r, c, i2, i3), sum);
+                }
+            }
+        }
+    }
+    return nmse_value(&error);
+}
+
+struct limits {
+    struct test_worst f32, rounded;
+};
+
+// Is computed in F32, not by ggml.
+static bool is_ours(const struct problem * p) {
+    return ggml_lrnn_cpu_mul_mat_work_size(p->y, 1) > 0;
+}
+
+static void test_product(struct test * t, struct limits * limits, enum ggml_type type,
+        const struct shape * s, struct test_rng * rng) {
+    struct problem p;
+    char           text[128];
+    problem_init(&p, type, s, rng);
+    snprintf(text, sizeof(text), "%s, K %d, %d rows, %d columns, %d × %d matrices",
+            ggml_type_name(type), (int) s->K, (int) s->R, (int) s->C, (int) s->n2, (int) s->n3);
+    if (test_check(t, test_compute(&p.arena, p.y, 1), "%s: not computed", text)) {
+        test_bound(t, is_ours(&p) ? &limits->f32 : &limits->rounded, problem_error(&p, s), text);
+        float * y = test_copy(p.y);
+        for (int n = 2; n <= 3; ++n) {
+            test_compute(&p.arena, p.y, n);
+            test_check(t, memcmp(y, p.y->data, ggml_nbytes(p.y)) == 0,
+                    "%s: %d threads and one thread give different bits", text, n);
+        }
+        free(y);
+    }
+    problem_free(&p);
+}
+
+// True if the quantizer of a type takes seconds to start. ggml converts these types as it converts
+// the other IQ types.
+static bool is_slow(int type) {
+    return type == GGML_TYPE_IQ1_S || type == GGML_TYPE_IQ1_M || type == GGML_TYPE_IQ2_XXS ||
+           type == GGML_TYPE_IQ2_XS || type == GGML_TYPE_IQ2_S;
+}
+
+// All types, with K of several blocks.
+static void test_types(struct test * t, struct limits * limits) {
+    struct test_rng rng = { 1 };
+    for (int type = 0; type < GGML_TYPE_COUNT; ++type) {
+        const struct ggml_type_traits * traits = ggml_get_type_traits(type);
+        const bool                      is_float =
+                type == GGML_TYPE_F32 || type == GGML_TYPE_F16 || type == GGML_TYPE_BF16;
+        const bool is_weight = traits->is_quantized && traits->to_float != NULL &&
+                               type != GGML_TYPE_Q8_1 && type != GGML_TYPE_Q8_K;
+        if ((is_float || is_weight) && !is_slow(type)) {
+            static const struct shape shapes[] = { { 768, 13, 67, 1, 1, 1, 1, TEST_DENSE },
+                { 512, 7, 33, 1, 1, 1, 1, TEST_DENSE }, { 256, 9, 5, 1, 1, 1, 1, TEST_DENSE } };
+            for (size_t i = 0; i < sizeof(shapes) / sizeof(shapes[0]); ++i) {
+                test_product(t, limits, (enum ggml_type) type, &shapes[i], &rng);
+            }
+        }
+    }
+}
+
+// Ragged shapes: around the sizes of register tiles, panels, parts of a row and blocks of columns.
+static void test_shapes(struct test * t, struct limits * limits) {
+    static const int64_t rows[]    = { 1, 6, 7, 47, 49, 100 };
+    static const int64_t columns[] = { 32, 47, 48, 49, 63, 65, 79, 97, 129 };
+    static const int64_t lengths[] = { 1, 3, 17, 48, 511, 513, 640 };
+    struct test_rng      rng       = { 2 };
+    int                  n         = 0;
+    for (size_t r = 0; r < sizeof(rows) / sizeof(rows[0]); ++r) {
+        for (size_t c = 0; c < sizeof(columns) / sizeof(columns[0]); ++c, ++n) {
+            const struct shape any = { lengths[n % 7], rows[r], columns[c], 1, 1, 1, 1,
+                n % 2 == 0 ? TEST_DENSE : TEST_GAPS };
+            test_product(t, limits, n % 3 == 0 ? GGML_TYPE_F16 : GGML_TYPE_F32, &any, &rng);
+            const struct shape blocks = { 32 * (1 + n % 18), rows[r], columns[c], 1, 1, 1, 1,
+                TEST_DENSE };
+            test_product(t, limits, n % 2 == 0 ? GGML_TYPE_Q8_0 : GGML_TYPE_Q4_0, &blocks, &rng);
+        }
+    }
+    const struct shape wide = { 64, 50, 1100, 1, 1, 1, 1, TEST_DENSE }; // several blocks of columns
+    test_product(t, limits, GGML_TYPE_Q8_0, &wide, &rng);
+    test_product(t, limits, GGML_TYPE_F32, &wide, &rng);
+}
+
+// Several matrices in x, which may share those in w, and strides between them.
+static void test_matrices(struct test * t, struct limits * limits) {
+    struct test_rng rng = { 3 };
+    for (int layout = TEST_DENSE; layout < TEST_REVERSED; ++layout) {
+        const enum test_layout x        = (enum test_layout) layout;
+        const struct shape     shapes[] = { { 64, 20, 50, 4, 3, 1, 1, x },
+                { 64, 20, 50, 4, 3, 2, 3, x }, { 64, 20, 50, 4, 3, 4, 1, x },
+                { 64, 20, 1, 4, 3, 2, 1, x } };
+        for (size_t i = 0; i < sizeof(shapes) / sizeof(shapes[0]); ++i) {
+            test_product(t, limits, GGML_TYPE_F32, &shapes[i], &rng);
+            test_product(t, limits, GGML_TYPE_Q8_0, &shapes[i], &rng);
+        }
+    }
+}
+
+// Multiplied with the identity, weights come out as ggml converts them, bit by bit.
+static void test_identity(struct test * t) {
+    static const enum ggml_type types[] = { GGML_TYPE_F32, GGML_TYPE_F16, GGML_TYPE_BF16,
+        GGML_TYPE_Q8_0, GGML_TYPE_Q4_0, GGML_TYPE_Q5_0, GGML_TYPE_Q4_K, GGML_TYPE_Q5_K,
+        GGML_TYPE_Q6_K, GGML_TYPE_IQ4_NL };
+    struct test_rng             rng     = { 4 };
+    const struct shape          s       = { 768, 13, 768, 1, 1, 1, 1, TEST_DENSE };
+    for (size_t i = 0; i < sizeof(types) / sizeof(types[0]); ++i) {
+        struct problem p;
+        problem_init(&p, types[i], &s, &rng);
+        for (int64_t c = 0; c < s.C; ++c) {
+            for (int64_t k = 0; k < s.K; ++k) {
+                test_set(p.x, k, c, 0, 0, k == c ? 1.0f : 0.0f);
+            }
+        }
+        int64_t n_wrong = 0;
+        if (is_ours(&p) && test_compute(&p.arena, p.y, 1)) {
+            for (int64_t r = 0; r < s.R; ++r) {
+                for (int64_t k = 0; k < s.K; ++k) {
+                    n_wrong += test_get(p.y, r, k, 0, 0) != p.rows[r * s.K + k];
+                }
+            }
+        }
+        test_check(t, n_wrong == 0, "%s: %d of %d weights differ from ggml's",
+                ggml_type_name(types[i]), (int) n_wrong, (int) (s.R * s.K));
+        problem_free(&p);
+    }
+}
+
+// A column among many has the bits that it has among fewer.
+static void test_columns(struct test * t) {
+    static const enum ggml_type types[] = { GGML_TYPE_F32, GGML_TYPE_F16, GGML_TYPE_Q8_0 };
+    for (size_t i = 0; i < sizeof(types) / sizeof(types[0]); ++i) {
+        const struct shape many = { 640, 60, 150, 1, 1, 1, 1, TEST_DENSE };
+        const struct shape few  = { 640, 60, 61, 1, 1, 1, 1, TEST_DENSE };
+        struct problem     p, q;
+        struct test_rng    rng = { 5 };
+        problem_init(&p, types[i], &many, &rng);
+        rng.state = 5;
+        problem_init(&q, types[i], &few, &rng); // the same weights
+        const int64_t first = 37;
+        memcpy(q.x->data, (const float *) p.x->data + first * many.K,
+                (size_t) (few.C * many.K) * sizeof(float));
+        const bool done = test_compute(&p.arena, p.y, 2) && test_compute(&q.arena, q.y, 1);
+        test_check(t,
+                done && memcmp(q.y->data, (const float *) p.y->data + first * many.R,
+                                ggml_nbytes(q.y)) == 0,
+                "%s: columns depend on the number of columns", ggml_type_name(types[i]));
+        problem_free(&p);
+        problem_free(&q);
+    }
+}
+
+int main(void) {
+    struct test   t      = { 0 };
+    struct limits limits = {
+        .f32     = { .what = "products in F32, NMSE", .limit = LIMIT_F32 },
+        .rounded = { .what = "products of ggml, NMSE", .limit = LIMIT_ROUNDED },
+    };
+    test_types(&t, &limits);
+    test_shapes(&t, &limits);
+    test_matrices(&t, &limits);
+    test_identity(&t);
+    test_columns(&t);
+    test_worst_print(&limits.f32);
+    test_worst_print(&limits.rounded);
+    return test_end(&t, "test-mul-mat");
+}
