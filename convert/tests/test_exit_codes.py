@@ -53,12 +53,18 @@ def places(bench):
     bench.folder = infinite
     tensors["lm_head.weight"][0, 0] = np.inf
     bench.save(config, tensors)
-    (folder / "merge.txt").write_text("states: a b c\nstart: a\nm: b b a\n")
+    # its images are too many sets
+    states = [f"q{i}" for i in range(24)]
+    rows = [" ".join(states[i * i * k % 23 + (i * k % 11 == 0)] for i in range(24))
+            for k in (1, 2, 3)]
+    rows.append(" ".join(states[(i + 1) % 24] for i in range(24)))
+    (folder / "large.txt").write_text("\n".join(
+        [f"states: {' '.join(states)}", "start: q0", *(f"{k}: {row}" for k, row in enumerate(rows))]))
     (folder / "bad.txt").write_text("start: a\n")
     (folder / "bad.parquet").write_bytes(b"PAR1")
     return {"GOOD": good, "DIR": folder / "folder", "OUT": folder / "out", "A": folder / "a.txt",
             "P": folder / "t.parquet", "DAMAGED": damaged, "UNSUPPORTED": unsupported,
-            "INFINITE": infinite, "MERGE": folder / "merge.txt", "BAD": folder / "bad.txt",
+            "INFINITE": infinite, "LARGE": folder / "large.txt", "BAD": folder / "bad.txt",
             "BADP": folder / "bad.parquet", "NONE": folder / "none", "HERE": folder}
 
 
@@ -75,7 +81,7 @@ CASES = [
     (3, "automaton NONE -o OUT"), (3, "automaton BAD -o OUT"), (3, "data NONE -o OUT"),
     (3, "data BADP -o OUT"), (3, "data A -o OUT"),
     (4, "UNSUPPORTED -o OUT"),
-    (4, "automaton MERGE -o OUT"),
+    (4, "automaton LARGE -o OUT"),
 ]
 
 

@@ -50,16 +50,28 @@ static void run_free(struct run * r) {
     free(r->inputs);
 }
 
-static int32_t find_token(const struct lrnn_model * model, int64_t n_vocab, const char * symbol) {
-    const size_t size = strlen(symbol);
+static int32_t find_bytes(
+        const struct lrnn_model * model, int64_t n_vocab, const char * text, size_t size) {
     for (int32_t id = 0; id < n_vocab; ++id) {
         size_t       n;
         const char * bytes = lrnn_token_bytes(model, id, &n);
-        if (bytes != NULL && n == size && memcmp(bytes, symbol, size) == 0) {
+        if (bytes != NULL && n == size && memcmp(bytes, text, size) == 0) {
             return id;
         }
     }
     return -1;
+}
+
+// A letter that a word cannot contain is written \xNN. Models that read bytes have a token for the
+// byte, others one with this name.
+static int32_t find_token(const struct lrnn_model * model, int64_t n_vocab, const char * symbol) {
+    const int32_t id = find_bytes(model, n_vocab, symbol, strlen(symbol));
+    if (id >= 0 || strlen(symbol) != 4 || strncmp(symbol, "\\x", 2) != 0 ||
+            strspn(symbol + 2, "0123456789abcdef") != 2) {
+        return id;
+    }
+    const char byte = (char) strtol(symbol + 2, NULL, 16);
+    return find_bytes(model, n_vocab, &byte, 1);
 }
 
 // Finds the ids of the symbols [n_symbols], and the tokens that come before a text.

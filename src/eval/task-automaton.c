@@ -1,5 +1,7 @@
 // Automata, in the format of `lrnn-convert automaton`: one line "states: …", one line "start: …",
-// and one line "LETTER: …" per letter with the next state for each state; # begins a comment.
+// and lines "LETTER …: …" with the next state for each state, or - for none; # begins a comment.
+// The answer of a state is its name, or the word of a line "output: …", or, with a line
+// "accept: …", accept or reject.
 
 #include "base/error.h"
 #include "eval/task-impl.h"
@@ -7,120 +9,254 @@
 #include <stdlib.h>
 #include <string.h>
 
-struct line {
-    int    number; // from 1
-    char * key;
-    char * words[TASK_STATES_MAX];
-    int    n;
+static const char SINK[] = "-";
+
+// An automaton while it is read.
+struct reader {
+    struct task * task;
+    int           line; // from 1
+    char          states[TASK_STATES_MAX + 1][TASK_NAME_MAX];
+    int           n_states;
+    bool          has_sink; // it is not listed, and has the number n_states
+    bool          has_accept;
+    char          outputs[TASK_STATES_MAX + 1][TASK_NAME_MAX];
+    int           n_outputs; // 0: the names of the states
+    char *        err;
+    size_t        err_size;
 };
 
-// Splits a text into words, each shorter than TASK_NAME_MAX. Returns their number, or −1 if there
-// are too many or one is too long.
-static int split(char * text, char ** words, int max) {
-    int    n = 0;
-    char * rest;
-    for (char * w = strtok_r(text, " \t\r", &rest); w != NULL; w = strtok_r(NULL, " \t\r", &rest)) {
-        if (n == max || strlen(w) >= TASK_NAME_MAX) {
-            return -1;
-        }
-        words[n++] = w;
+// Returns the next word of a text and moves *text behind it; NULL at the end.
+static const char * next_word(char ** text) {
+    char * word = *text + strspn(*text, " \t\r");
+    if (*word == '\0') {
+        return NULL;
+    }
+    char * end = word + strcspn(word, " \t\r");
+    *text      = *end == '\0' ? end : end + 1;
+    *end       = '\0';
+    return word;
+}
+
+static int count_words(const char * text) {
+    int n = 0;
+    for (text += strspn(text, " \t\r"); *text != '\0'; text += strspn(text, " \t\r")) {
+        text += strcspn(text, " \t\r");
+        ++n;
     }
     return n;
 }
 
-// Parses "KEY: WORD …". An empty line has no key.
-static bool parse_line(struct line * line, char * text, char * err, size_t err_size) {
+static int find_state(const struct reader * r, const char * name) {
+    for (int i = 0; i < r->n_states; ++i) {
+        if (strcmp(r->states[i], name) == 0) {
+            return i;
+        }
+    }
+    return -1;
+}
+
+static bool expect_state(const struct reader * r, const char * name, int * state) {
+    *state = find_state(r, name);
+    return *state >= 0 ||
+           error_set(r->err, r->err_size, "line %d of the automaton: '%s' is not one of its states",
+                   r->line, name);
+}
+
+static bool expect_words(const struct reader * r, const char * key, const char * text, int n) {
+    const int found = count_words(text);
+    return found == n || error_set(r->err, r->err_size,
+                                 "line %d of the automaton: '%s' has %d words, expected %d",
+                                 r->line, key, found, n);
+}
+
+static bool copy_name(const struct reader * r, char * out, const char * name) {
+    if (strlen(name) >= TASK_NAME_MAX) {
+        return error_set(r->err, r->err_size,
+                "line %d of the automaton: a word has %zu bytes, expected at most %d", r->line,
+                strlen(name), TASK_NAME_MAX - 1);
+    }
+    memcpy(out, name, strlen(name) + 1);
+    return true;
+}
+
+static bool read_states(struct reader * r, char * text) {
+    const int n = count_words(text);
+    if (r->n_states > 0 || n == 0 || n > TASK_STATES_MAX) {
+        return error_set(r->err, r->err_size,
+                "line %d of the automaton: expected one line of 1 to %d different states", r->line,
+                TASK_STATES_MAX);
+    }
+    for (const char * w = next_word(&text); w != NULL; w = next_word(&text)) {
+        if (find_state(r, w) >= 0) {
+            return error_set(r->err, r->err_size,
+                    "line %d of the automaton: expected one line of different states", r->line);
+        }
+        if (!copy_name(r, r->states[r->n_states], w)) {
+            return false;
+        }
+        r->n_states++;
+    }
+    return true;
+}
+
+static bool read_outputs(struct reader * r, char * text) {
+    if (r->n_outputs > 0) {
+        return error_set(
+                r->err, r->err_size, "line %d of the automaton: expected one output", r->line);
+    }
+    if (!expect_words(r, "output", text, r->n_states)) {
+        return false;
+    }
+    for (int i = 0; i < r->n_states; ++i) {
+        if (!copy_name(r, r->outputs[i], next_word(&text))) {
+            return false;
+        }
+    }
+    r->n_outputs = r->n_states;
+    return true;
+}
+
+static bool read_accept(struct reader * r, char * text) {
+    if (r->n_outputs > 0) {
+        return error_set(
+                r->err, r->err_size, "line %d of the automaton: expected one output", r->line);
+    }
+    for (int i = 0; i < r->n_states; ++i) {
+        memcpy(r->outputs[i], "reject", sizeof("reject"));
+    }
+    for (const char * w = next_word(&text); w != NULL; w = next_word(&text)) {
+        int state;
+        if (!expect_state(r, w, &state)) {
+            return false;
+        }
+        memcpy(r->outputs[state], "accept", sizeof("accept"));
+    }
+    r->n_outputs  = r->n_states;
+    r->has_accept = true;
+    return true;
+}
+
+// Adds the letters `keys`, which share their targets.
+static bool read_letters(struct reader * r, char * keys, char * text) {
+    struct task * t     = r->task;
+    int *         first = &t->next[t->n_letters * (TASK_STATES_MAX + 1)];
+    if (!expect_words(r, keys, text, r->n_states)) {
+        return false;
+    }
+    for (int i = 0; i < r->n_states; ++i) {
+        const char * w = next_word(&text);
+        if (strcmp(w, SINK) == 0 && find_state(r, w) < 0) {
+            r->has_sink = true;
+            first[i]    = r->n_states;
+        } else if (!expect_state(r, w, &first[i])) {
+            return false;
+        }
+    }
+    first[r->n_states] = r->n_states;
+    for (const char * w = next_word(&keys); w != NULL; w = next_word(&keys)) {
+        char name[TASK_NAME_MAX];
+        if (!copy_name(r, name, w)) {
+            return false;
+        }
+        memcpy(&t->next[t->n_letters * (TASK_STATES_MAX + 1)], first,
+                (TASK_STATES_MAX + 1) * sizeof(*first));
+        t->letters[t->n_letters++] = task_add_symbol(t, name, false);
+    }
+    return true;
+}
+
+static bool read_line(struct reader * r, char * text) {
     text[strcspn(text, "#")] = '\0';
-    line->key                = NULL;
-    if (text[strspn(text, " \t\r")] == '\0') {
+    char * colon             = strchr(text, ':');
+    if (count_words(text) == 0) {
         return true;
     }
-    char * colon = strchr(text, ':');
     if (colon != NULL) {
-        *colon  = '\0';
-        line->n = split(text, &line->key, 1) == 1 ? split(colon + 1, line->words, TASK_STATES_MAX)
-                                                  : 0;
+        *colon = '\0';
     }
-    return (colon != NULL && line->n > 0) ||
-           error_set(err, err_size,
-                   "line %d of the automaton is not 'states: …', 'start: …' or 'LETTER: …' with at "
-                   "most %d words",
-                   line->number, TASK_STATES_MAX);
+    if (colon == NULL || count_words(text) == 0) {
+        return error_set(r->err, r->err_size,
+                "line %d of the automaton is not 'states: …', 'start: …', 'output: …', 'accept: …' "
+                "or 'LETTER: …'",
+                r->line);
+    }
+    char *       rest = text;
+    char *       body = colon + 1;
+    const bool   one  = count_words(text) == 1;
+    const char * key  = one ? next_word(&rest) : text;
+    if (one && strcmp(key, "states") == 0) {
+        return read_states(r, body);
+    }
+    if (one && strcmp(key, "start") == 0) {
+        return expect_words(r, key, body, 1) && expect_state(r, next_word(&body), &r->task->start);
+    }
+    if (one && strcmp(key, "output") == 0) {
+        return read_outputs(r, body);
+    }
+    if (one && strcmp(key, "accept") == 0) {
+        return read_accept(r, body);
+    }
+    return read_letters(r, text, body);
 }
 
-static bool add_states(struct task * t, const struct line * line, char * err, size_t err_size) {
-    for (int i = 0; i < line->n; ++i) {
-        if (t->n_symbols > i || task_find_symbol(t, line->words[i]) >= 0) {
-            return error_set(err, err_size,
-                    "line %d of the automaton: expected one line of different states",
-                    line->number);
+// The answers. Symbols with the names of letters exist already.
+static void add_answers(struct reader * r) {
+    struct task * t = r->task;
+    if (r->has_sink) {
+        memcpy(r->states[r->n_states], SINK, sizeof(SINK));
+        memcpy(r->outputs[r->n_states], r->has_accept ? "reject" : SINK,
+                r->has_accept ? sizeof("reject") : sizeof(SINK));
+    }
+    for (int i = 0; i < r->n_states + r->has_sink; ++i) {
+        const char * name = r->n_outputs > 0 ? r->outputs[i] : r->states[i];
+        t->output[i]      = task_find_symbol(t, name);
+        if (t->output[i] < 0) {
+            t->output[i] = task_add_symbol(t, name, true);
+        } else if (!t->is_answer[t->output[i]]) {
+            t->is_answer[t->output[i]] = true;
+            t->n_answers++;
         }
-        task_add_symbol(t, line->words[i], true);
     }
-    return true;
-}
-
-// Adds the start, or a letter.
-static bool add_transitions(
-        struct task * t, const struct line * line, int n_states, char * err, size_t err_size) {
-    const bool is_start = strcmp(line->key, "start") == 0;
-    const int  expected = is_start ? 1 : n_states;
-    if (line->n != expected) {
-        return error_set(err, err_size, "line %d of the automaton: '%s' has %d words, expected %d",
-                line->number, line->key, line->n, expected);
-    }
-    for (int i = 0; i < line->n; ++i) {
-        const int state = task_find_symbol(t, line->words[i]);
-        if (state < 0 || state >= n_states) {
-            return error_set(err, err_size,
-                    "line %d of the automaton: '%s' is not one of its states", line->number,
-                    line->words[i]);
-        }
-        *(is_start ? &t->start : &t->next[t->n_letters * TASK_STATES_MAX + i]) = state;
-    }
-    if (!is_start) {
-        const int letter = task_find_symbol(t, line->key); // may also be the name of a state
-        t->letters[t->n_letters++] = letter >= 0 ? letter : task_add_symbol(t, line->key, false);
-    }
-    return true;
 }
 
 bool task_make_automaton(struct task * t, char * text, char * err, size_t err_size) {
-    struct line line     = { 0 };
-    int         n_states = 0, n_lines = 1;
+    struct reader * r = calloc(1, sizeof(*r));
+    // a letter is a word, and so is an answer; two more for accept and reject
+    const int n = count_words(text) + 2 * TASK_STATES_MAX;
 
+    int n_lines = 1;
     for (const char * c = text; *c != '\0'; ++c) {
         n_lines += *c == '\n';
     }
-    t->kind  = TASK_AUTOMATON;
-    t->start = -1;
-    t->next  = calloc((size_t) n_lines * TASK_STATES_MAX, sizeof(*t->next));
-    if (t->next == NULL || !task_reserve(t, n_lines + TASK_STATES_MAX)) {
-        return error_set(err, err_size, "out of memory for an automaton of %d lines", n_lines);
+    t->kind   = TASK_AUTOMATON;
+    t->start  = -1;
+    t->next   = calloc((size_t) n * (TASK_STATES_MAX + 1), sizeof(*t->next));
+    t->output = calloc(TASK_STATES_MAX + 1, sizeof(*t->output));
+    if (r == NULL || t->next == NULL || t->output == NULL || !task_reserve(t, n + n_lines)) {
+        free(r);
+        return error_set(err, err_size, "out of memory for an automaton of %d words", n);
     }
-    for (char *p = text, *end; p != NULL; p = end) {
+    r->task     = t;
+    r->err      = err;
+    r->err_size = err_size;
+    bool ok     = true;
+    for (char *p = text, *end; ok && p != NULL; p = end) {
         end = strchr(p, '\n');
         if (end != NULL) {
             *end++ = '\0';
         }
-        line.number++;
-        if (!parse_line(&line, p, err, err_size)) {
-            return false;
-        }
-        if (line.key != NULL && strcmp(line.key, "states") == 0) {
-            if (!add_states(t, &line, err, err_size)) {
-                return false;
-            }
-            n_states = line.n;
-        } else if (line.key != NULL && !add_transitions(t, &line, n_states, err, err_size)) {
-            return false;
-        }
+        r->line++;
+        ok = read_line(r, p);
     }
-    if (n_states == 0 || t->start < 0 || t->n_letters == 0) {
-        return error_set(err, err_size, "the automaton has no %s",
-                n_states == 0  ? "states"
-                : t->start < 0 ? "start"
-                               : "letters");
+    if (ok && (r->n_states == 0 || t->start < 0 || t->n_letters == 0)) {
+        ok = error_set(err, err_size, "the automaton has no %s",
+                r->n_states == 0 ? "states"
+                : t->start < 0   ? "start"
+                                 : "letters");
     }
-    return true;
+    if (ok) {
+        add_answers(r);
+    }
+    free(r);
+    return ok;
 }

@@ -33,8 +33,9 @@ struct task {
     int points;                           // TASK_GROUP
     uint8_t (*elements)[TASK_POINTS_MAX]; // sorted, in the order of the symbols
 
-    int   start; // TASK_AUTOMATON
-    int * next;  // [letters][TASK_STATES_MAX], symbols of states
+    int   start;  // TASK_AUTOMATON
+    int * next;   // [letters][TASK_STATES_MAX + 1], states; the last one is for the added sink
+    int * output; // [TASK_STATES_MAX + 1], symbols
 };
 
 // Allocates room for n symbols. False: out of memory.

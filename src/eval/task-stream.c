@@ -178,7 +178,8 @@ bool task_stream_next(struct task_stream * s, int32_t * symbol, int32_t * answer
         case TASK_AUTOMATON: {
             const int64_t i = draw(s, t->n_letters);
             *symbol         = t->letters[i];
-            *answer = s->state = t->next[i * TASK_STATES_MAX + s->state];
+            s->state        = t->next[i * (TASK_STATES_MAX + 1) + s->state];
+            *answer         = t->output[s->state];
         } break;
         case TASK_ARITHMETIC: {
             next_arithmetic(s, symbol, answer);

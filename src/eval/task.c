@@ -142,6 +142,7 @@ void task_free(struct task * t) {
     free(t->letters);
     free(t->elements);
     free(t->next);
+    free(t->output);
     free(t);
 }
 

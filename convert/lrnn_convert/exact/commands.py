@@ -1,6 +1,7 @@
 """The commands lrnn-convert exact and lrnn-convert automaton."""
 
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 from .. import families, tokenizers
@@ -8,28 +9,36 @@ from ..atomic import check_output
 from ..checkpoint import Checkpoint
 from ..errors import DataError, UsageError
 from ..metadata import describe
-from ..tokenizers.tokenizer import CONTROL, NORMAL, Tokenizer
+from ..tokenizers.tokenizer import BYTE, CONTROL, NORMAL, Tokenizer
 from ..types import TYPES
 from ..usage import Parser, output_path
 from ..writer import write_gguf
 from . import householder
-from .automaton import family, parse, to_task
+from .automaton import letter_name, over_bytes, parse, to_text
 from .catalog import MODELS
 from .checkpoint import BOS
+from .dfa import MAX_STATES, Dfa, compact, from_positions
+from .householder import family, to_task
+from .layers import MAX_PARAMETERS, best_plan
+from .layers import build as build_layers
+from .regex import positions
 
 TWIN = "-01"            # suffix of the twin with eigenvalues in [0,1]
 
 
-def write(checkpoint: Checkpoint, symbols: list[str], keys: dict[str, str], eigenvalues: str,
+def symbol_tokenizer(symbols: list[str]) -> Tokenizer:
+    bos = symbols.index(BOS) if BOS in symbols else None
+    kinds = [CONTROL if s == BOS else NORMAL for s in symbols]
+    return Tokenizer("lrnn-symbols", symbols, kinds, bos=bos, add_bos=bos is not None)
+
+
+def write(checkpoint: Checkpoint, tokenizer: Tokenizer, keys: dict[str, str], eigenvalues: str,
           path: Path, kind: str) -> int:
     m = families.convert(checkpoint, eigenvalues, frozenset(), None)
     describe(m, path.stem, kind)
     for key, value in keys.items():
         m.set_str(key, value)
-    bos = symbols.index(BOS) if BOS in symbols else None
-    kinds = [CONTROL if s == BOS else NORMAL for s in symbols]
-    tokenizer = Tokenizer("lrnn-symbols", symbols, kinds, bos=bos, add_bos=bos is not None)
-    tokenizers.write(m, tokenizer, len(symbols))
+    tokenizers.write(m, tokenizer, len(tokenizer.tokens))
     return write_gguf(m, path, kind)
 
 
@@ -53,21 +62,97 @@ def exact(argv: list[str]) -> None:
         check_output(path)
     for path, name, eigenvalues in outputs:
         entry = MODELS[name]
-        size = write(*entry.build(name, eigenvalues == "signed"), {"lrnn.task": entry.task},
-                     eigenvalues, path, "f32")
+        checkpoint, symbols = entry.build(name, eigenvalues == "signed")
+        size = write(checkpoint, symbol_tokenizer(symbols), {"lrnn.task": entry.task}, eigenvalues,
+                     path, "f32")
         print(f"{path.name:<36}{size:>8} bytes", file=sys.stderr)
 
 
-AUTOMATON_EPILOG = """\
+AUTOMATON_EPILOG = f"""\
 The file has the lines 'states: a b c' and 'start: a', and one line per letter, 'x: b c a', with the
-state that x takes each state to. A letter must permute the states or take all of them to one.
+state that x takes each state to; '-' for none. A line may name several letters. The answer of a
+state is its name; 'output: w w v' gives other answers, 'accept: a b' the answers accept and reject.
+
+Expressions have | * + ? {{m,n}} ( ) . [a-z] [^a-z] \\d \\s \\w \\xNN. Their answer after each letter is
+whether the text so far matches as a whole. A letter that a word cannot contain is written \\xNN.
+
+Limits: {MAX_STATES} states after minimization, {MAX_PARAMETERS} parameters.
 """
+
+
+def read_automaton(args) -> tuple[Dfa, str]:
+    """The automaton as it was given, and its name in errors."""
+    if args.regex is not None:
+        what = f"regular expression {args.regex[:80]!r}"
+        alphabet = sorted(set(args.alphabet)) if args.alphabet is not None else None
+        if args.bytes:
+            if not args.regex.isascii():
+                raise DataError(f"{what}: expected ASCII with --bytes; other bytes are \\xNN")
+            alphabet = [chr(b) for b in range(256)]
+        found, alphabet = positions(args.regex, alphabet)
+        d = from_positions(found, alphabet, what)
+        return replace(d, letters=[letter_name(c) for c in alphabet]), what
+    try:
+        d = parse(args.file.read_text(encoding="utf-8"), str(args.file))
+    except UnicodeDecodeError as e:
+        raise DataError(f"{args.file}: not UTF-8 at byte {e.start}") from None
+    return over_bytes(d, str(args.file)) if args.bytes else d, str(args.file)
+
+
+def say(text: str) -> None:
+    print(text, file=sys.stderr)
+
+
+def make_tokens(d: Dfa, over_bytes: bool) -> tuple[Tokenizer, dict[str, int]]:
+    """The tokenizer, and the letter of each token that is one. Bytes come first, as ids 0 to
+    255."""
+    symbols = list(dict.fromkeys(d.letters))
+    if over_bytes:
+        symbols = [f"<0x{b:02X}>" for b in range(256)]
+    answers = [a for a in dict.fromkeys(d.outputs) if a not in symbols]
+    letters = {s: i for i, s in enumerate(symbols)}
+    kinds = [BYTE if over_bytes else NORMAL] * len(symbols)
+    kinds += [CONTROL if over_bytes else NORMAL] * len(answers) + [CONTROL]
+    symbols += [*answers, BOS]
+    name = "lrnn-bytes" if over_bytes else "lrnn-symbols"
+    return Tokenizer(name, symbols, kinds, bos=len(symbols) - 1, add_bos=True), letters
+
+
+def automaton_checkpoint(d: Dfa, name: str, tokenizer: Tokenizer, letters: dict[str, int],
+                         signed: bool, kind: str, what: str) -> tuple[Checkpoint, list[str]]:
+    """The model of a compact automaton, and lines that describe it."""
+    if all(len(set(to)) in (1, d.n) for to in d.moves) and tokenizer.model == "lrnn-symbols":
+        task = to_task(d)
+        checkpoint, symbols = householder.build(name, family(task), task, signed)
+        tokenizer.tokens[:] = symbols
+        tokenizer.bos = symbols.index(BOS)
+        tokenizer.types[:] = [CONTROL if s == BOS else NORMAL for s in symbols]
+        return checkpoint, [f"one level of {d.n} points: {family(task).replace('_', ' ')} with "
+                            f"n_h {task.factors}"]
+    plan = best_plan(d, len(tokenizer.tokens), what)
+    if kind == "q8_0" and any(level.permutes for level in plan.cascade.levels):
+        raise UsageError(f"--type q8_0: {what} permutes the register of a level, which needs exact "
+                         "keys; expected f32, f16 or bf16")
+    checkpoint = build_layers(name, plan, signed, tokenizer.tokens, letters)
+    lines = [f"level {i}: {level.describe()}"
+             for i, level in enumerate(plan.cascade.levels, 1)]
+    family_name = "gated delta product" if plan.gated else "delta product"
+    lines.append(f"{plan.cascade.scheme}: {family_name} with {plan.layers} layers, n_h {plan.factors}, "
+                 f"width {plan.D}, {plan.heads} heads of {plan.K} × {plan.P}, MLP {plan.inner}, "
+                 f"{plan.parameters} parameters")
+    return checkpoint, lines
 
 
 def automaton(argv: list[str]) -> None:
     p = Parser(prog="lrnn-convert automaton", epilog=AUTOMATON_EPILOG,
-               description="Convert a finite automaton to a model that tracks its state exactly.")
-    p.add_argument("file", type=Path, help="the automaton, see below")
+               description="Convert a finite automaton or a regular expression to a model that "
+                           "tracks its state exactly.")
+    p.add_argument("file", type=Path, nargs="?", help="the automaton, see below")
+    p.add_argument("--regex", metavar="R", help="a regular expression, instead of a file")
+    p.add_argument("--alphabet", metavar="CHARS",
+                   help="the letters of --regex (default: the characters in it)")
+    p.add_argument("--bytes", action="store_true",
+                   help="the letters are all 256 bytes, and the model reads plain text")
     p.add_argument("-o", "--output", type=output_path, required=True, metavar="M.gguf",
                    help="output file")
     p.add_argument("--type", choices=list(TYPES), default="f32",
@@ -75,15 +160,26 @@ def automaton(argv: list[str]) -> None:
     p.add_argument("--eigenvalues", choices=["signed", "unsigned"], default="signed",
                    help="unsigned: write the twin in [0,1], which fails (default: signed)")
     args = p.parse_args(argv)
-    check_output(args.output, [args.file])
-    try:
-        a = parse(args.file.read_text(encoding="utf-8"), str(args.file))
-    except UnicodeDecodeError as e:
-        raise DataError(f"{args.file}: not UTF-8 at byte {e.start}") from None
-    task = to_task(a, str(args.file))
-    checkpoint, symbols = householder.build(args.output.stem, family(task), task,
-                                            args.eigenvalues == "signed")
-    size = write(checkpoint, symbols, {"lrnn.task": "automaton", "lrnn.task.automaton": a.text()},
-                 args.eigenvalues, args.output, args.type)
-    print(f"{len(a.states)} states, {len(a.letters)} letters, {family(task).replace('_', ' ')} "
-          f"with n_h {task.factors}: {args.output}, {size} bytes", file=sys.stderr)
+    if (args.file is None) == (args.regex is None):
+        p.error("expected either a file or --regex")
+    if args.alphabet is not None and (args.regex is None or args.bytes):
+        p.error("--alphabet is for --regex without --bytes")
+    check_output(args.output, [args.file] if args.file is not None else [])
+
+    given, what = read_automaton(args)
+    d, dropped = compact(given, what)
+    if args.regex is not None:
+        d = replace(d, names=[str(s) for s in range(d.n)])
+    tokenizer, letters = make_tokens(d, args.bytes)
+    checkpoint, lines = automaton_checkpoint(d, args.output.stem, tokenizer, letters,
+                                             args.eigenvalues == "signed", args.type, what)
+    if dropped and args.regex is None:
+        say(f"dropped {len(dropped)} unreachable states: {' '.join(dropped)[:200]}")
+    if given.n - len(dropped) > d.n and args.regex is None:
+        say(f"merged {given.n - len(dropped) - d.n} states with others of equal answers")
+    say(f"{d.n} states, {len(d.letters)} letters")
+    for line in lines:
+        say(line)
+    keys = {"lrnn.task": "automaton", "lrnn.task.automaton": to_text(d)}
+    size = write(checkpoint, tokenizer, keys, args.eigenvalues, args.output, args.type)
+    say(f"{args.output}, {size} bytes")

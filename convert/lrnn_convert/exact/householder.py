@@ -30,7 +30,8 @@ import numpy as np
 from ..checkpoint import Checkpoint
 from .checkpoint import (BOS, SIZE, UNIT, Layout, embeddings, fla_config, fla_model, identity_conv,
                          in_memory, zero_mlp)
-from .permutations import Permutation, swaps
+from .dfa import Dfa
+from .permutations import Permutation, inverse, swaps
 
 # our names, and fla's
 MODEL_TYPES = {"delta_net": "delta_net", "gated_delta_net": "gated_deltanet", "kda": "kda",
@@ -59,6 +60,29 @@ class Task:
     def factors(self) -> int:
         """Factors that the task needs: the longest product of swaps."""
         return max([len(swaps(p)) for p in self.letters.values()] + [1])
+
+
+def to_task(d: Dfa) -> Task:
+    """An automaton of permutations and resets. Follows the start state as a value: it is at
+    position s when the automaton is in state s."""
+    letters, resets = {}, {}
+    for letter, to in zip(d.letters, d.moves):
+        if len(set(to)) == d.n:
+            letters[letter] = inverse(to)      # h_t[to(s)] = h_{t−1}[s]
+        else:
+            resets[letter] = to[0]
+    answers: dict[str, list[tuple[int, int]]] = {}
+    for s, output in enumerate(d.outputs):
+        answers.setdefault(output, []).append((s, d.start))
+    return Task(d.n, letters, [d.start], answers, resets)
+
+
+def family(task: Task) -> str:
+    """The smallest family that can express the task."""
+    if task.resets:
+        return "gated_delta_product"
+    one_swap = all(len(swaps(p)) <= 1 for p in task.letters.values())
+    return "delta_net" if one_swap else "delta_product"
 
 
 def build(name: str, family: str, task: Task, signed: bool,

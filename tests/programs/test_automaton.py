@@ -1,0 +1,166 @@
+"""lrnn-convert automaton on the runtime: any automaton and any regular expression becomes a model
+that is right at every position, on the step and chunk paths."""
+
+import json
+import random
+import re
+import sys
+
+import gguf
+import numpy as np
+import pytest
+
+MODELS_PER_RUN = 50         # lrnn-probe takes 64
+
+
+@pytest.fixture(scope="module")
+def convert(root):
+    """The converter, in this process: a hundred starts of Python would take a minute."""
+    sys.path.insert(0, str(root / "convert"))
+    try:
+        from lrnn_convert.cli import main
+        yield main
+    finally:
+        sys.path.remove(str(root / "convert"))
+
+
+def random_text(rng, n, k):
+    states = [f"q{i}" for i in range(n)]
+    rows = [f"{chr(97 + a)}: {' '.join(rng.choice(states) for _ in range(n))}" for a in range(k)]
+    return "\n".join([f"states: {' '.join(states)}", f"start: {rng.choice(states)}", *rows]) + "\n"
+
+
+def check_probe(lrnn, models, *args):
+    for first in range(0, len(models), MODELS_PER_RUN):
+        some = models[first:first + MODELS_PER_RUN]
+        found = json.loads(lrnn.run("lrnn-probe", *(x for m in some for x in ("-m", m)), *args,
+                                    "-t", "1", "--json").stdout)["models"]
+        assert len(found) == len(some)
+        for model in found:
+            for length in model["lengths"]:
+                assert length["asked"] > 0 and length["right"] == length["asked"], model
+
+
+STEP = ("--length", "63", "--trials", "32", "-b", "32")     # one token per call and sequence
+CHUNK = ("--length", "2000", "--trials", "1", "-b", "512")
+
+
+def test_random_automata(lrnn, convert, config):
+    """2 to 6 states, 2 to 4 letters, 2,000 letters each."""
+    rng = random.Random(17)
+    models = []
+    for i in range(40 if config["sanitize"] else 200):
+        lrnn.write("a.txt", random_text(rng, rng.randint(2, 6), rng.randint(2, 4)))
+        models.append(lrnn.work / f"{i}.gguf")
+        assert convert(["automaton", str(lrnn.work / "a.txt"), "-o", str(models[-1])]) == 0
+    check_probe(lrnn, models, *STEP)
+    check_probe(lrnn, models, *CHUNK)
+
+
+NAMED = {
+    # the full transformation monoid on 4 points, whose group is S_4
+    "t4": "states: 1 2 3 4\nstart: 1\na: 2 3 4 1\nb: 2 1 3 4\nc: 1 1 3 4\n",
+    # Z_5 with addition and multiplication
+    "z5": "states: 0 1 2 3 4\nstart: 1\ni: 1 2 3 4 0\nd: 0 2 4 1 3\nz: 0 0 0 0 0\n",
+    # S_3 that a letter freezes in one of two states
+    "s3-frozen": "states: 1 2 3 4 5\nstart: 1\na: 2 3 1 4 5\nb: 2 1 3 4 5\nf: 4 4 5 4 5\n"
+                 "r: 1 1 1 2 3\n",
+    # aperiodic: which of the letters came last, and what before it
+    "pairs": "states: xx xy yx yy\nstart: xx\nx: xx yx xx yx\ny: xy yy xy yy\nn: xx xy yx yy\n",
+    # a counter that stops at its end
+    "counter": "states: 0 1 2 3 4 5 6\nstart: 0\nu: 1 2 3 4 5 6 6\nd: 0 0 1 2 3 4 5\n",
+    "one": "states: a\nstart: a\nx: a\n",
+    # the letters have the names of states
+    "names": "states: a b c\nstart: a\na: a a b\nb: b c c\n",
+}
+
+
+def test_monoids(lrnn, convert):
+    models = []
+    for name, text in NAMED.items():
+        lrnn.write("a.txt", text)
+        models.append(lrnn.work / f"{name}.gguf")
+        assert convert(["automaton", str(lrnn.work / "a.txt"), "-o", str(models[-1])]) == 0
+    check_probe(lrnn, models, *STEP)
+    check_probe(lrnn, models, *CHUNK)
+
+
+ALPHABET = " .01abcdxyz"
+
+
+def answers(lrnn, model, word, cut):
+    """The most likely token after each letter of a word."""
+    tokens = gguf.GGUFReader(model).get_field("tokenizer.ggml.tokens").contents()
+    ids = [tokens.index("<s>"), *(tokens.index("\\x20" if c == " " else c) for c in word)]
+    lrnn.write("ids.txt", " ".join(map(str, ids)))
+    lrnn.run("lrnn-perplexity", "logits", "-m", model, "--tokens", "ids.txt", "--out", "l.npy",
+             "-t", "1", "-q", "--cut", cut)
+    logits = np.load(lrnn.work / "l.npy")
+    return [tokens[i] for i in logits.argmax(axis=1)]
+
+
+def test_expressions(lrnn, convert, root):
+    """Every prefix of random words, against Python's re."""
+    rng = random.Random(19)
+    for text in (root / "tests/data/expressions.txt").read_text().splitlines():
+        model = lrnn.work / "m.gguf"
+        assert convert(["automaton", "--regex", text, "--alphabet", ALPHABET, "-o",
+                        str(model)]) == 0
+        # letters of the expression, and now and then another one
+        used = [c for c in ALPHABET if c in text] or list(ALPHABET)
+        words = ["".join(rng.choice(used if rng.random() < 0.97 else ALPHABET) for _ in range(24))
+                 for _ in range(2)]
+        pattern = re.compile(text)
+        for word, cut in zip(words, ("1", "32")):
+            expected = ["accept" if pattern.fullmatch(word, 0, i) else "reject"
+                        for i in range(len(word) + 1)]
+            assert answers(lrnn, model, word, cut) == expected, (text, word)
+
+
+def test_plain_text(lrnn):
+    """A model over bytes: whether the number of double quotes is even."""
+    lrnn.run("lrnn-convert", "automaton", "--regex", '([^"]*"[^"]*")*[^"]*', "--bytes", "-o",
+             "m.gguf", stderr="2 states, 256 letters")
+    text = 'a "b" \n\x00\xff "'
+    ids = [258, *text.encode("latin-1")]
+    lrnn.write("ids.txt", " ".join(map(str, ids)))
+    lrnn.run("lrnn-perplexity", "logits", "-m", "m.gguf", "--tokens", "ids.txt", "--out", "l.npy",
+             "-q")
+    even = np.load(lrnn.work / "l.npy").argmax(axis=1) == 256
+    assert even.tolist() == [text[:i].count('"') % 2 == 0 for i in range(len(text) + 1)]
+
+
+EXACT = ["t4", "s3-frozen", "pairs", "counter"]
+
+
+@pytest.mark.parametrize("kind, names", [("f16", EXACT), ("bf16", EXACT),
+                                         ("q8_0", ["z5", "pairs", "counter"])])
+def test_other_types(lrnn, convert, kind, names):
+    """Exact in 16 bits, because all weights are small multiples of powers of two. In Q8_0 entries
+    are off by 1e-3; registers that are only reset do not mind."""
+    models = []
+    for name in names:
+        lrnn.write("a.txt", NAMED[name])
+        models.append(lrnn.work / f"{name}.gguf")
+        assert convert(["automaton", str(lrnn.work / "a.txt"), "--type", kind, "-o",
+                        str(models[-1])]) == 0
+    check_probe(lrnn, models, "--length", "5000", "--trials", "1")
+
+
+def test_permuted_registers_need_exact_keys(lrnn):
+    lrnn.write("a.txt", NAMED["t4"])
+    lrnn.fail(lrnn.Code.USAGE, "lrnn-convert", "automaton", "a.txt", "--type", "q8_0", "-o",
+              "m.gguf", stderr="expected f32, f16 or bf16")
+    assert not (lrnn.work / "m.gguf").exists()
+
+
+def test_long_sequences(lrnn, convert, config):
+    """Ten automata for a million letters in all sequences together."""
+    rng = random.Random(23)
+    models = []
+    for i in range(10):
+        lrnn.write("a.txt", random_text(rng, 3 + i % 3, 2 + i % 2))
+        models.append(lrnn.work / f"{i}.gguf")
+        assert convert(["automaton", str(lrnn.work / "a.txt"), "-o", str(models[-1])]) == 0
+    check_probe(lrnn, models, "--length", "5000" if config["sanitize"] else "100000",
+                "--trials", "1", "-b", "4096")
