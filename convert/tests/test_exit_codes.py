@@ -58,8 +58,9 @@ def places(bench):
     rows = [" ".join(states[i * i * k % 23 + (i * k % 11 == 0)] for i in range(24))
             for k in (1, 2, 3)]
     rows.append(" ".join(states[(i + 1) % 24] for i in range(24)))
-    (folder / "large.txt").write_text("\n".join(
-        [f"states: {' '.join(states)}", "start: q0", *(f"{k}: {row}" for k, row in enumerate(rows))]))
+    lines = [f"states: {' '.join(states)}", "start: q0"]
+    lines += [f"{k}: {row}" for k, row in enumerate(rows)]
+    (folder / "large.txt").write_text("\n".join(lines))
     (folder / "bad.txt").write_text("start: a\n")
     (folder / "bad.parquet").write_bytes(b"PAR1")
     return {"GOOD": good, "DIR": folder / "folder", "OUT": folder / "out", "A": folder / "a.txt",

@@ -155,12 +155,12 @@ def test_permuted_registers_need_exact_keys(lrnn):
 
 
 def test_long_sequences(lrnn, convert, config):
-    """Ten automata for a million letters in all sequences together."""
+    """Ten automata, 50,000 letters each."""
     rng = random.Random(23)
     models = []
     for i in range(10):
-        lrnn.write("a.txt", random_text(rng, 3 + i % 3, 2 + i % 2))
+        lrnn.write("a.txt", random_text(rng, 3 + i % 2, 2))
         models.append(lrnn.work / f"{i}.gguf")
         assert convert(["automaton", str(lrnn.work / "a.txt"), "-o", str(models[-1])]) == 0
-    check_probe(lrnn, models, "--length", "5000" if config["sanitize"] else "100000",
+    check_probe(lrnn, models, "--length", "5000" if config["sanitize"] else "50000",
                 "--trials", "1", "-b", "4096")

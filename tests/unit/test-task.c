@@ -220,6 +220,37 @@ static void check_automaton(struct test * t) {
     task_free(task);
 }
 
+// Outputs, several letters in a line, and a missing successor: abc is accepted once.
+static void check_outputs(struct test * t) {
+    static const char TEXT[] = "states: 0 1 2 3\nstart: 0\naccept: 3\n"
+                               "a x: 1 - - -\nb: - 2 - -\nc \\x20: - - 3 -\n";
+    struct task *     task   = make(t, "automaton", TEXT);
+    struct sequence   s;
+    for (uint64_t seed = 0; seed < 40 && task != NULL; ++seed) {
+        if (!draw(t, task, seed, 5, &s)) {
+            break;
+        }
+        for (int64_t i = 0; i < s.n; ++i) {
+            const bool found = i == 2 && strchr("ax", s.symbols[0][0]) != NULL &&
+                               s.symbols[1][0] == 'b' && strchr("c\\", s.symbols[2][0]) != NULL;
+            check_answer(t, "automaton", &s, i, found ? "accept" : "reject");
+        }
+    }
+    test_check(t, task != NULL && task_n_symbols(task) == 7 && task_chance(task) == 0.5,
+            "an automaton with two answers: %d symbols, chance %g",
+            task != NULL ? task_n_symbols(task) : 0, task != NULL ? task_chance(task) : 0.0);
+    task_free(task);
+
+    // without accept, the added state answers with its name; letters may have names of states
+    task = make(t, "automaton", "states: a b\nstart: a\na: b -\n");
+    if (task != NULL && draw(t, task, 1, 3, &s)) {
+        check_answer(t, "automaton", &s, 0, "b");
+        check_answer(t, "automaton", &s, 1, "-");
+        check_answer(t, "automaton", &s, 2, "-");
+    }
+    task_free(task);
+}
+
 static void check_rejected(
         struct test * t, const char * spec, const char * automaton, const char * says) {
     char          err[256] = "";
@@ -246,6 +277,7 @@ int main(void) {
     check_arithmetic(&t, "mod-arith:7", 7);
     check_brackets(&t);
     check_automaton(&t);
+    check_outputs(&t);
 
     check_rejected(&t, "mod:1", NULL, "no task 'mod:1'");
     check_rejected(&t, "S9", NULL, "no task 'S9'");
@@ -256,5 +288,9 @@ int main(void) {
     check_rejected(&t, "automaton", "states: a a\n", "different states");
     check_rejected(&t, "automaton", "states: a b\n0: a b\n", "no start");
     check_rejected(&t, "automaton", "what is this\n", "line 1");
+    check_rejected(&t, "automaton", "states: a b\nstart: a\noutput: x\n", "'output' has 1 words");
+    check_rejected(&t, "automaton", "states: a b\nstart: a\naccept: x\n", "'x' is not one of its");
+    check_rejected(&t, "automaton", "states: a b\naccept: a\noutput: a b\n", "one output");
+    check_rejected(&t, "automaton", "states: a b\nstart: a\n0 1: a\n", "has 1 words, expected 2");
     return test_end(&t, "tasks");
 }

@@ -43,7 +43,7 @@ Action = Permutation | int
 class Level:
     points: int
     contexts: list[int]                    # X_{i−1}
-    tiles: dict[int, list[int]]            # context -> its tile for each point; absent: X_i = X_{i−1}
+    tiles: dict[int, list[int]]            # context -> tile of each point; absent: X_i = X_{i−1}
     moves: dict[tuple[int, int, int], Action]   # (letter, context before, context after)
     start: int                             # point of the start state; 0 if it has none
 

@@ -73,8 +73,9 @@ The file has the lines 'states: a b c' and 'start: a', and one line per letter, 
 state that x takes each state to; '-' for none. A line may name several letters. The answer of a
 state is its name; 'output: w w v' gives other answers, 'accept: a b' the answers accept and reject.
 
-Expressions have | * + ? {{m,n}} ( ) . [a-z] [^a-z] \\d \\s \\w \\xNN. Their answer after each letter is
-whether the text so far matches as a whole. A letter that a word cannot contain is written \\xNN.
+Expressions have | * + ? {{m,n}} ( ) . [a-z] [^a-z] \\d \\s \\w \\xNN. Their answer after each
+letter is whether the text so far matches as a whole. A letter that a word cannot contain is written
+\\xNN.
 
 Limits: {MAX_STATES} states after minimization, {MAX_PARAMETERS} parameters.
 """
@@ -137,8 +138,9 @@ def automaton_checkpoint(d: Dfa, name: str, tokenizer: Tokenizer, letters: dict[
     lines = [f"level {i}: {level.describe()}"
              for i, level in enumerate(plan.cascade.levels, 1)]
     family_name = "gated delta product" if plan.gated else "delta product"
-    lines.append(f"{plan.cascade.scheme}: {family_name} with {plan.layers} layers, n_h {plan.factors}, "
-                 f"width {plan.D}, {plan.heads} heads of {plan.K} × {plan.P}, MLP {plan.inner}, "
+    lines.append(f"{plan.cascade.scheme}: {family_name} with {plan.layers} layers, "
+                 f"n_h {plan.factors}, width {plan.D}, {plan.heads} heads of {plan.K} × {plan.P}, "
+                 f"MLP {plan.inner}, "
                  f"{plan.parameters} parameters")
     return checkpoint, lines
 

@@ -76,8 +76,9 @@ def minimized(d: Dfa) -> Dfa:
             break
         classes = finer
     first = [classes.index(c) for c in range(max(classes) + 1)]
-    return Dfa(classes[d.start], d.letters, [tuple(classes[to[s]] for s in first) for to in d.moves],
-               [d.outputs[s] for s in first], [d.names[s] for s in first])
+    moves = [tuple(classes[to[s]] for s in first) for to in d.moves]
+    return Dfa(classes[d.start], d.letters, moves, [d.outputs[s] for s in first],
+               [d.names[s] for s in first])
 
 
 def _numbered(keys: list) -> list[int]:
