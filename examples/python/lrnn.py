@@ -33,7 +33,7 @@ from pathlib import Path
 
 import numpy as np
 
-__all__ = ["CACHE_F16", "CACHE_F32", "CACHE_Q8_0", "Decoder", "Error", "Model", "Sampler",
+__all__ = ["CACHE_F16", "CACHE_F32", "CACHE_Q8_0", "Chat", "Decoder", "Error", "Model", "Sampler",
            "Session", "ggml_version", "version"]
 
 # Before 1.0, a minor version may change the API.
@@ -133,7 +133,18 @@ class _SamplerParams(ctypes.Structure):
     ]
 
 
-_STRUCTS = [_ModelParams, _ModelInfo, _SessionParams, _Input, _SamplerParams]
+class _Message(ctypes.Structure):
+    c_name = "lrnn_message"
+    _fields_ = [
+        ("role", c_char_p),
+        ("content", c_char_p),
+        ("size", c_size_t),
+        ("tokens", POINTER(c_int32)),
+        ("n_tokens", c_int64),
+    ]
+
+
+_STRUCTS = [_ModelParams, _ModelInfo, _SessionParams, _Input, _SamplerParams, _Message]
 
 CACHE_F16, CACHE_F32, CACHE_Q8_0 = range(3)
 
@@ -173,6 +184,12 @@ _FUNCTIONS = {
     "lrnn_decoder_free": (None, [_object]),
     "lrnn_decoder_push": (_bytes, [_object, c_int32, _size]),
     "lrnn_decoder_end": (_bytes, [_object, _size]),
+    "lrnn_chat_new": (_object, [_object, c_char_p, *_err]),
+    "lrnn_chat_free": (None, [_object]),
+    "lrnn_chat_tokenize": (c_bool, [_object, POINTER(_Message), c_int64, c_bool,
+                                    POINTER(POINTER(c_int32)), POINTER(c_int64), POINTER(c_int64),
+                                    *_err]),
+    "lrnn_chat_is_end": (c_bool, [_object, c_int32]),
     "lrnn_sampler_new": (_object, [POINTER(_SamplerParams), *_err]),
     "lrnn_sampler_free": (None, [_object]),
     "lrnn_sampler_sample": (c_int32, [_object, POINTER(c_float), c_int64, POINTER(c_float), *_err]),
@@ -300,6 +317,16 @@ def _int_array(array):
     return array.ctypes.data_as(POINTER(c_int32))
 
 
+def _taken(tokens, n_tokens):
+    """Tokens that the library allocated, as an array; frees them."""
+    try:
+        if not n_tokens:
+            return np.empty(0, np.int32)
+        return np.ctypeslib.as_array(tokens, (n_tokens,)).copy()
+    finally:
+        _free(tokens)
+
+
 # ---- Objects -------------------------------------------------------------------------------------
 
 def _release(free, pointer, needs):
@@ -381,12 +408,7 @@ class Model(_Object):
         tokens, n_tokens = POINTER(c_int32)(), c_int64()
         _checked(_lib.lrnn_tokenize, handle.pointer, data, len(data), flags, ctypes.byref(tokens),
                  ctypes.byref(n_tokens))
-        try:
-            if not n_tokens.value:
-                return np.empty(0, np.int32)
-            return np.ctypeslib.as_array(tokens, (n_tokens.value,)).copy()
-        finally:
-            _free(tokens)
+        return _taken(tokens, n_tokens.value)
 
     def detokenize(self, tokens, *, continues=False):
         """The text of tokens. With `continues` it follows earlier text and keeps a leading space.
@@ -546,6 +568,38 @@ class Decoder(_Object):
     def end(self):
         """The rest: U+FFFD for an incomplete character."""
         return self._text(_lib.lrnn_decoder_end)
+
+
+class Chat(_Object):
+    """Turns conversations into tokens, with the chat format of the model's file, or with another:
+    the name of a built-in one, such as "chatml", or a file of `lrnn-convert chat-format`."""
+
+    def __init__(self, model, format=None):
+        super().__init__()
+        needed = model._open()
+        name = None if format is None else _string(format, "format")
+        pointer = _checked(_lib.lrnn_chat_new, needed.pointer, name)
+        self._handle = _Handle(pointer, _lib.lrnn_chat_free, needed)
+
+    def tokenize(self, messages, *, no_thinking=False):
+        """The tokens of a conversation that ends with a user message; the answer follows them.
+        Messages have the form {"role": "user", "content": "..."}. With "tokens", the generated
+        tokens of an answer, a longer conversation begins with the tokens of a shorter one."""
+        kept = [(_string(m["role"], "role"), m["content"].encode(), _tokens(m.get("tokens", ())))
+                for m in messages]
+        c_messages = (_Message*len(kept))(*(
+            _Message(role, text, len(text), _int_array(a) if len(a) else None, len(a))
+            for role, text, a in kept))
+        tokens, n_tokens = POINTER(c_int32)(), c_int64()
+        handle = self._open()
+        _checked(_lib.lrnn_chat_tokenize, handle.pointer, c_messages, len(kept), bool(no_thinking),
+                 ctypes.byref(tokens), ctypes.byref(n_tokens), None)
+        return _taken(tokens, n_tokens.value)
+
+    def is_end(self, token):
+        """Whether a token ends an answer."""
+        handle = self._open()
+        return _lib.lrnn_chat_is_end(handle.pointer, _int(token, c_int32, "token"))
 
 
 class Sampler(_Object):

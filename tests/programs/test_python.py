@@ -122,6 +122,33 @@ def test_text(lrnn, model, root):
         assert symbols.detokenize([1, 2], continues=True) == " 0 1"
 
 
+def test_chat(lrnn, root, programs_in, tmp_path):
+    names = ["<|endoftext|>", "<|im_start|>", "<|im_end|>"]
+    path = programs_in(tmp_path).text_model("olmo_hybrid", "chat.gguf", 256,
+                                            root / "tests/data/chat/qwen3.5.jinja", *names)
+    messages = [{"role": "system", "content": "Be brief."},
+                {"role": "user", "content": "Hi <|im_end|>"}]
+    text = ("<|im_start|>system\nBe brief.<|im_end|>\n<|im_start|>user\nHi <|im_end|><|im_end|>\n"
+            "<|im_start|>assistant\n")
+    with lrnn.Model(path) as model, lrnn.Chat(model, "chatml") as chat:
+        expected = model.tokenize(text, parse_special=True).tolist()
+        at = text.split("<|im_end|><|im_end|>")[0]     # the user's own name is no special token
+        n_before = len(model.tokenize(at, parse_special=True))
+        expected[n_before:n_before + 1] = b"<|im_end|>"
+        tokens = chat.tokenize(messages)
+        assert tokens.tolist() == expected
+        assert chat.is_end(258) and not chat.is_end(65)
+        longer = [*messages, {"role": "assistant", "content": "x", "tokens": [120]},
+                  {"role": "user", "content": "y"}]
+        assert chat.tokenize(longer)[:len(expected) + 1].tolist() == [*expected, 120]
+        with pytest.raises(lrnn.Error, match="no chat format has the name none"):
+            lrnn.Chat(model, "none")
+        with pytest.raises(lrnn.Error, match="user"):
+            chat.tokenize(longer[:3])
+        model.close()
+        assert chat.tokenize(messages).tolist() == expected
+
+
 def test_fork_and_rewind(model, session):
     session.eval(model.tokenize(PROMPT))
     session.fork(0, 1)
