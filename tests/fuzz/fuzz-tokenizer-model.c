@@ -23,6 +23,8 @@ int LLVMFuzzerTestOneInput(const uint8_t * data, size_t size);
 
 enum { N_KINDS = 8, MAX_CHANGES = 6, MAX_MADE = 1 << 17, MAX_TEXTS = 6, SECONDS_MAX = 30 };
 
+enum { MORE = 8, ROOM = MORE * MAX_CHANGES }; // elements that a change and all of them add
+
 static const char * const KINDS[N_KINDS] = { "bytes", "gpt-2", "gpt-neox", "llama-bpe", "qwen2",
     "rwkv", "spm", "symbols" };
 
@@ -208,10 +210,10 @@ struct keys {
 };
 
 static void * copy_of(const void * from, size_t n, size_t size) {
-    void * copy = malloc((n + 8) * size); // room for more elements
+    void * copy = malloc((n + ROOM) * size);
     require(copy != NULL, "out of memory", "");
-    memset(copy, 0, (n + 8) * size);
-    if (n > 0) {
+    memset(copy, 0, (n + ROOM) * size);
+    if (from != NULL && n > 0) {
         memcpy(copy, from, n * size);
     }
     return copy;
@@ -222,7 +224,7 @@ static void keys_open(struct keys * k, const struct tokenizer_def * def) {
     k->tokens = copy_of(def->tokens, def->n_tokens, sizeof(*k->tokens));
     k->merges = copy_of(def->merges, def->n_merges, sizeof(*k->merges));
     k->scores = copy_of(def->scores, def->n_scores, sizeof(*k->scores));
-    k->types  = copy_of(NULL, 0, (def->n_types + 8) * sizeof(*k->types));
+    k->types  = copy_of(NULL, def->n_types, sizeof(*k->types));
     for (size_t i = 0; i < def->n_types; ++i) {
         k->types[i] = def->types[i];
     }
@@ -358,16 +360,16 @@ static void apply(struct keys * k, const uint8_t * change) {
             }
             break;
         case COUNT_TOKENS: {
-            const size_t n = change_count(k->def.n_tokens, 8, value);
+            const size_t n = change_count(k->def.n_tokens, MORE, value);
             for (size_t i = k->def.n_tokens; i < n; ++i) {
                 k->tokens[i] = change_string(k, some_token(k, value), detail, value + (uint32_t) i);
             }
             k->def.n_tokens = n;
         } break;
-        case COUNT_TYPES: k->def.n_types = change_count(k->def.n_types, 8, value); break;
-        case COUNT_SCORES: k->def.n_scores = change_count(k->def.n_scores, 8, value); break;
+        case COUNT_TYPES: k->def.n_types = change_count(k->def.n_types, MORE, value); break;
+        case COUNT_SCORES: k->def.n_scores = change_count(k->def.n_scores, MORE, value); break;
         case COUNT_MERGES: {
-            const size_t n = change_count(k->def.n_merges, 8, value);
+            const size_t n = change_count(k->def.n_merges, MORE, value);
             for (size_t i = k->def.n_merges; i < n; ++i) {
                 k->merges[i] = join(k, some_token(k, value), " ", 1, some_token(k, which));
             }
