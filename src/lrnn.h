@@ -371,6 +371,23 @@ LRNN_API int32_t lrnn_sampler_sample(struct lrnn_sampler * sampler, const float 
 // Adds a token (e.g. of the prompt) to the repeat-penalty history. Sampled tokens are in it.
 LRNN_API void lrnn_sampler_accept(struct lrnn_sampler * sampler, int32_t token);
 
+// ---- Drafts -------------------------------------------------------------------------------------
+
+// Guesses the next tokens of a text: those that followed the last ones earlier. To generate several
+// tokens per call, evaluate a sampled token and its draft in one lrnn_eval, n_logits of all; sample
+// row by row until a token differs from the draft; rewind the rest. A call of up to 32 tokens
+// computes the recurrence and attention token by token: with Q8_0 and Q4_0 matrices the logits have
+// the same bits as those of one call per token, and so has the text of any sampler.
+enum { LRNN_DRAFT_MAX = 31 }; // tokens
+
+struct lrnn_draft;
+LRNN_API struct lrnn_draft * lrnn_draft_new(int32_t n_max, char * err, size_t err_size);
+LRNN_API void lrnn_draft_free(struct lrnn_draft * draft);
+
+// Adds a token to the text. Proposes up to n_max tokens and returns their number, 0 if unknown.
+LRNN_API void lrnn_draft_accept(struct lrnn_draft * draft, int32_t token);
+LRNN_API int32_t lrnn_draft_propose(struct lrnn_draft * draft, int32_t n_max, int32_t * tokens);
+
 // ---- Quantization -------------------------------------------------------------------------------
 
 // The name of quantization type `i`, such as "Q8_0", or NULL if there are no more.

@@ -36,13 +36,15 @@ struct generator {
     bool                   keep;    // the sequence is used afterwards: feed its last token too
     bool                   quiet;
 
-    const struct lrnn_chat * chat; // its tokens end an answer; NULL: only eos does
-    struct token_list *      made; // receives the generated tokens; NULL: nobody does
+    struct lrnn_draft *      draft; // proposes tokens; NULL: one token per call
+    const struct lrnn_chat * chat;  // its tokens end an answer; NULL: only eos does
+    struct token_list *      made;  // receives the generated tokens; NULL: nobody does
 
     int64_t n_prompt; // tokens fed
     int64_t prompt_us;
     int64_t n_made; // tokens generated
     int64_t made_us;
+    int64_t n_calls; // of the model, to generate them
 };
 
 // Feeds a prompt, n_batch tokens at a time, so that it can be interrupted. FINISH_LENGTH: all of it

@@ -44,6 +44,7 @@ struct args {
     int64_t               n_predict;
     struct option_strings stops;
     bool                  jsonl;
+    int64_t               draft_lookup; // tokens of a draft; 0: none
 
     double  temperature;
     int64_t top_k;
@@ -223,6 +224,7 @@ static enum exit_code prepare(struct args * args, struct generator * g) {
     };
     const struct lrnn_session_params params = {
         .n_threads  = (int32_t) args->compute.threads,
+        .n_rewind   = args->draft_lookup > 0 ? (int32_t) args->draft_lookup + 1 : 0,
         .n_batch    = (int32_t) args->batch,
         .n_cache    = (int32_t) args->cache,
         .cache_type = (enum lrnn_cache_type) args->compute.cache_type,
@@ -237,6 +239,12 @@ static enum exit_code prepare(struct args * args, struct generator * g) {
     g->sampler = lrnn_sampler_new(&sampling, err, sizeof(err));
     if (g->sampler == NULL) {
         return program_fail(EXIT_CODE_USAGE, "%s", err);
+    }
+    if (args->draft_lookup > 0) {
+        g->draft = lrnn_draft_new((int32_t) args->draft_lookup, err, sizeof(err));
+        if (g->draft == NULL) {
+            return program_fail(EXIT_CODE_SYSTEM, "%s", err);
+        }
     }
     g->session = lrnn_session_new(g->model, &params, err, sizeof(err));
     if (g->session == NULL) {
@@ -270,15 +278,18 @@ static double per_second(int64_t n, int64_t us) {
 
 static void print_summary(
         const struct generator * g, enum finish finish, const struct args * args) {
-    char seed[32] = "", line[256];
+    char seed[32] = "", calls[64] = "", line[320];
 
     if (!args->greedy && args->seed >= 0) {
         snprintf(seed, sizeof(seed), "; seed %" PRId64, args->seed);
     }
+    if (g->draft != NULL && g->n_calls > 0) {
+        snprintf(calls, sizeof(calls), ", %.2f per call", (double) g->n_made / (double) g->n_calls);
+    }
     snprintf(line, sizeof(line),
-            "lrnn-cli: %" PRId64 " prompt token%s (%.1f/s), %" PRId64 " generated (%.1f/s), %s%s",
+            "lrnn-cli: %" PRId64 " prompt token%s (%.1f/s), %" PRId64 " generated (%.1f/s%s), %s%s",
             g->n_prompt, g->n_prompt == 1 ? "" : "s", per_second(g->n_prompt, g->prompt_us),
-            g->n_made, per_second(g->n_made, g->made_us), FINISH_INFO[finish].text, seed);
+            g->n_made, per_second(g->n_made, g->made_us), calls, FINISH_INFO[finish].text, seed);
     terminal_print(stderr, line);
 }
 
@@ -408,6 +419,7 @@ static enum exit_code run(void * user) {
     }
     lrnn_session_free(g.session);
     lrnn_sampler_free(g.sampler);
+    lrnn_draft_free(g.draft);
     lrnn_model_free(g.model);
     free(text);
     return code;
@@ -459,6 +471,10 @@ int main(int argc, char ** argv) {
                 "tokens to generate; 0: only read the prompt, -1: until the model ends the text "
                 "(default: 128, or -1 for each answer of a chat)"),
         opt_strings("--stop", "TEXT", &args.stops, "stop before this text; may be repeated"),
+        opt_int("--draft-lookup", "N", &args.draft_lookup, 0, LRNN_DRAFT_MAX,
+                "guess up to N tokens from earlier text and check them in one call: faster where "
+                "text repeats. With Q8_0 and Q4_0 matrices the output is the same; with others, "
+                "rounding may decide between close tokens. 0: off"),
 
         opt_group("Sampling"),
         opt_alias("--temperature", opt_float("--temp", "T", &args.temperature, 0, 1e6,

@@ -3,8 +3,6 @@
 #include <math.h>
 #include <stdio.h>
 
-enum { FEW_COLUMNS = 32 }; // at most this many sequences are decoded together
-
 static struct ggml_tensor * checked(struct graph * g, struct ggml_tensor * op, const char * what,
         const char * why, int64_t ne0, int64_t ne1) {
     if (op != NULL) {
@@ -21,7 +19,7 @@ struct ggml_tensor * graph_linear(
         struct graph * g, struct ggml_tensor * w, struct ggml_tensor * b, struct ggml_tensor * x) {
     struct ggml_tensor * y;
     if (g->model->is_quantized && !ggml_is_quantized(w->type) && x->ne[1] > 1 &&
-            x->ne[1] <= FEW_COLUMNS && x->ne[2] == 1) {
+            x->ne[1] <= GRAPH_FEW_TOKENS && x->ne[2] == 1) {
         // T products with one column instead of one product with T columns. ggml sums F32 and F16
         // rows in a different order for one column than for several, but quantized rows always in
         // the same order. In a quantized model the F32 matrices (gates, short rows) must not make

@@ -9,6 +9,10 @@
 #include "ops/lrnn-ops.h"
 #include "run/graph-inputs.h"
 
+// A batch of at most this many tokens gives every token the bits that it gets alone, if matrices
+// are quantized: sequences decoded together, drafts.
+enum { GRAPH_FEW_TOKENS = 32 };
+
 struct graph {
     struct ggml_context *       ctx;
     struct ggml_cgraph *        gf;

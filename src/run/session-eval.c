@@ -41,10 +41,10 @@ static bool check_memory(struct ggml_cgraph * graph, char * err, size_t err_size
 
 static bool build(
         struct lrnn_session * s, const struct batch * batch, char * err, size_t err_size) {
-    const enum ggml_scan_path path =
-            s->params.exact_cuts ? GGML_SCAN_PATH_STEP : GGML_SCAN_PATH_AUTO;
-    struct forward * f = &s->forward;
-    s->can_compute     = false;
+    const bool by_token            = s->params.exact_cuts || batch->n_tokens <= GRAPH_FEW_TOKENS;
+    const enum ggml_scan_path path = by_token ? GGML_SCAN_PATH_STEP : GGML_SCAN_PATH_AUTO;
+    struct forward *          f    = &s->forward;
+    s->can_compute                 = false;
     if (!forward_build(f, s->model, &s->states, batch, path, err, err_size) ||
             (s->trace != NULL &&
                     !trace_graph(s->trace, s->model, &s->states, f->graph, err, err_size)) ||

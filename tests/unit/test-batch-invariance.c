@@ -172,6 +172,60 @@ static void compare_copies(
     free(first);
 }
 
+// The logits of a text whose tokens are fed one by one, and in calls of up to 32 tokens, some of
+// them followed by wrong tokens that are rewound, as drafts are. Returns the largest difference.
+static double compare_cuts(struct test * t, const char * name, struct lrnn_model * model,
+        int32_t n_threads, enum lrnn_cache_type cache_type) {
+    enum { N = 120, CALL = 32, BACK = 9 };
+    const struct lrnn_session_params params = {
+        .n_threads  = n_threads,
+        .n_seqs     = 2,
+        .n_rewind   = BACK,
+        .n_cache    = N + CALL,
+        .cache_type = cache_type,
+    };
+    const int64_t   V   = lrnn_model_get_info(model).n_vocab;
+    struct test_rng rng = { 5 };
+    int32_t         tokens[N + CALL];
+    char            err[512];
+    float *         all   = malloc((size_t) (N * V) * sizeof(*all));
+    double          worst = 0.0;
+    for (int i = 0; i < N + CALL; ++i) {
+        tokens[i] = (int32_t) test_below(&rng, V);
+    }
+    struct lrnn_session * s  = lrnn_session_new(model, &params, err, sizeof(err));
+    bool                  ok = s != NULL;
+    for (int64_t at = 0; ok && at < N; ++at) {
+        const struct lrnn_input in = { .tokens = tokens + at, .n_tokens = 1, .n_logits = 1 };
+        ok                         = lrnn_eval(s, &in, 1, err, sizeof(err));
+        if (ok) {
+            memcpy(all + at * V, lrnn_logits(s, 0), (size_t) V * sizeof(*all));
+        }
+    }
+    for (int64_t at = 0; ok && at < N;) {
+        const int64_t wrong = test_below(&rng, BACK + 1);
+        int64_t       right = 1 + test_below(&rng, CALL - wrong);
+        right               = right < N - at ? right : N - at;
+        int32_t call[CALL];
+        for (int64_t i = 0; i < right + wrong; ++i) {
+            call[i] = i < right ? tokens[at + i] : (int32_t) test_below(&rng, V);
+        }
+        const int64_t           n  = right + wrong;
+        const struct lrnn_input in = { .seq = 1, .tokens = call, .n_tokens = n, .n_logits = n };
+        ok                         = lrnn_eval(s, &in, 1, err, sizeof(err));
+        for (int64_t i = 0; ok && i < right * V; ++i) {
+            const double d = fabs((double) all[at * V + i] - (double) lrnn_logits(s, 0)[i]);
+            worst          = d <= worst ? worst : d; // NaN wins
+        }
+        ok = ok && lrnn_seq_rewind(s, 1, wrong, err, sizeof(err));
+        at += right;
+    }
+    test_check(t, ok, "%s: %s", name, err);
+    lrnn_session_free(s);
+    free(all);
+    return ok ? worst : NAN;
+}
+
 //
 // Models: golden models, widened so that every row has several whole blocks of Q8_0
 //
@@ -316,6 +370,13 @@ static void test_model(struct test * t, const struct golden * g) {
                     g->name, TYPES[type], how == 0 ? "one token per call" : "random cuts",
                     1 + how / 2, d, limit);
             worst[type] = d <= worst[type] ? worst[type] : d;
+        }
+        for (int32_t n_threads = 1; n_threads <= 2 && type > 0; ++n_threads) {
+            const double d = compare_cuts(t, g->name, model, n_threads, CACHES[type]);
+            test_check(t, d == 0.0,
+                    "%s, %s, %d threads: tokens in one call differ by %.3g from "
+                    "one token per call",
+                    g->name, TYPES[type], n_threads, d);
         }
         if (lrnn_model_get_info(model).n_layer_attention > 0) {
             compare_copies(t, g->name, model, CACHES[type]);
