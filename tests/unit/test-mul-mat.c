@@ -2,14 +2,17 @@
 // rows and columns around the sizes of tiles and panels, any K, broadcast matrices, strides. The
 // bits are the same for any number of threads, and a column does not depend on the others.
 //
-// With many columns, weights are converted to F32 and nothing else is rounded (src/ops/cpu/
-// mul-mat.c). ggml, which computes the other products, rounds the columns to the type of its dot
-// products: 8 bits, F16 or BF16.
+// With many columns, weights are converted to F32 and nothing else is rounded
+// (src/ops/cpu/mul-mat.c). The other products round the columns: those of ggml to the type of its
+// dot products (8 bits, F16 or BF16), and those in bytes, on CPUs with VNNI, to 8 bits.
 
 #include "kit/check.h"
 #include "kit/nmse.h"
 #include "kit/tensors.h"
+#include "ops/cpu/mul-mat-weights.h"
 #include "ops/glue.h"
+
+#include "ggml-cpu.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -93,9 +96,11 @@ struct limits {
     struct test_worst f32, rounded;
 };
 
-// Is computed in F32, not by ggml.
-static bool is_ours(const struct problem * p) {
-    return ggml_lrnn_cpu_mul_mat_work_size(p->y, 1) > 0;
+// Is computed in F32: not by ggml, and not in bytes.
+static bool is_f32(const struct problem * p) {
+    const bool in_bytes = ggml_cpu_has_avx512_vnni() &&
+                          (p->w->type == GGML_TYPE_Q8_0 || p->w->type == GGML_TYPE_Q4_0);
+    return ggml_lrnn_cpu_mul_mat_work_size(p->y, 1) > 0 && !in_bytes;
 }
 
 static void test_product(struct test * t, struct limits * limits, enum ggml_type type,
@@ -106,7 +111,7 @@ static void test_product(struct test * t, struct limits * limits, enum ggml_type
     snprintf(text, sizeof(text), "%s, K %d, %d rows, %d columns, %d × %d matrices",
             ggml_type_name(type), (int) s->K, (int) s->R, (int) s->C, (int) s->n2, (int) s->n3);
     if (test_check(t, test_compute(&p.arena, p.y, 1), "%s: not computed", text)) {
-        test_bound(t, is_ours(&p) ? &limits->f32 : &limits->rounded, problem_error(&p, s), text);
+        test_bound(t, is_f32(&p) ? &limits->f32 : &limits->rounded, problem_error(&p, s), text);
         float * y = test_copy(p.y);
         for (int n = 2; n <= 3; ++n) {
             test_compute(&p.arena, p.y, n);
@@ -116,6 +121,14 @@ static void test_product(struct test * t, struct limits * limits, enum ggml_type
         free(y);
     }
     problem_free(&p);
+}
+
+// True for types of weights.
+static bool is_weight(int type) {
+    const struct ggml_type_traits * traits = ggml_get_type_traits((enum ggml_type) type);
+    return type == GGML_TYPE_F32 || type == GGML_TYPE_F16 || type == GGML_TYPE_BF16 ||
+           (traits->is_quantized && traits->to_float != NULL && type != GGML_TYPE_Q8_1 &&
+                   type != GGML_TYPE_Q8_K);
 }
 
 // True if the quantizer of a type takes seconds to start. ggml converts these types as it converts
@@ -129,12 +142,7 @@ static bool is_slow(int type) {
 static void test_types(struct test * t, struct limits * limits) {
     struct test_rng rng = { 1 };
     for (int type = 0; type < GGML_TYPE_COUNT; ++type) {
-        const struct ggml_type_traits * traits = ggml_get_type_traits(type);
-        const bool                      is_float =
-                type == GGML_TYPE_F32 || type == GGML_TYPE_F16 || type == GGML_TYPE_BF16;
-        const bool is_weight = traits->is_quantized && traits->to_float != NULL &&
-                               type != GGML_TYPE_Q8_1 && type != GGML_TYPE_Q8_K;
-        if ((is_float || is_weight) && !is_slow(type)) {
+        if (is_weight(type) && !is_slow(type)) {
             static const struct shape shapes[] = { { 768, 13, 67, 1, 1, 1, 1, TEST_DENSE },
                 { 512, 7, 33, 1, 1, 1, 1, TEST_DENSE }, { 256, 9, 5, 1, 1, 1, 1, TEST_DENSE } };
             for (size_t i = 0; i < sizeof(shapes) / sizeof(shapes[0]); ++i) {
@@ -181,38 +189,33 @@ static void test_matrices(struct test * t, struct limits * limits) {
     }
 }
 
-// Multiplied with the identity, weights come out as ggml converts them, bit by bit.
-static void test_identity(struct test * t) {
-    static const enum ggml_type types[] = { GGML_TYPE_F32, GGML_TYPE_F16, GGML_TYPE_BF16,
-        GGML_TYPE_Q8_0, GGML_TYPE_Q4_0, GGML_TYPE_Q5_0, GGML_TYPE_Q4_K, GGML_TYPE_Q5_K,
-        GGML_TYPE_Q6_K, GGML_TYPE_IQ4_NL };
-    struct test_rng             rng     = { 4 };
-    const struct shape          s       = { 768, 13, 768, 1, 1, 1, 1, TEST_DENSE };
-    for (size_t i = 0; i < sizeof(types) / sizeof(types[0]); ++i) {
-        struct problem p;
-        problem_init(&p, types[i], &s, &rng);
-        for (int64_t c = 0; c < s.C; ++c) {
-            for (int64_t k = 0; k < s.K; ++k) {
-                test_set(p.x, k, c, 0, 0, k == c ? 1.0f : 0.0f);
-            }
-        }
-        int64_t n_wrong = 0;
-        if (is_ours(&p) && test_compute(&p.arena, p.y, 1)) {
+// Weights in F32 have the bits that ggml gives them, in any part of a row.
+static void test_conversion(struct test * t) {
+    struct test_rng rng = { 4 };
+    for (int type = 0; type < GGML_TYPE_COUNT; ++type) {
+        if (is_weight(type) && !is_slow(type)) {
+            const struct shape s = { 1024, 7, 1, 1, 1, 1, 1, TEST_DENSE };
+            struct problem     p;
+            problem_init(&p, (enum ggml_type) type, &s, &rng);
+            int64_t n_wrong = 0;
             for (int64_t r = 0; r < s.R; ++r) {
-                for (int64_t k = 0; k < s.K; ++k) {
-                    n_wrong += test_get(p.y, r, k, 0, 0) != p.rows[r * s.K + k];
-                }
+                float         out[512];
+                const int64_t begin = 256 * (r % 3);
+                weights_to_float((enum ggml_type) type,
+                        (const char *) p.w->data + r * (int64_t) p.w->nb[1], begin, 512, out);
+                n_wrong += memcmp(out, p.rows + r * s.K + begin, sizeof(out)) != 0;
             }
+            test_check(t, n_wrong == 0, "%s: %d of %d rows differ from ggml's",
+                    ggml_type_name((enum ggml_type) type), (int) n_wrong, (int) s.R);
+            problem_free(&p);
         }
-        test_check(t, n_wrong == 0, "%s: %d of %d weights differ from ggml's",
-                ggml_type_name(types[i]), (int) n_wrong, (int) (s.R * s.K));
-        problem_free(&p);
     }
 }
 
 // A column among many has the bits that it has among fewer.
 static void test_columns(struct test * t) {
-    static const enum ggml_type types[] = { GGML_TYPE_F32, GGML_TYPE_F16, GGML_TYPE_Q8_0 };
+    static const enum ggml_type types[] = { GGML_TYPE_F32, GGML_TYPE_F16, GGML_TYPE_Q8_0,
+        GGML_TYPE_Q4_0 };
     for (size_t i = 0; i < sizeof(types) / sizeof(types[0]); ++i) {
         const struct shape many = { 640, 60, 150, 1, 1, 1, 1, TEST_DENSE };
         const struct shape few  = { 640, 60, 61, 1, 1, 1, 1, TEST_DENSE };
@@ -234,17 +237,40 @@ static void test_columns(struct test * t) {
     }
 }
 
+// NaN and infinity in x reach the whole column, and no other one.
+static void test_not_finite(struct test * t) {
+    static const enum ggml_type types[] = { GGML_TYPE_F32, GGML_TYPE_Q8_0, GGML_TYPE_Q4_0 };
+    static const float          bad[]   = { NAN, INFINITY, -INFINITY };
+    for (int i = 0; i < 9; ++i) {
+        const struct shape s   = { 96, 20, 60, 1, 1, 1, 1, TEST_DENSE };
+        struct test_rng    rng = { 6 };
+        struct problem     p;
+        problem_init(&p, types[i / 3], &s, &rng);
+        test_set(p.x, 40, 17, 0, 0, bad[i % 3]);
+        int64_t n_wrong = test_compute(&p.arena, p.y, 1) ? 0 : 1;
+        for (int64_t c = 0; c < s.C; ++c) {
+            for (int64_t r = 0; r < s.R; ++r) {
+                n_wrong += (isfinite(test_get(p.y, r, c, 0, 0)) != 0) == (c == 17);
+            }
+        }
+        test_check(t, n_wrong == 0, "%s, x = %f: %d wrong elements", ggml_type_name(types[i / 3]),
+                (double) bad[i % 3], (int) n_wrong);
+        problem_free(&p);
+    }
+}
+
 int main(void) {
     struct test   t      = { 0 };
     struct limits limits = {
         .f32     = { .what = "products in F32, NMSE", .limit = LIMIT_F32 },
-        .rounded = { .what = "products of ggml, NMSE", .limit = LIMIT_ROUNDED },
+        .rounded = { .what = "products in fewer bits, NMSE", .limit = LIMIT_ROUNDED },
     };
     test_types(&t, &limits);
     test_shapes(&t, &limits);
     test_matrices(&t, &limits);
-    test_identity(&t);
+    test_conversion(&t);
     test_columns(&t);
+    test_not_finite(&t);
     test_worst_print(&limits.f32);
     test_worst_print(&limits.rounded);
     return test_end(&t, "test-mul-mat");

@@ -2,6 +2,8 @@
 //
 //     y[r, c] = Σ_k w[r, k] x[k, c]        w [K, R], of any type; x [K, C] and y [R, C], F32
 //
+// Some types are multiplied in bytes instead, where the CPU can (mul-mat-bytes.c).
+//
 // First, all threads transpose x into tiles of TILE columns, so that a vector holds one row of
 // several columns. Then a thread takes a panel of PANEL rows of w and goes through it in parts of
 // PART weights. It converts a part of each row to F32, once, and multiplies it with all columns.
@@ -14,7 +16,7 @@
 #include "mul-mat.h"
 
 #include "glue.h"
-#include "simd.h"
+#include "mul-mat-weights.h"
 
 #include "ggml-cpu-impl.h"
 
@@ -27,15 +29,9 @@
 #endif
 
 enum {
-    ROWS  = 6,
-    TILE  = TILE_VECS * VEC, // columns of a tile
-    PANEL = 48,              // rows of a panel: a multiple of ROWS and of VEC
-    PART  = 512,             // weights of a row that are converted together: whole blocks
-    BLOCK = 512,             // columns that are multiplied with a panel before the next panel
-
-    // floats between two rows; a power of two would map all rows to the same sets of a cache
-    PART_STRIDE = PART + 16,
-    SUMS_STRIDE = BLOCK + 16,
+    TILE        = TILE_VECS * VEC, // columns of a tile
+    PART        = 512,             // weights of a row that are converted together: whole blocks
+    PART_STRIDE = PART + 16,       // as SUMS_STRIDE
 
     // Fewer columns are left to ggml. It computes up to 32 columns of a product with a Q8_0 or Q4_0
     // matrix one by one, so that sequences that are decoded together do not affect each other; and
@@ -88,14 +84,6 @@ static bool is_supported(const struct ggml_tensor * dst) {
 // Work buffer: x as tiles, then a part of a panel and its sums for each thread
 //
 
-struct product {
-    const struct ggml_tensor *w, *x, *y;
-    int64_t                   K, R, C;
-    int64_t                   C_padded;  // C, rounded up to whole vectors
-    int64_t                   n_batches; // matrices of x
-    float *                   tiles;     // [C_padded, K] per batch
-};
-
 static struct product product_of(const struct ggml_tensor * dst, float * work) {
     const struct ggml_tensor * w = dst->src[0];
     const struct ggml_tensor * x = dst->src[1];
@@ -108,11 +96,18 @@ static struct product product_of(const struct ggml_tensor * dst, float * work) {
         .C         = x->ne[1],
         .C_padded  = (x->ne[1] + VEC - 1) / VEC * VEC,
         .n_batches = x->ne[2] * x->ne[3],
-        .tiles     = work,
+#if MUL_MAT_BYTES
+        .in_bytes = bytes_supported(w->type),
+#endif
+        .columns = work,
     };
 }
 
 enum { WORK_PER_THREAD = PANEL * (PART_STRIDE + SUMS_STRIDE) }; // floats
+
+#if MUL_MAT_BYTES
+_Static_assert(BYTES_PART_SIZE <= PANEL * PART_STRIDE * sizeof(float), "bytes need less room");
+#endif
 
 size_t ggml_lrnn_cpu_mul_mat_work_size(const struct ggml_tensor * dst, int n_threads) {
     if (dst->op != GGML_OP_MUL_MAT || !is_supported(dst)) {
@@ -195,7 +190,14 @@ static void pack(const struct product * p, int ith, int nth) {
         const int64_t first = c / TILE * TILE; // of the tile
         const char *  x     = (const char *) p->x->data + batch % p->x->ne[2] * p->x->nb[2] +
                          batch / p->x->ne[2] * p->x->nb[3];
-        float * tile = p->tiles + (batch * p->C_padded + first) * p->K;
+#if MUL_MAT_BYTES
+        if (p->in_bytes) {
+            const int64_t at = (batch * p->C_padded + c) * (int64_t) bytes_column_size(p->K);
+            bytes_pack(p, x, c, (char *) p->columns + at);
+            continue;
+        }
+#endif
+        float * tile = p->columns + (batch * p->C_padded + first) * p->K;
         pack_columns(p, x, c, tile + (c - first), tile_width(p, first));
     }
 }
@@ -283,6 +285,24 @@ static void store_panel(
     }
 }
 
+// sums[r, c] = Σ_k w[r, k] x[k, c] for n_rows rows, which begin at `rows`, and n_columns columns
+// from column c on, whose tiles begin at `tiles`. part [PART, PANEL], sums [BLOCK, PANEL]
+static void multiply_float(const struct product * p, const char * rows, int64_t n_rows,
+        const float * tiles, int64_t c, int64_t n_columns, float * part, float * sums) {
+    for (int64_t k = 0; k < p->K; k += PART) {
+        const int64_t n = p->K - k < PART ? p->K - k : PART;
+        for (int64_t i = 0; i < n_rows; ++i) {
+            weights_to_float(
+                    p->w->type, rows + i * (int64_t) p->w->nb[1], k, n, part + i * PART_STRIDE);
+        }
+        for (int64_t t = 0; t < n_columns; t += TILE) {
+            const int64_t width = tile_width(p, c + t);
+            multiply_tile(
+                    part, tiles + t * p->K + k * width, n, n_rows, width / VEC, sums + t, k > 0);
+        }
+    }
+}
+
 // Rows r … r + n_rows, columns c … c + n_columns of a batch. part [PART, PANEL],
 // sums [BLOCK, PANEL]
 static void multiply_panel(const struct product * p, int64_t batch, int64_t r, int64_t n_rows,
@@ -292,17 +312,15 @@ static void multiply_panel(const struct product * p, int64_t batch, int64_t r, i
     // a matrix of w serves several of x
     const char * rows = (const char *) w->data + i2 / (x->ne[2] / w->ne[2]) * (int64_t) w->nb[2] +
                         i3 / (x->ne[3] / w->ne[3]) * (int64_t) w->nb[3] + r * (int64_t) w->nb[1];
-    const float * tiles = p->tiles + batch * p->C_padded * p->K;
-    for (int64_t k = 0; k < p->K; k += PART) {
-        const int64_t n = p->K - k < PART ? p->K - k : PART;
-        for (int64_t i = 0; i < n_rows; ++i) {
-            weights_to_float(w->type, rows + i * (int64_t) w->nb[1], k, n, part + i * PART_STRIDE);
-        }
-        for (int64_t t = c; t < c + n_columns; t += TILE) {
-            const int64_t width = tile_width(p, t);
-            multiply_tile(part, tiles + t * p->K + k * width, n, n_rows, width / VEC,
-                    sums + (t - c), k > 0);
-        }
+#if MUL_MAT_BYTES
+    if (p->in_bytes) {
+        const int64_t at = (batch * p->C_padded + c) * (int64_t) bytes_column_size(p->K);
+        bytes_multiply(p, rows, n_rows, (const char *) p->columns + at, n_columns, part, sums);
+    } else
+#endif
+    {
+        const float * tiles = p->columns + (batch * p->C_padded + c) * p->K;
+        multiply_float(p, rows, n_rows, tiles, c, n_columns, part, sums);
     }
     char * out = (char *) y->data + i2 * (int64_t) y->nb[2] + i3 * (int64_t) y->nb[3] +
                  c * (int64_t) y->nb[1] + r * (int64_t) sizeof(float);
