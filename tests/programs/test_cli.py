@@ -232,6 +232,17 @@ def test_stop(lrnn, text_model, pattern):
                           "--stop", found.group().decode()) == text[:found.start()] + b"\n"
 
 
+def test_stop_inside_another(lrnn, text_model):
+    """The text before a stop string is printed, even if it could have begun a longer one."""
+    text = bytes(generate_ids(lrnn, text_model))
+    start = next(m.start() for m in re.finditer(rb"[ -~]{2}", text))
+    inner, outer = text[start + 1:start + 2].decode(), text[start:start + 2].decode() + "never"
+    end = text.index(inner.encode())
+    assert generate_bytes(lrnn, text_model, "--stop", outer, "--stop", inner) == text[:end] + b"\n"
+    # only here the shorter one is seen while the longer one is held
+    assert text[start:start + 1] not in (inner.encode(), b"\n") and end <= start + 1
+
+
 def test_eos(lrnn, text_source, text_model):
     """The model ends the text: its eos token is a line of --jsonl, but no text."""
     ids = generate_ids(lrnn, text_model)

@@ -2,6 +2,8 @@
 
 import json
 
+import numpy as np
+
 N_TOKENS = 8
 
 
@@ -9,6 +11,16 @@ def test_usage(lrnn):
     lrnn.fail(lrnn.Code.USAGE, "lrnn-perplexity")
     lrnn.fail(lrnn.Code.USAGE, "lrnn-perplexity", "no-such-command")
     lrnn.fail(lrnn.Code.USAGE, "lrnn-perplexity", "logits", "-m", "x.gguf")
+
+
+def golden_logits(model, lrnn, command):
+    """Computes the logits of a golden model's own tokens to golden.npy; returns those of its
+    library."""
+    data = model.with_suffix(".golden").read_bytes()
+    n_tokens, n_vocab = np.frombuffer(data, "<i4", 2, 8)
+    np.save(lrnn.work / "golden-ids.npy", np.frombuffer(data, "<i4", n_tokens, 16))
+    lrnn.run(*command, "--tokens", "golden-ids.npy", "--out", "golden.npy")
+    return np.frombuffer(data, "<f4", n_tokens * n_vocab, 16 + 4 * n_tokens).reshape(n_tokens, -1)
 
 
 def test_logits(lrnn):
@@ -29,6 +41,11 @@ def test_logits(lrnn):
     for tokens in ("empty", "missing", "logits/a.npy"):  # the last is float32
         lrnn.fail(lrnn.Code.DATA, *command, "--tokens", tokens, "--out", "logits/d.npy")
     lrnn.fail(lrnn.Code.SYSTEM, *command, "--tokens", "ids.txt", "--out", "missing/d.npy")
+
+    values = np.load(out / "a.npy")
+    assert values.dtype == np.float32 and values.shape == (N_TOKENS, n_vocab)
+    expected = golden_logits(model, lrnn, command)
+    assert abs(expected - np.load(lrnn.work / "golden.npy")).max() < 1e-4
 
     header = 128
     assert (out / "a.npy").stat().st_size == header + N_TOKENS * n_vocab * 4

@@ -72,7 +72,8 @@ def test_refusals(scoring):
     usage, data, model = scoring.Code.USAGE, scoring.Code.DATA, scoring.Code.MODEL
     scoring.run(*DATA, code=usage, stderr="-m is missing")
     scoring.run(*MODEL, code=usage, stderr="--data is missing")
-    for args in (["--dataset", "no-such-set"], ["--shard", "5/4"], ["--shard", "1of4"],
+    for args in (["--dataset", "no-such-set"], ["--shard", "5/4"], ["--shard", "0/4"],
+                 ["--shard", "1of4"],
                  ["--time-limit", "5x"], ["--name", "a", "--name", "b"], ["--resume", "--force"],
                  ["--reset", "never", "--shard", "1/2"], ["--probe", "something"]):
         scoring.run(*MODEL, *DATA, *args, code=usage)
@@ -96,6 +97,15 @@ def test_dry_run(scoring):
     scoring.run(*MODEL, *DATA, "-o", "dry", "--dry-run",
                 stdout="windows +7 with 896 tokens and 889 targets")
     assert scoring.files("dry") == []
+
+
+def test_protocol_name(scoring):
+    """A protocol with another choice than its own is no longer that protocol."""
+    for i, (args, name) in enumerate(((["--protocol", "paper"], "paper"),
+                                      (["--protocol", "paper", "--reset", "document"], "custom"),
+                                      (["--protocol", "llama", "--mode", "llama"], "llama"))):
+        scoring.run(*MODEL, *DATA, "-w", "128", *args, "-o", f"p{i}")
+        assert f"\nprotocol {name}\n".encode() in scoring.scores(f"p{i}")
 
 
 def test_run_again(scoring, finished):

@@ -28,6 +28,42 @@ def test_accuracy_by_length(lrnn):
     assert "<svg" in svg and "s3-01" in svg and "</svg>" in svg
 
 
+def test_numbers_of_the_table(lrnn):
+    """Scaled accuracy, the first error and the number of wrong answers, computed again."""
+    model = ["-m", lrnn.models / "parity-delta-pos.gguf"]   # guesses beyond some 16 bits
+    options = ["--trials", "3", "-s", "5"]
+    found, = probe(lrnn, *model, "--length", "64,256", *options)
+    asked, right = (sum(row[key] for row in found["lengths"]) for key in ("asked", "right"))
+    assert found["chance"] == 0.5 and asked == 3 * 256 and right < 0.9 * asked
+    for row in found["lengths"]:
+        assert row["accuracy"] == pytest.approx(row["right"] / row["asked"])
+        assert row["scaled"] == pytest.approx(2 * row["right"] / row["asked"] - 1)
+    first = found["first_error"]
+    lrnn.run("lrnn-probe", *model, "--length", "64,256", *options,
+             stdout=f": {asked - right} of {asked} answers wrong, the first at position {first}\n")
+    # every answer before the first error is right
+    assert 1 < first < 64
+    before, at = probe(lrnn, *model, "--length", f"{first - 1},{first}", *options)[0]["lengths"]
+    assert before["right"] == before["asked"] == 3 * (first - 1)
+    assert at["right"] < at["asked"] == 3
+
+
+def test_table_of_eigenvalues(lrnn):
+    """The shares of the table are the counts of the JSON output."""
+    args = ["-m", lrnn.golden / "gated_deltaproduct2_neg.gguf", "--eigenvalues", "--tokens",
+            lrnn.write("ids.txt", IDS)]
+    found = probe(lrnn, *args)[0]["spectrum"]
+    lines = lrnn.run("lrnn-probe", *args).stdout.splitlines()
+    rows = [line.split() for line in lines if line.split()[:1] in (["0"], ["1"], ["all"])]
+    assert len(rows) == 3
+    for row, layer in zip(rows, [*found["layers"], found["all"]]):
+        shares = [f"{100 * layer[key] / layer['counted']:.2f}%"
+                  for key in ("negative", "complex", "outside")]
+        assert row[1:] == [str(layer["counted"]), f"{layer['least']:.4f}",
+                           f"{layer['greatest']:.4f}", *shares]
+    assert 0 < found["all"]["complex"] != found["all"]["negative"]
+
+
 def test_batch_changes_no_answer(lrnn):
     answers = [[length["right"] for length in model["lengths"]]
                for batch in (64, 4096)

@@ -315,6 +315,23 @@ def test_json_comparison(report):
         check(row, {"ppl_ratio": math.exp(pair.difference.value)}, (first, last))
 
 
+def test_trained_lengths_differ(lrnn):
+    """The larger one decides what is beyond both."""
+    runs = []
+    for name, trained in (("short", TRAINED), ("long", 2 * TRAINED)):
+        path = lrnn.work / f"{name}.nll"
+        lrnn.tool("make-scores", path, f"trained_length={trained}", f"window={WINDOW}",
+                  f"n_windows={N_WINDOWS}", "dataset=code", f"model={name}", *SETTINGS["pos"])
+        runs.append(path)
+    for order in (runs, runs[::-1]):
+        lrnn.run("lrnn-perplexity", "report", *order, "--bucket", BUCKET, "--format", "json",
+                 "--baseline", order[0].stem, "--out", "out")
+        found, = json.loads((lrnn.work / "out/report.json").read_text())["comparisons"]
+        assert found["base"] == order[0].stem and found["trained_length"] == 2 * TRAINED
+        pair = Pair(*[Run("pos", path) for path in order], 2 * TRAINED + 1, WINDOW - 1)
+        check(found["beyond_trained_length"], pair.columns(), order[0].stem)
+
+
 # ---- pages and tables
 
 

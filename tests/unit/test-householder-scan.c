@@ -163,6 +163,46 @@ static void test_modes(struct test * t) {
     test_limits_print(&lim);
 }
 
+// Sizes that are no multiple of a vector or of the rows that a kernel takes at a time. Every second
+// case has one token per sequence.
+static void test_odd_sizes(struct test * t) {
+    static const int   d_k[] = { 1, 2, 3, 5, 7, 9, 13, 27 };
+    static const int   d_v[] = { 5, 1, 19, 8, 33, 3, 6, 40 };
+    struct test_limits lim   = {
+          .step  = { .what = "step and reference, odd sizes", .limit = 1e-12 },
+          .chunk = { .what = "chunk and auto, odd sizes", .limit = 1e-10 },
+    };
+    struct test_rng rng = { 9 };
+    int             n   = 0;
+
+    for (int mode = 0; mode < 6; ++mode) {
+        for (int size = 0; size < 8; ++size) {
+            for (int one = 0; one < 2; ++one, ++n) {
+                const bool     rw = mode >= 3;
+                struct problem p  = {
+                     .d_k     = d_k[size],
+                     .d_v     = d_v[size],
+                     .H       = 2,
+                     .n_h     = rw ? 1 : 1 + n % 3,
+                     .gate    = mode % 3,
+                     .rw      = rw,
+                     .beta_lo = 0.0,
+                     .beta_hi = 2.0,
+                     .gate_lo = 0.8,
+                     .gate_hi = 1.0,
+                     .heads   = n,
+                     .batch   = { .n_seqs = 3, .turn = n, .len = { one ? 1 : 11, 1, 1 } },
+                };
+                run(t, &p, &lim, (const int[]) { 1, 2 }, 2, &rng);
+            }
+        }
+    }
+    printf("householder, odd sizes: %d cases, d_k {1,2,3,5,7,9,13,27}, 3 sequences of 1 token or\n"
+           "  of 11, 1 and 1 tokens\n",
+            n);
+    test_limits_print(&lim);
+}
+
 // Long sequences with the hardest beta, and with keys that have a common mean, as in trained
 // models.
 static void test_lengths(struct test * t) {
@@ -428,6 +468,7 @@ static void test_fused(struct test * t) {
 int main(void) {
     struct test t = { 0 };
     test_modes(&t);
+    test_odd_sizes(&t);
     test_lengths(&t);
     test_cuts(&t);
     test_snapshots(&t);

@@ -221,6 +221,7 @@ int main(void) {
 
     check_error(&t, "m.gguf --tokns 3", "unknown option --tokns; did you mean --tokens?");
     check_error(&t, "m.gguf --out md", "unknown option --out; did you mean --output?");
+    check_error(&t, "m.gguf --etpm 1", "unknown option --etpm; did you mean --temp?"); // two swaps
     check_error(&t, "m.gguf --colour", "unknown option --colour; see prog --help");
     check_error(&t, "m.gguf -x", "unknown option -x; see prog --help");
     check_error(&t, "m.gguf -n", "-n needs a value: N");
