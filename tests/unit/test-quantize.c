@@ -9,12 +9,10 @@
 #include "ggml.h"
 #include "kit/check.h"
 #include "kit/files.h"
-#include "kit/golden.h"
 #include "kit/model-edit.h"
 #include "kit/nmse.h"
 #include "kit/rng.h"
 #include "lrnn.h"
-#include "run/model.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -678,115 +676,6 @@ static void test_importance(struct test * t) {
     unlink(path);
 }
 
-//
-// Models
-//
-
-static bool load_and_run(
-        const char * path, const struct golden * g, float * logits, char * err, size_t err_size) {
-    struct lrnn_model *   model = lrnn_model_load(path, NULL, err, err_size);
-    struct lrnn_session * session =
-            model != NULL ? lrnn_session_new(model,
-                                    &(struct lrnn_session_params) { .n_threads = 1 }, err, err_size)
-                          : NULL;
-    const struct lrnn_input input = {
-        .seq = 0, .tokens = g->tokens, .n_tokens = g->n_tokens, .n_logits = g->n_tokens
-    };
-    const bool ok = session != NULL && lrnn_eval(session, &input, 1, err, err_size);
-    for (int64_t i = 0; ok && i < g->n_tokens; ++i) {
-        memcpy(logits + i * g->n_vocab, lrnn_logits(session, i),
-                (size_t) g->n_vocab * sizeof(float));
-    }
-    lrnn_session_free(session);
-    lrnn_model_free(model);
-    return ok;
-}
-
-// Loading converts nothing: weights are used in the mapped file, in the type they have there.
-static void check_in_place(struct test * t, const char * path, const char * name) {
-    char                err[512] = "";
-    size_t              size;
-    struct lrnn_model * model = lrnn_model_load(path, NULL, err, sizeof(err));
-    if (!test_check(t, model != NULL, "%s", err)) {
-        return;
-    }
-    const char * bytes = model_file_bytes(model->file, &size);
-    int          n     = 0;
-    for (struct ggml_tensor * x = ggml_get_first_tensor(model->devices[0].ctx); x != NULL;
-            x                   = ggml_get_next_tensor(model->devices[0].ctx, x)) {
-        const struct model_tensor * f = model_file_find_tensor(model->file, x->name);
-        test_check(t,
-                f != NULL && x->type == f->type && x->data == f->data &&
-                        (const char *) x->data >= bytes &&
-                        (const char *) x->data + ggml_nbytes(x) <= bytes + size,
-                "%s: %s is not used in place", name, x->name);
-        n += x->type == GGML_TYPE_Q8_0;
-    }
-    test_check(t, n > 0, "%s: no weight is Q8_0", name);
-    lrnn_model_free(model);
-}
-
-// Every family runs with all its matrices in another type, including those of the recurrence. The
-// loader rejects all other tensors in another type: the lists of the policy and the loader agree.
-static void test_models(struct test * t) {
-    struct golden_list list;
-    char               err[1024] = "";
-    if (!test_check(t, golden_list_load(&list, err, sizeof(err)), "%s", err)) {
-        return;
-    }
-    struct test_worst worst_q8  = { .what = "all matrices in Q8_0: logits, NMSE", .limit = 5e-3 };
-    struct test_worst worst_bf  = { .what = "all matrices in BF16: logits, NMSE", .limit = 5e-4 };
-    int               n_vectors = 0;
-    for (int i = 0; i < list.n; ++i) {
-        const struct golden * g      = &list.models[i];
-        float *               logits = malloc((size_t) (g->n_tokens * g->n_vocab) * sizeof(float));
-        struct model_file *   file   = model_file_open(g->path, err, sizeof(err));
-        for (int all = 0; all < 2; ++all) {
-            struct quantize_overrides * o =
-                    overrides_of(t, all ? (const char * const[]) { ".=BF16", NULL }
-                                        : (const char * const[]) { ".=Q8_0", NULL });
-            struct run r = run_file(file,
-                    (struct quantize_params) { .type = GGML_TYPE_Q8_0, .overrides = o }, OUT, NULL);
-            if (test_check(t,
-                        r.status == LRNN_QUANTIZE_OK &&
-                                load_and_run(OUT, g, logits, err, sizeof(err)),
-                        "%s: %s%s", g->name, r.err, err)) {
-                test_bound(t, all ? &worst_bf : &worst_q8,
-                        test_nmse(logits, g->logits, g->n_tokens * g->n_vocab), g->name);
-            }
-            if (!all) {
-                check_in_place(t, OUT, g->name);
-            }
-            quantize_plan_free(&r.plan);
-            quantize_overrides_free(o);
-        }
-        for (size_t j = 0; j < model_file_n_tensors(file); ++j) {
-            const char * name = model_file_tensor(file, j)->name;
-            if (quantize_role_of(name) != QUANTIZE_VECTOR) {
-                continue;
-            }
-            struct model_edit edit;
-            if (test_check(t, model_edit_open(&edit, g->path), "%s cannot be edited", g->path)) {
-                model_edit_convert(&edit, name, GGML_TYPE_F16);
-                model_edit_write(&edit, OUT);
-                model_edit_close(&edit);
-                struct lrnn_model * model = lrnn_model_load(OUT, NULL, err, sizeof(err));
-                test_check(t, model == NULL && strstr(err, "expected f32") != NULL,
-                        "%s: %s in F16 was accepted; the policy should list it as a matrix",
-                        g->name, name);
-                lrnn_model_free(model);
-                n_vectors++;
-            }
-        }
-        model_file_free(file);
-        free(logits);
-    }
-    test_worst_print(&worst_q8);
-    test_worst_print(&worst_bf);
-    printf("%d models; %d tensors that are not matrices are rejected in F16\n", list.n, n_vectors);
-    golden_list_free(&list);
-}
-
 int main(void) {
     struct test t = { 0 };
     mkdir(FOLDER, 0700);
@@ -796,7 +685,6 @@ int main(void) {
     test_requantize(&t);
     test_failures(&t);
     test_importance(&t);
-    test_models(&t);
     unlink(IN);
     unlink(OUT);
     test_check(&t, rmdir(FOLDER) == 0, "%s is not empty", FOLDER);
