@@ -87,7 +87,8 @@ bool backends_lack_gpu(char * text, size_t text_size) {
 
 const char * backends_cuda_notice(void) {
 #ifdef LRNN_CUDA_COMPILED
-    return "CUDA kernels: compiled (" LRNN_CUDA_COMPILED ") and emulated, not run on a GPU";
+    return "CUDA kernels: compiled (" LRNN_CUDA_COMPILED
+           "), PTX executed on a CPU, never run on a card";
 #else
     return "";
 #endif

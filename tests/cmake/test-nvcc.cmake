@@ -1,5 +1,6 @@
 # Compiles the CUDA files of src/ops for one architecture, with the flags of ggml-cuda. A warning is
 # an error. So is a kernel that uses local memory, for spilled registers or for an indexed array.
+# The PTX stays in WORK, for the tests that interpret it.
 #
 #   cmake -DOPS=<src/ops> -DGGML=<ggml with the glue> -DARCH=<architecture> -DWORK=<directory>
 #         -P test-nvcc.cmake
@@ -49,6 +50,7 @@ expect_local("" 0 0 0)
 expect_local("_Z4scan: 8 bytes of local memory, 4 spilled, 12 reloaded\n" 8 4 12)
 expect_local("_Z4scan: 8 bytes of local memory, 0 spilled, 0 reloaded\n" 8 0 0)
 
+file(REMOVE_RECURSE "${WORK}") # no PTX of an earlier run
 find_program(NVCC nvcc PATHS /usr/local/cuda/bin)
 if (NOT NVCC)
     message("SKIPPED: nvcc not found")
@@ -64,7 +66,8 @@ foreach (source IN LISTS sources)
     execute_process(
         COMMAND "${NVCC}" -std=c++17 -O3 -use_fast_math -extended-lambda "-arch=sm_${ARCH}"
             -Werror all-warnings -DGGML_CUDA_NO_VMM --resource-usage
-            "-I${OPS}" "-I${GGML}/include" "-I${GGML}/src" -c "${source}" -o "${WORK}/${name}.o"
+            "-I${OPS}" "-I${GGML}/include" "-I${GGML}/src" -keep -keep-dir "${WORK}"
+            -c "${source}" -o "${WORK}/${name}.o"
         RESULT_VARIABLE result OUTPUT_VARIABLE log ERROR_VARIABLE log)
     if (NOT result EQUAL 0)
         message(FATAL_ERROR "nvcc does not compile ${source} for sm_${ARCH}:\n${log}")

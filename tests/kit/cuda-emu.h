@@ -31,6 +31,7 @@
 //   loads, and time.
 
 #include "base/random.h"
+#include "kit/mma-model.h"
 
 #include <algorithm>
 #include <csignal>
@@ -369,22 +370,6 @@ template <typename T> T atomic_add(T * p, T value) {
 //
 // Tensor cores
 //
-// mma.sync.m16n8k8 of TF32: c (16 × 8) += a (16 × 8) · b (8 × 8). Each operand contributes its
-// sign, its exponent and the upper 10 bits of its fraction. NVIDIA does not document how a tensor
-// core adds. Fasi, Higham, Mikaitis, Pranesh (2021, "Numerical behavior of NVIDIA tensor cores")
-// found by experiment: products are exact; they and c are aligned to the largest exponent among
-// them and truncated there; the sum is not normalized in between; it is truncated to F32; subnormal
-// numbers are not flushed. Here
-//
-//     c' = cut₂₄(Σ cut(x)) ,   x over the eight products and c
-//     cut: truncates to multiples of 2⁻²³ of the largest power of two in any |x|
-//
-// This is the coarsest adder that they found, that of the V100. Later GPUs keep more bits and add
-// in groups of other sizes (Khattak, Mikaitis 2025, "Accurate Models of NVIDIA Tensor Cores", arXiv
-// 2512.07004, up to the B200). That is not modeled, so a GPU may lose less, and its last bits
-// differ. The sign of a zero, and the result of a sum beyond the range of F32 (here: infinity), are
-// not known.
-//
 
 struct mma_fragments { // per lane
     float *          c;
@@ -392,118 +377,14 @@ struct mma_fragments { // per lane
     const uint32_t * b;
 };
 
-inline float mma_operand(uint32_t bits) {
-    return __uint_as_float(bits & 0xFFFFE000u);
-}
-
-// Two columns at a time: every x86-64 and aarch64 has such vectors.
-using mma_pair     = double __attribute__((vector_size(16)));
-using mma_pair_u64 = uint64_t __attribute__((vector_size(16)));
-using mma_pair_i32 = int32_t __attribute__((vector_size(8)));
-
-inline mma_pair mma_abs(mma_pair x) {
-    return (mma_pair) ((mma_pair_u64) x & 0x7FFFFFFFFFFFFFFFu);
-}
-
-// Two elements of the result, for finite operands. The product of two TF32 numbers is exact in a
-// double, and so is its product with a power of two.
-inline void mma_two(float c[2], const double a[8], const double b[8][8], int col) {
-    mma_pair x[9];
-    mma_pair top = { 0x1p-300, 0x1p-300 }; // less than any product; used if all are zero
-    x[8]         = mma_pair{ c[0], c[1] };
-    for (int k = 0; k < 8; ++k) {
-        x[k] = a[k] * mma_pair{ b[k][col], b[k][col + 1] };
-    }
-    for (int k = 0; k < 9; ++k) {
-        top = mma_abs(x[k]) > top ? mma_abs(x[k]) : top;
-    }
-    const mma_pair_u64 e        = (mma_pair_u64) top >> 52; // exponents, with the bias of 1023
-    const mma_pair     to_units = (mma_pair) ((2 * 1023 + 23 - e) << 52);
-    const mma_pair     unit     = (mma_pair) ((e - 23) << 52);
-    mma_pair_i32       sum      = {};
-    for (int k = 0; k < 9; ++k) {
-        // each is below 2²⁴; the conversion truncates
-        sum += __builtin_convertvector(x[k] * to_units, mma_pair_i32);
-    }
-    const mma_pair exact = __builtin_convertvector(sum, mma_pair) * unit;
-    const mma_pair cut   = (mma_pair) ((mma_pair_u64) exact & ~0x1FFFFFFFull); // 24 bits
-    for (int j = 0; j < 2; ++j) {
-        c[j] = fabs(exact[j]) < 0x1p-126 ? (float) (trunc(exact[j] * 0x1p149) * 0x1p-149)
-                                         : (float) cut[j];
-    }
-}
-
-struct mma_matrices {
-    double a[16][8], b[8][8];
-    float  c[16][8];
-};
-
-// Stores the non-finite results in `special`, and replaces non-finite operands by zero.
-inline void mma_set_aside(mma_matrices & x, float special[16][8]) {
-    for (int i = 0; i < 16; ++i) {
-        for (int j = 0; j < 8; ++j) {
-            double sum = x.c[i][j];
-            for (int k = 0; k < 8; ++k) {
-                sum += x.a[i][k] * x.b[k][j];
-            }
-            special[i][j] = isfinite(sum) ? 0.0f : (float) sum;
-        }
-    }
-    for (auto & row : x.a) {
-        for (double & v : row) {
-            v = isfinite(v) ? v : 0.0;
-        }
-    }
-    for (auto & row : x.b) {
-        for (double & v : row) {
-            v = isfinite(v) ? v : 0.0;
-        }
-    }
-    for (auto & row : x.c) {
-        for (float & v : row) {
-            v = isfinite(v) ? v : 0.0f;
-        }
-    }
-}
-
 inline void mma_warp(fiber * lanes) {
-    mma_matrices x;
-    bool         finite = true;
-    for (int l = 0; l < WARP; ++l) {
-        const mma_fragments & f = *(const mma_fragments *) (uintptr_t) lanes[l].value;
-        const int             g = l / 4, m = l % 4;
-        for (int i = 0; i < 4; ++i) {
-            x.a[g + i % 2 * 8][m + i / 2 * 4] = mma_operand(f.a[i]);
-            x.c[g + i / 2 * 8][2 * m + i % 2] = f.c[i];
-            finite = finite && isfinite(mma_operand(f.a[i])) && isfinite(f.c[i]);
-        }
-        for (int i = 0; i < 2; ++i) {
-            x.b[m + 4 * i][g] = mma_operand(f.b[i]);
-            finite            = finite && isfinite(mma_operand(f.b[i]));
-        }
-    }
-    float special[16][8];
-    if (!finite) {
-        mma_set_aside(x, special);
-    }
-    for (int i = 0; i < 16; ++i) {
-        for (int j = 0; j < 8; j += 2) {
-            mma_two(&x.c[i][j], x.a[i], x.b, j);
-        }
-    }
-    for (int l = 0; l < WARP; ++l) {
-        float * to = ((const mma_fragments *) (uintptr_t) lanes[l].value)->c;
-        for (int i = 0; i < 4; ++i) {
-            const int row = l / 4 + i / 2 * 8, col = 2 * (l % 4) + i % 2;
-            to[i] = finite || isfinite(special[row][col]) ? x.c[row][col] : special[row][col];
-        }
-    }
+    const auto of = [&](int l) { return (const mma_fragments *) (uintptr_t) lanes[l].value; };
+    mma_model::multiply([&](int l, int i) { return of(l)->a[i]; },
+            [&](int l, int i) { return of(l)->b[i]; },
+            [&](int l, int i) -> float & { return of(l)->c[i]; }, MMA_ALIGNED);
 }
 
-// c += a·b by all lanes of the warp. With g = lane/4 and m = lane % 4, a lane holds
-//     a: [g][m], [g + 8][m], [g][m + 4], [g + 8][m + 4]
-//     b: [m][g], [m + 4][g]
-//     c: [g][2m], [g][2m + 1], [g + 8][2m], [g + 8][2m + 1]
+// c += a·b by all lanes of the warp
 inline void mma_m16n8k8_tf32(float c[4], const uint32_t a[4], const uint32_t b[2], int line) {
     const mma_fragments mine = { c, a, b };
     warp_exchange(0xFFFFFFFFu, -1, (uint64_t) (uintptr_t) &mine, line, mma_warp);

@@ -1,8 +1,10 @@
 #pragma once
 
-// Shared by the tests of the CUDA kernels: runs a node with cuda-emu.h and compares it with the
-// oracle, and makes Householder scans of any shape. Include the launchers of the kernels first.
+// Shared by the tests of the CUDA kernels: runs a node with cuda-emu.h, or with the PTX that nvcc
+// made of the kernels, and compares it with the oracle; makes Householder scans of any shape.
+// Include the launchers of the kernels first.
 
+#include "kit/ptx/ptx-session.h"
 #include "kit/scan-case.h"
 
 #include <cstdio>
@@ -21,9 +23,16 @@ enum { ALL_ORDERS = LRNN_SANITIZE ? 1 : (int) cuda_emu::N_ORDERS };
 inline std::set<const void *> kernels_run;  // addresses of all instances launched so far
 inline std::set<const void *> kernels_last; // those launched for the last node
 
+inline ptx_session ptx_run; // used if a folder with PTX was given
+
+// Fewer and shorter cases. With sanitizers and PTX, which are slow, they reach all of the code.
+inline bool is_short() {
+    return LRNN_SANITIZE || (ptx_run.on && !ptx_run.all);
+}
+
 // Runs a node on device buffers. Output and state are copied back; nothing else may be written.
 // `dispatch(node, work, launch)` calls its launcher; `work` is a buffer full of NaN. Returns the
-// failure that the emulator found; empty: none.
+// failure that the emulator or the interpreter found; empty: none.
 template <typename Dispatch>
 std::string run_on_device(
         ggml_tensor * op, int64_t work_floats, int n_orders, Dispatch && dispatch) {
@@ -47,6 +56,16 @@ std::string run_on_device(
     memset(out.data(), 0x41, out.size()); // not NaN, so every NaN in it was written
     node.data = out.data();
 
+    ptx::memory memory;
+    for (int i = 0; i < GGML_MAX_SRC && ptx_run.on; ++i) {
+        if (mem[i]) {
+            memory.add(mem[i]->name(), mem[i]->data(), mem[i]->size(),
+                    i == SCAN_SRC_STATE ? ptx::READ_WRITE : ptx::CONSTANT);
+        }
+    }
+    memory.add(out.name(), out.data(), out.size(), ptx::FRESH);
+    memory.add(work.name(), work.data(), work.size(), ptx::FRESH);
+
     std::string found;
     kernels_last.clear();
     dispatch(&node, work_floats > 0 ? work.as<float>() : nullptr,
@@ -54,7 +73,12 @@ std::string run_on_device(
                 kernels_run.insert((const void *) kernel);
                 kernels_last.insert((const void *) kernel);
                 if (found.empty()) {
-                    found = cuda_emu::launch(grid, block, 0, [&] { kernel(args); }, n_orders);
+                    found = ptx_run.on ? ptx_run.launch((const void *) kernel,
+                                                 { grid.x, grid.y, grid.z },
+                                                 { block.x, block.y, block.z }, &args, sizeof(args),
+                                                 memory)
+                                       : cuda_emu::launch(
+                                                 grid, block, 0, [&] { kernel(args); }, n_orders);
                 }
             });
     memcpy(op->data, out.data(), out.size());
@@ -87,19 +111,25 @@ inline bool untouched(const oracle & o, const ggml_tensor * state, const std::st
     return true;
 }
 
-// Compares one call with the oracle.
+// Compares one call with the oracle. PTX with mma runs once per order of its additions, if n_orders
+// is more than 1.
 inline void run(test * t, test_arena * a, test_scan * s, test_worst * worst,
         ggml_scan_path path = GGML_SCAN_PATH_STEP, int n_orders = ALL_ORDERS) {
     ggml_tensor *     state  = *test_scan_state(s);
     const std::string before = bytes_of(state);
     oracle            o      = test_scan_oracle(s);
     ggml_tensor *     op     = build(t, a, s, path);
-    const std::string found  = run_node(op, n_orders);
-    test_check(t, found.empty(), "%s: %s", found.c_str(), s->text);
-    test_bound(t, worst, test_scan_nmse_out(&o, op), s->text);
-    test_bound(t, worst, test_scan_nmse_state(&o, s), s->text);
-    test_check(
-            t, untouched(o, state, before), "a slot that is not in ids was written: %s", s->text);
+    for (bool again = true; again;) {
+        memcpy(state->data, before.data(), before.size());
+        const std::string found = run_node(op, n_orders);
+        test_check(t, found.empty(), "%s: %s", found.c_str(), s->text);
+        const double out = test_scan_nmse_out(&o, op), last = test_scan_nmse_state(&o, s);
+        test_bound(t, worst, out, s->text);
+        test_bound(t, worst, last, s->text);
+        test_check(t, untouched(o, state, before), "a slot that is not in ids was written: %s",
+                s->text);
+        again = ptx_run.on && ptx_run.next_order(std::max(out, last), n_orders > 1);
+    }
     oracle_free(&o);
 }
 
@@ -165,6 +195,38 @@ inline std::string run_in_calls(
         test_arena_free(&b);
     }
     return out;
+}
+
+// A deliberate error in the PTX of a kernel, and how it is found
+struct breakage {
+    const char * what;
+    ptx::edit    change;
+    const char * message; // of the interpreter; NULL: the numbers are wrong
+};
+
+inline void run_broken(test * t, test_arena * a, test_scan * s, const char * file,
+        const breakage & b, ggml_scan_path path) {
+    ggml_tensor *     state  = *test_scan_state(s);
+    const std::string before = bytes_of(state);
+    oracle            o      = test_scan_oracle(s);
+    ggml_tensor *     op     = build(t, a, s, path);
+    const std::string error  = ptx_run.damage(file, b.change);
+    test_check(t, error.empty(), "%s: %s", b.what, error.c_str());
+    const std::string found = run_node(op, 1);
+    const double      nmse  = test_scan_nmse_out(&o, op);
+    ptx_run.repair();
+    ptx_run.last.clear();
+    if (b.message != nullptr) {
+        test_check(t, found.find(b.message) != std::string::npos, "%s: '%s'; expected '%s'", b.what,
+                found.c_str(), b.message);
+    } else {
+        test_check(t, found.empty() && !(nmse < 1e-6), "%s: '%s', NMSE %g; expected wrong numbers",
+                b.what, found.c_str(), nmse);
+    }
+    printf("  broken on purpose: %s: %s\n", b.what,
+            b.message != nullptr ? found.substr(0, found.find(';')).c_str() : "wrong numbers");
+    memcpy(state->data, before.data(), before.size());
+    oracle_free(&o);
 }
 
 // On the step path a sequence cut into calls gives the same bits as one call.
@@ -370,8 +432,7 @@ inline test_scan make_word(
 
 // A long word with keys that round.
 inline void run_s5(test * t, ggml_scan_path path) {
-    // with sanitizers, which are slow, fewer tokens reach all of the code
-    const int          T   = LRNN_SANITIZE ? 2000 : 20000;
+    const int          T   = is_short() ? 2000 : 20000;
     test_rng           rng = { 5 };
     std::vector<float> want;
     test_arena         a;

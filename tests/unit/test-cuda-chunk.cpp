@@ -3,7 +3,9 @@
 // batches, slots in place, forks, snapshots, strides, head counts, ids out of range, cuts into
 // calls, long sequences; where nothing rounds, the bits of the step kernel. cuda-emu.h emulates the
 // tensor cores too. The code that chooses kernels on a GPU also chooses them here
-// (launch-householder.cuh).
+// (launch-householder.cuh). With --ptx <folder>, the PTX of the kernels is interpreted instead
+// (kit/ptx/ptx.h), with tensor cores that add in several orders: a part of the cases, or all of
+// them with --all.
 
 #include "kit/cuda-emu.h"
 
@@ -158,7 +160,9 @@ static void test_random(test * t) {
             for (int s = 0; s < p.batch.n_seqs; ++s) {
                 p.batch.len[s] = random_length(&rng, p.n_h, most) + (s == 0 ? 3 : 0);
             }
-            run_chunk(t, p, &rng, &worst);
+            if (ptx_run.takes(5)) {
+                run_chunk(t, p, &rng, &worst);
+            }
         }
         test_worst_print(&worst);
     }
@@ -395,7 +399,7 @@ static void test_lengths(test * t) {
     test_rng rng = { 8 };
     printf("long sequences:\n");
     for (const auto & one : cases) {
-        if (LRNN_SANITIZE && one.T > 512) {
+        if (is_short() && one.T > 512) {
             continue;
         }
         char what[80];
@@ -431,7 +435,7 @@ static void test_lengths(test * t) {
 
 // Where nothing rounds, chunk and step kernels give the same, correct bits, in one call or in many.
 static void test_exact(test * t) {
-    const int          T   = LRNN_SANITIZE ? 400 : 4000;
+    const int          T   = is_short() ? 400 : 4000;
     test_rng           rng = { 9 };
     std::vector<float> want;
     test_arena         a;
@@ -534,8 +538,52 @@ static void test_paths(test * t) {
     test_worst_print(&worst);
 }
 
-int main() {
-    test t = {};
+// Errors in the PTX of the chunk kernels. Every barrier is needed.
+static void test_broken(test * t) {
+    const std::string prepare = "householder_chunk_prepareILi1E", chunk = "householder_chunkILi64E";
+    std::vector<breakage> all = {
+        { "prepare: a removed wait",
+                { prepare, "cp.async.wait_group", 0, "cp.async.wait_group 1;", "" },
+                "before the cp.async to it was waited for" },
+        { "prepare: swapped rows of a fragment", { prepare, "mma.sync", 2, "}, {", PTX_SWAP },
+                nullptr },
+        { "chunk: swapped rows of a fragment", { chunk, "mma.sync", 2, "}, {", PTX_SWAP },
+                nullptr },
+        { "chunk: a misaligned vector load", { chunk, "ld.shared.v4", 0, "]", "+8]" },
+                "misaligned" },
+    };
+    for (int n = 0; n < 6; ++n) {
+        all.push_back({ "prepare: a deleted barrier", { prepare, "bar.sync", n, "bar.sync", "//" },
+                "a race" });
+        all.push_back({ "chunk: a deleted barrier", { chunk, "bar.sync", n, "bar.sync", "//" },
+                "a race" });
+    }
+    test_rng rng = { 12 };
+    for (const breakage & b : all) {
+        problem p = {};
+        // with a gate per head, its barrier makes the last one of a chunk redundant
+        p.mode         = b.change.kernel == chunk && b.change.which == 5 ? 0 : 1;
+        p.d_k          = 64;
+        p.d_v          = 20;
+        p.H            = 1;
+        p.n_h          = 2;
+        p.turn         = 1;
+        p.batch.n_seqs = 1;
+        p.batch.len[0] = 75;
+        test_arena a;
+        test_arena_init(&a);
+        test_scan s = make_householder(&a, p, &rng);
+        run_broken(t, &a, &s, "householder.ptx", b, GGML_SCAN_PATH_CHUNK);
+        test_arena_free(&a);
+    }
+}
+
+int main(int argc, char ** argv) {
+    test      t   = {};
+    const int end = ptx_run.begin(argc, argv, { "householder.ptx" });
+    if (end >= 0) {
+        return end;
+    }
     printf("householder, chunk: every instance with every gate; NMSE of outputs and states:\n");
     test_instances(&t);
     test_real_sizes(&t);
@@ -556,5 +604,9 @@ int main() {
             n_prepare, n_chunk, n_sizes);
     printf("all %d chunk kernels ran: %d that prepare, %d that take the state through chunks\n",
             n_prepare + n_chunk, n_prepare, n_chunk);
+    if (ptx_run.on) {
+        test_broken(&t);
+        test_check(&t, ptx_run.print(true) == 0, "kernels of the PTX did not run");
+    }
     return test_end(&t, "test-cuda-chunk");
 }

@@ -3,7 +3,8 @@
 // batches, slots in place, forks, snapshots, strides, head counts, ids out of range, cuts into
 // calls, long sequences. Every launch runs in three orders of its threads and blocks, with
 // bit-identical results; the longest ones run in one order. The code that chooses instance and grid
-// on a GPU also chooses them here (launch*.cuh).
+// on a GPU also chooses them here (launch*.cuh). With --ptx <folder>, the PTX of the kernels is
+// interpreted instead (kit/ptx/ptx.h): a part of the cases, or all of them with --all.
 
 #include "kit/cuda-emu.h"
 
@@ -159,6 +160,9 @@ static void test_modes(test * t, make_fn * make, int n_modes, const char * const
                 p.H                   = p.d_k * p.d_v > 4096 ? 1 : 1 + (int) test_below(&rng, 4);
                 p.batch               = random_batch(&rng, n, p.d_k * p.d_v > 2048 ? 2 : 7);
             }
+            if (i >= n_sizes && !ptx_run.takes(5)) {
+                continue;
+            }
             test_arena a;
             test_arena_init(&a);
             test_scan s = make(&a, p, &rng);
@@ -253,7 +257,7 @@ static void test_slots(test * t, make_fn * make, int n_modes) {
 // up.
 static void test_length(test * t) {
     test_rng rng = { 3 };
-    for (int longer = 0; longer < (LRNN_SANITIZE ? 1 : 2); ++longer) {
+    for (int longer = 0; longer < (is_short() ? 1 : 2); ++longer) {
         test_worst worst = {};
         worst.what       = longer ? "4096 tokens, step" : "256 tokens, step";
         worst.limit      = longer ? 1e-11 : 1e-12;
@@ -320,6 +324,9 @@ static void test_conv(test * t) {
         p.turn    = n;
         // often shorter than the width: a tail consists of the old tail and new inputs
         p.batch = random_batch(&rng, n, n % 2 == 0 ? 4 : 30);
+        if (n >= 30 && !ptx_run.takes(5)) {
+            continue;
+        }
         test_arena a;
         test_arena_init(&a);
         test_scan s = make_conv(&a, p, &rng);
@@ -354,8 +361,51 @@ static void test_exp(test * t) {
     printf("cuda_exp from -87 to 88.7: relative error up to %.1f of 2^-24\n", worst * 0x1p24);
 }
 
-int main() {
-    test t = {};
+// Errors in the PTX of a step kernel
+static void test_broken(test * t) {
+    const std::string step = "householder_stepILi64ELi1ELb0E", copy = "cp.async.ca.shared.global";
+
+    const breakage all[] = {
+        { "a removed wait", { step, "cp.async.wait_group", 0, "cp.async.wait_group 1;", "" },
+                "before the cp.async to it was waited for" },
+        { "a removed commit", { step, "cp.async.commit_group", 0, "cp.async.commit_group;", "" },
+                "before the cp.async to it was waited for" },
+        { "the first barrier deleted", { step, "bar.sync", 0, "bar.sync", "//" }, "a race" },
+        { "the second barrier deleted", { step, "bar.sync", 1, "bar.sync", "//" }, "a race" },
+        { "a swapped lane", { step, "shfl.sync.bfly", 0, "shfl.sync.bfly", "shfl.sync.up" },
+                nullptr },
+        { "a misaligned vector load", { step, "ld.shared.v4.f32", 0, "]", "+4]" }, "misaligned" },
+        { "a copy of 16 bytes", { step, copy, 0, ", 4;", ", 16;" }, "misaligned" },
+        { "a copy out of bounds", { step, copy, 0, "], 4;", "+1048576], 4;" }, "out of bounds" },
+        { "an argument that is not loaded", { step, "ld.param.u32", 0, "ld.param", "//" },
+                "an undefined value is used" },
+    };
+    test_rng rng   = { 12 };
+    problem  p     = {};
+    p.mode         = 1;
+    p.d_k          = 64;
+    p.d_v          = 40;
+    p.H            = 2;
+    p.n_h          = 2;
+    p.turn         = 1;
+    p.batch.n_seqs = 1;
+    p.batch.len[0] = 20;
+    for (const breakage & b : all) {
+        test_arena a;
+        test_arena_init(&a);
+        test_scan s = make_householder(&a, p, &rng);
+        run_broken(t, &a, &s, "householder.ptx", b, GGML_SCAN_PATH_STEP);
+        test_arena_free(&a);
+    }
+}
+
+int main(int argc, char ** argv) {
+    test      t = {};
+    const int end =
+            ptx_run.begin(argc, argv, { "householder.ptx", "signed.ptx", "short-conv.ptx" });
+    if (end >= 0) {
+        return end;
+    }
     test_exp(&t);
     printf("householder: every instance, then 50 random shapes per mode; NMSE of outputs and "
            "states:\n");
@@ -374,5 +424,9 @@ int main() {
     test_check(&t, kernels_run.size() == 7 * (6 + 5) + 4, "%d kernels ran; expected %d",
             (int) kernels_run.size(), 7 * (6 + 5) + 4);
     printf("%d kernels ran: all except the chunk kernels\n", (int) kernels_run.size());
+    if (ptx_run.on) {
+        test_broken(&t);
+        test_check(&t, ptx_run.print(false) == 0, "kernels of the PTX did not run");
+    }
     return test_end(&t, "test-cuda-kernels");
 }

@@ -232,4 +232,5 @@ static __global__ void __launch_bounds__(cuda_tile<DK>::THREADS,
         }
         __syncthreads(); // all threads have used these tokens
     }
+    cuda_copy_wait<0>(); // without tokens, the copy of the bonus is still pending
 }
