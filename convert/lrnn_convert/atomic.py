@@ -24,6 +24,7 @@ def check_output(path: Path, inputs: Iterable[Path] = ()) -> None:
         raise UsageError(f"-o {path}: the folder {folder} does not exist")
     _check_kind(path)
     _check_inputs(path, inputs)
+    _check_link(path)
 
 
 def _check_inputs(path: Path, inputs: Iterable[Path]) -> None:
@@ -58,11 +59,19 @@ def _check_kind(path: Path) -> None:
         raise OutputError(f"{path}: found {what}, expected a regular file or none")
 
 
+def _check_link(path: Path) -> None:
+    """Renaming would also replace the link /dev/stdout; its target is a regular file if standard
+    output is."""
+    if path.is_symlink():
+        raise OutputError(f"{path}: found a symbolic link, expected a regular file or none")
+
+
 @contextmanager
 def replacing(path: Path) -> Iterator[BinaryIO]:
     """Yields a file under a temporary name. It replaces `path` on success and is deleted on
     failure."""
     _check_kind(path)
+    _check_link(path)
     _remove_stale(path)
     temporary = path.with_name(f"{path.name}.{os.getpid()}.tmp")
     try:

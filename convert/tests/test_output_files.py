@@ -6,6 +6,7 @@ import socket
 import stat
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -59,6 +60,8 @@ def make_socket(path):
     os.close(here)
 
 
+OPEN = tempfile.TemporaryFile()
+
 SPECIAL = {
     "a fifo": make_fifo,
     "a socket": make_socket,
@@ -66,6 +69,10 @@ SPECIAL = {
     "a link to a fifo": lambda p: (os.mkfifo(p.with_name("fifo")), p.symlink_to("fifo")),
     "a link to a device": lambda p: p.symlink_to("/dev/null"),
     "a link to a folder": lambda p: (p.with_name("d").mkdir(), p.symlink_to("d")),
+    "a symbolic link": lambda p: (p.with_name("file").write_text("x"), p.symlink_to("file")),
+    "a symbolic link to nothing": lambda p: p.symlink_to("nothing"),
+    # /dev/stdout is such a link; standard output is a regular file here
+    "a symbolic link of a process": lambda p: p.symlink_to(f"/proc/self/fd/{OPEN.fileno()}"),
 }
 
 
@@ -77,7 +84,8 @@ def test_only_regular_files_are_replaced(bench, inputs, command, special):
     SPECIAL[special](out)
     before, kind = names(bench.path), stat.S_IFMT(out.lstat().st_mode)
     assert main(arguments(inputs, command, out)) == 1
-    what = "a directory" if "folder" in special else "a device, pipe or socket"
+    what = ("a directory" if "folder" in special else "a symbolic link" if "symbolic" in special
+            else "a device, pipe or socket")
     assert bench.capsys.readouterr().err == (
         f"lrnn-convert: {out}: found {what}, expected a regular file or none\n")
     assert stat.S_IFMT(out.lstat().st_mode) == kind and names(bench.path) == before

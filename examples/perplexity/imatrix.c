@@ -69,9 +69,9 @@ static enum exit_code run(void * arg) {
             !compute_check(&args->compute, err, sizeof(err))) {
         return program_fail(EXIT_CODE_USAGE, "%s", err);
     }
-    code = output_check(args->out, (const char * const[]) { args->model }, 1);
+    code = data_check_output(&args->data, args->out);
     if (code == EXIT_CODE_OK) {
-        code = data_check_output(&args->data, args->out);
+        code = output_check(args->out, (const char * const[]) { args->model }, 1);
     }
     if (code != EXIT_CODE_OK) {
         return code;

@@ -214,10 +214,14 @@ bool atomic_file_open(struct atomic_file * f, const char * path, char * err, siz
     if (path[0] == '\0') {
         return error_set(err, err_size, "the name of the output file is empty");
     }
-    // renaming would replace /dev/null by a regular file
-    if (stat(path, &st) == 0 && !S_ISREG(st.st_mode)) {
+    // renaming would replace /dev/null by a regular file, and also the link /dev/stdout, whose
+    // target is a regular file if standard output is
+    if ((stat(path, &st) == 0 && !S_ISREG(st.st_mode)) ||
+            (lstat(path, &st) == 0 && S_ISLNK(st.st_mode))) {
         return error_set(err, err_size, "%s: found %s, expected a regular file or none", path,
-                S_ISDIR(st.st_mode) ? "a directory" : "a device, pipe or socket");
+                S_ISDIR(st.st_mode)   ? "a directory"
+                : S_ISLNK(st.st_mode) ? "a symbolic link"
+                                      : "a device, pipe or socket");
     }
     f->path = strdup(path);
     if (f->path == NULL) {

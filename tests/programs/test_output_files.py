@@ -75,13 +75,18 @@ def test_no_device_pipe_or_folder_is_replaced(inputs, name):
         pytest.skip("the text is no automaton, which is found out first")
     os.mkfifo(lrnn.work / "pipe")
     (lrnn.work / "null").symlink_to("/dev/null")
+    lrnn.write("other", "not an input")
+    (lrnn.work / "link").symlink_to("other")
+    (lrnn.work / "dangling").symlink_to("nothing")
     before = names(lrnn.work)
-    for out in ("pipe", "null", "folder"):
+    for out in ("pipe", "null", "folder", "link", "dangling"):
         done = lrnn.start(*(out if arg == "OUT" else arg for arg in command), stdin=b"a text")
         assert done.code == lrnn.Code.SYSTEM, done.stderr
         assert "expected a regular file or none" in done.stderr
     assert names(lrnn.work) == before
     assert stat.S_ISFIFO(os.stat(lrnn.work / "pipe").st_mode)
+    assert (lrnn.work / "link").is_symlink() and (lrnn.work / "dangling").is_symlink()
+    assert (lrnn.work / "other").read_text() == "not an input"
     assert stat.S_ISCHR(os.stat("/dev/null").st_mode)
 
 
