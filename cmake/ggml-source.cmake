@@ -6,8 +6,8 @@
 #                              only its ggml folder is unpacked
 #
 # The package is a source distribution of llama-cpp-python, which contains llama.cpp, which contains
-# ggml a few days after the pinned commit. Nothing of the package is installed, and none of its code
-# runs.
+# ggml a few days after the pinned commit, and cpp-httplib, which lrnn-server uses. Nothing of the
+# package is installed, and none of its Python code runs.
 
 # ggml 0.25.3, the commit of the submodule
 set(LRNN_GGML_COMMIT          "353b63b439f27ab2cc19dac97ab1681ba6d2d084")
@@ -56,19 +56,33 @@ endfunction()
 
 # Sets <out> to the ggml folder of the package, unpacked in <work-dir>.
 function(lrnn_ggml_unpack out work_dir)
+    lrnn_package_unpack(unpacked "${work_dir}" "${LRNN_GGML_PACKAGE_STEM}" "ggml/*" "LICENSE")
+    set(${out} "${unpacked}/ggml" PARENT_SCOPE)
+endfunction()
+
+# lrnn_httplib_source(<out-dir> <work-dir>): sets <out-dir> to the folder of cpp-httplib, always
+# that of the package. The archive is fetched if ggml came from elsewhere.
+function(lrnn_httplib_source out_dir work_dir)
+    lrnn_package_unpack(unpacked "${work_dir}" "cpp-httplib" "vendor/cpp-httplib/*")
+    set(${out_dir} "${unpacked}/vendor/cpp-httplib" PARENT_SCOPE)
+endfunction()
+
+# lrnn_package_unpack(<out> <work-dir> <name> <pattern>...): sets <out> to a folder in <work-dir>
+# with the files of the package's llama.cpp that match the patterns.
+function(lrnn_package_unpack out work_dir name)
     # named after the hash and renamed when complete, so an existing folder is complete and pinned
     string(SUBSTRING "${LRNN_GGML_PACKAGE_SHA256}" 0 12 hash)
-    set(unpacked "${work_dir}/${LRNN_GGML_PACKAGE_STEM}-${hash}")
+    set(unpacked "${work_dir}/${name}-${hash}")
     if (NOT EXISTS "${unpacked}")
         lrnn_ggml_archive(archive "${work_dir}")
         set(content "${LRNN_GGML_PACKAGE_STEM}/vendor/llama.cpp")
+        list(TRANSFORM ARGN PREPEND "${content}/")
         file(REMOVE_RECURSE "${work_dir}/unpack")
-        file(ARCHIVE_EXTRACT INPUT "${archive}" DESTINATION "${work_dir}/unpack"
-            PATTERNS "${content}/ggml/*" "${content}/LICENSE")
+        file(ARCHIVE_EXTRACT INPUT "${archive}" DESTINATION "${work_dir}/unpack" PATTERNS ${ARGN})
         file(RENAME "${work_dir}/unpack/${content}" "${unpacked}")
         file(REMOVE_RECURSE "${work_dir}/unpack")
     endif()
-    set(${out} "${unpacked}/ggml" PARENT_SCOPE)
+    set(${out} "${unpacked}" PARENT_SCOPE)
 endfunction()
 
 # Sets <out> to the archive of the package, from the cache or, the first time, fetched with pip.

@@ -151,8 +151,8 @@ struct lrnn_session_params {
     int32_t n_batch;   // maximum number of tokens computed together; 0: 512
     int32_t n_cache;   // size of the attention cache, in tokens per sequence; 0: 4096
     enum lrnn_cache_type cache_type;
-    bool     exact_cuts;  // the recurrence does not depend on how tokens are cut into calls; slower
-    unsigned trace_kinds; // enum lrnn_trace_kind; 0: none
+    bool       exact_cuts;  // results do not depend on how tokens are cut into calls; slower
+    unsigned   trace_kinds; // enum lrnn_trace_kind; 0: none
     lrnn_trace trace;
     void *     trace_user;
 };
@@ -170,7 +170,9 @@ struct lrnn_input {
 
 // Appends tokens to one or more sequences. Inputs may differ in length; each must name another
 // sequence. Invalid inputs are rejected before anything is computed. If the computation itself
-// fails, the sequences of the call are reset.
+// fails, the sequences of the call are reset. With exact_cuts, the recurrence gives the same bits
+// for any cut of a sequence into calls, and logits do if the matrices are Q8_0 or Q4_0 and there is
+// no attention.
 LRNN_API bool lrnn_eval(struct lrnn_session * session, const struct lrnn_input * inputs,
         int32_t n_inputs, char * err, size_t err_size);
 
@@ -207,6 +209,15 @@ LRNN_API bool lrnn_seq_save(struct lrnn_session * session, int32_t seq,
 // logits become row 0 of lrnn_logits, so that sampling can continue.
 LRNN_API bool lrnn_seq_load(struct lrnn_session * session, int32_t seq,
         struct lrnn_sampler * sampler, const char * path, char * err, size_t err_size);
+
+// A sequence as bytes, for programs that keep many. lrnn_seq_size: how many bytes it has now.
+// lrnn_seq_set makes `seq` the sequence of `length` tokens that lrnn_seq_get copied in a session of
+// the same model; the bytes are trusted.
+LRNN_API size_t lrnn_seq_size(const struct lrnn_session * session, int32_t seq);
+LRNN_API bool lrnn_seq_get(struct lrnn_session * session, int32_t seq, void * data, size_t size,
+        char * err, size_t err_size);
+LRNN_API bool lrnn_seq_set(struct lrnn_session * session, int32_t seq, int64_t length,
+        const void * data, size_t size, char * err, size_t err_size);
 
 // The largest Frobenius norm of a state matrix, over layers and heads; may be infinite or NaN. Sets
 // *layer to the first layer that has it, or to -1 if the sequence has no state.

@@ -377,6 +377,23 @@ enum json_kind json_read(const char * text, size_t size, const struct json_path 
     return kind;
 }
 
+// Reads the value at s->p, removes it and the separator before it from the list, an array or an
+// object of checked JSON.
+static bool take_item(
+        struct reader * s, struct json_value * list, char close, struct json_value * item) {
+    item->data = s->p;
+    item->kind = peek(s) == close ? JSON_MISSING : read_value(s, 0, 0);
+    item->size = (size_t) (s->p - item->data);
+    if (item->kind == JSON_MISSING) {
+        *list = (struct json_value) { 0 };
+        return false;
+    }
+    skip_space(s);
+    list->data = s->p; // at ',' or the end
+    list->size = (size_t) (s->end - s->p);
+    return true;
+}
+
 bool json_array_next(struct json_value * array, struct json_value * item) {
     struct reader s = { .begin = array->data, .end = array->data + array->size };
     if (array->kind != JSON_ARRAY) {
@@ -384,15 +401,23 @@ bool json_array_next(struct json_value * array, struct json_value * item) {
     }
     s.p = s.begin + 1; // past '[' or ','
     skip_space(&s);
-    item->data = s.p;
-    item->kind = peek(&s) == ']' ? JSON_MISSING : read_value(&s, 0, 0);
-    item->size = (size_t) (s.p - item->data);
-    if (item->kind == JSON_MISSING) {
-        *array = (struct json_value) { 0 };
+    return take_item(&s, array, ']', item);
+}
+
+bool json_object_next(
+        struct json_value * object, struct json_value * key, struct json_value * item) {
+    struct reader s = { .begin = object->data, .end = object->data + object->size };
+    if (object->kind != JSON_OBJECT) {
         return false;
     }
+    s.p = s.begin + 1; // past '{' or ','
     skip_space(&s);
-    array->data = s.p; // at ',' or ']'
-    array->size = (size_t) (s.end - s.p);
-    return true;
+    *key = (struct json_value) { JSON_STRING, s.p, 0 };
+    if (peek(&s) == '"' && read_string(&s)) {
+        key->size = (size_t) (s.p - key->data);
+        skip_space(&s);
+        s.p++; // ':'
+        skip_space(&s);
+    }
+    return take_item(&s, object, '}', item);
 }

@@ -63,6 +63,10 @@ enum json_kind json_read(const char * text, size_t size, const struct json_path 
 // Removes the first item from an array of checked JSON. Returns false if none is left.
 bool json_array_next(struct json_value * array, struct json_value * item);
 
+// The same for an object: the key, a string, and its value.
+bool json_object_next(
+        struct json_value * object, struct json_value * key, struct json_value * item);
+
 // Appends the text of a string in UTF-8. Escaped surrogates without a partner become U+FFFD; their
 // number is added to *n_lone. Returns false if out of memory.
 bool json_read_string(struct json_value string, struct buffer * out, int64_t * n_lone);

@@ -75,18 +75,28 @@ static double sum_of_exp(const float * z, int64_t n, float max) {
     return sum[0];
 }
 
-struct nll nll_of(const float * logits, int64_t n_vocab, int32_t target) {
+struct log_norm log_norm_of(const float * logits, int64_t n_vocab) {
     const float max = largest(logits, n_vocab);
-    if (isnan(max)) {
+    return (struct log_norm) {
+        .max     = max,
+        .log_sum = isnan(max) ? (double) NAN : log(sum_of_exp(logits, n_vocab, max)),
+    };
+}
+
+float log_norm_prob(struct log_norm norm, float logit) {
+    return -(float) (norm.log_sum - ((double) logit - (double) norm.max));
+}
+
+struct nll nll_of(const float * logits, int64_t n_vocab, int32_t target) {
+    const struct log_norm norm = log_norm_of(logits, n_vocab);
+    if (isnan(norm.max)) {
         return (struct nll) { .nats = NAN };
     }
-    bool top1 = logits[target] == max;
+    bool top1 = logits[target] == norm.max;
     for (int32_t v = 0; v < target && top1; ++v) {
-        top1 = logits[v] < max;
+        top1 = logits[v] < norm.max;
     }
-    const double nats =
-            log(sum_of_exp(logits, n_vocab, max)) - ((double) logits[target] - (double) max);
-    return (struct nll) { .nats = (float) nats, .top1 = top1 };
+    return (struct nll) { .nats = -log_norm_prob(norm, logits[target]), .top1 = top1 };
 }
 
 //

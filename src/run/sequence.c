@@ -59,13 +59,12 @@ bool lrnn_seq_rewind(
 }
 
 //
-// Fork: the memory of the source is read as a whole, then written to the same places of the copy
+// Copies of the memory of a sequence
 //
 
 struct copy {
-    uint8_t * data;
-    size_t    at;
-    bool      write;
+    uint8_t *       to;   // NULL: write to the session
+    const uint8_t * from; // NULL: read from the session
 };
 
 static bool count_bytes(struct ggml_tensor * tensor, size_t offset, size_t size, void * user) {
@@ -77,12 +76,58 @@ static bool count_bytes(struct ggml_tensor * tensor, size_t offset, size_t size,
 
 static bool copy_bytes(struct ggml_tensor * tensor, size_t offset, size_t size, void * user) {
     struct copy * copy = user;
-    if (copy->write) {
-        ggml_backend_tensor_set(tensor, copy->data + copy->at, offset, size);
+    if (copy->to != NULL) {
+        ggml_backend_tensor_get(tensor, copy->to, offset, size);
+        copy->to += size;
     } else {
-        ggml_backend_tensor_get(tensor, copy->data + copy->at, offset, size);
+        ggml_backend_tensor_set(tensor, copy->from, offset, size);
+        copy->from += size;
     }
-    copy->at += size;
+    return true;
+}
+
+static size_t size_of(const struct lrnn_session * s, int64_t length) {
+    size_t size = 0;
+    states_visit(&s->states, s->model, 0, length, count_bytes, &size);
+    return size;
+}
+
+size_t lrnn_seq_size(const struct lrnn_session * s, int32_t seq) {
+    return exists(s, seq) ? size_of(s, s->seqs[seq].length) : 0;
+}
+
+static bool check_size(const struct lrnn_session * s, int32_t seq, int64_t length, size_t size,
+        char * err, size_t err_size) {
+    return size == size_of(s, length) ||
+           error_set(err, err_size, "sequence %d: %zu bytes for %" PRId64 " tokens; expected %zu",
+                   seq, size, length, size_of(s, length));
+}
+
+bool lrnn_seq_get(struct lrnn_session * s, int32_t seq, void * data, size_t size, char * err,
+        size_t err_size) {
+    if (!session_check_seq(s, seq, err, err_size) ||
+            !check_size(s, seq, s->seqs[seq].length, size, err, err_size)) {
+        return false;
+    }
+    session_visit(s, seq, s->seqs[seq].length, copy_bytes, &(struct copy) { .to = data });
+    return true;
+}
+
+bool lrnn_seq_set(struct lrnn_session * s, int32_t seq, int64_t length, const void * data,
+        size_t size, char * err, size_t err_size) {
+    if (!session_check_seq(s, seq, err, err_size)) {
+        return false;
+    }
+    if (length < 0 || length > session_max_length(s)) {
+        return error_set(err, err_size,
+                "sequence %d: length is %" PRId64 "; expected 0 to %" PRId64, seq, length,
+                session_max_length(s));
+    }
+    if (!check_size(s, seq, length, size, err, err_size)) {
+        return false;
+    }
+    session_visit(s, seq, length, copy_bytes, &(struct copy) { .from = data });
+    replace(s, seq, (struct seq) { .length = length });
     return true;
 }
 
@@ -93,21 +138,16 @@ bool lrnn_seq_fork(struct lrnn_session * s, int32_t from, int32_t to, char * err
     if (from == to) {
         return true;
     }
-    const int64_t length = s->seqs[from].length;
-    size_t        size   = 1;
-    session_visit(s, from, length, count_bytes, &size);
-    struct copy copy = { .data = malloc(size) };
-    if (copy.data == NULL) {
+    const size_t size = lrnn_seq_size(s, from);
+    uint8_t *    data = malloc(size > 0 ? size : 1);
+    if (data == NULL) {
         return error_set(
                 err, err_size, "out of memory for a copy of sequence %d, %zu bytes", from, size);
     }
-    session_visit(s, from, length, copy_bytes, &copy);
-    copy.write = true;
-    copy.at    = 0;
-    session_visit(s, to, length, copy_bytes, &copy);
-    free(copy.data);
-    replace(s, to, (struct seq) { .length = length });
-    return true;
+    const bool ok = lrnn_seq_get(s, from, data, size, err, err_size) &&
+                    lrnn_seq_set(s, to, s->seqs[from].length, data, size, err, err_size);
+    free(data);
+    return ok;
 }
 
 //

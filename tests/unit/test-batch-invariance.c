@@ -3,7 +3,8 @@
 //
 // A product with a Q8_0 matrix computes one column at a time, so tokens cannot affect each other.
 // With F32, ggml sums several columns in another order than one, unless it is told to compute them
-// one by one, as in a quantized model for up to 32 tokens. The sequences differ in length, start
+// one by one, as in a quantized model for up to 32 tokens, or always if the session asks for exact
+// cuts. The sequences differ in length, start
 // and end at different calls, and are rewound.
 
 #include "ggml.h"
@@ -344,6 +345,43 @@ static struct lrnn_model * quantize(struct model_edit * e, bool all, char * err,
     return model_edit_write(e, path) ? lrnn_model_load(path, NULL, err, err_size) : NULL;
 }
 
+// With exact cuts, a quantized model without attention gives the same bits for one long call and
+// for single tokens.
+static void test_exact_cuts(struct test * t, const char * name, struct lrnn_model * model) {
+    enum { LONG = 2 * N_TOKENS };
+    const struct lrnn_model_info     info   = lrnn_model_get_info(model);
+    const struct lrnn_session_params params = { .n_threads = 1, .n_seqs = 2, .exact_cuts = true };
+    struct test_rng                  rng    = { 3 };
+    char                             err[512];
+    int32_t                          tokens[LONG];
+    if (info.n_layer_attention > 0) {
+        return;
+    }
+    struct lrnn_session * session = lrnn_session_new(model, &params, err, sizeof(err));
+    bool                  done    = test_check(t, session != NULL, "%s: %s", name, err);
+    for (int i = 0; i < LONG; ++i) {
+        tokens[i] = (int32_t) test_below(&rng, info.n_vocab);
+    }
+    const size_t row   = (size_t) info.n_vocab * sizeof(float);
+    float *      whole = malloc(LONG * row);
+    done               = done &&
+           lrnn_eval(session, &(struct lrnn_input) { 0, tokens, LONG, LONG }, 1, err, sizeof(err));
+    if (done) {
+        memcpy(whole, lrnn_logits(session, 0), LONG * row);
+    }
+    int n_wrong = 0;
+    for (int i = 0; i < LONG && done; ++i) {
+        done = lrnn_eval(
+                session, &(struct lrnn_input) { 1, tokens + i, 1, 1 }, 1, err, sizeof(err));
+        n_wrong +=
+                done && memcmp(whole + i * info.n_vocab, lrnn_logits(session, 0), row) != 0 ? 1 : 0;
+    }
+    test_check(t, done && n_wrong == 0, "%s: with exact cuts, %d of %d logits depend on the cut",
+            name, n_wrong, LONG);
+    free(whole);
+    lrnn_session_free(session);
+}
+
 static void test_model(struct test * t, const struct golden * g) {
     static const char * const         TYPES[]  = { "F32", "Q8_0 and F32", "Q8_0" };
     static const enum lrnn_cache_type CACHES[] = { LRNN_CACHE_F32, LRNN_CACHE_F16,
@@ -380,6 +418,9 @@ static void test_model(struct test * t, const struct golden * g) {
         }
         if (lrnn_model_get_info(model).n_layer_attention > 0) {
             compare_copies(t, g->name, model, CACHES[type]);
+        }
+        if (type > 0) {
+            test_exact_cuts(t, g->name, model);
         }
         lrnn_model_free(model);
     }

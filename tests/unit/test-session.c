@@ -107,6 +107,43 @@ static void test_state_file(const char * name, const char * path) {
     lrnn_model_free(model);
 }
 
+// A sequence as bytes, set in another session and sequence: the logits that follow are those of the
+// original. Bytes of another size are rejected.
+static void test_bytes(const char * name) {
+    struct lrnn_model *   model    = golden_load_model(name);
+    const size_t          row      = (size_t) lrnn_model_get_info(model).n_vocab * sizeof(float);
+    struct lrnn_session * a        = new_session(model, 1, 0);
+    struct lrnn_session * b        = new_session(model, 3, 2);
+    char                  err[512] = "";
+    int32_t               tokens[PROMPT];
+    make_prompt(model, tokens);
+
+    check(lrnn_seq_size(a, 0) == 0 && lrnn_seq_size(a, 1) == 0, name,
+            "an empty sequence has bytes");
+    check(eval(a, 0, tokens, PROMPT - 1, err), name, err);
+    const size_t size = lrnn_seq_size(a, 0);
+    char *       data = malloc(size);
+    check(lrnn_seq_get(a, 0, data, size, err, sizeof(err)), name, err);
+    check(eval(b, 2, tokens, 3, err), name, err); // is replaced
+    check(lrnn_seq_set(b, 2, PROMPT - 1, data, size, err, sizeof(err)), name, err);
+    check(lrnn_seq_length(b, 2) == PROMPT - 1 && lrnn_seq_rewindable(b, 2) == 0, name,
+            "the length is wrong");
+    check(eval(a, 0, tokens + PROMPT - 1, 1, err) && eval(b, 2, tokens + PROMPT - 1, 1, err), name,
+            err);
+    check(memcmp(lrnn_logits(a, 0), lrnn_logits(b, 0), row) == 0, name, "the logits differ");
+
+    check(!lrnn_seq_get(b, 2, data, size + 1, err, sizeof(err)) &&
+                    !lrnn_seq_set(b, 2, PROMPT, data, size + 1, err, sizeof(err)) &&
+                    !lrnn_seq_set(b, 2, -1, data, size, err, sizeof(err)) &&
+                    !lrnn_seq_set(b, 3, PROMPT, data, size, err, sizeof(err)),
+            name, "wrong bytes are accepted");
+    check(lrnn_seq_length(b, 2) == PROMPT, name, "a rejected call changed the sequence");
+    free(data);
+    lrnn_session_free(a);
+    lrnn_session_free(b);
+    lrnn_model_free(model);
+}
+
 // A damaged file is rejected and the sequence is unchanged.
 static void test_damage(const char * path) {
     struct lrnn_model *   model    = golden_load_model("delta_net_neg");
@@ -401,6 +438,7 @@ int main(void) {
     snprintf(path, sizeof(path), "test-session-%ld.state", (long) getpid());
     for (int i = 0; i < golden.n; ++i) {
         test_state_file(golden.models[i].name, path);
+        test_bytes(golden.models[i].name);
         test_threads(golden.models[i].name);
     }
     test_damage(path);

@@ -1,0 +1,35 @@
+#pragma once
+
+// The JSON of completions and chats, whole and in pieces.
+
+#include "reply.h"
+#include "server.h"
+
+// What has been sent of a choice.
+struct choice_cursor {
+    struct lrnn_decoder * decoder; // of the tokens with scores, for text offsets
+    int64_t               offset;  // characters before the next of these tokens
+    int64_t               n_scores;
+    size_t                n_text;
+    bool                  is_begun; // the echo, or the role of a chat
+    bool                  is_done;
+};
+
+struct completion {
+    struct server *        server;
+    struct request         request;
+    struct job *           job;
+    struct saved_state *   base;    // NULL: none
+    struct prompt *        prompts; // [n_prompts], token ids
+    int64_t                n_prompts;
+    struct choice_cursor * cursors; // [n_choices]
+    bool                   is_chat;
+    char                   id[48];
+    int64_t                created_s;
+};
+
+// The caller holds the lock of the job.
+void completion_write(FILE * out, struct completion * c);
+
+// The next pieces, as server-sent events. True if everything has been written.
+bool completion_write_events(FILE * out, struct completion * c);

@@ -1,0 +1,371 @@
+// /v1/completions and /v1/chat/completions: from a request to a job, and from its results to a
+// reply.
+
+#include "base/random.h"
+#include "completion-reply.h"
+#include "state-routes.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+enum { DEFAULT_MAX_TOKENS = 16, POLL_MS = 100 };
+
+static void completion_free(struct completion * c) {
+    if (c == NULL) {
+        return;
+    }
+    for (int64_t i = 0; c->cursors != NULL && i < c->job->n_choices; ++i) {
+        lrnn_decoder_free(c->cursors[i].decoder);
+    }
+    for (int64_t i = 0; i < c->n_prompts; ++i) {
+        free(c->prompts[i].tokens);
+    }
+    if (c->base != NULL) {
+        saved_state_free(c->base);
+    }
+    job_free(c->job);
+    request_free(&c->request);
+    free(c->prompts);
+    free(c->cursors);
+    free(c->base);
+    free(c);
+}
+
+//
+// The prompts
+//
+
+// Replies with an error and returns false.
+#define REFUSE(call, status, param, ...) (reply_error(call, status, param, __VA_ARGS__), false)
+
+static bool no_memory(struct http_call * call) {
+    return REFUSE(call, 500, NULL, "out of memory for the request");
+}
+
+// Loads the state that the request names.
+static bool load_base(struct completion * c, struct http_call * call) {
+    const struct server * s = c->server;
+    char                  err[512];
+    if (c->request.state[0] == '\0') {
+        return true;
+    }
+    if (s->state_dir == NULL) {
+        return REFUSE(call, 400, "state", "the server was started without --state-dir");
+    }
+    c->base = calloc(1, sizeof(*c->base));
+    if (c->base == NULL) {
+        return no_memory(call);
+    }
+    const enum state_status status = state_load(s->state_dir, c->request.state, s->info.identity,
+            s->info.n_vocab, c->base, err, sizeof(err));
+    if (status != STATE_OK) {
+        return REFUSE(call,
+                status == STATE_MISSING ? 404
+                : status == STATE_BAD   ? 400
+                                        : 500,
+                "state", "%s", err);
+    }
+    return true;
+}
+
+// Puts the tokens of the base before those of a prompt.
+static bool prepend_base(
+        const struct completion * c, struct prompt * prompt, struct http_call * call) {
+    const int64_t n_base = c->base->n_tokens;
+    int32_t *     tokens = malloc((size_t) (n_base + prompt->n_tokens) * sizeof(int32_t));
+    if (tokens == NULL) {
+        return no_memory(call);
+    }
+    memcpy(tokens, c->base->tokens, (size_t) n_base * sizeof(int32_t));
+    if (prompt->n_tokens > 0) {
+        memcpy(tokens + n_base, prompt->tokens, (size_t) prompt->n_tokens * sizeof(int32_t));
+    }
+    free(prompt->tokens);
+    prompt->tokens = tokens;
+    prompt->n_tokens += n_base;
+    return true;
+}
+
+// An empty prompt becomes bos, or eos if the model has no bos.
+static bool fill_empty(const struct server * s, struct prompt * prompt, struct http_call * call) {
+    const int32_t token = s->info.bos >= 0 ? s->info.bos : s->info.eos;
+    if (token < 0) {
+        return REFUSE(
+                call, 400, "prompt", "prompt is empty, and the model has no bos to begin with");
+    }
+    free(prompt->tokens);
+    prompt->tokens = malloc(sizeof(int32_t));
+    if (prompt->tokens == NULL) {
+        return no_memory(call);
+    }
+    prompt->tokens[0] = token;
+    prompt->n_tokens  = 1;
+    return true;
+}
+
+// Turns a prompt of the request into the tokens of a sequence.
+static bool make_prompt(struct completion * c, const struct prompt * from, struct prompt * to,
+        struct http_call * call) {
+    const struct server * s = c->server;
+    char                  err[512];
+    if (from->text != NULL) {
+        const unsigned flags = LRNN_TOKENIZE_PARSE_SPECIAL |
+                               (c->base == NULL ? (unsigned) LRNN_TOKENIZE_ADD_BOS : 0u);
+        if (!s->info.has_tokenizer) {
+            return REFUSE(call, 400, "prompt",
+                    "prompt is a text, but the model has no tokenizer; send token ids");
+        }
+        if (!lrnn_tokenize(s->model, from->text, from->size, flags, &to->tokens, &to->n_tokens, err,
+                    sizeof(err))) {
+            return REFUSE(call, 400, "prompt", "%s", err);
+        }
+    } else if (from->n_tokens > 0) {
+        to->tokens = malloc((size_t) from->n_tokens * sizeof(int32_t));
+        if (to->tokens == NULL) {
+            return no_memory(call);
+        }
+        memcpy(to->tokens, from->tokens, (size_t) from->n_tokens * sizeof(int32_t));
+        to->n_tokens = from->n_tokens;
+    }
+    if (c->base != NULL ? !prepend_base(c, to, call)
+                        : to->n_tokens == 0 && !fill_empty(s, to, call)) {
+        return false;
+    }
+    if (s->info.n_layer_attention > 0 && to->n_tokens >= s->params.n_cache) {
+        return REFUSE(call, 400, "prompt",
+                "the prompt has %" PRId64 " tokens, but the attention cache holds %d; raise it "
+                "with -c",
+                to->n_tokens, s->params.n_cache);
+    }
+    return true;
+}
+
+static bool make_prompts(struct completion * c, struct http_call * call) {
+    c->prompts = calloc((size_t) c->request.n_prompts, sizeof(*c->prompts));
+    if (c->prompts == NULL) {
+        return no_memory(call);
+    }
+    c->n_prompts = c->request.n_prompts;
+    for (int64_t i = 0; i < c->n_prompts; ++i) {
+        if (!make_prompt(c, &c->request.prompts[i], &c->prompts[i], call)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+//
+// The job
+//
+
+static bool check_max_tokens(struct completion * c, struct http_call * call) {
+    struct request * r = &c->request;
+    if (r->max_tokens < 0) {
+        r->max_tokens = c->is_chat ? c->server->max_tokens : DEFAULT_MAX_TOKENS;
+    }
+    if (r->max_tokens > c->server->max_tokens) {
+        return REFUSE(call, 400, "max_tokens",
+                "max_tokens is %" PRId64 "; expected 0 to %" PRId64 ", the limit of this server",
+                r->max_tokens, c->server->max_tokens);
+    }
+    return true;
+}
+
+static uint64_t random_seed(struct server * s) {
+    struct timespec now;
+    clock_gettime(CLOCK_REALTIME, &now);
+    uint64_t state = (uint64_t) now.tv_sec * 1000000000u + (uint64_t) now.tv_nsec +
+                     (uint64_t) atomic_load(&s->n_requests);
+    return splitmix64(&state);
+}
+
+static bool make_job(struct completion * c, enum request_kind kind, struct http_call * call) {
+    const struct request * r = &c->request;
+    c->job                   = job_new(c->n_prompts * r->n);
+    c->cursors = c->job != NULL ? calloc((size_t) c->job->n_choices, sizeof(*c->cursors)) : NULL;
+    if (c->cursors == NULL) {
+        return no_memory(call);
+    }
+    c->job->params = (struct job_params) {
+        .max_tokens   = r->max_tokens,
+        .n_top        = r->n_top,
+        .score_prompt = r->echo && r->n_top >= 0 && !c->is_chat,
+        .ignore_eos   = r->ignore_eos,
+        .sampler =
+                {
+                        .temperature    = (float) r->temperature,
+                        .top_k          = r->top_k > 0 ? (int32_t) r->top_k : 0,
+                        .top_p          = (float) r->top_p,
+                        .min_p          = (float) r->min_p,
+                        .repeat_penalty = (float) r->repeat_penalty,
+                },
+        .stops     = &r->stops,
+        .biases    = r->biases,
+        .n_biases  = r->n_biases,
+        .base      = c->base != NULL ? c->base->data : NULL,
+        .base_size = c->base != NULL ? c->base->size : 0,
+        .n_base     = c->base != NULL ? c->base->n_tokens - 1 : 0,
+        .keep_state = kind == REQUEST_STATE,
+    };
+    const uint64_t seed = r->has_seed ? r->seed : random_seed(c->server);
+    for (int64_t i = 0; i < c->job->n_choices; ++i) {
+        struct choice *       choice = &c->job->choices[i];
+        const struct prompt * prompt = &c->prompts[i / r->n];
+        choice->prompt               = prompt->tokens;
+        choice->n_prompt             = prompt->n_tokens;
+        choice->seed                 = seed + (uint64_t) (i % r->n);
+        choice->leader               = i % r->n > 0 ? &c->job->choices[i - i % r->n] : NULL;
+        if (c->server->info.has_tokenizer) {
+            c->cursors[i].decoder = lrnn_decoder_new(c->server->model, !r->echo);
+        }
+    }
+    return true;
+}
+
+static bool submit(struct completion * c, struct http_call * call) {
+    switch (scheduler_submit(c->server->scheduler, c->job)) {
+        case SUBMIT_OK: return true;
+        case SUBMIT_FULL:
+            atomic_fetch_add(&c->server->n_refused, 1);
+            http_reply_header(call, "Retry-After", "1");
+            return REFUSE(call, 429, NULL, "the queue is full; try again later");
+        case SUBMIT_STOPPING: break;
+    }
+    return REFUSE(call, 503, NULL, "the server is stopping");
+}
+
+//
+// The reply
+//
+
+static void produce(struct http_stream * stream, void * user) {
+    struct completion * c      = user;
+    int64_t             n_seen = -1;
+    for (bool is_done = false; !is_done;) {
+        struct text * t = text_new();
+        if (t == NULL) {
+            return;
+        }
+        pthread_mutex_lock(&c->job->mutex);
+        n_seen  = job_wait(c->job, n_seen, POLL_MS);
+        is_done = completion_write_events(t->out, c);
+        pthread_mutex_unlock(&c->job->mutex);
+        fflush(t->out);
+        const bool ok = t->size > 0 ? http_stream_write(stream, t->data, t->size)
+                                    : !http_stream_is_gone(stream);
+        text_free(t);
+        if (!ok) {
+            return;
+        }
+    }
+}
+
+static void release(void * user) {
+    struct completion * c = user;
+    scheduler_abandon(c->server->scheduler, c->job);
+    completion_free(c);
+}
+
+// Waits for the results. False: failed, and replied; or the client is gone.
+static bool wait_for(struct completion * c, struct http_call * call) {
+    struct job * job     = c->job;
+    int64_t      n_seen  = -1;
+    bool         is_gone = false;
+    pthread_mutex_lock(&job->mutex);
+    while (job->n_done < job->n_choices && !is_gone) {
+        n_seen = job_wait(job, n_seen, POLL_MS);
+        pthread_mutex_unlock(&job->mutex);
+        is_gone = http_is_gone(call);
+        pthread_mutex_lock(&job->mutex);
+    }
+    pthread_mutex_unlock(&job->mutex);
+    scheduler_abandon(c->server->scheduler, job); // all results are in, or nobody wants them
+    return job->err[0] == '\0' || REFUSE(call, 500, NULL, "%s", job->err);
+}
+
+static void reply_whole(struct completion * c, struct http_call * call) {
+    struct text * t = wait_for(c, call) ? text_new() : NULL;
+    if (c->job->err[0] != '\0') {
+        return;
+    }
+    if (t != NULL) {
+        completion_write(t->out, c);
+    }
+    reply_json(call, 200, t);
+}
+
+static struct completion * completion_new(struct server * s, struct http_call * call) {
+    struct completion * c = calloc(1, sizeof(*c));
+    if (c == NULL) {
+        no_memory(call);
+        return NULL;
+    }
+    c->server    = s;
+    c->created_s = (int64_t) time(NULL);
+    snprintf(c->id, sizeof(c->id), "cmpl-%" PRIx64 "-%" PRId64, (uint64_t) s->start_s,
+            (int64_t) atomic_load(&s->n_requests));
+    return c;
+}
+
+// Reads the request and gives its job to the scheduler.
+static bool begin(struct completion * c, enum request_kind kind, struct http_call * call) {
+    struct request_error error;
+    if (!request_parse(&c->request, kind, http_body(call), c->server->info.n_vocab, &error)) {
+        return REFUSE(call, 400, error.param, "%s", error.message);
+    }
+    if (kind == REQUEST_STATE) { // nothing is generated
+        c->request.max_tokens = 0;
+        c->request.n_top      = -1;
+    }
+    return check_max_tokens(c, call) && load_base(c, call) && make_prompts(c, call) &&
+           make_job(c, kind, call) && submit(c, call);
+}
+
+void handle_completion(struct server * s, struct http_call * call) {
+    struct completion * c = completion_new(s, call);
+    if (c != NULL && begin(c, REQUEST_COMPLETION, call)) {
+        if (c->request.stream) {
+            http_reply_stream(call, "text/event-stream", produce, release, c);
+            return;
+        }
+        reply_whole(c, call);
+    }
+    completion_free(c);
+}
+
+//
+// Saving a state: a completion of no tokens
+//
+
+static void write_state(struct completion * c, const char * name, struct http_call * call) {
+    const struct server *    s     = c->server;
+    const struct saved_state state = {
+        .tokens   = c->prompts[0].tokens,
+        .n_tokens = c->prompts[0].n_tokens,
+        .data     = c->job->state,
+        .size     = c->job->state_size,
+    };
+    char err[512];
+    if (state.data == NULL) {
+        no_memory(call);
+        return;
+    }
+    if (state_save(s->state_dir, name, s->info.identity, &state, err, sizeof(err)) != STATE_OK) {
+        reply_error(call, 500, NULL, "%s", err);
+        return;
+    }
+    reply_state(call, name, state.n_tokens, state.size, c->job->choices[0].n_cached);
+}
+
+void handle_state_save(struct server * s, struct http_call * call) {
+    char                name[REQUEST_NAME_MAX + 1];
+    struct completion * c = states_find(s, call, name) ? completion_new(s, call) : NULL;
+    if (c != NULL && begin(c, REQUEST_STATE, call)) {
+        if (wait_for(c, call)) {
+            write_state(c, name, call);
+        }
+    }
+    completion_free(c);
+}

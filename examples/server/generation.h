@@ -1,0 +1,29 @@
+#pragma once
+
+// From logits to text: scores, samples and decodes the tokens of one choice. The caller holds the
+// lock of the job.
+
+#include "job.h"
+
+struct generator {
+    const struct lrnn_model * model;
+    struct lrnn_model_info    info;
+    int64_t                   n_cache; // limit on the length of a sequence; INT64_MAX: none
+    float *                   biased;  // [n_vocab], logits with the biases of a request
+};
+
+bool generator_init(struct generator * g, const struct lrnn_model * model, int64_t n_cache,
+        char * err, size_t err_size);
+void generator_free(struct generator * g);
+
+// Prepares a choice, and frees what it needed. The results stay.
+bool generation_begin(struct generator * g, struct choice * c, char * err, size_t err_size);
+void generation_end(struct choice * c);
+
+// Scores a token under the logits before it [n_vocab].
+bool generation_score(struct generator * g, struct choice * c, int32_t token, const float * logits,
+        char * err, size_t err_size);
+
+// Generates a token. False: the choice is done, or err is not "".
+bool generation_sample(
+        struct generator * g, struct choice * c, const float * logits, char * err, size_t err_size);

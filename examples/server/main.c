@@ -1,0 +1,234 @@
+// lrnn-server: a model behind OpenAI's HTTP API.
+
+#include "compute-options.h"
+#include "interrupt.h"
+#include "load-model.h"
+#include "program.h"
+#include "server.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+struct args {
+    const char *   model;
+    const char *   alias;
+    const char *   host;
+    int64_t        port;
+    const char *   api_key;
+    int64_t        parallel;
+    int64_t        queue;
+    int64_t        batch;
+    int64_t        cache;
+    int64_t        max_tokens;
+    int64_t        max_body;
+    int64_t        connections;
+    int64_t        timeout;
+    int64_t        state_memory;
+    int64_t        state_every;
+    const char *   state_dir;
+    struct compute compute;
+};
+
+// The name of the file without folder and extension.
+static char * name_of(const char * path) {
+    const char * slash = strrchr(path, '/');
+    const char * base  = slash != NULL ? slash + 1 : path;
+    const char * dot   = strrchr(base, '.');
+    const size_t size  = dot != NULL && dot > base ? (size_t) (dot - base) : strlen(base);
+    char *       name  = program_alloc(size + 1, 1);
+    memcpy(name, base, size);
+    return name;
+}
+
+static bool check_state_dir(const char * path) {
+    struct stat st;
+    if (mkdir(path, 0777) != 0 && errno != EEXIST) {
+        program_say("--state-dir %s: cannot create the folder: %s", path, strerror(errno));
+    } else if (stat(path, &st) != 0 || !S_ISDIR(st.st_mode)) {
+        program_say("--state-dir %s is not a folder", path);
+    } else if (access(path, R_OK | W_OK | X_OK) != 0) {
+        program_say("--state-dir %s: the folder is not writable: %s", path, strerror(errno));
+    } else {
+        return true;
+    }
+    return false;
+}
+
+static bool is_loopback(const char * host) {
+    struct in_addr addr;
+    return strcmp(host, "localhost") == 0 || strcmp(host, "::1") == 0 ||
+           (inet_pton(AF_INET, host, &addr) == 1 && ntohl(addr.s_addr) >> 24 == 127);
+}
+
+static void * serve_http(void * user) {
+    http_server_run(user);
+    return NULL;
+}
+
+// Serves until a signal arrives, then finishes what has begun.
+static enum exit_code serve(const struct args * args, struct server * s) {
+    const struct http_params params = {
+        .n_connections = (int32_t) args->connections,
+        .n_waiting     = (int32_t) args->connections,
+        .timeout_s     = (int32_t) args->timeout,
+        .max_body      = (size_t) args->max_body << 20,
+        .handler       = server_handle,
+        .user          = s,
+    };
+    pthread_t            thread;
+    char                 err[512];
+    struct http_server * http = http_server_new(&params);
+    if (http == NULL) {
+        return program_fail(EXIT_CODE_SYSTEM, "out of memory for the HTTP server");
+    }
+    const int port = http_server_bind(http, args->host, (int) args->port, err, sizeof(err));
+    if (port < 0) {
+        http_server_free(http);
+        return program_fail(EXIT_CODE_SYSTEM, "%s", err);
+    }
+    if (!is_loopback(args->host)) {
+        program_say("warning: anyone who reaches %s port %d can use the server%s; HTTP is not "
+                    "encrypted",
+                args->host, port,
+                args->api_key != NULL ? " if they know or overhear the API key" : "");
+    }
+    signal(SIGPIPE, SIG_IGN); // clients may disconnect
+    signal(SIGXFSZ, SIG_IGN); // a state may be larger than a file may be
+    interrupt_listen(false);
+    if (pthread_create(&thread, NULL, serve_http, http) != 0) {
+        http_server_free(http);
+        return program_fail(EXIT_CODE_SYSTEM, "cannot start a thread");
+    }
+    program_say("listening on http://%s:%d", args->host, port);
+    while (!interrupt_seen()) {
+        nanosleep(&(struct timespec) { .tv_nsec = 50 * 1000 * 1000 }, NULL);
+    }
+    program_say("stopping; running requests are finished first");
+    http_server_stop(http);
+    pthread_join(thread, NULL);
+    http_server_free(http);
+    return EXIT_CODE_OK;
+}
+
+static enum exit_code run(void * user) {
+    const struct args * args = user;
+    char                err[512];
+    if (!compute_check(&args->compute, err, sizeof(err))) {
+        return program_fail(EXIT_CODE_USAGE, "%s", err);
+    }
+    if (args->state_dir != NULL && !check_state_dir(args->state_dir)) {
+        return EXIT_CODE_SYSTEM;
+    }
+    struct lrnn_model * model = compute_load(&args->compute, args->model, false);
+    if (model == NULL) {
+        return load_model_exit_code();
+    }
+    char *        name   = name_of(args->model);
+    struct server server = {
+        .model      = model,
+        .info       = lrnn_model_get_info(model),
+        .model_name = args->alias != NULL ? args->alias : name,
+        .model_path = args->model,
+        .api_key    = args->api_key,
+        .state_dir  = args->state_dir,
+        .max_tokens = args->max_tokens,
+        .start_s    = (int64_t) time(NULL),
+        .params     = { .model    = model,
+                    .n_threads    = (int32_t) args->compute.threads,
+                    .n_seqs       = (int32_t) args->parallel,
+                    .n_batch      = (int32_t) args->batch,
+                    .n_cache      = (int32_t) args->cache,
+                    .n_queue      = args->queue,
+                    .state_memory = (size_t) args->state_memory << 20,
+                    .state_every  = args->state_every },
+    };
+    enum exit_code code = EXIT_CODE_SYSTEM;
+    server.scheduler    = scheduler_new(&server.params, err, sizeof(err));
+    if (server.scheduler == NULL) {
+        program_say("%s", err);
+    } else {
+        code = serve(args, &server);
+        scheduler_free(server.scheduler);
+    }
+    lrnn_model_free(model);
+    free(name);
+    return code;
+}
+
+int main(int argc, char ** argv) {
+    struct args args = {
+        .host         = "127.0.0.1",
+        .port         = 8080,
+        .parallel     = 16,
+        .queue        = 256,
+        .batch        = 128,
+        .cache        = 4096,
+        .max_tokens   = 32768,
+        .max_body     = 16,
+        .connections  = 256,
+        .timeout      = 30,
+        .state_memory = 1024,
+        .state_every  = 1024,
+        .compute      = COMPUTE_DEFAULTS,
+    };
+    const struct option options[] = {
+        opt_group("Model"),
+        opt_required(opt_string("-m, --model", "M.gguf", &args.model, "model file")),
+        opt_string("-a, --alias", "NAME", &args.alias,
+                "name of the model in replies (default: the name of the file)"),
+
+        opt_group("Access"),
+        opt_string("--host", "ADDRESS", &args.host,
+                "address to listen on; anyone who reaches it can use the server"),
+        opt_int("--port", "N", &args.port, 0, 65535, "TCP port; 0: any free one"),
+        opt_string("--api-key", "KEY", &args.api_key,
+                "require the header \"Authorization: Bearer KEY\" (default: none)"),
+        opt_int("--connections", "N", &args.connections, 1, 4096,
+                "connections served at the same time; as many wait, further ones are closed"),
+        opt_int("--timeout", "S", &args.timeout, 1, 3600,
+                "close a connection whose request does not arrive, or whose reply is not read, "
+                "within S seconds"),
+        opt_int("--max-body", "MIB", &args.max_body, 1, 1024, "largest body of a request"),
+
+        opt_group("Scheduling"),
+        opt_int("-np, --parallel", "N", &args.parallel, 1, 1024,
+                "choices that are generated at the same time; each needs the memory of a sequence"),
+        opt_int("--queue", "N", &args.queue, 0, 1 << 20,
+                "choices that may wait for a sequence; further requests are answered with 429"),
+        opt_alias("--batch", opt_int("-b, --batch-size", "N", &args.batch, 1, 1 << 16,
+                                     "prompt tokens per call; a running generation waits for at "
+                                     "most one call per token")),
+        opt_int("-c, --cache", "N", &args.cache, 1, INT32_MAX,
+                "size of the attention cache, in tokens per sequence"),
+        opt_int("--max-tokens", "N", &args.max_tokens, 1, 1 << 24,
+                "largest max_tokens of a request"),
+
+        opt_group("States"),
+        opt_int("--state-memory", "MIB", &args.state_memory, 0, 1 << 20,
+                "memory for states of earlier requests; 0: store none"),
+        opt_int("--state-every", "N", &args.state_every, 0, 1 << 30,
+                "store the state of a prompt every N tokens; 0: only at its end"),
+        opt_string("--state-dir", "DIR", &args.state_dir,
+                "folder of named states (default: none, /states is disabled)"),
+
+        opt_group("Computation"),
+        COMPUTE_THREADS(args.compute),
+        COMPUTE_OPTIONS(args.compute),
+    };
+    const struct program program = {
+        .name     = "lrnn-server",
+        .summary  = "serves a model with OpenAI's HTTP API and a web page",
+        .usage    = "-m M.gguf [--host ADDRESS] [--port N] [options]",
+        .examples = "lrnn-server -m model.gguf --port 8080\n"
+                    "lrnn-server -m model.gguf --state-dir states --api-key secret",
+        OPTIONS(options),
+    };
+    return program_main(&program, argc, argv, run, &args);
+}

@@ -1,0 +1,38 @@
+#pragma once
+
+// States by the tokens that lead to them. A radix tree: an edge holds several tokens, and sequences
+// share the edges of their common prefix. The memory is bounded; the state that was not used for
+// the longest time is dropped first.
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct prefix_tree;
+
+// NULL: out of memory.
+// - max_bytes: limit on states, tokens and nodes together; 0: store nothing
+struct prefix_tree * prefix_tree_new(size_t max_bytes);
+void prefix_tree_free(struct prefix_tree * tree);
+
+// The length of the longest prefix of the tokens that has a state; 0: none. Sets *data and *size to
+// the state, which is valid until the next call, and marks it as used.
+int64_t prefix_tree_find(struct prefix_tree * tree, const int32_t * tokens, int64_t n,
+        const void ** data, size_t * size);
+
+// The same without marking it.
+int64_t prefix_tree_length(const struct prefix_tree * tree, const int32_t * tokens, int64_t n);
+
+// Stores the state after n > 0 tokens, and drops others to make room. Takes `data`, made by malloc,
+// in any case. False: not stored, because it is larger than the limit or memory is short.
+bool prefix_tree_insert(
+        struct prefix_tree * tree, const int32_t * tokens, int64_t n, void * data, size_t size);
+
+struct prefix_tree_stats {
+    int64_t n_states;
+    int64_t n_evicted; // since the start
+    size_t  bytes;
+    size_t  max_bytes;
+};
+
+struct prefix_tree_stats prefix_tree_get_stats(const struct prefix_tree * tree);

@@ -1,0 +1,106 @@
+#include "reply.h"
+
+#include "base/json-write.h"
+
+#include <stdarg.h>
+#include <stdlib.h>
+
+struct text * text_new(void) {
+    struct text * t = calloc(1, sizeof(*t));
+    if (t != NULL) {
+        t->out = open_memstream(&t->data, &t->size);
+        if (t->out == NULL) {
+            free(t);
+            return NULL;
+        }
+    }
+    return t;
+}
+
+void text_free(struct text * t) {
+    if (t != NULL) {
+        fclose(t->out);
+        free(t->data);
+        free(t);
+    }
+}
+
+void reply_text(struct http_call * call, int status, const char * type, struct text * t) {
+    if (t == NULL || fflush(t->out) != 0 || ferror(t->out)) {
+        char         body[512];
+        const size_t size = http_error_body(500, body, sizeof(body));
+        http_reply(call, 500, "application/json", body, size);
+    } else {
+        http_reply(call, status, type, t->data, t->size);
+    }
+    text_free(t);
+}
+
+void reply_json(struct http_call * call, int status, struct text * t) {
+    reply_text(call, status, "application/json", t);
+}
+
+//
+// Errors
+//
+
+static const struct {
+    int          status;
+    const char * type;
+    const char * message; // of errors that the HTTP library finds
+} ERRORS[] = {
+    { 400, "invalid_request_error", "the request is not valid HTTP, or is incomplete" },
+    { 401, "authentication_error", "the API key is missing or wrong" },
+    { 404, "not_found_error", "there is no such path" },
+    { 405, "invalid_request_error", "the path does not have this method" },
+    { 408, "invalid_request_error", "the request did not arrive in time" },
+    { 413, "invalid_request_error", "the body is too large" },
+    { 414, "invalid_request_error", "the path is too long" },
+    { 429, "rate_limit_error", "the queue is full" },
+    { 431, "invalid_request_error", "the headers are too large" },
+    { 503, "server_error", "the server is stopping" },
+    { 500, "server_error", "memory is short" }, // and every other status
+};
+
+static int find_error(int status) {
+    int i = 0;
+    while (ERRORS[i].status != status && ERRORS[i].status != 500) {
+        i++;
+    }
+    return i;
+}
+
+void error_write(FILE * out, int status, const char * param, const char * message) {
+    fprintf(out, "{\"error\":{\"message\":");
+    json_write_string(out, message);
+    fprintf(out, ",\"type\":\"%s\",\"param\":", ERRORS[find_error(status)].type);
+    if (param != NULL) {
+        json_write_string(out, param);
+    } else {
+        fputs("null", out);
+    }
+    fprintf(out, ",\"code\":%d}}", status);
+}
+
+void reply_error(
+        struct http_call * call, int status, const char * param, const char * format, ...) {
+    char    message[600];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(message, sizeof(message), format, args);
+    va_end(args);
+
+    struct text * t = text_new();
+    if (t != NULL) {
+        error_write(t->out, status, param, message);
+    }
+    reply_json(call, status, t);
+}
+
+size_t http_error_body(int status, char * buffer, size_t size) {
+    const int i = find_error(status);
+    const int n = snprintf(buffer, size,
+            "{\"error\":{\"message\":\"%s\",\"type\":\"%s\",\"param\":null,\"code\":%d}}",
+            ERRORS[i].message, ERRORS[i].type, status);
+    return n > 0 && (size_t) n < size ? (size_t) n : 0;
+}

@@ -1,0 +1,26 @@
+#pragma once
+
+// Replies in JSON.
+
+#include "http.h"
+
+#include <stdio.h>
+
+// A text that grows, written with stdio.
+struct text {
+    FILE * out; // NULL: out of memory
+    char * data;
+    size_t size;
+};
+
+struct text * text_new(void); // NULL: out of memory
+void text_free(struct text * t);
+
+// Completes and sends a reply, and frees the text. With NULL it replies that memory is short.
+void reply_text(struct http_call * call, int status, const char * type, struct text * t);
+void reply_json(struct http_call * call, int status, struct text * t);
+
+// {"error": {"message", "type", "param", "code"}}, as OpenAI's API does.
+void reply_error(struct http_call * call, int status, const char * param, const char * format, ...)
+        __attribute__((format(printf, 4, 5)));
+void error_write(FILE * out, int status, const char * param, const char * message);

@@ -1,0 +1,102 @@
+#pragma once
+
+// The body of a request for a completion: JSON in, checked values out. Knows nothing about models
+// except the size of the vocabulary.
+
+#include "base/slice.h"
+#include "options.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum {
+    REQUEST_CHOICES_MAX = 1024, // prompts times n
+    REQUEST_STOPS_MAX   = 16,
+    REQUEST_TOP_MAX     = 20, // alternatives per token
+    REQUEST_BIASES_MAX  = 1024,
+    REQUEST_NAME_MAX    = 64, // characters of the name of a state
+};
+
+enum request_kind {
+    REQUEST_COMPLETION,
+    REQUEST_CHAT,
+    REQUEST_STATE, // a prompt whose state is saved
+};
+
+// A text, or token ids.
+struct prompt {
+    char *    text; // NULL: token ids
+    size_t    size;
+    int32_t * tokens;
+    int64_t   n_tokens;
+};
+
+struct message {
+    char * role; // NUL-terminated
+    char * content;
+    size_t size;
+};
+
+struct token_bias {
+    int32_t token;
+    float   bias;
+};
+
+struct request {
+    struct prompt *  prompts; // of a chat: none
+    int64_t          n_prompts;
+    struct message * messages; // of a chat
+    int64_t          n_messages;
+    char             state[REQUEST_NAME_MAX + 1]; // continue from this state; "": none
+
+    int64_t               n;          // choices per prompt
+    int64_t               max_tokens; // -1: not set
+    bool                  echo;
+    int32_t               n_top; // alternatives per token; -1: no log-probabilities
+    char *                stop_text[REQUEST_STOPS_MAX];
+    struct option_strings stops; // point to stop_text
+    bool                  has_seed;
+    uint64_t              seed;
+    double                temperature;
+    double                top_p;
+    double                min_p;
+    double                repeat_penalty;
+    int64_t               top_k;
+    struct token_bias *   biases;
+    int64_t               n_biases;
+    bool                  ignore_eos;
+    bool                  stream;
+    bool                  include_usage; // a last chunk with the usage
+};
+
+struct request_error {
+    char         message[512];
+    const char * param; // the field; NULL: the body as a whole
+};
+
+// Fills `r`, which request_free must free, also after an error.
+bool request_parse(struct request * r, enum request_kind kind, struct slice body, int64_t n_vocab,
+        struct request_error * error);
+void request_free(struct request * r);
+
+// The bodies of /tokenize and /detokenize, in the spellings of vLLM and llama-server.
+struct tokenize_request {
+    char * text;
+    size_t size;
+    bool   add_special;
+};
+
+bool tokenize_request_parse(
+        struct tokenize_request * r, struct slice body, struct request_error * error);
+
+bool detokenize_request_parse(
+        struct prompt * tokens, struct slice body, int64_t n_vocab, struct request_error * error);
+
+// The name of a state in field `key`; false if it is missing or not a valid name.
+bool state_name_parse(char name[REQUEST_NAME_MAX + 1], struct slice body, const char * key,
+        struct request_error * error);
+
+// True for 1 to 64 letters, digits, '-', '_' and '.', not beginning with '.': a file name that
+// cannot leave its folder.
+bool state_name_is_valid(struct slice name);

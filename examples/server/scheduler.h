@@ -1,0 +1,70 @@
+#pragma once
+
+// One thread owns the session and runs the jobs of all clients side by side. Every call holds one
+// token of each running generation and at most n_batch tokens of prompts, so a generation waits for
+// at most one such call per token. Prompts are computed in order of arrival, cut at multiples of
+// n_batch and where a state is stored.
+
+#include "job.h"
+#include "prefix-tree.h"
+
+struct scheduler;
+
+struct scheduler_params {
+    struct lrnn_model * model;
+    int32_t             n_threads;    // 0: one per core
+    int32_t             n_seqs;       // choices that run at the same time
+    int32_t             n_batch;      // tokens of prompts per call
+    int32_t             n_cache;      // tokens per sequence in attention layers
+    int64_t             n_queue;      // choices that wait
+    size_t              state_memory; // bytes of stored states
+    int64_t             state_every;  // store the state of a prompt every so many tokens; 0: never
+};
+
+// NULL: error. Starts the thread.
+struct scheduler * scheduler_new(
+        const struct scheduler_params * params, char * err, size_t err_size);
+
+enum submit_status {
+    SUBMIT_OK,
+    SUBMIT_FULL, // the queue has no room
+    SUBMIT_STOPPING,
+};
+
+// Queues all choices of a job, or none.
+enum submit_status scheduler_submit(struct scheduler * s, struct job * job);
+
+// Cancels what is left of a job and waits until the scheduler has let go of it.
+void scheduler_abandon(struct scheduler * s, struct job * job);
+
+// Makes a state available to prompts that begin with its tokens. Takes `data`.
+bool scheduler_add_state(
+        struct scheduler * s, const int32_t * tokens, int64_t n, void * data, size_t size);
+
+// Refuses further jobs. Those that were accepted still run.
+void scheduler_drain(struct scheduler * s);
+
+// Waits for the jobs and ends the thread.
+void scheduler_free(struct scheduler * s);
+
+struct slot_info {
+    bool    is_busy;
+    int64_t n_prompt, n_fed, n_new;
+};
+
+struct scheduler_stats {
+    struct prefix_tree_stats states;
+    int64_t                  n_waiting; // choices
+    int64_t                  n_running;
+    int64_t                  n_prompt_tokens; // computed, since the start
+    int64_t                  n_cached_tokens; // not computed, thanks to a stored state
+    int64_t                  n_new_tokens;
+    int64_t                  n_calls;
+    int64_t                  n_decoded; // generations in these calls
+    double                   seconds;   // in lrnn_eval
+};
+
+struct scheduler_stats scheduler_get_stats(struct scheduler * s);
+
+// The sequences of the session, [n_seqs].
+void scheduler_get_slots(struct scheduler * s, struct slot_info * slots);

@@ -1,0 +1,200 @@
+"""States of lrnn-server: named ones are resumed bit for bit, stored ones change no result."""
+
+import os
+import resource
+import signal
+
+import pytest
+from server_client import Server, cached, serving
+
+MODEL = "text-deltaproduct2-neg.gguf"
+PROMPT = "The old man looked at the sea and at the boats that came home"
+FIELDS = {"max_tokens": 30, "temperature": 0, "logprobs": 3}
+
+
+@pytest.fixture
+def server(lrnn):
+    with serving(lrnn, lrnn.models / MODEL, "--state-dir", "states") as server:
+        yield server
+
+
+def results(reply):
+    """What a client sees of a completion, to the last digit."""
+    return [(c["text"], c["logprobs"]["content"]) for c in reply["choices"]]
+
+
+def test_save_and_continue(server):
+    whole = server.complete(prompt=PROMPT + " in the evening", **FIELDS)
+    saved = server.post("/states/sea", {"prompt": PROMPT}).json()
+    assert saved["name"] == "sea" and saved["n_tokens"] == len(PROMPT)
+    assert saved["state_bytes"] == 120320
+    reply = server.complete(state="sea", prompt=" in the evening", **FIELDS)
+    assert results(reply) == results(whole)
+    assert reply["usage"]["prompt_tokens"] == len(PROMPT) + len(" in the evening")
+    assert cached(reply) >= len(PROMPT) - 1
+    same = server.complete(prompt=PROMPT, **FIELDS)
+    assert results(server.complete(state="sea", prompt="", **FIELDS)) == results(same)
+    assert results(server.complete(state="sea", prompt=[], **FIELDS)) == results(same)
+    # a state after a state
+    assert server.post("/states/evening", {"state": "sea", "prompt": " in the evening"}).json()[
+        "n_tokens"] == len(PROMPT) + 15
+    assert results(server.complete(state="evening", prompt=[], **FIELDS)) == results(whole)
+
+
+def test_states_survive_a_kill(lrnn):
+    """kill -9 loses nothing that was saved; another process continues with the same bits."""
+    first = Server(lrnn, lrnn.models / MODEL, "--state-dir", "states")
+    whole = first.complete(prompt=PROMPT + "!", **FIELDS)
+    assert first.post("/states/a", {"prompt": PROMPT}).status == 200
+    first.kill()
+    with serving(lrnn, lrnn.models / MODEL, "--state-dir", "states") as server:
+        assert server.get("/states").json() == {"states": [
+            {"name": "a", "n_tokens": len(PROMPT), "is_usable": True,
+             "file_bytes": 40 + 4 * len(PROMPT) + 120320 + 8}]}
+        reply = server.complete(state="a", prompt="!", **FIELDS)
+        assert results(reply) == results(whole) and cached(reply) == len(PROMPT) - 1
+
+
+def test_load(lrnn):
+    """After a load, prompts with the same beginning continue from the state."""
+    with serving(lrnn, lrnn.models / MODEL, "--state-dir", "states") as server:
+        server.post("/states/a", {"prompt": PROMPT})
+    with serving(lrnn, lrnn.models / MODEL, "--state-dir", "states") as server:
+        fresh = server.complete(prompt="x" + PROMPT, **FIELDS)
+        assert cached(fresh) == 0
+        assert server.post("/states/a/load").json()["n_tokens"] == len(PROMPT)
+        reply = server.complete(prompt=PROMPT + "!", **FIELDS)
+        assert cached(reply) == len(PROMPT) - 1
+    with serving(lrnn, lrnn.models / MODEL, "--state-dir", "states", "--state-memory", 0) as server:
+        server.post("/states/a/load").error(400)
+        computed = server.complete(prompt=PROMPT + "!", **FIELDS)
+        assert cached(computed) == 0 and results(computed) == results(reply)
+        assert cached(server.complete(state="a", prompt="!", **FIELDS)) == len(PROMPT) - 1
+
+
+def test_fork_and_delete(server):
+    server.post("/states/a", {"prompt": PROMPT})
+    assert server.post("/states/a/fork", {"name": "b"}).json()["name"] == "b"
+    assert server.request("DELETE", "/states/a").json() == {"deleted": "a"}
+    assert [s["name"] for s in server.get("/states").json()["states"]] == ["b"]
+    server.request("DELETE", "/states/a").error(404)
+    server.post("/states/a/load").error(404)
+    server.post("/states/a/fork", {"name": "c"}).error(404)
+    server.post("/v1/completions", {"state": "a", "prompt": ""}).error(404)
+    assert results(server.complete(state="b", prompt="", **FIELDS)) == \
+        results(server.complete(prompt=PROMPT, **FIELDS))
+
+
+@pytest.mark.parametrize("name", ["..", ".a", "%2e%2e", "a%2fb", "..%2fa", "a%00b", "a b", "a%0ab",
+                                  "\u00e4".encode().hex(), "x" * 65, "a\\b", "*"])
+def test_names_cannot_leave_the_folder(server, lrnn, name):
+    valid = name.isalnum() and len(name) <= 64
+    for method, path in (("POST", ""), ("POST", "/load"), ("POST", "/fork"), ("DELETE", "")):
+        reply = server.request(method, f"/states/{name}{path}".replace(" ", "%20"),
+                               '{"prompt": "a", "name": "b"}')
+        assert reply.status in ((200, 404) if valid else (400, 404)), (method, path, reply.body)
+    if not valid:
+        server.post("/states/a", {"prompt": "abc"})
+        for to in ("../b", ".b", "", "a/b", "x" * 65):
+            server.post("/states/a/fork", {"name": to}).error(400)
+        assert os.listdir(lrnn.work / "states") == ["a.state"]
+    assert not [p for p in os.listdir(lrnn.work) if p.endswith(".state")]
+
+
+def test_damaged_states_are_refused(server, lrnn):
+    server.post("/states/a", {"prompt": PROMPT})
+    path = lrnn.work / "states/a.state"
+    good = path.read_bytes()
+    damage = [good[:-1], good + b"\0", good[:100], b"", b"x" * len(good),
+              good[:16] + b"\0" * 8 + good[24:],  # another model
+              good[:24] + (2**62).to_bytes(8, "little") + good[32:],
+              good[:24] + (-1).to_bytes(8, "little", signed=True) + good[32:],
+              good[:40] + (300).to_bytes(4, "little") + good[44:],  # a token out of range
+              good[:5000] + bytes([good[5000] ^ 1]) + good[5001:]]
+    for data in damage:
+        path.write_bytes(data)
+        server.post("/states/a/load").error(400)
+        server.post("/v1/completions", {"state": "a", "prompt": "b"}).error(400)
+        assert len(server.get("/states").json()["states"]) == 1
+    path.write_bytes(good)
+    assert server.post("/states/a/load").status == 200
+
+
+def test_other_files_are_not_replaced(server, lrnn):
+    lrnn.write("states/a.state", "not a state, and precious")
+    server.post("/states/a", {"prompt": "abc"}).error(500)
+    assert (lrnn.work / "states/a.state").read_text() == "not a state, and precious"
+    (lrnn.work / "states/d.state").mkdir()
+    server.post("/states/d", {"prompt": "abc"}).error(500)
+    server.post("/states/d/load").error(400)
+    server.request("DELETE", "/states/d").error(500)
+
+
+def test_bad_state_requests(server):
+    server.post("/states/a", {}).error(400)
+    server.post("/states/a", {"prompt": ["a", "b"]}).error(400)
+    server.post("/states/a", {"prompt": "a", "n": 2}).error(400)
+    server.post("/states/a", {"prompt": ""}).error(400)
+    server.post("/states/a", b"nothing").error(400)
+    server.post("/states/a/fork", {}).error(400)
+    server.get("/states/a").error(405)
+    server.post("/states/a/b/c").error(404)
+    assert server.get("/states").json() == {"states": []}
+
+
+def test_without_a_folder(lrnn):
+    with serving(lrnn, lrnn.models / MODEL) as server:
+        assert server.get("/states").json() == {"states": []}
+        server.post("/states/a", {"prompt": "abc"}).error(400)
+        server.request("DELETE", "/states/a").error(400)
+    lrnn.write("file", "")
+    lrnn.fail(lrnn.Code.SYSTEM, "lrnn-server", "-m", lrnn.models / MODEL, "--state-dir", "file",
+              stderr="not a folder")
+
+
+def test_full_disk(lrnn):
+    """A save that cannot be written leaves the previous file and no temporary one."""
+    with serving(lrnn, lrnn.models / MODEL, "--state-dir", "states") as server:
+        server.post("/states/a", {"prompt": PROMPT})
+        before = (lrnn.work / "states/a.state").read_bytes()
+        # a file may not grow beyond 64 kB, which for the writer is like a full disk
+        resource.prlimit(server.process.pid, resource.RLIMIT_FSIZE, (65536, 65536))
+        assert "a.state" in server.post("/states/a", {"prompt": PROMPT + "!"}).error(500)["message"]
+        assert os.listdir(lrnn.work / "states") == ["a.state"]
+        assert (lrnn.work / "states/a.state").read_bytes() == before
+        assert server.get("/health").status == 200
+
+
+def test_stored_states_have_a_limit(lrnn):
+    """Memory stays within --state-memory; the oldest states go first."""
+    with serving(lrnn, lrnn.models / MODEL, "--state-memory", 1) as server:
+        prompts = [chr(ord("a") + i) * 40 for i in range(20)]
+        for prompt in prompts:
+            server.complete(prompt=prompt, max_tokens=1)
+        assert server.metric("states") == 8  # of 120 kB each in 1 MiB
+        assert server.metric("states_bytes") <= server.metric("states_bytes_max") == 1 << 20
+        assert server.metric("states_evicted_total") == 12
+        assert cached(server.complete(prompt=prompts[0], max_tokens=1)) == 0
+        assert cached(server.complete(prompt=prompts[-1], max_tokens=1)) == 39
+
+
+def test_long_prompts_store_states_on_the_way(lrnn):
+    with serving(lrnn, lrnn.models / MODEL, "--state-every", 100, "-b", 64) as server:
+        text = ("Call me Ishmael. " * 40)[:555]
+        whole = server.complete(prompt=text, **FIELDS)
+        other = server.complete(prompt=text[:430] + "!" * 10, max_tokens=1)
+        assert cached(other) == 400
+        again = server.complete(prompt=text, **FIELDS)
+        assert cached(again) == 554 and results(again) == results(whole)
+    with serving(lrnn, lrnn.models / MODEL, "--state-memory", 0, "-b", 33) as server:
+        reply = server.complete(prompt=text, **FIELDS)
+        assert cached(reply) == 0 and results(reply) == results(whole)
+
+
+def test_signal_during_save(lrnn):
+    """SIGTERM leaves complete files only."""
+    server = Server(lrnn, lrnn.models / MODEL, "--state-dir", "states")
+    server.post("/states/a", {"prompt": PROMPT})
+    server.process.send_signal(signal.SIGTERM)
+    assert server.process.wait(30) == 0
+    assert os.listdir(lrnn.work / "states") == ["a.state"]
