@@ -4,8 +4,8 @@
 
 file(READ "${FROM}" hex HEX)
 string(REGEX REPLACE "(..)" "0x\\1," bytes "${hex}")
-string(REGEX REPLACE "(................................................................................)"
-    "\\1\n" bytes "${bytes}")
+string(REPEAT "." 80 line)
+string(REGEX REPLACE "(${line})" "\\1\n" bytes "${bytes}")
 file(WRITE "${TO}" "#include <stddef.h>
 
 extern const unsigned char ${NAME}[];

@@ -327,13 +327,17 @@ static void run_call(struct scheduler * s, int32_t n) {
         return;
     }
     count_call(s, n, start_us);
-    int64_t row = 0, n_new = 0;
+    int64_t row = 0;
     for (int32_t i = 0; i < n; ++i) {
         struct choice *           c    = s->called[i];
         const struct lrnn_input * in   = &s->inputs[i];
         const bool                more = advance(s, c, in, row, err, sizeof(err));
         row += in->n_logits;
-        n_new += c->phase == CHOICE_DECODE && c->job->params.max_tokens > 0;
+        if (c->phase == CHOICE_DECODE && c->job->params.max_tokens > 0) {
+            pthread_mutex_lock(&s->mutex);
+            s->stats.n_new_tokens++;
+            pthread_mutex_unlock(&s->mutex);
+        }
         if (more && c->n_fed < c->n_prompt) {
             if (is_stored(s, c, c->n_fed)) {
                 store_state(s, c);
@@ -347,9 +351,6 @@ static void run_call(struct scheduler * s, int32_t n) {
             end_choice(s, c, err[0] != '\0' ? err : NULL);
         }
     }
-    pthread_mutex_lock(&s->mutex);
-    s->stats.n_new_tokens += n_new;
-    pthread_mutex_unlock(&s->mutex);
 }
 
 //
