@@ -235,14 +235,14 @@ static void write_text(FILE * out, struct completion * c, int64_t i) {
     struct text *          t      = NULL;
     if (c->request.echo && !at->is_begun && !c->is_chat && (t = text_new()) != NULL) {
         put_echo(t->out, c, choice);
-        fwrite(choice->text, 1, choice->n_text, t->out);
+        fwrite(choice->text.data, 1, choice->text.n, t->out);
         fflush(t->out);
         json_write_bytes(out, t->data, t->size);
         text_free(t);
     } else {
-        json_write_bytes(out, choice->text + at->n_text, choice->n_text - at->n_text);
+        json_write_bytes(out, choice->text.data + at->n_text, choice->text.n - at->n_text);
     }
-    at->n_text   = choice->n_text;
+    at->n_text   = choice->text.n;
     at->is_begun = true;
 }
 
@@ -285,7 +285,7 @@ static void write_choice_events(FILE * out, struct completion * c, int64_t i) {
         at->is_begun = true;
     }
     const bool is_done = choice->finish != FINISH_NONE;
-    const bool is_new  = choice->n_text > at->n_text || choice->n_scores > at->n_scores ||
+    const bool is_new  = choice->text.n > at->n_text || choice->n_scores > at->n_scores ||
                         (c->request.echo && !at->is_begun && choice->phase >= CHOICE_DECODE);
     if ((is_new && choice->phase >= CHOICE_DECODE) || (is_done && !c->is_chat)) {
         begin_event(out, c, i);

@@ -24,6 +24,7 @@ struct completion {
     int64_t                n_prompts;
     struct choice_cursor * cursors; // [n_choices]
     bool                   is_chat;
+    int64_t                n_stable; // tokens that a longer conversation has too; 0: unknown
     char                   id[48];
     int64_t                created_s;
 };

@@ -48,7 +48,7 @@ static bool no_memory(struct http_call * call) {
 static bool load_base(struct completion * c, struct http_call * call) {
     const struct server * s = c->server;
     char                  err[512];
-    if (c->request.state[0] == '\0') {
+    if (c->request.state[0] == '\0' || c->is_chat) {
         return true;
     }
     if (s->state_dir == NULL) {
@@ -105,6 +105,17 @@ static bool fill_empty(const struct server * s, struct prompt * prompt, struct h
     return true;
 }
 
+static bool check_length(
+        const struct server * s, const struct prompt * prompt, struct http_call * call) {
+    if (s->info.n_layer_attention > 0 && prompt->n_tokens >= s->params.n_cache) {
+        return REFUSE(call, 400, "prompt",
+                "the prompt has %" PRId64 " tokens, but the attention cache holds %d; raise it "
+                "with -c",
+                prompt->n_tokens, s->params.n_cache);
+    }
+    return true;
+}
+
 // Turns a prompt of the request into the tokens of a sequence.
 static bool make_prompt(struct completion * c, const struct prompt * from, struct prompt * to,
         struct http_call * call) {
@@ -133,13 +144,7 @@ static bool make_prompt(struct completion * c, const struct prompt * from, struc
                         : to->n_tokens == 0 && !fill_empty(s, to, call)) {
         return false;
     }
-    if (s->info.n_layer_attention > 0 && to->n_tokens >= s->params.n_cache) {
-        return REFUSE(call, 400, "prompt",
-                "the prompt has %" PRId64 " tokens, but the attention cache holds %d; raise it "
-                "with -c",
-                to->n_tokens, s->params.n_cache);
-    }
-    return true;
+    return check_length(s, to, call);
 }
 
 static bool make_prompts(struct completion * c, struct http_call * call) {
@@ -154,6 +159,38 @@ static bool make_prompts(struct completion * c, struct http_call * call) {
         }
     }
     return true;
+}
+
+// The prompt of a chat: the conversation in the model's format. The answer follows it.
+static bool make_chat_prompt(struct completion * c, struct http_call * call) {
+    const struct server *  s = c->server;
+    const struct request * r = &c->request;
+    char                   err[512];
+    if (s->chat == NULL) {
+        return REFUSE(call, 400, "messages",
+                "the model has no chat format (%s); use /v1/completions, or start the server with "
+                "--chat-format",
+                s->chat_err);
+    }
+    struct lrnn_message * messages = calloc((size_t) r->n_messages, sizeof(*messages));
+    c->prompts                     = calloc(1, sizeof(*c->prompts));
+    if (messages == NULL || c->prompts == NULL) {
+        free(messages);
+        return no_memory(call);
+    }
+    for (int64_t i = 0; i < r->n_messages; ++i) {
+        messages[i] = (struct lrnn_message) { .role = r->messages[i].role,
+            .content                                = r->messages[i].content,
+            .size                                   = r->messages[i].size };
+    }
+    c->n_prompts  = 1;
+    const bool ok = lrnn_chat_tokenize(s->chat, messages, r->n_messages, r->no_thinking,
+            &c->prompts[0].tokens, &c->prompts[0].n_tokens, &c->n_stable, err, sizeof(err));
+    free(messages);
+    if (!ok) {
+        return REFUSE(call, 400, "messages", "%s", err);
+    }
+    return check_length(s, &c->prompts[0], call);
 }
 
 //
@@ -193,6 +230,8 @@ static bool make_job(struct completion * c, enum request_kind kind, struct http_
         .n_top        = r->n_top,
         .score_prompt = r->echo && r->n_top >= 0 && !c->is_chat,
         .ignore_eos   = r->ignore_eos,
+        .chat         = c->is_chat ? c->server->chat : NULL,
+        .n_stable     = c->n_stable,
         .sampler =
                 {
                         .temperature    = (float) r->temperature,
@@ -296,16 +335,18 @@ static void reply_whole(struct completion * c, struct http_call * call) {
     reply_json(call, 200, t);
 }
 
-static struct completion * completion_new(struct server * s, struct http_call * call) {
+static struct completion * completion_new(
+        struct server * s, bool is_chat, struct http_call * call) {
     struct completion * c = calloc(1, sizeof(*c));
     if (c == NULL) {
         no_memory(call);
         return NULL;
     }
     c->server    = s;
+    c->is_chat   = is_chat;
     c->created_s = (int64_t) time(NULL);
-    snprintf(c->id, sizeof(c->id), "cmpl-%" PRIx64 "-%" PRId64, (uint64_t) s->start_s,
-            (int64_t) atomic_load(&s->n_requests));
+    snprintf(c->id, sizeof(c->id), "%s-%" PRIx64 "-%" PRId64, is_chat ? "chatcmpl" : "cmpl",
+            (uint64_t) s->start_s, (int64_t) atomic_load(&s->n_requests));
     return c;
 }
 
@@ -319,13 +360,14 @@ static bool begin(struct completion * c, enum request_kind kind, struct http_cal
         c->request.max_tokens = 0;
         c->request.n_top      = -1;
     }
-    return check_max_tokens(c, call) && load_base(c, call) && make_prompts(c, call) &&
+    return check_max_tokens(c, call) && load_base(c, call) &&
+           (c->is_chat ? make_chat_prompt(c, call) : make_prompts(c, call)) &&
            make_job(c, kind, call) && submit(c, call);
 }
 
-void handle_completion(struct server * s, struct http_call * call) {
-    struct completion * c = completion_new(s, call);
-    if (c != NULL && begin(c, REQUEST_COMPLETION, call)) {
+static void handle(struct server * s, enum request_kind kind, struct http_call * call) {
+    struct completion * c = completion_new(s, kind == REQUEST_CHAT, call);
+    if (c != NULL && begin(c, kind, call)) {
         if (c->request.stream) {
             http_reply_stream(call, "text/event-stream", produce, release, c);
             return;
@@ -333,6 +375,14 @@ void handle_completion(struct server * s, struct http_call * call) {
         reply_whole(c, call);
     }
     completion_free(c);
+}
+
+void handle_completion(struct server * s, struct http_call * call) {
+    handle(s, REQUEST_COMPLETION, call);
+}
+
+void handle_chat(struct server * s, struct http_call * call) {
+    handle(s, REQUEST_CHAT, call);
 }
 
 //
@@ -361,7 +411,7 @@ static void write_state(struct completion * c, const char * name, struct http_ca
 
 void handle_state_save(struct server * s, struct http_call * call) {
     char                name[REQUEST_NAME_MAX + 1];
-    struct completion * c = states_find(s, call, name) ? completion_new(s, call) : NULL;
+    struct completion * c = states_find(s, call, name) ? completion_new(s, false, call) : NULL;
     if (c != NULL && begin(c, REQUEST_STATE, call)) {
         if (wait_for(c, call)) {
             write_state(c, name, call);

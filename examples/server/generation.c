@@ -24,6 +24,11 @@ void generator_free(struct generator * g) {
     *g = (struct generator) { 0 };
 }
 
+static void append_text(const char * text, size_t size, void * user) {
+    struct choice * c = user;
+    c->no_memory      = !buffer_append(&c->text, text, size) || c->no_memory;
+}
+
 bool generation_begin(struct generator * g, struct choice * c, char * err, size_t err_size) {
     const struct job_params *  p      = &c->job->params;
     struct lrnn_sampler_params params = p->sampler;
@@ -31,12 +36,11 @@ bool generation_begin(struct generator * g, struct choice * c, char * err, size_
     c->tokens  = malloc((size_t) (c->n_prompt + p->max_tokens) * sizeof(int32_t));
     c->sampler = lrnn_sampler_new(&params, err, err_size);
     c->decoder = g->info.has_tokenizer ? lrnn_decoder_new(g->model, true) : NULL;
-    c->out     = open_memstream(&c->text, &c->n_text);
     if (c->sampler == NULL) {
         return false;
     }
-    if (c->tokens == NULL || (c->decoder == NULL && g->info.has_tokenizer) || c->out == NULL ||
-            !stop_begin(&c->stop, p->stops, c->out)) {
+    if (c->tokens == NULL || (c->decoder == NULL && g->info.has_tokenizer) ||
+            !stop_begin(&c->stop, p->stops, append_text, c)) {
         return error_set(err, err_size, "out of memory for a choice");
     }
     memcpy(c->tokens, c->prompt, (size_t) c->n_prompt * sizeof(int32_t));
@@ -50,12 +54,8 @@ void generation_end(struct choice * c) {
     if (c->stop.held != NULL) {
         stop_end(&c->stop);
     }
-    if (c->out != NULL) {
-        fclose(c->out);
-    }
     lrnn_decoder_free(c->decoder);
     lrnn_sampler_free(c->sampler);
-    c->out     = NULL;
     c->decoder = NULL;
     c->sampler = NULL;
 }
@@ -143,6 +143,11 @@ static void end_text(struct choice * c) {
     stop_end(&c->stop);
 }
 
+static bool is_end(const struct generator * g, const struct job_params * p, int32_t token) {
+    return !p->ignore_eos &&
+           (token == g->info.eos || (p->chat != NULL && lrnn_chat_is_end(p->chat, token)));
+}
+
 bool generation_sample(struct generator * g, struct choice * c, const float * logits, char * err,
         size_t err_size) {
     const struct job_params * p = &c->job->params;
@@ -156,7 +161,7 @@ bool generation_sample(struct generator * g, struct choice * c, const float * lo
         return false;
     }
     c->tokens[c->n_prompt + c->n_new++] = token;
-    if (token == g->info.eos && !p->ignore_eos) {
+    if (is_end(g, p, token)) {
         c->finish = FINISH_STOP;
     } else if (add_text(c, token)) {
         c->finish = FINISH_STOP;
@@ -166,9 +171,8 @@ bool generation_sample(struct generator * g, struct choice * c, const float * lo
     if (c->finish != FINISH_NONE) {
         end_text(c);
     }
-    fflush(c->out);
-    if (p->n_top >= 0) {
-        c->scores[c->n_scores - 1].n_text = (int64_t) c->n_text;
+    if (c->no_memory) {
+        return error_set(err, err_size, "out of memory for the text of a choice");
     }
     return c->finish == FINISH_NONE;
 }

@@ -33,7 +33,7 @@ void job_free(struct job * job) {
     }
     for (int64_t i = 0; i < job->n_choices; ++i) {
         free(job->choices[i].scores);
-        free(job->choices[i].text);
+        buffer_free(&job->choices[i].text);
         free(job->choices[i].tokens);
     }
     pthread_cond_destroy(&job->cond);

@@ -11,13 +11,11 @@
 
 #include <pthread.h>
 #include <stdatomic.h>
-#include <stdio.h>
 
 // The log-probability of a token, and the most likely tokens in its place.
 struct token_score {
     int32_t token;
     float   log_prob; // NaN: unknown, the first token of a prompt
-    int64_t n_text;   // bytes of text, after this token, that stop strings can no longer change
     int32_t n_top;
     int32_t top[REQUEST_TOP_MAX];
     float   top_log_prob[REQUEST_TOP_MAX];
@@ -46,8 +44,7 @@ struct choice {
     int64_t              n_prompt_scores; // 0 or n_prompt
     int64_t              n_cached;        // prompt tokens that were not computed
     int64_t              n_new;           // generated tokens, eos included
-    char *               text;            // generated, without the stop string
-    size_t               n_text;
+    struct buffer        text;            // generated, without the stop string
     enum finish_reason   finish;
 
     // of the scheduler
@@ -59,7 +56,7 @@ struct choice {
     struct lrnn_sampler * sampler;
     struct lrnn_decoder * decoder;
     struct stop_filter    stop;
-    FILE *                out; // writes to `text`
+    bool                  no_memory; // for the text
 };
 
 struct job_params {
@@ -67,15 +64,16 @@ struct job_params {
     int32_t                       n_top; // -1: no log-probabilities
     bool                          score_prompt;
     bool                          ignore_eos;
+    const struct lrnn_chat *      chat;    // knows the tokens that end an answer; NULL: only eos
     struct lrnn_sampler_params    sampler; // without the seed
     const struct option_strings * stops;
     const struct token_bias *     biases;
     int64_t                       n_biases;
-    int64_t                       boundaries[2]; // store the state after so many tokens; 0: none
-    bool                          keep_state;    // copy the state to `state`
-    const void *                  base; // a state of the first n_base tokens of each prompt
-    size_t                        base_size;
-    int64_t                       n_base;
+    int64_t      n_stable;   // store the state after so many tokens of the prompt; 0: none
+    bool         keep_state; // copy the state to `state`
+    const void * base;       // a state of the first n_base tokens of each prompt
+    size_t       base_size;
+    int64_t      n_base;
 };
 
 struct job {

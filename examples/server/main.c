@@ -19,6 +19,7 @@
 struct args {
     const char *   model;
     const char *   alias;
+    const char *   chat_format;
     const char *   host;
     int64_t        port;
     const char *   api_key;
@@ -145,18 +146,27 @@ static enum exit_code run(void * user) {
                     .n_seqs       = (int32_t) args->parallel,
                     .n_batch      = (int32_t) args->batch,
                     .n_cache      = (int32_t) args->cache,
+                    .cache_type   = (enum lrnn_cache_type) args->compute.cache_type,
                     .n_queue      = args->queue,
                     .state_memory = (size_t) args->state_memory << 20,
                     .state_every  = args->state_every },
     };
     enum exit_code code = EXIT_CODE_SYSTEM;
-    server.scheduler    = scheduler_new(&server.params, err, sizeof(err));
+    server.chat = lrnn_chat_new(model, args->chat_format, server.chat_err, sizeof(server.chat_err));
+    if (server.chat == NULL && args->chat_format != NULL) {
+        program_say("--chat-format: %s", server.chat_err);
+        lrnn_model_free(model);
+        free(name);
+        return EXIT_CODE_USAGE;
+    }
+    server.scheduler = scheduler_new(&server.params, err, sizeof(err));
     if (server.scheduler == NULL) {
         program_say("%s", err);
     } else {
         code = serve(args, &server);
         scheduler_free(server.scheduler);
     }
+    lrnn_chat_free(server.chat);
     lrnn_model_free(model);
     free(name);
     return code;
@@ -183,6 +193,9 @@ int main(int argc, char ** argv) {
         opt_required(opt_string("-m, --model", "M.gguf", &args.model, "model file")),
         opt_string("-a, --alias", "NAME", &args.alias,
                 "name of the model in replies (default: the name of the file)"),
+        opt_string("--chat-format", "FORMAT", &args.chat_format,
+                "chatml, qwen3.5, olmo-3, olmo-2, llama-3, rwkv-world, or a file written by "
+                "lrnn-convert chat-format (default: the format of the model file)"),
 
         opt_group("Access"),
         opt_string("--host", "ADDRESS", &args.host,

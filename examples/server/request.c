@@ -420,6 +420,7 @@ enum field {
     TOP_K,
     LOGIT_BIAS,
     IGNORE_EOS,
+    ENABLE_THINKING,
     STREAM,
     INCLUDE_USAGE,
     N_FIELDS,
@@ -445,6 +446,7 @@ static const char * const FIELDS[N_FIELDS + 1] = {
     [TOP_K]                 = "top_k",
     [LOGIT_BIAS]            = "logit_bias",
     [IGNORE_EOS]            = "ignore_eos",
+    [ENABLE_THINKING]       = "chat_template_kwargs.enable_thinking",
     [STREAM]                = "stream",
     [INCLUDE_USAGE]         = "stream_options.include_usage",
 };
@@ -509,7 +511,14 @@ bool request_parse(struct request * r, enum request_kind kind, struct slice body
         return false;
     }
     if (kind == REQUEST_CHAT) {
-        return read_messages(r, v[MESSAGES], error);
+        bool thinking = true;
+        if (!read_bool(
+                    v[ENABLE_THINKING], "chat_template_kwargs.enable_thinking", &thinking, error) ||
+                !read_messages(r, v[MESSAGES], error)) {
+            return false;
+        }
+        r->no_thinking = !thinking;
+        return true;
     }
     if (!is_set(v[PROMPT])) {
         return fail(error, "prompt", "prompt is missing; expected %s", PROMPT_FORMS);

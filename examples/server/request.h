@@ -66,6 +66,7 @@ struct request {
     struct token_bias *   biases;
     int64_t               n_biases;
     bool                  ignore_eos;
+    bool                  no_thinking; // an answer without a thinking section
     bool                  stream;
     bool                  include_usage; // a last chunk with the usage
 };

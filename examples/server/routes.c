@@ -44,9 +44,10 @@ static void handle_props(struct server * s, struct http_call * call) {
         fprintf(t->out,
                 ",\"n_vocab\":%" PRId64 ",\"n_layer\":%" PRId64 ",\"trained_length\":%" PRId64
                 ",\"state_bytes\":%" PRId64 ",\"cache_bytes_per_token\":%" PRId64
-                ",\"max_tokens\":%" PRId64 ",\"has_tokenizer\":%s,\"build_info\":",
+                ",\"max_tokens\":%" PRId64 ",\"has_tokenizer\":%s,\"has_chat\":%s,\"build_info\":",
                 s->info.n_vocab, s->info.n_layer, s->info.trained_length, s->info.state_bytes,
-                s->info.cache_bytes, s->max_tokens, s->info.has_tokenizer ? "true" : "false");
+                s->info.cache_bytes, s->max_tokens, s->info.has_tokenizer ? "true" : "false",
+                s->chat != NULL ? "true" : "false");
         json_write_string(t->out, lrnn_version());
         putc('}', t->out);
     }
@@ -246,6 +247,7 @@ static const struct {
     { "POST", "/tokenize", handle_tokenize, false },
     { "POST", "/detokenize", handle_detokenize, false },
     { "POST", "/v1/completions", handle_completion, false },
+    { "POST", "/v1/chat/completions", handle_chat, false },
     { "GET", "/states", handle_state_list, false },
     { "POST", "/states/*", handle_state_save, false },
     { "POST", "/states/*/load", handle_state_load, false },

@@ -100,7 +100,7 @@ static bool is_stored(const struct scheduler * s, const struct choice * c, int64
     if (p->score_prompt || s->params.state_memory == 0 || n - c->n_cached < STORE_MIN) {
         return false;
     }
-    return n == c->n_prompt - 1 || n == p->boundaries[0] || n == p->boundaries[1] ||
+    return n == c->n_prompt - 1 || n == p->n_stable ||
            (s->params.state_every > 0 && n % s->params.state_every == 0);
 }
 
@@ -394,10 +394,11 @@ static void * run(void * user) {
 struct scheduler * scheduler_new(
         const struct scheduler_params * params, char * err, size_t err_size) {
     const struct lrnn_session_params session = {
-        .n_threads = params->n_threads,
-        .n_seqs    = params->n_seqs,
-        .n_batch   = params->n_batch + params->n_seqs,
-        .n_cache   = params->n_cache,
+        .n_threads  = params->n_threads,
+        .n_seqs     = params->n_seqs,
+        .n_batch    = params->n_batch + params->n_seqs,
+        .n_cache    = params->n_cache,
+        .cache_type = params->cache_type,
         // so that a response does not depend on other clients and stored states
         .exact_cuts = true,
     };

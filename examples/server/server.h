@@ -12,6 +12,8 @@ struct server {
     struct scheduler_params params;
     const char *            model_name;
     const char *            model_path;
+    struct lrnn_chat *      chat; // NULL: none, for this reason
+    char                    chat_err[256];
     const char *            api_key;    // NULL: none
     const char *            state_dir;  // NULL: no named states
     int64_t                 max_tokens; // per request
@@ -25,6 +27,7 @@ void server_handle(struct http_call * call, void * server);
 
 // The handlers of routes.c, by topic.
 void handle_completion(struct server * s, struct http_call * call);
+void handle_chat(struct server * s, struct http_call * call);
 void handle_state_list(struct server * s, struct http_call * call);
 void handle_state_save(struct server * s, struct http_call * call);
 void handle_state_load(struct server * s, struct http_call * call);
