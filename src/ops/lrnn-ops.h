@@ -64,6 +64,10 @@ GGML_API struct ggml_tensor * ggml_scan_state_after(
 // True for the ops declared here, which write src[0].
 GGML_API bool ggml_is_scan(const struct ggml_tensor * op);
 
+// Element of the op_params of a GGML_OP_MUL_MAT. 1: a column of the result must not depend on the
+// number of columns, so the CPU kernel for many columns is not used.
+enum { GGML_MUL_MAT_BY_COLUMN = 2 };
+
 // The kernel that computes a scan.
 enum ggml_scan_path {
     // The chunk path where it exists and is faster. On the CPU: always; a single token has the same

@@ -33,7 +33,7 @@ static struct ggml_tensor * build_output(
                               g, x, model->output_norm, model->output_norm_b, model->norm_eps)
                     : graph_rms_norm(g, x, model->output_norm, model->norm_eps);
     }
-    return graph_soft_cap(g, ggml_mul_mat(g->ctx, model->output, x), model->logit_soft_cap);
+    return graph_soft_cap(g, graph_product(g, model->output, x), model->logit_soft_cap);
 }
 
 bool forward_build(struct forward * f, const struct lrnn_model * model,

@@ -15,23 +15,29 @@ static struct ggml_tensor * checked(struct graph * g, struct ggml_tensor * op, c
     return ggml_new_tensor_3d(g->ctx, GGML_TYPE_F32, ne0, ne1, g->n_tokens);
 }
 
-struct ggml_tensor * graph_linear(
-        struct graph * g, struct ggml_tensor * w, struct ggml_tensor * b, struct ggml_tensor * x) {
-    struct ggml_tensor * y;
+struct ggml_tensor * graph_product(
+        struct graph * g, struct ggml_tensor * w, struct ggml_tensor * x) {
+    const bool by_column = g->path == GGML_SCAN_PATH_STEP;
     if (g->model->is_quantized && !ggml_is_quantized(w->type) && x->ne[1] > 1 &&
-            (x->ne[1] <= GRAPH_FEW_TOKENS || g->path == GGML_SCAN_PATH_STEP) && x->ne[2] == 1) {
+            (x->ne[1] <= GRAPH_FEW_TOKENS || by_column) && x->ne[2] == 1) {
         // T products with one column instead of one product with T columns. ggml sums F32 and F16
         // rows in a different order for one column than for several, but quantized rows always in
         // the same order. In a quantized model the F32 matrices (gates, short rows) must not make
         // a sequence depend on the others in its batch. Prompts do without, unless the session asks
-        // for exact cuts: they would be 3 to 6 % slower.
-        y = ggml_mul_mat(g->ctx, w,
+        // for exact cuts.
+        struct ggml_tensor * y = ggml_mul_mat(g->ctx, w,
                 ggml_view_3d(
                         g->ctx, x, x->ne[0], 1, x->ne[1], x->nb[1], x->nb[1], 0)); // [out, 1, T]
-        y = ggml_reshape_2d(g->ctx, y, w->ne[1], x->ne[1]);
-    } else {
-        y = ggml_mul_mat(g->ctx, w, x);
+        return ggml_reshape_2d(g->ctx, y, w->ne[1], x->ne[1]);
     }
+    struct ggml_tensor * y               = ggml_mul_mat(g->ctx, w, x);
+    y->op_params[GGML_MUL_MAT_BY_COLUMN] = by_column;
+    return y;
+}
+
+struct ggml_tensor * graph_linear(
+        struct graph * g, struct ggml_tensor * w, struct ggml_tensor * b, struct ggml_tensor * x) {
+    struct ggml_tensor * y = graph_product(g, w, x);
     return b != NULL ? ggml_add(g->ctx, y, b) : y;
 }
 

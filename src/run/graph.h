@@ -35,6 +35,10 @@ struct graph {
     size_t err_size;
 };
 
+// y = W x; W [in, out]
+struct ggml_tensor * graph_product(
+        struct graph * g, struct ggml_tensor * w, struct ggml_tensor * x);
+
 // y = W x (+ b); W [in, out], b [out] or NULL
 struct ggml_tensor * graph_linear(
         struct graph * g, struct ggml_tensor * w, struct ggml_tensor * b, struct ggml_tensor * x);

@@ -16,6 +16,7 @@
 #include "mul-mat.h"
 
 #include "glue.h"
+#include "lrnn-ops.h"
 #include "mul-mat-weights.h"
 
 #include "ggml-cpu-impl.h"
@@ -75,6 +76,7 @@ static bool is_supported(const struct ggml_tensor * dst) {
     const struct ggml_tensor * x = dst->src[1];
     return x->type == GGML_TYPE_F32 && x->ne[1] >= MIN_COLUMNS && !ggml_is_faster(w->type) &&
            ggml_get_op_params_i32(dst, 1) == GGML_HINT_NONE &&
+           ggml_get_op_params_i32(dst, GGML_MUL_MAT_BY_COLUMN) == 0 &&
            (w->type == GGML_TYPE_F32 || ggml_get_type_traits(w->type)->to_float != NULL) &&
            w->nb[0] == ggml_type_size(w->type) && x->nb[0] == sizeof(float) &&
            dst->nb[0] == sizeof(float) && w->ne[0] > 0;
