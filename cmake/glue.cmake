@@ -403,6 +403,17 @@ glue_edit(cpu-mul-mat src/ggml-cpu/ggml-cpu.c 1 replace
                 }
 ]])
 
+# Activations in vectors.
+glue_edit(cpu-unary src/ggml-cpu/ggml-cpu.c 1 replace
+[[
+                ggml_compute_forward_unary(params, tensor);
+]]
+[[
+                if (!ggml_lrnn_cpu_unary(params, tensor)) {
+                    ggml_compute_forward_unary(params, tensor);
+                }
+]])
+
 glue_edit(cpu-other-work-sizes src/ggml-cpu/ggml-cpu.c 1 before
 [[
         work_size = MAX(work_size, cur);

@@ -33,6 +33,9 @@ size_t ggml_lrnn_cpu_attention_size(struct ggml_tensor * op, int n_threads);
 bool ggml_lrnn_cpu_mul_mat(const struct ggml_compute_params * params, struct ggml_tensor * dst);
 size_t ggml_lrnn_cpu_mul_mat_work_size(const struct ggml_tensor * dst, int n_threads);
 
+// ggml-cpu: exp, sigmoid and softplus of contiguous tensors in F32; false for other activations.
+bool ggml_lrnn_cpu_unary(const struct ggml_compute_params * params, struct ggml_tensor * dst);
+
 // ggml-cpu: called for the n-th time by a thread that waits for the others at a barrier. Spins for
 // about 50 microseconds, then yields its core each time.
 void ggml_lrnn_cpu_wait(int n);
