@@ -34,6 +34,6 @@ void handle_state_load(struct server * s, struct http_call * call);
 void handle_state_fork(struct server * s, struct http_call * call);
 void handle_state_delete(struct server * s, struct http_call * call);
 
-// The page of GET /, made from page.html by the build.
+// The page of GET /, made from page.html, page.css and page.js by the build.
 extern const unsigned char PAGE[];
 extern const size_t        PAGE_SIZE;
