@@ -235,7 +235,9 @@ static void write_text(FILE * out, struct completion * c, int64_t i) {
     struct text *          t      = NULL;
     if (c->request.echo && !at->is_begun && !c->is_chat && (t = text_new()) != NULL) {
         put_echo(t->out, c, choice);
-        fwrite(choice->text.data, 1, choice->text.n, t->out);
+        if (choice->text.n > 0) { // the data is NULL before the first text
+            fwrite(choice->text.data, 1, choice->text.n, t->out);
+        }
         fflush(t->out);
         json_write_bytes(out, t->data, t->size);
         text_free(t);
