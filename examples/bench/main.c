@@ -23,6 +23,7 @@ struct args {
 
     // both benchmarks
     struct option_ints threads;
+    struct option_ints seqs; // sequences per call
     int64_t            repetitions;
 };
 
@@ -166,8 +167,8 @@ static enum exit_code bench_models(const struct args * args) {
 // Each benchmark rejects the options of the other: they would have no effect.
 static bool has_op_options(const struct op_bench_params * op) {
     return op->family != OP_FAMILY_ALL || op->modes.n > 0 || op->tokens.n > 0 || op->d > 0 ||
-           op->d_k > 0 || op->d_v > 0 || op->heads > 0 || op->n_h > 0 || op->seqs > 0 ||
-           op->layers > 0 || op->path != GGML_SCAN_PATH_AUTO;
+           op->d_k > 0 || op->d_v > 0 || op->heads > 0 || op->n_h > 0 || op->layers > 0 ||
+           op->path != GGML_SCAN_PATH_AUTO;
 }
 
 static bool has_model_options(const struct model_bench_params * model) {
@@ -177,10 +178,14 @@ static bool has_model_options(const struct model_bench_params * model) {
 // The defaults are set here because those of -r differ, and because it matters whether -p, -n and
 // -b were given.
 static void set_defaults(struct args * args) {
+    const struct option_ints one = { .n = 1, .v = { 1 } };
+
     args->op.threads = args->model.threads = args->threads;
     args->op.repetitions                   = args->repetitions > 0 ? args->repetitions : 7;
     args->model.repetitions                = args->repetitions > 0 ? args->repetitions : 5;
     args->model.n_batch                    = args->model.n_batch > 0 ? args->model.n_batch : 512;
+    args->model.seqs                       = args->seqs.n > 0 ? args->seqs : one;
+    args->op.seqs                          = args->seqs.n > 0 ? args->seqs.v[0] : 0;
     args->model.cache_type                 = (enum lrnn_cache_type) args->compute.cache_type;
     if (args->model.n_prompt.n == 0) {
         args->model.n_prompt = (struct option_ints) { .n = 1, .v = { 512 } };
@@ -203,6 +208,10 @@ static enum exit_code run(void * user) {
     }
     if (args->models.n == 0 && has_model_options(&args->model)) {
         return program_fail(EXIT_CODE_USAGE, "-p, -n and -b need a model; give -m");
+    }
+    if (args->models.n == 0 && args->seqs.n > 1) {
+        return program_fail(
+                EXIT_CODE_USAGE, "--seqs has %d numbers; expected one for an op", args->seqs.n);
     }
     set_defaults(args);
     if (args->models.n > 0 && model_bench_count(&args->model) == 0) {
@@ -237,6 +246,11 @@ int main(int argc, char ** argv) {
                         "maximum number of tokens computed together (default: 512)")),
         COMPUTE_OPTIONS(args.compute),
 
+        opt_group("Models and ops"),
+        opt_ints("--seqs", "LIST", &args.seqs, 1, 4096,
+                "sequences per call: of generation, as in 1,4,16,64; of an op, one number "
+                "(default: 1)"),
+
         opt_group("Cases of an op"),
         opt_choice("--op", "householder|signed|conv|all", &args.op.family, "the op"),
         opt_strings("--mode", "GLOB", &args.op.modes,
@@ -247,7 +261,6 @@ int main(int argc, char ** argv) {
         opt_ints("-T, --tokens", "LIST", &args.op.tokens, 1, 1 << 24,
                 "tokens per sequence, such as 64,512 or 64-32768*8; decode cases keep their single "
                 "token and are skipped if the list has no 1 (default: as in the case)"),
-        opt_int("--seqs", "N", &args.op.seqs, 1, 4096, "sequences per call (default: 1)"),
         opt_int("-d", "N", &args.op.d, 1, size_max,
                 "d_k and d_v, of cases in which they are equal (default: as in the case)"),
         opt_int("--dk", "N", &args.op.d_k, 2, size_max,

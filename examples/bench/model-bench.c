@@ -15,17 +15,22 @@
 
 // Test i; false if there are fewer.
 static bool test_at(const struct model_bench_params * p, int i, struct model_test * test) {
-    const struct option_ints * lists[] = { &p->n_prompt, &p->n_gen };
-
     for (int t = 0; t < p->threads.n; ++t) {
-        for (int l = 0; l < 2; ++l) {
-            for (int j = 0; j < lists[l]->n; ++j) {
-                if (lists[l]->v[j] > 0 && i-- == 0) {
-                    *test = (struct model_test) { .is_generation = l == 1,
-                        .n_tokens                                = lists[l]->v[j],
-                        .threads                                 = (int) p->threads.v[t] };
-                    return true;
-                }
+        test->threads       = (int) p->threads.v[t];
+        test->is_generation = false;
+        test->n_seqs        = 1;
+        for (int j = 0; j < p->n_prompt.n; ++j) {
+            test->n_tokens = p->n_prompt.v[j];
+            if (test->n_tokens > 0 && i-- == 0) {
+                return true;
+            }
+        }
+        test->is_generation = true;
+        for (int j = 0; j < p->n_gen.n * p->seqs.n; ++j) {
+            test->n_tokens = p->n_gen.v[j / p->seqs.n];
+            test->n_seqs   = (int32_t) p->seqs.v[j % p->seqs.n];
+            if (test->n_tokens > 0 && i-- == 0) {
+                return true;
             }
         }
     }
@@ -43,7 +48,11 @@ int model_bench_count(const struct model_bench_params * p) {
 }
 
 void model_test_name(const struct model_test * test, char * name, size_t name_size) {
-    snprintf(name, name_size, "%s%" PRId64, test->is_generation ? "tg" : "pp", test->n_tokens);
+    const int n = snprintf(
+            name, name_size, "%s%" PRId64, test->is_generation ? "tg" : "pp", test->n_tokens);
+    if (test->n_seqs > 1 && n > 0 && (size_t) n < name_size) {
+        snprintf(name + n, name_size - (size_t) n, " x%d", test->n_seqs);
+    }
 }
 
 //
@@ -64,20 +73,33 @@ static void fill_random(int32_t * ids, int64_t n, int64_t n_vocab) {
     }
 }
 
-// Feeds the first n ids, at once or one by one.
-static bool advance(struct lrnn_session * session, bool one_by_one, const int32_t * ids, int64_t n,
-        char * err, size_t err_size) {
-    const int64_t step = one_by_one ? 1 : n;
+// Feeds the first n ids of every sequence, at once or one by one.
+// - ids: [n_seqs, n_tokens]
+// - inputs: [n_seqs]
+static bool advance(struct lrnn_session * session, const struct model_test * test,
+        const int32_t * ids, int64_t n, struct lrnn_input * inputs, char * err, size_t err_size) {
+    const int64_t step = test->is_generation ? 1 : n;
 
     for (int64_t i = 0; i < n; i += step) {
-        const struct lrnn_input input = {
-            .seq = 0, .tokens = ids + i, .n_tokens = step, .n_logits = 1
-        };
-        if (!lrnn_eval(session, &input, 1, err, err_size)) {
+        for (int32_t s = 0; s < test->n_seqs; ++s) {
+            inputs[s] = (struct lrnn_input) {
+                .seq = s, .tokens = ids + s * test->n_tokens + i, .n_tokens = step, .n_logits = 1
+            };
+        }
+        if (!lrnn_eval(session, inputs, test->n_seqs, err, err_size)) {
             return false;
         }
     }
     return true;
+}
+
+static bool reset(struct lrnn_session * session, const struct model_test * test, char * err,
+        size_t err_size) {
+    bool ok = true;
+    for (int32_t s = 0; s < test->n_seqs; ++s) {
+        ok = ok && lrnn_seq_reset(session, s, err, err_size);
+    }
+    return ok;
 }
 
 static void mean_and_stddev(const double * x, int64_t n, double * mean, double * stddev) {
@@ -93,32 +115,33 @@ static void mean_and_stddev(const double * x, int64_t n, double * mean, double *
     *stddev = n > 1 ? sqrt(squares / (double) (n - 1)) : 0.0;
 }
 
-// - ids: [test->n_tokens]
+// - ids: [n_seqs, n_tokens] of the test
+// - inputs: [n_seqs]
 // - samples: [2][repetitions], times and speeds
 static bool run_test(struct lrnn_session * session, const struct model_test * test,
-        const int32_t * ids, int64_t repetitions, double * samples, struct model_result * result,
-        char * err, size_t err_size) {
-    const bool one_by_one = test->is_generation;
-    double *   ns         = samples;
-    double *   ts         = samples + repetitions;
+        const int32_t * ids, struct lrnn_input * inputs, int64_t repetitions, double * samples,
+        struct model_result * result, char * err, size_t err_size) {
+    double * ns = samples;
+    double * ts = samples + repetitions;
 
     // warm-up: load the weights into memory and build the graph; one generated token is enough
-    if (!advance(session, one_by_one, ids, one_by_one ? 1 : test->n_tokens, err, err_size)) {
+    if (!advance(session, test, ids, test->is_generation ? 1 : test->n_tokens, inputs, err,
+                err_size)) {
         return false;
     }
     clock_t running = 0; // of all threads, including those that wait for others
     for (int64_t r = 0; r < repetitions; ++r) {
-        if (!lrnn_seq_reset(session, 0, err, err_size)) {
+        if (!reset(session, test, err, err_size)) {
             return false;
         }
         const clock_t running_before = clock();
         const double  start          = now_ns();
-        if (!advance(session, one_by_one, ids, test->n_tokens, err, err_size)) {
+        if (!advance(session, test, ids, test->n_tokens, inputs, err, err_size)) {
             return false;
         }
         ns[r] = now_ns() - start;
         running += clock() - running_before;
-        ts[r] = 1e9 * (double) test->n_tokens / ns[r];
+        ts[r] = 1e9 * (double) (test->n_tokens * test->n_seqs) / ns[r];
     }
     result->n_samples  = repetitions;
     result->samples_ns = ns;
@@ -138,15 +161,19 @@ bool model_bench_run(struct lrnn_model * model, const struct model_bench_params 
     bool              ok = true;
 
     for (int i = 0; ok && test_at(params, i, &test); ++i) {
-        int32_t * ids     = program_alloc((size_t) test.n_tokens, sizeof(*ids));
-        double *  samples = program_alloc((size_t) params->repetitions * 2, sizeof(*samples));
+        const int64_t n_ids = test.n_tokens * test.n_seqs;
+        int32_t *     ids   = program_alloc((size_t) n_ids, sizeof(*ids));
+
+        struct lrnn_input * inputs = program_alloc((size_t) test.n_seqs, sizeof(*inputs));
+        double * samples = program_alloc((size_t) params->repetitions * 2, sizeof(*samples));
         progress(&test, user);
-        fill_random(ids, test.n_tokens, n_vocab);
+        fill_random(ids, n_ids, n_vocab);
 
         struct model_result   r       = { .test = test, .n_batch = params->n_batch };
         struct lrnn_session * session = lrnn_session_new(model,
                 &(struct lrnn_session_params) {
                         .n_threads  = test.threads,
+                        .n_seqs     = test.n_seqs,
                         .n_batch    = (int32_t) params->n_batch,
                         .n_cache    = (int32_t) test.n_tokens,
                         .cache_type = params->cache_type,
@@ -154,12 +181,13 @@ bool model_bench_run(struct lrnn_model * model, const struct model_bench_params 
                 err, err_size);
 
         ok = session != NULL &&
-             run_test(session, &test, ids, params->repetitions, samples, &r, err, err_size);
+             run_test(session, &test, ids, inputs, params->repetitions, samples, &r, err, err_size);
         if (ok) {
             result(&r, user);
         }
         lrnn_session_free(session);
         free(ids);
+        free(inputs);
         free(samples);
     }
     return ok;

@@ -4,7 +4,8 @@
 // sequence.
 //
 //   pp   n random tokens in one call, computed n_batch at a time; logits of the last one
-//   tg   n random tokens, one call per token with its logits; no sampling
+//   tg   n random tokens, one call per token with its logits; no sampling. "tg128 x16": in each of
+//        16 sequences, one token of every sequence per call
 //
 // The result is the mean and standard deviation of the tokens per second of all repetitions.
 
@@ -18,6 +19,7 @@
 struct model_bench_params {
     struct option_ints n_prompt; // tokens of pp; 0: no test
     struct option_ints n_gen;    // tokens of tg; 0: no test
+    struct option_ints seqs;     // sequences of tg
     struct option_ints threads;
     int64_t            n_batch;
     int64_t            repetitions;
@@ -27,11 +29,12 @@ struct model_bench_params {
 
 struct model_test {
     bool    is_generation;
-    int64_t n_tokens;
+    int64_t n_tokens; // of a sequence
+    int32_t n_seqs;
     int     threads;
 };
 
-// "pp512", "tg128"
+// "pp512", "tg128", "tg128 x16"
 void model_test_name(const struct model_test * test, char * name, size_t name_size);
 
 struct model_result {

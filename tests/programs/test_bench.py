@@ -1,0 +1,22 @@
+"""lrnn-bench -m: the tests that it makes."""
+
+import json
+
+
+def test_sequences(lrnn):
+    model = lrnn.golden / "olmo_hybrid.gguf"
+    done = lrnn.run("lrnn-bench", "-m", model, "-p", "16", "-n", "4,8", "--seqs", "1,3,40", "-t",
+                    "1", "-r", "2", "-o", "json")
+    tests = [(r["test"], r["n_prompt"], r["n_gen"], r["n_seqs"]) for r in json.loads(done.stdout)]
+    assert tests == [("pp16", 16, 0, 1)] + [
+        (f"tg{n}" + (f" x{seqs}" if seqs > 1 else ""), 0, n, seqs)
+        for n in (4, 8) for seqs in (1, 3, 40)]
+    for r in json.loads(done.stdout):  # the speed counts the tokens of all sequences
+        n = (r["n_prompt"] + r["n_gen"]) * r["n_seqs"]
+        for ns, ts in zip(r["samples_ns"], r["samples_ts"], strict=True):
+            assert abs(ts * ns / 1e9 / n - 1) < 1e-3
+
+
+def test_sequences_of_an_op(lrnn):
+    lrnn.fail(lrnn.Code.USAGE, "lrnn-bench", "--op", "conv", "--seqs", "1,2",
+              stderr="--seqs has 2 numbers; expected one for an op")
