@@ -22,8 +22,9 @@
 
 enum {
     TILE    = 32,   // rows of the cache that are converted to F32 together
-    CHUNK   = 1024, // rows of the cache that one thread visits at least
+    CHUNK   = 1024, // rows of the cache whose sums are combined in their order
     QUERIES = 32,   // queries that share a tile
+    ROWS    = 128,  // queries of all heads that one thread computes together
 };
 
 // The queries of all heads that share a head of the cache are numbered: i = head · n + token.
@@ -36,17 +37,25 @@ struct attention {
     float                     scale;
 };
 
-// A maximum m, and relative to it the sums l = Σ p and o = Σ p v, of QUERIES queries.
+// A maximum m, and relative to it the sums l = Σ p and o = Σ p v, of ROWS queries.
 struct sums {
-    float * m, *l; // [QUERIES]
-    float * o;     // [QUERIES, dv]
+    float * m, *l; // [ROWS]
+    float * o;     // [ROWS, dv]
 };
 
 struct work {         // of one thread
     float *     tile; // [TILE, dk or dv], keys or values
-    float *     q;    // [QUERIES, dk]
-    float *     p;    // [QUERIES, TILE]
+    float *     q;    // [ROWS, dk]
+    float *     p;    // [ROWS, TILE]
     struct sums chunk, all;
+};
+
+// What a thread computes: n queries, from i0 on, of each of n_head heads of the cache, from h0 on.
+// The rows of different heads are neighbors in memory, so heads take turns tile by tile: a head
+// that went through its rows alone would touch another page with each of them. Query i of head h is
+// row h · n + i of the work memory.
+struct item {
+    int64_t h0, n_head, i0, n;
 };
 
 static int64_t round_up(int64_t n) {
@@ -54,12 +63,12 @@ static int64_t round_up(int64_t n) {
 }
 
 static int64_t work_floats(int64_t dk, int64_t dv) {
-    return TILE * (dk > dv ? dk : dv) + QUERIES * (dk + TILE) + 2 * QUERIES * (dv + 2);
+    return TILE * (dk > dv ? dk : dv) + ROWS * (dk + TILE) + 2 * ROWS * (dv + 2);
 }
 
 static struct sums sums_at(float ** at, int64_t dv) {
-    const struct sums s = { *at, *at + QUERIES, *at + 2 * QUERIES };
-    *at += QUERIES * (dv + 2);
+    const struct sums s = { *at, *at + ROWS, *at + 2 * ROWS };
+    *at += ROWS * (dv + 2);
     return s;
 }
 
@@ -67,8 +76,8 @@ static struct work work_at(float * at, int64_t dk, int64_t dv) {
     struct work w;
     w.tile  = at;
     w.q     = w.tile + TILE * (dk > dv ? dk : dv);
-    w.p     = w.q + QUERIES * dk;
-    at      = w.p + QUERIES * TILE;
+    w.p     = w.q + ROWS * dk;
+    at      = w.p + ROWS * TILE;
     w.chunk = sums_at(&at, dv);
     w.all   = sums_at(&at, dv);
     return w;
@@ -94,13 +103,18 @@ static void load_row(float * out, const char * row, enum ggml_type type, int64_t
     }
 }
 
-// Rows first .. first + TILE − 1 of head h of the keys or values; missing rows are zero.
+// Rows first .. first + TILE − 1 of head h of the keys or values; missing rows are zero. Prefetches
+// those of the next head.
 static void load_tile(
         float * out, const struct ggml_tensor * x, int64_t width, int64_t h, int64_t first) {
+    const size_t size = ggml_row_size(x->type, x->ne[0]);
     for (int64_t i = 0; i < TILE; ++i, out += width) {
         if (first + i < x->ne[1]) {
-            load_row(out, (const char *) x->data + (first + i) * x->nb[1] + h * x->nb[2], x->type,
-                    x->ne[0]);
+            const char * row = (const char *) x->data + (first + i) * x->nb[1] + h * x->nb[2];
+            for (size_t at = 0; at < size; at += 64) {
+                __builtin_prefetch(row + x->nb[2] + at);
+            }
+            load_row(out, row, x->type, x->ne[0]);
             memset(out + x->ne[0], 0, (size_t) (width - x->ne[0]) * sizeof(*out));
         } else {
             memset(out, 0, (size_t) width * sizeof(*out));
@@ -192,19 +206,21 @@ SIMD_INLINE void add_scores(float * p, const float * s, float scale) {
     }
 }
 
-static void scores(const struct attention * a, const struct work * w, int64_t n) {
-    float s0[4], s1[4];
+// - first: row of the work memory of the first of n queries
+static void scores(const struct attention * a, const struct work * w, int64_t first, int64_t n) {
+    const float * q = w->q + first * a->dk;
+    float         s0[4], s1[4];
     for (int64_t row = 0; row < TILE; row += 4) {
         const float * k = w->tile + row * a->dk;
-        float *       p = w->p + row;
+        float *       p = w->p + first * TILE + row;
         int64_t       i = 0;
         for (; i + 2 <= n; i += 2) {
-            dot_4x2(k, w->q + i * a->dk, a->dk, s0, s1);
+            dot_4x2(k, q + i * a->dk, a->dk, s0, s1);
             add_scores(p + i * TILE, s0, a->scale);
             add_scores(p + (i + 1) * TILE, s1, a->scale);
         }
         if (i < n) {
-            dot_4(k, w->q + i * a->dk, a->dk, s0);
+            dot_4(k, q + i * a->dk, a->dk, s0);
             add_scores(p + i * TILE, s0, a->scale);
         }
     }
@@ -293,9 +309,9 @@ SIMD_INLINE void add_values_1(float * o, const float * p, const float * v, int64
     vec_store(o, a);
 }
 
-static void add_values(const struct work * w, int64_t n, int64_t dv) {
-    int64_t i = 0;
-    for (; i + 2 <= n; i += 2) {
+static void add_values(const struct work * w, int64_t first, int64_t n, int64_t dv) {
+    int64_t i = first;
+    for (; i + 2 <= first + n; i += 2) {
         float *       o = w->chunk.o + i * dv;
         const float * p = w->p + i * TILE;
         int64_t       d = 0;
@@ -307,7 +323,7 @@ static void add_values(const struct work * w, int64_t n, int64_t dv) {
             add_values_1(o + dv + d, p + TILE, w->tile + d, dv);
         }
     }
-    if (i < n) {
+    if (i < first + n) {
         float *       o = w->chunk.o + i * dv;
         const float * p = w->p + i * TILE;
         int64_t       d = 0;
@@ -320,22 +336,30 @@ static void add_values(const struct work * w, int64_t n, int64_t dv) {
     }
 }
 
-// The sums of n queries, from i0 on, of head h over chunk c of its rows → w->chunk
-static void visit_chunk(const struct attention * a, const struct work * w, int64_t h, int64_t i0,
-        int64_t n, int64_t c) {
+// The sums of the queries of an item over chunk c of their rows → w->chunk
+static void visit_chunk(
+        const struct attention * a, const struct work * w, const struct item * item, int64_t c) {
+    const int64_t n   = item->n;
     const int64_t end = a->k->ne[1] < (c + 1) * CHUNK ? a->k->ne[1] : (c + 1) * CHUNK;
-    sums_clear(&w->chunk, n, a->dv);
+    sums_clear(&w->chunk, item->n_head * n, a->dv);
     for (int64_t first = c * CHUNK; first < end; first += TILE) {
-        if (!load_mask(a, w->p, i0, n, first)) {
+        if (!load_mask(a, w->p, item->i0, n, first)) {
             continue;
         }
-        load_tile(w->tile, a->k, a->dk, h, first);
-        scores(a, w, n);
-        for (int64_t i = 0; i < n; ++i) {
+        for (int64_t h = 1; h < item->n_head; ++h) { // the same for all heads
+            memcpy(w->p + h * n * TILE, w->p, (size_t) (n * TILE) * sizeof(*w->p));
+        }
+        for (int64_t h = 0; h < item->n_head; ++h) {
+            load_tile(w->tile, a->k, a->dk, item->h0 + h, first);
+            scores(a, w, h * n, n);
+        }
+        for (int64_t i = 0; i < item->n_head * n; ++i) {
             soft_max(&w->chunk, i, w->p + i * TILE, a->dv);
         }
-        load_tile(w->tile, a->v, a->dv, h, first);
-        add_values(w, n, a->dv);
+        for (int64_t h = 0; h < item->n_head; ++h) {
+            load_tile(w->tile, a->v, a->dv, item->h0 + h, first);
+            add_values(w, h * n, n, a->dv);
+        }
     }
 }
 
@@ -372,41 +396,44 @@ static void put_output(
 //
 
 static void load_queries(
-        const struct attention * a, const struct work * w, int64_t h, int64_t i0, int64_t n) {
-    for (int64_t i = 0; i < n; ++i) {
-        const int64_t head = h * (a->n_i / a->n) + (i0 + i) / a->n;
-        const char *  q =
-                (const char *) a->q->data + (i0 + i) % a->n * a->q->nb[1] + head * a->q->nb[2];
-        float * out = w->q + i * a->dk;
-        memcpy(out, q, (size_t) a->q->ne[0] * sizeof(*out));
-        memset(out + a->q->ne[0], 0, (size_t) (a->dk - a->q->ne[0]) * sizeof(*out));
+        const struct attention * a, const struct work * w, const struct item * item) {
+    float * out = w->q;
+    for (int64_t h = item->h0; h < item->h0 + item->n_head; ++h) {
+        for (int64_t i = item->i0; i < item->i0 + item->n; ++i, out += a->dk) {
+            const int64_t head = h * (a->n_i / a->n) + i / a->n;
+            const char *  q =
+                    (const char *) a->q->data + i % a->n * a->q->nb[1] + head * a->q->nb[2];
+            memcpy(out, q, (size_t) a->q->ne[0] * sizeof(*out));
+            memset(out + a->q->ne[0], 0, (size_t) (a->dk - a->q->ne[0]) * sizeof(*out));
+        }
     }
 }
 
-// A thread takes the queries of one head, up to QUERIES of them, with all chunks.
-static void run_queries(const struct attention * a, const struct work * w, int64_t h, int64_t i0) {
-    const int64_t n = a->n_i - i0 < QUERIES ? a->n_i - i0 : QUERIES;
-    load_queries(a, w, h, i0, n);
-    sums_clear(&w->all, n, a->dv);
+// Many queries: an item takes all chunks.
+static void run_queries(
+        const struct attention * a, const struct work * w, const struct item * item) {
+    const int64_t n_rows = item->n_head * item->n;
+    load_queries(a, w, item);
+    sums_clear(&w->all, n_rows, a->dv);
     for (int64_t c = 0; c < a->n_chunks; ++c) {
-        visit_chunk(a, w, h, i0, n, c);
-        for (int64_t i = 0; i < n; ++i) {
+        visit_chunk(a, w, item, c);
+        for (int64_t i = 0; i < n_rows; ++i) {
             sums_add(&w->all, i, w->chunk.m[i], w->chunk.l[i], w->chunk.o + i * a->dv, a->dv);
         }
     }
-    for (int64_t i = 0; i < n; ++i) {
-        put_output(a, &w->all, i, h, i0 + i);
+    for (int64_t i = 0; i < n_rows; ++i) {
+        put_output(a, &w->all, i, item->h0 + i / item->n, item->i0 + i % item->n);
     }
 }
 
-// Few queries and many rows: a thread takes one chunk of one head. The sums of all chunks are
-// stored, (m, l, o) each, and combined later.
-static void run_chunk(
-        const struct attention * a, const struct work * w, int64_t h, int64_t c, float * stored) {
-    load_queries(a, w, h, 0, a->n_i);
-    visit_chunk(a, w, h, 0, a->n_i, c);
-    for (int64_t i = 0; i < a->n_i; ++i) {
-        float * to = stored + ((h * a->n_i + i) * a->n_chunks + c) * (a->dv + 2);
+// Few queries: an item takes all of them and one chunk. The sums of all chunks are stored,
+// (m, l, o) each, and combined later.
+static void run_chunk(const struct attention * a, const struct work * w, const struct item * item,
+        int64_t c, float * stored) {
+    load_queries(a, w, item);
+    visit_chunk(a, w, item, c);
+    for (int64_t i = 0; i < item->n_head * item->n; ++i) { // n is n_i: rows are consecutive
+        float * to = stored + ((item->h0 * a->n_i + i) * a->n_chunks + c) * (a->dv + 2);
         to[0]      = w->chunk.m[i];
         to[1]      = w->chunk.l[i];
         memcpy(to + 2, w->chunk.o + i * a->dv, (size_t) a->dv * sizeof(*to));
@@ -460,9 +487,12 @@ static struct attention attention_of(struct ggml_tensor * op) {
     return a;
 }
 
-// Where the heads alone are not enough work for all threads, the rows are divided, too.
-static bool divides_rows(const struct attention * a, int n_threads) {
-    return a->n_chunks > 1 && a->n_i <= QUERIES && a->k->ne[2] < 4 * n_threads;
+static int64_t at_most(int64_t n, int64_t most) {
+    return n < most ? n : most;
+}
+
+static bool are_few(const struct attention * a) {
+    return a->n_i <= QUERIES;
 }
 
 size_t ggml_lrnn_cpu_attention_size(struct ggml_tensor * op, int n_threads) {
@@ -472,20 +502,27 @@ size_t ggml_lrnn_cpu_attention_size(struct ggml_tensor * op, int n_threads) {
     const struct attention a      = attention_of(op);
     const int64_t          n      = n_threads * work_floats(a.dk, a.dv);
     const int64_t          stored = a.k->ne[2] * a.n_i * a.n_chunks * (a.dv + 2);
-    return (size_t) (n + (divides_rows(&a, n_threads) ? stored : 0)) * sizeof(float);
+    return (size_t) (n + (are_few(&a) ? stored : 0)) * sizeof(float);
 }
 
 bool ggml_lrnn_cpu_attention(const struct ggml_compute_params * params, struct ggml_tensor * op) {
     if (!is_ours(op)) {
         return false;
     }
-    const struct attention a    = attention_of(op);
-    const int64_t          size = work_floats(a.dk, a.dv);
-    const struct work      w    = work_at((float *) params->wdata + params->ith * size, a.dk, a.dv);
-    float *                stored  = (float *) params->wdata + params->nth * size;
-    const bool             divides = divides_rows(&a, params->nth);
-    const int64_t n_parts = divides ? a.n_chunks : (a.n_i + QUERIES - 1) / QUERIES; // of a head
-    const int64_t n_items = a.k->ne[2] * n_parts;
+    const struct attention a      = attention_of(op);
+    const int64_t          size   = work_floats(a.dk, a.dv);
+    const int64_t          n_head = a.k->ne[2];
+    float *                work   = params->wdata;
+    const struct work      w      = work_at(work + params->ith * size, a.dk, a.dv);
+    float *                stored = work + params->nth * size;
+
+    // parts of a head, and heads of an item: as many as fit, but several items per thread
+    const bool    few     = are_few(&a);
+    const int64_t n       = at_most(a.n_i, QUERIES);
+    const int64_t n_parts = few ? a.n_chunks : (a.n_i + QUERIES - 1) / QUERIES;
+    const int64_t most  = at_most(at_most(n_head * n_parts / (4 * params->nth), ROWS / n), n_head);
+    const int64_t heads = most > 1 ? most : 1;
+    const int64_t n_items = (n_head + heads - 1) / heads * n_parts;
 
     if (params->ith == 0) {
         ggml_threadpool_chunk_set(params->threadpool, params->nth);
@@ -493,15 +530,19 @@ bool ggml_lrnn_cpu_attention(const struct ggml_compute_params * params, struct g
     ggml_barrier(params->threadpool);
     for (int64_t at = params->ith; at < n_items;
             at      = ggml_threadpool_chunk_add(params->threadpool, 1)) {
-        if (divides) {
-            run_chunk(&a, &w, at / n_parts, at % n_parts, stored);
+        const int64_t     part = at % n_parts;
+        const int64_t     h0   = at / n_parts * heads;
+        const int64_t     i0   = few ? 0 : part * QUERIES;
+        const struct item item = { h0, at_most(heads, n_head - h0), i0, at_most(n, a.n_i - i0) };
+        if (few) {
+            run_chunk(&a, &w, &item, part, stored);
         } else {
-            run_queries(&a, &w, at / n_parts, at % n_parts * QUERIES);
+            run_queries(&a, &w, &item);
         }
     }
-    if (divides) {
+    if (few) {
         ggml_barrier(params->threadpool);
-        for (int64_t at = params->ith; at < a.k->ne[2] * a.n_i; at += params->nth) {
+        for (int64_t at = params->ith; at < n_head * a.n_i; at += params->nth) {
             combine(&a, &w, at / a.n_i, at % a.n_i, stored);
         }
     }
