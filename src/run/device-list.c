@@ -6,7 +6,20 @@
 #include <stdlib.h>
 #include <string.h>
 
+// With GGML_CUDA_GRAPH_OPT=1, ggml-cuda runs branches of a graph side by side. It does not see that
+// a scan updates its state in place.
+static bool is_reordered(ggml_backend_dev_t dev) {
+    const char * set = getenv("GGML_CUDA_GRAPH_OPT");
+    return set != NULL && atoi(set) == 1 &&
+           strcmp(ggml_backend_reg_name(ggml_backend_dev_backend_reg(dev)), "CUDA") == 0;
+}
+
 static bool add(struct device_list * list, ggml_backend_dev_t dev, char * err, size_t err_size) {
+    if (is_reordered(dev)) {
+        return error_set(err, err_size,
+                "the environment variable GGML_CUDA_GRAPH_OPT is 1; unset it to use device %s",
+                ggml_backend_dev_name(dev));
+    }
     for (int32_t i = 0; i < list->n; ++i) {
         if (list->at[i].dev == dev) {
             return error_set(

@@ -4,6 +4,7 @@
 // made of the kernels, and compares it with the oracle; makes Householder scans of any shape.
 // Include the launchers of the kernels first.
 
+#include "kit/card.h"
 #include "kit/ptx/ptx-session.h"
 #include "kit/scan-case.h"
 
@@ -24,10 +25,19 @@ inline std::set<const void *> kernels_run;  // addresses of all instances launch
 inline std::set<const void *> kernels_last; // those launched for the last node
 
 inline ptx_session ptx_run; // used if a folder with PTX was given
+inline card_run    card;    // used if a device was given
 
 // Fewer and shorter cases. With sanitizers and PTX, which are slow, they reach all of the code.
 inline bool is_short() {
     return LRNN_SANITIZE || (ptx_run.on && !ptx_run.all);
+}
+
+// Reads the options of a test. Returns -1, or the exit code with which the test has to end.
+inline int begin_test(int argc, char ** argv, const std::vector<std::string> & ptx_files) {
+    if (argc > 1 && strcmp(argv[1], "--device") == 0) {
+        return card.begin(argc > 2 ? argv[2] : "");
+    }
+    return ptx_run.begin(argc, argv, ptx_files);
 }
 
 // Runs a node on device buffers. Output and state are copied back; nothing else may be written.
@@ -36,6 +46,16 @@ inline bool is_short() {
 template <typename Dispatch>
 std::string run_on_device(
         ggml_tensor * op, int64_t work_floats, int n_orders, Dispatch && dispatch) {
+    if (card.on()) { // the launcher only tells which kernels it chooses
+        float unused;
+        kernels_last.clear();
+        dispatch(op, work_floats > 0 ? &unused : nullptr,
+                [&](auto kernel, dim3, dim3, const auto &) {
+                    kernels_run.insert((const void *) kernel);
+                    kernels_last.insert((const void *) kernel);
+                });
+        return card.run(op);
+    }
     ggml_tensor                       node = *op;
     ggml_tensor                       src[GGML_MAX_SRC];
     std::unique_ptr<cuda_emu::buffer> mem[GGML_MAX_SRC];

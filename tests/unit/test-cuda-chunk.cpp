@@ -389,12 +389,19 @@ static void test_lengths(test * t) {
         int    d_k, n_h, T, gate;
         double mean, beta_lo, limit;
     } cases[] = {
-        { 64, 1, 512, 0, 0.0, 2.0, independent }, { 128, 1, 512, 0, 0.0, 2.0, independent },
-        { 64, 2, 512, 1, 0.0, 2.0, independent }, { 64, 1, 512, 2, 0.0, 2.0, independent },
-        { 64, 3, 512, 0, 0.0, 0.0, independent }, { 128, 1, 512, 0, 1.0, 2.0, shared_mean },
-        { 64, 3, 512, 0, 1.0, 2.0, shared_mean }, { 64, 1, 512, 1, 3.0, 2.0, shared_mean },
-        { 64, 1, 512, 2, 1.0, 2.0, shared_mean }, { 64, 1, 4096, 0, 0.0, 2.0, 1e-9 },
+        { 64, 1, 512, 0, 0.0, 2.0, independent },
+        { 128, 1, 512, 0, 0.0, 2.0, independent },
+        { 64, 2, 512, 1, 0.0, 2.0, independent },
+        { 64, 1, 512, 2, 0.0, 2.0, independent },
+        { 64, 3, 512, 0, 0.0, 0.0, independent },
+        { 128, 1, 512, 0, 1.0, 2.0, shared_mean },
+        { 64, 3, 512, 0, 1.0, 2.0, shared_mean },
+        { 64, 1, 512, 1, 3.0, 2.0, shared_mean },
+        { 64, 1, 512, 2, 1.0, 2.0, shared_mean },
+        { 64, 1, 4096, 0, 0.0, 2.0, 1e-9 },
         { 32, 2, 4096, 1, 0.0, 0.0, 1e-9 }, // 8 times the tokens, 10 times the limit
+        { 64, 1, 2048, 0, 1e6, 2.0, 1e-6 }, // equal keys: every T_ei is ±4
+        { 64, 1, 512, 0, 1e6, 2.0, 1e-6 },
     };
     test_rng rng = { 8 };
     printf("long sequences:\n");
@@ -580,7 +587,7 @@ static void test_broken(test * t) {
 
 int main(int argc, char ** argv) {
     test      t   = {};
-    const int end = ptx_run.begin(argc, argv, { "householder.ptx" });
+    const int end = begin_test(argc, argv, { "householder.ptx" });
     if (end >= 0) {
         return end;
     }

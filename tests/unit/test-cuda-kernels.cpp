@@ -400,9 +400,8 @@ static void test_broken(test * t) {
 }
 
 int main(int argc, char ** argv) {
-    test      t = {};
-    const int end =
-            ptx_run.begin(argc, argv, { "householder.ptx", "signed.ptx", "short-conv.ptx" });
+    test      t   = {};
+    const int end = begin_test(argc, argv, { "householder.ptx", "signed.ptx", "short-conv.ptx" });
     if (end >= 0) {
         return end;
     }

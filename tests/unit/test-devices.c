@@ -136,7 +136,7 @@ static void test_model(struct bench * b, const struct golden * g) {
         { .n_gpu_layers = -1, .devices = b->names[0] },
         { .n_gpu_layers = n_layer + 1, .devices = b->both, .tensor_split = "1,1" },
         { .n_gpu_layers = n_layer, .devices = b->both, .tensor_split = "0,1" },
-        { .n_gpu_layers = -1 },
+        { .n_gpu_layers = -1, .devices = b->both },
     };
     for (size_t i = 0; i < sizeof(placements) / sizeof(placements[0]); ++i) {
         struct lrnn_model_params p    = placements[i];

@@ -15,9 +15,10 @@
 // with no logarithms and no quotients, so any sign works, and so does zero.
 //
 // householder-chunk-prepare.cuh computes all that does not depend on S_0, for all chunks at once: T
-// = (I + L)⁻¹ diag(β) and A; with a gate per channel also P ∘ K, P ∘ Q and D_end ∘ K. With |β| ≤ 2
-// and unit keys no entry of T exceeds 2. householder-chunk-state.cuh takes the state from chunk to
-// chunk.
+// = (I + L)⁻¹ diag(β) and A; with a gate per channel also P ∘ K, P ∘ Q and D_end ∘ K. With β
+// in [0, 2] and unit keys no entry of T exceeds 4, because for i < e
+//     T_ei = −β_e β_i k_eᵀ Π (I − β_j k_j k_jᵀ) k_i .
+// householder-chunk-state.cuh takes the state from chunk to chunk.
 //
 // A chunk consists of whole tokens, so that gates and outputs are at its ends. A token with a
 // snapshot ends a chunk.

@@ -1,0 +1,79 @@
+// Golden models on a GPU give the golden logits within a tolerance: in one call, and token by
+// token, where ggml-cuda replays a captured graph. Skipped without a GPU. An argument names another
+// device. test-card-kernels and test-card-chunk compare every kernel with the oracle.
+
+#include "kit/check.h"
+#include "kit/golden.h"
+#include "lrnn.h"
+
+#include "ggml-backend.h"
+
+#include <math.h>
+#include <stdio.h>
+
+// Largest absolute difference between a logit and its golden logit; logits are about 1 to 10. A GPU
+// adds in another order and multiplies F16 matrices in F16.
+static const double LIMIT = 2e-2;
+
+static double feed(struct test * t, struct lrnn_session * s, const struct golden * g, int64_t n) {
+    char   err[512];
+    double worst = 0.0;
+    for (int64_t done = 0; done < g->n_tokens; done += n) {
+        const struct lrnn_input in = { .tokens = g->tokens + done, .n_tokens = n, .n_logits = n };
+        if (!test_check(t, lrnn_eval(s, &in, 1, err, sizeof(err)), "%s: %s", g->name, err)) {
+            return INFINITY;
+        }
+        for (int64_t i = 0; i < n * g->n_vocab; ++i) {
+            const double got = lrnn_logits(s, i / g->n_vocab)[i % g->n_vocab];
+            const double d   = fabs(got - (double) g->logits[done * g->n_vocab + i]);
+            worst            = d <= worst ? worst : d; // NaN wins
+        }
+    }
+    return worst;
+}
+
+static void test_model(struct test * t, const struct golden * g, const char * device) {
+    const struct lrnn_model_params params = { .n_gpu_layers = -1, .devices = device };
+    char                           err[512];
+    struct lrnn_model *            model = lrnn_model_load(g->path, &params, err, sizeof(err));
+    if (!test_check(t, model != NULL, "%s: %s", g->name, err)) {
+        return;
+    }
+    const int64_t pieces[] = { g->n_tokens, 1 };
+    double        worst[2] = { 0 };
+    for (int i = 0; i < 2; ++i) {
+        struct lrnn_session * s = lrnn_session_new(model,
+                &(struct lrnn_session_params) { .n_cache = 256, .cache_type = LRNN_CACHE_F32 }, err,
+                sizeof(err));
+        if (test_check(t, s != NULL, "%s: %s", g->name, err)) {
+            worst[i] = feed(t, s, g, pieces[i]);
+            test_check(t, worst[i] <= LIMIT, "%s, calls of %d tokens: a logit differs by %g",
+                    g->name, (int) pieces[i], worst[i]);
+        }
+        lrnn_session_free(s);
+    }
+    printf("  %-28s one call %8.1e   token by token %8.1e\n", g->name, worst[0], worst[1]);
+    lrnn_model_free(model);
+}
+
+int main(int argc, char ** argv) {
+    ggml_backend_dev_t gpu = ggml_backend_dev_by_type(GGML_BACKEND_DEVICE_TYPE_GPU);
+    if (argc < 2 && gpu == NULL) {
+        printf("SKIPPED: there is no GPU\n");
+        return 0;
+    }
+    struct test        t = { 0 };
+    struct golden_list list;
+    char               err[512];
+    if (!golden_list_load(&list, err, sizeof(err))) {
+        fprintf(stderr, "%s\n", err);
+        return 1;
+    }
+    const char * device = argc > 1 ? argv[1] : ggml_backend_dev_name(gpu);
+    printf("golden models on %s: largest difference of a logit, limit %g\n", device, LIMIT);
+    for (int i = 0; i < list.n; ++i) {
+        test_model(&t, &list.models[i], device);
+    }
+    golden_list_free(&list);
+    return test_end(&t, "test-card");
+}

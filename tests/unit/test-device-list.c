@@ -1,0 +1,74 @@
+// A CUDA device is refused while GGML_CUDA_GRAPH_OPT is 1. A device that computes nothing stands in
+// for one.
+
+#include "kit/check.h"
+#include "lrnn.h"
+
+#include "ggml-backend-impl.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const char * reg_name(ggml_backend_reg_t reg) {
+    (void) reg;
+    return "CUDA";
+}
+
+static size_t no_devices(ggml_backend_reg_t reg) {
+    (void) reg;
+    return 0;
+}
+
+static const char * dev_name(ggml_backend_dev_t dev) {
+    (void) dev;
+    return "CUDA7";
+}
+
+static void dev_memory(ggml_backend_dev_t dev, size_t * free_bytes, size_t * total_bytes) {
+    (void) dev;
+    *free_bytes = *total_bytes = 1 << 30;
+}
+
+static enum ggml_backend_dev_type dev_type(ggml_backend_dev_t dev) {
+    (void) dev;
+    return GGML_BACKEND_DEVICE_TYPE_GPU;
+}
+
+static struct ggml_backend_reg reg = {
+    .api_version = GGML_BACKEND_API_VERSION,
+    .iface       = { .get_name = reg_name, .get_device_count = no_devices },
+};
+
+static struct ggml_backend_device dev = {
+    .iface = { .get_name     = dev_name,
+            .get_description = dev_name,
+            .get_memory      = dev_memory,
+            .get_type        = dev_type },
+    .reg   = &reg,
+};
+
+static void check(struct test * t, const char * value, bool expected) {
+    const struct lrnn_model_params params   = { .n_gpu_layers = -1, .devices = "CUDA7" };
+    char                           err[256] = "";
+    if (value != NULL) {
+        setenv("GGML_CUDA_GRAPH_OPT", value, 1);
+    } else {
+        unsetenv("GGML_CUDA_GRAPH_OPT");
+    }
+    const bool ok = lrnn_model_params_check(&params, err, sizeof(err));
+    test_check(t, ok == expected, "GGML_CUDA_GRAPH_OPT=%s: %s", value != NULL ? value : "(unset)",
+            ok ? "accepted" : err);
+    test_check(t, ok || (strstr(err, "GGML_CUDA_GRAPH_OPT") != NULL && strstr(err, "CUDA7")),
+            "the message does not name the variable and the device: %s", err);
+}
+
+int main(void) {
+    struct test t = { 0 };
+    ggml_backend_device_register(&dev);
+    check(&t, NULL, true);
+    check(&t, "0", true);
+    check(&t, "1", false);
+    printf("a CUDA device is refused with GGML_CUDA_GRAPH_OPT=1\n");
+    return test_end(&t, "test-device-list");
+}
