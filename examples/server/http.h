@@ -22,7 +22,7 @@ typedef void (*http_handler)(struct http_call * call, void * user);
 struct http_params {
     int32_t      n_connections; // served at the same time
     int32_t      n_waiting;     // connections that wait; more are closed
-    int32_t      timeout_s;     // for a whole request to arrive, and for a write to be accepted
+    int32_t      timeout_s;     // for data to arrive, and for a write to be accepted
     size_t       max_body;      // bytes
     http_handler handler;
     void *       user;

@@ -206,8 +206,7 @@ int main(int argc, char ** argv) {
         opt_int("--connections", "N", &args.connections, 1, 4096,
                 "connections served at the same time; as many wait, further ones are closed"),
         opt_int("--timeout", "S", &args.timeout, 1, 3600,
-                "close a connection whose request does not arrive, or whose reply is not read, "
-                "within S seconds"),
+                "close a connection on which nothing can be read or written for S seconds"),
         opt_int("--max-body", "MIB", &args.max_body, 1, 1024, "largest body of a request"),
 
         opt_group("Scheduling"),

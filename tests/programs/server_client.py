@@ -34,13 +34,13 @@ class Reply:
 
 
 class Server:
-    TIMEOUT_S = 60
+    TIMEOUT_S = 200
 
     def __init__(self, lrnn, model, *args):
         self.log = lrnn.work / f"server-{time.monotonic_ns()}.log"
         with self.log.open("w") as log:
             self.process = subprocess.Popen(
-                [lrnn.bin / "lrnn-server", "-m", model, "--port", "0", "-t", "2", *map(str, args)],
+                [lrnn.bin / "lrnn-server", "-m", model, "--port", "0", "-t", "1", *map(str, args)],
                 cwd=lrnn.work, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
         end = time.monotonic() + self.TIMEOUT_S
         while not (found := re.search(r"listening on http://[^\n]*:(\d+)\n", self.log.read_text())):

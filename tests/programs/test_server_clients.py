@@ -1,0 +1,201 @@
+"""Many clients of lrnn-server: equal bits, a bounded queue, disconnects, hostile connections."""
+
+import contextlib
+import json
+import signal
+import socket
+import threading
+import time
+
+import pytest
+from server_client import Server, serving
+
+MODEL = "text-deltaproduct2-neg.gguf"
+N_CLIENTS = 16
+
+
+@pytest.fixture(scope="module")
+def programs(programs_in, tmp_path_factory):
+    return programs_in(tmp_path_factory.mktemp("clients"))
+
+
+@pytest.fixture(scope="module", params=["Q8_0", "Q4_0"])
+def model(programs, request):
+    path = programs.models / MODEL
+    if request.param != "Q8_0":
+        programs.run("lrnn-quantize", path, "small.gguf", request.param, "--allow-requantize")
+        path = programs.work / "small.gguf"
+    return path
+
+
+@pytest.fixture
+def server(lrnn):
+    with serving(lrnn, lrnn.models / MODEL) as server:
+        yield server
+
+
+def wait_until(condition):
+    end = time.monotonic() + 30
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.01)
+
+
+def in_parallel(n, work):
+    results = [None] * n
+    def run(i):
+        results[i] = work(i)
+    threads = [threading.Thread(target=run, args=(i,)) for i in range(n)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return results
+
+
+def fields(i):
+    """Requests of all kinds: short and long prompts, greedy and sampled, scored and not."""
+    text = "In the beginning there was nothing but the sea and the wind. " * 12
+    request = {"prompt": text[i:i + 10 + 17 * i], "max_tokens": 10, "logprobs": 2, "seed": i,
+               "temperature": 0.8 * (i % 2), "n": 1 + i % 3 // 2}
+    if i % 5 == 4:
+        request |= {"echo": True, "max_tokens": 1}
+    return request
+
+
+def test_16_clients_get_the_bits_of_one(programs, model):
+    with serving(programs, model, "--state-memory", 0) as server:
+        alone = [server.complete(**fields(i))["choices"] for i in range(N_CLIENTS)]
+    with serving(programs, model, "-np", 12, "-t", 2) as server:
+        for _ in range(2):  # with new and with stored states
+            together = in_parallel(N_CLIENTS, lambda i: server.complete(**fields(i)))
+            assert [reply["choices"] for reply in together] == alone
+        assert server.metric("n_busy_slots_per_decode") > 1.5
+        assert server.metric("prompt_tokens_cached_total") > 0
+
+
+def test_generations_continue_beside_a_long_prompt(lrnn):
+    """Each call has at most -b tokens of prompts: a generation gets a token from every call."""
+    with serving(lrnn, lrnn.models / MODEL, "-b", 32) as server:
+        calls = server.metric("eval_calls_total")
+        long = threading.Thread(target=lambda: server.complete(prompt="a b c d " * 1000,
+                                                               max_tokens=1))
+        long.start()
+        wait_until(lambda: server.slots_busy() == 1)
+        reply = server.complete(prompt="Once", max_tokens=20)
+        assert reply["usage"]["completion_tokens"] == 20
+        assert long.is_alive()  # 8,000 tokens take 250 calls
+        assert server.metric("eval_calls_total") - calls < 250
+        long.join()
+
+
+def test_full_queue(lrnn):
+    with serving(lrnn, lrnn.models / MODEL, "-np", 1, "--queue", 2) as server:
+        def work(_):
+            return server.post("/v1/completions", {"prompt": "Once", "max_tokens": 200})
+        replies = in_parallel(8, work)
+        assert {r.status for r in replies} == {200, 429}
+        refused = [r for r in replies if r.status == 429]
+        assert server.metric("requests_refused_total") == len(refused)
+        assert refused[0].error(429)["type"] == "rate_limit_error"
+        assert refused[0].headers["Retry-After"] == "1"
+        server.complete(prompt="Once", max_tokens=1)  # all sequences are free again
+
+
+@pytest.mark.parametrize("stream", [True, False])
+def test_disconnect_frees_the_sequence(server, stream):
+    body = json.dumps({"prompt": "Once", "max_tokens": 32000, "stream": stream})
+    for _ in range(3):
+        with contextlib.closing(server.connect()) as connection:
+            connection.request("POST", "/v1/completions", body)
+            if stream:
+                connection.getresponse().read(100)
+            wait_until(lambda: server.slots_busy() == 1)
+        wait_until(lambda: server.slots_busy() == 0)
+    with contextlib.closing(server.connect()) as connection:  # one that waits, too
+        connection.request("POST", "/v1/completions", json.dumps(
+            {"prompt": ["Once"] * 40, "max_tokens": 32000}))
+        wait_until(lambda: server.metric("requests_deferred") == 24)
+    wait_until(lambda: server.slots_busy() == 0 and server.metric("requests_deferred") == 0)
+
+
+def test_sigterm_finishes_running_requests(lrnn):
+    server = Server(lrnn, lrnn.models / MODEL)
+    replies = []
+    thread = threading.Thread(target=lambda: replies.append(
+        server.complete(prompt="Once", max_tokens=500)))
+    thread.start()
+    wait_until(lambda: server.slots_busy() == 1)
+    server.process.send_signal(signal.SIGTERM)
+    thread.join()
+    assert replies[0]["usage"]["completion_tokens"] == 500
+    assert server.process.wait(30) == 0
+    with pytest.raises(OSError):
+        server.get("/health")
+
+
+# ---- Hostile clients
+
+def send(server, data, timeout=20):
+    """Sends bytes and returns what comes back until the server closes the connection."""
+    reply = b""
+    with contextlib.closing(server.socket(timeout)) as connection:
+        with contextlib.suppress(OSError):
+            connection.sendall(data)
+            connection.shutdown(socket.SHUT_WR)
+        with contextlib.suppress(ConnectionError):
+            while piece := connection.recv(65536):
+                reply += piece
+    return reply
+
+
+@pytest.mark.parametrize("data", [
+    b"", b"\r\n\r\n", b"GET\r\n\r\n", b"GET / HTTP/9.9\r\n\r\n", b"\x16\x03\x01\x02\x00" * 50,
+    b"GET / HTTP/1.1\r\n" + b"A: b\r\n" * 5000 + b"\r\n",
+    b"GET / HTTP/1.1\r\nA: " + b"b" * 200000 + b"\r\n\r\n",
+    b"GET /" + b"a" * 100000 + b" HTTP/1.1\r\n\r\n",
+    b"POST /v1/completions HTTP/1.1\r\nContent-Length: 1000\r\n\r\n{\"prompt\":",
+    b"POST /v1/completions HTTP/1.1\r\nContent-Length: -1\r\n\r\n",
+    b"POST /v1/completions HTTP/1.1\r\nContent-Length: 99999999999999999999\r\n\r\n{}",
+    b"POST /v1/completions HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n",
+    b"POST /v1/completions HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\nffffffffffffffff\r\n",
+    b"POST /tokenize HTTP/1.1\r\nContent-Length: 2\r\nContent-Encoding: gzip\r\n\r\n{}",
+    b"\0" * 100000], ids=range(15))
+def test_requests_that_are_not_http(server, data):
+    reply = send(server, data)
+    assert reply == b"" or b"HTTP/1.1 4" in reply.splitlines()[0], reply[:200]
+    assert server.complete(prompt="Once", max_tokens=1)
+    assert server.slots_busy() == 0
+
+
+def test_garbage_of_10_megabytes(server):
+    garbage = bytes(range(256)) * (10 << 12)
+    server.post("/v1/completions", garbage).error(400)
+    send(server, garbage)
+    server.post("/v1/completions", b'{"prompt": "' + b"a" * (10 << 20)).error(400)
+    with contextlib.suppress(OSError):  # the server may close the connection while we send
+        server.post("/v1/completions", b"x" * (17 << 20)).error(413)
+    assert server.get("/health").status == 200
+
+
+def test_slow_clients_lose_their_connection(lrnn):
+    """A connection on which nothing arrives for --timeout seconds is closed."""
+    with serving(lrnn, lrnn.models / MODEL, "--timeout", 1) as server:
+        for begin in (b"GET /hea", b"POST /tokenize HTTP/1.1\r\nContent-Length: 100\r\n\r\n{"):
+            with contextlib.closing(server.socket()) as connection:
+                connection.sendall(begin)
+                with contextlib.suppress(ConnectionError):
+                    while connection.recv(4096):
+                        pass
+        assert server.get("/health").status == 200
+
+
+def test_1000_connections(lrnn):
+    """Idle connections are closed in time, and the server answers again."""
+    with serving(lrnn, lrnn.models / MODEL, "--timeout", 2, "--connections", 64) as server:
+        with contextlib.ExitStack() as stack:
+            for _ in range(1000):
+                with contextlib.suppress(OSError):
+                    stack.enter_context(contextlib.closing(server.socket(5)))
+        assert server.complete(prompt="Once", max_tokens=4)
+        assert server.slots_busy() == 0
