@@ -228,6 +228,10 @@ static void put_echo(FILE * out, const struct completion * c, const struct choic
     lrnn_decoder_free(decoder);
 }
 
+static const char * text_of(const struct choice * choice) {
+    return choice->text.data != NULL ? choice->text.data : "";
+}
+
 // The text that has not been sent, as a JSON string; with the prompt before it, if wanted.
 static void write_text(FILE * out, struct completion * c, int64_t i) {
     const struct choice *  choice = &c->job->choices[i];
@@ -236,13 +240,13 @@ static void write_text(FILE * out, struct completion * c, int64_t i) {
     if (c->request.echo && !at->is_begun && !c->is_chat && (t = text_new()) != NULL) {
         put_echo(t->out, c, choice);
         if (choice->text.n > 0) { // the data is NULL before the first text
-            fwrite(choice->text.data, 1, choice->text.n, t->out);
+            fwrite(text_of(choice), 1, choice->text.n, t->out);
         }
         fflush(t->out);
         json_write_bytes(out, t->data, t->size);
         text_free(t);
     } else {
-        json_write_bytes(out, choice->text.data + at->n_text, choice->text.n - at->n_text);
+        json_write_bytes(out, text_of(choice) + at->n_text, choice->text.n - at->n_text);
     }
     at->n_text   = choice->text.n;
     at->is_begun = true;
