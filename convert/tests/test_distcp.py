@@ -215,6 +215,12 @@ def test_chunks_that_do_not_cover(writer):
     refuse(writer, "a chunk is malformed")
     entry.chunks = whole
     assert (read_distcp(writer.save())["t"].load() == X).all()
+    writer.add("t", X, [[0, 2], [0, 1]])
+    entry = writer.entries["t"]
+    for i in range(4):                     # a hole in a grid of four
+        chunk = entry.chunks.pop(i)
+        refuse(writer, r"tensor t: 3 chunks do not cover")
+        entry.chunks.insert(i, chunk)
 
 
 def test_damaged_storage(writer):
