@@ -545,6 +545,44 @@ static void test_paths(test * t) {
     test_worst_print(&worst);
 }
 
+// Blocks of the kernel that prepares: one per chunk at most, and never more than tokens.
+static void test_grid(test * t) {
+    static const struct {
+        int      n_seqs, n_snap, T;
+        unsigned chunks;
+    } cases[] = {
+        { 1, 0, 128, 3 },  // two full chunks, one partial
+        { 2, 3, 128, 10 }, // and three snapshots each
+        { 2, 60, 90, 90 }, // more snapshots than tokens
+        { 3, 0, 3, 3 },
+    };
+    test_rng rng = { 11 };
+    for (const auto & one : cases) {
+        problem p      = {};
+        p.d_k          = 16;
+        p.d_v          = 4;
+        p.H            = 1;
+        p.n_h          = 1;
+        p.batch.n_seqs = one.n_seqs;
+        p.batch.n_snap = one.n_snap;
+        for (int i = 0; i < one.n_seqs; ++i) {
+            p.batch.len[i] = one.T / one.n_seqs;
+        }
+        test_arena a;
+        test_arena_init(&a);
+        test_scan     s  = make_householder(&a, p, &rng);
+        ggml_tensor * op = build(t, &a, &s, GGML_SCAN_PATH_CHUNK);
+        unsigned      x  = 0;
+        float         work;
+        launch_householder(op, &work, [&](auto kernel, dim3 grid, dim3, const auto &) {
+            x = prepare_kernels().count((const void *) kernel) > 0 ? grid.x : x;
+        });
+        test_check(t, x == one.chunks, "%d sequences, %d snapshots, %d tokens: %u blocks",
+                one.n_seqs, one.n_snap, one.T, x);
+        test_arena_free(&a);
+    }
+}
+
 // Errors in the PTX of the chunk kernels. Every barrier is needed.
 static void test_broken(test * t) {
     const std::string prepare = "householder_chunk_prepareILi1E", chunk = "householder_chunkILi64E";
@@ -602,6 +640,7 @@ int main(int argc, char ** argv) {
     test_nan(&t);
     test_cuts(&t);
     test_paths(&t);
+    test_grid(&t);
     test_lengths(&t);
     test_exact(&t);
     run_s5(&t, GGML_SCAN_PATH_CHUNK);

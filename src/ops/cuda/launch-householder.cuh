@@ -96,8 +96,9 @@ static void launch_householder_chunk(
     args.gate_all = channel ? args.query_in + tokens * b.d_k : nullptr;
 
     // The lengths are on the device. This is the maximum for any batch: the full chunks, and for
-    // each sequence one partial chunk and one chunk per snapshot.
-    const int64_t chunks = b.n_tokens / args.tokens + n_seqs * (1 + b.n_snap);
+    // each sequence one partial chunk and one chunk per snapshot; but each chunk has a token.
+    const int64_t most   = b.n_tokens / args.tokens + n_seqs * (1 + b.n_snap);
+    const int64_t chunks = most < b.n_tokens ? most : b.n_tokens;
     const dim3    grid((unsigned) chunks, (unsigned) b.n_head);
     switch (scan.gate_width) {
         case 0:
