@@ -43,6 +43,12 @@ run(lrnn-probe -m ${MODELS}/exact/s5.gguf -m ${MODELS}/exact/s5-01.gguf
     --length 100-1000000*10 --trials 1 -t 1)
 
 show("
+A regular language as weights: a model that tells code, strings and comments of C apart colors this
+project's own source.
+")
+run(lrnn-highlight ${MODELS}/exact/c-source.gguf ${MODELS}/../src/base/error.h)
+
+show("
 Text from a byte-level model with 1.7 million parameters, trained on a CPU for half an hour: words,
 but no meaning.
 ")

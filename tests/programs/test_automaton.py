@@ -1,6 +1,7 @@
 """lrnn-convert automaton on the runtime: any automaton and any regular expression becomes a model
 that is right at every position, on the step and chunk paths."""
 
+import html
 import json
 import random
 import re
@@ -164,3 +165,47 @@ def test_long_sequences(lrnn, convert, config):
         assert convert(["automaton", str(lrnn.work / "a.txt"), "-o", str(models[-1])]) == 0
     check_probe(lrnn, models, "--length", "5000" if config["sanitize"] else "50000",
                 "--trials", "1", "-b", "4096")
+
+
+TOKENS = re.compile(r"""//(?:\\\n|[^\n])*\n|/\*.*?\*/|"(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\\n])*'""",
+                    re.DOTALL)
+
+
+@pytest.mark.parametrize("path", ["src/eval/task-automaton.c", "src/base/json-read.c",
+                                  "src/text/chat-format.c", "examples/highlight/main.c"])
+def test_source_is_colored(lrnn, root, path):
+    """The literals and comments that a regular expression finds. The / that begins a comment might
+    be a division, so it has no color."""
+    source = (root / path).read_text()
+    expected = [t if t[0] in "\"'" else t[1:] for t in TOKENS.findall(source)]
+    page = lrnn.run("lrnn-highlight", lrnn.models / "exact/c-source.gguf", root / path,
+                    "--html").stdout
+    body = page[page.index("<pre>") + 5:page.rindex("</pre>")]
+    assert html.unescape(re.sub("</?span[^>]*>", "", body)) == source
+    spans = [html.unescape(t) for t in re.findall("<span[^>]*>(.*?)</span>", body, re.DOTALL)]
+    assert "".join(spans) == "".join(expected)
+    colors = dict(re.findall('<span style="color:([^"]*)">(.)', body))
+    assert len(colors) == 2
+    shown = lrnn.run("lrnn-highlight", lrnn.models / "exact/c-source.gguf", root / path).stdout
+    assert re.sub("\033\\[\\d*m", "", shown) == source
+
+
+def test_shipped_languages(lrnn):
+    """Modular arithmetic with the score of the paper, and brackets."""
+    exact = lrnn.models / "exact"
+    check_probe(lrnn, [exact / "arith5.gguf"], "--sample", "40,256", "--trials", "100")
+    check_probe(lrnn, [exact / "arith5.gguf"], "--length", "2001", "--trials", "1")
+    check_probe(lrnn, [exact / "dyck3.gguf"], "--length", "5000", "--trials", "1")
+    # against a stack
+    stack, expected = [], ["accept"]
+    word = random.Random(29).choices("()[];", [4, 4, 4, 4, 1], k=2000)
+    for c in word:
+        if c == ";":
+            stack = []
+        elif stack != ["!"]:
+            if c in "([":
+                stack = [*stack, c] if len(stack) < 3 else ["!"]
+            else:
+                stack = stack[:-1] if stack and stack[-1] + c in ("()", "[]") else ["!"]
+        expected.append("reject" if stack else "accept")
+    assert answers(lrnn, exact / "dyck3.gguf", word, "64") == expected

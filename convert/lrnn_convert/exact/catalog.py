@@ -4,7 +4,8 @@ from dataclasses import dataclass
 from typing import Callable
 
 from ..checkpoint import Checkpoint
-from . import diagonal, householder, rotation, rwkv7
+from . import diagonal, householder, languages, rotation, rwkv7
+from .dfa import Dfa
 from .permutations import alternating, swaps, symbol, symmetric
 
 
@@ -61,4 +62,21 @@ MODELS: dict[str, Entry] = {
     "s5-swaps": _reflections("S5:swaps", "delta_net", word_problem(S5, ONE_SWAP)),
     "a5":       _reflections("A5", "delta_product", word_problem(A5, A5)),
     "a5-nh2":   _reflections("A5:2", "delta_product", word_problem(A5, TWO_SWAPS)),
+}
+
+
+@dataclass(frozen=True)
+class Language:
+    """An automaton that is compiled like those of lrnn-convert automaton. It has no twin, and its
+    matrices are F16, in which they are as exact as in F32."""
+
+    make: Callable[[], Dfa]
+    task: str = "automaton"
+    over_bytes: bool = False
+
+
+LANGUAGES: dict[str, Language] = {
+    "arith5":   Language(languages.arithmetic, "mod-arith:5"),
+    "dyck3":    Language(languages.brackets),
+    "c-source": Language(languages.c_source, over_bytes=True),
 }

@@ -15,7 +15,7 @@ from ..usage import Parser, output_path
 from ..writer import write_gguf
 from . import householder
 from .automaton import letter_name, over_bytes, parse, to_text
-from .catalog import MODELS
+from .catalog import LANGUAGES, MODELS, Language
 from .checkpoint import BOS
 from .dfa import MAX_STATES, Dfa, compact, from_positions
 from .householder import family, to_task
@@ -43,29 +43,43 @@ def write(checkpoint: Checkpoint, tokenizer: Tokenizer, keys: dict[str, str], ei
 
 
 def exact(argv: list[str]) -> None:
+    known = [*MODELS, *LANGUAGES]
     p = Parser(prog="lrnn-convert exact",
-               description="Write models built by hand, each with its twin in [0,1].")
-    p.add_argument("names", nargs="*", metavar="NAME", help=f"default: all of {' '.join(MODELS)}")
+               description="Write models built by hand, each with its twin in [0,1] if it has one.")
+    p.add_argument("names", nargs="*", metavar="NAME", help=f"default: all of {' '.join(known)}")
     p.add_argument("-o", "--output", type=output_path, required=True, metavar="DIR",
                    help="output folder for NAME.gguf and NAME-01.gguf")
     args = p.parse_args(argv)
     for name in args.names:
-        if name not in MODELS:
-            raise UsageError(f"unknown exact model {name!r}; expected one of {' '.join(MODELS)}")
+        if name not in known:
+            raise UsageError(f"unknown exact model {name!r}; expected one of {' '.join(known)}")
     if not args.output.is_dir():
         raise UsageError(f"-o {args.output}: no such folder")
     outputs = [(args.output / f"{name}{TWIN if eigenvalues == 'unsigned' else ''}.gguf", name,
                 eigenvalues)
-               for name in args.names or MODELS
-               for eigenvalues in (("signed", "unsigned") if MODELS[name].twin else ("auto",))]
+               for name in args.names or known
+               for eigenvalues in (("signed", "unsigned") if name in MODELS and MODELS[name].twin
+                                   else ("auto",))]
     for path, _, _ in outputs:
         check_output(path)
     for path, name, eigenvalues in outputs:
-        entry = MODELS[name]
-        checkpoint, symbols = entry.build(name, eigenvalues == "signed")
-        size = write(checkpoint, symbol_tokenizer(symbols), {"lrnn.task": entry.task}, eigenvalues,
-                     path, "f32")
+        if name in LANGUAGES:
+            size = write_language(name, LANGUAGES[name], path)
+        else:
+            checkpoint, symbols = MODELS[name].build(name, eigenvalues == "signed")
+            size = write(checkpoint, symbol_tokenizer(symbols), {"lrnn.task": MODELS[name].task},
+                         eigenvalues, path, "f32")
         print(f"{path.name:<36}{size:>8} bytes", file=sys.stderr)
+
+
+def write_language(name: str, language: Language, path: Path) -> int:
+    d, _ = compact(language.make(), name)
+    tokenizer, letters = make_tokens(d, language.over_bytes)
+    checkpoint, _ = automaton_checkpoint(d, name, tokenizer, letters, True, "f16", name)
+    keys = {"lrnn.task": language.task}
+    if language.task == "automaton":
+        keys["lrnn.task.automaton"] = to_text(d)
+    return write(checkpoint, tokenizer, keys, "auto", path, "f16")
 
 
 AUTOMATON_EPILOG = f"""\
