@@ -111,14 +111,31 @@ struct team {
     atomic_bool go;
 };
 
+enum task { TASK_FMA, TASK_COPY, TASK_READ, N_TASKS };
+
 struct worker {
     struct team * team;
     pthread_t     thread;
-    const char *  from; // NULL: multiply-adds; else copy `size` bytes
+    enum task     task;
+    const char *  from; // `size` bytes to copy or to read
     char *        to;
     size_t        size;
+    uint64_t      sum;  // of what was read
     double        rate; // 10^9 operations, or bytes read plus written, per second
 };
+
+// A sum that compilers vectorize; of whole lines of the cache.
+static uint64_t sum_of(const char * from, size_t size) {
+    uint64_t sum[8] = { 0 };
+    for (size_t i = 0; i + sizeof(sum) <= size; i += sizeof(sum)) {
+        uint64_t line[8];
+        memcpy(line, from + i, sizeof(line));
+        for (int j = 0; j < 8; ++j) {
+            sum[j] += line[j];
+        }
+    }
+    return sum[0] + sum[1] + sum[2] + sum[3] + sum[4] + sum[5] + sum[6] + sum[7];
+}
 
 // CPU time of this thread: other work of the machine must not lower the measured peak.
 static double thread_seconds(void) {
@@ -135,11 +152,16 @@ static void * worker_run(void * arg) {
     }
     const double start = thread_seconds();
     double       amount;
-    if (w->from == NULL) {
-        amount = fma_loop(FMA_ROUNDS);
-    } else {
-        memcpy(w->to, w->from, w->size);
-        amount = 2.0 * (double) w->size;
+    switch (w->task) {
+        case TASK_COPY: {
+            memcpy(w->to, w->from, w->size);
+            amount = 2.0 * (double) w->size;
+        } break;
+        case TASK_READ: {
+            w->sum = sum_of(w->from, w->size);
+            amount = (double) w->size;
+        } break;
+        default: amount = fma_loop(FMA_ROUNDS); break;
     }
     w->rate = 1e-9 * amount / (thread_seconds() - start);
     return NULL;
@@ -192,21 +214,22 @@ bool machine_measure(struct machine * m, int threads, char * err, size_t err_siz
         memset(to, 2, COPY_BYTES);
     }
 
-    const size_t part = COPY_BYTES / (size_t) threads;
-    for (int r = 0; ok && r < 2 * REPETITIONS; ++r) {
-        const bool is_copy = r % 2 == 1;
+    const size_t part          = COPY_BYTES / (size_t) threads;
+    double *     best[N_TASKS] = { &point.fma_gflops, &point.copy_gbps, &point.read_gbps };
+    for (int r = 0; ok && r < N_TASKS * REPETITIONS; ++r) {
+        const enum task task = (enum task)(r % N_TASKS);
         for (int i = 0; i < threads; ++i) {
-            workers[i].from = is_copy ? from + part * (size_t) i : NULL;
+            workers[i].task = task;
+            workers[i].from = from + part * (size_t) i;
             workers[i].to   = to + part * (size_t) i;
             workers[i].size = part;
         }
         const double rate = team_run(workers, threads);
-        double *     best = is_copy ? &point.copy_gbps : &point.fma_gflops;
         if (rate == 0.0) {
             snprintf(err, err_size, "cannot start %d threads", threads);
             ok = false;
-        } else if (rate > *best) {
-            *best = rate;
+        } else if (rate > *best[task]) {
+            *best[task] = rate;
         }
     }
     if (ok) {

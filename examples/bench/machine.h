@@ -18,6 +18,7 @@ struct machine {
         int    threads;
         double fma_gflops; // independent multiply-adds, all threads at once; one counts as 2
         double copy_gbps;  // memcpy beyond the caches, all threads at once; read plus written
+        double read_gbps;  // sums beyond the caches, all threads at once
     } points[MACHINE_POINTS_MAX];
 };
 

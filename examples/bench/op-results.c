@@ -218,9 +218,10 @@ static void print_machine_json(const struct machine * m) {
     printf(", \"vector_bits\": %d,\n    \"lrnn\": \"%s\", \"ggml\": \"%s\",\n    \"measured\": [",
             m->vector_bits, lrnn_version(), lrnn_ggml_version());
     for (int i = 0; i < m->n_points; ++i) {
-        printf("%s\n      { \"threads\": %d, \"fma_gflops\": %.6g, \"copy_gbps\": %.6g }",
+        printf("%s\n      { \"threads\": %d, \"fma_gflops\": %.6g, \"copy_gbps\": %.6g, "
+               "\"read_gbps\": %.6g }",
                 i > 0 ? "," : "", m->points[i].threads, m->points[i].fma_gflops,
-                m->points[i].copy_gbps);
+                m->points[i].copy_gbps, m->points[i].read_gbps);
     }
     printf("\n    ]\n  },\n  \"results\": [");
 }
@@ -241,9 +242,9 @@ void op_results_begin(struct op_results * out, int format, const struct machine 
             for (int i = 0; i < machine->n_points; ++i) {
                 const struct machine_point * p = &machine->points[i];
                 printf("%d thread%s: %.1f GFLOP/s of multiply-adds in %d-bit vectors, %.1f GB/s of "
-                       "memory copied (read + written)\n",
+                       "memory copied (read + written), %.1f GB/s read\n",
                         p->threads, p->threads > 1 ? "s" : "", p->fma_gflops, machine->vector_bits,
-                        p->copy_gbps);
+                        p->copy_gbps, p->read_gbps);
             }
             printf("\n");
             results_table_head(COLUMNS, N_COLUMNS);
