@@ -27,6 +27,7 @@ struct args {
     const char *          text_file;
     const char *          ids_file;
     bool                  eigenvalues;
+    bool                  horizon;
     bool                  json;
     const char *          svg;
     struct compute        compute;
@@ -137,7 +138,7 @@ static bool on_progress(int64_t done, int64_t total, void * user) {
 }
 
 static enum exit_code probe(const struct args * args, struct lrnn_model * model,
-        const struct task * task, struct probe_result * result, char * err, size_t err_size) {
+        const struct task * task, struct probed * probed, char * err, size_t err_size) {
     const struct option_ints * lengths  = args->sample.n > 0 ? &args->sample : &args->lengths;
     struct progress            progress = { 0 };
     struct probe_params        params   = {
@@ -151,8 +152,10 @@ static enum exit_code probe(const struct args * args, struct lrnn_model * model,
                  .user        = &progress,
     };
     memcpy(params.lengths, lengths->v, sizeof(lengths->v));
-    const enum probe_status status = (args->sample.n > 0 ? probe_at_end : probe_by_length)(
-            model, task, &params, result, err, err_size);
+    const enum probe_status status =
+            args->horizon ? horizon_measure(model, task, &params, &probed->horizon, err, err_size)
+                          : (args->sample.n > 0 ? probe_at_end : probe_by_length)(
+                                    model, task, &params, &probed->result, err, err_size);
     progress_clear(&progress);
     switch (status) {
         case PROBE_OK: return EXIT_CODE_OK;
@@ -161,6 +164,10 @@ static enum exit_code probe(const struct args * args, struct lrnn_model * model,
         case PROBE_FAILED: break;
     }
     return EXIT_CODE_SYSTEM;
+}
+
+static bool is_stopped(const struct probed * p) {
+    return p->result.stopped || p->horizon.stopped;
 }
 
 static enum exit_code probe_model(const struct args * args, const char * path, struct probed * p) {
@@ -181,11 +188,10 @@ static enum exit_code probe_model(const struct args * args, const char * path, s
     snprintf(p->eigenvalues, sizeof(p->eigenvalues), "%s", lrnn_model_get_info(model).eigenvalues);
     if (has_task(args)) {
         task      = find_task(args, model, p->task, sizeof(p->task), err, sizeof(err));
-        code      = task != NULL ? probe(args, model, task, &p->result, err, sizeof(err))
-                                 : EXIT_CODE_USAGE;
+        code      = task != NULL ? probe(args, model, task, p, err, sizeof(err)) : EXIT_CODE_USAGE;
         p->chance = task != NULL ? task_chance(task) : 0.0;
     }
-    if (code == EXIT_CODE_OK && args->eigenvalues && !p->result.stopped &&
+    if (code == EXIT_CODE_OK && args->eigenvalues && !is_stopped(p) &&
             !count_eigenvalues(args, model, task, &p->spectrum, err, sizeof(err))) {
         code = EXIT_CODE_DATA;
     }
@@ -208,7 +214,9 @@ static void print_results(const struct args * args, const struct probed * probed
         output_json(stdout, probed, n, args->sample.n == 0);
         return;
     }
-    if (args->sample.n > 0) {
+    if (args->horizon) {
+        output_horizons(stdout, probed, n, args->lengths.v[0]);
+    } else if (args->sample.n > 0) {
         output_scores(stdout, probed, n, args->sample.v[0], args->sample.v[1]);
     } else if (has_task(args)) {
         for (int i = 0; i < n; i += ACROSS) {
@@ -247,6 +255,11 @@ static enum exit_code check_args(const struct args * args) {
         return program_fail(EXIT_CODE_USAGE,
                 "--sample has %d numbers; expected two, the shortest and the longest length",
                 args->sample.n);
+    }
+    if (args->horizon && (args->sample.n != 0 || !has_task(args))) {
+        return program_fail(EXIT_CODE_USAGE,
+                "--horizon needs a task and every position; expected none of --sample, -f and "
+                "--tokens");
     }
     if (!has_task(args) && !args->eigenvalues) {
         return program_fail(EXIT_CODE_USAGE,
@@ -290,10 +303,10 @@ static enum exit_code run(void * user) {
     interrupt_listen(false);
     while (code == EXIT_CODE_OK && n < args->models.n && !stopped) {
         code    = probe_model(args, args->models.v[n], &probed[n]);
-        stopped = probed[n].result.stopped;
+        stopped = is_stopped(&probed[n]);
         n += code == EXIT_CODE_OK;
     }
-    if (code == EXIT_CODE_OK && args->sample.n == 0 && has_task(args)) {
+    if (code == EXIT_CODE_OK && args->sample.n == 0 && !args->horizon && has_task(args)) {
         code = check_tasks(probed, n);
     }
     if (code == EXIT_CODE_OK) {
@@ -334,6 +347,9 @@ int main(int argc, char ** argv) {
         opt_flag("--eigenvalues", &args.eigenvalues,
                 "range and histogram of the eigenvalues of the transitions, on the first 4,096 "
                 "tokens"),
+        opt_flag("--horizon", &args.horizon,
+                "spread and separation of the readouts of each true state by position, and the "
+                "position where tracking fails, predicted from the first --length"),
         opt_string("-f, --file", "FILE", &args.text_file,
                 "count the eigenvalues on this text instead of a task"),
         opt_string("--tokens", "IDS", &args.ids_file,
@@ -353,6 +369,7 @@ int main(int argc, char ** argv) {
         .summary  = "measures whether a model tracks a state, how far, and with which eigenvalues",
         .usage    = "-m M.gguf --length 256,65536       accuracy by position\n"
                     "-m M.gguf --sample 40,256          the score of the paper\n"
+                    "-m M.gguf --horizon                where tracking will fail, and why\n"
                     "-m M.gguf --eigenvalues [-f TEXT]  eigenvalues of the transitions",
         .examples = "lrnn-probe -m s5.gguf -m s5-01.gguf --length 100-1000000*10 --trials 1\n"
                     "lrnn-probe -m delta-net.gguf --eigenvalues -f book.txt --svg spectrum.svg",

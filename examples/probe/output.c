@@ -84,6 +84,41 @@ void output_scores(FILE * out, const struct probed * probed, int n, int64_t lo, 
     }
 }
 
+static void print_position(FILE * out, double position) {
+    if (position > 0.0 && position < 1e15) {
+        fprintf(out, " %12.0f", position);
+    } else {
+        fprintf(out, " %12s", "none");
+    }
+}
+
+void output_horizons(FILE * out, const struct probed * probed, int n, int64_t reference) {
+    if (n == 1) {
+        const struct horizon * h = &probed[0].horizon;
+        fprintf(out, "%12s %12s %12s %12s\n", "position", "readouts", "spread", "separation");
+        for (int i = 0; i < h->n_rows; ++i) {
+            fprintf(out, "%12" PRId64 " %12" PRId64 " %12.4g %12.4g\n", h->rows[i].position,
+                    h->rows[i].n, h->rows[i].spread, h->rows[i].separation);
+        }
+        fprintf(out, "\n");
+    }
+    fprintf(out,
+            "position where the spread of the readouts exceeds the margin: predicted from the "
+            "first %" PRId64 "\npositions, and measured up to %" PRId64 "\n\n",
+            reference, probed[0].horizon.rows[probed[0].horizon.n_rows - 1].position);
+    fprintf(out, "%-28s %-12s %-8s %9s %12s %12s %12s\n", "model", "task", "range", "margin",
+            "predicted", "measured", "first error");
+    for (int i = 0; i < n; ++i) {
+        const struct horizon * h = &probed[i].horizon;
+        fprintf(out, "%-28.28s %-12.12s %-8s %9.3f", probed[i].name, probed[i].task,
+                probed[i].eigenvalues, h->margin);
+        print_position(out, h->predicted);
+        print_position(out, (double) h->crossed);
+        print_position(out, (double) h->first_error);
+        fprintf(out, "%s\n", h->stopped ? "  stopped early" : "");
+    }
+}
+
 static const char * counted(enum lrnn_transition kind) {
     switch (kind) {
         case LRNN_TRANSITION_HOUSEHOLDER:
@@ -163,6 +198,30 @@ static void json_layer(FILE * out, const struct eigenvalues_layer * l) {
     fprintf(out, "] }");
 }
 
+static void json_horizon(FILE * out, const struct probed * p) {
+    const struct horizon * h = &p->horizon;
+    fprintf(out, ", \"task\": ");
+    json_write_string(out, p->task);
+    fprintf(out,
+            ", \"first_error\": %" PRId64 ", \"stopped\": %s,\n      \"horizon\": { \"margin\": ",
+            h->first_error, h->stopped ? "true" : "false");
+    json_write_number(out, h->margin);
+    fprintf(out, ", \"predicted\": ");
+    json_write_number(out, h->predicted); // null: none
+    fprintf(out, ", \"measured\": %" PRId64 ",\n        \"positions\": [", h->crossed);
+    for (int i = 0; i < h->n_rows; ++i) {
+        fprintf(out,
+                "%s\n          { \"position\": %" PRId64 ", \"readouts\": %" PRId64
+                ", \"spread\": ",
+                i == 0 ? "" : ",", h->rows[i].position, h->rows[i].n);
+        json_write_number(out, h->rows[i].spread);
+        fprintf(out, ", \"separation\": ");
+        json_write_number(out, h->rows[i].separation);
+        fprintf(out, " }");
+    }
+    fprintf(out, "\n        ] }");
+}
+
 void output_json(FILE * out, const struct probed * probed, int n, bool by_length) {
     fprintf(out, "{\n  \"schema\": \"lrnn-probe/1\",\n  \"models\": [");
     for (int i = 0; i < n; ++i) {
@@ -199,6 +258,9 @@ void output_json(FILE * out, const struct probed * probed, int n, bool by_length
             }
             fprintf(out, "\n      ]");
         }
+        if (p->horizon.n_rows > 0) {
+            json_horizon(out, p);
+        }
         if (p->spectrum.layers != NULL) {
             const struct eigenvalues_layer total = eigenvalues_total(&p->spectrum);
             fprintf(out, ",\n      \"spectrum\": {\n        \"all\": ");
@@ -221,8 +283,8 @@ void output_json(FILE * out, const struct probed * probed, int n, bool by_length
 
 void output_svg(FILE * out, const struct probed * probed, int n) {
     enum { MODELS_MAX = 64 };
-    static const struct chart_stack NONE                   = { 0 };
-    struct chart_series             accuracies[MODELS_MAX] = { 0 }, spectra[MODELS_MAX] = { 0 };
+    static const struct chart_stack NONE               = { 0 };
+    struct chart_series             curves[MODELS_MAX] = { 0 }, spectra[MODELS_MAX] = { 0 };
     struct chart_panel              panels[MODELS_MAX + 1] = { 0 };
     struct chart_stack              stacks[MODELS_MAX + 1];
     int                             n_panels = 0;
@@ -240,7 +302,7 @@ void output_svg(FILE * out, const struct probed * probed, int n) {
                 x[i][r] = (double) probed[i].result.rows[r].length;
                 y[i][r] = probe_scaled(&probed[i].result.rows[r], probed[i].chance);
             }
-            accuracies[i] = (struct chart_series) {
+            curves[i] = (struct chart_series) {
                 .name  = names[i],
                 .n     = probed[i].result.n_rows,
                 .x     = x[i],
@@ -256,7 +318,35 @@ void output_svg(FILE * out, const struct probed * probed, int n) {
             .zero     = "chance",
             .x_scale  = CHART_LOG2,
             .height   = 260,
-            .series   = accuracies,
+            .series   = curves,
+            .n_series = n,
+        };
+    }
+    if (probed[0].horizon.n_rows > 0) {
+        for (int i = 0; i < n; ++i) {
+            const struct horizon * h = &probed[i].horizon;
+            for (int r = 0; r < h->n_rows; ++r) {
+                x[i][r] = (double) h->rows[r].position;
+                y[i][r] = h->margin > 0.0 ? h->rows[r].spread / h->margin : NAN;
+            }
+            curves[i] = (struct chart_series) {
+                .name  = names[i],
+                .n     = h->n_rows,
+                .x     = x[i],
+                .y     = y[i],
+                .color = i,
+                .dash  = i,
+            };
+        }
+        panels[n_panels++] = (struct chart_panel) {
+            .title    = "tracking horizon: where the spread reaches the margin",
+            .x_label  = "position",
+            .y_label  = "spread / margin",
+            .x_scale  = CHART_LOG2,
+            .y_min    = 0.0,
+            .y_max    = 2.0,
+            .height   = 260,
+            .series   = curves,
             .n_series = n,
         };
     }

@@ -3,6 +3,7 @@
 // Results of lrnn-probe: tables, JSON and a chart.
 
 #include "eval/eigenvalues.h"
+#include "eval/horizon.h"
 #include "eval/probe.h"
 
 #include <stdio.h>
@@ -15,6 +16,7 @@ struct probed {
     double              chance;
     struct probe_result result;
     struct eigenvalues  spectrum; // no layers: not counted
+    struct horizon      horizon;  // no rows: not measured
 };
 
 // Accuracy by length, one column per model. All models have the same task.
@@ -23,10 +25,14 @@ void output_lengths(FILE * out, const struct probed * probed, int n, int64_t n_s
 // The score of the paper, one row per model.
 void output_scores(FILE * out, const struct probed * probed, int n, int64_t lo, int64_t hi);
 
+// Spread and separation by position, if there is one model; then one row per model with its
+// predicted and measured horizon.
+void output_horizons(FILE * out, const struct probed * probed, int n, int64_t reference);
+
 // Range and histogram of the eigenvalues.
 void output_eigenvalues(FILE * out, const struct probed * probed);
 
 void output_json(FILE * out, const struct probed * probed, int n, bool by_length);
 
-// One panel for all accuracies, and one per model for its eigenvalues.
+// One panel for all accuracies or spreads, and one per model for its eigenvalues.
 void output_svg(FILE * out, const struct probed * probed, int n);

@@ -35,6 +35,8 @@ struct run {
     int32_t *             tokens;  // [n_lanes][n_step]
     int32_t *             answers; // [n_lanes][n_step]; −1: none
     struct lrnn_input *   inputs;
+    probe_observe         observe;
+    void *                observe_user;
 };
 
 static void run_free(struct run * r) {
@@ -127,6 +129,8 @@ static enum probe_status run_open(struct run * r, struct lrnn_model * model,
     *r = (struct run) { .task = task,
         .n_vocab              = info.n_vocab,
         .n_lanes              = (int) n_lanes,
+        .observe              = params->observe,
+        .observe_user         = params->observe_user,
         .n_step               = n_step > 0 ? n_step : 1 };
 
     r->ids     = calloc((size_t) task_n_symbols(task), sizeof(*r->ids));
@@ -246,6 +250,10 @@ static enum probe_status score(struct run * r, const struct lrnn_input * input, 
                     answer, &right, &margin, err, err_size);
             if (status != PROBE_OK) {
                 return status;
+            }
+            if (r->observe != NULL) {
+                r->observe(position, answer, lrnn_logits(r->session, logits + j - first),
+                        r->observe_user);
             }
             row->n_asked++;
             row->n_right += right;

@@ -11,6 +11,10 @@ enum { PROBE_LENGTHS_MAX = 64 };
 // Called before each step of a run. Return false to stop it.
 typedef bool (*probe_progress)(int64_t done, int64_t total, void * user);
 
+// Called for every answer, in ascending order of the positions of a sequence.
+// - position: from 1; answer: the token that is right; logits: [n_vocab]
+typedef void (*probe_observe)(int64_t position, int32_t answer, const float * logits, void * user);
+
 struct probe_params {
     int64_t  lengths[PROBE_LENGTHS_MAX]; // ascending
     int      n_lengths;
@@ -22,6 +26,8 @@ struct probe_params {
     enum lrnn_cache_type cache_type;
     probe_progress       progress; // may be NULL
     void *               user;
+    probe_observe        observe; // may be NULL
+    void *               observe_user;
 };
 
 // Counts for the positions after the previous length, up to this one.
