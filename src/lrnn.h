@@ -72,7 +72,7 @@ LRNN_API struct lrnn_model * lrnn_model_load(
 LRNN_API void lrnn_model_free(struct lrnn_model * model); // free its sessions first
 
 struct lrnn_model_info {
-    const char * architecture;      // "lrnn", or llama.cpp's "mamba", "mamba2", "rwkv6", "rwkv7"
+    const char * architecture;      // "lrnn", or one of llama.cpp's, such as "mamba2"
     const char * family;            // "delta_net", "mamba", ...
     const char * eigenvalues;       // "[0,1]", "[-1,1]" or "family"
     const char * range_source;      // where the converter found the range; "": unknown

@@ -51,7 +51,7 @@ def is_text(value: Any) -> bool:
 
 
 # what an item of an array must be
-ARRAY_ITEMS = {"str": is_text, "f32": is_number,
+ARRAY_ITEMS = {"str": is_text, "f32": is_number, "bool": lambda x: isinstance(x, bool),
                "i32": lambda x: isinstance(x, int) and -1 << 31 <= x < 1 << 31}
 
 

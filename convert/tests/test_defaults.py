@@ -79,6 +79,9 @@ DEFAULTS = {
         "tie_word_embeddings": False}),
     "olmo_hybrid": ("transformers.OlmoHybridConfig", HF | {
         "attention_bias": False, "linear_allow_neg_eigval": True}),
+    "qwen3_5_text": ("transformers.Qwen3_5TextConfig", HF | {
+        "num_attention_heads": 16, "num_key_value_heads": 4, "linear_num_key_heads": 16,
+        "attention_bias": False, "head_dim": 256}),
     "llama": ("transformers.LlamaConfig", LLAMA | {"attention_bias": False, "mlp_bias": False}),
     "mistral": ("transformers.MistralConfig", LLAMA | {"num_key_value_heads": 8,
                                                        "sliding_window": 4096}),
@@ -115,7 +118,8 @@ OTHER = """
     norm_first use_gate ssm_cfg attn_layer_idx attn_cfg d_intermediate rms_norm tie_embeddings
     norm_epsilon norm_eps layer_norm_epsilon rmsnorm rope_scaling rope_theta dt_limit
     time_step_limit norm_before_gate D_has_hdim sliding_window use_sliding_window layer_types
-    mlp_bias attention_bias num_v_heads
+    mlp_bias attention_bias num_v_heads partial_rotary_factor full_attention_interval
+    attn_output_gate mtp_num_hidden_layers mtp_use_dedicated_embeddings mamba_ssm_dtype
 """.split()
 REQUIRED = {"num_attention_heads", "layer_types", "rope_parameters"}   # an error names them
 
@@ -174,6 +178,7 @@ CHECKPOINTS = {
     "mamba2": lambda: tiny.mamba2(H=8, P=4, G=8, N=128),
     "mlstm": lambda: tiny.mlstm(H=8),
     "olmo_hybrid": lambda: tiny.olmo_hybrid(KV=2),
+    "qwen3_5_text": lambda: tiny.qwen35(H=16, HV=32, K=2, heads=16, KV=4, hd=8),
     "llama": lambda: attention_only(4, 4),
     "mistral": lambda: attention_only(16, 8),
     "qwen2": lambda: attention_only(32, 32),
@@ -184,6 +189,7 @@ MODEL_TYPES = {"gated_delta_net": "gated_deltanet", "gated_delta_product": "gate
                "mlstm": "xlstm"}
 # what remains of config.json; these have no default, or one that depends on the size of the model
 KEEP = {"olmo_hybrid": ("num_attention_heads", "layer_types", "rope_parameters"),
+        "qwen3_5_text": ("layer_types",),
         **{kind: ("num_attention_heads",) for kind in ("llama", "mistral", "qwen2", "qwen3")}}
 
 
@@ -266,6 +272,11 @@ FILES = {
               "gate_soft_cap": 15.0, "logit_soft_cap": 30.0, "head_count": 8},
     "olmo_hybrid": {"norm_epsilon": 1e-6, "output_norm_epsilon": 1e-5, "eigenvalues": "[-1,1]",
                     "output_gate": "silu", "attention.head_count_kv": 2, "head_count": 2},
+    "qwen3_5_text": {"qwen35.attention.layer_norm_rms_epsilon": 1e-6,
+                     "qwen35.attention.head_count": 16, "qwen35.attention.head_count_kv": 4,
+                     "qwen35.ssm.group_count": 16, "qwen35.rope.freq_base": 10000.0,
+                     "qwen35.rope.dimension_count": 2, "eigenvalues": "[0,1]",
+                     "qwen35.rope.dimension_sections": [11, 11, 10, 0]},
     "llama": {"norm_epsilon": 1e-6, "attention.head_count_kv": 4, "attention.window": None,
               "rope_theta": 10000.0},
     "mistral": {"norm_epsilon": 1e-6, "attention.head_count_kv": 8, "attention.window": 4096,
@@ -281,7 +292,7 @@ FILES = {
 def test_the_file_of_a_configuration_without_optional_keys(bench, kind):
     kv, data = converted(bench, *bare(kind))
     for key, want in FILES[kind].items():
-        found = kv.get(key if key.startswith("mamba") else f"lrnn.{key}")
+        found = kv.get(key if key.startswith(("mamba", "qwen35")) else f"lrnn.{key}")
         if isinstance(want, float):
             assert found is not None and math.isclose(found, want, rel_tol=1e-6), key
         else:
@@ -291,7 +302,8 @@ def test_the_file_of_a_configuration_without_optional_keys(bench, kind):
 
 def test_every_kind_is_here():
     known = {t for module in families.MODULES for t in module.MODEL_TYPES}
-    aliases = {"gated_delta_product"}                      # the authors' spelling
+    # the authors' spelling, and a configuration around that of the text
+    aliases = {"gated_delta_product", "qwen3_5"}
     assert known - aliases == {MODEL_TYPES.get(k, k.removesuffix(" of fla")) for k in DEFAULTS}
     assert DEFAULTS.keys() == CHECKPOINTS.keys() == FILES.keys()
 
@@ -299,6 +311,7 @@ def test_every_kind_is_here():
 def test_every_optional_key_has_a_default():
     """A key that the converter knows is in DEFAULTS of a layout of its family, or has a reason."""
     modules = {families.mlstm: ["mlstm"], families.olmo_hybrid: ["olmo_hybrid"],
+               families.qwen35: ["qwen3_5_text"],
                families.transformer: ["transformer of fla", "llama", "mistral", "qwen2", "qwen3"],
                families.rwkv6: ["rwkv6 of fla"], families.rwkv7: ["rwkv7 of fla"],
                families.mamba: ["mamba", "mamba of fla", "falcon_mamba"],

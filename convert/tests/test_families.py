@@ -462,3 +462,73 @@ def test_powlu_and_residual_attention_are_refused(bench):
     config, t = tiny.delta_net()
     assert "powlu" in bench.refuse(config | {"hidden_act": "powlu"}, t)[1]
     assert "attnres_block_size" in bench.refuse(config | {"attnres_block_size": 4}, t)[1]
+
+
+# ---- Qwen3.5
+
+
+def test_qwen35_value_heads_are_tiled(bench):
+    """As llama.cpp's converter orders them: all first heads of the key heads, then all second."""
+    config, t = tiny.qwen35(H=2, HV=4, K=3)
+    f = bench.convert(config, t)
+    assert f.kv["general.architecture"] == "qwen35"
+    a = "model.layers.0.linear_attn."
+    order = [0, 2, 1, 3]
+    rows = [3 * h + i for h in order for i in range(3)]
+    assert np.array_equal(f.data["blk.0.ssm_dt.bias"], t[a + "dt_bias"][order])
+    assert np.allclose(f.data["blk.0.ssm_a"], -np.exp(t[a + "A_log"][order]))
+    assert np.array_equal(f.data["blk.0.ssm_beta.weight"], t[a + "in_proj_b.weight"][order])
+    assert np.array_equal(f.data["blk.0.attn_gate.weight"], t[a + "in_proj_z.weight"][rows])
+    assert np.array_equal(f.data["blk.0.ssm_out.weight"], t[a + "out_proj.weight"][:, rows])
+    qkv = [*range(12), *(12 + r for r in rows)]
+    assert np.array_equal(f.data["blk.0.attn_qkv.weight"], t[a + "in_proj_qkv.weight"][qkv])
+    assert np.array_equal(f.data["blk.0.ssm_conv1d.weight"], t[a + "conv1d.weight"][qkv, 0])
+
+
+def test_qwen35_norms_add_one(bench):
+    config, t = tiny.qwen35()
+    f = bench.convert(config, t)
+    for name, source in (("output_norm", "model.norm"),
+                         ("blk.0.attn_norm", "model.layers.0.input_layernorm"),
+                         ("blk.1.post_attention_norm", "model.layers.1.post_attention_layernorm"),
+                         ("blk.1.attn_q_norm", "model.layers.1.self_attn.q_norm")):
+        assert np.allclose(f.data[name + ".weight"], 1 + t[source + ".weight"]), name
+    norm = t["model.layers.0.linear_attn.norm.weight"]
+    assert np.array_equal(f.data["blk.0.ssm_norm.weight"], norm)
+
+
+def test_qwen35_multimodal(bench):
+    """Only the text part is converted, and the rest is reported."""
+    config, t = tiny.qwen35()
+    plain = bench.convert(config, t)
+    nested = {n.replace("model.", "model.language_model.", 1): x for n, x in t.items()}
+    nested |= tiny.randoms({"model.visual.patch_embed.weight": (3, 5), "mtp.fc.weight": (8, 16),
+                            "mtp.norm.weight": (8,)})
+    outer = {"model_type": "qwen3_5", "text_config": config, "vision_config": {"depth": 1},
+             "tie_word_embeddings": False}
+    f = bench.convert(outer, nested)
+    assert f.data.keys() == plain.data.keys()
+    assert all(np.array_equal(x, plain.data[n]) for n, x in f.data.items())
+    assert "1 tensors of the vision part are skipped" in bench.err
+    assert "2 tensors for the prediction of several tokens are skipped" in bench.err
+    bench.out.unlink()
+    vision = {n: x for n, x in nested.items() if "visual" in n}
+    code, err = bench.refuse(outer, vision)
+    assert code == 4 and "not only its vision part" in err
+
+
+@pytest.mark.parametrize("change, named", [
+    ({"model_type": "qwen3_5_moe"}, "mixture of experts"),
+    ({"model_type": "qwen3_5_moe_text"}, "mixture of experts"),
+    ({"attention_bias": True}, "attention_bias"),
+    ({"attn_output_gate": False}, "attn_output_gate"),
+    ({"layer_types": ["linear_attention"]}, "layer_types"),
+    ({"layer_types": ["linear_attention"] * 2}, "only one kind"),
+    ({"rope_parameters": {"rope_type": "yarn"}}, "rope_type"),
+    ({"rope_parameters": {"mrope_section": "x"}}, "mrope_section"),
+    ({"linear_num_key_heads": 3}, "key heads"),
+])
+def test_qwen35_refusals(bench, change, named):
+    config, t = tiny.qwen35()
+    code, err = bench.refuse(config | change, t)
+    assert code == 4 and named in err

@@ -87,7 +87,7 @@ def test_byte_level(tmp_path):
     assert (t.pre, t.normalizer) == ("gpt-2", None)
 
 
-@pytest.mark.parametrize("name", ["llama-bpe", "qwen2"])
+@pytest.mark.parametrize("name", ["llama-bpe", "qwen2", "qwen35"])
 def test_known_patterns(tmp_path, name):
     pattern = next(p for p, n in hf_json.PATTERNS.items() if n == name)
     data = GPT2 | {"pre_tokenizer": split(pattern)}

@@ -341,6 +341,29 @@ def olmo_hybrid(H=2, K=3, P=6, W=4, F=12, hd=4, KV=1):
             "tie_word_embeddings": False}, randoms(s)
 
 
+def qwen35(H=2, HV=4, K=3, W=4, F=12, heads=2, KV=1, hd=4):
+    C = (2 * H + HV) * K
+    recurrent = {"in_proj_qkv.weight": (C, D), "in_proj_z.weight": (HV * K, D),
+                 "in_proj_b.weight": (HV, D), "in_proj_a.weight": (HV, D),
+                 "conv1d.weight": (C, 1, W), "A_log": (HV,), "dt_bias": (HV,),
+                 "norm.weight": (K,), "out_proj.weight": (D, HV * K)}
+    full = {"q_proj.weight": (2 * heads * hd, D), "k_proj.weight": (KV * hd, D),
+            "v_proj.weight": (KV * hd, D), "o_proj.weight": (D, heads * hd),
+            "q_norm.weight": (hd,), "k_norm.weight": (hd,)}
+    norms = {"input_layernorm.weight": (D,), "post_attention_layernorm.weight": (D,)}
+    s = {"model.embed_tokens.weight": (V, D), "model.norm.weight": (D,), "lm_head.weight": (V, D),
+         **with_prefix("model.layers.0.", norms | with_prefix("linear_attn.", recurrent)
+                       | swiglu(F)),
+         **with_prefix("model.layers.1.", norms | with_prefix("self_attn.", full) | swiglu(F))}
+    return {"model_type": "qwen3_5_text", "hidden_size": D, "num_hidden_layers": 2,
+            "layer_types": ["linear_attention", "full_attention"], "num_attention_heads": heads,
+            "num_key_value_heads": KV, "head_dim": hd, "linear_num_key_heads": H,
+            "rms_norm_eps": 1e-6, "tie_word_embeddings": False,
+            "rope_parameters": {"rope_type": "default", "rope_theta": 1e7,
+                                "partial_rotary_factor": 0.5, "mrope_section": [1, 1, 0],
+                                "mrope_interleaved": True}}, randoms(s)
+
+
 def hybrid(make=delta_net, **options):
     """A model of fla whose second layer is attention with 4 heads, 2 of them for k and v."""
     config, t = make()

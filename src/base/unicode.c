@@ -177,6 +177,10 @@ enum char_class char_class_of(uint32_t cp) {
     return (enum char_class) range_find(unicode_classes, COUNT(unicode_classes), 2, cp);
 }
 
+bool char_is_mark(uint32_t cp) {
+    return cp >= 0x300 && range_find(unicode_marks, COUNT(unicode_marks), 1, cp) != 0;
+}
+
 //
 // Normalization form C: decompose, sort the marks after each starter by combining class, compose
 // (Unicode standard, section 3.11)

@@ -58,6 +58,8 @@ enum char_class {
 
 enum char_class char_class_of(uint32_t cp);
 
+bool char_is_mark(uint32_t cp); // general category M; its class is OTHER
+
 // Returns true if the text is in NFC for certain. This needs no tables; false means "unknown".
 bool nfc_quick_check(const char * text, size_t len);
 

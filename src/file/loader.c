@@ -322,6 +322,28 @@ struct ggml_tensor * loader_tensor_2d(
     return loader_tensor_nd(l, il, name, need, 2, (const int64_t[2]) { ne0, ne1 });
 }
 
+void loader_skip_layers(struct loader * l, int32_t first, int64_t n) {
+    int64_t n_skipped = 0;
+    for (size_t i = 0; i < model_file_n_tensors(l->model->file) && n > 0 && !l->failed; ++i) {
+        const char * name = model_file_tensor(l->model->file, i)->name;
+        char *       end;
+        if (strncmp(name, "blk.", 4) != 0) {
+            continue;
+        }
+        const long il = strtol(name + 4, &end, 10);
+        if (*end == '.' && il >= first && il < first + n) {
+            model_file_use_tensor(l->model->file, name);
+            ++n_skipped;
+        }
+    }
+    if (n_skipped > 0 && l->model->log != NULL) {
+        char text[128];
+        snprintf(text, sizeof(text),
+                "%" PRId64 " tensors for the prediction of several tokens are not used", n_skipped);
+        l->model->log(LRNN_LOG_INFO, text, l->model->log_user);
+    }
+}
+
 bool loader_all_used(struct loader * l) {
     char why[512];
     if (!l->failed && !model_file_all_used(l->model->file, why, sizeof(why))) {

@@ -81,6 +81,9 @@ struct ggml_tensor * loader_tensor_2d(
 struct ggml_tensor * loader_tensor_nd(
         struct loader * l, int32_t il, const char * name, int need, int n_dims, const int64_t * ne);
 
+// Marks the tensors of n layers as used without reading them, and reports it.
+void loader_skip_layers(struct loader * l, int32_t first, int64_t n);
+
 // Fails if the file has tensors that were not read.
 bool loader_all_used(struct loader * l);
 

@@ -2,7 +2,7 @@
 //
 //     q, k, v = W x + b;   q, k [normalized] [RoPE]
 //     o_t = Σ_s softmax_s(L^-1/2 q_t·k_s) v_s          over the s ≤ t inside the window
-//     out = W_o o + b
+//     out = W_o o + b;   in Qwen3.5: out = W_o (o ∘ σ(z)), with (q, z) = W_q x per head
 //
 // There are H heads of q and HK heads of k and v, each of length L. A cache holds k and v of all
 // tokens so far, [HK·L, tokens, sequences], in F16, F32 or Q8_0. Each sequence of the batch is
@@ -20,9 +20,11 @@ static const char * const QK_NORMS[] = { "none", "head", "all", NULL };
 struct attention {
     int64_t              H, HK, L;
     float                rope_theta; // 0: no RoPE
+    int64_t              n_rot;      // RoPE turns the first n_rot entries of a head
+    bool                 gated;      // heads of W_q have rows of q and of the gate z
     enum attention_norm  norm;
     float                norm_eps;
-    struct ggml_tensor * q, *q_b;           // [D, H·L], [H·L] or NULL
+    struct ggml_tensor * q, *q_b;           // [D, H·L], [H·L] or NULL; gated: [D, H·2L]
     struct ggml_tensor * k, *k_b;           // [D, HK·L], [HK·L] or NULL
     struct ggml_tensor * v, *v_b;           // [D, HK·L], [HK·L] or NULL
     struct ggml_tensor * q_norm;            // [L], [H·L] or NULL
@@ -30,7 +32,34 @@ struct attention {
     struct ggml_tensor * output, *output_b; // [H·L, D], [D] or NULL
 };
 
+// llama.cpp's qwen35
+static bool load_qwen35_keys(struct loader * l, struct attention * w) {
+    w->gated         = true;
+    w->H             = loader_int(l, "qwen35.attention.head_count", 1, 4096);
+    w->HK            = loader_int(l, "qwen35.attention.head_count_kv", 1, 4096);
+    w->L             = loader_int(l, "qwen35.attention.key_length", 1, 65536);
+    w->n_rot         = loader_int(l, "qwen35.rope.dimension_count", 2, 65536);
+    w->rope_theta    = loader_float(l, "qwen35.rope.freq_base", 1.0f, 1e12f);
+    w->norm          = ATTENTION_NORM_HEAD;
+    w->norm_eps      = l->model->norm_eps;
+    const int64_t LV = loader_int_or(l, "qwen35.attention.value_length", 1, 65536, w->L);
+    loader_divisor(l, "qwen35.attention.head_count_kv", w->HK, "qwen35.attention.head_count", w->H);
+    if (!l->failed && (w->n_rot % 2 != 0 || w->n_rot > w->L)) {
+        return loader_fail(l,
+                "key 'qwen35.rope.dimension_count' is %lld; expected an even number up to %lld",
+                (long long) w->n_rot, (long long) w->L);
+    }
+    if (!l->failed && LV != w->L) {
+        return loader_fail(l, "key 'qwen35.attention.value_length' is %lld; expected %lld",
+                (long long) LV, (long long) w->L);
+    }
+    return !l->failed;
+}
+
 static bool load_keys(struct loader * l, struct attention * w) {
+    if (l->llama_cpp) {
+        return load_qwen35_keys(l, w);
+    }
     w->H                       = loader_int(l, "lrnn.attention.head_count", 1, 4096);
     w->HK                      = loader_int(l, "lrnn.attention.head_count_kv", 1, 4096);
     w->L                       = loader_int(l, "lrnn.attention.key_length", 1, 65536);
@@ -41,6 +70,7 @@ static bool load_keys(struct loader * l, struct attention * w) {
     if (w->norm != ATTENTION_NORM_NONE) {
         w->norm_eps = loader_float(l, "lrnn.attention.qk_norm_epsilon", 1e-12f, 1.0f);
     }
+    w->n_rot = w->L;
     loader_divisor(l, "lrnn.attention.head_count_kv", w->HK, "lrnn.attention.head_count", w->H);
     if (!l->failed && w->rope_theta > 0.0f && w->L % 2 != 0) {
         return loader_fail(l,
@@ -62,14 +92,14 @@ bool attention_load(struct loader * l, int32_t il, struct layer * layer) {
     }
     const int64_t q  = w->H * w->L;
     const int64_t kv = w->HK * w->L;
-    w->q             = loader_tensor_2d(l, il, "attn_q.weight", TENSOR_REQUIRED, D, q);
-    w->k             = loader_tensor_2d(l, il, "attn_k.weight", TENSOR_REQUIRED, D, kv);
-    w->v             = loader_tensor_2d(l, il, "attn_v.weight", TENSOR_REQUIRED, D, kv);
-    w->q_b           = loader_tensor_1d(l, il, "attn_q.bias", TENSOR_F32 | TENSOR_OPTIONAL, q);
-    w->k_b           = loader_tensor_1d(l, il, "attn_k.bias", TENSOR_F32 | TENSOR_OPTIONAL, kv);
-    w->v_b           = loader_tensor_1d(l, il, "attn_v.bias", TENSOR_F32 | TENSOR_OPTIONAL, kv);
-    w->output        = loader_tensor_2d(l, il, "attn_output.weight", TENSOR_REQUIRED, q, D);
-    w->output_b      = loader_tensor_1d(l, il, "attn_output.bias", TENSOR_F32 | TENSOR_OPTIONAL, D);
+    w->q      = loader_tensor_2d(l, il, "attn_q.weight", TENSOR_REQUIRED, D, w->gated ? 2 * q : q);
+    w->k      = loader_tensor_2d(l, il, "attn_k.weight", TENSOR_REQUIRED, D, kv);
+    w->v      = loader_tensor_2d(l, il, "attn_v.weight", TENSOR_REQUIRED, D, kv);
+    w->q_b    = loader_tensor_1d(l, il, "attn_q.bias", TENSOR_F32 | TENSOR_OPTIONAL, q);
+    w->k_b    = loader_tensor_1d(l, il, "attn_k.bias", TENSOR_F32 | TENSOR_OPTIONAL, kv);
+    w->v_b    = loader_tensor_1d(l, il, "attn_v.bias", TENSOR_F32 | TENSOR_OPTIONAL, kv);
+    w->output = loader_tensor_2d(l, il, "attn_output.weight", TENSOR_REQUIRED, q, D);
+    w->output_b = loader_tensor_1d(l, il, "attn_output.bias", TENSOR_F32 | TENSOR_OPTIONAL, D);
     if (w->norm != ATTENTION_NORM_NONE) {
         const bool all = w->norm == ATTENTION_NORM_ALL;
         w->q_norm      = loader_tensor_1d(l, il, "attn_q_norm.weight", TENSOR_F32, all ? q : w->L);
@@ -80,17 +110,26 @@ bool attention_load(struct loader * l, int32_t il, struct layer * layer) {
     return !l->failed;
 }
 
-// q or k, [heads·L, T] → [L, heads, T]
+// Rows first .. first + L − 1 of each head of a projection x [heads·length, T] → [L, heads, T]
+static struct ggml_tensor * head_rows(struct graph * g, const struct attention * w,
+        struct ggml_tensor * x, int64_t heads, int64_t first) {
+    const size_t length = (size_t) (x->ne[0] / heads);
+    return ggml_view_3d(g->ctx, x, w->L, heads, g->n_tokens, length * sizeof(float), x->nb[1],
+            (size_t) first * sizeof(float));
+}
+
+// q or k, [heads·L, T] → [L, heads, T]; gated: q is in the first half of each head
 static struct ggml_tensor * prepare(struct graph * g, const struct attention * w,
         struct ggml_tensor * x, struct ggml_tensor * norm, int64_t heads) {
     if (w->norm == ATTENTION_NORM_ALL) {
         x = graph_rms_norm(g, x, norm, w->norm_eps);
     }
-    x = ggml_reshape_3d(g->ctx, x, w->L, heads, g->n_tokens);
+    x = head_rows(g, w, x, heads, 0);
     if (w->norm == ATTENTION_NORM_HEAD) {
         x = graph_rms_norm(g, x, norm, w->norm_eps);
     }
-    return w->rope_theta > 0.0f ? graph_rope(g, x, w->rope_theta, g->model->rope_factors) : x;
+    return w->rope_theta > 0.0f ? graph_rope(g, x, w->n_rot, w->rope_theta, g->model->rope_factors)
+                                : x;
 }
 
 // Writes the rows of all tokens of the batch, x [HK·L, T], to the caches of their sequences. The
@@ -126,8 +165,8 @@ struct ggml_tensor * attention_mix(
         struct graph * g, const struct layer * layer, struct ggml_tensor * x) {
     const struct attention * w = layer->weights;
 
-    struct ggml_tensor * q =
-            prepare(g, w, graph_linear(g, w->q, w->q_b, x), w->q_norm, w->H); // [L, H, T]
+    struct ggml_tensor * qz = graph_linear(g, w->q, w->q_b, x);   // [H·L, T] or [H·2L, T]
+    struct ggml_tensor * q  = prepare(g, w, qz, w->q_norm, w->H); // [L, H, T]
     struct ggml_tensor * k =
             prepare(g, w, graph_linear(g, w->k, w->k_b, x), w->k_norm, w->HK); // [L, HK, T]
     struct ggml_tensor * v = graph_linear(g, w->v, w->v_b, x);                 // [HK·L, T]
@@ -138,6 +177,11 @@ struct ggml_tensor * attention_mix(
     for (int32_t i = 0; i < g->n_seqs; ++i) {
         struct ggml_tensor * part = attend(g, w, &g->seqs[i], g->inputs->masks[i], q);
         o                         = o == NULL ? part : ggml_concat(g->ctx, o, part, 1);
+    }
+    if (w->gated) {
+        struct ggml_tensor * z = ggml_cont(g->ctx, head_rows(g, w, qz, w->H, w->L)); // [L, H, T]
+        z                      = ggml_reshape_2d(g->ctx, z, w->H * w->L, g->n_tokens);
+        o                      = ggml_mul(g->ctx, o, ggml_sigmoid(g->ctx, z));
     }
     return graph_linear(g, w->output, w->output_b, o);
 }

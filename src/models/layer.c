@@ -34,15 +34,18 @@ static bool frame_load(struct loader * l, int32_t il, bool post_norm, struct lay
     frame->post_norm  = post_norm;
     frame->mixer_norm = loader_tensor_1d(
             l, il, post_norm ? "attn_post_norm.weight" : "attn_norm.weight", TENSOR_F32, D);
-    frame->mlp_norm = loader_tensor_1d(
-            l, il, post_norm ? "ffn_post_norm.weight" : "ffn_norm.weight", TENSOR_F32, D);
-    frame->gate   = loader_tensor_2d(l, il, "ffn_gate.weight", TENSOR_REQUIRED, D, F);
-    frame->up     = loader_tensor_2d(l, il, "ffn_up.weight", TENSOR_REQUIRED, D, F);
-    frame->down   = loader_tensor_2d(l, il, "ffn_down.weight", TENSOR_REQUIRED, F, D);
-    frame->gate_b = loader_tensor_1d(l, il, "ffn_gate.bias", TENSOR_F32 | TENSOR_OPTIONAL, F);
-    frame->up_b   = loader_tensor_1d(l, il, "ffn_up.bias", TENSOR_F32 | TENSOR_OPTIONAL, F);
-    frame->down_b = loader_tensor_1d(l, il, "ffn_down.bias", TENSOR_F32 | TENSOR_OPTIONAL, D);
-    layer->frame  = frame;
+    frame->mlp_norm = loader_tensor_1d(l, il,
+            post_norm      ? "ffn_post_norm.weight"
+            : l->llama_cpp ? "post_attention_norm.weight" // before the MLP, in spite of its name
+                           : "ffn_norm.weight",
+            TENSOR_F32, D);
+    frame->gate     = loader_tensor_2d(l, il, "ffn_gate.weight", TENSOR_REQUIRED, D, F);
+    frame->up       = loader_tensor_2d(l, il, "ffn_up.weight", TENSOR_REQUIRED, D, F);
+    frame->down     = loader_tensor_2d(l, il, "ffn_down.weight", TENSOR_REQUIRED, F, D);
+    frame->gate_b   = loader_tensor_1d(l, il, "ffn_gate.bias", TENSOR_F32 | TENSOR_OPTIONAL, F);
+    frame->up_b     = loader_tensor_1d(l, il, "ffn_up.bias", TENSOR_F32 | TENSOR_OPTIONAL, F);
+    frame->down_b   = loader_tensor_1d(l, il, "ffn_down.bias", TENSOR_F32 | TENSOR_OPTIONAL, D);
+    layer->frame    = frame;
     return !l->failed;
 }
 

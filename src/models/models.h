@@ -28,6 +28,7 @@
     X(mamba)               \
     X(mamba2)              \
     X(mlstm)               \
+    X(qwen35)              \
     X(retnet)              \
     X(rwkv6)               \
     X(rwkv7)               \
@@ -52,6 +53,9 @@ struct family {
     bool (*load)(struct loader * l);
     bool (*load_layer)(struct loader * l, int32_t il, struct layer * layer);
 
+    // Whether layer il is attention, for families of llama.cpp with both kinds; NULL otherwise.
+    bool (*is_attention)(struct loader * l, int32_t il);
+
     // One of the two: the mixer, to which layer.c adds norms, MLP and residuals; or a whole layer.
     build_function mix;
     build_function build_layer;
@@ -64,7 +68,7 @@ FAMILIES(FAMILY_DECLARE)
 // NULL if there is no family of this name.
 const struct family * family_find(const char * name);
 
-// The names of all families, or of those that llama.cpp has: "mamba, mamba2, rwkv6, rwkv7".
+// The names of all families, or of those that llama.cpp has: "mamba, mamba2, qwen35, ...".
 void family_names(bool llama_cpp, char * text, size_t size);
 
 //

@@ -67,10 +67,10 @@ struct ggml_tensor * graph_soft_cap(struct graph * g, struct ggml_tensor * x, fl
                    : x;
 }
 
-struct ggml_tensor * graph_rope(
-        struct graph * g, struct ggml_tensor * x, float theta, struct ggml_tensor * factors) {
-    return ggml_rope_ext(g->ctx, x, g->inputs->positions, factors, (int) x->ne[0],
-            GGML_ROPE_TYPE_NEOX, 0, theta, 1.0f, 0.0f, 1.0f, 0.0f, 0.0f);
+struct ggml_tensor * graph_rope(struct graph * g, struct ggml_tensor * x, int64_t n, float theta,
+        struct ggml_tensor * factors) {
+    return ggml_rope_ext(g->ctx, x, g->inputs->positions, factors, (int) n, GGML_ROPE_TYPE_NEOX, 0,
+            theta, 1.0f, 0.0f, 1.0f, 0.0f, 0.0f);
 }
 
 struct ggml_tensor * graph_conv(struct graph * g, int32_t state, struct ggml_tensor * weight,

@@ -57,10 +57,10 @@ struct ggml_tensor * graph_l2_norm(struct graph * g, struct ggml_tensor * x, flo
 // cap · tanh(x / cap); cap 0: x
 struct ggml_tensor * graph_soft_cap(struct graph * g, struct ggml_tensor * x, float cap);
 
-// x [K, heads, T], pairs (d, d + K/2) turned by position · theta^(−2d/K) / factors[d]; factors
-// NULL: 1
-struct ggml_tensor * graph_rope(
-        struct graph * g, struct ggml_tensor * x, float theta, struct ggml_tensor * factors);
+// x [K, heads, T], the pairs (d, d + n/2) of the first n entries turned by
+// position · theta^(−2d/n) / factors[d]; factors NULL: 1
+struct ggml_tensor * graph_rope(struct graph * g, struct ggml_tensor * x, int64_t n, float theta,
+        struct ggml_tensor * factors);
 
 // The short convolution of x [channels, T], with state number `state` of the layer; weight NULL:
 // only the activation

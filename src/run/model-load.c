@@ -84,6 +84,12 @@ static bool load_layer_kinds(struct loader * l) {
     for (int32_t il = 0; il < model->n_layer; ++il) {
         model->layers[il].attention = all;
     }
+    if (model->family->is_attention != NULL) {
+        for (int32_t il = 0; il < model->n_layer && !l->failed; ++il) {
+            model->layers[il].attention = model->family->is_attention(l, il);
+        }
+        return !l->failed;
+    }
     size_t         n;
     struct slice * kinds = loader_strings(l, "lrnn.layer_kinds", &n);
     if (kinds == NULL) {
@@ -119,7 +125,13 @@ static bool load_shape(struct loader * l) {
 
     model->n_embd  = loader_int(l, loader_key(l, "embedding_length"), 1, 1 << 20);
     model->n_layer = (int32_t) loader_int(l, loader_key(l, "block_count"), 1, 4096);
-    model->n_ff    = loader_int_or(l, loader_key(l, "feed_forward_length"), 0, 1 << 24, 0);
+    if (!ours) { // layers that predict several tokens follow those of the model
+        const int64_t extra =
+                loader_int_or(l, loader_key(l, "nextn_predict_layers"), 0, model->n_layer - 1, 0);
+        model->n_layer -= (int32_t) extra;
+        loader_skip_layers(l, model->n_layer, extra);
+    }
+    model->n_ff = loader_int_or(l, loader_key(l, "feed_forward_length"), 0, 1 << 24, 0);
     model->layers =
             loader_alloc(l, (size_t) (l->failed ? 1 : model->n_layer) * sizeof(struct layer));
     model->info.trained_length =

@@ -17,11 +17,21 @@ static enum char_class class_at(const char * p, const char * end, const char ** 
     return char_class_of(utf8_next(next));
 }
 
+// The same, but with `marks` a mark (\p{M}) is a letter.
+static enum char_class word_class_at(
+        const char * p, const char * end, bool marks, const char ** next) {
+    const enum char_class class = class_at(p, end, next);
+    const char * q              = p;
+    return marks && class == CHAR_CLASS_OTHER && p < end && char_is_mark(utf8_next(&q))
+                   ? CHAR_CLASS_LETTER
+                   : class;
+}
+
 // Skips characters of a class, at most `max`.
 static const char * skip_class(
-        const char * p, const char * end, enum char_class class, size_t max) {
+        const char * p, const char * end, enum char_class class, bool marks, size_t max) {
     const char * next;
-    for (; max > 0 && p < end && class_at(p, end, &next) == class; --max) {
+    for (; max > 0 && p < end && word_class_at(p, end, marks, &next) == class; --max) {
         p = next;
     }
     return p;
@@ -81,7 +91,8 @@ static const char * gpt2_next(const char * p, const char * end) {
     const char * word = p + (*p == ' ' && p + 1 < end);
     const char * next;
     enum char_class class = class_at(word, end, &next);
-    return class == CHAR_CLASS_SPACE ? space_run(p, end) : skip_class(word, end, class, SIZE_MAX);
+    return class == CHAR_CLASS_SPACE ? space_run(p, end)
+                                     : skip_class(word, end, class, false, SIZE_MAX);
 }
 
 static const char * skip_newlines(const char * p, const char * end) {
@@ -95,29 +106,36 @@ static const char * skip_newlines(const char * p, const char * end) {
 //
 //  (?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,n_digits}|
 //   ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+
-static const char * llama3_next(const char * p, const char * end, size_t n_digits) {
+//
+// Qwen3.5 (n_digits = 1, marks): a mark is a letter, except before a word, where it is any other
+// character; but there it is part of the word in either case.
+//
+//  (?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?[\p{L}\p{M}]+|\p{N}|
+//   ?[^\s\p{L}\p{M}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+
+static const char * llama3_next(const char * p, const char * end, size_t n_digits, bool marks) {
     const char * q = contraction(p, end, true);
     if (q != NULL) {
         return q;
     }
     const char * second; // the second character
     const char * third;
-    enum char_class class = class_at(p, end, &second);
+    enum char_class class       = word_class_at(p, end, marks, &second);
+    const enum char_class after = word_class_at(second, end, marks, &third);
 
     if (class == CHAR_CLASS_LETTER) {
-        return skip_class(p, end, CHAR_CLASS_LETTER, SIZE_MAX);
+        return skip_class(p, end, CHAR_CLASS_LETTER, marks, SIZE_MAX);
     }
     if (class == CHAR_CLASS_NUMBER) {
-        return skip_class(p, end, CHAR_CLASS_NUMBER, n_digits);
+        return skip_class(p, end, CHAR_CLASS_NUMBER, marks, n_digits);
     }
-    if (*p != '\r' && *p != '\n' && class_at(second, end, &third) == CHAR_CLASS_LETTER) {
-        return skip_class(second, end, CHAR_CLASS_LETTER, SIZE_MAX);
+    if (*p != '\r' && *p != '\n' && after == CHAR_CLASS_LETTER) {
+        return skip_class(second, end, CHAR_CLASS_LETTER, marks, SIZE_MAX);
     }
     if (class == CHAR_CLASS_OTHER) {
-        return skip_newlines(skip_class(p, end, CHAR_CLASS_OTHER, SIZE_MAX), end);
+        return skip_newlines(skip_class(p, end, CHAR_CLASS_OTHER, marks, SIZE_MAX), end);
     }
-    if (*p == ' ' && second < end && class_at(second, end, &third) == CHAR_CLASS_OTHER) {
-        return skip_newlines(skip_class(second, end, CHAR_CLASS_OTHER, SIZE_MAX), end);
+    if (*p == ' ' && second < end && after == CHAR_CLASS_OTHER) {
+        return skip_newlines(skip_class(second, end, CHAR_CLASS_OTHER, marks, SIZE_MAX), end);
     }
     // \s*[\r\n]+ ends after the last line break in the white space
     const char * line_end = NULL;
@@ -132,8 +150,9 @@ static const char * llama3_next(const char * p, const char * end, size_t n_digit
 
 const char * pre_tokenizer_next(enum pre_tokenizer pre, const char * p, const char * end) {
     switch (pre) {
-        case PRE_TOKENIZER_LLAMA3: return llama3_next(p, end, 3);
-        case PRE_TOKENIZER_QWEN2: return llama3_next(p, end, 1);
+        case PRE_TOKENIZER_LLAMA3: return llama3_next(p, end, 3, false);
+        case PRE_TOKENIZER_QWEN2: return llama3_next(p, end, 1, false);
+        case PRE_TOKENIZER_QWEN35: return llama3_next(p, end, 1, true);
         case PRE_TOKENIZER_GPT2: break;
     }
     return gpt2_next(p, end);
@@ -149,6 +168,7 @@ bool pre_tokenizer_find(const char * name, enum pre_tokenizer * pre) {
         { "mpt", PRE_TOKENIZER_GPT2 }, // the name in files of llama.cpp
         { "llama-bpe", PRE_TOKENIZER_LLAMA3 },
         { "qwen2", PRE_TOKENIZER_QWEN2 },
+        { "qwen35", PRE_TOKENIZER_QWEN35 },
     };
     for (size_t i = 0; i < sizeof(table) / sizeof(table[0]); ++i) {
         if (strcmp(name, table[i].name) == 0) {

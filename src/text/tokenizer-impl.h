@@ -99,6 +99,7 @@ enum pre_tokenizer {
     PRE_TOKENIZER_GPT2,
     PRE_TOKENIZER_LLAMA3,
     PRE_TOKENIZER_QWEN2,
+    PRE_TOKENIZER_QWEN35,
 };
 
 // Returns false if no pre-tokenizer has this name.

@@ -123,7 +123,8 @@ static bool check_model(
     }
     if (def->pre == NULL || !pre_tokenizer_find(def->pre, &tok->pre)) {
         return error_set(err, err_size,
-                "tokenizer.ggml.pre is %s; expected gpt-2, gpt-neox, mpt, llama-bpe or qwen2",
+                "tokenizer.ggml.pre is %s; expected gpt-2, gpt-neox, mpt, llama-bpe, qwen2 or "
+                "qwen35",
                 def->pre == NULL ? "missing"
                                  : slice_quote(quote, sizeof(quote), text_of(def->pre)));
     }

@@ -6,12 +6,13 @@
 // definition is untrusted: everything in it is checked before use. A tokenizer never changes after
 // it was made, so threads may share it.
 //
-//     model         pre-tokenizer                   algorithm
-//     llama         -                               SentencePiece BPE: merges by score
-//     gpt2          gpt-2 gpt-neox llama-bpe qwen2  byte-level BPE: merges by rank
-//     rwkv          -                               RWKV World: longest match over bytes
-//     lrnn-bytes    -                               ids 0 to 255 are bytes; the rest is special
-//     lrnn-symbols  -                               symbols separated by white space
+//     model         pre-tokenizer            algorithm
+//     llama         -                        SentencePiece BPE: merges by score
+//     gpt2          gpt-2 gpt-neox           byte-level BPE: merges by rank
+//                   llama-bpe qwen2 qwen35
+//     rwkv          -                        RWKV World: longest match over bytes
+//     lrnn-bytes    -                        ids 0 to 255 are bytes; the rest is special
+//     lrnn-symbols  -                        symbols separated by white space
 //
 // "mpt" is another name of the pre-tokenizer gpt-neox.
 //

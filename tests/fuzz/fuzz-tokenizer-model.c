@@ -21,12 +21,12 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t * data, size_t size);
 
-enum { N_KINDS = 8, MAX_CHANGES = 6, MAX_MADE = 1 << 17, MAX_TEXTS = 6, SECONDS_MAX = 30 };
+enum { N_KINDS = 9, MAX_CHANGES = 6, MAX_MADE = 1 << 17, MAX_TEXTS = 6, SECONDS_MAX = 30 };
 
 enum { MORE = 8, ROOM = MORE * MAX_CHANGES }; // elements that a change and all of them add
 
 static const char * const KINDS[N_KINDS] = { "bytes", "gpt-2", "gpt-neox", "llama-bpe", "qwen2",
-    "rwkv", "spm", "symbols" };
+    "qwen35", "rwkv", "spm", "symbols" };
 
 enum change {
     TOKEN_STRING,
@@ -84,8 +84,8 @@ static const float FLOATS[] = { 0.0f, -0.0f, 1.0f, -1.0f, 0.5f, 1e-45f, 1e30f, -
     -3e38f, INFINITY, -INFINITY, NAN };
 
 static const char * const WORDS[] = { "", "gpt2", "llama", "rwkv", "lrnn-bytes", "lrnn-symbols",
-    "none", "no_vocab", "bert", "gpt-2", "gpt-neox", "mpt", "llama-bpe", "qwen2", "default", "nfc",
-    "nfkc", "a\nb\x1b[31m" };
+    "none", "no_vocab", "bert", "gpt-2", "gpt-neox", "mpt", "llama-bpe", "qwen2", "qwen35",
+    "default", "nfc", "nfkc", "a\nb\x1b[31m" };
 
 // Strings that are special for one of the kinds.
 static const struct slice STRINGS[] = {

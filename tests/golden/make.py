@@ -90,7 +90,8 @@ def from_transformers(name: str, **config):
 
 
 def build(library, name: str, config: dict):
-    return getattr(library, name + "ForCausalLM")(getattr(library, name + "Config")(**config))
+    settings = getattr(library, name + "TextConfig", None) or getattr(library, name + "Config")
+    return getattr(library, name + "ForCausalLM")(settings(**config))
 
 
 def norm_per_group(model, n_groups: int):
@@ -194,6 +195,9 @@ def draw_all(model, seed: int) -> None:
             shape = tuple(p.shape)
             value = draw(name, shape, tied, lambda: rng.standard_normal(shape),
                          lambda low, high: rng.uniform(low, high, shape))
+            if (model.config.model_type == "qwen3_5_text" and name.endswith("norm.weight")
+                    and "linear_attn" not in name):
+                value = value - 1.0        # its norms multiply by 1 + w
             p.copy_(torch.from_numpy(np.asarray(value)).to(p.dtype))
 
 
@@ -220,6 +224,12 @@ OLMO = dict(intermediate_size=8, rms_norm_eps=1e-2, num_hidden_layers=4, num_att
             bos_token_id=1, eos_token_id=2, pad_token_id=0,
             layer_types=["linear_attention"]*3 + ["full_attention"],
             rope_parameters=dict(rope_theta=10000.0, rope_type="default"))
+QWEN35 = dict(intermediate_size=12, rms_norm_eps=1e-2, num_hidden_layers=4, num_attention_heads=2,
+              num_key_value_heads=1, head_dim=8, linear_num_key_heads=2, linear_num_value_heads=4,
+              linear_key_head_dim=8, linear_value_head_dim=8, max_position_embeddings=512,
+              tie_word_embeddings=True, rope_parameters=dict(
+                  rope_theta=10000.0, rope_type="default", partial_rotary_factor=0.5,
+                  mrope_section=[1, 1, 0], mrope_interleaved=True))
 LLAMA3_ROPE = dict(rope_type="llama3", rope_theta=500.0, factor=8.0, low_freq_factor=1.0,
                    high_freq_factor=4.0, original_max_position_embeddings=16)
 HYBRID = dict(layers=[1], num_heads=4, num_kv_heads=2, qkv_bias=True, window_size=11,
@@ -245,6 +255,7 @@ MODELS = {
         "xLSTM", num_heads=2, norm_eps=1e-2, eps=1e-2, num_blocks=2, ffn_proj_factor=0.25,
         ffn_round_up_to_multiple_of=8),
     "olmo_hybrid": lambda: from_transformers("OlmoHybrid", **OLMO, **UNTIED),
+    "qwen35": lambda: from_transformers("Qwen3_5", **QWEN35),
     "transformer": lambda: from_transformers("Llama", **LLAMA),
     "transformer_llama3": lambda: from_transformers(
         "Llama", **(LLAMA | dict(num_attention_heads=2)), attention_bias=True, mlp_bias=True,

@@ -26,6 +26,8 @@ ADD_SPECIAL, PARSE_SPECIAL = 1, 2
 LLAMA3 = (r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}|"
           r" ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+")
 QWEN2 = LLAMA3.replace(r"\p{N}{1,3}", r"\p{N}")
+QWEN35 = (QWEN2.replace(r"?\p{L}+", r"?[\p{L}\p{M}]+")
+          .replace(r"[^\s\p{L}\p{N}]", r"[^\s\p{L}\p{M}\p{N}]"))
 
 LINES = """
 The state of a linear recurrence is a matrix; the text that follows depends on nothing else.
@@ -258,6 +260,7 @@ def main():
         ("gpt-neox",  "gpt-neox",  "nfc", byte_level,    spaces),
         ("llama-bpe", "llama-bpe", "",    split(LLAMA3), []),
         ("qwen2",     "qwen2",     "nfc", split(QWEN2),  ["<tool>"]),
+        ("qwen35",    "qwen35",    "nfc", split(QWEN35), ["<tool>"]),
     ]:
         specials = ["<|endoftext|>", "<|end|>"]
         tok = train_bpe(corpus, pattern, norm, 500, specials, ignore_merges=pre == "llama-bpe",

@@ -5,7 +5,7 @@ usage: make-unicode-tables.py OUT.h
 
 Token ids must equal those of the reference library (`tokenizers`), so the tables must agree with
 its Unicode data. The library has two versions of Unicode, an older one for normalization. The
-classes \\p{L}, \\p{N} and \\s are queried from it, one code point at a time. Canonical
+classes \\p{L}, \\p{M}, \\p{N} and \\s are queried from it, one code point at a time. Canonical
 decompositions and combining classes come from Python's unicodedata, except for characters that the
 library's NFC does not know yet: it treats them as starters.
 """
@@ -64,6 +64,7 @@ def write_array(f, declaration, items):
 
 def main():
     letters, numbers, spaces = members(r"\p{L}"), members(r"\p{N}"), members(r"\s")
+    marks = members(r"\p{M}")
 
     def class_of(c):
         return 1 if c in letters else 2 if c in numbers else 3 if c in spaces else 0
@@ -91,6 +92,10 @@ def main():
                 "0 other, 1 letter, 2 number, 3 white space\n")
         write_array(f, "static const uint32_t unicode_classes[]",
                     [f"0x{c << 2 | v:06x}" for c, v in runs(class_of)])
+
+        f.write("// first code point of a range << 1 | 1 for marks\n")
+        write_array(f, "static const uint32_t unicode_marks[]",
+                    [f"0x{c << 1 | v:06x}" for c, v in runs(lambda c: int(c in marks))])
 
         f.write("// first code point of a range << 8 | canonical combining class\n")
         write_array(f, "static const uint32_t unicode_combining[]",

@@ -243,6 +243,7 @@ static const struct {
     { "value_length", LENGTH },
     { "state_length", LENGTH },
     { "attention.key_length", LENGTH },
+    { "attention.value_length", LENGTH },
     { "ssm.state_size", LENGTH },
     { "ssm.inner_size", 4 * LENGTH },
     { "wkv.head_size", LENGTH },

@@ -239,6 +239,31 @@ static void dt_reversed(struct model_edit * e) {
     set_f32(e, "mamba2.dt_min", 2.0f);
     set_f32(e, "mamba2.dt_max", 1.0f);
 }
+static void qwen35_experts(struct model_edit * e) {
+    set_text(e, "general.architecture", "qwen35moe");
+}
+static void qwen35_inner(struct model_edit * e) {
+    set_u32(e, "qwen35.ssm.inner_size", 33);
+}
+static void qwen35_heads(struct model_edit * e) {
+    set_u32(e, "qwen35.ssm.group_count", 3);
+}
+static void qwen35_rope(struct model_edit * e) {
+    set_u32(e, "qwen35.rope.dimension_count", 10);
+}
+static void qwen35_kinds(struct model_edit * e) {
+    const bool all[3] = { true, true, true };
+    gguf_set_arr_data(e->gguf, "qwen35.attention.recurrent_layers", GGUF_TYPE_BOOL, all, 3);
+}
+static void qwen35_more(struct model_edit * e) { // a fifth layer that does not belong to the model
+    set_u32(e, "qwen35.block_count", 5);
+    set_u32(e, "qwen35.nextn_predict_layers", 1);
+    model_edit_put(e, "blk.4.nextn.eh_proj.weight", GGML_TYPE_F32, 2, (const int64_t[]) { 64, 32 });
+}
+static void qwen35_more_unknown(struct model_edit * e) {
+    qwen35_more(e);
+    model_edit_put(e, "blk.5.nextn.eh_proj.weight", GGML_TYPE_F32, 2, (const int64_t[]) { 64, 32 });
+}
 static void kv_heads(struct model_edit * e) {
     set_u32(e, "lrnn.attention.head_count_kv", 3);
 }
@@ -510,6 +535,21 @@ static const struct rejection REJECTIONS[] = {
             "key 'mamba2.ssm.group_count' is 3; expected a divisor of "
             "mamba2.ssm.time_step_rank = 4",
             groups_undivided },
+    { "qwen35", "key 'general.architecture' is 'qwen35moe'; expected one of lrnn, {llama.cpp}",
+            qwen35_experts },
+    { "qwen35",
+            "key 'qwen35.ssm.inner_size' is 33; expected 32, the product of time_step_rank and "
+            "state_size",
+            qwen35_inner },
+    { "qwen35",
+            "key 'qwen35.ssm.time_step_rank' is 4; expected a multiple of qwen35.ssm.group_count = "
+            "3",
+            qwen35_heads },
+    { "qwen35", "key 'qwen35.rope.dimension_count' is 10; expected an even number up to 8",
+            qwen35_rope },
+    { "qwen35", "key 'qwen35.attention.recurrent_layers' has 3 elements; expected 4",
+            qwen35_kinds },
+    { "qwen35", "found 1 unknown tensor: 'blk.5.nextn.eh_proj.weight'", qwen35_more_unknown },
     { "mamba2", "key 'mamba2.dt_min' is 2; expected at most mamba2.dt_max = 1", dt_reversed },
     { "delta_net_hybrid",
             "key 'lrnn.attention.head_count_kv' is 3; "
@@ -671,6 +711,44 @@ static void check_unchanged(struct test * t, const struct golden_list * list, co
     }
 }
 
+// Changes after which a model loads and computes finite logits: matrices of types that we do not
+// write, and layers of llama.cpp that we do not use.
+static void type_iq4_nl(struct model_edit * e) {
+    model_edit_convert(e, "blk.0.attn_qkv.weight", GGML_TYPE_IQ4_NL);
+}
+static void type_q5_1(struct model_edit * e) {
+    model_edit_convert(e, "blk.3.attn_q.weight", GGML_TYPE_Q5_1);
+}
+static void type_mxfp4(struct model_edit * e) {
+    model_edit_convert(e, "blk.1.ssm_beta.weight", GGML_TYPE_MXFP4);
+}
+
+static void check_accepted(struct test * t, const struct golden_list * list, const char * path,
+        void (*change)(struct model_edit * e)) {
+    const struct golden * g = golden_find(list, "qwen35");
+    struct model_edit     e;
+    char                  err[1024] = "";
+    if (!test_check(t, model_edit_open(&e, g->path), "cannot read %s", g->path)) {
+        return;
+    }
+    change(&e);
+    struct lrnn_model * model =
+            model_edit_write(&e, path) ? lrnn_model_load(path, NULL, err, sizeof(err)) : NULL;
+    struct lrnn_session * s =
+            model != NULL ? lrnn_session_new(model, NULL, err, sizeof(err)) : NULL;
+    const struct lrnn_input input = { .tokens = g->tokens, .n_tokens = g->n_tokens, .n_logits = 1 };
+    if (test_check(t, s != NULL && lrnn_eval(s, &input, 1, err, sizeof(err)), "%s", err)) {
+        double sum = 0.0;
+        for (int64_t i = 0; i < g->n_vocab; ++i) {
+            sum += (double) lrnn_logits(s, 0)[i];
+        }
+        test_check(t, isfinite(sum), "logits are not finite");
+    }
+    lrnn_session_free(s);
+    lrnn_model_free(model);
+    model_edit_close(&e);
+}
+
 // Random changes of each golden model.
 static void write_seeds(const struct golden_list * list, const char * folder) {
     struct test_rng rng = { 1 };
@@ -707,6 +785,10 @@ int main(int argc, char ** argv) {
     }
     if (folder == NULL) {
         check_unchanged(&t, &list, path);
+        check_accepted(&t, &list, path, qwen35_more);
+        check_accepted(&t, &list, path, type_iq4_nl);
+        check_accepted(&t, &list, path, type_q5_1);
+        check_accepted(&t, &list, path, type_mxfp4);
         remove(path);
     }
     golden_list_free(&list);

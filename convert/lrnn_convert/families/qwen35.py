@@ -1,0 +1,242 @@
+"""Qwen3.5, dense (transformers `qwen3_5_text`, and the text part of `qwen3_5`): Gated DeltaNet
+layers, every fourth layer gated attention.
+
+The file has llama.cpp's architecture qwen35 and its order of value heads: head r of key head k is
+value head r·H + k there, and k·(HV/H) + r in the checkpoint.
+"""
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+
+from .. import eigenvalues
+from ..checkpoint import Checkpoint
+from ..errors import ModelError, shown
+from ..family import Family, Range
+from ..model import Model, is_number
+from ..transforms import CONV, NEG_EXP_FLAT, SAME, Transform, conv_width
+from .layer_parts import (attention_fact, check_groups, mixer_facts, write_embedding,
+                          write_swiglu)
+from .llama_cpp import write_common
+from .transformer import read_trained_length
+
+FAMILY = Family("qwen35", Range.UNSIGNED)
+
+KEYS = """
+    hidden_act rms_norm_eps num_attention_heads num_key_value_heads head_dim attention_bias
+    rope_theta rope_scaling rope_parameters partial_rotary_factor layer_types
+    full_attention_interval attn_output_gate linear_conv_kernel_dim linear_key_head_dim
+    linear_value_head_dim linear_num_key_heads linear_num_value_heads mtp_num_hidden_layers
+    mtp_use_dedicated_embeddings mamba_ssm_dtype
+"""
+ROPE_KEYS = ("rope_type", "rope_theta", "partial_rotary_factor", "mrope_section",
+             "mrope_interleaved")
+SECTIONS = [11, 11, 10]                    # of transformers; text has equal positions in all
+
+
+# the norms of the checkpoint multiply by 1 + w
+PLUS_ONE = Transform(SAME.shape, lambda a: a[0] + np.float32(1))
+
+
+def _tiled(x: np.ndarray, H: int, HV: int, axis: int) -> np.ndarray:
+    """Value heads along an axis in llama.cpp's order."""
+    parts = list(x.shape)
+    parts[axis:axis + 1] = [H, HV // H, x.shape[axis] // HV]
+    return np.ascontiguousarray(np.swapaxes(x.reshape(parts), axis, axis + 1)).reshape(x.shape)
+
+
+def _heads(H: int, HV: int, first: int = 0, axis: int = 0, inner: Transform = SAME) -> Transform:
+    """Reorders the value heads from row (or column) `first` on."""
+
+    def apply(a: list[np.ndarray]) -> np.ndarray:
+        x = inner.apply(a)
+        if H == HV:
+            return x
+        if first == 0:
+            return _tiled(x, H, HV, axis)
+        return np.concatenate([x[:first], _tiled(x[first:], H, HV, 0)])
+
+    return Transform(inner.shape, apply, any_rank=inner.any_rank)
+
+
+def _read_rope(m: Model) -> tuple[float, float, list[int]]:
+    """(theta, share of a head that turns, sections)"""
+    params = m.get("rope_parameters", m.get("rope_scaling", {}))
+    if not isinstance(params, dict):
+        raise ModelError(f"config.json: rope_parameters is {shown(params)}; expected an object")
+    for key, value in params.items():
+        if key not in ROPE_KEYS and value is not None:
+            raise ModelError(f"config.json: unknown key rope_parameters.{key} = {shown(value)}; it "
+                             "may change what the model computes")
+    kind = params.get("rope_type") or "default"
+    if kind != "default":
+        raise ModelError(f"config.json: rope_type is {shown(kind)}; expected 'default'")
+    theta = params.get("rope_theta", m.get("rope_theta", 10000.0))
+    share = params.get("partial_rotary_factor", m.get("partial_rotary_factor", 0.25))
+    for name, value in (("rope_theta", theta), ("partial_rotary_factor", share)):
+        if not is_number(value) or value <= 0:
+            raise ModelError(f"config.json: {name} is {shown(value)}; expected a positive number")
+    sections = params.get("mrope_section", SECTIONS)
+    if (not isinstance(sections, list) or len(sections) > 4
+            or not all(isinstance(x, int) and 0 <= x < 1 << 16 for x in sections)):
+        raise ModelError(f"config.json: mrope_section is {shown(sections)}; expected a list of "
+                         "numbers")
+    return float(theta), float(share), sections
+
+
+def _read_kinds(m: Model, layers: int) -> list[str]:
+    kinds = m.get("layer_types")
+    if kinds is None:
+        interval = m.count("full_attention_interval", 4)
+        kinds = ["linear_attention" if (i + 1) % interval else "full_attention"
+                 for i in range(layers)]
+    if (not isinstance(kinds, list) or len(kinds) != layers
+            or not all(k in ("linear_attention", "full_attention") for k in kinds)):
+        raise ModelError(f"config.json: layer_types is {shown(kinds)}; expected linear_attention "
+                         f"or full_attention for each of {layers} layers")
+    if len(set(kinds)) != 2:
+        raise ModelError("config.json: layer_types has only one kind of layer; expected both")
+    return kinds
+
+
+def _recurrent_layer(m: Model, dst: str, src: str, D: int, H: int, HV: int, K: int, W: int) -> None:
+    E, qk = HV * K, 2 * H * K
+    m.rows(dst, src, [
+        ("attn_qkv.weight",   "in_proj_qkv.weight", (qk + E, D),    _heads(H, HV, qk)),
+        ("attn_gate.weight",  "in_proj_z.weight",   (E, D),         _heads(H, HV)),
+        ("ssm_conv1d.weight", "conv1d.weight",      (qk + E, 1, W), _heads(H, HV, qk, inner=CONV)),
+        ("ssm_beta.weight",   "in_proj_b.weight",   (HV, D),        _heads(H, HV)),
+        ("ssm_alpha.weight",  "in_proj_a.weight",   (HV, D),        _heads(H, HV)),
+        ("ssm_a",             "A_log",              (HV,), _heads(H, HV, inner=NEG_EXP_FLAT)),
+        ("ssm_dt.bias",       "dt_bias",            (HV,),          _heads(H, HV)),
+        ("ssm_norm.weight",   "norm.weight",        (K,)),          # not 1 + w
+        ("ssm_out.weight",    "out_proj.weight",    (D, E),         _heads(H, HV, axis=1)),
+    ])
+
+
+def _attention_layer(m: Model, dst: str, src: str, D: int, heads: int, kv: int, L: int) -> None:
+    m.rows(dst, src, [
+        ("attn_q.weight",      "q_proj.weight", (2 * heads * L, D)),         # per head: q, gate
+        ("attn_k.weight",      "k_proj.weight", (kv * L, D)),
+        ("attn_v.weight",      "v_proj.weight", (kv * L, D)),
+        ("attn_output.weight", "o_proj.weight", (D, heads * L)),
+        ("attn_q_norm.weight", "q_norm.weight", (L,), PLUS_ONE),
+        ("attn_k_norm.weight", "k_norm.weight", (L,), PLUS_ONE),
+    ])
+
+
+def _sizes(m: Model, first: str) -> tuple[int, int, int, int]:
+    """Heads H and HV, their length and the width of the convolution."""
+    H = m.count("linear_num_key_heads", 16)
+    HV = m.shape(first + "in_proj_b.weight", 2)[0]
+    E = m.shape(first + "in_proj_z.weight", 2)[0]
+    C, _, W = m.shape(first + "conv1d.weight", 3)
+    check_groups(m, H, HV)
+    K = E // HV
+    if E != HV * K or C != 2 * H * K + E:
+        raise ModelError(f"{m.checkpoint.name}: tensor {first}conv1d.weight has {C} channels with "
+                         f"{H} key heads, {HV} value heads and {E} value channels; expected keys "
+                         "and values of the same length")
+    return H, HV, K, W
+
+
+def convert(checkpoint: Checkpoint, option: str) -> Model:
+    m = Model(checkpoint, FAMILY, KEYS)
+    eigenvalues.decide(m, option)
+    m.refuse_unless("attention_bias", (None, False), "the architecture has no biases")
+    m.refuse_unless("attn_output_gate", (None, True), "the architecture has an output gate")
+    layers = m.count_layers("model.layers.")
+    kinds = _read_kinds(m, layers)
+    D, V = write_embedding(m, "model.embed_tokens.weight")
+    F = m.shape("model.layers.0.mlp.down_proj.weight", 2)[1]
+    eps = m.positive("rms_norm_eps", 1e-6)
+    read_trained_length(m)
+
+    recurrent = kinds.index("linear_attention")
+    H, HV, K, W = _sizes(m, f"model.layers.{recurrent}.linear_attn.")
+    attention = f"model.layers.{kinds.index('full_attention')}.self_attn."
+    heads = m.count("num_attention_heads", 16)
+    L = m.shape(attention + "o_proj.weight", 2)[1] // heads
+    kv = m.shape(attention + "k_proj.weight", 2)[0] // max(L, 1)
+    theta, share, sections = _read_rope(m)
+
+    m.put("output_norm.weight", "model.norm.weight", (D,), PLUS_ONE)
+    for i, kind in enumerate(kinds):
+        dst, src = f"blk.{i}.", f"model.layers.{i}."
+        m.put(dst + "attn_norm.weight", src + "input_layernorm.weight", (D,), PLUS_ONE)
+        if kind == "linear_attention":
+            _recurrent_layer(m, dst, src + "linear_attn.", D, H, HV, K, W)
+        else:
+            _attention_layer(m, dst, src + "self_attn.", D, heads, kv, L)
+        m.put(dst + "post_attention_norm.weight", src + "post_attention_layernorm.weight", (D,),
+              PLUS_ONE)
+        write_swiglu(m, dst, src + "mlp.", D, F)
+
+    write_common(m, "qwen35", layers, D, V, F)
+    m.set_u32("qwen35.attention.head_count", heads)
+    m.set_u32("qwen35.attention.head_count_kv", kv)
+    m.set_u32("qwen35.attention.key_length", L)
+    m.set_u32("qwen35.attention.value_length", L)
+    m.set_u32("qwen35.rope.dimension_count", int(L * share))
+    m.set_u32("qwen35.ssm.conv_kernel", conv_width(W))
+    m.set_u32("qwen35.ssm.state_size", K)
+    m.set_u32("qwen35.ssm.group_count", H)
+    m.set_u32("qwen35.ssm.time_step_rank", HV)
+    m.set_u32("qwen35.ssm.inner_size", HV * K)
+    m.set_f32("qwen35.attention.layer_norm_rms_epsilon", eps)
+    m.set_f32("qwen35.rope.freq_base", theta)
+    m.set_array("qwen35.rope.dimension_sections", "i32", (sections + [0] * 4)[:4])
+    m.set_array("qwen35.attention.recurrent_layers", "bool",
+                [kind == "linear_attention" for kind in kinds])
+    mixer_facts(m, "n_h 1", f"{H} (value heads {HV}), d_k × d_v {K} × {K}", "one per head", W)
+    attention_fact(m, [i for i, kind in enumerate(kinds) if kind == "full_attention"])
+    return m
+
+
+def _without(checkpoint: Checkpoint, skipped: Callable[[str], bool]) -> tuple[Checkpoint, int]:
+    kept = {name: t for name, t in checkpoint.tensors.items() if not skipped(name)}
+    return replace(checkpoint, tensors=kept), len(checkpoint.tensors) - len(kept)
+
+
+def convert_text(checkpoint: Checkpoint, option: str) -> Model:
+    """Qwen3_5ForCausalLM"""
+    c, n_mtp = _without(checkpoint, lambda name: name.startswith(("mtp.", "model.mtp.")))
+    m = convert(c, option)
+    if n_mtp:
+        m.notes.append(f"{n_mtp} tensors for the prediction of several tokens are skipped")
+    return m
+
+
+def convert_multimodal(checkpoint: Checkpoint, option: str) -> Model:
+    """The text part of Qwen3_5ForConditionalGeneration"""
+    text = checkpoint.config.get("text_config")
+    if not isinstance(text, dict):
+        raise ModelError(f"config.json: text_config is {shown(text)}; expected an object")
+    prefix = "model.language_model."
+    c, n_vision = _without(checkpoint, lambda name: name.startswith(("model.visual.", "visual.")))
+    if not any(name.startswith(prefix) for name in c.tensors):
+        raise ModelError(f"{checkpoint.name}: no tensor begins with {prefix}; expected a language "
+                         "model, not only its vision part")
+    tied = checkpoint.config.get("tie_word_embeddings", text.get("tie_word_embeddings", False))
+    names = {name: "model." + name.removeprefix(prefix) if name.startswith(prefix) else name
+             for name in c.tensors}
+    c = replace(c, config=text | {"model_type": "qwen3_5_text", "tie_word_embeddings": tied},
+                tensors={names[name]: t for name, t in c.tensors.items()})
+    m = convert_text(c, option)
+    if n_vision:
+        m.notes.append(f"{n_vision} tensors of the vision part are skipped")
+    return m
+
+
+def refuse_experts(checkpoint: Checkpoint, option: str) -> Model:
+    raise ModelError(f"config.json: model_type is {shown(checkpoint.config.get('model_type'))}, a "
+                     "mixture of experts; expected the dense qwen3_5 or qwen3_5_text")
+
+
+def recognize(c: Checkpoint):
+    experts = ("qwen3_5_moe", "qwen3_5_moe_text", "qwen3_next")
+    return refuse_experts if c.config.get("model_type") in experts else None
+
+
+MODEL_TYPES = {"qwen3_5_text": convert_text, "qwen3_5": convert_multimodal}

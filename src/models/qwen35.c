@@ -1,0 +1,132 @@
+// Qwen3.5 (dense): Gated DeltaNet layers, every fourth layer gated attention (attention.c)
+//
+//     (q, k, v) = silu(conv(W_qkv x))   β = σ(W_β x)
+//     q, k / ‖·‖                        g = exp(−exp(A_log) softplus(W_α x + dt_bias))
+//     S ← g S;   S ← S + β k (v − Sᵀ k)ᵀ;   o = K^-1/2 Sᵀ q
+//     out = W_o (RMSNorm(o) ∘ silu(W_z x))
+//
+// β and g are per value head. There are HV value heads, a multiple of the H heads of q and k. The
+// file is one of llama.cpp, whose converter puts the value heads in the order of ggml's broadcast:
+// value head h uses key head h mod H.
+
+#include "file/model-file.h"
+#include "models/models.h"
+
+#include <math.h>
+
+struct qwen35 {
+    int64_t H, HV, K, W;
+};
+
+struct qwen35_layer {
+    struct ggml_tensor * qkv;  // [D, C], C = 2·H·K + HV·K: rows q, k, v
+    struct ggml_tensor * conv; // [W, C]
+    int32_t              conv_state;
+    struct ggml_tensor * beta; // [D, HV]
+    struct head_gate     gate; // [D, HV], [HV], [HV]
+    struct readout       readout;
+};
+
+static int64_t channels(const struct qwen35 * f) {
+    return (2 * f->H + f->HV) * f->K;
+}
+
+static bool load(struct loader * l) {
+    struct qwen35 * f = l->model->shared;
+
+    f->K            = loader_int(l, "qwen35.ssm.state_size", 1, 65536);
+    f->H            = loader_int(l, "qwen35.ssm.group_count", 1, 4096);
+    f->HV           = loader_int(l, "qwen35.ssm.time_step_rank", 1, 4096);
+    f->W            = loader_int(l, "qwen35.ssm.conv_kernel", 2, 64);
+    const int64_t E = loader_int(l, "qwen35.ssm.inner_size", 1, 1 << 24);
+    loader_multiple(l, "qwen35.ssm.time_step_rank", f->HV, "qwen35.ssm.group_count", f->H);
+    if (!l->failed && E != f->HV * f->K) {
+        loader_fail(l,
+                "key 'qwen35.ssm.inner_size' is %lld; expected %lld, the product of "
+                "time_step_rank and state_size",
+                (long long) E, (long long) (f->HV * f->K));
+    }
+    l->model->info.n_householder = 1;
+    return !l->failed;
+}
+
+static bool load_layer(struct loader * l, int32_t il, struct layer * layer) {
+    const struct qwen35 * f = l->model->shared;
+    struct qwen35_layer * w = layer->weights;
+    const int64_t         D = l->model->n_embd;
+    const int64_t         C = channels(f);
+    const int64_t         E = f->HV * f->K;
+
+    loader_recurrence(l, layer, f->HV, f->K, f->K, 0);
+    w->conv_state = loader_state(l, layer, (f->W - 1) * C);
+    w->qkv        = loader_tensor_2d(l, il, "attn_qkv.weight", TENSOR_REQUIRED, D, C);
+    w->conv       = loader_tensor_2d(l, il, "ssm_conv1d.weight", TENSOR_F32, f->W, C);
+    w->beta       = loader_tensor_2d(l, il, "ssm_beta.weight", TENSOR_REQUIRED, D, f->HV);
+    head_gate_load(l, il, f->HV, &w->gate);
+    w->readout = (struct readout) {
+        .norm       = loader_tensor_1d(l, il, "ssm_norm.weight", TENSOR_F32, f->K),
+        .gate       = loader_tensor_2d(l, il, "attn_gate.weight", TENSOR_REQUIRED, D, E),
+        .output     = loader_tensor_2d(l, il, "ssm_out.weight", TENSOR_REQUIRED, E, D),
+        .eps        = l->model->norm_eps,
+        .activation = OUTPUT_GATE_SILU,
+    };
+    return !l->failed;
+}
+
+// q or k at column `first` of the fused projection, normalized → [K, HV, 1, T]
+static struct ggml_tensor * keys(
+        struct graph * g, const struct qwen35 * f, struct ggml_tensor * qkv, int64_t first) {
+    struct ggml_tensor * x = graph_heads(g, columns(g, qkv, first, f->H * f->K), f->K, f->H, 1);
+    x                      = graph_l2_norm(g, x, 1e-6f); // [K, H, 1, T]
+    return f->H == f->HV ? x : ggml_repeat_4d(g->ctx, x, f->K, f->HV, 1, g->n_tokens);
+}
+
+static struct ggml_tensor * mix(
+        struct graph * g, const struct layer * layer, struct ggml_tensor * x) {
+    const struct qwen35 *       f  = g->model->shared;
+    const struct qwen35_layer * w  = layer->weights;
+    const int64_t               HK = f->H * f->K;
+
+    struct ggml_tensor * qkv  = graph_conv(g, w->conv_state, w->conv, NULL, GGML_SHORT_CONV_SILU,
+             graph_linear(g, w->qkv, NULL, x));                                   // [C, T]
+    struct ggml_tensor * beta = graph_beta(g, graph_linear(g, w->beta, NULL, x)); // [HV, T]
+    struct ggml_tensor * gate = head_gate_build(g, &w->gate, x);                  // [HV, T]
+
+    const struct ggml_householder_scan_args args = {
+        .q     = keys(g, f, qkv, 0),
+        .k     = keys(g, f, qkv, HK),
+        .v     = graph_heads(g, columns(g, qkv, 2 * HK, f->HV * f->K), f->K, f->HV, 1),
+        .beta  = graph_heads(g, beta, 1, f->HV, 1),
+        .gate  = graph_heads(g, gate, 1, f->HV, 1),
+        .scale = 1.0f / sqrtf((float) f->K),
+    };
+    struct ggml_tensor * o = graph_householder(g, args); // [K, HV, T]
+    return readout_build(g, &w->readout, o, x);
+}
+
+// The file lists the recurrent layers, or else every interval-th layer is attention.
+static bool is_attention(struct loader * l, int32_t il) {
+    const struct model_key * recurrent;
+    char                     why[256];
+    if (model_file_bools(l->model->file, "qwen35.attention.recurrent_layers", &recurrent, why,
+                sizeof(why)) == KEY_OK) {
+        if ((size_t) il >= recurrent->n) {
+            loader_fail(l, "key 'qwen35.attention.recurrent_layers' has %zu elements; expected %d",
+                    recurrent->n, l->model->n_layer);
+        }
+        return !model_key_bool(recurrent, (size_t) il);
+    }
+    const int64_t interval = loader_int_or(l, "qwen35.full_attention_interval", 1, 4096, 4);
+    return (il + 1) % interval == 0;
+}
+
+const struct family family_qwen35 = {
+    .name         = "qwen35",
+    .llama_cpp    = true,
+    .shared_size  = sizeof(struct qwen35),
+    .layer_size   = sizeof(struct qwen35_layer),
+    .load         = load,
+    .load_layer   = load_layer,
+    .is_attention = is_attention,
+    .mix          = mix,
+};
