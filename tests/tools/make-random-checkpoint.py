@@ -5,8 +5,7 @@ usage: make-random-checkpoint.py SHAPE OUT_FOLDER
 
 SHAPE is one of SHAPES below. The weights are BF16; memory is needed for one shard only. Matrices
 have unit gain and norms are near 1, so that the activations stay finite through all layers. The
-folder has no tokenizer: add --tokenizer bytes, or work on ids. For measurements of a whole
-conversion (docs/performance.md); no test needs it.
+folder has no tokenizer: work on ids. For measurements of a whole conversion; no test needs it.
 """
 
 import json
