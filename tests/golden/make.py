@@ -304,8 +304,8 @@ MODELS = {
 OPTIONS = {"mamba_neg": SIGNED_OPTION}
 
 # Offsets of seeds. Without them, the key or output of a head nearly vanishes for some token, and
-# rounding alone moves the logits by more than 1e-5.
-REDRAWN = {"delta_net_neg_noconv_gate": 1}
+# rounding alone moves the logits by more than 1e-5, or matrices in BF16 by an NMSE of 5e-4.
+REDRAWN = {"delta_net_neg_noconv_gate": 1, "qwen35": 1}
 
 
 #
