@@ -47,6 +47,7 @@ static bool op_is_known(uint32_t op) {
         case GGML_OP_UNARY:
         case GGML_OP_GLU:
         case GGML_OP_SUM_ROWS:
+        case GGML_OP_REPEAT:
         case GGML_OP_NORM:
         case GGML_OP_RMS_NORM:
         case GGML_OP_L2_NORM:
@@ -310,6 +311,7 @@ static bool node_shape_ok(const struct ggml_tensor * op) {
             return is_f32_rows(a) && same_shape(op, a) && param_f32(op, 0) >= 0.0f;
         case GGML_OP_SUM_ROWS:
             return is_f32_rows(a) && shape_is(op, 1, a->ne[1], a->ne[2], a->ne[3]);
+        case GGML_OP_REPEAT: return is_f32_rows(a) && repeats(op, a, 0);
         case GGML_OP_CONT:
             return a->type == op->type && ggml_nelements(a) == ggml_nelements(op) &&
                    ggml_nelements(op) <= INT32_MAX;

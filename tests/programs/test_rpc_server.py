@@ -280,6 +280,7 @@ def valid_nodes(c, ops):
     nodes |= {name: unary(name, params=floats(1e-5)) for name in ("NORM", "RMS_NORM", "L2_NORM")}
     nodes |= {f"UNARY {i}": unary("UNARY", params=ints(i)) for i in (2, 4, 5, 6, 7, 10, 13, 15)}
     nodes["SUM_ROWS"] = c.tensor(1, 3, op=ops["SUM_ROWS"], src=(c.tensor(8, 3),))
+    nodes["REPEAT"] = c.tensor(8, 6, op=ops["REPEAT"], src=(c.tensor(8, 3),))
     nodes["GLU"] = c.tensor(8, 3, op=ops["GLU"], params=ints(2),
                             src=(c.tensor(8, 3), c.tensor(8, 3)))
     nodes["MUL_MAT"] = c.tensor(5, 3, op=ops["MUL_MAT"], src=(c.tensor(32, 5), c.tensor(32, 3)))
