@@ -170,18 +170,19 @@ static void remove_all_stale(const char * path) {
 bool atomic_file_may_replace(
         const char * path, const char * magic, const char * kind, char * err, size_t err_size) {
     struct stat st;
-    char        found[16] = "";
+    size_t      n = 0; // bytes of the magic that were found
 
     if (stat(path, &st) != 0 || !S_ISREG(st.st_mode) || st.st_size == 0) {
         return true; // atomic_file_open has a better message than ours
     }
     FILE * file = fopen(path, "rb");
     if (file != NULL) {
-        const size_t n = fread(found, 1, strlen(magic), file);
-        found[n]       = '\0';
+        while (magic[n] != '\0' && fgetc(file) == (unsigned char) magic[n]) {
+            ++n;
+        }
         fclose(file);
     }
-    return strcmp(found, magic) == 0 ||
+    return magic[n] == '\0' ||
            error_set(err, err_size, "%s: not %s; expected %s or a new file name", path, kind, kind);
 }
 

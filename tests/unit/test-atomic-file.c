@@ -266,6 +266,33 @@ static void check_two_writers(struct test * t) {
     test_check(t, write_out(err, sizeof(err)) && !exists(path), "%s", err);
 }
 
+// Only a file of the same kind or an empty one may be replaced. A magic may have any length.
+static void check_may_replace(struct test * t) {
+    static const char * const MAGICS[] = { "LRNNSTAT", "exactly 16 bytes",
+        "more than 16 bytes of it" };
+    char                      path[PATH_SIZE], text[64], err[512];
+    remove(in_folder(path, "out"));
+    for (size_t i = 0; i < sizeof(MAGICS) / sizeof(MAGICS[0]); ++i) {
+        const char * magic = MAGICS[i];
+        const size_t n     = strlen(magic);
+        test_check(t, atomic_file_may_replace(path, magic, "x", err, sizeof(err)), "no file");
+        write_text(path, "");
+        test_check(t, atomic_file_may_replace(path, magic, "x", err, sizeof(err)), "an empty file");
+        snprintf(text, sizeof(text), "%s and more", magic);
+        write_text(path, text);
+        test_check(t, atomic_file_may_replace(path, magic, "x", err, sizeof(err)), "%s", err);
+        text[n - 1] ^= 1;
+        write_text(path, text);
+        test_check(t, !atomic_file_may_replace(path, magic, "x", err, sizeof(err)),
+                "the last byte of '%s' is not compared", magic);
+        snprintf(text, n, "%s", magic); // without its last byte
+        write_text(path, text);
+        test_check(t, !atomic_file_may_replace(path, magic, "x", err, sizeof(err)),
+                "a file that ends within '%s' is accepted", magic);
+        remove(path);
+    }
+}
+
 // After atomic_file_remove_temporaries, nothing new can be left over.
 static void check_end(struct test * t) {
     struct atomic_file file;
@@ -291,6 +318,7 @@ int main(void) {
         check_living(&t, dead);
         check_other_names(&t, dead);
         check_two_writers(&t);
+        check_may_replace(&t);
         check_end(&t);
         test_check(&t, rmdir(folder) == 0, "files are left in %s", folder);
     }
