@@ -2,7 +2,8 @@
 //
 //     y[r, c] = Σ_k w[r, k] x[k, c]        w [K, R], of any type; x [K, C] and y [R, C], F32
 //
-// Some types are multiplied in bytes instead, where the CPU can (mul-mat-bytes.c).
+// Some types are multiplied in bytes instead, where the CPU can, with few columns, too
+// (mul-mat-bytes.c).
 //
 // First, all threads transpose x into tiles of TILE columns, so that a vector holds one row of
 // several columns. Then a thread takes a panel of PANEL rows of w and goes through it in parts of
@@ -13,11 +14,11 @@
 // An element of y is a sum over k in increasing order, one sum per part. It depends neither on the
 // number of threads nor on the other columns.
 
-#include "mul-mat.h"
-
 #include "glue.h"
 #include "lrnn-ops.h"
+#include "mul-mat-bytes.h"
 #include "mul-mat-weights.h"
+#include "simd.h"
 
 #include "ggml-cpu-impl.h"
 
@@ -30,14 +31,31 @@
 #endif
 
 enum {
+    ROWS  = 6,   // of a register tile
+    PANEL = 48,  // rows of a panel: a multiple of ROWS and of VEC
+    BLOCK = 512, // columns that are multiplied with a panel before the next panel
+
+    // floats between two rows of sums; a power of two would map all rows to the same sets of a
+    // cache
+    SUMS_STRIDE = BLOCK + 16,
+
     TILE        = TILE_VECS * VEC, // columns of a tile
     PART        = 512,             // weights of a row that are converted together: whole blocks
     PART_STRIDE = PART + 16,       // as SUMS_STRIDE
 
-    // Fewer columns are left to ggml. It computes up to 32 columns of a product with a Q8_0 or Q4_0
-    // matrix one by one, so that sequences that are decoded together do not affect each other; and
-    // with less than three tiles of columns, converting the weights costs too much.
+    // Fewer columns are left to ggml, or multiplied in bytes. Both give a column of a product with
+    // a Q8_0 or Q4_0 matrix the bits that it has alone, so that sequences that are decoded together
+    // do not affect each other; and with less than three tiles of columns, converting the weights
+    // costs too much.
     MIN_COLUMNS = 48,
+};
+
+struct product {
+    const struct ggml_tensor *w, *x, *y;
+    int64_t                   K, R, C;
+    int64_t                   C_padded;  // C, rounded up to whole vectors
+    int64_t                   n_batches; // matrices of x
+    float *                   columns;   // of x, packed: [C_padded, K] per batch
 };
 
 //
@@ -71,12 +89,22 @@ static bool ggml_is_faster(enum ggml_type type) {
     }
 }
 
+static bool is_in_bytes(const struct ggml_tensor * dst) {
+#if MUL_MAT_BYTES
+    return bytes_supported(dst);
+#else
+    (void) dst;
+    return false;
+#endif
+}
+
 static bool is_supported(const struct ggml_tensor * dst) {
     const struct ggml_tensor * w = dst->src[0];
     const struct ggml_tensor * x = dst->src[1];
-    return x->type == GGML_TYPE_F32 && x->ne[1] >= MIN_COLUMNS && !ggml_is_faster(w->type) &&
-           ggml_get_op_params_i32(dst, 1) == GGML_HINT_NONE &&
-           ggml_get_op_params_i32(dst, GGML_MUL_MAT_BY_COLUMN) == 0 &&
+    return x->type == GGML_TYPE_F32 && ggml_get_op_params_i32(dst, 1) == GGML_HINT_NONE &&
+           (is_in_bytes(dst) ||
+                   (x->ne[1] >= MIN_COLUMNS && !ggml_is_faster(w->type) &&
+                           ggml_get_op_params_i32(dst, GGML_MUL_MAT_BY_COLUMN) == 0)) &&
            (w->type == GGML_TYPE_F32 || ggml_get_type_traits(w->type)->to_float != NULL) &&
            w->nb[0] == ggml_type_size(w->type) && x->nb[0] == sizeof(float) &&
            dst->nb[0] == sizeof(float) && w->ne[0] > 0;
@@ -98,23 +126,21 @@ static struct product product_of(const struct ggml_tensor * dst, float * work) {
         .C         = x->ne[1],
         .C_padded  = (x->ne[1] + VEC - 1) / VEC * VEC,
         .n_batches = x->ne[2] * x->ne[3],
-#if MUL_MAT_BYTES
-        .in_bytes = bytes_supported(w->type),
-#endif
-        .columns = work,
+        .columns   = work,
     };
 }
 
 enum { WORK_PER_THREAD = PANEL * (PART_STRIDE + SUMS_STRIDE) }; // floats
 
-#if MUL_MAT_BYTES
-_Static_assert(BYTES_PART_SIZE <= PANEL * PART_STRIDE * sizeof(float), "bytes need less room");
-#endif
-
 size_t ggml_lrnn_cpu_mul_mat_work_size(const struct ggml_tensor * dst, int n_threads) {
     if (dst->op != GGML_OP_MUL_MAT || !is_supported(dst)) {
         return 0;
     }
+#if MUL_MAT_BYTES
+    if (is_in_bytes(dst)) {
+        return bytes_work_size(dst) + VEC_BYTES;
+    }
+#endif
     const struct product p      = product_of(dst, NULL);
     const int64_t        floats = p.n_batches * p.C_padded * p.K + n_threads * WORK_PER_THREAD;
     return (size_t) floats * sizeof(float) + VEC_BYTES;
@@ -192,13 +218,6 @@ static void pack(const struct product * p, int ith, int nth) {
         const int64_t first = c / TILE * TILE; // of the tile
         const char *  x     = (const char *) p->x->data + batch % p->x->ne[2] * p->x->nb[2] +
                          batch / p->x->ne[2] * p->x->nb[3];
-#if MUL_MAT_BYTES
-        if (p->in_bytes) {
-            const int64_t at = (batch * p->C_padded + c) * (int64_t) bytes_column_size(p->K);
-            bytes_pack(p, x, c, (char *) p->columns + at);
-            continue;
-        }
-#endif
         float * tile = p->columns + (batch * p->C_padded + first) * p->K;
         pack_columns(p, x, c, tile + (c - first), tile_width(p, first));
     }
@@ -314,16 +333,8 @@ static void multiply_panel(const struct product * p, int64_t batch, int64_t r, i
     // a matrix of w serves several of x
     const char * rows = (const char *) w->data + i2 / (x->ne[2] / w->ne[2]) * (int64_t) w->nb[2] +
                         i3 / (x->ne[3] / w->ne[3]) * (int64_t) w->nb[3] + r * (int64_t) w->nb[1];
-#if MUL_MAT_BYTES
-    if (p->in_bytes) {
-        const int64_t at = (batch * p->C_padded + c) * (int64_t) bytes_column_size(p->K);
-        bytes_multiply(p, rows, n_rows, (const char *) p->columns + at, n_columns, part, sums);
-    } else
-#endif
-    {
-        const float * tiles = p->columns + (batch * p->C_padded + c) * p->K;
-        multiply_float(p, rows, n_rows, tiles, c, n_columns, part, sums);
-    }
+    const float * tiles = p->columns + (batch * p->C_padded + c) * p->K;
+    multiply_float(p, rows, n_rows, tiles, c, n_columns, part, sums);
     char * out = (char *) y->data + i2 * (int64_t) y->nb[2] + i3 * (int64_t) y->nb[3] +
                  c * (int64_t) y->nb[1] + r * (int64_t) sizeof(float);
     store_panel(sums, out, y->nb[1], n_rows, n_columns);
@@ -334,6 +345,12 @@ bool ggml_lrnn_cpu_mul_mat(const struct ggml_compute_params * params, struct ggm
         return false;
     }
     float * work = (float *) (((uintptr_t) params->wdata + VEC_BYTES - 1) / VEC_BYTES * VEC_BYTES);
+#if MUL_MAT_BYTES
+    if (is_in_bytes(dst)) {
+        bytes_multiply(params, dst, work);
+        return true;
+    }
+#endif
     const struct product p = product_of(dst, work);
     float * part = work + p.n_batches * p.C_padded * p.K + (int64_t) params->ith * WORK_PER_THREAD;
     float * sums = part + PANEL * PART_STRIDE;

@@ -1,0 +1,34 @@
+#pragma once
+
+// Matrix products in bytes, on CPUs with VNNI. They round x to 8 bits.
+//
+//     y[r, c] = Σ_k w[r, k] x[k, c]        w [K, R], Q8_0 or Q4_0; x [K, C] and y [R, C], F32
+
+#include "ggml.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#if defined(__AVX512VNNI__)
+#    define MUL_MAT_BYTES 1
+#else
+#    define MUL_MAT_BYTES 0
+#endif
+
+enum {
+    BYTES_MIN_COLUMNS  = 4,  // ggml is faster with fewer, and gives the same bits
+    BYTES_MANY_COLUMNS = 48, // a faster order of sums, unless columns are to be computed one by one
+};
+
+#if MUL_MAT_BYTES
+struct ggml_compute_params;
+
+bool bytes_supported(const struct ggml_tensor * dst);
+
+// Bytes of the work buffer.
+size_t bytes_work_size(const struct ggml_tensor * dst);
+
+// The share of a thread.
+void bytes_multiply(
+        const struct ggml_compute_params * params, struct ggml_tensor * dst, void * work);
+#endif
