@@ -4,7 +4,7 @@
 //
 // With many columns, weights are converted to F32 and nothing else is rounded
 // (src/ops/cpu/mul-mat.c). The other products round the columns: those of ggml to the type of its
-// dot products (8 bits, F16 or BF16), and those in bytes, on CPUs with VNNI, to 8 bits.
+// dot products (8 bits, F16 or BF16), those in bytes and those row by row to 8 bits.
 
 #include "kit/check.h"
 #include "kit/nmse.h"
@@ -97,11 +97,11 @@ struct limits {
     struct test_worst f32, rounded;
 };
 
-// Is computed in F32: not by ggml, and not in bytes.
+// Is computed in F32: not by ggml, row by row or in bytes.
 static bool is_f32(const struct problem * p) {
     const bool in_bytes = ggml_cpu_has_avx512_vnni() &&
                           (p->w->type == GGML_TYPE_Q8_0 || p->w->type == GGML_TYPE_Q4_0);
-    return ggml_lrnn_cpu_mul_mat_work_size(p->y, 1) > 0 && !in_bytes;
+    return ggml_lrnn_cpu_mul_mat_work_size(p->y, 1) > 0 && p->y->ne[1] >= 48 && !in_bytes;
 }
 
 static void test_product(struct test * t, struct limits * limits, enum ggml_type type,
@@ -268,16 +268,50 @@ static void test_alone(struct test * t) {
     }
 }
 
+// A column has the bits of ggml's dot products, on x86 CPUs with AVX2.
+static void test_bits_of_ggml(struct test * t) {
+    static const enum ggml_type types[] = { GGML_TYPE_Q8_0, GGML_TYPE_Q4_0, GGML_TYPE_Q4_K,
+        GGML_TYPE_Q6_K };
+    for (size_t i = 0; ggml_cpu_has_avx2() && i < 4 * sizeof(types) / sizeof(types[0]); ++i) {
+        static const int64_t                lengths[] = { 256, 768, 1280, 4864 };
+        const enum ggml_type                type      = types[i % 4];
+        const struct shape                  s = { lengths[i / 4], 37, 3, 1, 1, 1, 1, TEST_DENSE };
+        const struct ggml_type_traits_cpu * traits = ggml_get_type_traits_cpu(type);
+        struct problem                      p;
+        struct test_rng                     rng = { 8 };
+        problem_init(&p, type, &s, &rng);
+        void *  column  = malloc(ggml_row_size(traits->vec_dot_type, s.K));
+        bool    done    = test_compute(&p.arena, p.y, 2);
+        int64_t n_wrong = 0;
+        for (int64_t c = 0; done && c < s.C; ++c) {
+            ggml_get_type_traits_cpu(traits->vec_dot_type)
+                    ->from_float((const float *) p.x->data + c * s.K, column, s.K);
+            for (int64_t r = 0; r < s.R; ++r) {
+                float y;
+                traits->vec_dot((int) s.K, &y, 0,
+                        (const char *) p.w->data + r * (int64_t) p.w->nb[1], 0, column, 0, 1);
+                n_wrong += memcmp(&y, (const float *) p.y->data + c * s.R + r, sizeof(y)) != 0;
+            }
+        }
+        test_check(t, done && n_wrong == 0, "%s, K %d: %d elements differ from ggml's",
+                ggml_type_name(type), (int) s.K, (int) n_wrong);
+        free(column);
+        problem_free(&p);
+    }
+}
+
 // NaN and infinity in x reach the whole column, and no other one.
 static void test_not_finite(struct test * t) {
-    static const enum ggml_type types[] = { GGML_TYPE_F32, GGML_TYPE_Q8_0, GGML_TYPE_Q4_0 };
-    static const float          bad[]   = { NAN, INFINITY, -INFINITY };
-    for (int i = 0; i < 18; ++i) {
-        const struct shape s   = { 96, 20, i < 9 ? 60 : 18, 1, 1, 1, 1, TEST_DENSE };
-        struct test_rng    rng = { 6 };
+    static const enum ggml_type types[]  = { GGML_TYPE_F32, GGML_TYPE_Q8_0, GGML_TYPE_Q4_0 };
+    static const float          bad[]    = { NAN, INFINITY, -INFINITY };
+    static const int64_t        counts[] = { 60, 18, 2 };
+    for (int i = 0; i < 27; ++i) {
+        const struct shape s     = { 96, 20, counts[i / 9], 1, 1, 1, 1, TEST_DENSE };
+        const int64_t      wrong = s.C > 17 ? 17 : 1; // column
+        struct test_rng    rng   = { 6 };
         struct problem     p;
         problem_init(&p, types[i / 3 % 3], &s, &rng);
-        test_set(p.x, 40, 17, 0, 0, bad[i % 3]);
+        test_set(p.x, 40, wrong, 0, 0, bad[i % 3]);
         if (ggml_lrnn_cpu_mul_mat_work_size(p.y, 1) == 0) { // few columns: ggml drops NaN
             problem_free(&p);
             continue;
@@ -285,7 +319,7 @@ static void test_not_finite(struct test * t) {
         int64_t n_wrong = test_compute(&p.arena, p.y, 1) ? 0 : 1;
         for (int64_t c = 0; c < s.C; ++c) {
             for (int64_t r = 0; r < s.R; ++r) {
-                n_wrong += (isfinite(test_get(p.y, r, c, 0, 0)) != 0) == (c == 17);
+                n_wrong += (isfinite(test_get(p.y, r, c, 0, 0)) != 0) == (c == wrong);
             }
         }
         test_check(t, n_wrong == 0, "%s, x = %f: %d wrong elements",
@@ -306,6 +340,7 @@ int main(void) {
     test_conversion(&t);
     test_columns(&t);
     test_alone(&t);
+    test_bits_of_ggml(&t);
     test_not_finite(&t);
     test_worst_print(&limits.f32);
     test_worst_print(&limits.rounded);

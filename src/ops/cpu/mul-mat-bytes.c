@@ -19,6 +19,7 @@
 #if MUL_MAT_BYTES
 
 #    include "lrnn-ops.h"
+#    include "mul-mat-round.h"
 #    include "simd.h"
 
 #    include "ggml-cpu-impl.h"
@@ -38,10 +39,9 @@ enum {
 
 // A block of a column.
 struct column_block {
-    int32_t q[FOURS];     // four numbers in each
-    float   e;            // x = e q
-    int32_t first[FOURS]; // −o Σ q of the four numbers
-    int32_t sum;          // Σ first
+    int32_t q[FOURS]; // four numbers in each
+    float   e;        // x = e q
+    int32_t sum;      // −o Σ q
 };
 
 // A part of the rows of a panel.
@@ -63,43 +63,32 @@ bool bytes_supported(const struct ggml_tensor * dst) {
 }
 
 size_t bytes_work_size(const struct ggml_tensor * dst) {
-    const struct ggml_tensor * x = dst->src[1];
-    return (size_t) (x->ne[0] / QK * x->ne[1] * x->ne[2] * x->ne[3]) * sizeof(struct column_block);
+    const struct ggml_tensor * x      = dst->src[1];
+    const size_t               firsts = is_by_fours(dst) ? FOURS * sizeof(int32_t) : 0;
+    return (size_t) (ggml_nelements(x) / QK) * (sizeof(struct column_block) + firsts);
 }
 
 //
 // Columns
 //
 
-// Rounds 32 numbers to multiples of e = max |x| / 127, as ggml does: e has the precision of F16, so
-// that products differ from ggml's only by the order of the sums. e is NaN if a number is not
-// finite.
-static void round_block(const float * x, struct column_block * block, int offset) {
-    const __m512 a = _mm512_loadu_ps(x), b = _mm512_loadu_ps(x + VEC);
-    const __m512 zero = _mm512_setzero_ps();
-    const float  max  = _mm512_reduce_max_ps(_mm512_max_ps(_mm512_abs_ps(a), _mm512_abs_ps(b)));
-    const __m512 none = _mm512_fmadd_ps(a, zero, _mm512_mul_ps(b, zero)); // 0 or NaN
-    const bool   ok   = _mm512_cmp_ps_mask(none, zero, _CMP_NEQ_UQ) == 0;
-
-    const __m512  scale = _mm512_set1_ps(max > 0.0f ? 127.0f / max : 0.0f);
-    const __m512i qa    = _mm512_cvtps_epi32(_mm512_mul_ps(a, scale));
-    const __m512i qb    = _mm512_cvtps_epi32(_mm512_mul_ps(b, scale));
-    _mm_storeu_si128((__m128i *) block->q, _mm512_cvtsepi32_epi8(qa));
-    _mm_storeu_si128((__m128i *) (block->q + FOURS / 2), _mm512_cvtsepi32_epi8(qb));
-    block->e           = ok ? _cvtsh_ss(_cvtss_sh(max / 127.0f, _MM_FROUND_TO_NEAREST_INT)) : NAN;
+// Rounds 32 numbers and stores −o Σ q for all of them, and for each four of them in `first` unless
+// it is NULL.
+static void column_block_init(
+        struct column_block * block, int32_t * first, const float * x, int offset) {
+    block->e           = round_block(x, (int8_t *) block->q);
     const __m256i ones = _mm256_set1_epi8(1), q = _mm256_loadu_si256((const __m256i *) block->q);
-    const __m256i fours = _mm256_dpbusd_epi32(_mm256_setzero_si256(), ones, q);
-    _mm256_storeu_si256((__m256i *) block->first,
-            _mm256_mullo_epi32(fours, _mm256_set1_epi32(ok ? -offset : 0)));
-    block->sum = 0;
-    for (int i = 0; i < FOURS; ++i) {
-        block->sum += block->first[i];
+    const __m256i fours = _mm256_mullo_epi32(
+            _mm256_dpbusd_epi32(_mm256_setzero_si256(), ones, q), _mm256_set1_epi32(-offset));
+    block->sum = _mm512_reduce_add_epi32(_mm512_zextsi256_si512(fours));
+    if (first != NULL) {
+        _mm256_storeu_si256((__m256i *) first, fours);
     }
 }
 
 // The share of thread ith: some blocks of each column.
-static void round_columns(
-        const struct ggml_tensor * dst, struct column_block * out, int ith, int nth) {
+static void round_columns(const struct ggml_tensor * dst, struct column_block * out,
+        int32_t * first, int ith, int nth) {
     const struct ggml_tensor * x        = dst->src[1];
     const int                  offset   = dst->src[0]->type == GGML_TYPE_Q8_0 ? 128 : 8;
     const int64_t              n_blocks = x->ne[0] / QK; // of a column
@@ -109,7 +98,8 @@ static void round_columns(
         const float * column = (const float *) ((const char *) x->data + c * (int64_t) x->nb[1] +
                                                 i2 * (int64_t) x->nb[2] + i3 * (int64_t) x->nb[3]);
         for (int64_t b = begin; b < end; ++b) {
-            round_block(column + b * QK, &out[b], offset);
+            column_block_init(&out[b], first == NULL ? NULL : first + (i * n_blocks + b) * FOURS,
+                    column + b * QK, offset);
         }
     }
 }
@@ -185,9 +175,10 @@ struct panel {
     __mmask16                   mask;         // rows that exist
     int64_t                     n_blocks;     // of a row and of a column
     int64_t                     n_columns;
-    const struct column_block * x;   // [n_blocks, n_columns]
-    char *                      y;   // the first row
-    size_t                      nb1; // bytes between columns of y
+    const struct column_block * x;     // [n_blocks, n_columns]
+    const int32_t *             first; // [FOURS, n_blocks, n_columns]: −o Σ q of four numbers
+    char *                      y;     // the first row
+    size_t                      nb1;   // bytes between columns of y
 };
 
 // y[.., c] (+)= Σ_b … for blocks b0 … b0 + n_blocks and n columns from column c0 on. The first tile
@@ -247,8 +238,9 @@ SIMD_INLINE void multiply_columns(const struct panel * p, struct row_part * part
 // then the sum of the eight.
 SIMD_INLINE void multiply_fours(const struct panel * p, struct row_part * part, int64_t b0,
         int64_t n_blocks, int64_t c0, int n, bool first) {
-    const struct column_block * x = p->x + c0 * p->n_blocks + b0;
-    char *                      y = p->y + c0 * (int64_t) p->nb1;
+    const struct column_block * x     = p->x + c0 * p->n_blocks + b0;
+    const int32_t *             start = p->first + (c0 * p->n_blocks + b0) * FOURS;
+    char *                      y     = p->y + c0 * (int64_t) p->nb1;
     __m512                      acc[2][FOURS];
 #    pragma GCC                 unroll 2
     for (int c = 0; c < n; ++c) {
@@ -257,7 +249,7 @@ SIMD_INLINE void multiply_fours(const struct panel * p, struct row_part * part, 
             acc[c][i] = b0 > 0 ? part->sums[c0 + c][i] : _mm512_setzero_ps();
         }
     }
-    for (int64_t b = 0; b < n_blocks; ++b, ++x) {
+    for (int64_t b = 0; b < n_blocks; ++b, ++x, start += FOURS) {
         __m512i w[FOURS];
         if (first && p->is_q8_0) {
             unpack_q8_0(p->rows, b0 + b, w);
@@ -279,9 +271,9 @@ SIMD_INLINE void multiply_fours(const struct panel * p, struct row_part * part, 
             const __m512                de = _mm512_mul_ps(d, _mm512_set1_ps(v->e));
 #    pragma GCC unroll 8
             for (int i = 0; i < FOURS; ++i) {
-                const __m512i dot = _mm512_dpbusd_epi32(
-                        _mm512_set1_epi32(v->first[i]), w[i], _mm512_set1_epi32(v->q[i]));
-                acc[c][i] = _mm512_fmadd_ps(de, _mm512_cvtepi32_ps(dot), acc[c][i]);
+                const __m512i zero = _mm512_set1_epi32(start[c * p->n_blocks * FOURS + i]);
+                const __m512i dot  = _mm512_dpbusd_epi32(zero, w[i], _mm512_set1_epi32(v->q[i]));
+                acc[c][i]          = _mm512_fmadd_ps(de, _mm512_cvtepi32_ps(dot), acc[c][i]);
             }
         }
     }
@@ -347,8 +339,10 @@ static void multiply_panel(const struct panel * p) {
 void bytes_multiply(
         const struct ggml_compute_params * params, struct ggml_tensor * dst, void * work) {
     const struct ggml_tensor *w = dst->src[0], *x = dst->src[1], *y = dst;
+    const int64_t             n_all   = ggml_nelements(x) / QK;
     struct column_block *     columns = work;
-    round_columns(dst, columns, params->ith, params->nth);
+    int32_t *                 starts  = is_by_fours(dst) ? (int32_t *) (columns + n_all) : NULL;
+    round_columns(dst, columns, starts, params->ith, params->nth);
     if (params->ith == 0) {
         ggml_threadpool_chunk_set(params->threadpool, params->nth);
     }
@@ -375,7 +369,9 @@ void bytes_multiply(
                             i3 / (x->ne[3] / w->ne[3]) * (int64_t) w->nb[3];
         char * out = (char *) y->data + i2 * (int64_t) y->nb[2] + i3 * (int64_t) y->nb[3] +
                      c * (int64_t) y->nb[1];
-        const int64_t end = first + height < R ? first + height : R;
+        const int64_t   end = first + height < R ? first + height : R;
+        const int32_t * firsts =
+                starts == NULL ? NULL : starts + (batch * C + c) * (x->ne[0] / QK) * FOURS;
         for (int64_t r = first; r < end; r += HEIGHT) {
             const int64_t n_rows   = end - r < HEIGHT ? end - r : HEIGHT;
             const int64_t n_blocks = x->ne[0] / QK;
@@ -386,6 +382,7 @@ void bytes_multiply(
                         .n_blocks  = n_blocks,
                         .n_columns = C - c < width ? C - c : width,
                         .x         = columns + (batch * C + c) * n_blocks,
+                        .first     = firsts,
                         .y         = out + r * (int64_t) sizeof(float),
                         .nb1       = y->nb[1],
             };

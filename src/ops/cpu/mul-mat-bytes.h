@@ -16,7 +16,7 @@
 #endif
 
 enum {
-    BYTES_MIN_COLUMNS  = 4,  // ggml is faster with fewer, and gives the same bits
+    BYTES_MIN_COLUMNS  = 12, // fewer are faster row by row (mul-mat-rows.c), with the same bits
     BYTES_MANY_COLUMNS = 48, // a faster order of sums, unless columns are to be computed one by one
 };
 

@@ -17,6 +17,7 @@
 #include "glue.h"
 #include "lrnn-ops.h"
 #include "mul-mat-bytes.h"
+#include "mul-mat-rows.h"
 #include "mul-mat-weights.h"
 #include "simd.h"
 
@@ -98,11 +99,20 @@ static bool is_in_bytes(const struct ggml_tensor * dst) {
 #endif
 }
 
+static bool is_by_rows(const struct ggml_tensor * dst) {
+#if MUL_MAT_ROWS
+    return rows_supported(dst);
+#else
+    (void) dst;
+    return false;
+#endif
+}
+
 static bool is_supported(const struct ggml_tensor * dst) {
     const struct ggml_tensor * w = dst->src[0];
     const struct ggml_tensor * x = dst->src[1];
     return x->type == GGML_TYPE_F32 && ggml_get_op_params_i32(dst, 1) == GGML_HINT_NONE &&
-           (is_in_bytes(dst) ||
+           (is_by_rows(dst) || is_in_bytes(dst) ||
                    (x->ne[1] >= MIN_COLUMNS && !ggml_is_faster(w->type) &&
                            ggml_get_op_params_i32(dst, GGML_MUL_MAT_BY_COLUMN) == 0)) &&
            (w->type == GGML_TYPE_F32 || ggml_get_type_traits(w->type)->to_float != NULL) &&
@@ -136,6 +146,11 @@ size_t ggml_lrnn_cpu_mul_mat_work_size(const struct ggml_tensor * dst, int n_thr
     if (dst->op != GGML_OP_MUL_MAT || !is_supported(dst)) {
         return 0;
     }
+#if MUL_MAT_ROWS
+    if (is_by_rows(dst)) {
+        return rows_work_size(dst, n_threads) + VEC_BYTES;
+    }
+#endif
 #if MUL_MAT_BYTES
     if (is_in_bytes(dst)) {
         return bytes_work_size(dst) + VEC_BYTES;
@@ -345,6 +360,12 @@ bool ggml_lrnn_cpu_mul_mat(const struct ggml_compute_params * params, struct ggm
         return false;
     }
     float * work = (float *) (((uintptr_t) params->wdata + VEC_BYTES - 1) / VEC_BYTES * VEC_BYTES);
+#if MUL_MAT_ROWS
+    if (is_by_rows(dst)) {
+        rows_multiply(params, dst, work);
+        return true;
+    }
+#endif
 #if MUL_MAT_BYTES
     if (is_in_bytes(dst)) {
         bytes_multiply(params, dst, work);
