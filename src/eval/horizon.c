@@ -11,10 +11,10 @@ enum { VALUES_MAX = 1 << 24 }; // sums of readouts that are kept at once
 struct measure {
     struct horizon * horizon;
     int64_t          n_vocab;
-    int              n_states, n_states_max;
+    int              n_states, n_states_max, n_centroids;
     int *            state_of;  // [n_vocab]: state of an answer; −1: not seen
     int32_t *        answers;   // [n_states]: answer of a state
-    double *         centroids; // [n_states][n_vocab]
+    double *         centroids; // [n_centroids][n_vocab]: states seen up to the first length
     double *         sums;      // [n_rows][n_states_max][n_vocab]
     int64_t *        counts;    // [n_rows][n_states_max]
 };
@@ -88,7 +88,7 @@ static void compare_readout(int64_t position, int32_t answer, const float * logi
     struct measure *     m   = user;
     const int            s   = m->state_of[answer];
     struct horizon_row * row = &m->horizon->rows[find_row(m->horizon, position)];
-    if (s >= 0) {
+    if (s >= 0 && s < m->n_centroids) {
         const double * c   = m->centroids + (size_t) s * (size_t) m->n_vocab;
         double         sum = 0.0;
         for (int64_t k = 0; k < m->n_vocab; ++k) {
@@ -103,7 +103,8 @@ static void compare_readout(int64_t position, int32_t answer, const float * logi
 // c_s, from the sums of all windows; then clears them.
 static void find_centroids(struct measure * m) {
     const int64_t n = m->n_vocab;
-    for (int s = 0; s < m->n_states; ++s) {
+    m->n_centroids  = m->n_states;
+    for (int s = 0; s < m->n_centroids; ++s) {
         int64_t  count = 0;
         double * c     = m->centroids + (size_t) s * (size_t) n;
         for (int r = 0; r < m->horizon->n_rows; ++r) {
@@ -123,7 +124,7 @@ static void find_centroids(struct measure * m) {
 
 static double find_margin(const struct measure * m) {
     double margin = INFINITY;
-    for (int s = 0; s < m->n_states; ++s) {
+    for (int s = 0; s < m->n_centroids; ++s) {
         const double * c = m->centroids + (size_t) s * (size_t) m->n_vocab;
         for (int64_t k = 0; k < m->n_vocab; ++k) {
             if (k != m->answers[s]) {

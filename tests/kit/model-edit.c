@@ -86,6 +86,14 @@ void model_edit_convert(struct model_edit * e, const char * name, enum ggml_type
     const struct ggml_tensor * from = model_edit_find(e, name);
     if (from != NULL) {
         struct ggml_tensor * to = model_edit_put(e, name, type, ggml_n_dims(from), from->ne);
-        ggml_quantize_chunk(type, from->data, to->data, 0, ggml_nrows(from), from->ne[0], NULL);
+        const int64_t        n  = ggml_nelements(from);
+        float *              x  = malloc((size_t) n * sizeof(*x));
+        if (from->type == GGML_TYPE_F32) {
+            memcpy(x, from->data, (size_t) n * sizeof(*x));
+        } else {
+            ggml_get_type_traits(from->type)->to_float(from->data, x, n);
+        }
+        ggml_quantize_chunk(type, x, to->data, 0, ggml_nrows(from), from->ne[0], NULL);
+        free(x);
     }
 }

@@ -114,18 +114,21 @@ def test_refusals(lrnn):
 
 def test_horizon(lrnn):
     """No error while the spread is below the margin; an exact model has no spread."""
-    trained, exact = probe(lrnn, "-m", lrnn.models / "s3-deltaproduct2-neg.gguf", "-m",
-                           lrnn.models / "exact/dyck3.gguf", "--horizon", "--length", "40,4096",
-                           "--trials", "4", "-t", "1", "--svg", "h.svg")
+    names = ["s3-deltaproduct2-neg", "exact/dyck3", "exact/s3", "exact/a5"]
+    trained, *exact = probe(lrnn, *(x for n in names for x in ("-m", lrnn.models / f"{n}.gguf")),
+                            "--horizon", "--length", "40,4096", "--trials", "4", "-t", "1", "--svg",
+                            "h.svg")
     h = trained["horizon"]
     below = [row for row in h["positions"] if row["position"] < h["measured"]]
     assert 0 < trained["first_error"] <= h["measured"] * 2
     assert all(row["spread"] <= h["margin"] for row in below)
     assert trained["first_error"] > below[-1]["position"]
-    assert below[0]["spread"] < below[-1]["spread"] and below[0]["separation"] > 2 * h["margin"] / 3
-    h = exact["horizon"]
-    assert exact["first_error"] == 0 and h["measured"] == 0
-    assert all(row["spread"] < 1e-10 * h["margin"] for row in h["positions"])
+    assert below[0]["spread"] < below[-1]["spread"]
+    assert all(row["separation"] > 2 * h["margin"] / 3 for row in below)
+    for model in exact:
+        h = model["horizon"]
+        assert model["first_error"] == 0 and h["measured"] == 0
+        assert all(row["spread"] < 1e-10 * h["margin"] for row in h["positions"])
     assert "spread / margin" in (lrnn.work / "h.svg").read_text()
     lrnn.fail(lrnn.Code.USAGE, "lrnn-probe", "-m", lrnn.models / "exact/s3.gguf", "--horizon",
               "--sample", "40,256", stderr="--horizon needs a task")

@@ -14,6 +14,7 @@ class Entry:
     task: str                              # lrnn.task: what lrnn-probe asks the model
     build: Callable[[str, bool], tuple[Checkpoint, list[str]]]
     twin: bool = True                      # the family has both ranges
+    kind: str = "f16"                      # of the matrices; f16 is exact for powers of two
 
 
 PARITY = householder.Task(2, {"0": (0, 1), "1": (1, 0)}, [0], {"0": [(0, 0)], "1": [(1, 0)]})
@@ -37,7 +38,7 @@ def _diagonal(build: Callable[[str], tuple[Checkpoint, list[str]]]) -> Entry:
 
 
 def _rotation(m: int) -> Entry:
-    return Entry(f"mod:{m}", lambda name, signed: rotation.build(name, m, signed))
+    return Entry(f"mod:{m}", lambda name, signed: rotation.build(name, m, signed), kind="f32")
 
 
 S3, S5, A5 = symmetric(3), symmetric(5), alternating(5)
@@ -53,7 +54,8 @@ MODELS: dict[str, Entry] = {
     "parity-mamba":               _diagonal(diagonal.mamba),
     "parity-mamba2":              _diagonal(diagonal.mamba2),
     "parity-gla":                 _diagonal(diagonal.gla),
-    "parity-rwkv7": Entry("parity", lambda name, signed: rwkv7.build(name), twin=False),
+    "parity-rwkv7": Entry("parity", lambda name, signed: rwkv7.build(name), twin=False,
+                          kind="f32"),
     **{f"z{m}": _rotation(m) for m in (3, 5, 7, 12, 60)},
     "s3":       _reflections("S3", "delta_product", word_problem(S3, S3)),
     "s5":       _reflections("S5", "delta_product", word_problem(S5, S5)),
@@ -67,8 +69,7 @@ MODELS: dict[str, Entry] = {
 
 @dataclass(frozen=True)
 class Language:
-    """An automaton that is compiled like those of lrnn-convert automaton. It has no twin, and its
-    matrices are F16, in which they are as exact as in F32."""
+    """An automaton that is compiled like those of lrnn-convert automaton. It has no twin."""
 
     make: Callable[[], Dfa]
     task: str = "automaton"

@@ -29,6 +29,12 @@ def power_of_two(n: int) -> int:
     return 1 << (n - 1).bit_length()
 
 
+def power_of_four(n: int) -> int:
+    """The smallest key size 4, 16, … that is at least n. Its root is a power of two: the L2 norm of
+    a key is computed as RMSNorm / √K, and would be rounded otherwise."""
+    return 4 ** max(1, -(-(n - 1).bit_length() // 2))
+
+
 class Layout:
     """Assigns channels of the residual stream, one after another."""
 

@@ -66,9 +66,10 @@ def exact(argv: list[str]) -> None:
         if name in LANGUAGES:
             size = write_language(name, LANGUAGES[name], path)
         else:
-            checkpoint, symbols = MODELS[name].build(name, eigenvalues == "signed")
-            size = write(checkpoint, symbol_tokenizer(symbols), {"lrnn.task": MODELS[name].task},
-                         eigenvalues, path, "f32")
+            entry = MODELS[name]
+            checkpoint, symbols = entry.build(name, eigenvalues == "signed")
+            size = write(checkpoint, symbol_tokenizer(symbols), {"lrnn.task": entry.task},
+                         eigenvalues, path, entry.kind)
         print(f"{path.name:<36}{size:>8} bytes", file=sys.stderr)
 
 

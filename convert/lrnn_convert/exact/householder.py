@@ -29,7 +29,7 @@ import numpy as np
 
 from ..checkpoint import Checkpoint
 from .checkpoint import (BOS, SIZE, UNIT, Layout, embeddings, fla_config, fla_model, identity_conv,
-                         in_memory, zero_mlp)
+                         in_memory, power_of_four, zero_mlp)
 from .dfa import Dfa
 from .permutations import Permutation, inverse, swaps
 
@@ -122,7 +122,7 @@ def build(name: str, family: str, task: Task, signed: bool,
     # -- mixer: a head for every position i and every group of at most n_h columns, K × P
     groups = [columns[c:c + n_h] for c in range(0, len(columns), n_h)]
     heads = [(i, group) for group in groups for i in range(n)]
-    H, K, P = len(heads), -(-2 * n // 4) * 4, -(-n_h // 4) * 4
+    H, K, P = len(heads), power_of_four(2 * n), -(-n_h // 4) * 4
     q, k = np.zeros((H, K, D)), np.zeros((n_h, H, K, D))
     v, beta, o = np.zeros((n_h, H, P, D)), np.zeros((n_h, H, D)), np.zeros((D, H, P))
     for h, (position, group) in enumerate(heads):

@@ -6,20 +6,19 @@ others 0. The groups in use, for level i with the context X_{i−1} (cascade.py)
     letter      the class of the letter: letters with the same effect share one; one for <s>
     action      what happens to the register of the level
     point       the point in the register, ±SIZE; the sign is that of the reflections so far
-    context     X_{i−1}, then X_i
+    context     X_{i−1}, then X_i; after the last level the answer
     old         X_i after the letter before, or "none" at <s>
 
 Every layer adds as many entries as it removes, so each RMSNorm divides by the same power of two,
 and each entry becomes exactly UNIT. The channels A and B balance the number.
 
     register layer   mixer: apply `action` to the register, read `point`
-                     MLP:   (context, point) -> the next context; erase point, action and the old
-                            context
+                     MLP:   (context, point) -> the next context or the answer; erase point,
+                            action and the old context
     shift layer      mixer: `old` = the context of the token before, by a short convolution
                      MLP:   (letter, old, context) -> the next action; erase old
 
-The action of the first level depends on the letter alone and is part of its embedding. The last
-register layer leaves a single state as the context, and the output layer maps it to its answer.
+The action of the first level depends on the letter alone and is part of its embedding.
 
 A register that is permuted stores a point in the rows p and p' of a state with one column, as in
 householder.py; a head per point reads it. A reset is a gate of 0 followed by two writes. A register
@@ -39,7 +38,7 @@ from ..checkpoint import Checkpoint
 from ..errors import ModelError
 from .cascade import SCHEMES, Cascade, Level, TooLarge
 from .cascade import build as build_cascade
-from .checkpoint import BOS, SIZE, UNIT, fla_config, in_memory
+from .checkpoint import BOS, SIZE, UNIT, fla_config, in_memory, power_of_four
 from .cover import Cube, cubes
 from .dfa import Dfa
 from .householder import BETA, KEY, OPEN, SHUT
@@ -80,6 +79,15 @@ class Plan:
     vocab: int = 0
 
     @property
+    def answers(self) -> list[str]:
+        return list(dict.fromkeys(self.cascade.dfa.outputs))
+
+    def contexts_after(self, i: int) -> int:
+        """The number of contexts that level i leads to, or of answers after the last one."""
+        levels = self.cascade.levels
+        return len(levels[i + 1].contexts if i + 1 < len(levels) else self.answers)
+
+    @property
     def layers(self) -> int:
         return 2 * len(self.cascade.levels) - 1
 
@@ -89,10 +97,6 @@ class Plan:
         channels = H * K + n * H * (K + P)
         mixer = channels * (D + TAPS) + n * H * D + H * P * D + P + self.gated * (H * D + 2 * H)
         return self.layers * (mixer + 3 * self.inner * D + 2 * D) + 2 * self.vocab * D + D
-
-
-def power_of_four(n: int) -> int:
-    return 4 ** max(1, math.ceil(math.log2(n) / 2)) if n > 1 else 4
 
 
 def round_up(n: int, step: int) -> int:
@@ -106,7 +110,7 @@ class Channels:
 
     def __init__(self, plan: Plan):
         levels = plan.cascade.levels
-        after = [len(plan.cascade.contexts_after(i)) for i in range(len(levels))]
+        after = [plan.contexts_after(i) for i in range(len(levels))]
         self.used = 0
         self.const, self.a, self.b = self.take(3)
         self.letter = self.take(max(plan.letters) + 2)
@@ -180,7 +184,7 @@ def _heads(plan: Plan, i: int, level: Level) -> int:
     register = level.points + 1 if level.permutes else -(-level.points // plan.P)
     shift = 0
     if i + 1 < len(plan.cascade.levels):
-        shift = -(-(len(plan.cascade.contexts_after(i)) + 1) // plan.P)
+        shift = -(-(plan.contexts_after(i) + 1) // plan.P)
     return max(register, shift)
 
 
@@ -195,21 +199,26 @@ def _start_context(cascade: Cascade, i: int) -> int:
 
 
 def _register_units(plan: Plan, ch: Channels, i: int) -> list[Unit]:
-    level = plan.cascade.levels[i]
+    cascade, level = plan.cascade, plan.cascade.levels[i]
     signs = (1.0, -1.0) if level.permutes else (1.0,)
-    below = {x: c for c, x in enumerate(plan.cascade.contexts_after(i))}
+    number = {x: n for n, x in enumerate(cascade.contexts_after(i))}
+    if i + 1 == len(cascade.levels):
+        number = {1 << s: plan.answers.index(a) for s, a in enumerate(cascade.dfa.outputs)}
+    table = {(c, p): number[level.below(x, p)]
+             for c, x in enumerate(level.contexts)
+             for p in range(len(level.tiles[x]) if x in level.tiles else level.points)}
     units = []
-    for c, x in enumerate(level.contexts):
-        this = [([ch.context[c]], 1.0)] if i > 0 else []
-        if x not in level.tiles:
-            if below[x] != c:
-                units.append(Unit(this, {ch.context[below[x]]: 1.0, ch.context[c]: -1.0}))
-            continue
-        for p, tile in enumerate(level.tiles[x]):
-            adds = {ch.context[below[tile]]: 1.0}
-            if i > 0:
-                adds[ch.context[c]] = adds.get(ch.context[c], 0.0) - 1.0
-            units += [Unit([*this, ([ch.point[p]], s)], adds) for s in signs]
+    for cube in cubes(table):
+        contexts, points = cube.sets
+        this = [] if contexts is None else [([ch.context[c] for c in sorted(contexts)], 1.0)]
+        adds = {ch.context[cube.value]: 1.0}
+        if points is None:
+            units.append(Unit(this, adds))
+        else:
+            group = [ch.point[p] for p in sorted(points)]
+            units += [Unit([*this, (group, s)], adds) for s in signs]
+    if i > 0:
+        units += [Unit([([c], 1.0)], {c: -1.0}) for c in ch.context[:len(level.contexts)]]
     for p in range(level.points):
         for s in signs:
             adds = {ch.point[p]: -s, ch.a: 1.0} | ({ch.b: 1.0} if i > 0 else {})
@@ -226,7 +235,7 @@ def _shift_units(plan: Plan, ch: Channels, i: int) -> list[Unit]:
         present = [([g[x] for x in sorted(values)], 1.0)
                    for g, values in zip(groups, cube.sets) if values is not None]
         units.append(Unit(present, {ch.action[cube.value]: 1.0, ch.a: 1.0, ch.b: -1.0}))
-    for c in ch.old[:len(plan.cascade.contexts_after(i)) + 1]:
+    for c in ch.old[:plan.contexts_after(i) + 1]:
         units.append(Unit([([c], 1.0)], {c: -1.0}))
     return units
 
@@ -341,7 +350,7 @@ def _storing_register(plan: Plan, ch: Channels, i: int) -> Mixer:
 
 
 def _shift(plan: Plan, ch: Channels, i: int) -> Mixer:
-    mixer, n = Mixer(plan, ch), len(plan.cascade.contexts_after(i))
+    mixer, n = Mixer(plan, ch), plan.contexts_after(i)
     heads = -(-(n + 1) // plan.P)
     mixer.q[:heads, 0, ch.const] = mixer.k[0, :heads, 0, ch.const] = KEY
     for c in range(n + 1):
@@ -360,7 +369,6 @@ def build(name: str, plan: Plan, signed: bool, symbols: list[str],
           letters: dict[str, int]) -> Checkpoint:
     """`symbols` are the tokens. `letters` maps those that are letters to the letters of the
     automaton; BOS and the outputs of the states are among the others."""
-    dfa: Dfa = plan.cascade.dfa
     ch = Channels(plan)
     first = plan.cascade.levels[0]
     full = first.contexts[0]
@@ -385,8 +393,8 @@ def build(name: str, plan: Plan, signed: bool, symbols: list[str],
         arrays |= {f"model.layers.{layer}.{key}": x.astype(np.float32) for key, x in parts.items()}
 
     output = np.zeros((len(symbols), plan.D))
-    for s in range(dfa.n):
-        output[symbols.index(dfa.outputs[s]), ch.context[s]] = OUTPUT
+    for c, answer in enumerate(plan.answers):
+        output[symbols.index(answer), ch.context[c]] = OUTPUT
     arrays |= {"model.norm.weight": np.ones(plan.D), "lm_head.weight": output}
 
     config = fla_config("gated_deltaproduct", plan.D, plan.inner, len(symbols),
