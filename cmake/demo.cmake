@@ -46,7 +46,7 @@ show("
 A regular language as weights: a model that tells code, strings and comments of C apart colors this
 project's own source.
 ")
-run(lrnn-highlight ${MODELS}/exact/c-source.gguf ${MODELS}/../src/base/error.h)
+run(lrnn-highlight -m ${MODELS}/exact/c-source.gguf ${MODELS}/../src/base/error.h)
 
 show("
 Text from a byte-level model with 1.7 million parameters, trained on a CPU for half an hour: words,

@@ -1,78 +1,66 @@
 // lrnn-highlight: colors a file by what a model over bytes says at every byte.
 //
-//     lrnn-highlight models/exact/c-source.gguf src/lrnn.h
-//     lrnn-highlight models/exact/c-source.gguf src/lrnn.h --html > lrnn.html
-//
 // The model answers after each byte with a token, such as code, string or comment. The answer
 // before the first byte has no color; every other answer has one. A byte has the color of the
 // answer before it or, if that has none, of the answer after it: a quotation mark belongs to its
 // string.
 
+#include "base/read-file.h"
+#include "compute-options.h"
+#include "load-model.h"
 #include "lrnn.h"
+#include "program.h"
 
+#include <inttypes.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
-enum { N_BATCH = 512, N_COLORS = 4 };
+enum { N_COLORS = 4 };
 
 // in the order in which the answers appear
 static const char * const TERMINAL[N_COLORS] = { "\033[32m", "\033[36m", "\033[35m", "\033[33m" };
 static const char * const HTML[N_COLORS]     = { "#393", "#088", "#939", "#960" };
 
-static char err[512];
+struct args {
+    const char *   model;
+    const char *   file;
+    bool           html;
+    int64_t        batch;
+    struct compute compute;
+};
 
-static void check(bool ok) {
-    if (!ok) {
-        fprintf(stderr, "lrnn-highlight: %s\n", err);
-        exit(1);
-    }
-}
-
-static char * read_all(const char * path, size_t * size) {
-    FILE * file = fopen(path, "rb");
-    char * text = NULL;
-    size_t room = 0;
-    snprintf(err, sizeof(err), "cannot read %s", path);
-    check(file != NULL);
-    *size = 0;
-    do {
-        if (*size == room) {
-            room = 2 * room + 65536;
-            text = realloc(text, room);
-            check(text != NULL);
+// The most likely token; −1 if a logit is not finite.
+static int32_t find_best(const float * logits, int64_t n_vocab) {
+    int32_t best = 0;
+    for (int32_t k = 0; k < n_vocab; ++k) {
+        if (!isfinite(logits[k])) {
+            return -1;
         }
-        *size += fread(text + *size, 1, room - *size, file);
-    } while (!feof(file) && !ferror(file));
-    check(!ferror(file));
-    fclose(file);
-    return text;
+        best = logits[k] > logits[best] ? k : best;
+    }
+    return best;
 }
 
-// The most likely token after each token.
-static int32_t * find_answers(struct lrnn_model * model, const int32_t * tokens, int64_t n) {
-    const struct lrnn_session_params params  = { .n_batch = N_BATCH };
-    struct lrnn_session *            session = lrnn_session_new(model, &params, err, sizeof(err));
-    const int64_t                    n_vocab = lrnn_model_get_info(model).n_vocab;
-    check(session != NULL);
-    int32_t * answers = calloc((size_t) n, sizeof(*answers));
-    snprintf(err, sizeof(err), "out of memory for %lld tokens", (long long) n);
-    check(answers != NULL);
-    for (int64_t first = 0; first < n; first += N_BATCH) {
-        const int64_t           m     = n - first < N_BATCH ? n - first : N_BATCH;
+// answers[n]: the most likely token after each token.
+static enum exit_code find_answers(struct lrnn_session * session, int64_t n_vocab,
+        const int32_t * tokens, int64_t n, int64_t batch, int32_t * answers) {
+    char err[512];
+    for (int64_t first = 0; first < n; first += batch) {
+        const int64_t           m     = n - first < batch ? n - first : batch;
         const struct lrnn_input input = { .tokens = tokens + first, .n_tokens = m, .n_logits = m };
-        check(lrnn_eval(session, &input, 1, err, sizeof(err)));
+        if (!lrnn_eval(session, &input, 1, err, sizeof(err))) {
+            return program_fail(EXIT_CODE_SYSTEM, "%s", err);
+        }
         for (int64_t i = 0; i < m; ++i) {
-            const float * logits = lrnn_logits(session, i); // [n_vocab]
-            int32_t       best   = 0;
-            for (int32_t k = 1; k < n_vocab; ++k) {
-                best = logits[k] > logits[best] ? k : best;
+            answers[first + i] = find_best(lrnn_logits(session, i), n_vocab); // [n_vocab]
+            if (answers[first + i] < 0) {
+                return program_fail(EXIT_CODE_NUMBERS,
+                        "the logits after %" PRId64 " tokens are not finite", first + i + 1);
             }
-            answers[first + i] = best;
         }
     }
-    lrnn_session_free(session);
-    return answers;
+    return EXIT_CODE_OK;
 }
 
 // The color of an answer; −1: none.
@@ -109,24 +97,8 @@ static void change_color(int from, int to, bool html) {
     }
 }
 
-int main(int argc, char ** argv) {
-    const bool html = argc == 4 && strcmp(argv[3], "--html") == 0;
-    if (argc != 3 && !html) {
-        fprintf(stderr, "usage: lrnn-highlight MODEL.gguf FILE [--html]\n");
-        return 2;
-    }
-    struct lrnn_model * model = lrnn_model_load(argv[1], NULL, err, sizeof(err));
-    check(model != NULL);
-    size_t    size;
-    int32_t * tokens;
-    int64_t   n_tokens;
-    char *    text = read_all(argv[2], &size);
-    check(lrnn_tokenize(
-            model, text, size, LRNN_TOKENIZE_ADD_BOS, &tokens, &n_tokens, err, sizeof(err)));
-    snprintf(err, sizeof(err), "%s: expected a model with <s> and one token per byte", argv[1]);
-    check(n_tokens == (int64_t) size + 1);
-    int32_t * answers = find_answers(model, tokens, n_tokens);
-
+// - answers: [size + 1], before the first byte and after each byte
+static void print_text(const char * text, size_t size, const int32_t * answers, bool html) {
     int32_t seen[N_COLORS + 1] = { answers[0] };
     int     n_seen = 1, color = -1, before = -1;
     printf("%s", html ? "<!DOCTYPE html>\n<meta charset=\"utf-8\">\n<pre>" : "");
@@ -142,12 +114,87 @@ int main(int argc, char ** argv) {
     }
     change_color(color, -1, html);
     printf("%s", html ? "</pre>\n" : "");
+}
 
+static enum exit_code highlight(
+        const struct args * args, struct lrnn_model * model, const char * text, size_t size) {
+    char                             err[512];
+    const struct lrnn_session_params params   = { .n_batch = args->batch,
+          .n_threads                                       = (int32_t) args->compute.threads,
+          .cache_type                                      = args->compute.cache_type };
+    int32_t *                        tokens   = NULL;
+    int64_t                          n_tokens = 0;
+    if (!lrnn_tokenize(
+                model, text, size, LRNN_TOKENIZE_ADD_BOS, &tokens, &n_tokens, err, sizeof(err))) {
+        return program_fail(EXIT_CODE_DATA, "%s: %s", args->file, err);
+    }
+    if (n_tokens != (int64_t) size + 1) {
+        free(tokens);
+        return program_fail(EXIT_CODE_MODEL,
+                "%s makes %" PRId64 " tokens of the %zu bytes of %s; expected a model with one "
+                "token per byte and <s>",
+                args->model, n_tokens, size, args->file);
+    }
+    struct lrnn_session * session = lrnn_session_new(model, &params, err, sizeof(err));
+    if (session == NULL) {
+        free(tokens);
+        return program_fail(EXIT_CODE_SYSTEM, "%s", err);
+    }
+    int32_t *            answers = program_alloc((size_t) n_tokens, sizeof(*answers));
+    const enum exit_code code    = find_answers(
+            session, lrnn_model_get_info(model).n_vocab, tokens, n_tokens, args->batch, answers);
+    if (code == EXIT_CODE_OK) {
+        print_text(text, size, answers, args->html);
+    }
     free(answers);
+    lrnn_session_free(session);
     free(tokens);
-    free(text);
+    return code;
+}
+
+static enum exit_code run(void * user) {
+    struct args * args = user;
+    char          err[512];
+    char *        text;
+    size_t        size;
+    if (!compute_check(&args->compute, err, sizeof(err))) {
+        return program_fail(EXIT_CODE_USAGE, "%s", err);
+    }
+    if (!read_file(args->file, &text, &size, err, sizeof(err))) {
+        return program_fail(EXIT_CODE_DATA, "%s", err);
+    }
+    struct lrnn_model *  model = compute_load(&args->compute, args->model, false);
+    const enum exit_code code =
+            model == NULL ? load_model_exit_code() : highlight(args, model, text, size);
     lrnn_model_free(model);
-    snprintf(err, sizeof(err), "cannot write to standard output");
-    check(fflush(stdout) == 0);
-    return 0;
+    free(text);
+    return code;
+}
+
+int main(int argc, char ** argv) {
+    struct args args = { .batch = 512, .compute = COMPUTE_DEFAULTS };
+
+    const struct option options[] = {
+        opt_group("What"),
+        opt_required(opt_string("-m, --model", "M.gguf", &args.model,
+                "a model over bytes, such as models/exact/c-source.gguf")),
+        opt_required(opt_arg("FILE", &args.file, "the text; -: standard input")),
+
+        opt_group("Output"),
+        opt_flag("--html", &args.html, "print a web page instead of terminal colors"),
+
+        opt_group("Computation"),
+        COMPUTE_THREADS(args.compute),
+        COMPUTE_OPTIONS(args.compute),
+        COMPUTE_BATCH(args.batch),
+    };
+    const struct program program = {
+        .name     = "lrnn-highlight",
+        .summary  = "colors a file by what a model over bytes says at every byte",
+        .usage    = "-m M.gguf FILE [--html]",
+        .examples = "lrnn-highlight -m models/exact/c-source.gguf src/lrnn.h\n"
+                    "lrnn-highlight -m models/exact/c-source.gguf src/lrnn.h --html > lrnn.html",
+        OPTIONS(options),
+    };
+    return program_main(&program, argc, argv, run, &args);
 }

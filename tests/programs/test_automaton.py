@@ -178,16 +178,33 @@ def test_source_is_colored(lrnn, root, path):
     be a division, so it has no color."""
     source = (root / path).read_text()
     expected = [t if t[0] in "\"'" else t[1:] for t in TOKENS.findall(source)]
-    page = lrnn.run("lrnn-highlight", lrnn.models / "exact/c-source.gguf", root / path,
-                    "--html").stdout
+    command = ["lrnn-highlight", "-m", lrnn.models / "exact/c-source.gguf", "-t", "1", root / path]
+    page = lrnn.run(*command, "--html").stdout
     body = page[page.index("<pre>") + 5:page.rindex("</pre>")]
     assert html.unescape(re.sub("</?span[^>]*>", "", body)) == source
     spans = [html.unescape(t) for t in re.findall("<span[^>]*>(.*?)</span>", body, re.DOTALL)]
     assert "".join(spans) == "".join(expected)
     colors = dict(re.findall('<span style="color:([^"]*)">(.)', body))
     assert len(colors) == 2
-    shown = lrnn.run("lrnn-highlight", lrnn.models / "exact/c-source.gguf", root / path).stdout
+    shown = lrnn.run(*command, "-b", "100").stdout
     assert re.sub("\033\\[\\d*m", "", shown) == source
+
+
+def test_highlight_refuses(lrnn):
+    """One message and nothing on standard output."""
+    code, models = lrnn.Code, lrnn.models
+    lrnn.write("a.c", "int a;\n")
+    c = ["lrnn-highlight", "-m", models / "exact/c-source.gguf"]
+    lrnn.fail(code.USAGE, *c, stderr="FILE is missing")
+    lrnn.fail(code.USAGE, "lrnn-highlight", "a.c", stderr="--model is missing")
+    lrnn.fail(code.DATA, *c, "none.c", stderr="none.c")
+    lrnn.fail(code.MODEL, "lrnn-highlight", "-m", "none.gguf", "a.c", stderr="none.gguf")
+    for text, found in (("( ) [", "4 tokens of the 5 bytes"), ("", "0 bytes")):
+        lrnn.write("brackets.txt", text)
+        done = lrnn.run("lrnn-highlight", "-m", models / "exact/dyck3.gguf", "brackets.txt",
+                        code=code.MODEL if text else code.OK)
+        assert text == "" or found in done.stderr
+        assert done.stdout == ""
 
 
 def test_shipped_languages(lrnn):
