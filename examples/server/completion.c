@@ -243,6 +243,8 @@ static bool make_job(struct completion * c, enum request_kind kind, struct http_
         .stops     = &r->stops,
         .biases    = r->biases,
         .n_biases  = r->n_biases,
+        .frequency_penalty = (float) r->frequency_penalty,
+        .presence_penalty  = (float) r->presence_penalty,
         .base      = c->base != NULL ? c->base->data : NULL,
         .base_size = c->base != NULL ? c->base->size : 0,
         .n_base     = c->base != NULL ? c->base->n_tokens - 1 : 0,

@@ -14,13 +14,16 @@ bool generator_init(struct generator * g, const struct lrnn_model * model, int64
                                        .model   = model,
                                        .info    = info,
                                        .n_cache = info.n_layer_attention > 0 ? n_cache : INT64_MAX,
-                                       .biased  = malloc((size_t) info.n_vocab * sizeof(float)),
+                                       .changed = malloc((size_t) info.n_vocab * sizeof(float)),
+                                       .seen    = calloc((size_t) info.n_vocab, sizeof(bool)),
     };
-    return g->biased != NULL || error_set(err, err_size, "out of memory for the logits");
+    return (g->changed != NULL && g->seen != NULL) ||
+           error_set(err, err_size, "out of memory for the logits");
 }
 
 void generator_free(struct generator * g) {
-    free(g->biased);
+    free(g->changed);
+    free(g->seen);
     *g = (struct generator) { 0 };
 }
 
@@ -115,16 +118,37 @@ bool generation_score(struct generator * g, struct choice * c, int32_t token, co
 // Samples
 //
 
+// logit − count · frequency_penalty − (count > 0) · presence_penalty, where count is how often the
+// token was generated before. As in OpenAI's API, the prompt does not count.
+static void subtract_penalties(struct generator * g, const struct choice * c) {
+    const struct job_params * p         = &c->job->params;
+    const int32_t *           generated = c->tokens + c->n_prompt;
+    for (int64_t i = 0; i < c->n_new; ++i) {
+        bool * seen = &g->seen[generated[i]];
+        g->changed[generated[i]] -= p->frequency_penalty + (*seen ? 0.0f : p->presence_penalty);
+        *seen = true;
+    }
+    for (int64_t i = 0; i < c->n_new; ++i) {
+        g->seen[generated[i]] = false;
+    }
+}
+
+// The logits with the biases and penalties of the request.
 static const float * with_biases(
-        struct generator * g, const struct job_params * p, const float * logits) {
-    if (p->n_biases == 0) {
+        struct generator * g, const struct choice * c, const float * logits) {
+    const struct job_params * p = &c->job->params;
+    const bool has_penalties    = p->frequency_penalty != 0.0f || p->presence_penalty != 0.0f;
+    if (p->n_biases == 0 && !has_penalties) {
         return logits;
     }
-    memcpy(g->biased, logits, (size_t) g->info.n_vocab * sizeof(float));
+    memcpy(g->changed, logits, (size_t) g->info.n_vocab * sizeof(float));
     for (int64_t i = 0; i < p->n_biases; ++i) {
-        g->biased[p->biases[i].token] += p->biases[i].bias;
+        g->changed[p->biases[i].token] += p->biases[i].bias;
     }
-    return g->biased;
+    if (has_penalties) {
+        subtract_penalties(g, c);
+    }
+    return g->changed;
 }
 
 // Adds the text of a token. True: it completes a stop string.
@@ -156,7 +180,7 @@ bool generation_sample(struct generator * g, struct choice * c, const float * lo
         return false;
     }
     const int32_t token = lrnn_sampler_sample(
-            c->sampler, with_biases(g, p, logits), g->info.n_vocab, NULL, err, err_size);
+            c->sampler, with_biases(g, c, logits), g->info.n_vocab, NULL, err, err_size);
     if (token < 0 || (p->n_top >= 0 && !generation_score(g, c, token, logits, err, err_size))) {
         return false;
     }

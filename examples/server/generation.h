@@ -9,7 +9,8 @@ struct generator {
     const struct lrnn_model * model;
     struct lrnn_model_info    info;
     int64_t                   n_cache; // limit on the length of a sequence; INT64_MAX: none
-    float *                   biased;  // [n_vocab], logits with the biases of a request
+    float *                   changed; // [n_vocab], logits with biases and penalties
+    bool *                    seen;    // [n_vocab], all false between calls
 };
 
 bool generator_init(struct generator * g, const struct lrnn_model * model, int64_t n_cache,

@@ -2,13 +2,372 @@
 
 #include "httplib.h"
 
+#include <poll.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <atomic>
 #include <cerrno>
+#include <chrono>
+#include <condition_variable>
 #include <cstdio>
 #include <cstring>
-#include <memory>
+#include <functional>
+#include <list>
+#include <mutex>
+#include <system_error>
+#include <thread>
+
+using steady = std::chrono::steady_clock;
+
+// A connection while a thread serves it.
+struct connection {
+    int                sock;
+    steady::time_point since;      // when it began to wait
+    bool               is_waiting; // for a request, or for the rest of one
+    bool               is_closing; // to make room
+};
+
+// All connections. Threads are limited, and a connection needs one from its beginning. So that held
+// connections cannot keep others out, a new one beyond the limit closes that which waited longest.
+class connection_list {
+  public:
+    explicit connection_list(size_t limit) : limit_(limit) {}
+
+    // Called before a thread serves a connection. Waits while others make room: while they close,
+    // and while threads go from one connection to the next.
+    void arrive() {
+        std::unique_lock<std::mutex> lock(mutex_);
+        const auto                   end = steady::now() + std::chrono::seconds(5);
+        n_open_++;
+        while (n_open_ > limit_ && !close_oldest() && (n_closing_ > 0 || list_.size() < limit_)) {
+            if (left_.wait_until(lock, end) == std::cv_status::timeout) {
+                return; // the system has too few threads
+            }
+        }
+    }
+
+    void leave() {
+        const std::lock_guard<std::mutex> lock(mutex_);
+        n_open_--;
+        left_.notify_all();
+    }
+
+    bool is_full() {
+        const std::lock_guard<std::mutex> lock(mutex_);
+        return n_open_ > limit_;
+    }
+
+    std::list<connection>::iterator add(int sock) {
+        const std::lock_guard<std::mutex> lock(mutex_);
+        left_.notify_all(); // it can be closed now
+        return list_.insert(list_.end(), { sock, steady::now(), true, false });
+    }
+
+    void remove(std::list<connection>::iterator at) {
+        const std::lock_guard<std::mutex> lock(mutex_);
+        n_closing_ -= at->is_closing ? 1 : 0;
+        list_.erase(at);
+        left_.notify_all();
+    }
+
+    void set_waiting(connection & c, bool is_waiting) {
+        const std::lock_guard<std::mutex> lock(mutex_);
+        if (c.is_closing && !is_waiting) { // its request was complete just before
+            c.is_closing = false;
+            n_closing_--;
+            left_.notify_all();
+        }
+        c.is_waiting = is_waiting;
+        c.since      = steady::now();
+    }
+
+  private:
+    // Closes the connection that waited longest. False: none waits.
+    bool close_oldest() {
+        connection * oldest = nullptr;
+        for (auto & c : list_) {
+            if (c.is_waiting && !c.is_closing && (oldest == nullptr || c.since < oldest->since)) {
+                oldest = &c;
+            }
+        }
+        if (oldest != nullptr) {
+            oldest->is_closing = true;
+            n_closing_++;
+            shutdown(oldest->sock, SHUT_RDWR); // its thread reads the end of the data
+        }
+        return oldest != nullptr;
+    }
+
+    const size_t            limit_;
+    std::mutex              mutex_;
+    std::condition_variable left_;
+    std::list<connection>   list_;
+    size_t                  n_open_    = 0; // with those that wait for a thread
+    size_t                  n_closing_ = 0;
+};
+
+// A thread for every connection up to the limit; further ones wait for a thread. (The pool of the
+// library starts no thread while it believes that one is idle, which is too late after a burst.)
+class connection_queue final : public httplib::TaskQueue {
+  public:
+    connection_queue(connection_list & list, size_t n_threads, size_t n_waiting)
+        : list_(list), max_threads_(n_threads), max_waiting_(n_waiting) {}
+
+    bool enqueue(std::function<void()> serve) override {
+        list_.arrive();
+        std::unique_lock<std::mutex> lock(mutex_);
+        const bool is_short = waiting_.size() >= n_idle_ && n_threads_ < max_threads_;
+        if ((is_short && start_thread()) || waiting_.size() < n_idle_ + max_waiting_) {
+            if (n_threads_ > 0) {
+                waiting_.push_back(std::move(serve));
+                cond_.notify_one();
+                return true;
+            }
+        }
+        lock.unlock();
+        list_.leave();
+        return false;
+    }
+
+    void shutdown() override {
+        std::unique_lock<std::mutex> lock(mutex_);
+        is_stopping_ = true;
+        cond_.notify_all();
+        gone_.wait(lock, [this] { return n_threads_ == 0; });
+    }
+
+  private:
+    // The caller holds the lock.
+    bool start_thread() {
+        try {
+            std::thread([this] { work(); }).detach();
+        } catch (const std::system_error &) {
+            return false;
+        }
+        n_threads_++;
+        return true;
+    }
+
+    void work() {
+        std::unique_lock<std::mutex> lock(mutex_);
+        const auto is_needed = [this] { return !waiting_.empty() || is_stopping_; };
+        for (;;) {
+            n_idle_++;
+            cond_.wait_for(lock, std::chrono::seconds(5), is_needed);
+            n_idle_--;
+            if (waiting_.empty()) {
+                break;
+            }
+            const std::function<void()> serve = std::move(waiting_.front());
+            waiting_.pop_front();
+            lock.unlock();
+            serve();
+            list_.leave();
+            lock.lock();
+        }
+        n_threads_--;
+        std::notify_all_at_thread_exit(gone_, std::move(lock));
+    }
+
+    connection_list &                list_;
+    const size_t                     max_threads_;
+    const size_t                     max_waiting_;
+    std::mutex                       mutex_;
+    std::condition_variable          cond_; // there is work
+    std::condition_variable          gone_; // a thread has ended
+    std::list<std::function<void()>> waiting_;
+    size_t                           n_threads_   = 0;
+    size_t                           n_idle_      = 0;
+    bool                             is_stopping_ = false;
+};
+
+// A socket with a deadline for each request and for each piece of a reply: a client that sends or
+// reads a byte now and then does not hold its thread for longer.
+class deadline_stream final : public httplib::Stream {
+  public:
+    deadline_stream(int sock, int timeout_s) : sock_(sock), timeout_(timeout_s) {}
+
+    // The next request must be complete in time.
+    void begin_request() {
+        deadline_ = steady::now() + timeout_;
+    }
+
+    bool is_readable() const override {
+        return at_ < n_;
+    }
+
+    bool wait_readable() const override {
+        return wait(POLLIN, deadline_);
+    }
+
+    bool wait_writable() const override {
+        return wait(POLLOUT, steady::now() + timeout_);
+    }
+
+    // False if nothing arrives for so long.
+    bool wait_readable_for(std::chrono::milliseconds time) const {
+        return at_ < n_ || wait(POLLIN, steady::now() + time);
+    }
+
+    bool is_peer_alive() const override {
+        char byte;
+        return recv(sock_, &byte, 1, MSG_PEEK | MSG_DONTWAIT) != 0;
+    }
+
+    ssize_t read(char * to, size_t size) override {
+        if (at_ == n_) {
+            if (!wait_readable()) {
+                error_ = httplib::Error::Timeout;
+                return -1;
+            }
+            const ssize_t n = recv(sock_, buffer_.data(), buffer_.size(), 0);
+            if (n <= 0) {
+                error_ = n == 0 ? httplib::Error::ConnectionClosed : httplib::Error::Read;
+                return n;
+            }
+            at_ = 0;
+            n_  = static_cast<size_t>(n);
+        }
+        const size_t n = std::min(size, n_ - at_);
+        memcpy(to, buffer_.data() + at_, n);
+        at_ += n;
+        return static_cast<ssize_t>(n);
+    }
+
+    ssize_t write(const char * from, size_t size) override {
+        const size_t piece = std::min(size, size_t(1) << 20);
+        const auto   end   = steady::now() + timeout_;
+        for (size_t sent = 0; sent < piece;) {
+            const ssize_t n = send(sock_, from + sent, piece - sent, MSG_NOSIGNAL | MSG_DONTWAIT);
+            if (n > 0) {
+                sent += static_cast<size_t>(n);
+            } else if ((errno != EAGAIN && errno != EWOULDBLOCK && errno != EINTR) ||
+                       !wait(POLLOUT, end)) {
+                return -1;
+            }
+        }
+        return static_cast<ssize_t>(piece);
+    }
+
+    const char * buffered_data(size_t & size) const override {
+        size = n_ - at_;
+        return size > 0 ? buffer_.data() + at_ : nullptr;
+    }
+
+    void consume_buffered(size_t size) override {
+        at_ += size;
+    }
+
+    socket_t socket() const override {
+        return sock_;
+    }
+
+    // The addresses of the two ends and the duration are of no use here.
+    void get_remote_ip_and_port(std::string &, int &) const override {}
+
+    void get_local_ip_and_port(std::string &, int &) const override {}
+
+    time_t duration() const override {
+        return 0;
+    }
+
+  private:
+    bool wait(short events, steady::time_point end) const {
+        struct pollfd fd = { sock_, events, 0 };
+        for (;;) {
+            const auto left = std::chrono::ceil<std::chrono::milliseconds>(end - steady::now());
+            const int  ms   = static_cast<int>(std::max<long long>(0, left.count()));
+            const int  n    = poll(&fd, 1, ms);
+            if (n >= 0 || errno != EINTR) {
+                return n > 0;
+            }
+        }
+    }
+
+    const int                  sock_;
+    const std::chrono::seconds timeout_;
+    steady::time_point         deadline_;
+    std::array<char, 16384>    buffer_;
+    size_t                     at_ = 0; // the next byte
+    size_t                     n_  = 0;
+};
+
+// The connection that this thread serves.
+static thread_local connection * current;
+
+class deadline_server final : public httplib::Server {
+  public:
+    explicit deadline_server(const struct http_params & params)
+        : connections(static_cast<size_t>(params.n_connections)), timeout_s_(params.timeout_s) {}
+
+    connection_list   connections;
+    std::atomic<bool> is_stopping{ false };
+
+  private:
+    // Waits for a request. False: close the connection. After the first request, it makes room for
+    // others.
+    bool wait_for_request(const deadline_stream & stream, bool is_first) {
+        const auto end = steady::now() + std::chrono::seconds(timeout_s_);
+        while (!stream.wait_readable_for(std::chrono::milliseconds(10))) {
+            if (is_stopping || steady::now() > end || (!is_first && connections.is_full())) {
+                return false;
+            }
+        }
+        return true;
+    }
+
+    bool process_and_close_socket(socket_t sock) override {
+        const auto at = connections.add(sock);
+        const bool ok = serve_guarded([&] {
+            deadline_stream stream(sock, timeout_s_);
+            bool            is_open = true;
+            current                 = &*at;
+            for (bool is_first = true; is_open; is_first = false) {
+                connections.set_waiting(*at, true);
+                if (!wait_for_request(stream, is_first)) {
+                    return true;
+                }
+                bool is_last = false, upgraded = false;
+                stream.begin_request();
+                is_open = process_request(
+                                  stream, "", 0, "", 0, is_stopping, is_last, nullptr, &upgraded) &&
+                          !is_last && !is_stopping;
+            }
+            return true;
+        });
+        connections.remove(at);
+        close_gently(sock);
+        return ok;
+    }
+
+    // A close with unread data would destroy a reply that is on its way.
+    static void close_gently(int sock) {
+        std::array<char, 16384> unread;
+        const auto              end  = steady::now() + std::chrono::milliseconds(100);
+        struct pollfd           fd   = { sock, POLLIN, 0 };
+        size_t                  size = 0;
+        shutdown(sock, SHUT_WR);
+        while (size < size_t(1) << 20 && steady::now() < end && poll(&fd, 1, 100) > 0) {
+            const ssize_t n = recv(sock, unread.data(), unread.size(), MSG_DONTWAIT);
+            if (n <= 0) {
+                break;
+            }
+            size += static_cast<size_t>(n);
+        }
+        close(sock);
+    }
+
+    const int timeout_s_;
+};
 
 struct http_server {
-    httplib::Server    server;
+    explicit http_server(const struct http_params & p) : server(p), params(p) {}
+
+    deadline_server    server;
     struct http_params params;
 };
 
@@ -21,12 +380,23 @@ struct http_stream {
     httplib::DataSink & sink;
 };
 
+// Raises the limit on open files, as far as allowed, to so many connections and other files.
+static void allow_files(size_t n_connections) {
+    struct rlimit limit;
+    if (getrlimit(RLIMIT_NOFILE, &limit) == 0) {
+        const rlim_t wanted = std::min<rlim_t>(n_connections + 256, limit.rlim_max);
+        limit.rlim_cur      = std::max(limit.rlim_cur, wanted);
+        setrlimit(RLIMIT_NOFILE, &limit);
+    }
+}
+
 struct http_server * http_server_new(const struct http_params * params) try {
-    auto * s   = new http_server{ {}, *params };
+    auto * s   = new http_server(*params);
     auto & svr = s->server;
 
     const auto handle = [s](const httplib::Request & request, httplib::Response & response) {
         struct http_call call = { request, response };
+        s->server.connections.set_waiting(*current, false); // the request is complete
         if (request.path.find('\0') != std::string::npos) { // C would see another path
             response.status = 400;
             return;
@@ -48,9 +418,7 @@ struct http_server * http_server_new(const struct http_params * params) try {
         return httplib::Server::HandlerResponse::Handled;
     });
     svr.set_payload_max_length(params->max_body);
-    svr.set_read_timeout(params->timeout_s);
-    svr.set_write_timeout(params->timeout_s);
-    svr.set_keep_alive_max_count(1 << 20);
+    svr.set_keep_alive_timeout(params->timeout_s); // for the header Keep-Alive
     svr.set_tcp_nodelay(true);
     // the default, SO_REUSEPORT, would let two servers share a port
     svr.set_socket_options([](int sock) {
@@ -59,9 +427,10 @@ struct http_server * http_server_new(const struct http_params * params) try {
     });
     const auto n_connections = static_cast<size_t>(params->n_connections);
     const auto n_waiting     = static_cast<size_t>(params->n_waiting);
-    svr.new_task_queue       = [n_connections, n_waiting] {
-        return new httplib::ThreadPool(8, n_connections, n_waiting);
+    svr.new_task_queue       = [s, n_connections, n_waiting] {
+        return new connection_queue(s->server.connections, n_connections, n_waiting);
     };
+    allow_files(n_connections + n_waiting);
     return s;
 } catch (...) {
     return nullptr;
@@ -100,6 +469,7 @@ bool http_server_run(struct http_server * server) try {
 }
 
 void http_server_stop(struct http_server * server) {
+    server->server.is_stopping = true;
     server->server.stop();
 }
 

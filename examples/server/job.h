@@ -69,6 +69,8 @@ struct job_params {
     const struct option_strings * stops;
     const struct token_bias *     biases;
     int64_t                       n_biases;
+    float frequency_penalty; // subtracted from a logit for every time that the token was generated
+    float presence_penalty;  // subtracted once if it was
     int64_t      n_stable;   // store the state after so many tokens of the prompt; 0: none
     bool         keep_state; // copy the state to `state`
     const void * base;       // a state of the first n_base tokens of each prompt

@@ -417,6 +417,9 @@ enum field {
     TOP_P,
     MIN_P,
     REPEAT_PENALTY,
+    REPETITION_PENALTY,
+    FREQUENCY_PENALTY,
+    PRESENCE_PENALTY,
     TOP_K,
     LOGIT_BIAS,
     IGNORE_EOS,
@@ -443,6 +446,9 @@ static const char * const FIELDS[N_FIELDS + 1] = {
     [TOP_P]                 = "top_p",
     [MIN_P]                 = "min_p",
     [REPEAT_PENALTY]        = "repeat_penalty",
+    [REPETITION_PENALTY]    = "repetition_penalty",
+    [FREQUENCY_PENALTY]     = "frequency_penalty",
+    [PRESENCE_PENALTY]      = "presence_penalty",
     [TOP_K]                 = "top_k",
     [LOGIT_BIAS]            = "logit_bias",
     [IGNORE_EOS]            = "ignore_eos",
@@ -489,6 +495,12 @@ static bool read_sampling(struct request * r, enum request_kind kind, const stru
            read_number(v[TOP_P], "top_p", 0.0, 1.0, &r->top_p, error) &&
            read_number(v[MIN_P], "min_p", 0.0, 1.0, &r->min_p, error) &&
            read_number(v[REPEAT_PENALTY], "repeat_penalty", 1e-3, 1e3, &r->repeat_penalty, error) &&
+           read_number(v[REPETITION_PENALTY], "repetition_penalty", 1e-3, 1e3, &r->repeat_penalty,
+                   error) &&
+           read_number(v[FREQUENCY_PENALTY], "frequency_penalty", -2.0, 2.0, &r->frequency_penalty,
+                   error) &&
+           read_number(v[PRESENCE_PENALTY], "presence_penalty", -2.0, 2.0, &r->presence_penalty,
+                   error) &&
            read_integer(v[TOP_K], "top_k", -1, INT32_MAX, &r->top_k, error) &&
            read_bool(v[IGNORE_EOS], "ignore_eos", &r->ignore_eos, error) &&
            read_bool(v[STREAM], "stream", &r->stream, error) &&

@@ -62,6 +62,8 @@ struct request {
     double                top_p;
     double                min_p;
     double                repeat_penalty;
+    double                frequency_penalty;
+    double                presence_penalty;
     int64_t               top_k;
     struct token_bias *   biases;
     int64_t               n_biases;

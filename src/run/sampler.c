@@ -8,7 +8,6 @@
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 struct candidate {
     float   logit;
@@ -73,14 +72,48 @@ void lrnn_sampler_accept(struct lrnn_sampler * s, int32_t token) {
 // Sampling
 //
 
-// By falling logit; equal logits by rising id.
-static int by_logit(const void * a, const void * b) {
-    const struct candidate * x = a;
-    const struct candidate * y = b;
-    if (x->logit != y->logit) {
-        return x->logit > y->logit ? -1 : 1;
+// True if a comes first: by falling logit; equal logits by rising id.
+static bool is_before(struct candidate a, struct candidate b) {
+    return a.logit > b.logit || (a.logit == b.logit && a.token < b.token);
+}
+
+// The candidates in order, as far as they are needed: a heap, and behind it those that were taken
+// from it, c[n - 1 - i] the i-th. Few are needed, so this is much faster than to sort them all.
+struct ranking {
+    struct candidate * c; // [n]
+    int64_t            n;
+    int64_t            n_heap;
+};
+
+// Moves the candidate at `i` down until none below it comes before it.
+static void sift_down(struct candidate * c, int64_t n, int64_t i) {
+    const struct candidate moved = c[i];
+    for (int64_t child; (child = 2 * i + 1) < n; i = child) {
+        child += child + 1 < n && is_before(c[child + 1], c[child]) ? 1 : 0;
+        if (!is_before(c[child], moved)) {
+            break;
+        }
+        c[i] = c[child];
     }
-    return x->token < y->token ? -1 : 1;
+    c[i] = moved;
+}
+
+static struct ranking rank(struct candidate * c, int64_t n) {
+    for (int64_t i = n / 2 - 1; i >= 0; --i) {
+        sift_down(c, n, i);
+    }
+    return (struct ranking) { c, n, n };
+}
+
+// The i-th candidate, i < n, 0 the most likely. Takes it from the heap if i is new.
+static struct candidate ranked(struct ranking * r, int64_t i) {
+    while (r->n - r->n_heap <= i) {
+        const struct candidate first = r->c[0];
+        r->c[0]                      = r->c[--r->n_heap];
+        sift_down(r->c, r->n_heap, 0);
+        r->c[r->n_heap] = first;
+    }
+    return r->c[r->n - 1 - i];
 }
 
 // Penalizes each recent token once, however often it occurred.
@@ -101,52 +134,90 @@ static void penalize(const struct lrnn_sampler * s, struct candidate * c, int64_
     }
 }
 
-// The number of sorted candidates that remain. Probabilities are taken before the temperature.
-static int64_t truncate(
-        const struct lrnn_sampler_params * p, const struct candidate * c, int64_t n) {
-    if (p->top_k > 0 && n > p->top_k) {
-        n = p->top_k;
+// Σ exp((logit − max) / temperature) of the n most likely candidates
+static double weight_of(struct ranking * r, int64_t n, float temperature) {
+    const float max = ranked(r, 0).logit;
+    double      sum = 0.0;
+    for (int64_t i = 0; i < n; ++i) { // of all: the order does not matter
+        const float logit = n < r->n ? ranked(r, i).logit : r->c[i].logit;
+        sum += exp((double) ((logit - max) / temperature));
     }
-    double total = 0.0;
-    for (int64_t i = 0; i < n; ++i) {
-        total += exp((double) (c[i].logit - c[0].logit));
+    return sum;
+}
+
+// The number of candidates that remain. Probabilities are taken before the temperature.
+static int64_t truncate(const struct lrnn_sampler_params * p, struct ranking * r) {
+    const float max = ranked(r, 0).logit;
+    int64_t     n   = p->top_k > 0 && r->n > p->top_k ? p->top_k : r->n;
+    if (p->top_p < 1.0f) {
+        const double wanted = (double) p->top_p * weight_of(r, n, 1.0f);
+        double       sum    = 0.0;
+        for (int64_t i = 0; i < n; ++i) {
+            sum += exp((double) (ranked(r, i).logit - max));
+            if (sum >= wanted) {
+                n = i + 1;
+                break;
+            }
+        }
     }
-    double  sum  = 0.0;
-    int64_t keep = n;
-    for (int64_t i = 0; i < n; ++i) {
-        sum += exp((double) (c[i].logit - c[0].logit));
-        if (sum >= (double) p->top_p * total) {
-            keep = i + 1;
+    for (int64_t i = 1; i < n && p->min_p > 0.0f; ++i) {
+        if (exp((double) (ranked(r, i).logit - max)) < (double) p->min_p) {
+            return i;
+        }
+    }
+    return n;
+}
+
+// Draws one of the candidates in proportion to exp(logit / temperature).
+static int32_t draw(struct lrnn_sampler * s, int64_t n_vocab) {
+    struct ranking r   = rank(s->candidates, n_vocab);
+    const int64_t  n   = truncate(&s->params, &r);
+    const float    max = ranked(&r, 0).logit;
+    double  left   = random_unit(xoroshiro128(s->random)) * weight_of(&r, n, s->params.temperature);
+    int64_t chosen = 0;
+    for (; chosen < n - 1; ++chosen) {
+        left -= exp((double) ((ranked(&r, chosen).logit - max) / s->params.temperature));
+        if (left < 0.0) {
             break;
         }
     }
-    while (keep > 1 && exp((double) (c[keep - 1].logit - c[0].logit)) < (double) p->min_p) {
-        keep--;
-    }
-    return keep;
+    return ranked(&r, chosen).token;
 }
 
-// log Σ exp(logits); NaN if one is NaN, infinite if none is finite
-static double log_sum(const float * logits, int64_t n) {
-    float  max = -INFINITY;
-    double sum = 0.0;
+static int32_t most_likely(const struct candidate * c, int64_t n) {
+    int64_t best = 0;
+    for (int64_t i = 1; i < n; ++i) {
+        best = is_before(c[i], c[best]) ? i : best;
+    }
+    return c[best].token;
+}
+
+// NaN if one is NaN
+static float max_of(const float * logits, int64_t n) {
+    float max = -INFINITY;
     for (int64_t i = 0; i < n; ++i) {
         if (isnan(logits[i])) {
-            return (double) NAN;
+            return NAN;
         }
         max = logits[i] > max ? logits[i] : max;
     }
-    for (int64_t i = 0; i < n && isfinite(max); ++i) {
+    return max;
+}
+
+// log softmax(logits)[token]
+static float log_prob_of(const float * logits, int64_t n, float max, int32_t token) {
+    double sum = 0.0;
+    for (int64_t i = 0; i < n; ++i) {
         sum += exp((double) (logits[i] - max));
     }
-    return isfinite(max) ? (double) max + log(sum) : (double) max;
+    return (float) ((double) logits[token] - ((double) max + log(sum)));
 }
 
 int32_t lrnn_sampler_sample(struct lrnn_sampler * s, const float * logits, int64_t n_vocab,
         float * log_prob, char * err, size_t err_size) {
-    const double norm = log_sum(logits, n_vocab);
-    if (!isfinite(norm)) {
-        snprintf(err, err_size, "%s", isnan(norm) ? "a logit is NaN" : "no logit is finite");
+    const float max = max_of(logits, n_vocab);
+    if (!isfinite(max)) {
+        snprintf(err, err_size, "%s", isnan(max) ? "a logit is NaN" : "no logit is finite");
         return LRNN_SAMPLE_NOT_FINITE;
     }
     if (n_vocab > s->cap_candidates) {
@@ -158,36 +229,16 @@ int32_t lrnn_sampler_sample(struct lrnn_sampler * s, const float * logits, int64
         s->candidates     = c;
         s->cap_candidates = n_vocab;
     }
-    struct candidate * c = s->candidates;
     for (int64_t i = 0; i < n_vocab; ++i) {
-        c[i] = (struct candidate) { logits[i], (int32_t) i };
+        s->candidates[i] = (struct candidate) { logits[i], (int32_t) i };
     }
     if (s->params.repeat_penalty != 1.0f) {
-        penalize(s, c, n_vocab);
+        penalize(s, s->candidates, n_vocab);
     }
-    int64_t chosen = 0;
-    if (s->params.temperature == 0.0f) {
-        for (int64_t i = 1; i < n_vocab; ++i) {
-            chosen = by_logit(&c[i], &c[chosen]) < 0 ? i : chosen;
-        }
-    } else {
-        qsort(c, (size_t) n_vocab, sizeof(*c), by_logit);
-        const int64_t n     = truncate(&s->params, c, n_vocab);
-        double        total = 0.0;
-        for (int64_t i = 0; i < n; ++i) {
-            total += exp((double) ((c[i].logit - c[0].logit) / s->params.temperature));
-        }
-        double left = random_unit(xoroshiro128(s->random)) * total;
-        for (chosen = 0; chosen < n - 1; ++chosen) {
-            left -= exp((double) ((c[chosen].logit - c[0].logit) / s->params.temperature));
-            if (left < 0.0) {
-                break;
-            }
-        }
-    }
-    const int32_t token = c[chosen].token;
+    const int32_t token =
+            s->params.temperature == 0.0f ? most_likely(s->candidates, n_vocab) : draw(s, n_vocab);
     if (log_prob != NULL) {
-        *log_prob = (float) ((double) logits[token] - norm);
+        *log_prob = log_prob_of(logits, n_vocab, max, token);
     }
     lrnn_sampler_accept(s, token);
     return token;

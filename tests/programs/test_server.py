@@ -122,6 +122,8 @@ def test_sampling_is_reproducible(server):
     assert sample(seed=3, n=3)[:2] == sample(seed=3, n=2)
     assert sample(seed=1, top_k=1) == sample(temperature=0)
     assert len(set(sample(n=4))) > 1  # without a seed, choices differ
+    assert sample(seed=1, repeat_penalty=1.5) == sample(seed=1, repetition_penalty=1.5) != sample(
+        seed=1)
     assert sample(seed=1, temperature=0.5, top_p=0.9, min_p=0.01, top_k=40, repeat_penalty=1.1)
 
 
@@ -133,6 +135,23 @@ def test_logit_bias(server):
         assert choice["text"] == "AAA"
         # the log-probability is that of the model, without the bias
         assert choice["logprobs"]["content"][0]["logprob"] < -1
+
+
+@pytest.mark.parametrize("more", [{}, {"logit_bias": {"101": 0.5, "32": -1}}])
+def test_penalties(server, log_probs, more):
+    """OpenAI's formula, for the tokens that were generated, not for those of the prompt."""
+    for frequency, presence in ((0, 0), (1.5, 0), (0, 1.5), (0.25, 0.75), (-0.5, 0), (2, -2)):
+        reply = server.complete(prompt=PROMPT, max_tokens=24, temperature=0, logprobs=1,
+                                frequency_penalty=frequency, presence_penalty=presence, **more)
+        tokens = [c["id"] for c in reply["choices"][0]["logprobs"]["content"]]
+        scores = log_probs(PROMPT + bytes(tokens).decode())[len(PROMPT) - 1:]
+        bias, count = np.zeros(256), np.zeros(256)
+        for token, value in more.get("logit_bias", {}).items():
+            bias[int(token)] = value
+        for token, row in zip(tokens, scores):
+            row = row + bias - count * frequency - (count > 0) * presence
+            assert row[token] > row.max() - 1e-3
+            count[token] += 1
 
 
 def test_stop_strings(server):
@@ -233,6 +252,9 @@ BAD = [
     ("temperature", {"temperature": -0.1}), ("temperature", {"temperature": 1e9}),
     ("temperature", {"temperature": "hot"}), ("top_p", {"top_p": 1.1}), ("min_p", {"min_p": -1}),
     ("top_k", {"top_k": 1.5}), ("repeat_penalty", {"repeat_penalty": 0}),
+    ("repetition_penalty", {"repetition_penalty": "a"}),
+    ("frequency_penalty", {"frequency_penalty": 2.5}),
+    ("presence_penalty", {"presence_penalty": "much"}),
     ("logprobs", {"logprobs": 21}), ("logprobs", {"logprobs": -1}), ("echo", {"echo": 1}),
     ("stream", {"stream": "yes"}), ("stop", {"stop": 5}), ("stop", {"stop": [""]}),
     ("stop", {"stop": ["a\0b"]}), ("stop", {"stop": ["a"] * 17}), ("seed", {"seed": 1e99}),

@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import os
 import signal
 import socket
 import threading
@@ -178,24 +179,85 @@ def test_garbage_of_10_megabytes(server):
     assert server.get("/health").status == 200
 
 
-def test_slow_clients_lose_their_connection(lrnn):
-    """A connection on which nothing arrives for --timeout seconds is closed."""
-    with serving(lrnn, lrnn.models / MODEL, "--timeout", 1) as server:
-        for begin in (b"GET /hea", b"POST /tokenize HTTP/1.1\r\nContent-Length: 100\r\n\r\n{"):
-            with contextlib.closing(server.socket()) as connection:
-                connection.sendall(begin)
-                with contextlib.suppress(ConnectionError):
-                    while connection.recv(4096):
-                        pass
-        assert server.get("/health").status == 200
+def seconds_until_closed(connection, drip=b""):
+    """Sends a byte of `drip` now and then until the server closes the connection."""
+    start = time.monotonic()
+    connection.settimeout(0.1)
+    for i in range(1000):
+        with contextlib.suppress(TimeoutError):
+            try:
+                if not connection.recv(4096):
+                    break
+            except ConnectionError:
+                break
+        with contextlib.suppress(ConnectionError):
+            connection.sendall(drip[i:i + 1])
+    return time.monotonic() - start
 
 
-def test_1000_connections(lrnn):
-    """Idle connections are closed in time, and the server answers again."""
-    with serving(lrnn, lrnn.models / MODEL, "--timeout", 2, "--connections", 64) as server:
+@pytest.mark.parametrize("begin", [
+    b"", b"GET /hea", b"GET /health HTTP/1.1\r\nA: ",
+    b"POST /tokenize HTTP/1.1\r\nContent-Length: 1000\r\n\r\n{",
+    b"POST /tokenize HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n200\r\n{"])
+def test_slow_clients_lose_their_connection(patient, begin):
+    """A request must be complete in time, also if a byte of it arrives now and then."""
+    for drip in (b"", b"a" * 1000 if begin else b""):
+        with contextlib.closing(patient.socket()) as connection:
+            connection.sendall(begin)
+            assert 0.5 < seconds_until_closed(connection, drip) < 30
+    assert patient.get("/health").status == 200
+
+
+@pytest.fixture(scope="module")
+def patient(programs):
+    """A server that waits for a second."""
+    with serving(programs, programs.models / MODEL, "--timeout", 1) as server:
+        yield server
+
+
+def test_client_that_does_not_read(patient):
+    """A reply of 35 MB, more than sockets hold, is cut off."""
+    def n_files():
+        return len(os.listdir(f"/proc/{patient.process.pid}/fd"))
+
+    body, before = b'{"prompt": "' + b"a" * (12 << 20) + b'"}', n_files()
+    with contextlib.closing(patient.socket()) as connection:
+        connection.sendall(b"POST /tokenize HTTP/1.1\r\nContent-Length: %d\r\n\r\n" % len(body))
+        connection.sendall(body)
+        wait_until(lambda: n_files() <= before)
+        size = 0
+        with contextlib.suppress(ConnectionError):
+            while piece := connection.recv(1 << 20):
+                size += len(piece)
+    assert 0 < size < 30e6
+
+
+def test_requests_on_one_connection(server):
+    """Also if they arrive together."""
+    one = b"GET /health HTTP/1.1\r\n\r\n"
+    last = b"GET /health HTTP/1.1\r\nConnection: close\r\n\r\n"
+    for n in (1, 2, 5):
+        assert send(server, one * n + last).count(b"HTTP/1.1 200") == n + 1
+
+
+@pytest.mark.parametrize("begin", [b"", b"POST /tokenize HTTP/1.1\r\nContent-Length: 9\r\n\r\n{"])
+def test_1000_held_connections(lrnn, begin):
+    """Others are served while they are held, and a running request keeps its connection."""
+    with serving(lrnn, lrnn.models / MODEL, "--connections", 64, "--timeout", 600) as server:
+        running = []
+        thread = threading.Thread(target=lambda: running.append(
+            server.complete(prompt="Once", max_tokens=2000)))
+        thread.start()
+        wait_until(lambda: server.slots_busy() == 1)
         with contextlib.ExitStack() as stack:
-            for _ in range(1000):
-                with contextlib.suppress(OSError):
-                    stack.enter_context(contextlib.closing(server.socket(5)))
-        assert server.complete(prompt="Once", max_tokens=4)
+            for i in range(1000):
+                connection = stack.enter_context(contextlib.closing(server.socket()))
+                with contextlib.suppress(ConnectionError):
+                    connection.sendall(begin)
+                if i % 100 == 99:
+                    assert server.get("/health").status == 200
+            for _ in range(20):
+                assert server.complete(prompt="Once", max_tokens=4)
+            thread.join()
+            assert running[0]["usage"]["completion_tokens"] == 2000
         assert server.slots_busy() == 0
