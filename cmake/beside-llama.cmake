@@ -1,13 +1,13 @@
 # beside-llama: builds llama.cpp's own benchmarks from the archive that ggml comes from, and
-# compares them with ours on the same files (tests/tools/beside-llama).
+# compares them with ours on the same files (tests/tools/beside-llama). beside-llama-server: the
+# same for its server (tests/tools/beside-llama-server).
 #
 #     cmake --build build --target beside-llama
+#     cmake --build build --target beside-llama-server
 #
 # The file is also the script that builds llama.cpp:
 #
-#     cmake -DWORK=<folder> -P beside-llama.cmake
-
-set(LRNN_LLAMA_PROGRAMS llama-bench llama-batched-bench llama-perplexity)
+#     cmake -DWORK=<folder> -DPROGRAMS=<list> -P beside-llama.cmake
 
 if (CMAKE_SCRIPT_MODE_FILE)
     cmake_minimum_required(VERSION 3.25)
@@ -26,27 +26,39 @@ if (CMAKE_SCRIPT_MODE_FILE)
         file(REMOVE_RECURSE "${WORK}/unpack")
     endif()
 
-    message(STATUS "Building ${LRNN_LLAMA_PROGRAMS} (several minutes, once)")
+    message(STATUS "Building ${PROGRAMS} (several minutes, once)")
     execute_process(COMMAND "${CMAKE_COMMAND}" -S "${source}" -B "${WORK}/llama-build"
             -DCMAKE_BUILD_TYPE=Release -DBUILD_SHARED_LIBS=OFF -DLLAMA_BUILD_TESTS=OFF
-            -DLLAMA_BUILD_EXAMPLES=OFF -DLLAMA_BUILD_SERVER=OFF -DLLAMA_BUILD_APP=OFF
+            -DLLAMA_BUILD_EXAMPLES=OFF -DLLAMA_BUILD_APP=OFF -DLLAMA_BUILD_UI=OFF
             -DLLAMA_OPENSSL=OFF
         OUTPUT_FILE "${WORK}/configure.log" ERROR_FILE "${WORK}/configure.log"
         COMMAND_ERROR_IS_FATAL ANY)
     cmake_host_system_information(RESULT cores QUERY NUMBER_OF_LOGICAL_CORES)
     execute_process(COMMAND "${CMAKE_COMMAND}" --build "${WORK}/llama-build" --parallel ${cores}
-            --config Release --target ${LRNN_LLAMA_PROGRAMS}
+            --config Release --target ${PROGRAMS}
         OUTPUT_FILE "${WORK}/build.log" ERROR_FILE "${WORK}/build.log"
         COMMAND_ERROR_IS_FATAL ANY)
     return()
 endif()
 
-set(work "${PROJECT_BINARY_DIR}/beside-llama")
-add_custom_target(beside-llama
-    COMMAND "${CMAKE_COMMAND}" -E make_directory "${work}"
-    COMMAND "${CMAKE_COMMAND}" "-DWORK=${work}" -P "${CMAKE_CURRENT_LIST_FILE}"
-    COMMAND "${PROJECT_BINARY_DIR}/convert-env/bin/python"
-        "${PROJECT_SOURCE_DIR}/tests/tools/beside-llama"
-        --bin "${PROJECT_BINARY_DIR}/bin" --llama "${work}/llama-build/bin" --work "${work}"
-    USES_TERMINAL VERBATIM)
-add_dependencies(beside-llama lrnn-bench lrnn-perplexity lrnn-quantize)
+# Builds programs of llama.cpp and calls a script of tests/tools, the name of the target.
+function(lrnn_add_comparison name)
+    cmake_parse_arguments(arg "" "" "LLAMA;LRNN" ${ARGN})
+    set(work "${PROJECT_BINARY_DIR}/beside-llama")
+    add_custom_target(${name}
+        COMMAND "${CMAKE_COMMAND}" -E make_directory "${work}"
+        COMMAND "${CMAKE_COMMAND}" "-DWORK=${work}" "-DPROGRAMS=${arg_LLAMA}"
+            -P "${PROJECT_SOURCE_DIR}/cmake/beside-llama.cmake"
+        COMMAND "${PROJECT_BINARY_DIR}/convert-env/bin/python"
+            "${PROJECT_SOURCE_DIR}/tests/tools/${name}"
+            --bin "${PROJECT_BINARY_DIR}/bin" --llama "${work}/llama-build/bin" --work "${work}"
+        USES_TERMINAL VERBATIM)
+    add_dependencies(${name} ${arg_LRNN})
+endfunction()
+
+lrnn_add_comparison(beside-llama
+    LLAMA llama-bench llama-batched-bench llama-perplexity
+    LRNN lrnn-bench lrnn-perplexity lrnn-quantize)
+if (TARGET lrnn-server)
+    lrnn_add_comparison(beside-llama-server LLAMA llama-server LRNN lrnn-server lrnn-quantize)
+endif()

@@ -82,9 +82,8 @@ static void find_top(const float * logits, int64_t n_vocab, int32_t n, int32_t *
     }
 }
 
-bool generation_score(struct generator * g, struct choice * c, int32_t token, const float * logits,
-        char * err, size_t err_size) {
-    const int64_t V = g->info.n_vocab;
+bool generation_add_score(
+        struct choice * c, const struct token_score * score, char * err, size_t err_size) {
     if ((c->n_scores & (c->n_scores - 1)) == 0) { // at 0, 1, 2, 4, 8, ...
         const int64_t        n    = c->n_scores > 0 ? 2 * c->n_scores : 1;
         struct token_score * more = realloc(c->scores, (size_t) n * sizeof(*more));
@@ -93,25 +92,30 @@ bool generation_score(struct generator * g, struct choice * c, int32_t token, co
         }
         c->scores = more;
     }
-    struct token_score * score = &c->scores[c->n_scores];
-    *score                     = (struct token_score) { .token = token, .log_prob = NAN };
+    c->scores[c->n_scores++] = *score;
+    if (c->n_scores <= c->n_prompt && c->job->params.score_prompt) {
+        c->n_prompt_scores = c->n_scores;
+    }
+    return true;
+}
+
+bool generation_score(struct generator * g, struct choice * c, int32_t token, const float * logits,
+        char * err, size_t err_size) {
+    const int64_t      V     = g->info.n_vocab;
+    struct token_score score = { .token = token, .log_prob = NAN };
     if (logits != NULL) {
         const struct log_norm norm = log_norm_of(logits, V);
         if (isnan(norm.max)) {
             return error_set(err, err_size, "a logit of the model is not finite");
         }
-        score->log_prob = log_norm_prob(norm, logits[token]);
-        score->n_top    = c->job->params.n_top < V ? c->job->params.n_top : (int32_t) V;
-        find_top(logits, V, score->n_top, score->top);
-        for (int32_t i = 0; i < score->n_top; ++i) {
-            score->top_log_prob[i] = log_norm_prob(norm, logits[score->top[i]]);
+        score.log_prob = log_norm_prob(norm, logits[token]);
+        score.n_top    = c->job->params.n_top < V ? c->job->params.n_top : (int32_t) V;
+        find_top(logits, V, score.n_top, score.top);
+        for (int32_t i = 0; i < score.n_top; ++i) {
+            score.top_log_prob[i] = log_norm_prob(norm, logits[score.top[i]]);
         }
     }
-    c->n_scores++;
-    if (c->n_scores <= c->n_prompt && c->job->params.score_prompt) {
-        c->n_prompt_scores = c->n_scores;
-    }
-    return true;
+    return generation_add_score(c, &score, err, err_size);
 }
 
 //

@@ -9,7 +9,7 @@ struct generator {
     const struct lrnn_model * model;
     struct lrnn_model_info    info;
     int64_t                   n_cache; // limit on the length of a sequence; INT64_MAX: none
-    float *                   changed; // [n_vocab], logits with biases and penalties
+    float *                   changed; // [n_vocab], a copy of logits that may be changed
     bool *                    seen;    // [n_vocab], all false between calls
 };
 
@@ -21,7 +21,11 @@ void generator_free(struct generator * g);
 bool generation_begin(struct generator * g, struct choice * c, char * err, size_t err_size);
 void generation_end(struct choice * c);
 
-// Scores a token under the logits before it [n_vocab].
+// Adds a score to those of a choice.
+bool generation_add_score(
+        struct choice * c, const struct token_score * score, char * err, size_t err_size);
+
+// Scores a token under the logits before it [n_vocab]; NULL: it is the first.
 bool generation_score(struct generator * g, struct choice * c, int32_t token, const float * logits,
         char * err, size_t err_size);
 

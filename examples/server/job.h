@@ -49,10 +49,12 @@ struct choice {
 
     // of the scheduler
     enum choice_phase     phase;
-    int32_t               seq;    // -1: none
-    int64_t               order;  // of arrival
-    int64_t               n_fed;  // tokens in the sequence
-    int32_t *             tokens; // [n_prompt + n_new]
+    int32_t               seq;       // -1: none
+    int64_t               order;     // of arrival
+    bool                  has_begun; // its sequence is set
+    int64_t               n_branch;  // where another prompt went on differently; 0: unknown
+    int64_t               n_fed;     // tokens in the sequence
+    int32_t *             tokens;    // [n_prompt + n_new]
     struct lrnn_sampler * sampler;
     struct lrnn_decoder * decoder;
     struct stop_filter    stop;

@@ -184,7 +184,7 @@ int main(int argc, char ** argv) {
         .max_body     = 16,
         .connections  = 256,
         .timeout      = 30,
-        .state_memory = 1024,
+        .state_memory = 256,
         .state_every  = 1024,
         .compute      = COMPUTE_DEFAULTS,
     };

@@ -11,6 +11,7 @@ struct node {
     int64_t        n_edge;
     void *         data; // the state; NULL: none
     size_t         size;
+    int32_t        rank;
     struct node *  newer; // in the list of nodes with a state
     struct node *  older;
 };
@@ -169,9 +170,9 @@ void prefix_tree_free(struct prefix_tree * tree) {
 // Search
 //
 
-// The deepest node with a state on the path of the tokens, and its depth in tokens.
-static struct node * deepest(
-        const struct prefix_tree * tree, const int32_t * tokens, int64_t n, int64_t * length) {
+// The deepest node with a state of a rank on the path of the tokens, and its depth in tokens.
+static struct node * deepest(const struct prefix_tree * tree, const int32_t * tokens, int64_t n,
+        int32_t rank, int64_t * length) {
     const struct node * node  = &tree->root;
     struct node *       found = NULL;
     int64_t             depth = 0;
@@ -183,7 +184,7 @@ static struct node * deepest(
         }
         node = *next;
         depth += node->n_edge;
-        if (node->data != NULL) {
+        if (node->data != NULL && node->rank >= rank) {
             found   = *next;
             *length = depth;
         }
@@ -191,21 +192,39 @@ static struct node * deepest(
     return found;
 }
 
-int64_t prefix_tree_length(const struct prefix_tree * tree, const int32_t * tokens, int64_t n) {
+int64_t prefix_tree_length(
+        const struct prefix_tree * tree, const int32_t * tokens, int64_t n, int32_t rank) {
     int64_t length;
-    deepest(tree, tokens, n, &length);
+    deepest(tree, tokens, n, rank, &length);
     return length;
 }
 
-int64_t prefix_tree_find(struct prefix_tree * tree, const int32_t * tokens, int64_t n,
-        const void ** data, size_t * size) {
+int64_t prefix_tree_common(const struct prefix_tree * tree, const int32_t * tokens, int64_t n) {
+    const struct node * node  = &tree->root;
+    int64_t             depth = 0;
+    while (depth < n) {
+        struct node ** next = child_of(node, tokens[depth]);
+        if (next == NULL) {
+            break;
+        }
+        const int64_t same = common(*next, tokens + depth, n - depth);
+        depth += same;
+        if (same < (*next)->n_edge) {
+            break;
+        }
+        node = *next;
+    }
+    return depth;
+}
+
+int64_t prefix_tree_find(struct prefix_tree * tree, const int32_t * tokens, int64_t n, int32_t rank,
+        const void ** data) {
     int64_t       length;
-    struct node * node = deepest(tree, tokens, n, &length);
+    struct node * node = deepest(tree, tokens, n, rank, &length);
     if (node != NULL) {
         unlink_state(tree, node);
         link_newest(tree, node);
         *data = node->data;
-        *size = node->size;
     }
     return length;
 }
@@ -257,8 +276,8 @@ static struct node * make_path(struct prefix_tree * tree, const int32_t * tokens
     return node;
 }
 
-bool prefix_tree_insert(
-        struct prefix_tree * tree, const int32_t * tokens, int64_t n, void * data, size_t size) {
+bool prefix_tree_insert(struct prefix_tree * tree, const int32_t * tokens, int64_t n, int32_t rank,
+        void * data, size_t size) {
     struct node * node = NULL;
     const size_t  most = size + edge_bytes(n) + 2 * (sizeof(*node) + sizeof(node));
     if (most <= tree->stats.max_bytes) {
@@ -276,6 +295,7 @@ bool prefix_tree_insert(
     }
     node->data = data;
     node->size = size;
+    node->rank = rank;
     link_newest(tree, node);
     tree->stats.bytes += size;
     tree->stats.n_states++;

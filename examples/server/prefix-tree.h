@@ -15,18 +15,23 @@ struct prefix_tree;
 struct prefix_tree * prefix_tree_new(size_t max_bytes);
 void prefix_tree_free(struct prefix_tree * tree);
 
-// The length of the longest prefix of the tokens that has a state; 0: none. Sets *data and *size to
-// the state, which is valid until the next call, and marks it as used.
-int64_t prefix_tree_find(struct prefix_tree * tree, const int32_t * tokens, int64_t n,
-        const void ** data, size_t * size);
+// The length of the longest prefix of the tokens that has a state of at least this rank; 0: none.
+// Sets *data to the state, which is valid until the next call, and marks it as used.
+int64_t prefix_tree_find(struct prefix_tree * tree, const int32_t * tokens, int64_t n, int32_t rank,
+        const void ** data);
 
 // The same without marking it.
-int64_t prefix_tree_length(const struct prefix_tree * tree, const int32_t * tokens, int64_t n);
+int64_t prefix_tree_length(
+        const struct prefix_tree * tree, const int32_t * tokens, int64_t n, int32_t rank);
+
+// The length of the longest prefix of the tokens that a sequence with a state begins with.
+int64_t prefix_tree_common(const struct prefix_tree * tree, const int32_t * tokens, int64_t n);
 
 // Stores the state after n > 0 tokens, and drops others to make room. Takes `data`, made by malloc,
 // in any case. False: not stored, because it is larger than the limit or memory is short.
-bool prefix_tree_insert(
-        struct prefix_tree * tree, const int32_t * tokens, int64_t n, void * data, size_t size);
+// - rank: what the state can be used for; the caller gives it a meaning
+bool prefix_tree_insert(struct prefix_tree * tree, const int32_t * tokens, int64_t n, int32_t rank,
+        void * data, size_t size);
 
 struct prefix_tree_stats {
     int64_t n_states;

@@ -1,6 +1,7 @@
 #include "scheduler.h"
 
 #include "generation.h"
+#include "snapshot.h"
 
 #include "ggml.h"
 
@@ -74,19 +75,22 @@ static void * copy_state(struct scheduler * s, int32_t seq, size_t * size) {
     return data;
 }
 
-static void store_state(struct scheduler * s, const struct choice * c) {
-    size_t       size;
-    const size_t most = s->params.state_memory;
+// Stores the state of a choice.
+// - logits: after its last token; NULL: it is not scored
+static void store_state(struct scheduler * s, const struct choice * c, const float * logits) {
+    size_t        size;
+    const size_t  most = s->params.state_memory;
+    const int32_t rank = snapshot_rank(c);
     pthread_mutex_lock(&s->mutex);
-    const int64_t known = prefix_tree_length(s->tree, c->tokens, c->n_fed);
+    const int64_t known = prefix_tree_length(s->tree, c->tokens, c->n_fed, rank);
     pthread_mutex_unlock(&s->mutex);
     if (c->n_fed - known < STORE_MIN || lrnn_seq_size(s->session, c->seq) > most) {
         return;
     }
-    void * data = copy_state(s, c->seq, &size);
+    void * data = snapshot_new(s->session, c, logits, s->generator.info.n_vocab, &size);
     if (data != NULL) {
         pthread_mutex_lock(&s->mutex);
-        prefix_tree_insert(s->tree, c->tokens, c->n_fed, data, size);
+        prefix_tree_insert(s->tree, c->tokens, c->n_fed, rank, data, size);
         pthread_mutex_unlock(&s->mutex);
     }
 }
@@ -97,11 +101,13 @@ static bool is_stored(const struct scheduler * s, const struct choice * c, int64
     if (n == c->n_prompt - 1 && p->keep_state) {
         return true;
     }
-    if (p->score_prompt || s->params.state_memory == 0 || n - c->n_cached < STORE_MIN) {
+    if (s->params.state_memory == 0 || n - c->n_cached < STORE_MIN) {
         return false;
     }
-    return n == c->n_prompt - 1 || n == p->n_stable ||
-           (s->params.state_every > 0 && n % s->params.state_every == 0);
+    if (n == c->n_branch || (s->params.state_every > 0 && n % s->params.state_every == 0)) {
+        return true;
+    }
+    return !p->score_prompt && (n == c->n_prompt - 1 || n == p->n_stable);
 }
 
 static void keep_state(struct scheduler * s, struct choice * c) {
@@ -121,35 +127,31 @@ static void keep_state(struct scheduler * s, struct choice * c) {
 //
 
 // Sets the sequence to the longest stored prefix of the prompt. The last token is always computed,
-// for its logits.
+// for its logits. Called just before the first tokens are, so that the prompts of earlier choices
+// are known.
 static bool begin_sequence(struct scheduler * s, struct choice * c, char * err, size_t err_size) {
     const struct job_params * p    = &c->job->params;
+    const int64_t             most = c->n_prompt - 1;
     const void *              data = NULL;
-    size_t                    size = 0;
-    int64_t                   n    = 0;
     bool                      ok   = true;
 
-    pthread_mutex_lock(&s->mutex);
-    if (!p->score_prompt) { // every token of a scored prompt is computed
-        n = prefix_tree_find(s->tree, c->prompt, c->n_prompt - 1, &data, &size);
-        if (p->n_base > n && p->n_base < c->n_prompt) {
-            n    = p->n_base;
-            data = p->base;
-            size = p->base_size;
-        }
-    }
-    if (n > 0) { // under the lock: the tree owns the data
-        ok = lrnn_seq_set(s->session, c->seq, n, data, size, err, err_size);
-    }
-    s->stats.n_cached_tokens += ok ? n : 0;
-    pthread_mutex_unlock(&s->mutex);
-    if (n == 0) {
+    pthread_mutex_lock(&s->mutex); // the tree owns the data
+    pthread_mutex_lock(&c->job->mutex);
+    int64_t n = prefix_tree_find(s->tree, c->prompt, most, snapshot_rank(c), &data);
+    if (p->n_base > n && p->n_base <= most && !p->score_prompt) {
+        n  = p->n_base;
+        ok = lrnn_seq_set(s->session, c->seq, n, p->base, p->base_size, err, err_size);
+    } else if (n > 0) {
+        ok = snapshot_restore(data, s->session, &s->generator, c, n, err, err_size);
+    } else {
         ok = lrnn_seq_reset(s->session, c->seq, err, err_size);
     }
-    pthread_mutex_lock(&c->job->mutex);
+    c->n_branch = prefix_tree_common(s->tree, c->prompt, most);
     c->n_fed = c->n_cached = ok ? n : 0;
-    c->phase               = CHOICE_PROMPT;
+    c->has_begun           = true;
+    s->stats.n_cached_tokens += c->n_cached;
     pthread_mutex_unlock(&c->job->mutex);
+    pthread_mutex_unlock(&s->mutex);
     keep_state(s, c);
     return ok;
 }
@@ -198,8 +200,9 @@ static void admit(struct scheduler * s) {
         pthread_mutex_unlock(&s->mutex);
         pthread_mutex_lock(&c->job->mutex);
         const bool ok = generation_begin(&s->generator, c, err, sizeof(err));
+        c->phase      = CHOICE_PROMPT;
         pthread_mutex_unlock(&c->job->mutex);
-        if (!ok || !begin_sequence(s, c, err, sizeof(err))) {
+        if (!ok) {
             end_choice(s, c, err);
         }
     }
@@ -259,9 +262,19 @@ static int32_t make_call(struct scheduler * s) {
     int64_t       room     = s->params.n_batch;
     int32_t       n        = 0;
     for (int32_t i = 0; i < n_all; ++i) {
+        char            err[256];
         struct choice * c         = s->called[i];
         const bool      is_prompt = i >= n_decode;
-        const int64_t   count     = is_prompt ? next_piece(s, c) : 1;
+        if (is_prompt && !c->has_begun) {
+            if (next_piece(s, c) > room) {
+                continue;
+            }
+            if (!begin_sequence(s, c, err, sizeof(err))) {
+                end_choice(s, c, err);
+                continue;
+            }
+        }
+        const int64_t count = is_prompt ? next_piece(s, c) : 1;
         if (is_prompt && count > room) {
             continue;
         }
@@ -338,15 +351,17 @@ static void run_call(struct scheduler * s, int32_t n) {
             s->stats.n_new_tokens++;
             pthread_mutex_unlock(&s->mutex);
         }
+        const float * logits =
+                c->job->params.score_prompt ? lrnn_logits(s->session, row - 1) : NULL;
         if (more && c->n_fed < c->n_prompt) {
             if (is_stored(s, c, c->n_fed)) {
-                store_state(s, c);
+                store_state(s, c, logits);
             }
             keep_state(s, c);
         }
         if (!more) {
-            if (err[0] == '\0' && !c->job->params.score_prompt) {
-                store_state(s, c);
+            if (err[0] == '\0') {
+                store_state(s, c, logits);
             }
             end_choice(s, c, err[0] != '\0' ? err : NULL);
         }
@@ -497,8 +512,13 @@ void scheduler_abandon(struct scheduler * s, struct job * job) {
 
 bool scheduler_add_state(
         struct scheduler * s, const int32_t * tokens, int64_t n, void * data, size_t size) {
+    size_t snapshot_size;
+    void * snapshot = snapshot_of_state(data, size, &snapshot_size);
+    if (snapshot == NULL) {
+        return false;
+    }
     pthread_mutex_lock(&s->mutex);
-    const bool ok = prefix_tree_insert(s->tree, tokens, n, data, size);
+    const bool ok = prefix_tree_insert(s->tree, tokens, n, 0, snapshot, snapshot_size);
     pthread_mutex_unlock(&s->mutex);
     return ok;
 }

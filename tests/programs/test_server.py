@@ -1,6 +1,7 @@
 """lrnn-server: every endpoint with good and bad input, next to lrnn-cli and lrnn-perplexity."""
 
 import json
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -191,6 +192,25 @@ def test_echo_and_log_probabilities(server, log_probs):
         assert entry["bytes"] == [ids[i]]
 
 
+@pytest.mark.parametrize("kind, options", [("F32", ()), ("F16", ("-b", 32)), ("Q8_0", ("-b", 32))])
+def test_perplexity_is_that_of_lrnn_perplexity(programs, kind, options):
+    """Of a window as lm-eval asks for it. In F32 with the default options of both programs."""
+    path = programs.models / MODEL
+    if kind != "Q8_0":
+        programs.run("lrnn-quantize", path, f"{kind}.gguf", kind, "--allow-requantize")
+        path = programs.work / f"{kind}.gguf"
+    ids = list((Path(__file__).parents[1] / "data/lm-eval/rolling.jsonl").read_bytes()[:512])
+    programs.write("ids.txt", " ".join(map(str, ids)))
+    programs.run("lrnn-perplexity", "logits", "-m", path, "--tokens", "ids.txt", "--out",
+                 "logits.npy", *options)
+    logits = np.load(programs.work / "logits.npy").astype(np.float64)
+    losses = np.log(np.exp(logits).sum(axis=1))[:-1] - logits[range(511), ids[1:]]
+    with serving(programs, path) as server:
+        reply = server.complete(prompt=[ids], echo=True, logprobs=1, max_tokens=1, temperature=0)
+    scores = reply["choices"][0]["logprobs"]["token_logprobs"][1:-1]
+    assert abs(np.exp(-np.mean(scores)) / np.exp(losses.mean()) - 1) < 1e-5
+
+
 def test_echo_without_generation(server):
     reply = server.complete(prompt=PROMPT, max_tokens=0, echo=True, logprobs=0)
     choice = reply["choices"][0]
@@ -300,6 +320,57 @@ def test_cached_tokens_are_those_not_computed(server):
 
 
 # ---- Other models
+
+@pytest.fixture(scope="module")
+def forgetful(programs):
+    """A server that stores no states."""
+    with serving(programs, programs.models / MODEL, "--state-memory", 0) as server:
+        yield server
+
+
+def test_scored_prompts_share_their_beginning(programs, forgetful):
+    """The second prompt shows where prompts part; the third continues from there, bit for bit."""
+    context = "Question: which of these animals can fly? Answer: the "
+    with serving(programs, programs.models / MODEL) as server:
+        def score(end, n_top, **more):
+            request = {"prompt": context + end, "logprobs": n_top, "echo": True, "max_tokens": 1,
+                       "temperature": 0} | more
+            reply, plain = server.complete(**request), forgetful.complete(**request)
+            assert reply["choices"] == plain["choices"] and cached(plain) == 0
+            return cached(reply)
+
+        assert [score(end, 1) for end in ("dog", "horse", "eagle", "bee")] == [
+            0, 0, len(context), len(context)]
+        assert score("bee", 0) == len(context)  # fewer alternatives than are stored
+        assert score("bee", 5) == 0  # more; they are stored now
+        assert score("cat", 5) == score("ox", 2, max_tokens=20) == len(context)
+        assert score("ox", 3, max_tokens=0, seed=1) >= len(context)
+        # a state with scores serves a prompt without, but not the other way round
+        assert cached(server.complete(prompt=context + "fly", max_tokens=1)) == len(context)
+        server.complete(prompt="Without scores, " + context, max_tokens=1)
+        request = {"prompt": "Without scores, " + context + "fly", "max_tokens": 1}
+        assert cached(server.complete(**request)) > 0
+        assert cached(server.complete(**request, echo=True, logprobs=0)) == 0
+
+
+def test_prompts_of_one_request_share_their_beginning(server, forgetful):
+    context = "All of these begin with the same words, more than fit into one call, and go on " * 2
+    request = {"prompt": [context + end for end in ("here", "there", "elsewhere", "nowhere")],
+               "logprobs": 3, "echo": True, "max_tokens": 1, "temperature": 0}
+    reply = server.complete(**request)
+    assert reply["choices"] == forgetful.complete(**request)["choices"]
+    assert cached(reply) == 2 * len(context)
+
+
+def test_prompts_that_part_share_their_beginning(server, forgetful):
+    """Also if none of them ends there."""
+    context = "Once upon a time, in a land of which nobody had heard, "
+    for end, expected in (("a king", 0), ("two sisters", 0), ("the sun", len(context))):
+        request = {"prompt": context + end, "max_tokens": 5, "seed": 1, "logprobs": 1}
+        reply = server.complete(**request)
+        assert cached(reply) == expected
+        assert reply["choices"] == forgetful.complete(**request)["choices"]
+
 
 def test_model_without_tokenizer(lrnn):
     with serving(lrnn, lrnn.golden / "gla.gguf") as server:

@@ -16,6 +16,7 @@ struct entry {
     int64_t n;
     int64_t used; // time of the last use
     int32_t mark; // content of the state
+    int32_t rank;
 };
 
 static struct test  t;
@@ -29,11 +30,12 @@ static void random_tokens(struct test_rng * rng, int32_t * tokens, int64_t * n) 
     }
 }
 
-static struct entry * longest(const int32_t * tokens, int64_t n) {
+static struct entry * longest(const int32_t * tokens, int64_t n, int32_t rank) {
     struct entry * best = NULL;
     for (int i = 0; i < n_entries; ++i) {
         struct entry * e = &entries[i];
-        if (e->n <= n && memcmp(e->tokens, tokens, (size_t) e->n * sizeof(*tokens)) == 0 &&
+        if (e->n <= n && e->rank >= rank &&
+                memcmp(e->tokens, tokens, (size_t) e->n * sizeof(*tokens)) == 0 &&
                 (best == NULL || e->n > best->n)) {
             best = e;
         }
@@ -41,15 +43,29 @@ static struct entry * longest(const int32_t * tokens, int64_t n) {
     return best;
 }
 
-static void insert(struct prefix_tree * tree, const int32_t * tokens, int64_t n, int64_t now) {
+// The number of tokens that an entry begins with.
+static int64_t common_with_any(const int32_t * tokens, int64_t n) {
+    int64_t best = 0;
+    for (int i = 0; i < n_entries; ++i) {
+        int64_t same = 0;
+        while (same < n && same < entries[i].n && entries[i].tokens[same] == tokens[same]) {
+            same++;
+        }
+        best = same > best ? same : best;
+    }
+    return best;
+}
+
+static void insert(
+        struct prefix_tree * tree, const int32_t * tokens, int64_t n, int32_t rank, int64_t now) {
     int32_t * data = calloc(1, SIZE);
     data[0]        = (int32_t) now;
-    test_check(&t, prefix_tree_insert(tree, tokens, n, data, SIZE), "a state is not stored");
-    struct entry * e = longest(tokens, n);
+    test_check(&t, prefix_tree_insert(tree, tokens, n, rank, data, SIZE), "a state is not stored");
+    struct entry * e = longest(tokens, n, 0);
     if (e == NULL || e->n < n) {
         e = &entries[n_entries++];
     }
-    *e = (struct entry) { .n = n, .used = now, .mark = (int32_t) now };
+    *e = (struct entry) { .n = n, .used = now, .mark = (int32_t) now, .rank = rank };
     memcpy(e->tokens, tokens, (size_t) n * sizeof(*tokens));
     // what the tree has evicted: the states that were not used for the longest time
     while (n_entries > prefix_tree_get_stats(tree).n_states) {
@@ -61,17 +77,21 @@ static void insert(struct prefix_tree * tree, const int32_t * tokens, int64_t n,
     }
 }
 
-static void find(struct prefix_tree * tree, const int32_t * tokens, int64_t n, int64_t now) {
+static void find(
+        struct prefix_tree * tree, const int32_t * tokens, int64_t n, int32_t rank, int64_t now) {
     const void *   data     = NULL;
-    size_t         size     = 0;
-    struct entry * expected = longest(tokens, n);
-    const int64_t  length   = prefix_tree_find(tree, tokens, n, &data, &size);
+    struct entry * expected = longest(tokens, n, rank);
+    const int64_t  length   = prefix_tree_find(tree, tokens, n, rank, &data);
     test_check(&t, length == (expected != NULL ? expected->n : 0),
             "the longest prefix has %lld tokens; expected %lld", (long long) length,
             expected != NULL ? (long long) expected->n : 0);
-    test_check(&t, length == prefix_tree_length(tree, tokens, n), "two lengths differ");
+    test_check(&t, length == prefix_tree_length(tree, tokens, n, rank), "two lengths differ");
+    test_check(&t, prefix_tree_common(tree, tokens, n) == common_with_any(tokens, n),
+            "the common prefix has %lld tokens; expected %lld",
+            (long long) prefix_tree_common(tree, tokens, n),
+            (long long) common_with_any(tokens, n));
     if (expected != NULL && data != NULL) {
-        test_check(&t, size == SIZE && *(const int32_t *) data == expected->mark,
+        test_check(&t, *(const int32_t *) data == expected->mark,
                 "the state of another sequence is found");
         expected->used = now;
     }
@@ -86,9 +106,9 @@ static void test_random(size_t max_bytes, uint64_t seed) {
         int64_t n;
         random_tokens(&rng, tokens, &n);
         if (test_below(&rng, 3) == 0) {
-            insert(tree, tokens, n, now);
+            insert(tree, tokens, n, (int32_t) test_below(&rng, 3), now);
         } else {
-            find(tree, tokens, n, now);
+            find(tree, tokens, n, (int32_t) test_below(&rng, 3), now);
         }
         const struct prefix_tree_stats stats = prefix_tree_get_stats(tree);
         test_check(&t, stats.bytes <= max_bytes && stats.n_states == n_entries,
@@ -106,11 +126,12 @@ static void test_limits(void) {
     const int32_t        tokens[2] = { 1, 2 };
     struct prefix_tree * none      = prefix_tree_new(0);
     struct prefix_tree * small     = prefix_tree_new(1000);
-    test_check(&t, !prefix_tree_insert(none, tokens, 2, malloc(1), 1), "0 bytes hold a state");
-    test_check(&t, !prefix_tree_insert(small, tokens, 2, malloc(1000), 1000),
+    test_check(&t, !prefix_tree_insert(none, tokens, 2, 0, malloc(1), 1), "0 bytes hold a state");
+    test_check(&t, !prefix_tree_insert(small, tokens, 2, 0, malloc(1000), 1000),
             "1000 bytes hold a state of 1000 bytes and its tokens");
-    test_check(&t, prefix_tree_insert(small, tokens, 2, malloc(500), 500), "500 bytes do not fit");
-    test_check(&t, prefix_tree_length(small, tokens, 1) == 0, "a longer sequence is found");
+    test_check(
+            &t, prefix_tree_insert(small, tokens, 2, 0, malloc(500), 500), "500 bytes do not fit");
+    test_check(&t, prefix_tree_length(small, tokens, 1, 0) == 0, "a longer sequence is found");
     prefix_tree_free(none);
     prefix_tree_free(small);
     prefix_tree_free(NULL);
