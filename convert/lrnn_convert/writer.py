@@ -75,5 +75,7 @@ def write(m: Model, file: BinaryIO, wanted: str) -> None:
         file.write(np.ascontiguousarray(data).reshape(-1).view(np.uint8))
         writer.write_padding(file, size)
         del data                           # free it before the next tensor is read
+        for source in out.sources:
+            source.release()
         progress.step(size, out.name)
     progress.end()

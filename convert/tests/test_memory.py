@@ -10,6 +10,10 @@ import numpy as np
 import pytest
 import tiny
 
+from lrnn_convert.checkpoint import open_checkpoint
+from lrnn_convert.families import convert as convert_checkpoint
+from lrnn_convert.writer import write_gguf
+
 PACKAGE = Path(__file__).resolve().parents[1]
 ROWS, WIDTH = 1 << 17, 64                  # 32 MiB as F32
 SLACK = 8 << 20                            # for the interpreter
@@ -49,6 +53,26 @@ def test_twice_the_largest_tensor_is_enough(bench, kind):
     assert bench.out.stat().st_size > 2 * ROWS * WIDTH
     done = convert(bench, 0.5, kind)                           # the limit is real
     assert (done.returncode, done.stderr) == (1, "lrnn-convert: out of memory\n")
+
+
+def resident(path):
+    """Bytes of a mapped file that are in the memory of this process."""
+    lines = iter(Path("/proc/self/smaps").read_text().splitlines())
+    return sum(1024 * int(next(x for x in lines if x.startswith("Rss:")).split()[1])
+               for line in lines if line.endswith(str(path)))
+
+
+@pytest.mark.skipif(not Path("/proc/self/smaps").exists(), reason="needs Linux")
+def test_pages_are_released(bench):
+    config, tensors = tiny.delta_net()
+    bench.save(config, tensors | {"lm_head.weight": np.ones((ROWS, tiny.D), np.float32),
+                                  "model.embeddings.weight": np.ones((ROWS, tiny.D), np.float32)})
+    file = bench.folder / "model.safetensors"
+    checkpoint = open_checkpoint(bench.folder)
+    checkpoint.tensors["lm_head.weight"].load().sum()
+    assert resident(file) >= 4 * ROWS * tiny.D
+    write_gguf(convert_checkpoint(checkpoint, "auto", frozenset(), None), bench.out, "f32")
+    assert resident(file) < ROWS
 
 
 def test_progress_bar_only_on_a_terminal(bench):

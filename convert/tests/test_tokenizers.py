@@ -216,6 +216,14 @@ def test_rows_without_a_token_are_padded(bench):
     assert "2 padding rows" in bench.err
 
 
+def test_no_merges(bench):
+    config, t = tiny.delta_net()
+    bench.save(config, t)
+    write(bench.folder / "tokenizer.json", GPT2 | {"model": GPT2["model"] | {"merges": []}})
+    f = bench.convert(config, t)
+    assert f.kv["tokenizer.ggml.model"] == "gpt2" and "tokenizer.ggml.merges" not in f.kv
+
+
 def test_none_and_bytes(bench):
     f = bench.convert(*tiny.delta_net())
     assert f.kv["tokenizer.ggml.model"] == "none" and "none found" in bench.err

@@ -172,11 +172,11 @@ static bool has_op_options(const struct op_bench_params * op) {
 }
 
 static bool has_model_options(const struct model_bench_params * model) {
-    return model->n_prompt.n > 0 || model->n_gen.n > 0 || model->n_batch > 0;
+    return model->n_prompt.n > 0 || model->n_gen.n > 0 || model->depths.n > 0 || model->n_batch > 0;
 }
 
-// The defaults are set here because those of -r differ, and because it matters whether -p, -n and
-// -b were given.
+// The defaults are set here because those of -r differ, and because it matters whether -p, -n,
+// --depth and -b were given.
 static void set_defaults(struct args * args) {
     const struct option_ints one = { .n = 1, .v = { 1 } };
 
@@ -193,6 +193,9 @@ static void set_defaults(struct args * args) {
     if (args->model.n_gen.n == 0) {
         args->model.n_gen = (struct option_ints) { .n = 1, .v = { 128 } };
     }
+    if (args->model.depths.n == 0) {
+        args->model.depths = (struct option_ints) { .n = 1, .v = { 0 } };
+    }
 }
 
 static enum exit_code run(void * user) {
@@ -207,7 +210,7 @@ static enum exit_code run(void * user) {
                 EXIT_CODE_USAGE, "-m times a model; --list and the options of an op do not apply");
     }
     if (args->models.n == 0 && has_model_options(&args->model)) {
-        return program_fail(EXIT_CODE_USAGE, "-p, -n and -b need a model; give -m");
+        return program_fail(EXIT_CODE_USAGE, "-p, -n, --depth and -b need a model; give -m");
     }
     if (args->models.n == 0 && args->seqs.n > 1) {
         return program_fail(
@@ -241,6 +244,8 @@ int main(int argc, char ** argv) {
                 "tokens of the prompt; 0: no prompt (default: 512)"),
         opt_ints("-n, --n-gen", "LIST", &args.model.n_gen, 0, 1 << 24,
                 "tokens to generate, one at a time; 0: none (default: 128)"),
+        opt_ints("--depth", "LIST", &args.model.depths, 0, 1 << 24,
+                "tokens in every sequence before a test, not timed (default: 0)"),
         opt_alias("--batch, --ubatch",
                 opt_int("-b, --batch-size", "N", &args.model.n_batch, 1, 65536,
                         "maximum number of tokens computed together (default: 512)")),

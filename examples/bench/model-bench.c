@@ -10,13 +10,14 @@
 #include <time.h>
 
 //
-// Selection: for each thread count, all prompts, then all generations
+// Selection: for each thread count and depth, all prompts, then all generations
 //
 
 // Test i; false if there are fewer.
 static bool test_at(const struct model_bench_params * p, int i, struct model_test * test) {
-    for (int t = 0; t < p->threads.n; ++t) {
-        test->threads       = (int) p->threads.v[t];
+    for (int t = 0; t < p->threads.n * p->depths.n; ++t) {
+        test->threads       = (int) p->threads.v[t / p->depths.n];
+        test->depth         = p->depths.v[t % p->depths.n];
         test->is_generation = false;
         test->n_seqs        = 1;
         for (int j = 0; j < p->n_prompt.n; ++j) {
@@ -48,11 +49,16 @@ int model_bench_count(const struct model_bench_params * p) {
 }
 
 void model_test_name(const struct model_test * test, char * name, size_t name_size) {
-    const int n = snprintf(
-            name, name_size, "%s%" PRId64, test->is_generation ? "tg" : "pp", test->n_tokens);
-    if (test->n_seqs > 1 && n > 0 && (size_t) n < name_size) {
-        snprintf(name + n, name_size - (size_t) n, " x%d", test->n_seqs);
+    char seqs[16] = "", depth[32] = "";
+
+    if (test->n_seqs > 1) {
+        snprintf(seqs, sizeof(seqs), " x%d", test->n_seqs);
     }
+    if (test->depth > 0) {
+        snprintf(depth, sizeof(depth), " @ d%" PRId64, test->depth);
+    }
+    snprintf(name, name_size, "%s%" PRId64 "%s%s", test->is_generation ? "tg" : "pp",
+            test->n_tokens, seqs, depth);
 }
 
 //
@@ -73,17 +79,19 @@ static void fill_random(int32_t * ids, int64_t n, int64_t n_vocab) {
     }
 }
 
-// Feeds the first n ids of every sequence, at once or one by one.
-// - ids: [n_seqs, n_tokens]
+// Feeds ids `first` to `first + n` of every sequence, `step` per call.
+// - ids: [n_seqs, depth + n_tokens]
 // - inputs: [n_seqs]
 static bool advance(struct lrnn_session * session, const struct model_test * test,
-        const int32_t * ids, int64_t n, struct lrnn_input * inputs, char * err, size_t err_size) {
-    const int64_t step = test->is_generation ? 1 : n;
-
-    for (int64_t i = 0; i < n; i += step) {
+        const int32_t * ids, int64_t first, int64_t n, int64_t step, struct lrnn_input * inputs,
+        char * err, size_t err_size) {
+    for (int64_t i = first; i < first + n; i += step) {
         for (int32_t s = 0; s < test->n_seqs; ++s) {
             inputs[s] = (struct lrnn_input) {
-                .seq = s, .tokens = ids + s * test->n_tokens + i, .n_tokens = step, .n_logits = 1
+                .seq      = s,
+                .tokens   = ids + s * (test->depth + test->n_tokens) + i,
+                .n_tokens = step,
+                .n_logits = 1,
             };
         }
         if (!lrnn_eval(session, inputs, test->n_seqs, err, err_size)) {
@@ -93,13 +101,14 @@ static bool advance(struct lrnn_session * session, const struct model_test * tes
     return true;
 }
 
-static bool reset(struct lrnn_session * session, const struct model_test * test, char * err,
-        size_t err_size) {
+// Moves every sequence to the depth of the test.
+static bool start_over(struct lrnn_session * session, const struct model_test * test,
+        const int32_t * ids, struct lrnn_input * inputs, char * err, size_t err_size) {
     bool ok = true;
     for (int32_t s = 0; s < test->n_seqs; ++s) {
         ok = ok && lrnn_seq_reset(session, s, err, err_size);
     }
-    return ok;
+    return ok && advance(session, test, ids, 0, test->depth, test->depth, inputs, err, err_size);
 }
 
 static void mean_and_stddev(const double * x, int64_t n, double * mean, double * stddev) {
@@ -115,33 +124,34 @@ static void mean_and_stddev(const double * x, int64_t n, double * mean, double *
     *stddev = n > 1 ? sqrt(squares / (double) (n - 1)) : 0.0;
 }
 
-// - ids: [n_seqs, n_tokens] of the test
+// - ids: [n_seqs, depth + n_tokens] of the test
 // - inputs: [n_seqs]
 // - samples: [2][repetitions], times and speeds
 static bool run_test(struct lrnn_session * session, const struct model_test * test,
         const int32_t * ids, struct lrnn_input * inputs, int64_t repetitions, double * samples,
         struct model_result * result, char * err, size_t err_size) {
-    double * ns = samples;
-    double * ts = samples + repetitions;
+    double *      ns   = samples;
+    double *      ts   = samples + repetitions;
+    const int64_t n    = test->n_tokens;
+    const int64_t step = test->is_generation ? 1 : n;
 
     // warm-up: load the weights into memory and build the graph; one generated token is enough
-    if (!advance(session, test, ids, test->is_generation ? 1 : test->n_tokens, inputs, err,
-                err_size)) {
+    if (!advance(session, test, ids, 0, step, step, inputs, err, err_size)) {
         return false;
     }
     clock_t running = 0; // of all threads, including those that wait for others
     for (int64_t r = 0; r < repetitions; ++r) {
-        if (!reset(session, test, err, err_size)) {
+        if (!start_over(session, test, ids, inputs, err, err_size)) {
             return false;
         }
         const clock_t running_before = clock();
         const double  start          = now_ns();
-        if (!advance(session, test, ids, test->n_tokens, inputs, err, err_size)) {
+        if (!advance(session, test, ids, test->depth, n, step, inputs, err, err_size)) {
             return false;
         }
         ns[r] = now_ns() - start;
         running += clock() - running_before;
-        ts[r] = 1e9 * (double) (test->n_tokens * test->n_seqs) / ns[r];
+        ts[r] = 1e9 * (double) (n * test->n_seqs) / ns[r];
     }
     result->n_samples  = repetitions;
     result->samples_ns = ns;
@@ -161,7 +171,7 @@ bool model_bench_run(struct lrnn_model * model, const struct model_bench_params 
     bool              ok = true;
 
     for (int i = 0; ok && test_at(params, i, &test); ++i) {
-        const int64_t n_ids = test.n_tokens * test.n_seqs;
+        const int64_t n_ids = (test.depth + test.n_tokens) * test.n_seqs;
         int32_t *     ids   = program_alloc((size_t) n_ids, sizeof(*ids));
 
         struct lrnn_input * inputs = program_alloc((size_t) test.n_seqs, sizeof(*inputs));
@@ -175,7 +185,7 @@ bool model_bench_run(struct lrnn_model * model, const struct model_bench_params 
                         .n_threads  = test.threads,
                         .n_seqs     = test.n_seqs,
                         .n_batch    = (int32_t) params->n_batch,
-                        .n_cache    = (int32_t) test.n_tokens,
+                        .n_cache    = (int32_t) (test.depth + test.n_tokens),
                         .cache_type = params->cache_type,
                 },
                 err, err_size);

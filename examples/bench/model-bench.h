@@ -1,11 +1,11 @@
 #pragma once
 
-// Times a whole model, as llama-bench does: a prompt (pp) and generation (tg), each from an empty
-// sequence.
+// Times a whole model, as llama-bench does: a prompt (pp) and generation (tg), each in an empty
+// sequence or, with a depth, after that many tokens.
 //
 //   pp   n random tokens in one call, computed n_batch at a time; logits of the last one
 //   tg   n random tokens, one call per token with its logits; no sampling. "tg128 x16": in each of
-//        16 sequences, one token of every sequence per call
+//        16 sequences, one token of every sequence per call. "tg128 @ d4096": after 4096 tokens
 //
 // The result is the mean and standard deviation of the tokens per second of all repetitions.
 
@@ -20,6 +20,7 @@ struct model_bench_params {
     struct option_ints n_prompt; // tokens of pp; 0: no test
     struct option_ints n_gen;    // tokens of tg; 0: no test
     struct option_ints seqs;     // sequences of tg
+    struct option_ints depths;   // tokens in each sequence before a test
     struct option_ints threads;
     int64_t            n_batch;
     int64_t            repetitions;
@@ -30,11 +31,12 @@ struct model_bench_params {
 struct model_test {
     bool    is_generation;
     int64_t n_tokens; // of a sequence
+    int64_t depth;    // tokens before them, not timed
     int32_t n_seqs;
     int     threads;
 };
 
-// "pp512", "tg128", "tg128 x16"
+// "pp512", "tg128", "tg128 x16", "pp512 @ d4096"
 void model_test_name(const struct model_test * test, char * name, size_t name_size);
 
 struct model_result {

@@ -5,7 +5,7 @@
 #include <time.h>
 
 static const struct results_column COLUMNS[] = { { "model", -30 }, { "size", 10 },
-    { "family", -19 }, { "eigenvalues", -11 }, { "threads", 7 }, { "test", 10 }, { "t/s", 20 } };
+    { "family", -19 }, { "eigenvalues", -11 }, { "threads", 7 }, { "test", 13 }, { "t/s", 20 } };
 
 enum { N_COLUMNS = sizeof(COLUMNS) / sizeof(COLUMNS[0]) };
 
@@ -67,6 +67,7 @@ static void print_fields(struct results * out, const struct machine * m, const c
     results_int(out, "n_prompt", r->test.is_generation ? 0 : r->test.n_tokens);
     results_int(out, "n_gen", r->test.is_generation ? r->test.n_tokens : 0);
     results_int(out, "n_seqs", r->test.n_seqs);
+    results_int(out, "n_depth", r->test.depth);
     results_text(out, "test_time", when);
     results_real(out, "avg_ns", true, r->mean_ns, 6);
     results_real(out, "stddev_ns", true, r->stddev_ns, 6);

@@ -17,6 +17,20 @@ def test_sequences(lrnn):
             assert abs(ts * ns / 1e9 / n - 1) < 1e-3
 
 
+def test_depth(lrnn):
+    model = lrnn.golden / "olmo_hybrid.gguf"
+    done = lrnn.run("lrnn-bench", "-m", model, "-p", "4", "-n", "2", "--seqs", "1,2", "--depth",
+                    "0,300", "-t", "1", "-r", "1", "-o", "json")
+    tests = [(r["test"], r["n_depth"], r["n_seqs"]) for r in json.loads(done.stdout)]
+    assert tests == [("pp4", 0, 1), ("tg2", 0, 1), ("tg2 x2", 0, 2), ("pp4 @ d300", 300, 1),
+                     ("tg2 @ d300", 300, 1), ("tg2 x2 @ d300", 300, 2)]
+    for r in json.loads(done.stdout):  # the speed does not count the tokens before
+        n = (r["n_prompt"] + r["n_gen"]) * r["n_seqs"]
+        assert abs(r["samples_ts"][0] * r["samples_ns"][0] / 1e9 / n - 1) < 1e-3
+    lrnn.fail(lrnn.Code.USAGE, "lrnn-bench", "--depth", "5",
+              stderr="-p, -n, --depth and -b need a model; give -m")
+
+
 def test_sequences_of_an_op(lrnn):
     lrnn.fail(lrnn.Code.USAGE, "lrnn-bench", "--op", "conv", "--seqs", "1,2",
               stderr="--seqs has 2 numbers; expected one for an op")

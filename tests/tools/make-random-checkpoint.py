@@ -3,9 +3,10 @@
 
 usage: make-random-checkpoint.py SHAPE OUT_FOLDER
 
-SHAPE is one of SHAPES below. The weights are BF16; memory is needed for one shard only. Matrices
-have unit gain and norms are near 1, so that the activations stay finite through all layers. The
-folder has no tokenizer: work on ids. For measurements of a whole conversion; no test needs it.
+SHAPE is one of SHAPES below. The weights are BF16 and need little memory. Matrices
+have unit gain, norms are near 1, and the branches of all layers together are as large as an
+embedding, so that rounding does not grow from layer to layer. The tokens of the tokenizer are the
+bytes. For measurements of a whole conversion; no test needs it.
 """
 
 import json
@@ -42,6 +43,9 @@ SHAPES = {
         "max_position_embeddings": 65536, "tie_word_embeddings": False, "vocab_size": 100352,
         "rope_parameters": None},
 }
+
+
+PIECE = 1 << 24                            # weights in memory
 
 
 def is_attention(layer):
@@ -97,7 +101,7 @@ def shards(c):
     yield rest if c["tie_word_embeddings"] else rest | {"lm_head.weight": (V, D)}
 
 
-def values(name, shape, rng, adds_one):
+def values(name, shape, rng, adds_one, branch_gain):
     if "norm" in name:
         x = 0.1 * rng.standard_normal(shape, np.float32)
         return x if adds_one and "linear_attn" not in name else 1 + x
@@ -106,6 +110,8 @@ def values(name, shape, rng, adds_one):
     if name.endswith("dt_bias"):
         return rng.uniform(-4.0, 0.0, shape).astype(np.float32)
     gain = 0.5 if "conv1d" in name else 1.0
+    if name.endswith(("o_proj.weight", "out_proj.weight", "down_proj.weight")):
+        gain = branch_gain
     fan_in = 1 if "conv1d" in name else shape[-1]
     return gain / math.sqrt(fan_in) * rng.standard_normal(shape, np.float32)
 
@@ -116,7 +122,7 @@ def bf16(x):
     return ((bits + 0x7FFF + (bits >> 16 & 1)) >> 16).astype("<u2")
 
 
-def write_shard(path, tensors, rng, adds_one):
+def write_shard(path, tensors, rng, adds_one, branch_gain):
     header, at = {}, 0
     for name, shape in tensors.items():
         n = 2 * math.prod(shape)
@@ -127,8 +133,25 @@ def write_shard(path, tensors, rng, adds_one):
     with open(path, "wb") as f:
         f.write(len(text).to_bytes(8, "little") + text)
         for name, shape in tensors.items():
-            f.write(bf16(values(name, shape, rng, adds_one)).tobytes())
+            step = max(1, PIECE // math.prod(shape[1:]))
+            for first in range(0, shape[0], step):
+                rows = (min(step, shape[0] - first), *shape[1:])
+                f.write(bf16(values(name, rows, rng, adds_one, branch_gain)).tobytes())
     return at
+
+
+def tokenizer():
+    """A byte-level BPE without merges, whose tokens are the bytes in the alphabet of GPT-2."""
+    plain = [*range(33, 127), *range(161, 173), *range(174, 256)]
+    others = [b for b in range(256) if b not in plain]
+    letters = {b: chr(b) for b in plain} | {b: chr(256 + i) for i, b in enumerate(others)}
+    end = {"id": 256, "content": "<|endoftext|>", "special": True, "normalized": False,
+           "single_word": False, "lstrip": False, "rstrip": False}
+    level = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True,
+             "use_regex": True}
+    return {"version": "1.0", "truncation": None, "padding": None, "added_tokens": [end],
+            "normalizer": None, "pre_tokenizer": level, "post_processor": None, "decoder": level,
+            "model": {"type": "BPE", "vocab": {letters[b]: b for b in range(256)}, "merges": []}}
 
 
 def main():
@@ -139,12 +162,15 @@ def main():
     kinds = ["full_attention" if is_attention(i) else "linear_attention"
              for i in range(c["num_hidden_layers"])]
     (folder / "config.json").write_text(json.dumps(c | {"layer_types": kinds}, indent=1))
+    (folder / "tokenizer.json").write_text(json.dumps(tokenizer()))
     rng = np.random.default_rng(1)
+    branch_gain = (2 * c["num_hidden_layers"] * c["hidden_size"]) ** -0.5
     index, total = {}, 0
     parts = list(shards(c))
     for i, tensors in enumerate(parts, 1):
         name = f"model-{i:05d}-of-{len(parts):05d}.safetensors"
-        total += write_shard(folder / name, tensors, rng, c["model_type"] == "qwen3_5_text")
+        total += write_shard(folder / name, tensors, rng, c["model_type"] == "qwen3_5_text",
+                             branch_gain)
         index |= dict.fromkeys(tensors, name)
     (folder / "model.safetensors.index.json").write_text(
         json.dumps({"metadata": {"total_size": total}, "weight_map": index}))

@@ -81,7 +81,7 @@ def read_safetensors(path: Path) -> dict[str, Tensor]:
                             f"expected {bits // 8}")
         spans.append((begin, end, name))
         tensors[name] = Tensor(name, tuple(shape), dtype, str(path),
-                               _reader(data, 8 + n + begin, dtype, tuple(shape)))
+                               _reader(data, 8 + n + begin, dtype, tuple(shape)), data)
 
     at = 0
     for begin, end, name in sorted(spans):

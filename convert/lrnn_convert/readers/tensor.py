@@ -23,6 +23,7 @@ class Tensor:
     dtype: str                             # a key of FLOAT_DTYPES, or a type that no weight has
     file: str                              # for error messages
     read: Callable[[], np.ndarray]         # raw elements in this shape; BF16 as uint16
+    mapped: mmap.mmap | None = None        # the file, if read() returns views of it
 
     def load(self) -> np.ndarray:
         """The values as float32. Exact for F32, F16 and BF16."""
@@ -33,6 +34,12 @@ class Tensor:
             bits <<= np.uint32(16)
             return bits.view(np.float32)
         return np.ascontiguousarray(raw, dtype=np.float32).reshape(self.shape)
+
+    def release(self) -> None:
+        """Frees the pages of the file that were read. A large checkpoint does not fit into memory;
+        views stay valid, since the pages are read again when somebody needs them."""
+        if self.mapped is not None and hasattr(mmap, "MADV_DONTNEED"):
+            self.mapped.madvise(mmap.MADV_DONTNEED)
 
 
 def map_file(path: Path, least: int, kind: str) -> mmap.mmap:

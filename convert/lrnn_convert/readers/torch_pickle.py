@@ -344,7 +344,7 @@ def _collect(path: Path, data, obj, starts: dict[str, int]) -> dict[str, Tensor]
                                 f"{room}")
             start = starts[record.storage.key]
             tensors[name] = Tensor(name, record.shape, record.dtype, str(path),
-                                   _reader(data, start, record))
+                                   _reader(data, start, record), data)
     if not tensors:
         raise DataError(f"{path}: no tensors at the top level or under {', '.join(NESTED)}")
     return tensors

@@ -87,7 +87,7 @@ def write(m: Model, t: Tokenizer | None, vocab: int) -> str:
     if t.scores is not None:
         m.set_array("tokenizer.ggml.scores", "f32", t.scores + [0.0] * pad)
     m.set_array("tokenizer.ggml.token_type", "i32", t.types + [UNUSED] * pad)
-    if t.merges is not None:
+    if t.merges:                           # GGUF has no empty arrays
         m.set_array("tokenizer.ggml.merges", "str", t.merges)
     # always explicit: readers have their own defaults for missing keys
     padding = _id(m, t, t.pad, "pad_token_id")
