@@ -726,6 +726,9 @@ $("theme").onclick = () => {
 dark.onchange = setTheme;
 setTheme();
 
+// Typing begins at once, but on a touch screen no keyboard covers the page before it is wanted.
+if (!matchMedia("(pointer: coarse)").matches) $("draft").focus();
+
 for (const text of ["The old man looked at", "It was a dark night", "Once upon a time"]) {
     const button = document.createElement("button");
     button.textContent = text;

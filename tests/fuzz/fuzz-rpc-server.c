@@ -224,19 +224,24 @@ static bool has_answer(uint8_t command) {
     }
 }
 
-// Takes `size` and as many bytes from the start of a recording.
-static struct bytes take(struct bytes * from) {
-    uint64_t     size = 0;
-    struct bytes part = { NULL, 0 };
-    require(from->n >= sizeof(size), "a recorded message is incomplete");
+// Takes `size` and as many bytes from the start of a recording. False: it has fewer.
+static bool take(struct bytes * from, struct bytes * part) {
+    uint64_t size = 0;
+    if (from->n < sizeof(size)) {
+        return false;
+    }
     memcpy(&size, from->data, sizeof(size));
-    require(from->n - sizeof(size) >= size, "a recorded message is incomplete");
-    append(&part, from->data + sizeof(size), (size_t) size);
+    if (from->n - sizeof(size) < size) {
+        return false;
+    }
+    append(part, from->data + sizeof(size), (size_t) size);
     from->data += sizeof(size) + size;
     from->n -= sizeof(size) + size;
-    return part;
+    return true;
 }
 
+// A client that gives up, as under load, leaves a message without its answer at the end. That one
+// is not part of the conversation.
 static void add_conversation(struct bytes sent, struct bytes answered) {
     struct conversation c    = { NULL, 0 };
     bool                work = false;
@@ -244,9 +249,9 @@ static void add_conversation(struct bytes sent, struct bytes answered) {
         struct message m = { .command = sent.data[0] };
         ++sent.data;
         --sent.n;
-        m.body = take(&sent);
-        if (has_answer(m.command)) {
-            m.answer = take(&answered);
+        if (!take(&sent, &m.body) || (has_answer(m.command) && !take(&answered, &m.answer))) {
+            free(m.body.data);
+            break;
         }
         work       = work || m.command == GRAPH_COMPUTE;
         c.messages = realloc(c.messages, (c.n + 1) * sizeof(*c.messages));
@@ -284,7 +289,10 @@ static void * relay(void * arg) {
                 static uint8_t part[1 << 16];
                 if (fds[i].revents != 0) {
                     const ssize_t n = recv(from[i], part, sizeof(part), 0);
-                    open            = n > 0 && send_all(from[1 - i], part, (size_t) n);
+                    if (n < 0 && errno == EINTR) {
+                        continue;
+                    }
+                    open = n > 0 && send_all(from[1 - i], part, (size_t) n);
                     append(&said[i], part, n > 0 ? (size_t) n : 0);
                 }
             }

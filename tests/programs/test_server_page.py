@@ -185,6 +185,7 @@ def test_several_branches_at_once(page):
 
 
 def test_keyboard(page):
+    assert page.eval("document.activeElement.id") == "draft"  # typing begins at once
     page.write(PROMPT)
     first = page.text()
     page.eval("document.querySelector('#text .caret').focus()")
