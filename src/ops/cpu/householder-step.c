@@ -173,7 +173,7 @@ static void step_delta(
             const bool    first = f == 0;
             const bool    last  = f == n_h - 1;
             const float * k     = prep + l.k + (t * n_h + f) * d_k;
-            const float * v     = tile->x[0] + (t * n_h + f) * TILE;
+            const float * v     = tile->x[0] + (t * n_h + f) * tile->x_row[0];
             const float   beta  = prep[l.beta + t * n_h + f];
 
             const struct sums sums = sweep_delta(tile->S, d_k, pend.k1 != NULL, &pend,
@@ -183,10 +183,11 @@ static void step_delta(
             pend.k1 = k;
             pend.d1 = vec2_scale(beta, vec2_sub(vec2_load(v), sums.u)); // δ
             if (last) {
-                vec2_store(tile->y + t * TILE,
+                vec2_store(tile->y + t * tile->y_row,
                         vec2_scale(op->scale, vec2_fma(prep[l.qk + t], pend.d1, sums.p)));
             }
         }
+        ahead_fetch(tile->ahead, n_h);
     }
     if (pend.k1 != NULL) {
         sweep_rows(tile->S, d_k, true, false, &pend, GATE_NONE, NULL, false, NULL, NULL);
@@ -209,9 +210,10 @@ static void step_rank_one(
         pend.k1      = prep + l.w + t * d_k;
         pend.k2      = prep + l.k + t * d_k;
         pend.d1      = vec2_scale(-1.0f, sums.u);
-        pend.d2      = vec2_load(tile->x[0] + t * TILE); // v
+        pend.d2      = vec2_load(tile->x[0] + t * tile->x_row[0]); // v
         const vec2 o = vec2_fma(prep[l.qk + t], pend.d2, vec2_fma(prep[l.qw + t], pend.d1, sums.p));
-        vec2_store(tile->y + t * TILE, vec2_scale(op->scale, o));
+        vec2_store(tile->y + t * tile->y_row, vec2_scale(op->scale, o));
+        ahead_fetch(tile->ahead, 1);
     }
     if (pend.k1 != NULL) {
         sweep_rows(tile->S, d_k, true, true, &pend, GATE_NONE, NULL, false, NULL, NULL);

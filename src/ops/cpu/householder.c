@@ -66,13 +66,23 @@ void householder_forward(const struct ggml_compute_params * params, struct ggml_
     };
     const bool step = op.path == GGML_SCAN_PATH_STEP || op.r.data != NULL;
 
-    const struct tile_scan scan = {
+    struct tile_scan scan = {
         .op          = &op,
         .dims        = dims,
         .x           = { op.v },
+        .inputs      = { { op.q, dims.d_k, 1 }, { op.k, dims.d_k, dims.n_h },
+                     { op.v, dims.d_v, dims.n_h } },
         .prep_floats = prep_floats(&dims),
         .kernel      = step ? &kernel_step : &kernel_chunk,
     };
 
+    int n_inputs = 3;
+    if (op.gate_kind == GATE_CHANNEL) {
+        scan.inputs[n_inputs++] = (struct input) { op.gate, dims.d_k, 1 };
+    }
+    if (op.r.data != NULL) {
+        scan.inputs[n_inputs++] = (struct input) { op.r, dims.d_k, 1 };
+        scan.inputs[n_inputs++] = (struct input) { op.w, dims.d_k, 1 };
+    }
     tile_scan_forward(params, dst, &scan, work_aligned(params->wdata));
 }

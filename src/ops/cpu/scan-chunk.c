@@ -1,74 +1,90 @@
-// The chunk path of both scans: two factors at a time.
+// The chunk path of both scans: several factors at a time.
 //
 // A sweep that applies one factor to a tile loads and stores every element of the state for two or
-// three multiplications, and the stores limit its speed. Two factors per sweep halve the stores.
-// More factors do not fit the registers of most CPUs. As matrix products in memory, they cost more
-// to prepare and to solve than they gain at the sizes of a head.
+// three multiplications, and the stores limit its speed. With CHUNK factors per sweep, they no
+// longer do. A chunk has as many factors as the registers can hold sums and updates of.
 //
-// Let S be the state before the chunk and a, b its two factors. A gate is applied before the first
-// factor of a token. G_a and G_b are the products of all gates of the chunk up to a and up to b; M
-// is the gate between a and b. Each is 1 where there is no gate.
+// Let S be the state before the chunk and 0, 1, … its factors. A gate is applied before the first
+// factor of a token. G_f is the product of all gates of the chunk up to factor f, and P_fj that of
+// the gates after factor j and up to f. Each is 1 where there is no gate.
 //
-//     δ_a = β_a (v_a − Sᵀ(G_a ∘ k_a))                without β (diagonal transition): δ = v
-//     δ_b = β_b (v_b − Sᵀ(G_b ∘ k_b) − A δ_a)        A = k_b·(M ∘ k_a)
-//     S  ← G_b ∘ S + (M ∘ k_a) δ_aᵀ + k_b δ_bᵀ        pending until the sweep of the next chunk
+//     δ_f = β_f (v_f − Sᵀ(G_f ∘ k_f) − Σ_{j<f} A_fj δ_j)    A_fj = k_f·(P_fj ∘ k_j)
+//                                              without β (diagonal transition): δ = v
+//     S  ← G_l ∘ S + Σ_j (P_lj ∘ k_j) δ_jᵀ     l: the last factor
+//                                              pending until the sweep of the next chunk
 //
-// Output of a token whose last factor is a:
+// Output of a token whose last factor is f:
 //
-//     o = scale (Sᵀ(G_a ∘ q) + B0 δ_a)               B0 = q·k_a
-//
-// Output of a token whose last factor is b:
-//
-//     o = scale (Sᵀ(G_b ∘ q) + B0 δ_a + B1 δ_b)      B0 = q·(M ∘ k_a),  B1 = q·k_b
+//     o = scale (Sᵀ(G_f ∘ q) + Σ_{j≤f} B_fj δ_j)            B_fj = q·(P_fj ∘ k_j)
 //
 // With a bonus, a token reads the state before its own gate and update: its own gate drops out of G
-// and M in o, and q·(bonus ∘ k) replaces the product of q with its own key.
+// and P in o, and q·(bonus ∘ k) replaces the product of q with its own key.
 //
 // Gates are only multiplied. No gate is divided by and no logarithm is taken, so any sign works,
 // and so does zero.
 
 #include "scan-chunk.h"
 
-#include <stddef.h>
+#if defined(__AVX512F__) || defined(__aarch64__) // 32 vector registers
+#    define CHUNK 4
+#else
+#    define CHUNK 2
+#endif
 
-enum { CHUNK = 2 };
-
-// Offsets into the floats prepared for a segment. A gate per head is not multiplied into the
-// vectors but applied to the sums.
+// Offsets into the floats prepared for a segment. A row has d_k floats, and zeros up to the next
+// multiple of VEC. A gate per head is not multiplied into the vectors but applied to the sums.
 struct layout {
-    int64_t k;      // [factors][d_k]   G ∘ k; unused without β
-    int64_t q;      // [tokens][d_k]    G ∘ q
-    int64_t keys;   // [factors][d_k]   M ∘ k_a, k_b
-    int64_t decay;  // [chunks][d_k]    G_b
+    int64_t row;    // floats per row
+    int64_t k;      // [factors][row]   G ∘ k; k itself unless the gate is per key channel
+    int64_t q;      // [tokens][row]    G ∘ q
+    int64_t keys;   // [factors][row]   P ∘ k; only if the gate is per key channel
+    int64_t decay;  // [chunks][row]    G_l
     int64_t beta;   // [factors]        β, or the multiplier of x
     int64_t scalar; // [chunks]         struct scalars
-    int64_t B;      // [tokens][CHUNK]
     int64_t end;
 };
 
-struct scalars {
-    float A;
-    float G_a, G_b, M; // 1 unless the gate is per head
+enum {
+    PRODUCTS   = CHUNK * CHUNK,                    // A_fj with j < f and B_fj with j ≤ f
+    PRODUCTS_B = CHUNK * (CHUNK + 1) / 2,          // B only
+    SUMS       = (PRODUCTS + VEC - 1) / VEC * VEC, // for vec_sums
 };
 
-enum {
-    SCALARS    = sizeof(struct scalars) / sizeof(float),
-    SCALAR_G_B = offsetof(struct scalars, G_b) / sizeof(float)
+// Positions of B_fj and A_fj among the products.
+static inline int at_B(int f, int j) {
+    return f * (f + 1) / 2 + j;
+}
+
+static inline int at_A(int f, int j) {
+    return PRODUCTS_B + f * (f - 1) / 2 + j;
+}
+
+struct scalars {
+    float product[SUMS]; // B_fj is valid only if f is the last factor of a token
+    // a gate per head: products of gates for u_f and q_f, multipliers of δ, multiplier of S
+    float G_u[CHUNK], G_q[CHUNK], P[CHUNK], decay;
 };
+
+enum { SCALARS = sizeof(struct scalars) / sizeof(float) };
+
+// The factors of a segment, in whole chunks.
+static int64_t chunks_of(int64_t factors) {
+    return (factors + CHUNK - 1) / CHUNK;
+}
 
 static struct layout layout_of(const struct scan_dims * dims) {
     const int64_t tokens  = tile_scan_segment(dims);
-    const int64_t factors = tokens * dims->n_h;
-    const int64_t chunks  = (factors + CHUNK - 1) / CHUNK;
+    const int64_t chunks  = chunks_of(tokens * dims->n_h);
+    const int64_t factors = chunks * CHUNK;
     struct layout l;
+    l.row    = (dims->d_k + VEC - 1) / VEC * VEC;
     l.k      = 0;
-    l.q      = l.k + factors * dims->d_k;
-    l.keys   = l.q + tokens * dims->d_k;
-    l.decay  = l.keys + factors * dims->d_k;
-    l.beta   = l.decay + chunks * dims->d_k;
+    l.q      = l.k + factors * l.row;
+    l.keys   = l.q + tokens * l.row;
+    l.decay  = l.keys + factors * l.row;
+    l.beta   = l.decay + chunks * l.row;
     l.scalar = l.beta + factors;
-    l.B      = l.scalar + chunks * SCALARS;
-    l.end    = l.B + tokens * CHUNK;
+    l.end    = l.scalar + chunks * SCALARS;
     return l;
 }
 
@@ -80,123 +96,152 @@ int64_t scan_chunk_size(const struct scan_dims * dims) {
 // Preparation
 //
 
-// One factor of the segment and its position among the factors of its token.
-struct factor {
-    int64_t       t;           // token, relative to the segment
-    bool          first, last; // of the factors of its token
-    const float * k;
-    const float * q; // NULL unless last
-    const float * g; // NULL unless first and gated
+// The rows of the factors of one chunk. A chunk at the end of a segment may have less than CHUNK
+// factors; the others have zero rows.
+struct factors {
+    int           n;
+    const float * k[CHUNK];
+    const float * q[CHUNK];     // NULL unless the factor is the last of its token
+    const float * g[CHUNK];     // NULL unless it is the first, and gated
+    const float * bonus;        // or NULL
+    float *       q_out[CHUNK]; // where G ∘ q goes
 };
 
-static struct factor factor_at(
-        const struct scan_chunk * op, int64_t h, int64_t t0, int64_t t, int64_t f) {
-    const bool first = f == 0;
-    const bool last  = f == op->dims.n_h - 1;
-    return (struct factor) {
-        .t     = t,
-        .first = first,
-        .last  = last,
-        .k     = row_ahead(&op->k, h, f, t0 + t, op->dims.d_k),
-        .q     = last ? row_ahead(&op->q, h, 0, t0 + t, op->dims.d_k) : NULL,
-        .g     = first && op->gate_kind != GATE_NONE
-                         ? row_ahead(&op->gate, h, 0, t0 + t,
-                               op->gate_kind == GATE_CHANNEL ? op->dims.d_k : 1)
-                         : NULL,
-    };
+SIMD_INLINE vec load(const float * p, bool full, int64_t n) {
+    return full ? vec_load(p) : vec_load_n(p, n);
 }
 
-// q·k, or with a bonus q·(bonus ∘ k)
-static float own_product(
-        const struct scan_chunk * op, int64_t h, const float * q, const float * k) {
-    if (op->bonus.data == NULL) {
-        return vec_dot(q, k, op->dims.d_k);
+// What is constant at every call of the functions below.
+struct kind {
+    bool channel; // a gate per key channel
+    bool delta;
+    bool bonus;
+    bool whole; // the factors are CHUNK whole tokens
+};
+
+// A vector of key channels from i on, for all factors; cols < VEC only at the end of a row.
+SIMD_INLINE void prepare_cols(const struct factors * x, struct kind kind, bool full, int64_t row,
+        int64_t i, int64_t cols, float * k_out, float * keys, float * decay, vec product[SUMS]) {
+    vec G = vec_set1(1.0f);
+    vec K[CHUNK]; // P_fj ∘ k_j
+#pragma GCC unroll 4
+    for (int f = 0; f < CHUNK; ++f) {
+        const bool last  = kind.whole || x->q[f] != NULL;
+        const bool gated = kind.channel && (kind.whole || x->g[f] != NULL);
+        const vec  zero  = { 0.0f };
+        const vec  k     = kind.whole || f < x->n ? load(x->k[f] + i, full, cols) : zero;
+        const vec  q     = last ? load(x->q[f] + i, full, cols) : zero;
+
+        if (kind.bonus && last) { // reads before its own gate
+            vec_store(x->q_out[f] + i, kind.channel ? G * q : q);
+#pragma GCC unroll 4
+            for (int j = 0; j < f; ++j) {
+                product[at_B(f, j)] = vec_fma(q, K[j], product[at_B(f, j)]);
+            }
+            const vec b         = load(x->bonus + i, full, cols);
+            product[at_B(f, f)] = vec_fma(q * b, k, product[at_B(f, f)]);
+        }
+        if (gated) {
+            const vec g = load(x->g[f] + i, full, cols);
+            G           = f == 0 ? g : G * g;
+#pragma GCC unroll 4
+            for (int j = 0; j < f; ++j) {
+                K[j] = g * K[j];
+            }
+        }
+        if (kind.delta) {
+#pragma GCC unroll 4
+            for (int j = 0; j < f; ++j) {
+                product[at_A(f, j)] = vec_fma(k, K[j], product[at_A(f, j)]);
+            }
+        }
+        K[f] = k;
+        if (kind.delta || !kind.channel) {
+            vec_store(k_out + f * row + i, kind.channel ? G * k : k);
+        }
+        if (!kind.bonus && last) {
+            vec_store(x->q_out[f] + i, kind.channel ? G * q : q);
+#pragma GCC unroll 4
+            for (int j = 0; j <= f; ++j) {
+                product[at_B(f, j)] = vec_fma(q, K[j], product[at_B(f, j)]);
+            }
+        }
     }
-    const float * u   = tokens_row(&op->bonus, h, 0, 0);
-    float         sum = 0.0f;
-    for (int64_t i = 0; i < op->dims.d_k; ++i) {
-        sum = fma1(q[i] * u[i], k[i], sum);
+    if (kind.channel) {
+        vec_store(decay + i, G);
+#pragma GCC unroll 4
+        for (int f = 0; f < CHUNK; ++f) {
+            vec_store(keys + f * row + i, K[f]);
+        }
     }
-    return sum;
 }
 
-// Gate per head, or none: the vectors are packed unchanged.
-static void chunk_prepare_head(const struct scan_chunk * op, int64_t h, const struct factor * a,
-        const struct factor * b, float * k, float * q, struct scalars * s, float * B) {
-    const int64_t d_k   = op->dims.d_k;
-    const bool    bonus = op->bonus.data != NULL;
-
-    s->G_a = a->g != NULL ? a->g[0] : 1.0f;
-    s->M   = b != NULL && b->g != NULL ? b->g[0] : 1.0f;
-    s->G_b = s->M * s->G_a;
-    row_copy(k, a->k, d_k);
-    if (a->last) {
-        row_copy(q + a->t * d_k, a->q, d_k);
-        B[a->t * CHUNK] = own_product(op, h, a->q, a->k);
+SIMD_INLINE void prepare_rows(const struct factors * x, struct kind kind, int64_t d_k, int64_t row,
+        float * k_out, float * keys, float * decay, float * products) {
+    vec     product[SUMS] = { 0 }; // in the lanes
+    int64_t i             = 0;
+    for (; i + VEC <= d_k; i += VEC) {
+        prepare_cols(x, kind, true, row, i, VEC, k_out, keys, decay, product);
     }
-    if (b != NULL) {
-        row_copy(k + d_k, b->k, d_k);
-        if (op->beta.data != NULL) {
-            s->A = s->M * vec_dot(b->k, a->k, d_k);
-        }
-        if (b->last) {
-            row_copy(q + b->t * d_k, b->q, d_k);
-            B[b->t * CHUNK]     = (bonus ? 1.0f : s->M) * vec_dot(b->q, a->k, d_k);
-            B[b->t * CHUNK + 1] = own_product(op, h, b->q, b->k);
-        }
+    if (i < d_k) {
+        prepare_cols(x, kind, false, row, i, d_k - i, k_out, keys, decay, product);
+    }
+#pragma GCC unroll 4
+    for (int j = 0; j < SUMS; j += VEC) {
+        vec_sums(products + j, product + j);
     }
 }
 
-// Gate per key channel: G and M are multiplied into the vectors.
-static void chunk_prepare_channel(const struct scan_chunk * op, int64_t h, const struct factor * a,
-        const struct factor * b, float * k, float * q, float * keys, float * G, struct scalars * s,
-        float * B) {
-    const int64_t d_k   = op->dims.d_k;
-    const bool    delta = op->beta.data != NULL;
-    const bool    bonus = op->bonus.data != NULL;
+#define PREPARE(name_, channel_, delta_, bonus_, whole_)                                 \
+    static void name_(const struct factors * x, int64_t d_k, int64_t row, float * k_out, \
+            float * keys, float * decay, float * products) {                             \
+        const struct kind kind = { channel_, delta_, bonus_, whole_ };                   \
+        prepare_rows(x, kind, d_k, row, k_out, keys, decay, products);                   \
+    }
+PREPARE(prepare_channel_delta, true, true, false, false)
+PREPARE(prepare_channel_delta_whole, true, true, false, true)
+PREPARE(prepare_channel, true, false, false, false)
+PREPARE(prepare_channel_whole, true, false, false, true)
+PREPARE(prepare_channel_bonus, true, false, true, false)
+PREPARE(prepare_channel_bonus_whole, true, false, true, true)
+PREPARE(prepare_delta, false, true, false, false)
+PREPARE(prepare_delta_whole, false, true, false, true)
+PREPARE(prepare_plain, false, false, false, false)
+PREPARE(prepare_plain_whole, false, false, false, true)
+PREPARE(prepare_bonus, false, false, true, false)
+PREPARE(prepare_bonus_whole, false, false, true, true)
 
-    if (a->last) {
-        B[a->t * CHUNK] = own_product(op, h, a->q, a->k);
-        if (bonus || a->g == NULL) {
-            row_copy(q + a->t * d_k, a->q, d_k);
-        } else {
-            row_mul(q + a->t * d_k, a->g, a->q, d_k);
+typedef void (*prepare_fn)(const struct factors * x, int64_t d_k, int64_t row, float * k_out,
+        float * keys, float * decay, float * products);
+
+// [gate per key channel][none, delta, bonus][whole]
+static const prepare_fn prepare_fns[2][3][2] = {
+    { { prepare_plain, prepare_plain_whole }, { prepare_delta, prepare_delta_whole },
+            { prepare_bonus, prepare_bonus_whole } },
+    { { prepare_channel, prepare_channel_whole },
+            { prepare_channel_delta, prepare_channel_delta_whole },
+            { prepare_channel_bonus, prepare_channel_bonus_whole } },
+};
+
+// Gates per head: their products, multiplied into A and B.
+static void prepare_head_gates(const struct factors * x, struct scalars * s) {
+    const bool bonus = x->bonus != NULL;
+    float      G     = 1.0f;
+    for (int f = 0; f < CHUNK; ++f) {
+        s->P[f] = 1.0f;
+    }
+    for (int f = 0; f < x->n; ++f) {
+        const float g = x->g[f] != NULL ? x->g[f][0] : 1.0f;
+        s->G_q[f]     = bonus ? G : G * g;
+        for (int j = 0; j < f; ++j) {
+            s->product[at_B(f, j)] *= bonus ? s->P[j] : s->P[j] * g;
+            s->P[j] *= g;
+            s->product[at_A(f, j)] *= s->P[j];
         }
+        G *= g;
+        s->G_u[f] = G;
     }
-    if (a->g != NULL) { // G_a
-        row_copy(G, a->g, d_k);
-    } else {
-        for (int64_t i = 0; i < d_k; ++i) {
-            G[i] = 1.0f;
-        }
-    }
-    if (delta) {
-        row_mul(k, G, a->k, d_k);
-    }
-    row_copy(keys, a->k, d_k);
-    if (b == NULL) {
-        return;
-    }
-    if (bonus) { // b reads before its own gate
-        B[b->t * CHUNK] = vec_dot(b->q, keys, d_k);
-        row_mul(q + b->t * d_k, G, b->q, d_k);
-    }
-    if (b->g != NULL) { // M, G_b
-        row_mul(keys, b->g, keys, d_k);
-        row_mul(G, b->g, G, d_k);
-    }
-    row_copy(keys + d_k, b->k, d_k);
-    if (delta) {
-        s->A = vec_dot(b->k, keys, d_k);
-        row_mul(k + d_k, G, b->k, d_k);
-    }
-    if (b->last) {
-        B[b->t * CHUNK + 1] = own_product(op, h, b->q, b->k);
-        if (!bonus) {
-            B[b->t * CHUNK] = vec_dot(b->q, keys, d_k);
-            row_mul(q + b->t * d_k, G, b->q, d_k);
-        }
-    }
+    s->decay = G;
 }
 
 void scan_chunk_prepare(
@@ -204,9 +249,10 @@ void scan_chunk_prepare(
     const int64_t       d_k     = op->dims.d_k;
     const int64_t       n_h     = op->dims.n_h;
     const int64_t       factors = (t1 - t0) * n_h;
+    const bool          delta   = op->beta.data != NULL;
     const struct layout l       = layout_of(&op->dims);
 
-    if (op->beta.data != NULL) {
+    if (delta) {
         rows_pack(prep + l.beta, &op->beta, h, n_h, t0, t1, 1);
     } else if (op->in.data != NULL) {
         rows_pack(prep + l.beta, &op->in, h, 1, t0, t1, 1);
@@ -215,28 +261,40 @@ void scan_chunk_prepare(
             prep[l.beta + r] = 1.0f;
         }
     }
-    int64_t t = 0;
-    int64_t f = 0;
+    struct factors x = { .bonus = op->bonus.data != NULL ? tokens_row(&op->bonus, h, 0, 0) : NULL };
+    int64_t        t = t0;
+    int64_t        f = 0; // of token t
     for (int64_t r = 0; r < factors; r += CHUNK) {
-        const int64_t       t_b = f + 1 < n_h ? t : t + 1;
-        const int64_t       f_b = f + 1 < n_h ? f + 1 : 0;
-        const struct factor a   = factor_at(op, h, t0, t, f);
-        const struct factor b =
-                r + 1 < factors ? factor_at(op, h, t0, t_b, f_b) : (struct factor) { 0 };
-
-        const struct factor * second = r + 1 < factors ? &b : NULL;
-        float *               k      = prep + l.k + r * d_k;
-        struct scalars        s      = { 0.0f, 1.0f, 1.0f, 1.0f };
-        if (op->gate_kind == GATE_CHANNEL) {
-            chunk_prepare_channel(op, h, &a, second, k, prep + l.q, prep + l.keys + r * d_k,
-                    prep + l.decay + r / CHUNK * d_k, &s, prep + l.B);
-        } else {
-            chunk_prepare_head(op, h, &a, second, k, prep + l.q, &s, prep + l.B);
+        x.n = 0;
+        for (int i = 0; i < CHUNK; ++i) {
+            x.k[i] = x.q[i] = x.g[i] = NULL;
+            if (r + i >= factors) {
+                continue;
+            }
+            ++x.n;
+            x.k[i] = tokens_row(&op->k, h, f, t);
+            if (f == 0 && op->gate_kind != GATE_NONE) {
+                x.g[i] = tokens_row(&op->gate, h, 0, t);
+            }
+            if (++f == n_h) {
+                x.q[i]     = tokens_row(&op->q, h, 0, t);
+                x.q_out[i] = prep + l.q + (t - t0) * l.row;
+                f          = 0;
+                ++t;
+            }
         }
-        memcpy(prep + l.scalar + r / CHUNK * SCALARS, &s, sizeof(s));
-
-        t = f_b + 1 < n_h ? t_b : t_b + 1;
-        f = f_b + 1 < n_h ? f_b + 1 : 0;
+        float *          k     = prep + l.k + r * l.row;
+        float *          keys  = prep + l.keys + r * l.row;
+        float *          decay = prep + l.decay + r / CHUNK * l.row;
+        struct scalars * s     = (struct scalars *) (prep + l.scalar + r / CHUNK * SCALARS);
+        const bool       whole = n_h == 1 && x.n == CHUNK;
+        prepare_fns[op->gate_kind == GATE_CHANNEL][delta             ? 1
+                                                   : x.bonus != NULL ? 2
+                                                                     : 0][whole](
+                &x, d_k, l.row, k, keys, decay, s->product);
+        if (op->gate_kind == GATE_HEAD) {
+            prepare_head_gates(&x, s);
+        }
     }
 }
 
@@ -244,182 +302,202 @@ void scan_chunk_prepare(
 // A tile through a segment
 //
 
-// The update of a chunk, computed but not yet applied:
-//     S ← decay ∘ S + key_a δ_aᵀ + key_b δ_bᵀ
+// The update of a chunk, computed but not yet applied: S ← decay ∘ S + Σ_j keys_j δ_jᵀ
 struct pending {
     const float * decay;
-    const float * key_a;
-    const float * key_b;
-    vec2          d_a;
-    vec2          d_b;
+    const float * keys; // [CHUNK][row]
+    vec2          d[CHUNK];
 };
 
 struct sums {
-    vec2 u_a, u_b; // Sᵀ k
-    vec2 p_0, p_1; // Sᵀ q of the tokens that end in the chunk
+    vec2 u[CHUNK]; // Sᵀ k
+    vec2 p[CHUNK]; // Sᵀ q of the tokens that end in the chunk
 };
 
-// One sweep over the tile: applies n_pend pending factors, then sums n_k products with keys and n_q
-// products with queries. The counts and the gate kind are constants at every call.
-SIMD_INLINE void sweep_rows(float * S, int64_t d_k, int n_pend, enum gate_kind kind,
-        const struct pending * pend, int n_k, const float * k, int n_q, const float * q,
+// One sweep over the tile: applies the pending update, then sums n_k products with keys and n_q
+// products with queries. pend, the counts and the gate kind are constants at every call.
+SIMD_INLINE void sweep_rows(float * S, int64_t d_k, int64_t row, bool pend, enum gate_kind kind,
+        const struct pending * pending, int n_k, const float * k, int n_q, const float * q,
         struct sums * sums) {
-    const struct pending held = *pend; // copies that stay in registers
-    vec2                 u_a  = { 0 };
-    vec2                 u_b  = { 0 };
-    vec2                 p_0  = { 0 };
-    vec2                 p_1  = { 0 };
+    const float * decay = pending->decay;
+    const float * keys  = pending->keys;
+    vec2          d[CHUNK], u[CHUNK], p[CHUNK]; // in registers
+#pragma GCC unroll 4
+    for (int j = 0; j < CHUNK; ++j) {
+        d[j] = pending->d[j];
+        u[j] = p[j] = (vec2) { 0 };
+    }
     for (int64_t i = 0; i < d_k; ++i) {
         vec2 s = vec2_load(S + i * TILE);
-        if (n_pend > 0 && kind != GATE_NONE) {
-            s = vec2_scale(held.decay[kind == GATE_CHANNEL ? i : 0], s);
-        }
-        if (n_pend > 0) {
-            s = vec2_fma(held.key_a[i], held.d_a, s);
-        }
-        if (n_pend > 1) {
-            s = vec2_fma(held.key_b[i], held.d_b, s);
-        }
-        if (n_pend > 0) {
+        if (pend) {
+            if (kind != GATE_NONE) {
+                s = vec2_scale(decay[kind == GATE_CHANNEL ? i : 0], s);
+            }
+#pragma GCC unroll 4
+            for (int j = 0; j < CHUNK; ++j) {
+                s = vec2_fma(keys[j * row + i], d[j], s);
+            }
             vec2_store(S + i * TILE, s);
         }
-        if (n_k > 0) {
-            u_a = vec2_fma(k[i], s, u_a);
+#pragma GCC unroll 4
+        for (int j = 0; j < n_k; ++j) {
+            u[j] = vec2_fma(k[j * row + i], s, u[j]);
         }
-        if (n_k > 1) {
-            u_b = vec2_fma(k[d_k + i], s, u_b);
-        }
-        if (n_q > 0) {
-            p_0 = vec2_fma(q[i], s, p_0);
-        }
-        if (n_q > 1) {
-            p_1 = vec2_fma(q[d_k + i], s, p_1);
+#pragma GCC unroll 4
+        for (int j = 0; j < n_q; ++j) {
+            p[j] = vec2_fma(q[j * row + i], s, p[j]);
         }
     }
-    *sums = (struct sums) { u_a, u_b, p_0, p_1 };
+#pragma GCC unroll 4
+    for (int j = 0; j < CHUNK; ++j) {
+        sums->u[j] = u[j];
+        sums->p[j] = p[j];
+    }
 }
 
 // Each combination that occurs is a separate function, so that each loop has all registers.
-typedef void (*sweep_fn)(float * S, int64_t d_k, const struct pending * pend, const float * k,
-        const float * q, struct sums * sums);
+typedef void (*sweep_fn)(float * S, int64_t d_k, int64_t row, const struct pending * pending,
+        const float * k, const float * q, struct sums * sums);
 
 // clang-format off
-#define SWEEP(p_, gate_, k_, q_)                                                                 \
-    static void sweep_##p_##_##gate_##_##k_##_##q_(float * S, int64_t d_k,                       \
-            const struct pending * pend, const float * k, const float * q, struct sums * sums) { \
-        sweep_rows(S, d_k, p_, gate_, pend, k_, k, q_, q, sums);                                 \
+#define SWEEP(p_, gate_, k_, q_)                                                                   \
+    static void sweep_##p_##_##gate_##_##k_##_##q_(float * S, int64_t d_k, int64_t row,            \
+            const struct pending * pend, const float * k, const float * q, struct sums * sums) {   \
+        sweep_rows(S, d_k, row, p_, gate_, pend, (k_) * CHUNK, k, q_, q, sums);                    \
     }
-#define SWEEP_READS(p_, gate_)                    \
-    SWEEP(p_, gate_, 0, 1) SWEEP(p_, gate_, 0, 2) \
-    SWEEP(p_, gate_, 1, 0) SWEEP(p_, gate_, 1, 1) \
-    SWEEP(p_, gate_, 2, 0) SWEEP(p_, gate_, 2, 1) SWEEP(p_, gate_, 2, 2)
-#define SWEEP_GATES(p_) \
-    SWEEP(p_, GATE_NONE, 0, 0) SWEEP(p_, GATE_HEAD, 0, 0) SWEEP(p_, GATE_CHANNEL, 0, 0)
+#define SWEEP_NAME(p_, gate_, k_, q_) sweep_##p_##_##gate_##_##k_##_##q_,
 
-SWEEP_READS(0, GATE_NONE) // the first chunk of a segment: nothing is pending
-SWEEP_READS(2, GATE_NONE)
-SWEEP_READS(2, GATE_HEAD)
-SWEEP_READS(2, GATE_CHANNEL)
-SWEEP_GATES(1) // after the last chunk of a segment, which may have one factor
-SWEEP_GATES(2)
+// number of queries
+#if CHUNK == 4
+#    define EACH_Q(f, p_, gate_, k_) \
+         f(p_, gate_, k_, 0) f(p_, gate_, k_, 1) f(p_, gate_, k_, 2) f(p_, gate_, k_, 3) \
+         f(p_, gate_, k_, 4)
+#else
+#    define EACH_Q(f, p_, gate_, k_) \
+         f(p_, gate_, k_, 0) f(p_, gate_, k_, 1) f(p_, gate_, k_, 2)
+#endif
 
-#define READS(p_, gate_) {                                                                        \
-    { NULL,                       sweep_##p_##_##gate_##_0_1, sweep_##p_##_##gate_##_0_2 },       \
-    { sweep_##p_##_##gate_##_1_0, sweep_##p_##_##gate_##_1_1, NULL                       },       \
-    { sweep_##p_##_##gate_##_2_0, sweep_##p_##_##gate_##_2_1, sweep_##p_##_##gate_##_2_2 } }
+EACH_Q(SWEEP, 0, GATE_NONE,    0) EACH_Q(SWEEP, 0, GATE_NONE,    1) // nothing is pending
+EACH_Q(SWEEP, 1, GATE_NONE,    0) EACH_Q(SWEEP, 1, GATE_NONE,    1)
+EACH_Q(SWEEP, 1, GATE_HEAD,    0) EACH_Q(SWEEP, 1, GATE_HEAD,    1)
+EACH_Q(SWEEP, 1, GATE_CHANNEL, 0) EACH_Q(SWEEP, 1, GATE_CHANNEL, 1)
 
-// [keys][queries], [gate][keys][queries], [gate][factors]
-static const sweep_fn sweep_first[3][3]   = READS(0, GATE_NONE);
-static const sweep_fn sweep_next[3][3][3] = {
-    READS(2, GATE_NONE), READS(2, GATE_HEAD), READS(2, GATE_CHANNEL)
-};
-static const sweep_fn sweep_flush[3][3] = {
-    { NULL, sweep_1_GATE_NONE_0_0,    sweep_2_GATE_NONE_0_0    },
-    { NULL, sweep_1_GATE_HEAD_0_0,    sweep_2_GATE_HEAD_0_0    },
-    { NULL, sweep_1_GATE_CHANNEL_0_0, sweep_2_GATE_CHANNEL_0_0 },
+#define SWEEPS(p_, gate_) \
+    { { EACH_Q(SWEEP_NAME, p_, gate_, 0) }, { EACH_Q(SWEEP_NAME, p_, gate_, 1) } }
+
+// [delta][queries], [gate][delta][queries]
+static const sweep_fn sweep_first[2][CHUNK + 1]   = SWEEPS(0, GATE_NONE);
+static const sweep_fn sweep_next[3][2][CHUNK + 1] = {
+    SWEEPS(1, GATE_NONE), SWEEPS(1, GATE_HEAD), SWEEPS(1, GATE_CHANNEL)
 };
 // clang-format on
 
-void scan_chunk_run(const struct scan_chunk * op, const struct tile * tile, const float * prep) {
+// What remains of a chunk after its sweep: δ, the outputs of the tokens that end in it, and the
+// pending update. n is the number of its factors; the others have δ = 0. The last factor of the
+// first of these tokens is `end`. delta, head and whole are constants at every call.
+//
+//     δ_f = β_f (v_f − u_f − Σ_{j<f} A_fj δ_j) ;   without β: δ = (multiplier of x) · v
+//     o   = scale (p + Σ_{j≤f} B_fj δ_j)
+SIMD_INLINE void finish(bool delta, bool head, bool whole, int n, int64_t end, int64_t n_h,
+        const struct scalars * s, const float * beta, float scale, const struct sums * sums,
+        const float * v, int64_t v_row, float * y, int64_t y_row, vec2 pending[CHUNK]) {
+    vec2 d[CHUNK];
+    int  token = 0;
+#pragma GCC unroll 4
+    for (int f = 0; f < CHUNK; ++f) {
+        d[f] = (vec2) { 0 };
+        if (whole || f < n) {
+            d[f] = vec2_load(v + f * v_row);
+            if (delta) {
+                d[f] = vec2_sub(d[f], head ? vec2_scale(s->G_u[f], sums->u[f]) : sums->u[f]);
+#pragma GCC unroll 4
+                for (int j = 0; j < f; ++j) {
+                    d[f] = vec2_fma(-s->product[at_A(f, j)], d[j], d[f]);
+                }
+            }
+            d[f] = vec2_scale(beta[f], d[f]);
+        }
+        if (whole || (f == end && f < n)) {
+            const vec2 p = sums->p[whole ? f : token];
+            vec2       o = head ? vec2_scale(s->G_q[f], p) : p;
+#pragma GCC unroll 4
+            for (int j = 0; j <= f; ++j) {
+                o = vec2_fma(s->product[at_B(f, j)], d[j], o);
+            }
+            vec2_store(y + (whole ? f : token) * y_row, vec2_scale(scale, o));
+            ++token;
+            end += n_h;
+        }
+        pending[f] = head ? vec2_scale(s->P[f], d[f]) : d[f];
+    }
+}
+
+// The segment; delta and head are constants at every call.
+SIMD_INLINE void run(const struct scan_chunk * op, const struct tile * tile, const float * prep,
+        bool delta, bool head) {
     const int64_t       d_k     = op->dims.d_k;
     const int64_t       n_h     = op->dims.n_h;
     const int64_t       factors = (tile->t1 - tile->t0) * n_h;
-    const bool          delta   = op->beta.data != NULL;
-    const bool          bonus   = op->bonus.data != NULL;
-    const bool          head    = op->gate_kind == GATE_HEAD;
     const struct layout l       = layout_of(&op->dims);
+    const int64_t       keys    = op->gate_kind == GATE_CHANNEL ? l.keys : l.k;
 
-    struct pending pend   = { 0 };
-    int            n_pend = 0;
-    struct scalars s      = { 0 };
-    struct sums    sums   = { 0 };
-    int64_t        t      = 0; // token of factor a, relative to the segment
-    int64_t        f      = 0; // factor of that token
+    struct pending pend = { 0 };
+    struct sums    sums;
+    int64_t        t   = 0;       // tokens that ended before the chunk, relative to the segment
+    int64_t        end = n_h - 1; // the next last factor of a token, relative to the chunk
 
-    for (int64_t a = 0; a < factors; a += CHUNK) {
-        const int64_t b     = a + 1;
-        const int     n     = b < factors ? 2 : 1;
-        const bool    end_a = f == n_h - 1; // a is the last factor of its token
-        const bool    end_b = n == 2 && (end_a ? n_h == 1 : f + 1 == n_h - 1);
-        const int     n_q   = end_a + end_b;
+    for (int64_t r = 0; r < factors; r += CHUNK) {
+        const int              n   = (int) (factors - r < CHUNK ? factors - r : CHUNK);
+        const int              n_q = end < n ? (int) ((n - 1 - end) / n_h + 1) : 0;
+        const struct scalars * s = (const struct scalars *) (prep + l.scalar + r / CHUNK * SCALARS);
+        const float *          beta = prep + l.beta + r;
+        const float *          v    = tile->x[0] + r * tile->x_row[0];
+        float *                y    = tile->y + t * tile->y_row;
 
-        (n_pend > 0 ? sweep_next[op->gate_kind] : sweep_first)[delta ? n : 0][n_q](
-                tile->S, d_k, &pend, prep + l.k + a * d_k, prep + l.q + t * d_k, &sums);
-
-        memcpy(&s, prep + l.scalar + a / CHUNK * SCALARS, sizeof(s));
-        vec2 p_a = sums.p_0;
-        vec2 p_b = end_a ? sums.p_1 : sums.p_0;
-        if (head) { // gates left out of the vectors; with a bonus a token reads before its own gate
-            sums.u_a = vec2_scale(s.G_a, sums.u_a);
-            sums.u_b = vec2_scale(s.G_b, sums.u_b);
-            p_a      = bonus ? p_a : vec2_scale(s.G_a, p_a);
-            p_b      = vec2_scale(bonus ? s.G_a : s.G_b, p_b);
+        (r > 0 ? sweep_next[op->gate_kind] : sweep_first)[delta][n_q](
+                tile->S, d_k, l.row, &pend, prep + l.k + r * l.row, prep + l.q + t * l.row, &sums);
+        if (n_q == CHUNK) {
+            finish(delta, head, true, CHUNK, 0, 1, s, beta, op->scale, &sums, v, tile->x_row[0], y,
+                    tile->y_row, pend.d);
+        } else {
+            finish(delta, head, false, n, end, n_h, s, beta, op->scale, &sums, v, tile->x_row[0], y,
+                    tile->y_row, pend.d);
         }
-
-        // δ_a = β_a (v_a − u_a),  δ_b = β_b (v_b − u_b − A δ_a)
-        // without β: δ = (multiplier of x) · v
-        vec2 d_a = vec2_load(tile->x[0] + a * TILE);
-        vec2 d_b = { 0 };
-        if (delta) {
-            d_a = vec2_sub(d_a, sums.u_a);
-        }
-        d_a = vec2_scale(prep[l.beta + a], d_a);
-        if (n == 2) {
-            d_b = vec2_load(tile->x[0] + b * TILE);
-            if (delta) {
-                d_b = vec2_sub(d_b, vec2_fma(s.A, d_a, sums.u_b));
-            }
-            d_b = vec2_scale(prep[l.beta + b], d_b);
-        }
-
-        // o = scale (p + B0 δ_a), plus scale B1 δ_b for a token that ends with b
-        const float * B = prep + l.B + t * CHUNK;
-        float *       y = tile->y + t * TILE;
-        if (end_a) {
-            vec2_store(y, vec2_scale(op->scale, vec2_fma(B[0], d_a, p_a)));
-            B += CHUNK;
-            y += TILE;
-        }
-        if (end_b) {
-            vec2_store(y, vec2_scale(op->scale, vec2_fma(B[1], d_b, vec2_fma(B[0], d_a, p_b))));
-        }
-
-        const float * keys = prep + (op->gate_kind == GATE_CHANNEL ? l.keys : l.k) + a * d_k;
-        pend.decay         = head ? prep + l.scalar + a / CHUNK * SCALARS + SCALAR_G_B
-                                  : prep + l.decay + a / CHUNK * d_k;
-        pend.key_a         = keys;
-        pend.key_b         = keys + d_k;
-        pend.d_a           = head ? vec2_scale(s.M, d_a) : d_a;
-        pend.d_b           = d_b;
-        n_pend             = n;
-
-        f += CHUNK;
-        while (f >= n_h) {
-            f -= n_h;
-            t += 1;
-        }
+        pend.decay = head ? &s->decay : prep + l.decay + r / CHUNK * l.row;
+        pend.keys  = prep + keys + r * l.row;
+        t += n_q;
+        end += n_q * n_h - n;
+        ahead_fetch(tile->ahead, n);
     }
-    if (n_pend > 0) {
-        sweep_flush[op->gate_kind][n_pend](tile->S, d_k, &pend, NULL, NULL, &sums);
+    if (factors > 0) {
+        sweep_next[op->gate_kind][0][0](tile->S, d_k, l.row, &pend, NULL, NULL, &sums);
+    }
+}
+
+static void run_delta(const struct scan_chunk * op, const struct tile * tile, const float * prep) {
+    run(op, tile, prep, true, false);
+}
+
+static void run_delta_head(
+        const struct scan_chunk * op, const struct tile * tile, const float * prep) {
+    run(op, tile, prep, true, true);
+}
+
+static void run_diagonal(
+        const struct scan_chunk * op, const struct tile * tile, const float * prep) {
+    run(op, tile, prep, false, false);
+}
+
+static void run_diagonal_head(
+        const struct scan_chunk * op, const struct tile * tile, const float * prep) {
+    run(op, tile, prep, false, true);
+}
+
+void scan_chunk_run(const struct scan_chunk * op, const struct tile * tile, const float * prep) {
+    const bool head = op->gate_kind == GATE_HEAD;
+    if (op->beta.data != NULL) {
+        (head ? run_delta_head : run_delta)(op, tile, prep);
+    } else {
+        (head ? run_diagonal_head : run_diagonal)(op, tile, prep);
     }
 }

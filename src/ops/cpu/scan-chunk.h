@@ -1,7 +1,7 @@
 #pragma once
 
-// The chunk path, two factors at a time: the Householder scan with β, and the signed-gate scan with
-// a gate per head or per key channel.
+// The chunk path, several factors at a time: the Householder scan with β, and the signed-gate scan
+// with a gate per head or per key channel.
 
 #include "scan-tiles.h"
 

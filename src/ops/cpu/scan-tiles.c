@@ -11,8 +11,8 @@ int64_t tile_scan_segment(const struct scan_dims * dims) {
 // Offsets into the work buffer of a thread.
 struct layout {
     int64_t S;           // [tile][d_k][TILE]
-    int64_t x[COLS_MAX]; // [tile][tokens][factors][TILE]
-    int64_t y;           // [tile][tokens][TILE]
+    int64_t x[COLS_MAX]; // [tokens][factors][TILE]
+    int64_t y;           // [tokens][TILE]
     int64_t prep;
 };
 
@@ -22,9 +22,9 @@ static struct layout layout_of(const struct scan_dims * dims) {
     struct layout l;
     l.S    = 0;
     l.x[0] = l.S + dims->d_k * columns;
-    l.x[1] = l.x[0] + tokens * dims->n_h * columns;
-    l.y    = l.x[1] + tokens * dims->n_h * columns;
-    l.prep = l.y + tokens * columns;
+    l.x[1] = l.x[0] + tokens * dims->n_h * TILE;
+    l.y    = l.x[1] + tokens * dims->n_h * TILE;
+    l.prep = l.y + tokens * TILE;
     return l;
 }
 
@@ -40,7 +40,7 @@ void rows_pack(float * packed, const struct tokens * x, int64_t h, int64_t n_fac
         int64_t t1, int64_t width) {
     for (int64_t t = t0; t < t1; ++t) {
         for (int64_t f = 0; f < n_factors; ++f) {
-            row_copy(packed, row_ahead(x, h, f, t, width), width);
+            row_copy(packed, tokens_row(x, h, f, t), width);
             packed += width;
         }
     }
@@ -50,41 +50,34 @@ static int64_t tile_cols(const struct scan_dims * dims, int64_t tile) {
     return dims->d_v - tile * TILE < TILE ? dims->d_v - tile * TILE : TILE;
 }
 
-// Packs the columns of tiles tile0 .. tile1 − 1; columns beyond d_v are zero.
-static void cols_pack(float * packed, const struct tokens * x, const struct scan_dims * dims,
-        int64_t h, int64_t t0, int64_t t1, int64_t tile0, int64_t tile1) {
-    const int64_t n  = (t1 - t0) * dims->n_h;
-    float *       to = packed;
-    for (int64_t t = t0; t < t1; ++t) {
-        for (int64_t f = 0; f < dims->n_h; ++f, to += TILE) { // to: this row in the first tile
-            const float * row = row_ahead(x, h, f, t, dims->d_v);
-            for (int64_t i = tile0; i < tile1; ++i) {
-                const int64_t cols = tile_cols(dims, i);
-                if (cols == TILE) {
-                    vec2_store(to + i * n * TILE, vec2_load(row + i * TILE));
-                } else {
-                    memset(to + i * n * TILE, 0, TILE * sizeof(float));
-                    memcpy(to + i * n * TILE, row + i * TILE, (size_t) cols * sizeof(float));
-                }
-            }
+// The columns of a tile in input c. They are used in place, unless the tile is not full or the rows
+// are not at equal distances: then they are packed, and columns beyond d_v are zero.
+static void cols_pack(struct tile * tile, int c, const struct tokens * x,
+        const struct scan_dims * dims, float * packed) {
+    const size_t nb   = dims->n_h > 1 ? x->nb_factor : x->nb_token;
+    const bool   even = dims->n_h == 1 || x->nb_token == (size_t) dims->n_h * x->nb_factor;
+    if (tile->cols == TILE && even) {
+        tile->x[c]     = tokens_row(x, tile->h, 0, tile->t0) + tile->col;
+        tile->x_row[c] = (int64_t) (nb / sizeof(float));
+        return;
+    }
+    tile->x[c]     = packed;
+    tile->x_row[c] = TILE;
+    for (int64_t t = tile->t0; t < tile->t1; ++t) {
+        for (int64_t f = 0; f < dims->n_h; ++f, packed += TILE) {
+            memset(packed, 0, TILE * sizeof(float));
+            memcpy(packed, tokens_row(x, tile->h, f, t) + tile->col,
+                    (size_t) tile->cols * sizeof(float));
         }
     }
 }
 
-static void cols_unpack(struct ggml_tensor * dst, const float * packed,
-        const struct scan_dims * dims, int64_t h, int64_t t0, int64_t t1, int64_t tile0,
-        int64_t tile1) {
-    const int64_t n = t1 - t0;
-    for (int64_t t = t0; t < t1; ++t, packed += TILE) {
-        float * row = (float *) dst->data + (t * dims->n_head + h) * dims->d_v;
-        for (int64_t i = tile0; i < tile1; ++i) {
-            const int64_t cols = tile_cols(dims, i);
-            if (cols == TILE) {
-                vec2_store(row + i * TILE, vec2_load(packed + i * n * TILE));
-            } else {
-                memcpy(row + i * TILE, packed + i * n * TILE, (size_t) cols * sizeof(float));
-            }
-        }
+static void cols_unpack(
+        const struct tile * tile, struct ggml_tensor * dst, const struct scan_dims * dims) {
+    const float * packed = tile->y;
+    for (int64_t t = tile->t0; t < tile->t1; ++t, packed += TILE) {
+        memcpy((float *) dst->data + (t * dims->n_head + tile->h) * dims->d_v + tile->col, packed,
+                (size_t) tile->cols * sizeof(float));
     }
 }
 
@@ -130,6 +123,31 @@ static void tile_keep(const struct tile * tile, const struct ggml_tensor * dst,
     if (slot >= 0) {
         tile_store(tile, slot_head(dst, slot, tile->h, dims->head_size), dims);
     }
+}
+
+//
+// Fetching the next segment
+//
+
+void ahead_fetch_token(struct ahead * ahead) {
+    const struct tile_scan * scan = ahead->scan;
+    if (ahead->t >= ahead->t1) {
+        return;
+    }
+    for (int i = 0; i < INPUTS_MAX && scan->inputs[i].width > 0; ++i) {
+        for (int64_t r = 0; r < scan->inputs[i].rows; ++r) {
+            const float * row = tokens_row(&scan->inputs[i].tokens, ahead->h, r, ahead->t);
+            for (int64_t j = 0; j < scan->inputs[i].width; j += LINE) {
+                __builtin_prefetch(row + j, 0, 2);
+            }
+        }
+    }
+    const struct scan_dims * dims = &scan->dims;
+    const float *            y    = ahead->y + (ahead->t * dims->n_head + ahead->h) * dims->d_v;
+    for (int64_t j = 0; j < dims->d_v; j += LINE) {
+        __builtin_prefetch(y + j, 1, 2);
+    }
+    ++ahead->t;
 }
 
 //
@@ -215,10 +233,11 @@ static void task_token(struct ggml_tensor * dst, const struct tile_scan * scan,
     scan->kernel->token(scan->op, &token, work + layout_of(dims).prep);
 }
 
-// Tokens n .. last − 1 of a sequence. Between two calls the state is stored in slot_out.
+// Tokens n .. last − 1 of a sequence. Between two calls the state is stored in slot_out. `next` is
+// the first segment of the next task of this thread.
 static void task_run(struct ggml_tensor * dst, const struct tile_scan * scan,
         const struct scan_seq * seq, const struct task * task, int64_t n, int64_t last,
-        float * work) {
+        struct ahead next, float * work) {
     const struct scan_dims *   dims   = &scan->dims;
     const struct tile_kernel * kernel = scan->kernel;
     const struct layout        l      = layout_of(dims);
@@ -228,26 +247,36 @@ static void task_run(struct ggml_tensor * dst, const struct tile_scan * scan,
 
     const int64_t first = n;
     do {
-        const int64_t end = segment_end(dims, seq, n, last);
-        const int64_t t0  = seq->first + n;
-        const int64_t t1  = seq->first + end;
-        kernel->prepare(scan->op, task->h, t0, t1, work + l.prep);
-        for (int c = 0; c < COLS_MAX && scan->x[c].data != NULL; ++c) {
-            cols_pack(work + l.x[c], &scan->x[c], dims, task->h, t0, t1, task->tile0, task->tile1);
+        const int64_t end   = segment_end(dims, seq, n, last);
+        const int64_t t0    = seq->first + n;
+        const int64_t t1    = seq->first + end;
+        struct ahead  ahead = next;
+        if (end < last) {
+            ahead.h  = task->h;
+            ahead.t  = t1;
+            ahead.t1 = seq->first + segment_end(dims, seq, end, last);
         }
+        ahead.per_factor = (float) (ahead.t1 - ahead.t) /
+                           (float) ((task->tile1 - task->tile0) * (t1 - t0) * dims->n_h);
+        kernel->prepare(scan->op, task->h, t0, t1, work + l.prep);
         for (int64_t i = task->tile0; i < task->tile1; ++i) {
             struct tile tile = {
-                .S    = work + l.S + (one_segment ? 0 : i * dims->d_k * TILE),
-                .h    = task->h,
-                .col  = i * TILE,
-                .cols = tile_cols(dims, i),
-                .t0   = t0,
-                .t1   = t1,
-                .y    = work + l.y + i * (t1 - t0) * TILE,
+                .S     = work + l.S + (one_segment ? 0 : i * dims->d_k * TILE),
+                .h     = task->h,
+                .col   = i * TILE,
+                .cols  = tile_cols(dims, i),
+                .t0    = t0,
+                .t1    = t1,
+                .ahead = &ahead,
             };
-            for (int c = 0; c < COLS_MAX; ++c) {
-                tile.x[c] = work + l.x[c] + i * (t1 - t0) * dims->n_h * TILE;
+            for (int c = 0; c < COLS_MAX && scan->x[c].data != NULL; ++c) {
+                cols_pack(&tile, c, &scan->x[c], dims, work + l.x[c]);
             }
+            const bool full = tile.cols == TILE;
+            tile.y     = full ? (float *) dst->data + (t0 * dims->n_head + task->h) * dims->d_v +
+                                     tile.col
+                              : work + l.y;
+            tile.y_row = full ? dims->n_head * dims->d_v : TILE;
             if (n == first) {
                 const int64_t slot = first == 0 ? seq->slot_in : seq->slot_out;
                 if (slot < 0) {
@@ -260,12 +289,14 @@ static void task_run(struct ggml_tensor * dst, const struct tile_scan * scan,
                 }
             }
             kernel->run(scan->op, &tile, work + l.prep);
+            if (!full) {
+                cols_unpack(&tile, dst, dims);
+            }
             tile_keep(&tile, dst, dims, seq, seq->count - end);
             if (end == last && last < seq->count) {
                 tile_store(&tile, slot_head(dst, seq->slot_out, task->h, dims->head_size), dims);
             }
         }
-        cols_unpack(dst, work + l.y, dims, task->h, t0, t1, task->tile0, task->tile1);
         n = end;
     } while (n < last);
 }
@@ -277,6 +308,24 @@ static int64_t pass_tokens(const struct scan_dims * dims) {
     const int64_t segment  = tile_scan_segment(dims);
     const int64_t segments = PASS_BYTES / (int64_t) sizeof(float) / (width * segment);
     return segments > 1 ? segments * segment : segment;
+}
+
+// The first segment of task i in the pass that starts at token w of each sequence.
+static struct ahead ahead_of(const struct ggml_tensor * dst, const struct tile_scan * scan,
+        int64_t runs, int64_t i, int64_t w, int64_t pass) {
+    const struct scan_dims * dims  = &scan->dims;
+    struct ahead             ahead = { .scan = scan, .y = dst->data };
+    struct scan_seq          seq;
+    if (i < dims->n_seqs * dims->n_head * runs) {
+        const struct task task = task_get(dims, runs, i);
+        if (scan_seq_get(dst, task.s, &seq) && seq.count > w && seq.count > 1) {
+            ahead.h  = task.h;
+            ahead.t  = seq.first + w;
+            ahead.t1 = seq.first +
+                       segment_end(dims, &seq, w, w + pass < seq.count ? w + pass : seq.count);
+        }
+    }
+    return ahead;
 }
 
 void tile_scan_forward(const struct ggml_compute_params * params, struct ggml_tensor * dst,
@@ -303,7 +352,9 @@ void tile_scan_forward(const struct ggml_compute_params * params, struct ggml_te
         }
         ggml_barrier(params->threadpool);
 
-        for (int64_t i = params->ith; i < n; i = ggml_threadpool_chunk_add(params->threadpool, 1)) {
+        for (int64_t i = params->ith, next; i < n; i = next) {
+            next = ggml_threadpool_chunk_add(params->threadpool, 1);
+
             const struct task task = task_get(dims, runs, i);
             struct scan_seq   seq;
             if (!scan_seq_get(dst, task.s, &seq)) {
@@ -314,6 +365,8 @@ void tile_scan_forward(const struct ggml_compute_params * params, struct ggml_te
                 task_token(dst, scan, &seq, &task, work);
             } else if (seq.count > w || w == 0) {
                 task_run(dst, scan, &seq, &task, w, w + pass < seq.count ? w + pass : seq.count,
+                        next < n ? ahead_of(dst, scan, runs, next, w, pass)
+                                 : ahead_of(dst, scan, runs, params->ith, w + pass, pass),
                         work);
             }
         }

@@ -24,15 +24,16 @@ enum {
     PASS_BYTES = 2 << 20,
 };
 
-// A tile and its columns of the tokens t0 .. t1 − 1 of a segment, all of one sequence. All inputs
-// are packed, because in the batch the rows of a head are a power of two apart too.
+// A tile and its columns of the tokens t0 .. t1 − 1 of a segment, all of one sequence.
 struct tile {
-    float *       S; // [d_k][TILE]
-    int64_t       h;
-    int64_t       col, cols; // columns of the head; cols < TILE in the last tile
-    int64_t       t0, t1;
-    const float * x[COLS_MAX]; // [tokens][factors][TILE]
-    float *       y;           // [tokens][TILE]
+    float *        S; // [d_k][TILE]
+    int64_t        h;
+    int64_t        col, cols; // columns of the head; cols < TILE in the last tile
+    int64_t        t0, t1;
+    const float *  x[COLS_MAX]; // [tokens][factors][x_row], the first TILE of each row
+    float *        y;           // [tokens][y_row]
+    int64_t        x_row[COLS_MAX], y_row;
+    struct ahead * ahead; // the kernel calls ahead_fetch
 };
 
 // One token of one sequence, on some columns of a head, directly on the state. For a single token a
@@ -58,11 +59,21 @@ struct tile_kernel {
     void (*token)(const void * op, const struct token * token, float * work);
 };
 
+// An input of the scan, with `rows` rows of `width` floats per head and token.
+struct input {
+    struct tokens tokens;
+    int64_t       width;
+    int64_t       rows;
+};
+
+enum { INPUTS_MAX = 6 };
+
 struct tile_scan {
     const void *               op; // argument of the kernel
     struct scan_dims           dims;
     struct tokens              x[COLS_MAX];
-    int64_t                    prep_floats; // scratch memory of the kernel per thread
+    struct input               inputs[INPUTS_MAX]; // all that are not small; then zeros
+    int64_t                    prep_floats;        // scratch memory of the kernel per thread
     const struct tile_kernel * kernel;
 };
 
@@ -74,18 +85,28 @@ int64_t tile_scan_floats(const struct scan_dims * dims, int64_t prep_floats);
 // The maximum number of tokens in a segment.
 int64_t tile_scan_segment(const struct scan_dims * dims);
 
-// Returns a row of tokens and prefetches the same row some tokens ahead. Rows of one head are far
-// apart, each in another page, where no hardware prefetcher follows. (A prefetch beyond the end of
-// the tensor does nothing.)
-enum { PREFETCH_TOKENS = 4, LINE = 64 / sizeof(float) };
+// The rows of the inputs and of the output that the next segment of a thread needs. Rows of one
+// head are far apart, each in another page, where no hardware prefetcher follows. So the kernels
+// fetch them into the second-level cache while they compute.
+struct ahead {
+    const struct tile_scan * scan;
+    const float *            y;          // the output of token 0
+    int64_t                  h, t, t1;   // the next token to fetch, and the end of the segment
+    float                    per_factor; // tokens to fetch for each factor that a tile processes
+    float                    due;        // tokens
+};
 
-SIMD_INLINE const float * row_ahead(
-        const struct tokens * x, int64_t h, int64_t j, int64_t t, int64_t width) {
-    const float * row = tokens_row(x, h, j, t);
-    for (int64_t i = 0; i < width; i += LINE) {
-        __builtin_prefetch((const char *) (row + i) + PREFETCH_TOKENS * x->nb_token);
+enum { LINE = 64 / sizeof(float) };
+
+void ahead_fetch_token(struct ahead * ahead);
+
+// Called by a kernel when it has taken a tile through so many factors.
+SIMD_INLINE void ahead_fetch(struct ahead * ahead, int64_t factors) {
+    ahead->due += ahead->per_factor * (float) factors;
+    while (ahead->due >= 1.0f) {
+        ahead->due -= 1.0f;
+        ahead_fetch_token(ahead);
     }
-    return row;
 }
 
 // Packs the rows of head h for all factors of the tokens t0 .. t1 − 1: [tokens][factors][width].

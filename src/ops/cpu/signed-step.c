@@ -171,9 +171,9 @@ void signed_step_run(const void * ctx, const struct tile * tile, const float * p
             tok[l].b    = prep + at.b + (t + l) * d_k;
             tok[l].gate = prep + at.gate + (t + l) * d_k;
             tok[l].a = has_head_gates(kind) ? head_gate_at(op, tile->h, tile->t0 + t + l)->a : 1.0f;
-            tok[l].x = vec2_load(tile->x[0] + (t + l) * TILE);
+            tok[l].x = vec2_load(tile->x[0] + (t + l) * tile->x_row[0]);
             if (kind == SIGNED_SCAN_ELEMENT) {
-                tok[l].dt = vec2_load(tile->x[1] + (t + l) * TILE);
+                tok[l].dt = vec2_load(tile->x[1] + (t + l) * tile->x_row[1]);
                 tok[l].x  = vec2_mul(tok[l].dt, tok[l].x);
             } else if (has_head_gates(kind)) {
                 tok[l].x = vec2_scale(head_gate_at(op, tile->h, tile->t0 + t + l)->in, tok[l].x);
@@ -190,7 +190,8 @@ void signed_step_run(const void * ctx, const struct tile * tile, const float * p
             if (kind == SIGNED_SCAN_MLSTM) {
                 y[l] = vec2_div(y[l], vec2_set1(head_gate_at(op, tile->h, tile->t0 + t + l)->den));
             }
-            vec2_store(tile->y + (t + l) * TILE, y[l]);
+            vec2_store(tile->y + (t + l) * tile->y_row, y[l]);
         }
+        ahead_fetch(tile->ahead, n);
     }
 }

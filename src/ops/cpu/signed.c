@@ -70,7 +70,7 @@ static void head_gates(const struct signed_scan * op, const struct ggml_tensor *
 // The node
 //
 
-// The chunk path: two tokens at a time, for a gate per head or per key channel.
+// The chunk path: several tokens at a time, for a gate per head or per key channel.
 static struct scan_chunk chunk_of(const struct signed_scan * op) {
     struct scan_chunk chunk = {
         .dims = op->dims, .k = op->b, .q = op->c, .bonus = op->bonus, .scale = op->p.scale
@@ -103,7 +103,7 @@ static void chunk_run(const void * ctx, const struct tile * tile, const float * 
     scan_chunk_run(&chunk, tile, prep);
 
     for (int64_t t = tile->t0; op->p.kind == SIGNED_SCAN_MLSTM && t < tile->t1; ++t) {
-        float * y = tile->y + (t - tile->t0) * TILE;
+        float * y = tile->y + (t - tile->t0) * tile->y_row;
         vec2_store(y, vec2_div(vec2_load(y), vec2_set1(head_gate_at(op, tile->h, t)->den)));
     }
 }
@@ -165,13 +165,18 @@ void signed_forward(const struct ggml_compute_params * params, struct ggml_tenso
     }
     const bool step = p.path == GGML_SCAN_PATH_STEP || p.kind == SIGNED_SCAN_ELEMENT;
 
-    const struct tile_scan scan = {
+    struct tile_scan scan = {
         .op          = &op,
         .dims        = dims,
         .x           = { op.x, p.kind == SIGNED_SCAN_ELEMENT ? op.gate : (struct tokens) { 0 } },
+        .inputs      = { { op.c, dims.d_k, 1 }, { op.b, dims.d_k, 1 }, { op.x, dims.d_v, 1 } },
         .prep_floats = prep_floats(&dims),
         .kernel      = step ? &kernel_step : &kernel_chunk,
     };
 
+    if (!has_head_gates(p.kind) && op.gate.data != NULL) {
+        const bool element = p.kind == SIGNED_SCAN_ELEMENT;
+        scan.inputs[3]     = (struct input) { op.gate, element ? dims.d_v : dims.d_k, 1 };
+    }
     tile_scan_forward(params, dst, &scan, work + gates_floats(&dims));
 }
