@@ -238,3 +238,11 @@ def test_the_smaller_scheme_is_taken():
         plan = best_plan(d, 10, "test")
         seen.add(plan.cascade.scheme)
     assert seen == set(cascade.SCHEMES)
+
+
+def test_the_output_has_a_default_name(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "toggle.txt").write_text("states: a b\nstart: a\nx: b a\n")
+    assert main(["automaton", "toggle.txt"]) == main(["automaton", "--regex", "(a|b)*abb"]) == 0
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["regex.gguf", "toggle.gguf", "toggle.txt"]
+    assert "toggle.gguf, " in capsys.readouterr().err

@@ -1,6 +1,7 @@
 // lrnn-probe: measures whether a model tracks a state, how far, and with which eigenvalues.
 
 #include "base/atomic-file.h"
+#include "base/error.h"
 #include "base/read-file.h"
 #include "compute-options.h"
 #include "interrupt.h"
@@ -170,7 +171,19 @@ static bool is_stopped(const struct probed * p) {
     return p->result.stopped || p->horizon.stopped;
 }
 
-static enum exit_code probe_model(const struct args * args, const char * path, struct probed * p) {
+// A table of accuracies is for one task.
+static bool check_task(const struct args * args, const struct probed * first,
+        const struct probed * p, char * err, size_t err_size) {
+    return first == NULL || args->sample.n > 0 || args->horizon ||
+           strcmp(first->task, p->task) == 0 ||
+           error_set(err, err_size,
+                   "the task is %s, that of %s is %s; expected the same task, or --sample", p->task,
+                   first->name, first->task);
+}
+
+// - first: the first model; NULL: this is the first one
+static enum exit_code probe_model(const struct args * args, const char * path,
+        const struct probed * first, struct probed * p) {
     char                err[512];
     enum exit_code      code  = EXIT_CODE_OK;
     struct task *       task  = NULL;
@@ -188,8 +201,10 @@ static enum exit_code probe_model(const struct args * args, const char * path, s
     snprintf(p->eigenvalues, sizeof(p->eigenvalues), "%s", lrnn_model_get_info(model).eigenvalues);
     if (has_task(args)) {
         task      = find_task(args, model, p->task, sizeof(p->task), err, sizeof(err));
-        code      = task != NULL ? probe(args, model, task, p, err, sizeof(err)) : EXIT_CODE_USAGE;
         p->chance = task != NULL ? task_chance(task) : 0.0;
+        code      = task != NULL && check_task(args, first, p, err, sizeof(err))
+                            ? probe(args, model, task, p, err, sizeof(err))
+                            : EXIT_CODE_USAGE;
     }
     if (code == EXIT_CODE_OK && args->eigenvalues && !is_stopped(p) &&
             !count_eigenvalues(args, model, task, &p->spectrum, err, sizeof(err))) {
@@ -281,18 +296,6 @@ static enum exit_code check_args(const struct args * args) {
     return EXIT_CODE_OK;
 }
 
-// A table of accuracies is for one task.
-static enum exit_code check_tasks(const struct probed * probed, int n) {
-    for (int i = 1; i < n; ++i) {
-        if (strcmp(probed[i].task, probed[0].task) != 0) {
-            return program_fail(EXIT_CODE_USAGE,
-                    "the task of %s is %s, that of %s is %s; expected the same task, or --sample",
-                    probed[0].name, probed[0].task, probed[i].name, probed[i].task);
-        }
-    }
-    return EXIT_CODE_OK;
-}
-
 static enum exit_code run(void * user) {
     static struct probed probed[OPTION_LIST_MAX];
     const struct args *  args    = user;
@@ -302,12 +305,9 @@ static enum exit_code run(void * user) {
 
     interrupt_listen(false);
     while (code == EXIT_CODE_OK && n < args->models.n && !stopped) {
-        code    = probe_model(args, args->models.v[n], &probed[n]);
+        code    = probe_model(args, args->models.v[n], n > 0 ? probed : NULL, &probed[n]);
         stopped = is_stopped(&probed[n]);
         n += code == EXIT_CODE_OK;
-    }
-    if (code == EXIT_CODE_OK && args->sample.n == 0 && !args->horizon && has_task(args)) {
-        code = check_tasks(probed, n);
     }
     if (code == EXIT_CODE_OK) {
         print_results(args, probed, n);

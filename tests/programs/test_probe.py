@@ -103,8 +103,10 @@ def test_refusals(lrnn):
     exact = lrnn.models / "exact"
     s3 = ["lrnn-probe", "-m", exact / "s3.gguf"]
     for args in (["--task", "S9"], ["--task", "parity"], ["--length", "100,10"], ["--sample", "40"],
-                 ["-m", exact / "s5.gguf", "--length", "10"], ["-f", "x.txt"]):
+                 ["-f", "x.txt"]):
         lrnn.fail(usage, *s3, *args)
+    lrnn.fail(usage, *s3, "-m", exact / "s5.gguf", "--length", "10", stderr="the task is S5, that "
+              "of s3 is S3")
     lrnn.fail(usage, "lrnn-probe", "--length", "10")
     lrnn.fail(usage, "lrnn-probe", "-m", lrnn.models / "text-delta-neg.gguf", "--length", "10")
     lrnn.fail(lrnn.Code.DATA, "lrnn-probe", "-m", lrnn.golden / "gla.gguf", "--eigenvalues",

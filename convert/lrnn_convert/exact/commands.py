@@ -170,8 +170,9 @@ def automaton(argv: list[str]) -> None:
                    help="the letters of --regex (default: the characters in it)")
     p.add_argument("--bytes", action="store_true",
                    help="the letters are all 256 bytes, and the model reads plain text")
-    p.add_argument("-o", "--output", type=output_path, required=True, metavar="M.gguf",
-                   help="output file")
+    p.add_argument("-o", "--output", type=output_path, metavar="M.gguf",
+                   help="output file (default: FILE or regex, with the extension .gguf, in the "
+                        "current folder)")
     p.add_argument("--type", choices=list(TYPES), default="f32",
                    help="type of the matrices (default: f32)")
     p.add_argument("--eigenvalues", choices=["signed", "unsigned"], default="signed",
@@ -181,6 +182,8 @@ def automaton(argv: list[str]) -> None:
         p.error("expected either a file or --regex")
     if args.alphabet is not None and (args.regex is None or args.bytes):
         p.error("--alphabet is for --regex without --bytes")
+    if args.output is None:
+        args.output = Path(f"{args.file.stem if args.file else 'regex'}.gguf")
     check_output(args.output, [args.file] if args.file is not None else [])
 
     given, what = read_automaton(args)
