@@ -1,5 +1,5 @@
 # cmake --build build --target paper-table: reproduces table 3 of Grazzi et al. (arXiv 2411.12537)
-# with the shipped models, in F32 and in Q8_0.
+# with the shipped models, in F32 and in Q8_0, and scores the DeltaProduct models of groups.
 #
 #     cmake -DBIN=<programs> -DMODELS=<models/> -DOUT=<folder> [-DTRIALS=<sequences>]
 #           -P paper-table.cmake
@@ -44,10 +44,24 @@ set(paper_arith5_mamba_pos 0.095)
 set(paper_arith5_mamba_neg 0.241)
 set(paper_arith5_delta_pos 0.314)
 set(paper_arith5_delta_neg 0.971)
+set(group_mod5 "ℤ₅")
+set(group_s3 "S₃")
+set(group_s5 "S₅")
 set(name_mamba Mamba)
 set(name_delta DeltaNet)
 set(range_pos "[0,1]")
 set(range_neg "[-1,1]")
+
+# both(<variable> <model>): "F32 | Q8_0"
+function(both out model)
+    set(quantized "${OUT}/${model}-q8_0.gguf")
+    execute_process(
+        COMMAND "${BIN}/lrnn-quantize" -q "${MODELS}/${model}.gguf" "${quantized}" Q8_0
+        OUTPUT_QUIET ERROR_QUIET COMMAND_ERROR_IS_FATAL ANY)
+    score(f32  "${MODELS}/${model}.gguf")
+    score(q8_0 "${quantized}")
+    set(${out} "${f32} | ${q8_0}" PARENT_SCOPE)
+endfunction()
 
 string(CONCAT table
     "| model | eigenvalues | parity: paper | F32 | Q8_0 "
@@ -57,16 +71,22 @@ foreach (family IN ITEMS mamba delta)
     foreach (sign IN ITEMS pos neg)
         string(APPEND table "| ${name_${family}} | ${range_${sign}} |")
         foreach (task IN ITEMS parity arith5)
-            set(model "${task}-${family}-${sign}")
-            set(quantized "${OUT}/${model}-q8_0.gguf")
-            execute_process(
-                COMMAND "${BIN}/lrnn-quantize" -q "${MODELS}/${model}.gguf" "${quantized}" Q8_0
-                OUTPUT_QUIET ERROR_QUIET COMMAND_ERROR_IS_FATAL ANY)
-            score(f32  "${MODELS}/${model}.gguf")
-            score(q8_0 "${quantized}")
-            string(APPEND table " ${paper_${task}_${family}_${sign}} | ${f32} | ${q8_0} |")
+            both(ours "${task}-${family}-${sign}")
+            string(APPEND table " ${paper_${task}_${family}_${sign}} | ${ours} |")
         endforeach()
         string(APPEND table "\n")
     endforeach()
+endforeach()
+
+# groups, with one layer of DeltaProduct
+string(APPEND table "\n| group | model | eigenvalues | F32 | Q8_0 |\n|---|---|---|---|---|\n")
+file(GLOB products "${MODELS}/*-deltaproduct[0-9]-*.gguf")
+list(FILTER products EXCLUDE REGEX "/text-")
+foreach (file IN LISTS products)
+    string(REGEX MATCH "([a-z0-9]+)-deltaproduct([0-9])-(pos|neg)" model "${file}")
+    string(APPEND table "| ${group_${CMAKE_MATCH_1}} | DeltaProduct, n_h ${CMAKE_MATCH_2} "
+        "| ${range_${CMAKE_MATCH_3}} |")
+    both(ours "${model}")
+    string(APPEND table " ${ours} |\n")
 endforeach()
 execute_process(COMMAND "${CMAKE_COMMAND}" -E echo "${table}")

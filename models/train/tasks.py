@@ -21,16 +21,26 @@ class Task:
     name: str
     symbols: list[str]
     n_answers: int
-    # generator, rows, letters -> ids, answers
-    make: Callable[[np.random.Generator, int, int], tuple[np.ndarray, np.ndarray]]
+    # number of values of each part of the automaton's state
+    parts: tuple[int, ...]
+    # generator, rows, letters -> ids, answers [rows, letters]; parts of the state
+    # [len(parts), rows, letters]
+    make: Callable[[np.random.Generator, int, int], tuple[np.ndarray, np.ndarray, np.ndarray]]
 
     def batch(self, rng: np.random.Generator, rows: int,
               length: int) -> tuple[torch.Tensor, torch.Tensor]:
         """ids and answers [rows, 1 + length], starting with <s>."""
-        ids, answers = self.make(rng, rows, length)
+        return self.batch_with_states(rng, rows, length)[:2]
+
+    def batch_with_states(self, rng: np.random.Generator, rows: int, length: int
+                          ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+        """batch, and the parts of the state [len(parts), rows, 1 + length]."""
+        ids, answers, states = self.make(rng, rows, length)
         first = np.zeros((rows, 1), dtype=np.int64)
+        none = np.full((len(self.parts), rows, 1), NO_ANSWER)
         return (torch.from_numpy(np.hstack([first, ids])),
-                torch.from_numpy(np.hstack([first + NO_ANSWER, answers])))
+                torch.from_numpy(np.hstack([first + NO_ANSWER, answers])),
+                torch.from_numpy(np.concatenate([none, states], axis=2)))
 
     def scaled(self, accuracy: float) -> float:
         """0 is chance, 1 is perfect."""
@@ -41,16 +51,20 @@ class Task:
 def modular_addition(name: str, m: int) -> Task:
     def make(rng, rows, length):
         x = rng.integers(0, m, (rows, length))
-        return 1 + x, 1 + x.cumsum(axis=1) % m
+        y = x.cumsum(axis=1) % m
+        return 1 + x, 1 + y, y[None]
 
-    return Task(name, [BOS, *map(str, range(m))], m, make)
+    return Task(name, [BOS, *map(str, range(m))], m, (m,), make)
 
 
 def modular_arithmetic(name: str, m: int) -> Task:
+    """Parts of the state: the sum of the finished terms, the term, the last operator. An operator
+    leaves sum and term as they are; the next digit finishes the term."""
     plus, minus, times, equals, zero = 1, 2, 3, 4, 5
 
     def make(rng, rows, length):
         ids, values = (np.empty((rows, length), dtype=np.int64) for _ in range(2))
+        states = np.empty((3, rows, length), dtype=np.int64)
         total, term = (np.zeros(rows, dtype=np.int64) for _ in range(2))
         op = np.full(rows, plus)
         for t in range(length):
@@ -64,12 +78,14 @@ def modular_arithmetic(name: str, m: int) -> Task:
                 op = np.full(rows, equals) if last else rng.integers(plus, times + 1, rows)
                 ids[:, t] = op
             values[:, t] = zero + (total + term) % m
-        return ids, values
+            states[:, :, t] = total, term, op - plus
+        return ids, values, states
 
-    return Task(name, [BOS, "+", "-", "*", "=", *map(str, range(m))], m, make)
+    return Task(name, [BOS, "+", "-", "*", "=", *map(str, range(m))], m, (m, m, 4), make)
 
 
 def symmetric_group(name: str, n: int) -> Task:
+    """Parts of the state: the image of each point."""
     elements = list(permutations(range(n)))
     number = {p: i for i, p in enumerate(elements)}
     # table[a, b]: a ∘ b, first b then a
@@ -82,10 +98,11 @@ def symmetric_group(name: str, n: int) -> Task:
         for t in range(length):
             state = table[state, x[:, t]]
             y[:, t] = state
-        return 1 + x, 1 + y
+        return 1 + x, 1 + y, images[:, y]
 
+    images = np.array(elements).T
     symbols = ["".join(str(i + 1) for i in p) for p in elements]
-    return Task(name, [BOS, *symbols], len(elements), make)
+    return Task(name, [BOS, *symbols], len(elements), (n,) * n, make)
 
 
 TASKS = {t.name: t for t in (
@@ -94,4 +111,5 @@ TASKS = {t.name: t for t in (
     modular_addition("mod:5", 5),
     modular_arithmetic("mod-arith:5", 5),
     symmetric_group("S3", 3),
+    symmetric_group("S5", 5),
 )}
