@@ -128,15 +128,16 @@ static void mean_and_stddev(const double * x, int64_t n, double * mean, double *
 // - inputs: [n_seqs]
 // - samples: [2][repetitions], times and speeds
 static bool run_test(struct lrnn_session * session, const struct model_test * test,
-        const int32_t * ids, struct lrnn_input * inputs, int64_t repetitions, double * samples,
-        struct model_result * result, char * err, size_t err_size) {
+        const int32_t * ids, struct lrnn_input * inputs, int64_t n_batch, int64_t repetitions,
+        double * samples, struct model_result * result, char * err, size_t err_size) {
     double *      ns   = samples;
     double *      ts   = samples + repetitions;
     const int64_t n    = test->n_tokens;
     const int64_t step = test->is_generation ? 1 : n;
 
-    // warm-up: load the weights into memory and build the graph; one generated token is enough
-    if (!advance(session, test, ids, 0, step, step, inputs, err, err_size)) {
+    // warm-up: load the weights into memory and build the graph; a batch is enough
+    const int64_t first = step < n_batch ? step : n_batch;
+    if (!advance(session, test, ids, 0, first, first, inputs, err, err_size)) {
         return false;
     }
     clock_t running = 0; // of all threads, including those that wait for others
@@ -190,8 +191,8 @@ bool model_bench_run(struct lrnn_model * model, const struct model_bench_params 
                 },
                 err, err_size);
 
-        ok = session != NULL &&
-             run_test(session, &test, ids, inputs, params->repetitions, samples, &r, err, err_size);
+        ok = session != NULL && run_test(session, &test, ids, inputs, params->n_batch,
+                                        params->repetitions, samples, &r, err, err_size);
         if (ok) {
             result(&r, user);
         }

@@ -1,3 +1,5 @@
+#define _DEFAULT_SOURCE // madvise
+
 #include "file/model-file.h"
 
 #include "base/error.h"
@@ -104,6 +106,16 @@ void model_file_free(struct model_file * f) {
     gguf_index_free(&f->gguf);
     free(f->path);
     free(f);
+}
+
+void model_file_release(const struct model_file * f, const struct model_tensor * t) {
+    const size_t page  = (size_t) sysconf(_SC_PAGESIZE);
+    const size_t begin = (size_t) ((const char *) t->data - (const char *) f->data);
+    const size_t first = (begin + page - 1) / page * page; // whole pages
+    const size_t last  = (begin + t->size) / page * page;
+    if (f->mapping != NULL && first < last) {
+        madvise((char *) f->mapping + first, last - first, MADV_DONTNEED);
+    }
 }
 
 const char * model_file_path(const struct model_file * f) {

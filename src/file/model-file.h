@@ -109,6 +109,9 @@ const struct model_tensor * model_file_tensor(const struct model_file * f, size_
 const struct model_tensor * model_file_find_tensor(
         const struct model_file * f, const char * name); // NULL if absent
 
+// Frees the memory that the data of a tensor uses. They are read again when somebody needs them.
+void model_file_release(const struct model_file * f, const struct model_tensor * t);
+
 // Like model_file_find_tensor, and marks the tensor as used. Not thread-safe.
 const struct model_tensor * model_file_use_tensor(struct model_file * f, const char * name);
 

@@ -398,6 +398,7 @@ enum lrnn_quantize_status quantize_run(struct quantize_plan * plan, const struct
             status = LRNN_QUANTIZE_SYSTEM;
         }
         free(rounded);
+        model_file_release(file, t->source);
         const struct lrnn_quantize_tensor described = quantize_describe(t);
         if (status == LRNN_QUANTIZE_OK && done != NULL && !done(&described, (int64_t) i, user)) {
             snprintf(err, err_size, "stopped after %zu of %zu tensors; nothing was written", i + 1,

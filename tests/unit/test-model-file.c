@@ -446,6 +446,54 @@ static void check_round_trips(struct test * t) {
     unlink(path);
 }
 
+// Kilobytes of a mapped file that are in the memory of this process, or -1 if the system does not
+// tell.
+static long resident_kb(const char * path) {
+    FILE * maps = fopen("/proc/self/smaps", "r");
+    char   line[1024];
+    bool   found = false;
+    long   kb    = -1;
+    while (maps != NULL && fgets(line, sizeof(line), maps) != NULL) {
+        found = found || strstr(line, path) != NULL;
+        if (found && sscanf(line, "Rss: %ld kB", &kb) == 1) {
+            break;
+        }
+    }
+    if (maps != NULL) {
+        fclose(maps);
+    }
+    return kb;
+}
+
+// A released tensor uses no memory, and its data are still there.
+static void check_release(struct test * t) {
+    const char *          path     = "test-model-file-release.gguf";
+    const int64_t         n        = 1 << 18;
+    char                  err[512] = "";
+    struct ggml_context * ctx      = ggml_init((struct ggml_init_params) { .mem_size = 4 << 20 });
+    struct gguf_context * gguf     = gguf_init_empty();
+    struct ggml_tensor *  x        = ggml_new_tensor_1d(ctx, GGML_TYPE_F32, n);
+    memset(x->data, 7, ggml_nbytes(x));
+    ggml_set_name(x, "x");
+    gguf_add_tensor(gguf, x);
+    test_check(t, gguf_write_to_file(gguf, path, false), "ggml cannot write %s", path);
+    struct model_file * f = model_file_open(path, err, sizeof(err));
+    if (test_check(t, f != NULL, "rejected: %s", err)) {
+        const struct model_tensor * w = model_file_find_tensor(f, "x");
+        test_check(t, memcmp(w->data, x->data, w->size) == 0, "tensor x differs");
+        const long before = resident_kb(path);
+        model_file_release(f, w);
+        const long after = resident_kb(path);
+        test_check(t, before < 0 || (before >= 1024 && after <= 128),
+                "%ld kB of 1024 are resident, and %ld after the release", before, after);
+        test_check(t, memcmp(w->data, x->data, w->size) == 0, "tensor x differs after the release");
+    }
+    model_file_free(f);
+    gguf_free(gguf);
+    ggml_free(ctx);
+    unlink(path);
+}
+
 int main(void) {
     struct test t = { 0 };
     check_access(&t);
@@ -453,5 +501,6 @@ int main(void) {
     check_identity(&t);
     check_paths(&t);
     check_round_trips(&t);
+    check_release(&t);
     return test_end(&t, "model-file");
 }
