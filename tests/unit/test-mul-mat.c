@@ -271,11 +271,11 @@ static void test_alone(struct test * t) {
 // A column has the bits of ggml's dot products, on x86 CPUs with AVX2.
 static void test_bits_of_ggml(struct test * t) {
     static const enum ggml_type types[] = { GGML_TYPE_Q8_0, GGML_TYPE_Q4_0, GGML_TYPE_Q4_K,
-        GGML_TYPE_Q6_K };
+        GGML_TYPE_Q6_K, GGML_TYPE_F32 };
     for (size_t i = 0; ggml_cpu_has_avx2() && i < 4 * sizeof(types) / sizeof(types[0]); ++i) {
         static const int64_t                lengths[] = { 256, 768, 1280, 4864 };
-        const enum ggml_type                type      = types[i % 4];
-        const struct shape                  s = { lengths[i / 4], 37, 3, 1, 1, 1, 1, TEST_DENSE };
+        const enum ggml_type                type      = types[i / 4];
+        const struct shape                  s = { lengths[i % 4], 37, 7, 1, 1, 1, 1, TEST_DENSE };
         const struct ggml_type_traits_cpu * traits = ggml_get_type_traits_cpu(type);
         struct problem                      p;
         struct test_rng                     rng = { 8 };
@@ -284,8 +284,12 @@ static void test_bits_of_ggml(struct test * t) {
         bool    done    = test_compute(&p.arena, p.y, 2);
         int64_t n_wrong = 0;
         for (int64_t c = 0; done && c < s.C; ++c) {
-            ggml_get_type_traits_cpu(traits->vec_dot_type)
-                    ->from_float((const float *) p.x->data + c * s.K, column, s.K);
+            const float * x = (const float *) p.x->data + c * s.K;
+            if (type == GGML_TYPE_F32) {
+                memcpy(column, x, (size_t) s.K * sizeof(float));
+            } else {
+                ggml_get_type_traits_cpu(traits->vec_dot_type)->from_float(x, column, s.K);
+            }
             for (int64_t r = 0; r < s.R; ++r) {
                 float y;
                 traits->vec_dot((int) s.K, &y, 0,

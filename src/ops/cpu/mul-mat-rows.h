@@ -3,7 +3,7 @@
 // Matrix products with few columns, row by row, on CPUs with AVX2. They round x to 8 bits and give
 // the bits of ggml's dot products.
 //
-//     y[r, c] = Σ_k w[r, k] x[k, c]        w [K, R], Q8_0 or Q4_0; x [K, C] and y [R, C], F32
+//     y[r, c] = Σ_k w[r, k] x[k, c]        w [K, R] in blocks; x [K, C] and y [R, C], F32
 
 #include "ggml.h"
 
@@ -27,4 +27,42 @@ size_t rows_work_size(const struct ggml_tensor * dst, int n_threads);
 // The share of a thread.
 void rows_multiply(
         const struct ggml_compute_params * params, struct ggml_tensor * dst, void * work);
+
+//
+// Kernels
+//
+
+enum {
+    ROWS_TILE = 4,    // columns of a register tile
+    ROWS_FAR  = 2048, // bytes from the second of two rows to what is prefetched
+
+// weights in F32: K must be a multiple
+#    if defined(__AVX512F__)
+    ROWS_F32_STEP = 64,
+#    else
+    ROWS_F32_STEP = 32,
+#    endif
+};
+
+// Two rows that are multiplied together.
+struct row_pair {
+    const char * rows[2];  // may be the same
+    int          n;        // rows to store: 1 or 2
+    bool         prefetch; // the rows that follow
+    char *       y;        // of the first row and column
+    int64_t      nb1;      // bytes between columns of y
+};
+
+struct row_kernel {
+    int64_t block;                    // weights
+    size_t (*column_size)(int64_t K); // of a rounded column
+    void (*round)(enum ggml_type type, const float * x, int64_t K, int64_t begin, int64_t end,
+            char * column); // blocks begin … end
+    void (*multiply)(const struct row_pair * p, char * columns, int64_t stride, int64_t K,
+            int n); // n columns, at most ROWS_TILE, which are `stride` bytes apart
+};
+
+extern const struct row_kernel row_kernel_q8_0, row_kernel_q4_0; // mul-mat-rows-32.c
+extern const struct row_kernel row_kernel_q4_k, row_kernel_q6_k; // mul-mat-rows-k.c
+extern const struct row_kernel row_kernel_f32;                   // mul-mat-rows-f32.c
 #endif

@@ -1,0 +1,100 @@
+// Two rows of weights in F32 times a few columns: see mul-mat-rows.c.
+//
+//     y[r, c] = Σ_k w[r, k] x[k, c]
+//
+// As in ggml's dot products, four vectors of sums take turns and are added up at the end, so the
+// bits are theirs.
+
+#include "mul-mat-rows.h"
+
+#if MUL_MAT_ROWS
+
+#    include "simd.h"
+
+enum {
+    SUMS = 4,                 // vectors of sums
+    STEP = ROWS_F32_STEP,     // weights of a row that are multiplied together
+    TILE = VEC == 16 ? 2 : 1, // columns whose sums fit into the registers
+};
+
+_Static_assert(ROWS_F32_STEP == SUMS * VEC, "a step is a vector for each of the sums");
+
+static size_t column_size(int64_t K) {
+    return (size_t) K * sizeof(float);
+}
+
+// A copy, because all columns have the same stride then.
+static void copy_column(
+        enum ggml_type type, const float * x, int64_t K, int64_t begin, int64_t end, char * out) {
+    (void) type;
+    (void) K;
+    memcpy(out + begin * STEP * (int64_t) sizeof(float), x + begin * STEP,
+            (size_t) ((end - begin) * STEP) * sizeof(float));
+}
+
+SIMD_INLINE float sum_all(const vec s[SUMS]) {
+    const vec sum = (s[0] + s[2]) + (s[1] + s[3]);
+#    if VEC == 16
+    return _mm512_reduce_add_ps((__m512) sum);
+#    else
+    const __m128 four = _mm_add_ps(
+            _mm256_castps256_ps128((__m256) sum), _mm256_extractf128_ps((__m256) sum, 1));
+    const __m128 two = _mm_hadd_ps(four, four);
+    return _mm_cvtss_f32(_mm_hadd_ps(two, two));
+#    endif
+}
+
+SIMD_INLINE void multiply(const struct row_pair * p, char * columns, int64_t stride, int64_t K,
+        int n, bool prefetch) {
+    const float * w[2] = { (const float *) (const void *) p->rows[0],
+        (const float *) (const void *) p->rows[1] };
+    const char *  far  = p->rows[1] + ROWS_FAR;
+    vec           acc[2][TILE][SUMS];
+#    pragma GCC   unroll 8
+    for (int i = 0; i < n * SUMS; ++i) {
+        acc[0][i / SUMS][i % SUMS] = acc[1][i / SUMS][i % SUMS] = (vec) { 0.0f };
+    }
+    for (int64_t k = 0; k < K; k += STEP) {
+        if (prefetch) {
+#    pragma GCC unroll 8
+            for (int i = 0; i < 2 * STEP * 4 / 64; ++i, far += 64) {
+                _mm_prefetch(far, _MM_HINT_T0);
+            }
+        }
+#    pragma GCC unroll 4
+        for (int j = 0; j < SUMS; ++j) {
+            const vec w0 = vec_load(w[0] + k + j * VEC), w1 = vec_load(w[1] + k + j * VEC);
+#    pragma GCC unroll 2
+            for (int c = 0; c < n; ++c) {
+                const vec x = vec_load(
+                        (const float *) (const void *) (columns + c * stride) + k + j * VEC);
+                acc[0][c][j] = vec_fma(w0, x, acc[0][c][j]);
+                acc[1][c][j] = vec_fma(w1, x, acc[1][c][j]);
+            }
+        }
+    }
+#    pragma GCC unroll 2
+    for (int c = 0; c < n; ++c) {
+        float * y = (float *) (void *) (p->y + c * p->nb1);
+        y[0]      = sum_all(acc[0][c]);
+        if (p->n == 2) {
+            y[1] = sum_all(acc[1][c]);
+        }
+    }
+}
+
+static void multiply_f32(
+        const struct row_pair * p, char * columns, int64_t stride, int64_t K, int n) {
+    struct row_pair part = *p;
+    for (int c = 0; c < n; c += TILE, part.y += TILE * p->nb1, columns += TILE * stride) {
+        if (n - c >= TILE) {
+            multiply(&part, columns, stride, K, TILE, p->prefetch && c == 0);
+        } else {
+            multiply(&part, columns, stride, K, 1, p->prefetch && c == 0);
+        }
+    }
+}
+
+const struct row_kernel row_kernel_f32 = { STEP, column_size, copy_column, multiply_f32 };
+
+#endif
