@@ -170,6 +170,7 @@ SIMD_INLINE void unpack_q4_0(const char * const rows[HEIGHT], int64_t b, __m512i
 // A panel and the columns it is multiplied with.
 struct panel {
     const char *                rows[HEIGHT]; // those past the end repeat the last one
+    const char *                next;         // the rows that follow
     bool                        is_q8_0;      // or Q4_0
     bool                        by_fours;     // as ggml
     __mmask16                   mask;         // rows that exist
@@ -251,6 +252,12 @@ SIMD_INLINE void multiply_fours(const struct panel * p, struct row_part * part, 
     }
     for (int64_t b = 0; b < n_blocks; ++b, ++x, start += FOURS) {
         __m512i w[FOURS];
+        if (first) { // the rows of the next panel follow in memory
+            const int64_t size = p->is_q8_0 ? sizeof(block_q8_0) : sizeof(block_q4_0);
+            for (int64_t i = 0; i < HEIGHT * size; i += 64) {
+                _mm_prefetch(p->next + (b0 + b) * HEIGHT * size + i, _MM_HINT_T1);
+            }
+        }
         if (first && p->is_q8_0) {
             unpack_q8_0(p->rows, b0 + b, w);
         } else if (first) {
@@ -376,6 +383,7 @@ void bytes_multiply(
             const int64_t n_rows   = end - r < HEIGHT ? end - r : HEIGHT;
             const int64_t n_blocks = x->ne[0] / QK;
             struct panel  p        = {
+                        .next      = rows + (r + HEIGHT) * (int64_t) w->nb[1],
                         .is_q8_0   = w->type == GGML_TYPE_Q8_0,
                         .by_fours  = is_by_fours(dst),
                         .mask      = (__mmask16) ((1u << n_rows) - 1),
