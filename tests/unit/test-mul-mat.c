@@ -182,7 +182,8 @@ static void test_matrices(struct test * t, struct limits * limits) {
         const enum test_layout x        = (enum test_layout) layout;
         const struct shape     shapes[] = { { 64, 20, 50, 4, 3, 1, 1, x },
                 { 64, 20, 50, 4, 3, 2, 3, x }, { 64, 20, 50, 4, 3, 4, 1, x },
-                { 64, 20, 1, 4, 3, 2, 1, x } };
+                { 64, 20, 1, 4, 3, 2, 1, x }, { 64, 20, 1, 5, 1, 5, 1, x },
+                { 64, 20, 1, 5, 1, 1, 1, x } };
         for (size_t i = 0; i < sizeof(shapes) / sizeof(shapes[0]); ++i) {
             test_product(t, limits, GGML_TYPE_F32, &shapes[i], &rng);
             test_product(t, limits, GGML_TYPE_Q8_0, &shapes[i], &rng);

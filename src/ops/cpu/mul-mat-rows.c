@@ -73,16 +73,31 @@ size_t rows_work_size(const struct ggml_tensor * dst, int n_threads) {
            (size_t) (is_alone(dst) ? n_threads : 1);
 }
 
+// The columns of x and y. Matrices of one column that share a matrix of w are columns of one matrix.
+struct shape {
+    int64_t C, n2, n3;    // columns of a matrix; matrices
+    int64_t x_nb1, y_nb1; // bytes between columns
+};
+
+static struct shape shape_of(const struct ggml_tensor * dst) {
+    const struct ggml_tensor *w = dst->src[0], *x = dst->src[1];
+    const bool                one = x->ne[1] == 1 && x->ne[3] == 1 && w->ne[2] == 1;
+    return one ? (struct shape) { x->ne[2], 1, 1, (int64_t) x->nb[2], (int64_t) dst->nb[2] }
+               : (struct shape) { x->ne[1], x->ne[2], x->ne[3], (int64_t) x->nb[1],
+                     (int64_t) dst->nb[1] };
+}
+
 // Part i of n of all columns
 static void round_columns(const struct ggml_tensor * dst, char * out, int64_t i, int64_t n) {
     const struct ggml_tensor * x        = dst->src[1];
     const enum ggml_type       type     = dst->src[0]->type;
     const struct row_kernel *  kernel   = kernel_of(type);
-    const int64_t              n_blocks = x->ne[0] / kernel->block;
-    for (int64_t j = 0; j < ggml_nrows(x); ++j, out += stride_of(dst)) {
-        const int64_t c = j % x->ne[1], i2 = j / x->ne[1] % x->ne[2], i3 = j / x->ne[1] / x->ne[2];
-        const char *  column = (const char *) x->data + c * (int64_t) x->nb[1] +
-                              i2 * (int64_t) x->nb[2] + i3 * (int64_t) x->nb[3];
+    const struct shape         s        = shape_of(dst);
+    const int64_t              n_blocks = x->ne[0] / kernel->block, stride = stride_of(dst);
+    for (int64_t j = 0; j < s.C * s.n2 * s.n3; ++j, out += stride) {
+        const char * column = (const char *) x->data + j % s.C * s.x_nb1 +
+                              j / s.C % s.n2 * (int64_t) x->nb[2] +
+                              j / s.C / s.n2 * (int64_t) x->nb[3];
         kernel->round(type, (const float *) (const void *) column, x->ne[0], i * n_blocks / n,
                 (i + 1) * n_blocks / n, out);
     }
@@ -97,10 +112,11 @@ static int64_t range_begin(int64_t R, int64_t i, int64_t n) {
 static void multiply_range(const struct ggml_tensor * dst, char * columns, int64_t i, int64_t n) {
     const struct ggml_tensor *w = dst->src[0], *x = dst->src[1], *y = dst;
     const struct row_kernel * kernel = kernel_of(w->type);
-    const int64_t             stride = stride_of(dst), C = x->ne[1];
+    const struct shape        s      = shape_of(dst);
+    const int64_t             stride = stride_of(dst);
     const int64_t begin = range_begin(w->ne[1], i, n), end = range_begin(w->ne[1], i + 1, n);
-    for (int64_t batch = 0; batch < x->ne[2] * x->ne[3]; ++batch, columns += C * stride) {
-        const int64_t i2 = batch % x->ne[2], i3 = batch / x->ne[2];
+    for (int64_t batch = 0; batch < s.n2 * s.n3; ++batch, columns += s.C * stride) {
+        const int64_t i2 = batch % s.n2, i3 = batch / s.n2;
         // a matrix of w serves several of x
         const char * rows = (const char *) w->data +
                             i2 / (x->ne[2] / w->ne[2]) * (int64_t) w->nb[2] +
@@ -111,13 +127,13 @@ static void multiply_range(const struct ggml_tensor * dst, char * columns, int64
             struct row_pair p   = {
                   .rows = { row, r + 1 < end ? row + w->nb[1] : row },
                   .n    = r + 1 < end ? 2 : 1,
-                  .nb1  = (int64_t) y->nb[1],
+                  .nb1  = s.y_nb1,
             };
-            for (int64_t c = 0; c < C; c += ROWS_TILE) {
+            for (int64_t c = 0; c < s.C; c += ROWS_TILE) {
                 p.prefetch = c == 0;
                 p.y        = out + r * (int64_t) sizeof(float) + c * p.nb1;
                 kernel->multiply(&p, columns + c * stride, stride, x->ne[0],
-                        C - c < ROWS_TILE ? (int) (C - c) : ROWS_TILE);
+                        s.C - c < ROWS_TILE ? (int) (s.C - c) : ROWS_TILE);
             }
         }
     }
