@@ -73,7 +73,8 @@ size_t rows_work_size(const struct ggml_tensor * dst, int n_threads) {
            (size_t) (is_alone(dst) ? n_threads : 1);
 }
 
-// The columns of x and y. Matrices of one column that share a matrix of w are columns of one matrix.
+// The columns of x and y. Matrices of one column that share a matrix of w count as columns of one
+// matrix.
 struct shape {
     int64_t C, n2, n3;    // columns of a matrix; matrices
     int64_t x_nb1, y_nb1; // bytes between columns
