@@ -8,7 +8,7 @@
 extern "C" {
 #endif
 
-enum { TEST_MAX_SEQS = 4 };
+enum { TEST_MAX_SEQS = 64 };
 
 struct test_batch {
     int     n_seqs;

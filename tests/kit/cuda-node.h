@@ -280,7 +280,7 @@ inline void describe(test_scan * s, const char * mode, const problem & p) {
     int n = snprintf(s->text, sizeof(s->text),
             "%s, %dx%d, H %d, n_h %d, turn %d, snapshots %d, lengths", mode, p.d_k, p.d_v, p.H,
             p.n_h, p.turn, p.batch.n_snap);
-    for (int i = 0; i < p.batch.n_seqs; ++i) {
+    for (int i = 0; i < p.batch.n_seqs && i < 4; ++i) {
         n += snprintf(s->text + n, sizeof(s->text) - n, " %d", (int) p.batch.len[i]);
     }
 }

@@ -4,7 +4,8 @@
 // calls, long sequences. Every launch runs in three orders of its threads and blocks, with
 // bit-identical results; the longest ones run in one order. The code that chooses instance and grid
 // on a GPU also chooses them here (launch*.cuh). With --ptx <folder>, the PTX of the kernels is
-// interpreted instead (kit/ptx/ptx.h): a part of the cases, or all of them with --all.
+// interpreted instead (kit/ptx/ptx.h): a part of the cases, or all of them with --all. --count
+// prints how many instructions, bytes and blocks the kernels of some shapes take.
 
 #include "kit/cuda-emu.h"
 
@@ -15,12 +16,14 @@
 #include "kit/cuda-node.h"
 
 static std::string run_node(ggml_tensor * op, int n_orders) {
-    const int64_t n = op->op == GGML_OP_HOUSEHOLDER_SCAN ? householder_work_floats(op) : 0;
+    const int64_t n = op->op == GGML_OP_HOUSEHOLDER_SCAN ? householder_work_floats(op)
+                      : op->op == GGML_OP_SIGNED_SCAN    ? signed_work_floats(op)
+                                                         : 0;
     return run_on_device(
             op, n, n_orders, [&](const ggml_tensor * node, float * work, auto && launch) {
                 switch (op->op) {
                     case GGML_OP_HOUSEHOLDER_SCAN: launch_householder(node, work, launch); break;
-                    case GGML_OP_SIGNED_SCAN: launch_signed(node, launch); break;
+                    case GGML_OP_SIGNED_SCAN: launch_signed(node, work, launch); break;
                     default: launch_short_conv(node, launch); break;
                 }
             });
@@ -318,12 +321,17 @@ static void test_conv(test * t) {
         problem p = {};
         p.mode    = n % (1 + 2 * GGML_SHORT_CONV_ACTIVATIONS);
         p.d_k     = p.mode == 0 ? 1 : 1 + (int) test_below(&rng, n % 3 == 0 ? 14 : 4);
+        p.d_k     = n == 12 ? CONV_PIECE : n == 14 ? CONV_PIECE + 6 : p.d_k; // a tail of a piece
         p.d_v     = 1 + (int) test_below(&rng, 80);
         p.H       = 1;
         p.n_h     = 1;
         p.turn    = n;
-        // often shorter than the width: a tail consists of the old tail and new inputs
-        p.batch = random_batch(&rng, n, n % 2 == 0 ? 4 : 30);
+        // often shorter than the width: a tail consists of the old tail and new inputs; some are
+        // longer than a piece
+        p.batch = random_batch(&rng, n, n % 5 == 4 || p.d_k > 14 ? 150 : n % 2 == 0 ? 4 : 30);
+        if (n % 5 == 4) {
+            p.batch.len[0] = CONV_PIECE * (n / 5 % 3) + n / 15 % 3; // at the end of a piece
+        }
         if (n >= 30 && !ptx_run.takes(5)) {
             continue;
         }
@@ -359,6 +367,70 @@ static void test_exp(test * t) {
                     isinf(cuda_exp(100.0f)) && isinf(cuda_exp(INFINITY)) && isnan(cuda_exp(NAN)),
             "cuda_exp at the ends of its range");
     printf("cuda_exp from -87 to 88.7: relative error up to %.1f of 2^-24\n", worst * 0x1p24);
+}
+
+// What the kernels execute for shapes of checkpoints; the batches are short, to take seconds
+static void count_kernels(test * t) {
+    static const struct {
+        const char *   what;
+        make_fn *      make;
+        int            mode, d_k, d_v, H, n_h;
+        int            n_seqs, len, others; // tokens of the first sequence and of each other one
+        int            n_snap;
+        ggml_scan_path path;
+    } cases[] = {
+        { "mLSTM, 8 heads of 256 x 512, 64 tokens", make_signed, MLSTM, 256, 512, 8, 1, 1, 64, 0, 0,
+                GGML_SCAN_PATH_STEP },
+        { "mLSTM, 8 heads of 256 x 512, 1 token", make_signed, MLSTM, 256, 512, 8, 1, 1, 1, 0, 0,
+                GGML_SCAN_PATH_STEP },
+        { "convolution, 2048 channels, 512 tokens", make_conv, 3, 3, 2048, 1, 1, 1, 512, 0, 0,
+                GGML_SCAN_PATH_AUTO },
+        { "convolution, 2048 channels, 1 token", make_conv, 3, 3, 2048, 1, 1, 1, 1, 0, 0,
+                GGML_SCAN_PATH_AUTO },
+        { "token shift, 2048 channels, 512 tokens", make_conv, 0, 1, 2048, 1, 1, 1, 512, 0, 0,
+                GGML_SCAN_PATH_AUTO },
+        { "gated DeltaNet, 2 heads of 128 x 128, 64 tokens, step", make_householder, 1, 128, 128, 2,
+                1, 1, 64, 0, 0, GGML_SCAN_PATH_STEP },
+        { "gated DeltaNet, 2 heads of 128 x 128, 512 tokens, chunk", make_householder, 1, 128, 128,
+                2, 1, 1, 512, 0, 0, GGML_SCAN_PATH_CHUNK },
+        { "the same with 8 snapshots", make_householder, 1, 128, 128, 2, 1, 1, 512, 0, 8,
+                GGML_SCAN_PATH_CHUNK },
+        { "KDA, 2 heads of 128 x 128, 512 tokens, chunk", make_householder, 2, 128, 128, 2, 1, 1,
+                512, 0, 0, GGML_SCAN_PATH_CHUNK },
+        { "DeltaProduct, 2 heads of 128 x 128, n_h 2, 256 tokens, chunk", make_householder, 0, 128,
+                128, 2, 2, 1, 256, 0, 0, GGML_SCAN_PATH_CHUNK },
+        { "gated DeltaNet, 1 prompt of 448 and 63 of 1 token, auto", make_householder, 1, 128, 128,
+                2, 1, 64, 448, 1, 0, GGML_SCAN_PATH_AUTO },
+        { "gated DeltaNet, 1 prompt of 448 and 63 of 1 token, chunk", make_householder, 1, 128, 128,
+                2, 1, 64, 448, 1, 0, GGML_SCAN_PATH_CHUNK },
+        { "Mamba-2, 2 heads of 128 x 64, 64 tokens", make_signed, MAMBA2, 128, 64, 2, 1, 1, 64, 0,
+                0, GGML_SCAN_PATH_STEP },
+        { "GLA, 2 heads of 128 x 128, 64 tokens", make_signed, CHANNEL, 128, 128, 2, 1, 1, 64, 0, 0,
+                GGML_SCAN_PATH_STEP },
+        { "RWKV-7, 2 heads of 64 x 64, 64 tokens", make_householder, 5, 64, 64, 2, 1, 1, 64, 0, 0,
+                GGML_SCAN_PATH_STEP },
+    };
+    for (const auto & one : cases) {
+        test_rng rng   = { 14 };
+        problem  p     = {};
+        p.mode         = one.mode;
+        p.d_k          = one.d_k;
+        p.d_v          = one.d_v;
+        p.H            = one.H;
+        p.n_h          = one.n_h;
+        p.batch.n_seqs = one.n_seqs;
+        p.batch.n_snap = one.n_snap;
+        for (int i = 0; i < one.n_seqs; ++i) {
+            p.batch.len[i] = i == 0 ? one.len : one.others;
+        }
+        test_arena a;
+        test_arena_init(&a);
+        test_scan         s     = one.make(&a, p, &rng);
+        const std::string found = run_node(build(t, &a, &s, one.path), 1);
+        test_check(t, found.empty(), "%s: %s", found.c_str(), one.what);
+        ptx_run.print_counts(one.what);
+        test_arena_free(&a);
+    }
 }
 
 // Errors in the PTX of a step kernel
@@ -405,6 +477,10 @@ int main(int argc, char ** argv) {
     if (end >= 0) {
         return end;
     }
+    if (ptx_run.count) {
+        count_kernels(&t);
+        return test_end(&t, "test-cuda-kernels --count");
+    }
     test_exp(&t);
     printf("householder: every instance, then 50 random shapes per mode; NMSE of outputs and "
            "states:\n");
@@ -418,10 +494,10 @@ int main(int argc, char ** argv) {
     test_conv(&t);
     test_length(&t);
     run_s5(&t, GGML_SCAN_PATH_STEP);
-    // 7 sizes x (6 householder + 5 signed), two plain kernels, the normalizer, the convolution;
+    // 7 sizes x (6 householder + 5 signed), two plain kernels, the normalizer, four convolutions;
     // test-cuda-chunk runs the chunk kernels
-    test_check(&t, kernels_run.size() == 7 * (6 + 5) + 4, "%d kernels ran; expected %d",
-            (int) kernels_run.size(), 7 * (6 + 5) + 4);
+    test_check(&t, kernels_run.size() == 7 * (6 + 5) + 7, "%d kernels ran; expected %d",
+            (int) kernels_run.size(), 7 * (6 + 5) + 7);
     printf("%d kernels ran: all except the chunk kernels\n", (int) kernels_run.size());
     if (ptx_run.on) {
         test_broken(&t);

@@ -45,22 +45,20 @@ struct prepare_chunk {
 static __device__ __forceinline__ bool prepare_find(
         const householder_chunk_args & a, int index, prepare_chunk * chunk) {
     const cuda_batch & b = a.scan.batch;
-    for (int s = 0; s < a.n_seqs; ++s) {
-        cuda_seq seq;
-        if (!cuda_seq_get(b, s, &seq)) {
-            continue;
-        }
-        const chunk_list list(b, seq, a.tokens);
-        if (index < list.size()) {
-            const chunk_range range = list.at(index);
-            chunk->first            = seq.first + range.begin;
-            chunk->n_tokens         = range.n;
-            chunk->n_factors        = range.n * a.scan.n_h;
-            return true;
-        }
-        index -= list.size();
+    cuda_seq           seq;
+    int                piece = 0;
+    const int          s     = cuda_find_piece(a.n_seqs, index, &piece, [&](int i) {
+        return cuda_seq_get(b, i, &seq) ? chunk_list(b, seq, a.tokens).size() : 0;
+    });
+    if (s < 0) {
+        return false;
     }
-    return false;
+    cuda_seq_get(b, s, &seq);
+    const chunk_range range = chunk_list(b, seq, a.tokens).at(piece);
+    chunk->first            = seq.first + range.begin;
+    chunk->n_tokens         = range.n;
+    chunk->n_factors        = range.n * a.scan.n_h;
+    return true;
 }
 
 // Rows of the chunk; NULL: none

@@ -143,7 +143,7 @@ static __global__ void __launch_bounds__(cuda_tile<DK>::THREADS, cuda_tile<DK>::
 
             if (++factor == a.n_h) { // o = scale · Sᵀ q
                 S.dot(sh_q[x][e], u);
-                S.put(b, h, begin, seq.first + n, u, a.scale, a.out);
+                S.put(b, h, begin, seq.first + n, u, a.scale, false, 1.0f, a.out);
                 ++n;
                 factor = 0;
                 S.store(b, seq, h, begin, n);

@@ -21,7 +21,18 @@ static void launch_short_conv(const struct ggml_tensor * dst, Launch && launch) 
     args.activation = scan_params_get(dst).activation;
     args.out        = (float *) dst->data;
 
-    const unsigned groups = (unsigned) ((dims.d_v + CONV_CHANNELS - 1) / CONV_CHANNELS);
-    launch(short_conv, dim3((unsigned) dims.n_seqs, groups), dim3(CONV_CHANNELS, CONV_TOKENS),
-            args);
+    // The lengths are on the device. This is the maximum for any batch: the full pieces, and one
+    // partial or empty piece per sequence.
+    args.n_seqs             = (int) dims.n_seqs;
+    args.piece              = dims.d_k <= CONV_PIECE ? (int64_t) CONV_PIECE : INT32_MAX;
+    const unsigned pieces   = (unsigned) (dims.n_tokens / args.piece + dims.n_seqs);
+    const unsigned channels = (unsigned) ((dims.d_v + CONV_CHANNELS - 1) / CONV_CHANNELS);
+    const dim3     grid(pieces, channels);
+    const dim3     block(CONV_CHANNELS, CONV_THREADS);
+    switch (dims.d_k + 1) {
+        case 2: launch(short_conv<2>, grid, block, args); break;
+        case 3: launch(short_conv<3>, grid, block, args); break;
+        case 4: launch(short_conv<4>, grid, block, args); break;
+        default: launch(short_conv<0>, grid, block, args); break;
+    }
 }

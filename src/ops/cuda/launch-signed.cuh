@@ -31,8 +31,15 @@ static void launch_signed_step(
     }
 }
 
+// Floats of work buffer that a node needs
+static inline int64_t signed_work_floats(const struct ggml_tensor * op) {
+    const struct scan_dims dims = scan_dims_get(op);
+    return scan_params_get(op).kind == SIGNED_SCAN_MLSTM ? 3 * dims.n_head * dims.n_tokens : 0;
+}
+
+// work: signed_work_floats floats
 template <typename Launch>
-static void launch_signed(const struct ggml_tensor * dst, Launch && launch) {
+static void launch_signed(const struct ggml_tensor * dst, float * work, Launch && launch) {
     const struct scan_dims     dims   = scan_dims_get(dst);
     const struct scan_params   params = scan_params_get(dst);
     const struct ggml_tensor * aux    = dst->src[SIGNED_SRC_AUX];
@@ -55,17 +62,22 @@ static void launch_signed(const struct ggml_tensor * dst, Launch && launch) {
     args.two_exp_m1 = params.form == GGML_SIGNED_SCAN_TWO_EXP_M1;
     args.scale      = params.scale;
     args.eps        = params.eps;
+    args.below      = cuda_rows_of(nullptr, dims.n_head);
+    args.mlstm      = work;
     args.out        = (float *) dst->data;
 
+    if (mlstm) { // leaves gates and divisors in `work`
+        launch(mlstm_normalize, dim3((unsigned) (dims.n_seqs * dims.n_head)), dim3(NORM_THREADS),
+                args);
+        const int64_t plane = dims.n_head * dims.n_tokens;
+        args.gate           = { work, dims.n_tokens, 0, 1, 1 };
+        args.aux            = { work + plane, dims.n_tokens, 0, 1, 1 };
+        args.below          = { work + 2 * plane, dims.n_tokens, 0, 1, 1 };
+    }
     const bool step = with_instance(dims.d_k, [&](auto size) {
         launch_signed_step<decltype(size)::DK>(launch, args, params.bonus != 0, dims.n_seqs);
     });
     if (!step) {
         launch_plain(launch, signed_plain, args, dims.n_seqs);
-    }
-
-    if (mlstm) {
-        launch(mlstm_normalize, dim3((unsigned) (dims.n_seqs * dims.n_head)), dim3(NORM_THREADS),
-                args);
     }
 }

@@ -75,6 +75,36 @@ static __device__ __forceinline__ float * cuda_head(const cuda_batch & b, int64_
     return b.state + slot * b.slot_stride + h * b.head_size;
 }
 
+// Sequences are cut into pieces, count(s) of them in sequence s. Finds piece `index` of the batch:
+// returns its sequence and sets `piece`, its number there; returns −1 if there are fewer. All lanes
+// of a warp call this; each looks at one sequence of 32.
+template <typename Count>
+static __device__ __forceinline__ int cuda_find_piece(
+        int n_seqs, int index, int * piece, Count && count) {
+    const int lane = (int) threadIdx.x % 32;
+    for (int s0 = 0; s0 < n_seqs; s0 += 32) {
+        const int n   = s0 + lane < n_seqs ? count(s0 + lane) : 0;
+        int       end = n; // the pieces of this lane's sequence and of those before
+#pragma unroll
+        for (int x = 1; x < 32; x *= 2) {
+            const int before = __shfl_up_sync(0xFFFFFFFF, end, x);
+            end += lane >= x ? before : 0;
+        }
+        const int total = __shfl_sync(0xFFFFFFFF, end, 31);
+        if (index < total) {
+            int which = index < end && index >= end - n ? lane : 0; // of one lane
+#pragma unroll
+            for (int x = 16; x > 0; x /= 2) {
+                which |= __shfl_xor_sync(0xFFFFFFFF, which, x);
+            }
+            *piece = index - __shfl_sync(0xFFFFFFFF, end - n, which);
+            return s0 + which;
+        }
+        index -= total;
+    }
+    return -1;
+}
+
 // The output of a sequence that is out of range: NaN for each of its tokens that exists, in columns
 // [begin, end) of head h.
 static __device__ __forceinline__ void cuda_fill_nan(const cuda_batch & b, const cuda_seq & seq,
@@ -275,10 +305,10 @@ template <int DK> struct cuda_tile {
         }
     }
 
-    // out[j] = factor · x for the columns of this lane. The lanes that share a column have the same
-    // x; one of them writes.
+    // out[j] = factor · x for the columns of this lane, or factor · x / below. The lanes that share
+    // a column have the same x; one of them writes.
     __device__ __forceinline__ void put(const cuda_batch & b, int h, int begin, int64_t t,
-            const float x[COLS], float factor, float * out) const {
+            const float x[COLS], float factor, bool divide, float below, float * out) const {
         float mine = 0.0f;
 #pragma unroll
         for (int n = 0; n < COLS; ++n) {
@@ -288,7 +318,7 @@ template <int DK> struct cuda_tile {
         }
         const int j = begin + col(row_lane);
         if (row_lane < COLS && j < b.d_v) {
-            out[(t * b.n_head + h) * b.d_v + j] = mine;
+            out[(t * b.n_head + h) * b.d_v + j] = divide ? __fdiv_rn(mine, below) : mine;
         }
     }
 };

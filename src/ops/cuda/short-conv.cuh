@@ -5,14 +5,21 @@
 //     y_t[c] = f( bias[c] + Σ_w weight[w][c] · x_{t − (width − 1) + w}[c] )
 //     y_t[c] = x_{t − 1}[c]                                                   token shift
 //
-// A block is one sequence and CONV_CHANNELS channels and computes CONV_TOKENS tokens in parallel.
-// The old tail is read in place and replaced after the block has computed all outputs.
+// A block is CONV_PIECE tokens of one sequence and CONV_CHANNELS channels. A thread has one channel
+// of CONV_RUN tokens in a row, so it reads each input once. Only the first block of a sequence reads
+// the old tail, and it alone writes the tails, after its outputs: they need only inputs and the old
+// tail.
 
 #include "lrnn-ops.h"
 
 #include "scan-device.cuh"
 
-enum { CONV_CHANNELS = 32, CONV_TOKENS = 8 };
+enum {
+    CONV_CHANNELS = 32,
+    CONV_THREADS  = 8, // per channel
+    CONV_RUN      = 8,
+    CONV_PIECE    = CONV_THREADS * CONV_RUN,
+};
 
 struct conv_cuda_args {
     cuda_batch    batch; // d_k = width − 1, d_v = channels, one head
@@ -22,6 +29,8 @@ struct conv_cuda_args {
     const float * bias;       // NULL: none
     int           activation; // enum ggml_short_conv_activation
     float *       out;        // [tokens][channels]
+    int           n_seqs;
+    int64_t       piece; // tokens per block: CONV_PIECE, or all if a tail is longer than that
 };
 
 // Channel c of input i of the sequence; i < 0 counts back into the tail.
@@ -42,36 +51,83 @@ static __device__ __forceinline__ float conv_activate(int activation, float x) {
     }
 }
 
-// grid: (sequences, groups of channels), block: (CONV_CHANNELS, CONV_TOKENS)
-static __global__ void __launch_bounds__(CONV_CHANNELS * CONV_TOKENS)
+// Tokens [begin, end) of a sequence, for one channel. WIDTH: a.batch.d_k + 1, or 0 for any.
+template <int WIDTH>
+static __device__ __forceinline__ void conv_run(
+        const conv_cuda_args & a, const cuda_seq & seq, int64_t begin, int64_t end, int c) {
+    const cuda_batch & b    = a.batch;
+    const float        bias = a.bias != nullptr ? a.bias[c] : 0.0f;
+    float *            y    = a.out + (seq.first + begin) * b.d_v + c;
+    if constexpr (WIDTH == 0) {
+        for (int64_t n = begin; n < end; ++n, y += b.d_v) {
+            float sum = bias;
+            for (int w = 0; w <= b.d_k; ++w) {
+                sum = fmaf(a.weight[(int64_t) c * (b.d_k + 1) + w],
+                        conv_input(a, seq, n - b.d_k + w, c), sum);
+            }
+            *y = conv_activate(a.activation, sum);
+        }
+    } else {
+        constexpr int TAIL = WIDTH - 1;
+
+        float x[CONV_RUN + TAIL]; // input begin − TAIL and those after it
+#pragma unroll
+        for (int i = 0; i < CONV_RUN + TAIL; ++i) {
+            x[i] = begin - TAIL + i < end ? conv_input(a, seq, begin - TAIL + i, c) : 0.0f;
+        }
+        float weight[WIDTH];
+#pragma unroll
+        for (int w = 0; w < WIDTH; ++w) {
+            weight[w] = a.weight != nullptr ? a.weight[(int64_t) c * WIDTH + w] : 0.0f;
+        }
+#pragma unroll
+        for (int i = 0; i < CONV_RUN; ++i, y += b.d_v) {
+            float sum = bias;
+#pragma unroll
+            for (int w = 0; w < WIDTH; ++w) {
+                sum = fmaf(weight[w], x[i + w], sum);
+            }
+            if (begin + i < end) {
+                *y = a.weight != nullptr ? conv_activate(a.activation, sum) : x[i];
+            }
+        }
+    }
+}
+
+// grid: (maximum number of pieces, groups of channels), block: (CONV_CHANNELS, CONV_THREADS)
+template <int WIDTH>
+static __global__ void __launch_bounds__(CONV_CHANNELS * CONV_THREADS)
         short_conv(const conv_cuda_args a) {
     const cuda_batch & b = a.batch;
     cuda_wait();
 
-    const int  begin = (int) blockIdx.y * CONV_CHANNELS;
-    const int  c     = begin + (int) threadIdx.x;
+    const int  c     = (int) blockIdx.y * CONV_CHANNELS + (int) threadIdx.x;
     const bool there = c < b.d_v;
 
-    cuda_seq seq;
-    if (!cuda_seq_get(b, (int) blockIdx.x, &seq)) {
+    // a sequence that is empty or out of range is one piece
+    cuda_seq  seq;
+    int       piece = 0;
+    const int s     = cuda_find_piece(a.n_seqs, (int) blockIdx.x, &piece, [&](int i) {
+        const bool some = cuda_seq_get(b, i, &seq) && seq.count > 0;
+        return some ? (int) ((seq.count - 1) / a.piece) + 1 : 1;
+    });
+    if (s < 0) {
+        return;
+    }
+    if (!cuda_seq_get(b, s, &seq)) {
         if (there && threadIdx.y == 0) {
             cuda_fill_nan(b, seq, 0, c, c + 1, a.out, 0, 1);
         }
         return;
     }
 
-    for (int64_t n = threadIdx.y; there && n < seq.count; n += CONV_TOKENS) {
-        float * y = a.out + (seq.first + n) * b.d_v + c;
-        if (a.weight == nullptr) {
-            *y = conv_input(a, seq, n - 1, c);
-            continue;
-        }
-        float sum = a.bias != nullptr ? a.bias[c] : 0.0f;
-        for (int w = 0; w <= b.d_k; ++w) {
-            sum = fmaf(a.weight[(int64_t) c * (b.d_k + 1) + w],
-                    conv_input(a, seq, n - b.d_k + w, c), sum);
-        }
-        *y = conv_activate(a.activation, sum);
+    const int64_t begin = piece * a.piece;
+    const int64_t end   = seq.count - begin < a.piece ? seq.count : begin + a.piece;
+    for (int64_t n = begin + threadIdx.y * CONV_RUN; there && n < end; n += CONV_PIECE) {
+        conv_run<WIDTH>(a, seq, n, end - n < CONV_RUN ? end : n + CONV_RUN, c);
+    }
+    if (piece > 0) {
+        return;
     }
     __syncthreads();
 

@@ -21,8 +21,8 @@ static __global__ void signed_plain(const signed_cuda_args a) {
         cuda_fill_nan(b, seq, h, j, j + 1, a.out, 0, 1);
         return;
     }
-    const bool bonus = a.aux.data != nullptr && a.kind != SIGNED_SCAN_MLSTM;
-    float      m     = a.kind == SIGNED_SCAN_MLSTM ? mlstm_max(b, seq, h) : 0.0f;
+    const bool mlstm = a.kind == SIGNED_SCAN_MLSTM;
+    const bool bonus = a.aux.data != nullptr && !mlstm;
 
     plain_column C;
     C.begin(b, seq, h, j);
@@ -52,7 +52,8 @@ static __global__ void signed_plain(const signed_cuda_args a) {
                 A  = signed_decay(in, a.A[(h / a.A_share) * a.A_head], a.two_exp_m1);
                 break;
             case SIGNED_SCAN_MLSTM:
-                mlstm_gates(gate[0], cuda_row(a.aux, h, 0, t)[0], &m, &A, &in);
+                A  = gate[0];
+                in = cuda_row(a.aux, h, 0, t)[0];
                 break;
             default: break;
         }
@@ -68,7 +69,9 @@ static __global__ void signed_plain(const signed_cuda_args a) {
         if (!bonus) { // y = Sᵀ c
             y = C.dot(c);
         }
-        a.out[(t * b.n_head + h) * b.d_v + j] = a.scale * y;
+        y = a.scale * y;
+        a.out[(t * b.n_head + h) * b.d_v + j] =
+                mlstm ? __fdiv_rn(y, cuda_row(a.below, h, 0, t)[0]) : y;
         C.store(b, seq, h, j, n + 1);
     }
 }

@@ -7,10 +7,9 @@
 // or, with a bonus, y_t = scale · (S + (bonus ∘ b_t) x_tᵀ)ᵀ c_t before the update.
 //
 // In most forms A_t is one number per head: 1, the gate, exp(dt A) or the gate f' of mLSTM, with
-// f_t = 1, 1, dt or i'. It is computed while the rows are fetched, so one kernel serves all of
-// them. The normalizer of mLSTM is a separate recurrence (mlstm-normalize.cuh). It runs after this
-// kernel and divides y, because many blocks write the state of a head but only one block writes n
-// and m.
+// f_t = 1, 1, dt or i', so one kernel serves all of them. Gates and normalizer of mLSTM are a
+// separate recurrence, which runs first (mlstm-normalize.cuh); here its results are the gate, the
+// multiplier of x and the divisor of y.
 
 #include "scan-common.h"
 
@@ -19,39 +18,22 @@
 struct signed_cuda_args {
     cuda_batch    batch;
     cuda_rows     c, b, x;
-    cuda_rows     gate; // gate, dt or log_f
-    cuda_rows     aux;  // bonus or log_i
-    const float * A;    // [d_v, d_k, heads] or [1, 1, heads], strides in floats
+    cuda_rows     gate;  // gate, dt or f'; log_f for mlstm_normalize
+    cuda_rows     aux;   // bonus or i'; log_i for mlstm_normalize
+    cuda_rows     below; // divisor of y; NULL: none
+    const float * A;     // [d_v, d_k, heads] or [1, 1, heads], strides in floats
     int64_t       A_col, A_row, A_head;
     int           A_share;
     int           kind; // enum signed_scan_kind
     bool          two_exp_m1;
     float         scale, eps;
-    float *       out; // [tokens][heads][d_v]
+    float *       out;   // [tokens][heads][d_v]
+    float *       mlstm; // [3][heads][tokens]: f', i' and the divisor of y
 };
 
 static __device__ __forceinline__ float signed_decay(float dt, float A, bool two_exp_m1) {
     const float e = cuda_exp(dt * A);
     return two_exp_m1 ? fmaf(2.0f, e, -1.0f) : e;
-}
-
-// One token of the running maximum:
-//     m' = max(log_f + m, log_i) ,   f' = exp(log_f + m − m') ,   i' = exp(log_i − m')
-// Both exponents are in double. f' makes up for the rounding of m'; otherwise S·eᵐ would drift. In
-// F32 a difference of 30 would give i' a relative error of 1e-6, and a state that began with m = 0
-// and has seen only small inputs consists of nothing else.
-static __device__ __forceinline__ void mlstm_gates(
-        float log_f, float log_i, float * m, float * f, float * in) {
-    const float m_new = fmaxf(log_f + *m, log_i);
-    *f                = (float) exp((double) log_f + (double) *m - (double) m_new);
-    *in               = (float) exp((double) log_i - (double) m_new);
-    *m                = m_new;
-}
-
-// m before the first token
-static __device__ __forceinline__ float mlstm_max(
-        const cuda_batch & b, const cuda_seq & seq, int h) {
-    return seq.slot_in < 0 ? 0.0f : cuda_head(b, seq.slot_in, h)[b.head_size - 1];
 }
 
 enum signed_cuda_mode { SIGNED_MODE_HEAD, SIGNED_MODE_CHANNEL, SIGNED_MODE_ELEMENT };
@@ -73,8 +55,9 @@ static __global__ void __launch_bounds__(cuda_tile<DK>::THREADS,
     __shared__ float4 sh_g[2][CHANNEL ? TOKENS : 1][DK / 4];
     __shared__ float4 sh_x[2][TOKENS][tile::MAX_COLS / 4];
     __shared__ float4 sh_dt[2][ELEMENT ? TOKENS : 1][tile::MAX_COLS / 4];
-    __shared__ float  sh_raw[2][TOKENS]; // gate, dt or log_f
-    __shared__ float  sh_aux[2][TOKENS]; // log_i
+    __shared__ float  sh_raw[2][TOKENS];   // gate, dt or f'
+    __shared__ float  sh_aux[2][TOKENS];   // i'
+    __shared__ float  sh_below[2][TOKENS]; // divisor of y
 
     __shared__ float4 sh_u[BONUS ? DK / 4 : 1]; // bonus
     __shared__ float  sh_gate[TOKENS];
@@ -111,11 +94,12 @@ static __global__ void __launch_bounds__(cuda_tile<DK>::THREADS,
                 cuda_copy_row(sh_dt[z][ELEMENT ? e : 0], cuda_row(a.gate, h, 0, t) + begin,
                         end - begin, width);
             }
-            if (HEAD && tid == 0 && a.kind != SIGNED_SCAN_NONE) {
-                cuda_copy(&sh_raw[z][e], cuda_row(a.gate, h, 0, t), true);
-            }
-            if (HEAD && tid == 0 && a.kind == SIGNED_SCAN_MLSTM) {
-                cuda_copy(&sh_aux[z][e], cuda_row(a.aux, h, 0, t), true);
+        }
+        if (HEAD && tid < TOKENS && t0 + tid < last && a.kind != SIGNED_SCAN_NONE) {
+            cuda_copy(&sh_raw[z][tid], cuda_row(a.gate, h, 0, t0 + tid), true);
+            if (a.kind == SIGNED_SCAN_MLSTM) {
+                cuda_copy(&sh_aux[z][tid], cuda_row(a.aux, h, 0, t0 + tid), true);
+                cuda_copy(&sh_below[z][tid], cuda_row(a.below, h, 0, t0 + tid), true);
             }
         }
         cuda_copy_commit();
@@ -144,9 +128,8 @@ static __global__ void __launch_bounds__(cuda_tile<DK>::THREADS,
             }
         }
     }
-    // thread 0 computes the gates of mLSTM
-    float m = tid == 0 && a.kind == SIGNED_SCAN_MLSTM ? mlstm_max(b, seq, h) : 0.0f;
-    int   z = 0; // buffer in use
+    const bool mlstm = HEAD && a.kind == SIGNED_SCAN_MLSTM;
+    int        z     = 0; // buffer in use
 
     for (int64_t n0 = 0; n0 < seq.count; n0 += TOKENS, z = 1 - z) {
         const int     n_now = seq.count - n0 < TOKENS ? (int) (seq.count - n0) : TOKENS;
@@ -157,19 +140,13 @@ static __global__ void __launch_bounds__(cuda_tile<DK>::THREADS,
         __syncthreads();
 
         if (HEAD) {
-            if (a.kind == SIGNED_SCAN_MLSTM) {
-                for (int e = 0; tid == 0 && e < n_now; ++e) {
-                    mlstm_gates(sh_raw[z][e], sh_aux[z][e], &m, &sh_gate[e], &sh_in[e]);
-                }
-            } else {
-                for (int e = tid; e < n_now; e += n_thr) {
-                    const float gate = a.kind == SIGNED_SCAN_NONE ? 1.0f : sh_raw[z][e];
-                    const bool  ssm  = a.kind == SIGNED_SCAN_SCALAR;
-                    sh_gate[e] =
-                            ssm ? signed_decay(gate, a.A[(h / a.A_share) * a.A_head], a.two_exp_m1)
-                                : gate;
-                    sh_in[e] = ssm ? gate : 1.0f;
-                }
+            if (tid < n_now) {
+                const float gate = a.kind == SIGNED_SCAN_NONE ? 1.0f : sh_raw[z][tid];
+                const bool  ssm  = a.kind == SIGNED_SCAN_SCALAR;
+                sh_gate[tid] =
+                        ssm ? signed_decay(gate, a.A[(h / a.A_share) * a.A_head], a.two_exp_m1)
+                            : gate;
+                sh_in[tid] = ssm ? gate : mlstm ? sh_aux[z][tid] : 1.0f;
             }
             __syncthreads();
         }
@@ -227,7 +204,7 @@ static __global__ void __launch_bounds__(cuda_tile<DK>::THREADS,
             if (!BONUS) {
                 S.dot(sh_c[z][e], y);
             }
-            S.put(b, h, begin, t0 + e, y, a.scale, a.out);
+            S.put(b, h, begin, t0 + e, y, a.scale, mlstm, mlstm ? sh_below[z][e] : 1.0f, a.out);
             S.store(b, seq, h, begin, n0 + e + 1);
         }
         __syncthreads(); // all threads have used these tokens

@@ -2,5 +2,9 @@
 #include "launch-signed.cuh"
 
 void cuda_signed_scan(ggml_backend_cuda_context & ctx, const ggml_tensor * dst) {
-    launch_signed(dst, stream_launch{ ctx.stream() });
+    const int64_t n = signed_work_floats(dst);
+
+    // from ggml-cuda's pool, whose memory a captured graph may keep
+    ggml_cuda_pool_alloc<float> work(ctx.pool());
+    launch_signed(dst, n > 0 ? work.alloc((size_t) n) : nullptr, stream_launch{ ctx.stream() });
 }

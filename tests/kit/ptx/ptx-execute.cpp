@@ -139,6 +139,7 @@ bool executor::execute(warp & w, const instruction & i, u32 active) {
             return fail(first_lane(missing), "an undefined value is used");
         }
     }
+    n_->doubles += i.op >= OP_add_f64 && i.op <= OP_fma_rn_f64;
     switch (i.op) {
 #define IN(T, name, s) const auto * name##_ = lanes<stored<T>::type>(w, i.src[s]);
 #define ALU1(id, text, to, A, ...)                        \
@@ -295,6 +296,7 @@ bool executor::access(warp & w, const instruction & i, u32 active) {
     const bool     in_shared    = i.op == OP_ld_shared || i.op == OP_st_shared;
     const bool     generic      = i.op == OP_ld_generic || i.op == OP_st_generic;
     u32            undefined[4] = {};
+    sector_set     sectors;
     for (int l = 0; l < WARP; ++l) {
         if ((active >> l & 1) == 0) {
             continue;
@@ -308,6 +310,12 @@ bool executor::access(warp & w, const instruction & i, u32 active) {
         if (p == nullptr) {
             return fail(l, mem_.error());
         }
+        if (in_shared || window) {
+            n_->shared_bytes += bytes;
+        } else {
+            n_->global_bytes += bytes;
+            sectors.add(at);
+        }
         for (int e = 0; e < n; ++e) {
             if (load) {
                 const unsigned words = i.bytes == 8 ? 3u << 2 * e : 1u << e * i.bytes / 4;
@@ -319,6 +327,8 @@ bool executor::access(warp & w, const instruction & i, u32 active) {
             }
         }
     }
+    n_->sectors += sectors.n;
+    n_->requests += sectors.n > 0;
     for (int e = 0; e < i.n_dst; ++e) {
         w.defined[i.dst[e]] = (w.defined[i.dst[e]] | active) & ~undefined[e];
     }
@@ -326,6 +336,7 @@ bool executor::access(warp & w, const instruction & i, u32 active) {
 }
 
 bool executor::copy_begin(warp & w, const instruction & i, u32 active) {
+    sector_set sectors;
     for (int l = 0; l < WARP; ++l) {
         if ((active >> l & 1) != 0) {
             const uint64_t to   = get(w, i.src[0], false, l);
@@ -334,8 +345,13 @@ bool executor::copy_begin(warp & w, const instruction & i, u32 active) {
                 return fail(l, mem_.error());
             }
             w.copies[l].push_back({ to, from, i.bytes, w.group[l] });
+            n_->global_bytes += i.bytes;
+            n_->shared_bytes += i.bytes;
+            sectors.add(from);
         }
     }
+    n_->sectors += sectors.n;
+    ++n_->requests;
     return true;
 }
 
@@ -403,6 +419,7 @@ bool executor::multiply(warp & w, const instruction & i, u32 active) {
         return fail(first_lane(active),
                 "lanes are missing: mma with only " + hex(active) + " of all lanes");
     }
+    ++n_->products;
     float c[4][WARP];
     for (int e = 0; e < 4; ++e) {
         memcpy(c[e], lanes<u32>(w, i.src[6 + e]), sizeof(c[e]));

@@ -36,8 +36,8 @@ struct warp {
 
 class executor {
   public:
-    executor(const kernel & k, const char * args, memory & mem, mma_order order)
-        : k_(k), args_(args), mem_(mem), order_(order) {}
+    executor(const kernel & k, const char * args, memory & mem, mma_order order, counts * n)
+        : k_(k), args_(args), mem_(mem), order_(order), n_(n) {}
 
     // Returns false if lane() made an error().
     bool execute(warp & w, const instruction & i, u32 active);
@@ -72,8 +72,25 @@ class executor {
     const char *   args_;
     memory &       mem_;
     mma_order      order_;
+    counts *       n_;
     int            lane_ = 0;
     std::string    error_;
+};
+
+// The sectors of 32 bytes of global memory that one instruction of a warp touches
+struct sector_set {
+    uint64_t list[WARP];
+    int      n = 0;
+
+    void add(uint64_t address) { // an access never crosses a sector
+        const uint64_t sector = address / 32;
+        for (int i = n - 1; i >= 0; --i) {
+            if (list[i] == sector) {
+                return;
+            }
+        }
+        list[n++] = sector;
+    }
 };
 
 inline int first_lane(u32 mask) {

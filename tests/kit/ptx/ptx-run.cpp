@@ -17,7 +17,7 @@ class block_runner {
   public:
     block_runner(const kernel & k, extent grid, extent block, const char * args, memory & mem,
             mma_order order, counts * n)
-        : k_(k), grid_(grid), block_(block), mem_(mem), executor_(k, args, mem, order), n_(n) {
+        : k_(k), grid_(grid), block_(block), mem_(mem), executor_(k, args, mem, order, n), n_(n) {
         const unsigned threads = block.x * block.y * block.z;
         warps_.resize((threads + WARP - 1) / WARP);
         for (size_t w = 0; w < warps_.size(); ++w) {
@@ -41,6 +41,7 @@ class block_runner {
         at_[1] = by;
         at_[2] = bz;
         mem_.begin_block();
+        ++n_->blocks;
         for (warp & w : warps_) {
             begin(w);
         }
@@ -286,6 +287,7 @@ class block_runner {
             w.at_barrier = false;
         }
         mem_.barrier();
+        ++n_->barriers;
         return true;
     }
 

@@ -11,10 +11,13 @@ int ptx_session::begin(int argc, char ** argv, const std::vector<std::string> & 
     for (int i = 1; i < argc; ++i) {
         if (strcmp(argv[i], "--all") == 0) {
             all = true;
+        } else if (strcmp(argv[i], "--count") == 0) {
+            count = true;
         } else if (strcmp(argv[i], "--ptx") == 0 && i + 1 < argc) {
             folder = argv[++i];
         } else {
-            fprintf(stderr, "unknown option %s; expected --ptx <folder> or --all\n", argv[i]);
+            fprintf(stderr, "unknown option %s; expected --ptx <folder>, --all or --count\n",
+                    argv[i]);
             return 1;
         }
     }
@@ -112,4 +115,19 @@ int ptx_session::print(bool chunk) const {
         }
     }
     return missing;
+}
+
+void ptx_session::print_counts(const char * what) {
+    printf("%s\n", what);
+    for (const std::string & name : last) {
+        const ptx::counts & n = kernels[name].n;
+        printf("  %-38s %6lld blocks %10lld instructions %7lld F64 %8lld mma %7lld barriers\n"
+               "  %38s global: %8lld requests %9lld sectors %11lld bytes; shared: %11lld bytes\n",
+                readable(name).c_str(), (long long) n.blocks, (long long) n.instructions,
+                (long long) n.doubles, (long long) n.products, (long long) n.barriers, "",
+                (long long) n.requests, (long long) n.sectors, (long long) n.global_bytes,
+                (long long) n.shared_bytes);
+    }
+    last.clear();
+    kernels.clear();
 }

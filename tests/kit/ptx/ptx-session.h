@@ -13,6 +13,7 @@ struct ptx_session {
 
     bool on       = false;
     bool all      = false; // all cases of a test; otherwise a part of them
+    bool count    = false; // only count what the kernels of some shapes execute
     int  n_random = 0;     // random cases seen so far
     int  n_mma    = 0;     // nodes with mma so far
     int  n_turns  = 0;     // orders in which the current one ran
@@ -25,7 +26,7 @@ struct ptx_session {
     std::string                   folder;
     ptx::module                   saved; // kernels that damage() replaced
 
-    // Reads --ptx <folder> and --all, and loads the files. Returns -1, or the exit code with which
+    // Reads --ptx <folder>, --all and --count, and loads the files. Returns -1, or the exit code with which
     // the test has to end: an option or a file is invalid, or there are no files.
     int begin(int argc, char ** argv, const std::vector<std::string> & files);
 
@@ -50,4 +51,7 @@ struct ptx_session {
     // Prints a table of the kernels whose names contain `chunk`, or of the others; returns the
     // number that did not run.
     int print(bool chunk) const;
+
+    // Prints what the kernels of the last node executed, and forgets it.
+    void print_counts(const char * what);
 };

@@ -202,8 +202,16 @@ struct extent {
 
 struct counts { // of a kernel, over its launches
     int64_t launches     = 0;
+    int64_t blocks       = 0;
     int64_t instructions = 0; // of warps
     int64_t lanes        = 0; // instructions of threads
+    int64_t doubles      = 0; // instructions of warps in F64
+    int64_t products     = 0; // mma
+    int64_t barriers     = 0; // of blocks
+    int64_t requests     = 0; // instructions of warps that use global memory
+    int64_t sectors      = 0; // 32 bytes that such an instruction touches
+    int64_t global_bytes = 0; // that threads ask for
+    int64_t shared_bytes = 0;
 };
 
 // Runs a grid. Returns the first error, with the kernel, the line, the block and the thread; empty:
