@@ -522,6 +522,18 @@ glue_edit(cuda-supports-op src/ggml-cuda/ggml-cuda.cu 1 after
             return ggml_lrnn_cuda_supports_op(op);
 ]])
 
+# lrnn asks by name, so that it need not link ggml-cuda
+glue_edit(cuda-too-old src/ggml-cuda/ggml-cuda.cu 1 after
+[[
+static void * ggml_backend_cuda_reg_get_proc_address(ggml_backend_reg_t reg, const char * name) {
+    GGML_UNUSED(reg);
+]]
+[[
+    if (strcmp(name, "ggml_lrnn_cuda_is_too_old") == 0) {
+        return (void *)ggml_lrnn_cuda_is_too_old;
+    }
+]])
+
 # ---- ggml-cuda: F32 matrices
 #
 # ggml-cuda rounds both operands to TF32, with 10 fraction bits, if the matrix is F32 and multiplies

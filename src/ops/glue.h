@@ -63,6 +63,12 @@ bool ggml_lrnn_rpc_graph_size_ok(uint64_t n_nodes, uint64_t n_tensors);
 bool ggml_lrnn_rpc_graph_ok(
         ggml_backend_t backend, const struct ggml_cgraph * graph, bool computed_before);
 
+// ggml-cuda: true if this build has no code that a GPU can run, because all of it is for later
+// ones. Sets the compute capabilities: 75 for 7.5. The registry of the backend returns the function
+// by its name.
+typedef bool (*ggml_lrnn_cuda_is_too_old_t)(ggml_backend_dev_t dev, int * found, int * oldest);
+bool ggml_lrnn_cuda_is_too_old(ggml_backend_dev_t dev, int * found, int * oldest);
+
 #ifdef __cplusplus
 }
 

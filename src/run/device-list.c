@@ -1,6 +1,7 @@
 #include "run/device-list.h"
 
 #include "base/error.h"
+#include "ops/glue.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,11 +15,31 @@ static bool is_reordered(ggml_backend_dev_t dev) {
            strcmp(ggml_backend_reg_name(ggml_backend_dev_backend_reg(dev)), "CUDA") == 0;
 }
 
+// A GPU that is older than all code of this build would end the process at the first kernel.
+static bool is_new_enough(ggml_backend_dev_t dev, char * err, size_t err_size) {
+    ggml_lrnn_cuda_is_too_old_t is_too_old = NULL;
+    void * const                address    = ggml_backend_reg_get_proc_address(
+            ggml_backend_dev_backend_reg(dev), "ggml_lrnn_cuda_is_too_old");
+    memcpy(&is_too_old, &address, sizeof(is_too_old)); // C11 has no such conversion
+    int found = 0, oldest = 0;
+    if (is_too_old == NULL || !is_too_old(dev, &found, &oldest)) {
+        return true;
+    }
+    return error_set(err, err_size,
+            "device %s (%s) has compute capability %d.%d; this build is for %d.%d and later; build "
+            "it with CUDAARCHS=%d, or use other devices",
+            ggml_backend_dev_name(dev), ggml_backend_dev_description(dev), found / 10, found % 10,
+            oldest / 10, oldest % 10, found);
+}
+
 static bool add(struct device_list * list, ggml_backend_dev_t dev, char * err, size_t err_size) {
     if (is_reordered(dev)) {
         return error_set(err, err_size,
                 "the environment variable GGML_CUDA_GRAPH_OPT is 1; unset it to use device %s",
                 ggml_backend_dev_name(dev));
+    }
+    if (!is_new_enough(dev, err, err_size)) {
+        return false;
     }
     for (int32_t i = 0; i < list->n; ++i) {
         if (list->at[i].dev == dev) {

@@ -34,3 +34,21 @@ bool ggml_lrnn_cuda_supports_op(const ggml_tensor * op) {
     }
     return launch_fits(op) && (state->buffer == nullptr || on_cuda_device(state->buffer));
 }
+
+// nvcc lists the architectures of a build in ascending order: 10 times their number
+static int cuda_oldest() {
+    const int all[] = { __CUDA_ARCH_LIST__ };
+    return all[0] / 10;
+}
+
+bool ggml_lrnn_cuda_is_too_old(ggml_backend_dev_t dev, int * found, int * oldest) {
+    const ggml_backend_reg_t reg = ggml_backend_cuda_reg();
+    *oldest                      = cuda_oldest();
+    for (size_t i = 0; i < ggml_backend_reg_dev_count(reg); ++i) {
+        if (ggml_backend_reg_dev_get(reg, i) == dev) {
+            *found = ggml_cuda_info().devices[i].cc / 10;
+            return *found < *oldest;
+        }
+    }
+    return false;
+}

@@ -6,9 +6,9 @@
 //     y_t[c] = x_{t − 1}[c]                                                   token shift
 //
 // A block is CONV_PIECE tokens of one sequence and CONV_CHANNELS channels. A thread has one channel
-// of CONV_RUN tokens in a row, so it reads each input once. Only the first block of a sequence reads
-// the old tail, and it alone writes the tails, after its outputs: they need only inputs and the old
-// tail.
+// of CONV_RUN tokens in a row, so it reads each input once. Only the first block of a sequence
+// reads the old tail, and it alone writes the tails, after its outputs: they need only inputs and
+// the old tail.
 
 #include "lrnn-ops.h"
 

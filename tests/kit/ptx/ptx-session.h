@@ -26,8 +26,8 @@ struct ptx_session {
     std::string                   folder;
     ptx::module                   saved; // kernels that damage() replaced
 
-    // Reads --ptx <folder>, --all and --count, and loads the files. Returns -1, or the exit code with which
-    // the test has to end: an option or a file is invalid, or there are no files.
+    // Reads --ptx <folder>, --all and --count, and loads the files. Returns -1, or the exit code
+    // with which the test has to end: an option or a file is invalid, or there are no files.
     int begin(int argc, char ** argv, const std::vector<std::string> & files);
 
     // Runs a kernel, given as the function of this program.
