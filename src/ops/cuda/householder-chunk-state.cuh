@@ -278,6 +278,17 @@ static __global__ void __launch_bounds__(CHUNK_THREADS, DK < 64 ? 3 : 2)
     S.store(b, seq, h, begin, 0);
     S.share(state);
 
+    // Where this thread's factors are in a chunk, and the rows of this head: divisions are slow and
+    // have the same results in every chunk.
+    const int     t_key  = tid / s.n_h;
+    const int     f_key  = tid % s.n_h;
+    const int     t_v[2] = { (top + g) / s.n_h, (top + g + 8) / s.n_h };
+    const int     f_v[2] = { (top + g) % s.n_h, (top + g + 8) % s.n_h };
+    const float * keys   = cuda_row(s.k, h, 0, 0);
+    const float * values = cuda_row(s.v, h, 0, 0);
+    const float * query  = cuda_row(s.q, h, 0, 0);
+    const float * gates  = cuda_row(s.gate, h, 0, 0);
+
     for (int n = 0; n < list.size(); ++n) {
         const chunk_range range     = list.at(n);
         const int64_t     first     = seq.first + range.begin; // token of the batch
@@ -287,15 +298,17 @@ static __global__ void __launch_bounds__(CHUNK_THREADS, DK < 64 ? 3 : 2)
 
         if (s.gate_width == 1) {
             if (tid < range.n) {
-                sh_gate[tid] = cuda_row(s.gate, h, 0, first + tid)[0];
+                sh_gate[tid] = gates[(first + tid) * s.gate.token];
             }
             __syncthreads();
         }
         // one thread per factor: its row, and the products of the gates before and after it
         if (tid < CHUNK_FACTORS) {
-            const int e  = tid < n_factors ? tid : n_factors - 1; // after the last one, repeat it
-            const int t  = e / s.n_h;
-            float     in = 1.0f, out = 1.0f;
+            const bool is = tid < n_factors; // after the last one, repeat it
+            const int  e  = is ? tid : n_factors - 1;
+            const int  t  = is ? t_key : range.n - 1;
+            const int  f  = is ? f_key : s.n_h - 1;
+            float      in = 1.0f, out = 1.0f;
 #pragma unroll 8
             for (int x = 0; x < (s.gate_width == 1 ? range.n : 0); ++x) {
                 in *= x <= t ? sh_gate[x] : 1.0f;
@@ -304,14 +317,15 @@ static __global__ void __launch_bounds__(CHUNK_THREADS, DK < 64 ? 3 : 2)
             sh_in[tid]  = in;
             sh_out[tid] = out;
             sh_key[tid] = channel ? a.key_out + (rows * s.n_h + e) * b.d_k
-                                  : cuda_row(s.k, h, e % s.n_h, first + t);
+                                  : keys + f * s.k.factor + (first + t) * s.k.token;
         }
         float V[2][4]; // loaded early, used below
 #pragma unroll
         for (int i = 0; i < 4; ++i) {
-            const int     e = tile_row(top, i);
             const float * v =
-                    e < n_factors ? cuda_row(s.v, h, e % s.n_h, first + e / s.n_h) : nullptr;
+                    tile_row(top, i) < n_factors
+                            ? values + f_v[i / 2] * s.v.factor + (first + t_v[i / 2]) * s.v.token
+                            : nullptr;
             V[0][i] = chunk_at(v, begin + tile_col(0, i), b.d_v);
             V[1][i] = chunk_at(v, begin + tile_col(1, i), b.d_v);
         }
@@ -334,7 +348,7 @@ static __global__ void __launch_bounds__(CHUNK_THREADS, DK < 64 ? 3 : 2)
             for (int i = 0; i < 2; ++i) {
                 const int t = top + g + 8 * i;
                 row[i]      = { channel ? a.query_in + (rows + t) * b.d_k
-                                        : cuda_row(s.q, h, 0, first + t),
+                                        : query + (first + t) * s.q.token,
                     t < range.n ? b.d_k : 0 };
             }
             chunk_multiply(O, row, DK / 16, state);

@@ -58,6 +58,12 @@ static __device__ __forceinline__ void conv_run(
     const cuda_batch & b    = a.batch;
     const float        bias = a.bias != nullptr ? a.bias[c] : 0.0f;
     float *            y    = a.out + (seq.first + begin) * b.d_v + c;
+    if (a.weight == nullptr) { // token shift
+        for (int64_t n = begin; n < end; ++n, y += b.d_v) {
+            *y = conv_input(a, seq, n - 1, c);
+        }
+        return;
+    }
     if constexpr (WIDTH == 0) {
         for (int64_t n = begin; n < end; ++n, y += b.d_v) {
             float sum = bias;
@@ -78,17 +84,17 @@ static __device__ __forceinline__ void conv_run(
         float weight[WIDTH];
 #pragma unroll
         for (int w = 0; w < WIDTH; ++w) {
-            weight[w] = a.weight != nullptr ? a.weight[(int64_t) c * WIDTH + w] : 0.0f;
+            weight[w] = a.weight[(int64_t) c * WIDTH + w];
         }
 #pragma unroll
         for (int i = 0; i < CONV_RUN; ++i, y += b.d_v) {
-            float sum = bias;
-#pragma unroll
-            for (int w = 0; w < WIDTH; ++w) {
-                sum = fmaf(weight[w], x[i + w], sum);
-            }
             if (begin + i < end) {
-                *y = a.weight != nullptr ? conv_activate(a.activation, sum) : x[i];
+                float sum = bias;
+#pragma unroll
+                for (int w = 0; w < WIDTH; ++w) {
+                    sum = fmaf(weight[w], x[i + w], sum);
+                }
+                *y = conv_activate(a.activation, sum);
             }
         }
     }
