@@ -2,7 +2,8 @@
 //
 // The longest match wins, of equal ones the latest. A draft is as long as the last ones were
 // accepted: twice as long after one that was right, half as long after one that was wrong. So text
-// that does not repeat costs little.
+// that does not repeat costs little. Where the earlier occurrence reaches the end of the text, the
+// text repeats itself, and the draft goes on with its own tokens.
 
 #include "base/error.h"
 #include "lrnn.h"
@@ -98,8 +99,9 @@ int32_t lrnn_draft_propose(struct lrnn_draft * d, int32_t n_max, int32_t * token
         }
     }
     d->n_draft = d->n_right = 0;
-    while (d->n_draft < d->length && d->n_draft < n_max && at + d->n_draft < d->n) {
-        tokens[d->n_draft] = d->draft[d->n_draft] = d->text[at + d->n_draft];
+    while (d->n_draft < d->length && d->n_draft < n_max && at < d->n) {
+        const int64_t i    = at + d->n_draft;
+        tokens[d->n_draft] = d->draft[d->n_draft] = i < d->n ? d->text[i] : d->draft[i - d->n];
         d->n_draft++;
     }
     return d->n_draft;
