@@ -159,6 +159,37 @@ int64_t test_scan_cuts(struct test * t, struct test_arena * a, struct test_scan 
     return n_calls;
 }
 
+// A call without snapshots, from the states `before`, has the bits of `op`, which is computed.
+static void check_without_snapshots(struct test * t, struct test_arena * a, struct test_scan * s,
+        int path, const struct ggml_tensor * op, const float * before) {
+    struct ggml_tensor * state  = *test_scan_state(s);
+    struct ggml_tensor * ids    = *test_scan_ids(s);
+    const size_t         size   = (size_t) state->ne[0] * sizeof(float);
+    int32_t *            id     = ids->data;
+    const int64_t        n_snap = ids->ne[0] - GGML_SCAN_SNAPS;
+    int32_t *            wanted = malloc((size_t) n_snap * sizeof(int32_t));
+    memcpy(wanted, id + GGML_SCAN_SNAPS, (size_t) n_snap * sizeof(int32_t));
+    float * out  = test_copy(op);
+    float * last = malloc(size);
+    memcpy(last, (const char *) state->data + (size_t) id[GGML_SCAN_SLOT_OUT] * size, size);
+    for (int64_t i = 0; i < n_snap; ++i) {
+        id[GGML_SCAN_SNAPS + i] = -1;
+    }
+    test_restore(state, before);
+    struct ggml_tensor * plain = test_scan_build(t, a, s, path);
+    test_compute(a, plain, 2);
+    test_check(t,
+            memcmp(out, plain->data, ggml_nbytes(plain)) == 0 &&
+                    memcmp(last,
+                            (const char *) state->data + (size_t) id[GGML_SCAN_SLOT_OUT] * size,
+                            size) == 0,
+            "snapshots change the results: %s, %s", test_path_names[path], s->text);
+    memcpy(id + GGML_SCAN_SNAPS, wanted, (size_t) n_snap * sizeof(int32_t));
+    free(last);
+    free(out);
+    free(wanted);
+}
+
 static void check_snapshots(
         struct test * t, struct test_arena * a, struct test_scan * s, struct test_limits * l) {
     struct ggml_tensor * state  = *test_scan_state(s);
@@ -180,8 +211,10 @@ static void check_snapshots(
             continue;
         }
         test_restore(state, before);
-        test_compute(a, test_scan_build(t, a, s, path), 2);
+        struct ggml_tensor * op = test_scan_build(t, a, s, path);
+        test_compute(a, op, 2);
         float * after = test_copy(state);
+        check_without_snapshots(t, a, s, path, op, before);
 
         for (int64_t i = 0; i < n_snap; ++i) {
             const int64_t slot = i == 1 ? skipped : id[GGML_SCAN_SNAPS + i];

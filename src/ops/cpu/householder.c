@@ -24,9 +24,10 @@ static void chunk_run(const void * op, const struct tile * tile, const float * p
     scan_chunk_run(&chunk, tile, prep);
 }
 
-static const struct tile_kernel kernel_step  = { householder_step_prepare, householder_step_run,
+static const struct tile_kernel kernel_step  = { 1, householder_step_prepare, householder_step_run,
      householder_token_run };
-static const struct tile_kernel kernel_chunk = { chunk_prepare, chunk_run, householder_token_run };
+static const struct tile_kernel kernel_chunk = { CHUNK, chunk_prepare, chunk_run,
+    householder_token_run };
 
 static int64_t prep_floats(const struct scan_dims * dims) {
     const int64_t step  = householder_step_size(dims);

@@ -25,8 +25,6 @@
 
 #include "scan-chunk.h"
 
-#define CHUNK 2 // factors
-
 // Offsets into the floats prepared for a segment. A row has d_k floats, and zeros up to the next
 // multiple of VEC. A gate per head is not multiplied into the vectors but applied to the sums.
 struct layout {

@@ -5,6 +5,8 @@
 
 #include "scan-tiles.h"
 
+#define CHUNK 2 // factors
+
 enum gate_kind { GATE_NONE, GATE_HEAD, GATE_CHANNEL };
 
 struct scan_chunk {

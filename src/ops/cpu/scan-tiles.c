@@ -11,6 +11,7 @@ int64_t tile_scan_segment(const struct scan_dims * dims) {
 // Offsets into the work buffer of a thread.
 struct layout {
     int64_t S;           // [tile][d_k][TILE]
+    int64_t before;      // [d_k][TILE]   a tile before a detour
     int64_t x[COLS_MAX]; // [tokens][factors][TILE]
     int64_t y;           // [tokens][TILE]
     int64_t prep;
@@ -20,11 +21,12 @@ static struct layout layout_of(const struct scan_dims * dims) {
     const int64_t columns = TILE * tiles_of(dims);
     const int64_t tokens  = tile_scan_segment(dims);
     struct layout l;
-    l.S    = 0;
-    l.x[0] = l.S + dims->d_k * columns;
-    l.x[1] = l.x[0] + tokens * dims->n_h * TILE;
-    l.y    = l.x[1] + tokens * dims->n_h * TILE;
-    l.prep = l.y + tokens * TILE;
+    l.S      = 0;
+    l.before = l.S + dims->d_k * columns;
+    l.x[0]   = l.before + dims->d_k * TILE;
+    l.x[1]   = l.x[0] + tokens * dims->n_h * TILE;
+    l.y      = l.x[1] + tokens * dims->n_h * TILE;
+    l.prep   = l.y + tokens * TILE;
     return l;
 }
 
@@ -181,19 +183,34 @@ static struct task task_get(const struct scan_dims * dims, int64_t runs, int64_t
     };
 }
 
-// The end of the segment that starts after n tokens: at the next snapshot, after at most
+// The end of the segment that starts after n tokens, without snapshots: after a multiple of
 // SEGMENT_FACTORS factors, and not beyond `last`.
-static int64_t segment_end(
-        const struct scan_dims * dims, const struct scan_seq * seq, int64_t n, int64_t last) {
+static int64_t segment_end(const struct scan_dims * dims, int64_t n, int64_t last) {
     const int64_t tokens = tile_scan_segment(dims);
-    const int64_t end    = n + tokens < last ? n + tokens : last;
+    const int64_t end    = n - n % tokens + tokens;
+    return end < last ? end : last;
+}
+
+// The next snapshot between `kept` and `end` tokens, or `end`.
+static int64_t snapshot_next(
+        const struct scan_dims * dims, const struct scan_seq * seq, int64_t kept, int64_t end) {
     const int64_t oldest = seq->count - dims->n_snap;
-    for (int64_t m = n + 1 > oldest ? n + 1 : oldest; m < end; ++m) {
+    for (int64_t m = kept + 1 > oldest ? kept + 1 : oldest; m < end; ++m) {
         if (seq->snaps[seq->count - m - 1] >= 0) {
             return m;
         }
     }
     return end;
+}
+
+// Where the chunk begins that n tokens end in, or n at the end of a chunk.
+static int64_t chunk_begin(const struct scan_dims * dims, int64_t chunk, int64_t n) {
+    const int64_t in_segment = n % tile_scan_segment(dims);
+    int64_t       back       = 0;
+    while ((in_segment - back) * dims->n_h % chunk != 0) {
+        ++back;
+    }
+    return n - back;
 }
 
 // Copies columns of a head.
@@ -235,6 +252,9 @@ static void task_token(struct ggml_tensor * dst, const struct tile_scan * scan,
 
 // Tokens n .. last − 1 of a sequence. Between two calls the state is stored in slot_out. `next` is
 // the first segment of the next task of this thread.
+//
+// Snapshots do not change the results: chunks have the same factors as without them. A snapshot
+// inside a chunk is a detour. The tiles go to it from the beginning of the chunk, and then back.
 static void task_run(struct ggml_tensor * dst, const struct tile_scan * scan,
         const struct scan_seq * seq, const struct task * task, int64_t n, int64_t last,
         struct ahead next, float * work) {
@@ -243,18 +263,26 @@ static void task_run(struct ggml_tensor * dst, const struct tile_scan * scan,
     const struct layout        l      = layout_of(dims);
 
     // with a single segment, all tiles use the same memory, which stays in the cache
-    const bool one_segment = segment_end(dims, seq, n, last) == last;
+    const bool one_segment = snapshot_next(dims, seq, n, segment_end(dims, n, last)) == last;
 
     const int64_t first = n;
+    int64_t       kept  = n; // snapshots up to here are stored
     do {
-        const int64_t end   = segment_end(dims, seq, n, last);
+        const int64_t stop   = segment_end(dims, n, last);
+        int64_t       end    = snapshot_next(dims, seq, kept, stop);
+        bool          detour = false;
+        if (end < stop) {
+            const int64_t begin = chunk_begin(dims, kernel->chunk, end);
+            detour              = begin == n;
+            end                 = detour ? end : begin;
+        }
         const int64_t t0    = seq->first + n;
         const int64_t t1    = seq->first + end;
         struct ahead  ahead = next;
         if (end < last) {
             ahead.h  = task->h;
             ahead.t  = t1;
-            ahead.t1 = seq->first + segment_end(dims, seq, end, last);
+            ahead.t1 = seq->first + segment_end(dims, end, last);
         }
         ahead.per_factor = (float) (ahead.t1 - ahead.t) /
                            (float) ((task->tile1 - task->tile0) * (t1 - t0) * dims->n_h);
@@ -277,7 +305,7 @@ static void task_run(struct ggml_tensor * dst, const struct tile_scan * scan,
                                      tile.col
                               : work + l.y;
             tile.y_row = full ? dims->n_head * dims->d_v : TILE;
-            if (n == first) {
+            if (n == first && kept == first) {
                 const int64_t slot = first == 0 ? seq->slot_in : seq->slot_out;
                 if (slot < 0) {
                     memset(tile.S, 0, (size_t) (dims->d_k * TILE) * sizeof(float));
@@ -288,6 +316,10 @@ static void task_run(struct ggml_tensor * dst, const struct tile_scan * scan,
                     tile_keep(&tile, dst, dims, seq, seq->count);
                 }
             }
+            const size_t size = (size_t) (dims->d_k * TILE) * sizeof(float);
+            if (detour) {
+                memcpy(work + l.before, tile.S, size);
+            }
             kernel->run(scan->op, &tile, work + l.prep);
             if (!full) {
                 cols_unpack(&tile, dst, dims);
@@ -296,8 +328,12 @@ static void task_run(struct ggml_tensor * dst, const struct tile_scan * scan,
             if (end == last && last < seq->count) {
                 tile_store(&tile, slot_head(dst, seq->slot_out, task->h, dims->head_size), dims);
             }
+            if (detour) {
+                memcpy(tile.S, work + l.before, size);
+            }
         }
-        n = end;
+        kept = end;
+        n    = detour ? n : end;
     } while (n < last);
 }
 
@@ -319,10 +355,10 @@ static struct ahead ahead_of(const struct ggml_tensor * dst, const struct tile_s
     if (i < dims->n_seqs * dims->n_head * runs) {
         const struct task task = task_get(dims, runs, i);
         if (scan_seq_get(dst, task.s, &seq) && seq.count > w && seq.count > 1) {
-            ahead.h  = task.h;
-            ahead.t  = seq.first + w;
-            ahead.t1 = seq.first +
-                       segment_end(dims, &seq, w, w + pass < seq.count ? w + pass : seq.count);
+            ahead.h = task.h;
+            ahead.t = seq.first + w;
+            ahead.t1 =
+                    seq.first + segment_end(dims, w, w + pass < seq.count ? w + pass : seq.count);
         }
     }
     return ahead;

@@ -52,6 +52,7 @@ enum { TOKEN_ROWS = 4 };
 
 // Takes a head through a segment of tokens, tile by tile, or through a single token.
 struct tile_kernel {
+    int64_t chunk; // factors that it processes at once; a segment starts with a whole chunk
     // computes once per segment what all tiles of a head share
     void (*prepare)(const void * op, int64_t h, int64_t t0, int64_t t1, float * prep);
     void (*run)(const void * op, const struct tile * tile, const float * prep);
@@ -82,7 +83,7 @@ void tile_scan_forward(const struct ggml_compute_params * params, struct ggml_te
         const struct tile_scan * scan, float * work);
 int64_t tile_scan_floats(const struct scan_dims * dims, int64_t prep_floats);
 
-// The maximum number of tokens in a segment.
+// The number of tokens in a segment, except in the last one and next to a snapshot.
 int64_t tile_scan_segment(const struct scan_dims * dims);
 
 // The rows of the inputs and of the output that the next segment of a thread needs. Rows of one

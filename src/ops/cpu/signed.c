@@ -108,9 +108,10 @@ static void chunk_run(const void * ctx, const struct tile * tile, const float * 
     }
 }
 
-static const struct tile_kernel kernel_step  = { signed_step_prepare, signed_step_run,
+static const struct tile_kernel kernel_step  = { 1, signed_step_prepare, signed_step_run,
      signed_token_run };
-static const struct tile_kernel kernel_chunk = { chunk_prepare, chunk_run, signed_token_run };
+static const struct tile_kernel kernel_chunk = { CHUNK, chunk_prepare, chunk_run,
+    signed_token_run };
 
 static int64_t prep_floats(const struct scan_dims * dims) {
     const int64_t step  = signed_step_size(dims);
