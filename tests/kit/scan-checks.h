@@ -27,8 +27,9 @@ int64_t test_scan_cuts(struct test * t, struct test_arena * a, struct test_scan 
         struct test_limits * l, int64_t most, struct test_rng * r);
 
 // Snapshot i of a run over n tokens is the state after n − i − 1 tokens, bit by bit on the step
-// path. Snapshots do not change the results of any path. A snapshot that is not wanted, or older than the state before the first token, is not
-// written. A fork is also tested as a ring: its newest snapshot takes the slot of its source.
+// path. Snapshots do not change the results of any path. A snapshot that is not wanted, or older
+// than the state before the first token, is not written. A fork is also tested as a ring: its
+// newest snapshot takes the slot of its source.
 void test_scan_snapshots(
         struct test * t, struct test_arena * a, struct test_scan * s, struct test_limits * l);
 

@@ -16,8 +16,8 @@ SAMPLERS = {
 
 @pytest.fixture(scope="module", params=["deltaproduct2 Q8_0", "deltaproduct2 Q4_0", "delta Q8_0"])
 def quantized(request, programs_in, root, tmp_path_factory):
-    """The programs, in a folder with a quantized model. With one factor per token, a snapshot can be
-    inside a chunk."""
+    """The programs, in a folder with a quantized model. With one factor per token, snapshots can be
+    inside chunks."""
     model, name = request.param.split()
     lrnn = programs_in(tmp_path_factory.mktemp("quantized"))
     lrnn.run("lrnn-quantize", root / f"models/text-{model}-neg.gguf", "m.gguf", name,

@@ -2,7 +2,7 @@
 //
 // A sweep that applies one factor to a tile loads and stores every element of the state for two or
 // three multiplications, and the stores limit its speed. With CHUNK factors per sweep, they no
-// longer do. A chunk has as many factors as sixteen registers can hold sums and updates of.
+// longer do. A chunk has as many factors as the registers can hold sums and updates of.
 //
 // Let S be the state before the chunk and 0, 1, … its factors. A gate is applied before the first
 // factor of a token. G_f is the product of all gates of the chunk up to factor f, and P_fj that of
@@ -362,8 +362,14 @@ typedef void (*sweep_fn)(float * S, int64_t d_k, int64_t row, const struct pendi
 #define SWEEP_NAME(p_, gate_, k_, q_) sweep_##p_##_##gate_##_##k_##_##q_,
 
 // number of queries
-#define EACH_Q(f, p_, gate_, k_) \
-    f(p_, gate_, k_, 0) f(p_, gate_, k_, 1) f(p_, gate_, k_, 2)
+#if CHUNK == 4
+#    define EACH_Q(f, p_, gate_, k_) \
+         f(p_, gate_, k_, 0) f(p_, gate_, k_, 1) f(p_, gate_, k_, 2) f(p_, gate_, k_, 3) \
+         f(p_, gate_, k_, 4)
+#else
+#    define EACH_Q(f, p_, gate_, k_) \
+         f(p_, gate_, k_, 0) f(p_, gate_, k_, 1) f(p_, gate_, k_, 2)
+#endif
 
 EACH_Q(SWEEP, 0, GATE_NONE,    0) EACH_Q(SWEEP, 0, GATE_NONE,    1) // nothing is pending
 EACH_Q(SWEEP, 1, GATE_NONE,    0) EACH_Q(SWEEP, 1, GATE_NONE,    1)

@@ -5,7 +5,12 @@
 
 #include "scan-tiles.h"
 
-#define CHUNK 2 // factors
+// Factors of a chunk: as many as the registers can hold sums and updates of.
+#if defined(__AVX512F__) || defined(__aarch64__) // 32 vector registers
+#    define CHUNK 4
+#else
+#    define CHUNK 2
+#endif
 
 enum gate_kind { GATE_NONE, GATE_HEAD, GATE_CHANNEL };
 
