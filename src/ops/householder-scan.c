@@ -53,10 +53,6 @@ struct ggml_tensor * ggml_householder_scan(struct ggml_context * ctx,
             return scan_refuse(
                     err, err_size, "k has %" PRId64 " factors; expected 1 with r and w", n_h);
         }
-        if (a->path == GGML_SCAN_PATH_CHUNK) {
-            return scan_refuse(
-                    err, err_size, "path is chunk; expected auto, step or reference with r and w");
-        }
         if (!scan_check_tokens("r", a->r, d_k, H, 1, T, err, err_size) ||
                 !scan_check_tokens("w", a->w, d_k, H, 1, T, err, err_size)) {
             return NULL;

@@ -74,8 +74,8 @@ enum ggml_scan_path {
     // bits as with STEP. On CUDA: for long calls; there a non-finite value may reach earlier tokens
     // of the same chunk of 64 factors.
     GGML_SCAN_PATH_AUTO,
-    GGML_SCAN_PATH_STEP, // the same bits for any cut of a sequence into calls
-    GGML_SCAN_PATH_CHUNK,
+    GGML_SCAN_PATH_STEP,      // the same bits for any cut of a sequence into calls
+    GGML_SCAN_PATH_CHUNK,     // STEP where a backend has no chunk path, as the CPU for r and w
     GGML_SCAN_PATH_REFERENCE, // the equations, line by line, for tests
 };
 

@@ -24,22 +24,23 @@ static const int n_sizes = 7;
 
 static const std::set<const void *> & prepare_kernels() {
     static const std::set<const void *> all = {
-        (const void *) householder_chunk_prepare<HOUSEHOLDER_GATE_NONE>,
-        (const void *) householder_chunk_prepare<HOUSEHOLDER_GATE_HEAD>,
-        (const void *) householder_chunk_prepare<HOUSEHOLDER_GATE_CHANNEL>,
+        (const void *) householder_chunk_prepare<HOUSEHOLDER_GATE_NONE, CHUNK_DELTA>,
+        (const void *) householder_chunk_prepare<HOUSEHOLDER_GATE_HEAD, CHUNK_DELTA>,
+        (const void *) householder_chunk_prepare<HOUSEHOLDER_GATE_CHANNEL, CHUNK_DELTA>,
+        (const void *) householder_chunk_prepare<HOUSEHOLDER_GATE_CHANNEL, CHUNK_RANK_ONE>,
     };
     return all;
 }
 
 static const std::set<const void *> & chunk_kernels() {
     static const std::set<const void *> all = {
-        (const void *) householder_chunk<16>,
-        (const void *) householder_chunk<32>,
-        (const void *) householder_chunk<64>,
-        (const void *) householder_chunk<96>,
-        (const void *) householder_chunk<128>,
-        (const void *) householder_chunk<192>,
-        (const void *) householder_chunk<256>,
+        (const void *) householder_chunk<16, true>,
+        (const void *) householder_chunk<32, true>,
+        (const void *) householder_chunk<64, true>,
+        (const void *) householder_chunk<96, true>,
+        (const void *) householder_chunk<128, true>,
+        (const void *) householder_chunk<192, true>,
+        (const void *) householder_chunk<256, true>,
     };
     return all;
 }
@@ -48,6 +49,14 @@ static const std::set<const void *> & chunk_kernels() {
 static int count(const std::set<const void *> & ran, const std::set<const void *> & of) {
     return (int) std::count_if(
             ran.begin(), ran.end(), [&](const void * k) { return of.count(k) > 0; });
+}
+
+// The modes with a chunk path: beta with every kind of gate; r and w with a gate per channel
+static const int modes[] = { 0, 1, 2, 5 };
+
+// Factors per token: n_h with beta
+static int factors_of(int mode, int n_h) {
+    return mode < 3 ? n_h : 1;
 }
 
 // Limits of the NMSE, up to 512 tokens
@@ -84,17 +93,17 @@ static void test_instances(test * t) {
         256 };
     test_rng         rng                = { 1 };
     int              n                  = 0;
-    for (int gate = 0; gate < 3; ++gate) {
-        test_worst worst = worst_of(householder_names[gate], independent);
+    for (const int mode : modes) {
+        test_worst worst = worst_of(householder_names[mode], independent);
         for (int i = 0; i < 2 * n_sizes; ++i, ++n) {
             static const int columns[] = { 20, 16, 7 }; // two blocks, one, part of one
 
             problem p      = {};
-            p.mode         = gate;
+            p.mode         = mode;
             p.d_k          = sizes[i];
             p.d_v          = columns[i % 3];
             p.H            = p.d_k > 64 ? 1 : 2;
-            p.n_h          = 1 + n % 4;
+            p.n_h          = factors_of(mode, 1 + n % 4);
             p.turn         = n;
             p.batch.n_seqs = 2;
             p.batch.n_snap = n % 3;
@@ -107,13 +116,13 @@ static void test_instances(test * t) {
     }
 }
 
-// Heads of real checkpoints: OLMo-Hybrid, DeltaProduct of fla, KDA
+// Heads of real checkpoints: OLMo-Hybrid, DeltaProduct of fla, KDA, RWKV-7
 static void test_real_sizes(test * t) {
     static const struct {
         int gate, d_k, d_v, n_h;
-    } cases[]        = { { 1, 96, 192, 1 }, { 0, 256, 512, 2 }, { 2, 128, 128, 1 } };
+    } cases[] = { { 1, 96, 192, 1 }, { 0, 256, 512, 2 }, { 2, 128, 128, 1 }, { 5, 64, 64, 1 } };
     test_rng   rng   = { 11 };
-    test_worst worst = worst_of("96 x 192, 256 x 512, 128 x 128", independent);
+    test_worst worst = worst_of("96 x 192, 256 x 512, 128 x 128, 64 x 64", independent);
     for (const auto & one : cases) {
         problem p      = {};
         p.mode         = one.gate;
@@ -143,15 +152,16 @@ static int64_t random_length(test_rng * rng, int n_h, int64_t most) {
 static void test_random(test * t) {
     test_rng rng = { 2 };
     int      n   = 0;
-    for (int gate = 0; gate < 3; ++gate) {
-        test_worst worst = worst_of(householder_names[gate], independent);
+    for (const int mode : modes) {
+        test_worst worst = worst_of(householder_names[mode], independent);
         for (int i = 0; i < 50; ++i, ++n) {
-            problem p          = {};
-            p.mode             = gate;
-            p.d_k              = 1 + (int) test_below(&rng, i % 8 == 0 ? 256 : 40);
+            problem p = {};
+            p.mode    = mode;
+            p.d_k     = 1 + (int) test_below(&rng, i % 8 == 0 ? 256 : 40);
+            p.d_k += p.d_k == 1 && mode == 5; // one channel is a gate per head
             p.d_v              = 1 + (int) test_below(&rng, 24);
             p.H                = p.d_k > 40 ? 1 : 1 + (int) test_below(&rng, 2);
-            p.n_h              = 1 + i % 4;
+            p.n_h              = factors_of(mode, 1 + i % 4);
             p.turn             = n;
             p.batch.n_seqs     = 1 + (int) test_below(&rng, 3);
             p.batch.n_snap     = (int) test_below(&rng, 4);
@@ -190,9 +200,12 @@ static void test_borders(test * t) {
     };
     int n = 0;
     for (const auto & one : cases) {
-        for (int gate = 0; gate < 3; ++gate, ++n) {
+        for (const int mode : modes) {
+            if (factors_of(mode, one.n_h) != one.n_h) {
+                continue;
+            }
             problem p      = {};
-            p.mode         = gate;
+            p.mode         = mode;
             p.d_k          = 12;
             p.d_v          = 5;
             p.H            = 1;
@@ -203,18 +216,19 @@ static void test_borders(test * t) {
             p.batch.turn   = n;
             memcpy(p.batch.len, one.len, sizeof(one.len));
             run_chunk(t, p, &rng, &worst);
+            ++n;
         }
     }
 
     // a ring: the newest snapshot uses the slot that the sequence reads; one snapshot is -1
-    for (int gate = 0; gate < 3; ++gate) {
+    for (const int mode : modes) {
         problem p      = {};
-        p.mode         = gate;
+        p.mode         = mode;
         p.d_k          = 16;
         p.d_v          = 18;
         p.H            = 2;
-        p.n_h          = 2;
-        p.turn         = gate;
+        p.n_h          = factors_of(mode, 2);
+        p.turn         = mode;
         p.batch.n_seqs = 1;
         p.batch.len[0] = 40;
         p.batch.n_snap = 4;
@@ -236,13 +250,13 @@ static void test_borders(test * t) {
 static void test_hard_gates(test * t) {
     test_rng   rng   = { 4 };
     test_worst worst = worst_of("gates 1e-30 .. 1.2, beta 2.2 .. 2.5", independent);
-    for (int n = 0; n < 12; ++n) {
+    for (int n = 0; n < 16; ++n) {
         problem p      = {};
-        p.mode         = 1 + n % 2;
+        p.mode         = n < 12 ? 1 + n % 2 : 5;
         p.d_k          = 24;
         p.d_v          = 8;
         p.H            = 1;
-        p.n_h          = 1 + n / 2 % 3;
+        p.n_h          = factors_of(p.mode, 1 + n / 2 % 3);
         p.turn         = n;
         p.batch.n_seqs = 1;
         p.batch.len[0] = 90 / p.n_h;
@@ -252,12 +266,14 @@ static void test_hard_gates(test * t) {
         test_scan     s    = make_householder(&a, p, &rng);
         ggml_tensor * gate = s.householder.gate;
         for (int64_t x = 0; x < gate->ne[3] * gate->ne[0]; ++x) {
-            const double size = n < 6 ? pow(10.0, -30.0 * pow(test_uniform(&rng, 0.0, 1.0), 4.0))
-                                      : test_uniform(&rng, 0.8, 1.2);
+            const double size = n < 6 || n == 12
+                                        ? pow(10.0, -30.0 * pow(test_uniform(&rng, 0.0, 1.0), 4.0))
+                                        : test_uniform(&rng, 0.8, 1.2);
+            const bool   zero = p.mode == 5 && test_below(&rng, 40) == 0;
             test_set(gate, x % gate->ne[0], 0, 0, x / gate->ne[0],
-                    (float) (test_below(&rng, 2) == 0 ? -size : size));
+                    zero ? 0.0f : (float) (test_below(&rng, 2) == 0 ? -size : size));
         }
-        if (n >= 6) {
+        if (n >= 6 && n < 12) {
             test_fill_uniform(s.householder.beta, &rng, 2.2, 2.5);
         }
         run(t, &a, &s, &worst, GGML_SCAN_PATH_CHUNK);
@@ -272,20 +288,20 @@ static void test_hard_gates(test * t) {
 
 static void test_out_of_range(test * t) {
     test_rng rng = { 5 };
-    for (int gate = 0; gate < 3; ++gate) {
+    for (const int mode : modes) {
         problem p      = {};
-        p.mode         = gate;
+        p.mode         = mode;
         p.d_k          = 24;
         p.d_v          = 20;
         p.H            = 2;
-        p.n_h          = 2;
-        p.turn         = gate;
+        p.n_h          = factors_of(mode, 2);
+        p.turn         = mode;
         p.batch.n_seqs = 3;
         p.batch.len[0] = 40;
         p.batch.len[1] = 1;
         p.batch.len[2] = 35;
-        p.batch.n_snap = gate == 2 ? 0 : 2;
-        p.batch.turn   = gate;
+        p.batch.n_snap = mode == 2 ? 0 : 2;
+        p.batch.turn   = mode;
         test_arena a;
         test_arena_init(&a);
         test_scan s = make_householder(&a, p, &rng);
@@ -346,13 +362,13 @@ static void test_nan(test * t) {
 static void test_cuts(test * t) {
     test_rng   rng   = { 7 };
     test_worst worst = worst_of("cut into calls", independent);
-    for (int n = 0; n < 9; ++n) {
+    for (int n = 0; n < 10; ++n) {
         problem p      = {};
-        p.mode         = n % 3;
+        p.mode         = n < 9 ? n % 3 : 5;
         p.d_k          = 20;
         p.d_v          = 12;
         p.H            = 1;
-        p.n_h          = 1 + n / 3;
+        p.n_h          = factors_of(p.mode, 1 + n / 3);
         p.turn         = n;
         p.batch.n_seqs = 1;
         p.batch.len[0] = 150;
@@ -394,6 +410,7 @@ static void test_lengths(test * t) {
         { 64, 2, 512, 1, 0.0, 2.0, independent },
         { 64, 1, 512, 2, 0.0, 2.0, independent },
         { 64, 3, 512, 0, 0.0, 0.0, independent },
+        { 64, 1, 512, 5, 0.0, 2.0, independent },
         { 128, 1, 512, 0, 1.0, 2.0, shared_mean },
         { 64, 3, 512, 0, 1.0, 2.0, shared_mean },
         { 64, 1, 512, 1, 3.0, 2.0, shared_mean },
@@ -426,7 +443,9 @@ static void test_lengths(test * t) {
         test_arena a;
         test_arena_init(&a);
         test_scan s = make_householder(&a, p, &rng);
-        test_fill_uniform(s.householder.beta, &rng, one.beta_lo, 2.0);
+        if (s.householder.beta != nullptr) {
+            test_fill_uniform(s.householder.beta, &rng, one.beta_lo, 2.0);
+        }
         if (ggml_tensor * gate = s.householder.gate) { // close to 1, so that little is forgotten
             test_fill_uniform(gate, &rng, 0.97, 1.0);
             for (int64_t x = 0; x < gate->ne[3] * gate->ne[0]; x += 1 + test_below(&rng, 7)) {
@@ -475,6 +494,54 @@ static void test_exact(test * t) {
             T);
 }
 
+// r and w: rows of S change their signs and integers are added, so nothing rounds.
+static void test_exact_rank_one(test * t) {
+    const int T    = is_short() ? 300 : 2000;
+    test_rng  rng  = { 13 };
+    problem   p    = {};
+    p.mode         = 5;
+    p.d_k          = 20;
+    p.d_v          = 18;
+    p.H            = 1;
+    p.n_h          = 1;
+    p.batch.n_seqs = 1;
+    p.batch.len[0] = T;
+    test_arena a;
+    test_arena_init(&a);
+    test_scan                    s = make_householder(&a, p, &rng);
+    ggml_householder_scan_args & x = s.householder;
+    x.scale                        = 0.5f;
+    test_fill(x.r, 0.0f);
+    test_fill(x.w, 0.0f);
+    for (int64_t n = 0; n < T; ++n) {
+        for (int64_t i = 0; i < p.d_k; ++i) {
+            test_set(x.q, i, 0, 0, n, (float) (test_below(&rng, 5) - 2));
+            test_set(x.k, i, 0, 0, n, (float) (test_below(&rng, 3) - 1));
+            test_set(x.gate, i, 0, 0, n, test_below(&rng, 60) == 0 ? 0.0f : n % 3 ? 1.0f : -1.0f);
+        }
+        for (int64_t j = 0; j < p.d_v; ++j) {
+            test_set(x.v, j, 0, 0, n, (float) (test_below(&rng, 7) - 3));
+        }
+        const int64_t i = test_below(&rng, p.d_k); // row i: (g − 2 g) S
+        test_set(x.r, i, 0, 0, n, 1.0f);
+        test_set(x.w, i, 0, 0, n, 2.0f * test_get(x.gate, i, 0, 0, n));
+    }
+    for (int64_t i = 0; i < ggml_nelements(x.state); ++i) {
+        ((float *) x.state->data)[i] = (float) (test_below(&rng, 9) - 4);
+    }
+    const std::string before = bytes_of(x.state);
+    ggml_tensor *     step   = build(t, &a, &s, GGML_SCAN_PATH_STEP);
+    test_check(t, run_node(step, 1).empty(), "step: %s", s.text);
+    const std::string last = bytes_of(x.state);
+    memcpy(x.state->data, before.data(), before.size());
+    ggml_tensor * chunk = build(t, &a, &s, GGML_SCAN_PATH_CHUNK);
+    test_check(t, run_node(chunk, 1).empty(), "chunk: %s", s.text);
+    test_check(t, equal_numbers(bytes_of(chunk), bytes_of(step)), "outputs differ: %s", s.text);
+    test_check(t, equal_numbers(bytes_of(x.state), last), "states differ: %s", s.text);
+    test_arena_free(&a);
+    printf("exact: %d tokens with r and w, integers: chunk and step give the same numbers\n", T);
+}
+
 //
 // Choice of kernels
 //
@@ -496,7 +563,10 @@ static void test_paths(test * t) {
         { 0, 16, 1, 1, 1, GGML_SCAN_PATH_CHUNK, true },
         { 0, 16, 1, 1, 200, GGML_SCAN_PATH_STEP, false },
         { 0, 16, 1, 1, 200, GGML_SCAN_PATH_REFERENCE, false },
-        { 5, 16, 1, 1, 200, GGML_SCAN_PATH_AUTO, false }, // r and w
+        { 5, 16, 1, 2, 127, GGML_SCAN_PATH_AUTO, false }, // r and w: a token is two factors
+        { 5, 16, 1, 2, 128, GGML_SCAN_PATH_AUTO, true },
+        { 4, 16, 1, 1, 200, GGML_SCAN_PATH_CHUNK, false }, // not per channel
+        { 3, 16, 1, 1, 200, GGML_SCAN_PATH_CHUNK, false },
         { 0, 257, 1, 1, 200, GGML_SCAN_PATH_CHUNK, false },
         { 0, 256, 1, 1, 2, GGML_SCAN_PATH_CHUNK, true },
         { 0, 8, 65, 1, 3, GGML_SCAN_PATH_CHUNK, false },
@@ -585,7 +655,8 @@ static void test_grid(test * t) {
 
 // Errors in the PTX of the chunk kernels. Every barrier is needed.
 static void test_broken(test * t) {
-    const std::string prepare = "householder_chunk_prepareILi1E", chunk = "householder_chunkILi64E";
+    const std::string prepare = "householder_chunk_prepareILi1ELi0E",
+                      chunk   = "householder_chunkILi64ELb1E";
     std::vector<breakage> all = {
         { "prepare: a removed wait",
                 { prepare, "cp.async.wait_group", 0, "cp.async.wait_group 1;", "" },
@@ -643,10 +714,11 @@ int main(int argc, char ** argv) {
     test_grid(&t);
     test_lengths(&t);
     test_exact(&t);
+    test_exact_rank_one(&t);
     run_s5(&t, GGML_SCAN_PATH_CHUNK);
     const int n_prepare = count(kernels_run, prepare_kernels()),
               n_chunk   = count(kernels_run, chunk_kernels());
-    test_check(&t, n_prepare == 3 && n_chunk == n_sizes, "%d of 3 and %d of %d kernels ran",
+    test_check(&t, n_prepare == 4 && n_chunk == n_sizes, "%d of 4 and %d of %d kernels ran",
             n_prepare, n_chunk, n_sizes);
     printf("all %d chunk kernels ran: %d that prepare, %d that take the state through chunks\n",
             n_prepare + n_chunk, n_prepare, n_chunk);

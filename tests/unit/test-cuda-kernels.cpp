@@ -17,112 +17,16 @@
 
 static std::string run_node(ggml_tensor * op, int n_orders) {
     const int64_t n = op->op == GGML_OP_HOUSEHOLDER_SCAN ? householder_work_floats(op)
-                      : op->op == GGML_OP_SIGNED_SCAN    ? signed_work_floats(op)
+                      : op->op == GGML_OP_SIGNED_SCAN    ? signed_work_floats(op, true)
                                                          : 0;
     return run_on_device(
             op, n, n_orders, [&](const ggml_tensor * node, float * work, auto && launch) {
                 switch (op->op) {
                     case GGML_OP_HOUSEHOLDER_SCAN: launch_householder(node, work, launch); break;
-                    case GGML_OP_SIGNED_SCAN: launch_signed(node, work, launch); break;
+                    case GGML_OP_SIGNED_SCAN: launch_signed(node, work, true, launch); break;
                     default: launch_short_conv(node, launch); break;
                 }
             });
-}
-
-enum signed_mode {
-    NONE,
-    HEAD,
-    CHANNEL,
-    CONST_HEAD,
-    CONST_CHANNEL,
-    BONUS,
-    BONUS_HEAD,
-    BONUS_NONE,
-    MAMBA,
-    MAMBA_SIGNED,
-    MAMBA2,
-    MAMBA2_SIGNED,
-    MLSTM,
-    MLSTM_HARD,
-    N_SIGNED
-};
-
-static const char * const signed_names[N_SIGNED] = { "no gate", "gate per head", "gate per channel",
-    "constant gate per head", "constant gate per channel", "bonus, gate per channel",
-    "bonus, gate per head", "bonus, no gate", "Mamba", "Mamba signed", "Mamba-2", "Mamba-2 signed",
-    "mLSTM", "mLSTM, hard gates" };
-
-static double log_sigmoid(double x) {
-    return x < 0.0 ? x - log1p(exp(x)) : -log1p(exp(-x));
-}
-
-static test_scan make_signed(test_arena * a, const problem & p, test_rng * rng) {
-    const int64_t T           = test_batch_tokens(&p.batch);
-    const bool    mlstm       = p.mode >= MLSTM;
-    const double  hard        = 60.0; // exp(−88) is not representable in F32
-    const int64_t size        = (int64_t) p.d_k * p.d_v + (mlstm ? p.d_k + 1 : 0);
-    test_scan     s           = {};
-    s.op                      = test_scan::TEST_SIGNED;
-    s.batch                   = p.batch;
-    ggml_signed_scan_args & x = s.sign;
-    x.state                   = state_of(a, p, size);
-    x.ids                     = test_batch_ids(a, &p.batch);
-    x.c                       = tokens(a, p, "c", p.d_k, 0, 1, T);
-    x.b                       = tokens(a, p, "b", p.d_k, 1, 1, T);
-    x.x                       = tokens(a, p, "x", p.d_v, 2, 1, T);
-    x.scale                   = 1.0f / sqrtf((float) p.d_k);
-    x.eps                     = 1e-6f;
-    x.form = p.mode == MAMBA_SIGNED || p.mode == MAMBA2_SIGNED ? GGML_SIGNED_SCAN_TWO_EXP_M1
-                                                               : GGML_SIGNED_SCAN_EXP;
-    test_fill_slots(x.state, x.ids, rng);
-    test_fill_normal(x.c, rng, 1.0);
-    test_fill_normal(x.b, rng, 1.0);
-    test_fill_normal(x.x, rng, 1.0);
-
-    const bool head  = p.mode == HEAD || p.mode == CONST_HEAD || p.mode == BONUS_HEAD;
-    const bool fixed = p.mode == CONST_HEAD || p.mode == CONST_CHANNEL;
-    if (head || fixed || p.mode == CHANNEL || p.mode == BONUS) {
-        x.gate = tokens(a, p, "gate", head ? 1 : p.d_k, 3, 1, fixed ? 1 : T);
-        fill_gates(x.gate, rng, 0.8);
-    }
-    if (p.mode == BONUS || p.mode == BONUS_HEAD || p.mode == BONUS_NONE) {
-        x.bonus = test_tensor(
-                a, GGML_TYPE_F32, TEST_DENSE, "bonus", p.d_k, test_divisor(p.H, p.turn + 4), 1, 1);
-        test_fill_normal(x.bonus, rng, 1.0);
-    }
-    if (p.mode >= MAMBA && p.mode <= MAMBA2_SIGNED) { // dt A from nearly 0 to −3
-        const bool one = p.mode >= MAMBA2;
-        x.dt           = tokens(a, p, "dt", one ? 1 : p.d_v, 3, 1, T);
-        x.A = test_tensor(a, GGML_TYPE_F32, p.turn % 2 == 0 ? TEST_REVERSED : TEST_DENSE, "A",
-                one ? 1 : p.d_v, one ? 1 : p.d_k, test_divisor(p.H, p.turn + 4), 1);
-        test_fill_uniform(x.dt, rng, 0.001, 0.3);
-        test_fill_uniform(x.A, rng, -10.0, -0.1);
-    }
-    if (mlstm) {
-        const bool any = p.mode == MLSTM_HARD;
-        x.log_f        = tokens(a, p, "log_f", 1, 3, 1, T);
-        x.log_i        = tokens(a, p, "log_i", 1, 4, 1, T);
-        for (int64_t t = 0; t < T; ++t) {
-            for (int64_t h = 0; h < x.log_f->ne[1]; ++h) {
-                test_set(x.log_f, 0, h, 0, t,
-                        (float) log_sigmoid(any ? test_uniform(rng, -hard, hard)
-                                                : 3.0 + 1.5 * test_normal(rng)));
-            }
-            for (int64_t h = 0; h < x.log_i->ne[1]; ++h) {
-                test_set(x.log_i, 0, h, 0, t,
-                        (float) (any ? test_uniform(rng, -hard, hard) : 2.0 * test_normal(rng)));
-            }
-        }
-        for (int64_t slot = 0; slot < x.state->ne[1]; ++slot) {
-            // any m is valid in a state
-            for (int64_t h = 0; h < p.H && !isnan(test_get(x.state, 0, slot, 0, 0)); ++h) {
-                test_set(x.state, h * size + size - 1, slot, 0, 0,
-                        (float) test_uniform(rng, any ? -50.0 : -2.0, any ? 50.0 : 2.0));
-            }
-        }
-    }
-    describe(&s, signed_names[p.mode], p);
-    return s;
 }
 
 typedef test_scan make_fn(test_arena *, const problem &, test_rng *);

@@ -10,6 +10,11 @@
 // group, over whole groups, and from the start of e's group to e. Then
 //     (D_ei ∘ k_i)·k_e = (to_end_i ∘ k_i) ∘ between · (from_begin_e ∘ k_e)
 // is a matrix product again. Products inside a group are computed one by one.
+//
+// The rows that multiply keys depend on the form (householder-chunk.cuh):
+//     CHUNK_DELTA     keys, for L, and queries, for A
+//     CHUNK_DIAGONAL  queries
+//     CHUNK_RANK_ONE  r of a token in its first factor, for L, and q in its second, for A
 
 #include "householder-chunk.cuh"
 
@@ -95,12 +100,15 @@ static __device__ __forceinline__ void prepare_left(
     }
 }
 
-// Sixteen columns of two products: four independent multiplications, because a tensor core has a
-// long latency but a high throughput
+// Sixteen columns of both products: four independent multiplications, because a tensor core has a
+// long latency but a high throughput. Only CHUNK_DELTA has products of keys.
+template <int FORM>
 static __device__ __forceinline__ void prepare_add(float kk[2][4], float qk[2][4],
         const mma_split key[4], const mma_split query[4], const mma_split right[2][2]) {
-    mma_add(kk[0], key, right[0]);
-    mma_add(kk[1], key, right[1]);
+    if (FORM == CHUNK_DELTA) {
+        mma_add(kk[0], key, right[0]);
+        mma_add(kk[1], key, right[1]);
+    }
     mma_add(qk[0], query, right[0]);
     mma_add(qk[1], query, right[1]);
 }
@@ -121,7 +129,7 @@ struct prepare_plain {
     }
 };
 
-template <int GATE>
+template <int GATE, int FORM>
 static __device__ __forceinline__ void prepare_products(const householder_chunk_args & a,
         const prepare_chunk & c, float (*L)[PREPARE_PITCH], prepare_rows & rows,
         prepare_plain & slice) {
@@ -132,7 +140,8 @@ static __device__ __forceinline__ void prepare_products(const householder_chunk_
     const int m     = tid % 4;
     const int top   = tid / 32 * CHUNK_ROWS;
     const int d_k   = s.batch.d_k;
-    const int n_key = top < c.n_factors ? top + CHUNK_ROWS : 0; // columns up to the diagonal
+    const int n_key = // columns up to the diagonal
+            FORM == CHUNK_DELTA && top < c.n_factors ? top + CHUNK_ROWS : 0;
     const int reach = (top + CHUNK_ROWS) * s.n_h; // factors that the queries of these rows see
     const int n_qry = top < c.n_tokens ? (reach < c.n_factors ? reach : c.n_factors) : 0;
     const int n_col = n_key > n_qry ? n_key : n_qry;
@@ -160,7 +169,9 @@ static __device__ __forceinline__ void prepare_products(const householder_chunk_
         for (int step = 0; step < PREPARE_SLICE / 8; ++step) {
             const int i = 8 * step + m;
             mma_split left_k[4], left_q[4];
-            prepare_left(slice.key[z], top, i, left_k);
+            if (FORM == CHUNK_DELTA) {
+                prepare_left(slice.key[z], top, i, left_k);
+            }
             prepare_left(slice.query[z], top, i, left_q);
 #pragma unroll
             for (int pair = 0; pair < CHUNK_FACTORS / 16; ++pair) {
@@ -171,7 +182,7 @@ static __device__ __forceinline__ void prepare_products(const householder_chunk_
                         right[x / 2][x % 2] = mma_split_of(
                                 slice.key[z][16 * pair + x / 2 * 8 + g][i + x % 2 * 4]);
                     }
-                    prepare_add(&kk[2 * pair], &qk[2 * pair], left_k, left_q, right);
+                    prepare_add<FORM>(&kk[2 * pair], &qk[2 * pair], left_k, left_q, right);
                 }
             }
         }
@@ -198,33 +209,45 @@ static __device__ __forceinline__ void prepare_products(const householder_chunk_
                         GATE == HOUSEHOLDER_GATE_HEAD && seen ? L[row][rows.token[col]] : 1.0f;
                 a.read[c.token_row(a, row) * CHUNK_FACTORS + col] = seen ? D * qk[tile][i] : 0.0f;
             }
-            if (GATE == HOUSEHOLDER_GATE_HEAD && col < row && row < c.n_factors) {
+            if (FORM == CHUNK_DELTA && GATE == HOUSEHOLDER_GATE_HEAD && col < row &&
+                    row < c.n_factors) {
                 kk[tile][i] *= L[rows.token[row]][rows.token[col]];
             }
         }
     }
-    __syncthreads(); // D has been read
+    if (FORM == CHUNK_DELTA) {
+        __syncthreads(); // D has been read
 #pragma unroll
-    for (int tile = 0; tile < CHUNK_FACTORS / 8; ++tile) {
+        for (int tile = 0; tile < CHUNK_FACTORS / 8; ++tile) {
 #pragma unroll
-        for (int i = 0; i < 4; ++i) {
-            L[tile_row(top, i)][tile_col(tile, i)] = kk[tile][i];
+            for (int i = 0; i < 4; ++i) {
+                L[tile_row(top, i)][tile_col(tile, i)] = kk[tile][i];
+            }
         }
     }
 }
 
 // A gate per channel: one slice of channels at a time. All rows are factors. The query of a factor
-// that is not the last of its token is zero; the gate of one that is not the first is 1.
-struct prepare_slice {
+// that is not the last of its token is zero, or r with CHUNK_RANK_ONE; the gate of one that is not
+// the first is 1.
+template <int FORM> struct prepare_slice {
+    static constexpr int KEYS = FORM == CHUNK_DELTA ? CHUNK_FACTORS : 1;
+
     float key[CHUNK_FACTORS][PREPARE_SLICE + 1];
     float query[CHUNK_FACTORS][PREPARE_SLICE + 1];
     float gate[CHUNK_FACTORS][PREPARE_SLICE + 1];
-    float key_begin[CHUNK_FACTORS][PREPARE_SLICE + 1];   // from_begin ∘ k
+    float key_begin[KEYS][PREPARE_SLICE + 1];            // from_begin ∘ k
     float query_begin[CHUNK_FACTORS][PREPARE_SLICE + 1]; // from_begin ∘ q
     float key_end[CHUNK_FACTORS][PREPARE_SLICE + 1];     // to_end ∘ k
     float whole[CHUNK_WARPS][PREPARE_SLICE];             // product of the gates of a group
+    float bonus[PREPARE_SLICE];
 
-    __device__ __forceinline__ void fetch(const prepare_rows & rows, int d0, int d_k) {
+    __device__ __forceinline__ void fetch(
+            const prepare_rows & rows, const float * u, int d0, int d_k) {
+        const int i = (int) threadIdx.x;
+        if (FORM == CHUNK_DIAGONAL && u != nullptr && i < PREPARE_SLICE) {
+            cuda_copy(&bonus[i], u + d0 + i, d0 + i < d_k);
+        }
         prepare_copy(key, rows.key, d0, d_k, 0.0f);
         prepare_copy(query, rows.query, d0, d_k, 0.0f);
         prepare_copy(gate, rows.gate, d0, d_k, 1.0f);
@@ -232,8 +255,18 @@ struct prepare_slice {
         cuda_copy_wait<0>();
     }
 
+    // True if row e, with r as its query, is a row of L; the others are rows of A
+    static __device__ __forceinline__ bool solves(int e) {
+        return FORM == CHUNK_RANK_ONE && e % 2 == 0;
+    }
+
+    // True if row e reads the state before the gate of its factor
+    static __device__ __forceinline__ bool early(int e, bool has_bonus) {
+        return solves(e) || (FORM == CHUNK_DIAGONAL && has_bonus);
+    }
+
     // Each thread has one channel of one group of factors.
-    __device__ __forceinline__ void multiply() {
+    __device__ __forceinline__ void multiply(bool has_bonus) {
         const int i = (int) threadIdx.x % PREPARE_SLICE;
         const int w = (int) threadIdx.x / PREPARE_SLICE;
         if (w >= CHUNK_WARPS) {
@@ -241,10 +274,13 @@ struct prepare_slice {
         }
         float product = 1.0f;
         for (int x = 0; x < CHUNK_ROWS; ++x) {
-            const int e = w * CHUNK_ROWS + x;
+            const int   e      = w * CHUNK_ROWS + x;
+            const float before = product;
             product *= gate[e][i];
-            key_begin[e][i]   = product * key[e][i];
-            query_begin[e][i] = product * query[e][i];
+            if (FORM == CHUNK_DELTA) {
+                key_begin[FORM == CHUNK_DELTA ? e : 0][i] = product * key[e][i];
+            }
+            query_begin[e][i] = (early(e, has_bonus) ? before : product) * query[e][i];
         }
         whole[w][i] = product;
         product     = 1.0f;
@@ -255,7 +291,8 @@ struct prepare_slice {
         }
     }
 
-    // Writes P ∘ K, D_end ∘ K, P ∘ Q and P_end. Each thread has one channel of every eighth factor.
+    // Writes P ∘ K or P ∘ r, D_end ∘ K, P ∘ Q and P_end. Each thread has one channel of every
+    // eighth factor.
     __device__ __forceinline__ void put(const householder_chunk_args & a, const prepare_chunk & c,
             const prepare_rows & rows, int d0) const {
         constexpr int AT_ONCE = CHUNK_THREADS / PREPARE_SLICE;
@@ -278,9 +315,14 @@ struct prepare_slice {
             for (int x = 0; x < CHUNK_ROWS / AT_ONCE; ++x) {
                 const int e = w * CHUNK_ROWS + x * AT_ONCE + e0;
                 if (e < c.n_factors) {
-                    a.key_in[c.factor_row(a, e) * d_k + d0 + i]  = before * key_begin[e][i];
-                    a.key_out[c.factor_row(a, e) * d_k + d0 + i] = after * key_end[e][i];
-                    if (rows.query[e] != nullptr) {
+                    const int64_t at = c.factor_row(a, e) * d_k + d0 + i;
+                    a.key_out[at]    = after * key_end[e][i];
+                    if (FORM == CHUNK_DELTA) {
+                        a.key_in[at] = before * key_begin[FORM == CHUNK_DELTA ? e : 0][i];
+                    }
+                    if (FORM == CHUNK_RANK_ONE && e % 2 == 0) {
+                        a.key_in[at] = before * query_begin[e][i];
+                    } else if (rows.query[e] != nullptr) {
                         a.query_in[c.token_row(a, rows.token[e]) * d_k + d0 + i] =
                                 before * query_begin[e][i];
                     }
@@ -294,19 +336,25 @@ struct prepare_slice {
     }
 };
 
+template <int FORM>
 static __device__ __forceinline__ void prepare_products_channel(const householder_chunk_args & a,
         const prepare_chunk & c, float (*L)[PREPARE_PITCH], prepare_rows & rows,
-        prepare_slice & slice) {
-    const householder_cuda_args & s = a.scan;
+        prepare_slice<FORM> & slice) {
+    const householder_cuda_args & s     = a.scan;
+    constexpr bool                DELTA = FORM == CHUNK_DELTA;
 
-    const int  n_h  = s.n_h;
-    const int  lane = (int) threadIdx.x % 32;
-    const int  w    = (int) threadIdx.x / 32;
-    const int  g    = lane / 4;
-    const int  m    = lane % 4;
-    const int  top  = w * CHUNK_ROWS;
-    const int  self = lane % CHUNK_ROWS;  // the column of this lane inside a group
-    const bool ask  = lane >= CHUNK_ROWS; // half of the lanes have keys, half queries
+    const int n_h  = s.n_h;
+    const int lane = (int) threadIdx.x % 32;
+    const int w    = (int) threadIdx.x / 32;
+    const int g    = lane / 4;
+    const int m    = lane % 4;
+    const int top  = w * CHUNK_ROWS;
+    const int self = lane % CHUNK_ROWS; // the column of this lane inside a group
+
+    // Inside a group, half of the lanes have keys and half queries; or, if there is one kind of
+    // rows, half have the even channels and half the odd ones.
+    const bool    ask   = lane >= CHUNK_ROWS;
+    const float * bonus = a.bonus.data != nullptr ? cuda_row(a.bonus, c.h, 0, 0) : nullptr;
 
     float kk[CHUNK_FACTORS / 8 - 2][4] = {};
     float qk[CHUNK_FACTORS / 8 - 2][4] = {};
@@ -317,15 +365,21 @@ static __device__ __forceinline__ void prepare_products_channel(const householde
         const int     f = e % n_h;
         const int64_t t = c.token(e, n_h);
         rows.token[e]   = e / n_h;
-        rows.key[e]     = e < c.n_factors ? cuda_row(s.k, c.h, f, t) : nullptr;
-        rows.query[e]   = e < c.n_factors && f == n_h - 1 ? cuda_row(s.q, c.h, 0, t) : nullptr;
+        rows.key[e]     = e >= c.n_factors                   ? nullptr
+                          : FORM == CHUNK_RANK_ONE && f == 0 ? cuda_row(s.w, c.h, 0, t)
+                          : FORM == CHUNK_RANK_ONE           ? cuda_row(s.k, c.h, 0, t)
+                                                             : cuda_row(s.k, c.h, f, t);
+        rows.query[e]   = e >= c.n_factors         ? nullptr
+                          : f == n_h - 1           ? cuda_row(s.q, c.h, 0, t)
+                          : FORM == CHUNK_RANK_ONE ? cuda_row(s.r, c.h, 0, t)
+                                                   : nullptr;
         rows.gate[e]    = e < c.n_factors && f == 0 ? cuda_row(s.gate, c.h, 0, t) : nullptr;
     }
     for (int d0 = 0; d0 < s.batch.d_k; d0 += PREPARE_SLICE) {
         __syncthreads(); // the previous slice has been used
-        slice.fetch(rows, d0, s.batch.d_k);
+        slice.fetch(rows, bonus, d0, s.batch.d_k);
         __syncthreads();
-        slice.multiply();
+        slice.multiply(bonus != nullptr);
         __syncthreads();
         slice.put(a, c, rows, d0);
 
@@ -333,7 +387,9 @@ static __device__ __forceinline__ void prepare_products_channel(const householde
         for (int step = 0; step < PREPARE_SLICE / 8; ++step) {
             const int i = 8 * step + m;
             mma_split left_k[4], left_q[4];
-            prepare_left(slice.key_begin, top, i, left_k);
+            if (DELTA) {
+                prepare_left(slice.key_begin, top, i, left_k);
+            }
             prepare_left(slice.query_begin, top, i, left_q);
             float between[2] = { 1.0f, 1.0f };
 #pragma unroll
@@ -346,20 +402,29 @@ static __device__ __forceinline__ void prepare_products_channel(const householde
                                 between[x % 2] *
                                 slice.key_end[v * CHUNK_ROWS + x / 2 * 8 + g][i + x % 2 * 4]);
                     }
-                    prepare_add(&kk[2 * v], &qk[2 * v], left_k, left_q, right);
+                    prepare_add<FORM>(&kk[2 * v], &qk[2 * v], left_k, left_q, right);
                     between[0] *= slice.whole[v][i];
                     between[1] *= slice.whole[v][i + 4];
                 }
             }
         }
-        for (int i = 0; i < PREPARE_SLICE; ++i) {
-            float p = slice.key[top + self][i];
+        for (int i = DELTA ? 0 : ask; i < PREPARE_SLICE; i += DELTA ? 1 : 2) {
+            const float own = bonus != nullptr ? slice.bonus[i] : 1.0f;
+            float       p   = slice.key[top + self][i];
 #pragma unroll
             for (int x = 0; x < CHUNK_ROWS; ++x) { // p = D_xi ∘ k_i
-                const float row = ask ? slice.query[top + x][i] : slice.key[top + x][i];
+                const float row = !DELTA || ask ? slice.query[top + x][i] : slice.key[top + x][i];
+                const float before = x == self ? own * p : p;
                 p *= x > self ? slice.gate[top + x][i] : 1.0f;
-                inside[x] = x >= self ? fmaf(row, p, inside[x]) : inside[x];
+                const float term = slice.early(x, bonus != nullptr) ? before : p;
+                inside[x]        = x >= self ? fmaf(row, term, inside[x]) : inside[x];
             }
+        }
+    }
+    if (!DELTA) {
+#pragma unroll
+        for (int x = 0; x < CHUNK_ROWS; ++x) {
+            inside[x] += __shfl_xor_sync(0xFFFFFFFF, inside[x], CHUNK_ROWS);
         }
     }
 
@@ -370,10 +435,13 @@ static __device__ __forceinline__ void prepare_products_channel(const householde
             const int  row    = tile_row(top, i);
             const int  col    = tile_col(tile, i);
             const bool before = tile / 2 < w;
-            if (before) {
+            const bool reads  = rows.query[row] != nullptr && !slice.solves(row);
+            if (before && DELTA) {
                 L[row][col] = kk[tile < 6 ? tile : 0][i];
+            } else if (before && FORM == CHUNK_RANK_ONE) {
+                L[row][col] = slice.solves(row) ? qk[tile < 6 ? tile : 0][i] : 0.0f;
             }
-            if (tile / 2 != w && rows.query[row] != nullptr) {
+            if (tile / 2 != w && reads) {
                 a.read[c.token_row(a, rows.token[row]) * CHUNK_FACTORS + col] =
                         before ? qk[tile < 6 ? tile : 0][i] : 0.0f;
             }
@@ -382,22 +450,62 @@ static __device__ __forceinline__ void prepare_products_channel(const householde
 #pragma unroll
     for (int x = 0; x < CHUNK_ROWS; ++x) {
         const int row = top + x;
-        if (!ask) {
-            L[row][top + self] = inside[x];
-        } else if (rows.query[row] != nullptr) {
+        if (!ask && FORM != CHUNK_DIAGONAL) {
+            L[row][top + self] = DELTA || slice.solves(row) ? inside[x] : 0.0f;
+        } else if (ask && rows.query[row] != nullptr && !slice.solves(row)) {
             // zero above the diagonal
             a.read[c.token_row(a, rows.token[row]) * CHUNK_FACTORS + top + self] = inside[x];
         }
     }
 }
 
+// (I + L) X = I, one column per thread:  x_e = [e is this column] − Σ_{i<e} L_ei x_i
+// T = X diag(β); β = 1 with CHUNK_RANK_ONE
+template <int FORM>
+static __device__ __forceinline__ void prepare_solve(const householder_chunk_args & a,
+        const prepare_chunk & c, const float4 (*matrix)[PREPARE_PITCH / 4], const float * beta) {
+    constexpr bool DELTA = FORM == CHUNK_DELTA;
+
+    const int tid = (int) threadIdx.x;
+    if (tid >= CHUNK_FACTORS) {
+        return;
+    }
+    float x[CHUNK_FACTORS];
+#pragma unroll
+    for (int e = 0; e < CHUNK_FACTORS; ++e) {
+        float sum[4] = { 0.0f, 0.0f, 0.0f, 0.0f };
+#pragma unroll
+        for (int i = 0; i < e; i += 4) {
+            const float4 l = matrix[e][i / 4];
+            sum[0]         = fmaf(l.x, x[i], sum[0]);
+            if (i + 1 < e) {
+                sum[1] = fmaf(l.y, x[i + 1], sum[1]);
+            }
+            if (i + 2 < e) {
+                sum[2] = fmaf(l.z, x[i + 2], sum[2]);
+            }
+            if (i + 3 < e) {
+                sum[3] = fmaf(l.w, x[i + 3], sum[3]);
+            }
+        }
+        x[e] = e == tid  ? 1.0f
+               : e < tid ? 0.0f
+                         : -(DELTA ? beta[e] : 1.0f) * ((sum[0] + sum[1]) + (sum[2] + sum[3]));
+        if (e < c.n_factors) {
+            a.solve[c.factor_row(a, e) * CHUNK_FACTORS + tid] = x[e] * (DELTA ? beta[tid] : 1.0f);
+        }
+    }
+}
+
 // grid: (maximum number of chunks, heads), block: CHUNK_THREADS
-template <int GATE>
+template <int GATE, int FORM>
 static __global__ void __launch_bounds__(CHUNK_THREADS, 3)
         householder_chunk_prepare(const householder_chunk_args a) {
     constexpr bool CHANNEL = GATE == HOUSEHOLDER_GATE_CHANNEL;
+    constexpr bool SOLVE   = FORM != CHUNK_DIAGONAL;
+    constexpr bool MATRIX  = SOLVE || GATE == HOUSEHOLDER_GATE_HEAD;
 
-    __shared__ float4 matrix[CHUNK_FACTORS][PREPARE_PITCH / 4];
+    __shared__ float4 matrix[MATRIX ? CHUNK_FACTORS : 1][PREPARE_PITCH / 4];
     __shared__ float  beta[CHUNK_FACTORS];
 
     const householder_cuda_args & s   = a.scan;
@@ -412,46 +520,19 @@ static __global__ void __launch_bounds__(CHUNK_THREADS, 3)
     if (!prepare_find(a, (int) blockIdx.x, &c)) {
         return;
     }
-    for (int e = tid; e < CHUNK_FACTORS; e += CHUNK_THREADS) {
+    for (int e = tid; FORM == CHUNK_DELTA && e < CHUNK_FACTORS; e += CHUNK_THREADS) {
         beta[e] = e < c.n_factors ? cuda_row(s.beta, c.h, e % s.n_h, c.token(e, s.n_h))[0] : 0.0f;
     }
     __shared__ prepare_rows rows;
     if constexpr (CHANNEL) {
-        __shared__ prepare_slice slice;
-        prepare_products_channel(a, c, L, rows, slice);
+        __shared__ prepare_slice<FORM> slice;
+        prepare_products_channel<FORM>(a, c, L, rows, slice);
     } else {
         __shared__ prepare_plain slice;
-        prepare_products<GATE>(a, c, L, rows, slice);
+        prepare_products<GATE, FORM>(a, c, L, rows, slice);
     }
-    __syncthreads();
-
-    // (I + L) X = I, one column per thread:  x_e = [e is this column] − Σ_{i<e} L_ei x_i
-    // T = X diag(β)
-    if (tid < CHUNK_FACTORS) {
-        float x[CHUNK_FACTORS];
-#pragma unroll
-        for (int e = 0; e < CHUNK_FACTORS; ++e) {
-            float sum[4] = { 0.0f, 0.0f, 0.0f, 0.0f };
-#pragma unroll
-            for (int i = 0; i < e; i += 4) {
-                const float4 l = matrix[e][i / 4];
-                sum[0]         = fmaf(l.x, x[i], sum[0]);
-                if (i + 1 < e) {
-                    sum[1] = fmaf(l.y, x[i + 1], sum[1]);
-                }
-                if (i + 2 < e) {
-                    sum[2] = fmaf(l.z, x[i + 2], sum[2]);
-                }
-                if (i + 3 < e) {
-                    sum[3] = fmaf(l.w, x[i + 3], sum[3]);
-                }
-            }
-            x[e] = e == tid  ? 1.0f
-                   : e < tid ? 0.0f
-                             : -beta[e] * ((sum[0] + sum[1]) + (sum[2] + sum[3]));
-            if (e < c.n_factors) {
-                a.solve[c.factor_row(a, e) * CHUNK_FACTORS + tid] = x[e] * beta[tid];
-            }
-        }
+    if constexpr (SOLVE) {
+        __syncthreads();
+        prepare_solve<FORM>(a, c, matrix, beta);
     }
 }

@@ -1,8 +1,7 @@
 #pragma once
 
-// The part of the chunked Householder scan that takes the state from chunk to chunk
-// (householder-chunk.cuh):
-//     R = V − (P ∘ K) S ,   U = T R
+// The part of the chunk path that takes the state from chunk to chunk (householder-chunk.cuh):
+//     R = V − (P ∘ K) S ,   U = T R             or, with nothing to solve, U = diag(f) X
 //     O = scale ((P ∘ Q) S + A U)
 //     S ← P_end ∘ S + (D_end ∘ K)ᵀ U
 //
@@ -242,7 +241,8 @@ template <int DK> struct chunk_state {
 };
 
 // grid: (sequences · heads, groups of 16 columns), block: CHUNK_THREADS
-template <int DK>
+// SOLVE: CHUNK_DELTA and CHUNK_RANK_ONE
+template <int DK, bool SOLVE>
 static __global__ void __launch_bounds__(CHUNK_THREADS, DK < 64 ? 3 : 2)
         householder_chunk(const householder_chunk_args a) {
     __shared__ chunk_fragment sh_S[DK * CHUNK_COLS / 2];
@@ -256,13 +256,14 @@ static __global__ void __launch_bounds__(CHUNK_THREADS, DK < 64 ? 3 : 2)
     const cuda_batch &            b = s.batch;
     cuda_wait();
 
-    const int  h       = (int) (blockIdx.x % b.n_head);
-    const int  begin   = (int) blockIdx.y * CHUNK_COLS;
-    const int  end     = begin + CHUNK_COLS < b.d_v ? begin + CHUNK_COLS : b.d_v;
-    const int  tid     = (int) threadIdx.x;
-    const int  g       = tid % 32 / 4;
-    const int  top     = tid / 32 * CHUNK_ROWS;
-    const bool channel = s.gate_width > 1;
+    const int  h        = (int) (blockIdx.x % b.n_head);
+    const int  begin    = (int) blockIdx.y * CHUNK_COLS;
+    const int  end      = begin + CHUNK_COLS < b.d_v ? begin + CHUNK_COLS : b.d_v;
+    const int  tid      = (int) threadIdx.x;
+    const int  g        = tid % 32 / 4;
+    const int  top      = tid / 32 * CHUNK_ROWS;
+    const bool channel  = s.gate_width > 1;
+    const bool rank_one = SOLVE && s.r.data != nullptr;
 
     cuda_seq seq;
     if (!cuda_seq_get(b, (int) (blockIdx.x / b.n_head), &seq)) {
@@ -322,24 +323,34 @@ static __global__ void __launch_bounds__(CHUNK_THREADS, DK < 64 ? 3 : 2)
         float V[2][4]; // loaded early, used below
 #pragma unroll
         for (int i = 0; i < 4; ++i) {
+            const int     e   = tile_row(top, i);
+            const bool    has = e < n_factors && !(rank_one && e % 2 == 0);
+            const int     f   = rank_one ? 0 : f_v[i / 2];
             const float * v =
-                    tile_row(top, i) < n_factors
-                            ? values + f_v[i / 2] * s.v.factor + (first + t_v[i / 2]) * s.v.token
-                            : nullptr;
+                    has ? values + f * s.v.factor + (first + t_v[i / 2]) * s.v.token : nullptr;
             V[0][i] = chunk_at(v, begin + tile_col(0, i), b.d_v);
             V[1][i] = chunk_at(v, begin + tile_col(1, i), b.d_v);
+            if (!SOLVE && has && s.beta.data != nullptr) {
+                const float in = cuda_row(s.beta, h, 0, first + e)[0];
+                V[0][i] *= in;
+                V[1][i] *= in;
+            }
+        }
+        if (!SOLVE) {
+            right.put(top, V); // U
         }
         __syncthreads(); // rows, gates and S
 
         // K S and Q S
         float     R[2][4] = {}, O[2][4] = {};
         chunk_row row[2];
-        if (top < n_factors) {
+        if (SOLVE && top < n_factors) {
 #pragma unroll
             for (int i = 0; i < 2; ++i) {
-                const int e = top + g + 8 * i;
-                row[i]      = { channel ? a.key_in + (rows * s.n_h + e) * b.d_k : sh_key[e],
-                    e < n_factors ? b.d_k : 0 };
+                const int  e   = top + g + 8 * i;
+                const bool has = e < n_factors && !(rank_one && e % 2 == 1); // others read nothing
+                row[i]         = { channel ? a.key_in + (rows * s.n_h + e) * b.d_k : sh_key[e],
+                    has ? b.d_k : 0 };
             }
             chunk_multiply(R, row, DK / 16, state);
         }
@@ -351,33 +362,36 @@ static __global__ void __launch_bounds__(CHUNK_THREADS, DK < 64 ? 3 : 2)
                                         : query + (first + t) * s.q.token,
                     t < range.n ? b.d_k : 0 };
             }
-            chunk_multiply(O, row, DK / 16, state);
+            // not a constant without a solve: unrolled, it would need more registers than there are
+            chunk_multiply(O, row, SOLVE ? DK / 16 : (b.d_k + 15) / 16, state);
         }
 
-        // R = V − (P ∘ K) S
+        if constexpr (SOLVE) {
+            // R = V − (P ∘ K) S
 #pragma unroll
-        for (int i = 0; i < 4; ++i) {
-            const float y = sh_in[tile_row(top, i)];
-            R[0][i]       = fmaf(-y, R[0][i], V[0][i]);
-            R[1][i]       = fmaf(-y, R[1][i], V[1][i]);
-        }
-        right.put(top, R);
-        __syncthreads();
-
-        // U = T R; T is zero above the diagonal
-        float U[2][4] = {};
-        if (top < n_factors) {
-#pragma unroll
-            for (int i = 0; i < 2; ++i) {
-                const int e = top + g + 8 * i;
-                row[i]      = { a.solve + (rows * s.n_h + e) * CHUNK_FACTORS,
-                    e < n_factors ? CHUNK_FACTORS : 0 };
+            for (int i = 0; i < 4; ++i) {
+                const float y = sh_in[tile_row(top, i)];
+                R[0][i]       = fmaf(-y, R[0][i], V[0][i]);
+                R[1][i]       = fmaf(-y, R[1][i], V[1][i]);
             }
-            chunk_multiply(U, row, top / 16 + 1, right);
+            right.put(top, R);
+            __syncthreads();
+
+            // U = T R; T is zero above the diagonal
+            float U[2][4] = {};
+            if (top < n_factors) {
+#pragma unroll
+                for (int i = 0; i < 2; ++i) {
+                    const int e = top + g + 8 * i;
+                    row[i]      = { a.solve + (rows * s.n_h + e) * CHUNK_FACTORS,
+                        e < n_factors ? CHUNK_FACTORS : 0 };
+                }
+                chunk_multiply(U, row, top / 16 + 1, right);
+            }
+            __syncthreads(); // R has been read
+            right.put(top, U);
+            __syncthreads();
         }
-        __syncthreads(); // R has been read
-        right.put(top, U);
-        __syncthreads();
 
         // O = scale ((P ∘ Q) S + A U)
         if (top < range.n) {
@@ -401,7 +415,11 @@ static __global__ void __launch_bounds__(CHUNK_THREADS, DK < 64 ? 3 : 2)
                 for (int half = 0; half < 2; ++half) {
                     const int j = begin + tile_col(half, i);
                     if (t < range.n && j < b.d_v) {
-                        s.out[((first + t) * b.n_head + h) * b.d_v + j] = s.scale * O[half][i];
+                        float y = s.scale * O[half][i];
+                        if (!SOLVE && a.below.data != nullptr) {
+                            y = __fdiv_rn(y, cuda_row(a.below, h, 0, first + t)[0]);
+                        }
+                        s.out[((first + t) * b.n_head + h) * b.d_v + j] = y;
                     }
                 }
             }
@@ -414,8 +432,8 @@ static __global__ void __launch_bounds__(CHUNK_THREADS, DK < 64 ? 3 : 2)
             S.scale(sh_in[n_factors - 1]);
         }
         S.add(sh_key, sh_out, b.d_k, groups, right);
-        S.share(state); // the old S was last read before U was computed
+        __syncthreads(); // S, U, rows and gates have been used
+        S.share(state);
         S.store(b, seq, h, begin, range.begin + range.n);
-        __syncthreads(); // U, rows and gates have been used
     }
 }

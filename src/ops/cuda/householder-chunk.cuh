@@ -1,6 +1,6 @@
 #pragma once
 
-// The chunk path of the Householder scan: 64 factors at a time, as matrix products.
+// The chunk path of both scans: 64 factors at a time, as matrix products.
 //
 // Number the factors of all tokens of a chunk e = 1, 2, … Let g_e be the gate if e is the first
 // factor of its token, and 1 otherwise. Then the recurrence is
@@ -13,6 +13,18 @@
 //     S = P_end ∘ S_0 + (D_end ∘ K)ᵀ U ,
 // where row t of O and A belongs to the token whose last factor is t. Gates are only multiplied,
 // with no logarithms and no quotients, so any sign works, and so does zero.
+//
+// Two other forms use the same equations.
+//
+// CHUNK_DIAGONAL, the signed-gate scan: S_e = g_e S_{e−1} + k_e δ_eᵀ with a known δ_e = f_e x_e, so
+// there is nothing to solve and a factor is a token. With a bonus, a token reads the state before
+// its gate and its update: row t of P and D ends at t − 1, and A_tt = (bonus ∘ k_t)·q_t.
+//
+// CHUNK_RANK_ONE, the Householder scan with r and w: a token S ← g ∘ S − w (Sᵀr)ᵀ + k vᵀ is two
+// factors,
+//     S_e = g_e S_{e−1} + w δ_eᵀ ,   δ_e = −S_{e−1}ᵀ r     with row e of P and D up to e − 1
+//     S_e = S_{e−1} + k δ_eᵀ ,       δ_e = v               whose row of L is zero,
+// with β = 1, so in L and in P ∘ K the rows are those of r and the columns those of w and k.
 //
 // householder-chunk-prepare.cuh computes all that does not depend on S_0, for all chunks at once: T
 // = (I + L)⁻¹ diag(β) and A; with a gate per channel also P ∘ K, P ∘ Q and D_end ∘ K. With β
@@ -34,17 +46,21 @@ enum {
     CHUNK_COLS    = 16, // columns of the state per block: two multiplications wide
 };
 
+enum chunk_form { CHUNK_DELTA, CHUNK_DIAGONAL, CHUNK_RANK_ONE };
+
 static_assert(CHUNK_ROWS == 16, "a warp has the rows of one multiplication");
 
 struct householder_chunk_args {
-    householder_cuda_args scan;
+    householder_cuda_args scan;  // CHUNK_DIAGONAL: beta is f, or absent; CHUNK_RANK_ONE: n_h is 2
+    cuda_rows             bonus; // CHUNK_DIAGONAL with a gate per channel; or absent
+    cuda_rows             below; // CHUNK_DIAGONAL: divisor of the output; or absent
     int                   n_seqs;
     int                   tokens; // per chunk: 64 / n_h
-    float *               solve;  // [heads][tokens·n_h][64]    T, one row per factor
+    float *               solve;  // [heads][tokens·n_h][64]    T, one row per factor; or NULL
     float *               read;   // [heads][tokens][64]        A, one row per token
 
     // only with a gate per channel
-    float * key_in;   // [heads][tokens·n_h][d_k]   P ∘ K
+    float * key_in;   // [heads][tokens·n_h][d_k]   P ∘ K; NULL if there is nothing to solve
     float * key_out;  // [heads][tokens·n_h][d_k]   D_end ∘ K
     float * query_in; // [heads][tokens][d_k]       P ∘ Q
     float * gate_all; // [heads][tokens][d_k]       P_end, in the row of the chunk's first token

@@ -2,8 +2,9 @@
 
 // GGML_OP_SIGNED_SCAN: from the node to its kernels.
 
-#include "launch.cuh"
+#include "launch-chunk.cuh"
 #include "mlstm-normalize.cuh"
+#include "signed-chunk-gates.cuh"
 #include "signed-plain.cuh"
 #include "signed-step.cuh"
 
@@ -31,15 +32,75 @@ static void launch_signed_step(
     }
 }
 
-// Floats of work buffer that a node needs
-static inline int64_t signed_work_floats(const struct ggml_tensor * op) {
-    const struct scan_dims dims = scan_dims_get(op);
-    return scan_params_get(op).kind == SIGNED_SCAN_MLSTM ? 3 * dims.n_head * dims.n_tokens : 0;
+// Tokens per sequence from which the chunk path is used: estimates from counted instructions
+// (src/ops/README.md), not measurements
+enum { SIGNED_CROSSOVER = 64, SIGNED_CROSSOVER_CHANNEL = 128 };
+
+// A transition per element (Mamba), and a bonus without a gate per channel, which no family has,
+// are only computed step by step.
+static inline bool signed_chunked(const struct ggml_tensor * op) {
+    const struct scan_dims   dims    = scan_dims_get(op);
+    const struct scan_params p       = scan_params_get(op);
+    const bool               channel = p.kind == SIGNED_SCAN_CHANNEL;
+    const bool    can  = chunk_fits(dims) && p.kind != SIGNED_SCAN_ELEMENT && (channel || !p.bonus);
+    const int64_t from = channel ? SIGNED_CROSSOVER_CHANNEL : SIGNED_CROSSOVER;
+    const bool    pays = dims.n_tokens >= from * dims.n_seqs;
+    return can && (p.path == GGML_SCAN_PATH_CHUNK || (p.path == GGML_SCAN_PATH_AUTO && pays));
+}
+
+// Floats of work buffer that a node needs. Without tensor cores every path uses the step kernel.
+static inline int64_t signed_work_floats(const struct ggml_tensor * op, bool tensor_cores) {
+    const struct scan_dims dims  = scan_dims_get(op);
+    const int              kind  = scan_params_get(op).kind;
+    const bool             chunk = tensor_cores && signed_chunked(op);
+    const int64_t          gates = kind == SIGNED_SCAN_MLSTM             ? 3
+                                   : chunk && kind == SIGNED_SCAN_SCALAR ? 2
+                                                                         : 0;
+    return gates * dims.n_head * dims.n_tokens +
+           (chunk ? chunk_work_floats(dims, CHUNK_DIAGONAL, kind == SIGNED_SCAN_CHANNEL) : 0);
+}
+
+template <typename Launch>
+static void launch_signed_chunk(
+        Launch & launch, const signed_cuda_args & args, int64_t n_seqs, float * work) {
+    const cuda_batch & b = args.batch;
+
+    householder_cuda_args scan = {};
+    scan.batch                 = b;
+    scan.q                     = args.c;
+    scan.k                     = args.b;
+    scan.v                     = args.x;
+    scan.gate                  = args.gate;
+    scan.n_h                   = 1;
+    scan.gate_width            = args.kind == SIGNED_SCAN_NONE      ? 0
+                                 : args.kind == SIGNED_SCAN_CHANNEL ? b.d_k
+                                                                    : 1;
+    scan.scale                 = args.scale;
+    scan.out                   = args.out;
+
+    if (args.kind == SIGNED_SCAN_MLSTM) {
+        scan.beta = args.aux;
+    } else if (args.kind == SIGNED_SCAN_SCALAR) {
+        signed_chunk_gates_args gates;
+        gates.scan           = args;
+        gates.gate           = work;
+        gates.in             = gates.gate + b.n_head * b.n_tokens;
+        work                 = gates.in + b.n_head * b.n_tokens;
+        const int64_t blocks = (b.n_tokens + CHUNK_GATE_THREADS - 1) / CHUNK_GATE_THREADS;
+        launch(signed_chunk_gates, dim3((unsigned) blocks, (unsigned) b.n_head),
+                dim3(CHUNK_GATE_THREADS), gates);
+        scan.gate = { gates.gate, b.n_tokens, 0, 1, 1 };
+        scan.beta = { gates.in, b.n_tokens, 0, 1, 1 };
+    }
+    const cuda_rows none = cuda_rows_of(nullptr, b.n_head);
+    launch_chunk<CHUNK_DIAGONAL>(launch, scan, args.kind == SIGNED_SCAN_CHANNEL ? args.aux : none,
+            args.below, n_seqs, work);
 }
 
 // work: signed_work_floats floats
 template <typename Launch>
-static void launch_signed(const struct ggml_tensor * dst, float * work, Launch && launch) {
+static void launch_signed(
+        const struct ggml_tensor * dst, float * work, bool tensor_cores, Launch && launch) {
     const struct scan_dims     dims   = scan_dims_get(dst);
     const struct scan_params   params = scan_params_get(dst);
     const struct ggml_tensor * aux    = dst->src[SIGNED_SRC_AUX];
@@ -73,6 +134,11 @@ static void launch_signed(const struct ggml_tensor * dst, float * work, Launch &
         args.gate           = { work, dims.n_tokens, 0, 1, 1 };
         args.aux            = { work + plane, dims.n_tokens, 0, 1, 1 };
         args.below          = { work + 2 * plane, dims.n_tokens, 0, 1, 1 };
+        work += 3 * plane;
+    }
+    if (tensor_cores && signed_chunked(dst)) {
+        launch_signed_chunk(launch, args, dims.n_seqs, work);
+        return;
     }
     const bool step = with_instance(dims.d_k, [&](auto size) {
         launch_signed_step<decltype(size)::DK>(launch, args, params.bonus != 0, dims.n_seqs);

@@ -1,0 +1,76 @@
+#pragma once
+
+// The two kernels of the chunk path, for both scans.
+
+#include "householder-chunk-prepare.cuh"
+#include "householder-chunk-state.cuh"
+#include "launch.cuh"
+
+// True if the chunk kernels support the shape of a node
+static inline bool chunk_fits(const struct scan_dims & dims) {
+    return dims.d_k <= 256 && dims.n_h <= CHUNK_FACTORS &&
+           dims.d_v <= (int64_t) CHUNK_COLS * MAX_GRID_Y && dims.n_head <= MAX_GRID_Y;
+}
+
+// Factors of a token
+static inline int64_t chunk_factors(const struct scan_dims & dims, int form) {
+    return form == CHUNK_RANK_ONE ? 2 : dims.n_h;
+}
+
+// Floats of work buffer, in the order of householder_chunk_args
+static inline int64_t chunk_work_floats(const struct scan_dims & dims, int form, bool channel) {
+    const int64_t n_h  = chunk_factors(dims, form);
+    const int64_t keys = form == CHUNK_DIAGONAL ? n_h : 2 * n_h;
+    return dims.n_head * dims.n_tokens *
+           (((form == CHUNK_DIAGONAL ? 0 : n_h) + 1) * CHUNK_FACTORS +
+                   (channel ? (keys + 2) * dims.d_k : 0));
+}
+
+template <int FORM, typename Launch>
+static void launch_chunk(Launch & launch, const householder_cuda_args & scan,
+        const cuda_rows & bonus, const cuda_rows & below, int64_t n_seqs, float * work) {
+    constexpr bool     SOLVE   = FORM != CHUNK_DIAGONAL;
+    const cuda_batch & b       = scan.batch;
+    const bool         channel = scan.gate_width > 1;
+    const int64_t      tokens  = b.n_head * b.n_tokens;
+    const int64_t      factors = tokens * scan.n_h;
+    const auto         take    = [&](bool there, int64_t floats) {
+        float * at = there ? work : nullptr;
+        work += there ? floats : 0;
+        return at;
+    };
+    householder_chunk_args args;
+    args.scan     = scan;
+    args.bonus    = bonus;
+    args.below    = below;
+    args.n_seqs   = (int) n_seqs;
+    args.tokens   = CHUNK_FACTORS / scan.n_h;
+    args.solve    = take(SOLVE, factors * CHUNK_FACTORS);
+    args.read     = take(true, tokens * CHUNK_FACTORS);
+    args.key_in   = take(channel && SOLVE, factors * b.d_k);
+    args.key_out  = take(channel, factors * b.d_k);
+    args.query_in = take(channel, tokens * b.d_k);
+    args.gate_all = take(channel, tokens * b.d_k);
+
+    // The lengths are on the device. This is the maximum for any batch: the full chunks, and for
+    // each sequence one partial chunk and one chunk per snapshot; but each chunk has a token.
+    const int64_t most   = b.n_tokens / args.tokens + n_seqs * (1 + b.n_snap);
+    const int64_t chunks = most < b.n_tokens ? most : b.n_tokens;
+    const dim3    grid((unsigned) chunks, (unsigned) b.n_head);
+    const dim3    threads(CHUNK_THREADS);
+    if (channel) {
+        launch(householder_chunk_prepare<HOUSEHOLDER_GATE_CHANNEL, FORM>, grid, threads, args);
+    } else if constexpr (FORM != CHUNK_RANK_ONE) {
+        if (scan.gate_width == 1) {
+            launch(householder_chunk_prepare<HOUSEHOLDER_GATE_HEAD, FORM>, grid, threads, args);
+        } else {
+            launch(householder_chunk_prepare<HOUSEHOLDER_GATE_NONE, FORM>, grid, threads, args);
+        }
+    }
+
+    const dim3 blocks(
+            (unsigned) (n_seqs * b.n_head), (unsigned) ((b.d_v + CHUNK_COLS - 1) / CHUNK_COLS));
+    with_instance(b.d_k, [&](auto size) {
+        launch(householder_chunk<decltype(size)::DK, SOLVE>, blocks, threads, args);
+    });
+}
