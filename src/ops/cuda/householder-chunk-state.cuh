@@ -243,7 +243,7 @@ template <int DK> struct chunk_state {
 // grid: (sequences · heads, groups of 16 columns), block: CHUNK_THREADS
 // SOLVE: CHUNK_DELTA and CHUNK_RANK_ONE
 template <int DK, bool SOLVE>
-static __global__ void __launch_bounds__(CHUNK_THREADS, DK < 64 ? 3 : 2)
+static __global__ void __launch_bounds__(CHUNK_THREADS, 2)
         householder_chunk(const householder_chunk_args a) {
     __shared__ chunk_fragment sh_S[DK * CHUNK_COLS / 2];
     __shared__ chunk_fragment sh_U[CHUNK_FACTORS * CHUNK_COLS / 2]; // R, then U

@@ -50,7 +50,8 @@ static __device__ __forceinline__ float mlstm_sum(float x[NORM_TOKENS]) {
 }
 
 // grid: sequences · heads, block: NORM_THREADS
-static __global__ void __launch_bounds__(NORM_THREADS) mlstm_normalize(const signed_cuda_args a) {
+static __global__ void __launch_bounds__(NORM_THREADS, 2)
+        mlstm_normalize(const signed_cuda_args a) {
     __shared__ float sh_log_f[NORM_TOKENS], sh_log_i[NORM_TOKENS];
     __shared__ float sh_f[NORM_TOKENS], sh_in[NORM_TOKENS];  // f', i'
     __shared__ float sh_sum[NORM_THREADS / 32][NORM_TOKENS]; // part of n·c_t per warp
