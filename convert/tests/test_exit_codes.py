@@ -74,7 +74,7 @@ CASES = [
     (0, "exact parity-delta-net -o DIR"), (0, "data P -o -"),
     (1, "GOOD -o DIR"), (1, "automaton A -o DIR"), (1, "data P -o DIR"),
     (2, ""), (2, "GOOD"), (2, "GOOD -o NONE/x"), (2, "GOOD -o -"), (2, "GOOD -o OUT --type q3"),
-    (2, "GOOD -o OUT --trained-length 0"), (2, "GOOD -o GOOD/config.json"), (2, "automaton A"),
+    (2, "GOOD -o OUT --trained-length 0"), (2, "GOOD -o GOOD/config.json"), (2, "automaton"),
     (2, "automaton A -o A"), (2, "exact nothing -o DIR"), (2, "exact -o NONE"), (2, "data P"),
     (2, "data P -o P"), (2, "GOOD -o OUT --nonsense"),
     (3, "NONE -o OUT"), (3, "DAMAGED -o OUT"), (3, "DIR -o OUT"), (3, "INFINITE -o OUT"),
