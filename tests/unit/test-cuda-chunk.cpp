@@ -24,23 +24,23 @@ static const int n_sizes = 7;
 
 static const std::set<const void *> & prepare_kernels() {
     static const std::set<const void *> all = {
-        (const void *) householder_chunk_prepare<HOUSEHOLDER_GATE_NONE, CHUNK_DELTA>,
-        (const void *) householder_chunk_prepare<HOUSEHOLDER_GATE_HEAD, CHUNK_DELTA>,
-        (const void *) householder_chunk_prepare<HOUSEHOLDER_GATE_CHANNEL, CHUNK_DELTA>,
-        (const void *) householder_chunk_prepare<HOUSEHOLDER_GATE_CHANNEL, CHUNK_RANK_ONE>,
+        (const void *) chunk_prepare<HOUSEHOLDER_GATE_NONE, CHUNK_DELTA>,
+        (const void *) chunk_prepare<HOUSEHOLDER_GATE_HEAD, CHUNK_DELTA>,
+        (const void *) chunk_prepare<HOUSEHOLDER_GATE_CHANNEL, CHUNK_DELTA>,
+        (const void *) chunk_prepare<HOUSEHOLDER_GATE_CHANNEL, CHUNK_RANK_ONE>,
     };
     return all;
 }
 
 static const std::set<const void *> & chunk_kernels() {
     static const std::set<const void *> all = {
-        (const void *) householder_chunk<16, true>,
-        (const void *) householder_chunk<32, true>,
-        (const void *) householder_chunk<64, true>,
-        (const void *) householder_chunk<96, true>,
-        (const void *) householder_chunk<128, true>,
-        (const void *) householder_chunk<192, true>,
-        (const void *) householder_chunk<256, true>,
+        (const void *) chunk_scan<16, true>,
+        (const void *) chunk_scan<32, true>,
+        (const void *) chunk_scan<64, true>,
+        (const void *) chunk_scan<96, true>,
+        (const void *) chunk_scan<128, true>,
+        (const void *) chunk_scan<192, true>,
+        (const void *) chunk_scan<256, true>,
     };
     return all;
 }
@@ -655,8 +655,7 @@ static void test_grid(test * t) {
 
 // Errors in the PTX of the chunk kernels. Every barrier is needed.
 static void test_broken(test * t) {
-    const std::string prepare = "householder_chunk_prepareILi1ELi0E",
-                      chunk   = "householder_chunkILi64ELb1E";
+    const std::string     prepare = "chunk_prepareILi1ELi0E", chunk = "chunk_scanILi64ELb1E";
     std::vector<breakage> all = {
         { "prepare: a removed wait",
                 { prepare, "cp.async.wait_group", 0, "cp.async.wait_group 1;", "" },

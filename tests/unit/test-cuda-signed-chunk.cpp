@@ -22,22 +22,22 @@ static const int n_sizes = 7;
 
 static const std::set<const void *> & prepare_kernels() {
     static const std::set<const void *> all = {
-        (const void *) householder_chunk_prepare<HOUSEHOLDER_GATE_NONE, CHUNK_DIAGONAL>,
-        (const void *) householder_chunk_prepare<HOUSEHOLDER_GATE_HEAD, CHUNK_DIAGONAL>,
-        (const void *) householder_chunk_prepare<HOUSEHOLDER_GATE_CHANNEL, CHUNK_DIAGONAL>,
+        (const void *) chunk_prepare<HOUSEHOLDER_GATE_NONE, CHUNK_DIAGONAL>,
+        (const void *) chunk_prepare<HOUSEHOLDER_GATE_HEAD, CHUNK_DIAGONAL>,
+        (const void *) chunk_prepare<HOUSEHOLDER_GATE_CHANNEL, CHUNK_DIAGONAL>,
     };
     return all;
 }
 
 static const std::set<const void *> & chunk_kernels() {
     static const std::set<const void *> all = {
-        (const void *) householder_chunk<16, false>,
-        (const void *) householder_chunk<32, false>,
-        (const void *) householder_chunk<64, false>,
-        (const void *) householder_chunk<96, false>,
-        (const void *) householder_chunk<128, false>,
-        (const void *) householder_chunk<192, false>,
-        (const void *) householder_chunk<256, false>,
+        (const void *) chunk_scan<16, false>,
+        (const void *) chunk_scan<32, false>,
+        (const void *) chunk_scan<64, false>,
+        (const void *) chunk_scan<96, false>,
+        (const void *) chunk_scan<128, false>,
+        (const void *) chunk_scan<192, false>,
+        (const void *) chunk_scan<256, false>,
     };
     return all;
 }
@@ -474,9 +474,9 @@ static void test_paths(test * t) {
 
 // Errors in the PTX of the chunk kernels. Every barrier is needed.
 static void test_broken(test * t) {
-    const std::string     head  = "householder_chunk_prepareILi1ELi1E";
-    const std::string     chan  = "householder_chunk_prepareILi2ELi1E";
-    const std::string     chunk = "householder_chunkILi64ELb0E";
+    const std::string     head  = "chunk_prepareILi1ELi1E";
+    const std::string     chan  = "chunk_prepareILi2ELi1E";
+    const std::string     chunk = "chunk_scanILi64ELb0E";
     std::vector<breakage> all   = {
         { "prepare: a removed wait",
                   { chan, "cp.async.wait_group", 0, "cp.async.wait_group 0;", "" },

@@ -2,8 +2,8 @@
 
 // The two kernels of the chunk path, for both scans.
 
-#include "householder-chunk-prepare.cuh"
-#include "householder-chunk-state.cuh"
+#include "chunk-prepare.cuh"
+#include "chunk-scan.cuh"
 #include "launch.cuh"
 
 // True if the chunk kernels support the shape of a node
@@ -17,7 +17,7 @@ static inline int64_t chunk_factors(const struct scan_dims & dims, int form) {
     return form == CHUNK_RANK_ONE ? 2 : dims.n_h;
 }
 
-// Floats of work buffer, in the order of householder_chunk_args
+// Floats of work buffer, in the order of chunk_args
 static inline int64_t chunk_work_floats(const struct scan_dims & dims, int form, bool channel) {
     const int64_t n_h  = chunk_factors(dims, form);
     const int64_t keys = form == CHUNK_DIAGONAL ? n_h : 2 * n_h;
@@ -39,7 +39,7 @@ static void launch_chunk(Launch & launch, const householder_cuda_args & scan,
         work += there ? floats : 0;
         return at;
     };
-    householder_chunk_args args;
+    chunk_args args;
     args.scan     = scan;
     args.bonus    = bonus;
     args.below    = below;
@@ -59,18 +59,18 @@ static void launch_chunk(Launch & launch, const householder_cuda_args & scan,
     const dim3    grid((unsigned) chunks, (unsigned) b.n_head);
     const dim3    threads(CHUNK_THREADS);
     if (channel) {
-        launch(householder_chunk_prepare<HOUSEHOLDER_GATE_CHANNEL, FORM>, grid, threads, args);
+        launch(chunk_prepare<HOUSEHOLDER_GATE_CHANNEL, FORM>, grid, threads, args);
     } else if constexpr (FORM != CHUNK_RANK_ONE) {
         if (scan.gate_width == 1) {
-            launch(householder_chunk_prepare<HOUSEHOLDER_GATE_HEAD, FORM>, grid, threads, args);
+            launch(chunk_prepare<HOUSEHOLDER_GATE_HEAD, FORM>, grid, threads, args);
         } else {
-            launch(householder_chunk_prepare<HOUSEHOLDER_GATE_NONE, FORM>, grid, threads, args);
+            launch(chunk_prepare<HOUSEHOLDER_GATE_NONE, FORM>, grid, threads, args);
         }
     }
 
     const dim3 blocks(
             (unsigned) (n_seqs * b.n_head), (unsigned) ((b.d_v + CHUNK_COLS - 1) / CHUNK_COLS));
     with_instance(b.d_k, [&](auto size) {
-        launch(householder_chunk<decltype(size)::DK, SOLVE>, blocks, threads, args);
+        launch(chunk_scan<decltype(size)::DK, SOLVE>, blocks, threads, args);
     });
 }

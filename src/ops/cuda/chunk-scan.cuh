@@ -1,6 +1,6 @@
 #pragma once
 
-// The part of the chunk path that takes the state from chunk to chunk (householder-chunk.cuh):
+// The part of the chunk path that takes the state from chunk to chunk (chunk.cuh):
 //     R = V − (P ∘ K) S ,   U = T R             or, with nothing to solve, U = diag(f) X
 //     O = scale ((P ∘ Q) S + A U)
 //     S ← P_end ∘ S + (D_end ∘ K)ᵀ U
@@ -10,7 +10,7 @@
 // so they need no shared memory. Right operands (S, R, U) are used by all warps and are in shared
 // memory, already split for the tensor core. The state itself stays in registers, not split.
 
-#include "householder-chunk.cuh"
+#include "chunk.cuh"
 
 // A right operand of 16 columns in shared memory, in the order in which lanes read it: rows in
 // groups of 16, two multiplications each. The assignment of the 16 rows to the two multiplications
@@ -243,8 +243,7 @@ template <int DK> struct chunk_state {
 // grid: (sequences · heads, groups of 16 columns), block: CHUNK_THREADS
 // SOLVE: CHUNK_DELTA and CHUNK_RANK_ONE
 template <int DK, bool SOLVE>
-static __global__ void __launch_bounds__(CHUNK_THREADS, 2)
-        householder_chunk(const householder_chunk_args a) {
+static __global__ void __launch_bounds__(CHUNK_THREADS, 2) chunk_scan(const chunk_args a) {
     __shared__ chunk_fragment sh_S[DK * CHUNK_COLS / 2];
     __shared__ chunk_fragment sh_U[CHUNK_FACTORS * CHUNK_COLS / 2]; // R, then U
     __shared__ const float *  sh_key[CHUNK_FACTORS];                // rows of K, or of D_end ∘ K

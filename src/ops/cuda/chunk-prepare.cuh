@@ -1,7 +1,7 @@
 #pragma once
 
-// The part of the chunked Householder scan that does not depend on the state
-// (householder-chunk.cuh). A block is one chunk of one head.
+// The part of the chunk path that does not depend on the state (chunk.cuh). A block is one chunk of
+// one head.
 //
 // Products of keys: warp w has factors 16w .. 16w + 15 as rows. Without channels in the gate, D_ei
 // is a number:
@@ -11,12 +11,12 @@
 //     (D_ei ∘ k_i)·k_e = (to_end_i ∘ k_i) ∘ between · (from_begin_e ∘ k_e)
 // is a matrix product again. Products inside a group are computed one by one.
 //
-// The rows that multiply keys depend on the form (householder-chunk.cuh):
+// The rows that multiply keys depend on the form (chunk.cuh):
 //     CHUNK_DELTA     keys, for L, and queries, for A
 //     CHUNK_DIAGONAL  queries
 //     CHUNK_RANK_ONE  r of a token in its first factor, for L, and q in its second, for A
 
-#include "householder-chunk.cuh"
+#include "chunk.cuh"
 
 // Pitches of shared memory: rows begin at vectors, and lanes that read a column use different
 // banks.
@@ -27,7 +27,7 @@ enum {
 };
 
 // The chunk of a block, and the positions of its rows.
-struct prepare_chunk {
+struct chunk_place {
     int     h;
     int64_t first; // token of the batch
     int     n_tokens;
@@ -37,10 +37,10 @@ struct prepare_chunk {
         return first + e / n_h;
     }
     // rows of the work buffer
-    __device__ __forceinline__ int64_t factor_row(const householder_chunk_args & a, int e) const {
+    __device__ __forceinline__ int64_t factor_row(const chunk_args & a, int e) const {
         return (h * a.scan.batch.n_tokens + first) * a.scan.n_h + e;
     }
-    __device__ __forceinline__ int64_t token_row(const householder_chunk_args & a, int t) const {
+    __device__ __forceinline__ int64_t token_row(const chunk_args & a, int t) const {
         return h * a.scan.batch.n_tokens + first + t;
     }
 };
@@ -48,7 +48,7 @@ struct prepare_chunk {
 // Finds chunk `index` of the batch; false if there are fewer. Sequences out of range have no
 // chunks.
 static __device__ __forceinline__ bool prepare_find(
-        const householder_chunk_args & a, int index, prepare_chunk * chunk) {
+        const chunk_args & a, int index, chunk_place * chunk) {
     const cuda_batch & b = a.scan.batch;
     cuda_seq           seq;
     int                piece = 0;
@@ -130,9 +130,8 @@ struct prepare_plain {
 };
 
 template <int GATE, int FORM>
-static __device__ __forceinline__ void prepare_products(const householder_chunk_args & a,
-        const prepare_chunk & c, float (*L)[PREPARE_PITCH], prepare_rows & rows,
-        prepare_plain & slice) {
+static __device__ __forceinline__ void prepare_products(const chunk_args & a, const chunk_place & c,
+        float (*L)[PREPARE_PITCH], prepare_rows & rows, prepare_plain & slice) {
     const householder_cuda_args & s = a.scan;
 
     const int tid   = (int) threadIdx.x;
@@ -293,8 +292,8 @@ template <int FORM> struct prepare_slice {
 
     // Writes P ∘ K or P ∘ r, D_end ∘ K, P ∘ Q and P_end. Each thread has one channel of every
     // eighth factor.
-    __device__ __forceinline__ void put(const householder_chunk_args & a, const prepare_chunk & c,
-            const prepare_rows & rows, int d0) const {
+    __device__ __forceinline__ void put(
+            const chunk_args & a, const chunk_place & c, const prepare_rows & rows, int d0) const {
         constexpr int AT_ONCE = CHUNK_THREADS / PREPARE_SLICE;
 
         const int d_k = a.scan.batch.d_k;
@@ -337,8 +336,8 @@ template <int FORM> struct prepare_slice {
 };
 
 template <int FORM>
-static __device__ __forceinline__ void prepare_products_channel(const householder_chunk_args & a,
-        const prepare_chunk & c, float (*L)[PREPARE_PITCH], prepare_rows & rows,
+static __device__ __forceinline__ void prepare_products_channel(const chunk_args & a,
+        const chunk_place & c, float (*L)[PREPARE_PITCH], prepare_rows & rows,
         prepare_slice<FORM> & slice) {
     const householder_cuda_args & s     = a.scan;
     constexpr bool                DELTA = FORM == CHUNK_DELTA;
@@ -462,8 +461,8 @@ static __device__ __forceinline__ void prepare_products_channel(const householde
 // (I + L) X = I, one column per thread:  x_e = [e is this column] − Σ_{i<e} L_ei x_i
 // T = X diag(β); β = 1 with CHUNK_RANK_ONE
 template <int FORM>
-static __device__ __forceinline__ void prepare_solve(const householder_chunk_args & a,
-        const prepare_chunk & c, const float4 (*matrix)[PREPARE_PITCH / 4], const float * beta) {
+static __device__ __forceinline__ void prepare_solve(const chunk_args & a, const chunk_place & c,
+        const float4 (*matrix)[PREPARE_PITCH / 4], const float * beta) {
     constexpr bool DELTA = FORM == CHUNK_DELTA;
 
     const int tid = (int) threadIdx.x;
@@ -499,8 +498,7 @@ static __device__ __forceinline__ void prepare_solve(const householder_chunk_arg
 
 // grid: (maximum number of chunks, heads), block: CHUNK_THREADS
 template <int GATE, int FORM>
-static __global__ void __launch_bounds__(CHUNK_THREADS, 3)
-        householder_chunk_prepare(const householder_chunk_args a) {
+static __global__ void __launch_bounds__(CHUNK_THREADS, 3) chunk_prepare(const chunk_args a) {
     constexpr bool CHANNEL = GATE == HOUSEHOLDER_GATE_CHANNEL;
     constexpr bool SOLVE   = FORM != CHUNK_DIAGONAL;
     constexpr bool MATRIX  = SOLVE || GATE == HOUSEHOLDER_GATE_HEAD;
@@ -515,7 +513,7 @@ static __global__ void __launch_bounds__(CHUNK_THREADS, 3)
     float (*const L)[PREPARE_PITCH] = (float (*)[PREPARE_PITCH]) matrix;
     cuda_wait();
 
-    prepare_chunk c;
+    chunk_place c;
     c.h = (int) blockIdx.y;
     if (!prepare_find(a, (int) blockIdx.x, &c)) {
         return;

@@ -26,11 +26,11 @@
 //     S_e = S_{e−1} + k δ_eᵀ ,       δ_e = v               whose row of L is zero,
 // with β = 1, so in L and in P ∘ K the rows are those of r and the columns those of w and k.
 //
-// householder-chunk-prepare.cuh computes all that does not depend on S_0, for all chunks at once: T
-// = (I + L)⁻¹ diag(β) and A; with a gate per channel also P ∘ K, P ∘ Q and D_end ∘ K. With β
-// in [0, 2] and unit keys no entry of T exceeds 4, because for i < e
+// chunk-prepare.cuh computes all that does not depend on S_0, for all chunks at once:
+// T = (I + L)⁻¹ diag(β) and A; with a gate per channel also P ∘ K, P ∘ Q and D_end ∘ K. With β in
+// [0, 2] and unit keys no entry of T exceeds 4, because for i < e
 //     T_ei = −β_e β_i k_eᵀ Π (I − β_j k_j k_jᵀ) k_i .
-// householder-chunk-state.cuh takes the state from chunk to chunk.
+// chunk-scan.cuh takes the state from chunk to chunk.
 //
 // A chunk consists of whole tokens, so that gates and outputs are at its ends. A token with a
 // snapshot ends a chunk.
@@ -50,7 +50,7 @@ enum chunk_form { CHUNK_DELTA, CHUNK_DIAGONAL, CHUNK_RANK_ONE };
 
 static_assert(CHUNK_ROWS == 16, "a warp has the rows of one multiplication");
 
-struct householder_chunk_args {
+struct chunk_args {
     householder_cuda_args scan;  // CHUNK_DIAGONAL: beta is f, or absent; CHUNK_RANK_ONE: n_h is 2
     cuda_rows             bonus; // CHUNK_DIAGONAL with a gate per channel; or absent
     cuda_rows             below; // CHUNK_DIAGONAL: divisor of the output; or absent
