@@ -5,6 +5,7 @@ an error that names it, so nothing is dropped silently.
 """
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,7 +14,7 @@ import numpy as np
 from .checkpoint import Checkpoint
 from .errors import DataError, ModelError, shown
 from .family import Family
-from .readers.tensor import FLOAT_DTYPES, Tensor
+from .readers.tensor import FLOAT_DTYPES, Tensor, row_pieces
 from .transforms import SAME, Shape, Transform
 
 # keys of transformers and of training that do not change what the network computes
@@ -60,6 +61,14 @@ def all_finite(x: np.ndarray) -> bool:
     return x.size == 0 or bool(np.isfinite(x.min()) and np.isfinite(x.max()))
 
 
+def check_finite(tensor: Tensor, x: np.ndarray) -> None:
+    """x: the values of the tensor, or some of them"""
+    if not all_finite(x):
+        bad = sum(int(np.size(y) - np.isfinite(y).sum()) for y in tensor.pieces())
+        raise DataError(f"{tensor.file}: tensor {tensor.name} has {bad} non-finite values among "
+                        f"{math.prod(tensor.shape)}")
+
+
 @dataclass(frozen=True)
 class OutputTensor:
     """A tensor of the model file."""
@@ -69,14 +78,23 @@ class OutputTensor:
     sources: tuple[Tensor, ...]
     transform: Transform
 
-    def load(self) -> np.ndarray:
+    def pieces(self) -> Iterator[np.ndarray]:
+        """The values as float32, a few rows at a time. A tensor that stays as it is is also read
+        like this; others are in memory as a whole."""
+        if self.transform is SAME:
+            for x in self.sources[0].pieces():
+                check_finite(self.sources[0], x)
+                yield x
+        else:
+            y = self._load()
+            for rows in row_pieces(y.shape):
+                yield y[rows]
+
+    def _load(self) -> np.ndarray:
         arrays = []
         for tensor in self.sources:
             x = tensor.load()
-            if not all_finite(x):
-                bad = int(np.size(x) - np.isfinite(x).sum())
-                raise DataError(f"{tensor.file}: tensor {tensor.name} has {bad} non-finite values "
-                                f"among {x.size}")
+            check_finite(tensor, x)
             arrays.append(x)
         y = np.ascontiguousarray(self.transform.apply(arrays), dtype=np.float32)
         if y.shape != self.shape:

@@ -1,12 +1,12 @@
-"""Writes a model file: the header first, then one tensor at a time."""
+"""Writes a model file: the header first, then the tensors, a few rows at a time."""
 
 import sys
 from pathlib import Path
 from typing import BinaryIO
 
 import numpy as np
+from gguf import GGMLQuantizationType, GGUFWriter
 from gguf import GGUFValueType as V
-from gguf import GGUFWriter
 from gguf.gguf_writer import WriterState
 
 from .atomic import replacing
@@ -45,6 +45,15 @@ def write_gguf(m: Model, path: Path, wanted: str) -> int:
         return file.tell()
 
 
+def encoded(name: str, piece: np.ndarray, kind: GGMLQuantizationType) -> np.ndarray:
+    """The bytes of some rows of a tensor."""
+    with np.errstate(over="ignore"):
+        data = encode(piece, kind)
+    if data.dtype == np.float16 and not all_finite(data):
+        raise DataError(f"tensor {name} has values outside the range of f16; use --type bf16")
+    return np.ascontiguousarray(data).reshape(-1).view(np.uint8)
+
+
 def write(m: Model, file: BinaryIO, wanted: str) -> None:
     writer = GGUFWriter(None, m.arch)
     for key, (kind, value) in m.kv.items():
@@ -64,17 +73,11 @@ def write(m: Model, file: BinaryIO, wanted: str) -> None:
     writer.write_kv_data_to_file()
     writer.write_ti_data_to_file()
     for out, kind, size in zip(m.outs, kinds, sizes):
-        data = out.load()
-        with np.errstate(over="ignore"):
-            data = encode(data, kind)
-        if data.dtype == np.float16 and not all_finite(data):
-            raise DataError(f"tensor {out.name} has values outside the range of f16; "
-                            "use --type bf16")
-        # not write_tensor_data: numpy's tofile() does not tell why a write failed
         writer.write_padding(file, file.tell())
-        file.write(np.ascontiguousarray(data).reshape(-1).view(np.uint8))
+        for piece in out.pieces():
+            # not write_tensor_data: numpy's tofile() does not tell why a write failed
+            file.write(encoded(out.name, piece, kind))
         writer.write_padding(file, size)
-        del data                           # free it before the next tensor is read
         for source in out.sources:
             source.release()
         progress.step(size, out.name)

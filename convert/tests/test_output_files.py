@@ -216,7 +216,7 @@ from lrnn_convert.__main__ import main
 def wait(self):
     print("stopped", flush=True)
     time.sleep(60)
-model.OutputTensor.load = wait
+model.OutputTensor.pieces = wait
 sys.exit(main())
 """
 
@@ -295,16 +295,16 @@ def test_two_converters_with_the_same_output(bench, inputs, monkeypatch):
     other = bench.out.read_bytes()
     assert bench.run() == 0
     mine = bench.out.read_bytes()
-    load, seen = model.OutputTensor.load, []
+    pieces, seen = model.OutputTensor.pieces, []
 
-    def load_after_the_other(self):
+    def pieces_after_the_other(self):
         if not seen:
             subprocess.run([sys.executable, "-m", "lrnn_convert", bench.folder, "-o", bench.out,
                             "--type", "f16", "--quiet"], check=True, cwd=PACKAGE)
             seen.append(bench.out.read_bytes())
-        return load(self)
+        return pieces(self)
 
-    monkeypatch.setattr(model.OutputTensor, "load", load_after_the_other)
+    monkeypatch.setattr(model.OutputTensor, "pieces", pieces_after_the_other)
     assert bench.run() == 0
     assert seen == [other] and bench.out.read_bytes() == mine and not temporary_files(bench)
 
@@ -332,13 +332,13 @@ def test_a_file_that_another_process_locks(bench, inputs):
 
 def test_a_temporary_file_that_another_process_replaced(bench, inputs, monkeypatch):
     """On file systems without locks."""
-    load = model.OutputTensor.load
+    pieces = model.OutputTensor.pieces
 
-    def load_after_the_other(self):
+    def pieces_after_the_other(self):
         path = bench.path / f"out.gguf.{os.getpid()}.tmp"
         path.unlink(missing_ok=True)
         path.write_bytes(b"of another process")
-        return load(self)
+        return pieces(self)
 
-    monkeypatch.setattr(model.OutputTensor, "load", load_after_the_other)
+    monkeypatch.setattr(model.OutputTensor, "pieces", pieces_after_the_other)
     assert bench.run() == 1 and "out.gguf" in bench.err and not bench.out.exists()

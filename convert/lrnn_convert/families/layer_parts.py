@@ -116,7 +116,7 @@ def write_embedding(m: Model, embedding: str, head: str = "lm_head.weight",
     elif m.has(head):
         # pickles contain the tied copy, which must not differ
         a, b = m.take(head, (vocab, width)), m.checkpoint.tensors[embedding]
-        if not np.array_equal(a.load(), b.load()):
+        if not all(map(np.array_equal, a.pieces(), b.pieces())):
             raise ModelError(f"{m.checkpoint.name}: tie_word_embeddings is true, but {head} "
                              f"differs from {embedding}")
     return width, vocab

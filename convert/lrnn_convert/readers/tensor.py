@@ -1,10 +1,12 @@
 """Lazy tensors and memory-mapped files."""
 
+import math
 import mmap
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from types import EllipsisType
 
 import numpy as np
 
@@ -14,6 +16,16 @@ FLOAT_DTYPES = {"F32": np.dtype("<f4"), "F16": np.dtype("<f2"), "BF16": np.dtype
                 "F64": np.dtype("<f8")}
 
 MAX_RANK = 64                              # torch has no larger tensors
+PIECE = 1 << 20                            # values of a tensor that are in memory as float32
+
+
+def row_pieces(shape: tuple[int, ...]) -> Iterator[slice | EllipsisType]:
+    """Indices of the rows of a tensor, of about PIECE values each. A vector is one piece."""
+    if len(shape) < 2:
+        yield ...
+        return
+    step = max(1, PIECE // max(1, math.prod(shape[1:])))
+    yield from (slice(first, first + step) for first in range(0, shape[0], step))
 
 
 @dataclass(frozen=True)
@@ -27,13 +39,22 @@ class Tensor:
 
     def load(self) -> np.ndarray:
         """The values as float32. Exact for F32, F16 and BF16."""
+        return self._floats(self.read())
+
+    def pieces(self) -> Iterator[np.ndarray]:
+        """The values as float32, a few rows at a time."""
         raw = self.read()
+        for rows in row_pieces(self.shape):
+            yield self._floats(raw[rows])
+            self.release()
+
+    def _floats(self, raw: np.ndarray) -> np.ndarray:
         if self.dtype == "BF16":
             # BF16 is the upper half of a float32
             bits = raw.astype(np.uint32)
             bits <<= np.uint32(16)
             return bits.view(np.float32)
-        return np.ascontiguousarray(raw, dtype=np.float32).reshape(self.shape)
+        return np.asarray(raw, dtype=np.float32, order="C")
 
     def release(self) -> None:
         """Frees the pages of the file that were read. A large checkpoint does not fit into memory;
