@@ -58,6 +58,8 @@ struct lrnn_model_params {
     int32_t       n_gpu_layers; // layers to offload, the last ones and the output; -1: all that fit
     const char *  devices;      // ggml device names, such as "CUDA0,CUDA1"; NULL: all GPUs
     const char *  tensor_split; // shares of the devices, such as "3,1"; NULL: by free memory
+    bool no_huge_pages; // leave the weights in the mapped file, which processes share; otherwise
+                        // they are copied to huge pages if memory allows: faster generation
 };
 
 // Checks `devices` and `tensor_split` against the devices of this machine. Loading does so too.

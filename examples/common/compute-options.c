@@ -8,9 +8,10 @@
 #include <string.h>
 
 static struct lrnn_model_params params_of(const struct compute * c) {
-    return (struct lrnn_model_params) {
-        .n_gpu_layers = (int32_t) c->n_gpu_layers, .devices = c->devices, .tensor_split = c->split
-    };
+    return (struct lrnn_model_params) { .n_gpu_layers = (int32_t) c->n_gpu_layers,
+        .devices                                      = c->devices,
+        .tensor_split                                 = c->split,
+        .no_huge_pages                                = c->no_huge_pages };
 }
 
 bool compute_check(const struct compute * c, char * err, size_t err_size) {

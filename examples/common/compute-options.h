@@ -21,12 +21,14 @@ struct compute {
     const char * rpc;          // servers, HOST:PORT separated by commas; NULL: none
     int64_t      rpc_timeout;  // seconds
     int          cache_type;   // enum lrnn_cache_type
+    bool         no_huge_pages;
     bool         verbose;
 };
 
-#define COMPUTE_DEFAULTS   { .n_gpu_layers = -1, .rpc_timeout = 120 }
+#define COMPUTE_DEFAULTS { .n_gpu_layers = -1, .rpc_timeout = 120 }
 
-#define COMPUTE_OPTIONS(c) COMPUTE_CACHE_TYPE(c), COMPUTE_LAYERS(c), COMPUTE_DEVICES(c)
+#define COMPUTE_OPTIONS(c) \
+    COMPUTE_CACHE_TYPE(c), COMPUTE_HUGE_PAGES(c), COMPUTE_LAYERS(c), COMPUTE_DEVICES(c)
 
 #define COMPUTE_THREADS(c)                               \
     opt_int("-t, --threads", "N", &(c).threads, 0, 4096, \
@@ -35,6 +37,11 @@ struct compute {
 #define COMPUTE_CACHE_TYPE(c)                                   \
     opt_choice("--cache-type", "f16|f32|q8_0", &(c).cache_type, \
             "number format of the attention cache")
+
+#define COMPUTE_HUGE_PAGES(c)                                                                \
+    opt_flag("--no-huge-pages", &(c).no_huge_pages,                                          \
+            "leave the weights in the mapped file, where processes share them (default: on " \
+            "the CPU, copy them to huge pages if memory allows, which generates faster)")
 
 #define COMPUTE_LAYERS(c)                                                                        \
     opt_int("-ngl, --gpu-layers", "N", &(c).n_gpu_layers, -1, 1 << 20,                           \

@@ -69,5 +69,6 @@ struct lrnn_model * load_model_on(
 }
 
 struct lrnn_model * load_model(const char * path, bool quiet) {
-    return load(path, (struct lrnn_model_params) { 0 }, false, quiet ? NULL : on_warning);
+    const struct lrnn_model_params params = { .no_huge_pages = true };
+    return load(path, params, false, quiet ? NULL : on_warning);
 }

@@ -61,6 +61,7 @@ class _ModelParams(ctypes.Structure):
         ("n_gpu_layers", c_int32),
         ("devices", c_char_p),
         ("tensor_split", c_char_p),
+        ("no_huge_pages", c_bool),
     ]
 
 
@@ -380,7 +381,8 @@ class Model(_Object):
 
     `progress(done)` receives the progress of loading, from 0 to 1, and returns False to cancel.
     `log(level, message)` receives messages of the model and its sessions; level 1 is a warning.
-    `params` are other fields of struct lrnn_model_params: n_gpu_layers, devices, tensor_split."""
+    `params` are other fields of struct lrnn_model_params: n_gpu_layers, devices, tensor_split,
+    no_huge_pages."""
 
     def __init__(self, path, *, progress=None, log=None, **params):
         super().__init__()

@@ -2,6 +2,7 @@
 
 #include "run/weights.h"
 
+#include "file/huge-pages.h"
 #include "file/model-file.h"
 #include "run/context.h"
 
@@ -10,6 +11,7 @@
 
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -120,6 +122,101 @@ static double count_bytes(const struct device * device) {
     return bytes;
 }
 
+//
+// Huge pages
+//
+
+// The blocks of HUGE_PAGE bytes, at multiples of it, that are inside the mapping.
+struct blocks {
+    uint8_t * first;
+    size_t    n, n_wanted;
+    bool *    wanted; // [n]
+};
+
+// Wants all blocks with weights that a token reads: not the embedding, of which it reads one row.
+static struct blocks find_blocks(const struct lrnn_model * model) {
+    size_t          size;
+    const uintptr_t begin = (uintptr_t) model_file_bytes(model->file, &size);
+    const uintptr_t first = (begin + HUGE_PAGE - 1) / HUGE_PAGE * HUGE_PAGE;
+    const uintptr_t last  = (begin + size) / HUGE_PAGE * HUGE_PAGE;
+
+    struct blocks b = { .first = (uint8_t *) first };
+    b.n             = last > first ? (last - first) / HUGE_PAGE : 0;
+    b.wanted        = b.n > 0 ? calloc(b.n, sizeof(b.wanted[0])) : NULL;
+    if (b.wanted == NULL) {
+        return (struct blocks) { 0 };
+    }
+    for (struct ggml_tensor * t = ggml_get_first_tensor(model->devices[0].ctx); t != NULL;
+            t                   = ggml_get_next_tensor(model->devices[0].ctx, t)) {
+        if (t == model->token_embd && t != model->output) {
+            continue;
+        }
+        const uintptr_t from = (uintptr_t) t->data, to = from + ggml_nbytes(t);
+        for (uintptr_t at = from / HUGE_PAGE * HUGE_PAGE; at < to; at += HUGE_PAGE) {
+            if (at >= first && at < last && !b.wanted[(at - first) / HUGE_PAGE]) {
+                b.wanted[(at - first) / HUGE_PAGE] = true;
+                b.n_wanted++;
+            }
+        }
+    }
+    return b;
+}
+
+// Block by block, so that a weight is not twice in memory. Out of memory, the rest stays mapped.
+static bool replace_blocks(struct loader * l, const struct blocks * b, struct fetch * f) {
+    size_t n;
+    for (size_t i = 0; i < b->n; i += n) {
+        for (n = 0; i + n < b->n && b->wanted[i + n] && n < PIECE / HUGE_PAGE; ++n) {
+        }
+        if (n == 0) {
+            n = 1;
+        } else if (!huge_pages_replace(b->first + i * HUGE_PAGE, n * HUGE_PAGE)) {
+            return true;
+        } else if (!report(l, f, n * HUGE_PAGE)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+//
+// All devices
+//
+
+static bool fetch_device(struct loader * l, int32_t i, struct fetch * f) {
+    struct ggml_context * ctx = l->model->devices[i].ctx;
+    for (struct ggml_tensor * t = ggml_get_first_tensor(ctx); t != NULL;
+            t                   = ggml_get_next_tensor(ctx, t)) {
+        if (!fetch_tensor(l, t, i > 0, f)) {
+            return false;
+        }
+    }
+    return true;
+}
+
+// The weights of the CPU. Huge pages only if it has all of them: the bytes of a weight that is
+// copied elsewhere are dropped, and would come back from the file only if they are mapped.
+static bool fetch_mapped(
+        struct loader * l, const struct lrnn_model_params * params, struct fetch * f) {
+    const bool    may_copy = l->model->n_devices == 1 && (params == NULL || !params->no_huge_pages);
+    struct blocks blocks   = may_copy ? find_blocks(l->model) : (struct blocks) { 0 };
+    bool          ok       = true;
+    if (blocks.n_wanted > 0 && huge_pages_fit(blocks.n_wanted * HUGE_PAGE)) {
+        f->all += (double) (blocks.n_wanted * HUGE_PAGE);
+        ok = replace_blocks(l, &blocks, f);
+    } else if (f->report != NULL) {
+        // A file larger than the memory would evict its own pages.
+        const double memory = (double) sysconf(_SC_PHYS_PAGES) * (double) sysconf(_SC_PAGESIZE);
+        const double bytes  = count_bytes(&l->model->devices[0]);
+        if (bytes < memory) {
+            f->all += bytes;
+            ok = fetch_device(l, 0, f);
+        }
+    }
+    free(blocks.wanted);
+    return ok;
+}
+
 bool weights_fetch(struct loader * l, const struct lrnn_model_params * params) {
     struct lrnn_model * model = l->model;
     struct fetch        f     = { .report = params != NULL ? params->progress : NULL,
@@ -137,18 +234,12 @@ bool weights_fetch(struct loader * l, const struct lrnn_model_params * params) {
         ggml_backend_buffer_set_usage(device->buffer, GGML_BACKEND_BUFFER_USAGE_WEIGHTS);
         f.all += count_bytes(device);
     }
-    // A file larger than the memory would evict its own pages.
-    const double memory = (double) sysconf(_SC_PHYS_PAGES) * (double) sysconf(_SC_PAGESIZE);
-    const bool   read   = f.report != NULL && count_bytes(&model->devices[0]) < memory;
-    f.all += read ? count_bytes(&model->devices[0]) : 0.0;
-
-    for (int32_t i = read ? 0 : 1; i < model->n_devices; ++i) {
-        struct ggml_context * ctx = model->devices[i].ctx;
-        for (struct ggml_tensor * t = ggml_get_first_tensor(ctx); t != NULL;
-                t                   = ggml_get_next_tensor(ctx, t)) {
-            if (!fetch_tensor(l, t, i > 0, &f)) {
-                return false;
-            }
+    if (!fetch_mapped(l, params, &f)) {
+        return false;
+    }
+    for (int32_t i = 1; i < model->n_devices; ++i) {
+        if (!fetch_device(l, i, &f)) {
+            return false;
         }
     }
     return report(l, &f, 0);

@@ -1,6 +1,7 @@
 #pragma once
 
-// The data of the weights. On the CPU they stay in the mapped file; other devices get a copy.
+// The data of the weights. On the CPU they stay where the file is mapped, in the pages of the file
+// or in huge pages; other devices get a copy.
 
 #include "file/loader.h"
 
@@ -11,7 +12,8 @@ bool weights_open(struct loader * l);
 // weights_fetch elsewhere.
 struct ggml_tensor * weights_add(struct loader * l, int32_t device, const char * name, int n_dims);
 
-// Copies weights to their devices. If params->progress is set, also prefetches the mapped weights.
+// Copies weights to their devices, and those of the CPU to huge pages, unless params forbid it or
+// memory is short. If params->progress is set, also prefetches weights that stay mapped.
 bool weights_fetch(struct loader * l, const struct lrnn_model_params * params);
 
 void weights_free(struct lrnn_model * model);

@@ -1,0 +1,99 @@
+#define _GNU_SOURCE // mremap
+
+#include "file/huge-pages.h"
+
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#if defined(MADV_HUGEPAGE) && defined(MREMAP_FIXED)
+
+// True if the first line of a file contains a text.
+static bool file_says(const char * path, const char * text) {
+    char   line[256] = "";
+    FILE * f         = fopen(path, "r");
+    bool   found     = f != NULL && fgets(line, sizeof(line), f) != NULL && strstr(line, text);
+    if (f != NULL) {
+        fclose(f);
+    }
+    return found;
+}
+
+// MemAvailable counts the pages of files that can be dropped.
+static double memory_available(void) {
+    char   line[256];
+    double kib = 0.0;
+    FILE * f   = fopen("/proc/meminfo", "r");
+    while (f != NULL && kib == 0.0 && fgets(line, sizeof(line), f) != NULL) {
+        sscanf(line, "MemAvailable: %lf", &kib);
+    }
+    if (f != NULL) {
+        fclose(f);
+    }
+    return kib * 1024.0;
+}
+
+// The limit of a container (cgroup v2, v1), or `most` if there is none.
+static double container_limit(double most) {
+    static const char * const paths[] = { "/sys/fs/cgroup/memory.max",
+        "/sys/fs/cgroup/memory/memory.limit_in_bytes" };
+    for (size_t i = 0; i < sizeof(paths) / sizeof(paths[0]); ++i) {
+        FILE * f     = fopen(paths[i], "r");
+        double limit = most;
+        if (f != NULL) {
+            if (fscanf(f, "%lf", &limit) == 1 && limit < most) { // not "max"
+                most = limit;
+            }
+            fclose(f);
+        }
+    }
+    return most;
+}
+
+bool huge_pages_fit(size_t size) {
+    static const char * const enabled = "/sys/kernel/mm/transparent_hugepage/enabled";
+    if (!file_says(enabled, "[madvise]") && !file_says(enabled, "[always]")) {
+        return false;
+    }
+    return 2.0 * (double) size <= container_limit(memory_available());
+}
+
+bool huge_pages_replace(void * data, size_t size) {
+    // one page more, to align the rest
+    char * const all = mmap(
+            NULL, size + HUGE_PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (all == MAP_FAILED) {
+        return false;
+    }
+    const size_t before = (HUGE_PAGE - (uintptr_t) all % HUGE_PAGE) % HUGE_PAGE;
+    char * const pages  = all + before;
+    if (before > 0) {
+        munmap(all, before);
+    }
+    munmap(pages + size, HUGE_PAGE - before);
+    madvise(pages, size, MADV_HUGEPAGE);
+    memcpy(pages, data, size);
+    if (mprotect(pages, size, PROT_READ) != 0 ||
+            mremap(pages, size, size, MREMAP_MAYMOVE | MREMAP_FIXED, data) == MAP_FAILED) {
+        munmap(pages, size);
+        return false;
+    }
+    return true;
+}
+
+#else
+
+bool huge_pages_fit(size_t size) {
+    (void) size;
+    return false;
+}
+
+bool huge_pages_replace(void * data, size_t size) {
+    (void) data;
+    (void) size;
+    return false;
+}
+
+#endif

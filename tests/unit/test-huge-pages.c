@@ -1,0 +1,139 @@
+// Weights in huge pages: the same bytes at the same addresses, and the same logits as in the mapped
+// file.
+
+#define _DEFAULT_SOURCE // mmap
+
+#include "file/huge-pages.h"
+#include "file/quantize.h"
+#include "kit/check.h"
+#include "lrnn.h"
+#include "run/model.h"
+
+#include <fcntl.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+enum {
+    BLOCKS   = 5, // of HUGE_PAGE bytes
+    N_TOKENS = 4,
+    N_VOCAB  = 256,
+};
+
+// Kilobytes of huge pages between two addresses, or -1 if the system does not tell.
+static long huge_kb(const char * begin, const char * end) {
+    FILE *    maps = fopen("/proc/self/smaps", "r");
+    char      line[1024];
+    bool      inside = false;
+    uintptr_t from, to;
+    long      kb, sum = -1;
+    while (maps != NULL && fgets(line, sizeof(line), maps) != NULL) {
+        if (sscanf(line, "%zx-%zx ", &from, &to) == 2) {
+            inside = from >= (uintptr_t) begin && to <= (uintptr_t) end;
+        } else if (inside && sscanf(line, "AnonHugePages: %ld kB", &kb) == 1) {
+            sum = (sum < 0 ? 0 : sum) + kb;
+        }
+    }
+    if (maps != NULL) {
+        fclose(maps);
+    }
+    return sum;
+}
+
+// Blocks 1 and 2 of a mapped file are replaced, in two steps.
+static void check_replace(struct test * t) {
+    const char * path = "test-huge-pages.bin";
+    const size_t size = (size_t) BLOCKS * HUGE_PAGE;
+    uint8_t *    want = malloc(size);
+    for (size_t i = 0; i < size; i += sizeof(uint32_t)) {
+        const uint32_t x = (uint32_t) (i * 2654435761u) ^ (uint32_t) (i >> 7);
+        memcpy(want + i, &x, sizeof(x));
+    }
+    FILE * f = fopen(path, "wb");
+    test_check(t, f != NULL && fwrite(want, 1, size, f) == size && fclose(f) == 0, "cannot write");
+    const int fd   = open(path, O_RDONLY);
+    char *    data = mmap(NULL, size, PROT_READ, MAP_SHARED, fd, 0);
+    close(fd);
+    unlink(path);
+    if (!test_check(t, data != MAP_FAILED, "cannot map")) {
+        free(want);
+        return;
+    }
+    char * first = data + (HUGE_PAGE - (uintptr_t) data % HUGE_PAGE) % HUGE_PAGE;
+    if (!huge_pages_fit(2 * HUGE_PAGE)) {
+        printf("  skipped: no huge pages here\n");
+    } else {
+        for (int i = 1; i < 3; ++i) {
+            test_check(t, huge_pages_replace(first + (size_t) i * HUGE_PAGE, HUGE_PAGE),
+                    "block %d is not replaced", i);
+        }
+        const long kb = huge_kb(first + HUGE_PAGE, first + 3 * (size_t) HUGE_PAGE);
+        printf("  2 blocks replaced: %ld kB in huge pages\n", kb); // fewer if memory is fragmented
+        test_check(t, kb >= 0, "the blocks are not mappings of their own");
+    }
+    test_check(t, memcmp(data, want, size) == 0, "the bytes differ");
+    munmap(data, size);
+    free(want);
+    test_check(t, !huge_pages_fit(SIZE_MAX / 4), "more memory than there is fits");
+}
+
+// Logits of a few tokens; NULL after a failed check. Prints the huge pages of the file.
+static float * logits_of(struct test * t, const char * path, bool no_huge_pages) {
+    char                           err[512] = "";
+    const struct lrnn_model_params params   = { .no_huge_pages = no_huge_pages };
+    struct lrnn_model *            model    = lrnn_model_load(path, &params, err, sizeof(err));
+    struct lrnn_session *          session =
+            model != NULL ? lrnn_session_new(model, NULL, err, sizeof(err)) : NULL;
+    const int32_t           tokens[N_TOKENS] = { 84, 104, 101, 32 };
+    const struct lrnn_input input  = { .tokens = tokens, .n_tokens = N_TOKENS, .n_logits = 1 };
+    float *                 logits = NULL;
+    if (test_check(t, session != NULL && lrnn_eval(session, &input, 1, err, sizeof(err)), "%s: %s",
+                path, err)) {
+        size_t       size;
+        const char * bytes = model_file_bytes(model->file, &size);
+        const long   kb    = huge_kb(bytes, bytes + size);
+        printf("  %s: %ld kB in huge pages\n", no_huge_pages ? "mapped" : "copied", kb);
+        test_check(t, !no_huge_pages || kb <= 0, "%ld kB are in huge pages; expected none", kb);
+        logits = malloc(N_VOCAB * sizeof(float));
+        memcpy(logits, lrnn_logits(session, 0), N_VOCAB * sizeof(float));
+    }
+    lrnn_session_free(session);
+    lrnn_model_free(model);
+    return logits;
+}
+
+// A model of several blocks, once in huge pages and once in the file.
+static void check_model(struct test * t) {
+    const char *                 out      = "test-huge-pages.gguf";
+    char                         err[512] = "";
+    struct quantize_plan         plan     = { 0 };
+    const struct quantize_params params   = { .type = GGML_TYPE_F32, .allow_requantize = true };
+    struct model_file *          file =
+            model_file_open(LRNN_MODELS "/text-deltaproduct2-neg.gguf", err, sizeof(err));
+    if (test_check(t,
+                file != NULL &&
+                        quantize_plan_make(&plan, file, &params, err, sizeof(err)) ==
+                                LRNN_QUANTIZE_OK &&
+                        quantize_run(&plan, file, &params, out, NULL, NULL, err, sizeof(err)) ==
+                                LRNN_QUANTIZE_OK,
+                "%s", err)) {
+        float *a = logits_of(t, out, false), *b = logits_of(t, out, true);
+        test_check(t, a != NULL && b != NULL && memcmp(a, b, N_VOCAB * sizeof(float)) == 0,
+                "logits in huge pages and in the mapped file differ");
+        free(a);
+        free(b);
+    }
+    quantize_plan_free(&plan);
+    model_file_free(file);
+    unlink(out);
+}
+
+int main(void) {
+    struct test t = { 0 };
+    check_replace(&t);
+    check_model(&t);
+    return test_end(&t, "huge-pages");
+}
