@@ -85,7 +85,7 @@ def build_parser() -> argparse.ArgumentParser:
     p.add_argument("--verify-python", type=Path, metavar="PYTHON",
                    help="Python interpreter that can import the library; implies --verify "
                         "(default: that of lrnn-convert, then python3)")
-    p.add_argument("--quiet", action="store_true", help="print no summary")
+    p.add_argument("-q", "--quiet", action="store_true", help="print no summary")
     p.add_argument("--version", action="version", version=f"lrnn-convert {__version__}")
     return p
 

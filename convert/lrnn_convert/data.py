@@ -50,7 +50,7 @@ def build_parser() -> argparse.ArgumentParser:
     p.add_argument("-o", "--output", required=True, type=output_path_or_stdout,
                    metavar="OUT.jsonl[.gz]",
                    help="output file, compressed if its name ends in .gz; - for standard output")
-    p.add_argument("--quiet", action="store_true", help="print no summary")
+    p.add_argument("-q", "--quiet", action="store_true", help="print no summary")
     return p
 
 

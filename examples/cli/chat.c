@@ -31,7 +31,8 @@ struct chat {
     struct chat_memory          memory;
     struct branch *             branches;
     bool                        is_styled;
-    bool                        is_over; // /exit, or nothing more can be done
+    bool                        is_dialog; // on a terminal
+    bool                        is_over;   // /exit, or nothing more can be done
     enum finish                 finish;
     enum exit_code              code;
 };
@@ -190,6 +191,16 @@ static void answer(struct chat * chat, const char * text, size_t size) {
 // Commands
 //
 
+// After a command that goes elsewhere in a dialog: how far the conversation is.
+static void say_where(const struct chat * chat) {
+    const struct conversation * c           = &chat->conversation;
+    const int64_t               n_questions = (c->n - conversation_has_system(c)) / 2;
+    if (chat->is_dialog && !chat->g->quiet) {
+        fprintf(stderr, "(%" PRId64 " question%s so far)\n", n_questions,
+                n_questions == 1 ? "" : "s");
+    }
+}
+
 static void undo(struct chat * chat, const char * text) {
     struct conversation * c        = &chat->conversation;
     const bool            has_turn = c->n >= 2 + conversation_has_system(c);
@@ -215,6 +226,7 @@ static void undo(struct chat * chat, const char * text) {
     if (!ok) {
         program_say("%s", err);
     }
+    say_where(chat);
 }
 
 static struct branch * find_branch(struct chat * chat, const char * name) {
@@ -249,6 +261,7 @@ static void go_back(struct chat * chat, const char * name) {
         return;
     }
     conversation_copy(&chat->conversation, &b->conversation);
+    say_where(chat);
 }
 
 // FILE is a state file as of --state-save, FILE.json has the messages.
@@ -300,6 +313,8 @@ static void load_command(struct chat * chat, const char * path) {
     char err[1024];
     if (!load(chat, path, err, sizeof(err))) {
         program_say("%s", err);
+    } else {
+        say_where(chat);
     }
 }
 
@@ -393,15 +408,16 @@ static void run_on_terminal(struct chat * chat) {
     const char *        text;
     size_t              size;
 
+    chat->is_dialog = true;
     if (!chat->g->quiet) {
         terminal_print(stderr, GREETING);
     }
     while (!chat->is_over) {
-        interrupt_listen(true);
+        interrupt_listen_dialog(true);
         const enum line_status status =
                 input != NULL ? line_input_read(input, &text, &size) : LINE_MEMORY;
         bool is_final = interrupt_is_final();
-        interrupt_listen(false);
+        interrupt_listen_dialog(false);
         if (status == LINE_CUT) {
             program_say(LINE_INPUT_CUT, LINE_INPUT_MAX);
         } else if (status == LINE_MEMORY) {
@@ -423,7 +439,7 @@ static void run_on_pipe(struct chat * chat) {
     char * line = NULL;
     size_t room = 0;
 
-    interrupt_listen(false);
+    interrupt_listen();
     while (!chat->is_over) {
         const ssize_t n = getline(&line, &room, stdin);
         if (n < 0) {
@@ -462,7 +478,7 @@ enum exit_code chat_run(
     if (chat.is_over) {
         // the conversation could not be loaded
     } else if (options->prompt != NULL) {
-        interrupt_listen(false);
+        interrupt_listen();
         answer(&chat, options->prompt, options->prompt_size);
         chat.code = chat.code == EXIT_CODE_OK ? FINISH_INFO[chat.finish].code : chat.code;
     } else if (isatty(STDIN_FILENO) && isatty(STDOUT_FILENO)) {

@@ -180,10 +180,10 @@ static enum exit_code converse(
     }
     *finish = FINISH_LENGTH;
     do {
-        interrupt_listen(true);
+        interrupt_listen_dialog(true);
         status   = input != NULL ? line_input_read(input, &text, &size) : LINE_MEMORY;
         is_final = interrupt_is_final();
-        interrupt_listen(false);
+        interrupt_listen_dialog(false);
         if (status == LINE_CUT) {
             program_say(LINE_INPUT_CUT, LINE_INPUT_MAX);
         } else if (status == LINE_MEMORY) {
@@ -406,7 +406,7 @@ static enum exit_code run(void * user) {
         } else if (is_dialog) {
             code = converse(args, &g, &finish);
         } else {
-            interrupt_listen(false);
+            interrupt_listen();
             code = args->prompt != NULL
                            ? continue_text(args, &g, args->prompt, strlen(args->prompt), &finish)
                            : continue_text(args, &g, text, size, &finish);

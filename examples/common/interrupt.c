@@ -14,7 +14,8 @@ static const int SIGNALS[] = { SIGHUP, SIGINT, SIGTERM, SIGQUIT, SIGPIPE, SIGALR
 enum { N_SIGNALS = sizeof(SIGNALS) / sizeof(SIGNALS[0]) };
 
 static volatile sig_atomic_t seen;       // number of the first signal; set by the signal handler
-static volatile sig_atomic_t is_reading; // Ctrl-C ends a read, and never the program
+static volatile sig_atomic_t is_reading; // a request ends a read from the terminal
+static volatile sig_atomic_t is_dialog;  // Ctrl-C never ends the program
 
 static void remove_temporaries(void) {
     atomic_file_remove_temporaries();
@@ -42,7 +43,7 @@ static void on_request(int number) {
     if (!seen) {
         seen = number;
     } else if (number != SIGHUP && // kernel and shell both send it when a terminal is closed
-               !(is_reading && number == SIGINT)) {
+               !(is_dialog && number == SIGINT)) {
         on_end(number);
     }
 }
@@ -69,18 +70,27 @@ void interrupt_begin(void) {
     }
 }
 
-void interrupt_listen(bool wakes) {
-    const int flags = wakes ? 0 : SA_RESTART;
+static void listen(bool reading, bool dialog) {
+    const int flags = reading ? 0 : SA_RESTART;
 
-    is_reading = wakes;
+    is_reading = reading;
+    is_dialog  = dialog;
     alarm(0);
     seen = 0;
     handle(SIGINT, on_request, flags);
     handle(SIGTERM, on_request, flags);
-    handle(SIGALRM, wakes ? on_alarm : on_end, 0);
+    handle(SIGALRM, reading ? on_alarm : on_end, 0);
     if (!is_ignored(SIGHUP)) {
         handle(SIGHUP, on_request, flags);
     }
+}
+
+void interrupt_listen(void) {
+    listen(false, false);
+}
+
+void interrupt_listen_dialog(bool reading) {
+    listen(reading, true);
 }
 
 bool interrupt_seen(void) {

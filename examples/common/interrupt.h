@@ -10,8 +10,11 @@
 void interrupt_begin(void);
 
 // Starts to listen, and clears earlier requests.
-// - wakes: a request also ends a read from the terminal; Ctrl-C, however often, does no more
-void interrupt_listen(bool wakes);
+void interrupt_listen(void);
+
+// The same in a dialog, where Ctrl-C, however often, never ends the program.
+// - reading: a request also ends a read from the terminal
+void interrupt_listen_dialog(bool reading);
 
 // True after a request to stop.
 bool interrupt_seen(void);

@@ -152,7 +152,7 @@ static enum exit_code run(void * arg) {
         return program_fail(EXIT_CODE_USAGE, "%s", err);
     }
     enum exit_code code = load(args, &m);
-    interrupt_listen(false);
+    interrupt_listen();
     if (code == EXIT_CODE_OK) {
         ws = data_windows(&args->data, m.models[0], NULL, NULL, NULL, args->quiet, &code);
     }

@@ -80,7 +80,7 @@ static enum exit_code run(void * arg) {
     if (model == NULL) {
         return load_model_exit_code();
     }
-    interrupt_listen(false);
+    interrupt_listen();
     ws = data_windows(&args->data, model, NULL, NULL, NULL, args->quiet, &code);
     if (ws != NULL) {
         im                                      = lrnn_imatrix_new(model);

@@ -136,7 +136,7 @@ static enum exit_code compute_logits(const struct args * args, struct lrnn_model
     struct lrnn_session * session = lrnn_session_new(model, &params, err, err_size);
     enum exit_code        code    = EXIT_CODE_SYSTEM;
     if (session != NULL && atomic_file_open(&out, args->out, err, err_size)) {
-        interrupt_listen(false);
+        interrupt_listen();
         code = write_logits(args, session, ids, n_ids, info.n_vocab, &out, err, err_size);
         if (code != EXIT_CODE_OK) {
             atomic_file_cancel(&out);

@@ -23,7 +23,7 @@ static enum exit_code run(void * arg) {
             !compute_check(&args->compute, err, sizeof(err))) {
         return program_fail(EXIT_CODE_USAGE, "%s", err);
     }
-    interrupt_listen(false);
+    interrupt_listen();
     return run_models(&plan);
 }
 

@@ -303,7 +303,7 @@ static enum exit_code run(void * user) {
     int                  n       = 0;
     bool                 stopped = false;
 
-    interrupt_listen(false);
+    interrupt_listen();
     while (code == EXIT_CODE_OK && n < args->models.n && !stopped) {
         code    = probe_model(args, args->models.v[n], n > 0 ? probed : NULL, &probed[n]);
         stopped = is_stopped(&probed[n]);

@@ -194,7 +194,7 @@ static enum exit_code run(void * user) {
         n++;
     }
     print_head();
-    interrupt_listen(false);
+    interrupt_listen();
     out.quantizer = q;
     progress_begin(&out.progress, n);
     show_progress(&out, 0);

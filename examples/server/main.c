@@ -102,7 +102,7 @@ static enum exit_code serve(const struct args * args, struct server * s) {
     }
     signal(SIGPIPE, SIG_IGN); // clients may disconnect
     signal(SIGXFSZ, SIG_IGN); // a state may be larger than a file may be
-    interrupt_listen(false);
+    interrupt_listen();
     if (pthread_create(&thread, NULL, serve_http, http) != 0) {
         http_server_free(http);
         return program_fail(EXIT_CODE_SYSTEM, "cannot start a thread");

@@ -2,8 +2,11 @@
 are fed are those of the template."""
 
 import json
+import os
 import re
+import signal
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -183,3 +186,25 @@ def test_terminal(chat):
     t.send("\x04")
     assert t.close() == chat.lrnn.Code.OK, t.text()
     assert len(chat.check("s")) == 2
+
+
+def test_impatient_ctrl_c(chat):
+    """Ctrl-C again, before the program has stopped, does no more than once."""
+    t = chat.lrnn.on_terminal("lrnn-cli", "-m", chat.model, "--chat", "-t", "1", "-n", "4",
+                              "--greedy", "-b", "4096")
+    t.expect("> ")
+    t.send("a\n")
+    t.expect("a\r?\n.*> ")
+    t.send("x" * 3000 + "END\n")  # is read in one call
+    t.expect("END")
+    for _ in range(50):
+        time.sleep(0.003)
+        os.kill(t.process.pid, signal.SIGINT)
+    t.expect("> ")
+    time.sleep(1.2)  # the last ones may still clear the next line
+    t.send("/save s\n/undo\n")
+    t.expect("\\([01] questions? so far\\)")
+    t.expect("> ")
+    t.send("\x04")
+    assert t.close() == chat.lrnn.Code.OK, t.text()
+    assert [m["content"] for m in chat.check("s")][0] == "a"
