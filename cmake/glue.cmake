@@ -1,13 +1,13 @@
-# The glue: the edits that add our three ops to ggml, replace its attention on the CPU, make
-# ggml-cuda multiply F32 matrices in F32, and make an RPC server drop a client that sends malformed
-# messages. The ops themselves are in src/ops; an inserted case only calls a function of
-# src/ops/glue.h.
+# The glue: the edits that add our three ops to ggml, replace its attention on the CPU and its
+# barriers between nodes, make ggml-cuda multiply F32 matrices in F32, and make an RPC server drop a
+# client that sends malformed messages. The ops themselves are in src/ops; an inserted case only
+# calls a function of src/ops/glue.h.
 #
 #     name, file, number of occurrences of the anchor, position of the text
 #     the anchor
 #     the text
 #
-# Every anchor exists in ggml 0.21.0 and 0.25.3. The new enumerators are the last ones, because
+# Every anchor exists in ggml 0.25.3. The new enumerators are the last ones, because
 # ggml-rpc sends the numbers of the stock ops.
 
 include("${CMAKE_CURRENT_LIST_DIR}/glue-apply.cmake")
@@ -456,8 +456,69 @@ glue_edit(cpu-barrier-wait src/ggml-cpu/ggml-cpu.c 1 replace
 [[
     for (int n = 0;
             atomic_load_explicit(&tp->n_barrier_passed, memory_order_relaxed) == n_passed; ++n) {
-        ggml_lrnn_cpu_wait(n);
+        ggml_lrnn_cpu_wait(n, ahead);
     }
+]])
+
+glue_edit(cpu-barrier-ahead src/ggml-cpu/ggml-cpu.c 1 replace
+[[
+void ggml_barrier(struct ggml_threadpool * tp) {
+]]
+[[
+void ggml_barrier(struct ggml_threadpool * tp) {
+    ggml_lrnn_cpu_barrier(tp, NULL);
+}
+
+void ggml_lrnn_cpu_barrier(struct ggml_threadpool * tp, struct ggml_lrnn_cpu_ahead * ahead) {
+]])
+
+# Barriers only where a node needs them, and small nodes on one thread (src/ops/cpu/order.c). An
+# abort callback needs all barriers: all threads must see the same node as the last one. So does
+# use_ref, for which ggml computes every node.
+glue_edit(cpu-order src/ggml-cpu/ggml-cpu.c 1 before
+[[
+    for (int node_n = 0; node_n < cgraph->n_nodes && atomic_load_explicit(&tp->abort]]
+[[
+    struct ggml_lrnn_cpu_order order;
+    memset(&order, 0, sizeof(order));
+    const bool is_ordered = cplan->abort_callback == NULL && !cplan->use_ref;
+
+]])
+
+glue_edit(cpu-before-node src/ggml-cpu/ggml-cpu.c 1 replace
+[[
+        const int n_fused = ggml_cpu_try_fuse_ops(cgraph, node_n, &params, cplan);
+        if (n_fused > 0) {
+            node_n += n_fused;
+        } else {
+            ggml_compute_forward(&params, node);
+        }
+]]
+[[
+        const bool alone = is_ordered && ggml_lrnn_cpu_before_node(&order, &params, cgraph, node_n);
+        if (alone && state->ith != 0) {
+            continue;
+        }
+        struct ggml_compute_params node_params = params;
+        node_params.nth                        = alone ? 1 : params.nth;
+        const int n_fused = alone ? 0 : ggml_cpu_try_fuse_ops(cgraph, node_n, &params, cplan);
+        if (n_fused > 0) {
+            node_n += n_fused;
+        } else {
+            ggml_compute_forward(&node_params, node);
+        }
+]])
+
+glue_edit(cpu-after-node src/ggml-cpu/ggml-cpu.c 1 replace
+[[
+        if (node_n + 1 < cgraph->n_nodes) {
+            ggml_barrier(state->threadpool);
+        }
+]]
+[[
+        if (!is_ordered && node_n + 1 < cgraph->n_nodes) {
+            ggml_barrier(state->threadpool);
+        }
 ]])
 
 glue_edit(cpu-device-include src/ggml-cpu/ggml-cpu.cpp 1 after

@@ -121,13 +121,6 @@ static bool load_layer(struct loader * l, int32_t il, struct layer * layer) {
     return !l->failed;
 }
 
-// a0 + h A1 A2, [D, T] → [out, T]
-static struct ggml_tensor * low_rank(
-        struct graph * g, const struct low_rank * map, struct ggml_tensor * h) {
-    h = graph_linear(g, map->up, NULL, graph_linear(g, map->down, NULL, h));
-    return ggml_add(g->ctx, h, map->offset);
-}
-
 // h_i = h + d ∘ μ_i, each [D, T]. For a single token this is one product and one sum for all six: a
 // node costs more than its arithmetic there.
 static void mix_parts(struct graph * g, const struct rwkv7_layer * w, struct ggml_tensor * h,
@@ -169,20 +162,33 @@ static struct ggml_tensor * time_mix(
     struct ggml_tensor * k = graph_linear(g, w->key, NULL, hi[PART_K]);        // [H·K, T]
     struct ggml_tensor * v = graph_linear(g, w->value, NULL, hi[PART_V]);      // [H·P, T]
 
-    struct ggml_tensor * decay = ggml_tanh(c, graph_linear(g, w->w.down, NULL, hi[PART_W]));
-    decay                      = ggml_add(c, graph_linear(g, w->w.up, NULL, decay), w->w.offset);
-    decay = ggml_exp(c, ggml_scale(c, ggml_sigmoid(c, decay), -0.6065306597126334f)); // [H·K, T]
+    // low-rank maps
+    struct ggml_tensor * decay = graph_linear(g, w->w.down, NULL, hi[PART_W]); // [r, T]
+    struct ggml_tensor * gate  = graph_linear(g, w->g.down, NULL, hi[PART_G]);
+    struct ggml_tensor * a     = graph_linear(g, w->a.down, NULL, hi[PART_A]);
+    struct ggml_tensor * share = w->is_first ? a : graph_linear(g, w->v.down, NULL, hi[PART_V]);
+    graph_group(g, 7, (struct ggml_tensor *[]) { r, k, v, decay, gate, a, share });
 
-    struct ggml_tensor * gate = ggml_sigmoid(c, graph_linear(g, w->g.down, NULL, hi[PART_G]));
-    gate                      = graph_linear(g, w->g.up, NULL, gate); // [H·P, T]
+    decay = ggml_tanh(c, decay);
+    gate  = ggml_sigmoid(c, gate);
+    graph_group(g, 2, (struct ggml_tensor *[]) { decay, gate });
+
+    decay = graph_linear(g, w->w.up, NULL, decay);                   // [H·K, T]
+    gate  = graph_linear(g, w->g.up, NULL, gate);                    // [H·P, T]
+    a     = graph_linear(g, w->a.up, NULL, a);                       // [H·K, T]
+    share = w->is_first ? a : graph_linear(g, w->v.up, NULL, share); // [H·P, T]
+    graph_group(g, 4, (struct ggml_tensor *[]) { decay, gate, a, share });
+
+    decay = ggml_sigmoid(c, ggml_add(c, decay, w->w.offset));
+    decay = ggml_exp(c, ggml_scale(c, decay, -0.6065306597126334f));
+    a     = ggml_sigmoid(c, ggml_add(c, a, w->a.offset));
     if (w->is_first) {
         g->carry = v; // v_first
     } else {
-        struct ggml_tensor * share = ggml_sigmoid(c, low_rank(g, &w->v, hi[PART_V])); // [H·P, T]
-        v                          = ggml_add(c, v, ggml_mul(c, ggml_sub(c, g->carry, v), share));
+        share = ggml_sigmoid(c, ggml_add(c, share, w->v.offset));
+        v     = ggml_add(c, v, ggml_mul(c, ggml_sub(c, g->carry, v), share));
     }
-    struct ggml_tensor * a     = ggml_sigmoid(c, low_rank(g, &w->a, hi[PART_A])); // [H·K, T]
-    struct ggml_tensor * kappa = normalize_key(g, w, k);                          // [K, H, T]
+    struct ggml_tensor * kappa = normalize_key(g, w, k); // [K, H, T]
     struct ggml_tensor * kappa_a =
             ggml_mul(c, kappa, ggml_reshape_3d(c, a, f->K, f->H, T)); // [K, H, T]
 

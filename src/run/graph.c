@@ -41,6 +41,12 @@ struct ggml_tensor * graph_linear(
     return b != NULL ? ggml_add(g->ctx, y, b) : y;
 }
 
+void graph_group(struct graph * g, int n, struct ggml_tensor * const nodes[]) {
+    for (int i = 0; i < n && g->n_tokens <= GRAPH_FEW_TOKENS; ++i) {
+        ggml_build_forward_expand(g->gf, nodes[i]);
+    }
+}
+
 struct ggml_tensor * graph_rms_norm(
         struct graph * g, struct ggml_tensor * x, struct ggml_tensor * w, float eps) {
     struct ggml_tensor * y = ggml_rms_norm(g->ctx, x, eps);

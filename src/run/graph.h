@@ -43,6 +43,11 @@ struct ggml_tensor * graph_product(
 struct ggml_tensor * graph_linear(
         struct graph * g, struct ggml_tensor * w, struct ggml_tensor * b, struct ggml_tensor * x);
 
+// Puts nodes next to each other into the graph, before those that are added later. Threads do not
+// wait between nodes that do not depend on each other, which counts if there are few tokens. With
+// many tokens a node should be close to its readers instead, and this does nothing.
+void graph_group(struct graph * g, int n, struct ggml_tensor * const nodes[]);
+
 // x / sqrt(mean(x²) + eps) · w, over the first dimension; w NULL: 1
 struct ggml_tensor * graph_rms_norm(
         struct graph * g, struct ggml_tensor * x, struct ggml_tensor * w, float eps);

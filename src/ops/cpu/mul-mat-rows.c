@@ -18,6 +18,7 @@
 
 #if MUL_MAT_ROWS
 
+#    include "glue.h"
 #    include "lrnn-ops.h"
 #    include "mul-mat-bytes.h"
 #    include "simd.h"
@@ -140,12 +141,24 @@ static void multiply_range(const struct ggml_tensor * dst, char * columns, int64
     }
 }
 
+bool rows_is_own(const struct ggml_tensor * dst) {
+    return is_alone(dst);
+}
+
+void rows_share(const struct ggml_compute_params * params, const struct ggml_tensor * dst,
+        const char ** begin, const char ** end) {
+    const struct ggml_tensor * w    = dst->src[0];
+    const char *               rows = w->data;
+    *begin = rows + range_begin(w->ne[1], params->ith, params->nth) * (int64_t) w->nb[1];
+    *end   = rows + range_begin(w->ne[1], params->ith + 1, params->nth) * (int64_t) w->nb[1];
+}
+
 void rows_multiply(
         const struct ggml_compute_params * params, struct ggml_tensor * dst, void * work) {
     const int64_t ith = params->ith, nth = params->nth;
     char *        columns = work;
     if (is_alone(dst)) {
-        columns += ith * ggml_nrows(dst->src[1]) * stride_of(dst);
+        columns = ggml_lrnn_cpu_own_work(params);
         round_columns(dst, columns, 0, 1);
         multiply_range(dst, columns, ith, nth);
         return;

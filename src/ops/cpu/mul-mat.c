@@ -21,6 +21,7 @@
 #include "mul-mat-weights.h"
 #include "simd.h"
 
+#include "ggml-backend.h"
 #include "ggml-cpu-impl.h"
 
 // The accumulators of a register tile are ROWS × TILE_VECS vectors: 24 of 32 registers with AVX-512
@@ -159,6 +160,29 @@ size_t ggml_lrnn_cpu_mul_mat_work_size(const struct ggml_tensor * dst, int n_thr
     const struct product p      = product_of(dst, NULL);
     const int64_t        floats = p.n_batches * p.C_padded * p.K + n_threads * WORK_PER_THREAD;
     return (size_t) floats * sizeof(float) + VEC_BYTES;
+}
+
+bool ggml_lrnn_cpu_mul_mat_is_own(const struct ggml_tensor * dst) {
+#if MUL_MAT_ROWS
+    const struct ggml_tensor * w = dst->src[0];
+    // ggml has buffers with weights in another order, for kernels of its own
+    const bool is_host = w->buffer == NULL || ggml_backend_buffer_is_host(w->buffer);
+    return is_host && is_supported(dst) && is_by_rows(dst) && rows_is_own(dst);
+#else
+    (void) dst;
+    return false;
+#endif
+}
+
+void ggml_lrnn_cpu_mul_mat_share(const struct ggml_compute_params * params,
+        const struct ggml_tensor * dst, const char ** begin, const char ** end) {
+#if MUL_MAT_ROWS
+    rows_share(params, dst, begin, end);
+#else
+    (void) params;
+    (void) dst;
+    *begin = *end = NULL;
+#endif
 }
 
 //
