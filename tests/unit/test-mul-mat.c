@@ -271,8 +271,7 @@ static void test_alone(struct test * t) {
 
 // A column has the bits of ggml's dot products, on x86 CPUs with AVX2.
 static void test_bits_of_ggml(struct test * t) {
-    static const enum ggml_type types[] = { GGML_TYPE_Q8_0, GGML_TYPE_Q4_0, GGML_TYPE_Q4_K,
-        GGML_TYPE_Q6_K, GGML_TYPE_F32 };
+    static const enum ggml_type types[] = { GGML_TYPE_Q4_K, GGML_TYPE_Q6_K, GGML_TYPE_F32 };
     for (size_t i = 0; ggml_cpu_has_avx2() && i < 4 * sizeof(types) / sizeof(types[0]); ++i) {
         static const int64_t                lengths[] = { 256, 768, 1280, 4864 };
         const enum ggml_type                type      = types[i / 4];
@@ -299,6 +298,54 @@ static void test_bits_of_ggml(struct test * t) {
             }
         }
         test_check(t, done && n_wrong == 0, "%s, K %d: %d elements differ from ggml's",
+                ggml_type_name(type), (int) s.K, (int) n_wrong);
+        free(column);
+        problem_free(&p);
+    }
+}
+
+// On x86 CPUs with AVX2, a product with a Q8_0 or Q4_0 matrix adds the blocks of 32 weights in
+// their order. The sum over a block is exact:
+//
+//     y ← fma(e Σ w x, d, y)        x in multiples of e, as ggml rounds it; w in multiples of d
+static void test_order(struct test * t) {
+    for (size_t i = 0; ggml_cpu_has_avx2() && i < 6; ++i) {
+        static const int64_t lengths[] = { 32, 1120, 4864 };
+        const enum ggml_type type      = i % 2 == 0 ? GGML_TYPE_Q8_0 : GGML_TYPE_Q4_0;
+        const struct shape   s         = { lengths[i / 2], 37, 9, 1, 1, 1, 1, TEST_DENSE };
+        struct problem       p;
+        struct test_rng      rng = { 9 };
+        problem_init(&p, type, &s, &rng);
+        const size_t size = ggml_row_size(GGML_TYPE_Q8_0, 32), size_w = ggml_row_size(type, 32);
+        uint8_t *    column  = malloc(ggml_row_size(GGML_TYPE_Q8_0, s.K));
+        bool         done    = test_compute(&p.arena, p.y, 2);
+        int64_t      n_wrong = 0;
+        for (int64_t c = 0; done && c < s.C; ++c) {
+            ggml_get_type_traits_cpu(GGML_TYPE_Q8_0)
+                    ->from_float((const float *) p.x->data + c * s.K, column, s.K);
+            for (int64_t r = 0; r < s.R; ++r) {
+                float y = 0.0f;
+                for (int64_t b = 0; b < s.K / 32; ++b) {
+                    // a block begins with its factor, in F16
+                    const uint8_t * x = column + b * (int64_t) size;
+                    const uint8_t * w = (const uint8_t *) p.w->data + r * (int64_t) p.w->nb[1] +
+                                        b * (int64_t) size_w;
+                    ggml_fp16_t d, e;
+                    memcpy(&d, w, sizeof(d));
+                    memcpy(&e, x, sizeof(e));
+                    int32_t sum = 0;
+                    for (int k = 0; k < 32; ++k) {
+                        const int weight = type == GGML_TYPE_Q8_0 ? (int8_t) w[2 + k]
+                                           : k < 16               ? (w[2 + k] & 15) - 8
+                                                                  : (w[2 + k - 16] >> 4) - 8;
+                        sum += weight * (int8_t) x[2 + k];
+                    }
+                    y = fmaf((float) sum * ggml_fp16_to_fp32(e), ggml_fp16_to_fp32(d), y);
+                }
+                n_wrong += memcmp(&y, (const float *) p.y->data + c * s.R + r, sizeof(y)) != 0;
+            }
+        }
+        test_check(t, done && n_wrong == 0, "%s, K %d: %d elements are summed in another order",
                 ggml_type_name(type), (int) s.K, (int) n_wrong);
         free(column);
         problem_free(&p);
@@ -346,6 +393,7 @@ int main(void) {
     test_columns(&t);
     test_alone(&t);
     test_bits_of_ggml(&t);
+    test_order(&t);
     test_not_finite(&t);
     test_worst_print(&limits.f32);
     test_worst_print(&limits.rounded);

@@ -1,40 +1,32 @@
-// Matrix products in bytes, for weights in blocks of 32 (Q8_0, Q4_0), on CPUs with VNNI.
+// Matrix products in bytes, for weights in blocks of 32 (Q8_0, Q4_0), on CPUs with AVX2 or VNNI.
 //
 //     y[r, c] = Σ_b d[r, b] e[c, b] Σ_{k in block b} w[r, k] x[k, c]       w, x: integers of 8 bits
 //
-// One instruction adds the products of four weights and four numbers of x, in each of 16 rows. Its
-// first operand is unsigned, so the weights are taken with an offset, w + o, and the sum over a
-// block begins with −o Σ x[k, c] instead of 0.
+// A vector holds four weights of each of HEIGHT rows, as w + o: the sum over a block begins with
+// −o Σ x[k, c] instead of 0 (mul-mat-bytes-simd.h).
 //
-// First, all threads round the columns to 8 bits in blocks of 32, as ggml does. Then a thread takes
-// a panel of 16 rows, transposes a block of them, once, and multiplies it with every column.
+// First, the columns are rounded to 8 bits in blocks of 32, as ggml does. Then a thread takes a
+// panel of HEIGHT rows, transposes a block of them, once, and multiplies it with every column. A
+// single column reads each weight once, and memory sets the pace: the next panel is fetched into
+// the second-level cache meanwhile.
 //
 // Sums of integers are exact, and blocks are added in increasing order, so an element depends
-// neither on the number of threads nor on the other columns. Few columns have the bits of ggml's
-// dot products, which compute a single column (multiply_fours). Many columns need fewer additions
-// in F32: one for a block (multiply_columns).
+// neither on the number of threads nor on the other columns.
 
 #include "mul-mat-bytes.h"
 
 #if MUL_MAT_BYTES
 
 #    include "lrnn-ops.h"
+#    include "mul-mat-bytes-simd.h"
+#    include "mul-mat-columns.h"
 #    include "mul-mat-round.h"
-#    include "simd.h"
-
-#    include "ggml-cpu-impl.h"
-#    define GGML_COMMON_DECL_C
-#    include "ggml-common.h"
 
 enum {
-    QK     = 32,     // weights of a block
-    FOURS  = QK / 4, // operands of a block
-    HEIGHT = VEC,    // rows of a panel
-    PART   = 32,     // blocks of a row that stay in the first-level cache, transposed
-    TILE   = 8,      // columns of a register tile
-    GROUP  = 4,      // panels that a thread takes at once, at most
-    WIDTH  = 256,    // columns that are multiplied with a panel before the next panel
-    FEW    = 48,     // the same by fours
+    PART  = 32,    // blocks of a row that stay in the first-level cache, transposed
+    GROUP = 4,     // panels that a thread takes at once, at most
+    WIDTH = 256,   // columns that are multiplied with a panel before the next panel
+    ALONE = 16384, // numbers of x that each thread rounds for itself, at most
 };
 
 // A block of a column.
@@ -46,120 +38,57 @@ struct column_block {
 
 // A part of the rows of a panel.
 struct row_part {
-    __m512i  w[PART][FOURS];   // w + o: four weights of each row
-    uint16_t d[PART][HEIGHT];  // F16
-    __m512   sums[FEW][FOURS]; // of each column, by fours
+    rows_i   w[PART][FOURS];  // w + o: four weights of each row
+    uint16_t d[PART][HEIGHT]; // F16
 };
-
-// A column has the bits that it has alone.
-static bool is_by_fours(const struct ggml_tensor * dst) {
-    return dst->ne[1] < BYTES_MANY_COLUMNS ||
-           ggml_get_op_params_i32(dst, GGML_MUL_MAT_BY_COLUMN) != 0;
-}
 
 bool bytes_supported(const struct ggml_tensor * dst) {
     const enum ggml_type type = dst->src[0]->type;
-    return (type == GGML_TYPE_Q8_0 || type == GGML_TYPE_Q4_0) && dst->ne[1] >= BYTES_MIN_COLUMNS;
+    const bool           many = !MUL_MAT_VNNI && dst->ne[1] >= COLUMNS_MANY &&
+                      ggml_get_op_params_i32(dst, GGML_MUL_MAT_BY_COLUMN) == 0; // faster in F32
+    return (type == GGML_TYPE_Q8_0 || type == GGML_TYPE_Q4_0) && !many;
 }
 
-size_t bytes_work_size(const struct ggml_tensor * dst) {
-    const struct ggml_tensor * x      = dst->src[1];
-    const size_t               firsts = is_by_fours(dst) ? FOURS * sizeof(int32_t) : 0;
-    return (size_t) (ggml_nelements(x) / QK) * (sizeof(struct column_block) + firsts);
+// With few numbers in x, each thread rounds all of them for itself and takes one range of rows.
+// That is faster than to wait for other threads.
+static bool is_alone(const struct ggml_tensor * dst) {
+    return ggml_nelements(dst->src[1]) <= ALONE;
+}
+
+size_t bytes_work_size(const struct ggml_tensor * dst, int n_threads) {
+    return (size_t) (ggml_nelements(dst->src[1]) / QK) * sizeof(struct column_block) *
+           (size_t) (is_alone(dst) ? n_threads : 1);
 }
 
 //
 // Columns
 //
 
-// Rounds 32 numbers and stores −o Σ q for all of them, and for each four of them in `first` unless
-// it is NULL.
-static void column_block_init(
-        struct column_block * block, int32_t * first, const float * x, int offset) {
-    block->e           = round_block(x, (int8_t *) block->q);
-    const __m256i ones = _mm256_set1_epi8(1), q = _mm256_loadu_si256((const __m256i *) block->q);
-    const __m256i fours = _mm256_mullo_epi32(
-            _mm256_dpbusd_epi32(_mm256_setzero_si256(), ones, q), _mm256_set1_epi32(-offset));
-    block->sum = _mm512_reduce_add_epi32(_mm512_zextsi256_si512(fours));
-    if (first != NULL) {
-        _mm256_storeu_si256((__m256i *) first, fours);
-    }
+// Rounds 32 numbers.
+static void column_block_init(struct column_block * block, const float * x, int offset) {
+    block->e        = round_block(x, (int8_t *) block->q);
+    const __m256i q = _mm256_loadu_si256((const __m256i *) block->q);
+    const __m256i fours =
+            _mm256_madd_epi16(_mm256_maddubs_epi16(_mm256_set1_epi8(1), q), _mm256_set1_epi16(1));
+    __m128i sum = _mm_add_epi32(_mm256_castsi256_si128(fours), _mm256_extracti128_si256(fours, 1));
+    sum         = _mm_add_epi32(sum, _mm_shuffle_epi32(sum, 0x4e));
+    sum         = _mm_add_epi32(sum, _mm_shuffle_epi32(sum, 0xb1));
+    block->sum  = -offset * _mm_cvtsi128_si32(sum);
 }
 
-// The share of thread ith: some blocks of each column.
-static void round_columns(const struct ggml_tensor * dst, struct column_block * out,
-        int32_t * first, int ith, int nth) {
-    const struct ggml_tensor * x        = dst->src[1];
-    const int                  offset   = dst->src[0]->type == GGML_TYPE_Q8_0 ? 128 : 8;
-    const int64_t              n_blocks = x->ne[0] / QK; // of a column
-    const int64_t              begin = ith * n_blocks / nth, end = (ith + 1) * n_blocks / nth;
-    for (int64_t i = 0; i < x->ne[1] * x->ne[2] * x->ne[3]; ++i, out += n_blocks) {
-        const int64_t c = i % x->ne[1], i2 = i / x->ne[1] % x->ne[2], i3 = i / x->ne[1] / x->ne[2];
-        const float * column = (const float *) ((const char *) x->data + c * (int64_t) x->nb[1] +
-                                                i2 * (int64_t) x->nb[2] + i3 * (int64_t) x->nb[3]);
+// Part i of n of every column: some of its blocks.
+static void round_columns(
+        const struct ggml_tensor * dst, struct column_block * out, int64_t i, int64_t n) {
+    const struct ggml_tensor * x = dst->src[1];
+    const struct columns       s = columns_of(dst);
+    const int     offset         = dst->src[0]->type == GGML_TYPE_Q8_0 ? OFFSET_Q8_0 : OFFSET_Q4_0;
+    const int64_t n_blocks       = x->ne[0] / QK; // of a column
+    const int64_t begin = i * n_blocks / n, end = (i + 1) * n_blocks / n;
+    for (int64_t j = 0; j < s.C * s.n2 * s.n3; ++j, out += n_blocks) {
+        const float * column = (const float *) (const void *) columns_x(&s, x, j);
         for (int64_t b = begin; b < end; ++b) {
-            column_block_init(&out[b], first == NULL ? NULL : first + (i * n_blocks + b) * FOURS,
-                    column + b * QK, offset);
+            column_block_init(&out[b], column + b * QK, offset);
         }
-    }
-}
-
-//
-// Rows
-//
-
-// Transposes 4 × 4 numbers in each 128 bits.
-SIMD_INLINE void transpose_quarters(__m512i v[4]) {
-    const __m512i a = _mm512_unpacklo_epi32(v[0], v[1]), b = _mm512_unpackhi_epi32(v[0], v[1]);
-    const __m512i c = _mm512_unpacklo_epi32(v[2], v[3]), d = _mm512_unpackhi_epi32(v[2], v[3]);
-    v[0] = _mm512_unpacklo_epi64(a, c);
-    v[1] = _mm512_unpackhi_epi64(a, c);
-    v[2] = _mm512_unpacklo_epi64(b, d);
-    v[3] = _mm512_unpackhi_epi64(b, d);
-}
-
-// Block b of 16 rows → w[i]: weights 4 i … 4 i + 3 of each row, plus 128
-SIMD_INLINE void unpack_q8_0(const char * const rows[HEIGHT], int64_t b, __m512i w[FOURS]) {
-    __m512i     v[FOURS]; // two rows in each: [weights 0 … 15, weights 16 … 31] of r and of r + 4
-#    pragma GCC unroll 8
-    for (int i = 0; i < FOURS; ++i) {
-        const int r = i % 4 + i / 4 * 8;
-        v[i]        = _mm512_inserti64x4(
-                _mm512_castsi256_si512(_mm256_loadu_si256(
-                        (const __m256i *) ((const block_q8_0 *) rows[r] + b)->qs)),
-                _mm256_loadu_si256((const __m256i *) ((const block_q8_0 *) rows[r + 4] + b)->qs),
-                1);
-    }
-    transpose_quarters(v);
-    transpose_quarters(v + 4);
-#    pragma GCC unroll 4
-    for (int i = 0; i < 4; ++i) {
-        const __m512i offset = _mm512_set1_epi8(INT8_MIN);
-        w[i]                 = _mm512_xor_si512(_mm512_shuffle_i32x4(v[i], v[i + 4], 0x88), offset);
-        w[i + 4]             = _mm512_xor_si512(_mm512_shuffle_i32x4(v[i], v[i + 4], 0xdd), offset);
-    }
-}
-
-// The same, plus 8. Weights 16 … 31 are the high halves of the bytes.
-SIMD_INLINE void unpack_q4_0(const char * const rows[HEIGHT], int64_t b, __m512i w[FOURS]) {
-    __m512i     v[4]; // rows r, r + 4, r + 8 and r + 12
-#    pragma GCC unroll 4
-    for (int r = 0; r < 4; ++r) {
-        __m128i q[4];
-#    pragma GCC unroll 4
-        for (int i = 0; i < 4; ++i) {
-            q[i] = _mm_loadu_si128(
-                    (const __m128i *) ((const block_q4_0 *) rows[r + 4 * i] + b)->qs);
-        }
-        v[r] = _mm512_inserti64x4(_mm512_castsi256_si512(_mm256_set_m128i(q[1], q[0])),
-                _mm256_set_m128i(q[3], q[2]), 1);
-    }
-    transpose_quarters(v);
-#    pragma GCC unroll 4
-    for (int i = 0; i < 4; ++i) {
-        const __m512i low = _mm512_set1_epi8(15);
-        w[i]              = _mm512_and_si512(v[i], low);
-        w[i + 4]          = _mm512_and_si512(_mm512_srli_epi16(v[i], 4), low);
     }
 }
 
@@ -170,34 +99,37 @@ SIMD_INLINE void unpack_q4_0(const char * const rows[HEIGHT], int64_t b, __m512i
 // A panel and the columns it is multiplied with.
 struct panel {
     const char *                rows[HEIGHT]; // those past the end repeat the last one
-    const char *                next;         // the rows that follow
+    const char *                next;         // rows of the next panel; may be NULL
     bool                        is_q8_0;      // or Q4_0
-    bool                        by_fours;     // as ggml
-    __mmask16                   mask;         // rows that exist
+    int64_t                     n_rows;       // that exist
     int64_t                     n_blocks;     // of a row and of a column
     int64_t                     n_columns;
-    const struct column_block * x;     // [n_blocks, n_columns]
-    const int32_t *             first; // [FOURS, n_blocks, n_columns]: −o Σ q of four numbers
-    char *                      y;     // the first row
-    size_t                      nb1;   // bytes between columns of y
+    const struct column_block * x;   // [n_blocks, n_columns]
+    char *                      y;   // the first row
+    int64_t                     nb1; // bytes between columns of y
 };
 
 // y[.., c] (+)= Σ_b … for blocks b0 … b0 + n_blocks and n columns from column c0 on. The first tile
 // of columns unpacks the weights and keeps them for the others.
 SIMD_INLINE void multiply_columns(const struct panel * p, struct row_part * part, int64_t b0,
-        int64_t n_blocks, int64_t c0, int n, bool first) {
+        int64_t n_blocks, int64_t c0, int n, bool first, bool is_q8_0) {
     const struct column_block * x    = p->x + c0 * p->n_blocks + b0;
-    char *                      y    = p->y + c0 * (int64_t) p->nb1;
+    char *                      y    = p->y + c0 * p->nb1;
     const bool                  keep = p->n_columns > TILE;
-    __m512                      acc[TILE];
+    const int64_t               size = is_q8_0 ? sizeof(block_q8_0) : sizeof(block_q4_0);
+    rows_f                      acc[TILE];
 #    pragma GCC                 unroll 8
     for (int c = 0; c < n; ++c) {
-        acc[c] = b0 > 0 ? _mm512_maskz_loadu_ps(p->mask, y + c * (int64_t) p->nb1)
-                        : _mm512_setzero_ps();
+        acc[c] = b0 > 0 ? rows_load(y + c * p->nb1, p->n_rows) : rows_zero();
     }
     for (int64_t b = 0; b < n_blocks; ++b, ++x) {
-        __m512i w[FOURS], dot[TILE];
-        if (first && p->is_q8_0) {
+        rows_i w[FOURS], dot[TILE];
+        if (first && p->next != NULL) { // these rows are neighbors in memory
+            for (int64_t i = 0; i < HEIGHT * size; i += 64) {
+                _mm_prefetch(p->next + (b0 + b) * HEIGHT * size + i, _MM_HINT_T1);
+            }
+        }
+        if (first && is_q8_0) {
             unpack_q8_0(p->rows, b0 + b, w);
         } else if (first) {
             unpack_q4_0(p->rows, b0 + b, w);
@@ -212,104 +144,59 @@ SIMD_INLINE void multiply_columns(const struct panel * p, struct row_part * part
         }
 #    pragma GCC unroll 8
         for (int c = 0; c < n; ++c) {
-            dot[c] = _mm512_set1_epi32(x[c * p->n_blocks].sum);
+            dot[c] = dot_begin(x[c * p->n_blocks].sum, is_q8_0);
         }
 #    pragma GCC unroll 8
         for (int i = 0; i < FOURS; ++i) {
 #    pragma GCC unroll 8
             for (int c = 0; c < n; ++c) {
-                dot[c] = _mm512_dpbusd_epi32(
-                        dot[c], w[i], _mm512_set1_epi32(x[c * p->n_blocks].q[i]));
+                dot[c] = dot_add(dot[c], w[i], x[c * p->n_blocks].q[i], is_q8_0);
             }
         }
-        const __m512 d = _mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *) part->d[b]));
+        const rows_f d = rows_from_f16(part->d[b]);
 #    pragma GCC unroll 8
         for (int c = 0; c < n; ++c) {
-            const __m512 e = _mm512_set1_ps(x[c * p->n_blocks].e);
-            acc[c] = _mm512_fmadd_ps(_mm512_mul_ps(_mm512_cvtepi32_ps(dot[c]), e), d, acc[c]);
+            const struct column_block * v = &x[c * p->n_blocks];
+            acc[c] = rows_add(acc[c], dot_end(dot[c], v->sum, is_q8_0), v->e, d);
         }
     }
 #    pragma GCC unroll 8
     for (int c = 0; c < n; ++c) {
-        _mm512_mask_storeu_ps(y + c * (int64_t) p->nb1, p->mask, acc[c]);
-    }
-}
-
-// The same with the bits of ggml's dot products: a sum in F32 for each four weights of a block, and
-// then the sum of the eight.
-SIMD_INLINE void multiply_fours(const struct panel * p, struct row_part * part, int64_t b0,
-        int64_t n_blocks, int64_t c0, int n, bool first) {
-    const struct column_block * x     = p->x + c0 * p->n_blocks + b0;
-    const int32_t *             start = p->first + (c0 * p->n_blocks + b0) * FOURS;
-    char *                      y     = p->y + c0 * (int64_t) p->nb1;
-    __m512                      acc[2][FOURS];
-#    pragma GCC                 unroll 2
-    for (int c = 0; c < n; ++c) {
-#    pragma GCC unroll 8
-        for (int i = 0; i < FOURS; ++i) {
-            acc[c][i] = b0 > 0 ? part->sums[c0 + c][i] : _mm512_setzero_ps();
-        }
-    }
-    for (int64_t b = 0; b < n_blocks; ++b, ++x, start += FOURS) {
-        __m512i w[FOURS];
-        if (first) { // the rows of the next panel follow in memory
-            const int64_t size = p->is_q8_0 ? sizeof(block_q8_0) : sizeof(block_q4_0);
-            for (int64_t i = 0; i < HEIGHT * size; i += 64) {
-                _mm_prefetch(p->next + (b0 + b) * HEIGHT * size + i, _MM_HINT_T1);
-            }
-        }
-        if (first && p->is_q8_0) {
-            unpack_q8_0(p->rows, b0 + b, w);
-        } else if (first) {
-            unpack_q4_0(p->rows, b0 + b, w);
-        }
-#    pragma GCC unroll 8
-        for (int i = 0; i < FOURS; ++i) {
-            if (!first) {
-                w[i] = part->w[b][i];
-            } else {
-                part->w[b][i] = w[i];
-            }
-        }
-        const __m512 d = _mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *) part->d[b]));
-#    pragma GCC unroll 2
-        for (int c = 0; c < n; ++c) {
-            const struct column_block * v  = &x[c * p->n_blocks];
-            const __m512                de = _mm512_mul_ps(d, _mm512_set1_ps(v->e));
-#    pragma GCC unroll 8
-            for (int i = 0; i < FOURS; ++i) {
-                const __m512i zero = _mm512_set1_epi32(start[c * p->n_blocks * FOURS + i]);
-                const __m512i dot  = _mm512_dpbusd_epi32(zero, w[i], _mm512_set1_epi32(v->q[i]));
-                acc[c][i]          = _mm512_fmadd_ps(de, _mm512_cvtepi32_ps(dot), acc[c][i]);
-            }
-        }
-    }
-#    pragma GCC unroll 2
-    for (int c = 0; c < n; ++c) {
-        __m512 * a = acc[c];
-        if (b0 + n_blocks < p->n_blocks) {
-            for (int i = 0; i < FOURS; ++i) {
-                part->sums[c0 + c][i] = a[i];
-            }
-            continue;
-        }
-        const __m512 even = _mm512_add_ps(_mm512_add_ps(a[4], a[0]), _mm512_add_ps(a[6], a[2]));
-        const __m512 odd  = _mm512_add_ps(_mm512_add_ps(a[5], a[1]), _mm512_add_ps(a[7], a[3]));
-        _mm512_mask_storeu_ps(y + c * (int64_t) p->nb1, p->mask, _mm512_add_ps(even, odd));
+        rows_store(y + c * p->nb1, acc[c], p->n_rows);
     }
 }
 
 SIMD_INLINE void multiply_tile(const struct panel * p, struct row_part * part, int64_t b0,
-        int64_t n_blocks, int64_t c, bool first) {
+        int64_t n_blocks, int64_t c, bool first, bool is_q8_0) {
     switch (p->n_columns - c) {
-        case 1: multiply_columns(p, part, b0, n_blocks, c, 1, first); break;
-        case 2: multiply_columns(p, part, b0, n_blocks, c, 2, first); break;
-        case 3: multiply_columns(p, part, b0, n_blocks, c, 3, first); break;
-        case 4: multiply_columns(p, part, b0, n_blocks, c, 4, first); break;
-        case 5: multiply_columns(p, part, b0, n_blocks, c, 5, first); break;
-        case 6: multiply_columns(p, part, b0, n_blocks, c, 6, first); break;
-        case 7: multiply_columns(p, part, b0, n_blocks, c, 7, first); break;
-        default: multiply_columns(p, part, b0, n_blocks, c, TILE, first); break;
+        case 1: multiply_columns(p, part, b0, n_blocks, c, 1, first, is_q8_0); break;
+        case 2: multiply_columns(p, part, b0, n_blocks, c, 2, first, is_q8_0); break;
+        case 3: multiply_columns(p, part, b0, n_blocks, c, 3, first, is_q8_0); break;
+#    if MUL_MAT_VNNI
+        case 4: multiply_columns(p, part, b0, n_blocks, c, 4, first, is_q8_0); break;
+        case 5: multiply_columns(p, part, b0, n_blocks, c, 5, first, is_q8_0); break;
+        case 6: multiply_columns(p, part, b0, n_blocks, c, 6, first, is_q8_0); break;
+        case 7: multiply_columns(p, part, b0, n_blocks, c, 7, first, is_q8_0); break;
+#    endif
+        default: multiply_columns(p, part, b0, n_blocks, c, TILE, first, is_q8_0); break;
+    }
+}
+
+static void multiply_q8_0(
+        const struct panel * p, struct row_part * part, int64_t b0, int64_t n_blocks, int64_t c) {
+    if (c == 0) {
+        multiply_tile(p, part, b0, n_blocks, 0, true, true);
+    } else {
+        multiply_tile(p, part, b0, n_blocks, c, false, true);
+    }
+}
+
+static void multiply_q4_0(
+        const struct panel * p, struct row_part * part, int64_t b0, int64_t n_blocks, int64_t c) {
+    if (c == 0) {
+        multiply_tile(p, part, b0, n_blocks, 0, true, false);
+    } else {
+        multiply_tile(p, part, b0, n_blocks, c, false, false);
     }
 }
 
@@ -324,81 +211,98 @@ static void multiply_panel(const struct panel * p) {
                 memcpy(&part.d[i][r], row + i * (int64_t) size, sizeof(uint16_t)); // begins a block
             }
         }
-        if (p->by_fours) {
-            for (int64_t c = 0; c < p->n_columns; c += 2) {
-                if (p->n_columns - c == 1) {
-                    multiply_fours(p, &part, b, n, c, 1, c == 0);
-                } else if (c == 0) {
-                    multiply_fours(p, &part, b, n, c, 2, true);
-                } else {
-                    multiply_fours(p, &part, b, n, c, 2, false);
-                }
+        for (int64_t c = 0; c < p->n_columns; c += TILE) {
+            if (p->is_q8_0) {
+                multiply_q8_0(p, &part, b, n, c);
+            } else {
+                multiply_q4_0(p, &part, b, n, c);
             }
-            continue;
         }
-        multiply_tile(p, &part, b, n, 0, true);
-        for (int64_t c = TILE; c < p->n_columns; c += TILE) {
-            multiply_tile(p, &part, b, n, c, false);
+    }
+}
+
+// The matrix of w for matrix `batch` of x; one of w serves several of x.
+static const char * matrix_of(
+        const struct ggml_tensor * dst, const struct columns * s, int64_t batch) {
+    const struct ggml_tensor *w = dst->src[0], *x = dst->src[1];
+    return (const char *) w->data + batch % s->n2 / (x->ne[2] / w->ne[2]) * (int64_t) w->nb[2] +
+           batch / s->n2 / (x->ne[3] / w->ne[3]) * (int64_t) w->nb[3];
+}
+
+// Rows begin … end of columns c … c + n_columns of matrix `batch` of y; `columns` is x, rounded.
+// The thread continues with the rows at `next`.
+static void multiply_range(const struct ggml_tensor * dst, const struct column_block * columns,
+        int64_t batch, int64_t begin, int64_t end, int64_t c, int64_t n_columns,
+        const char * next) {
+    const struct ggml_tensor *w = dst->src[0], *x = dst->src[1], *y = dst;
+    const struct columns      s        = columns_of(dst);
+    const int64_t             n_blocks = x->ne[0] / QK;
+    const int64_t             i2 = batch % s.n2, i3 = batch / s.n2;
+    const char *              rows = matrix_of(dst, &s, batch);
+    char * out = (char *) y->data + i2 * (int64_t) y->nb[2] + i3 * (int64_t) y->nb[3] + c * s.y_nb1;
+    for (int64_t r = begin; r < end; r += HEIGHT) {
+        const int64_t n_rows = end - r < HEIGHT ? end - r : HEIGHT;
+        struct panel  p      = {
+                  .next      = r + HEIGHT < end ? rows + (r + HEIGHT) * (int64_t) w->nb[1] : next,
+                  .is_q8_0   = w->type == GGML_TYPE_Q8_0,
+                  .n_rows    = n_rows,
+                  .n_blocks  = n_blocks,
+                  .n_columns = n_columns,
+                  .x         = columns + (batch * s.C + c) * n_blocks,
+                  .y         = out + r * (int64_t) sizeof(float),
+                  .nb1       = s.y_nb1,
+        };
+        for (int64_t i = 0; i < HEIGHT; ++i) {
+            p.rows[i] = rows + (r + (i < n_rows ? i : n_rows - 1)) * (int64_t) w->nb[1];
         }
+        multiply_panel(&p);
+    }
+}
+
+static void multiply_alone(
+        const struct ggml_tensor * dst, struct column_block * columns, int64_t ith, int64_t nth) {
+    const struct columns s        = columns_of(dst);
+    const int64_t        n_panels = (dst->ne[0] + HEIGHT - 1) / HEIGHT;
+    const int64_t begin = n_panels * ith / nth * HEIGHT, end = n_panels * (ith + 1) / nth * HEIGHT;
+    columns += ith * (ggml_nelements(dst->src[1]) / QK);
+    round_columns(dst, columns, 0, 1);
+    for (int64_t batch = 0; batch < s.n2 * s.n3; ++batch) {
+        multiply_range(
+                dst, columns, batch, begin, end < dst->ne[0] ? end : dst->ne[0], 0, s.C, NULL);
     }
 }
 
 void bytes_multiply(
         const struct ggml_compute_params * params, struct ggml_tensor * dst, void * work) {
-    const struct ggml_tensor *w = dst->src[0], *x = dst->src[1], *y = dst;
-    const int64_t             n_all   = ggml_nelements(x) / QK;
-    struct column_block *     columns = work;
-    int32_t *                 starts  = is_by_fours(dst) ? (int32_t *) (columns + n_all) : NULL;
-    round_columns(dst, columns, starts, params->ith, params->nth);
-    if (params->ith == 0) {
-        ggml_threadpool_chunk_set(params->threadpool, params->nth);
+    const int64_t         ith = params->ith, nth = params->nth;
+    struct column_block * columns = work;
+    if (is_alone(dst)) {
+        multiply_alone(dst, columns, ith, nth);
+        return;
+    }
+    round_columns(dst, columns, ith, nth);
+    if (ith == 0) {
+        ggml_threadpool_chunk_set(params->threadpool, (int) nth);
     }
     ggml_barrier(params->threadpool);
 
-    const int64_t R = w->ne[1], C = x->ne[1];
-    const int64_t n_batches = x->ne[2] * x->ne[3];
-    int64_t       height    = GROUP * HEIGHT; // of a group of panels
-    while (height > HEIGHT && (R + height - 1) / height * n_batches < 4 * params->nth) {
+    const struct columns s         = columns_of(dst);
+    const int64_t        R         = dst->ne[0];
+    const int64_t        n_batches = s.n2 * s.n3;
+    int64_t              height    = GROUP * HEIGHT; // of a group of panels
+    while (height > HEIGHT && (R + height - 1) / height * n_batches < 4 * nth) {
         height -= HEIGHT;
     }
     const int64_t n_groups = (R + height - 1) / height;
-    const int64_t width    = is_by_fours(dst) ? FEW : WIDTH;
-    const int64_t n_parts  = (C + width - 1) / width;
-    for (int64_t job = params->ith; job < n_groups * n_parts * n_batches;
-            job      = ggml_threadpool_chunk_add(params->threadpool, 1)) {
-        const int64_t first = job % n_groups * height;
-        const int64_t c     = job / n_groups % n_parts * width;
-        const int64_t batch = job / n_groups / n_parts;
-        const int64_t i2 = batch % x->ne[2], i3 = batch / x->ne[2];
-        // a matrix of w serves several of x
-        const char * rows = (const char *) w->data +
-                            i2 / (x->ne[2] / w->ne[2]) * (int64_t) w->nb[2] +
-                            i3 / (x->ne[3] / w->ne[3]) * (int64_t) w->nb[3];
-        char * out = (char *) y->data + i2 * (int64_t) y->nb[2] + i3 * (int64_t) y->nb[3] +
-                     c * (int64_t) y->nb[1];
-        const int64_t   end = first + height < R ? first + height : R;
-        const int32_t * firsts =
-                starts == NULL ? NULL : starts + (batch * C + c) * (x->ne[0] / QK) * FOURS;
-        for (int64_t r = first; r < end; r += HEIGHT) {
-            const int64_t n_rows   = end - r < HEIGHT ? end - r : HEIGHT;
-            const int64_t n_blocks = x->ne[0] / QK;
-            struct panel  p        = {
-                        .next      = rows + (r + HEIGHT) * (int64_t) w->nb[1],
-                        .is_q8_0   = w->type == GGML_TYPE_Q8_0,
-                        .by_fours  = is_by_fours(dst),
-                        .mask      = (__mmask16) ((1u << n_rows) - 1),
-                        .n_blocks  = n_blocks,
-                        .n_columns = C - c < width ? C - c : width,
-                        .x         = columns + (batch * C + c) * n_blocks,
-                        .first     = firsts,
-                        .y         = out + r * (int64_t) sizeof(float),
-                        .nb1       = y->nb[1],
-            };
-            for (int64_t i = 0; i < HEIGHT; ++i) {
-                p.rows[i] = rows + (r + (i < n_rows ? i : n_rows - 1)) * (int64_t) w->nb[1];
-            }
-            multiply_panel(&p);
-        }
+    const int64_t n_parts  = (s.C + WIDTH - 1) / WIDTH;
+    for (int64_t job = ith, next; job < n_groups * n_parts * n_batches; job = next) {
+        next                 = ggml_threadpool_chunk_add(params->threadpool, 1);
+        const int64_t r      = job % n_groups * height;
+        const int64_t c      = job / n_groups % n_parts * WIDTH;
+        const char *  matrix = matrix_of(dst, &s, next / n_groups / n_parts % n_batches);
+        multiply_range(dst, columns, job / n_groups / n_parts, r, r + height < R ? r + height : R,
+                c, s.C - c < WIDTH ? s.C - c : WIDTH,
+                matrix + next % n_groups * height * (int64_t) dst->src[0]->nb[1]);
     }
 }
 

@@ -1,6 +1,6 @@
 #pragma once
 
-// Matrix products in bytes, on CPUs with VNNI. They round x to 8 bits.
+// Matrix products in bytes, on CPUs with AVX2 or VNNI. They round x to 8 bits.
 //
 //     y[r, c] = Σ_k w[r, k] x[k, c]        w [K, R], Q8_0 or Q4_0; x [K, C] and y [R, C], F32
 
@@ -9,16 +9,17 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-#if defined(__AVX512VNNI__)
+#if defined(__AVX2__) && defined(__FMA__) && defined(__F16C__)
 #    define MUL_MAT_BYTES 1
 #else
 #    define MUL_MAT_BYTES 0
 #endif
 
-enum {
-    BYTES_MIN_COLUMNS  = 12, // fewer are faster row by row (mul-mat-rows.c), with the same bits
-    BYTES_MANY_COLUMNS = 48, // a faster order of sums, unless columns are to be computed one by one
-};
+#if MUL_MAT_BYTES && defined(__AVX512VNNI__)
+#    define MUL_MAT_VNNI 1
+#else
+#    define MUL_MAT_VNNI 0
+#endif
 
 #if MUL_MAT_BYTES
 struct ggml_compute_params;
@@ -26,7 +27,7 @@ struct ggml_compute_params;
 bool bytes_supported(const struct ggml_tensor * dst);
 
 // Bytes of the work buffer.
-size_t bytes_work_size(const struct ggml_tensor * dst);
+size_t bytes_work_size(const struct ggml_tensor * dst, int n_threads);
 
 // The share of a thread.
 void bytes_multiply(

@@ -20,7 +20,7 @@
 
 #    include "glue.h"
 #    include "lrnn-ops.h"
-#    include "mul-mat-bytes.h"
+#    include "mul-mat-columns.h"
 #    include "simd.h"
 
 #    include "ggml-cpu-impl.h"
@@ -33,8 +33,6 @@ enum {
 
 static const struct row_kernel * kernel_of(enum ggml_type type) {
     switch (type) {
-        case GGML_TYPE_Q8_0: return &row_kernel_q8_0;
-        case GGML_TYPE_Q4_0: return &row_kernel_q4_0;
         case GGML_TYPE_Q4_K: return &row_kernel_q4_k;
         case GGML_TYPE_Q6_K: return &row_kernel_q6_k;
         case GGML_TYPE_F32: return &row_kernel_f32;
@@ -49,13 +47,9 @@ bool rows_supported(const struct ggml_tensor * dst) {
     }
     const bool by_column = ggml_get_op_params_i32(dst, GGML_MUL_MAT_BY_COLUMN) != 0;
     switch (dst->src[0]->type) {
-#    if MUL_MAT_BYTES
-        case GGML_TYPE_Q8_0:
-        case GGML_TYPE_Q4_0: return dst->ne[1] < BYTES_MIN_COLUMNS;
-#    endif
         case GGML_TYPE_Q4_K:
         case GGML_TYPE_Q6_K: return dst->ne[1] <= MAX_COLUMNS;
-        default: return dst->ne[1] < BYTES_MANY_COLUMNS || by_column;
+        default: return dst->ne[1] < COLUMNS_MANY || by_column;
     }
 }
 
@@ -74,34 +68,16 @@ size_t rows_work_size(const struct ggml_tensor * dst, int n_threads) {
            (size_t) (is_alone(dst) ? n_threads : 1);
 }
 
-// The columns of x and y. Matrices of one column that share a matrix of w count as columns of one
-// matrix.
-struct shape {
-    int64_t C, n2, n3;    // columns of a matrix; matrices
-    int64_t x_nb1, y_nb1; // bytes between columns
-};
-
-static struct shape shape_of(const struct ggml_tensor * dst) {
-    const struct ggml_tensor *w = dst->src[0], *x = dst->src[1];
-    const bool                one = x->ne[1] == 1 && x->ne[3] == 1 && w->ne[2] == 1;
-    return one ? (struct shape) { x->ne[2], 1, 1, (int64_t) x->nb[2], (int64_t) dst->nb[2] }
-               : (struct shape) { x->ne[1], x->ne[2], x->ne[3], (int64_t) x->nb[1],
-                     (int64_t) dst->nb[1] };
-}
-
 // Part i of n of all columns
 static void round_columns(const struct ggml_tensor * dst, char * out, int64_t i, int64_t n) {
     const struct ggml_tensor * x        = dst->src[1];
     const enum ggml_type       type     = dst->src[0]->type;
     const struct row_kernel *  kernel   = kernel_of(type);
-    const struct shape         s        = shape_of(dst);
+    const struct columns       s        = columns_of(dst);
     const int64_t              n_blocks = x->ne[0] / kernel->block, stride = stride_of(dst);
     for (int64_t j = 0; j < s.C * s.n2 * s.n3; ++j, out += stride) {
-        const char * column = (const char *) x->data + j % s.C * s.x_nb1 +
-                              j / s.C % s.n2 * (int64_t) x->nb[2] +
-                              j / s.C / s.n2 * (int64_t) x->nb[3];
-        kernel->round(type, (const float *) (const void *) column, x->ne[0], i * n_blocks / n,
-                (i + 1) * n_blocks / n, out);
+        kernel->round(type, (const float *) (const void *) columns_x(&s, x, j), x->ne[0],
+                i * n_blocks / n, (i + 1) * n_blocks / n, out);
     }
 }
 
@@ -114,7 +90,7 @@ static int64_t range_begin(int64_t R, int64_t i, int64_t n) {
 static void multiply_range(const struct ggml_tensor * dst, char * columns, int64_t i, int64_t n) {
     const struct ggml_tensor *w = dst->src[0], *x = dst->src[1], *y = dst;
     const struct row_kernel * kernel = kernel_of(w->type);
-    const struct shape        s      = shape_of(dst);
+    const struct columns      s      = columns_of(dst);
     const int64_t             stride = stride_of(dst);
     const int64_t begin = range_begin(w->ne[1], i, n), end = range_begin(w->ne[1], i + 1, n);
     for (int64_t batch = 0; batch < s.n2 * s.n3; ++batch, columns += s.C * stride) {

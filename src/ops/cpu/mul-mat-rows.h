@@ -69,7 +69,6 @@ struct row_kernel {
             int n); // n columns, at most ROWS_TILE, which are `stride` bytes apart
 };
 
-extern const struct row_kernel row_kernel_q8_0, row_kernel_q4_0; // mul-mat-rows-32.c
 extern const struct row_kernel row_kernel_q4_k, row_kernel_q6_k; // mul-mat-rows-k.c
 extern const struct row_kernel row_kernel_f32;                   // mul-mat-rows-f32.c
 #endif

@@ -17,6 +17,7 @@
 #include "glue.h"
 #include "lrnn-ops.h"
 #include "mul-mat-bytes.h"
+#include "mul-mat-columns.h"
 #include "mul-mat-rows.h"
 #include "mul-mat-weights.h"
 #include "simd.h"
@@ -44,12 +45,6 @@ enum {
     TILE        = TILE_VECS * VEC, // columns of a tile
     PART        = 512,             // weights of a row that are converted together: whole blocks
     PART_STRIDE = PART + 16,       // as SUMS_STRIDE
-
-    // Fewer columns are left to ggml, or multiplied in bytes. Both give a column of a product with
-    // a Q8_0 or Q4_0 matrix the bits that it has alone, so that sequences that are decoded together
-    // do not affect each other; and with less than three tiles of columns, converting the weights
-    // costs too much.
-    MIN_COLUMNS = 48,
 };
 
 struct product {
@@ -114,7 +109,7 @@ static bool is_supported(const struct ggml_tensor * dst) {
     const struct ggml_tensor * x = dst->src[1];
     return x->type == GGML_TYPE_F32 && ggml_get_op_params_i32(dst, 1) == GGML_HINT_NONE &&
            (is_by_rows(dst) || is_in_bytes(dst) ||
-                   (x->ne[1] >= MIN_COLUMNS && !ggml_is_faster(w->type) &&
+                   (x->ne[1] >= COLUMNS_MANY && !ggml_is_faster(w->type) &&
                            ggml_get_op_params_i32(dst, GGML_MUL_MAT_BY_COLUMN) == 0)) &&
            (w->type == GGML_TYPE_F32 || ggml_get_type_traits(w->type)->to_float != NULL) &&
            w->nb[0] == ggml_type_size(w->type) && x->nb[0] == sizeof(float) &&
@@ -154,7 +149,7 @@ size_t ggml_lrnn_cpu_mul_mat_work_size(const struct ggml_tensor * dst, int n_thr
 #endif
 #if MUL_MAT_BYTES
     if (is_in_bytes(dst)) {
-        return bytes_work_size(dst) + VEC_BYTES;
+        return bytes_work_size(dst, n_threads) + VEC_BYTES;
     }
 #endif
     const struct product p      = product_of(dst, NULL);

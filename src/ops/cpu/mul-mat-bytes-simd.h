@@ -1,0 +1,217 @@
+#pragma once
+
+// Blocks of 32 weights in 8 bits, of several rows at once: 16 rows with VNNI, 8 with AVX2.
+//
+// The weights of a block are transposed, so that a vector holds four weights of each row and no sum
+// goes across a vector. They are stored as w + o, because the instructions multiply unsigned by
+// signed numbers.
+
+#include "mul-mat-bytes.h"
+#include "simd.h"
+
+#include "ggml-cpu-impl.h"
+#define GGML_COMMON_DECL_C
+#include "ggml-common.h"
+
+enum {
+    QK    = 32,     // weights of a block
+    FOURS = QK / 4, // vectors of a block
+};
+
+#if MUL_MAT_VNNI
+
+enum { HEIGHT = 16, TILE = 8, OFFSET_Q8_0 = 128, OFFSET_Q4_0 = 8 };
+
+typedef __m512i rows_i;
+typedef __m512  rows_f;
+
+SIMD_INLINE rows_f rows_zero(void) {
+    return _mm512_setzero_ps();
+}
+
+// The first n of HEIGHT numbers
+SIMD_INLINE rows_f rows_load(const void * p, int64_t n) {
+    return _mm512_maskz_loadu_ps((__mmask16) ((1u << n) - 1), p);
+}
+SIMD_INLINE void rows_store(void * p, rows_f x, int64_t n) {
+    _mm512_mask_storeu_ps(p, (__mmask16) ((1u << n) - 1), x);
+}
+
+SIMD_INLINE rows_f rows_from_f16(const uint16_t * p) {
+    return _mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *) p));
+}
+
+// acc + dot e d, for each row
+SIMD_INLINE rows_f rows_add(rows_f acc, rows_i dot, float e, rows_f d) {
+    return _mm512_fmadd_ps(_mm512_mul_ps(_mm512_cvtepi32_ps(dot), _mm512_set1_ps(e)), d, acc);
+}
+
+// Transposes 4 × 4 numbers in each 128 bits.
+SIMD_INLINE void transpose_quarters(rows_i v[4]) {
+    const __m512i a = _mm512_unpacklo_epi32(v[0], v[1]), b = _mm512_unpackhi_epi32(v[0], v[1]);
+    const __m512i c = _mm512_unpacklo_epi32(v[2], v[3]), d = _mm512_unpackhi_epi32(v[2], v[3]);
+    v[0] = _mm512_unpacklo_epi64(a, c);
+    v[1] = _mm512_unpackhi_epi64(a, c);
+    v[2] = _mm512_unpacklo_epi64(b, d);
+    v[3] = _mm512_unpackhi_epi64(b, d);
+}
+
+// Block b of the rows → w[i]: weights 4 i … 4 i + 3 of each row, plus OFFSET_Q8_0
+SIMD_INLINE void unpack_q8_0(const char * const rows[HEIGHT], int64_t b, rows_i w[FOURS]) {
+    __m512i     v[FOURS]; // two rows in each: [weights 0 … 15, weights 16 … 31] of r and of r + 4
+#    pragma GCC unroll 8
+    for (int i = 0; i < FOURS; ++i) {
+        const int r = i % 4 + i / 4 * 8;
+        v[i]        = _mm512_inserti64x4(
+                _mm512_castsi256_si512(_mm256_loadu_si256(
+                        (const __m256i *) ((const block_q8_0 *) rows[r] + b)->qs)),
+                _mm256_loadu_si256((const __m256i *) ((const block_q8_0 *) rows[r + 4] + b)->qs),
+                1);
+    }
+    transpose_quarters(v);
+    transpose_quarters(v + 4);
+#    pragma GCC unroll 4
+    for (int i = 0; i < 4; ++i) {
+        const __m512i offset = _mm512_set1_epi8(INT8_MIN);
+        w[i]                 = _mm512_xor_si512(_mm512_shuffle_i32x4(v[i], v[i + 4], 0x88), offset);
+        w[i + 4]             = _mm512_xor_si512(_mm512_shuffle_i32x4(v[i], v[i + 4], 0xdd), offset);
+    }
+}
+
+// The same, plus OFFSET_Q4_0. Weights 16 … 31 are the high halves of the bytes.
+SIMD_INLINE void unpack_q4_0(const char * const rows[HEIGHT], int64_t b, rows_i w[FOURS]) {
+    __m512i     v[4]; // rows r, r + 4, r + 8 and r + 12
+#    pragma GCC unroll 4
+    for (int r = 0; r < 4; ++r) {
+        __m128i q[4];
+#    pragma GCC unroll 4
+        for (int i = 0; i < 4; ++i) {
+            q[i] = _mm_loadu_si128(
+                    (const __m128i *) ((const block_q4_0 *) rows[r + 4 * i] + b)->qs);
+        }
+        v[r] = _mm512_inserti64x4(_mm512_castsi256_si512(_mm256_set_m128i(q[1], q[0])),
+                _mm256_set_m128i(q[3], q[2]), 1);
+    }
+    transpose_quarters(v);
+#    pragma GCC unroll 4
+    for (int i = 0; i < 4; ++i) {
+        const __m512i low = _mm512_set1_epi8(15);
+        w[i]              = _mm512_and_si512(v[i], low);
+        w[i + 4]          = _mm512_and_si512(_mm512_srli_epi16(v[i], 4), low);
+    }
+}
+
+// The sums of products of a block begin with the same number in each row.
+SIMD_INLINE rows_i dot_begin(int32_t sum, bool is_q8_0) {
+    (void) is_q8_0;
+    return _mm512_set1_epi32(sum);
+}
+
+// dot + Σ w x over four weights of each row
+SIMD_INLINE rows_i dot_add(rows_i dot, rows_i w, int32_t x, bool is_q8_0) {
+    (void) is_q8_0;
+    return _mm512_dpbusd_epi32(dot, w, _mm512_set1_epi32(x));
+}
+
+SIMD_INLINE rows_i dot_end(rows_i dot, int32_t sum, bool is_q8_0) {
+    (void) sum;
+    (void) is_q8_0;
+    return dot;
+}
+
+#else
+
+// Products of two weights are added in 16 bits: those of Q8_0 fit with |w|, and x with the sign of
+// w; those of Q4_0 fit for a whole block.
+enum { HEIGHT = 8, TILE = 4, OFFSET_Q8_0 = 0, OFFSET_Q4_0 = 8 };
+
+typedef __m256i rows_i;
+typedef __m256  rows_f;
+
+SIMD_INLINE rows_f rows_zero(void) {
+    return _mm256_setzero_ps();
+}
+
+SIMD_INLINE rows_f rows_load(const void * p, int64_t n) {
+    float x[HEIGHT] = { 0.0f };
+    memcpy(x, p, (size_t) n * sizeof(float));
+    return _mm256_loadu_ps(x);
+}
+
+SIMD_INLINE void rows_store(void * p, rows_f v, int64_t n) {
+    float x[HEIGHT];
+    _mm256_storeu_ps(x, v);
+    memcpy(p, x, (size_t) n * sizeof(float));
+}
+
+SIMD_INLINE rows_f rows_from_f16(const uint16_t * p) {
+    return _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *) p));
+}
+
+SIMD_INLINE rows_f rows_add(rows_f acc, rows_i dot, float e, rows_f d) {
+    return _mm256_fmadd_ps(_mm256_mul_ps(_mm256_cvtepi32_ps(dot), _mm256_set1_ps(e)), d, acc);
+}
+
+SIMD_INLINE void transpose_quarters(rows_i v[4]) {
+    const __m256i a = _mm256_unpacklo_epi32(v[0], v[1]), b = _mm256_unpackhi_epi32(v[0], v[1]);
+    const __m256i c = _mm256_unpacklo_epi32(v[2], v[3]), d = _mm256_unpackhi_epi32(v[2], v[3]);
+    v[0] = _mm256_unpacklo_epi64(a, c);
+    v[1] = _mm256_unpackhi_epi64(a, c);
+    v[2] = _mm256_unpacklo_epi64(b, d);
+    v[3] = _mm256_unpackhi_epi64(b, d);
+}
+
+SIMD_INLINE void unpack_q8_0(const char * const rows[HEIGHT], int64_t b, rows_i w[FOURS]) {
+    __m256i v[FOURS]; // [weights 0 … 15, weights 16 … 31] of a row
+#    pragma GCC unroll 8
+    for (int r = 0; r < HEIGHT; ++r) {
+        v[r] = _mm256_loadu_si256((const __m256i *) ((const block_q8_0 *) rows[r] + b)->qs);
+    }
+    transpose_quarters(v);
+    transpose_quarters(v + 4);
+#    pragma GCC unroll 4
+    for (int i = 0; i < 4; ++i) {
+        w[i]     = _mm256_permute2x128_si256(v[i], v[i + 4], 0x20);
+        w[i + 4] = _mm256_permute2x128_si256(v[i], v[i + 4], 0x31);
+    }
+}
+
+SIMD_INLINE void unpack_q4_0(const char * const rows[HEIGHT], int64_t b, rows_i w[FOURS]) {
+    __m256i v[4]; // rows r and r + 4
+#    pragma GCC unroll 4
+    for (int r = 0; r < 4; ++r) {
+        const __m128i * q[2] = { (const __m128i *) ((const block_q4_0 *) rows[r] + b)->qs,
+            (const __m128i *) ((const block_q4_0 *) rows[r + 4] + b)->qs };
+        v[r]                 = _mm256_set_m128i(_mm_loadu_si128(q[1]), _mm_loadu_si128(q[0]));
+    }
+    transpose_quarters(v);
+#    pragma GCC unroll 4
+    for (int i = 0; i < 4; ++i) {
+        const __m256i low = _mm256_set1_epi8(15);
+        w[i]              = _mm256_and_si256(v[i], low);
+        w[i + 4]          = _mm256_and_si256(_mm256_srli_epi16(v[i], 4), low);
+    }
+}
+
+SIMD_INLINE rows_i dot_begin(int32_t sum, bool is_q8_0) {
+    (void) sum;
+    (void) is_q8_0;
+    return _mm256_setzero_si256();
+}
+
+SIMD_INLINE rows_i dot_add(rows_i dot, rows_i w, int32_t x, bool is_q8_0) {
+    const __m256i q = _mm256_set1_epi32(x);
+    if (is_q8_0) {
+        const __m256i pairs = _mm256_maddubs_epi16(_mm256_abs_epi8(w), _mm256_sign_epi8(q, w));
+        return _mm256_add_epi32(dot, _mm256_madd_epi16(pairs, _mm256_set1_epi16(1)));
+    }
+    return _mm256_add_epi16(dot, _mm256_maddubs_epi16(w, q));
+}
+
+SIMD_INLINE rows_i dot_end(rows_i dot, int32_t sum, bool is_q8_0) {
+    return is_q8_0 ? dot
+                   : _mm256_add_epi32(
+                             _mm256_madd_epi16(dot, _mm256_set1_epi16(1)), _mm256_set1_epi32(sum));
+}
+
+#endif
