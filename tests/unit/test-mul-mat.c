@@ -271,11 +271,13 @@ static void test_alone(struct test * t) {
 
 // A column has the bits of ggml's dot products, on x86 CPUs with AVX2.
 static void test_bits_of_ggml(struct test * t) {
-    static const enum ggml_type types[] = { GGML_TYPE_Q4_K, GGML_TYPE_Q6_K, GGML_TYPE_F32 };
+    static const enum ggml_type types[] = { GGML_TYPE_Q4_K, GGML_TYPE_Q6_K, GGML_TYPE_F32,
+        GGML_TYPE_F16 };
     for (size_t i = 0; ggml_cpu_has_avx2() && i < 4 * sizeof(types) / sizeof(types[0]); ++i) {
-        static const int64_t                lengths[] = { 256, 768, 1280, 4864 };
-        const enum ggml_type                type      = types[i / 4];
-        const struct shape                  s = { lengths[i % 4], 37, 7, 1, 1, 1, 1, TEST_DENSE };
+        static const int64_t lengths[] = { 256, 768, 1280, 4864 };
+        const enum ggml_type type      = types[i / 4];
+        const int64_t        C = type == GGML_TYPE_F16 ? 1 : 7; // more columns of F16 are ggml's
+        const struct shape   s = { lengths[i % 4], 37, C, 1, 1, 1, 1, TEST_DENSE };
         const struct ggml_type_traits_cpu * traits = ggml_get_type_traits_cpu(type);
         struct problem                      p;
         struct test_rng                     rng = { 8 };

@@ -1,9 +1,9 @@
-// Two rows of weights in F32 times a few columns: see mul-mat-rows.c.
+// Two rows of weights in F32 or F16 times a few columns: see mul-mat-rows.c.
 //
 //     y[r, c] = Σ_k w[r, k] x[k, c]
 //
-// As in ggml's dot products, four vectors of sums take turns and are added up at the end, so the
-// bits are theirs.
+// As in ggml's dot products, four vectors of sums take turns and are added up at the end, and x is
+// rounded to F16 if the weights are. So the bits are theirs.
 
 #include "mul-mat-rows.h"
 
@@ -23,13 +23,31 @@ static size_t column_size(int64_t K) {
     return (size_t) K * sizeof(float);
 }
 
-// A copy, because all columns have the same stride then.
+// A copy in F32, because all columns have the same stride then.
 static void copy_column(
         enum ggml_type type, const float * x, int64_t K, int64_t begin, int64_t end, char * out) {
-    (void) type;
     (void) K;
-    memcpy(out + begin * STEP * (int64_t) sizeof(float), x + begin * STEP,
-            (size_t) ((end - begin) * STEP) * sizeof(float));
+    float * y = (float *) (void *) out;
+    if (type == GGML_TYPE_F32) {
+        memcpy(y + begin * STEP, x + begin * STEP, (size_t) ((end - begin) * STEP) * sizeof(float));
+        return;
+    }
+    for (int64_t k = begin * STEP; k < end * STEP; k += 8) {
+        _mm256_storeu_ps(y + k, _mm256_cvtph_ps(_mm256_cvtps_ph(
+                                        _mm256_loadu_ps(x + k), _MM_FROUND_TO_NEAREST_INT)));
+    }
+}
+
+SIMD_INLINE vec load_weights(const char * row, int64_t k, bool is_f16) {
+    if (!is_f16) {
+        return vec_load((const float *) (const void *) row + k);
+    }
+    const uint16_t * w = (const uint16_t *) (const void *) row + k;
+#    if VEC == 16
+    return (vec) _mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *) w));
+#    else
+    return (vec) _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *) w));
+#    endif
 }
 
 SIMD_INLINE float sum_all(const vec s[SUMS]) {
@@ -45,25 +63,25 @@ SIMD_INLINE float sum_all(const vec s[SUMS]) {
 }
 
 SIMD_INLINE void multiply(const struct row_pair * p, char * columns, int64_t stride, int64_t K,
-        int n, bool prefetch) {
-    const float * w[2] = { (const float *) (const void *) p->rows[0],
-        (const float *) (const void *) p->rows[1] };
-    const char *  far  = p->rows[1] + ROWS_FAR;
-    vec           acc[2][TILE][SUMS];
-#    pragma GCC   unroll 8
+        int n, bool is_f16, bool prefetch) {
+    const int    step_bytes = STEP * (is_f16 ? 2 : 4);
+    const char * far        = p->rows[1] + ROWS_FAR;
+    vec          acc[2][TILE][SUMS];
+#    pragma GCC  unroll 8
     for (int i = 0; i < n * SUMS; ++i) {
         acc[0][i / SUMS][i % SUMS] = acc[1][i / SUMS][i % SUMS] = (vec) { 0.0f };
     }
     for (int64_t k = 0; k < K; k += STEP) {
         if (prefetch) {
 #    pragma GCC unroll 8
-            for (int i = 0; i < 2 * STEP * 4 / 64; ++i, far += 64) {
+            for (int i = 0; i < 2 * step_bytes / 64; ++i, far += 64) {
                 _mm_prefetch(far, _MM_HINT_T0);
             }
         }
 #    pragma GCC unroll 4
         for (int j = 0; j < SUMS; ++j) {
-            const vec w0 = vec_load(w[0] + k + j * VEC), w1 = vec_load(w[1] + k + j * VEC);
+            const vec w0 = load_weights(p->rows[0], k + j * VEC, is_f16);
+            const vec w1 = load_weights(p->rows[1], k + j * VEC, is_f16);
 #    pragma GCC unroll 2
             for (int c = 0; c < n; ++c) {
                 const vec x = vec_load(
@@ -83,18 +101,29 @@ SIMD_INLINE void multiply(const struct row_pair * p, char * columns, int64_t str
     }
 }
 
-static void multiply_f32(
-        const struct row_pair * p, char * columns, int64_t stride, int64_t K, int n) {
+SIMD_INLINE void multiply_all(
+        const struct row_pair * p, char * columns, int64_t stride, int64_t K, int n, bool is_f16) {
     struct row_pair part = *p;
     for (int c = 0; c < n; c += TILE, part.y += TILE * p->nb1, columns += TILE * stride) {
         if (n - c >= TILE) {
-            multiply(&part, columns, stride, K, TILE, p->prefetch && c == 0);
+            multiply(&part, columns, stride, K, TILE, is_f16, p->prefetch && c == 0);
         } else {
-            multiply(&part, columns, stride, K, 1, p->prefetch && c == 0);
+            multiply(&part, columns, stride, K, 1, is_f16, p->prefetch && c == 0);
         }
     }
 }
 
+static void multiply_f32(
+        const struct row_pair * p, char * columns, int64_t stride, int64_t K, int n) {
+    multiply_all(p, columns, stride, K, n, false);
+}
+
+static void multiply_f16(
+        const struct row_pair * p, char * columns, int64_t stride, int64_t K, int n) {
+    multiply_all(p, columns, stride, K, n, true);
+}
+
 const struct row_kernel row_kernel_f32 = { STEP, column_size, copy_column, multiply_f32 };
+const struct row_kernel row_kernel_f16 = { STEP, column_size, copy_column, multiply_f16 };
 
 #endif

@@ -36,6 +36,9 @@ static const struct row_kernel * kernel_of(enum ggml_type type) {
         case GGML_TYPE_Q4_K: return &row_kernel_q4_k;
         case GGML_TYPE_Q6_K: return &row_kernel_q6_k;
         case GGML_TYPE_F32: return &row_kernel_f32;
+#    if !defined(__AVX512FP16__) // ggml would multiply in F16
+        case GGML_TYPE_F16: return &row_kernel_f16;
+#    endif
         default: return NULL;
     }
 }
@@ -49,6 +52,7 @@ bool rows_supported(const struct ggml_tensor * dst) {
     switch (dst->src[0]->type) {
         case GGML_TYPE_Q4_K:
         case GGML_TYPE_Q6_K: return dst->ne[1] <= MAX_COLUMNS;
+        case GGML_TYPE_F16: return dst->ne[1] == 1;
         default: return dst->ne[1] < COLUMNS_MANY || by_column;
     }
 }

@@ -70,5 +70,5 @@ struct row_kernel {
 };
 
 extern const struct row_kernel row_kernel_q4_k, row_kernel_q6_k; // mul-mat-rows-k.c
-extern const struct row_kernel row_kernel_f32;                   // mul-mat-rows-f32.c
+extern const struct row_kernel row_kernel_f32, row_kernel_f16;   // mul-mat-rows-f32.c
 #endif
