@@ -456,20 +456,8 @@ glue_edit(cpu-barrier-wait src/ggml-cpu/ggml-cpu.c 1 replace
 [[
     for (int n = 0;
             atomic_load_explicit(&tp->n_barrier_passed, memory_order_relaxed) == n_passed; ++n) {
-        ggml_lrnn_cpu_wait(n, ahead);
+        ggml_lrnn_cpu_wait(n);
     }
-]])
-
-glue_edit(cpu-barrier-ahead src/ggml-cpu/ggml-cpu.c 1 replace
-[[
-void ggml_barrier(struct ggml_threadpool * tp) {
-]]
-[[
-void ggml_barrier(struct ggml_threadpool * tp) {
-    ggml_lrnn_cpu_barrier(tp, NULL);
-}
-
-void ggml_lrnn_cpu_barrier(struct ggml_threadpool * tp, struct ggml_lrnn_cpu_ahead * ahead) {
 ]])
 
 # Barriers only where a node needs them, and small nodes on one thread (src/ops/cpu/order.c). An
@@ -495,7 +483,7 @@ glue_edit(cpu-before-node src/ggml-cpu/ggml-cpu.c 1 replace
         }
 ]]
 [[
-        const bool alone = is_ordered && ggml_lrnn_cpu_before_node(&order, &params, cgraph, node_n);
+        const bool alone = is_ordered && ggml_lrnn_cpu_before_node(&order, &params, node);
         if (alone && state->ith != 0) {
             continue;
         }

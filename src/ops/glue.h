@@ -33,11 +33,9 @@ size_t ggml_lrnn_cpu_attention_size(struct ggml_tensor * op, int n_threads);
 bool ggml_lrnn_cpu_mul_mat(const struct ggml_compute_params * params, struct ggml_tensor * dst);
 size_t ggml_lrnn_cpu_mul_mat_work_size(const struct ggml_tensor * dst, int n_threads);
 
-// True if each thread uses only its own part of the work buffer for a product, waits for no other
-// and reads one range of rows of the weights; and that range.
+// True if each thread uses only its own part of the work buffer for a product and waits for no
+// other.
 bool ggml_lrnn_cpu_mul_mat_is_own(const struct ggml_tensor * dst);
-void ggml_lrnn_cpu_mul_mat_share(const struct ggml_compute_params * params,
-        const struct ggml_tensor * dst, const char ** begin, const char ** end);
 
 // The part of the work buffer that belongs to a thread, in lines of the cache.
 void * ggml_lrnn_cpu_own_work(const struct ggml_compute_params * params);
@@ -45,18 +43,9 @@ void * ggml_lrnn_cpu_own_work(const struct ggml_compute_params * params);
 // ggml-cpu: exp, sigmoid and softplus of contiguous tensors in F32; false for other activations.
 bool ggml_lrnn_cpu_unary(const struct ggml_compute_params * params, struct ggml_tensor * dst);
 
-// ggml-cpu: memory that a thread prefetches while it waits.
-struct ggml_lrnn_cpu_ahead {
-    const char *at, *end;
-};
-
 // ggml-cpu: called for the n-th time by a thread that waits for the others at a barrier. Spins for
-// about 50 microseconds, then yields its core each time. `ahead` may be NULL.
-void ggml_lrnn_cpu_wait(int n, struct ggml_lrnn_cpu_ahead * ahead);
-
-// ggml-cpu: ggml_barrier with something to prefetch. The glue defines it.
-struct ggml_threadpool;
-void ggml_lrnn_cpu_barrier(struct ggml_threadpool * tp, struct ggml_lrnn_cpu_ahead * ahead);
+// about 50 microseconds, then yields its core each time.
+void ggml_lrnn_cpu_wait(int n);
 
 // ggml-cpu: what the nodes since the last barrier use. Each thread has its own; zero at first.
 enum { GGML_LRNN_CPU_MAX_BYTES = 64 };
@@ -76,11 +65,10 @@ struct ggml_lrnn_cpu_order {
     bool                     is_unknown; // the last node may use anything
 };
 
-// ggml-cpu: called by every thread before node `i`. Waits for the other threads if the node needs
-// it. True: thread 0 computes the node alone, as if it were the only thread.
-struct ggml_cgraph;
+// ggml-cpu: called by every thread before a node. Waits for the other threads if the node needs it.
+// True: thread 0 computes the node alone, as if it were the only thread.
 bool ggml_lrnn_cpu_before_node(struct ggml_lrnn_cpu_order * order,
-        const struct ggml_compute_params * params, const struct ggml_cgraph * graph, int i);
+        const struct ggml_compute_params * params, const struct ggml_tensor * node);
 
 // ggml-rpc, server: checks of what a client sends. If one returns false, the server drops the
 // client.

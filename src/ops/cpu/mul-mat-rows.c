@@ -125,14 +125,6 @@ bool rows_is_own(const struct ggml_tensor * dst) {
     return is_alone(dst);
 }
 
-void rows_share(const struct ggml_compute_params * params, const struct ggml_tensor * dst,
-        const char ** begin, const char ** end) {
-    const struct ggml_tensor * w    = dst->src[0];
-    const char *               rows = w->data;
-    *begin = rows + range_begin(w->ne[1], params->ith, params->nth) * (int64_t) w->nb[1];
-    *end   = rows + range_begin(w->ne[1], params->ith + 1, params->nth) * (int64_t) w->nb[1];
-}
-
 void rows_multiply(
         const struct ggml_compute_params * params, struct ggml_tensor * dst, void * work) {
     const int64_t ith = params->ith, nth = params->nth;

@@ -27,10 +27,6 @@ size_t rows_work_size(const struct ggml_tensor * dst, int n_threads);
 // True if each thread uses only its own part of the work buffer, and no thread waits.
 bool rows_is_own(const struct ggml_tensor * dst);
 
-// The weights that a thread reads, if rows_is_own and there is one matrix.
-void rows_share(const struct ggml_compute_params * params, const struct ggml_tensor * dst,
-        const char ** begin, const char ** end);
-
 // The share of a thread.
 void rows_multiply(
         const struct ggml_compute_params * params, struct ggml_tensor * dst, void * work);

@@ -169,17 +169,6 @@ bool ggml_lrnn_cpu_mul_mat_is_own(const struct ggml_tensor * dst) {
 #endif
 }
 
-void ggml_lrnn_cpu_mul_mat_share(const struct ggml_compute_params * params,
-        const struct ggml_tensor * dst, const char ** begin, const char ** end) {
-#if MUL_MAT_ROWS
-    rows_share(params, dst, begin, end);
-#else
-    (void) params;
-    (void) dst;
-    *begin = *end = NULL;
-#endif
-}
-
 //
 // Transposition
 //

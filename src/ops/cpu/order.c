@@ -8,23 +8,18 @@
 // - uses the work buffer that another thread may still be using.
 //
 // Small nodes belong to thread 0 alone. Among them no thread waits; the others go ahead to the next
-// node that needs a wait, and prefetch weights there.
+// node that needs a wait.
 //
 // Every thread goes through the same nodes and comes to the same decisions by itself. Bits do not
 // change: a node computes the same numbers on any number of threads.
 
 #include "glue.h"
-#include "mul-mat-rows.h"
 #include "scan-cpu.h"
 
 #include "ggml-backend.h"
 #include "ggml-cpu-impl.h"
-#include "ggml-impl.h"
 
-enum {
-    SMALL = 8192,       // numbers of a node that thread 0 computes alone, at most
-    AHEAD = 256 * 1024, // bytes to prefetch in one wait: a quarter of a second-level cache
-};
+enum { SMALL = 8192 }; // numbers of a node that thread 0 computes alone, at most
 
 // How a node uses the work buffer.
 enum work {
@@ -195,29 +190,9 @@ static bool must_wait(
     return false;
 }
 
-// The weights that a thread reads in the next product, counted from node i.
-static struct ggml_lrnn_cpu_ahead weights_ahead(
-        const struct ggml_compute_params * params, const struct ggml_cgraph * graph, int i) {
-    struct ggml_lrnn_cpu_ahead ahead = { NULL, NULL };
-    for (; i < graph->n_nodes; ++i) {
-        const struct ggml_tensor * node = graph->nodes[i];
-        if (node->op == GGML_OP_MUL_MAT) {
-            if (ggml_lrnn_cpu_mul_mat_is_own(node)) {
-                ggml_lrnn_cpu_mul_mat_share(params, node, &ahead.at, &ahead.end);
-                if (ahead.end - ahead.at > AHEAD) {
-                    ahead.end = ahead.at + AHEAD;
-                }
-            }
-            break;
-        }
-    }
-    return ahead;
-}
-
-static void wait_for_all(struct ggml_lrnn_cpu_order * o, const struct ggml_compute_params * params,
-        const struct ggml_cgraph * graph, int i) {
-    struct ggml_lrnn_cpu_ahead ahead = weights_ahead(params, graph, i);
-    ggml_lrnn_cpu_barrier(params->threadpool, &ahead);
+static void wait_for_all(
+        struct ggml_lrnn_cpu_order * o, const struct ggml_compute_params * params) {
+    ggml_barrier(params->threadpool);
     o->all.reads.n = o->all.writes.n = o->one.reads.n = o->one.writes.n = 0;
     o->all.work = o->one.work = WORK_NONE;
     o->is_unknown             = false;
@@ -237,18 +212,17 @@ static void record(
 }
 
 bool ggml_lrnn_cpu_before_node(struct ggml_lrnn_cpu_order * o,
-        const struct ggml_compute_params * params, const struct ggml_cgraph * graph, int i) {
+        const struct ggml_compute_params * params, const struct ggml_tensor * node) {
     if (params->nth == 1) {
         return false;
     }
-    const struct ggml_tensor * node = graph->nodes[i];
-    struct use                 use  = use_of(node);
+    struct use use = use_of(node);
     if (node->op == GGML_OP_RMS_NORM && !use.is_alone) {
         use.is_known = false; // ggml may compute the product after it at the same time
     }
     const struct access a = access_of(node);
     if (must_wait(o, &a, &use)) {
-        wait_for_all(o, params, graph, i);
+        wait_for_all(o, params);
     }
     record(o, &a, &use);
     return use.is_alone;
