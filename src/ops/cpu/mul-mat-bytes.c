@@ -17,6 +17,7 @@
 
 #if MUL_MAT_BYTES
 
+#    include "glue.h"
 #    include "lrnn-ops.h"
 #    include "mul-mat-bytes-simd.h"
 #    include "mul-mat-columns.h"
@@ -264,7 +265,6 @@ static void multiply_alone(
     const struct columns s        = columns_of(dst);
     const int64_t        n_panels = (dst->ne[0] + HEIGHT - 1) / HEIGHT;
     const int64_t begin = n_panels * ith / nth * HEIGHT, end = n_panels * (ith + 1) / nth * HEIGHT;
-    columns += ith * (ggml_nelements(dst->src[1]) / QK);
     round_columns(dst, columns, 0, 1);
     for (int64_t batch = 0; batch < s.n2 * s.n3; ++batch) {
         multiply_range(
@@ -272,12 +272,16 @@ static void multiply_alone(
     }
 }
 
+bool bytes_is_own(const struct ggml_tensor * dst) {
+    return is_alone(dst);
+}
+
 void bytes_multiply(
         const struct ggml_compute_params * params, struct ggml_tensor * dst, void * work) {
     const int64_t         ith = params->ith, nth = params->nth;
     struct column_block * columns = work;
     if (is_alone(dst)) {
-        multiply_alone(dst, columns, ith, nth);
+        multiply_alone(dst, ggml_lrnn_cpu_own_work(params), ith, nth);
         return;
     }
     round_columns(dst, columns, ith, nth);

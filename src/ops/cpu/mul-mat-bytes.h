@@ -29,6 +29,9 @@ bool bytes_supported(const struct ggml_tensor * dst);
 // Bytes of the work buffer.
 size_t bytes_work_size(const struct ggml_tensor * dst, int n_threads);
 
+// True if each thread uses only its own part of the work buffer, and no thread waits.
+bool bytes_is_own(const struct ggml_tensor * dst);
+
 // The share of a thread.
 void bytes_multiply(
         const struct ggml_compute_params * params, struct ggml_tensor * dst, void * work);

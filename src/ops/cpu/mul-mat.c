@@ -158,15 +158,22 @@ size_t ggml_lrnn_cpu_mul_mat_work_size(const struct ggml_tensor * dst, int n_thr
 }
 
 bool ggml_lrnn_cpu_mul_mat_is_own(const struct ggml_tensor * dst) {
-#if MUL_MAT_ROWS
-    const struct ggml_tensor * w = dst->src[0];
     // ggml has buffers with weights in another order, for kernels of its own
-    const bool is_host = w->buffer == NULL || ggml_backend_buffer_is_host(w->buffer);
-    return is_host && is_supported(dst) && is_by_rows(dst) && rows_is_own(dst);
-#else
-    (void) dst;
-    return false;
+    ggml_backend_buffer_t buffer = dst->src[0]->buffer;
+    if (!is_supported(dst) || (buffer != NULL && !ggml_backend_buffer_is_host(buffer))) {
+        return false;
+    }
+#if MUL_MAT_ROWS
+    if (is_by_rows(dst)) {
+        return rows_is_own(dst);
+    }
 #endif
+#if MUL_MAT_BYTES
+    if (is_in_bytes(dst)) {
+        return bytes_is_own(dst);
+    }
+#endif
+    return false;
 }
 
 //
