@@ -9,11 +9,14 @@ import sys
 import time
 from pathlib import Path
 
+import numpy as np
 import pytest
+from safetensors.numpy import save_file
 
 ROOT = Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(ROOT / "convert"))
+sys.path += [str(ROOT / "convert"), str(ROOT / "convert" / "tests")]
 
+import tiny  # noqa: E402
 from lrnn_convert.chat.sandbox import Template  # noqa: E402
 
 TEMPLATES = ROOT / "tests" / "data" / "chat"
@@ -67,6 +70,30 @@ def test_tokens_are_those_of_the_template(chat):
     chat.run("Hello", "  Über\u00a0", "//slash", "", "/save s")
     messages = chat.check("s")
     assert [m["content"] for m in messages[::2]] == ["Hello", "  Über\u00a0", "/slash"]
+
+
+@pytest.mark.parametrize("name, make", [("olmo-3", tiny.olmo_hybrid), ("qwen3.5", tiny.qwen35)])
+def test_tokens_are_those_of_the_tokenizers_package(lrnn, name, make):
+    """tests/tools/make-chat-id-tests.py made the tokens."""
+    data = json.loads((TEMPLATES / "ids.json").read_text())
+    config, tensors = make()
+    n_vocab = len(data["tokenizer"]["model"]["vocab"]) + len(SPECIAL)
+    for weight in ("model.embed_tokens.weight", "lm_head.weight"):
+        tensors[weight] = np.resize(tensors[weight], (n_vocab, tiny.D))
+    lrnn.write("c/config.json", json.dumps(config))
+    lrnn.write("c/tokenizer.json", json.dumps(data["tokenizer"]))
+    lrnn.write("c/tokenizer_config.json", json.dumps(
+        {"eos_token": SPECIAL[0], "chat_template": (TEMPLATES / f"{name}.jinja").read_text()}))
+    save_file(tensors, lrnn.work / "c" / "model.safetensors")
+    lrnn.run("lrnn-convert", "c", "-o", "m.gguf", "-q")
+    cases = [c for c in data["cases"] if c["format"] == name]
+    assert len(cases) == 8
+    for c in cases:
+        system = [] if c["system"] is None else ["--system", c["system"]]
+        lrnn.run("lrnn-cli", "-m", "m.gguf", "--chat", *system, "-t", "1", "-q", "-n", "1", "-p",
+                 c["question"], "--state-save", "s")
+        saved = json.loads((lrnn.work / "s.json").read_text())
+        assert saved["sequence"] == c["ids"] + saved["messages"][-1]["tokens"], c
 
 
 def test_system_messages(chat):
