@@ -26,6 +26,11 @@ int card_run::begin(const char * name) {
     return -1;
 }
 
+bool card_run::is_gpu() const {
+    return on() &&
+           ggml_backend_dev_type(ggml_backend_get_device(backend)) == GGML_BACKEND_DEVICE_TYPE_GPU;
+}
+
 // Slot ids of call r; negative ids mean none and stay. Ids out of range stay out of range.
 static void rotate_ids(const ggml_tensor * ids, int64_t n_slots, int r, std::vector<int32_t> * to) {
     const int32_t * from = (const int32_t *) ids->data;
@@ -108,6 +113,12 @@ std::string card_run::run(ggml_tensor * op) {
         }
         out  = now_out;
         last = now;
+    }
+    for (int i = 0; i < n_times && error.empty(); ++i) {
+        const int64_t start = ggml_time_us();
+        ggml_backend_graph_compute(backend, graph);
+        const double us = (double) (ggml_time_us() - start);
+        best_us         = i == 0 || us < best_us ? us : best_us;
     }
     if (error.empty()) {
         memcpy(op->data, out.data(), out.size());

@@ -9,10 +9,14 @@
 
 struct card_run {
     ggml_backend_t backend = nullptr;
+    int            n_times = 0; // measurements of each node after its run
+    double         best_us = 0; // microseconds of the fastest
 
     bool on() const {
         return backend != nullptr;
     }
+
+    bool is_gpu() const;
 
     // Opens a device by its name; "": the first GPU. Returns -1, or the exit code with which the
     // test has to end: the device cannot be opened, or there is no GPU.

@@ -24,6 +24,9 @@ enum { ALL_ORDERS = LRNN_SANITIZE ? 1 : (int) cuda_emu::N_ORDERS };
 inline std::set<const void *> kernels_run;  // addresses of all instances launched so far
 inline std::set<const void *> kernels_last; // those launched for the last node
 
+// The GPU that the launchers choose kernels for: an A100
+inline const path_card test_gpu = { true, 80, 108 };
+
 inline ptx_session ptx_run; // used if a folder with PTX was given
 inline card_run    card;    // used if a device was given
 

@@ -5,7 +5,8 @@
 // bit-identical results; the longest ones run in one order. The code that chooses instance and grid
 // on a GPU also chooses them here (launch*.cuh). With --ptx <folder>, the PTX of the kernels is
 // interpreted instead (kit/ptx/ptx.h): a part of the cases, or all of them with --all. --count
-// prints how many instructions, bytes and blocks the kernels of some shapes take.
+// prints how many instructions, bytes and blocks the kernels of some shapes take. --device [name]
+// computes on a device of ggml, and --sweep [name] times step and chunk there.
 
 #include "kit/cuda-emu.h"
 
@@ -16,14 +17,16 @@
 #include "kit/cuda-node.h"
 
 static std::string run_node(ggml_tensor * op, int n_orders) {
-    const int64_t n = op->op == GGML_OP_HOUSEHOLDER_SCAN ? householder_work_floats(op)
-                      : op->op == GGML_OP_SIGNED_SCAN    ? signed_work_floats(op, true)
+    const int64_t n = op->op == GGML_OP_HOUSEHOLDER_SCAN ? householder_work_floats(op, test_gpu)
+                      : op->op == GGML_OP_SIGNED_SCAN    ? signed_work_floats(op, test_gpu)
                                                          : 0;
     return run_on_device(
             op, n, n_orders, [&](const ggml_tensor * node, float * work, auto && launch) {
                 switch (op->op) {
-                    case GGML_OP_HOUSEHOLDER_SCAN: launch_householder(node, work, launch); break;
-                    case GGML_OP_SIGNED_SCAN: launch_signed(node, work, true, launch); break;
+                    case GGML_OP_HOUSEHOLDER_SCAN:
+                        launch_householder(node, test_gpu, work, launch);
+                        break;
+                    case GGML_OP_SIGNED_SCAN: launch_signed(node, test_gpu, work, launch); break;
                     default: launch_short_conv(node, launch); break;
                 }
             });
@@ -337,6 +340,146 @@ static void count_kernels(test * t) {
     }
 }
 
+// Times step and chunk on a device, for the lengths at which they meet (path-cost.h). A CPU, which
+// only tests this function, computes a single short sequence.
+static void sweep(test * t) {
+    static const struct {
+        const char * what;
+        make_fn *    make;
+        int          mode, d_k, d_v, H;
+    } heads[] = {
+        { "DeltaNet, 16 heads of 128 x 128", make_householder, 1, 128, 128, 16 },
+        { "KDA, 16 heads of 128 x 128", make_householder, 2, 128, 128, 16 },
+        { "RWKV-7, 32 heads of 64 x 64", make_householder, 5, 64, 64, 32 },
+        { "Mamba-2, 80 heads of 128 x 64", make_signed, MAMBA2, 128, 64, 80 },
+        { "mLSTM, 8 heads of 256 x 512", make_signed, MLSTM, 256, 512, 8 },
+        { "GLA, 4 heads of 256 x 512", make_signed, CHANNEL, 256, 512, 4 },
+    };
+    printf("sequences x tokens: microseconds of step and chunk\n");
+    card.n_times = card.is_gpu() ? 20 : 1;
+    for (const auto & head : heads) {
+        printf("%s\n", head.what);
+        for (const int n_seqs : { 1, 8, 64 }) {
+            for (const int len : { 16, 64, 128, 512 }) {
+                if (!card.is_gpu() && n_seqs * len > 16) {
+                    continue;
+                }
+                test_rng rng   = { 16 };
+                problem  p     = {};
+                p.mode         = head.mode;
+                p.d_k          = head.d_k;
+                p.d_v          = head.d_v;
+                p.H            = head.H;
+                p.n_h          = 1;
+                p.batch.n_seqs = n_seqs;
+                for (int i = 0; i < n_seqs; ++i) {
+                    p.batch.len[i] = len;
+                }
+                test_arena a;
+                test_arena_init(&a);
+                test_scan s = head.make(&a, p, &rng);
+                printf("  %2d x %3d:", n_seqs, len);
+                for (const ggml_scan_path path : { GGML_SCAN_PATH_STEP, GGML_SCAN_PATH_CHUNK }) {
+                    const std::string found = run_node(build(t, &a, &s, path), 1);
+                    test_check(t, found.empty(), "%s: %s", found.c_str(), s.text);
+                    printf(" %9.1f", card.best_us);
+                }
+                printf("\n");
+                test_arena_free(&a);
+            }
+        }
+    }
+}
+
+// Instructions and mma that a warp executed in the kernel of the last node whose name contains
+// `part`
+static path_count executed(const char * part) {
+    path_count n = { 0.0, 0.0 };
+    for (const std::string & name : ptx_run.last) {
+        const ptx::counts & one = ptx_run.kernels[name].n;
+        if (name.find(part) != std::string::npos) {
+            n = { (double) one.instructions / 4, (double) one.products / 4 }; // four warps
+        }
+    }
+    return n;
+}
+
+// What path-cost.h says of the kernels agrees with what they execute, to a factor of two. Prints
+// what they execute: the counts of path-cost.h are a line through those of 64 and 128 rows.
+static void test_path_counts(test * t) {
+    static const struct {
+        path_kind kind;
+        make_fn * make;
+        int       mode;
+    } kinds[] = {
+        { PATH_DELTA, make_householder, 1 },
+        { PATH_DELTA_CHANNEL, make_householder, 2 },
+        { PATH_RANK_ONE, make_householder, 5 },
+        { PATH_DIAGONAL, make_signed, HEAD },
+        { PATH_DIAGONAL_CHANNEL, make_signed, CHANNEL },
+    };
+    printf("instructions of a warp for a factor (step) and a chunk (prepare, scan):\n");
+    for (const auto & one : kinds) {
+        for (const int d_k : { 64, 128 }) {
+            // of one chunk and of two; the difference is that of a chunk
+            path_count step[2], prepare[2], scan[2];
+            for (int n = 0; n < 2; ++n) {
+                const int tokens = one.kind == PATH_RANK_ONE ? 32 : 64;
+                for (const ggml_scan_path path : { GGML_SCAN_PATH_STEP, GGML_SCAN_PATH_CHUNK }) {
+                    test_rng rng   = { 15 };
+                    problem  p     = {};
+                    p.mode         = one.mode;
+                    p.d_k          = d_k;
+                    p.d_v          = path == GGML_SCAN_PATH_STEP ? 32 : 16; // one block
+                    p.H            = 1;
+                    p.n_h          = 1;
+                    p.batch.n_seqs = 1;
+                    p.batch.len[0] = (n + 1) * tokens;
+                    test_arena a;
+                    test_arena_init(&a);
+                    test_scan s = one.make(&a, p, &rng);
+                    ptx_run.kernels.clear();
+                    ptx_run.last.clear();
+                    const std::string found = run_node(build(t, &a, &s, path), 1);
+                    test_check(t, found.empty(), "%s: %s", found.c_str(), s.text);
+                    if (path == GGML_SCAN_PATH_STEP) {
+                        step[n] = executed("step");
+                        step[n].fixed /= tokens;
+                    } else {
+                        prepare[n] = executed("chunk_prepare");
+                        scan[n]    = executed("chunk_scan");
+                    }
+                    test_arena_free(&a);
+                }
+            }
+            const path_counts * model = path_counts_of(one.kind);
+            const struct {
+                const char * what;
+                path_count   said;
+                double       counted;
+            } all[] = {
+                { "step", model->step, step[1].fixed - step[0].fixed },
+                { "prepare", model->prepare, prepare[1].fixed - prepare[0].fixed },
+                { "prepare, mma", model->prepare_mma, prepare[1].per_row - prepare[0].per_row },
+                { "scan", model->scan, scan[1].fixed - scan[0].fixed },
+                { "scan, mma", model->scan_mma, scan[1].per_row - scan[0].per_row },
+            };
+            printf("  kind %d, %3d rows:", one.kind, d_k);
+            for (const auto & x : all) {
+                const double said = path_count_get(x.said, d_k);
+                printf("  %s %.0f (%.0f)", x.what, x.counted, said);
+                test_check(t, x.counted < 2.0 * said && said < 2.0 * x.counted,
+                        "path-cost.h, kind %d, %d rows, %s: %.0f; executed %.0f", one.kind, d_k,
+                        x.what, said, x.counted);
+            }
+            printf("\n");
+        }
+    }
+    ptx_run.kernels.clear();
+    ptx_run.last.clear();
+    kernels_run.clear();
+}
+
 // Errors in the PTX of a step kernel
 static void test_broken(test * t) {
     const std::string step = "householder_stepILi64ELi1ELb0E", copy = "cp.async.ca.shared.global";
@@ -376,14 +519,24 @@ static void test_broken(test * t) {
 }
 
 int main(int argc, char ** argv) {
-    test      t   = {};
-    const int end = begin_test(argc, argv, { "householder.ptx", "signed.ptx", "short-conv.ptx" });
+    test       t        = {};
+    const bool is_sweep = argc > 1 && strcmp(argv[1], "--sweep") == 0;
+    const int  end      = is_sweep ? card.begin(argc > 2 ? argv[2] : "")
+                                   : begin_test(argc, argv,
+                                             { "householder.ptx", "signed.ptx", "short-conv.ptx" });
     if (end >= 0) {
         return end;
+    }
+    if (is_sweep) {
+        sweep(&t);
+        return test_end(&t, "test-cuda-kernels --sweep");
     }
     if (ptx_run.count) {
         count_kernels(&t);
         return test_end(&t, "test-cuda-kernels --count");
+    }
+    if (ptx_run.on) {
+        test_path_counts(&t);
     }
     test_exp(&t);
     printf("householder: every instance, then 50 random shapes per mode; NMSE of outputs and "

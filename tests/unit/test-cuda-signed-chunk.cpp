@@ -9,44 +9,35 @@
 
 #include "cuda/launch-signed.cuh"
 
-#include "kit/cuda-node.h"
+#include "kit/cuda-chunk.h"
 
 static std::string run_node(ggml_tensor * op, int n_orders) {
-    return run_on_device(op, signed_work_floats(op, true), n_orders,
+    return run_on_device(op, signed_work_floats(op, test_gpu), n_orders,
             [&](const ggml_tensor * node, float * work, auto && launch) {
-                launch_signed(node, work, true, launch);
+                launch_signed(node, test_gpu, work, launch);
             });
 }
 
-static const int n_sizes = 7;
-
-static const std::set<const void *> & prepare_kernels() {
-    static const std::set<const void *> all = {
-        (const void *) chunk_prepare<HOUSEHOLDER_GATE_NONE, CHUNK_DIAGONAL>,
-        (const void *) chunk_prepare<HOUSEHOLDER_GATE_HEAD, CHUNK_DIAGONAL>,
-        (const void *) chunk_prepare<HOUSEHOLDER_GATE_CHANNEL, CHUNK_DIAGONAL>,
-    };
-    return all;
-}
-
-static const std::set<const void *> & chunk_kernels() {
-    static const std::set<const void *> all = {
-        (const void *) chunk_scan<16, false>,
-        (const void *) chunk_scan<32, false>,
-        (const void *) chunk_scan<64, false>,
-        (const void *) chunk_scan<96, false>,
-        (const void *) chunk_scan<128, false>,
-        (const void *) chunk_scan<192, false>,
-        (const void *) chunk_scan<256, false>,
-    };
-    return all;
-}
-
-// The number of kernels of `of` that ran
-static int count(const std::set<const void *> & ran, const std::set<const void *> & of) {
-    return (int) std::count_if(
-            ran.begin(), ran.end(), [&](const void * k) { return of.count(k) > 0; });
-}
+static const chunk_suite suite = {
+    make_signed,
+    "signed.ptx",
+    {
+            (const void *) chunk_prepare<HOUSEHOLDER_GATE_NONE, CHUNK_DIAGONAL>,
+            (const void *) chunk_prepare<HOUSEHOLDER_GATE_HEAD, CHUNK_DIAGONAL>,
+            (const void *) chunk_prepare<HOUSEHOLDER_GATE_CHANNEL, CHUNK_DIAGONAL>,
+    },
+    {
+            (const void *) chunk_scan<16, false>,
+            (const void *) chunk_scan<32, false>,
+            (const void *) chunk_scan<64, false>,
+            (const void *) chunk_scan<96, false>,
+            (const void *) chunk_scan<128, false>,
+            (const void *) chunk_scan<192, false>,
+            (const void *) chunk_scan<256, false>,
+    },
+    { (const void *) signed_chunk_gates, (const void *) mlstm_normalize },
+    signed_choose,
+};
 
 static const double limit = 1e-12; // of the NMSE, up to 512 tokens, as for the step path
 
@@ -55,43 +46,18 @@ static const double limit = 1e-12; // of the NMSE, up to 512 tokens, as for the 
 static const int modes[] = { NONE, HEAD, CHANNEL, CONST_HEAD, CONST_CHANNEL, BONUS, MAMBA2,
     MAMBA2_SIGNED, MLSTM, MLSTM_HARD };
 
-static test_worst worst_of(const char * what, double at_most) {
-    test_worst w = {};
-    w.what       = what;
-    w.limit      = at_most;
-    return w;
-}
-
-// True if the last node was computed by the chunk kernels, and by nothing else but those for gates
-// and normalizer
-static bool chunked() {
-    return count(kernels_last, prepare_kernels()) == 1 && count(kernels_last, chunk_kernels()) == 1;
-}
-
-static void run_chunk(test * t, const problem & p, test_rng * rng, test_worst * worst,
-        int n_orders = ALL_ORDERS) {
-    test_arena a;
-    test_arena_init(&a);
-    test_scan s = make_signed(&a, p, rng);
-    run(t, &a, &s, worst, GGML_SCAN_PATH_CHUNK, n_orders);
-    test_check(t, chunked(), "the chunk kernels did not run: %s", s.text);
-    test_arena_free(&a);
-}
-
 // Padded and exact sizes of every instance, with every mode in turn; each kind of gate in each
 static void test_instances(test * t) {
-    static const int sizes[2 * n_sizes] = { 4, 16, 20, 32, 36, 64, 68, 96, 100, 128, 132, 192, 196,
-        256 };
-    test_rng         rng                = { 1 };
-    int              n                  = 0;
+    test_rng rng = { 1 };
+    int      n   = 0;
     for (const int mode : modes) {
         test_worst worst = worst_of(signed_names[mode], limit);
-        for (int i = 0; i < 2 * n_sizes; ++i, ++n) {
+        for (int i = 0; i < 14; ++i, ++n) {
             static const int columns[] = { 20, 16, 7 }; // two blocks, one, part of one
 
             problem p      = {};
             p.mode         = mode;
-            p.d_k          = sizes[i];
+            p.d_k          = chunk_sizes[i];
             p.d_v          = columns[i % 3];
             p.H            = p.d_k > 64 ? 1 : 2;
             p.n_h          = 1;
@@ -104,7 +70,7 @@ static void test_instances(test * t) {
             // the modes between these use the same kernels
             const bool always = mode == NONE || mode == HEAD || mode == CHANNEL || mode == BONUS;
             if (always || ptx_run.takes(7)) {
-                run_chunk(t, p, &rng, &worst);
+                run_chunk(t, suite, p, &rng, &worst);
             }
         }
         test_worst_print(&worst);
@@ -131,16 +97,9 @@ static void test_real_sizes(test * t) {
         p.batch.len[0] = 70;
         p.batch.len[1] = 5;
         p.batch.turn   = 1;
-        run_chunk(t, p, &rng, &worst);
+        run_chunk(t, suite, p, &rng, &worst);
     }
     test_worst_print(&worst);
-}
-
-// A length, often at the end of a chunk of 64 tokens or of a group of 16
-static int64_t random_length(test_rng * rng, int64_t most) {
-    static const int ends[] = { 0, 1, 15, 16, 17, 63, 64, 65, 127, 128, 129, 130 };
-    return test_below(rng, 3) == 0 ? 1 + test_below(rng, most)
-                                   : std::min<int64_t>(ends[test_below(rng, 12)], most);
 }
 
 static void test_random(test * t) {
@@ -161,12 +120,12 @@ static void test_random(test * t) {
             p.batch.turn       = n;
             const int64_t most = i % 10 == 9 ? 200 : p.d_k > 40 ? 40 : 70;
             for (int s = 0; s < p.batch.n_seqs; ++s) {
-                p.batch.len[s] = random_length(&rng, most) + (s == 0 ? 3 : 0);
+                p.batch.len[s] = random_length(&rng, 1, most) + (s == 0 ? 3 : 0);
             }
             // with d_k = 1, a gate per channel is a gate per head, and a bonus needs the step path
             p.d_k += p.d_k == 1 && mode == BONUS;
             if (ptx_run.takes(8)) {
-                run_chunk(t, p, &rng, &worst);
+                run_chunk(t, suite, p, &rng, &worst);
             }
         }
         test_worst_print(&worst);
@@ -192,33 +151,18 @@ static void test_borders(test * t) {
             p.batch.n_snap = n % 4 == 3 ? 6 : n % 4;
             p.batch.turn   = n;
             memcpy(p.batch.len, len, sizeof(len));
-            run_chunk(t, p, &rng, &worst);
+            run_chunk(t, suite, p, &rng, &worst);
             n += 1;
         }
         n += 1; // other numbers of snapshots
     }
 
-    // a ring: the newest snapshot uses the slot that the sequence reads; one snapshot is -1
-    for (const int mode : { HEAD, BONUS }) {
+    for (const int mode : { HEAD, BONUS, MLSTM }) {
         problem p      = {};
         p.mode         = mode;
-        p.d_k          = 16;
-        p.d_v          = 18;
-        p.H            = 2;
         p.n_h          = 1;
-        p.turn         = mode;
-        p.batch.n_seqs = 1;
         p.batch.len[0] = 80;
-        p.batch.n_snap = 4;
-        p.batch.turn   = 1; // forked
-        test_arena a;
-        test_arena_init(&a);
-        test_scan s             = make_signed(&a, p, &rng);
-        int32_t * id            = (int32_t *) s.sign.ids->data;
-        id[GGML_SCAN_SNAPS + 0] = id[GGML_SCAN_SLOT_IN];
-        id[GGML_SCAN_SNAPS + 2] = -1;
-        run(t, &a, &s, &worst, GGML_SCAN_PATH_CHUNK);
-        test_arena_free(&a);
+        run_ring(t, suite, p, &rng, &worst);
     }
     test_worst_print(&worst);
 }
@@ -241,15 +185,8 @@ static void test_hard_gates(test * t) {
         p.batch.turn   = n;
         test_arena a;
         test_arena_init(&a);
-        test_scan     s    = make_signed(&a, p, &rng);
-        ggml_tensor * gate = s.sign.gate;
-        for (int64_t x = 0; x < gate->ne[3] * gate->ne[0]; ++x) {
-            const double size = n < 6 ? pow(10.0, -30.0 * pow(test_uniform(&rng, 0.0, 1.0), 4.0))
-                                      : test_uniform(&rng, 0.8, 1.2);
-            const bool   zero = test_below(&rng, 40) == 0;
-            test_set(gate, x % gate->ne[0], 0, 0, x / gate->ne[0],
-                    zero ? 0.0f : (float) (test_below(&rng, 2) == 0 ? -size : size));
-        }
+        test_scan s = make_signed(&a, p, &rng);
+        fill_hard_gates(s.sign.gate, &rng, n < 6, true);
         run(t, &a, &s, &worst, GGML_SCAN_PATH_CHUNK);
         test_arena_free(&a);
     }
@@ -295,25 +232,7 @@ static void test_cuts(test * t) {
         p.batch.n_seqs = 1;
         p.batch.len[0] = 190;
         p.batch.turn   = mode;
-        test_arena a;
-        test_arena_init(&a);
-        test_scan         s      = make_signed(&a, p, &rng);
-        ggml_tensor *     state  = s.sign.state;
-        const std::string before = bytes_of(state);
-        oracle            o      = test_scan_oracle(&s);
-        for (int path = GGML_SCAN_PATH_AUTO; path <= GGML_SCAN_PATH_CHUNK;
-                path += GGML_SCAN_PATH_CHUNK) { // auto: some calls use the step kernel
-            memcpy(state->data, before.data(), before.size());
-            ggml_tensor *     op  = build(t, &a, &s, (ggml_scan_path) path);
-            const std::string out = run_in_calls(
-                    t, &s, &rng, (ggml_scan_path) path, path == GGML_SCAN_PATH_AUTO ? 190 : 60);
-            test_check(t, out.size() == ggml_nbytes(op), "calls of %s", s.text);
-            memcpy(op->data, out.data(), out.size());
-            test_bound(t, &worst, test_scan_nmse_out(&o, op), s.text);
-            test_bound(t, &worst, test_scan_nmse_state(&o, &s), s.text);
-        }
-        oracle_free(&o);
-        test_arena_free(&a);
+        run_chunk_cuts(t, suite, p, &rng, &worst, 60);
     }
     test_worst_print(&worst);
 }
@@ -354,12 +273,8 @@ static void test_lengths(test * t) {
         test_arena a;
         test_arena_init(&a);
         test_scan s = make_signed(&a, p, &rng);
-        if (ggml_tensor * gate = s.sign.gate) {
-            test_fill_uniform(gate, &rng, 0.97, 1.0);
-            for (int64_t x = 0; x < gate->ne[3] * gate->ne[0]; x += 1 + test_below(&rng, 7)) {
-                test_set(gate, x % gate->ne[0], 0, 0, x / gate->ne[0],
-                        -test_get(gate, x % gate->ne[0], 0, 0, x / gate->ne[0]));
-            }
+        if (s.sign.gate != nullptr) {
+            fill_gates_near_one(s.sign.gate, &rng);
         }
         run(t, &a, &s, &worst, GGML_SCAN_PATH_CHUNK, 1);
         test_worst_print(&worst);
@@ -400,41 +315,32 @@ static void test_exact(test * t) {
             test_set(s.sign.state, i % s.sign.state->ne[0], i / s.sign.state->ne[0], 0, 0,
                     (float) (test_below(&rng, 9) - 4));
         }
-        ggml_tensor *     state  = s.sign.state;
-        const std::string before = bytes_of(state);
-
-        ggml_tensor * step = build(t, &a, &s, GGML_SCAN_PATH_STEP);
-        test_check(t, run_node(step, 1).empty() && !chunked(), "step: %s", s.text);
-        const std::string right = bytes_of(step), step_state = bytes_of(state);
-
-        memcpy(state->data, before.data(), before.size());
-        ggml_tensor * chunk = build(t, &a, &s, GGML_SCAN_PATH_CHUNK);
-        test_check(t, run_node(chunk, 1).empty() && chunked(), "chunk: %s", s.text);
-        test_check(t, equal_numbers(bytes_of(chunk), right), "outputs differ: %s", s.text);
-        test_check(t, equal_numbers(bytes_of(state), step_state), "states differ: %s", s.text);
+        run_exact(t, suite, &a, &s);
         test_arena_free(&a);
     }
     printf("exact: %d tokens of integers, gates 0, 1 and -1: chunk and step are equal\n", T);
 }
 
+// The table of path-cost.h is tested by test-cuda-paths; here, which kernels run for a choice
 static void test_paths(test * t) {
     static const struct {
         int            mode, d_k, n_seqs, T;
         ggml_scan_path path;
-        bool           chunk;
+        bool           step, chunk;
     } cases[] = {
-        { HEAD, 16, 1, SIGNED_CROSSOVER - 1, GGML_SCAN_PATH_AUTO, false },
-        { HEAD, 16, 1, SIGNED_CROSSOVER, GGML_SCAN_PATH_AUTO, true },
-        { CHANNEL, 16, 2, 2 * SIGNED_CROSSOVER_CHANNEL - 1, GGML_SCAN_PATH_AUTO, false },
-        { BONUS, 16, 2, 2 * SIGNED_CROSSOVER_CHANNEL, GGML_SCAN_PATH_AUTO, true },
-        { HEAD, 16, 1, 1, GGML_SCAN_PATH_CHUNK, true },
-        { HEAD, 16, 1, 200, GGML_SCAN_PATH_STEP, false },
-        { HEAD, 16, 1, 200, GGML_SCAN_PATH_REFERENCE, false },
-        { BONUS_HEAD, 16, 1, 200, GGML_SCAN_PATH_CHUNK, false },
-        { BONUS_NONE, 16, 1, 200, GGML_SCAN_PATH_CHUNK, false },
-        { MAMBA, 16, 1, 200, GGML_SCAN_PATH_AUTO, false },
-        { HEAD, 257, 1, 200, GGML_SCAN_PATH_CHUNK, false },
-        { MLSTM, 256, 1, 2, GGML_SCAN_PATH_CHUNK, true },
+        { HEAD, 16, 1, 15, GGML_SCAN_PATH_AUTO, true, false },
+        { HEAD, 16, 1, 400, GGML_SCAN_PATH_AUTO, false, true },
+        { CHANNEL, 16, 2, 400, GGML_SCAN_PATH_AUTO, true, true },
+        { BONUS, 16, 2, 400, GGML_SCAN_PATH_AUTO, true, true },
+        { MLSTM, 16, 2, 400, GGML_SCAN_PATH_AUTO, true, true },
+        { HEAD, 16, 1, 1, GGML_SCAN_PATH_CHUNK, false, true },
+        { HEAD, 16, 1, 200, GGML_SCAN_PATH_STEP, true, false },
+        { HEAD, 16, 1, 200, GGML_SCAN_PATH_REFERENCE, true, false },
+        { BONUS_HEAD, 16, 1, 200, GGML_SCAN_PATH_CHUNK, true, false },
+        { BONUS_NONE, 16, 1, 200, GGML_SCAN_PATH_CHUNK, true, false },
+        { MAMBA, 16, 1, 200, GGML_SCAN_PATH_AUTO, true, false },
+        { HEAD, 257, 1, 200, GGML_SCAN_PATH_CHUNK, true, false },
+        { MLSTM, 256, 1, 2, GGML_SCAN_PATH_CHUNK, false, true },
     };
     test_rng   rng   = { 10 };
     test_worst worst = worst_of("choice of kernels", limit);
@@ -448,26 +354,54 @@ static void test_paths(test * t) {
         p.turn         = 1;
         p.batch.n_seqs = one.n_seqs;
         for (int i = 0; i < one.n_seqs; ++i) {
-            // the average length decides
             p.batch.len[i] = i == 0 ? one.T - 10 * (one.n_seqs - 1) : 10;
         }
         test_arena a;
         test_arena_init(&a);
         test_scan s = make_signed(&a, p, &rng);
         run(t, &a, &s, &worst, one.path, 1);
-        test_check(t, chunked() == one.chunk, "%s, %s, %d tokens, d_k %d: %s",
-                signed_names[one.mode], test_path_names[one.path], one.T, one.d_k,
-                one.chunk ? "a step kernel; expected chunk kernels"
-                          : "chunk kernels; expected a step kernel");
+        test_check(t, chunked(suite) == one.chunk && stepped(suite) == one.step,
+                "%s, %s, %d tokens, d_k %d: step %d, chunk %d", signed_names[one.mode],
+                test_path_names[one.path], one.T, one.d_k, stepped(suite), chunked(suite));
 
-        // without tensor cores every path uses the step kernel
-        ggml_tensor *     op    = build(t, &a, &s, one.path);
-        const std::string found = run_on_device(op, signed_work_floats(op, false), 1,
-                [](const ggml_tensor * node, float * work, auto && launch) {
-                    launch_signed(node, work, false, launch);
+        // on a GPU without TF32 every path uses the step kernel
+        const path_card   turing = { false, 75, 40 };
+        ggml_tensor *     op     = build(t, &a, &s, one.path);
+        const std::string found  = run_on_device(op, signed_work_floats(op, turing), 1,
+                 [&](const ggml_tensor * node, float * work, auto && launch) {
+                    launch_signed(node, turing, work, launch);
                 });
-        test_check(t, found.empty() && !chunked(), "without tensor cores: %s", s.text);
+        test_check(t, found.empty() && !chunked(suite), "without tensor cores: %s", s.text);
         test_arena_free(&a);
+    }
+    test_worst_print(&worst);
+}
+
+// Long and short sequences in one batch
+static void test_mixed(test * t) {
+    static const struct {
+        int n_seqs, len, others, n_snap;
+    } cases[]        = { { 64, 448, 1, 0 }, { 4, 509, 1, 2 }, { 5, 300, 200, 0 } };
+    test_rng   rng   = { 14 };
+    test_worst worst = worst_of("mixed batches", limit);
+    int        n     = 0;
+    for (const auto & one : cases) {
+        for (const int mode : { HEAD, CHANNEL, BONUS, MAMBA2, MLSTM }) {
+            problem p      = {};
+            p.mode         = mode;
+            p.d_k          = 24;
+            p.d_v          = 20;
+            p.H            = 1;
+            p.n_h          = 1;
+            p.turn         = n;
+            p.batch.n_seqs = one.n_seqs;
+            p.batch.n_snap = one.n_snap;
+            p.batch.turn   = n++;
+            for (int i = 0; i < one.n_seqs; ++i) {
+                p.batch.len[i] = i == one.n_seqs / 2 ? one.len : i == 1 ? 3 : one.others;
+            }
+            run_mixed(t, suite, p, &rng, &worst);
+        }
     }
     test_worst_print(&worst);
 }
@@ -495,8 +429,7 @@ static void test_broken(test * t) {
     barriers("prepare, gate per head: a deleted barrier", head, 4);
     barriers("prepare, gate per channel: a deleted barrier", chan, 3);
     barriers("chunk: a deleted barrier", chunk, 3);
-    test_rng rng = { 12 };
-    for (const breakage & b : all) {
+    run_all_broken(t, suite, all, [&](const breakage & b) {
         problem p = {};
         // without a gate per head, its barrier does not make the last one of a chunk redundant
         p.mode         = b.change.kernel == chan                           ? CHANNEL
@@ -509,12 +442,8 @@ static void test_broken(test * t) {
         p.turn         = 1;
         p.batch.n_seqs = 1;
         p.batch.len[0] = 150;
-        test_arena a;
-        test_arena_init(&a);
-        test_scan s = make_signed(&a, p, &rng);
-        run_broken(t, &a, &s, "signed.ptx", b, GGML_SCAN_PATH_CHUNK);
-        test_arena_free(&a);
-    }
+        return p;
+    });
 }
 
 int main(int argc, char ** argv) {
@@ -533,19 +462,12 @@ int main(int argc, char ** argv) {
     test_out_of_range(&t);
     test_cuts(&t);
     test_paths(&t);
+    test_mixed(&t);
     test_lengths(&t);
     test_exact(&t);
-    const int n_prepare = count(kernels_run, prepare_kernels()),
-              n_chunk   = count(kernels_run, chunk_kernels());
-    const bool gates    = kernels_run.count((const void *) signed_chunk_gates) > 0;
-    test_check(&t, n_prepare == 3 && n_chunk == n_sizes && gates,
-            "%d of 3 and %d of %d kernels ran", n_prepare, n_chunk, n_sizes);
-    printf("all %d chunk kernels ran: %d that prepare, %d that take the state through chunks, one "
-           "for gates\n",
-            n_prepare + n_chunk + 1, n_prepare, n_chunk);
+    test_check(&t, count(kernels_run, suite.gates) == 2, "the kernels for gates did not run");
     if (ptx_run.on) {
         test_broken(&t);
-        test_check(&t, ptx_run.print(true) == 0, "kernels of the PTX did not run");
     }
-    return test_end(&t, "test-cuda-signed-chunk");
+    return end_chunk_test(&t, suite, "test-cuda-signed-chunk");
 }

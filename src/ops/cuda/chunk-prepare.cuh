@@ -45,15 +45,16 @@ struct chunk_place {
     }
 };
 
-// Finds chunk `index` of the batch; false if there are fewer. Sequences out of range have no
-// chunks.
+// Finds chunk `index` of the batch; false if there are fewer. Sequences out of range, and those of
+// the step kernel, have no chunks.
 static __device__ __forceinline__ bool prepare_find(
         const chunk_args & a, int index, chunk_place * chunk) {
     const cuda_batch & b = a.scan.batch;
     cuda_seq           seq;
     int                piece = 0;
     const int          s     = cuda_find_piece(a.n_seqs, index, &piece, [&](int i) {
-        return cuda_seq_get(b, i, &seq) ? chunk_list(b, seq, a.tokens).size() : 0;
+        const bool ok = cuda_seq_get(b, i, &seq);
+        return ok && cuda_seq_is_mine(b, seq, ok) ? chunk_list(b, seq, a.tokens).size() : 0;
     });
     if (s < 0) {
         return false;

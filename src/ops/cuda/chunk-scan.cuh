@@ -3,7 +3,7 @@
 // The part of the chunk path that takes the state from chunk to chunk (chunk.cuh):
 //     R = V − (P ∘ K) S ,   U = T R             or, with nothing to solve, U = diag(f) X
 //     O = scale ((P ∘ Q) S + A U)
-//     S ← P_end ∘ S + (D_end ∘ K)ᵀ U
+//     S ← P_end ∘ S + (D_end ∘ K)ᵀ U            or, in the tail, S ← g ∘ S + k_e u_eᵀ
 //
 // A block is one sequence, one head and 16 columns of the state. A warp has 16 rows of every
 // product. Left operands (keys, queries, T, A) are read from memory by the one warp that uses them,
@@ -33,6 +33,11 @@ struct chunk_right {
         b[1].hi                = f.hi[1];
         b[0].lo                = f.lo[0];
         b[1].lo                = f.lo[1];
+    }
+    // one element; hi + lo is the number that was split
+    __device__ __forceinline__ float get_one(int row, int half, int col) const {
+        const chunk_fragment & f = at(row / 16 * 2 + row / 2 % 2, half, col * 4 + row % 16 / 4);
+        return __int_as_float((int) f.hi[row % 2]) + __int_as_float((int) f.lo[row % 2]);
     }
     // writes a tile of 16 rows from `top`, in the layout of a product
     __device__ __forceinline__ void put(int top, const float tile[2][4]) const {
@@ -238,15 +243,34 @@ template <int DK> struct chunk_state {
             }
         }
     }
+
+    // S ← S + key u_eᵀ
+    __device__ __forceinline__ void add_one(
+            const float * key, int d_k, int e, const chunk_right & U) {
+        float u[4];
+#pragma unroll
+        for (int x = 0; x < 4; ++x) {
+            u[x] = U.get_one(e, x / 2, tile_col(0, x % 2));
+        }
+#pragma unroll
+        for (int t = 0; t < TILES; ++t) {
+#pragma unroll
+            for (int i = 0; i < 4; ++i) {
+                const float k = chunk_at(key, tile_row(top(t), i), d_k);
+                S[t][0][i]    = fmaf(k, u[i % 2], S[t][0][i]);
+                S[t][1][i]    = fmaf(k, u[2 + i % 2], S[t][1][i]);
+            }
+        }
+    }
 };
 
-// grid: (sequences · heads, groups of 16 columns), block: CHUNK_THREADS
+// grid: (maximum number of sequences · heads, groups of 16 columns), block: CHUNK_THREADS
 // SOLVE: CHUNK_DELTA and CHUNK_RANK_ONE
 template <int DK, bool SOLVE>
 static __global__ void __launch_bounds__(CHUNK_THREADS, 2) chunk_scan(const chunk_args a) {
     __shared__ chunk_fragment sh_S[DK * CHUNK_COLS / 2];
     __shared__ chunk_fragment sh_U[CHUNK_FACTORS * CHUNK_COLS / 2]; // R, then U
-    __shared__ const float *  sh_key[CHUNK_FACTORS];                // rows of K, or of D_end ∘ K
+    __shared__ const float *  sh_key[CHUNK_FACTORS];  // rows of K and w, or of D_end ∘ K
     __shared__ float          sh_gate[CHUNK_FACTORS]; // per token, if the gate is per head
     __shared__ float          sh_in[CHUNK_FACTORS]; // P per factor, if the gate is per head; else 1
     __shared__ float          sh_out[CHUNK_FACTORS]; // D_end, likewise
@@ -264,8 +288,14 @@ static __global__ void __launch_bounds__(CHUNK_THREADS, 2) chunk_scan(const chun
     const bool channel  = s.gate_width > 1;
     const bool rank_one = SOLVE && s.r.data != nullptr;
 
-    cuda_seq seq;
-    if (!cuda_seq_get(b, (int) (blockIdx.x / b.n_head), &seq)) {
+    cuda_seq  seq;
+    int       piece = 0;
+    const int which = cuda_find_piece(a.n_seqs, (int) (blockIdx.x / b.n_head), &piece,
+            [&](int i) { return cuda_seq_is_mine(b, seq, cuda_seq_get(b, i, &seq)) ? 1 : 0; });
+    if (which < 0) {
+        return; // fewer sequences are long enough than there could be
+    }
+    if (!cuda_seq_get(b, which, &seq)) {
         cuda_fill_nan(b, seq, h, begin, end, s.out, tid, CHUNK_THREADS);
         return;
     }
@@ -288,6 +318,9 @@ static __global__ void __launch_bounds__(CHUNK_THREADS, 2) chunk_scan(const chun
     const float * values = cuda_row(s.v, h, 0, 0);
     const float * query  = cuda_row(s.q, h, 0, 0);
     const float * gates  = cuda_row(s.gate, h, 0, 0);
+
+    // groups of 16 rows; the constant DK / 16 would be unrolled, with more registers than there are
+    const int n_keys = (b.d_k + 15) / 16;
 
     for (int n = 0; n < list.size(); ++n) {
         const chunk_range range     = list.at(n);
@@ -316,8 +349,13 @@ static __global__ void __launch_bounds__(CHUNK_THREADS, 2) chunk_scan(const chun
             }
             sh_in[tid]  = in;
             sh_out[tid] = out;
-            sh_key[tid] = channel ? a.key_out + (rows * s.n_h + e) * b.d_k
-                                  : keys + f * s.k.factor + (first + t) * s.k.token;
+            if (channel && !range.tail) {
+                sh_key[tid] = a.key_out + (rows * s.n_h + e) * b.d_k;
+            } else if (rank_one) { // w, then k
+                sh_key[tid] = cuda_row(f == 0 ? s.w : s.k, h, 0, first + t);
+            } else {
+                sh_key[tid] = keys + f * s.k.factor + (first + t) * s.k.token;
+            }
         }
         float V[2][4]; // loaded early, used below
 #pragma unroll
@@ -351,7 +389,7 @@ static __global__ void __launch_bounds__(CHUNK_THREADS, 2) chunk_scan(const chun
                 row[i]         = { channel ? a.key_in + (rows * s.n_h + e) * b.d_k : sh_key[e],
                     has ? b.d_k : 0 };
             }
-            chunk_multiply(R, row, DK / 16, state);
+            chunk_multiply(R, row, n_keys, state);
         }
         if (top < range.n) {
 #pragma unroll
@@ -361,8 +399,7 @@ static __global__ void __launch_bounds__(CHUNK_THREADS, 2) chunk_scan(const chun
                                         : query + (first + t) * s.q.token,
                     t < range.n ? b.d_k : 0 };
             }
-            // not a constant without a solve: unrolled, it would need more registers than there are
-            chunk_multiply(O, row, SOLVE ? DK / 16 : (b.d_k + 15) / 16, state);
+            chunk_multiply(O, row, n_keys, state);
         }
 
         if constexpr (SOLVE) {
@@ -424,15 +461,30 @@ static __global__ void __launch_bounds__(CHUNK_THREADS, 2) chunk_scan(const chun
             }
         }
 
-        // S ← P_end ∘ S + (D_end ∘ K)ᵀ U
-        if (channel) {
-            S.scale_rows(a.gate_all + rows * b.d_k, b.d_k);
-        } else {
-            S.scale(sh_in[n_factors - 1]);
+        if (range.tail) { // S ← g ∘ S + k_e u_eᵀ
+#pragma unroll 1
+            for (int e = 0, t = 0; t < range.n; ++t) {
+                if (channel) {
+                    S.scale_rows(gates + (first + t) * s.gate.token, b.d_k);
+                } else if (s.gate_width == 1) {
+                    S.scale(sh_gate[t]);
+                }
+#pragma unroll 1
+                for (int f = 0; f < s.n_h; ++f, ++e) {
+                    S.add_one(sh_key[e], b.d_k, e, right);
+                }
+                S.store(b, seq, h, begin, range.begin + t + 1);
+            }
+        } else { // S ← P_end ∘ S + (D_end ∘ K)ᵀ U
+            if (channel) {
+                S.scale_rows(a.gate_all + rows * b.d_k, b.d_k);
+            } else {
+                S.scale(sh_in[n_factors - 1]);
+            }
+            S.add(sh_key, sh_out, b.d_k, groups, right);
+            S.store(b, seq, h, begin, range.begin + range.n);
         }
-        S.add(sh_key, sh_out, b.d_k, groups, right);
         __syncthreads(); // S, U, rows and gates have been used
         S.share(state);
-        S.store(b, seq, h, begin, range.begin + range.n);
     }
 }

@@ -32,8 +32,9 @@
 //     T_ei = −β_e β_i k_eᵀ Π (I − β_j k_j k_jᵀ) k_i .
 // chunk-scan.cuh takes the state from chunk to chunk.
 //
-// A chunk consists of whole tokens, so that gates and outputs are at its ends. A token with a
-// snapshot ends a chunk.
+// A chunk consists of whole tokens, so that gates and outputs are at its ends. Snapshots are of the
+// last tokens of a sequence. These are chunks of their own, the tail, in which the last equation is
+// replaced by S ← g ∘ S + k_e δ_eᵀ, factor by factor, with a snapshot after each token.
 
 #include "householder-step.cuh"
 #include "mma.cuh"
@@ -67,33 +68,38 @@ struct chunk_args {
 };
 
 struct chunk_range {
-    int begin; // in tokens of the sequence
-    int n;     // tokens
+    int  begin; // in tokens of the sequence
+    int  n;     // tokens
+    bool tail;
 };
 
-// A sequence is cut into chunks of `tokens` tokens, followed by chunks of one token as far back as
-// there are snapshots.
+// A sequence is cut into chunks of `tokens` tokens. The tail, as far back as there are snapshots,
+// begins with a new chunk.
 struct chunk_list {
-    int count, singles, whole, tokens;
+    int count, tail, whole, tokens; // whole: number of chunks before the tail
 
     __device__ __forceinline__ chunk_list(
             const cuda_batch & b, const cuda_seq & seq, int chunk_tokens) {
-        count   = (int) seq.count; // from an I32
-        tokens  = chunk_tokens;
-        singles = 0;
+        count  = (int) seq.count; // from an I32
+        tokens = chunk_tokens;
+        tail   = 0;
         for (int s = 0; s < b.n_snap && s < count; ++s) {
-            singles = seq.snaps[s] >= 0 ? s + 1 : singles;
+            tail = seq.snaps[s] >= 0 ? s + 1 : tail;
         }
-        whole = (count - singles) / tokens + ((count - singles) % tokens != 0);
+        whole = pieces(count - tail);
+    }
+    __device__ __forceinline__ int pieces(int n) const {
+        return n / tokens + (n % tokens != 0);
     }
     __device__ __forceinline__ int size() const {
-        return whole + singles;
+        return whole + pieces(tail);
     }
     __device__ __forceinline__ chunk_range at(int c) const {
-        const int   left = count - singles - c * tokens; // of whole chunks
         chunk_range r;
-        r.begin = c < whole ? c * tokens : count - singles + c - whole;
-        r.n     = c >= whole ? 1 : left < tokens ? left : tokens;
+        r.tail         = c >= whole;
+        r.begin        = r.tail ? count - tail + (c - whole) * tokens : c * tokens;
+        const int left = (r.tail ? count : count - tail) - r.begin;
+        r.n            = left < tokens ? left : tokens;
         return r;
     }
 };

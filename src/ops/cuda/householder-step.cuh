@@ -56,8 +56,12 @@ static __global__ void __launch_bounds__(cuda_tile<DK>::THREADS, cuda_tile<DK>::
     const int begin = (int) blockIdx.y * width;
     const int end   = begin + width < b.d_v ? begin + width : b.d_v;
 
-    cuda_seq seq;
-    if (!cuda_seq_get(b, (int) (blockIdx.x / b.n_head), &seq)) {
+    cuda_seq   seq;
+    const bool ok = cuda_seq_get(b, (int) (blockIdx.x / b.n_head), &seq);
+    if (!cuda_seq_is_mine(b, seq, ok)) {
+        return; // the chunk kernels compute it
+    }
+    if (!ok) {
         cuda_fill_nan(b, seq, h, begin, end, a.out, tid, n_thr);
         return;
     }

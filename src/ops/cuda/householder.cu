@@ -2,11 +2,11 @@
 #include "launch-householder.cuh"
 
 void cuda_householder_scan(ggml_backend_cuda_context & ctx, const ggml_tensor * dst) {
-    const bool    tensor_cores = ampere_mma_available(ggml_cuda_info().devices[ctx.device].cc);
-    const int64_t n            = tensor_cores ? householder_work_floats(dst) : 0;
+    const path_card card = card_of(ctx);
+    const int64_t   n    = householder_work_floats(dst, card);
 
     // from ggml-cuda's pool, whose memory a captured graph may keep
     ggml_cuda_pool_alloc<float> work(ctx.pool());
     launch_householder(
-            dst, n > 0 ? work.alloc((size_t) n) : nullptr, stream_launch{ ctx.stream() });
+            dst, card, n > 0 ? work.alloc((size_t) n) : nullptr, stream_launch{ ctx.stream() });
 }

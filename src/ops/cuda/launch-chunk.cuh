@@ -5,6 +5,7 @@
 #include "chunk-prepare.cuh"
 #include "chunk-scan.cuh"
 #include "launch.cuh"
+#include "path-cost.h"
 
 // True if the chunk kernels support the shape of a node
 static inline bool chunk_fits(const struct scan_dims & dims) {
@@ -15,6 +16,33 @@ static inline bool chunk_fits(const struct scan_dims & dims) {
 // Factors of a token
 static inline int64_t chunk_factors(const struct scan_dims & dims, int form) {
     return form == CHUNK_RANK_ONE ? 2 : dims.n_h;
+}
+
+// The kernels for a node. can: the chunk kernels support it
+static inline struct path_choice chunk_choose(const struct ggml_tensor * op, bool can,
+        enum path_kind kind, int form, const struct path_card & card) {
+    const struct scan_dims   dims = scan_dims_get(op);
+    const int                path = scan_params_get(op).path;
+    const struct path_choice step = { true, false, 0 };
+    if (!can || !card.tensor_cores) {
+        return step;
+    }
+    if (path == GGML_SCAN_PATH_AUTO) {
+        const struct path_shape shape = { kind, dims.d_k, dims.d_v, dims.n_head,
+            chunk_factors(dims, form), dims.n_seqs, dims.n_tokens };
+        return path_choose(&card, &shape);
+    }
+    const struct path_choice chunk = { false, true, 0 };
+    return path == GGML_SCAN_PATH_CHUNK ? chunk : step;
+}
+
+// The lengths that the step kernel and the chunk kernels compute
+static inline void chunk_divide(
+        const struct path_choice & choice, cuda_batch * step, cuda_batch * chunk) {
+    if (choice.step && choice.chunk) {
+        step->max_count  = choice.from - 1;
+        chunk->min_count = choice.from;
+    }
 }
 
 // Floats of work buffer, in the order of chunk_args
@@ -52,9 +80,12 @@ static void launch_chunk(Launch & launch, const householder_cuda_args & scan,
     args.query_in = take(channel, tokens * b.d_k);
     args.gate_all = take(channel, tokens * b.d_k);
 
-    // The lengths are on the device. This is the maximum for any batch: the full chunks, and for
-    // each sequence one partial chunk and one chunk per snapshot; but each chunk has a token.
-    const int64_t most   = b.n_tokens / args.tokens + n_seqs * (1 + b.n_snap);
+    // The lengths are on the device. These are the maxima for any batch. Sequences: those that are
+    // long enough. Chunks: the full ones, and for each sequence a partial one and another in the
+    // tail; but each chunk has a token.
+    const int64_t longs  = b.min_count > 0 ? b.n_tokens / b.min_count : n_seqs;
+    const int64_t seqs   = longs < n_seqs ? longs : n_seqs;
+    const int64_t most   = b.n_tokens / args.tokens + seqs * (b.n_snap > 0 ? 2 : 1);
     const int64_t chunks = most < b.n_tokens ? most : b.n_tokens;
     const dim3    grid((unsigned) chunks, (unsigned) b.n_head);
     const dim3    threads(CHUNK_THREADS);
@@ -69,7 +100,7 @@ static void launch_chunk(Launch & launch, const householder_cuda_args & scan,
     }
 
     const dim3 blocks(
-            (unsigned) (n_seqs * b.n_head), (unsigned) ((b.d_v + CHUNK_COLS - 1) / CHUNK_COLS));
+            (unsigned) (seqs * b.n_head), (unsigned) ((b.d_v + CHUNK_COLS - 1) / CHUNK_COLS));
     with_instance(b.d_k, [&](auto size) {
         launch(chunk_scan<decltype(size)::DK, SOLVE>, blocks, threads, args);
     });

@@ -3,12 +3,19 @@
 // The launchers for ggml-cuda. Each has its own file, because each compiles many instances.
 
 #include "launch.cuh"
+#include "path-cost.h"
 
 #include "ggml-cuda/common.cuh"
 
 void cuda_householder_scan(ggml_backend_cuda_context & ctx, const ggml_tensor * dst);
 void cuda_signed_scan(ggml_backend_cuda_context & ctx, const ggml_tensor * dst);
 void cuda_short_conv(ggml_backend_cuda_context & ctx, const ggml_tensor * dst);
+
+// The device of a context, for path-cost.h
+static inline path_card card_of(const ggml_backend_cuda_context & ctx) {
+    const auto & device = ggml_cuda_info().devices[ctx.device];
+    return { ampere_mma_available(device.cc), device.cc / 10, device.nsm };
+}
 
 struct stream_launch {
     cudaStream_t stream;

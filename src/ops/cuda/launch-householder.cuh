@@ -41,11 +41,6 @@ static void launch_householder_step(
     }
 }
 
-// Factors per sequence from which the chunk path is used. With fewer, the step kernel ends before
-// the two chunk kernels have filled and drained the device. A gate per channel takes longer to
-// prepare. These are estimates from counted instructions, not measurements.
-enum { CHUNK_CROSSOVER = 64, CHUNK_CROSSOVER_CHANNEL = 128 };
-
 static inline int householder_form(const struct ggml_tensor * op) {
     return op->src[HOUSEHOLDER_SRC_R] != nullptr ? CHUNK_RANK_ONE : CHUNK_DELTA;
 }
@@ -56,29 +51,33 @@ static inline bool householder_gate_has_channels(const struct ggml_tensor * op) 
 }
 
 // r and w without a gate per channel, which no family has, are only computed step by step.
-static inline bool householder_chunked(const struct ggml_tensor * op) {
-    const struct scan_dims dims    = scan_dims_get(op);
-    const int              path    = scan_params_get(op).path;
-    const int              form    = householder_form(op);
-    const bool             channel = householder_gate_has_channels(op);
-    const bool             can     = chunk_fits(dims) && (channel || form != CHUNK_RANK_ONE);
-    const int64_t          from    = channel ? CHUNK_CROSSOVER_CHANNEL : CHUNK_CROSSOVER;
-    const bool             pays = dims.n_tokens * chunk_factors(dims, form) >= from * dims.n_seqs;
-    return can && (path == GGML_SCAN_PATH_CHUNK || (path == GGML_SCAN_PATH_AUTO && pays));
+static inline struct path_choice householder_choose(
+        const struct ggml_tensor * op, const struct path_card & card) {
+    const int            form    = householder_form(op);
+    const bool           channel = householder_gate_has_channels(op);
+    const enum path_kind kind    = form == CHUNK_RANK_ONE ? PATH_RANK_ONE
+                                   : channel              ? PATH_DELTA_CHANNEL
+                                                          : PATH_DELTA;
+    const bool           can = chunk_fits(scan_dims_get(op)) && (channel || form != CHUNK_RANK_ONE);
+    return chunk_choose(op, can, kind, form, card);
 }
 
-// Floats of work buffer that the chunk path needs; 0: the step kernel is used, which needs none
-static inline int64_t householder_work_floats(const struct ggml_tensor * op) {
-    return householder_chunked(op) ? chunk_work_floats(scan_dims_get(op), householder_form(op),
-                                             householder_gate_has_channels(op))
-                                   : 0;
+// Floats of work buffer that a node needs; the step kernel needs none
+static inline int64_t householder_work_floats(
+        const struct ggml_tensor * op, const struct path_card & card) {
+    return householder_choose(op, card).chunk
+                   ? chunk_work_floats(scan_dims_get(op), householder_form(op),
+                             householder_gate_has_channels(op))
+                   : 0;
 }
 
-// work: householder_work_floats floats; NULL: use the step kernel
+// work: householder_work_floats floats
 template <typename Launch>
-static void launch_householder(const struct ggml_tensor * dst, float * work, Launch && launch) {
-    const struct scan_dims     dims = scan_dims_get(dst);
-    const struct ggml_tensor * gate = dst->src[HOUSEHOLDER_SRC_GATE];
+static void launch_householder(const struct ggml_tensor * dst, const struct path_card & card,
+        float * work, Launch && launch) {
+    const struct path_choice   choice = householder_choose(dst, card);
+    const struct scan_dims     dims   = scan_dims_get(dst);
+    const struct ggml_tensor * gate   = dst->src[HOUSEHOLDER_SRC_GATE];
 
     householder_cuda_args args;
     args.batch      = cuda_batch_of(dst);
@@ -94,20 +93,23 @@ static void launch_householder(const struct ggml_tensor * dst, float * work, Lau
     args.scale      = scan_params_get(dst).scale;
     args.out        = (float *) dst->data;
 
-    if (work != nullptr) {
+    householder_cuda_args chunk = args;
+    chunk_divide(choice, &args.batch, &chunk.batch);
+    if (choice.chunk) {
         const cuda_rows none = cuda_rows_of(nullptr, dims.n_head);
-        if (args.r.data != nullptr) {
-            args.n_h = 2; // w and k
-            launch_chunk<CHUNK_RANK_ONE>(launch, args, none, none, dims.n_seqs, work);
+        if (chunk.r.data != nullptr) {
+            chunk.n_h = 2; // w and k
+            launch_chunk<CHUNK_RANK_ONE>(launch, chunk, none, none, dims.n_seqs, work);
         } else {
-            launch_chunk<CHUNK_DELTA>(launch, args, none, none, dims.n_seqs, work);
+            launch_chunk<CHUNK_DELTA>(launch, chunk, none, none, dims.n_seqs, work);
         }
-        return;
     }
-    const bool step = with_instance(dims.d_k, [&](auto size) {
-        launch_householder_step<decltype(size)::DK>(launch, args, dims.n_seqs);
-    });
-    if (!step) {
-        launch_plain(launch, householder_plain, args, dims.n_seqs);
+    if (choice.step) {
+        const bool step = with_instance(dims.d_k, [&](auto size) {
+            launch_householder_step<decltype(size)::DK>(launch, args, dims.n_seqs);
+        });
+        if (!step) {
+            launch_plain(launch, householder_plain, args, dims.n_seqs);
+        }
     }
 }

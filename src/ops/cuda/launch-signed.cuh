@@ -32,27 +32,24 @@ static void launch_signed_step(
     }
 }
 
-// Tokens per sequence from which the chunk path is used: estimates from counted instructions
-// (src/ops/README.md), not measurements
-enum { SIGNED_CROSSOVER = 64, SIGNED_CROSSOVER_CHANNEL = 128 };
-
 // A transition per element (Mamba), and a bonus without a gate per channel, which no family has,
 // are only computed step by step.
-static inline bool signed_chunked(const struct ggml_tensor * op) {
-    const struct scan_dims   dims    = scan_dims_get(op);
+static inline struct path_choice signed_choose(
+        const struct ggml_tensor * op, const struct path_card & card) {
     const struct scan_params p       = scan_params_get(op);
     const bool               channel = p.kind == SIGNED_SCAN_CHANNEL;
-    const bool    can  = chunk_fits(dims) && p.kind != SIGNED_SCAN_ELEMENT && (channel || !p.bonus);
-    const int64_t from = channel ? SIGNED_CROSSOVER_CHANNEL : SIGNED_CROSSOVER;
-    const bool    pays = dims.n_tokens >= from * dims.n_seqs;
-    return can && (p.path == GGML_SCAN_PATH_CHUNK || (p.path == GGML_SCAN_PATH_AUTO && pays));
+    const bool               can =
+            chunk_fits(scan_dims_get(op)) && p.kind != SIGNED_SCAN_ELEMENT && (channel || !p.bonus);
+    return chunk_choose(
+            op, can, channel ? PATH_DIAGONAL_CHANNEL : PATH_DIAGONAL, CHUNK_DIAGONAL, card);
 }
 
-// Floats of work buffer that a node needs. Without tensor cores every path uses the step kernel.
-static inline int64_t signed_work_floats(const struct ggml_tensor * op, bool tensor_cores) {
+// Floats of work buffer that a node needs
+static inline int64_t signed_work_floats(
+        const struct ggml_tensor * op, const struct path_card & card) {
     const struct scan_dims dims  = scan_dims_get(op);
     const int              kind  = scan_params_get(op).kind;
-    const bool             chunk = tensor_cores && signed_chunked(op);
+    const bool             chunk = signed_choose(op, card).chunk;
     const int64_t          gates = kind == SIGNED_SCAN_MLSTM             ? 3
                                    : chunk && kind == SIGNED_SCAN_SCALAR ? 2
                                                                          : 0;
@@ -99,8 +96,9 @@ static void launch_signed_chunk(
 
 // work: signed_work_floats floats
 template <typename Launch>
-static void launch_signed(
-        const struct ggml_tensor * dst, float * work, bool tensor_cores, Launch && launch) {
+static void launch_signed(const struct ggml_tensor * dst, const struct path_card & card,
+        float * work, Launch && launch) {
+    const struct path_choice   choice = signed_choose(dst, card);
     const struct scan_dims     dims   = scan_dims_get(dst);
     const struct scan_params   params = scan_params_get(dst);
     const struct ggml_tensor * aux    = dst->src[SIGNED_SRC_AUX];
@@ -136,14 +134,17 @@ static void launch_signed(
         args.below          = { work + 2 * plane, dims.n_tokens, 0, 1, 1 };
         work += 3 * plane;
     }
-    if (tensor_cores && signed_chunked(dst)) {
-        launch_signed_chunk(launch, args, dims.n_seqs, work);
-        return;
+    signed_cuda_args chunk = args;
+    chunk_divide(choice, &args.batch, &chunk.batch);
+    if (choice.chunk) {
+        launch_signed_chunk(launch, chunk, dims.n_seqs, work);
     }
-    const bool step = with_instance(dims.d_k, [&](auto size) {
-        launch_signed_step<decltype(size)::DK>(launch, args, params.bonus != 0, dims.n_seqs);
-    });
-    if (!step) {
-        launch_plain(launch, signed_plain, args, dims.n_seqs);
+    if (choice.step) {
+        const bool step = with_instance(dims.d_k, [&](auto size) {
+            launch_signed_step<decltype(size)::DK>(launch, args, params.bonus != 0, dims.n_seqs);
+        });
+        if (!step) {
+            launch_plain(launch, signed_plain, args, dims.n_seqs);
+        }
     }
 }

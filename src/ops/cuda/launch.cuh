@@ -36,6 +36,8 @@ static inline cuda_batch cuda_batch_of(const struct ggml_tensor * op) {
     b.n_head      = (int) dims.n_head;
     b.d_k         = (int) dims.d_k;
     b.d_v         = (int) dims.d_v;
+    b.min_count   = 0; // all sequences
+    b.max_count   = INT32_MAX;
     return b;
 }
 

@@ -36,6 +36,10 @@ struct cuda_batch {
     int64_t         n_tokens;
     int             n_head;
     int             d_k, d_v;
+
+    // A kernel computes the sequences with min_count to max_count tokens. If step and chunk kernel
+    // are both launched, they divide the batch: lengths are known only on the device.
+    int min_count, max_count;
 };
 
 struct cuda_seq {
@@ -61,6 +65,13 @@ static __device__ __forceinline__ bool cuda_seq_get(const cuda_batch & b, int s,
         ok = ok && seq->snaps[i] >= -1 && seq->snaps[i] < b.n_slots;
     }
     return ok;
+}
+
+// True if this kernel computes a sequence; ok: the result of cuda_seq_get. One out of range belongs
+// to the kernel with min_count 0, which writes NaN.
+static __device__ __forceinline__ bool cuda_seq_is_mine(
+        const cuda_batch & b, const cuda_seq & seq, bool ok) {
+    return ok ? seq.count >= b.min_count && seq.count <= b.max_count : b.min_count == 0;
 }
 
 // The slot for the state after `done` tokens of the sequence; -1: none.
