@@ -201,6 +201,28 @@ static void multiply_q4_0(
     }
 }
 
+// The factors of n blocks of a row, which begin with them: d[i][0]
+SIMD_INLINE void copy_factors_of(const char * row, int64_t n, int64_t size, uint16_t * d) {
+    int64_t i = 0;
+    for (; i + 8 <= n; i += 8, row += 8 * size, d += 8 * HEIGHT) {
+#    pragma GCC unroll 8
+        for (int j = 0; j < 8; ++j) {
+            memcpy(d + j * HEIGHT, row + j * size, sizeof(uint16_t));
+        }
+    }
+    for (; i < n; ++i, row += size, d += HEIGHT) {
+        memcpy(d, row, sizeof(uint16_t));
+    }
+}
+
+static void copy_factors(const char * row, int64_t n, bool is_q8_0, uint16_t * d) {
+    if (is_q8_0) {
+        copy_factors_of(row, n, sizeof(block_q8_0), d);
+    } else {
+        copy_factors_of(row, n, sizeof(block_q4_0), d);
+    }
+}
+
 static void multiply_panel(const struct panel * p) {
     const size_t    size = p->is_q8_0 ? sizeof(block_q8_0) : sizeof(block_q4_0);
     struct row_part part;
@@ -208,9 +230,7 @@ static void multiply_panel(const struct panel * p) {
         const int64_t n = p->n_blocks - b < PART ? p->n_blocks - b : PART;
         for (int r = 0; r < HEIGHT; ++r) {
             const char * row = p->rows[r] + b * (int64_t) size;
-            for (int64_t i = 0; i < n; ++i) {
-                memcpy(&part.d[i][r], row + i * (int64_t) size, sizeof(uint16_t)); // begins a block
-            }
+            copy_factors(row, n, p->is_q8_0, &part.d[0][r]);
         }
         for (int64_t c = 0; c < p->n_columns; c += TILE) {
             if (p->is_q8_0) {
