@@ -418,7 +418,7 @@ SIMD_INLINE void multiply_6(
 }
 
 static void multiply_q4_k(
-        const struct row_pair * p, char * columns, int64_t stride, int64_t K, int n) {
+        const struct row_pair * p, const char * columns, int64_t stride, int64_t K, int n) {
     switch (n) {
         case 1: multiply_4(p, columns, stride, K / QK_K, 1); break;
         case 2: multiply_4(p, columns, stride, K / QK_K, 2); break;
@@ -428,7 +428,7 @@ static void multiply_q4_k(
 }
 
 static void multiply_q6_k(
-        const struct row_pair * p, char * columns, int64_t stride, int64_t K, int n) {
+        const struct row_pair * p, const char * columns, int64_t stride, int64_t K, int n) {
     switch (n) {
         case 1: multiply_6(p, columns, stride, K / QK_K, 1); break;
         case 2: multiply_6(p, columns, stride, K / QK_K, 2); break;

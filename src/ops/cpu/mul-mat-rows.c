@@ -8,8 +8,8 @@
 //   the numbers of a column that are in registers.
 // - Weights are prefetched. Two rows are neighbors in memory; the prefetch goes straight through
 //   them while the blocks alternate, far enough ahead that it is always past the second row.
-// - With few numbers in x, each thread rounds all of them for itself and takes one range of rows.
-//   That is faster than to wait for other threads.
+// - With few numbers in x, each thread rounds all of them for itself; columns in F32 are not
+//   rounded at all. Then it takes one range of rows. That is faster than to wait for the others.
 //
 // The kernels (mul-mat-rows-*.c) give a column the bits that ggml's dot products
 // give it, alone and among others.
@@ -57,19 +57,24 @@ bool rows_supported(const struct ggml_tensor * dst) {
     }
 }
 
-// Bytes between columns, so that no cache line belongs to two
+static bool is_rounded(const struct ggml_tensor * dst) {
+    return kernel_of(dst->src[0]->type)->round != NULL;
+}
+
+// Bytes between rounded columns, so that no cache line belongs to two
 static int64_t stride_of(const struct ggml_tensor * dst) {
     const size_t size = kernel_of(dst->src[0]->type)->column_size(dst->src[0]->ne[0]);
     return (int64_t) ((size + 63) / 64 * 64);
 }
 
 static bool is_alone(const struct ggml_tensor * dst) {
-    return ggml_nelements(dst->src[1]) <= ALONE;
+    return !is_rounded(dst) || ggml_nelements(dst->src[1]) <= ALONE;
 }
 
 size_t rows_work_size(const struct ggml_tensor * dst, int n_threads) {
-    return (size_t) (ggml_nrows(dst->src[1]) * stride_of(dst)) *
-           (size_t) (is_alone(dst) ? n_threads : 1);
+    return !is_rounded(dst) ? 0
+                            : (size_t) (ggml_nrows(dst->src[1]) * stride_of(dst)) *
+                                      (size_t) (is_alone(dst) ? n_threads : 1);
 }
 
 // Part i of n of all columns
@@ -90,15 +95,19 @@ static int64_t range_begin(int64_t R, int64_t i, int64_t n) {
     return i == n ? R : R * i / n / 2 * 2;
 }
 
-// Range i of n of the rows of all matrices
-static void multiply_range(const struct ggml_tensor * dst, char * columns, int64_t i, int64_t n) {
+// Range i of n of the rows of all matrices; `rounded` are the columns, unless they are used as they
+// are.
+static void multiply_range(
+        const struct ggml_tensor * dst, const char * rounded, int64_t i, int64_t n) {
     const struct ggml_tensor *w = dst->src[0], *x = dst->src[1], *y = dst;
     const struct row_kernel * kernel = kernel_of(w->type);
     const struct columns      s      = columns_of(dst);
-    const int64_t             stride = stride_of(dst);
+    const int64_t             stride = is_rounded(dst) ? stride_of(dst) : s.x_nb1;
     const int64_t begin = range_begin(w->ne[1], i, n), end = range_begin(w->ne[1], i + 1, n);
-    for (int64_t batch = 0; batch < s.n2 * s.n3; ++batch, columns += s.C * stride) {
+    for (int64_t batch = 0; batch < s.n2 * s.n3; ++batch) {
         const int64_t i2 = batch % s.n2, i3 = batch / s.n2;
+        const char *  columns =
+                is_rounded(dst) ? rounded + batch * s.C * stride : columns_x(&s, x, batch * s.C);
         // a matrix of w serves several of x
         const char * rows = (const char *) w->data +
                             i2 / (x->ne[2] / w->ne[2]) * (int64_t) w->nb[2] +
@@ -130,8 +139,10 @@ void rows_multiply(
     const int64_t ith = params->ith, nth = params->nth;
     char *        columns = work;
     if (is_alone(dst)) {
-        columns = ggml_lrnn_cpu_own_work(params);
-        round_columns(dst, columns, 0, 1);
+        if (is_rounded(dst)) {
+            columns = ggml_lrnn_cpu_own_work(params);
+            round_columns(dst, columns, 0, 1);
+        }
         multiply_range(dst, columns, ith, nth);
         return;
     }

@@ -58,10 +58,10 @@ struct row_pair {
 
 struct row_kernel {
     int64_t block;                    // weights
-    size_t (*column_size)(int64_t K); // of a rounded column
+    size_t (*column_size)(int64_t K); // of a rounded column; NULL if columns are used as they are
     void (*round)(enum ggml_type type, const float * x, int64_t K, int64_t begin, int64_t end,
             char * column); // blocks begin … end
-    void (*multiply)(const struct row_pair * p, char * columns, int64_t stride, int64_t K,
+    void (*multiply)(const struct row_pair * p, const char * columns, int64_t stride, int64_t K,
             int n); // n columns, at most ROWS_TILE, which are `stride` bytes apart
 };
 
