@@ -1,7 +1,10 @@
 #include "run/threads.h"
 
-// Below this many multiplications a second thread gains less than the barriers cost.
-static const double SMALL_WORK = 1.6e7;
+// Estimates for one thread: to read a weight, and to multiply it with a token. A batch that takes
+// less than SMALL gains less from a second thread than a busy machine can make it lose.
+static const double READ     = 1e-10; // seconds
+static const double MULTIPLY = 1.5e-11;
+static const double SMALL    = 1.6e-3;
 
 enum {
     FIRST_PROBE = 8,    // batches before one thread is tried for the first time
@@ -13,10 +16,15 @@ enum {
 static const double MUCH_SLOWER = 1.25; // many threads are given up if they take this much longer
 static const double FASTER      = 0.9;  // a try of many threads succeeds if it is this much faster
 
+static bool is_small(const struct threads * t, int64_t n_tokens) {
+    const double multiply = MULTIPLY * (double) n_tokens;
+    return t->work_per_token * (multiply > READ ? multiply : READ) < SMALL;
+}
+
 int32_t threads_choose(struct threads * t, int64_t n_tokens) {
     t->n_tokens = n_tokens;
     t->n        = t->n_max;
-    if (t->n_max == 1 || t->work_per_token * (double) n_tokens < SMALL_WORK) {
+    if (t->n_max == 1 || is_small(t, n_tokens)) {
         t->n = 1;
     } else if (n_tokens <= THREADS_MEASURED_MAX) {
         const struct threads_stats * s = &t->stats[n_tokens];
@@ -59,8 +67,7 @@ static void measure_one(struct threads_stats * s, double seconds, bool was_one) 
 }
 
 void threads_measure(struct threads * t, double seconds) {
-    if (t->n_max == 1 || t->n_tokens > THREADS_MEASURED_MAX ||
-            t->work_per_token * (double) t->n_tokens < SMALL_WORK) {
+    if (t->n_max == 1 || t->n_tokens > THREADS_MEASURED_MAX || is_small(t, t->n_tokens)) {
         return;
     }
     struct threads_stats * s       = &t->stats[t->n_tokens];

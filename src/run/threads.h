@@ -2,7 +2,7 @@
 
 // The number of threads of a batch.
 //
-// Threads meet at a barrier after every node of a graph. On a busy machine a thread then often
+// Threads meet at barriers between the nodes of a graph. On a busy machine a thread then often
 // waits until another one is scheduled again, and several threads can be a hundred times slower
 // than one. So small batches of small models use one thread, and other small batches use whatever
 // was faster lately. Results do not depend on the number of threads.

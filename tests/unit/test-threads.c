@@ -41,7 +41,8 @@ int main(void) {
     test_check(&t, one == 0.0, "back to many threads: %g of the batches used one", one);
 
     test_check(&t, run(&small, 100, false) == 1.0, "a small model uses one thread");
-    test_check(&t, threads_choose(&small, 512) == 4, "but not for a prompt");
+    test_check(&t, threads_choose(&small, 32) == 1, "also for a short prompt");
+    test_check(&t, threads_choose(&small, 512) == 4, "but not for a long one");
     test_check(&t, threads_choose(&single, 512) == 1, "one thread at most");
     for (int64_t n = 1; n <= 100; n += 33) {
         threads_choose(&large, n); // every batch size has its own measurements
