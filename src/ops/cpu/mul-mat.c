@@ -3,7 +3,7 @@
 //     y[r, c] = Σ_k w[r, k] x[k, c]        w [K, R], of any type; x [K, C] and y [R, C], F32
 //
 // Some types are multiplied in bytes instead, where the CPU can, with few columns, too
-// (mul-mat-bytes.c).
+// (mul-mat-bytes.c), or by ggml's dot products (mul-mat-dots.c).
 //
 // First, all threads transpose x into tiles of TILE columns, so that a vector holds one row of
 // several columns. Then a thread takes a panel of PANEL rows of w and goes through it in parts of
@@ -18,6 +18,7 @@
 #include "lrnn-ops.h"
 #include "mul-mat-bytes.h"
 #include "mul-mat-columns.h"
+#include "mul-mat-dots.h"
 #include "mul-mat-rows.h"
 #include "mul-mat-weights.h"
 #include "simd.h"
@@ -108,7 +109,7 @@ static bool is_supported(const struct ggml_tensor * dst) {
     const struct ggml_tensor * w = dst->src[0];
     const struct ggml_tensor * x = dst->src[1];
     return x->type == GGML_TYPE_F32 && ggml_get_op_params_i32(dst, 1) == GGML_HINT_NONE &&
-           (is_by_rows(dst) || is_in_bytes(dst) ||
+           (is_by_rows(dst) || is_in_bytes(dst) || dots_supported(dst) ||
                    (x->ne[1] >= COLUMNS_MANY && !ggml_is_faster(w->type) &&
                            ggml_get_op_params_i32(dst, GGML_MUL_MAT_BY_COLUMN) == 0)) &&
            (w->type == GGML_TYPE_F32 || ggml_get_type_traits(w->type)->to_float != NULL) &&
@@ -152,6 +153,9 @@ size_t ggml_lrnn_cpu_mul_mat_work_size(const struct ggml_tensor * dst, int n_thr
         return bytes_work_size(dst, n_threads) + VEC_BYTES;
     }
 #endif
+    if (dots_supported(dst)) {
+        return dots_work_size(dst) + VEC_BYTES;
+    }
     const struct product p      = product_of(dst, NULL);
     const int64_t        floats = p.n_batches * p.C_padded * p.K + n_threads * WORK_PER_THREAD;
     return (size_t) floats * sizeof(float) + VEC_BYTES;
@@ -387,6 +391,10 @@ bool ggml_lrnn_cpu_mul_mat(const struct ggml_compute_params * params, struct ggm
         return true;
     }
 #endif
+    if (dots_supported(dst)) {
+        dots_multiply(params, dst, (char *) work);
+        return true;
+    }
     const struct product p = product_of(dst, work);
     float * part = work + p.n_batches * p.C_padded * p.K + (int64_t) params->ith * WORK_PER_THREAD;
     float * sums = part + PANEL * PART_STRIDE;
