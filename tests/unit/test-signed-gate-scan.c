@@ -289,6 +289,33 @@ static void test_shapes(struct test * t) {
     }
 }
 
+// dt A far below the range of exp: the state is forgotten, and no garbage takes its place.
+static void test_far(struct test * t) {
+    struct test_rng    rng = { 11 };
+    struct test_limits lim = { .step = { .what = "Mamba, dt A of -1e31", .limit = 1e-12 } };
+    printf("signed, exp(dt A) of 0:\n");
+    for (int mode = MODE_MAMBA; mode <= MODE_MAMBA_SIGNED; ++mode) {
+        struct test_arena a;
+        test_arena_init(&a);
+        struct problem p = {
+            .mode  = (enum mode) mode,
+            .d_k   = 16,
+            .d_v   = 40,
+            .H     = 1,
+            .heads = 1,
+            .batch = { .n_seqs = 1, .len = { 30 }, .turn = 2 },
+        };
+        struct test_scan s = make(&a, &p, &rng);
+        for (int64_t i = 0; i < 40; i += 3) { // some columns of a token among others
+            test_set(s.sign.dt, i, 0, 0, 17, 1e30f);
+            test_set(s.sign.x, i, 0, 0, 17, 1e-30f);
+        }
+        test_scan_run(t, &a, &s, &lim, (const int[]) { 1 }, 1);
+        test_arena_free(&a);
+    }
+    test_limits_print(&lim);
+}
+
 static void test_cuts(struct test * t) {
     struct test_limits lim = {
         .step  = { .what = "cut into calls, step and reference", .limit = 1e-11 },
@@ -497,6 +524,7 @@ int main(void) {
     test_modes(&t);
     test_shapes(&t);
     test_cuts(&t);
+    test_far(&t);
     test_slots(&t);
     test_nan(&t);
     test_mlstm_by_hand(&t);

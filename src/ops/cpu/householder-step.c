@@ -187,7 +187,8 @@ static void step_delta(
                         vec2_scale(op->scale, vec2_fma(prep[l.qk + t], pend.d1, sums.p)));
             }
         }
-        ahead_fetch(tile->ahead, n_h);
+        ahead_list(tile->ahead, n_h);
+        ahead_rest(tile->ahead, 0);
     }
     if (pend.k1 != NULL) {
         sweep_rows(tile->S, d_k, true, false, &pend, GATE_NONE, NULL, false, NULL, NULL);
@@ -213,7 +214,8 @@ static void step_rank_one(
         pend.d2      = vec2_load(tile->x[0] + t * tile->x_row[0]); // v
         const vec2 o = vec2_fma(prep[l.qk + t], pend.d2, vec2_fma(prep[l.qw + t], pend.d1, sums.p));
         vec2_store(tile->y + t * tile->y_row, vec2_scale(op->scale, o));
-        ahead_fetch(tile->ahead, 1);
+        ahead_list(tile->ahead, 1);
+        ahead_rest(tile->ahead, 0);
     }
     if (pend.k1 != NULL) {
         sweep_rows(tile->S, d_k, true, true, &pend, GATE_NONE, NULL, false, NULL, NULL);

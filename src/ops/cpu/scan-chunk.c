@@ -110,7 +110,7 @@ struct kind {
     bool channel; // a gate per key channel
     bool delta;
     bool bonus;
-    bool whole; // the factors are CHUNK whole tokens
+    bool whole; // the factors are CHUNK whole tokens, and rows are whole vectors
 };
 
 // A vector of key channels from i on, for all factors; cols < VEC only at the end of a row.
@@ -177,7 +177,7 @@ SIMD_INLINE void prepare_rows(const struct factors * x, struct kind kind, int64_
     for (; i + VEC <= d_k; i += VEC) {
         prepare_cols(x, kind, true, row, i, VEC, k_out, keys, decay, product);
     }
-    if (i < d_k) {
+    if (!kind.whole && i < d_k) {
         prepare_cols(x, kind, false, row, i, d_k - i, k_out, keys, decay, product);
     }
 #pragma GCC unroll 4
@@ -281,7 +281,7 @@ void scan_chunk_prepare(
         float *          keys  = prep + l.keys + r * l.row;
         float *          decay = prep + l.decay + r / CHUNK * l.row;
         struct scalars * s     = (struct scalars *) (prep + l.scalar + r / CHUNK * SCALARS);
-        const bool       whole = n_h == 1 && x.n == CHUNK;
+        const bool       whole = n_h == 1 && x.n == CHUNK && d_k == l.row;
         prepare_fns[op->gate_kind == GATE_CHANNEL][delta             ? 1
                                                    : x.bonus != NULL ? 2
                                                                      : 0][whole](
@@ -308,11 +308,36 @@ struct sums {
     vec2 p[CHUNK]; // Sᵀ q of the tokens that end in the chunk
 };
 
+// One row of the sweep.
+SIMD_INLINE void sweep_row(float * S, int64_t i, int64_t row, bool pend, enum gate_kind kind,
+        const float * decay, const float * keys, const vec2 d[CHUNK], int n_k, const float * k,
+        int n_q, const float * q, vec2 u[CHUNK], vec2 p[CHUNK]) {
+    vec2 s = vec2_load(S + i * TILE);
+    if (pend) {
+        if (kind != GATE_NONE) {
+            s = vec2_scale(decay[kind == GATE_CHANNEL ? i : 0], s);
+        }
+#pragma GCC unroll 4
+        for (int j = 0; j < CHUNK; ++j) {
+            s = vec2_fma(keys[j * row + i], d[j], s);
+        }
+        vec2_store(S + i * TILE, s);
+    }
+#pragma GCC unroll 4
+    for (int j = 0; j < n_k; ++j) {
+        u[j] = vec2_fma(k[j * row + i], s, u[j]);
+    }
+#pragma GCC unroll 4
+    for (int j = 0; j < n_q; ++j) {
+        p[j] = vec2_fma(q[j * row + i], s, p[j]);
+    }
+}
+
 // One sweep over the tile: applies the pending update, then sums n_k products with keys and n_q
 // products with queries. pend, the counts and the gate kind are constants at every call.
 SIMD_INLINE void sweep_rows(float * S, int64_t d_k, int64_t row, bool pend, enum gate_kind kind,
         const struct pending * pending, int n_k, const float * k, int n_q, const float * q,
-        struct sums * sums) {
+        struct sums * sums, const struct ahead * ahead) {
     const float * decay = pending->decay;
     const float * keys  = pending->keys;
     vec2          d[CHUNK], u[CHUNK], p[CHUNK]; // in registers
@@ -321,26 +346,17 @@ SIMD_INLINE void sweep_rows(float * S, int64_t d_k, int64_t row, bool pend, enum
         d[j] = pending->d[j];
         u[j] = p[j] = (vec2) { 0 };
     }
-    for (int64_t i = 0; i < d_k; ++i) {
-        vec2 s = vec2_load(S + i * TILE);
-        if (pend) {
-            if (kind != GATE_NONE) {
-                s = vec2_scale(decay[kind == GATE_CHANNEL ? i : 0], s);
-            }
+    int64_t i = 0;
+    for (int b = 0; b < ahead->n && i + BLOCK_LINES <= d_k; ++b, i += BLOCK_LINES) {
+        const float * block = ahead->block[b];
 #pragma GCC unroll 4
-            for (int j = 0; j < CHUNK; ++j) {
-                s = vec2_fma(keys[j * row + i], d[j], s);
-            }
-            vec2_store(S + i * TILE, s);
+        for (int j = 0; j < BLOCK_LINES; ++j) {
+            ahead_line(block, j);
+            sweep_row(S, i + j, row, pend, kind, decay, keys, d, n_k, k, n_q, q, u, p);
         }
-#pragma GCC unroll 4
-        for (int j = 0; j < n_k; ++j) {
-            u[j] = vec2_fma(k[j * row + i], s, u[j]);
-        }
-#pragma GCC unroll 4
-        for (int j = 0; j < n_q; ++j) {
-            p[j] = vec2_fma(q[j * row + i], s, p[j]);
-        }
+    }
+    for (; i < d_k; ++i) {
+        sweep_row(S, i, row, pend, kind, decay, keys, d, n_k, k, n_q, q, u, p);
     }
 #pragma GCC unroll 4
     for (int j = 0; j < CHUNK; ++j) {
@@ -351,13 +367,14 @@ SIMD_INLINE void sweep_rows(float * S, int64_t d_k, int64_t row, bool pend, enum
 
 // Each combination that occurs is a separate function, so that each loop has all registers.
 typedef void (*sweep_fn)(float * S, int64_t d_k, int64_t row, const struct pending * pending,
-        const float * k, const float * q, struct sums * sums);
+        const float * k, const float * q, struct sums * sums, const struct ahead * ahead);
 
 // clang-format off
 #define SWEEP(p_, gate_, k_, q_)                                                                   \
     static void sweep_##p_##_##gate_##_##k_##_##q_(float * S, int64_t d_k, int64_t row,            \
-            const struct pending * pend, const float * k, const float * q, struct sums * sums) {   \
-        sweep_rows(S, d_k, row, p_, gate_, pend, (k_) * CHUNK, k, q_, q, sums);                    \
+            const struct pending * pend, const float * k, const float * q, struct sums * sums,     \
+            const struct ahead * ahead) {                                                          \
+        sweep_rows(S, d_k, row, p_, gate_, pend, (k_) * CHUNK, k, q_, q, sums, ahead);             \
     }
 #define SWEEP_NAME(p_, gate_, k_, q_) sweep_##p_##_##gate_##_##k_##_##q_,
 
@@ -448,8 +465,10 @@ SIMD_INLINE void run(const struct scan_chunk * op, const struct tile * tile, con
         const float *          v    = tile->x[0] + r * tile->x_row[0];
         float *                y    = tile->y + t * tile->y_row;
 
-        (r > 0 ? sweep_next[op->gate_kind] : sweep_first)[delta][n_q](
-                tile->S, d_k, l.row, &pend, prep + l.k + r * l.row, prep + l.q + t * l.row, &sums);
+        ahead_list(tile->ahead, n);
+        (r > 0 ? sweep_next[op->gate_kind] : sweep_first)[delta][n_q](tile->S, d_k, l.row, &pend,
+                prep + l.k + r * l.row, prep + l.q + t * l.row, &sums, tile->ahead);
+        ahead_rest(tile->ahead, (int) (d_k / BLOCK_LINES));
         if (n_q == CHUNK) {
             finish(delta, head, true, CHUNK, 0, 1, s, beta, op->scale, &sums, v, tile->x_row[0], y,
                     tile->y_row, pend.d);
@@ -461,10 +480,10 @@ SIMD_INLINE void run(const struct scan_chunk * op, const struct tile * tile, con
         pend.keys  = prep + keys + r * l.row;
         t += n_q;
         end += n_q * n_h - n;
-        ahead_fetch(tile->ahead, n);
     }
     if (factors > 0) {
-        sweep_next[op->gate_kind][0][0](tile->S, d_k, l.row, &pend, NULL, NULL, &sums);
+        tile->ahead->n = 0;
+        sweep_next[op->gate_kind][0][0](tile->S, d_k, l.row, &pend, NULL, NULL, &sums, tile->ahead);
     }
 }
 

@@ -5,7 +5,8 @@ static int64_t tiles_of(const struct scan_dims * dims) {
 }
 
 int64_t tile_scan_segment(const struct scan_dims * dims) {
-    return dims->n_h < SEGMENT_FACTORS ? SEGMENT_FACTORS / dims->n_h : 1;
+    const int64_t factors = dims->d_v > SEGMENT_WIDE ? SEGMENT_FACTORS_WIDE : SEGMENT_FACTORS;
+    return dims->n_h < factors ? factors / dims->n_h : 1;
 }
 
 // Offsets into the work buffer of a thread.
@@ -131,25 +132,30 @@ static void tile_keep(const struct tile * tile, const struct ggml_tensor * dst,
 // Fetching the next segment
 //
 
-void ahead_fetch_token(struct ahead * ahead) {
-    const struct tile_scan * scan = ahead->scan;
-    if (ahead->t >= ahead->t1) {
-        return;
+// The tokens t0 .. t1 − 1 of head h.
+static struct ahead ahead_get(const struct tile_scan * scan, const struct ggml_tensor * dst,
+        int64_t h, int64_t t0, int64_t t1) {
+    const struct scan_dims * dims  = &scan->dims;
+    struct ahead             ahead = { .tokens = t1 - t0 };
+    for (; ahead.n_inputs < INPUTS_MAX && scan->inputs[ahead.n_inputs].width > 0;
+            ++ahead.n_inputs) {
+        const struct input * x      = &scan->inputs[ahead.n_inputs];
+        ahead.input[ahead.n_inputs] = (struct ahead_rows) {
+            .data     = (const char *) tokens_row(&x->tokens, h, 0, t0),
+            .nb_token = x->tokens.nb_token,
+            .nb_row   = x->tokens.nb_factor,
+            .rows     = x->rows,
+            .width    = x->width,
+        };
     }
-    for (int i = 0; i < INPUTS_MAX && scan->inputs[i].width > 0; ++i) {
-        for (int64_t r = 0; r < scan->inputs[i].rows; ++r) {
-            const float * row = tokens_row(&scan->inputs[i].tokens, ahead->h, r, ahead->t);
-            for (int64_t j = 0; j < scan->inputs[i].width; j += LINE) {
-                __builtin_prefetch(row + j, 0, 2);
-            }
-        }
-    }
-    const struct scan_dims * dims = &scan->dims;
-    const float *            y    = ahead->y + (ahead->t * dims->n_head + ahead->h) * dims->d_v;
-    for (int64_t j = 0; j < dims->d_v; j += LINE) {
-        __builtin_prefetch(y + j, 1, 2);
-    }
-    ++ahead->t;
+    const size_t row              = (size_t) dims->d_v * sizeof(float);
+    ahead.input[ahead.n_inputs++] = (struct ahead_rows) {
+        .data     = (const char *) dst->data + (size_t) (t0 * dims->n_head + h) * row,
+        .nb_token = (size_t) dims->n_head * row,
+        .rows     = 1,
+        .width    = dims->d_v,
+    };
+    return ahead;
 }
 
 //
@@ -278,13 +284,10 @@ static void task_run(struct ggml_tensor * dst, const struct tile_scan * scan,
         }
         const int64_t t0    = seq->first + n;
         const int64_t t1    = seq->first + end;
-        struct ahead  ahead = next;
-        if (end < last) {
-            ahead.h  = task->h;
-            ahead.t  = t1;
-            ahead.t1 = seq->first + segment_end(dims, end, last);
-        }
-        ahead.per_factor = (float) (ahead.t1 - ahead.t) /
+        struct ahead  ahead = end == last ? next
+                                          : ahead_get(scan, dst, task->h, t1,
+                                                    seq->first + segment_end(dims, end, last));
+        ahead.per_factor    = (float) ahead.tokens /
                            (float) ((task->tile1 - task->tile0) * (t1 - t0) * dims->n_h);
         kernel->prepare(scan->op, task->h, t0, t1, work + l.prep);
         for (int64_t i = task->tile0; i < task->tile1; ++i) {
@@ -350,15 +353,14 @@ static int64_t pass_tokens(const struct scan_dims * dims) {
 static struct ahead ahead_of(const struct ggml_tensor * dst, const struct tile_scan * scan,
         int64_t runs, int64_t i, int64_t w, int64_t pass) {
     const struct scan_dims * dims  = &scan->dims;
-    struct ahead             ahead = { .scan = scan, .y = dst->data };
+    struct ahead             ahead = { 0 };
     struct scan_seq          seq;
     if (i < dims->n_seqs * dims->n_head * runs) {
         const struct task task = task_get(dims, runs, i);
         if (scan_seq_get(dst, task.s, &seq) && seq.count > w && seq.count > 1) {
-            ahead.h = task.h;
-            ahead.t = seq.first + w;
-            ahead.t1 =
-                    seq.first + segment_end(dims, w, w + pass < seq.count ? w + pass : seq.count);
+            const int64_t last = w + pass < seq.count ? w + pass : seq.count;
+            ahead              = ahead_get(
+                    scan, dst, task.h, seq.first + w, seq.first + segment_end(dims, w, last));
         }
     }
     return ahead;

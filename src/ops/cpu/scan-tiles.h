@@ -16,8 +16,11 @@ enum {
     COLS_MAX = 2, // inputs with one element per column
 
     // A segment: factors that all tiles of a head process before any tile continues. Its keys stay
-    // in the second-level cache.
-    SEGMENT_FACTORS = 128,
+    // in the second-level cache, and so do the inputs of the next segment, which are fetched ahead:
+    // wide rows need shorter segments. Both are whole chunks, and whole tokens of 2 to 4 factors.
+    SEGMENT_FACTORS      = 60,
+    SEGMENT_FACTORS_WIDE = 24,
+    SEGMENT_WIDE         = 1024, // columns of a head
 
     // A pass: bytes of an input that all heads process before any head continues. Its pages stay in
     // the translation cache.
@@ -88,25 +91,60 @@ int64_t tile_scan_segment(const struct scan_dims * dims);
 
 // The rows of the inputs and of the output that the next segment of a thread needs. Rows of one
 // head are far apart, each in another page, where no hardware prefetcher follows. So the kernels
-// fetch them into the second-level cache while they compute.
-struct ahead {
-    const struct tile_scan * scan;
-    const float *            y;          // the output of token 0
-    int64_t                  h, t, t1;   // the next token to fetch, and the end of the segment
-    float                    per_factor; // tokens to fetch for each factor that a tile processes
-    float                    due;        // tokens
+// fetch them into the second-level cache while they compute: a line per row of the tile, because a
+// core can wait for some twenty lines at a time, and loads that come after them wait as well.
+enum {
+    LINE         = 64 / sizeof(float),
+    BLOCK_LINES  = 4,
+    BLOCK        = BLOCK_LINES * LINE,
+    AHEAD_BLOCKS = 128, // per sweep; more are not fetched
 };
 
-enum { LINE = 64 / sizeof(float) };
+struct ahead_rows {
+    const char * data; // the rows of the next token
+    size_t       nb_token, nb_row;
+    int64_t      rows, width; // per token; floats
+};
 
-void ahead_fetch_token(struct ahead * ahead);
+struct ahead {
+    struct ahead_rows input[INPUTS_MAX + 1]; // and the output
+    int               n_inputs;
+    int64_t           tokens;     // not yet in the list
+    float             per_factor; // tokens to fetch for each factor of a tile
+    float             due;        // tokens
+    int               n;
+    const float *     block[AHEAD_BLOCKS]; // to be fetched now
+};
 
-// Called by a kernel when it has taken a tile through so many factors.
-SIMD_INLINE void ahead_fetch(struct ahead * ahead, int64_t factors) {
+// Line j of a block.
+SIMD_INLINE void ahead_line(const float * block, int j) {
+    __builtin_prefetch(block + j * LINE, 0, 2);
+}
+
+// Lists the blocks to fetch while a tile goes through so many factors.
+SIMD_INLINE void ahead_list(struct ahead * ahead, int64_t factors) {
+    ahead->n = 0;
     ahead->due += ahead->per_factor * (float) factors;
-    while (ahead->due >= 1.0f) {
+    for (; ahead->due >= 1.0f && ahead->tokens > 0; --ahead->tokens) {
         ahead->due -= 1.0f;
-        ahead_fetch_token(ahead);
+        for (struct ahead_rows * x = ahead->input; x < ahead->input + ahead->n_inputs; ++x) {
+            for (int64_t r = 0; r < x->rows; ++r) {
+                const float * row = (const float *) (x->data + (size_t) r * x->nb_row);
+                for (int64_t j = 0; j < x->width && ahead->n < AHEAD_BLOCKS; j += BLOCK) {
+                    ahead->block[ahead->n++] = row + j;
+                }
+            }
+            x->data += x->nb_token;
+        }
+    }
+}
+
+// Fetches the blocks of the list from block i on.
+SIMD_INLINE void ahead_rest(const struct ahead * ahead, int i) {
+    for (; i < ahead->n; ++i) {
+        for (int j = 0; j < BLOCK_LINES; ++j) {
+            ahead_line(ahead->block[i], j);
+        }
     }
 }
 

@@ -45,8 +45,8 @@ SIMD_INLINE void sweep_cols(const struct rows * w, int32_t kind, int32_t form, b
             case SIGNED_SCAN_NONE: break;
             case SIGNED_SCAN_CHANNEL: s *= vec_set1(w->gate[r]); break;
             case SIGNED_SCAN_ELEMENT:
-                s *= transition(
-                        form, vec_load_n(w->dt + col, cols), vec_load_n(w->A + (col - col0), cols));
+                s *= transition(form, false, vec_load_n(w->dt + col, cols),
+                        vec_load_n(w->A + (col - col0), cols));
                 break;
             default: s *= vec_set1(w->gate[0]); break;
         }

@@ -121,9 +121,12 @@ static int64_t prep_floats(const struct scan_dims * dims) {
     return most > token ? most : token;
 }
 
-static int64_t gates_floats(const struct scan_dims * dims) {
-    const int64_t floats =
-            dims->n_tokens * dims->n_head * (int64_t) (sizeof(struct head_gate) / sizeof(float));
+// What all threads share: the gates per head, or A in the order of tiles.
+static int64_t shared_floats(const struct scan_dims * dims, int32_t kind) {
+    const int64_t floats = kind == SIGNED_SCAN_ELEMENT
+                                   ? dims->n_head * signed_step_A_size(dims)
+                                   : dims->n_tokens * dims->n_head *
+                                             (int64_t) (sizeof(struct head_gate) / sizeof(float));
     return (floats + VEC - 1) / VEC * VEC;
 }
 
@@ -131,7 +134,7 @@ size_t signed_work_size(const struct ggml_tensor * op, int n_threads) {
     const struct scan_dims dims  = scan_dims_get(op);
     const int64_t          tiles = tile_scan_floats(&dims, prep_floats(&dims));
     return (size_t) (n_threads * (tiles > dims.head_size ? tiles : dims.head_size) +
-                     gates_floats(&dims)) *
+                     shared_floats(&dims, scan_params_get(op).kind)) *
                    sizeof(float) +
            VEC_BYTES;
 }
@@ -144,16 +147,17 @@ void signed_forward(const struct ggml_compute_params * params, struct ggml_tenso
     struct head_gate *       gates = (struct head_gate *) work;
 
     const struct signed_scan op = {
-        .dims  = dims,
-        .p     = p,
-        .A     = aux,
-        .c     = tokens_of(dst->src[SIGNED_SRC_C], dims.n_head),
-        .b     = tokens_of(dst->src[SIGNED_SRC_B], dims.n_head),
-        .x     = tokens_of(dst->src[SIGNED_SRC_X], dims.n_head),
-        .gate  = tokens_of(dst->src[SIGNED_SRC_GATE], dims.n_head),
-        .bonus = tokens_of(p.bonus ? aux : NULL, dims.n_head),
-        .log_i = tokens_of(p.kind == SIGNED_SCAN_MLSTM ? aux : NULL, dims.n_head),
-        .gates = gates,
+        .dims    = dims,
+        .p       = p,
+        .A       = aux,
+        .c       = tokens_of(dst->src[SIGNED_SRC_C], dims.n_head),
+        .b       = tokens_of(dst->src[SIGNED_SRC_B], dims.n_head),
+        .x       = tokens_of(dst->src[SIGNED_SRC_X], dims.n_head),
+        .gate    = tokens_of(dst->src[SIGNED_SRC_GATE], dims.n_head),
+        .bonus   = tokens_of(p.bonus ? aux : NULL, dims.n_head),
+        .log_i   = tokens_of(p.kind == SIGNED_SCAN_MLSTM ? aux : NULL, dims.n_head),
+        .gates   = gates,
+        .tiles_A = work,
     };
 
     if (has_head_gates(p.kind)) { // tile_scan_forward has a barrier before they are used
@@ -163,6 +167,9 @@ void signed_forward(const struct ggml_compute_params * params, struct ggml_tenso
                 head_gates(&op, dst, &seq, sh % dims.n_head, gates);
             }
         }
+    }
+    if (p.kind == SIGNED_SCAN_ELEMENT && dims.n_tokens > 1) { // so has this
+        signed_step_A(&op, params->ith, params->nth);
     }
     const bool step = p.path == GGML_SCAN_PATH_STEP || p.kind == SIGNED_SCAN_ELEMENT;
 
@@ -179,5 +186,5 @@ void signed_forward(const struct ggml_compute_params * params, struct ggml_tenso
         const bool element = p.kind == SIGNED_SCAN_ELEMENT;
         scan.inputs[3]     = (struct input) { op.gate, element ? dims.d_v : dims.d_k, 1 };
     }
-    tile_scan_forward(params, dst, &scan, work + gates_floats(&dims));
+    tile_scan_forward(params, dst, &scan, work + shared_floats(&dims, p.kind));
 }

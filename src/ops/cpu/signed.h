@@ -19,6 +19,7 @@ struct signed_scan {
     const struct ggml_tensor * A;
     struct tokens              c, b, x, gate, bonus, log_i; // gate is gate, dt or log_f
     const struct head_gate *   gates;                       // [T][H]; only with gates per head
+    float *                    tiles_A; // [H][signed_step_A_size]; only with a gate per element
 };
 
 static inline bool has_head_gates(int32_t kind) {
@@ -35,15 +36,21 @@ static inline const char * head_A(const struct signed_scan * op, int64_t h) {
     return (const char *) op->A->data + (h / (op->dims.n_head / op->A->ne[2])) * op->A->nb[2];
 }
 
-// A_t = exp(dt A) or 2 exp(dt A) − 1
-SIMD_INLINE vec transition(int32_t form, vec dt, vec A) {
-    const vec e = vec_exp(dt * A);
+// A_t = exp(dt A) or 2 exp(dt A) − 1. near: |dt A| ≤ EXP_NEAR; the bits are the same.
+enum { EXP_NEAR = 87 };
+
+SIMD_INLINE vec transition(int32_t form, bool near, vec dt, vec A) {
+    const vec e = near ? vec_exp_near(dt * A) : vec_exp(dt * A);
     return form == GGML_SIGNED_SCAN_EXP ? e : vec_fma(vec_set1(2.0f), e, vec_set1(-1.0f));
 }
 
 // Step: token by token.
 int64_t signed_step_size(const struct scan_dims * dims); // floats prepared per segment
 void signed_step_prepare(const void * op, int64_t h, int64_t t0, int64_t t1, float * prep);
+
+// With a gate per element, A in the order of tiles, made once by all threads.
+int64_t signed_step_A_size(const struct scan_dims * dims); // floats per head
+void signed_step_A(const struct signed_scan * op, int ith, int nth);
 void signed_step_run(const void * op, const struct tile * tile, const float * prep);
 
 // Token: one token, same bits as step.

@@ -7,6 +7,7 @@
 // on how a sequence is cut into calls.
 
 #include <math.h>
+#include <stdbool.h>
 #include <stdint.h>
 #include <string.h>
 
@@ -209,6 +210,53 @@ SIMD_INLINE void row_mul(float * out, const float * g, const float * x, int64_t 
     }
 }
 
+#if defined(__AVX512F__)
+
+// e^x to one unit in the last place, for x in [-87.33, 88.72].
+//
+//     e^x = 2^n e^r,   n = round(16 x / ln 2) / 16,   |r| ≤ ln 2 / 32
+//     2^n = 2^floor(n) 2^(j/16)
+//     e^r = 1 + r + r² (c + r / 6),   relative error 2e-9
+//
+SIMD_INLINE vec vec_exp_near(vec x) {
+    static const float powers[VEC] = { // 2^(j/16)
+        1.0f, 1.04427373f, 1.09050775f, 1.13878858f, 1.18920708f, 1.24185777f, 1.29683959f,
+        1.35425556f, 1.41421354f, 1.47682619f, 1.54221082f, 1.61049032f, 1.68179286f, 1.75625217f,
+        1.8340081f, 1.91520655f
+    };
+    // 1.5·2^19: adding it rounds to a multiple of 1/16, with j in the lowest four bits
+    const vec magic = vec_set1(786432.0f);
+    const vec nm    = vec_fma(x, vec_set1(1.442695041f), magic);
+    const vec n     = nm - magic;
+
+    // ln 2 in two parts, the first with trailing zeros
+    const vec r_hi = vec_fma(n, vec_set1(-0.693145752f), x);
+    const vec r    = vec_fma(n, vec_set1(-1.42860677e-6f), r_hi);
+
+    const vec p = vec_fma(r, vec_set1(0.166666672f), vec_set1(0.5000162f));
+    const vec q = vec_fma(p, r * r, r);
+    const vec t = (vec) _mm512_permutexvar_ps((__m512i) nm, (__m512) vec_load(powers));
+    return (vec) _mm512_scalef_ps((__m512) vec_fma(t, q, t), (__m512) n);
+}
+
+// e^x to one unit in the last place; 0 below -87.33, where the result would be subnormal; infinity
+// above 88.72.
+SIMD_INLINE vec vec_exp(vec x) {
+    const __mmask16 kept =
+            _mm512_cmp_ps_mask((__m512) x, (__m512) vec_set1(-87.33654f), _CMP_NLT_UQ);
+    const vec e =
+            vec_exp_near((vec) _mm512_min_ps((__m512) vec_set1(89.0f), (__m512) x)); // NaN stays
+    return (vec) _mm512_maskz_mov_ps(kept, (__m512) e);
+}
+
+// Whether |x| ≤ bound in all lanes; false where vec_exp_near is no faster.
+SIMD_INLINE bool vec_is_near(vec x, float bound) {
+    const __m512 abs = _mm512_abs_ps((__m512) x);
+    return _mm512_cmp_ps_mask(abs, (__m512) vec_set1(bound), _CMP_LE_OQ) == 0xffff;
+}
+
+#else
+
 // e^x to one unit in the last place; 0 below -87.33, where the result would be subnormal; infinity
 // above 88.72.
 //
@@ -216,16 +264,11 @@ SIMD_INLINE void row_mul(float * out, const float * g, const float * x, int64_t 
 //     e^r = 1 + r + r² q(r),   relative error 4e-9
 //
 SIMD_INLINE vec vec_exp(vec x) {
-    const float lowest = -87.33654f;
-#if defined(__AVX512F__)
-    const vec xc = (vec) _mm512_min_ps((__m512) vec_set1(89.0f), (__m512) x); // NaN stays
-#else
-    const vec   lo    = vec_set1(lowest);
+    const vec   lo    = vec_set1(-87.33654f);
     const vec   hi    = vec_set1(88.72283f);
     const vec_i under = x < lo;
     const vec_i over  = x > hi;
     const vec   xc    = vec_select(under, lo, vec_select(over, hi, x));
-#endif
     // 1.5·2^23: adding it rounds to an integer in the low bits
     const vec magic = vec_set1(12582912.0f);
     const vec nm    = vec_fma(xc, vec_set1(1.442695041f), magic);
@@ -242,11 +285,6 @@ SIMD_INLINE vec vec_exp(vec x) {
     p     = vec_fma(p, r, vec_set1(0.499999940f));
     p     = vec_fma(p, r, vec_set1(1.0f));
     p     = vec_fma(p, r, vec_set1(1.0f));
-#if defined(__AVX512F__)
-    // overflows to infinity
-    const __mmask16 kept = _mm512_cmp_ps_mask((__m512) x, (__m512) vec_set1(lowest), _CMP_NLT_UQ);
-    return (vec) _mm512_maskz_scalef_ps(kept, (__m512) p, (__m512) n);
-#else
     // 2^n as two factors, because 2^128 is not representable
     const vec_i bits   = (vec_i) nm - (vec_i) magic;
     const vec_i half   = bits >> 1;
@@ -254,5 +292,16 @@ SIMD_INLINE vec vec_exp(vec x) {
     const vec   scale2 = (vec) ((bits - half + 127) << 23);
     const vec   e      = p * scale1 * scale2;
     return vec_select(under, (vec) { 0.0f }, vec_select(over, vec_set1(INFINITY), e));
-#endif
 }
+
+SIMD_INLINE vec vec_exp_near(vec x) {
+    return vec_exp(x);
+}
+
+SIMD_INLINE bool vec_is_near(vec x, float bound) {
+    (void) x;
+    (void) bound;
+    return false;
+}
+
+#endif
