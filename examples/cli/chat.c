@@ -201,20 +201,14 @@ static void say_where(const struct chat * chat) {
     }
 }
 
-static void undo(struct chat * chat, const char * text) {
-    struct conversation * c        = &chat->conversation;
-    const bool            has_turn = c->n >= 2 + conversation_has_system(c);
+// The state where any next question would be asked, or an earlier one: what comes in between is read
+// again.
+static void restore_state(struct chat * chat) {
+    struct conversation * c = &chat->conversation;
     char                  err[1024];
     int32_t *             tokens;
     int64_t               n;
 
-    (void) text;
-    if (!has_turn) {
-        program_say("there is nothing to undo");
-        return;
-    }
-    // the state where any next question would be asked, or an earlier one
-    conversation_drop(c, 2);
     conversation_add(c, "user", "", 0, NULL);
     bool ok = lrnn_chat_tokenize(chat->format, c->messages, c->n, chat->options->no_thinking,
             &tokens, &n, NULL, err, sizeof(err));
@@ -226,6 +220,19 @@ static void undo(struct chat * chat, const char * text) {
     if (!ok) {
         program_say("%s", err);
     }
+}
+
+static void undo(struct chat * chat, const char * text) {
+    struct conversation * c        = &chat->conversation;
+    const bool            has_turn = c->n >= 2 + conversation_has_system(c);
+
+    (void) text;
+    if (!has_turn) {
+        program_say("there is nothing to undo");
+        return;
+    }
+    conversation_drop(c, 2);
+    restore_state(chat);
     say_where(chat);
 }
 
@@ -261,6 +268,7 @@ static void go_back(struct chat * chat, const char * name) {
         return;
     }
     conversation_copy(&chat->conversation, &b->conversation);
+    restore_state(chat);
     say_where(chat);
 }
 

@@ -138,6 +138,14 @@ def test_branches(chat):
     assert "no conversation with the name x" in chat.run("/back x").stderr
 
 
+def test_a_branch_has_its_state_at_once(chat):
+    chat.run("first", "/fork here", "second", "/back here", "/save s")
+    messages, sequence, _ = chat.saved("s")
+    assert len(messages) == 2
+    text = bytes(i for i in sequence if i < 256)
+    assert b"first" in text and b"second" not in text
+
+
 def test_saved_conversations_continue(chat):
     chat.run("a", "/save s", "b", "/save t")
     chat.run("/load s", "b", "/save u")
