@@ -14,6 +14,7 @@
 // - device buffers out of bounds: an inaccessible page precedes and follows each buffer, the bytes
 //   between the first page and the data are compared afterwards, and a constant buffer is
 //   write-protected;
+// - vectors of device buffers, and copies into shared memory, that are not aligned;
 // - races: a launch runs three times, with its blocks, warps and lanes in forward, reverse and
 //   random order, and all buffers must be bit-identical. A warp runs as far as it can before the
 //   next one, so that warps are as far apart as their barriers allow.
@@ -27,8 +28,8 @@
 //   same number;
 // - lockstep execution of a warp: a missing __syncwarp() is found, but not its effect on a GPU;
 // - a tensor-core instruction in two branches of a warp, if both use the same source line;
-// - bounds inside static shared memory, registers and spills, limits of a GPU, alignment of vector
-//   loads, and time.
+// - bounds inside static shared memory, registers and spills, limits of a GPU, alignment of vectors
+//   in shared memory, and time.
 
 #include "base/random.h"
 #include "kit/mma-model.h"
@@ -144,6 +145,7 @@ struct fiber {
     struct copy {
         float *       to;
         const float * from;
+        int           floats;
         int           group;
     };
     std::vector<copy>       copies;    // pending
@@ -420,11 +422,19 @@ inline void poison_shared() {
     dl_iterate_phdr(poison_object, nullptr);
 }
 
+inline void check_aligned(const void * p, unsigned bytes) {
+    if ((uintptr_t) p % bytes != 0) {
+        fail("misaligned: an access of " + std::to_string(bytes) + " bytes");
+    }
+}
+
 // An asynchronous copy arrives as late as possible: when its thread waits for it. Until then its
 // target is NaN, which detects threads that read it too early or still read the old value.
-inline void copy_async(float * to, const float * from) {
-    *to = __int_as_float(-1);
-    current->copies.push_back({ to, from, current->group });
+inline void copy_async(float * to, const float * from, unsigned bytes, bool read) {
+    check_aligned(to, bytes);
+    check_aligned(read ? from : nullptr, bytes);
+    memset(to, 0xFF, bytes);
+    current->copies.push_back({ to, read ? from : nullptr, (int) bytes / 4, current->group });
 }
 inline void copy_commit() {
     ++current->group;
@@ -435,7 +445,9 @@ inline void copy_wait(int keep) {
     std::vector<fiber::copy> & list = current->copies;
     size_t                     n    = 0;
     for (; n < list.size() && list[n].group < current->group - keep; ++n) {
-        *list[n].to = *list[n].from;
+        for (int i = 0; i < list[n].floats; ++i) {
+            list[n].to[i] = list[n].from != nullptr ? list[n].from[i] : 0.0f;
+        }
     }
     list.erase(list.begin(), list.begin() + (long) n);
 }

@@ -66,7 +66,7 @@ struct ggml_tensor * test_tensor(struct test_arena * a, enum ggml_type type,
         [TEST_REVERSED]    = { 3, 2, 1, 0 },
     };
     static const int64_t gap[TEST_LAYOUTS][3] = {
-        [TEST_FUSED]       = { 0, 0, 7 },
+        [TEST_FUSED]       = { 0, 0, 8 },
         [TEST_GAPS]        = { 3, 5, 1 },
         [TEST_FACTORS_OUT] = { 0, 2, 3 },
         [TEST_HEADS_OUT]   = { 1, 0, 2 },

@@ -387,6 +387,20 @@ static void test_right(test * t) {
            "  barriers, atomics, vectors\n");
 }
 
+static __global__ void misaligned_pair(const float * x) {
+    cuda_emu::check_aligned(x + 1, 8);
+}
+
+static __global__ void misaligned_copy(const float * x) {
+    alignas(16) __shared__ float four[8];
+    cuda_emu::copy_async(four, x + 2, 16, true);
+}
+
+static __global__ void misaligned_target(const float * x) {
+    alignas(16) __shared__ float four[8];
+    cuda_emu::copy_async(four + 1, x, 16, true);
+}
+
 static void test_wrong(test * t) {
     float numbers[64];
     for (int i = 0; i < 64; ++i) {
@@ -405,6 +419,9 @@ static void test_wrong(test * t) {
     printf("cuda-emu, kernels with errors, and the messages:\n");
     wrong(t, "barrier_in_branch", launch(1, 64, 0, [&] { barrier_in_branch(y); }),
             "barrier not reached by all threads: 40 wait, 24 have ended");
+    wrong(t, "misaligned_pair", launch(1, 1, 0, [&] { misaligned_pair(y); }), "misaligned");
+    wrong(t, "misaligned_copy", launch(1, 1, 0, [&] { misaligned_copy(y); }), "misaligned");
+    wrong(t, "misaligned_target", launch(1, 1, 0, [&] { misaligned_target(y); }), "misaligned");
     wrong(t, "two_barriers", launch(1, 64, 0, [&] { two_barriers(y); }), "at different barriers");
     wrong(t, "shuffle_after_return", launch(1, 32, 0, [&] { shuffle_after_return(y); }),
             "waits in vain for lanes FFFFFFFF");

@@ -32,7 +32,60 @@ static std::string run_node(ggml_tensor * op, int n_orders) {
             });
 }
 
+// Claims that a tensor of a step kernel is aligned, if `claim` says so.
+template <typename Args> static void claim_aligned(Args &, bool) {}
+static void claim_aligned(householder_cuda_args & args, bool claim) {
+    args.k.aligned |= claim;
+}
+static void claim_aligned(signed_cuda_args & args, bool claim) {
+    args.x.aligned |= claim;
+}
+
+template <typename Run>
+static std::string run_claimed(ggml_tensor * op, bool claim, Run && launcher) {
+    return run_on_device(op, 0, 1, [&](const ggml_tensor * node, float *, auto && launch) {
+        launcher(node, [&](auto kernel, dim3 grid, dim3 block, auto args) {
+            claim_aligned(args, claim);
+            launch(kernel, grid, block, args);
+        });
+    });
+}
+
 typedef test_scan make_fn(test_arena *, const problem &, test_rng *);
+
+// The launcher decides from addresses and strides whether rows can be read 16 bytes at a time. A
+// wrong decision is found: every access is checked for its alignment.
+static void test_alignment(test * t) {
+    const auto householder = [](const ggml_tensor * node, auto && launch) {
+        launch_householder(node, test_gpu, nullptr, launch);
+    };
+    const auto sign = [](const ggml_tensor * node, auto && launch) {
+        launch_signed(node, test_gpu, nullptr, launch);
+    };
+    for (int i = 0; i < 4; ++i) {
+        const bool is_signed = i >= 2, claim = i % 2 == 1;
+        test_rng   rng = { 21 };
+        problem    p   = {};
+        p.mode         = is_signed ? (int) CHANNEL : 1;
+        p.d_k          = 32;
+        p.d_v          = 16;
+        p.H            = 2;
+        p.n_h          = 1;
+        p.turn         = TEST_GAPS;
+        p.batch.n_seqs = 1;
+        p.batch.len[0] = 5;
+        test_arena a;
+        test_arena_init(&a);
+        test_scan         s  = is_signed ? make_signed(&a, p, &rng) : make_householder(&a, p, &rng);
+        ggml_tensor *     op = build(t, &a, &s, GGML_SCAN_PATH_STEP);
+        const std::string found =
+                is_signed ? run_claimed(op, claim, sign) : run_claimed(op, claim, householder);
+        test_check(t, claim ? found.find("misaligned") != std::string::npos : found.empty(),
+                "rows with gaps, %s: '%s'; expected %s", claim ? "called aligned" : "as they are",
+                found.c_str(), claim ? "'misaligned'" : "no error");
+        test_arena_free(&a);
+    }
+}
 
 // Padded and exact sizes of every instance, then one that only the plain kernel supports
 static const int instance_sizes[] = { 4, 16, 20, 32, 36, 64, 68, 96, 100, 128, 132, 192, 196, 256,
@@ -59,6 +112,8 @@ static void test_modes(test * t, make_fn * make, int n_modes, const char * const
                 // columns: more than a block, one warp, in between
                 const int columns[] = { instance_sizes[i] <= 16 ? 72 : 40, 8, 20 };
 
+                // exact sizes: dense, so that rows are aligned; padded ones: any other layout
+                p.turn  = n - n % TEST_REVERSED + (i % 2 == 1 ? 0 : 1 + n % (TEST_REVERSED - 1));
                 p.d_k   = instance_sizes[i];
                 p.d_v   = columns[i % 3];
                 p.H     = 2;
@@ -482,7 +537,7 @@ static void test_path_counts(test * t) {
 
 // Errors in the PTX of a step kernel
 static void test_broken(test * t) {
-    const std::string step = "householder_stepILi64ELi1ELb0E", copy = "cp.async.ca.shared.global";
+    const std::string step = "householder_stepILi64ELi1ELb0E", copy = "cp.async.cg.shared.global";
 
     const breakage all[] = {
         { "a removed wait", { step, "cp.async.wait_group", 0, "cp.async.wait_group 1;", "" },
@@ -494,8 +549,8 @@ static void test_broken(test * t) {
         { "a swapped lane", { step, "shfl.sync.bfly", 0, "shfl.sync.bfly", "shfl.sync.up" },
                 nullptr },
         { "a misaligned vector load", { step, "ld.shared.v4.f32", 0, "]", "+4]" }, "misaligned" },
-        { "a copy of 16 bytes", { step, copy, 0, ", 4;", ", 16;" }, "misaligned" },
-        { "a copy out of bounds", { step, copy, 0, "], 4;", "+1048576], 4;" }, "out of bounds" },
+        { "a misaligned copy", { step, copy, 0, "], 16,", "+4], 16," }, "misaligned" },
+        { "a copy out of bounds", { step, copy, 0, "], 16,", "+1048576], 16," }, "out of bounds" },
         { "an argument that is not loaded", { step, "ld.param.u32", 0, "ld.param", "//" },
                 "an undefined value is used" },
     };
@@ -539,6 +594,9 @@ int main(int argc, char ** argv) {
         test_path_counts(&t);
     }
     test_exp(&t);
+    if (!card.on()) {
+        test_alignment(&t);
+    }
     printf("householder: every instance, then 50 random shapes per mode; NMSE of outputs and "
            "states:\n");
     test_modes(&t, make_householder, 6, householder_names);

@@ -144,6 +144,14 @@ $FAR:
     ld.shared.f32 %f2, [%r7];
     st.global.f32 [%rd4], %f2;)",
             64, [](int i) { return 0.5f * (float) (63 - i); });
+    accepts(t, "cp.async that reads, or writes zero", R"(
+    selp.b32 %r7, 4, 0, %p1;
+    cp.async.ca.shared.global [%r6], [%rd3], 4, %r7;
+    cp.async.commit_group;
+    cp.async.wait_group 0;
+    ld.shared.f32 %f1, [%r6];
+    st.global.f32 [%rd4], %f1;)",
+            32, [](int i) { return i < 16 ? 0.5f * (float) i : 0.0f; });
     accepts(t, "cp.async", R"(
     cp.async.ca.shared.global [%r6], [%rd3], 4;
     cp.async.commit_group;
@@ -285,6 +293,10 @@ static void test_addresses(test * t) {
             "mov.f32 %f1, 0f00000000; st.global.v2.f32 [%rd2+4], {%f1, %f1};");
     rejects(t, "misaligned cp.async", "misaligned",
             "cp.async.cg.shared.global [%r5], [%rd1+4], 16;");
+    rejects(t, "misaligned cp.async", "misaligned",
+            "mov.u32 %r7, 16; cp.async.cg.shared.global [%r5], [%rd1+4], 16, %r7;");
+    rejects(t, "half of a cp.async", "a part of its bytes",
+            "mov.u32 %r7, 8; cp.async.cg.shared.global [%r5], [%rd1], 16, %r7;");
     rejects(t, "misaligned target", "misaligned",
             "add.s32 %r7, %r5, 4; cp.async.ca.shared.global [%r7], [%rd1], 8;");
     rejects(t, "shared, misaligned", "misaligned",

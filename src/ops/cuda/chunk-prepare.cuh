@@ -75,15 +75,33 @@ struct prepare_rows {
     const float * gate[CHUNK_FACTORS];
 };
 
-// Starts to copy channels [d0, d0 + PREPARE_SLICE) of all rows
-template <int PITCH>
-static __device__ __forceinline__ void prepare_copy(
-        float (*to)[PITCH], const float * const * row, int d0, int d_k, float missing) {
+// Starts to copy channels [d0, d0 + PREPARE_SLICE) of all rows. aligned: chunk_args.aligned
+static __device__ __forceinline__ void prepare_copy(float (*to)[SLICE_PITCH],
+        const float * const * row, int d0, int d_k, float missing, bool aligned) {
+    static_assert(SLICE_PITCH % 4 == 0, "rows start at vectors");
+    if (aligned) {
+        constexpr int QUADS = PREPARE_SLICE / 4;
+#pragma unroll
+        for (int x = 0; x < CHUNK_FACTORS * QUADS / CHUNK_THREADS; ++x) {
+            const int     at   = x * CHUNK_THREADS + (int) threadIdx.x;
+            const int     i    = at % QUADS * 4;
+            float4 *      four = (float4 *) &to[at / QUADS][i];
+            const float * from = row[at / QUADS];
+            const bool    has  = from != nullptr && d0 + i < d_k;
+            if (has || missing == 0.0f) {
+                cuda_copy_four(four, from + d0 + i, has);
+            } else {
+                *four = make_float4(missing, missing, missing, missing);
+            }
+        }
+        return;
+    }
     for (int x = (int) threadIdx.x; x < CHUNK_FACTORS * PREPARE_SLICE; x += CHUNK_THREADS) {
-        const int e = x / PREPARE_SLICE;
-        const int i = x % PREPARE_SLICE;
-        if (row[e] != nullptr && d0 + i < d_k) {
-            cuda_copy(&to[e][i], row[e] + d0 + i, true);
+        const int  e   = x / PREPARE_SLICE;
+        const int  i   = x % PREPARE_SLICE;
+        const bool has = row[e] != nullptr && d0 + i < d_k;
+        if (has || missing == 0.0f) {
+            cuda_copy(&to[e][i], row[e] + d0 + i, has);
         } else {
             to[e][i] = missing;
         }
@@ -117,14 +135,16 @@ static __device__ __forceinline__ void prepare_add(float kk[2][4], float qk[2][4
 // No gate, or a gate per head. Leaves the products of keys, times the gates, in L, and writes A.
 // Rows of queries are tokens, not factors.
 struct prepare_plain {
-    float key[2][CHUNK_FACTORS][SLICE_PITCH]; // one slice is used while the other is filled
-    float query[2][CHUNK_FACTORS][SLICE_PITCH];
+    alignas(16) float key[2][CHUNK_FACTORS]
+                         [SLICE_PITCH]; // one slice is used while the other is filled
+    alignas(16) float query[2][CHUNK_FACTORS][SLICE_PITCH];
     float gate[CHUNK_FACTORS]; // per token
 
-    __device__ __forceinline__ void fetch(const prepare_rows & rows, int d0, int d_k, int z) {
+    __device__ __forceinline__ void fetch(
+            const prepare_rows & rows, int d0, int d_k, int z, bool aligned) {
         if (d0 < d_k) {
-            prepare_copy(key[z], rows.key, d0, d_k, 0.0f);
-            prepare_copy(query[z], rows.query, d0, d_k, 0.0f);
+            prepare_copy(key[z], rows.key, d0, d_k, 0.0f, aligned);
+            prepare_copy(query[z], rows.query, d0, d_k, 0.0f, aligned);
         }
         cuda_copy_commit();
     }
@@ -157,12 +177,12 @@ static __device__ __forceinline__ void prepare_products(const chunk_args & a, co
         }
     }
     __syncthreads();
-    slice.fetch(rows, 0, d_k, 0);
+    slice.fetch(rows, 0, d_k, 0, a.aligned);
 
     float kk[CHUNK_FACTORS / 8][4] = {};
     float qk[CHUNK_FACTORS / 8][4] = {};
     for (int d0 = 0, z = 0; d0 < d_k; d0 += PREPARE_SLICE, z = 1 - z) {
-        slice.fetch(rows, d0 + PREPARE_SLICE, d_k, 1 - z);
+        slice.fetch(rows, d0 + PREPARE_SLICE, d_k, 1 - z, a.aligned);
         cuda_copy_wait<1>();
         __syncthreads();
 #pragma unroll
@@ -233,9 +253,9 @@ static __device__ __forceinline__ void prepare_products(const chunk_args & a, co
 template <int FORM> struct prepare_slice {
     static constexpr int KEYS = FORM == CHUNK_DELTA ? CHUNK_FACTORS : 1;
 
-    float key[CHUNK_FACTORS][PREPARE_SLICE + 1];
-    float query[CHUNK_FACTORS][PREPARE_SLICE + 1];
-    float gate[CHUNK_FACTORS][PREPARE_SLICE + 1];
+    alignas(16) float key[CHUNK_FACTORS][SLICE_PITCH];
+    alignas(16) float query[CHUNK_FACTORS][SLICE_PITCH];
+    alignas(16) float gate[CHUNK_FACTORS][SLICE_PITCH];
     float key_begin[KEYS][PREPARE_SLICE + 1];            // from_begin ∘ k
     float query_begin[CHUNK_FACTORS][PREPARE_SLICE + 1]; // from_begin ∘ q
     float key_end[CHUNK_FACTORS][PREPARE_SLICE + 1];     // to_end ∘ k
@@ -243,14 +263,14 @@ template <int FORM> struct prepare_slice {
     float bonus[PREPARE_SLICE];
 
     __device__ __forceinline__ void fetch(
-            const prepare_rows & rows, const float * u, int d0, int d_k) {
+            const prepare_rows & rows, const float * u, int d0, int d_k, bool aligned) {
         const int i = (int) threadIdx.x;
         if (FORM == CHUNK_DIAGONAL && u != nullptr && i < PREPARE_SLICE) {
             cuda_copy(&bonus[i], u + d0 + i, d0 + i < d_k);
         }
-        prepare_copy(key, rows.key, d0, d_k, 0.0f);
-        prepare_copy(query, rows.query, d0, d_k, 0.0f);
-        prepare_copy(gate, rows.gate, d0, d_k, 1.0f);
+        prepare_copy(key, rows.key, d0, d_k, 0.0f, aligned);
+        prepare_copy(query, rows.query, d0, d_k, 0.0f, aligned);
+        prepare_copy(gate, rows.gate, d0, d_k, 1.0f, aligned);
         cuda_copy_commit();
         cuda_copy_wait<0>();
     }
@@ -377,7 +397,7 @@ static __device__ __forceinline__ void prepare_products_channel(const chunk_args
     }
     for (int d0 = 0; d0 < s.batch.d_k; d0 += PREPARE_SLICE) {
         __syncthreads(); // the previous slice has been used
-        slice.fetch(rows, bonus, d0, s.batch.d_k);
+        slice.fetch(rows, bonus, d0, s.batch.d_k, a.aligned);
         __syncthreads();
         slice.multiply(bonus != nullptr);
         __syncthreads();

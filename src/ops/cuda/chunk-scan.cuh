@@ -61,14 +61,23 @@ struct chunk_row {
     const float * data;
     int           n;
 
-    // elements 4m .. 4m + 3 of a group of 16
-    __device__ __forceinline__ void get(int group, float x[4]) const {
+    // elements 4m .. 4m + 3 of a group of 16. ALIGNED: data is a multiple of 16 bytes, n of 4.
+    template <bool ALIGNED> __device__ __forceinline__ void get(int group, float x[4]) const {
         const int     first = 16 * group + (int) threadIdx.x % 4 * 4;
         const int     there = n - first;
         const float * from  = data + first;
+        if constexpr (ALIGNED) {
+            const float4 four =
+                    there > 0 ? cuda_load_four(from) : make_float4(0.0f, 0.0f, 0.0f, 0.0f);
+            x[0] = four.x;
+            x[1] = four.y;
+            x[2] = four.z;
+            x[3] = four.w;
+        } else {
 #pragma unroll
-        for (int i = 0; i < 4; ++i) {
-            x[i] = i < there ? from[i] : 0.0f;
+            for (int i = 0; i < 4; ++i) {
+                x[i] = i < there ? from[i] : 0.0f;
+            }
         }
     }
 };
@@ -76,6 +85,7 @@ struct chunk_row {
 // c += (rows g and g + 8 of a tile) · (groups of 16 rows of a right operand). The next groups of
 // the left operand are loaded while these are multiplied: with few blocks on a multiprocessor
 // nothing else hides the latency of memory.
+template <bool ALIGNED>
 static __device__ __forceinline__ void chunk_multiply(
         float c[2][4], const chunk_row row[2], int groups, const chunk_right & right) {
     constexpr int AHEAD = 2;
@@ -83,14 +93,14 @@ static __device__ __forceinline__ void chunk_multiply(
     float left[AHEAD][2][4];
 #pragma unroll
     for (int x = 0; x < 2 * AHEAD; ++x) {
-        row[x % 2].get(x / 2, left[x / 2][x % 2]);
+        row[x % 2].get<ALIGNED>(x / 2, left[x / 2][x % 2]);
     }
     for (int group = 0; group < groups; group += AHEAD) {
 #pragma unroll
         for (int x = 0; x < AHEAD; ++x) {
             float next[2][4];
-            row[0].get(group + x + AHEAD, next[0]);
-            row[1].get(group + x + AHEAD, next[1]);
+            row[0].get<ALIGNED>(group + x + AHEAD, next[0]);
+            row[1].get<ALIGNED>(group + x + AHEAD, next[1]);
             if (group + x < groups) {
 #pragma unroll
                 for (int step = 0; step < 2; ++step) {
@@ -131,12 +141,14 @@ template <int DK> struct chunk_state {
 #pragma unroll
         for (int t = 0; t < TILES; ++t) {
 #pragma unroll
-            for (int x = 0; x < 8; ++x) {
-                const int r        = tile_row(top(t), x % 4);
-                const int j        = begin + tile_col(x / 4, x % 4);
-                S[t][x / 4][x % 4] = from != nullptr && r < b.d_k && j < b.d_v
-                                             ? from[(int64_t) r * b.d_v + j]
-                                             : 0.0f;
+            for (int x = 0; x < 8; x += 2) {
+                const int     r = tile_row(top(t), x % 4);
+                const float * row =
+                        from != nullptr && r < b.d_k ? from + (int64_t) r * b.d_v : nullptr;
+                const float2 pair =
+                        chunk_pair_at(row, begin + tile_col(x / 4, x % 4), b.d_v, b.aligned);
+                S[t][x / 4][x % 4]     = pair.x;
+                S[t][x / 4][x % 4 + 1] = pair.y;
             }
         }
     }
@@ -151,11 +163,12 @@ template <int DK> struct chunk_state {
 #pragma unroll
         for (int t = 0; t < TILES; ++t) {
 #pragma unroll
-            for (int x = 0; x < 8; ++x) {
+            for (int x = 0; x < 8; x += 2) {
                 const int r = tile_row(top(t), x % 4);
-                const int j = begin + tile_col(x / 4, x % 4);
-                if (r < b.d_k && j < b.d_v) {
-                    to[(int64_t) r * b.d_v + j] = S[t][x / 4][x % 4];
+                if (r < b.d_k) {
+                    const int j = begin + tile_col(x / 4, x % 4);
+                    cuda_put_pair(b, to + (int64_t) r * b.d_v + j, b.d_v - j, S[t][x / 4][x % 4],
+                            S[t][x / 4][x % 4 + 1]);
                 }
             }
         }
@@ -359,18 +372,19 @@ static __global__ void __launch_bounds__(CHUNK_THREADS, 2) chunk_scan(const chun
         }
         float V[2][4]; // loaded early, used below
 #pragma unroll
-        for (int i = 0; i < 4; ++i) {
+        for (int i = 0; i < 4; i += 2) {
             const int     e   = tile_row(top, i);
             const bool    has = e < n_factors && !(rank_one && e % 2 == 0);
             const int     f   = rank_one ? 0 : f_v[i / 2];
             const float * v =
                     has ? values + f * s.v.factor + (first + t_v[i / 2]) * s.v.token : nullptr;
-            V[0][i] = chunk_at(v, begin + tile_col(0, i), b.d_v);
-            V[1][i] = chunk_at(v, begin + tile_col(1, i), b.d_v);
-            if (!SOLVE && has && s.beta.data != nullptr) {
-                const float in = cuda_row(s.beta, h, 0, first + e)[0];
-                V[0][i] *= in;
-                V[1][i] *= in;
+            const bool  scaled = !SOLVE && has && s.beta.data != nullptr;
+            const float in     = scaled ? cuda_row(s.beta, h, 0, first + e)[0] : 1.0f;
+#pragma unroll
+            for (int half = 0; half < 2; ++half) {
+                const float2 pair = chunk_pair_at(v, begin + tile_col(half, i), b.d_v, a.aligned);
+                V[half][i]        = scaled ? pair.x * in : pair.x;
+                V[half][i + 1]    = scaled ? pair.y * in : pair.y;
             }
         }
         if (!SOLVE) {
@@ -389,7 +403,11 @@ static __global__ void __launch_bounds__(CHUNK_THREADS, 2) chunk_scan(const chun
                 row[i]         = { channel ? a.key_in + (rows * s.n_h + e) * b.d_k : sh_key[e],
                     has ? b.d_k : 0 };
             }
-            chunk_multiply(R, row, n_keys, state);
+            if (a.aligned) {
+                chunk_multiply<true>(R, row, n_keys, state);
+            } else {
+                chunk_multiply<false>(R, row, n_keys, state);
+            }
         }
         if (top < range.n) {
 #pragma unroll
@@ -399,7 +417,11 @@ static __global__ void __launch_bounds__(CHUNK_THREADS, 2) chunk_scan(const chun
                                         : query + (first + t) * s.q.token,
                     t < range.n ? b.d_k : 0 };
             }
-            chunk_multiply(O, row, n_keys, state);
+            if (a.aligned) {
+                chunk_multiply<true>(O, row, n_keys, state);
+            } else {
+                chunk_multiply<false>(O, row, n_keys, state);
+            }
         }
 
         if constexpr (SOLVE) {
@@ -422,7 +444,7 @@ static __global__ void __launch_bounds__(CHUNK_THREADS, 2) chunk_scan(const chun
                     row[i]      = { a.solve + (rows * s.n_h + e) * CHUNK_FACTORS,
                         e < n_factors ? CHUNK_FACTORS : 0 };
                 }
-                chunk_multiply(U, row, top / 16 + 1, right);
+                chunk_multiply<true>(U, row, top / 16 + 1, right);
             }
             __syncthreads(); // R has been read
             right.put(top, U);
@@ -443,20 +465,25 @@ static __global__ void __launch_bounds__(CHUNK_THREADS, 2) chunk_scan(const chun
                 O[0][i] *= y;
                 O[1][i] *= y;
             }
-            chunk_multiply(O, row, groups, right);
+            chunk_multiply<true>(O, row, groups, right);
 #pragma unroll
-            for (int i = 0; i < 4; ++i) {
+            for (int i = 0; i < 4; i += 2) {
                 const int t = tile_row(top, i);
+                if (t >= range.n) {
+                    continue;
+                }
+                const bool  divide = !SOLVE && a.below.data != nullptr;
+                const float below  = divide ? cuda_row(a.below, h, 0, first + t)[0] : 1.0f;
+                float *     out    = s.out + ((first + t) * b.n_head + h) * b.d_v;
 #pragma unroll
                 for (int half = 0; half < 2; ++half) {
-                    const int j = begin + tile_col(half, i);
-                    if (t < range.n && j < b.d_v) {
-                        float y = s.scale * O[half][i];
-                        if (!SOLVE && a.below.data != nullptr) {
-                            y = __fdiv_rn(y, cuda_row(a.below, h, 0, first + t)[0]);
-                        }
-                        s.out[((first + t) * b.n_head + h) * b.d_v + j] = y;
+                    float y[2] = { s.scale * O[half][i], s.scale * O[half][i + 1] };
+                    if (divide) {
+                        y[0] = __fdiv_rn(y[0], below);
+                        y[1] = __fdiv_rn(y[1], below);
                     }
+                    const int j = begin + tile_col(half, i);
+                    cuda_put_pair(b, out + j, b.d_v - j, y[0], y[1]);
                 }
             }
         }

@@ -57,8 +57,11 @@ struct chunk_args {
     cuda_rows             below; // CHUNK_DIAGONAL: divisor of the output; or absent
     int                   n_seqs;
     int                   tokens; // per chunk: 64 / n_h
-    float *               solve;  // [heads][tokens·n_h][64]    T, one row per factor; or NULL
-    float *               read;   // [heads][tokens][64]        A, one row per token
+    bool aligned;                 // all tensors with rows of d_k or d_v numbers (cuda_rows.aligned)
+
+    // the work buffer starts at a multiple of 16 bytes
+    float * solve; // [heads][tokens·n_h][64]    T, one row per factor; or NULL
+    float * read;  // [heads][tokens][64]        A, one row per token
 
     // only with a gate per channel
     float * key_in;   // [heads][tokens·n_h][d_k]   P ∘ K; NULL if there is nothing to solve
@@ -107,6 +110,15 @@ struct chunk_list {
 // Element i of a row; 0 if the row is NULL or too short
 static __device__ __forceinline__ float chunk_at(const float * row, int i, int n) {
     return row != nullptr && i < n ? row[i] : 0.0f;
+}
+
+// Elements i and i + 1 of such a row. pair: the address of element i is a multiple of 8 bytes, and
+// n is even.
+static __device__ __forceinline__ float2 chunk_pair_at(const float * row, int i, int n, bool pair) {
+    if (pair) {
+        return row != nullptr && i < n ? cuda_load_pair(row + i) : make_float2(0.0f, 0.0f);
+    }
+    return make_float2(chunk_at(row, i, n), chunk_at(row, i + 1, n));
 }
 
 // Row and column of element i that this lane holds of a 16 × 8 product: tile `tile` from the left,

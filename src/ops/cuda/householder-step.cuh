@@ -6,10 +6,10 @@
 //
 // or, with r and w:  u = Sᵀ r;   S ← g_t ∘ S − w uᵀ + k vᵀ;   o_t = scale · Sᵀ q_t
 //
-// A block is one sequence, one head and up to MAX_COLS columns. Its threads copy the rows of
-// FACTORS factors at a time into shared memory, padded with zeros, while each warp takes its
-// columns through the previous ones. Every token goes through the same operations wherever a call
-// begins or ends, so any cut of a sequence into calls gives the same bits.
+// A block is one sequence, one head and up to MAX_COLS columns. Its warps copy the rows of FACTORS
+// factors at a time into shared memory, padded with zeros, one factor per warp, while each warp
+// takes its columns through the previous ones. Every token goes through the same operations
+// wherever a call begins or ends, so any cut of a sequence into calls gives the same bits.
 
 #include "scan-device.cuh"
 
@@ -66,53 +66,66 @@ static __global__ void __launch_bounds__(cuda_tile<DK>::THREADS, cuda_tile<DK>::
         return;
     }
 
-    // the next factor to fetch: factor f_next of token t_next of the batch
+    const int     n_warps = n_thr / 32;
+    const int64_t total   = seq.count * a.n_h; // factors
+
+    // the next factor that this warp copies: factor f_next of token t_next of the batch
     int64_t t_next = seq.first;
     int     f_next = 0;
 
-    const auto fetch = [&](int x) { // starts to copy up to FACTORS factors into buffer x
-        for (int e = 0; e < FACTORS && t_next < seq.first + seq.count; ++e) {
-            cuda_copy_row(sh_k[x][e], cuda_row(a.k, h, f_next, t_next), b.d_k, DK);
-            cuda_copy_row(sh_v[x][e], cuda_row(a.v, h, f_next, t_next) + begin, end - begin, width);
+    const auto advance = [&](int by) {
+        for (f_next += by; f_next >= a.n_h; f_next -= a.n_h) {
+            ++t_next;
+        }
+    };
+    const auto copy = [&](float4 * to, const cuda_rows & from, int f) {
+        cuda_copy_row<DK>(to, cuda_row(from, h, f, t_next), b.d_k, DK, from.aligned);
+    };
+    int e_next = tid / 32; // its place in the buffer that is filled next
+
+    const auto fetch = [&](int64_t e0, int x) { // starts to copy factors from e0 into buffer x
+#pragma unroll 1
+        for (; e_next < FACTORS && e0 + e_next < total; e_next += n_warps, advance(n_warps)) {
+            const int e = e_next;
+            copy(sh_k[x][e], a.k, f_next);
+            cuda_copy_row<tile::MAX_COLS>(sh_v[x][e], cuda_row(a.v, h, f_next, t_next) + begin,
+                    end - begin, width, a.v.aligned);
             if (f_next == a.n_h - 1) {
-                cuda_copy_row(sh_q[x][e], cuda_row(a.q, h, 0, t_next), b.d_k, DK);
+                copy(sh_q[x][e], a.q, 0);
             }
             if (CHANNEL && f_next == 0) {
-                cuda_copy_row(sh_g[x][CHANNEL ? e : 0], cuda_row(a.gate, h, 0, t_next), b.d_k, DK);
+                copy(sh_g[x][CHANNEL ? e : 0], a.gate, 0);
             }
             if (RW) {
-                cuda_copy_row(sh_r[x][RW ? e : 0], cuda_row(a.r, h, 0, t_next), b.d_k, DK);
-                cuda_copy_row(sh_w[x][RW ? e : 0], cuda_row(a.w, h, 0, t_next), b.d_k, DK);
+                copy(sh_r[x][RW ? e : 0], a.r, 0);
+                copy(sh_w[x][RW ? e : 0], a.w, 0);
             }
-            if (tid == 0 && !RW) {
+            if (tid % 32 == 0 && !RW) {
                 cuda_copy(&sh_beta[x][e], cuda_row(a.beta, h, f_next, t_next), true);
             }
-            if (tid == 0 && GATE == HOUSEHOLDER_GATE_HEAD) {
+            if (tid % 32 == 0 && GATE == HOUSEHOLDER_GATE_HEAD) {
                 cuda_copy(&sh_gate[x][e], cuda_row(a.gate, h, 0, t_next), true);
             }
-            if (++f_next == a.n_h) {
-                f_next = 0;
-                ++t_next;
-            }
         }
+        e_next -= FACTORS;
         cuda_copy_commit();
     };
-    fetch(0);
+    advance(e_next);
+    fetch(0, 0);
 
     tile S;
     S.place();
     S.load(b, seq, h, begin);
     S.store(b, seq, h, begin, 0);
 
-    const int64_t total  = seq.count * a.n_h; // factors
-    int64_t       n      = 0;                 // token of the sequence
-    int           factor = 0;
-    int           x      = 0; // buffer in use
+    int64_t n      = 0; // token of the sequence
+    int     factor = 0;
+    int     x      = 0; // buffer in use
 
     for (int64_t e0 = 0; e0 < total; e0 += FACTORS, x = 1 - x) {
         const int n_now = total - e0 < FACTORS ? (int) (total - e0) : FACTORS;
 
-        fetch(1 - x);
+        fetch(e0 + FACTORS, 1 - x);
         cuda_copy_wait<1>();
         __syncthreads();
 
@@ -130,17 +143,18 @@ static __global__ void __launch_bounds__(cuda_tile<DK>::THREADS, cuda_tile<DK>::
             }
             float y[tile::COLS];
             if (RW) { // S ← S − w uᵀ + k vᵀ
+                S.columns(sh_v[x][e], y);
 #pragma unroll
                 for (int c = 0; c < tile::COLS; ++c) {
                     u[c] = -u[c];
-                    y[c] = ((const float *) sh_v[x][e])[S.col(c)];
                 }
                 S.add(sh_w[x][RW ? e : 0], u);
             } else { // S ← S + k δᵀ,  δ = β (v − Sᵀ k)
                 S.dot(sh_k[x][e], u);
+                S.columns(sh_v[x][e], y);
 #pragma unroll
                 for (int c = 0; c < tile::COLS; ++c) {
-                    y[c] = sh_beta[x][e] * (((const float *) sh_v[x][e])[S.col(c)] - u[c]);
+                    y[c] = sh_beta[x][e] * (y[c] - u[c]);
                 }
             }
             S.add(sh_k[x][e], y);

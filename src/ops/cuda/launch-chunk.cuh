@@ -49,9 +49,14 @@ static inline void chunk_divide(
 static inline int64_t chunk_work_floats(const struct scan_dims & dims, int form, bool channel) {
     const int64_t n_h  = chunk_factors(dims, form);
     const int64_t keys = form == CHUNK_DIAGONAL ? n_h : 2 * n_h;
-    return dims.n_head * dims.n_tokens *
-           (((form == CHUNK_DIAGONAL ? 0 : n_h) + 1) * CHUNK_FACTORS +
-                   (channel ? (keys + 2) * dims.d_k : 0));
+    return work_round(dims.n_head * dims.n_tokens *
+                      (((form == CHUNK_DIAGONAL ? 0 : n_h) + 1) * CHUNK_FACTORS +
+                              (channel ? (keys + 2) * dims.d_k : 0)));
+}
+
+// True if there are no rows that are not aligned
+static inline bool rows_aligned(const cuda_rows & x) {
+    return x.data == nullptr || x.aligned;
 }
 
 template <int FORM, typename Launch>
@@ -68,11 +73,14 @@ static void launch_chunk(Launch & launch, const householder_cuda_args & scan,
         return at;
     };
     chunk_args args;
-    args.scan     = scan;
-    args.bonus    = bonus;
-    args.below    = below;
-    args.n_seqs   = (int) n_seqs;
-    args.tokens   = CHUNK_FACTORS / scan.n_h;
+    args.scan    = scan;
+    args.bonus   = bonus;
+    args.below   = below;
+    args.n_seqs  = (int) n_seqs;
+    args.tokens  = CHUNK_FACTORS / scan.n_h;
+    args.aligned = rows_aligned(scan.q) && rows_aligned(scan.k) && rows_aligned(scan.v) &&
+                   (!channel || rows_aligned(scan.gate)) && rows_aligned(scan.r) &&
+                   rows_aligned(scan.w);
     args.solve    = take(SOLVE, factors * CHUNK_FACTORS);
     args.read     = take(true, tokens * CHUNK_FACTORS);
     args.key_in   = take(channel && SOLVE, factors * b.d_k);

@@ -53,7 +53,7 @@ static inline int64_t signed_work_floats(
     const int64_t          gates = kind == SIGNED_SCAN_MLSTM             ? 3
                                    : chunk && kind == SIGNED_SCAN_SCALAR ? 2
                                                                          : 0;
-    return gates * dims.n_head * dims.n_tokens +
+    return work_round(gates * dims.n_head * dims.n_tokens) +
            (chunk ? chunk_work_floats(dims, CHUNK_DIAGONAL, kind == SIGNED_SCAN_CHANNEL) : 0);
 }
 
@@ -79,15 +79,15 @@ static void launch_signed_chunk(
         scan.beta = args.aux;
     } else if (args.kind == SIGNED_SCAN_SCALAR) {
         signed_chunk_gates_args gates;
-        gates.scan           = args;
-        gates.gate           = work;
-        gates.in             = gates.gate + b.n_head * b.n_tokens;
-        work                 = gates.in + b.n_head * b.n_tokens;
+        gates.scan = args;
+        gates.gate = work;
+        gates.in   = gates.gate + b.n_head * b.n_tokens;
+        work += work_round(2 * b.n_head * b.n_tokens);
         const int64_t blocks = (b.n_tokens + CHUNK_GATE_THREADS - 1) / CHUNK_GATE_THREADS;
         launch(signed_chunk_gates, dim3((unsigned) blocks, (unsigned) b.n_head),
                 dim3(CHUNK_GATE_THREADS), gates);
-        scan.gate = { gates.gate, b.n_tokens, 0, 1, 1 };
-        scan.beta = { gates.in, b.n_tokens, 0, 1, 1 };
+        scan.gate = { gates.gate, b.n_tokens, 0, 1, 1, false };
+        scan.beta = { gates.in, b.n_tokens, 0, 1, 1, false };
     }
     const cuda_rows none = cuda_rows_of(nullptr, b.n_head);
     launch_chunk<CHUNK_DIAGONAL>(launch, scan, args.kind == SIGNED_SCAN_CHANNEL ? args.aux : none,
@@ -129,10 +129,10 @@ static void launch_signed(const struct ggml_tensor * dst, const struct path_card
         launch(mlstm_normalize, dim3((unsigned) (dims.n_seqs * dims.n_head)), dim3(NORM_THREADS),
                 args);
         const int64_t plane = dims.n_head * dims.n_tokens;
-        args.gate           = { work, dims.n_tokens, 0, 1, 1 };
-        args.aux            = { work + plane, dims.n_tokens, 0, 1, 1 };
-        args.below          = { work + 2 * plane, dims.n_tokens, 0, 1, 1 };
-        work += 3 * plane;
+        args.gate           = { work, dims.n_tokens, 0, 1, 1, false };
+        args.aux            = { work + plane, dims.n_tokens, 0, 1, 1, false };
+        args.below          = { work + 2 * plane, dims.n_tokens, 0, 1, 1, false };
+        work += work_round(3 * plane);
     }
     signed_cuda_args chunk = args;
     chunk_divide(choice, &args.batch, &chunk.batch);

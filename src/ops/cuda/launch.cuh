@@ -10,13 +10,16 @@
 #include "scan-device.cuh"
 
 static inline cuda_rows cuda_rows_of(const struct ggml_tensor * x, int64_t n_head) {
-    cuda_rows rows = { nullptr, 0, 0, 0, 1 };
+    cuda_rows rows = { nullptr, 0, 0, 0, 1, false };
     if (x != nullptr) {
         rows.data   = (const float *) x->data;
         rows.head   = (int64_t) (x->nb[1] / sizeof(float));
         rows.factor = (int64_t) (x->nb[2] / sizeof(float));
         rows.token  = x->ne[3] == 1 ? 0 : (int64_t) (x->nb[3] / sizeof(float)); // 0: constant
         rows.share  = (int) (n_head / x->ne[1]);
+
+        const size_t bytes = x->ne[0] * sizeof(float);
+        rows.aligned = ((uintptr_t) x->data | x->nb[1] | x->nb[2] | x->nb[3] | bytes) % 16 == 0;
     }
     return rows;
 }
@@ -38,7 +41,17 @@ static inline cuda_batch cuda_batch_of(const struct ggml_tensor * op) {
     b.d_v         = (int) dims.d_v;
     b.min_count   = 0; // all sequences
     b.max_count   = INT32_MAX;
+
+    const size_t head = dims.head_size * sizeof(float);
+    const size_t row  = dims.d_v * sizeof(float);
+    b.aligned =
+            ((uintptr_t) state->data | (uintptr_t) op->data | state->nb[1] | head | row) % 8 == 0;
     return b;
+}
+
+// The parts of a work buffer start at multiples of 16 bytes.
+static inline int64_t work_round(int64_t floats) {
+    return (floats + 3) / 4 * 4;
 }
 
 // One block per sequence, head and group of columns, with no more warps than the columns need.

@@ -18,7 +18,8 @@ static __device__ __forceinline__ void cuda_wait() {
 struct cuda_rows {
     const float * data; // NULL: the tensor is absent
     int64_t       head, factor, token;
-    int           share; // state heads that use one head of this tensor
+    int           share;   // state heads that use one head of this tensor
+    bool          aligned; // every row starts at a multiple of 16 bytes and is made of such pieces
 };
 
 static __device__ __forceinline__ const float * cuda_row(
@@ -39,7 +40,8 @@ struct cuda_batch {
 
     // A kernel computes the sequences with min_count to max_count tokens. If step and chunk kernel
     // are both launched, they divide the batch: lengths are known only on the device.
-    int min_count, max_count;
+    int  min_count, max_count;
+    bool aligned; // rows of states and the output start at multiples of 8 bytes
 };
 
 struct cuda_seq {
@@ -72,6 +74,44 @@ static __device__ __forceinline__ bool cuda_seq_get(const cuda_batch & b, int s,
 static __device__ __forceinline__ bool cuda_seq_is_mine(
         const cuda_batch & b, const cuda_seq & seq, bool ok) {
     return ok ? seq.count >= b.min_count && seq.count <= b.max_count : b.min_count == 0;
+}
+
+// Two adjacent floats; the address is a multiple of 8 bytes.
+static __device__ __forceinline__ float2 cuda_load_pair(const float * from) {
+#if !defined(__CUDACC__)
+    cuda_emu::check_aligned(from, 8);
+#endif
+    return *(const float2 *) from;
+}
+// Four of them; a multiple of 16 bytes.
+static __device__ __forceinline__ float4 cuda_load_four(const float * from) {
+#if !defined(__CUDACC__)
+    cuda_emu::check_aligned(from, 16);
+#endif
+    return *(const float4 *) from;
+}
+static __device__ __forceinline__ void cuda_store_pair(float * to, float x, float y) {
+#if !defined(__CUDACC__)
+    cuda_emu::check_aligned(to, 8);
+#endif
+    *(float2 *) to = make_float2(x, y);
+}
+
+// Writes the first n of two adjacent columns of a state or of the output.
+static __device__ __forceinline__ void cuda_put_pair(
+        const cuda_batch & b, float * to, int n, float x, float y) {
+    if (b.aligned) {
+        if (n > 0) {
+            cuda_store_pair(to, x, y);
+        }
+        return;
+    }
+    if (n > 0) {
+        to[0] = x;
+    }
+    if (n > 1) {
+        to[1] = y;
+    }
 }
 
 // The slot for the state after `done` tokens of the sequence; -1: none.
@@ -203,13 +243,39 @@ template <int DK> struct cuda_tile {
     }
     // column n of this lane, relative to the block
     __device__ __forceinline__ int col(int n) const {
-        return (int) (threadIdx.x / 32) * WARP_COLS + n * COL_LANES + col_lane;
+        return (int) (threadIdx.x / 32) * WARP_COLS + col_lane * COLS + n;
+    }
+    // the columns of this lane, of a row with the columns of the block
+    __device__ __forceinline__ void columns(const float4 * x, float y[COLS]) const {
+        static_assert(COLS == 2, "a lane has two adjacent columns");
+        const float2 pair = ((const float2 *) x)[col(0) / 2];
+        y[0]              = pair.x;
+        y[1]              = pair.y;
+    }
+    // from row i − 1 of this lane to row i, in floats
+    static __device__ __forceinline__ int64_t next_row(const cuda_batch & b, int i) {
+        return (int64_t) (i % 4 == 0 ? 4 * ROW_LANES - 3 : 1) * b.d_v;
+    }
+    // true if every row is in the state and this lane can access its two columns together
+    __device__ __forceinline__ bool in_pairs(const cuda_batch & b) const {
+        return b.aligned && b.d_k == DK;
     }
 
     // Loads the state before the first token. `begin` is the first column of the block.
     __device__ __forceinline__ void load(
             const cuda_batch & b, const cuda_seq & seq, int h, int begin) {
         const float * from = seq.slot_in < 0 ? nullptr : cuda_head(b, seq.slot_in, h);
+        if (from != nullptr && in_pairs(b)) {
+            const bool there = begin + col(0) < b.d_v;
+            from += (int64_t) row(0, 0) * b.d_v + begin + col(0);
+#pragma unroll
+            for (int i = 0; i < ROWS; ++i, from += next_row(b, i)) {
+                const float2 pair = there ? cuda_load_pair(from) : make_float2(0.0f, 0.0f);
+                S[0][i]           = pair.x;
+                S[1][i]           = pair.y;
+            }
+            return;
+        }
 #pragma unroll
         for (int i = 0; i < ROWS; ++i) {
 #pragma unroll
@@ -230,15 +296,11 @@ template <int DK> struct cuda_tile {
             return;
         }
         float * to = cuda_head(b, slot, h);
+        to += (int64_t) row(0, 0) * b.d_v + begin + col(0);
 #pragma unroll
-        for (int i = 0; i < ROWS; ++i) {
-#pragma unroll
-            for (int n = 0; n < COLS; ++n) {
-                const int r = row(i / 4, i % 4);
-                const int j = begin + col(n);
-                if (r < b.d_k && j < b.d_v) {
-                    to[(int64_t) r * b.d_v + j] = S[n][i];
-                }
+        for (int i = 0; i < ROWS; ++i, to += next_row(b, i)) {
+            if (row(i / 4, i % 4) < b.d_k) {
+                cuda_put_pair(b, to, b.d_v - begin - col(0), S[0][i], S[1][i]);
             }
         }
     }
@@ -342,19 +404,29 @@ template <int DK> struct cuda_tile {
 
 // Starts to copy one float. Without `there`, writes zero and does not read `from`; this pads rows.
 static __device__ __forceinline__ void cuda_copy(float * to, const float * from, bool there) {
-    if (!there) {
-        *to = 0.0f;
-        return;
-    }
 #if !defined(__CUDACC__)
-    cuda_emu::copy_async(to, from);
+    cuda_emu::copy_async(to, from, 4, there);
 #elif __CUDA_ARCH__ >= 800
-    asm volatile("cp.async.ca.shared.global [%0], [%1], 4;" ::"r"(
+    asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;" ::"r"(
                          (uint32_t) __cvta_generic_to_shared(to)),
-            "l"(from)
+            "l"(from), "r"(there ? 4 : 0)
             : "memory");
 #else
-    *to = *from;
+    *to = there ? *from : 0.0f;
+#endif
+}
+
+// The same for four floats. Both addresses are multiples of 16 bytes.
+static __device__ __forceinline__ void cuda_copy_four(float4 * to, const float * from, bool there) {
+#if !defined(__CUDACC__)
+    cuda_emu::copy_async((float *) to, from, 16, there);
+#elif __CUDA_ARCH__ >= 800
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(
+                         (uint32_t) __cvta_generic_to_shared(to)),
+            "l"(from), "r"(there ? 16 : 0)
+            : "memory");
+#else
+    *to = there ? *(const float4 *) from : make_float4(0.0f, 0.0f, 0.0f, 0.0f);
 #endif
 }
 
@@ -376,11 +448,24 @@ template <int KEEP> static __device__ __forceinline__ void cuda_copy_wait() {
 #endif
 }
 
-// Copies the first n elements of a row, padded with zeros to `padded`, with all threads of the
-// block
+// Copies the first n elements of a row, padded with zeros to `padded`, with the lanes of a warp.
+// aligned: cuda_rows.aligned of its tensor. MAX: the most that `padded` can be.
+template <int MAX>
 static __device__ __forceinline__ void cuda_copy_row(
-        float4 * to, const float * from, int n, int padded) {
-    for (int i = (int) threadIdx.x; i < padded; i += (int) blockDim.x) {
-        cuda_copy((float *) to + i, from + i, i < n);
+        float4 * to, const float * from, int n, int padded, bool aligned) {
+    const int lane = (int) threadIdx.x % 32;
+    if (aligned) {
+#pragma unroll
+        for (int x = 0; x < (MAX + 127) / 128; ++x) {
+            const int i = 32 * x + lane;
+            if (4 * i < padded) {
+                cuda_copy_four(to + i, from + 4 * i, 4 * i < n);
+            }
+        }
+    } else {
+#pragma unroll 1
+        for (int i = lane; i < padded; i += 32) {
+            cuda_copy((float *) to + i, from + i, i < n);
+        }
     }
 }

@@ -26,11 +26,12 @@ struct conv_cuda_args {
     const float * x;     // [tokens], rows of channels
     int64_t       x_token;
     const float * weight;     // [channels][width]; NULL: token shift
+    bool          aligned;    // weight starts at a multiple of 16 bytes
     const float * bias;       // NULL: none
     int           activation; // enum ggml_short_conv_activation
     float *       out;        // [tokens][channels]
     int           n_seqs;
-    int64_t       piece; // tokens per block: CONV_PIECE, or all if a tail is longer than that
+    int64_t       piece; // tokens per block: CONV_PIECE; INT32_MAX: a block has a sequence
 };
 
 // Channel c of input i of the sequence; i < 0 counts back into the tail.
@@ -51,19 +52,34 @@ static __device__ __forceinline__ float conv_activate(int activation, float x) {
     }
 }
 
-// Tokens [begin, end) of a sequence, for one channel. WIDTH: a.batch.d_k + 1, or 0 for any.
 template <int WIDTH>
+static __device__ __forceinline__ void conv_weights(
+        const conv_cuda_args & a, int c, float weight[WIDTH]) {
+    const float * from = a.weight + (int64_t) c * WIDTH;
+    if constexpr (WIDTH == 4) {
+        if (a.aligned) {
+            const float4 four = cuda_load_four(from);
+            weight[0]         = four.x;
+            weight[1]         = four.y;
+            weight[2]         = four.z;
+            weight[3]         = four.w;
+            return;
+        }
+    }
+#pragma unroll
+    for (int w = 0; w < WIDTH; ++w) {
+        weight[w] = from[w];
+    }
+}
+
+// Tokens [begin, end) of a sequence, at most RUN of them, for one channel. WIDTH: a.batch.d_k + 1,
+// or 0 for any; a token shift has 2.
+template <int WIDTH, int RUN>
 static __device__ __forceinline__ void conv_run(
         const conv_cuda_args & a, const cuda_seq & seq, int64_t begin, int64_t end, int c) {
     const cuda_batch & b    = a.batch;
     const float        bias = a.bias != nullptr ? a.bias[c] : 0.0f;
     float *            y    = a.out + (seq.first + begin) * b.d_v + c;
-    if (a.weight == nullptr) { // token shift
-        for (int64_t n = begin; n < end; ++n, y += b.d_v) {
-            *y = conv_input(a, seq, n - 1, c);
-        }
-        return;
-    }
     if constexpr (WIDTH == 0) {
         for (int64_t n = begin; n < end; ++n, y += b.d_v) {
             float sum = bias;
@@ -74,21 +90,34 @@ static __device__ __forceinline__ void conv_run(
             *y = conv_activate(a.activation, sum);
         }
     } else {
-        constexpr int TAIL = WIDTH - 1;
+        constexpr int TAIL  = WIDTH - 1;
+        const int     n     = (int) (end - begin);
+        const bool    shift = WIDTH == 2 && a.weight == nullptr; // needs no input of its last token
+        const float * from  = a.x + (seq.first + begin) * a.x_token + c;
 
-        float x[CONV_RUN + TAIL]; // input begin − TAIL and those after it
+        float x[RUN + TAIL]; // input begin − TAIL and those after it
 #pragma unroll
-        for (int i = 0; i < CONV_RUN + TAIL; ++i) {
-            x[i] = begin - TAIL + i < end ? conv_input(a, seq, begin - TAIL + i, c) : 0.0f;
+        for (int i = 0; i < TAIL; ++i) {
+            x[i] = conv_input(a, seq, begin - TAIL + i, c);
+        }
+#pragma unroll
+        for (int i = 0; i < RUN; ++i, from += a.x_token) {
+            x[TAIL + i] = i + shift < n ? *from : 0.0f;
+        }
+        if (shift) {
+#pragma unroll
+            for (int i = 0; i < RUN; ++i, y += b.d_v) {
+                if (i < n) {
+                    *y = x[i];
+                }
+            }
+            return;
         }
         float weight[WIDTH];
+        conv_weights<WIDTH>(a, c, weight);
 #pragma unroll
-        for (int w = 0; w < WIDTH; ++w) {
-            weight[w] = a.weight[(int64_t) c * WIDTH + w];
-        }
-#pragma unroll
-        for (int i = 0; i < CONV_RUN; ++i, y += b.d_v) {
-            if (begin + i < end) {
+        for (int i = 0; i < RUN; ++i, y += b.d_v) {
+            if (i < n) {
                 float sum = bias;
 #pragma unroll
                 for (int w = 0; w < WIDTH; ++w) {
@@ -100,7 +129,8 @@ static __device__ __forceinline__ void conv_run(
     }
 }
 
-// grid: (maximum number of pieces, groups of channels), block: (CONV_CHANNELS, CONV_THREADS)
+// grid: (maximum number of pieces, groups of channels)
+// block: (CONV_CHANNELS, CONV_THREADS or fewer)
 template <int WIDTH>
 static __global__ void __launch_bounds__(CONV_CHANNELS * CONV_THREADS)
         short_conv(const conv_cuda_args a) {
@@ -111,17 +141,23 @@ static __global__ void __launch_bounds__(CONV_CHANNELS * CONV_THREADS)
     const bool there = c < b.d_v;
 
     // a sequence that is empty or out of range is one piece
-    cuda_seq  seq;
-    int       piece = 0;
-    const int s     = cuda_find_piece(a.n_seqs, (int) blockIdx.x, &piece, [&](int i) {
-        const bool some = cuda_seq_get(b, i, &seq) && seq.count > 0;
-        return some ? (int) ((seq.count - 1) / a.piece) + 1 : 1;
-    });
+    cuda_seq seq;
+    int      piece = 0;
+    int      s     = (int) blockIdx.x;
+    if (a.piece == CONV_PIECE && a.n_seqs == 1) {
+        s     = 0;
+        piece = (int) blockIdx.x;
+    } else if (a.piece == CONV_PIECE) {
+        s = cuda_find_piece(a.n_seqs, (int) blockIdx.x, &piece, [&](int i) {
+            const bool some = cuda_seq_get(b, i, &seq) && seq.count > 0;
+            return some ? (int) ((seq.count - 1) / CONV_PIECE) + 1 : 1;
+        });
+    }
     if (s < 0) {
         return;
     }
     if (!cuda_seq_get(b, s, &seq)) {
-        if (there && threadIdx.y == 0) {
+        if (there && threadIdx.y == 0 && piece == 0) {
             cuda_fill_nan(b, seq, 0, c, c + 1, a.out, 0, 1);
         }
         return;
@@ -129,8 +165,13 @@ static __global__ void __launch_bounds__(CONV_CHANNELS * CONV_THREADS)
 
     const int64_t begin = piece * a.piece;
     const int64_t end   = seq.count - begin < a.piece ? seq.count : begin + a.piece;
-    for (int64_t n = begin + threadIdx.y * CONV_RUN; there && n < end; n += CONV_PIECE) {
-        conv_run<WIDTH>(a, seq, n, end - n < CONV_RUN ? end : n + CONV_RUN, c);
+    if (there && end - begin == 1 && threadIdx.y == 0) { // generation
+        conv_run<WIDTH, 1>(a, seq, begin, end, c);
+    } else if (end - begin > 1) {
+        const int step = (int) blockDim.y * CONV_RUN;
+        for (int64_t n = begin + threadIdx.y * CONV_RUN; there && n < end; n += step) {
+            conv_run<WIDTH, CONV_RUN>(a, seq, n, end - n < CONV_RUN ? end : n + CONV_RUN, c);
+        }
     }
     if (piece > 0) {
         return;

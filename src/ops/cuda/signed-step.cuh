@@ -84,19 +84,28 @@ static __global__ void __launch_bounds__(cuda_tile<DK>::THREADS,
     }
     const int64_t last = seq.first + seq.count;
 
-    // starts to copy up to TOKENS tokens from t0 into buffer z
-    const auto fetch = [&](int64_t t0, int z) {
-        for (int e = 0; e < TOKENS && t0 + e < last; ++e) {
-            const int64_t t = t0 + e;
-            cuda_copy_row(sh_b[z][e], cuda_row(a.b, h, 0, t), b.d_k, DK);
-            cuda_copy_row(sh_c[z][e], cuda_row(a.c, h, 0, t), b.d_k, DK);
-            cuda_copy_row(sh_x[z][e], cuda_row(a.x, h, 0, t) + begin, end - begin, width);
+    // rows of keys, and columns of this block
+    const auto copy_keys = [&](float4 * to, const cuda_rows & from, int64_t t) {
+        cuda_copy_row<DK>(to, cuda_row(from, h, 0, t), b.d_k, DK, from.aligned);
+    };
+    const auto copy_columns = [&](float4 * to, const cuda_rows & from, int64_t t) {
+        cuda_copy_row<tile::MAX_COLS>(
+                to, cuda_row(from, h, 0, t) + begin, end - begin, width, from.aligned);
+    };
+
+    // starts to copy up to TOKENS tokens from t0 into buffer z: each warp copies every n_warps-th
+    const int  n_warps = n_thr / 32;
+    const auto fetch   = [&](int64_t t0, int z) {
+#pragma unroll 1
+        for (int e = tid / 32; e < TOKENS && t0 + e < last; e += n_warps) {
+            copy_keys(sh_b[z][e], a.b, t0 + e);
+            copy_keys(sh_c[z][e], a.c, t0 + e);
+            copy_columns(sh_x[z][e], a.x, t0 + e);
             if (CHANNEL) {
-                cuda_copy_row(sh_g[z][CHANNEL ? e : 0], cuda_row(a.gate, h, 0, t), b.d_k, DK);
+                copy_keys(sh_g[z][CHANNEL ? e : 0], a.gate, t0 + e);
             }
             if (ELEMENT) {
-                cuda_copy_row(sh_dt[z][ELEMENT ? e : 0], cuda_row(a.gate, h, 0, t) + begin,
-                        end - begin, width);
+                copy_columns(sh_dt[z][ELEMENT ? e : 0], a.gate, t0 + e);
             }
         }
         if (HEAD && tid < TOKENS && t0 + tid < last && a.kind != SIGNED_SCAN_NONE) {
@@ -108,8 +117,8 @@ static __global__ void __launch_bounds__(cuda_tile<DK>::THREADS,
         }
         cuda_copy_commit();
     };
-    if (BONUS) {
-        cuda_copy_row(sh_u, cuda_row(a.aux, h, 0, 0), b.d_k, DK);
+    if (BONUS && tid < 32) {
+        copy_keys(sh_u, a.aux, 0);
     }
     fetch(seq.first, 0);
 
@@ -158,10 +167,7 @@ static __global__ void __launch_bounds__(cuda_tile<DK>::THREADS,
         for (int e = 0; e < n_now; ++e) {
             float x[tile::COLS];
             float y[tile::COLS];
-#pragma unroll
-            for (int n = 0; n < tile::COLS; ++n) {
-                x[n] = ((const float *) sh_x[z][e])[S.col(n)];
-            }
+            S.columns(sh_x[z][e], x);
             if (BONUS) { // y = Σ_i (S + (bonus ∘ b) xᵀ) c
 #pragma unroll
                 for (int n = 0; n < tile::COLS; ++n) {
@@ -186,13 +192,14 @@ static __global__ void __launch_bounds__(cuda_tile<DK>::THREADS,
                 }
             }
             if (ELEMENT) { // S ← A ∘ S
+                float dt[tile::COLS];
+                S.columns(sh_dt[z][ELEMENT ? e : 0], dt);
 #pragma unroll
                 for (int n = 0; n < tile::COLS; ++n) {
-                    const float dt = ((const float *) sh_dt[z][ELEMENT ? e : 0])[S.col(n)];
-                    x[n] *= dt;
+                    x[n] *= dt[n];
 #pragma unroll
                     for (int i = 0; i < (ELEMENT ? tile::ROWS : 0); ++i) {
-                        S.S[n][i] *= signed_decay(dt, A[n][i], a.two_exp_m1);
+                        S.S[n][i] *= signed_decay(dt[n], A[n][i], a.two_exp_m1);
                     }
                 }
             } else if (CHANNEL) {

@@ -414,20 +414,24 @@ class decoder {
         i->wide |= (uint8_t) (wide_address_ << 7);
     }
 
-    // cp.async.ca.shared.global [to], [from], bytes
+    // cp.async.ca.shared.global [to], [from], bytes {, bytes that are read}
     void decode_copy(instruction * i) {
-        expect_operands(3);
+        const bool partial = now_->operands.size() == 4;
+        expect_operands(partial ? 4 : 3);
         if (!error_.empty()) {
             return;
         }
         i->op     = OP_copy;
-        i->n_src  = 2;
+        i->n_src  = partial ? 3 : 2;
         i->src[0] = (uint16_t) address(now_->operands[0], i, WIDTH_32);
         if (i->offset != 0 || wide_address_) {
             fail("expected a 32-bit register as the target");
         }
         i->src[1] = (uint16_t) address(now_->operands[1], i, WIDTH_64);
         i->bytes  = (uint8_t) atoi(now_->operands[2].c_str());
+        if (partial) {
+            i->src[2] = (uint16_t) source(now_->operands[3], WIDTH_32);
+        }
         if (now_->name == "cp.async.cg.shared.global"
                         ? i->bytes != 16
                         : i->bytes != 4 && i->bytes != 8 && i->bytes != 16) {

@@ -341,17 +341,24 @@ bool executor::copy_begin(warp & w, const instruction & i, u32 active) {
         if ((active >> l & 1) != 0) {
             const uint64_t to   = get(w, i.src[0], false, l);
             const uint64_t from = get(w, i.src[1], true, l) + (uint64_t) i.offset;
-            if (!mem_.copy_begin(to, from, i.bytes, w.first + l)) {
+            const uint64_t size = i.n_src == 3 ? get(w, i.src[2], false, l) : i.bytes;
+            if (size != 0 && size != i.bytes) {
+                return fail(l, "cp.async reads a part of its bytes, not all or none");
+            }
+            const bool read = size != 0;
+            if (!mem_.copy_begin(to, from, i.bytes, read, w.first + l)) {
                 return fail(l, mem_.error());
             }
-            w.copies[l].push_back({ to, from, i.bytes, w.group[l] });
-            n_->global_bytes += i.bytes;
+            w.copies[l].push_back({ to, from, i.bytes, read, w.group[l] });
             n_->shared_bytes += i.bytes;
-            sectors.add(from);
+            if (read) {
+                n_->global_bytes += i.bytes;
+                sectors.add(from);
+            }
         }
     }
     n_->sectors += sectors.n;
-    ++n_->requests;
+    n_->requests += sectors.n > 0;
     return true;
 }
 
@@ -363,7 +370,8 @@ bool executor::copy_wait(warp & w, const instruction & i, u32 active) {
         for (; (active >> l & 1) != 0 && n < list.size() &&
                 list[n].group < w.group[l] - (int) i.offset;
                 ++n) {
-            if (!mem_.copy_end(list[n].to, list[n].from, list[n].bytes, w.first + l)) {
+            if (!mem_.copy_end(
+                        list[n].to, list[n].from, list[n].bytes, list[n].read, w.first + l)) {
                 return fail(l, mem_.error());
             }
         }

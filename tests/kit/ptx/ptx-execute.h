@@ -18,6 +18,7 @@ struct fragment {
 struct copy {
     uint64_t to, from;
     unsigned bytes;
+    bool     read; // false: writes zeros
     int      group;
 };
 

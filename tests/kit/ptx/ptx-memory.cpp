@@ -169,8 +169,8 @@ char * memory::shared(uint64_t address, unsigned bytes, bool write, int thread) 
 }
 
 // The target counts as written at both ends, the source as read.
-bool memory::copy_begin(uint64_t to, uint64_t from, unsigned bytes, int thread) {
-    if (global(from, bytes, false, thread) == nullptr ||
+bool memory::copy_begin(uint64_t to, uint64_t from, unsigned bytes, bool read, int thread) {
+    if ((read && global(from, bytes, false, thread) == nullptr) ||
             shared(to, bytes, true, thread) == nullptr) {
         return false;
     }
@@ -180,20 +180,24 @@ bool memory::copy_begin(uint64_t to, uint64_t from, unsigned bytes, int thread) 
     return true;
 }
 
-bool memory::copy_end(uint64_t to, uint64_t from, unsigned bytes, int thread) {
+bool memory::copy_end(uint64_t to, uint64_t from, unsigned bytes, bool read, int thread) {
     for (uint64_t w = to / 4; w < (to + bytes) / 4; ++w) {
         words_[w].pending = false;
     }
-    const char * source = global(from, bytes, false, thread);
+    const char * source = read ? global(from, bytes, false, thread) : nullptr;
     if (source != nullptr && undefined_ != 0) {
         error_ = "cp.async from memory that nobody has written";
         return false;
     }
-    char * target = source != nullptr ? shared(to, bytes, true, thread) : nullptr;
+    char * target = source != nullptr || !read ? shared(to, bytes, true, thread) : nullptr;
     if (target == nullptr) {
         return false;
     }
-    memcpy(target, source, bytes);
+    if (read) {
+        memcpy(target, source, bytes);
+    } else {
+        memset(target, 0, bytes);
+    }
     return true;
 }
 

@@ -156,9 +156,9 @@ class memory {
     char * global(uint64_t address, unsigned bytes, bool write, int thread);
     char * shared(uint64_t address, unsigned bytes, bool write, int thread);
     // The start and the end of an asynchronous copy into shared memory. The copy reads its source
-    // when it ends.
-    bool copy_begin(uint64_t to, uint64_t from, unsigned bytes, int thread);
-    bool copy_end(uint64_t to, uint64_t from, unsigned bytes, int thread);
+    // when it ends; unless `read`, it writes zeros instead.
+    bool copy_begin(uint64_t to, uint64_t from, unsigned bytes, bool read, int thread);
+    bool copy_end(uint64_t to, uint64_t from, unsigned bytes, bool read, int thread);
 
     const std::string & error() const {
         return error_;
