@@ -201,8 +201,8 @@ static void say_where(const struct chat * chat) {
     }
 }
 
-// The state where any next question would be asked, or an earlier one: what comes in between is read
-// again.
+// The state where any next question would be asked, or an earlier one: what is in between will be
+// read again.
 static void restore_state(struct chat * chat) {
     struct conversation * c = &chat->conversation;
     char                  err[1024];
