@@ -3,7 +3,7 @@
 // The part of the chunk path that takes the state from chunk to chunk (chunk.cuh):
 //     R = V − (P ∘ K) S ,   U = T R             or, with nothing to solve, U = diag(f) X
 //     O = scale ((P ∘ Q) S + A U)
-//     S ← P_end ∘ S + (D_end ∘ K)ᵀ U            or, in the tail, S ← g ∘ S + k_e u_eᵀ
+//     S ← P_end ∘ S + (D_end ∘ K)ᵀ U            or, stepped, S ← g ∘ S + k_e u_eᵀ
 //
 // A block is one sequence, one head and 16 columns of the state. A warp has 16 rows of every
 // product. Left operands (keys, queries, T, A) are read from memory by the one warp that uses them,
@@ -362,7 +362,7 @@ static __global__ void __launch_bounds__(CHUNK_THREADS, 2) chunk_scan(const chun
             }
             sh_in[tid]  = in;
             sh_out[tid] = out;
-            if (channel && !range.tail) {
+            if (channel && !range.stepped) {
                 sh_key[tid] = a.key_out + (rows * s.n_h + e) * b.d_k;
             } else if (rank_one) { // w, then k
                 sh_key[tid] = cuda_row(f == 0 ? s.w : s.k, h, 0, first + t);
@@ -488,7 +488,7 @@ static __global__ void __launch_bounds__(CHUNK_THREADS, 2) chunk_scan(const chun
             }
         }
 
-        if (range.tail) { // S ← g ∘ S + k_e u_eᵀ
+        if (range.stepped) { // S ← g ∘ S + k_e u_eᵀ
 #pragma unroll 1
             for (int e = 0, t = 0; t < range.n; ++t) {
                 if (channel) {

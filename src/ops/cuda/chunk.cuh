@@ -33,8 +33,8 @@
 // chunk-scan.cuh takes the state from chunk to chunk.
 //
 // A chunk consists of whole tokens, so that gates and outputs are at its ends. Snapshots are of the
-// last tokens of a sequence. These are chunks of their own, the tail, in which the last equation is
-// replaced by S ← g ∘ S + k_e δ_eᵀ, factor by factor, with a snapshot after each token.
+// last tokens of a sequence. These are chunks of their own, stepped chunks, in which the last
+// equation is replaced by S ← g ∘ S + k_e δ_eᵀ, factor by factor, with a snapshot after each token.
 
 #include "householder-step.cuh"
 #include "mma.cuh"
@@ -71,37 +71,39 @@ struct chunk_args {
 };
 
 struct chunk_range {
-    int  begin; // in tokens of the sequence
-    int  n;     // tokens
-    bool tail;
+    int  begin;   // in tokens of the sequence
+    int  n;       // tokens
+    bool stepped; // the state goes through its factors one by one
 };
 
-// A sequence is cut into chunks of `tokens` tokens. The tail, as far back as there are snapshots,
-// begins with a new chunk.
+// A sequence is cut into chunks of `tokens` tokens. The last ones, as far back as there are
+// snapshots, are stepped.
 struct chunk_list {
-    int count, tail, whole, tokens; // whole: number of chunks before the tail
+    int count, tokens;
+    int stepped; // tokens of the stepped chunks
+    int whole;   // chunks before them
 
     __device__ __forceinline__ chunk_list(
             const cuda_batch & b, const cuda_seq & seq, int chunk_tokens) {
-        count  = (int) seq.count; // from an I32
-        tokens = chunk_tokens;
-        tail   = 0;
+        count   = (int) seq.count; // from an I32
+        tokens  = chunk_tokens;
+        stepped = 0;
         for (int s = 0; s < b.n_snap && s < count; ++s) {
-            tail = seq.snaps[s] >= 0 ? s + 1 : tail;
+            stepped = seq.snaps[s] >= 0 ? s + 1 : stepped;
         }
-        whole = pieces(count - tail);
+        whole = pieces(count - stepped);
     }
     __device__ __forceinline__ int pieces(int n) const {
         return n / tokens + (n % tokens != 0);
     }
     __device__ __forceinline__ int size() const {
-        return whole + pieces(tail);
+        return whole + pieces(stepped);
     }
     __device__ __forceinline__ chunk_range at(int c) const {
         chunk_range r;
-        r.tail         = c >= whole;
-        r.begin        = r.tail ? count - tail + (c - whole) * tokens : c * tokens;
-        const int left = (r.tail ? count : count - tail) - r.begin;
+        r.stepped      = c >= whole;
+        r.begin        = r.stepped ? count - stepped + (c - whole) * tokens : c * tokens;
+        const int left = (r.stepped ? count : count - stepped) - r.begin;
         r.n            = left < tokens ? left : tokens;
         return r;
     }

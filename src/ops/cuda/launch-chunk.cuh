@@ -89,8 +89,8 @@ static void launch_chunk(Launch & launch, const householder_cuda_args & scan,
     args.gate_all = take(channel, tokens * b.d_k);
 
     // The lengths are on the device. These are the maxima for any batch. Sequences: those that are
-    // long enough. Chunks: the full ones, and for each sequence a partial one and another in the
-    // tail; but each chunk has a token.
+    // long enough. Chunks: the full ones, and for each sequence a partial one and a partial stepped
+    // one; but each chunk has a token.
     const int64_t longs  = b.min_count > 0 ? b.n_tokens / b.min_count : n_seqs;
     const int64_t seqs   = longs < n_seqs ? longs : n_seqs;
     const int64_t most   = b.n_tokens / args.tokens + seqs * (b.n_snap > 0 ? 2 : 1);
