@@ -27,23 +27,26 @@ COMMANDS = {"automaton": exact.automaton, "chat-format": chat_format, "data": da
             "exact": exact.exact}
 
 EPILOG = """\
-The tensors of a checkpoint do not show the eigenvalue range, so it is never guessed:
+The tensors do not show the eigenvalue range, so it is never guessed:
   auto      follow config.json (allow_neg_eigval, linear_allow_neg_eigval);
             [0,1] for families without such a key
-  signed    trained with eigenvalues in [-1,1]; an error for families without a signed form
+  signed    trained with eigenvalues in [-1,1]; an error for families without a
+            signed form
   unsigned  trained with eigenvalues in [0,1]
 
 other commands, each with its own --help:
   automaton FILE -o M.gguf    convert a finite automaton to a model
-  chat-format IN -o F.json    compile the chat template of a model file or checkpoint
-  data IN ... -o OUT.jsonl    convert a data set in Parquet or Arrow to JSON lines
+  chat-format IN -o F.json    compile a chat template
+  data IN ... -o OUT.jsonl    convert Parquet or Arrow data to JSON lines
   exact -o DIR [NAME ...]     write the hand-built models of models/exact
 
 examples:
   lrnn-convert delta-net-1.3B/ -o delta-net.gguf --type bf16
   lrnn-convert parity.pth -o parity.gguf --eigenvalues signed
-  lrnn-convert exp/checkpoint/step-20480 --config delta_net_340M.json -o delta-net.gguf
-  lrnn-convert mamba-130m-hf/ -o mamba.gguf --verify --verify-python ~/torch/bin/python
+  lrnn-convert exp/checkpoint/step-20480 --config delta_net_340M.json \\
+      -o delta-net.gguf
+  lrnn-convert mamba-130m-hf/ -o mamba.gguf --verify \\
+      --verify-python ~/torch/bin/python
 """
 
 

@@ -25,13 +25,14 @@ MAX_DEPTH = 32        # of folders
 SAVED = ("state.json", "dataset_info.json")    # of save_to_disk
 
 EPILOG = """\
-The format is detected by the first bytes: Parquet, or Arrow in its file and stream formats (as in
-the cache of the datasets library and as written by save_to_disk). Files of a folder are read in the
-order of their names, or in the order of state.json if save_to_disk wrote it. Other files in a
-folder are skipped and listed.
+The format is detected by the first bytes: Parquet, or Arrow in its file and
+stream formats (as in the cache of the datasets library and as written by
+save_to_disk). Files of a folder are read in the order of their names, or in the
+order of state.json if save_to_disk wrote it. Other files in a folder are
+skipped and listed.
 
-Values that JSON lacks are written as strings: times in ISO 8601, decimal numbers in digits, bytes
-in base64. Non-finite numbers become null.
+Values that JSON lacks are written as strings: times in ISO 8601, decimal
+numbers in digits, bytes in base64. Non-finite numbers become null.
 
 needs pyarrow: pip install './convert[data]'
 

@@ -1,6 +1,7 @@
 """Parts of the command line that all commands share."""
 
 import argparse
+import textwrap
 from pathlib import Path
 
 from .errors import EXIT_CODES, UsageError
@@ -9,10 +10,11 @@ from .errors import EXIT_CODES, UsageError
 class Parser(argparse.ArgumentParser):
     """Reports errors the way the rest of the converter does."""
 
-    def __init__(self, epilog: str = "", **options):
+    def __init__(self, description: str, epilog: str = "", **options):
         codes = [f"  {code} {text}" for code, text in EXIT_CODES.items()]
         codes = ["exit status:", *codes, "  128 + N ended by signal N"]
         super().__init__(formatter_class=argparse.RawDescriptionHelpFormatter,
+                         description=textwrap.fill(description, 80),
                          epilog="\n".join([epilog, *codes]).lstrip(), **options)
 
     def error(self, message):

@@ -23,13 +23,16 @@ def test_the_list_is_that_of_the_programs():
 
 
 @pytest.mark.parametrize("command", ["", *COMMANDS])
-def test_help_lists_the_codes(capsys, command):
+def test_help_lists_the_codes_and_fits_a_terminal(capsys, monkeypatch, command):
+    monkeypatch.setenv("COLUMNS", "80")
     with pytest.raises(SystemExit) as end:
         main([*command.split(), "--help"])
     lines = [f"  {code} {text}" for code, text in EXIT_CODES.items()]
     lines.append("  128 + N ended by signal N")
     assert end.value.code == 0
-    assert capsys.readouterr().out.endswith("\n".join(["exit status:", *lines, ""]))
+    text = capsys.readouterr().out
+    assert text.endswith("\n".join(["exit status:", *lines, ""]))
+    assert [line for line in text.splitlines() if len(line) > 80] == []
 
 
 @pytest.fixture

@@ -104,9 +104,14 @@ static void print_man(const struct program * program, FILE * out) {
     fputc('\n', out);
     print_heading(out, "Synopsis");
     for (int i = 0; option_word(program->usage, "\n", i, line, sizeof(line)); ++i) {
-        fprintf(out, "%s.B %s\n", i > 0 ? ".br\n" : "", program->name);
+        const char * description = usage_split(line);
+        fprintf(out, "%s\n\\fB%s\\fR ", description != NULL ? ".TP" : ".PP", program->name);
         print_roff(out, line);
         fputc('\n', out);
+        if (description != NULL) {
+            print_roff(out, description);
+            fputc('\n', out);
+        }
     }
     for (int i = 0; i < options_count(program); ++i) {
         const struct option * o = options_at(program, i);

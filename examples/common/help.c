@@ -71,6 +71,47 @@ void options_version(const struct program * program, FILE * out) {
     }
 }
 
+const char * usage_split(char * line) {
+    char * gap = strstr(line, "  ");
+    if (gap == NULL) {
+        return NULL;
+    }
+    *gap = '\0';
+    return gap + 1 + strspn(gap + 1, " ");
+}
+
+// Descriptions are in a column of their own if all lines fit, and otherwise below the command.
+static void print_usage(const struct program * program, FILE * out) {
+    char line[LINE];
+    bool fits = true;
+    for (int i = 0; option_word(program->usage, "\n", i, line, sizeof(line)); ++i) {
+        fits = fits && strlen("  ") + strlen(program->name) + 1 + strlen(line) <= WIDTH;
+    }
+    for (int i = 0; option_word(program->usage, "\n", i, line, sizeof(line)); ++i) {
+        const char * description = fits ? NULL : usage_split(line);
+        fprintf(out, "  %s %s\n", program->name, line);
+        if (description != NULL) {
+            terminal_print_wrapped(out, description, 0, 6, WIDTH);
+        }
+    }
+}
+
+// A command line, broken between words as a shell reads it: with a backslash.
+static void print_example(const char * line, FILE * out) {
+    enum { ROOM = WIDTH - 2 }; // for the backslash
+    int column = 0;
+    for (const char * p = line; *p != '\0';) {
+        const int n = (int) strcspn(p, " ");
+        if (column > 0 && column + 1 + n > (p[n] == '\0' ? WIDTH : ROOM)) {
+            fprintf(out, " \\\n");
+            column = 0;
+        }
+        column += fprintf(out, "%s%.*s", column > 0 ? " " : p == line ? "  " : "      ", n, p);
+        p += n + (p[n] == ' ');
+    }
+    fprintf(out, "\n");
+}
+
 void options_help(const struct program * program, FILE * out) {
     const bool   color = terminal_has_color(out);
     const char * bold  = color ? TERMINAL_BOLD : "";
@@ -80,9 +121,7 @@ void options_help(const struct program * program, FILE * out) {
     fprintf(out, "%s%s%s:", bold, program->name, reset);
     terminal_print_wrapped(out, program->summary, (int) strlen(program->name) + 1, 0, WIDTH);
     fprintf(out, "\n%sUsage%s\n", bold, reset);
-    for (int i = 0; option_word(program->usage, "\n", i, line, sizeof(line)); ++i) {
-        fprintf(out, "  %s %s\n", program->name, line);
-    }
+    print_usage(program, out);
     for (int i = 0; i < options_count(program); ++i) {
         const struct option * o = options_at(program, i);
         if (o->type == OPTION_GROUP) {
@@ -91,9 +130,9 @@ void options_help(const struct program * program, FILE * out) {
             print_option(out, o);
         }
     }
-    fprintf(out, "\n%sExample%s\n", bold, reset);
+    fprintf(out, "\n%sExamples%s\n", bold, reset);
     for (int i = 0; option_word(program->examples, "\n", i, line, sizeof(line)); ++i) {
-        fprintf(out, "  %s\n", line);
+        print_example(line, out);
     }
     fprintf(out, "\n%sExit status%s\n", bold, reset);
     for (int i = 0; i < N_EXIT_CODES; ++i) {

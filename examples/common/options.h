@@ -74,7 +74,8 @@ struct option opt_alias(const char * aliases, struct option o);
 struct program {
     const char *          name;     // "lrnn-bench"
     const char *          summary;  // one sentence
-    const char *          usage;    // one line per form of the command line, without the name
+    const char *          usage;    // one line per form of the command line, without the name;
+                                    // two spaces or more precede a description
     const char *          examples; // one complete command line per line
     const struct option * options;  // without the general ones, such as --help
     int                   n_options;
@@ -110,6 +111,9 @@ bool option_is_named(const struct option * o); // neither argument nor group
 
 // The default value as text; "" if there is none, or if the help text states it.
 void option_default(const struct option * o, char * text, size_t text_size);
+
+// Ends a line of `usage` before its description. Returns the description, or NULL.
+const char * usage_split(char * line);
 
 // Copies word i of a list such as "-t, --threads" or "md|csv|json"; false if there are fewer.
 // - sep: the characters that separate words

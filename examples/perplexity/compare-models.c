@@ -190,7 +190,7 @@ enum exit_code compare_models_main(int argc, char ** argv) {
     };
     const struct program program = {
         .name     = "lrnn-perplexity compare",
-        .summary  = "compare models with the first one over a text: KL divergence, perplexity and "
+        .summary  = "compares models with the first one over a text: KL divergence, perplexity and "
                     "top-1 agreement by position",
         .usage    = "-m F32.gguf -m Q.gguf --data PATH [options]    compare models\n"
                     "A B [options]                                  compare scored runs",

@@ -125,10 +125,9 @@ enum exit_code compare_runs_main(int argc, char ** argv) {
     };
     const struct program program = {
         .name     = "lrnn-perplexity compare",
-        .summary  = "compare two runs over the same text, window by window",
+        .summary  = "compares two runs over the same text, window by window",
         .usage    = "A B [options]\n"
-                    "-m A.gguf -m B.gguf ...    compare models; see lrnn-perplexity compare -m x "
-                    "--help",
+                    "-m A.gguf -m B.gguf [options]    compare models: compare -m A.gguf --help",
         .examples = "lrnn-perplexity compare f32/report.json q8_0/report.json\n"
                     "lrnn-perplexity compare pos.nll neg.nll",
         OPTIONS(options),

@@ -81,7 +81,7 @@ enum exit_code export_main(int argc, char ** argv) {
     };
     const struct program program = {
         .name     = "lrnn-perplexity export",
-        .summary  = "write the loss of every scored token: token, position, document, byte, loss",
+        .summary  = "writes the loss of every scored token: token, position, document, byte, loss",
         .usage    = "RUN... [--format csv|npy] [--out F]",
         .examples = "lrnn-perplexity export results/model.nll --format npy --out losses.npy\n"
                     "lrnn-perplexity export results/model.nll | head",

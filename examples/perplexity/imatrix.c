@@ -126,7 +126,7 @@ enum exit_code imatrix_main(int argc, char ** argv) {
     };
     const struct program program = {
         .name    = "lrnn-perplexity imatrix",
-        .summary = "compute the importance matrix of a model: the mean squares of the inputs of "
+        .summary = "computes the importance matrix of a model: the mean squares of the inputs of "
                    "every weight matrix, over a text",
         .usage   = "-m M.gguf --data PATH --out F [options]",
         .examples =

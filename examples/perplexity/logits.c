@@ -203,7 +203,7 @@ enum exit_code logits_main(int argc, char ** argv) {
     };
     const struct program program = {
         .name     = "lrnn-perplexity logits",
-        .summary  = "compute the exact logits of given token ids, from an empty state",
+        .summary  = "computes the exact logits of given token ids, from an empty state",
         .usage    = "-m M.gguf --tokens IDS --out L.npy [options]",
         .examples = "lrnn-perplexity logits -m model.gguf --tokens ids.txt --out logits.npy\n"
                     "lrnn-perplexity logits -m model.gguf --tokens ids.npy --out l.npy --cut 1",

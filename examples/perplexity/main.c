@@ -37,7 +37,7 @@ int main(int argc, char ** argv) {
     }
     const struct program program = {
         .name    = "lrnn-perplexity",
-        .summary = "measure how well models predict text, token by token",
+        .summary = "measures how well models predict text, token by token",
         .usage =
                 "run -m M.gguf --data PATH --out DIR          score a data set into score files\n"
                 "report PATH... --format table,svg --out DIR  tables and charts of score files\n"

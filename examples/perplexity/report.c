@@ -232,7 +232,7 @@ enum exit_code report_main(int argc, char ** argv) {
     };
     const struct program program = {
         .name     = "lrnn-perplexity report",
-        .summary  = "report the loss by position, from score files",
+        .summary  = "reports the loss by position, from score files",
         .usage    = "PATH... [options]\n"
                     "--list-columns",
         .examples = "lrnn-perplexity report results/\n"

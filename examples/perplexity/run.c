@@ -8,7 +8,7 @@
 
 #include <stdio.h>
 
-#define OF_PROTOCOL " (default: of the protocol)"
+#define OF_PROTOCOL " (default: as the protocol says)"
 
 static enum exit_code run(void * arg) {
     const struct run_args * args = arg;
@@ -41,7 +41,7 @@ enum exit_code run_main(int argc, char ** argv) {
 
     const struct option options[] = {
         opt_group("Models"),
-        opt_strings("-m, --model", "M.gguf", &args.models, "a model; repeatable"),
+        opt_strings("-m, --model", "M.gguf", &args.models, "a model; may be repeated"),
         opt_strings("--name", "NAME", &args.names,
                 "name of the model in reports, one per -m, in the same order (default: the file "
                 "name)"),
@@ -88,7 +88,7 @@ enum exit_code run_main(int argc, char ** argv) {
     };
     const struct program program = {
         .name     = "lrnn-perplexity run",
-        .summary  = "score every token of a data set, for reports on length extrapolation",
+        .summary  = "scores every token of a data set, for reports on length extrapolation",
         .usage    = "-m M.gguf --data PATH [options]\n"
                     "--list-datasets",
         .examples = "lrnn-perplexity run -m neg.gguf -m pos.gguf --dataset codeparrot --data "

@@ -24,11 +24,25 @@ def test_help_and_version(lrnn, programs):
             assert done.stderr == ""
 
 
-@pytest.mark.parametrize("option", ["--help", "--version"])
-@pytest.mark.parametrize("program", ["lrnn-cli", "lrnn-inspect"])
-def test_fits_a_terminal(lrnn, program, option):
-    lines = lrnn.run(program, option).stdout.splitlines()
-    assert [line for line in lines if len(line) > MAX_TERMINAL_COLUMNS] == []
+COMMANDS = {"lrnn-perplexity": [["run"], ["report"], ["compare"], ["compare", "-m", "x"],
+                                ["export"], ["imatrix"], ["logits"]]}
+
+
+def test_fits_a_terminal(lrnn, programs):
+    for program in programs:
+        for command in [[], *COMMANDS.get(program, [])]:
+            for option in ("--help", "--version"):
+                lines = lrnn.run(program, *command, option).stdout.splitlines()
+                assert [line for line in lines if len(line) > MAX_TERMINAL_COLUMNS] == []
+
+
+def test_examples_of_help_are_whole_commands(lrnn, programs):
+    """A line that was broken ends with a backslash, so that a shell reads one command."""
+    for program in programs:
+        text = lrnn.run(program, "--help").stdout
+        examples = re.search(r"\nExamples\n(.*?)\n\n", text, re.S).group(1)
+        for command in examples.replace(" \\\n", "").splitlines():
+            assert re.match(r"  lrnn-[a-z-]+ ", command), command
 
 
 def test_unknown_option(lrnn, programs):

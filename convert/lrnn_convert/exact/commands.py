@@ -84,13 +84,14 @@ def write_language(name: str, language: Language, path: Path) -> int:
 
 
 AUTOMATON_EPILOG = f"""\
-The file has the lines 'states: a b c' and 'start: a', and one line per letter, 'x: b c a', with the
-state that x takes each state to; '-' for none. A line may name several letters. The answer of a
-state is its name; 'output: w w v' gives other answers, 'accept: a b' the answers accept and reject.
+The file has the lines 'states: a b c' and 'start: a', and one line per letter,
+'x: b c a', with the state that x takes each state to; '-' for none. A line may
+name several letters. The answer of a state is its name; 'output: w w v' gives
+other answers, 'accept: a b' the answers accept and reject.
 
-Expressions have | * + ? {{m,n}} ( ) . [a-z] [^a-z] \\d \\s \\w \\xNN. Their answer after each
-letter is whether the text so far matches as a whole. A letter that a word cannot contain is written
-\\xNN.
+Expressions have | * + ? {{m,n}} ( ) . [a-z] [^a-z] \\d \\s \\w \\xNN. Their
+answer after each letter is whether the text so far matches as a whole. A letter
+that a word cannot contain is written \\xNN.
 
 Limits: {MAX_STATES} states after minimization, {MAX_PARAMETERS} parameters.
 """
