@@ -21,6 +21,11 @@ class Parser(argparse.ArgumentParser):
         raise UsageError(f"{message} (--help lists the options)")
 
 
+def count(n: int, noun: str) -> str:
+    """1 level, 2 levels."""
+    return f"{n} {noun}{'' if n == 1 else 's'}"
+
+
 def output_path(text: str) -> Path:
     """The type of -o. A model file is written out of order, so standard output will not do."""
     if not text:

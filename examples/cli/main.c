@@ -272,13 +272,17 @@ static enum exit_code save(
     return EXIT_CODE_OK;
 }
 
-static double per_second(int64_t n, int64_t us) {
-    return us > 0 ? 1e6 * (double) n / (double) us : 0.0;
+// " (12.3/s)" with `more` inside the parentheses; "" if nothing was timed.
+static void format_rate(int64_t n, int64_t us, const char * more, char * text, size_t text_size) {
+    text[0] = '\0';
+    if (n > 0 && us > 0) {
+        snprintf(text, text_size, " (%.1f/s%s)", 1e6 * (double) n / (double) us, more);
+    }
 }
 
 static void print_summary(
         const struct generator * g, enum finish finish, const struct args * args) {
-    char seed[32] = "", calls[64] = "", line[320];
+    char seed[32] = "", calls[64] = "", read[64], made[128], line[400];
 
     if (!args->greedy && args->seed >= 0) {
         snprintf(seed, sizeof(seed), "; seed %" PRId64, args->seed);
@@ -286,10 +290,11 @@ static void print_summary(
     if (g->draft != NULL && g->n_calls > 0) {
         snprintf(calls, sizeof(calls), ", %.2f per call", (double) g->n_made / (double) g->n_calls);
     }
+    format_rate(g->n_prompt, g->prompt_us, "", read, sizeof(read));
+    format_rate(g->n_made, g->made_us, calls, made, sizeof(made));
     snprintf(line, sizeof(line),
-            "lrnn-cli: %" PRId64 " prompt token%s (%.1f/s), %" PRId64 " generated (%.1f/s%s), %s%s",
-            g->n_prompt, g->n_prompt == 1 ? "" : "s", per_second(g->n_prompt, g->prompt_us),
-            g->n_made, per_second(g->n_made, g->made_us), calls, FINISH_INFO[finish].text, seed);
+            "lrnn-cli: %" PRId64 " prompt token%s%s, %" PRId64 " generated%s, %s%s", g->n_prompt,
+            g->n_prompt == 1 ? "" : "s", read, g->n_made, made, FINISH_INFO[finish].text, seed);
     terminal_print(stderr, line);
 }
 

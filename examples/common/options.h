@@ -74,8 +74,7 @@ struct option opt_alias(const char * aliases, struct option o);
 struct program {
     const char *          name;     // "lrnn-bench"
     const char *          summary;  // one sentence
-    const char *          usage;    // one line per form of the command line, without the name;
-                                    // two spaces or more precede a description
+    const char *          usage;    // one form per line: arguments, two spaces, description
     const char *          examples; // one complete command line per line
     const struct option * options;  // without the general ones, such as --help
     int                   n_options;

@@ -131,9 +131,9 @@ static enum exit_code highlight(
     if (n_tokens != (int64_t) size + 1) {
         free(tokens);
         return program_fail(EXIT_CODE_MODEL,
-                "%s makes %" PRId64 " tokens of the %zu bytes of %s; expected a model with one "
-                "token per byte and <s>",
-                args->model, n_tokens, size, args->file);
+                "%s: the %zu bytes of %s have %" PRId64 " tokens; expected a bos token and one "
+                "token per byte, as in models made by lrnn-convert automaton --bytes",
+                args->model, size, args->file, n_tokens);
     }
     struct lrnn_session * session = lrnn_session_new(model, &params, err, sizeof(err));
     if (session == NULL) {

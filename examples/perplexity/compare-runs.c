@@ -97,7 +97,8 @@ static enum exit_code run(void * arg) {
     const struct args * args = arg;
     char                err[4608];
     if (args->paths.n != 2) {
-        return program_fail(EXIT_CODE_USAGE, "%d paths; expected 2", args->paths.n);
+        return program_fail(EXIT_CODE_USAGE, "%d path%s given; expected 2: A and B", args->paths.n,
+                args->paths.n == 1 ? "" : "s");
     }
     struct comparison_side sides[2];
     const enum exit_code   code =

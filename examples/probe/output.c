@@ -122,23 +122,23 @@ void output_horizons(FILE * out, const struct probed * probed, int n, int64_t re
 static const char * counted(enum lrnn_transition kind) {
     switch (kind) {
         case LRNN_TRANSITION_HOUSEHOLDER:
-            return "those of the factors of each token; all others are the gate";
-        case LRNN_TRANSITION_RANK_ONE: return "all";
+            return "of the factors of each token; all others are the gate";
+        case LRNN_TRANSITION_RANK_ONE: return "of the transition of each token";
         case LRNN_TRANSITION_GATE:
         case LRNN_TRANSITION_EXP:
         case LRNN_TRANSITION_TWO_EXP_M1:
-        case LRNN_TRANSITION_MLSTM: return "the gates";
+        case LRNN_TRANSITION_MLSTM: return "of each token: its gates";
         case LRNN_TRANSITION_NONE: break;
     }
-    return "none: no recurrent layer";
+    return "not found: no recurrent layer";
 }
 
 void output_eigenvalues(FILE * out, const struct probed * probed) {
     const struct eigenvalues *     e     = &probed->spectrum;
     const struct eigenvalues_layer total = eigenvalues_total(e);
 
-    fprintf(out, "%s, range %s: eigenvalues on this input (%s)\n\n", probed->name,
-            probed->eigenvalues, counted(e->kind));
+    fprintf(out, "%s, range %s\neigenvalues %s\n\n", probed->name, probed->eigenvalues,
+            counted(e->kind));
     if (total.n == 0) {
         return;
     }

@@ -23,6 +23,7 @@ Sets of states are bit masks.
 from dataclasses import dataclass
 from typing import Callable
 
+from ..usage import count
 from .dfa import Dfa
 from .permutations import Permutation, swaps
 
@@ -68,8 +69,8 @@ class Level:
         actions = set(self.moves.values())
         group = group_order([a for a in actions if isinstance(a, tuple)], self.points)
         resets = sum(isinstance(a, int) for a in actions)
-        return (f"{self.points} points, group of order {group}, {resets} resets, "
-                f"{len(self.contexts)} contexts")
+        return (f"{count(self.points, 'point')}, group of order {group}, {count(resets, 'reset')}, "
+                f"{count(len(self.contexts), 'context')}")
 
 
 @dataclass

@@ -11,7 +11,7 @@ from ..errors import DataError, UsageError
 from ..metadata import describe
 from ..tokenizers.tokenizer import BYTE, CONTROL, NORMAL, Tokenizer
 from ..types import TYPES
-from ..usage import Parser, output_path
+from ..usage import Parser, count, output_path
 from ..writer import write_gguf
 from . import householder
 from .automaton import letter_name, over_bytes, parse, to_text
@@ -155,9 +155,8 @@ def automaton_checkpoint(d: Dfa, name: str, tokenizer: Tokenizer, letters: dict[
              for i, level in enumerate(plan.cascade.levels, 1)]
     family_name = "gated delta product" if plan.gated else "delta product"
     lines.append(f"{plan.cascade.scheme}: {family_name} with {plan.layers} layers, "
-                 f"n_h {plan.factors}, width {plan.D}, {plan.heads} heads of {plan.K} × {plan.P}, "
-                 f"MLP {plan.inner}, "
-                 f"{plan.parameters} parameters")
+                 f"n_h {plan.factors}, width {plan.D}, {count(plan.heads, 'head')} of "
+                 f"{plan.K} × {plan.P}, MLP {plan.inner}, {plan.parameters} parameters")
     return checkpoint, lines
 
 
@@ -198,7 +197,7 @@ def automaton(argv: list[str]) -> None:
         say(f"dropped {len(dropped)} unreachable states: {' '.join(dropped)[:200]}")
     if given.n - len(dropped) > d.n and args.regex is None:
         say(f"merged {given.n - len(dropped) - d.n} states with others of equal answers")
-    say(f"{d.n} states, {len(d.letters)} letters")
+    say(f"{count(d.n, 'state')}, {count(len(d.letters), 'letter')}")
     for line in lines:
         say(line)
     keys = {"lrnn.task": "automaton", "lrnn.task.automaton": to_text(d)}
