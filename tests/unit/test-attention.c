@@ -216,6 +216,7 @@ int main(void) {
         { 128, 128, 1, 3, 3, 2500, 0, 36 },  // several chunks, the last one not full
         { 128, 128, 5, 4, 2, 1100, 0, 100 }, // grouped heads, drafts
         { 32, 96, 40, 8, 2, 300, 0, 20 },    // more queries than share a tile
+        { 256, 256, 37, 4, 1, 330, 0, 2 },
         { 256, 256, 3, 2, 1, 70, 0, 6 },
         { 64, 64, 33, 2, 2, 1300, 50, 10 }, // a window that begins in the second chunk
         { 12, 20, 7, 2, 1, 45, 0, 3 },      // no multiple of a vector

@@ -20,11 +20,21 @@
 #define GGML_COMMON_DECL_C
 #include "ggml-common.h"
 
+// Both products keep BLOCK queries × 4 keys, or BLOCK queries × 4 vectors of values, in registers:
+// 16 of 32 with AVX-512 and NEON, 8 of 16 with AVX2.
+#if defined(__AVX512F__) || defined(__aarch64__)
+#    define BLOCK 4
+#else
+#    define BLOCK 2
+#endif
+
 enum {
-    TILE    = 32,   // rows of the cache that are converted to F32 together
-    CHUNK   = 1024, // rows of the cache whose sums are combined in their order
-    QUERIES = 32,   // queries that share a tile
-    ROWS    = 128,  // queries of all heads that one thread computes together
+    TILE    = 32,  // rows of the cache that are converted to F32 together
+    CHUNK   = 512, // rows of the cache whose sums are combined in their order
+    QUERIES = 128, // most queries that share a tile
+    FEW     = 32,  // queries of a head up to which threads share its rows instead
+    ROWS    = 256, // queries of all heads that one thread computes together
+    LINE    = 16,  // floats in a line of the cache
 };
 
 // The queries of all heads that share a head of the cache are numbered: i = head · n + token.
@@ -32,7 +42,9 @@ struct attention {
     const struct ggml_tensor *q, *k, *v, *mask; // [DK, n, H], [DK, S, HK], [DV, S, HK], [S, n]
     struct ggml_tensor *      dst;              // [DV, H, n]
     int64_t                   n, n_i;           // tokens; queries per head of the cache
-    int64_t                   dk, dv;           // DK and DV, rounded up to whole vectors
+    int64_t                   dk, dv;           // DK and DV, rounded up to whole lines
+    int64_t                   k_stride;         // floats between two rows of queries or keys
+    int64_t                   v_stride;         // floats between two rows of values or sums
     int64_t                   n_chunks;
     float                     scale;
 };
@@ -40,13 +52,15 @@ struct attention {
 // A maximum m, and relative to it the sums l = Σ p and o = Σ p v, of ROWS queries.
 struct sums {
     float * m, *l; // [ROWS]
-    float * o;     // [ROWS, dv]
+    float * o;     // [ROWS, v_stride]
 };
 
-struct work {         // of one thread
-    float *     tile; // [TILE, dk or dv], keys or values
-    float *     q;    // [ROWS, dk]
-    float *     p;    // [ROWS, TILE]
+struct work {          // of one thread
+    float *     tile;  // [TILE, k_stride or v_stride], keys or values
+    float *     q;     // [ROWS, k_stride]
+    float *     mask;  // [QUERIES, TILE], the same for all heads
+    float *     p;     // [ROWS, TILE]
+    float *     lanes; // [ROWS, VEC], l of the chunk before the lanes are added
     struct sums chunk, all;
 };
 
@@ -59,28 +73,40 @@ struct item {
 };
 
 static int64_t round_up(int64_t n) {
-    return (n + VEC - 1) / VEC * VEC;
+    return (n + LINE - 1) / LINE * LINE;
 }
 
-static int64_t work_floats(int64_t dk, int64_t dv) {
-    return TILE * (dk > dv ? dk : dv) + ROWS * (dk + TILE) + 2 * ROWS * (dv + 2);
+// A power of two would map the rows of a tile to the same sets of a cache.
+static int64_t stride_of(int64_t width) {
+    return round_up(width) + LINE;
 }
 
-static struct sums sums_at(float ** at, int64_t dv) {
-    const struct sums s = { *at, *at + ROWS, *at + 2 * ROWS };
-    *at += ROWS * (dv + 2);
-    return s;
+static float * take(float ** at, int64_t n) {
+    float * x = *at;
+    *at += n;
+    return x;
 }
 
-static struct work work_at(float * at, int64_t dk, int64_t dv) {
-    struct work w;
-    w.tile  = at;
-    w.q     = w.tile + TILE * (dk > dv ? dk : dv);
-    w.p     = w.q + ROWS * dk;
-    at      = w.p + ROWS * TILE;
-    w.chunk = sums_at(&at, dv);
-    w.all   = sums_at(&at, dv);
-    return w;
+static struct sums sums_at(float ** at, int64_t v_stride) {
+    return (struct sums) { take(at, ROWS), take(at, ROWS), take(at, ROWS * v_stride) };
+}
+
+// The parts of the memory at `*at`, which moves past them
+static struct work work_at(float ** at, int64_t k_stride, int64_t v_stride) {
+    return (struct work) {
+        .tile  = take(at, TILE * (k_stride > v_stride ? k_stride : v_stride)),
+        .q     = take(at, ROWS * k_stride),
+        .mask  = take(at, QUERIES * TILE),
+        .p     = take(at, ROWS * TILE),
+        .lanes = take(at, ROWS * VEC),
+        .chunk = sums_at(at, v_stride),
+        .all   = sums_at(at, v_stride),
+    };
+}
+
+static int64_t work_floats(int64_t k_stride, int64_t v_stride) {
+    return TILE * (k_stride > v_stride ? k_stride : v_stride) + QUERIES * TILE +
+           ROWS * (k_stride + TILE + VEC + 2 * (2 + v_stride));
 }
 
 //
@@ -104,124 +130,153 @@ static void load_row(float * out, const char * row, enum ggml_type type, int64_t
 }
 
 // Rows first .. first + TILE − 1 of head h of the keys or values; missing rows are zero. Prefetches
-// those of the next head.
-static void load_tile(
-        float * out, const struct ggml_tensor * x, int64_t width, int64_t h, int64_t first) {
+// the rows that are `next` bytes after these, to the second-level cache: the first is full.
+static void load_tile(float * out, int64_t stride, const struct ggml_tensor * x, int64_t h,
+        int64_t first, int64_t next) {
     const size_t size = ggml_row_size(x->type, x->ne[0]);
-    for (int64_t i = 0; i < TILE; ++i, out += width) {
+    for (int64_t i = 0; i < TILE; ++i, out += stride) {
         if (first + i < x->ne[1]) {
             const char * row = (const char *) x->data + (first + i) * x->nb[1] + h * x->nb[2];
             for (size_t at = 0; at < size; at += 64) {
-                __builtin_prefetch(row + x->nb[2] + at);
+                __builtin_prefetch(row + next + at, 0, 2);
             }
             load_row(out, row, x->type, x->ne[0]);
-            memset(out + x->ne[0], 0, (size_t) (width - x->ne[0]) * sizeof(*out));
+            for (int64_t j = x->ne[0]; j % LINE != 0; ++j) {
+                out[j] = 0.0f;
+            }
         } else {
-            memset(out, 0, (size_t) width * sizeof(*out));
+            memset(out, 0, (size_t) stride * sizeof(*out));
         }
     }
 }
 
-// p [n, TILE] = mask of the tile. Returns false if it hides all rows from all queries.
-static bool load_mask(const struct attention * a, float * p, int64_t i0, int64_t n, int64_t first) {
-    const int64_t rows   = a->mask->ne[0] - first < TILE ? a->mask->ne[0] - first : TILE;
-    bool          is_any = false;
-    for (int64_t i = 0; i < n; ++i, p += TILE) {
-        const char * mask = (const char *) a->mask->data + (i0 + i) % a->n * a->mask->nb[1];
-        ggml_cpu_fp16_to_fp32((const ggml_fp16_t *) mask + first, p, rows);
+// The tile after that of the keys or values of head h: of the next head of the item, or of its
+// first head, TILE rows later
+static int64_t next_tile(const struct ggml_tensor * x, const struct item * item, int64_t h) {
+    return h + 1 < item->n_head
+                   ? (int64_t) x->nb[2]
+                   : TILE * (int64_t) x->nb[1] - (item->n_head - 1) * (int64_t) x->nb[2];
+}
+
+static bool is_zero(vec_i x) {
+    static const vec_i zero = { 0 };
+    return memcmp(&x, &zero, sizeof(x)) == 0;
+}
+
+// What the mask of a tile hides from some queries
+enum hides { HIDES_NOTHING, HIDES_SOME, HIDES_ALL };
+
+static const ggml_fp16_t * mask_row(const struct attention * a, int64_t i, int64_t first) {
+    return (const ggml_fp16_t *) ((const char *) a->mask->data + i % a->n * a->mask->nb[1]) + first;
+}
+
+// hides [CHUNK / TILE]: what the tiles of chunk c hide from queries i0 .. i0 + n − 1. A tile that
+// is not whole hides some rows. All tiles are read at once, because the masks of two queries are
+// far from each other.
+static void read_mask(
+        const struct attention * a, uint8_t * hides, int64_t i0, int64_t n, int64_t c) {
+    const int64_t rows   = a->mask->ne[0] - c * CHUNK;
+    const int64_t n_full = (rows < CHUNK ? rows : CHUNK) / TILE;
+    const vec_i   inf    = (vec_i) { 0 } + (int32_t) 0xfc00fc00; // −∞ in F16, twice
+    vec_i         any[CHUNK / TILE], shown[CHUNK / TILE];        // bits that are not 0, not −∞
+    memset(any, 0, sizeof(any));
+    memset(shown, 0, sizeof(shown));
+    for (int64_t i = i0; i < i0 + n; ++i) {
+        const ggml_fp16_t * row = mask_row(a, i, c * CHUNK);
+        for (int64_t t = 0; t < n_full; ++t) {
+            for (int j = 0; j < TILE; j += 2 * VEC) {
+                vec_i x;
+                memcpy(&x, row + t * TILE + j, sizeof(x));
+                any[t] |= x;
+                shown[t] |= x ^ inf;
+            }
+        }
+    }
+    for (int64_t t = 0; t < CHUNK / TILE; ++t) {
+        hides[t] = t >= n_full         ? HIDES_SOME
+                   : is_zero(any[t])   ? HIDES_NOTHING
+                   : is_zero(shown[t]) ? HIDES_ALL
+                                       : HIDES_SOME;
+    }
+}
+
+// mask [n, TILE] of queries i0 .. i0 + n − 1
+static void load_mask(
+        const struct attention * a, float * mask, int64_t i0, int64_t n, int64_t first) {
+    const int64_t rows = a->mask->ne[0] - first < TILE ? a->mask->ne[0] - first : TILE;
+    for (int64_t i = i0; i < i0 + n; ++i, mask += TILE) {
+        ggml_cpu_fp16_to_fp32(mask_row(a, i, first), mask, rows);
         for (int64_t s = rows; s < TILE; ++s) {
-            p[s] = -INFINITY;
-        }
-        for (int64_t s = 0; s < TILE; ++s) {
-            is_any |= p[s] > -INFINITY;
+            mask[s] = -INFINITY;
         }
     }
-    return is_any;
 }
 
 //
-// Scores: p = scale q·k + p
+// Scores: p = q·k
 //
 
-// The sums of the lanes of four vectors
-SIMD_INLINE void add_lanes(vec a, vec b, vec c, vec d, float * out) {
-#if defined(__AVX__)
-#    if defined(__AVX512F__)
-#        define HALF(x)                                         \
-            _mm256_add_ps(_mm512_castps512_ps256((__m512) (x)), \
-                    _mm256_castpd_ps(_mm512_extractf64x4_pd(_mm512_castps_pd((__m512) (x)), 1)))
-#    else
-#        define HALF(x) ((__m256) (x))
-#    endif
-    // pairs of lanes of a and b, c and d; then of both
-    const __m256 ab = _mm256_hadd_ps(HALF(a), HALF(b));
-    const __m256 cd = _mm256_hadd_ps(HALF(c), HALF(d));
-    const __m256 s  = _mm256_hadd_ps(ab, cd);
-#    undef HALF
-    _mm_storeu_ps(out, _mm_add_ps(_mm256_castps256_ps128(s), _mm256_extractf128_ps(s, 1)));
-#else
-    const vec x[4] = { a, b, c, d };
-    for (int i = 0; i < 4; ++i) {
-        out[i] = (x[i][0] + x[i][1]) + (x[i][2] + x[i][3]);
+// p [n, 4·BLOCK / n keys] = q·k for n queries, a divisor of BLOCK. Each product is a vector of sums
+// until the end, whose lanes are then added in a fixed order.
+SIMD_INLINE void dots(
+        const float * q, int n, const float * k, int64_t stride, int64_t dk, float * p) {
+    const int keys = 4 * BLOCK / n;
+    vec       sum[4 * BLOCK]; // [keys, n]
+#pragma GCC unroll 16
+    for (int i = 0; i < 4 * BLOCK; ++i) {
+        sum[i] = (vec) { 0.0f };
     }
-#endif
-}
-
-// s[0..3] = q·k of four rows
-SIMD_INLINE void dot_4(const float * k, const float * q, int64_t n, float * s) {
-    vec a = { 0.0f }, b = a, c = a, d = a;
-    for (int64_t i = 0; i < n; i += VEC) {
-        const vec x = vec_load(q + i);
-        a           = vec_fma(vec_load(k + i), x, a);
-        b           = vec_fma(vec_load(k + n + i), x, b);
-        c           = vec_fma(vec_load(k + 2 * n + i), x, c);
-        d           = vec_fma(vec_load(k + 3 * n + i), x, d);
+#pragma GCC unroll 4
+    for (int key = 0; key < keys; key += 4) {
+        for (int64_t d = 0; d < dk; d += VEC) {
+            vec x[4];
+#pragma GCC unroll 4
+            for (int j = 0; j < 4; ++j) {
+                x[j] = vec_keep(vec_load(k + (key + j) * stride + d));
+            }
+#pragma GCC unroll 4
+            for (int i = 0; i < n; ++i) {
+                const vec y = vec_keep(vec_load(q + i * stride + d));
+#pragma GCC unroll 4
+                for (int j = 0; j < 4; ++j) {
+                    sum[i * keys + key + j] = vec_fma(x[j], y, sum[i * keys + key + j]);
+                }
+            }
+        }
     }
-    add_lanes(a, b, c, d, s);
-}
-
-// The same for two queries q and q + n, so that a key is loaded once
-SIMD_INLINE void dot_4x2(const float * k, const float * q, int64_t n, float * s0, float * s1) {
-    vec a0 = { 0.0f }, b0 = a0, c0 = a0, d0 = a0, a1 = a0, b1 = a0, c1 = a0, d1 = a0;
-    for (int64_t i = 0; i < n; i += VEC) {
-        const vec x = vec_load(q + i), y = vec_load(q + n + i);
-        const vec a = vec_load(k + i), b = vec_load(k + n + i);
-        const vec c = vec_load(k + 2 * n + i), d = vec_load(k + 3 * n + i);
-        a0 = vec_fma(a, x, a0);
-        b0 = vec_fma(b, x, b0);
-        c0 = vec_fma(c, x, c0);
-        d0 = vec_fma(d, x, d0);
-        a1 = vec_fma(a, y, a1);
-        b1 = vec_fma(b, y, b1);
-        c1 = vec_fma(c, y, c1);
-        d1 = vec_fma(d, y, d1);
+    float s[4 * BLOCK];
+#pragma GCC unroll 4
+    for (int i = 0; i < 4 * BLOCK; i += VEC) {
+        vec_sums(s + i, sum + i);
     }
-    add_lanes(a0, b0, c0, d0, s0);
-    add_lanes(a1, b1, c1, d1, s1);
-}
-
-SIMD_INLINE void add_scores(float * p, const float * s, float scale) {
-    for (int j = 0; j < 4; ++j) {
-        p[j] = fma1(scale, s[j], p[j]);
+#pragma GCC unroll 4
+    for (int i = 0; i < n; ++i) {
+        memcpy(p + i * TILE, s + i * keys, (size_t) keys * sizeof(*p));
     }
 }
 
+// The scores of one head.
 // - first: row of the work memory of the first of n queries
 static void scores(const struct attention * a, const struct work * w, int64_t first, int64_t n) {
-    const float * q = w->q + first * a->dk;
-    float         s0[4], s1[4];
-    for (int64_t row = 0; row < TILE; row += 4) {
-        const float * k = w->tile + row * a->dk;
+    for (int64_t row = 0; row < TILE; row += 4 * BLOCK) {
+        const float * k = w->tile + row * a->k_stride;
+        const float * q = w->q + first * a->k_stride;
         float *       p = w->p + first * TILE + row;
         int64_t       i = 0;
-        for (; i + 2 <= n; i += 2) {
-            dot_4x2(k, q + i * a->dk, a->dk, s0, s1);
-            add_scores(p + i * TILE, s0, a->scale);
-            add_scores(p + (i + 1) * TILE, s1, a->scale);
+        for (; i + BLOCK <= n; i += BLOCK, q += BLOCK * a->k_stride, p += BLOCK * TILE) {
+#pragma GCC unroll 1
+            for (int64_t key = 0; key < 4 * BLOCK; key += 4) {
+                dots(q, BLOCK, k + key * a->k_stride, a->k_stride, a->dk, p + key);
+            }
         }
-        if (i < n) {
-            dot_4(k, q + i * a->dk, a->dk, s0);
-            add_scores(p + i * TILE, s0, a->scale);
+#if BLOCK == 4
+        for (; i + 2 <= n; i += 2, q += 2 * a->k_stride, p += 2 * TILE) {
+            dots(q, 2, k, a->k_stride, a->dk, p);
+            dots(q, 2, k + 8 * a->k_stride, a->k_stride, a->dk, p + 8);
+        }
+#endif
+        for (; i < n; ++i, q += a->k_stride, p += TILE) {
+            dots(q, 1, k, a->k_stride, a->dk, p);
         }
     }
 }
@@ -230,142 +285,149 @@ static void scores(const struct attention * a, const struct work * w, int64_t fi
 // Sums
 //
 
-static void sums_clear(const struct sums * s, int64_t n, int64_t dv) {
+static void sums_clear(const struct sums * s, int64_t n, int64_t v_stride) {
     for (int64_t i = 0; i < n; ++i) {
         s->m[i] = -INFINITY;
         s->l[i] = 0.0f;
     }
-    memset(s->o, 0, (size_t) (n * dv) * sizeof(*s->o));
+    memset(s->o, 0, (size_t) (n * v_stride) * sizeof(*s->o));
 }
 
-// Scores p [TILE] of query i become weights relative to the new maximum, to which its sums are
-// scaled.
-static void soft_max(const struct sums * s, int64_t i, float * p, int64_t dv) {
-    float m = s->m[i];
-    for (int64_t j = 0; j < TILE; ++j) {
-        m = p[j] > m ? p[j] : m;
+// Scores of query i become weights relative to the new maximum, to which its sums are scaled.
+static void soft_max(
+        const struct attention * a, const struct work * w, int64_t i, const float * mask) {
+    float *   p     = w->p + i * TILE;
+    const vec scale = vec_set1(a->scale);
+    vec       most  = vec_set1(w->chunk.m[i]);
+    vec       x[TILE / VEC];
+#pragma GCC unroll 8
+    for (int j = 0; j < TILE / VEC; ++j) {
+        x[j] = vec_fma(scale, vec_load(p + j * VEC), vec_load(mask + j * VEC));
+        most = vec_max(most, x[j]);
     }
-    vec sum = { 0.0f };
-    for (int64_t j = 0; j < TILE; j += VEC) {
-        // before the first visible row there is no maximum, and −∞ − (−∞) is not a number
-        const vec e = m == -INFINITY ? (vec) { 0.0f } : vec_exp(vec_load(p + j) - vec_set1(m));
-        vec_store(p + j, e);
+    const float m = vec_max_lane(most);
+    if (m == -INFINITY) { // no visible row so far, and −∞ − (−∞) is not a number
+        memset(p, 0, TILE * sizeof(*p));
+        return;
+    }
+    const float keep = m == w->chunk.m[i] ? 1.0f : expf(w->chunk.m[i] - m);
+    w->chunk.m[i]    = m;
+    vec sum          = vec_load(w->lanes + i * VEC) * vec_set1(keep);
+#pragma GCC unroll 8
+    for (int j = 0; j < TILE / VEC; ++j) {
+        const vec e = vec_exp(x[j] - vec_set1(m));
+        vec_store(p + j * VEC, e);
         sum += e;
     }
-    float lane[VEC], l = 0.0f;
-    vec_store(lane, sum);
-    for (int j = 0; j < VEC; ++j) {
-        l += lane[j];
-    }
-    const float keep = m == s->m[i] ? 1.0f : expf(s->m[i] - m);
-    s->m[i]          = m;
-    s->l[i]          = fma1(s->l[i], keep, l);
-    for (int64_t d = 0; keep != 1.0f && d < dv; d += VEC) {
-        float * o = s->o + i * dv + d;
+    vec_store(w->lanes + i * VEC, sum);
+    for (int64_t d = 0; keep != 1.0f && d < a->dv; d += VEC) {
+        float * o = w->chunk.o + i * a->v_stride + d;
         vec_store(o, vec_load(o) * vec_set1(keep));
     }
 }
 
-// o [2·VEC of dv] += p v, over the rows of a tile, for queries o and o + dv with weights p and
-// p + TILE
-SIMD_INLINE void add_values_2(float * o, const float * p, const float * v, int64_t dv) {
-    vec a = vec_load(o), b = vec_load(o + VEC), c = vec_load(o + dv), d = vec_load(o + dv + VEC);
-    for (int64_t row = 0; row < TILE; ++row, v += dv) {
-        const vec x = vec_load(v), y = vec_load(v + VEC);
-        const vec s = vec_set1(p[row]), t = vec_set1(p[TILE + row]);
-        a = vec_fma(s, x, a);
-        b = vec_fma(s, y, b);
-        c = vec_fma(t, x, c);
-        d = vec_fma(t, y, d);
+// o [n, m vectors] += p v, over the rows of a tile, for n queries
+SIMD_INLINE void add_rows(
+        float * o, int64_t stride, const float * p, int n, const float * v, int m) {
+    vec sum[BLOCK][4];
+#pragma GCC unroll 4
+    for (int i = 0; i < n; ++i) {
+#pragma GCC unroll 4
+        for (int j = 0; j < m; ++j) {
+            sum[i][j] = vec_load(o + i * stride + j * VEC);
+        }
     }
-    vec_store(o, a);
-    vec_store(o + VEC, b);
-    vec_store(o + dv, c);
-    vec_store(o + dv + VEC, d);
+    for (int64_t row = 0; row < TILE; ++row, v += stride) {
+        vec x[4];
+#pragma GCC unroll 4
+        for (int j = 0; j < m; ++j) {
+            x[j] = vec_keep(vec_load(v + j * VEC));
+        }
+#pragma GCC unroll 4
+        for (int i = 0; i < n; ++i) {
+            const vec y = vec_set1(p[i * TILE + row]);
+#pragma GCC unroll 4
+            for (int j = 0; j < m; ++j) {
+                sum[i][j] = vec_fma(y, x[j], sum[i][j]);
+            }
+        }
+    }
+#pragma GCC unroll 4
+    for (int i = 0; i < n; ++i) {
+#pragma GCC unroll 4
+        for (int j = 0; j < m; ++j) {
+            vec_store(o + i * stride + j * VEC, sum[i][j]);
+        }
+    }
 }
 
-// The same for one query and 4·VEC of dv
-SIMD_INLINE void add_values_4(float * o, const float * p, const float * v, int64_t dv) {
-    vec a = vec_load(o), b = vec_load(o + VEC);
-    vec c = vec_load(o + 2 * VEC), d = vec_load(o + 3 * VEC);
-    for (int64_t row = 0; row < TILE; ++row, v += dv) {
-        const vec s = vec_set1(p[row]);
-        a           = vec_fma(s, vec_load(v), a);
-        b           = vec_fma(s, vec_load(v + VEC), b);
-        c           = vec_fma(s, vec_load(v + 2 * VEC), c);
-        d           = vec_fma(s, vec_load(v + 3 * VEC), d);
+// The same m vectors of n queries, any number
+SIMD_INLINE void add_columns(
+        float * o, int64_t stride, const float * p, int64_t n, const float * v, int m) {
+    int64_t i = 0;
+    for (; i + BLOCK <= n; i += BLOCK, o += BLOCK * stride, p += BLOCK * TILE) {
+        add_rows(o, stride, p, BLOCK, v, m);
     }
-    vec_store(o, a);
-    vec_store(o + VEC, b);
-    vec_store(o + 2 * VEC, c);
-    vec_store(o + 3 * VEC, d);
+    for (; i < n; ++i, o += stride, p += TILE) {
+        add_rows(o, stride, p, 1, v, m);
+    }
 }
 
-SIMD_INLINE void add_values_1(float * o, const float * p, const float * v, int64_t dv) {
-    vec a = vec_load(o);
-    for (int64_t row = 0; row < TILE; ++row, v += dv) {
-        a = vec_fma(vec_set1(p[row]), vec_load(v), a);
+// The values of one head. A few columns of the tile serve all queries before the next ones do.
+// - first: row of the work memory of the first of n queries
+static void add_values(
+        const struct attention * a, const struct work * w, int64_t first, int64_t n) {
+    float *       o = w->chunk.o + first * a->v_stride;
+    const float * p = w->p + first * TILE;
+    int64_t       d = 0;
+    for (; d + 4 * VEC <= a->dv; d += 4 * VEC) {
+        add_columns(o + d, a->v_stride, p, n, w->tile + d, 4);
     }
-    vec_store(o, a);
-}
-
-static void add_values(const struct work * w, int64_t first, int64_t n, int64_t dv) {
-    int64_t i = first;
-    for (; i + 2 <= first + n; i += 2) {
-        float *       o = w->chunk.o + i * dv;
-        const float * p = w->p + i * TILE;
-        int64_t       d = 0;
-        for (; d + 2 * VEC <= dv; d += 2 * VEC) {
-            add_values_2(o + d, p, w->tile + d, dv);
-        }
-        if (d < dv) {
-            add_values_1(o + d, p, w->tile + d, dv);
-            add_values_1(o + dv + d, p + TILE, w->tile + d, dv);
-        }
-    }
-    if (i < first + n) {
-        float *       o = w->chunk.o + i * dv;
-        const float * p = w->p + i * TILE;
-        int64_t       d = 0;
-        for (; d + 4 * VEC <= dv; d += 4 * VEC) {
-            add_values_4(o + d, p, w->tile + d, dv);
-        }
-        for (; d < dv; d += VEC) {
-            add_values_1(o + d, p, w->tile + d, dv);
-        }
+    for (; d < a->dv; d += VEC) {
+        add_columns(o + d, a->v_stride, p, n, w->tile + d, 1);
     }
 }
 
 // The sums of the queries of an item over chunk c of their rows → w->chunk
 static void visit_chunk(
         const struct attention * a, const struct work * w, const struct item * item, int64_t c) {
-    const int64_t n   = item->n;
+    const int64_t n = item->n, n_rows = item->n_head * n;
     const int64_t end = a->k->ne[1] < (c + 1) * CHUNK ? a->k->ne[1] : (c + 1) * CHUNK;
-    sums_clear(&w->chunk, item->n_head * n, a->dv);
+    sums_clear(&w->chunk, n_rows, a->v_stride);
+    memset(w->lanes, 0, (size_t) (n_rows * VEC) * sizeof(*w->lanes));
+    static const float zeros[TILE] = { 0.0f };
+    uint8_t            hides[CHUNK / TILE];
+    read_mask(a, hides, item->i0, n, c);
     for (int64_t first = c * CHUNK; first < end; first += TILE) {
-        if (!load_mask(a, w->p, item->i0, n, first)) {
+        const enum hides hidden = hides[first % CHUNK / TILE];
+        if (hidden == HIDES_ALL) {
             continue;
         }
-        for (int64_t h = 1; h < item->n_head; ++h) { // the same for all heads
-            memcpy(w->p + h * n * TILE, w->p, (size_t) (n * TILE) * sizeof(*w->p));
+        if (hidden == HIDES_SOME) {
+            load_mask(a, w->mask, item->i0, n, first);
         }
         for (int64_t h = 0; h < item->n_head; ++h) {
-            load_tile(w->tile, a->k, a->dk, item->h0 + h, first);
+            load_tile(w->tile, a->k_stride, a->k, item->h0 + h, first, next_tile(a->k, item, h));
             scores(a, w, h * n, n);
         }
-        for (int64_t i = 0; i < item->n_head * n; ++i) {
-            soft_max(&w->chunk, i, w->p + i * TILE, a->dv);
+        for (int64_t i = 0; i < n_rows; ++i) {
+            soft_max(a, w, i, hidden == HIDES_SOME ? w->mask + i % n * TILE : zeros);
         }
         for (int64_t h = 0; h < item->n_head; ++h) {
-            load_tile(w->tile, a->v, a->dv, item->h0 + h, first);
-            add_values(w, h * n, n, a->dv);
+            load_tile(w->tile, a->v_stride, a->v, item->h0 + h, first, next_tile(a->v, item, h));
+            add_values(a, w, h * n, n);
+        }
+    }
+    for (int64_t i = 0; i < n_rows; ++i) {
+        for (int j = 0; j < VEC; ++j) {
+            w->chunk.l[i] += w->lanes[i * VEC + j];
         }
     }
 }
 
 // Adds the sums (m, l, o [dv]) of a chunk to those of query i.
-static void sums_add(
-        const struct sums * s, int64_t i, float m, float l, const float * o, int64_t dv) {
+static void sums_add(const struct attention * a, const struct sums * s, int64_t i, float m, float l,
+        const float * o) {
     if (m == -INFINITY) {
         return;
     }
@@ -373,8 +435,8 @@ static void sums_add(
     const float keep = expf(s->m[i] - most), add = expf(m - most);
     s->m[i] = most;
     s->l[i] = fma1(s->l[i], keep, l * add);
-    for (int64_t d = 0; d < dv; d += VEC) {
-        float * to = s->o + i * dv + d;
+    for (int64_t d = 0; d < a->dv; d += VEC) {
+        float * to = s->o + i * a->v_stride + d;
         vec_store(to, vec_fma(vec_load(to), vec_set1(keep), vec_load(o + d) * vec_set1(add)));
     }
 }
@@ -387,7 +449,7 @@ static void put_output(
             (float *) ((char *) a->dst->data + head * a->dst->nb[1] + i % a->n * a->dst->nb[2]);
     const float f = s->l[slot] == 0.0f ? 0.0f : 1.0f / s->l[slot];
     for (int64_t d = 0; d < a->dst->ne[0]; ++d) {
-        out[d] = s->o[slot * a->dv + d] * f;
+        out[d] = s->o[slot * a->v_stride + d] * f;
     }
 }
 
@@ -399,12 +461,12 @@ static void load_queries(
         const struct attention * a, const struct work * w, const struct item * item) {
     float * out = w->q;
     for (int64_t h = item->h0; h < item->h0 + item->n_head; ++h) {
-        for (int64_t i = item->i0; i < item->i0 + item->n; ++i, out += a->dk) {
+        for (int64_t i = item->i0; i < item->i0 + item->n; ++i, out += a->k_stride) {
             const int64_t head = h * (a->n_i / a->n) + i / a->n;
             const char *  q =
                     (const char *) a->q->data + i % a->n * a->q->nb[1] + head * a->q->nb[2];
             memcpy(out, q, (size_t) a->q->ne[0] * sizeof(*out));
-            memset(out + a->q->ne[0], 0, (size_t) (a->dk - a->q->ne[0]) * sizeof(*out));
+            memset(out + a->q->ne[0], 0, (size_t) (a->k_stride - a->q->ne[0]) * sizeof(*out));
         }
     }
 }
@@ -414,11 +476,11 @@ static void run_queries(
         const struct attention * a, const struct work * w, const struct item * item) {
     const int64_t n_rows = item->n_head * item->n;
     load_queries(a, w, item);
-    sums_clear(&w->all, n_rows, a->dv);
+    sums_clear(&w->all, n_rows, a->v_stride);
     for (int64_t c = 0; c < a->n_chunks; ++c) {
         visit_chunk(a, w, item, c);
         for (int64_t i = 0; i < n_rows; ++i) {
-            sums_add(&w->all, i, w->chunk.m[i], w->chunk.l[i], w->chunk.o + i * a->dv, a->dv);
+            sums_add(a, &w->all, i, w->chunk.m[i], w->chunk.l[i], w->chunk.o + i * a->v_stride);
         }
     }
     for (int64_t i = 0; i < n_rows; ++i) {
@@ -436,16 +498,16 @@ static void run_chunk(const struct attention * a, const struct work * w, const s
         float * to = stored + ((item->h0 * a->n_i + i) * a->n_chunks + c) * (a->dv + 2);
         to[0]      = w->chunk.m[i];
         to[1]      = w->chunk.l[i];
-        memcpy(to + 2, w->chunk.o + i * a->dv, (size_t) a->dv * sizeof(*to));
+        memcpy(to + 2, w->chunk.o + i * a->v_stride, (size_t) a->dv * sizeof(*to));
     }
 }
 
 static void combine(const struct attention * a, const struct work * w, int64_t h, int64_t i,
         const float * stored) {
     const float * from = stored + (h * a->n_i + i) * a->n_chunks * (a->dv + 2);
-    sums_clear(&w->all, 1, a->dv);
+    sums_clear(&w->all, 1, a->v_stride);
     for (int64_t c = 0; c < a->n_chunks; ++c, from += a->dv + 2) {
-        sums_add(&w->all, 0, from[0], from[1], from + 2, a->dv);
+        sums_add(a, &w->all, 0, from[0], from[1], from + 2);
     }
     put_output(a, &w->all, 0, h, i);
 }
@@ -481,6 +543,8 @@ static struct attention attention_of(struct ggml_tensor * op) {
                  .n_i      = q->ne[1] * (q->ne[2] / k->ne[2]),
                  .dk       = round_up(k->ne[0]),
                  .dv       = round_up(v->ne[0]),
+                 .k_stride = stride_of(k->ne[0]),
+                 .v_stride = stride_of(v->ne[0]),
                  .n_chunks = (k->ne[1] + CHUNK - 1) / CHUNK,
     };
     memcpy(&a.scale, op->op_params, sizeof(a.scale));
@@ -492,7 +556,7 @@ static int64_t at_most(int64_t n, int64_t most) {
 }
 
 static bool are_few(const struct attention * a) {
-    return a->n_i <= QUERIES;
+    return a->n_i <= FEW;
 }
 
 size_t ggml_lrnn_cpu_attention_size(struct ggml_tensor * op, int n_threads) {
@@ -500,9 +564,9 @@ size_t ggml_lrnn_cpu_attention_size(struct ggml_tensor * op, int n_threads) {
         return 0;
     }
     const struct attention a      = attention_of(op);
-    const int64_t          n      = n_threads * work_floats(a.dk, a.dv);
+    const int64_t          n      = n_threads * work_floats(a.k_stride, a.v_stride);
     const int64_t          stored = a.k->ne[2] * a.n_i * a.n_chunks * (a.dv + 2);
-    return (size_t) (n + (are_few(&a) ? stored : 0)) * sizeof(float);
+    return (size_t) (LINE + n + (are_few(&a) ? stored : 0)) * sizeof(float);
 }
 
 bool ggml_lrnn_cpu_attention(const struct ggml_compute_params * params, struct ggml_tensor * op) {
@@ -510,16 +574,21 @@ bool ggml_lrnn_cpu_attention(const struct ggml_compute_params * params, struct g
         return false;
     }
     const struct attention a      = attention_of(op);
-    const int64_t          size   = work_floats(a.dk, a.dv);
+    const int64_t          size   = work_floats(a.k_stride, a.v_stride);
     const int64_t          n_head = a.k->ne[2];
-    float *                work   = params->wdata;
-    const struct work      w      = work_at(work + params->ith * size, a.dk, a.dv);
+    const uintptr_t        line   = LINE * sizeof(float);
+    float *                work = (float *) (((uintptr_t) params->wdata + line - 1) / line * line);
+    float *                own  = work + params->ith * size;
+    const struct work      w    = work_at(&own, a.k_stride, a.v_stride);
     float *                stored = work + params->nth * size;
 
     // parts of a head, and heads of an item: as many as fit, but several items per thread
-    const bool    few     = are_few(&a);
-    const int64_t n       = at_most(a.n_i, QUERIES);
-    const int64_t n_parts = few ? a.n_chunks : (a.n_i + QUERIES - 1) / QUERIES;
+    const bool few = are_few(&a);
+    int64_t    n   = at_most(a.n_i, QUERIES);
+    while (n > FEW && n_head * ((a.n_i + n - 1) / n) < 4 * params->nth) {
+        n /= 2;
+    }
+    const int64_t n_parts = few ? a.n_chunks : (a.n_i + n - 1) / n;
     const int64_t most  = at_most(at_most(n_head * n_parts / (4 * params->nth), ROWS / n), n_head);
     const int64_t heads = most > 1 ? most : 1;
     const int64_t n_items = (n_head + heads - 1) / heads * n_parts;
@@ -532,7 +601,7 @@ bool ggml_lrnn_cpu_attention(const struct ggml_compute_params * params, struct g
             at      = ggml_threadpool_chunk_add(params->threadpool, 1)) {
         const int64_t     part = at % n_parts;
         const int64_t     h0   = at / n_parts * heads;
-        const int64_t     i0   = few ? 0 : part * QUERIES;
+        const int64_t     i0   = few ? 0 : part * n;
         const struct item item = { h0, at_most(heads, n_head - h0), i0, at_most(n, a.n_i - i0) };
         if (few) {
             run_chunk(&a, &w, &item, part, stored);

@@ -42,6 +42,18 @@ SIMD_INLINE void vec_store(float * p, vec v) {
     memcpy(p, &v, sizeof(v));
 }
 
+// x, in a register. Compilers may otherwise load it again for every use, as an operand in memory.
+SIMD_INLINE vec vec_keep(vec x) {
+#if defined(__AVX512F__)
+    __asm__("" : "+v"(x));
+#elif defined(__SSE__)
+    __asm__("" : "+x"(x));
+#elif defined(__aarch64__)
+    __asm__("" : "+w"(x));
+#endif
+    return x;
+}
+
 // The first n floats of a vector; the others are zero when loaded and are not stored.
 SIMD_INLINE vec vec_load_n(const float * p, int64_t n) {
     vec v = { 0.0f };
@@ -159,34 +171,74 @@ SIMD_INLINE float vec_dot(const float * a, const float * b, int64_t n) {
     return sum;
 }
 
-// Sums of adjacent lanes: of a in the lower half of the result, of b in the upper half.
+// Lanes with even or odd numbers: of a in the lower half of the result, of b in the upper half.
 #if defined(__clang__)
 #    define VEC_PICK(a, b, ...) __builtin_shufflevector(a, b, __VA_ARGS__)
 #else
 #    define VEC_PICK(a, b, ...) __builtin_shuffle(a, b, (vec_i) { __VA_ARGS__ })
 #endif
 
-SIMD_INLINE vec vec_pair_sums(vec a, vec b) {
+SIMD_INLINE vec vec_even(vec a, vec b) {
 #if VEC == 16
-    return VEC_PICK(a, b, 0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30) +
-           VEC_PICK(a, b, 1, 3, 5, 7, 9, 11, 13, 15, 17, 19, 21, 23, 25, 27, 29, 31);
+    return VEC_PICK(a, b, 0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30);
 #elif VEC == 8
-    return VEC_PICK(a, b, 0, 2, 4, 6, 8, 10, 12, 14) + VEC_PICK(a, b, 1, 3, 5, 7, 9, 11, 13, 15);
+    return VEC_PICK(a, b, 0, 2, 4, 6, 8, 10, 12, 14);
 #else
-    return VEC_PICK(a, b, 0, 2, 4, 6) + VEC_PICK(a, b, 1, 3, 5, 7);
+    return VEC_PICK(a, b, 0, 2, 4, 6);
 #endif
 }
 
-// sums[i] = sum of the lanes of x[i], for VEC vectors; x is overwritten
-SIMD_INLINE void vec_sums(float * sums, vec x[VEC]) {
+SIMD_INLINE vec vec_odd(vec a, vec b) {
+#if VEC == 16
+    return VEC_PICK(a, b, 1, 3, 5, 7, 9, 11, 13, 15, 17, 19, 21, 23, 25, 27, 29, 31);
+#elif VEC == 8
+    return VEC_PICK(a, b, 1, 3, 5, 7, 9, 11, 13, 15);
+#else
+    return VEC_PICK(a, b, 1, 3, 5, 7);
+#endif
+}
+
+// Sums of adjacent lanes: of a in the lower half of the result, of b in the upper half.
+SIMD_INLINE vec vec_pair_sums(vec a, vec b) {
+    return vec_even(a, b) + vec_odd(a, b);
+}
+
+SIMD_INLINE vec vec_max(vec a, vec b) {
+#if defined(__AVX512F__)
+    return (vec) _mm512_max_ps((__m512) a, (__m512) b);
+#elif defined(__AVX__)
+    return (vec) _mm256_max_ps((__m256) a, (__m256) b);
+#else
+    return vec_select(a > b, a, b);
+#endif
+}
+
+// The largest lane
+SIMD_INLINE float vec_max_lane(vec x) {
 #pragma GCC unroll 4
-    for (int n = VEC / 2; n > 0; n /= 2) {
-#pragma GCC unroll 8
-        for (int i = 0; i < n; ++i) {
-            x[i] = vec_pair_sums(x[2 * i], x[2 * i + 1]);
-        }
+    for (int n = 1; n < VEC; n *= 2) {
+        x = vec_max(vec_even(x, x), vec_odd(x, x));
     }
-    vec_store(sums, x[0]);
+    return x[0];
+}
+
+// Pairs, pairs of pairs … of 4 or 8 vectors. Not a loop, so that compilers keep x in registers.
+SIMD_INLINE vec vec_sums_4(const vec * x) {
+    return vec_pair_sums(vec_pair_sums(x[0], x[1]), vec_pair_sums(x[2], x[3]));
+}
+SIMD_INLINE vec vec_sums_8(const vec * x) {
+    return vec_pair_sums(vec_sums_4(x), vec_sums_4(x + 4));
+}
+
+// sums[i] = sum of the lanes of x[i], for VEC vectors
+SIMD_INLINE void vec_sums(float * sums, const vec x[VEC]) {
+#if VEC == 16
+    vec_store(sums, vec_pair_sums(vec_sums_8(x), vec_sums_8(x + 8)));
+#elif VEC == 8
+    vec_store(sums, vec_sums_8(x));
+#else
+    vec_store(sums, vec_sums_4(x));
+#endif
 }
 
 // out = x, and out = g ∘ x. Inline, because a row is often too short for a call.
