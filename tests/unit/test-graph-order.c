@@ -1,13 +1,14 @@
 // Graphs on several threads give the bits of one thread. The graphs are random, in memory that is
 // reused as soon as it can be: nodes that read results of others, overwrite what others read, work
-// in place, and share the work buffer. Most have too little work for their threads, so that a
-// missing barrier shows.
+// in place, share the work buffer, and write the states that others read. Most have too little work
+// for their threads, so that a missing barrier shows.
 
 #include "ggml-alloc.h"
 #include "ggml-backend.h"
 #include "ggml-cpu.h"
 #include "kit/check.h"
 #include "kit/rng.h"
+#include "lrnn-ops.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -17,16 +18,28 @@ enum {
     N_VALUES = 4, // that the next nodes may read
     N_NODES  = 80,
     N_GRAPHS = 24,
-    N_RUNS   = 2, // of a graph
-    N_TYPES  = 3, // of matrices
+    N_STATES = 20, // graphs whose nodes read and write states
+    N_RUNS   = 2,  // of a graph
+    N_TYPES  = 4,  // of matrices
+    D        = 64, // rows and columns of the state of a head
+    WIDTH    = 4,  // of the short convolution
 };
+
+enum memory { HOUSEHOLDER, SIGNED, CONV, N_MEMORIES };
 
 struct graph {
     struct ggml_context * leaf_ctx;
     ggml_backend_buffer_t leafs;
-    struct ggml_tensor *  x[N_VALUES]; // [width, T]
-    struct ggml_tensor *  w[N_TYPES];  // [width, width]
-    struct ggml_tensor *  scale;       // [width]
+    struct ggml_tensor *  x[N_VALUES];       // [width, T]
+    struct ggml_tensor *  w[N_TYPES];        // [width, width]
+    struct ggml_tensor *  scale;             // [width]
+    struct ggml_tensor *  ids;               // I32 [4, 1]: one sequence of T tokens, slot 0
+    struct ggml_tensor *  beta;              // [1, 1, 1, T]
+    struct ggml_tensor *  gate;              // [1, 1, 1, 1]
+    struct ggml_tensor *  taps;              // [WIDTH, width]
+    struct ggml_tensor *  first[N_MEMORIES]; // the states before the graph
+    struct ggml_tensor *  state[N_MEMORIES]; // [floats, 1]
+    struct ggml_tensor *  after[N_MEMORIES]; // the states after the last node that writes them
     struct ggml_context * ctx;
     struct ggml_cgraph *  nodes;
     struct ggml_tensor *  y;
@@ -55,6 +68,80 @@ static void fill(struct ggml_tensor * t, struct test_rng * rng, double size) {
     free(data);
 }
 
+// A node that writes a state; returns its result, [width, T]. The reference kernels are slow and
+// give whole heads to threads: a single head to thread 0, while the others go ahead.
+static struct ggml_tensor * write_state(struct graph * g, struct test_rng * rng, enum memory memory,
+        struct ggml_tensor * a, struct ggml_tensor * b) {
+    const enum ggml_scan_path path =
+            test_below(rng, 2) == 0 ? GGML_SCAN_PATH_REFERENCE : GGML_SCAN_PATH_AUTO;
+    struct ggml_context * c     = g->ctx;
+    const int64_t         width = a->ne[0], T = a->ne[1];
+    struct ggml_tensor *  op, *state          = g->state[memory];
+    if (memory == CONV) {
+        const struct ggml_short_conv_args args = {
+            .state = state, .ids = g->ids, .x = a, .weight = g->taps
+        };
+        op = ggml_short_conv(c, &args, NULL, 0);
+    } else {
+        struct ggml_tensor * x = ggml_reshape_4d(c, a, D, width / D, 1, T);
+        struct ggml_tensor * q = ggml_l2_norm(c, x, 1e-5f);
+        struct ggml_tensor * k = ggml_l2_norm(c, ggml_reshape_4d(c, b, D, width / D, 1, T), 1e-5f);
+        const struct ggml_householder_scan_args householder = { .state = state,
+            .ids                                                       = g->ids,
+            .q                                                         = q,
+            .k                                                         = k,
+            .v                                                         = x,
+            .beta                                                      = g->beta,
+            .scale                                                     = 1.0f,
+            .path                                                      = path };
+        const struct ggml_signed_scan_args      signed_gate = { .state = state,
+                 .ids                                                  = g->ids,
+                 .c                                                    = q,
+                 .b                                                    = k,
+                 .x                                                    = x,
+                 .gate                                                 = g->gate,
+                 .scale                                                = 1.0f,
+                 .path                                                 = path };
+        op = memory == HOUSEHOLDER ? ggml_householder_scan(c, &householder, NULL, 0)
+                                   : ggml_signed_scan(c, &signed_gate, NULL, 0);
+    }
+    ggml_build_forward_expand(g->nodes, op);
+    g->after[memory] = ggml_scan_state_after(c, op);
+    return ggml_reshape_2d(c, op, width, T);
+}
+
+// The last row of x, [width].
+static struct ggml_tensor * last_row(struct graph * g, struct ggml_tensor * x, int64_t width) {
+    return ggml_view_1d(g->ctx, x, width, (size_t) (ggml_nelements(x) - width) * sizeof(float));
+}
+
+// Nodes that read a state on thread 0 alone or on all threads.
+static struct ggml_tensor * read_state(
+        struct graph * g, struct test_rng * rng, enum memory memory, struct ggml_tensor * a) {
+    struct ggml_context * c     = g->ctx;
+    const int64_t         width = a->ne[0];
+    struct ggml_tensor *  x     = g->after[memory];
+    switch (test_below(rng, 3)) {
+        case 0: x = last_row(g, x, width); break;
+        case 1: x = ggml_mul_mat(c, g->w[test_below(rng, N_TYPES)], last_row(g, x, width)); break;
+        default:
+            x = ggml_scale(c, ggml_reshape_2d(c, x, width, x->ne[0] / width), 0.5f);
+            x = last_row(g, x, width);
+    }
+    return ggml_scale(c, ggml_add(c, a, x), 0.7f);
+}
+
+// Nodes that write a state, read one, or both.
+static struct ggml_tensor * random_state_node(
+        struct graph * g, struct test_rng * rng, struct ggml_tensor * a, struct ggml_tensor * b) {
+    const enum memory memory = (enum memory) test_below(rng, N_MEMORIES);
+    switch (test_below(rng, 4)) {
+        case 0: return write_state(g, rng, memory, a, b);
+        case 1: return read_state(g, rng, memory, a);
+        default: write_state(g, rng, memory, a, b); return read_state(g, rng, memory, a);
+    }
+}
+
 // A node that reads a, b or both; its numbers stay near 1.
 static struct ggml_tensor * random_node(
         struct graph * g, struct test_rng * rng, struct ggml_tensor * a, struct ggml_tensor * b) {
@@ -77,10 +164,12 @@ static struct ggml_tensor * random_node(
     }
 }
 
-static void graph_make(struct graph * g, struct test_rng * rng) {
-    static const int64_t        widths[] = { 64, 256, 1024 }, tokens[] = { 1, 1, 3, 9 };
-    static const enum ggml_type types[N_TYPES] = { GGML_TYPE_F32, GGML_TYPE_Q8_0, GGML_TYPE_Q4_0 };
-    const int64_t               width = widths[test_below(rng, 3)], T = tokens[test_below(rng, 4)];
+static void graph_make(struct graph * g, struct test_rng * rng, bool states) {
+    static const int64_t widths[2][3]          = { { 64, 256, 1024 }, { 64, 192, 1024 } },
+                         tokens[]              = { 1, 1, 3, 9 };
+    static const enum ggml_type types[N_TYPES] = { GGML_TYPE_F32, GGML_TYPE_Q8_0, GGML_TYPE_Q4_0,
+        GGML_TYPE_Q5_0 };
+    const int64_t width = widths[states][test_below(rng, 3)], T = tokens[test_below(rng, 4)];
 
     g->leaf_ctx = context();
     g->scale    = ggml_new_tensor_1d(g->leaf_ctx, GGML_TYPE_F32, width);
@@ -90,9 +179,27 @@ static void graph_make(struct graph * g, struct test_rng * rng) {
     for (int i = 0; i < N_VALUES; ++i) {
         g->x[i] = ggml_new_tensor_2d(g->leaf_ctx, GGML_TYPE_F32, width, T);
     }
+    g->ids  = ggml_new_tensor_2d(g->leaf_ctx, GGML_TYPE_I32, GGML_SCAN_SNAPS, 1);
+    g->beta = ggml_new_tensor_4d(g->leaf_ctx, GGML_TYPE_F32, 1, 1, 1, T);
+    g->gate = ggml_new_tensor_4d(g->leaf_ctx, GGML_TYPE_F32, 1, 1, 1, 1);
+    g->taps = ggml_new_tensor_2d(g->leaf_ctx, GGML_TYPE_F32, WIDTH, width);
+    for (int i = 0; i < N_MEMORIES; ++i) {
+        const int64_t n = width * (i == CONV ? WIDTH - 1 : D);
+        g->first[i]     = ggml_new_tensor_2d(g->leaf_ctx, GGML_TYPE_F32, n, 1);
+        g->state[i]     = ggml_new_tensor_2d(g->leaf_ctx, GGML_TYPE_F32, n, 1);
+        g->after[i]     = g->state[i];
+    }
     g->leafs =
             ggml_backend_alloc_ctx_tensors_from_buft(g->leaf_ctx, ggml_backend_cpu_buffer_type());
+    const int32_t ids[GGML_SCAN_SNAPS] = { [GGML_SCAN_COUNT] = (int32_t) T };
+    ggml_backend_tensor_set(g->ids, ids, 0, sizeof(ids));
     fill(g->scale, rng, 1.0);
+    ggml_set_f32(g->beta, 1.5f);
+    ggml_set_f32(g->gate, -0.5f);
+    ggml_set_f32(g->taps, 0.5f);
+    for (int i = 0; i < N_MEMORIES; ++i) {
+        ggml_set_f32(g->first[i], 1.0f);
+    }
     for (int i = 0; i < N_TYPES; ++i) {
         fill(g->w[i], rng, 1.0 / sqrt((double) width));
     }
@@ -106,7 +213,8 @@ static void graph_make(struct graph * g, struct test_rng * rng) {
     }
     for (int i = 0; i < N_NODES; ++i) {
         const int64_t at = test_below(rng, N_VALUES);
-        value[at]        = random_node(g, rng, value[at], value[test_below(rng, N_VALUES)]);
+        value[at]        = (states ? random_state_node : random_node)(
+                g, rng, value[at], value[test_below(rng, N_VALUES)]);
         ggml_build_forward_expand(g->nodes, value[at]);
     }
     g->y = ggml_add(
@@ -114,6 +222,15 @@ static void graph_make(struct graph * g, struct test_rng * rng) {
     ggml_build_forward_expand(g->nodes, g->y);
     g->alloc = ggml_gallocr_new(ggml_backend_cpu_buffer_type());
     ggml_gallocr_alloc_graph(g->alloc, g->nodes);
+}
+
+static void graph_compute(struct graph * g, ggml_backend_t cpu, int n_threads, float * y) {
+    for (int i = 0; i < N_MEMORIES; ++i) {
+        ggml_backend_tensor_copy(g->first[i], g->state[i]);
+    }
+    ggml_backend_cpu_set_n_threads(cpu, n_threads);
+    ggml_backend_graph_compute(cpu, g->nodes);
+    ggml_backend_tensor_get(g->y, y, 0, ggml_nbytes(g->y));
 }
 
 static void graph_free(struct graph * g) {
@@ -127,20 +244,16 @@ int main(void) {
     struct test     t   = { 0 };
     struct test_rng rng = { 16 };
     ggml_backend_t  cpu = ggml_backend_cpu_init();
-    for (int i = 0; i < N_GRAPHS; ++i) {
+    for (int i = 0; i < N_GRAPHS + N_STATES; ++i) {
         struct graph g;
-        graph_make(&g, &rng);
+        graph_make(&g, &rng, i >= N_GRAPHS);
         const size_t size = ggml_nbytes(g.y);
         float *      one = malloc(size), *many = malloc(size);
-        ggml_backend_cpu_set_n_threads(cpu, 1);
-        ggml_backend_graph_compute(cpu, g.nodes);
-        ggml_backend_tensor_get(g.y, one, 0, size);
+        graph_compute(&g, cpu, 1, one);
         test_check(&t, isfinite(one[0]), "graph %d: not finite", i);
         const int n_threads = i % 8 == 0 ? 3 : 2; // more than the cores of a small machine
-        ggml_backend_cpu_set_n_threads(cpu, n_threads);
         for (int j = 0; j < N_RUNS; ++j) {
-            ggml_backend_graph_compute(cpu, g.nodes);
-            ggml_backend_tensor_get(g.y, many, 0, size);
+            graph_compute(&g, cpu, n_threads, many);
             test_check(&t, memcmp(one, many, size) == 0,
                     "graph %d (width %d, %d tokens): %d threads and one thread give different bits",
                     i, (int) g.y->ne[0], (int) g.y->ne[1], n_threads);
