@@ -7,7 +7,8 @@
 #define CHART_PAD         14.0
 #define CHART_GAP         26.0
 #define CHART_LINE_HEIGHT 16.0
-#define CHART_CHAR_WIDTH  6.7 // of a 12 px sans-serif font, on average, with some reserve
+#define CHART_CHAR_WIDTH  6.7  // of a 12 px sans-serif font, on average, with some reserve
+#define CHART_Y_LABEL     54.0 // from the y axis to its label: numbers such as -0.05 fit in between
 
 // Space on both sides of the axes: numbers on the left, names of lines on the right.
 struct margins {

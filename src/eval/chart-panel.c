@@ -121,7 +121,7 @@ static void write_y_axis(
         fprintf(out,
                 "<text class=\"lc-ink\" transform=\"translate(%.1f %.1f) rotate(-90)\" "
                 "text-anchor=\"middle\">",
-                x->from - 46.0, mid);
+                x->from - CHART_Y_LABEL, mid);
         markup_text(out, label);
         fputs("</text>\n", out);
     }

@@ -226,7 +226,7 @@ static void write_content(const struct chart * c, FILE * out, double width, doub
 }
 
 static bool write_chart(const struct chart * c, FILE * out, bool is_file) {
-    struct margins m       = { .left = 58.0, .right = 16.0 };
+    struct margins m       = { .left = CHART_Y_LABEL + 12.0, .right = 16.0 };
     const int      across  = c->n_stacks < c->n_across ? c->n_stacks : c->n_across;
     const int      n_rows  = across > 0 ? (c->n_stacks + across - 1) / across : 0;
     double *       heights = calloc((size_t) n_rows + 1, sizeof(*heights));
