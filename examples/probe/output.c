@@ -281,109 +281,128 @@ void output_json(FILE * out, const struct probed * probed, int n, bool by_length
 // Charts
 //
 
-void output_svg(FILE * out, const struct probed * probed, int n) {
-    enum { MODELS_MAX = 64 };
-    static const struct chart_stack NONE               = { 0 };
-    struct chart_series             curves[MODELS_MAX] = { 0 }, spectra[MODELS_MAX] = { 0 };
-    struct chart_panel              panels[MODELS_MAX + 1] = { 0 };
-    struct chart_stack              stacks[MODELS_MAX + 1];
-    int                             n_panels = 0;
-    double x[MODELS_MAX][PROBE_LENGTHS_MAX], y[MODELS_MAX][PROBE_LENGTHS_MAX];
-    double bins[EIGENVALUES_BINS + 1], shares[MODELS_MAX][EIGENVALUES_BINS];
-    char   names[MODELS_MAX][96];
+enum { CHART_MODELS_MAX = 64 };
 
-    n = n < MODELS_MAX ? n : MODELS_MAX;
+// What the panels of a chart point to.
+struct chart_data {
+    struct chart_series curves[CHART_MODELS_MAX], spectra[CHART_MODELS_MAX];
+    struct chart_panel  panels[CHART_MODELS_MAX + 1];
+    int                 n_panels;
+    double x[CHART_MODELS_MAX][PROBE_LENGTHS_MAX], y[CHART_MODELS_MAX][PROBE_LENGTHS_MAX];
+    double bins[EIGENVALUES_BINS + 1], shares[CHART_MODELS_MAX][EIGENVALUES_BINS];
+    char   names[CHART_MODELS_MAX][96];
+};
+
+_Static_assert((int) HORIZON_ROWS_MAX <= (int) PROBE_LENGTHS_MAX, "x and y have room for both");
+
+static void add_curve(struct chart_data * d, int i, int n) {
+    d->curves[i] = (struct chart_series) {
+        .name  = d->names[i],
+        .n     = n,
+        .x     = d->x[i],
+        .y     = d->y[i],
+        .color = i,
+        .dash  = i,
+    };
+}
+
+static void add_accuracies(struct chart_data * d, const struct probed * probed, int n) {
     for (int i = 0; i < n; ++i) {
-        snprintf(names[i], sizeof(names[i]), "%.60s %s", probed[i].name, probed[i].eigenvalues);
-    }
-    if (probed[0].result.n_rows > 1) {
-        for (int i = 0; i < n; ++i) {
-            for (int r = 0; r < probed[i].result.n_rows; ++r) {
-                x[i][r] = (double) probed[i].result.rows[r].length;
-                y[i][r] = probe_scaled(&probed[i].result.rows[r], probed[i].chance);
-            }
-            curves[i] = (struct chart_series) {
-                .name  = names[i],
-                .n     = probed[i].result.n_rows,
-                .x     = x[i],
-                .y     = y[i],
-                .color = i,
-                .dash  = i,
-            };
+        const struct probe_result * result = &probed[i].result;
+        for (int r = 0; r < result->n_rows; ++r) {
+            d->x[i][r] = (double) result->rows[r].length;
+            d->y[i][r] = probe_scaled(&result->rows[r], probed[i].chance);
         }
-        panels[n_panels++] = (struct chart_panel) {
-            .title    = probed[0].task,
-            .x_label  = "position",
-            .y_label  = "scaled accuracy",
-            .zero     = "chance",
-            .x_scale  = CHART_LOG2,
-            .height   = 260,
-            .series   = curves,
-            .n_series = n,
-        };
+        add_curve(d, i, result->n_rows);
     }
-    if (probed[0].horizon.n_rows > 0) {
-        for (int i = 0; i < n; ++i) {
-            const struct horizon * h = &probed[i].horizon;
-            for (int r = 0; r < h->n_rows; ++r) {
-                x[i][r] = (double) h->rows[r].position;
-                y[i][r] = h->margin > 0.0 ? h->rows[r].spread / h->margin : NAN;
-            }
-            curves[i] = (struct chart_series) {
-                .name  = names[i],
-                .n     = h->n_rows,
-                .x     = x[i],
-                .y     = y[i],
-                .color = i,
-                .dash  = i,
-            };
+    d->panels[d->n_panels++] = (struct chart_panel) {
+        .title    = probed[0].task,
+        .x_label  = "position",
+        .y_label  = "scaled accuracy",
+        .zero     = "chance",
+        .x_scale  = CHART_LOG2,
+        .height   = 260,
+        .series   = d->curves,
+        .n_series = n,
+    };
+}
+
+static void add_horizons(struct chart_data * d, const struct probed * probed, int n) {
+    for (int i = 0; i < n; ++i) {
+        const struct horizon * h = &probed[i].horizon;
+        for (int r = 0; r < h->n_rows; ++r) {
+            d->x[i][r] = (double) h->rows[r].position;
+            d->y[i][r] = h->margin > 0.0 ? h->rows[r].spread / h->margin : NAN;
         }
-        panels[n_panels++] = (struct chart_panel) {
-            .title    = "tracking horizon: where the spread reaches the margin",
-            .x_label  = "position",
-            .y_label  = "spread / margin",
-            .x_scale  = CHART_LOG2,
-            .y_min    = 0.0,
-            .y_max    = 2.0,
-            .height   = 260,
-            .series   = curves,
-            .n_series = n,
-        };
+        add_curve(d, i, h->n_rows);
+    }
+    d->panels[d->n_panels++] = (struct chart_panel) {
+        .title    = "tracking horizon: where the spread reaches the margin",
+        .x_label  = "position",
+        .y_label  = "spread / margin",
+        .x_scale  = CHART_LOG2,
+        .y_min    = 0.0,
+        .y_max    = 2.0,
+        .height   = 260,
+        .series   = d->curves,
+        .n_series = n,
+    };
+}
+
+static void add_spectrum(struct chart_data * d, const struct eigenvalues * spectrum, int i) {
+    const struct eigenvalues_layer total = eigenvalues_total(spectrum);
+    for (int b = 0; b < EIGENVALUES_BINS; ++b) {
+        d->shares[i][b] = total.n > 0 ? (double) total.bins[b] / (double) total.n : 0.0;
+    }
+    d->spectra[i] = (struct chart_series) {
+        .name  = "all layers",
+        .kind  = CHART_STEPS,
+        .n     = EIGENVALUES_BINS,
+        .x     = d->bins,
+        .y     = d->shares[i],
+        .color = i,
+    };
+    d->panels[d->n_panels++] = (struct chart_panel) {
+        .title    = d->names[i],
+        .x_label  = "real part of the eigenvalues",
+        .y_label  = "share",
+        .x_lo     = -1.0,
+        .x_hi     = 1.0,
+        .height   = 200,
+        .series   = &d->spectra[i],
+        .n_series = 1,
+    };
+}
+
+void output_svg(FILE * out, const struct probed * probed, int n) {
+    struct chart_stack stacks[CHART_MODELS_MAX + 1] = { 0 };
+    struct chart_data  d                            = { .n_panels = 0 };
+
+    n = n < CHART_MODELS_MAX ? n : CHART_MODELS_MAX;
+    for (int i = 0; i < n; ++i) {
+        snprintf(d.names[i], sizeof(d.names[i]), "%.60s %s", probed[i].name, probed[i].eigenvalues);
     }
     for (int b = 0; b <= EIGENVALUES_BINS; ++b) {
-        bins[b] = -1.0 + 2.0 * b / EIGENVALUES_BINS;
+        d.bins[b] = -1.0 + 2.0 * b / EIGENVALUES_BINS;
+    }
+    if (probed[0].horizon.n_rows > 0) {
+        add_horizons(&d, probed, n);
+    } else if (probed[0].result.n_rows > 1) {
+        add_accuracies(&d, probed, n);
     }
     for (int i = 0; i < n; ++i) {
-        if (probed[i].spectrum.layers == NULL) {
-            continue;
+        if (probed[i].spectrum.layers != NULL) {
+            add_spectrum(&d, &probed[i].spectrum, i);
         }
-        const struct eigenvalues_layer total = eigenvalues_total(&probed[i].spectrum);
-        for (int b = 0; b < EIGENVALUES_BINS; ++b) {
-            shares[i][b] = total.n > 0 ? (double) total.bins[b] / (double) total.n : 0.0;
-        }
-        spectra[i]         = (struct chart_series) { .name = "all layers",
-                    .kind                                  = CHART_STEPS,
-                    .n                                     = EIGENVALUES_BINS,
-                    .x                                     = bins,
-                    .y                                     = shares[i],
-                    .color                                 = i };
-        panels[n_panels++] = (struct chart_panel) {
-            .title    = names[i],
-            .x_label  = "real part of the eigenvalues",
-            .y_label  = "share",
-            .x_lo     = -1.0,
-            .x_hi     = 1.0,
-            .height   = 200,
-            .series   = &spectra[i],
-            .n_series = 1,
-        };
     }
-    for (int i = 0; i < n_panels; ++i) {
-        stacks[i] = (struct chart_stack) { .panels = &panels[i], .n_panels = 1 };
+    for (int i = 0; i < d.n_panels; ++i) {
+        stacks[i] = (struct chart_stack) { .panels = &d.panels[i], .n_panels = 1 };
     }
-    chart_write_svg(&(struct chart) { .stacks = n_panels > 0 ? stacks : &NONE,
-                            .n_stacks         = n_panels,
-                            .n_across         = n_panels < 4 ? 1 : 2,
-                            .panel_width      = 480 },
-            out);
+    const struct chart chart = {
+        .stacks      = stacks,
+        .n_stacks    = d.n_panels,
+        .n_across    = d.n_panels < 4 ? 1 : 2,
+        .panel_width = 480,
+    };
+    chart_write_svg(&chart, out);
 }
