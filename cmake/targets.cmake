@@ -14,6 +14,9 @@ endif()
 if (LRNN_SANITIZE)
     list(APPEND LRNN_C_FLAGS      -fsanitize=address,undefined -fno-omit-frame-pointer)
     list(APPEND LRNN_LINK_FLAGS   -fsanitize=address,undefined)
+    if (CMAKE_C_COMPILER_ID MATCHES "Clang") # ggml is C++, also in programs that clang links as C
+        list(APPEND LRNN_LINK_FLAGS -fsanitize-link-c++-runtime)
+    endif()
     # findings in ggml are printed, findings in our code are fatal
     list(APPEND LRNN_STRICT_FLAGS -fno-sanitize-recover=undefined)
 endif()

@@ -170,9 +170,9 @@ struct lrnn_input {
     int64_t         n_logits; // compute logits for this many tokens at the end; 0: none
 };
 
-// Appends tokens to one or more sequences. Inputs may differ in length; each must name another
+// Appends tokens to one or more sequences. Inputs may differ in length; each must name a different
 // sequence. Invalid inputs are rejected before anything is computed. If the computation itself
-// fails, the sequences of the call are reset. With exact_cuts, the recurrence gives the same bits
+// fails, all sequences of the call are reset. With exact_cuts, the recurrence gives the same bits
 // for any cut of a sequence into calls, and logits do if the matrices are Q8_0 or Q4_0 and there is
 // no attention.
 LRNN_API bool lrnn_eval(struct lrnn_session * session, const struct lrnn_input * inputs,

@@ -406,6 +406,18 @@ static void * run(void * user) {
     }
 }
 
+static void release(struct scheduler * s) {
+    pthread_cond_destroy(&s->cond);
+    pthread_mutex_destroy(&s->mutex);
+    generator_free(&s->generator);
+    lrnn_session_free(s->session);
+    prefix_tree_free(s->tree);
+    free(s->slots);
+    free(s->inputs);
+    free(s->called);
+    free(s);
+}
+
 struct scheduler * scheduler_new(
         const struct scheduler_params * params, char * err, size_t err_size) {
     const struct lrnn_session_params session = {
@@ -414,7 +426,7 @@ struct scheduler * scheduler_new(
         .n_batch    = params->n_batch + params->n_seqs,
         .n_cache    = params->n_cache,
         .cache_type = params->cache_type,
-        // so that a response does not depend on other clients and stored states
+        // so that a reply does not depend on other clients and stored states
         .exact_cuts = true,
     };
     const size_t       n = (size_t) params->n_seqs;
@@ -440,14 +452,7 @@ struct scheduler * scheduler_new(
         ok = false;
     }
     if (!ok) {
-        s->is_stopping = true;
-        generator_free(&s->generator);
-        lrnn_session_free(s->session);
-        prefix_tree_free(s->tree);
-        free(s->slots);
-        free(s->inputs);
-        free(s->called);
-        free(s);
+        release(s);
         return NULL;
     }
     return s;
@@ -463,15 +468,7 @@ void scheduler_drain(struct scheduler * s) {
 void scheduler_free(struct scheduler * s) {
     scheduler_drain(s);
     pthread_join(s->thread, NULL);
-    pthread_cond_destroy(&s->cond);
-    pthread_mutex_destroy(&s->mutex);
-    generator_free(&s->generator);
-    lrnn_session_free(s->session);
-    prefix_tree_free(s->tree);
-    free(s->slots);
-    free(s->inputs);
-    free(s->called);
-    free(s);
+    release(s);
 }
 
 //

@@ -3,7 +3,7 @@
 // The longest match wins, of equal ones the latest. A draft is as long as the last ones were
 // accepted: twice as long after one that was right, half as long after one that was wrong. So text
 // that does not repeat costs little. Where the earlier occurrence reaches the end of the text, the
-// text repeats itself, and the draft goes on with its own tokens.
+// text repeats itself, and the draft continues with its own tokens.
 
 #include "base/error.h"
 #include "lrnn.h"

@@ -77,7 +77,7 @@ static bool is_before(struct candidate a, struct candidate b) {
     return a.logit > b.logit || (a.logit == b.logit && a.token < b.token);
 }
 
-// The candidates in order, as far as they are needed: a heap, and behind it those that were taken
+// The candidates in order, as far as they are needed: a heap, and after it those that were taken
 // from it, c[n - 1 - i] the i-th. Few are needed, so this is much faster than to sort them all.
 struct ranking {
     struct candidate * c; // [n]

@@ -78,24 +78,13 @@ static bool compute(
     return s->trace == NULL || trace_end(s->trace, err, err_size);
 }
 
-// After a failure the states are half written.
-static void reset_seqs(struct lrnn_session * s, const struct batch * batch) {
-    for (int32_t i = 0; i < batch->n_seqs; ++i) {
-        const struct graph_seq * q = &batch->seqs[i];
-        states_clear_cache(&s->states, s->model, q->seq, 0, q->position + q->count);
-        s->seqs[q->seq] = (struct seq) { 0 };
-    }
+static bool prepare(
+        struct lrnn_session * s, const struct batch * batch, char * err, size_t err_size) {
+    return (can_reuse(s, batch) || build(s, batch, err, err_size)) &&
+           graph_inputs_fill(&s->forward.inputs, s->model, &s->states, batch, err, err_size);
 }
 
-static bool run(struct lrnn_session * s, const struct batch * batch, char * err, size_t err_size) {
-    if ((!can_reuse(s, batch) && !build(s, batch, err, err_size)) ||
-            !graph_inputs_fill(&s->forward.inputs, s->model, &s->states, batch, err, err_size)) {
-        return false;
-    }
-    if (!compute(s, batch, err, err_size)) {
-        reset_seqs(s, batch);
-        return false;
-    }
+static void advance(struct lrnn_session * s, const struct batch * batch) {
     for (int32_t i = 0; i < batch->n_seqs; ++i) {
         struct seq * q = &s->seqs[batch->seqs[i].seq];
         q->length += batch->seqs[i].count;
@@ -104,7 +93,6 @@ static bool run(struct lrnn_session * s, const struct batch * batch, char * err,
             q->rewindable = s->params.n_rewind;
         }
     }
-    return true;
 }
 
 //
@@ -221,6 +209,17 @@ static void keep_logits(struct lrnn_session * s, struct call * call) {
     }
 }
 
+// Empties the sequences of a call: some of its tokens were computed, and the states of the last
+// batch are half written.
+static void reset_seqs(struct lrnn_session * s, const struct call * call) {
+    for (int32_t i = 0; i < call->n_inputs; ++i) {
+        const struct lrnn_input * in  = &call->inputs[i];
+        const int64_t             end = s->seqs[in->seq].length + in->n_tokens - call->done[i];
+        states_clear_cache(&s->states, s->model, in->seq, 0, end);
+        s->seqs[in->seq] = (struct seq) { 0 };
+    }
+}
+
 static bool run_call(struct lrnn_session * s, struct call * call, int64_t n_tokens, char * err,
         size_t err_size) {
     for (int32_t i = 1; i < call->n_inputs; ++i) {
@@ -228,9 +227,14 @@ static bool run_call(struct lrnn_session * s, struct call * call, int64_t n_toke
     }
     for (int64_t done = 0; done < n_tokens; done += call->batch.n_tokens) {
         next_batch(s, call);
-        if (!run(s, &call->batch, err, err_size)) {
+        const bool is_ready = prepare(s, &call->batch, err, err_size);
+        if (!is_ready || !compute(s, &call->batch, err, err_size)) {
+            if (is_ready || done > 0) {
+                reset_seqs(s, call);
+            }
             return false;
         }
+        advance(s, &call->batch);
         keep_logits(s, call);
         for (int32_t i = 0; i < call->batch.n_seqs; ++i) {
             call->done[call->of_input[i]] += call->batch.seqs[i].count;

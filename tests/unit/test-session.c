@@ -7,6 +7,7 @@
 #include "kit/model-edit.h"
 #include "lrnn.h"
 
+#include <limits.h>
 #include <math.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -430,6 +431,57 @@ static void test_threads(const char * name) {
     lrnn_model_free(model);
 }
 
+// A callback that makes the second batch of a call fail.
+static bool fail_in_second_batch(const struct lrnn_trace_event * event, void * user) {
+    int * n_left = user;
+    return event->layer >= 0 || --*n_left > 0; // -1: the output layer, once per batch
+}
+
+// A call that fails after some of its batches resets all of its sequences, and no other.
+static void test_failed_call(const char * name) {
+    enum { N = 4 };
+    const int32_t       tokens[N] = { 3, 1, 4, 1 };
+    int                 n_left    = INT_MAX;
+    char                err[512]  = "";
+    struct lrnn_model * model     = golden_load_model(name);
+
+    const struct lrnn_session_params params  = { .n_threads = 1,
+         .n_seqs                                            = 4,
+         .n_batch                                           = N,
+         .trace_kinds                                       = LRNN_TRACE_MATRICES,
+         .trace                                             = fail_in_second_batch,
+         .trace_user                                        = &n_left };
+    const struct lrnn_input          three[] = {
+        { 0, tokens, N, N },
+        { 1, tokens, N, N },
+        { 2, tokens, N, N },
+    };
+    struct lrnn_session * s = lrnn_session_new(model, &params, err, sizeof(err));
+    if (!check(s != NULL, name, err)) {
+        return;
+    }
+    check(eval(s, 0, tokens, 1, err) && eval(s, 2, tokens, 1, err) && eval(s, 3, tokens, N, err),
+            name, err);
+    n_left = 2;
+    check(!lrnn_eval(s, three, 3, err, sizeof(err)), name, "the callback does not stop the call");
+    for (int32_t q = 0; q < 3; ++q) {
+        check(lrnn_seq_length(s, q) == 0, name, "a failed call leaves tokens in a sequence");
+    }
+    check(lrnn_seq_length(s, 3) == N && lrnn_logits(s, 0) == NULL, name,
+            "a failed call resets another sequence, or has logits");
+
+    // empty sequences continue as new ones do
+    struct lrnn_session * fresh = lrnn_session_new(model, &params, err, sizeof(err));
+    n_left                      = INT_MAX;
+    check(fresh != NULL && eval(s, 0, tokens, N, err) && eval(fresh, 0, tokens, N, err), name, err);
+    check(memcmp(lrnn_logits(s, 0), lrnn_logits(fresh, 0),
+                  (size_t) lrnn_model_get_info(model).n_vocab * sizeof(float)) == 0,
+            name, "a failed call affects the tokens that follow");
+    lrnn_session_free(fresh);
+    lrnn_session_free(s);
+    lrnn_model_free(model);
+}
+
 int main(void) {
     char path[64], err[512];
     if (!test_check(&t, golden_list_load(&golden, err, sizeof(err)), "%s", err)) {
@@ -443,6 +495,8 @@ int main(void) {
     }
     test_damage(path);
     test_misuse();
+    test_failed_call("delta_net_neg");
+    test_failed_call("delta_net_hybrid");
     test_cache("transformer");
     test_cache("delta_net_hybrid"); // has a sliding window
     test_cache("olmo_hybrid");
