@@ -97,11 +97,23 @@ struct limits {
     struct test_worst f32, rounded;
 };
 
+// Many columns are multiplied in bytes.
+static bool is_in_bytes(enum ggml_type type) {
+    switch (type) {
+        case GGML_TYPE_Q4_K:
+        case GGML_TYPE_Q5_K:
+        case GGML_TYPE_Q6_K: return ggml_cpu_has_avx2();
+        case GGML_TYPE_Q8_0:
+        case GGML_TYPE_Q4_0:
+        case GGML_TYPE_IQ4_XS: return ggml_cpu_has_avx512_vnni();
+        default: return false;
+    }
+}
+
 // Is computed in F32: not by ggml, row by row or in bytes.
 static bool is_f32(const struct problem * p) {
-    const bool in_bytes = ggml_cpu_has_avx512_vnni() &&
-                          (p->w->type == GGML_TYPE_Q8_0 || p->w->type == GGML_TYPE_Q4_0);
-    return ggml_lrnn_cpu_mul_mat_work_size(p->y, 1) > 0 && p->y->ne[1] >= 48 && !in_bytes;
+    return ggml_lrnn_cpu_mul_mat_work_size(p->y, 1) > 0 && p->y->ne[1] >= 48 &&
+           !is_in_bytes(p->w->type);
 }
 
 static void test_product(struct test * t, struct limits * limits, enum ggml_type type,
@@ -153,6 +165,11 @@ static void test_types(struct test * t, struct limits * limits) {
     }
 }
 
+// Types with blocks of 256 weights.
+static const enum ggml_type types_256[] = { GGML_TYPE_Q4_K, GGML_TYPE_Q5_K, GGML_TYPE_Q6_K,
+    GGML_TYPE_IQ4_XS };
+enum { N_TYPES_256 = sizeof(types_256) / sizeof(types_256[0]) };
+
 // Ragged shapes: around the sizes of register tiles, panels, parts of a row and blocks of columns.
 static void test_shapes(struct test * t, struct limits * limits) {
     static const int64_t rows[]    = { 1, 6, 7, 47, 49, 100 };
@@ -168,11 +185,16 @@ static void test_shapes(struct test * t, struct limits * limits) {
             const struct shape blocks = { 32 * (1 + n % 18), rows[r], columns[c], 1, 1, 1, 1,
                 TEST_DENSE };
             test_product(t, limits, n % 2 == 0 ? GGML_TYPE_Q8_0 : GGML_TYPE_Q4_0, &blocks, &rng);
+            const struct shape blocks_256 = { 256 * (1 + n % 3), rows[r], 12 + columns[c], 1, 1, 1,
+                1, n % 2 == 0 ? TEST_DENSE : TEST_GAPS };
+            test_product(t, limits, types_256[(n + n / 4) % N_TYPES_256], &blocks_256, &rng);
         }
     }
     const struct shape wide = { 64, 50, 1100, 1, 1, 1, 1, TEST_DENSE }; // several blocks of columns
     test_product(t, limits, GGML_TYPE_Q8_0, &wide, &rng);
     test_product(t, limits, GGML_TYPE_F32, &wide, &rng);
+    const struct shape wide_256 = { 256, 50, 1100, 1, 1, 1, 1, TEST_DENSE };
+    test_product(t, limits, GGML_TYPE_Q4_K, &wide_256, &rng);
 }
 
 // Several matrices in x, which may share those in w, and strides between them.
@@ -187,6 +209,10 @@ static void test_matrices(struct test * t, struct limits * limits) {
         for (size_t i = 0; i < sizeof(shapes) / sizeof(shapes[0]); ++i) {
             test_product(t, limits, GGML_TYPE_F32, &shapes[i], &rng);
             test_product(t, limits, GGML_TYPE_Q8_0, &shapes[i], &rng);
+            struct shape blocks_256 = shapes[i];
+            blocks_256.K            = 512;
+            blocks_256.R            = 35;
+            test_product(t, limits, types_256[i % N_TYPES_256], &blocks_256, &rng);
         }
     }
 }
@@ -217,10 +243,11 @@ static void test_conversion(struct test * t) {
 // A column among many has the bits that it has among fewer.
 static void test_columns(struct test * t) {
     static const enum ggml_type types[] = { GGML_TYPE_F32, GGML_TYPE_F16, GGML_TYPE_Q8_0,
-        GGML_TYPE_Q4_0 };
+        GGML_TYPE_Q4_0, GGML_TYPE_Q4_K, GGML_TYPE_Q5_K, GGML_TYPE_Q6_K, GGML_TYPE_IQ4_XS };
     for (size_t i = 0; i < sizeof(types) / sizeof(types[0]); ++i) {
-        const struct shape many = { 640, 60, 150, 1, 1, 1, 1, TEST_DENSE };
-        const struct shape few  = { 640, 60, 61, 1, 1, 1, 1, TEST_DENSE };
+        const int64_t      K    = ggml_blck_size(types[i]) == 256 ? 768 : 640;
+        const struct shape many = { K, 60, 150, 1, 1, 1, 1, TEST_DENSE };
+        const struct shape few  = { K, 60, 61, 1, 1, 1, 1, TEST_DENSE };
         struct problem     p, q;
         struct test_rng    rng = { 5 };
         problem_init(&p, types[i], &many, &rng);
@@ -354,17 +381,55 @@ static void test_order(struct test * t) {
     }
 }
 
+// Types with blocks of 256 weights, on x86 CPUs: many columns are rounded as ggml does, and after
+// that the sums have the precision of F32.
+static void test_rounding(struct test * t) {
+    struct test_worst worst = { .what = "products of rounded columns, NMSE", .limit = LIMIT_F32 };
+    for (size_t i = 0; i < 3 * N_TYPES_256; ++i) {
+        static const int64_t lengths[] = { 256, 1280, 4864 };
+        const enum ggml_type type      = types_256[i / 3];
+        const struct shape   s         = { lengths[i % 3], 37, 19, 1, 1, 1, 1, TEST_DENSE };
+        struct problem       p;
+        struct test_rng      rng = { 10 };
+        char                 text[64];
+        problem_init(&p, type, &s, &rng);
+        const bool done   = test_compute(&p.arena, p.y, 2);
+        void *     column = malloc(ggml_row_size(GGML_TYPE_Q8_K, s.K));
+        for (int64_t c = 0; c < s.C; ++c) {
+            float * x = (float *) p.x->data + c * s.K;
+            ggml_get_type_traits_cpu(GGML_TYPE_Q8_K)->from_float(x, column, s.K);
+            for (int64_t k = 0; k < s.K; ++k) {
+                const char * block = (const char *) column +
+                                     k / 256 * (int64_t) ggml_row_size(GGML_TYPE_Q8_K, 256);
+                float d; // a block begins with its factor
+                memcpy(&d, block, sizeof(d));
+                x[k] = d * (float) ((const int8_t *) block)[sizeof(d) + (size_t) (k % 256)];
+            }
+        }
+        snprintf(text, sizeof(text), "%s, K %d", ggml_type_name(type), (int) s.K);
+        if (test_check(t, done, "%s: not computed", text) && is_in_bytes(type)) {
+            test_bound(t, &worst, problem_error(&p, &s), text);
+        }
+        free(column);
+        problem_free(&p);
+    }
+    test_worst_print(&worst);
+}
+
 // NaN and infinity in x reach the whole column, and no other one.
 static void test_not_finite(struct test * t) {
-    static const enum ggml_type types[]  = { GGML_TYPE_F32, GGML_TYPE_Q8_0, GGML_TYPE_Q4_0 };
+    static const enum ggml_type types[]  = { GGML_TYPE_F32, GGML_TYPE_Q8_0, GGML_TYPE_Q4_0,
+         GGML_TYPE_Q4_K, GGML_TYPE_Q6_K };
     static const float          bad[]    = { NAN, INFINITY, -INFINITY };
     static const int64_t        counts[] = { 60, 18, 2 };
-    for (int i = 0; i < 27; ++i) {
-        const struct shape s     = { 96, 20, counts[i / 9], 1, 1, 1, 1, TEST_DENSE };
-        const int64_t      wrong = s.C > 17 ? 17 : 1; // column
-        struct test_rng    rng   = { 6 };
-        struct problem     p;
-        problem_init(&p, types[i / 3 % 3], &s, &rng);
+    for (int i = 0; i < 45; ++i) {
+        const enum ggml_type type  = types[i / 3 % 5];
+        const int64_t        K     = ggml_blck_size(type) == 256 ? 512 : 96;
+        const struct shape   s     = { K, 20, counts[i / 15], 1, 1, 1, 1, TEST_DENSE };
+        const int64_t        wrong = s.C > 17 ? 17 : 1; // column
+        struct test_rng      rng   = { 6 };
+        struct problem       p;
+        problem_init(&p, type, &s, &rng);
         test_set(p.x, 40, wrong, 0, 0, bad[i % 3]);
         if (ggml_lrnn_cpu_mul_mat_work_size(p.y, 1) == 0) { // few columns: ggml drops NaN
             problem_free(&p);
@@ -376,8 +441,8 @@ static void test_not_finite(struct test * t) {
                 n_wrong += (isfinite(test_get(p.y, r, c, 0, 0)) != 0) == (c == wrong);
             }
         }
-        test_check(t, n_wrong == 0, "%s, x = %f: %d wrong elements",
-                ggml_type_name(types[i / 3 % 3]), (double) bad[i % 3], (int) n_wrong);
+        test_check(t, n_wrong == 0, "%s, x = %f: %d wrong elements", ggml_type_name(type),
+                (double) bad[i % 3], (int) n_wrong);
         problem_free(&p);
     }
 }
@@ -396,6 +461,7 @@ int main(void) {
     test_alone(&t);
     test_bits_of_ggml(&t);
     test_order(&t);
+    test_rounding(&t);
     test_not_finite(&t);
     test_worst_print(&limits.f32);
     test_worst_print(&limits.rounded);

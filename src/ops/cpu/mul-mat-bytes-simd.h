@@ -14,8 +14,7 @@
 #include "ggml-common.h"
 
 enum {
-    QK    = 32,     // weights of a block
-    FOURS = QK / 4, // vectors of a block
+    FOURS = 8, // vectors of 32 bytes of each row
 };
 
 #if MUL_MAT_VNNI
@@ -56,49 +55,38 @@ SIMD_INLINE void transpose_quarters(rows_i v[4]) {
     v[3] = _mm512_unpackhi_epi64(b, d);
 }
 
-// Block b of the rows → w[i]: weights 4 i … 4 i + 3 of each row, plus OFFSET_Q8_0
-SIMD_INLINE void unpack_q8_0(const char * const rows[HEIGHT], int64_t b, rows_i w[FOURS]) {
-    __m512i     v[FOURS]; // two rows in each: [weights 0 … 15, weights 16 … 31] of r and of r + 4
+// 32 bytes of each row, which begin at p[r] + offset → v[i]: bytes 4 i … 4 i + 3 of each row
+SIMD_INLINE void rows_load_32(const char * const p[HEIGHT], int64_t offset, rows_i v[FOURS]) {
+    __m512i     u[FOURS]; // two rows in each: [bytes 0 … 15, bytes 16 … 31] of r and of r + 4
 #    pragma GCC unroll 8
     for (int i = 0; i < FOURS; ++i) {
         const int r = i % 4 + i / 4 * 8;
-        v[i]        = _mm512_inserti64x4(
-                _mm512_castsi256_si512(_mm256_loadu_si256(
-                        (const __m256i *) ((const block_q8_0 *) rows[r] + b)->qs)),
-                _mm256_loadu_si256((const __m256i *) ((const block_q8_0 *) rows[r + 4] + b)->qs),
-                1);
+        u[i]        = _mm512_inserti64x4(
+                _mm512_castsi256_si512(_mm256_loadu_si256((const __m256i *) (p[r] + offset))),
+                _mm256_loadu_si256((const __m256i *) (p[r + 4] + offset)), 1);
     }
-    transpose_quarters(v);
-    transpose_quarters(v + 4);
+    transpose_quarters(u);
+    transpose_quarters(u + 4);
 #    pragma GCC unroll 4
     for (int i = 0; i < 4; ++i) {
-        const __m512i offset = _mm512_set1_epi8(INT8_MIN);
-        w[i]                 = _mm512_xor_si512(_mm512_shuffle_i32x4(v[i], v[i + 4], 0x88), offset);
-        w[i + 4]             = _mm512_xor_si512(_mm512_shuffle_i32x4(v[i], v[i + 4], 0xdd), offset);
+        v[i]     = _mm512_shuffle_i32x4(u[i], u[i + 4], 0x88);
+        v[i + 4] = _mm512_shuffle_i32x4(u[i], u[i + 4], 0xdd);
     }
 }
 
-// The same, plus OFFSET_Q4_0. Weights 16 … 31 are the high halves of the bytes.
-SIMD_INLINE void unpack_q4_0(const char * const rows[HEIGHT], int64_t b, rows_i w[FOURS]) {
-    __m512i     v[4]; // rows r, r + 4, r + 8 and r + 12
+// The same for 16 bytes
+SIMD_INLINE void rows_load_16(const char * const p[HEIGHT], int64_t offset, rows_i v[4]) {
 #    pragma GCC unroll 4
-    for (int r = 0; r < 4; ++r) {
+    for (int r = 0; r < 4; ++r) { // rows r, r + 4, r + 8 and r + 12
         __m128i q[4];
 #    pragma GCC unroll 4
         for (int i = 0; i < 4; ++i) {
-            q[i] = _mm_loadu_si128(
-                    (const __m128i *) ((const block_q4_0 *) rows[r + 4 * i] + b)->qs);
+            q[i] = _mm_loadu_si128((const __m128i *) (p[r + 4 * i] + offset));
         }
         v[r] = _mm512_inserti64x4(_mm512_castsi256_si512(_mm256_set_m128i(q[1], q[0])),
                 _mm256_set_m128i(q[3], q[2]), 1);
     }
     transpose_quarters(v);
-#    pragma GCC unroll 4
-    for (int i = 0; i < 4; ++i) {
-        const __m512i low = _mm512_set1_epi8(15);
-        w[i]              = _mm512_and_si512(v[i], low);
-        w[i + 4]          = _mm512_and_si512(_mm512_srli_epi16(v[i], 4), low);
-    }
 }
 
 // The sums of products of a block begin with the same number in each row.
@@ -161,36 +149,28 @@ SIMD_INLINE void transpose_quarters(rows_i v[4]) {
     v[3] = _mm256_unpackhi_epi64(b, d);
 }
 
-SIMD_INLINE void unpack_q8_0(const char * const rows[HEIGHT], int64_t b, rows_i w[FOURS]) {
-    __m256i v[FOURS]; // [weights 0 … 15, weights 16 … 31] of a row
+SIMD_INLINE void rows_load_32(const char * const p[HEIGHT], int64_t offset, rows_i v[FOURS]) {
+    __m256i u[FOURS]; // [bytes 0 … 15, bytes 16 … 31] of a row
 #    pragma GCC unroll 8
     for (int r = 0; r < HEIGHT; ++r) {
-        v[r] = _mm256_loadu_si256((const __m256i *) ((const block_q8_0 *) rows[r] + b)->qs);
+        u[r] = _mm256_loadu_si256((const __m256i *) (p[r] + offset));
     }
-    transpose_quarters(v);
-    transpose_quarters(v + 4);
+    transpose_quarters(u);
+    transpose_quarters(u + 4);
 #    pragma GCC unroll 4
     for (int i = 0; i < 4; ++i) {
-        w[i]     = _mm256_permute2x128_si256(v[i], v[i + 4], 0x20);
-        w[i + 4] = _mm256_permute2x128_si256(v[i], v[i + 4], 0x31);
+        v[i]     = _mm256_permute2x128_si256(u[i], u[i + 4], 0x20);
+        v[i + 4] = _mm256_permute2x128_si256(u[i], u[i + 4], 0x31);
     }
 }
 
-SIMD_INLINE void unpack_q4_0(const char * const rows[HEIGHT], int64_t b, rows_i w[FOURS]) {
-    __m256i v[4]; // rows r and r + 4
+SIMD_INLINE void rows_load_16(const char * const p[HEIGHT], int64_t offset, rows_i v[4]) {
 #    pragma GCC unroll 4
-    for (int r = 0; r < 4; ++r) {
-        const __m128i * q[2] = { (const __m128i *) ((const block_q4_0 *) rows[r] + b)->qs,
-            (const __m128i *) ((const block_q4_0 *) rows[r + 4] + b)->qs };
-        v[r]                 = _mm256_set_m128i(_mm_loadu_si128(q[1]), _mm_loadu_si128(q[0]));
+    for (int r = 0; r < 4; ++r) { // rows r and r + 4
+        v[r] = _mm256_set_m128i(_mm_loadu_si128((const __m128i *) (p[r + 4] + offset)),
+                _mm_loadu_si128((const __m128i *) (p[r] + offset)));
     }
     transpose_quarters(v);
-#    pragma GCC unroll 4
-    for (int i = 0; i < 4; ++i) {
-        const __m256i low = _mm256_set1_epi8(15);
-        w[i]              = _mm256_and_si256(v[i], low);
-        w[i + 4]          = _mm256_and_si256(_mm256_srli_epi16(v[i], 4), low);
-    }
 }
 
 SIMD_INLINE rows_i dot_begin(int32_t sum, bool is_q8_0) {
@@ -215,3 +195,6 @@ SIMD_INLINE rows_i dot_end(rows_i dot, int32_t sum, bool is_q8_0) {
 }
 
 #endif
+
+typedef uint8_t  rows_u8 __attribute__((vector_size(sizeof(rows_i))));
+typedef uint32_t rows_u32 __attribute__((vector_size(sizeof(rows_i))));

@@ -2,7 +2,7 @@
 
 // Matrix products in bytes, on CPUs with AVX2 or VNNI. They round x to 8 bits.
 //
-//     y[r, c] = Σ_k w[r, k] x[k, c]        w [K, R], Q8_0 or Q4_0; x [K, C] and y [R, C], F32
+//     y[r, c] = Σ_k w[r, k] x[k, c]        w [K, R] in blocks; x [K, C] and y [R, C], F32
 
 #include "ggml.h"
 

@@ -68,17 +68,13 @@ static bool ggml_is_faster(enum ggml_type type) {
 #if defined(__AVX512VNNI__)
         case GGML_TYPE_Q2_K:
         case GGML_TYPE_Q3_K:
-        case GGML_TYPE_Q4_K:
-        case GGML_TYPE_Q5_K:
-        case GGML_TYPE_Q6_K:
         case GGML_TYPE_IQ1_S:
         case GGML_TYPE_IQ1_M:
         case GGML_TYPE_IQ2_XXS:
         case GGML_TYPE_IQ2_XS:
         case GGML_TYPE_IQ2_S:
         case GGML_TYPE_IQ3_XXS:
-        case GGML_TYPE_IQ3_S:
-        case GGML_TYPE_IQ4_XS: return true;
+        case GGML_TYPE_IQ3_S: return true;
 #endif
 #if defined(__AVX512BF16__)
         case GGML_TYPE_BF16: return true;

@@ -1,0 +1,456 @@
+// Panels of weights in blocks of 256 (Q4_K, Q5_K, Q6_K; with VNNI IQ4_XS) times many columns: see
+// mul-mat-bytes.c.
+//
+//     y[r, c] = Σ_b e[c, b] (Σ_i d[r, b] s[r, i] Σ_{k in part i} w[r, k] x[k, c]
+//                            − Σ_i m[r, b] t[r, i] Σ_{k in part i} x[k, c])
+//
+// A block has 8 or 16 parts, and w, x, s and t are integers. Types without minima t store w + o
+// (o = 32 in Q6_K, 128 in IQ4_XS): with VNNI the sum over a part begins with −o Σ x[k, c] instead of
+// 0; with AVX2 they have the minima t = s with the factor m = o d.
+//
+// A block of a panel is unpacked once, as vectors of four weights of each row
+// (mul-mat-bytes-simd.h), and stays in the first-level cache while all columns go past it.
+//
+// With VNNI, a vector of 16 rows takes 64 instructions for the products of a block with a column, 8
+// or 16 for the scales, 5 for the minima and 1 for the factor of the column: 78 (Q4_K, Q5_K) or 81
+// (Q6_K). A Zen 4 starts one per cycle, so at most 3.2 times the multiply-adds of F32.
+
+#include "mul-mat-bytes-kernel.h"
+
+#if MUL_MAT_BYTES
+
+#    include "mul-mat-bytes-simd.h"
+#    include "mul-mat-round.h"
+
+enum {
+    N_FOURS = QK_K / 4,
+    VECS    = 2, // vectors of rows of a panel
+    WIDTH   = 240,
+#    if MUL_MAT_VNNI
+    COLUMNS = 6, // of a register tile
+#    else
+    COLUMNS = 3,
+#    endif
+};
+
+// A block of a column.
+struct column_block {
+    int32_t q[N_FOURS]; // four numbers in each
+    int32_t start[16];  // −o Σ q of each part, with VNNI
+    int16_t sums[16];   // Σ q of each part
+    float   e;          // x = e q
+};
+
+// How the kernel computes a type.
+struct format {
+    int  n_parts; // 8 or 16
+    bool minima;
+    bool start; // sums over a part begin with −o Σ q
+    int  run;   // vectors of fours whose products are added before they are scaled
+};
+
+//
+// Vectors of rows
+//
+
+#    if MUL_MAT_VNNI
+
+typedef rows_f rows_acc; // Σ d s w x
+typedef rows_f rows_s;   // d s
+
+SIMD_INLINE struct format format_of(enum ggml_type type) {
+    switch (type) {
+        case GGML_TYPE_Q6_K: return (struct format) { 16, false, true, 4 };
+        case GGML_TYPE_IQ4_XS: return (struct format) { 8, false, true, 8 };
+        default: return (struct format) { 8, true, false, 8 };
+    }
+}
+
+SIMD_INLINE rows_f rows_float(rows_i x) {
+    return _mm512_cvtepi32_ps(x);
+}
+SIMD_INLINE rows_f rows_fma(rows_f a, rows_f b, rows_f c) {
+    return _mm512_fmadd_ps(a, b, c);
+}
+// The F16 number in the lower half of each
+SIMD_INLINE rows_f rows_factor(rows_i x) {
+    return _mm512_cvtph_ps(_mm512_cvtepi32_epi16(x));
+}
+SIMD_INLINE rows_i rows_set1(int32_t x) {
+    return _mm512_set1_epi32(x);
+}
+SIMD_INLINE rows_f rows_set1_f(float x) {
+    return _mm512_set1_ps(x);
+}
+SIMD_INLINE rows_s rows_scale(rows_i s, rows_f d) {
+    return rows_float(s) * d;
+}
+// Adds Σ w x over four weights.
+SIMD_INLINE rows_i rows_dot(rows_i sum, rows_i w, int32_t x) {
+    return _mm512_dpbusd_epi32(sum, w, _mm512_set1_epi32(x));
+}
+// Adds a sum of a part, scaled.
+SIMD_INLINE rows_acc rows_acc_add(rows_acc acc, rows_i sum, rows_s s) {
+    return rows_fma(rows_float(sum), s, acc);
+}
+SIMD_INLINE rows_f rows_acc_end(rows_acc acc, rows_f d) {
+    (void) d;
+    return acc;
+}
+// Adds Σ t x over two parts.
+SIMD_INLINE rows_i rows_pair(rows_i sum, rows_i t, int32_t x) {
+    return _mm512_dpwssd_epi32(sum, t, _mm512_set1_epi32(x));
+}
+
+#    else
+
+typedef rows_i rows_acc; // Σ s w x
+typedef rows_i rows_s;   // s, twice, in 16 bits
+
+// Products are added in 16 bits, as many as fit: of weights of 4, 5 and 6 bits 8, 4 and 2 vectors.
+SIMD_INLINE struct format format_of(enum ggml_type type) {
+    switch (type) {
+        case GGML_TYPE_Q6_K: return (struct format) { 16, true, false, 2 };
+        case GGML_TYPE_Q5_K: return (struct format) { 8, true, false, 4 };
+        default: return (struct format) { 8, true, false, 8 };
+    }
+}
+
+SIMD_INLINE rows_f rows_float(rows_i x) {
+    return _mm256_cvtepi32_ps(x);
+}
+SIMD_INLINE rows_f rows_fma(rows_f a, rows_f b, rows_f c) {
+    return _mm256_fmadd_ps(a, b, c);
+}
+SIMD_INLINE rows_f rows_factor(rows_i x) {
+    const __m256i low = _mm256_and_si256(x, _mm256_set1_epi32(0xffff));
+    return _mm256_cvtph_ps(
+            _mm_packus_epi32(_mm256_castsi256_si128(low), _mm256_extracti128_si256(low, 1)));
+}
+SIMD_INLINE rows_i rows_set1(int32_t x) {
+    return _mm256_set1_epi32(x);
+}
+SIMD_INLINE rows_f rows_set1_f(float x) {
+    return _mm256_set1_ps(x);
+}
+SIMD_INLINE rows_s rows_scale(rows_i s, rows_f d) {
+    (void) d;
+    return _mm256_or_si256(
+            _mm256_and_si256(s, _mm256_set1_epi32(0xffff)), _mm256_slli_epi32(s, 16));
+}
+SIMD_INLINE rows_i rows_dot(rows_i sum, rows_i w, int32_t x) {
+    sum = _mm256_add_epi16(sum, _mm256_maddubs_epi16(w, _mm256_set1_epi32(x)));
+    __asm__("" : "+x"(sum)); // GCC would add in another order, for which there are no registers
+    return sum;
+}
+SIMD_INLINE rows_acc rows_acc_add(rows_acc acc, rows_i sum, rows_s s) {
+    return _mm256_add_epi32(acc, _mm256_madd_epi16(sum, s));
+}
+SIMD_INLINE rows_f rows_acc_end(rows_acc acc, rows_f d) {
+    return rows_float(acc) * d;
+}
+SIMD_INLINE rows_i rows_pair(rows_i sum, rows_i t, int32_t x) {
+    return _mm256_add_epi32(sum, _mm256_madd_epi16(t, _mm256_set1_epi32(x)));
+}
+
+#    endif
+
+// A block of the rows of a panel.
+struct row_block {
+    rows_i w[N_FOURS][VECS]; // four weights of each row
+    rows_s s[16][VECS];
+    rows_i t[8][VECS]; // minima of two parts, in 16 bits
+    rows_f d[VECS];
+    rows_f m[VECS]; // −m
+};
+
+//
+// Columns
+//
+
+// Rounds blocks of 256 numbers to multiples of e = max |x| / 127. e is NaN if a number is not
+// finite.
+static void round_blocks(
+        enum ggml_type type, const float * x, int64_t n, char * out, int64_t stride) {
+    const int offset = type == GGML_TYPE_Q6_K ? 32 : type == GGML_TYPE_IQ4_XS ? 128 : 0;
+    const int n_sums = format_of(type).n_parts;
+    for (int64_t b = 0; b < n; ++b, x += QK_K, out += stride) {
+        struct column_block * block = (struct column_block *) (void *) out;
+        const float           top   = largest(x, QK_K);
+        const float           scale = top > 0.0f ? 127.0f / top : 0.0f;
+        int                   sums[16];
+        for (int i = 0; i < 8; ++i) {
+            const __m256i q = round_32(x + 32 * i, scale);
+            _mm256_storeu_si256((__m256i *) block->q + i, q);
+            __m256i sum     = sum_fours(q);
+            sum             = _mm256_add_epi32(sum, _mm256_shuffle_epi32(sum, 0x4e));
+            sum             = _mm256_add_epi32(sum, _mm256_shuffle_epi32(sum, 0xb1));
+            sums[2 * i]     = _mm256_extract_epi32(sum, 0);
+            sums[2 * i + 1] = _mm256_extract_epi32(sum, 4);
+        }
+        for (int i = 0; i < n_sums; ++i) {
+            const int sum   = n_sums == 16 ? sums[i] : sums[2 * i] + sums[2 * i + 1];
+            block->sums[i]  = (int16_t) sum;
+            block->start[i] = -offset * sum;
+        }
+        block->e = isnan(top) ? NAN : scale > 0.0f ? 1.0f / scale : 0.0f;
+    }
+}
+
+//
+// Rows: vector v of a block, of rows that begin at p
+//
+
+// The packing of Q4_K and Q5_K: d and m in F16, 8 scales and 8 minima of 6 bits
+SIMD_INLINE void unpack_scales(const char * const p[HEIGHT], int v, struct row_block * out) {
+    rows_i u[4];
+    rows_load_16(p, 0, u);
+    const rows_u32 u0 = (rows_u32) u[1], u1 = (rows_u32) u[2], u2 = (rows_u32) u[3];
+    const rows_u32 s[2] = { u0 & 0x3f3f3f3f, (u2 & 0x0f0f0f0f) | (u0 >> 2 & 0x30303030) };
+    const rows_u32 t[2] = { u1 & 0x3f3f3f3f, (u2 >> 4 & 0x0f0f0f0f) | (u1 >> 2 & 0x30303030) };
+    out->d[v]           = rows_factor(u[0]);
+    out->m[v]           = -rows_factor((rows_i) ((rows_u32) u[0] >> 16));
+    for (unsigned i = 0; i < 8; ++i) {
+        out->s[i][v] = rows_scale((rows_i) (s[i / 4] >> 8 * (i % 4) & 255), out->d[v]);
+    }
+    for (unsigned i = 0; i < 4; ++i) {
+        const rows_u32 pair = t[i / 2] >> 16 * (i % 2);
+        out->t[i][v]        = (rows_i) ((pair & 0xff) | (pair & 0xff00) << 8);
+    }
+}
+
+static void unpack_q4_k(const char * const p[HEIGHT], int v, struct row_block * out) {
+    unpack_scales(p, v, out);
+    for (int j = 0; j < 4; ++j) { // two parts share 32 bytes
+        rows_i low[FOURS];
+        rows_load_32(p, (int64_t) offsetof(block_q4_K, qs) + 32 * j, low);
+        for (int i = 0; i < FOURS; ++i) {
+            out->w[16 * j + i][v]     = (rows_i) ((rows_u8) low[i] & 15);
+            out->w[16 * j + 8 + i][v] = (rows_i) ((rows_u8) low[i] >> 4);
+        }
+    }
+}
+
+static void unpack_q5_k(const char * const p[HEIGHT], int v, struct row_block * out) {
+    unpack_scales(p, v, out);
+    rows_i high[FOURS]; // bit i belongs to part i
+    rows_load_32(p, (int64_t) offsetof(block_q5_K, qh), high);
+    for (int j = 0; j < 4; ++j) {
+        rows_i low[FOURS];
+        rows_load_32(p, (int64_t) offsetof(block_q5_K, qs) + 32 * j, low);
+        for (int i = 0; i < FOURS; ++i) {
+            const rows_u8 l = (rows_u8) low[i], h = (rows_u8) high[i] >> 2 * j;
+            out->w[16 * j + i][v]     = (rows_i) ((l & 15) | (h & 1) << 4);
+            out->w[16 * j + 8 + i][v] = (rows_i) (l >> 4 | (h & 2) << 3);
+        }
+    }
+}
+
+static void unpack_q6_k(const char * const p[HEIGHT], int v, struct row_block * out) {
+    uint32_t d[HEIGHT];
+    for (int r = 0; r < HEIGHT; ++r) {
+        d[r] = ((const block_q6_K *) (const void *) p[r])->d;
+    }
+    rows_i factors, u[4];
+    memcpy(&factors, d, sizeof(factors));
+    out->d[v] = rows_factor(factors);
+    out->m[v] = -32.0f * out->d[v];
+    rows_load_16(p, (int64_t) offsetof(block_q6_K, scales), u);
+    for (int i = 0; i < 16; ++i) {
+        typedef int32_t rows_i32 __attribute__((vector_size(sizeof(rows_i))));
+        const rows_i32  s = (rows_i32) ((rows_u32) u[i / 4] << (24 - 8 * (i % 4))) >> 24;
+        out->s[i][v]      = rows_scale((rows_i) s, out->d[v]);
+        out->t[i / 2][v]  = i % 2 == 0 ? (rows_i) (s & 0xffff)
+                                       : (rows_i) ((rows_i32) out->t[i / 2][v] | s << 16);
+    }
+    for (int j = 0; j < 2; ++j) { // four parts of 32 share 64 bytes of ql and 32 of qh
+        rows_i a[FOURS], b[FOURS], high[FOURS];
+        rows_load_32(p, (int64_t) offsetof(block_q6_K, ql) + 64 * j, a);
+        rows_load_32(p, (int64_t) offsetof(block_q6_K, ql) + 64 * j + 32, b);
+        rows_load_32(p, (int64_t) offsetof(block_q6_K, qh) + 32 * j, high);
+        for (int i = 0; i < FOURS; ++i) {
+            const rows_u8 h = (rows_u8) high[i];
+            rows_i *      w = &out->w[32 * j + i][v];
+            w[0]            = (rows_i) (((rows_u8) a[i] & 15) | (h & 3) << 4);
+            w[8 * VECS]     = (rows_i) (((rows_u8) b[i] & 15) | (h & 12) << 2);
+            w[16 * VECS]    = (rows_i) ((rows_u8) a[i] >> 4 | (h & 48));
+            w[24 * VECS]    = (rows_i) ((rows_u8) b[i] >> 4 | (h >> 2 & 48));
+        }
+    }
+}
+
+#    if MUL_MAT_VNNI
+static void unpack_iq4_xs(const char * const p[HEIGHT], int v, struct row_block * out) {
+    // what a code of 4 bits stands for, plus 128
+    static const uint8_t table[16] = { 1, 24, 45, 63, 79, 93, 106, 118, 129, 141, 153, 166, 181,
+        197, 217, 241 };
+    const __m512i        values = _mm512_broadcast_i32x4(_mm_loadu_si128((const __m128i *) table));
+    rows_i               u[4];
+    rows_load_16(p, 0, u);
+    const rows_u32 high = (rows_u32) u[0] >> 16, low = (rows_u32) u[1];
+    out->d[v] = rows_factor(u[0]);
+    for (unsigned i = 0; i < 8; ++i) {
+        const rows_u32 s = (low >> 4 * i & 15) | (high >> 2 * i & 3) << 4;
+        out->s[i][v]     = rows_scale((rows_i) (s - 32), out->d[v]);
+    }
+    for (int j = 0; j < 4; ++j) { // the halves of 16 bytes are the halves of a part
+        rows_i q[FOURS];
+        rows_load_32(p, (int64_t) offsetof(block_iq4_xs, qs) + 32 * j, q);
+        for (int i = 0; i < FOURS; ++i) {
+            rows_i * w  = &out->w[16 * j + i / 4 * 8 + i % 4][v];
+            w[0]        = _mm512_shuffle_epi8(values, (rows_i) ((rows_u8) q[i] & 15));
+            w[4 * VECS] = _mm512_shuffle_epi8(values, (rows_i) ((rows_u8) q[i] >> 4));
+        }
+    }
+}
+#    endif
+
+// Block b
+static void unpack(const struct panel * p, int64_t b, struct row_block * out) {
+    const int64_t offset = b * (int64_t) ggml_type_size(p->type);
+    for (int v = 0; v < VECS; ++v) {
+        const char * rows[HEIGHT];
+        for (int r = 0; r < HEIGHT; ++r) {
+            rows[r] = p->rows[v * HEIGHT + r] + offset;
+        }
+        switch (p->type) {
+            case GGML_TYPE_Q6_K: unpack_q6_k(rows, v, out); break;
+            case GGML_TYPE_Q5_K: unpack_q5_k(rows, v, out); break;
+#    if MUL_MAT_VNNI
+            case GGML_TYPE_IQ4_XS: unpack_iq4_xs(rows, v, out); break;
+#    endif
+            default: unpack_q4_k(rows, v, out); break;
+        }
+    }
+}
+
+//
+// Products
+//
+
+// sums[.., c] += … of a block and n columns
+SIMD_INLINE void multiply_columns(const struct row_block * w, const struct column_block * x, int n,
+        struct format f, rows_f * sums) {
+    rows_acc  acc[COLUMNS][VECS] = { 0 };
+    rows_i    dot[COLUMNS][VECS];
+    const int n_fours = N_FOURS / f.n_parts;
+    for (int part = 0; part < f.n_parts; ++part) {
+#    pragma GCC unroll 4
+        for (int first = 0; first < n_fours; first += f.run) {
+#    pragma GCC unroll 8
+            for (int c = 0; c < n; ++c) {
+#    pragma GCC unroll 2
+                for (int v = 0; v < VECS; ++v) {
+                    dot[c][v] = rows_set1(f.start ? x[c].start[part] : 0);
+                }
+            }
+#    pragma GCC unroll 8
+            for (int i = 0; i < f.run; ++i) {
+                const int four = part * n_fours + first + i;
+#    pragma GCC unroll 8
+                for (int c = 0; c < n; ++c) {
+#    pragma GCC unroll 2
+                    for (int v = 0; v < VECS; ++v) {
+                        dot[c][v] = rows_dot(dot[c][v], w->w[four][v], x[c].q[four]);
+                    }
+                }
+            }
+#    pragma GCC unroll 8
+            for (int c = 0; c < n; ++c) {
+#    pragma GCC unroll 2
+                for (int v = 0; v < VECS; ++v) {
+                    acc[c][v] = rows_acc_add(acc[c][v], dot[c][v], w->s[part][v]);
+                }
+            }
+        }
+    }
+#    pragma GCC unroll 8
+    for (int c = 0; c < n; ++c) {
+#    pragma GCC unroll 2
+        for (int v = 0; v < VECS; ++v) {
+            rows_f block = rows_acc_end(acc[c][v], w->d[v]);
+            if (f.minima) {
+                rows_i sum = rows_set1(0);
+#    pragma GCC unroll 8
+                for (int i = 0; i < f.n_parts / 2; ++i) {
+                    int32_t pair;
+                    memcpy(&pair, x[c].sums + 2 * i, sizeof(pair));
+                    sum = rows_pair(sum, w->t[i][v], pair);
+                }
+                block = rows_fma(rows_float(sum), w->m[v], block);
+            }
+            rows_f * out = &sums[c * VECS + v];
+            *out         = rows_fma(block, rows_set1_f(x[c].e), *out);
+        }
+    }
+}
+
+SIMD_INLINE void multiply_tile(const struct row_block * w, const struct column_block * x, int64_t n,
+        struct format f, rows_f * sums) {
+    switch (n) {
+        case 1: multiply_columns(w, x, 1, f, sums); break;
+        case 2: multiply_columns(w, x, 2, f, sums); break;
+#    if MUL_MAT_VNNI
+        case 3: multiply_columns(w, x, 3, f, sums); break;
+        case 4: multiply_columns(w, x, 4, f, sums); break;
+        case 5: multiply_columns(w, x, 5, f, sums); break;
+#    endif
+        default: multiply_columns(w, x, COLUMNS, f, sums); break;
+    }
+}
+
+// GCC would spill registers if it inlined these.
+#    define MULTIPLY(name, type)                                               \
+        static __attribute__((noinline)) void name(const struct row_block * w, \
+                const struct column_block * x, int64_t n, rows_f * sums) {     \
+            multiply_tile(w, x, n, format_of(type), sums);                     \
+        }
+MULTIPLY(tile_q4_k, GGML_TYPE_Q4_K)
+MULTIPLY(tile_q5_k, GGML_TYPE_Q5_K)
+MULTIPLY(tile_q6_k, GGML_TYPE_Q6_K)
+#    if MUL_MAT_VNNI
+MULTIPLY(tile_iq4_xs, GGML_TYPE_IQ4_XS)
+#    endif
+
+static void multiply_panel(const struct panel * p) {
+    struct row_block w;
+    rows_f           sums[WIDTH * VECS];
+    memset(sums, 0, (size_t) p->n_columns * VECS * sizeof(rows_f));
+    const int64_t ahead = VECS * HEIGHT * (int64_t) ggml_type_size(p->type);
+    const int64_t tiles = (p->n_columns + COLUMNS - 1) / COLUMNS;
+    for (int64_t b = 0; b < p->n_blocks; ++b) {
+        const struct column_block * x = (const struct column_block *) p->x + b * p->step;
+        unpack(p, b, &w);
+        for (int64_t i = 0; i < tiles; ++i) {
+            const int64_t c = i * COLUMNS;
+            const int64_t n = p->n_columns - c < COLUMNS ? p->n_columns - c : COLUMNS;
+            for (int64_t j = ahead * i / tiles / 64 * 64;
+                    p->next != NULL && j < ahead * (i + 1) / tiles; j += 64) {
+                _mm_prefetch(p->next + b * ahead + j, _MM_HINT_T1);
+            }
+            switch (p->type) {
+                case GGML_TYPE_Q6_K: tile_q6_k(&w, x + c, n, sums + c * VECS); break;
+                case GGML_TYPE_Q5_K: tile_q5_k(&w, x + c, n, sums + c * VECS); break;
+#    if MUL_MAT_VNNI
+                case GGML_TYPE_IQ4_XS: tile_iq4_xs(&w, x + c, n, sums + c * VECS); break;
+#    endif
+                default: tile_q4_k(&w, x + c, n, sums + c * VECS); break;
+            }
+        }
+    }
+    for (int64_t c = 0; c < p->n_columns; ++c) {
+        memcpy(p->y + c * p->nb1, &sums[c * VECS], (size_t) p->n_rows * sizeof(float));
+    }
+}
+
+const struct byte_kernel byte_kernel_256 = {
+    .block      = QK_K,
+    .height     = VECS * HEIGHT,
+    .width      = WIDTH,
+    .block_size = sizeof(struct column_block),
+    .by_block   = true,
+    .round      = round_blocks,
+    .multiply   = multiply_panel,
+};
+
+#endif
