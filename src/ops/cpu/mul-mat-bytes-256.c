@@ -5,8 +5,8 @@
 //                            − Σ_i m[r, b] t[r, i] Σ_{k in part i} x[k, c])
 //
 // A block has 8 or 16 parts, and w, x, s and t are integers. Types without minima t store w + o
-// (o = 32 in Q6_K, 128 in IQ4_XS): with VNNI the sum over a part begins with −o Σ x[k, c] instead of
-// 0; with AVX2 they have the minima t = s with the factor m = o d.
+// (o = 32 in Q6_K, 128 in IQ4_XS): with VNNI the sum over a part begins with −o Σ x[k, c] instead
+// of 0; with AVX2 they have the minima t = s with the factor m = o d.
 //
 // A block of a panel is unpacked once, as vectors of four weights of each row
 // (mul-mat-bytes-simd.h), and stays in the first-level cache while all columns go past it.
