@@ -31,8 +31,8 @@ struct connection {
     bool               is_closing; // to make room
 };
 
-// All connections. Threads are limited, and a connection needs one from its beginning. So that held
-// connections cannot keep others out, a new one beyond the limit closes that which waited longest.
+// All connections. Threads are limited, and a connection needs one from its beginning. So that idle
+// connections cannot keep others out, one beyond the limit closes the one that waited longest.
 class connection_list {
   public:
     explicit connection_list(size_t limit) : limit_(limit) {}

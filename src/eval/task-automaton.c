@@ -25,7 +25,7 @@ struct reader {
     size_t        err_size;
 };
 
-// Returns the next word of a text and moves *text behind it; NULL at the end.
+// Returns the next word of a text and moves *text past it; NULL at the end.
 static const char * next_word(char ** text) {
     char * word = *text + strspn(*text, " \t\r");
     if (*word == '\0') {

@@ -1,9 +1,9 @@
 // Conversations to tokens.
 //
-// The special tokens of a format occur only in its literals. What lies between two of them, literal
-// text and messages alike, is tokenized as one text in which the names of special tokens are plain
-// text. So the tokens are those of the reference library for the rendered conversation, and no
-// message can forge the end of a turn.
+// The special tokens of a format occur only in its literals. The text between two of them, literals
+// and messages alike, is tokenized as one text in which the names of special tokens are plain text.
+// So the tokens are those of the reference library for the rendered conversation, and no message
+// can forge the end of a turn.
 
 #include "base/error.h"
 #include "base/read-file.h"

@@ -7,7 +7,7 @@ the true state from X_{i−1} to X'_{i−1} ⊇ a(X_{i−1}). There are two case
     a(X_{i−1}) = X'_{i−1}     a takes tiles to tiles: the register is permuted
     otherwise                 a tile of X'_{i−1} contains a(X_{i−1}): the register is reset to it
 
-Either way X'_i ⊇ a(X_i), so the chain can go on. What happens to the register depends on the
+Either way X'_i ⊇ a(X_i), so the chain can continue. What happens to the register depends on the
 letter, X_{i−1} before it and X_{i−1} after it, and on nothing else.
 
 Two choices of tiles are known:
