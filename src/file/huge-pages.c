@@ -83,6 +83,13 @@ bool huge_pages_replace(void * data, size_t size) {
     return true;
 }
 
+void huge_pages_advise(void * data, size_t size) {
+    const size_t before = (HUGE_PAGE - (uintptr_t) data % HUGE_PAGE) % HUGE_PAGE;
+    if (size >= before + HUGE_PAGE) { // without them the memory works, too
+        madvise((char *) data + before, (size - before) / HUGE_PAGE * HUGE_PAGE, MADV_HUGEPAGE);
+    }
+}
+
 #else
 
 bool huge_pages_fit(size_t size) {
@@ -94,6 +101,11 @@ bool huge_pages_replace(void * data, size_t size) {
     (void) data;
     (void) size;
     return false;
+}
+
+void huge_pages_advise(void * data, size_t size) {
+    (void) data;
+    (void) size;
 }
 
 #endif

@@ -1,6 +1,6 @@
 #pragma once
 
-// Huge pages for a mapped file. A page of 4 KiB needs an entry of the translation cache for every
+// Huge pages for a mapped file, and for states. A page of 4 KiB needs an entry of the translation cache for every
 // 4 KiB that are read, and the pages of a file are scattered in memory. Anonymous memory can have
 // pages of 2 MiB, which are read faster.
 
@@ -17,3 +17,6 @@ bool huge_pages_fit(size_t size);
 // addresses; `data` and `size` are multiples of HUGE_PAGE. Other threads may read meanwhile. False:
 // out of memory, nothing has changed.
 bool huge_pages_replace(void * data, size_t size);
+
+// Asks for huge pages in memory that has not been written yet, as far as they fit between its ends.
+void huge_pages_advise(void * data, size_t size);

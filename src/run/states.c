@@ -1,6 +1,7 @@
 #include "run/states.h"
 
 #include "base/error.h"
+#include "file/huge-pages.h"
 #include "lrnn.h"
 #include "run/context.h"
 
@@ -95,6 +96,10 @@ bool states_alloc(struct states * s, const struct lrnn_model * model, char * err
                     " bytes",
                     ggml_backend_dev_name(dev), s->size.n_seqs, s->size.n_seqs * ring(s),
                     model->info.state_bytes, s->size.n_cache, cache_bytes(s, model));
+        }
+        if (ggml_backend_buffer_is_host(s->buffer[i])) {
+            huge_pages_advise(ggml_backend_buffer_get_base(s->buffer[i]),
+                    ggml_backend_buffer_get_size(s->buffer[i]));
         }
         ggml_backend_buffer_clear(s->buffer[i], 0);
     }

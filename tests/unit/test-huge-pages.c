@@ -43,6 +43,23 @@ static long huge_kb(const char * begin, const char * end) {
     return sum;
 }
 
+// Memory that begins and ends inside a page: huge pages are asked for between its ends only.
+static void check_advise(struct test * t) {
+    const size_t size = (size_t) BLOCKS * HUGE_PAGE;
+    char * data = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (!test_check(t, data != MAP_FAILED, "cannot map")) {
+        return;
+    }
+    char * first = data + (HUGE_PAGE - (uintptr_t) data % HUGE_PAGE) % HUGE_PAGE;
+    huge_pages_advise(first + 64, 3 * (size_t) HUGE_PAGE - 128);
+    memset(data, 1, size);
+    const long kb = huge_kb(first + HUGE_PAGE, first + 2 * (size_t) HUGE_PAGE);
+    printf("  1 block advised: %ld kB in huge pages\n", kb);
+    test_check(t, !huge_pages_fit(HUGE_PAGE) || kb >= 0, "the block is no mapping of its own");
+    huge_pages_advise(first + 64, HUGE_PAGE); // no whole page
+    munmap(data, size);
+}
+
 // Blocks 1 and 2 of a mapped file are replaced, in two steps.
 static void check_replace(struct test * t) {
     const char * path = "test-huge-pages.bin";
@@ -134,6 +151,7 @@ static void check_model(struct test * t) {
 int main(void) {
     struct test t = { 0 };
     check_replace(&t);
+    check_advise(&t);
     check_model(&t);
     return test_end(&t, "huge-pages");
 }
