@@ -11,10 +11,8 @@ float op_random(uint64_t * seed, float lo, float hi) {
     return lo + (hi - lo) * (float) (splitmix64(seed) >> 40) / (float) (1 << 24);
 }
 
-struct ggml_tensor * op_input(struct op_inputs * in, enum op_fill fill, float lo, float hi,
-        int64_t ne0, int64_t ne1, int64_t ne2, int64_t ne3) {
-    struct ggml_tensor * t = ggml_new_tensor_4d(in->ctx, GGML_TYPE_F32, ne0, ne1, ne2, ne3);
-
+static struct ggml_tensor * add_input(
+        struct op_inputs * in, struct ggml_tensor * t, enum op_fill fill, float lo, float hi) {
     GGML_ASSERT(in->n < OP_INPUTS_MAX);
     in->list[in->n].tensor = t;
     in->list[in->n].fill   = fill;
@@ -22,6 +20,42 @@ struct ggml_tensor * op_input(struct op_inputs * in, enum op_fill fill, float lo
     in->list[in->n].hi     = hi;
     in->n++;
     return t;
+}
+
+struct ggml_tensor * op_input(struct op_inputs * in, enum op_fill fill, float lo, float hi,
+        int64_t ne0, int64_t ne1, int64_t ne2, int64_t ne3) {
+    struct ggml_tensor * t = ggml_new_tensor_4d(in->ctx, GGML_TYPE_F32, ne0, ne1, ne2, ne3);
+    return add_input(in, t, fill, lo, hi);
+}
+
+struct ggml_tensor * op_input_mask(struct op_inputs * in, int64_t rows, int64_t tokens) {
+    struct ggml_tensor * t = ggml_new_tensor_2d(in->ctx, GGML_TYPE_F16, rows, tokens);
+    return add_input(in, t, OP_FILL_CAUSAL, 0.0f, 0.0f);
+}
+
+void op_floats_set(struct ggml_tensor * t, const float * data, size_t offset, int64_t n) {
+    if (t->type == GGML_TYPE_F32) {
+        ggml_backend_tensor_set(t, data, offset, (size_t) n * sizeof(*data));
+    } else {
+        ggml_fp16_t * half = program_alloc((size_t) n, sizeof(*half));
+        ggml_fp32_to_fp16_row(data, half, n);
+        ggml_backend_tensor_set(t, half, offset, (size_t) n * sizeof(*half));
+        free(half);
+    }
+}
+
+float * op_floats_get(const struct ggml_tensor * t) {
+    const int64_t n    = ggml_nelements(t);
+    float *       data = program_alloc((size_t) n, sizeof(*data));
+    if (t->type == GGML_TYPE_F32) {
+        ggml_backend_tensor_get(t, data, 0, ggml_nbytes(t));
+    } else {
+        ggml_fp16_t * half = program_alloc((size_t) n, sizeof(*half));
+        ggml_backend_tensor_get(t, half, 0, ggml_nbytes(t));
+        ggml_fp16_to_fp32_row(half, data, n);
+        free(half);
+    }
+    return data;
 }
 
 static void make_unit(float * row, int64_t n) {
@@ -73,8 +107,13 @@ void op_inputs_fill(struct op_inputs * in, const struct op_shape * s) {
                                                    : 0.0f;
                 }
             } break;
+            case OP_FILL_CAUSAL: {
+                for (int64_t i = 0; i < n; ++i) {
+                    data[i] = i % row <= row - t->ne[1] + i / row ? 0.0f : -INFINITY;
+                }
+            } break;
         }
-        ggml_backend_tensor_set(t, data, 0, ggml_nbytes(t));
+        op_floats_set(t, data, 0, n);
         free(prev);
         prev = data;
     }

@@ -36,6 +36,7 @@ enum op_fill {
     OP_FILL_TIMES,   // the previous input, each element times a number in [lo, hi]
     OP_FILL_FIRST,   // the previous input in the first factor of each token, zeros in the others
     OP_FILL_LAST,    // the same, in the last factor
+    OP_FILL_CAUSAL,  // a mask: 0 where a token sees a row, −∞ elsewhere
 };
 
 enum { OP_INPUTS_MAX = 12 };
@@ -50,6 +51,7 @@ struct op_inputs {
     struct ggml_tensor * q, *k, *v, *beta, *gate, *r, *w;            // Householder scan
     struct ggml_tensor * c, *b, *x, *bonus, *dt, *A, *log_f, *log_i; // signed-gate scan
     struct ggml_tensor * weight;                                     // short convolution
+    struct ggml_tensor * mask;                                       // attention
     struct ggml_tensor * log_gate;                                   // if a node computes the gate
     struct ggml_tensor * stock_q, *stock_log_gate, *neg_w;           // of stock ops only
 
@@ -101,6 +103,8 @@ struct bench_case {
 
     // numbers in the state of one sequence; absent: d_k·d_v·heads
     int64_t (*state)(const struct op_shape * s);
+    enum ggml_type state_type;  // F32 or F16
+    bool           keeps_state; // the op only reads it
 
     // operations per token, all heads
     double (*flops)(const struct bench_case * c, const struct op_shape * s);
@@ -109,16 +113,25 @@ struct bench_case {
 extern const struct bench_case cases_householder[];
 extern const struct bench_case cases_signed_gate[];
 extern const struct bench_case cases_short_conv[];
+extern const struct bench_case cases_attention[];
 extern const int               n_cases_householder;
 extern const int               n_cases_signed_gate;
 extern const int               n_cases_short_conv;
+extern const int               n_cases_attention;
 
 // Declares an input [ne0, ne1, ne2, ne3] for op_inputs_fill.
 struct ggml_tensor * op_input(struct op_inputs * in, enum op_fill fill, float lo, float hi,
         int64_t ne0, int64_t ne1, int64_t ne2, int64_t ne3);
 
+// Declares a mask [rows, tokens] in F16: the tokens are the last rows.
+struct ggml_tensor * op_input_mask(struct op_inputs * in, int64_t rows, int64_t tokens);
+
 // Fills all inputs. Sequence i gets slot i and `tokens` adjacent tokens.
 void op_inputs_fill(struct op_inputs * in, const struct op_shape * s);
+
+// n numbers of a tensor in F32 or F16, from byte `offset` on; and all of them, to be freed.
+void op_floats_set(struct ggml_tensor * t, const float * data, size_t offset, int64_t n);
+float * op_floats_get(const struct ggml_tensor * t);
 
 // Numbers in the state of one sequence.
 int64_t op_state_size(const struct bench_case * c, const struct op_shape * s);

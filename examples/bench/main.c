@@ -257,7 +257,7 @@ int main(int argc, char ** argv) {
                 "(default: 1)"),
 
         opt_group("Cases of an op"),
-        opt_choice("--op", "householder|signed|conv|all", &args.op.family, "the op"),
+        opt_choice("--op", "householder|signed|conv|attention|all", &args.op.family, "the op"),
         opt_strings("--mode", "GLOB", &args.op.modes,
                 "only cases whose name matches, such as 'delta*'; may be repeated (default: all)"),
         opt_flag("--list", &args.list, "list the cases and stop"),
@@ -278,7 +278,7 @@ int main(int argc, char ** argv) {
                 "Householder factors per token, of the delta rule (default: as in the case)"),
         opt_int("--layers", "N", &args.op.layers, 1, 1024,
                 "states to compute in turn, as in a model with that many layers; a single state "
-                "stays in the cache (default: 1; decode cases: 24)"),
+                "stays in the cache (default: as in the case)"),
 
         opt_group("Measurement"),
         opt_ints("-t, --threads", "LIST", &args.threads, 1, 512, "numbers of threads"),

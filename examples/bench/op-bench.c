@@ -27,8 +27,10 @@ static bool is_selected(const struct op_bench_params * p, const struct bench_cas
 
 // Case i of the selection; NULL if there are fewer.
 static const struct bench_case * case_at(const struct op_bench_params * p, int i) {
-    const struct bench_case * tables[] = { cases_householder, cases_signed_gate, cases_short_conv };
-    const int sizes[] = { n_cases_householder, n_cases_signed_gate, n_cases_short_conv };
+    const struct bench_case * tables[] = { cases_householder, cases_signed_gate, cases_short_conv,
+        cases_attention };
+    const int sizes[] = { n_cases_householder, n_cases_signed_gate, n_cases_short_conv,
+        n_cases_attention };
 
     for (int f = 0; f < OP_FAMILY_ALL; ++f) {
         for (int j = 0; (p->family == f || p->family == OP_FAMILY_ALL) && j < sizes[f]; ++j) {

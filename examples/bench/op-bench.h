@@ -7,7 +7,13 @@
 #include "machine.h"
 #include "options.h"
 
-enum op_family { OP_FAMILY_HOUSEHOLDER, OP_FAMILY_SIGNED, OP_FAMILY_CONV, OP_FAMILY_ALL };
+enum op_family {
+    OP_FAMILY_HOUSEHOLDER,
+    OP_FAMILY_SIGNED,
+    OP_FAMILY_CONV,
+    OP_FAMILY_ATTENTION,
+    OP_FAMILY_ALL
+};
 
 struct op_bench_params {
     int                   family; // enum op_family

@@ -101,8 +101,8 @@ static void fill_states(struct op_instance * it) {
             ours[i]                   = op_random(&seed, 0.0f, 0.1f);
             other[stock_index(it, i)] = ours[i];
         }
-        ggml_backend_tensor_set(a, ours, offset, a->nb[1]);
-        ggml_backend_tensor_set(b, other, offset, b->nb[1]);
+        op_floats_set(a, ours, offset, n);
+        op_floats_set(b, other, offset, n);
     }
     free(ours);
     free(other);
@@ -133,9 +133,9 @@ bool op_instance_build(struct op_instance * it, const struct bench_case * c,
     c->inputs(c, s, &it->inputs);
     for (int64_t l = 0; l < s->layers; ++l) {
         it->ours.states[l] =
-                ggml_new_tensor_2d(it->inputs.ctx, GGML_TYPE_F32, op_state_size(c, s), s->seqs);
+                ggml_new_tensor_2d(it->inputs.ctx, c->state_type, op_state_size(c, s), s->seqs);
         it->other.states[l] =
-                ggml_new_tensor_2d(it->inputs.ctx, GGML_TYPE_F32, op_state_size(c, s), s->seqs);
+                ggml_new_tensor_2d(it->inputs.ctx, c->state_type, op_state_size(c, s), s->seqs);
     }
     it->buffer = ggml_backend_alloc_ctx_tensors(it->inputs.ctx, backend);
     if (it->buffer == NULL) {
@@ -181,12 +181,6 @@ static double nmse_value(const struct nmse * e) {
     return e->difference / e->square; // NaN if any number is
 }
 
-static float * tensor_read(const struct ggml_tensor * t) {
-    float * data = program_alloc(ggml_nbytes(t), 1);
-    ggml_backend_tensor_get(t, data, 0, ggml_nbytes(t));
-    return data;
-}
-
 bool op_instance_check(struct op_instance * it, struct op_result * r, char * err, size_t err_size) {
     const struct op_shape * s       = &it->shape;
     const int64_t           n_state = op_state_size(it->c, s);
@@ -198,10 +192,10 @@ bool op_instance_check(struct op_instance * it, struct op_result * r, char * err
 
     const struct op_output * a       = &it->ours.output;
     const struct op_output * b       = &it->other.output;
-    float *                  y_ours  = tensor_read(a->tensor);
-    float *                  y_other = tensor_read(b->tensor);
-    float *                  s_ours  = tensor_read(it->ours.states[s->layers - 1]);
-    float *                  s_other = tensor_read(it->other.states[s->layers - 1]);
+    float *                  y_ours  = op_floats_get(a->tensor);
+    float *                  y_other = op_floats_get(b->tensor);
+    float *                  s_ours  = op_floats_get(it->ours.states[s->layers - 1]);
+    float *                  s_other = op_floats_get(it->other.states[s->layers - 1]);
     struct nmse              output = { 0 }, state = { 0 };
 
     for (int64_t t = 0; t < s->tokens * s->seqs; ++t) {
@@ -288,10 +282,13 @@ bool op_instance_time(const struct op_instance * it, const struct op_bench_param
 }
 
 double op_instance_bytes(const struct op_instance * it) {
-    const struct ggml_tensor * op = it->ours.output.tensor;
-    double bytes = (double) ggml_nbytes(op) + 2.0 * (double) ggml_nbytes(op->src[0]); // the state
+    const struct ggml_tensor * op    = it->ours.output.tensor;
+    double                     bytes = (double) ggml_nbytes(op);
 
-    for (int i = 1; i < GGML_MAX_SRC; ++i) {
+    if (!it->c->keeps_state) {
+        bytes += (double) ggml_nbytes(op->src[0]); // written, too
+    }
+    for (int i = 0; i < GGML_MAX_SRC; ++i) {
         bytes += op->src[i] != NULL ? (double) ggml_nbytes(op->src[i]) : 0.0;
     }
     return bytes;

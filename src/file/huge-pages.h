@@ -1,8 +1,8 @@
 #pragma once
 
-// Huge pages for a mapped file, and for states. A page of 4 KiB needs an entry of the translation cache for every
-// 4 KiB that are read, and the pages of a file are scattered in memory. Anonymous memory can have
-// pages of 2 MiB, which are read faster.
+// Huge pages for a mapped file, and for states. A page of 4 KiB needs an entry of the translation
+// cache for every 4 KiB that are read, and the pages of a file are scattered in memory. Anonymous
+// memory can have pages of 2 MiB, which are read faster.
 
 #include <stdbool.h>
 #include <stddef.h>
