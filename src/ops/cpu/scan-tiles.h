@@ -114,6 +114,8 @@ struct ahead {
     float             due;        // tokens
     int               n;
     const float *     block[AHEAD_BLOCKS]; // to be fetched now
+    int               at;                  // ahead_some: blocks that were taken from the list
+    int64_t           waiting;             // ahead_some: factors since it was made
 };
 
 // Line j of a block.
@@ -139,13 +141,39 @@ SIMD_INLINE void ahead_list(struct ahead * ahead, int64_t factors) {
     }
 }
 
+SIMD_INLINE void fetch_block(const float * block) {
+    for (int j = 0; j < BLOCK_LINES; ++j) {
+        ahead_line(block, j);
+    }
+}
+
 // Fetches the blocks of the list from block i on.
 SIMD_INLINE void ahead_rest(const struct ahead * ahead, int i) {
     for (; i < ahead->n; ++i) {
-        for (int j = 0; j < BLOCK_LINES; ++j) {
-            ahead_line(ahead->block[i], j);
-        }
+        fetch_block(ahead->block[i]);
     }
+}
+
+struct fetch {
+    const float ** block;
+    int            n;
+};
+
+// Blocks to fetch while a tile goes through so many factors, if a tile is a small part of a head:
+// the list of a token is divided among several tiles.
+SIMD_INLINE struct fetch ahead_some(struct ahead * ahead, int64_t factors) {
+    ahead->waiting += factors;
+    if (ahead->at == ahead->n) {
+        ahead_list(ahead, ahead->waiting);
+        ahead->at      = 0;
+        ahead->waiting = 0;
+    }
+    const float        share = ahead->per_factor * (float) factors;
+    const int          rest  = ahead->n - ahead->at;
+    const int          some  = share < 1.0f ? (int) (share * (float) ahead->n) + 1 : rest;
+    const struct fetch fetch = { ahead->block + ahead->at, some < rest ? some : rest };
+    ahead->at += fetch.n;
+    return fetch;
 }
 
 // Packs the rows of head h for all factors of the tokens t0 .. t1 − 1: [tokens][factors][width].

@@ -47,9 +47,12 @@ SIMD_INLINE void step_row(vec2 * s, vec2 * y, int64_t i, int kind, int form, boo
 }
 
 SIMD_INLINE void step_rows(float * S, int64_t d_k, int n, int kind, int form, bool near, bool bonus,
-        const struct step_token * tok, const float * A, vec2 * y) {
+        const struct step_token * tok, const float * A, struct fetch fetch, vec2 * y) {
     vec2 y0 = { 0 }, y1 = { 0 }, y2 = { 0 }, y3 = { 0 };
     for (int64_t i = 0; i < d_k; ++i) {
+        if (i < fetch.n) {
+            fetch_block(fetch.block[i]);
+        }
         vec2 s = vec2_load(S + i * TILE);
         step_row(&s, &y0, i, kind, form, near, bonus, tok, A);
         if (n == STEP_TOKENS) {
@@ -69,14 +72,14 @@ SIMD_INLINE void step_rows(float * S, int64_t d_k, int n, int kind, int form, bo
 
 // Chooses the loop: in each branch everything but the data is a constant.
 static void step_tokens(const struct signed_scan * op, float * S, int n, bool near,
-        const struct step_token * tok, const float * A, vec2 y[STEP_TOKENS]) {
+        const struct step_token * tok, const float * A, struct fetch fetch, vec2 y[STEP_TOKENS]) {
     const int64_t d_k = op->dims.d_k;
-#define STEP_N(kind_, form_, near_, bonus_)                                       \
-    if (n == STEP_TOKENS) {                                                       \
-        step_rows(S, d_k, STEP_TOKENS, kind_, form_, near_, bonus_, tok, A, y);   \
-    } else                                                                        \
-        for (int l = 0; l < n; ++l) {                                             \
-            step_rows(S, d_k, 1, kind_, form_, near_, bonus_, tok + l, A, y + l); \
+#define STEP_N(kind_, form_, near_, bonus_)                                              \
+    if (n == STEP_TOKENS) {                                                              \
+        step_rows(S, d_k, STEP_TOKENS, kind_, form_, near_, bonus_, tok, A, fetch, y);   \
+    } else                                                                               \
+        for (int l = 0; l < n; ++l) {                                                    \
+            step_rows(S, d_k, 1, kind_, form_, near_, bonus_, tok + l, A, fetch, y + l); \
         }
 #define STEP_BONUS(kind_)              \
     if (op->p.bonus) {                 \
@@ -151,7 +154,8 @@ void signed_step_prepare(const void * ctx, int64_t h, int64_t t0, int64_t t1, fl
     }
 }
 
-// A in the order of tiles: [tile][d_k][TILE], then the largest |A| of each column, [tile][TILE].
+// A times EXP_SCALE in the order of tiles: [tile][d_k][TILE], then the largest of each column,
+// without sign, [tile][TILE].
 static int64_t tiles_cols(const struct scan_dims * dims) {
     return (dims->d_v + TILE - 1) / TILE * TILE;
 }
@@ -170,7 +174,8 @@ void signed_step_A(const struct signed_scan * op, int ith, int nth) {
         float *       head = op->tiles_A + h * signed_step_A_size(&op->dims);
         float         most = 0.0f;
         for (int64_t i = 0; i < d_k; ++i) {
-            const float a = j < op->dims.d_v ? *(const float *) (A + i * op->A->nb[1]) : 0.0f;
+            const float a =
+                    j < op->dims.d_v ? EXP_SCALE * *(const float *) (A + i * op->A->nb[1]) : 0.0f;
             head[(j / TILE * d_k + i) * TILE + j % TILE] = a;
             most = fabsf(a) <= most ? most : fabsf(a); // a NaN stays
         }
@@ -211,8 +216,12 @@ void signed_step_run(const void * ctx, const struct tile * tile, const float * p
                 tok[l].x = vec2_scale(head_gate_at(op, tile->h, tile->t0 + t + l)->in, tok[l].x);
             }
         }
-        vec2 y[STEP_TOKENS];
-        step_tokens(op, tile->S, n, near, tok, A, y);
+        vec2               y[STEP_TOKENS];
+        const struct fetch fetch = ahead_some(tile->ahead, n);
+        step_tokens(op, tile->S, n, near, tok, A, fetch, y);
+        for (int64_t i = d_k; i < fetch.n; ++i) {
+            fetch_block(fetch.block[i]);
+        }
 
         for (int l = 0; l < n; ++l) {
             if (op->p.bonus) { // y = scale · (Sᵀ c + (Σ_i c_i bonus_i b_i) x)
@@ -224,7 +233,5 @@ void signed_step_run(const void * ctx, const struct tile * tile, const float * p
             }
             vec2_store(tile->y + (t + l) * tile->y_row, y[l]);
         }
-        ahead_list(tile->ahead, n);
-        ahead_rest(tile->ahead, 0);
     }
 }

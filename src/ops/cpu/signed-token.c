@@ -99,10 +99,10 @@ static void sweep_element(
         tile.col0         = col0;
         tile.col1         = col0 + ELEMENT_COLS < token->col1 ? col0 + ELEMENT_COLS : token->col1;
         for (int64_t i = 0; i < op->dims.d_k; ++i) {
-            for (int64_t col = tile.col0; nb0 != sizeof(float) && col < tile.col1; ++col) {
-                turned[col - col0] = *(const float *) (A + i * nb1 + col * nb0);
+            for (int64_t col = tile.col0; col < tile.col1; ++col) {
+                turned[col - col0] = EXP_SCALE * *(const float *) (A + i * nb1 + col * nb0);
             }
-            w->A = nb0 == sizeof(float) ? (const float *) (A + i * nb1) + col0 : turned;
+            w->A = turned;
             if (op->p.form == GGML_SIGNED_SCAN_EXP) {
                 sweep_rows(w, SIGNED_SCAN_ELEMENT, GGML_SIGNED_SCAN_EXP, false, d_v, i, 1, &tile);
             } else {

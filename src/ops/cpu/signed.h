@@ -36,12 +36,13 @@ static inline const char * head_A(const struct signed_scan * op, int64_t h) {
     return (const char *) op->A->data + (h / (op->dims.n_head / op->A->ne[2])) * op->A->nb[2];
 }
 
-// A_t = exp(dt A) or 2 exp(dt A) − 1. near: |dt A| ≤ EXP_NEAR; the bits are the same.
-enum { EXP_NEAR = 87 };
+// A_t = exp(dt A) or 2 exp(dt A) − 1, with A times EXP_SCALE. near: |dt A| ≤ EXP_NEAR; the bits are
+// the same.
+enum { EXP_NEAR = 125 };
 
 SIMD_INLINE vec transition(int32_t form, bool near, vec dt, vec A) {
-    const vec e = near ? vec_exp_near(dt * A) : vec_exp(dt * A);
-    return form == GGML_SIGNED_SCAN_EXP ? e : vec_fma(vec_set1(2.0f), e, vec_set1(-1.0f));
+    const vec e = near ? vec_exp_scaled_near(dt, A) : vec_exp_scaled(dt, A);
+    return form == GGML_SIGNED_SCAN_EXP ? e : (e + e) - vec_set1(1.0f); // not a multiply-add
 }
 
 // Step: token by token.
