@@ -132,18 +132,21 @@ static void on_model_result(const struct model_result * r, void * user) {
 static enum exit_code bench_models(const struct args * args) {
     char             err[512];
     struct machine   machine;
-    struct model_run run    = { 0 };
-    enum exit_code   status = EXIT_CODE_OK;
-
-    machine_describe(&machine);
-    model_results_begin(&run.results, args->format, &machine);
-    progress_begin(&run.progress, args->models.n * model_bench_count(&args->model));
+    struct model_run run      = { 0 };
+    enum exit_code   status   = EXIT_CODE_OK;
+    bool             is_begun = false;
 
     for (int i = 0; status == EXIT_CODE_OK && i < args->models.n; ++i) {
         struct lrnn_model * model = compute_load(&args->compute, args->models.v[i], false);
         if (model == NULL) {
             status = load_model_exit_code();
             continue;
+        }
+        if (!is_begun) { // no table for a model that cannot be loaded
+            machine_describe(&machine);
+            model_results_begin(&run.results, args->format, &machine);
+            progress_begin(&run.progress, args->models.n * model_bench_count(&args->model));
+            is_begun = true;
         }
         run.path = args->models.v[i];
         run.info = lrnn_model_get_info(model);
@@ -155,8 +158,10 @@ static enum exit_code bench_models(const struct args * args) {
         }
         lrnn_model_free(model);
     }
-    progress_clear(&run.progress);
-    model_results_end(&run.results);
+    if (is_begun) {
+        progress_clear(&run.progress);
+        model_results_end(&run.results);
+    }
     return status;
 }
 

@@ -34,3 +34,8 @@ def test_depth(lrnn):
 def test_sequences_of_an_op(lrnn):
     lrnn.fail(lrnn.Code.USAGE, "lrnn-bench", "--op", "conv", "--seqs", "1,2",
               stderr="--seqs has 2 numbers; expected one for an op")
+
+
+def test_missing_model(lrnn):
+    """No head of a table before the error."""
+    lrnn.fail(lrnn.Code.MODEL, "lrnn-bench", "-m", "missing.gguf", stderr="missing.gguf: No such")

@@ -1,6 +1,7 @@
 // State tracking: the exact models of models/exact answer every letter correctly at any length, on
 // the step and chunk paths, alone or with another sequence, in F32 and Q8_0, and after saving and
-// loading their state. With eigenvalues in [0,1], or with one factor too few, they fail.
+// loading their state. With eigenvalues in [0,1], or with one factor too few, they fail. Two runs of
+// the program at the same time in one folder write different files.
 
 #include "eval/probe.h"
 #include "ggml.h"
@@ -13,6 +14,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 // sanitizers are ten times slower
 static const int64_t LONG   = LRNN_SANITIZE ? 20000 : 200000;
@@ -128,7 +130,7 @@ static struct lrnn_model * load_q8(struct test * t, const char * name, const cha
 
 static void check_q8(struct test * t, const char * name, const char * spec, int64_t length) {
     char path[512];
-    snprintf(path, sizeof(path), "test-state-tracking-%s-q8_0.gguf", name);
+    snprintf(path, sizeof(path), "test-state-tracking-%d-%s-q8_0.gguf", (int) getpid(), name);
     struct lrnn_model * model = load_q8(t, name, path);
     const struct score  s     = probe(t, model, spec, length, 1, 512);
     test_check(t, s.asked == length && s.wrong == 0,
@@ -140,8 +142,7 @@ static void check_q8(struct test * t, const char * name, const char * spec, int6
 // Saves the state after half of the letters and loads it into another session: the answers to the
 // second half are right.
 static void check_saved(struct test * t, const char * name, const char * spec, int64_t length) {
-    static const char   STATE[]  = "test-state-tracking.state";
-    char                err[512] = "";
+    char                err[512] = "", path[64];
     struct lrnn_model * model    = load_exact(t, name);
     struct task *       task     = make_task(t, spec);
     int32_t *           tokens   = NULL;
@@ -154,6 +155,7 @@ static void check_saved(struct test * t, const char * name, const char * spec, i
         task_free(task);
         return;
     }
+    snprintf(path, sizeof(path), "test-state-tracking-%d.state", (int) getpid());
     const struct lrnn_session_params params = { .n_threads = 1 };
     const int64_t                    prefix = n - length, half = prefix + length / 2;
     struct lrnn_session *            a  = lrnn_session_new(model, &params, err, sizeof(err));
@@ -162,8 +164,8 @@ static void check_saved(struct test * t, const char * name, const char * spec, i
               test_check(t,
                       lrnn_eval(a, &(struct lrnn_input) { .tokens = tokens, .n_tokens = half }, 1,
                               err, sizeof(err)) &&
-                              lrnn_seq_save(a, 0, NULL, STATE, err, sizeof(err)) &&
-                              lrnn_seq_load(b, 0, NULL, STATE, err, sizeof(err)),
+                              lrnn_seq_save(a, 0, NULL, path, err, sizeof(err)) &&
+                              lrnn_seq_load(b, 0, NULL, path, err, sizeof(err)),
                       "%s", err);
     // the same stream gives the answers
     struct task_stream * stream = task_stream_new(task, 9, length);
@@ -193,7 +195,7 @@ static void check_saved(struct test * t, const char * name, const char * spec, i
     lrnn_model_free(model);
     task_free(task);
     free(tokens);
-    remove(STATE);
+    remove(path);
 }
 
 // The families whose parity model has a twin in [0,1]: models/exact/parity-FAMILY-01.gguf.
