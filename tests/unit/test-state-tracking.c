@@ -1,7 +1,7 @@
 // State tracking: the exact models of models/exact answer every letter correctly at any length, on
 // the step and chunk paths, alone or with another sequence, in F32 and Q8_0, and after saving and
-// loading their state. With eigenvalues in [0,1], or with one factor too few, they fail. Two runs of
-// the program at the same time in one folder write different files.
+// loading their state. With eigenvalues in [0,1], or with one factor too few, they fail. Several
+// runs of the program may share a folder.
 
 #include "eval/probe.h"
 #include "ggml.h"
