@@ -454,10 +454,50 @@ glue_edit(cpu-barrier-wait src/ggml-cpu/ggml-cpu.c 1 replace
     }
 ]]
 [[
-    for (int n = 0;
-            atomic_load_explicit(&tp->n_barrier_passed, memory_order_relaxed) == n_passed; ++n) {
-        ggml_lrnn_cpu_wait(n);
+    int n_spins = 0;
+    while (atomic_load_explicit(&tp->n_barrier_passed, memory_order_relaxed) == n_passed) {
+        ggml_lrnn_cpu_wait(&n_spins, order);
     }
+]])
+
+glue_edit(cpu-barrier-order src/ggml-cpu/ggml-cpu.c 1 replace
+[[
+void ggml_barrier(struct ggml_threadpool * tp) {
+]]
+[[
+void ggml_barrier(struct ggml_threadpool * tp) {
+    ggml_lrnn_cpu_barrier(tp, NULL);
+}
+
+void ggml_lrnn_cpu_barrier(struct ggml_threadpool * tp, struct ggml_lrnn_cpu_order * order) {
+]])
+
+glue_edit(cpu-params-order src/ggml-cpu/ggml-cpu-impl.h 1 after
+[[
+    // use reference implementation
+    bool use_ref;
+]]
+[[
+
+    // NULL: the threads wait for each other after every node
+    struct ggml_lrnn_cpu_order * order;
+]])
+
+glue_edit(cpu-params-init src/ggml-cpu/ggml-cpu.c 1 after
+[[
+        /*.use_ref    =*/ cplan->use_ref,
+]]
+[[
+        /*.order      =*/ NULL,
+]])
+
+glue_edit(cpu-shares src/ggml-cpu/ggml-cpu.c 1 before
+[[
+    struct ggml_compute_state * workers;   // per thread state
+]]
+[[
+    struct ggml_lrnn_cpu_shares GGML_CACHE_ALIGN shares;
+
 ]])
 
 # Barriers only where a node needs them, and small nodes on one thread (src/ops/cpu/order.c). An
@@ -467,9 +507,10 @@ glue_edit(cpu-order src/ggml-cpu/ggml-cpu.c 1 before
 [[
     for (int node_n = 0; node_n < cgraph->n_nodes && atomic_load_explicit(&tp->abort]]
 [[
-    struct ggml_lrnn_cpu_order order;
-    memset(&order, 0, sizeof(order));
     const bool is_ordered = cplan->abort_callback == NULL && !cplan->use_ref;
+    struct ggml_lrnn_cpu_order order;
+    ggml_lrnn_cpu_order_init(&order, cgraph, &params, &tp->shares);
+    params.order = is_ordered ? &order : NULL;
 
 ]])
 
@@ -483,7 +524,7 @@ glue_edit(cpu-before-node src/ggml-cpu/ggml-cpu.c 1 replace
         }
 ]]
 [[
-        const bool alone = is_ordered && ggml_lrnn_cpu_before_node(&order, &params, node);
+        const bool alone = is_ordered && ggml_lrnn_cpu_before_node(&order, &params, node_n);
         if (alone && state->ith != 0) {
             continue;
         }

@@ -14,7 +14,9 @@
 extern "C" {
 #endif
 
+struct ggml_cgraph;
 struct ggml_compute_params;
+struct ggml_threadpool;
 
 // ggml-cpu: compute, number of threads, bytes of work buffer, and whether the op can run there. All
 // shapes can; the state must be in memory that the CPU can write directly.
@@ -37,17 +39,17 @@ size_t ggml_lrnn_cpu_mul_mat_work_size(const struct ggml_tensor * dst, int n_thr
 // other.
 bool ggml_lrnn_cpu_mul_mat_is_own(const struct ggml_tensor * dst);
 
+// The weights that thread ith of nth reads in such a product, if no other thread helps.
+void ggml_lrnn_cpu_mul_mat_share(
+        const struct ggml_tensor * dst, int ith, int nth, const char ** begin, const char ** end);
+
 // The part of the work buffer that belongs to a thread, in lines of the cache.
 void * ggml_lrnn_cpu_own_work(const struct ggml_compute_params * params);
 
 // ggml-cpu: exp, sigmoid and softplus of contiguous tensors in F32; false for other activations.
 bool ggml_lrnn_cpu_unary(const struct ggml_compute_params * params, struct ggml_tensor * dst);
 
-// ggml-cpu: called for the n-th time by a thread that waits for the others at a barrier. Spins for
-// about 50 microseconds, then yields its core each time.
-void ggml_lrnn_cpu_wait(int n);
-
-// ggml-cpu: what the nodes since the last barrier use. Each thread has its own; zero at first.
+// ggml-cpu: what the nodes since the last barrier use.
 enum { GGML_LRNN_CPU_MAX_BYTES = 64 };
 
 struct ggml_lrnn_cpu_bytes { // ranges of addresses
@@ -60,15 +62,56 @@ struct ggml_lrnn_cpu_use {
     int                        work; // enum work of order.c
 };
 
-struct ggml_lrnn_cpu_order {
-    struct ggml_lrnn_cpu_use all, one;   // nodes of all threads, and of thread 0 alone
-    bool                     is_unknown; // the last node may use anything
+// ggml-cpu: how much of the rows of a product each thread has taken (src/ops/cpu/share.h). Products
+// between two barriers have a counter each, and those after the next barrier others.
+enum { GGML_LRNN_CPU_MAX_PRODUCTS = 8, GGML_LRNN_CPU_MAX_THREADS = 16 };
+
+struct ggml_lrnn_cpu_taken {
+    uint64_t n;
+    char     line[64 - sizeof(uint64_t)]; // threads do not write to the same line of the cache
 };
 
-// ggml-cpu: called by every thread before a node. Waits for the other threads if the node needs it.
-// True: thread 0 computes the node alone, as if it were the only thread.
-bool ggml_lrnn_cpu_before_node(struct ggml_lrnn_cpu_order * order,
-        const struct ggml_compute_params * params, const struct ggml_tensor * node);
+struct ggml_lrnn_cpu_shares {
+    struct ggml_lrnn_cpu_taken taken[2][GGML_LRNN_CPU_MAX_PRODUCTS][GGML_LRNN_CPU_MAX_THREADS];
+};
+
+// ggml-cpu: weights that a thread fetches while it waits (src/ops/cpu/fetch-ahead.c).
+struct ggml_lrnn_cpu_ahead {
+    int          node; // the product they belong to
+    const char * at;   // what comes next
+    const char * end;
+    int64_t      n_bytes; // that may still be fetched
+};
+
+// ggml-cpu: a graph as one of its threads sees it.
+struct ggml_lrnn_cpu_order {
+    const struct ggml_cgraph *    graph;
+    int                           ith, nth;
+    struct ggml_lrnn_cpu_shares * shares; // of all threads
+
+    struct ggml_lrnn_cpu_use     all, one;      // nodes of all threads, and of thread 0 alone
+    bool                         is_unknown;    // the last node may use anything
+    int                          n_waits;       // barriers so far
+    int                          n_products[2]; // counters in use, of each set
+    struct ggml_lrnn_cpu_taken * taken; // of the present product, for each thread; may be NULL
+    struct ggml_lrnn_cpu_ahead   ahead;
+};
+
+void ggml_lrnn_cpu_order_init(struct ggml_lrnn_cpu_order * order, const struct ggml_cgraph * graph,
+        const struct ggml_compute_params * params, struct ggml_lrnn_cpu_shares * shares);
+
+// ggml-cpu: called by every thread before node `i`. Waits for the other threads if the node needs
+// it. True: thread 0 computes the node alone, as if it were the only thread.
+bool ggml_lrnn_cpu_before_node(
+        struct ggml_lrnn_cpu_order * order, const struct ggml_compute_params * params, int i);
+
+// ggml-cpu: called again and again by a thread that waits for the others at a barrier. Fetches
+// weights that it will need, if `order` is not NULL; then spins for about 50 microseconds; then
+// yields its core each time. *n_spins is 0 at first.
+void ggml_lrnn_cpu_wait(int * n_spins, struct ggml_lrnn_cpu_order * order);
+
+// ggml-cpu: ggml_barrier with weights to fetch. The glue defines it.
+void ggml_lrnn_cpu_barrier(struct ggml_threadpool * tp, struct ggml_lrnn_cpu_order * order);
 
 // ggml-rpc, server: checks of what a client sends. If one returns false, the server drops the
 // client.

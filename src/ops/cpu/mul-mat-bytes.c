@@ -18,12 +18,14 @@
 #    include "lrnn-ops.h"
 #    include "mul-mat-bytes-kernel.h"
 #    include "mul-mat-columns.h"
+#    include "share.h"
 
 #    include "ggml-cpu-impl.h"
 
 enum {
     GROUP = 4,     // panels that a thread takes at once, at most
     ALONE = 16384, // numbers of x that each thread rounds for itself, at most
+    CHUNK = 8192,  // bytes of the rows that a thread takes at once, then, at least
 
     COLUMNS_MIN = 13, // of weights in blocks of 256; fewer are those of mul-mat-rows.c and ggml
 };
@@ -124,16 +126,35 @@ static void multiply_range(const struct ggml_tensor * dst, const char * columns,
     }
 }
 
+// Rows of a chunk of at least CHUNK bytes, in panels
+static int64_t chunk_rows(const struct ggml_tensor * dst) {
+    const int64_t height = kernel_of(dst->src[0]->type)->height;
+    const int64_t panel  = height * (int64_t) dst->src[0]->nb[1];
+    return (CHUNK + panel - 1) / panel * height;
+}
+
+static int64_t n_chunks(const struct ggml_tensor * dst) {
+    return (dst->ne[0] + chunk_rows(dst) - 1) / chunk_rows(dst);
+}
+
+int64_t bytes_begin(const struct ggml_tensor * dst, int i, int n) {
+    const int64_t begin = share_begin(n_chunks(dst), i, n) * chunk_rows(dst);
+    return begin < dst->ne[0] ? begin : dst->ne[0];
+}
+
 static void multiply_alone(
-        const struct ggml_tensor * dst, char * columns, int64_t ith, int64_t nth) {
-    const struct columns s        = columns_of(dst);
-    const int64_t        height   = kernel_of(dst->src[0]->type)->height;
-    const int64_t        n_panels = (dst->ne[0] + height - 1) / height;
-    const int64_t begin = n_panels * ith / nth * height, end = n_panels * (ith + 1) / nth * height;
+        const struct ggml_compute_params * params, const struct ggml_tensor * dst, char * columns) {
+    const struct columns s     = columns_of(dst);
+    struct share         share = share_of(params, n_chunks(dst));
+    const int64_t        R = dst->ne[0], height = chunk_rows(dst);
     round_columns(dst, columns, 0, 1);
-    for (int64_t batch = 0; batch < s.n2 * s.n3; ++batch) {
-        multiply_range(
-                dst, columns, batch, begin, end < dst->ne[0] ? end : dst->ne[0], 0, s.C, NULL);
+    for (int64_t chunk; share_next(&share, &chunk);) {
+        const int64_t begin = chunk * height, end = begin + height;
+        const int64_t next = share.next * height * (int64_t) dst->src[0]->nb[1];
+        for (int64_t batch = 0; batch < s.n2 * s.n3; ++batch) {
+            multiply_range(dst, columns, batch, begin, end < R ? end : R, 0, s.C,
+                    share.next < 0 ? NULL : matrix_of(dst, &s, batch) + next);
+        }
     }
 }
 
@@ -146,7 +167,7 @@ void bytes_multiply(
     const int64_t ith = params->ith, nth = params->nth;
     char *        columns = work;
     if (is_alone(dst)) {
-        multiply_alone(dst, ggml_lrnn_cpu_own_work(params), ith, nth);
+        multiply_alone(params, dst, ggml_lrnn_cpu_own_work(params));
         return;
     }
     round_columns(dst, columns, ith, nth);

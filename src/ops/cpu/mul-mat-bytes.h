@@ -32,6 +32,9 @@ size_t bytes_work_size(const struct ggml_tensor * dst, int n_threads);
 // True if each thread uses only its own part of the work buffer, and no thread waits.
 bool bytes_is_own(const struct ggml_tensor * dst);
 
+// The first row of thread i of n, if bytes_is_own.
+int64_t bytes_begin(const struct ggml_tensor * dst, int i, int n);
+
 // The share of a thread.
 void bytes_multiply(
         const struct ggml_compute_params * params, struct ggml_tensor * dst, void * work);

@@ -21,14 +21,16 @@
 #    include "glue.h"
 #    include "lrnn-ops.h"
 #    include "mul-mat-columns.h"
+#    include "share.h"
 #    include "simd.h"
 
 #    include "ggml-cpu-impl.h"
 
 enum {
-    ALONE       = 4096, // numbers of x that each thread rounds for itself, at most
-    CHUNKS      = 8,    // ranges of rows per thread, otherwise
-    MAX_COLUMNS = 12,   // of blocks of 256 weights: more are ggml's
+    ALONE       = 4096,  // numbers of x that each thread rounds for itself, at most
+    CHUNK       = 16384, // bytes of the rows that a thread takes at once, at least
+    CHUNKS      = 8,     // ranges of rows per thread, otherwise
+    MAX_COLUMNS = 12,    // of blocks of 256 weights: more are ggml's
 };
 
 static const struct row_kernel * kernel_of(enum ggml_type type) {
@@ -90,20 +92,13 @@ static void round_columns(const struct ggml_tensor * dst, char * out, int64_t i,
     }
 }
 
-// Where range i of n begins: rows are computed in pairs.
-static int64_t range_begin(int64_t R, int64_t i, int64_t n) {
-    return i == n ? R : R * i / n / 2 * 2;
-}
-
-// Range i of n of the rows of all matrices; `rounded` are the columns, unless they are used as they
-// are.
+// Rows begin … end of all matrices; `rounded` are the columns, unless they are used as they are.
 static void multiply_range(
-        const struct ggml_tensor * dst, const char * rounded, int64_t i, int64_t n) {
+        const struct ggml_tensor * dst, const char * rounded, int64_t begin, int64_t end) {
     const struct ggml_tensor *w = dst->src[0], *x = dst->src[1], *y = dst;
     const struct row_kernel * kernel = kernel_of(w->type);
     const struct columns      s      = columns_of(dst);
     const int64_t             stride = is_rounded(dst) ? stride_of(dst) : s.x_nb1;
-    const int64_t begin = range_begin(w->ne[1], i, n), end = range_begin(w->ne[1], i + 1, n);
     for (int64_t batch = 0; batch < s.n2 * s.n3; ++batch) {
         const int64_t i2 = batch % s.n2, i3 = batch / s.n2;
         const char *  columns =
@@ -130,8 +125,28 @@ static void multiply_range(
     }
 }
 
+// Rows of a chunk of at least CHUNK bytes, in pairs
+static int64_t chunk_rows(const struct ggml_tensor * dst) {
+    const int64_t row = (int64_t) dst->src[0]->nb[1];
+    return (CHUNK + 2 * row - 1) / (2 * row) * 2;
+}
+
+static int64_t n_chunks(const struct ggml_tensor * dst) {
+    return (dst->ne[0] + chunk_rows(dst) - 1) / chunk_rows(dst);
+}
+
 bool rows_is_own(const struct ggml_tensor * dst) {
     return is_alone(dst);
+}
+
+int64_t rows_begin(const struct ggml_tensor * dst, int i, int n) {
+    const int64_t begin = share_begin(n_chunks(dst), i, n) * chunk_rows(dst);
+    return begin < dst->ne[0] ? begin : dst->ne[0];
+}
+
+// Where range i of n begins: rows are computed in pairs.
+static int64_t range_begin(int64_t R, int64_t i, int64_t n) {
+    return i == n ? R : R * i / n / 2 * 2;
 }
 
 void rows_multiply(
@@ -143,7 +158,12 @@ void rows_multiply(
             columns = ggml_lrnn_cpu_own_work(params);
             round_columns(dst, columns, 0, 1);
         }
-        multiply_range(dst, columns, ith, nth);
+        struct share  share = share_of(params, n_chunks(dst));
+        const int64_t R = dst->ne[0], height = chunk_rows(dst);
+        for (int64_t chunk; share_next(&share, &chunk);) {
+            const int64_t begin = chunk * height;
+            multiply_range(dst, columns, begin, begin + height < R ? begin + height : R);
+        }
         return;
     }
     round_columns(dst, columns, ith, nth);
@@ -153,7 +173,8 @@ void rows_multiply(
     ggml_barrier(params->threadpool);
     for (int64_t job = ith; job < CHUNKS * nth;
             job      = ggml_threadpool_chunk_add(params->threadpool, 1)) {
-        multiply_range(dst, columns, job, CHUNKS * nth);
+        multiply_range(dst, columns, range_begin(dst->ne[0], job, CHUNKS * nth),
+                range_begin(dst->ne[0], job + 1, CHUNKS * nth));
     }
 }
 

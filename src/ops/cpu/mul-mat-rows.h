@@ -27,6 +27,9 @@ size_t rows_work_size(const struct ggml_tensor * dst, int n_threads);
 // True if each thread uses only its own part of the work buffer, and no thread waits.
 bool rows_is_own(const struct ggml_tensor * dst);
 
+// The first row of thread i of n, if rows_is_own.
+int64_t rows_begin(const struct ggml_tensor * dst, int i, int n);
+
 // The share of a thread.
 void rows_multiply(
         const struct ggml_compute_params * params, struct ggml_tensor * dst, void * work);

@@ -176,6 +176,25 @@ bool ggml_lrnn_cpu_mul_mat_is_own(const struct ggml_tensor * dst) {
     return false;
 }
 
+void ggml_lrnn_cpu_mul_mat_share(
+        const struct ggml_tensor * dst, int ith, int nth, const char ** begin, const char ** end) {
+    int64_t first = 0, last = 0; // rows
+#if MUL_MAT_ROWS
+    if (is_by_rows(dst)) {
+        first = rows_begin(dst, ith, nth);
+        last  = rows_begin(dst, ith + 1, nth);
+    }
+#endif
+#if MUL_MAT_BYTES
+    if (is_in_bytes(dst)) {
+        first = bytes_begin(dst, ith, nth);
+        last  = bytes_begin(dst, ith + 1, nth);
+    }
+#endif
+    *begin = (const char *) dst->src[0]->data + first * (int64_t) dst->src[0]->nb[1];
+    *end   = (const char *) dst->src[0]->data + last * (int64_t) dst->src[0]->nb[1];
+}
+
 //
 // Transposition
 //

@@ -13,11 +13,13 @@
 // Every thread goes through the same nodes and comes to the same decisions by itself. Bits do not
 // change: a node computes the same numbers on any number of threads.
 
+#include "fetch-ahead.h"
 #include "glue.h"
 #include "scan-cpu.h"
 
 #include "ggml-backend.h"
 #include "ggml-cpu-impl.h"
+#include "ggml-impl.h"
 
 enum { SMALL = 8192 }; // numbers of a node that thread 0 computes alone, at most
 
@@ -190,9 +192,47 @@ static bool must_wait(
     return false;
 }
 
+//
+// Counters of products: those between two barriers use one set, those after the next the other
+//
+
+// Clears the counters of a thread in the set that was used before barrier number `i`.
+static void clear_taken(struct ggml_lrnn_cpu_order * o, int i) {
+    const int set = (i + 1) % 2;
+    for (int j = 0; o->nth <= GGML_LRNN_CPU_MAX_THREADS && j < o->n_products[set]; ++j) {
+        __atomic_store_n(&o->shares->taken[set][j][o->ith].n, 0, __ATOMIC_RELAXED);
+    }
+    o->n_products[set] = 0;
+}
+
+static struct ggml_lrnn_cpu_taken * next_taken(struct ggml_lrnn_cpu_order * o) {
+    const int set = o->n_waits % 2;
+    return o->n_waits == 0 || o->nth > GGML_LRNN_CPU_MAX_THREADS ||
+                           o->n_products[set] == GGML_LRNN_CPU_MAX_PRODUCTS
+                   ? NULL
+                   : o->shares->taken[set][o->n_products[set]++];
+}
+
+void ggml_lrnn_cpu_order_init(struct ggml_lrnn_cpu_order * o, const struct ggml_cgraph * graph,
+        const struct ggml_compute_params * params, struct ggml_lrnn_cpu_shares * shares) {
+    memset(o, 0, sizeof(*o));
+    o->graph  = graph;
+    o->ith    = params->ith;
+    o->nth    = params->nth;
+    o->shares = shares;
+    // both sets may have been used by another graph; the first one is not used before a barrier
+    o->n_products[0] = o->n_products[1] = GGML_LRNN_CPU_MAX_PRODUCTS;
+    if (o->nth > 1) {
+        clear_taken(o, 0);
+    }
+}
+
 static void wait_for_all(
-        struct ggml_lrnn_cpu_order * o, const struct ggml_compute_params * params) {
-    ggml_barrier(params->threadpool);
+        struct ggml_lrnn_cpu_order * o, const struct ggml_compute_params * params, int i) {
+    fetch_ahead_from(o, i);
+    ggml_lrnn_cpu_barrier(params->threadpool, o);
+    o->n_waits++;
+    clear_taken(o, o->n_waits);
     o->all.reads.n = o->all.writes.n = o->one.reads.n = o->one.writes.n = 0;
     o->all.work = o->one.work = WORK_NONE;
     o->is_unknown             = false;
@@ -211,19 +251,21 @@ static void record(
     o->is_unknown = !use->is_known;
 }
 
-bool ggml_lrnn_cpu_before_node(struct ggml_lrnn_cpu_order * o,
-        const struct ggml_compute_params * params, const struct ggml_tensor * node) {
+bool ggml_lrnn_cpu_before_node(
+        struct ggml_lrnn_cpu_order * o, const struct ggml_compute_params * params, int i) {
     if (params->nth == 1) {
         return false;
     }
-    struct use use = use_of(node);
+    const struct ggml_tensor * node = o->graph->nodes[i];
+    struct use                 use  = use_of(node);
     if (node->op == GGML_OP_RMS_NORM && !use.is_alone) {
         use.is_known = false; // ggml may compute the product after it at the same time
     }
     const struct access a = access_of(node);
     if (must_wait(o, &a, &use)) {
-        wait_for_all(o, params);
+        wait_for_all(o, params, i);
     }
     record(o, &a, &use);
+    o->taken = use.work == WORK_OWN && node->op == GGML_OP_MUL_MAT ? next_taken(o) : NULL;
     return use.is_alone;
 }
