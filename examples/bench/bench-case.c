@@ -28,6 +28,11 @@ struct ggml_tensor * op_input(struct op_inputs * in, enum op_fill fill, float lo
     return add_input(in, t, fill, lo, hi);
 }
 
+struct ggml_tensor * op_input_of(struct op_inputs * in, enum ggml_type type, enum op_fill fill,
+        float lo, float hi, int64_t ne0, int64_t ne1, int64_t ne2, int64_t ne3) {
+    return add_input(in, ggml_new_tensor_4d(in->ctx, type, ne0, ne1, ne2, ne3), fill, lo, hi);
+}
+
 struct ggml_tensor * op_input_mask(struct op_inputs * in, int64_t rows, int64_t tokens) {
     struct ggml_tensor * t = ggml_new_tensor_2d(in->ctx, GGML_TYPE_F16, rows, tokens);
     return add_input(in, t, OP_FILL_CAUSAL, 0.0f, 0.0f);
@@ -56,6 +61,19 @@ float * op_floats_get(const struct ggml_tensor * t) {
         free(half);
     }
     return data;
+}
+
+// Stores numbers in a tensor of any type, and leaves them as the type rounds them.
+static void store(struct ggml_tensor * t, float * data) {
+    if (t->type == GGML_TYPE_F32) {
+        ggml_backend_tensor_set(t, data, 0, ggml_nbytes(t));
+        return;
+    }
+    void * rounded = program_alloc(ggml_nbytes(t), 1);
+    ggml_quantize_chunk(t->type, data, rounded, 0, ggml_nrows(t), t->ne[0], NULL);
+    ggml_get_type_traits(t->type)->to_float(rounded, data, ggml_nelements(t));
+    ggml_backend_tensor_set(t, rounded, 0, ggml_nbytes(t));
+    free(rounded);
 }
 
 static void make_unit(float * row, int64_t n) {
@@ -113,7 +131,7 @@ void op_inputs_fill(struct op_inputs * in, const struct op_shape * s) {
                 }
             } break;
         }
-        op_floats_set(t, data, 0, n);
+        store(t, data);
         free(prev);
         prev = data;
     }

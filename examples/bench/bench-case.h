@@ -1,7 +1,8 @@
 #pragma once
 
-// A case of the op benchmark: a recurrence at one shape, as a graph with our op and, where ggml can
-// express it, as a graph of stock ops that computes the same from the same inputs.
+// A case of the op benchmark: a recurrence or a matrix product at one shape, as a graph with our op
+// and, where ggml can express it, as a graph of stock ops that computes the same from the same
+// inputs.
 //
 // Rules of the comparison:
 // - Both sides read the state from a tensor that outlives the graph and store the new state there:
@@ -50,7 +51,8 @@ struct op_inputs {
 
     struct ggml_tensor * q, *k, *v, *beta, *gate, *r, *w;            // Householder scan
     struct ggml_tensor * c, *b, *x, *bonus, *dt, *A, *log_f, *log_i; // signed-gate scan
-    struct ggml_tensor * weight;                                     // short convolution
+    struct ggml_tensor * weight;                                     // convolution, product
+    struct ggml_tensor * weight_f32;                                 // the same weights
     struct ggml_tensor * mask;                                       // attention
     struct ggml_tensor * log_gate;                                   // if a node computes the gate
     struct ggml_tensor * stock_q, *stock_log_gate, *neg_w;           // of stock ops only
@@ -93,6 +95,8 @@ struct bench_case {
     bool            negative;   // gates of either sign
     bool            products;   // n_h may exceed 1
     bool            transposed; // the stock op stores states as [d_v][d_k]
+    enum ggml_type  type;       // of the weights of a product
+    double          nmse_max;   // largest difference of the two sides; 0: NMSE_MAX
 
     void (*inputs)(const struct bench_case * c, const struct op_shape * s, struct op_inputs * in);
     struct op_output (*ours)(const struct op_build * b);
@@ -114,14 +118,20 @@ extern const struct bench_case cases_householder[];
 extern const struct bench_case cases_signed_gate[];
 extern const struct bench_case cases_short_conv[];
 extern const struct bench_case cases_attention[];
+extern const struct bench_case cases_mul_mat[];
 extern const int               n_cases_householder;
 extern const int               n_cases_signed_gate;
 extern const int               n_cases_short_conv;
 extern const int               n_cases_attention;
+extern const int               n_cases_mul_mat;
 
 // Declares an input [ne0, ne1, ne2, ne3] for op_inputs_fill.
 struct ggml_tensor * op_input(struct op_inputs * in, enum op_fill fill, float lo, float hi,
         int64_t ne0, int64_t ne1, int64_t ne2, int64_t ne3);
+
+// The same for a tensor of another type.
+struct ggml_tensor * op_input_of(struct op_inputs * in, enum ggml_type type, enum op_fill fill,
+        float lo, float hi, int64_t ne0, int64_t ne1, int64_t ne2, int64_t ne3);
 
 // Declares a mask [rows, tokens] in F16: the tokens are the last rows.
 struct ggml_tensor * op_input_mask(struct op_inputs * in, int64_t rows, int64_t tokens);

@@ -262,7 +262,8 @@ int main(int argc, char ** argv) {
                 "(default: 1)"),
 
         opt_group("Cases of an op"),
-        opt_choice("--op", "householder|signed|conv|attention|all", &args.op.family, "the op"),
+        opt_choice(
+                "--op", "householder|signed|conv|attention|mul-mat|all", &args.op.family, "the op"),
         opt_strings("--mode", "GLOB", &args.op.modes,
                 "only cases whose name matches, such as 'delta*'; may be repeated (default: all)"),
         opt_flag("--list", &args.list, "list the cases and stop"),
@@ -274,9 +275,11 @@ int main(int argc, char ** argv) {
         opt_int("-d", "N", &args.op.d, 1, size_max,
                 "d_k and d_v, of cases in which they are equal (default: as in the case)"),
         opt_int("--dk", "N", &args.op.d_k, 2, size_max,
-                "rows of a state; taps of a convolution (default: as in the case)"),
+                "rows of a state; taps of a convolution; length of the rows of a product "
+                "(default: as in the case)"),
         opt_int("--dv", "N", &args.op.d_v, 1, size_max,
-                "columns of a state; channels of a convolution (default: as in the case)"),
+                "columns of a state; channels of a convolution; rows of a product "
+                "(default: as in the case)"),
         opt_int("--heads", "N", &args.op.heads, 1, size_max,
                 "heads, of cases with more than one (default: as in the case)"),
         opt_int("--n-h", "N", &args.op.n_h, 1, 64,

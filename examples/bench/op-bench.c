@@ -28,9 +28,9 @@ static bool is_selected(const struct op_bench_params * p, const struct bench_cas
 // Case i of the selection; NULL if there are fewer.
 static const struct bench_case * case_at(const struct op_bench_params * p, int i) {
     const struct bench_case * tables[] = { cases_householder, cases_signed_gate, cases_short_conv,
-        cases_attention };
+        cases_attention, cases_mul_mat };
     const int sizes[] = { n_cases_householder, n_cases_signed_gate, n_cases_short_conv,
-        n_cases_attention };
+        n_cases_attention, n_cases_mul_mat };
 
     for (int f = 0; f < OP_FAMILY_ALL; ++f) {
         for (int j = 0; (p->family == f || p->family == OP_FAMILY_ALL) && j < sizes[f]; ++j) {
@@ -86,7 +86,7 @@ int op_bench_count(const struct op_bench_params * p) {
 void op_bench_list(const struct op_bench_params * p, FILE * out) {
     for (int i = 0; case_at(p, i) != NULL; ++i) {
         const struct bench_case * c = case_at(p, i);
-        fprintf(out, "%-14s %s\n", c->name, c->what);
+        fprintf(out, "%-15s %s\n", c->name, c->what);
     }
 }
 

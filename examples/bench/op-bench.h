@@ -12,6 +12,7 @@ enum op_family {
     OP_FAMILY_SIGNED,
     OP_FAMILY_CONV,
     OP_FAMILY_ATTENTION,
+    OP_FAMILY_MUL_MAT,
     OP_FAMILY_ALL
 };
 

@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const struct results_column COLUMNS[] = { { "case", -13 }, { "T", 5 }, { "thr", 3 },
+static const struct results_column COLUMNS[] = { { "case", -14 }, { "T", 5 }, { "thr", 3 },
     { "stock us", 9 }, { "ours us", 8 }, { "ratio", 6 }, { "goal", -7 }, { "GFLOP/s", 7 },
     { "peak", 4 }, { "GB/s", 5 }, { "ns/tok/hd", 9 } };
 

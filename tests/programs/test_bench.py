@@ -39,3 +39,16 @@ def test_sequences_of_an_op(lrnn):
 def test_missing_model(lrnn):
     """No head of a table before the error."""
     lrnn.fail(lrnn.Code.MODEL, "lrnn-bench", "-m", "missing.gguf", stderr="missing.gguf: No such")
+
+
+def test_products(lrnn):
+    done = lrnn.run("lrnn-bench", "--op", "mul-mat", "--mode", "*-q[45]_*", "--dk", "256", "--dv",
+                    "70", "-T", "5,50", "-t", "1", "-r", "1", "--min-time", "0", "-o", "json")
+    rows = json.loads(done.stdout)["results"]
+    assert [r["tokens"] for r in rows] == 6 * [5, 50]
+    for r in rows:  # against the same weights in F32; most types round the columns
+        assert r["agrees"] and r["nmse_output"] < 1e-4
+        assert r["flops"] == 2 * 256 * 70 * r["tokens"]
+    lrnn.run("lrnn-bench", "--op", "mul-mat", "--mode", "mul-mat-q4_k", "--dk", "100", "-t", "1",
+             "-r", "1", code=lrnn.Code.USAGE, stdout="refused",
+             stderr="mul-mat-q4_k: rows of 100 weights; expected a multiple of 256, a block")

@@ -28,6 +28,13 @@ SIMD_INLINE void scale_codes_min(const int8_t * q, int n, float d, float m, floa
     }
 }
 
+// out = d q + m
+SIMD_INLINE void scale_codes_add(const int8_t * q, int n, float d, float m, float * out) {
+    for (int j = 0; j < n; j += VEC) {
+        vec_store(out + j, vec_from_i8(q + j) * d + m);
+    }
+}
+
 static void q8_0_to_float(const block_q8_0 * x, int64_t n, float * out) {
     for (int64_t i = 0; i < n / QK8_0; ++i, out += QK8_0) {
         scale_codes(x[i].qs, QK8_0, GGML_CPU_FP16_TO_FP32(x[i].d), out);
@@ -36,15 +43,57 @@ static void q8_0_to_float(const block_q8_0 * x, int64_t n, float * out) {
 
 typedef uint8_t bytes __attribute__((vector_size(16)));
 
+// 32 codes of 4 bits minus `offset`; codes 16 … 31 are the high halves of the bytes
+SIMD_INLINE void unpack_fours(const uint8_t * packed, int offset, int8_t q[32]) {
+    bytes codes;
+    memcpy(&codes, packed, sizeof(codes));
+    const bytes low = (codes & 15) - (uint8_t) offset, high = (codes >> 4) - (uint8_t) offset;
+    memcpy(q, &low, sizeof(low));
+    memcpy(q + 16, &high, sizeof(high));
+}
+
+// The same with the fifth bits, minus `offset`
+SIMD_INLINE void unpack_fives(
+        const uint8_t * packed, const uint8_t * fifth, int offset, int8_t q[32]) {
+    uint32_t bits;
+    memcpy(&bits, fifth, sizeof(bits));
+    unpack_fours(packed, offset, q);
+    for (int j = 0; j < 32; ++j) {
+        q[j] = (int8_t) (q[j] + (int8_t) ((bits >> j & 1) << 4));
+    }
+}
+
 static void q4_0_to_float(const block_q4_0 * x, int64_t n, float * out) {
     for (int64_t i = 0; i < n / QK4_0; ++i, out += QK4_0) {
         int8_t q[QK4_0];
-        bytes  codes;
-        memcpy(&codes, x[i].qs, sizeof(codes));
-        const bytes low = (codes & 15) - 8, high = (codes >> 4) - 8;
-        memcpy(q, &low, sizeof(low));
-        memcpy(q + QK4_0 / 2, &high, sizeof(high));
+        unpack_fours(x[i].qs, 8, q);
         scale_codes(q, QK4_0, GGML_CPU_FP16_TO_FP32(x[i].d), out);
+    }
+}
+
+static void q4_1_to_float(const block_q4_1 * x, int64_t n, float * out) {
+    for (int64_t i = 0; i < n / QK4_1; ++i, out += QK4_1) {
+        int8_t q[QK4_1];
+        unpack_fours(x[i].qs, 0, q);
+        scale_codes_add(
+                q, QK4_1, GGML_CPU_FP16_TO_FP32(x[i].d), GGML_CPU_FP16_TO_FP32(x[i].m), out);
+    }
+}
+
+static void q5_0_to_float(const block_q5_0 * x, int64_t n, float * out) {
+    for (int64_t i = 0; i < n / QK5_0; ++i, out += QK5_0) {
+        int8_t q[QK5_0];
+        unpack_fives(x[i].qs, x[i].qh, 16, q);
+        scale_codes(q, QK5_0, GGML_CPU_FP16_TO_FP32(x[i].d), out);
+    }
+}
+
+static void q5_1_to_float(const block_q5_1 * x, int64_t n, float * out) {
+    for (int64_t i = 0; i < n / QK5_1; ++i, out += QK5_1) {
+        int8_t q[QK5_1];
+        unpack_fives(x[i].qs, x[i].qh, 0, q);
+        scale_codes_add(
+                q, QK5_1, GGML_CPU_FP16_TO_FP32(x[i].d), GGML_CPU_FP16_TO_FP32(x[i].m), out);
     }
 }
 
@@ -121,6 +170,9 @@ void weights_to_float(
         case GGML_TYPE_BF16: ggml_cpu_bf16_to_fp32(x, out, n); break;
         case GGML_TYPE_Q8_0: q8_0_to_float(x, n, out); break;
         case GGML_TYPE_Q4_0: q4_0_to_float(x, n, out); break;
+        case GGML_TYPE_Q4_1: q4_1_to_float(x, n, out); break;
+        case GGML_TYPE_Q5_0: q5_0_to_float(x, n, out); break;
+        case GGML_TYPE_Q5_1: q5_1_to_float(x, n, out); break;
         case GGML_TYPE_Q4_K: q4_k_to_float(x, n, out); break;
         case GGML_TYPE_Q5_K: q5_k_to_float(x, n, out); break;
         case GGML_TYPE_Q6_K: q6_k_to_float(x, n, out); break;
