@@ -3,7 +3,8 @@
 //     y[r, c] = Σ_k w[r, k] x[k, c]        w [K, R], of any type; x [K, C] and y [R, C], F32
 //
 // Some types are multiplied in bytes instead, where the CPU can, with few columns, too
-// (mul-mat-bytes.c), or by ggml's dot products (mul-mat-dots.c).
+// (mul-mat-bytes.c), or by ggml's dot products (mul-mat-dots.c). Few columns of F32 are multiplied
+// row by row (mul-mat-rows.c) or, if rows are short and odd, many at a time (mul-mat-short.c).
 //
 // First, all threads transpose x into tiles of TILE columns, so that a vector holds one row of
 // several columns. Then a thread takes a panel of PANEL rows of w and goes through it in parts of
@@ -20,6 +21,7 @@
 #include "mul-mat-columns.h"
 #include "mul-mat-dots.h"
 #include "mul-mat-rows.h"
+#include "mul-mat-short.h"
 #include "mul-mat-weights.h"
 #include "simd.h"
 
@@ -94,7 +96,7 @@ static bool is_in_bytes(const struct ggml_tensor * dst) {
 
 static bool is_by_rows(const struct ggml_tensor * dst) {
 #if MUL_MAT_ROWS
-    return rows_supported(dst);
+    return rows_supported(dst) || short_supported(dst);
 #else
     (void) dst;
     return false;
@@ -140,6 +142,9 @@ size_t ggml_lrnn_cpu_mul_mat_work_size(const struct ggml_tensor * dst, int n_thr
         return 0;
     }
 #if MUL_MAT_ROWS
+    if (short_supported(dst)) {
+        return VEC_BYTES; // not 0, which means that ggml computes the product
+    }
     if (is_by_rows(dst)) {
         return rows_work_size(dst, n_threads) + VEC_BYTES;
     }
@@ -164,6 +169,9 @@ bool ggml_lrnn_cpu_mul_mat_is_own(const struct ggml_tensor * dst) {
         return false;
     }
 #if MUL_MAT_ROWS
+    if (short_supported(dst)) {
+        return true;
+    }
     if (is_by_rows(dst)) {
         return rows_is_own(dst);
     }
@@ -395,6 +403,10 @@ bool ggml_lrnn_cpu_mul_mat(const struct ggml_compute_params * params, struct ggm
     }
     float * work = (float *) (((uintptr_t) params->wdata + VEC_BYTES - 1) / VEC_BYTES * VEC_BYTES);
 #if MUL_MAT_ROWS
+    if (short_supported(dst)) {
+        short_multiply(params, dst);
+        return true;
+    }
     if (is_by_rows(dst)) {
         rows_multiply(params, dst, work);
         return true;

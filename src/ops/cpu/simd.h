@@ -56,9 +56,13 @@ SIMD_INLINE vec vec_keep(vec x) {
 
 // The first n floats of a vector; the others are zero when loaded and are not stored.
 SIMD_INLINE vec vec_load_n(const float * p, int64_t n) {
+#if defined(__AVX512F__)
+    return (vec) _mm512_maskz_loadu_ps((__mmask16) ((1u << n) - 1), p);
+#else
     vec v = { 0.0f };
     memcpy(&v, p, (size_t) n * sizeof(float));
     return v;
+#endif
 }
 
 SIMD_INLINE void vec_store_n(float * p, vec v, int64_t n) {
