@@ -128,8 +128,9 @@ static void multiply_range(const struct ggml_tensor * dst, const char * columns,
 
 // Rows of a chunk of at least CHUNK bytes, in panels
 static int64_t chunk_rows(const struct ggml_tensor * dst) {
-    const int64_t height = kernel_of(dst->src[0]->type)->height;
-    const int64_t panel  = height * (int64_t) dst->src[0]->nb[1];
+    const struct ggml_tensor * w      = dst->src[0];
+    const int64_t              height = kernel_of(w->type)->height;
+    const int64_t              panel  = height * (int64_t) ggml_row_size(w->type, w->ne[0]);
     return (CHUNK + panel - 1) / panel * height;
 }
 

@@ -127,7 +127,8 @@ static void multiply_range(
 
 // Rows of a chunk of at least CHUNK bytes, in pairs
 static int64_t chunk_rows(const struct ggml_tensor * dst) {
-    const int64_t row = (int64_t) dst->src[0]->nb[1];
+    const struct ggml_tensor * w   = dst->src[0];
+    const int64_t              row = (int64_t) ggml_row_size(w->type, w->ne[0]);
     return (CHUNK + 2 * row - 1) / (2 * row) * 2;
 }
 
