@@ -199,7 +199,7 @@ def test_highlight_refuses(lrnn):
     lrnn.fail(code.USAGE, "lrnn-highlight", "a.c", stderr="--model is missing")
     lrnn.fail(code.DATA, *c, "none.c", stderr="none.c")
     lrnn.fail(code.MODEL, "lrnn-highlight", "-m", "none.gguf", "a.c", stderr="none.gguf")
-    for text, found in (("( ) [", "4 tokens of the 5 bytes"), ("", "0 bytes")):
+    for text, found in (("( ) [", "the 5 bytes of brackets.txt have 4 tokens"), ("", "0 bytes")):
         lrnn.write("brackets.txt", text)
         done = lrnn.run("lrnn-highlight", "-m", models / "exact/dyck3.gguf", "brackets.txt",
                         code=code.MODEL if text else code.OK)

@@ -200,7 +200,8 @@ static void test_mean(enum ggml_type type) {
         for (int64_t row = 0; row < s.rows; ++row) {
             mean += (double) in.v[row * s.dv + d] / (double) s.rows;
         }
-        worst = fmax(worst, fabs(mean - (double) out[d]));
+        const double diff = fabs(mean - (double) out[d]);
+        worst             = diff <= worst ? worst : diff;
     }
     test_check(&t, worst < 1e-6, "%s: a mean of %lld rows differs by %.3g", ggml_type_name(type),
             (long long) s.rows, worst);
