@@ -21,6 +21,7 @@ enum {
     N_STATES = 20, // graphs whose nodes read and write states
     N_RUNS   = 2,  // of a graph
     N_TYPES  = 4,  // of matrices
+    Q5_0     = 3,  // the one whose products share the work buffer
     D        = 64, // rows and columns of the state of a head
     WIDTH    = 4,  // of the short convolution
 };
@@ -216,6 +217,14 @@ static void graph_make(struct graph * g, struct test_rng * rng, bool states) {
         value[at]        = (states ? random_state_node : random_node)(
                 g, rng, value[at], value[test_below(rng, N_VALUES)]);
         ggml_build_forward_expand(g->nodes, value[at]);
+    }
+    struct ggml_tensor * product[N_VALUES]; // which have only the work buffer in common
+    for (int i = 0; i < N_VALUES; ++i) {
+        product[i] = ggml_mul_mat(g->ctx, g->w[Q5_0], g->x[i]);
+        ggml_build_forward_expand(g->nodes, product[i]);
+    }
+    for (int i = 0; i < N_VALUES; ++i) {
+        value[i] = ggml_add(g->ctx, value[i], product[i]);
     }
     g->y = ggml_add(
             g->ctx, ggml_add(g->ctx, value[0], value[1]), ggml_add(g->ctx, value[2], value[3]));
