@@ -26,8 +26,6 @@ enum {
     GROUP = 4,     // panels that a thread takes at once, at most
     ALONE = 16384, // numbers of x that each thread rounds for itself, at most
     CHUNK = 8192,  // bytes of the rows that a thread takes at once, then, at least
-
-    COLUMNS_MIN = 13, // of weights in blocks of 256; fewer are those of mul-mat-rows.c and ggml
 };
 
 static const struct byte_kernel * kernel_of(enum ggml_type type) {
@@ -47,15 +45,15 @@ static const struct byte_kernel * kernel_of(enum ggml_type type) {
 bool bytes_supported(const struct ggml_tensor * dst) {
     const struct byte_kernel * kernel = kernel_of(dst->src[0]->type);
     if (kernel == &byte_kernel_256) {
-        return dst->ne[1] >= COLUMNS_MIN;
+        return dst->ne[1] > COLUMNS_FEW_256;
     }
     // with AVX2, many columns of the others are faster in F32
     return kernel != NULL && (MUL_MAT_VNNI || dst->ne[1] < COLUMNS_MANY ||
                                      ggml_get_op_params_i32(dst, GGML_MUL_MAT_BY_COLUMN) != 0);
 }
 
-// With few numbers in x, each thread rounds all of them for itself and takes one range of rows.
-// That is faster than to wait for other threads.
+// With few numbers in x, each thread rounds all of them for itself. That is faster than to wait for
+// other threads.
 static bool is_alone(const struct ggml_tensor * dst) {
     return ggml_nelements(dst->src[1]) <= ALONE;
 }

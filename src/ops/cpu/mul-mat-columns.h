@@ -14,6 +14,10 @@ enum {
     // that costs too much, and a column of a product with a Q8_0 or Q4_0 matrix must have the bits
     // that it has alone, so that sequences that are decoded together do not affect each other.
     COLUMNS_MANY = 48,
+
+    // Up to this many columns, products with weights in blocks of 256 go row by row
+    // (mul-mat-rows.c, or ggml's); with more, by panels in bytes (mul-mat-bytes.c).
+    COLUMNS_FEW_256 = 12,
 };
 
 // Matrices of one column that share a matrix of w count as columns of one matrix.

@@ -27,10 +27,9 @@
 #    include "ggml-cpu-impl.h"
 
 enum {
-    ALONE       = 4096,  // numbers of x that each thread rounds for itself, at most
-    CHUNK       = 16384, // bytes of the rows that a thread takes at once, at least
-    CHUNKS      = 8,     // ranges of rows per thread, otherwise
-    MAX_COLUMNS = 12,    // of blocks of 256 weights: more are ggml's
+    ALONE  = 4096,  // numbers of x that each thread rounds for itself, at most
+    CHUNK  = 16384, // bytes of the rows that a thread takes at once, at least
+    CHUNKS = 8,     // ranges of rows per thread, otherwise
 };
 
 static const struct row_kernel * kernel_of(enum ggml_type type) {
@@ -53,7 +52,7 @@ bool rows_supported(const struct ggml_tensor * dst) {
     const bool by_column = ggml_get_op_params_i32(dst, GGML_MUL_MAT_BY_COLUMN) != 0;
     switch (dst->src[0]->type) {
         case GGML_TYPE_Q4_K:
-        case GGML_TYPE_Q6_K: return dst->ne[1] <= MAX_COLUMNS;
+        case GGML_TYPE_Q6_K: return dst->ne[1] <= COLUMNS_FEW_256;
         case GGML_TYPE_F16: return dst->ne[1] == 1;
         default: return dst->ne[1] < COLUMNS_MANY || by_column;
     }

@@ -95,7 +95,7 @@ SIMD_INLINE void multiply(const struct block * b, int64_t r, int n_rows, const c
 #    pragma GCC unroll 4
     for (int c = 0; c < n_columns; ++c) {
         char * out = y + r * (int64_t) sizeof(float) + c * y_nb1;
-        if (r + n_rows <= b->n) {
+        if (r + n_rows <= b->n) { // a constant size
             memcpy(out, sums + c * n_rows, (size_t) n_rows * sizeof(float));
         } else {
             memcpy(out, sums + c * n_rows, (size_t) (b->n - r) * sizeof(float));
@@ -127,10 +127,16 @@ static void multiply_block(
     }
 }
 
+int64_t short_begin(const struct ggml_tensor * dst, int i, int n) {
+    const int64_t n_blocks = (dst->ne[0] + BLOCK - 1) / BLOCK, begin = n_blocks * i / n * BLOCK;
+    return begin < dst->ne[0] ? begin : dst->ne[0];
+}
+
 void short_multiply(const struct ggml_compute_params * params, struct ggml_tensor * dst) {
     const struct ggml_tensor *w = dst->src[0], *x = dst->src[1];
     const struct columns      s = columns_of(dst);
-    const int64_t             K = w->ne[0], R = w->ne[1], n_blocks = (R + BLOCK - 1) / BLOCK;
+    const int64_t             K = w->ne[0], begin = short_begin(dst, params->ith, params->nth),
+                  end = short_begin(dst, params->ith + 1, params->nth);
     for (int64_t batch = 0; batch < s.n2 * s.n3; ++batch) {
         const int64_t i2 = batch % s.n2, i3 = batch / s.n2;
         // a matrix of w serves several of x
@@ -139,10 +145,9 @@ void short_multiply(const struct ggml_compute_params * params, struct ggml_tenso
                             i3 / (x->ne[3] / w->ne[3]) * (int64_t) w->nb[3];
         const char * columns = columns_x(&s, x, batch * s.C);
         char *       y = (char *) dst->data + i2 * (int64_t) dst->nb[2] + i3 * (int64_t) dst->nb[3];
-        for (int64_t block = n_blocks * params->ith / params->nth;
-                block < n_blocks * (params->ith + 1) / params->nth; ++block) {
-            const int64_t r = block * BLOCK, n_rows = R - r < BLOCK ? R - r : BLOCK;
-            struct block  b = { rows + r * (int64_t) w->nb[1], (int64_t) w->nb[1], K, n_rows };
+        for (int64_t r = begin; r < end; r += BLOCK) {
+            const int64_t n_rows = end - r < BLOCK ? end - r : BLOCK;
+            struct block  b      = { rows + r * (int64_t) w->nb[1], (int64_t) w->nb[1], K, n_rows };
             float         converted[BLOCK * MAX_K];
             if (w->type != GGML_TYPE_F32) {
                 for (int64_t i = 0; i < n_rows; ++i) {

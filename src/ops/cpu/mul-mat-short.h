@@ -9,6 +9,9 @@
 #if MUL_MAT_ROWS
 bool short_supported(const struct ggml_tensor * dst);
 
+// The first row of thread i of n.
+int64_t short_begin(const struct ggml_tensor * dst, int i, int n);
+
 // The share of a thread. No thread waits or uses the work buffer.
 void short_multiply(const struct ggml_compute_params * params, struct ggml_tensor * dst);
 #endif

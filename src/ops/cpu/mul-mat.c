@@ -188,7 +188,10 @@ void ggml_lrnn_cpu_mul_mat_share(
         const struct ggml_tensor * dst, int ith, int nth, const char ** begin, const char ** end) {
     int64_t first = 0, last = 0; // rows
 #if MUL_MAT_ROWS
-    if (is_by_rows(dst)) {
+    if (short_supported(dst)) {
+        first = short_begin(dst, ith, nth);
+        last  = short_begin(dst, ith + 1, nth);
+    } else if (is_by_rows(dst)) {
         first = rows_begin(dst, ith, nth);
         last  = rows_begin(dst, ith + 1, nth);
     }
