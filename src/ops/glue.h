@@ -43,8 +43,10 @@ bool ggml_lrnn_cpu_mul_mat_is_own(const struct ggml_tensor * dst);
 void ggml_lrnn_cpu_mul_mat_share(
         const struct ggml_tensor * dst, int ith, int nth, const char ** begin, const char ** end);
 
-// The part of the work buffer that belongs to a thread, in lines of the cache.
+// The part of the work buffer that belongs to a thread, in lines of the cache, and the size of a
+// buffer in which each of n threads has a part of `size` bytes.
 void * ggml_lrnn_cpu_own_work(const struct ggml_compute_params * params);
+size_t ggml_lrnn_cpu_own_work_size(size_t size, int n);
 
 // ggml-cpu: exp, sigmoid and softplus of contiguous tensors in F32; false for other activations.
 bool ggml_lrnn_cpu_unary(const struct ggml_compute_params * params, struct ggml_tensor * dst);

@@ -60,8 +60,8 @@ static bool is_alone(const struct ggml_tensor * dst) {
 
 size_t bytes_work_size(const struct ggml_tensor * dst, int n_threads) {
     const struct byte_kernel * kernel = kernel_of(dst->src[0]->type);
-    return (size_t) (ggml_nelements(dst->src[1]) / kernel->block) * kernel->block_size *
-           (size_t) (is_alone(dst) ? n_threads : 1);
+    const size_t size = (size_t) (ggml_nelements(dst->src[1]) / kernel->block) * kernel->block_size;
+    return is_alone(dst) ? ggml_lrnn_cpu_own_work_size(size, n_threads) : size;
 }
 
 // Part i of n of every column: some of its blocks. They follow each other in the order of the

@@ -73,9 +73,8 @@ static bool is_alone(const struct ggml_tensor * dst) {
 }
 
 size_t rows_work_size(const struct ggml_tensor * dst, int n_threads) {
-    return !is_rounded(dst) ? 0
-                            : (size_t) (ggml_nrows(dst->src[1]) * stride_of(dst)) *
-                                      (size_t) (is_alone(dst) ? n_threads : 1);
+    const size_t size = is_rounded(dst) ? (size_t) (ggml_nrows(dst->src[1]) * stride_of(dst)) : 0;
+    return is_alone(dst) ? ggml_lrnn_cpu_own_work_size(size, n_threads) : size;
 }
 
 // Part i of n of all columns

@@ -84,11 +84,16 @@ static struct use use_of(const struct ggml_tensor * node) {
     }
 }
 
+enum { LINE = 64 }; // bytes of a line of the cache
+
 void * ggml_lrnn_cpu_own_work(const struct ggml_compute_params * params) {
-    const uintptr_t line  = 64;
-    const uintptr_t first = ((uintptr_t) params->wdata + line - 1) / line * line;
-    const uintptr_t size  = (params->wsize - line) / (uintptr_t) params->nth / line * line;
+    const uintptr_t first = ((uintptr_t) params->wdata + LINE - 1) / LINE * LINE;
+    const uintptr_t size  = (params->wsize - LINE) / (uintptr_t) params->nth / LINE * LINE;
     return (void *) (first + (uintptr_t) params->ith * size);
+}
+
+size_t ggml_lrnn_cpu_own_work_size(size_t size, int n) {
+    return (size + LINE - 1) / LINE * LINE * (size_t) n + LINE;
 }
 
 //
