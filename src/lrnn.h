@@ -469,9 +469,6 @@ LRNN_API bool lrnn_imatrix_collect(const struct lrnn_trace_event * event, void *
 LRNN_API bool lrnn_imatrix_save(const struct lrnn_imatrix * imatrix, const char * path,
         const char * dataset, int64_t n_windows, int64_t window_size, char * err, size_t err_size);
 
-// Deletes the temporary files of unfinished saves before the process ends. Async-signal-safe.
-LRNN_API void lrnn_remove_temporaries(void);
-
 #ifdef __cplusplus
 }
 #endif

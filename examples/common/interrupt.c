@@ -1,7 +1,6 @@
 #include "interrupt.h"
 
 #include "base/atomic-file.h"
-#include "lrnn.h"
 
 #include <signal.h>
 #include <stdlib.h>
@@ -17,13 +16,8 @@ static volatile sig_atomic_t seen;       // number of the first signal; set by t
 static volatile sig_atomic_t is_reading; // a request ends a read from the terminal
 static volatile sig_atomic_t is_dialog;  // Ctrl-C never ends the program
 
-static void remove_temporaries(void) {
-    atomic_file_remove_temporaries();
-    lrnn_remove_temporaries();
-}
-
 static void on_end(int number) {
-    remove_temporaries();
+    atomic_file_remove_temporaries();
     signal(number, SIG_DFL);
     raise(number);
 }
@@ -62,7 +56,7 @@ static void handle(int number, void (*handler)(int), int flags) {
 }
 
 void interrupt_begin(void) {
-    atexit(remove_temporaries);
+    atexit(atomic_file_remove_temporaries);
     for (int i = 0; i < N_SIGNALS; ++i) {
         if (!is_ignored(SIGNALS[i])) {
             handle(SIGNALS[i], on_end, 0);

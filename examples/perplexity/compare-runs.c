@@ -3,8 +3,8 @@
 #include "commands.h"
 
 #include "base/arena.h"
-#include "eval/comparison-input.h"
-#include "eval/comparison-table.h"
+#include "eval/report/comparison-input.h"
+#include "eval/report/comparison-table.h"
 #include "program.h"
 
 #include <inttypes.h>

@@ -1,7 +1,7 @@
 #include "data-options.h"
 
 #include "base/error.h"
-#include "eval/data-files.h"
+#include "eval/data/data-files.h"
 #include "interrupt.h"
 #include "output-check.h"
 #include "program.h"

@@ -8,7 +8,7 @@
 //     …                                                          // parse the command line
 //     if (!data_options_check(&data, err, sizeof(err))) …        // EXIT_CODE_USAGE
 
-#include "eval/windows.h"
+#include "eval/data/windows.h"
 #include "exit-code.h"
 #include "options.h"
 

@@ -4,8 +4,8 @@
 
 #include "base/arena.h"
 #include "base/atomic-file.h"
-#include "eval/report-input.h"
-#include "eval/score-export.h"
+#include "eval/report/report-input.h"
+#include "eval/scores/score-export.h"
 #include "output-check.h"
 #include "program.h"
 

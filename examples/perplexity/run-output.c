@@ -1,6 +1,6 @@
 #include "run.h"
 
-#include "eval/summary.h"
+#include "eval/estimates/summary.h"
 #include "program.h"
 
 #include <inttypes.h>

@@ -1,6 +1,6 @@
 #include "run.h"
 
-#include "eval/model-facts.h"
+#include "eval/scores/model-facts.h"
 #include "interrupt.h"
 #include "load-model.h"
 #include "output-check.h"

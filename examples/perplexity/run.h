@@ -5,7 +5,7 @@
 
 #include "compute-options.h"
 #include "data-options.h"
-#include "eval/score.h"
+#include "eval/scores/score.h"
 
 struct run_args {
     struct option_strings models, names;

@@ -2,9 +2,9 @@
 
 // Results of lrnn-probe: tables, JSON and a chart.
 
-#include "eval/eigenvalues.h"
-#include "eval/horizon.h"
-#include "eval/probe.h"
+#include "eval/tasks/eigenvalues.h"
+#include "eval/tasks/horizon.h"
+#include "eval/tasks/probe.h"
 
 #include <stdio.h>
 

@@ -1,32 +1,24 @@
 #pragma once
 
-// Reads the keys and tensors of a model file while a model is loaded. Every value is checked; an
-// error names the key or tensor, the value found and the value expected. Errors are sticky: after
-// the first one, all calls do nothing and return false, NULL or a valid value, so that a family can
-// read everything it needs and check l->failed once at the end.
+// Reads the keys of a model file while a model is loaded; model/load-tensors.h reads the tensors.
+// Every value is checked; an error names the key, the value found and the value expected. Errors
+// are sticky: after the first one, all calls do nothing and return false, NULL or a valid value, so
+// that a family can read everything it needs and check l->failed once at the end.
 
-#include "base/slice.h"
-#include "run/model.h"
+#include "base/arena.h"
+#include "file/model-file.h"
 
 struct loader {
-    struct lrnn_model * model;
+    struct model_file * file;
+    struct arena *      arena;     // of what lives as long as the model
     const char *        arch;      // general.architecture: the prefix of the model's keys
     bool                llama_cpp; // a file of llama.cpp: arch is not "lrnn"
-    int32_t             device;    // for the tensors that are read next
+    struct lrnn_model * model;     // what is loaded, and the device for the tensors that are read
+    int32_t             device;    // next: for load-tensors.h
     bool                failed;
     char *              err;
     size_t              err_size;
     char                key[128]; // the result of loader_key
-};
-
-enum tensor_need {
-    TENSOR_REQUIRED = 0,
-    TENSOR_OPTIONAL = 1 << 0, // the result is NULL if there is none
-    TENSOR_F32      = 1 << 1, // must be F32: only weights of matrix products may have other types
-
-    // Values outside these ranges would violate the eigenvalue range that the file states.
-    TENSOR_DECAY = 1 << 2, // values up to 0: A of exp(Δ A)
-    TENSOR_SHARE = 1 << 3, // values from 0 to 1: a lower bound of gates
 };
 
 // Reports an error, unless there is one already. Returns false.
@@ -71,26 +63,3 @@ bool loader_divisor(struct loader * l, const char * key, int64_t value, const ch
 // The full name of a key that files of lrnn and of llama.cpp both have: "lrnn.block_count",
 // "mamba.block_count". Valid until the next call.
 const char * loader_key(struct loader * l, const char * name);
-
-// Tensors. `name` is without "blk.N."; il is the layer, or −1 for a tensor outside the layers. A
-// length of 0 accepts any length. Marks the tensor as used.
-struct ggml_tensor * loader_tensor_1d(
-        struct loader * l, int32_t il, const char * name, int need, int64_t ne0);
-struct ggml_tensor * loader_tensor_2d(
-        struct loader * l, int32_t il, const char * name, int need, int64_t ne0, int64_t ne1);
-struct ggml_tensor * loader_tensor_nd(
-        struct loader * l, int32_t il, const char * name, int need, int n_dims, const int64_t * ne);
-
-// Marks the tensors of n layers as used without reading them, and reports it.
-void loader_skip_layers(struct loader * l, int32_t first, int64_t n);
-
-// Fails if the file has tensors that were not read.
-bool loader_all_used(struct loader * l);
-
-// Declares the state of the recurrence: n_head heads of d_k × d_v + extra floats. Must be the first
-// state of the layer.
-void loader_recurrence(struct loader * l, struct layer * layer, int64_t n_head, int64_t d_k,
-        int64_t d_v, int64_t extra);
-
-// Declares a state of `size` floats and returns its number in the layer.
-int32_t loader_state(struct loader * l, struct layer * layer, int64_t size);

@@ -9,7 +9,7 @@
 // computed separately, on the visible rows of its cache: all its tokens and a few masked rows of
 // zeros after them, so that the shape of the graph does not change with every token.
 
-#include "models/models.h"
+#include "model/families.h"
 
 #include <math.h>
 

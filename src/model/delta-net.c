@@ -5,7 +5,7 @@
 //     S ← S + β k (v − Sᵀ k)ᵀ           o = K^-1/2 Sᵀ q
 //     out = W_o (RMSNorm(o) [∘ silu(W_g x)])
 
-#include "models/models.h"
+#include "model/families.h"
 
 #include <math.h>
 

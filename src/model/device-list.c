@@ -1,4 +1,4 @@
-#include "run/device-list.h"
+#include "model/device-list.h"
 
 #include "base/error.h"
 #include "ops/glue.h"

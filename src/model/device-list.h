@@ -2,7 +2,7 @@
 
 // The devices a user allows for layers, with their shares.
 
-#include "run/model.h"
+#include "model/model.h"
 
 enum { DEVICE_LIST_MAX = DEVICES_MAX - 1 }; // the CPU is not in the list
 

@@ -1,6 +1,6 @@
 // The table of families.
 
-#include "models/models.h"
+#include "model/families.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -10,8 +10,8 @@
 //     D  embedding length           K  length of a key, d_k      F  width of the MLP
 //     V  vocabulary                 P  length of a value, d_v
 
-#include "file/loader.h"
-#include "run/graph.h"
+#include "model/load-tensors.h"
+#include "model/graph.h"
 
 //
 // families.c

@@ -7,7 +7,7 @@
 //
 // β and g are per value head. There are HV value heads, a multiple of the H heads of q and k.
 
-#include "models/models.h"
+#include "model/families.h"
 
 #include <math.h>
 

@@ -9,7 +9,7 @@
 //
 // q and g are per token; k_j, v_j and β_j are per factor.
 
-#include "models/models.h"
+#include "model/families.h"
 
 #include <math.h>
 

@@ -7,7 +7,7 @@
 //
 // The exponent is 1 / lrnn.gate_normalizer, 16 in most models.
 
-#include "models/models.h"
+#include "model/families.h"
 
 #include <math.h>
 

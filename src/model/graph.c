@@ -1,4 +1,4 @@
-#include "run/graph.h"
+#include "model/graph.h"
 
 #include <math.h>
 #include <stdio.h>

@@ -7,11 +7,37 @@
 // caller checks once, at the end.
 
 #include "ops/lrnn-ops.h"
-#include "run/graph-inputs.h"
+#include "model/model.h"
 
 // A batch of at most this many tokens gives every token the bits that it gets alone, if matrices
 // are quantized: sequences decoded together, drafts.
 enum { GRAPH_FEW_TOKENS = 32 };
+
+struct graph_seq { // the tokens of one sequence in a batch
+    int32_t         seq;
+    int64_t         first;     // of its tokens in the batch
+    int64_t         count;     // number of its tokens
+    int64_t         position;  // of the first one in the sequence
+    int64_t         visible;   // cache rows that attention reads; the mask hides those past the end
+    int64_t         n_outputs; // logits are computed for this many tokens at the end
+    const int32_t * tokens;    // [count]
+};
+
+struct batch { // tokens computed together, one sequence after the other
+    struct graph_seq * seqs;
+    int32_t            n_seqs;
+    int64_t            n_tokens;  // T
+    int64_t            n_outputs; // over all sequences
+};
+
+struct graph_inputs {
+    struct ggml_tensor *  tokens;    // I32 [T]
+    struct ggml_tensor *  positions; // I32 [T]
+    struct ggml_tensor *  rows;      // I64 [T], the cache row of each token
+    struct ggml_tensor *  ids;       // I32 [4 + n_rewind, n_seqs], the slots of each sequence
+    struct ggml_tensor *  outputs;   // I32 [n_outputs], tokens with logits; NULL: none
+    struct ggml_tensor ** masks;     // [n_seqs], F16 [visible, count]; NULL: no attention layer
+};
 
 struct graph {
     struct ggml_context *       ctx;

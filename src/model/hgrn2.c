@@ -7,7 +7,7 @@
 //
 // b is the lower bound of the layer, 0 in the first one.
 
-#include "models/models.h"
+#include "model/families.h"
 
 #include <math.h>
 

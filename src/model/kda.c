@@ -8,7 +8,7 @@
 //
 // There are HV heads of v, β and the gate, a multiple of the H heads of q and k.
 
-#include "models/models.h"
+#include "model/families.h"
 
 #include <math.h>
 

@@ -1,6 +1,6 @@
 // The parts of a layer that several families share.
 
-#include "models/models.h"
+#include "model/families.h"
 
 #include <stdio.h>
 

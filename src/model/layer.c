@@ -4,7 +4,7 @@
 //
 // The mixer is that of the family, or attention. Mamba and RWKV build the whole layer themselves.
 
-#include "models/models.h"
+#include "model/families.h"
 
 // Everything but the mixer.
 struct frame {

@@ -9,7 +9,7 @@
 //
 // N is the length of B and C, E = P the inner width, R the length of δ.
 
-#include "models/models.h"
+#include "model/families.h"
 
 struct mamba {
     int64_t W, N;

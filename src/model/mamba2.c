@@ -9,7 +9,7 @@
 //
 // N is the length of B and C, G the number of groups that share them, E = H·P the inner width.
 
-#include "models/models.h"
+#include "model/families.h"
 
 #include <math.h>
 

@@ -8,7 +8,7 @@
 //
 // The op keeps C and n in range with a running maximum m; see lrnn-ops.h.
 
-#include "models/models.h"
+#include "model/families.h"
 
 #include <math.h>
 

@@ -1,7 +1,7 @@
 // The public functions that describe a model: its hyperparameters, and the keys and tensors of its
 // file.
 
-#include "run/model.h"
+#include "model/model.h"
 
 #include "file/model-file.h"
 

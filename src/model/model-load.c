@@ -1,13 +1,13 @@
 // Reads a model from its file: family, hyperparameters, tensors outside the layers, tokenizer, and
 // with the functions of the family the layers.
 
-#include "run/model.h"
+#include "model/model.h"
 
-#include "file/loader.h"
+#include "model/load-tensors.h"
 #include "file/model-file.h"
-#include "models/models.h"
-#include "run/placement.h"
-#include "run/weights.h"
+#include "model/families.h"
+#include "model/placement.h"
+#include "model/weights.h"
 #include "text/tokenizer.h"
 
 #include <stdlib.h>
@@ -228,10 +228,24 @@ static void fill_info(struct lrnn_model * model) {
     model->info.identity = model_file_identity(model->file);
 }
 
+static bool load_tokenizer(struct loader * l) {
+    struct lrnn_model * model = l->model;
+    if (!tokenizer_load(l, model->info.n_vocab, &model->tokenizer)) {
+        return false;
+    }
+    const struct tokenizer * tok = model->tokenizer;
+    model->info.has_tokenizer    = tok != NULL;
+    model->info.bos              = tok != NULL ? tokenizer_bos_id(tok) : -1;
+    model->info.eos              = tok != NULL ? tokenizer_eos_id(tok) : -1;
+    model->info.add_bos          = tok != NULL && tokenizer_adds_bos(tok);
+    model->info.add_eos          = tok != NULL && tokenizer_adds_eos(tok);
+    return true;
+}
+
 bool model_load(struct loader * l, const struct lrnn_model_params * params) {
     struct lrnn_model * model = l->model;
     if (!load_identity(l) || !load_shape(l) || !placement_of_layers(l, params) ||
-            !weights_open(l) || !load_globals(l) || !tokenizer_load(l) || !load_layers(l) ||
+            !weights_open(l) || !load_globals(l) || !load_tokenizer(l) || !load_layers(l) ||
             !loader_all_used(l)) {
         return false;
     }

@@ -1,8 +1,12 @@
-// The public functions for text, except the decoder (decoder.c) and byte spans (token-spans.c).
+// The public functions for text and chat that take a model: those of its tokenizer.
 
-#include "lrnn.h"
-#include "run/model.h"
-#include "text/tokenizer-impl.h"
+#include "base/error.h"
+#include "file/model-file.h"
+#include "model/model.h"
+#include "text/chat.h"
+#include "text/tokenizer.h"
+
+static const char NO_TOKENIZER[] = "the model has no tokenizer; it works on token ids only";
 
 bool lrnn_tokenize(const struct lrnn_model * model, const char * text, size_t size, unsigned flags,
         int32_t ** tokens, int64_t * n_tokens, char * err, size_t err_size) {
@@ -36,11 +40,26 @@ bool lrnn_token_is_special(const struct lrnn_model * model, int32_t token) {
 }
 
 size_t lrnn_token_text_size(const struct lrnn_model * model, int32_t token) {
-    const struct tokenizer * tok = model->tokenizer;
-    if (tok == NULL || tokenizer_is_special(tok, token)) {
-        return 0;
+    return model->tokenizer != NULL ? tokenizer_text_size(model->tokenizer, token) : 0;
+}
+
+bool lrnn_token_spans(const struct lrnn_model * model, const char * text, size_t size,
+        const int32_t * tokens, int64_t n_tokens, size_t * n_bytes, char * err, size_t err_size) {
+    if (model->tokenizer == NULL) {
+        return error_set(err, err_size, NO_TOKENIZER);
     }
-    const size_t size = tokenizer_token_bytes(tok, token).size;
-    return size > 0 && tok->kind == TOKENIZER_SYMBOLS ? size + 1
-                                                      : size; // the space before a symbol
+    return tokenizer_spans(model->tokenizer, text, size, tokens, n_tokens, n_bytes, err, err_size);
+}
+
+struct lrnn_decoder * lrnn_decoder_new(const struct lrnn_model * model, bool continues) {
+    return model->tokenizer != NULL ? decoder_new(model->tokenizer, continues) : NULL;
+}
+
+void lrnn_model_get_tokenizer_hash(const struct lrnn_model * model, char hex[65]) {
+    tokenizer_hash(model->tokenizer, model->file, hex);
+}
+
+struct lrnn_chat * lrnn_chat_new(
+        const struct lrnn_model * model, const char * format, char * err, size_t err_size) {
+    return chat_new(model->tokenizer, model->file, model->info.n_vocab, format, err, err_size);
 }

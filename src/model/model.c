@@ -1,11 +1,11 @@
 // Opens and closes a model.
 
-#include "run/model.h"
+#include "model/model.h"
 
 #include "base/arena.h"
-#include "file/loader.h"
+#include "model/load-tensors.h"
 #include "file/model-file.h"
-#include "run/weights.h"
+#include "model/weights.h"
 #include "text/tokenizer.h"
 
 #include <errno.h>
@@ -30,7 +30,13 @@ struct lrnn_model * lrnn_model_load(
     model->arena = arena;
     model->file  = model_file_open(path, err, err_size);
 
-    struct loader l = { .model = model, .err = err, .err_size = err_size };
+    struct loader l = {
+        .file     = model->file,
+        .arena    = arena,
+        .model    = model,
+        .err      = err,
+        .err_size = err_size,
+    };
     if (model->file == NULL || !model_load(&l, params)) {
         const int reason = errno;
         lrnn_model_free(model);

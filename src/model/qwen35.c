@@ -10,7 +10,7 @@
 // value head h uses key head h mod H.
 
 #include "file/model-file.h"
-#include "models/models.h"
+#include "model/families.h"
 
 #include <math.h>
 
@@ -108,7 +108,7 @@ static struct ggml_tensor * mix(
 static bool is_attention(struct loader * l, int32_t il) {
     const struct model_key * recurrent;
     char                     why[256];
-    if (model_file_bools(l->model->file, "qwen35.attention.recurrent_layers", &recurrent, why,
+    if (model_file_bools(l->file, "qwen35.attention.recurrent_layers", &recurrent, why,
                 sizeof(why)) == KEY_OK) {
         if ((size_t) il >= recurrent->n) {
             loader_fail(l, "key 'qwen35.attention.recurrent_layers' has %zu elements; expected %d",

@@ -5,7 +5,7 @@
 //     S ← γ_h S + k vᵀ                  o = K^-1/2 Sᵀ q
 //     out = W_o (RMSNorm(o) ∘ silu(W_g x))
 
-#include "models/models.h"
+#include "model/families.h"
 
 #include <math.h>
 

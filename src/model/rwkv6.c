@@ -11,7 +11,7 @@
 //     channel mix:  h = LN(x),  d = h_{t−1} − h
 //                   x += σ(W_r (h + d ∘ μ_r)) ∘ W_v relu(W_k (h + d ∘ μ_k))²
 
-#include "models/models.h"
+#include "model/families.h"
 
 enum { PART_W, PART_K, PART_V, PART_R, PART_G, PARTS }; // h_i
 

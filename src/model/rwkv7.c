@@ -16,7 +16,7 @@
 //     channel mix:  h = LN(x),  d = h_{t−1} − h
 //                   x += W_v relu(W_k (h + d ∘ μ_k))²
 
-#include "models/models.h"
+#include "model/families.h"
 
 #include <stdio.h>
 

@@ -4,7 +4,7 @@
 //
 // The mixer and its equation are in attention.c, which the hybrids share.
 
-#include "models/models.h"
+#include "model/families.h"
 
 const struct family family_transformer = {
     .name           = "transformer",

@@ -1,10 +1,10 @@
 #define _DEFAULT_SOURCE // madvise
 
-#include "run/weights.h"
+#include "model/weights.h"
 
 #include "file/huge-pages.h"
 #include "file/model-file.h"
-#include "run/context.h"
+#include "model/context.h"
 
 #include "ggml-alloc.h"
 #include "ggml-cpu.h"
@@ -93,9 +93,9 @@ static void touch(const uint8_t * data, size_t size) {
 
 static bool fetch_tensor(
         struct loader * l, struct ggml_tensor * tensor, bool upload, struct fetch * f) {
-    const struct model_tensor * t = model_file_find_tensor(l->model->file, tensor->name);
+    const struct model_tensor * t = model_file_find_tensor(l->file, tensor->name);
     size_t                      size;
-    const uint8_t * data = (const uint8_t *) model_file_bytes(l->model->file, &size) + t->offset;
+    const uint8_t * data = (const uint8_t *) model_file_bytes(l->file, &size) + t->offset;
     for (size_t at = 0; at < t->size; at += PIECE) {
         const size_t n = t->size - at < PIECE ? t->size - at : PIECE;
         if (upload) {

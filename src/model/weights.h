@@ -3,7 +3,7 @@
 // The data of the weights. On the CPU they stay where the file is mapped, in the pages of the file
 // or in huge pages; other devices get a copy.
 
-#include "file/loader.h"
+#include "model/load-tensors.h"
 
 // Makes the mapped file a buffer, and a context per device for the tensor headers.
 bool weights_open(struct loader * l);

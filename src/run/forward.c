@@ -1,8 +1,8 @@
 #include "run/forward.h"
 
 #include "base/error.h"
-#include "models/models.h"
-#include "run/context.h"
+#include "model/families.h"
+#include "model/context.h"
 
 size_t forward_max_nodes(const struct lrnn_model * model, int32_t n_seqs) {
     // No family builds more. Attention builds a part of its graph for each sequence.

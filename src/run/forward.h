@@ -3,7 +3,7 @@
 // The graph of a batch: tokens → embedding → layers → logits.
 
 #include "run/graph-inputs.h"
-#include "run/graph.h"
+#include "model/graph.h"
 
 struct forward {
     struct ggml_context * ctx;

@@ -1,7 +1,7 @@
 // lrnn_eval: cuts the inputs of a call into batches and runs the graph of each.
 
 #include "base/error.h"
-#include "run/context.h"
+#include "model/context.h"
 #include "run/graph-safety.h"
 #include "run/session-impl.h"
 

@@ -1,8 +1,8 @@
 // Sessions: parameters, backends, memory.
 
 #include "base/error.h"
-#include "run/context.h"
-#include "run/placement.h"
+#include "model/context.h"
+#include "run/state-placement.h"
 #include "run/session-impl.h"
 
 #include "ggml-cpu.h"

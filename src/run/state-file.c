@@ -15,7 +15,7 @@
 #include "base/error.h"
 #include "base/file-magic.h"
 #include "base/hash.h"
-#include "run/model.h"
+#include "model/model.h"
 #include "run/sampler.h"
 #include "run/session.h"
 

@@ -1,4 +1,4 @@
-#include "run/model.h"
+#include "model/model.h"
 #include "run/session.h"
 
 #include <math.h>

@@ -3,7 +3,7 @@
 #include "base/error.h"
 #include "file/huge-pages.h"
 #include "lrnn.h"
-#include "run/context.h"
+#include "model/context.h"
 
 #include "ggml-alloc.h"
 

@@ -7,7 +7,7 @@
 // and writes others, so a rewind copies nothing. An empty sequence has the zero state, which needs
 // no slot.
 
-#include "run/model.h"
+#include "model/model.h"
 
 // Attention reads its cache in steps of this many rows, so that one graph serves as many tokens.
 // Rows past the end of a sequence are zero: the mask hides numbers, but not a NaN.
@@ -37,7 +37,7 @@ struct states {
     ggml_backend_buffer_t buffer[DEVICES_MAX];
 };
 
-// Declares all tensors without memory, each state on its device (see placement.h). Returns false if
+// Declares all tensors without memory, each state on its device (see state-placement.h). Returns false if
 // memory is short.
 bool states_declare(struct states * s, const struct lrnn_model * model,
         const struct states_size * size, const int32_t (*devices)[LAYER_STATES_MAX]);

@@ -9,7 +9,6 @@
 #include "base/read-file.h"
 #include "file/model-file.h"
 #include "lrnn.h"
-#include "run/model.h"
 #include "text/chat.h"
 #include "text/tokenizer-impl.h"
 
@@ -19,11 +18,12 @@
 enum { MAX_STOPS = CHAT_MAX_NAMES + 3 };
 
 struct lrnn_chat {
-    const struct lrnn_model * model;
-    struct chat_format        format;
-    int32_t                   special[CHAT_MAX_NAMES]; // ids of format.special
-    int32_t                   stops[MAX_STOPS];        // tokens that end an answer
-    int32_t                   n_stops;
+    const struct tokenizer * tok;
+    int64_t                  n_vocab;
+    struct chat_format       format;
+    int32_t                  special[CHAT_MAX_NAMES]; // ids of format.special
+    int32_t                  stops[MAX_STOPS];        // tokens that end an answer
+    int32_t                  n_stops;
 };
 
 //
@@ -45,8 +45,7 @@ static int32_t find_token(const struct tokenizer * tok, struct slice name) {
 }
 
 static void add_stop(struct lrnn_chat * chat, int64_t id) {
-    if (id >= 0 && id < tokenizer_n_tokens(chat->model->tokenizer) &&
-            !lrnn_chat_is_end(chat, (int32_t) id)) {
+    if (id >= 0 && id < tokenizer_n_tokens(chat->tok) && !lrnn_chat_is_end(chat, (int32_t) id)) {
         chat->stops[chat->n_stops++] = (int32_t) id;
     }
 }
@@ -65,8 +64,9 @@ static int32_t special_at(const struct lrnn_chat * chat, const char * p, size_t 
     return found;
 }
 
-static bool resolve_tokens(struct lrnn_chat * chat, char * err, size_t err_size) {
-    const struct tokenizer *   tok    = chat->model->tokenizer;
+static bool resolve_tokens(
+        struct lrnn_chat * chat, const struct model_file * file, char * err, size_t err_size) {
+    const struct tokenizer *   tok    = chat->tok;
     const struct chat_format * f      = &chat->format;
     const struct slice         answer = f->literal[CHAT_ASSISTANT_USER];
     char                       quote[QUOTE_SIZE], why[256];
@@ -90,15 +90,14 @@ static bool resolve_tokens(struct lrnn_chat * chat, char * err, size_t err_size)
         add_stop(chat, find_token(tok, f->stop.name[i])); // a model may lack some
     }
     add_stop(chat, tokenizer_eos_id(tok));
-    model_file_int(
-            chat->model->file, "tokenizer.ggml.eot_token_id", 0, INT32_MAX, &eot, why, sizeof(why));
+    model_file_int(file, "tokenizer.ggml.eot_token_id", 0, INT32_MAX, &eot, why, sizeof(why));
     add_stop(chat, eot);
     return true;
 }
 
 // Finds the JSON of the format: by name, in a file, or in the model file. Sets *from to where it
 // was found; *data is freed by the caller.
-static bool find_format(const struct lrnn_model * model, const char * format, const char ** from,
+static bool find_format(const struct model_file * file, const char * format, const char ** from,
         struct slice * json, char ** data, char * err, size_t err_size) {
     *from = format;
     *data = NULL;
@@ -116,38 +115,36 @@ static bool find_format(const struct lrnn_model * model, const char * format, co
         json->data = *data;
         return true;
     }
-    *from      = "lrnn.chat_format";
-    json->data = lrnn_model_get_string(model, *from, &json->size);
-    if (json->data != NULL) {
+    *from = "lrnn.chat_format";
+    if (model_file_text(file, *from, json, err, err_size) == KEY_OK) {
         return true;
     }
     struct slice jinja;
-    jinja.data = lrnn_model_get_string(model, "tokenizer.chat_template", &jinja.size);
-    if (jinja.data == NULL) {
+    if (model_file_text(file, "tokenizer.chat_template", &jinja, err, err_size) != KEY_OK) {
         return error_set(err, err_size,
                 "%s has no chat template; --chat-format selects a format by name",
-                model_file_path(model->file));
+                model_file_path(file));
     }
     *from = chat_format_recognize(jinja);
     if (*from == NULL) {
         return error_set(err, err_size,
                 "the chat template of %s is Jinja source of an unknown format; compile it with "
                 "'lrnn-convert chat-format %s -o format.json' and use --chat-format format.json",
-                model_file_path(model->file), model_file_path(model->file));
+                model_file_path(file), model_file_path(file));
     }
     json->data = chat_format_named(*from);
     json->size = strlen(json->data);
     return true;
 }
 
-struct lrnn_chat * lrnn_chat_new(
-        const struct lrnn_model * model, const char * format, char * err, size_t err_size) {
+struct lrnn_chat * chat_new(const struct tokenizer * tok, const struct model_file * file,
+        int64_t n_vocab, const char * format, char * err, size_t err_size) {
     const char * from;
     struct slice json;
     char *       data;
     char         why[512];
 
-    if (model->tokenizer == NULL || model->tokenizer->kind == TOKENIZER_SYMBOLS) {
+    if (tok == NULL || tok->kind == TOKENIZER_SYMBOLS) {
         error_set(err, err_size, "chat needs a tokenizer for text, which the model does not have");
         return NULL;
     }
@@ -156,14 +153,15 @@ struct lrnn_chat * lrnn_chat_new(
         error_set(err, err_size, "out of memory for a chat format");
         return NULL;
     }
-    chat->model = model;
-    if (!find_format(model, format, &from, &json, &data, err, err_size)) {
+    chat->tok     = tok;
+    chat->n_vocab = n_vocab;
+    if (!find_format(file, format, &from, &json, &data, err, err_size)) {
         lrnn_chat_free(chat);
         free(data);
         return NULL;
     }
     if (!chat_format_parse(&chat->format, json.data, json.size, why, sizeof(why)) ||
-            !resolve_tokens(chat, why, sizeof(why))) {
+            !resolve_tokens(chat, file, why, sizeof(why))) {
         error_set(err, err_size, "chat format %s: %s", from, why);
         lrnn_chat_free(chat);
         chat = NULL;
@@ -226,8 +224,8 @@ static bool out_of_memory(char * err, size_t err_size) {
 }
 
 static bool flush_text(struct chat_writer * w, char * err, size_t err_size) {
-    const bool ok = w->text.n == 0 || tokenizer_encode(w->chat->model->tokenizer, w->text.data,
-                                              w->text.n, 0, &w->ids, err, err_size);
+    const bool ok = w->text.n == 0 || tokenizer_encode(w->chat->tok, w->text.data, w->text.n, 0,
+                                              &w->ids, err, err_size);
     w->text.n     = 0;
     return ok;
 }
@@ -265,7 +263,7 @@ static bool keeps_tokens(const struct lrnn_chat * chat, const struct lrnn_messag
         struct slice content, bool no_thinking) {
     const struct slice    shown  = chat->format.literal[CHAT_USER_ASSISTANT];
     const struct slice    prompt = generation_literal(&chat->format, no_thinking);
-    struct lrnn_decoder * d = m->tokens != NULL ? decoder_new(chat->model->tokenizer, true) : NULL;
+    struct lrnn_decoder * d      = m->tokens != NULL ? decoder_new(chat->tok, true) : NULL;
     struct buffer         a = { 0 }, b = { 0 };
     size_t                size;
 
@@ -328,9 +326,9 @@ static bool check_messages(const struct lrnn_chat * chat, const struct lrnn_mess
         }
         for (int64_t k = 0; messages[i].tokens != NULL && k < messages[i].n_tokens; ++k) {
             const int32_t token = messages[i].tokens[k];
-            if (token < 0 || token >= chat->model->info.n_vocab) {
+            if (token < 0 || token >= chat->n_vocab) {
                 return error_set(err, err_size, "message %lld has the token %d; expected 0 to %lld",
-                        (long long) i, (int) token, (long long) chat->model->info.n_vocab - 1);
+                        (long long) i, (int) token, (long long) chat->n_vocab - 1);
             }
         }
     }

@@ -55,6 +55,12 @@ void chat_format_free(struct chat_format * f);
 // The content of a message as the format shows it.
 struct slice chat_content(const struct chat_format * f, enum chat_role role, struct slice text);
 
+// chat.c: see lrnn_chat_new. n_vocab: generated tokens are below.
+struct model_file;
+struct tokenizer;
+struct lrnn_chat * chat_new(const struct tokenizer * tok, const struct model_file * file,
+        int64_t n_vocab, const char * format, char * err, size_t err_size);
+
 // chat-names.c: the JSON of a built-in format, or NULL.
 const char * chat_format_named(const char * name);
 

@@ -5,7 +5,6 @@
 // separated by spaces. Special tokens produce no text.
 
 #include "lrnn.h"
-#include "run/model.h"
 #include "text/tokenizer-impl.h"
 
 #include <stdlib.h>
@@ -25,10 +24,6 @@ struct lrnn_decoder * decoder_new(const struct tokenizer * tok, bool continues) 
         *d = (struct lrnn_decoder) { .tok = tok, .started = continues };
     }
     return d;
-}
-
-struct lrnn_decoder * lrnn_decoder_new(const struct lrnn_model * model, bool continues) {
-    return model->tokenizer != NULL ? decoder_new(model->tokenizer, continues) : NULL;
 }
 
 void lrnn_decoder_free(struct lrnn_decoder * d) {

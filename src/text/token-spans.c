@@ -1,7 +1,6 @@
 // Byte spans: the number of bytes of the text that each token covers.
 
 #include "lrnn.h"
-#include "run/model.h"
 #include "text/tokenizer-impl.h"
 
 #include <inttypes.h>
@@ -114,12 +113,8 @@ static size_t cover_symbol(struct cover * c, bool last) {
     return c->at - before;
 }
 
-bool lrnn_token_spans(const struct lrnn_model * model, const char * text, size_t size,
+bool tokenizer_spans(const struct tokenizer * tok, const char * text, size_t size,
         const int32_t * tokens, int64_t n_tokens, size_t * n_bytes, char * err, size_t err_size) {
-    const struct tokenizer * tok = model->tokenizer;
-    if (tok == NULL) {
-        return error_set(err, err_size, NO_TOKENIZER);
-    }
     if (tok->nfc && utf8_valid(text, size) != size) {
         return error_set(
                 err, err_size, "the text is not valid UTF-8 at byte %zu", utf8_valid(text, size));

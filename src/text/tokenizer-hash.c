@@ -2,8 +2,7 @@
 
 #include "base/sha256.h"
 #include "file/model-file.h"
-#include "lrnn.h"
-#include "run/model.h"
+#include "text/tokenizer.h"
 
 #include <string.h>
 
@@ -39,7 +38,7 @@ static void add_key(struct sha256 * sha, const struct model_file * file, const c
     }
 }
 
-void lrnn_model_get_tokenizer_hash(const struct lrnn_model * model, char hex[65]) {
+void tokenizer_hash(const struct tokenizer * tok, const struct model_file * file, char hex[65]) {
     static const char * const keys[] = {
         "tokenizer.ggml.model",
         "tokenizer.ggml.pre",
@@ -54,11 +53,11 @@ void lrnn_model_get_tokenizer_hash(const struct lrnn_model * model, char hex[65]
     struct sha256 sha;
     sha256_begin(&sha);
     for (size_t i = 0; i < sizeof(keys) / sizeof(keys[0]); ++i) {
-        add_key(&sha, model->file, keys[i]);
+        add_key(&sha, file, keys[i]);
     }
     // as used, whether the file states them or the kind of tokenizer implies them
-    add_int(&sha, model->info.bos);
-    add_int(&sha, model->info.eos);
-    add_int(&sha, model->info.add_bos);
+    add_int(&sha, tok != NULL ? tokenizer_bos_id(tok) : -1);
+    add_int(&sha, tok != NULL ? tokenizer_eos_id(tok) : -1);
+    add_int(&sha, tok != NULL && tokenizer_adds_bos(tok));
     sha256_hex(&sha, hex);
 }

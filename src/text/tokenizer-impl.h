@@ -13,8 +13,6 @@ extern "C" {
 #define SPACE_MARK     "\xE2\x96\x81" // U+2581, a space in tokens of SentencePiece
 #define SPACE_MARK_LEN 3
 
-#define NO_TOKENIZER   "the model has no tokenizer; it works on token ids only"
-
 //
 // Sets of byte strings
 //

@@ -7,9 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-bool tokenizer_load(struct loader * l) {
-    struct lrnn_model * model = l->model;
-    model->info.bos = model->info.eos = -1;
+bool tokenizer_load(struct loader * l, int64_t n_vocab, struct tokenizer ** tok) {
+    *tok = NULL;
 
     struct tokenizer_def def = TOKENIZER_DEF_NONE;
     def.model                = loader_string_or(l, "tokenizer.ggml.model", NULL);
@@ -42,26 +41,18 @@ bool tokenizer_load(struct loader * l) {
     def.scores            = scores;
     def.types             = types;
 
-    if (!l->failed && def.n_tokens > (size_t) model->info.n_vocab) {
+    if (!l->failed && def.n_tokens > (size_t) n_vocab) {
         loader_fail(l,
                 "tokenizer.ggml.tokens has %zu tokens; token_embd.weight has %" PRId64 " rows",
-                def.n_tokens, model->info.n_vocab);
+                def.n_tokens, n_vocab);
     }
     char why[512];
-    if (!l->failed && !tokenizer_new(&def, &model->tokenizer, why, sizeof(why))) {
+    if (!l->failed && !tokenizer_new(&def, tok, why, sizeof(why))) {
         loader_fail(l, "tokenizer: %s", why);
     }
     free(tokens);
     free(merges);
     free(scores);
     free(types);
-    if (l->failed) {
-        return false;
-    }
-    model->info.has_tokenizer = true;
-    model->info.bos           = model->tokenizer->bos_id;
-    model->info.eos           = model->tokenizer->eos_id;
-    model->info.add_bos       = model->tokenizer->add_bos;
-    model->info.add_eos       = model->tokenizer->add_eos;
-    return true;
+    return !l->failed;
 }

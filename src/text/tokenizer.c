@@ -322,6 +322,20 @@ int32_t tokenizer_bos_id(const struct tokenizer * tok) {
 int32_t tokenizer_eos_id(const struct tokenizer * tok) {
     return tok->eos_id;
 }
+
+bool tokenizer_adds_bos(const struct tokenizer * tok) {
+    return tok->add_bos;
+}
+
+bool tokenizer_adds_eos(const struct tokenizer * tok) {
+    return tok->add_eos;
+}
+
+size_t tokenizer_text_size(const struct tokenizer * tok, int32_t id) {
+    const size_t size = tokenizer_is_special(tok, id) ? 0 : tokenizer_token_bytes(tok, id).size;
+    return size > 0 && tok->kind == TOKENIZER_SYMBOLS ? size + 1 // the space before a symbol
+                                                      : size;
+}
 //
 // Text to ids
 //

@@ -88,13 +88,19 @@ bool tokenizer_new(
         const struct tokenizer_def * def, struct tokenizer ** tok, char * err, size_t err_size);
 void tokenizer_free(struct tokenizer * tok);
 
-// Makes model->tokenizer from the keys of a model file. It stays NULL if the file has no tokenizer:
-// the key tokenizer.ggml.model is missing, "none" or "no_vocab".
-bool tokenizer_load(struct loader * l);
+// Makes a tokenizer of at most n_vocab tokens from the keys of a model file. *tok is NULL if the
+// file has none: the key tokenizer.ggml.model is missing, "none" or "no_vocab".
+bool tokenizer_load(struct loader * l, int64_t n_vocab, struct tokenizer ** tok);
 
 int32_t tokenizer_n_tokens(const struct tokenizer * tok);
 int32_t tokenizer_bos_id(const struct tokenizer * tok); // -1: none
 int32_t tokenizer_eos_id(const struct tokenizer * tok); // -1: none
+bool tokenizer_adds_bos(const struct tokenizer * tok);
+bool tokenizer_adds_eos(const struct tokenizer * tok);
+
+// SHA-256 of all keys that determine the tokens of a text, in hexadecimal. tok may be NULL.
+struct model_file;
+void tokenizer_hash(const struct tokenizer * tok, const struct model_file * file, char hex[65]);
 
 //
 // Text to ids
@@ -125,6 +131,13 @@ struct slice tokenizer_token_bytes(const struct tokenizer * tok, int32_t id);
 
 // Returns true if the decoder drops the token: control, unknown and unused tokens.
 bool tokenizer_is_special(const struct tokenizer * tok, int32_t id);
+
+// The number of bytes a token adds to decoded text that it does not begin.
+size_t tokenizer_text_size(const struct tokenizer * tok, int32_t id);
+
+// token-spans.c: see lrnn_token_spans.
+bool tokenizer_spans(const struct tokenizer * tok, const char * text, size_t size,
+        const int32_t * tokens, int64_t n_tokens, size_t * n_bytes, char * err, size_t err_size);
 
 // Makes a decoder; see lrnn_decoder_new. NULL: out of memory.
 struct lrnn_decoder * decoder_new(const struct tokenizer * tok, bool continues);

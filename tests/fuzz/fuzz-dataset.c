@@ -5,7 +5,7 @@
 // The first byte of the input selects the preset and the size limit of a record; the rest is the
 // file.
 
-#include "eval/dataset.h"
+#include "eval/data/dataset.h"
 #include "base/unicode.h"
 
 #include <stdio.h>

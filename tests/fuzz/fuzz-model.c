@@ -8,7 +8,7 @@
 #include "kit/golden.h"
 #include "kit/model-edit.h"
 #include "lrnn.h"
-#include "models/models.h"
+#include "model/families.h"
 
 #include <math.h>
 #include <stdio.h>

@@ -1,7 +1,7 @@
 // Reads arbitrary bytes as a score file. The result is an error message, or windows with valid
 // values. Checksums are corrected first, so that mutations reach the code after them.
 
-#include "eval/score-format.h"
+#include "eval/scores/score-format.h"
 #include "base/hash.h"
 #include "base/sha256.h"
 

@@ -3,7 +3,7 @@
 // Scores windows of a small data set with golden models, for the tests of scoring. A failure that
 // leaves nothing to test ends the program.
 
-#include "eval/score.h"
+#include "eval/scores/score.h"
 #include "kit/check.h"
 #include "kit/golden.h"
 #include "kit/model-edit.h"

@@ -14,7 +14,7 @@
 // z is standard normal per document, z' per model and window, and u is uniform in (0.5, 1.5). A bos
 // costs 0.
 
-#include "eval/score-file.h"
+#include "eval/scores/score-file.h"
 
 struct synthetic {
     const char * model; // all strings have defaults

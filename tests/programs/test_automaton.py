@@ -171,7 +171,7 @@ TOKENS = re.compile(r"""//(?:\\\n|[^\n])*\n|/\*.*?\*/|"(?:\\.|[^"\\\n])*"|'(?:\\
                     re.DOTALL)
 
 
-@pytest.mark.parametrize("path", ["src/eval/task-automaton.c", "src/base/json-read.c",
+@pytest.mark.parametrize("path", ["examples/eval/tasks/task-automaton.c", "src/base/json-read.c",
                                   "src/text/chat-format.c", "examples/highlight/main.c"])
 def test_source_is_colored(lrnn, root, path):
     """The literals and comments that a regular expression finds. The / that begins a comment might

@@ -23,7 +23,7 @@ SETTINGS = {"pos": ["rise=0.4", "wobble=0.02", "norm=0.5"], "neg": ["wobble=0.02
 
 
 def read_scores(path):
-    """[(nll, bytes, hits, spans) of a window]. The format: src/eval/score-file.h."""
+    """[(nll, bytes, hits, spans) of a window]. The format: examples/eval/scores/score-file.h."""
     data = path.read_bytes()
     assert data[:8] == b"LRNN-NLL"
     at = 16 + int.from_bytes(data[12:16], "little") + 32
@@ -49,7 +49,7 @@ def read_scores(path):
     return windows
 
 
-# ---- statistics, by the formulas of src/eval/stats.h
+# ---- statistics, by the formulas of examples/eval/estimates/stats.h
 
 
 NODES, WEIGHTS = np.polynomial.legendre.leggauss(40)

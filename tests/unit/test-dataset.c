@@ -7,7 +7,7 @@
 //     test-dataset DIRECTORY     writes the seeds of fuzz-dataset
 //     test-dataset same FILE...  checks that the texts of each file are those of data/dataset
 
-#include "eval/dataset.h"
+#include "eval/data/dataset.h"
 #include "kit/check.h"
 #include "kit/files.h"
 

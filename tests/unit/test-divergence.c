@@ -1,7 +1,7 @@
 // Tests of comparing models side by side: KL divergence, losses and top-1 at every position,
 // against a loop over the logits of each model alone; summaries against sums by hand.
 
-#include "eval/divergence.h"
+#include "eval/estimates/divergence.h"
 #include "file/quantize.h"
 #include "ggml.h"
 #include "kit/check.h"

@@ -10,7 +10,7 @@
 #include "kit/golden.h"
 #include "kit/rng.h"
 #include "lrnn.h"
-#include "models/models.h"
+#include "model/families.h"
 
 #include "gguf.h"
 

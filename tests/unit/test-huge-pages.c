@@ -7,7 +7,7 @@
 #include "file/quantize.h"
 #include "kit/check.h"
 #include "lrnn.h"
-#include "run/model.h"
+#include "model/model.h"
 
 #include <fcntl.h>
 #include <stdint.h>

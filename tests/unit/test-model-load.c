@@ -12,7 +12,7 @@
 #include "kit/model-edit.h"
 #include "kit/rng.h"
 #include "lrnn.h"
-#include "models/models.h"
+#include "model/families.h"
 
 #include <math.h>
 #include <stdio.h>

@@ -8,7 +8,7 @@
 #include "kit/model-edit.h"
 #include "kit/nmse.h"
 #include "lrnn.h"
-#include "run/model.h"
+#include "model/model.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -3,9 +3,9 @@
 
 #include "base/json-read.h"
 #include "base/unicode.h"
-#include "eval/chart.h"
-#include "eval/report-files.h"
-#include "eval/report-read.h"
+#include "eval/report/chart.h"
+#include "eval/report/report-files.h"
+#include "eval/report/report-read.h"
 #include "kit/check.h"
 #include "kit/files.h"
 #include "kit/rng.h"

@@ -2,7 +2,7 @@
 // same bytes; any damage is detected; only complete shards give the unsplit run.
 
 #include "base/hash.h"
-#include "eval/score-file.h"
+#include "eval/scores/score-file.h"
 #include "kit/check.h"
 #include "kit/files.h"
 

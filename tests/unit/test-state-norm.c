@@ -7,7 +7,7 @@
 #include "kit/files.h"
 #include "kit/golden.h"
 #include "kit/state-file-bytes.h"
-#include "run/model.h"
+#include "model/model.h"
 #include "run/session.h"
 
 #include <math.h>

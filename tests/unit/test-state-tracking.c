@@ -3,7 +3,7 @@
 // loading their state. With eigenvalues in [0,1], or with one factor too few, they fail. Several
 // runs of the program may share a folder.
 
-#include "eval/probe.h"
+#include "eval/tasks/probe.h"
 #include "ggml.h"
 #include "kit/check.h"
 #include "kit/model-edit.h"

@@ -1,7 +1,7 @@
 // Tests of statistics, against closed forms, numerical integrals, values computed by hand and the
 // coverage of intervals.
 
-#include "eval/stats.h"
+#include "eval/estimates/stats.h"
 #include "kit/check.h"
 #include "kit/rng.h"
 

@@ -1,7 +1,7 @@
 // Tests of summaries and comparisons of runs, against loops over all targets, exact values and
 // runs shortened by hand.
 
-#include "eval/comparison.h"
+#include "eval/estimates/comparison.h"
 #include "kit/check.h"
 #include "kit/rng.h"
 #include "kit/synthetic-scores.h"

@@ -1,6 +1,6 @@
 // State-tracking tasks: recomputes every answer from the symbols alone, in another way.
 
-#include "eval/task.h"
+#include "eval/tasks/task.h"
 #include "kit/check.h"
 
 #include <stdio.h>

@@ -3,7 +3,7 @@
 
 #include "kit/check.h"
 #include "lrnn.h"
-#include "run/model.h"
+#include "model/model.h"
 #include "text/tokenizer.h"
 
 #include <stdio.h>

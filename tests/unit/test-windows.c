@@ -1,14 +1,14 @@
 // Tests of windows. With every kind of tokenizer, windows contain the tokens of the documents and
 // bytes add up to their sizes. Also: all modes, bos and eos, scored tokens, fingerprints.
 
-#include "eval/nll.h"
-#include "eval/windows.h"
+#include "eval/scores/nll.h"
+#include "eval/data/windows.h"
 #include "kit/check.h"
 #include "kit/files.h"
 #include "kit/golden.h"
 #include "kit/rng.h"
 #include "kit/tokenizer-data.h"
-#include "run/model.h"
+#include "model/model.h"
 #include "text/tokenizer.h"
 
 #include <errno.h>

@@ -1,4 +1,4 @@
-#include "eval/byte-source.h"
+#include "eval/data/byte-source.h"
 
 #include "base/error.h"
 

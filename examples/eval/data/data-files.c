@@ -1,7 +1,7 @@
-#include "eval/data-files.h"
+#include "eval/data/data-files.h"
 
 #include "base/error.h"
-#include "eval/folder-walk.h"
+#include "eval/data/folder-walk.h"
 
 #include <errno.h>
 #include <stdio.h>

@@ -1,4 +1,4 @@
-#include "eval/dataset.h"
+#include "eval/data/dataset.h"
 
 #include <string.h>
 

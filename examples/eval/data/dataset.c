@@ -1,12 +1,12 @@
-#include "eval/dataset.h"
+#include "eval/data/dataset.h"
 
 #include "base/error.h"
 #include "base/sha256.h"
 #include "base/unicode.h"
-#include "eval/data-files.h"
-#include "eval/document-store.h"
-#include "eval/record-text.h"
-#include "eval/records.h"
+#include "eval/data/data-files.h"
+#include "eval/data/document-store.h"
+#include "eval/data/record-text.h"
+#include "eval/data/records.h"
 
 #include <stdio.h>
 #include <stdlib.h>

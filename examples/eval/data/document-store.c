@@ -1,4 +1,4 @@
-#include "eval/document-store.h"
+#include "eval/data/document-store.h"
 
 #include "base/error.h"
 #include "base/random.h"

@@ -2,7 +2,7 @@
 
 // Documents in memory, for shuffling.
 
-#include "eval/dataset.h"
+#include "eval/data/dataset.h"
 
 struct stored_document {
     struct document doc; // text and source are copies in `memory`

@@ -1,4 +1,4 @@
-#include "eval/folder-walk.h"
+#include "eval/data/folder-walk.h"
 
 #include "base/error.h"
 

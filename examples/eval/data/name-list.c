@@ -1,4 +1,4 @@
-#include "eval/name-list.h"
+#include "eval/data/name-list.h"
 
 #include <stdbool.h>
 #include <stdlib.h>

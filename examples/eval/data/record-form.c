@@ -1,4 +1,4 @@
-#include "eval/record-form.h"
+#include "eval/data/record-form.h"
 
 #include <string.h>
 

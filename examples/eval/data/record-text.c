@@ -1,4 +1,4 @@
-#include "eval/record-text.h"
+#include "eval/data/record-text.h"
 
 #include "base/error.h"
 #include "base/slice.h"

@@ -1,4 +1,4 @@
-#include "eval/records.h"
+#include "eval/data/records.h"
 
 #include "base/error.h"
 #include "base/json-read.h"

@@ -3,8 +3,8 @@
 // Reads the records of a data file one by one. Memory holds one record.
 
 #include "base/buffer.h"
-#include "eval/byte-source.h"
-#include "eval/record-form.h"
+#include "eval/data/byte-source.h"
+#include "eval/data/record-form.h"
 
 // Reads one file after another. Initialize with { .max_record = … }.
 struct record_reader {

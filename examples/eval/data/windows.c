@@ -1,7 +1,7 @@
-#include "eval/windows.h"
+#include "eval/data/windows.h"
 
 #include "base/error.h"
-#include "eval/name-list.h"
+#include "eval/data/name-list.h"
 
 #include <errno.h>
 #include <inttypes.h>

@@ -10,7 +10,7 @@
 // from a pipe, memory does not grow with the data, and fingerprint and number of windows are known
 // before the first window is scored.
 
-#include "eval/dataset.h"
+#include "eval/data/dataset.h"
 #include "lrnn.h"
 
 enum window_mode {

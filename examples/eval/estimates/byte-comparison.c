@@ -1,4 +1,4 @@
-#include "eval/comparison.h"
+#include "eval/estimates/comparison.h"
 
 #include "base/error.h"
 

@@ -9,7 +9,7 @@
 //
 // A difference is other − base: negative if the other is better.
 
-#include "eval/summary.h"
+#include "eval/estimates/summary.h"
 
 struct paired {
     struct stats_estimate difference; // nats per token, or bits per byte

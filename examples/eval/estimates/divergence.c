@@ -1,4 +1,4 @@
-#include "eval/divergence.h"
+#include "eval/estimates/divergence.h"
 
 #include "base/error.h"
 

@@ -13,8 +13,8 @@
 // The models run side by side, one call each for the same tokens, so no logits are stored. Results
 // take 13 bytes per position and pair of models.
 
-#include "eval/stats.h"
-#include "eval/windows.h"
+#include "eval/estimates/stats.h"
+#include "eval/data/windows.h"
 
 // One position. Sums are in double precision.
 struct divergence {

@@ -1,4 +1,4 @@
-#include "eval/losses.h"
+#include "eval/estimates/losses.h"
 
 #include <math.h>
 #include <stdlib.h>

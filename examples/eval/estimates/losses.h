@@ -14,8 +14,8 @@
 // window and counts it as diverged.
 
 #include "base/arena.h"
-#include "eval/score-file.h"
-#include "eval/stats.h"
+#include "eval/scores/score-file.h"
+#include "eval/estimates/stats.h"
 
 struct position_range {
     int64_t from, to; // targets from ≤ t ≤ to

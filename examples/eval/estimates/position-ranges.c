@@ -1,4 +1,4 @@
-#include "eval/position-ranges.h"
+#include "eval/estimates/position-ranges.h"
 
 #include <math.h>
 

@@ -8,7 +8,7 @@
 //
 // Functions fill `ranges` and return the number of ranges.
 
-#include "eval/losses.h"
+#include "eval/estimates/losses.h"
 
 enum {
     RANGES_MAX_BUCKETS = 4096,

@@ -1,4 +1,4 @@
-#include "eval/stats.h"
+#include "eval/estimates/stats.h"
 
 #include "base/random.h"
 

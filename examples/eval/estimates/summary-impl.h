@@ -2,7 +2,7 @@
 
 // Shared by the files of the summary.
 
-#include "eval/summary.h"
+#include "eval/estimates/summary.h"
 
 // Fills summary->extrapolation from the buckets. Returns false if out of memory.
 bool summary_extrapolate(struct summary * s, double tolerance);

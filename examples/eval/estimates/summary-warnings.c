@@ -1,4 +1,4 @@
-#include "eval/summary-impl.h"
+#include "eval/estimates/summary-impl.h"
 
 #include <inttypes.h>
 #include <stdarg.h>

@@ -1,8 +1,8 @@
-#include "eval/summary.h"
+#include "eval/estimates/summary.h"
 
 #include "base/error.h"
-#include "eval/position-ranges.h"
-#include "eval/summary-impl.h"
+#include "eval/estimates/position-ranges.h"
+#include "eval/estimates/summary-impl.h"
 
 #include <inttypes.h>
 #include <math.h>

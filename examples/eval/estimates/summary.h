@@ -2,7 +2,7 @@
 
 // The summary of a run: losses by position, extrapolation beyond the trained length, warnings.
 
-#include "eval/losses.h"
+#include "eval/estimates/losses.h"
 
 // The norms of states in a bucket. Each window contributes its largest norm there.
 struct range_norm {

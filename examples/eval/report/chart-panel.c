@@ -1,9 +1,9 @@
 // One panel of a chart.
 
-#include "eval/chart-impl.h"
+#include "eval/report/chart-impl.h"
 
 #include "base/unicode.h"
-#include "eval/markup.h"
+#include "eval/report/markup.h"
 
 #include <math.h>
 #include <stdlib.h>

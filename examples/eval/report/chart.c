@@ -1,7 +1,7 @@
-#include "eval/chart.h"
+#include "eval/report/chart.h"
 
-#include "eval/chart-impl.h"
-#include "eval/markup.h"
+#include "eval/report/chart-impl.h"
+#include "eval/report/markup.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -1,4 +1,4 @@
-#include "eval/comparison-input.h"
+#include "eval/report/comparison-input.h"
 
 #include <string.h>
 

@@ -2,8 +2,8 @@
 
 // The two sides of a comparison. Each is a report.json, a score file, or a folder of score files.
 
-#include "eval/report-read.h"
-#include "eval/report-runs.h"
+#include "eval/report/report-read.h"
+#include "eval/report/report-runs.h"
 
 struct comparison_side {
     const char *       path;

@@ -1,4 +1,4 @@
-#include "eval/comparison-table.h"
+#include "eval/report/comparison-table.h"
 
 #include "base/arena.h"
 

@@ -1,7 +1,7 @@
-#include "eval/divergence-report.h"
+#include "eval/report/divergence-report.h"
 
 #include "base/json-write.h"
-#include "eval/model-facts.h"
+#include "eval/scores/model-facts.h"
 
 #include <inttypes.h>
 #include <math.h>

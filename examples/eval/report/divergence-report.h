@@ -2,7 +2,7 @@
 
 // The results of a comparison of models (divergence.h), as JSON and as a table.
 
-#include "eval/divergence.h"
+#include "eval/estimates/divergence.h"
 
 #include <stdio.h>
 

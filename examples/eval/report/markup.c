@@ -1,4 +1,4 @@
-#include "eval/markup.h"
+#include "eval/report/markup.h"
 
 #include "base/unicode.h"
 

@@ -1,11 +1,11 @@
 // The chart of a panel: the curves of its models, and below them the differences from the baseline.
 
-#include "eval/report-files.h"
+#include "eval/report/report-files.h"
 
 #include "base/arena.h"
-#include "eval/chart.h"
-#include "eval/report-columns.h"
-#include "eval/short-names.h"
+#include "eval/report/chart.h"
+#include "eval/report/report-columns.h"
+#include "eval/report/short-names.h"
 
 #include <inttypes.h>
 #include <math.h>

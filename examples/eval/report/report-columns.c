@@ -1,4 +1,4 @@
-#include "eval/report-columns.h"
+#include "eval/report/report-columns.h"
 
 #include <inttypes.h>
 #include <math.h>

@@ -4,7 +4,7 @@
 // HTML, and `report --list-columns`. A new column is one row of the table in report-columns.c and,
 // if it is a new quantity, its computation in src/eval.
 
-#include "eval/report-runs.h"
+#include "eval/report/report-runs.h"
 
 #include <stdio.h>
 

@@ -1,9 +1,9 @@
 // Tables for other programs: RFC 4180, UTF-8, a header row, '.' for decimals, empty where there is
 // no number.
 
-#include "eval/report-files.h"
+#include "eval/report/report-files.h"
 
-#include "eval/report-columns.h"
+#include "eval/report/report-columns.h"
 
 #include <inttypes.h>
 #include <math.h>

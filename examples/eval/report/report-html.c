@@ -1,12 +1,12 @@
 // The report as one self-contained page without scripts: charts, tables, provenance, warnings.
 
-#include "eval/report-files.h"
+#include "eval/report/report-files.h"
 
 #include "base/arena.h"
-#include "eval/chart.h"
-#include "eval/markup.h"
-#include "eval/report-columns.h"
-#include "eval/report-tables.h"
+#include "eval/report/chart.h"
+#include "eval/report/markup.h"
+#include "eval/report/report-columns.h"
+#include "eval/report/report-tables.h"
 #include "lrnn.h"
 
 #include <inttypes.h>

@@ -1,9 +1,9 @@
-#include "eval/report-input.h"
+#include "eval/report/report-input.h"
 
 #include "base/arena.h"
 #include "base/error.h"
-#include "eval/folder-walk.h"
-#include "eval/score-format.h"
+#include "eval/data/folder-walk.h"
+#include "eval/scores/score-format.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -1,7 +1,7 @@
-#include "eval/report-files.h"
+#include "eval/report/report-files.h"
 
 #include "base/json-write.h"
-#include "eval/report-columns.h"
+#include "eval/report/report-columns.h"
 #include "lrnn.h"
 
 #include <inttypes.h>

@@ -1,10 +1,10 @@
-#include "eval/report-read.h"
+#include "eval/report/report-read.h"
 
 #include "base/arena.h"
 #include "base/error.h"
 #include "base/json-read.h"
 #include "base/read-file.h"
-#include "eval/report-columns.h"
+#include "eval/report/report-columns.h"
 
 #include <inttypes.h>
 #include <stdlib.h>

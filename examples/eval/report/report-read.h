@@ -3,7 +3,7 @@
 // Reads a report.json for a comparison: the facts about each run, and the sums of every window in
 // every bucket. The result equals that of the score files to the bit.
 
-#include "eval/summary.h"
+#include "eval/estimates/summary.h"
 
 struct report_file {
     int              n_runs;

@@ -2,8 +2,8 @@
 
 // The model of a report: runs with their summaries, grouped into panels of comparable runs.
 
-#include "eval/comparison.h"
-#include "eval/summary.h"
+#include "eval/estimates/comparison.h"
+#include "eval/estimates/summary.h"
 
 struct report_params {
     const char * const * paths; // score files and folders of them

@@ -1,7 +1,7 @@
-#include "eval/report-tables.h"
+#include "eval/report/report-tables.h"
 
 #include "base/arena.h"
-#include "eval/report-columns.h"
+#include "eval/report/report-columns.h"
 
 #include <inttypes.h>
 #include <math.h>

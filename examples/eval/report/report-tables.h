@@ -2,8 +2,8 @@
 
 // The tables of a panel, with one column per model.
 
-#include "eval/text-table.h"
-#include "eval/report-runs.h"
+#include "eval/report/text-table.h"
+#include "eval/report/report-runs.h"
 
 enum { REPORT_MAX_TABLES = 8 };
 

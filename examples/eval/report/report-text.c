@@ -1,7 +1,7 @@
-#include "eval/report-files.h"
+#include "eval/report/report-files.h"
 
 #include "base/arena.h"
-#include "eval/report-tables.h"
+#include "eval/report/report-tables.h"
 
 #include <string.h>
 

@@ -1,4 +1,4 @@
-#include "eval/short-names.h"
+#include "eval/report/short-names.h"
 
 #include "base/arena.h"
 

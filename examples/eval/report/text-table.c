@@ -1,8 +1,8 @@
-#include "eval/text-table.h"
+#include "eval/report/text-table.h"
 
 #include "base/arena.h"
 #include "base/unicode.h"
-#include "eval/markup.h"
+#include "eval/report/markup.h"
 
 #include <stdarg.h>
 #include <stdlib.h>

@@ -1,4 +1,4 @@
-#include "eval/hash-cache.h"
+#include "eval/scores/hash-cache.h"
 
 #include "base/atomic-file.h"
 #include "base/error.h"

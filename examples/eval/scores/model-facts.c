@@ -1,6 +1,6 @@
-#include "eval/model-facts.h"
+#include "eval/scores/model-facts.h"
 
-#include "eval/hash-cache.h"
+#include "eval/scores/hash-cache.h"
 
 #include <string.h>
 

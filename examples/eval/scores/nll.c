@@ -1,4 +1,4 @@
-#include "eval/nll.h"
+#include "eval/scores/nll.h"
 
 #include <math.h>
 #include <pthread.h>

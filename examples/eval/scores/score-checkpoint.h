@@ -7,7 +7,7 @@
 // "g.c.s.state" for each window s that has a state. States are written first. The file "partial",
 // which contains c, is replaced last and atomically, so there is always one complete checkpoint.
 
-#include "eval/score.h"
+#include "eval/scores/score.h"
 
 // A window in progress.
 struct score_slot {

@@ -1,4 +1,4 @@
-#include "eval/score-export.h"
+#include "eval/scores/score-export.h"
 
 #include <inttypes.h>
 #include <math.h>

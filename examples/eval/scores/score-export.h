@@ -13,7 +13,7 @@
 // token is a bos or if the next window continues the document, except in llama mode and with
 // same-targets.
 
-#include "eval/score-file.h"
+#include "eval/scores/score-file.h"
 
 enum score_export_format {
     SCORE_EXPORT_CSV, // an unknown byte is empty; losses have 9 digits, which is exact

@@ -16,7 +16,7 @@
 // Resuming a run drops a torn last record; any other damage is an error that names the byte. The
 // file contains no dates or times: equal runs give equal bytes.
 
-#include "eval/windows.h"
+#include "eval/data/windows.h"
 
 #include <stdio.h>
 

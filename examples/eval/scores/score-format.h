@@ -3,7 +3,7 @@
 // The bytes of a score file (layout: score-file.h): its header (score-header.c) and its records
 // (score-record.c).
 
-#include "eval/score-file.h"
+#include "eval/scores/score-file.h"
 
 enum {
     SCORE_PREFIX_SIZE = 16, // magic, version, size of the text

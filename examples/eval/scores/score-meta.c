@@ -1,5 +1,5 @@
-#include "eval/model-facts.h"
-#include "eval/score.h"
+#include "eval/scores/model-facts.h"
+#include "eval/scores/score.h"
 
 static const char * const MODE_NAMES[]  = { "packed", "document", "llama" };
 static const char * const EOS_NAMES[]   = { "none", "doc" };

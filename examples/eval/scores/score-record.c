@@ -1,4 +1,4 @@
-#include "eval/score-format.h"
+#include "eval/scores/score-format.h"
 
 #include "base/error.h"
 #include "base/hash.h"

@@ -1,6 +1,6 @@
 // Where the tokens of a window are in the text.
 
-#include "eval/score-file.h"
+#include "eval/scores/score-file.h"
 
 #include <string.h>
 

@@ -1,8 +1,8 @@
-#include "eval/score.h"
+#include "eval/scores/score.h"
 
 #include "base/error.h"
-#include "eval/nll.h"
-#include "eval/score-checkpoint.h"
+#include "eval/scores/nll.h"
+#include "eval/scores/score-checkpoint.h"
 
 #include <inttypes.h>
 #include <math.h>

@@ -8,7 +8,7 @@
 // resumed runs and shards give the same bytes as an uninterrupted run. Checkpoints fall between
 // calls.
 
-#include "eval/score-file.h"
+#include "eval/scores/score-file.h"
 
 // Where the state is emptied.
 enum score_reset {

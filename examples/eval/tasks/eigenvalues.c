@@ -1,6 +1,6 @@
-#include "eval/eigenvalues.h"
+#include "eval/tasks/eigenvalues.h"
 
-#include "eval/spectrum.h"
+#include "eval/tasks/spectrum.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -1,4 +1,4 @@
-#include "eval/horizon.h"
+#include "eval/tasks/horizon.h"
 
 #include "base/error.h"
 

@@ -16,7 +16,7 @@
 // 2605.07755). It is predicted from the reference length alone: a power law is fitted to the
 // spreads up to there. A true state is the answer of the task.
 
-#include "eval/probe.h"
+#include "eval/tasks/probe.h"
 
 enum { HORIZON_ROWS_MAX = 48 };
 

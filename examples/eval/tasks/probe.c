@@ -1,4 +1,4 @@
-#include "eval/probe.h"
+#include "eval/tasks/probe.h"
 
 #include "base/error.h"
 

@@ -3,7 +3,7 @@
 // Probes a model with a task: compares its answers with the true ones at every position, in several
 // sequences at once. Memory use does not depend on their length.
 
-#include "eval/task.h"
+#include "eval/tasks/task.h"
 #include "lrnn.h"
 
 enum { PROBE_LENGTHS_MAX = 64 };

@@ -1,4 +1,4 @@
-#include "eval/spectrum.h"
+#include "eval/tasks/spectrum.h"
 
 #include <float.h>
 #include <math.h>

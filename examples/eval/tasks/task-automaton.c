@@ -4,7 +4,7 @@
 // "accept: …", accept or reject.
 
 #include "base/error.h"
-#include "eval/task-impl.h"
+#include "eval/tasks/task-impl.h"
 
 #include <stdlib.h>
 #include <string.h>

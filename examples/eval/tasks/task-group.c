@@ -1,4 +1,4 @@
-#include "eval/task-impl.h"
+#include "eval/tasks/task-impl.h"
 
 #include <stdlib.h>
 #include <string.h>

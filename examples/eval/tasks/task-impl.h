@@ -2,7 +2,7 @@
 
 // The inside of a task, shared by the files task*.c.
 
-#include "eval/task.h"
+#include "eval/tasks/task.h"
 
 enum {
     TASK_POINTS_MAX  = 7, // of a permutation: 5,040 elements

@@ -1,5 +1,5 @@
 #include "base/random.h"
-#include "eval/task-impl.h"
+#include "eval/tasks/task-impl.h"
 
 #include <stdlib.h>
 #include <string.h>
