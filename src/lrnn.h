@@ -5,17 +5,18 @@
 // A model is the content of a GGUF file; sessions and threads may share it. A session runs a model
 // and owns the states of its sequences; only one thread may use it at a time.
 //
-//     struct lrnn_model   * model   = lrnn_model_load("model.gguf", NULL, err, sizeof(err));
-//     struct lrnn_session * session = lrnn_session_new(model, NULL, err, sizeof(err));
+//     struct lrnn_model   * model   = lrnn_model_load("model.gguf", NULL, &err);
+//     struct lrnn_session * session = lrnn_session_new(model, NULL, &err);
 //     struct lrnn_input     input   = { .seq = 0, .tokens = tokens, .n_tokens = n, .n_logits = 1 };
-//     lrnn_eval(session, &input, 1, err, sizeof(err));
+//     lrnn_eval(session, &input, 1, &err);
 //     const float * logits = lrnn_logits(session, 0);
 //
 // A sequence may be arbitrarily long; its memory use is constant. Only the attention layers of a
 // hybrid need a cache, whose size is fixed per session.
 //
-// - Errors: a function that can fail takes `err` and `err_size`. On failure it writes one sentence
-//   to `err` (what was found, where, and what was expected) and returns false or NULL.
+// - Errors: a function that can fail takes `err`, which may be NULL. On failure it sets the kind of
+//   the error and one sentence (what was found, where, and what was expected), and returns false or
+//   NULL.
 // - Parameters: a zeroed struct is the default, and so is NULL.
 // - Ownership: free what *_new and *_load return with *_free, which accepts NULL. Other pointers
 //   live as long as the object they came from, unless stated otherwise.
@@ -38,6 +39,28 @@ extern "C" {
 // The version of this library, such as "0.2.0", and of its ggml, such as "0.25.3 (353b63b4+lrnn)".
 LRNN_API const char * lrnn_version(void);
 LRNN_API const char * lrnn_ggml_version(void);
+
+// ---- Errors -------------------------------------------------------------------------------------
+
+enum lrnn_error_kind {
+    LRNN_ERROR_NONE,
+    LRNN_ERROR_BAD_INPUT,  // a parameter, token or text that the function does not accept
+    LRNN_ERROR_BAD_MODEL,  // a model file that is missing, damaged or not supported
+    LRNN_ERROR_BAD_FILE,   // another file that is damaged or does not fit
+    LRNN_ERROR_NOT_FOUND,  // a file or a name that does not exist
+    LRNN_ERROR_NO_MEMORY,  // of this machine or of a device
+    LRNN_ERROR_SYSTEM,     // the operating system refused: disk, permission, network
+    LRNN_ERROR_DEVICE,     // a GPU or an RPC server
+    LRNN_ERROR_CANCELLED,  // by a callback of the caller
+    LRNN_ERROR_NOT_FINITE, // weights, states or logits with infinities or NaN
+    LRNN_ERROR_INTERNAL,   // a defect of this library
+    LRNN_N_ERRORS,
+};
+
+struct lrnn_error {
+    enum lrnn_error_kind kind;
+    char                 text[1020];
+};
 
 // ---- Models -------------------------------------------------------------------------------------
 
@@ -64,12 +87,12 @@ struct lrnn_model_params {
 
 // Checks `devices` and `tensor_split` against the devices of this machine. Loading does so too.
 LRNN_API bool lrnn_model_params_check(
-        const struct lrnn_model_params * params, char * err, size_t err_size);
+        const struct lrnn_model_params * params, struct lrnn_error * err);
 
 // Maps a GGUF file and checks it. Fails if a key or tensor is missing or invalid, if a tensor is
-// unknown, or, with errno ENOMEM, if memory is short.
+// unknown, or if memory is short.
 LRNN_API struct lrnn_model * lrnn_model_load(
-        const char * path, const struct lrnn_model_params * params, char * err, size_t err_size);
+        const char * path, const struct lrnn_model_params * params, struct lrnn_error * err);
 
 LRNN_API void lrnn_model_free(struct lrnn_model * model); // free its sessions first
 
@@ -160,7 +183,7 @@ struct lrnn_session_params {
 };
 
 LRNN_API struct lrnn_session * lrnn_session_new(struct lrnn_model * model,
-        const struct lrnn_session_params * params, char * err, size_t err_size);
+        const struct lrnn_session_params * params, struct lrnn_error * err);
 LRNN_API void lrnn_session_free(struct lrnn_session * session);
 
 struct lrnn_input {
@@ -176,7 +199,7 @@ struct lrnn_input {
 // for any cut of a sequence into calls, and logits do if the matrices are Q8_0 or Q4_0 and there is
 // no attention.
 LRNN_API bool lrnn_eval(struct lrnn_session * session, const struct lrnn_input * inputs,
-        int32_t n_inputs, char * err, size_t err_size);
+        int32_t n_inputs, struct lrnn_error * err);
 
 // Row `i` of the logits of the last lrnn_eval, [n_vocab], in the order of its inputs and their
 // tokens; NULL if there are fewer. Valid until the next call with this session.
@@ -189,37 +212,36 @@ LRNN_API int64_t lrnn_seq_length(const struct lrnn_session * session, int32_t se
 LRNN_API int64_t lrnn_seq_rewindable(const struct lrnn_session * session, int32_t seq);
 
 // Empties a sequence.
-LRNN_API bool lrnn_seq_reset(
-        struct lrnn_session * session, int32_t seq, char * err, size_t err_size);
+LRNN_API bool lrnn_seq_reset(struct lrnn_session * session, int32_t seq, struct lrnn_error * err);
 
 // Copies sequence `from` to `to`. The copy cannot be rewound past the fork.
 LRNN_API bool lrnn_seq_fork(
-        struct lrnn_session * session, int32_t from, int32_t to, char * err, size_t err_size);
+        struct lrnn_session * session, int32_t from, int32_t to, struct lrnn_error * err);
 
 // Removes the last `n_tokens` tokens of a sequence.
 LRNN_API bool lrnn_seq_rewind(
-        struct lrnn_session * session, int32_t seq, int64_t n_tokens, char * err, size_t err_size);
+        struct lrnn_session * session, int32_t seq, int64_t n_tokens, struct lrnn_error * err);
 
 // Writes a sequence atomically to a new file or over a state file: with `sampler` unless it is
 // NULL, with its last logits if the last lrnn_eval computed them, without its rewind history.
 struct lrnn_sampler;
 LRNN_API bool lrnn_seq_save(struct lrnn_session * session, int32_t seq,
-        const struct lrnn_sampler * sampler, const char * path, char * err, size_t err_size);
+        const struct lrnn_sampler * sampler, const char * path, struct lrnn_error * err);
 
 // Restores a sequence written by lrnn_seq_save, and the sampler if both are present. Fails if the
 // file is damaged or belongs to another model; sequence and sampler are then unchanged. Saved
 // logits become row 0 of lrnn_logits, so that sampling can continue.
 LRNN_API bool lrnn_seq_load(struct lrnn_session * session, int32_t seq,
-        struct lrnn_sampler * sampler, const char * path, char * err, size_t err_size);
+        struct lrnn_sampler * sampler, const char * path, struct lrnn_error * err);
 
 // A sequence as bytes, for programs that keep many. lrnn_seq_size: how many bytes it has now.
 // lrnn_seq_set makes `seq` the sequence of `length` tokens that lrnn_seq_get copied in a session of
 // the same model; the bytes are trusted.
 LRNN_API size_t lrnn_seq_size(const struct lrnn_session * session, int32_t seq);
 LRNN_API bool lrnn_seq_get(struct lrnn_session * session, int32_t seq, void * data, size_t size,
-        char * err, size_t err_size);
+        struct lrnn_error * err);
 LRNN_API bool lrnn_seq_set(struct lrnn_session * session, int32_t seq, int64_t length,
-        const void * data, size_t size, char * err, size_t err_size);
+        const void * data, size_t size, struct lrnn_error * err);
 
 // The largest Frobenius norm of a state matrix, over layers and heads; may be infinite or NaN. Sets
 // *layer to the first layer that has it, or to -1 if the sequence has no state.
@@ -284,7 +306,7 @@ enum lrnn_tokenize_flags {
 
 // Converts a text of `size` bytes to tokens. On success the caller frees *tokens with free().
 LRNN_API bool lrnn_tokenize(const struct lrnn_model * model, const char * text, size_t size,
-        unsigned flags, int32_t ** tokens, int64_t * n_tokens, char * err, size_t err_size);
+        unsigned flags, int32_t ** tokens, int64_t * n_tokens, struct lrnn_error * err);
 
 // The bytes of a token, or the name of a special one, not NUL-terminated. NULL: no such token.
 LRNN_API const char * lrnn_token_bytes(
@@ -300,12 +322,13 @@ LRNN_API size_t lrnn_token_text_size(const struct lrnn_model * model, int32_t to
 // [n_tokens], with sum `size`. Inserted spaces count 0, normalized characters their bytes in
 // `text`. White space between symbols counts towards the next symbol.
 LRNN_API bool lrnn_token_spans(const struct lrnn_model * model, const char * text, size_t size,
-        const int32_t * tokens, int64_t n_tokens, size_t * n_bytes, char * err, size_t err_size);
+        const int32_t * tokens, int64_t n_tokens, size_t * n_bytes, struct lrnn_error * err);
 
 // Converts tokens back to text, never ending inside a UTF-8 character. Set `continues` if the text
-// follows earlier text: its leading space is then kept. NULL: no tokenizer, or out of memory.
+// follows earlier text: its leading space is then kept.
 struct lrnn_decoder;
-LRNN_API struct lrnn_decoder * lrnn_decoder_new(const struct lrnn_model * model, bool continues);
+LRNN_API struct lrnn_decoder * lrnn_decoder_new(
+        const struct lrnn_model * model, bool continues, struct lrnn_error * err);
 LRNN_API void lrnn_decoder_free(struct lrnn_decoder * decoder);
 
 // Adds a token. Returns the text that it completes: not NUL-terminated, valid until the next call.
@@ -324,7 +347,7 @@ struct lrnn_chat;
 // The chat format of a model: that of its file if `format` is NULL, or else a built-in one by name,
 // or that in a file written by `lrnn-convert chat-format`. Free it before the model.
 LRNN_API struct lrnn_chat * lrnn_chat_new(
-        const struct lrnn_model * model, const char * format, char * err, size_t err_size);
+        const struct lrnn_model * model, const char * format, struct lrnn_error * err);
 LRNN_API void lrnn_chat_free(struct lrnn_chat * chat);
 
 // The name of built-in format `i`, such as "chatml", or NULL if there are no more.
@@ -345,7 +368,7 @@ struct lrnn_message {
 // tokens. `no_thinking` asks for an answer without a thinking section. n_stable may be NULL.
 LRNN_API bool lrnn_chat_tokenize(const struct lrnn_chat * chat,
         const struct lrnn_message * messages, int64_t n_messages, bool no_thinking,
-        int32_t ** tokens, int64_t * n_tokens, int64_t * n_stable, char * err, size_t err_size);
+        int32_t ** tokens, int64_t * n_tokens, int64_t * n_stable, struct lrnn_error * err);
 
 // True if a token ends an answer. It is not part of the answer.
 LRNN_API bool lrnn_chat_is_end(const struct lrnn_chat * chat, int32_t token);
@@ -370,7 +393,7 @@ struct lrnn_sampler_params {
 };
 
 LRNN_API struct lrnn_sampler * lrnn_sampler_new(
-        const struct lrnn_sampler_params * params, char * err, size_t err_size);
+        const struct lrnn_sampler_params * params, struct lrnn_error * err);
 LRNN_API void lrnn_sampler_free(struct lrnn_sampler * sampler);
 
 // Returned instead of a token.
@@ -379,7 +402,7 @@ enum { LRNN_SAMPLE_NOT_FINITE = -1, LRNN_SAMPLE_NO_MEMORY = -2 };
 // Chooses a token from logits [n_vocab]. Equal seeds and logits give equal tokens. Sets *log_prob,
 // unless it is NULL, to the log-probability of the token before any of the parameters applied.
 LRNN_API int32_t lrnn_sampler_sample(struct lrnn_sampler * sampler, const float * logits,
-        int64_t n_vocab, float * log_prob, char * err, size_t err_size);
+        int64_t n_vocab, float * log_prob, struct lrnn_error * err);
 
 // Adds a token (e.g. of the prompt) to the repeat-penalty history. Sampled tokens are in it.
 LRNN_API void lrnn_sampler_accept(struct lrnn_sampler * sampler, int32_t token);
@@ -394,7 +417,7 @@ LRNN_API void lrnn_sampler_accept(struct lrnn_sampler * sampler, int32_t token);
 enum { LRNN_DRAFT_MAX = 31 }; // tokens
 
 struct lrnn_draft;
-LRNN_API struct lrnn_draft * lrnn_draft_new(int32_t n_max, char * err, size_t err_size);
+LRNN_API struct lrnn_draft * lrnn_draft_new(int32_t n_max, struct lrnn_error * err);
 LRNN_API void lrnn_draft_free(struct lrnn_draft * draft);
 
 // Adds a token to the text. Proposes up to n_max tokens and returns their number, 0 if unknown.
@@ -428,21 +451,10 @@ struct lrnn_quantize_tensor {
     bool         has_importance; // the importance matrix covers it
 };
 
-enum lrnn_quantize_status {
-    LRNN_QUANTIZE_OK,
-    LRNN_QUANTIZE_STOPPED, // by the callback
-    LRNN_QUANTIZE_BAD_PARAMS,
-    LRNN_QUANTIZE_BAD_MODEL,
-    LRNN_QUANTIZE_BAD_IMATRIX,
-    LRNN_QUANTIZE_NOT_FINITE,
-    LRNN_QUANTIZE_SYSTEM, // memory or disk
-};
-
-// Plans the quantization of a model file. Returns NULL on failure and sets *status.
+// Plans the quantization of a model file.
 struct lrnn_quantizer;
-LRNN_API struct lrnn_quantizer * lrnn_quantizer_new(const char * path,
-        const struct lrnn_quantize_params * params, enum lrnn_quantize_status * status, char * err,
-        size_t err_size);
+LRNN_API struct lrnn_quantizer * lrnn_quantizer_new(
+        const char * path, const struct lrnn_quantize_params * params, struct lrnn_error * err);
 LRNN_API void lrnn_quantizer_free(struct lrnn_quantizer * quantizer);
 
 // Describes the plan for tensor `i`. Returns false if there are no more.
@@ -453,21 +465,22 @@ LRNN_API bool lrnn_quantizer_get_tensor(
 // NULL, after each tensor; return false to stop.
 typedef bool (*lrnn_quantize_done)(
         const struct lrnn_quantize_tensor * tensor, int64_t i, void * user);
-LRNN_API enum lrnn_quantize_status lrnn_quantizer_run(struct lrnn_quantizer * quantizer,
-        const char * path, lrnn_quantize_done done, void * user, char * err, size_t err_size);
+LRNN_API bool lrnn_quantizer_run(struct lrnn_quantizer * quantizer, const char * path,
+        lrnn_quantize_done done, void * user, struct lrnn_error * err);
 
 // An importance matrix: the mean square of every input of every weight matrix. A session collects
 // it with trace_kinds = LRNN_TRACE_MATRICES, trace = lrnn_imatrix_collect and trace_user = imatrix.
 // Ask for the logits of all tokens.
 struct lrnn_imatrix;
-LRNN_API struct lrnn_imatrix * lrnn_imatrix_new(const struct lrnn_model * model);
+LRNN_API struct lrnn_imatrix * lrnn_imatrix_new(
+        const struct lrnn_model * model, struct lrnn_error * err);
 LRNN_API void lrnn_imatrix_free(struct lrnn_imatrix * imatrix);
 LRNN_API bool lrnn_imatrix_collect(const struct lrnn_trace_event * event, void * imatrix);
 
 // Writes it in llama.cpp's format. `dataset`, `n_windows` and `window_size` describe the text.
 // Fails if a call of lrnn_imatrix_collect failed.
 LRNN_API bool lrnn_imatrix_save(const struct lrnn_imatrix * imatrix, const char * path,
-        const char * dataset, int64_t n_windows, int64_t window_size, char * err, size_t err_size);
+        const char * dataset, int64_t n_windows, int64_t window_size, struct lrnn_error * err);
 
 #ifdef __cplusplus
 }

@@ -12,6 +12,7 @@
 // - If an input of the stock op needs more preparation than ours (a negated vector, interleaved
 //   sub-tokens, zeroed queries), the preparation is free.
 
+#include "lrnn.h"
 #include "lrnn-ops.h"
 
 #include <stdbool.h>
@@ -73,8 +74,7 @@ struct op_build {
     struct ggml_context *     ctx;
     struct ggml_tensor *      state; // of one layer [numbers, seqs]
     enum ggml_scan_path       path;  // of our op
-    char *                    err;
-    size_t                    err_size;
+    struct lrnn_error *       err;
 };
 
 // The output of a layer: the d_v·heads numbers of token t begin at element first + t·stride.

@@ -22,7 +22,7 @@ static struct op_output householder_scan(
         .path  = b->path,
     };
     return (struct op_output) {
-        .tensor = ggml_householder_scan(b->ctx, &args, b->err, b->err_size),
+        .tensor = ggml_householder_scan(b->ctx, &args, b->err),
         .stride = b->s->d_v * b->s->heads,
     };
 }

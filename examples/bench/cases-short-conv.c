@@ -28,7 +28,7 @@ static struct op_output conv_ours(const struct op_build * b) {
         .activation = b->in->weight != NULL ? GGML_SHORT_CONV_SILU : GGML_SHORT_CONV_NONE,
     };
     return (struct op_output) {
-        .tensor = ggml_short_conv(b->ctx, &args, b->err, b->err_size),
+        .tensor = ggml_short_conv(b->ctx, &args, b->err),
         .stride = b->s->d_v,
     };
 }

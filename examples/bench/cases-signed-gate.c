@@ -27,7 +27,7 @@ static struct op_output signed_scan(
           .path  = b->path,
     };
     return (struct op_output) {
-        .tensor = ggml_signed_scan(b->ctx, &args, b->err, b->err_size),
+        .tensor = ggml_signed_scan(b->ctx, &args, b->err),
         .stride = b->s->d_v * b->s->heads,
     };
 }

@@ -2,6 +2,8 @@
 
 #include "machine.h"
 
+#include "base/error.h"
+
 #include "fma-loop.h"
 #include "lrnn.h"
 
@@ -193,9 +195,10 @@ static double team_run(struct worker * workers, int n) {
     return n_started == n ? rate : 0.0;
 }
 
-bool machine_measure(struct machine * m, int threads, char * err, size_t err_size) {
+bool machine_measure(struct machine * m, int threads, struct lrnn_error * err) {
     if (m->n_points == MACHINE_POINTS_MAX) {
-        snprintf(err, err_size, "-t lists more than %d thread counts", MACHINE_POINTS_MAX);
+        error_set(err, LRNN_ERROR_BAD_INPUT, "-t lists more than %d thread counts",
+                MACHINE_POINTS_MAX);
         return false;
     }
 
@@ -206,7 +209,7 @@ bool machine_measure(struct machine * m, int threads, char * err, size_t err_siz
     bool                 ok      = workers != NULL && from != NULL && to != NULL;
 
     if (!ok) {
-        snprintf(err, err_size,
+        error_set(err, LRNN_ERROR_NO_MEMORY,
                 "out of memory for two buffers of %zu MiB to measure the copy bandwidth",
                 COPY_BYTES >> 20);
     } else {
@@ -226,7 +229,7 @@ bool machine_measure(struct machine * m, int threads, char * err, size_t err_siz
         }
         const double rate = team_run(workers, threads);
         if (rate == 0.0) {
-            snprintf(err, err_size, "cannot start %d threads", threads);
+            error_set(err, LRNN_ERROR_BAD_INPUT, "cannot start %d threads", threads);
             ok = false;
         } else if (rate > *best[task]) {
             *best[task] = rate;

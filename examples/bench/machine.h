@@ -2,6 +2,8 @@
 
 // The machine, and its measured peak performance: the upper limits of a kernel.
 
+#include "lrnn.h"
+
 #include <stdbool.h>
 #include <stddef.h>
 
@@ -26,7 +28,7 @@ void machine_describe(struct machine * m);
 void machine_print(const struct machine * m); // one line
 
 // Measures with this many threads.
-bool machine_measure(struct machine * m, int threads, char * err, size_t err_size);
+bool machine_measure(struct machine * m, int threads, struct lrnn_error * err);
 
 // The measurement with this many threads, or NULL.
 const struct machine_point * machine_point(const struct machine * m, int threads);

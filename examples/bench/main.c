@@ -1,6 +1,7 @@
 // lrnn-bench: measures the speed of models, and of the ops next to ggml's stock ops and to the peak
 // performance of the machine.
 
+#include "lrnn.h"
 #include "compute-options.h"
 #include "load-model.h"
 #include "machine.h"
@@ -63,9 +64,9 @@ static void on_result(const struct op_result * r, void * user) {
 }
 
 static enum exit_code bench_ops(const struct args * args) {
-    char           err[512];
-    struct machine machine;
-    struct op_run  run = { 0 };
+    struct lrnn_error err;
+    struct machine    machine;
+    struct op_run     run = { 0 };
 
     if (op_bench_count(&args->op) == 0) {
         return program_fail(EXIT_CODE_USAGE,
@@ -74,19 +75,19 @@ static enum exit_code bench_ops(const struct args * args) {
 
     machine_describe(&machine);
     for (int i = 0; i < args->op.threads.n; ++i) {
-        if (!machine_measure(&machine, (int) args->op.threads.v[i], err, sizeof(err))) {
-            return program_fail(EXIT_CODE_SYSTEM, "%s", err);
+        if (!machine_measure(&machine, (int) args->op.threads.v[i], &err)) {
+            return program_fail(EXIT_CODE_SYSTEM, "%s", err.text);
         }
     }
     op_results_begin(&run.results, args->format, &machine);
     progress_begin(&run.progress, op_bench_count(&args->op));
 
-    const bool ok = op_bench_run(&args->op, on_progress, on_result, &run, err, sizeof(err));
+    const bool ok = op_bench_run(&args->op, on_progress, on_result, &run, &err);
 
     progress_clear(&run.progress);
     op_results_end(&run.results);
     if (!ok) {
-        return program_fail(EXIT_CODE_SYSTEM, "%s", err);
+        return program_fail(EXIT_CODE_SYSTEM, "%s", err.text);
     }
     if (run.n_noisy > 0) {
         program_say(
@@ -94,7 +95,7 @@ static enum exit_code bench_ops(const struct args * args) {
                 "changed its speed",
                 run.n_noisy, run.results.n_rows);
     }
-    return run.n_wrong > 0      ? EXIT_CODE_NUMBERS
+    return run.n_wrong > 0      ? EXIT_CODE_NOT_FINITE
            : run.n_rejected > 0 ? EXIT_CODE_USAGE
                                 : EXIT_CODE_OK;
 }
@@ -130,16 +131,16 @@ static void on_model_result(const struct model_result * r, void * user) {
 
 // The first failure ends the run.
 static enum exit_code bench_models(const struct args * args) {
-    char             err[512];
-    struct machine   machine;
-    struct model_run run      = { 0 };
-    enum exit_code   status   = EXIT_CODE_OK;
-    bool             is_begun = false;
+    struct lrnn_error err;
+    struct machine    machine;
+    struct model_run  run      = { 0 };
+    enum exit_code    status   = EXIT_CODE_OK;
+    bool              is_begun = false;
 
     for (int i = 0; status == EXIT_CODE_OK && i < args->models.n; ++i) {
-        struct lrnn_model * model = compute_load(&args->compute, args->models.v[i], false);
+        struct lrnn_model * model = compute_load(&args->compute, args->models.v[i], false, &err);
         if (model == NULL) {
-            status = load_model_exit_code();
+            status = program_error(&err);
             continue;
         }
         if (!is_begun) { // no table for a model that cannot be loaded
@@ -150,10 +151,9 @@ static enum exit_code bench_models(const struct args * args) {
         }
         run.path = args->models.v[i];
         run.info = lrnn_model_get_info(model);
-        if (!model_bench_run(model, &args->model, on_model_progress, on_model_result, &run, err,
-                    sizeof(err))) {
+        if (!model_bench_run(model, &args->model, on_model_progress, on_model_result, &run, &err)) {
             progress_clear(&run.progress);
-            program_say("%s: %s", run.path, err);
+            program_say("%s: %s", run.path, err.text);
             status = EXIT_CODE_SYSTEM;
         }
         lrnn_model_free(model);
@@ -204,11 +204,11 @@ static void set_defaults(struct args * args) {
 }
 
 static enum exit_code run(void * user) {
-    struct args * args = user;
-    char          err[512];
+    struct args *     args = user;
+    struct lrnn_error err;
 
-    if (!compute_check(&args->compute, err, sizeof(err))) {
-        return program_fail(EXIT_CODE_USAGE, "%s", err);
+    if (!compute_check(&args->compute, &err)) {
+        return program_fail(EXIT_CODE_USAGE, "%s", err.text);
     }
     if (args->models.n > 0 && (args->list || has_op_options(&args->op))) {
         return program_fail(

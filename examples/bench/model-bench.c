@@ -1,5 +1,6 @@
 #include "model-bench.h"
 
+#include "lrnn.h"
 #include "base/random.h"
 #include "program.h"
 
@@ -84,7 +85,7 @@ static void fill_random(int32_t * ids, int64_t n, int64_t n_vocab) {
 // - inputs: [n_seqs]
 static bool advance(struct lrnn_session * session, const struct model_test * test,
         const int32_t * ids, int64_t first, int64_t n, int64_t step, struct lrnn_input * inputs,
-        char * err, size_t err_size) {
+        struct lrnn_error * err) {
     for (int64_t i = first; i < first + n; i += step) {
         for (int32_t s = 0; s < test->n_seqs; ++s) {
             inputs[s] = (struct lrnn_input) {
@@ -94,7 +95,7 @@ static bool advance(struct lrnn_session * session, const struct model_test * tes
                 .n_logits = 1,
             };
         }
-        if (!lrnn_eval(session, inputs, test->n_seqs, err, err_size)) {
+        if (!lrnn_eval(session, inputs, test->n_seqs, err)) {
             return false;
         }
     }
@@ -103,12 +104,12 @@ static bool advance(struct lrnn_session * session, const struct model_test * tes
 
 // Moves every sequence to the depth of the test.
 static bool start_over(struct lrnn_session * session, const struct model_test * test,
-        const int32_t * ids, struct lrnn_input * inputs, char * err, size_t err_size) {
+        const int32_t * ids, struct lrnn_input * inputs, struct lrnn_error * err) {
     bool ok = true;
     for (int32_t s = 0; s < test->n_seqs; ++s) {
-        ok = ok && lrnn_seq_reset(session, s, err, err_size);
+        ok = ok && lrnn_seq_reset(session, s, err);
     }
-    return ok && advance(session, test, ids, 0, test->depth, test->depth, inputs, err, err_size);
+    return ok && advance(session, test, ids, 0, test->depth, test->depth, inputs, err);
 }
 
 static void mean_and_stddev(const double * x, int64_t n, double * mean, double * stddev) {
@@ -129,7 +130,7 @@ static void mean_and_stddev(const double * x, int64_t n, double * mean, double *
 // - samples: [2][repetitions], times and speeds
 static bool run_test(struct lrnn_session * session, const struct model_test * test,
         const int32_t * ids, struct lrnn_input * inputs, int64_t n_batch, int64_t repetitions,
-        double * samples, struct model_result * result, char * err, size_t err_size) {
+        double * samples, struct model_result * result, struct lrnn_error * err) {
     double *      ns   = samples;
     double *      ts   = samples + repetitions;
     const int64_t n    = test->n_tokens;
@@ -137,17 +138,17 @@ static bool run_test(struct lrnn_session * session, const struct model_test * te
 
     // warm-up: load the weights into memory and build the graph; a batch is enough
     const int64_t first = step < n_batch ? step : n_batch;
-    if (!advance(session, test, ids, 0, first, first, inputs, err, err_size)) {
+    if (!advance(session, test, ids, 0, first, first, inputs, err)) {
         return false;
     }
     clock_t running = 0; // of all threads, including those that wait for others
     for (int64_t r = 0; r < repetitions; ++r) {
-        if (!start_over(session, test, ids, inputs, err, err_size)) {
+        if (!start_over(session, test, ids, inputs, err)) {
             return false;
         }
         const clock_t running_before = clock();
         const double  start          = now_ns();
-        if (!advance(session, test, ids, test->depth, n, step, inputs, err, err_size)) {
+        if (!advance(session, test, ids, test->depth, n, step, inputs, err)) {
             return false;
         }
         ns[r] = now_ns() - start;
@@ -165,8 +166,8 @@ static bool run_test(struct lrnn_session * session, const struct model_test * te
 }
 
 bool model_bench_run(struct lrnn_model * model, const struct model_bench_params * params,
-        model_bench_progress progress, model_result_callback result, void * user, char * err,
-        size_t err_size) {
+        model_bench_progress progress, model_result_callback result, void * user,
+        struct lrnn_error * err) {
     const int64_t     n_vocab = lrnn_model_get_info(model).n_vocab;
     struct model_test test;
     bool              ok = true;
@@ -189,10 +190,10 @@ bool model_bench_run(struct lrnn_model * model, const struct model_bench_params 
                         .n_cache    = (int32_t) (test.depth + test.n_tokens),
                         .cache_type = params->cache_type,
                 },
-                err, err_size);
+                err);
 
         ok = session != NULL && run_test(session, &test, ids, inputs, params->n_batch,
-                                        params->repetitions, samples, &r, err, err_size);
+                                        params->repetitions, samples, &r, err);
         if (ok) {
             result(&r, user);
         }

@@ -59,5 +59,5 @@ int model_bench_count(const struct model_bench_params * params);
 
 // Runs all tests on a model.
 bool model_bench_run(struct lrnn_model * model, const struct model_bench_params * params,
-        model_bench_progress progress, model_result_callback result, void * user, char * err,
-        size_t err_size);
+        model_bench_progress progress, model_result_callback result, void * user,
+        struct lrnn_error * err);

@@ -1,5 +1,7 @@
 #include "op-bench.h"
 
+#include "base/error.h"
+
 #include "op-instance.h"
 
 #include "ggml-cpu.h"
@@ -103,9 +105,9 @@ bool op_result_is_noisy(const struct op_result * r) {
 
 static bool run_shape(const struct op_bench_params * p, const struct bench_case * c,
         const struct op_shape * s, ggml_backend_t backend, op_bench_progress progress,
-        op_result_callback result, void * user, char * err, size_t err_size) {
+        op_result_callback result, void * user, struct lrnn_error * err) {
     if (s->tokens * s->seqs > INT32_MAX) {
-        snprintf(err, err_size,
+        error_set(err, LRNN_ERROR_BAD_INPUT,
                 "%s: %" PRId64 " sequences of %" PRId64 " tokens are more than 2147483647 tokens",
                 c->name, s->seqs, s->tokens);
         return false;
@@ -130,18 +132,17 @@ static bool run_shape(const struct op_bench_params * p, const struct bench_case 
     if (!has_stock && s->tokens > REFERENCE_TOKENS_MAX) {
         struct op_shape shorter = *s;
         shorter.tokens          = REFERENCE_TOKENS_MAX;
-        ok = op_instance_build(&it, c, &shorter, backend, p->path, err, err_size) &&
-             op_instance_check(&it, &r, err, err_size);
+        ok                      = op_instance_build(&it, c, &shorter, backend, p->path, err) &&
+             op_instance_check(&it, &r, err);
         if (ok) {
             op_instance_free(&it);
-            ok = op_instance_build(&it, c, s, backend, p->path, err, err_size);
+            ok = op_instance_build(&it, c, s, backend, p->path, err);
         }
     } else {
-        ok = op_instance_build(&it, c, s, backend, p->path, err, err_size) &&
-             op_instance_check(&it, &r, err, err_size);
+        ok = op_instance_build(&it, c, s, backend, p->path, err) && op_instance_check(&it, &r, err);
     }
     if (it.rejected) {
-        r.rejected = err;
+        r.rejected = err->text;
         ok         = true;
     } else if (ok) {
         r.bytes = op_instance_bytes(&it);
@@ -155,7 +156,7 @@ static bool run_shape(const struct op_bench_params * p, const struct bench_case 
 
         r.threads = (int) p->threads.v[i];
         ggml_backend_cpu_set_n_threads(backend, r.threads);
-        ok = r.rejected != NULL || !r.agrees || op_instance_time(&it, p, &r, err, err_size);
+        ok = r.rejected != NULL || !r.agrees || op_instance_time(&it, p, &r, err);
         if (ok) {
             result(&r, user);
         }
@@ -165,19 +166,19 @@ static bool run_shape(const struct op_bench_params * p, const struct bench_case 
 }
 
 bool op_bench_run(const struct op_bench_params * p, op_bench_progress progress,
-        op_result_callback result, void * user, char * err, size_t err_size) {
+        op_result_callback result, void * user, struct lrnn_error * err) {
     ggml_time_init();
 
     ggml_backend_t backend = ggml_backend_cpu_init();
     bool           ok      = backend != NULL;
     if (!ok) {
-        snprintf(err, err_size, "out of memory for ggml's CPU backend");
+        error_set(err, LRNN_ERROR_NO_MEMORY, "out of memory for ggml's CPU backend");
     }
 
     struct op_shape s;
     for (int i = 0; ok && case_at(p, i) != NULL; ++i) {
         for (int j = 0; ok && shape_at(p, case_at(p, i), j, &s); ++j) {
-            ok = run_shape(p, case_at(p, i), &s, backend, progress, result, user, err, err_size);
+            ok = run_shape(p, case_at(p, i), &s, backend, progress, result, user, err);
         }
     }
     ggml_backend_free(backend);

@@ -3,6 +3,7 @@
 // Times the cases of bench-case.h: our op and the stock ops in turn, after a check that both
 // compute the same.
 
+#include "lrnn.h"
 #include "bench-case.h"
 #include "machine.h"
 #include "options.h"
@@ -70,4 +71,4 @@ typedef void (*op_result_callback)(const struct op_result * result, void * user)
 // Measures the selected cases. A case that our builder rejects, or whose two sides disagree, has no
 // times; that is not a failure of this function.
 bool op_bench_run(const struct op_bench_params * params, op_bench_progress progress,
-        op_result_callback result, void * user, char * err, size_t err_size);
+        op_result_callback result, void * user, struct lrnn_error * err);

@@ -1,5 +1,7 @@
 #include "op-instance.h"
 
+#include "base/error.h"
+
 #include "ggml-alloc.h"
 #include "ggml-backend.h"
 #include "program.h"
@@ -32,7 +34,7 @@ void op_instance_free(struct op_instance * it) {
 
 // Builds the graph of all layers. As in a model, a layer reuses the memory of the layers before it.
 static bool side_build(struct op_side * side, struct op_instance * it, bool is_stock,
-        enum ggml_scan_path path, char * err, size_t err_size) {
+        enum ggml_scan_path path, struct lrnn_error * err) {
     const struct bench_case * c       = it->c;
     const struct op_shape *   s       = &it->shape;
     const size_t              n_nodes = 32 * (size_t) s->layers + 32;
@@ -44,14 +46,13 @@ static bool side_build(struct op_side * side, struct op_instance * it, bool is_s
     });
     side->alloc = ggml_gallocr_new(ggml_backend_get_default_buffer_type(it->backend));
     if (side->ctx == NULL || side->alloc == NULL) {
-        snprintf(err, err_size, "%s: out of memory for a graph", c->name);
+        error_set(err, LRNN_ERROR_NO_MEMORY, "%s: out of memory for a graph", c->name);
         return false;
     }
     side->graph = ggml_new_graph_custom(side->ctx, n_nodes, false);
 
     for (int64_t l = 0; l < s->layers; ++l) {
-        const struct op_build b = { c, s, &it->inputs, side->ctx, side->states[l], path, err,
-            err_size };
+        const struct op_build b = { c, s, &it->inputs, side->ctx, side->states[l], path, err };
         side->output            = is_stock ? c->stock(&b) : c->ours(&b);
         if (side->output.tensor == NULL) {
             it->rejected = true;
@@ -66,7 +67,7 @@ static bool side_build(struct op_side * side, struct op_instance * it, bool is_s
         }
     }
     if (!ggml_gallocr_alloc_graph(side->alloc, side->graph)) {
-        snprintf(err, err_size, "%s: out of memory for the nodes of a graph", c->name);
+        error_set(err, LRNN_ERROR_NO_MEMORY, "%s: out of memory for the nodes of a graph", c->name);
         return false;
     }
     return true;
@@ -110,8 +111,8 @@ static void fill_states(struct op_instance * it) {
 }
 
 bool op_instance_build(struct op_instance * it, const struct bench_case * c,
-        const struct op_shape * s, ggml_backend_t backend, enum ggml_scan_path path, char * err,
-        size_t err_size) {
+        const struct op_shape * s, ggml_backend_t backend, enum ggml_scan_path path,
+        struct lrnn_error * err) {
     memset(it, 0, sizeof(*it));
     it->c         = c;
     it->shape     = *s;
@@ -119,7 +120,7 @@ bool op_instance_build(struct op_instance * it, const struct bench_case * c,
     it->has_stock = op_has_stock(c, s, &it->no_stock);
 
     if (s->d_k % ggml_blck_size(c->type) != 0) {
-        snprintf(err, err_size,
+        error_set(err, LRNN_ERROR_BAD_INPUT,
                 "rows of %" PRId64 " weights; expected a multiple of %" PRId64 ", a block", s->d_k,
                 ggml_blck_size(c->type));
         it->rejected = true;
@@ -132,7 +133,7 @@ bool op_instance_build(struct op_instance * it, const struct bench_case * c,
     it->ours.states  = program_alloc((size_t) s->layers, sizeof(*it->ours.states));
     it->other.states = program_alloc((size_t) s->layers, sizeof(*it->other.states));
     if (it->inputs.ctx == NULL) {
-        snprintf(err, err_size, "%s: out of memory", c->name);
+        error_set(err, LRNN_ERROR_NO_MEMORY, "%s: out of memory", c->name);
         return false;
     }
 
@@ -147,23 +148,24 @@ bool op_instance_build(struct op_instance * it, const struct bench_case * c,
     }
     it->buffer = ggml_backend_alloc_ctx_tensors(it->inputs.ctx, backend);
     if (it->buffer == NULL) {
-        snprintf(err, err_size, "%s: out of memory for the inputs of %" PRId64 " tokens", c->name,
+        error_set(err, LRNN_ERROR_NO_MEMORY,
+                "%s: out of memory for the inputs of %" PRId64 " tokens", c->name,
                 s->tokens * s->seqs);
         return false;
     }
 
     op_inputs_fill(&it->inputs, s);
     fill_states(it);
-    return side_build(&it->ours, it, false, path, err, err_size) &&
-           side_build(&it->other, it, it->has_stock, GGML_SCAN_PATH_REFERENCE, err, err_size);
+    return side_build(&it->ours, it, false, path, err) &&
+           side_build(&it->other, it, it->has_stock, GGML_SCAN_PATH_REFERENCE, err);
 }
 
 static bool side_compute(
-        const struct op_side * side, const struct op_instance * it, char * err, size_t err_size) {
+        const struct op_side * side, const struct op_instance * it, struct lrnn_error * err) {
     const enum ggml_status status = ggml_backend_graph_compute(it->backend, side->graph);
 
     if (status != GGML_STATUS_SUCCESS) {
-        snprintf(err, err_size, "%s: computing the graph failed: %s", it->c->name,
+        error_set(err, LRNN_ERROR_BAD_INPUT, "%s: computing the graph failed: %s", it->c->name,
                 ggml_status_to_string(status));
     }
     return status == GGML_STATUS_SUCCESS;
@@ -189,12 +191,11 @@ static double nmse_value(const struct nmse * e) {
     return e->difference / e->square; // NaN if any number is
 }
 
-bool op_instance_check(struct op_instance * it, struct op_result * r, char * err, size_t err_size) {
+bool op_instance_check(struct op_instance * it, struct op_result * r, struct lrnn_error * err) {
     const struct op_shape * s       = &it->shape;
     const int64_t           n_state = op_state_size(it->c, s);
 
-    if (!side_compute(&it->ours, it, err, err_size) ||
-            !side_compute(&it->other, it, err, err_size)) {
+    if (!side_compute(&it->ours, it, err) || !side_compute(&it->other, it, err)) {
         return false;
     }
 
@@ -233,11 +234,11 @@ bool op_instance_check(struct op_instance * it, struct op_result * r, char * err
 
 // Computes a graph n times. Returns the microseconds per layer of one of them, negative on failure.
 static double time_side(const struct op_side * side, const struct op_instance * it, int64_t n,
-        char * err, size_t err_size) {
+        struct lrnn_error * err) {
     const int64_t start_us = ggml_time_us();
 
     for (int64_t i = 0; i < n; ++i) {
-        if (!side_compute(side, it, err, err_size)) {
+        if (!side_compute(side, it, err)) {
             return -1.0;
         }
     }
@@ -257,7 +258,7 @@ static struct op_times summarize(double * times, int64_t n) {
 }
 
 bool op_instance_time(const struct op_instance * it, const struct op_bench_params * p,
-        struct op_result * r, char * err, size_t err_size) {
+        struct op_result * r, struct lrnn_error * err) {
     const struct op_side * sides[2] = { &it->ours, &it->other };
     const int              n_sides  = it->has_stock ? 2 : 1;
     int64_t                n[2]     = { 1, 1 };
@@ -267,7 +268,7 @@ bool op_instance_time(const struct op_instance * it, const struct op_bench_param
     // warm up, and find how many graphs take min_time
     for (int i = 0; ok && i < n_sides; ++i) {
         times[i]        = program_alloc((size_t) p->repetitions, sizeof(double));
-        const double us = time_side(sides[i], it, 1, err, err_size) * (double) it->shape.layers;
+        const double us = time_side(sides[i], it, 1, err) * (double) it->shape.layers;
         n[i]            = (int64_t) fmax(1.0, ceil(p->min_time * 1e6 / fmax(us, 1.0)));
         ok              = us >= 0.0;
     }
@@ -275,7 +276,7 @@ bool op_instance_time(const struct op_instance * it, const struct op_bench_param
     const int64_t start_us = ggml_time_us();
     for (int64_t j = 0; ok && j < p->repetitions; ++j) {
         for (int i = 0; ok && i < n_sides; ++i) {
-            times[i][j] = time_side(sides[i], it, n[i], err, err_size);
+            times[i][j] = time_side(sides[i], it, n[i], err);
             ok          = times[i][j] >= 0.0;
         }
     }

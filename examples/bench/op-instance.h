@@ -2,6 +2,7 @@
 
 // Inputs, states and graphs of one case at one shape: built, checked and timed.
 
+#include "lrnn.h"
 #include "op-bench.h"
 
 #include "ggml-backend.h"
@@ -30,17 +31,17 @@ struct op_instance {
 
 // - path: of our op
 bool op_instance_build(struct op_instance * it, const struct bench_case * c,
-        const struct op_shape * s, ggml_backend_t backend, enum ggml_scan_path path, char * err,
-        size_t err_size);
+        const struct op_shape * s, ggml_backend_t backend, enum ggml_scan_path path,
+        struct lrnn_error * err);
 void op_instance_free(struct op_instance * it);
 
 // Computes each side once, from equal states, and compares outputs and new states of the last
 // layer.
-bool op_instance_check(struct op_instance * it, struct op_result * r, char * err, size_t err_size);
+bool op_instance_check(struct op_instance * it, struct op_result * r, struct lrnn_error * err);
 
 // Times both sides. Their repetitions take turns, so that other work of the machine affects both.
 bool op_instance_time(const struct op_instance * it, const struct op_bench_params * p,
-        struct op_result * r, char * err, size_t err_size);
+        struct op_result * r, struct lrnn_error * err);
 
 // The least memory traffic of one call: every input and output once, the state read and written.
 double op_instance_bytes(const struct op_instance * it);

@@ -1,5 +1,7 @@
 #include "chat-memory.h"
 
+#include "lrnn.h"
+
 int32_t chat_memory_count(const struct lrnn_model_info * info, int64_t n_cache) {
     const int64_t bytes = info->state_bytes + info->cache_bytes * n_cache;
     const int64_t n     = ((int64_t) 512 << 20) / (bytes > 0 ? bytes : 1);
@@ -18,7 +20,7 @@ void chat_memory_end(struct chat_memory * m) {
 }
 
 bool chat_memory_restore(
-        struct chat_memory * m, const int32_t * tokens, int64_t n, char * err, size_t err_size) {
+        struct chat_memory * m, const int32_t * tokens, int64_t n, struct lrnn_error * err) {
     const bool is_live = token_list_begins(&m->live, tokens, n - 1);
     int64_t    longest = is_live ? m->live.n : 0;
     int32_t    best    = -1;
@@ -31,12 +33,12 @@ bool chat_memory_restore(
     }
     if (longest == 0) {
         m->live.n = 0;
-        return lrnn_seq_reset(m->session, 0, err, err_size);
+        return lrnn_seq_reset(m->session, 0, err);
     }
     if (best < 0) {
         return true;
     }
-    if (!lrnn_seq_fork(m->session, 1 + best, 0, err, err_size)) {
+    if (!lrnn_seq_fork(m->session, 1 + best, 0, err)) {
         return false;
     }
     m->used[best] = ++m->time;
@@ -44,7 +46,7 @@ bool chat_memory_restore(
     return true;
 }
 
-bool chat_memory_keep(struct chat_memory * m, char * err, size_t err_size) {
+bool chat_memory_keep(struct chat_memory * m, struct lrnn_error * err) {
     int32_t oldest = 0;
     for (int32_t i = 0; i < m->n_copies; ++i) {
         if (m->copies[i].n == m->live.n &&
@@ -58,7 +60,7 @@ bool chat_memory_keep(struct chat_memory * m, char * err, size_t err_size) {
         return true;
     }
     m->copies[oldest].n = 0;
-    if (!lrnn_seq_fork(m->session, 0, 1 + oldest, err, err_size)) {
+    if (!lrnn_seq_fork(m->session, 0, 1 + oldest, err)) {
         return false;
     }
     token_list_set(&m->copies[oldest], m->live.ids, m->live.n);

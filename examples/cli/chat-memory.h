@@ -29,10 +29,10 @@ void chat_memory_end(struct chat_memory * m);
 // Makes sequence 0 hold as many of the first tokens as possible, but not all n; m->live is what it
 // holds.
 bool chat_memory_restore(
-        struct chat_memory * m, const int32_t * tokens, int64_t n, char * err, size_t err_size);
+        struct chat_memory * m, const int32_t * tokens, int64_t n, struct lrnn_error * err);
 
 // Copies sequence 0, in place of the copy that was not used for the longest time.
-bool chat_memory_keep(struct chat_memory * m, char * err, size_t err_size);
+bool chat_memory_keep(struct chat_memory * m, struct lrnn_error * err);
 
 // Sets what sequence 0 holds: the first tokens of these, as many as it has.
 void chat_memory_set(struct chat_memory * m, const int32_t * tokens, int64_t n);

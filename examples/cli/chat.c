@@ -43,18 +43,18 @@ struct chat {
 
 // Reads the conversation up to the prompt for the answer. Sets chat->finish.
 static bool feed(struct chat * chat, const int32_t * tokens, int64_t n, int64_t n_stable,
-        char * err, size_t err_size) {
+        struct lrnn_error * err) {
     struct chat_memory * m = &chat->memory;
     size_t               size;
 
     chat->finish = FINISH_ERROR;
-    if (!chat_memory_restore(m, tokens, n, err, err_size)) {
+    if (!chat_memory_restore(m, tokens, n, err)) {
         return false;
     }
     // A format with thinking sections changes earlier answers: the next turn continues from the
     // stable tokens. Otherwise /undo returns to where this turn began.
     const bool thinks = lrnn_chat_thinking_mark(chat->format, true, &size) != NULL;
-    if (!thinks && !chat_memory_keep(m, err, err_size)) {
+    if (!thinks && !chat_memory_keep(m, err)) {
         return false;
     }
     const int64_t ends[2] = { thinks && n_stable < n ? n_stable : 0, n };
@@ -63,12 +63,12 @@ static bool feed(struct chat * chat, const int32_t * tokens, int64_t n, int64_t 
         if (ends[i] <= at) {
             continue;
         }
-        chat->finish = generator_feed(chat->g, tokens + at, ends[i] - at, err, err_size);
+        chat->finish = generator_feed(chat->g, tokens + at, ends[i] - at, err);
         chat_memory_set(m, tokens, ends[i]);
         if (chat->finish != FINISH_LENGTH) {
             return false;
         }
-        if (i == 0 && !chat_memory_keep(m, err, err_size)) {
+        if (i == 0 && !chat_memory_keep(m, err)) {
             chat->finish = FINISH_ERROR;
             return false;
         }
@@ -79,7 +79,7 @@ static bool feed(struct chat * chat, const int32_t * tokens, int64_t n, int64_t 
 // The text of generated tokens, without the white space before it. The caller frees it.
 static char * text_of(const struct lrnn_model * model, const struct token_list * tokens,
         const char ** text, size_t * size) {
-    struct lrnn_decoder * d   = lrnn_decoder_new(model, true);
+    struct lrnn_decoder * d   = lrnn_decoder_new(model, true, NULL);
     struct buffer         out = { 0 };
     bool                  ok  = d != NULL;
     size_t                n   = 0;
@@ -102,7 +102,7 @@ static char * text_of(const struct lrnn_model * model, const struct token_list *
 }
 
 // Generates the answer to the last message and adds it to the conversation.
-static bool generate(struct chat * chat, char * err, size_t err_size) {
+static bool generate(struct chat * chat, struct lrnn_error * err) {
     const struct chat_options * o = chat->options;
     struct generator *          g = chat->g;
     struct output               out;
@@ -113,13 +113,12 @@ static bool generate(struct chat * chat, char * err, size_t err_size) {
 
     thinking_begin(&printer, chat->format, chat->is_styled,
             lrnn_chat_begins_thinking(chat->format, o->no_thinking));
-    if (!output_begin(&out, OUTPUT_TEXT, g->model, true, o->stops, thinking_write, &printer, err,
-                err_size)) {
+    if (!output_begin(&out, OUTPUT_TEXT, g->model, true, o->stops, thinking_write, &printer, err)) {
         chat->finish = FINISH_ERROR;
         return false;
     }
     g->made      = &made;
-    chat->finish = generator_run(g, o->n_predict, &out, err, err_size);
+    chat->finish = generator_run(g, o->n_predict, &out, err);
     g->made      = NULL;
     output_end(&out, false);
     thinking_end(&printer);
@@ -166,25 +165,25 @@ static void report(struct chat * chat, const char * err) {
 }
 
 static void answer(struct chat * chat, const char * text, size_t size) {
-    int32_t * tokens;
-    int64_t   n, n_stable;
-    char      err[1024] = "";
+    int32_t *         tokens;
+    int64_t           n, n_stable;
+    struct lrnn_error err;
 
     conversation_add(&chat->conversation, "user", text, size, NULL);
     if (!lrnn_chat_tokenize(chat->format, chat->conversation.messages, chat->conversation.n,
-                chat->options->no_thinking, &tokens, &n, &n_stable, err, sizeof(err))) {
+                chat->options->no_thinking, &tokens, &n, &n_stable, &err)) {
         conversation_drop(&chat->conversation, 1);
-        program_say("%s", err);
+        program_say("%s", err.text);
         return;
     }
-    const bool is_fed = feed(chat, tokens, n, n_stable, err, sizeof(err));
+    const bool is_fed = feed(chat, tokens, n, n_stable, &err);
     free(tokens);
     if (!is_fed) {
         conversation_drop(&chat->conversation, 1);
     } else {
-        generate(chat, err, sizeof(err));
+        generate(chat, &err);
     }
-    report(chat, err);
+    report(chat, err.text);
 }
 
 //
@@ -205,20 +204,20 @@ static void say_where(const struct chat * chat) {
 // read again.
 static void restore_state(struct chat * chat) {
     struct conversation * c = &chat->conversation;
-    char                  err[1024];
+    struct lrnn_error     err;
     int32_t *             tokens;
     int64_t               n;
 
     conversation_add(c, "user", "", 0, NULL);
-    bool ok = lrnn_chat_tokenize(chat->format, c->messages, c->n, chat->options->no_thinking,
-            &tokens, &n, NULL, err, sizeof(err));
+    bool ok = lrnn_chat_tokenize(
+            chat->format, c->messages, c->n, chat->options->no_thinking, &tokens, &n, NULL, &err);
     conversation_drop(c, 1);
     if (ok) {
-        ok = chat_memory_restore(&chat->memory, tokens, n, err, sizeof(err));
+        ok = chat_memory_restore(&chat->memory, tokens, n, &err);
         free(tokens);
     }
     if (!ok) {
-        program_say("%s", err);
+        program_say("%s", err.text);
     }
 }
 
@@ -245,8 +244,8 @@ static struct branch * find_branch(struct chat * chat, const char * name) {
 }
 
 static void fork_branch(struct chat * chat, const char * name) {
-    struct branch * b = find_branch(chat, name);
-    char            err[1024];
+    struct branch *   b = find_branch(chat, name);
+    struct lrnn_error err;
 
     if (b == NULL) {
         b       = program_alloc(1, sizeof(*b));
@@ -256,8 +255,8 @@ static void fork_branch(struct chat * chat, const char * name) {
         chat->branches = b;
     }
     conversation_copy(&b->conversation, &chat->conversation);
-    if (!chat_memory_keep(&chat->memory, err, sizeof(err))) {
-        program_say("%s", err);
+    if (!chat_memory_keep(&chat->memory, &err)) {
+        program_say("%s", err.text);
     }
 }
 
@@ -273,33 +272,34 @@ static void go_back(struct chat * chat, const char * name) {
 }
 
 // FILE is a state file as of --state-save, FILE.json has the messages.
-static bool save(struct chat * chat, const char * path, char * err, size_t err_size) {
+static bool save(struct chat * chat, const char * path, struct lrnn_error * err) {
     char json[4096];
     if (snprintf(json, sizeof(json), "%s.json", path) >= (int) sizeof(json)) {
-        return error_set(err, err_size, "the name of the file is too long");
+        return error_set(err, LRNN_ERROR_BAD_INPUT, "the name of the file is too long");
     }
     if (chat->memory.live.n == 0) {
-        return error_set(err, err_size, "the conversation is empty");
+        return error_set(err, LRNN_ERROR_BAD_INPUT, "the conversation is empty");
     }
-    return lrnn_seq_save(chat->g->session, 0, chat->g->sampler, path, err, err_size) &&
-           conversation_save(&chat->conversation, &chat->memory.live, json, err, err_size);
+    return lrnn_seq_save(chat->g->session, 0, chat->g->sampler, path, err) &&
+           conversation_save(&chat->conversation, &chat->memory.live, json, err);
 }
 
-static bool load(struct chat * chat, const char * path, char * err, size_t err_size) {
+static bool load(struct chat * chat, const char * path, struct lrnn_error * err) {
     struct conversation c      = { 0 };
     struct token_list   tokens = { 0 };
     char                json[4096];
     if (snprintf(json, sizeof(json), "%s.json", path) >= (int) sizeof(json)) {
-        return error_set(err, err_size, "the name of the file is too long");
+        return error_set(err, LRNN_ERROR_BAD_INPUT, "the name of the file is too long");
     }
-    if (!conversation_load(&c, &tokens, chat->g->info.n_vocab, json, err, err_size)) {
+    if (!conversation_load(&c, &tokens, chat->g->info.n_vocab, json, err)) {
         return false;
     }
-    bool ok = lrnn_seq_load(chat->g->session, 0, chat->g->sampler, path, err, err_size);
+    bool ok = lrnn_seq_load(chat->g->session, 0, chat->g->sampler, path, err);
     if (ok && lrnn_seq_length(chat->g->session, 0) != tokens.n) {
-        lrnn_seq_reset(chat->g->session, 0, err, err_size);
+        lrnn_seq_reset(chat->g->session, 0, err);
         chat->memory.live.n = 0;
-        ok = error_set(err, err_size, "%s and %s are of different conversations", path, json);
+        ok                  = error_set(
+                err, LRNN_ERROR_BAD_INPUT, "%s and %s are of different conversations", path, json);
     }
     if (ok) {
         conversation_copy(&chat->conversation, &c);
@@ -311,16 +311,16 @@ static bool load(struct chat * chat, const char * path, char * err, size_t err_s
 }
 
 static void save_command(struct chat * chat, const char * path) {
-    char err[1024];
-    if (!save(chat, path, err, sizeof(err))) {
-        program_say("%s", err);
+    struct lrnn_error err;
+    if (!save(chat, path, &err)) {
+        program_say("%s", err.text);
     }
 }
 
 static void load_command(struct chat * chat, const char * path) {
-    char err[1024];
-    if (!load(chat, path, err, sizeof(err))) {
-        program_say("%s", err);
+    struct lrnn_error err;
+    if (!load(chat, path, &err)) {
+        program_say("%s", err.text);
     } else {
         say_where(chat);
     }
@@ -465,19 +465,20 @@ static void run_on_pipe(struct chat * chat) {
 
 enum exit_code chat_run(
         const struct chat_options * options, struct generator * g, enum finish * finish) {
-    struct chat chat = { .options = options, .g = g, .finish = FINISH_LENGTH };
-    char        err[1024];
+    struct chat       chat = { .options = options, .g = g, .finish = FINISH_LENGTH };
+    struct lrnn_error err;
 
-    chat.format = lrnn_chat_new(g->model, options->format, err, sizeof(err));
+    chat.format = lrnn_chat_new(g->model, options->format, &err);
     if (chat.format == NULL) {
-        return program_fail(options->format != NULL ? EXIT_CODE_USAGE : EXIT_CODE_MODEL, "%s", err);
+        return program_fail(
+                options->format != NULL ? EXIT_CODE_USAGE : EXIT_CODE_MODEL, "%s", err.text);
     }
     g->chat        = chat.format;
     g->keep        = true;
     chat.is_styled = terminal_is_smart(stdout);
     chat_memory_begin(&chat.memory, g->session, options->n_copies);
-    if (options->load != NULL && !load(&chat, options->load, err, sizeof(err))) {
-        chat.code    = program_fail(EXIT_CODE_DATA, "%s", err);
+    if (options->load != NULL && !load(&chat, options->load, &err)) {
+        chat.code    = program_fail(EXIT_CODE_DATA, "%s", err.text);
         chat.is_over = true;
     }
     if (options->system != NULL) {
@@ -495,8 +496,8 @@ enum exit_code chat_run(
         run_on_pipe(&chat);
     }
     if (options->save != NULL && chat.memory.live.n > 0 && chat.finish != FINISH_NUMBERS &&
-            !save(&chat, options->save, err, sizeof(err))) {
-        chat.code = program_fail(EXIT_CODE_SYSTEM, "%s", err);
+            !save(&chat, options->save, &err)) {
+        chat.code = program_fail(EXIT_CODE_SYSTEM, "%s", err.text);
     }
     *finish = chat.finish;
     while (chat.branches != NULL) {

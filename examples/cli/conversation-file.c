@@ -20,10 +20,10 @@ static void write_tokens(FILE * f, const int32_t * tokens, int64_t n) {
 static const char MAGIC[] = "{\"lrnn_chat\": 1,";
 
 bool conversation_save(const struct conversation * c, const struct token_list * sequence,
-        const char * path, char * err, size_t err_size) {
+        const char * path, struct lrnn_error * err) {
     struct atomic_file out;
-    if (!atomic_file_may_replace(path, MAGIC, "a conversation", err, err_size) ||
-            !atomic_file_open(&out, path, err, err_size)) {
+    if (!atomic_file_may_replace(path, MAGIC, "a conversation", err) ||
+            !atomic_file_open(&out, path, err)) {
         return false;
     }
     fprintf(out.file, "%s \"messages\": [", MAGIC);
@@ -40,15 +40,15 @@ bool conversation_save(const struct conversation * c, const struct token_list * 
     fprintf(out.file, "],\n \"sequence\": ");
     write_tokens(out.file, sequence->ids, sequence->n);
     fprintf(out.file, "}\n");
-    return atomic_file_commit(&out, err, err_size);
+    return atomic_file_commit(&out, err);
 }
 
 static bool read_tokens(struct json_value array, int64_t n_vocab, struct token_list * out,
-        char * err, size_t size) {
+        struct lrnn_error * err) {
     struct json_value item;
     if (array.kind != JSON_ARRAY) {
-        return error_set(
-                err, size, "the tokens are %s; expected an array", json_kind_name(array.kind));
+        return error_set(err, LRNN_ERROR_BAD_FILE, "the tokens are %s; expected an array",
+                json_kind_name(array.kind));
     }
     out->n = 0;
     while (json_array_next(&array, &item)) {
@@ -59,7 +59,7 @@ static bool read_tokens(struct json_value array, int64_t n_vocab, struct token_l
         }
         const long long value = strtoll(text, &end, 10);
         if (end == text || *end != '\0' || value < 0 || value >= n_vocab) {
-            return error_set(err, size, "a token is %.*s; expected 0 to %" PRId64,
+            return error_set(err, LRNN_ERROR_BAD_FILE, "a token is %.*s; expected 0 to %" PRId64,
                     item.size > 32 ? 32 : (int) item.size, item.data, n_vocab - 1);
         }
         const int32_t token = (int32_t) value;
@@ -69,7 +69,7 @@ static bool read_tokens(struct json_value array, int64_t n_vocab, struct token_l
 }
 
 static bool read_message(struct conversation * c, struct json_value message, int64_t n_vocab,
-        char * err, size_t err_size) {
+        struct lrnn_error * err) {
     static const char * const roles[] = { "system", "user", "assistant" };
     static const char * const keys[]  = { "role", "content", "tokens" };
     struct json_path          paths[3];
@@ -85,18 +85,19 @@ static bool read_message(struct conversation * c, struct json_value message, int
     }
     if (json_read(message.data, message.size, paths, 3, v, &error) != JSON_OBJECT ||
             v[0].kind != JSON_STRING || v[1].kind != JSON_STRING) {
-        return error_set(err, err_size, "message %" PRId64 " has no role or no content", c->n);
+        return error_set(
+                err, LRNN_ERROR_BAD_INPUT, "message %" PRId64 " has no role or no content", c->n);
     }
     while (role < 3 && !json_string_is(v[0], roles[role], strlen(roles[role]))) {
         ++role;
     }
     bool ok = role < 3;
     if (!ok) {
-        error_set(err, err_size, "message %" PRId64 " has an unknown role", c->n);
+        error_set(err, LRNN_ERROR_BAD_INPUT, "message %" PRId64 " has an unknown role", c->n);
     }
-    ok = ok && (v[2].kind == JSON_MISSING || read_tokens(v[2], n_vocab, &tokens, err, err_size));
+    ok = ok && (v[2].kind == JSON_MISSING || read_tokens(v[2], n_vocab, &tokens, err));
     if (ok && !json_read_string(v[1], &content, &n_lone)) {
-        ok = error_set(err, err_size, "out of memory for a message");
+        ok = error_set(err, LRNN_ERROR_NO_MEMORY, "out of memory for a message");
     }
     if (ok) {
         conversation_add(c, roles[role], content.n > 0 ? content.data : "", content.n,
@@ -108,7 +109,7 @@ static bool read_message(struct conversation * c, struct json_value message, int
 }
 
 static bool read_all(struct conversation * c, struct token_list * sequence, int64_t n_vocab,
-        const char * data, size_t size, char * err, size_t err_size) {
+        const char * data, size_t size, struct lrnn_error * err) {
     static const char * const keys[] = { "messages", "sequence" };
     struct json_path          paths[2];
     struct json_value         v[2], item;
@@ -118,33 +119,33 @@ static bool read_all(struct conversation * c, struct token_list * sequence, int6
         json_path_parse(keys[i], strlen(keys[i]), &paths[i]);
     }
     if (json_read(data, size, paths, 2, v, &error) != JSON_OBJECT || v[0].kind != JSON_ARRAY) {
-        return error_set(err, err_size, "not a conversation written by /save");
+        return error_set(err, LRNN_ERROR_BAD_INPUT, "not a conversation written by /save");
     }
     while (json_array_next(&v[0], &item)) {
-        if (!read_message(c, item, n_vocab, err, err_size)) {
+        if (!read_message(c, item, n_vocab, err)) {
             return false;
         }
     }
-    return read_tokens(v[1], n_vocab, sequence, err, err_size);
+    return read_tokens(v[1], n_vocab, sequence, err);
 }
 
 bool conversation_load(struct conversation * c, struct token_list * sequence, int64_t n_vocab,
-        const char * path, char * err, size_t err_size) {
+        const char * path, struct lrnn_error * err) {
     struct conversation loaded = { 0 };
     struct token_list   tokens = { 0 };
     char *              data;
     size_t              size;
-    char                why[256];
+    struct lrnn_error   why;
 
-    if (!read_file(path, &data, &size, err, err_size)) {
+    if (!read_file(path, &data, &size, err)) {
         return false;
     }
-    const bool ok = read_all(&loaded, &tokens, n_vocab, data, size, why, sizeof(why));
+    const bool ok = read_all(&loaded, &tokens, n_vocab, data, size, &why);
     free(data);
     if (!ok) {
         conversation_drop(&loaded, loaded.n);
         token_list_free(&tokens);
-        return error_set(err, err_size, "%s: %s", path, why);
+        return error_set(err, why.kind, "%s: %s", path, why.text);
     }
     conversation_drop(c, c->n);
     token_list_free(sequence);

@@ -31,8 +31,8 @@ static inline bool conversation_has_system(const struct conversation * c) {
 
 // conversation-file.c: JSON with the messages and the tokens of the sequence.
 bool conversation_save(const struct conversation * c, const struct token_list * sequence,
-        const char * path, char * err, size_t err_size);
+        const char * path, struct lrnn_error * err);
 
 // Leaves `c` and `sequence` unchanged on failure. Tokens must be below n_vocab.
 bool conversation_load(struct conversation * c, struct token_list * sequence, int64_t n_vocab,
-        const char * path, char * err, size_t err_size);
+        const char * path, struct lrnn_error * err);

@@ -1,5 +1,7 @@
 #include "generate.h"
 
+#include "base/error.h"
+
 #include "interrupt.h"
 #include "terminal.h"
 
@@ -16,7 +18,7 @@ const struct finish_info FINISH_INFO[N_FINISHES] = {
     [FINISH_PROMPT]    = { "interrupted in the prompt", EXIT_CODE_STOPPED },
     [FINISH_CLOSED]    = { "output closed", EXIT_CODE_OK },
     [FINISH_CACHE]     = { "ended by a full attention cache", EXIT_CODE_STOPPED },
-    [FINISH_NUMBERS]   = { "ended by logits that are not finite", EXIT_CODE_NUMBERS },
+    [FINISH_NUMBERS]   = { "ended by logits that are not finite", EXIT_CODE_NOT_FINITE },
     [FINISH_ERROR]     = { "failed", EXIT_CODE_SYSTEM },
 };
 
@@ -26,22 +28,22 @@ static int64_t room(const struct generator * g, int64_t length) {
 }
 
 static bool eval(struct generator * g, const int32_t * tokens, int64_t n_tokens, int64_t n_logits,
-        char * err, size_t err_size) {
+        struct lrnn_error * err) {
     return lrnn_eval(g->session,
             &(struct lrnn_input) {
                     .seq = 0, .tokens = tokens, .n_tokens = n_tokens, .n_logits = n_logits },
-            1, err, err_size);
+            1, err);
 }
 
-enum finish generator_feed(struct generator * g, const int32_t * tokens, int64_t n_tokens,
-        char * err, size_t err_size) {
+enum finish generator_feed(
+        struct generator * g, const int32_t * tokens, int64_t n_tokens, struct lrnn_error * err) {
     const int64_t   start_us = ggml_time_us();
     const int64_t   n_pieces = (n_tokens + g->n_batch - 1) / g->n_batch;
     const bool      is_shown = !g->quiet && n_pieces > 1;
     struct progress progress;
 
     if (n_tokens > room(g, lrnn_seq_length(g->session, 0))) {
-        snprintf(err, err_size,
+        error_set(err, LRNN_ERROR_BAD_INPUT,
                 "the sequence would have %" PRId64 " tokens, but the attention cache holds %" PRId64
                 "; raise it with -c",
                 lrnn_seq_length(g->session, 0) + n_tokens, g->n_cache);
@@ -57,7 +59,7 @@ enum finish generator_feed(struct generator * g, const int32_t * tokens, int64_t
         }
         if (at > 0 && interrupt_seen()) {
             finish = FINISH_PROMPT;
-        } else if (!eval(g, tokens + at, n, n == left, err, err_size)) {
+        } else if (!eval(g, tokens + at, n, n == left, err)) {
             finish = FINISH_ERROR;
         } else {
             g->n_prompt += n;
@@ -94,7 +96,7 @@ static int64_t text_length(const struct generator * g, const struct ahead * a) {
 // is fed with a new one.
 // - n_left: tokens to generate after this one; -1: no limit
 static bool feed_token(struct generator * g, struct ahead * a, int32_t token, int64_t n_left,
-        char * err, size_t err_size) {
+        struct lrnn_error * err) {
     int32_t tokens[1 + LRNN_DRAFT_MAX] = { token };
     a->last                            = token;
     if (g->draft != NULL) {
@@ -104,7 +106,7 @@ static bool feed_token(struct generator * g, struct ahead * a, int32_t token, in
         a->right++;
         return true;
     }
-    if (a->n > a->right && !lrnn_seq_rewind(g->session, 0, a->n - a->right, err, err_size)) {
+    if (a->n > a->right && !lrnn_seq_rewind(g->session, 0, a->n - a->right, err)) {
         return false;
     }
     const int64_t fits = room(g, lrnn_seq_length(g->session, 0) + 1);
@@ -116,19 +118,18 @@ static bool feed_token(struct generator * g, struct ahead * a, int32_t token, in
                                         : 0;
     memcpy(tokens + 1, a->tokens, (size_t) a->n * sizeof(*tokens));
     g->n_calls++;
-    return eval(g, tokens, 1 + a->n, 1 + a->n, err, err_size);
+    return eval(g, tokens, 1 + a->n, 1 + a->n, err);
 }
 
 // Takes back what is left of a draft. The last token is fed again, for its logits: a run that
 // continues from here makes the same calls as without drafts.
-static bool drop_draft(struct generator * g, const struct ahead * a, char * err, size_t err_size) {
-    return a->n == a->right ||
-           (lrnn_seq_rewind(g->session, 0, a->n - a->right + 1, err, err_size) &&
-                   eval(g, &a->last, 1, 1, err, err_size));
+static bool drop_draft(struct generator * g, const struct ahead * a, struct lrnn_error * err) {
+    return a->n == a->right || (lrnn_seq_rewind(g->session, 0, a->n - a->right + 1, err) &&
+                                       eval(g, &a->last, 1, 1, err));
 }
 
 enum finish generator_run(
-        struct generator * g, int64_t n, struct output * out, char * err, size_t err_size) {
+        struct generator * g, int64_t n, struct output * out, struct lrnn_error * err) {
     const int64_t start_us = ggml_time_us();
     enum finish   finish   = FINISH_LENGTH;
     struct ahead  ahead    = { .n = 0 };
@@ -146,8 +147,8 @@ enum finish generator_run(
             finish = FINISH_CACHE;
             break;
         }
-        const int32_t token = lrnn_sampler_sample(g->sampler, lrnn_logits(g->session, ahead.right),
-                g->info.n_vocab, &log_prob, err, err_size);
+        const int32_t token = lrnn_sampler_sample(
+                g->sampler, lrnn_logits(g->session, ahead.right), g->info.n_vocab, &log_prob, err);
         if (token < 0) {
             finish = token == LRNN_SAMPLE_NOT_FINITE ? FINISH_NUMBERS : FINISH_ERROR;
             break;
@@ -168,13 +169,13 @@ enum finish generator_run(
         }
         const bool    is_last = finish != FINISH_LENGTH || i + 1 == n;
         const int64_t n_left  = is_last ? 0 : n < 0 ? -1 : n - i - 1;
-        if ((g->keep || !is_last) && !feed_token(g, &ahead, token, n_left, err, err_size)) {
+        if ((g->keep || !is_last) && !feed_token(g, &ahead, token, n_left, err)) {
             finish = FINISH_ERROR;
         } else if (g->made != NULL) {
             token_list_add(g->made, &token, 1);
         }
     }
-    if (g->keep && finish != FINISH_ERROR && !drop_draft(g, &ahead, err, err_size)) {
+    if (g->keep && finish != FINISH_ERROR && !drop_draft(g, &ahead, err)) {
         finish = FINISH_ERROR;
     }
     g->made_us += ggml_time_us() - start_us;

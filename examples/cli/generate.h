@@ -49,9 +49,9 @@ struct generator {
 
 // Feeds a prompt, n_batch tokens at a time, so that it can be interrupted. FINISH_LENGTH: all of it
 // was fed.
-enum finish generator_feed(struct generator * g, const int32_t * tokens, int64_t n_tokens,
-        char * err, size_t err_size);
+enum finish generator_feed(
+        struct generator * g, const int32_t * tokens, int64_t n_tokens, struct lrnn_error * err);
 
 // Generates n tokens; -1: no limit. lrnn_logits(session, 0) must not be NULL.
 enum finish generator_run(
-        struct generator * g, int64_t n, struct output * out, char * err, size_t err_size);
+        struct generator * g, int64_t n, struct output * out, struct lrnn_error * err);

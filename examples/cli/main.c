@@ -110,44 +110,44 @@ static enum exit_code continue_text(const struct args * args, struct generator *
     int32_t *                tokens;
     int64_t                  n_tokens;
     struct output            out;
-    char                     err[1024];
+    struct lrnn_error        err;
 
     if (!prompt_to_tokens(g->model, text, size, args->ids, continues, args->special, &tokens,
-                &n_tokens, err, sizeof(err))) {
-        return program_fail(size == 0 ? EXIT_CODE_USAGE : EXIT_CODE_DATA, "%s", err);
+                &n_tokens, &err)) {
+        return program_fail(size == 0 ? EXIT_CODE_USAGE : EXIT_CODE_DATA, "%s", err.text);
     }
     if (n_tokens == 0 && args->n_predict != 0 && lrnn_logits(g->session, 0) == NULL) {
         free(tokens);
         return program_fail(
                 EXIT_CODE_USAGE, "the sequence has no logits to continue from; give a prompt");
     }
-    *finish = generator_feed(g, tokens, n_tokens, err, sizeof(err));
+    *finish = generator_feed(g, tokens, n_tokens, &err);
     free(tokens);
     switch (*finish) {
         case FINISH_LENGTH: break;
-        case FINISH_CACHE: return program_fail(EXIT_CODE_USAGE, "%s", err);
+        case FINISH_CACHE: return program_fail(EXIT_CODE_USAGE, "%s", err.text);
         case FINISH_PROMPT:
             return program_fail(EXIT_CODE_STOPPED,
                     "interrupted after %" PRId64 " of %" PRId64
                     " tokens of the prompt; the state is not saved",
                     g->n_prompt, n_tokens);
-        default: return program_fail(EXIT_CODE_SYSTEM, "%s", err);
+        default: return program_fail(EXIT_CODE_SYSTEM, "%s", err.text);
     }
     if (!output_begin(&out, format, g->model, continues || size > 0, &args->stops, text_to_stdout,
-                NULL, err, sizeof(err))) {
+                NULL, &err)) {
         *finish = FINISH_ERROR;
-        return program_fail(EXIT_CODE_SYSTEM, "%s", err);
+        return program_fail(EXIT_CODE_SYSTEM, "%s", err.text);
     }
     if (args->echo) {
         fwrite(text, 1, size, stdout);
         printf("%s", args->ids && size > 0 ? " " : "");
     }
-    *finish = generator_run(g, args->n_predict, &out, err, sizeof(err));
+    *finish = generator_run(g, args->n_predict, &out, &err);
     output_end(&out, (out.n_tokens > 0 || args->echo) && !args->jsonl);
     if (out.error != 0) {
         *finish = FINISH_CLOSED;
     }
-    return report(*finish, g, &out, err);
+    return report(*finish, g, &out, err.text);
 }
 
 //
@@ -230,30 +230,29 @@ static enum exit_code prepare(struct args * args, struct generator * g) {
         .cache_type = (enum lrnn_cache_type) args->compute.cache_type,
         .n_seqs     = 1 + (args->chat ? chat_memory_count(&g->info, args->cache) : 0),
     };
-    char err[1024];
+    struct lrnn_error err;
 
     if (args->stops.n > 0 && !g->info.has_tokenizer) {
         return program_fail(
                 EXIT_CODE_USAGE, "--stop compares text, but the model has no tokenizer");
     }
-    g->sampler = lrnn_sampler_new(&sampling, err, sizeof(err));
+    g->sampler = lrnn_sampler_new(&sampling, &err);
     if (g->sampler == NULL) {
-        return program_fail(EXIT_CODE_USAGE, "%s", err);
+        return program_fail(EXIT_CODE_USAGE, "%s", err.text);
     }
     if (args->draft_lookup > 0) {
-        g->draft = lrnn_draft_new((int32_t) args->draft_lookup, err, sizeof(err));
+        g->draft = lrnn_draft_new((int32_t) args->draft_lookup, &err);
         if (g->draft == NULL) {
-            return program_fail(EXIT_CODE_SYSTEM, "%s", err);
+            return program_fail(EXIT_CODE_SYSTEM, "%s", err.text);
         }
     }
-    g->session = lrnn_session_new(g->model, &params, err, sizeof(err));
+    g->session = lrnn_session_new(g->model, &params, &err);
     if (g->session == NULL) {
-        return program_fail(EXIT_CODE_SYSTEM, "%s", err);
+        return program_fail(EXIT_CODE_SYSTEM, "%s", err.text);
     }
     if (args->state_load != NULL && !args->chat &&
-            !lrnn_seq_load(g->session, 0, own_seed ? g->sampler : NULL, args->state_load, err,
-                    sizeof(err))) {
-        return program_fail(EXIT_CODE_DATA, "%s", err);
+            !lrnn_seq_load(g->session, 0, own_seed ? g->sampler : NULL, args->state_load, &err)) {
+        return program_fail(EXIT_CODE_DATA, "%s", err.text);
     }
     return EXIT_CODE_OK;
 }
@@ -263,11 +262,11 @@ static enum exit_code save(
         const struct args * args, const struct generator * g, enum finish finish) {
     const bool is_whole = finish != FINISH_NUMBERS && finish != FINISH_ERROR &&
                           finish != FINISH_PROMPT && lrnn_seq_length(g->session, 0) > 0;
-    char err[1024];
+    struct lrnn_error err;
 
     if (args->state_save != NULL && is_whole && !args->chat &&
-            !lrnn_seq_save(g->session, 0, g->sampler, args->state_save, err, sizeof(err))) {
-        return program_fail(EXIT_CODE_SYSTEM, "%s", err);
+            !lrnn_seq_save(g->session, 0, g->sampler, args->state_save, &err)) {
+        return program_fail(EXIT_CODE_SYSTEM, "%s", err.text);
     }
     return EXIT_CODE_OK;
 }
@@ -298,24 +297,26 @@ static void print_summary(
     terminal_print(stderr, line);
 }
 
-static bool check_args(const struct args * args, char * err, size_t err_size) {
-    if (!compute_check(&args->compute, err, err_size)) {
+static bool check_args(const struct args * args, struct lrnn_error * err) {
+    if (!compute_check(&args->compute, err)) {
         return false;
     }
     if (args->prompt != NULL && args->file != NULL) {
-        return error_set(err, err_size, "-p and -f both set the prompt; give only one of them");
+        return error_set(
+                err, LRNN_ERROR_BAD_INPUT, "-p and -f both set the prompt; give only one of them");
     }
     if (args->chat && (args->ids || args->jsonl || args->special || args->n_predict == 0)) {
-        return error_set(err, err_size,
+        return error_set(err, LRNN_ERROR_BAD_INPUT,
                 "--chat cannot be combined with --ids, --jsonl, --special "
                 "or -n 0");
     }
     if (!args->chat && (args->chat_format != NULL || args->system != NULL || args->no_thinking)) {
-        return error_set(err, err_size, "--chat-format, --system and --no-thinking need --chat");
+        return error_set(
+                err, LRNN_ERROR_BAD_INPUT, "--chat-format, --system and --no-thinking need --chat");
     }
     for (int i = 0; i < args->stops.n; ++i) {
         if (args->stops.v[i][0] == '\0') {
-            return error_set(err, err_size, "--stop is empty; expected a text");
+            return error_set(err, LRNN_ERROR_BAD_INPUT, "--stop is empty; expected a text");
         }
     }
     return true;
@@ -326,15 +327,15 @@ static bool check_args(const struct args * args, char * err, size_t err_size) {
 static enum exit_code check_state_save(const struct args * args) {
     const char * const prompt   = args->file == NULL && args->prompt == NULL ? "-" : args->file;
     const char * const inputs[] = { args->model, prompt };
-    char               err[1024];
+    struct lrnn_error  err;
 
     if (args->state_save == NULL) {
         return EXIT_CODE_OK;
     }
     const enum exit_code code = output_check(args->state_save, inputs, 2);
-    if (code == EXIT_CODE_OK && !atomic_file_may_replace(args->state_save, STATE_FILE_MAGIC,
-                                        "a state file", err, sizeof(err))) {
-        return program_fail(EXIT_CODE_USAGE, "%s", err);
+    if (code == EXIT_CODE_OK &&
+            !atomic_file_may_replace(args->state_save, STATE_FILE_MAGIC, "a state file", &err)) {
+        return program_fail(EXIT_CODE_USAGE, "%s", err.text);
     }
     return code;
 }
@@ -358,18 +359,18 @@ static enum exit_code run_chat(const struct args * args, struct generator * g, c
 }
 
 static enum exit_code run(void * user) {
-    struct args *    args       = user;
-    const bool       has_prompt = args->prompt != NULL || args->file != NULL;
-    const bool       is_dialog  = !has_prompt && isatty(STDIN_FILENO) && isatty(STDOUT_FILENO);
-    const bool       is_piped   = args->chat && !has_prompt; // messages are read line by line
-    struct generator g = { .n_batch = args->batch, .n_cache = args->cache, .quiet = args->quiet };
-    char *           text     = NULL;
-    size_t           size     = 0;
-    bool             is_typed = false; // the prompt is already on the terminal
-    char             err[1024];
+    struct args *     args       = user;
+    const bool        has_prompt = args->prompt != NULL || args->file != NULL;
+    const bool        is_dialog  = !has_prompt && isatty(STDIN_FILENO) && isatty(STDOUT_FILENO);
+    const bool        is_piped   = args->chat && !has_prompt; // messages are read line by line
+    struct generator  g = { .n_batch = args->batch, .n_cache = args->cache, .quiet = args->quiet };
+    char *            text     = NULL;
+    size_t            size     = 0;
+    bool              is_typed = false; // the prompt is already on the terminal
+    struct lrnn_error err;
 
-    if (!check_args(args, err, sizeof(err))) {
-        return program_fail(EXIT_CODE_USAGE, "%s", err);
+    if (!check_args(args, &err)) {
+        return program_fail(EXIT_CODE_USAGE, "%s", err.text);
     }
     enum exit_code code = check_state_save(args);
     if (code != EXIT_CODE_OK) {
@@ -383,8 +384,8 @@ static enum exit_code run(void * user) {
     if (!is_dialog && !is_piped && args->prompt == NULL) {
         const char * const file = args->file != NULL ? args->file : "-";
         is_typed                = strcmp(file, "-") == 0 && isatty(STDIN_FILENO);
-        if (!read_file(file, &text, &size, err, sizeof(err))) {
-            return program_fail(EXIT_CODE_DATA, "%s", err);
+        if (!read_file(file, &text, &size, &err)) {
+            return program_fail(EXIT_CODE_DATA, "%s", err.text);
         }
         if (is_typed && line_input_is_cut(text, size)) {
             free(text);
@@ -394,10 +395,10 @@ static enum exit_code run(void * user) {
     }
     args->echo = !is_dialog && !is_typed && !args->jsonl && args->n_predict != 0 &&
                  isatty(STDOUT_FILENO);
-    g.model = compute_load(&args->compute, args->model, args->quiet);
+    g.model = compute_load(&args->compute, args->model, args->quiet, &err);
     if (g.model == NULL) {
         free(text);
-        return load_model_exit_code();
+        return program_error(&err);
     }
     g.info    = lrnn_model_get_info(g.model);
     g.keep    = is_dialog || args->state_save != NULL;

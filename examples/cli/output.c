@@ -8,15 +8,14 @@
 
 bool output_begin(struct output * out, enum output_format format, const struct lrnn_model * model,
         bool continues, const struct option_strings * stops, text_write write, void * write_user,
-        char * err, size_t err_size) {
+        struct lrnn_error * err) {
     *out = (struct output) { .format = format };
     if (!stop_begin(&out->filter, stops, format == OUTPUT_TEXT ? write : NULL, write_user)) {
-        return error_set(err, err_size, "out of memory for the stop strings");
+        return error_set(err, LRNN_ERROR_NO_MEMORY, "out of memory for the stop strings");
     }
     if (lrnn_model_get_info(model).has_tokenizer) {
-        out->decoder = lrnn_decoder_new(model, continues);
+        out->decoder = lrnn_decoder_new(model, continues, err);
         if (out->decoder == NULL) {
-            snprintf(err, err_size, "out of memory for a decoder");
             stop_end(&out->filter);
             return false;
         }

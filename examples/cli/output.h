@@ -23,7 +23,7 @@ struct output {
 // - write:     where OUTPUT_TEXT goes
 bool output_begin(struct output * out, enum output_format format, const struct lrnn_model * model,
         bool continues, const struct option_strings * stops, text_write write, void * write_user,
-        char * err, size_t err_size);
+        struct lrnn_error * err);
 
 // Writes a token and flushes. Returns true if a stop string is complete.
 // - is_end: the token ends the text and has no text itself

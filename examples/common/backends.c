@@ -72,7 +72,7 @@ bool backends_have_gpu(void) {
            ggml_backend_dev_by_type(GGML_BACKEND_DEVICE_TYPE_IGPU) != NULL;
 }
 
-bool backends_lack_gpu(char * text, size_t text_size) {
+bool backends_why_no_gpu(char * text, size_t text_size) {
     if (cuda_without_gpu() == NULL) {
         return false;
     }

@@ -7,7 +7,7 @@
 
 // Starts ggml's backends, once per process. From then on ggml prints only warnings and errors to
 // stderr. If the CUDA backend starts without a GPU, its error message is kept for
-// backends_lack_gpu.
+// backends_why_no_gpu.
 void backends_start(void);
 
 // Prints the last message of ggml and ends the program. backends_start installs it.
@@ -21,7 +21,7 @@ bool backends_have_gpu(void);
 
 // True if this build has the CUDA backend, but found no GPU. `text` is then "no CUDA GPU was
 // found", followed by the reason if CUDA gave one.
-bool backends_lack_gpu(char * text, size_t text_size);
+bool backends_why_no_gpu(char * text, size_t text_size);
 
 // How the CUDA backend of this build was compiled and tested, in one sentence; "" without CUDA.
 const char * backends_cuda_notice(void);

@@ -1,5 +1,7 @@
 #include "compute-options.h"
 
+#include "base/error.h"
+
 #include "backends.h"
 #include "load-model.h"
 #include "program.h"
@@ -14,21 +16,21 @@ static struct lrnn_model_params params_of(const struct compute * c) {
         .no_huge_pages                                = c->no_huge_pages };
 }
 
-bool compute_check(const struct compute * c, char * err, size_t err_size) {
+bool compute_check(const struct compute * c, struct lrnn_error * err) {
     const struct lrnn_model_params params = params_of(c);
     char                           reason[600];
 
     backends_start();
-    if (c->rpc != NULL && !rpc_client_connect(c->rpc, c->rpc_timeout, err, err_size)) {
+    if (c->rpc != NULL && !rpc_client_connect(c->rpc, c->rpc_timeout, err)) {
         return false;
     }
-    if (lrnn_model_params_check(&params, err, err_size)) {
+    if (lrnn_model_params_check(&params, err)) {
         return true;
     }
     if (c->devices != NULL && strstr(c->devices, "CUDA") != NULL &&
-            backends_lack_gpu(reason, sizeof(reason))) {
-        const size_t used = strlen(err);
-        snprintf(err + used, err_size - used, "; %s", reason);
+            backends_why_no_gpu(reason, sizeof(reason))) {
+        const struct lrnn_error why = *err;
+        error_set(err, why.kind, "%s; %s", why.text, reason);
     }
     return false;
 }
@@ -41,16 +43,17 @@ static void report_missing_gpu(const struct compute * c) {
     if (is_reported || c->n_gpu_layers == 0 || c->devices != NULL || backends_have_gpu()) {
         return;
     }
-    if (!backends_lack_gpu(reason, sizeof(reason)) && c->n_gpu_layers < 0) {
+    if (!backends_why_no_gpu(reason, sizeof(reason)) && c->n_gpu_layers < 0) {
         return; // by default, a build for the CPU offloads nothing
     }
     program_say("%s; everything runs on the CPU", reason);
     is_reported = true;
 }
 
-struct lrnn_model * compute_load(const struct compute * c, const char * path, bool quiet) {
+struct lrnn_model * compute_load(
+        const struct compute * c, const char * path, bool quiet, struct lrnn_error * err) {
     const struct lrnn_model_params params = params_of(c);
-    struct lrnn_model *            model  = load_model_on(path, &params, quiet, c->verbose);
+    struct lrnn_model *            model  = load_model_with(path, &params, quiet, c->verbose, err);
     if (model != NULL && !quiet) {
         report_missing_gpu(c);
     }

@@ -6,9 +6,9 @@
 //     const struct option options[] = { …, opt_group("Computation"), COMPUTE_THREADS(compute),
 //         COMPUTE_OPTIONS(compute), COMPUTE_BATCH(batch), … };
 //     …                                                                // parse the command line
-//     if (!compute_check(&compute, err, sizeof(err))) …                // EXIT_CODE_USAGE
-//     struct lrnn_model * model = compute_load(&compute, path, quiet);
-//     if (model == NULL) return load_model_exit_code();
+//     if (!compute_check(&compute, &err)) …                // EXIT_CODE_USAGE
+//     struct lrnn_model * model = compute_load(&compute, path, quiet, &err);
+//     if (model == NULL) return program_error(&err);
 
 #include "lrnn.h"
 #include "options.h"
@@ -68,9 +68,10 @@ struct compute {
 
 // Connects to the servers. Fails if a server or device cannot be used, or if the split does not
 // match the devices.
-bool compute_check(const struct compute * c, char * err, size_t err_size);
+bool compute_check(const struct compute * c, struct lrnn_error * err);
 
 // Loads a model, with progress on a terminal; NULL after an error message on stderr. Prints a
 // message if GPUs were requested and there are none.
 // - quiet: no progress, no warnings
-struct lrnn_model * compute_load(const struct compute * c, const char * path, bool quiet);
+struct lrnn_model * compute_load(
+        const struct compute * c, const char * path, bool quiet, struct lrnn_error * err);

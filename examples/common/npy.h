@@ -2,6 +2,8 @@
 
 // The subset of NumPy's .npy format that the programs need; numpy.lib.format, versions 1 to 3.
 
+#include "lrnn.h"
+
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -10,8 +12,8 @@
 bool npy_is(const char * data, size_t size);
 
 // Reads a file that contains int32 [n]. The caller frees *values.
-bool npy_read_int32(const char * data, size_t size, int32_t ** values, int64_t * n, char * err,
-        size_t err_size);
+bool npy_read_int32(
+        const char * data, size_t size, int32_t ** values, int64_t * n, struct lrnn_error * err);
 
 enum { NPY_HEADER_SIZE = 128 };
 

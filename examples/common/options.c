@@ -269,8 +269,8 @@ static bool parse_ints(const char * text, double min, double max, struct option_
     }
 }
 
-static bool set_value(const struct option * o, const char * name, const char * text, char * err,
-        size_t err_size) {
+static bool set_value(
+        const struct option * o, const char * name, const char * text, struct lrnn_error * err) {
     switch (o->type) {
         case OPTION_GROUP: return false;
         case OPTION_FLAG: {
@@ -281,16 +281,17 @@ static bool set_value(const struct option * o, const char * name, const char * t
             const char * end;
             int64_t      x;
             if (!parse_int(text, &end, &x) || *end != '\0') {
-                return error_set(err, err_size, "%s: '%s' is not a whole number from %.0f to %.0f",
-                        name, text, o->min, o->max);
+                return error_set(err, LRNN_ERROR_BAD_INPUT,
+                        "%s: '%s' is not a whole number from %.0f to %.0f", name, text, o->min,
+                        o->max);
             }
             if ((double) x < o->min) {
-                return error_set(
-                        err, err_size, "%s is %s; the minimum is %.0f", name, text, o->min);
+                return error_set(err, LRNN_ERROR_BAD_INPUT, "%s is %s; the minimum is %.0f", name,
+                        text, o->min);
             }
             if ((double) x > o->max) {
-                return error_set(
-                        err, err_size, "%s is %s; the maximum is %.0f", name, text, o->max);
+                return error_set(err, LRNN_ERROR_BAD_INPUT, "%s is %s; the maximum is %.0f", name,
+                        text, o->max);
             }
             *(int64_t *) o->dest = x;
             return true;
@@ -299,14 +300,16 @@ static bool set_value(const struct option * o, const char * name, const char * t
             char *       end;
             const double x = strtod(text, &end);
             if (end == text || *end != '\0' || isspace((unsigned char) text[0]) || isnan(x)) {
-                return error_set(err, err_size, "%s: '%s' is not a number from %g to %g", name,
-                        text, o->min, o->max);
+                return error_set(err, LRNN_ERROR_BAD_INPUT,
+                        "%s: '%s' is not a number from %g to %g", name, text, o->min, o->max);
             }
             if (x < o->min) {
-                return error_set(err, err_size, "%s is %s; the minimum is %g", name, text, o->min);
+                return error_set(err, LRNN_ERROR_BAD_INPUT, "%s is %s; the minimum is %g", name,
+                        text, o->min);
             }
             if (x > o->max) {
-                return error_set(err, err_size, "%s is %s; the maximum is %g", name, text, o->max);
+                return error_set(err, LRNN_ERROR_BAD_INPUT, "%s is %s; the maximum is %g", name,
+                        text, o->max);
             }
             *(double *) o->dest = x;
             return true;
@@ -318,14 +321,15 @@ static bool set_value(const struct option * o, const char * name, const char * t
         case OPTION_CHOICE: {
             const int i = word_index(o->value, "|", text);
             if (i < 0) {
-                return error_set(err, err_size, "%s: '%s' is not one of %s", name, text, o->value);
+                return error_set(err, LRNN_ERROR_BAD_INPUT, "%s: '%s' is not one of %s", name, text,
+                        o->value);
             }
             *(int *) o->dest = i;
             return true;
         }
         case OPTION_INTS: {
             if (!parse_ints(text, o->min, o->max, o->dest)) {
-                return error_set(err, err_size,
+                return error_set(err, LRNN_ERROR_BAD_INPUT,
                         "%s: '%s' is not a list (1,2,4 or 64-256+64 or 64-4096*8) of at most %d "
                         "whole numbers from %.0f to %.0f",
                         name, text, OPTION_LIST_MAX, o->min, o->max);
@@ -335,8 +339,8 @@ static bool set_value(const struct option * o, const char * name, const char * t
         case OPTION_STRINGS: {
             struct option_strings * list = o->dest;
             if (list->n == OPTION_LIST_MAX) {
-                return error_set(
-                        err, err_size, "%s: given more than %d times", name, OPTION_LIST_MAX);
+                return error_set(err, LRNN_ERROR_BAD_INPUT, "%s: given more than %d times", name,
+                        OPTION_LIST_MAX);
             }
             list->v[list->n++] = text;
             return true;
@@ -360,29 +364,30 @@ static const struct option * argument_at(const struct program * program, int i) 
 }
 
 static bool add_argument(const struct program * program, const char * word, int * n_arguments,
-        bool * given, char * err, size_t err_size) {
+        bool * given, struct lrnn_error * err) {
     const struct option * o = argument_at(program, *n_arguments);
     if (o == NULL) {
-        return error_set(
-                err, err_size, "unexpected argument '%s'; see %s --help", word, program->name);
+        return error_set(err, LRNN_ERROR_BAD_INPUT, "unexpected argument '%s'; see %s --help", word,
+                program->name);
     }
     given[o - program->options] = true;
     *n_arguments += o->type != OPTION_STRINGS; // a list takes all that follow
-    return set_value(o, o->names, word, err, err_size);
+    return set_value(o, o->names, word, err);
 }
 
 static bool unknown_option(
-        const struct program * program, const char * name, char * err, size_t err_size) {
+        const struct program * program, const char * name, struct lrnn_error * err) {
     char nearest[NAME_MAX_CHARS];
     return find_nearest(program, name, nearest, sizeof(nearest))
-                   ? error_set(err, err_size, "unknown option %s; did you mean %s?", name, nearest)
-                   : error_set(err, err_size, "unknown option %s; see %s --help", name,
+                   ? error_set(err, LRNN_ERROR_BAD_INPUT, "unknown option %s; did you mean %s?",
+                             name, nearest)
+                   : error_set(err, LRNN_ERROR_BAD_INPUT, "unknown option %s; see %s --help", name,
                              program->name);
 }
 
 // Sets option argv[*at]: --name, --name VALUE or --name=VALUE.
 static enum options_status parse_option(const struct program * program, int argc, char ** argv,
-        int * at, bool * given, char * err, size_t err_size) {
+        int * at, bool * given, struct lrnn_error * err) {
     const char * word   = argv[*at];
     const char * equals = strncmp(word, "--", 2) == 0 ? strchr(word, '=') : NULL;
     const char * value  = equals != NULL ? equals + 1 : NULL;
@@ -392,7 +397,7 @@ static enum options_status parse_option(const struct program * program, int argc
             equals != NULL ? (int) (equals - word) : (int) sizeof(name), word);
     const struct option * o = find_option(program, name);
     if (o == NULL) {
-        unknown_option(program, name, err, err_size);
+        unknown_option(program, name, err);
         return OPTIONS_ERROR;
     }
     if (o == &GENERAL[GENERAL_HELP]) {
@@ -404,7 +409,7 @@ static enum options_status parse_option(const struct program * program, int argc
         return OPTIONS_DONE;
     }
     if (o->type == OPTION_FLAG && value != NULL) {
-        error_set(err, err_size, "%s takes no value", name);
+        error_set(err, LRNN_ERROR_BAD_INPUT, "%s takes no value", name);
         return OPTIONS_ERROR;
     }
     // -n -1 is a value, -n --help a forgotten one
@@ -413,28 +418,29 @@ static enum options_status parse_option(const struct program * program, int argc
         value = argv[++*at];
     }
     if (o->type != OPTION_FLAG && value == NULL) {
-        error_set(err, err_size, "%s needs a value: %s", name, o->value);
+        error_set(err, LRNN_ERROR_BAD_INPUT, "%s needs a value: %s", name, o->value);
         return OPTIONS_ERROR;
     }
     if (o == &GENERAL[GENERAL_DESCRIBE]) {
-        return describe(program, value, stdout) ||
-                               error_set(err, err_size, "%s is '%s'; expected one of %s", name,
-                                       value, DESCRIBE_WORDS)
+        return describe(program, value, stdout) || error_set(err, LRNN_ERROR_BAD_INPUT,
+                                                           "%s is '%s'; expected one of %s", name,
+                                                           value, DESCRIBE_WORDS)
                        ? OPTIONS_DONE
                        : OPTIONS_ERROR;
     }
     given[o - program->options] = true;
-    return set_value(o, name, value, err, err_size) ? OPTIONS_OK : OPTIONS_ERROR;
+    return set_value(o, name, value, err) ? OPTIONS_OK : OPTIONS_ERROR;
 }
 
 enum options_status options_parse(
-        const struct program * program, int argc, char ** argv, char * err, size_t err_size) {
+        const struct program * program, int argc, char ** argv, struct lrnn_error * err) {
     bool given[256]     = { false }; // by index in the table
     int  n_arguments    = 0;
     bool only_arguments = false; // after --
 
     if (program->n_options > (int) (sizeof(given) / sizeof(given[0]))) {
-        error_set(err, err_size, "the option table has more than %zu entries", sizeof(given));
+        error_set(err, LRNN_ERROR_BAD_INPUT, "the option table has more than %zu entries",
+                sizeof(given));
         return OPTIONS_ERROR;
     }
     for (int i = 1; i < argc; ++i) {
@@ -443,12 +449,11 @@ enum options_status options_parse(
         if (!only_arguments && strcmp(argv[i], "--") == 0) {
             only_arguments = true;
         } else if (only_arguments || argv[i][0] != '-' || is_dash) {
-            if (!add_argument(program, argv[i], &n_arguments, given, err, err_size)) {
+            if (!add_argument(program, argv[i], &n_arguments, given, err)) {
                 return OPTIONS_ERROR;
             }
         } else {
-            const enum options_status status =
-                    parse_option(program, argc, argv, &i, given, err, err_size);
+            const enum options_status status = parse_option(program, argc, argv, &i, given, err);
             if (status != OPTIONS_OK) {
                 return status;
             }
@@ -457,7 +462,8 @@ enum options_status options_parse(
     for (int i = 0; i < program->n_options; ++i) {
         const struct option * o = &program->options[i];
         if (o->required && !given[i]) {
-            error_set(err, err_size, "%s is missing; see %s --help", o->names, program->name);
+            error_set(err, LRNN_ERROR_BAD_INPUT, "%s is missing; see %s --help", o->names,
+                    program->name);
             return OPTIONS_ERROR;
         }
     }

@@ -12,6 +12,8 @@
 // The default shown by --help is the value of the variable before parsing. Where the variable
 // cannot express it, the help text states it: "documents to read (default: all)".
 
+#include "lrnn.h"
+
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -93,7 +95,7 @@ enum options_status {
 // Fills the variables of the table from the command line. Strings are not copied: they point into
 // argv. Most programs call program_main (program.h) instead.
 enum options_status options_parse(
-        const struct program * program, int argc, char ** argv, char * err, size_t err_size);
+        const struct program * program, int argc, char ** argv, struct lrnn_error * err);
 
 // Prints the texts of --help and --version.
 void options_help(const struct program * program, FILE * out);

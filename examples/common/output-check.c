@@ -1,5 +1,6 @@
 #include "output-check.h"
 
+#include "lrnn.h"
 #include "base/atomic-file.h"
 #include "program.h"
 
@@ -31,7 +32,7 @@ enum exit_code output_check_inputs(
 
 enum exit_code output_check(const char * path, const char * const * inputs, int64_t n_inputs) {
     struct atomic_file file;
-    char               err[1024];
+    struct lrnn_error  err;
 
     if (path[0] == '\0') {
         return program_fail(EXIT_CODE_USAGE, "the name of the output file is empty");
@@ -40,8 +41,8 @@ enum exit_code output_check(const char * path, const char * const * inputs, int6
     if (code != EXIT_CODE_OK) {
         return code;
     }
-    if (!atomic_file_open(&file, path, err, sizeof(err))) {
-        return program_fail(EXIT_CODE_SYSTEM, "%s", err);
+    if (!atomic_file_open(&file, path, &err)) {
+        return program_fail(EXIT_CODE_SYSTEM, "%s", err.text);
     }
     atomic_file_cancel(&file);
     return EXIT_CODE_OK;

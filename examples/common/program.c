@@ -1,5 +1,7 @@
 #include "program.h"
 
+#include "lrnn.h"
+
 #include "interrupt.h"
 
 #include <errno.h>
@@ -34,6 +36,10 @@ enum exit_code program_fail(enum exit_code code, const char * format, ...) {
     return code;
 }
 
+enum exit_code program_error(const struct lrnn_error * err) {
+    return program_fail(exit_code_of(err->kind), "%s", err->text);
+}
+
 void * program_alloc(size_t n, size_t size) {
     void * memory = calloc(n > 0 ? n : 1, size);
     if (memory == NULL) {
@@ -44,14 +50,14 @@ void * program_alloc(size_t n, size_t size) {
 
 enum exit_code program_main(const struct program * program, int argc, char ** argv,
         enum exit_code (*run)(void * args), void * args) {
-    char err[512];
+    struct lrnn_error err;
 
     name = program->name;
     interrupt_begin();
-    switch (options_parse(program, argc, argv, err, sizeof(err))) {
+    switch (options_parse(program, argc, argv, &err)) {
         case OPTIONS_OK: break;
         case OPTIONS_DONE: return EXIT_CODE_OK;
-        case OPTIONS_ERROR: return program_fail(EXIT_CODE_USAGE, "%s", err);
+        case OPTIONS_ERROR: return program_fail(EXIT_CODE_USAGE, "%s", err.text);
     }
     const enum exit_code code = run(args);
     errno                     = 0;

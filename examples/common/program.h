@@ -20,6 +20,9 @@ void program_say(const char * format, ...) __attribute__((format(printf, 1, 2)))
 enum exit_code program_fail(enum exit_code code, const char * format, ...)
         __attribute__((format(printf, 2, 3)));
 
+// Prints an error of the library that ends the program. Returns the code of its kind.
+enum exit_code program_error(const struct lrnn_error * err);
+
 // Allocates zeroed memory for n elements; free it with free(). Ends the program with an error
 // message if there is none, so it is not for functions that have unfinished output.
 void * program_alloc(size_t n, size_t size);

@@ -107,16 +107,16 @@ static int find_socket(const char * address) {
 }
 
 static bool add_server(
-        struct server * s, ggml_backend_reg_t (*add)(const char *), char * err, size_t err_size) {
-    if (!rpc_resolve(s->name, s->address, err, err_size)) {
+        struct server * s, ggml_backend_reg_t (*add)(const char *), struct lrnn_error * err) {
+    if (!rpc_resolve(s->name, s->address, err)) {
         return false;
     }
     for (int i = 0; i < rpc.n; ++i) {
         if (strcmp(rpc.server[i].address, s->address) == 0) {
-            return error_set(err, err_size, "server %s is listed twice", s->name);
+            return error_set(err, LRNN_ERROR_BAD_INPUT, "server %s is listed twice", s->name);
         }
     }
-    if (!rpc_probe(s->name, s->address, err, err_size)) {
+    if (!rpc_probe(s->name, s->address, err)) {
         return false;
     }
     snprintf(rpc.waiting, sizeof(rpc.waiting),
@@ -137,7 +137,7 @@ static bool add_server(
     if (s->sock < 0 ||
             setsockopt(s->sock, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof(patience)) != 0 ||
             setsockopt(s->sock, SOL_SOCKET, SO_SNDTIMEO, &patience, sizeof(patience)) != 0) {
-        return error_set(err, err_size, "server %s: %s", s->name,
+        return error_set(err, LRNN_ERROR_BAD_INPUT, "server %s: %s", s->name,
                 reg == NULL ? "it has no devices" : "cannot set a time-out on the connection");
     }
     ggml_backend_register(reg);
@@ -145,7 +145,7 @@ static bool add_server(
     return true;
 }
 
-bool rpc_client_connect(const char * servers, int64_t timeout, char * err, size_t err_size) {
+bool rpc_client_connect(const char * servers, int64_t timeout, struct lrnn_error * err) {
     ggml_backend_reg_t reg = ggml_backend_reg_by_name("RPC");
     union {
         void * pointer;
@@ -154,7 +154,7 @@ bool rpc_client_connect(const char * servers, int64_t timeout, char * err, size_
                                                  reg, "ggml_backend_rpc_add_server")
                                        : NULL };
     if (found.pointer == NULL) {
-        return error_set(err, err_size, "--rpc: this build of ggml has no RPC backend");
+        return error_set(err, LRNN_ERROR_BAD_INPUT, "--rpc: this build of ggml has no RPC backend");
     }
     rpc.timeout = timeout;
     ggml_set_abort_callback(on_abort);
@@ -163,14 +163,14 @@ bool rpc_client_connect(const char * servers, int64_t timeout, char * err, size_
     for (const char * p = servers;; ++p) {
         const size_t n = strcspn(p, ",");
         if (rpc.n == GGML_RPC_MAX_SERVERS || n >= NAME_SIZE) {
-            return error_set(err, err_size,
+            return error_set(err, LRNN_ERROR_BAD_INPUT,
                     rpc.n == GGML_RPC_MAX_SERVERS ? "--rpc lists more than %d servers"
                                                   : "--rpc: a server name exceeds %d bytes",
                     rpc.n == GGML_RPC_MAX_SERVERS ? GGML_RPC_MAX_SERVERS : NAME_SIZE - 1);
         }
         struct server * s = &rpc.server[rpc.n];
         snprintf(s->name, sizeof(s->name), "%.*s", (int) n, p);
-        if (!add_server(s, found.add, err, err_size)) {
+        if (!add_server(s, found.add, err)) {
             return false;
         }
         p += n;

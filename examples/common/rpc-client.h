@@ -7,6 +7,8 @@
 // and ggml's abort becomes an error message that names the server, and EXIT_CODE_SYSTEM. Output
 // files stay intact, because programs write them under a temporary name.
 
+#include "lrnn.h"
+
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -14,4 +16,4 @@
 // Connects, and registers the devices of the servers with ggml. Call it once per process.
 // - servers: HOST:PORT, separated by commas
 // - timeout: give up on a server after this many seconds without an answer
-bool rpc_client_connect(const char * servers, int64_t timeout, char * err, size_t err_size);
+bool rpc_client_connect(const char * servers, int64_t timeout, struct lrnn_error * err);

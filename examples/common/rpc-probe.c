@@ -103,7 +103,7 @@ static enum outcome receive(int sock, uint8_t * data, size_t size, int64_t deadl
 }
 
 // HOST:PORT
-static bool resolve(const char * server, struct sockaddr_in * addr, char * err, size_t err_size) {
+static bool resolve(const char * server, struct sockaddr_in * addr, struct lrnn_error * err) {
     const char * colon = strrchr(server, ':');
     char *       end   = NULL;
     const long   port =
@@ -111,7 +111,7 @@ static bool resolve(const char * server, struct sockaddr_in * addr, char * err, 
     char host[256];
     if (port < 1 || port > UINT16_MAX || *end != '\0' || colon == server ||
             (size_t) (colon - server) >= sizeof(host)) {
-        return error_set(err, err_size,
+        return error_set(err, LRNN_ERROR_BAD_INPUT,
                 "'%s' is not a server; expected HOST:PORT, as in 10.0.0.7:50052", server);
     }
     snprintf(host, sizeof(host), "%.*s", (int) (colon - server), server);
@@ -120,7 +120,8 @@ static bool resolve(const char * server, struct sockaddr_in * addr, char * err, 
     struct addrinfo *     found = NULL;
     const int             code  = getaddrinfo(host, NULL, &hints, &found);
     if (code != 0) {
-        return error_set(err, err_size, "server %s: unknown host: %s", server, gai_strerror(code));
+        return error_set(
+                err, LRNN_ERROR_SYSTEM, "server %s: unknown host: %s", server, gai_strerror(code));
     }
     memcpy(addr, found->ai_addr, sizeof(*addr));
     addr->sin_port = htons((uint16_t) port);
@@ -128,29 +129,29 @@ static bool resolve(const char * server, struct sockaddr_in * addr, char * err, 
     return true;
 }
 
-static bool check_answer(const char * server, const uint8_t * answer, char * err, size_t err_size) {
+static bool check_answer(const char * server, const uint8_t * answer, struct lrnn_error * err) {
     const uint8_t * v = answer + 8;
     uint64_t        size;
     memcpy(&size, answer, sizeof(size));
     if (size != VERSION_SIZE + CAPS_SIZE) {
-        return error_set(
-                err, err_size, "server %s is not a ggml RPC server, or a much older one", server);
+        return error_set(err, LRNN_ERROR_BAD_INPUT,
+                "server %s is not a ggml RPC server, or a much older one", server);
     }
     if (v[0] == RPC_PROTO_MAJOR_VERSION && v[1] == RPC_PROTO_MINOR_VERSION &&
             v[2] == RPC_PROTO_PATCH_VERSION) {
         return true;
     }
-    return error_set(err, err_size,
+    return error_set(err, LRNN_ERROR_BAD_INPUT,
             "server %s speaks version %d.%d.%d of ggml's RPC protocol%s; expected %d.%d.%d, as "
             "spoken by an lrnn-rpc-server of this version",
             server, v[0], v[1], v[2], v[2] < 100 ? ", without the ops of lrnn" : "",
             RPC_PROTO_MAJOR_VERSION, RPC_PROTO_MINOR_VERSION, RPC_PROTO_PATCH_VERSION);
 }
 
-bool rpc_resolve(const char * server, char address[RPC_ADDRESS_SIZE], char * err, size_t err_size) {
+bool rpc_resolve(const char * server, char address[RPC_ADDRESS_SIZE], struct lrnn_error * err) {
     struct sockaddr_in addr;
     char               digits[INET_ADDRSTRLEN];
-    if (!resolve(server, &addr, err, err_size)) {
+    if (!resolve(server, &addr, err)) {
         return false;
     }
     snprintf(address, RPC_ADDRESS_SIZE, "%s:%d",
@@ -158,10 +159,10 @@ bool rpc_resolve(const char * server, char address[RPC_ADDRESS_SIZE], char * err
     return true;
 }
 
-bool rpc_probe(const char * server, const char * address, char * err, size_t err_size) {
+bool rpc_probe(const char * server, const char * address, struct lrnn_error * err) {
     struct sockaddr_in addr;
     uint8_t            answer[ANSWER_SIZE];
-    if (!resolve(address, &addr, err, err_size)) {
+    if (!resolve(address, &addr, err)) {
         return false;
     }
     const int     sock     = socket(AF_INET, SOCK_STREAM, 0);
@@ -179,18 +180,19 @@ bool rpc_probe(const char * server, const char * address, char * err, size_t err
         close(sock);
     }
     switch (outcome) {
-        case DONE: return check_answer(server, answer, err, err_size);
+        case DONE: return check_answer(server, answer, err);
         case LATE: {
-            snprintf(err, err_size, "server %s: no %s within %d seconds%s", server,
+            error_set(err, LRNN_ERROR_BAD_INPUT, "server %s: no %s within %d seconds%s", server,
                     reached ? "answer" : "connection", RPC_PROBE_SECONDS,
                     reached ? "; it hangs, serves another client, or is not a ggml RPC server"
                             : "");
         } break;
         case CLOSED: {
-            snprintf(err, err_size, "server %s is not a ggml RPC server, or an older one", server);
+            error_set(err, LRNN_ERROR_BAD_INPUT,
+                    "server %s is not a ggml RPC server, or an older one", server);
         } break;
         case FAILED: {
-            snprintf(err, err_size, "server %s: %s", server, strerror(error));
+            error_set(err, LRNN_ERROR_SYSTEM, "server %s: %s", server, strerror(error));
         } break;
     }
     return false;

@@ -25,14 +25,15 @@ static void quote(char * out, size_t out_size, const char * p, const char * end)
     out[n] = '\0';
 }
 
-bool token_ids_parse(const char * text, size_t size, int32_t ** ids, int64_t * n_ids, char * err,
-        size_t err_size) {
+bool token_ids_parse(
+        const char * text, size_t size, int32_t ** ids, int64_t * n_ids, struct lrnn_error * err) {
     const char * end = text + size;
 
     *n_ids = 0;
     *ids   = malloc((size / 2 + 1) * sizeof(**ids)); // an id takes a digit and a separator
     if (*ids == NULL) {
-        return error_set(err, err_size, "out of memory for token ids in %zu bytes of text", size);
+        return error_set(err, LRNN_ERROR_NO_MEMORY,
+                "out of memory for token ids in %zu bytes of text", size);
     }
     for (const char * p = text;;) {
         while (p < end && is_space(*p)) {
@@ -49,8 +50,8 @@ bool token_ids_parse(const char * text, size_t size, int32_t ** ids, int64_t * n
         if (id > INT32_MAX || (p < end && !is_space(*p))) {
             char found[24];
             quote(found, sizeof(found), word, end);
-            snprintf(err, err_size, "token %" PRId64 " is '%s'; expected a decimal id", *n_ids,
-                    found);
+            error_set(err, LRNN_ERROR_BAD_INPUT, "token %" PRId64 " is '%s'; expected a decimal id",
+                    *n_ids, found);
             free(*ids);
             *ids = NULL;
             return false;
@@ -59,11 +60,10 @@ bool token_ids_parse(const char * text, size_t size, int32_t ** ids, int64_t * n
     }
 }
 
-bool token_ids_check(
-        const int32_t * ids, int64_t n_ids, int64_t n_vocab, char * err, size_t err_size) {
+bool token_ids_check(const int32_t * ids, int64_t n_ids, int64_t n_vocab, struct lrnn_error * err) {
     for (int64_t i = 0; i < n_ids; ++i) {
         if (ids[i] < 0 || ids[i] >= n_vocab) {
-            return error_set(err, err_size,
+            return error_set(err, LRNN_ERROR_BAD_INPUT,
                     "token %" PRId64 " has id %" PRId32 "; expected 0 to %" PRId64, i, ids[i],
                     n_vocab - 1);
         }

@@ -45,17 +45,17 @@ static int32_t find_best(const float * logits, int64_t n_vocab) {
 // answers[n]: the most likely token after each token.
 static enum exit_code find_answers(struct lrnn_session * session, int64_t n_vocab,
         const int32_t * tokens, int64_t n, int64_t batch, int32_t * answers) {
-    char err[512];
+    struct lrnn_error err;
     for (int64_t first = 0; first < n; first += batch) {
         const int64_t           m     = n - first < batch ? n - first : batch;
         const struct lrnn_input input = { .tokens = tokens + first, .n_tokens = m, .n_logits = m };
-        if (!lrnn_eval(session, &input, 1, err, sizeof(err))) {
-            return program_fail(EXIT_CODE_SYSTEM, "%s", err);
+        if (!lrnn_eval(session, &input, 1, &err)) {
+            return program_fail(EXIT_CODE_SYSTEM, "%s", err.text);
         }
         for (int64_t i = 0; i < m; ++i) {
             answers[first + i] = find_best(lrnn_logits(session, i), n_vocab); // [n_vocab]
             if (answers[first + i] < 0) {
-                return program_fail(EXIT_CODE_NUMBERS,
+                return program_fail(EXIT_CODE_NOT_FINITE,
                         "the logits after %" PRId64 " tokens are not finite", first + i + 1);
             }
         }
@@ -118,15 +118,14 @@ static void print_text(const char * text, size_t size, const int32_t * answers, 
 
 static enum exit_code highlight(
         const struct args * args, struct lrnn_model * model, const char * text, size_t size) {
-    char                             err[512];
+    struct lrnn_error                err;
     const struct lrnn_session_params params   = { .n_batch = args->batch,
           .n_threads                                       = (int32_t) args->compute.threads,
           .cache_type                                      = args->compute.cache_type };
     int32_t *                        tokens   = NULL;
     int64_t                          n_tokens = 0;
-    if (!lrnn_tokenize(
-                model, text, size, LRNN_TOKENIZE_ADD_BOS, &tokens, &n_tokens, err, sizeof(err))) {
-        return program_fail(EXIT_CODE_DATA, "%s: %s", args->file, err);
+    if (!lrnn_tokenize(model, text, size, LRNN_TOKENIZE_ADD_BOS, &tokens, &n_tokens, &err)) {
+        return program_fail(EXIT_CODE_DATA, "%s: %s", args->file, err.text);
     }
     if (n_tokens != (int64_t) size + 1) {
         free(tokens);
@@ -135,10 +134,10 @@ static enum exit_code highlight(
                 "token per byte, as in models made by lrnn-convert automaton --bytes",
                 args->model, size, args->file, n_tokens);
     }
-    struct lrnn_session * session = lrnn_session_new(model, &params, err, sizeof(err));
+    struct lrnn_session * session = lrnn_session_new(model, &params, &err);
     if (session == NULL) {
         free(tokens);
-        return program_fail(EXIT_CODE_SYSTEM, "%s", err);
+        return program_fail(EXIT_CODE_SYSTEM, "%s", err.text);
     }
     int32_t *            answers = program_alloc((size_t) n_tokens, sizeof(*answers));
     const enum exit_code code    = find_answers(
@@ -153,19 +152,19 @@ static enum exit_code highlight(
 }
 
 static enum exit_code run(void * user) {
-    struct args * args = user;
-    char          err[512];
-    char *        text;
-    size_t        size;
-    if (!compute_check(&args->compute, err, sizeof(err))) {
-        return program_fail(EXIT_CODE_USAGE, "%s", err);
+    struct args *     args = user;
+    struct lrnn_error err;
+    char *            text;
+    size_t            size;
+    if (!compute_check(&args->compute, &err)) {
+        return program_fail(EXIT_CODE_USAGE, "%s", err.text);
     }
-    if (!read_file(args->file, &text, &size, err, sizeof(err))) {
-        return program_fail(EXIT_CODE_DATA, "%s", err);
+    if (!read_file(args->file, &text, &size, &err)) {
+        return program_fail(EXIT_CODE_DATA, "%s", err.text);
     }
-    struct lrnn_model *  model = compute_load(&args->compute, args->model, false);
+    struct lrnn_model *  model = compute_load(&args->compute, args->model, false, &err);
     const enum exit_code code =
-            model == NULL ? load_model_exit_code() : highlight(args, model, text, size);
+            model == NULL ? program_error(&err) : highlight(args, model, text, size);
     lrnn_model_free(model);
     free(text);
     return code;

@@ -1,5 +1,6 @@
 // lrnn-inspect: describes a model file, or the devices of this machine.
 
+#include "lrnn.h"
 #include "compute-options.h"
 #include "backends.h"
 #include "base/json-write.h"
@@ -262,7 +263,7 @@ static const char * type_name(enum ggml_backend_dev_type type) {
 static void print_cuda(bool json) {
     const char * notice = backends_cuda_notice();
     char         missing[320];
-    const bool   is_missing = backends_lack_gpu(missing, sizeof(missing));
+    const bool   is_missing = backends_why_no_gpu(missing, sizeof(missing));
 
     if (!json) {
         if (is_missing) {
@@ -325,24 +326,24 @@ static void print_devices(bool json) {
 //
 
 static enum exit_code run(void * user) {
-    struct args * args = user;
-    char          err[512];
+    struct args *     args = user;
+    struct lrnn_error err;
 
     if ((args->model != NULL) == args->devices) {
         return program_fail(EXIT_CODE_USAGE, "%s; see lrnn-inspect --help",
                 args->devices ? "--devices takes no model" : "M.gguf is missing");
     }
-    if (!compute_check(&args->compute, err, sizeof(err))) {
-        return program_fail(EXIT_CODE_USAGE, "%s", err);
+    if (!compute_check(&args->compute, &err)) {
+        return program_fail(EXIT_CODE_USAGE, "%s", err.text);
     }
     if (args->devices) {
         print_devices(args->json);
     } else {
         const bool          place = args->compute.n_gpu_layers != 0 || args->compute.verbose;
-        struct lrnn_model * model = place ? compute_load(&args->compute, args->model, false)
-                                          : load_model(args->model, false);
+        struct lrnn_model * model = place ? compute_load(&args->compute, args->model, false, &err)
+                                          : load_model(args->model, false, &err);
         if (model == NULL) {
-            return load_model_exit_code();
+            return program_error(&err);
         }
         const struct lrnn_model_info info = lrnn_model_get_info(model);
         if (args->json) {

@@ -39,31 +39,32 @@ struct comparison_models {
 };
 
 static bool check_vocabularies(const struct args * args, const struct lrnn_model * a,
-        const struct lrnn_model * b, int i, char * err, size_t err_size) {
+        const struct lrnn_model * b, int i, struct lrnn_error * err) {
     const int64_t        n_a = lrnn_model_get_info(a).n_vocab;
     const int64_t        n_b = lrnn_model_get_info(b).n_vocab;
     struct lrnn_key_info key;
     if (n_a != n_b) {
-        return error_set(err, err_size,
+        return error_set(err, LRNN_ERROR_BAD_INPUT,
                 "%s has %" PRId64 " tokens, %s has %" PRId64 "; expected equal vocabularies",
                 args->models.v[0], n_a, args->models.v[i], n_b);
     }
     return !model_tokenizers_differ(a, b, &key) ||
-           error_set(err, err_size, "%s and %s have different tokenizers: key %.*s differs",
-                   args->models.v[0], args->models.v[i], (int) key.name_size, key.name);
+           error_set(err, LRNN_ERROR_BAD_INPUT,
+                   "%s and %s have different tokenizers: key %.*s differs", args->models.v[0],
+                   args->models.v[i], (int) key.name_size, key.name);
 }
 
 static enum exit_code load(const struct args * args, struct comparison_models * m) {
-    char err[1024];
+    struct lrnn_error err;
     for (m->n = 0; m->n < args->models.n; ++m->n) {
         const int i  = m->n;
-        m->models[i] = compute_load(&args->compute, args->models.v[i], args->quiet);
+        m->models[i] = compute_load(&args->compute, args->models.v[i], args->quiet, &err);
         if (m->models[i] == NULL) {
-            return load_model_exit_code();
+            return program_error(&err);
         }
-        if (!check_vocabularies(args, m->models[0], m->models[i], i, err, sizeof(err))) {
+        if (!check_vocabularies(args, m->models[0], m->models[i], i, &err)) {
             m->n++;
-            return program_fail(EXIT_CODE_MODEL, "%s", err);
+            return program_fail(EXIT_CODE_MODEL, "%s", err.text);
         }
     }
     return EXIT_CODE_OK;
@@ -76,26 +77,25 @@ static enum exit_code open_sessions(const struct args * args, struct comparison_
         .n_cache    = (int32_t) args->data.window.length,
         .cache_type = (enum lrnn_cache_type) args->compute.cache_type,
     };
-    char err[1024];
+    struct lrnn_error err;
     for (int i = 0; i < m->n; ++i) {
-        m->sessions[i] = lrnn_session_new(m->models[i], &params, err, sizeof(err));
+        m->sessions[i] = lrnn_session_new(m->models[i], &params, &err);
         if (m->sessions[i] == NULL) {
-            return program_fail(EXIT_CODE_SYSTEM, "%s", err);
+            return program_fail(EXIT_CODE_SYSTEM, "%s", err.text);
         }
     }
     return EXIT_CODE_OK;
 }
 
-static enum exit_code measure(
-        const struct window * window, void * user, char * err, size_t err_size) {
+static enum exit_code measure(const struct window * window, void * user, struct lrnn_error * err) {
     struct comparison_models * m       = user;
     const int64_t              n_vocab = lrnn_model_get_info(m->models[0]).n_vocab;
     bool                       not_finite;
-    if (divergence_measure(m->sessions, m->n, n_vocab, window, m->n_batch, m->found, &not_finite,
-                err, err_size)) {
+    if (divergence_measure(
+                m->sessions, m->n, n_vocab, window, m->n_batch, m->found, &not_finite, err)) {
         return EXIT_CODE_OK;
     }
-    return not_finite ? EXIT_CODE_NUMBERS : EXIT_CODE_SYSTEM;
+    return not_finite ? EXIT_CODE_NOT_FINITE : EXIT_CODE_SYSTEM;
 }
 
 static enum exit_code print(
@@ -125,31 +125,30 @@ static enum exit_code print(
     return EXIT_CODE_OK;
 }
 
-static bool check_args(struct args * args, char * err, size_t err_size) {
+static bool check_args(struct args * args, struct lrnn_error * err) {
     if (args->models.n < 2 || args->models.n > MODELS_MAX) {
-        return error_set(err, err_size, "%d model%s; expected 2 to %d", args->models.n,
+        return error_set(err, LRNN_ERROR_BAD_INPUT, "%d model%s; expected 2 to %d", args->models.n,
                 args->models.n == 1 ? "" : "s", MODELS_MAX);
     }
-    if (!parse_bucket(args->bucket, &args->bucket_size, err, err_size)) {
+    if (!parse_bucket(args->bucket, &args->bucket_size, err)) {
         return false;
     }
     if (args->bucket_size > 0 &&
             args->data.window.length / args->bucket_size >= DIVERGENCE_RANGES_MAX) {
-        return error_set(err, err_size, "--bucket is %s, which gives more than %d rows",
+        return error_set(err, LRNN_ERROR_BAD_INPUT, "--bucket is %s, which gives more than %d rows",
                 args->bucket, DIVERGENCE_RANGES_MAX);
     }
-    return data_options_check(&args->data, err, err_size) &&
-           compute_check(&args->compute, err, err_size);
+    return data_options_check(&args->data, err) && compute_check(&args->compute, err);
 }
 
 static enum exit_code run(void * arg) {
     struct args *            args = arg;
     struct comparison_models m    = { .n_batch = args->batch };
     struct windows *         ws   = NULL;
-    char                     err[512];
+    struct lrnn_error        err;
 
-    if (!check_args(args, err, sizeof(err))) {
-        return program_fail(EXIT_CODE_USAGE, "%s", err);
+    if (!check_args(args, &err)) {
+        return program_fail(EXIT_CODE_USAGE, "%s", err.text);
     }
     enum exit_code code = load(args, &m);
     interrupt_listen();

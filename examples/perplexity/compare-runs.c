@@ -1,5 +1,6 @@
 // lrnn-perplexity compare A B: compares scored runs window by window.
 
+#include "base/error.h"
 #include "commands.h"
 
 #include "base/arena.h"
@@ -27,9 +28,9 @@ static enum outcome print_table(const struct table * t) {
 }
 
 static enum outcome compare_tokens(const struct summary * base, const struct summary * other,
-        struct arena * arena, char * err, size_t err_size) {
+        struct arena * arena, struct lrnn_error * err) {
     struct comparison c;
-    if (!comparison_make(base, other, &c, err, err_size)) {
+    if (!comparison_make(base, other, &c, err)) {
         return REFUSED;
     }
     const enum outcome outcome = print_table(comparison_table(&c, arena));
@@ -38,11 +39,11 @@ static enum outcome compare_tokens(const struct summary * base, const struct sum
 }
 
 static enum outcome compare_bytes(const struct report_run * base, const struct report_run * other,
-        struct arena * arena, char * err, size_t err_size) {
+        struct arena * arena, struct lrnn_error * err) {
     struct byte_comparison c;
     if (!byte_comparison_make(&base->scores, &other->scores,
                 base->summary.extrapolation.trained_length,
-                other->summary.extrapolation.trained_length, &c, err, err_size)) {
+                other->summary.extrapolation.trained_length, &c, err)) {
         return REFUSED;
     }
     return print_table(
@@ -50,21 +51,20 @@ static enum outcome compare_bytes(const struct report_run * base, const struct r
 }
 
 static enum outcome compare_pair(const struct comparison_side * a, int i,
-        const struct comparison_side * b, int j, struct arena * arena, char * err,
-        size_t err_size) {
+        const struct comparison_side * b, int j, struct arena * arena, struct lrnn_error * err) {
     const struct summary * base  = comparison_side_summary(a, i);
     const struct summary * other = comparison_side_summary(b, j);
     bool                   bytes_only;
-    char                   why[512];
+    struct lrnn_error      why;
 
-    if (comparison_allowed(&base->meta, &other->meta, &bytes_only, why, sizeof(why))) {
-        return compare_tokens(base, other, arena, err, err_size);
+    if (comparison_allowed(&base->meta, &other->meta, &bytes_only, &why)) {
+        return compare_tokens(base, other, arena, err);
     }
     if (bytes_only && !a->is_report && !b->is_report) {
-        return compare_bytes(&a->scores.runs[i], &b->scores.runs[j], arena, err, err_size);
+        return compare_bytes(&a->scores.runs[i], &b->scores.runs[j], arena, err);
     }
-    snprintf(err, err_size, "%s and %s cannot be compared%s: %s%s", base->meta.model,
-            other->meta.model, bytes_only ? " token by token" : "", why,
+    error_set(err, why.kind, "%s and %s cannot be compared%s: %s%s", base->meta.model,
+            other->meta.model, bytes_only ? " token by token" : "", why.text,
             bytes_only ? "; their score files (.nll) can be, in bits per byte" : "");
     return REFUSED;
 }
@@ -73,38 +73,37 @@ static enum outcome compare_pair(const struct comparison_side * a, int i,
 // pair could be compared.
 static enum exit_code compare_sides(
         const struct comparison_side * a, const struct comparison_side * b) {
-    char err[1024] = "", first[1024] = "";
-    bool compared = false;
+    struct lrnn_error err, first = { LRNN_ERROR_NONE, "" };
+    bool              compared = false;
     for (int i = 0; i < comparison_side_count(a); ++i) {
         for (int j = 0; j < comparison_side_count(b); ++j) {
             struct arena *     arena = arena_new();
             const enum outcome outcome =
-                    arena == NULL ? NO_MEMORY : compare_pair(a, i, b, j, arena, err, sizeof(err));
+                    arena == NULL ? NO_MEMORY : compare_pair(a, i, b, j, arena, &err);
             arena_free(arena);
             if (outcome == NO_MEMORY) {
                 return program_fail(EXIT_CODE_SYSTEM, "out of memory");
             }
             compared |= outcome == COMPARED;
-            if (outcome == REFUSED && first[0] == '\0') {
-                memcpy(first, err, sizeof(first));
+            if (outcome == REFUSED && first.kind == LRNN_ERROR_NONE) {
+                first = err;
             }
         }
     }
-    return compared ? EXIT_CODE_OK : program_fail(EXIT_CODE_DATA, "%s", first);
+    return compared ? EXIT_CODE_OK : program_fail(EXIT_CODE_DATA, "%s", first.text);
 }
 
 static enum exit_code run(void * arg) {
     const struct args * args = arg;
-    char                err[4608];
+    struct lrnn_error   err;
     if (args->paths.n != 2) {
         return program_fail(EXIT_CODE_USAGE, "%d path%s given; expected 2: A and B", args->paths.n,
                 args->paths.n == 1 ? "" : "s");
     }
     struct comparison_side sides[2];
-    const enum exit_code   code =
-            comparison_sides_read(sides, args->paths.v, &args->params, err, sizeof(err))
-                      ? compare_sides(&sides[0], &sides[1])
-                      : program_fail(EXIT_CODE_DATA, "%s", err);
+    const enum exit_code   code = comparison_sides_read(sides, args->paths.v, &args->params, &err)
+                                          ? compare_sides(&sides[0], &sides[1])
+                                          : program_fail(EXIT_CODE_DATA, "%s", err.text);
     comparison_sides_free(sides);
     return code;
 }

@@ -14,7 +14,7 @@
 
 enum { SHOWN_COMPLAINTS = 3 };
 
-bool data_options_check(struct data_options * d, char * err, size_t err_size) {
+bool data_options_check(struct data_options * d, struct lrnn_error * err) {
     d->data.paths        = d->paths.v;
     d->data.n_paths      = d->paths.n;
     d->data.shuffle      = d->shuffle >= 0;
@@ -25,10 +25,11 @@ bool data_options_check(struct data_options * d, char * err, size_t err_size) {
     d->window.bos  = (enum window_bos) d->bos;
     d->window.eos  = (enum window_eos) d->eos;
     if (d->paths.n == 0) {
-        return error_set(err, err_size, "--data is missing; see %s --help", program_name());
+        return error_set(
+                err, LRNN_ERROR_BAD_INPUT, "--data is missing; see %s --help", program_name());
     }
     return dataset_preset_find(d->data.preset) != NULL ||
-           error_set(err, err_size,
+           error_set(err, LRNN_ERROR_BAD_INPUT,
                    "--dataset is '%s'; lrnn-perplexity run --list-datasets prints the known ones",
                    d->data.preset);
 }
@@ -36,9 +37,9 @@ bool data_options_check(struct data_options * d, char * err, size_t err_size) {
 enum exit_code data_check_output(const struct data_options * d, const char * path) {
     struct data_files files;
     enum exit_code    code = EXIT_CODE_OK;
-    char              err[512];
+    struct lrnn_error err;
 
-    if (!data_files_find(&files, d->paths.v, d->paths.n, err, sizeof(err))) {
+    if (!data_files_find(&files, d->paths.v, d->paths.n, &err)) {
         return EXIT_CODE_OK; // data_windows reports it
     }
     for (int64_t i = 0; i < files.n && code == EXIT_CODE_OK; ++i) {
@@ -72,18 +73,18 @@ static bool stop_on_interrupt(const struct windows_summary * so_far, void * user
 struct windows * data_windows(const struct data_options * d, const struct lrnn_model * model,
         const char * folder, windows_progress progress, void * user, bool quiet,
         enum exit_code * code) {
-    const char *     tmp = getenv("TMPDIR");
-    char             err[1024];
-    struct windows * ws = NULL;
-    struct dataset * ds = dataset_open(&d->data, err, sizeof(err));
+    const char *      tmp = getenv("TMPDIR");
+    struct lrnn_error err;
+    struct windows *  ws = NULL;
+    struct dataset *  ds = dataset_open(&d->data, &err);
     if (ds != NULL) {
         tmp = tmp != NULL && tmp[0] != '\0' ? tmp : "/tmp";
         ws  = windows_make(ds, model, &d->window, folder != NULL ? folder : tmp,
-                progress != NULL ? progress : stop_on_interrupt, user, err, sizeof(err));
+                progress != NULL ? progress : stop_on_interrupt, user, &err);
     }
     dataset_free(ds);
     if (ws == NULL) {
-        *code = program_fail(interrupt_seen() ? EXIT_CODE_STOPPED : EXIT_CODE_DATA, "%s", err);
+        *code = program_fail(interrupt_seen() ? EXIT_CODE_STOPPED : EXIT_CODE_DATA, "%s", err.text);
     } else if (!quiet) {
         data_complain(ws);
     }
@@ -91,28 +92,29 @@ struct windows * data_windows(const struct data_options * d, const struct lrnn_m
 }
 
 enum exit_code data_for_each(struct windows * ws, bool quiet, data_window_callback f, void * user) {
-    const int64_t   n    = windows_get_summary(ws)->n_windows;
-    enum exit_code  code = EXIT_CODE_OK;
-    struct progress progress;
-    char            err[1024];
+    const int64_t     n    = windows_get_summary(ws)->n_windows;
+    enum exit_code    code = EXIT_CODE_OK;
+    struct progress   progress;
+    struct lrnn_error err;
 
     progress_begin(&progress, quiet ? 0 : (int) n);
     for (int64_t i = 0; i < n && code == EXIT_CODE_OK; ++i) {
         struct window window;
         progress_step(&progress, "windows");
         if (interrupt_seen()) {
-            snprintf(err, sizeof(err), "stopped after %" PRId64 " of %" PRId64 " windows", i, n);
+            error_set(&err, LRNN_ERROR_BAD_INPUT,
+                    "stopped after %" PRId64 " of %" PRId64 " windows", i, n);
             code = EXIT_CODE_STOPPED;
-        } else if (!windows_read(ws, i, &window, err, sizeof(err))) {
+        } else if (!windows_read(ws, i, &window, &err)) {
             code = EXIT_CODE_SYSTEM;
         } else {
-            code = f(&window, user, err, sizeof(err));
+            code = f(&window, user, &err);
             window_free(&window);
         }
         progress_done(&progress);
     }
     progress_clear(&progress);
-    return code == EXIT_CODE_OK ? code : program_fail(code, "%s", err);
+    return code == EXIT_CODE_OK ? code : program_fail(code, "%s", err.text);
 }
 
 void data_complain(const struct windows * windows) {
@@ -129,11 +131,11 @@ void data_complain(const struct windows * windows) {
     }
 }
 
-bool parse_bucket(const char * text, int64_t * bucket, char * err, size_t err_size) {
+bool parse_bucket(const char * text, int64_t * bucket, struct lrnn_error * err) {
     char * end = NULL;
     errno      = 0;
     *bucket    = strcmp(text, "log2") == 0 ? 0 : strtoll(text, &end, 10);
     return end == NULL || (errno == 0 && *end == '\0' && *bucket >= 1 && *bucket <= INT32_MAX) ||
-           error_set(err, err_size, "--bucket is '%s'; expected log2 or a number from 1 to %d",
-                   text, INT32_MAX);
+           error_set(err, LRNN_ERROR_BAD_INPUT,
+                   "--bucket is '%s'; expected log2 or a number from 1 to %d", text, INT32_MAX);
 }

@@ -6,8 +6,9 @@
 //     struct data_options data = DATA_DEFAULTS;
 //     const struct option options[] = { …, DATA_OPTIONS(data), WINDOW_OPTIONS(data, ""), … };
 //     …                                                          // parse the command line
-//     if (!data_options_check(&data, err, sizeof(err))) …        // EXIT_CODE_USAGE
+//     if (!data_options_check(&data, &err)) …        // EXIT_CODE_USAGE
 
+#include "lrnn.h"
 #include "eval/data/windows.h"
 #include "exit-code.h"
 #include "options.h"
@@ -68,7 +69,7 @@ struct data_options {
             opt_flag("--skip-special", &(d).window.skip_special, "do not score special tokens")
 
 // Checks the options and completes data and window, once all choices are set.
-bool data_options_check(struct data_options * d, char * err, size_t err_size);
+bool data_options_check(struct data_options * d, struct lrnn_error * err);
 
 // Whether an output file is one of the data files. Prints an error if so.
 enum exit_code data_check_output(const struct data_options * d, const char * path);
@@ -88,7 +89,7 @@ struct windows * data_windows(const struct data_options * d, const struct lrnn_m
 // Calls f for every window, with progress unless quiet, until one fails. f returns an exit code and
 // a message, which is printed. Ctrl-C stops between windows.
 typedef enum exit_code (*data_window_callback)(
-        const struct window * window, void * user, char * err, size_t err_size);
+        const struct window * window, void * user, struct lrnn_error * err);
 enum exit_code data_for_each(struct windows * ws, bool quiet, data_window_callback f, void * user);
 
 // Prints the first complaints about the data to stderr, and the number of malformed records if
@@ -96,4 +97,4 @@ enum exit_code data_for_each(struct windows * ws, bool quiet, data_window_callba
 void data_complain(const struct windows * windows);
 
 // Parses "log2" as 0, or a number of positions per bucket from 1 on.
-bool parse_bucket(const char * text, int64_t * bucket, char * err, size_t err_size);
+bool parse_bucket(const char * text, int64_t * bucket, struct lrnn_error * err);

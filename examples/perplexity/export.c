@@ -1,5 +1,6 @@
 // lrnn-perplexity export RUN: the loss of every token as a table.
 
+#include "lrnn.h"
 #include "commands.h"
 
 #include "base/arena.h"
@@ -22,7 +23,7 @@ static enum exit_code write_run(const struct args * args, const struct report * 
     const struct scores *          scores = &r->runs[0].scores;
     const enum score_export_format format = args->format == 0 ? SCORE_EXPORT_CSV : SCORE_EXPORT_NPY;
     struct atomic_file             file;
-    char                           err[4608];
+    struct lrnn_error              err;
 
     if (args->out == NULL) {
         score_export(scores, format, stdout);
@@ -32,12 +33,12 @@ static enum exit_code write_run(const struct args * args, const struct report * 
     if (code != EXIT_CODE_OK) {
         return code;
     }
-    if (!atomic_file_open(&file, args->out, err, sizeof(err))) {
-        return program_fail(EXIT_CODE_SYSTEM, "%s", err);
+    if (!atomic_file_open(&file, args->out, &err)) {
+        return program_fail(EXIT_CODE_SYSTEM, "%s", err.text);
     }
     score_export(scores, format, file.file);
-    if (!atomic_file_commit(&file, err, sizeof(err))) {
-        return program_fail(EXIT_CODE_SYSTEM, "%s", err);
+    if (!atomic_file_commit(&file, &err)) {
+        return program_fail(EXIT_CODE_SYSTEM, "%s", err.text);
     }
     return EXIT_CODE_OK;
 }
@@ -46,7 +47,7 @@ static enum exit_code run(void * arg) {
     const struct args * args   = arg;
     struct report       report = { .arena = arena_new() };
     enum exit_code      code   = EXIT_CODE_OK;
-    char                err[4608];
+    struct lrnn_error   err;
 
     if (args->out == NULL && args->format == 1 && isatty(STDOUT_FILENO)) {
         arena_free(report.arena);
@@ -55,8 +56,8 @@ static enum exit_code run(void * arg) {
     if (report.arena == NULL) {
         return program_fail(EXIT_CODE_SYSTEM, "out of memory");
     }
-    if (!report_find_runs(&report, args->paths.v, args->paths.n, args->partial, err, sizeof(err))) {
-        code = program_fail(EXIT_CODE_DATA, "%s", err);
+    if (!report_find_runs(&report, args->paths.v, args->paths.n, args->partial, &err)) {
+        code = program_fail(EXIT_CODE_DATA, "%s", err.text);
     } else if (report.n_runs != 1) {
         code = program_fail(EXIT_CODE_DATA, "%s: %d runs; expected 1, or the shards of one",
                 args->paths.v[0], report.n_runs);

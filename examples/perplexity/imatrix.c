@@ -1,5 +1,6 @@
 // lrnn-perplexity imatrix: how much each column of each weight matters, from text.
 
+#include "base/error.h"
 #include "commands.h"
 
 #include "compute-options.h"
@@ -24,12 +25,12 @@ struct args {
 
 // Feeds one window from an empty state. Logits are requested for every token, so that the input of
 // the output matrix is collected too.
-static enum exit_code feed(const struct window * window, void * user, char * err, size_t err_size) {
+static enum exit_code feed(const struct window * window, void * user, struct lrnn_error * err) {
     const struct args * args = user;
-    bool                ok   = lrnn_seq_reset(args->session, 0, err, err_size);
+    bool                ok   = lrnn_seq_reset(args->session, 0, err);
     for (int64_t at = 0; at < window->n_tokens && ok; at += args->batch) {
         if (interrupt_seen()) {
-            snprintf(err, err_size, "stopped in window %" PRId64, window->index + 1);
+            error_set(err, LRNN_ERROR_BAD_INPUT, "stopped in window %" PRId64, window->index + 1);
             return EXIT_CODE_STOPPED;
         }
         const int64_t           left  = window->n_tokens - at;
@@ -37,7 +38,7 @@ static enum exit_code feed(const struct window * window, void * user, char * err
         const struct lrnn_input input = {
             .seq = 0, .tokens = window->tokens + at, .n_tokens = n, .n_logits = n
         };
-        ok = lrnn_eval(args->session, &input, 1, err, err_size);
+        ok = lrnn_eval(args->session, &input, 1, err);
     }
     return ok ? EXIT_CODE_OK : EXIT_CODE_SYSTEM;
 }
@@ -45,11 +46,12 @@ static enum exit_code feed(const struct window * window, void * user, char * err
 static enum exit_code save(
         const struct args * args, struct lrnn_imatrix * im, const struct windows * ws) {
     const struct windows_summary * sum = windows_get_summary(ws);
-    char                           dataset[256], err[1024];
+    char                           dataset[256];
+    struct lrnn_error              err;
     snprintf(dataset, sizeof(dataset), "%s %s", args->data.data.preset, sum->fingerprint);
-    if (!lrnn_imatrix_save(im, args->out, dataset, sum->n_windows, args->data.window.length, err,
-                sizeof(err))) {
-        return program_fail(EXIT_CODE_SYSTEM, "%s", err);
+    if (!lrnn_imatrix_save(
+                im, args->out, dataset, sum->n_windows, args->data.window.length, &err)) {
+        return program_fail(EXIT_CODE_SYSTEM, "%s", err.text);
     }
     if (!args->quiet) {
         program_say("%" PRId64 " windows of %s, %" PRId64 " tokens: %s", sum->n_windows,
@@ -63,11 +65,10 @@ static enum exit_code run(void * arg) {
     struct lrnn_imatrix * im   = NULL;
     struct windows *      ws   = NULL;
     enum exit_code        code = EXIT_CODE_OK;
-    char                  err[1024];
+    struct lrnn_error     err;
 
-    if (!data_options_check(&args->data, err, sizeof(err)) ||
-            !compute_check(&args->compute, err, sizeof(err))) {
-        return program_fail(EXIT_CODE_USAGE, "%s", err);
+    if (!data_options_check(&args->data, &err) || !compute_check(&args->compute, &err)) {
+        return program_fail(EXIT_CODE_USAGE, "%s", err.text);
     }
     code = data_check_output(&args->data, args->out);
     if (code == EXIT_CODE_OK) {
@@ -76,14 +77,14 @@ static enum exit_code run(void * arg) {
     if (code != EXIT_CODE_OK) {
         return code;
     }
-    struct lrnn_model * model = compute_load(&args->compute, args->model, args->quiet);
+    struct lrnn_model * model = compute_load(&args->compute, args->model, args->quiet, &err);
     if (model == NULL) {
-        return load_model_exit_code();
+        return program_error(&err);
     }
     interrupt_listen();
     ws = data_windows(&args->data, model, NULL, NULL, NULL, args->quiet, &code);
     if (ws != NULL) {
-        im                                      = lrnn_imatrix_new(model);
+        im                                      = lrnn_imatrix_new(model, NULL);
         const struct lrnn_session_params params = {
             .n_threads   = (int32_t) args->compute.threads,
             .n_batch     = (int32_t) args->batch,
@@ -93,10 +94,10 @@ static enum exit_code run(void * arg) {
             .trace       = lrnn_imatrix_collect,
             .trace_user  = im,
         };
-        snprintf(err, sizeof(err), "out of memory");
-        args->session = im != NULL ? lrnn_session_new(model, &params, err, sizeof(err)) : NULL;
+        error_set(&err, LRNN_ERROR_NO_MEMORY, "out of memory");
+        args->session = im != NULL ? lrnn_session_new(model, &params, &err) : NULL;
         code          = args->session != NULL ? data_for_each(ws, args->quiet, feed, args)
-                                              : program_fail(EXIT_CODE_SYSTEM, "%s", err);
+                                              : program_fail(EXIT_CODE_SYSTEM, "%s", err.text);
     }
     if (code == EXIT_CODE_OK) {
         code = save(args, im, ws);

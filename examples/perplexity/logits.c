@@ -29,41 +29,39 @@ struct args {
 };
 
 // Reads token ids from a .npy file or from text.
-static bool read_ids(
-        const char * path, int32_t ** ids, int64_t * n_ids, char * err, size_t err_size) {
-    char   why[384];
-    char * data;
-    size_t size;
+static bool read_ids(const char * path, int32_t ** ids, int64_t * n_ids, struct lrnn_error * err) {
+    struct lrnn_error why;
+    char *            data;
+    size_t            size;
 
     *ids = NULL;
-    if (!read_file(path, &data, &size, err, err_size)) {
+    if (!read_file(path, &data, &size, err)) {
         return false;
     }
-    const bool ok = npy_is(data, size) ? npy_read_int32(data, size, ids, n_ids, why, sizeof(why))
-                                       : token_ids_parse(data, size, ids, n_ids, why, sizeof(why));
+    const bool ok = npy_is(data, size) ? npy_read_int32(data, size, ids, n_ids, &why)
+                                       : token_ids_parse(data, size, ids, n_ids, &why);
     free(data);
     if (!ok) {
-        return error_set(err, err_size, "%s: %s", path, why);
+        return error_set(err, why.kind, "%s: %s", path, why.text);
     }
-    return *n_ids > 0 || error_set(err, err_size, "%s: no token ids", path);
+    return *n_ids > 0 || error_set(err, LRNN_ERROR_BAD_INPUT, "%s: no token ids", path);
 }
 
 // Writes the logits of one call, after checking that all of them are finite.
 static enum exit_code write_rows(const struct args * args, struct lrnn_session * session,
-        int64_t at, int64_t n, int64_t n_vocab, struct atomic_file * out, char * err,
-        size_t err_size) {
+        int64_t at, int64_t n, int64_t n_vocab, struct atomic_file * out, struct lrnn_error * err) {
     for (int64_t i = 0; i < n; ++i) {
         const float * row = lrnn_logits(session, i);
         for (int64_t v = 0; v < n_vocab; ++v) {
             if (!isfinite(row[v])) {
-                snprintf(err, err_size,
+                error_set(err, LRNN_ERROR_BAD_INPUT,
                         "the logit of id %" PRId64 " after %" PRId64
                         " tokens is %f; %s was not written",
                         v, at + i + 1, (double) row[v], args->out);
-                return EXIT_CODE_NUMBERS;
+                return EXIT_CODE_NOT_FINITE;
             }
         }
-        if (!atomic_file_write(out, row, (size_t) n_vocab * sizeof(*row), err, err_size)) {
+        if (!atomic_file_write(out, row, (size_t) n_vocab * sizeof(*row), err)) {
             return EXIT_CODE_SYSTEM;
         }
     }
@@ -72,15 +70,15 @@ static enum exit_code write_rows(const struct args * args, struct lrnn_session *
 
 // Feeds the ids in calls of the requested sizes and writes the logits of each call.
 static enum exit_code write_logits(const struct args * args, struct lrnn_session * session,
-        const int32_t * ids, int64_t n_ids, int64_t n_vocab, struct atomic_file * out, char * err,
-        size_t err_size) {
+        const int32_t * ids, int64_t n_ids, int64_t n_vocab, struct atomic_file * out,
+        struct lrnn_error * err) {
     struct progress progress;
     char            header[NPY_HEADER_SIZE];
     int             n_calls = 0;
     enum exit_code  code    = EXIT_CODE_OK;
 
     npy_header_float32(n_ids, n_vocab, header);
-    if (!atomic_file_write(out, header, sizeof(header), err, err_size)) {
+    if (!atomic_file_write(out, header, sizeof(header), err)) {
         return EXIT_CODE_SYSTEM;
     }
     for (int64_t at = 0; at < n_ids; ++n_calls) {
@@ -96,14 +94,14 @@ static enum exit_code write_logits(const struct args * args, struct lrnn_session
         };
         progress_step(&progress, "computing logits");
         if (interrupt_seen()) {
-            snprintf(err, err_size,
+            error_set(err, LRNN_ERROR_BAD_INPUT,
                     "stopped after %" PRId64 " of %" PRId64 " tokens; %s was not written", at,
                     n_ids, args->out);
             code = EXIT_CODE_STOPPED;
-        } else if (!lrnn_eval(session, &input, 1, err, err_size)) {
+        } else if (!lrnn_eval(session, &input, 1, err)) {
             code = EXIT_CODE_SYSTEM;
         } else {
-            code = write_rows(args, session, at, n, n_vocab, out, err, err_size);
+            code = write_rows(args, session, at, n, n_vocab, out, err);
         }
         at += n;
         progress_done(&progress);
@@ -113,18 +111,19 @@ static enum exit_code write_logits(const struct args * args, struct lrnn_session
 }
 
 static enum exit_code compute_logits(const struct args * args, struct lrnn_model * model,
-        const int32_t * ids, int64_t n_ids, char * err, size_t err_size) {
+        const int32_t * ids, int64_t n_ids, struct lrnn_error * err) {
     const struct lrnn_model_info info = lrnn_model_get_info(model);
     struct atomic_file           out  = { 0 };
-    char                         why[384];
+    struct lrnn_error            why;
 
-    if (!token_ids_check(ids, n_ids, info.n_vocab, why, sizeof(why))) {
-        snprintf(err, err_size, "%s: %s", args->tokens, why);
+    if (!token_ids_check(ids, n_ids, info.n_vocab, &why)) {
+        error_set(err, why.kind, "%s: %s", args->tokens, why.text);
         return EXIT_CODE_DATA;
     }
     if (info.n_layer_attention > 0 && n_ids > INT32_MAX) {
-        snprintf(err, err_size, "%s has %" PRId64 " tokens; an attention cache holds at most %d",
-                args->tokens, n_ids, INT32_MAX);
+        error_set(err, LRNN_ERROR_BAD_INPUT,
+                "%s has %" PRId64 " tokens; an attention cache holds at most %d", args->tokens,
+                n_ids, INT32_MAX);
         return EXIT_CODE_DATA;
     }
     const struct lrnn_session_params params = {
@@ -133,14 +132,14 @@ static enum exit_code compute_logits(const struct args * args, struct lrnn_model
         .n_cache    = info.n_layer_attention > 0 ? (int32_t) n_ids : 0,
         .cache_type = (enum lrnn_cache_type) args->compute.cache_type,
     };
-    struct lrnn_session * session = lrnn_session_new(model, &params, err, err_size);
+    struct lrnn_session * session = lrnn_session_new(model, &params, err);
     enum exit_code        code    = EXIT_CODE_SYSTEM;
-    if (session != NULL && atomic_file_open(&out, args->out, err, err_size)) {
+    if (session != NULL && atomic_file_open(&out, args->out, err)) {
         interrupt_listen();
-        code = write_logits(args, session, ids, n_ids, info.n_vocab, &out, err, err_size);
+        code = write_logits(args, session, ids, n_ids, info.n_vocab, &out, err);
         if (code != EXIT_CODE_OK) {
             atomic_file_cancel(&out);
-        } else if (!atomic_file_commit(&out, err, err_size)) {
+        } else if (!atomic_file_commit(&out, err)) {
             code = EXIT_CODE_SYSTEM;
         }
     }
@@ -149,13 +148,13 @@ static enum exit_code compute_logits(const struct args * args, struct lrnn_model
 }
 
 static enum exit_code run(void * arg) {
-    struct args * args = arg;
-    int32_t *     ids  = NULL;
-    int64_t       n_ids;
-    char          err[1024];
+    struct args *     args = arg;
+    int32_t *         ids  = NULL;
+    int64_t           n_ids;
+    struct lrnn_error err;
 
-    if (!compute_check(&args->compute, err, sizeof(err))) {
-        return program_fail(EXIT_CODE_USAGE, "%s", err);
+    if (!compute_check(&args->compute, &err)) {
+        return program_fail(EXIT_CODE_USAGE, "%s", err.text);
     }
     const enum exit_code out =
             output_check(args->out, (const char * const[]) { args->model, args->tokens }, 2);
@@ -165,17 +164,15 @@ static enum exit_code run(void * arg) {
     if (args->cut.n == 0) {
         args->cut = (struct option_ints) { .n = 1, .v = { args->batch } };
     }
-    if (!read_ids(args->tokens, &ids, &n_ids, err, sizeof(err))) {
+    if (!read_ids(args->tokens, &ids, &n_ids, &err)) {
         free(ids);
-        return program_fail(EXIT_CODE_DATA, "%s", err);
+        return program_fail(EXIT_CODE_DATA, "%s", err.text);
     }
-    struct lrnn_model * model = compute_load(&args->compute, args->model, args->quiet);
-    enum exit_code      code  = load_model_exit_code();
-    if (model != NULL) {
-        code = compute_logits(args, model, ids, n_ids, err, sizeof(err));
-        if (code != EXIT_CODE_OK) {
-            program_say("%s", err);
-        }
+    struct lrnn_model * model = compute_load(&args->compute, args->model, args->quiet, &err);
+    enum exit_code      code =
+            model != NULL ? compute_logits(args, model, ids, n_ids, &err) : exit_code_of(err.kind);
+    if (code != EXIT_CODE_OK) {
+        program_say("%s", err.text);
     }
     lrnn_model_free(model);
     free(ids);

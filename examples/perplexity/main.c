@@ -1,5 +1,6 @@
 // lrnn-perplexity: how well models predict text. One command per file.
 
+#include "base/error.h"
 #include "commands.h"
 #include "options.h"
 
@@ -50,7 +51,8 @@ int main(int argc, char ** argv) {
         .examples = "lrnn-perplexity logits -m model.gguf --tokens ids.txt --out logits.npy",
         .commands = names,
     };
-    char err[512] = "a command is missing; see lrnn-perplexity --help";
+    struct lrnn_error err = { LRNN_ERROR_BAD_INPUT,
+        "a command is missing; see lrnn-perplexity --help" };
 
     for (int i = 0; i < N_COMMANDS && argc > 1; ++i) {
         if (strcmp(argv[1], COMMANDS[i].name) == 0) {
@@ -58,10 +60,11 @@ int main(int argc, char ** argv) {
         }
     }
     if (argc > 1 && argv[1][0] != '-') {
-        snprintf(err, sizeof(err), "unknown command '%s'; see lrnn-perplexity --help", argv[1]);
-    } else if (options_parse(&program, argc, argv, err, sizeof(err)) == OPTIONS_DONE) {
+        error_set(&err, LRNN_ERROR_BAD_INPUT, "unknown command '%s'; see lrnn-perplexity --help",
+                argv[1]);
+    } else if (options_parse(&program, argc, argv, &err) == OPTIONS_DONE) {
         return EXIT_CODE_OK;
     }
-    fprintf(stderr, "lrnn-perplexity: %s\n", err);
+    fprintf(stderr, "lrnn-perplexity: %s\n", err.text);
     return EXIT_CODE_USAGE;
 }

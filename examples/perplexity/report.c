@@ -51,7 +51,7 @@ static const struct format FORMATS[] = {
 enum { N_FORMATS = sizeof(FORMATS) / sizeof(FORMATS[0]) };
 
 // "table,svg": sets wanted[i] for every format named.
-static bool parse_formats(const char * list, bool wanted[N_FORMATS], char * err, size_t err_size) {
+static bool parse_formats(const char * list, bool wanted[N_FORMATS], struct lrnn_error * err) {
     for (const char * p = list;; ++p) {
         const size_t n     = strcspn(p, ",");
         bool         found = false;
@@ -61,7 +61,7 @@ static bool parse_formats(const char * list, bool wanted[N_FORMATS], char * err,
             }
         }
         if (!found) {
-            return error_set(err, err_size,
+            return error_set(err, LRNN_ERROR_BAD_INPUT,
                     "--format: '%.*s' is none of table, json, csv, svg, html", (int) n, p);
         }
         p += n;
@@ -108,18 +108,18 @@ static const char * path_of(const struct format * f, const char * folder, char p
 }
 
 static bool write_file(const struct report * r, const struct format * f, const char * path,
-        char * err, size_t err_size) {
+        struct lrnn_error * err) {
     struct atomic_file file;
-    if (!atomic_file_open(&file, path, err, err_size)) {
+    if (!atomic_file_open(&file, path, err)) {
         return false;
     }
     const bool written = f->write(r, file.file);
     if (!written || ferror(file.file)) {
         atomic_file_cancel(&file);
-        return error_set(
-                err, err_size, "%s: %s", path, written ? "cannot be written" : "out of memory");
+        return error_set(err, LRNN_ERROR_NO_MEMORY, "%s: %s", path,
+                written ? "cannot be written" : "out of memory");
     }
-    return atomic_file_commit(&file, err, err_size);
+    return atomic_file_commit(&file, err);
 }
 
 // Creates the folder and checks that no output is a score file that was read.
@@ -144,18 +144,18 @@ static enum exit_code check_outputs(
 
 static enum exit_code write_all(
         const struct report * r, const bool wanted[N_FORMATS], const char * folder) {
-    const struct report_screen screen    = find_screen();
-    char                       err[4608] = "out of memory", path[4096];
-    const enum exit_code       code      = check_outputs(r, wanted, folder);
+    const struct report_screen screen = find_screen();
+    struct lrnn_error          err    = { LRNN_ERROR_NO_MEMORY, "out of memory" };
+    char                       path[4096];
+    const enum exit_code       code = check_outputs(r, wanted, folder);
     for (int i = 0; i < N_FORMATS && code == EXIT_CODE_OK; ++i) {
         const bool is_file = FORMATS[i].file != NULL;
         if (!wanted[i]) {
             continue;
         }
-        if (!(is_file ? write_file(r, &FORMATS[i], path_of(&FORMATS[i], folder, path), err,
-                                sizeof(err))
+        if (!(is_file ? write_file(r, &FORMATS[i], path_of(&FORMATS[i], folder, path), &err)
                       : report_write_text(r, &screen, stdout))) {
-            return program_fail(EXIT_CODE_SYSTEM, "%s", err);
+            return program_fail(EXIT_CODE_SYSTEM, "%s", err.text);
         }
         if (is_file) {
             fprintf(stderr, "wrote %s\n", path);
@@ -169,7 +169,7 @@ static enum exit_code run(void * arg) {
     struct report_params * p                 = &args->params;
     bool                   wanted[N_FORMATS] = { false };
     struct report          report;
-    char                   err[4608];
+    struct lrnn_error      err;
 
     if (args->list_columns) {
         report_list_columns(stdout);
@@ -183,16 +183,16 @@ static enum exit_code run(void * arg) {
     p->unit    = args->y == 0 ? LOSS_PPL : args->y == 1 ? LOSS_NATS : LOSS_BPB;
     p->log2_x  = args->x == 0;
     p->bucket  = -1;
-    if (!parse_formats(args->format, wanted, err, sizeof(err)) ||
-            (args->bucket != NULL && !parse_bucket(args->bucket, &p->bucket, err, sizeof(err)))) {
-        return program_fail(EXIT_CODE_USAGE, "%s", err);
+    if (!parse_formats(args->format, wanted, &err) ||
+            (args->bucket != NULL && !parse_bucket(args->bucket, &p->bucket, &err))) {
+        return program_fail(EXIT_CODE_USAGE, "%s", err.text);
     }
     if (p->smooth > 0 && p->smooth % 2 == 0) {
         return program_fail(
                 EXIT_CODE_USAGE, "--smooth is %" PRId64 "; expected an odd number", p->smooth);
     }
-    if (!report_read(p, &report, err, sizeof(err))) {
-        return program_fail(EXIT_CODE_DATA, "%s", err);
+    if (!report_read(p, &report, &err)) {
+        return program_fail(EXIT_CODE_DATA, "%s", err.text);
     }
     const enum exit_code code = write_all(&report, wanted, args->out);
     report_free(&report);

@@ -1,3 +1,4 @@
+#include "lrnn.h"
 #include "run.h"
 
 #include "eval/estimates/summary.h"
@@ -10,13 +11,13 @@ enum exit_code run_print_result(const struct run_files * files, int64_t n_window
     const struct summary_params params  = { .bucket = 0 };
     struct scores               scores;
     struct summary              s;
-    char                        err[1024];
-    if (!scores_read(paths, 1, true, &scores, err, sizeof(err))) {
-        return program_fail(EXIT_CODE_DATA, "%s", err);
+    struct lrnn_error           err;
+    if (!scores_read(paths, 1, true, &scores, &err)) {
+        return program_fail(EXIT_CODE_DATA, "%s", err.text);
     }
-    if (!summary_make(&scores, &params, &s, err, sizeof(err))) {
+    if (!summary_make(&scores, &params, &s, &err)) {
         scores_free(&scores);
-        return program_fail(EXIT_CODE_SYSTEM, "%s", err);
+        return program_fail(EXIT_CODE_SYSTEM, "%s", err.text);
     }
     const struct loss * total = &s.total.at[0];
     printf("%s: %" PRId64 " of %" PRId64 " windows", files->scores, s.n_windows, n_windows);
@@ -36,7 +37,7 @@ enum exit_code run_print_result(const struct run_files * files, int64_t n_window
         while (s.diverged_from[i] == 0) {
             i++;
         }
-        code = program_fail(EXIT_CODE_NUMBERS,
+        code = program_fail(EXIT_CODE_NOT_FINITE,
                 "%s: %" PRId64 " windows have non-finite losses; the first is window %" PRId64
                 ", from position %" PRId64,
                 files->name, s.n_diverged, scores.windows[i].index + 1, s.diverged_from[i]);

@@ -55,39 +55,40 @@ static bool complete(int * choice, int of_protocol) {
     return differs;
 }
 
-static bool check(
-        const struct run_args * args, struct run_plan * plan, char * err, size_t err_size) {
+static bool check(const struct run_args * args, struct run_plan * plan, struct lrnn_error * err) {
     if (args->models.n == 0) {
-        return error_set(err, err_size, "-m is missing; see lrnn-perplexity run --help");
+        return error_set(
+                err, LRNN_ERROR_BAD_INPUT, "-m is missing; see lrnn-perplexity run --help");
     }
     if (args->shard != NULL && !parse_shard(args->shard, &plan->shard, &plan->n_shards)) {
-        return error_set(err, err_size, "--shard is '%s'; expected I/N, such as 2/8", args->shard);
+        return error_set(err, LRNN_ERROR_BAD_INPUT, "--shard is '%s'; expected I/N, such as 2/8",
+                args->shard);
     }
     if (args->time_limit != NULL && !parse_time(args->time_limit, &plan->limit_s)) {
-        return error_set(err, err_size,
+        return error_set(err, LRNN_ERROR_BAD_INPUT,
                 "--time-limit is '%s'; expected a positive time such as 90s, 30m, 2.5h or 1d",
                 args->time_limit);
     }
     if (args->names.n > 0 && args->names.n != args->models.n) {
-        return error_set(err, err_size, "%d --name for %d -m; expected one per model, or none",
-                args->names.n, args->models.n);
+        return error_set(err, LRNN_ERROR_BAD_INPUT,
+                "%d --name for %d -m; expected one per model, or none", args->names.n,
+                args->models.n);
     }
     if (plan->reset == SCORE_RESET_NEVER &&
             (args->group > 1 || plan->n_shards != 1 || plan->data.window.n_contexts > 0)) {
-        return error_set(err, err_size,
+        return error_set(err, LRNN_ERROR_BAD_INPUT,
                 "--reset never makes one sequence of all windows; --group, --shard and "
                 "--same-targets cannot be used with it");
     }
     if (args->resume && args->force) {
-        return error_set(err, err_size,
+        return error_set(err, LRNN_ERROR_BAD_INPUT,
                 "--resume continues a run and --force restarts it; "
                 "expected at most one of them");
     }
-    return data_options_check(&plan->data, err, err_size);
+    return data_options_check(&plan->data, err);
 }
 
-bool run_plan_make(
-        const struct run_args * args, struct run_plan * plan, char * err, size_t err_size) {
+bool run_plan_make(const struct run_args * args, struct run_plan * plan, struct lrnn_error * err) {
     const struct protocol * p      = &PROTOCOLS[args->protocol];
     struct data_options     data   = args->data;
     int                     reset  = args->reset;
@@ -113,7 +114,7 @@ bool run_plan_make(
         n += (size_t) snprintf(plan->same_targets + n, sizeof(plan->same_targets) - n, "%s%" PRId64,
                 i > 0 ? "," : "", args->same_targets.v[i]);
     }
-    return check(args, plan, err, err_size);
+    return check(args, plan, err);
 }
 
 void run_plan_calls(struct run_plan * plan, int64_t n_windows) {

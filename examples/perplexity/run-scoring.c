@@ -1,3 +1,4 @@
+#include "lrnn.h"
 #include "run.h"
 
 #include "eval/scores/model-facts.h"
@@ -55,22 +56,21 @@ static enum exit_code score_windows(
         struct scoring * s, struct score_writer * writer, const struct score_params * params) {
     const struct windows_summary * data   = windows_get_summary(s->windows);
     struct score_result            result = { 0 };
-    char                           err[1024], why[512];
+    struct lrnn_error              err, why;
 
     s->progress.n_windows = data->n_windows;
     s->progress.n_tokens =
             (int64_t) ((double) data->n_tokens * (double) (params->end - params->next) /
                        (double) data->n_windows);
-    s->progress.begun_us = ggml_time_us();
-    const enum score_status status =
-            score_run(s->model, s->windows, writer, params, &result, err, sizeof(err));
+    s->progress.begun_us           = ggml_time_us();
+    const enum score_status status = score_run(s->model, s->windows, writer, params, &result, &err);
     run_progress_clear(&s->progress);
     if (result.warning[0] != '\0' && !s->plan->args->quiet) {
         program_say("%s", result.warning);
     }
-    const bool closed = score_writer_close(writer, why, sizeof(why));
+    const bool closed = score_writer_close(writer, &why);
     if (status == SCORE_FAILED || !closed) {
-        return program_fail(EXIT_CODE_SYSTEM, "%s", status == SCORE_FAILED ? err : why);
+        return program_fail(EXIT_CODE_SYSTEM, "%s", status == SCORE_FAILED ? err.text : why.text);
     }
     return run_print_result(s->files, params->end - params->first, status == SCORE_STOPPED);
 }
@@ -78,7 +78,8 @@ static enum exit_code score_windows(
 static enum exit_code score_model(struct scoring * s) {
     const struct run_plan * plan = s->plan;
     const struct run_args * args = plan->args;
-    char                    err[1024], tool[64];
+    struct lrnn_error       err;
+    char                    tool[64];
     snprintf(tool, sizeof(tool), "lrnn-perplexity %s", lrnn_version());
     const struct score_meta meta   = make_meta(s, tool);
     struct score_params     params = {
@@ -106,10 +107,10 @@ static enum exit_code score_model(struct scoring * s) {
     }
     int64_t               n_done = 0;
     struct score_writer * writer =
-            args->resume ? score_writer_resume(s->files->scores, &meta, &n_done, err, sizeof(err))
-                         : score_writer_create(s->files->scores, &meta, err, sizeof(err));
+            args->resume ? score_writer_resume(s->files->scores, &meta, &n_done, &err)
+                         : score_writer_create(s->files->scores, &meta, &err);
     if (writer == NULL) {
-        return program_fail(EXIT_CODE_DATA, "%s", err);
+        return program_fail(EXIT_CODE_DATA, "%s", err.text);
     }
     params.next = params.first + n_done;
     return score_windows(s, writer, &params);
@@ -151,14 +152,14 @@ static enum exit_code read_data(struct scoring * s) {
 
 static enum exit_code run_model(struct scoring * s) {
     const struct run_args * args = s->plan->args;
-    char                    err[1024];
-    s->model = compute_load(&args->compute, s->files->model, args->quiet);
+    struct lrnn_error       err;
+    s->model = compute_load(&args->compute, s->files->model, args->quiet, &err);
     if (s->model == NULL) {
-        return load_model_exit_code();
+        return program_error(&err);
     }
     s->progress.model = s->files->name;
-    if (!model_facts_get(s->model, s->files->model, interrupt_seen, &s->facts, err, sizeof(err))) {
-        return program_fail(interrupt_seen() ? EXIT_CODE_STOPPED : EXIT_CODE_MODEL, "%s", err);
+    if (!model_facts_get(s->model, s->files->model, interrupt_seen, &s->facts, &err)) {
+        return program_fail(interrupt_seen() ? EXIT_CODE_STOPPED : EXIT_CODE_MODEL, "%s", err.text);
     }
     if (!lrnn_model_get_info(s->model).has_tokenizer) {
         return program_fail(EXIT_CODE_MODEL, "%s: has no tokenizer", s->files->model);
@@ -228,7 +229,7 @@ enum exit_code run_models(struct run_plan * plan) {
     }
     run_progress_begin(&s.progress, plan->args->quiet, plan->limit_s);
     enum exit_code code = name_files(plan, files);
-    for (int i = 0; i < n && (code == EXIT_CODE_OK || code == EXIT_CODE_NUMBERS); ++i) {
+    for (int i = 0; i < n && (code == EXIT_CODE_OK || code == EXIT_CODE_NOT_FINITE); ++i) {
         s.files                  = &files[i];
         const enum exit_code one = run_model(&s);
         code = one != EXIT_CODE_OK ? one : code; // the next model runs even if this one diverged

@@ -1,5 +1,6 @@
 // lrnn-perplexity run: scores every token of a data set into score files.
 
+#include "lrnn.h"
 #include "commands.h"
 
 #include "interrupt.h"
@@ -13,15 +14,14 @@
 static enum exit_code run(void * arg) {
     const struct run_args * args = arg;
     struct run_plan         plan;
-    char                    err[1024];
+    struct lrnn_error       err;
 
     if (args->list_datasets) {
         data_options_list();
         return EXIT_CODE_OK;
     }
-    if (!run_plan_make(args, &plan, err, sizeof(err)) ||
-            !compute_check(&args->compute, err, sizeof(err))) {
-        return program_fail(EXIT_CODE_USAGE, "%s", err);
+    if (!run_plan_make(args, &plan, &err) || !compute_check(&args->compute, &err)) {
+        return program_fail(EXIT_CODE_USAGE, "%s", err.text);
     }
     interrupt_listen();
     return run_models(&plan);

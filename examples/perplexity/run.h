@@ -3,6 +3,7 @@
 // The parts of `lrnn-perplexity run`: options (run.c), plan (run-plan.c), scoring (run-scoring.c),
 // progress (run-progress.c) and results (run-output.c).
 
+#include "lrnn.h"
 #include "compute-options.h"
 #include "data-options.h"
 #include "eval/scores/score.h"
@@ -38,8 +39,7 @@ struct run_plan {
     int64_t                 n_batch, group; // set by run_plan_calls
 };
 
-bool run_plan_make(
-        const struct run_args * args, struct run_plan * plan, char * err, size_t err_size);
+bool run_plan_make(const struct run_args * args, struct run_plan * plan, struct lrnn_error * err);
 
 // Decides the calls of the model: windows per group, and tokens of each per call.
 void run_plan_calls(struct run_plan * plan, int64_t n_windows);

@@ -49,7 +49,7 @@ static bool has_task(const struct args * args) {
 
 // The task from the command line, or from the model file.
 static struct task * find_task(const struct args * args, const struct lrnn_model * model,
-        char * name, size_t name_size, char * err, size_t err_size) {
+        char * name, size_t name_size, struct lrnn_error * err) {
     size_t       stated_size = 0, automaton_size = 0;
     const char * stated    = lrnn_model_get_string(model, "lrnn.task", &stated_size);
     const char * automaton = lrnn_model_get_string(model, "lrnn.task.automaton", &automaton_size);
@@ -57,7 +57,7 @@ static struct task * find_task(const struct args * args, const struct lrnn_model
 
     if (args->automaton != NULL) {
         snprintf(name, name_size, "automaton");
-        if (!read_file(args->automaton, &file, &automaton_size, err, err_size)) {
+        if (!read_file(args->automaton, &file, &automaton_size, err)) {
             return NULL;
         }
         automaton = file;
@@ -66,47 +66,46 @@ static struct task * find_task(const struct args * args, const struct lrnn_model
     } else if (stated != NULL) {
         snprintf(name, name_size, "%.*s", stated_size < 64 ? (int) stated_size : 64, stated);
     } else {
-        snprintf(err, err_size, "the file has no key lrnn.task; give --task");
+        error_set(err, LRNN_ERROR_BAD_INPUT, "the file has no key lrnn.task; give --task");
         return NULL;
     }
-    struct task * task = task_new(name, automaton, automaton_size, err, err_size);
+    struct task * task = task_new(name, automaton, automaton_size, err);
     free(file);
     return task;
 }
 
 // The tokens on which eigenvalues are counted: of a text, of a list of ids, or of the task.
 static bool find_tokens(const struct args * args, struct lrnn_model * model,
-        const struct task * task, int32_t ** tokens, int64_t * n, char * err, size_t err_size) {
+        const struct task * task, int32_t ** tokens, int64_t * n, struct lrnn_error * err) {
     const bool has_ids = args->ids_file != NULL;
     char *     text    = NULL;
     size_t     size    = 0;
 
     *tokens = NULL;
     if (task != NULL) {
-        return probe_tokens(
-                model, task, (uint64_t) args->seed, args->lengths.v[0], tokens, n, err, err_size);
+        return probe_tokens(model, task, (uint64_t) args->seed, args->lengths.v[0], tokens, n, err);
     }
-    bool ok = read_file(has_ids ? args->ids_file : args->text_file, &text, &size, err, err_size);
+    bool ok = read_file(has_ids ? args->ids_file : args->text_file, &text, &size, err);
     if (ok && has_ids) {
-        ok = token_ids_parse(text, size, tokens, n, err, err_size) &&
-             token_ids_check(*tokens, *n, lrnn_model_get_info(model).n_vocab, err, err_size);
+        ok = token_ids_parse(text, size, tokens, n, err) &&
+             token_ids_check(*tokens, *n, lrnn_model_get_info(model).n_vocab, err);
     } else if (ok) {
-        ok = lrnn_tokenize(model, text, size, LRNN_TOKENIZE_ADD_BOS, tokens, n, err, err_size);
+        ok = lrnn_tokenize(model, text, size, LRNN_TOKENIZE_ADD_BOS, tokens, n, err);
     }
     free(text);
     return ok;
 }
 
 static bool count_eigenvalues(const struct args * args, struct lrnn_model * model,
-        const struct task * task, struct eigenvalues * e, char * err, size_t err_size) {
+        const struct task * task, struct eigenvalues * e, struct lrnn_error * err) {
     const int64_t n_layer = lrnn_model_get_info(model).n_layer;
     int32_t *     tokens  = NULL;
     int64_t       n       = 0;
 
-    bool ok = find_tokens(args, model, task, &tokens, &n, err, err_size);
+    bool ok = find_tokens(args, model, task, &tokens, &n, err);
     n       = n < EIGENVALUES_TOKENS ? n : EIGENVALUES_TOKENS;
     if (ok && !eigenvalues_init(e, (int) n_layer, n > 512 ? n / 512 : 1)) {
-        snprintf(err, err_size, "out of memory for %" PRId64 " layers", n_layer);
+        error_set(err, LRNN_ERROR_NO_MEMORY, "out of memory for %" PRId64 " layers", n_layer);
         ok = false;
     }
     const struct lrnn_session_params params = {
@@ -118,10 +117,11 @@ static bool count_eigenvalues(const struct args * args, struct lrnn_model * mode
         .trace_user  = e,
     };
     const struct lrnn_input input   = { .tokens = tokens, .n_tokens = n };
-    struct lrnn_session *   session = ok ? lrnn_session_new(model, &params, err, err_size) : NULL;
-    ok = session != NULL && lrnn_eval(session, &input, 1, err, err_size);
+    struct lrnn_session *   session = ok ? lrnn_session_new(model, &params, err) : NULL;
+    ok                              = session != NULL && lrnn_eval(session, &input, 1, err);
     if (session != NULL && !ok && e->error != NULL) {
-        snprintf(err, err_size, "cannot compute the eigenvalues of this model: %s", e->error);
+        error_set(err, LRNN_ERROR_BAD_INPUT, "cannot compute the eigenvalues of this model: %s",
+                e->error);
     }
     lrnn_session_free(session);
     free(tokens);
@@ -139,7 +139,7 @@ static bool on_progress(int64_t done, int64_t total, void * user) {
 }
 
 static enum exit_code probe(const struct args * args, struct lrnn_model * model,
-        const struct task * task, struct probed * probed, char * err, size_t err_size) {
+        const struct task * task, struct probed * probed, struct lrnn_error * err) {
     const struct option_ints * lengths  = args->sample.n > 0 ? &args->sample : &args->lengths;
     struct progress            progress = { 0 };
     struct probe_params        params   = {
@@ -154,14 +154,14 @@ static enum exit_code probe(const struct args * args, struct lrnn_model * model,
     };
     memcpy(params.lengths, lengths->v, sizeof(lengths->v));
     const enum probe_status status =
-            args->horizon ? horizon_measure(model, task, &params, &probed->horizon, err, err_size)
+            args->horizon ? horizon_measure(model, task, &params, &probed->horizon, err)
                           : (args->sample.n > 0 ? probe_at_end : probe_by_length)(
-                                    model, task, &params, &probed->result, err, err_size);
+                                    model, task, &params, &probed->result, err);
     progress_clear(&progress);
     switch (status) {
         case PROBE_OK: return EXIT_CODE_OK;
         case PROBE_MISFIT: return EXIT_CODE_USAGE;
-        case PROBE_NUMBERS: return EXIT_CODE_NUMBERS;
+        case PROBE_NUMBERS: return EXIT_CODE_NOT_FINITE;
         case PROBE_FAILED: break;
     }
     return EXIT_CODE_SYSTEM;
@@ -173,10 +173,10 @@ static bool is_stopped(const struct probed * p) {
 
 // A table of accuracies is for one task.
 static bool check_task(const struct args * args, const struct probed * first,
-        const struct probed * p, char * err, size_t err_size) {
+        const struct probed * p, struct lrnn_error * err) {
     return first == NULL || args->sample.n > 0 || args->horizon ||
            strcmp(first->task, p->task) == 0 ||
-           error_set(err, err_size,
+           error_set(err, LRNN_ERROR_BAD_INPUT,
                    "the task is %s, that of %s is %s; expected the same task, or --sample", p->task,
                    first->name, first->task);
 }
@@ -184,12 +184,12 @@ static bool check_task(const struct args * args, const struct probed * first,
 // - first: the first model; NULL: this is the first one
 static enum exit_code probe_model(const struct args * args, const char * path,
         const struct probed * first, struct probed * p) {
-    char                err[512];
+    struct lrnn_error   err;
     enum exit_code      code  = EXIT_CODE_OK;
     struct task *       task  = NULL;
-    struct lrnn_model * model = compute_load(&args->compute, path, args->json);
+    struct lrnn_model * model = compute_load(&args->compute, path, args->json, &err);
     if (model == NULL) {
-        return load_model_exit_code();
+        return program_error(&err);
     }
     const char * slash = strrchr(path, '/');
     const char * file  = slash != NULL ? slash + 1 : path;
@@ -200,18 +200,17 @@ static enum exit_code probe_model(const struct args * args, const char * path,
     snprintf(p->name, sizeof(p->name), "%.*s", (int) (gguf ? n - 5 : n), file);
     snprintf(p->eigenvalues, sizeof(p->eigenvalues), "%s", lrnn_model_get_info(model).eigenvalues);
     if (has_task(args)) {
-        task      = find_task(args, model, p->task, sizeof(p->task), err, sizeof(err));
+        task      = find_task(args, model, p->task, sizeof(p->task), &err);
         p->chance = task != NULL ? task_chance(task) : 0.0;
-        code      = task != NULL && check_task(args, first, p, err, sizeof(err))
-                            ? probe(args, model, task, p, err, sizeof(err))
-                            : EXIT_CODE_USAGE;
+        code = task != NULL && check_task(args, first, p, &err) ? probe(args, model, task, p, &err)
+                                                                : EXIT_CODE_USAGE;
     }
     if (code == EXIT_CODE_OK && args->eigenvalues && !is_stopped(p) &&
-            !count_eigenvalues(args, model, task, &p->spectrum, err, sizeof(err))) {
+            !count_eigenvalues(args, model, task, &p->spectrum, &err)) {
         code = EXIT_CODE_DATA;
     }
     if (code != EXIT_CODE_OK) {
-        program_say("%s: %s", path, err);
+        program_say("%s: %s", path, err.text);
     }
     task_free(task);
     lrnn_model_free(model);
@@ -247,17 +246,17 @@ static void print_results(const struct args * args, const struct probed * probed
 
 static enum exit_code write_svg(const char * path, const struct probed * probed, int n) {
     struct atomic_file file;
-    char               err[512];
-    bool               ok = atomic_file_open(&file, path, err, sizeof(err));
+    struct lrnn_error  err;
+    bool               ok = atomic_file_open(&file, path, &err);
     if (ok) {
         output_svg(file.file, probed, n);
-        ok = atomic_file_commit(&file, err, sizeof(err));
+        ok = atomic_file_commit(&file, &err);
     }
-    return ok ? EXIT_CODE_OK : program_fail(EXIT_CODE_SYSTEM, "%s", err);
+    return ok ? EXIT_CODE_OK : program_fail(EXIT_CODE_SYSTEM, "%s", err.text);
 }
 
 static enum exit_code check_args(const struct args * args) {
-    char err[512];
+    struct lrnn_error err;
 
     for (int i = 1; i < args->lengths.n; ++i) {
         if (args->lengths.v[i] <= args->lengths.v[i - 1]) {
@@ -284,8 +283,8 @@ static enum exit_code check_args(const struct args * args) {
         return program_fail(
                 EXIT_CODE_USAGE, "-f and --tokens both set the input; give only one of them");
     }
-    if (!compute_check(&args->compute, err, sizeof(err))) {
-        return program_fail(EXIT_CODE_USAGE, "%s", err);
+    if (!compute_check(&args->compute, &err)) {
+        return program_fail(EXIT_CODE_USAGE, "%s", err.text);
     }
     if (args->svg != NULL) {
         const char * inputs[OPTION_LIST_MAX + 3] = { args->automaton, args->text_file,

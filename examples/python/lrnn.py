@@ -33,15 +33,63 @@ from pathlib import Path
 
 import numpy as np
 
-__all__ = ["CACHE_F16", "CACHE_F32", "CACHE_Q8_0", "Chat", "Decoder", "Error", "Model", "Sampler",
-           "Session", "ggml_version", "version"]
+__all__ = ["CACHE_F16", "CACHE_F32", "CACHE_Q8_0", "CancelledError", "Chat", "Decoder",
+           "DeviceError", "Error", "FileError", "InputError", "InternalError", "MemoryShortError",
+           "Model", "ModelError", "NotFiniteError", "NotFoundError", "Sampler", "Session",
+           "SystemCallError", "ggml_version", "version"]
 
 # Before 1.0, a minor version may change the API.
 API_VERSION = "0.2"
 
 
 class Error(Exception):
-    """One sentence: what was found, where, and what was expected."""
+    """One sentence: what was found, where, and what was expected. Every kind of error has a class
+    of its own below."""
+
+
+class InputError(Error, ValueError):
+    """A parameter, token or text that the function does not accept."""
+
+
+class ModelError(Error):
+    """A model file that is missing, damaged or not supported."""
+
+
+class FileError(Error):
+    """Another file that is damaged or does not fit."""
+
+
+class NotFoundError(Error, FileNotFoundError):
+    """A file or a name that does not exist."""
+
+
+class MemoryShortError(Error, MemoryError):
+    """Out of memory on this machine or on a device."""
+
+
+class SystemCallError(Error, OSError):
+    """The operating system refused: disk, permission, network."""
+
+
+class DeviceError(Error):
+    """A GPU or an RPC server failed."""
+
+
+class CancelledError(Error):
+    """A callback of the caller asked to stop."""
+
+
+class NotFiniteError(Error, ArithmeticError):
+    """Weights, states or logits with infinities or NaN."""
+
+
+class InternalError(Error):
+    """A defect of the library."""
+
+
+# in the order of enum lrnn_error_kind
+_ERRORS = (Error, InputError, ModelError, FileError, NotFoundError, MemoryShortError,
+           SystemCallError, DeviceError, CancelledError, NotFiniteError, InternalError)
 
 
 # ---- Declarations of lrnn.h. A test compares them with the header. -------------------------------
@@ -49,6 +97,17 @@ class Error(Exception):
 _progress = CFUNCTYPE(c_bool, c_float, c_void_p)
 _log = CFUNCTYPE(None, c_int, c_char_p, c_void_p)
 _trace = CFUNCTYPE(c_bool, c_void_p, c_void_p)
+
+
+class _Error(ctypes.Structure):
+    c_name = "lrnn_error"
+    _fields_ = [
+        ("kind", c_int),
+        ("text", ctypes.c_char * 1020),
+    ]
+
+    def exception(self):
+        return _ERRORS[self.kind](self.text.decode(errors="replace"))
 
 
 class _ModelParams(ctypes.Structure):
@@ -145,7 +204,7 @@ class _Message(ctypes.Structure):
     ]
 
 
-_STRUCTS = [_ModelParams, _ModelInfo, _SessionParams, _Input, _SamplerParams, _Message]
+_STRUCTS = [_Error, _ModelParams, _ModelInfo, _SessionParams, _Input, _SamplerParams, _Message]
 
 CACHE_F16, CACHE_F32, CACHE_Q8_0 = range(3)
 
@@ -156,44 +215,44 @@ _TOKENIZE_PARSE_SPECIAL = 1 << 2
 _object = c_void_p                         # a pointer to a struct that only the library knows
 _bytes = POINTER(ctypes.c_char)            # char * that is not NUL-terminated
 _size = POINTER(c_size_t)
-_err = [c_char_p, c_size_t]
 
 # function: result, arguments
 _FUNCTIONS = {
     "lrnn_version": (c_char_p, []),
     "lrnn_ggml_version": (c_char_p, []),
-    "lrnn_model_load": (_object, [c_char_p, POINTER(_ModelParams), *_err]),
+    "lrnn_model_load": (_object, [c_char_p, POINTER(_ModelParams), POINTER(_Error)]),
     "lrnn_model_free": (None, [_object]),
     "lrnn_model_get_info": (_ModelInfo, [_object]),
-    "lrnn_session_new": (_object, [_object, POINTER(_SessionParams), *_err]),
+    "lrnn_session_new": (_object, [_object, POINTER(_SessionParams), POINTER(_Error)]),
     "lrnn_session_free": (None, [_object]),
-    "lrnn_eval": (c_bool, [_object, POINTER(_Input), c_int32, *_err]),
+    "lrnn_eval": (c_bool, [_object, POINTER(_Input), c_int32, POINTER(_Error)]),
     "lrnn_logits": (POINTER(c_float), [_object, c_int64]),
     "lrnn_seq_length": (c_int64, [_object, c_int32]),
     "lrnn_seq_rewindable": (c_int64, [_object, c_int32]),
-    "lrnn_seq_reset": (c_bool, [_object, c_int32, *_err]),
-    "lrnn_seq_fork": (c_bool, [_object, c_int32, c_int32, *_err]),
-    "lrnn_seq_rewind": (c_bool, [_object, c_int32, c_int64, *_err]),
-    "lrnn_seq_save": (c_bool, [_object, c_int32, _object, c_char_p, *_err]),
-    "lrnn_seq_load": (c_bool, [_object, c_int32, _object, c_char_p, *_err]),
+    "lrnn_seq_reset": (c_bool, [_object, c_int32, POINTER(_Error)]),
+    "lrnn_seq_fork": (c_bool, [_object, c_int32, c_int32, POINTER(_Error)]),
+    "lrnn_seq_rewind": (c_bool, [_object, c_int32, c_int64, POINTER(_Error)]),
+    "lrnn_seq_save": (c_bool, [_object, c_int32, _object, c_char_p, POINTER(_Error)]),
+    "lrnn_seq_load": (c_bool, [_object, c_int32, _object, c_char_p, POINTER(_Error)]),
     "lrnn_seq_state_norm": (c_double, [_object, c_int32, POINTER(c_int32)]),
     "lrnn_tokenize": (c_bool, [_object, c_char_p, c_size_t, c_uint, POINTER(POINTER(c_int32)),
-                               POINTER(c_int64), *_err]),
+                               POINTER(c_int64), POINTER(_Error)]),
     "lrnn_token_bytes": (_bytes, [_object, c_int32, _size]),
     "lrnn_token_is_special": (c_bool, [_object, c_int32]),
-    "lrnn_decoder_new": (_object, [_object, c_bool]),
+    "lrnn_decoder_new": (_object, [_object, c_bool, POINTER(_Error)]),
     "lrnn_decoder_free": (None, [_object]),
     "lrnn_decoder_push": (_bytes, [_object, c_int32, _size]),
     "lrnn_decoder_end": (_bytes, [_object, _size]),
-    "lrnn_chat_new": (_object, [_object, c_char_p, *_err]),
+    "lrnn_chat_new": (_object, [_object, c_char_p, POINTER(_Error)]),
     "lrnn_chat_free": (None, [_object]),
     "lrnn_chat_tokenize": (c_bool, [_object, POINTER(_Message), c_int64, c_bool,
                                     POINTER(POINTER(c_int32)), POINTER(c_int64), POINTER(c_int64),
-                                    *_err]),
+                                    POINTER(_Error)]),
     "lrnn_chat_is_end": (c_bool, [_object, c_int32]),
-    "lrnn_sampler_new": (_object, [POINTER(_SamplerParams), *_err]),
+    "lrnn_sampler_new": (_object, [POINTER(_SamplerParams), POINTER(_Error)]),
     "lrnn_sampler_free": (None, [_object]),
-    "lrnn_sampler_sample": (c_int32, [_object, POINTER(c_float), c_int64, POINTER(c_float), *_err]),
+    "lrnn_sampler_sample": (c_int32, [_object, POINTER(c_float), c_int64, POINTER(c_float),
+                                      POINTER(_Error)]),
     "lrnn_sampler_accept": (None, [_object, c_int32]),
 }
 
@@ -259,11 +318,11 @@ def ggml_version():
 # ---- Arguments -----------------------------------------------------------------------------------
 
 def _checked(function, *arguments):
-    """Calls a function that takes `err` and `err_size`. Raises its message on failure."""
-    err = ctypes.create_string_buffer(1024)
-    result = function(*arguments, err, len(err))
+    """Calls a function that takes a struct lrnn_error. Raises it on failure."""
+    err = _Error()
+    result = function(*arguments, ctypes.byref(err))
     if not result:
-        raise Error(err.value.decode(errors="replace"))
+        raise err.exception()
     return result
 
 
@@ -273,7 +332,7 @@ def _int(value, c_type, name):
     if c_type(value).value != value:
         span = 1 << 8*ctypes.sizeof(c_type)
         low, high = (0, span - 1) if c_type(-1).value > 0 else (-span//2, span//2 - 1)
-        raise Error(f"{name} is {value}; expected {low} to {high}")
+        raise InputError(f"{name} is {value}; expected {low} to {high}")
     return value
 
 
@@ -284,7 +343,7 @@ def _string(value, name):
     """A NUL-terminated string: a path or the value of a parameter."""
     encoded = os.fsencode(value)
     if b"\0" in encoded:
-        raise Error(f"{name} is {value!r}; expected no NUL character")
+        raise InputError(f"{name} is {value!r}; expected no NUL character")
     return encoded
 
 
@@ -424,7 +483,7 @@ class Model(_Object):
         data = _lib.lrnn_token_bytes(handle.pointer, _int(token, c_int32, "token"),
                                      ctypes.byref(size))
         if not data:
-            raise Error(f"token {token} does not exist, or the model has no tokenizer")
+            raise InputError(f"token {token} does not exist, or the model has no tokenizer")
         return ctypes.string_at(data, size.value)
 
     def is_special(self, token):
@@ -495,7 +554,7 @@ class Session(_Object):
             handle = self._open()
             count = function(handle.pointer, _int(seq, c_int32, "seq"))
             if count < 0:
-                raise Error(f"sequence {seq} does not exist")
+                raise InputError(f"sequence {seq} does not exist")
             return count
 
     def length(self, seq=0):
@@ -552,9 +611,7 @@ class Decoder(_Object):
     def __init__(self, model, *, continues=False):
         super().__init__()
         needed = model._open()
-        pointer = _lib.lrnn_decoder_new(needed.pointer, bool(continues))
-        if not pointer:
-            raise Error("the model has no tokenizer, or memory is short")
+        pointer = _checked(_lib.lrnn_decoder_new, needed.pointer, bool(continues))
         self._handle = _Handle(pointer, _lib.lrnn_decoder_free, needed)
 
     def _text(self, function, *arguments):
@@ -619,14 +676,14 @@ class Sampler(_Object):
         logits = np.ascontiguousarray(logits, np.float32)
         if logits.ndim != 1 or not logits.size:
             raise TypeError(f"logits have the shape {list(logits.shape)}; expected [n_vocab]")
-        err, log_prob = ctypes.create_string_buffer(1024), c_float()
+        err, log_prob = _Error(), c_float()
         with self._lock:
             handle = self._open()
             token = _lib.lrnn_sampler_sample(
                 handle.pointer, logits.ctypes.data_as(POINTER(c_float)), len(logits),
-                ctypes.byref(log_prob), err, len(err))
+                ctypes.byref(log_prob), ctypes.byref(err))
         if token < 0:
-            raise Error(err.value.decode(errors="replace"))
+            raise err.exception()
         return token, log_prob.value
 
     def accept(self, token):

@@ -24,19 +24,6 @@ struct args {
     bool                  quiet;
 };
 
-static enum exit_code exit_code_of(enum lrnn_quantize_status status) {
-    switch (status) {
-        case LRNN_QUANTIZE_OK: return EXIT_CODE_OK;
-        case LRNN_QUANTIZE_STOPPED: return EXIT_CODE_STOPPED;
-        case LRNN_QUANTIZE_BAD_PARAMS: return EXIT_CODE_USAGE;
-        case LRNN_QUANTIZE_BAD_MODEL: return EXIT_CODE_MODEL;
-        case LRNN_QUANTIZE_BAD_IMATRIX: return EXIT_CODE_DATA;
-        case LRNN_QUANTIZE_NOT_FINITE: return EXIT_CODE_NUMBERS;
-        case LRNN_QUANTIZE_SYSTEM: break;
-    }
-    return EXIT_CODE_SYSTEM;
-}
-
 //
 // The plan, one line per tensor
 //
@@ -118,7 +105,7 @@ static void print_hint(const struct lrnn_quantizer * q, const char * path) {
     for (int64_t i = 0; lrnn_quantizer_get_tensor(q, i, &t); ++i) {
         n_keys += is_quantized(&t) && strstr(t.name, "attn_k.weight") != NULL;
     }
-    struct lrnn_model * model = n_keys > 0 ? load_model(path, false) : NULL;
+    struct lrnn_model * model = n_keys > 0 ? load_model(path, false, NULL) : NULL;
     if (model == NULL) {
         return;
     }
@@ -168,11 +155,10 @@ static enum exit_code run(void * user) {
         .allow_requantize = args->allow_requantize,
         .n_threads        = (int32_t) args->threads,
     };
-    enum lrnn_quantize_status   status;
     struct lrnn_quantize_tensor t;
     struct output               out = { .quiet = args->quiet };
     int                         n   = 0;
-    char                        err[1024];
+    struct lrnn_error           err;
 
     if (!args->dry_run) {
         const char * const   inputs[] = { args->in, args->imatrix };
@@ -182,9 +168,9 @@ static enum exit_code run(void * user) {
         }
     }
     backends_start();
-    struct lrnn_quantizer * q = lrnn_quantizer_new(args->in, &params, &status, err, sizeof(err));
+    struct lrnn_quantizer * q = lrnn_quantizer_new(args->in, &params, &err);
     if (q == NULL) {
-        return program_fail(exit_code_of(status), "%s", err);
+        return program_error(&err);
     }
     print_warnings(q, args->imatrix != NULL);
     if (!args->quiet) {
@@ -198,17 +184,15 @@ static enum exit_code run(void * user) {
     out.quantizer = q;
     progress_begin(&out.progress, n);
     show_progress(&out, 0);
-    status = lrnn_quantizer_run(
-            q, args->dry_run ? NULL : args->out, on_tensor, &out, err, sizeof(err));
+    const bool ok = lrnn_quantizer_run(q, args->dry_run ? NULL : args->out, on_tensor, &out, &err);
     if (!args->quiet) {
         progress_clear(&out.progress);
     }
-    if (status == LRNN_QUANTIZE_OK) {
+    if (ok) {
         print_sum(q);
     }
     lrnn_quantizer_free(q);
-    return status == LRNN_QUANTIZE_OK ? EXIT_CODE_OK
-                                      : program_fail(exit_code_of(status), "%s", err);
+    return ok ? EXIT_CODE_OK : program_error(&err);
 }
 
 // "Q8_0, ..., F32: the type of ...", from the library's list of types

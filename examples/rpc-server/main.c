@@ -32,12 +32,12 @@ struct args {
 };
 
 static bool find_address(
-        const struct args * args, struct sockaddr_in * addr, char * err, size_t err_size) {
+        const struct args * args, struct sockaddr_in * addr, struct lrnn_error * err) {
     const struct addrinfo hints = { .ai_family = AF_INET, .ai_socktype = SOCK_STREAM };
     struct addrinfo *     found = NULL;
     const int             code  = getaddrinfo(args->host, NULL, &hints, &found);
     if (code != 0) {
-        return error_set(err, err_size,
+        return error_set(err, LRNN_ERROR_SYSTEM,
                 "--host %s: %s; expected the name or IPv4 address of this machine", args->host,
                 gai_strerror(code));
     }
@@ -49,15 +49,15 @@ static bool find_address(
 
 // Tries to listen. ggml would fail without a reason.
 static bool check_address(
-        const struct args * args, const struct sockaddr_in * addr, char * err, size_t err_size) {
+        const struct args * args, const struct sockaddr_in * addr, struct lrnn_error * err) {
     const int  sock  = socket(AF_INET, SOCK_STREAM, 0);
     const int  reuse = 1; // as ggml does: ignore connections that were just closed
     const bool ok =
             sock >= 0 && setsockopt(sock, SOL_SOCKET, SO_REUSEADDR, &reuse, sizeof(reuse)) == 0 &&
             bind(sock, (const struct sockaddr *) addr, sizeof(*addr)) == 0 && listen(sock, 1) == 0;
     if (!ok) {
-        snprintf(err, err_size, "cannot listen on %s:%lld: %s", args->host, (long long) args->port,
-                strerror(errno));
+        error_set(err, LRNN_ERROR_SYSTEM, "cannot listen on %s:%lld: %s", args->host,
+                (long long) args->port, strerror(errno));
     }
     if (sock >= 0) {
         close(sock);
@@ -67,15 +67,16 @@ static bool check_address(
 
 // Creates the folder if necessary and checks that it is writable. ggml would silently continue
 // without a cache.
-static bool check_cache(const char * path, char * err, size_t err_size) {
+static bool check_cache(const char * path, struct lrnn_error * err) {
     struct stat st;
     if (mkdir(path, 0777) != 0 && errno != EEXIST) {
-        snprintf(err, err_size, "--cache %s: cannot create the folder: %s", path, strerror(errno));
+        error_set(err, LRNN_ERROR_SYSTEM, "--cache %s: cannot create the folder: %s", path,
+                strerror(errno));
     } else if (stat(path, &st) != 0 || !S_ISDIR(st.st_mode)) {
-        snprintf(err, err_size, "--cache %s is not a folder", path);
+        error_set(err, LRNN_ERROR_BAD_INPUT, "--cache %s is not a folder", path);
     } else if (access(path, R_OK | W_OK | X_OK) != 0) {
-        snprintf(
-                err, err_size, "--cache %s: the folder is not writable: %s", path, strerror(errno));
+        error_set(err, LRNN_ERROR_SYSTEM, "--cache %s: the folder is not writable: %s", path,
+                strerror(errno));
     } else {
         return true;
     }
@@ -84,13 +85,13 @@ static bool check_cache(const char * path, char * err, size_t err_size) {
 
 // The devices in `list`; if it is NULL, all GPUs; if there are none, the CPU.
 static bool find_devices(
-        const char * list, ggml_backend_dev_t * devices, size_t * n, char * err, size_t err_size) {
+        const char * list, ggml_backend_dev_t * devices, size_t * n, struct lrnn_error * err) {
     char name[128];
     *n = 0;
     for (int i = 0; list != NULL && option_word(list, ",", i, name, sizeof(name)); ++i) {
         ggml_backend_dev_t dev = ggml_backend_dev_by_name(name);
         if (dev == NULL || *n == DEVICES_MAX) {
-            return error_set(err, err_size,
+            return error_set(err, LRNN_ERROR_BAD_INPUT,
                     dev == NULL ? "there is no device '%s'; lrnn-inspect --devices lists them"
                                 : "--device: '%s' exceeds the limit of 16 devices",
                     name);
@@ -108,7 +109,7 @@ static bool find_devices(
         *n = 1;
     }
     if (*n == 0) {
-        snprintf(err, err_size,
+        error_set(err, LRNN_ERROR_BAD_INPUT,
                 list != NULL ? "--device is empty" : "ggml found no device on this machine");
     }
     return *n > 0;
@@ -140,15 +141,16 @@ static enum exit_code serve(void * user) {
     ggml_backend_dev_t  devices[DEVICES_MAX];
     size_t              n_devices;
     struct sockaddr_in  addr;
-    char                digits[INET_ADDRSTRLEN], endpoint[INET_ADDRSTRLEN + 8], err[512];
+    char                digits[INET_ADDRSTRLEN], endpoint[INET_ADDRSTRLEN + 8], no_gpu[512];
+    struct lrnn_error   err;
 
     backends_start();
-    if (!find_devices(args->device, devices, &n_devices, err, sizeof(err))) {
-        return program_fail(EXIT_CODE_USAGE, "%s", err);
+    if (!find_devices(args->device, devices, &n_devices, &err)) {
+        return program_fail(EXIT_CODE_USAGE, "%s", err.text);
     }
-    if ((args->cache != NULL && !check_cache(args->cache, err, sizeof(err))) ||
-            !find_address(args, &addr, err, sizeof(err))) {
-        return program_fail(EXIT_CODE_SYSTEM, "%s", err);
+    if ((args->cache != NULL && !check_cache(args->cache, &err)) ||
+            !find_address(args, &addr, &err)) {
+        return program_fail(EXIT_CODE_SYSTEM, "%s", err.text);
     }
     if (ntohl(addr.sin_addr.s_addr) >> 24 != IN_LOOPBACKNET) {
         program_say("warning: anyone who reaches %s port %lld can use the memory of this machine "
@@ -156,11 +158,11 @@ static enum exit_code serve(void * user) {
                     "use a trusted network or a tunnel",
                 args->host, (long long) args->port);
     }
-    if (!check_address(args, &addr, err, sizeof(err))) {
-        return program_fail(EXIT_CODE_SYSTEM, "%s", err);
+    if (!check_address(args, &addr, &err)) {
+        return program_fail(EXIT_CODE_SYSTEM, "%s", err.text);
     }
-    if (args->device == NULL && backends_lack_gpu(err, sizeof(err))) {
-        program_say("%s; lending the CPU", err);
+    if (args->device == NULL && backends_why_no_gpu(no_gpu, sizeof(no_gpu))) {
+        program_say("%s; lending the CPU", no_gpu);
     }
     const long n_cores = sysconf(_SC_NPROCESSORS_ONLN);
     snprintf(endpoint, sizeof(endpoint), "%s:%lld",

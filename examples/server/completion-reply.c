@@ -215,7 +215,7 @@ static const char * reason_of(const struct choice * choice) {
 
 // The text of a prompt, decoded from its tokens.
 static void put_echo(FILE * out, const struct completion * c, const struct choice * choice) {
-    struct lrnn_decoder * decoder = lrnn_decoder_new(c->server->model, false);
+    struct lrnn_decoder * decoder = lrnn_decoder_new(c->server->model, false, NULL);
     size_t                size    = 0;
     for (int64_t i = 0; i < choice->n_prompt && decoder != NULL; ++i) {
         const char * text = lrnn_decoder_push(decoder, choice->prompt[i], &size);
@@ -311,9 +311,9 @@ static void write_choice_events(FILE * out, struct completion * c, int64_t i) {
 
 bool completion_write_events(FILE * out, struct completion * c) {
     const struct job * job = c->job;
-    if (job->err[0] != '\0') {
+    if (job->err.kind != LRNN_ERROR_NONE) {
         fputs("data: ", out);
-        error_write(out, 500, NULL, job->err);
+        error_write(out, 500, NULL, job->err.text);
         fputs("\n\ndata: [DONE]\n\n", out);
         return true;
     }

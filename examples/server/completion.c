@@ -1,6 +1,7 @@
 // /v1/completions and /v1/chat/completions: from a request to a job, and from its results to a
 // reply.
 
+#include "lrnn.h"
 #include "base/random.h"
 #include "completion-reply.h"
 #include "state-routes.h"
@@ -47,7 +48,7 @@ static bool no_memory(struct http_call * call) {
 // Loads the state that the request names.
 static bool load_base(struct completion * c, struct http_call * call) {
     const struct server * s = c->server;
-    char                  err[512];
+    struct lrnn_error     err;
     if (c->request.state[0] == '\0' || c->is_chat) {
         return true;
     }
@@ -58,14 +59,14 @@ static bool load_base(struct completion * c, struct http_call * call) {
     if (c->base == NULL) {
         return no_memory(call);
     }
-    const enum state_status status = state_load(s->state_dir, c->request.state, s->info.identity,
-            s->info.n_vocab, c->base, err, sizeof(err));
+    const enum state_status status = state_load(
+            s->state_dir, c->request.state, s->info.identity, s->info.n_vocab, c->base, &err);
     if (status != STATE_OK) {
         return REFUSE(call,
                 status == STATE_MISSING ? 404
                 : status == STATE_BAD   ? 400
                                         : 500,
-                "state", "%s", err);
+                "state", "%s", err.text);
     }
     return true;
 }
@@ -120,7 +121,7 @@ static bool check_length(
 static bool make_prompt(struct completion * c, const struct prompt * from, struct prompt * to,
         struct http_call * call) {
     const struct server * s = c->server;
-    char                  err[512];
+    struct lrnn_error     err;
     if (from->text != NULL) {
         const unsigned flags = LRNN_TOKENIZE_PARSE_SPECIAL |
                                (c->base == NULL ? (unsigned) LRNN_TOKENIZE_ADD_BOS : 0u);
@@ -128,9 +129,9 @@ static bool make_prompt(struct completion * c, const struct prompt * from, struc
             return REFUSE(call, 400, "prompt",
                     "prompt is a text, but the model has no tokenizer; send token ids");
         }
-        if (!lrnn_tokenize(s->model, from->text, from->size, flags, &to->tokens, &to->n_tokens, err,
-                    sizeof(err))) {
-            return REFUSE(call, 400, "prompt", "%s", err);
+        if (!lrnn_tokenize(
+                    s->model, from->text, from->size, flags, &to->tokens, &to->n_tokens, &err)) {
+            return REFUSE(call, 400, "prompt", "%s", err.text);
         }
     } else if (from->n_tokens > 0) {
         to->tokens = malloc((size_t) from->n_tokens * sizeof(int32_t));
@@ -165,12 +166,12 @@ static bool make_prompts(struct completion * c, struct http_call * call) {
 static bool make_chat_prompt(struct completion * c, struct http_call * call) {
     const struct server *  s = c->server;
     const struct request * r = &c->request;
-    char                   err[512];
+    struct lrnn_error      err;
     if (s->chat == NULL) {
         return REFUSE(call, 400, "messages",
                 "the model has no chat format (%s); use /v1/completions, or start the server with "
                 "--chat-format",
-                s->chat_err);
+                s->chat_err.text);
     }
     struct lrnn_message * messages = calloc((size_t) r->n_messages, sizeof(*messages));
     c->prompts                     = calloc(1, sizeof(*c->prompts));
@@ -185,10 +186,10 @@ static bool make_chat_prompt(struct completion * c, struct http_call * call) {
     }
     c->n_prompts  = 1;
     const bool ok = lrnn_chat_tokenize(s->chat, messages, r->n_messages, r->no_thinking,
-            &c->prompts[0].tokens, &c->prompts[0].n_tokens, &c->n_stable, err, sizeof(err));
+            &c->prompts[0].tokens, &c->prompts[0].n_tokens, &c->n_stable, &err);
     free(messages);
     if (!ok) {
-        return REFUSE(call, 400, "messages", "%s", err);
+        return REFUSE(call, 400, "messages", "%s", err.text);
     }
     return check_length(s, &c->prompts[0], call);
 }
@@ -259,7 +260,7 @@ static bool make_job(struct completion * c, enum request_kind kind, struct http_
         choice->seed                 = seed + (uint64_t) (i % r->n);
         choice->leader               = i % r->n > 0 ? &c->job->choices[i - i % r->n] : NULL;
         if (c->server->info.has_tokenizer) {
-            c->cursors[i].decoder = lrnn_decoder_new(c->server->model, !r->echo);
+            c->cursors[i].decoder = lrnn_decoder_new(c->server->model, !r->echo, NULL);
         }
     }
     return true;
@@ -323,12 +324,12 @@ static bool wait_for(struct completion * c, struct http_call * call) {
     }
     pthread_mutex_unlock(&job->mutex);
     scheduler_abandon(c->server->scheduler, job); // all results are in, or nobody wants them
-    return job->err[0] == '\0' || REFUSE(call, 500, NULL, "%s", job->err);
+    return job->err.kind == LRNN_ERROR_NONE || REFUSE(call, 500, NULL, "%s", job->err.text);
 }
 
 static void reply_whole(struct completion * c, struct http_call * call) {
     struct text * t = wait_for(c, call) ? text_new() : NULL;
-    if (c->job->err[0] != '\0') {
+    if (c->job->err.kind != LRNN_ERROR_NONE) {
         return;
     }
     if (t != NULL) {
@@ -399,13 +400,13 @@ static void write_state(struct completion * c, const char * name, struct http_ca
         .data     = c->job->state,
         .size     = c->job->state_size,
     };
-    char err[512];
+    struct lrnn_error err;
     if (state.data == NULL) {
         no_memory(call);
         return;
     }
-    if (state_save(s->state_dir, name, s->info.identity, &state, err, sizeof(err)) != STATE_OK) {
-        reply_error(call, 500, NULL, "%s", err);
+    if (state_save(s->state_dir, name, s->info.identity, &state, &err) != STATE_OK) {
+        reply_error(call, 500, NULL, "%s", err.text);
         return;
     }
     reply_state(call, name, state.n_tokens, state.size, c->job->choices[0].n_cached);

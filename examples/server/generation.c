@@ -8,7 +8,7 @@
 #include <string.h>
 
 bool generator_init(struct generator * g, const struct lrnn_model * model, int64_t n_cache,
-        char * err, size_t err_size) {
+        struct lrnn_error * err) {
     const struct lrnn_model_info info = lrnn_model_get_info(model);
     *g                                = (struct generator) {
                                        .model   = model,
@@ -18,7 +18,7 @@ bool generator_init(struct generator * g, const struct lrnn_model * model, int64
                                        .seen    = calloc((size_t) info.n_vocab, sizeof(bool)),
     };
     return (g->changed != NULL && g->seen != NULL) ||
-           error_set(err, err_size, "out of memory for the logits");
+           error_set(err, LRNN_ERROR_NO_MEMORY, "out of memory for the logits");
 }
 
 void generator_free(struct generator * g) {
@@ -32,25 +32,25 @@ static void append_text(const char * text, size_t size, void * user) {
     c->no_memory      = !buffer_append(&c->text, text, size) || c->no_memory;
 }
 
-bool generation_begin(struct generator * g, struct choice * c, char * err, size_t err_size) {
+bool generation_begin(struct generator * g, struct choice * c, struct lrnn_error * err) {
     const struct job_params *  p      = &c->job->params;
     struct lrnn_sampler_params params = p->sampler;
     params.seed                       = c->seed;
     c->tokens  = malloc((size_t) (c->n_prompt + p->max_tokens) * sizeof(int32_t));
-    c->sampler = lrnn_sampler_new(&params, err, err_size);
-    c->decoder = g->info.has_tokenizer ? lrnn_decoder_new(g->model, true) : NULL;
+    c->sampler = lrnn_sampler_new(&params, err);
+    c->decoder = g->info.has_tokenizer ? lrnn_decoder_new(g->model, true, err) : NULL;
     if (c->sampler == NULL) {
         return false;
     }
     if (c->tokens == NULL || (c->decoder == NULL && g->info.has_tokenizer) ||
             !stop_begin(&c->stop, p->stops, append_text, c)) {
-        return error_set(err, err_size, "out of memory for a choice");
+        return error_set(err, LRNN_ERROR_NO_MEMORY, "out of memory for a choice");
     }
     memcpy(c->tokens, c->prompt, (size_t) c->n_prompt * sizeof(int32_t));
     for (int64_t i = 0; i < c->n_prompt && params.repeat_penalty != 1.0f; ++i) {
         lrnn_sampler_accept(c->sampler, c->prompt[i]);
     }
-    return !p->score_prompt || generation_score(g, c, c->prompt[0], NULL, err, err_size);
+    return !p->score_prompt || generation_score(g, c, c->prompt[0], NULL, err);
 }
 
 void generation_end(struct choice * c) {
@@ -83,12 +83,12 @@ static void find_top(const float * logits, int64_t n_vocab, int32_t n, int32_t *
 }
 
 bool generation_add_score(
-        struct choice * c, const struct token_score * score, char * err, size_t err_size) {
+        struct choice * c, const struct token_score * score, struct lrnn_error * err) {
     if ((c->n_scores & (c->n_scores - 1)) == 0) { // at 0, 1, 2, 4, 8, ...
         const int64_t        n    = c->n_scores > 0 ? 2 * c->n_scores : 1;
         struct token_score * more = realloc(c->scores, (size_t) n * sizeof(*more));
         if (more == NULL) {
-            return error_set(err, err_size, "out of memory for the scores of a choice");
+            return error_set(err, LRNN_ERROR_NO_MEMORY, "out of memory for the scores of a choice");
         }
         c->scores = more;
     }
@@ -100,13 +100,13 @@ bool generation_add_score(
 }
 
 bool generation_score(struct generator * g, struct choice * c, int32_t token, const float * logits,
-        char * err, size_t err_size) {
+        struct lrnn_error * err) {
     const int64_t      V     = g->info.n_vocab;
     struct token_score score = { .token = token, .log_prob = NAN };
     if (logits != NULL) {
         const struct log_norm norm = log_norm_of(logits, V);
         if (isnan(norm.max)) {
-            return error_set(err, err_size, "a logit of the model is not finite");
+            return error_set(err, LRNN_ERROR_BAD_INPUT, "a logit of the model is not finite");
         }
         score.log_prob = log_norm_prob(norm, logits[token]);
         score.n_top    = c->job->params.n_top < V ? c->job->params.n_top : (int32_t) V;
@@ -115,7 +115,7 @@ bool generation_score(struct generator * g, struct choice * c, int32_t token, co
             score.top_log_prob[i] = log_norm_prob(norm, logits[score.top[i]]);
         }
     }
-    return generation_add_score(c, &score, err, err_size);
+    return generation_add_score(c, &score, err);
 }
 
 //
@@ -176,16 +176,16 @@ static bool is_end(const struct generator * g, const struct job_params * p, int3
            (token == g->info.eos || (p->chat != NULL && lrnn_chat_is_end(p->chat, token)));
 }
 
-bool generation_sample(struct generator * g, struct choice * c, const float * logits, char * err,
-        size_t err_size) {
+bool generation_sample(
+        struct generator * g, struct choice * c, const float * logits, struct lrnn_error * err) {
     const struct job_params * p = &c->job->params;
     if (p->max_tokens == 0) {
         c->finish = FINISH_LENGTH;
         return false;
     }
-    const int32_t token = lrnn_sampler_sample(
-            c->sampler, with_biases(g, c, logits), g->info.n_vocab, NULL, err, err_size);
-    if (token < 0 || (p->n_top >= 0 && !generation_score(g, c, token, logits, err, err_size))) {
+    const int32_t token =
+            lrnn_sampler_sample(c->sampler, with_biases(g, c, logits), g->info.n_vocab, NULL, err);
+    if (token < 0 || (p->n_top >= 0 && !generation_score(g, c, token, logits, err))) {
         return false;
     }
     c->tokens[c->n_prompt + c->n_new++] = token;
@@ -200,7 +200,7 @@ bool generation_sample(struct generator * g, struct choice * c, const float * lo
         end_text(c);
     }
     if (c->no_memory) {
-        return error_set(err, err_size, "out of memory for the text of a choice");
+        return error_set(err, LRNN_ERROR_NO_MEMORY, "out of memory for the text of a choice");
     }
     return c->finish == FINISH_NONE;
 }

@@ -1,3 +1,4 @@
+#include "base/error.h"
 #include "http.h"
 
 #include "httplib.h"
@@ -441,7 +442,7 @@ void http_server_free(struct http_server * server) {
 }
 
 int http_server_bind(
-        struct http_server * server, const char * host, int port, char * err, size_t err_size) try {
+        struct http_server * server, const char * host, int port, struct lrnn_error * err) try {
     errno        = 0;
     int  bound   = port;
     bool success = true;
@@ -452,13 +453,13 @@ int http_server_bind(
         success = server->server.bind_to_port(host, port);
     }
     if (!success) {
-        snprintf(err, err_size, "cannot listen on %s port %d: %s", host, port,
+        error_set(err, LRNN_ERROR_SYSTEM, "cannot listen on %s port %d: %s", host, port,
                 errno != 0 ? strerror(errno) : "expected the name or address of this machine");
         return -1;
     }
     return bound;
 } catch (...) {
-    snprintf(err, err_size, "cannot listen on %s port %d", host, port);
+    error_set(err, LRNN_ERROR_BAD_INPUT, "cannot listen on %s port %d", host, port);
     return -1;
 }
 

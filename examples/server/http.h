@@ -3,6 +3,7 @@
 // HTTP/1.1 behind a C interface. http.cpp implements it with cpp-httplib and contains all C++ of
 // this program.
 
+#include "lrnn.h"
 #include "base/slice.h"
 
 #include <stdbool.h>
@@ -33,7 +34,7 @@ void http_server_free(struct http_server * server);
 
 // Returns the port, which differs if it was 0; -1: error.
 int http_server_bind(
-        struct http_server * server, const char * host, int port, char * err, size_t err_size);
+        struct http_server * server, const char * host, int port, struct lrnn_error * err);
 
 // Serves until http_server_stop, then finishes the requests that have begun.
 bool http_server_run(struct http_server * server);

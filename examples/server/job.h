@@ -85,12 +85,12 @@ struct job {
     struct choice *   choices; // [n_choices]
     int64_t           n_choices;
 
-    pthread_mutex_t mutex; // guards the results
-    pthread_cond_t  cond;  // signaled when there are new ones
-    int64_t         n_done;
-    char            err[256]; // of the first choice that failed
-    void *          state;    // of choice 0 before the last token of its prompt
-    size_t          state_size;
+    pthread_mutex_t   mutex; // guards the results
+    pthread_cond_t    cond;  // signaled when there are new ones
+    int64_t           n_done;
+    struct lrnn_error err;   // of the first choice that failed
+    void *            state; // of choice 0 before the last token of its prompt
+    size_t            state_size;
 
     atomic_bool cancelled; // nobody waits for the results
 };

@@ -1,5 +1,6 @@
 // lrnn-server: a model behind OpenAI's HTTP API.
 
+#include "lrnn.h"
 #include "compute-options.h"
 #include "interrupt.h"
 #include "load-model.h"
@@ -84,15 +85,15 @@ static enum exit_code serve(const struct args * args, struct server * s) {
         .user          = s,
     };
     pthread_t            thread;
-    char                 err[512];
+    struct lrnn_error    err;
     struct http_server * http = http_server_new(&params);
     if (http == NULL) {
         return program_fail(EXIT_CODE_SYSTEM, "out of memory for the HTTP server");
     }
-    const int port = http_server_bind(http, args->host, (int) args->port, err, sizeof(err));
+    const int port = http_server_bind(http, args->host, (int) args->port, &err);
     if (port < 0) {
         http_server_free(http);
-        return program_fail(EXIT_CODE_SYSTEM, "%s", err);
+        return program_fail(EXIT_CODE_SYSTEM, "%s", err.text);
     }
     if (!is_loopback(args->host)) {
         program_say("warning: anyone who reaches %s port %d can use the server%s; HTTP is not "
@@ -120,16 +121,16 @@ static enum exit_code serve(const struct args * args, struct server * s) {
 
 static enum exit_code run(void * user) {
     const struct args * args = user;
-    char                err[512];
-    if (!compute_check(&args->compute, err, sizeof(err))) {
-        return program_fail(EXIT_CODE_USAGE, "%s", err);
+    struct lrnn_error   err;
+    if (!compute_check(&args->compute, &err)) {
+        return program_fail(EXIT_CODE_USAGE, "%s", err.text);
     }
     if (args->state_dir != NULL && !check_state_dir(args->state_dir)) {
         return EXIT_CODE_SYSTEM;
     }
-    struct lrnn_model * model = compute_load(&args->compute, args->model, false);
+    struct lrnn_model * model = compute_load(&args->compute, args->model, false, &err);
     if (model == NULL) {
-        return load_model_exit_code();
+        return program_error(&err);
     }
     char *        name   = name_of(args->model);
     struct server server = {
@@ -152,16 +153,16 @@ static enum exit_code run(void * user) {
                     .state_every  = args->state_every },
     };
     enum exit_code code = EXIT_CODE_SYSTEM;
-    server.chat = lrnn_chat_new(model, args->chat_format, server.chat_err, sizeof(server.chat_err));
+    server.chat         = lrnn_chat_new(model, args->chat_format, &server.chat_err);
     if (server.chat == NULL && args->chat_format != NULL) {
-        program_say("--chat-format: %s", server.chat_err);
+        program_say("--chat-format: %s", server.chat_err.text);
         lrnn_model_free(model);
         free(name);
         return EXIT_CODE_USAGE;
     }
-    server.scheduler = scheduler_new(&server.params, err, sizeof(err));
+    server.scheduler = scheduler_new(&server.params, &err);
     if (server.scheduler == NULL) {
-        program_say("%s", err);
+        program_say("%s", err.text);
     } else {
         code = serve(args, &server);
         scheduler_free(server.scheduler);

@@ -1,5 +1,6 @@
 // Every request arrives here: access, the table of routes, and the small endpoints.
 
+#include "lrnn.h"
 #include "base/json-write.h"
 #include "reply.h"
 #include "server.h"
@@ -163,7 +164,7 @@ static void handle_tokenize(struct server * s, struct http_call * call) {
     struct request_error    error;
     int32_t *               tokens   = NULL;
     int64_t                 n_tokens = 0;
-    char                    err[512];
+    struct lrnn_error       err;
     if (!has_tokenizer(s, call)) {
         return;
     }
@@ -173,11 +174,10 @@ static void handle_tokenize(struct server * s, struct http_call * call) {
     }
     const unsigned flags = LRNN_TOKENIZE_PARSE_SPECIAL |
                            (r.add_special ? LRNN_TOKENIZE_ADD_BOS | LRNN_TOKENIZE_ADD_EOS : 0u);
-    const bool ok =
-            lrnn_tokenize(s->model, r.text, r.size, flags, &tokens, &n_tokens, err, sizeof(err));
+    const bool ok = lrnn_tokenize(s->model, r.text, r.size, flags, &tokens, &n_tokens, &err);
     free(r.text);
     if (!ok) {
-        reply_error(call, 400, "prompt", "%s", err);
+        reply_error(call, 400, "prompt", "%s", err.text);
         return;
     }
     struct text * t = text_new();
@@ -206,7 +206,7 @@ static void handle_detokenize(struct server * s, struct http_call * call) {
     }
     struct text *         text    = text_new();
     struct text *         t       = text_new();
-    struct lrnn_decoder * decoder = lrnn_decoder_new(s->model, false);
+    struct lrnn_decoder * decoder = lrnn_decoder_new(s->model, false, NULL);
     if (text != NULL && t != NULL && decoder != NULL) {
         for (int64_t i = 0; i < tokens.n_tokens; ++i) {
             const char * piece = lrnn_decoder_push(decoder, tokens.tokens[i], &size);

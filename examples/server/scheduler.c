@@ -1,5 +1,7 @@
 #include "scheduler.h"
 
+#include "base/error.h"
+
 #include "generation.h"
 #include "snapshot.h"
 
@@ -35,7 +37,7 @@ enum { STORE_MIN = 16 }; // tokens: a state that saves fewer is not stored
 //
 
 // Takes a choice off its sequence and tells its job. The caller does not hold the job's lock.
-static void end_choice(struct scheduler * s, struct choice * c, const char * err) {
+static void end_choice(struct scheduler * s, struct choice * c, const struct lrnn_error * err) {
     struct job * job = c->job;
     pthread_mutex_lock(&s->mutex);
     if (c->seq >= 0) {
@@ -48,8 +50,8 @@ static void end_choice(struct scheduler * s, struct choice * c, const char * err
     generation_end(c);
     if (err != NULL) {
         c->finish = FINISH_ERROR;
-        if (job->err[0] == '\0') {
-            snprintf(job->err, sizeof(job->err), "%s", err);
+        if (job->err.kind == LRNN_ERROR_NONE) {
+            job->err = *err;
         }
     }
     c->seq   = -1;
@@ -65,10 +67,10 @@ static void end_choice(struct scheduler * s, struct choice * c, const char * err
 
 // The state of a sequence, made by malloc; NULL: out of memory.
 static void * copy_state(struct scheduler * s, int32_t seq, size_t * size) {
-    char err[256];
+    struct lrnn_error err;
     *size       = lrnn_seq_size(s->session, seq);
     void * data = malloc(*size > 0 ? *size : 1);
-    if (data != NULL && !lrnn_seq_get(s->session, seq, data, *size, err, sizeof(err))) {
+    if (data != NULL && !lrnn_seq_get(s->session, seq, data, *size, &err)) {
         free(data);
         return NULL;
     }
@@ -129,7 +131,7 @@ static void keep_state(struct scheduler * s, struct choice * c) {
 // Sets the sequence to the longest stored prefix of the prompt. The last token is always computed,
 // for its logits. Called just before the first tokens are, so that the prompts of earlier choices
 // are known.
-static bool begin_sequence(struct scheduler * s, struct choice * c, char * err, size_t err_size) {
+static bool begin_sequence(struct scheduler * s, struct choice * c, struct lrnn_error * err) {
     const struct job_params * p    = &c->job->params;
     const int64_t             most = c->n_prompt - 1;
     const void *              data = NULL;
@@ -140,11 +142,11 @@ static bool begin_sequence(struct scheduler * s, struct choice * c, char * err, 
     int64_t n = prefix_tree_find(s->tree, c->prompt, most, snapshot_rank(c), &data);
     if (p->n_base > n && p->n_base <= most && !p->score_prompt) {
         n  = p->n_base;
-        ok = lrnn_seq_set(s->session, c->seq, n, p->base, p->base_size, err, err_size);
+        ok = lrnn_seq_set(s->session, c->seq, n, p->base, p->base_size, err);
     } else if (n > 0) {
-        ok = snapshot_restore(data, s->session, &s->generator, c, n, err, err_size);
+        ok = snapshot_restore(data, s->session, &s->generator, c, n, err);
     } else {
-        ok = lrnn_seq_reset(s->session, c->seq, err, err_size);
+        ok = lrnn_seq_reset(s->session, c->seq, err);
     }
     c->n_branch = prefix_tree_common(s->tree, c->prompt, most);
     c->n_fed = c->n_cached = ok ? n : 0;
@@ -187,8 +189,8 @@ static void admit(struct scheduler * s) {
         if (s->slots[seq] != NULL) {
             continue;
         }
-        char            err[256];
-        struct choice * c = take_waiting(s, may_begin);
+        struct lrnn_error err;
+        struct choice *   c = take_waiting(s, may_begin);
         if (c == NULL) {
             return;
         }
@@ -199,11 +201,11 @@ static void admit(struct scheduler * s) {
         s->stats.n_running++;
         pthread_mutex_unlock(&s->mutex);
         pthread_mutex_lock(&c->job->mutex);
-        const bool ok = generation_begin(&s->generator, c, err, sizeof(err));
+        const bool ok = generation_begin(&s->generator, c, &err);
         c->phase      = CHOICE_PROMPT;
         pthread_mutex_unlock(&c->job->mutex);
         if (!ok) {
-            end_choice(s, c, err);
+            end_choice(s, c, &err);
         }
     }
 }
@@ -262,15 +264,15 @@ static int32_t make_call(struct scheduler * s) {
     int64_t       room     = s->params.n_batch;
     int32_t       n        = 0;
     for (int32_t i = 0; i < n_all; ++i) {
-        char            err[256];
-        struct choice * c         = s->called[i];
-        const bool      is_prompt = i >= n_decode;
+        struct lrnn_error err;
+        struct choice *   c         = s->called[i];
+        const bool        is_prompt = i >= n_decode;
         if (is_prompt && !c->has_begun) {
             if (next_piece(s, c) > room) {
                 continue;
             }
-            if (!begin_sequence(s, c, err, sizeof(err))) {
-                end_choice(s, c, err);
+            if (!begin_sequence(s, c, &err)) {
+                end_choice(s, c, &err);
                 continue;
             }
         }
@@ -293,25 +295,25 @@ static int32_t make_call(struct scheduler * s) {
 
 // What follows from the logits of an input, its rows `row` and later. False: the choice is done.
 static bool advance(struct scheduler * s, struct choice * c, const struct lrnn_input * in,
-        int64_t row, char * err, size_t err_size) {
+        int64_t row, struct lrnn_error * err) {
     struct job * job       = c->job;
     const bool   is_prompt = c->phase == CHOICE_PROMPT;
     bool         more      = true;
-    err[0]                 = '\0';
+    err->kind              = LRNN_ERROR_NONE;
 
     pthread_mutex_lock(&job->mutex);
     if (is_prompt && job->params.score_prompt) {
         for (int64_t i = 0; i < in->n_tokens && more; ++i) {
             const int64_t next = c->n_fed + i + 1;
             more = next >= c->n_prompt || generation_score(&s->generator, c, c->prompt[next],
-                                                  lrnn_logits(s->session, row + i), err, err_size);
+                                                  lrnn_logits(s->session, row + i), err);
         }
     }
     c->n_fed += in->n_tokens;
     if (more && c->n_fed >= c->n_prompt) {
         c->phase = CHOICE_DECODE;
         more     = generation_sample(
-                &s->generator, c, lrnn_logits(s->session, row + in->n_logits - 1), err, err_size);
+                &s->generator, c, lrnn_logits(s->session, row + in->n_logits - 1), err);
         pthread_cond_broadcast(&job->cond);
     }
     pthread_mutex_unlock(&job->mutex);
@@ -331,11 +333,11 @@ static void count_call(struct scheduler * s, int32_t n, int64_t start_us) {
 }
 
 static void run_call(struct scheduler * s, int32_t n) {
-    const int64_t start_us = ggml_time_us();
-    char          err[256];
-    if (!lrnn_eval(s->session, s->inputs, n, err, sizeof(err))) {
+    const int64_t     start_us = ggml_time_us();
+    struct lrnn_error err;
+    if (!lrnn_eval(s->session, s->inputs, n, &err)) {
         for (int32_t i = 0; i < n; ++i) {
-            end_choice(s, s->called[i], err);
+            end_choice(s, s->called[i], &err);
         }
         return;
     }
@@ -344,7 +346,7 @@ static void run_call(struct scheduler * s, int32_t n) {
     for (int32_t i = 0; i < n; ++i) {
         struct choice *           c    = s->called[i];
         const struct lrnn_input * in   = &s->inputs[i];
-        const bool                more = advance(s, c, in, row, err, sizeof(err));
+        const bool                more = advance(s, c, in, row, &err);
         row += in->n_logits;
         if (c->phase == CHOICE_DECODE && c->job->params.max_tokens > 0) {
             pthread_mutex_lock(&s->mutex);
@@ -360,10 +362,10 @@ static void run_call(struct scheduler * s, int32_t n) {
             keep_state(s, c);
         }
         if (!more) {
-            if (err[0] == '\0') {
+            if (err.text[0] == '\0') {
                 store_state(s, c, logits);
             }
-            end_choice(s, c, err[0] != '\0' ? err : NULL);
+            end_choice(s, c, err.kind != LRNN_ERROR_NONE ? &err : NULL);
         }
     }
 }
@@ -373,14 +375,14 @@ static void run_call(struct scheduler * s, int32_t n) {
 //
 
 static void drop_cancelled(struct scheduler * s) {
-    static const char reason[] = "the client has disconnected";
+    static const struct lrnn_error reason = { LRNN_ERROR_CANCELLED, "the client has disconnected" };
     for (struct choice * c; (c = take_waiting(s, is_cancelled)) != NULL;) {
-        end_choice(s, c, reason);
+        end_choice(s, c, &reason);
     }
     for (int32_t i = 0; i < s->params.n_seqs; ++i) {
         struct choice * c = s->slots[i];
         if (c != NULL && is_cancelled(c)) {
-            end_choice(s, c, reason);
+            end_choice(s, c, &reason);
         }
     }
 }
@@ -418,8 +420,7 @@ static void release(struct scheduler * s) {
     free(s);
 }
 
-struct scheduler * scheduler_new(
-        const struct scheduler_params * params, char * err, size_t err_size) {
+struct scheduler * scheduler_new(const struct scheduler_params * params, struct lrnn_error * err) {
     const struct lrnn_session_params session = {
         .n_threads  = params->n_threads,
         .n_seqs     = params->n_seqs,
@@ -432,7 +433,7 @@ struct scheduler * scheduler_new(
     const size_t       n = (size_t) params->n_seqs;
     struct scheduler * s = calloc(1, sizeof(*s));
     if (s == NULL) {
-        snprintf(err, err_size, "out of memory for the scheduler");
+        error_set(err, LRNN_ERROR_NO_MEMORY, "out of memory for the scheduler");
         return NULL;
     }
     s->params  = *params;
@@ -441,14 +442,14 @@ struct scheduler * scheduler_new(
     s->inputs  = calloc(n, sizeof(*s->inputs));
     s->called  = calloc(n, sizeof(*s->called));
     s->tree    = prefix_tree_new(params->state_memory);
-    s->session = lrnn_session_new(params->model, &session, err, err_size);
+    s->session = lrnn_session_new(params->model, &session, err);
     pthread_mutex_init(&s->mutex, NULL);
     pthread_cond_init(&s->cond, NULL);
     bool ok = s->session != NULL &&
-              generator_init(&s->generator, params->model, params->n_cache, err, err_size);
+              generator_init(&s->generator, params->model, params->n_cache, err);
     if (ok && (s->slots == NULL || s->inputs == NULL || s->called == NULL || s->tree == NULL ||
                       pthread_create(&s->thread, NULL, run, s) != 0)) {
-        snprintf(err, err_size, "out of memory for the scheduler");
+        error_set(err, LRNN_ERROR_NO_MEMORY, "out of memory for the scheduler");
         ok = false;
     }
     if (!ok) {

@@ -5,6 +5,7 @@
 // at most one such call per token. Prompts are computed in order of arrival, cut at multiples of
 // n_batch and where a state is stored.
 
+#include "lrnn.h"
 #include "job.h"
 #include "prefix-tree.h"
 
@@ -23,8 +24,7 @@ struct scheduler_params {
 };
 
 // NULL: error. Starts the thread.
-struct scheduler * scheduler_new(
-        const struct scheduler_params * params, char * err, size_t err_size);
+struct scheduler * scheduler_new(const struct scheduler_params * params, struct lrnn_error * err);
 
 enum submit_status {
     SUBMIT_OK,

@@ -13,7 +13,7 @@ struct server {
     const char *            model_name;
     const char *            model_path;
     struct lrnn_chat *      chat; // NULL: none, for this reason
-    char                    chat_err[256];
+    struct lrnn_error       chat_err;
     const char *            api_key;    // NULL: none
     const char *            state_dir;  // NULL: no named states
     int64_t                 max_tokens; // per request

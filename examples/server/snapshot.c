@@ -32,9 +32,9 @@ static char * put(char * to, const void * data, size_t size) {
 
 void * snapshot_new(struct lrnn_session * session, const struct choice * c, const float * logits,
         int64_t n_vocab, size_t * size) {
-    char        err[256];
-    struct head head = { .state_size = lrnn_seq_size(session, c->seq) };
-    *size            = sizeof(head) + head.state_size;
+    struct lrnn_error err;
+    struct head       head = { .state_size = lrnn_seq_size(session, c->seq) };
+    *size                  = sizeof(head) + head.state_size;
     if (logits != NULL) {
         head.n_scores = c->n_fed;
         head.n_top    = c->job->params.n_top < n_vocab ? c->job->params.n_top : n_vocab;
@@ -45,7 +45,7 @@ void * snapshot_new(struct lrnn_session * session, const struct choice * c, cons
         return NULL;
     }
     char * at = put(snapshot, &head, sizeof(head));
-    if (!lrnn_seq_get(session, c->seq, at, head.state_size, err, sizeof(err))) {
+    if (!lrnn_seq_get(session, c->seq, at, head.state_size, &err)) {
         free(snapshot);
         return NULL;
     }
@@ -81,7 +81,7 @@ void * snapshot_of_state(void * state, size_t state_size, size_t * size) {
 
 // The scores of tokens 1 to n − 1, and that of token n, which the logits give.
 static bool restore_scores(const struct head * head, const char * at, struct generator * g,
-        struct choice * c, int64_t n, char * err, size_t err_size) {
+        struct choice * c, int64_t n, struct lrnn_error * err) {
     const int64_t V      = g->info.n_vocab;
     const float * logits = g->changed;
     memcpy(g->changed, at, (size_t) V * sizeof(float));
@@ -94,22 +94,22 @@ static bool restore_scores(const struct head * head, const char * at, struct gen
         memcpy(&score.log_prob, at, sizeof(float));
         memcpy(score.top, top, n_bytes);
         memcpy(score.top_log_prob, top + (size_t) head->n_top * sizeof(int32_t), n_bytes);
-        if (!generation_add_score(c, &score, err, err_size)) {
+        if (!generation_add_score(c, &score, err)) {
             return false;
         }
     }
-    return generation_score(g, c, c->prompt[n], logits, err, err_size);
+    return generation_score(g, c, c->prompt[n], logits, err);
 }
 
 bool snapshot_restore(const void * snapshot, struct lrnn_session * session, struct generator * g,
-        struct choice * c, int64_t n, char * err, size_t err_size) {
+        struct choice * c, int64_t n, struct lrnn_error * err) {
     const char * at = snapshot;
     struct head  head;
     memcpy(&head, at, sizeof(head));
     at += sizeof(head);
-    if (!lrnn_seq_set(session, c->seq, n, at, head.state_size, err, err_size)) {
+    if (!lrnn_seq_set(session, c->seq, n, at, head.state_size, err)) {
         return false;
     }
     return !c->job->params.score_prompt ||
-           restore_scores(&head, at + head.state_size, g, c, n, err, err_size);
+           restore_scores(&head, at + head.state_size, g, c, n, err);
 }

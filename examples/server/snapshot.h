@@ -4,6 +4,7 @@
 // also their scores, and the logits after the last, which score whatever token comes next. So a
 // scored prompt, too, continues from a stored state.
 
+#include "lrnn.h"
 #include "generation.h"
 
 // A snapshot of the first c->n_fed tokens of a choice, made by malloc. NULL: out of memory.
@@ -20,4 +21,4 @@ int32_t snapshot_rank(const struct choice * c);
 
 // Continues a choice from the snapshot of its first n tokens.
 bool snapshot_restore(const void * snapshot, struct lrnn_session * session, struct generator * g,
-        struct choice * c, int64_t n, char * err, size_t err_size);
+        struct choice * c, int64_t n, struct lrnn_error * err);

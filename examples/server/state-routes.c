@@ -1,5 +1,6 @@
 #include "state-routes.h"
 
+#include "lrnn.h"
 #include "base/json-write.h"
 
 #include <inttypes.h>
@@ -52,20 +53,19 @@ void reply_state(struct http_call * call, const char * name, int64_t n_tokens, s
 
 static bool load(const struct server * s, struct http_call * call, const char * name,
         struct saved_state * state) {
-    char err[512];
+    struct lrnn_error err;
     return states_check(call,
-            state_load(
-                    s->state_dir, name, s->info.identity, s->info.n_vocab, state, err, sizeof(err)),
-            err);
+            state_load(s->state_dir, name, s->info.identity, s->info.n_vocab, state, &err),
+            err.text);
 }
 
 void handle_state_list(struct server * s, struct http_call * call) {
     struct state_entry * list = NULL;
     int64_t              n    = 0;
-    char                 err[512];
+    struct lrnn_error    err;
     if (s->state_dir != NULL &&
-            !states_check(call,
-                    state_list(s->state_dir, s->info.identity, &list, &n, err, sizeof(err)), err)) {
+            !states_check(
+                    call, state_list(s->state_dir, s->info.identity, &list, &n, &err), err.text)) {
         return;
     }
     struct text * t = text_new();
@@ -110,7 +110,8 @@ void handle_state_load(struct server * s, struct http_call * call) {
 
 // Copies a state to another name.
 void handle_state_fork(struct server * s, struct http_call * call) {
-    char                 name[REQUEST_NAME_MAX + 1], to[REQUEST_NAME_MAX + 1], err[512];
+    char                 name[REQUEST_NAME_MAX + 1], to[REQUEST_NAME_MAX + 1];
+    struct lrnn_error    err;
     struct saved_state   state;
     struct request_error error;
     if (!states_find(s, call, name)) {
@@ -121,9 +122,8 @@ void handle_state_fork(struct server * s, struct http_call * call) {
         return;
     }
     if (load(s, call, name, &state)) {
-        if (states_check(call,
-                    state_save(s->state_dir, to, s->info.identity, &state, err, sizeof(err)),
-                    err)) {
+        if (states_check(
+                    call, state_save(s->state_dir, to, s->info.identity, &state, &err), err.text)) {
             reply_state(call, to, state.n_tokens, state.size, state.n_tokens - 1);
         }
         saved_state_free(&state);
@@ -131,9 +131,10 @@ void handle_state_fork(struct server * s, struct http_call * call) {
 }
 
 void handle_state_delete(struct server * s, struct http_call * call) {
-    char name[REQUEST_NAME_MAX + 1], err[512];
+    char              name[REQUEST_NAME_MAX + 1];
+    struct lrnn_error err;
     if (states_find(s, call, name) &&
-            states_check(call, state_delete(s->state_dir, name, err, sizeof(err)), err)) {
+            states_check(call, state_delete(s->state_dir, name, &err), err.text)) {
         struct text * t = text_new();
         if (t != NULL) {
             fputs("{\"deleted\":", t->out);

@@ -1,5 +1,6 @@
 #include "states.h"
 
+#include "base/error.h"
 #include "base/atomic-file.h"
 #include "base/hash.h"
 
@@ -29,17 +30,17 @@ struct header {
 _Static_assert(sizeof(struct header) == 40, "the header has no padding");
 
 static bool path_of(
-        char path[PATH_SIZE], const char * dir, const char * name, char * err, size_t err_size) {
+        char path[PATH_SIZE], const char * dir, const char * name, struct lrnn_error * err) {
     const int n = snprintf(path, PATH_SIZE, "%s/%s" SUFFIX, dir, name);
     if (n < 0 || n >= PATH_SIZE) {
-        snprintf(err, err_size, "the path of state '%s' is too long", name);
+        error_set(err, LRNN_ERROR_BAD_INPUT, "the path of state '%s' is too long", name);
         return false;
     }
     return true;
 }
 
 enum state_status state_save(const char * dir, const char * name, uint64_t identity,
-        const struct saved_state * state, char * err, size_t err_size) {
+        const struct saved_state * state, struct lrnn_error * err) {
     struct header header = {
         .version  = VERSION,
         .identity = identity,
@@ -49,9 +50,9 @@ enum state_status state_save(const char * dir, const char * name, uint64_t ident
     char               path[PATH_SIZE];
     struct atomic_file file;
     memcpy(header.magic, MAGIC, sizeof(header.magic));
-    if (!path_of(path, dir, name, err, err_size) ||
-            !atomic_file_may_replace(path, MAGIC, "a saved state", err, err_size) ||
-            !atomic_file_open(&file, path, err, err_size)) {
+    if (!path_of(path, dir, name, err) ||
+            !atomic_file_may_replace(path, MAGIC, "a saved state", err) ||
+            !atomic_file_open(&file, path, err)) {
         return STATE_SYSTEM;
     }
     const struct {
@@ -65,55 +66,53 @@ enum state_status state_save(const char * dir, const char * name, uint64_t ident
     uint64_t sum = HASH_START;
     bool     ok  = true;
     for (size_t i = 0; i < sizeof(parts) / sizeof(parts[0]) && ok; ++i) {
-        ok  = atomic_file_write(&file, parts[i].data, parts[i].size, err, err_size);
+        ok  = atomic_file_write(&file, parts[i].data, parts[i].size, err);
         sum = hash_add(sum, parts[i].data, parts[i].size);
     }
-    if (!ok || !atomic_file_write(&file, &sum, sizeof(sum), err, err_size)) {
+    if (!ok || !atomic_file_write(&file, &sum, sizeof(sum), err)) {
         atomic_file_cancel(&file);
         return STATE_SYSTEM;
     }
-    return atomic_file_commit(&file, err, err_size) ? STATE_OK : STATE_SYSTEM;
+    return atomic_file_commit(&file, err) ? STATE_OK : STATE_SYSTEM;
 }
 
 //
 // Loading: nothing of the file is believed before it was checked
 //
 
-static enum state_status bad(char * err, size_t err_size, const char * name, const char * what) {
-    snprintf(err, err_size, "state '%s' %s", name, what);
+static enum state_status bad(struct lrnn_error * err, const char * name, const char * what) {
+    error_set(err, LRNN_ERROR_BAD_INPUT, "state '%s' %s", name, what);
     return STATE_BAD;
 }
 
 // Checks the header against the size of the file.
 static enum state_status check_header(const struct header * h, int64_t file_size, uint64_t identity,
-        const char * name, char * err, size_t err_size) {
+        const char * name, struct lrnn_error * err) {
     const int64_t room = file_size - (int64_t) sizeof(*h) - (int64_t) sizeof(uint64_t);
     if (memcmp(h->magic, MAGIC, sizeof(h->magic)) != 0 || h->zero != 0) {
-        return bad(err, err_size, name, "is not a saved state");
+        return bad(err, name, "is not a saved state");
     }
     if (h->version != VERSION) {
-        return bad(err, err_size, name, "has another version");
+        return bad(err, name, "has another version");
     }
     if (h->n_tokens < 1 || h->n_tokens > room / (int64_t) sizeof(int32_t) ||
             h->size != (uint64_t) (room - h->n_tokens * (int64_t) sizeof(int32_t))) {
-        return bad(err, err_size, name, "is damaged: its size is wrong");
+        return bad(err, name, "is damaged: its size is wrong");
     }
     if (h->identity != identity) {
-        return bad(err, err_size, name, "was saved with another model");
+        return bad(err, name, "was saved with another model");
     }
     return STATE_OK;
 }
 
 static enum state_status read_state(FILE * file, int64_t file_size, const char * name,
-        uint64_t identity, int64_t n_vocab, struct saved_state * state, char * err,
-        size_t err_size) {
+        uint64_t identity, int64_t n_vocab, struct saved_state * state, struct lrnn_error * err) {
     struct header header;
     uint64_t      sum;
     if (fread(&header, sizeof(header), 1, file) != 1) {
-        return bad(err, err_size, name, "is too short");
+        return bad(err, name, "is too short");
     }
-    const enum state_status status =
-            check_header(&header, file_size, identity, name, err, err_size);
+    const enum state_status status = check_header(&header, file_size, identity, name, err);
     if (status != STATE_OK) {
         return status;
     }
@@ -123,47 +122,46 @@ static enum state_status read_state(FILE * file, int64_t file_size, const char *
     state->tokens        = malloc(n_bytes);
     state->data          = malloc(state->size > 0 ? state->size : 1);
     if (state->tokens == NULL || state->data == NULL) {
-        snprintf(err, err_size, "out of memory for state '%s'", name);
+        error_set(err, LRNN_ERROR_NO_MEMORY, "out of memory for state '%s'", name);
         return STATE_SYSTEM;
     }
     if (fread(state->tokens, 1, n_bytes, file) != n_bytes ||
             fread(state->data, 1, state->size, file) != state->size ||
             fread(&sum, sizeof(sum), 1, file) != 1) {
-        return bad(err, err_size, name, "cannot be read");
+        return bad(err, name, "cannot be read");
     }
     const uint64_t expected = hash_add(
             hash_add(hash_add(HASH_START, &header, sizeof(header)), state->tokens, n_bytes),
             state->data, state->size);
     if (sum != expected) {
-        return bad(err, err_size, name, "is damaged: its checksum is wrong");
+        return bad(err, name, "is damaged: its checksum is wrong");
     }
     for (int64_t i = 0; i < state->n_tokens; ++i) {
         if (state->tokens[i] < 0 || state->tokens[i] >= n_vocab) {
-            return bad(err, err_size, name, "has a token that is not in the vocabulary");
+            return bad(err, name, "has a token that is not in the vocabulary");
         }
     }
     return STATE_OK;
 }
 
 enum state_status state_load(const char * dir, const char * name, uint64_t identity,
-        int64_t n_vocab, struct saved_state * state, char * err, size_t err_size) {
+        int64_t n_vocab, struct saved_state * state, struct lrnn_error * err) {
     char        path[PATH_SIZE];
     struct stat st;
     *state = (struct saved_state) { 0 };
-    if (!path_of(path, dir, name, err, err_size)) {
+    if (!path_of(path, dir, name, err)) {
         return STATE_SYSTEM;
     }
     FILE * file = fopen(path, "rb");
     if (file == NULL) {
-        snprintf(err, err_size, "state '%s': %s", name, strerror(errno));
+        error_set(err, LRNN_ERROR_SYSTEM, "state '%s': %s", name, strerror(errno));
         return errno == ENOENT ? STATE_MISSING : STATE_SYSTEM;
     }
     enum state_status status;
     if (fstat(fileno(file), &st) != 0 || !S_ISREG(st.st_mode)) {
-        status = bad(err, err_size, name, "is not a file");
+        status = bad(err, name, "is not a file");
     } else {
-        status = read_state(
-                file, (int64_t) st.st_size, name, identity, n_vocab, state, err, err_size);
+        status = read_state(file, (int64_t) st.st_size, name, identity, n_vocab, state, err);
     }
     fclose(file);
     if (status != STATE_OK) {
@@ -178,13 +176,13 @@ void saved_state_free(struct saved_state * state) {
     *state = (struct saved_state) { 0 };
 }
 
-enum state_status state_delete(const char * dir, const char * name, char * err, size_t err_size) {
+enum state_status state_delete(const char * dir, const char * name, struct lrnn_error * err) {
     char path[PATH_SIZE];
-    if (!path_of(path, dir, name, err, err_size)) {
+    if (!path_of(path, dir, name, err)) {
         return STATE_SYSTEM;
     }
     if (unlink(path) != 0) {
-        snprintf(err, err_size, "state '%s': %s", name, strerror(errno));
+        error_set(err, LRNN_ERROR_SYSTEM, "state '%s': %s", name, strerror(errno));
         return errno == ENOENT ? STATE_MISSING : STATE_SYSTEM;
     }
     return STATE_OK;
@@ -206,17 +204,17 @@ static bool describe(
             !state_name_is_valid((struct slice) { file_name, size - suffix })) {
         return false;
     }
-    char          path[PATH_SIZE], err[256];
+    char          path[PATH_SIZE];
     struct header header;
     struct stat   st;
     *entry = (struct state_entry) { 0 };
     memcpy(entry->name, file_name, size - suffix);
-    FILE * file = path_of(path, dir, entry->name, err, sizeof(err)) ? fopen(path, "rb") : NULL;
+    FILE * file = path_of(path, dir, entry->name, NULL) ? fopen(path, "rb") : NULL;
     if (file != NULL) {
         if (fstat(fileno(file), &st) == 0 && fread(&header, sizeof(header), 1, file) == 1) {
-            entry->size     = (int64_t) st.st_size;
-            entry->is_valid = check_header(&header, entry->size, identity, entry->name, err,
-                                      sizeof(err)) == STATE_OK;
+            entry->size = (int64_t) st.st_size;
+            entry->is_valid =
+                    check_header(&header, entry->size, identity, entry->name, NULL) == STATE_OK;
             entry->n_tokens = entry->is_valid ? header.n_tokens : 0;
         }
         fclose(file);
@@ -225,12 +223,12 @@ static bool describe(
 }
 
 enum state_status state_list(const char * dir, uint64_t identity, struct state_entry ** list,
-        int64_t * n, char * err, size_t err_size) {
+        int64_t * n, struct lrnn_error * err) {
     DIR * folder = opendir(dir);
     *list        = NULL;
     *n           = 0;
     if (folder == NULL) {
-        snprintf(err, err_size, "%s: %s", dir, strerror(errno));
+        error_set(err, LRNN_ERROR_SYSTEM, "%s: %s", dir, strerror(errno));
         return STATE_SYSTEM;
     }
     for (struct dirent * e; (e = readdir(folder)) != NULL;) {
@@ -243,7 +241,7 @@ enum state_status state_list(const char * dir, uint64_t identity, struct state_e
             closedir(folder);
             free(*list);
             *list = NULL;
-            snprintf(err, err_size, "out of memory for the list of states");
+            error_set(err, LRNN_ERROR_NO_MEMORY, "out of memory for the list of states");
             return STATE_SYSTEM;
         }
         more[(*n)++] = entry;

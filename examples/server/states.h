@@ -6,6 +6,7 @@
 //     "lrnn-srv"   u32 version   u32 0   u64 model identity   i64 number of tokens, at least 1
 //     u64 bytes of the state   i32 tokens[]   the state   u64 FNV-1a checksum of all before it
 
+#include "lrnn.h"
 #include "request.h"
 
 #include <stdbool.h>
@@ -27,14 +28,14 @@ enum state_status {
 
 // Replaces a file only when the new one is complete.
 enum state_status state_save(const char * dir, const char * name, uint64_t identity,
-        const struct saved_state * state, char * err, size_t err_size);
+        const struct saved_state * state, struct lrnn_error * err);
 
 // The caller frees the state with saved_state_free.
 enum state_status state_load(const char * dir, const char * name, uint64_t identity,
-        int64_t n_vocab, struct saved_state * state, char * err, size_t err_size);
+        int64_t n_vocab, struct saved_state * state, struct lrnn_error * err);
 void saved_state_free(struct saved_state * state);
 
-enum state_status state_delete(const char * dir, const char * name, char * err, size_t err_size);
+enum state_status state_delete(const char * dir, const char * name, struct lrnn_error * err);
 
 struct state_entry {
     char    name[REQUEST_NAME_MAX + 1];
@@ -45,4 +46,4 @@ struct state_entry {
 
 // The states of a folder, by name; free the list with free().
 enum state_status state_list(const char * dir, uint64_t identity, struct state_entry ** list,
-        int64_t * n, char * err, size_t err_size);
+        int64_t * n, struct lrnn_error * err);

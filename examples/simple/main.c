@@ -17,11 +17,11 @@
 
 enum { N_PREDICT = 128 };
 
-static char err[512];
+static struct lrnn_error err;
 
 static void check(bool ok) {
     if (!ok) {
-        fprintf(stderr, "lrnn-simple: %s\n", err);
+        fprintf(stderr, "lrnn-simple: %s\n", err.text);
         exit(1);
     }
 }
@@ -32,27 +32,27 @@ int main(int argc, char ** argv) {
         return 2;
     }
     const char *        prompt = argv[2];
-    struct lrnn_model * model  = lrnn_model_load(argv[1], NULL, err, sizeof(err));
+    struct lrnn_model * model  = lrnn_model_load(argv[1], NULL, &err);
     check(model != NULL);
 
     int32_t * tokens; // of the prompt
     int64_t   n_tokens;
-    check(lrnn_tokenize(model, prompt, strlen(prompt), LRNN_TOKENIZE_ADD_BOS, &tokens, &n_tokens,
-            err, sizeof(err)));
+    check(lrnn_tokenize(
+            model, prompt, strlen(prompt), LRNN_TOKENIZE_ADD_BOS, &tokens, &n_tokens, &err));
 
-    struct lrnn_session *            session = lrnn_session_new(model, NULL, err, sizeof(err));
+    struct lrnn_session *            session = lrnn_session_new(model, NULL, &err);
     const struct lrnn_sampler_params params  = { .temperature = 0.8f, .top_k = 40, .seed = 1 };
-    struct lrnn_sampler *            sampler = lrnn_sampler_new(&params, err, sizeof(err));
-    struct lrnn_decoder *            decoder = lrnn_decoder_new(model, true);
+    struct lrnn_sampler *            sampler = lrnn_sampler_new(&params, &err);
+    struct lrnn_decoder *            decoder = lrnn_decoder_new(model, true, &err);
     check(session != NULL && sampler != NULL && decoder != NULL);
 
     const struct lrnn_model_info info  = lrnn_model_get_info(model);
     struct lrnn_input            input = { .tokens = tokens, .n_tokens = n_tokens, .n_logits = 1 };
     printf("%s", prompt);
     for (int i = 0; i < N_PREDICT; ++i) {
-        check(lrnn_eval(session, &input, 1, err, sizeof(err)));
-        const int32_t token = lrnn_sampler_sample(
-                sampler, lrnn_logits(session, 0), info.n_vocab, NULL, err, sizeof(err));
+        check(lrnn_eval(session, &input, 1, &err));
+        const int32_t token =
+                lrnn_sampler_sample(sampler, lrnn_logits(session, 0), info.n_vocab, NULL, &err);
         check(token >= 0);
         if (token == info.eos) {
             break;

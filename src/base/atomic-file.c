@@ -168,7 +168,7 @@ static void remove_all_stale(const char * path) {
 //
 
 bool atomic_file_may_replace(
-        const char * path, const char * magic, const char * kind, char * err, size_t err_size) {
+        const char * path, const char * magic, const char * kind, struct lrnn_error * err) {
     struct stat st;
     size_t      n = 0; // bytes of the magic that were found
 
@@ -183,7 +183,8 @@ bool atomic_file_may_replace(
         fclose(file);
     }
     return magic[n] == '\0' ||
-           error_set(err, err_size, "%s: not %s; expected %s or a new file name", path, kind, kind);
+           error_set(err, LRNN_ERROR_BAD_FILE, "%s: not %s; expected %s or a new file name", path,
+                   kind, kind);
 }
 
 // Creates the temporary file. Returns false with errno.
@@ -209,32 +210,33 @@ static bool open_temporary(struct atomic_file * f) {
     return f->file != NULL;
 }
 
-bool atomic_file_open(struct atomic_file * f, const char * path, char * err, size_t err_size) {
+bool atomic_file_open(struct atomic_file * f, const char * path, struct lrnn_error * err) {
     struct stat st;
     *f = (struct atomic_file) { 0 };
     if (path[0] == '\0') {
-        return error_set(err, err_size, "the name of the output file is empty");
+        return error_set(err, LRNN_ERROR_BAD_FILE, "the name of the output file is empty");
     }
     // renaming would replace /dev/null by a regular file, and also the link /dev/stdout, whose
     // target is a regular file if standard output is
     if ((stat(path, &st) == 0 && !S_ISREG(st.st_mode)) ||
             (lstat(path, &st) == 0 && S_ISLNK(st.st_mode))) {
-        return error_set(err, err_size, "%s: found %s, expected a regular file or none", path,
+        return error_set(err, LRNN_ERROR_BAD_FILE, "%s: found %s, expected a regular file or none",
+                path,
                 S_ISDIR(st.st_mode)   ? "a directory"
                 : S_ISLNK(st.st_mode) ? "a symbolic link"
                                       : "a device, pipe or socket");
     }
     f->path = strdup(path);
     if (f->path == NULL) {
-        return error_set(err, err_size, "%s: out of memory", path);
+        return error_set(err, LRNN_ERROR_NO_MEMORY, "%s: out of memory", path);
     }
     remove_all_stale(path);
     if (!open_temporary(f)) {
         if (errno == EEXIST) {
-            error_set(err, err_size, "%s: cannot be written: %s.%ld.tmp: %s", path, path,
+            error_set(err, LRNN_ERROR_SYSTEM, "%s: cannot be written: %s.%ld.tmp: %s", path, path,
                     (long) getpid(), strerror(errno));
         } else {
-            error_set(err, err_size, "%s: cannot be written: %s", path, strerror(errno));
+            error_set(err, LRNN_ERROR_SYSTEM, "%s: cannot be written: %s", path, strerror(errno));
         }
         atomic_file_cancel(f);
         return false;
@@ -243,12 +245,12 @@ bool atomic_file_open(struct atomic_file * f, const char * path, char * err, siz
 }
 
 bool atomic_file_write(
-        struct atomic_file * f, const void * data, size_t size, char * err, size_t err_size) {
+        struct atomic_file * f, const void * data, size_t size, struct lrnn_error * err) {
     return fwrite(data, 1, size, f->file) == size ||
-           error_set(err, err_size, "%s: cannot be written: %s", f->path, strerror(errno));
+           error_set(err, LRNN_ERROR_SYSTEM, "%s: cannot be written: %s", f->path, strerror(errno));
 }
 
-bool atomic_file_commit(struct atomic_file * f, char * err, size_t err_size) {
+bool atomic_file_commit(struct atomic_file * f, struct lrnn_error * err) {
     errno   = EIO; // of an earlier write that nobody checked
     bool ok = !ferror(f->file) && fflush(f->file) == 0 && fsync(fileno(f->file)) == 0;
     ok      = fclose(f->file) == 0 && ok;
@@ -259,7 +261,7 @@ bool atomic_file_commit(struct atomic_file * f, char * err, size_t err_size) {
         f->temporary = NULL;
     }
     if (!ok) {
-        error_set(err, err_size, "%s: cannot be written: %s", f->path, strerror(errno));
+        error_set(err, LRNN_ERROR_SYSTEM, "%s: cannot be written: %s", f->path, strerror(errno));
     }
     atomic_file_cancel(f);
     return ok;

@@ -6,6 +6,8 @@
 // The temporary name of "out" is "out.PID.tmp". A process that is killed may leave one behind; the
 // next process that writes the same file deletes it.
 
+#include "lrnn.h"
+
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdio.h>
@@ -21,15 +23,15 @@ struct atomic_file {
 // False, with an error message, if `path` names a file whose content does not begin with `magic`.
 // An empty file may be replaced. For formats whose files replace only files of their own kind.
 bool atomic_file_may_replace(
-        const char * path, const char * magic, const char * kind, char * err, size_t err_size);
+        const char * path, const char * magic, const char * kind, struct lrnn_error * err);
 
 // Fails if the path is empty or names a directory, a device or a pipe.
-bool atomic_file_open(struct atomic_file * f, const char * path, char * err, size_t err_size);
+bool atomic_file_open(struct atomic_file * f, const char * path, struct lrnn_error * err);
 bool atomic_file_write(
-        struct atomic_file * f, const void * data, size_t size, char * err, size_t err_size);
+        struct atomic_file * f, const void * data, size_t size, struct lrnn_error * err);
 
 // Renames the file to its path. The file is closed in any case; on failure it is deleted.
-bool atomic_file_commit(struct atomic_file * f, char * err, size_t err_size);
+bool atomic_file_commit(struct atomic_file * f, struct lrnn_error * err);
 
 // Deletes the temporary file. Does nothing after atomic_file_commit.
 void atomic_file_cancel(struct atomic_file * f);

@@ -1,20 +1,33 @@
 #pragma once
 
-// Error messages. A function that can fail takes `err` and `err_size` and returns a status.
+// Errors: see struct lrnn_error. A function that can fail takes `err`, which may be NULL.
 
-#include <stdbool.h>
-#include <stddef.h>
+#include "lrnn.h"
+
+#include <stdarg.h>
 
 #ifdef __cplusplus
 extern "C" {
 #endif
 
-// Writes a message to `err` and returns false: "return error_set(err, err_size, ...);".
-bool error_set(char * err, size_t err_size, const char * fmt, ...)
 #ifdef __GNUC__
-        __attribute__((format(printf, 3, 4)))
+#    define ERROR_PRINTF(fmt, first) __attribute__((format(printf, fmt, first)))
+#else
+#    define ERROR_PRINTF(fmt, first)
 #endif
-        ;
+
+// Sets kind and text and returns false: "return error_set(err, LRNN_ERROR_BAD_FILE, ...);".
+bool error_set(struct lrnn_error * err, enum lrnn_error_kind kind, const char * fmt, ...)
+        ERROR_PRINTF(3, 4);
+
+bool error_set_args(
+        struct lrnn_error * err, enum lrnn_error_kind kind, const char * fmt, va_list args);
+
+// Puts "<prefix>: " before the text of an error that is set. Returns false.
+bool error_prefix(struct lrnn_error * err, const char * fmt, ...) ERROR_PRINTF(2, 3);
+
+// Sets "out of memory for <what>" and returns false.
+bool error_no_memory(struct lrnn_error * err, const char * fmt, ...) ERROR_PRINTF(2, 3);
 
 #ifdef __cplusplus
 }

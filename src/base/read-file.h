@@ -2,8 +2,10 @@
 
 // Reads a whole file into memory.
 
+#include "lrnn.h"
+
 #include <stdbool.h>
 #include <stddef.h>
 
 // The caller frees *data. The path "-" means stdin.
-bool read_file(const char * path, char ** data, size_t * size, char * err, size_t err_size);
+bool read_file(const char * path, char ** data, size_t * size, struct lrnn_error * err);

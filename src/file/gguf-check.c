@@ -1,5 +1,7 @@
 #include "file/gguf-check.h"
 
+#include "base/error.h"
+
 #include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -43,13 +45,12 @@ const char * gguf_index_type_name(enum gguf_type type) {
 //
 
 struct cursor {
-    const char * file;
-    const char * data;
-    size_t       size;
-    size_t       pos;       // never above size
-    char         where[96]; // the current item, for messages
-    char *       err;
-    size_t       err_size;
+    const char *        file;
+    const char *        data;
+    size_t              size;
+    size_t              pos;       // never above size
+    char                where[96]; // the current item, for messages
+    struct lrnn_error * err;
 };
 
 #ifdef __GNUC__
@@ -62,7 +63,7 @@ reject(const struct cursor * c, const char * fmt, ...) {
     va_start(args, fmt);
     vsnprintf(text, sizeof(text), fmt, args);
     va_end(args);
-    snprintf(c->err, c->err_size, "%s: %s", c->file, text);
+    error_set(c->err, LRNN_ERROR_BAD_MODEL, "%s: %s", c->file, text);
     return false;
 }
 
@@ -505,12 +506,10 @@ static bool read_header(struct cursor * c, uint64_t * n_keys, uint64_t * n_tenso
 }
 
 bool gguf_check(struct gguf_index * g, const char * file, const void * data, size_t size,
-        char * err, size_t err_size) {
-    struct cursor c = {
-        .file = file, .data = data, .size = size, .err = err, .err_size = err_size
-    };
-    uint64_t n_keys    = 0;
-    uint64_t n_tensors = 0;
+        struct lrnn_error * err) {
+    struct cursor c         = { .file = file, .data = data, .size = size, .err = err };
+    uint64_t      n_keys    = 0;
+    uint64_t      n_tensors = 0;
 
     memset(g, 0, sizeof(*g));
     if (!read_header(&c, &n_keys, &n_tensors) || !read_keys(&c, g, n_keys) ||

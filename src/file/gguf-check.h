@@ -13,6 +13,7 @@
 // sorted rather than hashed: this is n log n for every file, while a file with computed hash
 // collisions could cause n².
 
+#include "lrnn.h"
 #include "ggml.h"
 #include "gguf.h" // enum gguf_type; none of its functions
 #include "base/slice.h"
@@ -68,7 +69,7 @@ struct gguf_index {
 // Checks the bytes of a GGUF v3 file. The index points into `data`. `file` is the name for error
 // messages. Call gguf_index_free after success and failure.
 bool gguf_check(struct gguf_index * g, const char * file, const void * data, size_t size,
-        char * err, size_t err_size);
+        struct lrnn_error * err);
 void gguf_index_free(struct gguf_index * g);
 
 // The index of a name, or SIZE_MAX.

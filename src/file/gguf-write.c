@@ -5,27 +5,28 @@
 #include <stdlib.h>
 
 bool gguf_write_metadata(
-        struct atomic_file * out, const struct gguf_context * gguf, char * err, size_t err_size) {
+        struct atomic_file * out, const struct gguf_context * gguf, struct lrnn_error * err) {
     const size_t size = gguf_get_meta_size(gguf);
     char *       meta = malloc(size);
     if (meta == NULL) {
-        return error_set(err, err_size, "out of memory for %zu bytes of metadata", size);
+        return error_set(
+                err, LRNN_ERROR_NO_MEMORY, "out of memory for %zu bytes of metadata", size);
     }
     gguf_get_meta_data(gguf, meta);
-    const bool ok = atomic_file_write(out, meta, size, err, err_size);
+    const bool ok = atomic_file_write(out, meta, size, err);
     free(meta);
     return ok;
 }
 
 bool gguf_write_tensor(struct atomic_file * out, const void * data, size_t size, size_t alignment,
-        char * err, size_t err_size) {
+        struct lrnn_error * err) {
     static const char zeros[256] = { 0 };
-    if (!atomic_file_write(out, data, size, err, err_size)) {
+    if (!atomic_file_write(out, data, size, err)) {
         return false;
     }
     for (size_t left = GGML_PAD(size, alignment) - size; left > 0;) {
         const size_t n = left < sizeof(zeros) ? left : sizeof(zeros);
-        if (!atomic_file_write(out, zeros, n, err, err_size)) {
+        if (!atomic_file_write(out, zeros, n, err)) {
             return false;
         }
         left -= n;

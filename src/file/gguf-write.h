@@ -2,6 +2,7 @@
 
 // Writes a GGUF file piece by piece: metadata first, then the data of each tensor.
 
+#include "lrnn.h"
 #include "base/atomic-file.h"
 
 #include "gguf.h"
@@ -10,8 +11,8 @@
 #include <stddef.h>
 
 bool gguf_write_metadata(
-        struct atomic_file * out, const struct gguf_context * gguf, char * err, size_t err_size);
+        struct atomic_file * out, const struct gguf_context * gguf, struct lrnn_error * err);
 
 // Writes the data of one tensor, padded to the alignment.
 bool gguf_write_tensor(struct atomic_file * out, const void * data, size_t size, size_t alignment,
-        char * err, size_t err_size);
+        struct lrnn_error * err);

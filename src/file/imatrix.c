@@ -59,21 +59,22 @@ static struct imatrix_entry * append(
 }
 
 bool imatrix_add(struct imatrix * m, const char * name, int64_t n_per_row, int64_t n_matrices,
-        int64_t matrix, const float * x, int64_t n, char * err, size_t err_size) {
+        int64_t matrix, const float * x, int64_t n, struct lrnn_error * err) {
     const struct imatrix_entry * e = imatrix_find(m, name);
     if (e == NULL) {
         if (strlen(name) + sizeof(IN_SUM2) > sizeof(e->name)) {
-            return error_set(err, err_size,
+            return error_set(err, LRNN_ERROR_BAD_FILE,
                     "tensor %s has a name of %zu bytes; expected at most %zu", name, strlen(name),
                     sizeof(e->name) - sizeof(IN_SUM2));
         }
         e = append(m, name, strlen(name), n_per_row, n_matrices);
         if (e == NULL) {
-            return error_set(err, err_size, "out of memory for the importance of %s", name);
+            return error_set(
+                    err, LRNN_ERROR_NO_MEMORY, "out of memory for the importance of %s", name);
         }
     }
     if (e->n_per_row != n_per_row || e->n_matrices != n_matrices) {
-        return error_set(err, err_size,
+        return error_set(err, LRNN_ERROR_BAD_FILE,
                 "tensor %s has inputs of %" PRId64 " values for %" PRId64
                 " matrices; expected %" PRId64 " for %" PRId64 " as before",
                 name, n_per_row, n_matrices, e->n_per_row, e->n_matrices);
@@ -140,38 +141,37 @@ static struct ggml_context * to_tensors(const struct imatrix * m, struct gguf_co
 }
 
 static bool write_file(struct gguf_context * gguf, struct ggml_context * ctx, const char * path,
-        char * err, size_t err_size) {
+        struct lrnn_error * err) {
     struct atomic_file file = { 0 };
-    if (!atomic_file_open(&file, path, err, err_size)) {
+    if (!atomic_file_open(&file, path, err)) {
         return false;
     }
-    bool ok = gguf_write_metadata(&file, gguf, err, err_size);
+    bool ok = gguf_write_metadata(&file, gguf, err);
     for (struct ggml_tensor * t = ggml_get_first_tensor(ctx); t != NULL && ok;
             t                   = ggml_get_next_tensor(ctx, t)) {
-        ok = gguf_write_tensor(
-                &file, t->data, ggml_nbytes(t), gguf_get_alignment(gguf), err, err_size);
+        ok = gguf_write_tensor(&file, t->data, ggml_nbytes(t), gguf_get_alignment(gguf), err);
     }
     if (!ok) {
         atomic_file_cancel(&file);
         return false;
     }
-    return atomic_file_commit(&file, err, err_size);
+    return atomic_file_commit(&file, err);
 }
 
-bool imatrix_write(const struct imatrix * m, const char * path, char * err, size_t err_size) {
+bool imatrix_write(const struct imatrix * m, const char * path, struct lrnn_error * err) {
     struct gguf_context * gguf = gguf_init_empty();
     struct ggml_context * ctx  = gguf != NULL ? to_tensors(m, gguf) : NULL;
     const char *          text = m->dataset;
     bool                  ok   = false;
 
     if (ctx == NULL) {
-        snprintf(err, err_size, "%s: out of memory", path);
+        error_set(err, LRNN_ERROR_NO_MEMORY, "%s: out of memory", path);
     } else {
         gguf_set_val_str(gguf, "general.type", "imatrix");
         gguf_set_arr_str(gguf, "imatrix.datasets", &text, 1);
         gguf_set_val_u32(gguf, "imatrix.chunk_count", (uint32_t) m->n_windows);
         gguf_set_val_u32(gguf, "imatrix.chunk_size", (uint32_t) m->window_size);
-        ok = write_file(gguf, ctx, path, err, err_size);
+        ok = write_file(gguf, ctx, path, err);
     }
     gguf_free(gguf);
     ggml_free(ctx);
@@ -180,12 +180,12 @@ bool imatrix_write(const struct imatrix * m, const char * path, char * err, size
 
 // Reads the values of an F32 tensor, each a sum of squares or a count.
 static bool read_values(const struct model_tensor * t, const char * path, double * values,
-        char * err, size_t err_size) {
+        struct lrnn_error * err) {
     for (size_t i = 0; i < t->size / sizeof(float); ++i) {
         float x;
         memcpy(&x, (const char *) t->data + i * sizeof(x), sizeof(x));
         if (!(x >= 0.0f) || isinf(x)) {
-            return error_set(err, err_size,
+            return error_set(err, LRNN_ERROR_BAD_FILE,
                     "%s: tensor %s has %g as element %zu; expected finite numbers, none below 0",
                     path, t->name, (double) x, i);
         }
@@ -196,7 +196,7 @@ static bool read_values(const struct model_tensor * t, const char * path, double
 
 // Reads the entry whose sums are in tensor t.
 static bool read_entry(struct imatrix * m, const struct model_file * f,
-        const struct model_tensor * t, char * err, size_t err_size) {
+        const struct model_tensor * t, struct lrnn_error * err) {
     char         counts_name[GGML_MAX_NAME];
     const size_t size = strlen(t->name) - (sizeof(IN_SUM2) - 1);
     const char * path = model_file_path(f);
@@ -206,53 +206,53 @@ static bool read_entry(struct imatrix * m, const struct model_file * f,
     const int64_t               n_matrices = t->ne[1] * t->ne[2] * t->ne[3];
     if (c == NULL || c->type != GGML_TYPE_F32 || t->type != GGML_TYPE_F32 ||
             c->ne[0] * c->ne[1] * c->ne[2] * c->ne[3] != n_matrices) {
-        return error_set(err, err_size,
+        return error_set(err, LRNN_ERROR_BAD_FILE,
                 "%s: expected tensors %s and %s of f32, the latter with %" PRId64 " counts", path,
                 t->name, counts_name, n_matrices);
     }
     const struct imatrix_entry * e = append(m, t->name, size, t->ne[0], n_matrices);
     if (e == NULL) {
-        return error_set(err, err_size, "%s: out of memory", path);
+        return error_set(err, LRNN_ERROR_NO_MEMORY, "%s: out of memory", path);
     }
-    return read_values(t, path, e->sum2, err, err_size) &&
-           read_values(c, path, e->counts, err, err_size);
+    return read_values(t, path, e->sum2, err) && read_values(c, path, e->counts, err);
 }
 
-bool imatrix_read(struct imatrix * m, const char * path, char * err, size_t err_size) {
+bool imatrix_read(struct imatrix * m, const char * path, struct lrnn_error * err) {
     *m                    = (struct imatrix) { 0 };
-    struct model_file * f = model_file_open(path, err, err_size);
+    struct model_file * f = model_file_open(path, err);
     if (f == NULL) {
         return false;
     }
-    struct slice text;
-    char         why[512];
-    bool         ok = model_file_text(f, "general.type", &text, why, sizeof(why)) == KEY_OK &&
-              slice_is(text, "imatrix");
+    struct slice      text;
+    struct lrnn_error why;
+    bool              ok =
+            model_file_text(f, "general.type", &text, &why) == KEY_OK && slice_is(text, "imatrix");
     if (!ok) {
-        snprintf(err, err_size, "%s: not an importance matrix: key 'general.type' is not 'imatrix'",
-                path);
+        error_set(err, LRNN_ERROR_BAD_FILE,
+                "%s: not an importance matrix: key 'general.type' is not 'imatrix'", path);
     }
     const struct model_key * names;
-    if (ok && model_file_texts(f, "imatrix.datasets", &names, why, sizeof(why)) == KEY_OK) {
+    if (ok && model_file_texts(f, "imatrix.datasets", &names, &why) == KEY_OK) {
         text = model_key_text(names, 0);
         snprintf(m->dataset, sizeof(m->dataset), "%.*s",
                 (int) (text.size < sizeof(m->dataset) ? text.size : sizeof(m->dataset) - 1),
                 text.data);
     }
     if (ok) { // optional: only copied into the metadata of quantized files
-        model_file_int(f, "imatrix.chunk_count", 0, UINT32_MAX, &m->n_windows, why, sizeof(why));
-        model_file_int(f, "imatrix.chunk_size", 0, UINT32_MAX, &m->window_size, why, sizeof(why));
+        model_file_int(f, "imatrix.chunk_count", 0, UINT32_MAX, &m->n_windows, &why);
+        model_file_int(f, "imatrix.chunk_size", 0, UINT32_MAX, &m->window_size, &why);
     }
     for (size_t i = 0; ok && i < model_file_n_tensors(f); ++i) {
         const struct model_tensor * t    = model_file_tensor(f, i);
         const size_t                size = strlen(t->name);
         if (size >= sizeof(IN_SUM2) &&
                 strcmp(t->name + size - (sizeof(IN_SUM2) - 1), IN_SUM2) == 0) {
-            ok = read_entry(m, f, t, err, err_size);
+            ok = read_entry(m, f, t, err);
         }
     }
     if (ok && m->n_entries == 0) {
-        snprintf(err, err_size, "%s: the importance matrix has no tensor named *%s", path, IN_SUM2);
+        error_set(err, LRNN_ERROR_BAD_FILE, "%s: the importance matrix has no tensor named *%s",
+                path, IN_SUM2);
         ok = false;
     }
     model_file_free(f);

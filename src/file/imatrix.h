@@ -15,6 +15,8 @@
 //     <tensor>.in_sum2            f32 [n_per_row, n_matrices]
 //     <tensor>.counts             f32 [1, n_matrices]
 
+#include "lrnn.h"
+
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -39,15 +41,15 @@ void imatrix_free(struct imatrix * m);
 // Adds n inputs x [n][n_per_row] of matrix number `matrix` of a weight. The first call for a weight
 // creates its entry. Fails if the shape differs from that of earlier calls, or if memory is out.
 bool imatrix_add(struct imatrix * m, const char * name, int64_t n_per_row, int64_t n_matrices,
-        int64_t matrix, const float * x, int64_t n, char * err, size_t err_size);
+        int64_t matrix, const float * x, int64_t n, struct lrnn_error * err);
 
 // NULL if there is no entry of this name.
 const struct imatrix_entry * imatrix_find(const struct imatrix * m, const char * name);
 
-bool imatrix_write(const struct imatrix * m, const char * path, char * err, size_t err_size);
+bool imatrix_write(const struct imatrix * m, const char * path, struct lrnn_error * err);
 
 // Reads into an uninitialized `m`, which is empty after a failure.
-bool imatrix_read(struct imatrix * m, const char * path, char * err, size_t err_size);
+bool imatrix_read(struct imatrix * m, const char * path, struct lrnn_error * err);
 
 // Computes the weights of one matrix, the mean squares [n_per_row]. Columns whose inputs were all
 // zero count a millionth of the mean, so that a block of such columns is rounded as without

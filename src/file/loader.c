@@ -1,5 +1,7 @@
 #include "file/loader.h"
 
+#include "base/error.h"
+
 #include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -9,21 +11,34 @@
 bool loader_fail(struct loader * l, const char * fmt, ...) {
     if (!l->failed) {
         l->failed = true;
-        int n     = snprintf(l->err, l->err_size, "%s: ", model_file_path(l->file));
-        if (n >= 0 && (size_t) n < l->err_size) {
-            va_list args;
-            va_start(args, fmt);
-            vsnprintf(l->err + n, l->err_size - (size_t) n, fmt, args);
-            va_end(args);
-        }
+        va_list args;
+        va_start(args, fmt);
+        error_set_args(l->err, LRNN_ERROR_BAD_MODEL, fmt, args);
+        va_end(args);
+        error_prefix(l->err, "%s", model_file_path(l->file));
     }
     return false;
+}
+
+bool loader_fail_with(struct loader * l, const struct lrnn_error * why, const char * what) {
+    if (!l->failed) {
+        l->failed = true;
+        error_set(l->err, why->kind, "%s: %s%s%s", model_file_path(l->file),
+                what != NULL ? what : "", what != NULL ? ": " : "", why->text);
+    }
+    return false;
+}
+
+bool loader_no_memory(struct loader * l, size_t n, const char * what) {
+    struct lrnn_error why;
+    error_no_memory(&why, "%zu %s", n, what);
+    return loader_fail_with(l, &why, NULL);
 }
 
 void * loader_alloc(struct loader * l, size_t size) {
     void * p = l->failed ? NULL : arena_alloc(l->arena, size);
     if (p == NULL) {
-        loader_fail(l, "out of memory for %zu bytes", size);
+        loader_no_memory(l, size, "bytes");
     }
     return p;
 }
@@ -38,20 +53,20 @@ const char * loader_key(struct loader * l, const char * name) {
 }
 
 // Returns whether there is a value. `why` is the error of model-file.c, which names file and key.
-static bool has_value(struct loader * l, enum key_status status, bool required, const char * why) {
+static bool has_value(
+        struct loader * l, enum key_status status, bool required, const struct lrnn_error * why) {
     if (status == KEY_BAD || (status == KEY_ABSENT && required)) {
         l->failed = true;
-        snprintf(l->err, l->err_size, "%s", why);
+        error_set(l->err, why->kind, "%s", why->text);
     }
     return status == KEY_OK;
 }
 
 static int64_t get_int(struct loader * l, const char * key, int64_t min, int64_t max, bool required,
         int64_t value) {
-    char why[512];
+    struct lrnn_error why;
     if (!l->failed) {
-        has_value(
-                l, model_file_int(l->file, key, min, max, &value, why, sizeof(why)), required, why);
+        has_value(l, model_file_int(l->file, key, min, max, &value, &why), required, &why);
     }
     return value;
 }
@@ -67,13 +82,11 @@ int64_t loader_int_or(
 
 static float get_float(
         struct loader * l, const char * key, float min, float max, bool required, float absent) {
-    double value = (double) absent;
-    char   why[512];
+    double            value = (double) absent;
+    struct lrnn_error why;
     if (!l->failed) {
-        has_value(l,
-                model_file_float(
-                        l->file, key, (double) min, (double) max, &value, why, sizeof(why)),
-                required, why);
+        has_value(l, model_file_float(l->file, key, (double) min, (double) max, &value, &why),
+                required, &why);
     }
     return (float) value;
 }
@@ -87,10 +100,9 @@ float loader_float_or(struct loader * l, const char * key, float min, float max,
 }
 
 int loader_flag(struct loader * l, const char * key) {
-    bool value = false;
-    char why[512];
-    return !l->failed && has_value(l, model_file_bool(l->file, key, &value, why, sizeof(why)),
-                                 false, why)
+    bool              value = false;
+    struct lrnn_error why;
+    return !l->failed && has_value(l, model_file_bool(l->file, key, &value, &why), false, &why)
                    ? value
                    : -1;
 }
@@ -102,10 +114,9 @@ bool loader_bool_or(struct loader * l, const char * key, bool absent) {
 
 static const char * get_string(
         struct loader * l, const char * key, bool required, const char * absent) {
-    struct slice text;
-    char         why[512];
-    if (l->failed ||
-            !has_value(l, model_file_text(l->file, key, &text, why, sizeof(why)), required, why)) {
+    struct slice      text;
+    struct lrnn_error why;
+    if (l->failed || !has_value(l, model_file_text(l->file, key, &text, &why), required, &why)) {
         return absent;
     }
     if (memchr(text.data, '\0', text.size) != NULL) {
@@ -130,10 +141,9 @@ const char * loader_string_or(struct loader * l, const char * key, const char * 
 
 static int get_word(
         struct loader * l, const char * key, const char * const * words, bool required, int value) {
-    char why[512];
+    struct lrnn_error why;
     if (!l->failed) {
-        has_value(
-                l, model_file_choice(l->file, key, words, &value, why, sizeof(why)), required, why);
+        has_value(l, model_file_choice(l->file, key, words, &value, &why), required, &why);
     }
     return value;
 }
@@ -166,15 +176,15 @@ bool loader_divisor(
 
 // Allocates memory for the elements of an array and sets *n to their number; NULL and 0 if there is
 // no array.
-static void * alloc_array(struct loader * l, const char * key, enum key_status status,
-        const char * why, const struct model_key * array, size_t size, size_t * n) {
+static void * alloc_array(struct loader * l, enum key_status status, const struct lrnn_error * why,
+        const struct model_key * array, size_t size, size_t * n) {
     *n = 0;
     if (!has_value(l, status, false, why)) {
         return NULL;
     }
     void * elements = malloc((array->n + 1) * size); // + 1: never empty, so that NULL is an error
     if (elements == NULL) {
-        loader_fail(l, "out of memory for the %zu elements of key '%s'", array->n, key);
+        loader_no_memory(l, array->n, "elements of an array");
         return NULL;
     }
     *n = array->n;
@@ -183,12 +193,12 @@ static void * alloc_array(struct loader * l, const char * key, enum key_status s
 
 struct slice * loader_strings(struct loader * l, const char * key, size_t * n) {
     const struct model_key * array = NULL;
-    char                     why[512];
+    struct lrnn_error        why;
     enum key_status          status = KEY_ABSENT;
     if (!l->failed) {
-        status = model_file_texts(l->file, key, &array, why, sizeof(why));
+        status = model_file_texts(l->file, key, &array, &why);
     }
-    struct slice * strings = alloc_array(l, key, status, why, array, sizeof(*strings), n);
+    struct slice * strings = alloc_array(l, status, &why, array, sizeof(*strings), n);
     for (size_t i = 0; i < *n; ++i) {
         strings[i] = model_key_text(array, i);
     }
@@ -197,12 +207,12 @@ struct slice * loader_strings(struct loader * l, const char * key, size_t * n) {
 
 int32_t * loader_ints(struct loader * l, const char * key, int32_t min, int32_t max, size_t * n) {
     const struct model_key * array = NULL;
-    char                     why[512];
+    struct lrnn_error        why;
     enum key_status          status = KEY_ABSENT;
     if (!l->failed) {
-        status = model_file_ints(l->file, key, min, max, &array, why, sizeof(why));
+        status = model_file_ints(l->file, key, min, max, &array, &why);
     }
-    int32_t * ints = alloc_array(l, key, status, why, array, sizeof(*ints), n);
+    int32_t * ints = alloc_array(l, status, &why, array, sizeof(*ints), n);
     for (size_t i = 0; i < *n; ++i) {
         ints[i] = (int32_t) model_key_int(array, i);
     }
@@ -211,13 +221,12 @@ int32_t * loader_ints(struct loader * l, const char * key, int32_t min, int32_t 
 
 float * loader_floats(struct loader * l, const char * key, float min, float max, size_t * n) {
     const struct model_key * array = NULL;
-    char                     why[512];
+    struct lrnn_error        why;
     enum key_status          status = KEY_ABSENT;
     if (!l->failed) {
-        status = model_file_floats(
-                l->file, key, (double) min, (double) max, &array, why, sizeof(why));
+        status = model_file_floats(l->file, key, (double) min, (double) max, &array, &why);
     }
-    float * floats = alloc_array(l, key, status, why, array, sizeof(*floats), n);
+    float * floats = alloc_array(l, status, &why, array, sizeof(*floats), n);
     for (size_t i = 0; i < *n; ++i) {
         floats[i] = (float) model_key_float(array, i);
     }

@@ -5,6 +5,7 @@
 // are sticky: after the first one, all calls do nothing and return false, NULL or a valid value, so
 // that a family can read everything it needs and check l->failed once at the end.
 
+#include "lrnn.h"
 #include "base/arena.h"
 #include "file/model-file.h"
 
@@ -16,8 +17,7 @@ struct loader {
     struct lrnn_model * model;     // what is loaded, and the device for the tensors that are read
     int32_t             device;    // next: for load-tensors.h
     bool                failed;
-    char *              err;
-    size_t              err_size;
+    struct lrnn_error * err;
     char                key[128]; // the result of loader_key
 };
 
@@ -27,6 +27,12 @@ bool loader_fail(struct loader * l, const char * fmt, ...)
         __attribute__((format(printf, 2, 3)))
 #endif
         ;
+
+// The same for memory: "out of memory for <n> <what>".
+bool loader_no_memory(struct loader * l, size_t n, const char * what);
+
+// The same with the error of another function, after "<what>: " unless that is NULL.
+bool loader_fail_with(struct loader * l, const struct lrnn_error * why, const char * what);
 
 // Allocates zeroed memory that lives as long as the model.
 void * loader_alloc(struct loader * l, size_t size);

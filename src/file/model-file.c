@@ -29,11 +29,11 @@ struct model_file {
 //
 
 struct model_file * model_file_from_memory(
-        const char * name, const void * data, size_t size, char * err, size_t err_size) {
+        const char * name, const void * data, size_t size, struct lrnn_error * err) {
     struct model_file * f    = calloc(1, sizeof(*f));
     char *              path = strdup(name);
     if (f == NULL || path == NULL) {
-        snprintf(err, err_size, "%s: out of memory", name);
+        error_set(err, LRNN_ERROR_NO_MEMORY, "%s: out of memory", name);
         free(f);
         free(path);
         return NULL;
@@ -41,7 +41,7 @@ struct model_file * model_file_from_memory(
     f->path = path;
     f->data = data;
     f->size = size;
-    if (!gguf_check(&f->gguf, path, data, size, err, err_size)) {
+    if (!gguf_check(&f->gguf, path, data, size, err)) {
         model_file_free(f);
         return NULL;
     }
@@ -49,31 +49,32 @@ struct model_file * model_file_from_memory(
 }
 
 // Maps a regular file.
-static void * map_file(const char * path, size_t * size, char * err, size_t err_size) {
+static void * map_file(const char * path, size_t * size, struct lrnn_error * err) {
     // O_NONBLOCK: do not wait for the writer of a pipe
     const int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
     if (fd < 0) {
-        snprintf(err, err_size, "%s: %s", path, strerror(errno));
+        error_set(err, LRNN_ERROR_SYSTEM, "%s: %s", path, strerror(errno));
         return NULL;
     }
     struct stat st;
     void *      data = NULL;
     if (fstat(fd, &st) != 0) {
-        snprintf(err, err_size, "%s: %s", path, strerror(errno));
+        error_set(err, LRNN_ERROR_SYSTEM, "%s: %s", path, strerror(errno));
     } else if (!S_ISREG(st.st_mode)) {
-        snprintf(err, err_size, "%s: found %s; expected a regular file", path,
+        error_set(err, LRNN_ERROR_BAD_MODEL, "%s: found %s; expected a regular file", path,
                 S_ISDIR(st.st_mode) ? "a directory" : "a device, pipe or socket");
     } else if (st.st_size == 0) {
-        snprintf(err, err_size, "%s: the file is empty; expected a GGUF file", path);
+        error_set(err, LRNN_ERROR_BAD_MODEL, "%s: the file is empty; expected a GGUF file", path);
     } else if ((uintmax_t) st.st_size > PTRDIFF_MAX) {
-        snprintf(err, err_size,
+        error_set(err, LRNN_ERROR_BAD_MODEL,
                 "%s: the file has %jd bytes; expected at most %td, the size of the address space",
                 path, (intmax_t) st.st_size, PTRDIFF_MAX);
     } else {
         *size = (size_t) st.st_size;
         data  = mmap(NULL, *size, PROT_READ, MAP_SHARED, fd, 0);
         if (data == MAP_FAILED) {
-            snprintf(err, err_size, "%s: cannot map %zu bytes: %s", path, *size, strerror(errno));
+            error_set(err, LRNN_ERROR_SYSTEM, "%s: cannot map %zu bytes: %s", path, *size,
+                    strerror(errno));
             data = NULL;
         }
     }
@@ -81,13 +82,13 @@ static void * map_file(const char * path, size_t * size, char * err, size_t err_
     return data;
 }
 
-struct model_file * model_file_open(const char * path, char * err, size_t err_size) {
+struct model_file * model_file_open(const char * path, struct lrnn_error * err) {
     size_t size;
-    void * data = map_file(path, &size, err, err_size);
+    void * data = map_file(path, &size, err);
     if (data == NULL) {
         return NULL;
     }
-    struct model_file * f = model_file_from_memory(path, data, size, err, err_size);
+    struct model_file * f = model_file_from_memory(path, data, size, err);
     if (f == NULL) {
         munmap(data, size);
         return NULL;
@@ -229,17 +230,16 @@ const struct model_key * model_file_find_key(const struct model_file * f, const 
 }
 
 #ifdef __GNUC__
-__attribute__((format(printf, 5, 6)))
+__attribute__((format(printf, 4, 5)))
 #endif
 static enum key_status
-bad(const struct model_file * f, const char * key, char * err, size_t err_size, const char * fmt,
-        ...) {
+bad(const struct model_file * f, const char * key, struct lrnn_error * err, const char * fmt, ...) {
     char    text[512];
     va_list args;
     va_start(args, fmt);
     vsnprintf(text, sizeof(text), fmt, args);
     va_end(args);
-    snprintf(err, err_size, "%s: key '%s' %s", f->path, key, text);
+    error_set(err, LRNN_ERROR_BAD_MODEL, "%s: key '%s' %s", f->path, key, text);
     return KEY_BAD;
 }
 
@@ -257,7 +257,7 @@ static enum kind kind_of(enum gguf_type type) {
 
 // Finds a scalar or an array of the kind.
 static enum key_status find(const struct model_file * f, const char * key, enum kind kind,
-        bool is_array, const struct model_key ** out, char * err, size_t err_size) {
+        bool is_array, const struct model_key ** out, struct lrnn_error * err) {
     static const char * const EXPECTED[][2] = {
         [KIND_INT]   = { "an integer", "an array of integers" },
         [KIND_FLOAT] = { "f32 or f64", "an array of f32 or f64" },
@@ -266,29 +266,28 @@ static enum key_status find(const struct model_file * f, const char * key, enum 
     };
     const struct model_key * k = model_file_find_key(f, key);
     if (k == NULL) {
-        bad(f, key, err, err_size, "is missing; expected %s", EXPECTED[kind][is_array]);
+        bad(f, key, err, "is missing; expected %s", EXPECTED[kind][is_array]);
         return KEY_ABSENT;
     }
     if (kind_of(k->type) != kind || k->is_array != is_array) {
-        return bad(f, key, err, err_size, "is %s%s; expected %s",
-                k->is_array ? "an array of " : "of type ", gguf_index_type_name(k->type),
-                EXPECTED[kind][is_array]);
+        return bad(f, key, err, "is %s%s; expected %s", k->is_array ? "an array of " : "of type ",
+                gguf_index_type_name(k->type), EXPECTED[kind][is_array]);
     }
     *out = k;
     return KEY_OK;
 }
 
 static enum key_status bad_element(const struct model_file * f, const char * key,
-        const struct model_key * k, size_t i, const char * found, char * err, size_t err_size) {
-    return k->is_array ? bad(f, key, err, err_size, "has element %zu = %s", i, found)
-                       : bad(f, key, err, err_size, "is %s", found);
+        const struct model_key * k, size_t i, const char * found, struct lrnn_error * err) {
+    return k->is_array ? bad(f, key, err, "has element %zu = %s", i, found)
+                       : bad(f, key, err, "is %s", found);
 }
 
 // Like find; every element must be in min .. max.
 static enum key_status find_ints(const struct model_file * f, const char * key, bool is_array,
-        int64_t min, int64_t max, const struct model_key ** out, char * err, size_t err_size) {
+        int64_t min, int64_t max, const struct model_key ** out, struct lrnn_error * err) {
     const struct model_key * k      = NULL;
-    const enum key_status    status = find(f, key, KIND_INT, is_array, &k, err, err_size);
+    const enum key_status    status = find(f, key, KIND_INT, is_array, &k, err);
     if (status != KEY_OK) {
         return status;
     }
@@ -304,7 +303,7 @@ static enum key_status find_ints(const struct model_file * f, const char * key, 
                                           : snprintf(found, sizeof(found), "%" PRId64, v);
             snprintf(found + pos, sizeof(found) - (size_t) pos,
                     "; expected %" PRId64 " to %" PRId64, min, max);
-            return bad_element(f, key, k, i, found, err, err_size);
+            return bad_element(f, key, k, i, found, err);
         }
     }
     *out = k;
@@ -312,9 +311,9 @@ static enum key_status find_ints(const struct model_file * f, const char * key, 
 }
 
 static enum key_status find_floats(const struct model_file * f, const char * key, bool is_array,
-        double min, double max, const struct model_key ** out, char * err, size_t err_size) {
+        double min, double max, const struct model_key ** out, struct lrnn_error * err) {
     const struct model_key * k      = NULL;
-    const enum key_status    status = find(f, key, KIND_FLOAT, is_array, &k, err, err_size);
+    const enum key_status    status = find(f, key, KIND_FLOAT, is_array, &k, err);
     if (status != KEY_OK) {
         return status;
     }
@@ -323,7 +322,7 @@ static enum key_status find_floats(const struct model_file * f, const char * key
         if (!(v >= min && v <= max)) {
             char found[96];
             snprintf(found, sizeof(found), "%g; expected %g to %g", v, min, max);
-            return bad_element(f, key, k, i, found, err, err_size);
+            return bad_element(f, key, k, i, found, err);
         }
     }
     *out = k;
@@ -331,29 +330,29 @@ static enum key_status find_floats(const struct model_file * f, const char * key
 }
 
 enum key_status model_file_ints(const struct model_file * f, const char * key, int64_t min,
-        int64_t max, const struct model_key ** array, char * err, size_t err_size) {
-    return find_ints(f, key, true, min, max, array, err, err_size);
+        int64_t max, const struct model_key ** array, struct lrnn_error * err) {
+    return find_ints(f, key, true, min, max, array, err);
 }
 
 enum key_status model_file_floats(const struct model_file * f, const char * key, double min,
-        double max, const struct model_key ** array, char * err, size_t err_size) {
-    return find_floats(f, key, true, min, max, array, err, err_size);
+        double max, const struct model_key ** array, struct lrnn_error * err) {
+    return find_floats(f, key, true, min, max, array, err);
 }
 
 enum key_status model_file_bools(const struct model_file * f, const char * key,
-        const struct model_key ** array, char * err, size_t err_size) {
-    return find(f, key, KIND_BOOL, true, array, err, err_size);
+        const struct model_key ** array, struct lrnn_error * err) {
+    return find(f, key, KIND_BOOL, true, array, err);
 }
 
 enum key_status model_file_texts(const struct model_file * f, const char * key,
-        const struct model_key ** array, char * err, size_t err_size) {
-    return find(f, key, KIND_TEXT, true, array, err, err_size);
+        const struct model_key ** array, struct lrnn_error * err) {
+    return find(f, key, KIND_TEXT, true, array, err);
 }
 
 enum key_status model_file_int(const struct model_file * f, const char * key, int64_t min,
-        int64_t max, int64_t * value, char * err, size_t err_size) {
+        int64_t max, int64_t * value, struct lrnn_error * err) {
     const struct model_key * k      = NULL;
-    const enum key_status    status = find_ints(f, key, false, min, max, &k, err, err_size);
+    const enum key_status    status = find_ints(f, key, false, min, max, &k, err);
     if (status == KEY_OK) {
         *value = model_key_int(k, 0);
     }
@@ -361,9 +360,9 @@ enum key_status model_file_int(const struct model_file * f, const char * key, in
 }
 
 enum key_status model_file_float(const struct model_file * f, const char * key, double min,
-        double max, double * value, char * err, size_t err_size) {
+        double max, double * value, struct lrnn_error * err) {
     const struct model_key * k      = NULL;
-    const enum key_status    status = find_floats(f, key, false, min, max, &k, err, err_size);
+    const enum key_status    status = find_floats(f, key, false, min, max, &k, err);
     if (status == KEY_OK) {
         *value = model_key_float(k, 0);
     }
@@ -371,9 +370,9 @@ enum key_status model_file_float(const struct model_file * f, const char * key, 
 }
 
 enum key_status model_file_bool(
-        const struct model_file * f, const char * key, bool * value, char * err, size_t err_size) {
+        const struct model_file * f, const char * key, bool * value, struct lrnn_error * err) {
     const struct model_key * k      = NULL;
-    const enum key_status    status = find(f, key, KIND_BOOL, false, &k, err, err_size);
+    const enum key_status    status = find(f, key, KIND_BOOL, false, &k, err);
     if (status == KEY_OK) {
         *value = model_key_bool(k, 0);
     }
@@ -381,9 +380,9 @@ enum key_status model_file_bool(
 }
 
 enum key_status model_file_text(const struct model_file * f, const char * key, struct slice * value,
-        char * err, size_t err_size) {
+        struct lrnn_error * err) {
     const struct model_key * k      = NULL;
-    const enum key_status    status = find(f, key, KIND_TEXT, false, &k, err, err_size);
+    const enum key_status    status = find(f, key, KIND_TEXT, false, &k, err);
     if (status == KEY_OK) {
         *value = model_key_text(k, 0);
     }
@@ -391,9 +390,9 @@ enum key_status model_file_text(const struct model_file * f, const char * key, s
 }
 
 enum key_status model_file_choice(const struct model_file * f, const char * key,
-        const char * const * words, int * value, char * err, size_t err_size) {
+        const char * const * words, int * value, struct lrnn_error * err) {
     struct slice          text;
-    const enum key_status status = model_file_text(f, key, &text, err, err_size);
+    const enum key_status status = model_file_text(f, key, &text, err);
     if (status != KEY_OK) {
         return status;
     }
@@ -410,8 +409,8 @@ enum key_status model_file_choice(const struct model_file * f, const char * key,
         }
     }
     char quoted[80];
-    return bad(f, key, err, err_size, "is %s; expected one of %s",
-            slice_quote(quoted, sizeof(quoted), text), list);
+    return bad(f, key, err, "is %s; expected one of %s", slice_quote(quoted, sizeof(quoted), text),
+            list);
 }
 
 //
@@ -450,7 +449,7 @@ int64_t model_tensor_outside(const struct model_tensor * t, float min, float max
     return -1;
 }
 
-bool model_file_all_used(const struct model_file * f, char * err, size_t err_size) {
+bool model_file_all_used(const struct model_file * f, struct lrnn_error * err) {
     enum { N_NAMED = 3 };
     char   list[N_NAMED * (GGML_MAX_NAME + 4) + 8] = "";
     size_t pos                                     = 0;
@@ -469,6 +468,6 @@ bool model_file_all_used(const struct model_file * f, char * err, size_t err_siz
     if (n == 0) {
         return true;
     }
-    return error_set(err, err_size, "%s: found %zu unknown tensor%s: %s%s", f->path, n,
+    return error_set(err, LRNN_ERROR_BAD_MODEL, "%s: found %zu unknown tensor%s: %s%s", f->path, n,
             n > 1 ? "s" : "", list, n > N_NAMED ? ", ..." : "");
 }

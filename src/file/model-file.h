@@ -9,14 +9,15 @@
 // The mapping is shared and read-only. Pointers into it are valid until model_file_free. If another
 // process truncates the file, this process ends with SIGBUS, as with every mapped file.
 //
-//     struct model_file * f = model_file_open(path, err, err_size);
+//     struct model_file * f = model_file_open(path, err);
 //     int64_t n_layer;
 //     int64_t width = 0; // the default if the key is absent
-//     if (model_file_int(f, "lrnn.block_count", 1, 1024, &n_layer, err, err_size) != KEY_OK ||
-//         model_file_int(f, "lrnn.conv_width",  0,   16, &width,   err, err_size) == KEY_BAD) {
+//     if (model_file_int(f, "lrnn.block_count", 1, 1024, &n_layer, err) != KEY_OK ||
+//         model_file_int(f, "lrnn.conv_width",  0,   16, &width,   err) == KEY_BAD) {
 //         goto fail; // err has the message in both cases
 //     }
 
+#include "lrnn.h"
 #include "file/gguf-check.h"
 
 #ifdef __cplusplus
@@ -26,12 +27,12 @@ extern "C" {
 struct model_file;
 
 // Maps and checks a regular file. Returns NULL on failure.
-struct model_file * model_file_open(const char * path, char * err, size_t err_size);
+struct model_file * model_file_open(const char * path, struct lrnn_error * err);
 
 // The same for bytes in memory, which must stay valid until model_file_free. `name` replaces the
 // path in messages.
 struct model_file * model_file_from_memory(
-        const char * name, const void * data, size_t size, char * err, size_t err_size);
+        const char * name, const void * data, size_t size, struct lrnn_error * err);
 
 void model_file_free(struct model_file * f); // f may be NULL
 
@@ -58,33 +59,33 @@ enum key_status {
 
 // Any of the eight integer types.
 enum key_status model_file_int(const struct model_file * f, const char * key, int64_t min,
-        int64_t max, int64_t * value, char * err, size_t err_size);
+        int64_t max, int64_t * value, struct lrnn_error * err);
 
 // f32 or f64. NaN is never in min .. max.
 enum key_status model_file_float(const struct model_file * f, const char * key, double min,
-        double max, double * value, char * err, size_t err_size);
+        double max, double * value, struct lrnn_error * err);
 
 enum key_status model_file_bool(
-        const struct model_file * f, const char * key, bool * value, char * err, size_t err_size);
+        const struct model_file * f, const char * key, bool * value, struct lrnn_error * err);
 
 // Points into the file; may contain NUL.
 enum key_status model_file_text(const struct model_file * f, const char * key, struct slice * value,
-        char * err, size_t err_size);
+        struct lrnn_error * err);
 
 // One of `words`, which ends with NULL. The value is its index.
 enum key_status model_file_choice(const struct model_file * f, const char * key,
-        const char * const * words, int * value, char * err, size_t err_size);
+        const char * const * words, int * value, struct lrnn_error * err);
 
 // Arrays of any length, including 0: check (*array)->n. Every element must be in min .. max. Read
 // the elements with model_key_*.
 enum key_status model_file_ints(const struct model_file * f, const char * key, int64_t min,
-        int64_t max, const struct model_key ** array, char * err, size_t err_size);
+        int64_t max, const struct model_key ** array, struct lrnn_error * err);
 enum key_status model_file_floats(const struct model_file * f, const char * key, double min,
-        double max, const struct model_key ** array, char * err, size_t err_size);
+        double max, const struct model_key ** array, struct lrnn_error * err);
 enum key_status model_file_bools(const struct model_file * f, const char * key,
-        const struct model_key ** array, char * err, size_t err_size);
+        const struct model_key ** array, struct lrnn_error * err);
 enum key_status model_file_texts(const struct model_file * f, const char * key,
-        const struct model_key ** array, char * err, size_t err_size);
+        const struct model_key ** array, struct lrnn_error * err);
 
 // Element i of an array, or element 0 of a scalar, in constant time. Returns 0, 0.0, false or ""
 // if the type differs or i is out of range.
@@ -121,7 +122,7 @@ int64_t model_tensor_outside(
         const struct model_tensor * tensor, float min, float max, float * found);
 
 // Returns false if some tensor is not marked as used; `err` names the first ones.
-bool model_file_all_used(const struct model_file * f, char * err, size_t err_size);
+bool model_file_all_used(const struct model_file * f, struct lrnn_error * err);
 
 #ifdef __cplusplus
 }

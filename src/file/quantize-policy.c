@@ -180,12 +180,12 @@ void quantize_overrides_free(struct quantize_overrides * overrides) {
 }
 
 bool quantize_overrides_add(
-        struct quantize_overrides * overrides, const char * text, char * err, size_t err_size) {
+        struct quantize_overrides * overrides, const char * text, struct lrnn_error * err) {
     const char *    sign = strrchr(text, '='); // the last one: the expression may contain others
     struct override o    = { 0 };
     if (sign == NULL || sign == text || !quantize_type_find(sign + 1, &o.type)) {
         char names[128];
-        return error_set(err, err_size, "'%s' is not REGEX=TYPE with TYPE %s", text,
+        return error_set(err, LRNN_ERROR_BAD_INPUT, "'%s' is not REGEX=TYPE with TYPE %s", text,
                 quantize_type_names(names, sizeof(names)));
     }
     struct override * more = realloc(overrides->list, (size_t) (overrides->n + 1) * sizeof(*more));
@@ -194,14 +194,15 @@ bool quantize_overrides_add(
         o.text          = strdup(text);
     }
     if (more == NULL || o.text == NULL) {
-        return error_set(err, err_size, "out of memory");
+        return error_set(err, LRNN_ERROR_NO_MEMORY, "out of memory");
     }
     o.text[sign - text] = '\0';
     const int code      = regcomp(&o.regex, o.text, REG_EXTENDED | REG_NOSUB);
     if (code != 0) {
-        char why[128];
+        char why[256];
         regerror(code, &o.regex, why, sizeof(why));
-        snprintf(err, err_size, "'%s' is not a valid regular expression: %s", o.text, why);
+        error_set(err, LRNN_ERROR_BAD_INPUT, "'%s' is not a valid regular expression: %s", o.text,
+                why);
         free(o.text);
         return false;
     }

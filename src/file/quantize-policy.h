@@ -12,6 +12,7 @@
 // A row must consist of whole blocks of its type. If it does not, the table of types names the
 // next type to try.
 
+#include "lrnn.h"
 #include "ggml.h"
 
 #include <stdbool.h>
@@ -49,7 +50,7 @@ void quantize_overrides_free(struct quantize_overrides * overrides);
 // Adds "REGEX=TYPE": a POSIX extended regular expression that is searched in the names of tensors,
 // and the name of a quantization type.
 bool quantize_overrides_add(
-        struct quantize_overrides * overrides, const char * text, char * err, size_t err_size);
+        struct quantize_overrides * overrides, const char * text, struct lrnn_error * err);
 
 // The first regular expression that no call of quantize_choose has applied; NULL if there is none.
 const char * quantize_overrides_unused(const struct quantize_overrides * overrides);

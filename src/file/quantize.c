@@ -1,5 +1,6 @@
 #include "file/quantize.h"
 
+#include "base/error.h"
 #include "base/atomic-file.h"
 #include "file/gguf-write.h"
 
@@ -30,35 +31,32 @@ static bool importance_fits(const struct imatrix_entry * e, const struct model_t
 }
 
 // Whether a tensor that changes its type can be read and rounded.
-static enum lrnn_quantize_status check_tensor(const struct quantize_tensor * t, const char * path,
-        bool allow_requantize, char * err, size_t err_size) {
+static bool check_tensor(const struct quantize_tensor * t, const char * path, bool allow_requantize,
+        struct lrnn_error * err) {
     const struct model_tensor *  s = t->source;
     const struct imatrix_entry * e = t->importance;
     if (ggml_is_quantized(s->type) && !allow_requantize) {
-        snprintf(err, err_size,
+        return error_set(err, LRNN_ERROR_BAD_INPUT,
                 "%s: tensor %s is already quantized to %s; "
-                "start from an F32, F16 or BF16 file, or give --allow-requantize",
+                "start from an F32, F16 or BF16 file, or set allow_requantize",
                 path, s->name, quantize_type_name(s->type));
-        return LRNN_QUANTIZE_BAD_PARAMS;
     }
     if (ggml_get_type_traits(s->type)->to_float == NULL && s->type != GGML_TYPE_F32) {
-        snprintf(err, err_size, "%s: tensor %s has type %s, which cannot be converted to floats",
-                path, s->name, ggml_type_name(s->type));
-        return LRNN_QUANTIZE_BAD_PARAMS;
+        return error_set(err, LRNN_ERROR_BAD_INPUT,
+                "%s: tensor %s has type %s, which cannot be converted to floats", path, s->name,
+                ggml_type_name(s->type));
     }
     if (e != NULL && !importance_fits(e, s)) {
-        snprintf(err, err_size,
+        return error_set(err, LRNN_ERROR_BAD_FILE,
                 "the importance matrix belongs to another model: for tensor %s it has %" PRId64
                 " columns and %" PRId64 " matrices; expected %" PRId64 " and %" PRId64,
                 s->name, e->n_per_row, e->n_matrices, s->ne[0], n_matrices_of(s));
-        return LRNN_QUANTIZE_BAD_IMATRIX;
     }
-    return LRNN_QUANTIZE_OK;
+    return true;
 }
 
-enum lrnn_quantize_status quantize_plan_make(struct quantize_plan * plan,
-        const struct model_file * file, const struct quantize_params * params, char * err,
-        size_t err_size) {
+bool quantize_plan_make(struct quantize_plan * plan, const struct model_file * file,
+        const struct quantize_params * params, struct lrnn_error * err) {
     const char * path        = model_file_path(file);
     const size_t n           = model_file_n_tensors(file);
     int          n_important = 0;
@@ -66,8 +64,7 @@ enum lrnn_quantize_status quantize_plan_make(struct quantize_plan * plan,
     plan->n_tensors = n;
     plan->tensors   = calloc(n > 0 ? n : 1, sizeof(*plan->tensors));
     if (plan->tensors == NULL) {
-        snprintf(err, err_size, "%s: out of memory for %zu tensors", path, n);
-        return LRNN_QUANTIZE_SYSTEM;
+        return error_set(err, LRNN_ERROR_NO_MEMORY, "%s: out of memory for %zu tensors", path, n);
     }
     for (size_t i = 0; i < n; ++i) {
         const struct model_tensor * source = model_file_tensor(file, i);
@@ -85,25 +82,22 @@ enum lrnn_quantize_status quantize_plan_make(struct quantize_plan * plan,
             t->importance = imatrix_find(params->imatrix, source->name);
         }
         n_important += t->importance != NULL;
-        const enum lrnn_quantize_status status =
-                check_tensor(t, path, params->allow_requantize, err, err_size);
-        if (status != LRNN_QUANTIZE_OK) {
-            return status;
+        if (!check_tensor(t, path, params->allow_requantize, err)) {
+            return false;
         }
     }
     const char * unused =
             params->overrides != NULL ? quantize_overrides_unused(params->overrides) : NULL;
     if (unused != NULL) {
-        snprintf(err, err_size,
-                "%s: tensor type '%s' applies to no matrix that an earlier one left", path, unused);
-        return LRNN_QUANTIZE_BAD_PARAMS;
+        return error_set(err, LRNN_ERROR_BAD_INPUT,
+                "%s: tensor type '%s' matches no matrix, or only matrices that an earlier one matches",
+                path, unused);
     }
     if (params->imatrix != NULL && n_important == 0) {
-        snprintf(err, err_size,
+        return error_set(err, LRNN_ERROR_BAD_FILE,
                 "%s: the importance matrix covers none of the matrices to be quantized", path);
-        return LRNN_QUANTIZE_BAD_IMATRIX;
     }
-    return LRNN_QUANTIZE_OK;
+    return true;
 }
 
 void quantize_plan_free(struct quantize_plan * plan) {
@@ -263,8 +257,8 @@ static bool importance_of(const struct quantize_tensor * t, float ** weights) {
     return true;
 }
 
-static enum lrnn_quantize_status quantize_one(struct quantize_tensor * t, const char * path,
-        int n_threads, char * out, char * err, size_t err_size) {
+static bool quantize_one(struct quantize_tensor * t, const char * path, int n_threads, char * out,
+        struct lrnn_error * err) {
     const struct model_tensor * s = t->source;
 
     struct job job = {
@@ -297,20 +291,20 @@ static enum lrnn_quantize_status quantize_one(struct quantize_tensor * t, const 
     free(job.sum2);
     free(importance);
     switch (fault) {
-        case FAULT_NONE: return LRNN_QUANTIZE_OK;
+        case FAULT_NONE: break;
         case FAULT_SOURCE:
-            snprintf(err, err_size, "%s: tensor %s has values that are not finite", path, s->name);
-            break;
+            return error_set(err, LRNN_ERROR_NOT_FINITE,
+                    "%s: tensor %s has values that are not finite", path, s->name);
         case FAULT_RANGE:
-            snprintf(err, err_size, "%s: tensor %s has values outside the range of %s%s", path,
-                    s->name, quantize_type_name(job.to),
+            return error_set(err, LRNN_ERROR_NOT_FINITE,
+                    "%s: tensor %s has values outside the range of %s%s", path, s->name,
+                    quantize_type_name(job.to),
                     job.to == GGML_TYPE_F16 ? "; use BF16, which has the range of F32" : "");
-            break;
         case FAULT_MEMORY:
-            snprintf(err, err_size, "%s: out of memory for tensor %s", path, s->name);
-            break;
+            return error_set(
+                    err, LRNN_ERROR_NO_MEMORY, "%s: out of memory for tensor %s", path, s->name);
     }
-    return fault == FAULT_MEMORY ? LRNN_QUANTIZE_SYSTEM : LRNN_QUANTIZE_NOT_FINITE;
+    return true;
 }
 
 //
@@ -349,17 +343,17 @@ static struct gguf_context * make_metadata(const struct quantize_plan * plan,
     return gguf;
 }
 
-static enum lrnn_quantize_status write_metadata(struct atomic_file * out,
-        const struct quantize_plan * plan, const struct model_file * file,
-        const struct quantize_params * params, char * err, size_t err_size) {
+static bool write_metadata(struct atomic_file * out, const struct quantize_plan * plan,
+        const struct model_file * file, const struct quantize_params * params,
+        struct lrnn_error * err) {
     struct gguf_context * gguf = make_metadata(plan, file, params);
     if (gguf == NULL) {
-        snprintf(err, err_size, "%s: ggml cannot read the metadata", model_file_path(file));
-        return LRNN_QUANTIZE_SYSTEM;
+        return error_set(err, LRNN_ERROR_BAD_MODEL, "%s: ggml cannot read the metadata",
+                model_file_path(file));
     }
-    const bool ok = gguf_write_metadata(out, gguf, err, err_size);
+    const bool ok = gguf_write_metadata(out, gguf, err);
     gguf_free(gguf);
-    return ok ? LRNN_QUANTIZE_OK : LRNN_QUANTIZE_SYSTEM;
+    return ok;
 }
 
 static int count_threads(int n_threads) {
@@ -367,49 +361,47 @@ static int count_threads(int n_threads) {
     return n_threads > 0 ? n_threads : cores > 0 ? (int) cores : 1;
 }
 
-enum lrnn_quantize_status quantize_run(struct quantize_plan * plan, const struct model_file * file,
+bool quantize_run(struct quantize_plan * plan, const struct model_file * file,
         const struct quantize_params * params, const char * path, lrnn_quantize_done done,
-        void * user, char * err, size_t err_size) {
-    const size_t              alignment = model_file_alignment(file);
-    const int                 n_threads = count_threads(params->n_threads);
-    struct atomic_file        out       = { 0 };
-    enum lrnn_quantize_status status    = LRNN_QUANTIZE_OK;
+        void * user, struct lrnn_error * err) {
+    const size_t       alignment = model_file_alignment(file);
+    const int          n_threads = count_threads(params->n_threads);
+    struct atomic_file out       = { 0 };
+    bool               ok        = true;
 
     if (path != NULL) {
-        if (!atomic_file_open(&out, path, err, err_size)) {
-            return LRNN_QUANTIZE_SYSTEM;
+        if (!atomic_file_open(&out, path, err)) {
+            return false;
         }
-        status = write_metadata(&out, plan, file, params, err, err_size);
+        ok = write_metadata(&out, plan, file, params, err);
     }
-    for (size_t i = 0; i < plan->n_tensors && status == LRNN_QUANTIZE_OK; ++i) {
+    for (size_t i = 0; i < plan->n_tensors && ok; ++i) {
         struct quantize_tensor * t       = &plan->tensors[i];
         const bool               copied  = t->choice.to == t->source->type;
         char *                   rounded = copied ? NULL : malloc(t->bytes);
         const void *             data    = copied ? t->source->data : rounded;
         if (data == NULL) {
-            snprintf(err, err_size, "%s: out of memory for the %zu bytes of tensor %s",
-                    model_file_path(file), t->bytes, t->source->name);
-            status = LRNN_QUANTIZE_SYSTEM;
+            ok = error_set(err, LRNN_ERROR_NO_MEMORY,
+                    "%s: out of memory for the %zu bytes of tensor %s", model_file_path(file),
+                    t->bytes, t->source->name);
         } else if (!copied) {
-            status = quantize_one(t, model_file_path(file), n_threads, rounded, err, err_size);
+            ok = quantize_one(t, model_file_path(file), n_threads, rounded, err);
         }
-        if (status == LRNN_QUANTIZE_OK && path != NULL &&
-                !gguf_write_tensor(&out, data, t->bytes, alignment, err, err_size)) {
-            status = LRNN_QUANTIZE_SYSTEM;
-        }
+        ok = ok && (path == NULL || gguf_write_tensor(&out, data, t->bytes, alignment, err));
         free(rounded);
         model_file_release(file, t->source);
         const struct lrnn_quantize_tensor described = quantize_describe(t);
-        if (status == LRNN_QUANTIZE_OK && done != NULL && !done(&described, (int64_t) i, user)) {
-            snprintf(err, err_size, "stopped after %zu of %zu tensors; nothing was written", i + 1,
+        if (ok && done != NULL && !done(&described, (int64_t) i, user)) {
+            ok = error_set(err, LRNN_ERROR_CANCELLED,
+                    "stopped after %zu of %zu tensors; nothing was written", i + 1,
                     plan->n_tensors);
-            status = LRNN_QUANTIZE_STOPPED;
         }
     }
-    if (path != NULL && status == LRNN_QUANTIZE_OK) {
-        status = atomic_file_commit(&out, err, err_size) ? LRNN_QUANTIZE_OK : LRNN_QUANTIZE_SYSTEM;
-    } else if (path != NULL) {
+    if (path != NULL && ok) {
+        return atomic_file_commit(&out, err);
+    }
+    if (path != NULL) {
         atomic_file_cancel(&out);
     }
-    return status;
+    return ok;
 }

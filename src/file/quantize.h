@@ -34,17 +34,16 @@ struct quantize_plan {
 };
 
 // Chooses the type of every tensor. Call quantize_plan_free after success and failure.
-enum lrnn_quantize_status quantize_plan_make(struct quantize_plan * plan,
-        const struct model_file * file, const struct quantize_params * params, char * err,
-        size_t err_size);
+bool quantize_plan_make(struct quantize_plan * plan, const struct model_file * file,
+        const struct quantize_params * params, struct lrnn_error * err);
 void quantize_plan_free(struct quantize_plan * plan);
 
 // Quantizes the tensors and sets their errors. The output does not depend on the number of threads.
 // - path: the new file, complete or absent afterwards; NULL: only compute the errors
 // - done: called after each tensor, in the order of the file; NULL: none
-enum lrnn_quantize_status quantize_run(struct quantize_plan * plan, const struct model_file * file,
+bool quantize_run(struct quantize_plan * plan, const struct model_file * file,
         const struct quantize_params * params, const char * path, lrnn_quantize_done done,
-        void * user, char * err, size_t err_size);
+        void * user, struct lrnn_error * err);
 
 // The public description of a tensor of the plan.
 struct lrnn_quantize_tensor quantize_describe(const struct quantize_tensor * tensor);

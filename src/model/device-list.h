@@ -2,6 +2,7 @@
 
 // The devices a user allows for layers, with their shares.
 
+#include "lrnn.h"
 #include "model/model.h"
 
 enum { DEVICE_LIST_MAX = DEVICES_MAX - 1 }; // the CPU is not in the list
@@ -19,4 +20,4 @@ struct device_list {
 
 // Reads params->devices and params->tensor_split.
 bool device_list_read(struct device_list * list, const struct lrnn_model_params * params,
-        char * err, size_t err_size);
+        struct lrnn_error * err);

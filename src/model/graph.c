@@ -1,17 +1,22 @@
 #include "model/graph.h"
 
+#include "base/error.h"
+
 #include <math.h>
 #include <stdio.h>
 
-static struct ggml_tensor * checked(struct graph * g, struct ggml_tensor * op, const char * what,
-        const char * why, int64_t ne0, int64_t ne1) {
+// Where an op reports why it is rejected: only the first reason counts.
+static struct lrnn_error * first_error(const struct graph * g) {
+    return g->failed ? NULL : g->err;
+}
+
+static struct ggml_tensor * checked(
+        struct graph * g, struct ggml_tensor * op, const char * what, int64_t ne0, int64_t ne1) {
     if (op != NULL) {
         return op;
     }
-    if (!g->failed) {
-        snprintf(g->err, g->err_size, "%s: %s", what, why);
-        g->failed = true;
-    }
+    error_prefix(first_error(g), "%s", what);
+    g->failed = true;
     return ggml_new_tensor_3d(g->ctx, GGML_TYPE_F32, ne0, ne1, g->n_tokens);
 }
 
@@ -93,36 +98,32 @@ struct ggml_tensor * graph_conv(struct graph * g, int32_t state, struct ggml_ten
         .bias       = bias,
         .activation = activation,
     };
-    char                 why[256];
-    struct ggml_tensor * y = ggml_short_conv(g->ctx, &args, why, sizeof(why));
-    return checked(g, y, "short convolution", why, x->ne[0], 1);
+    struct ggml_tensor * y = ggml_short_conv(g->ctx, &args, first_error(g));
+    return checked(g, y, "short convolution", x->ne[0], 1);
 }
 
 struct ggml_tensor * graph_shift(struct graph * g, int32_t state, struct ggml_tensor * x) {
     const struct ggml_short_conv_args args = {
         .state = g->states[state], .ids = g->inputs->ids, .x = x
     };
-    char                 why[256];
-    struct ggml_tensor * y = ggml_short_conv(g->ctx, &args, why, sizeof(why));
-    return checked(g, y, "token shift", why, x->ne[0], 1);
+    struct ggml_tensor * y = ggml_short_conv(g->ctx, &args, first_error(g));
+    return checked(g, y, "token shift", x->ne[0], 1);
 }
 
 struct ggml_tensor * graph_householder(struct graph * g, struct ggml_householder_scan_args args) {
-    args.state = g->states[0];
-    args.ids   = g->inputs->ids;
-    args.path  = g->path;
-    char                 why[256];
-    struct ggml_tensor * o = ggml_householder_scan(g->ctx, &args, why, sizeof(why));
-    return checked(g, o, "Householder scan", why, args.v->ne[0], args.v->ne[1]);
+    args.state             = g->states[0];
+    args.ids               = g->inputs->ids;
+    args.path              = g->path;
+    struct ggml_tensor * o = ggml_householder_scan(g->ctx, &args, first_error(g));
+    return checked(g, o, "Householder scan", args.v->ne[0], args.v->ne[1]);
 }
 
 struct ggml_tensor * graph_signed(struct graph * g, struct ggml_signed_scan_args args) {
-    args.state = g->states[0];
-    args.ids   = g->inputs->ids;
-    args.path  = g->path;
-    char                 why[256];
-    struct ggml_tensor * y = ggml_signed_scan(g->ctx, &args, why, sizeof(why));
-    return checked(g, y, "signed-gate scan", why, args.x->ne[0], args.x->ne[1]);
+    args.state             = g->states[0];
+    args.ids               = g->inputs->ids;
+    args.path              = g->path;
+    struct ggml_tensor * y = ggml_signed_scan(g->ctx, &args, first_error(g));
+    return checked(g, y, "signed-gate scan", args.x->ne[0], args.x->ne[1]);
 }
 
 struct ggml_tensor * graph_heads(

@@ -6,6 +6,7 @@
 // Errors are sticky: a rejected op marks the graph as failed and becomes a tensor of its shape. The
 // caller checks once, at the end.
 
+#include "lrnn.h"
 #include "ops/lrnn-ops.h"
 #include "model/model.h"
 
@@ -56,9 +57,8 @@ struct graph {
 
     struct ggml_tensor * carry; // handed from layer to layer (RWKV-7: v of the first layer)
 
-    bool   failed;
-    char * err;
-    size_t err_size;
+    bool                failed;
+    struct lrnn_error * err;
 };
 
 // y = W x; W [in, out]

@@ -1,5 +1,6 @@
 #include "model/load-tensors.h"
 
+#include "base/error.h"
 #include "model/weights.h"
 
 #include "ggml-cpu.h"
@@ -119,10 +120,10 @@ void loader_skip_layers(struct loader * l, int32_t first, int64_t n) {
 }
 
 bool loader_all_used(struct loader * l) {
-    char why[512];
-    if (!l->failed && !model_file_all_used(l->file, why, sizeof(why))) {
+    struct lrnn_error why;
+    if (!l->failed && !model_file_all_used(l->file, &why)) {
         l->failed = true;
-        snprintf(l->err, l->err_size, "%s", why);
+        error_set(l->err, LRNN_ERROR_BAD_INPUT, "%s", why.text);
     }
     return !l->failed;
 }

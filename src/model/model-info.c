@@ -1,6 +1,7 @@
 // The public functions that describe a model: its hyperparameters, and the keys and tensors of its
 // file.
 
+#include "lrnn.h"
 #include "model/model.h"
 
 #include "file/model-file.h"
@@ -29,9 +30,9 @@ bool lrnn_model_get_tensor(
 
 const char * lrnn_model_get_string(
         const struct lrnn_model * model, const char * key, size_t * size) {
-    char         err[256];
-    struct slice text;
-    if (model_file_text(model->file, key, &text, err, sizeof(err)) != KEY_OK) {
+    struct lrnn_error err;
+    struct slice      text;
+    if (model_file_text(model->file, key, &text, &err) != KEY_OK) {
         *size = 0;
         return NULL;
     }

@@ -9,14 +9,14 @@
 static const char NO_TOKENIZER[] = "the model has no tokenizer; it works on token ids only";
 
 bool lrnn_tokenize(const struct lrnn_model * model, const char * text, size_t size, unsigned flags,
-        int32_t ** tokens, int64_t * n_tokens, char * err, size_t err_size) {
+        int32_t ** tokens, int64_t * n_tokens, struct lrnn_error * err) {
     *tokens   = NULL;
     *n_tokens = 0;
     if (model->tokenizer == NULL) {
-        return error_set(err, err_size, NO_TOKENIZER);
+        return error_set(err, LRNN_ERROR_BAD_INPUT, NO_TOKENIZER);
     }
     struct token_ids ids = { 0 };
-    if (!tokenizer_encode(model->tokenizer, text, size, flags, &ids, err, err_size)) {
+    if (!tokenizer_encode(model->tokenizer, text, size, flags, &ids, err)) {
         token_ids_free(&ids);
         return false;
     }
@@ -44,15 +44,24 @@ size_t lrnn_token_text_size(const struct lrnn_model * model, int32_t token) {
 }
 
 bool lrnn_token_spans(const struct lrnn_model * model, const char * text, size_t size,
-        const int32_t * tokens, int64_t n_tokens, size_t * n_bytes, char * err, size_t err_size) {
+        const int32_t * tokens, int64_t n_tokens, size_t * n_bytes, struct lrnn_error * err) {
     if (model->tokenizer == NULL) {
-        return error_set(err, err_size, NO_TOKENIZER);
+        return error_set(err, LRNN_ERROR_BAD_INPUT, NO_TOKENIZER);
     }
-    return tokenizer_spans(model->tokenizer, text, size, tokens, n_tokens, n_bytes, err, err_size);
+    return tokenizer_spans(model->tokenizer, text, size, tokens, n_tokens, n_bytes, err);
 }
 
-struct lrnn_decoder * lrnn_decoder_new(const struct lrnn_model * model, bool continues) {
-    return model->tokenizer != NULL ? decoder_new(model->tokenizer, continues) : NULL;
+struct lrnn_decoder * lrnn_decoder_new(
+        const struct lrnn_model * model, bool continues, struct lrnn_error * err) {
+    if (model->tokenizer == NULL) {
+        error_set(err, LRNN_ERROR_BAD_INPUT, NO_TOKENIZER);
+        return NULL;
+    }
+    struct lrnn_decoder * decoder = decoder_new(model->tokenizer, continues);
+    if (decoder == NULL) {
+        error_no_memory(err, "a decoder");
+    }
+    return decoder;
 }
 
 void lrnn_model_get_tokenizer_hash(const struct lrnn_model * model, char hex[65]) {
@@ -60,6 +69,6 @@ void lrnn_model_get_tokenizer_hash(const struct lrnn_model * model, char hex[65]
 }
 
 struct lrnn_chat * lrnn_chat_new(
-        const struct lrnn_model * model, const char * format, char * err, size_t err_size) {
-    return chat_new(model->tokenizer, model->file, model->info.n_vocab, format, err, err_size);
+        const struct lrnn_model * model, const char * format, struct lrnn_error * err) {
+    return chat_new(model->tokenizer, model->file, model->info.n_vocab, format, err);
 }

@@ -2,23 +2,21 @@
 
 #include "model/model.h"
 
+#include "base/error.h"
 #include "base/arena.h"
 #include "model/load-tensors.h"
 #include "file/model-file.h"
 #include "model/weights.h"
 #include "text/tokenizer.h"
 
-#include <errno.h>
-#include <stdio.h>
 #include <stdlib.h>
 
 struct lrnn_model * lrnn_model_load(
-        const char * path, const struct lrnn_model_params * params, char * err, size_t err_size) {
-    errno                     = 0; // ENOMEM tells the caller that memory was short
+        const char * path, const struct lrnn_model_params * params, struct lrnn_error * err) {
     struct lrnn_model * model = calloc(1, sizeof(*model));
     struct arena *      arena = arena_new();
     if (model == NULL || arena == NULL) {
-        snprintf(err, err_size, "%s: out of memory", path);
+        error_set(err, LRNN_ERROR_NO_MEMORY, "%s: out of memory", path);
         free(model);
         arena_free(arena);
         return NULL;
@@ -28,19 +26,16 @@ struct lrnn_model * lrnn_model_load(
         model->log_user = params->log_user;
     }
     model->arena = arena;
-    model->file  = model_file_open(path, err, err_size);
+    model->file  = model_file_open(path, err);
 
     struct loader l = {
-        .file     = model->file,
-        .arena    = arena,
-        .model    = model,
-        .err      = err,
-        .err_size = err_size,
+        .file  = model->file,
+        .arena = arena,
+        .model = model,
+        .err   = err,
     };
     if (model->file == NULL || !model_load(&l, params)) {
-        const int reason = errno;
         lrnn_model_free(model);
-        errno = reason;
         return NULL;
     }
     return model;

@@ -1,5 +1,6 @@
 #include "model/placement.h"
 
+#include "lrnn.h"
 #include "model/device-list.h"
 
 #include <stdio.h>
@@ -91,9 +92,9 @@ bool placement_of_layers(struct loader * l, const struct lrnn_model_params * par
     if (params == NULL) {
         return true;
     }
-    char why[512];
-    if (!device_list_read(&list, params, why, sizeof(why))) {
-        return loader_fail(l, "%s", why);
+    struct lrnn_error why;
+    if (!device_list_read(&list, params, &why)) {
+        return loader_fail_with(l, &why, NULL);
     }
     const int32_t n_all = model->n_layer + 1;
     const bool    fit   = params->n_gpu_layers < 0;

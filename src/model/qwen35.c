@@ -9,6 +9,7 @@
 // file is one of llama.cpp, whose converter puts the value heads in the order of ggml's broadcast:
 // value head h uses key head h mod H.
 
+#include "lrnn.h"
 #include "file/model-file.h"
 #include "model/families.h"
 
@@ -107,9 +108,9 @@ static struct ggml_tensor * mix(
 // The file lists the recurrent layers, or else every interval-th layer is attention.
 static bool is_attention(struct loader * l, int32_t il) {
     const struct model_key * recurrent;
-    char                     why[256];
-    if (model_file_bools(l->file, "qwen35.attention.recurrent_layers", &recurrent, why,
-                sizeof(why)) == KEY_OK) {
+    struct lrnn_error        why;
+    if (model_file_bools(l->file, "qwen35.attention.recurrent_layers", &recurrent, &why) ==
+            KEY_OK) {
         if ((size_t) il >= recurrent->n) {
             loader_fail(l, "key 'qwen35.attention.recurrent_layers' has %zu elements; expected %d",
                     recurrent->n, l->model->n_layer);

@@ -31,7 +31,7 @@ bool weights_open(struct loader * l) {
         ok                    = model->devices[i].ctx != NULL;
     }
     if (!ok) {
-        return loader_fail(l, "out of memory for the headers of %zu tensors", n_tensors);
+        return loader_no_memory(l, n_tensors, "tensor headers");
     }
     ggml_backend_buffer_set_usage(model->devices[0].buffer, GGML_BACKEND_BUFFER_USAGE_WEIGHTS);
     return true;

@@ -5,56 +5,54 @@
 #include <inttypes.h>
 
 struct ggml_tensor * ggml_householder_scan(struct ggml_context * ctx,
-        const struct ggml_householder_scan_args * args, char * err, size_t err_size) {
+        const struct ggml_householder_scan_args * args, struct lrnn_error * err) {
     const struct ggml_householder_scan_args * a = args;
 
     // k, v and the state define the sizes; all other tensors must match
-    if (!scan_check_state(a->state, a->ids, -1, err, err_size)) {
+    if (!scan_check_state(a->state, a->ids, -1, err)) {
         return NULL;
     }
     if (a->k == NULL || a->v == NULL) {
-        return scan_refuse(err, err_size, "%s is missing", a->k == NULL ? "k" : "v");
+        return scan_refuse(err, "%s is missing", a->k == NULL ? "k" : "v");
     }
     const int64_t d_k = a->k->ne[0];
     const int64_t d_v = a->v->ne[0];
     const int64_t n_h = a->k->ne[2];
     const int64_t T   = a->k->ne[3];
 
-    if (!scan_check_tokens("k", a->k, d_k, -1, n_h, T, err, err_size) ||
-            !scan_check_tokens("v", a->v, d_v, -1, n_h, T, err, err_size)) {
+    if (!scan_check_tokens("k", a->k, d_k, -1, n_h, T, err) ||
+            !scan_check_tokens("v", a->v, d_v, -1, n_h, T, err)) {
         return NULL;
     }
     const int64_t H = scan_heads(a->state->ne[0], d_k, d_v, 0);
     if (H == 0) {
-        return scan_refuse(err, err_size,
+        return scan_refuse(err,
                 "state has %" PRId64 " floats per slot; expected a multiple of d_k·d_v = %" PRId64
                 "·%" PRId64,
                 a->state->ne[0], d_k, d_v);
     }
-    if (!scan_check_tokens("k", a->k, d_k, H, n_h, T, err, err_size) ||
-            !scan_check_tokens("v", a->v, d_v, H, n_h, T, err, err_size) ||
-            !scan_check_tokens("q", a->q, d_k, H, 1, T, err, err_size)) {
+    if (!scan_check_tokens("k", a->k, d_k, H, n_h, T, err) ||
+            !scan_check_tokens("v", a->v, d_v, H, n_h, T, err) ||
+            !scan_check_tokens("q", a->q, d_k, H, 1, T, err)) {
         return NULL;
     }
-    if (a->gate != NULL && !scan_check_tokens("gate", a->gate, a->gate->ne[0] == 1 ? 1 : d_k, H, 1,
-                                   T, err, err_size)) {
+    if (a->gate != NULL &&
+            !scan_check_tokens("gate", a->gate, a->gate->ne[0] == 1 ? 1 : d_k, H, 1, T, err)) {
         return NULL;
     }
     if (a->r == NULL && a->w == NULL) {
-        if (!scan_check_tokens("beta", a->beta, 1, H, n_h, T, err, err_size)) {
+        if (!scan_check_tokens("beta", a->beta, 1, H, n_h, T, err)) {
             return NULL;
         }
     } else {
         if (a->beta != NULL) {
-            return scan_refuse(
-                    err, err_size, "beta is given with r and w; expected either beta or r and w");
+            return scan_refuse(err, "beta is given with r and w; expected either beta or r and w");
         }
         if (n_h != 1) {
-            return scan_refuse(
-                    err, err_size, "k has %" PRId64 " factors; expected 1 with r and w", n_h);
+            return scan_refuse(err, "k has %" PRId64 " factors; expected 1 with r and w", n_h);
         }
-        if (!scan_check_tokens("r", a->r, d_k, H, 1, T, err, err_size) ||
-                !scan_check_tokens("w", a->w, d_k, H, 1, T, err, err_size)) {
+        if (!scan_check_tokens("r", a->r, d_k, H, 1, T, err) ||
+                !scan_check_tokens("w", a->w, d_k, H, 1, T, err)) {
             return NULL;
         }
     }

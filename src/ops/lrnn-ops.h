@@ -23,6 +23,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+struct lrnn_error; // see lrnn.h
+
 #ifdef __cplusplus
 extern "C" {
 #endif
@@ -53,7 +55,7 @@ enum ggml_scan_ids {
 // and read by another. Call it on the host, before the ids are uploaded. (If a kernel still meets a
 // sequence that is out of range, it writes NaN for its tokens and touches no state.)
 GGML_API bool ggml_scan_ids_check(const int32_t * ids, int64_t n_snap, int64_t n_seqs,
-        int64_t n_slots, int64_t n_tokens, char * err, size_t err_size);
+        int64_t n_slots, int64_t n_tokens, struct lrnn_error * err);
 
 // The state tensor after `op`: a view of the whole state that depends on the op. Every reader of a
 // state in the same graph must use this view; a plain read would see the old or the new state,
@@ -108,7 +110,7 @@ struct ggml_householder_scan_args {
 
 // Returns o, F32 [d_v, H, T].
 GGML_API struct ggml_tensor * ggml_householder_scan(struct ggml_context * ctx,
-        const struct ggml_householder_scan_args * args, char * err, size_t err_size);
+        const struct ggml_householder_scan_args * args, struct lrnn_error * err);
 
 //
 // Signed-gate scan: the transition is diagonal, of any sign
@@ -161,7 +163,7 @@ struct ggml_signed_scan_args {
 
 // Returns y, F32 [d_v, H, T].
 GGML_API struct ggml_tensor * ggml_signed_scan(struct ggml_context * ctx,
-        const struct ggml_signed_scan_args * args, char * err, size_t err_size);
+        const struct ggml_signed_scan_args * args, struct lrnn_error * err);
 
 //
 // Short convolution: causal, depthwise, over the tokens of each sequence; and token shift
@@ -189,11 +191,11 @@ struct ggml_short_conv_args {
 
 // Returns y, F32 [channels, T].
 GGML_API struct ggml_tensor * ggml_short_conv(struct ggml_context * ctx,
-        const struct ggml_short_conv_args * args, char * err, size_t err_size);
+        const struct ggml_short_conv_args * args, struct lrnn_error * err);
 
 // Checks a node that another process built: it has exactly the type, shape, parameters and sources
 // that a builder would give it. The sources must be valid tensors. The ids are not checked.
-GGML_API bool ggml_scan_check_node(const struct ggml_tensor * op, char * err, size_t err_size);
+GGML_API bool ggml_scan_check_node(const struct ggml_tensor * op, struct lrnn_error * err);
 
 //
 // Optional checks. The kernels compute with any values: a NaN stays a NaN, β = 3 expands.
@@ -209,7 +211,7 @@ enum ggml_scan_check {
 // and token that fails. Call ggml_set_output on the inputs; otherwise the graph allocator may have
 // reused their memory.
 GGML_API bool ggml_scan_check_values(
-        const struct ggml_tensor * op, int checks, char * err, size_t err_size);
+        const struct ggml_tensor * op, int checks, struct lrnn_error * err);
 
 #ifdef __cplusplus
 }

@@ -7,6 +7,7 @@
 
 #include "glue.h"
 #include "lrnn-ops.h"
+#include "lrnn.h" // struct lrnn_error
 
 #include "ggml-backend-impl.h"
 #include "ggml-backend.h"
@@ -294,7 +295,7 @@ static bool glu_ok(const struct ggml_tensor * op) {
 // Types, shapes and parameters of a node whose sources exist.
 static bool node_shape_ok(const struct ggml_tensor * op) {
     const struct ggml_tensor * a = op->src[0];
-    char                       err[256];
+    struct lrnn_error          err;
     switch (op->op) {
         case GGML_OP_ADD:
         case GGML_OP_SUB:
@@ -325,7 +326,7 @@ static bool node_shape_ok(const struct ggml_tensor * op) {
         case GGML_OP_CONCAT: return concat_ok(op);
         case GGML_OP_ROPE: return rope_ok(op);
         case GGML_OP_ARANGE: return arange_ok(op);
-        default: return ggml_is_scan(op) && ggml_scan_check_node(op, err, sizeof(err));
+        default: return ggml_is_scan(op) && ggml_scan_check_node(op, &err);
     }
 }
 
@@ -481,10 +482,10 @@ static bool node_ids_ok(struct ids * ids, const struct ggml_tensor * op, int i_n
         return false;
     }
     if (ggml_is_scan(op)) {
-        char          err[256];
-        const int64_t n_tokens = op->op == GGML_OP_SHORT_CONV ? op->ne[1] : op->ne[2];
-        return ggml_scan_ids_check(values, x->ne[0] - GGML_SCAN_SNAPS, x->ne[1], op->src[0]->ne[1],
-                n_tokens, err, sizeof(err));
+        struct lrnn_error err;
+        const int64_t     n_tokens = op->op == GGML_OP_SHORT_CONV ? op->ne[1] : op->ne[2];
+        return ggml_scan_ids_check(
+                values, x->ne[0] - GGML_SCAN_SNAPS, x->ne[1], op->src[0]->ne[1], n_tokens, &err);
     }
     return rows_in_range(x, values, op->op == GGML_OP_GET_ROWS ? op->src[0]->ne[1] : op->ne[1]);
 }

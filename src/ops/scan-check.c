@@ -17,7 +17,7 @@
 
 // Builds the op again from the sources and parameters of a node.
 static struct ggml_tensor * rebuild(
-        struct ggml_context * ctx, const struct ggml_tensor * op, char * err, size_t err_size) {
+        struct ggml_context * ctx, const struct ggml_tensor * op, struct lrnn_error * err) {
     struct ggml_tensor * const * src = op->src;
     const struct scan_params     p   = scan_params_get(op);
 
@@ -35,7 +35,7 @@ static struct ggml_tensor * rebuild(
             .scale = p.scale,
             .path  = (enum ggml_scan_path) p.path,
         };
-        return ggml_householder_scan(ctx, &args, err, err_size);
+        return ggml_householder_scan(ctx, &args, err);
     }
     if (op->op == GGML_OP_SIGNED_SCAN) {
         const bool ssm   = p.kind == SIGNED_SCAN_ELEMENT || p.kind == SIGNED_SCAN_SCALAR;
@@ -60,7 +60,7 @@ static struct ggml_tensor * rebuild(
             .eps   = p.eps,
             .path  = (enum ggml_scan_path) p.path,
         };
-        return ggml_signed_scan(ctx, &args, err, err_size);
+        return ggml_signed_scan(ctx, &args, err);
     }
     const struct ggml_short_conv_args args = {
         .state      = src[SCAN_SRC_STATE],
@@ -70,31 +70,31 @@ static struct ggml_tensor * rebuild(
         .bias       = src[CONV_SRC_BIAS],
         .activation = (enum ggml_short_conv_activation) p.activation,
     };
-    return ggml_short_conv(ctx, &args, err, err_size);
+    return ggml_short_conv(ctx, &args, err);
 }
 
-bool ggml_scan_check_node(const struct ggml_tensor * op, char * err, size_t err_size) {
+bool ggml_scan_check_node(const struct ggml_tensor * op, struct lrnn_error * err) {
     const struct scan_params p = scan_params_get(op);
     if (!ggml_is_scan(op) || p.path < GGML_SCAN_PATH_AUTO || p.path > GGML_SCAN_PATH_REFERENCE ||
             p.form < GGML_SIGNED_SCAN_EXP || p.form > GGML_SIGNED_SCAN_TWO_EXP_M1) {
-        snprintf(err, err_size, "op %s, path %d, form %d; expected a scan with a known path",
+        scan_refuse(err, "op %s, path %d, form %d; expected a scan with a known path",
                 ggml_op_name(op->op), p.path, p.form);
         return false;
     }
     struct ggml_context * ctx =
             ggml_init((struct ggml_init_params) { ggml_tensor_overhead(), NULL, true });
     if (ctx == NULL) {
-        snprintf(err, err_size, "out of memory to check a node");
+        scan_refuse(err, "out of memory to check a node");
         return false;
     }
-    const struct ggml_tensor * built = rebuild(ctx, op, err, err_size);
+    const struct ggml_tensor * built = rebuild(ctx, op, err);
 
     bool ok = built != NULL;
     if (ok && (op->type != built->type || !ggml_are_same_shape(op, built) ||
                       !ggml_is_contiguous(op) ||
                       memcmp(op->op_params, built->op_params, sizeof(op->op_params)) != 0 ||
                       memcmp(op->src, built->src, sizeof(op->src)) != 0)) {
-        snprintf(err, err_size, "the node differs from the one that its builder makes");
+        scan_refuse(err, "the node differs from the one that its builder makes");
         ok = false;
     }
     ggml_free(ctx);
@@ -153,10 +153,10 @@ static void row_text(enum rows rows, int64_t i1, int64_t i2, int64_t i3, char * 
 }
 
 static bool check_rows(const char * name, const struct ggml_tensor * x, enum rows rows,
-        const struct range * range, bool unit, char * err, size_t err_size) {
+        const struct range * range, bool unit, struct lrnn_error * err) {
     float * row = malloc((size_t) (x->ne[0] > 0 ? x->ne[0] : 1) * sizeof(float));
     if (row == NULL) {
-        snprintf(err, err_size, "out of memory for a row of %s", name);
+        scan_refuse(err, "out of memory for a row of %s", name);
         return false;
     }
     char where[96];
@@ -172,15 +172,15 @@ static bool check_rows(const char * name, const struct ggml_tensor * x, enum row
             norm += (double) row[i] * (double) row[i];
             if (!isfinite(row[i]) || row[i] < range->lo || row[i] > range->hi) {
                 row_text(rows, i1, i2, i3, where, sizeof(where));
-                snprintf(err, err_size, "%s, %s, element %" PRId64 ", is %g; expected %s", name,
-                        where, i, (double) row[i], range->text);
+                scan_refuse(err, "%s, %s, element %" PRId64 ", is %g; expected %s", name, where, i,
+                        (double) row[i], range->text);
                 ok = false;
             }
         }
         if (ok && unit && norm > KEY_NORM_SQUARED_MAX) {
             row_text(rows, i1, i2, i3, where, sizeof(where));
-            snprintf(err, err_size, "%s, %s, has squared length %.9g; expected at most 1", name,
-                    where, norm);
+            scan_refuse(
+                    err, "%s, %s, has squared length %.9g; expected at most 1", name, where, norm);
             ok = false;
         }
     }
@@ -215,8 +215,7 @@ static enum rows src_rows(const struct ggml_tensor * op, int i) {
     return constant ? ROWS_PLAIN : ROWS_TOKENS;
 }
 
-bool ggml_scan_check_values(
-        const struct ggml_tensor * op, int checks, char * err, size_t err_size) {
+bool ggml_scan_check_values(const struct ggml_tensor * op, int checks, struct lrnn_error * err) {
     const bool    householder = op->op == GGML_OP_HOUSEHOLDER_SCAN;
     const int32_t kind =
             op->op == GGML_OP_SIGNED_SCAN ? scan_params_get(op).kind : SIGNED_SCAN_NONE;
@@ -240,12 +239,12 @@ bool ggml_scan_check_values(
                                                         beta   ? &BETA
                                                         : gate ? &GATE
                                                                : &FINITE,
-                                                        unit, err, err_size)) {
+                                                        unit, err)) {
             return false;
         }
     }
     const enum rows output = op->op == GGML_OP_SHORT_CONV ? ROWS_CHANNELS : ROWS_OUTPUT;
-    return !finite || (check_rows("state", op->src[SCAN_SRC_STATE], ROWS_STATE, &FINITE, false, err,
-                               err_size) &&
-                              check_rows("output", op, output, &FINITE, false, err, err_size));
+    return !finite ||
+           (check_rows("state", op->src[SCAN_SRC_STATE], ROWS_STATE, &FINITE, false, err) &&
+                   check_rows("output", op, output, &FINITE, false, err));
 }

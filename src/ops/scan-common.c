@@ -1,5 +1,7 @@
 #include "scan-common.h"
 
+#include "lrnn.h" // struct lrnn_error
+
 #include <inttypes.h>
 #include <limits.h>
 #include <stdarg.h>
@@ -94,11 +96,11 @@ static int64_t next_written(int64_t i) {
 enum { NOBODY = -1, SEVERAL = -2 }; // in place of a sequence that reads, writes or owns
 
 bool ggml_scan_ids_check(const int32_t * ids, int64_t n_snap, int64_t n_seqs, int64_t n_slots,
-        int64_t n_tokens, char * err, size_t err_size) {
+        int64_t n_tokens, struct lrnn_error * err) {
     const int64_t stride = GGML_SCAN_SNAPS + n_snap;
 
     if (n_snap < 0 || n_seqs < 0 || n_slots < 0 || n_tokens < 0) {
-        snprintf(err, err_size,
+        scan_refuse(err,
                 "negative size: %" PRId64 " snapshots, %" PRId64 " sequences, %" PRId64
                 " slots, %" PRId64 " tokens",
                 n_snap, n_seqs, n_slots, n_tokens);
@@ -109,22 +111,21 @@ bool ggml_scan_ids_check(const int32_t * ids, int64_t n_snap, int64_t n_seqs, in
     for (int64_t s = 0; s < n_seqs; ++s) {
         const int32_t * id = ids + s * stride;
         if (id[GGML_SCAN_SLOT_IN] < -1 || id[GGML_SCAN_SLOT_IN] >= n_slots) {
-            snprintf(err, err_size, "sequence %" PRId64 " reads slot %d; expected -1 to %" PRId64,
-                    s, id[GGML_SCAN_SLOT_IN], n_slots - 1);
+            scan_refuse(err, "sequence %" PRId64 " reads slot %d; expected -1 to %" PRId64, s,
+                    id[GGML_SCAN_SLOT_IN], n_slots - 1);
             return false;
         }
         for (int64_t i = GGML_SCAN_SLOT_OUT; i < stride; i = next_written(i)) {
             const int32_t least = i == GGML_SCAN_SLOT_OUT ? 0 : -1; // -1: no snapshot
             if (id[i] < least || id[i] >= n_slots) {
-                snprintf(err, err_size,
-                        "sequence %" PRId64 " writes slot %d; expected %d to %" PRId64, s, id[i],
-                        least, n_slots - 1);
+                scan_refuse(err, "sequence %" PRId64 " writes slot %d; expected %d to %" PRId64, s,
+                        id[i], least, n_slots - 1);
                 return false;
             }
         }
         if (id[GGML_SCAN_FIRST] < 0 || id[GGML_SCAN_COUNT] < 0 ||
                 (int64_t) id[GGML_SCAN_FIRST] + id[GGML_SCAN_COUNT] > n_tokens) {
-            snprintf(err, err_size,
+            scan_refuse(err,
                     "sequence %" PRId64 " has %d tokens from token %d; expected tokens of a batch "
                     "of %" PRId64,
                     s, id[GGML_SCAN_COUNT], id[GGML_SCAN_FIRST], n_tokens);
@@ -135,8 +136,8 @@ bool ggml_scan_ids_check(const int32_t * ids, int64_t n_snap, int64_t n_seqs, in
     // the sequence that reads and the one that writes each slot; the owner of each token
     int32_t * marks = malloc((size_t) (2 * n_slots + n_tokens + 1) * sizeof(int32_t));
     if (marks == NULL) {
-        snprintf(err, err_size, "out of memory to check %" PRId64 " slots and %" PRId64 " tokens",
-                n_slots, n_tokens);
+        scan_refuse(err, "out of memory to check %" PRId64 " slots and %" PRId64 " tokens", n_slots,
+                n_tokens);
         return false;
     }
     for (int64_t i = 0; i < 2 * n_slots + n_tokens; ++i) {
@@ -162,12 +163,12 @@ bool ggml_scan_ids_check(const int32_t * ids, int64_t n_snap, int64_t n_seqs, in
                 continue;
             }
             if (writer[slot] != NOBODY) {
-                snprintf(err, err_size,
+                scan_refuse(err,
                         "slot %d is written twice, by sequence %d and by sequence %" PRId64, slot,
                         writer[slot], s);
                 ok = false;
             } else if (reader[slot] != NOBODY && reader[slot] != s) {
-                snprintf(err, err_size,
+                scan_refuse(err,
                         "slot %d is written by sequence %" PRId64 " and read by another sequence",
                         slot, s);
                 ok = false;
@@ -181,7 +182,7 @@ bool ggml_scan_ids_check(const int32_t * ids, int64_t n_snap, int64_t n_seqs, in
         for (int64_t t = id[GGML_SCAN_FIRST];
                 ok && t < (int64_t) id[GGML_SCAN_FIRST] + id[GGML_SCAN_COUNT]; ++t) {
             if (owner[t] != NOBODY) {
-                snprintf(err, err_size,
+                scan_refuse(err,
                         "token %" PRId64 " belongs to sequence %d and to sequence %" PRId64, t,
                         owner[t], s);
                 ok = false;
@@ -191,7 +192,7 @@ bool ggml_scan_ids_check(const int32_t * ids, int64_t n_snap, int64_t n_seqs, in
     }
     for (int64_t t = 0; ok && t < n_tokens; ++t) {
         if (owner[t] == NOBODY) {
-            snprintf(err, err_size, "token %" PRId64 " belongs to no sequence", t);
+            scan_refuse(err, "token %" PRId64 " belongs to no sequence", t);
             ok = false;
         }
     }
@@ -222,38 +223,41 @@ int64_t scan_heads(int64_t slot_size, int64_t d_k, int64_t d_v, int64_t extra) {
     return slot_size % head_size == 0 ? slot_size / head_size : 0;
 }
 
-struct ggml_tensor * scan_refuse(char * err, size_t err_size, const char * fmt, ...) {
-    va_list args;
-    va_start(args, fmt);
-    vsnprintf(err, err_size, fmt, args);
-    va_end(args);
+struct ggml_tensor * scan_refuse(struct lrnn_error * err, const char * fmt, ...) {
+    if (err != NULL) {
+        va_list args;
+        va_start(args, fmt);
+        err->kind = LRNN_ERROR_BAD_INPUT;
+        vsnprintf(err->text, sizeof(err->text), fmt, args);
+        va_end(args);
+    }
     return NULL;
 }
 
 bool scan_check_tokens(const char * name, const struct ggml_tensor * x, int64_t width,
-        int64_t n_head, int64_t factors, int64_t tokens, char * err, size_t err_size) {
+        int64_t n_head, int64_t factors, int64_t tokens, struct lrnn_error * err) {
     if (x == NULL) {
-        scan_refuse(err, err_size, "%s is missing", name);
+        scan_refuse(err, "%s is missing", name);
         return false;
     }
     if (x->type != GGML_TYPE_F32) {
-        scan_refuse(err, err_size, "%s has type %s; expected f32", name, ggml_type_name(x->type));
+        scan_refuse(err, "%s has type %s; expected f32", name, ggml_type_name(x->type));
         return false;
     }
     if (x->nb[0] != sizeof(float)) {
-        scan_refuse(err, err_size, "%s has elements %zu bytes apart; expected contiguous rows",
-                name, x->nb[0]);
+        scan_refuse(
+                err, "%s has elements %zu bytes apart; expected contiguous rows", name, x->nb[0]);
         return false;
     }
     for (int i = 1; i < GGML_MAX_DIMS; ++i) {
         if (x->nb[i] % sizeof(float) != 0) {
-            scan_refuse(err, err_size, "%s has a stride of %zu bytes; expected a multiple of %zu",
-                    name, x->nb[i], sizeof(float));
+            scan_refuse(err, "%s has a stride of %zu bytes; expected a multiple of %zu", name,
+                    x->nb[i], sizeof(float));
             return false;
         }
     }
     if (x->ne[0] < 1 || x->ne[1] < 1 || x->ne[2] < 1 || x->ne[3] < 1) {
-        scan_refuse(err, err_size,
+        scan_refuse(err,
                 "%s has shape [%" PRId64 ", %" PRId64 ", %" PRId64 ", %" PRId64
                 "]; expected at least 1 in each dimension",
                 name, x->ne[0], x->ne[1], x->ne[2], x->ne[3]);
@@ -267,7 +271,7 @@ bool scan_check_tokens(const char * name, const struct ggml_tensor * x, int64_t 
         snprintf(want_heads, sizeof(want_heads), n_head >= 0 ? "a divisor of %" PRId64 : "any",
                 n_head);
         snprintf(want_tokens, sizeof(want_tokens), tokens >= 0 ? "%" PRId64 : "any", tokens);
-        scan_refuse(err, err_size,
+        scan_refuse(err,
                 "%s has shape [%" PRId64 ", %" PRId64 ", %" PRId64 ", %" PRId64
                 "]; expected [%s, %s, %" PRId64 ", %s]",
                 name, x->ne[0], x->ne[1], x->ne[2], x->ne[3], want_width, want_heads, factors,
@@ -278,14 +282,14 @@ bool scan_check_tokens(const char * name, const struct ggml_tensor * x, int64_t 
 }
 
 bool scan_check_state(const struct ggml_tensor * state, const struct ggml_tensor * ids,
-        int64_t slot_size, char * err, size_t err_size) {
+        int64_t slot_size, struct lrnn_error * err) {
     if (state == NULL || ids == NULL) {
-        scan_refuse(err, err_size, "%s is missing", state == NULL ? "state" : "ids");
+        scan_refuse(err, "%s is missing", state == NULL ? "state" : "ids");
         return false;
     }
     if (state->type != GGML_TYPE_F32 || state->nb[0] != sizeof(float) || state->ne[2] != 1 ||
             state->ne[3] != 1) {
-        scan_refuse(err, err_size,
+        scan_refuse(err,
                 "state is %s [%" PRId64 ", %" PRId64 ", %" PRId64 ", %" PRId64
                 "]; expected f32 [floats per slot, slots] with contiguous rows",
                 ggml_type_name(state->type), state->ne[0], state->ne[1], state->ne[2],
@@ -296,31 +300,30 @@ bool scan_check_state(const struct ggml_tensor * state, const struct ggml_tensor
     // state of another
     if (state->nb[1] < state->nb[0] * (size_t) state->ne[0] || state->nb[1] > UINT32_MAX ||
             state->nb[1] % sizeof(float) != 0) {
-        scan_refuse(err, err_size,
+        scan_refuse(err,
                 "state has slots %zu bytes apart; expected a multiple of 4, at least %" PRId64
                 " floats and less than 4 GiB",
                 state->nb[1], state->ne[0]);
         return false;
     }
     if (slot_size >= 0 && state->ne[0] != slot_size) {
-        scan_refuse(err, err_size, "state has %" PRId64 " floats per slot; expected %" PRId64,
-                state->ne[0], slot_size);
+        scan_refuse(err, "state has %" PRId64 " floats per slot; expected %" PRId64, state->ne[0],
+                slot_size);
         return false;
     }
     if (state->ne[0] < 1 || state->ne[1] < 1) {
-        scan_refuse(err, err_size,
+        scan_refuse(err,
                 "state has %" PRId64 " slots of %" PRId64 " floats; expected at least 1 of each",
                 state->ne[1], state->ne[0]);
         return false;
     }
     if (ids->ne[1] < 1) {
-        scan_refuse(
-                err, err_size, "ids has %" PRId64 " sequences; expected at least 1", ids->ne[1]);
+        scan_refuse(err, "ids has %" PRId64 " sequences; expected at least 1", ids->ne[1]);
         return false;
     }
     if (ids->type != GGML_TYPE_I32 || !ggml_is_contiguous(ids) || ids->ne[0] < GGML_SCAN_SNAPS ||
             ids->ne[2] != 1 || ids->ne[3] != 1) {
-        scan_refuse(err, err_size,
+        scan_refuse(err,
                 "ids is %s [%" PRId64 ", %" PRId64 ", %" PRId64 ", %" PRId64
                 "]; expected contiguous i32 [%d + snapshots, sequences]",
                 ggml_type_name(ids->type), ids->ne[0], ids->ne[1], ids->ne[2], ids->ne[3],

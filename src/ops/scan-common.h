@@ -85,23 +85,23 @@ bool scan_seq_get(const struct ggml_tensor * op, int64_t s, struct scan_seq * se
 //
 
 // Formats a message into err and returns NULL, so that a builder can return scan_refuse(...).
-struct ggml_tensor * scan_refuse(char * err, size_t err_size, const char * fmt, ...)
+struct ggml_tensor * scan_refuse(struct lrnn_error * err, const char * fmt, ...)
 #ifdef __GNUC__
-        __attribute__((format(printf, 3, 4)))
+        __attribute__((format(printf, 2, 3)))
 #endif
         ;
 
 // Checks that tensor `x` is F32 [width, heads | n_head, factors, tokens] with contiguous rows. A
 // negative width or token count is not checked.
 bool scan_check_tokens(const char * name, const struct ggml_tensor * x, int64_t width,
-        int64_t n_head, int64_t factors, int64_t tokens, char * err, size_t err_size);
+        int64_t n_head, int64_t factors, int64_t tokens, struct lrnn_error * err);
 
 // The number of heads of d_k·d_v + extra floats in a slot; 0 if they do not fill it.
 int64_t scan_heads(int64_t slot_size, int64_t d_k, int64_t d_v, int64_t extra);
 
 // Checks state and ids. Each slot must have `slot_size` floats; slot_size < 0: any size.
 bool scan_check_state(const struct ggml_tensor * state, const struct ggml_tensor * ids,
-        int64_t slot_size, char * err, size_t err_size);
+        int64_t slot_size, struct lrnn_error * err);
 
 #ifdef __cplusplus
 }

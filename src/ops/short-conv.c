@@ -5,16 +5,16 @@
 #include <inttypes.h>
 
 struct ggml_tensor * ggml_short_conv(struct ggml_context * ctx,
-        const struct ggml_short_conv_args * args, char * err, size_t err_size) {
+        const struct ggml_short_conv_args * args, struct lrnn_error * err) {
     const struct ggml_short_conv_args * a = args;
 
     if (a->x == NULL) {
-        return scan_refuse(err, err_size, "x is missing");
+        return scan_refuse(err, "x is missing");
     }
     if (a->x->type != GGML_TYPE_F32 || a->x->nb[0] != sizeof(float) ||
             a->x->nb[1] % sizeof(float) != 0 || a->x->ne[0] < 1 || a->x->ne[1] < 1 ||
             a->x->ne[2] != 1 || a->x->ne[3] != 1) {
-        return scan_refuse(err, err_size,
+        return scan_refuse(err,
                 "x is %s [%" PRId64 ", %" PRId64 ", %" PRId64 ", %" PRId64
                 "]; expected f32 [channels, tokens] with contiguous rows",
                 ggml_type_name(a->x->type), a->x->ne[0], a->x->ne[1], a->x->ne[2], a->x->ne[3]);
@@ -27,27 +27,27 @@ struct ggml_tensor * ggml_short_conv(struct ggml_context * ctx,
         width = a->weight->ne[0];
         if (a->weight->type != GGML_TYPE_F32 || !ggml_is_contiguous(a->weight) || width < 2 ||
                 a->weight->ne[1] != channels || a->weight->ne[2] != 1 || a->weight->ne[3] != 1) {
-            return scan_refuse(err, err_size,
+            return scan_refuse(err,
                     "weight is %s [%" PRId64 ", %" PRId64 ", %" PRId64 ", %" PRId64
                     "]; expected contiguous f32 [2 or more, %" PRId64 "]",
                     ggml_type_name(a->weight->type), width, a->weight->ne[1], a->weight->ne[2],
                     a->weight->ne[3], channels);
         }
     } else if (a->bias != NULL || a->activation != GGML_SHORT_CONV_NONE) {
-        return scan_refuse(err, err_size, "%s is given without weight; a token shift has none",
+        return scan_refuse(err, "%s is given without weight; a token shift has none",
                 a->bias != NULL ? "bias" : "activation");
     }
     if ((int) a->activation < 0 || a->activation >= GGML_SHORT_CONV_ACTIVATIONS) {
-        return scan_refuse(err, err_size, "activation is %d; expected 0 to %d", (int) a->activation,
+        return scan_refuse(err, "activation is %d; expected 0 to %d", (int) a->activation,
                 GGML_SHORT_CONV_ACTIVATIONS - 1);
     }
     if (a->bias != NULL && (a->bias->type != GGML_TYPE_F32 || !ggml_is_contiguous(a->bias) ||
                                    ggml_nelements(a->bias) != channels)) {
-        return scan_refuse(err, err_size,
+        return scan_refuse(err,
                 "bias is %s with %" PRId64 " elements; expected contiguous f32 with %" PRId64,
                 ggml_type_name(a->bias->type), ggml_nelements(a->bias), channels);
     }
-    if (!scan_check_state(a->state, a->ids, channels * (width - 1), err, err_size)) {
+    if (!scan_check_state(a->state, a->ids, channels * (width - 1), err)) {
         return NULL;
     }
 

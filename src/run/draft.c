@@ -26,14 +26,15 @@ struct lrnn_draft {
     int32_t n_draft, n_right;      // its tokens, and those that were accepted so far
 };
 
-struct lrnn_draft * lrnn_draft_new(int32_t n_max, char * err, size_t err_size) {
+struct lrnn_draft * lrnn_draft_new(int32_t n_max, struct lrnn_error * err) {
     if (n_max < 1 || n_max > LRNN_DRAFT_MAX) {
-        error_set(err, err_size, "a draft has %d tokens; expected 1 to %d", n_max, LRNN_DRAFT_MAX);
+        error_set(err, LRNN_ERROR_BAD_INPUT, "a draft has %d tokens; expected 1 to %d", n_max,
+                LRNN_DRAFT_MAX);
         return NULL;
     }
     struct lrnn_draft * d = calloc(1, sizeof(*d));
     if (d == NULL) {
-        error_set(err, err_size, "out of memory for a draft");
+        error_set(err, LRNN_ERROR_NO_MEMORY, "out of memory for a draft");
         return NULL;
     }
     d->n_max  = n_max;

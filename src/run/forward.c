@@ -38,14 +38,15 @@ static struct ggml_tensor * build_output(
 
 bool forward_build(struct forward * f, const struct lrnn_model * model,
         const struct states * states, const struct batch * batch, enum ggml_scan_path path,
-        char * err, size_t err_size) {
+        struct lrnn_error * err) {
     const size_t max_nodes = forward_max_nodes(model, batch->n_seqs);
 
     forward_free(f);
     f->ctx = context_new(2 * max_nodes, max_nodes);
     if (f->ctx == NULL ||
             !graph_inputs_declare(&f->inputs, f->ctx, model, batch, states->size.n_rewind)) {
-        return error_set(err, err_size, "out of memory for a graph of %zu nodes", max_nodes);
+        return error_set(
+                err, LRNN_ERROR_NO_MEMORY, "out of memory for a graph of %zu nodes", max_nodes);
     }
     f->graph = ggml_new_graph_custom(f->ctx, max_nodes, false);
 
@@ -59,7 +60,6 @@ bool forward_build(struct forward * f, const struct lrnn_model * model,
         .n_tokens = batch->n_tokens,
         .path     = path,
         .err      = err,
-        .err_size = err_size,
     };
     struct ggml_tensor * x = ggml_get_rows(f->ctx, model->token_embd, f->inputs.tokens); // [D, T]
     if (model->embd_norm != NULL) {

@@ -2,6 +2,7 @@
 
 // The graph of a batch: tokens → embedding → layers → logits.
 
+#include "lrnn.h"
 #include "run/graph-inputs.h"
 #include "model/graph.h"
 
@@ -18,5 +19,5 @@ size_t forward_max_nodes(const struct lrnn_model * model, int32_t n_seqs);
 // Builds the graph of a batch without allocating it. Frees the previous graph in *f.
 bool forward_build(struct forward * f, const struct lrnn_model * model,
         const struct states * states, const struct batch * batch, enum ggml_scan_path path,
-        char * err, size_t err_size);
+        struct lrnn_error * err);
 void forward_free(struct forward * f);

@@ -57,12 +57,12 @@ static void fill_tokens(struct ggml_tensor * t, const struct batch * batch, int3
 }
 
 static bool fill_positions(struct ggml_tensor * t, const struct batch * batch, int32_t * data,
-        char * err, size_t err_size) {
+        struct lrnn_error * err) {
     for (int32_t i = 0; i < batch->n_seqs; ++i) {
         const struct graph_seq * s = &batch->seqs[i];
         if (t->buffer != NULL && s->position > INT32_MAX - s->count) {
-            return error_set(
-                    err, err_size, "sequence %d is too long: its positions have 32 bits", s->seq);
+            return error_set(err, LRNN_ERROR_INTERNAL,
+                    "sequence %d is too long: its positions have 32 bits", s->seq);
         }
         for (int64_t j = 0; j < s->count; ++j) {
             data[s->first + j] = (int32_t) (s->position + j);
@@ -85,7 +85,7 @@ static void fill_rows(struct ggml_tensor * t, const struct states * states,
 }
 
 static bool fill_ids(struct ggml_tensor * t, const struct states * states,
-        const struct batch * batch, int32_t * data, char * err, size_t err_size) {
+        const struct batch * batch, int32_t * data, struct lrnn_error * err) {
     const int32_t n_rewind = states->size.n_rewind;
     for (int32_t i = 0; i < batch->n_seqs; ++i) {
         const struct graph_seq * s   = &batch->seqs[i];
@@ -102,7 +102,7 @@ static bool fill_ids(struct ggml_tensor * t, const struct states * states,
         }
     }
     if (!ggml_scan_ids_check(data, n_rewind, batch->n_seqs, states->size.n_seqs * (n_rewind + 1),
-                batch->n_tokens, err, err_size)) {
+                batch->n_tokens, err)) {
         return false;
     }
     set(t, data);
@@ -146,14 +146,15 @@ static size_t largest(const struct graph_inputs * in, const struct batch * batch
 }
 
 bool graph_inputs_fill(const struct graph_inputs * in, const struct lrnn_model * model,
-        const struct states * states, const struct batch * batch, char * err, size_t err_size) {
+        const struct states * states, const struct batch * batch, struct lrnn_error * err) {
     const size_t size = largest(in, batch);
     void *       data = malloc(size);
     if (data == NULL) {
-        return error_set(err, err_size, "out of memory for %zu bytes of graph inputs", size);
+        return error_set(
+                err, LRNN_ERROR_NO_MEMORY, "out of memory for %zu bytes of graph inputs", size);
     }
-    const bool ok = fill_ids(in->ids, states, batch, data, err, err_size) &&
-                    fill_positions(in->positions, batch, data, err, err_size);
+    const bool ok = fill_ids(in->ids, states, batch, data, err) &&
+                    fill_positions(in->positions, batch, data, err);
     if (ok) {
         fill_tokens(in->tokens, batch, data);
         fill_rows(in->rows, states, batch, data);

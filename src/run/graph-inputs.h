@@ -3,6 +3,7 @@
 // The inputs of a graph: each is declared and filled here. Everything that varies from call to call
 // is an input, so that one graph serves all calls of the same shape.
 
+#include "lrnn.h"
 #include "model/graph.h"
 #include "run/states.h"
 
@@ -14,4 +15,4 @@ void graph_inputs_free(struct graph_inputs * in);
 // Fills the inputs of an allocated graph. Fails if a position needs more than 32 bits or if slots
 // collide.
 bool graph_inputs_fill(const struct graph_inputs * in, const struct lrnn_model * model,
-        const struct states * states, const struct batch * batch, char * err, size_t err_size);
+        const struct states * states, const struct batch * batch, struct lrnn_error * err);

@@ -175,7 +175,7 @@ static const struct scan * scans_conflict(
 }
 
 static bool check_node(const struct graph_scans * scans, const struct ggml_tensor * node, int order,
-        char * err, size_t err_size) {
+        struct lrnn_error * err) {
     if (is_view_op(node)) {
         return true; // reads nothing; its readers are checked
     }
@@ -193,12 +193,12 @@ static bool check_node(const struct graph_scans * scans, const struct ggml_tenso
         }
         const char * s_name = ggml_op_name(s->op->op);
         if (is_state) {
-            return error_set(err, err_size,
+            return error_set(err, LRNN_ERROR_INTERNAL,
                     "%s '%s' writes bytes of state '%s' that %s '%s' writes too; "
                     "expected its state to be ggml_scan_state_after of '%s'",
                     op_name, node->name, s->state->name, s_name, s->op->name, s->op->name);
         }
-        return error_set(err, err_size,
+        return error_set(err, LRNN_ERROR_INTERNAL,
                 "%s '%s' reads bytes of state '%s' through '%s', in no order with %s '%s'; "
                 "expected a read through ggml_scan_state_after of the last scan of the state",
                 op_name, node->name, s->state->name, src->name, s_name, s->op->name);
@@ -209,7 +209,7 @@ static bool check_node(const struct graph_scans * scans, const struct ggml_tenso
         int                 i      = scans_end(scans, &region);
         const struct scan * s      = scans_next(scans, &region, INT_MAX, &i);
         if (s != NULL) {
-            return error_set(err, err_size,
+            return error_set(err, LRNN_ERROR_INTERNAL,
                     "%s '%s' writes bytes of state '%s' of %s '%s'; "
                     "expected only scans to write a state",
                     op_name, node->name, s->state->name, ggml_op_name(s->op->op), s->op->name);
@@ -218,23 +218,23 @@ static bool check_node(const struct graph_scans * scans, const struct ggml_tenso
     return true;
 }
 
-static bool check_scan(const struct scan * s, char * err, size_t err_size) {
+static bool check_scan(const struct scan * s, struct lrnn_error * err) {
     const char * op_name = ggml_op_name(s->op->op);
 
     if (s->op->buffer != NULL) {
-        return error_set(err, err_size,
+        return error_set(err, LRNN_ERROR_INTERNAL,
                 "%s '%s' is already in buffer '%s'; expected a graph that is not allocated",
                 op_name, s->op->name, ggml_backend_buffer_name(s->op->buffer));
     }
     if (s->region.buffer == NULL) {
-        return error_set(err, err_size,
+        return error_set(err, LRNN_ERROR_INTERNAL,
                 "state '%s' of %s '%s' has no buffer; allocate states before the graph",
                 s->state->name, op_name, s->op->name);
     }
     return true;
 }
 
-struct graph_scans * graph_scans_find(struct ggml_cgraph * graph, char * err, size_t err_size) {
+struct graph_scans * graph_scans_find(struct ggml_cgraph * graph, struct lrnn_error * err) {
     const int n_nodes = ggml_graph_n_nodes(graph);
 
     int n = 0;
@@ -244,7 +244,7 @@ struct graph_scans * graph_scans_find(struct ggml_cgraph * graph, char * err, si
 
     struct graph_scans * scans = malloc(sizeof(*scans) + (size_t) n * sizeof(scans->scan[0]));
     if (scans == NULL) {
-        error_set(err, err_size, "out of memory to check a graph of %d scans", n);
+        error_set(err, LRNN_ERROR_NO_MEMORY, "out of memory to check a graph of %d scans", n);
         return NULL;
     }
     scans->n = 0;
@@ -261,7 +261,7 @@ struct graph_scans * graph_scans_find(struct ggml_cgraph * graph, char * err, si
                              .region = region_of(node->src[0]),
                              .order  = i,
             };
-            ok = check_scan(s, err, err_size);
+            ok = check_scan(s, err);
         }
     }
 
@@ -275,7 +275,7 @@ struct graph_scans * graph_scans_find(struct ggml_cgraph * graph, char * err, si
     }
 
     for (int i = 0; ok && scans->n > 0 && i < n_nodes; ++i) {
-        ok = check_node(scans, ggml_graph_node(graph, i), i, err, err_size);
+        ok = check_node(scans, ggml_graph_node(graph, i), i, err);
     }
 
     if (!ok) {
@@ -318,12 +318,12 @@ static ggml_backend_t find_backend(
 }
 
 bool graph_scans_pin(
-        const struct graph_scans * scans, ggml_backend_sched_t sched, char * err, size_t err_size) {
+        const struct graph_scans * scans, ggml_backend_sched_t sched, struct lrnn_error * err) {
     for (int i = 0; i < scans->n; ++i) {
         const struct scan * s       = &scans->scan[i];
         ggml_backend_t      backend = find_backend(sched, s->region.buffer, s->op);
         if (backend == NULL) {
-            return error_set(err, err_size,
+            return error_set(err, LRNN_ERROR_INTERNAL,
                     "state '%s' is in buffer '%s', where no backend computes %s '%s'",
                     s->state->name, ggml_backend_buffer_name(s->region.buffer),
                     ggml_op_name(s->op->op), s->op->name);
@@ -339,12 +339,12 @@ bool graph_scans_pin(
 // The scheduler aborts on a tensor that none of its backends can access, and on an op that none
 // supports.
 static bool check_backends(
-        ggml_backend_sched_t sched, struct ggml_cgraph * graph, char * err, size_t err_size) {
+        ggml_backend_sched_t sched, struct ggml_cgraph * graph, struct lrnn_error * err) {
     for (int i = 0; i < ggml_graph_n_nodes(graph); ++i) {
         const struct ggml_tensor * node   = ggml_graph_node(graph, i);
         ggml_backend_buffer_t      buffer = buffer_of(node);
         if (!ggml_is_scan(node) && find_backend(sched, buffer, node) == NULL) {
-            return error_set(err, err_size, "no backend computes %s '%s' in buffer '%s'",
+            return error_set(err, LRNN_ERROR_INTERNAL, "no backend computes %s '%s' in buffer '%s'",
                     ggml_op_name(node->op), node->name,
                     buffer != NULL ? ggml_backend_buffer_name(buffer) : "any");
         }
@@ -354,7 +354,7 @@ static bool check_backends(
                 continue; // not a leaf, or not allocated yet
             }
             if (find_backend(sched, buffer_of(src), src) == NULL) {
-                return error_set(err, err_size,
+                return error_set(err, LRNN_ERROR_INTERNAL,
                         "tensor '%s' is in buffer '%s', which no backend can access", src->name,
                         ggml_backend_buffer_name(buffer_of(src)));
             }
@@ -364,13 +364,13 @@ static bool check_backends(
 }
 
 bool graph_scans_verify(
-        const struct graph_scans * scans, ggml_backend_sched_t sched, char * err, size_t err_size) {
+        const struct graph_scans * scans, ggml_backend_sched_t sched, struct lrnn_error * err) {
     for (int i = 0; i < scans->n; ++i) {
         const struct scan * s = &scans->scan[i];
         // The scheduler writes its copies into the sources of the nodes, so they are visible here.
         if (s->op->src[0] != s->state) {
             ggml_backend_t backend = ggml_backend_sched_get_tensor_backend(sched, s->op);
-            return error_set(err, err_size,
+            return error_set(err, LRNN_ERROR_INTERNAL,
                     "%s '%s' runs on backend '%s', but its state '%s' is in buffer '%s': "
                     "the update of the copy '%s' would be lost",
                     ggml_op_name(s->op->op), s->op->name,
@@ -381,21 +381,19 @@ bool graph_scans_verify(
     return true;
 }
 
-bool graph_alloc(
-        ggml_backend_sched_t sched, struct ggml_cgraph * graph, char * err, size_t err_size) {
+bool graph_alloc(ggml_backend_sched_t sched, struct ggml_cgraph * graph, struct lrnn_error * err) {
     ggml_backend_sched_reset(sched); // an allocated scheduler ignores a new graph
 
-    struct graph_scans * scans = graph_scans_find(graph, err, err_size);
+    struct graph_scans * scans = graph_scans_find(graph, err);
     if (scans == NULL) {
         return false;
     }
 
-    bool ok = graph_scans_pin(scans, sched, err, err_size) &&
-              check_backends(sched, graph, err, err_size);
+    bool ok = graph_scans_pin(scans, sched, err) && check_backends(sched, graph, err);
     if (ok) {
         ok = ggml_backend_sched_alloc_graph(sched, graph)
-                     ? graph_scans_verify(scans, sched, err, err_size)
-                     : error_set(err, err_size, "out of memory for a graph of %d nodes",
+                     ? graph_scans_verify(scans, sched, err)
+                     : error_set(err, LRNN_ERROR_NO_MEMORY, "out of memory for a graph of %d nodes",
                                ggml_graph_n_nodes(graph));
     }
     if (!ok) {

@@ -21,6 +21,7 @@
 //     sources by copies that exist only until the next graph. An allocated graph can be computed
 //     any number of times. To allocate again, build again.
 
+#include "lrnn.h"
 #include "ggml.h"
 #include "ggml-backend.h"
 
@@ -38,8 +39,7 @@ extern "C" {
 // The graph_size of the scheduler must cover all nodes and leafs: ggml aborts on a larger graph and
 // offers no way to ask. Other causes of an abort (a tensor or an op that no backend supports) are
 // reported as errors.
-bool graph_alloc(
-        ggml_backend_sched_t sched, struct ggml_cgraph * graph, char * err, size_t err_size);
+bool graph_alloc(ggml_backend_sched_t sched, struct ggml_cgraph * graph, struct lrnn_error * err);
 
 //
 // The steps of graph_alloc, for callers that do something in between, such as
@@ -51,16 +51,16 @@ bool graph_alloc(
 struct graph_scans; // the scans of a graph, each with the state it was built on
 
 // Checks the rules. Returns NULL if the graph breaks one; a graph without scans is valid.
-struct graph_scans * graph_scans_find(struct ggml_cgraph * graph, char * err, size_t err_size);
+struct graph_scans * graph_scans_find(struct ggml_cgraph * graph, struct lrnn_error * err);
 void graph_scans_free(struct graph_scans * scans);
 
 // Assigns every scan to the backend of its state. A reset of the scheduler undoes this.
 bool graph_scans_pin(
-        const struct graph_scans * scans, ggml_backend_sched_t sched, char * err, size_t err_size);
+        const struct graph_scans * scans, ggml_backend_sched_t sched, struct lrnn_error * err);
 
 // Checks that every scan of the allocated graph updates its state and not a copy.
 bool graph_scans_verify(
-        const struct graph_scans * scans, ggml_backend_sched_t sched, char * err, size_t err_size);
+        const struct graph_scans * scans, ggml_backend_sched_t sched, struct lrnn_error * err);
 
 #ifdef __cplusplus
 }

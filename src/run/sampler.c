@@ -3,6 +3,7 @@
 
 #include "run/sampler.h"
 
+#include "base/error.h"
 #include "base/random.h"
 
 #include <math.h>
@@ -15,7 +16,7 @@ struct candidate {
 };
 
 struct lrnn_sampler * lrnn_sampler_new(
-        const struct lrnn_sampler_params * params, char * err, size_t err_size) {
+        const struct lrnn_sampler_params * params, struct lrnn_error * err) {
     struct lrnn_sampler_params p = params != NULL ? *params : (struct lrnn_sampler_params) { 0 };
     p.top_p                      = p.top_p == 0.0f ? 1.0f : p.top_p;
     p.repeat_penalty             = p.repeat_penalty == 0.0f ? 1.0f : p.repeat_penalty;
@@ -32,23 +33,23 @@ struct lrnn_sampler * lrnn_sampler_new(
     };
     for (size_t i = 0; i < sizeof(numbers) / sizeof(numbers[0]); ++i) {
         if (!(numbers[i].value >= numbers[i].min && numbers[i].value <= numbers[i].max)) {
-            snprintf(err, err_size, "%s is %g; expected %g to %g", numbers[i].name,
+            error_set(err, LRNN_ERROR_BAD_INPUT, "%s is %g; expected %g to %g", numbers[i].name,
                     (double) numbers[i].value, (double) numbers[i].min, (double) numbers[i].max);
             return NULL;
         }
     }
     if (p.top_k < 0) {
-        snprintf(err, err_size, "top_k is %d; expected 0 or more", p.top_k);
+        error_set(err, LRNN_ERROR_BAD_INPUT, "top_k is %d; expected 0 or more", p.top_k);
         return NULL;
     }
     if (p.repeat_last < 0 || p.repeat_last > SAMPLER_RECENT_MAX) {
-        snprintf(err, err_size, "repeat_last is %d; expected 0 to %d", p.repeat_last,
+        error_set(err, LRNN_ERROR_BAD_INPUT, "repeat_last is %d; expected 0 to %d", p.repeat_last,
                 SAMPLER_RECENT_MAX);
         return NULL;
     }
     struct lrnn_sampler * s = calloc(1, sizeof(*s));
     if (s == NULL) {
-        snprintf(err, err_size, "out of memory for a sampler");
+        error_set(err, LRNN_ERROR_NO_MEMORY, "out of memory for a sampler");
         return NULL;
     }
     s->params = p;
@@ -214,16 +215,18 @@ static float log_prob_of(const float * logits, int64_t n, float max, int32_t tok
 }
 
 int32_t lrnn_sampler_sample(struct lrnn_sampler * s, const float * logits, int64_t n_vocab,
-        float * log_prob, char * err, size_t err_size) {
+        float * log_prob, struct lrnn_error * err) {
     const float max = max_of(logits, n_vocab);
     if (!isfinite(max)) {
-        snprintf(err, err_size, "%s", isnan(max) ? "a logit is NaN" : "no logit is finite");
+        error_set(err, LRNN_ERROR_BAD_INPUT, "%s",
+                isnan(max) ? "a logit is NaN" : "no logit is finite");
         return LRNN_SAMPLE_NOT_FINITE;
     }
     if (n_vocab > s->cap_candidates) {
         struct candidate * c = realloc(s->candidates, (size_t) n_vocab * sizeof(*c));
         if (c == NULL) {
-            snprintf(err, err_size, "out of memory for %lld candidates", (long long) n_vocab);
+            error_set(err, LRNN_ERROR_NO_MEMORY, "out of memory for %lld candidates",
+                    (long long) n_vocab);
             return LRNN_SAMPLE_NO_MEMORY;
         }
         s->candidates     = c;

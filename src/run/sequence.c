@@ -11,9 +11,9 @@ static bool exists(const struct lrnn_session * s, int32_t seq) {
     return seq >= 0 && seq < s->params.n_seqs;
 }
 
-bool session_check_seq(const struct lrnn_session * s, int32_t seq, char * err, size_t err_size) {
+bool session_check_seq(const struct lrnn_session * s, int32_t seq, struct lrnn_error * err) {
     return exists(s, seq) ||
-           error_set(err, err_size, "sequence %d does not exist; expected 0 to %d", seq,
+           error_set(err, LRNN_ERROR_BAD_INPUT, "sequence %d does not exist; expected 0 to %d", seq,
                    s->params.n_seqs - 1);
 }
 
@@ -31,8 +31,8 @@ static void replace(struct lrnn_session * s, int32_t seq, struct seq now) {
     s->seqs[seq] = now;
 }
 
-bool lrnn_seq_reset(struct lrnn_session * s, int32_t seq, char * err, size_t err_size) {
-    if (!session_check_seq(s, seq, err, err_size)) {
+bool lrnn_seq_reset(struct lrnn_session * s, int32_t seq, struct lrnn_error * err) {
+    if (!session_check_seq(s, seq, err)) {
         return false;
     }
     replace(s, seq, (struct seq) { 0 });
@@ -40,13 +40,13 @@ bool lrnn_seq_reset(struct lrnn_session * s, int32_t seq, char * err, size_t err
 }
 
 bool lrnn_seq_rewind(
-        struct lrnn_session * s, int32_t seq, int64_t n_tokens, char * err, size_t err_size) {
-    if (!session_check_seq(s, seq, err, err_size)) {
+        struct lrnn_session * s, int32_t seq, int64_t n_tokens, struct lrnn_error * err) {
+    if (!session_check_seq(s, seq, err)) {
         return false;
     }
     const struct seq * q = &s->seqs[seq];
     if (n_tokens < 0 || n_tokens > q->rewindable) {
-        return error_set(err, err_size,
+        return error_set(err, LRNN_ERROR_BAD_INPUT,
                 "sequence %d: cannot rewind %" PRId64 " tokens; expected 0 to %" PRId64, seq,
                 n_tokens, q->rewindable);
     }
@@ -97,16 +97,16 @@ size_t lrnn_seq_size(const struct lrnn_session * s, int32_t seq) {
 }
 
 static bool check_size(const struct lrnn_session * s, int32_t seq, int64_t length, size_t size,
-        char * err, size_t err_size) {
+        struct lrnn_error * err) {
     return size == size_of(s, length) ||
-           error_set(err, err_size, "sequence %d: %zu bytes for %" PRId64 " tokens; expected %zu",
-                   seq, size, length, size_of(s, length));
+           error_set(err, LRNN_ERROR_BAD_INPUT,
+                   "sequence %d: %zu bytes for %" PRId64 " tokens; expected %zu", seq, size, length,
+                   size_of(s, length));
 }
 
-bool lrnn_seq_get(struct lrnn_session * s, int32_t seq, void * data, size_t size, char * err,
-        size_t err_size) {
-    if (!session_check_seq(s, seq, err, err_size) ||
-            !check_size(s, seq, s->seqs[seq].length, size, err, err_size)) {
+bool lrnn_seq_get(
+        struct lrnn_session * s, int32_t seq, void * data, size_t size, struct lrnn_error * err) {
+    if (!session_check_seq(s, seq, err) || !check_size(s, seq, s->seqs[seq].length, size, err)) {
         return false;
     }
     session_visit(s, seq, s->seqs[seq].length, copy_bytes, &(struct copy) { .to = data });
@@ -114,16 +114,16 @@ bool lrnn_seq_get(struct lrnn_session * s, int32_t seq, void * data, size_t size
 }
 
 bool lrnn_seq_set(struct lrnn_session * s, int32_t seq, int64_t length, const void * data,
-        size_t size, char * err, size_t err_size) {
-    if (!session_check_seq(s, seq, err, err_size)) {
+        size_t size, struct lrnn_error * err) {
+    if (!session_check_seq(s, seq, err)) {
         return false;
     }
     if (length < 0 || length > session_max_length(s)) {
-        return error_set(err, err_size,
+        return error_set(err, LRNN_ERROR_BAD_INPUT,
                 "sequence %d: length is %" PRId64 "; expected 0 to %" PRId64, seq, length,
                 session_max_length(s));
     }
-    if (!check_size(s, seq, length, size, err, err_size)) {
+    if (!check_size(s, seq, length, size, err)) {
         return false;
     }
     session_visit(s, seq, length, copy_bytes, &(struct copy) { .from = data });
@@ -131,8 +131,8 @@ bool lrnn_seq_set(struct lrnn_session * s, int32_t seq, int64_t length, const vo
     return true;
 }
 
-bool lrnn_seq_fork(struct lrnn_session * s, int32_t from, int32_t to, char * err, size_t err_size) {
-    if (!session_check_seq(s, from, err, err_size) || !session_check_seq(s, to, err, err_size)) {
+bool lrnn_seq_fork(struct lrnn_session * s, int32_t from, int32_t to, struct lrnn_error * err) {
+    if (!session_check_seq(s, from, err) || !session_check_seq(s, to, err)) {
         return false;
     }
     if (from == to) {
@@ -141,11 +141,11 @@ bool lrnn_seq_fork(struct lrnn_session * s, int32_t from, int32_t to, char * err
     const size_t size = lrnn_seq_size(s, from);
     uint8_t *    data = malloc(size > 0 ? size : 1);
     if (data == NULL) {
-        return error_set(
-                err, err_size, "out of memory for a copy of sequence %d, %zu bytes", from, size);
+        return error_set(err, LRNN_ERROR_NO_MEMORY,
+                "out of memory for a copy of sequence %d, %zu bytes", from, size);
     }
-    const bool ok = lrnn_seq_get(s, from, data, size, err, err_size) &&
-                    lrnn_seq_set(s, to, s->seqs[from].length, data, size, err, err_size);
+    const bool ok = lrnn_seq_get(s, from, data, size, err) &&
+                    lrnn_seq_set(s, to, s->seqs[from].length, data, size, err);
     free(data);
     return ok;
 }
@@ -169,9 +169,9 @@ const float * session_seq_logits(const struct lrnn_session * s, int32_t seq) {
 }
 
 bool session_set_logits(
-        struct lrnn_session * s, int32_t seq, const float * logits, char * err, size_t err_size) {
+        struct lrnn_session * s, int32_t seq, const float * logits, struct lrnn_error * err) {
     session_forget_logits(s);
-    if (!session_reserve_logits(s, 1, err, err_size)) {
+    if (!session_reserve_logits(s, 1, err)) {
         return false;
     }
     memcpy(s->logits, logits, (size_t) s->model->info.n_vocab * sizeof(float));

@@ -33,23 +33,20 @@ static bool can_reuse(const struct lrnn_session * s, const struct batch * batch)
 }
 
 // ggml aborts without memory for the tables of its graph allocator.
-static bool check_memory(struct ggml_cgraph * graph, char * err, size_t err_size) {
+static bool check_memory(struct ggml_cgraph * graph, struct lrnn_error * err) {
     const int n = ggml_graph_n_nodes(graph);
     return memory_is_available((size_t) n * 1024 + (1 << 20)) ||
-           error_set(err, err_size, "out of memory for a graph of %d nodes", n);
+           error_set(err, LRNN_ERROR_NO_MEMORY, "out of memory for a graph of %d nodes", n);
 }
 
-static bool build(
-        struct lrnn_session * s, const struct batch * batch, char * err, size_t err_size) {
+static bool build(struct lrnn_session * s, const struct batch * batch, struct lrnn_error * err) {
     const bool by_token            = s->params.exact_cuts || batch->n_tokens <= GRAPH_FEW_TOKENS;
     const enum ggml_scan_path path = by_token ? GGML_SCAN_PATH_STEP : GGML_SCAN_PATH_AUTO;
     struct forward *          f    = &s->forward;
     s->can_compute                 = false;
-    if (!forward_build(f, s->model, &s->states, batch, path, err, err_size) ||
-            (s->trace != NULL &&
-                    !trace_graph(s->trace, s->model, &s->states, f->graph, err, err_size)) ||
-            !check_memory(f->graph, err, err_size) ||
-            !graph_alloc(s->sched, f->graph, err, err_size)) {
+    if (!forward_build(f, s->model, &s->states, batch, path, err) ||
+            (s->trace != NULL && !trace_graph(s->trace, s->model, &s->states, f->graph, err)) ||
+            !check_memory(f->graph, err) || !graph_alloc(s->sched, f->graph, err)) {
         return false;
     }
     struct graph_seq * seqs = s->built.seqs;
@@ -60,28 +57,27 @@ static bool build(
     return true;
 }
 
-static bool compute(
-        struct lrnn_session * s, const struct batch * batch, char * err, size_t err_size) {
+static bool compute(struct lrnn_session * s, const struct batch * batch, struct lrnn_error * err) {
     if (s->trace != NULL && !trace_begin(s->trace, batch)) {
-        return error_set(err, err_size, "out of memory for a trace of %d sequences", batch->n_seqs);
+        return error_set(err, LRNN_ERROR_NO_MEMORY, "out of memory for a trace of %d sequences",
+                batch->n_seqs);
     }
     const int64_t start = ggml_time_us();
     ggml_backend_cpu_set_n_threads(
             s->backends[s->n_backends - 1], threads_choose(&s->threads, batch->n_tokens));
     const enum ggml_status status = ggml_backend_sched_graph_compute(s->sched, s->forward.graph);
     if (status != GGML_STATUS_SUCCESS) {
-        return error_set(err, err_size, "%s",
+        return error_set(err, LRNN_ERROR_NO_MEMORY, "%s",
                 status == GGML_STATUS_ALLOC_FAILED ? "out of memory for the work buffer of a graph"
                                                    : "the graph could not be computed");
     }
     threads_measure(&s->threads, (double) (ggml_time_us() - start) * 1e-6);
-    return s->trace == NULL || trace_end(s->trace, err, err_size);
+    return s->trace == NULL || trace_end(s->trace, err);
 }
 
-static bool prepare(
-        struct lrnn_session * s, const struct batch * batch, char * err, size_t err_size) {
-    return (can_reuse(s, batch) || build(s, batch, err, err_size)) &&
-           graph_inputs_fill(&s->forward.inputs, s->model, &s->states, batch, err, err_size);
+static bool prepare(struct lrnn_session * s, const struct batch * batch, struct lrnn_error * err) {
+    return (can_reuse(s, batch) || build(s, batch, err)) &&
+           graph_inputs_fill(&s->forward.inputs, s->model, &s->states, batch, err);
 }
 
 static void advance(struct lrnn_session * s, const struct batch * batch) {
@@ -109,26 +105,26 @@ struct call {
 };
 
 static bool check_input(
-        const struct lrnn_session * s, const struct lrnn_input * in, char * err, size_t err_size) {
+        const struct lrnn_session * s, const struct lrnn_input * in, struct lrnn_error * err) {
     if (in->n_tokens < 1) {
-        return error_set(err, err_size, "sequence %d: n_tokens is %" PRId64 "; expected 1 or more",
-                in->seq, in->n_tokens);
+        return error_set(err, LRNN_ERROR_BAD_INPUT,
+                "sequence %d: n_tokens is %" PRId64 "; expected 1 or more", in->seq, in->n_tokens);
     }
     if (in->n_logits < 0 || in->n_logits > in->n_tokens) {
-        return error_set(err, err_size,
+        return error_set(err, LRNN_ERROR_BAD_INPUT,
                 "sequence %d: n_logits is %" PRId64 "; expected 0 to %" PRId64, in->seq,
                 in->n_logits, in->n_tokens);
     }
     for (int64_t t = 0; t < in->n_tokens; ++t) {
         if (in->tokens[t] < 0 || in->tokens[t] >= s->model->info.n_vocab) {
-            return error_set(err, err_size,
+            return error_set(err, LRNN_ERROR_BAD_INPUT,
                     "sequence %d: token %" PRId64 " is %d; expected 0 to %" PRId64, in->seq, t,
                     in->tokens[t], s->model->info.n_vocab - 1);
         }
     }
     const int64_t length = s->seqs[in->seq].length;
     if (in->n_tokens > session_max_length(s) - length) {
-        return error_set(err, err_size,
+        return error_set(err, LRNN_ERROR_BAD_INPUT,
                 "sequence %d: %" PRId64 " tokens do not fit the attention cache of %d", in->seq,
                 length + in->n_tokens, s->params.n_cache);
     }
@@ -136,22 +132,22 @@ static bool check_input(
 }
 
 static bool check_inputs(const struct lrnn_session * s, const struct lrnn_input * inputs,
-        int32_t n_inputs, char * err, size_t err_size) {
+        int32_t n_inputs, struct lrnn_error * err) {
     if (n_inputs < 1 || n_inputs > s->params.n_seqs) {
-        return error_set(
-                err, err_size, "n_inputs is %d; expected 1 to %d", n_inputs, s->params.n_seqs);
+        return error_set(err, LRNN_ERROR_BAD_INPUT, "n_inputs is %d; expected 1 to %d", n_inputs,
+                s->params.n_seqs);
     }
     for (int32_t i = 0; i < n_inputs; ++i) {
-        if (!session_check_seq(s, inputs[i].seq, err, err_size)) {
+        if (!session_check_seq(s, inputs[i].seq, err)) {
             return false;
         }
         for (int32_t j = 0; j < i; ++j) {
             if (inputs[j].seq == inputs[i].seq) {
-                return error_set(
-                        err, err_size, "sequence %d appears twice in one call", inputs[i].seq);
+                return error_set(err, LRNN_ERROR_BAD_INPUT, "sequence %d appears twice in one call",
+                        inputs[i].seq);
             }
         }
-        if (!check_input(s, &inputs[i], err, err_size)) {
+        if (!check_input(s, &inputs[i], err)) {
             return false;
         }
     }
@@ -220,15 +216,15 @@ static void reset_seqs(struct lrnn_session * s, const struct call * call) {
     }
 }
 
-static bool run_call(struct lrnn_session * s, struct call * call, int64_t n_tokens, char * err,
-        size_t err_size) {
+static bool run_call(
+        struct lrnn_session * s, struct call * call, int64_t n_tokens, struct lrnn_error * err) {
     for (int32_t i = 1; i < call->n_inputs; ++i) {
         call->row[i] = call->row[i - 1] + call->inputs[i - 1].n_logits;
     }
     for (int64_t done = 0; done < n_tokens; done += call->batch.n_tokens) {
         next_batch(s, call);
-        const bool is_ready = prepare(s, &call->batch, err, err_size);
-        if (!is_ready || !compute(s, &call->batch, err, err_size)) {
+        const bool is_ready = prepare(s, &call->batch, err);
+        if (!is_ready || !compute(s, &call->batch, err)) {
             if (is_ready || done > 0) {
                 reset_seqs(s, call);
             }
@@ -246,14 +242,14 @@ static bool run_call(struct lrnn_session * s, struct call * call, int64_t n_toke
     return true;
 }
 
-bool session_reserve_logits(struct lrnn_session * s, int64_t n, char * err, size_t err_size) {
+bool session_reserve_logits(struct lrnn_session * s, int64_t n, struct lrnn_error * err) {
     if (n <= s->cap_logits) {
         return true;
     }
     float * logits =
             realloc(s->logits, (size_t) n * (size_t) s->model->info.n_vocab * sizeof(float));
     if (logits == NULL) {
-        return error_set(err, err_size,
+        return error_set(err, LRNN_ERROR_NO_MEMORY,
                 "out of memory for the logits of %" PRId64 " tokens; request fewer per call", n);
     }
     s->logits     = logits;
@@ -269,9 +265,9 @@ void session_forget_logits(struct lrnn_session * s) {
 }
 
 bool lrnn_eval(struct lrnn_session * s, const struct lrnn_input * inputs, int32_t n_inputs,
-        char * err, size_t err_size) {
+        struct lrnn_error * err) {
     session_forget_logits(s);
-    if (!check_inputs(s, inputs, n_inputs, err, err_size)) {
+    if (!check_inputs(s, inputs, n_inputs, err)) {
         return false;
     }
     int64_t n_logits = 0;
@@ -280,7 +276,7 @@ bool lrnn_eval(struct lrnn_session * s, const struct lrnn_input * inputs, int32_
         n_logits += inputs[i].n_logits;
         n_tokens += inputs[i].n_tokens;
     }
-    if (!session_reserve_logits(s, n_logits, err, err_size)) {
+    if (!session_reserve_logits(s, n_logits, err)) {
         return false;
     }
     const size_t n    = (size_t) n_inputs;
@@ -292,11 +288,12 @@ bool lrnn_eval(struct lrnn_session * s, const struct lrnn_input * inputs, int32_
          .of_input   = calloc(n, sizeof(*call.of_input)),
          .batch.seqs = calloc(n, sizeof(*call.batch.seqs)),
     };
-    const bool ok = call.done != NULL && call.row != NULL && call.of_input != NULL &&
-                                    call.batch.seqs != NULL
-                            ? run_call(s, &call, n_tokens, err, err_size)
-                            : error_set(err, err_size, "out of memory for %d inputs", n_inputs);
-    s->n_logits   = ok ? n_logits : 0;
+    const bool ok =
+            call.done != NULL && call.row != NULL && call.of_input != NULL &&
+                            call.batch.seqs != NULL
+                    ? run_call(s, &call, n_tokens, err)
+                    : error_set(err, LRNN_ERROR_NO_MEMORY, "out of memory for %d inputs", n_inputs);
+    s->n_logits = ok ? n_logits : 0;
     free(call.done);
     free(call.row);
     free(call.of_input);

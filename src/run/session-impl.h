@@ -2,6 +2,7 @@
 
 // A session from the inside, shared by session.c, session-eval.c and sequence.c.
 
+#include "lrnn.h"
 #include "run/forward.h"
 #include "run/session.h"
 #include "run/threads.h"
@@ -36,7 +37,7 @@ struct lrnn_session {
 };
 
 // Makes room for n rows of logits.
-bool session_reserve_logits(struct lrnn_session * s, int64_t n, char * err, size_t err_size);
+bool session_reserve_logits(struct lrnn_session * s, int64_t n, struct lrnn_error * err);
 
 // Drops all logits.
 void session_forget_logits(struct lrnn_session * s);

@@ -15,18 +15,17 @@
 // Parameters
 //
 
-static bool check_param(
-        const char * name, int32_t value, int32_t max, char * err, size_t err_size) {
+static bool check_param(const char * name, int32_t value, int32_t max, struct lrnn_error * err) {
     return (value >= 0 && value <= max) ||
-           error_set(err, err_size, "%s is %d; expected 0 to %d", name, value, max);
+           error_set(err, LRNN_ERROR_BAD_INPUT, "%s is %d; expected 0 to %d", name, value, max);
 }
 
-static bool check_params(const struct lrnn_session_params * p, char * err, size_t err_size) {
-    return check_param("n_threads", p->n_threads, 4096, err, err_size) &&
-           check_param("n_seqs", p->n_seqs, 1 << 20, err, err_size) &&
-           check_param("n_rewind", p->n_rewind, 1 << 20, err, err_size) &&
-           check_param("n_batch", p->n_batch, INT32_MAX, err, err_size) &&
-           check_param("n_cache", p->n_cache, INT32_MAX, err, err_size);
+static bool check_params(const struct lrnn_session_params * p, struct lrnn_error * err) {
+    return check_param("n_threads", p->n_threads, 4096, err) &&
+           check_param("n_seqs", p->n_seqs, 1 << 20, err) &&
+           check_param("n_rewind", p->n_rewind, 1 << 20, err) &&
+           check_param("n_batch", p->n_batch, INT32_MAX, err) &&
+           check_param("n_cache", p->n_cache, INT32_MAX, err);
 }
 
 static void set_defaults(struct lrnn_session_params * p) {
@@ -40,16 +39,16 @@ static void set_defaults(struct lrnn_session_params * p) {
 }
 
 // A head must be a whole number of blocks.
-static bool check_cache_type(const struct lrnn_model * model, enum lrnn_cache_type cache_type,
-        char * err, size_t err_size) {
+static bool check_cache_type(
+        const struct lrnn_model * model, enum lrnn_cache_type cache_type, struct lrnn_error * err) {
     if (cache_type < LRNN_CACHE_F16 || cache_type > LRNN_CACHE_Q8_0) {
-        return error_set(err, err_size, "cache_type is %d; expected %d to %d", (int) cache_type,
-                LRNN_CACHE_F16, LRNN_CACHE_Q8_0);
+        return error_set(err, LRNN_ERROR_BAD_INPUT, "cache_type is %d; expected %d to %d",
+                (int) cache_type, LRNN_CACHE_F16, LRNN_CACHE_Q8_0);
     }
     const enum ggml_type type = cache_ggml_type(cache_type);
     for (int32_t il = 0; il < model->n_layer; ++il) {
         if (model->layers[il].cache_head % ggml_blck_size(type) != 0) {
-            return error_set(err, err_size,
+            return error_set(err, LRNN_ERROR_BAD_INPUT,
                     "an attention cache in %s needs heads of a multiple of %" PRId64
                     " values; those of layer %d have %" PRId64,
                     ggml_type_name(type), ggml_blck_size(type), il, model->layers[il].cache_head);
@@ -83,41 +82,42 @@ static size_t scheduler_size(const struct lrnn_model * model, int32_t n_seqs) {
 
 // One backend per device, and a scheduler over them. The CPU comes last: it computes what no other
 // backend can.
-static bool make_backends(struct lrnn_session * s, char * err, size_t err_size) {
+static bool make_backends(struct lrnn_session * s, struct lrnn_error * err) {
     const struct lrnn_model * model = s->model;
     for (int32_t i = 0; i < model->n_devices; ++i) {
         const int32_t      at      = i + 1 < model->n_devices ? i + 1 : 0;
         ggml_backend_dev_t dev     = model->devices[at].dev;
         ggml_backend_t     backend = ggml_backend_dev_init(dev, NULL);
         if (backend == NULL) {
-            return error_set(
-                    err, err_size, "device %s cannot be started", ggml_backend_dev_name(dev));
+            return error_set(err, LRNN_ERROR_BAD_INPUT, "device %s cannot be started",
+                    ggml_backend_dev_name(dev));
         }
         s->backends[s->n_backends++] = backend;
     }
     if (!memory_is_available(scheduler_size(model, s->params.n_seqs))) {
-        return error_set(err, err_size, "out of memory for a scheduler of %zu bytes",
+        return error_set(err, LRNN_ERROR_NO_MEMORY, "out of memory for a scheduler of %zu bytes",
                 scheduler_size(model, s->params.n_seqs));
     }
     s->sched = ggml_backend_sched_new(s->backends, NULL, s->n_backends,
             2 * forward_max_nodes(model, s->params.n_seqs), false, false);
     return s->sched != NULL ||
-           error_set(err, err_size, "out of memory for a scheduler of %d backends", s->n_backends);
+           error_set(err, LRNN_ERROR_NO_MEMORY, "out of memory for a scheduler of %d backends",
+                   s->n_backends);
 }
 
-static bool make_trace(struct lrnn_session * s, char * err, size_t err_size) {
+static bool make_trace(struct lrnn_session * s, struct lrnn_error * err) {
     if (s->params.trace == NULL || s->params.trace_kinds == 0) {
         return true;
     }
     s->trace = trace_new(&s->params);
     if (s->trace == NULL) {
-        return error_set(err, err_size, "out of memory for a trace");
+        return error_set(err, LRNN_ERROR_NO_MEMORY, "out of memory for a trace");
     }
     ggml_backend_sched_set_eval_callback(s->sched, trace_node, s->trace);
     return true;
 }
 
-static bool make_states(struct lrnn_session * s, char * err, size_t err_size) {
+static bool make_states(struct lrnn_session * s, struct lrnn_error * err) {
     const struct states_size size = {
         .n_seqs     = s->params.n_seqs,
         .n_rewind   = s->params.n_rewind,
@@ -127,43 +127,42 @@ static bool make_states(struct lrnn_session * s, char * err, size_t err_size) {
     int32_t (*devices)[LAYER_STATES_MAX] = calloc((size_t) s->model->n_layer, sizeof(*devices));
     bool ok                              = devices != NULL;
     if (!ok) {
-        error_set(err, err_size, "out of memory for the placement of states");
+        error_set(err, LRNN_ERROR_NO_MEMORY, "out of memory for the placement of states");
     }
-    ok = ok && placement_of_states(s->model, &size, s->params.n_batch, devices, err, err_size);
+    ok = ok && placement_of_states(s->model, &size, s->params.n_batch, devices, err);
     if (ok && !states_declare(
                       &s->states, s->model, &size, (const int32_t (*)[LAYER_STATES_MAX]) devices)) {
-        ok = error_set(err, err_size, "out of memory for the tensors of the states");
+        ok = error_set(err, LRNN_ERROR_NO_MEMORY, "out of memory for the tensors of the states");
     }
     free(devices);
-    return ok && states_alloc(&s->states, s->model, err, err_size);
+    return ok && states_alloc(&s->states, s->model, err);
 }
 
-static bool make_seqs(struct lrnn_session * s, char * err, size_t err_size) {
+static bool make_seqs(struct lrnn_session * s, struct lrnn_error * err) {
     s->seqs       = calloc((size_t) s->params.n_seqs, sizeof(*s->seqs));
     s->built.seqs = calloc((size_t) s->params.n_seqs, sizeof(*s->built.seqs));
     return (s->seqs != NULL && s->built.seqs != NULL) ||
-           error_set(err, err_size, "out of memory for %d sequences", s->params.n_seqs);
+           error_set(err, LRNN_ERROR_NO_MEMORY, "out of memory for %d sequences", s->params.n_seqs);
 }
 
 struct lrnn_session * lrnn_session_new(struct lrnn_model * model,
-        const struct lrnn_session_params * params, char * err, size_t err_size) {
+        const struct lrnn_session_params * params, struct lrnn_error * err) {
     struct lrnn_session * s = calloc(1, sizeof(*s));
     if (s == NULL) {
-        error_set(err, err_size, "out of memory for a session");
+        error_set(err, LRNN_ERROR_NO_MEMORY, "out of memory for a session");
         return NULL;
     }
     s->model = model;
     if (params != NULL) {
         s->params = *params;
     }
-    bool ok = check_params(&s->params, err, err_size) &&
-              check_cache_type(model, s->params.cache_type, err, err_size);
+    bool ok = check_params(&s->params, err) && check_cache_type(model, s->params.cache_type, err);
     if (ok) {
         set_defaults(&s->params);
         s->threads.n_max          = s->params.n_threads;
         s->threads.work_per_token = count_work(model);
-        ok = make_backends(s, err, err_size) && make_trace(s, err, err_size) &&
-             make_seqs(s, err, err_size) && make_states(s, err, err_size);
+        ok = make_backends(s, err) && make_trace(s, err) && make_seqs(s, err) &&
+             make_states(s, err);
     }
     if (!ok) {
         lrnn_session_free(s);

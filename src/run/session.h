@@ -8,8 +8,7 @@
 const struct lrnn_model * session_model(const struct lrnn_session * session);
 
 // Fails if there is no such sequence.
-bool session_check_seq(
-        const struct lrnn_session * session, int32_t seq, char * err, size_t err_size);
+bool session_check_seq(const struct lrnn_session * session, int32_t seq, struct lrnn_error * err);
 
 enum ggml_type session_cache_type(const struct lrnn_session * session);
 
@@ -28,8 +27,8 @@ void session_set_seq(struct lrnn_session * session, int32_t seq, int64_t length,
 const float * session_seq_logits(const struct lrnn_session * session, int32_t seq);
 
 // Makes `logits` [V] those of the last token of a sequence, and row 0 of lrnn_logits.
-bool session_set_logits(struct lrnn_session * session, int32_t seq, const float * logits,
-        char * err, size_t err_size);
+bool session_set_logits(
+        struct lrnn_session * session, int32_t seq, const float * logits, struct lrnn_error * err);
 
 // The recurrent state of layer il. Sets *offset to the slot of the sequence. NULL: an attention
 // layer or an empty sequence.

@@ -89,15 +89,14 @@ static size_t logits_size(const struct lrnn_session * session) {
 //
 
 struct writer {
-    struct atomic_file file;
-    uint64_t           sum;
-    bool               ok;
-    char *             err;
-    size_t             err_size;
+    struct atomic_file  file;
+    uint64_t            sum;
+    bool                ok;
+    struct lrnn_error * err;
 };
 
 static void put(struct writer * w, const void * data, size_t size) {
-    w->ok  = w->ok && atomic_file_write(&w->file, data, size, w->err, w->err_size);
+    w->ok  = w->ok && atomic_file_write(&w->file, data, size, w->err);
     w->sum = hash_add(w->sum, data, size);
 }
 
@@ -113,8 +112,8 @@ static bool put_bytes(struct ggml_tensor * tensor, size_t offset, size_t size, v
 }
 
 bool lrnn_seq_save(struct lrnn_session * session, int32_t seq, const struct lrnn_sampler * sampler,
-        const char * path, char * err, size_t err_size) {
-    if (!session_check_seq(session, seq, err, err_size)) {
+        const char * path, struct lrnn_error * err) {
+    if (!session_check_seq(session, seq, err)) {
         return false;
     }
     const float * logits = session_seq_logits(session, seq);
@@ -128,9 +127,9 @@ bool lrnn_seq_save(struct lrnn_session * session, int32_t seq, const struct lrnn
     memcpy(header.magic, MAGIC, sizeof(header.magic));
     session_visit(session, seq, header.length, add_size, &header.n_bytes);
 
-    struct writer w = { .sum = HASH_START, .ok = true, .err = err, .err_size = err_size };
-    if (!atomic_file_may_replace(path, MAGIC, "a state file", err, err_size) ||
-            !atomic_file_open(&w.file, path, err, err_size)) {
+    struct writer w = { .sum = HASH_START, .ok = true, .err = err };
+    if (!atomic_file_may_replace(path, MAGIC, "a state file", err) ||
+            !atomic_file_open(&w.file, path, err)) {
         return false;
     }
     put(&w, &header, sizeof(header));
@@ -150,7 +149,7 @@ bool lrnn_seq_save(struct lrnn_session * session, int32_t seq, const struct lrnn
         atomic_file_cancel(&w.file);
         return false;
     }
-    return atomic_file_commit(&w.file, err, err_size);
+    return atomic_file_commit(&w.file, err);
 }
 
 //
@@ -168,22 +167,22 @@ static int64_t file_size(FILE * file) {
 
 // Everything after the header, made with malloc; NULL on failure.
 static uint8_t * read_rest(const struct lrnn_session * session, const char * path, FILE * file,
-        const struct header * header, size_t * size, char * err, size_t err_size) {
+        const struct header * header, size_t * size, struct lrnn_error * err) {
     const int64_t  total    = file_size(file);
     const uint64_t expected = sizeof(*header) + header->n_bytes +
                               (header->has & HAS_LOGITS ? logits_size(session) : 0) +
                               (header->has & HAS_SAMPLER ? sizeof(struct saved_sampler) : 0) +
                               sizeof(uint64_t);
     if (total < 0 || (uint64_t) total != expected) {
-        snprintf(err, err_size, "%s: the file has %" PRId64 " bytes; expected %" PRIu64, path,
-                total, expected);
+        error_set(err, LRNN_ERROR_BAD_FILE, "%s: the file has %" PRId64 " bytes; expected %" PRIu64,
+                path, total, expected);
         return NULL;
     }
     *size          = (size_t) (expected - sizeof(*header));
     uint8_t * data = malloc(*size);
     if (data == NULL || fseek(file, sizeof(*header), SEEK_SET) != 0 ||
             fread(data, 1, *size, file) != *size) {
-        snprintf(err, err_size, "%s: %zu bytes cannot be read", path, *size);
+        error_set(err, LRNN_ERROR_BAD_FILE, "%s: %zu bytes cannot be read", path, *size);
         free(data);
         return NULL;
     }
@@ -192,7 +191,7 @@ static uint8_t * read_rest(const struct lrnn_session * session, const char * pat
     const uint64_t sum =
             hash_add(hash_add(HASH_START, header, sizeof(*header)), data, *size - sizeof(stored));
     if (sum != stored) {
-        snprintf(err, err_size, "%s: wrong checksum; the file is damaged", path);
+        error_set(err, LRNN_ERROR_BAD_FILE, "%s: wrong checksum; the file is damaged", path);
         free(data);
         return NULL;
     }
@@ -200,32 +199,34 @@ static uint8_t * read_rest(const struct lrnn_session * session, const char * pat
 }
 
 static bool check_header(struct lrnn_session * session, const char * path, const struct header * h,
-        char * err, size_t err_size) {
+        struct lrnn_error * err) {
     const uint64_t identity = session_model(session)->info.identity;
     const int64_t  most =
             session_max_length(session) < COUNT_MAX ? session_max_length(session) : COUNT_MAX;
     if (memcmp(h->magic, MAGIC, sizeof(h->magic)) != 0) {
-        snprintf(err, err_size, "%s: not an lrnn state file", path);
+        error_set(err, LRNN_ERROR_BAD_FILE, "%s: not an lrnn state file", path);
     } else if (h->version != VERSION) {
-        snprintf(err, err_size, "%s: state file version is %u; expected %d", path, h->version,
-                VERSION);
+        error_set(err, LRNN_ERROR_BAD_FILE, "%s: state file version is %u; expected %d", path,
+                h->version, VERSION);
     } else if (h->identity != identity) {
-        snprintf(err, err_size,
+        error_set(err, LRNN_ERROR_BAD_FILE,
                 "%s: saved from another model: its identity is %016" PRIx64
                 "; expected %016" PRIx64,
                 path, h->identity, identity);
     } else if (h->has > (HAS_LOGITS | HAS_SAMPLER)) {
-        snprintf(err, err_size, "%s: the parts field is 0x%x; expected 0 to 3", path, h->has);
+        error_set(err, LRNN_ERROR_BAD_FILE, "%s: the parts field is 0x%x; expected 0 to 3", path,
+                h->has);
     } else if (h->cache_type >= N_CACHE_TYPES) {
-        snprintf(err, err_size, "%s: the cache type is %u; expected 0 to %d", path, h->cache_type,
-                N_CACHE_TYPES - 1);
+        error_set(err, LRNN_ERROR_BAD_FILE, "%s: the cache type is %u; expected 0 to %d", path,
+                h->cache_type, N_CACHE_TYPES - 1);
     } else if (h->cache_type != cache_type_of(session)) {
-        snprintf(err, err_size, "%s: the attention cache has the type %s; expected %s", path,
-                ggml_type_name(CACHE_TYPES[h->cache_type]),
+        error_set(err, LRNN_ERROR_BAD_FILE, "%s: the attention cache has the type %s; expected %s",
+                path, ggml_type_name(CACHE_TYPES[h->cache_type]),
                 ggml_type_name(CACHE_TYPES[cache_type_of(session)]));
     } else if (h->length < 0 || h->length > most) {
-        snprintf(err, err_size, "%s: the sequence has %" PRId64 " tokens; expected 0 to %" PRId64,
-                path, h->length, most);
+        error_set(err, LRNN_ERROR_BAD_FILE,
+                "%s: the sequence has %" PRId64 " tokens; expected 0 to %" PRId64, path, h->length,
+                most);
     } else {
         return true;
     }
@@ -271,59 +272,61 @@ static bool check_bytes(struct ggml_tensor * tensor, size_t offset, size_t size,
 }
 
 static bool check_sampler(
-        const char * path, const struct saved_sampler * saved, char * err, size_t err_size) {
+        const char * path, const struct saved_sampler * saved, struct lrnn_error * err) {
     if (saved->n_accepted < 0 || saved->n_accepted > COUNT_MAX) {
-        return error_set(err, err_size,
+        return error_set(err, LRNN_ERROR_BAD_FILE,
                 "%s: the sampler has accepted %" PRId64 " tokens; expected 0 to %" PRId64, path,
                 saved->n_accepted, COUNT_MAX);
     }
     if (saved->random[0] == 0 &&
             saved->random[1] == 0) { // the generator would never leave this state
-        return error_set(err, err_size, "%s: the random state of the sampler is zero", path);
+        return error_set(
+                err, LRNN_ERROR_BAD_FILE, "%s: the random state of the sampler is zero", path);
     }
     return true;
 }
 
 // Copies logits from unaligned bytes.
 static bool set_logits(struct lrnn_session * session, int32_t seq, const uint8_t * data,
-        size_t size, char * err, size_t err_size) {
+        size_t size, struct lrnn_error * err) {
     float * logits = malloc(size);
     if (logits == NULL) {
-        return error_set(err, err_size, "out of memory for %zu bytes of logits", size);
+        return error_set(err, LRNN_ERROR_NO_MEMORY, "out of memory for %zu bytes of logits", size);
     }
     memcpy(logits, data, size);
-    const bool ok = session_set_logits(session, seq, logits, err, err_size);
+    const bool ok = session_set_logits(session, seq, logits, err);
     free(logits);
     return ok;
 }
 
 bool lrnn_seq_load(struct lrnn_session * session, int32_t seq, struct lrnn_sampler * sampler,
-        const char * path, char * err, size_t err_size) {
-    if (!session_check_seq(session, seq, err, err_size)) {
+        const char * path, struct lrnn_error * err) {
+    if (!session_check_seq(session, seq, err)) {
         return false;
     }
     FILE * file = fopen(path, "rb");
     if (file == NULL) {
-        return error_set(err, err_size, "%s: cannot be opened: %s", path, strerror(errno));
+        return error_set(err, LRNN_ERROR_SYSTEM, "%s: cannot be opened: %s", path, strerror(errno));
     }
     struct header header;
     bool          ok = fread(&header, 1, sizeof(header), file) == sizeof(header);
     if (!ok) {
-        snprintf(err, err_size, "%s: too short for an lrnn state file", path);
+        error_set(err, LRNN_ERROR_BAD_FILE, "%s: too short for an lrnn state file", path);
     }
-    ok = ok && check_header(session, path, &header, err, err_size);
+    ok = ok && check_header(session, path, &header, err);
 
     uint64_t n_bytes = 0;
     if (ok) {
         session_visit(session, seq, header.length, add_size, &n_bytes);
         ok = n_bytes == header.n_bytes;
         if (!ok) {
-            snprintf(err, err_size, "%s: the state has %" PRIu64 " bytes; expected %" PRIu64, path,
-                    header.n_bytes, n_bytes);
+            error_set(err, LRNN_ERROR_BAD_FILE,
+                    "%s: the state has %" PRIu64 " bytes; expected %" PRIu64, path, header.n_bytes,
+                    n_bytes);
         }
     }
     size_t    size = 0;
-    uint8_t * data = ok ? read_rest(session, path, file, &header, &size, err, err_size) : NULL;
+    uint8_t * data = ok ? read_rest(session, path, file, &header, &size, err) : NULL;
     fclose(file);
     if (data == NULL) {
         return false;
@@ -337,10 +340,11 @@ bool lrnn_seq_load(struct lrnn_session * session, int32_t seq, struct lrnn_sampl
             session_visit(session, seq, header.length, check_bytes, &(struct reader) { data });
     ok = finite && all_finite(GGML_TYPE_F32, data + n_bytes, n_logits);
     if (!ok) {
-        snprintf(err, err_size, "%s: the %s not finite", path, finite ? "logits are" : "state is");
+        error_set(err, LRNN_ERROR_BAD_FILE, "%s: the %s not finite", path,
+                finite ? "logits are" : "state is");
     }
-    ok = ok && check_sampler(path, &saved, err, err_size);
-    ok = ok && (n_logits == 0 || set_logits(session, seq, data + n_bytes, n_logits, err, err_size));
+    ok = ok && check_sampler(path, &saved, err);
+    ok = ok && (n_logits == 0 || set_logits(session, seq, data + n_bytes, n_logits, err));
     if (!ok) {
         free(data);
         return false;

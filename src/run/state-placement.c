@@ -9,11 +9,11 @@
 // Moves the states of scans that their device cannot compute to the CPU. Only a graph tells the
 // shapes of its scans, so one is built for a batch of n_tokens and looked at.
 static bool move_unsupported(const struct states * states, const struct lrnn_model * model,
-        int64_t n_tokens, int32_t (*devices)[LAYER_STATES_MAX], char * err, size_t err_size) {
+        int64_t n_tokens, int32_t (*devices)[LAYER_STATES_MAX], struct lrnn_error * err) {
     struct graph_seq   seq   = { .count = n_tokens, .visible = cache_round_up(n_tokens) };
     const struct batch batch = { .seqs = &seq, .n_seqs = 1, .n_tokens = n_tokens };
     struct forward     f     = { 0 };
-    const bool ok = forward_build(&f, model, states, &batch, GGML_SCAN_PATH_AUTO, err, err_size);
+    const bool         ok    = forward_build(&f, model, states, &batch, GGML_SCAN_PATH_AUTO, err);
     for (int i = 0; ok && i < ggml_graph_n_nodes(f.graph); ++i) {
         const struct ggml_tensor * node = ggml_graph_node(f.graph, i);
         for (int32_t il = 0; ggml_is_scan(node) && il < model->n_layer; ++il) {
@@ -45,7 +45,7 @@ static void log_moved(const struct lrnn_model * model, const int32_t (*devices)[
 }
 
 bool placement_of_states(const struct lrnn_model * model, const struct states_size * size,
-        int32_t n_batch, int32_t (*devices)[LAYER_STATES_MAX], char * err, size_t err_size) {
+        int32_t n_batch, int32_t (*devices)[LAYER_STATES_MAX], struct lrnn_error * err) {
     for (int32_t il = 0; il < model->n_layer; ++il) {
         for (int32_t i = 0; i < LAYER_STATES_MAX; ++i) {
             devices[il][i] = model->layers[il].device;
@@ -57,12 +57,12 @@ bool placement_of_states(const struct lrnn_model * model, const struct states_si
     const int32_t (*chosen)[LAYER_STATES_MAX] = (const int32_t (*)[LAYER_STATES_MAX]) devices;
     struct states states;
     if (!states_declare(&states, model, size, chosen)) {
-        return error_set(err, err_size, "out of memory for the tensors of the states");
+        return error_set(err, LRNN_ERROR_NO_MEMORY, "out of memory for the tensors of the states");
     }
     const bool    cached = model->info.n_layer_attention > 0 && size->n_cache < n_batch;
     const int64_t most   = cached ? size->n_cache : n_batch;
-    const bool    ok     = move_unsupported(&states, model, 1, devices, err, err_size) &&
-                    move_unsupported(&states, model, most, devices, err, err_size);
+    const bool    ok     = move_unsupported(&states, model, 1, devices, err) &&
+                    move_unsupported(&states, model, most, devices, err);
     states_free(&states);
     if (ok) {
         log_moved(model, chosen);

@@ -81,7 +81,7 @@ static int64_t cache_bytes(const struct states * s, const struct lrnn_model * mo
     return n;
 }
 
-bool states_alloc(struct states * s, const struct lrnn_model * model, char * err, size_t err_size) {
+bool states_alloc(struct states * s, const struct lrnn_model * model, struct lrnn_error * err) {
     for (int32_t i = 0; i < model->n_devices; ++i) {
         if (ggml_get_first_tensor(s->ctx[i]) == NULL) {
             continue;
@@ -90,7 +90,7 @@ bool states_alloc(struct states * s, const struct lrnn_model * model, char * err
         s->buffer[i]           = ggml_backend_alloc_ctx_tensors_from_buft(
                 s->ctx[i], ggml_backend_dev_buffer_type(dev));
         if (s->buffer[i] == NULL) {
-            return error_set(err, err_size,
+            return error_set(err, LRNN_ERROR_NO_MEMORY,
                     "%s: out of memory for the states of %d sequences: %" PRId64
                     " slots of %" PRId64 " bytes, and per sequence a cache of %d tokens of %" PRId64
                     " bytes",

@@ -7,6 +7,7 @@
 // and writes others, so a rewind copies nothing. An empty sequence has the zero state, which needs
 // no slot.
 
+#include "lrnn.h"
 #include "model/model.h"
 
 // Attention reads its cache in steps of this many rows, so that one graph serves as many tokens.
@@ -43,7 +44,7 @@ bool states_declare(struct states * s, const struct lrnn_model * model,
         const struct states_size * size, const int32_t (*devices)[LAYER_STATES_MAX]);
 
 // Allocates the declared tensors and sets them to zero.
-bool states_alloc(struct states * s, const struct lrnn_model * model, char * err, size_t err_size);
+bool states_alloc(struct states * s, const struct lrnn_model * model, struct lrnn_error * err);
 void states_free(struct states * s);
 
 // The slot of a sequence after `position` tokens.

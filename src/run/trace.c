@@ -88,7 +88,7 @@ static int32_t layer_of_state(const struct lrnn_model * model, const struct stat
 }
 
 bool trace_graph(struct trace * t, const struct lrnn_model * model, const struct states * states,
-        struct ggml_cgraph * graph, char * err, size_t err_size) {
+        struct ggml_cgraph * graph, struct lrnn_error * err) {
     const int64_t n = ggml_graph_n_nodes(graph);
     if (n > t->cap_nodes) {
         free(t->nodes);
@@ -97,7 +97,8 @@ bool trace_graph(struct trace * t, const struct lrnn_model * model, const struct
     }
     t->n_nodes = 0;
     if (t->nodes == NULL) {
-        return error_set(err, err_size, "out of memory for a trace of %" PRId64 " nodes", n);
+        return error_set(
+                err, LRNN_ERROR_NO_MEMORY, "out of memory for a trace of %" PRId64 " nodes", n);
     }
     for (int i = 0; i < n; ++i) {
         struct ggml_tensor * op   = ggml_graph_node(graph, i);
@@ -309,11 +310,11 @@ bool trace_node(struct ggml_tensor * node, bool ask, void * user) {
     return t->problem == NULL;
 }
 
-bool trace_end(const struct trace * t, char * err, size_t err_size) {
+bool trace_end(const struct trace * t, struct lrnn_error * err) {
     if (t->problem == NULL && t->next == t->n_nodes) {
         return true;
     }
-    return error_set(err, err_size, "%s",
+    return error_set(err, LRNN_ERROR_BAD_INPUT, "%s",
             t->problem != NULL ? t->problem : "a traced node was not computed");
 }
 

@@ -28,53 +28,54 @@ static const char * const KEYS[N_KEYS] = { "begin_system", "system_user", "begin
     "trim", "omit_empty_system", "thinking", "drop_thinking", "special", "stop" };
 
 static bool wrong(
-        const char * key, struct json_value v, const char * expected, char * err, size_t err_size) {
-    return error_set(
-            err, err_size, "\"%s\" is %s; expected %s", key, json_kind_name(v.kind), expected);
+        const char * key, struct json_value v, const char * expected, struct lrnn_error * err) {
+    return error_set(err, LRNN_ERROR_BAD_FILE, "\"%s\" is %s; expected %s", key,
+            json_kind_name(v.kind), expected);
 }
 
 // Appends a string to f->text, which has room for it: the slices point into it.
 static bool take_string(struct chat_format * f, const char * key, struct json_value v,
-        struct slice * out, char * err, size_t err_size) {
+        struct slice * out, struct lrnn_error * err) {
     const size_t at     = f->text.n;
     int64_t      n_lone = 0;
     if (v.kind != JSON_STRING) {
-        return wrong(key, v, "a string", err, err_size);
+        return wrong(key, v, "a string", err);
     }
     if (!json_read_string(v, &f->text, &n_lone)) {
-        return error_set(err, err_size, "out of memory for \"%s\"", key);
+        return error_set(err, LRNN_ERROR_NO_MEMORY, "out of memory for \"%s\"", key);
     }
     *out = (struct slice) { f->text.data + at, f->text.n - at };
     return true;
 }
 
 static bool take_names(struct chat_format * f, const char * key, struct json_value v,
-        struct chat_names * names, char * err, size_t err_size) {
+        struct chat_names * names, struct lrnn_error * err) {
     struct json_value item;
     if (v.kind == JSON_MISSING) {
         return true;
     }
     if (v.kind != JSON_ARRAY) {
-        return wrong(key, v, "an array of strings", err, err_size);
+        return wrong(key, v, "an array of strings", err);
     }
     while (json_array_next(&v, &item)) {
         if (names->n == CHAT_MAX_NAMES) {
-            return error_set(err, err_size, "\"%s\" has more than %d names", key, CHAT_MAX_NAMES);
+            return error_set(
+                    err, LRNN_ERROR_BAD_FILE, "\"%s\" has more than %d names", key, CHAT_MAX_NAMES);
         }
         struct slice * name = &names->name[names->n++];
-        if (!take_string(f, key, item, name, err, err_size)) {
+        if (!take_string(f, key, item, name, err)) {
             return false;
         }
         if (name->size == 0) {
-            return error_set(err, err_size, "\"%s\" has an empty name", key);
+            return error_set(err, LRNN_ERROR_BAD_FILE, "\"%s\" has an empty name", key);
         }
     }
     return true;
 }
 
-static bool take_trim(struct chat_format * f, struct json_value v, char * err, size_t err_size) {
+static bool take_trim(struct chat_format * f, struct json_value v, struct lrnn_error * err) {
     struct chat_names names = { .n = 0 };
-    if (!take_names(f, "trim", v, &names, err, err_size)) {
+    if (!take_names(f, "trim", v, &names, err)) {
         return false;
     }
     for (int32_t i = 0; i < names.n; ++i) {
@@ -84,7 +85,8 @@ static bool take_trim(struct chat_format * f, struct json_value v, char * err, s
         }
         if (role == N_CHAT_ROLES) {
             char quote[64];
-            return error_set(err, err_size, "\"trim\" has %s; expected system, user or assistant",
+            return error_set(err, LRNN_ERROR_BAD_FILE,
+                    "\"trim\" has %s; expected system, user or assistant",
                     slice_quote(quote, sizeof(quote), names.name[i]));
         }
         f->trim[role] = true;
@@ -93,15 +95,15 @@ static bool take_trim(struct chat_format * f, struct json_value v, char * err, s
 }
 
 static bool take_thinking(struct chat_format * f, struct json_value thinking,
-        struct json_value drop, char * err, size_t err_size) {
+        struct json_value drop, struct lrnn_error * err) {
     struct chat_names marks = { .n = 0 };
-    if (!take_names(f, "thinking", thinking, &marks, err, err_size)) {
+    if (!take_names(f, "thinking", thinking, &marks, err)) {
         return false;
     }
     if (thinking.kind != JSON_MISSING) {
         if (marks.n != 2) {
-            return error_set(
-                    err, err_size, "\"thinking\" has %d strings; expected 2", (int) marks.n);
+            return error_set(err, LRNN_ERROR_BAD_FILE, "\"thinking\" has %d strings; expected 2",
+                    (int) marks.n);
         }
         f->has_thinking = true;
         f->think_open   = marks.name[0];
@@ -111,19 +113,18 @@ static bool take_thinking(struct chat_format * f, struct json_value thinking,
         return true;
     }
     if (!f->has_thinking) {
-        return error_set(err, err_size, "\"drop_thinking\" without \"thinking\"");
+        return error_set(err, LRNN_ERROR_BAD_FILE, "\"drop_thinking\" without \"thinking\"");
     }
     f->drop_thinking = true;
     f->drop_newlines = json_string_is(drop, "\n", 1);
     f->drop_space    = json_string_is(drop, " ", 1);
     if (!f->drop_newlines && !f->drop_space && !json_string_is(drop, "", 0)) {
-        return wrong("drop_thinking", drop, "\"\", \"\\n\" or \" \"", err, err_size);
+        return wrong("drop_thinking", drop, "\"\", \"\\n\" or \" \"", err);
     }
     return true;
 }
 
-static bool parse(
-        struct chat_format * f, const char * json, size_t size, char * err, size_t err_size) {
+static bool parse(struct chat_format * f, const char * json, size_t size, struct lrnn_error * err) {
     struct json_path  paths[N_KEYS];
     struct json_value v[N_KEYS];
     struct json_error error;
@@ -133,23 +134,26 @@ static bool parse(
     }
     const enum json_kind kind = json_read(json, size, paths, N_KEYS, v, &error);
     if (kind == JSON_MISSING) {
-        return error_set(err, err_size, "not JSON: %s at byte %zu", error.what, error.at);
+        return error_set(
+                err, LRNN_ERROR_BAD_FILE, "not JSON: %s at byte %zu", error.what, error.at);
     }
     if (kind != JSON_OBJECT) {
-        return error_set(err, err_size, "the JSON is %s; expected an object", json_kind_name(kind));
+        return error_set(err, LRNN_ERROR_BAD_FILE, "the JSON is %s; expected an object",
+                json_kind_name(kind));
     }
     if (v[KEY_VERSION].kind != JSON_NUMBER || v[KEY_VERSION].size != 1 ||
             v[KEY_VERSION].data[0] != '0' + VERSION) {
         const struct slice found = { v[KEY_VERSION].data, v[KEY_VERSION].size };
         char               quote[64];
-        return error_set(err, err_size, "\"version\" is %s; expected %d",
+        return error_set(err, LRNN_ERROR_BAD_FILE, "\"version\" is %s; expected %d",
                 v[KEY_VERSION].kind == JSON_MISSING ? "missing"
                                                     : slice_quote(quote, sizeof(quote), found),
                 VERSION);
     }
     // strings only shrink when they are decoded: no slice into f->text ever moves
     if (!buffer_append(&f->text, json, size)) {
-        return error_set(err, err_size, "out of memory for a chat format of %zu bytes", size);
+        return error_set(
+                err, LRNN_ERROR_NO_MEMORY, "out of memory for a chat format of %zu bytes", size);
     }
     f->text.n = 0;
     for (int i = 0; i < N_CHAT_LITERALS; ++i) {
@@ -158,26 +162,25 @@ static bool parse(
         if (v[i].kind == JSON_MISSING && is_optional) {
             continue;
         }
-        if (!take_string(f, KEYS[i], v[i], &f->literal[i], err, err_size)) {
+        if (!take_string(f, KEYS[i], v[i], &f->literal[i], err)) {
             return false;
         }
     }
     if ((f->literal[CHAT_BEGIN_SYSTEM].data == NULL) !=
             (f->literal[CHAT_SYSTEM_USER].data == NULL)) {
-        return error_set(
-                err, err_size, "only one of \"begin_system\" and \"system_user\"; expected both");
+        return error_set(err, LRNN_ERROR_BAD_FILE,
+                "only one of \"begin_system\" and \"system_user\"; expected both");
     }
     f->omit_empty_system = v[KEY_OMIT].kind == JSON_TRUE;
-    return take_trim(f, v[KEY_TRIM], err, err_size) &&
-           take_thinking(f, v[KEY_THINKING], v[KEY_DROP], err, err_size) &&
-           take_names(f, "special", v[KEY_SPECIAL], &f->special, err, err_size) &&
-           take_names(f, "stop", v[KEY_STOP], &f->stop, err, err_size);
+    return take_trim(f, v[KEY_TRIM], err) && take_thinking(f, v[KEY_THINKING], v[KEY_DROP], err) &&
+           take_names(f, "special", v[KEY_SPECIAL], &f->special, err) &&
+           take_names(f, "stop", v[KEY_STOP], &f->stop, err);
 }
 
 bool chat_format_parse(
-        struct chat_format * f, const char * json, size_t size, char * err, size_t err_size) {
+        struct chat_format * f, const char * json, size_t size, struct lrnn_error * err) {
     *f = (struct chat_format) { .has_thinking = false };
-    if (!parse(f, json, size, err, err_size)) {
+    if (!parse(f, json, size, err)) {
         chat_format_free(f);
         return false;
     }

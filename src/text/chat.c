@@ -32,11 +32,10 @@ struct lrnn_chat {
 
 // The token with this name, or with these bytes; -1: none.
 static int32_t find_token(const struct tokenizer * tok, struct slice name) {
-    struct token_ids ids = { 0 };
-    char             err[256];
-    int32_t          id = -1;
-    if (tokenizer_encode(
-                tok, name.data, name.size, LRNN_TOKENIZE_PARSE_SPECIAL, &ids, err, sizeof(err)) &&
+    struct token_ids  ids = { 0 };
+    struct lrnn_error err;
+    int32_t           id = -1;
+    if (tokenizer_encode(tok, name.data, name.size, LRNN_TOKENIZE_PARSE_SPECIAL, &ids, &err) &&
             ids.n == 1) {
         id = ids.data[0];
     }
@@ -65,17 +64,17 @@ static int32_t special_at(const struct lrnn_chat * chat, const char * p, size_t 
 }
 
 static bool resolve_tokens(
-        struct lrnn_chat * chat, const struct model_file * file, char * err, size_t err_size) {
+        struct lrnn_chat * chat, const struct model_file * file, struct lrnn_error * err) {
     const struct tokenizer *   tok    = chat->tok;
     const struct chat_format * f      = &chat->format;
     const struct slice         answer = f->literal[CHAT_ASSISTANT_USER];
-    char                       quote[QUOTE_SIZE], why[256];
+    char                       quote[QUOTE_SIZE];
     int64_t                    eot = -1;
 
     for (int32_t i = 0; i < f->special.n; ++i) {
         chat->special[i] = find_token(tok, f->special.name[i]);
         if (chat->special[i] < 0) {
-            return error_set(err, err_size, "the tokenizer has no token %s",
+            return error_set(err, LRNN_ERROR_BAD_INPUT, "the tokenizer has no token %s",
                     slice_quote(quote, sizeof(quote), f->special.name[i]));
         }
     }
@@ -90,7 +89,7 @@ static bool resolve_tokens(
         add_stop(chat, find_token(tok, f->stop.name[i])); // a model may lack some
     }
     add_stop(chat, tokenizer_eos_id(tok));
-    model_file_int(file, "tokenizer.ggml.eot_token_id", 0, INT32_MAX, &eot, why, sizeof(why));
+    model_file_int(file, "tokenizer.ggml.eot_token_id", 0, INT32_MAX, &eot, NULL);
     add_stop(chat, eot);
     return true;
 }
@@ -98,7 +97,7 @@ static bool resolve_tokens(
 // Finds the JSON of the format: by name, in a file, or in the model file. Sets *from to where it
 // was found; *data is freed by the caller.
 static bool find_format(const struct model_file * file, const char * format, const char ** from,
-        struct slice * json, char ** data, char * err, size_t err_size) {
+        struct slice * json, char ** data, struct lrnn_error * err) {
     *from = format;
     *data = NULL;
     if (format != NULL) {
@@ -107,27 +106,25 @@ static bool find_format(const struct model_file * file, const char * format, con
             *json = (struct slice) { named, strlen(named) };
             return true;
         }
-        if (!read_file(format, data, &json->size, err, err_size)) {
-            char why[512];
-            snprintf(why, sizeof(why), "%s", err);
-            return error_set(err, err_size, "no chat format has the name %s, and %s", format, why);
+        if (!read_file(format, data, &json->size, err)) {
+            return error_prefix(err, "no chat format has the name %s, and", format);
         }
         json->data = *data;
         return true;
     }
     *from = "lrnn.chat_format";
-    if (model_file_text(file, *from, json, err, err_size) == KEY_OK) {
+    if (model_file_text(file, *from, json, err) == KEY_OK) {
         return true;
     }
     struct slice jinja;
-    if (model_file_text(file, "tokenizer.chat_template", &jinja, err, err_size) != KEY_OK) {
-        return error_set(err, err_size,
+    if (model_file_text(file, "tokenizer.chat_template", &jinja, err) != KEY_OK) {
+        return error_set(err, LRNN_ERROR_BAD_INPUT,
                 "%s has no chat template; --chat-format selects a format by name",
                 model_file_path(file));
     }
     *from = chat_format_recognize(jinja);
     if (*from == NULL) {
-        return error_set(err, err_size,
+        return error_set(err, LRNN_ERROR_BAD_INPUT,
                 "the chat template of %s is Jinja source of an unknown format; compile it with "
                 "'lrnn-convert chat-format %s -o format.json' and use --chat-format format.json",
                 model_file_path(file), model_file_path(file));
@@ -138,31 +135,32 @@ static bool find_format(const struct model_file * file, const char * format, con
 }
 
 struct lrnn_chat * chat_new(const struct tokenizer * tok, const struct model_file * file,
-        int64_t n_vocab, const char * format, char * err, size_t err_size) {
-    const char * from;
-    struct slice json;
-    char *       data;
-    char         why[512];
+        int64_t n_vocab, const char * format, struct lrnn_error * err) {
+    const char *      from;
+    struct slice      json;
+    char *            data;
+    struct lrnn_error why;
 
     if (tok == NULL || tok->kind == TOKENIZER_SYMBOLS) {
-        error_set(err, err_size, "chat needs a tokenizer for text, which the model does not have");
+        error_set(err, LRNN_ERROR_BAD_INPUT,
+                "chat needs a tokenizer for text, which the model does not have");
         return NULL;
     }
     struct lrnn_chat * chat = calloc(1, sizeof(*chat));
     if (chat == NULL) {
-        error_set(err, err_size, "out of memory for a chat format");
+        error_set(err, LRNN_ERROR_NO_MEMORY, "out of memory for a chat format");
         return NULL;
     }
     chat->tok     = tok;
     chat->n_vocab = n_vocab;
-    if (!find_format(file, format, &from, &json, &data, err, err_size)) {
+    if (!find_format(file, format, &from, &json, &data, err)) {
         lrnn_chat_free(chat);
         free(data);
         return NULL;
     }
-    if (!chat_format_parse(&chat->format, json.data, json.size, why, sizeof(why)) ||
-            !resolve_tokens(chat, file, why, sizeof(why))) {
-        error_set(err, err_size, "chat format %s: %s", from, why);
+    if (!chat_format_parse(&chat->format, json.data, json.size, &why) ||
+            !resolve_tokens(chat, file, &why)) {
+        error_set(err, why.kind, "chat format %s: %s", from, why.text);
         lrnn_chat_free(chat);
         chat = NULL;
     }
@@ -219,33 +217,32 @@ struct chat_writer {
     size_t                   n_special_end; // number of tokens up to the last special one
 };
 
-static bool out_of_memory(char * err, size_t err_size) {
-    return error_set(err, err_size, "out of memory for the tokens of a conversation");
+static bool out_of_memory(struct lrnn_error * err) {
+    return error_set(err, LRNN_ERROR_NO_MEMORY, "out of memory for the tokens of a conversation");
 }
 
-static bool flush_text(struct chat_writer * w, char * err, size_t err_size) {
-    const bool ok = w->text.n == 0 || tokenizer_encode(w->chat->tok, w->text.data, w->text.n, 0,
-                                              &w->ids, err, err_size);
-    w->text.n     = 0;
+static bool flush_text(struct chat_writer * w, struct lrnn_error * err) {
+    const bool ok = w->text.n == 0 ||
+                    tokenizer_encode(w->chat->tok, w->text.data, w->text.n, 0, &w->ids, err);
+    w->text.n = 0;
     return ok;
 }
 
-static bool write_literal(
-        struct chat_writer * w, struct slice literal, char * err, size_t err_size) {
+static bool write_literal(struct chat_writer * w, struct slice literal, struct lrnn_error * err) {
     for (size_t at = 0; at < literal.size;) {
         const int32_t i = special_at(w->chat, literal.data + at, literal.size - at);
         if (i < 0) {
             if (!buffer_append(&w->text, literal.data + at, 1)) {
-                return out_of_memory(err, err_size);
+                return out_of_memory(err);
             }
             ++at;
             continue;
         }
-        if (!flush_text(w, err, err_size)) {
+        if (!flush_text(w, err)) {
             return false;
         }
         if (!token_ids_push(&w->ids, w->chat->special[i])) {
-            return out_of_memory(err, err_size);
+            return out_of_memory(err);
         }
         w->n_special_end = w->ids.n;
         at += w->chat->format.special.name[i].size;
@@ -253,8 +250,8 @@ static bool write_literal(
     return true;
 }
 
-static bool write_text(struct chat_writer * w, struct slice text, char * err, size_t err_size) {
-    return buffer_append(&w->text, text.data, text.size) || out_of_memory(err, err_size);
+static bool write_text(struct chat_writer * w, struct slice text, struct lrnn_error * err) {
+    return buffer_append(&w->text, text.data, text.size) || out_of_memory(err);
 }
 
 // True if the prompt for an answer, followed by the generated tokens, is the text that the format
@@ -285,28 +282,27 @@ static bool keeps_tokens(const struct lrnn_chat * chat, const struct lrnn_messag
 }
 
 static bool write_answer(struct chat_writer * w, const struct lrnn_message * m, bool no_thinking,
-        char * err, size_t err_size) {
+        struct lrnn_error * err) {
     const struct chat_format * f = &w->chat->format;
     const struct slice         content =
             chat_content(f, CHAT_ASSISTANT, (struct slice) { m->content, m->size });
     if (!keeps_tokens(w->chat, m, content, no_thinking)) {
-        return write_literal(w, f->literal[CHAT_USER_ASSISTANT], err, err_size) &&
-               write_text(w, content, err, err_size);
+        return write_literal(w, f->literal[CHAT_USER_ASSISTANT], err) &&
+               write_text(w, content, err);
     }
-    if (!write_literal(w, generation_literal(f, no_thinking), err, err_size) ||
-            !flush_text(w, err, err_size)) {
+    if (!write_literal(w, generation_literal(f, no_thinking), err) || !flush_text(w, err)) {
         return false;
     }
     for (int64_t i = 0; i < m->n_tokens; ++i) {
         if (!token_ids_push(&w->ids, m->tokens[i])) {
-            return out_of_memory(err, err_size);
+            return out_of_memory(err);
         }
     }
     return true;
 }
 
 static bool check_messages(const struct lrnn_chat * chat, const struct lrnn_message * messages,
-        int64_t n, char * err, size_t err_size) {
+        int64_t n, struct lrnn_error * err) {
     const struct chat_format * f      = &chat->format;
     const bool                 system = n > 0 && strcmp(messages[0].role, "system") == 0;
     for (int64_t i = 0; i < n; ++i) {
@@ -316,7 +312,7 @@ static bool check_messages(const struct lrnn_chat * chat, const struct lrnn_mess
                                                                   : CHAT_ASSISTANT];
         char               quote[QUOTE_SIZE];
         if (strcmp(messages[i].role, role) != 0) {
-            return error_set(err, err_size,
+            return error_set(err, LRNN_ERROR_BAD_INPUT,
                     "message %lld has the role %s; expected %s: an optional system message, then "
                     "user and assistant in turn",
                     (long long) i,
@@ -327,24 +323,25 @@ static bool check_messages(const struct lrnn_chat * chat, const struct lrnn_mess
         for (int64_t k = 0; messages[i].tokens != NULL && k < messages[i].n_tokens; ++k) {
             const int32_t token = messages[i].tokens[k];
             if (token < 0 || token >= chat->n_vocab) {
-                return error_set(err, err_size, "message %lld has the token %d; expected 0 to %lld",
-                        (long long) i, (int) token, (long long) chat->n_vocab - 1);
+                return error_set(err, LRNN_ERROR_BAD_INPUT,
+                        "message %lld has the token %d; expected 0 to %lld", (long long) i,
+                        (int) token, (long long) chat->n_vocab - 1);
             }
         }
     }
     if (n == 0 || strcmp(messages[n - 1].role, "user") != 0) {
-        return error_set(err, err_size,
+        return error_set(err, LRNN_ERROR_BAD_INPUT,
                 n == 0 ? "the conversation has no message"
                        : "the last message is not from the user");
     }
     if (system && f->literal[CHAT_BEGIN_SYSTEM].data == NULL) {
-        return error_set(err, err_size, "the chat format has no system messages");
+        return error_set(err, LRNN_ERROR_BAD_INPUT, "the chat format has no system messages");
     }
     return true;
 }
 
 static bool write_conversation(struct chat_writer * w, const struct lrnn_message * messages,
-        int64_t n, bool no_thinking, char * err, size_t err_size) {
+        int64_t n, bool no_thinking, struct lrnn_error * err) {
     static const enum chat_literal before_user[N_CHAT_ROLES + 1] = { CHAT_SYSTEM_USER,
         CHAT_BEGIN_USER, CHAT_ASSISTANT_USER, CHAT_BEGIN_USER };
     const struct chat_format *     f                             = &w->chat->format;
@@ -359,12 +356,11 @@ static bool write_conversation(struct chat_writer * w, const struct lrnn_message
         const struct slice text = chat_content(f, role, (struct slice) { m->content, m->size });
         bool               ok   = true;
         if (role == CHAT_ASSISTANT) {
-            ok = write_answer(w, m, no_thinking, err, err_size);
+            ok = write_answer(w, m, no_thinking, err);
         } else if (role == CHAT_USER || !f->omit_empty_system || text.size > 0) {
             const enum chat_literal literal =
                     role == CHAT_SYSTEM ? CHAT_BEGIN_SYSTEM : before_user[last];
-            ok = write_literal(w, f->literal[literal], err, err_size) &&
-                 write_text(w, text, err, err_size);
+            ok = write_literal(w, f->literal[literal], err) && write_text(w, text, err);
         } else {
             continue; // an empty system message
         }
@@ -394,7 +390,7 @@ static size_t shared_size(const struct lrnn_chat * chat, struct slice prompt) {
 
 bool lrnn_chat_tokenize(const struct lrnn_chat * chat, const struct lrnn_message * messages,
         int64_t n_messages, bool no_thinking, int32_t ** tokens, int64_t * n_tokens,
-        int64_t * n_stable, char * err, size_t err_size) {
+        int64_t * n_stable, struct lrnn_error * err) {
     const struct slice prompt = generation_literal(&chat->format, no_thinking);
     const size_t       shared = shared_size(chat, prompt);
     struct chat_writer w      = { .chat = chat };
@@ -403,14 +399,13 @@ bool lrnn_chat_tokenize(const struct lrnn_chat * chat, const struct lrnn_message
     *n_tokens = 0;
     // stable are the tokens up to the last special one that the prompt for an answer has in common
     // with the text before an earlier answer
-    bool ok = check_messages(chat, messages, n_messages, err, err_size) &&
-              write_conversation(&w, messages, n_messages, no_thinking, err, err_size) &&
-              write_literal(&w, (struct slice) { prompt.data, shared }, err, err_size);
+    bool ok = check_messages(chat, messages, n_messages, err) &&
+              write_conversation(&w, messages, n_messages, no_thinking, err) &&
+              write_literal(&w, (struct slice) { prompt.data, shared }, err);
     const size_t n_end = w.n_special_end;
     ok                 = ok &&
-         write_literal(&w, (struct slice) { prompt.data + shared, prompt.size - shared }, err,
-                 err_size) &&
-         flush_text(&w, err, err_size);
+         write_literal(&w, (struct slice) { prompt.data + shared, prompt.size - shared }, err) &&
+         flush_text(&w, err);
     buffer_free(&w.text);
     if (!ok) {
         token_ids_free(&w.ids);

@@ -4,6 +4,7 @@
 // real templates have. A format is a JSON object (convert/FORMAT.md), written by lrnn-convert from
 // the template of a checkpoint, or built in (chat-names.c).
 
+#include "lrnn.h"
 #include "base/buffer.h"
 #include "base/slice.h"
 
@@ -49,7 +50,7 @@ struct chat_format {
 
 // Parses the JSON of a format.
 bool chat_format_parse(
-        struct chat_format * f, const char * json, size_t size, char * err, size_t err_size);
+        struct chat_format * f, const char * json, size_t size, struct lrnn_error * err);
 void chat_format_free(struct chat_format * f);
 
 // The content of a message as the format shows it.
@@ -59,7 +60,7 @@ struct slice chat_content(const struct chat_format * f, enum chat_role role, str
 struct model_file;
 struct tokenizer;
 struct lrnn_chat * chat_new(const struct tokenizer * tok, const struct model_file * file,
-        int64_t n_vocab, const char * format, char * err, size_t err_size);
+        int64_t n_vocab, const char * format, struct lrnn_error * err);
 
 // chat-names.c: the JSON of a built-in format, or NULL.
 const char * chat_format_named(const char * name);

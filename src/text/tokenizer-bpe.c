@@ -1,6 +1,7 @@
 // Byte-level BPE (gpt2): the pre-tokenizer cuts text into pieces; each byte of a piece is a symbol,
 // and symbols are merged in the order of the list of merges.
 
+#include "base/error.h"
 #include "text/tokenizer-impl.h"
 
 #include <string.h>
@@ -53,13 +54,13 @@ static bool alphabet_decode(struct slice text, struct buffer * out) {
 //
 
 bool bpe_token(
-        struct slice text, enum token_type type, struct buffer * out, char * err, size_t err_size) {
+        struct slice text, enum token_type type, struct buffer * out, struct lrnn_error * err) {
     // Added tokens are plain text. The reference library also treats tokens with a character
     // outside the alphabet as plain text.
     const bool ok = type == TOKEN_NORMAL && in_alphabet(text)
                             ? alphabet_decode(text, out)
                             : buffer_append(out, text.data, text.size);
-    return ok ? true : error_set(err, err_size, "out of memory for the tokens");
+    return ok ? true : error_set(err, LRNN_ERROR_NO_MEMORY, "out of memory for the tokens");
 }
 
 static int32_t find_part(const struct tokenizer * tok, struct slice part, struct buffer * bytes) {
@@ -70,13 +71,13 @@ static int32_t find_part(const struct tokenizer * tok, struct slice part, struct
 }
 
 static bool add_merge(struct tokenizer * tok, struct slice merge, size_t rank,
-        struct buffer * bytes, char * err, size_t err_size) {
+        struct buffer * bytes, struct lrnn_error * err) {
     char quote[QUOTE_SIZE];
 
     const char * space = merge.size > 0 ? memchr(merge.data, ' ', merge.size) : NULL;
     const size_t n     = space != NULL ? (size_t) (space - merge.data) : 0;
     if (n == 0 || n + 1 == merge.size || memchr(space + 1, ' ', merge.size - n - 1) != NULL) {
-        return error_set(err, err_size,
+        return error_set(err, LRNN_ERROR_BAD_MODEL,
                 "tokenizer.ggml.merges[%zu] is %s; expected two tokens separated by one space",
                 rank, slice_quote(quote, sizeof(quote), merge));
     }
@@ -86,32 +87,31 @@ static bool add_merge(struct tokenizer * tok, struct slice merge, size_t rank,
     for (int i = 0; i < 2; ++i) {
         id[i] = find_part(tok, part[i], bytes);
         if (id[i] < 0) {
-            return error_set(err, err_size,
+            return error_set(err, LRNN_ERROR_BAD_MODEL,
                     "tokenizer.ggml.merges[%zu] has the part %s, which is not a token", rank,
                     slice_quote(quote, sizeof(quote), part[i]));
         }
     }
     bytes->n = 0;
     if (!alphabet_decode(part[0], bytes) || !alphabet_decode(part[1], bytes)) {
-        return error_set(err, err_size, "out of memory for the merges");
+        return error_set(err, LRNN_ERROR_NO_MEMORY, "out of memory for the merges");
     }
     const int32_t result = symbol_find(tok, bytes->data, bytes->n);
     if (result < 0) {
-        return error_set(err, err_size,
+        return error_set(err, LRNN_ERROR_BAD_MODEL,
                 "tokenizer.ggml.merges[%zu] is %s, whose result is not a token", rank,
                 slice_quote(quote, sizeof(quote), merge));
     }
     // if two merges have the same parts, the last one counts, as in the reference library
     return merges_put(&tok->merges, id[0], id[1], (uint32_t) rank, result) ||
-           error_set(err, err_size, "out of memory for the merges");
+           error_set(err, LRNN_ERROR_NO_MEMORY, "out of memory for the merges");
 }
 
-bool bpe_init(
-        struct tokenizer * tok, const struct tokenizer_def * def, char * err, size_t err_size) {
+bool bpe_init(struct tokenizer * tok, const struct tokenizer_def * def, struct lrnn_error * err) {
     for (int32_t id = 0; id < tok->n_tokens; ++id) {
         // other tokens are not results of merges
         if (tok->type[id] == TOKEN_NORMAL && in_alphabet(def->tokens[id]) &&
-                !symbol_insert(tok, id, err, err_size)) {
+                !symbol_insert(tok, id, err)) {
             return false;
         }
     }
@@ -120,15 +120,15 @@ bool bpe_init(
         tok->byte_id[byte] = symbol_find(tok, &c, 1);
         // bytes that never occur in UTF-8 may be missing
         if (tok->byte_id[byte] < 0 && byte != 0xC0 && byte != 0xC1 && byte < 0xF5) {
-            return error_set(
-                    err, err_size, "tokenizer.ggml.tokens has no token for the byte 0x%02X", byte);
+            return error_set(err, LRNN_ERROR_BAD_MODEL,
+                    "tokenizer.ggml.tokens has no token for the byte 0x%02X", byte);
         }
     }
 
     struct buffer bytes = { 0 };
     bool          ok    = true;
     for (size_t i = 0; ok && i < def->n_merges; ++i) {
-        ok = add_merge(tok, def->merges[i], i, &bytes, err, err_size);
+        ok = add_merge(tok, def->merges[i], i, &bytes, err);
     }
     buffer_free(&bytes);
     return ok;

@@ -168,28 +168,26 @@ int32_t symbol_find_hashed(
         const struct tokenizer * tok, const char * data, size_t len, uint64_t hash);
 
 // Adds a symbol to the hash table. Fails if another symbol has the same bytes.
-bool symbol_insert(struct tokenizer * tok, int32_t id, char * err, size_t err_size);
+bool symbol_insert(struct tokenizer * tok, int32_t id, struct lrnn_error * err);
 
 // Builds the trie of the tokens of two types, which may be equal. Fails if two have the same bytes.
 bool tokens_trie(const struct tokenizer * tok, enum token_type type_a, enum token_type type_b,
-        struct trie * trie, char * err, size_t err_size);
+        struct trie * trie, struct lrnn_error * err);
 
 // Check the definition and complete a tokenizer that already has its tokens and types.
-bool spm_init(
-        struct tokenizer * tok, const struct tokenizer_def * def, char * err, size_t err_size);
-bool bpe_init(
-        struct tokenizer * tok, const struct tokenizer_def * def, char * err, size_t err_size);
-bool world_init(struct tokenizer * tok, char * err, size_t err_size);
-bool bytes_init(struct tokenizer * tok, char * err, size_t err_size);
-bool symbols_init(struct tokenizer * tok, char * err, size_t err_size);
+bool spm_init(struct tokenizer * tok, const struct tokenizer_def * def, struct lrnn_error * err);
+bool bpe_init(struct tokenizer * tok, const struct tokenizer_def * def, struct lrnn_error * err);
+bool world_init(struct tokenizer * tok, struct lrnn_error * err);
+bool bytes_init(struct tokenizer * tok, struct lrnn_error * err);
+bool symbols_init(struct tokenizer * tok, struct lrnn_error * err);
 
 // Append the bytes of a token, given its text in the file.
-bool spm_token(struct slice text, int32_t id, enum token_type type, struct buffer * out, char * err,
-        size_t err_size);
+bool spm_token(struct slice text, int32_t id, enum token_type type, struct buffer * out,
+        struct lrnn_error * err);
 bool bpe_token(
-        struct slice text, enum token_type type, struct buffer * out, char * err, size_t err_size);
+        struct slice text, enum token_type type, struct buffer * out, struct lrnn_error * err);
 bool world_token(struct slice text, int32_t id, enum token_type type, struct buffer * out,
-        char * err, size_t err_size);
+        struct lrnn_error * err);
 
 // Memory of one call of tokenizer_encode.
 struct tokenize_work {
@@ -212,7 +210,7 @@ bool bytes_encode(
 
 // For symbols, special tokens are words like others. Fails also if a symbol is unknown.
 bool symbols_encode(const struct tokenizer * tok, const char * text, size_t len, bool parse_special,
-        struct tokenize_work * w, char * err, size_t err_size);
+        struct tokenize_work * w, struct lrnn_error * err);
 bool symbols_is_space(char c); // white space between symbols
 
 #define QUOTE_SIZE 64 // of a buffer for slice_quote

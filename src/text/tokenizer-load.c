@@ -1,5 +1,6 @@
 // Makes a tokenizer from the keys of a model file.
 
+#include "lrnn.h"
 #include "file/loader.h"
 #include "text/tokenizer-impl.h"
 
@@ -46,9 +47,9 @@ bool tokenizer_load(struct loader * l, int64_t n_vocab, struct tokenizer ** tok)
                 "tokenizer.ggml.tokens has %zu tokens; token_embd.weight has %" PRId64 " rows",
                 def.n_tokens, n_vocab);
     }
-    char why[512];
-    if (!l->failed && !tokenizer_new(&def, tok, why, sizeof(why))) {
-        loader_fail(l, "tokenizer: %s", why);
+    struct lrnn_error why;
+    if (!l->failed && !tokenizer_new(&def, tok, &why)) {
+        loader_fail_with(l, &why, "tokenizer");
     }
     free(tokens);
     free(merges);

@@ -5,6 +5,7 @@
 // SentencePiece writes spaces as U+2581 in its tokens and in the text. We do the opposite and write
 // U+2581 as a space in both, which gives the same ids.
 
+#include "base/error.h"
 #include "text/tokenizer-impl.h"
 
 #include <math.h>
@@ -36,8 +37,8 @@ static bool append_spaced(const char * text, size_t len, struct buffer * out) {
 // Definition
 //
 
-bool spm_token(struct slice text, int32_t id, enum token_type type, struct buffer * out, char * err,
-        size_t err_size) {
+bool spm_token(struct slice text, int32_t id, enum token_type type, struct buffer * out,
+        struct lrnn_error * err) {
     char quote[QUOTE_SIZE];
     bool ok;
     if (type == TOKEN_BYTE) {
@@ -45,7 +46,7 @@ bool spm_token(struct slice text, int32_t id, enum token_type type, struct buffe
                             text.data[5] == '>' && hex_digit(text.data[3]) >= 0 &&
                             hex_digit(text.data[4]) >= 0;
         if (!formed) {
-            return error_set(err, err_size,
+            return error_set(err, LRNN_ERROR_BAD_MODEL,
                     "tokenizer.ggml.tokens[%d] is the byte token %s; expected <0x00> to <0xFF>",
                     (int) id, slice_quote(quote, sizeof(quote), text));
         }
@@ -53,14 +54,15 @@ bool spm_token(struct slice text, int32_t id, enum token_type type, struct buffe
         ok              = buffer_append(out, &byte, 1);
     } else if (type == TOKEN_NORMAL || type == TOKEN_USER_DEFINED) {
         if (utf8_valid(text.data, text.size) != text.size) {
-            return error_set(err, err_size, "tokenizer.ggml.tokens[%d] is %s, which is not UTF-8",
-                    (int) id, slice_quote(quote, sizeof(quote), text));
+            return error_set(err, LRNN_ERROR_BAD_MODEL,
+                    "tokenizer.ggml.tokens[%d] is %s, which is not UTF-8", (int) id,
+                    slice_quote(quote, sizeof(quote), text));
         }
         ok = append_spaced(text.data, text.size, out);
     } else {
         ok = buffer_append(out, text.data, text.size);
     }
-    return ok ? true : error_set(err, err_size, "out of memory for the tokens");
+    return ok ? true : error_set(err, LRNN_ERROR_NO_MEMORY, "out of memory for the tokens");
 }
 
 static bool is_text(const struct tokenizer * tok, int32_t id) {
@@ -69,7 +71,7 @@ static bool is_text(const struct tokenizer * tok, int32_t id) {
 
 // Adds the characters of tokens that are not tokens themselves as symbols, because merging starts
 // from single characters. Their ids follow those of the tokens.
-static bool add_characters(struct tokenizer * tok, char * err, size_t err_size) {
+static bool add_characters(struct tokenizer * tok, struct lrnn_error * err) {
     size_t capacity = (size_t) tok->n_tokens + 1;
     for (int32_t id = 0; id < tok->n_tokens; ++id) {
         if (!is_text(tok, id)) {
@@ -89,18 +91,19 @@ static bool add_characters(struct tokenizer * tok, char * err, size_t err_size) 
                 capacity *= 2;
                 uint32_t * p = realloc(tok->offset, (capacity + 1) * sizeof(*p));
                 if (p == NULL) {
-                    return error_set(
-                            err, err_size, "out of memory for the characters of the tokens");
+                    return error_set(err, LRNN_ERROR_NO_MEMORY,
+                            "out of memory for the characters of the tokens");
                 }
                 tok->offset = p;
             }
             char copy[4];
             memcpy(copy, start, len); // appending may move the bytes
             if (!buffer_append(&tok->bytes, copy, len)) {
-                return error_set(err, err_size, "out of memory for the characters of the tokens");
+                return error_set(err, LRNN_ERROR_NO_MEMORY,
+                        "out of memory for the characters of the tokens");
             }
             tok->offset[++tok->n_symbols] = (uint32_t) tok->bytes.n;
-            if (!symbol_insert(tok, tok->n_symbols - 1, err, err_size)) {
+            if (!symbol_insert(tok, tok->n_symbols - 1, err)) {
                 return false;
             }
         }
@@ -175,10 +178,9 @@ static bool add_merges(struct tokenizer * tok, int32_t id, uint32_t rank) {
     return true;
 }
 
-bool spm_init(
-        struct tokenizer * tok, const struct tokenizer_def * def, char * err, size_t err_size) {
+bool spm_init(struct tokenizer * tok, const struct tokenizer_def * def, struct lrnn_error * err) {
     if (def->scores == NULL || def->n_scores != def->n_tokens) {
-        return error_set(err, err_size,
+        return error_set(err, LRNN_ERROR_BAD_MODEL,
                 "tokenizer.ggml.scores has %zu numbers; expected %zu, one per token",
                 def->scores != NULL ? def->n_scores : 0, def->n_tokens);
     }
@@ -187,29 +189,30 @@ bool spm_init(
     }
     for (int32_t id = 0; id < tok->n_tokens; ++id) {
         if (isnan(def->scores[id])) {
-            return error_set(err, err_size, "tokenizer.ggml.scores[%d] is not a number", (int) id);
+            return error_set(err, LRNN_ERROR_BAD_MODEL, "tokenizer.ggml.scores[%d] is not a number",
+                    (int) id);
         }
         if (tok->type[id] == TOKEN_BYTE) {
             const uint8_t byte = (uint8_t) symbol_bytes(tok, id).data[0];
             if (tok->byte_id[byte] >= 0) {
-                return error_set(err, err_size,
+                return error_set(err, LRNN_ERROR_BAD_MODEL,
                         "tokenizer.ggml.tokens[%d] and [%d] are both <0x%02X>",
                         (int) tok->byte_id[byte], (int) id, byte);
             }
             tok->byte_id[byte] = id;
-        } else if (is_text(tok, id) && !symbol_insert(tok, id, err, err_size)) {
+        } else if (is_text(tok, id) && !symbol_insert(tok, id, err)) {
             return false;
         }
     }
     for (unsigned byte = 0; byte < 256; ++byte) {
         if (tok->byte_id[byte] < 0) {
-            return error_set(err, err_size,
+            return error_set(err, LRNN_ERROR_BAD_MODEL,
                     "tokenizer.ggml.tokens has no byte token <0x%02X>; expected all 256 of them",
                     byte);
         }
     }
 
-    if (!add_characters(tok, err, err_size)) {
+    if (!add_characters(tok, err)) {
         return false;
     }
     float * sorted = malloc(def->n_scores * sizeof(*sorted));
@@ -226,7 +229,7 @@ bool spm_init(
     }
     free(sorted);
     return ok ? true
-              : error_set(err, err_size, "out of memory for the merges of %d tokens",
+              : error_set(err, LRNN_ERROR_NO_MEMORY, "out of memory for the merges of %d tokens",
                         (int) tok->n_tokens);
 }
 

@@ -1,12 +1,13 @@
 // Symbols separated by white space (lrnn-symbols).
 
+#include "base/error.h"
 #include "text/tokenizer-impl.h"
 
 bool symbols_is_space(char c) {
     return c == ' ' || (c >= '\t' && c <= '\r');
 }
 
-bool symbols_init(struct tokenizer * tok, char * err, size_t err_size) {
+bool symbols_init(struct tokenizer * tok, struct lrnn_error * err) {
     for (int32_t id = 0; id < tok->n_tokens; ++id) {
         char               quote[QUOTE_SIZE];
         const struct slice s = symbol_bytes(tok, id);
@@ -15,12 +16,12 @@ bool symbols_init(struct tokenizer * tok, char * err, size_t err_size) {
         }
         for (size_t i = 0; i < s.size; ++i) {
             if (symbols_is_space(s.data[i])) {
-                return error_set(err, err_size,
+                return error_set(err, LRNN_ERROR_BAD_MODEL,
                         "tokenizer.ggml.tokens[%d] is the symbol %s; expected no white space in it",
                         (int) id, slice_quote(quote, sizeof(quote), s));
             }
         }
-        if (!symbol_insert(tok, id, err, err_size)) {
+        if (!symbol_insert(tok, id, err)) {
             return false;
         }
     }
@@ -28,7 +29,7 @@ bool symbols_init(struct tokenizer * tok, char * err, size_t err_size) {
 }
 
 bool symbols_encode(const struct tokenizer * tok, const char * text, size_t len, bool parse_special,
-        struct tokenize_work * w, char * err, size_t err_size) {
+        struct tokenize_work * w, struct lrnn_error * err) {
     for (size_t i = 0; i < len;) {
         if (symbols_is_space(text[i])) {
             i++;
@@ -45,14 +46,14 @@ bool symbols_encode(const struct tokenizer * tok, const char * text, size_t len,
         }
         if (id < 0 && tok->unknown_id < 0) {
             char quote[QUOTE_SIZE];
-            return error_set(err, err_size,
+            return error_set(err, LRNN_ERROR_BAD_MODEL,
                     "the text has the symbol %s at byte %zu, which is not in the vocabulary",
                     slice_quote(quote, sizeof(quote), (struct slice) { text + start, i - start }),
                     start);
         }
         if (!token_ids_push(w->ids, id >= 0 ? id : tok->unknown_id)) {
-            return error_set(
-                    err, err_size, "out of memory for the tokens of a text of %zu bytes", len);
+            return error_set(err, LRNN_ERROR_NO_MEMORY,
+                    "out of memory for the tokens of a text of %zu bytes", len);
         }
     }
     return true;

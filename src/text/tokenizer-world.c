@@ -1,15 +1,16 @@
 // RWKV World (rwkv): at each position the longest token that matches. Tokens and text are bytes;
 // nothing is normalized.
 
+#include "base/error.h"
 #include "text/tokenizer-impl.h"
 
 // The file has the inside of a Python bytes literal: \t, \n, \r and \xNN are escapes; after a
 // backslash any other character means itself.
 bool world_token(struct slice text, int32_t id, enum token_type type, struct buffer * out,
-        char * err, size_t err_size) {
+        struct lrnn_error * err) {
     if (type != TOKEN_NORMAL) {
         return buffer_append(out, text.data, text.size) ||
-               error_set(err, err_size, "out of memory for the tokens");
+               error_set(err, LRNN_ERROR_NO_MEMORY, "out of memory for the tokens");
     }
     for (size_t i = 0; i < text.size; ++i) {
         char c = text.data[i];
@@ -20,7 +21,7 @@ bool world_token(struct slice text, int32_t id, enum token_type type, struct buf
                                 hex_digit(text.data[i + 2]) >= 0;
             if (left == 0 || (c == 'x' && !is_hex)) {
                 char quote[QUOTE_SIZE];
-                return error_set(err, err_size,
+                return error_set(err, LRNN_ERROR_BAD_MODEL,
                         "tokenizer.ggml.tokens[%d] is %s, with an incomplete escape", (int) id,
                         slice_quote(quote, sizeof(quote), text));
             }
@@ -32,21 +33,21 @@ bool world_token(struct slice text, int32_t id, enum token_type type, struct buf
             }
         }
         if (!buffer_append(out, &c, 1)) {
-            return error_set(err, err_size, "out of memory for the tokens");
+            return error_set(err, LRNN_ERROR_NO_MEMORY, "out of memory for the tokens");
         }
     }
     return true;
 }
 
-bool world_init(struct tokenizer * tok, char * err, size_t err_size) {
-    if (!tokens_trie(tok, TOKEN_NORMAL, TOKEN_NORMAL, &tok->words, err, err_size)) {
+bool world_init(struct tokenizer * tok, struct lrnn_error * err) {
+    if (!tokens_trie(tok, TOKEN_NORMAL, TOKEN_NORMAL, &tok->words, err)) {
         return false;
     }
     for (unsigned byte = 0; byte < 256; ++byte) {
         const int32_t node = tok->words.root[byte];
         if (node == 0 || tok->words.id[node] < 0) {
-            return error_set(
-                    err, err_size, "tokenizer.ggml.tokens has no token for the byte 0x%02X", byte);
+            return error_set(err, LRNN_ERROR_BAD_MODEL,
+                    "tokenizer.ggml.tokens has no token for the byte 0x%02X", byte);
         }
     }
     return true;

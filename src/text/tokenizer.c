@@ -1,6 +1,7 @@
 // Tokenizers of all kinds: checking a definition, finding special tokens in text. The rest depends
 // on the kind: tokenizer-spm.c, -bpe.c, -world.c, -bytes.c and -symbols.c.
 
+#include "base/error.h"
 #include "base/hash.h"
 #include "lrnn.h"
 #include "text/tokenizer-impl.h"
@@ -68,17 +69,18 @@ static bool slots_grow(struct tokenizer * tok) {
     return true;
 }
 
-bool symbol_insert(struct tokenizer * tok, int32_t id, char * err, size_t err_size) {
+bool symbol_insert(struct tokenizer * tok, int32_t id, struct lrnn_error * err) {
     if (tok->n_used * 2 >= tok->n_slots && !slots_grow(tok)) {
-        return error_set(
-                err, err_size, "out of memory for a vocabulary of %d tokens", (int) tok->n_tokens);
+        return error_set(err, LRNN_ERROR_NO_MEMORY, "out of memory for a vocabulary of %d tokens",
+                (int) tok->n_tokens);
     }
     const struct slice s = symbol_bytes(tok, id);
     uint32_t * slot      = &tok->slots[slot_find(tok, s.data, s.size, symbol_hash(s.data, s.size))];
     if (*slot != 0) {
         char quote[QUOTE_SIZE];
-        return error_set(err, err_size, "tokenizer.ggml.tokens[%d] and [%d] are both %s",
-                (int) *slot - 1, (int) id, slice_quote(quote, sizeof(quote), s));
+        return error_set(err, LRNN_ERROR_BAD_MODEL,
+                "tokenizer.ggml.tokens[%d] and [%d] are both %s", (int) *slot - 1, (int) id,
+                slice_quote(quote, sizeof(quote), s));
     }
     *slot = (uint32_t) id + 1;
     tok->n_used++;
@@ -90,7 +92,7 @@ bool symbol_insert(struct tokenizer * tok, int32_t id, char * err, size_t err_si
 //
 
 static bool check_model(
-        struct tokenizer * tok, const struct tokenizer_def * def, char * err, size_t err_size) {
+        struct tokenizer * tok, const struct tokenizer_def * def, struct lrnn_error * err) {
     static const char * const names[] = {
         [TOKENIZER_SPM]     = "llama",
         [TOKENIZER_BPE]     = "gpt2",
@@ -106,7 +108,7 @@ static bool check_model(
         kind++;
     }
     if (def->model == NULL || kind == sizeof(names) / sizeof(names[0])) {
-        return error_set(err, err_size,
+        return error_set(err, LRNN_ERROR_BAD_MODEL,
                 "tokenizer.ggml.model is %s; "
                 "expected llama, gpt2, rwkv, lrnn-bytes or lrnn-symbols",
                 def->model == NULL ? "missing"
@@ -115,21 +117,22 @@ static bool check_model(
     tok->kind = (enum tokenizer_kind) kind;
     if (tok->kind != TOKENIZER_BPE) {
         if (def->normalizer != NULL) {
-            return error_set(err, err_size,
+            return error_set(err, LRNN_ERROR_BAD_MODEL,
                     "lrnn.tokenizer.normalizer is %s; expected none for tokenizer.ggml.model %s",
                     slice_quote(quote, sizeof(quote), text_of(def->normalizer)), def->model);
         }
         return true;
     }
     if (def->pre == NULL || !pre_tokenizer_find(def->pre, &tok->pre)) {
-        return error_set(err, err_size,
+        return error_set(err, LRNN_ERROR_BAD_MODEL,
                 "tokenizer.ggml.pre is %s; expected gpt-2, gpt-neox, mpt, llama-bpe, qwen2 or "
                 "qwen35",
                 def->pre == NULL ? "missing"
                                  : slice_quote(quote, sizeof(quote), text_of(def->pre)));
     }
     if (def->normalizer != NULL && strcmp(def->normalizer, "nfc") != 0) {
-        return error_set(err, err_size, "lrnn.tokenizer.normalizer is %s; expected nfc or none",
+        return error_set(err, LRNN_ERROR_BAD_MODEL,
+                "lrnn.tokenizer.normalizer is %s; expected nfc or none",
                 slice_quote(quote, sizeof(quote), text_of(def->normalizer)));
     }
     tok->nfc = def->normalizer != NULL;
@@ -137,27 +140,28 @@ static bool check_model(
 }
 
 static bool append_token(
-        struct tokenizer * tok, struct slice text, int32_t id, char * err, size_t err_size) {
+        struct tokenizer * tok, struct slice text, int32_t id, struct lrnn_error * err) {
     const enum token_type type = (enum token_type) tok->type[id];
     switch (tok->kind) {
         case TOKENIZER_SPM:
-        case TOKENIZER_BYTES: return spm_token(text, id, type, &tok->bytes, err, err_size);
-        case TOKENIZER_BPE: return bpe_token(text, type, &tok->bytes, err, err_size);
-        case TOKENIZER_WORLD: return world_token(text, id, type, &tok->bytes, err, err_size);
+        case TOKENIZER_BYTES: return spm_token(text, id, type, &tok->bytes, err);
+        case TOKENIZER_BPE: return bpe_token(text, type, &tok->bytes, err);
+        case TOKENIZER_WORLD: return world_token(text, id, type, &tok->bytes, err);
         case TOKENIZER_SYMBOLS: break;
     }
     return buffer_append(&tok->bytes, text.data, text.size) ||
-           error_set(err, err_size, "out of memory for the tokens");
+           error_set(err, LRNN_ERROR_NO_MEMORY, "out of memory for the tokens");
 }
 
 static bool load_tokens(
-        struct tokenizer * tok, const struct tokenizer_def * def, char * err, size_t err_size) {
+        struct tokenizer * tok, const struct tokenizer_def * def, struct lrnn_error * err) {
     if (def->tokens == NULL || def->n_tokens == 0 || def->n_tokens > TOKENIZER_MAX_TOKENS) {
-        return error_set(err, err_size, "tokenizer.ggml.tokens has %zu tokens; expected 1 to %d",
+        return error_set(err, LRNN_ERROR_BAD_MODEL,
+                "tokenizer.ggml.tokens has %zu tokens; expected 1 to %d",
                 def->tokens != NULL ? def->n_tokens : 0, TOKENIZER_MAX_TOKENS);
     }
     if (def->types != NULL && def->n_types != def->n_tokens) {
-        return error_set(err, err_size,
+        return error_set(err, LRNN_ERROR_BAD_MODEL,
                 "tokenizer.ggml.token_type has %zu numbers; expected %zu, one per token",
                 def->n_types, def->n_tokens);
     }
@@ -166,29 +170,29 @@ static bool load_tokens(
     tok->type      = malloc(def->n_tokens);
     tok->offset    = malloc((def->n_tokens + 2) * sizeof(*tok->offset));
     if (tok->type == NULL || tok->offset == NULL) {
-        return error_set(err, err_size, "out of memory for %zu tokens", def->n_tokens);
+        return error_set(err, LRNN_ERROR_NO_MEMORY, "out of memory for %zu tokens", def->n_tokens);
     }
     tok->offset[0] = 0;
     for (int32_t id = 0; id < tok->n_tokens; ++id) {
         const struct slice text = def->tokens[id];
         const int32_t      type = def->types != NULL ? def->types[id] : TOKEN_NORMAL;
         if (type < TOKEN_NORMAL || type > TOKEN_BYTE) {
-            return error_set(err, err_size,
+            return error_set(err, LRNN_ERROR_BAD_MODEL,
                     "tokenizer.ggml.token_type[%d] is %d; expected %d to %d", (int) id, (int) type,
                     TOKEN_NORMAL, TOKEN_BYTE);
         }
         tok->type[id] = (uint8_t) type;
         if (text.size > TOKENIZER_MAX_TOKEN_LEN || (text.size == 0 && type != TOKEN_UNUSED)) {
-            return error_set(err, err_size,
+            return error_set(err, LRNN_ERROR_BAD_MODEL,
                     "tokenizer.ggml.tokens[%d] has %zu bytes; expected 1 to %d", (int) id,
                     text.size, TOKENIZER_MAX_TOKEN_LEN);
         }
         if (tok->bytes.n > INT32_MAX - TOKENIZER_MAX_TOKEN_LEN) {
-            return error_set(err, err_size,
+            return error_set(err, LRNN_ERROR_BAD_MODEL,
                     "tokenizer.ggml.tokens has more than %zu bytes; expected fewer than 2^31",
                     tok->bytes.n);
         }
-        if (!append_token(tok, text, id, err, err_size)) {
+        if (!append_token(tok, text, id, err)) {
             return false;
         }
         tok->offset[id + 1] = (uint32_t) tok->bytes.n;
@@ -200,17 +204,18 @@ static bool load_tokens(
 }
 
 static bool load_id(const struct tokenizer * tok, const char * key, int64_t id, int32_t * out,
-        char * err, size_t err_size) {
+        struct lrnn_error * err) {
     if (id < -1 || id >= tok->n_tokens) {
-        return error_set(err, err_size, "tokenizer.ggml.%s is %lld; expected a token from 0 to %d",
-                key, (long long) id, (int) tok->n_tokens - 1);
+        return error_set(err, LRNN_ERROR_BAD_MODEL,
+                "tokenizer.ggml.%s is %lld; expected a token from 0 to %d", key, (long long) id,
+                (int) tok->n_tokens - 1);
     }
     *out = (int32_t) id;
     return true;
 }
 
 static bool load_flags(
-        struct tokenizer * tok, const struct tokenizer_def * def, char * err, size_t err_size) {
+        struct tokenizer * tok, const struct tokenizer_def * def, struct lrnn_error * err) {
     const bool is_spm = tok->kind == TOKENIZER_SPM;
 
     tok->add_bos = def->add_bos < 0 ? is_spm && tok->bos_id >= 0 : def->add_bos != 0;
@@ -218,18 +223,18 @@ static bool load_flags(
     tok->add_space_prefix =
             def->add_space_prefix < 0 ? is_spm : is_spm && def->add_space_prefix != 0;
     if (tok->add_bos && tok->bos_id < 0) {
-        return error_set(err, err_size,
+        return error_set(err, LRNN_ERROR_BAD_MODEL,
                 "tokenizer.ggml.add_bos_token is true, but tokenizer.ggml.bos_token_id is missing");
     }
     if (tok->add_eos && tok->eos_id < 0) {
-        return error_set(err, err_size,
+        return error_set(err, LRNN_ERROR_BAD_MODEL,
                 "tokenizer.ggml.add_eos_token is true, but tokenizer.ggml.eos_token_id is missing");
     }
     return true;
 }
 
 bool tokens_trie(const struct tokenizer * tok, enum token_type type_a, enum token_type type_b,
-        struct trie * trie, char * err, size_t err_size) {
+        struct trie * trie, struct lrnn_error * err) {
     size_t n = 0;
     for (int32_t id = 0; id < tok->n_tokens; ++id) {
         n += tok->type[id] == type_a || tok->type[id] == type_b;
@@ -239,7 +244,7 @@ bool tokens_trie(const struct tokenizer * tok, enum token_type type_a, enum toke
     }
     struct trie_entry * entries = malloc(n * sizeof(*entries));
     if (entries == NULL) {
-        return error_set(err, err_size, "out of memory for %zu tokens", n);
+        return error_set(err, LRNN_ERROR_NO_MEMORY, "out of memory for %zu tokens", n);
     }
     n = 0;
     for (int32_t id = 0; id < tok->n_tokens; ++id) {
@@ -254,42 +259,42 @@ bool tokens_trie(const struct tokenizer * tok, enum token_type type_a, enum toke
     if (ok) {
         return true;
     }
-    return duplicate[0] >= 0
-                   ? error_set(err, err_size,
-                             "tokenizer.ggml.tokens[%d] and [%d] are the same bytes",
-                             (int) duplicate[0], (int) duplicate[1])
-                   : error_set(err, err_size, "out of memory for a trie of %zu tokens", n);
+    return duplicate[0] >= 0 ? error_set(err, LRNN_ERROR_BAD_MODEL,
+                                       "tokenizer.ggml.tokens[%d] and [%d] are the same bytes",
+                                       (int) duplicate[0], (int) duplicate[1])
+                             : error_set(err, LRNN_ERROR_NO_MEMORY,
+                                       "out of memory for a trie of %zu tokens", n);
 }
 
 static bool load(
-        struct tokenizer * tok, const struct tokenizer_def * def, char * err, size_t err_size) {
-    if (!check_model(tok, def, err, err_size) || !load_tokens(tok, def, err, err_size) ||
-            !load_id(tok, "bos_token_id", def->bos_id, &tok->bos_id, err, err_size) ||
-            !load_id(tok, "eos_token_id", def->eos_id, &tok->eos_id, err, err_size) ||
-            !load_id(tok, "unknown_token_id", def->unknown_id, &tok->unknown_id, err, err_size) ||
-            !load_id(tok, "padding_token_id", def->padding_id, &tok->padding_id, err, err_size) ||
-            !load_flags(tok, def, err, err_size)) {
+        struct tokenizer * tok, const struct tokenizer_def * def, struct lrnn_error * err) {
+    if (!check_model(tok, def, err) || !load_tokens(tok, def, err) ||
+            !load_id(tok, "bos_token_id", def->bos_id, &tok->bos_id, err) ||
+            !load_id(tok, "eos_token_id", def->eos_id, &tok->eos_id, err) ||
+            !load_id(tok, "unknown_token_id", def->unknown_id, &tok->unknown_id, err) ||
+            !load_id(tok, "padding_token_id", def->padding_id, &tok->padding_id, err) ||
+            !load_flags(tok, def, err)) {
         return false;
     }
     bool ok = false;
     switch (tok->kind) {
-        case TOKENIZER_SPM: ok = spm_init(tok, def, err, err_size); break;
-        case TOKENIZER_BPE: ok = bpe_init(tok, def, err, err_size); break;
-        case TOKENIZER_WORLD: ok = world_init(tok, err, err_size); break;
-        case TOKENIZER_BYTES: ok = bytes_init(tok, err, err_size); break;
-        case TOKENIZER_SYMBOLS: return symbols_init(tok, err, err_size);
+        case TOKENIZER_SPM: ok = spm_init(tok, def, err); break;
+        case TOKENIZER_BPE: ok = bpe_init(tok, def, err); break;
+        case TOKENIZER_WORLD: ok = world_init(tok, err); break;
+        case TOKENIZER_BYTES: ok = bytes_init(tok, err); break;
+        case TOKENIZER_SYMBOLS: return symbols_init(tok, err);
     }
-    return ok && tokens_trie(tok, TOKEN_CONTROL, TOKEN_UNKNOWN, &tok->control, err, err_size) &&
-           tokens_trie(tok, TOKEN_USER_DEFINED, TOKEN_USER_DEFINED, &tok->user, err, err_size);
+    return ok && tokens_trie(tok, TOKEN_CONTROL, TOKEN_UNKNOWN, &tok->control, err) &&
+           tokens_trie(tok, TOKEN_USER_DEFINED, TOKEN_USER_DEFINED, &tok->user, err);
 }
 
 bool tokenizer_new(
-        const struct tokenizer_def * def, struct tokenizer ** tok, char * err, size_t err_size) {
+        const struct tokenizer_def * def, struct tokenizer ** tok, struct lrnn_error * err) {
     *tok = calloc(1, sizeof(**tok));
     if (*tok == NULL) {
-        return error_set(err, err_size, "out of memory for a tokenizer");
+        return error_set(err, LRNN_ERROR_NO_MEMORY, "out of memory for a tokenizer");
     }
-    if (!load(*tok, def, err, err_size)) {
+    if (!load(*tok, def, err)) {
         tokenizer_free(*tok);
         *tok = NULL;
         return false;
@@ -403,17 +408,18 @@ static bool encode_text(
 }
 
 bool tokenizer_encode(const struct tokenizer * tok, const char * text, size_t len, unsigned flags,
-        struct token_ids * ids, char * err, size_t err_size) {
+        struct token_ids * ids, struct lrnn_error * err) {
     if (len > TOKENIZER_MAX_TEXT_LEN) {
-        return error_set(err, err_size, "the text has %zu bytes; expected at most %d", len,
-                TOKENIZER_MAX_TEXT_LEN);
+        return error_set(err, LRNN_ERROR_BAD_MODEL, "the text has %zu bytes; expected at most %d",
+                len, TOKENIZER_MAX_TEXT_LEN);
     }
     const size_t n_before = ids->n;
     const bool   parse    = (flags & LRNN_TOKENIZE_PARSE_SPECIAL) != 0;
     const bool   bos      = (flags & LRNN_TOKENIZE_ADD_BOS) != 0 && tok->add_bos;
     const bool   eos      = (flags & LRNN_TOKENIZE_ADD_EOS) != 0 && tok->add_eos;
     // the only error of most kinds; symbols_encode may replace it
-    error_set(err, err_size, "out of memory for the tokens of a text of %zu bytes", len);
+    error_set(
+            err, LRNN_ERROR_NO_MEMORY, "out of memory for the tokens of a text of %zu bytes", len);
 
     struct tokenize_work work     = { .ids = ids };
     struct buffer        replaced = { 0 };
@@ -429,7 +435,7 @@ bool tokenizer_encode(const struct tokenizer * tok, const char * text, size_t le
         static const struct trie none    = { 0 };
         const struct trie *      special = parse ? &tok->control : &none;
         if (tok->kind == TOKENIZER_SYMBOLS) {
-            ok = symbols_encode(tok, text, len, parse, &work, err, err_size);
+            ok = symbols_encode(tok, text, len, parse, &work, err);
         } else {
             ok = encode_between(tok, special, encode_text, text, len, &work);
         }
@@ -441,8 +447,6 @@ bool tokenizer_encode(const struct tokenizer * tok, const char * text, size_t le
     merge_work_free(&work.merge);
     if (!ok) {
         ids->n = n_before;
-    } else if (err_size > 0) {
-        err[0] = '\0';
     }
     return ok;
 }

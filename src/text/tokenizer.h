@@ -21,6 +21,7 @@
 // of a character (Unicode standard, section 3.9) by one U+FFFD, as the languages do in which its
 // reference library is called.
 
+#include "lrnn.h"
 #include "base/slice.h"
 
 #include <stdbool.h>
@@ -85,7 +86,7 @@ struct loader;
 // Makes a tokenizer; the definition may be freed afterwards. If the definition is wrong, returns
 // false and sets *tok to NULL.
 bool tokenizer_new(
-        const struct tokenizer_def * def, struct tokenizer ** tok, char * err, size_t err_size);
+        const struct tokenizer_def * def, struct tokenizer ** tok, struct lrnn_error * err);
 void tokenizer_free(struct tokenizer * tok);
 
 // Makes a tokenizer of at most n_vocab tokens from the keys of a model file. *tok is NULL if the
@@ -117,7 +118,7 @@ void token_ids_free(struct token_ids * ids);
 // Appends the ids of the text; flags as in lrnn_tokenize. Fails if the text is too long, if a
 // symbol is unknown (lrnn-symbols) or if memory runs out; `ids` is then unchanged.
 bool tokenizer_encode(const struct tokenizer * tok, const char * text, size_t len, unsigned flags,
-        struct token_ids * ids, char * err, size_t err_size);
+        struct token_ids * ids, struct lrnn_error * err);
 
 //
 // Ids to text
@@ -137,7 +138,7 @@ size_t tokenizer_text_size(const struct tokenizer * tok, int32_t id);
 
 // token-spans.c: see lrnn_token_spans.
 bool tokenizer_spans(const struct tokenizer * tok, const char * text, size_t size,
-        const int32_t * tokens, int64_t n_tokens, size_t * n_bytes, char * err, size_t err_size);
+        const int32_t * tokens, int64_t n_tokens, size_t * n_bytes, struct lrnn_error * err);
 
 // Makes a decoder; see lrnn_decoder_new. NULL: out of memory.
 struct lrnn_decoder * decoder_new(const struct tokenizer * tok, bool continues);

@@ -57,14 +57,14 @@ int LLVMFuzzerTestOneInput(const uint8_t * data, size_t size) {
     const size_t       json_size = zero != NULL ? (size_t) (zero - json) : size;
     const size_t       first     = zero != NULL ? json_size + 1 : 0;
     const struct slice message   = { json + first, size - first };
-    char               err[256]  = "";
+    struct lrnn_error  err       = { LRNN_ERROR_NONE, "" };
     struct chat_format format;
 
-    if (chat_format_parse(&format, json, json_size, err, sizeof(err))) {
+    if (chat_format_parse(&format, json, json_size, &err)) {
         check_format(&format, message);
         chat_format_free(&format);
     } else {
-        require(err[0] != '\0' && strpbrk(err, "\n\x1b") == NULL,
+        require(err.text[0] != '\0' && strpbrk(err.text, "\n\x1b") == NULL,
                 "a format was refused without a proper message");
         require(format.text.data == NULL, "a refused format has memory");
     }

@@ -5,6 +5,7 @@
 // The first byte of the input selects the preset and the size limit of a record; the rest is the
 // file.
 
+#include "lrnn.h"
 #include "eval/data/dataset.h"
 #include "base/unicode.h"
 
@@ -46,13 +47,13 @@ static void write_record(FILE * file, const char * text, size_t size) {
 
 // Reads all documents and writes them to `out`, unless NULL. Returns their number; −1: error.
 static int64_t read_all(const struct dataset_params * params, FILE * out, char hex[65]) {
-    char             err[1024] = "";
-    struct dataset * ds        = dataset_open(params, err, sizeof(err));
-    require(ds != NULL, "not opened", err);
+    struct lrnn_error err = { LRNN_ERROR_NONE, "" };
+    struct dataset *  ds  = dataset_open(params, &err);
+    require(ds != NULL, "not opened", err.text);
     struct document     doc;
     enum dataset_status status;
     int64_t             n = 0, bytes = 0;
-    while ((status = dataset_next(ds, &doc, err, sizeof(err))) == DATASET_DOCUMENT) {
+    while ((status = dataset_next(ds, &doc, &err)) == DATASET_DOCUMENT) {
         require(doc.index == n++, "wrong index of a document", doc.file);
         require(utf8_valid(doc.text, doc.size) == doc.size &&
                         utf8_valid(doc.source, strlen(doc.source)) == strlen(doc.source),
@@ -68,8 +69,8 @@ static int64_t read_all(const struct dataset_params * params, FILE * out, char h
             "wrong number of records", "");
     require(status == DATASET_ERROR || c.bytes_read == c.bytes_total,
             "the file was not read to its end", "");
-    require(status == DATASET_END || (err[0] != '\0' && strchr(err, '\n') == NULL),
-            "error without a message", err);
+    require(status == DATASET_END || (err.text[0] != '\0' && strchr(err.text, '\n') == NULL),
+            "error without a message", err.text);
     dataset_fingerprint(ds, hex);
     dataset_free(ds);
     return status == DATASET_ERROR ? -1 : n;

@@ -102,12 +102,12 @@ static void no_log(enum ggml_log_level level, const char * text, void * user) {
 }
 
 static void prepare(void) {
-    char err[512];
+    struct lrnn_error err;
     snprintf(path, sizeof(path), "%s/fuzz-model-%ld.gguf",
             access("/dev/shm", W_OK) == 0 ? "/dev/shm" : "/tmp", (long) getpid());
     atexit(remove_file);
     ggml_log_set(no_log, NULL);
-    require(golden_list_load(&golden, err, sizeof(err)), "golden models", err);
+    require(golden_list_load(&golden, &err), "golden models", err.text);
 }
 
 // Replaces a tensor by one of another shape or type, with its bytes repeated.
@@ -184,23 +184,23 @@ static void change_tensor(
 }
 
 static void use(struct lrnn_model * model) {
-    const struct lrnn_model_info info     = lrnn_model_get_info(model);
-    char                         err[512] = "";
+    const struct lrnn_model_info info = lrnn_model_get_info(model);
+    struct lrnn_error            err  = { LRNN_ERROR_NONE, "" };
     if (info.state_bytes > MAX_STATE_BYTES) {
         return;
     }
     const struct lrnn_session_params params = {
         .n_threads = 1, .n_seqs = 2, .n_rewind = 1, .n_cache = 16
     };
-    struct lrnn_session * session = lrnn_session_new(model, &params, err, sizeof(err));
-    require(session != NULL, "no session", err);
+    struct lrnn_session * session = lrnn_session_new(model, &params, &err);
+    require(session != NULL, "no session", err.text);
     for (int call = 0; call < 2; ++call) {
         const int32_t           tokens[3] = { 0, (int32_t) (info.n_vocab - 1), 0 };
         const struct lrnn_input in[2]     = {
             { .seq = 0, .tokens = tokens, .n_tokens = 3 - 2 * call, .n_logits = 1 },
             { .seq = 1, .tokens = tokens, .n_tokens = 1 + call, .n_logits = 1 },
         };
-        require(lrnn_eval(session, in, 2, err, sizeof(err)), "the model was accepted, but", err);
+        require(lrnn_eval(session, in, 2, &err), "the model was accepted, but", err.text);
     }
     lrnn_session_free(session);
 }
@@ -210,7 +210,7 @@ int LLVMFuzzerTestOneInput(const uint8_t * data, size_t size) {
         prepare();
     }
     struct model_edit e;
-    char              err[512] = "";
+    struct lrnn_error err = { LRNN_ERROR_NONE, "" };
     if (size == 0) {
         return 0;
     }
@@ -229,14 +229,14 @@ int LLVMFuzzerTestOneInput(const uint8_t * data, size_t size) {
     require(model_edit_write(&e, path), path, "cannot be written");
     model_edit_close(&e);
 
-    struct lrnn_model * model = lrnn_model_load(path, NULL, err, sizeof(err));
+    struct lrnn_model * model = lrnn_model_load(path, NULL, &err);
     if (model != NULL) {
         use(model);
         lrnn_model_free(model);
     } else {
-        require(strncmp(err, path, strlen(path)) == 0 && strchr(err, '\n') == NULL &&
-                        strchr(err, '\x1b') == NULL,
-                "rejected without a proper message", err);
+        require(strncmp(err.text, path, strlen(path)) == 0 && strchr(err.text, '\n') == NULL &&
+                        strchr(err.text, '\x1b') == NULL,
+                "rejected without a proper message", err.text);
     }
     return 0;
 }

@@ -306,21 +306,21 @@ static void * relay(void * arg) {
 }
 
 static void run_model(const struct golden * g, const char * device) {
-    char                           err[512] = "";
-    const struct lrnn_model_params where    = { .n_gpu_layers = -1, .devices = device };
-    struct lrnn_model *            model    = lrnn_model_load(g->path, &where, err, sizeof(err));
-    require(model != NULL, err);
+    struct lrnn_error              err   = { LRNN_ERROR_NONE, "" };
+    const struct lrnn_model_params where = { .n_gpu_layers = -1, .devices = device };
+    struct lrnn_model *            model = lrnn_model_load(g->path, &where, &err);
+    require(model != NULL, err.text);
     const struct lrnn_session_params params = {
         .n_threads = 1, .n_seqs = 2, .n_rewind = 1, .n_cache = 16
     };
-    struct lrnn_session * session = lrnn_session_new(model, &params, err, sizeof(err));
-    require(session != NULL, err);
+    struct lrnn_session * session = lrnn_session_new(model, &params, &err);
+    require(session != NULL, err.text);
     for (int call = 0; call < 3; ++call) {
         const struct lrnn_input in[2] = {
             { .seq = 0, .tokens = g->tokens, .n_tokens = call == 0 ? 3 : 1, .n_logits = 1 },
             { .seq = 1, .tokens = g->tokens, .n_tokens = call == 0 ? 2 : 1, .n_logits = 1 },
         };
-        require(lrnn_eval(session, in, 2, err, sizeof(err)), err);
+        require(lrnn_eval(session, in, 2, &err), err.text);
     }
     lrnn_session_free(session);
     lrnn_model_free(model);
@@ -328,11 +328,12 @@ static void run_model(const struct golden * g, const char * device) {
 
 static void record(void) {
     struct golden_list golden;
-    char               err[512], endpoint[32];
+    char               endpoint[32];
+    struct lrnn_error  err = { LRNN_ERROR_NONE, "" };
     uint16_t           port;
     pthread_t          thread;
     int                listener = listen_somewhere(&port);
-    require(golden_list_load(&golden, err, sizeof(err)), err);
+    require(golden_list_load(&golden, &err), err.text);
     require(pthread_create(&thread, NULL, relay, &listener) == 0, "cannot start a thread");
     snprintf(endpoint, sizeof(endpoint), "127.0.0.1:%d", port);
     ggml_backend_reg_t reg = ggml_backend_rpc_add_server(endpoint);

@@ -1,6 +1,7 @@
 // Reads arbitrary bytes as a score file. The result is an error message, or windows with valid
 // values. Checksums are corrected first, so that mutations reach the code after them.
 
+#include "lrnn.h"
 #include "eval/scores/score-format.h"
 #include "base/hash.h"
 #include "base/sha256.h"
@@ -58,8 +59,8 @@ static void use(const struct score_window * w, const struct score_meta * meta) {
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t * data, size_t size) {
-    char      err[512] = "";
-    uint8_t * copy     = malloc(size > 0 ? size : 1);
+    struct lrnn_error err  = { LRNN_ERROR_NONE, "" };
+    uint8_t *         copy = malloc(size > 0 ? size : 1);
     if (copy == NULL) {
         return 0;
     }
@@ -67,10 +68,10 @@ int LLVMFuzzerTestOneInput(const uint8_t * data, size_t size) {
         memcpy(copy, data, size);
     }
     repair(copy, size);
-    size_t at   = score_header_check("f.nll", copy, size, err, sizeof(err));
+    size_t at   = score_header_check("f.nll", copy, size, &err);
     char * text = NULL;
     if (at == 0) {
-        require(err[0] != '\0');
+        require(err.text[0] != '\0');
     } else {
         const size_t      n_text = at - SCORE_PREFIX_SIZE - SCORE_DIGEST_SIZE;
         struct score_meta meta;
@@ -78,17 +79,17 @@ int LLVMFuzzerTestOneInput(const uint8_t * data, size_t size) {
         if (text != NULL) {
             memcpy(text, copy + SCORE_PREFIX_SIZE, n_text);
         }
-        if (text != NULL && score_meta_parse("f.nll", text, n_text, &meta, err, sizeof(err))) {
+        if (text != NULL && score_meta_parse("f.nll", text, n_text, &meta, &err)) {
             int64_t first, end;
             score_shard_range(&meta, &first, &end);
             require(0 <= first && first <= end && end <= meta.n_windows);
             struct score_window window;
             enum score_record   status;
-            while ((status = score_record_read("f.nll", copy, size, &at, &meta, &window, err,
-                            sizeof(err))) == SCORE_RECORD_OK) {
+            while ((status = score_record_read("f.nll", copy, size, &at, &meta, &window, &err)) ==
+                    SCORE_RECORD_OK) {
                 use(&window, &meta);
             }
-            require(status != SCORE_RECORD_BAD || err[0] != '\0');
+            require(status != SCORE_RECORD_BAD || err.text[0] != '\0');
         }
     }
     free(text);

@@ -40,8 +40,8 @@ static void remove_files(void) {
 }
 
 static void prepare(void) {
-    const char * folder = access("/dev/shm", W_OK) == 0 ? "/dev/shm" : "/tmp";
-    char         err[512];
+    const char *      folder = access("/dev/shm", W_OK) == 0 ? "/dev/shm" : "/tmp";
+    struct lrnn_error err;
     snprintf(path_in, sizeof(path_in), "%s/fuzz-state-%ld.in", folder, (long) getpid());
     snprintf(path_out, sizeof(path_out), "%s/fuzz-state-%ld.out", folder, (long) getpid());
     atexit(remove_files);
@@ -50,15 +50,15 @@ static void prepare(void) {
         const struct lrnn_session_params params = {
             .n_threads = 1, .n_seqs = 2, .n_rewind = 1, .n_cache = 64
         };
-        models[m].session  = lrnn_session_new(models[m].model, &params, err, sizeof(err));
-        models[m].sampler  = lrnn_sampler_new(NULL, err, sizeof(err));
+        models[m].session  = lrnn_session_new(models[m].model, &params, &err);
+        models[m].sampler  = lrnn_sampler_new(NULL, &err);
         models[m].n_vocab  = lrnn_model_get_info(models[m].model).n_vocab;
         models[m].identity = lrnn_model_get_info(models[m].model).identity;
-        require(models[m].session != NULL && models[m].sampler != NULL, state_models[m], err);
+        require(models[m].session != NULL && models[m].sampler != NULL, state_models[m], err.text);
         const struct lrnn_input in = {
             .seq = 0, .tokens = (const int32_t[N_BEFORE]) { 3, 1, 4 }, .n_tokens = N_BEFORE
         };
-        require(lrnn_eval(models[m].session, &in, 1, err, sizeof(err)), state_models[m], err);
+        require(lrnn_eval(models[m].session, &in, 1, &err), state_models[m], err.text);
     }
 }
 
@@ -71,16 +71,16 @@ static void check_same(const char * path, const uint8_t * data, size_t size) {
 }
 
 static void check_file(int m, const uint8_t * file, size_t size) {
-    struct lrnn_session * session  = models[m].session;
-    struct lrnn_sampler * sampler  = models[m].sampler;
-    char                  err[512] = "";
-    require(lrnn_seq_fork(session, 0, 1, err, sizeof(err)), "fork", err);
+    struct lrnn_session * session = models[m].session;
+    struct lrnn_sampler * sampler = models[m].sampler;
+    struct lrnn_error     err     = { LRNN_ERROR_NONE, "" };
+    require(lrnn_seq_fork(session, 0, 1, &err), "fork", err.text);
     test_write_file(path_in, file, size);
 
     const struct lrnn_sampler before = *sampler;
-    if (!lrnn_seq_load(session, 1, sampler, path_in, err, sizeof(err))) {
-        require(strncmp(err, path_in, strlen(path_in)) == 0 && strchr(err, '\n') == NULL,
-                "rejected without a reason", err);
+    if (!lrnn_seq_load(session, 1, sampler, path_in, &err)) {
+        require(strncmp(err.text, path_in, strlen(path_in)) == 0 && strchr(err.text, '\n') == NULL,
+                "rejected without a reason", err.text);
         require(lrnn_seq_length(session, 1) == N_BEFORE, "rejected",
                 "but the length of the sequence has changed");
         require(memcmp(&before, sampler, sizeof(before)) == 0, "rejected",
@@ -93,21 +93,21 @@ static void check_file(int m, const uint8_t * file, size_t size) {
     memcpy(&has, file + STATE_AT_HAS, sizeof(has));
     require(lrnn_seq_length(session, 1) == length && lrnn_seq_rewindable(session, 1) == 0, "loaded",
             "but the length is wrong");
-    require(lrnn_seq_save(session, 1, has & 2 ? sampler : NULL, path_out, err, sizeof(err)), "save",
-            err);
+    require(lrnn_seq_save(session, 1, has & 2 ? sampler : NULL, path_out, &err), "save", err.text);
     check_same(path_out, file, size);
 
     if (has & 1) { // loaded logits are finite
         const int32_t token = lrnn_sampler_sample(
-                sampler, lrnn_logits(session, 0), models[m].n_vocab, NULL, NULL, 0);
+                sampler, lrnn_logits(session, 0), models[m].n_vocab, NULL, NULL);
         require(token >= 0 && token < models[m].n_vocab, "loaded", "but no token can be sampled");
     }
     const struct lrnn_input in = {
         .seq = 1, .tokens = (const int32_t[1]) { 5 }, .n_tokens = 1, .n_logits = 1
     };
-    if (!lrnn_eval(session, &in, 1, err, sizeof(err))) {
+    if (!lrnn_eval(session, &in, 1, &err)) {
         // the attention cache may be full
-        require(err[0] != '\0' && strchr(err, '\n') == NULL, "failed without a reason", err);
+        require(err.text[0] != '\0' && strchr(err.text, '\n') == NULL, "failed without a reason",
+                err.text);
     }
 }
 

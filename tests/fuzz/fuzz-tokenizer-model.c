@@ -175,12 +175,12 @@ static void make_model(const char * from, int64_t n, struct bytes * file) {
 
 static void prepare(void) {
     struct golden_list golden;
-    char               err[512];
+    struct lrnn_error  err;
     snprintf(path, sizeof(path), "%s/fuzz-tokenizer-model-%ld.gguf",
             access("/dev/shm", W_OK) == 0 ? "/dev/shm" : "/tmp", (long) getpid());
     atexit(remove_file);
     ggml_log_set(no_log, NULL);
-    require(golden_list_load(&golden, err, sizeof(err)), "golden models", err);
+    require(golden_list_load(&golden, &err), "golden models", err.text);
     const struct golden * model = golden_find(&golden, "delta_net_neg");
     for (int i = 0; i < N_KINDS; ++i) {
         static struct bytes data[N_KINDS]; // the definitions point into it
@@ -533,15 +533,15 @@ static void write_file(const struct keys * k, const struct bytes * model) {
 
 static void check_text(
         const struct lrnn_model * model, const char * text, size_t size, unsigned flags) {
-    char      err[512] = "";
-    int32_t * tokens   = NULL;
-    int64_t   n        = 0;
-    if (!lrnn_tokenize(model, text, size, flags, &tokens, &n, err, sizeof(err))) {
-        require(err[0] != '\0' && strchr(err, '\n') == NULL, "a text was refused without a reason",
-                err);
+    struct lrnn_error err    = { LRNN_ERROR_NONE, "" };
+    int32_t *         tokens = NULL;
+    int64_t           n      = 0;
+    if (!lrnn_tokenize(model, text, size, flags, &tokens, &n, &err)) {
+        require(err.text[0] != '\0' && strchr(err.text, '\n') == NULL,
+                "a text was refused without a reason", err.text);
         return;
     }
-    struct lrnn_decoder * decoder = lrnn_decoder_new(model, (flags & 1) != 0);
+    struct lrnn_decoder * decoder = lrnn_decoder_new(model, (flags & 1) != 0, NULL);
     size_t *              spans   = malloc(((size_t) n + 1) * sizeof(*spans));
     require(decoder != NULL && spans != NULL, "out of memory", "");
     for (int64_t i = 0; i < n; ++i) {
@@ -552,7 +552,7 @@ static void check_text(
         decode(decoder, tokens[i]);
     }
     decode_end(decoder);
-    if (lrnn_token_spans(model, text, size, tokens, n, spans, err, sizeof(err))) {
+    if (lrnn_token_spans(model, text, size, tokens, n, spans, &err)) {
         size_t all = 0;
         for (int64_t i = 0; i < n; ++i) {
             all += spans[i];
@@ -595,7 +595,7 @@ int LLVMFuzzerTestOneInput(const uint8_t * data, size_t size) {
     const struct tokenizer_data * t     = &kinds[kind];
     const clock_t                 start = clock(); // of this process: others may use the CPU
     struct keys                   keys;
-    char                          err[512] = "";
+    struct lrnn_error             err = { LRNN_ERROR_NONE, "" };
     keys_open(&keys, &t->def);
     for (size_t at = 1, n = 0; at + 8 <= size && n < MAX_CHANGES; at += 8, ++n) {
         apply(&keys, data + at);
@@ -603,15 +603,15 @@ int LLVMFuzzerTestOneInput(const uint8_t * data, size_t size) {
     write_file(&keys, &files[kind]);
     keys_close(&keys);
 
-    struct lrnn_model * model = lrnn_model_load(path, NULL, err, sizeof(err));
+    struct lrnn_model * model = lrnn_model_load(path, NULL, &err);
     if (model != NULL) {
         use(model, t, data, size);
         lrnn_model_free(model);
     } else {
-        require(size >= 9, "a valid tokenizer was rejected", err);
-        require(strncmp(err, path, strlen(path)) == 0 && strchr(err, '\n') == NULL &&
-                        strchr(err, '\x1b') == NULL,
-                "rejected without a proper message", err);
+        require(size >= 9, "a valid tokenizer was rejected", err.text);
+        require(strncmp(err.text, path, strlen(path)) == 0 && strchr(err.text, '\n') == NULL &&
+                        strchr(err.text, '\x1b') == NULL,
+                "rejected without a proper message", err.text);
     }
     require((clock() - start) / CLOCKS_PER_SEC <= SECONDS_MAX, KINDS[kind], "took too long");
     return 0;

@@ -1,6 +1,7 @@
 // Definitions of tokenizers with texts, in the format of tokenizer-data.h. A definition is refused
 // with a message, or it encodes any text, and the tokens decode to the text.
 
+#include "lrnn.h"
 #include "base/unicode.h"
 #include "kit/tokenizer-data.h"
 
@@ -39,10 +40,11 @@ static void check_nfc(const char * text, size_t len) {
 
 static void check_text(const struct tokenizer * tok, const struct tokenizer_def * def,
         const char * text, size_t len, unsigned flags) {
-    struct token_ids ids      = { 0 };
-    char             err[512] = "";
-    if (!tokenizer_encode(tok, text, len, flags, &ids, err, sizeof(err))) {
-        require(strcmp(def->model, "lrnn-symbols") == 0 && err[0] != '\0', "a text was refused");
+    struct token_ids  ids = { 0 };
+    struct lrnn_error err = { LRNN_ERROR_NONE, "" };
+    if (!tokenizer_encode(tok, text, len, flags, &ids, &err)) {
+        require(strcmp(def->model, "lrnn-symbols") == 0 && err.text[0] != '\0',
+                "a text was refused");
         token_ids_free(&ids);
         return;
     }
@@ -81,8 +83,8 @@ int LLVMFuzzerTestOneInput(const uint8_t * data, size_t size) {
         return 0;
     }
     struct tokenizer * tok;
-    char               err[512] = "";
-    if (tokenizer_new(&t.def, &tok, err, sizeof(err))) {
+    struct lrnn_error  err = { LRNN_ERROR_NONE, "" };
+    if (tokenizer_new(&t.def, &tok, &err)) {
         for (size_t i = 0; i < t.n_cases; ++i) {
             const struct slice text = t.cases[i].text;
             check_nfc(text.data, text.size);
@@ -90,7 +92,7 @@ int LLVMFuzzerTestOneInput(const uint8_t * data, size_t size) {
         }
         tokenizer_free(tok);
     } else {
-        require(tok == NULL && err[0] != '\0' && strchr(err, '\n') == NULL,
+        require(tok == NULL && err.text[0] != '\0' && strchr(err.text, '\n') == NULL,
                 "a definition was refused without a message");
     }
     tokenizer_data_free(&t);

@@ -17,7 +17,7 @@ int main(void) {
     ok                                 = ok && strstr(lrnn_ggml_version(), ggml_version()) &&
          strstr(lrnn_ggml_version(), ggml_commit());
     ok = ok && strcmp(ggml_op_name(GGML_OP_SHORT_CONV), "SHORT_CONV") == 0;
-    ok = ok && !ggml_scan_ids_check(ids, 0, 1, 1, 0, err, sizeof(err)) && err[0] != '\0';
+    ok = ok && !ggml_scan_ids_check(ids, 0, 1, 1, 0, &err) && err[0] != '\0';
 
     printf("lrnn %s with ggml %s: %s\n", lrnn_version(), lrnn_ggml_version(), ok ? "ok" : "FAILED");
     return ok ? 0 : 1;

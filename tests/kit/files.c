@@ -1,5 +1,6 @@
 #include "kit/files.h"
 
+#include "lrnn.h"
 #include "base/read-file.h"
 
 #include <errno.h>
@@ -8,10 +9,10 @@
 #include <string.h>
 
 uint8_t * test_read_file(const char * path, size_t * size) {
-    char * data;
-    char   err[512];
-    if (!read_file(path, &data, size, err, sizeof(err))) {
-        printf("FAILED: %s\n", err);
+    char *            data;
+    struct lrnn_error err;
+    if (!read_file(path, &data, size, &err)) {
+        printf("FAILED: %s\n", err.text);
         exit(1);
     }
     uint8_t * copy = calloc(*size + 1, 1);

@@ -1,5 +1,7 @@
 #include "kit/gguf-bytes.h"
 
+#include "lrnn.h"
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -120,8 +122,8 @@ void put_sample(struct bytes * b) {
 }
 
 struct model_file * open_bytes(
-        const struct bytes * b, unsigned char ** copy, char * err, size_t err_size) {
+        const struct bytes * b, unsigned char ** copy, struct lrnn_error * err) {
     *copy = malloc(b->n > 0 ? b->n : 1);
     memcpy(*copy, b->data, b->n);
-    return model_file_from_memory("f.gguf", *copy, b->n, err, err_size);
+    return model_file_from_memory("f.gguf", *copy, b->n, err);
 }

@@ -2,6 +2,7 @@
 
 // Builds GGUF files piece by piece, so that a test can make each piece wrong.
 
+#include "lrnn.h"
 #include "file/model-file.h"
 
 #ifdef __cplusplus
@@ -38,7 +39,7 @@ enum { SAMPLE_DATA = 96 + 8 }; // bytes of tensor data at its end
 // Opens a copy of the bytes under the name "f.gguf". The copy is a heap block of exactly their
 // size, so that the address sanitizer detects reads past the end. The caller frees it.
 struct model_file * open_bytes(
-        const struct bytes * b, unsigned char ** copy, char * err, size_t err_size);
+        const struct bytes * b, unsigned char ** copy, struct lrnn_error * err);
 
 #ifdef __cplusplus
 }

@@ -1,5 +1,7 @@
 #include "kit/golden.h"
 
+#include "base/error.h"
+
 #include "lrnn.h"
 
 #include <dirent.h>
@@ -9,10 +11,10 @@
 
 enum { MAX_TOKENS = 1 << 16, MAX_VOCAB = 1 << 16 };
 
-static bool read_golden(struct golden * g, const char * path, char * err, size_t err_size) {
+static bool read_golden(struct golden * g, const char * path, struct lrnn_error * err) {
     FILE * f = fopen(path, "rb");
     if (f == NULL) {
-        snprintf(err, err_size, "%s: cannot open", path);
+        error_set(err, LRNN_ERROR_BAD_INPUT, "%s: cannot open", path);
         return false;
     }
     char    magic[8];
@@ -20,9 +22,10 @@ static bool read_golden(struct golden * g, const char * path, char * err, size_t
     bool    done = false;
     if (fread(magic, sizeof(magic), 1, f) != 1 || memcmp(magic, "golden01", sizeof(magic)) != 0 ||
             fread(n, sizeof(n), 1, f) != 1) {
-        snprintf(err, err_size, "%s: expected golden01 and two sizes at the start", path);
+        error_set(err, LRNN_ERROR_BAD_INPUT, "%s: expected golden01 and two sizes at the start",
+                path);
     } else if (n[0] < 1 || n[0] > MAX_TOKENS || n[1] < 1 || n[1] > MAX_VOCAB) {
-        snprintf(err, err_size,
+        error_set(err, LRNN_ERROR_BAD_INPUT,
                 "%s: has %d tokens and %d logits per token; expected at most %d "
                 "and %d",
                 path, n[0], n[1], MAX_TOKENS, MAX_VOCAB);
@@ -37,8 +40,8 @@ static bool read_golden(struct golden * g, const char * path, char * err, size_t
                        (size_t) g->n_tokens &&
                fread(g->logits, sizeof(*g->logits), n_logits, f) == n_logits && fgetc(f) == EOF;
         if (!done) {
-            snprintf(err, err_size, "%s: expected to end after %d tokens and their logits", path,
-                    n[0]);
+            error_set(err, LRNN_ERROR_BAD_INPUT,
+                    "%s: expected to end after %d tokens and their logits", path, n[0]);
         }
     }
     fclose(f);
@@ -49,11 +52,11 @@ static int by_name(const void * a, const void * b) {
     return strcmp(((const struct golden *) a)->name, ((const struct golden *) b)->name);
 }
 
-bool golden_list_load(struct golden_list * list, char * err, size_t err_size) {
+bool golden_list_load(struct golden_list * list, struct lrnn_error * err) {
     *list     = (struct golden_list) { 0 };
     DIR * dir = opendir(LRNN_GOLDEN_DIR);
     if (dir == NULL) {
-        snprintf(err, err_size, "%s: cannot open the folder", LRNN_GOLDEN_DIR);
+        error_set(err, LRNN_ERROR_BAD_INPUT, "%s: cannot open the folder", LRNN_GOLDEN_DIR);
         return false;
     }
     bool done = true;
@@ -64,7 +67,7 @@ bool golden_list_load(struct golden_list * list, char * err, size_t err_size) {
         }
         struct golden * models = realloc(list->models, (size_t) (list->n + 1) * sizeof(*models));
         if (models == NULL) {
-            snprintf(err, err_size, "out of memory");
+            error_set(err, LRNN_ERROR_NO_MEMORY, "out of memory");
             done = false;
             break;
         }
@@ -75,11 +78,11 @@ bool golden_list_load(struct golden_list * list, char * err, size_t err_size) {
         snprintf(g->name, sizeof(g->name), "%.*s", (int) (end - e->d_name), e->d_name);
         snprintf(g->path, sizeof(g->path), "%s/%s.gguf", LRNN_GOLDEN_DIR, g->name);
         snprintf(path, sizeof(path), "%s/%s.golden", LRNN_GOLDEN_DIR, g->name);
-        done = read_golden(g, path, err, err_size);
+        done = read_golden(g, path, err);
     }
     closedir(dir);
     if (done && list->n == 0) {
-        snprintf(err, err_size, "%s: no *.gguf in the folder", LRNN_GOLDEN_DIR);
+        error_set(err, LRNN_ERROR_BAD_INPUT, "%s: no *.gguf in the folder", LRNN_GOLDEN_DIR);
         done = false;
     }
     if (!done) {
@@ -110,11 +113,12 @@ const struct golden * golden_find(const struct golden_list * list, const char * 
 }
 
 struct lrnn_model * golden_load_model(const char * name) {
-    char path[1024], err[512];
+    char              path[1024];
+    struct lrnn_error err = { LRNN_ERROR_NONE, "" };
     snprintf(path, sizeof(path), "%s/%s.gguf", LRNN_GOLDEN_DIR, name);
-    struct lrnn_model * model = lrnn_model_load(path, NULL, err, sizeof(err));
+    struct lrnn_model * model = lrnn_model_load(path, NULL, &err);
     if (model == NULL) {
-        printf("FAILED: %s\n", err);
+        printf("FAILED: %s\n", err.text);
         exit(1);
     }
     return model;

@@ -3,6 +3,8 @@
 // The golden models of tests/golden, each with tokens and golden logits: those of the library that
 // defines the family.
 
+#include "lrnn.h"
+
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -26,7 +28,7 @@ struct golden_list {
 };
 
 // Loads every *.gguf of the folder with its *.golden. An empty folder is an error.
-bool golden_list_load(struct golden_list * list, char * err, size_t err_size);
+bool golden_list_load(struct golden_list * list, struct lrnn_error * err);
 void golden_list_free(struct golden_list * list);
 
 // The functions below end the program if there is no such model.

@@ -2,6 +2,7 @@
 
 // Checks what must hold for every accepted model file, whatever its bytes.
 
+#include "lrnn.h"
 #include "file/model-file.h"
 
 #ifdef __cplusplus
@@ -10,7 +11,7 @@ extern "C" {
 
 // Reads every key in every way and both ends of every tensor, looks up every name, and compares
 // with ggml's less strict reader. Returns false with a message in `err` if they differ.
-bool model_file_walk(struct model_file * f, char * err, size_t err_size);
+bool model_file_walk(struct model_file * f, struct lrnn_error * err);
 
 #ifdef __cplusplus
 }

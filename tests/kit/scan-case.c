@@ -1,5 +1,6 @@
 #include "kit/scan-case.h"
 
+#include "lrnn.h"
 #include "kit/nmse.h"
 
 #include <math.h>
@@ -45,20 +46,20 @@ bool test_scan_is_step(const struct test_scan * s, enum ggml_scan_path path) {
 
 struct ggml_tensor * test_scan_build(struct test * t, struct test_arena * a,
         const struct test_scan * s, enum ggml_scan_path path) {
-    char                 err[256] = "";
-    struct ggml_tensor * op       = NULL;
+    struct lrnn_error    err = { LRNN_ERROR_NONE, "" };
+    struct ggml_tensor * op  = NULL;
     if (s->op == TEST_HOUSEHOLDER) {
         struct ggml_householder_scan_args args = s->householder;
         args.path                              = path;
-        op = ggml_householder_scan(a->ctx, &args, err, sizeof(err));
+        op                                     = ggml_householder_scan(a->ctx, &args, &err);
     } else if (s->op == TEST_SIGNED) {
         struct ggml_signed_scan_args args = s->sign;
         args.path                         = path;
-        op                                = ggml_signed_scan(a->ctx, &args, err, sizeof(err));
+        op                                = ggml_signed_scan(a->ctx, &args, &err);
     } else {
-        op = ggml_short_conv(a->ctx, &s->conv, err, sizeof(err));
+        op = ggml_short_conv(a->ctx, &s->conv, &err);
     }
-    if (!test_check(t, op != NULL, "%s: the builder rejects a valid case: %s", s->text, err)) {
+    if (!test_check(t, op != NULL, "%s: the builder rejects a valid case: %s", s->text, err.text)) {
         exit(1);
     }
     return op;

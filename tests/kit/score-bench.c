@@ -1,5 +1,6 @@
 #include "kit/score-bench.h"
 
+#include "lrnn.h"
 #include "kit/files.h"
 #include "kit/rng.h"
 
@@ -43,14 +44,15 @@ void bench_add_symbols(struct model_edit * e) {
 }
 
 struct lrnn_model * bench_load(struct model_edit * e, const char * name) {
-    char path[512], err[512] = "cannot write the file";
+    char              path[512];
+    struct lrnn_error err = { LRNN_ERROR_SYSTEM, "cannot write the file" };
     snprintf(path, sizeof(path), "%s/%s.gguf", bench.folder, name);
     struct lrnn_model * model =
-            model_edit_write(e, path) ? lrnn_model_load(path, NULL, err, sizeof(err)) : NULL;
+            model_edit_write(e, path) ? lrnn_model_load(path, NULL, &err) : NULL;
     model_edit_close(e);
     unlink(path);
     if (model == NULL) {
-        printf("FAILED: %s: %s\n", name, err);
+        printf("FAILED: %s: %s\n", name, err.text);
         exit(1);
     }
     return model;
@@ -80,17 +82,15 @@ static void write_data(void) {
 }
 
 struct windows * bench_windows(const struct lrnn_model * model, struct window_params params) {
-    const char *     paths[]  = { bench.data_path };
-    char             err[512] = "";
-    struct dataset * ds       = dataset_open(
-            &(struct dataset_params) { .paths = paths, .n_paths = 1, .text_field = "text" }, err,
-            sizeof(err));
-    struct windows * ws = ds != NULL ? windows_make(ds, model, &params, bench.folder, NULL, NULL,
-                                               err, sizeof(err))
-                                     : NULL;
+    const char *      paths[] = { bench.data_path };
+    struct lrnn_error err     = { LRNN_ERROR_NONE, "" };
+    struct dataset *  ds      = dataset_open(
+            &(struct dataset_params) { .paths = paths, .n_paths = 1, .text_field = "text" }, &err);
+    struct windows * ws =
+            ds != NULL ? windows_make(ds, model, &params, bench.folder, NULL, NULL, &err) : NULL;
     dataset_free(ds);
     if (ws == NULL) {
-        printf("FAILED: %s\n", err);
+        printf("FAILED: %s\n", err.text);
         exit(1);
     }
     return ws;
@@ -123,7 +123,8 @@ const char * bench_path(const char * name, char path[512]) {
 }
 
 enum score_status bench_run(struct score_bench_run * run) {
-    char                           path[512], checkpoints[600], err[512] = "";
+    char                           path[512], checkpoints[600];
+    struct lrnn_error              err      = { LRNN_ERROR_NONE, "" };
     struct windows *               ws       = bench_windows(run->model, run->window);
     const struct windows_summary * s        = windows_get_summary(ws);
     static const char * const      resets[] = { "window", "document", "never" };
@@ -167,31 +168,32 @@ enum score_status bench_run(struct score_bench_run * run) {
     enum score_status     status = SCORE_FAILED;
     struct score_writer * w      = NULL;
     if (run->resume) {
-        w = score_writer_resume(path, &meta, &n_done, err, sizeof(err));
+        w = score_writer_resume(path, &meta, &n_done, &err);
     } else {
-        w = score_writer_create(path, &meta, err, sizeof(err));
+        w = score_writer_create(path, &meta, &err);
     }
     params.next = params.first + n_done;
     if (w != NULL && score_meta_identity(&meta, params.identity)) {
-        status = score_run(run->model, ws, w, &params, &run->result, err, sizeof(err));
+        status = score_run(run->model, ws, w, &params, &run->result, &err);
     }
-    test_check(&bench.t, status != SCORE_FAILED, "%s: %s", run->name, err);
+    test_check(&bench.t, status != SCORE_FAILED, "%s: %s", run->name, err.text);
     test_check(&bench.t,
             run->warning != NULL ? strstr(run->result.warning, run->warning) != NULL
                                  : run->result.warning[0] == '\0',
             "warning '%s', expected '%s'", run->result.warning,
             run->warning != NULL ? run->warning : "");
-    score_writer_close(w, err, sizeof(err));
+    score_writer_close(w, &err);
     windows_free(ws);
     return status;
 }
 
 struct scores bench_read(const char * name) {
-    char          path[512], err[512] = "";
-    const char *  paths[] = { bench_path(name, path) };
-    struct scores scores;
-    if (!scores_read(paths, 1, false, &scores, err, sizeof(err))) {
-        printf("FAILED: %s\n", err);
+    char              path[512];
+    struct lrnn_error err     = { LRNN_ERROR_NONE, "" };
+    const char *      paths[] = { bench_path(name, path) };
+    struct scores     scores;
+    if (!scores_read(paths, 1, false, &scores, &err)) {
+        printf("FAILED: %s\n", err.text);
         exit(1);
     }
     return scores;
@@ -208,9 +210,9 @@ void bench_forget(const char * name) {
 }
 
 bool bench_begin(void) {
-    char err[512];
-    if (!golden_list_load(&bench.golden, err, sizeof(err))) {
-        printf("FAILED: %s\n", err);
+    struct lrnn_error err;
+    if (!golden_list_load(&bench.golden, &err)) {
+        printf("FAILED: %s\n", err.text);
         return false;
     }
     snprintf(bench.folder, sizeof(bench.folder), "%s/lrnn-score.XXXXXX",

@@ -1,5 +1,6 @@
 #include "kit/synthetic-scores.h"
 
+#include "lrnn.h"
 #include "base/hash.h"
 #include "base/random.h"
 
@@ -181,7 +182,7 @@ static void fill_window(struct stream * st, int64_t index, int64_t n_tokens, str
 }
 
 static bool write_windows(const struct synthetic * s, const struct score_meta * meta,
-        struct score_writer * writer, struct buffers * b, char * err, size_t err_size) {
+        struct score_writer * writer, struct buffers * b, struct lrnn_error * err) {
     struct stream st = { .s = s,
         .data               = hash_text(meta->data_fingerprint),
         .tokenizer          = hash_text(meta->tokenizer_hash),
@@ -197,7 +198,7 @@ static bool write_windows(const struct synthetic * s, const struct score_meta * 
         if (i < first || (s->n_write > 0 && n_written == s->n_write)) {
             continue;
         }
-        if (!score_writer_append(writer, &w, err, err_size)) {
+        if (!score_writer_append(writer, &w, err)) {
             return false;
         }
         n_written++;
@@ -205,18 +206,18 @@ static bool write_windows(const struct synthetic * s, const struct score_meta * 
     return true;
 }
 
-bool synthetic_write(const struct synthetic * s, const char * path, char * err, size_t err_size) {
+bool synthetic_write(const struct synthetic * s, const char * path, struct lrnn_error * err) {
     const struct score_meta meta   = make_meta(s);
-    struct score_writer *   writer = score_writer_create(path, &meta, err, err_size);
+    struct score_writer *   writer = score_writer_create(path, &meta, err);
     const size_t            n      = (size_t) s->window;
     struct buffers          b      = { malloc(n * sizeof(*b.nll)), malloc(n * sizeof(*b.bytes)),
                       malloc(n * sizeof(*b.flags)), malloc(n * sizeof(*b.spans)), { { 0 } } };
     bool ok = writer != NULL && b.nll != NULL && b.bytes != NULL && b.flags != NULL &&
               b.spans != NULL;
 
-    ok = ok && write_windows(s, &meta, writer, &b, err, err_size);
+    ok = ok && write_windows(s, &meta, writer, &b, err);
     if (writer != NULL) {
-        ok = score_writer_close(writer, err, err_size) && ok;
+        ok = score_writer_close(writer, err) && ok;
     }
     free(b.nll);
     free(b.bytes);

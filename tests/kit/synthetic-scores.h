@@ -14,6 +14,7 @@
 // z is standard normal per document, z' per model and window, and u is uniform in (0.5, 1.5). A bos
 // costs 0.
 
+#include "lrnn.h"
 #include "eval/scores/score-file.h"
 
 struct synthetic {
@@ -39,4 +40,4 @@ struct synthetic {
     int64_t short_every; // > 0: every short_every-th window has half the length
 };
 
-bool synthetic_write(const struct synthetic * s, const char * path, char * err, size_t err_size);
+bool synthetic_write(const struct synthetic * s, const char * path, struct lrnn_error * err);

@@ -2,6 +2,7 @@
 //
 //     make-scores OUT.nll key=value...
 
+#include "lrnn.h"
 #include "kit/synthetic-scores.h"
 
 #include <stdio.h>
@@ -47,7 +48,7 @@ int main(int argc, char ** argv) {
         { "uniform", NULL, NULL, &s.uniform },
         { "norm", NULL, NULL, &s.norm },
     };
-    char err[512];
+    struct lrnn_error err;
     for (int i = 2; i < argc; ++i) {
         const char * value = strchr(argv[i], '=');
         bool         found = false;
@@ -69,8 +70,9 @@ int main(int argc, char ** argv) {
             return 2;
         }
     }
-    if (argc < 2 || !synthetic_write(&s, argv[1], err, sizeof(err))) {
-        fprintf(stderr, "make-scores: %s\n", argc < 2 ? "make-scores OUT.nll key=value..." : err);
+    if (argc < 2 || !synthetic_write(&s, argv[1], &err)) {
+        fprintf(stderr, "make-scores: %s\n",
+                argc < 2 ? "make-scores OUT.nll key=value..." : err.text);
         return 1;
     }
     return 0;

@@ -68,6 +68,8 @@ def expected_types(binding, c_type):
     structs = {f"struct {s.c_name}": s for s in binding._STRUCTS}
     if c_type in VALUES:
         return VALUES[c_type]
+    if array := re.fullmatch(r"char\[(\d+)\]", c_type):
+        return [ctypes.c_char * int(array.group(1))]
     if c_type in structs:
         return [structs[c_type]]
     if c_type.startswith("enum "):
@@ -101,6 +103,16 @@ def test_fields(binding, header):
             f"update struct {struct.c_name} in examples/python/lrnn.py"
         for (c_type, name), (_, found) in zip(fields, struct._fields_):
             check(binding, f"{struct.c_name}.{name}", c_type, found)
+
+
+def test_a_class_per_kind_of_error(binding, header):
+    kinds = re.findall(r"\bLRNN_ERROR_(\w+)", header)
+    assert len(binding._ERRORS) == len(kinds) > 8
+    named = {"NONE": "Error", "NO_MEMORY": "MemoryShortError", "SYSTEM": "SystemCallError"}
+    for kind, error in zip(kinds, binding._ERRORS):
+        words = kind.removeprefix("BAD_").split("_")
+        name = named.get(kind, "".join(w.capitalize() for w in words) + "Error")
+        assert error.__name__ == name and error.__name__ in [*binding.__all__, "Error"]
 
 
 def test_functions(binding, header):

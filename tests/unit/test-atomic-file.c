@@ -1,5 +1,6 @@
 // Output files: complete or absent, also if the process is killed; nobody else's files are deleted.
 
+#include "lrnn.h"
 #include "base/atomic-file.h"
 #include "kit/check.h"
 
@@ -68,17 +69,17 @@ static void on_signal(int number) {
 
 static void run_child(int from, int to) {
     struct atomic_file file;
-    char               path[PATH_SIZE], err[512], byte;
+    char               path[PATH_SIZE], byte;
 
     const struct sigaction action = { .sa_handler = on_signal };
     sigaction(SIGTERM, &action, NULL);
     sigaction(SIGHUP, &action, NULL);
-    if (!atomic_file_open(&file, in_folder(path, "out"), err, sizeof(err)) ||
-            !atomic_file_write(&file, "child", 5, err, sizeof(err)) || write(to, "o", 1) != 1 ||
+    if (!atomic_file_open(&file, in_folder(path, "out"), NULL) ||
+            !atomic_file_write(&file, "child", 5, NULL) || write(to, "o", 1) != 1 ||
             read(from, &byte, 1) != 1) {
         _exit(1);
     }
-    _exit(write(to, atomic_file_commit(&file, err, sizeof(err)) ? "c" : "f", 1) != 1);
+    _exit(write(to, atomic_file_commit(&file, NULL) ? "c" : "f", 1) != 1);
 }
 
 static bool start_child(struct test * t, struct child * c) {
@@ -118,23 +119,22 @@ static int end_child(struct child * c, int number) {
 // Checks
 //
 
-static bool write_out(char * err, size_t err_size) {
+static bool write_out(struct lrnn_error * err) {
     struct atomic_file file;
     char               path[PATH_SIZE];
-    return atomic_file_open(&file, in_folder(path, "out"), err, err_size) &&
-           atomic_file_write(&file, "mine", 4, err, err_size) &&
-           atomic_file_commit(&file, err, err_size);
+    return atomic_file_open(&file, in_folder(path, "out"), err) &&
+           atomic_file_write(&file, "mine", 4, err) && atomic_file_commit(&file, err);
 }
 
 // A cancelled file deletes its temporary file and leaves the previous file intact.
 static void check_cancel(struct test * t) {
     struct atomic_file file;
-    char               out[PATH_SIZE], temporary[PATH_SIZE], err[512] = "";
+    char               out[PATH_SIZE], temporary[PATH_SIZE];
+    struct lrnn_error  err = { LRNN_ERROR_NONE, "" };
     write_text(in_folder(out, "out"), "before");
     if (test_check(t,
-                atomic_file_open(&file, out, err, sizeof(err)) &&
-                        atomic_file_write(&file, "mine", 4, err, sizeof(err)),
-                "%s", err)) {
+                atomic_file_open(&file, out, &err) && atomic_file_write(&file, "mine", 4, &err),
+                "%s", err.text)) {
         test_check(t, exists(temporary_of(temporary, getpid())), "%s is missing", temporary);
         atomic_file_cancel(&file);
         test_check(t, !exists(temporary), "cancelled: %s is left", temporary);
@@ -162,14 +162,15 @@ static void check_signals(struct test * t) {
 
 // The temporary file of a dead process is deleted at the next write. Returns its id.
 static pid_t check_stale(struct test * t) {
-    struct child c;
-    char         temporary[PATH_SIZE], out[PATH_SIZE], err[512] = "";
+    struct child      c;
+    char              temporary[PATH_SIZE], out[PATH_SIZE];
+    struct lrnn_error err = { LRNN_ERROR_NONE, "" };
     if (!start_child(t, &c)) {
         return 0;
     }
     end_child(&c, SIGKILL);
     test_check(t, exists(temporary_of(temporary, c.pid)), "SIGKILL left nothing to delete");
-    test_check(t, write_out(err, sizeof(err)), "%s", err);
+    test_check(t, write_out(&err), "%s", err.text);
     test_check(t, !exists(temporary), "%s of a dead process is left", temporary);
     test_check(t, has_text(in_folder(out, "out"), "mine"), "the file has another content");
     return c.pid;
@@ -178,16 +179,17 @@ static pid_t check_stale(struct test * t) {
 // The temporary file of a living process stays, and so does a locked one: its process may run in
 // another container or on another machine.
 static void check_living(struct test * t, pid_t dead) {
-    struct child c;
-    char         temporary[PATH_SIZE], moved[PATH_SIZE], out[PATH_SIZE], err[512] = "";
+    struct child      c;
+    char              temporary[PATH_SIZE], moved[PATH_SIZE], out[PATH_SIZE];
+    struct lrnn_error err = { LRNN_ERROR_NONE, "" };
     if (!start_child(t, &c)) {
         return;
     }
-    test_check(t, write_out(err, sizeof(err)), "%s", err);
+    test_check(t, write_out(&err), "%s", err.text);
     test_check(
             t, exists(temporary_of(temporary, c.pid)), "%s of a living process is gone", temporary);
     rename(temporary, temporary_of(moved, dead));
-    test_check(t, write_out(err, sizeof(err)), "%s", err);
+    test_check(t, write_out(&err), "%s", err.text);
     test_check(t, exists(moved), "%s is locked, but gone", moved);
     rename(moved, temporary);
     test_check(t, ask_child(&c) == 'c', "the child could not complete its file");
@@ -219,7 +221,8 @@ static void check_other_names(struct test * t, pid_t dead) {
         { "out.1.tmp", NULL },
     };
     enum { N_NAMES = sizeof(NAMES) / sizeof(NAMES[0]) };
-    char names[N_NAMES][PATH_SIZE], link[PATH_SIZE], victim[PATH_SIZE], err[512] = "";
+    char              names[N_NAMES][PATH_SIZE], link[PATH_SIZE], victim[PATH_SIZE];
+    struct lrnn_error err = { LRNN_ERROR_NONE, "" };
 
     for (int i = 0; i < N_NAMES; ++i) {
         char name[64], id[32] = "";
@@ -231,21 +234,21 @@ static void check_other_names(struct test * t, pid_t dead) {
     }
     write_text(in_folder(victim, "victim"), "a user's");
     test_check(t, symlink("victim", temporary_of(link, dead)) == 0, "cannot make a link");
-    test_check(t, write_out(err, sizeof(err)), "%s", err);
+    test_check(t, write_out(&err), "%s", err.text);
     for (int i = 0; i < N_NAMES; ++i) {
         test_check(t, has_text(names[i], "a user's"), "%s changed", names[i]);
         remove(names[i]);
     }
     test_check(t, exists(link) && has_text(victim, "a user's"), "a link or its target changed");
     remove(link);
-    test_check(t, mkdir(link, 0777) == 0 && write_out(err, sizeof(err)) && exists(link),
-            "a folder is gone: %s", err);
+    test_check(t, mkdir(link, 0777) == 0 && write_out(&err) && exists(link), "a folder is gone: %s",
+            err.text);
     rmdir(link);
 
     // a file in the way of ours is neither followed nor replaced
     test_check(t, symlink("victim", temporary_of(link, getpid())) == 0, "cannot make a link");
     test_check(
-            t, !write_out(err, sizeof(err)) && strstr(err, "File exists") != NULL, "said: %s", err);
+            t, !write_out(&err) && strstr(err.text, "File exists") != NULL, "said: %s", err.text);
     test_check(t, exists(link) && has_text(victim, "a user's"), "a link or its target changed");
     remove(link);
     remove(victim);
@@ -254,40 +257,42 @@ static void check_other_names(struct test * t, pid_t dead) {
 // Two writers of one file in one process: the second fails, the first is not disturbed.
 static void check_two_writers(struct test * t) {
     struct atomic_file a, b;
-    char               path[PATH_SIZE], err[512] = "";
+    char               path[PATH_SIZE];
+    struct lrnn_error  err = { LRNN_ERROR_NONE, "" };
     in_folder(path, "out");
-    test_check(t, atomic_file_open(&a, path, err, sizeof(err)), "%s", err);
-    test_check(t, !atomic_file_open(&b, path, err, sizeof(err)), "a file was opened twice");
+    test_check(t, atomic_file_open(&a, path, &err), "%s", err.text);
+    test_check(t, !atomic_file_open(&b, path, &err), "a file was opened twice");
     test_check(t,
-            atomic_file_write(&a, "first", 5, err, sizeof(err)) &&
-                    atomic_file_commit(&a, err, sizeof(err)) && has_text(path, "first"),
-            "%s", err);
+            atomic_file_write(&a, "first", 5, &err) && atomic_file_commit(&a, &err) &&
+                    has_text(path, "first"),
+            "%s", err.text);
     write_text(temporary_of(path, getpid()), "of a process that had our id");
-    test_check(t, write_out(err, sizeof(err)) && !exists(path), "%s", err);
+    test_check(t, write_out(&err) && !exists(path), "%s", err.text);
 }
 
 // Only a file of the same kind or an empty one may be replaced. A magic may have any length.
 static void check_may_replace(struct test * t) {
     static const char * const MAGICS[] = { "LRNNSTAT", "exactly 16 bytes",
         "more than 16 bytes of it" };
-    char                      path[PATH_SIZE], text[64], err[512];
+    char                      path[PATH_SIZE], text[64];
+    struct lrnn_error         err = { LRNN_ERROR_NONE, "" };
     remove(in_folder(path, "out"));
     for (size_t i = 0; i < sizeof(MAGICS) / sizeof(MAGICS[0]); ++i) {
         const char * magic = MAGICS[i];
         const size_t n     = strlen(magic);
-        test_check(t, atomic_file_may_replace(path, magic, "x", err, sizeof(err)), "no file");
+        test_check(t, atomic_file_may_replace(path, magic, "x", &err), "no file");
         write_text(path, "");
-        test_check(t, atomic_file_may_replace(path, magic, "x", err, sizeof(err)), "an empty file");
+        test_check(t, atomic_file_may_replace(path, magic, "x", &err), "an empty file");
         snprintf(text, sizeof(text), "%s and more", magic);
         write_text(path, text);
-        test_check(t, atomic_file_may_replace(path, magic, "x", err, sizeof(err)), "%s", err);
+        test_check(t, atomic_file_may_replace(path, magic, "x", &err), "%s", err.text);
         text[n - 1] ^= 1;
         write_text(path, text);
-        test_check(t, !atomic_file_may_replace(path, magic, "x", err, sizeof(err)),
+        test_check(t, !atomic_file_may_replace(path, magic, "x", &err),
                 "the last byte of '%s' is not compared", magic);
         snprintf(text, n, "%s", magic); // without its last byte
         write_text(path, text);
-        test_check(t, !atomic_file_may_replace(path, magic, "x", err, sizeof(err)),
+        test_check(t, !atomic_file_may_replace(path, magic, "x", &err),
                 "a file that ends within '%s' is accepted", magic);
         remove(path);
     }
@@ -296,15 +301,15 @@ static void check_may_replace(struct test * t) {
 // After atomic_file_remove_temporaries, nothing new can be left over.
 static void check_end(struct test * t) {
     struct atomic_file file;
-    char               path[PATH_SIZE], temporary[PATH_SIZE], err[512] = "";
+    char               path[PATH_SIZE], temporary[PATH_SIZE];
+    struct lrnn_error  err = { LRNN_ERROR_NONE, "" };
     write_text(in_folder(path, "out"), "before");
-    test_check(t, atomic_file_open(&file, path, err, sizeof(err)), "%s", err);
+    test_check(t, atomic_file_open(&file, path, &err), "%s", err.text);
     atomic_file_remove_temporaries();
     atomic_file_remove_temporaries();
     test_check(t, !exists(temporary_of(temporary, getpid())), "%s is left", temporary);
-    test_check(t, !atomic_file_commit(&file, err, sizeof(err)), "a deleted file was committed");
-    test_check(
-            t, !write_out(err, sizeof(err)) && !exists(temporary), "a file was opened at the end");
+    test_check(t, !atomic_file_commit(&file, &err), "a deleted file was committed");
+    test_check(t, !write_out(&err) && !exists(temporary), "a file was opened at the end");
     test_check(t, has_text(path, "before"), "the file changed");
     remove(path);
 }

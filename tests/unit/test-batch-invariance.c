@@ -70,9 +70,9 @@ static void make_plan(struct plan * p, int64_t n_vocab, bool decoding, uint64_t 
 static bool run(struct test * t, const char * name, struct lrnn_model * model,
         const struct plan * p, int alone, struct lrnn_session_params params, float * out) {
     const int64_t         V = lrnn_model_get_info(model).n_vocab;
-    char                  err[512];
-    struct lrnn_session * session = lrnn_session_new(model, &params, err, sizeof(err));
-    bool                  done    = test_check(t, session != NULL, "%s: %s", name, err);
+    struct lrnn_error     err;
+    struct lrnn_session * session = lrnn_session_new(model, &params, &err);
+    bool                  done    = test_check(t, session != NULL, "%s: %s", name, err.text);
     for (int i = 0; done && i < p->n_calls; ++i) {
         struct lrnn_input in[N_SEQS];
         int32_t           n_in = 0;
@@ -80,14 +80,14 @@ static bool run(struct test * t, const char * name, struct lrnn_model * model,
             const int           s    = (k + i) % N_SEQS; // the order varies
             const struct turn * turn = &p->turns[s][i];
             if (turn->n > 0 && (alone < 0 || alone == s)) {
-                done = turn->back == 0 || lrnn_seq_rewind(session, s, turn->back, err, sizeof(err));
+                done       = turn->back == 0 || lrnn_seq_rewind(session, s, turn->back, &err);
                 in[n_in++] = (struct lrnn_input) {
                     .seq = s, .tokens = turn->tokens, .n_tokens = turn->n, .n_logits = 1
                 };
             }
         }
-        done = done && (n_in == 0 || lrnn_eval(session, in, n_in, err, sizeof(err)));
-        test_check(t, done, "%s: call %d: %s", name, i, err);
+        done = done && (n_in == 0 || lrnn_eval(session, in, n_in, &err));
+        test_check(t, done, "%s: call %d: %s", name, i, err.text);
         for (int32_t k = 0; done && k < n_in; ++k) {
             memcpy(out + (in[k].seq * MAX_CALLS + i) * V, lrnn_logits(session, k),
                     (size_t) V * sizeof(float));
@@ -135,22 +135,21 @@ static void compare_copies(
     };
     const struct lrnn_model_info info = lrnn_model_get_info(model);
     int32_t                      tokens[N];
-    char                         err[512], state[64];
+    char                         state[64];
+    struct lrnn_error            err = { LRNN_ERROR_NONE, "" };
     snprintf(state, sizeof(state), "test-batch-invariance-%ld.state", (long) getpid());
     for (int i = 0; i < N; ++i) {
         tokens[i] = (int32_t) ((7 * i + 3) % info.n_vocab);
     }
-    struct lrnn_session * s  = lrnn_session_new(model, &params, err, sizeof(err));
+    struct lrnn_session * s  = lrnn_session_new(model, &params, &err);
     struct lrnn_input     in = { .tokens = tokens, .n_tokens = N };
-    bool                  ok = s != NULL && lrnn_eval(s, &in, 1, err, sizeof(err)) &&
-              lrnn_seq_fork(s, 0, 1, err, sizeof(err)) &&
-              lrnn_seq_save(s, 0, NULL, state, err, sizeof(err)) &&
-              lrnn_seq_load(s, 2, NULL, state, err, sizeof(err));
+    bool ok = s != NULL && lrnn_eval(s, &in, 1, &err) && lrnn_seq_fork(s, 0, 1, &err) &&
+              lrnn_seq_save(s, 0, NULL, state, &err) && lrnn_seq_load(s, 2, NULL, state, &err);
     const size_t size  = (size_t) info.n_vocab * sizeof(float);
     float *      first = malloc(size);
     in.n_tokens = in.n_logits = 1;
     for (; ok && in.seq < 3; ++in.seq) {
-        ok = lrnn_eval(s, &in, 1, err, sizeof(err));
+        ok = lrnn_eval(s, &in, 1, &err);
         if (ok && in.seq == 0) {
             memcpy(first, lrnn_logits(s, 0), size);
         }
@@ -158,15 +157,15 @@ static void compare_copies(
                 "%s, cache in %s: a %s continues with other bits", name, lrnn_cache_type_name(type),
                 in.seq == 1 ? "fork" : "loaded sequence");
     }
-    test_check(t, ok, "%s: %s", name, err);
+    test_check(t, ok, "%s: %s", name, err.text);
     lrnn_session_free(s);
     // another type of the cache
     s  = lrnn_session_new(model,
              &(struct lrnn_session_params) {
                      .n_threads = 1, .n_cache = 4 * N, .cache_type = (type + 1) % 3 },
-             err, sizeof(err));
-    ok = s != NULL && lrnn_seq_load(s, 0, NULL, state, err, sizeof(err));
-    test_check(t, !ok && strstr(err, "the attention cache has the type ") != NULL,
+             &err);
+    ok = s != NULL && lrnn_seq_load(s, 0, NULL, state, &err);
+    test_check(t, !ok && strstr(err.text, "the attention cache has the type ") != NULL,
             "%s: a state with another type of the cache was accepted", name);
     lrnn_session_free(s);
     remove(state);
@@ -185,20 +184,20 @@ static double compare_cuts(struct test * t, const char * name, struct lrnn_model
         .n_cache    = N + CALL,
         .cache_type = cache_type,
     };
-    const int64_t   V   = lrnn_model_get_info(model).n_vocab;
-    struct test_rng rng = { 5 };
-    int32_t         tokens[N + CALL];
-    char            err[512];
-    float *         all   = malloc((size_t) (N * V) * sizeof(*all));
-    double          worst = 0.0;
+    const int64_t     V   = lrnn_model_get_info(model).n_vocab;
+    struct test_rng   rng = { 5 };
+    int32_t           tokens[N + CALL];
+    struct lrnn_error err;
+    float *           all   = malloc((size_t) (N * V) * sizeof(*all));
+    double            worst = 0.0;
     for (int i = 0; i < N + CALL; ++i) {
         tokens[i] = (int32_t) test_below(&rng, V);
     }
-    struct lrnn_session * s  = lrnn_session_new(model, &params, err, sizeof(err));
+    struct lrnn_session * s  = lrnn_session_new(model, &params, &err);
     bool                  ok = s != NULL;
     for (int64_t at = 0; ok && at < N; ++at) {
         const struct lrnn_input in = { .tokens = tokens + at, .n_tokens = 1, .n_logits = 1 };
-        ok                         = lrnn_eval(s, &in, 1, err, sizeof(err));
+        ok                         = lrnn_eval(s, &in, 1, &err);
         if (ok) {
             memcpy(all + at * V, lrnn_logits(s, 0), (size_t) V * sizeof(*all));
         }
@@ -213,15 +212,15 @@ static double compare_cuts(struct test * t, const char * name, struct lrnn_model
         }
         const int64_t           n  = right + wrong;
         const struct lrnn_input in = { .seq = 1, .tokens = call, .n_tokens = n, .n_logits = n };
-        ok                         = lrnn_eval(s, &in, 1, err, sizeof(err));
+        ok                         = lrnn_eval(s, &in, 1, &err);
         for (int64_t i = 0; ok && i < right * V; ++i) {
             const double d = fabs((double) all[at * V + i] - (double) lrnn_logits(s, 0)[i]);
             worst          = d <= worst ? worst : d; // NaN wins
         }
-        ok = ok && lrnn_seq_rewind(s, 1, wrong, err, sizeof(err));
+        ok = ok && lrnn_seq_rewind(s, 1, wrong, &err);
         at += right;
     }
-    test_check(t, ok, "%s: %s", name, err);
+    test_check(t, ok, "%s: %s", name, err.text);
     lrnn_session_free(s);
     free(all);
     return ok ? worst : NAN;
@@ -294,7 +293,7 @@ static bool parse(const char * message, char name[GGML_MAX_NAME], int * n_dims, 
 // Sets the keys, then changes each tensor that the loader rejects to the shape that it expects,
 // until the model loads. Returns NULL with the message of the loader if it fails for another
 // reason.
-static struct lrnn_model * widen(struct model_edit * e, char * err, size_t err_size) {
+static struct lrnn_model * widen(struct model_edit * e, struct lrnn_error * err) {
     const char * arch   = gguf_get_val_str(e->gguf, gguf_find_key(e->gguf, "general.architecture"));
     struct test_rng rng = { 1 };
     for (size_t i = 0; i < sizeof(keys) / sizeof(keys[0]); ++i) {
@@ -319,8 +318,8 @@ static struct lrnn_model * widen(struct model_edit * e, char * err, size_t err_s
         int                 n_dims;
         int64_t             ne[4];
         struct lrnn_model * model =
-                model_edit_write(e, path) ? lrnn_model_load(path, NULL, err, err_size) : NULL;
-        if (model != NULL || !parse(err, name, &n_dims, ne)) {
+                model_edit_write(e, path) ? lrnn_model_load(path, NULL, err) : NULL;
+        if (model != NULL || !parse(err->text, name, &n_dims, ne)) {
             return model;
         }
         reshape(e, name, n_dims, ne, &rng);
@@ -330,7 +329,7 @@ static struct lrnn_model * widen(struct model_edit * e, char * err, size_t err_s
 
 // Quantizes all matrices, or those of the default policy, which keeps gates, β and low ranks in
 // F32. Rows that are not whole blocks become F16.
-static struct lrnn_model * quantize(struct model_edit * e, bool all, char * err, size_t err_size) {
+static struct lrnn_model * quantize(struct model_edit * e, bool all, struct lrnn_error * err) {
     static const char * const kept[] = { "ssm_beta", "ssm_alpha", "ssm_f_", "ssm_g_", "time_mix_",
         "ssm_dt", "ssm_x", "igate", "fgate" };
     for (int64_t i = 0; i < e->n_tensors; ++i) {
@@ -343,7 +342,7 @@ static struct lrnn_model * quantize(struct model_edit * e, bool all, char * err,
             model_edit_convert(e, x->name, x->ne[0] % LENGTH == 0 ? GGML_TYPE_Q8_0 : GGML_TYPE_F16);
         }
     }
-    return model_edit_write(e, path) ? lrnn_model_load(path, NULL, err, err_size) : NULL;
+    return model_edit_write(e, path) ? lrnn_model_load(path, NULL, err) : NULL;
 }
 
 // With exact cuts, a quantized model without attention gives the same bits for one long call and
@@ -353,27 +352,25 @@ static void test_exact_cuts(struct test * t, const char * name, struct lrnn_mode
     const struct lrnn_model_info     info   = lrnn_model_get_info(model);
     const struct lrnn_session_params params = { .n_threads = 1, .n_seqs = 2, .exact_cuts = true };
     struct test_rng                  rng    = { 3 };
-    char                             err[512];
+    struct lrnn_error                err;
     int32_t                          tokens[LONG];
     if (info.n_layer_attention > 0) {
         return;
     }
-    struct lrnn_session * session = lrnn_session_new(model, &params, err, sizeof(err));
-    bool                  done    = test_check(t, session != NULL, "%s: %s", name, err);
+    struct lrnn_session * session = lrnn_session_new(model, &params, &err);
+    bool                  done    = test_check(t, session != NULL, "%s: %s", name, err.text);
     for (int i = 0; i < LONG; ++i) {
         tokens[i] = (int32_t) test_below(&rng, info.n_vocab);
     }
     const size_t row   = (size_t) info.n_vocab * sizeof(float);
     float *      whole = malloc(LONG * row);
-    done               = done &&
-           lrnn_eval(session, &(struct lrnn_input) { 0, tokens, LONG, LONG }, 1, err, sizeof(err));
+    done = done && lrnn_eval(session, &(struct lrnn_input) { 0, tokens, LONG, LONG }, 1, &err);
     if (done) {
         memcpy(whole, lrnn_logits(session, 0), LONG * row);
     }
     int n_wrong = 0;
     for (int i = 0; i < LONG && done; ++i) {
-        done = lrnn_eval(
-                session, &(struct lrnn_input) { 1, tokens + i, 1, 1 }, 1, err, sizeof(err));
+        done = lrnn_eval(session, &(struct lrnn_input) { 1, tokens + i, 1, 1 }, 1, &err);
         n_wrong +=
                 done && memcmp(whole + i * info.n_vocab, lrnn_logits(session, 0), row) != 0 ? 1 : 0;
     }
@@ -389,15 +386,14 @@ static void test_model(struct test * t, const struct golden * g) {
         LRNN_CACHE_Q8_0 };
     double                            worst[3] = { 0.0, 0.0, 0.0 };
     struct model_edit                 e;
-    char                              err[512] = "";
+    struct lrnn_error                 err = { LRNN_ERROR_NONE, "" };
     if (!test_check(t, model_edit_open(&e, g->path), "%s: cannot be read", g->path)) {
         return;
     }
     for (int type = 0; type < 3; ++type) {
-        struct lrnn_model * model =
-                type > 0 ? quantize(&e, type == 2, err, sizeof(err)) : widen(&e, err, sizeof(err));
-        const double limit = type > 0 ? 0.0 : LIMIT_F32;
-        if (!test_check(t, model != NULL, "%s: %s", g->name, err)) {
+        struct lrnn_model * model = type > 0 ? quantize(&e, type == 2, &err) : widen(&e, &err);
+        const double        limit = type > 0 ? 0.0 : LIMIT_F32;
+        if (!test_check(t, model != NULL, "%s: %s", g->name, err.text)) {
             break;
         }
         // one token per call; random cuts; random cuts with two threads
@@ -433,8 +429,8 @@ static void test_model(struct test * t, const struct golden * g) {
 int main(void) {
     struct test        t = { 0 };
     struct golden_list list;
-    char               err[512];
-    if (test_check(&t, golden_list_load(&list, err, sizeof(err)), "%s", err)) {
+    struct lrnn_error  err;
+    if (test_check(&t, golden_list_load(&list, &err), "%s", err.text)) {
         for (int i = 0; i < list.n; ++i) {
             test_model(&t, &list.models[i]);
         }

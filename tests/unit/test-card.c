@@ -25,11 +25,11 @@ static const double LIMIT = 1e-3;
 static const double LIMIT_ATTENTION = 1e-2;
 
 static double feed(struct test * t, struct lrnn_session * s, const struct golden * g, int64_t n) {
-    char   err[512];
-    double worst = 0.0;
+    struct lrnn_error err;
+    double            worst = 0.0;
     for (int64_t done = 0; done < g->n_tokens; done += n) {
         const struct lrnn_input in = { .tokens = g->tokens + done, .n_tokens = n, .n_logits = n };
-        if (!test_check(t, lrnn_eval(s, &in, 1, err, sizeof(err)), "%s: %s", g->name, err)) {
+        if (!test_check(t, lrnn_eval(s, &in, 1, &err), "%s: %s", g->name, err.text)) {
             return INFINITY;
         }
         for (int64_t i = 0; i < n * g->n_vocab; ++i) {
@@ -43,9 +43,9 @@ static double feed(struct test * t, struct lrnn_session * s, const struct golden
 
 static void test_model(struct test * t, const struct golden * g, const char * device) {
     const struct lrnn_model_params params = { .n_gpu_layers = -1, .devices = device };
-    char                           err[512];
-    struct lrnn_model *            model = lrnn_model_load(g->path, &params, err, sizeof(err));
-    if (!test_check(t, model != NULL, "%s: %s", g->name, err)) {
+    struct lrnn_error              err;
+    struct lrnn_model *            model = lrnn_model_load(g->path, &params, &err);
+    if (!test_check(t, model != NULL, "%s: %s", g->name, err.text)) {
         return;
     }
     const bool    attention = lrnn_model_get_info(model).n_layer_attention > 0;
@@ -54,9 +54,9 @@ static void test_model(struct test * t, const struct golden * g, const char * de
     double        worst[2]  = { 0 };
     for (int i = 0; i < 2; ++i) {
         struct lrnn_session * s = lrnn_session_new(model,
-                &(struct lrnn_session_params) { .n_cache = 256, .cache_type = LRNN_CACHE_F32 }, err,
-                sizeof(err));
-        if (test_check(t, s != NULL, "%s: %s", g->name, err)) {
+                &(struct lrnn_session_params) { .n_cache = 256, .cache_type = LRNN_CACHE_F32 },
+                &err);
+        if (test_check(t, s != NULL, "%s: %s", g->name, err.text)) {
             worst[i] = feed(t, s, g, pieces[i]);
             test_check(t, worst[i] <= limit,
                     "%s, calls of %d tokens: a logit differs by %g; limit %g", g->name,
@@ -76,9 +76,9 @@ int main(int argc, char ** argv) {
     }
     struct test        t = { 0 };
     struct golden_list list;
-    char               err[512];
-    if (!golden_list_load(&list, err, sizeof(err))) {
-        fprintf(stderr, "%s\n", err);
+    struct lrnn_error  err;
+    if (!golden_list_load(&list, &err)) {
+        fprintf(stderr, "%s\n", err.text);
         return 1;
     }
     const char * device = argc > 1 ? argv[1] : ggml_backend_dev_name(gpu);

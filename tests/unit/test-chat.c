@@ -59,12 +59,12 @@ static bool make_model(const char * from, const char * path, const char * key, c
 
 static struct lrnn_model * load(
         struct test * t, const char * from, const char * key, const char * text) {
-    char path[64], err[512] = "";
+    char              path[64];
+    struct lrnn_error err = { LRNN_ERROR_NONE, "" };
     snprintf(path, sizeof(path), "test-chat-%ld.gguf", (long) getpid());
-    struct lrnn_model * model = make_model(from, path, key, text)
-                                        ? lrnn_model_load(path, NULL, err, sizeof(err))
-                                        : NULL;
-    test_check(t, model != NULL, "%s: %s", path, err);
+    struct lrnn_model * model =
+            make_model(from, path, key, text) ? lrnn_model_load(path, NULL, &err) : NULL;
+    test_check(t, model != NULL, "%s: %s", path, err.text);
     remove(path);
     return model;
 }
@@ -137,11 +137,11 @@ struct prompt {
 
 static bool tokenize(struct test * t, const struct lrnn_chat * chat, const struct conversation * c,
         int64_t n, struct prompt * p) {
-    char err[512];
+    struct lrnn_error err;
     return test_check(t,
-            lrnn_chat_tokenize(chat, c->messages, n, c->no_thinking, &p->tokens, &p->n,
-                    &p->n_stable, err, sizeof(err)),
-            "%s", err);
+            lrnn_chat_tokenize(
+                    chat, c->messages, n, c->no_thinking, &p->tokens, &p->n, &p->n_stable, &err),
+            "%s", err.text);
 }
 
 static bool begins_with(const struct prompt * p, const int32_t * tokens, int64_t n) {
@@ -269,8 +269,9 @@ static void test_turns(struct test * t, const struct lrnn_chat * chat, const cha
 }
 
 static void test_format(struct test * t, const char * golden, const char * format) {
-    char   path[1024], err[512];
-    size_t size;
+    char              path[1024];
+    struct lrnn_error err = { LRNN_ERROR_NONE, "" };
+    size_t            size;
     snprintf(path, sizeof(path), "%s/%s.jinja", LRNN_CHAT_DATA, format);
     char *              jinja = (char *) test_read_file(path, &size);
     struct lrnn_model * model = load(t, golden, "tokenizer.chat_template", jinja);
@@ -279,8 +280,8 @@ static void test_format(struct test * t, const char * golden, const char * forma
     test_check(t, name != NULL && strcmp(name, format) == 0, "%s is recognized as %s", path,
             name != NULL ? name : "nothing");
     free(jinja);
-    struct lrnn_chat * chat = model != NULL ? lrnn_chat_new(model, NULL, err, sizeof(err)) : NULL;
-    if (test_check(t, chat != NULL, "%s: %s", format, err)) {
+    struct lrnn_chat * chat = model != NULL ? lrnn_chat_new(model, NULL, &err) : NULL;
+    if (test_check(t, chat != NULL, "%s: %s", format, err.text)) {
         const int64_t n = test_cases(t, model, chat, format);
         test_check(t, n > 50, "%s: only %lld conversations", format, (long long) n);
         test_turns(t, chat, format);
@@ -299,10 +300,10 @@ static void test_format(struct test * t, const char * golden, const char * forma
 
 static void expect_error(struct test * t, const struct lrnn_model * model, const char * format,
         const char * expected) {
-    char               err[1024] = "";
-    struct lrnn_chat * chat      = lrnn_chat_new(model, format, err, sizeof(err));
-    test_check(t, chat == NULL && strstr(err, expected) != NULL, "%s: '%s'; expected '%s'",
-            format != NULL ? format : "the model's format", err, expected);
+    struct lrnn_error  err  = { LRNN_ERROR_NONE, "" };
+    struct lrnn_chat * chat = lrnn_chat_new(model, format, &err);
+    test_check(t, chat == NULL && strstr(err.text, expected) != NULL, "%s: '%s'; expected '%s'",
+            format != NULL ? format : "the model's format", err.text, expected);
     lrnn_chat_free(chat);
 }
 
@@ -341,14 +342,14 @@ static void test_bad_formats(struct test * t, const char * golden) {
 static void test_refusals(struct test * t, const char * golden) {
     struct lrnn_model * model = load(t, golden, NULL, NULL);
     struct lrnn_model * ids   = golden_load_model("delta_net_neg");
-    char                err[512];
+    struct lrnn_error   err;
     int32_t *           tokens;
     int64_t             n;
 
     expect_error(t, ids, "chatml", "chat needs a tokenizer");
     expect_error(t, model, NULL, "has no chat template");
     expect_error(t, model, "no-such-format", "no chat format has the name no-such-format");
-    struct lrnn_chat * chat = lrnn_chat_new(model, "chatml", err, sizeof(err));
+    struct lrnn_chat * chat = lrnn_chat_new(model, "chatml", &err);
     static const struct {
         const char *roles[3], *error;
     } cases[] = {
@@ -367,13 +368,13 @@ static void test_refusals(struct test * t, const char * golden) {
             ++n_m;
         }
         test_check(t,
-                !lrnn_chat_tokenize(chat, m, n_m, false, &tokens, &n, NULL, err, sizeof(err)) &&
-                        strstr(err, cases[i].error) != NULL,
-                "case %zu: '%s'; expected '%s'", i, err, cases[i].error);
+                !lrnn_chat_tokenize(chat, m, n_m, false, &tokens, &n, NULL, &err) &&
+                        strstr(err.text, cases[i].error) != NULL,
+                "case %zu: '%s'; expected '%s'", i, err.text, cases[i].error);
     }
     for (int32_t i = 0; lrnn_chat_format(i) != NULL; ++i) { // every built-in format parses
-        struct lrnn_chat * named = lrnn_chat_new(model, lrnn_chat_format(i), err, sizeof(err));
-        test_check(t, named != NULL, "%s", err);
+        struct lrnn_chat * named = lrnn_chat_new(model, lrnn_chat_format(i), &err);
+        test_check(t, named != NULL, "%s", err.text);
         lrnn_chat_free(named);
     }
     lrnn_chat_free(chat);
@@ -388,8 +389,8 @@ static void test_refusals(struct test * t, const char * golden) {
 int main(void) {
     struct test        t = { 0 };
     struct golden_list golden;
-    char               err[512];
-    if (!test_check(&t, golden_list_load(&golden, err, sizeof(err)), "%s", err)) {
+    struct lrnn_error  err;
+    if (!test_check(&t, golden_list_load(&golden, &err), "%s", err.text)) {
         return test_end(&t, "test-chat");
     }
     const char * path = golden_find(&golden, "delta_net_neg")->path;

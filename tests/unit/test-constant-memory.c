@@ -57,7 +57,7 @@ static void run(
         struct test * t, const char * name, struct lrnn_session * session, int64_t n_vocab) {
     static const int64_t sizes[] = { N_CALL, 1, 1, 33, 1, 7, N_CALL, 2, 1, 48 };
     struct test_rng      rng     = { 1 };
-    char                 err[512];
+    struct lrnn_error    err;
     int64_t              warm = -1;
     float                last = 0.0f;
     for (int64_t at = 0, call = 0; at < N_TOKENS; ++call) {
@@ -67,8 +67,8 @@ static void run(
             tokens[i] = (int32_t) test_below(&rng, n_vocab);
         }
         const struct lrnn_input in = { .seq = 0, .tokens = tokens, .n_tokens = n, .n_logits = 1 };
-        if (!test_check(t, lrnn_eval(session, &in, 1, err, sizeof(err)),
-                    "%s: after %lld tokens: %s", name, (long long) at, err) ||
+        if (!test_check(t, lrnn_eval(session, &in, 1, &err), "%s: after %lld tokens: %s", name,
+                    (long long) at, err.text) ||
                 !test_check(t, finite_logits(lrnn_logits(session, 0), n_vocab),
                         "%s: a logit is not finite within %lld tokens", name,
                         (long long) (at + n))) {
@@ -95,21 +95,21 @@ static void run(
 int main(void) {
     struct test        t = { 0 };
     struct golden_list list;
-    char               err[512];
+    struct lrnn_error  err;
     int                n = 0;
-    if (!test_check(&t, golden_list_load(&list, err, sizeof(err)), "%s", err)) {
+    if (!test_check(&t, golden_list_load(&list, &err), "%s", err.text)) {
         return test_end(&t, "test-constant-memory");
     }
     for (int i = 0; i < list.n; ++i) {
-        struct lrnn_model * model = lrnn_model_load(list.models[i].path, NULL, err, sizeof(err));
-        if (!test_check(&t, model != NULL, "%s: %s", list.models[i].name, err)) {
+        struct lrnn_model * model = lrnn_model_load(list.models[i].path, NULL, &err);
+        if (!test_check(&t, model != NULL, "%s: %s", list.models[i].name, err.text)) {
             continue;
         }
         const struct lrnn_model_info info = lrnn_model_get_info(model);
         if (info.n_layer_attention == 0) {
-            const struct lrnn_session_params params = { .n_threads = 1, .n_rewind = 2 };
-            struct lrnn_session * session = lrnn_session_new(model, &params, err, sizeof(err));
-            if (test_check(&t, session != NULL, "%s: %s", list.models[i].name, err)) {
+            const struct lrnn_session_params params  = { .n_threads = 1, .n_rewind = 2 };
+            struct lrnn_session *            session = lrnn_session_new(model, &params, &err);
+            if (test_check(&t, session != NULL, "%s: %s", list.models[i].name, err.text)) {
                 run(&t, list.models[i].name, session, info.n_vocab);
                 lrnn_session_free(session);
                 n++;

@@ -62,13 +62,13 @@ static void on_log(enum ggml_log_level level, const char * text, void * user) {
 }
 
 static bool eval(struct test * t, struct lrnn_session * s, const struct golden * g, int64_t n) {
-    int32_t tokens[PROMPT];
-    char    err[512];
+    int32_t           tokens[PROMPT];
+    struct lrnn_error err;
     for (int64_t i = 0; i < n; ++i) {
         tokens[i] = g->tokens[i % g->n_tokens];
     }
     const struct lrnn_input in = { .tokens = tokens, .n_tokens = n, .n_logits = 1 };
-    return test_check(t, lrnn_eval(s, &in, 1, err, sizeof(err)), "%s: %s", g->name, err);
+    return test_check(t, lrnn_eval(s, &in, 1, &err), "%s: %s", g->name, err.text);
 }
 
 static void check_splits(struct test * t, struct splits * s, const char * name, const char * what) {
@@ -83,17 +83,17 @@ static void check_splits(struct test * t, struct splits * s, const char * name, 
 
 static void run(struct test * t, const struct golden * g, struct splits * splits) {
     const struct lrnn_model_params model_params = { .n_gpu_layers = -1 };
-    char                           err[512];
-    struct lrnn_model * model = lrnn_model_load(g->path, &model_params, err, sizeof(err));
-    if (!test_check(t, model != NULL, "%s: %s", g->name, err)) {
+    struct lrnn_error              err;
+    struct lrnn_model *            model = lrnn_model_load(g->path, &model_params, &err);
+    if (!test_check(t, model != NULL, "%s: %s", g->name, err.text)) {
         return;
     }
     const struct lrnn_model_info     info   = lrnn_model_get_info(model);
     const struct lrnn_session_params params = {
         .n_threads = 1, .n_seqs = 2, .n_rewind = 1, .n_cache = N_CACHE
     };
-    struct lrnn_session * s = lrnn_session_new(model, &params, err, sizeof(err));
-    if (!test_check(t, s != NULL, "%s: %s", g->name, err)) {
+    struct lrnn_session * s = lrnn_session_new(model, &params, &err);
+    if (!test_check(t, s != NULL, "%s: %s", g->name, err.text)) {
         lrnn_model_free(model);
         return;
     }
@@ -147,11 +147,11 @@ int main(void) {
     struct test        t      = { 0 };
     struct splits      splits = { 0 };
     struct golden_list list;
-    char               err[512];
+    struct lrnn_error  err;
 
     setenv("GGML_SCHED_DEBUG", "2", 1);
     ggml_log_set(on_log, &splits);
-    if (!test_check(&t, golden_list_load(&list, err, sizeof(err)), "%s", err)) {
+    if (!test_check(&t, golden_list_load(&list, &err), "%s", err.text)) {
         return test_end(&t, "test-cuda-dispatch");
     }
     for (int i = 0; i < list.n; ++i) {

@@ -7,6 +7,7 @@
 //     test-dataset DIRECTORY     writes the seeds of fuzz-dataset
 //     test-dataset same FILE...  checks that the texts of each file are those of data/dataset
 
+#include "lrnn.h"
 #include "eval/data/dataset.h"
 #include "kit/check.h"
 #include "kit/files.h"
@@ -63,12 +64,12 @@ static int remove_entry(const char * path, const struct stat * info, int kind, s
 
 // The result of a stream: its texts as "[text]", and its end.
 struct reading {
-    char    texts[16384]; // truncated
-    char    sources[512]; // separated by ','
-    int64_t lines[16];
-    bool    failed;
-    char    err[1024];
-    char    complaints[2048]; // one per line
+    char              texts[16384]; // truncated
+    char              sources[512]; // separated by ','
+    int64_t           lines[16];
+    bool              failed;
+    struct lrnn_error err;
+    char              complaints[2048]; // one per line
     char template[256];
     struct dataset_counts counts;
     char                  hex[65];
@@ -76,7 +77,7 @@ struct reading {
 
 static struct reading read_with(const struct dataset_params * params) {
     struct reading   r  = { 0 };
-    struct dataset * ds = dataset_open(params, r.err, sizeof(r.err));
+    struct dataset * ds = dataset_open(params, &r.err);
     if (ds == NULL) {
         r.failed = true;
         return r;
@@ -84,7 +85,7 @@ static struct reading read_with(const struct dataset_params * params) {
     struct document     doc;
     enum dataset_status status;
     size_t              n = 0;
-    while ((status = dataset_next(ds, &doc, r.err, sizeof(r.err))) == DATASET_DOCUMENT) {
+    while ((status = dataset_next(ds, &doc, &r.err)) == DATASET_DOCUMENT) {
         if (n + doc.size + 3 < sizeof(r.texts)) {
             r.texts[n++] = '[';
             if (doc.size > 0) {
@@ -101,9 +102,9 @@ static struct reading read_with(const struct dataset_params * params) {
     }
     r.failed = status == DATASET_ERROR;
     if (r.failed) { // the error persists
-        char again[1024];
-        r.failed = dataset_next(ds, &doc, again, sizeof(again)) == DATASET_ERROR &&
-                   strcmp(again, r.err) == 0;
+        struct lrnn_error again;
+        r.failed = dataset_next(ds, &doc, &again) == DATASET_ERROR &&
+                   strcmp(again.text, r.err.text) == 0;
     }
     for (int i = 0; dataset_complaint(ds, i) != NULL; ++i) {
         const size_t used = strlen(r.complaints);
@@ -127,15 +128,15 @@ static void check_texts(
         struct test * t, const char * preset, const char * content, const char * texts) {
     const struct reading r = read_one(preset, write_text("texts", content));
     test_check(t, !r.failed && strcmp(r.texts, texts) == 0, "%s: %s%s, expected %s", content,
-            r.texts, r.err, texts);
+            r.texts, r.err.text, texts);
 }
 
 // Checks that a file with this content gives an error that contains `says`.
 static void check_error(
         struct test * t, const char * preset, const char * content, const char * says) {
     const struct reading r = read_one(preset, write_text("error", content));
-    test_check(t, r.failed && strstr(r.err, says) != NULL, "%s: '%s', expected '%s'", content,
-            r.err, says);
+    test_check(t, r.failed && strstr(r.err.text, says) != NULL, "%s: '%s', expected '%s'", content,
+            r.err.text, says);
 }
 
 //
@@ -179,7 +180,7 @@ static const char TEXTS[] = "[plain]"
 
 static void check_records(struct test * t, const char * path, bool sources) {
     const struct reading r = read_one("slimpajama", path);
-    test_check(t, !r.failed, "%s: %s", path, r.err);
+    test_check(t, !r.failed, "%s: %s", path, r.err.text);
     test_check(t, strcmp(r.hex, FINGERPRINT) == 0, "%s: fingerprint %s, expected %s", path, r.hex,
             FINGERPRINT);
     test_check(t, memcmp(r.texts, TEXTS, sizeof(TEXTS) - 1) == 0, "%s: unexpected texts: %s", path,
@@ -210,22 +211,23 @@ static void test_containers(struct test * t) {
     static const char * const foreign[] = { "parquet", "arrow-file", "arrow-stream" };
     for (size_t i = 0; i < sizeof(foreign) / sizeof(foreign[0]); ++i) {
         const struct reading r = read_one("slimpajama", data_path(foreign[i]));
-        test_check(t, r.failed && strstr(r.err, "lrnn-convert data") != NULL, "%s: %s", foreign[i],
-                r.err);
+        test_check(t, r.failed && strstr(r.err.text, "lrnn-convert data") != NULL, "%s: %s",
+                foreign[i], r.err.text);
     }
     // a format that this build cannot decompress: the error suggests a pipe
 #ifndef LRNN_ZLIB
     const struct reading gz = read_one("text", data_path("gzip"));
     test_check(t,
-            gz.failed && strstr(gz.err, "gzip -dc ") != NULL && strstr(gz.err, "--data -") != NULL,
-            "gzip: %s", gz.err);
+            gz.failed && strstr(gz.err.text, "gzip -dc ") != NULL &&
+                    strstr(gz.err.text, "--data -") != NULL,
+            "gzip: %s", gz.err.text);
 #endif
 #ifndef LRNN_ZSTD
     const struct reading zst = read_one("text", data_path("zstd"));
     test_check(t,
-            zst.failed && strstr(zst.err, "zstd -dc ") != NULL &&
-                    strstr(zst.err, "--data -") != NULL,
-            "zstd: %s", zst.err);
+            zst.failed && strstr(zst.err.text, "zstd -dc ") != NULL &&
+                    strstr(zst.err.text, "--data -") != NULL,
+            "zstd: %s", zst.err.text);
 #endif
 }
 
@@ -271,12 +273,12 @@ static void test_stdin(struct test * t) {
     const struct reading r    = read_piped(
             &(struct dataset_params) { .preset = "slimpajama" }, (const char *) data, "", 0, "\n");
     test_check(t, strcmp(r.hex, FINGERPRINT) == 0 && r.counts.bytes_total == -1,
-            "standard input: %s %s", r.hex, r.err);
+            "standard input: %s %s", r.hex, r.err.text);
     free(data);
     const struct reading text =
             read_piped(&(struct dataset_params) { 0 }, "one\n", "more\n", 2, "end");
     test_check(t, strcmp(text.texts, "[one\nmore\nmore\nend]") == 0,
-            "standard input is one text: %s %s", text.texts, text.err);
+            "standard input is one text: %s %s", text.texts, text.err.text);
 }
 
 // Memory depends neither on the size of a record beyond the limit (64 MB, limit 100 kB) nor on the
@@ -294,13 +296,13 @@ static void test_memory(struct test * t) {
     struct reading r = read_piped(
             &params, "{\"text\":\"a\"}\n{\"text\":\"", piece, 1000, "\"}\n{\"text\":\"b\"}");
     test_check(t, strcmp(r.texts, "[a][b]") == 0 && r.counts.malformed == 1, "a long line: %s %s",
-            r.texts, r.err);
+            r.texts, r.err.text);
     r = read_piped(&params, "[{\"text\":\"a\"},{\"text\":\"", piece, 1000, "\"},{\"text\":\"b\"}]");
     test_check(t, strcmp(r.texts, "[a][b]") == 0 && r.counts.malformed == 1,
-            "a long record of an array: %s %s", r.texts, r.err);
+            "a long record of an array: %s %s", r.texts, r.err.text);
     r = read_piped(&params, "{\"text\":\"a\"}\n", many, 300, "");
     test_check(t, !r.failed && r.counts.malformed == 0 && r.counts.documents > 300000,
-            "many records: %lld %s", (long long) r.counts.documents, r.err);
+            "many records: %lld %s", (long long) r.counts.documents, r.err.text);
     getrusage(RUSAGE_SELF, &after);
     test_check(t, after.ru_maxrss - before.ru_maxrss < 16 * 1024,
             "150 MB were read with %ld kB of memory", after.ru_maxrss - before.ru_maxrss);
@@ -320,8 +322,8 @@ static void test_damage(struct test * t, const char * name, size_t magic) {
         test_write_file(path, data, n);
         const struct reading r = read_one("slimpajama", path);
         snprintf(says, sizeof(says), "ends at byte %zu", n);
-        test_check(t, r.failed && strstr(r.err, says) != NULL, "%s truncated at byte %zu: '%s'",
-                name, n, r.err);
+        test_check(t, r.failed && strstr(r.err.text, says) != NULL,
+                "%s truncated at byte %zu: '%s'", name, n, r.err.text);
     }
     for (size_t bit = 0; bit < 8 * size; bit += 5) {
         data[bit / 8] ^= (uint8_t) (1u << bit % 8);
@@ -416,7 +418,7 @@ static void test_malformed(struct test * t) {
                                      "{\"text\":null}";
     const struct reading r         = read_one("text", write_text("malformed", content));
     test_check(t, !r.failed && strcmp(r.texts, "[a][\xef\xbf\xbd|\xf0\x9f\x98\x80]") == 0,
-            "texts %s %s", r.texts, r.err);
+            "texts %s %s", r.texts, r.err.text);
     test_check(t,
             r.counts.records == 10 && r.counts.documents == 2 && r.counts.malformed == 8 &&
                     r.counts.lone_surrogates == 1,
@@ -451,15 +453,16 @@ static void test_malformed(struct test * t) {
         }
         fclose(file);
         const struct reading share = read_one("text", path);
-        test_check(t, share.failed == (n_bad > 11), "%d of 1100 malformed: %s", n_bad, share.err);
-        const bool says = strstr(share.err, "11 of 1099 records") != NULL &&
-                          strstr(share.err, "share:1089: no field 'text'") != NULL;
-        test_check(t, says == (n_bad > 11), "%s", share.err);
+        test_check(
+                t, share.failed == (n_bad > 11), "%d of 1100 malformed: %s", n_bad, share.err.text);
+        const bool says = strstr(share.err.text, "11 of 1099 records") != NULL &&
+                          strstr(share.err.text, "share:1089: no field 'text'") != NULL;
+        test_check(t, says == (n_bad > 11), "%s", share.err.text);
         test_check(t, share.counts.malformed == 11, "%lld malformed",
                 (long long) share.counts.malformed);
         const struct reading more = read_with(
                 &(struct dataset_params) { .paths = &path, .n_paths = 1, .max_bad_share = 0.02 });
-        test_check(t, !more.failed, "%d of 1100 malformed, limit 0.02: %s", n_bad, more.err);
+        test_check(t, !more.failed, "%d of 1100 malformed, limit 0.02: %s", n_bad, more.err.text);
     }
 
     // text that is not UTF-8
@@ -486,7 +489,7 @@ static void test_long_records(struct test * t) {
             const bool           fits = n <= 100000;
             test_check(t,
                     !r.failed && r.counts.malformed == !fits && r.counts.documents == 2 + fits,
-                    "form %d, a record of %zu bytes: %s %lld malformed", form, n, r.err,
+                    "form %d, a record of %zu bytes: %s %lld malformed", form, n, r.err.text,
                     (long long) r.counts.malformed);
             test_check(t,
                     fits || strstr(r.complaints, form == 0 ? "long:2: longer than 100000"
@@ -499,8 +502,8 @@ static void test_long_records(struct test * t) {
     const char *         path = write_text("long", content);
     const struct reading r    = read_with(
             &(struct dataset_params) { .paths = &path, .n_paths = 1, .max_record = 100000 });
-    test_check(t, r.failed && strstr(r.err, "longer than 100000") != NULL,
-            "a text of 100001 bytes: %s", r.err);
+    test_check(t, r.failed && strstr(r.err.text, "longer than 100000") != NULL,
+            "a text of 100001 bytes: %s", r.err.text);
 }
 
 //
@@ -515,9 +518,9 @@ static void check_template(struct test * t, const char * preset, const char * te
     };
     const struct reading r = read_with(&p);
     test_check(t,
-            strcmp(r.failed ? r.err : r.texts, texts) == 0 ||
-                    (r.failed && strstr(r.err, texts) != NULL),
-            "%s, %s: %s%s, expected %s", template, where, r.texts, r.err, texts);
+            strcmp(r.failed ? r.err.text : r.texts, texts) == 0 ||
+                    (r.failed && strstr(r.err.text, texts) != NULL),
+            "%s, %s: %s%s, expected %s", template, where, r.texts, r.err.text, texts);
 }
 
 static void test_templates(struct test * t) {
@@ -591,12 +594,12 @@ static void test_templates(struct test * t) {
     r = read_one("text", write_text("used", "x"));
     test_check(t, strcmp(r.template, "(whole file)") == 0, "used: %s", r.template);
     r = read_with(&(struct dataset_params) { .paths = &path, .n_paths = 1, .text_field = "query" });
-    test_check(t, r.failed && strstr(r.err, "malformed") != NULL,
-            "plain text, although a field is required: %s", r.err);
+    test_check(t, r.failed && strstr(r.err.text, "malformed") != NULL,
+            "plain text, although a field is required: %s", r.err.text);
     path = write_text("used", "{\"a\":{\"b\":\"x\"}}");
     r = read_with(&(struct dataset_params) { .paths = &path, .n_paths = 1, .text_field = "a.b" });
     test_check(t, strcmp(r.texts, "[x]") == 0 && strcmp(r.template, "{a.b}") == 0,
-            "text_field: %s %s %s", r.texts, r.template, r.err);
+            "text_field: %s %s %s", r.texts, r.template, r.err.text);
     r = read_with(&(struct dataset_params) {
             .paths = &path, .n_paths = 1, .text_field = "a.b", .template = "{a.b}" });
     test_check(t, r.failed, "a template and a text field");
@@ -625,7 +628,7 @@ static void test_folders(struct test * t) {
     struct reading r    = read_with(&(struct dataset_params) {
                .paths = &path, .n_paths = 1, .preset = "math-hard", .template = "{problem}" });
     test_check(t, strcmp(r.texts, "[1][2][3][4]") == 0 && r.counts.filtered == 1, "folder: %s %s",
-            r.texts, r.err);
+            r.texts, r.err.text);
     test_check(t,
             r.counts.files == 6 && r.counts.files_left_out == 1 && r.counts.malformed == 0 &&
                     strstr(r.complaints, "README.md: left out") != NULL,
@@ -639,20 +642,21 @@ static void test_folders(struct test * t) {
     };
     r = read_with(&p);
     test_check(t, strcmp(r.texts, "[4][2][3]") == 0, "files and folders in the order given: %s %s",
-            r.texts, r.err);
+            r.texts, r.err.text);
 
     path = path_of("set/README.md");
     r    = read_one("math-hard", path);
-    test_check(t, r.failed && strstr(r.err, "1 malformed") != NULL,
-            "a file given by name is not skipped: %s", r.err);
+    test_check(t, r.failed && strstr(r.err.text, "1 malformed") != NULL,
+            "a file given by name is not skipped: %s", r.err.text);
     path = path_of("none");
     r    = read_one("text", path);
-    test_check(t, r.failed && strstr(r.err, "the folder is empty") != NULL, "%s", r.err);
+    test_check(t, r.failed && strstr(r.err.text, "the folder is empty") != NULL, "%s", r.err.text);
     r = read_one("text", path_of("missing"));
-    test_check(t, r.failed && strstr(r.err, "missing: No such file") != NULL, "%s", r.err);
+    test_check(
+            t, r.failed && strstr(r.err.text, "missing: No such file") != NULL, "%s", r.err.text);
     if (symlink("..", path_of("set/b/loop")) == 0) {
         r = read_one("text", path_of("set"));
-        test_check(t, r.failed && strstr(r.err, "loop of links") != NULL, "%s", r.err);
+        test_check(t, r.failed && strstr(r.err.text, "loop of links") != NULL, "%s", r.err.text);
     }
 }
 
@@ -668,7 +672,7 @@ static void test_parts(struct test * t) {
     struct reading        r    = read_with(&p);
     test_check(t,
             strcmp(r.texts, "[b][c]") == 0 && r.counts.skipped == 1 && r.counts.documents == 2,
-            "parts: %s %s", r.texts, r.err);
+            "parts: %s %s", r.texts, r.err.text);
 
     // the fingerprint covers the returned texts
     const struct reading same =
@@ -677,7 +681,7 @@ static void test_parts(struct test * t) {
     path = path_of("parts");
     p    = (struct dataset_params) { .paths = &path, .n_paths = 1, .start_doc = 5 };
     r    = read_with(&p);
-    test_check(t, r.failed && strstr(r.err, "5 skipped") != NULL, "parts: %s", r.err);
+    test_check(t, r.failed && strstr(r.err.text, "5 skipped") != NULL, "parts: %s", r.err.text);
 
     // shuffled: all documents, in an order given by the seed; all orders of five occur
     bool seen[3125] = { false };
@@ -700,7 +704,7 @@ static void test_parts(struct test * t) {
         qsort(letters, 5, 1, compare_bytes);
         test_check(t,
                 strcmp(letters, "abcde") == 0 && strlen(r.texts) == 15 && r.counts.malformed == 1,
-                "shuffled: %s %s", r.texts, r.err);
+                "shuffled: %s %s", r.texts, r.err.text);
         if (seed == 7) {
             test_check(t, strcmp(r.hex, read_with(&p).hex) == 0,
                     "shuffled: the same seed gives another order");
@@ -716,8 +720,8 @@ static void test_parts(struct test * t) {
         .paths = &path, .n_paths = 1, .shuffle = true, .max_shuffle_bytes = 100
     };
     r = read_with(&p);
-    test_check(
-            t, r.failed && strstr(r.err, "the limit of 100 bytes") != NULL, "shuffled: %s", r.err);
+    test_check(t, r.failed && strstr(r.err.text, "the limit of 100 bytes") != NULL, "shuffled: %s",
+            r.err.text);
 }
 
 //

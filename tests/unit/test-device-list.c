@@ -71,30 +71,32 @@ static struct ggml_backend_device dev = {
 };
 
 static void check(struct test * t, const char * value, bool expected) {
-    const struct lrnn_model_params params   = { .n_gpu_layers = -1, .devices = "CUDA7" };
-    char                           err[256] = "";
+    const struct lrnn_model_params params = { .n_gpu_layers = -1, .devices = "CUDA7" };
+    struct lrnn_error              err    = { LRNN_ERROR_NONE, "" };
     if (value != NULL) {
         setenv("GGML_CUDA_GRAPH_OPT", value, 1);
     } else {
         unsetenv("GGML_CUDA_GRAPH_OPT");
     }
-    const bool ok = lrnn_model_params_check(&params, err, sizeof(err));
+    const bool ok = lrnn_model_params_check(&params, &err);
     test_check(t, ok == expected, "GGML_CUDA_GRAPH_OPT=%s: %s", value != NULL ? value : "(unset)",
-            ok ? "accepted" : err);
-    test_check(t, ok || (strstr(err, "GGML_CUDA_GRAPH_OPT") != NULL && strstr(err, "CUDA7")),
-            "the message does not name the variable and the device: %s", err);
+            ok ? "accepted" : err.text);
+    test_check(t,
+            ok || (strstr(err.text, "GGML_CUDA_GRAPH_OPT") != NULL && strstr(err.text, "CUDA7")),
+            "the message does not name the variable and the device: %s", err.text);
 }
 
 static void check_age(struct test * t, const char * devices, int found, bool expected) {
-    const struct lrnn_model_params params   = { .n_gpu_layers = -1, .devices = devices };
-    char                           err[256] = "";
-    capability                              = found;
-    const bool ok                           = lrnn_model_params_check(&params, err, sizeof(err));
-    test_check(t, ok == expected, "compute capability %d: %s", found, ok ? "accepted" : err);
+    const struct lrnn_model_params params = { .n_gpu_layers = -1, .devices = devices };
+    struct lrnn_error              err    = { LRNN_ERROR_NONE, "" };
+    capability                            = found;
+    const bool ok                         = lrnn_model_params_check(&params, &err);
+    test_check(t, ok == expected, "compute capability %d: %s", found, ok ? "accepted" : err.text);
     test_check(t,
-            ok || (strstr(err, "CUDA7") != NULL && strstr(err, "7.5") != NULL &&
-                          strstr(err, "8.0") != NULL && strstr(err, "CUDAARCHS=75") != NULL),
-            "the message does not name the device and what it needs: %s", err);
+            ok || (strstr(err.text, "CUDA7") != NULL && strstr(err.text, "7.5") != NULL &&
+                          strstr(err.text, "8.0") != NULL &&
+                          strstr(err.text, "CUDAARCHS=75") != NULL),
+            "the message does not name the device and what it needs: %s", err.text);
 }
 
 int main(void) {

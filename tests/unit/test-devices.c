@@ -34,8 +34,8 @@ struct bench {
 static void eval(struct bench * b, struct lrnn_session * s, int32_t seq, const int32_t * tokens,
         int64_t n, int64_t V, struct result * r) {
     const struct lrnn_input in = { .seq = seq, .tokens = tokens, .n_tokens = n, .n_logits = 1 };
-    char                    err[512];
-    if (test_check(b->t, lrnn_eval(s, &in, 1, err, sizeof(err)), "%s", err)) {
+    struct lrnn_error       err;
+    if (test_check(b->t, lrnn_eval(s, &in, 1, &err), "%s", err.text)) {
         memcpy(r->logits[r->n], lrnn_logits(s, 0), (size_t) V * sizeof(float));
     }
     r->n++;
@@ -47,9 +47,9 @@ static void run(
     const struct lrnn_session_params params = {
         .n_threads = 1, .n_seqs = 2, .n_rewind = REWIND, .n_cache = 64
     };
-    char                  err[512];
-    struct lrnn_session * s = lrnn_session_new(model, &params, err, sizeof(err));
-    if (!test_check(b->t, s != NULL, "%s: %s", g->name, err)) {
+    struct lrnn_error     err;
+    struct lrnn_session * s = lrnn_session_new(model, &params, &err);
+    if (!test_check(b->t, s != NULL, "%s: %s", g->name, err.text)) {
         return;
     }
     const int64_t V = g->n_vocab;
@@ -58,12 +58,11 @@ static void run(
     for (int i = 0; i < STEPS; ++i) {
         eval(b, s, 0, g->tokens + PROMPT + i, 1, V, r);
     }
-    test_check(b->t, lrnn_seq_rewind(s, 0, REWIND, err, sizeof(err)), "%s: %s", g->name, err);
+    test_check(b->t, lrnn_seq_rewind(s, 0, REWIND, &err), "%s: %s", g->name, err.text);
     eval(b, s, 0, g->tokens, 1, V, r);
-    test_check(b->t, lrnn_seq_fork(s, 0, 1, err, sizeof(err)), "%s: %s", g->name, err);
+    test_check(b->t, lrnn_seq_fork(s, 0, 1, &err), "%s: %s", g->name, err.text);
     eval(b, s, 1, g->tokens + 2, 3, V, r);
-    test_check(b->t, lrnn_seq_save(s, 1, NULL, b->state_path, err, sizeof(err)), "%s: %s", g->name,
-            err);
+    test_check(b->t, lrnn_seq_save(s, 1, NULL, b->state_path, &err), "%s: %s", g->name, err.text);
     for (int i = 0; i < STEPS; ++i) {
         eval(b, s, 1, g->tokens + i, 1, V, r);
     }
@@ -73,11 +72,11 @@ static void run(
 // Continues from the state file, which another placement may have written.
 static void resume(
         struct bench * b, struct lrnn_model * model, const struct golden * g, struct result * r) {
-    char                  err[512];
-    struct lrnn_session * s = lrnn_session_new(model,
-            &(struct lrnn_session_params) { .n_threads = 1, .n_cache = 64 }, err, sizeof(err));
-    if (!test_check(b->t, s != NULL && lrnn_seq_load(s, 0, NULL, b->state_path, err, sizeof(err)),
-                "%s: %s", g->name, err)) {
+    struct lrnn_error     err;
+    struct lrnn_session * s = lrnn_session_new(
+            model, &(struct lrnn_session_params) { .n_threads = 1, .n_cache = 64 }, &err);
+    if (!test_check(b->t, s != NULL && lrnn_seq_load(s, 0, NULL, b->state_path, &err), "%s: %s",
+                g->name, err.text)) {
         return;
     }
     r->n = 0;
@@ -114,14 +113,14 @@ static bool stop_at_once(float done, void * user) {
 
 static void test_model(struct bench * b, const struct golden * g) {
     const char * const name = g->name;
-    char               err[512];
+    struct lrnn_error  err;
     if (!test_check(b->t, g->n_vocab <= V_MAX && g->n_tokens >= PROMPT + STEPS,
                 "%s: %lld tokens with %lld logits; expected at least %d and at most %d", g->name,
                 (long long) g->n_tokens, (long long) g->n_vocab, PROMPT + STEPS, V_MAX)) {
         return;
     }
-    struct lrnn_model * local = lrnn_model_load(g->path, NULL, err, sizeof(err));
-    if (!test_check(b->t, local != NULL, "%s", err)) {
+    struct lrnn_model * local = lrnn_model_load(g->path, NULL, &err);
+    if (!test_check(b->t, local != NULL, "%s", err.text)) {
         return;
     }
     const int32_t        n_layer  = (int32_t) lrnn_model_get_info(local).n_layer;
@@ -146,8 +145,8 @@ static void test_model(struct bench * b, const struct golden * g) {
         p.log_user                    = &log;
         p.progress                    = on_progress;
         p.progress_user               = &done;
-        struct lrnn_model * model     = lrnn_model_load(g->path, &p, err, sizeof(err));
-        if (!test_check(b->t, model != NULL, "%s: %s", name, err)) {
+        struct lrnn_model * model     = lrnn_model_load(g->path, &p, &err);
+        if (!test_check(b->t, model != NULL, "%s: %s", name, err.text)) {
             continue;
         }
         test_check(b->t, done == 1.0f, "%s: progress does not rise from 0 to 1", name);
@@ -203,12 +202,11 @@ static void test_trace(struct bench * b) {
                 .trace_kinds                                  = LRNN_TRACE_SCANS,
                 .trace                                        = add_keys,
                 .trace_user                                   = &sum[i] };
-        char                             err[512];
-        struct lrnn_model *              model = lrnn_model_load(g->path, &where, err, sizeof(err));
-        struct lrnn_session *            s =
-                model != NULL ? lrnn_session_new(model, &p, err, sizeof(err)) : NULL;
-        struct result r = { 0 };
-        if (test_check(b->t, s != NULL, "%s", err)) {
+        struct lrnn_error                err;
+        struct lrnn_model *              model = lrnn_model_load(g->path, &where, &err);
+        struct lrnn_session * s = model != NULL ? lrnn_session_new(model, &p, &err) : NULL;
+        struct result         r = { 0 };
+        if (test_check(b->t, s != NULL, "%s", err.text)) {
             eval(b, s, 0, g->tokens, PROMPT, g->n_vocab, &r);
         }
         lrnn_session_free(s);
@@ -229,8 +227,9 @@ static void test_invalid(struct bench * b) {
         { NULL, "1,-2", "split" },
         { NULL, "0,0", "zero" },
     };
-    const char * path = b->golden.models[0].path;
-    char         err[512], list[256];
+    const char *      path = b->golden.models[0].path;
+    char              list[256];
+    struct lrnn_error err = { LRNN_ERROR_NONE, "" };
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); ++i) {
         const struct lrnn_model_params p = {
             .n_gpu_layers = -1,
@@ -238,37 +237,34 @@ static void test_invalid(struct bench * b) {
             .tensor_split = cases[i].split,
         };
         test_check(b->t,
-                !lrnn_model_params_check(&p, err, sizeof(err)) &&
-                        strstr(err, cases[i].word) != NULL,
-                "case %zu: expected an error with '%s': %s", i, cases[i].word, err);
+                !lrnn_model_params_check(&p, &err) && strstr(err.text, cases[i].word) != NULL,
+                "case %zu: expected an error with '%s': %s", i, cases[i].word, err.text);
         test_check(b->t,
-                lrnn_model_load(path, &p, err, sizeof(err)) == NULL &&
-                        strstr(err, cases[i].word) != NULL,
-                "case %zu: expected an error with '%s' in loading: %s", i, cases[i].word, err);
+                lrnn_model_load(path, &p, &err) == NULL && strstr(err.text, cases[i].word) != NULL,
+                "case %zu: expected an error with '%s' in loading: %s", i, cases[i].word, err.text);
     }
     struct lrnn_model_params p = { .n_gpu_layers = -1, .devices = list };
     snprintf(list, sizeof(list), "%s,%s", b->names[0], b->names[0]);
-    test_check(b->t, !lrnn_model_params_check(&p, err, sizeof(err)) && strstr(err, "twice") != NULL,
-            "a device is accepted twice: %s", err);
+    test_check(b->t, !lrnn_model_params_check(&p, &err) && strstr(err.text, "twice") != NULL,
+            "a device is accepted twice: %s", err.text);
     snprintf(list, sizeof(list), "CPU,%s", b->names[0]);
-    test_check(b->t, !lrnn_model_params_check(&p, err, sizeof(err)) && strstr(err, "alone") != NULL,
-            "the CPU is accepted with other devices: %s", err);
+    test_check(b->t, !lrnn_model_params_check(&p, &err) && strstr(err.text, "alone") != NULL,
+            "the CPU is accepted with other devices: %s", err.text);
     p.devices = "CPU";
-    test_check(b->t, lrnn_model_params_check(&p, err, sizeof(err)),
-            "the CPU alone is not accepted: %s", err);
+    test_check(
+            b->t, lrnn_model_params_check(&p, &err), "the CPU alone is not accepted: %s", err.text);
     p = (struct lrnn_model_params) {
         .n_gpu_layers = -1, .devices = b->both, .progress = stop_at_once
     };
-    test_check(b->t,
-            lrnn_model_load(path, &p, err, sizeof(err)) == NULL && strstr(err, "stopped") != NULL,
-            "loading is not stopped: %s", err);
+    test_check(b->t, lrnn_model_load(path, &p, &err) == NULL && strstr(err.text, "stopped") != NULL,
+            "loading is not stopped: %s", err.text);
 }
 
 int main(void) {
     struct test            t = { 0 };
     struct bench           b = { .t = &t };
     struct loopback_server servers[2];
-    char                   err[512];
+    struct lrnn_error      err;
 
     for (int i = 0; i < 2; ++i) { // forks: before there are threads
         if (!loopback_server_start(&servers[i])) {
@@ -285,7 +281,7 @@ int main(void) {
     snprintf(b.both, sizeof(b.both), "%s,%s", b.names[0], b.names[1]);
     snprintf(b.state_path, sizeof(b.state_path), "test-devices-%ld.state", (long) getpid());
 
-    if (test_check(&t, golden_list_load(&b.golden, err, sizeof(err)), "%s", err)) {
+    if (test_check(&t, golden_list_load(&b.golden, &err), "%s", err.text)) {
         for (int i = 0; i < b.golden.n; ++i) {
             test_model(&b, &b.golden.models[i]);
         }

@@ -1,6 +1,7 @@
 // Tests of comparing models side by side: KL divergence, losses and top-1 at every position,
 // against a loop over the logits of each model alone; summaries against sums by hand.
 
+#include "lrnn.h"
 #include "eval/estimates/divergence.h"
 #include "file/quantize.h"
 #include "ggml.h"
@@ -91,25 +92,21 @@ enum { CALL = 7 }; // tokens of a call
 
 static struct lrnn_session * open_session(
         struct test * t, const char * path, struct lrnn_model ** model) {
-    const struct lrnn_session_params params   = { .n_threads = 1 };
-    char                             err[512] = "";
-    *model                                    = lrnn_model_load(path, NULL, err, sizeof(err));
-    struct lrnn_session * s =
-            *model != NULL ? lrnn_session_new(*model, &params, err, sizeof(err)) : NULL;
-    test_check(t, s != NULL, "%s", err);
+    const struct lrnn_session_params params = { .n_threads = 1 };
+    struct lrnn_error                err    = { LRNN_ERROR_NONE, "" };
+    *model                                  = lrnn_model_load(path, NULL, &err);
+    struct lrnn_session * s = *model != NULL ? lrnn_session_new(*model, &params, &err) : NULL;
+    test_check(t, s != NULL, "%s", err.text);
     return s;
 }
 
 static bool quantize(const char * path, enum ggml_type type) {
-    char                   err[512] = "";
-    struct quantize_plan   plan     = { 0 };
-    struct quantize_params params   = { .type = type, .n_threads = 1 };
-    struct model_file *    file     = model_file_open(path, err, sizeof(err));
-    const bool             ok =
-            file != NULL &&
-            quantize_plan_make(&plan, file, &params, err, sizeof(err)) == LRNN_QUANTIZE_OK &&
-            quantize_run(&plan, file, &params, QUANTIZED, NULL, NULL, err, sizeof(err)) ==
-                    LRNN_QUANTIZE_OK;
+    struct lrnn_error      err    = { LRNN_ERROR_NONE, "" };
+    struct quantize_plan   plan   = { 0 };
+    struct quantize_params params = { .type = type, .n_threads = 1 };
+    struct model_file *    file   = model_file_open(path, &err);
+    const bool             ok = file != NULL && quantize_plan_make(&plan, file, &params, &err) &&
+                    quantize_run(&plan, file, &params, QUANTIZED, NULL, NULL, &err);
     quantize_plan_free(&plan);
     model_file_free(file);
     return ok;
@@ -119,16 +116,16 @@ static bool quantize(const char * path, enum ggml_type type) {
 // side: activations are rounded to 8 bits, and the last bits of a sum, which depend on the shape of
 // calls, can decide how.
 static float * logits_alone(struct test * t, struct lrnn_session * s, const struct golden * g) {
-    const int64_t n_all    = g->n_tokens - 1;
-    float *       logits   = malloc((size_t) (n_all * g->n_vocab) * sizeof(float));
-    char          err[512] = "";
-    test_check(t, lrnn_seq_reset(s, 0, err, sizeof(err)), "%s", err);
+    const int64_t     n_all  = g->n_tokens - 1;
+    float *           logits = malloc((size_t) (n_all * g->n_vocab) * sizeof(float));
+    struct lrnn_error err    = { LRNN_ERROR_NONE, "" };
+    test_check(t, lrnn_seq_reset(s, 0, &err), "%s", err.text);
     for (int64_t at = 0; at < n_all; at += CALL) {
         const int64_t           n     = CALL < n_all - at ? CALL : n_all - at;
         const struct lrnn_input input = {
             .seq = 0, .tokens = g->tokens + at, .n_tokens = n, .n_logits = n
         };
-        test_check(t, lrnn_eval(s, &input, 1, err, sizeof(err)), "%s", err);
+        test_check(t, lrnn_eval(s, &input, 1, &err), "%s", err.text);
         for (int64_t j = 0; j < n; ++j) {
             memcpy(logits + (at + j) * g->n_vocab, lrnn_logits(s, j),
                     (size_t) g->n_vocab * sizeof(float));
@@ -139,11 +136,11 @@ static float * logits_alone(struct test * t, struct lrnn_session * s, const stru
 
 static void test_models(struct test * t) {
     struct golden_list list;
-    struct test_worst  worst = { .what = "models side by side against each alone", .limit = 1e-7 };
-    char               err[512] = "";
-    int                n_seen   = 0;
+    struct test_worst  worst  = { .what = "models side by side against each alone", .limit = 1e-7 };
+    struct lrnn_error  err    = { LRNN_ERROR_NONE, "" };
+    int                n_seen = 0;
 
-    if (!test_check(t, golden_list_load(&list, err, sizeof(err)), "%s", err)) {
+    if (!test_check(t, golden_list_load(&list, &err), "%s", err.text)) {
         return;
     }
     for (int i = 0; i < list.n; i += 3) { // every third family: the code is the same for all
@@ -168,10 +165,10 @@ static void test_models(struct test * t) {
         bool                      not_finite;
         for (int twice = 0; twice < 2; ++twice) { // windows must be independent
             test_check(t,
-                    divergence_measure(sessions, 3, g->n_vocab, &window, CALL, found, &not_finite,
-                            err, sizeof(err)) &&
+                    divergence_measure(
+                            sessions, 3, g->n_vocab, &window, CALL, found, &not_finite, &err) &&
                             !not_finite,
-                    "%s: %s", g->name, err);
+                    "%s: %s", g->name, err.text);
         }
         test_check(t,
                 found[0].n == 2 && found[1].n == 2 && found[0].windows[0].n == g->n_tokens - 1,

@@ -29,11 +29,11 @@ static int64_t best_match(const int32_t * text, int64_t n) {
 // Random texts over few tokens, so that they repeat.
 static void test_matches(int32_t n_tokens, int32_t n_max) {
     struct test_rng     rng = { (uint64_t) (n_tokens * 100 + n_max) };
-    char                err[256];
-    struct lrnn_draft * d      = lrnn_draft_new(n_max, err, sizeof(err));
+    struct lrnn_error   err;
+    struct lrnn_draft * d      = lrnn_draft_new(n_max, &err);
     int32_t             length = n_max, n_known = 0;
     int32_t             text[N], draft[LRNN_DRAFT_MAX];
-    test_check(&t, d != NULL, "%s", err);
+    test_check(&t, d != NULL, "%s", err.text);
     for (int64_t n = 0; n < N; ++n) {
         const int64_t at   = best_match(text, n);
         const int32_t most = 1 + (int32_t) test_below(&rng, LRNN_DRAFT_MAX);
@@ -58,17 +58,17 @@ static void test_matches(int32_t n_tokens, int32_t n_max) {
 }
 
 int main(void) {
-    char err[256];
+    struct lrnn_error err;
     for (int32_t n_tokens = 1; n_tokens <= 9; n_tokens += 2) {
         test_matches(n_tokens, 1);
         test_matches(n_tokens, 8);
         test_matches(n_tokens, LRNN_DRAFT_MAX);
     }
     test_check(&t,
-            lrnn_draft_new(0, err, sizeof(err)) == NULL &&
-                    strcmp(err, "a draft has 0 tokens; expected 1 to 31") == 0,
-            "found: %s", err);
-    test_check(&t, lrnn_draft_new(LRNN_DRAFT_MAX + 1, err, sizeof(err)) == NULL, "32 are accepted");
+            lrnn_draft_new(0, &err) == NULL &&
+                    strcmp(err.text, "a draft has 0 tokens; expected 1 to 31") == 0,
+            "found: %s", err.text);
+    test_check(&t, lrnn_draft_new(LRNN_DRAFT_MAX + 1, &err) == NULL, "32 are accepted");
     lrnn_draft_free(NULL);
     return test_end(&t, "test-draft");
 }

@@ -3,6 +3,7 @@
 //     test-gguf-check              all tests
 //     test-gguf-check DIRECTORY    only the crafted files; also writes them there as fuzz seeds
 
+#include "lrnn.h"
 #include "kit/check.h"
 #include "kit/files.h"
 #include "kit/gguf-bytes.h"
@@ -33,27 +34,28 @@ static void write_seed(struct craft * c) {
 }
 
 static void rejected(struct craft * c, const char * sentence) {
-    char                err[512] = "";
+    struct lrnn_error   err = { LRNN_ERROR_NONE, "" };
     char                want[512];
     unsigned char *     copy;
-    struct model_file * f = open_bytes(&c->b, &copy, err, sizeof(err));
+    struct model_file * f = open_bytes(&c->b, &copy, &err);
     snprintf(want, sizeof(want), "f.gguf: %s", sentence);
     test_check(c->t, f == NULL, "accepted; expected: %s", want);
-    test_check(c->t, f != NULL || strcmp(err, want) == 0, "said: %s\n    expected: %s", err, want);
+    test_check(c->t, f != NULL || strcmp(err.text, want) == 0, "said: %s\n    expected: %s",
+            err.text, want);
     model_file_free(f);
     free(copy);
     write_seed(c);
 }
 
 static void accepted(struct craft * c, const char * warning) {
-    char                err[512] = "";
+    struct lrnn_error   err = { LRNN_ERROR_NONE, "" };
     unsigned char *     copy;
-    struct model_file * f = open_bytes(&c->b, &copy, err, sizeof(err));
-    if (test_check(c->t, f != NULL, "rejected: %s", err)) {
+    struct model_file * f = open_bytes(&c->b, &copy, &err);
+    if (test_check(c->t, f != NULL, "rejected: %s", err.text)) {
         const char * found = model_file_warning(f);
         test_check(c->t, strcmp(found != NULL ? found : "", warning) == 0,
                 "warned: %s; expected: %s", found, warning);
-        test_check(c->t, model_file_walk(f, err, sizeof(err)), "accepted, but %s", err);
+        test_check(c->t, model_file_walk(f, &err), "accepted, but %s", err.text);
     }
     model_file_free(f);
     free(copy);
@@ -408,11 +410,12 @@ static void check_truncation(struct test * t) {
     put_sample(&b);
     const size_t n = b.n;
     for (b.n = 0; b.n < n; ++b.n) {
-        char                err[512] = "";
+        struct lrnn_error   err = { LRNN_ERROR_NONE, "" };
         unsigned char *     copy;
-        struct model_file * f = open_bytes(&b, &copy, err, sizeof(err));
+        struct model_file * f = open_bytes(&b, &copy, &err);
         test_check(t, f == NULL, "accepted %zu of %zu bytes", b.n, n);
-        test_check(t, strncmp(err, "f.gguf: ", 8) == 0, "%zu of %zu bytes: %s", b.n, n, err);
+        test_check(
+                t, strncmp(err.text, "f.gguf: ", 8) == 0, "%zu of %zu bytes: %s", b.n, n, err.text);
         model_file_free(f);
         free(copy);
     }
@@ -428,17 +431,17 @@ static void check_mutations(struct test * t) {
     for (size_t i = 0; i < b.n - SAMPLE_DATA; ++i) {
         const unsigned char before = b.data[i];
         for (unsigned v = 0; v < 256; ++v) {
-            char            err[512] = "";
-            unsigned char * copy;
+            struct lrnn_error err = { LRNN_ERROR_NONE, "" };
+            unsigned char *   copy;
             b.data[i]             = (unsigned char) v;
-            struct model_file * f = open_bytes(&b, &copy, err, sizeof(err));
+            struct model_file * f = open_bytes(&b, &copy, &err);
             if (f != NULL) {
-                test_check(t, model_file_walk(f, err, sizeof(err)),
-                        "byte %zu = %u: accepted, but %s", i, v, err);
+                test_check(t, model_file_walk(f, &err), "byte %zu = %u: accepted, but %s", i, v,
+                        err.text);
                 n_accepted++;
             } else {
-                test_check(t, strncmp(err, "f.gguf: ", 8) == 0 && v != before, "byte %zu = %u: %s",
-                        i, v, err);
+                test_check(t, strncmp(err.text, "f.gguf: ", 8) == 0 && v != before,
+                        "byte %zu = %u: %s", i, v, err.text);
             }
             model_file_free(f);
             free(copy);
@@ -452,10 +455,10 @@ static void check_mutations(struct test * t) {
 // The time for many names is not quadratic: the test would exceed its time limit.
 static void check_many(struct test * t) {
     enum { N_KEYS = 200000, N_TENSORS = 100000 };
-    struct bytes    b = { 0 };
-    unsigned char * copy;
-    char            err[512] = "";
-    char            name[32];
+    struct bytes      b = { 0 };
+    unsigned char *   copy;
+    struct lrnn_error err = { LRNN_ERROR_NONE, "" };
+    char              name[32];
     put_header(&b, N_TENSORS, N_KEYS);
     for (uint32_t i = 0; i < N_KEYS; ++i) {
         snprintf(name, sizeof(name), "key.%" PRIu32, i * 7919u % N_KEYS);
@@ -467,9 +470,9 @@ static void check_many(struct test * t) {
     }
     put_padding(&b, 32);
     put_zeros(&b, 32 * N_TENSORS);
-    struct model_file * f = open_bytes(&b, &copy, err, sizeof(err));
-    if (test_check(t, f != NULL, "rejected: %s", err)) {
-        test_check(t, model_file_walk(f, err, sizeof(err)), "accepted, but %s", err);
+    struct model_file * f = open_bytes(&b, &copy, &err);
+    if (test_check(t, f != NULL, "rejected: %s", err.text)) {
+        test_check(t, model_file_walk(f, &err), "accepted, but %s", err.text);
     }
     model_file_free(f);
     free(copy);

@@ -53,7 +53,7 @@ struct run {
     struct test_rng       rng;
     double                limit; // of the difference from the golden logits
     char                  where[160];
-    char                  err[512];
+    struct lrnn_error     err;
 };
 
 static double max_diff(const float * a, const float * b, int64_t n) {
@@ -70,7 +70,7 @@ static double worse(double a, double b) {
 }
 
 static bool ok(struct run * r, bool done) {
-    return test_check(r->t, done, "%s: %s", r->where, r->err);
+    return test_check(r->t, done, "%s: %s", r->where, r->err.text);
 }
 
 static bool open_session(
@@ -78,7 +78,7 @@ static bool open_session(
     snprintf(r->where, sizeof(r->where), "%s, %s, %d threads%s%s", r->g->name, feed_names[feed],
             params->n_threads, params->exact_cuts ? ", exact cuts" : "",
             params->cache_type == LRNN_CACHE_F32 ? "" : ", cache in F16");
-    r->session = lrnn_session_new(r->model, params, r->err, sizeof(r->err));
+    r->session = lrnn_session_new(r->model, params, &r->err);
     return ok(r, r->session != NULL);
 }
 
@@ -108,7 +108,7 @@ static double feed_cut(struct run * r, int64_t most) {
         const struct lrnn_input in       = {
                   .seq = 0, .tokens = r->g->tokens + at, .n_tokens = n, .n_logits = n_logits
         };
-        if (!ok(r, lrnn_eval(r->session, &in, 1, r->err, sizeof(r->err)))) {
+        if (!ok(r, lrnn_eval(r->session, &in, 1, &r->err))) {
             return NAN;
         }
         worst = worse(against_library(r, 0, at + n - n_logits, n_logits), worst);
@@ -141,7 +141,7 @@ static double feed_two(struct run * r) {
         if (n_in == 0) {
             continue;
         }
-        if (!ok(r, lrnn_eval(r->session, in, n_in, r->err, sizeof(r->err)))) {
+        if (!ok(r, lrnn_eval(r->session, in, n_in, &r->err))) {
             return NAN;
         }
         int64_t first = 0;
@@ -170,7 +170,7 @@ static double feed_rewind(struct run * r) {
         const struct lrnn_input in = {
             .seq = seq, .tokens = g->tokens + at, .n_tokens = n, .n_logits = n
         };
-        if (!ok(r, lrnn_eval(r->session, &in, 1, r->err, sizeof(r->err)))) {
+        if (!ok(r, lrnn_eval(r->session, &in, 1, &r->err))) {
             return NAN;
         }
         worst = worse(against_library(r, 0, at, n), worst);
@@ -188,7 +188,7 @@ static double feed_rewind(struct run * r) {
         switch (test_below(&r->rng, 4)) {
             case 0: {
                 const int64_t back = 1 + test_below(&r->rng, can);
-                if (!ok(r, lrnn_seq_rewind(r->session, seq, back, r->err, sizeof(r->err)))) {
+                if (!ok(r, lrnn_seq_rewind(r->session, seq, back, &r->err))) {
                     return NAN;
                 }
                 at -= back;
@@ -199,8 +199,8 @@ static double feed_rewind(struct run * r) {
                 const struct lrnn_input bad   = {
                       .seq = seq, .tokens = g->tokens, .n_tokens = wrong, .n_logits = 0
                 };
-                if (!ok(r, lrnn_eval(r->session, &bad, 1, r->err, sizeof(r->err))) ||
-                        !ok(r, lrnn_seq_rewind(r->session, seq, wrong, r->err, sizeof(r->err)))) {
+                if (!ok(r, lrnn_eval(r->session, &bad, 1, &r->err)) ||
+                        !ok(r, lrnn_seq_rewind(r->session, seq, wrong, &r->err))) {
                     return NAN;
                 }
                 can = (can + wrong < N_REWIND ? can + wrong : N_REWIND) - wrong;
@@ -210,9 +210,9 @@ static double feed_rewind(struct run * r) {
                 const struct lrnn_input bad = {
                     .seq = seq, .tokens = g->tokens + 1, .n_tokens = 2, .n_logits = 0
                 };
-                if (!ok(r, lrnn_seq_fork(r->session, seq, to, r->err, sizeof(r->err))) ||
-                        !ok(r, lrnn_eval(r->session, &bad, 1, r->err, sizeof(r->err))) ||
-                        !ok(r, lrnn_seq_reset(r->session, seq, r->err, sizeof(r->err)))) {
+                if (!ok(r, lrnn_seq_fork(r->session, seq, to, &r->err)) ||
+                        !ok(r, lrnn_eval(r->session, &bad, 1, &r->err)) ||
+                        !ok(r, lrnn_seq_reset(r->session, seq, &r->err))) {
                     return NAN;
                 }
                 seq = to;
@@ -249,12 +249,11 @@ static double feed_rewinds(struct run * r) {
                     { .tokens = tokens + start, .n_tokens = n },
                     { .tokens = g->tokens + keep, .n_tokens = AFTER, .n_logits = AFTER },
                 };
-                if (!ok(r, lrnn_seq_reset(r->session, 0, r->err, sizeof(r->err))) ||
-                        (start > 0 &&
-                                !ok(r, lrnn_eval(r->session, &in[0], 1, r->err, sizeof(r->err)))) ||
-                        !ok(r, lrnn_eval(r->session, &in[1], 1, r->err, sizeof(r->err))) ||
-                        !ok(r, lrnn_seq_rewind(r->session, 0, back, r->err, sizeof(r->err))) ||
-                        !ok(r, lrnn_eval(r->session, &in[2], 1, r->err, sizeof(r->err)))) {
+                if (!ok(r, lrnn_seq_reset(r->session, 0, &r->err)) ||
+                        (start > 0 && !ok(r, lrnn_eval(r->session, &in[0], 1, &r->err))) ||
+                        !ok(r, lrnn_eval(r->session, &in[1], 1, &r->err)) ||
+                        !ok(r, lrnn_seq_rewind(r->session, 0, back, &r->err)) ||
+                        !ok(r, lrnn_eval(r->session, &in[2], 1, &r->err))) {
                     return NAN;
                 }
                 const double d = against_library(r, 0, keep, AFTER);
@@ -297,7 +296,7 @@ static bool decode(struct run * r, int alone, float * out[2]) {
                 };
             }
         }
-        if (n_in > 0 && !ok(r, lrnn_eval(r->session, in, n_in, r->err, sizeof(r->err)))) {
+        if (n_in > 0 && !ok(r, lrnn_eval(r->session, in, n_in, &r->err))) {
             return false;
         }
         for (int32_t k = 0; k < n_in; ++k) {
@@ -378,12 +377,12 @@ static const char * const spoiled_path = "test-golden-spoiled.gguf"; // in the b
 static double spoiled(struct run * r, const char * file, size_t size) {
     double d = NAN;
     test_write_file(spoiled_path, file, size);
-    r->model = lrnn_model_load(spoiled_path, NULL, r->err, sizeof(r->err));
+    r->model = lrnn_model_load(spoiled_path, NULL, &r->err);
     if (ok(r, r->model != NULL)) {
         r->session = lrnn_session_new(r->model,
                 &(struct lrnn_session_params) {
                         .n_threads = 1, .n_cache = 64, .cache_type = LRNN_CACHE_F32 },
-                r->err, sizeof(r->err));
+                &r->err);
         d          = ok(r, r->session != NULL) ? feed_cut(r, r->g->n_tokens) : NAN;
         lrnn_session_free(r->session);
     }
@@ -408,8 +407,8 @@ static double least_seen(struct test * t, const struct golden * g) {
             gguf_init_from_file(g->path, (struct gguf_init_params) { .no_alloc = true });
     double least = INFINITY;
     snprintf(r.where, sizeof(r.where), "%s", g->name);
-    if (test_check(t, read_file(g->path, &file, &size, r.err, sizeof(r.err)) && gguf != NULL,
-                "%s: %s", g->path, r.err)) {
+    if (test_check(t, read_file(g->path, &file, &size, &r.err) && gguf != NULL, "%s: %s", g->path,
+                r.err.text)) {
         for (int64_t i = 0; i < gguf_get_n_tensors(gguf); ++i) {
             char *       data = file + gguf_get_data_offset(gguf) + gguf_get_tensor_offset(gguf, i);
             const size_t n    = gguf_get_tensor_size(gguf, i) / sizeof(float);
@@ -462,9 +461,9 @@ static void print_row(
 int main(void) {
     struct test        t = { 0 };
     struct golden_list list;
-    char               err[512];
+    struct lrnn_error  err;
     bool               seen[N_FAMILIES] = { false };
-    if (!test_check(&t, golden_list_load(&list, err, sizeof(err)), "%s", err)) {
+    if (!test_check(&t, golden_list_load(&list, &err), "%s", err.text)) {
         return test_end(&t, "test-golden");
     }
     printf("largest absolute difference from the golden logits; between two sequences together and "
@@ -477,8 +476,8 @@ int main(void) {
 
     for (int i = 0; i < list.n; ++i) {
         const struct golden * g     = &list.models[i];
-        struct lrnn_model *   model = lrnn_model_load(g->path, NULL, err, sizeof(err));
-        if (!test_check(&t, model != NULL, "%s: %s", g->name, err)) {
+        struct lrnn_model *   model = lrnn_model_load(g->path, NULL, &err);
+        if (!test_check(&t, model != NULL, "%s: %s", g->name, err.text)) {
             continue;
         }
         const struct lrnn_model_info info = lrnn_model_get_info(model);

@@ -82,7 +82,7 @@ static struct ggml_tensor * write_state(struct graph * g, struct test_rng * rng,
         const struct ggml_short_conv_args args = {
             .state = state, .ids = g->ids, .x = a, .weight = g->taps
         };
-        op = ggml_short_conv(c, &args, NULL, 0);
+        op = ggml_short_conv(c, &args, NULL);
     } else {
         struct ggml_tensor * x = ggml_reshape_4d(c, a, D, width / D, 1, T);
         struct ggml_tensor * q = ggml_l2_norm(c, x, 1e-5f);
@@ -103,8 +103,8 @@ static struct ggml_tensor * write_state(struct graph * g, struct test_rng * rng,
                  .gate                                                 = g->gate,
                  .scale                                                = 1.0f,
                  .path                                                 = path };
-        op = memory == HOUSEHOLDER ? ggml_householder_scan(c, &householder, NULL, 0)
-                                   : ggml_signed_scan(c, &signed_gate, NULL, 0);
+        op = memory == HOUSEHOLDER ? ggml_householder_scan(c, &householder, NULL)
+                                   : ggml_signed_scan(c, &signed_gate, NULL);
     }
     ggml_build_forward_expand(g->nodes, op);
     g->after[memory] = ggml_scan_state_after(c, op);

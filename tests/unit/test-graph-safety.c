@@ -8,6 +8,7 @@
 //      independent.
 //   4. The CPU does not accept an op whose state is in memory that it cannot write.
 
+#include "lrnn.h"
 #include "kit/backends.h"
 #include "kit/check.h"
 #include "lrnn-ops.h"
@@ -97,19 +98,19 @@ static void acc_new_graph(struct acc * a) {
 // S ← S + x in slot 0 of `state`, y = S
 static struct ggml_tensor * acc_scan_x(
         struct acc * a, struct ggml_tensor * state, struct ggml_tensor * x, const char * name) {
-    char                 err[512] = "";
-    struct ggml_tensor * op       = ggml_signed_scan(a->ctx_g,
-                  &(struct ggml_signed_scan_args) {
-                          .state = state,
-                          .ids   = a->ids,
-                          .b     = a->one,
-                          .c     = a->one,
-                          .x     = x,
-                          .scale = 1.0f,
+    struct lrnn_error    err = { LRNN_ERROR_NONE, "" };
+    struct ggml_tensor * op  = ggml_signed_scan(a->ctx_g,
+             &(struct ggml_signed_scan_args) {
+                     .state = state,
+                     .ids   = a->ids,
+                     .b     = a->one,
+                     .c     = a->one,
+                     .x     = x,
+                     .scale = 1.0f,
             },
-                  err, sizeof(err));
+             &err);
     if (op == NULL) {
-        fprintf(stderr, "builder: %s\n", err);
+        fprintf(stderr, "builder: %s\n", err.text);
         exit(1);
     }
     ggml_set_name(op, name);
@@ -162,18 +163,18 @@ static bool acc_holds(const struct acc * a, int n_adds) {
 // Checks that the graph is rejected with a message that contains both words.
 static bool must_reject(struct test * t, struct acc * a, ggml_backend_sched_t sched,
         const char * what, const char * word_1, const char * word_2) {
-    char       err[512] = "";
-    const bool ok       = graph_alloc(sched, a->graph, err, sizeof(err));
+    struct lrnn_error err = { LRNN_ERROR_NONE, "" };
+    const bool        ok  = graph_alloc(sched, a->graph, &err);
     return test_check(t, !ok, "%s is accepted", what) &&
-           test_check(t, strstr(err, word_1) != NULL && strstr(err, word_2) != NULL,
-                   "%s: the message does not name %s and %s: %s", what, word_1, word_2, err);
+           test_check(t, strstr(err.text, word_1) != NULL && strstr(err.text, word_2) != NULL,
+                   "%s: the message does not name %s and %s: %s", what, word_1, word_2, err.text);
 }
 
 static bool must_accept(
         struct test * t, struct acc * a, ggml_backend_sched_t sched, const char * what) {
-    char err[512] = "";
-    return test_check(t, graph_alloc(sched, a->graph, err, sizeof(err)), "%s is rejected: %s", what,
-                   err) &&
+    struct lrnn_error err = { LRNN_ERROR_NONE, "" };
+    return test_check(
+                   t, graph_alloc(sched, a->graph, &err), "%s is rejected: %s", what, err.text) &&
            test_check(t, ggml_backend_sched_graph_compute(sched, a->graph) == GGML_STATUS_SUCCESS,
                    "%s: compute failed", what);
 }
@@ -199,22 +200,22 @@ static void test_misplaced(struct test * t, ggml_backend_sched_t sched, ggml_bac
             ggml_set_name(state, "acc");
             acc_expand(&a, y);
 
-            char                 err[512] = "";
-            struct graph_scans * scans    = graph_scans_find(a.graph, err, sizeof(err));
-            if (!test_check(t, scans != NULL, "%s: %s", what, err)) {
+            struct lrnn_error    err   = { LRNN_ERROR_NONE, "" };
+            struct graph_scans * scans = graph_scans_find(a.graph, &err);
+            if (!test_check(t, scans != NULL, "%s: %s", what, err.text)) {
                 break;
             }
             ggml_backend_sched_reset(sched);
             if (pinned) {
-                test_check(t, graph_scans_pin(scans, sched, err, sizeof(err)), "%s: %s", what, err);
+                test_check(t, graph_scans_pin(scans, sched, &err), "%s: %s", what, err.text);
             } else if (!drift) {
                 ggml_backend_sched_set_tensor_backend(sched, op, away);
             }
             test_check(
                     t, ggml_backend_sched_alloc_graph(sched, a.graph), "%s: not allocated", what);
-            const bool ok = graph_scans_verify(scans, sched, err, sizeof(err));
+            const bool ok = graph_scans_verify(scans, sched, &err);
             if (pinned) {
-                test_check(t, ok, "%s, then pinned: %s", what, err);
+                test_check(t, ok, "%s, then pinned: %s", what, err.text);
                 test_check(t, ggml_backend_sched_get_tensor_backend(sched, op) == home,
                         "%s, then pinned: not on the device of the state", what);
             } else {
@@ -222,10 +223,11 @@ static void test_misplaced(struct test * t, ggml_backend_sched_t sched, ggml_bac
                 test_check(t, op->src[0] != state, "%s: the op uses its state: not a valid case",
                         what);
                 test_check(t,
-                        strstr(err, "SIGNED_SCAN 'op'") != NULL && strstr(err, "'acc'") != NULL,
-                        "%s: the message does not name op and state: %s", what, err);
+                        strstr(err.text, "SIGNED_SCAN 'op'") != NULL &&
+                                strstr(err.text, "'acc'") != NULL,
+                        "%s: the message does not name op and state: %s", what, err.text);
                 if (view == 0) {
-                    printf("  rejected: %s\n", err);
+                    printf("  rejected: %s\n", err.text);
                 }
             }
 
@@ -257,15 +259,14 @@ static void test_shared_memory(
         struct ggml_tensor * op = acc_scan(&a, a.state, "op");
         acc_expand(&a, op);
 
-        char                 err[512] = "";
-        struct graph_scans * scans    = graph_scans_find(a.graph, err, sizeof(err));
-        if (test_check(t, scans != NULL, "shared memory: %s", err)) {
+        struct lrnn_error    err   = { LRNN_ERROR_NONE, "" };
+        struct graph_scans * scans = graph_scans_find(a.graph, &err);
+        if (test_check(t, scans != NULL, "shared memory: %s", err.text)) {
             ggml_backend_sched_reset(sched);
             ggml_backend_sched_set_tensor_backend(sched, op, n == 0 ? cpu_1 : cpu_2);
             test_check(t, ggml_backend_sched_alloc_graph(sched, a.graph),
                     "shared memory: not allocated");
-            test_check(t, graph_scans_verify(scans, sched, err, sizeof(err)), "shared memory: %s",
-                    err);
+            test_check(t, graph_scans_verify(scans, sched, &err), "shared memory: %s", err.text);
             ggml_backend_sched_graph_compute(sched, a.graph);
             test_check(t, acc_holds(&a, n + 1), "shared memory: the update is lost");
             graph_scans_free(scans);

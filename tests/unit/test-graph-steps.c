@@ -1,6 +1,7 @@
 // States that scans write in place, over many graphs that a scheduler splits between two backends:
 // they accumulate, and every output has the same bits for every placement of the states.
 
+#include "lrnn.h"
 #include "kit/backends.h"
 #include "kit/check.h"
 #include "kit/rng.h"
@@ -216,7 +217,7 @@ static struct net net_build(
                    .c     = input(ctx, GGML_TYPE_F32, D_K, HEADS, 1, T),
                    .decay = input(ctx, GGML_TYPE_F32, 1, HEADS, 1, T),
     };
-    char err[512] = "";
+    struct lrnn_error err = { LRNN_ERROR_NONE, "" };
 
     // y [CHANNELS, T]
     struct ggml_tensor * y = ggml_short_conv(ctx,
@@ -226,7 +227,7 @@ static struct net net_build(
                     .x      = ggml_mul(ctx, net.x, w),
                     .weight = conv,
             },
-            err, sizeof(err));
+            &err);
 
     // o [D_V, HEADS, T]
     struct ggml_tensor * o =
@@ -243,7 +244,7 @@ static struct net net_build(
                                         .v     = ggml_reshape_4d(
                                                 ctx, ggml_mul(ctx, y, w), D_V, HEADS, 1, T),
                                 },
-                                err, sizeof(err));
+                                &err);
 
     struct ggml_tensor * u =
             o == NULL ? NULL : ggml_mul(ctx, ggml_reshape_2d(ctx, o, CHANNELS, T), w);
@@ -259,10 +260,10 @@ static struct net net_build(
                                         .scale = 1.0f,
                                         .x     = ggml_reshape_4d(ctx, u, D_V, HEADS, 1, T),
                                 },
-                                err, sizeof(err));
+                                &err);
 
     if (r == NULL) {
-        fprintf(stderr, "builder: %s\n", err);
+        fprintf(stderr, "builder: %s\n", err.text);
         exit(1);
     }
     net.z     = output(net.graph, ggml_add(ctx, o, r));
@@ -326,9 +327,9 @@ static struct net_result * net_run(struct test * t, const struct placement * pla
             if (galloc != NULL) {
                 ok = ggml_gallocr_alloc_graph(galloc, net.graph);
             } else {
-                char err[512] = "";
-                ok            = graph_alloc(placement->sched, net.graph, err, sizeof(err));
-                test_check(t, ok, "%s, step %d: rejected: %s", placement->name, n, err);
+                struct lrnn_error err = { LRNN_ERROR_NONE, "" };
+                ok                    = graph_alloc(placement->sched, net.graph, &err);
+                test_check(t, ok, "%s, step %d: rejected: %s", placement->name, n, err.text);
                 test_check(t,
                         !ok || !placement->crosses ||
                                 ggml_backend_sched_get_n_splits(placement->sched) > 3,

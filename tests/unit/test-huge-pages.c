@@ -99,16 +99,15 @@ static void check_replace(struct test * t) {
 
 // Logits of a few tokens; NULL after a failed check. Prints the huge pages of the file.
 static float * logits_of(struct test * t, const char * path, bool no_huge_pages) {
-    char                           err[512] = "";
-    const struct lrnn_model_params params   = { .no_huge_pages = no_huge_pages };
-    struct lrnn_model *            model    = lrnn_model_load(path, &params, err, sizeof(err));
-    struct lrnn_session *          session =
-            model != NULL ? lrnn_session_new(model, NULL, err, sizeof(err)) : NULL;
+    struct lrnn_error              err    = { LRNN_ERROR_NONE, "" };
+    const struct lrnn_model_params params = { .no_huge_pages = no_huge_pages };
+    struct lrnn_model *            model  = lrnn_model_load(path, &params, &err);
+    struct lrnn_session *   session = model != NULL ? lrnn_session_new(model, NULL, &err) : NULL;
     const int32_t           tokens[N_TOKENS] = { 84, 104, 101, 32 };
     const struct lrnn_input input  = { .tokens = tokens, .n_tokens = N_TOKENS, .n_logits = 1 };
     float *                 logits = NULL;
-    if (test_check(t, session != NULL && lrnn_eval(session, &input, 1, err, sizeof(err)), "%s: %s",
-                path, err)) {
+    if (test_check(t, session != NULL && lrnn_eval(session, &input, 1, &err), "%s: %s", path,
+                err.text)) {
         size_t       size;
         const char * bytes = model_file_bytes(model->file, &size);
         const long   kb    = huge_kb(bytes, bytes + size);
@@ -124,19 +123,15 @@ static float * logits_of(struct test * t, const char * path, bool no_huge_pages)
 
 // A model of several blocks, once in huge pages and once in the file.
 static void check_model(struct test * t) {
-    const char *                 out      = "test-huge-pages.gguf";
-    char                         err[512] = "";
-    struct quantize_plan         plan     = { 0 };
-    const struct quantize_params params   = { .type = GGML_TYPE_F32, .allow_requantize = true };
-    struct model_file *          file =
-            model_file_open(LRNN_MODELS "/text-deltaproduct2-neg.gguf", err, sizeof(err));
+    const char *                 out    = "test-huge-pages.gguf";
+    struct lrnn_error            err    = { LRNN_ERROR_NONE, "" };
+    struct quantize_plan         plan   = { 0 };
+    const struct quantize_params params = { .type = GGML_TYPE_F32, .allow_requantize = true };
+    struct model_file * file = model_file_open(LRNN_MODELS "/text-deltaproduct2-neg.gguf", &err);
     if (test_check(t,
-                file != NULL &&
-                        quantize_plan_make(&plan, file, &params, err, sizeof(err)) ==
-                                LRNN_QUANTIZE_OK &&
-                        quantize_run(&plan, file, &params, out, NULL, NULL, err, sizeof(err)) ==
-                                LRNN_QUANTIZE_OK,
-                "%s", err)) {
+                file != NULL && quantize_plan_make(&plan, file, &params, &err) &&
+                        quantize_run(&plan, file, &params, out, NULL, NULL, &err),
+                "%s", err.text)) {
         float *a = logits_of(t, out, false), *b = logits_of(t, out, true);
         test_check(t, a != NULL && b != NULL && memcmp(a, b, N_VOCAB * sizeof(float)) == 0,
                 "logits in huge pages and in the mapped file differ");

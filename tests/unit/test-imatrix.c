@@ -18,27 +18,27 @@
 #include <string.h>
 
 static bool collect(const struct golden * g, struct lrnn_model * model, int64_t cut,
-        struct imatrix * im, char * err, size_t err_size) {
+        struct imatrix * im, struct lrnn_error * err) {
     static const char path[] = "test-imatrix.gguf";
 
-    struct lrnn_imatrix *            collected = lrnn_imatrix_new(model);
+    struct lrnn_imatrix *            collected = lrnn_imatrix_new(model, NULL);
     const struct lrnn_session_params params    = {
            .n_threads   = 1,
            .trace_kinds = LRNN_TRACE_MATRICES,
            .trace       = lrnn_imatrix_collect,
            .trace_user  = collected,
     };
-    struct lrnn_session * s  = lrnn_session_new(model, &params, err, err_size);
+    struct lrnn_session * s  = lrnn_session_new(model, &params, err);
     bool                  ok = s != NULL;
     for (int64_t at = 0; at < g->n_tokens && ok; at += cut) {
         const int64_t           n  = cut < g->n_tokens - at ? cut : g->n_tokens - at;
         const struct lrnn_input in = { .tokens = g->tokens + at, .n_tokens = n, .n_logits = n };
-        ok                         = lrnn_eval(s, &in, 1, err, err_size);
+        ok                         = lrnn_eval(s, &in, 1, err);
     }
     lrnn_session_free(s);
     *im = (struct imatrix) { 0 };
-    ok  = ok && lrnn_imatrix_save(collected, path, "golden", 1, g->n_tokens, err, err_size) &&
-         imatrix_read(im, path, err, err_size);
+    ok  = ok && lrnn_imatrix_save(collected, path, "golden", 1, g->n_tokens, err) &&
+         imatrix_read(im, path, err);
     lrnn_imatrix_free(collected);
     remove(path);
     return ok;
@@ -73,8 +73,8 @@ static void check_weights(struct test * t) {
     static const float x[2 * 4] = { 1.0f, 0.0f, 2.0f, 3.0f, 1.0f, 0.0f, 0.0f, 1.0f };
     struct imatrix     m        = { 0 }, again;
     float              w[4]     = { 0.0f };
-    char               err[512] = "";
-    if (!test_check(t, imatrix_add(&m, "a.weight", 4, 2, 1, x, 2, err, sizeof(err)), "%s", err)) {
+    struct lrnn_error  err      = { LRNN_ERROR_NONE, "" };
+    if (!test_check(t, imatrix_add(&m, "a.weight", 4, 2, 1, x, 2, &err), "%s", err.text)) {
         return;
     }
     const struct imatrix_entry * e = imatrix_find(&m, "a.weight");
@@ -86,9 +86,9 @@ static void check_weights(struct test * t) {
     test_check(t, !imatrix_weights(e, 0, w), "a matrix without inputs has weights");
 
     e->sum2[4] = -2.0;
-    test_check(t, imatrix_write(&m, path, err, sizeof(err)), "%s", err);
-    const bool read = imatrix_read(&again, path, err, sizeof(err));
-    test_check(t, !read && strstr(err, "-2") != NULL, "a negative sum is read: %s", err);
+    test_check(t, imatrix_write(&m, path, &err), "%s", err.text);
+    const bool read = imatrix_read(&again, path, &err);
+    test_check(t, !read && strstr(err.text, "-2") != NULL, "a negative sum is read: %s", err.text);
     if (read) {
         imatrix_free(&again);
     }
@@ -101,21 +101,20 @@ int main(void) {
     struct golden_list list;
     struct test_worst  hand = { .what = "Σ x² of the first product, from the file", .limit = 1e-6 };
     struct test_worst  cuts = { .what = "Σ x² for calls of 36 and of 5 tokens", .limit = 2e-5 };
-    char               err[512]    = "";
+    struct lrnn_error  err  = { LRNN_ERROR_NONE, "" };
     int                n_from_file = 0, n_weights = 0, n_matrices = 0;
 
-    if (!test_check(&t, golden_list_load(&list, err, sizeof(err)), "%s", err)) {
+    if (!test_check(&t, golden_list_load(&list, &err), "%s", err.text)) {
         return test_end(&t, "test-imatrix");
     }
     for (int i = 0; i < list.n; ++i) {
         const struct golden * g     = &list.models[i];
-        struct model_file *   file  = model_file_open(g->path, err, sizeof(err));
-        struct lrnn_model *   model = lrnn_model_load(g->path, NULL, err, sizeof(err));
+        struct model_file *   file  = model_file_open(g->path, &err);
+        struct lrnn_model *   model = lrnn_model_load(g->path, NULL, &err);
         struct imatrix        im, again;
         test_check(&t,
-                collect(g, model, g->n_tokens, &im, err, sizeof(err)) &&
-                        collect(g, model, 5, &again, err, sizeof(err)),
-                "%s: %s", g->name, err);
+                collect(g, model, g->n_tokens, &im, &err) && collect(g, model, 5, &again, &err),
+                "%s: %s", g->name, err.text);
 
         // Expected are all matrices except the embedding, unless it is also the output, and except
         // the unused tensors of llama.cpp in layer 0 of RWKV-7.
@@ -160,9 +159,9 @@ int main(void) {
         const float * embd = tensor_of(file, "token_embd.weight");
         const float * norm = tensor_of(file, "blk.0.attn_norm.weight");
         double        eps  = 0.0;
-        const bool    rms  = tensor_of(file, "blk.0.attn_norm.bias") == NULL && norm != NULL &&
-                         model_file_float(file, "lrnn.norm_epsilon", 0.0, 1.0, &eps, err,
-                                 sizeof(err)) == KEY_OK;
+        const bool    rms =
+                tensor_of(file, "blk.0.attn_norm.bias") == NULL && norm != NULL &&
+                model_file_float(file, "lrnn.norm_epsilon", 0.0, 1.0, &eps, &err) == KEY_OK;
         static const char * const FIRST[] = { "blk.0.attn_q.weight", "blk.0.ssm_in.weight",
             "blk.0.attn_v.weight", "blk.0.ssm_beta.weight" };
         for (size_t k = 0; rms && k < sizeof(FIRST) / sizeof(FIRST[0]); ++k) {

@@ -1,6 +1,7 @@
 // model-file.c reads the keys and tensors that were written, and rejects unexpected keys with an
 // exact message.
 
+#include "lrnn.h"
 #include "kit/check.h"
 #include "kit/files.h"
 #include "kit/gguf-bytes.h"
@@ -42,12 +43,12 @@ static void check_values(struct test * t, const struct model_file * f) {
         { "i32", -7 },
         { "i64", INT64_MIN },
     };
-    char err[512] = "";
+    struct lrnn_error err = { LRNN_ERROR_NONE, "" };
     for (size_t i = 0; i < sizeof(INTS) / sizeof(INTS[0]); ++i) {
         const int64_t v     = INTS[i].value;
         int64_t       found = 0;
-        test_check(t, model_file_int(f, INTS[i].key, v, v, &found, err, sizeof(err)) == KEY_OK,
-                "rejected: %s", err);
+        test_check(t, model_file_int(f, INTS[i].key, v, v, &found, &err) == KEY_OK, "rejected: %s",
+                err.text);
         test_check(
                 t, found == v, "key %s is %" PRId64 "; expected %" PRId64, INTS[i].key, found, v);
     }
@@ -56,45 +57,38 @@ static void check_values(struct test * t, const struct model_file * f) {
     bool         flag = false;
     struct slice text = { "", 0 };
     int          word = -1;
-    test_check(t, model_file_float(f, "f32", 0, 1, &x, err, sizeof(err)) == KEY_OK && x == 0.5,
-            "f32 is %g", x);
-    test_check(t,
-            model_file_float(f, "f64", 0, 1e301, &x, err, sizeof(err)) == KEY_OK && x == 1e300,
+    test_check(t, model_file_float(f, "f32", 0, 1, &x, &err) == KEY_OK && x == 0.5, "f32 is %g", x);
+    test_check(t, model_file_float(f, "f64", 0, 1e301, &x, &err) == KEY_OK && x == 1e300,
             "f64 is %g", x);
-    test_check(t, model_file_bool(f, "bool", &flag, err, sizeof(err)) == KEY_OK && flag,
-            "bool is false");
-    test_check(
-            t, model_file_text(f, "text", &text, err, sizeof(err)) == KEY_OK, "rejected: %s", err);
+    test_check(t, model_file_bool(f, "bool", &flag, &err) == KEY_OK && flag, "bool is false");
+    test_check(t, model_file_text(f, "text", &text, &err) == KEY_OK, "rejected: %s", err.text);
     test_check(t, slice_is(text, "silu") && !slice_is(text, "sil") && !slice_is(text, "silus"),
             "text differs");
     const char * const words[] = { "relu", "silu", NULL };
-    test_check(t,
-            model_file_choice(f, "text", words, &word, err, sizeof(err)) == KEY_OK && word == 1,
+    test_check(t, model_file_choice(f, "text", words, &word, &err) == KEY_OK && word == 1,
             "choice is %d", word);
 
     const struct model_key * a = NULL;
-    if (test_check(t, model_file_ints(f, "ints", -2, 3, &a, err, sizeof(err)) == KEY_OK,
-                "rejected: %s", err)) {
+    if (test_check(t, model_file_ints(f, "ints", -2, 3, &a, &err) == KEY_OK, "rejected: %s",
+                err.text)) {
         test_check(t,
                 a->n == 3 && model_key_int(a, 0) == 1 && model_key_int(a, 1) == -2 &&
                         model_key_int(a, 2) == 3 && model_key_int(a, 3) == 0,
                 "ints differ");
     }
-    if (test_check(t, model_file_floats(f, "floats", -2, 1, &a, err, sizeof(err)) == KEY_OK,
-                "rejected: %s", err)) {
+    if (test_check(t, model_file_floats(f, "floats", -2, 1, &a, &err) == KEY_OK, "rejected: %s",
+                err.text)) {
         test_check(t,
                 a->n == 3 && model_key_float(a, 0) == 0.5 && model_key_float(a, 1) == -2.0 &&
                         model_key_float(a, 2) == (double) 1e-5f && model_key_float(a, 3) == 0.0,
                 "floats differ");
     }
-    if (test_check(t, model_file_bools(f, "bools", &a, err, sizeof(err)) == KEY_OK, "rejected: %s",
-                err)) {
+    if (test_check(t, model_file_bools(f, "bools", &a, &err) == KEY_OK, "rejected: %s", err.text)) {
         test_check(t,
                 a->n == 2 && !model_key_bool(a, 0) && model_key_bool(a, 1) && !model_key_bool(a, 2),
                 "bools differ");
     }
-    if (test_check(t, model_file_texts(f, "texts", &a, err, sizeof(err)) == KEY_OK, "rejected: %s",
-                err)) {
+    if (test_check(t, model_file_texts(f, "texts", &a, &err) == KEY_OK, "rejected: %s", err.text)) {
         test_check(t,
                 a->n == 3 && slice_is(model_key_text(a, 0), "a") &&
                         slice_is(model_key_text(a, 1), "") &&
@@ -132,63 +126,63 @@ static void check_rejections(struct test * t, const struct model_file * f) {
         { "ints", KEY_BAD, "key 'ints' has element 1 = -2; expected 0 to 3" },
         { "bools", KEY_BAD, "key 'bools' is an array of bool; expected an array of integers" },
     };
-    const struct model_key * a        = NULL;
-    int64_t                  n        = 42;
-    double                   x        = 42.0;
-    bool                     flag     = true;
-    int                      word     = 42;
-    struct slice             text     = { NULL, 42 };
-    char                     err[512] = "";
+    const struct model_key * a    = NULL;
+    int64_t                  n    = 42;
+    double                   x    = 42.0;
+    bool                     flag = true;
+    int                      word = 42;
+    struct slice             text = { NULL, 42 };
+    struct lrnn_error        err  = { LRNN_ERROR_NONE, "" };
     for (size_t i = 0; i < sizeof(INTS) / sizeof(INTS[0]); ++i) {
         const enum key_status status =
-                model_file_int(f, INTS[i].key, INTS[i].min, INTS[i].max, &n, err, sizeof(err));
-        check_status(t, status, INTS[i].status, err, INTS[i].sentence);
+                model_file_int(f, INTS[i].key, INTS[i].min, INTS[i].max, &n, &err);
+        check_status(t, status, INTS[i].status, err.text, INTS[i].sentence);
     }
     for (size_t i = 0; i < sizeof(ARRAYS) / sizeof(ARRAYS[0]); ++i) {
-        check_status(t, model_file_ints(f, ARRAYS[i].key, 0, 3, &a, err, sizeof(err)),
-                ARRAYS[i].status, err, ARRAYS[i].sentence);
+        check_status(t, model_file_ints(f, ARRAYS[i].key, 0, 3, &a, &err), ARRAYS[i].status,
+                err.text, ARRAYS[i].sentence);
     }
-    check_status(t, model_file_float(f, "f32", 1, 2, &x, err, sizeof(err)), KEY_BAD, err,
+    check_status(t, model_file_float(f, "f32", 1, 2, &x, &err), KEY_BAD, err.text,
             "key 'f32' is 0.5; expected 1 to 2");
-    check_status(t, model_file_float(f, "u32", 1, 2, &x, err, sizeof(err)), KEY_BAD, err,
+    check_status(t, model_file_float(f, "u32", 1, 2, &x, &err), KEY_BAD, err.text,
             "key 'u32' is of type u32; expected f32 or f64");
-    check_status(t, model_file_floats(f, "floats", 0, 1, &a, err, sizeof(err)), KEY_BAD, err,
+    check_status(t, model_file_floats(f, "floats", 0, 1, &a, &err), KEY_BAD, err.text,
             "key 'floats' has element 1 = -2; expected 0 to 1");
-    check_status(t, model_file_floats(f, "bools", 0, 1, &a, err, sizeof(err)), KEY_BAD, err,
+    check_status(t, model_file_floats(f, "bools", 0, 1, &a, &err), KEY_BAD, err.text,
             "key 'bools' is an array of bool; expected an array of f32 or f64");
-    check_status(t, model_file_bool(f, "u8", &flag, err, sizeof(err)), KEY_BAD, err,
+    check_status(t, model_file_bool(f, "u8", &flag, &err), KEY_BAD, err.text,
             "key 'u8' is of type u8; expected bool");
-    check_status(t, model_file_text(f, "texts", &text, err, sizeof(err)), KEY_BAD, err,
+    check_status(t, model_file_text(f, "texts", &text, &err), KEY_BAD, err.text,
             "key 'texts' is an array of string; expected string");
     const char * const words[] = { "relu", "elu", NULL };
-    check_status(t, model_file_choice(f, "text", words, &word, err, sizeof(err)), KEY_BAD, err,
+    check_status(t, model_file_choice(f, "text", words, &word, &err), KEY_BAD, err.text,
             "key 'text' is 'silu'; expected one of 'relu', 'elu'");
     test_check(t, n == 42 && x == 42.0 && flag && word == 42 && text.size == 42 && a == NULL,
             "a default was overwritten");
 }
 
 static void check_tensors(struct test * t, struct model_file * f) {
-    char                        err[512] = "";
-    const struct model_tensor * w        = model_file_use_tensor(f, "w");
+    struct lrnn_error           err = { LRNN_ERROR_NONE, "" };
+    const struct model_tensor * w   = model_file_use_tensor(f, "w");
     test_check(t,
             w != NULL && w->type == GGML_TYPE_Q8_0 && w->n_dims == 2 && w->ne[0] == 32 &&
                     w->ne[1] == 2 && w->ne[2] == 1 && w->ne[3] == 1 && w->size == 68,
             "w differs");
     test_check(t, model_file_use_tensor(f, "v") == NULL, "tensor 'v' was found");
-    test_check(t, !model_file_all_used(f, err, sizeof(err)), "'bias' was not used");
-    test_check(t, strcmp(err, "f.gguf: found 1 unknown tensor: 'bias'") == 0, "said: %s", err);
-    test_check(t,
-            model_file_use_tensor(f, "bias") != NULL && model_file_all_used(f, err, sizeof(err)),
-            "said: %s", err);
+    test_check(t, !model_file_all_used(f, &err), "'bias' was not used");
+    test_check(t, strcmp(err.text, "f.gguf: found 1 unknown tensor: 'bias'") == 0, "said: %s",
+            err.text);
+    test_check(t, model_file_use_tensor(f, "bias") != NULL && model_file_all_used(f, &err),
+            "said: %s", err.text);
 }
 
 static void check_access(struct test * t) {
-    struct bytes    b = { 0 };
-    unsigned char * copy;
-    char            err[512] = "";
+    struct bytes      b = { 0 };
+    unsigned char *   copy;
+    struct lrnn_error err = { LRNN_ERROR_NONE, "" };
     put_sample(&b);
-    struct model_file * f = open_bytes(&b, &copy, err, sizeof(err));
-    if (test_check(t, f != NULL, "rejected: %s", err)) {
+    struct model_file * f = open_bytes(&b, &copy, &err);
+    if (test_check(t, f != NULL, "rejected: %s", err.text)) {
         check_values(t, f);
         check_rejections(t, f);
         check_tensors(t, f);
@@ -206,7 +200,7 @@ static void check_edges(struct test * t) {
     static const char * const TENSORS[] = { "t0", "t1", "t2", "t3", "t4" };
     struct bytes              b         = { 0 };
     unsigned char *           copy;
-    char                      err[512] = "";
+    struct lrnn_error         err = { LRNN_ERROR_NONE, "" };
     put_header(&b, 5, 4);
     for (int i = 0; i < 4; ++i) {
         put_key(&b, KEYS[i], GGUF_TYPE_FLOAT32);
@@ -217,22 +211,19 @@ static void check_edges(struct test * t) {
     }
     put_padding(&b, 32);
     put_zeros(&b, 5 * 32);
-    struct model_file * f = open_bytes(&b, &copy, err, sizeof(err));
-    if (test_check(t, f != NULL, "rejected: %s", err)) {
+    struct model_file * f = open_bytes(&b, &copy, &err);
+    if (test_check(t, f != NULL, "rejected: %s", err.text)) {
         for (int i = 0; i < 4; ++i) {
-            double                x = 0.0;
-            const enum key_status status =
-                    model_file_float(f, KEYS[i], -1e308, 1e308, &x, err, sizeof(err));
+            double                x      = 0.0;
+            const enum key_status status = model_file_float(f, KEYS[i], -1e308, 1e308, &x, &err);
             test_check(t, status == KEY_BAD, "%08" PRIx32 " was accepted as %g", BITS[i], x);
         }
         test_check(t,
-                !model_file_all_used(f, err, sizeof(err)) &&
-                        strcmp(err, "f.gguf: found 5 unknown tensors: 't0', 't1', 't2', ...") == 0,
-                "said: %s", err);
-        char small[8] = "";
-        test_check(t,
-                !model_file_all_used(f, small, sizeof(small)) && strcmp(small, "f.gguf:") == 0,
-                "said: %s", small);
+                !model_file_all_used(f, &err) &&
+                        strcmp(err.text,
+                                "f.gguf: found 5 unknown tensors: 't0', 't1', 't2', ...") == 0,
+                "said: %s", err.text);
+        test_check(t, !model_file_all_used(f, NULL), "unknown tensors are accepted");
     }
     model_file_free(f);
     free(copy);
@@ -257,12 +248,12 @@ static void check_identity(struct test * t) {
     uint64_t      ids[5];
     for (int i = 0; i < 5; ++i) {
         for (int again = 0; again < 2; ++again) {
-            unsigned char * copy;
-            char            err[512] = "";
+            unsigned char *   copy;
+            struct lrnn_error err = { LRNN_ERROR_NONE, "" };
             b.data[at[i]] ^= flip[i];
-            struct model_file * f = open_bytes(&b, &copy, err, sizeof(err));
+            struct model_file * f = open_bytes(&b, &copy, &err);
             b.data[at[i]] ^= flip[i];
-            if (test_check(t, f != NULL, "rejected: %s", err)) {
+            if (test_check(t, f != NULL, "rejected: %s", err.text)) {
                 const uint64_t id = model_file_identity(f);
                 test_check(t, again == 0 || id == ids[i], "file %d has two identities", i);
                 ids[i] = id;
@@ -282,11 +273,12 @@ static void check_identity(struct test * t) {
 //
 
 static void rejected_path(struct test * t, const char * path, const char * sentence) {
-    char                err[512] = "";
+    struct lrnn_error   err = { LRNN_ERROR_NONE, "" };
     char                want[512];
-    struct model_file * f = model_file_open(path, err, sizeof(err));
+    struct model_file * f = model_file_open(path, &err);
     snprintf(want, sizeof(want), "%s: %s", path, sentence);
-    test_check(t, f == NULL && strcmp(err, want) == 0, "said: %s\n    expected: %s", err, want);
+    test_check(t, f == NULL && strcmp(err.text, want) == 0, "said: %s\n    expected: %s", err.text,
+            want);
     model_file_free(f);
 }
 
@@ -419,11 +411,11 @@ static void check_round_trips(struct test * t) {
     for (int round = 0; round < 500; ++round) {
         struct ggml_context * ctx  = ggml_init((struct ggml_init_params) { .mem_size = 1 << 20 });
         struct gguf_context * gguf = random_gguf(&r, ctx);
-        char                  err[512] = "";
+        struct lrnn_error     err  = { LRNN_ERROR_NONE, "" };
         test_check(t, gguf_write_to_file(gguf, path, false), "ggml cannot write %s", path);
-        struct model_file * f = model_file_open(path, err, sizeof(err));
-        if (test_check(t, f != NULL, "rejected: %s", err)) {
-            test_check(t, model_file_walk(f, err, sizeof(err)), "accepted, but %s", err);
+        struct model_file * f = model_file_open(path, &err);
+        if (test_check(t, f != NULL, "rejected: %s", err.text)) {
+            test_check(t, model_file_walk(f, &err), "accepted, but %s", err.text);
             test_check(t, model_file_warning(f) == NULL, "warned: %s", model_file_warning(f));
             for (int64_t i = 0; i < gguf_get_n_kv(gguf); ++i) {
                 test_check(t, same_value(gguf, i, model_file_key(f, (size_t) i)), "key %s differs",
@@ -467,18 +459,18 @@ static long resident_kb(const char * path) {
 
 // A released tensor uses no memory, and its data are still there.
 static void check_release(struct test * t) {
-    const char *          path     = "test-model-file-release.gguf";
-    const int64_t         n        = 1 << 18;
-    char                  err[512] = "";
-    struct ggml_context * ctx      = ggml_init((struct ggml_init_params) { .mem_size = 4 << 20 });
-    struct gguf_context * gguf     = gguf_init_empty();
-    struct ggml_tensor *  x        = ggml_new_tensor_1d(ctx, GGML_TYPE_F32, n);
+    const char *          path = "test-model-file-release.gguf";
+    const int64_t         n    = 1 << 18;
+    struct lrnn_error     err  = { LRNN_ERROR_NONE, "" };
+    struct ggml_context * ctx  = ggml_init((struct ggml_init_params) { .mem_size = 4 << 20 });
+    struct gguf_context * gguf = gguf_init_empty();
+    struct ggml_tensor *  x    = ggml_new_tensor_1d(ctx, GGML_TYPE_F32, n);
     memset(x->data, 7, ggml_nbytes(x));
     ggml_set_name(x, "x");
     gguf_add_tensor(gguf, x);
     test_check(t, gguf_write_to_file(gguf, path, false), "ggml cannot write %s", path);
-    struct model_file * f = model_file_open(path, err, sizeof(err));
-    if (test_check(t, f != NULL, "rejected: %s", err)) {
+    struct model_file * f = model_file_open(path, &err);
+    if (test_check(t, f != NULL, "rejected: %s", err.text)) {
         const struct model_tensor * w = model_file_find_tensor(f, "x");
         test_check(t, memcmp(w->data, x->data, w->size) == 0, "tensor x differs");
         const long before = resident_kb(path);

@@ -677,17 +677,18 @@ static void check_rejection(struct test * t, const struct golden_list * list,
         const struct rejection * r, const char * path) {
     const struct golden * g = golden_find(list, r->model);
     struct model_edit     e;
-    char                  err[2048] = "", want[2048];
+    struct lrnn_error     err = { LRNN_ERROR_NONE, "" };
+    char                  want[2048];
     if (!test_check(t, g != NULL && model_edit_open(&e, g->path), "cannot read %s", r->model)) {
         return;
     }
     r->change(&e);
     fill_in(want, sizeof(want), path, r->sentence);
     if (test_check(t, model_edit_write(&e, path), "cannot write %s", path)) {
-        struct lrnn_model * model = lrnn_model_load(path, NULL, err, sizeof(err));
+        struct lrnn_model * model = lrnn_model_load(path, NULL, &err);
         test_check(t, model == NULL, "%s: accepted; expected: %s", r->model, want);
-        test_check(t, model != NULL || strcmp(err, want) == 0, "%s: said: %s\n    expected: %s",
-                r->model, err, want);
+        test_check(t, model != NULL || strcmp(err.text, want) == 0,
+                "%s: said: %s\n    expected: %s", r->model, err.text, want);
         lrnn_model_free(model);
     }
     model_edit_close(&e);
@@ -698,13 +699,12 @@ static void check_rejection(struct test * t, const struct golden_list * list,
 static void check_unchanged(struct test * t, const struct golden_list * list, const char * path) {
     for (int i = 0; i < list->n; ++i) {
         struct model_edit e;
-        char              err[1024] = "";
+        struct lrnn_error err = { LRNN_ERROR_NONE, "" };
         if (test_check(t, model_edit_open(&e, list->models[i].path), "cannot read %s",
                     list->models[i].path)) {
-            struct lrnn_model * model = model_edit_write(&e, path)
-                                                ? lrnn_model_load(path, NULL, err, sizeof(err))
-                                                : NULL;
-            test_check(t, model != NULL, "%s: %s", list->models[i].name, err);
+            struct lrnn_model * model =
+                    model_edit_write(&e, path) ? lrnn_model_load(path, NULL, &err) : NULL;
+            test_check(t, model != NULL, "%s: %s", list->models[i].name, err.text);
             lrnn_model_free(model);
             model_edit_close(&e);
         }
@@ -727,17 +727,16 @@ static void check_accepted(struct test * t, const struct golden_list * list, con
         void (*change)(struct model_edit * e)) {
     const struct golden * g = golden_find(list, "qwen35");
     struct model_edit     e;
-    char                  err[1024] = "";
+    struct lrnn_error     err = { LRNN_ERROR_NONE, "" };
     if (!test_check(t, model_edit_open(&e, g->path), "cannot read %s", g->path)) {
         return;
     }
     change(&e);
     struct lrnn_model * model =
-            model_edit_write(&e, path) ? lrnn_model_load(path, NULL, err, sizeof(err)) : NULL;
-    struct lrnn_session * s =
-            model != NULL ? lrnn_session_new(model, NULL, err, sizeof(err)) : NULL;
+            model_edit_write(&e, path) ? lrnn_model_load(path, NULL, &err) : NULL;
+    struct lrnn_session *   s     = model != NULL ? lrnn_session_new(model, NULL, &err) : NULL;
     const struct lrnn_input input = { .tokens = g->tokens, .n_tokens = g->n_tokens, .n_logits = 1 };
-    if (test_check(t, s != NULL && lrnn_eval(s, &input, 1, err, sizeof(err)), "%s", err)) {
+    if (test_check(t, s != NULL && lrnn_eval(s, &input, 1, &err), "%s", err.text)) {
         double sum = 0.0;
         for (int64_t i = 0; i < g->n_vocab; ++i) {
             sum += (double) lrnn_logits(s, 0)[i];
@@ -766,9 +765,9 @@ static void write_seeds(const struct golden_list * list, const char * folder) {
 int main(int argc, char ** argv) {
     struct test        t = { 0 };
     struct golden_list list;
-    char               err[512];
+    struct lrnn_error  err;
     const char *       folder = argc == 2 ? argv[1] : NULL;
-    if (!test_check(&t, golden_list_load(&list, err, sizeof(err)), "%s", err)) {
+    if (!test_check(&t, golden_list_load(&list, &err), "%s", err.text)) {
         return test_end(&t, "model-load");
     }
     if (argc == 3) {

@@ -2,6 +2,7 @@
 // only if the user did not choose the CPU; the model runs on the CPU. If this build has no CUDA
 // backend, one without devices stands in for it.
 
+#include "lrnn.h"
 #include "backends.h"
 #include "compute-options.h"
 #include "ggml-backend.h"
@@ -39,7 +40,7 @@ static bool load(const struct compute * compute, const char * path, bool quiet, 
         return false;
     }
     dup2(fileno(file), STDERR_FILENO);
-    struct lrnn_model * model = compute_load(compute, path, quiet);
+    struct lrnn_model * model = compute_load(compute, path, quiet, NULL);
     fflush(stderr);
     dup2(stderr_before, STDERR_FILENO);
     close(stderr_before);
@@ -79,18 +80,20 @@ static void check(struct test * t, const char * path, bool is_stand_in) {
     static const char reason[] = "no CUDA GPU was found (ggml: failed to initialize CUDA: no "
                                  "CUDA-capable device is detected)";
     struct compute    compute  = COMPUTE_DEFAULTS;
-    char              text[600], said[1024], err[1024], expected[1024];
+    struct lrnn_error err      = { LRNN_ERROR_NONE, "" };
+    char              text[600], said[1024], expected[1024];
 
     if (is_stand_in) {
         backends_start_with(register_stand_in);
         test_check(t,
-                backends_lack_gpu(text, sizeof(text)) && strcmp(text, "no CUDA GPU was found") == 0,
+                backends_why_no_gpu(text, sizeof(text)) &&
+                        strcmp(text, "no CUDA GPU was found") == 0,
                 "ggml gives no reason: '%s'", text);
         backends_start_with(start_stand_in);
-        test_check(t, backends_lack_gpu(text, sizeof(text)) && strcmp(text, reason) == 0,
+        test_check(t, backends_why_no_gpu(text, sizeof(text)) && strcmp(text, reason) == 0,
                 "'%s', expected '%s'", text, reason);
     } else {
-        test_check(t, backends_lack_gpu(text, sizeof(text)) && strncmp(text, reason, 55) == 0,
+        test_check(t, backends_why_no_gpu(text, sizeof(text)) && strncmp(text, reason, 55) == 0,
                 "the reason that CUDA gives: '%s'", text);
     }
 
@@ -103,11 +106,11 @@ static void check(struct test * t, const char * path, bool is_stand_in) {
 
     compute.devices = "CUDA0";
     snprintf(expected, sizeof(expected), "there is no device 'CUDA0'; there are: CPU; %s", text);
-    test_check(t, !compute_check(&compute, err, sizeof(err)) && strcmp(err, expected) == 0,
-            "--device CUDA0: '%s', expected '%s'", err, expected);
+    test_check(t, !compute_check(&compute, &err) && strcmp(err.text, expected) == 0,
+            "--device CUDA0: '%s', expected '%s'", err.text, expected);
     compute.devices = "other";
-    test_check(t, !compute_check(&compute, err, sizeof(err)) && strstr(err, "CUDA") == NULL,
-            "--device other: '%s'", err);
+    test_check(t, !compute_check(&compute, &err) && strstr(err.text, "CUDA") == NULL,
+            "--device other: '%s'", err.text);
 
     compute = (struct compute) COMPUTE_DEFAULTS;
     snprintf(expected, sizeof(expected), "lrnn: %s; everything runs on the CPU\n", text);
@@ -120,10 +123,10 @@ static void check(struct test * t, const char * path, bool is_stand_in) {
 int main(void) {
     struct test        t = { 0 };
     struct golden_list models;
-    char               err[256];
+    struct lrnn_error  err;
 
-    if (!golden_list_load(&models, err, sizeof(err))) {
-        printf("%s\n", err);
+    if (!golden_list_load(&models, &err)) {
+        printf("%s\n", err.text);
         return 1;
     }
     backends_start();

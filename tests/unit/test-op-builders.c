@@ -2,6 +2,7 @@
 // combination, and accept the limits of the valid ones. Only the last test computes, so tensors
 // have no data.
 
+#include "lrnn.h"
 #include "kit/scan-case.h"
 
 #include <stdio.h>
@@ -88,22 +89,22 @@ static void test_householder(struct test * t) {
 
 // One invalid case: the valid arguments of `make`, a statement that makes them invalid, and the
 // name that the message must contain
-#define REFUSE(make, spoil, name)                                                   \
-    do {                                                                            \
-        struct ggml_householder_scan_args a        = make(ctx);                     \
-        char                              err[256] = "";                            \
-        spoil;                                                                      \
-        struct ggml_tensor * op = ggml_householder_scan(ctx, &a, err, sizeof(err)); \
-        check_refused(t, op, err, name, "householder: " #make ", " #spoil);         \
+#define REFUSE(make, spoil, name)                                                \
+    do {                                                                         \
+        struct ggml_householder_scan_args a   = make(ctx);                       \
+        struct lrnn_error                 err = { LRNN_ERROR_NONE, "" };         \
+        spoil;                                                                   \
+        struct ggml_tensor * op = ggml_householder_scan(ctx, &a, &err);          \
+        check_refused(t, op, err.text, name, "householder: " #make ", " #spoil); \
     } while (0)
 
 #define ACCEPT(make, change)                                                                       \
     do {                                                                                           \
-        struct ggml_householder_scan_args a        = make(ctx);                                    \
-        char                              err[256] = "";                                           \
+        struct ggml_householder_scan_args a   = make(ctx);                                         \
+        struct lrnn_error                 err = { LRNN_ERROR_NONE, "" };                           \
         change;                                                                                    \
-        struct ggml_tensor * op = ggml_householder_scan(ctx, &a, err, sizeof(err));                \
-        test_check(t, op != NULL, "refused (%s): householder: " #make ", " #change, err);          \
+        struct ggml_tensor * op = ggml_householder_scan(ctx, &a, &err);                            \
+        test_check(t, op != NULL, "refused (%s): householder: " #make ", " #change, err.text);     \
         test_check(t,                                                                              \
                 op == NULL ||                                                                      \
                         (op->type == GGML_TYPE_F32 && op->ne[0] == a.v->ne[0] &&                   \
@@ -226,16 +227,11 @@ static void test_householder(struct test * t) {
     ACCEPT(rwkv7_args, a.path = GGML_SCAN_PATH_REFERENCE);
     ACCEPT(householder_args, a.path = GGML_SCAN_PATH_CHUNK);
 
-    // a message buffer that is too small, and no buffer
+    // no error object
     {
         struct ggml_householder_scan_args a = householder_args(ctx);
         a.q                                 = NULL;
-        char err[8]                         = "xxxxxxx";
-        test_check(t,
-                ggml_householder_scan(ctx, &a, err, 5) == NULL && memchr(err, 0, 5) != NULL &&
-                        err[5] == 'x',
-                "a message overran its buffer");
-        test_check(t, ggml_householder_scan(ctx, &a, NULL, 0) == NULL, "accepted without a buffer");
+        test_check(t, ggml_householder_scan(ctx, &a, NULL) == NULL, "accepted without an error");
     }
 #undef REFUSE
 #undef ACCEPT
@@ -296,22 +292,22 @@ static void test_signed(struct test * t) {
             ggml_init((struct ggml_init_params) { .mem_size = 4u << 20, .no_alloc = true });
     const int64_t n0 = t->n_checks;
 
-#define REFUSE(make, spoil, name)                                              \
-    do {                                                                       \
-        struct ggml_signed_scan_args a        = make(ctx);                     \
-        char                         err[256] = "";                            \
-        spoil;                                                                 \
-        struct ggml_tensor * op = ggml_signed_scan(ctx, &a, err, sizeof(err)); \
-        check_refused(t, op, err, name, "signed: " #make ", " #spoil);         \
+#define REFUSE(make, spoil, name)                                           \
+    do {                                                                    \
+        struct ggml_signed_scan_args a   = make(ctx);                       \
+        struct lrnn_error            err = { LRNN_ERROR_NONE, "" };         \
+        spoil;                                                              \
+        struct ggml_tensor * op = ggml_signed_scan(ctx, &a, &err);          \
+        check_refused(t, op, err.text, name, "signed: " #make ", " #spoil); \
     } while (0)
 
 #define ACCEPT(make, change)                                                                       \
     do {                                                                                           \
-        struct ggml_signed_scan_args a        = make(ctx);                                         \
-        char                         err[256] = "";                                                \
+        struct ggml_signed_scan_args a   = make(ctx);                                              \
+        struct lrnn_error            err = { LRNN_ERROR_NONE, "" };                                \
         change;                                                                                    \
-        struct ggml_tensor * op = ggml_signed_scan(ctx, &a, err, sizeof(err));                     \
-        test_check(t, op != NULL, "refused (%s): signed: " #make ", " #change, err);               \
+        struct ggml_tensor * op = ggml_signed_scan(ctx, &a, &err);                                 \
+        test_check(t, op != NULL, "refused (%s): signed: " #make ", " #change, err.text);          \
         test_check(t,                                                                              \
                 op == NULL ||                                                                      \
                         (op->type == GGML_TYPE_F32 && op->ne[0] == a.x->ne[0] && op->ne[1] == H && \
@@ -470,22 +466,22 @@ static void test_conv(struct test * t) {
             ggml_init((struct ggml_init_params) { .mem_size = 4u << 20, .no_alloc = true });
     const int64_t n0 = t->n_checks;
 
-#define REFUSE(make, spoil, name)                                             \
-    do {                                                                      \
-        struct ggml_short_conv_args a        = make(ctx);                     \
-        char                        err[256] = "";                            \
-        spoil;                                                                \
-        struct ggml_tensor * op = ggml_short_conv(ctx, &a, err, sizeof(err)); \
-        check_refused(t, op, err, name, "short conv: " #make ", " #spoil);    \
+#define REFUSE(make, spoil, name)                                               \
+    do {                                                                        \
+        struct ggml_short_conv_args a   = make(ctx);                            \
+        struct lrnn_error           err = { LRNN_ERROR_NONE, "" };              \
+        spoil;                                                                  \
+        struct ggml_tensor * op = ggml_short_conv(ctx, &a, &err);               \
+        check_refused(t, op, err.text, name, "short conv: " #make ", " #spoil); \
     } while (0)
 
 #define ACCEPT(make, change)                                                                       \
     do {                                                                                           \
-        struct ggml_short_conv_args a        = make(ctx);                                          \
-        char                        err[256] = "";                                                 \
+        struct ggml_short_conv_args a   = make(ctx);                                               \
+        struct lrnn_error           err = { LRNN_ERROR_NONE, "" };                                 \
         change;                                                                                    \
-        struct ggml_tensor * op = ggml_short_conv(ctx, &a, err, sizeof(err));                      \
-        test_check(t, op != NULL, "refused (%s): short conv: " #make ", " #change, err);           \
+        struct ggml_tensor * op = ggml_short_conv(ctx, &a, &err);                                  \
+        test_check(t, op != NULL, "refused (%s): short conv: " #make ", " #change, err.text);      \
         test_check(t,                                                                              \
                 op == NULL ||                                                                      \
                         (op->type == GGML_TYPE_F32 && op->ne[0] == a.x->ne[0] &&                   \

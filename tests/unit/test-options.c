@@ -1,5 +1,6 @@
 // The command line: values of every type, aliases, error messages, and --help.
 
+#include "lrnn.h"
 #include "describe.h"
 #include "exit-code.h"
 #include "kit/check.h"
@@ -53,8 +54,7 @@ static void table(struct values * v, struct option * out) {
 }
 
 // Parses words separated by blanks.
-static enum options_status parse(
-        struct values * v, const char * line, char * err, size_t err_size) {
+static enum options_status parse(struct values * v, const char * line, struct lrnn_error * err) {
     static char text[256]; // values point into it
     char        name[]   = "prog";
     char *      argv[32] = { name };
@@ -76,75 +76,72 @@ static enum options_status parse(
         .options   = options,
         .n_options = N_OPTIONS,
     };
-    err[0] = '\0';
-    return options_parse(&program, argc, argv, err, err_size);
+    err->text[0] = '\0';
+    return options_parse(&program, argc, argv, err);
 }
 
 static void check_values(struct test * t) {
-    struct values v;
-    char          err[512];
+    struct values     v;
+    struct lrnn_error err;
 
-    check(t, parse(&v, "m.gguf", err, sizeof(err)) == OPTIONS_OK, "an argument alone", err);
+    check(t, parse(&v, "m.gguf", &err) == OPTIONS_OK, "an argument alone", err.text);
     check(t,
             v.n == 128 && v.temp == 0.8 && v.format == 1 && v.tokens.n == 2 && !v.verbose &&
                     v.prompt == NULL,
             "defaults stay", "others");
     check(t, strcmp(v.in, "m.gguf") == 0, "m.gguf", v.in);
 
-    check(t,
-            parse(&v, "-n -1 --temp=0.25 m.gguf -v --output json a b", err, sizeof(err)) ==
-                    OPTIONS_OK,
-            "options around arguments", err);
+    check(t, parse(&v, "-n -1 --temp=0.25 m.gguf -v --output json a b", &err) == OPTIONS_OK,
+            "options around arguments", err.text);
     check(t, v.n == -1 && v.temp == 0.25 && v.verbose && v.format == 2, "values of four types",
             "others");
     check(t, v.rest.n == 2 && strcmp(v.rest.v[0], "a") == 0 && strcmp(v.rest.v[1], "b") == 0,
             "the last argument takes the rest", "others");
 
-    check(t,
-            parse(&v, "m.gguf --rule a=1 --rule=b=2 --prompt=--help", err, sizeof(err)) ==
-                    OPTIONS_OK,
-            "values with = and -", err);
+    check(t, parse(&v, "m.gguf --rule a=1 --rule=b=2 --prompt=--help", &err) == OPTIONS_OK,
+            "values with = and -", err.text);
     check(t, v.rules.n == 2 && strcmp(v.rules.v[0], "a=1") == 0 && strcmp(v.rules.v[1], "b=2") == 0,
             "a=1, b=2", v.rules.v[1]);
     check(t, strcmp(v.prompt, "--help") == 0, "--help as a value", v.prompt);
 
-    check(t, parse(&v, "-n 1 -n 2 m.gguf", err, sizeof(err)) == OPTIONS_OK && v.n == 2,
-            "the last of two counts", err);
-    check(t, parse(&v, "-- -n", err, sizeof(err)) == OPTIONS_OK && strcmp(v.in, "-n") == 0,
-            "-- ends the options", err);
-    check(t, parse(&v, "-", err, sizeof(err)) == OPTIONS_OK && strcmp(v.in, "-") == 0,
-            "- is an argument", err);
+    check(t, parse(&v, "-n 1 -n 2 m.gguf", &err) == OPTIONS_OK && v.n == 2,
+            "the last of two counts", err.text);
+    check(t, parse(&v, "-- -n", &err) == OPTIONS_OK && strcmp(v.in, "-n") == 0,
+            "-- ends the options", err.text);
+    check(t, parse(&v, "-", &err) == OPTIONS_OK && strcmp(v.in, "-") == 0, "- is an argument",
+            err.text);
 }
 
 static void check_list(struct test * t, const char * text, int n, const int64_t * expected) {
-    struct values v;
-    char          err[512], line[128];
+    struct values     v;
+    char              line[128];
+    struct lrnn_error err = { LRNN_ERROR_NONE, "" };
 
     snprintf(line, sizeof(line), "m.gguf -T %s", text);
-    check(t, parse(&v, line, err, sizeof(err)) == OPTIONS_OK, line, err);
+    check(t, parse(&v, line, &err) == OPTIONS_OK, line, err.text);
     check(t, v.tokens.n == n && memcmp(v.tokens.v, expected, (size_t) n * sizeof(*expected)) == 0,
             line, "another list");
 }
 
 static void check_error(struct test * t, const char * line, const char * expected) {
-    struct values v;
-    char          err[512];
+    struct values     v;
+    struct lrnn_error err;
 
-    const enum options_status status = parse(&v, line, err, sizeof(err));
+    const enum options_status status = parse(&v, line, &err);
     check(t, status == OPTIONS_ERROR, line, "accepted");
-    check(t, strcmp(err, expected) == 0, expected, err);
+    check(t, strcmp(err.text, expected) == 0, expected, err.text);
 }
 
 // An alias is accepted, but neither --help nor any other description of the table mentions it.
 static void check_hidden(struct test * t, const struct program * program) {
     static const char * const WORDS[] = { "man", "bash", "zsh", "fish" };
     struct values             v;
-    char                      err[512];
+    struct lrnn_error         err;
 
-    check(t, parse(&v, "m.gguf --form json", err, sizeof(err)) == OPTIONS_OK && v.format == 2,
-            "an alias", err);
-    check(t, parse(&v, "m.gguf --old-output=md", err, sizeof(err)) == OPTIONS_OK && v.format == 0,
-            "another alias", err);
+    check(t, parse(&v, "m.gguf --form json", &err) == OPTIONS_OK && v.format == 2, "an alias",
+            err.text);
+    check(t, parse(&v, "m.gguf --old-output=md", &err) == OPTIONS_OK && v.format == 0,
+            "another alias", err.text);
     check_error(t, "m.gguf --form xml", "--form: 'xml' is not one of md|csv|json");
     check_error(t, "m.gguf --old-outpu", "unknown option --old-outpu; see prog --help");
     for (int i = -1; i < 4; ++i) {

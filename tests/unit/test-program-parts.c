@@ -1,5 +1,6 @@
 // Shared parts of the programs: reading token ids and .npy files.
 
+#include "lrnn.h"
 #include "kit/check.h"
 #include "npy.h"
 #include "token-ids.h"
@@ -13,13 +14,13 @@
 //
 
 static void check_ids(struct test * t, const char * text, int64_t n, const int32_t * expected) {
-    int32_t * ids;
-    int64_t   n_ids;
-    char      err[256] = "";
+    int32_t *         ids;
+    int64_t           n_ids;
+    struct lrnn_error err = { LRNN_ERROR_NONE, "" };
 
-    const bool ok = token_ids_parse(text, strlen(text), &ids, &n_ids, err, sizeof(err));
+    const bool ok = token_ids_parse(text, strlen(text), &ids, &n_ids, &err);
     test_check(t, ok && n_ids == n, "'%s': expected %d ids, found %d: %s", text, (int) n,
-            (int) n_ids, err);
+            (int) n_ids, err.text);
     for (int64_t i = 0; ok && i < n && i < n_ids; ++i) {
         test_check(t, ids[i] == expected[i], "'%s': id %d is %d, expected %d", text, (int) i,
                 ids[i], expected[i]);
@@ -28,20 +29,20 @@ static void check_ids(struct test * t, const char * text, int64_t n, const int32
 }
 
 static void check_no_ids(struct test * t, const char * text, size_t size, const char * expected) {
-    int32_t * ids;
-    int64_t   n_ids;
-    char      err[256] = "";
+    int32_t *         ids;
+    int64_t           n_ids;
+    struct lrnn_error err = { LRNN_ERROR_NONE, "" };
 
-    const bool ok = token_ids_parse(text, size, &ids, &n_ids, err, sizeof(err));
-    test_check(t, !ok && ids == NULL && strcmp(err, expected) == 0,
-            "'%s': said '%s', expected '%s'", text, err, expected);
+    const bool ok = token_ids_parse(text, size, &ids, &n_ids, &err);
+    test_check(t, !ok && ids == NULL && strcmp(err.text, expected) == 0,
+            "'%s': said '%s', expected '%s'", text, err.text, expected);
     if (ok) {
         free(ids);
     }
 }
 
 static void check_token_ids(struct test * t) {
-    char err[256];
+    struct lrnn_error err;
 
     check_ids(t, "", 0, NULL);
     check_ids(t, " \t\r\n,", 0, NULL);
@@ -58,13 +59,12 @@ static void check_token_ids(struct test * t) {
             "2",
             3, "token 0 is '1?2'; expected a decimal id");
 
-    test_check(t, token_ids_check((const int32_t[]) { 0, 9 }, 2, 10, err, sizeof(err)),
-            "ids 0 and 9 of 10");
+    test_check(t, token_ids_check((const int32_t[]) { 0, 9 }, 2, 10, &err), "ids 0 and 9 of 10");
     test_check(t,
-            !token_ids_check((const int32_t[]) { 0, 10 }, 2, 10, err, sizeof(err)) &&
-                    strcmp(err, "token 1 has id 10; expected 0 to 9") == 0,
-            "id 10 of 10: '%s'", err);
-    test_check(t, !token_ids_check((const int32_t[]) { -1 }, 1, 10, err, sizeof(err)), "id -1");
+            !token_ids_check((const int32_t[]) { 0, 10 }, 2, 10, &err) &&
+                    strcmp(err.text, "token 1 has id 10; expected 0 to 9") == 0,
+            "id 10 of 10: '%s'", err.text);
+    test_check(t, !token_ids_check((const int32_t[]) { -1 }, 1, 10, &err), "id -1");
 }
 
 //
@@ -92,36 +92,37 @@ static size_t make_npy(
 
 static void check_npy_rejected(struct test * t, const char * dictionary, const char * word) {
     static const int32_t values[] = { 5, 6, 7 };
-    char                 file[NPY_MAX], err[512] = "";
+    char                 file[NPY_MAX];
+    struct lrnn_error    err = { LRNN_ERROR_NONE, "" };
     int32_t *            read;
     int64_t              n;
 
-    const bool ok = npy_read_int32(
-            file, make_npy(file, 1, dictionary, values, 3), &read, &n, err, sizeof(err));
-    test_check(t, !ok && read == NULL && strstr(err, word) != NULL,
-            "%s: '%s', expected a message with '%s'", dictionary, err, word);
+    const bool ok = npy_read_int32(file, make_npy(file, 1, dictionary, values, 3), &read, &n, &err);
+    test_check(t, !ok && read == NULL && strstr(err.text, word) != NULL,
+            "%s: '%s', expected a message with '%s'", dictionary, err.text, word);
     free(read);
 }
 
 static void check_npy(struct test * t) {
     static const int32_t values[] = { 5, -6, 1 << 30 };
     static const char three[] = "{'descr': '<i4', 'fortran_order': False, 'shape': (3,), }    \n";
-    char              file[NPY_MAX], err[512];
+    char              file[NPY_MAX];
+    struct lrnn_error err = { LRNN_ERROR_NONE, "" };
     int32_t *         read;
     int64_t           n;
 
     for (int version = 1; version <= 3; ++version) {
         const size_t size = make_npy(file, version, three, values, 3);
-        const bool   ok   = npy_read_int32(file, size, &read, &n, err, sizeof(err));
+        const bool   ok   = npy_read_int32(file, size, &read, &n, &err);
         test_check(t, ok && n == 3 && memcmp(read, values, sizeof(values)) == 0, "version %d: %s",
-                version, err);
+                version, err.text);
         free(read);
         // each prefix is in a buffer of its size, so that sanitizers find reads beyond it
         for (size_t cut = 0; cut < size; ++cut) {
             char * part = malloc(cut + 1);
             memcpy(part, file, cut);
             part = realloc(part, cut > 0 ? cut : 1);
-            test_check(t, !npy_read_int32(part, cut, &read, &n, err, sizeof(err)) && read == NULL,
+            test_check(t, !npy_read_int32(part, cut, &read, &n, &err) && read == NULL,
                     "version %d cut to %zu bytes", version, cut);
             free(read);
             free(part);

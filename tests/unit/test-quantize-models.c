@@ -19,31 +19,30 @@ static const char OUT[] = "test-quantize-models.gguf";
 
 // Writes OUT with an override such as ".=Q8_0".
 static bool quantize_all(
-        const struct model_file * file, const char * override, char * err, size_t err_size) {
+        const struct model_file * file, const char * override, struct lrnn_error * err) {
     struct quantize_overrides *  o      = quantize_overrides_new();
     struct quantize_plan         plan   = { 0 };
     const struct quantize_params params = { .type = GGML_TYPE_Q8_0, .overrides = o };
 
-    const bool ok =
-            o != NULL && quantize_overrides_add(o, override, err, err_size) &&
-            quantize_plan_make(&plan, file, &params, err, err_size) == LRNN_QUANTIZE_OK &&
-            quantize_run(&plan, file, &params, OUT, NULL, NULL, err, err_size) == LRNN_QUANTIZE_OK;
+    const bool ok = o != NULL && quantize_overrides_add(o, override, err) &&
+                    quantize_plan_make(&plan, file, &params, err) &&
+                    quantize_run(&plan, file, &params, OUT, NULL, NULL, err);
     quantize_plan_free(&plan);
     quantize_overrides_free(o);
     return ok;
 }
 
 static bool load_and_run(
-        const char * path, const struct golden * g, float * logits, char * err, size_t err_size) {
-    struct lrnn_model *   model = lrnn_model_load(path, NULL, err, err_size);
+        const char * path, const struct golden * g, float * logits, struct lrnn_error * err) {
+    struct lrnn_model *   model = lrnn_model_load(path, NULL, err);
     struct lrnn_session * session =
-            model != NULL ? lrnn_session_new(model,
-                                    &(struct lrnn_session_params) { .n_threads = 1 }, err, err_size)
-                          : NULL;
+            model != NULL
+                    ? lrnn_session_new(model, &(struct lrnn_session_params) { .n_threads = 1 }, err)
+                    : NULL;
     const struct lrnn_input input = {
         .seq = 0, .tokens = g->tokens, .n_tokens = g->n_tokens, .n_logits = g->n_tokens
     };
-    const bool ok = session != NULL && lrnn_eval(session, &input, 1, err, err_size);
+    const bool ok = session != NULL && lrnn_eval(session, &input, 1, err);
     for (int64_t i = 0; ok && i < g->n_tokens; ++i) {
         memcpy(logits + i * g->n_vocab, lrnn_logits(session, i),
                 (size_t) g->n_vocab * sizeof(float));
@@ -55,10 +54,10 @@ static bool load_and_run(
 
 // Loading converts nothing: weights are used in the mapped file, in the type they have there.
 static void check_in_place(struct test * t, const char * path, const char * name) {
-    char                err[512] = "";
+    struct lrnn_error   err = { LRNN_ERROR_NONE, "" };
     size_t              size;
-    struct lrnn_model * model = lrnn_model_load(path, NULL, err, sizeof(err));
-    if (!test_check(t, model != NULL, "%s", err)) {
+    struct lrnn_model * model = lrnn_model_load(path, NULL, &err);
+    if (!test_check(t, model != NULL, "%s", err.text)) {
         return;
     }
     const char * bytes = model_file_bytes(model->file, &size);
@@ -81,8 +80,8 @@ static void check_in_place(struct test * t, const char * path, const char * name
 // loader rejects all other tensors in another type: the lists of the policy and the loader agree.
 static void test_models(struct test * t) {
     struct golden_list list;
-    char               err[1024] = "";
-    if (!test_check(t, golden_list_load(&list, err, sizeof(err)), "%s", err)) {
+    struct lrnn_error  err = { LRNN_ERROR_NONE, "" };
+    if (!test_check(t, golden_list_load(&list, &err), "%s", err.text)) {
         return;
     }
     struct test_worst worst_q8  = { .what = "all matrices in Q8_0: logits, NMSE", .limit = 5e-3 };
@@ -91,11 +90,11 @@ static void test_models(struct test * t) {
     for (int i = 0; i < list.n; ++i) {
         const struct golden * g      = &list.models[i];
         float *               logits = malloc((size_t) (g->n_tokens * g->n_vocab) * sizeof(float));
-        struct model_file *   file   = model_file_open(g->path, err, sizeof(err));
+        struct model_file *   file   = model_file_open(g->path, &err);
         for (int all = 0; all < 2; ++all) {
-            const bool made = quantize_all(file, all ? ".=BF16" : ".=Q8_0", err, sizeof(err));
-            if (test_check(t, made && load_and_run(OUT, g, logits, err, sizeof(err)), "%s: %s",
-                        g->name, err)) {
+            const bool made = quantize_all(file, all ? ".=BF16" : ".=Q8_0", &err);
+            if (test_check(t, made && load_and_run(OUT, g, logits, &err), "%s: %s", g->name,
+                        err.text)) {
                 test_bound(t, all ? &worst_bf : &worst_q8,
                         test_nmse(logits, g->logits, g->n_tokens * g->n_vocab), g->name);
             }
@@ -113,8 +112,8 @@ static void test_models(struct test * t) {
                 model_edit_convert(&edit, name, GGML_TYPE_F16);
                 model_edit_write(&edit, OUT);
                 model_edit_close(&edit);
-                struct lrnn_model * model = lrnn_model_load(OUT, NULL, err, sizeof(err));
-                test_check(t, model == NULL && strstr(err, "expected f32") != NULL,
+                struct lrnn_model * model = lrnn_model_load(OUT, NULL, &err);
+                test_check(t, model == NULL && strstr(err.text, "expected f32") != NULL,
                         "%s: %s in F16 was accepted; the policy should list it as a matrix",
                         g->name, name);
                 lrnn_model_free(model);

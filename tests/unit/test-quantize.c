@@ -4,6 +4,7 @@
 // The test computes the error from both files with ggml's to_float, and checks each value against
 // the bound that follows from the definition of its type.
 
+#include "base/error.h"
 #include "base/read-file.h"
 #include "file/quantize.h"
 #include "ggml.h"
@@ -110,9 +111,9 @@ static void make_file(const char * path, int i_spoiled, float spoiled) {
 //
 
 struct run {
-    enum lrnn_quantize_status status;
-    struct quantize_plan      plan;
-    char                      err[512];
+    enum lrnn_error_kind status;
+    struct quantize_plan plan;
+    struct lrnn_error    err;
 };
 
 static bool stop_at_third(const struct lrnn_quantize_tensor * tensor, int64_t i, void * user) {
@@ -124,33 +125,33 @@ static bool stop_at_third(const struct lrnn_quantize_tensor * tensor, int64_t i,
 // Plans and runs. The caller frees the plan while the file is open.
 static struct run run_file(const struct model_file * file, struct quantize_params params,
         const char * out, lrnn_quantize_done done) {
-    struct run r = { .err = "" };
-    r.status     = quantize_plan_make(&r.plan, file, &params, r.err, sizeof(r.err));
-    if (r.status == LRNN_QUANTIZE_OK) {
-        r.status = quantize_run(&r.plan, file, &params, out, done, NULL, r.err, sizeof(r.err));
+    struct run r = { 0 };
+    if (quantize_plan_make(&r.plan, file, &params, &r.err)) {
+        quantize_run(&r.plan, file, &params, out, done, NULL, &r.err);
     }
+    r.status = r.err.kind;
     return r;
 }
 
 // The same on IN; returns only the status.
-static enum lrnn_quantize_status status_of(struct test * t, struct quantize_params params,
-        const char * out, lrnn_quantize_done done, char * err, size_t err_size) {
-    struct model_file * file = model_file_open(IN, err, err_size);
-    if (!test_check(t, file != NULL, "%s", err)) {
-        return LRNN_QUANTIZE_SYSTEM;
+static enum lrnn_error_kind status_of(struct test * t, struct quantize_params params,
+        const char * out, lrnn_quantize_done done, struct lrnn_error * err) {
+    struct model_file * file = model_file_open(IN, err);
+    if (!test_check(t, file != NULL, "%s", err->text)) {
+        return LRNN_ERROR_SYSTEM;
     }
     struct run r = run_file(file, params, out, done);
-    snprintf(err, err_size, "%s", r.err);
+    *err         = r.err;
     quantize_plan_free(&r.plan);
     model_file_free(file);
     return r.status;
 }
 
 static struct quantize_overrides * overrides_of(struct test * t, const char * const * texts) {
-    struct quantize_overrides * o        = quantize_overrides_new();
-    char                        err[256] = "";
+    struct quantize_overrides * o   = quantize_overrides_new();
+    struct lrnn_error           err = { LRNN_ERROR_NONE, "" };
     for (int i = 0; texts[i] != NULL; ++i) {
-        test_check(t, quantize_overrides_add(o, texts[i], err, sizeof(err)), "%s", err);
+        test_check(t, quantize_overrides_add(o, texts[i], &err), "%s", err.text);
     }
     return o;
 }
@@ -276,10 +277,10 @@ static bool same_plans(const struct quantize_plan * a, const struct quantize_pla
 }
 
 static void test_types(struct test * t) {
-    char err[512] = "";
+    struct lrnn_error err = { LRNN_ERROR_NONE, "" };
     make_file(IN, -1, 0.0f);
-    struct model_file * file = model_file_open(IN, err, sizeof(err));
-    if (!test_check(t, file != NULL, "%s", err)) {
+    struct model_file * file = model_file_open(IN, &err);
+    if (!test_check(t, file != NULL, "%s", err.text)) {
         return;
     }
     int          n_types = 0;
@@ -295,12 +296,12 @@ static void test_types(struct test * t) {
                 file, (struct quantize_params) { .type = type, .n_threads = 1 }, NULL, NULL);
         struct run wet = run_file(
                 file, (struct quantize_params) { .type = type, .n_threads = 5 }, OUT, NULL);
-        test_check(t, dry.status == LRNN_QUANTIZE_OK && wet.status == LRNN_QUANTIZE_OK, "%s: %s%s",
-                what, dry.err, wet.err);
+        test_check(t, dry.status == LRNN_ERROR_NONE && wet.status == LRNN_ERROR_NONE, "%s: %s%s",
+                what, dry.err.text, wet.err.text);
         test_check(t, same_plans(&dry.plan, &wet.plan), "%s: the plan of a dry run differs", what);
 
-        struct model_file * out = model_file_open(OUT, err, sizeof(err));
-        if (test_check(t, out != NULL, "%s: %s", what, err)) {
+        struct model_file * out = model_file_open(OUT, &err);
+        if (test_check(t, out != NULL, "%s: %s", what, err.text)) {
             for (size_t j = 0; j < N_MADE; ++j) {
                 const struct model_tensor * x = model_file_tensor(out, j);
                 check_tensor(t, &wet.plan.tensors[j], x, what);
@@ -323,20 +324,18 @@ static void test_types(struct test * t) {
                     "%s: lost the strings", what);
             test_check(t, numbers != NULL && numbers->n == 3 && model_key_float(numbers, 1) == -2.0,
                     "%s: lost the numbers", what);
-            test_check(t,
-                    model_file_bool(out, "lrnn.flag", &flag, err, sizeof(err)) == KEY_OK && flag,
+            test_check(t, model_file_bool(out, "lrnn.flag", &flag, &err) == KEY_OK && flag,
                     "%s: lost the flag", what);
             test_check(t,
-                    model_file_int(out, "general.quantization_version", 2, 2, &version, err,
-                            sizeof(err)) == KEY_OK,
-                    "%s: %s", what, err);
+                    model_file_int(out, "general.quantization_version", 2, 2, &version, &err) ==
+                            KEY_OK,
+                    "%s: %s", what, err.text);
             test_check(t,
-                    model_file_int(out, "general.file_type", 0, 99, &file_type, err, sizeof(err)) ==
-                                    KEY_OK &&
+                    model_file_int(out, "general.file_type", 0, 99, &file_type, &err) == KEY_OK &&
                             file_type == quantize_file_type(type),
                     "%s: file type %d", what, (int) file_type);
             test_check(t,
-                    model_file_text(out, "lrnn.quantize.type", &text, err, sizeof(err)) == KEY_OK &&
+                    model_file_text(out, "lrnn.quantize.type", &text, &err) == KEY_OK &&
                             slice_is(text, quantize_type_name(type)),
                     "%s: lrnn.quantize.type does not state it", what);
             model_file_free(out);
@@ -357,9 +356,9 @@ static void test_types(struct test * t) {
 }
 
 static void test_overrides(struct test * t) {
-    char err[512] = "";
+    struct lrnn_error err = { LRNN_ERROR_NONE, "" };
     make_file(IN, -1, 0.0f);
-    struct model_file *         file = model_file_open(IN, err, sizeof(err));
+    struct model_file *         file = model_file_open(IN, &err);
     struct quantize_overrides * o =
             overrides_of(t, (const char * const[]) { "^token_embd\\.weight$=F32",
                                     "blk\\.(0|7)\\.(attn_q|ssm_beta)=q8_0", "blk\\.0\\.=F16",
@@ -368,8 +367,8 @@ static void test_overrides(struct test * t) {
     // only tensors of the third
     struct run r = run_file(
             file, (struct quantize_params) { .type = GGML_TYPE_Q4_0, .overrides = o }, NULL, NULL);
-    test_check(t, r.status == LRNN_QUANTIZE_BAD_PARAMS && strstr(r.err, "'time_mix_w2'") != NULL,
-            "an expression that applies to nothing: %s", r.err);
+    test_check(t, r.status == LRNN_ERROR_BAD_INPUT && strstr(r.err.text, "'time_mix_w2'") != NULL,
+            "an expression that applies to nothing: %s", r.err.text);
     quantize_plan_free(&r.plan);
     quantize_overrides_free(o);
 
@@ -377,7 +376,7 @@ static void test_overrides(struct test * t) {
                                 "blk\\.(0|7)\\.(attn_q|ssm_beta)=q8_0", "blk\\.0\\.=F16", NULL });
     r = run_file(
             file, (struct quantize_params) { .type = GGML_TYPE_Q4_0, .overrides = o }, OUT, NULL);
-    test_check(t, r.status == LRNN_QUANTIZE_OK, "%s", r.err);
+    test_check(t, r.status == LRNN_ERROR_NONE, "%s", r.err.text);
     const enum ggml_type expected[N_MADE] = {
         GGML_TYPE_F32,
         GGML_TYPE_F32,
@@ -390,7 +389,7 @@ static void test_overrides(struct test * t) {
         GGML_TYPE_F16,
         GGML_TYPE_Q4_0,
     };
-    for (int i = 0; i < N_MADE && r.status == LRNN_QUANTIZE_OK; ++i) {
+    for (int i = 0; i < N_MADE && r.status == LRNN_ERROR_NONE; ++i) {
         const bool recurrent = strstr(MADE[i].name, "ssm_beta") != NULL ||
                                strstr(MADE[i].name, "time_mix_w2") != NULL;
         test_check(t, r.plan.tensors[i].choice.to == expected[i], "%s becomes %s; expected %s",
@@ -406,15 +405,14 @@ static void test_overrides(struct test * t) {
     static const char * const BAD[] = { "attn_q", "=Q8_0", "attn_q=", "attn_q=Q9_9", "attn_(q=Q8_0",
         "[a=Q8_0" };
     for (size_t i = 0; i < sizeof(BAD) / sizeof(BAD[0]); ++i) {
-        test_check(t, !quantize_overrides_add(o, BAD[i], err, sizeof(err)), "'%s' was accepted",
-                BAD[i]);
+        test_check(t, !quantize_overrides_add(o, BAD[i], &err), "'%s' was accepted", BAD[i]);
     }
     quantize_overrides_free(o);
     o = overrides_of(t, (const char * const[]) { "ssm_a=F16", NULL }); // not a matrix
     test_check(t,
             status_of(t, (struct quantize_params) { .type = GGML_TYPE_Q8_0, .overrides = o }, OUT,
-                    NULL, err, sizeof(err)) == LRNN_QUANTIZE_BAD_PARAMS,
-            "a vector changed its type: %s", err);
+                    NULL, &err) == LRNN_ERROR_BAD_INPUT,
+            "a vector changed its type: %s", err.text);
     quantize_overrides_free(o);
     model_file_free(file);
 }
@@ -422,28 +420,28 @@ static void test_overrides(struct test * t) {
 // Quantized tensors are quantized again only if the user allows it. Tensors that already have their
 // type are copied.
 static void test_requantize(struct test * t) {
-    char err[512] = "";
+    struct lrnn_error err = { LRNN_ERROR_NONE, "" };
     make_file(IN, -1, 0.0f);
     test_check(t,
-            status_of(t, (struct quantize_params) { .type = GGML_TYPE_Q8_0 }, OUT, NULL, err,
-                    sizeof(err)) == LRNN_QUANTIZE_OK,
-            "%s", err);
+            status_of(t, (struct quantize_params) { .type = GGML_TYPE_Q8_0 }, OUT, NULL, &err) ==
+                    LRNN_ERROR_NONE,
+            "%s", err.text);
     test_check(t, rename(OUT, IN) == 0, "rename: %s", strerror(errno));
     test_check(t,
-            status_of(t, (struct quantize_params) { .type = GGML_TYPE_Q4_0 }, OUT, NULL, err,
-                    sizeof(err)) == LRNN_QUANTIZE_BAD_PARAMS &&
-                    strstr(err, "token_embd.weight") != NULL,
-            "Q8_0 to Q4_0: %s", err);
+            status_of(t, (struct quantize_params) { .type = GGML_TYPE_Q4_0 }, OUT, NULL, &err) ==
+                            LRNN_ERROR_BAD_INPUT &&
+                    strstr(err.text, "token_embd.weight") != NULL,
+            "Q8_0 to Q4_0: %s", err.text);
     test_check(t,
             status_of(t,
                     (struct quantize_params) { .type = GGML_TYPE_Q4_0, .allow_requantize = true },
-                    OUT, NULL, err, sizeof(err)) == LRNN_QUANTIZE_OK,
-            "%s", err);
+                    OUT, NULL, &err) == LRNN_ERROR_NONE,
+            "%s", err.text);
 
-    struct model_file * in = model_file_open(IN, err, sizeof(err));
+    struct model_file * in = model_file_open(IN, &err);
     struct run r = run_file(in, (struct quantize_params) { .type = GGML_TYPE_Q8_0 }, OUT, NULL);
-    struct model_file * out = model_file_open(OUT, err, sizeof(err));
-    if (test_check(t, r.status == LRNN_QUANTIZE_OK && out != NULL, "%s%s", r.err, err)) {
+    struct model_file * out = model_file_open(OUT, &err);
+    if (test_check(t, r.status == LRNN_ERROR_NONE && out != NULL, "%s%s", r.err.text, err.text)) {
         for (size_t i = 0; i < N_MADE; ++i) {
             const struct model_tensor * a = model_file_tensor(in, i);
             const struct model_tensor * b = model_file_tensor(out, i);
@@ -463,14 +461,14 @@ static void test_requantize(struct test * t) {
             overrides_of(t, (const char * const[]) { "ssm_beta=F16", NULL });
     test_check(t,
             status_of(t, (struct quantize_params) { .type = GGML_TYPE_F16, .overrides = o }, OUT,
-                    NULL, err, sizeof(err)) == LRNN_QUANTIZE_OK,
-            "%s", err);
+                    NULL, &err) == LRNN_ERROR_NONE,
+            "%s", err.text);
     quantize_overrides_free(o);
     test_check(t, rename(OUT, IN) == 0, "rename: %s", strerror(errno));
-    in  = model_file_open(IN, err, sizeof(err));
+    in  = model_file_open(IN, &err);
     r   = run_file(in, (struct quantize_params) { .type = GGML_TYPE_Q8_0 }, OUT, NULL);
-    out = model_file_open(OUT, err, sizeof(err));
-    if (test_check(t, r.status == LRNN_QUANTIZE_OK && out != NULL, "%s%s", r.err, err)) {
+    out = model_file_open(OUT, &err);
+    if (test_check(t, r.status == LRNN_ERROR_NONE && out != NULL, "%s%s", r.err.text, err.text)) {
         for (size_t i = 0; i < N_MADE; ++i) {
             check_tensor(t, &r.plan.tensors[i], model_file_tensor(out, i), "from F16");
         }
@@ -484,47 +482,47 @@ static void test_requantize(struct test * t) {
 
 // A failure leaves existing files unchanged and creates none.
 static void test_failures(struct test * t) {
-    char err[512] = "";
+    struct lrnn_error err = { LRNN_ERROR_NONE, "" };
     make_file(OUT, -1, 0.0f); // must survive
     static const char kept[] = "test-quantize.work/kept.gguf";
     make_file(kept, -1, 0.0f);
 
     static const struct {
-        int                       tensor;
-        float                     value;
-        enum ggml_type            type;
-        lrnn_quantize_done        done;
-        enum lrnn_quantize_status status;
-        const char *              word;
+        int                  tensor;
+        float                value;
+        enum ggml_type       type;
+        lrnn_quantize_done   done;
+        enum lrnn_error_kind status;
+        const char *         word;
     } CASES[] = {
-        { 2, NAN, GGML_TYPE_Q8_0, NULL, LRNN_QUANTIZE_NOT_FINITE,
+        { 2, NAN, GGML_TYPE_Q8_0, NULL, LRNN_ERROR_NOT_FINITE,
                 "blk.0.attn_q.weight has values that are not finite" },
-        { 9, INFINITY, GGML_TYPE_Q4_K, NULL, LRNN_QUANTIZE_NOT_FINITE,
+        { 9, INFINITY, GGML_TYPE_Q4_K, NULL, LRNN_ERROR_NOT_FINITE,
                 "blk.12.attn_output.weight has values that are not finite" },
-        { 0, 70000.0f, GGML_TYPE_F16, NULL, LRNN_QUANTIZE_NOT_FINITE, "BF16" },
-        { -1, 0.0f, GGML_TYPE_Q8_0, stop_at_third, LRNN_QUANTIZE_STOPPED, "3 of" },
+        { 0, 70000.0f, GGML_TYPE_F16, NULL, LRNN_ERROR_NOT_FINITE, "BF16" },
+        { -1, 0.0f, GGML_TYPE_Q8_0, stop_at_third, LRNN_ERROR_CANCELLED, "3 of" },
     };
     for (size_t i = 0; i < sizeof(CASES) / sizeof(CASES[0]); ++i) {
         make_file(IN, CASES[i].tensor, CASES[i].value);
-        const enum lrnn_quantize_status status =
+        const enum lrnn_error_kind status =
                 status_of(t, (struct quantize_params) { .type = CASES[i].type, .n_threads = 3 },
-                        OUT, CASES[i].done, err, sizeof(err));
-        test_check(t, status == CASES[i].status && strstr(err, CASES[i].word) != NULL,
-                "case %zu: %d, %s", i, (int) status, err);
+                        OUT, CASES[i].done, &err);
+        test_check(t, status == CASES[i].status && strstr(err.text, CASES[i].word) != NULL,
+                "case %zu: %d, %s", i, (int) status, err.text);
         test_check(t, test_same_files(OUT, kept), "case %zu: the existing file changed", i);
         test_check(t, count_files() == 3, "case %zu: %d files in the folder; expected 3", i,
                 count_files());
     }
     make_file(IN, 0, 70000.0f); // outside the range of F16, inside that of BF16
     test_check(t,
-            status_of(t, (struct quantize_params) { .type = GGML_TYPE_BF16 }, OUT, NULL, err,
-                    sizeof(err)) == LRNN_QUANTIZE_OK,
-            "%s", err);
+            status_of(t, (struct quantize_params) { .type = GGML_TYPE_BF16 }, OUT, NULL, &err) ==
+                    LRNN_ERROR_NONE,
+            "%s", err.text);
     make_file(IN, 1, NAN); // a tensor that is copied unread
     test_check(t,
-            status_of(t, (struct quantize_params) { .type = GGML_TYPE_Q8_0 }, OUT, NULL, err,
-                    sizeof(err)) == LRNN_QUANTIZE_OK,
-            "%s", err);
+            status_of(t, (struct quantize_params) { .type = GGML_TYPE_Q8_0 }, OUT, NULL, &err) ==
+                    LRNN_ERROR_NONE,
+            "%s", err.text);
     unlink(kept);
 }
 
@@ -553,13 +551,13 @@ static double weighted_error(const struct model_tensor * from, const struct mode
 static void test_importance(struct test * t) {
     static const char * const NAMES[] = { "blk.12.attn_output.weight", "blk.0.time_mix_w2.weight" };
     static const char         path[]  = "test-quantize.work/imatrix.gguf";
-    char                      err[512] = "";
-    struct imatrix            m        = { .n_windows = 3, .window_size = 5 };
-    struct imatrix            back     = { 0 };
+    struct lrnn_error         err     = { LRNN_ERROR_NONE, "" };
+    struct imatrix            m       = { .n_windows = 3, .window_size = 5 };
+    struct imatrix            back    = { 0 };
 
     snprintf(m.dataset, sizeof(m.dataset), "a text");
     make_file(IN, -1, 0.0f);
-    struct model_file * in = model_file_open(IN, err, sizeof(err));
+    struct model_file * in = model_file_open(IN, &err);
     for (int i = 0; i < 2; ++i) {
         const struct model_tensor * x = model_file_find_tensor(in, NAMES[i]);
         for (int64_t matrix = 0; matrix < x->ne[2]; ++matrix) {
@@ -571,20 +569,15 @@ static void test_importance(struct test * t) {
             float rows[2 * 256];
             memcpy(rows, v[0], (size_t) x->ne[0] * sizeof(float));
             memcpy(rows + x->ne[0], v[1], (size_t) x->ne[0] * sizeof(float));
-            test_check(t,
-                    imatrix_add(
-                            &m, NAMES[i], x->ne[0], x->ne[2], matrix, rows, 2, err, sizeof(err)),
-                    "%s", err);
+            test_check(t, imatrix_add(&m, NAMES[i], x->ne[0], x->ne[2], matrix, rows, 2, &err),
+                    "%s", err.text);
         }
     }
-    test_check(t, !imatrix_add(&m, NAMES[0], 7, 1, 0, (const float[7]) { 0 }, 1, err, sizeof(err)),
+    test_check(t, !imatrix_add(&m, NAMES[0], 7, 1, 0, (const float[7]) { 0 }, 1, &err),
             "an input of another length was accepted");
 
     // write and read
-    test_check(t,
-            imatrix_write(&m, path, err, sizeof(err)) &&
-                    imatrix_read(&back, path, err, sizeof(err)),
-            "%s", err);
+    test_check(t, imatrix_write(&m, path, &err) && imatrix_read(&back, path, &err), "%s", err.text);
     test_check(t,
             back.n_entries == 2 && back.n_windows == 3 && back.window_size == 5 &&
                     strcmp(back.dataset, "a text") == 0,
@@ -620,14 +613,13 @@ static void test_importance(struct test * t) {
             NULL };
         struct quantize_overrides * o = overrides_of(t, texts);
         struct quantize_params      p = { .type = WITH[k], .overrides = o };
-        test_check(t, status_of(t, p, plain_path, NULL, err, sizeof(err)) == LRNN_QUANTIZE_OK, "%s",
-                err);
+        test_check(t, status_of(t, p, plain_path, NULL, &err) == LRNN_ERROR_NONE, "%s", err.text);
         p.imatrix        = &back;
         p.imatrix_file   = "imatrix.gguf";
         p.imatrix_sha256 = "00";
-        test_check(t, status_of(t, p, OUT, NULL, err, sizeof(err)) == LRNN_QUANTIZE_OK, "%s", err);
-        struct model_file * plain = model_file_open(plain_path, err, sizeof(err));
-        struct model_file * with  = model_file_open(OUT, err, sizeof(err));
+        test_check(t, status_of(t, p, OUT, NULL, &err) == LRNN_ERROR_NONE, "%s", err.text);
+        struct model_file * plain = model_file_open(plain_path, &err);
+        struct model_file * with  = model_file_open(OUT, &err);
         for (int i = 0; i < 2 && plain != NULL && with != NULL; ++i) {
             const struct model_tensor * x = model_file_find_tensor(in, NAMES[i]);
             for (int64_t matrix = 0; matrix < x->ne[2]; ++matrix) {
@@ -647,10 +639,9 @@ static void test_importance(struct test * t) {
         struct slice text = { "", 0 };
         test_check(t,
                 with != NULL &&
-                        model_file_text(with, "quantize.imatrix.file", &text, err, sizeof(err)) ==
-                                KEY_OK &&
+                        model_file_text(with, "quantize.imatrix.file", &text, &err) == KEY_OK &&
                         slice_is(text, "imatrix.gguf"),
-                "quantize.imatrix.file is wrong: %s", err);
+                "quantize.imatrix.file is wrong: %s", err.text);
         model_file_free(plain);
         model_file_free(with);
         quantize_overrides_free(o);
@@ -662,15 +653,14 @@ static void test_importance(struct test * t) {
     m.entries[0].n_per_row = 128;
     test_check(t,
             status_of(t, (struct quantize_params) { .type = GGML_TYPE_Q4_K, .imatrix = &m }, OUT,
-                    NULL, err, sizeof(err)) == LRNN_QUANTIZE_BAD_IMATRIX,
-            "an importance matrix of another shape was accepted: %s", err);
+                    NULL, &err) == LRNN_ERROR_BAD_FILE,
+            "an importance matrix of another shape was accepted: %s", err.text);
     m.entries[0].name[0] = 'x';
     test_check(t,
             status_of(t, (struct quantize_params) { .type = GGML_TYPE_Q4_K, .imatrix = &m }, OUT,
-                    NULL, err, sizeof(err)) == LRNN_QUANTIZE_BAD_IMATRIX,
-            "an importance matrix without any of the tensors was accepted: %s", err);
-    test_check(t, !imatrix_read(&back, IN, err, sizeof(err)),
-            "a model was accepted as an importance matrix");
+                    NULL, &err) == LRNN_ERROR_BAD_FILE,
+            "an importance matrix without any of the tensors was accepted: %s", err.text);
+    test_check(t, !imatrix_read(&back, IN, &err), "a model was accepted as an importance matrix");
     imatrix_free(&m);
     model_file_free(in);
     unlink(path);

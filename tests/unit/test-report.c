@@ -1,6 +1,7 @@
 // Tests of reports in all formats: well-formed for any model name, within the columns, equal bytes
 // from shards and from one file, and equal comparisons when read back.
 
+#include "lrnn.h"
 #include "base/json-read.h"
 #include "base/unicode.h"
 #include "eval/report/chart.h"
@@ -55,15 +56,15 @@ static struct text write_form(struct test * t, const struct report * r, enum for
 
 static bool read_report(struct test * t, const char * const * paths, int n, enum loss_unit unit,
         bool log2_x, int64_t smooth, struct report * r) {
-    const struct report_params p        = { .paths = paths,
-               .n_paths                            = n,
-               .bucket                             = -1,
-               .tolerance                          = 0.02,
-               .unit                               = unit,
-               .log2_x                             = log2_x,
-               .smooth                             = smooth };
-    char                       err[512] = "";
-    return test_check(t, report_read(&p, r, err, sizeof(err)), "report: %s", err);
+    const struct report_params p   = { .paths = paths,
+          .n_paths                            = n,
+          .bucket                             = -1,
+          .tolerance                          = 0.02,
+          .unit                               = unit,
+          .log2_x                             = log2_x,
+          .smooth                             = smooth };
+    struct lrnn_error          err = { LRNN_ERROR_NONE, "" };
+    return test_check(t, report_read(&p, r, &err), "report: %s", err.text);
 }
 
 //
@@ -336,9 +337,9 @@ static void test_forms(struct test * t) {
     runs[5] = (struct synthetic) { .model = "few windows", .dataset = "other", .level = 0.6 };
     runs[5].window    = 600;
     runs[5].n_windows = 2;
-    char err[512];
+    struct lrnn_error err;
     for (int i = 0; i < 6; ++i) {
-        test_check(t, synthetic_write(&runs[i], paths[i], err, sizeof(err)), "run %d: %s", i, err);
+        test_check(t, synthetic_write(&runs[i], paths[i], &err), "run %d: %s", i, err.text);
     }
     for (int k = 0; k < 4; ++k) {
         struct report r;
@@ -367,31 +368,31 @@ static void test_forms(struct test * t) {
 
 // Four shards, in any order, give the bytes of one file in every format. So does a second report.
 static void test_shards(struct test * t) {
-    const char *     whole[]  = { "test-report-whole.nll", "test-report-other.nll" };
-    const char *     shards[] = { "test-report-3of4.nll", "test-report-1of4.nll",
-            "test-report-4of4.nll", "test-report-2of4.nll", "test-report-other.nll" };
-    const int        number[] = { 3, 1, 4, 2 };
-    struct synthetic s        = { .model = "a",
-               .trained_length           = 256,
-               .window                   = 1024,
-               .n_windows                = 21,
-               .group                    = 2,
-               .level                    = 0.6,
-               .spread                   = 0.2,
-               .warm                     = 1.0 };
-    struct report    one, again, split;
-    char             err[512];
+    const char *      whole[]  = { "test-report-whole.nll", "test-report-other.nll" };
+    const char *      shards[] = { "test-report-3of4.nll", "test-report-1of4.nll",
+             "test-report-4of4.nll", "test-report-2of4.nll", "test-report-other.nll" };
+    const int         number[] = { 3, 1, 4, 2 };
+    struct synthetic  s        = { .model = "a",
+                .trained_length           = 256,
+                .window                   = 1024,
+                .n_windows                = 21,
+                .group                    = 2,
+                .level                    = 0.6,
+                .spread                   = 0.2,
+                .warm                     = 1.0 };
+    struct report     one, again, split;
+    struct lrnn_error err;
 
-    test_check(t, synthetic_write(&s, whole[0], err, sizeof(err)), "%s", err);
+    test_check(t, synthetic_write(&s, whole[0], &err), "%s", err.text);
     s.n_shards = 4;
     for (int i = 0; i < 4; ++i) {
         s.shard = number[i];
-        test_check(t, synthetic_write(&s, shards[i], err, sizeof(err)), "%s", err);
+        test_check(t, synthetic_write(&s, shards[i], &err), "%s", err.text);
     }
     s.n_shards = s.shard = 0;
     s.model              = "b";
     s.wobble             = 0.02;
-    test_check(t, synthetic_write(&s, whole[1], err, sizeof(err)), "%s", err);
+    test_check(t, synthetic_write(&s, whole[1], &err), "%s", err.text);
 
     if (read_report(t, whole, 2, LOSS_PPL, true, 0, &one) &&
             read_report(t, whole, 2, LOSS_PPL, true, 0, &again) &&
@@ -414,17 +415,16 @@ static void test_shards(struct test * t) {
     // a missing shard, and a duplicate under another name
     const struct report_params missing = { .paths = shards, .n_paths = 3, .bucket = -1 };
     test_check(t,
-            !report_read(&missing, &one, err, sizeof(err)) &&
-                    strstr(err, "shard 2 is missing") != NULL,
-            "a missing shard: %s", err);
+            !report_read(&missing, &one, &err) && strstr(err.text, "shard 2 is missing") != NULL,
+            "a missing shard: %s", err.text);
     s.model    = "a";
     s.wobble   = 0.0;
     s.n_shards = 4;
     s.shard    = 1;
-    test_check(t, synthetic_write(&s, whole[1], err, sizeof(err)), "%s", err);
+    test_check(t, synthetic_write(&s, whole[1], &err), "%s", err.text);
     const struct report_params overlap = { .paths = shards, .n_paths = 5, .bucket = -1 };
-    test_check(t, !report_read(&overlap, &one, err, sizeof(err)) && strstr(err, "overlap") != NULL,
-            "a duplicate shard: %s", err);
+    test_check(t, !report_read(&overlap, &one, &err) && strstr(err.text, "overlap") != NULL,
+            "a duplicate shard: %s", err.text);
     for (int i = 0; i < 5; ++i) {
         unlink(shards[i]);
     }
@@ -539,15 +539,13 @@ static void test_read_back(struct test * t) {
               .warm                           = 1.0 };
     struct synthetic       b       = a;
     struct report          r;
-    char                   err[512] = "";
-    b.model                         = "b";
-    b.wobble                        = 0.03;
-    b.nan_window                    = 4;
-    b.nan_position                  = 700;
-    test_check(t,
-            synthetic_write(&a, paths[0], err, sizeof(err)) &&
-                    synthetic_write(&b, paths[1], err, sizeof(err)),
-            "%s", err);
+    struct lrnn_error      err = { LRNN_ERROR_NONE, "" };
+    b.model                    = "b";
+    b.wobble                   = 0.03;
+    b.nan_window               = 4;
+    b.nan_position             = 700;
+    test_check(t, synthetic_write(&a, paths[0], &err) && synthetic_write(&b, paths[1], &err), "%s",
+            err.text);
     if (!read_report(t, paths, 2, LOSS_PPL, true, 0, &r)) {
         return;
     }
@@ -555,13 +553,13 @@ static void test_read_back(struct test * t) {
     struct report_file file;
     struct comparison  c;
     test_write_file(json, text.data, text.size);
-    if (test_check(t, report_file_read(json, &file, err, sizeof(err)) && file.n_runs == 2,
-                "report.json: %s", err)) {
+    if (test_check(t, report_file_read(json, &file, &err) && file.n_runs == 2, "report.json: %s",
+                err.text)) {
         const struct comparison * from_scores = &r.panels[0].comparisons[1];
         test_check(t, strcmp(file.runs[0].meta.model, a.model) == 0, "its name is %s",
                 file.runs[0].meta.model);
-        if (test_check(t, comparison_make(&file.runs[0], &file.runs[1], &c, err, sizeof(err)),
-                    "comparison: %s", err)) {
+        if (test_check(t, comparison_make(&file.runs[0], &file.runs[1], &c, &err), "comparison: %s",
+                    err.text)) {
             bool same = same_estimate(&c.all.difference, &from_scores->all.difference) &&
                         same_estimate(&c.beyond.difference, &from_scores->beyond.difference) &&
                         c.all.won == from_scores->all.won &&
@@ -584,8 +582,8 @@ static void test_read_back(struct test * t) {
     }
     memcpy(strstr(old, "lrnn-perplexity/2"), "lrnn-perplexity/1", 17);
     test_write_file(json, old, strlen(old));
-    if (test_check(t, report_file_read(json, &file, err, sizeof(err)),
-                "a report of schema 1 is read: %s", err)) {
+    if (test_check(t, report_file_read(json, &file, &err), "a report of schema 1 is read: %s",
+                err.text)) {
         test_check(t,
                 file.n_runs == 2 && file.runs[0].extrapolation.trained_length == 256 &&
                         file.runs[0].meta.window == 1024,
@@ -609,23 +607,22 @@ static void test_read_back(struct test * t) {
             }
         }
         test_write_file(json, bad, size);
-        if (report_file_read(json, &file, err, sizeof(err))) {
+        if (report_file_read(json, &file, &err)) {
             test_check(t, k % 2 == 1, "a file truncated at byte %zu of %zu is an error", size,
                     text.size);
             report_file_free(&file);
         } else {
             n_refused++;
-            test_check(
-                    t, strncmp(err, json, strlen(json)) == 0, "the error names the file: %s", err);
+            test_check(t, strncmp(err.text, json, strlen(json)) == 0,
+                    "the error names the file: %s", err.text);
         }
         free(bad);
     }
     printf("%d of 200 damaged reports are errors\n", n_refused);
     const char * other = "{ \"schema\": \"other/2\", \"runs\": [] }";
     test_write_file(json, other, strlen(other));
-    test_check(t,
-            !report_file_read(json, &file, err, sizeof(err)) && strstr(err, "other/2") != NULL,
-            "another schema: %s", err);
+    test_check(t, !report_file_read(json, &file, &err) && strstr(err.text, "other/2") != NULL,
+            "another schema: %s", err.text);
     free(text.data);
     report_free(&r);
     unlink(paths[0]);

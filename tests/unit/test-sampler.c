@@ -17,10 +17,10 @@ enum { V = 6 };
 static const float LOGITS[V] = { 1.0f, 3.0f, 2.0f, -1.0f, 0.5f, 2.5f };
 
 static struct lrnn_sampler * make(struct lrnn_sampler_params p) {
-    char                  err[256];
-    struct lrnn_sampler * s = lrnn_sampler_new(&p, err, sizeof(err));
+    struct lrnn_error     err;
+    struct lrnn_sampler * s = lrnn_sampler_new(&p, &err);
     if (s == NULL) {
-        printf("FAILED: %s\n", err);
+        printf("FAILED: %s\n", err.text);
         exit(1);
     }
     return s;
@@ -37,7 +37,7 @@ static void draw(struct lrnn_sampler_params p, int n, int counts[V]) {
     struct lrnn_sampler * s = make(p);
     memset(counts, 0, V * sizeof(int));
     for (int i = 0; i < n; ++i) {
-        const int32_t token = lrnn_sampler_sample(s, LOGITS, V, NULL, NULL, 0);
+        const int32_t token = lrnn_sampler_sample(s, LOGITS, V, NULL, NULL);
         if (token >= 0 && token < V) {
             counts[token]++;
         }
@@ -50,7 +50,7 @@ static void test_greedy(void) {
     p.temperature                = 0.0f;
     struct lrnn_sampler * s      = make(p);
     float                 lp;
-    test_check(&t, lrnn_sampler_sample(s, LOGITS, V, &lp, NULL, 0) == 1,
+    test_check(&t, lrnn_sampler_sample(s, LOGITS, V, &lp, NULL) == 1,
             "temperature 0 does not choose the most likely token");
     double sum = 0.0;
     for (int i = 0; i < V; ++i) {
@@ -59,7 +59,7 @@ static void test_greedy(void) {
     test_check(&t, fabs((double) lp - (3.0 - log(sum))) < 1e-6,
             "log-probability %g; expected that of the softmax, %g", (double) lp, 3.0 - log(sum));
     const float tie[3] = { 0.0f, 1.0f, 1.0f };
-    test_check(&t, lrnn_sampler_sample(s, tie, 3, NULL, NULL, 0) == 1,
+    test_check(&t, lrnn_sampler_sample(s, tie, 3, NULL, NULL) == 1,
             "a tie does not choose the lower id");
     lrnn_sampler_free(s);
 }
@@ -125,13 +125,13 @@ static void test_penalty(void) {
     // 1 drops from 3.0 to 1.5, so 5 (2.5) follows, then 2 (2.0); then 1 is no longer recent
     const int32_t expected[] = { 1, 5, 2, 1 };
     for (int i = 0; i < 4; ++i) {
-        test_check(&t, lrnn_sampler_sample(s, LOGITS, V, NULL, NULL, 0) == expected[i],
+        test_check(&t, lrnn_sampler_sample(s, LOGITS, V, NULL, NULL) == expected[i],
                 "token %d is not %d: a penalty lasts for repeat_last tokens", i, expected[i]);
     }
     lrnn_sampler_free(s);
     s = make(p);
     lrnn_sampler_accept(s, 1);
-    test_check(&t, lrnn_sampler_sample(s, LOGITS, V, NULL, NULL, 0) == 5,
+    test_check(&t, lrnn_sampler_sample(s, LOGITS, V, NULL, NULL) == 5,
             "an accepted token is not penalized");
     lrnn_sampler_free(s);
 }
@@ -159,8 +159,7 @@ static void test_penalty_values(void) {
         for (int k = 0; k < cases[i].n_recent; ++k) {
             lrnn_sampler_accept(s, 0);
         }
-        test_check(&t,
-                lrnn_sampler_sample(s, cases[i].logits, 2, NULL, NULL, 0) == cases[i].expected,
+        test_check(&t, lrnn_sampler_sample(s, cases[i].logits, 2, NULL, NULL) == cases[i].expected,
                 "not true: %s", cases[i].what);
         lrnn_sampler_free(s);
     }
@@ -177,7 +176,7 @@ static void test_boundaries(void) {
         struct lrnn_sampler * s       = make(p);
         bool                  seen[4] = { false };
         for (int i = 0; i < 1000; ++i) {
-            const int32_t token = lrnn_sampler_sample(s, logits, 4, NULL, NULL, 0);
+            const int32_t token = lrnn_sampler_sample(s, logits, 4, NULL, NULL);
             seen[token >= 0 && token < 4 ? token : 0] = true;
         }
         for (int i = 0; i < 4; ++i) {
@@ -287,7 +286,7 @@ static void test_definition(void) {
             const double  u        = p.temperature == 0.0f ? 0.0 : generator_next(&g);
             const int32_t expected = define_token(&p, logits, history, k, u);
             float         log_prob = NAN;
-            const int32_t token    = lrnn_sampler_sample(s, logits, N, &log_prob, NULL, 0);
+            const int32_t token    = lrnn_sampler_sample(s, logits, N, &log_prob, NULL);
             n_edge += expected < 0;
             if (!test_check(&t, expected < 0 || token == expected,
                         "parameters %d, token %d: %d, by definition %d", i, k, token, expected) ||
@@ -311,16 +310,16 @@ static void test_seeds(void) {
     int32_t               a[64], b[64], c[64];
     struct lrnn_sampler * s[3] = { make(plain(42)), make(plain(42)), make(plain(43)) };
     for (int i = 0; i < 64; ++i) {
-        a[i] = lrnn_sampler_sample(s[0], LOGITS, V, NULL, NULL, 0);
-        b[i] = lrnn_sampler_sample(s[1], LOGITS, V, NULL, NULL, 0);
-        c[i] = lrnn_sampler_sample(s[2], LOGITS, V, NULL, NULL, 0);
+        a[i] = lrnn_sampler_sample(s[0], LOGITS, V, NULL, NULL);
+        b[i] = lrnn_sampler_sample(s[1], LOGITS, V, NULL, NULL);
+        c[i] = lrnn_sampler_sample(s[2], LOGITS, V, NULL, NULL);
     }
     test_check(&t, memcmp(a, b, sizeof(a)) == 0, "equal seeds give different tokens");
     test_check(&t, memcmp(a, c, sizeof(a)) != 0, "different seeds give equal tokens");
     for (int bit = 0; bit < 64; ++bit) {
         struct lrnn_sampler * other = make(plain(42 ^ UINT64_C(1) << bit));
         for (int i = 0; i < 64; ++i) {
-            b[i] = lrnn_sampler_sample(other, LOGITS, V, NULL, NULL, 0);
+            b[i] = lrnn_sampler_sample(other, LOGITS, V, NULL, NULL);
         }
         test_check(&t, memcmp(a, b, sizeof(a)) != 0, "bit %d of the seed changes nothing", bit);
         lrnn_sampler_free(other);
@@ -344,9 +343,9 @@ static void test_invalid(void) {
     bad[6].repeat_last    = -1;
     bad[7].repeat_last    = 1 << 20;
     for (int i = 0; i < 8; ++i) {
-        char                  err[256] = "";
-        struct lrnn_sampler * s        = lrnn_sampler_new(&bad[i], err, sizeof(err));
-        test_check(&t, s == NULL && err[0] != '\0',
+        struct lrnn_error     err = { LRNN_ERROR_NONE, "" };
+        struct lrnn_sampler * s   = lrnn_sampler_new(&bad[i], &err);
+        test_check(&t, s == NULL && err.text[0] != '\0',
                 "invalid parameters %d: accepted, or rejected without a message", i);
         lrnn_sampler_free(s);
     }
@@ -354,16 +353,15 @@ static void test_invalid(void) {
     const float           nan_logits[3] = { 0.0f, NAN, 1.0f };
     const float           no_logits[2]  = { -INFINITY, -INFINITY };
     const float           one_logit[2]  = { -INFINITY, 0.0f };
-    char                  err[256]      = "";
-    test_check(&t,
-            lrnn_sampler_sample(s, nan_logits, 3, NULL, err, sizeof(err)) == LRNN_SAMPLE_NOT_FINITE,
+    struct lrnn_error     err           = { LRNN_ERROR_NONE, "" };
+    test_check(&t, lrnn_sampler_sample(s, nan_logits, 3, NULL, &err) == LRNN_SAMPLE_NOT_FINITE,
             "a token is sampled from NaN");
-    test_check(&t, strstr(err, "NaN") != NULL, "the message does not name NaN: %s", err);
-    test_check(&t,
-            lrnn_sampler_sample(s, no_logits, 2, NULL, err, sizeof(err)) == LRNN_SAMPLE_NOT_FINITE,
+    test_check(&t, strstr(err.text, "NaN") != NULL, "the message does not name NaN: %s", err.text);
+    test_check(&t, lrnn_sampler_sample(s, no_logits, 2, NULL, &err) == LRNN_SAMPLE_NOT_FINITE,
             "a token is sampled without a finite logit");
-    test_check(&t, strstr(err, "no logit is finite") != NULL, "unexpected message: %s", err);
-    test_check(&t, lrnn_sampler_sample(s, one_logit, 2, NULL, NULL, 0) == 1,
+    test_check(
+            &t, strstr(err.text, "no logit is finite") != NULL, "unexpected message: %s", err.text);
+    test_check(&t, lrnn_sampler_sample(s, one_logit, 2, NULL, NULL) == 1,
             "a token with logit -infinity is sampled");
     lrnn_sampler_free(s);
 }

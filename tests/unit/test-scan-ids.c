@@ -1,6 +1,7 @@
 // ggml_scan_ids_check against a direct implementation of its rules, on hand-made and random ids;
 // ggml_scan_check_values on inputs with one invalid number at a time.
 
+#include "lrnn.h"
 #include "kit/scan-case.h"
 
 #include <math.h>
@@ -73,9 +74,9 @@ static bool valid(const int32_t * ids, int n_snap, int n_seqs, int n_slots, int 
 }
 
 static bool check(const int32_t * ids, int n_snap, int n_seqs, int n_slots, int n_tokens,
-        char * err, size_t err_size) {
-    err[0] = 0;
-    return ggml_scan_ids_check(ids, n_snap, n_seqs, n_slots, n_tokens, err, err_size);
+        struct lrnn_error * err) {
+    err->text[0] = '\0';
+    return ggml_scan_ids_check(ids, n_snap, n_seqs, n_slots, n_tokens, err);
 }
 
 static void test_ids_by_hand(struct test * t) {
@@ -123,25 +124,25 @@ static void test_ids_by_hand(struct test * t) {
                 { 0, 0, 0, 2, 1, 1, 2, 2, 3, -1 } },
     };
     for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); ++i) {
-        char       err[256];
+        struct lrnn_error err;
         const bool ok = check(cases[i].ids, cases[i].n_snap, cases[i].n_seqs, cases[i].n_slots,
-                cases[i].n_tokens, err, sizeof(err));
-        test_check(t, ok == cases[i].ok, "%s: %s", cases[i].what, ok ? "accepted" : err);
+                cases[i].n_tokens, &err);
+        test_check(t, ok == cases[i].ok, "%s: %s", cases[i].what, ok ? "accepted" : err.text);
         test_check(t,
                 ok == valid(cases[i].ids, cases[i].n_snap, cases[i].n_seqs, cases[i].n_slots,
                               cases[i].n_tokens),
                 "the rules: %s", cases[i].what);
-        test_check(t, ok || (strlen(err) > 10 && strchr(err, '\n') == NULL),
-                "expected one sentence: %s: \"%s\"", cases[i].what, err);
+        test_check(t, ok || (strlen(err.text) > 10 && strchr(err.text, '\n') == NULL),
+                "expected one sentence: %s: \"%s\"", cases[i].what, err.text);
     }
     // the message names the slot
-    char          err[256];
-    const int32_t clash[] = { 0, 7, 0, 2, 1, 7, 2, 3 };
+    struct lrnn_error err;
+    const int32_t     clash[] = { 0, 7, 0, 2, 1, 7, 2, 3 };
     test_check(t,
-            !check(clash, 0, 2, 9, 5, err, sizeof(err)) && test_has_word(err, "7") &&
-                    test_has_word(err, "slot"),
-            "the message does not name slot 7: %s", err);
-    test_check(t, !ggml_scan_ids_check(clash, 0, 2, 9, 5, NULL, 0),
+            !check(clash, 0, 2, 9, 5, &err) && test_has_word(err.text, "7") &&
+                    test_has_word(err.text, "slot"),
+            "the message does not name slot 7: %s", err.text);
+    test_check(t, !ggml_scan_ids_check(clash, 0, 2, 9, 5, NULL),
             "accepted without a message "
             "buffer");
     printf("ggml_scan_ids_check: %d cases by hand\n", (int) (sizeof(cases) / sizeof(cases[0])));
@@ -177,10 +178,10 @@ static void test_ids_random(struct test * t) {
         if (test_below(&rng, 4) == 0) {
             ids[test_below(&rng, n_seqs * stride)] += (int32_t) test_below(&rng, 5) - 2;
         }
-        char       err[256];
-        const bool want = valid(ids, n_snap, n_seqs, n_slots, n_tokens);
+        struct lrnn_error err;
+        const bool        want = valid(ids, n_snap, n_seqs, n_slots, n_tokens);
         n_valid += want;
-        n_wrong += check(ids, n_snap, n_seqs, n_slots, n_tokens, err, sizeof(err)) != want;
+        n_wrong += check(ids, n_snap, n_seqs, n_slots, n_tokens, &err) != want;
     }
     test_check(t, n_wrong == 0, "%d of %d random ids give a wrong result", n_wrong, n);
     test_check(t, n_valid > n / 20 && n_valid < n * 19 / 20,
@@ -216,19 +217,20 @@ static void spoil(struct test * t, struct test_arena * a, struct test_scan * s,
     struct ggml_tensor * op = test_scan_build(t, a, s, GGML_SCAN_PATH_STEP);
     test_compute(a, op, 2);
     for (int bit = 1; bit < ALL_CHECKS; bit <<= 1) {
-        char       err[256] = "";
-        const bool ok       = ggml_scan_check_values(op, bit, err, sizeof(err));
+        struct lrnn_error err = { LRNN_ERROR_NONE, "" };
+        const bool        ok  = ggml_scan_check_values(op, bit, &err);
         test_check(t, ok == !(finds & bit), "check %d %s %s = %g: %s", bit,
-                ok ? "accepts" : "reports", name, (double) value, err);
+                ok ? "accepts" : "reports", name, (double) value, err.text);
         if (!ok) {
-            test_check(t, test_has_word(err, name), "the message does not name %s: %s", name, err);
-            test_check(t, !has_head || has_number(err, head),
-                    "the message does not name head %d: %s", (int) head, err);
-            test_check(t, token < 0 || has_number(err, token),
-                    "the message does not name token %d: %s", (int) token, err);
+            test_check(t, test_has_word(err.text, name), "the message does not name %s: %s", name,
+                    err.text);
+            test_check(t, !has_head || has_number(err.text, head),
+                    "the message does not name head %d: %s", (int) head, err.text);
+            test_check(t, token < 0 || has_number(err.text, token),
+                    "the message does not name token %d: %s", (int) token, err.text);
         }
     }
-    test_check(t, ggml_scan_check_values(op, 0, NULL, 0), "a value is reported without a check");
+    test_check(t, ggml_scan_check_values(op, 0, NULL), "a value is reported without a check");
     test_set(x, at[0], at[1], at[2], at[3], old);
     test_restore(state, before);
     free(before);
@@ -265,23 +267,23 @@ static void test_values(struct test * t) {
     test_fill_uniform(args->beta, &rng, 0.0, 2.0);
     test_fill_uniform(args->gate, &rng, -1.0, 1.0);
 
-    const int64_t        at[4]    = { 5, head, 0, token };
-    const int64_t        at_f[4]  = { 5, head, 1, token };
-    const int64_t        at_0[4]  = { 0, head, 1, token };
-    const int            finite   = GGML_SCAN_CHECK_FINITE;
-    const int            in_beta  = GGML_SCAN_CHECK_BETA;
-    const int            in_gate  = GGML_SCAN_CHECK_GATE;
-    const int            in_keys  = GGML_SCAN_CHECK_KEYS;
-    struct ggml_tensor * op       = test_scan_build(t, &a, &s, GGML_SCAN_PATH_STEP);
-    char                 err[256] = "";
+    const int64_t        at[4]   = { 5, head, 0, token };
+    const int64_t        at_f[4] = { 5, head, 1, token };
+    const int64_t        at_0[4] = { 0, head, 1, token };
+    const int            finite  = GGML_SCAN_CHECK_FINITE;
+    const int            in_beta = GGML_SCAN_CHECK_BETA;
+    const int            in_gate = GGML_SCAN_CHECK_GATE;
+    const int            in_keys = GGML_SCAN_CHECK_KEYS;
+    struct ggml_tensor * op      = test_scan_build(t, &a, &s, GGML_SCAN_PATH_STEP);
+    struct lrnn_error    err     = { LRNN_ERROR_NONE, "" };
     // the ends of the ranges are valid
     test_set(args->beta, 0, 0, 0, 0, 0.0f);
     test_set(args->beta, 0, 1, 0, 0, 2.0f);
     test_set(args->gate, 0, 0, 0, 0, -1.0f);
     test_set(args->gate, 0, 1, 0, 0, 1.0f);
     test_compute(&a, op, 1);
-    test_check(t, ggml_scan_check_values(op, ALL_CHECKS, err, sizeof(err)),
-            "valid values are reported: %s", err);
+    test_check(t, ggml_scan_check_values(op, ALL_CHECKS, &err), "valid values are reported: %s",
+            err.text);
 
     spoil(t, &a, &s, args->q, "q", at, NAN, finite, true, head, token);
     spoil(t, &a, &s, args->q, "q", at, INFINITY, finite, true, head, token);
@@ -307,11 +309,11 @@ static void test_values(struct test * t) {
     test_set(args->beta, 0, head, 1, token, 1.0f);
     test_compute(&a, op, 1);
     test_check(t,
-            !ggml_scan_check_values(op, finite, err, sizeof(err)) && test_has_word(err, "output") &&
-                    has_number(err, token),
-            "an output that overflows is not reported: %s", err);
-    test_check(t, ggml_scan_check_values(op, in_beta | in_gate | in_keys, err, sizeof(err)),
-            "finite values are reported: %s", err);
+            !ggml_scan_check_values(op, finite, &err) && test_has_word(err.text, "output") &&
+                    has_number(err.text, token),
+            "an output that overflows is not reported: %s", err.text);
+    test_check(t, ggml_scan_check_values(op, in_beta | in_gate | in_keys, &err),
+            "finite values are reported: %s", err.text);
     test_arena_free(&a);
 
     // signed-gate scan: gate and bonus; Mamba; mLSTM

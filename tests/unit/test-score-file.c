@@ -1,6 +1,7 @@
 // Tests of score files: what is written is read back; a file torn at any byte is continued to the
 // same bytes; any damage is detected; only complete shards give the unsplit run.
 
+#include "lrnn.h"
 #include "base/hash.h"
 #include "eval/scores/score-file.h"
 #include "kit/check.h"
@@ -123,35 +124,34 @@ static const char * in_folder(char * path, const char * name) {
 
 // Appends the missing windows and closes the file.
 static void write_rest(struct score_writer * w, const struct score_meta * meta, int64_t n_done) {
-    char    err[512] = "";
-    int64_t first, end;
+    struct lrnn_error err = { LRNN_ERROR_NONE, "" };
+    int64_t           first, end;
     score_shard_range(meta, &first, &end);
     bool ok = w != NULL;
     for (int64_t i = first + n_done; i < end && ok; ++i) {
         struct sample             s;
         const struct score_window window = sample_window(&s, i);
-        ok                               = score_writer_append(w, &window, err, sizeof(err)) &&
-             (i != 3 || score_writer_sync(w, err, sizeof(err)));
+        ok = score_writer_append(w, &window, &err) && (i != 3 || score_writer_sync(w, &err));
     }
-    ok = score_writer_close(w, err, sizeof(err)) && ok;
-    test_check(&t, ok, "windows were not written: %s", err);
+    ok = score_writer_close(w, &err) && ok;
+    test_check(&t, ok, "windows were not written: %s", err.text);
 }
 
 static void write_file(const char * path, const struct score_meta * meta) {
-    char                  err[512] = "";
-    struct score_writer * w        = score_writer_create(path, meta, err, sizeof(err));
-    test_check(&t, w != NULL, "%s", err);
+    struct lrnn_error     err = { LRNN_ERROR_NONE, "" };
+    struct score_writer * w   = score_writer_create(path, meta, &err);
+    test_check(&t, w != NULL, "%s", err.text);
     write_rest(w, meta, 0);
 }
 
 static void test_roundtrip(const char * path) {
     const struct score_meta meta = sample_meta();
     struct scores           scores;
-    char                    err[512] = "";
+    struct lrnn_error       err = { LRNN_ERROR_NONE, "" };
 
     write_file(path, &meta);
     const char * paths[] = { path };
-    if (!test_check(&t, scores_read(paths, 1, false, &scores, err, sizeof(err)), "%s", err)) {
+    if (!test_check(&t, scores_read(paths, 1, false, &scores, &err), "%s", err.text)) {
         return;
     }
     const struct score_meta * m = &scores.meta;
@@ -223,12 +223,12 @@ static void test_torn(const char * whole) {
     test_check(&t, n_record % 61 != 0, "truncations hit the same bytes of each record");
     in_folder(path, "torn.nll");
     for (size_t cut = 0; cut <= size; cut += cut < n_header ? 203 : 61) {
-        char    err[512] = "";
-        int64_t n_done   = -1;
-        size_t  n;
+        struct lrnn_error err    = { LRNN_ERROR_NONE, "" };
+        int64_t           n_done = -1;
+        size_t            n;
         test_write_file(path, data, cut);
-        struct score_writer * w = score_writer_resume(path, &meta, &n_done, err, sizeof(err));
-        if (!test_check(&t, w != NULL, "truncated at byte %zu: %s", cut, err)) {
+        struct score_writer * w = score_writer_resume(path, &meta, &n_done, &err);
+        if (!test_check(&t, w != NULL, "truncated at byte %zu: %s", cut, err.text)) {
             continue;
         }
         write_rest(w, &meta, n_done);
@@ -240,11 +240,11 @@ static void test_torn(const char * whole) {
     // the last block was allocated but never written
     memset(data + size - n_record, 0, n_record);
     test_write_file(path, data, size);
-    char                  err[512] = "";
-    int64_t               n_done   = -1;
-    struct score_writer * w        = score_writer_resume(path, &meta, &n_done, err, sizeof(err));
-    test_check(&t, w != NULL && n_done == N_WINDOWS - 1, "zeros at the end: %s", err);
-    score_writer_close(w, err, sizeof(err));
+    struct lrnn_error     err    = { LRNN_ERROR_NONE, "" };
+    int64_t               n_done = -1;
+    struct score_writer * w      = score_writer_resume(path, &meta, &n_done, &err);
+    test_check(&t, w != NULL && n_done == N_WINDOWS - 1, "zeros at the end: %s", err.text);
+    score_writer_close(w, &err);
     free(data);
 }
 
@@ -258,16 +258,16 @@ static void test_damage(const char * whole) {
     FILE * f =
             fopen(path, "r+b"); // changes bytes in place, which is faster than rewriting the file
     for (size_t at = 0; at < size && f != NULL; ++at) {
-        struct scores scores;
-        char          err[512] = "";
-        const uint8_t other    = data[at] ^ (uint8_t) (1 + at % 255);
-        const off_t   offset   = (off_t) at;
+        struct scores     scores;
+        struct lrnn_error err    = { LRNN_ERROR_NONE, "" };
+        const uint8_t     other  = data[at] ^ (uint8_t) (1 + at % 255);
+        const off_t       offset = (off_t) at;
         if (pwrite(fileno(f), &other, 1, offset) != 1) {
             break;
         }
-        const bool read = scores_read(paths, 1, false, &scores, err, sizeof(err));
-        test_check(&t, !read && strstr(err, "damaged.nll") != NULL, "byte %zu was changed: %s", at,
-                read ? "accepted" : err);
+        const bool read = scores_read(paths, 1, false, &scores, &err);
+        test_check(&t, !read && strstr(err.text, "damaged.nll") != NULL, "byte %zu was changed: %s",
+                at, read ? "accepted" : err.text);
         if (read) {
             scores_free(&scores);
         }
@@ -275,10 +275,10 @@ static void test_damage(const char * whole) {
             break;
         }
     }
-    struct scores scores;
-    char          err[512] = "";
-    if (test_check(&t, scores_read(paths, 1, false, &scores, err, sizeof(err)),
-                "not all bytes were tried: %s", err)) {
+    struct scores     scores;
+    struct lrnn_error err = { LRNN_ERROR_NONE, "" };
+    if (test_check(&t, scores_read(paths, 1, false, &scores, &err), "not all bytes were tried: %s",
+                err.text)) {
         scores_free(&scores);
     }
     fclose(f);
@@ -299,12 +299,13 @@ static void refuse_field(const char * whole, int r, size_t offset, const void * 
     memcpy(record + 8 + offset, value, n_value);
     const uint64_t sum = hash_add(HASH_START, record + 8, n_body);
     memcpy(record + 8 + n_body, &sum, 8);
-    const char *  paths[] = { in_folder(path, "wrong.nll") };
-    struct scores scores;
-    char          err[512] = "";
+    const char *      paths[] = { in_folder(path, "wrong.nll") };
+    struct scores     scores;
+    struct lrnn_error err = { LRNN_ERROR_NONE, "" };
     test_write_file(path, data, size);
-    const bool read = scores_read(paths, 1, true, &scores, err, sizeof(err));
-    test_check(&t, !read && strstr(err, word) != NULL, "%s: %s", word, read ? "accepted" : err);
+    const bool read = scores_read(paths, 1, true, &scores, &err);
+    test_check(&t, !read && strstr(err.text, word) != NULL, "%s: %s", word,
+            read ? "accepted" : err.text);
     if (read) {
         scores_free(&scores);
     }
@@ -335,12 +336,12 @@ static void test_fields(const char * whole) {
 }
 
 static void refuse_resume(const char * whole, struct score_meta meta, const char * word) {
-    char                  err[512] = "";
+    struct lrnn_error     err = { LRNN_ERROR_NONE, "" };
     int64_t               n_done;
-    struct score_writer * w = score_writer_resume(whole, &meta, &n_done, err, sizeof(err));
-    test_check(&t, w == NULL && strstr(err, word) != NULL, "resuming with another %s: %s", word,
-            w != NULL ? "accepted" : err);
-    score_writer_close(w, err, sizeof(err));
+    struct score_writer * w = score_writer_resume(whole, &meta, &n_done, &err);
+    test_check(&t, w == NULL && strstr(err.text, word) != NULL, "resuming with another %s: %s",
+            word, w != NULL ? "accepted" : err.text);
+    score_writer_close(w, &err);
 }
 
 // The same for norms, which follow their number and the spans.
@@ -361,14 +362,15 @@ static void test_norm_fields(const char * whole) {
     meta.probe             = "";
     refuse_resume(whole, meta, "probe is 'state-norm', here it is ''");
     meta.probe = "something";
-    char          path[512], err[512] = "";
-    const char *  paths[] = { in_folder(path, "wrong.nll") };
-    struct scores scores;
+    char              path[512];
+    struct lrnn_error err     = { LRNN_ERROR_NONE, "" };
+    const char *      paths[] = { in_folder(path, "wrong.nll") };
+    struct scores     scores;
     write_file(path, &meta);
     test_check(&t,
-            !scores_read(paths, 1, false, &scores, err, sizeof(err)) &&
-                    strstr(err, "expected state-norm") != NULL,
-            "probe: %s", err);
+            !scores_read(paths, 1, false, &scores, &err) &&
+                    strstr(err.text, "expected state-norm") != NULL,
+            "probe: %s", err.text);
 }
 
 static void test_other_run(const char * whole) {
@@ -394,15 +396,16 @@ static void test_other_run(const char * whole) {
     free(data);
 
     // not a score file
-    char          path[512], err[512] = "";
-    struct scores scores;
+    char              path[512];
+    struct lrnn_error err = { LRNN_ERROR_NONE, "" };
+    struct scores     scores;
     test_write_file(
             in_folder(path, "text.nll"), "this is a text that was put there by mistake", 44);
     const char * paths[] = { path };
     test_check(&t,
-            !scores_read(paths, 1, true, &scores, err, sizeof(err)) &&
-                    strstr(err, "not a score file") != NULL,
-            "%s", err);
+            !scores_read(paths, 1, true, &scores, &err) &&
+                    strstr(err.text, "not a score file") != NULL,
+            "%s", err.text);
     refuse_resume(path, sample_meta(), "not a score file");
 }
 
@@ -410,16 +413,18 @@ static void test_other_run(const char * whole) {
 // - word: expected in the error message; NULL: the shards give the run
 static void read_shards(
         const char * const * names, int n, bool partial, const char * word, int64_t n_windows) {
-    char          path[16][512], err[512] = "";
-    const char *  paths[16];
-    struct scores scores;
+    char              path[16][512];
+    struct lrnn_error err = { LRNN_ERROR_NONE, "" };
+    const char *      paths[16];
+    struct scores     scores;
     for (int i = 0; i < n; ++i) {
         paths[i] = in_folder(path[i], names[i]);
     }
-    const bool read = scores_read(paths, n, partial, &scores, err, sizeof(err));
+    const bool read = scores_read(paths, n, partial, &scores, &err);
     if (word != NULL) {
-        test_check(&t, !read && strstr(err, word) != NULL, "%s: %s", word, read ? "accepted" : err);
-    } else if (test_check(&t, read, "%s", err)) {
+        test_check(&t, !read && strstr(err.text, word) != NULL, "%s: %s", word,
+                read ? "accepted" : err.text);
+    } else if (test_check(&t, read, "%s", err.text)) {
         bool same = scores.n_windows == n_windows && scores.meta.n_shards == 1 &&
                     scores.meta.shard == 1;
         for (int64_t i = 0, last = -1; i < scores.n_windows && same; ++i) {
@@ -437,7 +442,8 @@ static void read_shards(
 }
 
 static void test_shards(void) {
-    char path[512], err[512];
+    char              path[512];
+    struct lrnn_error err = { LRNN_ERROR_NONE, "" };
     // six groups over four shards: 1, 2, 1, 2 groups
     static const int64_t ends[] = { 2, 6, 8, 11 };
     for (int64_t i = 1; i <= 4; ++i) {
@@ -458,17 +464,15 @@ static void test_shards(void) {
     other.shard             = 2;
     other.data_fingerprint  = "ee";
     write_file(in_folder(path, "other.nll"), &other);
-    struct score_meta half = sample_meta();
-    half.n_shards          = 4;
-    half.shard             = 2;
-    struct score_writer * w =
-            score_writer_create(in_folder(path, "half.nll"), &half, err, sizeof(err));
+    struct score_meta half      = sample_meta();
+    half.n_shards               = 4;
+    half.shard                  = 2;
+    struct score_writer *     w = score_writer_create(in_folder(path, "half.nll"), &half, &err);
     struct sample             s;
     const struct score_window window = sample_window(&s, 2);
     test_check(&t,
-            w != NULL && score_writer_append(w, &window, err, sizeof(err)) &&
-                    score_writer_close(w, err, sizeof(err)),
-            "%s", err);
+            w != NULL && score_writer_append(w, &window, &err) && score_writer_close(w, &err), "%s",
+            err.text);
 
     read_shards((const char *[]) { "s3.nll", "s1.nll", "s4.nll", "s2.nll" }, 4, false, NULL, 11);
     read_shards(
@@ -504,28 +508,28 @@ static void test_shards(void) {
 }
 
 static void test_order(void) {
-    const struct score_meta meta = sample_meta();
-    char                    path[512], err[512] = "";
-    struct score_writer *   w =
-            score_writer_create(in_folder(path, "order.nll"), &meta, err, sizeof(err));
+    const struct score_meta   meta = sample_meta();
+    char                      path[512];
+    struct lrnn_error         err = { LRNN_ERROR_NONE, "" };
+    struct score_writer *     w   = score_writer_create(in_folder(path, "order.nll"), &meta, &err);
     struct sample             s;
     const struct score_window window = sample_window(&s, 1);
     test_check(&t,
-            w != NULL && !score_writer_append(w, &window, err, sizeof(err)) &&
-                    strstr(err, "expected window 0") != NULL,
-            "%s", err);
+            w != NULL && !score_writer_append(w, &window, &err) &&
+                    strstr(err.text, "expected window 0") != NULL,
+            "%s", err.text);
 
     // a second process cannot write to it
     const pid_t child = fork();
     if (child == 0) {
         int64_t               n_done;
-        struct score_writer * second = score_writer_resume(path, &meta, &n_done, err, sizeof(err));
-        _exit(second == NULL && strstr(err, "another process") != NULL ? 0 : 1);
+        struct score_writer * second = score_writer_resume(path, &meta, &n_done, &err);
+        _exit(second == NULL && strstr(err.text, "another process") != NULL ? 0 : 1);
     }
     int status = -1;
     test_check(&t, waitpid(child, &status, 0) == child && status == 0,
             "two processes write to one file");
-    score_writer_close(w, err, sizeof(err));
+    score_writer_close(w, &err);
 }
 
 // Writes the files as seeds for fuzz-score-file.

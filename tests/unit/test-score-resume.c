@@ -251,7 +251,8 @@ static void test_shards(void) {
     struct score_bench_run       unsplit = run;
     bench_run(&unsplit);
     static const char * const names[] = { "part1", "part2", "part3", "part4" };
-    char                      path[4][512], err[512] = "";
+    char                      path[4][512];
+    struct lrnn_error         err = { LRNN_ERROR_NONE, "" };
     const char *              paths[4];
     for (int i = 0; i < 4; ++i) {
         struct score_bench_run part = run;
@@ -266,7 +267,7 @@ static void test_shards(void) {
         paths[i] = bench_path(names[i], path[i]);
     }
     struct scores whole = bench_read("whole"), parts;
-    if (test_check(&bench.t, scores_read(paths, 4, false, &parts, err, sizeof(err)), "%s", err)) {
+    if (test_check(&bench.t, scores_read(paths, 4, false, &parts, &err), "%s", err.text)) {
         bool same = parts.n_windows == whole.n_windows && whole.n_windows > 10;
         for (int64_t i = 0; i < whole.n_windows && same; ++i) {
             const struct score_window * a = &whole.windows[i];

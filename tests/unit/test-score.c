@@ -1,6 +1,7 @@
 // Tests of scoring: losses against the logits of the library, for several call sizes, groups and
 // resets; norms of states.
 
+#include "lrnn.h"
 #include "ggml.h"
 #include "kit/score-bench.h"
 
@@ -16,20 +17,20 @@
 // −ln p of each target: one token per call, softmax in double precision.
 static void reference_nll(struct lrnn_session * session, const struct window * w,
         bool reset_documents, double * nll) {
-    char err[512] = "";
+    struct lrnn_error err = { LRNN_ERROR_NONE, "" };
     for (int64_t i = 0; i + 1 < w->n_tokens; ++i) {
         bool fresh = i == 0;
         for (int32_t k = 1; k < w->n_spans && reset_documents; ++k) {
             fresh = fresh || w->spans[k].first == i;
         }
         if (fresh) {
-            lrnn_seq_reset(session, 0, err, sizeof(err));
+            lrnn_seq_reset(session, 0, &err);
         }
         const struct lrnn_input input = {
             .seq = 0, .tokens = &w->tokens[i], .n_tokens = 1, .n_logits = 1
         };
-        if (!lrnn_eval(session, &input, 1, err, sizeof(err))) {
-            printf("FAILED: %s\n", err);
+        if (!lrnn_eval(session, &input, 1, &err)) {
+            printf("FAILED: %s\n", err.text);
             exit(1);
         }
         const float * z   = lrnn_logits(session, 0);
@@ -54,7 +55,7 @@ static double worst_difference(const struct score_window * w, const double * nll
 static void test_numbers(const char * name) {
     struct lrnn_model * model = bench_model(name);
     struct test_worst   worst = { .what = name, .limit = 2e-5 };
-    char                err[512];
+    struct lrnn_error   err;
     static const struct {
         int64_t          batch, group;
         enum score_reset reset;
@@ -68,8 +69,7 @@ static void test_numbers(const char * name) {
         { 64, 3, SCORE_RESET_WINDOW, WINDOW_DOCUMENT },
     };
     struct lrnn_session * session = lrnn_session_new(model,
-            &(struct lrnn_session_params) { .n_threads = 1, .cache_type = LRNN_CACHE_F32 }, err,
-            sizeof(err));
+            &(struct lrnn_session_params) { .n_threads = 1, .cache_type = LRNN_CACHE_F32 }, &err);
     for (size_t c = 0; c < sizeof(cases) / sizeof(cases[0]); ++c) {
         struct score_bench_run run = {
             .model      = model,
@@ -87,7 +87,7 @@ static void test_numbers(const char * name) {
             struct window w;
             double        nll[120];
             char          where[64];
-            windows_read(ws, i, &w, err, sizeof(err));
+            windows_read(ws, i, &w, &err);
             reference_nll(session, &w, cases[c].reset == SCORE_RESET_DOCUMENT, nll);
             snprintf(where, sizeof(where), "case %zu, window %d", c, (int) i);
             test_bound(&bench.t, &worst, worst_difference(&scores.windows[i], nll), where);
@@ -220,23 +220,23 @@ static void test_not_finite(void) {
     struct score_bench_run run   = { .model = model, .name = "odd", .n_batch = 16, .group = 2 };
     run.window.length            = 60;
     test_check(&bench.t, bench_run(&run) == SCORE_DONE, "a non-finite loss stopped the run");
-    char                  err[512];
-    struct scores         scores  = bench_read("odd");
-    struct windows *      ws      = bench_windows(model, run.window);
-    struct lrnn_session * session = lrnn_session_new(
-            model, &(struct lrnn_session_params) { .n_threads = 1 }, err, sizeof(err));
+    struct lrnn_error     err;
+    struct scores         scores = bench_read("odd");
+    struct windows *      ws     = bench_windows(model, run.window);
+    struct lrnn_session * session =
+            lrnn_session_new(model, &(struct lrnn_session_params) { .n_threads = 1 }, &err);
     int64_t n_diverged = 0, first_window = 0, first_at = 0, n_finite = 0;
     bool    right = true;
     for (int64_t i = 0; i < scores.n_windows; ++i) {
         struct window w;
         bool          bad = false;
-        windows_read(ws, i, &w, err, sizeof(err));
-        lrnn_seq_reset(session, 0, err, sizeof(err));
+        windows_read(ws, i, &w, &err);
+        lrnn_seq_reset(session, 0, &err);
         for (int64_t j = 1; j < 60; ++j) {
             lrnn_eval(session,
                     &(struct lrnn_input) {
                             .seq = 0, .tokens = &w.tokens[j - 1], .n_tokens = 1, .n_logits = 1 },
-                    1, err, sizeof(err));
+                    1, &err);
             const bool finite = isfinite(lrnn_logits(session, 0)[5]);
             right             = right && finite == (isfinite(scores.windows[i].nll[j - 1]) != 0);
             n_finite += finite;
@@ -286,23 +286,23 @@ static void test_norms(void) {
     without.probe                  = false;
     bench_run(&with);
     bench_run(&without);
-    char                  err[512] = "";
+    struct lrnn_error     err    = { LRNN_ERROR_NONE, "" };
     struct scores         scores = bench_read("norms"), plain = bench_read("plain");
     struct windows *      ws      = bench_windows(model, with.window);
-    struct lrnn_session * session = lrnn_session_new(model,
-            &(struct lrnn_session_params) { .n_threads = 1, .n_batch = 24 }, err, sizeof(err));
+    struct lrnn_session * session = lrnn_session_new(
+            model, &(struct lrnn_session_params) { .n_threads = 1, .n_batch = 24 }, &err);
     for (int64_t i = 0; i < scores.n_windows; ++i) {
         const struct score_window * w = &scores.windows[i];
         struct window               window;
-        windows_read(ws, i, &window, err, sizeof(err));
-        lrnn_seq_reset(session, 0, err, sizeof(err));
+        windows_read(ws, i, &window, &err);
+        lrnn_seq_reset(session, 0, &err);
         bool same = w->n_norms == N_AT;
         for (int64_t at = 0, k = 0; at < 149 && same;) {
             const int64_t n = at + 24 < 149 ? 24 : 149 - at;
             lrnn_eval(session,
                     &(struct lrnn_input) {
                             .tokens = window.tokens + at, .n_tokens = n, .n_logits = n },
-                    1, err, sizeof(err));
+                    1, &err);
             at += n;
             if (at == AT[k]) {
                 int32_t      layer;

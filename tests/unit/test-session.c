@@ -30,30 +30,31 @@ static bool check(bool ok, const char * what, const char * detail) {
 }
 
 static struct lrnn_session * new_session(struct lrnn_model * model, int n_seqs, int n_rewind) {
-    char                       err[512];
+    struct lrnn_error          err;
     struct lrnn_session_params p = {
         .n_threads = 1, .n_seqs = n_seqs, .n_rewind = n_rewind, .n_cache = 128
     };
-    struct lrnn_session * s = lrnn_session_new(model, &p, err, sizeof(err));
+    struct lrnn_session * s = lrnn_session_new(model, &p, &err);
     if (s == NULL) {
-        printf("FAILED: %s\n", err);
+        printf("FAILED: %s\n", err.text);
         exit(1);
     }
     return s;
 }
 
-static bool eval(struct lrnn_session * s, int seq, const int32_t * tokens, int n, char * err) {
+static bool eval(
+        struct lrnn_session * s, int seq, const int32_t * tokens, int n, struct lrnn_error * err) {
     const struct lrnn_input in = { .seq = seq, .tokens = tokens, .n_tokens = n, .n_logits = 1 };
-    return lrnn_eval(s, &in, 1, err, 512);
+    return lrnn_eval(s, &in, 1, err);
 }
 
 // Samples AFTER tokens, starting from `token`.
 static void generate(struct lrnn_session * s, int seq, struct lrnn_sampler * sampler,
         int64_t n_vocab, int32_t token, int32_t out[AFTER]) {
-    char err[512];
+    struct lrnn_error err;
     for (int i = 0; i < AFTER; ++i) {
-        check(eval(s, seq, &token, 1, err), "eval", err);
-        token = out[i] = lrnn_sampler_sample(sampler, lrnn_logits(s, 0), n_vocab, NULL, NULL, 0);
+        check(eval(s, seq, &token, 1, &err), "eval", err.text);
+        token = out[i] = lrnn_sampler_sample(sampler, lrnn_logits(s, 0), n_vocab, NULL, NULL);
     }
 }
 
@@ -73,23 +74,23 @@ static void test_state_file(const char * name, const char * path) {
     struct lrnn_sampler_params p     = {
             .temperature = 0.8f, .top_k = 40, .top_p = 0.95f, .min_p = 0.05f
     };
-    char    err[512] = "";
-    int32_t tokens[PROMPT], unbroken[AFTER], resumed[AFTER];
+    struct lrnn_error err = { LRNN_ERROR_NONE, "" };
+    int32_t           tokens[PROMPT], unbroken[AFTER], resumed[AFTER];
     make_prompt(model, tokens);
     p.seed                   = 5;
     p.repeat_penalty         = 1.2f;
-    struct lrnn_sampler * sa = lrnn_sampler_new(&p, err, sizeof(err));
+    struct lrnn_sampler * sa = lrnn_sampler_new(&p, &err);
     p.seed                   = 6; // must be replaced by the state file
-    struct lrnn_sampler * sb = lrnn_sampler_new(&p, err, sizeof(err));
+    struct lrnn_sampler * sb = lrnn_sampler_new(&p, &err);
 
-    check(eval(a, 0, tokens, PROMPT, err), name, err);
+    check(eval(a, 0, tokens, PROMPT, &err), name, err.text);
     float * logits = malloc((size_t) V * sizeof(float));
     memcpy(logits, lrnn_logits(a, 0), (size_t) V * sizeof(float));
-    const int32_t first = lrnn_sampler_sample(sa, lrnn_logits(a, 0), V, NULL, NULL, 0);
-    check(lrnn_seq_save(a, 0, sa, path, err, sizeof(err)), name, err);
+    const int32_t first = lrnn_sampler_sample(sa, lrnn_logits(a, 0), V, NULL, NULL);
+    check(lrnn_seq_save(a, 0, sa, path, &err), name, err.text);
     generate(a, 0, sa, V, first, unbroken);
 
-    check(lrnn_seq_load(b, 2, sb, path, err, sizeof(err)), name, err);
+    check(lrnn_seq_load(b, 2, sb, path, &err), name, err.text);
     check(lrnn_seq_length(b, 2) == PROMPT, name, "the length is not saved");
     check(lrnn_seq_rewindable(b, 2) == 0, name, "tokens before the state file can be rewound");
     check(lrnn_logits(b, 0) != NULL && lrnn_logits(b, 1) == NULL, name,
@@ -111,32 +112,32 @@ static void test_state_file(const char * name, const char * path) {
 // A sequence as bytes, set in another session and sequence: the logits that follow are those of the
 // original. Bytes of another size are rejected.
 static void test_bytes(const char * name) {
-    struct lrnn_model *   model    = golden_load_model(name);
-    const size_t          row      = (size_t) lrnn_model_get_info(model).n_vocab * sizeof(float);
-    struct lrnn_session * a        = new_session(model, 1, 0);
-    struct lrnn_session * b        = new_session(model, 3, 2);
-    char                  err[512] = "";
+    struct lrnn_model *   model = golden_load_model(name);
+    const size_t          row   = (size_t) lrnn_model_get_info(model).n_vocab * sizeof(float);
+    struct lrnn_session * a     = new_session(model, 1, 0);
+    struct lrnn_session * b     = new_session(model, 3, 2);
+    struct lrnn_error     err   = { LRNN_ERROR_NONE, "" };
     int32_t               tokens[PROMPT];
     make_prompt(model, tokens);
 
     check(lrnn_seq_size(a, 0) == 0 && lrnn_seq_size(a, 1) == 0, name,
             "an empty sequence has bytes");
-    check(eval(a, 0, tokens, PROMPT - 1, err), name, err);
+    check(eval(a, 0, tokens, PROMPT - 1, &err), name, err.text);
     const size_t size = lrnn_seq_size(a, 0);
     char *       data = malloc(size);
-    check(lrnn_seq_get(a, 0, data, size, err, sizeof(err)), name, err);
-    check(eval(b, 2, tokens, 3, err), name, err); // is replaced
-    check(lrnn_seq_set(b, 2, PROMPT - 1, data, size, err, sizeof(err)), name, err);
+    check(lrnn_seq_get(a, 0, data, size, &err), name, err.text);
+    check(eval(b, 2, tokens, 3, &err), name, err.text); // is replaced
+    check(lrnn_seq_set(b, 2, PROMPT - 1, data, size, &err), name, err.text);
     check(lrnn_seq_length(b, 2) == PROMPT - 1 && lrnn_seq_rewindable(b, 2) == 0, name,
             "the length is wrong");
-    check(eval(a, 0, tokens + PROMPT - 1, 1, err) && eval(b, 2, tokens + PROMPT - 1, 1, err), name,
-            err);
+    check(eval(a, 0, tokens + PROMPT - 1, 1, &err) && eval(b, 2, tokens + PROMPT - 1, 1, &err),
+            name, err.text);
     check(memcmp(lrnn_logits(a, 0), lrnn_logits(b, 0), row) == 0, name, "the logits differ");
 
-    check(!lrnn_seq_get(b, 2, data, size + 1, err, sizeof(err)) &&
-                    !lrnn_seq_set(b, 2, PROMPT, data, size + 1, err, sizeof(err)) &&
-                    !lrnn_seq_set(b, 2, -1, data, size, err, sizeof(err)) &&
-                    !lrnn_seq_set(b, 3, PROMPT, data, size, err, sizeof(err)),
+    check(!lrnn_seq_get(b, 2, data, size + 1, &err) &&
+                    !lrnn_seq_set(b, 2, PROMPT, data, size + 1, &err) &&
+                    !lrnn_seq_set(b, 2, -1, data, size, &err) &&
+                    !lrnn_seq_set(b, 3, PROMPT, data, size, &err),
             name, "wrong bytes are accepted");
     check(lrnn_seq_length(b, 2) == PROMPT, name, "a rejected call changed the sequence");
     free(data);
@@ -147,49 +148,46 @@ static void test_bytes(const char * name) {
 
 // A damaged file is rejected and the sequence is unchanged.
 static void test_damage(const char * path) {
-    struct lrnn_model *   model    = golden_load_model("delta_net_neg");
-    struct lrnn_model *   other    = golden_load_model("xlstm");
-    struct lrnn_session * s        = new_session(model, 2, 0);
-    struct lrnn_session * so       = new_session(other, 1, 0);
-    char                  err[512] = "";
+    struct lrnn_model *   model = golden_load_model("delta_net_neg");
+    struct lrnn_model *   other = golden_load_model("xlstm");
+    struct lrnn_session * s     = new_session(model, 2, 0);
+    struct lrnn_session * so    = new_session(other, 1, 0);
+    struct lrnn_error     err   = { LRNN_ERROR_NONE, "" };
     int32_t               tokens[PROMPT];
     size_t                size;
     make_prompt(model, tokens);
-    check(eval(s, 0, tokens, PROMPT, err) && lrnn_seq_save(s, 0, NULL, path, err, sizeof(err)),
-            "save", err);
-    check(eval(s, 1, tokens, 3, err), "eval", err);
+    check(eval(s, 0, tokens, PROMPT, &err) && lrnn_seq_save(s, 0, NULL, path, &err), "save",
+            err.text);
+    check(eval(s, 1, tokens, 3, &err), "eval", err.text);
     uint8_t * data = test_read_file(path, &size);
 
-    check(!lrnn_seq_load(so, 0, NULL, path, err, sizeof(err)) &&
-                    strstr(err, "another model") != NULL,
-            "a state of another model is loaded", err);
-    check(!lrnn_seq_load(s, 1, NULL, "no-such-file", err, sizeof(err)) &&
-                    strstr(err, "no-such-file") != NULL,
-            "expected an error that names the missing file", err);
-    check(!lrnn_seq_load(s, 7, NULL, path, err, sizeof(err)),
-            "a state is loaded into a missing sequence", err);
+    check(!lrnn_seq_load(so, 0, NULL, path, &err) && strstr(err.text, "another model") != NULL,
+            "a state of another model is loaded", err.text);
+    check(!lrnn_seq_load(s, 1, NULL, "no-such-file", &err) &&
+                    strstr(err.text, "no-such-file") != NULL,
+            "expected an error that names the missing file", err.text);
+    check(!lrnn_seq_load(s, 7, NULL, path, &err), "a state is loaded into a missing sequence",
+            err.text);
 
     int n_damaged = 0;
     for (size_t cut = 0; cut < size; cut += cut < 64 ? 1 : 997) {
         test_write_file(path, data, cut);
         n_damaged++;
-        check(!lrnn_seq_load(s, 1, NULL, path, err, sizeof(err)), "a truncated file is loaded",
-                err);
+        check(!lrnn_seq_load(s, 1, NULL, path, &err), "a truncated file is loaded", err.text);
     }
     for (size_t at = 0; at < size; at += at < 64 ? 1 : 1009) {
         data[at] ^= 0x10;
         test_write_file(path, data, size);
         n_damaged++;
-        check(!lrnn_seq_load(s, 1, NULL, path, err, sizeof(err)),
-                "a file with a flipped bit is loaded", err);
+        check(!lrnn_seq_load(s, 1, NULL, path, &err), "a file with a flipped bit is loaded",
+                err.text);
         data[at] ^= 0x10;
     }
     uint8_t * longer = malloc(size + 1);
     memcpy(longer, data, size);
     longer[size] = 0;
     test_write_file(path, longer, size + 1);
-    check(!lrnn_seq_load(s, 1, NULL, path, err, sizeof(err)), "a file with an extra byte is loaded",
-            err);
+    check(!lrnn_seq_load(s, 1, NULL, path, &err), "a file with an extra byte is loaded", err.text);
     check(lrnn_seq_length(s, 1) == 3, "a rejected file changes the sequence", "");
     printf("state file: %d damaged copies rejected\n", n_damaged + 1);
 
@@ -202,13 +200,13 @@ static void test_damage(const char * path) {
 }
 
 static void test_misuse(void) {
-    struct lrnn_model *   model    = golden_load_model("olmo_hybrid");
-    struct lrnn_session * s        = new_session(model, 2, 1);
-    const int64_t         V        = lrnn_model_get_info(model).n_vocab;
-    char                  err[512] = "";
-    const int32_t         good[2]  = { 1, 2 };
-    const int32_t         high[1]  = { (int32_t) V };
-    const int32_t         low[1]   = { -1 };
+    struct lrnn_model *   model   = golden_load_model("olmo_hybrid");
+    struct lrnn_session * s       = new_session(model, 2, 1);
+    const int64_t         V       = lrnn_model_get_info(model).n_vocab;
+    struct lrnn_error     err     = { LRNN_ERROR_NONE, "" };
+    const int32_t         good[2] = { 1, 2 };
+    const int32_t         high[1] = { (int32_t) V };
+    const int32_t         low[1]  = { -1 };
     static int32_t        many[200];
 
     const struct lrnn_input inputs[][2] = {
@@ -222,25 +220,25 @@ static void test_misuse(void) {
         { { .seq = 0, .tokens = many, .n_tokens = 200 } }, // more than the cache of 128
     };
     for (size_t i = 0; i < sizeof(inputs) / sizeof(inputs[0]); ++i) {
-        err[0] = '\0';
-        check(!lrnn_eval(s, inputs[i], 1, err, sizeof(err)) && err[0] != '\0',
-                "an invalid call is accepted, or rejected without a message", err);
+        err.text[0] = '\0';
+        check(!lrnn_eval(s, inputs[i], 1, &err) && err.text[0] != '\0',
+                "an invalid call is accepted, or rejected without a message", err.text);
     }
     const struct lrnn_input twice[2] = { { .seq = 0, .tokens = good, .n_tokens = 2 },
         { .seq = 0, .tokens = good, .n_tokens = 2 } };
-    check(!lrnn_eval(s, twice, 2, err, sizeof(err)) && strstr(err, "appears twice") != NULL,
-            "a call with a sequence twice is accepted", err);
-    check(!lrnn_eval(s, twice, 0, err, sizeof(err)) && !lrnn_eval(s, twice, 3, err, sizeof(err)),
-            "a call with no or too many sequences is accepted", err);
+    check(!lrnn_eval(s, twice, 2, &err) && strstr(err.text, "appears twice") != NULL,
+            "a call with a sequence twice is accepted", err.text);
+    check(!lrnn_eval(s, twice, 0, &err) && !lrnn_eval(s, twice, 3, &err),
+            "a call with no or too many sequences is accepted", err.text);
     check(lrnn_seq_length(s, 0) == 0, "a rejected call changes the length", "");
-    check(eval(s, 0, good, 2, err), "a valid call after rejected ones fails", err);
+    check(eval(s, 0, good, 2, &err), "a valid call after rejected ones fails", err.text);
     check(lrnn_logits(s, 0) != NULL && lrnn_logits(s, 1) == NULL && lrnn_logits(s, -1) == NULL,
             "expected NULL for logits that were not requested", "");
-    check(!lrnn_seq_rewind(s, 0, 2, err, sizeof(err)) && lrnn_seq_rewind(s, 0, 1, err, sizeof(err)),
-            "expected to rewind 1 token and not 2", err);
-    check(!lrnn_seq_rewind(s, 0, -1, err, sizeof(err)), "expected not to rewind -1 tokens", err);
-    check(!lrnn_seq_fork(s, 0, 5, err, sizeof(err)) && !lrnn_seq_reset(s, 5, err, sizeof(err)),
-            "a missing sequence is accepted", err);
+    check(!lrnn_seq_rewind(s, 0, 2, &err) && lrnn_seq_rewind(s, 0, 1, &err),
+            "expected to rewind 1 token and not 2", err.text);
+    check(!lrnn_seq_rewind(s, 0, -1, &err), "expected not to rewind -1 tokens", err.text);
+    check(!lrnn_seq_fork(s, 0, 5, &err) && !lrnn_seq_reset(s, 5, &err),
+            "a missing sequence is accepted", err.text);
     check(lrnn_seq_length(s, 5) == -1 && lrnn_seq_rewindable(s, -1) == -1,
             "a missing sequence has a length", "");
 
@@ -248,12 +246,12 @@ static void test_misuse(void) {
         { .n_rewind = -1 }, { .n_batch = -1 }, { .n_cache = -1 },
         { .cache_type = (enum lrnn_cache_type) 3 } };
     for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); ++i) {
-        check(lrnn_session_new(model, &bad[i], err, sizeof(err)) == NULL,
-                "a session with an invalid parameter is created", err);
+        check(lrnn_session_new(model, &bad[i], &err) == NULL,
+                "a session with an invalid parameter is created", err.text);
     }
-    check(lrnn_model_load("no-such-model.gguf", NULL, err, sizeof(err)) == NULL &&
-                    strstr(err, "no-such-model") != NULL,
-            "expected an error that names the missing model", err);
+    check(lrnn_model_load("no-such-model.gguf", NULL, &err) == NULL &&
+                    strstr(err.text, "no-such-model") != NULL,
+            "expected an error that names the missing model", err.text);
     lrnn_session_free(s);
     lrnn_model_free(model);
 }
@@ -277,7 +275,7 @@ static void overflow_at(struct model_edit * e, int bad) {
 static void test_not_finite(const char * name, const char * path) {
     enum { BAD = 9, N = 5 };
     const int32_t     good[N] = { 3, 1, 4, 1, 5 }, bad[N] = { 3, 1, BAD, BAD, BAD };
-    char              err[512] = "";
+    struct lrnn_error err = { LRNN_ERROR_NONE, "" };
     struct model_edit e;
     if (!check(model_edit_open(&e, golden_find(&golden, name)->path), name, "cannot be read")) {
         return;
@@ -285,8 +283,8 @@ static void test_not_finite(const char * name, const char * path) {
     overflow_at(&e, BAD);
     check(model_edit_write(&e, path), name, "cannot be written");
     model_edit_close(&e);
-    struct lrnn_model * model = lrnn_model_load(path, NULL, err, sizeof(err));
-    if (!check(model != NULL, name, err)) {
+    struct lrnn_model * model = lrnn_model_load(path, NULL, &err);
+    if (!check(model != NULL, name, err.text)) {
         return;
     }
     const int64_t         V        = lrnn_model_get_info(model).n_vocab;
@@ -298,37 +296,34 @@ static void test_not_finite(const char * name, const char * path) {
     const struct lrnn_input both[2] = { { 0, good, N, 1 }, { 1, good, N, 1 } };
     const struct lrnn_input half[2] = { { 0, bad, N, 1 }, { 1, good, N, 1 } };
     const struct lrnn_input less[2] = { { 0, good, 2, 1 }, { 1, good, 2, 1 } };
-    check(lrnn_eval(s, less, 2, err, sizeof(err)), name, err);
+    check(lrnn_eval(s, less, 2, &err), name, err.text);
     memcpy(expected + 2 * V, lrnn_logits(s, 0), 2 * row);
-    check(lrnn_seq_reset(s, 0, err, sizeof(err)) && lrnn_seq_reset(s, 1, err, sizeof(err)), name,
-            err);
-    check(lrnn_eval(s, both, 2, err, sizeof(err)), name, err);
+    check(lrnn_seq_reset(s, 0, &err) && lrnn_seq_reset(s, 1, &err), name, err.text);
+    check(lrnn_eval(s, both, 2, &err), name, err.text);
     memcpy(expected, lrnn_logits(s, 0), 2 * row);
     for (int how = 0; how < 2; ++how) { // rewound, then reset
         for (int i = 0; i < 2; ++i) {
-            check(how == 0 ? lrnn_seq_rewind(s, i, lrnn_seq_length(s, i), err, sizeof(err))
-                           : lrnn_seq_reset(s, i, err, sizeof(err)),
-                    name, err);
+            check(how == 0 ? lrnn_seq_rewind(s, i, lrnn_seq_length(s, i), &err)
+                           : lrnn_seq_reset(s, i, &err),
+                    name, err.text);
         }
-        check(lrnn_eval(s, half, 2, err, sizeof(err)), name, err);
+        check(lrnn_eval(s, half, 2, &err), name, err.text);
         check(!isfinite(lrnn_logits(s, 0)[0]), name, "the logits of an overflow are finite");
         check(memcmp(lrnn_logits(s, 1), expected + V, row) == 0, name,
                 "an overflow affects the other sequence");
         for (int i = 0; i < 2; ++i) {
-            check(how == 0 ? lrnn_seq_rewind(s, i, N, err, sizeof(err))
-                           : lrnn_seq_reset(s, i, err, sizeof(err)),
-                    name, err);
+            check(how == 0 ? lrnn_seq_rewind(s, i, N, &err) : lrnn_seq_reset(s, i, &err), name,
+                    err.text);
         }
-        check(lrnn_eval(s, less, 2, err, sizeof(err)), name, err);
+        check(lrnn_eval(s, less, 2, &err), name, err.text);
         check(memcmp(lrnn_logits(s, 0), expected + 2 * V, 2 * row) == 0, name,
                 "an overflow affects the tokens that follow");
     }
     // a fork that replaces a longer sequence
-    check(lrnn_seq_reset(s, 0, err, sizeof(err)) && eval(s, 0, bad, N, err), name, err);
-    check(lrnn_seq_reset(s, 1, err, sizeof(err)) && eval(s, 1, good, 2, err) &&
-                    lrnn_seq_fork(s, 1, 0, err, sizeof(err)),
-            name, err);
-    check(eval(s, 0, good + 2, 1, err) && isfinite(lrnn_logits(s, 0)[0]), name,
+    check(lrnn_seq_reset(s, 0, &err) && eval(s, 0, bad, N, &err), name, err.text);
+    check(lrnn_seq_reset(s, 1, &err) && eval(s, 1, good, 2, &err) && lrnn_seq_fork(s, 1, 0, &err),
+            name, err.text);
+    check(eval(s, 0, good + 2, 1, &err) && isfinite(lrnn_logits(s, 0)[0]), name,
             "an overflow affects a fork that replaces it");
     free(expected);
     lrnn_session_free(s);
@@ -345,16 +340,16 @@ static void test_cache(const char * name) {
     struct lrnn_session_params p      = {
              .n_threads = 1, .n_seqs = 2, .n_cache = N, .cache_type = LRNN_CACHE_F32
     };
-    float * whole    = malloc((size_t) (N * V) * sizeof(float));
-    double  worst    = 0.0;
-    char    err[512] = "";
-    int32_t tokens[N];
+    float *           whole = malloc((size_t) (N * V) * sizeof(float));
+    double            worst = 0.0;
+    struct lrnn_error err   = { LRNN_ERROR_NONE, "" };
+    int32_t           tokens[N];
     for (int i = 0; i < N; ++i) {
         tokens[i] = (int32_t) ((i * i + 3 * i + 1) % V);
     }
     for (int how = 0; how < 3; ++how) {
-        struct lrnn_session * s = lrnn_session_new(model, &p, err, sizeof(err));
-        check(s != NULL, name, err);
+        struct lrnn_session * s = lrnn_session_new(model, &p, &err);
+        check(s != NULL, name, err.text);
         for (int at = 0, call = 0; at < N; ++call) {
             const int               cut  = cuts[(size_t) call % (sizeof(cuts) / sizeof(cuts[0]))];
             const int               want = how == 0 ? N : how == 1 ? 1 : cut;
@@ -362,7 +357,7 @@ static void test_cache(const char * name) {
             const struct lrnn_input in   = {
                   .seq = 1, .tokens = tokens + at, .n_tokens = n, .n_logits = n
             };
-            check(lrnn_eval(s, &in, 1, err, sizeof(err)), name, err);
+            check(lrnn_eval(s, &in, 1, &err), name, err.text);
             for (int64_t i = 0; i < n * V; ++i) {
                 float * x = &whole[at * V + i];
                 if (how == 0) {
@@ -373,7 +368,7 @@ static void test_cache(const char * name) {
             }
             at += n;
         }
-        check(!eval(s, 1, tokens, 1, err), name, "a full cache accepts another token");
+        check(!eval(s, 1, tokens, 1, &err), name, "a full cache accepts another token");
         lrnn_session_free(s);
     }
     printf("%s: %d tokens in the cache; logits of different cuts differ by %.1e\n", name, N, worst);
@@ -393,10 +388,10 @@ static void * work(void * user) {
     struct job *          job = user;
     struct lrnn_session * s   = new_session(job->model, 1, 0);
     const int64_t         V   = lrnn_model_get_info(job->model).n_vocab;
-    char                  err[512];
+    struct lrnn_error     err;
     for (int i = 0; i < AFTER; ++i) {
         const int32_t token = (int32_t) ((i * job->stride) % V);
-        if (!eval(s, 0, &token, 1, err)) {
+        if (!eval(s, 0, &token, 1, &err)) {
             break;
         }
         memcpy(job->logits + i * V, lrnn_logits(s, 0), (size_t) V * sizeof(float));
@@ -442,7 +437,7 @@ static void test_failed_call(const char * name) {
     enum { N = 4 };
     const int32_t       tokens[N] = { 3, 1, 4, 1 };
     int                 n_left    = INT_MAX;
-    char                err[512]  = "";
+    struct lrnn_error   err       = { LRNN_ERROR_NONE, "" };
     struct lrnn_model * model     = golden_load_model(name);
 
     const struct lrnn_session_params params  = { .n_threads = 1,
@@ -456,14 +451,14 @@ static void test_failed_call(const char * name) {
         { 1, tokens, N, N },
         { 2, tokens, N, N },
     };
-    struct lrnn_session * s = lrnn_session_new(model, &params, err, sizeof(err));
-    if (!check(s != NULL, name, err)) {
+    struct lrnn_session * s = lrnn_session_new(model, &params, &err);
+    if (!check(s != NULL, name, err.text)) {
         return;
     }
-    check(eval(s, 0, tokens, 1, err) && eval(s, 2, tokens, 1, err) && eval(s, 3, tokens, N, err),
-            name, err);
+    check(eval(s, 0, tokens, 1, &err) && eval(s, 2, tokens, 1, &err) && eval(s, 3, tokens, N, &err),
+            name, err.text);
     n_left = 2;
-    check(!lrnn_eval(s, three, 3, err, sizeof(err)), name, "the callback does not stop the call");
+    check(!lrnn_eval(s, three, 3, &err), name, "the callback does not stop the call");
     for (int32_t q = 0; q < 3; ++q) {
         check(lrnn_seq_length(s, q) == 0, name, "a failed call leaves tokens in a sequence");
     }
@@ -471,9 +466,10 @@ static void test_failed_call(const char * name) {
             "a failed call resets another sequence, or has logits");
 
     // empty sequences continue as new ones do
-    struct lrnn_session * fresh = lrnn_session_new(model, &params, err, sizeof(err));
+    struct lrnn_session * fresh = lrnn_session_new(model, &params, &err);
     n_left                      = INT_MAX;
-    check(fresh != NULL && eval(s, 0, tokens, N, err) && eval(fresh, 0, tokens, N, err), name, err);
+    check(fresh != NULL && eval(s, 0, tokens, N, &err) && eval(fresh, 0, tokens, N, &err), name,
+            err.text);
     check(memcmp(lrnn_logits(s, 0), lrnn_logits(fresh, 0),
                   (size_t) lrnn_model_get_info(model).n_vocab * sizeof(float)) == 0,
             name, "a failed call affects the tokens that follow");
@@ -483,8 +479,9 @@ static void test_failed_call(const char * name) {
 }
 
 int main(void) {
-    char path[64], err[512];
-    if (!test_check(&t, golden_list_load(&golden, err, sizeof(err)), "%s", err)) {
+    char              path[64];
+    struct lrnn_error err = { LRNN_ERROR_NONE, "" };
+    if (!test_check(&t, golden_list_load(&golden, &err), "%s", err.text)) {
         return test_end(&t, "test-session");
     }
     snprintf(path, sizeof(path), "test-session-%ld.state", (long) getpid());

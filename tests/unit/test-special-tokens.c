@@ -48,13 +48,11 @@ static bool make_model(const char * from, const char * path, bool add) {
 
 static void expect(struct test * t, const struct lrnn_model * model, const char * text,
         unsigned flags, const int32_t * ids, int64_t n) {
-    int32_t * tokens;
-    int64_t   n_tokens;
-    char      err[512];
-    if (test_check(t,
-                lrnn_tokenize(
-                        model, text, strlen(text), flags, &tokens, &n_tokens, err, sizeof(err)),
-                "'%s': %s", text, err)) {
+    int32_t *         tokens;
+    int64_t           n_tokens;
+    struct lrnn_error err;
+    if (test_check(t, lrnn_tokenize(model, text, strlen(text), flags, &tokens, &n_tokens, &err),
+                "'%s': %s", text, err.text)) {
         test_check(t,
                 n_tokens == n && (n == 0 || memcmp(tokens, ids, (size_t) n * sizeof(*ids)) == 0),
                 "'%s' with flags %u gives %lld tokens", text, flags, (long long) n_tokens);
@@ -85,7 +83,7 @@ static void test_tokens(struct test * t, const struct lrnn_model * model) {
                 "id %d adds %zu bytes", id, lrnn_token_text_size(model, id));
     }
     // lrnn_token_text_size agrees with the decoder
-    struct lrnn_decoder * d    = lrnn_decoder_new(model, true);
+    struct lrnn_decoder * d    = lrnn_decoder_new(model, true, NULL);
     size_t                said = 0, written = 0;
     for (int32_t i = 0; i < 200; ++i) {
         const int32_t id = (i * 7) % V;
@@ -102,9 +100,10 @@ static void test_tokens(struct test * t, const struct lrnn_model * model) {
 int main(void) {
     struct test        t = { 0 };
     struct golden_list golden;
-    char               path[64], err[512];
+    char               path[64];
+    struct lrnn_error  err = { LRNN_ERROR_NONE, "" };
     snprintf(path, sizeof(path), "test-special-tokens-%ld.gguf", (long) getpid());
-    if (!test_check(&t, golden_list_load(&golden, err, sizeof(err)), "%s", err)) {
+    if (!test_check(&t, golden_list_load(&golden, &err), "%s", err.text)) {
         return test_end(&t, "test-special-tokens");
     }
     for (int adds = 0; adds < 2; ++adds) {
@@ -112,8 +111,8 @@ int main(void) {
                     path)) {
             continue;
         }
-        struct lrnn_model * model = lrnn_model_load(path, NULL, err, sizeof(err));
-        if (test_check(&t, model != NULL, "%s", err)) {
+        struct lrnn_model * model = lrnn_model_load(path, NULL, &err);
+        if (test_check(&t, model != NULL, "%s", err.text)) {
             const struct lrnn_model_info info = lrnn_model_get_info(model);
             test_check(&t, info.add_bos == (adds == 1) && info.add_eos == (adds == 1),
                     "the model %s bos and eos", adds ? "wants" : "does not want");
@@ -123,13 +122,13 @@ int main(void) {
         lrnn_model_free(model);
     }
     // a model without a tokenizer
-    struct lrnn_model * ids = lrnn_model_load(golden.models[0].path, NULL, err, sizeof(err));
+    struct lrnn_model * ids = lrnn_model_load(golden.models[0].path, NULL, &err);
     int32_t *           tokens;
     int64_t             n_tokens;
     test_check(&t,
-            ids != NULL && !lrnn_tokenize(ids, "s05", 3, 0, &tokens, &n_tokens, err, sizeof(err)) &&
-                    strstr(err, "no tokenizer") != NULL,
-            "a model without a tokenizer accepts text: %s", err);
+            ids != NULL && !lrnn_tokenize(ids, "s05", 3, 0, &tokens, &n_tokens, &err) &&
+                    strstr(err.text, "no tokenizer") != NULL,
+            "a model without a tokenizer accepts text: %s", err.text);
     test_check(&t,
             ids != NULL && !lrnn_token_is_special(ids, 0) && lrnn_token_text_size(ids, 5) == 0,
             "a model without a tokenizer has special tokens or text");

@@ -35,28 +35,28 @@ struct bench {
 };
 
 static bool eval(struct bench * b, int32_t seq, int64_t n, int64_t n_logits) {
-    char                    err[512];
+    struct lrnn_error       err;
     const struct lrnn_input in = {
         .seq = seq, .tokens = tokens, .n_tokens = n, .n_logits = n_logits
     };
-    return test_check(b->t, lrnn_eval(b->session, &in, 1, err, sizeof(err)), "%s", err);
+    return test_check(b->t, lrnn_eval(b->session, &in, 1, &err), "%s", err.text);
 }
 
 static bool open_bench(struct bench * b, struct test * t, const char * name) {
-    char err[512];
+    struct lrnn_error err;
     *b = (struct bench) { .t = t, .model = golden_load_model(name) };
     snprintf(b->path, sizeof(b->path), "test-state-file-%ld.state", (long) getpid());
     const struct lrnn_session_params params = { .n_threads = 1, .n_seqs = 2, .n_cache = 64 };
-    b->session                              = lrnn_session_new(b->model, &params, err, sizeof(err));
-    b->sampler                              = lrnn_sampler_new(NULL, err, sizeof(err));
-    if (!test_check(t, b->session != NULL && b->sampler != NULL, "%s: %s", name, err) ||
+    b->session                              = lrnn_session_new(b->model, &params, &err);
+    b->sampler                              = lrnn_sampler_new(NULL, &err);
+    if (!test_check(t, b->session != NULL && b->sampler != NULL, "%s: %s", name, err.text) ||
             !eval(b, 1, N_BEFORE, 0) || !eval(b, 0, N_TOKENS, 1)) {
         return false;
     }
     lrnn_sampler_sample(b->sampler, lrnn_logits(b->session, 0),
-            lrnn_model_get_info(b->model).n_vocab, NULL, NULL, 0);
-    if (!test_check(t, lrnn_seq_save(b->session, 0, b->sampler, b->path, err, sizeof(err)),
-                "%s: %s", name, err)) {
+            lrnn_model_get_info(b->model).n_vocab, NULL, NULL);
+    if (!test_check(t, lrnn_seq_save(b->session, 0, b->sampler, b->path, &err), "%s: %s", name,
+                err.text)) {
         return false;
     }
     b->file = test_read_file(b->path, &b->size);
@@ -77,15 +77,15 @@ static void close_bench(struct bench * b) {
 
 // Checks that a file is rejected with this message, after its path.
 static void rejected(struct bench * b, const uint8_t * file, size_t size, const char * message) {
-    char                      err[512] = "";
+    struct lrnn_error         err = { LRNN_ERROR_NONE, "" };
     char                      expected[512];
     const struct lrnn_sampler before = *b->sampler;
     snprintf(expected, sizeof(expected), "%s: %s", b->path, message);
     test_write_file(b->path, file, size);
-    const bool loaded = lrnn_seq_load(b->session, 1, b->sampler, b->path, err, sizeof(err));
+    const bool loaded = lrnn_seq_load(b->session, 1, b->sampler, b->path, &err);
     test_check(b->t, !loaded, "accepted; expected: %s", expected);
-    test_check(b->t, loaded || strcmp(err, expected) == 0, "found: %s\n    expected: %s", err,
-            expected);
+    test_check(b->t, loaded || strcmp(err.text, expected) == 0, "found: %s\n    expected: %s",
+            err.text, expected);
     test_check(b->t, lrnn_seq_length(b->session, 1) == N_BEFORE, "%s: the sequence has changed",
             message);
     test_check(b->t, memcmp(&before, b->sampler, sizeof(before)) == 0,
@@ -115,13 +115,13 @@ static void rejected_i64(struct bench * b, size_t at, int64_t value, const char 
 // of the sum, so two files that differ in one byte never have the same sum. Most bytes of a file
 // are zeros: a random change that writes a zero over a zero is no damage; such a file is accepted.
 static void check_damage(struct bench * b, size_t step) {
-    uint8_t * file = malloc(b->size);
-    char      err[512];
+    uint8_t *         file = malloc(b->size);
+    struct lrnn_error err;
     memcpy(file, b->file, b->size);
     for (size_t at = 0; at < b->size; at += step) {
         file[at] ^= (uint8_t) (1u << at % 8);
         test_write_file(b->path, file, b->size);
-        test_check(b->t, !lrnn_seq_load(b->session, 1, b->sampler, b->path, err, sizeof(err)),
+        test_check(b->t, !lrnn_seq_load(b->session, 1, b->sampler, b->path, &err),
                 "a file with another byte %zu was accepted", at);
         file[at] = b->file[at];
     }
@@ -205,12 +205,10 @@ static void check_numbers(struct bench * b) {
 // A file loads, and saves as the same bytes. After a file without logits, no logits of an earlier
 // call are saved.
 static void check_again(struct bench * b) {
-    char err[512];
+    struct lrnn_error err;
     test_write_file(b->path, b->file, b->size);
-    test_check(
-            b->t, lrnn_seq_load(b->session, 1, b->sampler, b->path, err, sizeof(err)), "%s", err);
-    test_check(
-            b->t, lrnn_seq_save(b->session, 1, b->sampler, b->path, err, sizeof(err)), "%s", err);
+    test_check(b->t, lrnn_seq_load(b->session, 1, b->sampler, b->path, &err), "%s", err.text);
+    test_check(b->t, lrnn_seq_save(b->session, 1, b->sampler, b->path, &err), "%s", err.text);
     size_t    size = 0;
     uint8_t * file = test_read_file(b->path, &size);
     test_check(b->t, size == b->size && memcmp(file, b->file, size) == 0,
@@ -219,14 +217,13 @@ static void check_again(struct bench * b) {
 
     size_t   bare_size = 0, again_size = 0;
     uint8_t *bare = NULL, *again = NULL;
-    if (test_check(b->t, lrnn_seq_reset(b->session, 0, err, sizeof(err)), "%s", err) &&
+    if (test_check(b->t, lrnn_seq_reset(b->session, 0, &err), "%s", err.text) &&
             eval(b, 0, N_TOKENS, 0) &&
-            test_check(b->t, lrnn_seq_save(b->session, 0, NULL, b->path, err, sizeof(err)), "%s",
-                    err)) {
+            test_check(b->t, lrnn_seq_save(b->session, 0, NULL, b->path, &err), "%s", err.text)) {
         bare = test_read_file(b->path, &bare_size);
         eval(b, 1, 2, 2); // logits of the sequence that the file replaces
-        test_check(b->t, lrnn_seq_load(b->session, 1, NULL, b->path, err, sizeof(err)), "%s", err);
-        test_check(b->t, lrnn_seq_save(b->session, 1, NULL, b->path, err, sizeof(err)), "%s", err);
+        test_check(b->t, lrnn_seq_load(b->session, 1, NULL, b->path, &err), "%s", err.text);
+        test_check(b->t, lrnn_seq_save(b->session, 1, NULL, b->path, &err), "%s", err.text);
         again = test_read_file(b->path, &again_size);
         test_check(b->t, bare_size == again_size && memcmp(bare, again, bare_size) == 0,
                 "a file without logits is saved again with %zu bytes; expected %zu", again_size,
@@ -238,42 +235,40 @@ static void check_again(struct bench * b) {
 
 // Only regular files are overwritten.
 static void check_paths(struct bench * b) {
-    char        err[512] = "", want[512];
-    struct stat st;
-    test_check(b->t, !lrnn_seq_save(b->session, 0, NULL, ".", err, sizeof(err)),
-            "a directory was overwritten");
-    test_check(b->t, strcmp(err, ".: found a directory, expected a regular file or none") == 0,
-            "found: %s", err);
-    test_check(b->t, !lrnn_seq_save(b->session, 0, NULL, "no/such/folder", err, sizeof(err)),
+    struct lrnn_error err = { LRNN_ERROR_NONE, "" };
+    char              want[512];
+    struct stat       st;
+    test_check(b->t, !lrnn_seq_save(b->session, 0, NULL, ".", &err), "a directory was overwritten");
+    test_check(b->t, strcmp(err.text, ".: found a directory, expected a regular file or none") == 0,
+            "found: %s", err.text);
+    test_check(b->t, !lrnn_seq_save(b->session, 0, NULL, "no/such/folder", &err),
             "a file was written to a folder that does not exist");
     test_check(b->t,
-            strcmp(err, "no/such/folder: cannot be written: No such file or directory") == 0,
-            "found: %s", err);
+            strcmp(err.text, "no/such/folder: cannot be written: No such file or directory") == 0,
+            "found: %s", err.text);
     remove(b->path);
     if (test_check(b->t, mkfifo(b->path, 0600) == 0, "cannot make a pipe")) {
         snprintf(want, sizeof(want),
                 "%s: found a device, pipe or socket, expected a regular file or none", b->path);
         test_check(b->t,
-                !lrnn_seq_save(b->session, 0, NULL, b->path, err, sizeof(err)) &&
-                        strcmp(err, want) == 0,
-                "found: %s", err);
+                !lrnn_seq_save(b->session, 0, NULL, b->path, &err) && strcmp(err.text, want) == 0,
+                "found: %s", err.text);
         test_check(b->t, stat(b->path, &st) == 0 && S_ISFIFO(st.st_mode),
                 "a pipe was replaced by a file");
         remove(b->path);
     }
     test_check(b->t,
-            !lrnn_seq_save(b->session, 0, NULL, "", err, sizeof(err)) &&
-                    strcmp(err, "the name of the output file is empty") == 0,
-            "found: %s", err);
+            !lrnn_seq_save(b->session, 0, NULL, "", &err) &&
+                    strcmp(err.text, "the name of the output file is empty") == 0,
+            "found: %s", err.text);
     snprintf(want, sizeof(want), "%s: not a state file; expected a state file or a new file name",
             b->path);
     for (const char * text = "lrnn-sea"; *text != '\0'; ++text) { // and shorter ones
         size_t size = 0;
         test_write_file(b->path, text, strlen(text));
         test_check(b->t,
-                !lrnn_seq_save(b->session, 0, NULL, b->path, err, sizeof(err)) &&
-                        strcmp(err, want) == 0,
-                "a file '%s' is not refused: %s", text, err);
+                !lrnn_seq_save(b->session, 0, NULL, b->path, &err) && strcmp(err.text, want) == 0,
+                "a file '%s' is not refused: %s", text, err.text);
         uint8_t * file = test_read_file(b->path, &size);
         test_check(b->t, size == strlen(text) && memcmp(file, text, size) == 0,
                 "a file '%s' was overwritten", text);
@@ -283,22 +278,21 @@ static void check_paths(struct bench * b) {
 
 // A position that does not fit into 32 bits is an error only in models with positions.
 static void check_far(struct test * t, const char * name, bool has_positions) {
-    struct bench  b;
-    char          err[512] = "";
-    const int64_t far      = INT32_MAX;
+    struct bench      b;
+    struct lrnn_error err = { LRNN_ERROR_NONE, "" };
+    const int64_t     far = INT32_MAX;
     if (open_bench(&b, t, name)) {
         memcpy(b.file + STATE_AT_LENGTH, &far, sizeof(far));
         state_put_sum(b.file, b.size);
         test_write_file(b.path, b.file, b.size);
-        test_check(t, lrnn_seq_load(b.session, 1, NULL, b.path, err, sizeof(err)), "%s: %s", name,
-                err);
+        test_check(t, lrnn_seq_load(b.session, 1, NULL, b.path, &err), "%s: %s", name, err.text);
         const struct lrnn_input in   = { .seq = 1, .tokens = tokens, .n_tokens = 1, .n_logits = 1 };
-        const bool              done = lrnn_eval(b.session, &in, 1, err, sizeof(err));
+        const bool              done = lrnn_eval(b.session, &in, 1, &err);
         test_check(t, done != has_positions, "%s: token 2^31 was %s: %s", name,
-                done ? "accepted" : "rejected", err);
+                done ? "accepted" : "rejected", err.text);
         test_check(t,
-                done || strcmp(err, "sequence 1 is too long: its positions have 32 bits") == 0,
-                "%s: found: %s", name, err);
+                done || strcmp(err.text, "sequence 1 is too long: its positions have 32 bits") == 0,
+                "%s: found: %s", name, err.text);
         test_check(t, lrnn_seq_length(b.session, 1) == far + done, "%s: %lld tokens; expected %lld",
                 name, (long long) lrnn_seq_length(b.session, 1), (long long) far + done);
     }
@@ -323,9 +317,9 @@ static void write_seed(
 
 // Saves sequence 0 without logits and sampler and makes a seed of it.
 static void write_bare_seed(struct bench * b, const char * folder, int model, const char * name) {
-    char   err[512];
-    size_t size = 0;
-    test_check(b->t, lrnn_seq_save(b->session, 0, NULL, b->path, err, sizeof(err)), "%s", err);
+    struct lrnn_error err;
+    size_t            size = 0;
+    test_check(b->t, lrnn_seq_save(b->session, 0, NULL, b->path, &err), "%s", err.text);
     uint8_t * file = test_read_file(b->path, &size);
     write_seed(folder, model, name, file, size);
     free(file);
@@ -333,13 +327,13 @@ static void write_bare_seed(struct bench * b, const char * folder, int model, co
 
 static void write_seeds(struct test * t, const char * folder) {
     for (int m = 0; m < STATE_N_MODELS; ++m) {
-        struct bench b;
-        char         err[512];
+        struct bench      b;
+        struct lrnn_error err;
         if (open_bench(&b, t, state_models[m])) {
             write_seed(folder, m, "whole", b.file, b.size);
             eval(&b, 0, 1, 0);
             write_bare_seed(&b, folder, m, "bare");
-            test_check(t, lrnn_seq_reset(b.session, 0, err, sizeof(err)), "%s", err);
+            test_check(t, lrnn_seq_reset(b.session, 0, &err), "%s", err.text);
             write_bare_seed(&b, folder, m, "empty");
         }
         close_bench(&b);

@@ -2,6 +2,7 @@
 // convolutions, attention layers, token shifts and normalizers, for one of several sequences in a
 // ring of slots, and for non-finite values.
 
+#include "lrnn.h"
 #include "ggml-backend.h"
 #include "kit/check.h"
 #include "kit/files.h"
@@ -34,9 +35,9 @@ static struct state_norm get_state_norm(const struct lrnn_session * session, int
 // values of all tokens.
 // - extra: floats after the matrix of a head
 static struct state_norm norm_from_file(struct lrnn_session * session, int32_t seq, int64_t extra) {
-    char   err[512] = "";
-    size_t size     = 0;
-    test_check(&t, lrnn_seq_save(session, seq, NULL, path, err, sizeof(err)), "%s", err);
+    struct lrnn_error err  = { LRNN_ERROR_NONE, "" };
+    size_t            size = 0;
+    test_check(&t, lrnn_seq_save(session, seq, NULL, path, &err), "%s", err.text);
     uint8_t *                    file   = test_read_file(path, &size);
     const uint8_t *              p      = file + STATE_AT_PIECES;
     const struct lrnn_model *    model  = session_model(session);
@@ -65,16 +66,16 @@ static struct state_norm norm_from_file(struct lrnn_session * session, int32_t s
 }
 
 static void eval(struct lrnn_session * session, int32_t seq, const int32_t * tokens, int64_t n) {
-    char err[512] = "";
+    struct lrnn_error err = { LRNN_ERROR_NONE, "" };
     test_check(&t,
             lrnn_eval(session, &(struct lrnn_input) { .seq = seq, .tokens = tokens, .n_tokens = n },
-                    1, err, sizeof(err)),
-            "%s", err);
+                    1, &err),
+            "%s", err.text);
 }
 
 static void test_model(const struct golden * g, struct test_worst * worst) {
-    char                  err[512] = "";
-    struct lrnn_model *   model    = lrnn_model_load(g->path, NULL, err, sizeof(err));
+    struct lrnn_error     err   = { LRNN_ERROR_NONE, "" };
+    struct lrnn_model *   model = lrnn_model_load(g->path, NULL, &err);
     struct lrnn_session * session =
             model == NULL ? NULL
                           : lrnn_session_new(model,
@@ -83,8 +84,8 @@ static void test_model(const struct golden * g, struct test_worst * worst) {
                                             .n_rewind                          = 2,
                                             .n_batch                           = 16,
                                             .n_cache = (int32_t) g->n_tokens },
-                                    err, sizeof(err));
-    if (!test_check(&t, session != NULL, "%s: %s", g->name, err)) {
+                                    &err);
+    if (!test_check(&t, session != NULL, "%s: %s", g->name, err.text)) {
         return;
     }
     // mLSTM: a normalizer [d_k] and a maximum per head
@@ -132,8 +133,8 @@ static void test_model(const struct golden * g, struct test_worst * worst) {
 int main(void) {
     struct golden_list golden;
     struct test_worst  worst = { .what = "norm against the state file", .limit = 1e-12 };
-    char               err[512];
-    if (!test_check(&t, golden_list_load(&golden, err, sizeof(err)), "%s", err)) {
+    struct lrnn_error  err;
+    if (!test_check(&t, golden_list_load(&golden, &err), "%s", err.text)) {
         return test_end(&t, "test-state-norm");
     }
     snprintf(path, sizeof(path), "test-state-norm-%ld.state", (long) getpid());

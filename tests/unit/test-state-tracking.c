@@ -3,6 +3,7 @@
 // loading their state. With eigenvalues in [0,1], or with one factor too few, they fail. Several
 // runs of the program may share a folder.
 
+#include "lrnn.h"
 #include "eval/tasks/probe.h"
 #include "ggml.h"
 #include "kit/check.h"
@@ -21,9 +22,9 @@ static const int64_t LONG   = LRNN_SANITIZE ? 20000 : 200000;
 static const int64_t LONGER = LRNN_SANITIZE ? 100000 : 10000000;
 
 static struct lrnn_model * load(struct test * t, const char * path) {
-    char                err[512] = "";
-    struct lrnn_model * model    = lrnn_model_load(path, NULL, err, sizeof(err));
-    test_check(t, model != NULL, "%s: %s", path, err);
+    struct lrnn_error   err   = { LRNN_ERROR_NONE, "" };
+    struct lrnn_model * model = lrnn_model_load(path, NULL, &err);
+    test_check(t, model != NULL, "%s: %s", path, err.text);
     return model;
 }
 
@@ -34,9 +35,9 @@ static struct lrnn_model * load_exact(struct test * t, const char * name) {
 }
 
 static struct task * make_task(struct test * t, const char * spec) {
-    char          err[256];
-    struct task * task = task_new(spec, NULL, 0, err, sizeof(err));
-    test_check(t, task != NULL, "%s", err);
+    struct lrnn_error err;
+    struct task *     task = task_new(spec, NULL, 0, &err);
+    test_check(t, task != NULL, "%s", err.text);
     return task;
 }
 
@@ -48,10 +49,10 @@ struct score {
 // One thread: the models are too small for two.
 static struct score probe(struct test * t, struct lrnn_model * model, const char * spec,
         int64_t length, int64_t n_sequences, int32_t n_batch) {
-    char                err[512] = "";
-    struct probe_result result   = { 0 };
-    struct score        score    = { 0 };
-    struct task *       task     = make_task(t, spec);
+    struct lrnn_error   err    = { LRNN_ERROR_NONE, "" };
+    struct probe_result result = { 0 };
+    struct score        score  = { 0 };
+    struct task *       task   = make_task(t, spec);
     if (model != NULL && task != NULL) {
         const struct probe_params params = {
             .lengths     = { length },
@@ -61,9 +62,8 @@ static struct score probe(struct test * t, struct lrnn_model * model, const char
             .n_threads   = 1,
             .n_batch     = n_batch,
         };
-        const enum probe_status status =
-                probe_by_length(model, task, &params, &result, err, sizeof(err));
-        test_check(t, status == PROBE_OK, "%s: %s", spec, err);
+        const enum probe_status status = probe_by_length(model, task, &params, &result, &err);
+        test_check(t, status == PROBE_OK, "%s: %s", spec, err.text);
         score = (struct score) { result.rows[0].n_asked,
             result.rows[0].n_asked - result.rows[0].n_right, result.rows[0].margin };
     }
@@ -142,15 +142,16 @@ static void check_q8(struct test * t, const char * name, const char * spec, int6
 // Saves the state after half of the letters and loads it into another session: the answers to the
 // second half are right.
 static void check_saved(struct test * t, const char * name, const char * spec, int64_t length) {
-    char                err[512] = "", path[64];
-    struct lrnn_model * model    = load_exact(t, name);
-    struct task *       task     = make_task(t, spec);
-    int32_t *           tokens   = NULL;
-    int64_t             n        = 0;
-    int64_t             wrong    = 0;
+    struct lrnn_error   err = { LRNN_ERROR_NONE, "" };
+    char                path[64];
+    struct lrnn_model * model  = load_exact(t, name);
+    struct task *       task   = make_task(t, spec);
+    int32_t *           tokens = NULL;
+    int64_t             n      = 0;
+    int64_t             wrong  = 0;
     if (model == NULL || task == NULL ||
-            !test_check(t, probe_tokens(model, task, 9, length, &tokens, &n, err, sizeof(err)),
-                    "%s", err)) {
+            !test_check(
+                    t, probe_tokens(model, task, 9, length, &tokens, &n, &err), "%s", err.text)) {
         lrnn_model_free(model);
         task_free(task);
         return;
@@ -158,15 +159,15 @@ static void check_saved(struct test * t, const char * name, const char * spec, i
     snprintf(path, sizeof(path), "test-state-tracking-%d.state", (int) getpid());
     const struct lrnn_session_params params = { .n_threads = 1 };
     const int64_t                    prefix = n - length, half = prefix + length / 2;
-    struct lrnn_session *            a  = lrnn_session_new(model, &params, err, sizeof(err));
-    struct lrnn_session *            b  = lrnn_session_new(model, &params, err, sizeof(err));
-    bool                             ok = test_check(t, a != NULL && b != NULL, "%s", err) &&
+    struct lrnn_session *            a  = lrnn_session_new(model, &params, &err);
+    struct lrnn_session *            b  = lrnn_session_new(model, &params, &err);
+    bool                             ok = test_check(t, a != NULL && b != NULL, "%s", err.text) &&
               test_check(t,
                       lrnn_eval(a, &(struct lrnn_input) { .tokens = tokens, .n_tokens = half }, 1,
-                              err, sizeof(err)) &&
-                              lrnn_seq_save(a, 0, NULL, path, err, sizeof(err)) &&
-                              lrnn_seq_load(b, 0, NULL, path, err, sizeof(err)),
-                      "%s", err);
+                              &err) &&
+                              lrnn_seq_save(a, 0, NULL, path, &err) &&
+                              lrnn_seq_load(b, 0, NULL, path, &err),
+                      "%s", err.text);
     // the same stream gives the answers
     struct task_stream * stream = task_stream_new(task, 9, length);
     for (int64_t i = prefix; i < n && ok; ++i) {
@@ -176,7 +177,7 @@ static void check_saved(struct test * t, const char * name, const char * spec, i
             continue;
         }
         const struct lrnn_input input = { .tokens = tokens + i, .n_tokens = 1, .n_logits = 1 };
-        ok                   = test_check(t, lrnn_eval(b, &input, 1, err, sizeof(err)), "%s", err);
+        ok                   = test_check(t, lrnn_eval(b, &input, 1, &err), "%s", err.text);
         const float * logits = ok ? lrnn_logits(b, 0) : NULL;
         int32_t       best   = 0;
         for (int32_t v = 1; ok && v < lrnn_model_get_info(model).n_vocab; ++v) {

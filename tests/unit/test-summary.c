@@ -1,6 +1,7 @@
 // Tests of summaries and comparisons of runs, against loops over all targets, exact values and
 // runs shortened by hand.
 
+#include "lrnn.h"
 #include "eval/estimates/comparison.h"
 #include "kit/check.h"
 #include "kit/rng.h"
@@ -17,22 +18,20 @@ static const double LN2 = 0.69314718055994530942;
 
 // Writes a synthetic run to a file, reads it and removes the file.
 static struct scores make(struct test * t, const struct synthetic * s) {
-    struct scores scores   = { 0 };
-    char          err[512] = "";
-    const char *  path     = "test-summary.nll";
-    test_check(t,
-            synthetic_write(s, path, err, sizeof(err)) &&
-                    scores_read(&path, 1, true, &scores, err, sizeof(err)),
-            "a synthetic run: %s", err);
+    struct scores     scores = { 0 };
+    struct lrnn_error err    = { LRNN_ERROR_NONE, "" };
+    const char *      path   = "test-summary.nll";
+    test_check(t, synthetic_write(s, path, &err) && scores_read(&path, 1, true, &scores, &err),
+            "a synthetic run: %s", err.text);
     unlink(path);
     return scores;
 }
 
 static struct summary summarize(struct test * t, const struct scores * scores, int64_t bucket) {
-    struct summary              s        = { 0 };
-    char                        err[512] = "";
-    const struct summary_params p = { .bucket = bucket, .tolerance = 0.02, .log2_curve = true };
-    test_check(t, summary_make(scores, &p, &s, err, sizeof(err)), "a summary: %s", err);
+    struct summary              s   = { 0 };
+    struct lrnn_error           err = { LRNN_ERROR_NONE, "" };
+    const struct summary_params p   = { .bucket = bucket, .tolerance = 0.02, .log2_curve = true };
+    test_check(t, summary_make(scores, &p, &s, &err), "a summary: %s", err.text);
     return s;
 }
 
@@ -170,19 +169,19 @@ static void test_sums(struct test * t) {
 
 // The first L tokens of long windows score like windows of length L.
 static void test_prefixes(struct test * t) {
-    struct scores  scores    = make(t, &(struct synthetic) { .window = 4096,
-                                               .n_windows            = 10,
-                                               .trained_length       = 1500,
-                                               .level                = 0.6,
-                                               .spread               = 0.3,
-                                               .warm                 = 1.0 });
-    const int64_t  lengths[] = { 1500 };
-    struct summary s;
-    char           err[512];
+    struct scores     scores    = make(t, &(struct synthetic) { .window = 4096,
+                                                  .n_windows            = 10,
+                                                  .trained_length       = 1500,
+                                                  .level                = 0.6,
+                                                  .spread               = 0.3,
+                                                  .warm                 = 1.0 });
+    const int64_t     lengths[] = { 1500 };
+    struct summary    s;
+    struct lrnn_error err;
     test_check(t,
             summary_make(&scores,
                     &(struct summary_params) { .bucket = 512, .lengths = lengths, .n_lengths = 1 },
-                    &s, err, sizeof(err)),
+                    &s, &err),
             "a summary");
     const int64_t expected[] = { 512, 1024, 1500, 2048, 4096 };
     test_check(t, s.prefixes.n == 5, "%d prefixes", s.prefixes.n);
@@ -312,9 +311,9 @@ static void test_divergence(struct test * t) {
 
     // a comparison excludes them on both sides
     struct comparison cmp;
-    char              err[512];
+    struct lrnn_error err;
     test_check(t,
-            comparison_make(&b, &a, &cmp, err, sizeof(err)) && cmp.all.difference.n == 10 &&
+            comparison_make(&b, &a, &cmp, &err) && cmp.all.difference.n == 10 &&
                     cmp.all.difference.value == 0.0,
             "a run with itself: %g", cmp.all.difference.value);
     comparison_free(&cmp);
@@ -469,8 +468,8 @@ static void test_comparable(struct test * t) {
     struct scores     scores = make(t, &(struct synthetic) { .window = 64, .n_windows = 1 });
     struct score_meta m      = scores.meta;
     bool              bytes_only;
-    char              err[512];
-    test_check(t, comparison_allowed(&m, &scores.meta, &bytes_only, err, sizeof(err)),
+    struct lrnn_error err;
+    test_check(t, comparison_allowed(&m, &scores.meta, &bytes_only, &err),
             "a run is comparable with itself");
     m.model          = "other";
     m.model_hash     = "x";
@@ -479,8 +478,8 @@ static void test_comparable(struct test * t) {
     m.tool           = "other";
     m.trained_length = 5;
     m.quantization   = "q4_0";
-    test_check(t, comparison_allowed(&m, &scores.meta, &bytes_only, err, sizeof(err)),
-            "other models are comparable: %s", err);
+    test_check(t, comparison_allowed(&m, &scores.meta, &bytes_only, &err),
+            "other models are comparable: %s", err.text);
 
     const struct {
         const char *  key;
@@ -505,16 +504,17 @@ static void test_comparable(struct test * t) {
         } else {
             *keys[i].number += 1;
         }
-        const bool allowed = comparison_allowed(&scores.meta, &m, &bytes_only, err, sizeof(err));
-        test_check(t, !allowed && test_has_word(err, keys[i].key) && bytes_only == keys[i].bytes,
-                "%s: %s", keys[i].key, err);
+        const bool allowed = comparison_allowed(&scores.meta, &m, &bytes_only, &err);
+        test_check(t,
+                !allowed && test_has_word(err.text, keys[i].key) && bytes_only == keys[i].bytes,
+                "%s: %s", keys[i].key, err.text);
     }
     m              = scores.meta;
     m.skip_special = true;
     test_check(t,
-            !comparison_allowed(&scores.meta, &m, &bytes_only, err, sizeof(err)) &&
-                    test_has_word(err, "skip_special"),
-            "skip_special: %s", err);
+            !comparison_allowed(&scores.meta, &m, &bytes_only, &err) &&
+                    test_has_word(err.text, "skip_special"),
+            "skip_special: %s", err.text);
     scores_free(&scores);
 }
 
@@ -532,11 +532,11 @@ static void test_comparison(struct test * t) {
     struct scores     sa = make(t, &a), sb = make(t, &b);
     struct summary    ma = summarize(t, &sa, 256), mb = summarize(t, &sb, 256);
     struct comparison c;
-    char              err[512];
+    struct lrnn_error err;
     test_check(t,
-            comparison_make(&ma, &mb, &c, err, sizeof(err)) && c.n_buckets == 8 &&
-                    c.trained_length == 512 && c.n_left_out == 0,
-            "a comparison: %s", err);
+            comparison_make(&ma, &mb, &c, &err) && c.n_buckets == 8 && c.trained_length == 512 &&
+                    c.n_left_out == 0,
+            "a comparison: %s", err.text);
 
     // beyond T, with a loop
     double sum = 0.0;
@@ -568,15 +568,13 @@ static void test_comparison(struct test * t) {
     sb.n_windows      = 13;
     struct summary mc = summarize(t, &sb, 256);
     test_check(t,
-            comparison_make(&ma, &mc, &c, err, sizeof(err)) && c.all.difference.n == 13 &&
-                    c.n_left_out == 7,
+            comparison_make(&ma, &mc, &c, &err) && c.all.difference.n == 13 && c.n_left_out == 7,
             "13 of 20 windows");
     comparison_free(&c);
     struct summary wide = summarize(t, &sa, 512);
     test_check(t,
-            !comparison_make(&wide, &mb, &c, err, sizeof(err)) &&
-                    strstr(err, "different buckets") != NULL,
-            "different buckets: %s", err);
+            !comparison_make(&wide, &mb, &c, &err) && strstr(err.text, "different buckets") != NULL,
+            "different buckets: %s", err.text);
     summary_free(&ma);
     summary_free(&mb);
     summary_free(&mc);
@@ -603,11 +601,11 @@ static void test_bytes(struct test * t) {
         c.level                   = 0.55;
         struct scores          sa = make(t, &a), sb = make(t, &b), sc = make(t, &c);
         struct byte_comparison same, more;
-        char                   err[512] = "";
+        struct lrnn_error      err = { LRNN_ERROR_NONE, "" };
         test_check(t,
-                byte_comparison_make(&sa, &sb, 256, 256, &same, err, sizeof(err)) &&
-                        byte_comparison_make(&sa, &sc, 256, 256, &more, err, sizeof(err)),
-                "comparison by bytes: %s", err);
+                byte_comparison_make(&sa, &sb, 256, 256, &same, &err) &&
+                        byte_comparison_make(&sa, &sc, 256, 256, &more, &err),
+                "comparison by bytes: %s", err.text);
         printf("documents of about %d bytes: %.1f %% of the bytes compared, difference %.1e\n",
                 (int) a.doc_bytes, 100.0 * (double) same.bytes / (double) same.base_bytes,
                 same.all.difference.value);
@@ -627,7 +625,7 @@ static void test_bytes(struct test * t) {
         // the same run
         struct byte_comparison self;
         test_check(t,
-                byte_comparison_make(&sa, &sa, 256, 256, &self, err, sizeof(err)) &&
+                byte_comparison_make(&sa, &sa, 256, 256, &self, &err) &&
                         self.all.difference.value == 0.0 && self.base.value == self.other.value,
                 "with itself");
         scores_free(&sa);

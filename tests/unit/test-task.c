@@ -1,5 +1,6 @@
 // State-tracking tasks: recomputes every answer from the symbols alone, in another way.
 
+#include "lrnn.h"
 #include "eval/tasks/task.h"
 #include "kit/check.h"
 
@@ -34,10 +35,9 @@ static bool draw(struct test * t, const struct task * task, uint64_t seed, int64
 }
 
 static struct task * make(struct test * t, const char * spec, const char * automaton) {
-    char          err[256] = "";
-    struct task * task =
-            task_new(spec, automaton, automaton != NULL ? strlen(automaton) : 0, err, sizeof(err));
-    test_check(t, task != NULL, "%s: %s", spec, err);
+    struct lrnn_error err = { LRNN_ERROR_NONE, "" };
+    struct task * task = task_new(spec, automaton, automaton != NULL ? strlen(automaton) : 0, &err);
+    test_check(t, task != NULL, "%s: %s", spec, err.text);
     return task;
 }
 
@@ -253,11 +253,10 @@ static void check_outputs(struct test * t) {
 
 static void check_rejected(
         struct test * t, const char * spec, const char * automaton, const char * says) {
-    char          err[256] = "";
-    struct task * task =
-            task_new(spec, automaton, automaton != NULL ? strlen(automaton) : 0, err, sizeof(err));
-    test_check(t, task == NULL && strstr(err, says) != NULL,
-            "%s: expected an error with '%s', found '%s'", spec, says, err);
+    struct lrnn_error err = { LRNN_ERROR_NONE, "" };
+    struct task * task = task_new(spec, automaton, automaton != NULL ? strlen(automaton) : 0, &err);
+    test_check(t, task == NULL && strstr(err.text, says) != NULL,
+            "%s: expected an error with '%s', found '%s'", spec, says, err.text);
     task_free(task);
 }
 

@@ -20,7 +20,7 @@ struct job {
     uint64_t            seed;
     int32_t             n_threads;
     float *             logits; // [N_ROUNDS][N_STEPS][2][V]
-    char                err[512];
+    struct lrnn_error   err;
     bool                done;
 };
 
@@ -33,8 +33,8 @@ static bool run_round(struct job * job, struct test_rng * rng, float * out) {
     const struct lrnn_sampler_params sample = {
         .temperature = 1.0f, .top_p = 1.0f, .repeat_penalty = 1.0f, .seed = job->seed
     };
-    struct lrnn_session * s = lrnn_session_new(job->model, &params, job->err, sizeof(job->err));
-    struct lrnn_sampler * r = lrnn_sampler_new(&sample, job->err, sizeof(job->err));
+    struct lrnn_session * s = lrnn_session_new(job->model, &params, &job->err);
+    struct lrnn_sampler * r = lrnn_sampler_new(&sample, &job->err);
     int32_t               prompt[N_PROMPT];
     for (int i = 0; i < N_PROMPT; ++i) {
         prompt[i] = (int32_t) test_below(rng, V);
@@ -42,27 +42,23 @@ static bool run_round(struct job * job, struct test_rng * rng, float * out) {
     const struct lrnn_input first = {
         .seq = 0, .tokens = prompt, .n_tokens = N_PROMPT, .n_logits = 1
     };
-    bool ok = s != NULL && r != NULL && lrnn_eval(s, &first, 1, job->err, sizeof(job->err)) &&
-              lrnn_seq_fork(s, 0, 1, job->err, sizeof(job->err));
+    bool ok = s != NULL && r != NULL && lrnn_eval(s, &first, 1, &job->err) &&
+              lrnn_seq_fork(s, 0, 1, &job->err);
 
-    int32_t token =
-            ok ? lrnn_sampler_sample(r, lrnn_logits(s, 0), V, NULL, job->err, sizeof(job->err))
-               : -1;
+    int32_t token = ok ? lrnn_sampler_sample(r, lrnn_logits(s, 0), V, NULL, &job->err) : -1;
     for (int i = 0; ok && i < N_STEPS; ++i) {
         const int32_t           other  = (int32_t) test_below(rng, V);
         const struct lrnn_input both[] = {
             { .seq = 0, .tokens = &token, .n_tokens = 1, .n_logits = 1 },
             { .seq = 1, .tokens = prompt, .n_tokens = 1 + i % 3, .n_logits = 1 },
         };
-        ok = token >= 0 && lrnn_eval(s, both, 2, job->err, sizeof(job->err));
+        ok = token >= 0 && lrnn_eval(s, both, 2, &job->err);
         for (int k = 0; ok && k < 2; ++k) {
             memcpy(out + (2 * i + k) * V, lrnn_logits(s, k), (size_t) V * sizeof(float));
         }
-        token = ok ? lrnn_sampler_sample(r, lrnn_logits(s, 0), V, NULL, job->err, sizeof(job->err))
-                   : -1;
+        token = ok ? lrnn_sampler_sample(r, lrnn_logits(s, 0), V, NULL, &job->err) : -1;
         const struct lrnn_input wrong = { .seq = 1, .tokens = &other, .n_tokens = 1 };
-        ok                            = ok && lrnn_eval(s, &wrong, 1, job->err, sizeof(job->err)) &&
-             lrnn_seq_rewind(s, 1, 1, job->err, sizeof(job->err));
+        ok = ok && lrnn_eval(s, &wrong, 1, &job->err) && lrnn_seq_rewind(s, 1, 1, &job->err);
     }
     lrnn_sampler_free(r);
     lrnn_session_free(s);
@@ -84,9 +80,9 @@ static void * work(void * user) {
 }
 
 static void test_model(struct test * t, const struct golden * g, int32_t n_threads) {
-    char                err[512];
-    struct lrnn_model * model = lrnn_model_load(g->path, NULL, err, sizeof(err));
-    if (!test_check(t, model != NULL, "%s: %s", g->name, err)) {
+    struct lrnn_error   err;
+    struct lrnn_model * model = lrnn_model_load(g->path, NULL, &err);
+    if (!test_check(t, model != NULL, "%s: %s", g->name, err.text)) {
         return;
     }
     const size_t      n = (size_t) (N_ROUNDS * N_STEPS * 2 * lrnn_model_get_info(model).n_vocab);
@@ -111,8 +107,8 @@ static void test_model(struct test * t, const struct golden * g, int32_t n_threa
     }
     for (int i = 0; i < N_JOBS; ++i) {
         work(&alone[i]);
-        test_check(t, together[i].done, "%s: %s", g->name, together[i].err);
-        test_check(t, alone[i].done, "%s: %s", g->name, alone[i].err);
+        test_check(t, together[i].done, "%s: %s", g->name, together[i].err.text);
+        test_check(t, alone[i].done, "%s: %s", g->name, alone[i].err.text);
         test_check(t, memcmp(together[i].logits, alone[i].logits, n * sizeof(float)) == 0,
                 "%s, %d threads per session: a concurrent session changes the logits", g->name,
                 n_threads);
@@ -130,8 +126,8 @@ static void test_model(struct test * t, const struct golden * g, int32_t n_threa
 int main(void) {
     struct test        t = { 0 };
     struct golden_list list;
-    char               err[512];
-    if (test_check(&t, golden_list_load(&list, err, sizeof(err)), "%s", err)) {
+    struct lrnn_error  err;
+    if (test_check(&t, golden_list_load(&list, &err), "%s", err.text)) {
         for (int i = 0; i < list.n; ++i) {
             test_model(&t, &list.models[i], 1 + i % 2);
         }

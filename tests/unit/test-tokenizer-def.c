@@ -1,6 +1,7 @@
 // Wrong definitions are refused with a message that names the wrong part. Decoding: leading spaces,
 // special tokens, incomplete characters.
 
+#include "lrnn.h"
 #include "base/read-file.h"
 #include "kit/check.h"
 #include "kit/tokenizer-data.h"
@@ -216,12 +217,12 @@ static void * copy(const void * p, size_t size) {
 }
 
 static bool load(struct loaded * l, const char * name) {
-    char   path[4096], err[256];
-    size_t size;
+    char              path[4096];
+    struct lrnn_error err = { LRNN_ERROR_NONE, "" };
+    size_t            size;
     snprintf(path, sizeof(path), "%s/%s.bin", LRNN_TOKENIZER_DATA, name);
     memset(l, 0, sizeof(*l));
-    if (!read_file(path, &l->file, &size, err, sizeof(err)) ||
-            !tokenizer_data_read(&l->data, l->file, size)) {
+    if (!read_file(path, &l->file, &size, &err) || !tokenizer_data_read(&l->data, l->file, size)) {
         return false;
     }
     struct draft * d = &l->draft;
@@ -244,14 +245,15 @@ static void unload(struct loaded * l) {
 
 static void check_refusal(struct test * t, const struct refusal * r) {
     struct loaded      l;
-    struct tokenizer * tok      = NULL;
-    char               err[512] = "";
+    struct tokenizer * tok = NULL;
+    struct lrnn_error  err = { LRNN_ERROR_NONE, "" };
     if (test_check(t, load(&l, r->file), "%s: cannot be read", r->file)) {
         r->change(&l.draft);
-        const bool ok = tokenizer_new(&l.draft.def, &tok, err, sizeof(err));
+        const bool ok = tokenizer_new(&l.draft.def, &tok, &err);
         test_check(t,
-                !ok && tok == NULL && strstr(err, r->expect) != NULL && strchr(err, '\n') == NULL,
-                "%s: expected \"%s\", got \"%s\"", r->file, r->expect, ok ? "accepted" : err);
+                !ok && tok == NULL && strstr(err.text, r->expect) != NULL &&
+                        strchr(err.text, '\n') == NULL,
+                "%s: expected \"%s\", got \"%s\"", r->file, r->expect, ok ? "accepted" : err.text);
         tokenizer_free(tok);
     }
     unload(&l);
@@ -281,15 +283,15 @@ static void check_decoder(struct test * t) {
     struct loaded      l;
     struct tokenizer * tok;
     struct token_ids   ids = { 0 };
-    char               err[512];
+    struct lrnn_error  err;
 
-    if (test_check(t, load(&l, "spm") && tokenizer_new(&l.draft.def, &tok, err, sizeof(err)),
+    if (test_check(t, load(&l, "spm") && tokenizer_new(&l.draft.def, &tok, &err),
                 "spm: cannot be read")) {
         test_check(t,
                 tokenizer_encode(tok, "state one", 9, LRNN_TOKENIZE_ADD_BOS | LRNN_TOKENIZE_ADD_EOS,
-                        &ids, err, sizeof(err)) &&
+                        &ids, &err) &&
                         ids.data[0] == 1,
-                "%s", err);
+                "%s", err.text);
         check_text(t, tok, false, ids.data, ids.n, "state one");
         check_text(t, tok, true, ids.data, ids.n, " state one");
         check_text(t, tok, false, (const int32_t[]) { -1, INT32_MAX, 0 }, 3, "");
@@ -332,18 +334,18 @@ static void check_decoder(struct test * t) {
     unload(&l);
 
     ids.n = 0;
-    if (test_check(t, load(&l, "symbols") && tokenizer_new(&l.draft.def, &tok, err, sizeof(err)),
+    if (test_check(t, load(&l, "symbols") && tokenizer_new(&l.draft.def, &tok, &err),
                 "symbols: cannot be read")) {
-        test_check(t, tokenizer_encode(tok, "g1\ng2  =", 8, 0, &ids, err, sizeof(err)), "%s", err);
+        test_check(t, tokenizer_encode(tok, "g1\ng2  =", 8, 0, &ids, &err), "%s", err.text);
         check_text(t, tok, false, ids.data, ids.n, "g1 g2 =");
         check_text(t, tok, true, ids.data, ids.n, " g1 g2 =");
 
         // a refused text leaves the ids unchanged
         const size_t n = ids.n;
         test_check(t,
-                !tokenizer_encode(tok, "g1 g77", 6, 0, &ids, err, sizeof(err)) && ids.n == n &&
-                        strstr(err, "'g77'") != NULL,
-                "%s", err);
+                !tokenizer_encode(tok, "g1 g77", 6, 0, &ids, &err) && ids.n == n &&
+                        strstr(err.text, "'g77'") != NULL,
+                "%s", err.text);
         tokenizer_free(tok);
     }
     unload(&l);

@@ -30,25 +30,24 @@ static int32_t add(struct vocabulary * v, const char * text, enum token_type typ
 
 static struct tokenizer * make(
         struct test * t, const struct vocabulary * v, struct tokenizer_def def) {
-    struct tokenizer * tok      = NULL;
-    char               err[256] = "";
-    def.tokens                  = v->tokens;
-    def.types                   = v->types;
-    def.scores                  = v->scores;
-    def.n_tokens                = (size_t) v->n;
-    def.n_types                 = (size_t) v->n;
-    def.n_scores                = (size_t) v->n;
-    test_check(t, tokenizer_new(&def, &tok, err, sizeof(err)), "%s", err);
+    struct tokenizer * tok = NULL;
+    struct lrnn_error  err = { LRNN_ERROR_NONE, "" };
+    def.tokens             = v->tokens;
+    def.types              = v->types;
+    def.scores             = v->scores;
+    def.n_tokens           = (size_t) v->n;
+    def.n_types            = (size_t) v->n;
+    def.n_scores           = (size_t) v->n;
+    test_check(t, tokenizer_new(&def, &tok, &err), "%s", err.text);
     return tok;
 }
 
 static void check_ids(struct test * t, const struct tokenizer * tok, const char * text,
         const int32_t * expected, size_t n) {
-    struct token_ids ids      = { 0 };
-    char             err[256] = "";
-    if (tok != NULL &&
-            test_check(t, tokenizer_encode(tok, text, strlen(text), 0, &ids, err, sizeof(err)),
-                    "'%s': %s", text, err)) {
+    struct token_ids  ids = { 0 };
+    struct lrnn_error err = { LRNN_ERROR_NONE, "" };
+    if (tok != NULL && test_check(t, tokenizer_encode(tok, text, strlen(text), 0, &ids, &err),
+                               "'%s': %s", text, err.text)) {
         test_check(t, ids.n == n, "'%s': %zu tokens, expected %zu", text, ids.n, n);
         for (size_t i = 0; i < n && i < ids.n; ++i) {
             test_check(t, ids.data[i] == expected[i], "'%s': token %zu is %d, expected %d", text, i,
@@ -148,14 +147,13 @@ static void check_spans(struct test * t, struct tokenizer * tok, const char * te
     struct lrnn_model model = { .tokenizer = tok };
     struct token_ids  ids   = { 0 };
     size_t            bytes[32];
-    char              err[256] = "";
+    struct lrnn_error err = { LRNN_ERROR_NONE, "" };
     if (tok != NULL &&
             test_check(t,
-                    tokenizer_encode(tok, text, strlen(text), 0, &ids, err, sizeof(err)) &&
-                            ids.n == n &&
+                    tokenizer_encode(tok, text, strlen(text), 0, &ids, &err) && ids.n == n &&
                             lrnn_token_spans(&model, text, strlen(text), ids.data, (int64_t) ids.n,
-                                    bytes, err, sizeof(err)),
-                    "'%s': %zu tokens, %s", text, ids.n, err)) {
+                                    bytes, &err),
+                    "'%s': %zu tokens, %s", text, ids.n, err.text)) {
         for (size_t i = 0; i < n; ++i) {
             test_check(t, bytes[i] == (size_t) expected[i],
                     "'%s': token %zu covers %zu bytes, expected %d", text, i, bytes[i],

@@ -4,6 +4,7 @@
 //     test-tokenizer FILE.bin...   checks other files; tokenizer-data.h describes the format
 //     test-tokenizer DIRECTORY     writes seeds for the fuzzer
 
+#include "lrnn.h"
 #include "base/read-file.h"
 #include "base/unicode.h"
 #include "kit/check.h"
@@ -78,14 +79,13 @@ static void check_decoder(struct test * t, const char * name, size_t i,
 
 static void check_case(struct test * t, const char * name, size_t i, const struct tokenizer * tok,
         const struct tokenizer_data * data) {
-    const struct tokenizer_case * c        = &data->cases[i];
-    struct token_ids              ids      = { 0 };
-    char                          err[512] = "";
+    const struct tokenizer_case * c   = &data->cases[i];
+    struct token_ids              ids = { 0 };
+    struct lrnn_error             err = { LRNN_ERROR_NONE, "" };
 
-    const bool ok =
-            tokenizer_encode(tok, c->text.data, c->text.size, c->flags, &ids, err, sizeof(err));
-    test_check(t, ok != c->refused && (ok || err[0] != '\0'), "%s: case %zu: %s", name, i,
-            ok ? "accepted" : err);
+    const bool ok = tokenizer_encode(tok, c->text.data, c->text.size, c->flags, &ids, &err);
+    test_check(t, ok != c->refused && (ok || err.text[0] != '\0'), "%s: case %zu: %s", name, i,
+            ok ? "accepted" : err.text);
     if (ok && !c->refused) {
         size_t same = 0;
         while (same < ids.n && same < c->n_ids && ids.data[same] == c->ids[same]) {
@@ -125,13 +125,13 @@ static void check_time(struct test * t, const char * name, const struct tokenize
         }
         double time[2];
         for (int k = 0; k < 2; ++k) {
-            struct token_ids ids = { 0 };
-            char             err[256];
-            const double     start = seconds();
+            struct token_ids  ids = { 0 };
+            struct lrnn_error err;
+            const double      start = seconds();
             test_check(t,
                     tokenizer_encode(tok, text, k == 0 ? MEGABYTE / 16 : MEGABYTE,
-                            LRNN_TOKENIZE_PARSE_SPECIAL, &ids, err, sizeof(err)),
-                    "%s: %s", name, err);
+                            LRNN_TOKENIZE_PARSE_SPECIAL, &ids, &err),
+                    "%s: %s", name, err.text);
             time[k] = seconds() - start;
             token_ids_free(&ids);
         }
@@ -146,12 +146,11 @@ static void check_time(struct test * t, const char * name, const struct tokenize
 static void check_file(struct test * t, const char * path) {
     size_t                size;
     char *                file;
-    char                  err[512] = "";
+    struct lrnn_error     err = { LRNN_ERROR_NONE, "" };
     struct tokenizer_data data;
     if (!test_check(t,
-                read_file(path, &file, &size, err, sizeof(err)) &&
-                        tokenizer_data_read(&data, file, size),
-                "%s: cannot be read: %s", path, err)) {
+                read_file(path, &file, &size, &err) && tokenizer_data_read(&data, file, size),
+                "%s: cannot be read: %s", path, err.text)) {
         free(file);
         return;
     }
@@ -159,7 +158,7 @@ static void check_file(struct test * t, const char * path) {
 
     struct tokenizer * tok;
     double             start = seconds();
-    if (test_check(t, tokenizer_new(&data.def, &tok, err, sizeof(err)), "%s: %s", name, err)) {
+    if (test_check(t, tokenizer_new(&data.def, &tok, &err), "%s: %s", name, err.text)) {
         const double load = seconds() - start;
         size_t       n    = 0;
         start             = seconds();
@@ -187,10 +186,9 @@ static bool write_seed(const char * path, const char * name, const char * direct
     enum { N_CASES = 16 };
     size_t                size;
     char *                file;
-    char                  err[512];
+    struct lrnn_error     err;
     struct tokenizer_data data;
-    bool                  ok = read_file(path, &file, &size, err, sizeof(err)) &&
-              tokenizer_data_read(&data, file, size);
+    bool ok = read_file(path, &file, &size, &err) && tokenizer_data_read(&data, file, size);
     if (ok && data.n_cases >= N_CASES) {
         char out[4096];
         snprintf(out, sizeof(out), "%s/%s", directory, name);

@@ -247,8 +247,8 @@ static void check_output(struct tracer * u, const struct golden * g, const float
     test_bound(u->t, worst, err / all, u->model);
 }
 
-static bool advance(struct lrnn_session * s, const struct golden * g, int64_t call, char * err,
-        size_t err_size) {
+static bool advance(
+        struct lrnn_session * s, const struct golden * g, int64_t call, struct lrnn_error * err) {
     struct lrnn_input in[N_SEQS];
     for (int32_t q = 0; q < N_SEQS; ++q) {
         in[q].seq      = q;
@@ -256,14 +256,14 @@ static bool advance(struct lrnn_session * s, const struct golden * g, int64_t ca
         in[q].n_tokens = CUTS[call][q];
         in[q].n_logits = 1;
     }
-    return lrnn_eval(s, in, N_SEQS, err, err_size);
+    return lrnn_eval(s, in, N_SEQS, err);
 }
 
 static void test_model(struct test * t, const struct golden * g, struct test_worst * scans,
         struct test_worst * outputs) {
-    char                err[512];
-    struct lrnn_model * model = lrnn_model_load(g->path, NULL, err, sizeof(err));
-    if (!test_check(t, model != NULL, "%s: %s", g->name, err)) {
+    struct lrnn_error   err;
+    struct lrnn_model * model = lrnn_model_load(g->path, NULL, &err);
+    if (!test_check(t, model != NULL, "%s: %s", g->name, err.text)) {
         return;
     }
     const struct lrnn_model_info info = lrnn_model_get_info(model);
@@ -279,16 +279,16 @@ static void test_model(struct test * t, const struct golden * g, struct test_wor
     struct lrnn_session_params params = {
         .n_threads = 2, .n_seqs = N_SEQS, .n_cache = 64, .trace = trace, .trace_user = &u
     };
-    struct lrnn_session * plain  = lrnn_session_new(model, &params, err, sizeof(err)); // no events
+    struct lrnn_session * plain  = lrnn_session_new(model, &params, &err); // no events
     params.trace_kinds           = LRNN_TRACE_SCANS | LRNN_TRACE_MATRICES;
-    struct lrnn_session * traced = lrnn_session_new(model, &params, err, sizeof(err));
-    test_check(t, plain != NULL && traced != NULL, "%s: %s", g->name, err);
+    struct lrnn_session * traced = lrnn_session_new(model, &params, &err);
+    test_check(t, plain != NULL && traced != NULL, "%s: %s", g->name, err.text);
 
     for (u.call = 0; u.call < N_CALLS; ++u.call) {
-        test_check(t, advance(plain, g, u.call, err, sizeof(err)), "%s: %s", g->name, err);
+        test_check(t, advance(plain, g, u.call, &err), "%s: %s", g->name, err.text);
         test_check(t, u.n_matrices == 0 || u.call > 0,
                 "%s: a session without trace_kinds sends events", g->name);
-        test_check(t, advance(traced, g, u.call, err, sizeof(err)), "%s: %s", g->name, err);
+        test_check(t, advance(traced, g, u.call, &err), "%s: %s", g->name, err.text);
         test_check(t,
                 memcmp(lrnn_logits(plain, 0), lrnn_logits(traced, 0),
                         (size_t) (N_SEQS * g->n_vocab) * sizeof(float)) == 0,
@@ -307,7 +307,7 @@ static void test_model(struct test * t, const struct golden * g, struct test_wor
     u.call       = 0;
     u.n_matrices = 0;
     for (int32_t q = 0; q < N_SEQS; ++q) {
-        lrnn_seq_reset(traced, q, err, sizeof(err));
+        lrnn_seq_reset(traced, q, &err);
     }
     for (int il = 0; il < N_LAYERS; ++il) {
         for (int q = 0; q < N_SEQS; ++q) {
@@ -316,8 +316,8 @@ static void test_model(struct test * t, const struct golden * g, struct test_wor
         }
     }
     test_check(t,
-            !advance(traced, g, 0, err, sizeof(err)) && u.n_matrices == 2 &&
-                    lrnn_seq_length(traced, 0) == 0 && lrnn_logits(traced, 0) == NULL,
+            !advance(traced, g, 0, &err) && u.n_matrices == 2 && lrnn_seq_length(traced, 0) == 0 &&
+                    lrnn_logits(traced, 0) == NULL,
             "%s: the callback does not stop the call", g->name);
     for (int il = 0; il < N_LAYERS; ++il) {
         for (int q = 0; q < N_SEQS; ++q) {
@@ -338,8 +338,8 @@ int main(void) {
     struct test_worst  scans   = { .what = "recurrences replayed in double, NMSE", .limit = 1e-11 };
     struct test_worst  outputs = { .what = "logits from the traced activations, NMSE",
          .limit                          = 1e-13 };
-    char               err[512];
-    if (!test_check(&t, golden_list_load(&golden, err, sizeof(err)), "%s", err)) {
+    struct lrnn_error  err;
+    if (!test_check(&t, golden_list_load(&golden, &err), "%s", err.text)) {
         return test_end(&t, "test-trace");
     }
     for (int i = 0; i < golden.n; ++i) {

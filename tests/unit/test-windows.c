@@ -1,6 +1,7 @@
 // Tests of windows. With every kind of tokenizer, windows contain the tokens of the documents and
 // bytes add up to their sizes. Also: all modes, bos and eos, scored tokens, fingerprints.
 
+#include "lrnn.h"
 #include "eval/scores/nll.h"
 #include "eval/data/windows.h"
 #include "kit/check.h"
@@ -31,14 +32,15 @@ static char *                fixture_bytes;
 
 // The weights do not matter here, so any model can have any tokenizer.
 static struct lrnn_model * model_with(const char * kind) {
-    char   path[1024], err[512] = "";
-    size_t size = 0;
+    char              path[1024];
+    struct lrnn_error err  = { LRNN_ERROR_NONE, "" };
+    size_t            size = 0;
     snprintf(path, sizeof(path), "%s/%s.bin", LRNN_TOKENIZER_DATA, kind);
     fixture_bytes             = (char *) test_read_file(path, &size);
-    struct lrnn_model * model = lrnn_model_load(golden.models[0].path, NULL, err, sizeof(err));
+    struct lrnn_model * model = lrnn_model_load(golden.models[0].path, NULL, &err);
     if (model == NULL || !tokenizer_data_read(&fixture, fixture_bytes, size) ||
-            !tokenizer_new(&fixture.def, &model->tokenizer, err, sizeof(err))) {
-        printf("FAILED: %s: %s\n", kind, err);
+            !tokenizer_new(&fixture.def, &model->tokenizer, &err)) {
+        printf("FAILED: %s: %s\n", kind, err.text);
         exit(1);
     }
     model->info.has_tokenizer = true;
@@ -79,32 +81,31 @@ static void write_docs(const struct doc * docs, int n) {
 }
 
 static struct windows * make(
-        const struct lrnn_model * model, struct window_params params, char * err, size_t err_size) {
+        const struct lrnn_model * model, struct window_params params, struct lrnn_error * err) {
     const char *     paths[] = { data_path };
     struct dataset * ds      = dataset_open(
-            &(struct dataset_params) { .paths = paths, .n_paths = 1, .text_field = "text" }, err,
-            err_size);
+            &(struct dataset_params) { .paths = paths, .n_paths = 1, .text_field = "text" }, err);
     struct windows * ws =
-            ds != NULL ? windows_make(ds, model, &params, folder, NULL, NULL, err, err_size) : NULL;
+            ds != NULL ? windows_make(ds, model, &params, folder, NULL, NULL, err) : NULL;
     dataset_free(ds);
     return ws;
 }
 
 static struct windows * must_make(const struct lrnn_model * model, struct window_params params) {
-    char             err[1024] = "";
-    struct windows * ws        = make(model, params, err, sizeof(err));
+    struct lrnn_error err = { LRNN_ERROR_NONE, "" };
+    struct windows *  ws  = make(model, params, &err);
     if (ws == NULL) {
-        printf("FAILED: %s\n", err);
+        printf("FAILED: %s\n", err.text);
         exit(1);
     }
     return ws;
 }
 
 static struct window get(struct windows * ws, int64_t i) {
-    struct window w;
-    char          err[512] = "";
-    if (!windows_read(ws, i, &w, err, sizeof(err))) {
-        printf("FAILED: %s\n", err);
+    struct window     w;
+    struct lrnn_error err = { LRNN_ERROR_NONE, "" };
+    if (!windows_read(ws, i, &w, &err)) {
+        printf("FAILED: %s\n", err.text);
         exit(1);
     }
     return w;
@@ -125,12 +126,11 @@ static void check_docs(
     struct window                  w     = get(ws, 0);
     int64_t                        total = 0, n_windows = s->n_windows, n_seen = 0;
     for (int d = 0; d < n; ++d) {
-        int32_t * ids;
-        int64_t   n_ids, sum = 0;
-        char      err[512] = "";
-        test_check(&t,
-                lrnn_tokenize(model, docs[d].text, docs[d].size, 0, &ids, &n_ids, err, sizeof(err)),
-                "%s", err);
+        int32_t *         ids;
+        int64_t           n_ids, sum = 0;
+        struct lrnn_error err = { LRNN_ERROR_NONE, "" };
+        test_check(&t, lrnn_tokenize(model, docs[d].text, docs[d].size, 0, &ids, &n_ids, &err),
+                "%s", err.text);
         bool same = true;
         for (int64_t i = 0; i < n_ids; ++i, ++total) {
             if (in_window == w.n_tokens) {
@@ -214,37 +214,37 @@ static void test_bytes(void) {
 
 // Cases in which it matters which token gets a byte.
 static void test_bytes_by_hand(void) {
-    char                err[256] = "";
+    struct lrnn_error   err = { LRNN_ERROR_NONE, "" };
     size_t              bytes[8];
     int32_t *           ids;
     int64_t             n;
     struct lrnn_model * model = model_with("gpt-neox");
     // decomposed é: three bytes of text, two bytes after normalization
     const char * text = "e\xCC\x81";
-    const bool   ok   = lrnn_tokenize(model, text, 3, 0, &ids, &n, err, sizeof(err)) && n <= 8 &&
-                    lrnn_token_spans(model, text, 3, ids, n, bytes, err, sizeof(err));
+    const bool   ok   = lrnn_tokenize(model, text, 3, 0, &ids, &n, &err) && n <= 8 &&
+                    lrnn_token_spans(model, text, 3, ids, n, bytes, &err);
     int sum = 0, decoded = 0;
     for (int64_t i = 0; i < n && ok; ++i) {
         sum += (int) bytes[i];
         decoded += (int) tokenizer_token_bytes(model->tokenizer, ids[i]).size;
     }
     test_check(&t, ok && sum == 3 && decoded == 2, "NFC: %d bytes of text, %d of tokens: %s", sum,
-            decoded, err);
+            decoded, err.text);
     // tokens of another text are an error
     test_check(&t,
-            !lrnn_token_spans(model, "something else", 14, ids, n, bytes, err, sizeof(err)) &&
-                    strstr(err, "14") != NULL,
-            "%s", err);
+            !lrnn_token_spans(model, "something else", 14, ids, n, bytes, &err) &&
+                    strstr(err.text, "14") != NULL,
+            "%s", err.text);
     free(ids);
     model_free(model);
 
     // " a" becomes "  a", which is " " and " a": the first is the space added by SentencePiece
     model = model_with("spm");
     test_check(&t,
-            lrnn_tokenize(model, " a", 2, 0, &ids, &n, err, sizeof(err)) && n == 2 &&
-                    lrnn_token_spans(model, " a", 2, ids, n, bytes, err, sizeof(err)) &&
-                    bytes[0] == 0 && bytes[1] == 2,
-            "the added space: %s", err);
+            lrnn_tokenize(model, " a", 2, 0, &ids, &n, &err) && n == 2 &&
+                    lrnn_token_spans(model, " a", 2, ids, n, bytes, &err) && bytes[0] == 0 &&
+                    bytes[1] == 2,
+            "the added space: %s", err.text);
     free(ids);
     model_free(model);
 }
@@ -281,10 +281,11 @@ static const char * shown(struct windows * ws, char * out) {
 
 static void expect(
         const struct lrnn_model * model, struct window_params params, const char * expected) {
-    char             err[512] = "", out[256] = "";
-    struct windows * ws = make(model, params, err, sizeof(err));
+    struct lrnn_error err      = { LRNN_ERROR_NONE, "" };
+    char              out[256] = "";
+    struct windows *  ws       = make(model, params, &err);
     test_check(&t, ws != NULL && strcmp(shown(ws, out), expected) == 0,
-            "windows are '%s', expected '%s': %s", out, expected, err);
+            "windows are '%s', expected '%s': %s", out, expected, err.text);
     windows_free(ws);
 }
 
@@ -335,24 +336,23 @@ static void test_cuts(void) {
     model->info.add_bos = false;
     expect(model, (struct window_params) { .mode = llama, .length = 6 }, "abcdef ghijkl");
 
-    char err[512];
+    struct lrnn_error err;
     test_check(&t,
-            make(model, (struct window_params) { .length = 17 }, err, sizeof(err)) == NULL &&
-                    strstr(err, "16 tokens") != NULL,
-            "%s", err);
+            make(model, (struct window_params) { .length = 17 }, &err) == NULL &&
+                    strstr(err.text, "16 tokens") != NULL,
+            "%s", err.text);
     test_check(&t,
-            make(model, (struct window_params) { .mode = document, .length = 10 }, err,
-                    sizeof(err)) == NULL &&
-                    strstr(err, "too short") != NULL,
-            "%s", err);
-    test_check(&t, make(model, (struct window_params) { .length = 1 }, err, sizeof(err)) == NULL,
+            make(model, (struct window_params) { .mode = document, .length = 10 }, &err) == NULL &&
+                    strstr(err.text, "too short") != NULL,
+            "%s", err.text);
+    test_check(&t, make(model, (struct window_params) { .length = 1 }, &err) == NULL,
             "windows of one token");
     model->info.bos = -1;
     test_check(&t,
-            make(model, (struct window_params) { .length = 5, .bos = WINDOW_BOS_DOC }, err,
-                    sizeof(err)) == NULL &&
-                    strstr(err, "--bos") != NULL,
-            "%s", err);
+            make(model, (struct window_params) { .length = 5, .bos = WINDOW_BOS_DOC }, &err) ==
+                            NULL &&
+                    strstr(err.text, "--bos") != NULL,
+            "%s", err.text);
     model_free(model);
 }
 
@@ -472,11 +472,11 @@ static void test_same_targets(void) {
         window_free(&longest);
     }
     windows_free(ws);
-    char                 err[512];
+    struct lrnn_error    err;
     struct window_params too_long = params;
     too_long.contexts[1]          = 101;
-    test_check(&t, make(model, too_long, err, sizeof(err)) == NULL && strstr(err, "101") != NULL,
-            "%s", err);
+    test_check(&t, make(model, too_long, &err) == NULL && strstr(err.text, "101") != NULL, "%s",
+            err.text);
     free(text);
     model_free(model);
 }
@@ -531,9 +531,9 @@ static void test_nll(void) {
 }
 
 int main(void) {
-    char err[512];
-    if (!golden_list_load(&golden, err, sizeof(err))) {
-        printf("FAILED: %s\n", err);
+    struct lrnn_error err;
+    if (!golden_list_load(&golden, &err)) {
+        printf("FAILED: %s\n", err.text);
         return 1;
     }
     snprintf(folder, sizeof(folder), "%s/lrnn-windows.XXXXXX",

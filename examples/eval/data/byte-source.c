@@ -184,7 +184,7 @@ static bool step(struct byte_source * s, uint8_t * out, size_t size, size_t * n)
 }
 
 bool byte_source_read(
-        struct byte_source * s, void * out, size_t size, size_t * n, char * err, size_t err_size) {
+        struct byte_source * s, void * out, size_t size, size_t * n, struct lrnn_error * err) {
     *n = 0;
     while (*n < size && s->failure[0] == '\0') {
         const size_t before = *n;
@@ -198,7 +198,7 @@ bool byte_source_read(
         }
     }
     if (*n == 0 && s->failure[0] != '\0') {
-        return error_set(err, err_size, "%s", s->failure);
+        return error_set(err, LRNN_ERROR_BAD_FILE, "%s", s->failure);
     }
     return true;
 }
@@ -218,7 +218,7 @@ static enum compression compression_of(const uint8_t * p, size_t n) {
     return COMPRESSION_NONE;
 }
 
-static bool begin_decoder(struct byte_source * s, char * err, size_t err_size) {
+static bool begin_decoder(struct byte_source * s, struct lrnn_error * err) {
     const char * command = s->compression == COMPRESSION_GZIP ? "gzip" : "zstd";
     switch (s->compression) {
         case COMPRESSION_NONE: return true;
@@ -226,7 +226,7 @@ static bool begin_decoder(struct byte_source * s, char * err, size_t err_size) {
         case COMPRESSION_GZIP:
             s->inside = gzip_begin(s);
             if (!s->inside) {
-                snprintf(err, err_size, "%s: cannot initialize zlib", s->path);
+                error_set(err, LRNN_ERROR_BAD_FILE, "%s: cannot initialize zlib", s->path);
             }
             return s->inside;
 #endif
@@ -234,42 +234,42 @@ static bool begin_decoder(struct byte_source * s, char * err, size_t err_size) {
         case COMPRESSION_ZSTD:
             s->inside = zstd_begin(s);
             if (!s->inside) {
-                snprintf(err, err_size, "%s: cannot initialize zstd", s->path);
+                error_set(err, LRNN_ERROR_BAD_FILE, "%s: cannot initialize zstd", s->path);
             }
             return s->inside;
 #endif
         default:
-            return error_set(err, err_size,
+            return error_set(err, LRNN_ERROR_BAD_FILE,
                     "%s is compressed with %s, which this build does not support; use a pipe: "
                     "%s -dc %s | lrnn-perplexity run ... --data -",
                     s->path, command, command, s->path);
     }
 }
 
-struct byte_source * byte_source_open(const char * path, char * err, size_t err_size) {
+struct byte_source * byte_source_open(const char * path, struct lrnn_error * err) {
     const bool           is_stdin = strcmp(path, "-") == 0;
     struct byte_source * s        = calloc(1, sizeof(*s));
     if (s == NULL || (s->path = malloc(strlen(path) + sizeof("standard input"))) == NULL) {
-        snprintf(err, err_size, "%s: out of memory", path);
+        error_set(err, LRNN_ERROR_NO_MEMORY, "%s: out of memory", path);
         free(s);
         return NULL;
     }
     strcpy(s->path, is_stdin ? "standard input" : path);
     s->fd = is_stdin ? STDIN_FILENO : open(path, O_RDONLY | O_CLOEXEC);
     if (s->fd < 0) {
-        snprintf(err, err_size, "%s: cannot be opened: %s", path, strerror(errno));
+        error_set(err, LRNN_ERROR_SYSTEM, "%s: cannot be opened: %s", path, strerror(errno));
         byte_source_free(s);
         return NULL;
     }
     while (s->end < 4 && !s->at_end) { // a pipe may return less
         if (!read_more(s)) {
-            snprintf(err, err_size, "%s", s->failure);
+            error_set(err, LRNN_ERROR_BAD_FILE, "%s", s->failure);
             byte_source_free(s);
             return NULL;
         }
     }
     s->compression = compression_of(s->input, s->end);
-    if (!begin_decoder(s, err, err_size)) {
+    if (!begin_decoder(s, err)) {
         byte_source_free(s);
         return NULL;
     }

@@ -7,6 +7,8 @@
 // A damaged or truncated file gives the bytes before the damage, then an error with the offset in
 // the file.
 
+#include "lrnn.h"
+
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -14,12 +16,12 @@
 struct byte_source;
 
 // - path: "-" for standard input
-struct byte_source * byte_source_open(const char * path, char * err, size_t err_size);
+struct byte_source * byte_source_open(const char * path, struct lrnn_error * err);
 void byte_source_free(struct byte_source * s);
 
 // Reads up to size bytes. *n == 0: end of file.
 bool byte_source_read(
-        struct byte_source * s, void * out, size_t size, size_t * n, char * err, size_t err_size);
+        struct byte_source * s, void * out, size_t size, size_t * n, struct lrnn_error * err);
 
 // The number of bytes of the (compressed) file used so far.
 int64_t byte_source_position(const struct byte_source * s);

@@ -3,6 +3,8 @@
 // The data files of a list of paths. A folder contributes the files below it, sorted bytewise
 // folder by folder, without names that begin with '.' (see folder-walk.h).
 
+#include "lrnn.h"
+
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -19,6 +21,6 @@ struct data_files {
     int64_t            bytes; // of all files; −1: unknown, because of a pipe
 };
 
-bool data_files_find(struct data_files * f, const char * const * paths, int n_paths, char * err,
-        size_t err_size);
+bool data_files_find(
+        struct data_files * f, const char * const * paths, int n_paths, struct lrnn_error * err);
 void data_files_free(struct data_files * f);

@@ -41,7 +41,7 @@ struct dataset {
     int                   n_complaints;
     struct sha256         hash;
     bool                  has_failed;
-    char                  failure[1024];
+    struct lrnn_error     failure;
 };
 
 //
@@ -50,7 +50,7 @@ struct dataset {
 
 // Copies the strings of the parameters.
 static bool copy_strings(struct dataset * ds, const struct dataset_params * params,
-        const struct dataset_preset * preset, char * err, size_t err_size) {
+        const struct dataset_preset * preset, struct lrnn_error * err) {
     const bool   of_preset = params->template == NULL && params->text_field == NULL;
     const char * templates = of_preset                  ? preset->templates
                              : params->template != NULL ? params->template
@@ -63,7 +63,7 @@ static bool copy_strings(struct dataset * ds, const struct dataset_params * para
     ds->strings            = malloc(size + strlen(where) + 1);
     ds->used_names         = calloc(used_size, 1);
     if (ds->strings == NULL || ds->used_names == NULL) {
-        return error_set(err, err_size, "out of memory");
+        return error_set(err, LRNN_ERROR_NO_MEMORY, "out of memory");
     }
     snprintf(ds->strings, size, params->text_field != NULL ? "{%s}" : "%s", templates);
     strcpy(ds->strings + size, where);
@@ -81,55 +81,56 @@ static bool copy_strings(struct dataset * ds, const struct dataset_params * para
 
     record_text_init(&ds->text_of);
     for (int i = 0; i < n; ++i) {
-        if (!record_text_add_template(
-                    &ds->text_of, ds->templates[i], ds->template_sizes[i], err, err_size)) {
+        if (!record_text_add_template(&ds->text_of, ds->templates[i], ds->template_sizes[i], err)) {
             return false;
         }
     }
     ds->takes_text = of_preset && strcmp(preset->name, "text") == 0;
-    return (ds->where == NULL || record_text_set_where(&ds->text_of, ds->where, err, err_size)) &&
-           (preset->source == NULL ||
-                   record_text_set_source(&ds->text_of, preset->source, err, err_size));
+    return (ds->where == NULL || record_text_set_where(&ds->text_of, ds->where, err)) &&
+           (preset->source == NULL || record_text_set_source(&ds->text_of, preset->source, err));
 }
 
 static bool check_params(const struct dataset_params * params, const struct dataset_preset * preset,
-        char * err, size_t err_size) {
+        struct lrnn_error * err) {
     if (preset == NULL) {
-        int n = snprintf(err, err_size, "unknown data set '%s'; expected one of", params->preset);
-        for (int i = 0; dataset_preset_at(i) != NULL && n >= 0 && (size_t) n < err_size; ++i) {
-            n += snprintf(err + n, err_size - (size_t) n, "%s %s", i > 0 ? "," : "",
+        char   names[256] = "";
+        size_t n          = 0;
+        for (int i = 0; dataset_preset_at(i) != NULL && n < sizeof(names); ++i) {
+            n += (size_t) snprintf(names + n, sizeof(names) - n, "%s %s", i > 0 ? "," : "",
                     dataset_preset_at(i)->name);
         }
-        return false;
+        return error_set(err, LRNN_ERROR_BAD_INPUT, "unknown data set '%s'; expected one of%s",
+                params->preset, names);
     }
     if (params->n_paths < 1) {
-        return error_set(err, err_size, "no data; expected files, folders or - for standard input");
+        return error_set(err, LRNN_ERROR_BAD_FILE,
+                "no data; expected files, folders or - for standard input");
     }
     if (params->template != NULL && params->text_field != NULL) {
-        return error_set(
-                err, err_size, "both a template and a text field are given; expected one of them");
+        return error_set(err, LRNN_ERROR_BAD_FILE,
+                "both a template and a text field are given; expected one of them");
     }
     if (params->start_doc < 0 || params->max_docs < 0) {
-        return error_set(err, err_size, "%s is %lld; expected 0 or more",
+        return error_set(err, LRNN_ERROR_BAD_FILE, "%s is %lld; expected 0 or more",
                 params->start_doc < 0 ? "start_doc" : "max_docs",
                 (long long) (params->start_doc < 0 ? params->start_doc : params->max_docs));
     }
     if (!(params->max_bad_share >= 0 && params->max_bad_share <= 1)) {
-        return error_set(
-                err, err_size, "max_bad_share is %g; expected 0 to 1", params->max_bad_share);
+        return error_set(err, LRNN_ERROR_BAD_FILE, "max_bad_share is %g; expected 0 to 1",
+                params->max_bad_share);
     }
     return true;
 }
 
-struct dataset * dataset_open(const struct dataset_params * params, char * err, size_t err_size) {
+struct dataset * dataset_open(const struct dataset_params * params, struct lrnn_error * err) {
     const struct dataset_preset * preset =
             dataset_preset_find(params->preset != NULL ? params->preset : "text");
-    if (!check_params(params, preset, err, err_size)) {
+    if (!check_params(params, preset, err)) {
         return NULL;
     }
     struct dataset * ds = calloc(1, sizeof(*ds));
     if (ds == NULL) {
-        snprintf(err, err_size, "out of memory");
+        error_set(err, LRNN_ERROR_NO_MEMORY, "out of memory");
         return NULL;
     }
     ds->start_doc     = params->start_doc;
@@ -141,8 +142,8 @@ struct dataset * dataset_open(const struct dataset_params * params, char * err, 
             params->max_shuffle_bytes > 0 ? params->max_shuffle_bytes : (size_t) 1 << 30;
     ds->reader.max_record = params->max_record > 0 ? params->max_record : (size_t) 256 << 20;
     sha256_begin(&ds->hash);
-    if (!copy_strings(ds, params, preset, err, err_size) ||
-            !data_files_find(&ds->files, params->paths, params->n_paths, err, err_size)) {
+    if (!copy_strings(ds, params, preset, err) ||
+            !data_files_find(&ds->files, params->paths, params->n_paths, err)) {
         dataset_free(ds);
         return NULL;
     }
@@ -191,14 +192,14 @@ static void complain(struct dataset * ds, int64_t line, const char * why) {
 
 // Returns false if there are too many.
 static bool count_malformed(
-        struct dataset * ds, int64_t line, const char * why, char * err, size_t err_size) {
+        struct dataset * ds, int64_t line, const char * why, struct lrnn_error * err) {
     struct dataset_counts * c = &ds->counts;
     complain(ds, line, why);
     c->malformed++;
     if (c->malformed <= 10 || (double) c->malformed <= ds->max_bad_share * (double) c->records) {
         return true;
     }
-    return error_set(err, err_size,
+    return error_set(err, LRNN_ERROR_BAD_FILE,
             "%lld of %lld records are malformed, more than the fraction %g; the first: %s",
             (long long) c->malformed, (long long) c->records, ds->max_bad_share,
             ds->n_complaints > 0 ? ds->complaints[0] : why);
@@ -227,10 +228,10 @@ static void count_template(struct dataset * ds, int i) {
 }
 
 // Opens the next file with records. Returns DATASET_DOCUMENT if there is one.
-static enum dataset_status next_file(struct dataset * ds, char * err, size_t err_size) {
+static enum dataset_status next_file(struct dataset * ds, struct lrnn_error * err) {
     for (; ds->file < ds->files.n; ++ds->file) {
         const struct data_file * file = &ds->files.files[ds->file];
-        if (!record_reader_open(&ds->reader, file->path, err, err_size)) {
+        if (!record_reader_open(&ds->reader, file->path, err)) {
             return DATASET_ERROR;
         }
         ds->is_open = true;
@@ -254,10 +255,10 @@ static enum dataset_status next_file(struct dataset * ds, char * err, size_t err
 
 // Takes a file that is not JSON as a document.
 static enum record_text_status take_text(struct dataset * ds, const struct record * record,
-        struct document * doc, char * err, size_t err_size) {
+        struct document * doc, struct lrnn_error * err) {
     const size_t valid = utf8_valid(record->data, record->size);
     if (valid < record->size) {
-        snprintf(err, err_size, "not UTF-8 at byte %zu of the text", valid);
+        error_set(err, LRNN_ERROR_BAD_FILE, "not UTF-8 at byte %zu of the text", valid);
         return RECORD_TEXT_MALFORMED;
     }
     if (ds->where != NULL && !ds->text_of.where_not) { // a text has no fields
@@ -269,11 +270,11 @@ static enum record_text_status take_text(struct dataset * ds, const struct recor
 }
 
 static enum record_text_status take_json(struct dataset * ds, const struct record * record,
-        struct document * doc, char * err, size_t err_size) {
+        struct document * doc, struct lrnn_error * err) {
     int                           used;
     int64_t                       n_lone;
-    const enum record_text_status status = record_text_make(&ds->text_of, record->data,
-            record->size, &ds->text, &ds->source, &used, &n_lone, err, err_size);
+    const enum record_text_status status = record_text_make(
+            &ds->text_of, record->data, record->size, &ds->text, &ds->source, &used, &n_lone, err);
     if (status != RECORD_TEXT_TAKEN) {
         return status;
     }
@@ -295,18 +296,18 @@ static enum record_text_status take_json(struct dataset * ds, const struct recor
 
 // The next document, in the order of the files.
 static enum dataset_status next_in_order(
-        struct dataset * ds, struct document * doc, char * err, size_t err_size) {
+        struct dataset * ds, struct document * doc, struct lrnn_error * err) {
     for (;;) {
         if (!ds->is_open) {
-            const enum dataset_status status = next_file(ds, err, err_size);
+            const enum dataset_status status = next_file(ds, err);
             if (status != DATASET_DOCUMENT) {
                 return status;
             }
         }
         struct record           record;
         enum record_text_status status = RECORD_TEXT_MALFORMED;
-        char                    why[512];
-        switch (record_reader_next(&ds->reader, &record, err, err_size)) {
+        struct lrnn_error       why;
+        switch (record_reader_next(&ds->reader, &record, err)) {
             case RECORD_ERROR: return DATASET_ERROR;
             case RECORD_END:
                 ds->bytes_done += record_reader_position(&ds->reader);
@@ -315,12 +316,12 @@ static enum dataset_status next_in_order(
                 ds->file++;
                 continue;
             case RECORD_TOO_LONG:
-                snprintf(why, sizeof(why), "longer than %zu bytes, the limit for one record",
-                        ds->reader.max_record);
+                error_set(&why, LRNN_ERROR_BAD_FILE,
+                        "longer than %zu bytes, the limit for one record", ds->reader.max_record);
                 break;
             case RECORD_READ:
                 status = (ds->reader.form == RECORD_FORM_TEXT ? take_text : take_json)(
-                        ds, &record, doc, why, sizeof(why));
+                        ds, &record, doc, &why);
                 break;
         }
         ds->counts.records++;
@@ -331,27 +332,28 @@ static enum dataset_status next_in_order(
                 return DATASET_DOCUMENT;
             case RECORD_TEXT_FILTERED: ds->counts.filtered++; break;
             case RECORD_TEXT_MALFORMED:
-                if (!count_malformed(ds, record.line, why, err, err_size)) {
+                if (!count_malformed(ds, record.line, why.text, err)) {
                     return DATASET_ERROR;
                 }
                 break;
             case RECORD_TEXT_NO_MEMORY:
-                snprintf(err, err_size, "%s:%lld: out of memory for a text of more than %zu bytes",
-                        ds->reader.name, (long long) record.line, ds->text.n);
+                error_set(err, LRNN_ERROR_NO_MEMORY,
+                        "%s:%lld: out of memory for a text of more than %zu bytes", ds->reader.name,
+                        (long long) record.line, ds->text.n);
                 return DATASET_ERROR;
         }
     }
 }
 
 static enum dataset_status next_of_stream(
-        struct dataset * ds, struct document * doc, char * err, size_t err_size) {
+        struct dataset * ds, struct document * doc, struct lrnn_error * err) {
     if (!ds->shuffle) {
-        return next_in_order(ds, doc, err, err_size);
+        return next_in_order(ds, doc, err);
     }
     if (!ds->is_stored) {
         enum dataset_status status;
-        while ((status = next_in_order(ds, doc, err, err_size)) == DATASET_DOCUMENT) {
-            if (!document_store_add(&ds->store, doc, err, err_size)) {
+        while ((status = next_in_order(ds, doc, err)) == DATASET_DOCUMENT) {
+            if (!document_store_add(&ds->store, doc, err)) {
                 return DATASET_ERROR;
             }
         }
@@ -365,18 +367,18 @@ static enum dataset_status next_of_stream(
 }
 
 static enum dataset_status next_or_fail(
-        struct dataset * ds, struct document * doc, char * err, size_t err_size) {
+        struct dataset * ds, struct document * doc, struct lrnn_error * err) {
     struct dataset_counts * c = &ds->counts;
     if (ds->max_docs > 0 && c->documents == ds->max_docs) {
         return DATASET_END;
     }
     enum dataset_status status;
-    while ((status = next_of_stream(ds, doc, err, err_size)) == DATASET_DOCUMENT &&
+    while ((status = next_of_stream(ds, doc, err)) == DATASET_DOCUMENT &&
             c->skipped < ds->start_doc) {
         c->skipped++;
     }
     if (status == DATASET_END && c->documents == 0) {
-        snprintf(err, err_size,
+        error_set(err, LRNN_ERROR_BAD_FILE,
                 "no document in the data: %lld files, %lld records, %lld skipped, %lld excluded by "
                 "%s, %lld malformed%s%s",
                 (long long) c->files, (long long) c->records, (long long) c->skipped,
@@ -399,15 +401,15 @@ static enum dataset_status next_or_fail(
 }
 
 enum dataset_status dataset_next(
-        struct dataset * ds, struct document * doc, char * err, size_t err_size) {
+        struct dataset * ds, struct document * doc, struct lrnn_error * err) {
     if (!ds->has_failed) {
-        const enum dataset_status status = next_or_fail(ds, doc, ds->failure, sizeof(ds->failure));
+        const enum dataset_status status = next_or_fail(ds, doc, &ds->failure);
         if (status != DATASET_ERROR) {
             return status;
         }
         ds->has_failed = true;
     }
-    snprintf(err, err_size, "%s", ds->failure);
+    error_set(err, ds->failure.kind, "%s", ds->failure.text);
     return DATASET_ERROR;
 }
 

@@ -8,6 +8,8 @@
 // indented record per file; plain, gzip or zstd. The bytes decide the format, never the name. Files
 // that do not begin like JSON are plain text.
 
+#include "lrnn.h"
+
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -55,14 +57,14 @@ enum dataset_status { DATASET_DOCUMENT, DATASET_END, DATASET_ERROR };
 
 struct dataset;
 
-struct dataset * dataset_open(const struct dataset_params * params, char * err, size_t err_size);
+struct dataset * dataset_open(const struct dataset_params * params, struct lrnn_error * err);
 void dataset_free(struct dataset * ds);
 
 // Reads the next document. A stream without any document is an error that counts the records. If a
 // preset or template expects records, files in folders that are not JSON (such as a README) are
 // skipped with a complaint, and files given by name are read as JSON lines.
 enum dataset_status dataset_next(
-        struct dataset * ds, struct document * doc, char * err, size_t err_size);
+        struct dataset * ds, struct document * doc, struct lrnn_error * err);
 
 // Counts so far.
 struct dataset_counts {

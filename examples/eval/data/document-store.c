@@ -7,11 +7,11 @@
 #include <string.h>
 
 bool document_store_add(
-        struct document_store * s, const struct document * doc, char * err, size_t err_size) {
+        struct document_store * s, const struct document * doc, struct lrnn_error * err) {
     const size_t source_size = strlen(doc->source) + 1;
     const size_t cost        = doc->size + source_size + sizeof(struct stored_document);
     if (cost > s->max_bytes - s->bytes) {
-        return error_set(err, err_size,
+        return error_set(err, LRNN_ERROR_BAD_FILE,
                 "%s:%lld: shuffling keeps all texts in memory, and they exceed the limit of %zu "
                 "bytes; shuffle the files beforehand",
                 doc->file, (long long) doc->line, s->max_bytes);
@@ -20,14 +20,16 @@ bool document_store_add(
         const size_t             capacity = s->capacity > 0 ? 2 * s->capacity : 1024;
         struct stored_document * more     = realloc(s->documents, capacity * sizeof(*more));
         if (more == NULL) {
-            return error_set(err, err_size, "out of memory for %zu documents", capacity);
+            return error_set(
+                    err, LRNN_ERROR_NO_MEMORY, "out of memory for %zu documents", capacity);
         }
         s->documents = more;
         s->capacity  = capacity;
     }
     char * copy = malloc(doc->size + source_size); // the source, then the text
     if (copy == NULL) {
-        return error_set(err, err_size, "out of memory for a text of %zu bytes", doc->size);
+        return error_set(
+                err, LRNN_ERROR_NO_MEMORY, "out of memory for a text of %zu bytes", doc->size);
     }
     memcpy(copy, doc->source, source_size);
     if (doc->size > 0) {

@@ -2,6 +2,7 @@
 
 // Documents in memory, for shuffling.
 
+#include "lrnn.h"
 #include "eval/data/dataset.h"
 
 struct stored_document {
@@ -18,7 +19,7 @@ struct document_store {
 };
 
 bool document_store_add(
-        struct document_store * s, const struct document * doc, char * err, size_t err_size);
+        struct document_store * s, const struct document * doc, struct lrnn_error * err);
 
 // The order depends only on the seed and the number of documents.
 void document_store_shuffle(struct document_store * s, uint64_t seed);

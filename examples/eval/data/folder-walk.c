@@ -17,17 +17,16 @@ struct folder_id {
 };
 
 struct walk {
-    enum folder_order  order;
-    folder_visit       visit;
-    void *             user;
-    struct folder_id * seen;
-    size_t             n_seen, capacity;
-    char *             err;
-    size_t             err_size;
+    enum folder_order   order;
+    folder_visit        visit;
+    void *              user;
+    struct folder_id *  seen;
+    size_t              n_seen, capacity;
+    struct lrnn_error * err;
 };
 
 static bool no_memory(const struct walk * w, const char * path) {
-    return error_set(w->err, w->err_size, "%s: out of memory", path);
+    return error_set(w->err, LRNN_ERROR_NO_MEMORY, "%s: out of memory", path);
 }
 
 //
@@ -109,8 +108,8 @@ static bool read_names(
         snprintf(path, size, "%s%s%s", folder, slash ? "" : "/", e->d_name);
         (*names)[(*n)++] = path;
     }
-    return errno == 0 || error_set(w->err, w->err_size, "%s: cannot read the folder: %s", folder,
-                                 strerror(errno));
+    return errno == 0 || error_set(w->err, LRNN_ERROR_SYSTEM, "%s: cannot read the folder: %s",
+                                 folder, strerror(errno));
 }
 
 // The sorted paths of the files in a folder.
@@ -119,8 +118,8 @@ static bool list_folder(const struct walk * w, const char * folder, char *** nam
     *n        = 0;
     DIR * dir = opendir(folder);
     if (dir == NULL) {
-        return error_set(
-                w->err, w->err_size, "%s: cannot open the folder: %s", folder, strerror(errno));
+        return error_set(w->err, LRNN_ERROR_SYSTEM, "%s: cannot open the folder: %s", folder,
+                strerror(errno));
     }
     const bool ok = read_names(w, dir, folder, names, n);
     closedir(dir);
@@ -154,12 +153,13 @@ static bool walk_folder(struct walk * w, const char * folder, const struct stat 
     for (size_t i = 0; i < w->n_seen; ++i) {
         if (w->seen[i].device == info->st_dev && w->seen[i].inode == info->st_ino) {
             return !w->seen[i].is_open ||
-                   error_set(w->err, w->err_size,
+                   error_set(w->err, LRNN_ERROR_BAD_FILE,
                            "%s: is a loop of links: it leads to a folder that contains it", folder);
         }
     }
     if (depth == MAX_DEPTH) {
-        return error_set(w->err, w->err_size, "%s: more than %d nested folders", folder, MAX_DEPTH);
+        return error_set(
+                w->err, LRNN_ERROR_BAD_FILE, "%s: more than %d nested folders", folder, MAX_DEPTH);
     }
     const size_t self = w->n_seen;
     char **      names;
@@ -174,7 +174,7 @@ static bool walk_folder(struct walk * w, const char * folder, const struct stat 
         if (found && S_ISDIR(st.st_mode)) {
             ok = walk_folder(w, names[i], &st, depth + 1);
         } else {
-            ok = w->visit(w->user, names[i], found ? &st : NULL, w->err, w->err_size);
+            ok = w->visit(w->user, names[i], found ? &st : NULL, w->err);
         }
     }
     free_names(names, n);
@@ -183,14 +183,12 @@ static bool walk_folder(struct walk * w, const char * folder, const struct stat 
 }
 
 bool folder_walk(const char * folder, enum folder_order order, folder_visit visit, void * user,
-        char * err, size_t err_size) {
-    struct walk w = {
-        .order = order, .visit = visit, .user = user, .err = err, .err_size = err_size
-    };
+        struct lrnn_error * err) {
+    struct walk w = { .order = order, .visit = visit, .user = user, .err = err };
     struct stat info;
     const bool  ok = stat(folder, &info) == 0
                              ? walk_folder(&w, folder, &info, 0)
-                             : error_set(err, err_size, "%s: %s", folder, strerror(errno));
+                             : error_set(err, LRNN_ERROR_SYSTEM, "%s: %s", folder, strerror(errno));
     free(w.seen);
     return ok;
 }

@@ -3,6 +3,8 @@
 // Visits the files below a folder, without names that begin with '.'. Links are followed. A folder
 // that several links lead to is visited once; a link to a folder that contains it is an error.
 
+#include "lrnn.h"
+
 #include <stdbool.h>
 #include <stddef.h>
 #include <sys/stat.h>
@@ -15,10 +17,10 @@ enum folder_order {
 // Called for each file. Return false and set err to stop.
 // - info: NULL: the file cannot be examined, e.g. a dangling link; errno says why
 typedef bool (*folder_visit)(
-        void * user, const char * path, const struct stat * info, char * err, size_t err_size);
+        void * user, const char * path, const struct stat * info, struct lrnn_error * err);
 
 bool folder_walk(const char * folder, enum folder_order order, folder_visit visit, void * user,
-        char * err, size_t err_size);
+        struct lrnn_error * err);
 
 // Compares names; runs of digits count as numbers. 0: equal bytes.
 int compare_natural(const char * a, const char * b);

@@ -12,11 +12,12 @@ void record_text_init(struct record_text * t) {
 
 // Returns the index of the path, which is added if it is new; −1: error.
 static int add_path(
-        struct record_text * t, const char * text, size_t size, char * err, size_t err_size) {
+        struct record_text * t, const char * text, size_t size, struct lrnn_error * err) {
     char             quote[128];
     struct json_path path;
     if (!json_path_parse(text, size, &path)) {
-        snprintf(err, err_size, "%s is not a field name; expected 1 to %d keys separated by '.'",
+        error_set(err, LRNN_ERROR_BAD_FILE,
+                "%s is not a field name; expected 1 to %d keys separated by '.'",
                 slice_quote(quote, sizeof(quote), (struct slice) { text, size }), JSON_MAX_PARTS);
         return -1;
     }
@@ -29,7 +30,7 @@ static int add_path(
         }
     }
     if (t->n_paths == JSON_MAX_PATHS) {
-        snprintf(err, err_size, "more than %d different fields", JSON_MAX_PATHS);
+        error_set(err, LRNN_ERROR_BAD_FILE, "more than %d different fields", JSON_MAX_PATHS);
         return -1;
     }
     t->paths[t->n_paths] = path;
@@ -37,13 +38,13 @@ static int add_path(
 }
 
 static bool add_part(struct record_text * t, const char * literal, size_t size, int path,
-        char * err, size_t err_size) {
+        struct lrnn_error * err) {
     if (literal != NULL && size == 0) {
         return true;
     }
     if (t->n_parts == RECORD_TEXT_MAX_PARTS) {
-        return error_set(
-                err, err_size, "the templates have more than %d parts", RECORD_TEXT_MAX_PARTS);
+        return error_set(err, LRNN_ERROR_BAD_FILE, "the templates have more than %d parts",
+                RECORD_TEXT_MAX_PARTS);
     }
     t->parts[t->n_parts].literal = literal;
     t->parts[t->n_parts].size    = size;
@@ -53,9 +54,10 @@ static bool add_part(struct record_text * t, const char * literal, size_t size, 
 }
 
 bool record_text_add_template(
-        struct record_text * t, const char * text, size_t size, char * err, size_t err_size) {
+        struct record_text * t, const char * text, size_t size, struct lrnn_error * err) {
     if (t->n_templates == RECORD_TEXT_MAX_TEMPLATES) {
-        return error_set(err, err_size, "more than %d templates", RECORD_TEXT_MAX_TEMPLATES);
+        return error_set(
+                err, LRNN_ERROR_BAD_FILE, "more than %d templates", RECORD_TEXT_MAX_TEMPLATES);
     }
     const int    begin    = t->n_parts;
     bool         has_path = false;
@@ -66,7 +68,7 @@ bool record_text_add_template(
         if (*p != '{' && *p != '}') {
             p++;
         } else if (end - p > 1 && p[1] == *p) { // a brace: the first of the two is literal
-            if (!add_part(t, literal, (size_t) (p + 1 - literal), -1, err, err_size)) {
+            if (!add_part(t, literal, (size_t) (p + 1 - literal), -1, err)) {
                 return false;
             }
             literal = p += 2;
@@ -74,26 +76,26 @@ bool record_text_add_template(
             const char * close = *p == '{' ? memchr(p, '}', (size_t) (end - p)) : NULL;
             if (close == NULL) {
                 char quote[256];
-                return error_set(err, err_size,
+                return error_set(err, LRNN_ERROR_BAD_FILE,
                         "template %s: unmatched '%c' (%c%c is a literal brace)",
                         slice_quote(quote, sizeof(quote), (struct slice) { text, size }), *p, *p,
                         *p);
             }
-            const int path = add_path(t, p + 1, (size_t) (close - p - 1), err, err_size);
-            if (path < 0 || !add_part(t, literal, (size_t) (p - literal), -1, err, err_size) ||
-                    !add_part(t, NULL, 0, path, err, err_size)) {
+            const int path = add_path(t, p + 1, (size_t) (close - p - 1), err);
+            if (path < 0 || !add_part(t, literal, (size_t) (p - literal), -1, err) ||
+                    !add_part(t, NULL, 0, path, err)) {
                 return false;
             }
             has_path = true;
             literal = p = close + 1;
         }
     }
-    if (!add_part(t, literal, (size_t) (end - literal), -1, err, err_size)) {
+    if (!add_part(t, literal, (size_t) (end - literal), -1, err)) {
         return false;
     }
     if (!has_path) {
         char quote[256];
-        return error_set(err, err_size, "template %s has no field in braces",
+        return error_set(err, LRNN_ERROR_BAD_FILE, "template %s has no field in braces",
                 slice_quote(quote, sizeof(quote), (struct slice) { text, size }));
     }
     t->templates[t->n_templates].parts_begin = begin;
@@ -102,24 +104,23 @@ bool record_text_add_template(
     return true;
 }
 
-bool record_text_set_where(
-        struct record_text * t, const char * where, char * err, size_t err_size) {
+bool record_text_set_where(struct record_text * t, const char * where, struct lrnn_error * err) {
     const char * equal = strchr(where, '=');
     const char * field = where;
     if (equal == NULL || equal == where) {
         char quote[256];
-        return error_set(err, err_size, "filter %s: expected field=value or field!=value",
+        return error_set(err, LRNN_ERROR_BAD_FILE,
+                "filter %s: expected field=value or field!=value",
                 slice_quote(quote, sizeof(quote), (struct slice) { where, strlen(where) }));
     }
     t->where_not   = equal[-1] == '!';
     t->where_value = equal + 1;
-    t->where       = add_path(t, field, (size_t) (equal - field) - t->where_not, err, err_size);
+    t->where       = add_path(t, field, (size_t) (equal - field) - t->where_not, err);
     return t->where >= 0;
 }
 
-bool record_text_set_source(
-        struct record_text * t, const char * field, char * err, size_t err_size) {
-    t->source = add_path(t, field, strlen(field), err, err_size);
+bool record_text_set_source(struct record_text * t, const char * field, struct lrnn_error * err) {
+    t->source = add_path(t, field, strlen(field), err);
     return t->source >= 0;
 }
 
@@ -155,7 +156,7 @@ static const char * quote_path(char * buf, size_t buf_size, const struct json_pa
 
 enum record_text_status record_text_make(const struct record_text * t, const char * json,
         size_t size, struct buffer * text, struct buffer * source, int * used, int64_t * n_lone,
-        char * err, size_t err_size) {
+        struct lrnn_error * err) {
     char              quote[128];
     struct json_value values[JSON_MAX_PATHS];
     struct json_error error;
@@ -164,11 +165,13 @@ enum record_text_status record_text_make(const struct record_text * t, const cha
     *n_lone                   = 0;
     const enum json_kind kind = json_read(json, size, t->paths, t->n_paths, values, &error);
     if (kind == JSON_MISSING) {
-        snprintf(err, err_size, "not JSON at byte %zu of the record: %s", error.at, error.what);
+        error_set(err, LRNN_ERROR_BAD_FILE, "not JSON at byte %zu of the record: %s", error.at,
+                error.what);
         return RECORD_TEXT_MALFORMED;
     }
     if (kind != JSON_OBJECT) {
-        snprintf(err, err_size, "the record is %s, expected an object", json_kind_name(kind));
+        error_set(err, LRNN_ERROR_BAD_FILE, "the record is %s, expected an object",
+                json_kind_name(kind));
         return RECORD_TEXT_MALFORMED;
     }
     if (!passes(t, values)) {
@@ -179,7 +182,7 @@ enum record_text_status record_text_make(const struct record_text * t, const cha
         i++;
     }
     if (i == t->n_templates) {
-        snprintf(err, err_size, "no field %s%s",
+        error_set(err, LRNN_ERROR_BAD_FILE, "no field %s%s",
                 quote_path(quote, sizeof(quote), &t->paths[missing_field(t, 0, values)]),
                 t->n_templates > 1 ? ", and none of the other templates fits" : "");
         return RECORD_TEXT_MALFORMED;
@@ -194,7 +197,7 @@ enum record_text_status record_text_make(const struct record_text * t, const cha
         }
         const struct json_value v = values[t->parts[k].path];
         if (v.kind != JSON_STRING) {
-            snprintf(err, err_size, "field %s is %s, expected a string",
+            error_set(err, LRNN_ERROR_BAD_FILE, "field %s is %s, expected a string",
                     quote_path(quote, sizeof(quote), &t->paths[t->parts[k].path]),
                     json_kind_name(v.kind));
             return RECORD_TEXT_MALFORMED;

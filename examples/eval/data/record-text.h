@@ -7,6 +7,7 @@
 //     where      level=Level 5   or   correct!=false
 //                A field that is not a string is compared as JSON. A missing field equals nothing.
 
+#include "lrnn.h"
 #include "base/json-read.h"
 
 enum { RECORD_TEXT_MAX_TEMPLATES = 8, RECORD_TEXT_MAX_PARTS = 64 };
@@ -33,10 +34,9 @@ struct record_text {
 // The strings must live as long as *t.
 void record_text_init(struct record_text * t);
 bool record_text_add_template(
-        struct record_text * t, const char * text, size_t size, char * err, size_t err_size);
-bool record_text_set_where(struct record_text * t, const char * where, char * err, size_t err_size);
-bool record_text_set_source(
-        struct record_text * t, const char * field, char * err, size_t err_size);
+        struct record_text * t, const char * text, size_t size, struct lrnn_error * err);
+bool record_text_set_where(struct record_text * t, const char * where, struct lrnn_error * err);
+bool record_text_set_source(struct record_text * t, const char * field, struct lrnn_error * err);
 
 enum record_text_status {
     RECORD_TEXT_TAKEN,
@@ -49,4 +49,4 @@ enum record_text_status {
 // the record is malformed, err says why.
 enum record_text_status record_text_make(const struct record_text * t, const char * json,
         size_t size, struct buffer * text, struct buffer * source, int * used, int64_t * n_lone,
-        char * err, size_t err_size);
+        struct lrnn_error * err);

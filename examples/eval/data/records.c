@@ -25,7 +25,7 @@ static size_t left_of(const struct record_reader * r) {
 }
 
 // Discards the bytes before `begin` and reads more from the source; sets at_end at its end.
-static bool read_more(struct record_reader * r, char * err, size_t err_size) {
+static bool read_more(struct record_reader * r, struct lrnn_error * err) {
     struct buffer * b = &r->buffer;
     if (r->begin > 0) {
         memmove(b->data, b->data + r->begin, b->n - r->begin);
@@ -37,14 +37,14 @@ static bool read_more(struct record_reader * r, char * err, size_t err_size) {
                 b->capacity * 2 > b->n + READ_SIZE ? b->capacity * 2 : b->n + READ_SIZE;
         char * data = realloc(b->data, capacity);
         if (data == NULL) {
-            return error_set(err, err_size, "%s: out of memory for a record of more than %zu bytes",
-                    r->name, b->n);
+            return error_set(err, LRNN_ERROR_NO_MEMORY,
+                    "%s: out of memory for a record of more than %zu bytes", r->name, b->n);
         }
         b->data     = data;
         b->capacity = capacity;
     }
     size_t n;
-    if (!byte_source_read(r->source, b->data + b->n, READ_SIZE, &n, err, err_size)) {
+    if (!byte_source_read(r->source, b->data + b->n, READ_SIZE, &n, err)) {
         return false;
     }
     b->n += n;
@@ -70,20 +70,20 @@ static void use(struct record_reader * r, size_t n) {
 // Checks the JSON around the array of a wrapped file: its front with array and object closed, or
 // its rest after an object with an empty array.
 static bool check_wrapping(struct record_reader * r, const char * front, size_t n_front,
-        const char * rest, size_t n_rest, char * err, size_t err_size) {
+        const char * rest, size_t n_rest, struct lrnn_error * err) {
     struct buffer     b     = { 0 };
     struct json_error error = { 0, "out of memory" };
     bool              ok    = buffer_append(&b, front, n_front) && buffer_append(&b, rest, n_rest);
     ok                      = ok && json_read(b.data, b.n, NULL, 0, NULL, &error) == JSON_OBJECT;
     if (!ok) {
-        snprintf(err, err_size, "%s: line %lld: not JSON around the array Data: %s", r->name,
-                (long long) r->line, error.what);
+        error_set(err, LRNN_ERROR_BAD_FILE, "%s: line %lld: not JSON around the array Data: %s",
+                r->name, (long long) r->line, error.what);
     }
     buffer_free(&b);
     return ok;
 }
 
-bool record_reader_open(struct record_reader * r, const char * path, char * err, size_t err_size) {
+bool record_reader_open(struct record_reader * r, const char * path, struct lrnn_error * err) {
     const size_t length = strlen(path);
     const size_t room   = sizeof(r->name) - 1;
     if (strcmp(path, "-") == 0) {
@@ -99,26 +99,25 @@ bool record_reader_open(struct record_reader * r, const char * path, char * err,
     r->line        = 1;
     r->needs_comma = false;
     r->is_over     = false;
-    r->source      = byte_source_open(path, err, err_size);
+    r->source      = byte_source_open(path, err);
     if (r->source == NULL) {
         return false;
     }
     while (left_of(r) < HEAD_SIZE && !r->at_end) {
-        if (!read_more(r, err, err_size)) {
+        if (!read_more(r, err)) {
             return false;
         }
     }
     const char * what = record_form_foreign(data_of(r), left_of(r));
     if (what != NULL) {
-        return error_set(err, err_size, "%s is %s", r->name, what);
+        return error_set(err, LRNN_ERROR_BAD_FILE, "%s is %s", r->name, what);
     }
     if (left_of(r) >= 3 && memcmp(data_of(r), "\xef\xbb\xbf", 3) == 0) {
         r->begin = 3; // a byte order mark
     }
     size_t start;
     r->form = record_form_of(data_of(r), left_of(r), &start);
-    if (r->form == RECORD_FORM_WRAPPED &&
-            !check_wrapping(r, data_of(r), start, "]}", 2, err, err_size)) {
+    if (r->form == RECORD_FORM_WRAPPED && !check_wrapping(r, data_of(r), start, "]}", 2, err)) {
         return false;
     }
     use(r, start);
@@ -138,7 +137,7 @@ static enum record_status give(
 }
 
 static enum record_status next_line(
-        struct record_reader * r, struct record * record, char * err, size_t err_size) {
+        struct record_reader * r, struct record * record, struct lrnn_error * err) {
     bool too_long = false;
     for (size_t seen = 0;;) {
         const char * newline =
@@ -149,7 +148,7 @@ static enum record_status next_line(
                 r->begin = r->buffer.n; // discard the rest of the line
             }
             seen = left_of(r);
-            if (!read_more(r, err, err_size)) {
+            if (!read_more(r, err)) {
                 return RECORD_ERROR;
             }
             continue;
@@ -173,7 +172,7 @@ static enum record_status next_line(
 }
 
 // Advances to the next byte that is not white space. *c: that byte; −1: end of file.
-static bool next_byte(struct record_reader * r, int * c, char * err, size_t err_size) {
+static bool next_byte(struct record_reader * r, int * c, struct lrnn_error * err) {
     for (;;) {
         const size_t n = record_skip_space(data_of(r), left_of(r), 0);
         use(r, n);
@@ -185,7 +184,7 @@ static bool next_byte(struct record_reader * r, int * c, char * err, size_t err_
             *c = -1;
             return true;
         }
-        if (!read_more(r, err, err_size)) {
+        if (!read_more(r, err)) {
             return false;
         }
     }
@@ -194,7 +193,7 @@ static bool next_byte(struct record_reader * r, int * c, char * err, size_t err_
 // The value at `begin`, delimited by brackets and quotes alone. It may not be valid JSON; the next
 // value is found in any case.
 static enum record_status next_value(
-        struct record_reader * r, struct record * record, char * err, size_t err_size) {
+        struct record_reader * r, struct record * record, struct lrnn_error * err) {
     const int64_t line      = r->line;
     bool          too_long  = false;
     bool          in_string = false;
@@ -234,8 +233,8 @@ static enum record_status next_value(
             return status;
         }
         if (r->at_end) {
-            snprintf(err, err_size, "%s: the file ends inside the record of line %lld", r->name,
-                    (long long) line);
+            error_set(err, LRNN_ERROR_BAD_FILE, "%s: the file ends inside the record of line %lld",
+                    r->name, (long long) line);
             return RECORD_ERROR;
         }
         if (n > r->max_record) {
@@ -243,21 +242,21 @@ static enum record_status next_value(
             use(r, n);
             i = 0;
         }
-        if (!read_more(r, err, err_size)) {
+        if (!read_more(r, err)) {
             return RECORD_ERROR;
         }
     }
 }
 
 // Reads the rest of the file into memory. *too_long: it exceeds the limit of a record.
-static bool read_rest(struct record_reader * r, bool * too_long, char * err, size_t err_size) {
+static bool read_rest(struct record_reader * r, bool * too_long, struct lrnn_error * err) {
     *too_long = false;
     while (!r->at_end) {
         if (left_of(r) > r->max_record) {
             *too_long = true;
             return true;
         }
-        if (!read_more(r, err, err_size)) {
+        if (!read_more(r, err)) {
             return false;
         }
     }
@@ -266,9 +265,9 @@ static bool read_rest(struct record_reader * r, bool * too_long, char * err, siz
 }
 
 static enum record_status next_text(
-        struct record_reader * r, struct record * record, char * err, size_t err_size) {
+        struct record_reader * r, struct record * record, struct lrnn_error * err) {
     bool too_long;
-    if (!read_rest(r, &too_long, err, err_size)) {
+    if (!read_rest(r, &too_long, err)) {
         return RECORD_ERROR;
     }
     r->is_over = true;
@@ -276,95 +275,96 @@ static enum record_status next_text(
 }
 
 // Checks what follows the end of an array.
-static enum record_status end_array(struct record_reader * r, char * err, size_t err_size) {
+static enum record_status end_array(struct record_reader * r, struct lrnn_error * err) {
     static const char EMPTY[] = "{\"Data\":[]";
 
     r->is_over = true;
     if (r->form == RECORD_FORM_WRAPPED) {
         bool too_long;
-        if (!read_rest(r, &too_long, err, err_size)) {
+        if (!read_rest(r, &too_long, err)) {
             return RECORD_ERROR;
         }
         if (too_long) {
-            snprintf(err, err_size, "%s: line %lld: more than %zu bytes after the array Data",
-                    r->name, (long long) r->line, r->max_record);
+            error_set(err, LRNN_ERROR_BAD_FILE,
+                    "%s: line %lld: more than %zu bytes after the array Data", r->name,
+                    (long long) r->line, r->max_record);
             return RECORD_ERROR;
         }
-        return check_wrapping(r, EMPTY, sizeof(EMPTY) - 1, data_of(r), left_of(r), err, err_size)
+        return check_wrapping(r, EMPTY, sizeof(EMPTY) - 1, data_of(r), left_of(r), err)
                        ? RECORD_END
                        : RECORD_ERROR;
     }
     int c;
-    if (!next_byte(r, &c, err, err_size)) {
+    if (!next_byte(r, &c, err)) {
         return RECORD_ERROR;
     }
     if (c >= 0) {
-        snprintf(err, err_size, "%s: line %lld: text after the end of the array", r->name,
-                (long long) r->line);
+        error_set(err, LRNN_ERROR_BAD_FILE, "%s: line %lld: text after the end of the array",
+                r->name, (long long) r->line);
         return RECORD_ERROR;
     }
     return RECORD_END;
 }
 
 static enum record_status next_element(
-        struct record_reader * r, struct record * record, char * err, size_t err_size) {
+        struct record_reader * r, struct record * record, struct lrnn_error * err) {
     int c;
-    if (!next_byte(r, &c, err, err_size)) {
+    if (!next_byte(r, &c, err)) {
         return RECORD_ERROR;
     }
     if (c == ']') {
         use(r, 1);
-        return end_array(r, err, err_size);
+        return end_array(r, err);
     }
     if (r->needs_comma) {
         if (c == ',') {
             use(r, 1);
-            if (!next_byte(r, &c, err, err_size)) {
+            if (!next_byte(r, &c, err)) {
                 return RECORD_ERROR;
             }
         } else if (c >= 0) {
-            snprintf(err, err_size,
+            error_set(err, LRNN_ERROR_BAD_FILE,
                     "%s: line %lld: expected ',' or ']' after a record of the array", r->name,
                     (long long) r->line);
             return RECORD_ERROR;
         }
     }
     if (c < 0) {
-        snprintf(err, err_size, "%s: the file ends inside the array, after line %lld", r->name,
-                (long long) r->line);
+        error_set(err, LRNN_ERROR_BAD_FILE, "%s: the file ends inside the array, after line %lld",
+                r->name, (long long) r->line);
         return RECORD_ERROR;
     }
     if (c == ',' || c == ']' || c == '}') {
-        snprintf(err, err_size, "%s: line %lld: expected a record, found '%c'", r->name,
+        error_set(err, LRNN_ERROR_BAD_FILE, "%s: line %lld: expected a record, found '%c'", r->name,
                 (long long) r->line, c);
         return RECORD_ERROR;
     }
     r->needs_comma = true;
-    return next_value(r, record, err, err_size);
+    return next_value(r, record, err);
 }
 
 enum record_status record_reader_next(
-        struct record_reader * r, struct record * record, char * err, size_t err_size) {
+        struct record_reader * r, struct record * record, struct lrnn_error * err) {
     *record = (struct record) { 0 };
     if (r->is_over) {
         return RECORD_END;
     }
     switch (r->form) {
-        case RECORD_FORM_TEXT: return next_text(r, record, err, err_size);
-        case RECORD_FORM_LINES: return next_line(r, record, err, err_size);
+        case RECORD_FORM_TEXT: return next_text(r, record, err);
+        case RECORD_FORM_LINES: return next_line(r, record, err);
         case RECORD_FORM_ARRAY:
-        case RECORD_FORM_WRAPPED: return next_element(r, record, err, err_size);
+        case RECORD_FORM_WRAPPED: return next_element(r, record, err);
         case RECORD_FORM_VALUES: {
             int c;
-            if (!next_byte(r, &c, err, err_size)) {
+            if (!next_byte(r, &c, err)) {
                 return RECORD_ERROR;
             }
             if (c == '}' || c == ']' || c == ',') {
-                snprintf(err, err_size, "%s: line %lld: expected a record, found '%c'", r->name,
-                        (long long) r->line, c);
+                error_set(err, LRNN_ERROR_BAD_FILE, "%s: line %lld: expected a record, found '%c'",
+                        r->name, (long long) r->line, c);
                 return RECORD_ERROR;
             }
-            return c < 0 ? RECORD_END : next_value(r, record, err, err_size);
+            return c < 0 ? RECORD_END : next_value(r, record, err);
         }
         default: return RECORD_END;
     }

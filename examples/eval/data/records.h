@@ -2,6 +2,7 @@
 
 // Reads the records of a data file one by one. Memory holds one record.
 
+#include "lrnn.h"
 #include "base/buffer.h"
 #include "eval/data/byte-source.h"
 #include "eval/data/record-form.h"
@@ -29,11 +30,11 @@ struct record {
 };
 
 // Opens a file and determines its form. A known foreign format is an error that says what to do.
-bool record_reader_open(struct record_reader * r, const char * path, char * err, size_t err_size);
+bool record_reader_open(struct record_reader * r, const char * path, struct lrnn_error * err);
 
 // To read a file that is not JSON line by line, set r->form before the first call.
 enum record_status record_reader_next(
-        struct record_reader * r, struct record * record, char * err, size_t err_size);
+        struct record_reader * r, struct record * record, struct lrnn_error * err);
 
 int64_t record_reader_position(const struct record_reader * r); // bytes of the file used so far
 void record_reader_close(struct record_reader * r);             // keeps memory for the next file

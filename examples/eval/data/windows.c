@@ -39,13 +39,13 @@ struct window_header {
     int64_t n_tokens, n_spans;
 };
 
-static bool no_memory(char * err, size_t err_size) {
-    return error_set(err, err_size, "out of memory for windows of tokens");
+static bool no_memory(struct lrnn_error * err) {
+    return error_set(err, LRNN_ERROR_NO_MEMORY, "out of memory for windows of tokens");
 }
 
-static bool cannot_keep(char * err, size_t err_size) {
-    return error_set(
-            err, err_size, "cannot write the temporary file of windows: %s", strerror(errno));
+static bool cannot_keep(struct lrnn_error * err) {
+    return error_set(err, LRNN_ERROR_SYSTEM, "cannot write the temporary file of windows: %s",
+            strerror(errno));
 }
 
 //
@@ -59,7 +59,7 @@ static bool is_full(const struct windows * ws, int64_t n) {
 }
 
 // Appends the current window to the file.
-static bool flush(struct windows * ws, char * err, size_t err_size) {
+static bool flush(struct windows * ws, struct lrnn_error * err) {
     const size_t               n       = (size_t) ws->n_tokens;
     const size_t               n_spans = (size_t) ws->n_spans;
     const struct window_header header  = { ws->n_tokens, ws->n_spans };
@@ -79,7 +79,7 @@ static bool flush(struct windows * ws, char * err, size_t err_size) {
         const int64_t more    = 2 * ws->capacity + 64;
         int64_t *     offsets = realloc(ws->offsets, (size_t) more * sizeof(*offsets));
         if (offsets == NULL) {
-            return no_memory(err, err_size);
+            return no_memory(err);
         }
         ws->offsets  = offsets;
         ws->capacity = more;
@@ -90,7 +90,7 @@ static bool flush(struct windows * ws, char * err, size_t err_size) {
             fwrite(ws->tokens, sizeof(*ws->tokens), n, ws->file) != n ||
             fwrite(ws->bytes, sizeof(*ws->bytes), n, ws->file) != n ||
             fwrite(ws->scored, sizeof(*ws->scored), n, ws->file) != n) {
-        return cannot_keep(err, err_size);
+        return cannot_keep(err);
     }
     ws->n++;
     ws->summary.n_windows = ws->n;
@@ -100,12 +100,12 @@ static bool flush(struct windows * ws, char * err, size_t err_size) {
     return true;
 }
 
-static bool push_span(struct windows * ws, struct window_span span, char * err, size_t err_size) {
+static bool push_span(struct windows * ws, struct window_span span, struct lrnn_error * err) {
     if (ws->n_spans == ws->cap_spans) {
         const int64_t        more  = 2 * ws->cap_spans + 16;
         struct window_span * spans = realloc(ws->spans, (size_t) more * sizeof(*spans));
         if (spans == NULL) {
-            return no_memory(err, err_size);
+            return no_memory(err);
         }
         ws->spans     = spans;
         ws->cap_spans = more;
@@ -119,11 +119,11 @@ static bool push_span(struct windows * ws, struct window_span span, char * err, 
 // - starts: the token begins a document
 // - at: position of the token in its document
 static bool push(struct windows * ws, int32_t token, uint16_t bytes, bool starts,
-        const struct window_span * at, char * err, size_t err_size) {
+        const struct window_span * at, struct lrnn_error * err) {
     if (ws->n_tokens <= 1 || starts) {
         struct window_span span = *at;
         span.first              = ws->n_tokens;
-        if (!push_span(ws, span, err, err_size)) {
+        if (!push_span(ws, span, err)) {
             return false;
         }
         if (ws->n_tokens == 0 && ws->bos_window && ws->params.mode != WINDOW_LLAMA) {
@@ -135,7 +135,7 @@ static bool push(struct windows * ws, int32_t token, uint16_t bytes, bool starts
     ws->tokens[ws->n_tokens] = token;
     ws->bytes[ws->n_tokens]  = bytes;
     ws->n_tokens++;
-    return ws->n_tokens < ws->params.length || flush(ws, err, err_size);
+    return ws->n_tokens < ws->params.length || flush(ws, err);
 }
 
 // A tokenized document. With bos and eos, its tokens are −1 … n.
@@ -148,48 +148,48 @@ struct encoded {
 
 // Fills the bytes of each token, which a score file stores in 16 bits.
 static bool cover(const struct lrnn_model * model, const struct document * doc, struct encoded * e,
-        char * err, size_t err_size) {
+        struct lrnn_error * err) {
     size_t * spans = malloc(((size_t) e->n + 1) * sizeof(*spans));
     if (spans == NULL) {
-        return error_set(err, err_size, "out of memory for %" PRId64 " tokens", e->n);
+        return error_set(err, LRNN_ERROR_NO_MEMORY, "out of memory for %" PRId64 " tokens", e->n);
     }
-    bool ok = lrnn_token_spans(model, doc->text, doc->size, e->tokens, e->n, spans, err, err_size);
+    bool ok = lrnn_token_spans(model, doc->text, doc->size, e->tokens, e->n, spans, err);
     for (int64_t i = 0; i < e->n && ok; ++i) {
         e->bytes[i] = (uint16_t) spans[i];
         ok          = spans[i] <= UINT16_MAX ||
-             error_set(err, err_size, "token %" PRId64 " covers %zu bytes; expected at most %d", i,
-                     spans[i], UINT16_MAX);
+             error_set(err, LRNN_ERROR_BAD_FILE,
+                     "token %" PRId64 " covers %zu bytes; expected at most %d", i, spans[i],
+                     UINT16_MAX);
     }
     free(spans);
     return ok;
 }
 
-static bool encode(struct windows * ws, const struct document * doc, struct encoded * e, char * err,
-        size_t err_size) {
-    char why[512];
+static bool encode(struct windows * ws, const struct document * doc, struct encoded * e,
+        struct lrnn_error * err) {
+    struct lrnn_error why;
     *e = (struct encoded) {
         .bos = ws->bos_doc && (ws->params.mode != WINDOW_LLAMA || doc->index == 0),
         .eos = ws->params.eos == WINDOW_EOS_DOC,
     };
-    bool ok =
-            lrnn_tokenize(ws->model, doc->text, doc->size, 0, &e->tokens, &e->n, why, sizeof(why));
+    bool ok = lrnn_tokenize(ws->model, doc->text, doc->size, 0, &e->tokens, &e->n, &why);
     if (ok) {
         e->bytes = malloc(((size_t) e->n + 1) * sizeof(*e->bytes));
         if (e->bytes == NULL) {
-            snprintf(why, sizeof(why), "out of memory for %" PRId64 " tokens", e->n);
+            error_set(&why, LRNN_ERROR_NO_MEMORY, "out of memory for %" PRId64 " tokens", e->n);
         }
-        ok = e->bytes != NULL && cover(ws->model, doc, e, why, sizeof(why));
+        ok = e->bytes != NULL && cover(ws->model, doc, e, &why);
     }
     if (!ok) {
-        snprintf(err, err_size, "%s:%" PRId64 ": document %" PRId64 ": %s", doc->file, doc->line,
-                doc->index, why);
+        error_set(err, why.kind, "%s:%" PRId64 ": document %" PRId64 ": %s", doc->file, doc->line,
+                doc->index, why.text);
     }
     return ok;
 }
 
 // Cuts a document into windows, until the limits are reached.
 static bool add_document(struct windows * ws, const struct document * doc, const struct encoded * e,
-        char * err, size_t err_size) {
+        struct lrnn_error * err) {
     const bool    alone = ws->params.mode == WINDOW_DOCUMENT;
     const int64_t first = e->bos ? -1 : 0;
     const int64_t end   = e->eos ? e->n + 1 : e->n;
@@ -214,7 +214,7 @@ static bool add_document(struct windows * ws, const struct document * doc, const
                               : -1,
     };
     if (at.file < 0 || (at.source < 0 && doc->source != NULL && *doc->source != '\0')) {
-        return no_memory(err, err_size);
+        return no_memory(err);
     }
     const int64_t n_before = ws->n;
     for (int64_t i = first; i < end; ++i) {
@@ -223,12 +223,12 @@ static bool add_document(struct windows * ws, const struct document * doc, const
         if ((alone && ws->n > n_before) || (!alone && ws->n_tokens == 0 && is_full(ws, w))) {
             return true; // W tokens, or a limit is reached
         }
-        if (!push(ws, token, bytes, i == first, &at, err, err_size)) {
+        if (!push(ws, token, bytes, i == first, &at, err)) {
             return false;
         }
         at.byte += bytes;
     }
-    return !alone || ws->n_tokens == 0 || flush(ws, err, err_size);
+    return !alone || ws->n_tokens == 0 || flush(ws, err);
 }
 
 // A complaint begins with the path of its file, here without the folder: equal data gives equal
@@ -257,12 +257,12 @@ static char * join_complaints(const struct dataset * ds) {
 }
 
 static bool add_all(struct windows * ws, struct dataset * ds, windows_progress progress,
-        void * user, char * err, size_t err_size) {
+        void * user, struct lrnn_error * err) {
     const int64_t w =
             ws->params.mode == WINDOW_DOCUMENT ? ws->params.min_doc_tokens : ws->params.length;
     struct document doc;
     while (ws->n_tokens > 0 || !is_full(ws, w)) {
-        const enum dataset_status status = dataset_next(ds, &doc, err, err_size);
+        const enum dataset_status status = dataset_next(ds, &doc, err);
         if (status == DATASET_ERROR) {
             return false;
         }
@@ -270,8 +270,7 @@ static bool add_all(struct windows * ws, struct dataset * ds, windows_progress p
             break;
         }
         struct encoded e;
-        const bool     ok =
-                encode(ws, &doc, &e, err, err_size) && add_document(ws, &doc, &e, err, err_size);
+        const bool     ok = encode(ws, &doc, &e, err) && add_document(ws, &doc, &e, err);
         free(e.tokens);
         free(e.bytes);
         if (!ok) {
@@ -279,7 +278,7 @@ static bool add_all(struct windows * ws, struct dataset * ds, windows_progress p
         }
         ws->summary.counts = dataset_get_counts(ds);
         if (progress != NULL && !progress(&ws->summary, user)) {
-            return error_set(err, err_size, "stopped while reading the data");
+            return error_set(err, LRNN_ERROR_BAD_FILE, "stopped while reading the data");
         }
     }
     ws->n_tokens = ws->n_spans = 0; // an incomplete last window is dropped
@@ -287,27 +286,27 @@ static bool add_all(struct windows * ws, struct dataset * ds, windows_progress p
     dataset_fingerprint(ds, ws->summary.fingerprint);
     ws->template = malloc(strlen(ws->summary.counts.template) + 1); // may outlive the data set
     if (ws->template == NULL) {
-        return no_memory(err, err_size);
+        return no_memory(err);
     }
     ws->summary.counts.template = strcpy(ws->template, ws->summary.counts.template);
     ws->complaints              = join_complaints(ds);
     if (ws->complaints == NULL) {
-        return no_memory(err, err_size);
+        return no_memory(err);
     }
     ws->summary.complaints = ws->complaints;
     if (ws->n == 0) {
-        return error_set(err, err_size,
+        return error_set(err, LRNN_ERROR_BAD_FILE,
                 "the data gives no window: %" PRId64 " documents have %" PRId64
                 " tokens%s; a window needs %" PRId64,
                 ws->summary.counts.documents, ws->summary.stream_tokens,
                 ws->params.mode == WINDOW_DOCUMENT ? ", and each is too short" : "",
                 ws->params.mode == WINDOW_DOCUMENT ? ws->params.min_doc_tokens : ws->params.length);
     }
-    return fflush(ws->file) == 0 || cannot_keep(err, err_size);
+    return fflush(ws->file) == 0 || cannot_keep(err);
 }
 
 // A temporary file without a name, which disappears with the process.
-static FILE * nameless_file(const char * folder, char * err, size_t err_size) {
+static FILE * nameless_file(const char * folder, struct lrnn_error * err) {
     const size_t size = strlen(folder) + 32;
     char *       path = malloc(size);
     FILE *       file = NULL;
@@ -323,21 +322,23 @@ static FILE * nameless_file(const char * folder, char * err, size_t err_size) {
         }
     }
     if (file == NULL) {
-        snprintf(err, err_size, "%s: cannot create a temporary file: %s", folder, strerror(errno));
+        error_set(err, LRNN_ERROR_SYSTEM, "%s: cannot create a temporary file: %s", folder,
+                strerror(errno));
     }
     free(path);
     return file;
 }
 
-static bool check_params(const struct window_params * p, char * err, size_t err_size) {
+static bool check_params(const struct window_params * p, struct lrnn_error * err) {
     if (p->length < 2 || p->length > WINDOW_MAX_LENGTH) {
-        return error_set(err, err_size, "the window has %" PRId64 " tokens; expected 2 to %d",
-                p->length, WINDOW_MAX_LENGTH);
+        return error_set(err, LRNN_ERROR_BAD_FILE,
+                "the window has %" PRId64 " tokens; expected 2 to %d", p->length,
+                WINDOW_MAX_LENGTH);
     }
     for (int i = 0; i < p->n_contexts; ++i) {
         if (p->mode != WINDOW_PACKED || p->contexts[i] < 1 ||
                 p->contexts[i] > p->length - WINDOW_SAME_TARGETS) {
-            return error_set(err, err_size,
+            return error_set(err, LRNN_ERROR_BAD_FILE,
                     "same targets (%d) after a context of %" PRId64
                     " tokens; expected packed windows and 1 to %" PRId64 " tokens",
                     WINDOW_SAME_TARGETS, p->contexts[i], p->length - WINDOW_SAME_TARGETS);
@@ -346,12 +347,12 @@ static bool check_params(const struct window_params * p, char * err, size_t err_
     return true;
 }
 
-static bool prepare(struct windows * ws, const char * folder, char * err, size_t err_size) {
+static bool prepare(struct windows * ws, const char * folder, struct lrnn_error * err) {
     const struct lrnn_model_info info = lrnn_model_get_info(ws->model);
     struct window_params *       p    = &ws->params;
 
     if (!info.has_tokenizer) {
-        return error_set(err, err_size, "the model has no tokenizer");
+        return error_set(err, LRNN_ERROR_BAD_FILE, "the model has no tokenizer");
     }
     p->min_doc_tokens =
             p->mode != WINDOW_DOCUMENT || p->min_doc_tokens == 0 || p->min_doc_tokens > p->length
@@ -364,34 +365,34 @@ static bool prepare(struct windows * ws, const char * folder, char * err, size_t
     ws->bos_window    = p->bos == WINDOW_BOS_WINDOW;
     ws->summary.bos   = ws->bos_doc ? "doc" : ws->bos_window ? "window" : "none";
     if ((ws->bos_doc || ws->bos_window) && ws->bos < 0) {
-        return error_set(err, err_size, "the model has no bos token; use --bos none");
+        return error_set(err, LRNN_ERROR_BAD_FILE, "the model has no bos token; use --bos none");
     }
     if (p->eos == WINDOW_EOS_DOC && ws->eos < 0) {
-        return error_set(err, err_size, "the model has no eos token; use --eos none");
+        return error_set(err, LRNN_ERROR_BAD_FILE, "the model has no eos token; use --eos none");
     }
     const size_t w = (size_t) p->length;
     ws->tokens     = malloc(w * sizeof(*ws->tokens));
     ws->bytes      = malloc(w * sizeof(*ws->bytes));
     ws->scored     = malloc(w);
     if (ws->tokens == NULL || ws->bytes == NULL || ws->scored == NULL) {
-        return no_memory(err, err_size);
+        return no_memory(err);
     }
-    ws->file = nameless_file(folder, err, err_size);
+    ws->file = nameless_file(folder, err);
     return ws->file != NULL;
 }
 
 struct windows * windows_make(struct dataset * ds, const struct lrnn_model * model,
         const struct window_params * params, const char * folder, windows_progress progress,
-        void * user, char * err, size_t err_size) {
+        void * user, struct lrnn_error * err) {
     struct windows * ws = calloc(1, sizeof(*ws));
     if (ws == NULL) {
-        no_memory(err, err_size);
+        no_memory(err);
         return NULL;
     }
     ws->params = *params;
     ws->model  = model;
-    if (!check_params(params, err, err_size) || !prepare(ws, folder, err, err_size) ||
-            !add_all(ws, ds, progress, user, err, err_size)) {
+    if (!check_params(params, err) || !prepare(ws, folder, err) ||
+            !add_all(ws, ds, progress, user, err)) {
         windows_free(ws);
         return NULL;
     }
@@ -461,13 +462,13 @@ static void keep_tail(struct window * w, struct window_span * spans, int32_t * t
 }
 
 bool windows_read(
-        struct windows * ws, int64_t index, struct window * window, char * err, size_t err_size) {
+        struct windows * ws, int64_t index, struct window * window, struct lrnn_error * err) {
     const int64_t        n_contexts = ws->params.n_contexts > 0 ? ws->params.n_contexts : 1;
     struct window_header header;
     *window = (struct window) { .index = index };
     if (index < 0 || index >= ws->n * n_contexts) {
-        return error_set(err, err_size, "window %" PRId64 "; expected 0 to %" PRId64, index,
-                ws->n * n_contexts - 1);
+        return error_set(err, LRNN_ERROR_BAD_FILE, "window %" PRId64 "; expected 0 to %" PRId64,
+                index, ws->n * n_contexts - 1);
     }
     bool ok = fseeko(ws->file, ws->offsets[index / n_contexts], SEEK_SET) == 0 &&
               fread(&header, sizeof(header), 1, ws->file) == 1;
@@ -477,7 +478,7 @@ bool windows_read(
         const size_t size    = n_spans + n * (sizeof(int32_t) + sizeof(uint16_t) + 1);
         char *       memory  = malloc(size);
         if (memory == NULL) {
-            return no_memory(err, err_size);
+            return no_memory(err);
         }
         struct window_span * spans  = (void *) memory;
         int32_t *            tokens = (void *) (memory + n_spans);
@@ -500,7 +501,8 @@ bool windows_read(
         }
     }
     if (!ok) {
-        snprintf(err, err_size, "cannot read window %" PRId64 " from the temporary file: %s", index,
+        error_set(err, LRNN_ERROR_SYSTEM,
+                "cannot read window %" PRId64 " from the temporary file: %s", index,
                 strerror(errno));
         window_free(window);
     }

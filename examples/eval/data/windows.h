@@ -89,12 +89,12 @@ typedef bool (*windows_progress)(const struct windows_summary * so_far, void * u
 // - progress: may be NULL
 struct windows * windows_make(struct dataset * ds, const struct lrnn_model * model,
         const struct window_params * params, const char * folder, windows_progress progress,
-        void * user, char * err, size_t err_size);
+        void * user, struct lrnn_error * err);
 void windows_free(struct windows * ws);
 
 const struct windows_summary * windows_get_summary(const struct windows * ws);
 
 // Reads a window from the temporary file. Free it with window_free.
 bool windows_read(
-        struct windows * ws, int64_t index, struct window * window, char * err, size_t err_size);
+        struct windows * ws, int64_t index, struct window * window, struct lrnn_error * err);
 void window_free(struct window * window);

@@ -204,15 +204,14 @@ static bool estimate(const struct unit * units, int64_t n, struct byte_compariso
 }
 
 bool byte_comparison_make(const struct scores * base, const struct scores * other,
-        int64_t base_trained, int64_t other_trained, struct byte_comparison * c, char * err,
-        size_t err_size) {
-    char why[512];
-    bool bytes_only;
+        int64_t base_trained, int64_t other_trained, struct byte_comparison * c,
+        struct lrnn_error * err) {
+    struct lrnn_error why;
+    bool              bytes_only;
     *c = (struct byte_comparison) { .base_trained = base_trained, .other_trained = other_trained };
-    if (!comparison_allowed(&base->meta, &other->meta, &bytes_only, why, sizeof(why)) &&
-            !bytes_only) {
-        return error_set(err, err_size, "%s and %s cannot be compared: %s", base->meta.model,
-                other->meta.model, why);
+    if (!comparison_allowed(&base->meta, &other->meta, &bytes_only, &why) && !bytes_only) {
+        return error_set(err, why.kind, "%s and %s cannot be compared: %s", base->meta.model,
+                other->meta.model, why.text);
     }
     struct unit * units = calloc((size_t) base->n_windows + 1, sizeof(*units));
     bool          ok    = units != NULL;
@@ -231,10 +230,10 @@ bool byte_comparison_make(const struct scores * base, const struct scores * othe
     }
     free(units);
     if (!ok) {
-        snprintf(err, err_size, "out of memory to compare %s and %s", base->meta.model,
+        error_set(err, LRNN_ERROR_NO_MEMORY, "out of memory to compare %s and %s", base->meta.model,
                 other->meta.model);
     } else if (c->bytes == 0) {
-        snprintf(err, err_size, "%s and %s have no text in common", base->meta.model,
+        error_set(err, LRNN_ERROR_BAD_INPUT, "%s and %s have no text in common", base->meta.model,
                 other->meta.model);
         ok = false;
     }

@@ -12,40 +12,39 @@
 // Comparable runs
 //
 
-static bool same_text(
-        const char * key, const char * a, const char * b, char * err, size_t err_size) {
+static bool same_text(const char * key, const char * a, const char * b, struct lrnn_error * err) {
     if (strcmp(a, b) != 0) {
-        return error_set(err, err_size, "%s is '%.64s' in one and '%.64s' in the other", key, a, b);
+        return error_set(err, LRNN_ERROR_BAD_INPUT, "%s is '%.64s' in one and '%.64s' in the other",
+                key, a, b);
     }
     return true;
 }
 
-static bool same_number(const char * key, int64_t a, int64_t b, char * err, size_t err_size) {
+static bool same_number(const char * key, int64_t a, int64_t b, struct lrnn_error * err) {
     if (a != b) {
-        return error_set(
-                err, err_size, "%s is %" PRId64 " in one and %" PRId64 " in the other", key, a, b);
+        return error_set(err, LRNN_ERROR_BAD_INPUT,
+                "%s is %" PRId64 " in one and %" PRId64 " in the other", key, a, b);
     }
     return true;
 }
 
 bool comparison_allowed(const struct score_meta * a, const struct score_meta * b, bool * bytes_only,
-        char * err, size_t err_size) {
+        struct lrnn_error * err) {
     // n_batch and group affect only the rounding of a run
     const bool same_data =
-            same_text(
-                    "data_fingerprint", a->data_fingerprint, b->data_fingerprint, err, err_size) &&
-            same_text("mode", a->mode, b->mode, err, err_size) &&
-            same_text("reset", a->reset, b->reset, err, err_size) &&
-            same_number("skip_special", a->skip_special, b->skip_special, err, err_size) &&
-            same_text("same_targets", a->same_targets, b->same_targets, err, err_size);
-    const bool same_tokens = same_data && same_text("tokenizer_hash", a->tokenizer_hash,
-                                                  b->tokenizer_hash, err, err_size);
+            same_text("data_fingerprint", a->data_fingerprint, b->data_fingerprint, err) &&
+            same_text("mode", a->mode, b->mode, err) &&
+            same_text("reset", a->reset, b->reset, err) &&
+            same_number("skip_special", a->skip_special, b->skip_special, err) &&
+            same_text("same_targets", a->same_targets, b->same_targets, err);
+    const bool same_tokens =
+            same_data && same_text("tokenizer_hash", a->tokenizer_hash, b->tokenizer_hash, err);
 
     *bytes_only = same_data && !same_tokens && a->same_targets[0] == '\0';
-    return same_tokens && same_text("bos", a->bos, b->bos, err, err_size) &&
-           same_text("eos", a->eos, b->eos, err, err_size) &&
-           same_number("window", a->window, b->window, err, err_size) &&
-           same_number("min_doc_tokens", a->min_doc_tokens, b->min_doc_tokens, err, err_size);
+    return same_tokens && same_text("bos", a->bos, b->bos, err) &&
+           same_text("eos", a->eos, b->eos, err) &&
+           same_number("window", a->window, b->window, err) &&
+           same_number("min_doc_tokens", a->min_doc_tokens, b->min_doc_tokens, err);
 }
 
 //
@@ -147,19 +146,19 @@ static bool pair_from(
 }
 
 bool comparison_make(const struct summary * base, const struct summary * other,
-        struct comparison * c, char * err, size_t err_size) {
-    bool    bytes_only;
-    int64_t n_common;
-    char    why[512];
+        struct comparison * c, struct lrnn_error * err) {
+    bool              bytes_only;
+    int64_t           n_common;
+    struct lrnn_error why;
 
     *c = (struct comparison) { .base = base, .other = other, .n_buckets = base->buckets.n };
-    if (!comparison_allowed(&base->meta, &other->meta, &bytes_only, why, sizeof(why))) {
-        return error_set(err, err_size, "%s and %s cannot be compared token by token: %s",
-                base->meta.model, other->meta.model, why);
+    if (!comparison_allowed(&base->meta, &other->meta, &bytes_only, &why)) {
+        return error_set(err, why.kind, "%s and %s cannot be compared token by token: %s",
+                base->meta.model, other->meta.model, why.text);
     }
     if (!same_ranges(&base->buckets, &other->buckets)) {
-        return error_set(err, err_size, "%s and %s have different buckets", base->meta.model,
-                other->meta.model);
+        return error_set(err, LRNN_ERROR_BAD_INPUT, "%s and %s have different buckets",
+                base->meta.model, other->meta.model);
     }
     const int64_t ta  = base->extrapolation.trained_length;
     const int64_t tb  = other->extrapolation.trained_length;
@@ -177,7 +176,7 @@ bool comparison_make(const struct summary * base, const struct summary * other,
                                     : pair_from(c, 0, &c->all, &n_common));
     ok = ok && pair_from(c, c->trained_length > 0 ? beyond : c->n_buckets, &c->beyond, &n_common);
     if (!ok) {
-        snprintf(err, err_size, "out of memory to compare %s and %s", base->meta.model,
+        error_set(err, LRNN_ERROR_NO_MEMORY, "out of memory to compare %s and %s", base->meta.model,
                 other->meta.model);
         comparison_free(c);
         return false;

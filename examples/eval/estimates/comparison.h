@@ -9,6 +9,7 @@
 //
 // A difference is other − base: negative if the other is better.
 
+#include "lrnn.h"
 #include "eval/estimates/summary.h"
 
 struct paired {
@@ -19,7 +20,7 @@ struct paired {
 // True if two runs can be compared token by token. Otherwise err names the key that differs, with
 // both values, and *bytes_only tells whether they can be compared in bits per byte.
 bool comparison_allowed(const struct score_meta * base, const struct score_meta * other,
-        bool * bytes_only, char * err, size_t err_size);
+        bool * bytes_only, struct lrnn_error * err);
 
 // Pairs the losses of equal ranges. Windows that only one run has, or that diverged in one, are
 // excluded. Returns false if out of memory.
@@ -41,7 +42,7 @@ struct comparison {
 };
 
 bool comparison_make(const struct summary * base, const struct summary * other,
-        struct comparison * c, char * err, size_t err_size);
+        struct comparison * c, struct lrnn_error * err);
 void comparison_free(struct comparison * c);
 
 // A comparison of runs with different tokenizers. A stretch is bytes of one document that both runs
@@ -57,5 +58,5 @@ struct byte_comparison {
 };
 
 bool byte_comparison_make(const struct scores * base, const struct scores * other,
-        int64_t base_trained, int64_t other_trained, struct byte_comparison * c, char * err,
-        size_t err_size);
+        int64_t base_trained, int64_t other_trained, struct byte_comparison * c,
+        struct lrnn_error * err);

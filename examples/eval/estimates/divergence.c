@@ -109,16 +109,16 @@ static bool all_finite(const float * x, int64_t n) {
 
 bool divergence_measure(struct lrnn_session * const * sessions, int n_sessions, int64_t n_vocab,
         const struct window * window, int64_t n_batch, struct divergence_windows * out,
-        bool * not_finite, char * err, size_t err_size) {
+        bool * not_finite, struct lrnn_error * err) {
     *not_finite = false;
     for (int s = 0; s < n_sessions; ++s) {
-        if (!lrnn_seq_reset(sessions[s], 0, err, err_size)) {
+        if (!lrnn_seq_reset(sessions[s], 0, err)) {
             return false;
         }
     }
     for (int s = 1; s < n_sessions; ++s) {
         if (append(&out[s - 1], window->n_tokens - 1) == NULL) {
-            return error_set(err, err_size,
+            return error_set(err, LRNN_ERROR_NO_MEMORY,
                     "out of memory for the %" PRId64 " positions of window %" PRId64,
                     window->n_tokens - 1, window->index);
         }
@@ -129,7 +129,7 @@ bool divergence_measure(struct lrnn_session * const * sessions, int n_sessions, 
             .seq = 0, .tokens = window->tokens + at, .n_tokens = n, .n_logits = n
         };
         for (int s = 0; s < n_sessions; ++s) {
-            if (!lrnn_eval(sessions[s], &input, 1, err, err_size)) {
+            if (!lrnn_eval(sessions[s], &input, 1, err)) {
                 return false;
             }
         }
@@ -142,7 +142,7 @@ bool divergence_measure(struct lrnn_session * const * sessions, int n_sessions, 
             for (int s = 1; s < n_sessions; ++s) {
                 const float * q = lrnn_logits(sessions[s], i);
                 if (!all_finite(p, n_vocab) || !all_finite(q, n_vocab)) {
-                    snprintf(err, err_size,
+                    error_set(err, LRNN_ERROR_BAD_INPUT,
                             "window %" PRId64 ": model %d has non-finite logits after %" PRId64
                             " tokens",
                             window->index, all_finite(p, n_vocab) ? s + 1 : 1, t);

@@ -13,6 +13,7 @@
 // The models run side by side, one call each for the same tokens, so no logits are stored. Results
 // take 13 bytes per position and pair of models.
 
+#include "lrnn.h"
 #include "eval/estimates/stats.h"
 #include "eval/data/windows.h"
 
@@ -46,7 +47,7 @@ struct divergence_windows {
 // - n_sessions: 2 or more
 bool divergence_measure(struct lrnn_session * const * sessions, int n_sessions, int64_t n_vocab,
         const struct window * window, int64_t n_batch, struct divergence_windows * out,
-        bool * not_finite, char * err, size_t err_size);
+        bool * not_finite, struct lrnn_error * err);
 void divergence_windows_free(struct divergence_windows * w);
 
 // Positions first … last.

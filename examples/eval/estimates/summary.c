@@ -11,9 +11,10 @@
 
 enum { MAX_POSITIONS = 1024 }; // of the per-position loss
 
-bool summary_out_of_memory(const struct summary * s, char * err, size_t err_size) {
-    return error_set(err, err_size, "%s: out of memory for the summary of %" PRId64 " windows",
-            s->meta.model, s->n_windows);
+bool summary_out_of_memory(const struct summary * s, struct lrnn_error * err) {
+    return error_set(err, LRNN_ERROR_NO_MEMORY,
+            "%s: out of memory for the summary of %" PRId64 " windows", s->meta.model,
+            s->n_windows);
 }
 
 //
@@ -60,17 +61,17 @@ static bool make_losses(struct summary * s, const struct scores * scores,
     return true;
 }
 
-static bool make_buckets(struct summary * s, const struct scores * scores, int64_t bucket,
-        char * err, size_t err_size) {
+static bool make_buckets(
+        struct summary * s, const struct scores * scores, int64_t bucket, struct lrnn_error * err) {
     struct position_range * ranges = arena_alloc(s->arena, RANGES_MAX_BUCKETS * sizeof(*ranges));
     const int               n = ranges != NULL ? ranges_of_buckets(s->length, bucket, ranges) : 0;
     if (n < 0) {
-        return error_set(err, err_size,
+        return error_set(err, LRNN_ERROR_BAD_INPUT,
                 "%s: --bucket is %" PRId64 ", which cuts %" PRId64 " positions into more than %d",
                 s->meta.model, bucket, s->length, RANGES_MAX_BUCKETS);
     }
     return (ranges != NULL && make_losses(s, scores, ranges, n, &s->buckets)) ||
-           summary_out_of_memory(s, err, err_size);
+           summary_out_of_memory(s, err);
 }
 
 static bool make_prefixes(
@@ -318,38 +319,38 @@ static bool make_total(struct summary * s) {
 }
 
 static bool make_all(struct summary * s, const struct scores * scores,
-        const struct summary_params * p, char * err, size_t err_size) {
+        const struct summary_params * p, struct lrnn_error * err) {
     if (!make_units(s, scores) || !find_divergence(s, scores)) {
-        return summary_out_of_memory(s, err, err_size);
+        return summary_out_of_memory(s, err);
     }
     s->extrapolation.trained_length =
             p->trained_length > 0 ? p->trained_length : s->meta.trained_length;
 
     if (s->n_contexts > 0) {
         if (!make_contexts(s, scores)) {
-            return summary_out_of_memory(s, err, err_size);
+            return summary_out_of_memory(s, err);
         }
     } else {
-        if (!make_buckets(s, scores, p->bucket, err, err_size)) {
+        if (!make_buckets(s, scores, p->bucket, err)) {
             return false;
         }
         if (!make_prefixes(s, scores, p) || !make_curve(s, scores, p)) {
-            return summary_out_of_memory(s, err, err_size);
+            return summary_out_of_memory(s, err);
         }
     }
     if (!make_total(s)) {
-        return summary_out_of_memory(s, err, err_size);
+        return summary_out_of_memory(s, err);
     }
     make_token_error(s, scores);
     if (!make_positions(s, scores) || !make_composition(s, scores) || !make_norms(s, scores) ||
             !summary_extrapolate(s, p->tolerance) || !summary_add_warnings(s, scores)) {
-        return summary_out_of_memory(s, err, err_size);
+        return summary_out_of_memory(s, err);
     }
     return true;
 }
 
 bool summary_make(const struct scores * scores, const struct summary_params * params,
-        struct summary * summary, char * err, size_t err_size) {
+        struct summary * summary, struct lrnn_error * err) {
     *summary = (struct summary) {
         .meta       = scores->meta,
         .n_windows  = scores->n_windows,
@@ -357,9 +358,9 @@ bool summary_make(const struct scores * scores, const struct summary_params * pa
         .arena      = arena_new(),
     };
     if (summary->arena == NULL) {
-        return summary_out_of_memory(summary, err, err_size);
+        return summary_out_of_memory(summary, err);
     }
-    if (!make_all(summary, scores, params, err, err_size)) {
+    if (!make_all(summary, scores, params, err)) {
         summary_free(summary);
         return false;
     }
@@ -368,7 +369,7 @@ bool summary_make(const struct scores * scores, const struct summary_params * pa
 
 bool summary_from_cells(const struct score_meta * meta, int64_t trained_length, int64_t n_units,
         int64_t * unit, int n_buckets, const struct position_range * ranges,
-        const struct score_cell * cells, struct summary * s, char * err, size_t err_size) {
+        const struct score_cell * cells, struct summary * s, struct lrnn_error * err) {
     *s = (struct summary) {
         .meta       = *meta,
         .n_windows  = n_units,
@@ -381,13 +382,13 @@ bool summary_from_cells(const struct score_meta * meta, int64_t trained_length, 
         .trained_length = trained_length, .inside = -1, .degrades = -1, .best = -1
     };
     if (s->arena == NULL || !losses_alloc(&s->buckets, ranges, n_buckets, s->n_units, s->arena)) {
-        summary_out_of_memory(s, err, err_size);
+        summary_out_of_memory(s, err);
         summary_free(s);
         return false;
     }
     memcpy(s->buckets.cells, cells, (size_t) n_units * (size_t) n_buckets * sizeof(*cells));
     if (!losses_estimate(&s->buckets, n_units) || !make_total(s)) {
-        summary_out_of_memory(s, err, err_size);
+        summary_out_of_memory(s, err);
         summary_free(s);
         return false;
     }

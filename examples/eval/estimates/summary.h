@@ -2,6 +2,7 @@
 
 // The summary of a run: losses by position, extrapolation beyond the trained length, warnings.
 
+#include "lrnn.h"
 #include "eval/estimates/losses.h"
 
 // The norms of states in a bucket. Each window contributes its largest norm there.
@@ -67,7 +68,7 @@ struct summary {
 
 // Fails if out of memory or if there are too many buckets. The scores must outlive the summary.
 bool summary_make(const struct scores * scores, const struct summary_params * params,
-        struct summary * summary, char * err, size_t err_size);
+        struct summary * summary, struct lrnn_error * err);
 void summary_free(struct summary * summary);
 
 // The norms of a bucket; NULL: none.
@@ -77,4 +78,4 @@ const struct range_norm * summary_norm(const struct summary * summary, int bucke
 // - cells: [n_units][n_buckets]
 bool summary_from_cells(const struct score_meta * meta, int64_t trained_length, int64_t n_units,
         int64_t * unit, int n_buckets, const struct position_range * ranges,
-        const struct score_cell * cells, struct summary * summary, char * err, size_t err_size);
+        const struct score_cell * cells, struct summary * summary, struct lrnn_error * err);

@@ -1,5 +1,7 @@
 #include "eval/report/comparison-input.h"
 
+#include "lrnn.h"
+
 #include <string.h>
 
 int comparison_side_count(const struct comparison_side * s) {
@@ -40,19 +42,19 @@ static int64_t common_bucket(const struct comparison_side * sides) {
 }
 
 static bool read_scores(struct comparison_side * s, const struct report_params * params,
-        int64_t bucket, char * err, size_t err_size) {
+        int64_t bucket, struct lrnn_error * err) {
     struct report_params p = *params;
     p.paths                = &s->path;
     p.n_paths              = 1;
     p.bucket               = bucket;
     report_free(&s->scores);
-    return report_read(&p, &s->scores, err, err_size);
+    return report_read(&p, &s->scores, err);
 }
 
 // Reports come with buckets, and score files use the same ones. Without a report, score files are
 // read twice: for the bucket that suits each, and with the smaller one.
 bool comparison_sides_read(struct comparison_side sides[2], const char * const paths[2],
-        const struct report_params * params, char * err, size_t err_size) {
+        const struct report_params * params, struct lrnn_error * err) {
     int64_t bucket = params->bucket;
     for (int k = 0; k < 2; ++k) {
         sides[k] = (struct comparison_side) { .path = paths[k],
@@ -60,7 +62,7 @@ bool comparison_sides_read(struct comparison_side sides[2], const char * const p
     }
     for (int k = 0; k < 2; ++k) {
         if (sides[k].is_report) {
-            if (!report_file_read(paths[k], &sides[k].file, err, err_size)) {
+            if (!report_file_read(paths[k], &sides[k].file, err)) {
                 return false;
             }
             bucket = bucket < 0 ? bucket_of(&sides[k].file.runs[0]) : bucket;
@@ -69,7 +71,7 @@ bool comparison_sides_read(struct comparison_side sides[2], const char * const p
     const int n_passes = bucket < 0 ? 2 : 1;
     for (int pass = 0; pass < n_passes; ++pass) {
         for (int k = 0; k < 2; ++k) {
-            if (!sides[k].is_report && !read_scores(&sides[k], params, bucket, err, err_size)) {
+            if (!sides[k].is_report && !read_scores(&sides[k], params, bucket, err)) {
                 return false;
             }
         }

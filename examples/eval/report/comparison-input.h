@@ -2,6 +2,7 @@
 
 // The two sides of a comparison. Each is a report.json, a score file, or a folder of score files.
 
+#include "lrnn.h"
 #include "eval/report/report-read.h"
 #include "eval/report/report-runs.h"
 
@@ -15,7 +16,7 @@ struct comparison_side {
 // Reads both sides with equal buckets. On failure, free them all the same.
 // - params: bucket, trained_length, tolerance and partial are used
 bool comparison_sides_read(struct comparison_side sides[2], const char * const paths[2],
-        const struct report_params * params, char * err, size_t err_size);
+        const struct report_params * params, struct lrnn_error * err);
 void comparison_sides_free(struct comparison_side sides[2]);
 
 int comparison_side_count(const struct comparison_side * s);

@@ -22,8 +22,8 @@ struct file_list {
     struct arena * arena; // of the paths
 };
 
-static bool out_of_memory(char * err, size_t err_size) {
-    return error_set(err, err_size, "out of memory");
+static bool out_of_memory(struct lrnn_error * err) {
+    return error_set(err, LRNN_ERROR_NO_MEMORY, "out of memory");
 }
 
 static void files_free(struct file_list * list) {
@@ -33,7 +33,7 @@ static void files_free(struct file_list * list) {
     free(list->v);
 }
 
-static bool files_add(struct file_list * list, const char * path, char * err, size_t err_size) {
+static bool files_add(struct file_list * list, const char * path, struct lrnn_error * err) {
     for (int i = 0; i < list->n; ++i) {
         if (strcmp(list->v[i].path, path) == 0) { // given twice
             return true;
@@ -43,17 +43,17 @@ static bool files_add(struct file_list * list, const char * path, char * err, si
         const int     capacity = list->capacity > 0 ? 2 * list->capacity : 16;
         struct file * v        = realloc(list->v, (size_t) capacity * sizeof(*v));
         if (v == NULL) {
-            return out_of_memory(err, err_size);
+            return out_of_memory(err);
         }
         list->v        = v;
         list->capacity = capacity;
     }
     char * copy = arena_alloc(list->arena, strlen(path) + 1);
     if (copy == NULL) {
-        return out_of_memory(err, err_size);
+        return out_of_memory(err);
     }
     struct file f = { .path = strcpy(copy, path), .run = -1 };
-    if (!scores_read_meta(f.path, &f.header, err, err_size)) {
+    if (!scores_read_meta(f.path, &f.header, err)) {
         return false;
     }
     list->v[list->n++] = f;
@@ -72,28 +72,29 @@ struct search {
 };
 
 static bool add_found(
-        void * user, const char * path, const struct stat * info, char * err, size_t err_size) {
+        void * user, const char * path, const struct stat * info, struct lrnn_error * err) {
     struct search * search = user;
     if (info == NULL || !has_suffix(path, ".nll")) {
         return true;
     }
     search->n_found++;
-    return files_add(search->list, path, err, err_size);
+    return files_add(search->list, path, err);
 }
 
-static bool files_find(struct file_list * list, const char * const * paths, int n_paths, char * err,
-        size_t err_size) {
+static bool files_find(
+        struct file_list * list, const char * const * paths, int n_paths, struct lrnn_error * err) {
     for (int i = 0; i < n_paths; ++i) {
         struct stat   st;
         struct search search = { list, 0 };
         if (stat(paths[i], &st) == 0 && S_ISDIR(st.st_mode)) {
-            if (!folder_walk(paths[i], FOLDER_NATURAL, add_found, &search, err, err_size)) {
+            if (!folder_walk(paths[i], FOLDER_NATURAL, add_found, &search, err)) {
                 return false;
             }
             if (search.n_found == 0) {
-                return error_set(err, err_size, "%s: no score files (*.nll) in it", paths[i]);
+                return error_set(
+                        err, LRNN_ERROR_BAD_FILE, "%s: no score files (*.nll) in it", paths[i]);
             }
-        } else if (!files_add(list, paths[i], err, err_size)) {
+        } else if (!files_add(list, paths[i], err)) {
             return false;
         }
     }
@@ -118,13 +119,13 @@ static int files_group(struct file_list * list) {
     return n_runs;
 }
 
-static bool read_runs(struct report * r, const struct file_list * list, bool partial, char * err,
-        size_t err_size) {
+static bool read_runs(
+        struct report * r, const struct file_list * list, bool partial, struct lrnn_error * err) {
     const char ** paths = arena_alloc(r->arena, ((size_t) list->n + 1) * sizeof(*paths));
     r->files            = arena_alloc(r->arena, ((size_t) list->n + 1) * sizeof(*r->files));
     r->runs             = arena_alloc(r->arena, ((size_t) list->n + 1) * sizeof(*r->runs));
     if (paths == NULL || r->files == NULL || r->runs == NULL) {
-        return out_of_memory(err, err_size);
+        return out_of_memory(err);
     }
     for (int i = 0; i < list->n; ++i) {
         r->files[r->n_files++] = list->v[i].path;
@@ -136,23 +137,24 @@ static bool read_runs(struct report * r, const struct file_list * list, bool par
                 paths[n++] = list->v[i].path;
             }
         }
-        if (!scores_read(paths, n, partial, &r->runs[run].scores, err, err_size)) {
+        if (!scores_read(paths, n, partial, &r->runs[run].scores, err)) {
             return false;
         }
         if (r->runs[run].scores.n_windows == 0) {
-            return error_set(err, err_size, "%s: no finished window in it yet", paths[0]);
+            return error_set(
+                    err, LRNN_ERROR_BAD_FILE, "%s: no finished window in it yet", paths[0]);
         }
     }
     return true;
 }
 
 bool report_find_runs(struct report * r, const char * const * paths, int n_paths, bool partial,
-        char * err, size_t err_size) {
+        struct lrnn_error * err) {
     struct file_list list = { .arena = r->arena };
-    bool             ok   = files_find(&list, paths, n_paths, err, err_size);
+    bool             ok   = files_find(&list, paths, n_paths, err);
     if (ok) {
         r->n_runs = files_group(&list);
-        ok        = read_runs(r, &list, partial, err, err_size);
+        ok        = read_runs(r, &list, partial, err);
     }
     files_free(&list);
     return ok;

@@ -2,9 +2,10 @@
 
 // Finds score files and joins the shards of each run.
 
+#include "lrnn.h"
 #include "eval/report/report-runs.h"
 
 // Fills files and runs[].scores of a report. Files with equal headers are shards of one run.
 // - paths: score files, or folders that are searched for *.nll at any depth
 bool report_find_runs(struct report * r, const char * const * paths, int n_paths, bool partial,
-        char * err, size_t err_size);
+        struct lrnn_error * err);

@@ -12,14 +12,13 @@
 
 // The report being read, and where to put an error.
 struct reader {
-    const char *   path;
-    struct arena * arena;
-    char *         err;
-    size_t         err_size;
+    const char *        path;
+    struct arena *      arena;
+    struct lrnn_error * err;
 };
 
 static bool no_memory(const struct reader * r) {
-    return error_set(r->err, r->err_size, "%s: out of memory", r->path);
+    return error_set(r->err, LRNN_ERROR_NO_MEMORY, "%s: out of memory", r->path);
 }
 
 //
@@ -35,7 +34,8 @@ static bool look_up(const struct reader * r, struct json_value object, const cha
         json_path_parse(keys[i], strlen(keys[i]), &paths[i]);
     }
     return json_read(object.data, object.size, paths, n, values, &error) != JSON_MISSING ||
-           error_set(r->err, r->err_size, "%s: byte %zu: %s", r->path, error.at, error.what);
+           error_set(
+                   r->err, LRNN_ERROR_BAD_FILE, "%s: byte %zu: %s", r->path, error.at, error.what);
 }
 
 // The same for keys that must be there.
@@ -44,7 +44,7 @@ static bool find(const struct reader * r, struct json_value object, const char *
     bool ok = look_up(r, object, keys, n, values);
     for (int i = 0; i < n && ok; ++i) {
         ok = values[i].kind != JSON_MISSING ||
-             error_set(r->err, r->err_size,
+             error_set(r->err, LRNN_ERROR_BAD_FILE,
                      "%s: key '%s' is missing; expected a report of lrnn-perplexity", r->path,
                      keys[i]);
     }
@@ -178,14 +178,14 @@ static bool read_run(const struct reader * r, struct json_value object, struct s
         }
         unit[u] = int_of(pair[0]);
         if (!read_cells(pair[1], n, cells + u * n) || (u > 0 && unit[u] <= unit[u - 1])) {
-            return error_set(r->err, r->err_size,
+            return error_set(r->err, LRNN_ERROR_BAD_FILE,
                     "%s: units[%" PRId64 "] is out of order or lacks some of %d buckets", r->path,
                     u, n);
         }
     }
     const int64_t trained_length = int_of(trained[trained[0].kind == JSON_MISSING]);
-    return summary_from_cells(&run.summary.meta, trained_length, n_units, unit, n, ranges, cells,
-            summary, r->err, r->err_size);
+    return summary_from_cells(
+            &run.summary.meta, trained_length, n_units, unit, n, ranges, cells, summary, r->err);
 }
 
 static bool read_runs(
@@ -197,7 +197,7 @@ static bool read_runs(
     }
     if (!json_string_is(v[0], "lrnn-perplexity/1", 17) &&
             !json_string_is(v[0], "lrnn-perplexity/2", 17)) {
-        return error_set(r->err, r->err_size,
+        return error_set(r->err, LRNN_ERROR_BAD_FILE,
                 "%s: schema is %.*s; expected \"lrnn-perplexity/1\" or \"lrnn-perplexity/2\"",
                 r->path, (int) (v[0].size < 64 ? v[0].size : 64), v[0].data);
     }
@@ -211,18 +211,19 @@ static bool read_runs(
         }
         file->n_runs++;
     }
-    return file->n_runs > 0 || error_set(r->err, r->err_size, "%s: it has no runs", r->path);
+    return file->n_runs > 0 ||
+           error_set(r->err, LRNN_ERROR_BAD_FILE, "%s: it has no runs", r->path);
 }
 
-bool report_file_read(const char * path, struct report_file * file, char * err, size_t err_size) {
+bool report_file_read(const char * path, struct report_file * file, struct lrnn_error * err) {
     char * data = NULL;
     size_t size = 0;
     *file       = (struct report_file) { 0 };
-    if (!read_file(path, &data, &size, err, err_size)) {
+    if (!read_file(path, &data, &size, err)) {
         return false;
     }
     file->arena            = arena_new();
-    const struct reader r  = { path, file->arena, err, err_size };
+    const struct reader r  = { path, file->arena, err };
     const bool          ok = file->arena != NULL ? read_runs(&r, data, size, file) : no_memory(&r);
     free(data);
     if (!ok) {

@@ -15,8 +15,8 @@
 #include <string.h>
 #include <strings.h>
 
-static bool out_of_memory(char * err, size_t err_size) {
-    return error_set(err, err_size, "out of memory");
+static bool out_of_memory(struct lrnn_error * err) {
+    return error_set(err, LRNN_ERROR_NO_MEMORY, "out of memory");
 }
 
 static char * format(struct arena * arena, const char * fmt, ...)
@@ -42,17 +42,16 @@ static char * format(struct arena * arena, const char * fmt, ...) {
 // True if the run can be compared with the first one of a panel.
 static bool belongs(
         const struct report * r, const struct report_run * first, const struct report_run * run) {
-    bool bytes_only;
-    char why[512];
-    return comparison_allowed(
-                   &first->scores.meta, &run->scores.meta, &bytes_only, why, sizeof(why)) ||
+    bool              bytes_only;
+    struct lrnn_error why;
+    return comparison_allowed(&first->scores.meta, &run->scores.meta, &bytes_only, &why) ||
            (bytes_only && r->params.unit == LOSS_BPB);
 }
 
-static bool make_panels(struct report * r, char * err, size_t err_size) {
+static bool make_panels(struct report * r, struct lrnn_error * err) {
     r->panels = arena_alloc(r->arena, ((size_t) r->n_runs + 1) * sizeof(*r->panels));
     if (r->panels == NULL) {
-        return out_of_memory(err, err_size);
+        return out_of_memory(err);
     }
     for (int i = 0; i < r->n_runs; ++i) {
         int p = 0;
@@ -69,7 +68,7 @@ static bool make_panels(struct report * r, char * err, size_t err_size) {
             panel->refused = arena_alloc(r->arena, (size_t) r->n_runs * sizeof(*panel->refused));
             if (panel->runs == NULL || panel->comparisons == NULL || panel->bytes == NULL ||
                     panel->refused == NULL) {
-                return out_of_memory(err, err_size);
+                return out_of_memory(err);
             }
         }
         panel->runs[panel->n++] = &r->runs[i];
@@ -79,7 +78,7 @@ static bool make_panels(struct report * r, char * err, size_t err_size) {
 }
 
 // Panels of one data set are told apart by what differs.
-static bool name_panels(struct report * r, char * err, size_t err_size) {
+static bool name_panels(struct report * r, struct lrnn_error * err) {
     for (int p = 0; p < r->n_panels; ++p) {
         const struct score_meta * m      = &r->panels[p].runs[0]->scores.meta;
         bool                      unique = true;
@@ -93,13 +92,13 @@ static bool name_panels(struct report * r, char * err, size_t err_size) {
                                  m->dataset, m->mode, m->window, m->reset, m->data_fingerprint,
                                  m->tokenizer_hash);
         if (r->panels[p].title == NULL) {
-            return out_of_memory(err, err_size);
+            return out_of_memory(err);
         }
     }
     return true;
 }
 
-static bool name_runs(struct report * r, char * err, size_t err_size) {
+static bool name_runs(struct report * r, struct lrnn_error * err) {
     for (int p = 0; p < r->n_panels; ++p) {
         struct report_panel * panel = &r->panels[p];
         for (int i = 0; i < panel->n; ++i) {
@@ -118,14 +117,14 @@ static bool name_runs(struct report * r, char * err, size_t err_size) {
                                            : format(r->arena, "%s (%.6s, %d)", m->model,
                                                      m->model_hash, same_file + 1);
             if (panel->runs[i]->name == NULL) {
-                return out_of_memory(err, err_size);
+                return out_of_memory(err);
             }
         }
     }
     return true;
 }
 
-static bool label_runs(struct report * r, char * err, size_t err_size) {
+static bool label_runs(struct report * r, struct lrnn_error * err) {
     for (int p = 0; p < r->n_panels; ++p) {
         const struct report_panel * panel  = &r->panels[p];
         const size_t                size   = ((size_t) panel->n + 1) * sizeof(const char *);
@@ -136,7 +135,7 @@ static bool label_runs(struct report * r, char * err, size_t err_size) {
         }
         if (names == NULL || labels == NULL ||
                 !short_names(names, panel->n, CHART_LABEL_CHARS, r->arena, labels)) {
-            return out_of_memory(err, err_size);
+            return out_of_memory(err);
         }
         for (int i = 0; i < panel->n; ++i) {
             panel->runs[i]->label = labels[i];
@@ -237,11 +236,11 @@ static int64_t trained_length_of(const struct report * r, const struct report_ru
 }
 
 static bool summarize_panel(
-        struct report * r, struct report_panel * panel, char * err, size_t err_size) {
+        struct report * r, struct report_panel * panel, struct lrnn_error * err) {
     int64_t * lengths = arena_alloc(r->arena, ((size_t) panel->n + 1) * sizeof(*lengths));
     int64_t   bucket  = INT64_MAX; // that suits all runs
     if (lengths == NULL) {
-        return out_of_memory(err, err_size);
+        return out_of_memory(err);
     }
     for (int i = 0; i < panel->n; ++i) {
         lengths[i]      = trained_length_of(r, panel->runs[i]);
@@ -260,15 +259,14 @@ static bool summarize_panel(
         .n_lengths      = panel->n,
     };
     for (int i = 0; i < panel->n; ++i) {
-        if (!summary_make(
-                    &panel->runs[i]->scores, &params, &panel->runs[i]->summary, err, err_size)) {
+        if (!summary_make(&panel->runs[i]->scores, &params, &panel->runs[i]->summary, err)) {
             return false;
         }
     }
     return true;
 }
 
-static bool find_baselines(struct report * r, char * err, size_t err_size) {
+static bool find_baselines(struct report * r, struct lrnn_error * err) {
     bool found = r->params.baseline == NULL;
     for (int p = 0; p < r->n_panels; ++p) {
         struct report_panel * panel = &r->panels[p];
@@ -287,51 +285,45 @@ static bool find_baselines(struct report * r, char * err, size_t err_size) {
         panel->baseline = named >= 0 ? named : plain >= 0 ? plain : 0;
     }
     if (!found) {
-        snprintf(err, err_size, "--baseline: no model '%s'; the first one is '%s'",
+        error_set(err, LRNN_ERROR_BAD_FILE, "--baseline: no model '%s'; the first one is '%s'",
                 r->params.baseline, r->runs[0].name);
     }
     return found;
 }
 
 static bool compare_with_baseline(
-        struct report * r, struct report_panel * panel, int i, char * err, size_t err_size) {
+        struct report * r, struct report_panel * panel, int i, struct lrnn_error * err) {
     const struct report_run * base  = panel->runs[panel->baseline];
     const struct report_run * other = panel->runs[i];
     bool                      bytes_only;
-    char                      why[512];
+    struct lrnn_error         why;
 
-    if (comparison_allowed(
-                &base->scores.meta, &other->scores.meta, &bytes_only, why, sizeof(why))) {
-        return comparison_make(
-                &base->summary, &other->summary, &panel->comparisons[i], err, err_size);
+    if (comparison_allowed(&base->scores.meta, &other->scores.meta, &bytes_only, &why)) {
+        return comparison_make(&base->summary, &other->summary, &panel->comparisons[i], err);
     }
     if (!byte_comparison_make(&base->scores, &other->scores,
                 base->summary.extrapolation.trained_length,
-                other->summary.extrapolation.trained_length, &panel->bytes[i], why, sizeof(why))) {
+                other->summary.extrapolation.trained_length, &panel->bytes[i], &why)) {
         panel->bytes[i].bytes = 0;
-        panel->refused[i]     = format(r->arena, "%s", why);
-        return panel->refused[i] != NULL || out_of_memory(err, err_size);
+        panel->refused[i]     = format(r->arena, "%s", why.text);
+        return panel->refused[i] != NULL || out_of_memory(err);
     }
     return true;
 }
 
-bool report_read(
-        const struct report_params * params, struct report * r, char * err, size_t err_size) {
+bool report_read(const struct report_params * params, struct report * r, struct lrnn_error * err) {
     *r      = (struct report) { .params = *params, .arena = arena_new() };
-    bool ok = r->arena != NULL || out_of_memory(err, err_size);
-    ok      = ok &&
-         report_find_runs(r, params->paths, params->n_paths, params->partial, err, err_size) &&
-         make_panels(r, err, err_size) && name_panels(r, err, err_size) &&
-         name_runs(r, err, err_size) && label_runs(r, err, err_size);
+    bool ok = r->arena != NULL || out_of_memory(err);
+    ok      = ok && report_find_runs(r, params->paths, params->n_paths, params->partial, err) &&
+         make_panels(r, err) && name_panels(r, err) && name_runs(r, err) && label_runs(r, err);
     if (ok) {
         color_runs(r);
     }
-    ok = ok && find_baselines(r, err, err_size);
+    ok = ok && find_baselines(r, err);
     for (int p = 0; p < r->n_panels && ok; ++p) {
-        ok = summarize_panel(r, &r->panels[p], err, err_size);
+        ok = summarize_panel(r, &r->panels[p], err);
         for (int i = 0; i < r->panels[p].n && ok; ++i) {
-            ok = i == r->panels[p].baseline ||
-                 compare_with_baseline(r, &r->panels[p], i, err, err_size);
+            ok = i == r->panels[p].baseline || compare_with_baseline(r, &r->panels[p], i, err);
         }
     }
     if (!ok) {
@@ -357,11 +349,10 @@ void report_free(struct report * r) {
 struct paired * report_pair(const struct report * r, const struct report_run * base,
         const struct losses * base_losses, const struct report_run * other,
         const struct losses * other_losses) {
-    bool bytes_only;
-    char why[512];
+    bool              bytes_only;
+    struct lrnn_error why;
     if (base_losses->n != other_losses->n ||
-            !comparison_allowed(
-                    &base->scores.meta, &other->scores.meta, &bytes_only, why, sizeof(why))) {
+            !comparison_allowed(&base->scores.meta, &other->scores.meta, &bytes_only, &why)) {
         return NULL;
     }
     for (int i = 0; i < base_losses->n; ++i) {

@@ -2,6 +2,7 @@
 
 // The model of a report: runs with their summaries, grouped into panels of comparable runs.
 
+#include "lrnn.h"
 #include "eval/estimates/comparison.h"
 #include "eval/estimates/summary.h"
 
@@ -53,7 +54,7 @@ struct report {
 };
 
 bool report_read(
-        const struct report_params * params, struct report * report, char * err, size_t err_size);
+        const struct report_params * params, struct report * report, struct lrnn_error * err);
 void report_free(struct report * report);
 
 // Pairs the losses of two runs of a panel. To be freed; NULL: not comparable, or out of memory.

@@ -62,15 +62,15 @@ static void make_name(const char * folder, const char * key, char name[FILE_MAX]
 }
 
 static bool cache_read(const char * key, char hex[HEX + 1]) {
-    char   folder[FOLDER_MAX], name[FILE_MAX], err[256];
+    char   folder[FOLDER_MAX], name[FILE_MAX];
     char * line = NULL;
     size_t size = 0;
     if (!make_folder(folder)) {
         return false;
     }
     make_name(folder, key, name);
-    const bool found = read_file(name, &line, &size, err, sizeof(err)) &&
-                       size == HEX + strlen(key) && memcmp(line + HEX, key, size - HEX) == 0;
+    const bool found = read_file(name, &line, &size, NULL) && size == HEX + strlen(key) &&
+                       memcmp(line + HEX, key, size - HEX) == 0;
     if (found) {
         memcpy(hex, line, HEX);
         hex[HEX] = '\0';
@@ -80,26 +80,26 @@ static bool cache_read(const char * key, char hex[HEX + 1]) {
 }
 
 static void cache_write(const char * key, const char * hex) {
-    char               folder[FOLDER_MAX], name[FILE_MAX], err[256];
+    char               folder[FOLDER_MAX], name[FILE_MAX];
     struct atomic_file file;
     if (!make_folder(folder)) {
         return;
     }
     make_folders(folder);
     make_name(folder, key, name);
-    if (!atomic_file_open(&file, name, err, sizeof(err))) {
+    if (!atomic_file_open(&file, name, NULL)) {
         return;
     }
-    if (atomic_file_write(&file, hex, HEX, err, sizeof(err)) &&
-            atomic_file_write(&file, key, strlen(key), err, sizeof(err))) {
-        atomic_file_commit(&file, err, sizeof(err));
+    if (atomic_file_write(&file, hex, HEX, NULL) &&
+            atomic_file_write(&file, key, strlen(key), NULL)) {
+        atomic_file_commit(&file, NULL);
     } else {
         atomic_file_cancel(&file);
     }
 }
 
 static bool read_and_hash(
-        const char * path, bool (*stop)(void), char hex[65], char * err, size_t err_size) {
+        const char * path, bool (*stop)(void), char hex[65], struct lrnn_error * err) {
     enum { SIZE = 1 << 20 };
     errno              = 0;
     FILE *        file = fopen(path, "rb");
@@ -115,7 +115,7 @@ static bool read_and_hash(
     if (ok) {
         sha256_hex(&sha, hex);
     } else {
-        snprintf(err, err_size, "%s: cannot compute its hash: %s", path,
+        error_set(err, LRNN_ERROR_SYSTEM, "%s: cannot compute its hash: %s", path,
                 errno != 0 ? strerror(errno) : "stopped");
     }
     if (file != NULL) {
@@ -125,14 +125,13 @@ static bool read_and_hash(
     return ok;
 }
 
-bool hash_of_file(
-        const char * path, bool (*stop)(void), char hex[65], char * err, size_t err_size) {
+bool hash_of_file(const char * path, bool (*stop)(void), char hex[65], struct lrnn_error * err) {
     char       before[KEY_MAX], after[KEY_MAX];
     const bool has_key = make_key(path, before);
     if (has_key && cache_read(before, hex)) {
         return true;
     }
-    if (!read_and_hash(path, stop, hex, err, err_size)) {
+    if (!read_and_hash(path, stop, hex, err)) {
         return false;
     }
     if (has_key && make_key(path, after) && strcmp(before, after) == 0) { // not written meanwhile

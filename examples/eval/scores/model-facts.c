@@ -1,5 +1,6 @@
 #include "eval/scores/model-facts.h"
 
+#include "lrnn.h"
 #include "eval/scores/hash-cache.h"
 
 #include <string.h>
@@ -34,9 +35,9 @@ const char * model_type(const struct lrnn_model * model, int64_t * n_parameters)
 }
 
 bool model_facts_get(const struct lrnn_model * model, const char * path, bool (*stop)(void),
-        struct model_facts * facts, char * err, size_t err_size) {
+        struct model_facts * facts, struct lrnn_error * err) {
     *facts = (struct model_facts) { 0 };
-    if (!hash_of_file(path, stop, facts->hash, err, err_size)) {
+    if (!hash_of_file(path, stop, facts->hash, err)) {
         return false;
     }
     lrnn_model_get_tokenizer_hash(model, facts->tokenizer_hash);

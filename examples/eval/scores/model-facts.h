@@ -15,7 +15,7 @@ struct model_facts {
 // - path: of the model file
 // - stop: called now and then, true stops; may be NULL
 bool model_facts_get(const struct lrnn_model * model, const char * path, bool (*stop)(void),
-        struct model_facts * facts, char * err, size_t err_size);
+        struct model_facts * facts, struct lrnn_error * err);
 
 // The type of most weights, such as "q8_0", and the number of weights.
 // - n_parameters: may be NULL

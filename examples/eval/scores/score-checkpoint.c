@@ -29,22 +29,22 @@ struct slot_header {
 enum { PATH_SIZE = 4096 };
 
 static bool partial_path(const struct score_params * params, int64_t first, char path[PATH_SIZE],
-        char * err, size_t err_size) {
+        struct lrnn_error * err) {
     if (snprintf(path, PATH_SIZE, "%s/%" PRId64 ".partial", params->checkpoints, first) >=
             PATH_SIZE) {
-        return error_set(
-                err, err_size, "%s: the path is too long for a checkpoint", params->checkpoints);
+        return error_set(err, LRNN_ERROR_BAD_FILE, "%s: the path is too long for a checkpoint",
+                params->checkpoints);
     }
     return true;
 }
 
 static bool state_path(const struct score_params * params, const struct score_group * g, int64_t s,
-        char path[PATH_SIZE], char * err, size_t err_size) {
+        char path[PATH_SIZE], struct lrnn_error * err) {
     const int n = snprintf(path, PATH_SIZE, "%s/%" PRId64 ".%" PRId64 ".%" PRId64 ".state",
             params->checkpoints, g->first, g->n_calls, s);
     if (n >= PATH_SIZE) {
-        return error_set(
-                err, err_size, "%s: the path is too long for a checkpoint", params->checkpoints);
+        return error_set(err, LRNN_ERROR_BAD_FILE, "%s: the path is too long for a checkpoint",
+                params->checkpoints);
     }
     return true;
 }
@@ -64,60 +64,59 @@ struct writer {
     uint64_t           sum;
 };
 
-static bool put(struct writer * w, const void * data, size_t size, char * err, size_t err_size) {
+static bool put(struct writer * w, const void * data, size_t size, struct lrnn_error * err) {
     w->sum = hash_add(w->sum, data, size);
     // a window that has not begun has no arrays
-    return size == 0 || atomic_file_write(&w->file, data, size, err, err_size);
+    return size == 0 || atomic_file_write(&w->file, data, size, err);
 }
 
 static bool save_partial(const struct score_params * params, const struct score_group * g,
-        struct lrnn_session * session, char * err, size_t err_size) {
+        struct lrnn_session * session, struct lrnn_error * err) {
     char          path[PATH_SIZE];
     struct writer w = { .sum = HASH_START };
-    if (!partial_path(params, g->first, path, err, err_size) ||
-            !atomic_file_open(&w.file, path, err, err_size)) {
+    if (!partial_path(params, g->first, path, err) || !atomic_file_open(&w.file, path, err)) {
         return false;
     }
     struct header header = { .first = g->first, .n = g->n, .n_calls = g->n_calls };
     memcpy(header.magic, MAGIC, sizeof(header.magic));
     memcpy(header.identity, params->identity, sizeof(header.identity));
-    bool ok = put(&w, &header, sizeof(header), err, err_size);
+    bool ok = put(&w, &header, sizeof(header), err);
     for (int64_t s = 0; s < g->n && ok; ++s) {
         const struct score_slot * slot = &g->slots[s];
         const struct slot_header  h    = { slot->window.n_tokens, slot->at,
                 lrnn_seq_length(session, (int32_t) s) > 0 };
-        ok                             = put(&w, &h, sizeof(h), err, err_size) &&
-             put(&w, slot->nll, n_found(slot) * sizeof(*slot->nll), err, err_size) &&
-             put(&w, slot->flags, n_found(slot), err, err_size);
+        ok                             = put(&w, &h, sizeof(h), err) &&
+             put(&w, slot->nll, n_found(slot) * sizeof(*slot->nll), err) &&
+             put(&w, slot->flags, n_found(slot), err);
         if (params->state_norm) {
-            ok = ok && put(&w, &slot->n_norms, sizeof(slot->n_norms), err, err_size) &&
-                 put(&w, slot->norms, (size_t) slot->n_norms * sizeof(*slot->norms), err, err_size);
+            ok = ok && put(&w, &slot->n_norms, sizeof(slot->n_norms), err) &&
+                 put(&w, slot->norms, (size_t) slot->n_norms * sizeof(*slot->norms), err);
         }
     }
     const uint64_t sum = w.sum;
-    ok                 = ok && put(&w, &sum, sizeof(sum), err, err_size);
+    ok                 = ok && put(&w, &sum, sizeof(sum), err);
     if (!ok) {
         atomic_file_cancel(&w.file);
         return false;
     }
-    return atomic_file_commit(&w.file, err, err_size);
+    return atomic_file_commit(&w.file, err);
 }
 
 bool score_checkpoint_save(const struct score_params * params, const struct score_group * g,
-        struct lrnn_session * session, char * err, size_t err_size) {
+        struct lrnn_session * session, struct lrnn_error * err) {
     if (mkdir(params->checkpoints, 0777) != 0 && errno != EEXIST) {
-        return error_set(err, err_size, "%s: cannot create the folder: %s", params->checkpoints,
-                strerror(errno));
+        return error_set(err, LRNN_ERROR_SYSTEM, "%s: cannot create the folder: %s",
+                params->checkpoints, strerror(errno));
     }
     for (int64_t s = 0; s < g->n; ++s) {
         char path[PATH_SIZE];
         if (lrnn_seq_length(session, (int32_t) s) > 0 &&
-                (!state_path(params, g, s, path, err, err_size) ||
-                        !lrnn_seq_save(session, (int32_t) s, NULL, path, err, err_size))) {
+                (!state_path(params, g, s, path, err) ||
+                        !lrnn_seq_save(session, (int32_t) s, NULL, path, err))) {
             return false;
         }
     }
-    return save_partial(params, g, session, err, err_size);
+    return save_partial(params, g, session, err);
 }
 
 //
@@ -138,15 +137,15 @@ static bool get(struct reader * r, void * data, size_t size) {
 }
 
 static bool load_partial(const struct score_params * params, struct score_group * g,
-        struct reader * r, bool * has_state, char * err, size_t err_size) {
+        struct reader * r, bool * has_state, struct lrnn_error * err) {
     struct header header;
     if (!get(r, &header, sizeof(header)) ||
             memcmp(header.magic, MAGIC, sizeof(header.magic)) != 0) {
-        return error_set(err, err_size, "not a checkpoint");
+        return error_set(err, LRNN_ERROR_BAD_FILE, "not a checkpoint");
     }
     if (memcmp(header.identity, params->identity, sizeof(header.identity)) != 0 ||
             header.first != g->first || header.n != g->n) {
-        return error_set(err, err_size, "belongs to another run");
+        return error_set(err, LRNN_ERROR_BAD_FILE, "belongs to another run");
     }
     g->n_calls = header.n_calls;
     for (int64_t s = 0; s < g->n; ++s) {
@@ -154,36 +153,35 @@ static bool load_partial(const struct score_params * params, struct score_group 
         struct slot_header  h;
         if (!get(r, &h, sizeof(h)) || h.n_tokens != slot->window.n_tokens || h.at < 0 ||
                 h.at > h.n_tokens) {
-            return error_set(err, err_size, "damaged");
+            return error_set(err, LRNN_ERROR_BAD_FILE, "damaged");
         }
         slot->at     = h.at;
         has_state[s] = h.has_state != 0;
         if (!get(r, slot->nll, n_found(slot) * sizeof(*slot->nll)) ||
                 !get(r, slot->flags, n_found(slot))) {
-            return error_set(err, err_size, "damaged");
+            return error_set(err, LRNN_ERROR_BAD_FILE, "damaged");
         }
         if (params->state_norm &&
                 (!get(r, &slot->n_norms, sizeof(slot->n_norms)) || slot->n_norms < 0 ||
                         slot->n_norms > slot->max_norms ||
                         !get(r, slot->norms, (size_t) slot->n_norms * sizeof(*slot->norms)))) {
-            return error_set(err, err_size, "damaged");
+            return error_set(err, LRNN_ERROR_BAD_FILE, "damaged");
         }
     }
     const uint64_t sum = r->sum;
     uint64_t       stored;
     if (!get(r, &stored, sizeof(stored)) || stored != sum) {
-        return error_set(err, err_size, "damaged: wrong checksum");
+        return error_set(err, LRNN_ERROR_BAD_FILE, "damaged: wrong checksum");
     }
     return true;
 }
 
 static bool load_states(const struct score_params * params, struct score_group * g,
-        struct lrnn_session * session, const bool * has_state, char * err, size_t err_size) {
+        struct lrnn_session * session, const bool * has_state, struct lrnn_error * err) {
     for (int64_t s = 0; s < g->n; ++s) {
         char path[PATH_SIZE];
-        if (has_state[s] &&
-                (!state_path(params, g, s, path, err, err_size) ||
-                        !lrnn_seq_load(session, (int32_t) s, NULL, path, err, err_size))) {
+        if (has_state[s] && (!state_path(params, g, s, path, err) ||
+                                    !lrnn_seq_load(session, (int32_t) s, NULL, path, err))) {
             return false;
         }
     }
@@ -191,9 +189,10 @@ static bool load_states(const struct score_params * params, struct score_group *
 }
 
 enum score_checkpoint score_checkpoint_load(const struct score_params * params,
-        struct score_group * g, struct lrnn_session * session, char * err, size_t err_size) {
-    char path[PATH_SIZE], why[512] = "out of memory";
-    if (!partial_path(params, g->first, path, err, err_size)) {
+        struct score_group * g, struct lrnn_session * session, struct lrnn_error * err) {
+    char              path[PATH_SIZE];
+    struct lrnn_error why = { LRNN_ERROR_NO_MEMORY, "out of memory" };
+    if (!partial_path(params, g->first, path, err)) {
         return CHECKPOINT_NONE;
     }
     struct reader r = { .file = fopen(path, "rb"), .sum = HASH_START };
@@ -201,17 +200,17 @@ enum score_checkpoint score_checkpoint_load(const struct score_params * params,
         return CHECKPOINT_NONE;
     }
     bool *     has_state = calloc((size_t) g->n, sizeof(*has_state));
-    const bool ok = has_state != NULL && load_partial(params, g, &r, has_state, why, sizeof(why)) &&
-                    load_states(params, g, session, has_state, why, sizeof(why));
+    const bool ok        = has_state != NULL && load_partial(params, g, &r, has_state, &why) &&
+                    load_states(params, g, session, has_state, &why);
     free(has_state);
     fclose(r.file);
     if (!ok) {
-        snprintf(err, err_size, "%s: %s", path, why);
+        error_set(err, why.kind, "%s: %s", path, why.text);
         g->n_calls = 0;
         for (int64_t s = 0; s < g->n; ++s) {
             g->slots[s].at      = 0;
             g->slots[s].n_norms = 0;
-            lrnn_seq_reset(session, (int32_t) s, why, sizeof(why));
+            lrnn_seq_reset(session, (int32_t) s, NULL);
         }
         return CHECKPOINT_BAD;
     }
@@ -220,9 +219,9 @@ enum score_checkpoint score_checkpoint_load(const struct score_params * params,
 
 // The number of calls of the newest checkpoint of a group; −1: none.
 static int64_t newest_calls(const struct score_params * params, int64_t first) {
-    char          path[PATH_SIZE], err[64];
+    char          path[PATH_SIZE];
     struct header header = { .n_calls = -1 };
-    FILE * file = partial_path(params, first, path, err, sizeof(err)) ? fopen(path, "rb") : NULL;
+    FILE *        file   = partial_path(params, first, path, NULL) ? fopen(path, "rb") : NULL;
     if (file != NULL) {
         if (fread(&header, sizeof(header), 1, file) != 1) {
             header.n_calls = -1;

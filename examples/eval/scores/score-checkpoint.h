@@ -7,6 +7,7 @@
 // "g.c.s.state" for each window s that has a state. States are written first. The file "partial",
 // which contains c, is replaced last and atomically, so there is always one complete checkpoint.
 
+#include "lrnn.h"
 #include "eval/scores/score.h"
 
 // A window in progress.
@@ -27,7 +28,7 @@ struct score_group {
 };
 
 bool score_checkpoint_save(const struct score_params * params, const struct score_group * group,
-        struct lrnn_session * session, char * err, size_t err_size);
+        struct lrnn_session * session, struct lrnn_error * err);
 
 enum score_checkpoint {
     CHECKPOINT_NONE,
@@ -38,7 +39,7 @@ enum score_checkpoint {
 // Fills slots and session from the checkpoint of this group. Without one, or if it is bad, the
 // session is empty.
 enum score_checkpoint score_checkpoint_load(const struct score_params * params,
-        struct score_group * group, struct lrnn_session * session, char * err, size_t err_size);
+        struct score_group * group, struct lrnn_session * session, struct lrnn_error * err);
 
 // Removes all files except the newest checkpoint of group `first`; −1: all files and the folder.
 void score_checkpoint_clean(const struct score_params * params, int64_t first);

@@ -16,6 +16,7 @@
 // Resuming a run drops a torn last record; any other damage is an error that names the byte. The
 // file contains no dates or times: equal runs give equal bytes.
 
+#include "lrnn.h"
 #include "eval/data/windows.h"
 
 #include <stdio.h>
@@ -96,20 +97,20 @@ struct score_writer;
 
 // Replaces an existing file.
 struct score_writer * score_writer_create(
-        const char * path, const struct score_meta * meta, char * err, size_t err_size);
+        const char * path, const struct score_meta * meta, struct lrnn_error * err);
 
 // Continues a file with an equal header, without a torn last record.
 // - n_done: receives the number of windows in the file, the first ones of the shard
 struct score_writer * score_writer_resume(const char * path, const struct score_meta * meta,
-        int64_t * n_done, char * err, size_t err_size);
+        int64_t * n_done, struct lrnn_error * err);
 
 // Windows must come in ascending order.
 bool score_writer_append(
-        struct score_writer * w, const struct score_window * window, char * err, size_t err_size);
-bool score_writer_sync(struct score_writer * w, char * err, size_t err_size); // fsync
+        struct score_writer * w, const struct score_window * window, struct lrnn_error * err);
+bool score_writer_sync(struct score_writer * w, struct lrnn_error * err); // fsync
 
 // Syncs and frees. NULL is allowed.
-bool score_writer_close(struct score_writer * w, char * err, size_t err_size);
+bool score_writer_close(struct score_writer * w, struct lrnn_error * err);
 
 // Reading: one run, from one file or from all of its shards. Windows are in ascending order, and
 // meta has shard and n_shards 1, as if the run had never been split. Shards that overlap, leave
@@ -123,11 +124,11 @@ struct scores {
 };
 
 bool scores_read(const char * const * paths, int n_paths, bool partial, struct scores * scores,
-        char * err, size_t err_size);
+        struct lrnn_error * err);
 void scores_free(struct scores * scores);
 
 // Reads only the header of one file, to find out which files belong together.
-bool scores_read_meta(const char * path, struct scores * scores, char * err, size_t err_size);
+bool scores_read_meta(const char * path, struct scores * scores, struct lrnn_error * err);
 
 // The bytes of x_0 of windows[window], which is not a target, so the file does not contain them:
 // none if it is a bos; otherwise they follow from the next window, if it continues the document.

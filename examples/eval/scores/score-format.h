@@ -3,6 +3,7 @@
 // The bytes of a score file (layout: score-file.h): its header (score-header.c) and its records
 // (score-record.c).
 
+#include "lrnn.h"
 #include "eval/scores/score-file.h"
 
 enum {
@@ -19,11 +20,11 @@ char * score_header_new(const struct score_meta * meta, size_t * size);
 // Checks the structure of a header. Returns the offset of the first record, or 0 and a message.
 // - file: for the message
 size_t score_header_check(
-        const char * file, const uint8_t * data, size_t size, char * err, size_t err_size);
+        const char * file, const uint8_t * data, size_t size, struct lrnn_error * err);
 
 // Parses the text of a checked header in place. The text must live as long as meta.
 bool score_meta_parse(const char * file, char * text, size_t size, struct score_meta * meta,
-        char * err, size_t err_size);
+        struct lrnn_error * err);
 
 // Returns the first key whose values differ, in the order of the file, and both values; NULL: none.
 // - with_shard: also compare the key shard, which differs between shards of a run
@@ -45,5 +46,5 @@ enum score_record {
 
 // Reads the record at offset *at and advances *at. The window points into the data.
 enum score_record score_record_read(const char * file, const uint8_t * data, size_t size,
-        size_t * at, const struct score_meta * meta, struct score_window * window, char * err,
-        size_t err_size);
+        size_t * at, const struct score_meta * meta, struct score_window * window,
+        struct lrnn_error * err);

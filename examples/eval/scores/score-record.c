@@ -80,18 +80,18 @@ static int64_t count_names(const char * names) {
 }
 
 // Checks everything that readers of a window rely on.
-static bool check_window(const struct score_window * w, const struct score_meta * meta, char * why,
-        size_t why_size) {
+static bool check_window(
+        const struct score_window * w, const struct score_meta * meta, struct lrnn_error * err) {
     const bool fixed = strcmp(meta->mode, "document") != 0 && *meta->same_targets == '\0';
     if (w->index < 0 || w->index >= meta->n_windows) {
-        snprintf(why, why_size, "its window is %" PRId64 "; the run has %" PRId64 " windows",
-                w->index, meta->n_windows);
-        return false;
+        return error_set(err, LRNN_ERROR_BAD_FILE,
+                "its window is %" PRId64 "; the run has %" PRId64 " windows", w->index,
+                meta->n_windows);
     }
     if (fixed && w->n_targets != meta->window - 1) {
-        snprintf(why, why_size, "window %" PRId64 " has %" PRId64 " targets; expected %" PRId64,
-                w->index, w->n_targets, meta->window - 1);
-        return false;
+        return error_set(err, LRNN_ERROR_BAD_FILE,
+                "window %" PRId64 " has %" PRId64 " targets; expected %" PRId64, w->index,
+                w->n_targets, meta->window - 1);
     }
     const int64_t n_files   = count_names(meta->files);
     const int64_t n_sources = count_names(meta->sources);
@@ -101,11 +101,10 @@ static bool check_window(const struct score_window * w, const struct score_meta 
         if (s->first <= before || (i == 0 && s->first != 0) || s->first > w->n_targets ||
                 s->document < 0 || s->byte < 0 || s->file < 0 || s->file >= n_files ||
                 s->source < -1 || s->source >= n_sources) {
-            snprintf(why, why_size,
+            return error_set(err, LRNN_ERROR_BAD_FILE,
                     "span %d of window %" PRId64 " (token %" PRId64 ", document %" PRId64
                     ", file %d, source %d) is out of order or out of range",
                     i, w->index, s->first, s->document, s->file, s->source);
-            return false;
         }
         before = s->first;
     }
@@ -113,20 +112,18 @@ static bool check_window(const struct score_window * w, const struct score_meta 
     for (int32_t i = 0; i < w->n_norms; ++i) {
         const struct score_norm * n = &w->norms[i];
         if (n->at <= before || n->at > w->n_targets + 1 || n->layer < 0 || n->norm < 0.0f) {
-            snprintf(why, why_size,
+            return error_set(err, LRNN_ERROR_BAD_FILE,
                     "norm %d of window %" PRId64 " (%g of layer %d after %" PRId64
                     " tokens) is out of order or out of range",
                     i, w->index, (double) n->norm, n->layer, n->at);
-            return false;
         }
         before = n->at;
     }
     for (int64_t i = 0; i < w->n_targets; ++i) {
         if ((w->flags[i] & ~(SCORE_COUNTED | SCORE_TOP1)) != 0) {
-            snprintf(why, why_size,
+            return error_set(err, LRNN_ERROR_BAD_FILE,
                     "target %" PRId64 " of window %" PRId64 " has flags %u; expected 0 to 3", i + 1,
                     w->index, w->flags[i]);
-            return false;
         }
     }
     return true;
@@ -141,8 +138,8 @@ static bool is_zero(const uint8_t * p, size_t size) {
 }
 
 enum score_record score_record_read(const char * file, const uint8_t * data, size_t size,
-        size_t * at, const struct score_meta * meta, struct score_window * window, char * err,
-        size_t err_size) {
+        size_t * at, const struct score_meta * meta, struct score_window * window,
+        struct lrnn_error * err) {
     const size_t    left      = size - *at;
     const uint8_t * record    = data + *at;
     const uint8_t * body      = record + RECORD_PREFIX;
@@ -169,14 +166,14 @@ enum score_record score_record_read(const char * file, const uint8_t * data, siz
         if (is_zero(record, left)) {
             return SCORE_RECORD_TORN;
         }
-        snprintf(err, err_size, "%s: expected a record at byte %zu", file, *at);
+        error_set(err, LRNN_ERROR_BAD_FILE, "%s: expected a record at byte %zu", file, *at);
         return SCORE_RECORD_BAD;
     }
     if (window->n_targets < 1 || window->n_targets >= meta->window || n_spans < 1 ||
             n_spans > window->n_targets + 1 ||
             (has_norms && (n_norms < 0 || n_norms > window->n_targets + 1)) ||
             n_body != body_size(window->n_targets, n_spans, n_norms)) {
-        snprintf(err, err_size,
+        error_set(err, LRNN_ERROR_BAD_FILE,
                 "%s: the record at byte %zu has %" PRIu32 " bytes for %" PRId64 " targets, %" PRId64
                 " spans and %" PRId64 " norms, which do not match; windows have %" PRId64 " tokens",
                 file, *at, n_body, window->n_targets, n_spans, has_norms ? n_norms : 0,
@@ -192,7 +189,8 @@ enum score_record score_record_read(const char * file, const uint8_t * data, siz
         if (left == (size_t) RECORD_PREFIX + n_body + CHECKSUM) {
             return SCORE_RECORD_TORN;
         }
-        snprintf(err, err_size, "%s: the record at byte %zu is damaged: wrong checksum", file, *at);
+        error_set(err, LRNN_ERROR_BAD_FILE, "%s: the record at byte %zu is damaged: wrong checksum",
+                file, *at);
         return SCORE_RECORD_BAD;
     }
     const uint8_t * p = body + BODY_PREFIX + (has_norms ? sizeof(n_norms) : 0);
@@ -208,9 +206,9 @@ enum score_record score_record_read(const char * file, const uint8_t * data, siz
     p += (size_t) window->n_targets * sizeof(uint16_t);
     window->flags = p;
 
-    char why[256];
-    if (!check_window(window, meta, why, sizeof(why))) {
-        snprintf(err, err_size, "%s: the record at byte %zu: %s", file, *at, why);
+    struct lrnn_error why;
+    if (!check_window(window, meta, &why)) {
+        error_set(err, why.kind, "%s: the record at byte %zu: %s", file, *at, why.text);
         return SCORE_RECORD_BAD;
     }
     *at += (size_t) RECORD_PREFIX + n_body + CHECKSUM;

@@ -141,7 +141,7 @@ static bool is_document_start(const struct window * w, int64_t at) {
 
 // Makes one call with the next tokens of every unfinished window. *n_tokens: tokens fed; 0: all
 // windows are finished.
-static bool advance(struct engine * e, int64_t * n_tokens, char * err, size_t err_size) {
+static bool advance(struct engine * e, int64_t * n_tokens, struct lrnn_error * err) {
     struct score_group * g        = &e->group;
     int32_t              n_inputs = 0;
     *n_tokens                     = 0;
@@ -156,7 +156,7 @@ static bool advance(struct engine * e, int64_t * n_tokens, char * err, size_t er
     if (n_inputs == 0) {
         return true;
     }
-    if (!lrnn_eval(e->session, e->inputs, n_inputs, err, err_size)) {
+    if (!lrnn_eval(e->session, e->inputs, n_inputs, err)) {
         return false;
     }
     int64_t row = 0, n_targets = 0, n_taken = 0;
@@ -174,7 +174,7 @@ static bool advance(struct engine * e, int64_t * n_tokens, char * err, size_t er
         struct score_slot * slot = &g->slots[e->of_input[i]];
         if (e->params->reset == SCORE_RESET_DOCUMENT &&
                 is_document_start(&slot->window, slot->at) &&
-                !lrnn_seq_reset(e->session, e->inputs[i].seq, err, err_size)) {
+                !lrnn_seq_reset(e->session, e->inputs[i].seq, err)) {
             return false;
         }
     }
@@ -197,7 +197,7 @@ static void group_free(struct score_group * g) {
     *g = (struct score_group) { 0 };
 }
 
-static bool group_begin(struct engine * e, int64_t first, char * err, size_t err_size) {
+static bool group_begin(struct engine * e, int64_t first, struct lrnn_error * err) {
     const int64_t        left = e->params->end - first;
     struct score_group * g    = &e->group;
     const int64_t        n    = left < e->params->group ? left : e->params->group;
@@ -206,7 +206,7 @@ static bool group_begin(struct engine * e, int64_t first, char * err, size_t err
     bool ok                   = g->slots != NULL;
     for (int64_t s = 0; s < g->n && ok; ++s) {
         struct score_slot * slot = &g->slots[s];
-        if (!windows_read(e->windows, first + s, &slot->window, err, err_size)) {
+        if (!windows_read(e->windows, first + s, &slot->window, err)) {
             return false;
         }
         slot->nll       = calloc((size_t) slot->window.n_tokens, sizeof(*slot->nll));
@@ -215,13 +215,13 @@ static bool group_begin(struct engine * e, int64_t first, char * err, size_t err
         slot->norms     = calloc((size_t) slot->max_norms, sizeof(*slot->norms));
         ok              = slot->nll != NULL && slot->flags != NULL && slot->norms != NULL;
         if (e->params->reset != SCORE_RESET_NEVER &&
-                !lrnn_seq_reset(e->session, (int32_t) s, err, err_size)) {
+                !lrnn_seq_reset(e->session, (int32_t) s, err)) {
             return false;
         }
     }
     if (!ok) {
-        snprintf(err, err_size, "out of memory for %" PRId64 " windows from window %" PRId64, g->n,
-                first);
+        error_set(err, LRNN_ERROR_NO_MEMORY,
+                "out of memory for %" PRId64 " windows from window %" PRId64, g->n, first);
     }
     return ok;
 }
@@ -236,12 +236,12 @@ static int64_t group_at(const struct score_group * g) {
 }
 
 // Loads the checkpoint of this group, if there is one.
-static bool group_resume(struct engine * e, char * err, size_t err_size) {
-    char why[480];
-    switch (score_checkpoint_load(e->params, &e->group, e->session, why, sizeof(why))) {
-        case CHECKPOINT_NONE: why[0] = '\0'; break;
+static bool group_resume(struct engine * e, struct lrnn_error * err) {
+    struct lrnn_error why;
+    switch (score_checkpoint_load(e->params, &e->group, e->session, &why)) {
+        case CHECKPOINT_NONE: why.text[0] = '\0'; break;
         case CHECKPOINT_BAD:
-            snprintf(e->result->warning, sizeof(e->result->warning), "%s; ignored", why);
+            snprintf(e->result->warning, sizeof(e->result->warning), "%s; ignored", why.text);
             break;
         case CHECKPOINT_LOADED:
             for (int64_t s = 0; s < e->group.n; ++s) {
@@ -251,16 +251,16 @@ static bool group_resume(struct engine * e, char * err, size_t err_size) {
             return true;
     }
     if (e->params->reset == SCORE_RESET_NEVER && e->group.first > e->params->first) {
-        return error_set(err, err_size,
+        return error_set(err, LRNN_ERROR_BAD_FILE,
                 "--reset never needs the state before window %" PRId64
                 ", which is lost (%s); use --force to start again",
-                e->group.first, why[0] != '\0' ? why : "there is no checkpoint");
+                e->group.first, why.text[0] != '\0' ? why.text : "there is no checkpoint");
     }
     return true;
 }
 
 // Appends the windows of a finished group.
-static bool group_end(struct engine * e, char * err, size_t err_size) {
+static bool group_end(struct engine * e, struct lrnn_error * err) {
     struct score_group * g = &e->group;
     for (int64_t s = 0; s < g->n; ++s) {
         const struct score_slot * slot   = &g->slots[s];
@@ -278,7 +278,7 @@ static bool group_end(struct engine * e, char * err, size_t err_size) {
         if (scored.index < e->params->next) { // a previous process was killed inside this loop
             continue;
         }
-        if (!score_writer_append(e->writer, &scored, err, err_size)) {
+        if (!score_writer_append(e->writer, &scored, err)) {
             return false;
         }
         for (int64_t i = 0; i < scored.n_targets; ++i) {
@@ -293,27 +293,27 @@ static bool group_end(struct engine * e, char * err, size_t err_size) {
         }
         e->result->n_windows++;
     }
-    return score_writer_sync(e->writer, err, err_size);
+    return score_writer_sync(e->writer, err);
 }
 
 // With --reset never, the next group starts from the final state of this one. That state is saved
 // as a checkpoint before the group is appended, so one of the two always exists.
-static bool save_next_start(struct engine * e, char * err, size_t err_size) {
+static bool save_next_start(struct engine * e, struct lrnn_error * err) {
     struct score_slot        start = { .window = { .index = e->group.first + 1 } };
     const struct score_group next  = { .first = e->group.first + 1, .n = 1, .slots = &start };
     if (e->params->reset != SCORE_RESET_NEVER || next.first >= e->params->end) {
         return true;
     }
-    if (!windows_read(e->windows, next.first, &start.window, err, err_size)) {
+    if (!windows_read(e->windows, next.first, &start.window, err)) {
         return false;
     }
-    const bool ok = score_checkpoint_save(e->params, &next, e->session, err, err_size);
+    const bool ok = score_checkpoint_save(e->params, &next, e->session, err);
     window_free(&start.window);
     return ok;
 }
 
-static bool save(struct engine * e, char * err, size_t err_size) {
-    if (!score_checkpoint_save(e->params, &e->group, e->session, err, err_size)) {
+static bool save(struct engine * e, struct lrnn_error * err) {
+    if (!score_checkpoint_save(e->params, &e->group, e->session, err)) {
         return false;
     }
     e->saved_at = group_at(&e->group);
@@ -321,7 +321,7 @@ static bool save(struct engine * e, char * err, size_t err_size) {
     return true;
 }
 
-static enum score_status run_group(struct engine * e, char * err, size_t err_size) {
+static enum score_status run_group(struct engine * e, struct lrnn_error * err) {
     const struct score_params * p        = e->params;
     struct score_progress       progress = { .window = e->group.first, .n_windows = e->group.n };
     for (int64_t s = 0; s < e->group.n; ++s) {
@@ -330,7 +330,7 @@ static enum score_status run_group(struct engine * e, char * err, size_t err_siz
     }
     for (;;) {
         int64_t n_tokens;
-        if (!advance(e, &n_tokens, err, err_size)) {
+        if (!advance(e, &n_tokens, err)) {
             return SCORE_FAILED;
         }
         if (n_tokens == 0) {
@@ -345,7 +345,7 @@ static enum score_status run_group(struct engine * e, char * err, size_t err_siz
         const bool due      = p->checkpoint_every > 0 &&
                          progress.at - e->saved_at >= p->checkpoint_every &&
                          progress.at < progress.length - 1;
-        if ((stop || due) && !save(e, err, err_size)) {
+        if ((stop || due) && !save(e, err)) {
             return SCORE_FAILED;
         }
         if (stop) {
@@ -354,7 +354,7 @@ static enum score_status run_group(struct engine * e, char * err, size_t err_siz
     }
 }
 
-static enum score_status run(struct engine * e, char * err, size_t err_size) {
+static enum score_status run(struct engine * e, struct lrnn_error * err) {
     const struct score_params * p        = e->params;
     bool                        is_first = true; // only the first group can have a checkpoint
     if (!p->resume) {
@@ -364,16 +364,15 @@ static enum score_status run(struct engine * e, char * err, size_t err_size) {
             p->next < p->end ? p->first + (p->next - p->first) / p->group * p->group : p->end;
     for (int64_t first = start; first < p->end; first += p->group) {
         e->saved_at = 0;
-        if (!group_begin(e, first, err, err_size) ||
-                (is_first && !group_resume(e, err, err_size))) {
+        if (!group_begin(e, first, err) || (is_first && !group_resume(e, err))) {
             return SCORE_FAILED;
         }
         is_first                       = false;
-        const enum score_status status = run_group(e, err, err_size);
+        const enum score_status status = run_group(e, err);
         if (status != SCORE_DONE) {
             return status;
         }
-        if (!save_next_start(e, err, err_size) || !group_end(e, err, err_size)) {
+        if (!save_next_start(e, err) || !group_end(e, err)) {
             return SCORE_FAILED;
         }
         score_checkpoint_clean(p, p->reset == SCORE_RESET_NEVER ? first + 1 : -1);
@@ -385,7 +384,7 @@ static enum score_status run(struct engine * e, char * err, size_t err_size) {
 
 enum score_status score_run(struct lrnn_model * model, struct windows * windows,
         struct score_writer * writer, const struct score_params * params,
-        struct score_result * result, char * err, size_t err_size) {
+        struct score_result * result, struct lrnn_error * err) {
     const struct lrnn_model_info info   = lrnn_model_get_info(model);
     enum score_status            status = SCORE_FAILED;
     struct engine                e      = {
@@ -402,16 +401,17 @@ enum score_status score_run(struct lrnn_model * model, struct windows * windows,
             params->n_batch < params->max_length ? params->n_batch : params->max_length;
     *result = (struct score_result) { 0 };
     if (params->group * params->n_batch > INT32_MAX) {
-        snprintf(err, err_size,
+        error_set(err, LRNN_ERROR_BAD_FILE,
                 "%" PRId64 " windows of %" PRId64
                 " tokens per call; expected less than 2^31 tokens",
                 params->group, params->n_batch);
     } else if (e.inputs == NULL || e.of_input == NULL ||
                (e.rows = calloc((size_t) (params->group * per_call), sizeof(*e.rows))) == NULL) {
-        snprintf(err, err_size, "out of memory for groups of %" PRId64 " windows", params->group);
+        error_set(err, LRNN_ERROR_NO_MEMORY, "out of memory for groups of %" PRId64 " windows",
+                params->group);
     } else if (params->reset == SCORE_RESET_NEVER &&
                (params->group != 1 || info.n_layer_attention > 0)) {
-        snprintf(err, err_size,
+        error_set(err, LRNN_ERROR_BAD_FILE,
                 "--reset never needs groups of one window and a model without attention layers");
     } else {
         e.session = lrnn_session_new(model,
@@ -422,9 +422,9 @@ enum score_status score_run(struct lrnn_model * model, struct windows * windows,
                         .n_cache    = (int32_t) params->max_length,
                         .cache_type = params->cache_type,
                 },
-                err, err_size);
+                err);
         if (e.session != NULL) {
-            status = run(&e, err, err_size);
+            status = run(&e, err);
         }
     }
     group_free(&e.group);
@@ -450,13 +450,12 @@ double score_speed(struct lrnn_model * model, struct windows * windows, int32_t 
         .n_cache    = (int32_t) n_batch,
         .cache_type = cache_type,
     };
-    char                  err[256];
+    struct lrnn_error     err;
     struct window         window  = { 0 };
-    struct lrnn_session * session = lrnn_session_new(model, &params, err, sizeof(err));
+    struct lrnn_session * session = lrnn_session_new(model, &params, &err);
     struct lrnn_input *   inputs  = calloc((size_t) group, sizeof(*inputs));
-    bool                  ok      = session != NULL && inputs != NULL &&
-              windows_read(windows, 0, &window, err, sizeof(err));
-    const int64_t n       = window.n_tokens < n_batch ? window.n_tokens : n_batch;
+    bool          ok = session != NULL && inputs != NULL && windows_read(windows, 0, &window, &err);
+    const int64_t n  = window.n_tokens < n_batch ? window.n_tokens : n_batch;
     int64_t       n_calls = -1; // the first one also builds graphs and reads the file
     double        start   = 0.0;
     while (ok && (n_calls < 1 || now() - start < 1.0)) {
@@ -465,9 +464,9 @@ double score_speed(struct lrnn_model * model, struct windows * windows, int32_t 
             inputs[s] = (struct lrnn_input) {
                 .seq = s, .tokens = window.tokens, .n_tokens = n, .n_logits = n
             };
-            ok = lrnn_seq_reset(session, s, err, sizeof(err));
+            ok = lrnn_seq_reset(session, s, &err);
         }
-        ok = ok && lrnn_eval(session, inputs, (int32_t) group, err, sizeof(err));
+        ok = ok && lrnn_eval(session, inputs, (int32_t) group, &err);
         n_calls++;
     }
     const double seconds = now() - start;

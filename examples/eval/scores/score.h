@@ -8,6 +8,7 @@
 // resumed runs and shards give the same bytes as an uninterrupted run. Checkpoints fall between
 // calls.
 
+#include "lrnn.h"
 #include "eval/scores/score-file.h"
 
 // Where the state is emptied.
@@ -69,12 +70,12 @@ struct score_result {
     int64_t n_resumed;                    // tokens from a checkpoint
     int64_t n_diverged;                   // appended windows with a non-finite loss
     int64_t diverged_window, diverged_at; // the first of them, and the position
-    char    warning[512];                 // why a checkpoint was ignored; "": none
+    char    warning[1200];                 // why a checkpoint was ignored; "": none
 };
 
 enum score_status score_run(struct lrnn_model * model, struct windows * windows,
         struct score_writer * writer, const struct score_params * params,
-        struct score_result * result, char * err, size_t err_size);
+        struct score_result * result, struct lrnn_error * err);
 
 // Tokens per second, measured for about a second with calls like those of score_run. 0: failed.
 double score_speed(struct lrnn_model * model, struct windows * windows, int32_t n_threads,

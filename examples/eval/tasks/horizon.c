@@ -28,14 +28,14 @@ static void measure_free(struct measure * m) {
 }
 
 static bool measure_init(struct measure * m, struct horizon * horizon,
-        const struct lrnn_model * model, const struct task * task, char * err, size_t err_size) {
+        const struct lrnn_model * model, const struct task * task, struct lrnn_error * err) {
     *m = (struct measure) { .horizon = horizon, .n_vocab = lrnn_model_get_info(model).n_vocab };
     for (int i = 0; i < task_n_symbols(task); ++i) {
         m->n_states_max += task_is_answer(task, i);
     }
     const int64_t n_states = m->n_states_max, n_rows = horizon->n_rows;
     if (n_states * m->n_vocab > VALUES_MAX / n_rows) {
-        return error_set(err, err_size,
+        return error_set(err, LRNN_ERROR_BAD_INPUT,
                 "%" PRId64 " answers with %" PRId64 " logits in %" PRId64
                 " windows are too many for --horizon; expected a product of at most %d",
                 n_states, m->n_vocab, n_rows, VALUES_MAX);
@@ -48,8 +48,8 @@ static bool measure_init(struct measure * m, struct horizon * horizon,
     m->counts         = calloc((size_t) (n_rows * n_states), sizeof(*m->counts));
     if (m->state_of == NULL || m->answers == NULL || m->centroids == NULL || m->sums == NULL ||
             m->counts == NULL) {
-        return error_set(
-                err, err_size, "out of memory for the readouts of %" PRId64 " states", n_states);
+        return error_set(err, LRNN_ERROR_NO_MEMORY,
+                "out of memory for the readouts of %" PRId64 " states", n_states);
     }
     for (int64_t k = 0; k < m->n_vocab; ++k) {
         m->state_of[k] = -1;
@@ -185,7 +185,7 @@ static void make_rows(struct horizon * h, int64_t longest) {
 }
 
 enum probe_status horizon_measure(struct lrnn_model * model, const struct task * task,
-        const struct probe_params * params, struct horizon * horizon, char * err, size_t err_size) {
+        const struct probe_params * params, struct horizon * horizon, struct lrnn_error * err) {
     const int64_t  reference = params->lengths[0], longest = params->lengths[params->n_lengths - 1];
     struct measure m;
     struct probe_result result;
@@ -193,20 +193,20 @@ enum probe_status horizon_measure(struct lrnn_model * model, const struct task *
     enum probe_status   status;
 
     make_rows(horizon, longest);
-    if (!measure_init(&m, horizon, model, task, err, err_size)) {
+    if (!measure_init(&m, horizon, model, task, err)) {
         measure_free(&m);
         return PROBE_FAILED;
     }
     pass.n_lengths    = 1;
     pass.observe      = add_readout;
     pass.observe_user = &m;
-    status            = probe_by_length(model, task, &pass, &result, err, err_size);
+    status            = probe_by_length(model, task, &pass, &result, err);
     if (status == PROBE_OK && !result.stopped) {
         find_centroids(&m);
         horizon->margin = find_margin(&m);
         pass.lengths[0] = longest;
         pass.observe    = compare_readout;
-        status          = probe_by_length(model, task, &pass, &result, err, err_size);
+        status          = probe_by_length(model, task, &pass, &result, err);
     }
     horizon->stopped = result.stopped;
     if (status == PROBE_OK && !result.stopped) {

@@ -16,6 +16,7 @@
 // 2605.07755). It is predicted from the reference length alone: a power law is fitted to the
 // spreads up to there. A true state is the answer of the task.
 
+#include "lrnn.h"
 #include "eval/tasks/probe.h"
 
 enum { HORIZON_ROWS_MAX = 48 };
@@ -41,4 +42,4 @@ struct horizon {
 
 // - params: the first length is the reference length, the last one the longest position
 enum probe_status horizon_measure(struct lrnn_model * model, const struct task * task,
-        const struct probe_params * params, struct horizon * horizon, char * err, size_t err_size);
+        const struct probe_params * params, struct horizon * horizon, struct lrnn_error * err);

@@ -78,20 +78,20 @@ static int32_t find_token(const struct lrnn_model * model, int64_t n_vocab, cons
 
 // Finds the ids of the symbols [n_symbols], and the tokens that come before a text.
 static bool find_tokens(const struct lrnn_model * model, const struct task * task, int32_t * ids,
-        int32_t ** prefix, int64_t * n_prefix, char * err, size_t err_size) {
+        int32_t ** prefix, int64_t * n_prefix, struct lrnn_error * err) {
     const int64_t n_vocab = lrnn_model_get_info(model).n_vocab;
     for (int i = 0; i < task_n_symbols(task); ++i) {
         ids[i] = find_token(model, n_vocab, task_symbol(task, i));
         if (ids[i] < 0) {
-            return error_set(err, err_size, "the model has no token '%s', which the task needs",
-                    task_symbol(task, i));
+            return error_set(err, LRNN_ERROR_BAD_INPUT,
+                    "the model has no token '%s', which the task needs", task_symbol(task, i));
         }
     }
-    return lrnn_tokenize(model, "", 0, LRNN_TOKENIZE_ADD_BOS, prefix, n_prefix, err, err_size);
+    return lrnn_tokenize(model, "", 0, LRNN_TOKENIZE_ADD_BOS, prefix, n_prefix, err);
 }
 
 bool probe_tokens(const struct lrnn_model * model, const struct task * task, uint64_t seed,
-        int64_t length, int32_t ** tokens, int64_t * n_tokens, char * err, size_t err_size) {
+        int64_t length, int32_t ** tokens, int64_t * n_tokens, struct lrnn_error * err) {
     int32_t *            ids    = calloc((size_t) task_n_symbols(task), sizeof(*ids));
     int32_t *            prefix = NULL;
     struct task_stream * stream = task_stream_new(task, seed, length = task_length(task, length));
@@ -99,9 +99,9 @@ bool probe_tokens(const struct lrnn_model * model, const struct task * task, uin
 
     *tokens   = NULL;
     *n_tokens = 0;
-    snprintf(err, err_size, "out of memory for a sequence of %" PRId64 " symbols", length);
-    if (ids != NULL && stream != NULL &&
-            find_tokens(model, task, ids, &prefix, n_tokens, err, err_size)) {
+    error_set(err, LRNN_ERROR_NO_MEMORY, "out of memory for a sequence of %" PRId64 " symbols",
+            length);
+    if (ids != NULL && stream != NULL && find_tokens(model, task, ids, &prefix, n_tokens, err)) {
         *tokens = malloc((size_t) (*n_tokens + length) * sizeof(**tokens));
         done    = *tokens != NULL;
         if (done && *n_tokens > 0) {
@@ -120,7 +120,7 @@ bool probe_tokens(const struct lrnn_model * model, const struct task * task, uin
 }
 
 static enum probe_status run_open(struct run * r, struct lrnn_model * model,
-        const struct task * task, const struct probe_params * params, char * err, size_t err_size) {
+        const struct task * task, const struct probe_params * params, struct lrnn_error * err) {
     const struct lrnn_model_info info = lrnn_model_get_info(model);
     const int64_t n_lanes = params->n_sequences < LANES_MAX ? params->n_sequences : LANES_MAX;
     const int64_t n_most  = LOGITS_MAX / (n_lanes * info.n_vocab);
@@ -140,10 +140,10 @@ static enum probe_status run_open(struct run * r, struct lrnn_model * model,
     r->inputs  = calloc((size_t) n_lanes, sizeof(*r->inputs));
     if (r->ids == NULL || r->lanes == NULL || r->tokens == NULL || r->answers == NULL ||
             r->inputs == NULL) {
-        error_set(err, err_size, "out of memory for %d sequences", r->n_lanes);
+        error_set(err, LRNN_ERROR_NO_MEMORY, "out of memory for %d sequences", r->n_lanes);
         return PROBE_FAILED;
     }
-    if (!find_tokens(model, task, r->ids, &r->prefix, &r->n_prefix, err, err_size)) {
+    if (!find_tokens(model, task, r->ids, &r->prefix, &r->n_prefix, err)) {
         return PROBE_MISFIT;
     }
     const int64_t longest = params->lengths[params->n_lengths - 1] + r->n_prefix;
@@ -155,27 +155,27 @@ static enum probe_status run_open(struct run * r, struct lrnn_model * model,
                                .n_cache    = info.n_layer_attention > 0 ? (int32_t) longest : 0,
                                .cache_type = params->cache_type,
             },
-                       err, err_size);
+                       err);
     return r->session != NULL ? PROBE_OK : PROBE_FAILED;
 }
 
 static bool lane_start(
-        struct run * r, int i, uint64_t seed, int64_t length, char * err, size_t err_size) {
+        struct run * r, int i, uint64_t seed, int64_t length, struct lrnn_error * err) {
     task_stream_free(r->lanes[i].stream);
     r->lanes[i] = (struct lane) {
         .stream = task_stream_new(r->task, seed, length), .length = length, .all_right = true
     };
     if (r->lanes[i].stream == NULL) {
-        return error_set(err, err_size, "out of memory for a sequence");
+        return error_set(err, LRNN_ERROR_NO_MEMORY, "out of memory for a sequence");
     }
     const struct lrnn_input prefix = { .seq = i, .tokens = r->prefix, .n_tokens = r->n_prefix };
-    return lrnn_seq_reset(r->session, i, err, err_size) &&
-           (r->n_prefix == 0 || lrnn_eval(r->session, &prefix, 1, err, err_size));
+    return lrnn_seq_reset(r->session, i, err) &&
+           (r->n_prefix == 0 || lrnn_eval(r->session, &prefix, 1, err));
 }
 
 // Feeds the next symbols of all lanes that are not done; *n_inputs is 0 when all are.
 // - end_only: compute only the logits of the last symbol of each sequence
-static bool advance(struct run * r, bool end_only, int * n_inputs, char * err, size_t err_size) {
+static bool advance(struct run * r, bool end_only, int * n_inputs, struct lrnn_error * err) {
     *n_inputs = 0;
     for (int i = 0; i < r->n_active; ++i) {
         struct lane * lane = &r->lanes[i];
@@ -187,7 +187,7 @@ static bool advance(struct run * r, bool end_only, int * n_inputs, char * err, s
         for (int64_t j = 0; j < n; ++j) {
             int32_t symbol, answer;
             if (!task_stream_next(lane->stream, &symbol, &answer)) {
-                return error_set(err, err_size,
+                return error_set(err, LRNN_ERROR_NO_MEMORY,
                         "out of memory for a sequence of %" PRId64 " symbols", lane->length);
             }
             r->tokens[i * r->n_step + j]  = r->ids[symbol];
@@ -200,18 +200,18 @@ static bool advance(struct run * r, bool end_only, int * n_inputs, char * err, s
             .n_logits = end_only ? left == n : n,
         };
     }
-    return *n_inputs == 0 || lrnn_eval(r->session, r->inputs, *n_inputs, err, err_size);
+    return *n_inputs == 0 || lrnn_eval(r->session, r->inputs, *n_inputs, err);
 }
 
 // Compares the most likely token, the first of equal ones, with the answer. Sets *margin to the
 // logit of the answer minus the best other one.
 static enum probe_status judge(const struct run * r, const float * logits, int32_t answer,
-        bool * right, double * margin, char * err, size_t err_size) {
+        bool * right, double * margin, struct lrnn_error * err) {
     double  other = -INFINITY;
     int64_t best  = 0;
     for (int64_t k = 0; k < r->n_vocab; ++k) {
         if (!isfinite(logits[k])) {
-            error_set(err, err_size, "logit %" PRId64 " is not finite", k);
+            error_set(err, LRNN_ERROR_BAD_INPUT, "logit %" PRId64 " is not finite", k);
             return PROBE_NUMBERS;
         }
         if (k != answer && logits[k] > other) {
@@ -235,7 +235,7 @@ static struct probe_row * row_at(struct probe_result * result, int64_t position)
 // Judges the answers of one input.
 // - logits: index of the first logits of the input
 static enum probe_status score(struct run * r, const struct lrnn_input * input, int64_t logits,
-        bool end_only, struct probe_result * result, char * err, size_t err_size) {
+        bool end_only, struct probe_result * result, struct lrnn_error * err) {
     struct lane * lane  = &r->lanes[input->seq];
     const int64_t first = input->n_tokens - input->n_logits;
 
@@ -246,8 +246,8 @@ static enum probe_status score(struct run * r, const struct lrnn_input * input, 
         bool               right    = true;
         double             margin   = INFINITY;
         if (answer >= 0) {
-            const enum probe_status status = judge(r, lrnn_logits(r->session, logits + j - first),
-                    answer, &right, &margin, err, err_size);
+            const enum probe_status status = judge(
+                    r, lrnn_logits(r->session, logits + j - first), answer, &right, &margin, err);
             if (status != PROBE_OK) {
                 return status;
             }
@@ -285,7 +285,7 @@ static int64_t length_of(const struct task * task, const struct probe_params * p
 
 // - steps: calls per group of sequences, for progress
 static enum probe_status run(struct run * r, const struct probe_params * params, bool end_only,
-        int64_t steps, struct probe_result * result, char * err, size_t err_size) {
+        int64_t steps, struct probe_result * result, struct lrnn_error * err) {
     const int64_t n_groups = (params->n_sequences + r->n_lanes - 1) / r->n_lanes;
 
     for (int64_t g = 0; g < n_groups; ++g) {
@@ -294,8 +294,7 @@ static enum probe_status run(struct run * r, const struct probe_params * params,
         r->n_active         = (int) (left < r->n_lanes ? left : r->n_lanes);
         for (int i = 0; i < r->n_active; ++i) {
             const uint64_t seed = params->seed + (uint64_t) (first + i);
-            if (!lane_start(
-                        r, i, seed, length_of(r->task, params, end_only, seed), err, err_size)) {
+            if (!lane_start(r, i, seed, length_of(r->task, params, end_only, seed), err)) {
                 return PROBE_FAILED;
             }
         }
@@ -307,13 +306,13 @@ static enum probe_status run(struct run * r, const struct probe_params * params,
                 result->stopped = true;
                 return PROBE_OK;
             }
-            if (!advance(r, end_only, &n_inputs, err, err_size)) {
+            if (!advance(r, end_only, &n_inputs, err)) {
                 return PROBE_FAILED;
             }
             int64_t logits = 0;
             for (int i = 0; i < n_inputs; ++i) {
                 const enum probe_status status =
-                        score(r, &r->inputs[i], logits, end_only, result, err, err_size);
+                        score(r, &r->inputs[i], logits, end_only, result, err);
                 if (status != PROBE_OK) {
                     return status;
                 }
@@ -325,35 +324,32 @@ static enum probe_status run(struct run * r, const struct probe_params * params,
 }
 
 static enum probe_status probe(struct lrnn_model * model, const struct task * task,
-        const struct probe_params * params, bool end_only, struct probe_result * result, char * err,
-        size_t err_size) {
+        const struct probe_params * params, bool end_only, struct probe_result * result,
+        struct lrnn_error * err) {
     struct run        r;
-    enum probe_status status = run_open(&r, model, task, params, err, err_size);
+    enum probe_status status = run_open(&r, model, task, params, err);
     if (status == PROBE_OK) {
         const int64_t longest = params->lengths[params->n_lengths - 1];
-        status                = run(
-                &r, params, end_only, (longest + r.n_step - 1) / r.n_step, result, err, err_size);
+        status = run(&r, params, end_only, (longest + r.n_step - 1) / r.n_step, result, err);
     }
     run_free(&r);
     return status;
 }
 
 enum probe_status probe_by_length(struct lrnn_model * model, const struct task * task,
-        const struct probe_params * params, struct probe_result * result, char * err,
-        size_t err_size) {
+        const struct probe_params * params, struct probe_result * result, struct lrnn_error * err) {
     *result = (struct probe_result) { .n_rows = params->n_lengths };
     for (int k = 0; k < params->n_lengths; ++k) {
         result->rows[k] = (struct probe_row) { .length = params->lengths[k], .margin = INFINITY };
     }
-    return probe(model, task, params, false, result, err, err_size);
+    return probe(model, task, params, false, result, err);
 }
 
 enum probe_status probe_at_end(struct lrnn_model * model, const struct task * task,
-        const struct probe_params * params, struct probe_result * result, char * err,
-        size_t err_size) {
+        const struct probe_params * params, struct probe_result * result, struct lrnn_error * err) {
     *result = (struct probe_result) { .n_rows = 1,
         .rows = { { .length = params->lengths[1], .margin = INFINITY } } };
-    return probe(model, task, params, true, result, err, err_size);
+    return probe(model, task, params, true, result, err);
 }
 
 double probe_scaled(const struct probe_row * row, double chance) {

@@ -54,19 +54,17 @@ enum probe_status {
 
 // Measures the accuracy by position, up to the largest length.
 enum probe_status probe_by_length(struct lrnn_model * model, const struct task * task,
-        const struct probe_params * params, struct probe_result * result, char * err,
-        size_t err_size);
+        const struct probe_params * params, struct probe_result * result, struct lrnn_error * err);
 
 // Measures the score of Grazzi et al.: the last answers of n_sequences whose random lengths, answer
 // included, are from lengths[0] to lengths[1]. The result has one row.
 enum probe_status probe_at_end(struct lrnn_model * model, const struct task * task,
-        const struct probe_params * params, struct probe_result * result, char * err,
-        size_t err_size);
+        const struct probe_params * params, struct probe_result * result, struct lrnn_error * err);
 
 // Converts a sequence of the task to tokens, including those that the tokenizer puts before a text.
 // The caller frees *tokens.
 bool probe_tokens(const struct lrnn_model * model, const struct task * task, uint64_t seed,
-        int64_t length, int32_t ** tokens, int64_t * n_tokens, char * err, size_t err_size);
+        int64_t length, int32_t ** tokens, int64_t * n_tokens, struct lrnn_error * err);
 
 // (accuracy − chance) / (1 − chance): 1 is perfect, 0 is a guess.
 double probe_scaled(const struct probe_row * row, double chance);

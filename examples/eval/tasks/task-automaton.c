@@ -13,16 +13,15 @@ static const char SINK[] = "-";
 
 // An automaton while it is read.
 struct reader {
-    struct task * task;
-    int           line; // from 1
-    char          states[TASK_STATES_MAX + 1][TASK_NAME_MAX];
-    int           n_states;
-    bool          has_sink; // it is not listed, and has the number n_states
-    bool          has_accept;
-    char          outputs[TASK_STATES_MAX + 1][TASK_NAME_MAX];
-    int           n_outputs; // 0: the names of the states
-    char *        err;
-    size_t        err_size;
+    struct task *       task;
+    int                 line; // from 1
+    char                states[TASK_STATES_MAX + 1][TASK_NAME_MAX];
+    int                 n_states;
+    bool                has_sink; // it is not listed, and has the number n_states
+    bool                has_accept;
+    char                outputs[TASK_STATES_MAX + 1][TASK_NAME_MAX];
+    int                 n_outputs; // 0: the names of the states
+    struct lrnn_error * err;
 };
 
 // Returns the next word of a text and moves *text past it; NULL at the end.
@@ -58,20 +57,20 @@ static int find_state(const struct reader * r, const char * name) {
 static bool expect_state(const struct reader * r, const char * name, int * state) {
     *state = find_state(r, name);
     return *state >= 0 ||
-           error_set(r->err, r->err_size, "line %d of the automaton: '%s' is not one of its states",
-                   r->line, name);
+           error_set(r->err, LRNN_ERROR_BAD_INPUT,
+                   "line %d of the automaton: '%s' is not one of its states", r->line, name);
 }
 
 static bool expect_words(const struct reader * r, const char * key, const char * text, int n) {
     const int found = count_words(text);
-    return found == n || error_set(r->err, r->err_size,
+    return found == n || error_set(r->err, LRNN_ERROR_BAD_INPUT,
                                  "line %d of the automaton: '%s' has %d words, expected %d",
                                  r->line, key, found, n);
 }
 
 static bool copy_name(const struct reader * r, char * out, const char * name) {
     if (strlen(name) >= TASK_NAME_MAX) {
-        return error_set(r->err, r->err_size,
+        return error_set(r->err, LRNN_ERROR_BAD_INPUT,
                 "line %d of the automaton: a word has %zu bytes, expected at most %d", r->line,
                 strlen(name), TASK_NAME_MAX - 1);
     }
@@ -82,13 +81,13 @@ static bool copy_name(const struct reader * r, char * out, const char * name) {
 static bool read_states(struct reader * r, char * text) {
     const int n = count_words(text);
     if (r->n_states > 0 || n == 0 || n > TASK_STATES_MAX) {
-        return error_set(r->err, r->err_size,
+        return error_set(r->err, LRNN_ERROR_BAD_INPUT,
                 "line %d of the automaton: expected one line of 1 to %d different states", r->line,
                 TASK_STATES_MAX);
     }
     for (const char * w = next_word(&text); w != NULL; w = next_word(&text)) {
         if (find_state(r, w) >= 0) {
-            return error_set(r->err, r->err_size,
+            return error_set(r->err, LRNN_ERROR_BAD_INPUT,
                     "line %d of the automaton: expected one line of different states", r->line);
         }
         if (!copy_name(r, r->states[r->n_states], w)) {
@@ -101,8 +100,8 @@ static bool read_states(struct reader * r, char * text) {
 
 static bool read_outputs(struct reader * r, char * text) {
     if (r->n_outputs > 0) {
-        return error_set(
-                r->err, r->err_size, "line %d of the automaton: expected one output", r->line);
+        return error_set(r->err, LRNN_ERROR_BAD_INPUT,
+                "line %d of the automaton: expected one output", r->line);
     }
     if (!expect_words(r, "output", text, r->n_states)) {
         return false;
@@ -118,8 +117,8 @@ static bool read_outputs(struct reader * r, char * text) {
 
 static bool read_accept(struct reader * r, char * text) {
     if (r->n_outputs > 0) {
-        return error_set(
-                r->err, r->err_size, "line %d of the automaton: expected one output", r->line);
+        return error_set(r->err, LRNN_ERROR_BAD_INPUT,
+                "line %d of the automaton: expected one output", r->line);
     }
     for (int i = 0; i < r->n_states; ++i) {
         memcpy(r->outputs[i], "reject", sizeof("reject"));
@@ -175,7 +174,7 @@ static bool read_line(struct reader * r, char * text) {
         *colon = '\0';
     }
     if (colon == NULL || count_words(text) == 0) {
-        return error_set(r->err, r->err_size,
+        return error_set(r->err, LRNN_ERROR_BAD_INPUT,
                 "line %d of the automaton is not 'states: …', 'start: …', 'output: …', 'accept: …' "
                 "or 'LETTER: …'",
                 r->line);
@@ -219,7 +218,7 @@ static void add_answers(struct reader * r) {
     }
 }
 
-bool task_make_automaton(struct task * t, char * text, char * err, size_t err_size) {
+bool task_make_automaton(struct task * t, char * text, struct lrnn_error * err) {
     struct reader * r = calloc(1, sizeof(*r));
     // a letter is a word, and so is an answer; two more for accept and reject
     const int n = count_words(text) + 2 * TASK_STATES_MAX;
@@ -234,12 +233,12 @@ bool task_make_automaton(struct task * t, char * text, char * err, size_t err_si
     t->output = calloc(TASK_STATES_MAX + 1, sizeof(*t->output));
     if (r == NULL || t->next == NULL || t->output == NULL || !task_reserve(t, n + n_lines)) {
         free(r);
-        return error_set(err, err_size, "out of memory for an automaton of %d words", n);
+        return error_set(
+                err, LRNN_ERROR_NO_MEMORY, "out of memory for an automaton of %d words", n);
     }
-    r->task     = t;
-    r->err      = err;
-    r->err_size = err_size;
-    bool ok     = true;
+    r->task = t;
+    r->err  = err;
+    bool ok = true;
     for (char *p = text, *end; ok && p != NULL; p = end) {
         end = strchr(p, '\n');
         if (end != NULL) {
@@ -249,7 +248,7 @@ bool task_make_automaton(struct task * t, char * text, char * err, size_t err_si
         ok = read_line(r, p);
     }
     if (ok && (r->n_states == 0 || t->start < 0 || t->n_letters == 0)) {
-        ok = error_set(err, err_size, "the automaton has no %s",
+        ok = error_set(err, LRNN_ERROR_BAD_INPUT, "the automaton has no %s",
                 r->n_states == 0 ? "states"
                 : t->start < 0   ? "start"
                                  : "letters");

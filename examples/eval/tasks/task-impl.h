@@ -2,6 +2,7 @@
 
 // The inside of a task, shared by the files task*.c.
 
+#include "lrnn.h"
 #include "eval/tasks/task.h"
 
 enum {
@@ -48,4 +49,4 @@ bool task_make_group(struct task * t, bool even, int n, int max_swaps);
 int task_find_element(const struct task * t, const uint8_t * permutation);
 
 // task-automaton.c: parses `text`, which is changed.
-bool task_make_automaton(struct task * t, char * text, char * err, size_t err_size);
+bool task_make_automaton(struct task * t, char * text, struct lrnn_error * err);

@@ -85,7 +85,7 @@ static bool has_name(const char * spec, const char * name) {
 }
 
 static bool make(struct task * t, const char * spec, const char * automaton, size_t automaton_size,
-        char * err, size_t err_size) {
+        struct lrnn_error * err) {
     const char * tail = spec + strcspn(spec, ":");
     const int    m5   = number_after(tail, 5, 2, TASK_MODULUS_MAX);
     const int    m    = number_after(tail, -1, 2, TASK_MODULUS_MAX);
@@ -106,27 +106,27 @@ static bool make(struct task * t, const char * spec, const char * automaton, siz
         }
     }
     if (strcmp(spec, "automaton") != 0) {
-        return error_set(err, err_size,
+        return error_set(err, LRNN_ERROR_BAD_INPUT,
                 "there is no task '%s'; expected parity, mod:M, S3 to S%d, A3 to A%d, mod-arith, "
                 "mod-brackets or automaton",
                 spec, TASK_POINTS_MAX, TASK_POINTS_MAX);
     }
     if (automaton == NULL) {
-        return error_set(err, err_size,
+        return error_set(err, LRNN_ERROR_BAD_INPUT,
                 "the task 'automaton' needs a table: --automaton FILE, or a model that has one");
     }
     char *     text = calloc(1, automaton_size + 1);
-    const bool made = text != NULL && (memcpy(text, automaton, automaton_size),
-                                              task_make_automaton(t, text, err, err_size));
+    const bool made = text != NULL &&
+                      (memcpy(text, automaton, automaton_size), task_make_automaton(t, text, err));
     free(text);
     return made;
 }
 
-struct task * task_new(const char * name, const char * automaton, size_t automaton_size, char * err,
-        size_t err_size) {
+struct task * task_new(
+        const char * name, const char * automaton, size_t automaton_size, struct lrnn_error * err) {
     struct task * t = calloc(1, sizeof(*t));
-    snprintf(err, err_size, "out of memory for a task");
-    if (t == NULL || !make(t, name, automaton, automaton_size, err, err_size)) {
+    error_set(err, LRNN_ERROR_NO_MEMORY, "out of memory for a task");
+    if (t == NULL || !make(t, name, automaton, automaton_size, err)) {
         task_free(t);
         return NULL;
     }

@@ -15,6 +15,8 @@
 //
 // Symbols are words; the tokenizer of a model gives them ids.
 
+#include "lrnn.h"
+
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -23,8 +25,8 @@ struct task;
 
 // Creates a task from its name, such as "S5:2"; NULL on failure.
 // - automaton: the automaton, in the format of `lrnn-convert automaton`; NULL for other tasks
-struct task * task_new(const char * name, const char * automaton, size_t automaton_size, char * err,
-        size_t err_size);
+struct task * task_new(
+        const char * name, const char * automaton, size_t automaton_size, struct lrnn_error * err);
 void task_free(struct task * task);
 
 int task_n_symbols(const struct task * task);

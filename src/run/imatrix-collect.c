@@ -11,14 +11,16 @@
 struct lrnn_imatrix {
     const struct lrnn_model * model;
     struct imatrix            imatrix;
-    char                      err[512]; // "" unless collecting failed
+    struct lrnn_error         err; // LRNN_ERROR_NONE unless collecting failed
 };
 
-struct lrnn_imatrix * lrnn_imatrix_new(const struct lrnn_model * model) {
+struct lrnn_imatrix * lrnn_imatrix_new(const struct lrnn_model * model, struct lrnn_error * err) {
     struct lrnn_imatrix * im = calloc(1, sizeof(*im));
-    if (im != NULL) {
-        im->model = model;
+    if (im == NULL) {
+        error_no_memory(err, "an importance matrix");
+        return NULL;
     }
+    im->model = model;
     return im;
 }
 
@@ -48,17 +50,17 @@ bool lrnn_imatrix_collect(const struct lrnn_trace_event * event, void * imatrix)
     const int64_t n_matrices = e != NULL ? e->n_matrices : count_matrices(im->model, event->weight);
 
     return imatrix_add(&im->imatrix, event->weight, x->ne[0], n_matrices, event->slice, x->data,
-            x->ne[1] * x->ne[2] * x->ne[3], im->err, sizeof(im->err));
+            x->ne[1] * x->ne[2] * x->ne[3], &im->err);
 }
 
 bool lrnn_imatrix_save(const struct lrnn_imatrix * im, const char * path, const char * dataset,
-        int64_t n_windows, int64_t window_size, char * err, size_t err_size) {
-    if (im->err[0] != '\0') {
-        return error_set(err, err_size, "%s", im->err);
+        int64_t n_windows, int64_t window_size, struct lrnn_error * err) {
+    if (im->err.kind != LRNN_ERROR_NONE) {
+        return error_set(err, im->err.kind, "%s", im->err.text);
     }
     struct imatrix m = im->imatrix;
     m.n_windows      = n_windows;
     m.window_size    = window_size;
     snprintf(m.dataset, sizeof(m.dataset), "%s", dataset);
-    return imatrix_write(&m, path, err, err_size);
+    return imatrix_write(&m, path, err);
 }

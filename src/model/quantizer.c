@@ -6,7 +6,6 @@
 #include "file/quantize.h"
 #include "lrnn.h"
 
-#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -38,11 +37,11 @@ static const char * base_name(const char * path) {
     return slash != NULL ? slash + 1 : path;
 }
 
-static bool hash_file(const char * path, char hex[65], char * err, size_t err_size) {
+static bool hash_file(const char * path, char hex[65], struct lrnn_error * err) {
     char *        data;
     size_t        size;
     struct sha256 sha;
-    if (!read_file(path, &data, &size, err, err_size)) {
+    if (!read_file(path, &data, &size, err)) {
         return false;
     }
     sha256_begin(&sha);
@@ -52,21 +51,18 @@ static bool hash_file(const char * path, char hex[65], char * err, size_t err_si
     return true;
 }
 
-static enum lrnn_quantize_status add_imatrix(
-        struct lrnn_quantizer * q, const char * path, char * err, size_t err_size) {
-    if (!imatrix_read(&q->imatrix, path, err, err_size) ||
-            !hash_file(path, q->imatrix_sha256, err, err_size)) {
-        return LRNN_QUANTIZE_BAD_IMATRIX;
+static bool add_imatrix(struct lrnn_quantizer * q, const char * path, struct lrnn_error * err) {
+    if (!imatrix_read(&q->imatrix, path, err) || !hash_file(path, q->imatrix_sha256, err)) {
+        return false;
     }
     q->imatrix_path = strdup(path);
     if (q->imatrix_path == NULL) {
-        error_set(err, err_size, "out of memory");
-        return LRNN_QUANTIZE_SYSTEM;
+        return error_set(err, LRNN_ERROR_NO_MEMORY, "out of memory");
     }
     q->params.imatrix        = &q->imatrix;
     q->params.imatrix_file   = base_name(q->imatrix_path);
     q->params.imatrix_sha256 = q->imatrix_sha256;
-    return LRNN_QUANTIZE_OK;
+    return true;
 }
 
 // "REGEX=TYPE REGEX=TYPE ...", for the caller to free; NULL: out of memory
@@ -83,68 +79,56 @@ static char * join(const char * const * texts, int32_t n) {
     return joined;
 }
 
-static enum lrnn_quantize_status add_overrides(struct lrnn_quantizer * q,
-        const char * const * texts, int32_t n, char * err, size_t err_size) {
+static bool add_overrides(
+        struct lrnn_quantizer * q, const char * const * texts, int32_t n, struct lrnn_error * err) {
     q->params.overrides = quantize_overrides_new();
     q->overrides_text   = n > 0 ? join(texts, n) : NULL;
     if (q->params.overrides == NULL || (n > 0 && q->overrides_text == NULL)) {
-        error_set(err, err_size, "out of memory");
-        return LRNN_QUANTIZE_SYSTEM;
+        return error_set(err, LRNN_ERROR_NO_MEMORY, "out of memory");
     }
     q->params.overrides_text = q->overrides_text;
     for (int32_t i = 0; i < n; ++i) {
-        char why[512];
-        if (!quantize_overrides_add(q->params.overrides, texts[i], why, sizeof(why))) {
-            error_set(err, err_size, "tensor type: %s", why);
-            return LRNN_QUANTIZE_BAD_PARAMS;
+        struct lrnn_error why;
+        if (!quantize_overrides_add(q->params.overrides, texts[i], &why)) {
+            return error_set(err, why.kind, "tensor type: %s", why.text);
         }
     }
-    return LRNN_QUANTIZE_OK;
+    return true;
 }
 
-static enum lrnn_quantize_status prepare(struct lrnn_quantizer * q, const char * path,
-        const struct lrnn_quantize_params * params, char * err, size_t err_size) {
+static bool prepare(struct lrnn_quantizer * q, const char * path,
+        const struct lrnn_quantize_params * params, struct lrnn_error * err) {
     q->params.allow_requantize = params->allow_requantize;
     q->params.n_threads        = params->n_threads;
     if (params->type == NULL || !quantize_type_find(params->type, &q->params.type)) {
         char names[128];
-        error_set(err, err_size, "the quantization type is '%s'; expected %s",
+        return error_set(err, LRNN_ERROR_BAD_INPUT, "the quantization type is '%s'; expected %s",
                 params->type != NULL ? params->type : "",
                 quantize_type_names(names, sizeof(names)));
-        return LRNN_QUANTIZE_BAD_PARAMS;
     }
-    enum lrnn_quantize_status status = params->imatrix != NULL
-                                               ? add_imatrix(q, params->imatrix, err, err_size)
-                                               : LRNN_QUANTIZE_OK;
-    if (status == LRNN_QUANTIZE_OK) {
-        status = add_overrides(q, params->tensor_types, params->n_tensor_types, err, err_size);
-    }
-    if (status != LRNN_QUANTIZE_OK) {
-        return status;
+    if ((params->imatrix != NULL && !add_imatrix(q, params->imatrix, err)) ||
+            !add_overrides(q, params->tensor_types, params->n_tensor_types, err)) {
+        return false;
     }
     // Reject a file that cannot be loaded before writing another one like it.
-    struct lrnn_model * model = lrnn_model_load(path, NULL, err, err_size);
+    struct lrnn_model * model = lrnn_model_load(path, NULL, err);
     if (model == NULL) {
-        return errno == ENOMEM ? LRNN_QUANTIZE_SYSTEM : LRNN_QUANTIZE_BAD_MODEL;
+        return false;
     }
     lrnn_model_free(model);
-    q->file = model_file_open(path, err, err_size);
-    return q->file == NULL ? LRNN_QUANTIZE_BAD_MODEL
-                           : quantize_plan_make(&q->plan, q->file, &q->params, err, err_size);
+    q->file = model_file_open(path, err);
+    return q->file != NULL && quantize_plan_make(&q->plan, q->file, &q->params, err);
 }
 
-struct lrnn_quantizer * lrnn_quantizer_new(const char * path,
-        const struct lrnn_quantize_params * params, enum lrnn_quantize_status * status, char * err,
-        size_t err_size) {
+struct lrnn_quantizer * lrnn_quantizer_new(
+        const char * path, const struct lrnn_quantize_params * params, struct lrnn_error * err) {
     static const struct lrnn_quantize_params none = { 0 };
     struct lrnn_quantizer *                  q    = calloc(1, sizeof(*q));
     if (q == NULL) {
-        error_set(err, err_size, "out of memory");
-        *status = LRNN_QUANTIZE_SYSTEM;
+        error_no_memory(err, "a quantizer");
         return NULL;
     }
-    *status = prepare(q, path, params != NULL ? params : &none, err, err_size);
-    if (*status != LRNN_QUANTIZE_OK) {
+    if (!prepare(q, path, params != NULL ? params : &none, err)) {
         lrnn_quantizer_free(q);
         return NULL;
     }
@@ -160,7 +144,7 @@ bool lrnn_quantizer_get_tensor(
     return true;
 }
 
-enum lrnn_quantize_status lrnn_quantizer_run(struct lrnn_quantizer * q, const char * path,
-        lrnn_quantize_done done, void * user, char * err, size_t err_size) {
-    return quantize_run(&q->plan, q->file, &q->params, path, done, user, err, err_size);
+bool lrnn_quantizer_run(struct lrnn_quantizer * q, const char * path, lrnn_quantize_done done,
+        void * user, struct lrnn_error * err) {
+    return quantize_run(&q->plan, q->file, &q->params, path, done, user, err);
 }
