@@ -2,7 +2,7 @@
 
 #include "machine.h"
 
-#include "fma-loop.h"
+#include "peak-loops.h"
 #include "lrnn.h"
 
 #include "ggml-cpu.h"

@@ -1,4 +1,4 @@
-#include "fma-loop.h"
+#include "peak-loops.h"
 
 #if defined(__AVX512F__)
 #    define VECTOR_BYTES 64
