@@ -1,6 +1,6 @@
 """The keys that every model file has. They precede the keys of the family."""
 
-from . import __version__
+from . import OUTPUT_VERSION
 from .model import Model
 from .readers.config import config_text
 from .types import TYPES
@@ -23,5 +23,5 @@ def describe(m: Model, name: str, kind: str) -> None:
     m.set_str("lrnn.source", "; ".join([m.checkpoint.name, *m.notes]))
     if m.config:
         m.set_str("lrnn.source_config", config_text(m.config))
-    m.set_str("lrnn.converter", f"lrnn-convert {__version__}")
+    m.set_str("lrnn.converter", f"lrnn-convert {OUTPUT_VERSION}")
     m.kv |= family_keys

@@ -116,7 +116,7 @@ void op_inputs_fill(struct op_inputs * in, const struct op_shape * s) {
             case OP_FILL_FIRST:
             case OP_FILL_LAST: {
                 const int64_t n_h   = t->ne[2];
-                const int64_t width = row * t->ne[1]; // numbers of one factor
+                const int64_t width = row * t->ne[1]; // values of one factor
                 for (int64_t i = 0; i < n; ++i) {
                     const int64_t token  = i / (width * n_h);
                     const int64_t factor = i / width % n_h;

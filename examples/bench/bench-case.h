@@ -72,12 +72,12 @@ struct op_build {
     const struct op_shape *   s;
     const struct op_inputs *  in;
     struct ggml_context *     ctx;
-    struct ggml_tensor *      state; // of one layer [numbers, seqs]
+    struct ggml_tensor *      state; // of one layer [values, seqs]
     enum ggml_scan_path       path;  // of our op
     struct lrnn_error *       err;
 };
 
-// The output of a layer: the d_v·heads numbers of token t begin at element first + t·stride.
+// The output of a layer: the d_v·heads values of token t begin at element first + t·stride.
 struct op_output {
     struct ggml_tensor * tensor;
     struct ggml_tensor * store; // node that stores the new state; NULL: the op does it
@@ -105,7 +105,7 @@ struct bench_case {
     // why the stock ops cannot compute this shape, or NULL; absent: they can compute any
     const char * (*limit)(const struct op_shape * s);
 
-    // numbers in the state of one sequence; absent: d_k·d_v·heads
+    // values in the state of one sequence; absent: d_k·d_v·heads
     int64_t (*state)(const struct op_shape * s);
     enum ggml_type state_type;  // F32 or F16
     bool           keeps_state; // the op only reads it
@@ -139,11 +139,11 @@ struct ggml_tensor * op_input_mask(struct op_inputs * in, int64_t rows, int64_t 
 // Fills all inputs. Sequence i gets slot i and `tokens` adjacent tokens.
 void op_inputs_fill(struct op_inputs * in, const struct op_shape * s);
 
-// n numbers of a tensor in F32 or F16, from byte `offset` on; and all of them, to be freed.
+// n values of a tensor in F32 or F16, from byte `offset` on; and all of them, to be freed.
 void op_floats_set(struct ggml_tensor * t, const float * data, size_t offset, int64_t n);
 float * op_floats_get(const struct ggml_tensor * t);
 
-// Numbers in the state of one sequence.
+// Values in the state of one sequence.
 int64_t op_state_size(const struct bench_case * c, const struct op_shape * s);
 
 // True if stock ops compute this case at this shape; otherwise *why is the reason.

@@ -3,9 +3,8 @@
 #include "machine.h"
 
 #include "base/error.h"
-
-#include "fma-loop.h"
 #include "lrnn.h"
+#include "peak-loops.h"
 
 #include "ggml-cpu.h"
 
@@ -24,7 +23,7 @@
 
 enum {
     REPETITIONS = 10,
-    FMA_ROUNDS  = 4 * 1000 * 1000, // 10 to 20 ms
+    PEAK_ROUNDS = 4 * 1000 * 1000, // 10 to 20 ms
 };
 
 // Larger than the last-level cache of all but the largest servers.
@@ -86,7 +85,7 @@ void machine_describe(struct machine * m) {
     cpu_name(m->cpu, sizeof(m->cpu));
     cpu_features(m->features, sizeof(m->features));
     m->cpus        = (int) sysconf(_SC_NPROCESSORS_ONLN);
-    m->vector_bits = fma_loop_vector_bits();
+    m->vector_bits = peak_loops_vector_bits();
 }
 
 void machine_print(const struct machine * m) {
@@ -113,7 +112,7 @@ struct team {
     atomic_bool go;
 };
 
-enum task { TASK_FMA, TASK_COPY, TASK_READ, N_TASKS };
+enum task { TASK_FMA, TASK_INT8, TASK_BF16, TASK_COPY, TASK_READ, N_TASKS };
 
 struct worker {
     struct team * team;
@@ -163,13 +162,15 @@ static void * worker_run(void * arg) {
             w->sum = sum_of(w->from, w->size);
             amount = (double) w->size;
         } break;
-        default: amount = fma_loop(FMA_ROUNDS); break;
+        case TASK_INT8: amount = int8_loop(PEAK_ROUNDS); break;
+        case TASK_BF16: amount = bf16_loop(PEAK_ROUNDS); break;
+        default: amount = fma_loop(PEAK_ROUNDS); break;
     }
     w->rate = 1e-9 * amount / (thread_seconds() - start);
     return NULL;
 }
 
-// Runs all workers at once. Returns the sum of their rates, or 0 if a thread cannot be created.
+// Runs all workers at once. Returns the sum of their rates, or -1 if a thread cannot be created.
 static double team_run(struct worker * workers, int n) {
     struct team team;
     int         n_started = 0;
@@ -192,7 +193,7 @@ static double team_run(struct worker * workers, int n) {
         pthread_join(workers[i].thread, NULL);
         rate += workers[i].rate;
     }
-    return n_started == n ? rate : 0.0;
+    return n_started == n ? rate : -1.0;
 }
 
 bool machine_measure(struct machine * m, int threads, struct lrnn_error * err) {
@@ -218,7 +219,8 @@ bool machine_measure(struct machine * m, int threads, struct lrnn_error * err) {
     }
 
     const size_t part          = COPY_BYTES / (size_t) threads;
-    double *     best[N_TASKS] = { &point.fma_gflops, &point.copy_gbps, &point.read_gbps };
+    double *     best[N_TASKS] = { &point.fma_gflops, &point.int8_gops, &point.bf16_gflops,
+            &point.copy_gbps, &point.read_gbps };
     for (int r = 0; ok && r < N_TASKS * REPETITIONS; ++r) {
         const enum task task = (enum task)(r % N_TASKS);
         for (int i = 0; i < threads; ++i) {
@@ -228,8 +230,8 @@ bool machine_measure(struct machine * m, int threads, struct lrnn_error * err) {
             workers[i].size = part;
         }
         const double rate = team_run(workers, threads);
-        if (rate == 0.0) {
-            error_set(err, LRNN_ERROR_BAD_INPUT, "cannot start %d threads", threads);
+        if (rate < 0.0) {
+            error_set(err, LRNN_ERROR_SYSTEM, "cannot start %d threads", threads);
             ok = false;
         } else if (rate > *best[task]) {
             *best[task] = rate;

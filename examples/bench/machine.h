@@ -17,10 +17,14 @@ struct machine {
 
     int n_points;
     struct machine_point {
-        int    threads;
-        double fma_gflops; // independent multiply-adds, all threads at once; one counts as 2
-        double copy_gbps;  // memcpy beyond the caches, all threads at once; read plus written
-        double read_gbps;  // sums beyond the caches, all threads at once
+        int threads;
+        // independent multiply-adds, all threads at once; one counts as 2
+        double fma_gflops;  // F32
+        double int8_gops;   // bytes
+        double bf16_gflops; // 0: the CPU has no instructions for BF16
+        // beyond the caches, all threads at once
+        double copy_gbps; // memcpy; read plus written
+        double read_gbps; // sums
     } points[MACHINE_POINTS_MAX];
 };
 

@@ -289,7 +289,7 @@ int main(int argc, char ** argv) {
                 "stays in the cache (default: as in the case)"),
 
         opt_group("Measurement"),
-        opt_ints("-t, --threads", "LIST", &args.threads, 1, 512, "numbers of threads"),
+        opt_ints("-t, --threads", "LIST", &args.threads, 1, 512, "thread counts"),
         opt_int("-r, --repetitions", "N", &args.repetitions, 1, 10000,
                 "repetitions; models report the mean, ops the best; ours and stock take turns "
                 "(default: 5 for models, 7 for ops)"),

@@ -41,7 +41,7 @@ struct compute {
 #define COMPUTE_HUGE_PAGES(c)                                                                \
     opt_flag("--no-huge-pages", &(c).no_huge_pages,                                          \
             "leave the weights in the mapped file, where processes share them (default: on " \
-            "the CPU, copy them to huge pages if memory allows, which generates faster)")
+            "the CPU, copy them to huge pages if memory allows: faster generation)")
 
 #define COMPUTE_LAYERS(c)                                                                        \
     opt_int("-ngl, --gpu-layers", "N", &(c).n_gpu_layers, -1, 1 << 20,                           \

@@ -39,7 +39,7 @@ __all__ = ["CACHE_F16", "CACHE_F32", "CACHE_Q8_0", "CancelledError", "Chat", "De
            "SystemCallError", "ggml_version", "version"]
 
 # Before 1.0, a minor version may change the API.
-API_VERSION = "0.2"
+API_VERSION = "0.3"
 
 
 class Error(Exception):
@@ -306,7 +306,7 @@ _free.restype, _free.argtypes = None, [c_void_p]
 
 
 def version():
-    """The version of the library, such as "0.2.0"."""
+    """The version of the library, such as "0.3.0"."""
     return _lib.lrnn_version().decode()
 
 

@@ -32,8 +32,8 @@ struct connection {
     bool               is_closing; // to make room
 };
 
-// All connections. Threads are limited, and a connection needs one from its beginning. So that idle
-// connections cannot keep others out, one beyond the limit closes the one that waited longest.
+// All connections. Threads are limited, and a connection occupies one from its beginning. So that
+// idle connections cannot keep others out, a connection beyond the limit evicts the longest idle.
 class connection_list {
   public:
     explicit connection_list(size_t limit) : limit_(limit) {}
@@ -87,7 +87,7 @@ class connection_list {
     }
 
   private:
-    // Closes the connection that waited longest. False: none waits.
+    // Closes the longest idle connection. False: none is idle.
     bool close_oldest() {
         connection * oldest = nullptr;
         for (auto & c : list_) {

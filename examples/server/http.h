@@ -21,9 +21,9 @@ struct http_call; // one request and its reply
 typedef void (*http_handler)(struct http_call * call, void * user);
 
 struct http_params {
-    int32_t      n_connections; // at the same time; a further one replaces one without a request
-    int32_t      n_waiting;     // connections that wait while all have requests; more are closed
-    int32_t      timeout_s;     // for a whole request, for the next one, and for 1 MiB of a reply
+    int32_t      n_connections; // maximum open; another connection evicts an idle one
+    int32_t      n_waiting;     // maximum waiting while none is idle; more are closed
+    int32_t      timeout_s;     // to receive a request, to begin the next one, to send 1 MiB
     size_t       max_body;      // bytes
     http_handler handler;
     void *       user;

@@ -52,7 +52,7 @@ struct choice {
     int32_t               seq;       // -1: none
     int64_t               order;     // of arrival
     bool                  has_begun; // its sequence is set
-    int64_t               n_branch;  // where another prompt went on differently; 0: unknown
+    int64_t               n_branch;  // length of the prefix shared with another prompt; 0: unknown
     int64_t               n_fed;     // tokens in the sequence
     int32_t *             tokens;    // [n_prompt + n_new]
     struct lrnn_sampler * sampler;
@@ -73,7 +73,7 @@ struct job_params {
     int64_t                       n_biases;
     float frequency_penalty; // subtracted from a logit for every time that the token was generated
     float presence_penalty;  // subtracted once if it was
-    int64_t      n_stable;   // store the state after so many tokens of the prompt; 0: none
+    int64_t      n_stable;   // store the state after this many tokens of the prompt; 0: none
     bool         keep_state; // copy the state to `state`
     const void * base;       // a state of the first n_base tokens of each prompt
     size_t       base_size;

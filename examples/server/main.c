@@ -205,11 +205,11 @@ int main(int argc, char ** argv) {
         opt_string("--api-key", "KEY", &args.api_key,
                 "require the header \"Authorization: Bearer KEY\" (default: none)"),
         opt_int("--connections", "N", &args.connections, 1, 4096,
-                "open connections; one more closes the one that has waited longest without a "
-                "complete request, or waits"),
+                "maximum open connections; when exceeded, the longest idle one is closed; if none "
+                "is idle, the new one waits"),
         opt_int("--timeout", "S", &args.timeout, 1, 3600,
-                "seconds for a complete request to arrive, for the next one to begin, and for the "
-                "client to accept 1 MiB of a reply; the connection is closed then"),
+                "idle timeout in seconds: to receive a request, to begin the next one, and per MiB "
+                "of a reply sent"),
         opt_int("--max-body", "MIB", &args.max_body, 1, 1024, "largest body of a request"),
 
         opt_group("Scheduling"),

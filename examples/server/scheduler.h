@@ -20,7 +20,7 @@ struct scheduler_params {
     enum lrnn_cache_type cache_type;
     int64_t              n_queue;      // choices that wait
     size_t               state_memory; // bytes of stored states
-    int64_t              state_every;  // store the state of a prompt every so many tokens; 0: never
+    int64_t              state_every;  // store the state of a prompt every N tokens; 0: never
 };
 
 // NULL: error. Starts the thread.

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Makes random models of width 256 of every family for docs/quantization.md. No test needs them.
+"""Makes random models of every family, of width 256, for docs/notes/quantization.md, not for tests.
 
     python tests/golden/wide.py OUT [name...]
 

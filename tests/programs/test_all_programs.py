@@ -24,6 +24,18 @@ def test_help_and_version(lrnn, programs):
             assert done.stderr == ""
 
 
+def test_one_version(lrnn, root, programs):
+    """CMakeLists.txt has the version; the converter and lrnn.py say the same, and a change of it
+    begins a section of the changelog."""
+    build = (root / "CMakeLists.txt").read_text()
+    version = re.search(r"project\(lrnn\s+VERSION\s+(\d+\.\d+\.\d+)\s", build)[1]
+    for program in {*programs, "lrnn-convert"}:
+        lrnn.run(program, "--version", stdout=rf"\A{program} {re.escape(version)}(?![\d.])")
+    binding = (root / "examples/python/lrnn.py").read_text()
+    assert re.search(r'^API_VERSION = "(.*)"$', binding, re.M)[1] == version.rpartition(".")[0]
+    assert version in re.search(r"^## .*$", (root / "CHANGELOG.md").read_text(), re.M)[0]
+
+
 COMMANDS = {"lrnn-perplexity": [["run"], ["report"], ["compare"], ["compare", "-m", "x"],
                                 ["export"], ["imatrix"], ["logits"]]}
 

@@ -49,6 +49,25 @@ def test_products(lrnn):
     for r in rows:  # against the same weights in F32; most types round the columns
         assert r["agrees"] and r["nmse_output"] < 1e-4
         assert r["flops"] == 2 * 256 * 70 * r["tokens"]
+        assert r["arithmetic"] == ("int8" if r["nmse_output"] > 1e-8 else "f32")
     lrnn.run("lrnn-bench", "--op", "mul-mat", "--mode", "mul-mat-q4_k", "--dk", "100", "-t", "1",
              "-r", "1", code=lrnn.Code.USAGE, stdout="refused",
              stderr="mul-mat-q4_k: rows of 100 weights; expected a multiple of 256, a block")
+
+
+def test_share_of_the_peak(lrnn):
+    """A product is compared with the peak of its own arithmetic, so no share exceeds 100 %."""
+    cases = [x for t in ("f32", "f16", "bf16", "q8_0", "q4_k") for x in ("--mode", f"mul-mat-{t}")]
+    done = lrnn.run("lrnn-bench", "--op", "mul-mat", *cases, "-t", "1", "-r", "2", "--min-time",
+                    "0.05", "-o", "json")
+    out = json.loads(done.stdout)
+    point = out["machine"]["measured"][0]
+    peaks = {"f32": point["fma_gflops"], "int8": point["int8_gops"], "bf16": point["bf16_gflops"]}
+    assert peaks["f32"] > 0 and peaks["int8"] > 0
+    assert [r["arithmetic"] for r in out["results"][:2]] == ["f32", "f32"]
+    for r in out["results"]:
+        assert r["peak_gflops"] == peaks[r["arithmetic"]]
+        assert 0 < r["gflops"] <= r["peak_gflops"], r["case"]
+    few = lrnn.run("lrnn-bench", "--op", "mul-mat", "--mode", "*-q8_0", "-T", "1", "-t", "1", "-r",
+                   "1", "--min-time", "0", "-o", "json")  # ours and ggml's kernels round one column
+    assert json.loads(few.stdout)["results"][0]["arithmetic"] == "int8"
