@@ -41,8 +41,9 @@ if (CMAKE_SCRIPT_MODE_FILE)
     return()
 endif()
 
-# Builds programs of llama.cpp and of ours and calls a script of tests/tools, the name of the target,
-# in the environment of lrnn-convert. tests/source/test_tools.py compares the lists with the script.
+# Builds programs of llama.cpp and of ours and calls a script of tests/tools, the name of the
+# target, in the environment of lrnn-convert. tests/source/test_tools.py compares the lists with the
+# script.
 function(lrnn_add_comparison name)
     cmake_parse_arguments(arg "" "" "LLAMA;LRNN" ${ARGN})
     set(work "${PROJECT_BINARY_DIR}/beside-llama")

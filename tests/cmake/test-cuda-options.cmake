@@ -1,6 +1,6 @@
 # In a build with CUDA, ggml's kernels of attention are compiled if our graphs use them. Otherwise
-# attention would run on the CPU, with its cache on the GPU. Needs no CUDA: ggml's own CMakeLists.txt
-# is only read.
+# attention would run on the CPU, with its cache on the GPU. Needs no CUDA: ggml's own
+# CMakeLists.txt is only read.
 #
 #   cmake -DGGML=<ggml> -DWORK=<scratch folder> -P test-cuda-options.cmake     in the source folder
 
