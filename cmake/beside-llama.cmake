@@ -41,7 +41,9 @@ if (CMAKE_SCRIPT_MODE_FILE)
     return()
 endif()
 
-# Builds programs of llama.cpp and calls a script of tests/tools, the name of the target.
+# Builds programs of llama.cpp and of ours and calls a script of tests/tools, the name of the
+# target, in the environment of lrnn-convert. tests/source/test_tools.py compares the lists with the
+# script.
 function(lrnn_add_comparison name)
     cmake_parse_arguments(arg "" "" "LLAMA;LRNN" ${ARGN})
     set(work "${PROJECT_BINARY_DIR}/beside-llama")
@@ -57,8 +59,10 @@ function(lrnn_add_comparison name)
 endfunction()
 
 lrnn_add_comparison(beside-llama
-    LLAMA llama-bench llama-batched-bench llama-perplexity
-    LRNN lrnn-bench lrnn-perplexity lrnn-quantize)
+    LLAMA llama-batched-bench llama-bench llama-perplexity llama-quantize
+    LRNN lrnn-bench lrnn-convert lrnn-perplexity lrnn-quantize)
 if (TARGET lrnn-server)
-    lrnn_add_comparison(beside-llama-server LLAMA llama-server LRNN lrnn-server lrnn-quantize)
+    lrnn_add_comparison(beside-llama-server
+        LLAMA llama-quantize llama-server
+        LRNN lrnn-convert lrnn-quantize lrnn-server)
 endif()

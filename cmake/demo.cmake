@@ -61,7 +61,7 @@ Length extrapolation: three models trained on 512 bytes read 4,096 bytes of unse
 ")
 file(REMOVE_RECURSE "${OUT}")
 run(lrnn-perplexity run -q -m ${MODELS}/text-delta-pos.gguf -m ${MODELS}/text-delta-neg.gguf
-    -m ${MODELS}/text-deltaproduct2-neg.gguf --dataset slimpajama --data ${MODELS}/sample.jsonl
-    --window 4096 --out ${OUT})
+    -m ${MODELS}/text-deltaproduct2-neg.gguf --data ${MODELS}/sample.jsonl --window 4096
+    --out ${OUT})
 run(lrnn-perplexity report ${OUT} --format table,svg,html --baseline text-delta-pos --out ${OUT})
 show("\nThe charts: ${OUT}/report.html")

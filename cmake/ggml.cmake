@@ -32,9 +32,6 @@ endif()
 
 if (LRNN_CUDA)
     set(GGML_CUDA ON)
-    if (NOT DEFINED GGML_CUDA_FA)
-        set(GGML_CUDA_FA OFF) # our graphs do not use it, and its kernels take longest to compile
-    endif()
     # By default ggml asks for the GPU of the build machine, which may have none. One architecture
     # is compiled to code, and to PTX for later ones.
     if (NOT DEFINED CMAKE_CUDA_ARCHITECTURES)

@@ -116,11 +116,11 @@ class Verification:
         return lines
 
     def _our_logits(self, path: Path, folder: Path) -> np.ndarray:
-        """[T, vocabulary]. On the CPU, where F32 is F32, and with an attention cache in F32."""
+        """[T, vocabulary]. On the CPU, where F32 is F32."""
         out = folder / "ours.npy"
         code, text = run([self.program, "logits", "-m", str(path.absolute()), "--tokens",
                           str(folder / "tokens.npy"), "--out", str(out), "-ngl", "0",
-                          "--cache-type", "f32", "--quiet"])
+                          "--quiet"])
         if code != 0:
             raise VerifyError(f"--verify: {PROGRAM} {ending(code, text)}")
         return np.load(out, allow_pickle=False)

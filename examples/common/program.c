@@ -15,10 +15,16 @@ const char * program_name(void) {
     return name;
 }
 
+FILE * program_stderr(void) {
+    fflush(stdout); // program_main reports an error
+    return stderr;
+}
+
 static void say(const char * format, va_list args) {
-    fprintf(stderr, "%s: ", name);
-    vfprintf(stderr, format, args);
-    fprintf(stderr, "\n");
+    FILE * out = program_stderr();
+    fprintf(out, "%s: ", name);
+    vfprintf(out, format, args);
+    fprintf(out, "\n");
 }
 
 void program_say(const char * format, ...) {

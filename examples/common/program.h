@@ -5,6 +5,8 @@
 #include "exit-code.h"
 #include "options.h"
 
+#include <stdio.h>
+
 // Parses the command line and calls run(args), unless the command line is wrong or has an option
 // such as --help. Fails if the output of run cannot be written to stdout. Returns the exit code.
 enum exit_code program_main(const struct program * program, int argc, char ** argv,
@@ -12,6 +14,9 @@ enum exit_code program_main(const struct program * program, int argc, char ** ar
 
 // The name of the running program, for messages; "lrnn" before program_main.
 const char * program_name(void);
+
+// stderr, after what was printed to stdout: both may be the same file.
+FILE * program_stderr(void);
 
 // Prints "NAME: message" to stderr.
 void program_say(const char * format, ...) __attribute__((format(printf, 1, 2)));

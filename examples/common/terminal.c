@@ -1,5 +1,7 @@
 #include "terminal.h"
 
+#include "program.h"
+
 #include "ggml.h"
 
 #include <limits.h>
@@ -147,7 +149,7 @@ void progress_step(struct progress * p, const char * what) {
     if (p->is_terminal) {
         terminal_redraw(stderr, line);
     } else {
-        fprintf(stderr, "%s\n", line);
+        fprintf(program_stderr(), "%s\n", line);
         fflush(stderr);
     }
 }

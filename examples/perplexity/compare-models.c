@@ -100,14 +100,16 @@ static enum exit_code measure(const struct window * window, void * user, struct 
 
 static enum exit_code print(
         const struct args * args, const struct comparison_models * m, struct windows * ws) {
-    const int64_t            n_windows = windows_get_summary(ws)->n_windows;
-    struct divergence_report report    = {
-           .dataset  = args->data.data.preset,
-           .window   = args->data.window.length,
-           .data     = windows_get_summary(ws),
-           .n_models = m->n,
-           .paths    = args->models.v,
-           .models   = m->models,
+    const int64_t n_windows = windows_get_summary(ws)->n_windows;
+    char          title[DATASET_TITLE_SIZE];
+    dataset_title(args->data.data.preset, windows_get_summary(ws)->files, title);
+    struct divergence_report report = {
+        .dataset  = title,
+        .window   = args->data.window.length,
+        .data     = windows_get_summary(ws),
+        .n_models = m->n,
+        .paths    = args->models.v,
+        .models   = m->models,
     };
     const bool ok = divergence_report_make(&report, m->found, args->bucket_size);
     if (ok) {

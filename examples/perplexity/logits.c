@@ -180,7 +180,8 @@ static enum exit_code run(void * arg) {
 }
 
 enum exit_code logits_main(int argc, char ** argv) {
-    struct args         args      = { .compute = COMPUTE_DEFAULTS, .batch = 512 };
+    struct args args              = { .compute = COMPUTE_DEFAULTS, .batch = 512 };
+    args.compute.cache_type       = LRNN_CACHE_F32; // F16 would round
     const struct option options[] = {
         opt_group("Files"),
         opt_required(opt_string("-m, --model", "M.gguf", &args.model, "the model")),

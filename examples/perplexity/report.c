@@ -158,7 +158,7 @@ static enum exit_code write_all(
             return program_fail(EXIT_CODE_SYSTEM, "%s", err.text);
         }
         if (is_file) {
-            fprintf(stderr, "wrote %s\n", path);
+            fprintf(program_stderr(), "wrote %s\n", path);
         }
     }
     return code;

@@ -55,7 +55,9 @@ void run_print_dry(const struct run_plan * plan, const struct run_files * files,
         struct lrnn_model * model, struct windows * windows) {
     const struct windows_summary * s = windows_get_summary(windows);
     const struct dataset_counts *  c = &s->counts;
-    printf("%s on %s\n", files->name, plan->data.data.preset);
+    char                           title[DATASET_TITLE_SIZE];
+    dataset_title(plan->data.data.preset, s->files, title);
+    printf("%s on %s\n", files->name, title);
     printf("  records     %" PRId64 " read, %" PRId64 " excluded by the filter, %" PRId64
            " malformed\n",
             c->records, c->filtered, c->malformed);

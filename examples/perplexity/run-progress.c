@@ -1,6 +1,7 @@
 #include "run.h"
 
 #include "interrupt.h"
+#include "program.h"
 #include "terminal.h"
 
 #include "ggml.h"
@@ -43,7 +44,7 @@ static void print_line(const struct run_progress * p, const char * line) {
     if (p->is_terminal) {
         terminal_redraw(stderr, line);
     } else {
-        fprintf(stderr, "%s\n", line);
+        fprintf(program_stderr(), "%s\n", line);
         fflush(stderr);
     }
 }

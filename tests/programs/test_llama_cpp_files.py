@@ -107,7 +107,7 @@ def logits(lrnn, model, cut):
     ids = ",".join(str(i * 7919 % VOCAB) for i in range(100))
     (lrnn.work / "ids.txt").write_text(ids)
     lrnn.run("lrnn-perplexity", "logits", "-m", model, "--tokens", lrnn.work / "ids.txt", "--out",
-             lrnn.work / "logits.npy", "--cut", cut, "-t", "1", "--cache-type", "f32", "-q")
+             lrnn.work / "logits.npy", "--cut", cut, "-t", "1", "-q")
     return np.load(lrnn.work / "logits.npy")
 
 

@@ -4,6 +4,7 @@ import csv
 import itertools
 import json
 import re
+import subprocess
 
 import pytest
 
@@ -48,6 +49,13 @@ def test_every_format(reports):
         assert title in done.stdout
     for name in FILES:
         assert (reports.work / "a" / name).exists()
+
+    # with both streams in one file, messages are after the table and not inside a line of it
+    with open(reports.work / "both", "w") as both:
+        subprocess.run([reports.lrnn.bin / "lrnn-perplexity", "report", "runs", "--baseline", "pos",
+                        "--format", "table,json,csv,svg,html", "--out", "a"],
+                       cwd=reports.work, stdout=both, stderr=both, check=True)
+    assert (reports.work / "both").read_text() == done.stdout + done.raw_stderr
 
     report = json.loads((reports.work / "a/report.json").read_text())
     assert report["schema"] == "lrnn-perplexity/2"

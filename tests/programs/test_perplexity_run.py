@@ -99,6 +99,19 @@ def test_dry_run(scoring):
     assert scoring.files("dry") == []
 
 
+@pytest.mark.parametrize("names, args, title", [
+    (["a.b.jsonl.gz"], [], "a.b"), (["notes"], [], "notes"),
+    (["x.txt", "y.txt"], [], "text"), (["x.txt"], ["--dataset", "slimpajama"], "slimpajama")])
+def test_title(scoring, names, args, title):
+    """Data without a name of its own is called like its file, in the report and before the run."""
+    for name in names:
+        scoring.lrnn.write(f"data/{name}", json.dumps({"text": TEXT[:4 * WINDOW]}))
+    command = [*MODEL, "--data", "data", *WINDOWS, *args, "-o", "out"]
+    scoring.run(*command, "--dry-run", stdout=f"\\A{NAME} on {re.escape(title)}\n")
+    scoring.run(*command)
+    scoring.report("out", stdout=rf"\A{re.escape(title)}\n")
+
+
 def test_protocol_name(scoring):
     """A protocol with another choice than its own is no longer that protocol."""
     for i, (args, name) in enumerate(((["--protocol", "paper"], "paper"),

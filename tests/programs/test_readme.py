@@ -34,3 +34,4 @@ def test_commands(lrnn, root, config, checkout):
         n_run += 1
     assert n_run >= 10
     assert [path for path in MADE if not (checkout / path).exists()] == []
+    assert ">sample</text>" in (checkout / "results/report.svg").read_text()  # its data

@@ -63,6 +63,8 @@ def write_array(f, declaration, items):
 
 
 def main():
+    if len(sys.argv) != 2:
+        sys.exit(__doc__)
     letters, numbers, spaces = members(r"\p{L}"), members(r"\p{N}"), members(r"\s")
     marks = members(r"\p{M}")
 

@@ -1,5 +1,6 @@
 #include "eval/data/dataset.h"
 
+#include <stdio.h>
 #include <string.h>
 
 // Templates of the papers on length extrapolation of these models: automl/DeltaProduct at 38cd4e4b,
@@ -38,4 +39,17 @@ const struct dataset_preset * dataset_preset_find(const char * name) {
         }
     }
     return NULL;
+}
+
+void dataset_title(const char * preset, const char * files, char title[DATASET_TITLE_SIZE]) {
+    const bool is_file = strcmp(preset, "text") == 0 && strchr(files, '\t') == NULL &&
+                         strcmp(files, "") != 0 && strcmp(files, "-") != 0;
+    snprintf(title, DATASET_TITLE_SIZE, "%s", is_file ? files : preset);
+    for (bool packed = is_file; packed;) {
+        char * dot = strrchr(title + 1, '.');
+        packed     = dot != NULL && (strcmp(dot, ".gz") == 0 || strcmp(dot, ".zst") == 0);
+        if (dot != NULL) {
+            *dot = '\0';
+        }
+    }
 }

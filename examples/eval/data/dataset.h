@@ -28,6 +28,13 @@ struct dataset_preset {
 const struct dataset_preset * dataset_preset_find(const char * name); // NULL: unknown
 const struct dataset_preset * dataset_preset_at(int i);               // NULL after the last
 
+enum { DATASET_TITLE_SIZE = 256 };
+
+// The name of a data set in reports: that of its preset. "text" says nothing about the data; there
+// it is the name of the file, if it is only one, without extensions such as ".jsonl.gz".
+// - files: names without folders, separated by '\t'
+void dataset_title(const char * preset, const char * files, char title[DATASET_TITLE_SIZE]);
+
 struct dataset_params {
     const char * const * paths; // files, folders (recursively, sorted), "-" for stdin
     int                  n_paths;

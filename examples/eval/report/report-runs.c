@@ -2,6 +2,7 @@
 
 #include "base/arena.h"
 #include "base/error.h"
+#include "eval/data/dataset.h"
 #include "eval/report/chart.h"
 #include "eval/estimates/position-ranges.h"
 #include "eval/report/report-input.h"
@@ -82,14 +83,18 @@ static bool name_panels(struct report * r, struct lrnn_error * err) {
     for (int p = 0; p < r->n_panels; ++p) {
         const struct score_meta * m      = &r->panels[p].runs[0]->scores.meta;
         bool                      unique = true;
+        char                      title[DATASET_TITLE_SIZE], other[DATASET_TITLE_SIZE];
+        dataset_title(m->dataset, m->files, title);
         for (int q = 0; q < r->n_panels; ++q) {
-            unique &= q == p || strcmp(r->panels[q].runs[0]->scores.meta.dataset, m->dataset) != 0;
+            const struct score_meta * o = &r->panels[q].runs[0]->scores.meta;
+            dataset_title(o->dataset, o->files, other);
+            unique &= q == p || strcmp(other, title) != 0;
         }
         r->panels[p].title =
-                unique ? format(r->arena, "%s", m->dataset)
+                unique ? format(r->arena, "%s", title)
                        : format(r->arena,
                                  "%s, %s, window %" PRId64 ", reset %s, data %.6s, tokenizer %.6s",
-                                 m->dataset, m->mode, m->window, m->reset, m->data_fingerprint,
+                                 title, m->mode, m->window, m->reset, m->data_fingerprint,
                                  m->tokenizer_hash);
         if (r->panels[p].title == NULL) {
             return out_of_memory(err);

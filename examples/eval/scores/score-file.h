@@ -36,7 +36,7 @@ struct score_meta {
     int64_t      n_vocab;
     const char * tokenizer_hash; // SHA-256 of the tokenizer's definition: equal hash, equal tokens
     // the data
-    const char * dataset;          // preset
+    const char * dataset;          // preset; dataset_title is its name in reports
     const char * data_fingerprint; // of the documents that the windows of all shards come from
     const char * template;
     const char * files;   // names without folders, separated by '\t'; see window_span.file
