@@ -30,7 +30,8 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 
-from layers import LanguageModel, delta_config, mamba_config, save_model
+from checkpoint import save_model
+from layers import LanguageModel, delta_config, mamba_config
 from tasks import BOS, NO_ANSWER, TASKS, Task
 
 SHORTEST, LONGEST = 3, 40

@@ -19,7 +19,8 @@ from pathlib import Path
 import torch
 import torch.nn.functional as F
 
-from layers import LanguageModel, delta_config, save_model
+from checkpoint import save_model
+from layers import LanguageModel, delta_config
 from text import Corpus
 
 WIDTH, LAYERS, HEADS, INNER = 160, 4, 5, 448
